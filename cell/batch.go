@@ -1,12 +1,16 @@
 package cell
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"sync"
+	"time"
 
 	"cantina/action"
 	"cantina/batch"
 	"cantina/executor"
+	"cantina/internal/run"
 	"cantina/wire"
 	"cantina/worker"
 )
@@ -31,53 +35,74 @@ func (r *runs) take(run worker.Run) *BatchWork {
 	return w
 }
 
+// batchRuns starts batch tasks that the session has accepted, and hands their ends to it.
+type batchRuns struct {
+	cfg        *Config
+	log        *slog.Logger
+	exec       Executor
+	session    *session
+	containers *containers
+	evac       *evacuating
+
+	runs   runs
+	ends   *mailbox[worker.WorkEnded]
+	ending *run.Loop // of ends
+}
+
+func newBatchRuns(c *Cell) *batchRuns {
+	b := &batchRuns{cfg: &c.cfg, log: c.log, exec: c.exec, session: c.session, containers: c.containers, evac: c.evac,
+		runs: runs{work: map[worker.Run]*BatchWork{}}, ends: &mailbox[worker.WorkEnded]{}}
+	b.ending = run.NewLoop("ends", b.nextEnds)
+	return b
+}
+
 // launch starts the container of an invocation that the machine has accepted.
 // What cannot start ends at once, with the reason.
-func (c *Cell) launch(r worker.Run) {
-	w := c.runs.take(r)
+func (b *batchRuns) launch(r worker.Run) {
+	w := b.runs.take(r)
 	if w == nil {
-		c.endWithout(r, batch.Ended{ExitCode: -1, Reason: "start request without a workload"})
+		b.endWithout(r, batch.Ended{ExitCode: -1, Reason: "start request without a workload"})
 		return
 	}
-	if c.stopsBatch() {
-		c.endWithout(r, batch.Ended{ExitCode: -1, Reason: reasonEvacuated, Again: batch.AgainNow})
+	if b.evac.stopsBatch() {
+		b.endWithout(r, batch.Ended{ExitCode: -1, Reason: reasonEvacuated, Again: batch.AgainNow})
 		return
 	}
 	load := *w.Workload
 	if w.Program != nil {
 		load.Action = action.Action{Run: w.Program}
 	}
-	err := c.exec.Launch(executor.Reservation{
-		ID: batchContainer(r.Invocation), Labels: stamp(batchLabels(r, w), c.session.joined(), r.Invocation.Term.Epoch), Resources: w.Resources, DeadlineBound: true,
-	}, executor.Spec{Workload: load, Defaults: c.cfg.Env, Env: c.environment(w.Workload, w.Env), StatusPipe: true})
+	err := b.exec.Launch(executor.Reservation{
+		ID: batchContainer(r.Invocation), Labels: stamp(batchLabels(r, w), b.session.joined(), r.Invocation.Term.Epoch), Resources: w.Resources, DeadlineBound: true,
+	}, executor.Spec{Workload: load, Defaults: b.cfg.Env, Env: b.containers.environment(w.Workload, w.Env), StatusPipe: true})
 	if err == nil {
 		return
 	}
-	c.log.Debug("cannot start batch task", "run", r.Work.String(), "error", err)
+	b.log.Debug("cannot start batch task", "run", r.Work.String(), "error", err)
 	again := batch.AgainNow
 	if errors.Is(err, executor.ErrNoGroup) || errors.Is(err, executor.ErrUnwritable) {
 		again = batch.AgainLater // else the cell would be asked again at once
 	}
-	c.endWithout(r, batch.Ended{ExitCode: -1, Reason: why(err), Again: again})
+	b.endWithout(r, batch.Ended{ExitCode: -1, Reason: why(err), Again: again})
 }
 
 // endWithout reports the end of an invocation that has no container. It runs as
 // an effect of the machine, which must not be stepped from there.
-func (c *Cell) endWithout(r worker.Run, end batch.Ended) {
+func (b *batchRuns) endWithout(r worker.Run, end batch.Ended) {
 	text, err := wire.EncodeBatchEnd(end, nil)
 	if err != nil {
-		c.log.Error("status cannot be encoded", "run", r.Work.String(), "error", err)
+		b.log.Error("status cannot be encoded", "run", r.Work.String(), "error", err)
 	}
-	c.workEnded(worker.WorkEnded{Run: r, Status: text})
+	b.workEnded(worker.WorkEnded{Run: r, Status: text})
 }
 
 // stopRun ends the container of an invocation.
-func (c *Cell) stopRun(r worker.Run) {
-	err := c.exec.Stop(batchContainer(r.Invocation))
+func (b *batchRuns) stopRun(r worker.Run) {
+	err := b.exec.Stop(batchContainer(r.Invocation))
 	if errors.Is(err, executor.ErrUnknown) {
 		return // it is ending already
 	}
-	c.warn("stop", batchContainer(r.Invocation), err)
+	b.containers.warn("stop", batchContainer(r.Invocation), err)
 }
 
 // batchEnded deletes an ended batch container and hands its end to the session:
@@ -85,21 +110,21 @@ func (c *Cell) stopRun(r worker.Run) {
 // acknowledged. The container goes first, for the leader fills its room again as
 // soon as it has heard of the end; one that outlives this process stays until the
 // session has its status.
-func (c *Cell) batchEnded(ct executor.Container) {
+func (b *batchRuns) batchEnded(ct executor.Container) {
 	r, ok := runOf(ct.Labels)
 	if !ok {
-		c.log.Error("container without a valid identity", "container", ct.ID)
+		b.log.Error("container without a valid identity", "container", ct.ID)
 		return
 	}
-	status, err := c.statusOf(ct)
+	status, err := b.containers.statusOf(ct)
 	if err != nil {
-		c.log.Error("status cannot be encoded", "container", ct.ID, "error", err)
+		b.log.Error("status cannot be encoded", "container", ct.ID, "error", err)
 		return
 	}
 	if !ct.Kept {
-		c.delete(ct.ID)
+		b.containers.delete(ct.ID)
 	}
-	c.workEnded(worker.WorkEnded{Run: r, Status: status})
+	b.workEnded(worker.WorkEnded{Run: r, Status: status})
 }
 
 // EndOf reads how a batch task ended from the status that its cell reports.
@@ -108,16 +133,44 @@ func EndOf(status string) (batch.Ended, error) {
 	return end, err
 }
 
-// statusOf is what the scheduler is told of an ended batch container: it decodes that with
-// wire.DecodeBatchEnd.
-func (c *Cell) statusOf(ct executor.Container) (string, error) {
-	r := ct.Result
-	end := batch.Ended{ExitCode: r.ExitCode, Signal: r.Signal, Killed: r.Stopped || r.Expired, TimedOut: r.TimedOut, Reason: r.Reason}
-	switch {
-	case r.NotMade:
-		end.Again = batch.AgainLater
-	case c.interrupted(ct):
-		end.Reason, end.Again = reasonEvacuated, batch.AgainNow
+// nextEnds hands ends of batch tasks to the session, many at a time, and deletes
+// their containers.
+func (b *batchRuns) nextEnds() (func(context.Context), time.Duration) {
+	all := b.ends.take()
+	if len(all) == 0 {
+		return nil, run.Never
 	}
-	return wire.EncodeBatchEnd(end, r.Status)
+	return func(context.Context) {
+		events := make([]worker.CellEvent, len(all))
+		for i, e := range all {
+			events[i] = e
+		}
+		b.session.step(events...)
+		for _, e := range all {
+			b.containers.delete(batchContainer(e.Run.Invocation))
+		}
+	}, 0
+}
+
+// ended takes the ends of batch invocations that have happened by now. The session may hear of
+// one a second time, which changes nothing.
+func (b *batchRuns) ended() worker.EndsCollected {
+	b.exec.Collect()
+	all := b.ends.peek()
+	for _, ct := range b.exec.List() {
+		r, ok := runOf(ct.Labels)
+		if ct.Labels[labelKind] != kindBatch || ct.State != executor.Completed || !ok {
+			continue
+		}
+		if status, err := b.containers.statusOf(ct); err == nil {
+			all = append(all, worker.WorkEnded{Run: r, Status: status})
+		}
+	}
+	return worker.EndsCollected{Ends: all}
+}
+
+// workEnded has the session hear of an end.
+func (b *batchRuns) workEnded(e worker.WorkEnded) {
+	b.ends.put(e)
+	b.ending.Wake()
 }

@@ -1,17 +1,14 @@
 package cell
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"cantina/executor"
 	"cantina/fence"
 	"cantina/lrp"
-	"cantina/task"
 	"cantina/worker"
 )
 
@@ -42,25 +39,8 @@ func (c *Cell) GetRunningTasks(_ context.Context, q worker.ReportRequest) (worke
 		return worker.Report{}, ErrProc
 	}
 	r := *got.report
-	r.Alive = c.alive()
+	r.Alive = c.containers.alive()
 	return r, nil
-}
-
-// alive names the containers of services that have not ended, and those of tasks, with the
-// ends that are still to be told. While the session is NEW, as it is when it reports, none is started.
-func (c *Cell) alive() (all []string) {
-	for _, ct := range c.exec.List() {
-		l, ended := ct.Labels, ct.State == executor.Completed
-		switch {
-		case ct.State == executor.Reserved:
-		case l[labelKind] == kindLRP && !ended:
-			all = append(all, l[labelInstance])
-		case l[labelKind] == kindTask:
-			all = append(all, l[labelUID])
-		}
-	}
-	slices.Sort(all)
-	return all
 }
 
 // RunTasks starts batch tasks and probes; one answer for each batch task, in order.
@@ -68,13 +48,13 @@ func (c *Cell) RunTasks(_ context.Context, items []RunItem) ([]worker.RunAnswer,
 	events := make([]worker.CellEvent, len(items))
 	for i, it := range items {
 		if it.Work != nil {
-			c.runs.put(it.Call.Run, it.Work)
+			c.batch.runs.put(it.Call.Run, it.Work)
 		}
 		events[i] = worker.RunAsked{Call: it.Call}
 	}
 	got := c.session.step(events...)
 	for _, it := range items {
-		c.runs.take(it.Call.Run)
+		c.batch.runs.take(it.Call.Run)
 	}
 	return got.runs, nil
 }
@@ -110,12 +90,12 @@ func (c *Cell) Perform(_ context.Context, w Work) ([]Refusal, error) {
 		return nil, err
 	}
 	if err := c.takesWork(); err != nil {
-		return c.refuseAll(w, err), nil
+		return refuseAll(w, err), nil
 	}
 	var refused []Refusal
 	var reserved []string
 	for _, l := range w.LRPs {
-		fresh, err := c.reserveLRP(l, w.Term.Epoch)
+		fresh, err := c.rows.reserveLRP(l, w.Term.Epoch)
 		if err != nil {
 			refused = append(refused, Refusal{l.Instance, why(err), ofCell(err)})
 		} else if fresh {
@@ -123,7 +103,7 @@ func (c *Cell) Perform(_ context.Context, w Work) ([]Refusal, error) {
 		}
 	}
 	for _, t := range w.Tasks {
-		fresh, err := c.reserveTask(t, w.Term.Epoch)
+		fresh, err := c.rows.reserveTask(t, w.Term.Epoch)
 		if err != nil {
 			refused = append(refused, Refusal{t.UID, why(err), ofCell(err)})
 		} else if fresh {
@@ -133,9 +113,9 @@ func (c *Cell) Perform(_ context.Context, w Work) ([]Refusal, error) {
 	c.countBound()
 	if err := c.stillTakes(w); err != nil {
 		for _, id := range reserved {
-			c.delete(id)
+			c.containers.delete(id)
 		}
-		return c.refuseAll(w, err), nil
+		return refuseAll(w, err), nil
 	}
 	for _, id := range reserved {
 		c.push(id)
@@ -171,7 +151,7 @@ func ofCell(err error) bool {
 
 // takesWork returns why the cell takes no new work now, or nil.
 func (c *Cell) takesWork() error {
-	if _, on := c.evacuation(); on {
+	if _, on := c.evac.evacuation(); on {
 		return errors.New("cell is draining")
 	}
 	if c.leaving.Load() { // before the session knows it
@@ -180,7 +160,7 @@ func (c *Cell) takesWork() error {
 	return c.session.accepts()
 }
 
-func (c *Cell) refuseAll(w Work, err error) []Refusal {
+func refuseAll(w Work, err error) []Refusal {
 	refused := make([]Refusal, 0, len(w.LRPs)+len(w.Tasks))
 	for _, l := range w.LRPs {
 		refused = append(refused, Refusal{l.Instance, err.Error(), true})
@@ -196,39 +176,6 @@ func (c *Cell) refuseAll(w Work, err error) []Refusal {
 // or that waits for its cells, must not end it.
 const claimLife = time.Hour
 
-// reserveLRP reserves the container of an instance; false: there is one already.
-func (c *Cell) reserveLRP(w LRPWork, epoch int64) (bool, error) {
-	c.plans.put(w.Instance, plan{workload: w.Workload, env: lrpEnv(w)})
-	err := c.exec.Reserve(executor.Reservation{ID: w.Instance, Labels: stamp(lrpLabels(w), c.session.joined(), epoch), Resources: w.Workload.Resources,
-		Ports: w.Workload.Ports, DeadlineBound: w.DeadlineBound, Expires: claimLife})
-	if errors.Is(err, executor.ErrExists) {
-		return false, nil
-	}
-	if err != nil {
-		c.plans.drop(w.Instance)
-		return false, err
-	}
-	c.known.setOrdinary(w.Key, &lrp.Actual{Key: w.Key, Service: w.Service, State: lrp.Unclaimed})
-	return true, nil
-}
-
-// reserveTask reserves the container of a task; false: there is one already.
-func (c *Cell) reserveTask(w TaskWork, epoch int64) (bool, error) {
-	id := taskContainer(w.UID)
-	c.plans.put(id, plan{workload: w.Workload, env: taskEnv(w)})
-	err := c.exec.Reserve(executor.Reservation{ID: id, Labels: stamp(taskLabels(w), c.session.joined(), epoch), Resources: w.Workload.Resources,
-		Ports: w.Workload.Ports, DeadlineBound: w.DeadlineBound, Expires: claimLife})
-	if errors.Is(err, executor.ErrExists) {
-		return false, nil
-	}
-	if err != nil {
-		c.plans.drop(id)
-		return false, err
-	}
-	c.known.setTask(w.GUID, &task.Task{GUID: w.GUID, UID: w.UID, State: task.Pending})
-	return true, nil
-}
-
 // StopInstance stops an instance gracefully; its end comes round as COMPLETED. An
 // instance that is not here is no error: the row is looked at.
 func (c *Cell) StopInstance(_ context.Context, t fence.Term, proc worker.Proc, key lrp.Key, instance string) error {
@@ -237,7 +184,7 @@ func (c *Cell) StopInstance(_ context.Context, t fence.Term, proc worker.Proc, k
 	}
 	ct, ok := c.exec.Get(instance)
 	if !ok {
-		c.pollNow()
+		c.polls.pollNow()
 		return nil
 	}
 	if k, _, _ := keyOf(ct.Labels); k != key {
@@ -269,7 +216,7 @@ func (c *Cell) CancelTask(_ context.Context, t fence.Term, proc worker.Proc, uid
 	}
 	err := c.exec.Stop(taskContainer(uid))
 	if errors.Is(err, executor.ErrUnknown) {
-		c.pollNow()
+		c.polls.pollNow()
 		return nil
 	}
 	return err
@@ -282,87 +229,6 @@ func (c *Cell) Evacuate(_ context.Context, t fence.Term, proc worker.Proc, e Eva
 	}
 	c.setEvacuation(t, e)
 	return nil
-}
-
-// probe makes and removes a real container, outside the ledger, and reports.
-func (c *Cell) probe(ctx context.Context, number int64) {
-	limit, cancel := c.session.limit(ctx, c.cfg.ProbeTimeout)
-	defer cancel()
-	err := c.exec.Probe(limit)
-	ev := worker.ProbeEnded{Probe: number, OK: err == nil}
-	if err != nil {
-		ev.Reason = err.Error()
-		c.log.Warn("probe failed", "error", err)
-	}
-	c.session.step(ev)
-}
-
-// startProbe, setDeadline, endBound, endAll and changed are the session's hands.
-func (c *Cell) startProbe(number int64) {
-	c.queue.Push("probe", func(ctx context.Context) { c.probe(ctx, number) })
-}
-
-// A deadline comes from a credit, and the leader gives credit only when it has
-// recorded what this process reported: so it covers what was adopted too. (Never
-// twice, Calls.)
-func (c *Cell) setDeadline(at time.Duration) {
-	c.exec.SetDeadline(at)
-	c.exec.AdoptionRecorded()
-}
-
-func (c *Cell) endBound(grace time.Duration, reason string) {
-	c.log.Warn("stopping deadline-bound work", "reason", reason)
-	for _, ct := range c.exec.List() {
-		if ct.DeadlineBound && ct.State != executor.Completed {
-			c.endReasons.put(ct.ID, reason)
-			c.warn("end", ct.ID, c.exec.StopWithin(ct.ID, grace))
-		}
-	}
-}
-
-func (c *Cell) endAll(reason string) {
-	c.log.Error("stopping all work and exiting", "reason", reason)
-	for _, ct := range c.exec.List() { // those too that outlive an end of another kind
-		if ct.State != executor.Completed {
-			c.endReasons.put(ct.ID, reason)
-			c.warn("end", ct.ID, c.exec.Stop(ct.ID))
-		}
-	}
-	c.exit.set(&Told{c.cfg.Name, reason})
-}
-
-func (c *Cell) changed(from, to worker.State, reason string) {
-	if from == to {
-		c.log.Info("session restarted", "state", to.String(), "reason", reason)
-	} else {
-		c.log.Info("session", "from", from.String(), "to", to.String(), "reason", reason)
-	}
-	if to == worker.Healthy {
-		c.pollNow()
-	}
-	if c.cfg.OnSession != nil {
-		c.cfg.OnSession(to)
-	}
-}
-
-// interrupted reports whether a batch container was stopped because the cell is
-// being emptied. One that had ended by itself just before was not.
-func (c *Cell) interrupted(ct executor.Container) bool {
-	reason, ok := c.endReasons.get(ct.ID)
-	return ok && reason == reasonEvacuated && ct.Result.Stopped
-}
-
-// live lists what an evacuation waits for, in words.
-func (c *Cell) live() []string {
-	var out []string
-	for _, ct := range c.exec.List() {
-		switch ct.Labels[labelKind] {
-		case kindLRP, kindTask, kindBatch:
-			out = append(out, describe(ct))
-		}
-	}
-	slices.Sort(out)
-	return out
 }
 
 func describe(ct executor.Container) string {
@@ -397,75 +263,11 @@ func heldUp(ct executor.Container) string {
 	return ""
 }
 
-// atWhat is what a container that does not run yet has been at for long.
-func (c *Cell) atWhat(ct executor.Container) executor.Phase {
-	if p := ct.Phase; p.What != "" && !ct.Ending && !ct.Decided && c.cfg.Clock.Boot()-p.Since >= executor.SlowPhase {
-		return p
-	}
-	return executor.Phase{}
-}
-
 // maxConditions is how many the leader is told of: all hang on the same few mounts.
 const maxConditions = 20
 
 // maxStopping is how many that are being ended the leader is told of.
 const maxStopping = 200
-
-// conditions lists the containers that something holds up, the tasks and batch tasks that are being
-// ended, and those that the leader's
-// store does not know.
-func (c *Cell) conditions() []Condition {
-	var held, stopping []Condition
-	for _, ct := range c.exec.List() {
-		x, ok := c.condition(ct)
-		if !ok {
-			continue
-		}
-		l := ct.Labels
-		switch l[labelKind] {
-		case kindLRP:
-			x.Instance = l[labelInstance]
-		case kindTask:
-			x.Task, x.UID = l[labelTask], l[labelUID]
-		default:
-			x.Job, x.Node = l[labelJob], l[labelNode]
-		}
-		if x.Stopping {
-			stopping = append(stopping, x)
-		} else {
-			held = append(held, x)
-		}
-	}
-	for _, list := range [][]Condition{held, stopping} {
-		slices.SortFunc(list, func(a, b Condition) int { // those that merely start come last
-			return cmp.Or(cmp.Compare(min(1, len(a.Detail)), min(1, len(b.Detail))), cmp.Compare(a.What+a.Instance, b.What+b.Instance))
-		})
-	}
-	return slices.Concat(held[:min(len(held), maxConditions)], stopping[:min(len(stopping), maxStopping)])
-}
-
-// condition is what there is to say of a container, without its identity; false = nothing.
-func (c *Cell) condition(ct executor.Container) (Condition, bool) {
-	x := Condition{What: whatOf(ct.Labels), Text: heldUp(ct)}
-	if x.Text != "" {
-		_, x.Unknown = c.unknown.get(ct.ID)
-		return x, true
-	}
-	if x.Text, x.Unknown = c.unknown.get(ct.ID); x.Unknown {
-		return x, true
-	}
-	if kind := ct.Labels[labelKind]; (kind == kindTask || kind == kindBatch) && ends(ct) {
-		asked, _ := c.endReasons.get(ct.ID)
-		if asked == reasonEvacuated {
-			asked = task.ReasonEmptied
-		}
-		x.Stopping, x.StopBy, x.Text = true, ct.EndBy, cmp.Or(ct.EndWhy, asked, "stopped on request")
-		return x, true
-	}
-	phase := c.atWhat(ct)
-	x.Text, x.Since, x.Limit, x.Detail = phase.What, phase.At, phase.Limit, phase.Detail
-	return x, x.Text != ""
-}
 
 // ends reports whether a container is being ended.
 func ends(ct executor.Container) bool {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,10 +14,8 @@ import (
 	"cantina/executor"
 	"cantina/executor/simulate"
 	"cantina/internal/run"
-	"cantina/lrp"
 	"cantina/placement"
 	"cantina/resource"
-	"cantina/task"
 	"cantina/worker"
 )
 
@@ -186,7 +183,8 @@ func (c Config) withDefaults() Config {
 }
 
 // Cell is one cell process. Make it with New and call Run; the calls of the
-// leader may come at any time in between.
+// leader may come at any time in between. It is the flow from events, polls and calls of
+// the leader to the parts, each of which has its own state and its own lock.
 type Cell struct {
 	cfg     Config
 	log     *slog.Logger
@@ -194,35 +192,17 @@ type Cell struct {
 	leader  Leader
 	session *session
 	queue   *run.Keyed
-	known   *known
 
-	lrpCalls  *batcher[LRPEvent]
-	taskCalls *batcher[TaskEvent]
-
-	runs       runs
-	plans      *table[plan]
-	endReasons *table[string]
-	residual   residual
-	unknown    *table[string] // why the leader's store does not know what runs in a container
-	ends       *mailbox[worker.WorkEnded]
-	ending     *run.Loop // of ends
-	exit       onceError
-	polls      polls
+	containers *containers
+	evac       *evacuating
+	polls      *polls
+	rows       *harmoniser
+	batch      *batchRuns
+	report     *reporter
+	exit       *onceError
 
 	leaving  atomic.Bool
-	counting sync.Mutex // a count and its telling are one step: an older one never comes after
-
-	mu             sync.Mutex
-	evac           evacuation
-	version        int64 // of the state sent to the leader
-	lastSent       placement.State
-	lastConditions []Condition
-}
-
-// plan is what a reserved container will run.
-type plan struct {
-	workload *action.Workload
-	env      []action.Variable
+	counting sync.Mutex // a count and its report are one step: an older one never comes after
 }
 
 // New reads the folder's identity, begins a session and takes over what the
@@ -246,19 +226,16 @@ func New(cfg Config, exec Executor, leader Leader) (*Cell, error) {
 	if err := ground.Folder.Save(id, true); err != nil {
 		return nil, err
 	}
-	c := &Cell{cfg: cfg, log: cfg.Log, exec: exec, leader: leader, queue: run.NewKeyedOn(64, ground.Go), known: newKnown(),
-		runs: runs{work: map[worker.Run]*BatchWork{}}, plans: newTable[plan](), endReasons: newTable[string](), unknown: newTable[string](),
-		ends: &mailbox[worker.WorkEnded]{}, exit: newOnceError()}
-	c.ending = run.NewLoop("ends", c.nextEnds)
-	c.polls.loop = run.NewLoop("poll", c.nextPoll)
-	c.lrpCalls = newBatcher(500, ground.Park, func(ctx context.Context, es []LRPEvent) ([]error, error) {
-		return leader.LRPEvents(ctx, c.session.caller(), es)
-	})
-	c.taskCalls = newBatcher(500, ground.Park, func(ctx context.Context, es []TaskEvent) ([]error, error) {
-		return leader.TaskEvents(ctx, c.session.caller(), es)
-	})
-	c.session = &session{clock: cfg.Clock, log: cfg.Log, leader: leader, folder: ground.Folder, boot: boot, state: c.state, hands: c, identity: id, cell: cfg.Name, address: cfg.Address,
-		within: ground.Within, ended: make(chan struct{})}
+	c := &Cell{cfg: cfg, log: cfg.Log, exec: exec, leader: leader, queue: run.NewKeyedOn(64, ground.Go), exit: newOnceError()}
+	c.containers = &containers{cfg: &c.cfg, log: c.log, exec: exec, plans: newTable[plan](), endReasons: newTable[string](), unknown: newTable[string]()}
+	c.evac = &evacuating{cfg: &c.cfg}
+	c.polls = &polls{clock: cfg.Clock, loop: run.NewLoop("poll", c.nextPoll)}
+	c.report = &reporter{cfg: &c.cfg, exec: exec, containers: c.containers, evac: c.evac, leaving: &c.leaving}
+	c.session = &session{clock: cfg.Clock, log: cfg.Log, leader: leader, folder: ground.Folder, boot: boot, state: c.report.state,
+		identity: id, cell: cfg.Name, address: cfg.Address, within: ground.Within, ended: make(chan struct{})}
+	c.batch = newBatchRuns(c)
+	c.rows = newHarmoniser(c)
+	c.session.hands = &orders{batchRuns: c.batch, queue: c.queue, polls: c.polls, exit: c.exit}
 	c.session.makeLoops()
 	c.session.machine = ground.Machine(c.machineConfig(before, id))
 	return c, nil
@@ -278,7 +255,7 @@ func forgetEnds(exec Executor) {
 func (c *Cell) machineConfig(before, id Identity) worker.CellConfig {
 	m := worker.CellConfig{Cell: c.cfg.Name, Proc: id.Proc, Started: id.Started, Folder: id.Folder, Boot: id.Boot, Cluster: id.Cluster, Unix: c.cfg.Clock.Wall().Unix(),
 		Now: c.cfg.Clock.Boot(), Timeouts: c.cfg.Timeouts, SetID: before.SetID, Epoch: before.Epoch,
-		Predecessor: before.Proc, Gone: !c.nameless(), Statuses: map[worker.Run]string{}}
+		Predecessor: before.Proc, Gone: !c.containers.nameless(), Statuses: map[worker.Run]string{}}
 	if before.Boot == id.Boot {
 		m.Deadline, m.Promise = before.Deadline, before.Promise
 	}
@@ -289,7 +266,7 @@ func (c *Cell) machineConfig(before, id Identity) worker.CellConfig {
 		}
 		ended := ct.State == executor.Completed
 		m.Adopted = append(m.Adopted, worker.Held{Run: r, Ended: ended, Adopted: true})
-		if status, err := c.statusOf(ct); ended && err == nil {
+		if status, err := c.containers.statusOf(ct); ended && err == nil {
 			m.Statuses[r] = status
 		}
 	}
@@ -330,7 +307,7 @@ func (c *Cell) Folder() string {
 // looks at Over, by itself.
 func (c *Cell) Begin() []*run.Loop {
 	c.countBound()
-	return append(c.session.loops(), c.ending, c.polls.loop)
+	return append(c.session.loops(), c.batch.ending, c.polls.loop)
 }
 
 // Cleared tells that what earlier processes of the folder have left is gone, or taken over.
@@ -339,18 +316,10 @@ func (c *Cell) Begin() []*run.Loop {
 // of its predecessors for proven before.
 func (c *Cell) Cleared() { c.session.step(worker.PredecessorsCleared{}) }
 
-// nameless reports whether something of an earlier process of the folder does not die of
-// which nobody knows what it is: its end is not proven, and this process cannot answer for it.
-func (c *Cell) nameless() bool {
-	return slices.ContainsFunc(c.exec.List(), func(ct executor.Container) bool {
-		return ct.Adopted && ct.Labels[labelKind] == "" && ct.State != executor.Completed
-	})
-}
-
 // namelessEnded forgets such a container. With the last one what was left is gone.
 func (c *Cell) namelessEnded(id string) {
-	c.delete(id)
-	if !c.nameless() {
+	c.containers.delete(id)
+	if !c.containers.nameless() {
 		c.Cleared()
 	}
 }
@@ -391,8 +360,7 @@ func (c *Cell) Leave() {
 		if c.outlives(ct) || ct.State == executor.Completed {
 			continue
 		}
-		c.endReasons.put(ct.ID, reasonLeaving)
-		c.warn("stop", ct.ID, c.exec.Stop(ct.ID))
+		c.containers.stop(ct.ID, reasonLeaving)
 	}
 }
 
@@ -418,48 +386,6 @@ func (c *Cell) leave(ctx context.Context) {
 // outlives reports whether a container is kept at a restart of the cell.
 func (c *Cell) outlives(ct executor.Container) bool { return ct.Kept }
 
-// nextEnds hands ends of batch tasks to the session, many at a time, and deletes
-// their containers.
-func (c *Cell) nextEnds() (func(context.Context), time.Duration) {
-	all := c.ends.take()
-	if len(all) == 0 {
-		return nil, run.Never
-	}
-	return func(context.Context) {
-		events := make([]worker.CellEvent, len(all))
-		for i, e := range all {
-			events[i] = e
-		}
-		c.session.step(events...)
-		for _, e := range all {
-			c.delete(batchContainer(e.Run.Invocation))
-		}
-	}, 0
-}
-
-// ended takes the ends of batch invocations that have happened by now. The session may hear of
-// one a second time, which changes nothing.
-func (c *Cell) ended() worker.EndsCollected {
-	c.exec.Collect()
-	all := c.ends.peek()
-	for _, ct := range c.exec.List() {
-		r, ok := runOf(ct.Labels)
-		if ct.Labels[labelKind] != kindBatch || ct.State != executor.Completed || !ok {
-			continue
-		}
-		if status, err := c.statusOf(ct); err == nil {
-			all = append(all, worker.WorkEnded{Run: r, Status: status})
-		}
-	}
-	return worker.EndsCollected{Ends: all}
-}
-
-// workEnded has the session hear of an end.
-func (c *Cell) workEnded(e worker.WorkEnded) {
-	c.ends.put(e)
-	c.ending.Wake()
-}
-
 // runEvents hurries what a poll would find.
 func (c *Cell) runEvents(ctx context.Context, s Events) error {
 	for {
@@ -471,7 +397,7 @@ func (c *Cell) runEvents(ctx context.Context, s Events) error {
 				return errors.New("executor has stopped")
 			}
 			if s.Lost() > 0 {
-				c.pollNow()
+				c.polls.pollNow()
 			}
 			c.Happened(e)
 		}
@@ -492,9 +418,7 @@ func (c *Cell) Happened(e executor.Event) {
 		c.recount(e.Container)
 		c.look(e.Container)
 	case executor.EventDeleted:
-		c.plans.drop(e.Container.ID)
-		c.endReasons.drop(e.Container.ID)
-		c.unknown.drop(e.Container.ID)
+		c.containers.forget(e.Container.ID)
 		c.recount(e.Container)
 		c.emptied()
 	case executor.EventExpired, executor.EventDrained, executor.EventStuck:
@@ -519,7 +443,7 @@ func (c *Cell) look(ct executor.Container) {
 		return
 	}
 	if ct.State == executor.Completed {
-		c.batchEnded(ct)
+		c.batch.batchEnded(ct)
 	}
 }
 
@@ -531,54 +455,15 @@ func (c *Cell) push(id string) {
 		}
 		switch ct.Labels[labelKind] {
 		case kindLRP:
-			c.harmoniseLRP(ctx, id)
+			c.rows.harmoniseLRP(ctx, id)
 		case kindTask:
-			c.harmoniseTask(ctx, id)
+			c.rows.harmoniseTask(ctx, id)
 		case "":
 			if ct.State == executor.Completed {
 				c.namelessEnded(id)
 			}
 		}
 	})
-}
-
-// start runs a reserved container by its plan.
-func (c *Cell) start(ct executor.Container) error {
-	p, ok := c.plans.get(ct.ID)
-	if !ok {
-		return fmt.Errorf("container %s has no workload: %w", ct.ID, ErrUnknownContainer)
-	}
-	return c.exec.Start(ct.ID, executor.Spec{Workload: *p.workload, Defaults: c.cfg.Env, Env: c.environment(p.workload, p.env)})
-}
-
-func (c *Cell) delete(id string) { c.warn("delete", id, c.exec.Delete(id)) }
-
-func (c *Cell) has(id string) bool {
-	_, ok := c.exec.Get(id)
-	return ok
-}
-
-func (c *Cell) identityOf(ct executor.Container) lrp.Identity {
-	_, proc, _ := c.session.view()
-	return lrp.Identity{Instance: ct.Labels[labelInstance], Cell: string(c.cfg.Name), Proc: string(proc)}
-}
-
-func (c *Cell) holder() task.Holder {
-	_, proc, _ := c.session.view()
-	return task.Holder{Cell: string(c.cfg.Name), Proc: string(proc)}
-}
-
-// netOf is how a running container is reached.
-func (c *Cell) netOf(ct executor.Container) *lrp.Net {
-	if ct.State != executor.Running {
-		return nil
-	}
-	ends := ends(ct)
-	n := &lrp.Net{Address: c.cfg.Host, Ports: ct.Ports, Routable: ct.Routable && !ends, Zone: c.cfg.Offer.Zone, Stopping: ends}
-	if ends {
-		n.StopBy = ct.EndBy
-	}
-	return n
 }
 
 // countBound tells the session how many deadline-bound containers there are
@@ -602,40 +487,11 @@ func (c *Cell) countBound() {
 		alive := ct.State != executor.Completed || ct.Stuck != nil
 		// A cell that leaves says farewell only when nothing is left of it but what
 		// nobody can be told of.
-		if ct.DeadlineBound && alive || leaving && !c.outlives(ct) && (alive || !c.unreadable(ct)) {
+		if ct.DeadlineBound && alive || leaving && !c.outlives(ct) && (alive || !c.rows.unreadable(ct)) {
 			n.Containers++
 		}
 	}
 	c.session.step(n)
-}
-
-// unreadable reports whether the row of a container is quarantined: its end cannot
-// be told to the leader.
-func (c *Cell) unreadable(ct executor.Container) bool {
-	if key, _, ok := keyOf(ct.Labels); ok && ct.Labels[labelKind] == kindLRP {
-		row, ok := c.known.lrp(key)
-		return ok && row.quarantined
-	}
-	row, ok := c.known.task(ct.Labels[labelTask])
-	return ok && row.quarantined
-}
-
-// state is what the cell says of itself now; its version grows when it changes.
-func (c *Cell) state() State {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.cfg.Offer
-	s.Cell, s.InstanceAddress, s.Capacity, s.Foreign = string(c.cfg.Name), c.cfg.Host, c.exec.Capacity(), c.foreign()
-	s.Evacuating = c.evac.on
-	s.Unavailable, s.Withdrawn = c.unavailable(), c.exec.Withdrawn()
-	now := c.conditions()
-	if c.version == 0 || !sameState(s, c.lastSent) || !slices.Equal(now, c.lastConditions) {
-		c.version++
-		c.lastSent, c.lastConditions = s, now
-	}
-	s.Version = c.version
-	return State{State: s, Address: c.cfg.Address, Build: c.cfg.Build, Isolation: c.exec.Isolation(),
-		Conditions: now, Evacuation: c.evacuationState()}
 }
 
 // sameState compares what can change while a cell runs.
@@ -643,38 +499,5 @@ func sameState(a, b placement.State) bool {
 	return a.Evacuating == b.Evacuating && a.Unavailable == b.Unavailable && a.Capacity.Equal(b.Capacity) && a.Foreign.Equal(b.Foreign) && maps.Equal(a.Withdrawn, b.Withdrawn)
 }
 
-// foreign is what containers hold that do not die although they were killed, or of which
-// the leader's store knows nothing, and the disk that is taken by what has reserved none.
-func (c *Cell) foreign() resource.Amounts {
-	sum := resource.Amounts{}
-	for _, ct := range c.exec.List() {
-		if _, unknown := c.unknown.get(ct.ID); unknown || ct.Stuck != nil {
-			sum = sum.Add(ct.Resources)
-		}
-	}
-	if mb := c.exec.Disk().ForeignMB; mb > 0 {
-		sum = sum.Add(resource.Amounts{resource.DiskMB: mb})
-	}
-	return sum
-}
-
 // leavingText is why a cell whose process is ending takes no work.
 const leavingText = "its process is shutting down"
-
-// unavailable is why the cell takes no work although it is alive: a process that
-// cannot be killed makes it unclean, one that leaves waits for its work to end, and where
-// nothing can be written nothing can run.
-func (c *Cell) unavailable() string {
-	for _, ct := range c.exec.List() {
-		if ct.Stuck != nil {
-			return "unclean: " + describe(ct)
-		}
-	}
-	if c.leaving.Load() {
-		return leavingText
-	}
-	if fault := c.exec.Disk().Fault; fault != nil {
-		return fault.Error()
-	}
-	return ""
-}

@@ -3,6 +3,7 @@ package cell
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"cantina/executor"
@@ -85,11 +86,38 @@ func (e evacuation) without(id string) evacuation {
 	return e
 }
 
+// evacuating holds the evacuation of the cell, for all that ask.
+type evacuating struct {
+	cfg  *Config
+	mu   sync.Mutex
+	evac evacuation
+}
+
+// follow takes an order, and returns the evacuation before and after it.
+func (e *evacuating) follow(o Evacuation, t fence.Term) (was, now evacuation) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	was = e.evac
+	e.evac = was.follow(o, t, e.cfg.Clock.Wall().Add(o.Deadline))
+	return was, e.evac
+}
+
+// expire ends the time of an evacuation when it is over, once; left is what it waited for.
+func (e *evacuating) expire(left []string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.evac.on || e.evac.over || e.cfg.Clock.Wall().Before(e.evac.until) {
+		return false
+	}
+	e.evac.over, e.evac.waited = true, shorten(left)
+	return true
+}
+
 // evacuation returns until when the cell is being emptied, and whether it is.
-func (c *Cell) evacuation() (time.Time, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.evac.until, c.evac.on
+func (e *evacuating) evacuation() (time.Time, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.evac.until, e.evac.on
 }
 
 // setEvacuation begins to empty the cell, or takes that back. The leader hears of it at once:
@@ -98,11 +126,7 @@ func (c *Cell) setEvacuation(t fence.Term, e Evacuation) {
 	if e.Deadline <= 0 {
 		e.Deadline = c.cfg.EvacuationTimeout
 	}
-	c.mu.Lock()
-	was := c.evac
-	c.evac = was.follow(e, t, c.cfg.Clock.Wall().Add(e.Deadline))
-	now := c.evac
-	c.mu.Unlock()
+	was, now := c.evac.follow(e, t)
 	if was.on != now.on || was.id != now.id {
 		c.session.step(worker.StateChanged{})
 	}
@@ -113,26 +137,21 @@ func (c *Cell) setEvacuation(t fence.Term, e Evacuation) {
 		c.log.Info("drain cancelled; accepting work again")
 	}
 	if now.on && now.stopBatch {
-		c.interruptBatch()
+		c.containers.interruptBatch()
 	}
-	c.pollNow()
+	c.polls.pollNow()
 }
 
-// evacuationState is what the leader is told. It is called with mu held.
-func (c *Cell) evacuationState() EvacuationState {
-	s := EvacuationState{ID: c.evac.id, Over: c.evac.over, Timeout: c.cfg.EvacuationTimeout}
-	switch {
-	case c.evac.over:
-		s.Waits = c.evac.waited
-	case c.evac.on:
-		s.Waits = shorten(c.live())
-	}
-	return s
+// now returns the evacuation as it is.
+func (e *evacuating) now() evacuation {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.evac
 }
 
 // emptied has the leader hear at once that nothing is left on a cell that is being emptied.
 func (c *Cell) emptied() {
-	if _, on := c.evacuation(); on && len(c.live()) == 0 {
+	if _, on := c.evac.evacuation(); on && len(c.containers.live()) == 0 {
 		c.session.step(worker.StateChanged{})
 	}
 }
@@ -146,51 +165,35 @@ func shorten(list []string) []string {
 }
 
 // stopsBatch reports whether batch tasks may not run here any more.
-func (c *Cell) stopsBatch() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.evac.on && (c.evac.stopBatch || c.evac.over)
+func (e *evacuating) stopsBatch() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.evac.on && (e.evac.stopBatch || e.evac.over)
 }
 
 // pollWait is how long until the next poll: an evacuation's deadline is not missed.
-func (c *Cell) pollWait() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (e *evacuating) pollWait() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	switch {
-	case !c.evac.on:
-		return c.cfg.Poll
-	case c.evac.over:
-		return c.cfg.EvacuationPoll
+	case !e.evac.on:
+		return e.cfg.Poll
+	case e.evac.over:
+		return e.cfg.EvacuationPoll
 	}
-	return max(0, min(c.cfg.EvacuationPoll, c.evac.until.Sub(c.cfg.Clock.Wall())))
-}
-
-// interruptBatch stops every batch task: it runs again elsewhere, and no retry is counted.
-func (c *Cell) interruptBatch() {
-	for _, ct := range c.exec.List() {
-		if ct.Labels[labelKind] == kindBatch && ct.State != executor.Completed {
-			c.endReasons.put(ct.ID, reasonEvacuated)
-			c.warn("stop", ct.ID, c.exec.Stop(ct.ID))
-		}
-	}
+	return max(0, min(e.cfg.EvacuationPoll, e.evac.until.Sub(e.cfg.Clock.Wall())))
 }
 
 // endEvacuation ends what is left when the time of an evacuation is over:
 // instances go, batch tasks run again elsewhere. Tasks are stopped by their own table, and
 // fail when they have ended.
 func (c *Cell) endEvacuation() {
-	left := c.live()
-	c.mu.Lock()
-	due := c.evac.on && !c.evac.over && !c.cfg.Clock.Wall().Before(c.evac.until)
-	if due {
-		c.evac.over, c.evac.waited = true, shorten(left)
-	}
-	c.mu.Unlock()
-	if !due {
+	left := c.containers.live()
+	if !c.evac.expire(left) {
 		return
 	}
 	c.log.Warn("evacuation deadline exceeded", "waiting", left)
-	c.interruptBatch()
+	c.containers.interruptBatch()
 	for _, ct := range c.exec.List() {
 		switch {
 		case ct.State == executor.Completed:
@@ -203,16 +206,16 @@ func (c *Cell) endEvacuation() {
 // dropInstance stops an instance. Its rows say that it is being stopped until it is gone.
 func (c *Cell) dropInstance(ct executor.Container) {
 	if key, _, ok := keyOf(ct.Labels); ok {
-		c.known.forget(key)
-		c.warn("stop", ct.ID, c.exec.Stop(ct.ID))
+		c.rows.known.forget(key)
+		c.containers.warn("stop", ct.ID, c.exec.Stop(ct.ID))
 		c.look(ct)
 	}
 }
 
 // rowUntil is until when an EVACUATING row stands: a little longer than the evacuation takes, and as
 // long as what it is of takes to stop.
-func (c *Cell) rowUntil(ct executor.Container) time.Time {
-	until, _ := c.evacuation()
+func (e *evacuating) rowUntil(ct executor.Container) time.Time {
+	until, _ := e.evacuation()
 	until = until.Add(rowSlack)
 	if end := ct.EndBy.Add(rowSlack); ct.Ending && end.After(until) {
 		return end

@@ -30,7 +30,7 @@ func TestADrainedCellRefusesWorkAndInterruptsBatch(t *testing.T) {
 		if len(refused) != 1 || refused[0].Reason != "cell is draining" {
 			t.Fatalf("got %+v", refused)
 		}
-		if !w.cell.state().Evacuating {
+		if !w.cell.report.state().Evacuating {
 			t.Fatal("placement is not told")
 		}
 		if err := w.cell.Evacuate(context.Background(), w.leader.term, w.proc(), Evacuation{Undo: true}); err != nil {
@@ -56,7 +56,7 @@ func TestOrdersThatOvertakeOneAnother(t *testing.T) {
 		}
 		is := func(id string) {
 			t.Helper()
-			if s := w.cell.state(); s.Evacuating != (id != "") || s.Evacuation.ID != id {
+			if s := w.cell.report.state(); s.Evacuating != (id != "") || s.Evacuation.ID != id {
 				t.Fatalf("follows %q (%v), want %q", s.Evacuation.ID, s.Evacuating, id)
 			}
 		}
@@ -73,7 +73,7 @@ func TestOrdersThatOvertakeOneAnother(t *testing.T) {
 		is("")
 		later := w.leader.term
 		later.Revision++
-		if e := w.cell.evac.follow(Evacuation{ID: "c"}, later, time.Time{}); !e.on || e.id != "c" {
+		if e := w.cell.evac.evac.follow(Evacuation{ID: "c"}, later, time.Time{}); !e.on || e.id != "c" {
 			t.Fatalf("another leader's: %+v", e)
 		}
 	})
@@ -95,7 +95,7 @@ func TestAnEvacuationEndsAtItsDeadline(t *testing.T) {
 		tell(first)
 		time.Sleep(2 * time.Second)
 		tell(first)
-		if s := w.cell.state().Evacuation; s.ID != "d1" || s.Over || len(s.Waits) != 1 {
+		if s := w.cell.report.state().Evacuation; s.ID != "d1" || s.Over || len(s.Waits) != 1 {
 			t.Fatalf("before its deadline: %+v", s)
 		}
 		if got := ended(t, w.leader); len(got) != 0 {
@@ -103,7 +103,7 @@ func TestAnEvacuationEndsAtItsDeadline(t *testing.T) {
 		}
 		time.Sleep(1100 * time.Millisecond)
 		synctest.Wait()
-		s := w.cell.state().Evacuation
+		s := w.cell.report.state().Evacuation
 		if !s.Over || len(s.Waits) != 1 {
 			t.Fatalf("after its deadline: %+v", s)
 		}
@@ -111,11 +111,11 @@ func TestAnEvacuationEndsAtItsDeadline(t *testing.T) {
 			t.Fatalf("batch task after the deadline: %v", got)
 		}
 		tell(first)
-		if s := w.cell.state().Evacuation; !s.Over {
+		if s := w.cell.report.state().Evacuation; !s.Over {
 			t.Fatalf("told again it began anew: %+v", s)
 		}
 		tell(Evacuation{ID: "d2", Deadline: time.Minute})
-		if s := w.cell.state().Evacuation; s.Over || s.ID != "d2" || len(s.Waits) != 0 {
+		if s := w.cell.report.state().Evacuation; s.Over || s.ID != "d2" || len(s.Waits) != 0 {
 			t.Fatalf("a second drain: %+v", s)
 		}
 	})
@@ -173,7 +173,7 @@ func TestTheEndOfATaskIsToldWhenItHasEnded(t *testing.T) {
 				if got := w.leader.taskRow(); got.Ended() && !got.Ending() {
 					t.Fatalf("told as %v, %q, while its container runs", got.Outcome, got.Result.Reason)
 				}
-				s := w.cell.state()
+				s := w.cell.report.state()
 				if !strings.HasPrefix(s.Unavailable, "unclean: task t1 (STUCK_KILLING") || len(s.Conditions) != 1 || s.Foreign[resource.MemoryMB] != 10 {
 					t.Errorf("the cell says %q, %v, foreign %v", s.Unavailable, s.Conditions, s.Foreign)
 				}
@@ -188,8 +188,8 @@ func TestTheEndOfATaskIsToldWhenItHasEnded(t *testing.T) {
 				if name == "leaving" {
 					says = "its process is shutting down"
 				}
-				if len(w.exec.List()) != 0 || w.cell.state().Unavailable != says {
-					t.Errorf("left: %v, %q", w.exec.List(), w.cell.state().Unavailable)
+				if len(w.exec.List()) != 0 || w.cell.report.state().Unavailable != says {
+					t.Errorf("left: %v, %q", w.exec.List(), w.cell.report.state().Unavailable)
 				}
 			})
 		})
@@ -201,15 +201,15 @@ func TestTheEndOfATaskIsToldWhenItHasEnded(t *testing.T) {
 func TestWhatEndedByItselfWasNotEvacuated(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.runTask(task.Definition{})
-		w.cell.endReasons.put("t-u1", task.ReasonEvacuation)
+		w.cell.containers.endReasons.put("t-u1", task.ReasonEvacuation)
 		w.exec.Exit("t-u1", 0)
 		synctest.Wait()
 		if got := w.leader.taskRow(); got.Outcome != task.Succeeded {
 			t.Errorf("%v: %+v", got.Outcome, got.Result)
 		}
 		ct := executor.Container{ID: "b-1.7.1", State: executor.Completed}
-		w.cell.endReasons.put(ct.ID, reasonEvacuated)
-		if w.cell.interrupted(ct) {
+		w.cell.containers.endReasons.put(ct.ID, reasonEvacuated)
+		if w.cell.containers.interrupted(ct) {
 			t.Error("a batch task that ended by itself runs again")
 		}
 	})

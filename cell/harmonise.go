@@ -7,6 +7,7 @@ import (
 
 	"cantina/executor"
 	"cantina/lrp"
+	"cantina/task"
 	"cantina/wire"
 )
 
@@ -28,50 +29,80 @@ func lrpState(c executor.Container) lrp.Container {
 	return lrp.NoContainer
 }
 
+// harmoniser brings containers and the rows of the leader together: it knows the rows as they
+// were last seen, and makes the calls that change them.
+type harmoniser struct {
+	cfg        *Config
+	log        *slog.Logger
+	exec       Executor
+	leader     Leader
+	session    *session
+	containers *containers
+	evac       *evacuating
+	polls      *polls
+
+	known     *known
+	lrpCalls  *batcher[LRPEvent]
+	taskCalls *batcher[TaskEvent]
+	residual  residual
+}
+
+func newHarmoniser(c *Cell) *harmoniser {
+	h := &harmoniser{cfg: &c.cfg, log: c.log, exec: c.exec, leader: c.leader, session: c.session, containers: c.containers,
+		evac: c.evac, polls: c.polls, known: newKnown()}
+	h.lrpCalls = newBatcher(500, c.cfg.Ground.Park, func(ctx context.Context, es []LRPEvent) ([]error, error) {
+		return h.leader.LRPEvents(ctx, h.session.caller(), es)
+	})
+	h.taskCalls = newBatcher(500, c.cfg.Ground.Park, func(ctx context.Context, es []TaskEvent) ([]error, error) {
+		return h.leader.TaskEvents(ctx, h.session.caller(), es)
+	})
+	return h
+}
+
 // harmoniseLRP brings one container and the rows of its index together. It works
 // on the rows as they were last seen; before a live container is deleted or
 // stopped, and after a refusal, it reads them afresh and decides again.
-func (c *Cell) harmoniseLRP(ctx context.Context, id string) {
+func (h *harmoniser) harmoniseLRP(ctx context.Context, id string) {
 	for fresh := false; ; fresh = true {
-		ct, ok := c.exec.Get(id)
+		ct, ok := h.exec.Get(id)
 		if !ok {
 			return
 		}
 		key, service, ok := keyOf(ct.Labels)
 		if !ok {
-			c.log.Error("container without a valid identity", "container", id)
+			h.log.Error("container without a valid identity", "container", id)
 			return
 		}
-		if fresh && !c.refresh(ctx, RowsQuery{Only: true, LRPs: []lrp.Key{key}}) {
+		if fresh && !h.refresh(ctx, RowsQuery{Only: true, LRPs: []lrp.Key{key}}) {
 			return
 		}
-		if ct, ok = c.exec.Get(id); !ok { // rows first, container second
+		if ct, ok = h.exec.Get(id); !ok { // rows first, container second
 			return
 		}
-		known, ok := c.known.lrp(key)
+		known, ok := h.known.lrp(key)
 		if !ok && !fresh {
 			continue
 		}
-		v := lrp.View{Container: lrpState(ct), Self: c.identityOf(ct), Net: c.netOf(ct), Rows: known.index, Quarantined: known.quarantined, Older: c.older(ct)}
-		if c.actLRP(ctx, ct, service, v, fresh) {
+		v := lrp.View{Container: lrpState(ct), Self: h.identityOf(ct), Net: h.netOf(ct), Rows: known.index, Quarantined: known.quarantined, Older: h.older(ct)}
+		if h.actLRP(ctx, ct, service, v, fresh) {
 			return
 		}
 	}
 }
 
 // actLRP does what the table says and reports whether that was the last word.
-func (c *Cell) actLRP(ctx context.Context, ct executor.Container, service lrp.ServiceKey, v lrp.View, fresh bool) bool {
-	a := c.lrpTable(v)
+func (h *harmoniser) actLRP(ctx context.Context, ct executor.Container, service lrp.ServiceKey, v lrp.View, fresh bool) bool {
+	a := h.lrpTable(v)
 	alive := ct.State != executor.Completed
 	if !fresh && alive && a.Call == lrp.NoCall && (a.Then == lrp.DeleteContainer || a.Then == lrp.StopContainer) {
 		return false
 	}
 	if a.Grade == lrp.Inconceivable {
-		c.log.Error("row and container disagree", "container", ct.ID, "state", v.Container.String(), "call", a.Call.String(), "why", a.Why)
+		h.log.Error("row and container disagree", "container", ct.ID, "state", v.Container.String(), "call", a.Call.String(), "why", a.Why)
 	}
 	fate := a.Then
 	if a.Call != lrp.NoCall {
-		err := c.lrpCall(ctx, a.Call, v, service, ct)
+		err := h.lrpCall(ctx, a.Call, v, service, ct)
 		switch {
 		case err == nil:
 		case refused(err) && !fresh:
@@ -79,53 +110,53 @@ func (c *Cell) actLRP(ctx context.Context, ct executor.Container, service lrp.Se
 		case refused(err):
 			fate = a.Refused
 		default:
-			c.log.Debug("call failed", "container", ct.ID, "call", a.Call.String(), "error", err)
-			c.retrySoon()
+			h.log.Debug("call failed", "container", ct.ID, "call", a.Call.String(), "error", err)
+			h.polls.retrySoon()
 			return true
 		}
 	}
-	c.log.Debug("harmonised", "container", ct.ID, "call", a.Call.String(), "fate", fate.String(), "why", a.Why)
-	c.settleLRP(ctx, ct, service, v, fate)
+	h.log.Debug("harmonised", "container", ct.ID, "call", a.Call.String(), "fate", fate.String(), "why", a.Why)
+	h.settleLRP(ctx, ct, service, v, fate)
 	return true
 }
 
 // lrpTable picks the table: the ordinary one, or that of a cell being emptied.
-func (c *Cell) lrpTable(v lrp.View) lrp.Action {
-	if _, on := c.evacuation(); on {
+func (h *harmoniser) lrpTable(v lrp.View) lrp.Action {
+	if _, on := h.evac.evacuation(); on {
 		return lrp.HarmoniseEvacuating(v)
 	}
 	return lrp.Harmonise(v)
 }
 
 // settleLRP decides the container's fate.
-func (c *Cell) settleLRP(ctx context.Context, ct executor.Container, service lrp.ServiceKey, v lrp.View, fate lrp.Fate) {
+func (h *harmoniser) settleLRP(ctx context.Context, ct executor.Container, service lrp.ServiceKey, v lrp.View, fate lrp.Fate) {
 	switch fate {
 	case lrp.Leave:
 	case lrp.RunContainer:
-		if err := c.start(ct); err != nil {
-			c.log.Warn("cannot start container", "container", ct.ID, "error", err)
-			if err := c.lrpCall(ctx, lrp.CallRemove, v, service, ct); err != nil {
-				c.log.Debug("call failed", "container", ct.ID, "call", "Remove", "error", err)
+		if err := h.containers.start(ct); err != nil {
+			h.log.Warn("cannot start container", "container", ct.ID, "error", err)
+			if err := h.lrpCall(ctx, lrp.CallRemove, v, service, ct); err != nil {
+				h.log.Debug("call failed", "container", ct.ID, "call", "Remove", "error", err)
 			}
-			c.delete(ct.ID)
+			h.containers.delete(ct.ID)
 		}
 	case lrp.StopContainer:
 		if ct.State != executor.Completed {
-			c.warn("stop", ct.ID, c.exec.Stop(ct.ID))
+			h.containers.warn("stop", ct.ID, h.exec.Stop(ct.ID))
 		}
 	case lrp.DeleteContainer:
-		c.delete(ct.ID)
+		h.containers.delete(ct.ID)
 	}
 }
 
 // lrpCall makes one call and remembers what the row is afterwards.
-func (c *Cell) lrpCall(ctx context.Context, call lrp.Call, v lrp.View, service lrp.ServiceKey, ct executor.Container) error {
-	ev := c.lrpEvent(call, v, service, ct)
+func (h *harmoniser) lrpCall(ctx context.Context, call lrp.Call, v lrp.View, service lrp.ServiceKey, ct executor.Container) error {
+	ev := h.lrpEvent(call, v, service, ct)
 	key := v.Rows.Key
 	if key.Process == "" {
 		key, _, _ = keyOf(ct.Labels)
 	}
-	err := c.lrpCalls.do(ctx, LRPEvent{Key: key, Service: service, Event: ev})
+	err := h.lrpCalls.do(ctx, LRPEvent{Key: key, Service: service, Event: ev})
 	if err != nil {
 		return err
 	}
@@ -133,21 +164,21 @@ func (c *Cell) lrpCall(ctx context.Context, call lrp.Call, v lrp.View, service l
 	switch call {
 	case lrp.CallClaim:
 		row.State = lrp.Claimed
-		c.known.setOrdinary(key, &row)
+		h.known.setOrdinary(key, &row)
 	case lrp.CallStart:
 		row.State = lrp.Running
 		if v.Net != nil {
 			row.Net = *v.Net
 		}
-		c.known.setOrdinary(key, &row)
+		h.known.setOrdinary(key, &row)
 	default:
-		c.known.forget(key)
+		h.known.forget(key)
 	}
 	return nil
 }
 
 // lrpEvent is the event of a call.
-func (c *Cell) lrpEvent(call lrp.Call, v lrp.View, service lrp.ServiceKey, ct executor.Container) lrp.Event {
+func (h *harmoniser) lrpEvent(call lrp.Call, v lrp.View, service lrp.ServiceKey, ct executor.Container) lrp.Event {
 	by := v.Self
 	var net lrp.Net
 	if v.Net != nil {
@@ -164,7 +195,7 @@ func (c *Cell) lrpEvent(call lrp.Call, v lrp.View, service lrp.ServiceKey, ct ex
 	case lrp.CallRemove:
 		return lrp.Remove{By: by}
 	case lrp.CallEvacuate:
-		return lrp.Evacuate{By: by, Net: net, Until: c.rowUntil(ct)}
+		return lrp.Evacuate{By: by, Net: net, Until: h.evac.rowUntil(ct)}
 	case lrp.CallEvacuateClaimed:
 		return lrp.EvacuateClaimed{By: by}
 	case lrp.CallEvacuateStopped:
@@ -194,30 +225,30 @@ func crashReason(ct executor.Container) string {
 // residualLRP deals with a row that names this cell and has no container. It speaks for
 // this process alone: a row of another one under the cell's name may be of another
 // folder, and alive. The leader knows what that proves.
-func (c *Cell) residualLRP(ctx context.Context, x lrp.Index) {
+func (h *harmoniser) residualLRP(ctx context.Context, x lrp.Index) {
 	for _, row := range x.Rows() {
-		if row.Cell != string(c.cfg.Name) {
+		if row.Cell != string(h.cfg.Name) {
 			continue
 		}
-		if c.has(row.Instance) {
-			c.residual.drop(row.Instance)
+		if h.containers.has(row.Instance) {
+			h.residual.drop(row.Instance)
 			continue
 		}
 		v := lrp.View{Container: lrp.NoContainer, Self: row.Identity, Rows: x}
-		a := c.lrpTable(v)
+		a := h.lrpTable(v)
 		if row.Presence == lrp.Evacuating {
 			a.Call = lrp.CallRemoveEvacuating
 		}
 		if a.Call == lrp.NoCall {
 			continue
 		}
-		v.Self.Proc = c.holder().Proc
-		if text := a.Call.String() + " " + row.Proc; c.residual.changed(row.Instance, text) {
-			c.log.Info("row without a container", "row", x.Key.String(), "call", a.Call.String(), "why", a.Why)
+		v.Self.Proc = h.holder().Proc
+		if text := a.Call.String() + " " + row.Proc; h.residual.changed(row.Instance, text) {
+			h.log.Info("row without a container", "row", x.Key.String(), "call", a.Call.String(), "why", a.Why)
 		}
-		if err := c.lrpCall(ctx, a.Call, v, row.Service, executor.Container{}); err != nil && !refused(err) {
-			c.log.Debug("call failed", "row", x.Key.String(), "call", a.Call.String(), "error", err)
-			c.retrySoon()
+		if err := h.lrpCall(ctx, a.Call, v, row.Service, executor.Container{}); err != nil && !refused(err) {
+			h.log.Debug("call failed", "row", x.Key.String(), "call", a.Call.String(), "error", err)
+			h.polls.retrySoon()
 		}
 	}
 }
@@ -234,8 +265,59 @@ func refused(err error) bool {
 	return false
 }
 
-func (c *Cell) warn(what, id string, err error) {
-	if err != nil && !errors.Is(err, executor.ErrUnknown) {
-		c.log.Log(context.Background(), slog.LevelWarn, "container", "what", what, "container", id, "error", err)
+func (h *harmoniser) identityOf(ct executor.Container) lrp.Identity {
+	_, proc, _ := h.session.view()
+	return lrp.Identity{Instance: ct.Labels[labelInstance], Cell: string(h.cfg.Name), Proc: string(proc)}
+}
+
+func (h *harmoniser) holder() task.Holder {
+	_, proc, _ := h.session.view()
+	return task.Holder{Cell: string(h.cfg.Name), Proc: string(proc)}
+}
+
+// netOf is how a running container is reached.
+func (h *harmoniser) netOf(ct executor.Container) *lrp.Net {
+	if ct.State != executor.Running {
+		return nil
 	}
+	ends := ends(ct)
+	n := &lrp.Net{Address: h.cfg.Host, Ports: ct.Ports, Routable: ct.Routable && !ends, Zone: h.cfg.Offer.Zone, Stopping: ends}
+	if ends {
+		n.StopBy = ct.EndBy
+	}
+	return n
+}
+
+// unreadable reports whether the row of a container is quarantined: its end cannot
+// be told to the leader.
+func (h *harmoniser) unreadable(ct executor.Container) bool {
+	if key, _, ok := keyOf(ct.Labels); ok && ct.Labels[labelKind] == kindLRP {
+		row, ok := h.known.lrp(key)
+		return ok && row.quarantined
+	}
+	row, ok := h.known.task(ct.Labels[labelTask])
+	return ok && row.quarantined
+}
+
+// read asks the leader for rows, and remembers what it answered. Without an answer a poll comes
+// soon.
+func (h *harmoniser) read(ctx context.Context, q RowsQuery) (Rows, bool) {
+	since := h.known.now()
+	rows, err := h.leader.Rows(ctx, h.session.caller(), q)
+	if err != nil {
+		h.log.Debug("rows", "error", err)
+		h.polls.retrySoon()
+		return Rows{}, false
+	}
+	h.known.read(since, q, rows)
+	if !q.Only {
+		h.residual.keep(rows)
+	}
+	return rows, true
+}
+
+// refresh reads rows afresh and reports whether that worked.
+func (h *harmoniser) refresh(ctx context.Context, q RowsQuery) bool {
+	_, ok := h.read(ctx, q)
+	return ok
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"cantina/executor"
 	"cantina/internal/run"
 	"cantina/worker"
 )
@@ -12,48 +13,56 @@ import (
 // polls is when the next comparison of everything is due: on a timer, when asked to,
 // and soon after a call failed.
 type polls struct {
-	loop *run.Loop
-	mu   sync.Mutex
-	now  bool          // wanted at once
-	at   time.Duration // boot time; zero = at once
+	clock run.Clock
+	loop  *run.Loop
+	mu    sync.Mutex
+	now   bool          // wanted at once
+	at    time.Duration // boot time; zero = at once
 }
 
 // retryPause is the pause before what failed is tried again.
 const retryPause = time.Second
 
-func (c *Cell) nextPoll() (func(context.Context), time.Duration) {
-	p := &c.polls
+// due reports whether a poll is to begin now, or how long until then. One that begins is due
+// no more.
+func (p *polls) due() (bool, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := c.cfg.Clock.Boot()
+	now := p.clock.Boot()
 	if !p.now && now < p.at {
-		return nil, p.at - now
+		return false, p.at - now
 	}
 	p.now, p.at = false, run.Never
-	return func(ctx context.Context) {
-		c.poll(ctx)
-		c.pollIn(c.pollWait())
-	}, 0
+	return true, 0
 }
 
 // pollIn has the next poll come within d.
-func (c *Cell) pollIn(d time.Duration) {
-	p := &c.polls
+func (p *polls) pollIn(d time.Duration) {
 	p.mu.Lock()
-	p.at = min(p.at, c.cfg.Clock.Boot()+d)
+	p.at = min(p.at, p.clock.Boot()+d)
 	p.mu.Unlock()
 	p.loop.Wake()
 }
 
-func (c *Cell) pollNow() {
-	p := &c.polls
+func (p *polls) pollNow() {
 	p.mu.Lock()
 	p.now = true
 	p.mu.Unlock()
 	p.loop.Wake()
 }
 
-func (c *Cell) retrySoon() { c.pollIn(retryPause) }
+func (p *polls) retrySoon() { p.pollIn(retryPause) }
+
+func (c *Cell) nextPoll() (func(context.Context), time.Duration) {
+	due, wait := c.polls.due()
+	if !due {
+		return nil, wait
+	}
+	return func(ctx context.Context) {
+		c.poll(ctx)
+		c.polls.pollIn(c.evac.pollWait())
+	}, 0
+}
 
 // poll reads the rows first and the containers second, and looks at each of both.
 // While the session is NEW the leader has not said what it knows: nothing is touched.
@@ -61,35 +70,29 @@ func (c *Cell) retrySoon() { c.pollIn(retryPause) }
 func (c *Cell) poll(ctx context.Context) {
 	c.endEvacuation()
 	if state, _, _ := c.session.view(); state == worker.New || state == worker.MustDie {
-		c.retrySoon()
+		c.polls.retrySoon()
 		return
 	}
-	q := c.ask()
-	since := c.known.now()
-	rows, err := c.leader.Rows(ctx, c.session.caller(), q)
-	if err != nil {
-		c.log.Debug("rows", "error", err)
-		c.retrySoon()
+	rows, ok := c.rows.read(ctx, queryOf(c.exec.List()))
+	if !ok {
 		return
 	}
-	c.known.read(since, q, rows)
 	for _, ct := range c.exec.List() {
 		c.look(ct)
 	}
 	for _, x := range rows.LRPs {
-		c.queue.Push("row "+x.Key.String(), func(ctx context.Context) { c.residualLRP(ctx, x) })
+		c.queue.Push("row "+x.Key.String(), func(ctx context.Context) { c.rows.residualLRP(ctx, x) })
 	}
-	c.residual.keep(rows)
 	for _, t := range rows.Tasks {
-		c.queue.Push("row "+t.GUID, func(ctx context.Context) { c.residualTask(ctx, t) })
+		c.queue.Push("row "+t.GUID, func(ctx context.Context) { c.rows.residualTask(ctx, t) })
 	}
 	c.countBound()
 }
 
-// ask is the query for all rows of this cell and of its containers.
-func (c *Cell) ask() RowsQuery {
+// queryOf asks for all rows of this cell and of its containers.
+func queryOf(all []executor.Container) RowsQuery {
 	var q RowsQuery
-	for _, ct := range c.exec.List() {
+	for _, ct := range all {
 		switch ct.Labels[labelKind] {
 		case kindLRP:
 			if key, _, ok := keyOf(ct.Labels); ok {
@@ -100,17 +103,4 @@ func (c *Cell) ask() RowsQuery {
 		}
 	}
 	return q
-}
-
-// refresh reads rows afresh and reports whether that worked.
-func (c *Cell) refresh(ctx context.Context, q RowsQuery) bool {
-	since := c.known.now()
-	rows, err := c.leader.Rows(ctx, c.session.caller(), q)
-	if err != nil {
-		c.log.Debug("rows", "error", err)
-		c.retrySoon()
-		return false
-	}
-	c.known.read(since, q, rows)
-	return true
 }

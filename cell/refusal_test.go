@@ -90,7 +90,7 @@ func TestACellThatCannotWriteTakesNoWork(t *testing.T) {
 		key := w.desire()
 		fault := fmt.Errorf("%w: full", executor.ErrUnwritable)
 		w.exec.SetDisk(executor.Disk{ForeignMB: 7, Fault: fault})
-		if s := w.cell.state(); s.State.Unavailable != fault.Error() || s.State.Foreign[resource.DiskMB] != 7 {
+		if s := w.cell.report.state(); s.State.Unavailable != fault.Error() || s.State.Foreign[resource.DiskMB] != 7 {
 			t.Errorf("%+v", s.State)
 		}
 		work := Work{LRPs: []LRPWork{{Key: key, Instance: "i1", Workload: sleeper("forever")}}, Tasks: []TaskWork{{GUID: "t", UID: "u", Workload: sleeper("1")}}}
@@ -105,7 +105,7 @@ func TestACellThatCannotWriteTakesNoWork(t *testing.T) {
 			t.Errorf("%v", all)
 		}
 		w.exec.SetDisk(executor.Disk{})
-		if s := w.cell.state(); s.State.Unavailable != "" {
+		if s := w.cell.report.state(); s.State.Unavailable != "" {
 			t.Errorf("%+v", s.State)
 		}
 		if refused := w.perform(work); len(refused) != 0 {

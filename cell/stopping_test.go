@@ -29,9 +29,9 @@ func TestWhatIsBeingEndedIsReported(t *testing.T) {
 		inBubble(t, func(t *testing.T, w *world) {
 			c.ct.ID, c.ct.Labels = "x", executor.Labels{labelKind: c.kind}
 			if c.why != "" {
-				w.cell.endReasons.put("x", c.why)
+				w.cell.containers.endReasons.put("x", c.why)
 			}
-			got, ok := w.cell.condition(c.ct)
+			got, ok := w.cell.report.condition(c.ct)
 			if ok != (c.text != "") || got.Text != c.text || got.Stopping != (ok && c.ct.Stuck == nil) || got.Stopping && !got.StopBy.Equal(by) {
 				t.Errorf("%s: %+v, %v", name, got, ok)
 			}

@@ -61,14 +61,14 @@ func TestWhatDoesNotDieIsAnsweredFor(t *testing.T) {
 				if r.PredecessorsGone != (labels != nil) {
 					t.Errorf("of its predecessors it says that they are gone: %v", r.PredecessorsGone)
 				}
-				if s := c.state(); !strings.HasPrefix(s.Unavailable, "unclean: ") || len(s.Conditions) != 1 {
+				if s := c.report.state(); !strings.HasPrefix(s.Unavailable, "unclean: ") || len(s.Conditions) != 1 {
 					t.Errorf("it says %q, %v", s.Unavailable, s.Conditions)
 				}
 				exec.Release("x")
 				ct, _ := exec.Get("x")
 				c.Happened(executor.Event{Kind: executor.EventCompleted, Container: ct})
 				synctest.Wait()
-				if r = report(); !r.PredecessorsGone || labels == nil && len(exec.List()) > 0 || c.state().Unavailable != "" {
+				if r = report(); !r.PredecessorsGone || labels == nil && len(exec.List()) > 0 || c.report.state().Unavailable != "" {
 					t.Errorf("it has ended: %+v, left %v", r, exec.List())
 				}
 			})

@@ -45,7 +45,7 @@ type onceError struct {
 	err  error
 }
 
-func newOnceError() onceError { return onceError{once: &sync.Once{}, done: make(chan struct{})} }
+func newOnceError() *onceError { return &onceError{once: &sync.Once{}, done: make(chan struct{})} }
 
 func (o *onceError) set(err error) {
 	o.once.Do(func() {

@@ -1,0 +1,153 @@
+package cell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"cantina/action"
+	"cantina/batch"
+	"cantina/executor"
+	"cantina/wire"
+)
+
+// containers are those of the cell: by what plan a reserved one will run, and what the cell
+// knows of one that its executor does not.
+type containers struct {
+	cfg  *Config
+	log  *slog.Logger
+	exec Executor
+
+	plans      *table[plan]
+	endReasons *table[string]
+	unknown    *table[string] // why the leader's store does not know what runs in a container
+}
+
+// plan is what a reserved container will run.
+type plan struct {
+	workload *action.Workload
+	env      []action.Variable
+}
+
+// forget drops what is known of a container that is gone.
+func (k *containers) forget(id string) {
+	k.plans.drop(id)
+	k.endReasons.drop(id)
+	k.unknown.drop(id)
+}
+
+// stop begins to end a container, for a reason of the cell's own.
+func (k *containers) stop(id, reason string) {
+	k.endReasons.put(id, reason)
+	k.warn("stop", id, k.exec.Stop(id))
+}
+
+// statusOf is what the scheduler is told of an ended batch container: it decodes that with
+// wire.DecodeBatchEnd.
+func (k *containers) statusOf(ct executor.Container) (string, error) {
+	r := ct.Result
+	end := batch.Ended{ExitCode: r.ExitCode, Signal: r.Signal, Killed: r.Stopped || r.Expired, TimedOut: r.TimedOut, Reason: r.Reason}
+	switch {
+	case r.NotMade:
+		end.Again = batch.AgainLater
+	case k.interrupted(ct):
+		end.Reason, end.Again = reasonEvacuated, batch.AgainNow
+	}
+	return wire.EncodeBatchEnd(end, r.Status)
+}
+
+// alive names the containers of services that have not ended, and those of tasks, with the
+// ends that are still to be told. While the session is NEW, as it is when it reports, none is started.
+func (k *containers) alive() (all []string) {
+	for _, ct := range k.exec.List() {
+		l, ended := ct.Labels, ct.State == executor.Completed
+		switch {
+		case ct.State == executor.Reserved:
+		case l[labelKind] == kindLRP && !ended:
+			all = append(all, l[labelInstance])
+		case l[labelKind] == kindTask:
+			all = append(all, l[labelUID])
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// interrupted reports whether a batch container was stopped because the cell is
+// being emptied. One that had ended by itself just before was not.
+func (k *containers) interrupted(ct executor.Container) bool {
+	reason, ok := k.endReasons.get(ct.ID)
+	return ok && reason == reasonEvacuated && ct.Result.Stopped
+}
+
+// live lists what an evacuation waits for, in words.
+func (k *containers) live() []string {
+	var out []string
+	for _, ct := range k.exec.List() {
+		switch ct.Labels[labelKind] {
+		case kindLRP, kindTask, kindBatch:
+			out = append(out, describe(ct))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// atWhat is what a container that does not run yet has been at for long.
+func (k *containers) atWhat(ct executor.Container) executor.Phase {
+	if p := ct.Phase; p.What != "" && !ct.Ending && !ct.Decided && k.cfg.Clock.Boot()-p.Since >= executor.SlowPhase {
+		return p
+	}
+	return executor.Phase{}
+}
+
+// nameless reports whether something of an earlier process of the folder does not die of
+// which nobody knows what it is: its end is not proven, and this process cannot answer for it.
+func (k *containers) nameless() bool {
+	return slices.ContainsFunc(k.exec.List(), func(ct executor.Container) bool {
+		return ct.Adopted && ct.Labels[labelKind] == "" && ct.State != executor.Completed
+	})
+}
+
+// start runs a reserved container by its plan.
+func (k *containers) start(ct executor.Container) error {
+	p, ok := k.plans.get(ct.ID)
+	if !ok {
+		return fmt.Errorf("container %s has no workload: %w", ct.ID, ErrUnknownContainer)
+	}
+	return k.exec.Start(ct.ID, executor.Spec{Workload: *p.workload, Defaults: k.cfg.Env, Env: k.environment(p.workload, p.env)})
+}
+
+func (k *containers) delete(id string) { k.warn("delete", id, k.exec.Delete(id)) }
+
+func (k *containers) has(id string) bool {
+	_, ok := k.exec.Get(id)
+	return ok
+}
+
+// environment is what a container gets beside its workload's own variables, and which
+// are stronger.
+func (k *containers) environment(w *action.Workload, own []action.Variable) []action.Variable {
+	var api []action.Variable
+	if w.API {
+		api = k.cfg.API
+	}
+	return slices.Concat(api, []action.Variable{{Name: "CANTINA_CELL", Value: string(k.cfg.Name)}}, own)
+}
+
+// interruptBatch stops every batch task: it runs again elsewhere, and no retry is counted.
+func (k *containers) interruptBatch() {
+	for _, ct := range k.exec.List() {
+		if ct.Labels[labelKind] == kindBatch && ct.State != executor.Completed {
+			k.stop(ct.ID, reasonEvacuated)
+		}
+	}
+}
+
+func (k *containers) warn(what, id string, err error) {
+	if err != nil && !errors.Is(err, executor.ErrUnknown) {
+		k.log.Log(context.Background(), slog.LevelWarn, "container", "what", what, "container", id, "error", err)
+	}
+}

@@ -1,0 +1,147 @@
+package cell
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"cantina/executor"
+	"cantina/placement"
+	"cantina/resource"
+	"cantina/task"
+)
+
+// reporter is what the cell says of itself: what it has, what holds its containers up, and
+// whether it takes work.
+type reporter struct {
+	cfg        *Config
+	exec       Executor
+	containers *containers
+	evac       *evacuating
+	leaving    *atomic.Bool // of the cell
+
+	mu             sync.Mutex
+	version        int64 // of the state sent to the leader
+	lastSent       placement.State
+	lastConditions []Condition
+}
+
+// conditions lists the containers that something holds up, the tasks and batch tasks that are being
+// ended, and those that the leader's store does not know.
+func (r *reporter) conditions() []Condition {
+	var held, stopping []Condition
+	for _, ct := range r.exec.List() {
+		x, ok := r.condition(ct)
+		if !ok {
+			continue
+		}
+		l := ct.Labels
+		switch l[labelKind] {
+		case kindLRP:
+			x.Instance = l[labelInstance]
+		case kindTask:
+			x.Task, x.UID = l[labelTask], l[labelUID]
+		default:
+			x.Job, x.Node = l[labelJob], l[labelNode]
+		}
+		if x.Stopping {
+			stopping = append(stopping, x)
+		} else {
+			held = append(held, x)
+		}
+	}
+	for _, list := range [][]Condition{held, stopping} {
+		slices.SortFunc(list, func(a, b Condition) int { // those that merely start come last
+			return cmp.Or(cmp.Compare(min(1, len(a.Detail)), min(1, len(b.Detail))), cmp.Compare(a.What+a.Instance, b.What+b.Instance))
+		})
+	}
+	return slices.Concat(held[:min(len(held), maxConditions)], stopping[:min(len(stopping), maxStopping)])
+}
+
+// condition is what there is to say of a container, without its identity; false = nothing.
+func (r *reporter) condition(ct executor.Container) (Condition, bool) {
+	x := Condition{What: whatOf(ct.Labels), Text: heldUp(ct)}
+	if x.Text != "" {
+		_, x.Unknown = r.containers.unknown.get(ct.ID)
+		return x, true
+	}
+	if x.Text, x.Unknown = r.containers.unknown.get(ct.ID); x.Unknown {
+		return x, true
+	}
+	if kind := ct.Labels[labelKind]; (kind == kindTask || kind == kindBatch) && ends(ct) {
+		asked, _ := r.containers.endReasons.get(ct.ID)
+		if asked == reasonEvacuated {
+			asked = task.ReasonEmptied
+		}
+		x.Stopping, x.StopBy, x.Text = true, ct.EndBy, cmp.Or(ct.EndWhy, asked, "stopped on request")
+		return x, true
+	}
+	phase := r.containers.atWhat(ct)
+	x.Text, x.Since, x.Limit, x.Detail = phase.What, phase.At, phase.Limit, phase.Detail
+	return x, x.Text != ""
+}
+
+// state is what the cell says of itself now; its version grows when it changes.
+func (r *reporter) state() State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.cfg.Offer
+	s.Cell, s.InstanceAddress, s.Capacity, s.Foreign = string(r.cfg.Name), r.cfg.Host, r.exec.Capacity(), r.foreign()
+	evac := r.evac.now()
+	s.Evacuating = evac.on
+	s.Unavailable, s.Withdrawn = r.unavailable(), r.exec.Withdrawn()
+	now := r.conditions()
+	if r.version == 0 || !sameState(s, r.lastSent) || !slices.Equal(now, r.lastConditions) {
+		r.version++
+		r.lastSent, r.lastConditions = s, now
+	}
+	s.Version = r.version
+	return State{State: s, Address: r.cfg.Address, Build: r.cfg.Build, Isolation: r.exec.Isolation(),
+		Conditions: now, Evacuation: r.evacuation(evac)}
+}
+
+// foreign is what containers hold that do not die although they were killed, or of which
+// the leader's store knows nothing, and the disk that is taken by what has reserved none.
+func (r *reporter) foreign() resource.Amounts {
+	sum := resource.Amounts{}
+	for _, ct := range r.exec.List() {
+		if _, unknown := r.containers.unknown.get(ct.ID); unknown || ct.Stuck != nil {
+			sum = sum.Add(ct.Resources)
+		}
+	}
+	if mb := r.exec.Disk().ForeignMB; mb > 0 {
+		sum = sum.Add(resource.Amounts{resource.DiskMB: mb})
+	}
+	return sum
+}
+
+// unavailable is why the cell takes no work although it is alive: a process that
+// cannot be killed makes it unclean, one that leaves waits for its work to end, and where
+// nothing can be written nothing can run.
+func (r *reporter) unavailable() string {
+	for _, ct := range r.exec.List() {
+		if ct.Stuck != nil {
+			return "unclean: " + describe(ct)
+		}
+	}
+	if r.leaving.Load() {
+		return leavingText
+	}
+	if fault := r.exec.Disk().Fault; fault != nil {
+		return fault.Error()
+	}
+	return ""
+}
+
+// evacuation is what the cell says of its evacuation.
+func (r *reporter) evacuation(e evacuation) EvacuationState {
+	s := EvacuationState{ID: e.id, Over: e.over, Timeout: r.cfg.EvacuationTimeout}
+	switch {
+	case e.over:
+		s.Waits = e.waited
+	case e.on:
+		s.Waits = shorten(r.containers.live())
+	}
+	return s
+}
