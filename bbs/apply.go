@@ -1,6 +1,7 @@
 package bbs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,9 +96,7 @@ func (b *BBS) Apply(ctx context.Context, a plan.Application, w plan.Write, other
 		return plan.Applied{}, err
 	}
 	request := marshal(applicationRecord(a))
-	replayed, same := true, false
 	out, revision, err := b.write(ctx, w, "apply", request, func(t *tx) (reply, error) {
-		replayed = false
 		if err := b.expect(domainRow(a.Domain), b.view.domain(a.Domain).revision, w.Expect); err != nil {
 			return reply{}, err
 		}
@@ -111,8 +110,7 @@ func (b *BBS) Apply(ctx context.Context, a plan.Application, w plan.Write, other
 		if err := t.addOthers(a.Domain, others); err != nil {
 			return reply{}, err
 		}
-		same = len(t.others) == 0
-		return reply{a.Domain, marshal(changesRecord(changes))}, nil
+		return reply{a.Domain, marshal(t.applied(a.Domain, changes))}, nil
 	})
 	if tooLarge(err) {
 		return b.applyLarge(ctx, a, w, others, request)
@@ -120,12 +118,24 @@ func (b *BBS) Apply(ctx context.Context, a plan.Application, w plan.Write, other
 	if err != nil {
 		return plan.Applied{}, err
 	}
-	if same && !replayed {
-		revision = b.view.domain(a.Domain).revision // nothing was written
+	applied, err := appliedOf(out.answer, revision)
+	b.cfg.Log.Info("applied", "domain", a.Domain, "by", w.By, "revision", applied.Revision)
+	return applied, err
+}
+
+// applied is the answer to an application. One that changes nothing has the revision that the domain has already:
+// it is part of the answer, so that a repetition of the call gets the same one. If that revision is not known yet,
+// because a write of the domain is in flight, the domain is written once more.
+func (t *tx) applied(domain string, changes []plan.Change) *bbspb.Changes {
+	m := changesRecord(changes)
+	switch {
+	case len(t.others) > 0:
+	case t.b.inFlight[domainRow(domain)] > 0:
+		t.redefine(domain)
+	default:
+		m.Revision = t.b.view.domain(domain).revision
 	}
-	b.cfg.Log.Info("applied", "domain", a.Domain, "by", w.By, "revision", revision)
-	changes, err := changesOf(out.answer)
-	return plan.Applied{Revision: revision, Changes: changes}, err
+	return m
 }
 
 // addOthers adds the rows of other owners.
@@ -449,18 +459,19 @@ func changesRecord(changes []plan.Change) *bbspb.Changes {
 	return m
 }
 
-func changesOf(answer []byte) ([]plan.Change, error) {
+// appliedOf reads an answer to an application that was committed at revision.
+func appliedOf(answer []byte, revision int64) (plan.Applied, error) {
 	var m bbspb.Changes
 	if err := proto.Unmarshal(answer, &m); err != nil {
-		return nil, fmt.Errorf("stored answer: %w", err)
+		return plan.Applied{}, fmt.Errorf("stored answer: %w", err)
 	}
-	var out []plan.Change
+	out := plan.Applied{Revision: cmp.Or(m.Revision, revision)}
 	for _, r := range m.Changes {
 		c := plan.Change{Kind: r.Kind, Name: r.Name, Verb: plan.Verb(r.Verb), Note: r.Note}
 		for _, f := range r.Fields {
 			c.Fields = append(c.Fields, plan.FieldChange{Path: f.Path, Old: string(f.Old), New: string(f.New)})
 		}
-		out = append(out, c)
+		out.Changes = append(out.Changes, c)
 	}
 	return out, nil
 }

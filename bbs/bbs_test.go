@@ -530,3 +530,69 @@ func TestAServiceNamesItsFirstInstancesThatAreNotAsWanted(t *testing.T) {
 		}
 	})
 }
+
+// TestAnApplyThatChangesNothingKeepsItsAnswer: it is answered with the revision that the domain has, which a later
+// apply may expect; the same call again, also after a change of leader, gets the same answer.
+func TestAnApplyThatChangesNothingKeepsItsAnswer(t *testing.T) {
+	for name, key := range map[string]string{"with a key": "k", "without": ""} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				a := plan.Application{Domain: "d", Services: []lrp.Desired{web(1, "1")}}
+				first := r.apply(a.Services, nil)
+				call := func() plan.Applied {
+					out, err := r.b.Apply(t.Context(), a, plan.Write{Key: key}, nil)
+					if err != nil || len(out.Changes) != 1 || out.Changes[0].Verb != plan.VerbKeep {
+						t.Fatalf("%+v %v", out, err)
+					}
+					return out
+				}
+				one := call()
+				if one.Revision != first.Revision {
+					t.Fatalf("revision %d; the domain has %d", one.Revision, first.Revision)
+				}
+				if _, err := r.b.Apply(t.Context(), a, plan.Write{Expect: one.Revision}, nil); err != nil {
+					t.Fatal(err)
+				}
+				if two := call(); two.Revision != one.Revision {
+					t.Fatalf("revision %d, then %d", one.Revision, two.Revision)
+				}
+				r.reelect()
+				if two := call(); two.Revision != one.Revision {
+					t.Fatalf("revision %d, after a change of leader %d", one.Revision, two.Revision)
+				}
+			})
+		})
+	}
+}
+
+// TestAnApplyBehindAWriteInFlight: the revision of its domain is not known yet, so it gets one of its own, which the
+// domain then has.
+func TestAnApplyBehindAWriteInFlight(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		a := plan.Application{Domain: "d", Services: []lrp.Desired{web(1, "1")}}
+		const calls = 5
+		answers := make(chan plan.Applied, calls)
+		for i := range calls {
+			go func() {
+				out, err := r.b.Apply(t.Context(), a, plan.Write{Key: fmt.Sprint(i)}, nil)
+				if err != nil {
+					t.Error(err)
+				}
+				answers <- out
+			}()
+		}
+		var last int64
+		for range calls {
+			last = max(last, (<-answers).Revision)
+		}
+		if p, err := r.b.Plan(a); err != nil || p.Revision != last {
+			t.Fatalf("the domain has revision %d, the last answer %d: %v", p.Revision, last, err)
+		}
+		for i := range calls {
+			one, err := r.b.Apply(t.Context(), a, plan.Write{Key: fmt.Sprint(i)}, nil)
+			if err != nil || one.Revision > last || one.Revision == 0 {
+				t.Fatalf("revision %d of %d: %v", one.Revision, last, err)
+			}
+		}
+	})
+}

@@ -47,13 +47,19 @@ func (b *BBS) write(ctx context.Context, w plan.Write, operation string, request
 	if err != nil {
 		return reply{}, 0, err
 	}
-	revision, err := ticket.wait(ctx)
-	if entry != nil && err == nil {
+	revision, err := b.wait(ctx, ticket, entry)
+	return out, revision, err
+}
+
+// wait returns the revision of a write when it is committed: that of the earlier call, when it repeats one.
+func (b *BBS) wait(ctx context.Context, k *ticket, earlier *idemEntry) (int64, error) {
+	revision, err := k.wait(ctx)
+	if earlier != nil && err == nil {
 		b.mu.Lock()
-		revision = entry.revision
+		revision = earlier.revision
 		b.mu.Unlock()
 	}
-	return out, revision, err
+	return revision, err
 }
 
 // Answered returns what WriteDecision answered to an earlier call with w's key, after

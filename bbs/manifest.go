@@ -33,44 +33,43 @@ type manifests struct{ highest int64 }
 func (b *BBS) applyLarge(ctx context.Context, a plan.Application, w plan.Write, others Others, request []byte) (plan.Applied, error) {
 	ticket := b.newTicket()
 	sum := sha256.Sum256(request)
-	answer, err := b.applyLargeLocked(a, w, others, string(sum[:]), ticket)
+	answer, earlier, err := b.applyLargeLocked(a, w, others, string(sum[:]), ticket)
 	if err != nil {
 		return plan.Applied{}, err
 	}
-	revision, err := ticket.wait(ctx)
+	revision, err := b.wait(ctx, ticket, earlier)
 	if err != nil {
 		return plan.Applied{}, err
 	}
 	b.cfg.Log.Info("applying in steps", "domain", a.Domain, "by", w.By, "revision", revision)
-	changes, err := changesOf(answer)
-	return plan.Applied{Revision: revision, Changes: changes}, err
+	return appliedOf(answer, revision)
 }
 
-func (b *BBS) applyLargeLocked(a plan.Application, w plan.Write, others Others, request string, k *ticket) (answer []byte, err error) {
+func (b *BBS) applyLargeLocked(a plan.Application, w plan.Write, others Others, request string, k *ticket) (answer []byte, earlier *idemEntry, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.isOver(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	row, e, err := b.used(w, "apply", request)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if e != nil { // the same call came twice at once
 		b.barrier(k)
-		return e.answer, nil
+		return e.answer, e, nil
 	}
 	if err := b.expect(domainRow(a.Domain), b.view.domain(a.Domain).revision, w.Expect); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	changes, all, err := b.diff(a)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var part store.Part
 	if others != nil {
 		if part, err = others(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	steps := append(otherSteps(a.Domain, part.Ops), all.split()...)
@@ -88,10 +87,10 @@ func (b *BBS) applyLargeLocked(a plan.Application, w plan.Write, others Others, 
 		if part.Undo != nil {
 			part.Undo()
 		}
-		return nil, err
+		return nil, nil, err
 	}
 	b.converge(false)
-	return answer, nil
+	return answer, nil, nil
 }
 
 // promise writes a manifest and rolls it forward; done is called after the commit

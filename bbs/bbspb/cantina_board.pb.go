@@ -1495,6 +1495,7 @@ func (x *NamedTask) GetDefinition() *Definition {
 type Changes struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Changes       []*Change              `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
+	Revision      int64                  `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"` // of an application that changes nothing; 0 = that of its commit
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1534,6 +1535,13 @@ func (x *Changes) GetChanges() []*Change {
 		return x.Changes
 	}
 	return nil
+}
+
+func (x *Changes) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
 }
 
 type Change struct {
@@ -1831,9 +1839,10 @@ const file_cantina_board_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12:\n" +
 	"\n" +
 	"definition\x18\x02 \x01(\v2\x1a.cantina.bbs.v1.DefinitionR\n" +
-	"definition\";\n" +
+	"definition\"W\n" +
 	"\aChanges\x120\n" +
-	"\achanges\x18\x01 \x03(\v2\x16.cantina.bbs.v1.ChangeR\achanges\"\x87\x01\n" +
+	"\achanges\x18\x01 \x03(\v2\x16.cantina.bbs.v1.ChangeR\achanges\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\"\x87\x01\n" +
 	"\x06Change\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
