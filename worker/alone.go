@@ -14,34 +14,26 @@ import (
 
 // begin marks a store that was made by this very term, or whose terms have ended before any process
 // was listed, and so might have been given work.
-func (l *Leader) begin() {
-	c := &l.cfg
+func (iw *waiting) begin() {
+	c := &iw.cfg
 	own := c.NoDeadline && c.Own != ""
-	l.alone = own && (c.Alone || c.NewStore || !c.Restored && c.List.Version == 0 && len(c.Members) == 0)
-	if l.alone && !l.cfg.Alone {
-		l.rows = append(l.rows, PutAlone{})
+	iw.alone = own && (c.Alone || c.NewStore || !c.Restored && c.List.Version == 0 && len(c.Members) == 0)
+	if iw.alone && !iw.cfg.Alone {
+		iw.rows = append(iw.rows, PutAlone{})
 	}
-}
-
-// stranger reports the heartbeat of a cell that is not the leader's own, where that is the only one.
-func (l *Leader) stranger(h Heartbeat) bool {
-	return l.cfg.NoDeadline && l.cfg.Own != "" && h.Folder != l.cfg.Own
 }
 
 // accounted reports that whatever may run and stands in no row is known by now: nothing does that any
 // leader may have promised to; of a cluster that is alone the own cell has said what it has, that
 // nothing else of its predecessors is left, and the rows name what runs. Where they do not, the
 // cell has as long as any other to end it.
-func (l *Leader) accounted(now time.Duration) bool {
-	lapsed := now >= l.lapseEnd()
-	if !l.alone {
+func (iw *waiting) accounted(now time.Duration) bool {
+	lapsed := now >= iw.lapseEnd()
+	if !iw.alone {
 		return lapsed
 	}
-	return slices.ContainsFunc(l.order, func(p *process) bool {
-		return p.row.Folder == l.cfg.Own && p.holds(l) && p.reported && !p.remains && p.health.State != MustDie &&
-			(lapsed || !slices.ContainsFunc(p.alive, l.unnamed))
+	return slices.ContainsFunc(iw.order, func(p *process) bool {
+		return p.row.Folder == iw.cfg.Own && p.holds(iw.roster) && p.reported && !p.remains && p.health.State != MustDie &&
+			(lapsed || !slices.ContainsFunc(p.alive, iw.unnamed))
 	})
 }
-
-// unnamed reports that no row names what a cell has a container of.
-func (l *Leader) unnamed(id string) bool { return l.cfg.Known == nil || !l.cfg.Known(id) }

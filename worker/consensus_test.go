@@ -77,7 +77,7 @@ func TestMustDieWorker(t *testing.T) {
 		next()
 	}
 	next()
-	if a := next(); a.State != Healthy || r.l.set.Has("p1") || a.SetID.Hash != (workerset.Hash{}.Add("p1b@b")) {
+	if a := next(); a.State != Healthy || r.l.sessions.set.Has("p1") || a.SetID.Hash != (workerset.Hash{}.Add("p1b@b")) {
 		t.Fatalf("the first is dead: %+v", a)
 	}
 }
@@ -96,12 +96,12 @@ func TestTheSetIsGivenWithCredit(t *testing.T) {
 	if a := one[AnswerBeat](r).Answer; a.Credit || !a.SetID.IsZero() {
 		t.Fatalf("no lease: %+v", a)
 	}
-	if a := r.beat("w1", "p1", 1); !a.Credit || a.SetID != r.l.set.Current() {
+	if a := r.beat("w1", "p1", 1); !a.Credit || a.SetID != r.l.sessions.set.Current() {
 		t.Fatalf("%+v", a)
 	}
 	r.beat("w2", "p2", 1)
 	r.report("p2")
-	if a := r.beat("w2", "p2", 1); !a.Credit || !a.SetID.IsZero() || r.l.set.Queued() != 1 {
+	if a := r.beat("w2", "p2", 1); !a.Credit || !a.SetID.IsZero() || r.l.sessions.set.Queued() != 1 {
 		t.Fatalf("it waits outside the set: %+v", a)
 	}
 }
@@ -183,7 +183,7 @@ func TestRowsThatWentBackAreDoubtedFurther(t *testing.T) {
 	r := newRig(t, alone)
 	r.back("w1", "p1", setOf(3, 1, "p1"))
 	w := r.l.Wait(r.now)
-	if w.Active || !w.Blind || w.Longest != r.l.t0+r.l.t.Stretch(r.l.t.MaxDiesWithin)-r.now || r.mayRun("j") != HoldNone || r.l.IsDead("whoever") {
+	if w.Active || !w.Blind || w.Longest != r.l.waiting.t0+r.l.t.Stretch(r.l.t.MaxDiesWithin)-r.now || r.mayRun("j") != HoldNone || r.l.IsDead("whoever") {
 		t.Fatalf("%+v, %v", w, r.mayRun("j"))
 	}
 	for range 3 {
@@ -208,7 +208,7 @@ func TestRowsThatWentBackAreDoubtedFurther(t *testing.T) {
 	long.Promise = 300 * sec
 	other := newRig(t, func(c *Config) { withMembers(long)(c); alone(c) })
 	other.back("w1", "p1", setOf(3, 1, "p1"))
-	if w := other.l.Wait(other.now); w.Active || w.Longest != other.l.t0+other.l.t.Stretch(300*sec)-other.now {
+	if w := other.l.Wait(other.now); w.Active || w.Longest != other.l.waiting.t0+other.l.t.Stretch(300*sec)-other.now {
 		t.Fatalf("a silent process of which a row says that it may live longer: %+v", w)
 	}
 	forced := newRig(t, alone)

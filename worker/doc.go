@@ -2,6 +2,11 @@
 // protocol, two ends. Leader holds every session, the member list, the model of
 // running batch tasks and the initial wait; Cell holds one process's side.
 //
+// A Leader is made of parts, each with its own state: term (the Output being made, the clocks),
+// roster (who is known), members (the list in the store), sessions (how a session moves), batch
+// (what may run) and waiting (the initial wait). A part uses those before it; Leader decides what an
+// event does to which.
+//
 // Both are owned values: pointer methods change them in place, deterministically,
 // and leave them unchanged on error. Time is CLOCK_BOOTTIME handed in as a
 // time.Duration; the two ends never compare their clocks. Neither performs

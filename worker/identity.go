@@ -37,28 +37,6 @@ func (l *Leader) adopt(e AdoptWanted) {
 	l.do(Audit{Kind: AuditAdopted, Cell: e.Cell, Text: "may join this cluster, by the word of " + e.By})
 }
 
-// unix is the time in seconds, as far as the boot clock tells.
-func (l *Leader) unix(now time.Duration) int64 {
-	return l.cfg.Unix + int64((now-l.cfg.Now)/time.Second)
-}
-
-// impossible reports a term that this store cannot have given, and counts it. It is audited
-// at the first time, and then whenever the count has doubled.
-func (l *Leader) impossible(now time.Duration, cell CellName, proc Proc, t fence.Term) bool {
-	if fence.Believable(t, l.cfg.Term, l.unix(now)) || l.cfg.Unix == 0 && fence.Believable(t, l.cfg.Term, t.Epoch) {
-		return false
-	}
-	l.refused++
-	if l.refused&(l.refused-1) == 0 {
-		l.do(Audit{Kind: AuditTerm, Cell: cell, Proc: proc,
-			Text: fmt.Sprintf("a message with the term %v was refused, which this cluster cannot have given (%d so far); the term is %v", t, l.refused, l.cfg.Term)})
-	}
-	return true
-}
-
-// RefusedTerms is how many messages with an impossible term were refused in this term.
-func (l *Leader) RefusedTerms() int { return l.refused }
-
 // belongs reports whether a message of a leader is of the cell's cluster. A cell of no
 // cluster joins that of the first leader who knows its process.
 func (c *Cell) belongs(cluster fence.Cluster) bool {

@@ -49,7 +49,7 @@ func (l *Leader) beat(now time.Duration, h Heartbeat, lease bool) error {
 		l.farewell(now, p, h)
 	case l.unlisted(p, h):
 		l.verdict(h, Die, "holds work, and is on no list")
-	case h.Epoch != l.cfg.Term.Epoch && h.HasWork && !l.blind:
+	case h.Epoch != l.cfg.Term.Epoch && h.HasWork && !l.waiting.blind:
 		l.verdict(h, Die, "holds work of another store's epoch")
 	default:
 		l.associate(now, p, h, lease)
@@ -65,39 +65,28 @@ func (h *Heartbeat) possible() bool {
 // unlisted reports a process that holds work though no row covers it. While the
 // list is known to be old and the wait lasts it is adopted instead.
 func (l *Leader) unlisted(p *process, h Heartbeat) bool {
-	if !h.HasWork || p != nil && p.member || l.wait && l.unlistable() {
+	if !h.HasWork || p != nil && p.member || l.waiting.wait && l.waiting.unlistable() {
 		return false
 	}
 	return len(l.predecessors(h.Folder, h.Started)) == 0
-}
-
-// predecessors returns the member processes of a folder that started earlier.
-func (l *Leader) predecessors(folder string, started int64) []*process {
-	var ps []*process
-	for _, q := range l.folders[folder] {
-		if q.member && !q.dead && q.row.Started < started {
-			ps = append(ps, q)
-		}
-	}
-	return ps
 }
 
 // veto compares the set a cell remembers with the list: if the cell's is newer,
 // the store went back and the list proves nothing.
 func (l *Leader) veto(now time.Duration, h Heartbeat) {
 	id := h.SetID
-	if l.set != nil || id.Leader != l.list.Leader || id.Version == l.list.Version && id.Hash == l.list.Hash {
+	if l.sessions.set != nil || id.Leader != l.members.list.Leader || id.Version == l.members.list.Version && id.Hash == l.members.list.Hash {
 		return
 	}
-	older, err := workerset.Earlier(id.Version, l.list.Version)
+	older, err := workerset.Earlier(id.Version, l.members.list.Version)
 	if err == nil && older {
 		return
 	}
-	if l.blind && l.wait {
-		l.list.Version = max(l.list.Version, id.Version)
+	if l.waiting.blind && l.waiting.wait {
+		l.members.list.Version = max(l.members.list.Version, id.Version)
 		return
 	}
-	l.blind = true
+	l.waiting.blind = true
 	for _, p := range l.order {
 		if p.member && !p.connected {
 			was := p.row.Promise
@@ -105,12 +94,12 @@ func (l *Leader) veto(now time.Duration, h Heartbeat) {
 			p.unsaid = p.unsaid || p.row.Promise != was
 		}
 	}
-	text := fmt.Sprintf("cell remembers member list version %d, the store has %d: the store went back", id.Version, l.list.Version)
-	l.list.Version = max(l.list.Version, id.Version)
-	if !l.wait {
-		l.wait, l.t0 = true, now
+	text := fmt.Sprintf("cell remembers member list version %d, the store has %d: the store went back", id.Version, l.members.list.Version)
+	l.members.list.Version = max(l.members.list.Version, id.Version)
+	if !l.waiting.wait {
+		l.waiting.wait, l.waiting.t0 = true, now
 		text += "; work started since the term began may have run twice"
-		for _, e := range l.model.sorted() {
+		for _, e := range l.batch.model.sorted() {
 			if e.run.Invocation.Term == l.cfg.Term {
 				l.audit(AuditDoubled, l.procs[e.proc], e.run, "started while the member list was older than a cell's")
 			}
@@ -132,7 +121,7 @@ func (l *Leader) verdict(h Heartbeat, v Verdict, why string) {
 // associate admits a process, or goes on with its session.
 func (l *Leader) associate(now time.Duration, p *process, h Heartbeat, lease bool) {
 	if cur := l.holders[h.Cell]; cur != nil {
-		l.evaluate(cur, now)
+		l.sessions.evaluate(cur, now)
 		if cur != p && !l.replace(now, cur, h) {
 			return
 		}
@@ -152,11 +141,11 @@ func (l *Leader) associate(now time.Duration, p *process, h Heartbeat, lease boo
 	p.period, p.remains = max(h.Period, time.Second), !h.PredecessorsGone
 	p.health.LastBeat = l.policy(now)
 	l.echo(p, h)
-	l.lower(p, h)
+	l.members.lower(p, h)
 	if p.reported && h.PredecessorsGone {
 		l.succeed(now, p, true)
 	}
-	l.evaluate(p, now)
+	l.sessions.evaluate(p, now)
 	if p.health.State == MustDie {
 		l.verdict(h, Die, "lost")
 		return
@@ -169,16 +158,16 @@ func (l *Leader) connect(now time.Duration, p *process, h Heartbeat) {
 	p.connected = true
 	l.holders[h.Cell] = p
 	p.row.Boot = h.Boot
-	if !p.member && h.HasWork && l.wait && l.unlistable() {
+	if !p.member && h.HasWork && l.waiting.wait && l.waiting.unlistable() {
 		l.silent[p.row.Proc] = p
 		p.row.Promise = h.Promise
-		l.enlist(p, now)
+		l.members.enlist(p, now)
 	}
-	if l.set != nil {
-		l.set.Join(string(h.Proc), !l.wait)
+	if l.sessions.set != nil {
+		l.sessions.set.Join(string(h.Proc), !l.waiting.wait)
 	}
-	l.requestReport(p)
-	l.sendProbe(p, now)
+	l.sessions.requestReport(p)
+	l.sessions.sendProbe(p, now)
 }
 
 // replace decides who holds a cell's name: cur, who does, or the sender of h
@@ -221,67 +210,25 @@ func (l *Leader) replace(now time.Duration, cur *process, h Heartbeat) bool {
 
 // displace takes the cell's name from cur; its work stays held until it is dead.
 func (l *Leader) displace(now time.Duration, cur *process, why string, how parting) {
-	l.mustDie(cur, now, why, how)
+	l.sessions.mustDie(cur, now, why, how)
 	cur.displaced = true
 	delete(l.holders, cur.row.Cell)
 	switch {
 	case cur.dead:
 	case cur.member:
 		cur.row.Displaced = true
-		l.putMember(cur)
+		l.members.putMember(cur)
 	default:
 		l.forget(cur)
-	}
-}
-
-func (l *Leader) requestReport(p *process) {
-	l.do(SendReportRequest{p.row.Cell, ReportRequest{l.cfg.Term, p.row.Proc}})
-}
-
-// ownPromise is what this leader's time-outs promise.
-func (l *Leader) ownPromise() time.Duration {
-	if l.cfg.NoDeadline {
-		return 0
-	}
-	return l.t.DiesWithin()
-}
-
-// enlist writes p's member row, with the longest promise in force to the folder,
-// and moves the list to its next version.
-func (l *Leader) enlist(p *process, now time.Duration) {
-	p.since = now
-	p.row.Promise = max(p.row.Promise, l.ownPromise())
-	for _, q := range l.predecessors(p.row.Folder, p.row.Started) {
-		p.row.Promise = max(p.row.Promise, q.row.Promise)
-	}
-	l.putMember(p)
-	l.putList(l.list.Hash.Add(string(p.row.Proc)))
-}
-
-// lower shortens the promise in p's row once p lives by the shorter one, and
-// lengthens it before the longer one is sent; what a row of a store that went back may
-// stand for is written too, since no credit exceeds what the store says.
-func (l *Leader) lower(p *process, h Heartbeat) {
-	own := l.ownPromise()
-	switch {
-	case p.dead:
-	case !p.member:
-		p.row.Promise = max(p.row.Promise, h.Promise)
-	case p.unsaid || p.row.Promise < max(own, h.Promise):
-		p.row.Promise = max(p.row.Promise, own, h.Promise)
-		l.putMember(p)
-	case p.row.Promise > own && h.Term == l.cfg.Term && h.Promise == own && p.credited:
-		p.row.Promise = own
-		l.putMember(p)
 	}
 }
 
 // welcome answers a heartbeat of a live session.
 func (l *Leader) welcome(now time.Duration, p *process, h Heartbeat, lease bool) {
 	a := HeartbeatAnswer{Protocol: Protocol, Cluster: l.cfg.Cluster, Term: l.cfg.Term, Proc: h.Proc, Beat: h.Beat, State: p.health.State,
-		Reported: p.reported, Eligible: p.reported && p.durable, Settled: l.settled(p), Timeouts: l.t}
+		Reported: p.reported, Eligible: p.reported && p.durable, Settled: l.batch.settled(p), Timeouts: l.t}
 	if !p.reported {
-		l.requestReport(p)
+		l.sessions.requestReport(p)
 	}
 	if lease && a.Eligible {
 		l.credit(now, p, &a)
@@ -308,10 +255,10 @@ func (l *Leader) credit(now time.Duration, p *process, a *HeartbeatAnswer) {
 // outlive p's credit. Without a set p goes on showing that of an earlier leader.
 func (l *Leader) setFor(p *process, credit bool) workerset.ID {
 	switch {
-	case l.set == nil:
-		return l.list
-	case !l.wait && credit && l.set.Has(string(p.row.Proc)):
-		return l.set.Current()
+	case l.sessions.set == nil:
+		return l.members.list
+	case !l.waiting.wait && credit && l.sessions.set.Has(string(p.row.Proc)):
+		return l.sessions.set.Current()
 	}
 	return workerset.ID{}
 }
@@ -320,13 +267,13 @@ func (l *Leader) setFor(p *process, credit bool) workerset.ID {
 // with is what it shows when it has heard of this leader and has said what it runs: an older
 // heartbeat may be late.
 func (l *Leader) echo(p *process, h Heartbeat) {
-	if l.set == nil {
+	if l.sessions.set == nil {
 		return
 	}
-	if p.reported && h.Term == l.cfg.Term && l.wait {
-		l.set.Came(string(p.row.Proc), h.SetID)
+	if p.reported && h.Term == l.cfg.Term && l.waiting.wait {
+		l.sessions.set.Came(string(p.row.Proc), h.SetID)
 	}
-	if err := l.set.Echo(string(p.row.Proc), h.SetID); err != nil {
+	if err := l.sessions.set.Echo(string(p.row.Proc), h.SetID); err != nil {
 		l.audit(AuditRefused, p, Run{}, "worker set: "+err.Error())
 	}
 }

@@ -82,64 +82,64 @@ func (l *Leader) report(now time.Duration, r Report) {
 	}
 	preds := l.predecessors(p.row.Folder, p.row.Started)
 	if live := slices.ContainsFunc(r.Held, func(h Held) bool { return !h.Ended }); live && !p.member &&
-		len(preds) == 0 && !(l.wait && l.unlistable()) {
+		len(preds) == 0 && !(l.waiting.wait && l.waiting.unlistable()) {
 		l.do(SendSuicide{p.row.Cell, Suicide{l.cfg.Term, p.row.Proc, false}})
 		return
 	}
 	for _, h := range r.Held {
-		l.record(p, h, preds)
+		l.batch.record(p, h, preds)
 	}
 	p.reported, p.alive = true, r.Alive
 	delete(l.silent, r.Proc)
 	p.health.State = Unhealthy
 	l.do(SessionChanged{p.row.Cell, p.row.Proc, New, Unhealthy, false, false, false, "reported what it runs"})
 	if !p.member {
-		l.enlist(p, now)
+		l.members.enlist(p, now)
 	} else if p.durable {
 		l.do(Eligible{p.row.Cell, p.row.Proc})
 	}
-	l.resendKills(p, now)
+	l.batch.resendKills(p, now)
 	l.succeed(now, p, r.PredecessorsGone)
-	l.evaluate(p, now)
+	l.sessions.evaluate(p, now)
 	l.do(StartsChanged{})
 }
 
 // record enters one reported invocation in the model, unless its real end is
 // applied already, or about to be: then it waits for the status to be
 // acknowledged again.
-func (l *Leader) record(p *process, h Held, preds []*process) {
-	last, real := l.cfg.Statuses.LastApplied(h.Work)
-	if last == h.Invocation && real || l.model.late[h.Run] != nil {
+func (b *batch) record(p *process, h Held, preds []*process) {
+	last, real := b.cfg.Statuses.LastApplied(h.Work)
+	if last == h.Invocation && real || b.model.late[h.Run] != nil {
 		return
 	}
-	if e := l.model.byRun[h.Invocation]; e != nil {
-		l.move(e, p, h, preds)
+	if e := b.model.byRun[h.Invocation]; e != nil {
+		b.move(e, p, h, preds)
 		return
 	}
-	if others := l.model.byWork[h.Work]; len(others) > 0 && !h.Ended {
-		other := l.runView(others[0])
-		l.audit(AuditDoubled, p, h.Run, fmt.Sprintf("may run twice: also held as %v by cell %s (process %s)", other.Run.Invocation, other.Cell, other.Proc))
+	if others := b.model.byWork[h.Work]; len(others) > 0 && !h.Ended {
+		other := b.runView(others[0])
+		b.audit(AuditDoubled, p, h.Run, fmt.Sprintf("may run twice: also held as %v by cell %s (process %s)", other.Run.Invocation, other.Cell, other.Proc))
 	}
-	e := l.model.add(p, h.Run)
-	l.adopted++
+	e := b.model.add(p, h.Run)
+	b.adopted++
 	e.sure = true
-	if l.cfg.Statuses.KillStored(h.Run) {
-		l.wantKill(e)
+	if b.cfg.Statuses.KillStored(h.Run) {
+		b.wantKill(e)
 	}
 }
 
 // move gives an invocation of a predecessor to the process that adopted it.
-func (l *Leader) move(e *entry, p *process, h Held, preds []*process) {
+func (b *batch) move(e *entry, p *process, h Held, preds []*process) {
 	i := slices.IndexFunc(preds, func(q *process) bool { return q.row.Proc == e.proc })
 	if i < 0 || e.run.Work != h.Work {
-		l.audit(AuditRefused, p, h.Run, "reported, but held by process "+string(e.proc))
+		b.audit(AuditRefused, p, h.Run, "reported, but held by process "+string(e.proc))
 		return
 	}
 	delete(preds[i].work, e.run.Invocation)
 	e.proc, e.sure = p.row.Proc, true
 	p.work[e.run.Invocation] = e
 	if e.kill {
-		l.wantKill(e)
+		b.wantKill(e)
 	}
 }
 
@@ -149,10 +149,10 @@ func (l *Leader) succeed(now time.Duration, p *process, gone bool) {
 	for _, q := range l.predecessors(p.row.Folder, p.row.Started) {
 		switch {
 		case q.row.Boot != p.row.Boot:
-			l.mustDie(q, now, "its machine rebooted", bumped)
+			l.sessions.mustDie(q, now, "its machine rebooted", bumped)
 			l.die(q, now, ProofBoot)
 		case gone:
-			l.mustDie(q, now, "succeeded on its directory", succeeded)
+			l.sessions.mustDie(q, now, "succeeded on its directory", succeeded)
 			l.die(q, now, ProofSuccessor)
 		}
 	}
@@ -164,40 +164,18 @@ func (l *Leader) die(p *process, now time.Duration, proof Proof) {
 	if p.dead {
 		return
 	}
-	l.mustDie(p, now, proof.String(), lost)
+	l.sessions.mustDie(p, now, proof.String(), lost)
 	p.dead = true
-	l.leaveSet(p)
+	l.sessions.leaveSet(p)
 	delete(l.silent, p.row.Proc)
 	for _, e := range sortedEntries(p.work) {
 		if !e.ending {
-			l.end(e, p, Ended{Kind: Lost, Reason: "lost with cell " + string(p.row.Cell) + ": " + proof.Words()})
+			l.batch.end(e, p, Ended{Kind: Lost, Reason: "lost with cell " + string(p.row.Cell) + ": " + proof.Words()})
 		}
 	}
 	l.do(Dead{p.row.Cell, p.row.Proc, proof}, StartsChanged{})
 	p.obituary = l.seq + 1
-	l.mourned = append(l.mourned, p)
-}
-
-// bury deletes p's row once nothing of it is left in the model, and everybody was told
-// of its death: a leader that finds rows of services and tasks on a process without
-// a row takes them for lost, and what a successor has adopted is not.
-func (l *Leader) bury(p *process) {
-	if !p.dead || len(p.work) > 0 || l.committed < p.obituary {
-		return
-	}
-	if p.member {
-		p.member = false
-		l.rows = append(l.rows, DeleteMember{p.row.Proc})
-		hash, err := l.list.Hash.Remove(string(p.row.Proc))
-		if err != nil {
-			hash = l.list.Hash
-		}
-		l.putList(hash)
-	}
-	if l.holders[p.row.Cell] == p {
-		delete(l.holders, p.row.Cell)
-	}
-	l.forget(p)
+	l.members.mourned = append(l.members.mourned, p)
 }
 
 func (l *Leader) forgetByWord(now time.Duration, proc Proc, by string) error {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"cantina/workerset"
 )
 
 // probes is the schedule of a session's healthchecks.
@@ -34,60 +36,67 @@ func sortedMembers(ms []Member) []Member {
 	return ms
 }
 
+// sessions moves the session of each process through its states, by its heartbeats, its probes and
+// the worker set.
+type sessions struct {
+	*roster
+	set *workerset.Tracker // consensus witness only
+}
+
 // gaps are the limits of p's session at the leader.
-func (l *Leader) gaps(p *process) Gaps {
-	return Gaps{Probe: l.t.HealthcheckGap(), Beat: max(p.period, time.Second) + l.t.HeartbeatGrace, Lost: l.t.Lost}
+func (s *sessions) gaps(p *process) Gaps {
+	return Gaps{Probe: s.t.HealthcheckGap(), Beat: max(p.period, time.Second) + s.t.HeartbeatGrace, Lost: s.t.Lost}
 }
 
 // evaluate moves p's session to its state at now.
-func (l *Leader) evaluate(p *process, now time.Duration) {
+func (s *sessions) evaluate(p *process, now time.Duration) {
 	if p.health.State == MustDie {
 		return
 	}
 	from, was := p.health.State, p.health.HasBeenHealthy
-	allowed := l.set == nil || l.set.Permits(string(p.row.Proc))
-	p.blocked = p.health.Advance(l.policy(now), l.gaps(p), allowed)
+	allowed := s.set == nil || s.set.Permits(string(p.row.Proc))
+	p.blocked = p.health.Advance(s.policy(now), s.gaps(p), allowed)
 	to := p.health.State
 	if from == to {
 		return
 	}
 	if to == MustDie {
 		p.health.State = from
-		l.mustDie(p, now, "lost: "+l.silence(p, now), lost)
-		l.do(SendSuicide{p.row.Cell, Suicide{l.cfg.Term, p.row.Proc, false}})
+		s.mustDie(p, now, "lost: "+s.silence(p, now), lost)
+		s.do(SendSuicide{p.row.Cell, Suicide{s.cfg.Term, p.row.Proc, false}})
 		return
 	}
-	l.do(SessionChanged{p.row.Cell, p.row.Proc, from, to, was, false, false, l.why(p, now)})
+	s.do(SessionChanged{p.row.Cell, p.row.Proc, from, to, was, false, false, s.why(p, now)})
 	if to == Healthy {
-		l.do(StartsChanged{})
+		s.do(StartsChanged{})
 	}
 }
 
 // miss tells of a process that is not HEALTHY in time and never was in this term. One that was is
 // told as a change to UNHEALTHY; the leader before this one may have routed to both.
-func (l *Leader) miss(p *process, now time.Duration) {
-	h, g, at := p.health, l.gaps(p), l.policy(now)
+func (s *sessions) miss(p *process, now time.Duration) {
+	h, g, at := p.health, s.gaps(p), s.policy(now)
 	switch {
 	case h.State == MustDie || h.HasBeenHealthy || p.blocked:
 		p.unheard = false
 	case !p.unheard && (at > max(p.born, h.LastBeat)+g.Beat || at > max(p.born, h.LastProbe)+g.Probe):
 		p.unheard = true
-		l.do(Unheard{p.row.Cell, p.row.Proc, l.silence(p, now)})
+		s.do(Unheard{p.row.Cell, p.row.Proc, s.silence(p, now)})
 	}
 }
 
-func (l *Leader) why(p *process, now time.Duration) string {
+func (s *sessions) why(p *process, now time.Duration) string {
 	switch {
 	case p.health.State == Healthy:
 		return "beats and answers probes"
 	case p.blocked:
 		return "waits for the worker set"
 	}
-	return l.silence(p, now)
+	return s.silence(p, now)
 }
 
-func (l *Leader) silence(p *process, now time.Duration) string {
-	at, g := l.policy(now), l.gaps(p)
+func (s *sessions) silence(p *process, now time.Duration) string {
+	at, g := s.policy(now), s.gaps(p)
 	switch {
 	case !p.connected:
 		return fmt.Sprintf("no report since this leader began, %v ago", (at - p.born).Round(time.Second))
@@ -112,7 +121,7 @@ const (
 )
 
 // mustDie ends a session at the leader. Its work stays held until it is dead.
-func (l *Leader) mustDie(p *process, now time.Duration, why string, how parting) {
+func (s *sessions) mustDie(p *process, now time.Duration, why string, how parting) {
 	if p.health.State == MustDie {
 		return
 	}
@@ -120,25 +129,16 @@ func (l *Leader) mustDie(p *process, now time.Duration, why string, how parting)
 	p.health.State = MustDie
 	p.unsure = unsureList{}
 	if !p.member {
-		l.leaveSet(p)
+		s.leaveSet(p)
 	}
-	l.do(SessionChanged{p.row.Cell, p.row.Proc, from, MustDie, p.health.HasBeenHealthy, how != lost, how == succeeded, why})
+	s.do(SessionChanged{p.row.Cell, p.row.Proc, from, MustDie, p.health.HasBeenHealthy, how != lost, how == succeeded, why})
 }
 
 // leaveSet takes p out of the worker set: when it is certainly dead, or has never had a row. One
 // that is lost or displaced, and may still run work, stays in it.
-func (l *Leader) leaveSet(p *process) {
-	if l.set != nil {
-		l.set.Leave(string(p.row.Proc))
-	}
-}
-
-// slept takes a time in which the leader did nothing out of the policy clock, at the
-// first event after it: what cells sent meanwhile may come before the tick.
-func (l *Leader) slept(now time.Duration) {
-	if gap := now - l.lastTick; gap > 2*l.t.Check {
-		l.stalled += gap - l.t.Check
-		l.lastTick = now - l.t.Check
+func (s *sessions) leaveSet(p *process) {
+	if s.set != nil {
+		s.set.Leave(string(p.row.Proc))
 	}
 }
 
@@ -148,8 +148,8 @@ func (l *Leader) tick(now time.Duration, lease bool) {
 		l.stalled += now - l.lastTick
 	}
 	l.lastTick = now
-	if l.set != nil {
-		l.set.Tick()
+	if l.sessions.set != nil {
+		l.sessions.set.Tick()
 	}
 	live := l.order[:0]
 	for _, p := range l.order {
@@ -161,23 +161,23 @@ func (l *Leader) tick(now time.Duration, lease bool) {
 	}
 	clear(l.order[len(live):])
 	l.order = live
-	l.tickWait(now)
+	l.waiting.tickWait(now)
 }
 
 func (l *Leader) tickProcess(p *process, now time.Duration, lease bool) {
-	if at, ok := l.expiry(p); ok && !p.dead && now > at && !l.reports(p) && !l.survived(p) {
-		l.mustDie(p, now, "its promise passed without credit", lost)
+	if at, ok := l.sessions.expiry(p); ok && !p.dead && now > at && !l.reports(p) && !l.survived(p) {
+		l.sessions.mustDie(p, now, "its promise passed without credit", lost)
 		l.die(p, now, ProofExpiry)
 		return
 	}
 	if lease {
-		l.miss(p, now)
+		l.sessions.miss(p, now)
 	}
 	if p.displaced || !p.connected && p.health.State == MustDie {
 		return
 	}
 	if lease {
-		l.evaluate(p, now)
+		l.sessions.evaluate(p, now)
 	}
 	if p.health.State == MustDie {
 		l.drop(p, now)
@@ -187,13 +187,13 @@ func (l *Leader) tickProcess(p *process, now time.Duration, lease bool) {
 		return
 	}
 	if p.health.State == New {
-		l.requestReport(p)
+		l.sessions.requestReport(p)
 	}
 	if l.policy(now) >= p.probe.due {
-		l.sendProbe(p, now)
+		l.sessions.sendProbe(p, now)
 	}
-	l.checkUnsure(p, now)
-	l.resendKills(p, now)
+	l.batch.checkUnsure(p, now)
+	l.batch.resendKills(p, now)
 }
 
 // drop forgets a lost process without a row once nothing of it can come back.
@@ -201,32 +201,14 @@ func (l *Leader) drop(p *process, now time.Duration) {
 	if p.member || l.policy(now) < p.health.BecameUnhealthy+l.t.Lost+l.t.Stretch(l.t.MaxDiesWithin) {
 		return
 	}
-	if p.holds(l) {
+	if p.holds(l.roster) {
 		delete(l.holders, p.row.Cell)
 	}
 	l.forget(p)
 }
 
-// survived reports whether a later process of p's folder says that something of an earlier one
-// is not gone, though it had to die by the deadline: it does not die by KILL. Nothing of p is
-// taken for dead by time as long as that is said.
-func (l *Leader) survived(p *process) bool {
-	return slices.ContainsFunc(l.folders[p.row.Folder], func(q *process) bool {
-		return q.row.Started > p.row.Started && q.row.Boot == p.row.Boot && q.connected && q.remains && !q.dead && q.health.State != MustDie
-	})
-}
-
-// reports reports whether a later process of p's folder has come and is about to say what it has of
-// p's work, ends that p could not tell among it: nothing of p is judged before. It ends with the report,
-// or when the later process is lost.
-func (l *Leader) reports(p *process) bool {
-	return slices.ContainsFunc(l.folders[p.row.Folder], func(q *process) bool {
-		return q.row.Started > p.row.Started && q.connected && !q.reported && !q.dead && q.health.State != MustDie
-	})
-}
-
 // expiry is when p is certainly dead without further proof; ok is false when it never is.
-func (l *Leader) expiry(p *process) (at time.Duration, ok bool) {
+func (s *sessions) expiry(p *process) (at time.Duration, ok bool) {
 	promise := max(p.row.Promise, p.promised)
 	if !p.member || promise == 0 {
 		return 0, false
@@ -235,23 +217,23 @@ func (l *Leader) expiry(p *process) (at time.Duration, ok bool) {
 	if p.credited {
 		from = p.credit
 	}
-	return from + l.t.Stretch(promise), true
+	return from + s.t.Stretch(promise), true
 }
 
-func (l *Leader) sendProbe(p *process, now time.Duration) {
-	at := l.policy(now)
+func (s *sessions) sendProbe(p *process, now time.Duration) {
+	at := s.policy(now)
 	p.probe.sent++
-	p.probe.due = at + l.t.Healthcheck
+	p.probe.due = at + s.t.Healthcheck
 	p.probe.open = append(p.probe.open, openProbe{p.probe.sent, at})
 	if len(p.probe.open) > openProbes {
 		p.probe.open = p.probe.open[1:]
 	}
-	l.do(SendRun{p.row.Cell, RunTask{Term: l.cfg.Term, Proc: p.row.Proc, Seq: p.seq, Probe: p.probe.sent, Beat: p.beat}})
+	s.do(SendRun{p.row.Cell, RunTask{Term: s.cfg.Term, Proc: p.row.Proc, Seq: p.seq, Probe: p.probe.sent, Beat: p.beat}})
 }
 
 // probed takes the answer to a probe. Any answer counts as contact at the time
 // the probe was sent; three failing ones in a row make the cell unavailable.
-func (l *Leader) probed(p *process, now time.Duration, it StatusItem) {
+func (s *sessions) probed(p *process, now time.Duration, it StatusItem) {
 	i := slices.IndexFunc(p.probe.open, func(o openProbe) bool { return o.number == it.Probe })
 	if i < 0 {
 		return
@@ -262,15 +244,64 @@ func (l *Leader) probed(p *process, now time.Duration, it StatusItem) {
 		p.probe.failing = 0
 		if p.probe.out {
 			p.probe.out = false
-			l.do(Availability{Cell: p.row.Cell, Proc: p.row.Proc}, StartsChanged{})
+			s.do(Availability{Cell: p.row.Cell, Proc: p.row.Proc}, StartsChanged{})
 		}
 	} else {
 		p.probe.failing++
 		p.probe.reason = it.Reason
 		if p.probe.failing >= failsBeforeOut && !p.probe.out {
 			p.probe.out = true
-			l.do(Availability{p.row.Cell, p.row.Proc, true, it.Reason})
+			s.do(Availability{p.row.Cell, p.row.Proc, true, it.Reason})
 		}
 	}
-	l.evaluate(p, now)
+	s.evaluate(p, now)
+}
+
+func (s *sessions) requestReport(p *process) {
+	s.do(SendReportRequest{p.row.Cell, ReportRequest{s.cfg.Term, p.row.Proc}})
+}
+
+// Sessions returns every process the leader knows, sorted by cell and process.
+func (s *sessions) Sessions(now time.Duration) []SessionView {
+	vs := make([]SessionView, 0, len(s.procs))
+	for _, p := range s.procs {
+		vs = append(vs, s.view(p, now))
+	}
+	slices.SortFunc(vs, func(a, b SessionView) int {
+		return cmp.Or(cmp.Compare(a.Cell, b.Cell), cmp.Compare(a.Proc, b.Proc))
+	})
+	return vs
+}
+
+// Session returns the process that holds the cell's name.
+func (s *sessions) Session(now time.Duration, cell CellName) (SessionView, bool) {
+	p := s.holders[cell]
+	if p == nil {
+		return SessionView{}, false
+	}
+	return s.view(p, now), true
+}
+
+// Process returns a process that the leader knows, whether it holds its cell's name or not.
+func (s *sessions) Process(now time.Duration, proc Proc) (SessionView, bool) {
+	p := s.procs[proc]
+	if p == nil {
+		return SessionView{}, false
+	}
+	return s.view(p, now), true
+}
+
+func (s *sessions) view(p *process, now time.Duration) SessionView {
+	v := SessionView{Cell: p.row.Cell, Proc: p.row.Proc, State: p.health.State, Holder: p.holds(s.roster), Member: p.member,
+		Reported: p.reported, Eligible: p.reported && p.durable, Displaced: p.displaced, Dead: p.dead,
+		Blocked: p.blocked && p.health.State == Unhealthy, Unavailable: p.probe.out, Promise: p.row.Promise, Work: len(p.work), Unsure: len(p.unsure.runs)}
+	if p.probe.out {
+		v.Reason = p.probe.reason
+	} else {
+		v.Reason = s.why(p, now)
+	}
+	if at, ok := s.expiry(p); ok {
+		v.Expiry = max(0, at-now)
+	}
+	return v
 }

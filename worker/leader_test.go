@@ -242,7 +242,7 @@ func TestHashVetoes(t *testing.T) {
 		t.Fatal("over")
 	}
 	r.out = nil
-	newer := r.l.list
+	newer := r.l.members.list
 	newer.Version += 5
 	r.beat("w2", "p2", 1, func(h *Heartbeat) { h.SetID = newer })
 	if a := take[Audit](r); len(a) == 0 || a[len(a)-1].Kind != AuditBlind {
@@ -255,20 +255,20 @@ func TestHashVetoes(t *testing.T) {
 	if a := take[Audit](r); len(a) != 0 {
 		t.Fatalf("once: %v", a)
 	}
-	other := r.l.list
+	other := r.l.members.list
 	other.Hash = workerset.Hash{}.Add("else")
 	m := newRig(t, withMembers(member("p1", "w1", 1)))
-	other.Version = m.l.list.Version
+	other.Version = m.l.members.list.Version
 	m.beat("w2", "p2", 1, func(h *Heartbeat) { h.SetID = other })
-	if !m.l.blind {
+	if !m.l.waiting.blind {
 		t.Fatal("same version, other content")
 	}
 	n := newRig(t, withMembers(member("p1", "w1", 1)))
-	older := n.l.list
+	older := n.l.members.list
 	older.Version--
 	n.beat("w2", "p2", 1, func(h *Heartbeat) { h.SetID = older })
 	n.beat("w3", "p3", 1, func(h *Heartbeat) { h.SetID = workerset.ID{Leader: fence.Term{Epoch: 9}, Version: 99} })
-	if n.l.blind {
+	if n.l.waiting.blind {
 		t.Fatal("an older list, or one of another epoch, proves nothing")
 	}
 }
@@ -280,7 +280,7 @@ func TestVetoShowsWhatMayBeDoubled(t *testing.T) {
 	r.tick(sec)
 	x := r.run("w1", "j")
 	r.out = nil
-	newer := r.l.list
+	newer := r.l.members.list
 	newer.Version += 2
 	r.beat("w1", "p1", 1, func(h *Heartbeat) { h.SetID, h.HasWork = newer, true })
 	a := take[Audit](r)
@@ -397,7 +397,7 @@ func TestRestartOnOneMachineWaitsForNothing(t *testing.T) {
 	if a := r.beat("w1", "p2", 2); !a.Credit || a.Promise != 0 {
 		t.Fatalf("%+v", a)
 	}
-	if _, ok := r.l.expiry(r.l.procs["p2"]); ok {
+	if _, ok := r.l.sessions.expiry(r.l.procs["p2"]); ok {
 		t.Fatal("never expires")
 	}
 }
@@ -435,8 +435,8 @@ func TestReports(t *testing.T) {
 		t.Fatal("a second report")
 	}
 	r.beat("w2", "p2", 1)
-	r.l.wait = true
-	r.l.blind = true
+	r.l.waiting.wait = true
+	r.l.waiting.blind = true
 	r.report("p2", Held{Run: old(8, "lost")})
 	if a := take[Audit](r); len(a) == 0 || a[0].Kind != AuditDoubled || a[0].Text != "may run twice: also held as "+lost.Invocation.String()+" by cell w1 (process p1)" {
 		t.Fatalf("%v", a)

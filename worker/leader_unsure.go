@@ -35,7 +35,7 @@ func (u *unsureList) remove(r Run) {
 }
 
 // checkUnsure asks p which of the invocations on its unsure list do not run.
-func (l *Leader) checkUnsure(p *process, now time.Duration) {
+func (b *batch) checkUnsure(p *process, now time.Duration) {
 	u := &p.unsure
 	if len(u.runs) == 0 || now < u.next || p.health.State == New {
 		return
@@ -48,16 +48,16 @@ func (l *Leader) checkUnsure(p *process, now time.Duration) {
 	}
 	runs := slices.Clone(u.runs)
 	u.asked[p.seq] = runs
-	l.do(SendNotify{p.row.Cell, Notify{l.cfg.Term, p.row.Proc, p.seq, runs}})
+	b.do(SendNotify{p.row.Cell, Notify{b.cfg.Term, p.row.Proc, p.seq, runs}})
 }
 
 // notifyAnswered: the cell has taken the question, so a RunTask it asked about
 // can start no more; what it does not hold it reports.
-func (l *Leader) notifyAnswered(now time.Duration, a NotifyAnswer) {
-	if l.heard(now, "", a.Proc, a.Term) || a.Term != l.cfg.Term { // the numbers start again with each term
+func (b *batch) notifyAnswered(now time.Duration, a NotifyAnswer) {
+	if b.heard(now, "", a.Proc, a.Term) || a.Term != b.cfg.Term { // the numbers start again with each term
 		return
 	}
-	p := l.procs[a.Proc]
+	p := b.procs[a.Proc]
 	if p == nil || p.unsure.asked == nil {
 		return
 	}
@@ -68,8 +68,8 @@ func (l *Leader) notifyAnswered(now time.Duration, a NotifyAnswer) {
 	}
 	for _, r := range runs {
 		p.unsure.remove(r)
-		l.settle(p, r.Invocation)
-		if e := l.model.byRun[r.Invocation]; e != nil && e.proc == a.Proc {
+		b.settle(p, r.Invocation)
+		if e := b.model.byRun[r.Invocation]; e != nil && e.proc == a.Proc {
 			e.sure = true
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -32,22 +31,40 @@ type WaitFor struct {
 	Longest time.Duration
 }
 
+// waiting is the initial wait, and how far the rows are trusted: what may run of which no row and
+// no report says anything.
+type waiting struct {
+	*roster
+	members  *members
+	sessions *sessions
+	batch    *batch
+
+	t0       time.Duration // when the wait began
+	wait     bool
+	blind    bool          // the rows are not trusted
+	alone    bool          // see alone.go
+	lapse    time.Duration // until when, if the cells' sets have ended the wait
+	restored bool
+	jobs     map[string]bool // that had a name row when the term began
+	nodes    map[string]bool // that batch tasks held then
+}
+
 // Waits tells whether the initial wait is on, and whether the member list is not trusted.
-func (l *Leader) Waits() (active, blind bool) { return l.wait, l.blind }
+func (iw *waiting) Waits() (active, blind bool) { return iw.wait, iw.blind }
 
 // Wait describes the initial wait.
-func (l *Leader) Wait(now time.Duration) WaitView {
-	v := WaitView{Active: l.wait, Blind: l.blind, All: l.wait && l.unlistable()}
-	if !l.wait {
-		if l.blind {
-			v.Longest = max(0, l.lapse-now)
+func (iw *waiting) Wait(now time.Duration) WaitView {
+	v := WaitView{Active: iw.wait, Blind: iw.blind, All: iw.wait && iw.unlistable()}
+	if !iw.wait {
+		if iw.blind {
+			v.Longest = max(0, iw.lapse-now)
 		}
 		return v
 	}
-	v.Longest = l.longest(now)
-	for _, p := range l.silent {
+	v.Longest = iw.longest(now)
+	for _, p := range iw.silent {
 		w := WaitFor{Cell: p.row.Cell, Proc: p.row.Proc}
-		if at, ok := l.expiry(p); ok {
+		if at, ok := iw.sessions.expiry(p); ok {
 			w.Longest = max(0, at-now)
 		}
 		v.For = append(v.For, w)
@@ -59,119 +76,112 @@ func (l *Leader) Wait(now time.Duration) WaitView {
 }
 
 // longest is how long the wait lasts at most from now; 0 = no bound known.
-func (l *Leader) longest(now time.Duration) time.Duration {
+func (iw *waiting) longest(now time.Duration) time.Duration {
 	end, bounded := now, true
-	for _, p := range l.silent {
-		at, ok := l.expiry(p)
+	for _, p := range iw.silent {
+		at, ok := iw.sessions.expiry(p)
 		end, bounded = max(end, at), bounded && ok
 	}
 	switch {
 	case !bounded:
 		end = now
-	case l.unlistable() && !l.alone:
-		end = max(end, l.lapseEnd())
+	case iw.unlistable() && !iw.alone:
+		end = max(end, iw.lapseEnd())
 	}
-	if l.cfg.InitialWait > 0 {
-		end = min(end, max(now, l.t0+l.cfg.InitialWait))
+	if iw.cfg.InitialWait > 0 {
+		end = min(end, max(now, iw.t0+iw.cfg.InitialWait))
 	}
 	return end - now
 }
 
 // lapseEnd is when nothing can be alive that no row names: the longest promise
 // that any leader makes has passed.
-func (l *Leader) lapseEnd() time.Duration {
-	lapse := max(l.t.MaxDiesWithin, l.ownPromise())
-	for _, p := range l.silent {
+func (iw *waiting) lapseEnd() time.Duration {
+	lapse := max(iw.t.MaxDiesWithin, iw.ownPromise())
+	for _, p := range iw.silent {
 		lapse = max(lapse, p.row.Promise)
 	}
-	return l.t0 + l.t.Stretch(lapse)
+	return iw.t0 + iw.t.Stretch(lapse)
 }
 
 // tickWait ends the wait when nothing can be running that the model does not have.
-func (l *Leader) tickWait(now time.Duration) {
-	if !l.wait {
-		if l.blind && now >= l.lapse {
-			l.trustList()
+func (iw *waiting) tickWait(now time.Duration) {
+	if !iw.wait {
+		if iw.blind && now >= iw.lapse {
+			iw.trustList()
 		}
-		l.trustRows()
+		iw.trustRows()
 		return
 	}
-	if l.cfg.InitialWait > 0 && now >= l.t0+l.cfg.InitialWait && !l.reporting() {
-		l.endWait(AuditWaitForced, fmt.Sprintf("after %v by a flag; %s", l.cfg.InitialWait, l.unheard()))
+	if iw.cfg.InitialWait > 0 && now >= iw.t0+iw.cfg.InitialWait && !iw.reporting() {
+		iw.endWait(AuditWaitForced, fmt.Sprintf("after %v by a flag; %s", iw.cfg.InitialWait, iw.unheard()))
 		return
 	}
-	if l.agreed() {
-		if l.blind {
-			l.lapse = l.lapseEnd()
+	if iw.agreed() {
+		if iw.blind {
+			iw.lapse = iw.lapseEnd()
 		}
-		l.endWait(AuditWaitEnded, "all cells of the worker set are back")
+		iw.endWait(AuditWaitEnded, "all cells of the worker set are back")
 		return
 	}
-	if len(l.silent) > 0 || l.unlistable() && !l.accounted(now) {
+	if len(iw.silent) > 0 || iw.unlistable() && !iw.accounted(now) {
 		return
 	}
 	why := "every listed process has reported or is dead"
-	if l.unlistable() {
+	if iw.unlistable() {
 		why += ", and the longest promise has passed"
 	}
-	l.endWait(AuditWaitEnded, why)
+	iw.endWait(AuditWaitEnded, why)
 }
 
 // unlistable reports whether work may run of which the list says nothing. Then nothing is provably
 // new, and the wait lasts for the longest promise if no agreement ends it.
-func (l *Leader) unlistable() bool { return l.blind || l.set != nil && !l.cfg.NewStore }
+func (iw *waiting) unlistable() bool { return iw.blind || iw.sessions.set != nil && !iw.cfg.NewStore }
 
 // agreed reports that the cells' sets end the wait (Bistro): all that a set names are back, and nobody
 // who has been heard of has still to say what it runs. Where the list is trusted, all that it
 // names must be back too: it may be of a leader with the other witness.
-func (l *Leader) agreed() bool {
-	return l.set != nil && l.set.Consensus() && !l.reporting() && (l.blind || len(l.silent) == 0)
+func (iw *waiting) agreed() bool {
+	return iw.sessions.set != nil && iw.sessions.set.Consensus() && !iw.reporting() && (iw.blind || len(iw.silent) == 0)
 }
 
-// reporting tells that a process has been heard of that has not said yet what it runs; when
-// it never does it is lost. No time that passes ends the wait meanwhile, only an operator's
-// word (Bistro: no worker is NEW).
-func (l *Leader) reporting() bool {
-	return slices.ContainsFunc(l.order, func(p *process) bool { return p.connected && p.health.State == New })
-}
-
-func (l *Leader) endWait(kind AuditKind, why string) {
-	l.wait = false
-	clear(l.silent)
-	if l.lapse == 0 {
-		l.trustList()
+func (iw *waiting) endWait(kind AuditKind, why string) {
+	iw.wait = false
+	clear(iw.silent)
+	if iw.lapse == 0 {
+		iw.trustList()
 	}
-	l.trustRows()
-	l.audit(kind, nil, Run{}, "initial wait over: "+why)
-	l.do(StartsChanged{})
+	iw.trustRows()
+	iw.audit(kind, nil, Run{}, "initial wait over: "+why)
+	iw.do(StartsChanged{})
 }
 
 // trustList ends the doubt about the rows. A store that went back may have a task as waiting that a
 // cell runs, or an instance as in no place: when the cells' sets have ended the wait, only what they
 // have reported is known, and that is batch work; the rest goes by the longest promise.
-func (l *Leader) trustList() {
-	if l.blind {
-		l.putList(l.list.Hash)
+func (iw *waiting) trustList() {
+	if iw.blind {
+		iw.members.putList(iw.members.list.Hash)
 	}
-	l.blind = false
-	l.do(StartsChanged{})
+	iw.blind = false
+	iw.do(StartsChanged{})
 }
 
 // trustRows takes the mark of a restored store away after the wait, once nothing runs of a
 // job that no row names: without the mark a job of that name would be provably new for the
 // next leader, which may not have heard of what runs.
-func (l *Leader) trustRows() {
-	if l.restored && !l.blind && !l.strange() {
-		l.restored = false
-		l.rows = append(l.rows, ClearRestored{})
+func (iw *waiting) trustRows() {
+	if iw.restored && !iw.blind && !iw.strange() {
+		iw.restored = false
+		iw.rows = append(iw.rows, ClearRestored{})
 	}
 }
 
 // strange reports whether something of an earlier term may run whose job had no row when
 // this term began.
-func (l *Leader) strange() bool {
-	for w, es := range l.model.byWork {
-		if !l.jobs[w.Job] && slices.ContainsFunc(es, func(e *entry) bool { return e.run.Invocation.Term != l.cfg.Term }) {
+func (iw *waiting) strange() bool {
+	for w, es := range iw.batch.model.byWork {
+		if !iw.jobs[w.Job] && slices.ContainsFunc(es, func(e *entry) bool { return e.run.Invocation.Term != iw.cfg.Term }) {
 			return true
 		}
 	}
@@ -179,26 +189,9 @@ func (l *Leader) strange() bool {
 }
 
 // forceWait is an operator's word that nothing else runs.
-func (l *Leader) forceWait(by string) {
-	if l.wait || l.blind {
-		l.lapse = 0
-		l.endWait(AuditWaitForced, fmt.Sprintf("ended by %s, who accepts double starts; %s", by, l.unheard()))
+func (iw *waiting) forceWait(by string) {
+	if iw.wait || iw.blind {
+		iw.lapse = 0
+		iw.endWait(AuditWaitForced, fmt.Sprintf("ended by %s, who accepts double starts; %s", by, iw.unheard()))
 	}
-}
-
-// unheard names the cells that the wait waited for when it was cut short, at most ten.
-func (l *Leader) unheard() string {
-	var names []string
-	for _, p := range l.silent {
-		names = append(names, string(p.row.Cell))
-	}
-	slices.Sort(names)
-	names = slices.Compact(names)
-	switch more := len(names) - 10; {
-	case len(names) == 0:
-		return "every listed process has reported"
-	case more > 0:
-		return fmt.Sprintf("no report from: %s and %d more", strings.Join(names[:10], ", "), more)
-	}
-	return "no report from: " + strings.Join(names, ", ")
 }

@@ -35,11 +35,11 @@ func TestVersionsOfThePool(t *testing.T) {
 	r.tick(sec)
 	for i, c := range []CellName{"w1", "w2", "w3"} {
 		r.beat(c, Proc("p"+c), 1)
-		if id := r.l.set.Current(); id.Version != uint64(i+1) || id.Hash.Count != i+1 || id.Leader != term5 {
+		if id := r.l.sessions.set.Current(); id.Version != uint64(i+1) || id.Hash.Count != i+1 || id.Leader != term5 {
 			t.Fatalf("%+v", id)
 		}
 	}
-	id := r.l.set.Current()
+	id := r.l.sessions.set.Current()
 	for _, c := range []CellName{"w2", "w3"} {
 		r.report(Proc("p" + c))
 		if a := r.beat(c, Proc("p"+c), 1); !a.Credit || a.SetID != id {
@@ -59,13 +59,13 @@ func TestVersionsOfThePool(t *testing.T) {
 	if a := r.beat("w1", "new@h2", 1); a.Verdict != DieAll {
 		t.Fatalf("%+v", a)
 	}
-	if a := r.beat("w1", "pw1", 1); a.State != New || r.l.set.Current() != id || len(peek[SendReportRequest](r)) == 0 {
+	if a := r.beat("w1", "pw1", 1); a.State != New || r.l.sessions.set.Current() != id || len(peek[SendReportRequest](r)) == 0 {
 		t.Fatalf("the rejected newcomer changed something: %+v", a)
 	}
 	pass(3 * sec)
 	r.out = nil
 	a := r.beat("w1", "newer@h2", 1)
-	is, want := r.l.set.Current(), (workerset.Hash{}.Add("pw2").Add("pw3").Add("newer@h2"))
+	is, want := r.l.sessions.set.Current(), (workerset.Hash{}.Add("pw2").Add("pw3").Add("newer@h2"))
 	if a.State != New || is.Version != 5 || is.Hash != want {
 		t.Fatalf("removal and addition are two versions: %+v %+v", a, is)
 	}
@@ -203,7 +203,7 @@ func TestConsensusWithAnImpostor(t *testing.T) {
 	if r.l.Wait(r.now).Active {
 		t.Fatal("w3 never reported: it is lost after 60 s, and the others agree")
 	}
-	if r.state("p3") != MustDie || r.l.set.Len() != 2 {
+	if r.state("p3") != MustDie || r.l.sessions.set.Len() != 2 {
 		t.Fatal("w3 is out")
 	}
 }

@@ -48,7 +48,7 @@ func (s *world) settled(n *node) bool {
 		return false
 	}
 	for w := range max(1, n.budget.tasks) {
-		es := n.leader.model.byWork[theWorks()[w]]
+		es := n.leader.batch.model.byWork[theWorks()[w]]
 		if len(es) != 1 || !es[0].sure || es[0].ending {
 			return false
 		}

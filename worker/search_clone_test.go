@@ -79,14 +79,19 @@ func twinMap[K comparable](t *twins, m map[K]*process) map[K]*process {
 // cloneLeader copies a leader between two steps. The configuration and the sets that
 // never change after the start of the term are shared.
 func cloneLeader(l *Leader) *Leader {
-	t := &twins{entries: make(map[*entry]*entry, len(l.model.byRun))}
-	c := *l
+	t := &twins{entries: make(map[*entry]*entry, len(l.batch.model.byRun))}
+	tm, r, m, s, b, w := *l.term, *l.roster, *l.members, *l.sessions, *l.batch, *l.waiting
+	r.term = &tm
+	m.roster, s.roster = &r, &r
+	b.roster, b.members, b.sessions = &r, &m, &s
+	w.roster, w.members, w.sessions, w.batch = &r, &m, &s, &b
+	c := &Leader{roster: &r, members: &m, sessions: &s, batch: &b, waiting: &w}
 	c.rows, c.effects = slices.Clone(l.rows), slices.Clone(l.effects)
 	c.order = t.processes(l.order)
-	c.mourned = t.processes(l.mourned)
-	c.writes = slices.Clone(l.writes)
-	for i := range c.writes {
-		c.writes[i].proc = t.process(c.writes[i].proc)
+	c.members.mourned = t.processes(l.members.mourned)
+	c.members.writes = slices.Clone(l.members.writes)
+	for i := range c.members.writes {
+		c.members.writes[i].proc = t.process(c.members.writes[i].proc)
 	}
 	c.procs, c.holders, c.silent = twinMap(t, l.procs), twinMap(t, l.holders), twinMap(t, l.silent)
 	c.folders = make(map[string][]*process, len(l.folders))
@@ -94,19 +99,19 @@ func cloneLeader(l *Leader) *Leader {
 		c.folders[k] = t.processes(ps)
 	}
 	c.gone, c.goneList, c.adopting = maps.Clone(l.gone), slices.Clone(l.goneList), maps.Clone(l.adopting)
-	c.model = model{make(map[fence.Invocation]*entry, len(l.model.byRun)), make(map[Work][]*entry, len(l.model.byWork)), make(map[Run][]Proc)}
-	for k, e := range l.model.byRun {
-		c.model.byRun[k] = t.entry(e)
+	c.batch.model = model{make(map[fence.Invocation]*entry, len(l.batch.model.byRun)), make(map[Work][]*entry, len(l.batch.model.byWork)), make(map[Run][]Proc)}
+	for k, e := range l.batch.model.byRun {
+		c.batch.model.byRun[k] = t.entry(e)
 	}
-	for k, es := range l.model.byWork {
+	for k, es := range l.batch.model.byWork {
 		for _, e := range es {
-			c.model.byWork[k] = append(c.model.byWork[k], t.entry(e))
+			c.batch.model.byWork[k] = append(c.batch.model.byWork[k], t.entry(e))
 		}
 	}
-	for k, ps := range l.model.late {
-		c.model.late[k] = slices.Clone(ps)
+	for k, ps := range l.batch.model.late {
+		c.batch.model.late[k] = slices.Clone(ps)
 	}
-	return &c
+	return c
 }
 
 // cloneCell copies a cell between two steps.

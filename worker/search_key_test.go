@@ -176,10 +176,10 @@ func (k *keys) collect() {
 	n := k.n
 	k.invs, k.seqs, k.beats = k.invs[:0], k.seqs[:0], k.beats[:0]
 	if l := n.leader; l != nil {
-		for inv := range l.model.byRun {
+		for inv := range l.batch.model.byRun {
 			k.invs = append(k.invs, inv)
 		}
-		for r := range l.model.late {
+		for r := range l.batch.model.late {
 			k.invs = append(k.invs, r.Invocation)
 		}
 		for id, p := range l.procs {
@@ -385,14 +385,14 @@ func (k *keys) note(c *Cell, o note) {
 }
 
 func (k *keys) leader(l *Leader) {
-	if l.stalled != 0 || len(l.rows)+len(l.effects)+len(l.writes)+len(l.mourned) > 0 || l.set != nil || l.lastTick+tick < k.n.now {
+	if l.stalled != 0 || len(l.rows)+len(l.effects)+len(l.members.writes)+len(l.members.mourned) > 0 || l.sessions.set != nil || l.lastTick+tick < k.n.now {
 		panic("the key does not know this leader")
 	}
 	k.term(l.cfg.Term)
-	k.set(l.list)
-	k.bits(l.wait, l.blind, l.restored, l.deposed)
-	if l.wait && l.blind {
-		k.until(l.lapseEnd())
+	k.set(l.members.list)
+	k.bits(l.waiting.wait, l.waiting.blind, l.waiting.restored, l.deposed)
+	if l.waiting.wait && l.waiting.blind {
+		k.until(l.waiting.lapseEnd())
 	}
 	ids := make([]Proc, 0, 4)
 	for id := range l.procs {
@@ -412,7 +412,7 @@ func (k *keys) leader(l *Leader) {
 		k.int(int64(l.gone[c.proc]))
 	}
 	for _, inv := range k.invs {
-		if e := l.model.byRun[inv]; e != nil {
+		if e := l.batch.model.byRun[inv]; e != nil {
 			k.run(e.run)
 			k.proc(e.proc)
 			k.bits(e.sure, e.ending, e.kill)
@@ -424,7 +424,7 @@ func (k *keys) leader(l *Leader) {
 	}
 	for _, inv := range k.invs {
 		for _, w := range theWorks() {
-			for _, p := range l.model.late[Run{w, inv}] {
+			for _, p := range l.batch.model.late[Run{w, inv}] {
 				k.run(Run{w, inv})
 				k.proc(p)
 			}
@@ -443,8 +443,8 @@ func (k *keys) process(l *Leader, p *process) {
 	if !p.member {
 		drops = l.t.Lost + l.t.Stretch(l.t.MaxDiesWithin)
 	}
-	k.health(p.health, l.gaps(p), drops)
-	at, ok := l.expiry(p)
+	k.health(p.health, l.sessions.gaps(p), drops)
+	at, ok := l.sessions.expiry(p)
 	k.bits(ok)
 	if ok {
 		k.until(at)
@@ -488,7 +488,7 @@ func (k *keys) asked(l *Leader, p *process) {
 		}
 		k.seq(s.proc, s.term, s.seq)
 		for _, r := range runs {
-			if l.model.byRun[r.Invocation] != nil {
+			if l.batch.model.byRun[r.Invocation] != nil {
 				k.run(r)
 			}
 		}

@@ -83,7 +83,7 @@ func (s *moves) inert(n *node, m msg) bool {
 // session, or gave the session up, or knows already that it runs; or the answer says nothing
 // and nobody is left to be asked.
 func (s *moves) heedless(n *node, c *Cell, a RunAnswer) bool {
-	e := n.leader.model.byRun[a.Run.Invocation]
+	e := n.leader.batch.model.byRun[a.Run.Invocation]
 	if e == nil || e.proc != a.Proc {
 		return true
 	}
@@ -150,7 +150,7 @@ func (s *moves) lose(c *node, from int) {
 func (s *moves) expand(n *node) {
 	s.expandFlight(n)
 	s.expandTime(n)
-	if n.budget.calls > 0 && n.leader != nil && len(n.leader.model.byRun) > 0 {
+	if n.budget.calls > 0 && n.leader != nil && len(n.leader.batch.model.byRun) > 0 {
 		s.next(n, step{name: "calls time out"}, func(c *node) { c.budget.calls--; s.giveUp(c) })
 	}
 	if n.budget.restart > 0 {

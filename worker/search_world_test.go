@@ -227,7 +227,7 @@ func (s *world) up(n *node, e Event) {
 // mayStart tells whether task w may be started on cell i.
 func (s *world) mayStart(n *node, w, i int) bool {
 	l := n.leader
-	if l == nil || len(l.model.byWork[theWorks()[w]]) > 0 {
+	if l == nil || len(l.batch.model.byWork[theWorks()[w]]) > 0 {
 		return false
 	}
 	_, ok := l.MayStart(n.now, Request{Work: theWorks()[w], Cell: n.cells[i].cfg.Cell})
@@ -490,10 +490,10 @@ func (s *world) pass(n *node, ticks int, beat [2]bool, order [2]int) {
 
 // giveUp lets every call of the leader without an answer time out.
 func (s *world) giveUp(n *node) {
-	if n.leader == nil || len(n.leader.model.byRun) == 0 {
+	if n.leader == nil || len(n.leader.batch.model.byRun) == 0 {
 		return
 	}
-	for _, e := range n.leader.model.sorted() {
+	for _, e := range n.leader.batch.model.sorted() {
 		if !e.sure && !e.ending {
 			s.up(n, RunAnswered{RunAnswer{Term: n.leader.Term(), Proc: e.proc, Run: e.run}})
 		}

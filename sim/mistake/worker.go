@@ -7,18 +7,18 @@ func sessions() []Mistake {
 	return []Mistake{
 		{Name: "PartialConsensus", Rule: "the wait ends when the connected cells agree, whoever is missing", Args: "--load batch",
 			Search: "tasks 1, restart 1, time 1", Quiet: true, Patches: []mutate.Patch{
-				patch("worker/leader_wait.go", "\tif l.agreed() {\n", `	if mistake.On("PartialConsensus") && l.partial() {
-		l.endWait(AuditWaitEnded, "the connected cells agree")
+				patch("worker/leader_wait.go", "\tif iw.agreed() {\n", `	if mistake.On("PartialConsensus") && iw.partial() {
+		iw.endWait(AuditWaitEnded, "the connected cells agree")
 		return
 	}
-	if l.agreed() {
+	if iw.agreed() {
 `),
-				patch("worker/leader_wait.go", "func (l *Leader) endWait(", `func (l *Leader) partial() bool {
-	if l.set != nil {
-		return l.set.Agree()
+				patch("worker/leader_wait.go", "func (iw *waiting) endWait(", `func (iw *waiting) partial() bool {
+	if iw.sessions.set != nil {
+		return iw.sessions.set.Agree()
 	}
 	some := false
-	for _, p := range l.order {
+	for _, p := range iw.order {
 		if p.connected && p.health.State == New {
 			return false
 		}
@@ -27,7 +27,7 @@ func sessions() []Mistake {
 	return some
 }
 
-func (l *Leader) endWait(`),
+func (iw *waiting) endWait(`),
 				patch("workerset/tracker.go", "// Permits reports", `// Agree reports that all that live first showed the same set.
 func (t *Tracker) Agree() bool { return t.unshown == 0 && len(t.initial) == 1 }
 
@@ -45,41 +45,41 @@ func (t *Tracker) Agree() bool { return t.unshown == 0 && len(t.initial) == 1 }
 			Args: "--load batch --faults kill-server,cut-link,kill-agent,unknown-commit,farewell", Quiet: true, Patches: []mutate.Patch{
 				patch("worker/leader_batch.go", "case !p.durable:", `case !p.durable && !mistake.On("MemberAfterEligible"):`),
 				patch("worker/leader_beat.go", "p.reported && p.durable,", `p.reported && (p.durable || mistake.On("MemberAfterEligible")),`),
-				patch("worker/leader_report.go", "\tif !p.member {\n\t\tl.enlist(p, now)",
-					"\tif !p.member && !mistake.On(\"MemberAfterEligible\") {\n\t\tl.enlist(p, now)"),
+				patch("worker/leader_report.go", "\tif !p.member {\n\t\tl.members.enlist(p, now)",
+					"\tif !p.member && !mistake.On(\"MemberAfterEligible\") {\n\t\tl.members.enlist(p, now)"),
 				patch("worker/leader_session.go", "func (l *Leader) tickProcess(p *process, now time.Duration, lease bool) {\n",
 					`func (l *Leader) tickProcess(p *process, now time.Duration, lease bool) {
 	if mistake.On("MemberAfterEligible") && p.reported && !p.member && !p.dead {
-		l.enlist(p, now)
+		l.members.enlist(p, now)
 	}
 `),
 			}},
 		{Name: "DeleteAtMustDie", Rule: "the member row goes at MUST_DIE, before certain death", Args: "--load batch",
 			Search: "tasks 1, pause 1, time 1", Quiet: true, Patches: []mutate.Patch{
-				patch("worker/leader_session.go", "how != lost, how == succeeded, why})\n", `how != lost, how == succeeded, why})
-	if mistake.On("DeleteAtMustDie") && p.member {
-		l.die(p, now, ProofExpiry)
-	}
+				patch("worker/leader_session.go", "\t\tl.tickProcess(p, now, lease)\n", `		l.tickProcess(p, now, lease)
+		if mistake.On("DeleteAtMustDie") && p.member && p.health.State == MustDie {
+			l.die(p, now, ProofExpiry)
+		}
 `),
 			}},
 		{Name: "WaitByOwnFlags", Rule: "waits use the leader's time-outs, not the rows'",
 			Args: "--load batch --faults other-flags,kill-server,pause-agent,cut-link", Quiet: true, Patches: []mutate.Patch{
 				patch("worker/leader_session.go", "\tfrom := p.since\n", `	if mistake.On("WaitByOwnFlags") {
-		promise = l.ownPromise()
+		promise = s.ownPromise()
 	}
 	from := p.since
 `),
-				patch("worker/leader_wait.go", "\treturn l.t0 + l.t.Stretch(lapse)\n", `	if mistake.On("WaitByOwnFlags") {
-		lapse = l.ownPromise()
+				patch("worker/leader_wait.go", "\treturn iw.t0 + iw.t.Stretch(lapse)\n", `	if mistake.On("WaitByOwnFlags") {
+		lapse = iw.ownPromise()
 	}
-	return l.t0 + l.t.Stretch(lapse)
+	return iw.t0 + iw.t.Stretch(lapse)
 `),
 			}},
 		{Name: "NewByUID", Rule: "a job counts as new when its uid is, though its name had a row",
 			Args: "--load batch --faults delete-job,kill-server,cut-link", Quiet: true, Patches: []mutate.Patch{
-				patch("worker/leader.go", "l.jobs[j.Name] = true", "l.jobs[l.jobKey(j.Name, j.UID)] = true"),
-				patch("worker/leader_batch.go", "l.jobs[r.Work.Job]", "l.jobs[l.jobKey(r.Work.Job, r.JobUID)]"),
-				patch("worker/leader_batch.go", "// RunBatch starts", `func (l *Leader) jobKey(name, uid string) string {
+				patch("worker/leader.go", "w.jobs[j.Name] = true", "w.jobs[jobKey(j.Name, j.UID)] = true"),
+				patch("worker/leader_batch.go", "l.waiting.jobs[r.Work.Job]", "l.waiting.jobs[jobKey(r.Work.Job, r.JobUID)]"),
+				patch("worker/leader_batch.go", "// RunBatch starts", `func jobKey(name, uid string) string {
 	if mistake.On("NewByUID") {
 		return name + "\x00" + uid
 	}
@@ -89,30 +89,30 @@ func (t *Tracker) Agree() bool { return t.unshown == 0 && len(t.initial) == 1 }
 // RunBatch starts`),
 			}},
 		{Name: "AckBeforeCommit", Rule: "a status is acknowledged before it is durable", Args: "--load batch", Quiet: true, Patches: []mutate.Patch{
-			patch("worker/leader_batch.go", "l.end(e, p, Ended{Kind: Real, Status: it.Status})\n\t}\n", `l.end(e, p, Ended{Kind: Real, Status: it.Status})
+			patch("worker/leader_batch.go", "b.end(e, p, Ended{Kind: Real, Status: it.Status})\n\t}\n", `b.end(e, p, Ended{Kind: Real, Status: it.Status})
 	}
 	if mistake.On("AckBeforeCommit") {
-		l.ack(p.row.Proc, it, true)
+		b.ack(p.row.Proc, it, true)
 	}
 `),
 		}},
 		{Name: "SetBeforeWaitEnds", Rule: "a cell is given the set of a leader that still waits",
 			Args: "--load batch --witness consensus --faults restore-store,kill-server,cut-link,pause-agent", Quiet: true, Patches: []mutate.Patch{
-				patch("worker/leader_beat.go", "case !l.wait && credit &&", `case mistake.On("SetBeforeWaitEnds"), !l.wait && credit &&`),
+				patch("worker/leader_beat.go", "case !l.waiting.wait && credit &&", `case mistake.On("SetBeforeWaitEnds"), !l.waiting.wait && credit &&`),
 			}},
 		{Name: "DisplacedLeaves", Rule: "a process that has lost its cell's name leaves the set before it is certainly dead",
 			Args: "--load batch --witness consensus --faults restore-store,cut-link,kill-agent,hang-work", Quiet: true, Patches: []mutate.Patch{
-				patch("worker/leader_session.go", "\tif !p.member {\n\t\tl.leaveSet(p)", "\tif !p.member || how != lost && mistake.On(\"DisplacedLeaves\") {\n\t\tl.leaveSet(p)"),
+				patch("worker/leader_session.go", "\tif !p.member {\n\t\ts.leaveSet(p)", "\tif !p.member || how != lost && mistake.On(\"DisplacedLeaves\") {\n\t\ts.leaveSet(p)"),
 			}},
 		{Name: "AloneWithOthers", Rule: "the first cell that reports ends the wait for what no row names, as if there were no other",
 			Args: "--load batch --faults restore-store,cut-link,pause-agent,change-task", Quiet: true, Patches: []mutate.Patch{
-				patch("worker/alone.go", "\tif l.alone && !l.cfg.Alone {\n", `	if mistake.On("AloneWithOthers") {
-		l.alone = true
+				patch("worker/alone.go", "\tif iw.alone && !iw.cfg.Alone {\n", `	if mistake.On("AloneWithOthers") {
+		iw.alone = true
 		return
 	}
-	if l.alone && !l.cfg.Alone {
+	if iw.alone && !iw.cfg.Alone {
 `),
-				patch("worker/alone.go", "return p.row.Folder == l.cfg.Own &&", `return (p.row.Folder == l.cfg.Own || mistake.On("AloneWithOthers")) &&`),
+				patch("worker/alone.go", "return p.row.Folder == iw.cfg.Own &&", `return (p.row.Folder == iw.cfg.Own || mistake.On("AloneWithOthers")) &&`),
 			}},
 		{Name: "DeadByTimeAlone", Rule: "a promise that passed is proof, though a successor says that something is not gone",
 			Args: "--load batch --faults hang-work,kill-agent", Quiet: true, Patches: []mutate.Patch{

@@ -1,0 +1,113 @@
+package worker
+
+import (
+	"time"
+
+	"cantina/workerset"
+)
+
+// members is the member list of the store: the rows of cell processes that may run work, which of
+// their changes are durable, and who is to be taken off it.
+type members struct {
+	*roster
+	list      workerset.ID
+	committed int64      // of the newest durable Output
+	writes    []write    // member rows on their way
+	mourned   []*process // whose death is being told
+}
+
+type write struct {
+	seq     int64
+	proc    *process
+	promise time.Duration
+}
+
+// putMember writes the newest row of p.
+func (m *members) putMember(p *process) {
+	p.member, p.unsaid = true, false
+	m.rows = append(m.rows, PutMember{p.row})
+	m.writes = append(m.writes, write{m.seq + 1, p, p.row.Promise})
+}
+
+// putList moves the member list to its next version.
+func (m *members) putList(h workerset.Hash) {
+	m.list.Version++
+	m.list.Hash = h
+	m.rows = append(m.rows, PutList{m.list})
+}
+
+// durable takes note of committed rows.
+func (m *members) durable(seq int64) {
+	m.committed = max(m.committed, seq)
+	for len(m.writes) > 0 && m.writes[0].seq <= m.committed {
+		w := m.writes[0]
+		m.writes[0] = write{} // what it holds goes with it
+		m.writes = m.writes[1:]
+		w.proc.promised = w.promise
+		if w.proc.durable {
+			continue
+		}
+		w.proc.durable = true
+		if w.proc.reported { // else the report will say so
+			m.do(Eligible{w.proc.row.Cell, w.proc.row.Proc}, StartsChanged{})
+		}
+	}
+	for len(m.mourned) > 0 && m.mourned[0].obituary <= m.committed {
+		p := m.mourned[0]
+		m.mourned[0] = nil
+		m.mourned = m.mourned[1:]
+		m.bury(p)
+	}
+}
+
+// enlist writes p's member row, with the longest promise in force to the folder,
+// and moves the list to its next version.
+func (m *members) enlist(p *process, now time.Duration) {
+	p.since = now
+	p.row.Promise = max(p.row.Promise, m.ownPromise())
+	for _, q := range m.predecessors(p.row.Folder, p.row.Started) {
+		p.row.Promise = max(p.row.Promise, q.row.Promise)
+	}
+	m.putMember(p)
+	m.putList(m.list.Hash.Add(string(p.row.Proc)))
+}
+
+// lower shortens the promise in p's row once p lives by the shorter one, and
+// lengthens it before the longer one is sent; what a row of a store that went back may
+// stand for is written too, since no credit exceeds what the store says.
+func (m *members) lower(p *process, h Heartbeat) {
+	own := m.ownPromise()
+	switch {
+	case p.dead:
+	case !p.member:
+		p.row.Promise = max(p.row.Promise, h.Promise)
+	case p.unsaid || p.row.Promise < max(own, h.Promise):
+		p.row.Promise = max(p.row.Promise, own, h.Promise)
+		m.putMember(p)
+	case p.row.Promise > own && h.Term == m.cfg.Term && h.Promise == own && p.credited:
+		p.row.Promise = own
+		m.putMember(p)
+	}
+}
+
+// bury deletes p's row once nothing of it is left in the model, and everybody was told
+// of its death: a leader that finds rows of services and tasks on a process without
+// a row takes them for lost, and what a successor has adopted is not.
+func (m *members) bury(p *process) {
+	if !p.dead || len(p.work) > 0 || m.committed < p.obituary {
+		return
+	}
+	if p.member {
+		p.member = false
+		m.rows = append(m.rows, DeleteMember{p.row.Proc})
+		hash, err := m.list.Hash.Remove(string(p.row.Proc))
+		if err != nil {
+			hash = m.list.Hash
+		}
+		m.putList(hash)
+	}
+	if m.holders[p.row.Cell] == p {
+		delete(m.holders, p.row.Cell)
+	}
+	m.forget(p)
+}
