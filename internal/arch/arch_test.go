@@ -309,18 +309,7 @@ func undocumented(t *testing.T, s source, d *ast.GenDecl) {
 }
 
 func exportedReceiver(d *ast.FuncDecl) bool {
-	if d.Recv == nil || len(d.Recv.List) == 0 {
-		return true
-	}
-	typ := d.Recv.List[0].Type
-	if star, ok := typ.(*ast.StarExpr); ok {
-		typ = star.X
-	}
-	if gen, ok := typ.(*ast.IndexExpr); ok {
-		typ = gen.X
-	}
-	id, ok := typ.(*ast.Ident)
-	return ok && id.IsExported()
+	return d.Recv == nil || len(d.Recv.List) == 0 || ast.IsExported(receiver(d))
 }
 
 func TestNoInitAndNoSleepInTests(t *testing.T) {
