@@ -196,15 +196,13 @@ func (b *Board) Heard(proc string, now time.Time) {
 	}
 	b.heard[proc] = now
 	for k := range b.byProc[proc] {
-		if p := b.procs[k.Process]; p != nil && p.version != nil {
-			b.dirtySvcs[p.service] = struct{}{}
-		}
+		b.dirtySvcs[b.procs[k.Process].service] = struct{}{}
 	}
 }
 
 // sameRequest reports whether row a waits for the same thing as row b.
 func sameRequest(a, b *Actual) bool {
-	return a != nil && b != nil && a.State == b.State && a.Retiring == b.Retiring && a.Since.Equal(b.Since)
+	return a != nil && b != nil && a.Retiring == b.Retiring && a.Since.Equal(b.Since)
 }
 
 func (b *Board) forget(p *process, k Key, old *slot) {
@@ -251,7 +249,7 @@ func (b *Board) trackProc(proc string, k Key, add bool) {
 	set := b.byProc[proc]
 	switch {
 	case proc == "":
-	case add && set == nil:
+	case set == nil:
 		b.byProc[proc] = map[Key]struct{}{k: {}}
 	case add:
 		set[k] = struct{}{}
@@ -376,7 +374,7 @@ func (b *Board) othersRunning(p *process, index int) bool {
 		running += b.procs[v.Process].running
 	}
 	others := max(ranges, s.Instances)
-	if index < s.Instances || p.version.Wants(index) {
+	if index < s.Instances {
 		others--
 	}
 	if x := p.rows[index]; x != nil {

@@ -124,8 +124,8 @@ func (b *Board) slot(k Key) *slot {
 	return nil
 }
 
-// missing marks the wanted indices of a service that have no ordinary row, and
-// those it has but does not want. It compares sets of indices, not counts.
+// missing marks the wanted indices of a service that have no ordinary row: it compares sets of
+// indices, not counts. PutService marks those that have rows.
 func (b *Board) missing(k ServiceKey) {
 	s := b.services[k]
 	if s == nil {
@@ -137,13 +137,6 @@ func (b *Board) missing(k ServiceKey) {
 		for n := v.Low; n < v.High; n++ {
 			if row := p.rows[n]; row == nil || row.index.Ordinary == nil {
 				b.dirtyKeys[Key{v.Process, n}] = struct{}{}
-			}
-		}
-		if len(p.rows) > v.High-v.Low || p.running < len(p.rows) {
-			for n := range p.rows {
-				if !v.Wants(n) {
-					b.dirtyKeys[Key{v.Process, n}] = struct{}{}
-				}
 			}
 		}
 	}
@@ -189,15 +182,14 @@ func unwantedEvent(x Index) bool {
 
 // reap is the first duty: rows on cell processes that are certainly dead.
 func (b *Board) reap(x Index) Event {
-	if b.dead.Len() == 0 {
-		return nil
-	}
 	for _, a := range [...]*Actual{x.Ordinary, x.Evacuating, x.Suspect} {
-		if a != nil && a.Proc != "" && b.dead.Has(a.Proc) {
-			return ProcDead{Proc: a.Proc}
+		if a == nil {
+			continue
 		}
-		if a != nil && a.Replaces.Proc != "" && b.dead.Has(a.Replaces.Proc) {
-			return ProcDead{Proc: a.Replaces.Proc}
+		for _, proc := range [...]string{a.Proc, a.Replaces.Proc} {
+			if proc != "" && b.dead.Has(proc) {
+				return ProcDead{Proc: proc}
+			}
 		}
 	}
 	return nil
@@ -219,30 +211,33 @@ func (b *Board) checkState(s *slot, p *process, wanted bool, now time.Time) Even
 			return RestartCrashed{}
 		}
 		b.plan(s, at)
-	case a.State == Unclaimed && wanted && now.Before(a.NotBefore):
-		b.plan(s, a.NotBefore)
-	case a.State == Unclaimed && wanted && !a.NotBefore.IsZero() && s.asked.Before(a.NotBefore):
-		s.asked = now
-		b.plan(s, now.Add(b.policy.resend()))
-		return Resend{}
-	case a.State == Unclaimed && wanted, a.Retiring && (a.State == Claimed || a.State == Running):
-		last := s.asked
-		if last.IsZero() {
-			last = a.Since
-			if a.Retiring || last.After(now) {
-				last = now // just asked for by the event that made it so
-			}
-			s.asked = last
-		}
-		if at := last.Add(b.policy.resend()); now.Before(at) {
-			b.plan(s, at)
-			return nil
-		}
-		s.asked = now
-		b.plan(s, now.Add(b.policy.resend()))
-		return Resend{}
+	case a.State == Unclaimed && wanted, a.Retiring:
+		return b.askAgain(s, now)
 	}
 	return nil
+}
+
+// askAgain repeats the request for a place or a stop when the last one stayed without effect, or
+// when the copy beside an UNCLAIMED row has been waited for.
+func (b *Board) askAgain(s *slot, now time.Time) Event {
+	a := s.index.Ordinary
+	at := a.NotBefore
+	if !s.asked.Before(at) {
+		if s.asked.IsZero() {
+			s.asked = a.Since
+			if a.Retiring || a.Since.After(now) {
+				s.asked = now // just asked for by the event that made it so
+			}
+		}
+		at = s.asked.Add(b.policy.resend())
+	}
+	if now.Before(at) {
+		b.plan(s, at)
+		return nil
+	}
+	s.asked = now
+	b.plan(s, now.Add(b.policy.resend()))
+	return Resend{}
 }
 
 // plan has the slot looked at again at the given moment, or earlier.
@@ -265,11 +260,7 @@ func (b *Board) Surplus(k ServiceKey) []Move {
 	var out []Move
 	for i := range s.Versions {
 		v := &s.Versions[i]
-		p := b.procs[v.Process]
-		if p == nil {
-			continue
-		}
-		for n, row := range p.rows {
+		for n, row := range b.procs[v.Process].rows {
 			if key := (Key{v.Process, n}); !v.Wants(n) && unwantedEvent(row.index) && !b.Quarantined(key) {
 				out = append(out, Move{key, Undesire{}})
 			}

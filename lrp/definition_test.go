@@ -61,7 +61,7 @@ func TestDefinitionsAtTheirBounds(t *testing.T) {
 		"never give up":        {func(d *Desired) { d.Restart.GiveUp = -1 }, ""},
 		"less than that too":   {func(d *Desired) { d.Restart.GiveUp = -2 }, "restart: "},
 		"base":                 {func(d *Desired) { d.Restart.Base = -1 }, "restart: "},
-		"max":                  {func(d *Desired) { d.Restart.Max = -1 }, "restart: "},
+		"max":                  {func(d *Desired) { d.Restart.Max = -1 }, "restart: must not"},
 		"reset":                {func(d *Desired) { d.Restart.ResetAfter = -1 }, "restart: "},
 		"workload":             {func(d *Desired) { d.Workload.User = "a b" }, "user: "},
 		"the longest is short": {func(d *Desired) { d.Restart.Base, d.Restart.Max = 2, 1 }, "restart: max"},

@@ -11,7 +11,7 @@ func (m *machine) evacuate(e Evacuate) error {
 		return ErrCannotBeEvacuated // it may have no copy, or need not
 	}
 	rule := evacuationRule(m.x, e.By)
-	if !rule.setEvacuating && !rule.unclaim && !m.x.Evacuating.Is(e.By) {
+	if !rule.setEvacuating && !m.x.Evacuating.Is(e.By) {
 		return ErrCannotBeEvacuated
 	}
 	if rule.Then == DeleteContainer {

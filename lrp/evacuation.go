@@ -90,7 +90,7 @@ func (t evacTable) at(x Index, self Identity) copies {
 	switch {
 	case a == nil:
 		return t.none
-	case a.State == Unclaimed && a.PlacementError != "":
+	case a.PlacementError != "":
 		return t.unclaimedError
 	case a.State == Unclaimed:
 		return t.unclaimed
@@ -98,12 +98,10 @@ func (t evacTable) at(x Index, self Identity) copies {
 		return t.crashed
 	case a.State == Claimed && a.Is(self):
 		return t.claimedSelf
-	case a.State == Claimed:
-		return t.claimedOther
 	case a.Is(self):
 		return t.runningSelf
 	case !a.covers(x.Evacuating):
-		return t.claimedOther // it runs, but is not ready for traffic: still being started
+		return t.claimedOther // claimed, or it runs and is not ready for traffic: still being started
 	}
 	return t.runningOther
 }
@@ -140,7 +138,7 @@ func HarmoniseEvacuating(v View) Action {
 		if mine != nil && mine.Exclusive {
 			return Action{Then: DeleteContainer, Grade: Expected, Why: "cell is draining; the row is removed once the container is gone"}
 		}
-		if o := v.Rows.Ordinary; mine == nil && o != nil && o.State == Unclaimed {
+		if o := v.Rows.Ordinary; o != nil && o.State == Unclaimed {
 			return Action{Call: CallEvacuateClaimed, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected, Why: "cell is draining before the instance was claimed: request another placement"}
 		}
 		return completed(CallEvacuateClaimed, mine, "cell is draining, and the instance is not running yet")
@@ -172,11 +170,11 @@ func (v View) evacuateUp(mine *Actual) Action {
 	r := evacuationRule(v.Rows, v.Self)
 	a := Action{Then: r.Then, Refused: Leave, Grade: r.Grade, Why: r.Why}
 	switch {
-	case r.setEvacuating || r.unclaim:
+	case r.setEvacuating:
 		a.Call = CallEvacuate
 	case r.deleteEvacuating:
 		a.Call, a.Refused = CallRemoveEvacuating, DeleteContainer
-	case r.Then == Leave && v.Rows.Evacuating.Is(v.Self):
+	case v.Rows.Evacuating.Is(v.Self):
 		a.Call = CallEvacuate // refresh its expiry
 	}
 	return a

@@ -156,7 +156,7 @@ func (v View) ending() bool { return v.Container == Up && v.Net != nil && v.Net.
 // harmoniseEnding is for a running container that is being ended: its own row says so, and it takes
 // no place.
 func (v View) harmoniseEnding(mine *Actual) Action {
-	if mine != nil && v.outdated(mine) {
+	if v.outdated(mine) {
 		return Action{Call: CallStart, Grade: Expected, Why: "it is being ended: nothing is routed to it"}
 	}
 	return Action{Grade: Expected, Why: "it is being ended"}

@@ -44,7 +44,7 @@ func (p RolloutPolicy) deadline() time.Duration {
 // it decides from stands in the service and in the rows: a new leader goes on
 // where the old one was.
 func (s *Service) Roll(in Instances, now time.Time) (*Service, time.Time) {
-	if s.Removed || s.Phase == Steady || len(s.Versions) == 0 {
+	if s.Phase == Steady || len(s.Versions) == 0 {
 		return s, time.Time{}
 	}
 	if s.Phase == RollFailed && s.Target().Rollout.KeepFailed && len(s.Versions) > 1 {
@@ -118,20 +118,16 @@ func (r *roll) step() {
 
 // prefix counts the healthy instances of the target from index 0.
 func (r *roll) prefix(t *Version) int {
-	for i := t.Low; i < t.High; i++ {
-		ok, at := r.in.Healthy(t.Process, i, t.settle(), r.now)
-		if !ok {
+	if t.Low > 0 {
+		return 0
+	}
+	for i := range t.High {
+		if ok, at := r.in.Healthy(t.Process, i, t.settle(), r.now); !ok {
 			if !at.IsZero() {
 				r.wake(at)
 			}
-			if t.Low > 0 {
-				return 0
-			}
 			return i
 		}
-	}
-	if t.Low > 0 {
-		return 0
 	}
 	return t.High
 }
@@ -142,10 +138,8 @@ func (r *roll) cutSuperseded() {
 	old := r.s.Versions[:len(r.s.Versions)-1]
 	for i := 1; i < len(old); i++ {
 		for j := range i {
-			if o := &old[j]; o.Low < o.High && old[i].Low < o.Low {
-				old[i].High = min(old[i].High, o.Low)
-			} else if o.Low < o.High {
-				old[i].High = old[i].Low
+			if o := &old[j]; o.Low < o.High {
+				old[i].High = max(old[i].Low, min(old[i].High, o.Low))
 			}
 		}
 	}

@@ -45,6 +45,13 @@ func serviceOf(phase Phase, n int, first bool, ranges ...[2]int) *Service {
 	return s
 }
 
+// exclusiveBefore has an exclusive version, and a newer one that is not.
+func exclusiveBefore() *Service {
+	s := serviceOf(RollingOut, 4, false, [2]int{0, 4}, [2]int{0, 0})
+	s.Versions[0].Exclusive = true
+	return s
+}
+
 func ranges(s *Service) (out string) {
 	for _, v := range s.Versions {
 		out += fmt.Sprintf("%s[%d %d] ", v.Process, v.Low, v.High)
@@ -86,6 +93,11 @@ func TestRollByOneLook(t *testing.T) {
 		"back, stop first, one of them left": {s: serviceOf(RollingBack, 4, true, [2]int{2, 2}, [2]int{2, 4}), in: instances{exists: map[string]bool{"p1/0": true}}, want: "p1[2 2] p2[1 4] rolling back"},
 		"back, stop first, all gone":         {s: serviceOf(RollingBack, 4, true, [2]int{2, 2}, [2]int{2, 4}), want: "p1[2 2] p2[0 4] rolling back"},
 		"back, not whole, though healthy":    {s: serviceOf(RollingBack, 2, true, [2]int{2, 2}, [2]int{1, 2}), in: instances{exists: map[string]bool{"p1/0": true}, healthy: map[string]int{"p2": 2}}, want: "p1[2 2] p2[1 2] rolling back"},
+		"back, start first, from index 1":    {s: serviceOf(RollingBack, 4, false, [2]int{0, 1}, [2]int{1, 4}), in: instances{healthy: map[string]int{"p2": 1}}, want: "p1[0 1] p2[0 4] rolling back"},
+		"superseded, an older one gave up":   {s: serviceOf(RollingOut, 4, false, [2]int{2, 2}, [2]int{0, 4}, [2]int{0, 0}), in: instances{exists: map[string]bool{"p1/0": true}}, want: "p1[2 2] p2[0 4] p3[0 1] rolling out", next: 10 * time.Minute},
+		"superseded, above the older one":    {s: serviceOf(RollingOut, 4, false, [2]int{1, 4}, [2]int{2, 3}, [2]int{0, 0}), in: instances{exists: map[string]bool{"p2/2": true}}, want: "p1[1 4] p2[2 2] p3[0 1] rolling out", next: 10 * time.Minute},
+		"the deadline is before the next":    {s: serviceOf(RollingOut, 4, false, [2]int{0, 4}, [2]int{0, 1}), in: instances{at: t0.Add(20 * time.Minute)}, want: "p1[0 4] p2[0 1] rolling out", next: 10 * time.Minute},
+		"the older one is exclusive":         {s: exclusiveBefore(), in: instances{exists: map[string]bool{"p1/0": true}}, want: "p1[1 4] p2[0 0] rolling out", next: 10 * time.Minute},
 		"failed by its deadline":             {s: serviceOf(RollingOut, 4, false, [2]int{1, 4}, [2]int{0, 2}), in: instances{}, at: 10 * time.Minute, want: "p2[0 1] p1[1 4] rolling back", next: 10 * time.Minute},
 		"not failed just before":             {s: serviceOf(RollingOut, 4, false, [2]int{1, 4}, [2]int{0, 2}), in: instances{}, at: 10*time.Minute - 1, want: "p1[1 4] p2[0 2] rolling out", next: 10 * time.Minute},
 	} {

@@ -106,6 +106,10 @@ func TestWhatHasBecomePointless(t *testing.T) {
 		"dead, no row":                       {Index{}, any, ProcDead{"pa"}, nil},
 		"moved, no row":                      {Index{}, any, ProcMoved{Cell: "alpha", From: "pa", To: "new"}, nil},
 		"heard of, exclusive":                {Index{Ordinary: rowOf(t, "RUNNING self")}, exclusive, CellHealthy{"alpha", "pa"}, nil},
+		"create beside a suspect, exclusive": {Index{Suspect: suspectOf("other")}, exclusive, Create{}, nil},
+		"evacuation, no cell took it":        {Index{Ordinary: rowOf(t, "UNCLAIMED+error")}, any, Evacuate{By: alpha, Net: netA}, ErrCannotBeEvacuated},
+		"evacuation beside a suspect":        {Index{Ordinary: rowOf(t, "RUNNING self"), Suspect: suspectOf("other")}, any, Evacuate{By: alpha}, ErrCannotBeEvacuated},
+		"given up, exclusive, claimed":       {Index{Ordinary: rowWith(t, "CLAIMED self", func(a *Actual) { a.Exclusive = true })}, any, CellMustDie{"alpha", "pa"}, nil},
 		"a start of what another runs":       {Index{Ordinary: rowOf(t, "RUNNING other")}, any, Start{By: alpha, Net: netA}, ErrCannotBeStarted},
 		"a start of what serves elsewhere":   {Index{Ordinary: rowOf(t, "RUNNING other"), Evacuating: copyOf("self")}, any, Start{By: alpha, Net: netA}, ErrCannotBeStarted},
 		"an exclusive start beside another":  {Index{Ordinary: rowOf(t, "CLAIMED other")}, exclusive, Start{By: alpha, Net: netA}, ErrCannotBeStarted},
@@ -183,6 +187,11 @@ func TestWhatFollows(t *testing.T) {
 		"back, and the new one does not serve":        {Index{Ordinary: rowWith(t, "RUNNING other", func(a *Actual) { a.Net.Routable = false }), Suspect: suspectOf("self")}, any, CellHealthy{"alpha", "pa"}, "RUNNING alpha | StopInstance"},
 		"back, and neither serves, the newer stays":   {Index{Ordinary: rowWith(t, "RUNNING other", func(a *Actual) { a.Net.Routable = false }), Suspect: func() *Actual { s := *suspectOf("self"); s.Net.Routable = false; return &s }()}, any, CellHealthy{"alpha", "pa"}, "RUNNING omega | StopInstance"},
 		"heard of, a claim is not marked":             {Index{Ordinary: rowOf(t, "CLAIMED self")}, any, CellUnheard{"alpha", "pa"}, "UNCLAIMED | RequestAuction"},
+		"created beside a copy":                       {Index{Evacuating: copyOf("self")}, any, Create{}, "UNCLAIMED RUNNING EVACUATING alpha | RequestAuction"},
+		"an exclusive claim given back, not heard":    {Index{Ordinary: rowOf(t, "UNCLAIMED")}, func(e *Env) { e.Desired.Exclusive = true }, EvacuateClaimed{By: alpha}, "UNCLAIMED | AttemptDropped RequestAuction"},
+		"silent, without a definition":                {Index{Ordinary: rowOf(t, "RUNNING self")}, func(e *Env) { e.Desired = nil }, CellUnhealthy{"alpha", "pa"}, "UNCLAIMED RUNNING SUSPECT alpha | RequestAuction"},
+		"replaced, without a definition":              {Index{Ordinary: rowOf(t, "CLAIMED other"), Suspect: suspectOf("self")}, orphan, Start{By: omega, Net: netA}, "RUNNING omega | StopInstance"},
+		"back, beside one that serves":                {Index{Ordinary: rowOf(t, "RUNNING other"), Suspect: suspectOf("self")}, any, CellHealthy{"alpha", "pa"}, "RUNNING alpha | StopInstance"},
 		"restarted, when it is time":                  {Index{Ordinary: rowOf(t, "CRASHED")}, late, RestartCrashed{}, "UNCLAIMED | RequestAuction"},
 	} {
 		env := wantedEnv()
@@ -245,10 +254,17 @@ func TestWhatARowKeeps(t *testing.T) {
 	if e := step(Index{Ordinary: rowWith(t, "CLAIMED self", func(a *Actual) { a.Since = long.Since })}, Evacuate{By: alpha, Net: netA, Until: t0}).Evacuating; e.Since != env.Now {
 		t.Errorf("evacuated, it was only claimed since %v", e.Since)
 	}
+	older := suspectOf("other")
+	older.Since = t0.Add(-2 * time.Hour)
+	if e := step(Index{Ordinary: long, Suspect: older}, Evacuate{By: alpha, Net: netA, Until: t0}).Evacuating; e.Since != long.Since {
+		t.Errorf("evacuated beside an older suspect, it runs since %v", e.Since)
+	}
 	ours := rowOf(t, "RUNNING self")
 	for name, e := range map[string]Start{
 		"process": {By: Identity{alpha.Instance, alpha.Cell, "new"}, Net: netA}, "address": {By: alpha, Net: Net{Address: "x", Routable: true, Zone: "z1"}},
-		"zone": {By: alpha, Net: Net{Address: netA.Address, Routable: true}}, "readiness": {By: alpha, Net: Net{Address: netA.Address, Zone: "z1"}},
+		"being ended": {By: alpha, Net: Net{Address: netA.Address, Routable: true, Zone: "z1", Stopping: true}},
+		"its end":     {By: alpha, Net: Net{Address: netA.Address, Routable: true, Zone: "z1", StopBy: t0}},
+		"zone":        {By: alpha, Net: Net{Address: netA.Address, Routable: true}}, "readiness": {By: alpha, Net: Net{Address: netA.Address, Zone: "z1"}},
 		"ports": {By: alpha, Net: Net{Address: netA.Address, Routable: true, Zone: "z1", Ports: make([]action.Mapping, 1)}},
 	} {
 		if a := step(Index{Ordinary: ours}, e).Ordinary; a == ours || a.Proc != e.By.Proc || !a.Net.Equal(e.Net) || a.Since != ours.Since {
@@ -285,6 +301,8 @@ func TestPredicatesOfARow(t *testing.T) {
 		"claimed does not serve":      {claimed.Serves(), false},
 		"unheard does not serve":      {rowWith(t, "RUNNING self", func(a *Actual) { a.Unheard = true }).Serves(), false},
 		"unready does not serve":      {rowWith(t, "RUNNING self", func(a *Actual) { a.Net.Routable = false }).Serves(), false},
+		"does not stop":               {running.Stopping(), false},
+		"none does not stop":          {none.Stopping(), false},
 		"is":                          {running.Is(alpha), true},
 		"is not":                      {running.Is(omega), false},
 		"crashed is nobody":           {crashed.Is(alpha), false},
@@ -323,6 +341,8 @@ func TestHarmoniseWhatIsOlder(t *testing.T) {
 		"starting, not from before":    {View{Container: Starting}, NoCall, DeleteContainer, Leave},
 		"runs, unknown":                {View{Container: Up, Older: true}, CallStart, Leave, Leave},
 		"runs, unknown, not older":     {View{Container: Up}, CallStart, Leave, StopContainer},
+		"runs, to be placed":           {View{Container: Up, Older: true, Rows: Index{Key: key0, Ordinary: rowOf(t, "UNCLAIMED")}}, CallStart, Leave, StopContainer},
+		"crashed, unknown":             {View{Container: CompletedCrashed, Older: true}, CallCrash, DeleteContainer, DeleteContainer},
 		"reserved, unknown":            {View{Container: Reserved, Older: true}, NoCall, DeleteContainer, Leave},
 		"ended, unknown":               {View{Container: CompletedShutdown, Older: true}, NoCall, DeleteContainer, Leave},
 		"runs, unready, to be stopped": {View{Container: Up, Net: &netA, Rows: Index{Key: key0, Ordinary: rowWith(t, "RUNNING self", func(a *Actual) { a.Retiring = true })}}, NoCall, StopContainer, Leave},

@@ -62,7 +62,7 @@ func (m *machine) cellUnhealthy(proc string) {
 // wait has the place of a row that a SUSPECT copy left asked for only when that has been waited for.
 func (m *machine) wait() {
 	d, o := m.env.Desired, m.x.Ordinary
-	if d == nil || d.ReplaceAfter == 0 || o == nil || o.State != Unclaimed {
+	if d == nil || d.ReplaceAfter == 0 {
 		return
 	}
 	b := *o

@@ -28,7 +28,7 @@ func (m *machine) askAgain(before Index) {
 	if !fewer || was == nil || was.State != Unclaimed || a != was {
 		return
 	}
-	if m.x.Suspect == nil && !a.NotBefore.IsZero() { // what it waited for is gone
+	if !a.NotBefore.IsZero() { // what it waited for is gone
 		b := *a
 		b.NotBefore = time.Time{}
 		m.x.Ordinary = &b
