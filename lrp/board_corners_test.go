@@ -59,6 +59,34 @@ func TestOrphansGoOneByOne(t *testing.T) {
 	}
 }
 
+// TestADeadProcessIsRememberedWhileARowNamesIt, and of the others the newest.
+func TestADeadProcessIsRememberedWhileARowNamesIt(t *testing.T) {
+	b := boardOf(t, 2, plainService)
+	named := rowAt(t, key0, "RUNNING self") // on pa
+	b.PutIndex(named)
+	for _, proc := range []string{"pa", "po"} {
+		b.ProcDied(proc)
+	}
+	for i := range 600 {
+		b.ProcDied(fmt.Sprint("p", i))
+	}
+	b.PutIndex(rowAt(t, key1, "RUNNING other")) // on po: so long ago that no call can bring it
+	if out := b.Converge(t0); moves(out) != "0:lrp.ProcDead " {
+		t.Error(showOut(out))
+	}
+}
+
+// TestADeletedServiceLeavesItsCopies: they are orphans, and it neither rolls nor goes any more.
+func TestADeletedServiceLeavesItsCopies(t *testing.T) {
+	b := boardOf(t, 1, plainService)
+	b.PutService(b.Service(svc).Remove())
+	b.DeleteService(svc)
+	b.PutIndex(Index{Key: key0, Evacuating: copyOf("self")})
+	if out := b.Converge(t0); !out.Empty() || fmt.Sprint(b.Orphans()) != "[p1/0]" {
+		t.Error(showOut(out), b.Orphans())
+	}
+}
+
 // TestRangesThatChange: an index that is wanted now and has a copy only is created, and one that is
 // not wanted any more is stopped by the next pass, also if the change itself did not do so.
 func TestRangesThatChange(t *testing.T) {
@@ -128,6 +156,23 @@ func rowWithSince(t *testing.T, k Key, since time.Time) Index {
 	x := rowAt(t, k, "CRASHED")
 	x.Ordinary.Since = since
 	return x
+}
+
+// TestADeadlineIsPlannedAgain when nothing was done at it and the clock went back.
+func TestADeadlineIsPlannedAgain(t *testing.T) {
+	b := boardOf(t, 1, plainService)
+	s := b.Service(svc).clone()
+	s.Phase, s.Progress = RollingOut, t0
+	b.PutService(s)
+	b.Converge(t0)
+	if out := b.Converge(t0.Add(10 * time.Minute)); len(out.Services) != 1 {
+		t.Fatal(showOut(out))
+	}
+	b.PutService(s)
+	b.Converge(t0)
+	if due, ok := b.NextDue(); !ok || !due.Equal(t0.Add(10*time.Minute)) {
+		t.Errorf("due %v, %v", due, ok)
+	}
 }
 
 // TestARolloutThatIsLookedAtOftenIsPlannedOnce for its deadline.

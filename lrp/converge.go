@@ -43,8 +43,12 @@ func (b *Board) converge(now time.Time, all bool) Outcome {
 		}
 	}
 	for k := range b.dirtySvcs {
-		b.missing(k)
-		switch s, gone := b.roll(k, now); {
+		s := b.services[k]
+		if s == nil {
+			continue
+		}
+		b.missing(s)
+		switch s, gone := b.roll(s, now); {
 		case gone:
 			out.Gone = append(out.Gone, k)
 		case s != nil:
@@ -124,18 +128,14 @@ func (b *Board) slot(k Key) *slot {
 	return nil
 }
 
-// missing marks the wanted indices of a service that have no ordinary row: it compares sets of
-// indices, not counts. PutService marks those that have rows.
-func (b *Board) missing(k ServiceKey) {
-	s := b.services[k]
-	if s == nil {
-		return
-	}
+// missing marks the wanted indices of a service that have no row: it compares sets of indices,
+// not counts. Those that have rows are marked when these or the ranges change.
+func (b *Board) missing(s *Service) {
 	for i := range s.Versions {
 		v := &s.Versions[i]
 		p := b.procs[v.Process]
-		for n := v.Low; n < v.High; n++ {
-			if row := p.rows[n]; row == nil || row.index.Ordinary == nil {
+		for n := v.Low; v.Wants(n); n++ {
+			if p.rows[n] == nil {
 				b.dirtyKeys[Key{v.Process, n}] = struct{}{}
 			}
 		}

@@ -34,6 +34,9 @@ func TestHarmoniseCorners(t *testing.T) {
 		"exclusive, its end is not known":    {with(&end, "RUNNING self", exclusive), "Start leave leave", "Start leave leave"},
 		"exclusive, its end is known":        {with(&end, "RUNNING self", both(exclusive)), "- leave leave", "- leave leave"},
 		"exclusive":                          {with(&netA, "RUNNING self", exclusive), "- leave leave", "Evacuate leave leave"},
+		"exclusive, claimed by another":      {with(&netA, "CLAIMED other", exclusive), "Start leave stop", "- delete leave"},
+		"no container any more":              {in(NoContainer, with(nil, "CLAIMED self", exclusive)), "Remove leave leave", "Remove leave leave"},
+		"unready now, its row and its copy":  {beside(with(&slow, "RUNNING self", unready), copyOf("self"), nil), "- leave leave", "Evacuate leave leave"},
 		"exclusive, of another":              {with(&netA, "RUNNING other", exclusive), "- delete leave", "- delete leave"},
 		"exclusive, starting":                {in(Starting, with(nil, "CLAIMED self", exclusive)), "- leave leave", "- delete leave"},
 		"exclusive, reserved":                {in(Reserved, with(nil, "CLAIMED self", exclusive)), "- run leave", "- delete leave"},
@@ -59,6 +62,23 @@ func TestHarmoniseCorners(t *testing.T) {
 		}
 		if got := fmt.Sprint(e.Call, e.Then, e.Refused); got != c.emptied {
 			t.Errorf("%s, emptied: %s, want %s", name, got, c.emptied)
+		}
+	}
+}
+
+// TestReasonsOfAnEvacuation: what is done may be the same, and the reason is not.
+func TestReasonsOfAnEvacuation(t *testing.T) {
+	for words, want := range map[string]string{
+		"UNCLAIMED": "waiting for placement on another cell", "CLAIMED other": "another cell is starting it",
+		"CLAIMED self": "the row was not unclaimed yet", "RUNNING other": "evacuated: clean up",
+	} {
+		if a := HarmoniseEvacuating(View{Container: Up, Self: alpha, Rows: Index{Key: key0, Ordinary: rowOf(t, words), Evacuating: copyOf("self")}}); a.Why != want {
+			t.Errorf("%s: %s, want %s", words, a.Why, want)
+		}
+	}
+	for words, want := range map[string]Grade{"CLAIMED self": Conceivable, "RUNNING self": Expected, "UNCLAIMED": Inconceivable} {
+		if a := HarmoniseEvacuating(View{Container: Up, Self: alpha, Rows: Index{Key: key0, Ordinary: rowOf(t, words)}}); a.Grade != want {
+			t.Errorf("%s: grade %v, want %v", words, a.Grade, want)
 		}
 	}
 }

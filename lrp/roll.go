@@ -103,7 +103,7 @@ func (r *roll) step() {
 	if prefix > r.s.Healthy {
 		r.s.Healthy, r.s.Progress = prefix, r.now
 	}
-	if t.Low == 0 && t.High == r.s.Instances && prefix >= r.s.Instances {
+	if prefix >= r.s.Instances {
 		r.finish(t)
 		return
 	}
@@ -149,13 +149,7 @@ func (r *roll) cutSuperseded() {
 // one, to which a rollout that fails goes back: a service that is updated or restarted again and
 // again while nothing of it gets healthy does not grow.
 func (r *roll) forget() {
-	good := -1
-	last := len(r.s.Versions) - 1
-	for i := range last {
-		if r.s.Versions[i].Good {
-			good = i
-		}
-	}
+	last, good := len(r.s.Versions)-1, r.s.lastGood()
 	left := r.s.Versions[:0]
 	for i := range r.s.Versions {
 		if v := &r.s.Versions[i]; i == last || i == good || v.Low < v.High || r.in.Top(v.Process) > 0 {
@@ -163,6 +157,17 @@ func (r *roll) forget() {
 		}
 	}
 	r.s.Versions = left
+}
+
+// lastGood is the last version before the target that was good, or the target when there is none.
+func (s *Service) lastGood() int {
+	good := len(s.Versions) - 1
+	for i := range good {
+		if s.Versions[i].Good {
+			good = i
+		}
+	}
+	return good
 }
 
 // stopFirst reports whether an index of t must not start before the older one is gone.
@@ -256,17 +261,12 @@ func (r *roll) fail(t *Version) {
 		}
 	}
 	s.FailedVersion = t.Number
-	good := -1
-	for i := range s.Versions[:len(s.Versions)-1] {
-		if s.Versions[i].Good {
-			good = i
-		}
-	}
-	if good < 0 || t.Rollout.KeepFailed {
+	good := s.lastGood()
+	g := s.Versions[good]
+	if g.Number == t.Number || t.Rollout.KeepFailed {
 		s.Phase = RollFailed
 		return
 	}
-	g := s.Versions[good]
 	t.High = max(t.Low, min(t.High, g.Low)) // what had not replaced anything goes at once
 	s.Versions = append(slices.Delete(s.Versions, good, good+1), g)
 	s.Phase, s.Healthy, s.Progress = RollingBack, 0, r.now
@@ -300,9 +300,9 @@ func (r *roll) finish(t *Version) {
 
 // roll runs Roll for a service of the board and plans its next look. gone means
 // that a removed service has no instance left.
-func (b *Board) roll(k ServiceKey, now time.Time) (next *Service, gone bool) {
-	s := b.services[k]
-	if s == nil || b.badSvcs[k] {
+func (b *Board) roll(s *Service, now time.Time) (next *Service, gone bool) {
+	k := s.Key
+	if b.badSvcs[k] {
 		return nil, false
 	}
 	if s.Removed {

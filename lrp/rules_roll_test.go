@@ -52,6 +52,13 @@ func exclusiveBefore() *Service {
 	return s
 }
 
+// failedBefore has a failed rollout of a version that no good one is before.
+func failedBefore() *Service {
+	s := serviceOf(RollFailed, 4, false, [2]int{0, 4}, [2]int{0, 1})
+	s.Versions[0].Good = false
+	return s
+}
+
 func ranges(s *Service) (out string) {
 	for _, v := range s.Versions {
 		out += fmt.Sprintf("%s[%d %d] ", v.Process, v.Low, v.High)
@@ -98,6 +105,7 @@ func TestRollByOneLook(t *testing.T) {
 		"superseded, above the older one":    {s: serviceOf(RollingOut, 4, false, [2]int{1, 4}, [2]int{2, 3}, [2]int{0, 0}), in: instances{exists: map[string]bool{"p2/2": true}}, want: "p1[1 4] p2[2 2] p3[0 1] rolling out", next: 10 * time.Minute},
 		"the deadline is before the next":    {s: serviceOf(RollingOut, 4, false, [2]int{0, 4}, [2]int{0, 1}), in: instances{at: t0.Add(20 * time.Minute)}, want: "p1[0 4] p2[0 1] rolling out", next: 10 * time.Minute},
 		"the older one is exclusive":         {s: exclusiveBefore(), in: instances{exists: map[string]bool{"p1/0": true}}, want: "p1[1 4] p2[0 0] rolling out", next: 10 * time.Minute},
+		"failed, and there is no good one":   {s: failedBefore(), in: instances{healthy: map[string]int{"p2": 1}}, want: "p1[1 4] p2[0 2] rollout failed"},
 		"failed by its deadline":             {s: serviceOf(RollingOut, 4, false, [2]int{1, 4}, [2]int{0, 2}), in: instances{}, at: 10 * time.Minute, want: "p2[0 1] p1[1 4] rolling back", next: 10 * time.Minute},
 		"not failed just before":             {s: serviceOf(RollingOut, 4, false, [2]int{1, 4}, [2]int{0, 2}), in: instances{}, at: 10*time.Minute - 1, want: "p1[1 4] p2[0 2] rolling out", next: 10 * time.Minute},
 	} {

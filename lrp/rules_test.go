@@ -110,6 +110,7 @@ func TestWhatHasBecomePointless(t *testing.T) {
 		"evacuation, no cell took it":        {Index{Ordinary: rowOf(t, "UNCLAIMED+error")}, any, Evacuate{By: alpha, Net: netA}, ErrCannotBeEvacuated},
 		"evacuation beside a suspect":        {Index{Ordinary: rowOf(t, "RUNNING self"), Suspect: suspectOf("other")}, any, Evacuate{By: alpha}, ErrCannotBeEvacuated},
 		"given up, exclusive, claimed":       {Index{Ordinary: rowWith(t, "CLAIMED self", func(a *Actual) { a.Exclusive = true })}, any, CellMustDie{"alpha", "pa"}, nil},
+		"a start beside another's copy":      {Index{Ordinary: rowWith(t, "RUNNING other", func(a *Actual) { a.Net.Routable = false }), Evacuating: copyOf("other")}, any, Start{By: alpha, Net: netA}, ErrCannotBeStarted},
 		"a start of what another runs":       {Index{Ordinary: rowOf(t, "RUNNING other")}, any, Start{By: alpha, Net: netA}, ErrCannotBeStarted},
 		"a start of what serves elsewhere":   {Index{Ordinary: rowOf(t, "RUNNING other"), Evacuating: copyOf("self")}, any, Start{By: alpha, Net: netA}, ErrCannotBeStarted},
 		"an exclusive start beside another":  {Index{Ordinary: rowOf(t, "CLAIMED other")}, exclusive, Start{By: alpha, Net: netA}, ErrCannotBeStarted},
@@ -192,6 +193,8 @@ func TestWhatFollows(t *testing.T) {
 		"silent, without a definition":                {Index{Ordinary: rowOf(t, "RUNNING self")}, func(e *Env) { e.Desired = nil }, CellUnhealthy{"alpha", "pa"}, "UNCLAIMED RUNNING SUSPECT alpha | RequestAuction"},
 		"replaced, without a definition":              {Index{Ordinary: rowOf(t, "CLAIMED other"), Suspect: suspectOf("self")}, orphan, Start{By: omega, Net: netA}, "RUNNING omega | StopInstance"},
 		"back, beside one that serves":                {Index{Ordinary: rowOf(t, "RUNNING other"), Suspect: suspectOf("self")}, any, CellHealthy{"alpha", "pa"}, "RUNNING alpha | StopInstance"},
+		"crashed, the copy, without a definition":     {Index{Evacuating: copyOf("self")}, func(e *Env) { e.Desired = nil }, Crash{By: alpha}, "|"},
+		"started, unready, its own copy goes":         {Index{Ordinary: rowOf(t, "CLAIMED self"), Evacuating: copyOf("self")}, any, Start{By: alpha}, "RUNNING alpha |"},
 		"restarted, when it is time":                  {Index{Ordinary: rowOf(t, "CRASHED")}, late, RestartCrashed{}, "UNCLAIMED | RequestAuction"},
 	} {
 		env := wantedEnv()

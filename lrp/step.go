@@ -325,7 +325,7 @@ func (m *machine) start(e Start) error {
 		if d := m.env.Desired; d != nil {
 			a.Service, a.Exclusive = d.Service, d.Exclusive
 		}
-	case a.State == Running && a.replaced(e.By) && e.Net.Routable:
+	case a.replaced(e.By) && e.Net.Routable:
 		if !m.env.Eligible {
 			return ErrNotEligible // its cell may fall silent again
 		}

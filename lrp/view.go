@@ -79,7 +79,7 @@ func turn(all []Change, was, is *Actual) {
 	at := 0
 	for i := range all {
 		all[i].Hidden = all[i].After != nil && all[i].After != is
-		if is == nil || all[i].After == is {
+		if all[i].After == is {
 			at = i
 		}
 	}

@@ -57,16 +57,12 @@ func (p RestartPolicy) FieldWord(field string) string {
 	switch {
 	case field == "Immediate" && p.Immediate == 0:
 		return "default (2)"
-	case field == "Immediate" && p.Immediate < 0:
-		return "0"
 	case field == "Immediate": // a spec file counts restarts, the policy crashes
-		return strconv.Itoa(p.Immediate - 1)
-	case field == "GiveUp" && p.GiveUp == 0:
-		return "default (200)"
-	case field == "GiveUp" && p.GiveUp < 0:
-		return "never"
+		return strconv.Itoa(max(p.Immediate-1, 0))
+	case field != "GiveUp":
+		return ""
 	}
-	return ""
+	return map[int]string{-1: "never", 0: "default (200)"}[p.GiveUp]
 }
 
 // FieldWord is that of a rollout.

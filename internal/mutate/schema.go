@@ -129,13 +129,24 @@ func (p *Package) look() error {
 			if d, ok := n.(*ast.GenDecl); ok && d.Tok == token.CONST {
 				return false
 			}
-			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.INT {
-				texts[fset.Position(lit.Pos()).Offset] = p.typeName(info.TypeOf(lit), pkg)
+			if e, ok := n.(ast.Expr); ok && info.Types[e].Value != nil {
+				p.constants(e, info.TypeOf(e), texts, fset, pkg)
+				return false
 			}
 			return true
 		})
 	}
 	return nil
+}
+
+// constants notes the type of each number in a constant expression: that of the whole.
+func (p *Package) constants(whole ast.Expr, t types.Type, texts map[int]string, fset *token.FileSet, pkg *types.Package) {
+	ast.Inspect(whole, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.INT {
+			texts[fset.Position(lit.Pos()).Offset] = p.typeName(t, pkg)
+		}
+		return true
+	})
 }
 
 // typeName writes a type as any file of the package can; "" = it cannot be written.
