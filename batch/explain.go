@@ -229,8 +229,8 @@ func (b *Board) explainDependencies(j *job, n int32, say func(Why)) {
 }
 
 // explainHopeless says why a job that another one depends on will not be done on a node,
-// down to the one that failed.
-func (b *Board) explainHopeless(d, j *job, n int32) Why {
+// down to the one that failed. through are the jobs on the way to it.
+func (b *Board) explainHopeless(d, j *job, n int32, through ...*job) Why {
 	node := b.f.names[j.level].list[n]
 	at, ok := b.twin(d, j, n)
 	switch {
@@ -251,7 +251,10 @@ func (b *Board) explainHopeless(d, j *job, n int32) Why {
 		case next == nil:
 			return Why{Text: fmt.Sprintf("depends on job %q, which does not exist", name), Change: "apply job " + quoted(name) + " again, or remove it from depends_on"}
 		case !b.doneOn(next, d, at) && b.hopelessOn(next, d, at, 0):
-			w := b.explainHopeless(next, d, at)
+			if next == d || slices.Contains(through, next) {
+				return Why{Text: fmt.Sprintf("depends on job %q: %s", name, inCircle), Change: "remove " + quoted(name) + " from depends_on of job " + quoted(d.Name)}
+			}
+			w := b.explainHopeless(next, d, at, append(slices.Clip(through), d)...)
 			w.Text = fmt.Sprintf("is blocked by %s/%s: depends on job %q, which %s", name, node, name, w.Text)
 			return w
 		}

@@ -101,7 +101,8 @@ func (b *Board) Progress(name string) (p Progress, ok bool) {
 }
 
 // behind says which job a job waits for that starts nothing; empty when it waits for none.
-func (b *Board) behind(j *job) string {
+// through are the jobs on the way to it.
+func (b *Board) behind(j *job, through ...*job) string {
 	if j.counts[ClassBlocked]+j.counts[ClassStranded] == 0 {
 		return ""
 	}
@@ -116,8 +117,10 @@ func (b *Board) behind(j *job) string {
 			return fmt.Sprintf("depends on job %s, which is invalid", name)
 		case d.counts[ClassFailed] > 0:
 			return fmt.Sprintf("depends on job %s, which failed on %d of its nodes", name, d.counts[ClassFailed])
+		case d.counts[ClassStranded] > 0 && (d == j || slices.Contains(through, d)):
+			return fmt.Sprintf("depends on job %s: %s", name, inCircle)
 		case d.counts[ClassStranded] > 0:
-			return fmt.Sprintf("depends on job %s, which %s", name, b.behind(d))
+			return fmt.Sprintf("depends on job %s, which %s", name, b.behind(d, append(slices.Clip(through), j)...))
 		case d.counts[ClassAvoided]+d.counts[ClassAbsent] > 0:
 			return fmt.Sprintf("depends on job %s, which does not run on all of these nodes", name)
 		}
@@ -130,6 +133,10 @@ func (b *Board) behind(j *job) string {
 	}
 	return waits
 }
+
+// inCircle is why jobs that depend on each other never start. Within a file they are refused;
+// files that are applied one after the other can still make a circle.
+const inCircle = "the jobs wait for each other in a circle"
 
 // held says by whose word a job starts nothing.
 func (j *job) held() string {

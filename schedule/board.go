@@ -106,8 +106,8 @@ func (b *Board) Update(k Key, st State) {
 // Stepped says that the wall clock was set: what counts elapsed time goes on by its own, and
 // is due at now, so that its state becomes durable.
 func (b *Board) Stepped(by time.Duration, now time.Time) {
-	for _, s := range b.byKey {
-		if s.row.Definition.Elapsed() && s.broken == nil {
+	for _, s := range b.slots { // in order: what is due at one time comes out the same
+		if s != nil && s.row.Definition.Elapsed() && s.broken == nil {
 			s.row.State.Skew -= by
 			s.unsaved = true
 			b.queue.Set(s.n, now.UnixNano())
