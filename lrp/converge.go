@@ -212,16 +212,20 @@ func (b *Board) checkState(s *slot, p *process, wanted bool, now time.Time) Even
 		}
 		b.plan(s, at)
 	case a.State == Unclaimed && wanted, a.Retiring:
-		return b.askAgain(s, now)
+		again, at := s.ask(now, b.policy.resend())
+		b.plan(s, at)
+		if again {
+			return Resend{}
+		}
 	}
 	return nil
 }
 
-// askAgain repeats the request for a place or a stop when the last one stayed without effect, or
-// when the copy beside an UNCLAIMED row has been waited for.
-func (b *Board) askAgain(s *slot, now time.Time) Event {
+// ask reports whether the request for a place or a stop is to be repeated: the last one stayed
+// without effect, or the copy beside an UNCLAIMED row has been waited for. at is when to ask next.
+func (s *slot) ask(now time.Time, resend time.Duration) (again bool, at time.Time) {
 	a := s.index.Ordinary
-	at := a.NotBefore
+	at = a.NotBefore
 	if !s.asked.Before(at) {
 		if s.asked.IsZero() {
 			s.asked = a.Since
@@ -229,15 +233,13 @@ func (b *Board) askAgain(s *slot, now time.Time) Event {
 				s.asked = now // just asked for by the event that made it so
 			}
 		}
-		at = s.asked.Add(b.policy.resend())
+		at = s.asked.Add(resend)
 	}
 	if now.Before(at) {
-		b.plan(s, at)
-		return nil
+		return false, at
 	}
 	s.asked = now
-	b.plan(s, now.Add(b.policy.resend()))
-	return Resend{}
+	return true, now.Add(resend)
 }
 
 // plan has the slot looked at again at the given moment, or earlier.
