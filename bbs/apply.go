@@ -67,19 +67,27 @@ func checked(a plan.Application) (plan.Application, error) {
 	return a, errors.Join(errs...)
 }
 
+// applies compares spec files with the rows, and makes the changes: in one transaction, or by a
+// promise in steps.
+type applies struct {
+	*rows
+	writes  *writes
+	highest int64 // number that was given to a manifest
+}
+
 // Plan tells what Apply would do; it writes nothing.
-func (b *BBS) Plan(a plan.Application) (plan.Applied, error) {
+func (ap *applies) Plan(a plan.Application) (plan.Applied, error) {
 	a, err := checked(a)
 	if err != nil {
 		return plan.Applied{}, err
 	}
-	revision := b.view.domain(a.Domain).revision
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := b.isOver(); err != nil {
+	revision := ap.view.domain(a.Domain).revision
+	ap.mu.Lock()
+	defer ap.mu.Unlock()
+	if err := ap.isOver(); err != nil {
 		return plan.Applied{}, err
 	}
-	changes, _, err := b.diff(a)
+	changes, _, err := ap.diff(a)
 	return plan.Applied{Revision: revision, Changes: changes}, err
 }
 
@@ -90,17 +98,17 @@ type Others func() (store.Part, error)
 // Apply makes the services and tasks of the domain as a wants them, together with what others
 // have of it (nil = nothing): in one commit, or, when that is too large, by a manifest that a
 // new leader rolls forward. It makes the domain fresh.
-func (b *BBS) Apply(ctx context.Context, a plan.Application, w plan.Write, others Others) (plan.Applied, error) {
+func (ap *applies) Apply(ctx context.Context, a plan.Application, w plan.Write, others Others) (plan.Applied, error) {
 	a, err := checked(a)
 	if err != nil {
 		return plan.Applied{}, err
 	}
 	request := marshal(applicationRecord(a))
-	out, revision, err := b.write(ctx, w, "apply", request, func(t *tx) (reply, error) {
-		if err := b.expect(domainRow(a.Domain), b.view.domain(a.Domain).revision, w.Expect); err != nil {
+	out, revision, err := ap.writes.write(ctx, w, "apply", request, func(t *tx) (reply, error) {
+		if err := ap.expect(domainRow(a.Domain), ap.view.domain(a.Domain).revision, w.Expect); err != nil {
 			return reply{}, err
 		}
-		changes, step, err := b.diff(a)
+		changes, step, err := ap.diff(a)
 		if err != nil {
 			return reply{}, err
 		}
@@ -113,13 +121,13 @@ func (b *BBS) Apply(ctx context.Context, a plan.Application, w plan.Write, other
 		return reply{a.Domain, marshal(t.applied(a.Domain, changes))}, nil
 	})
 	if tooLarge(err) {
-		return b.applyLarge(ctx, a, w, others, request)
+		return ap.applyLarge(ctx, a, w, others, request)
 	}
 	if err != nil {
 		return plan.Applied{}, err
 	}
 	applied, err := appliedOf(out.answer, revision)
-	b.cfg.Log.Info("applied", "domain", a.Domain, "by", w.By, "revision", applied.Revision)
+	ap.cfg.Log.Info("applied", "domain", a.Domain, "by", w.By, "revision", applied.Revision)
 	return applied, err
 }
 
@@ -189,21 +197,21 @@ type step struct {
 }
 
 // diff compares the application with the newest rows.
-func (b *BBS) diff(a plan.Application) ([]plan.Change, step, error) {
+func (ap *applies) diff(a plan.Application) ([]plan.Change, step, error) {
 	s := step{domain: a.Domain, setFresh: true}
 	if a.TTL > 0 {
-		s.until = b.now().Add(a.TTL)
+		s.until = ap.now().Add(a.TTL)
 	}
 	var changes []plan.Change
 	var errs []error
-	if b.bad[domainRow(a.Domain)] {
+	if ap.bad[domainRow(a.Domain)] {
 		errs = append(errs, fmt.Errorf("domain %s: %w", a.Domain, fault.ErrQuarantined))
 	}
-	wanted := b.wantedWith(a)
+	wanted := ap.wantedWith(a)
 	for _, d := range a.Services {
-		c, err := b.diffService(d)
-		if err == nil && c.Verb != plan.VerbKeep && morePorts(b.services.Service(d.Service), &d) {
-			err = b.portsFit(d, wanted)
+		c, err := ap.diffService(d)
+		if err == nil && c.Verb != plan.VerbKeep && morePorts(ap.services.Service(d.Service), &d) {
+			err = ap.portsFit(d, wanted)
 		}
 		errs = append(errs, err)
 		if c.Verb != plan.VerbKeep {
@@ -212,7 +220,7 @@ func (b *BBS) diff(a plan.Application) ([]plan.Change, step, error) {
 		changes = append(changes, c)
 	}
 	for _, t := range a.Tasks {
-		c, err := b.diffTask(a.Domain, t)
+		c, err := ap.diffTask(a.Domain, t)
 		errs = append(errs, err)
 		if c.Verb != plan.VerbKeep {
 			s.tasks = append(s.tasks, t)
@@ -220,7 +228,7 @@ func (b *BBS) diff(a plan.Application) ([]plan.Change, step, error) {
 		changes = append(changes, c)
 	}
 	if a.Prune {
-		s.removeServices, s.removeTasks = b.surplusOf(a)
+		s.removeServices, s.removeTasks = ap.surplusOf(a)
 		for _, n := range s.removeServices {
 			changes = append(changes, plan.Change{Kind: "service", Name: n, Verb: plan.VerbRemove})
 		}
@@ -229,23 +237,6 @@ func (b *BBS) diff(a plan.Application) ([]plan.Change, step, error) {
 		}
 	}
 	return changes, s, errors.Join(errs...)
-}
-
-// wantedWith lists the definitions of all services as they are to be after an application.
-func (b *BBS) wantedWith(a plan.Application) (all []*lrp.Desired) {
-	if !slices.ContainsFunc(a.Services, func(d lrp.Desired) bool { return d.FixedPort() != "" }) {
-		return nil // nobody asks
-	}
-	for i := range a.Services {
-		all = append(all, &a.Services[i])
-	}
-	for _, k := range b.services.Services() {
-		named := slices.ContainsFunc(a.Services, func(d lrp.Desired) bool { return d.Service == k })
-		if s := b.services.Service(k); !named && !s.Removed && s.Target() != nil && !(a.Prune && k.Domain == a.Domain) {
-			all = append(all, s.Wanted())
-		}
-	}
-	return all
 }
 
 // morePorts reports whether a definition takes more of any port than the service does now.
@@ -257,26 +248,14 @@ func morePorts(s *lrp.Service, d *lrp.Desired) bool {
 	return slices.ContainsFunc(d.Workload.FixedPorts(), func(p int) bool { return !slices.Contains(had, p) })
 }
 
-// portsFit returns why a definition could never have all of its instances, given what else
-// is wanted.
-func (b *BBS) portsFit(d lrp.Desired, all []*lrp.Desired) error {
-	if b.cfg.Machines == nil {
-		return nil
-	}
-	if err := lrp.PortsFit(&d, all, b.cfg.Machines); err != nil {
-		return fmt.Errorf("service %v: %w", d.Service, err)
-	}
-	return nil
-}
-
-func (b *BBS) diffService(d lrp.Desired) (plan.Change, error) {
+func (ap *applies) diffService(d lrp.Desired) (plan.Change, error) {
 	c := plan.Change{Kind: "service", Name: d.Service.Name, Verb: plan.VerbKeep}
-	if b.bad[ServiceRow(d.Service)] {
+	if ap.bad[ServiceRow(d.Service)] {
 		return c, fmt.Errorf("service %v: %w", d.Service, fault.ErrQuarantined)
 	}
-	old := b.services.Service(d.Service)
+	old := ap.services.Service(d.Service)
 	d = d.Decided()
-	next, err := lrp.Apply(old, d, "new", b.now())
+	next, err := lrp.Apply(old, d, "new", ap.now())
 	switch {
 	case err != nil || next == old:
 	case old == nil || old.Removed:
@@ -308,19 +287,19 @@ func exclusiveAll(s *lrp.Service) bool {
 	return !slices.ContainsFunc(s.Versions, func(v lrp.Version) bool { return !v.Exclusive })
 }
 
-func (b *BBS) diffTask(domain string, t plan.NamedTask) (plan.Change, error) {
+func (ap *applies) diffTask(domain string, t plan.NamedTask) (plan.Change, error) {
 	c := plan.Change{Kind: "task", Name: t.Name, Verb: plan.VerbKeep}
 	row := appliedRow(domain, t.Name)
-	if b.bad[row] {
+	if ap.bad[row] {
 		return c, fmt.Errorf("task %s/%s: %w", domain, t.Name, fault.ErrQuarantined)
 	}
-	last, known := b.applied[row]
+	last, known := ap.applied[row]
 	switch {
 	case !known:
 		c.Verb = plan.VerbCreate
 	case last.digest != string(digest(&t.Definition)):
 		c.Verb = plan.VerbReplace
-		if old := b.tasks.Get(last.guid); old != nil {
+		if old := ap.tasks.Get(last.guid); old != nil {
 			c.Fields = changed(*old.Definition, t.Definition)
 			if !old.Ended() {
 				c.Note = "the run of the earlier definition, " + last.guid + ", continues"
@@ -331,14 +310,14 @@ func (b *BBS) diffTask(domain string, t plan.NamedTask) (plan.Change, error) {
 }
 
 // surplusOf lists what the domain has and the application has not.
-func (b *BBS) surplusOf(a plan.Application) (services, tasks []string) {
-	for _, k := range b.services.Services() {
+func (ap *applies) surplusOf(a plan.Application) (services, tasks []string) {
+	for _, k := range ap.services.Services() {
 		named := slices.ContainsFunc(a.Services, func(d lrp.Desired) bool { return d.Service == k })
-		if k.Domain == a.Domain && !named && !b.services.Service(k).Removed {
+		if k.Domain == a.Domain && !named && !ap.services.Service(k).Removed {
 			services = append(services, k.Name)
 		}
 	}
-	for row := range b.applied {
+	for row := range ap.applied {
 		name, ok := strings.CutPrefix(row, appliedRow(a.Domain, ""))
 		if ok && !slices.ContainsFunc(a.Tasks, func(t plan.NamedTask) bool { return t.Name == name }) {
 			tasks = append(tasks, name)
@@ -350,7 +329,7 @@ func (b *BBS) surplusOf(a plan.Application) (services, tasks []string) {
 
 // leftOut reports that a step of an application does nothing for a row, because it was set
 // aside since the step was promised.
-func (b *BBS) leftOut(row string) bool {
+func (b *rows) leftOut(row string) bool {
 	if b.bad[row] {
 		b.cfg.Log.Error("step of an apply skipped", "key", row, "error", fault.ErrQuarantined)
 	}
@@ -430,8 +409,6 @@ func (t *tx) runApplied(domain string, n plan.NamedTask) error {
 	t.setApplied(domain, n.Name, guid, digest(&n.Definition))
 	return nil
 }
-
-func (b *BBS) free(guid string) bool { return b.tasks.Get(guid) == nil && !b.tasks.Quarantined(guid) }
 
 // desire stores a new task.
 func (t *tx) desire(n task.Task) error {

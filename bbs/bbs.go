@@ -6,39 +6,43 @@ import (
 	"sync"
 	"time"
 
-	"cantina/fault"
 	"cantina/lrp"
 	"cantina/store"
 	"cantina/task"
 )
 
-// BBS is the bulletin board of one term. Its methods may be called at the same time.
+// BBS is the bulletin board of one term: the passes over the rows, and the parts that decide on
+// them. Its methods may be called at the same time.
 type BBS struct {
+	*rows
+	*queries
+	*writes
+	*applies
+	*loader
+	*processes
+	*effects
+}
+
+// rows are the newest rows of the board, on which all decisions are made, and the way that a change
+// of them takes: into the store in order, then before the readers, then to its effects. All parts
+// that decide hold its lock.
+type rows struct {
 	cfg  Config
 	view *view
 	// now is the leader's wall clock, which cannot step within a term: waits and
 	// back-offs are measured by the time that really passed.
-	now func() time.Time
+	now     func() time.Time
+	effects *effects
 
 	mu       sync.Mutex // guards the newest rows and the order of submission
 	services *lrp.Board
 	tasks    *task.Board
 	domains  map[string]time.Time // newest; zero = fresh for ever
 	applied  map[string]appliedTask
-	idem     map[string]*idemEntry // by row key
-	idemAge  []idemAge             // oldest first
-	inFlight map[string]int        // row key → commits on their way
-	bad      map[string]bool       // quarantined row keys of this board
-	manifest manifests
-	badKeys  []idemAge       // unreadable idempotency keys: when they are pruned, oldest first
-	unlisted map[string]bool // processes that rows name and a list that may be wrong does not
+	keys     keys
+	inFlight map[string]int  // row key → commits on their way
+	bad      map[string]bool // quarantined row keys of this board
 	broken   int             // events refused because they broke an invariant
-	pruned   int             // unreadable rows that were dropped because nobody can need them
-	// waiting has, for each cell name, the given-up processes whose rows of work that
-	// survives a restart stand until a successor has reported.
-	waiting map[string][]string
-
-	held held // for which no place is asked for yet
 
 	kick chan struct{} // wakes Run after a change of what is due
 	over chan struct{} // closed when the term cannot go on
@@ -46,28 +50,25 @@ type BBS struct {
 	err  error // why, once over is closed
 }
 
+// assemble makes the parts of a board without rows.
+func assemble(cfg Config, revision int64) *BBS {
+	cfg = cfg.withDefaults()
+	r := &rows{
+		cfg: cfg, view: newView(revision, cfg.Collected), now: cfg.Clock.Steady(), services: lrp.NewBoard(cfg.Converge), tasks: task.NewBoard(cfg.Tasks),
+		domains: map[string]time.Time{}, applied: map[string]appliedTask{}, keys: keys{byRow: map[string]*idemEntry{}}, inFlight: map[string]int{},
+		bad: map[string]bool{}, kick: make(chan struct{}, 1), over: make(chan struct{}),
+	}
+	r.effects = &effects{rows: r, held: held{lrps: map[lrp.Key]bool{}, tasks: map[TaskID]bool{}}}
+	q := &queries{view: r.view, now: r.now, clock: cfg.Clock, policy: r.tasks.Policy()}
+	w := &writes{rows: r, queries: q}
+	return &BBS{rows: r, queries: q, writes: w, applies: &applies{rows: r, writes: w}, loader: &loader{rows: r},
+		processes: &processes{rows: r, waiting: map[string][]string{}}, effects: r.effects}
+}
+
 // appliedTask is the newest run of a task of a spec file.
 type appliedTask struct {
 	guid   string
 	digest string
-}
-
-// fail ends the board: what is in memory cannot be trusted any more.
-func (b *BBS) fail(err error) {
-	b.once.Do(func() {
-		b.err = err
-		close(b.over)
-	})
-}
-
-// isOver returns ErrOver with the reason once the term cannot go on.
-func (b *BBS) isOver() error {
-	select {
-	case <-b.over:
-		return fmt.Errorf("%w: %w", fault.ErrTermOver, b.err)
-	default:
-		return nil
-	}
 }
 
 // Run calls Pass: it passes convergence when something falls due, and over everything from time
@@ -102,9 +103,10 @@ func (b *BBS) Pass(full bool) {
 		return
 	}
 	if full {
-		b.expireKeys()
+		b.writes.expireKeys()
+		b.loader.pruneKeys(b.rows.now())
 	}
-	b.buryUnlisted()
+	b.processes.buryUnlisted()
 	b.converge(full)
 }
 
@@ -117,7 +119,7 @@ func (b *BBS) UntilDue() time.Duration {
 		return time.Second
 	}
 	wait := b.cfg.fullPass()
-	now := b.now()
+	now := b.rows.now()
 	if at, ok := b.services.NextDue(); ok {
 		wait = min(wait, at.Sub(now))
 	}
@@ -127,41 +129,9 @@ func (b *BBS) UntilDue() time.Duration {
 	return max(wait, 0)
 }
 
-// wake has Run look at what is due.
-func (b *BBS) wake() {
-	select {
-	case b.kick <- struct{}{}:
-	default:
-	}
-}
-
 // maxRounds bounds the passes that one change may need; what is left waits for the
 // next change or the timer.
 const maxRounds = 100
-
-// converge makes the moves of both boards until nothing is left.
-func (b *BBS) converge(full bool) {
-	for range maxRounds {
-		now := b.now()
-		t := b.begin(now)
-		var out lrp.Outcome
-		var moves []task.Move
-		if full {
-			out, moves = b.services.ConvergeAll(now), b.tasks.ConvergeAll(now)
-		} else {
-			out, moves = b.services.Converge(now), b.tasks.Converge(now)
-		}
-		full = false
-		if out.Empty() && len(moves) == 0 {
-			b.wake()
-			return
-		}
-		t.perform(out, moves)
-		b.submit(t, nil)
-	}
-	b.cfg.Log.Warn("convergence did not settle", "rounds", maxRounds)
-	b.wake()
-}
 
 // perform makes the moves of a pass.
 func (t *tx) perform(out lrp.Outcome, moves []task.Move) {
@@ -183,41 +153,12 @@ func (t *tx) perform(out lrp.Outcome, moves []task.Move) {
 	}
 }
 
-// change runs fn on the newest rows, commits what it changed, converges, and
-// returns after the commit with its revision. When fn fails nothing is changed.
-func (b *BBS) change(ctx context.Context, fn func(t *tx) error) (int64, error) {
-	if err := b.cfg.Store.Wait(ctx); err != nil {
-		return 0, err
-	}
-	ticket := b.newTicket()
-	if err := b.changeLocked(fn, ticket.done); err != nil {
-		return 0, err
-	}
-	return ticket.wait(ctx)
-}
-
-func (b *BBS) changeLocked(fn func(t *tx) error, done func(revision int64, err error)) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := b.isOver(); err != nil {
-		return err
-	}
-	t := b.begin(b.now())
-	if err := fn(t); err != nil {
-		t.rollback()
-		return err
-	}
-	b.submit(t, done)
-	b.converge(false)
-	return nil
-}
-
 // Unsettled is what convergence would do now, were it to look at everything: nothing, when
 // all is as it is wanted.
 func (b *BBS) Unsettled() (lrp.Outcome, []task.Move) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.now()
+	now := b.rows.now()
 	return b.services.ConvergeAll(now), b.tasks.ConvergeAll(now)
 }
 
@@ -227,12 +168,6 @@ type ticket struct {
 	await    func(context.Context) error
 	revision int64
 	err      error
-}
-
-func (b *BBS) newTicket() *ticket {
-	k := &ticket{}
-	k.wake, k.await = b.cfg.Park()
-	return k
 }
 
 func (k *ticket) done(revision int64, err error) {
@@ -246,9 +181,4 @@ func (k *ticket) wait(ctx context.Context) (int64, error) {
 		return 0, fmt.Errorf("outcome unknown: %w", err)
 	}
 	return k.revision, k.err
-}
-
-// barrier returns once everything submitted before it is durable.
-func (b *BBS) barrier(k *ticket) {
-	b.cfg.Store.Submit(store.Transition{}, k.done)
 }

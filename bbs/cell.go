@@ -12,13 +12,23 @@ import (
 	"cantina/worker"
 )
 
+// processes takes what cells report of their containers, and what becomes of the rows of a cell
+// process when its session changes or it dies.
+type processes struct {
+	*rows
+	unlisted map[string]bool // that rows name and a list that may be wrong does not
+	// waiting has, for each cell name, the given-up processes whose rows of work that
+	// survives a restart stand until a successor has reported.
+	waiting map[string][]string
+}
+
 // LRPEvents gives each event of a cell's harmoniser to its index and returns one
 // answer for each, after the commit: nil, or the error of lrp.Step. The cell and
 // process in the events must be the caller's session; the registry has checked it.
 // The second error means that the outcome of all is unknown.
-func (b *BBS) LRPEvents(ctx context.Context, calls []wire.LRPCall) ([]error, error) {
+func (ps *processes) LRPEvents(ctx context.Context, calls []wire.LRPCall) ([]error, error) {
 	answers := make([]error, len(calls))
-	_, err := b.change(ctx, func(t *tx) error {
+	_, err := ps.change(ctx, func(t *tx) error {
 		for i, c := range calls {
 			answers[i] = t.step(c.Key, c.Event)
 		}
@@ -28,9 +38,9 @@ func (b *BBS) LRPEvents(ctx context.Context, calls []wire.LRPCall) ([]error, err
 }
 
 // TaskEvents does the same for events of tasks.
-func (b *BBS) TaskEvents(ctx context.Context, calls []wire.TaskCall) ([]error, error) {
+func (ps *processes) TaskEvents(ctx context.Context, calls []wire.TaskCall) ([]error, error) {
 	answers := make([]error, len(calls))
-	_, err := b.change(ctx, func(t *tx) error {
+	_, err := ps.change(ctx, func(t *tx) error {
 		for i, c := range calls {
 			answers[i] = t.stepTask(c.GUID, c.Event)
 		}
@@ -50,8 +60,8 @@ type Rows struct {
 
 // Rows returns the rows of the given indices and guids and, unless only is set,
 // those that name the cell. What has no row is left out.
-func (b *BBS) Rows(cell string, lrps []lrp.Key, tasks []string, only bool) Rows {
-	v := b.view
+func (q *queries) Rows(cell string, lrps []lrp.Key, tasks []string, only bool) Rows {
+	v := q.view
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	out := Rows{Revision: v.revision}
@@ -92,8 +102,8 @@ func (b *BBS) Rows(cell string, lrps []lrp.Key, tasks []string, only bool) Rows 
 }
 
 // Names reports whether a committed row names a container, by instance or uid, as one that runs.
-func (b *BBS) Names(id string) bool {
-	v := b.view
+func (q *queries) Names(id string) bool {
+	v := q.view
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	for _, x := range v.indices {
@@ -113,8 +123,8 @@ func (b *BBS) Names(id string) bool {
 
 // OnCell counts what runs, or was claimed, on a cell: instances, and tasks that are
 // RUNNING.
-func (b *BBS) OnCell(cell string) (lrps, tasks int) {
-	v := b.view
+func (q *queries) OnCell(cell string) (lrps, tasks int) {
+	v := q.view
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	for k := range v.byCell[cell] {
@@ -131,8 +141,8 @@ func (b *BBS) OnCell(cell string) (lrps, tasks int) {
 }
 
 // OnProc counts of what OnCell counts what is with one process of the cell.
-func (b *BBS) OnProc(cell, proc string) (lrps, tasks int) {
-	v := b.view
+func (q *queries) OnProc(cell, proc string) (lrps, tasks int) {
+	v := q.view
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	for k := range v.byCell[cell] {
@@ -158,15 +168,15 @@ func (v *view) isBadIndex(k lrp.Key) bool {
 }
 
 // SessionChanged tells what became of the session of a cell process.
-func (b *BBS) SessionChanged(e worker.SessionChanged) {
+func (ps *processes) SessionChanged(e worker.SessionChanged) {
 	cell, proc := string(e.Cell), string(e.Proc)
 	switch {
 	case e.To == worker.Healthy:
-		b.CellHealthy(cell, proc)
+		ps.CellHealthy(cell, proc)
 	case e.To == worker.Unhealthy && e.From == worker.Healthy && e.WasHealthy:
-		b.CellUnhealthy(cell, proc)
+		ps.CellUnhealthy(cell, proc)
 	case e.To == worker.MustDie:
-		b.CellMustDie(cell, proc, e.Succeeded)
+		ps.CellMustDie(cell, proc, e.Succeeded)
 	}
 }
 
@@ -174,18 +184,18 @@ func (b *BBS) SessionChanged(e worker.SessionChanged) {
 // name now, if any. That one inherits what it has reported a container of, and, when it has taken
 // over the folder of the dead one, its work that survives a restart.
 // It returns how many tasks were lost.
-func (b *BBS) Dead(e worker.Dead, holder worker.Proc) (lost int) {
+func (ps *processes) Dead(e worker.Dead, holder worker.Proc) (lost int) {
 	succeeds := e.Proof == worker.ProofSuccessor || e.Proof == worker.ProofBoot
-	return b.procDead(string(e.Cell), string(e.Proc), string(holder), succeeds)
+	return ps.procDead(string(e.Cell), string(e.Proc), string(holder), succeeds)
 }
 
 // InstancesOn counts the instances that a process has, or is to start.
-func (b *BBS) InstancesOn(proc string) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (ps *processes) InstancesOn(proc string) int {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
 	n := 0
-	for _, k := range b.services.OnProc(proc) {
-		if slices.ContainsFunc(b.services.Index(k).Rows(), func(a *lrp.Actual) bool { return a.Proc == proc }) {
+	for _, k := range ps.services.OnProc(proc) {
+		if slices.ContainsFunc(ps.services.Index(k).Rows(), func(a *lrp.Actual) bool { return a.Proc == proc }) {
 			n++
 		}
 	}
@@ -193,38 +203,38 @@ func (b *BBS) InstancesOn(proc string) int {
 }
 
 // CellHealthy tells that the session of a process is HEALTHY (again).
-func (b *BBS) CellHealthy(cell, proc string) {
-	b.told(func(t *tx) {
-		b.services.Heard(proc, t.now)
-		b.tasks.Heard(proc)
-		delete(b.unlisted, proc)
+func (ps *processes) CellHealthy(cell, proc string) {
+	ps.told(func(t *tx) {
+		ps.services.Heard(proc, t.now)
+		ps.tasks.Heard(proc)
+		delete(ps.unlisted, proc)
 		t.onProc(proc, lrp.CellHealthy{Cell: cell, Proc: proc})
 	})
 }
 
 // CellUnhealthy tells that a session that was HEALTHY in this term is UNHEALTHY.
-func (b *BBS) CellUnhealthy(cell, proc string) {
-	b.told(func(t *tx) { t.onProc(proc, lrp.CellUnhealthy{Cell: cell, Proc: proc}) })
+func (ps *processes) CellUnhealthy(cell, proc string) {
+	ps.told(func(t *tx) { t.onProc(proc, lrp.CellUnhealthy{Cell: cell, Proc: proc}) })
 }
 
 // CellUnheard tells that a session that was not HEALTHY yet in this term has been silent for too long.
-func (b *BBS) CellUnheard(cell, proc string) {
-	b.told(func(t *tx) { t.onProc(proc, lrp.CellUnheard{Cell: cell, Proc: proc}) })
+func (ps *processes) CellUnheard(cell, proc string) {
+	ps.told(func(t *tx) { t.onProc(proc, lrp.CellUnheard{Cell: cell, Proc: proc}) })
 }
 
 // CellMustDie tells that the leader has given a session up. Succeeded: a later
 // process has taken its folder in the same boot: then all rows wait for ProcDead, which comes when that
 // process has reported what it has of them, or when either process is given up for good.
-func (b *BBS) CellMustDie(cell, proc string, succeeded bool) {
-	b.told(func(t *tx) {
+func (ps *processes) CellMustDie(cell, proc string, succeeded bool) {
+	ps.told(func(t *tx) {
 		if succeeded {
-			b.waiting[cell] = append(b.waiting[cell], proc)
+			ps.waiting[cell] = append(ps.waiting[cell], proc)
 			return
 		}
-		for _, p := range append([]string{proc}, b.waiting[cell]...) {
+		for _, p := range append([]string{proc}, ps.waiting[cell]...) {
 			t.onProc(p, lrp.CellMustDie{Cell: cell, Proc: p})
 		}
-		delete(b.waiting, cell)
+		delete(ps.waiting, cell)
 	})
 }
 
@@ -232,17 +242,17 @@ func (b *BBS) CellMustDie(cell, proc string, succeeded bool) {
 // has taken its folder over, empty when there is none or it is not known: rows of work that
 // survives the restart of a cell, and of what it has reported as alive, go to it, and its
 // harmoniser says whether they are true. It returns how many tasks were lost.
-func (b *BBS) ProcDead(cell, proc, successor string) (lost int) {
-	return b.procDead(cell, proc, successor, true)
+func (ps *processes) ProcDead(cell, proc, successor string) (lost int) {
+	return ps.procDead(cell, proc, successor, true)
 }
 
-func (b *BBS) procDead(cell, proc, heir string, succeeds bool) (lost int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.isOver() != nil {
+func (ps *processes) procDead(cell, proc, heir string, succeeds bool) (lost int) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.isOver() != nil {
 		return 0
 	}
-	t := b.begin(b.now())
+	t := ps.begin(ps.now())
 	if heir != "" && heir != proc {
 		t.inherit(cell, proc, heir, succeeds)
 	}
@@ -253,15 +263,15 @@ func (b *BBS) procDead(cell, proc, heir string, succeeds bool) (lost int) {
 		}
 		t.tryTask(g, task.ProcDead{Proc: proc})
 	}
-	if left := slices.DeleteFunc(b.waiting[cell], func(p string) bool { return p == proc }); len(left) > 0 {
-		b.waiting[cell] = left
+	if left := slices.DeleteFunc(ps.waiting[cell], func(p string) bool { return p == proc }); len(left) > 0 {
+		ps.waiting[cell] = left
 	} else {
-		delete(b.waiting, cell)
+		delete(ps.waiting, cell)
 	}
-	b.services.ProcDied(proc)
-	b.tasks.ProcDied(proc)
-	b.submit(t, nil)
-	b.converge(false)
+	ps.services.ProcDied(proc)
+	ps.tasks.ProcDied(proc)
+	ps.submit(t, nil)
+	ps.converge(false)
 	return lost
 }
 
@@ -285,21 +295,6 @@ func (t *tx) inherit(cell, proc, heir string, succeeds bool) {
 	}
 }
 
-// told decides what a change of a session means for the rows on it.
-func (b *BBS) told(fn func(t *tx)) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.isOver() != nil {
-		return
-	}
-	t := b.begin(b.now())
-	fn(t)
-	if len(t.indices)+len(t.tasks)+len(t.lrpEffects)+len(t.taskEffects) > 0 {
-		b.submit(t, nil)
-	}
-	b.converge(false)
-}
-
 // onProc gives one event to every row of a service on a process.
 func (t *tx) onProc(proc string, e lrp.Event) {
 	for _, k := range t.b.services.OnProc(proc) {
@@ -318,96 +313,4 @@ func (t *tx) tryTask(guid string, e task.Event) {
 	if err := t.stepTask(guid, e); err != nil {
 		t.b.cfg.Log.Warn("event refused", "task", guid, "event", fmt.Sprintf("%T", e), "error", err)
 	}
-}
-
-// PlacementFailed tells why no cell took an instance.
-func (b *BBS) PlacementFailed(k lrp.Key, reason string) {
-	b.quiet(func(t *tx) error { return t.step(k, lrp.PlacementFailed{Reason: reason}) })
-}
-
-// TaskRejected tells why no cell took a task; never means that none ever could.
-func (b *BBS) TaskRejected(guid, uid, reason string, never bool) {
-	b.quiet(func(t *tx) error { return t.stepTask(guid, task.Reject{UID: uid, Reason: reason, Never: never}) })
-}
-
-// TaskRefused tells why the cell that was to run a task did not take it; the
-// auction goes on with it. (Diego dev notes, Task Lifecycle.)
-func (b *BBS) TaskRefused(guid, uid, reason string) {
-	b.quiet(func(t *tx) error {
-		return t.stepTask(guid, task.Reject{UID: uid, Reason: reason, Carried: true})
-	})
-}
-
-// send hands the end of a task to whoever delivers it. Until that answers the task is not demoted.
-func (b *BBS) send(t *task.Task) {
-	if t.State != task.Resolving {
-		return // the end was replaced, or the task deleted, in the same commit
-	}
-	b.sending(t.Delivery(), true)
-	if !b.cfg.Callbacks.Send(t) {
-		b.sending(t.Delivery(), false)
-	}
-}
-
-func (b *BBS) sending(d task.Delivery, on bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.tasks.Sending(d, on)
-}
-
-// Delivers reports whether a verdict on a task is still to be delivered: it is the newest, and
-// the task RESOLVING.
-func (b *BBS) Delivers(d task.Delivery) bool {
-	row := b.view.task(d.GUID)
-	return row != nil && row.State == task.Resolving && row.Delivery() == d
-}
-
-// CallbackDone tells what came of a run of attempts to deliver the end of a task.
-func (b *BBS) CallbackDone(d task.Delivery, delivered bool, problem string) {
-	b.quiet(func(t *tx) error {
-		return t.stepTask(d.GUID, task.CallbackDone{UID: d.UID, Verdict: d.Verdict, Delivered: delivered, Error: problem})
-	})
-}
-
-// quiet runs a change that nobody waits for; a refusal means that it came too late.
-func (b *BBS) quiet(fn func(t *tx) error) {
-	if err := b.changeLocked(fn, nil); err != nil {
-		b.cfg.Log.Debug("event arrived too late", "error", err)
-	}
-}
-
-// refuse tells of many at once, in one change, why no cell may be given them.
-func (b *BBS) refuse(lrps []lrp.Key, tasks []TaskID, reason string) {
-	b.quiet(func(t *tx) error {
-		for _, k := range lrps {
-			if err := t.step(k, lrp.PlacementFailed{Reason: reason}); err != nil {
-				b.cfg.Log.Debug("event arrived too late", "error", err)
-			}
-		}
-		for _, id := range tasks {
-			if err := t.stepTask(id.GUID, task.Reject{UID: id.UID, Reason: reason, Carried: true}); err != nil {
-				b.cfg.Log.Debug("event arrived too late", "error", err)
-			}
-		}
-		return nil
-	})
-}
-
-// Pending returns everything that waits for a place.
-func (b *BBS) Pending() ([]LRPWant, []TaskWant) {
-	v := b.view
-	var lrps []LRPWant
-	now := b.cfg.Clock.Wall()
-	for _, k := range v.instancesInOrder() {
-		if w, ok := v.want(k.key); ok && !now.Before(v.notBefore(k.key)) {
-			lrps = append(lrps, w)
-		}
-	}
-	var tasks []TaskWant
-	for _, g := range v.tasksInOrder() {
-		if t := v.task(g); t != nil && t.State == task.Pending {
-			tasks = append(tasks, TaskWant{GUID: t.GUID, UID: t.UID, Domain: t.Domain, Definition: t.Definition})
-		}
-	}
-	return lrps, tasks
 }

@@ -14,26 +14,26 @@ import (
 )
 
 // service returns the newest row of a service that may be changed.
-func (b *BBS) service(k lrp.ServiceKey, w plan.Write) (*lrp.Service, error) {
-	if b.bad[ServiceRow(k)] {
+func (wr *writes) service(k lrp.ServiceKey, w plan.Write) (*lrp.Service, error) {
+	if wr.bad[ServiceRow(k)] {
 		return nil, fmt.Errorf("service %v: %w", k, fault.ErrQuarantined)
 	}
-	s := b.services.Service(k)
+	s := wr.services.Service(k)
 	if s == nil {
 		return nil, fmt.Errorf("service %v: %w", k, ErrServiceNotFound)
 	}
-	return s, b.expect(ServiceRow(k), b.view.serviceRevision(k), w.Expect)
+	return s, wr.expect(ServiceRow(k), wr.view.serviceRevision(k), w.Expect)
 }
 
 // ScaleService sets how many instances are wanted. It acts at once, whatever the
 // freshness of the domain.
-func (b *BBS) ScaleService(ctx context.Context, k lrp.ServiceKey, instances int, w plan.Write) (plan.Service, error) {
+func (wr *writes) ScaleService(ctx context.Context, k lrp.ServiceKey, instances int, w plan.Write) (plan.Service, error) {
 	if instances < 0 {
 		return plan.Service{}, fmt.Errorf("instances %d: %w", instances, fault.ErrInvalid)
 	}
 	request := binary.AppendVarint([]byte(k.String()+"\x00"), int64(instances))
-	_, _, err := b.write(ctx, w, "scale", request, func(t *tx) (reply, error) {
-		s, err := b.service(k, w)
+	_, _, err := wr.write(ctx, w, "scale", request, func(t *tx) (reply, error) {
+		s, err := wr.service(k, w)
 		switch {
 		case err != nil:
 			return reply{}, err
@@ -41,7 +41,7 @@ func (b *BBS) ScaleService(ctx context.Context, k lrp.ServiceKey, instances int,
 			return reply{}, fmt.Errorf("service %v: being removed: %w", k, ErrServiceNotFound)
 		}
 		if n := s.Scale(instances); n != s {
-			if err := b.scaleFits(n, s); err != nil {
+			if err := wr.scaleFits(n, s); err != nil {
 				return reply{}, err
 			}
 			t.putService(n)
@@ -52,23 +52,23 @@ func (b *BBS) ScaleService(ctx context.Context, k lrp.ServiceKey, instances int,
 	if err != nil {
 		return plan.Service{}, err
 	}
-	return b.GetService(k)
+	return wr.queries.GetService(k)
 }
 
 // scaleFits returns why a service that grows from s to n could never have all of its instances.
-func (b *BBS) scaleFits(n, s *lrp.Service) error {
+func (wr *writes) scaleFits(n, s *lrp.Service) error {
 	if n.Instances <= s.Instances || n.Target() == nil {
 		return nil
 	}
 	d := *n.Wanted()
-	return b.portsFit(d, b.wantedWith(plan.Application{Domain: n.Key.Domain, Services: []lrp.Desired{d}}))
+	return wr.portsFit(d, wr.wantedWith(plan.Application{Domain: n.Key.Domain, Services: []lrp.Desired{d}}))
 }
 
 // RemoveService undesires a service. Its row goes once no instance is left.
-func (b *BBS) RemoveService(ctx context.Context, k lrp.ServiceKey, w plan.Write) (plan.Service, error) {
+func (wr *writes) RemoveService(ctx context.Context, k lrp.ServiceKey, w plan.Write) (plan.Service, error) {
 	var was *lrp.Service
-	_, _, err := b.write(ctx, w, "remove", []byte(k.String()), func(t *tx) (reply, error) {
-		s, err := b.service(k, w)
+	_, _, err := wr.write(ctx, w, "remove", []byte(k.String()), func(t *tx) (reply, error) {
+		s, err := wr.service(k, w)
 		if err != nil {
 			return reply{}, err
 		}
@@ -83,7 +83,7 @@ func (b *BBS) RemoveService(ctx context.Context, k lrp.ServiceKey, w plan.Write)
 	if err != nil {
 		return plan.Service{}, err
 	}
-	if s, err := b.GetService(k); err == nil {
+	if s, err := wr.queries.GetService(k); err == nil {
 		return s, nil
 	}
 	if was == nil { // a repeated key, and the service is gone by now
@@ -94,16 +94,16 @@ func (b *BBS) RemoveService(ctx context.Context, k lrp.ServiceKey, w plan.Write)
 
 // RestartService has every instance of a service started afresh, by the rules of an update. It
 // returns how many are wanted. A later plan of the same file finds nothing to do.
-func (b *BBS) RestartService(ctx context.Context, k lrp.ServiceKey, w plan.Write) (int, error) {
-	out, _, err := b.write(ctx, w, "restart", []byte(k.String()), func(t *tx) (reply, error) {
-		s, err := b.service(k, w)
+func (wr *writes) RestartService(ctx context.Context, k lrp.ServiceKey, w plan.Write) (int, error) {
+	out, _, err := wr.write(ctx, w, "restart", []byte(k.String()), func(t *tx) (reply, error) {
+		s, err := wr.service(k, w)
 		switch {
 		case err != nil:
 			return reply{}, err
 		case s.Removed:
 			return reply{}, fmt.Errorf("service %v: being removed: %w", k, ErrServiceNotFound)
 		}
-		if n := s.Restart(b.cfg.NewID(), t.now); n != s {
+		if n := s.Restart(wr.cfg.NewID(), t.now); n != s {
 			t.putService(n)
 		}
 		return reply{k.String(), binary.AppendVarint(nil, int64(s.Instances))}, nil
@@ -117,15 +117,15 @@ func (b *BBS) RestartService(ctx context.Context, k lrp.ServiceKey, w plan.Write
 
 // RetireInstances has the given indices of a service (nil = all) stopped and
 // started afresh at once, of whatever version they are. It returns how many there were.
-func (b *BBS) RetireInstances(ctx context.Context, k lrp.ServiceKey, indices []int, w plan.Write) (int, error) {
+func (wr *writes) RetireInstances(ctx context.Context, k lrp.ServiceKey, indices []int, w plan.Write) (int, error) {
 	request := []byte(fmt.Sprint(k, indices))
-	out, _, err := b.write(ctx, w, "retire", request, func(t *tx) (reply, error) {
-		s, err := b.service(k, w)
+	out, _, err := wr.write(ctx, w, "retire", request, func(t *tx) (reply, error) {
+		s, err := wr.service(k, w)
 		if err != nil {
 			return reply{}, err
 		}
 		n := 0
-		for _, key := range b.retirable(s, indices) {
+		for _, key := range wr.retirable(s, indices) {
 			if err := t.step(key, lrp.Retire{}); err != nil {
 				return reply{}, err
 			}
@@ -141,7 +141,7 @@ func (b *BBS) RetireInstances(ctx context.Context, k lrp.ServiceKey, indices []i
 }
 
 // retirable lists the wanted indices that have an ordinary row.
-func (b *BBS) retirable(s *lrp.Service, indices []int) []lrp.Key {
+func (wr *writes) retirable(s *lrp.Service, indices []int) []lrp.Key {
 	chosen := map[int]bool{}
 	for _, i := range indices {
 		chosen[i] = true
@@ -151,7 +151,7 @@ func (b *BBS) retirable(s *lrp.Service, indices []int) []lrp.Key {
 		v := &s.Versions[i]
 		for n := v.Low; n < v.High; n++ {
 			key := lrp.Key{Process: v.Process, Index: n}
-			if (indices == nil || chosen[n]) && b.services.Index(key).Ordinary != nil && !b.services.Quarantined(key) {
+			if (indices == nil || chosen[n]) && wr.services.Index(key).Ordinary != nil && !wr.services.Quarantined(key) {
 				out = append(out, key)
 			}
 		}
@@ -160,12 +160,12 @@ func (b *BBS) retirable(s *lrp.Service, indices []int) []lrp.Key {
 }
 
 // SetDomain makes a domain fresh for ttl (0 = for ever) and returns the revision.
-func (b *BBS) SetDomain(ctx context.Context, name string, ttl time.Duration, w plan.Write) (int64, error) {
+func (wr *writes) SetDomain(ctx context.Context, name string, ttl time.Duration, w plan.Write) (int64, error) {
 	if !lrp.ValidName(name) || ttl < 0 {
 		return 0, fmt.Errorf("domain %q for %v: %w", name, ttl, fault.ErrInvalid)
 	}
-	_, revision, err := b.write(ctx, w, "domain", binary.AppendVarint([]byte(name+"\x00"), int64(ttl)), func(t *tx) (reply, error) {
-		if b.bad[domainRow(name)] {
+	_, revision, err := wr.write(ctx, w, "domain", binary.AppendVarint([]byte(name+"\x00"), int64(ttl)), func(t *tx) (reply, error) {
+		if wr.bad[domainRow(name)] {
 			return reply{}, fmt.Errorf("domain %s: %w", name, fault.ErrQuarantined)
 		}
 		var until time.Time
@@ -179,7 +179,7 @@ func (b *BBS) SetDomain(ctx context.Context, name string, ttl time.Duration, w p
 }
 
 // DesireTask stores a new task and asks for a place.
-func (b *BBS) DesireTask(ctx context.Context, n plan.NewTask, w plan.Write) (plan.Task, error) {
+func (wr *writes) DesireTask(ctx context.Context, n plan.NewTask, w plan.Write) (plan.Task, error) {
 	def, err := definitionOf(definitionRecord(&n.Definition))
 	if err != nil {
 		return plan.Task{}, err
@@ -188,40 +188,40 @@ func (b *BBS) DesireTask(ctx context.Context, n plan.NewTask, w plan.Write) (pla
 		return plan.Task{}, fmt.Errorf("task %q of domain %q: %w", n.GUID, n.Domain, fault.ErrInvalid)
 	}
 	request := append([]byte(n.GUID+"\x00"+n.Domain+"\x00"+n.Name+"\x00"), digest(&def)...)
-	out, revision, err := b.write(ctx, w, "task", request, func(t *tx) (reply, error) {
+	out, revision, err := wr.write(ctx, w, "task", request, func(t *tx) (reply, error) {
 		guid := n.GUID
 		if guid == "" {
-			id := b.cfg.NewID()
+			id := wr.cfg.NewID()
 			guid = "t-" + id[max(0, len(id)-16):]
 		}
-		row := task.Task{GUID: guid, UID: b.cfg.NewID(), Domain: n.Domain, Name: n.Name, Definition: &def}
+		row := task.Task{GUID: guid, UID: wr.cfg.NewID(), Domain: n.Domain, Name: n.Name, Definition: &def}
 		return reply{subject: guid}, t.desire(row)
 	})
 	if err != nil {
 		return plan.Task{}, err
 	}
-	return b.answerTask(out.subject, n.Domain, revision)
+	return wr.answerTask(out.subject, n.Domain, revision)
 }
 
 // answerTask returns the committed row of a guid, or what is known of it when it is gone already.
-func (b *BBS) answerTask(guid, domain string, revision int64) (plan.Task, error) {
-	if t, err := b.GetTask(guid); err == nil {
+func (wr *writes) answerTask(guid, domain string, revision int64) (plan.Task, error) {
+	if t, err := wr.queries.GetTask(guid); err == nil {
 		return t, nil
 	}
 	return plan.Task{Task: &task.Task{GUID: guid, Domain: domain, State: task.Completed, Definition: &task.Definition{}}, Revision: revision}, nil
 }
 
 // onTask writes one change of one task.
-func (b *BBS) onTask(ctx context.Context, guid, operation string, request []byte, w plan.Write, fn func(t *tx, row *task.Task) error) (plan.Task, error) {
-	_, revision, err := b.write(ctx, w, operation, append([]byte(guid+"\x00"), request...), func(t *tx) (reply, error) {
-		row := b.tasks.Get(guid)
+func (wr *writes) onTask(ctx context.Context, guid, operation string, request []byte, w plan.Write, fn func(t *tx, row *task.Task) error) (plan.Task, error) {
+	_, revision, err := wr.write(ctx, w, operation, append([]byte(guid+"\x00"), request...), func(t *tx) (reply, error) {
+		row := wr.tasks.Get(guid)
 		switch {
-		case b.tasks.Quarantined(guid):
+		case wr.tasks.Quarantined(guid):
 			return reply{}, fmt.Errorf("task %s: %w", guid, fault.ErrQuarantined)
 		case row == nil:
-			return reply{}, b.gone(guid)
+			return reply{}, wr.queries.gone(guid)
 		}
-		if err := b.expect(TaskRow(guid), b.view.taskRevision(guid), w.Expect); err != nil {
+		if err := wr.expect(TaskRow(guid), wr.view.taskRevision(guid), w.Expect); err != nil {
 			return reply{}, err
 		}
 		return reply{subject: guid}, fn(t, row)
@@ -229,22 +229,22 @@ func (b *BBS) onTask(ctx context.Context, guid, operation string, request []byte
 	if err != nil {
 		return plan.Task{}, err
 	}
-	return b.answerTask(guid, "", revision)
+	return wr.answerTask(guid, "", revision)
 }
 
 // gone is the error for a guid that has no row.
-func (b *BBS) gone(guid string) error {
-	b.view.mu.RLock()
-	defer b.view.mu.RUnlock()
-	if ended, known := b.view.collected[guid]; known {
-		return fmt.Errorf("task %s, ended %s: %w", guid, ended.Format(time.RFC3339), b.kept())
+func (q *queries) gone(guid string) error {
+	q.view.mu.RLock()
+	defer q.view.mu.RUnlock()
+	if ended, known := q.view.collected[guid]; known {
+		return fmt.Errorf("task %s, ended %s: %w", guid, ended.Format(time.RFC3339), q.kept())
 	}
 	return fmt.Errorf("task %s: %w", guid, task.ErrNotFound)
 }
 
 // kept is the error for a task that is gone: it was deleted, or not kept any longer.
-func (b *BBS) kept() error {
-	p := b.tasks.Policy()
+func (q *queries) kept() error {
+	p := q.policy
 	age := p.KeptFor().String()
 	for _, end := range []string{"m0s", "h0m"} { // 24h0m0s is 24h
 		if strings.HasSuffix(age, end) {
@@ -255,13 +255,13 @@ func (b *BBS) kept() error {
 }
 
 // CancelTask ends a PENDING or RUNNING task.
-func (b *BBS) CancelTask(ctx context.Context, guid string, w plan.Write) (plan.Task, error) {
-	return b.onTask(ctx, guid, "cancel", nil, w, func(t *tx, _ *task.Task) error { return t.stepTask(guid, task.Cancel{}) })
+func (wr *writes) CancelTask(ctx context.Context, guid string, w plan.Write) (plan.Task, error) {
+	return wr.onTask(ctx, guid, "cancel", nil, w, func(t *tx, _ *task.Task) error { return t.stepTask(guid, task.Cancel{}) })
 }
 
 // DeleteTask resolves and deletes a COMPLETED task.
-func (b *BBS) DeleteTask(ctx context.Context, guid string, w plan.Write) error {
-	_, err := b.onTask(ctx, guid, "delete", nil, w, func(t *tx, row *task.Task) error {
+func (wr *writes) DeleteTask(ctx context.Context, guid string, w plan.Write) error {
+	_, err := wr.onTask(ctx, guid, "delete", nil, w, func(t *tx, row *task.Task) error {
 		if row.State != task.Resolving {
 			if err := t.stepTask(guid, task.Resolve{}); err != nil {
 				return err
@@ -274,8 +274,8 @@ func (b *BBS) DeleteTask(ctx context.Context, guid string, w plan.Write) error {
 
 // SettleTask is a person's word on a lost task. A rerun makes a new task, whose
 // guid stands in Successor.
-func (b *BBS) SettleTask(ctx context.Context, guid string, as task.Resolution, w plan.Write) (plan.Task, error) {
-	return b.onTask(ctx, guid, "settle", []byte{byte(as)}, w, func(t *tx, row *task.Task) error {
+func (wr *writes) SettleTask(ctx context.Context, guid string, as task.Resolution, w plan.Write) (plan.Task, error) {
+	return wr.onTask(ctx, guid, "settle", []byte{byte(as)}, w, func(t *tx, row *task.Task) error {
 		settle := task.Settle{As: as}
 		if as == task.ResolvedRerun {
 			settle.Successor = t.successorOf(row)
@@ -283,7 +283,7 @@ func (b *BBS) SettleTask(ctx context.Context, guid string, as task.Resolution, w
 		if err := t.stepTask(guid, settle); err != nil || as != task.ResolvedRerun {
 			return err
 		}
-		return t.desire(task.Task{GUID: settle.Successor, UID: b.cfg.NewID(), Domain: row.Domain, Name: row.Name, Definition: row.Definition})
+		return t.desire(task.Task{GUID: settle.Successor, UID: wr.cfg.NewID(), Domain: row.Domain, Name: row.Name, Definition: row.Definition})
 	})
 }
 

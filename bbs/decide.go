@@ -76,13 +76,13 @@ func (t *tx) addPart(p store.Part) {
 // Decide runs fn under the board's lock on the newest rows, and submits what it decided
 // as one transition. It does not wait for the commit. When fn fails, or the change is
 // larger than a transaction (store.ErrTooLarge), nothing is changed.
-func (b *BBS) Decide(fn func(d *Decision) error) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := b.isOver(); err != nil {
+func (wr *writes) Decide(fn func(d *Decision) error) error {
+	wr.mu.Lock()
+	defer wr.mu.Unlock()
+	if err := wr.isOver(); err != nil {
 		return err
 	}
-	t := b.begin(b.now())
+	t := wr.begin(wr.now())
 	t.atomic = true
 	err := fn(&Decision{t})
 	if err == nil {
@@ -93,16 +93,16 @@ func (b *BBS) Decide(fn func(d *Decision) error) error {
 		return err
 	}
 	if len(t.tasks)+len(t.others) > 0 {
-		b.submit(t, nil)
-		b.converge(false)
+		wr.submit(t, nil)
+		wr.converge(false)
 	}
 	return nil
 }
 
 // WriteDecision is Decide for what a client asked for: at most once for its key, and
 // it returns after the commit, with the answer of fn and the revision.
-func (b *BBS) WriteDecision(ctx context.Context, w plan.Write, operation string, request []byte, fn func(d *Decision) (answer []byte, err error)) ([]byte, int64, error) {
-	out, revision, err := b.write(ctx, w, operation, request, func(t *tx) (reply, error) {
+func (wr *writes) WriteDecision(ctx context.Context, w plan.Write, operation string, request []byte, fn func(d *Decision) (answer []byte, err error)) ([]byte, int64, error) {
+	out, revision, err := wr.write(ctx, w, operation, request, func(t *tx) (reply, error) {
 		answer, err := fn(&Decision{t})
 		return reply{answer: answer}, err
 	})

@@ -3,14 +3,14 @@ package bbs
 import "cantina/lrp"
 
 // Definition returns the committed definition of a process, or nil.
-func (b *BBS) Definition(process string) *lrp.Desired {
-	b.view.mu.RLock()
-	defer b.view.mu.RUnlock()
-	p, ok := b.view.processes[process]
+func (q *queries) Definition(process string) *lrp.Desired {
+	q.view.mu.RLock()
+	defer q.view.mu.RUnlock()
+	p, ok := q.view.processes[process]
 	if !ok {
 		return nil
 	}
-	s := b.view.services[p.service].row
+	s := q.view.services[p.service].row
 	if s == nil {
 		return nil
 	}

@@ -12,6 +12,11 @@
 //	      ▼  store.Submit, in order                      (callback, in order)
 //	  committed rows → events → answer → effects ──► auctioneer, cells, callbacks
 //
+// The parts of a BBS stand on rows, the newest rows with their lock and their way into the store.
+// writes and applies change them for clients, processes for cells and sessions, loader reads them
+// from the store; effects performs what follows from a commit, and queries shows what is committed.
+// BBS itself makes the passes.
+//
 // One BBS serves one term and is thrown away with it. cmd wires it; api, registry
 // and auctioneer reach it through small interfaces.
 package bbs

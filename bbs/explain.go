@@ -15,21 +15,21 @@ import (
 
 // ExplainInstance explains one index of the version of a service that is to run,
 // or of an older one when only that has it. ErrServiceNotFound, lrp.ErrNotFound.
-func (b *BBS) ExplainInstance(k lrp.ServiceKey, index int) (plan.Explanation, error) {
-	now := b.now()
-	v := b.view
+func (q *queries) ExplainInstance(k lrp.ServiceKey, index int) (plan.Explanation, error) {
+	now := q.now()
+	v := q.view
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	s, ok := v.services[k]
 	if !ok || s.row.Target() == nil {
 		return plan.Explanation{}, fmt.Errorf("service %v: %w", k, ErrServiceNotFound)
 	}
-	return b.explainIndex(s.row, index, now)
+	return q.explainIndex(s.row, index, now)
 }
 
 // explainIndex explains one index of a service; the view's lock is held.
-func (b *BBS) explainIndex(s *lrp.Service, index int, now time.Time) (plan.Explanation, error) {
-	v, version := b.view, s.Target()
+func (q *queries) explainIndex(s *lrp.Service, index int, now time.Time) (plan.Explanation, error) {
+	v, version := q.view, s.Target()
 	for i := range s.Versions {
 		if s.Versions[i].Wants(index) {
 			version = &s.Versions[i]
@@ -48,12 +48,12 @@ func (b *BBS) explainIndex(s *lrp.Service, index int, now time.Time) (plan.Expla
 	if !exists && !version.Wants(index) {
 		return e, fmt.Errorf("service %v index %d: %w", s.Key, index, lrp.ErrNotFound)
 	}
-	b.explainRows(&e, x.row, version, now)
+	q.explainRows(&e, x.row, version, now)
 	return e, nil
 }
 
 // explainRows fills in what the rows of an index say.
-func (b *BBS) explainRows(e *plan.Explanation, x lrp.Index, version *lrp.Version, now time.Time) {
+func (q *queries) explainRows(e *plan.Explanation, x lrp.Index, version *lrp.Version, now time.Time) {
 	a := x.Resolved()
 	if a == nil {
 		e.Add("starting", "its row is being created", "", 0)
@@ -195,10 +195,10 @@ const namedInstances = 5
 
 // explainInstances adds the reasons of the instances that are not as wanted, of the
 // first few by name, and returns how many have finished; the view's lock is held.
-func (b *BBS) explainInstances(e *plan.Explanation, s *lrp.Service, now time.Time) (finished int) {
+func (q *queries) explainInstances(e *plan.Explanation, s *lrp.Service, now time.Time) (finished int) {
 	bad := 0
 	for i := range s.Instances {
-		x, err := b.explainIndex(s, i, now)
+		x, err := q.explainIndex(s, i, now)
 		if err != nil || x.Fine {
 			if x.Fine && x.State != lrp.Running.String() {
 				finished++
@@ -225,11 +225,11 @@ func (b *BBS) explainInstances(e *plan.Explanation, s *lrp.Service, now time.Tim
 
 // explainLeaving adds what is being stopped of a service and is not wanted any more: of the indices
 // above, of older versions, of one that is removed; the view's lock is held.
-func (b *BBS) explainLeaving(e *plan.Explanation, k lrp.ServiceKey, now time.Time) {
-	keys := slices.SortedFunc(maps.Keys(b.view.byService[k]), lrp.Key.Compare)
+func (q *queries) explainLeaving(e *plan.Explanation, k lrp.ServiceKey, now time.Time) {
+	keys := slices.SortedFunc(maps.Keys(q.view.byService[k]), lrp.Key.Compare)
 	shown, more := 0, 0
 	for _, key := range keys {
-		p, a := b.view.processes[key.Process], b.view.indices[key].row.Resolved()
+		p, a := q.view.processes[key.Process], q.view.indices[key].row.Resolved()
 		if p.version == nil || p.version.Wants(key.Index) || !a.Stopping() {
 			continue
 		}
@@ -255,9 +255,9 @@ func looping(e *plan.Explanation) bool {
 
 // ExplainService explains a service as a whole, and its first instances that are not
 // as wanted.
-func (b *BBS) ExplainService(k lrp.ServiceKey) (plan.Explanation, error) {
-	now := b.now()
-	s, err := b.GetService(k)
+func (q *queries) ExplainService(k lrp.ServiceKey) (plan.Explanation, error) {
+	now := q.now()
+	s, err := q.GetService(k)
 	if err != nil {
 		return plan.Explanation{}, err
 	}
@@ -282,15 +282,15 @@ func (b *BBS) ExplainService(k lrp.ServiceKey) (plan.Explanation, error) {
 		e.Add("rolling_out", fmt.Sprintf("version %d: %d of %d healthy", t.Number, s.Healthy, s.Instances), "", 0)
 	}
 	finished := 0
-	b.view.mu.RLock()
-	defer b.view.mu.RUnlock()
-	if row := b.view.services[k].row; row != nil && row.Target() != nil && !row.Removed {
-		if n := b.explainInstances(&e, row, now); n > 0 {
+	q.view.mu.RLock()
+	defer q.view.mu.RUnlock()
+	if row := q.view.services[k].row; row != nil && row.Target() != nil && !row.Removed {
+		if n := q.explainInstances(&e, row, now); n > 0 {
 			e.State += fmt.Sprintf(", %d finished", n)
 			finished = n
 		}
 	}
-	b.explainLeaving(&e, k, now)
+	q.explainLeaving(&e, k, now)
 	back := s.Failure != "" && s.Phase == lrp.Steady && s.Target() != nil
 	if back {
 		e.State += fmt.Sprintf(", rolled back to version %d", s.Target().Number)
@@ -302,19 +302,19 @@ func (b *BBS) ExplainService(k lrp.ServiceKey) (plan.Explanation, error) {
 	if !e.Fine && len(e.Reasons) == 0 {
 		e.Add("phase", "it is "+s.Phase.String(), "", 0)
 	}
-	if d, known := b.view.domains[k.Domain]; known && !d.until.IsZero() && !now.Before(d.until) {
+	if d, known := q.view.domains[k.Domain]; known && !d.until.IsZero() && !now.Before(d.until) {
 		e.Add("stale_domain", "domain "+k.Domain+" is not fresh; no instances are stopped in it", "apply it again", 0)
 	}
 	return e, nil
 }
 
 // ExplainTask explains one task.
-func (b *BBS) ExplainTask(guid string) (plan.Explanation, error) {
-	row, err := b.GetTask(guid)
+func (q *queries) ExplainTask(guid string) (plan.Explanation, error) {
+	row, err := q.GetTask(guid)
 	if err != nil {
 		return plan.Explanation{}, err
 	}
-	return explainTask(row, b.now()), nil
+	return explainTask(row, q.now()), nil
 }
 
 func explainTask(row plan.Task, now time.Time) plan.Explanation {

@@ -28,7 +28,7 @@ func coherent(t *testing.T, what string, e plan.Explanation) {
 // TestEveryInstanceIsExplained: all states, with all marks that rows of an index carry.
 func TestEveryInstanceIsExplained(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	b := &BBS{view: newView(0, 0)}
+	b := &queries{view: newView(0, 0)}
 	version := &lrp.Version{Desired: lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: "web"}}, Low: 0, High: 1}
 	for state := lrp.Unclaimed; state <= lrp.Crashed; state++ {
 		for marks := range 1 << 5 {
@@ -145,7 +145,7 @@ func TestWhatIsBeingStoppedIsStopping(t *testing.T) {
 		if c.wanted {
 			v.High, e.Wanted = 1, lrp.Running.String()
 		}
-		(&BBS{}).explainRows(&e, x, v, now)
+		(&queries{}).explainRows(&e, x, v, now)
 		i := slices.IndexFunc(e.Reasons, func(r plan.Reason) bool { return r.Code == "stopping" })
 		if a.Serves() || e.Fine || e.State != Stopping || i < 0 || e.Reasons[i].Text != want || e.Reasons[i].Longest != c.left {
 			t.Errorf("%q: %+v", want, e)

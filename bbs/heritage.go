@@ -19,15 +19,15 @@ type heritage struct {
 // certainly dead by now. What of their work survives the restart of a cell may be with
 // a later process of it; nobody was told, for the row could not be read. The
 // error says why that process is not certain.
-func (b *BBS) overtaken(row store.Row) ([]heritage, error) {
+func (ld *loader) overtaken(row store.Row) ([]heritage, error) {
 	var out []heritage
-	for _, h := range b.named(row) {
-		live := b.cfg.Sessions.MayLive(h.cell)
+	for _, h := range ld.named(row) {
+		live := ld.cfg.Sessions.MayLive(h.cell)
 		if slices.Contains(live, h.proc) || slices.Contains(out, h) {
 			continue
 		}
 		switch {
-		case b.cfg.Sessions.Blind():
+		case ld.cfg.Sessions.Blind():
 			return nil, fmt.Errorf("it names process %s of cell %s, which is not known while a restored store waits for its cells (restore the row when the initial wait is over)", h.proc, h.cell)
 		case len(live) > 1:
 			return nil, fmt.Errorf("it names process %s of cell %s, which has ended, and any of %v may have its work (restore the row when one of them is left)", h.proc, h.cell, live)
@@ -41,7 +41,7 @@ func (b *BBS) overtaken(row store.Row) ([]heritage, error) {
 
 // named lists the processes that a row names; with a service those of its instances, of
 // which nobody knew whether they survive a restart.
-func (b *BBS) named(row store.Row) []heritage {
+func (ld *loader) named(row store.Row) []heritage {
 	var out []heritage
 	add := func(x lrp.Index) {
 		for _, a := range x.Rows() {
@@ -56,8 +56,8 @@ func (b *BBS) named(row store.Row) []heritage {
 	}
 	switch v := v.(type) {
 	case *lrp.Service:
-		for _, k := range b.view.instancesOf(v.Key) {
-			add(b.services.Index(k.key))
+		for _, k := range ld.view.instancesOf(v.Key) {
+			add(ld.services.Index(k.key))
 		}
 	case lrp.Index:
 		add(v)
@@ -71,16 +71,16 @@ func (b *BBS) named(row store.Row) []heritage {
 
 // bequeath gives the work of processes that ended unnoticed to their heirs, whose harmonisers
 // say whether they have it, and takes the rest for dead.
-func (b *BBS) bequeath(gone []heritage) {
-	t := b.begin(b.now())
+func (ld *loader) bequeath(gone []heritage) {
+	t := ld.begin(ld.now())
 	for _, h := range gone {
 		if h.heir != "" {
 			t.inherit(h.cell, h.proc, h.heir, true)
 		}
-		b.services.ProcDied(h.proc)
-		b.tasks.ProcDied(h.proc)
+		ld.services.ProcDied(h.proc)
+		ld.tasks.ProcDied(h.proc)
 	}
 	if len(t.indices)+len(t.tasks) > 0 {
-		b.submit(t, nil)
+		ld.submit(t, nil)
 	}
 }

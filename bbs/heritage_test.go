@@ -76,7 +76,7 @@ func TestARowThatIsBackGoesToTheHeir(t *testing.T) {
 						}
 						return
 					}
-					row := r.b.view.task("t")
+					row := r.b.rows.view.task("t")
 					got := row.Holder.Proc
 					if row.Outcome == task.Lost {
 						got = "lost"

@@ -35,29 +35,41 @@ type reply struct {
 	answer  []byte
 }
 
+// keys are the idempotency keys of writes.
+type keys struct {
+	byRow map[string]*idemEntry
+	ages  []idemAge // oldest first
+}
+
+// writes are the changes that clients ask for, each made once for its key.
+type writes struct {
+	*rows
+	queries *queries
+}
+
 // write runs fn once for its key, in one atomic commit together with the key and
 // the answer. It returns after the commit.
-func (b *BBS) write(ctx context.Context, w plan.Write, operation string, request []byte, fn func(t *tx) (reply, error)) (reply, int64, error) {
-	if err := b.cfg.Store.Wait(ctx); err != nil {
+func (wr *writes) write(ctx context.Context, w plan.Write, operation string, request []byte, fn func(t *tx) (reply, error)) (reply, int64, error) {
+	if err := wr.cfg.Store.Wait(ctx); err != nil {
 		return reply{}, 0, err
 	}
 	sum := sha256.Sum256(request)
-	ticket := b.newTicket()
-	out, entry, err := b.writeLocked(w, operation, string(sum[:]), fn, ticket)
+	ticket := wr.newTicket()
+	out, entry, err := wr.writeLocked(w, operation, string(sum[:]), fn, ticket)
 	if err != nil {
 		return reply{}, 0, err
 	}
-	revision, err := b.wait(ctx, ticket, entry)
+	revision, err := wr.wait(ctx, ticket, entry)
 	return out, revision, err
 }
 
 // wait returns the revision of a write when it is committed: that of the earlier call, when it repeats one.
-func (b *BBS) wait(ctx context.Context, k *ticket, earlier *idemEntry) (int64, error) {
+func (wr *writes) wait(ctx context.Context, k *ticket, earlier *idemEntry) (int64, error) {
 	revision, err := k.wait(ctx)
 	if earlier != nil && err == nil {
-		b.mu.Lock()
+		wr.mu.Lock()
 		revision = earlier.revision
-		b.mu.Unlock()
+		wr.mu.Unlock()
 	}
 	return revision, err
 }
@@ -65,15 +77,15 @@ func (b *BBS) wait(ctx context.Context, k *ticket, earlier *idemEntry) (int64, e
 // Answered returns what WriteDecision answered to an earlier call with w's key, after
 // its commit; ok is false when there was none. It returns ErrKeyReused when that call
 // was another one.
-func (b *BBS) Answered(ctx context.Context, w plan.Write, operation string, request []byte) (answer []byte, ok bool, err error) {
+func (wr *writes) Answered(ctx context.Context, w plan.Write, operation string, request []byte) (answer []byte, ok bool, err error) {
 	sum := sha256.Sum256(request)
-	ticket := b.newTicket()
-	b.mu.Lock()
-	_, e, err := b.used(w, operation, string(sum[:]))
+	ticket := wr.newTicket()
+	wr.mu.Lock()
+	_, e, err := wr.used(w, operation, string(sum[:]))
 	if e != nil {
-		b.barrier(ticket)
+		wr.barrier(ticket)
 	}
-	b.mu.Unlock()
+	wr.mu.Unlock()
 	if err != nil || e == nil {
 		return nil, false, err
 	}
@@ -83,21 +95,21 @@ func (b *BBS) Answered(ctx context.Context, w plan.Write, operation string, requ
 
 // writeLocked returns the entry when the key has been used before: then the ticket
 // is a barrier behind the commit of that use.
-func (b *BBS) writeLocked(w plan.Write, operation, request string, fn func(t *tx) (reply, error), k *ticket) (reply, *idemEntry, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := b.isOver(); err != nil {
+func (wr *writes) writeLocked(w plan.Write, operation, request string, fn func(t *tx) (reply, error), k *ticket) (reply, *idemEntry, error) {
+	wr.mu.Lock()
+	defer wr.mu.Unlock()
+	if err := wr.isOver(); err != nil {
 		return reply{}, nil, err
 	}
-	row, e, err := b.used(w, operation, request)
+	row, e, err := wr.used(w, operation, request)
 	if err != nil {
 		return reply{}, nil, err
 	}
 	if e != nil {
-		b.barrier(k)
+		wr.barrier(k)
 		return reply{e.subject, e.answer}, e, nil
 	}
-	t := b.begin(b.now())
+	t := wr.begin(wr.now())
 	t.atomic = true
 	out, err := fn(t)
 	if err == nil && row != "" {
@@ -110,22 +122,22 @@ func (b *BBS) writeLocked(w plan.Write, operation, request string, fn func(t *tx
 		t.rollback()
 		return reply{}, nil, err
 	}
-	b.submit(t, k.done)
-	b.converge(false)
+	wr.submit(t, k.done)
+	wr.converge(false)
 	return out, nil, nil
 }
 
 // used returns the row of a write's key ("" = none), and what was answered when it
 // has been used before.
-func (b *BBS) used(w plan.Write, operation, request string) (string, *idemEntry, error) {
+func (wr *writes) used(w plan.Write, operation, request string) (string, *idemEntry, error) {
 	if w.Key == "" {
 		return "", nil, nil
 	}
 	row := idemRow(w.Key)
-	if b.bad[row] {
+	if wr.bad[row] {
 		return row, nil, fmt.Errorf("key %q: %w", w.Key, fault.ErrQuarantined)
 	}
-	e := b.idem[row]
+	e := wr.keys.byRow[row]
 	if e != nil && (e.operation != operation || e.request != request) {
 		return row, nil, fmt.Errorf("key %q: %w", w.Key, fault.ErrKeyReused)
 	}
@@ -143,11 +155,11 @@ func (t *tx) remember(row string, e *idemEntry) {
 
 func (t *tx) rememberUntil(row string, e *idemEntry, until time.Time) {
 	b := t.b
-	b.idem[row] = e
-	b.idemAge = append(b.idemAge, idemAge{until, row})
+	b.keys.byRow[row] = e
+	b.keys.ages = append(b.keys.ages, idemAge{until, row})
 	t.undo = append(t.undo, func() {
-		delete(b.idem, row)
-		b.idemAge = b.idemAge[:len(b.idemAge)-1]
+		delete(b.keys.byRow, row)
+		b.keys.ages = b.keys.ages[:len(b.keys.ages)-1]
 	})
 	t.addRows([]store.Op{{Key: row, Value: encode(kindIdem, e.record(until))}})
 	t.extra = append(t.extra, func(revision int64, err error) {
@@ -170,38 +182,17 @@ func (t *tx) recall(row string, m *bbspb.Idem) error {
 }
 
 // expireKeys forgets keys whose life is over.
-func (b *BBS) expireKeys() {
-	now := b.now()
-	t := b.begin(now)
-	for len(b.idemAge) > 0 && !b.idemAge[0].at.After(now) {
-		row := b.idemAge[0].row
-		b.idemAge[0] = idemAge{} // what it holds goes with it
-		b.idemAge = b.idemAge[1:]
-		delete(b.idem, row)
+func (wr *writes) expireKeys() {
+	now := wr.now()
+	t := wr.begin(now)
+	for len(wr.keys.ages) > 0 && !wr.keys.ages[0].at.After(now) {
+		row := wr.keys.ages[0].row
+		wr.keys.ages[0] = idemAge{} // what it holds goes with it
+		wr.keys.ages = wr.keys.ages[1:]
+		delete(wr.keys.byRow, row)
 		t.others = append(t.others, rowChange{op: store.Op{Key: row}, show: func(*view, int64) {}})
 	}
 	if len(t.others) > 0 {
-		b.submit(t, nil)
-	}
-	b.pruneKeys(now)
-}
-
-// pruneKeys drops unreadable keys once none that was given before this term can be
-// alive. (Diego dev notes, Pruning Corrupt/Invalid Data.)
-func (b *BBS) pruneKeys(now time.Time) {
-	for len(b.badKeys) > 0 && !b.badKeys[0].at.After(now) {
-		key := b.badKeys[0].row
-		b.badKeys = b.badKeys[1:]
-		if !b.bad[key] {
-			continue // an operator has dropped it
-		}
-		b.cfg.Log.Info("unreadable idempotency key pruned", "key", key)
-		b.cfg.Store.Drop(key, func(revision int64, err error) {
-			if b.released(key, nil, revision, err, nil); err == nil {
-				b.mu.Lock()
-				b.pruned++
-				b.mu.Unlock()
-			}
-		})
+		wr.submit(t, nil)
 	}
 }

@@ -5,8 +5,10 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"time"
 
 	"cantina/fault"
+	"cantina/internal/run"
 	"cantina/lrp"
 	"cantina/plan"
 	"cantina/task"
@@ -33,9 +35,17 @@ func page[K, T any](keys []K, start, limit int, name func(K) string, pick func(K
 	return out, ""
 }
 
+// queries answers readers from the committed rows.
+type queries struct {
+	view   *view
+	now    func() time.Time
+	clock  run.Clock
+	policy task.Policy
+}
+
 // ListServices lists the services of a domain, or of all.
-func (b *BBS) ListServices(domain string, r plan.Range) (plan.Page[plan.Service], error) {
-	v := b.view
+func (q *queries) ListServices(domain string, r plan.Range) (plan.Page[plan.Service], error) {
+	v := q.view
 	keys := v.servicesInOrder()
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -53,8 +63,8 @@ func (b *BBS) ListServices(domain string, r plan.Range) (plan.Page[plan.Service]
 }
 
 // GetService returns one service, or ErrServiceNotFound.
-func (b *BBS) GetService(k lrp.ServiceKey) (plan.Service, error) {
-	v := b.view
+func (q *queries) GetService(k lrp.ServiceKey) (plan.Service, error) {
+	v := q.view
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	s, ok := v.services[k]
@@ -95,8 +105,8 @@ func (v *view) count(s serviceView) plan.Service {
 }
 
 // ListInstances lists indices by service, index and version.
-func (b *BBS) ListInstances(f plan.InstanceFilter, r plan.Range) (plan.Page[plan.Instance], error) {
-	v := b.view
+func (q *queries) ListInstances(f plan.InstanceFilter, r plan.Range) (plan.Page[plan.Instance], error) {
+	v := q.view
 	var keys []instanceKey
 	if f.Service != "" && f.Domain != "" {
 		keys = v.instancesOf(lrp.ServiceKey{Domain: f.Domain, Name: f.Service})
@@ -144,8 +154,8 @@ func (v *view) instance(k instanceKey, f plan.InstanceFilter) (plan.Instance, bo
 
 // InstanceOf returns a row that was committed at a revision with what a list says beside
 // it; whether it has an owner only while it is the newest.
-func (b *BBS) InstanceOf(a *lrp.Actual, revision int64) (i plan.Instance, newest bool) {
-	v := b.view
+func (q *queries) InstanceOf(a *lrp.Actual, revision int64) (i plan.Instance, newest bool) {
+	v := q.view
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	i = plan.Instance{Actual: *a, Revision: revision}
@@ -160,8 +170,8 @@ func (b *BBS) InstanceOf(a *lrp.Actual, revision int64) (i plan.Instance, newest
 }
 
 // ListTasks lists tasks by guid.
-func (b *BBS) ListTasks(f plan.TaskFilter, r plan.Range) (plan.Page[plan.Task], error) {
-	v := b.view
+func (q *queries) ListTasks(f plan.TaskFilter, r plan.Range) (plan.Page[plan.Task], error) {
+	v := q.view
 	keys := v.tasksInOrder()
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -180,24 +190,24 @@ func (b *BBS) ListTasks(f plan.TaskFilter, r plan.Range) (plan.Page[plan.Task], 
 }
 
 // GetTask returns one task, task.ErrNotFound, or ErrCollected for one that was there.
-func (b *BBS) GetTask(guid string) (plan.Task, error) {
-	b.view.mu.RLock()
-	t, ok := b.view.tasks[guid]
-	bad := b.view.badRows[TaskRow(guid)]
-	b.view.mu.RUnlock()
+func (q *queries) GetTask(guid string) (plan.Task, error) {
+	q.view.mu.RLock()
+	t, ok := q.view.tasks[guid]
+	bad := q.view.badRows[TaskRow(guid)]
+	q.view.mu.RUnlock()
 	switch {
 	case bad:
 		return plan.Task{}, fmt.Errorf("task %s: %w", guid, fault.ErrQuarantined)
 	case !ok:
-		return plan.Task{}, b.gone(guid)
+		return plan.Task{}, q.gone(guid)
 	}
 	return plan.Task{Task: t.row, Revision: t.revision}, nil
 }
 
 // Rollouts lists at most limit services that are being rolled out or taken back, or
 // whose last rollout failed, in order, and counts the others.
-func (b *BBS) Rollouts(limit int) (list []plan.Rollout, more int) {
-	v := b.view
+func (q *queries) Rollouts(limit int) (list []plan.Rollout, more int) {
+	v := q.view
 	keys := v.servicesInOrder()
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -217,12 +227,12 @@ func (b *BBS) Rollouts(limit int) (list []plan.Rollout, more int) {
 }
 
 // ListDomains lists all domains that were ever made fresh, in order.
-func (b *BBS) ListDomains() []plan.Domain {
-	now := b.now()
-	b.view.mu.RLock()
-	defer b.view.mu.RUnlock()
-	out := make([]plan.Domain, 0, len(b.view.domains))
-	for n, d := range b.view.domains {
+func (q *queries) ListDomains() []plan.Domain {
+	now := q.now()
+	q.view.mu.RLock()
+	defer q.view.mu.RUnlock()
+	out := make([]plan.Domain, 0, len(q.view.domains))
+	for n, d := range q.view.domains {
 		out = append(out, plan.Domain{Name: n, Fresh: d.until.IsZero() || now.Before(d.until), Expires: d.until, Revision: d.revision})
 	}
 	slices.SortFunc(out, func(x, y plan.Domain) int { return strings.Compare(x.Name, y.Name) })
@@ -247,9 +257,9 @@ type Counts struct {
 // Count walks all committed rows.
 func (b *BBS) Count() Counts {
 	b.mu.Lock()
-	c := Counts{Broken: b.broken, Pruned: b.pruned}
+	c := Counts{Broken: b.broken, Pruned: b.loader.pruned}
 	b.mu.Unlock()
-	v := b.view
+	v := b.rows.view
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	c.Services, c.Quarantined = len(v.services), len(v.badRows)

@@ -24,45 +24,42 @@ const stepThings = 10
 // stepBytes bounds the rows of another owner in one step of more than one row.
 const stepBytes = 256 << 10
 
-// manifests holds the highest number that was given to a manifest.
-type manifests struct{ highest int64 }
-
 // applyLarge commits an application that is larger than one transaction: first the
 // promise, step by step and marker last, then the steps, each in one transaction
 // with its deletion. It returns after the last one.
-func (b *BBS) applyLarge(ctx context.Context, a plan.Application, w plan.Write, others Others, request []byte) (plan.Applied, error) {
-	ticket := b.newTicket()
+func (ap *applies) applyLarge(ctx context.Context, a plan.Application, w plan.Write, others Others, request []byte) (plan.Applied, error) {
+	ticket := ap.newTicket()
 	sum := sha256.Sum256(request)
-	answer, earlier, err := b.applyLargeLocked(a, w, others, string(sum[:]), ticket)
+	answer, earlier, err := ap.applyLargeLocked(a, w, others, string(sum[:]), ticket)
 	if err != nil {
 		return plan.Applied{}, err
 	}
-	revision, err := b.wait(ctx, ticket, earlier)
+	revision, err := ap.writes.wait(ctx, ticket, earlier)
 	if err != nil {
 		return plan.Applied{}, err
 	}
-	b.cfg.Log.Info("applying in steps", "domain", a.Domain, "by", w.By, "revision", revision)
+	ap.cfg.Log.Info("applying in steps", "domain", a.Domain, "by", w.By, "revision", revision)
 	return appliedOf(answer, revision)
 }
 
-func (b *BBS) applyLargeLocked(a plan.Application, w plan.Write, others Others, request string, k *ticket) (answer []byte, earlier *idemEntry, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := b.isOver(); err != nil {
+func (ap *applies) applyLargeLocked(a plan.Application, w plan.Write, others Others, request string, k *ticket) (answer []byte, earlier *idemEntry, err error) {
+	ap.mu.Lock()
+	defer ap.mu.Unlock()
+	if err := ap.isOver(); err != nil {
 		return nil, nil, err
 	}
-	row, e, err := b.used(w, "apply", request)
+	row, e, err := ap.writes.used(w, "apply", request)
 	if err != nil {
 		return nil, nil, err
 	}
 	if e != nil { // the same call came twice at once
-		b.barrier(k)
+		ap.barrier(k)
 		return e.answer, e, nil
 	}
-	if err := b.expect(domainRow(a.Domain), b.view.domain(a.Domain).revision, w.Expect); err != nil {
+	if err := ap.expect(domainRow(a.Domain), ap.view.domain(a.Domain).revision, w.Expect); err != nil {
 		return nil, nil, err
 	}
-	changes, all, err := b.diff(a)
+	changes, all, err := ap.diff(a)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -76,9 +73,9 @@ func (b *BBS) applyLargeLocked(a plan.Application, w plan.Write, others Others, 
 	answer = marshal(changesRecord(changes))
 	if row != "" {
 		e := &idemEntry{operation: "apply", request: request, subject: a.Domain, answer: answer}
-		steps = append(steps, step{domain: a.Domain, keyRow: row, key: e.record(b.now().Add(b.cfg.keyLife()))})
+		steps = append(steps, step{domain: a.Domain, keyRow: row, key: e.record(ap.now().Add(ap.cfg.keyLife()))})
 	}
-	if err := b.promise(a.Domain, steps, func(revision int64, err error) {
+	if err := ap.promise(a.Domain, steps, func(revision int64, err error) {
 		if part.Done != nil {
 			part.Done(revision, err)
 		}
@@ -89,33 +86,33 @@ func (b *BBS) applyLargeLocked(a plan.Application, w plan.Write, others Others, 
 		}
 		return nil, nil, err
 	}
-	b.converge(false)
+	ap.converge(false)
 	return answer, nil, nil
 }
 
 // promise writes a manifest and rolls it forward; done is called after the commit
 // of the last step. store.ErrTooLarge when one step alone does not fit; then
 // nothing was written.
-func (b *BBS) promise(domain string, steps []step, done func(int64, error)) error {
-	m := store.Manifest{Number: b.manifest.highest + 1, Subject: manifestSubject + domain}
+func (ap *applies) promise(domain string, steps []step, done func(int64, error)) error {
+	m := store.Manifest{Number: ap.highest + 1, Subject: manifestSubject + domain}
 	for _, s := range steps {
 		payload := marshal(s.record())
-		if err := b.cfg.Store.Fits(store.Transition{Ops: []store.Op{{Key: store.ManifestPrefix, Value: payload}}}); err != nil {
+		if err := ap.cfg.Store.Fits(store.Transition{Ops: []store.Op{{Key: store.ManifestPrefix, Value: payload}}}); err != nil {
 			return err // one service or job alone is larger than a transaction
 		}
 		m.Steps = append(m.Steps, payload)
 	}
-	b.manifest.highest++
-	b.cfg.Store.WriteManifest(m, func(_ int64, err error) {
+	ap.highest++
+	ap.cfg.Store.WriteManifest(m, func(_ int64, err error) {
 		if err != nil {
-			b.fail(fmt.Errorf("write manifest: %w", err))
+			ap.fail(fmt.Errorf("write manifest: %w", err))
 		}
 	})
-	return b.forward(m, done)
+	return ap.forward(m, done)
 }
 
 // forward does all steps of a promised manifest, in order.
-func (b *BBS) forward(m store.Manifest, done func(int64, error)) error {
+func (ap *applies) forward(m store.Manifest, done func(int64, error)) error {
 	for {
 		payload, ops, rest, ok := m.Forward()
 		if !ok {
@@ -125,19 +122,19 @@ func (b *BBS) forward(m store.Manifest, done func(int64, error)) error {
 		if err != nil {
 			return fmt.Errorf("manifest %d: %w", m.Number, err)
 		}
-		t := b.begin(b.now())
+		t := ap.begin(ap.now())
 		t.atomic = true
 		if err := t.applyStep(s); err != nil {
 			t.rollback() // what cannot be applied any more is left out, the rest goes on
-			b.cfg.Log.Error("skipped step of an apply", "manifest", m.Number, "step", m.First, "error", err)
-			t = b.begin(b.now())
+			ap.cfg.Log.Error("skipped step of an apply", "manifest", m.Number, "step", m.First, "error", err)
+			t = ap.begin(ap.now())
 			t.atomic = true
 		}
 		t.addRows(ops)
 		if len(rest.Steps) == 0 {
-			b.submit(t, done)
+			ap.submit(t, done)
 		} else {
-			b.submit(t, nil)
+			ap.submit(t, nil)
 		}
 		m = rest
 	}
@@ -180,21 +177,21 @@ func RollForwardOthers(s Store, rows []store.Row) []store.Row {
 }
 
 // loadManifests rolls forward what an earlier leader promised.
-func (b *BBS) loadManifests(rows []store.Row) {
+func (ap *applies) loadManifests(rows []store.Row) {
 	pending, torn, bad := store.Manifests(rows)
 	for _, q := range bad {
-		b.cfg.Store.Quarantine(q)
+		ap.cfg.Store.Quarantine(q)
 	}
 	for _, t := range torn {
-		b.cfg.Store.Submit(t, nil)
+		ap.cfg.Store.Submit(t, nil)
 	}
 	for _, m := range pending {
-		b.manifest.highest = max(b.manifest.highest, m.Number)
+		ap.highest = max(ap.highest, m.Number)
 		if !strings.HasPrefix(m.Subject, manifestSubject) {
 			continue // another owner's
 		}
-		if err := b.forward(m, nil); err != nil {
-			b.cfg.Log.Error("cannot resume an apply", "manifest", m.Number, "error", err)
+		if err := ap.forward(m, nil); err != nil {
+			ap.cfg.Log.Error("cannot resume an apply", "manifest", m.Number, "error", err)
 		}
 	}
 }

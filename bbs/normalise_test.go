@@ -4,15 +4,14 @@ import (
 	"testing"
 	"time"
 
-	"cantina/action"
-	"cantina/lrp"
-	"cantina/resource"
-	"cantina/task"
-
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
+	"cantina/action"
 	"cantina/bbs/bbspb"
+	"cantina/lrp"
+	"cantina/resource"
+	"cantina/task"
 )
 
 func word() *rapid.Generator[string] { return rapid.StringMatching(`[a-zé/ -]{0,4}`) }

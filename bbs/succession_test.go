@@ -61,7 +61,7 @@ func TestSuccession(t *testing.T) {
 				synctest.Wait()
 				r.b.mu.Lock()
 				defer r.b.mu.Unlock()
-				for cell, procs := range r.b.waiting {
+				for cell, procs := range r.b.processes.waiting {
 					for _, p := range procs {
 						if len(r.b.services.OnProc(p)) == 0 && p == "a1" {
 							t.Errorf("%s still waits for %s", cell, p)

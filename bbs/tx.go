@@ -1,6 +1,7 @@
 package bbs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"cantina/fault"
 	"cantina/internal/text"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/store"
 	"cantina/task"
 	"cantina/wire"
@@ -26,7 +28,7 @@ const (
 // tx is one change of the newest rows: it remembers what stood there before, so
 // that it can be taken back, and becomes one or more transitions.
 type tx struct {
-	b   *BBS
+	b   *rows
 	now time.Time
 	// atomic: everything becomes durable together or not at all.
 	atomic bool
@@ -63,7 +65,7 @@ type rowChange struct {
 	show func(v *view, revision int64)
 }
 
-func (b *BBS) begin(now time.Time) *tx {
+func (b *rows) begin(now time.Time) *tx {
 	return &tx{b: b, now: now, at: map[lrp.Key]int{}, taskAt: map[string]int{}}
 }
 
@@ -206,7 +208,7 @@ func (t *tx) recordTask(guid string, before, after *task.Task) {
 // submit queues the change; done is called after all of it is durable, before the
 // effects. Rows that need not go together are cut into chunks. What services do
 // not want any more is stopped in a change of its own right behind.
-func (b *BBS) submit(t *tx, done func(revision int64, err error)) {
+func (b *rows) submit(t *tx, done func(revision int64, err error)) {
 	units := t.ready
 	if units == nil {
 		units = t.units()
@@ -226,7 +228,7 @@ func (b *BBS) submit(t *tx, done func(revision int64, err error)) {
 				done(revision, err)
 			}
 			if last && err == nil {
-				b.act(t)
+				b.effects.act(t)
 			}
 		})
 	}
@@ -240,7 +242,7 @@ func (b *BBS) submit(t *tx, done func(revision int64, err error)) {
 }
 
 // committed shows one durable chunk. It runs in order of submission.
-func (b *BBS) committed(t *tx, chunk []unit, last bool, revision int64, err error) {
+func (b *rows) committed(t *tx, chunk []unit, last bool, revision int64, err error) {
 	if err != nil {
 		b.fail(fmt.Errorf("commit: %w", err))
 		if last {
@@ -269,7 +271,7 @@ func (b *BBS) committed(t *tx, chunk []unit, last bool, revision int64, err erro
 	}
 }
 
-func (b *BBS) landed(chunk []unit) {
+func (b *rows) landed(chunk []unit) {
 	if len(chunk) == 0 {
 		return
 	}
@@ -279,53 +281,6 @@ func (b *BBS) landed(chunk []unit) {
 		if b.inFlight[u.op.Key]--; b.inFlight[u.op.Key] <= 0 {
 			delete(b.inFlight, u.op.Key)
 		}
-	}
-}
-
-// act performs the effects of a durable change.
-func (b *BBS) act(t *tx) {
-	var lrps []LRPWant
-	var tasks []TaskWant
-	var noLRPs []lrp.Key
-	var noTasks []TaskID
-	dropped, again := t.dropped()
-	for _, e := range t.lrpEffects {
-		switch e := e.(type) {
-		case lrp.RequestAuction:
-			if w, ok := b.view.want(e.Key); ok {
-				w.Dropped = dropped[e.Key]
-				lrps = append(lrps, w)
-			}
-		case lrp.WithdrawAuction:
-			noLRPs = append(noLRPs, e.Key)
-		case lrp.StopInstance:
-			b.cfg.Cells.StopInstance(e.Key, e.Who)
-		case lrp.AttemptDropped: // goes with the request for another place
-		case lrp.CrashNoted: // went out as an event
-		}
-	}
-	for _, e := range t.taskEffects {
-		switch e := e.(type) {
-		case task.RequestAuction:
-			if row := b.view.task(e.GUID); row != nil && row.UID == e.UID && row.State == task.Pending {
-				tasks = append(tasks, TaskWant{GUID: row.GUID, UID: row.UID, Domain: row.Domain, Definition: row.Definition, Dropped: again[TaskID{e.GUID, e.UID}]})
-			}
-		case task.WithdrawAuction:
-			noTasks = append(noTasks, TaskID{e.GUID, e.UID})
-		case task.AttemptDropped: // goes with the request for another place
-		case task.CancelContainer:
-			b.cfg.Cells.CancelTask(e.Holder, e.GUID, e.UID)
-		case task.CallBack:
-			if row := b.view.task(e.GUID); row != nil && row.UID == e.UID {
-				b.send(row)
-			}
-		}
-	}
-	if len(noLRPs)+len(noTasks) > 0 {
-		b.cfg.Auctioneer.Withdraw(noLRPs, noTasks)
-	}
-	if len(lrps)+len(tasks) > 0 {
-		b.request(lrps, tasks)
 	}
 }
 
@@ -401,7 +356,7 @@ func (t *tx) setApplied(domain, name, guid string, sum []byte) {
 }
 
 // expect compares a row's revision with what the caller expects; 0 = any.
-func (b *BBS) expect(row string, have, want int64) error {
+func (b *rows) expect(row string, have, want int64) error {
 	if want == 0 {
 		return nil
 	}
@@ -413,3 +368,146 @@ func (b *BBS) expect(row string, have, want int64) error {
 
 // tooLarge reports whether err says that a change needs a manifest.
 func tooLarge(err error) bool { return errors.Is(err, store.ErrTooLarge) }
+
+// wantedWith lists the definitions of all services as they are to be after an application.
+func (b *rows) wantedWith(a plan.Application) (all []*lrp.Desired) {
+	if !slices.ContainsFunc(a.Services, func(d lrp.Desired) bool { return d.FixedPort() != "" }) {
+		return nil // nobody asks
+	}
+	for i := range a.Services {
+		all = append(all, &a.Services[i])
+	}
+	for _, k := range b.services.Services() {
+		named := slices.ContainsFunc(a.Services, func(d lrp.Desired) bool { return d.Service == k })
+		if s := b.services.Service(k); !named && !s.Removed && s.Target() != nil && !(a.Prune && k.Domain == a.Domain) {
+			all = append(all, s.Wanted())
+		}
+	}
+	return all
+}
+
+// portsFit returns why a definition could never have all of its instances, given what else
+// is wanted.
+func (b *rows) portsFit(d lrp.Desired, all []*lrp.Desired) error {
+	if b.cfg.Machines == nil {
+		return nil
+	}
+	if err := lrp.PortsFit(&d, all, b.cfg.Machines); err != nil {
+		return fmt.Errorf("service %v: %w", d.Service, err)
+	}
+	return nil
+}
+
+func (b *rows) free(guid string) bool { return b.tasks.Get(guid) == nil && !b.tasks.Quarantined(guid) }
+
+// fail ends the board: what is in memory cannot be trusted any more.
+func (b *rows) fail(err error) {
+	b.once.Do(func() {
+		b.err = err
+		close(b.over)
+	})
+}
+
+// isOver returns ErrOver with the reason once the term cannot go on.
+func (b *rows) isOver() error {
+	select {
+	case <-b.over:
+		return fmt.Errorf("%w: %w", fault.ErrTermOver, b.err)
+	default:
+		return nil
+	}
+}
+
+// wake has Run look at what is due.
+func (b *rows) wake() {
+	select {
+	case b.kick <- struct{}{}:
+	default:
+	}
+}
+
+// converge makes the moves of both boards until nothing is left.
+func (b *rows) converge(full bool) {
+	for range maxRounds {
+		now := b.now()
+		t := b.begin(now)
+		var out lrp.Outcome
+		var moves []task.Move
+		if full {
+			out, moves = b.services.ConvergeAll(now), b.tasks.ConvergeAll(now)
+		} else {
+			out, moves = b.services.Converge(now), b.tasks.Converge(now)
+		}
+		full = false
+		if out.Empty() && len(moves) == 0 {
+			b.wake()
+			return
+		}
+		t.perform(out, moves)
+		b.submit(t, nil)
+	}
+	b.cfg.Log.Warn("convergence did not settle", "rounds", maxRounds)
+	b.wake()
+}
+
+// change runs fn on the newest rows, commits what it changed, converges, and
+// returns after the commit with its revision. When fn fails nothing is changed.
+func (b *rows) change(ctx context.Context, fn func(t *tx) error) (int64, error) {
+	if err := b.cfg.Store.Wait(ctx); err != nil {
+		return 0, err
+	}
+	ticket := b.newTicket()
+	if err := b.changeLocked(fn, ticket.done); err != nil {
+		return 0, err
+	}
+	return ticket.wait(ctx)
+}
+
+func (b *rows) changeLocked(fn func(t *tx) error, done func(revision int64, err error)) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.isOver(); err != nil {
+		return err
+	}
+	t := b.begin(b.now())
+	if err := fn(t); err != nil {
+		t.rollback()
+		return err
+	}
+	b.submit(t, done)
+	b.converge(false)
+	return nil
+}
+
+func (b *rows) newTicket() *ticket {
+	k := &ticket{}
+	k.wake, k.await = b.cfg.Park()
+	return k
+}
+
+// barrier returns once everything submitted before it is durable.
+func (b *rows) barrier(k *ticket) {
+	b.cfg.Store.Submit(store.Transition{}, k.done)
+}
+
+// told decides what a change of a session means for the rows on it.
+func (b *rows) told(fn func(t *tx)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.isOver() != nil {
+		return
+	}
+	t := b.begin(b.now())
+	fn(t)
+	if len(t.indices)+len(t.tasks)+len(t.lrpEffects)+len(t.taskEffects) > 0 {
+		b.submit(t, nil)
+	}
+	b.converge(false)
+}
+
+// quiet runs a change that nobody waits for; a refusal means that it came too late.
+func (b *rows) quiet(fn func(t *tx) error) {
+	if err := b.changeLocked(fn, nil); err != nil {
+		b.cfg.Log.Debug("event arrived too late", "error", err)
+	}
+}

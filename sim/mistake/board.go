@@ -28,9 +28,10 @@ func boards() []Mistake {
 				patch("bbs/tx.go", "\tbefore := b.tasks.Get(guid)\n", `	env.Eligible = env.Eligible || mistake.On("StartWhileBlind")
 	before := b.tasks.Get(guid)
 `),
-				patch("bbs/hold.go", "\tlrps, tasks = b.held.back(", `	if !mistake.On("StartWhileBlind", "ClaimWhileBlind") {
-		lrps, tasks = b.held.back(`),
-				patch("bbs/hold.go", "\tif len(lrps)+len(tasks) > 0 {\n", "\t}\n\tif len(lrps)+len(tasks) > 0 {\n"),
+				patch("bbs/effects.go", "\tlrps, tasks = ef.held.back(", `	if !mistake.On("StartWhileBlind", "ClaimWhileBlind") {
+		lrps, tasks = ef.held.back(`),
+				patch("bbs/effects.go", "\tif len(lrps)+len(tasks) > 0 {\n\t\tef.cfg.",
+					"\t}\n\tif len(lrps)+len(tasks) > 0 {\n\t\tef.cfg."),
 			}},
 		{Name: "EndReplaced", Rule: "a second report of a task's end replaces the first", Args: "--load mixed", Patches: []mutate.Patch{
 			patch("task/step.go", "\tlate := m.t.Unresolved()\n", `	if mistake.On("EndReplaced") && m.t.State == Completed {

@@ -1,0 +1,177 @@
+package bbs
+
+import (
+	"cantina/lrp"
+	"cantina/task"
+)
+
+// effects is what follows from a durable change, and what comes back of it: places asked for,
+// calls to cells, and deliveries of ends.
+type effects struct {
+	*rows
+	held held // for which no place is asked for yet
+}
+
+// PlacementFailed tells why no cell took an instance.
+func (ef *effects) PlacementFailed(k lrp.Key, reason string) {
+	ef.quiet(func(t *tx) error { return t.step(k, lrp.PlacementFailed{Reason: reason}) })
+}
+
+// TaskRejected tells why no cell took a task; never means that none ever could.
+func (ef *effects) TaskRejected(guid, uid, reason string, never bool) {
+	ef.quiet(func(t *tx) error { return t.stepTask(guid, task.Reject{UID: uid, Reason: reason, Never: never}) })
+}
+
+// TaskRefused tells why the cell that was to run a task did not take it; the
+// auction goes on with it. (Diego dev notes, Task Lifecycle.)
+func (ef *effects) TaskRefused(guid, uid, reason string) {
+	ef.quiet(func(t *tx) error {
+		return t.stepTask(guid, task.Reject{UID: uid, Reason: reason, Carried: true})
+	})
+}
+
+// send hands the end of a task to whoever delivers it. Until that answers the task is not demoted.
+func (ef *effects) send(t *task.Task) {
+	if t.State != task.Resolving {
+		return // the end was replaced, or the task deleted, in the same commit
+	}
+	ef.sending(t.Delivery(), true)
+	if !ef.cfg.Callbacks.Send(t) {
+		ef.sending(t.Delivery(), false)
+	}
+}
+
+func (ef *effects) sending(d task.Delivery, on bool) {
+	ef.mu.Lock()
+	defer ef.mu.Unlock()
+	ef.tasks.Sending(d, on)
+}
+
+// Delivers reports whether a verdict on a task is still to be delivered: it is the newest, and
+// the task RESOLVING.
+func (ef *effects) Delivers(d task.Delivery) bool {
+	row := ef.view.task(d.GUID)
+	return row != nil && row.State == task.Resolving && row.Delivery() == d
+}
+
+// CallbackDone tells what came of a run of attempts to deliver the end of a task.
+func (ef *effects) CallbackDone(d task.Delivery, delivered bool, problem string) {
+	ef.quiet(func(t *tx) error {
+		return t.stepTask(d.GUID, task.CallbackDone{UID: d.UID, Verdict: d.Verdict, Delivered: delivered, Error: problem})
+	})
+}
+
+// refuse tells of many at once, in one change, why no cell may be given them.
+func (ef *effects) refuse(lrps []lrp.Key, tasks []TaskID, reason string) {
+	ef.quiet(func(t *tx) error {
+		for _, k := range lrps {
+			if err := t.step(k, lrp.PlacementFailed{Reason: reason}); err != nil {
+				ef.cfg.Log.Debug("event arrived too late", "error", err)
+			}
+		}
+		for _, id := range tasks {
+			if err := t.stepTask(id.GUID, task.Reject{UID: id.UID, Reason: reason, Carried: true}); err != nil {
+				ef.cfg.Log.Debug("event arrived too late", "error", err)
+			}
+		}
+		return nil
+	})
+}
+
+// Pending returns everything that waits for a place.
+func (ef *effects) Pending() ([]LRPWant, []TaskWant) {
+	v := ef.view
+	var lrps []LRPWant
+	now := ef.cfg.Clock.Wall()
+	for _, k := range v.instancesInOrder() {
+		if w, ok := v.want(k.key); ok && !now.Before(v.notBefore(k.key)) {
+			lrps = append(lrps, w)
+		}
+	}
+	var tasks []TaskWant
+	for _, g := range v.tasksInOrder() {
+		if t := v.task(g); t != nil && t.State == task.Pending {
+			tasks = append(tasks, TaskWant{GUID: t.GUID, UID: t.UID, Domain: t.Domain, Definition: t.Definition})
+		}
+	}
+	return lrps, tasks
+}
+
+// request asks for places, but for what has to wait until the rows are believed: that stays
+// UNCLAIMED or PENDING, and says why.
+func (ef *effects) request(lrps []LRPWant, tasks []TaskWant) {
+	lrps, tasks = ef.held.back(ef.cfg.Sessions.Blind, lrps, tasks, ef.sayHeld)
+	if len(lrps)+len(tasks) > 0 {
+		ef.cfg.Auctioneer.Request(lrps, tasks)
+	}
+}
+
+// sayHeld writes the reason into the rows.
+func (ef *effects) sayHeld(lrps []lrp.Key, tasks []TaskID) {
+	ef.refuse(lrps, tasks, HeldByWait)
+}
+
+// StartsChanged tells that more may start: the initial wait is over, or a cell may be given work.
+func (ef *effects) StartsChanged() {
+	h := &ef.held
+	h.mu.Lock()
+	if len(h.lrps)+len(h.tasks) == 0 || ef.cfg.Sessions.Blind() {
+		h.mu.Unlock()
+		return
+	}
+	keys, ids := h.lrps, h.tasks
+	h.lrps, h.tasks = map[lrp.Key]bool{}, map[TaskID]bool{}
+	h.mu.Unlock()
+	lrps, tasks := ef.Pending()
+	ef.request(only(lrps, keys, func(w LRPWant) lrp.Key { return w.Key }), only(tasks, ids, func(w TaskWant) TaskID { return TaskID{w.GUID, w.UID} }))
+}
+
+// RequestPending asks for a place for everything that waits for one, at the beginning of a term.
+func (ef *effects) RequestPending() { ef.request(ef.Pending()) }
+
+// act performs the effects of a durable change.
+func (ef *effects) act(t *tx) {
+	var lrps []LRPWant
+	var tasks []TaskWant
+	var noLRPs []lrp.Key
+	var noTasks []TaskID
+	dropped, again := t.dropped()
+	for _, e := range t.lrpEffects {
+		switch e := e.(type) {
+		case lrp.RequestAuction:
+			if w, ok := ef.view.want(e.Key); ok {
+				w.Dropped = dropped[e.Key]
+				lrps = append(lrps, w)
+			}
+		case lrp.WithdrawAuction:
+			noLRPs = append(noLRPs, e.Key)
+		case lrp.StopInstance:
+			ef.cfg.Cells.StopInstance(e.Key, e.Who)
+		case lrp.AttemptDropped: // goes with the request for another place
+		case lrp.CrashNoted: // went out as an event
+		}
+	}
+	for _, e := range t.taskEffects {
+		switch e := e.(type) {
+		case task.RequestAuction:
+			if row := ef.view.task(e.GUID); row != nil && row.UID == e.UID && row.State == task.Pending {
+				tasks = append(tasks, TaskWant{GUID: row.GUID, UID: row.UID, Domain: row.Domain, Definition: row.Definition, Dropped: again[TaskID{e.GUID, e.UID}]})
+			}
+		case task.WithdrawAuction:
+			noTasks = append(noTasks, TaskID{e.GUID, e.UID})
+		case task.AttemptDropped: // goes with the request for another place
+		case task.CancelContainer:
+			ef.cfg.Cells.CancelTask(e.Holder, e.GUID, e.UID)
+		case task.CallBack:
+			if row := ef.view.task(e.GUID); row != nil && row.UID == e.UID {
+				ef.send(row)
+			}
+		}
+	}
+	if len(noLRPs)+len(noTasks) > 0 {
+		ef.cfg.Auctioneer.Withdraw(noLRPs, noTasks)
+	}
+	if len(lrps)+len(tasks) > 0 {
+		ef.request(lrps, tasks)
+	}
+}
