@@ -25,27 +25,11 @@ type Board struct {
 	heard    map[string]time.Time        // cell process → since when its session is HEALTHY in this term
 
 	dirtyKeys map[Key]struct{}
-	dirtySvcs map[ServiceKey]struct{}
+	dirtySvcs map[ServiceKey]struct{} // to be rolled
 	svcDue    map[ServiceKey]time.Time
 	due       agenda.Agenda[dueItem]
 	indices   int
-}
-
-// process is one process guid: its definition, if any, and its indices.
-type process struct {
-	service ServiceKey
-	version *Version // nil: no definition
-	rows    map[int]*slot
-	running int // ordinary rows that serve, are not retiring and wanted
-}
-
-// slot is one index and its next moment of interest.
-type slot struct {
-	index Index
-	due   time.Time // zero = none
-	asked time.Time // when a place or a stop was last asked for
-	// loaded: the row is as an earlier term left it, and its cell may know better.
-	loaded bool
+	looks     int // how many rows were looked at so far
 }
 
 // ConvergePolicy holds the leader's settings. Zero fields mean the defaults in the comments.
@@ -85,17 +69,19 @@ func (b *Board) Services() []ServiceKey {
 	return keys
 }
 
-// PutService stores a service, new or changed. The value belongs to the board.
+// PutService stores a service, new or changed. The value belongs to the board. The cost grows with the indices that
+// are wanted now and were not, or the other way round.
 func (b *Board) PutService(s *Service) {
 	if old := b.services[s.Key]; old != nil {
-		b.detach(old)
+		for i := range old.Versions {
+			if guid := old.Versions[i].Process; !s.has(guid) {
+				b.define(guid, s.Key, nil)
+			}
+		}
 	}
 	b.services[s.Key] = s
 	for i := range s.Versions {
-		v := &s.Versions[i]
-		p := b.process(v.Process)
-		p.service, p.version = s.Key, v
-		b.recount(p)
+		b.define(s.Versions[i].Process, s.Key, &s.Versions[i])
 	}
 	b.dirtySvcs[s.Key] = struct{}{}
 }
@@ -103,26 +89,26 @@ func (b *Board) PutService(s *Service) {
 // DeleteService forgets a service. Rows that are left are orphans.
 func (b *Board) DeleteService(k ServiceKey) {
 	if old := b.services[k]; old != nil {
-		b.detach(old)
+		for i := range old.Versions {
+			b.define(old.Versions[i].Process, k, nil)
+		}
 		delete(b.services, k)
 		delete(b.svcDue, k)
 	}
 }
 
-// detach takes the definitions away; its processes are looked at again.
-func (b *Board) detach(s *Service) {
-	for i := range s.Versions {
-		p := b.procs[s.Versions[i].Process]
-		if p == nil {
-			continue
-		}
-		p.version = nil
-		for n := range p.rows {
-			b.dirtyKeys[Key{s.Versions[i].Process, n}] = struct{}{}
-		}
-		if len(p.rows) == 0 {
-			delete(b.procs, s.Versions[i].Process)
-		}
+// define gives a process its definition, nil for none; indices whose row may have to change are looked at again.
+func (b *Board) define(guid string, k ServiceKey, v *Version) {
+	p := b.process(guid)
+	if v != nil {
+		p.service = k
+	}
+	for _, i := range p.define(v) {
+		b.looks++
+		b.dirtyKeys[Key{guid, i}] = struct{}{}
+	}
+	if v == nil && len(p.rows) == 0 {
+		delete(b.procs, guid)
 	}
 }
 
@@ -147,34 +133,33 @@ func (b *Board) Index(k Key) Index {
 
 // PutIndex stores the rows of an index; an empty one is forgotten.
 func (b *Board) PutIndex(x Index) {
-	p := b.process(x.Key.Process)
-	old := p.rows[x.Key.Index]
-	if old != nil {
+	p, i := b.process(x.Key.Process), x.Key.Index
+	if old := p.rows[i]; old != nil {
 		b.track(old.index, false)
-		p.running -= counts(p, old.index)
+		p.count(i, old.index, false)
 	}
+	p.healthy.touch(i)
 	b.dirtyKeys[x.Key] = struct{}{}
 	if svc, rolling := b.rollingService(p); rolling {
 		b.dirtySvcs[svc] = struct{}{}
 	}
 	if x.Empty() {
-		b.forget(p, x.Key, old)
+		b.forget(p, x.Key)
 		return
 	}
-	if old == nil {
-		old = &slot{}
-		p.rows[x.Key.Index] = old
+	s, isNew := p.row(i)
+	if isNew {
 		b.indices++
 	}
 	if a := x.Ordinary; p.version == nil && a != nil {
 		p.service = a.Service
 	}
-	if !sameRequest(old.index.Ordinary, x.Ordinary) {
-		old.asked = time.Time{}
+	if !sameRequest(s.index.Ordinary, x.Ordinary) {
+		s.asked = time.Time{}
 	}
-	old.loaded = old.loaded && old.index.Ordinary == x.Ordinary
-	old.index = x
-	p.running += counts(p, x)
+	s.loaded = s.loaded && s.index.Ordinary == x.Ordinary
+	s.index = x
+	p.count(i, x, true)
 	b.track(x, true)
 }
 
@@ -205,8 +190,8 @@ func sameRequest(a, b *Actual) bool {
 	return a != nil && b != nil && a.Retiring == b.Retiring && a.Since.Equal(b.Since)
 }
 
-func (b *Board) forget(p *process, k Key, old *slot) {
-	if old != nil {
+func (b *Board) forget(p *process, k Key) {
+	if p.rows[k.Index] != nil {
 		delete(p.rows, k.Index)
 		b.indices--
 	}
@@ -218,21 +203,6 @@ func (b *Board) forget(p *process, k Key, old *slot) {
 func (b *Board) rollingService(p *process) (ServiceKey, bool) {
 	s := b.services[p.service]
 	return p.service, s != nil && (s.Phase != Steady || s.Removed || len(s.Versions) > 1)
-}
-
-// counts is 1 when the ordinary row counts as running of its process.
-func counts(p *process, x Index) int {
-	if a := x.Ordinary; a.Serves() && p.version != nil && p.version.Wants(x.Key.Index) {
-		return 1
-	}
-	return 0
-}
-
-func (b *Board) recount(p *process) {
-	p.running = 0
-	for _, s := range p.rows {
-		p.running += counts(p, s.index)
-	}
 }
 
 // track keeps byProc for the rows of x.
@@ -275,9 +245,14 @@ func (b *Board) Procs() []string {
 	return out
 }
 
-// SetDomain makes a domain fresh until the given moment; zero = for ever.
+// SetDomain makes a domain fresh until the given moment; zero = for ever. One that stays as fresh as it was has no row
+// that was left alone.
 func (b *Board) SetDomain(domain string, until time.Time) {
+	old, known := b.domains[domain]
 	b.domains[domain] = until
+	if known && (old.IsZero() || old.Equal(until)) {
+		return
+	}
 	for k := range b.services {
 		if k.Domain == domain {
 			b.dirtySvcs[k] = struct{}{}
@@ -345,6 +320,7 @@ func (b *Board) ProcDied(proc string) {
 	delete(b.heard, proc)
 	for k := range b.byProc[proc] {
 		b.dirtyKeys[k] = struct{}{}
+		b.procs[k.Process].healthy.touch(k.Index)
 	}
 }
 
@@ -377,8 +353,8 @@ func (b *Board) othersRunning(p *process, index int) bool {
 	if index < s.Instances {
 		others--
 	}
-	if x := p.rows[index]; x != nil {
-		running -= counts(p, x.index)
+	if x := p.rows[index]; x != nil && p.version.Wants(index) && x.index.Ordinary.Serves() {
+		running--
 	}
 	return running >= others
 }

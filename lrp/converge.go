@@ -38,7 +38,8 @@ func (b *Board) converge(now time.Time, all bool) Outcome {
 	b.popDue(now)
 	var out Outcome
 	if all {
-		for k := range b.services {
+		for k, s := range b.services {
+			b.missing(s)
 			b.dirtySvcs[k] = struct{}{}
 		}
 	}
@@ -47,7 +48,6 @@ func (b *Board) converge(now time.Time, all bool) Outcome {
 		if s == nil {
 			continue
 		}
-		b.missing(s)
 		switch s, gone := b.roll(s, now); {
 		case gone:
 			out.Gone = append(out.Gone, k)
@@ -57,6 +57,7 @@ func (b *Board) converge(now time.Time, all bool) Outcome {
 	}
 	b.dirtySvcs = emptied(b.dirtySvcs)
 	look := func(k Key, p *process, s *slot) {
+		b.looks++
 		if e := b.check(k, p, s, now); e != nil {
 			out.Moves = append(out.Moves, Move{k, e})
 		}
@@ -134,6 +135,7 @@ func (b *Board) missing(s *Service) {
 	for i := range s.Versions {
 		v := &s.Versions[i]
 		p := b.procs[v.Process]
+		p.healthy = front{}
 		for n := v.Low; v.Wants(n); n++ {
 			if p.rows[n] == nil {
 				b.dirtyKeys[Key{v.Process, n}] = struct{}{}
@@ -261,9 +263,9 @@ func (b *Board) Surplus(k ServiceKey) []Move {
 	}
 	var out []Move
 	for i := range s.Versions {
-		v := &s.Versions[i]
-		for n, row := range b.procs[v.Process].rows {
-			if key := (Key{v.Process, n}); !v.Wants(n) && unwantedEvent(row.index) && !b.Quarantined(key) {
+		guid := s.Versions[i].Process
+		for n := range b.procs[guid].surplus {
+			if key := (Key{guid, n}); !b.Quarantined(key) {
 				out = append(out, Move{key, Undesire{}})
 			}
 		}

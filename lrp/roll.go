@@ -8,12 +8,12 @@ import (
 
 // Instances is what Roll has to know about the instances of a service.
 type Instances interface {
-	// Healthy reports whether index i of a process has been RUNNING and routable
-	// for the settle time; when it only lacks time, at is when it will be.
-	Healthy(process string, i int, settle time.Duration, now time.Time) (ok bool, at time.Time)
-	// Exists returns the index after the highest one of a process that has rows, and
-	// whether index i has any.
+	// Unhealthy returns the first index below high of a process that has not been RUNNING and
+	// routable for the settle time, or high; when that one only lacks time, at is when it will be.
+	Unhealthy(process string, high int, settle time.Duration, now time.Time) (i int, at time.Time)
+	// Exists reports whether index i of a process has rows.
 	Exists(process string, i int) bool
+	// Top returns the index after the highest one of a process that has rows.
 	Top(process string) int
 	// Cause returns why index i of a process does not run, as far as its row has it:
 	// how it crashed last, or why no cell took it; empty = unknown.
@@ -121,15 +121,11 @@ func (r *roll) prefix(t *Version) int {
 	if t.Low > 0 {
 		return 0
 	}
-	for i := range t.High {
-		if ok, at := r.in.Healthy(t.Process, i, t.settle(), r.now); !ok {
-			if !at.IsZero() {
-				r.wake(at)
-			}
-			return i
-		}
+	i, at := r.in.Unhealthy(t.Process, t.High, t.settle(), r.now)
+	if !at.IsZero() {
+		r.wake(at)
 	}
-	return t.High
+	return i
 }
 
 // cutSuperseded takes back what a superseded version had started without having
@@ -241,11 +237,9 @@ func (r *roll) goBack(t *Version, prefix int) {
 		return
 	}
 	r.shrink(n)
-	low, high := 0, n
-	for i := range high {
-		if r.olderExists(i) {
-			low = i + 1
-		}
+	low := 0
+	for _, v := range r.s.Versions[:len(r.s.Versions)-1] {
+		low = max(low, r.in.Top(v.Process))
 	}
 	t.Low, t.High = min(low, n), n
 }
@@ -324,9 +318,20 @@ func (b *Board) roll(s *Service, now time.Time) (next *Service, gone bool) {
 	return n, false
 }
 
-// Healthy implements Instances. An instance of an earlier term may have ended while
+// Unhealthy implements Instances.
+func (b *Board) Unhealthy(process string, high int, settle time.Duration, now time.Time) (int, time.Time) {
+	p := b.procs[process]
+	if p == nil {
+		return 0, time.Time{}
+	}
+	return p.healthy.first(high, func(i int) (bool, time.Time) { return b.Healthy(process, i, settle, now) })
+}
+
+// Healthy reports whether index i of a process has been RUNNING and routable for the settle time; when it only lacks
+// time, at is when it will be. An instance of an earlier term may have ended while
 // nobody led: its time counts from when its cell can tell, and is never zero.
 func (b *Board) Healthy(process string, i int, settle time.Duration, now time.Time) (bool, time.Time) {
+	b.looks++
 	s := b.slot(Key{process, i})
 	if s == nil {
 		return false, time.Time{}
@@ -375,9 +380,7 @@ func (b *Board) Exists(process string, i int) bool {
 func (b *Board) Top(process string) int {
 	top := 0
 	if p := b.procs[process]; p != nil {
-		for i := range p.rows {
-			top = max(top, i+1)
-		}
+		top = p.top()
 	}
 	for k := range b.badKeys { // what cannot be read may run
 		if k.Process == process {

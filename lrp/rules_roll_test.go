@@ -15,11 +15,11 @@ type instances struct {
 	cause   map[string]string
 }
 
-func (f instances) Healthy(process string, i int, _ time.Duration, _ time.Time) (bool, time.Time) {
-	if i < f.healthy[process] {
-		return true, time.Time{}
+func (f instances) Unhealthy(process string, high int, _ time.Duration, _ time.Time) (int, time.Time) {
+	if i := f.healthy[process]; i < high {
+		return i, f.at
 	}
-	return false, f.at
+	return high, time.Time{}
 }
 func (f instances) Exists(process string, i int) bool { return f.exists[fmt.Sprint(process, "/", i)] }
 func (f instances) Top(process string) (top int) {

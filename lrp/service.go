@@ -80,6 +80,11 @@ func (s *Service) Target() *Version {
 	return &s.Versions[len(s.Versions)-1]
 }
 
+// has reports whether a process guid is that of one of the versions.
+func (s *Service) has(process string) bool {
+	return slices.ContainsFunc(s.Versions, func(v Version) bool { return v.Process == process })
+}
+
 func (s *Service) clone() *Service {
 	c := *s
 	c.Versions = slices.Clone(s.Versions)

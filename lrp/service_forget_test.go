@@ -11,8 +11,8 @@ import (
 // bare are instances of which only the first version has rows, or no version; nothing is healthy.
 type bare struct{ top map[string]int }
 
-func (bare) Healthy(string, int, time.Duration, time.Time) (bool, time.Time) {
-	return false, time.Time{}
+func (bare) Unhealthy(string, int, time.Duration, time.Time) (int, time.Time) {
+	return 0, time.Time{}
 }
 func (b bare) Exists(process string, i int) bool { return i < b.top[process] }
 func (b bare) Top(process string) int            { return b.top[process] }
