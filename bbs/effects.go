@@ -83,13 +83,14 @@ func (ef *effects) Pending() ([]LRPWant, []TaskWant) {
 	v := ef.view
 	var lrps []LRPWant
 	now := ef.cfg.Clock.Wall()
-	for _, k := range v.instancesInOrder() {
+	instances, guids := v.keysInOrder()
+	for _, k := range instances {
 		if w, ok := v.want(k.key); ok && !now.Before(v.notBefore(k.key)) {
 			lrps = append(lrps, w)
 		}
 	}
 	var tasks []TaskWant
-	for _, g := range v.tasksInOrder() {
+	for _, g := range guids {
 		if t := v.task(g); t != nil && t.State == task.Pending {
 			tasks = append(tasks, TaskWant{GUID: t.GUID, UID: t.UID, Domain: t.Domain, Definition: t.Definition})
 		}

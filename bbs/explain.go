@@ -3,7 +3,6 @@ package bbs
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -226,9 +225,9 @@ func (q *queries) explainInstances(e *plan.Explanation, s *lrp.Service, now time
 // explainLeaving adds what is being stopped of a service and is not wanted any more: of the indices
 // above, of older versions, of one that is removed; the view's lock is held.
 func (q *queries) explainLeaving(e *plan.Explanation, k lrp.ServiceKey, now time.Time) {
-	keys := slices.SortedFunc(maps.Keys(q.view.byService[k]), lrp.Key.Compare)
 	shown, more := 0, 0
-	for _, key := range keys {
+	for _, i := range q.view.instancesOf(k) {
+		key := i.key
 		p, a := q.view.processes[key.Process], q.view.indices[key].row.Resolved()
 		if p.version == nil || p.version.Wants(key.Index) || !a.Stopping() {
 			continue

@@ -56,7 +56,10 @@ func (ld *loader) named(row store.Row) []heritage {
 	}
 	switch v := v.(type) {
 	case *lrp.Service:
-		for _, k := range ld.view.instancesOf(v.Key) {
+		ld.view.mu.RLock()
+		keys := ld.view.instancesOf(v.Key)
+		ld.view.mu.RUnlock()
+		for _, k := range keys {
 			add(ld.services.Index(k.key))
 		}
 	case lrp.Index:

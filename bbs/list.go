@@ -2,10 +2,13 @@ package bbs
 
 import (
 	"fmt"
+	"maps"
+	"math"
 	"slices"
-	"sort"
 	"strings"
 	"time"
+
+	"github.com/google/btree"
 
 	"cantina/fault"
 	"cantina/internal/run"
@@ -17,22 +20,38 @@ import (
 // defaultPage is the size of a page when none is asked for.
 const defaultPage = 100
 
-// page walks sorted keys from after on and collects what pick takes.
-func page[K, T any](keys []K, start, limit int, name func(K) string, pick func(K) (T, bool)) (out []T, next string) {
+// page walks sorted keys behind after, all of them when it is nil, and collects what pick takes; more is false behind
+// the last key to look at.
+func page[K, T any](keys *btree.BTreeG[K], from K, after *K, limit int, name func(K) string, pick func(K) (item T, ok, more bool)) (out []T, next string) {
 	if limit <= 0 {
 		limit = defaultPage
 	}
-	for i := start; i < len(keys); i++ {
-		item, ok := pick(keys[i])
-		if !ok {
-			continue
-		}
-		if len(out) == limit {
-			return out, name(keys[i-1])
-		}
-		out = append(out, item)
+	if after != nil {
+		from = *after
 	}
-	return out, ""
+	var last K
+	skip := after != nil
+	keys.AscendGreaterOrEqual(from, func(k K) bool {
+		if skip {
+			skip = false
+			if name(k) == name(from) {
+				return true
+			}
+		}
+		item, ok, more := pick(k)
+		switch {
+		case !more:
+			return false
+		case ok && len(out) == limit:
+			next = name(last)
+			return false
+		case ok:
+			out = append(out, item)
+		}
+		last = k
+		return true
+	})
+	return out, next
 }
 
 // queries answers readers from the committed rows.
@@ -46,18 +65,19 @@ type queries struct {
 // ListServices lists the services of a domain, or of all.
 func (q *queries) ListServices(domain string, r plan.Range) (plan.Page[plan.Service], error) {
 	v := q.view
-	keys := v.servicesInOrder()
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	after := lrp.ServiceKey{}
-	after.Domain, after.Name, _ = strings.Cut(r.After, "/")
-	start := sort.Search(len(keys), func(i int) bool { return r.After == "" || keys[i].Compare(after) > 0 })
-	items, next := page(keys, start, r.Limit, lrp.ServiceKey.String, func(k lrp.ServiceKey) (plan.Service, bool) {
-		s, ok := v.services[k]
-		if !ok || domain != "" && k.Domain != domain {
-			return plan.Service{}, false
+	var after *lrp.ServiceKey
+	if r.After != "" {
+		after = &lrp.ServiceKey{}
+		after.Domain, after.Name, _ = strings.Cut(r.After, "/")
+	}
+	from := lrp.ServiceKey{Domain: domain}
+	items, next := page(v.serviceOrder, from, after, r.Limit, lrp.ServiceKey.String, func(k lrp.ServiceKey) (plan.Service, bool, bool) {
+		if domain != "" && k.Domain != domain {
+			return plan.Service{}, false, k.Domain < domain
 		}
-		return v.count(s), true
+		return v.count(v.services[k]), true, true
 	})
 	return plan.Page[plan.Service]{Items: items, Next: next, Revision: v.revision}, nil
 }
@@ -80,25 +100,10 @@ func (q *queries) GetService(k lrp.ServiceKey) (plan.Service, error) {
 // count adds what runs of a service.
 func (v *view) count(s serviceView) plan.Service {
 	out := plan.Service{Service: *s.row, Revision: s.revision}
-	for k := range v.byService[s.row.Key] {
-		a := v.indices[k].row.Resolved()
-		if a != nil && a.Proc != "" {
-			if out.On == nil {
-				out.On = map[string]int{}
-			}
-			out.On[a.Proc]++
-		}
-		switch {
-		case a == nil:
-		case a.Stopping():
-			out.Stopping++
-		case a.State == lrp.Running:
-			out.Running++
-			if a.Serves() {
-				out.Routable++
-			}
-		case a.State == lrp.Crashed:
-			out.Crashed++
+	if c := v.byService[s.row.Key]; c != nil {
+		out.Stopping, out.Running, out.Routable, out.Crashed = c.stopping, c.running, c.routable, c.crashed
+		if len(c.on) > 0 {
+			out.On = maps.Clone(c.on)
 		}
 	}
 	return out
@@ -107,26 +112,35 @@ func (v *view) count(s serviceView) plan.Service {
 // ListInstances lists indices by service, index and version.
 func (q *queries) ListInstances(f plan.InstanceFilter, r plan.Range) (plan.Page[plan.Instance], error) {
 	v := q.view
-	var keys []instanceKey
-	if f.Service != "" && f.Domain != "" {
-		keys = v.instancesOf(lrp.ServiceKey{Domain: f.Domain, Name: f.Service})
-	} else {
-		keys = v.instancesInOrder()
-	}
-	start := 0
+	var after *instanceKey
 	if r.After != "" {
-		after, ok := parseInstanceKey(r.After)
+		k, ok := parseInstanceKey(r.After)
 		if !ok {
 			return plan.Page[plan.Instance]{}, fmt.Errorf("page after %q: %w", r.After, fault.ErrInvalid)
 		}
-		start, _ = slices.BinarySearchFunc(keys, after, instanceKey.compare)
-		if start < len(keys) && keys[start] == after {
-			start++
-		}
+		after = &k
+	}
+	from := instanceKey{service: lrp.ServiceKey{Domain: f.Domain}, key: lrp.Key{Index: math.MinInt}}
+	if f.Domain != "" {
+		from.service.Name = f.Service
 	}
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	items, next := page(keys, start, r.Limit, instanceKey.String, func(k instanceKey) (plan.Instance, bool) { return v.instance(k, f) })
+	keys := v.indexOrder
+	if f.Cell != "" { // it has few
+		keys = btree.NewG(treeDegree, func(a, b instanceKey) bool { return a.compare(b) < 0 })
+		for k := range v.byCell[f.Cell] {
+			keys.ReplaceOrInsert(instanceKey{serviceOf(v.indices[k].row), k})
+		}
+	}
+	items, next := page(keys, from, after, r.Limit, instanceKey.String, func(k instanceKey) (plan.Instance, bool, bool) {
+		past := f.Domain != "" && (k.service.Domain > f.Domain || k.service.Domain == f.Domain && f.Service != "" && k.service.Name > f.Service)
+		if past {
+			return plan.Instance{}, false, false
+		}
+		i, ok := v.instance(k, f)
+		return i, ok, true
+	})
 	return plan.Page[plan.Instance]{Items: items, Next: next, Revision: v.revision}, nil
 }
 
@@ -172,19 +186,18 @@ func (q *queries) InstanceOf(a *lrp.Actual, revision int64) (i plan.Instance, ne
 // ListTasks lists tasks by guid.
 func (q *queries) ListTasks(f plan.TaskFilter, r plan.Range) (plan.Page[plan.Task], error) {
 	v := q.view
-	keys := v.tasksInOrder()
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	start := sort.Search(len(keys), func(i int) bool { return r.After == "" || keys[i] > r.After })
-	items, next := page(keys, start, r.Limit, func(s string) string { return s }, func(guid string) (plan.Task, bool) {
-		t, ok := v.tasks[guid]
-		if !ok {
-			return plan.Task{}, false
-		}
+	var after *string
+	if r.After != "" {
+		after = &r.After
+	}
+	items, next := page(v.taskOrder, "", after, r.Limit, func(s string) string { return s }, func(guid string) (plan.Task, bool, bool) {
+		t := v.tasks[guid]
 		row := t.row
 		match := (f.Domain == "" || row.Domain == f.Domain) && (f.Name == "" || row.Name == f.Name) && (f.Cell == "" || row.Holder.Cell == f.Cell) &&
 			(len(f.States) == 0 || slices.Contains(f.States, row.State)) && (len(f.Outcomes) == 0 || slices.Contains(f.Outcomes, row.Outcome))
-		return plan.Task{Task: row, Revision: t.revision}, match
+		return plan.Task{Task: row, Revision: t.revision}, match, true
 	})
 	return plan.Page[plan.Task]{Items: items, Next: next, Revision: v.revision}, nil
 }
@@ -208,21 +221,21 @@ func (q *queries) GetTask(guid string) (plan.Task, error) {
 // whose last rollout failed, in order, and counts the others.
 func (q *queries) Rollouts(limit int) (list []plan.Rollout, more int) {
 	v := q.view
-	keys := v.servicesInOrder()
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	for _, k := range keys {
+	v.serviceOrder.Ascend(func(k lrp.ServiceKey) bool {
 		s := v.services[k].row
-		if s == nil || s.Removed || s.Phase == lrp.Steady && s.Failure == "" {
-			continue
+		if s.Removed || s.Phase == lrp.Steady && s.Failure == "" {
+			return true
 		}
 		if len(list) == limit {
 			more++
-			continue
+			return true
 		}
 		list = append(list, plan.Rollout{Key: k, Phase: s.Phase, Version: s.Target().Number, Healthy: s.Healthy, Instances: s.Instances,
 			Failure: s.Failure, Progress: s.Progress})
-	}
+		return true
+	})
 	return list, more
 }
 
@@ -254,67 +267,66 @@ type Counts struct {
 	Broken                                      int // events refused because they broke an invariant
 }
 
-// Count walks all committed rows.
+// Count returns the figures; they are kept with each row that changes.
 func (b *BBS) Count() Counts {
 	b.mu.Lock()
-	c := Counts{Broken: b.broken, Pruned: b.loader.pruned}
+	broken, pruned := b.broken, b.loader.pruned
 	b.mu.Unlock()
 	v := b.rows.view
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	c.Services, c.Quarantined = len(v.services), len(v.badRows)
-	for _, s := range v.services {
-		c.Desired += s.row.Instances
+	c := v.counts
+	c.Broken, c.Pruned, c.Services, c.Quarantined = broken, pruned, len(v.services), len(v.badRows)
+	for p := range v.unowned {
+		c.Orphans += v.rowsOf[p]
 	}
-	for _, x := range v.indices {
-		c.addIndex(x.row)
-		if v.orphan(x.row) {
-			c.Orphans++
+	if len(v.badRows) > 0 { // rows whose service cannot be read may have an owner
+		for k, x := range v.indices {
+			if _, no := v.unowned[k.Process]; no && !v.orphan(x.row) {
+				c.Orphans--
+			}
 		}
-	}
-	for _, t := range v.tasks {
-		c.addTask(t.row)
 	}
 	return c
 }
 
-func (c *Counts) addIndex(x lrp.Index) {
+func (c *Counts) addIndex(x lrp.Index, n int) {
 	if x.Suspect != nil {
-		c.Suspect++
+		c.Suspect += n
 	}
 	if x.Evacuating != nil {
-		c.Evacuating++
+		c.Evacuating += n
 	}
 	if x.Ordinary == nil {
 		return
 	}
 	switch x.Ordinary.State {
 	case lrp.Unclaimed:
-		c.Unclaimed++
+		c.Unclaimed += n
 	case lrp.Claimed:
-		c.Claimed++
+		c.Claimed += n
 	case lrp.Running:
-		c.Running++
+		c.Running += n
 	case lrp.Crashed:
-		c.Crashed++
+		c.Crashed += n
 	}
 }
 
-func (c *Counts) addTask(t *task.Task) {
+func (c *Counts) addTask(t *task.Task, n int) {
 	switch t.State {
 	case task.Pending:
-		c.Pending++
+		c.Pending += n
 	case task.Running:
-		c.TasksRunning++
+		c.TasksRunning += n
 	case task.Completed:
-		c.Completed++
+		c.Completed += n
 	case task.Resolving:
-		c.Resolving++
+		c.Resolving += n
 	}
 	if t.Unresolved() {
-		c.Lost++
+		c.Lost += n
 	}
 	if t.Callback.Dead {
-		c.DeadLetters++
+		c.DeadLetters += n
 	}
 }

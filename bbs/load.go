@@ -396,7 +396,9 @@ func (ld *loader) returned(key string) []event.Event {
 	if k, ok := serviceOfRow(key); ok && strings.HasPrefix(key, prefixService) {
 		s := ld.services.Service(k)
 		out = append(out, event.Event{Kind: event.Service, Domain: k.Domain, Subject: k.String(), Service: s})
+		v.mu.RLock()
 		keys = v.instancesOf(k)
+		v.mu.RUnlock()
 	}
 	if k, ok := indexOfRow(key); ok && strings.HasPrefix(key, prefixIndex) {
 		keys = []instanceKey{{key: k}}

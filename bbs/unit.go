@@ -2,7 +2,6 @@ package bbs
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 
 	"cantina/event"
@@ -20,11 +19,14 @@ type unit struct {
 // units turns the change into rows, services first.
 func (t *tx) units() []unit {
 	var out []unit
+	last := map[lrp.ServiceKey]int{}
 	for i, c := range t.services {
-		if last := slices.IndexFunc(t.services[i+1:], func(d serviceChange) bool { return d.key == c.key }); last >= 0 {
-			continue // changed again later in this change
+		last[c.key] = i
+	}
+	for i, c := range t.services {
+		if last[c.key] == i { // not changed again later in this change
+			out = append(out, t.serviceUnit(c))
 		}
-		out = append(out, t.serviceUnit(c))
 	}
 	for _, c := range t.others {
 		out = append(out, unit{op: c.op, show: c.show})

@@ -3,10 +3,13 @@ package bbs
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/google/btree"
 
 	"cantina/lrp"
 	"cantina/task"
@@ -21,17 +24,21 @@ type view struct {
 	services  map[lrp.ServiceKey]serviceView
 	processes map[string]processView
 	indices   map[lrp.Key]indexView
-	byService map[lrp.ServiceKey]map[lrp.Key]struct{}
+	byService map[lrp.ServiceKey]*tally
 	byCell    map[string]map[lrp.Key]struct{} // cell name → indices with a row on it
 	tasks     map[string]taskView
 	taskCells map[string]map[string]struct{} // cell name → tasks that name it
 	domains   map[string]domainView
 	badRows   map[string]bool // quarantined row keys
 
-	// Sorted keys for lists; nil = to be made again.
-	serviceOrder []lrp.ServiceKey
-	indexOrder   []instanceKey
-	taskOrder    []string
+	// The keys in order, for lists.
+	serviceOrder *btree.BTreeG[lrp.ServiceKey]
+	indexOrder   *btree.BTreeG[instanceKey]
+	taskOrder    *btree.BTreeG[string]
+
+	counts  Counts              // of what stands in services, indices and tasks
+	rowsOf  map[string]int      // process → how many indices have rows
+	unowned map[string]struct{} // processes with rows that no service owns
 
 	// collected are guids whose rows are gone, newest last.
 	collected     map[string]time.Time
@@ -67,28 +74,81 @@ type domainView struct {
 func newView(revision int64, keep int) *view {
 	return &view{
 		revision: revision, keep: cmp.Or(keep, defaultCollected), services: map[lrp.ServiceKey]serviceView{}, processes: map[string]processView{}, indices: map[lrp.Key]indexView{},
-		byService: map[lrp.ServiceKey]map[lrp.Key]struct{}{}, byCell: map[string]map[lrp.Key]struct{}{}, tasks: map[string]taskView{},
+		byService: map[lrp.ServiceKey]*tally{}, byCell: map[string]map[lrp.Key]struct{}{}, tasks: map[string]taskView{},
 		taskCells: map[string]map[string]struct{}{}, domains: map[string]domainView{}, badRows: map[string]bool{}, collected: map[string]time.Time{},
+		serviceOrder: btree.NewG(treeDegree, func(a, b lrp.ServiceKey) bool { return a.Compare(b) < 0 }),
+		indexOrder:   btree.NewG(treeDegree, func(a, b instanceKey) bool { return a.compare(b) < 0 }),
+		taskOrder:    btree.NewG(treeDegree, func(a, b string) bool { return a < b }),
+		rowsOf:       map[string]int{}, unowned: map[string]struct{}{},
+	}
+}
+
+// treeDegree is how wide the nodes of the sorted keys are.
+const treeDegree = 32
+
+// tally counts what readers see of the instances of a service (lrp.Index.Resolved).
+type tally struct {
+	indices                              int
+	on                                   map[string]int // cell process → instances
+	stopping, running, routable, crashed int
+}
+
+// count adds an index to the tally, or takes it out.
+func (c *tally) count(x lrp.Index, n int) {
+	c.indices += n
+	a := x.Resolved()
+	if a == nil {
+		return
+	}
+	if a.Proc != "" {
+		if c.on[a.Proc] += n; c.on[a.Proc] == 0 {
+			delete(c.on, a.Proc)
+		}
+	}
+	switch {
+	case a.Stopping():
+		c.stopping += n
+	case a.State == lrp.Running:
+		c.running += n
+		if a.Serves() {
+			c.routable += n
+		}
+	case a.State == lrp.Crashed:
+		c.crashed += n
 	}
 }
 
 func (v *view) putService(k lrp.ServiceKey, s *lrp.Service, revision int64) {
-	old, known := v.services[k]
-	if known {
+	if old, known := v.services[k]; known {
+		v.counts.Desired -= old.row.Instances
 		for i := range old.row.Versions {
-			delete(v.processes, old.row.Versions[i].Process)
+			v.own(old.row.Versions[i].Process, nil)
 		}
-	}
-	if known != (s != nil) {
-		v.serviceOrder = nil
 	}
 	if s == nil {
 		delete(v.services, k)
+		v.serviceOrder.Delete(k)
 		return
 	}
+	v.counts.Desired += s.Instances
 	v.services[k] = serviceView{s, revision}
+	v.serviceOrder.ReplaceOrInsert(k)
 	for i := range s.Versions {
-		v.processes[s.Versions[i].Process] = processView{k, &s.Versions[i]}
+		v.own(s.Versions[i].Process, &processView{k, &s.Versions[i]})
+	}
+}
+
+// own gives a process its definition, nil for none.
+func (v *view) own(process string, p *processView) {
+	if p != nil {
+		v.processes[process] = *p
+	} else {
+		delete(v.processes, process)
+	}
+	if p == nil && v.rowsOf[process] > 0 {
+		v.unowned[process] = struct{}{}
+	} else {
+		delete(v.unowned, process)
 	}
 }
 
@@ -110,25 +170,46 @@ func (v *view) orphan(x lrp.Index) bool {
 func (v *view) putIndex(x lrp.Index, revision int64) {
 	old, known := v.indices[x.Key]
 	if known {
-		v.link(old.row, false)
-	}
-	if known == x.Empty() {
-		v.indexOrder = nil
+		v.link(old.row, -1)
 	}
 	if x.Empty() {
 		delete(v.indices, x.Key)
-		return
+	} else {
+		v.indices[x.Key] = indexView{x, revision}
+		v.link(x, 1)
 	}
-	v.indices[x.Key] = indexView{x, revision}
-	v.link(x, true)
+	was, is := instanceKey{serviceOf(old.row), x.Key}, instanceKey{serviceOf(x), x.Key}
+	if known && (x.Empty() || was != is) {
+		v.indexOrder.Delete(was)
+	}
+	if !x.Empty() && (!known || was != is) {
+		v.indexOrder.ReplaceOrInsert(is)
+	}
 }
 
-// link keeps byService and byCell for the rows of x.
-func (v *view) link(x lrp.Index, add bool) {
-	set(v.byService, serviceOf(x), x.Key, add)
+// link adds an index to what is counted and found by service, process and cell (n = 1), or takes it out (n = -1).
+func (v *view) link(x lrp.Index, n int) {
+	k := serviceOf(x)
+	c := v.byService[k]
+	if c == nil {
+		c = &tally{on: map[string]int{}}
+		v.byService[k] = c
+	}
+	if c.count(x, n); c.indices == 0 {
+		delete(v.byService, k)
+	}
+	v.counts.addIndex(x, n)
+	p := x.Key.Process
+	_, owned := v.processes[p]
+	if v.rowsOf[p] += n; v.rowsOf[p] == 0 {
+		delete(v.rowsOf, p)
+		delete(v.unowned, p)
+	} else if !owned {
+		v.unowned[p] = struct{}{}
+	}
 	for _, a := range x.Rows() {
 		if a.Cell != "" {
-			set(v.byCell, a.Cell, x.Key, add)
+			set(v.byCell, a.Cell, x.Key, n > 0)
 		}
 	}
 }
@@ -152,15 +233,18 @@ func (v *view) putTask(guid string, t *task.Task, revision int64) {
 	if known && old.row.Holder.Cell != "" {
 		set(v.taskCells, old.row.Holder.Cell, guid, false)
 	}
-	if known != (t != nil) {
-		v.taskOrder = nil
+	if known {
+		v.counts.addTask(old.row, -1)
 	}
 	if t == nil {
 		delete(v.tasks, guid)
+		v.taskOrder.Delete(guid)
 		v.collect(guid, old.row)
 		return
 	}
+	v.counts.addTask(t, 1)
 	v.tasks[guid] = taskView{t, revision}
+	v.taskOrder.ReplaceOrInsert(guid)
 	delete(v.collected, guid)
 	if t.Holder.Cell != "" {
 		set(v.taskCells, t.Holder.Cell, guid, true)
@@ -266,64 +350,29 @@ func parseInstanceKey(s string) (k instanceKey, ok bool) {
 	return k, err == nil
 }
 
-// ordered returns a sorted list of keys that is kept until one is added or removed.
-// The caller holds the lock for reading; the list is made under the lock for writing.
-func ordered[K any](v *view, list *[]K, build func() []K) []K {
-	v.mu.RLock()
-	have := *list
-	v.mu.RUnlock()
-	if have != nil {
-		return have
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if *list == nil {
-		*list = build()
-	}
-	return *list
-}
-
-func (v *view) servicesInOrder() []lrp.ServiceKey {
-	return ordered(v, &v.serviceOrder, func() []lrp.ServiceKey {
-		out := make([]lrp.ServiceKey, 0, len(v.services))
-		for k := range v.services {
-			out = append(out, k)
+// instancesOf lists the instances of one service in order; the caller holds the lock.
+func (v *view) instancesOf(k lrp.ServiceKey) (out []instanceKey) {
+	v.indexOrder.AscendGreaterOrEqual(instanceKey{service: k, key: lrp.Key{Index: math.MinInt}}, func(i instanceKey) bool {
+		if i.service != k {
+			return false
 		}
-		slices.SortFunc(out, lrp.ServiceKey.Compare)
-		return out
+		out = append(out, i)
+		return true
 	})
-}
-
-func (v *view) instancesInOrder() []instanceKey {
-	return ordered(v, &v.indexOrder, func() []instanceKey {
-		out := make([]instanceKey, 0, len(v.indices))
-		for k, x := range v.indices {
-			out = append(out, instanceKey{serviceOf(x.row), k})
-		}
-		slices.SortFunc(out, instanceKey.compare)
-		return out
-	})
-}
-
-// instancesOf is instancesInOrder for one service.
-func (v *view) instancesOf(k lrp.ServiceKey) []instanceKey {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	out := make([]instanceKey, 0, len(v.byService[k]))
-	for key := range v.byService[k] {
-		out = append(out, instanceKey{k, key})
-	}
-	slices.SortFunc(out, instanceKey.compare)
 	return out
 }
 
-func (v *view) tasksInOrder() []string {
-	return ordered(v, &v.taskOrder, func() []string {
-		out := make([]string, 0, len(v.tasks))
-		for g := range v.tasks {
-			out = append(out, g)
-		}
-		slices.Sort(out)
-		return out
+// keysInOrder lists the keys of all instances and tasks in order.
+func (v *view) keysInOrder() (instances []instanceKey, tasks []string) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	v.indexOrder.Ascend(func(k instanceKey) bool {
+		instances = append(instances, k)
+		return true
 	})
+	v.taskOrder.Ascend(func(g string) bool {
+		tasks = append(tasks, g)
+		return true
+	})
+	return instances, tasks
 }
