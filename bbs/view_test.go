@@ -24,7 +24,7 @@ func TestTheViewCountsWhatItHas(t *testing.T) {
 		b, v := readOnly()
 		for n := range 200 {
 			k := lrp.ServiceKey{Domain: fmt.Sprint("d", r.Intn(2)), Name: fmt.Sprint("s", r.Intn(3))}
-			process := k.String() + fmt.Sprint("p", r.Intn(2))
+			process := fmt.Sprint(k.Domain, k.Name, "p", r.Intn(2))
 			key := lrp.Key{Process: process, Index: r.Intn(4)}
 			switch r.Intn(8) {
 			case 0:
@@ -32,7 +32,7 @@ func TestTheViewCountsWhatItHas(t *testing.T) {
 			case 1:
 				s := &lrp.Service{Key: k, Instances: r.Intn(5)}
 				for i := range 1 + r.Intn(2) {
-					s.Versions = append(s.Versions, lrp.Version{Desired: lrp.Desired{Service: k, Process: k.String() + fmt.Sprint("p", i)}, Number: i, High: 3})
+					s.Versions = append(s.Versions, lrp.Version{Desired: lrp.Desired{Service: k, Process: fmt.Sprint(k.Domain, k.Name, "p", i)}, Number: i, High: 3})
 				}
 				v.putService(k, s, int64(n))
 			case 2:
