@@ -17,7 +17,7 @@ import (
 
 // builder collects a change; the scheduler's lock is held.
 type builder struct {
-	s       *Scheduler
+	s       *changing
 	domain  string
 	change  Change
 	forests map[string]*batch.ForestSpec // to be written
@@ -29,8 +29,8 @@ type builder struct {
 	flying []func() // land what was made the newest
 }
 
-func (s *Scheduler) build(domain string) *builder {
-	return &builder{s: s, domain: domain, change: Change{Domain: domain}, forests: make(map[string]*batch.ForestSpec)}
+func (ch *changing) build(domain string) *builder {
+	return &builder{s: ch, domain: domain, change: Change{Domain: domain}, forests: make(map[string]*batch.ForestSpec)}
 }
 
 func (b *builder) fail(name string, err error, text string) {
@@ -113,12 +113,12 @@ func formerForests(was *jobRow, forest string) []string {
 }
 
 // youngest is at least as new as every invocation handed out so far.
-func (s *Scheduler) youngest() fence.Invocation {
-	start := fence.Invocation{Term: s.cfg.Term}
-	if s.last.Compare(start) < 0 {
+func (ch *changing) youngest() fence.Invocation {
+	start := fence.Invocation{Term: ch.cfg.Term}
+	if ch.last.Compare(start) < 0 {
 		return start
 	}
-	return s.last
+	return ch.last
 }
 
 func (b *builder) update(old *jobRow, spec batch.Job, forest *batch.ForestSpec) {

@@ -25,10 +25,10 @@ type Change struct {
 }
 
 // Plan is Apply without an effect: the lines only.
-func (s *Scheduler) Plan(domain string, wanted []plan.NamedJob, prune bool, keep ...string) ([]plan.Change, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b := s.applying(domain, wanted, prune, keep)
+func (ch *changing) Plan(domain string, wanted []plan.NamedJob, prune bool, keep ...string) ([]plan.Change, error) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	b := ch.applying(domain, wanted, prune, keep)
 	if err := b.encode(); err != nil {
 		return nil, err
 	}
@@ -38,15 +38,15 @@ func (s *Scheduler) Plan(domain string, wanted []plan.NamedJob, prune bool, keep
 // Apply prepares the jobs of a domain: creates and updates what is wanted, and
 // removes what is not when prune is set, but for the names to keep. Errors, all at once: ErrInvalid, ErrTaken,
 // ErrQuarantined.
-func (s *Scheduler) Apply(domain string, wanted []plan.NamedJob, prune bool, keep ...string) (*Change, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.applying(domain, wanted, prune, keep).finish()
+func (ch *changing) Apply(domain string, wanted []plan.NamedJob, prune bool, keep ...string) (*Change, error) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.applying(domain, wanted, prune, keep).finish()
 }
 
 // applying collects an application; the lock is held.
-func (s *Scheduler) applying(domain string, wanted []plan.NamedJob, prune bool, keep []string) *builder {
-	b := s.build(domain)
+func (ch *changing) applying(domain string, wanted []plan.NamedJob, prune bool, keep []string) *builder {
+	b := ch.build(domain)
 	names := make(map[string]bool)
 	for i := range wanted {
 		if names[wanted[i].Job.Name] {
@@ -59,8 +59,8 @@ func (s *Scheduler) applying(domain string, wanted []plan.NamedJob, prune bool, 
 		b.want(&wanted[i])
 	}
 	if prune {
-		for _, name := range s.newestNames() {
-			if row, _, err := s.changeable(name); err == nil && row.spec.Domain == domain && !names[name] && !slices.Contains(keep, name) {
+		for _, name := range ch.newestNames() {
+			if row, _, err := ch.changeable(name); err == nil && row.spec.Domain == domain && !names[name] && !slices.Contains(keep, name) {
 				b.remove(row)
 			}
 		}
@@ -71,27 +71,27 @@ func (s *Scheduler) applying(domain string, wanted []plan.NamedJob, prune bool, 
 // Remove prepares the deletion of a job: its name stays as a tombstone while
 // anything of it may be running, and what runs is ended. It returns
 // batch.ErrUnknownJob or ErrQuarantined.
-func (s *Scheduler) Remove(name string) (*Change, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	row, _, err := s.changeable(name)
+func (ch *changing) Remove(name string) (*Change, error) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	row, _, err := ch.changeable(name)
 	if err != nil {
 		return nil, err
 	}
-	b := s.build(row.spec.Domain)
+	b := ch.build(row.spec.Domain)
 	b.remove(row)
 	return b.finish()
 }
 
 // Pause prepares that a job starts nothing, or goes on. Errors as of Remove.
-func (s *Scheduler) Pause(name string, paused bool) (*Change, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	old, _, err := s.changeable(name)
+func (ch *changing) Pause(name string, paused bool) (*Change, error) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	old, _, err := ch.changeable(name)
 	if err != nil {
 		return nil, err
 	}
-	b := s.build(old.spec.Domain)
+	b := ch.build(old.spec.Domain)
 	row := *old
 	row.paused = paused
 	if row.paused == old.paused {
@@ -105,15 +105,15 @@ func (s *Scheduler) Pause(name string, paused bool) (*Change, error) {
 // Kill prepares that running batch tasks are ended: a stored intent, repeated until
 // they ended. Errors as of Remove, and batch.ErrUnknownNode for a node that is asked
 // for by its name and is none of the job's. At most maxKillRows at once.
-func (s *Scheduler) Kill(name string, f batch.NodeFilter) (*Change, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, j, err := s.changeable(name)
+func (ch *changing) Kill(name string, f batch.NodeFilter) (*Change, error) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	_, j, err := ch.changeable(name)
 	if err != nil {
 		return nil, err
 	}
 	if j == nil { // what runs is of an earlier life, and ended when this one is committed
-		b := s.build("")
+		b := ch.build("")
 		b.line(plan.Change{Kind: "job", Name: name, Verb: plan.VerbKeep})
 		return b.finish()
 	}
@@ -136,7 +136,7 @@ func (s *Scheduler) Kill(name string, f batch.NodeFilter) (*Change, error) {
 			return nil, err
 		}
 		key := killKey(j.row.uid, n.Node)
-		if s.bad[key] {
+		if ch.bad[key] {
 			return nil, fmt.Errorf("job %q, node %q: row %s: %w", name, n.Node, key, fault.ErrQuarantined)
 		}
 		c.Ops = append(c.Ops, store.Op{Key: key, Value: value})
@@ -145,10 +145,10 @@ func (s *Scheduler) Kill(name string, f batch.NodeFilter) (*Change, error) {
 	c.Lines[0].Nodes = len(runs)
 	c.Done = func(_ int64, err error) {
 		if err != nil {
-			s.fail(fmt.Errorf("commit kills: %w", err))
+			ch.fail(fmt.Errorf("commit kills: %w", err))
 			return
 		}
-		s.killed(j, runs)
+		ch.killed(j, runs)
 	}
 	return c, nil
 }
@@ -158,21 +158,21 @@ func (s *Scheduler) Kill(name string, f batch.NodeFilter) (*Change, error) {
 const maxKillRows = 100
 
 // killed makes kill intents effective.
-func (s *Scheduler) killed(j *job, runs []worker.Run) {
-	s.mu.Lock()
+func (ch *changing) killed(j *job, runs []worker.Run) {
+	ch.mu.Lock()
 	for _, r := range runs {
 		j.wantKill(r.Work.Node, r.Invocation)
 	}
-	s.mu.Unlock()
+	ch.mu.Unlock()
 	for _, r := range runs {
-		s.cfg.Registry.Kill(r)
+		ch.cfg.Registry.Kill(r)
 	}
 }
 
 // Commit submits a change alone and returns after its commit. The error is ctx's,
 // or that of the store: then it may or may not be durable.
-func (s *Scheduler) Commit(ctx context.Context, c *Change, extra ...store.Op) (revision int64, err error) {
-	if err := s.cfg.Store.Wait(ctx); err != nil {
+func (ch *changing) Commit(ctx context.Context, c *Change, extra ...store.Op) (revision int64, err error) {
+	if err := ch.cfg.Store.Wait(ctx); err != nil {
 		c.Undo()
 		return 0, err
 	}
@@ -181,7 +181,7 @@ func (s *Scheduler) Commit(ctx context.Context, c *Change, extra ...store.Op) (r
 		err      error
 	}
 	answered := make(chan answer, 1)
-	s.Submit(c, func(revision int64, err error) { answered <- answer{revision, err} }, extra...)
+	ch.Submit(c, func(revision int64, err error) { answered <- answer{revision, err} }, extra...)
 	select {
 	case a := <-answered:
 		return a.revision, a.err
@@ -192,8 +192,8 @@ func (s *Scheduler) Commit(ctx context.Context, c *Change, extra ...store.Op) (r
 
 // Submit submits a change alone; done is called after its commit, with the error of the
 // store if it may not be durable.
-func (s *Scheduler) Submit(c *Change, done func(revision int64, err error), extra ...store.Op) {
-	s.cfg.Store.Submit(store.Transition{Ops: slices.Concat(c.Ops, extra)}, func(revision int64, err error) {
+func (ch *changing) Submit(c *Change, done func(revision int64, err error), extra ...store.Op) {
+	ch.cfg.Store.Submit(store.Transition{Ops: slices.Concat(c.Ops, extra)}, func(revision int64, err error) {
 		c.Done(revision, err)
 		done(revision, err)
 	})

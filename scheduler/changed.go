@@ -10,53 +10,53 @@ import (
 )
 
 // changedJobs makes committed rows effective. It runs in commit order.
-func (s *Scheduler) changedJobs(revision int64, b *builder) {
-	s.mu.Lock()
+func (ch *changing) changedJobs(revision int64, b *builder) {
+	ch.mu.Lock()
 	forests, rows, unused := b.forests, b.rows, b.gone
 	b.land()
 	for _, name := range slices.Sorted(maps.Keys(forests)) {
-		s.setForest(forests[name])
+		ch.setForest(forests[name])
 	}
 	var kill []worker.Run
 	var events []event.Event
 	for _, row := range rows {
-		kill = append(kill, s.setJob(row, revision)...)
+		kill = append(kill, ch.setJob(row, revision)...)
 	}
 	for _, row := range rows { // with all of them in their place: one may depend on another
-		events = append(events, s.jobEvent(s.jobs[row.name]))
+		events = append(events, ch.jobEvent(ch.jobs[row.name]))
 	}
 	for _, row := range rows {
-		events = append(events, s.dependants(s.jobs[row.name].forest)...)
+		events = append(events, ch.dependants(ch.jobs[row.name].forest)...)
 	}
 	for _, name := range unused {
 		// What still runs draws on it until it ends: a forest of the same name that is
 		// born before that takes the board over.
-		if f := s.forests[name]; f != nil {
+		if f := ch.forests[name]; f != nil {
 			f.gone = true
 		}
 	}
-	s.changed = true
-	s.mu.Unlock()
-	s.cfg.Hub.Publish(revision, events...)
+	ch.changed = true
+	ch.mu.Unlock()
+	ch.cfg.Hub.Publish(revision, events...)
 	for _, r := range kill {
-		s.cfg.Registry.Kill(r)
+		ch.cfg.Registry.Kill(r)
 	}
-	ring(s.wake)
+	ring(ch.wake)
 }
 
-func (s *Scheduler) setForest(spec *batch.ForestSpec) {
-	f := s.forests[spec.Name]
+func (ch *changing) setForest(spec *batch.ForestSpec) {
+	f := ch.forests[spec.Name]
 	if f == nil {
-		b, err := s.newBoard(*spec)
+		b, err := ch.newBoard(*spec)
 		if err != nil { // it was tried out
-			s.failLocked(err)
+			ch.failLocked(err)
 			return
 		}
-		s.forests[spec.Name] = &forest{board: b}
+		ch.forests[spec.Name] = &forest{board: b}
 		return
 	}
 	if err := f.board.Configure(*spec); err != nil {
-		s.failLocked(err)
+		ch.failLocked(err)
 		return
 	}
 	f.version++
@@ -65,8 +65,8 @@ func (s *Scheduler) setForest(spec *batch.ForestSpec) {
 }
 
 // setJob makes a row the truth. It returns what is to be ended.
-func (s *Scheduler) setJob(row *jobRow, revision int64) (kill []worker.Run) {
-	old := s.jobs[row.name]
+func (ch *changing) setJob(row *jobRow, revision int64) (kill []worker.Run) {
+	old := ch.jobs[row.name]
 	j := old
 	if old == nil || old.row.uid != row.uid {
 		if old != nil && !old.row.deleted && old.forest != nil { // born again: what runs is older
@@ -76,12 +76,12 @@ func (s *Scheduler) setJob(row *jobRow, revision int64) (kill []worker.Run) {
 			old.row.deleted = true // its statuses are cleaned away
 		}
 		j = &job{segs: newSegments()}
-		s.jobs[row.name], s.uids[row.uid] = j, j
+		ch.jobs[row.name], ch.uids[row.uid] = j, j
 	}
 	j.row, j.revision = *row, revision
 	if !row.deleted {
-		s.seat(j)
-		s.takeOver(old, j)
+		ch.seat(j)
+		ch.adoption.takeOver(old, j)
 		return kill
 	}
 	for _, r := range j.forest.board.Runs(row.name) {
@@ -94,18 +94,18 @@ func (s *Scheduler) setJob(row *jobRow, revision int64) (kill []worker.Run) {
 
 // takeOver books what runs already under the name: of an earlier job of the name on
 // another forest, or of none that has a row.
-func (s *Scheduler) takeOver(old, j *job) {
+func (ad *adoption) takeOver(old, j *job) {
 	if old != nil && old.forest != nil && old.forest != j.forest {
 		old.forest.board.Delete(j.row.name)
 		for _, r := range old.forest.board.Runs(j.row.name) {
 			// It draws on its nodes there until it ends; and what is born again must not
 			// start beside it.
-			s.former[r.Invocation] = append(s.former[r.Invocation], old.forest)
+			ad.former[r.Invocation] = append(ad.former[r.Invocation], old.forest)
 			j.forest.board.Adopt(r.Key, r.Invocation, r.Cell)
 		}
 	}
 	var nodes []string
-	for k := range s.strangers {
+	for k := range ad.strangers {
 		if k.Job == j.row.name {
 			nodes = append(nodes, k.Node)
 		}
@@ -113,8 +113,8 @@ func (s *Scheduler) takeOver(old, j *job) {
 	slices.Sort(nodes) // in the order of names they get their place on the board
 	for _, node := range nodes {
 		k := batch.Key{Job: j.row.name, Node: node}
-		j.forest.board.Adopt(k, s.strangers[k], "")
-		delete(s.strangers, k)
-		s.adopted = -1 // of an earlier life: the next comparison ends it
+		j.forest.board.Adopt(k, ad.strangers[k], "")
+		delete(ad.strangers, k)
+		ad.adopted = -1 // of an earlier life: the next comparison ends it
 	}
 }

@@ -29,35 +29,28 @@ type end struct {
 // Ended takes an end from the registry, before it is acknowledged. The status is
 // committed with others, then StatusCommitted answers. An end for which there is
 // nothing to store is answered at once, or behind the commit it depends on.
-func (s *Scheduler) Ended(e worker.Ended) {
+func (st *statuses) Ended(e worker.Ended) {
 	x := &end{key: batch.Key(e.Run.Work), run: e.Run, cell: string(e.Cell), kinds: []worker.Synthetic{e.Kind}}
-	s.mu.Lock()
-	x.report = s.judge(&e)
-	s.stats.Ended++
-	s.seen(e.Run.Invocation)
-	if b := s.boardOf(x.key); b != nil && b.Picked(x.key) {
+	st.mu.Lock()
+	x.report = st.judge(&e)
+	st.stats.Ended++
+	st.seen(e.Run.Invocation)
+	if b := st.boardOf(x.key); b != nil && b.Picked(x.key) {
 		// It ended before the pass that started it could say so.
 		if err := b.Started(x.key, e.Run.Invocation, x.cell); err == nil {
-			s.early[e.Run.Invocation] = true
+			st.early[e.Run.Invocation] = true
 		}
 	}
-	s.queue(x)
+	st.queue(x)
 	var done []*end
-	if s.flying == 0 {
-		done = s.flush()
+	if st.flying == 0 {
+		done = st.flush()
 	}
-	s.mu.Unlock()
-	s.release(done)
+	st.mu.Unlock()
+	st.release(done)
 }
 
-func (s *Scheduler) boardOf(k batch.Key) *batch.Board {
-	if j := s.jobs[k.Job]; j != nil && j.forest != nil {
-		return j.forest.board
-	}
-	return nil
-}
-
-func (s *Scheduler) judge(e *worker.Ended) batch.Report {
+func (st *statuses) judge(e *worker.Ended) batch.Report {
 	switch e.Kind {
 	case worker.NeverStarted:
 		return batch.NeverStarted(e.Reason)
@@ -69,17 +62,17 @@ func (s *Scheduler) judge(e *worker.Ended) batch.Report {
 	if err != nil {
 		return batch.Report{Bits: batch.Error | batch.UsesBackoff, Reason: "cannot decode the report of a cell"}
 	}
-	j := s.jobs[e.Run.Work.Job]
+	j := st.jobs[e.Run.Work.Job]
 	return batch.Judge(ended, status, j != nil && j.spec != nil && j.spec.IgnoreExitCode)
 }
 
 // queue puts an end behind what is known of its batch task.
-func (s *Scheduler) queue(x *end) {
-	at := s.ends[x.key]
+func (st *statuses) queue(x *end) {
+	at := st.ends[x.key]
 	switch {
 	case at == nil:
-		s.ends[x.key] = x
-		s.pending = append(s.pending, x)
+		st.ends[x.key] = x
+		st.pending = append(st.pending, x)
 	case !at.flying && at.run == x.run:
 		// A real end beats a synthetic one, whichever comes first; both are answered.
 		at.kinds = append(at.kinds, x.kinds...)
@@ -110,30 +103,30 @@ type chunk struct {
 // flush submits what is pending. It is called when no commit of statuses is under
 // way, so that what comes meanwhile goes together. It returns ends that need no
 // commit. The lock is held.
-func (s *Scheduler) flush() (done []*end) {
+func (st *statuses) flush() (done []*end) {
 	// What waited behind an end that needs no commit is pending at once: go on.
-	for s.over == nil && s.flying == 0 && len(s.pending) > 0 {
-		done = append(done, s.flushOnce()...)
+	for st.over == nil && st.flying == 0 && len(st.pending) > 0 {
+		done = append(done, st.flushOnce()...)
 	}
 	return done
 }
 
-func (s *Scheduler) flushOnce() (done []*end) {
+func (st *statuses) flushOnce() (done []*end) {
 	byJob := make(map[*job][]*end)
 	var order []*job
-	pending := s.pending
-	s.pending = nil
+	pending := st.pending
+	st.pending = nil
 	for _, x := range pending {
-		j := s.jobs[x.key.Job]
+		j := st.jobs[x.key.Job]
 		if j == nil || j.forest == nil {
-			x.held = s.strangers[x.key] == x.run.Invocation
+			x.held = st.adoption.strangers[x.key] == x.run.Invocation
 			done = append(done, x)
 			continue
 		}
 		inv, _, runs := j.forest.board.Running(x.key)
 		x.held = runs && inv == x.run.Invocation
-		j.forest.board.Advance(s.nowMilli()) // a pause counts from the end, not from the last pass
-		x.update = j.forest.board.End(x.key, x.run.Invocation, x.report, int(s.cfg.Guard/time.Second))
+		j.forest.board.Advance(st.nowMilli()) // a pause counts from the end, not from the last pass
+		x.update = j.forest.board.End(x.key, x.run.Invocation, x.report, int(st.cfg.Guard/time.Second))
 		if !x.update.Store {
 			done = append(done, x)
 			continue
@@ -144,17 +137,17 @@ func (s *Scheduler) flushOnce() (done []*end) {
 		byJob[j] = append(byJob[j], x)
 	}
 	for _, j := range order {
-		s.submitEnds(j, byJob[j])
+		st.submitEnds(j, byJob[j])
 	}
 	for _, x := range done {
-		s.finish(x)
+		st.finish(x)
 	}
 	return done
 }
 
 // submitEnds packs the ends of one job into segments and submits each as one
 // transition.
-func (s *Scheduler) submitEnds(j *job, ends []*end) {
+func (st *statuses) submitEnds(j *job, ends []*end) {
 	for len(ends) > 0 {
 		var p packer
 		c := &chunk{j: j, n: j.segs.next}
@@ -170,7 +163,7 @@ func (s *Scheduler) submitEnds(j *job, ends []*end) {
 				kills = append(kills, store.Op{Key: killKey(j.row.uid, x.key.Node)})
 			}
 		}
-		s.submit(c, &p, kills)
+		st.submit(c, &p, kills)
 	}
 }
 
@@ -179,77 +172,77 @@ func (s *Scheduler) submitEnds(j *job, ends []*end) {
 const maxKills, maxDead = 32, 16
 
 // submit sends one segment to the store.
-func (s *Scheduler) submit(c *chunk, p *packer, more []store.Op) {
+func (st *statuses) submit(c *chunk, p *packer, more []store.Op) {
 	c.bytes, c.data = p.bytes, len(p.data.Items) > 0
 	ops, err := p.ops(c.j.row.uid, c.n)
 	if err != nil { // the messages have no required fields: only a broken program
-		s.failLocked(err)
+		st.failLocked(err)
 		return
 	}
 	ops = append(ops, more...)
 	ops = append(ops, c.j.segs.bury(c.j.row.uid, maxDead)...)
 	// The number is taken even if the commit is still under way.
 	c.j.segs.next = c.n + 1
-	s.flying++
-	s.stats.Segments++
-	s.cfg.Store.Submit(store.Transition{Ops: ops}, func(revision int64, err error) { s.committed(c, revision, err) })
+	st.flying++
+	st.stats.Segments++
+	st.cfg.Store.Submit(store.Transition{Ops: ops}, func(revision int64, err error) { st.committed(c, revision, err) })
 }
 
 // committed makes a segment effective. It runs in commit order.
-func (s *Scheduler) committed(c *chunk, revision int64, err error) {
+func (st *statuses) committed(c *chunk, revision int64, err error) {
 	if err != nil {
-		s.fail(err)
+		st.fail(err)
 		if c.tell != nil {
 			c.tell(0, err)
 		}
 		return
 	}
-	s.mu.Lock()
+	st.mu.Lock()
 	j := c.j
 	j.written++
 	j.segs.written(c.n, len(c.ends)+len(c.edits)+len(c.moved), c.bytes, c.data)
 	var events []event.Event
 	for _, x := range c.ends {
-		s.apply(j, x.update)
+		st.apply(j, x.update)
 		if x.kill { // one that was stored after the end was submitted goes with the next
 			delete(j.kills, x.key.Node)
 		}
-		events = append(events, s.pairEvent(j, x.key.Node))
-		s.finish(x)
+		events = append(events, st.pairEvent(j, x.key.Node))
+		st.finish(x)
 	}
 	for _, u := range c.edits {
-		s.apply(j, u)
-		events = append(events, s.pairEvent(j, u.Key.Node))
+		st.apply(j, u)
+		events = append(events, st.pairEvent(j, u.Key.Node))
 	}
-	s.remark(c)
-	events = append(events, s.jobEvent(j))
-	events = append(events, s.dependants(j.forest)...)
-	s.flying--
-	done := s.settle()
-	s.mu.Unlock()
+	st.remark(c)
+	events = append(events, st.jobEvent(j))
+	events = append(events, st.dependants(j.forest)...)
+	st.flying--
+	done := st.settle()
+	st.mu.Unlock()
 
-	s.cfg.Hub.Publish(revision, events...)
-	s.release(append(c.ends, done...))
+	st.cfg.Hub.Publish(revision, events...)
+	st.release(append(c.ends, done...))
 	if c.tell != nil {
 		c.tell(revision, nil)
 	}
-	ring(s.wake)
+	ring(st.wake)
 }
 
 // settle goes on when no commit of statuses is under way: first what was merged,
 // for it must not overtake an end, then what is pending. The lock is held.
-func (s *Scheduler) settle() []*end {
-	if s.flying > 0 {
+func (st *statuses) settle() []*end {
+	if st.flying > 0 {
 		return nil
 	}
-	if s.submitMerges(); s.flying > 0 {
-		return s.flushOnce() // in the order of commits behind them
+	if st.submitMerges(); st.flying > 0 {
+		return st.flushOnce() // in the order of commits behind them
 	}
-	return s.flush()
+	return st.flush()
 }
 
 // apply makes one update effective and keeps the account of segments.
-func (s *Scheduler) apply(j *job, u batch.Update) {
+func (st *statuses) apply(j *job, u batch.Update) {
 	if j.forest == nil {
 		return
 	}
@@ -258,36 +251,36 @@ func (s *Scheduler) apply(j *job, u batch.Update) {
 }
 
 // finish forgets an end; what came meanwhile is next. The lock is held.
-func (s *Scheduler) finish(x *end) {
-	delete(s.ends, x.key)
-	if s.meanwhile != nil {
-		s.meanwhile[x.run.Invocation] = true
+func (st *statuses) finish(x *end) {
+	delete(st.ends, x.key)
+	if st.adoption.meanwhile != nil {
+		st.adoption.meanwhile[x.run.Invocation] = true
 	}
-	if s.strangers[x.key] == x.run.Invocation {
-		delete(s.strangers, x.key)
+	if st.adoption.strangers[x.key] == x.run.Invocation {
+		delete(st.adoption.strangers, x.key)
 	}
-	for _, f := range s.former[x.run.Invocation] {
+	for _, f := range st.adoption.former[x.run.Invocation] {
 		f.board.Forget(x.key)
 	}
-	delete(s.former, x.run.Invocation)
-	if _, ok := s.shadows[x.run.Invocation]; ok {
-		delete(s.shadows, x.run.Invocation)
-		s.changed = true
+	delete(st.adoption.former, x.run.Invocation)
+	if _, ok := st.adoption.shadows[x.run.Invocation]; ok {
+		delete(st.adoption.shadows, x.run.Invocation)
+		st.changed = true
 	}
 	if !x.update.Store {
 		// Gives back what it drew, if it was known.
-		if b := s.boardOf(x.key); b != nil {
+		if b := st.boardOf(x.key); b != nil {
 			b.Apply(x.update)
 		}
 	}
 	if x.next != nil {
-		s.queue(x.next)
+		st.queue(x.next)
 	}
 }
 
 // release frees the room of ended invocations on their cells and acknowledges
 // them. The lock is not held.
-func (s *Scheduler) release(ends []*end) {
+func (st *statuses) release(ends []*end) {
 	if len(ends) == 0 {
 		return
 	}
@@ -302,15 +295,15 @@ func (s *Scheduler) release(ends []*end) {
 		}
 	}
 	for _, cell := range slices.Sorted(maps.Keys(refused)) {
-		s.cfg.Auctioneer.Rest(cell)
+		st.cfg.Auctioneer.Rest(cell)
 	}
 	if len(holds) > 0 {
-		s.cfg.Auctioneer.Release(holds...)
+		st.cfg.Auctioneer.Release(holds...)
 	}
 	for _, x := range ends {
 		for _, kind := range x.kinds {
-			s.cfg.Registry.StatusCommitted(x.run, kind)
+			st.cfg.Registry.StatusCommitted(x.run, kind)
 		}
 	}
-	ring(s.wake)
+	ring(st.wake)
 }

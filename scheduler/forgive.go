@@ -14,20 +14,20 @@ const editChunk = 2000
 // it changed, after their commit; a long one is done in steps, each durable by
 // itself. Errors as of Remove, batch.ErrUnknownNode as of Kill, ctx's, or those of
 // the store.
-func (s *Scheduler) Forgive(ctx context.Context, name string, f batch.NodeFilter) (int, error) {
-	return s.Forgiving(name, f).run(ctx)
+func (st *statuses) Forgive(ctx context.Context, name string, f batch.NodeFilter) (int, error) {
+	return st.Forgiving(name, f).run(ctx)
 }
 
 // Rerun forgets the statuses of batch tasks that have ended, so that they run
 // again. Otherwise as Forgive.
-func (s *Scheduler) Rerun(ctx context.Context, name string, f batch.NodeFilter) (int, error) {
-	return s.Rerunning(name, f).run(ctx)
+func (st *statuses) Rerun(ctx context.Context, name string, f batch.NodeFilter) (int, error) {
+	return st.Rerunning(name, f).run(ctx)
 }
 
 // Edit is a change of many statuses by a person, done in steps that are durable each by
 // itself.
 type Edit struct {
-	s       *Scheduler
+	s       *statuses
 	name    string
 	filter  batch.NodeFilter
 	change  changer
@@ -35,25 +35,25 @@ type Edit struct {
 }
 
 // Forgiving is Forgive in steps.
-func (s *Scheduler) Forgiving(name string, f batch.NodeFilter) *Edit {
+func (st *statuses) Forgiving(name string, f batch.NodeFilter) *Edit {
 	f.Classes = []batch.Class{batch.ClassFailed, batch.ClassBackoff}
-	return s.edit(name, f, (*batch.Board).Forgive)
+	return st.edit(name, f, (*batch.Board).Forgive)
 }
 
 // Rerunning is Rerun in steps.
-func (s *Scheduler) Rerunning(name string, f batch.NodeFilter) *Edit {
+func (st *statuses) Rerunning(name string, f batch.NodeFilter) *Edit {
 	if len(f.Classes) == 0 {
 		f.Classes = []batch.Class{batch.ClassDone, batch.ClassFailed, batch.ClassBackoff}
 	}
-	return s.edit(name, f, (*batch.Board).Reset)
+	return st.edit(name, f, (*batch.Board).Reset)
 }
 
 // changer is batch.Board.Forgive or Reset.
 type changer func(b *batch.Board, job string, nodes ...string) ([]batch.Update, error)
 
-func (s *Scheduler) edit(name string, f batch.NodeFilter, change changer) *Edit {
+func (st *statuses) edit(name string, f batch.NodeFilter, change changer) *Edit {
 	f.Limit = editChunk
-	return &Edit{s: s, name: name, filter: f, change: change}
+	return &Edit{s: st, name: name, filter: f, change: change}
 }
 
 // run does all steps, one after the commit of the other.
@@ -122,7 +122,7 @@ func (e *Edit) Step(done func(error)) (changed int, more bool, err error) {
 
 // submitEdits packs updates into segments; done hears the first error, or the last
 // commit. The lock is held.
-func (s *Scheduler) submitEdits(j *job, updates []batch.Update, done func(error)) {
+func (st *statuses) submitEdits(j *job, updates []batch.Update, done func(error)) {
 	var chunks []*chunk
 	var packers []*packer
 	for len(updates) > 0 {
@@ -152,6 +152,6 @@ func (s *Scheduler) submitEdits(j *job, updates []batch.Update, done func(error)
 				done(nil)
 			}
 		}
-		s.submit(c, packers[i], nil)
+		st.submit(c, packers[i], nil)
 	}
 }

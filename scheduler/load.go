@@ -16,11 +16,7 @@ import (
 // others are ignored. Rows that cannot be read are quarantined: their job counts as
 // existing, starts nothing and loses nothing. It starts nothing.
 func New(cfg Config, rows []store.Row) *Scheduler {
-	s := &Scheduler{
-		cfg: cfg.withDefaults(), now: cfg.Clock.Steady(), forests: make(map[string]*forest), jobs: make(map[string]*job), rows: make(flights[jobRow]), bad: make(map[string]bool), specs: make(flights[batch.ForestSpec]), uids: make(map[string]*job),
-		ends: make(map[batch.Key]*end), early: make(map[fence.Invocation]bool), strangers: make(map[batch.Key]fence.Invocation), former: make(map[fence.Invocation][]*forest), shadows: make(map[fence.Invocation][]string), adopted: -1, wake: make(chan struct{}, 1), failed: make(chan struct{}),
-	}
-	s.changed = true
+	s := assemble(cfg)
 	of := func(prefix string, f func(r store.Row) error) {
 		for _, r := range rows {
 			if !strings.HasPrefix(r.Key, prefix) {
@@ -49,16 +45,7 @@ func New(cfg Config, rows []store.Row) *Scheduler {
 	return s
 }
 
-// newBoard returns a board whose clock runs.
-func (s *Scheduler) newBoard(spec batch.ForestSpec) (*batch.Board, error) {
-	b, err := batch.NewBoard(spec)
-	if err == nil {
-		b.Advance(s.nowMilli())
-	}
-	return b, err
-}
-
-func (s *Scheduler) loadForest(r store.Row) error {
+func (s *newest) loadForest(r store.Row) error {
 	spec, err := decodeForest(r.Value)
 	if err != nil {
 		return err
@@ -74,7 +61,7 @@ func (s *Scheduler) loadForest(r store.Row) error {
 	return nil
 }
 
-func (s *Scheduler) loadJob(r store.Row) error {
+func (s *newest) loadJob(r store.Row) error {
 	row, err := decodeJob(r.Value)
 	if err == nil && jobPrefix+row.name != r.Key {
 		err = fmt.Errorf("job %q in the row %s: %w", row.name, r.Key, errRecord)
@@ -94,32 +81,7 @@ func (s *Scheduler) loadJob(r store.Row) error {
 	return nil
 }
 
-// seat puts a job on the board of its forest. A job whose forest cannot be read
-// gets an empty one, and says so.
-func (s *Scheduler) seat(j *job) {
-	spec := j.row.spec
-	f := s.forests[spec.Forest]
-	if f == nil {
-		b, err := s.newBoard(batch.ForestSpec{Name: spec.Forest})
-		if err != nil { // no levels, no limits: it cannot fail
-			return
-		}
-		f = &forest{board: b, unread: true, problem: "the row of its nodes cannot be read"}
-		s.forests[spec.Forest] = f
-		spec.Errors = append(slices.Clone(spec.Errors), f.problem)
-	}
-	j.forest, j.spec = f, &spec
-	f.board.Put(spec)
-}
-
-// seen keeps the newest invocation.
-func (s *Scheduler) seen(i fence.Invocation) {
-	if s.last.Compare(i) < 0 {
-		s.last = i
-	}
-}
-
-func (s *Scheduler) loadSegment(r store.Row) error {
+func (s *newest) loadSegment(r store.Row) error {
 	uid, number, ok := strings.Cut(strings.TrimPrefix(r.Key, statusPrefix), "/")
 	n, err := strconv.ParseUint(number, 10, 32)
 	if !ok || err != nil || n == 0 {
@@ -157,7 +119,7 @@ func (s *Scheduler) loadSegment(r store.Row) error {
 }
 
 // distrust makes a job invalid because statuses of it cannot be read.
-func (s *Scheduler) distrust(j *job, key string) {
+func (s *newest) distrust(j *job, key string) {
 	spec := *j.spec
 	spec.Errors = append(slices.Clone(spec.Errors), "statuses in row "+key+" cannot be read; drop or restore it")
 	j.spec = &spec
@@ -179,7 +141,7 @@ func (j *job) noted(node string, st *batch.Status) {
 	}
 }
 
-func (s *Scheduler) loadKill(r store.Row) error {
+func (s *newest) loadKill(r store.Row) error {
 	var m schedulerpb.Kill
 	if err := store.Open(r.Value, kindKill, &m); err != nil {
 		return err
@@ -193,26 +155,9 @@ func (s *Scheduler) loadKill(r store.Row) error {
 	return nil
 }
 
-// gone stands for a job that has no row any more but left others.
-func (s *Scheduler) gone(uid string) *job {
-	j := &job{row: jobRow{uid: uid, deleted: true}, segs: newSegments()}
-	s.uids[uid] = j
-	return j
-}
-
 func (j *job) wantKill(node string, inv fence.Invocation) {
 	if j.kills == nil {
 		j.kills = make(map[string]fence.Invocation)
 	}
 	j.kills[node] = inv
-}
-
-// sorted returns all jobs in order of name.
-func (s *Scheduler) sorted() []*job {
-	out := make([]*job, 0, len(s.jobs))
-	for _, j := range s.jobs {
-		out = append(out, j)
-	}
-	slices.SortFunc(out, func(a, b *job) int { return strings.Compare(a.row.name, b.row.name) })
-	return out
 }

@@ -1,12 +1,18 @@
 package scheduler
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"cantina/batch"
+	"cantina/event"
 	"cantina/fault"
+	"cantina/fence"
+	"cantina/store"
+	"cantina/worker"
 )
 
 // What is decided from are the newest rows: those that were handed out with a change
@@ -43,7 +49,7 @@ func (f flights[T]) newest(name string) (to *T, ok bool) {
 
 // newestRow returns the newest row of a job, or nil. It is not to be changed. The lock
 // is held.
-func (s *Scheduler) newestRow(name string) *jobRow {
+func (s *newest) newestRow(name string) *jobRow {
 	if row, ok := s.rows.newest(name); ok {
 		return row
 	}
@@ -54,7 +60,7 @@ func (s *Scheduler) newestRow(name string) *jobRow {
 }
 
 // newestForest returns the newest spec of a forest, or nil. The lock is held.
-func (s *Scheduler) newestForest(name string) *batch.ForestSpec {
+func (s *newest) newestForest(name string) *batch.ForestSpec {
 	if spec, ok := s.specs.newest(name); ok {
 		return spec
 	}
@@ -66,7 +72,7 @@ func (s *Scheduler) newestForest(name string) *batch.ForestSpec {
 }
 
 // newestNames returns the names of all newest rows, in order. The lock is held.
-func (s *Scheduler) newestNames() []string {
+func (s *newest) newestNames() []string {
 	names := slices.Collect(maps.Keys(s.jobs))
 	for name := range s.rows {
 		if s.jobs[name] == nil {
@@ -80,7 +86,7 @@ func (s *Scheduler) newestNames() []string {
 // changeable returns the newest row of a job that may be changed, and the job as it is
 // committed; that is nil when this life of the name is still on its way. The lock is
 // held.
-func (s *Scheduler) changeable(name string) (*jobRow, *job, error) {
+func (s *newest) changeable(name string) (*jobRow, *job, error) {
 	row := s.newestRow(name)
 	switch {
 	case row == nil || row.deleted:
@@ -92,7 +98,7 @@ func (s *Scheduler) changeable(name string) (*jobRow, *job, error) {
 }
 
 // life returns the committed job that a newest row is about, or nil.
-func (s *Scheduler) life(row *jobRow) *job {
+func (s *newest) life(row *jobRow) *job {
 	if j := s.jobs[row.name]; j != nil && j.row.uid == row.uid && j.forest != nil {
 		return j
 	}
@@ -100,16 +106,269 @@ func (s *Scheduler) life(row *jobRow) *job {
 }
 
 // Changeable says whether a job may be changed now. Errors as of Remove.
-func (s *Scheduler) Changeable(name string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, _, err := s.changeable(name)
+func (ch *changing) Changeable(name string) error {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	_, _, err := ch.changeable(name)
 	return err
 }
 
 // ending reports that a change on its way ends this life of a job: nothing of it
 // starts any more, for it could not be told from the next life. The lock is held.
-func (s *Scheduler) ending(name, uid string) bool {
+func (s *newest) ending(name, uid string) bool {
 	row, ok := s.rows.newest(name)
 	return ok && (row == nil || row.deleted || row.uid != uid)
+}
+
+func (s *newest) boardOf(k batch.Key) *batch.Board {
+	if j := s.jobs[k.Job]; j != nil && j.forest != nil {
+		return j.forest.board
+	}
+	return nil
+}
+
+// newBoard returns a board whose clock runs.
+func (s *newest) newBoard(spec batch.ForestSpec) (*batch.Board, error) {
+	b, err := batch.NewBoard(spec)
+	if err == nil {
+		b.Advance(s.nowMilli())
+	}
+	return b, err
+}
+
+// seat puts a job on the board of its forest. A job whose forest cannot be read
+// gets an empty one, and says so.
+func (s *newest) seat(j *job) {
+	spec := j.row.spec
+	f := s.forests[spec.Forest]
+	if f == nil {
+		b, err := s.newBoard(batch.ForestSpec{Name: spec.Forest})
+		if err != nil { // no levels, no limits: it cannot fail
+			return
+		}
+		f = &forest{board: b, unread: true, problem: "the row of its nodes cannot be read"}
+		s.forests[spec.Forest] = f
+		spec.Errors = append(slices.Clone(spec.Errors), f.problem)
+	}
+	j.forest, j.spec = f, &spec
+	f.board.Put(spec)
+}
+
+// seen keeps the newest invocation.
+func (s *newest) seen(i fence.Invocation) {
+	if s.last.Compare(i) < 0 {
+		s.last = i
+	}
+}
+
+// gone stands for a job that has no row any more but left others.
+func (s *newest) gone(uid string) *job {
+	j := &job{row: jobRow{uid: uid, deleted: true}, segs: newSegments()}
+	s.uids[uid] = j
+	return j
+}
+
+// sorted returns all jobs in order of name.
+func (s *newest) sorted() []*job {
+	out := make([]*job, 0, len(s.jobs))
+	for _, j := range s.jobs {
+		out = append(out, j)
+	}
+	slices.SortFunc(out, func(a, b *job) int { return strings.Compare(a.row.name, b.row.name) })
+	return out
+}
+
+func (s *newest) unblock() {
+	s.mu.Lock()
+	s.changed = true
+	s.mu.Unlock()
+}
+
+// unpicked takes a pick back; that it is gone already, with its job, is as good.
+func (s *newest) unpicked(p *pick, scope batch.Scope, why string) {
+	if err := p.f.board.Refuse(p.Key, scope, why); err != nil {
+		s.cfg.Log.Debug("batch task to start no longer exists", "job", p.Key.Job, "node", p.Key.Node, "error", err)
+	}
+}
+
+// readSegments reads segments of a job with their data: by number, then by node.
+// A segment that is gone is left out.
+func (s *newest) readSegments(ctx context.Context, uid string, numbers []uint32) (map[uint32]map[string]stored, error) {
+	out := make(map[uint32]map[string]stored, len(numbers))
+	for _, n := range numbers {
+		row, ok, err := s.cfg.Store.Get(ctx, segmentKey(uid, n))
+		if err != nil {
+			return nil, fmt.Errorf("read statuses: %w", err)
+		}
+		if !ok {
+			continue
+		}
+		entries, err := decodeSegment(row.Value)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", row.Key, err)
+		}
+		var data map[int][]byte
+		if row, ok, err = s.cfg.Store.Get(ctx, dataKey(uid, n)); err != nil {
+			return nil, fmt.Errorf("read results: %w", err)
+		}
+		if ok {
+			if data, err = decodeData(row.Value); err != nil {
+				return nil, fmt.Errorf("read %s: %w", row.Key, err)
+			}
+		}
+		m := make(map[string]stored, len(entries))
+		for i, e := range entries {
+			m[e.node] = stored{status: e.status, data: data[i]}
+		}
+		out[n] = m
+	}
+	return out, nil
+}
+
+func (s *newest) nowMilli() int64 { return s.now().UnixMilli() }
+
+// fail ends the scheduler's term.
+func (s *newest) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failLocked(err)
+}
+
+func (s *newest) failLocked(err error) {
+	if s.over == nil {
+		s.over = err
+		close(s.failed)
+	}
+}
+
+// StartsChanged tells that what may start may have changed: a session, the initial
+// wait, a death.
+func (s *newest) StartsChanged() {
+	s.mu.Lock()
+	s.changed = true
+	s.mu.Unlock()
+	ring(s.wake)
+}
+
+// KillStored reports a stored intent to end an invocation: one of its own, or the
+// deletion or new birth of its job. It is worker.Statuses.
+func (s *newest) KillStored(r worker.Run) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.killStored(r)
+}
+
+// killStored is KillStored under the lock.
+func (s *newest) killStored(r worker.Run) bool {
+	j := s.jobs[r.Work.Job]
+	if j == nil {
+		return false
+	}
+	return j.row.deleted || r.Invocation.Compare(j.row.born) <= 0 || j.kills[r.Work.Node] == r.Invocation
+}
+
+// tombstones reports whether there is anything to clean away. The lock is held.
+func (s *newest) tombstones() bool {
+	for _, j := range s.uids {
+		if j.row.deleted {
+			return true
+		}
+	}
+	return false
+}
+
+// sweep deletes rows, and does with the lock held what follows from the commit.
+func (s *newest) sweep(ops []store.Op, landed func()) {
+	s.cfg.Store.Submit(store.Transition{Ops: ops}, func(_ int64, err error) {
+		if err != nil {
+			s.fail(err)
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		landed()
+	})
+}
+
+// unread reports that the row of a job cannot be read: nobody knows which forest and which
+// statuses are its. The lock is held.
+func (s *newest) unread() bool {
+	for _, j := range s.jobs {
+		if j.row.quarantined() {
+			return true
+		}
+	}
+	return false
+}
+
+// progress returns the counts of a job; the lock is held.
+func (s *newest) progress(j *job) batch.Progress {
+	if j.forest == nil {
+		return batch.Progress{State: batch.JobInvalid, Reason: "its row cannot be read"}
+	}
+	p, ok := j.forest.board.Progress(j.row.name)
+	if !ok { // a tombstone
+		p.Running = len(j.forest.board.Runs(j.row.name))
+		return p
+	}
+	if !j.forest.planted && j.forest.hasSources() && p.State.Ended() {
+		p.State, p.Reason = batch.JobWaiting, cmpText(j.forest.problem, "its nodes are being listed")
+	}
+	return p
+}
+
+// live returns a job that is not deleted and can be read; the lock is held.
+func (s *newest) live(name string) (*job, error) {
+	j := s.jobs[name]
+	switch {
+	case j == nil || j.row.deleted:
+		return nil, fmt.Errorf("job %q: %w", name, batch.ErrUnknownJob)
+	case j.forest == nil:
+		return nil, fmt.Errorf("job %q: %w", name, fault.ErrQuarantined)
+	}
+	return j, nil
+}
+
+// pairEvent shows a batch task after a commit; the lock is held.
+func (s *newest) pairEvent(j *job, node string) event.Event {
+	e := event.Event{Kind: event.Pair, Subject: j.row.name + "/" + node}
+	if j.spec != nil {
+		e.Domain = j.spec.Domain
+	}
+	if j.forest == nil {
+		return e
+	}
+	if nodes, err := j.forest.board.Nodes(j.row.name, batch.NodeFilter{Node: node, Classes: allClasses()}); err == nil && len(nodes) == 1 {
+		nodes[0].Status.Reason = j.reasons[node]
+		e.Pair = &event.PairState{Job: j.row.name, NodeView: nodes[0]}
+	}
+	return e
+}
+
+// dependants shows the jobs that look different for what others of the board did; the lock
+// is held.
+func (s *newest) dependants(f *forest) (events []event.Event) {
+	if f == nil {
+		return nil
+	}
+	for _, name := range f.board.Touched() {
+		if j := s.jobs[name]; j != nil && j.forest == f && j.spec != nil {
+			events = append(events, s.jobEvent(j))
+		}
+	}
+	return events
+}
+
+// jobEvent shows a job after a commit; the lock is held.
+func (s *newest) jobEvent(j *job) event.Event {
+	p := s.progress(j)
+	e := event.Event{Kind: event.Job, Subject: j.row.name, Gone: j.row.deleted, Job: &event.JobState{Name: j.row.name, UID: j.row.uid, Progress: p, Removed: j.row.deleted, NodesKnown: j.known()}}
+	if j.spec != nil {
+		e.Domain = j.spec.Domain
+	}
+	if p.State != j.state {
+		e.Text = strings.TrimSuffix("job is "+p.State.String()+": "+p.Reason, ": ")
+		j.state = p.State
+	}
+	return e
 }

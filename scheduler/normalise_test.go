@@ -5,13 +5,13 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"pgregory.net/rapid"
+
 	"cantina/action"
 	"cantina/batch"
 	"cantina/internal/differ"
 	"cantina/plan"
 	"cantina/resource"
-
-	"pgregory.net/rapid"
 )
 
 func word() *rapid.Generator[string] { return rapid.StringMatching(`[a-zé/ -]{0,4}`) }

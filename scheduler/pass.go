@@ -56,12 +56,6 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 }
 
-func (s *Scheduler) unblock() {
-	s.mu.Lock()
-	s.changed = true
-	s.mu.Unlock()
-}
-
 // Woken takes the tokens that say that there may be something to do for Pass; it does not
 // wait.
 func (s *Scheduler) Woken() bool {
@@ -85,7 +79,7 @@ func (s *Scheduler) Woken() bool {
 // whoever has a loop of its own. It waits for nothing but the store, and for that only
 // when a task wants what it reported last.
 func (s *Scheduler) Pass(ctx context.Context) (next time.Duration, ok bool) {
-	s.adopt()
+	s.adoption.adopt()
 	if store.NoRoom(s.cfg.Store) != nil { // their ends could not be written
 		return time.Second, true
 	}
@@ -180,7 +174,7 @@ func (s *Scheduler) place(ctx context.Context, picks []*pick) bool {
 			s.held(p, hold)
 			continue
 		}
-		if s.shadowed(p) {
+		if s.adoption.shadowed(p) {
 			continue
 		}
 		wants = append(wants, placement.Want{Hold: holdID(p.Key), Need: p.Cell, Constraint: placement.Constraint{
@@ -238,13 +232,6 @@ func (s *Scheduler) refuse(p *pick, why string) {
 	s.unpicked(p, scope, why)
 }
 
-// unpicked takes a pick back; that it is gone already, with its job, is as good.
-func (s *Scheduler) unpicked(p *pick, scope batch.Scope, why string) {
-	if err := p.f.board.Refuse(p.Key, scope, why); err != nil {
-		s.cfg.Log.Debug("batch task to start no longer exists", "job", p.Key.Job, "node", p.Key.Node, "error", err)
-	}
-}
-
 // held takes a pick back that may not run now.
 func (s *Scheduler) held(p *pick, h worker.Hold) {
 	if h.Reason == worker.HoldRunning {
@@ -258,7 +245,7 @@ func (s *Scheduler) held(p *pick, h worker.Hold) {
 
 // running takes that a batch task runs which the board did not know of.
 func (s *Scheduler) running(p *pick) {
-	s.compare(func() []worker.RunView { return s.cfg.Registry.Running(worker.Work(p.Key)) }, func() {
+	s.adoption.compare(func() []worker.RunView { return s.cfg.Registry.Running(worker.Work(p.Key)) }, func() {
 		s.unpicked(p, batch.ScopeNode, worker.HoldRunning.String())
 	})
 }
@@ -267,7 +254,7 @@ func (s *Scheduler) running(p *pick) {
 // ask back.
 func (s *Scheduler) start(ctx context.Context, p *pick) bool {
 	data := s.previousData(ctx, p)
-	if s.outdated(p) {
+	if s.adoption.outdated(p) {
 		return false
 	}
 	var broken error
@@ -291,8 +278,8 @@ func (s *Scheduler) start(ctx context.Context, p *pick) bool {
 	s.seen(inv)
 	kill := broken != nil
 	switch {
-	case s.early[inv]:
-		delete(s.early, inv) // it has ended already, and its room is given back
+	case s.statuses.early[inv]:
+		delete(s.statuses.early, inv) // it has ended already, and its room is given back
 		s.mu.Unlock()
 		return false
 	case p.f.board.Started(p.Key, inv, p.grant.Cell) != nil:

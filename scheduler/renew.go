@@ -14,10 +14,10 @@ import (
 // Renew prepares that a job runs from the start, on every node once more: it is born
 // again under its name, with what is wanted, and all that ran of the earlier one is
 // ended first, node by node. Errors as of Apply.
-func (s *Scheduler) Renew(domain string, w plan.NamedJob) (*Change, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b := s.build(domain)
+func (ch *changing) Renew(domain string, w plan.NamedJob) (*Change, error) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	b := ch.build(domain)
 	b.renew = true
 	b.forest(&w)
 	b.want(&w)
@@ -34,44 +34,11 @@ const (
 	AnswerUnknown               // its nodes were not read in this term, or not all cells have reported
 )
 
-// Running answers whether a job has ended. held: the initial wait is on; then, that it
-// is not known to have ended means nothing yet.
-func (s *Scheduler) Running(name string, held bool) Answer {
-	s.mu.Lock()
-	row, j := s.newestRow(name), s.jobs[name]
-	if row == nil {
-		s.mu.Unlock()
-		return AnswerEnded
-	}
-	if !row.deleted && (j == nil || j.row.uid != row.uid) { // it is to run when this is committed
-		s.mu.Unlock()
-		if held {
-			return AnswerUnknown
-		}
-		return AnswerRunning
-	}
-	deleted, known := row.deleted, j != nil && j.forest != nil && (j.forest.planted || !j.forest.hasSources() || j.forest.problem != "")
-	ended := !deleted && j != nil && j.forest != nil && s.progress(j).State.Ended()
-	s.mu.Unlock()
-	switch {
-	case deleted && s.cfg.Registry.Idle(name), ended && known:
-		return AnswerEnded
-	case deleted && !held:
-		return AnswerRunning
-	case !known:
-		return AnswerUnknown
-	}
-	if held {
-		return AnswerUnknown
-	}
-	return AnswerRunning
-}
-
 // Foreign reports the domain of a job when the name belongs to another domain.
-func (s *Scheduler) Foreign(name, domain string) (other string, yes bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	row, _, err := s.changeable(name)
+func (ch *changing) Foreign(name, domain string) (other string, yes bool) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	row, _, err := ch.changeable(name)
 	if err != nil || row.spec.Domain == domain {
 		return "", false
 	}

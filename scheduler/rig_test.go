@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
 	"cantina/action"
@@ -27,8 +28,6 @@ import (
 	"cantina/store"
 	"cantina/wire"
 	"cantina/worker"
-
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

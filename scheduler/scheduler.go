@@ -140,25 +140,57 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Scheduler is the batch loop of one term.
+// Scheduler is the batch loop of one term: its passes pick what may start and give it to cells. The
+// parts hold what it knows, under the one lock of newest.
 type Scheduler struct {
+	*newest
+	*statuses
+	*adoption
+	*changing
+}
+
+// newest are the newest rows of jobs, and the forests that they draw on; decisions are made on them.
+type newest struct {
 	cfg Config
 	// now is the leader's wall clock, which cannot step within a term: backoffs are
 	// measured by the time that really passed.
 	now func() time.Time
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards this and all other parts
 	forests map[string]*forest
 	jobs    map[string]*job // by name; tombstones too
 	// rows and specs are on their way into the store: decisions are made on them.
 	rows    flights[jobRow]
 	specs   flights[batch.ForestSpec]
-	bad     map[string]bool // keys of rows that are quarantined: they cannot be written
-	uids    map[string]*job // by uid, also of jobs that are being cleaned away
-	ends    map[batch.Key]*end
-	pending []*end
-	flying  int // commits of statuses under way
-	early   map[fence.Invocation]bool
+	bad     map[string]bool         // keys of rows that are quarantined: they cannot be written
+	uids    map[string]*job         // by uid, also of jobs that are being cleaned away
+	last    fence.Invocation        // newest handed out or seen
+	changed bool                    // what may start may have changed
+	reads   []func(context.Context) // to be called beside the passes
+	over    error
+
+	wake   chan struct{}
+	failed chan struct{} // closed when the term is over
+	stats  Stats
+}
+
+// statuses are the ends of batch tasks on their way into the store, in segments, and what a person
+// has changed of them.
+type statuses struct {
+	*newest
+	adoption *adoption
+	ends     map[batch.Key]*end
+	pending  []*end
+	flying   int // commits of statuses under way
+	early    map[fence.Invocation]bool
+	merges   []*merge // read, to be written when no commit of statuses is under way
+}
+
+// adoption compares what runs, as the registry knows it, with the boards: what cells have reported
+// counts as running, and draws on its nodes.
+type adoption struct {
+	*newest
+	statuses *statuses
 	// strangers are batch tasks that run and whose job has no row.
 	strangers map[batch.Key]fence.Invocation
 	// former are the forests on which what runs draws besides that of its job: its job was
@@ -167,19 +199,29 @@ type Scheduler struct {
 	// shadows run and are of an earlier life of their job: on which nodes they draw is not
 	// known in this term. They hold all forests over which those lives ran.
 	shadows   map[fence.Invocation][]string
-	last      fence.Invocation          // newest handed out or seen
-	changed   bool                      // what may start may have changed
 	adopted   int                       // Registry.Adopted, when the model was compared last
 	compared  time.Duration             // when that was
 	meanwhile map[fence.Invocation]bool // ended since the model was read that is being compared
-	over      error
+}
 
-	merges []*merge                // read, to be written when no commit of statuses is under way
-	reads  []func(context.Context) // to be called beside the passes
+// changing prepares what clients ask for, and makes it effective after its commit.
+type changing struct {
+	*newest
+	adoption *adoption
+}
 
-	wake   chan struct{}
-	failed chan struct{} // closed when the term is over
-	stats  Stats
+// assemble makes the parts of a scheduler without rows.
+func assemble(cfg Config) *Scheduler {
+	n := &newest{
+		cfg: cfg.withDefaults(), now: cfg.Clock.Steady(), forests: make(map[string]*forest), jobs: make(map[string]*job),
+		rows: make(flights[jobRow]), specs: make(flights[batch.ForestSpec]), bad: make(map[string]bool), uids: make(map[string]*job),
+		changed: true, wake: make(chan struct{}, 1), failed: make(chan struct{}),
+	}
+	st := &statuses{newest: n, ends: make(map[batch.Key]*end), early: make(map[fence.Invocation]bool)}
+	ad := &adoption{newest: n, statuses: st, strangers: make(map[batch.Key]fence.Invocation), former: make(map[fence.Invocation][]*forest),
+		shadows: make(map[fence.Invocation][]string), adopted: -1}
+	st.adoption = ad
+	return &Scheduler{newest: n, statuses: st, adoption: ad, changing: &changing{newest: n, adoption: ad}}
 }
 
 // Stats counts since the term began.
@@ -230,106 +272,10 @@ func ring(c chan struct{}) {
 	}
 }
 
-func (s *Scheduler) nowMilli() int64 { return s.now().UnixMilli() }
-
-// fail ends the scheduler's term.
-func (s *Scheduler) fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.failLocked(err)
-}
-
-func (s *Scheduler) failLocked(err error) {
-	if s.over == nil {
-		s.over = err
-		close(s.failed)
-	}
-}
-
 // Attach sets the registry, where Config left it out: the registry of a term is made
 // with the names that this scheduler has loaded. It is called once, before Run and
 // before the registry runs.
 func (s *Scheduler) Attach(r Registry) { s.cfg.Registry = r }
-
-// StartsChanged tells that what may start may have changed: a session, the initial
-// wait, a death.
-func (s *Scheduler) StartsChanged() {
-	s.mu.Lock()
-	s.changed = true
-	s.mu.Unlock()
-	ring(s.wake)
-}
-
-// LastApplied returns the invocation whose end was last applied to a batch task,
-// and whether a process reported it. It is worker.Statuses.
-func (s *Scheduler) LastApplied(w worker.Work) (inv fence.Invocation, real bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	j := s.jobs[w.Job]
-	if j == nil || j.forest == nil {
-		return fence.Invocation{}, false
-	}
-	st, err := j.forest.board.Status(batch.Key(w))
-	if err != nil {
-		return fence.Invocation{}, false
-	}
-	return st.Invocation, st.Bits&batch.Overwriteable == 0
-}
-
-// KillStored reports a stored intent to end an invocation: one of its own, or the
-// deletion or new birth of its job. It is worker.Statuses.
-func (s *Scheduler) KillStored(r worker.Run) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.killStored(r)
-}
-
-// killStored is KillStored under the lock.
-func (s *Scheduler) killStored(r worker.Run) bool {
-	j := s.jobs[r.Work.Job]
-	if j == nil {
-		return false
-	}
-	return j.row.deleted || r.Invocation.Compare(j.row.born) <= 0 || j.kills[r.Work.Node] == r.Invocation
-}
-
-// Names returns the names that had a row or a tombstone when the term began, for
-// the initial wait.
-func (s *Scheduler) Names() []worker.JobRow {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var out []worker.JobRow
-	for _, j := range s.sorted() {
-		out = append(out, worker.JobRow{Name: j.row.name, UID: j.row.uid})
-	}
-	return out
-}
-
-// HeldNodes returns what batch tasks of those jobs may draw on, for the initial
-// wait: one name for all nodes of a forest. What still runs may come from an earlier
-// definition, or from a job that was removed: so every forest with resources counts that
-// any of them has, the forest of every tombstone, and those of earlier lives. A row that cannot be read does not
-// say what its job drew on: then all nodes of all forests are held.
-func (s *Scheduler) HeldNodes() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var out []string
-	seen := map[string]bool{"": true}
-	for _, j := range s.sorted() {
-		if j.row.quarantined() {
-			return []string{drawAny}
-		}
-		for _, name := range append([]string{j.row.spec.Forest}, j.row.former...) {
-			f := s.forests[name]
-			if seen[name] || !j.row.deleted && f != nil && !f.unread && !hasResources(f.board.Spec()) {
-				continue
-			}
-			seen[name] = true
-			out = append(out, drawName(name))
-		}
-	}
-	return out
-}
 
 // hasResources reports that nodes of a forest have resources that can run out.
 func hasResources(f batch.ForestSpec) bool {
@@ -348,10 +294,3 @@ const drawAny = "forest/"
 
 // drawNames are the names by which work that draws on nodes of a forest is held.
 func drawNames(forest string) []string { return []string{drawName(forest), drawAny} }
-
-// Stats returns the counters.
-func (s *Scheduler) Stats() Stats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stats
-}

@@ -16,16 +16,6 @@ const tidyEvery = 10 * time.Second
 // cleanOps bounds the rows that one cleaning transition deletes.
 const cleanOps = 64
 
-// tombstones reports whether there is anything to clean away. The lock is held.
-func (s *Scheduler) tombstones() bool {
-	for _, j := range s.uids {
-		if j.row.deleted {
-			return true
-		}
-	}
-	return false
-}
-
 // tidy cleans away what deleted jobs left: their statuses, and the tombstone once
 // nothing of the name can be running; and it merges small segments.
 func (s *Scheduler) tidy() {
@@ -45,8 +35,8 @@ func (s *Scheduler) tidy() {
 		j := s.uids[uid]
 		switch {
 		case !j.row.deleted:
-			s.bury(j)
-			s.wantMerge(j)
+			s.statuses.bury(j)
+			s.statuses.wantMerge(j)
 		case j.row.name == "" && unread: // it may be of the job whose row cannot be read
 		case len(j.segs.of) > 0, s.jobs[j.row.name] != j && len(j.kills) > 0:
 			s.clean(uid, j)
@@ -62,19 +52,6 @@ func (s *Scheduler) tidy() {
 			s.unname(name)
 		}
 	}
-}
-
-// sweep deletes rows, and does with the lock held what follows from the commit.
-func (s *Scheduler) sweep(ops []store.Op, landed func()) {
-	s.cfg.Store.Submit(store.Transition{Ops: ops}, func(_ int64, err error) {
-		if err != nil {
-			s.fail(err)
-			return
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		landed()
-	})
 }
 
 // fell deletes the row of a forest that no job needs: the one that may have needed it
@@ -94,17 +71,6 @@ func (s *Scheduler) fell(name string, f *forest) {
 		land()
 		f.gone = true
 	})
-}
-
-// unread reports that the row of a job cannot be read: nobody knows which forest and which
-// statuses are its. The lock is held.
-func (s *Scheduler) unread() bool {
-	for _, j := range s.jobs {
-		if j.row.quarantined() {
-			return true
-		}
-	}
-	return false
 }
 
 // clean deletes some of the segments of a deleted job, and of the kill rows of one
@@ -176,22 +142,22 @@ type merge struct {
 }
 
 // bury deletes dead segments that no later commit took along. The lock is held.
-func (s *Scheduler) bury(j *job) {
-	if len(j.segs.dead) < 2*maxDead || s.flying > 0 || s.over != nil {
+func (st *statuses) bury(j *job) {
+	if len(j.segs.dead) < 2*maxDead || st.flying > 0 || st.over != nil {
 		return
 	}
 	ops := j.segs.bury(j.row.uid, cleanOps/2)
-	s.sweep(ops, func() { ring(s.wake) })
+	st.sweep(ops, func() { ring(st.wake) })
 }
 
 // wantMerge has small segments of a job read when there are too many. The lock is
 // held.
-func (s *Scheduler) wantMerge(j *job) {
-	if j.merging || s.over != nil || j.written < s.cfg.MergeAt {
+func (st *statuses) wantMerge(j *job) {
+	if j.merging || st.over != nil || j.written < st.cfg.MergeAt {
 		return
 	}
 	j.written = 0
-	from := j.segs.small(s.cfg.MergeAt)
+	from := j.segs.small(st.cfg.MergeAt)
 	if len(from) == 0 {
 		return
 	}
@@ -199,25 +165,25 @@ func (s *Scheduler) wantMerge(j *job) {
 	for _, n := range from {
 		j.segs.of[n].busy = true
 	}
-	s.reads = append(s.reads, func(ctx context.Context) {
-		read, err := s.readSegments(ctx, j.row.uid, from)
-		s.mu.Lock()
-		defer s.mu.Unlock()
+	st.reads = append(st.reads, func(ctx context.Context) {
+		read, err := st.readSegments(ctx, j.row.uid, from)
+		st.mu.Lock()
+		defer st.mu.Unlock()
 		if err != nil || j.row.deleted {
 			if err != nil && ctx.Err() == nil {
-				s.cfg.Log.Warn("segments cannot be merged", "job", j.row.name, "error", err)
+				st.cfg.Log.Warn("segments cannot be merged", "job", j.row.name, "error", err)
 			}
-			s.unbusy(j, from)
+			st.unbusy(j, from)
 			return
 		}
-		s.merges = append(s.merges, &merge{j: j, from: from, read: read})
-		if s.flying == 0 {
-			s.submitMerges()
+		st.merges = append(st.merges, &merge{j: j, from: from, read: read})
+		if st.flying == 0 {
+			st.submitMerges()
 		}
 	})
 }
 
-func (s *Scheduler) unbusy(j *job, from []uint32) {
+func (st *statuses) unbusy(j *job, from []uint32) {
 	j.merging = false
 	for _, n := range from {
 		if x := j.segs.of[n]; x != nil {
@@ -232,12 +198,12 @@ func (s *Scheduler) unbusy(j *job, from []uint32) {
 // submitMerges writes what was read and is still current as one new segment. No
 // commit of statuses is under way: else one of them could be overtaken. The lock is
 // held.
-func (s *Scheduler) submitMerges() {
-	ready := s.merges
-	s.merges = nil
+func (st *statuses) submitMerges() {
+	ready := st.merges
+	st.merges = nil
 	for _, m := range ready {
-		if s.over != nil || m.j.row.deleted || m.j.forest == nil {
-			s.unbusy(m.j, m.from)
+		if st.over != nil || m.j.row.deleted || m.j.forest == nil {
+			st.unbusy(m.j, m.from)
 			continue
 		}
 		var p packer
@@ -254,23 +220,23 @@ func (s *Scheduler) submitMerges() {
 			}
 		}
 		if len(c.moved) == 0 {
-			s.unbusy(m.j, m.from)
+			st.unbusy(m.j, m.from)
 			continue
 		}
-		s.stats.Merged += len(m.from)
-		s.submit(c, &p, nil)
+		st.stats.Merged += len(m.from)
+		st.submit(c, &p, nil)
 	}
 }
 
 // remark says of merged statuses where they are now; the old segments are dead. The job may have
 // been born again since they were submitted: the nodes of its name have other segments then.
 // The lock is held.
-func (s *Scheduler) remark(c *chunk) {
+func (st *statuses) remark(c *chunk) {
 	if len(c.from) == 0 {
 		return
 	}
 	moved := c.moved
-	if s.jobs[c.j.row.name] != c.j {
+	if st.jobs[c.j.row.name] != c.j {
 		moved = nil
 	}
 	for _, e := range moved {
@@ -281,5 +247,5 @@ func (s *Scheduler) remark(c *chunk) {
 		}
 		b.SetMark(k, c.n)
 	}
-	s.unbusy(c.j, c.from)
+	st.unbusy(c.j, c.from)
 }

@@ -8,27 +8,10 @@ import (
 	"time"
 
 	"cantina/batch"
-	"cantina/event"
-	"cantina/fault"
+	"cantina/fence"
 	"cantina/plan"
 	"cantina/worker"
 )
-
-// progress returns the counts of a job; the lock is held.
-func (s *Scheduler) progress(j *job) batch.Progress {
-	if j.forest == nil {
-		return batch.Progress{State: batch.JobInvalid, Reason: "its row cannot be read"}
-	}
-	p, ok := j.forest.board.Progress(j.row.name)
-	if !ok { // a tombstone
-		p.Running = len(j.forest.board.Runs(j.row.name))
-		return p
-	}
-	if !j.forest.planted && j.forest.hasSources() && p.State.Ended() {
-		p.State, p.Reason = batch.JobWaiting, cmpText(j.forest.problem, "its nodes are being listed")
-	}
-	return p
-}
 
 func cmpText(a, b string) string {
 	if a != "" {
@@ -85,18 +68,6 @@ func (s *Scheduler) Job(name string) (plan.Job, error) {
 		return plan.Job{}, fmt.Errorf("job %q: %w", name, batch.ErrUnknownJob)
 	}
 	return s.view(j), nil
-}
-
-// live returns a job that is not deleted and can be read; the lock is held.
-func (s *Scheduler) live(name string) (*job, error) {
-	j := s.jobs[name]
-	switch {
-	case j == nil || j.row.deleted:
-		return nil, fmt.Errorf("job %q: %w", name, batch.ErrUnknownJob)
-	case j.forest == nil:
-		return nil, fmt.Errorf("job %q: %w", name, fault.ErrQuarantined)
-	}
-	return j, nil
 }
 
 // named returns batch.ErrUnknownNode when the filter asks for one node by its name
@@ -221,22 +192,6 @@ func (s *Scheduler) Explain(name, node string) ([]batch.Why, error) {
 	return why, nil
 }
 
-// pairEvent shows a batch task after a commit; the lock is held.
-func (s *Scheduler) pairEvent(j *job, node string) event.Event {
-	e := event.Event{Kind: event.Pair, Subject: j.row.name + "/" + node}
-	if j.spec != nil {
-		e.Domain = j.spec.Domain
-	}
-	if j.forest == nil {
-		return e
-	}
-	if nodes, err := j.forest.board.Nodes(j.row.name, batch.NodeFilter{Node: node, Classes: allClasses()}); err == nil && len(nodes) == 1 {
-		nodes[0].Status.Reason = j.reasons[node]
-		e.Pair = &event.PairState{Job: j.row.name, NodeView: nodes[0]}
-	}
-	return e
-}
-
 func allClasses() []batch.Class {
 	return []batch.Class{
 		batch.ClassAbsent, batch.ClassRunning, batch.ClassAvoided, batch.ClassDisabled, batch.ClassDone, batch.ClassFailed,
@@ -244,30 +199,96 @@ func allClasses() []batch.Class {
 	}
 }
 
-// dependants shows the jobs that look different for what others of the board did; the lock
-// is held.
-func (s *Scheduler) dependants(f *forest) (events []event.Event) {
-	if f == nil {
-		return nil
+// Running answers whether a job has ended. held: the initial wait is on; then, that it
+// is not known to have ended means nothing yet.
+func (s *Scheduler) Running(name string, held bool) Answer {
+	s.mu.Lock()
+	row, j := s.newestRow(name), s.jobs[name]
+	if row == nil {
+		s.mu.Unlock()
+		return AnswerEnded
 	}
-	for _, name := range f.board.Touched() {
-		if j := s.jobs[name]; j != nil && j.forest == f && j.spec != nil {
-			events = append(events, s.jobEvent(j))
+	if !row.deleted && (j == nil || j.row.uid != row.uid) { // it is to run when this is committed
+		s.mu.Unlock()
+		if held {
+			return AnswerUnknown
 		}
+		return AnswerRunning
 	}
-	return events
+	deleted, known := row.deleted, j != nil && j.forest != nil && (j.forest.planted || !j.forest.hasSources() || j.forest.problem != "")
+	ended := !deleted && j != nil && j.forest != nil && s.progress(j).State.Ended()
+	s.mu.Unlock()
+	switch {
+	case deleted && s.cfg.Registry.Idle(name), ended && known:
+		return AnswerEnded
+	case deleted && !held:
+		return AnswerRunning
+	case !known:
+		return AnswerUnknown
+	}
+	if held {
+		return AnswerUnknown
+	}
+	return AnswerRunning
 }
 
-// jobEvent shows a job after a commit; the lock is held.
-func (s *Scheduler) jobEvent(j *job) event.Event {
-	p := s.progress(j)
-	e := event.Event{Kind: event.Job, Subject: j.row.name, Gone: j.row.deleted, Job: &event.JobState{Name: j.row.name, UID: j.row.uid, Progress: p, Removed: j.row.deleted, NodesKnown: j.known()}}
-	if j.spec != nil {
-		e.Domain = j.spec.Domain
+// LastApplied returns the invocation whose end was last applied to a batch task,
+// and whether a process reported it. It is worker.Statuses.
+func (s *Scheduler) LastApplied(w worker.Work) (inv fence.Invocation, real bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := s.jobs[w.Job]
+	if j == nil || j.forest == nil {
+		return fence.Invocation{}, false
 	}
-	if p.State != j.state {
-		e.Text = strings.TrimSuffix("job is "+p.State.String()+": "+p.Reason, ": ")
-		j.state = p.State
+	st, err := j.forest.board.Status(batch.Key(w))
+	if err != nil {
+		return fence.Invocation{}, false
 	}
-	return e
+	return st.Invocation, st.Bits&batch.Overwriteable == 0
+}
+
+// Names returns the names that had a row or a tombstone when the term began, for
+// the initial wait.
+func (s *Scheduler) Names() []worker.JobRow {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []worker.JobRow
+	for _, j := range s.sorted() {
+		out = append(out, worker.JobRow{Name: j.row.name, UID: j.row.uid})
+	}
+	return out
+}
+
+// HeldNodes returns what batch tasks of those jobs may draw on, for the initial
+// wait: one name for all nodes of a forest. What still runs may come from an earlier
+// definition, or from a job that was removed: so every forest with resources counts that
+// any of them has, the forest of every tombstone, and those of earlier lives. A row that cannot be read does not
+// say what its job drew on: then all nodes of all forests are held.
+func (s *Scheduler) HeldNodes() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []string
+	seen := map[string]bool{"": true}
+	for _, j := range s.sorted() {
+		if j.row.quarantined() {
+			return []string{drawAny}
+		}
+		for _, name := range append([]string{j.row.spec.Forest}, j.row.former...) {
+			f := s.forests[name]
+			if seen[name] || !j.row.deleted && f != nil && !f.unread && !hasResources(f.board.Spec()) {
+				continue
+			}
+			seen[name] = true
+			out = append(out, drawName(name))
+		}
+	}
+	return out
+}
+
+// Stats returns the counters.
+func (s *Scheduler) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stats
 }

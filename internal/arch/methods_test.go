@@ -27,7 +27,6 @@ var moreMethods = map[string]int{
 	"placement.Ledger":    60,
 	"registry.Registry":   59,
 	"schedule.machine":    57,
-	"scheduler.Scheduler": 119,
 	"sim.machine":         77,
 	"sim.reign":           46,
 	"sim.world":           68,
