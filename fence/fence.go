@@ -102,16 +102,10 @@ func (i Invocation) String() string { return fmt.Sprintf("%s.%d", i.Term, i.Coun
 
 // ParseInvocation is the inverse of Invocation.String. It returns ErrMalformed.
 func ParseInvocation(s string) (Invocation, error) {
-	k := strings.LastIndexByte(s, '.')
-	if k < 0 {
-		return Invocation{}, fmt.Errorf("invocation %q: %w", s, ErrMalformed)
-	}
-	t, err := ParseTerm(s[:k])
-	if err != nil {
-		return Invocation{}, fmt.Errorf("invocation %q: %w", s, ErrMalformed)
-	}
-	n, err := strconv.ParseInt(s[k+1:], 10, 64)
-	if err != nil {
+	counter := s[strings.LastIndexByte(s, '.')+1:]
+	t, err := ParseTerm(strings.TrimSuffix(s, "."+counter))
+	n, err2 := strconv.ParseInt(counter, 10, 64)
+	if err != nil || err2 != nil {
 		return Invocation{}, fmt.Errorf("invocation %q: %w", s, ErrMalformed)
 	}
 	return Invocation{Term: t, Counter: n}, nil

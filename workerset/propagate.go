@@ -1,9 +1,12 @@
 package workerset
 
-import "container/heap"
+import (
+	"container/heap"
+	"maps"
+)
 
 // prune folds the history before the earliest set that any living process shows
-// into that set. It does nothing while a living process has shown none.
+// into that set. One that has shown none counts as set 0, which lies before the history.
 func (t *Tracker) prune() {
 	if t.alive == 0 {
 		t.history = nil
@@ -11,35 +14,23 @@ func (t *Tracker) prune() {
 		t.index = newIndex()
 		return
 	}
-	least, any := uint64(0), false
+	least := t.current.Version
 	for _, m := range t.members {
-		switch {
-		case m.dead:
-		case !m.echoed:
-			return
-		case !any || before(m.set, least):
-			least, any = m.set, true
+		if !m.dead && before(m.set, least) {
+			least = m.set
 		}
 	}
-	at, ok := t.place(least)
-	if !ok || at == 0 {
-		return
+	for at, _ := t.place(least); at > 0; at-- {
+		base, s := t.history[0].added, t.history[1]
+		maps.Copy(base, s.added)
+		t.bury(base, s.removed, least)
+		t.history = t.history[1:]
+		t.history[0] = step{added: base}
 	}
-	base := t.history[0].added
-	for _, s := range t.history[1 : at+1] {
-		for proc := range s.added {
-			base[proc] = true
-		}
-		if s.removed != "" {
-			t.bury(base, s.removed, least)
-		}
-	}
-	rest := append([]step{{added: base}}, t.history[at+1:]...)
-	t.history = rest
 }
 
-// bury cancels a removed process from the folded set and forgets it when dead.
-func (t *Tracker) bury(base map[string]bool, proc string, least uint64) {
+// bury cancels a removed process, if any, from the folded set and forgets it when dead.
+func (t *Tracker) bury(base map[string]struct{}, proc string, least uint64) {
 	delete(base, proc)
 	if m := t.members[proc]; m != nil && m.dead && !before(least, m.left) {
 		delete(t.members, proc)
@@ -50,34 +41,24 @@ func (t *Tracker) bury(base map[string]bool, proc string, least uint64) {
 // among the members of the set that it names: those it could reach no consensus
 // without. One walk over history and members.
 func (t *Tracker) propagate() {
-	if len(t.history) == 0 {
-		return
-	}
 	buckets, tops := t.buckets(), t.tops[:0]
 	for _, m := range t.members {
 		m.within = 0
-		if i, ok := t.place(m.indirect); m.echoed && !m.dead && ok {
+		if i, ok := t.place(m.indirect); ok && !m.dead {
 			buckets[i] = append(buckets[i], m)
 		}
 	}
-	for i := range t.history {
-		for proc := range t.history[i].added {
+	for i, s := range t.history {
+		for proc := range s.added {
 			if m := t.members[proc]; m != nil {
 				m.within++
 				if m.echoed {
-					tops = append(tops, top{m.indirect, m})
+					heap.Push(&tops, top{m.indirect, m})
 				}
 			}
 		}
-		if proc := t.history[i].removed; proc != "" {
-			if m := t.members[proc]; m != nil {
-				m.within--
-			}
-		}
-		if i == 0 {
-			heap.Init(&tops)
-		} else if n := len(t.history[i].added); n > 0 && len(tops) > 0 {
-			heap.Fix(&tops, len(tops)-1)
+		if m := t.members[s.removed]; m != nil {
+			m.within--
 		}
 		if len(buckets[i]) > 0 {
 			t.raiseBucket(i, buckets, &tops)
@@ -94,33 +75,27 @@ func (t *Tracker) buckets() [][]*member {
 		clear(t.scratch[i])
 		t.scratch[i] = t.scratch[i][:0]
 	}
-	for len(t.scratch) < len(t.history) {
+	for range len(t.history) - len(t.scratch) {
 		t.scratch = append(t.scratch, nil)
 	}
 	return t.scratch[:len(t.history)]
 }
 
-// raiseBucket raises the living processes whose indirect version is that of history step i.
+// raiseBucket raises the living processes whose indirect version is that of history step i,
+// of which there is one at least. They are members of that set and stand in the heap, where an
+// older entry of a process lies below its newer one.
 func (t *Tracker) raiseBucket(i int, buckets [][]*member, tops *topHeap) {
-	for tops.Len() > 0 && ((*tops)[0].m.within <= 0 || (*tops)[0].version != (*tops)[0].m.indirect) {
+	for (*tops)[0].m.within <= 0 {
 		heap.Pop(tops)
 	}
-	if tops.Len() == 0 || !before(t.version(i), (*tops)[0].version) {
-		return
-	}
 	v := (*tops)[0].version
-	j, ok := t.place(v)
-	if !ok {
-		return
-	}
-	t.index.move(t.version(i), v, len(buckets[i]))
-	for _, m := range buckets[i] {
-		m.indirect = v
-		if m.within > 0 {
+	if j, _ := t.place(v); j != i {
+		for _, m := range buckets[i] {
+			t.index.move(m, v)
 			heap.Push(tops, top{v, m})
 		}
+		buckets[j] = append(buckets[j], buckets[i]...)
 	}
-	buckets[j] = append(buckets[j], buckets[i]...)
 }
 
 // top is one process's requirement; the heap yields the highest version first.
@@ -135,11 +110,9 @@ func (h topHeap) Len() int           { return len(h) }
 func (h topHeap) Less(i, j int) bool { return before(h[j].version, h[i].version) }
 func (h topHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 func (h *topHeap) Push(x any)        { *h = append(*h, x.(top)) }
-func (h *topHeap) Pop() any {
-	old := *h
-	x := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return x
+func (h *topHeap) Pop() any { // the value is that of [0], which the caller has read
+	*h = (*h)[:len(*h)-1]
+	return nil
 }
 
 // index counts the living ones by indirect version and knows the least.
@@ -165,14 +138,11 @@ func (x *index) remove(v uint64) {
 	}
 }
 
-// move counts n of version v under w.
-func (x *index) move(v, w uint64, n int) {
-	if x.count[v] -= n; x.count[v] == 0 {
-		delete(x.count, v)
-	}
-	if x.count[w] += n; x.count[w] == n {
-		heap.Push(&x.mins, w)
-	}
+// move sets the indirect version of one that is counted.
+func (x *index) move(m *member, v uint64) {
+	x.remove(m.indirect)
+	m.indirect = v
+	x.add(v)
 }
 
 // min returns the least version; the index must not be empty.
@@ -189,9 +159,7 @@ func (h minHeap) Len() int           { return len(h) }
 func (h minHeap) Less(i, j int) bool { return before(h[i], h[j]) }
 func (h minHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 func (h *minHeap) Push(x any)        { *h = append(*h, x.(uint64)) }
-func (h *minHeap) Pop() any {
-	old := *h
-	x := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return x
+func (h *minHeap) Pop() any { // the value is that of [0], which the caller has read
+	*h = (*h)[:len(*h)-1]
+	return nil
 }

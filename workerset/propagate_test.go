@@ -198,12 +198,39 @@ func TestAQueueOpensWhenEachWasPermittedOnce(t *testing.T) {
 	if p.tr.Queued() != 1 {
 		t.Fatal("until w5 is permitted others wait")
 	}
-	p.leave("w5") // it never was
-	for _, w := range []string{"w1", "w2", "w3", "w4"} {
-		p.echo(w, p.tr.Current().Version)
-	}
+	p.leave("w5") // it never was, and the history has it
 	if p.tr.Tick(); p.tr.Queued() != 0 {
 		t.Fatal("the dead are not waited for")
+	}
+}
+
+// TestALimitOfOne lets one newcomer in, and none is no limit.
+func TestALimitOfOne(t *testing.T) {
+	p := newPool(t, 1)
+	p.join("w1")
+	p.join("w2")
+	if p.tr.Queued() != 1 || p.tr.Has("w2") {
+		t.Errorf("%d wait", p.tr.Queued())
+	}
+	p = newPool(t, 0)
+	p.join("w1")
+	p.join("w2")
+	if p.tr.Queued() != 0 || !p.tr.Has("w2") {
+		t.Errorf("%d wait without a limit", p.tr.Queued())
+	}
+}
+
+// TestAStrangerLeavesConsensus: one that shows a set without itself stands in its way until it is gone.
+func TestAStrangerLeavesConsensus(t *testing.T) {
+	old := ID{Leader: fence.Term{Epoch: 1, Revision: 3}, Version: 9, Hash: Hash{}.Add("w1")}
+	p := newPool(t, 0)
+	p.came("w1", old)
+	p.came("stranger", old)
+	if p.tr.Consensus() {
+		t.Error("the set names one, two show it")
+	}
+	if p.leave("stranger"); !p.tr.Consensus() {
+		t.Error("all that the set names show it")
 	}
 }
 

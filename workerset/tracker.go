@@ -43,7 +43,7 @@ type member struct {
 // step is one change of the set. The first of the history may add many.
 type step struct {
 	removed string
-	added   map[string]bool
+	added   map[string]struct{}
 }
 
 // NewTracker begins with the empty set, version 0, for the leader of a term.
@@ -86,7 +86,7 @@ func (t *Tracker) Join(proc string, mayQueue bool) {
 }
 
 func (t *Tracker) join(proc string) {
-	t.advance(t.current.Hash.Add(proc), step{added: map[string]bool{proc: true}})
+	t.advance(t.current.Hash.Add(proc), step{added: map[string]struct{}{proc: {}}})
 	t.members[proc] = &member{joined: t.current.Version}
 	t.alive++
 	t.unshown++
@@ -118,16 +118,13 @@ func (t *Tracker) Leave(proc string) {
 	if m == nil || m.dead {
 		return
 	}
-	hash, err := t.current.Hash.Remove(proc)
-	if err != nil {
-		return
-	}
+	hash, _ := t.current.Hash.Remove(proc) // which has it
 	t.advance(hash, step{removed: proc})
 	m.dead, m.left = true, t.current.Version
 	t.alive--
 	if !m.came {
 		t.unshown--
-	} else if h, err := t.initial[m.initial].Remove(proc); err != nil || h.Count == 0 {
+	} else if h, _ := t.initial[m.initial].Remove(proc); h.Count == 0 {
 		delete(t.initial, m.initial)
 	} else {
 		t.initial[m.initial] = h
@@ -172,8 +169,7 @@ func (t *Tracker) Echo(proc string, id ID) error {
 	}
 	m.set, m.shown = id.Version, id
 	if before(m.indirect, id.Version) {
-		t.index.move(m.indirect, id.Version, 1)
-		m.indirect = id.Version
+		t.index.move(m, id.Version)
 	}
 	return nil
 }
