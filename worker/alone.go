@@ -16,24 +16,23 @@ import (
 // was listed, and so might have been given work.
 func (iw *waiting) begin() {
 	c := &iw.cfg
-	own := c.NoDeadline && c.Own != ""
-	iw.alone = own && (c.Alone || c.NewStore || !c.Restored && c.List.Version == 0 && len(c.Members) == 0)
+	iw.alone = c.Own != "" && (c.Alone || !c.Restored && c.List.Version == 0 && len(c.Members) == 0)
 	if iw.alone && !iw.cfg.Alone {
 		iw.rows = append(iw.rows, PutAlone{})
 	}
 }
 
 // accounted reports that whatever may run and stands in no row is known by now: nothing does that any
-// leader may have promised to; of a cluster that is alone the own cell has said what it has, that
-// nothing else of its predecessors is left, and the rows name what runs. Where they do not, the
-// cell has as long as any other to end it.
+// leader may have promised to; of a cluster that is alone the own cell, and no other is taken in, has
+// said what it has, that nothing else of its predecessors is left, and the rows name what runs. Where
+// they do not, the cell has as long as any other to end it.
 func (iw *waiting) accounted(now time.Duration) bool {
 	lapsed := now >= iw.lapseEnd()
 	if !iw.alone {
 		return lapsed
 	}
 	return slices.ContainsFunc(iw.order, func(p *process) bool {
-		return p.row.Folder == iw.cfg.Own && p.holds(iw.roster) && p.reported && !p.remains && p.health.State != MustDie &&
+		return p.reported && !p.remains && p.health.State != MustDie &&
 			(lapsed || !slices.ContainsFunc(p.alive, iw.unnamed))
 	})
 }

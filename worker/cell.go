@@ -169,7 +169,6 @@ func (c *Cell) Step(now time.Duration, e CellEvent) []CellEffect {
 	}
 	c.check(now)
 	switch e := e.(type) {
-	case CellTick:
 	case BeatAnswered:
 		c.beatAnswered(now, e.Answer)
 	case BeatFailed:
@@ -232,12 +231,11 @@ func (c *Cell) Overdue(now time.Duration) bool {
 	if c.ended || c.renewing {
 		return false
 	}
-	if c.deadline > 0 && !c.spent && now >= c.deadline {
+	if c.deadline != 0 && !c.spent && now >= c.deadline {
 		return true
 	}
-	h := c.health
-	h.Advance(now, c.gaps(), false)
-	return !c.term.IsZero() && h.State == MustDie
+	next, _ := c.health.Next(now, c.gaps(), c.health.HasBeenHealthy)
+	return !c.term.IsZero() && next == MustDie
 }
 
 // check acts on every deadline that has passed.
@@ -246,7 +244,7 @@ func (c *Cell) check(now time.Duration) {
 		c.renew(now)
 		return
 	}
-	if c.deadline > 0 && !c.spent && now >= c.deadline {
+	if c.deadline != 0 && !c.spent && now >= c.deadline {
 		c.mustDie(now, "credit ran out")
 		return
 	}
@@ -271,7 +269,7 @@ func (c *Cell) mustDie(now time.Duration, why string) {
 	}
 	from := c.health.State
 	c.health.State = MustDie
-	c.renewing, c.asked, c.eligible, c.spent = true, false, false, true
+	c.renewing, c.asked, c.spent = true, false, true
 	c.renewBy = now + 2*c.t.KillWait
 	c.do(CellChanged{from, MustDie, why})
 	if c.live() > 0 {
@@ -302,7 +300,7 @@ func (c *Cell) begin(now time.Duration, proc Proc, started int64) {
 	if c.moving != "" {
 		c.move()
 	}
-	c.renewing, c.asked = false, false
+	c.renewing = false
 	c.health = NewHealth(now)
 	c.beats, c.answered, c.sent = 0, 0, nil
 	c.probing, c.notes = 0, nil
@@ -316,7 +314,7 @@ func (c *Cell) begin(now time.Duration, proc Proc, started int64) {
 // reset forgets what belongs to one association with a leader.
 func (c *Cell) reset(now time.Duration) {
 	c.seq, c.settled, c.seen = 0, 0, map[int64]bool{}
-	c.eligible, c.told, c.credited = false, false, false
+	c.told, c.credited = false, false
 	c.nextBeat, c.hurry = now, firstHurry
 }
 
@@ -359,7 +357,7 @@ func (c *Cell) Accepts(now time.Duration) error {
 		why = "its member row is not known to be durable"
 	case !c.credited:
 		why = "it has no credit"
-	case c.deadline > 0 && now >= c.deadline:
+	case c.deadline != 0 && now >= c.deadline:
 		why = "its credit ran out"
 	default:
 		return nil

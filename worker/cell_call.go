@@ -23,7 +23,7 @@ func (c *Cell) send(now time.Duration) {
 	if !c.renewing && now >= c.nextBeat {
 		c.beat(now)
 	}
-	if c.term.IsZero() || !c.renewing && c.health.State == New && !c.told {
+	if c.term.IsZero() || c.health.State == New && !c.told {
 		return
 	}
 	if items := c.due(now); len(items) > 0 {
@@ -127,8 +127,7 @@ func (c *Cell) beatAnswered(now time.Duration, a HeartbeatAnswer) {
 		c.foreignAnswer(now, a)
 		return
 	}
-	raised := c.hear(now, a.Term)
-	if raised < 0 || c.renewing || a.Beat <= c.answered || a.Beat > c.beats {
+	if c.hear(now, a.Term) < 0 || c.renewing || a.Beat <= c.answered || a.Beat > c.beats {
 		return
 	}
 	c.answered = a.Beat
@@ -140,13 +139,12 @@ func (c *Cell) beatAnswered(now time.Duration, a HeartbeatAnswer) {
 	case DieAll:
 		c.endAll(a.Reason)
 	case Welcome:
-		c.welcomed(now, a, raised > 0)
-	case Foreign, Adopt: // of another cluster: seen to before
-	}
+		c.welcomed(now, a)
+	} // Foreign and Adopt were seen to before
 }
 
 // welcomed takes the answer of the leader that the cell follows.
-func (c *Cell) welcomed(now time.Duration, a HeartbeatAnswer, raised bool) {
+func (c *Cell) welcomed(now time.Duration, a HeartbeatAnswer) {
 	if c.leaving && a.State == MustDie {
 		c.ended = true
 		c.do(Exit{})
@@ -164,7 +162,7 @@ func (c *Cell) welcomed(now time.Duration, a HeartbeatAnswer, raised bool) {
 		c.takeSet(a.SetID)
 	}
 	c.follow(now, a.State)
-	if raised || a.State == New && a.Reported {
+	if a.State == New && a.Reported {
 		c.nextBeat = now
 	}
 }
@@ -175,7 +173,7 @@ func (c *Cell) takeSet(id workerset.ID) {
 		return
 	}
 	if id.Leader == c.setID.Leader {
-		if older, err := workerset.Earlier(c.setID.Version, id.Version); err != nil || !older {
+		if older, _ := workerset.Earlier(c.setID.Version, id.Version); !older {
 			return
 		}
 	}
@@ -215,7 +213,7 @@ func (c *Cell) follow(now time.Duration, s State) {
 		c.health.HasBeenHealthy = true
 		own := c.health
 		own.State = Healthy
-		s, _ = own.Next(now, c.gaps(), true)
+		s, _ = own.Next(now, c.gaps(), own.HasBeenHealthy)
 	}
 	if s == New || s == from {
 		return

@@ -151,7 +151,7 @@ func (l *Leader) restore(m Member) {
 	p := l.newProcess(m, l.cfg.Now)
 	p.member, p.durable, p.promised, p.since = true, true, written, l.cfg.Now
 	p.displaced, p.unsaid = m.Displaced, m.Promise != written
-	p.health.BecameUnhealthy = l.cfg.Now + max(0, l.t.Stretch(m.Promise)-l.t.Lost)
+	p.health.BecameUnhealthy = l.cfg.Now + max(l.t.Lost, l.t.Stretch(m.Promise)) - l.t.Lost
 	l.silent[m.Proc] = p
 	if cur := l.holders[m.Cell]; !m.Displaced && (cur == nil || cur.row.Started < m.Started) {
 		if cur != nil {

@@ -70,12 +70,10 @@ func (l *Leader) MayReceive(cell CellName) (Hold, bool) {
 // work may run anywhere.
 func (l *Leader) MayRun(now time.Duration, r Request) (Hold, bool) {
 	if es := l.batch.model.byWork[r.Work]; len(es) > 0 {
-		h := Hold{Reason: HoldRunning, Proc: es[0].proc, Invocation: es[0].run.Invocation}
-		if p := l.procs[es[0].proc]; p != nil {
-			h.Cell = p.row.Cell
-			if at, ok := l.sessions.expiry(p); ok && p.health.State == MustDie {
-				h.Longest = max(0, at-now)
-			}
+		p := es[0].on
+		h := Hold{Reason: HoldRunning, Cell: p.row.Cell, Proc: p.row.Proc, Invocation: es[0].run.Invocation}
+		if at, _ := l.sessions.expiry(p); p.health.State == MustDie {
+			h.Longest = max(0, at-now)
 		}
 		return h, false
 	}
@@ -148,11 +146,11 @@ func (b *batch) runAnswered(now time.Duration, a RunAnswer) {
 		return
 	}
 	e := b.model.byRun[a.Run.Invocation]
-	if e == nil || e.proc != a.Proc || e.run != a.Run {
+	if e == nil || e.on.row.Proc != a.Proc || e.run != a.Run {
 		return
 	}
-	p := b.procs[e.proc]
-	if p == nil || e.ending || p.dead || p.health.State == MustDie {
+	p := e.on
+	if e.ending || p.health.State == MustDie {
 		return
 	}
 	result := a.Result
@@ -207,7 +205,7 @@ func (b *batch) statusItem(now time.Duration, p *process, it StatusItem) {
 		b.ack(p.row.Proc, it, true)
 	case StatusNotRunning:
 		e := b.model.byRun[it.Run.Invocation]
-		if e != nil && e.proc == p.row.Proc && e.run == it.Run && !e.ending {
+		if e != nil && e.on == p && e.run == it.Run && !e.ending {
 			b.end(e, p, Ended{Kind: NeverStarted, Reason: "the cell does not hold it"})
 		}
 		b.ack(p.row.Proc, it, true)
@@ -224,7 +222,7 @@ func (b *batch) statusEnded(p *process, it StatusItem) {
 		b.statusOfUnmodelled(p.row.Cell, p.row.Proc, it)
 		return
 	}
-	if e.run != it.Run || e.proc != p.row.Proc {
+	if e.run != it.Run || e.on != p {
 		b.audit(AuditRefused, p, it.Run, "status of an invocation that another process holds")
 		b.ack(p.row.Proc, it, false)
 		return
@@ -281,12 +279,9 @@ func (b *batch) statusCommitted(r Run, kind Synthetic) {
 	for _, proc := range e.acks {
 		b.ack(proc, StatusItem{Kind: StatusEnded, Run: r}, true)
 	}
-	p := b.procs[e.proc]
-	b.model.remove(e, p)
+	b.model.remove(e)
 	b.do(StartsChanged{})
-	if p != nil {
-		b.members.bury(p)
-	}
+	b.members.bury(e.on)
 }
 
 // killPause is how long a kill waits before it is sent again.
@@ -300,13 +295,9 @@ func (b *batch) kill(r Run) {
 
 func (b *batch) wantKill(e *entry) {
 	e.kill = true
-	p := b.procs[e.proc]
-	if p == nil {
-		return
-	}
-	p.kills, e.killAt = true, never
-	if p.reported {
-		b.sendKill(e, p)
+	e.on.kills, e.killAt = true, never
+	if e.on.reported {
+		b.sendKill(e, e.on)
 	}
 }
 

@@ -78,11 +78,10 @@ func (l *Leader) veto(now time.Duration, h Heartbeat) {
 	if l.sessions.set != nil || id.Leader != l.members.list.Leader || id.Version == l.members.list.Version && id.Hash == l.members.list.Hash {
 		return
 	}
-	older, err := workerset.Earlier(id.Version, l.members.list.Version)
-	if err == nil && older {
+	if older, _ := workerset.Earlier(id.Version, l.members.list.Version); older { // half the circle apart is not older
 		return
 	}
-	if l.waiting.blind && l.waiting.wait {
+	if l.waiting.blind {
 		l.members.list.Version = max(l.members.list.Version, id.Version)
 		return
 	}
@@ -101,7 +100,7 @@ func (l *Leader) veto(now time.Duration, h Heartbeat) {
 		text += "; work started since the term began may have run twice"
 		for _, e := range l.batch.model.sorted() {
 			if e.run.Invocation.Term == l.cfg.Term {
-				l.audit(AuditDoubled, l.procs[e.proc], e.run, "started while the member list was older than a cell's")
+				l.audit(AuditDoubled, e.on, e.run, "started while the member list was older than a cell's")
 			}
 		}
 	}

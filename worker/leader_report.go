@@ -12,7 +12,7 @@ import (
 // until its end is durable.
 type entry struct {
 	run    Run
-	proc   Proc
+	on     *process
 	sure   bool // the cell said that it holds it, or a Notify succeeded
 	ending bool // an end was handed to the scheduler
 	end    Synthetic
@@ -35,14 +35,14 @@ func newModel() model {
 }
 
 func (m *model) add(p *process, r Run) *entry {
-	e := &entry{run: r, proc: p.row.Proc}
+	e := &entry{run: r, on: p}
 	m.byRun[r.Invocation] = e
 	m.byWork[r.Work] = append(m.byWork[r.Work], e)
 	p.work[r.Invocation] = e
 	return e
 }
 
-func (m *model) remove(e *entry, p *process) {
+func (m *model) remove(e *entry) {
 	delete(m.byRun, e.run.Invocation)
 	rest := slices.DeleteFunc(m.byWork[e.run.Work], func(f *entry) bool { return f == e })
 	if len(rest) == 0 {
@@ -50,9 +50,7 @@ func (m *model) remove(e *entry, p *process) {
 	} else {
 		m.byWork[e.run.Work] = rest
 	}
-	if p != nil {
-		delete(p.work, e.run.Invocation)
-	}
+	delete(e.on.work, e.run.Invocation)
 }
 
 func (m *model) sorted() []*entry { return sortedEntries(m.byRun) }
@@ -130,13 +128,12 @@ func (b *batch) record(p *process, h Held, preds []*process) {
 
 // move gives an invocation of a predecessor to the process that adopted it.
 func (b *batch) move(e *entry, p *process, h Held, preds []*process) {
-	i := slices.IndexFunc(preds, func(q *process) bool { return q.row.Proc == e.proc })
-	if i < 0 || e.run.Work != h.Work {
-		b.audit(AuditRefused, p, h.Run, "reported, but held by process "+string(e.proc))
+	if !slices.Contains(preds, e.on) || e.run.Work != h.Work {
+		b.audit(AuditRefused, p, h.Run, "reported, but held by process "+string(e.on.row.Proc))
 		return
 	}
-	delete(preds[i].work, e.run.Invocation)
-	e.proc, e.sure = p.row.Proc, true
+	delete(e.on.work, e.run.Invocation)
+	e.on, e.sure = p, true
 	p.work[e.run.Invocation] = e
 	if e.kill {
 		b.wantKill(e)

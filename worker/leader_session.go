@@ -50,9 +50,6 @@ func (s *sessions) gaps(p *process) Gaps {
 
 // evaluate moves p's session to its state at now.
 func (s *sessions) evaluate(p *process, now time.Duration) {
-	if p.health.State == MustDie {
-		return
-	}
 	from, was := p.health.State, p.health.HasBeenHealthy
 	allowed := s.set == nil || s.set.Permits(string(p.row.Proc))
 	p.blocked = p.health.Advance(s.policy(now), s.gaps(p), allowed)
@@ -173,7 +170,7 @@ func (l *Leader) tickProcess(p *process, now time.Duration, lease bool) {
 	if lease {
 		l.sessions.miss(p, now)
 	}
-	if p.displaced || !p.connected && p.health.State == MustDie {
+	if p.displaced {
 		return
 	}
 	if lease {

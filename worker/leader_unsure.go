@@ -37,7 +37,7 @@ func (u *unsureList) remove(r Run) {
 // checkUnsure asks p which of the invocations on its unsure list do not run.
 func (b *batch) checkUnsure(p *process, now time.Duration) {
 	u := &p.unsure
-	if len(u.runs) == 0 || now < u.next || p.health.State == New {
+	if len(u.runs) == 0 || now < u.next {
 		return
 	}
 	u.pause = min(2*u.pause, 256*unsurePeriod)
@@ -58,7 +58,7 @@ func (b *batch) notifyAnswered(now time.Duration, a NotifyAnswer) {
 		return
 	}
 	p := b.procs[a.Proc]
-	if p == nil || p.unsure.asked == nil {
+	if p == nil {
 		return
 	}
 	runs := p.unsure.asked[a.Seq]
@@ -69,7 +69,7 @@ func (b *batch) notifyAnswered(now time.Duration, a NotifyAnswer) {
 	for _, r := range runs {
 		p.unsure.remove(r)
 		b.settle(p, r.Invocation)
-		if e := b.model.byRun[r.Invocation]; e != nil && e.proc == a.Proc {
+		if e := b.model.byRun[r.Invocation]; e != nil {
 			e.sure = true
 		}
 	}

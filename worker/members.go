@@ -98,12 +98,8 @@ func (m *members) bury(p *process) {
 		return
 	}
 	if p.member {
-		p.member = false
 		m.rows = append(m.rows, DeleteMember{p.row.Proc})
-		hash, err := m.list.Hash.Remove(string(p.row.Proc))
-		if err != nil {
-			hash = m.list.Hash
-		}
+		hash, _ := m.list.Hash.Remove(string(p.row.Proc)) // which has it
 		m.putList(hash)
 	}
 	if m.holders[p.row.Cell] == p {

@@ -78,17 +78,10 @@ func (r *roster) newProcess(m Member, now time.Duration) *process {
 func (r *roster) forget(p *process) {
 	delete(r.procs, p.row.Proc)
 	delete(r.silent, p.row.Proc)
-	peers := r.folders[p.row.Folder]
-	for i, q := range peers {
-		if q == p {
-			peers = append(peers[:i:i], peers[i+1:]...)
-			break
-		}
-	}
+	peers := slices.DeleteFunc(r.folders[p.row.Folder], func(q *process) bool { return q == p })
+	r.folders[p.row.Folder] = peers
 	if len(peers) == 0 {
 		delete(r.folders, p.row.Folder)
-	} else {
-		r.folders[p.row.Folder] = peers
 	}
 	r.gone[p.row.Proc] = Die
 	if p.displaced {
@@ -117,7 +110,7 @@ func (r *roster) predecessors(folder string, started int64) []*process {
 // taken for dead by time as long as that is said.
 func (r *roster) survived(p *process) bool {
 	return slices.ContainsFunc(r.folders[p.row.Folder], func(q *process) bool {
-		return q.row.Started > p.row.Started && q.row.Boot == p.row.Boot && q.connected && q.remains && !q.dead && q.health.State != MustDie
+		return q.row.Started > p.row.Started && q.row.Boot == p.row.Boot && q.remains && !q.dead && q.health.State != MustDie
 	})
 }
 
@@ -175,7 +168,7 @@ func (r *roster) MayLive(cell CellName) []Proc {
 // IsBack reports that a process has said in this term what it runs, and is HEALTHY.
 func (r *roster) IsBack(proc Proc) bool {
 	p := r.procs[proc]
-	return p != nil && p.reported && p.health.State == Healthy
+	return p != nil && p.health.State == Healthy
 }
 
 // Alive names the containers of services and tasks that a process has reported, by instance

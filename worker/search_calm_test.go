@@ -55,7 +55,7 @@ func (s *world) settled(n *node) bool {
 		found := 0
 		for i, c := range n.cells {
 			for _, r := range n.alive[i] {
-				if r == es[0].run && c.proc == es[0].proc {
+				if r == es[0].run && c.proc == es[0].on.row.Proc {
 					found++
 				}
 			}

@@ -64,6 +64,7 @@ func (t *twins) entry(e *entry) *entry {
 		copied.acks = slices.Clone(e.acks)
 		c = &copied
 		t.entries[e] = c
+		c.on = t.process(e.on)
 	}
 	return c
 }

@@ -37,7 +37,7 @@ var inKey = map[reflect.Type]fields{
 	reflect.TypeFor[probes]():     {"due open failing out", "sent reason", "a number; words"},
 	reflect.TypeFor[openProbe]():  {"number sent", "", ""},
 	reflect.TypeFor[model]():      {"byRun late", "byWork", "the same entries"},
-	reflect.TypeFor[entry]():      {"run proc sure ending end kill acks", "killAt", "nobody kills here"},
+	reflect.TypeFor[entry]():      {"run on sure ending end kill acks", "killAt", "nobody kills here"},
 	reflect.TypeFor[Cell](): {"proc gone term health seq settled seen eligible credited told epoch setID deadline promise spent held byWork notes answered sent leaving said renewing renewBy asked ended",
 		"cfg t started predecessor unacked bound lasting kept back backBy beats nextBeat hurry probing probeBeat effects cluster moving",
 		"configuration; the process id stands for the place on the folder; held has it; nothing outlives a process here; no beat but those of moves arrives; probes end at once; one cluster"},

@@ -327,7 +327,7 @@ func (k *keys) health(h Health, g Gaps, drops time.Duration) {
 
 func (k *keys) oneCell(i int) {
 	n, c := k.n, k.n.cells[i]
-	k.bits(n.paused[i], c.ended, c.renewing, c.asked, c.eligible, c.credited, c.told, c.spent, c.gone, c.leaving, c.said,
+	k.bits(n.paused[i], c.ended, c.renewing, c.renewing && c.asked, c.eligible && c.health.State != New && c.health.State != MustDie, c.credited, c.told, c.spent, c.gone, c.leaving, c.said,
 		c.deadline > 0, n.dead[i] > 0)
 	k.term(c.term)
 	k.health(c.health, c.gaps(), 0)
@@ -414,7 +414,7 @@ func (k *keys) leader(l *Leader) {
 	for _, inv := range k.invs {
 		if e := l.batch.model.byRun[inv]; e != nil {
 			k.run(e.run)
-			k.proc(e.proc)
+			k.proc(e.on.row.Proc)
 			k.bits(e.sure, e.ending, e.kill)
 			k.int(int64(e.end))
 			for _, a := range e.acks {

@@ -84,13 +84,10 @@ func (s *moves) inert(n *node, m msg) bool {
 // and nobody is left to be asked.
 func (s *moves) heedless(n *node, c *Cell, a RunAnswer) bool {
 	e := n.leader.batch.model.byRun[a.Run.Invocation]
-	if e == nil || e.proc != a.Proc {
+	if e == nil || e.on.row.Proc != a.Proc {
 		return true
 	}
-	p := n.leader.procs[e.proc]
-	if p == nil {
-		return true
-	}
+	p := e.on
 	known := e.sure && !slices.Contains(p.open, e.run.Invocation.Counter)
 	return p.dead || p.health.State == MustDie || known || a.Result == RunUnknown && c.proc != a.Proc
 }

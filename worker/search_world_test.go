@@ -495,7 +495,7 @@ func (s *world) giveUp(n *node) {
 	}
 	for _, e := range n.leader.batch.model.sorted() {
 		if !e.sure && !e.ending {
-			s.up(n, RunAnswered{RunAnswer{Term: n.leader.Term(), Proc: e.proc, Run: e.run}})
+			s.up(n, RunAnswered{RunAnswer{Term: n.leader.Term(), Proc: e.on.row.Proc, Run: e.run}})
 		}
 	}
 }

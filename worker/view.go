@@ -67,11 +67,7 @@ func (b *batch) Model() []RunView {
 }
 
 func (b *batch) runView(e *entry) RunView {
-	v := RunView{Run: e.run, Proc: e.proc, Sure: e.sure, Ending: e.ending, Kill: e.kill}
-	if p := b.procs[e.proc]; p != nil {
-		v.Cell = p.row.Cell
-	}
-	return v
+	return RunView{Run: e.run, Cell: e.on.row.Cell, Proc: e.on.row.Proc, Sure: e.sure, Ending: e.ending, Kill: e.kill}
 }
 
 // Live returns how many invocations may be running.
@@ -81,7 +77,7 @@ func (b *batch) Live() int { return len(b.model.byRun) }
 func (b *batch) OnCell(cell CellName) int {
 	n := 0
 	for _, e := range b.model.byRun {
-		if p := b.procs[e.proc]; p != nil && p.row.Cell == cell {
+		if e.on.row.Cell == cell {
 			n++
 		}
 	}
@@ -98,8 +94,8 @@ func (l *Leader) Idle(job string) bool {
 	if l.waiting.wait {
 		return false
 	}
-	for w, es := range l.batch.model.byWork {
-		if w.Job == job && len(es) > 0 {
+	for w := range l.batch.model.byWork {
+		if w.Job == job {
 			return false
 		}
 	}

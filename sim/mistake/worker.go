@@ -112,7 +112,6 @@ func (t *Tracker) Agree() bool { return t.unshown == 0 && len(t.initial) == 1 }
 	}
 	if iw.alone && !iw.cfg.Alone {
 `),
-				patch("worker/alone.go", "return p.row.Folder == iw.cfg.Own &&", `return (p.row.Folder == iw.cfg.Own || mistake.On("AloneWithOthers")) &&`),
 			}},
 		{Name: "DeadByTimeAlone", Rule: "a promise that passed is proof, though a successor says that something is not gone",
 			Args: "--load batch --faults hang-work,kill-agent", Quiet: true, Patches: []mutate.Patch{
