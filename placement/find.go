@@ -301,6 +301,7 @@ func (l *Ledger) reserve(wants []Want, now time.Duration, waits *batchWaits) []G
 	out := make([]Grant, len(wants))
 	refused := make(map[*shape]*Refusal)
 	var last *shape
+	var asked *Want // what last was made of
 	for i := range wants {
 		w := &wants[i]
 		out[i].Hold = w.Hold
@@ -308,8 +309,8 @@ func (l *Ledger) reserve(wants []Want, now time.Duration, waits *batchWaits) []G
 			out[i].Cell, out[i].Process, out[i].Host = h.Cell, h.cell.process, h.cell.state.Host
 			continue
 		}
-		if last == nil || i == 0 || !sameWant(w, &wants[i-1]) {
-			last = l.shape(KindBatch, w.Need, &w.Constraint, nil, w.Among)
+		if asked == nil || !sameWant(w, asked) {
+			last, asked = l.shape(KindBatch, w.Need, &w.Constraint, nil, w.Among), w
 		}
 		if r := refused[last]; r != nil {
 			out[i].Refusal = r
