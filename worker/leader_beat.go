@@ -87,7 +87,7 @@ func (l *Leader) veto(now time.Duration, h Heartbeat) {
 	}
 	l.waiting.blind = true
 	for _, p := range l.order {
-		if p.member && !p.connected {
+		if !p.connected { // which has a row
 			was := p.row.Promise
 			p.row.Promise = l.untrusted(was)
 			p.unsaid = p.unsaid || p.row.Promise != was

@@ -47,7 +47,7 @@ func TestWhatTheOwnCellHasToSay(t *testing.T) {
 func TestOtherCellsAreNotTheOwnOne(t *testing.T) {
 	r := devRig(t, func(c *Config) { c.Restored, c.Alone = true, true })
 	r.devBeat("p", 7, true)
-	r.step(ReportReceived{Report{Term: term5, Proc: "p", Alive: []string{"i"}}})
+	r.step(ReportReceived{Report{Term: term5, Proc: "p"}})
 	r.devBeat("q", 8, true) // holds the name from now on, and has not reported
 	r.second()
 	if active, _ := r.l.Waits(); !active {

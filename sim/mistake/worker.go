@@ -140,6 +140,10 @@ func cells() []Mistake {
 	if a.Promise == 0 {
 `),
 			}},
+		{Name: "EndsUnheard", Rule: "lost time ends a session before the ends that have happened are taken", Args: "--load batch --faults pause-agent",
+			By: "contract", Patches: []mutate.Patch{
+				patch("worker/cell.go", "\tif c.ended || c.renewing {\n\t\treturn false\n", "\tif c.ended || c.renewing || mistake.On(\"EndsUnheard\") {\n\t\treturn false\n"),
+			}},
 		{Name: "CountFromAnswer", Rule: "the cell counts credit from the answer's arrival",
 			Args: "--load batch --faults cut-link,pause-agent", Quiet: true, Patches: []mutate.Patch{
 				patch("worker/cell_call.go", "\tat := c.sentAt(a.Beat)\n", `	at := c.sentAt(a.Beat)
