@@ -54,7 +54,7 @@ need:
 demo: $(BIN)/cantina $(BIN)/cantina-demo
 	@$(BIN)/cantina-demo run --cantina $(BIN)/cantina --spec examples/demo/cantina.yaml
 
-test: NEED = iproute2 procps git fuse3 runc
+test: NEED = iproute2 procps git fuse3
 test: need $(BIN)/cantina $(BIN)/cantina-demo
 	$(GO) test -count=1 -p 1 -timeout 20m $(REALPKGS)
 	$(GO) test -count=1 -timeout 5m -run '$(HEAP)' cantina/internal/node cantina/spec
@@ -95,7 +95,7 @@ generate:
 generated:
 	@scripts/generate --check
 
-soak: NEED = iproute2 procps git fuse3 runc
+soak: NEED = iproute2 procps git fuse3
 soak: need $(BIN)/cantina $(BIN)/cantina-demo
 	CANTINA_SOAK=1 $(GO) test -count=1 -timeout 8h ./...
 	$(GO) run ./cmd/cantina sim --draw --seed $$(date +%s) --for 10m

@@ -46,18 +46,6 @@ func (g *Group) SlotDirs() map[string]string {
 	return g.slot.dirs
 }
 
-// JoinedDirs are those of SlotDirs that a process of the container has to be in.
-func (g *Group) JoinedDirs() map[string]string {
-	if g.slot == nil {
-		return nil
-	}
-	out := make(map[string]string, len(g.slot.joined))
-	for _, c := range g.slot.joined {
-		out[c] = g.slot.dirs[c]
-	}
-	return out
-}
-
 // LimitsV2 reports whether limits are those of the tracker's groups.
 func (t *Tree) LimitsV2() bool { return t.v2ctl }
 

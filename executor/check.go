@@ -47,25 +47,20 @@ func (h *stepHost) startCheck(ctx context.Context, r *action.Run, out, errs sink
 	n := strconv.Itoa(c.checks)
 	c.e.mu.Unlock()
 	k := &checkProcess{stepProcess: stepProcess{h: h}, over: make(chan struct{})}
-	if c.runc != "" && pid == 0 {
-		k.p, err = c.startByRunc(s, r, out, errs, patience{over: ctx.Done()})
-	} else {
-		if c.view != nil && pid != 0 {
-			c.see(s, isolate.Join(c.e.spaces, pid))
-			s.ParentDeath = 0
-		}
-		if c.group != nil {
-			if k.part, err = c.group.Part(n); err != nil {
-				return nil, err
-			}
-			s.Group = k.part
-		} else {
-			k.mark = fmt.Sprintf("%s=%d-%s-%s", brood.MarkName, os.Getpid(), c.id, n)
-			s.Env = append(s.Env, k.mark)
-		}
-		k.p, err = c.launch(s, r, out, errs, patience{over: ctx.Done()})
+	if c.view != nil && pid != 0 {
+		c.see(s, isolate.Join(c.e.spaces, pid))
+		s.ParentDeath = 0
 	}
-	if err != nil {
+	if c.group != nil {
+		if k.part, err = c.group.Part(n); err != nil {
+			return nil, err
+		}
+		s.Group = k.part
+	} else {
+		k.mark = fmt.Sprintf("%s=%d-%s-%s", brood.MarkName, os.Getpid(), c.id, n)
+		s.Env = append(s.Env, k.mark)
+	}
+	if k.p, err = c.launch(s, r, out, errs, patience{over: ctx.Done()}); err != nil {
 		c.endPart(k.part)
 		return nil, err
 	}

@@ -93,8 +93,6 @@ type container struct {
 	lower     []string       // folders of the image, the topmost first
 	release   func()         // lets go of the image
 	image     image.Settings // what the image says
-	runc      string         // path of runc, which runs the programs; "" = the cell itself does
-	runcWhy   error          // why it does not
 	rootDir   string         // where ResultFile is looked for; "" = folder
 
 	followers  sync.WaitGroup  // that take the output of a kept program

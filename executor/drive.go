@@ -85,11 +85,6 @@ func (c *container) prepare() error {
 	if err := c.givePorts(); err != nil {
 		return err
 	}
-	if w := &c.spec.Workload; w.Isolation == action.IsolationRootfs {
-		if err := c.chooseRunc(); err != nil {
-			return err
-		}
-	}
 	if err := c.makeGroup(); err != nil {
 		return err
 	}
@@ -99,11 +94,7 @@ func (c *container) prepare() error {
 	if err := c.setStop(); err != nil {
 		return err
 	}
-	if err := c.openOutput(); err != nil {
-		return err
-	}
-	c.tellIsolation()
-	return nil
+	return c.openOutput()
 }
 
 // makeFolder gives the container its folder: a service one by its name, what comes
@@ -162,9 +153,6 @@ func (c *container) limits() cgroup.Limits {
 	if c.keep() && l.Pids > 0 {
 		l.Pids += shimThreads
 	}
-	if c.runc != "" && l.Pids > 0 && c.e.tree.LimitsV2() {
-		l.Pids += runcThreads
-	}
 	return l
 }
 
@@ -213,7 +201,7 @@ func (c *container) runSingle() (RunResult, bool) {
 		return c.conclude(r)
 	}
 	c.decider, c.report = p, func() RunResult { return c.resultOf(p) }
-	c.runningSingle(p.Main())
+	c.runningSingle(p.Pid)
 	limit, stop := c.limit()
 	defer stop()
 	t := &w.Termination
@@ -412,9 +400,6 @@ func (c *container) start(r *action.Run, out, errs sink, pa patience) (*spawn.Pr
 	if err != nil {
 		return nil, err
 	}
-	if c.runc != "" {
-		return c.startByRunc(s, r, out, errs, pa)
-	}
 	return c.launch(s, r, out, errs, pa)
 }
 
@@ -494,7 +479,7 @@ func (c *container) see(s *spawn.Spec, h isolate.Hooks) {
 	if s.Credential != nil && c.spec.Workload.Isolation != action.IsolationRootfs {
 		h = isolate.Reach(c.e.spaces, h, c.folder, s.Credential)
 	}
-	s.CloneFlags, s.Enter, s.Stopped = h.CloneFlags, h.Enter, h.Stopped
+	s.CloneFlags, s.Enter, s.Mounts = h.CloneFlags, h.Enter, h.Mounts
 }
 
 // parentDeath is choice a of "Bistro task termination".

@@ -45,17 +45,13 @@ func (c *container) askToEnd(p *spawn.Process, t *action.Termination) time.Durat
 	case t.Target == action.TargetChild || c.group == nil && t.NoSession:
 		p.Signal(sig)
 	case t.Target == action.TargetGroup && !t.NoSession || c.group == nil:
-		c.signalGroup(p, sig)
+		p.SignalGroup(sig)
 	default:
 		c.group.Signal(unix.Signal(sig))
 	}
-	if c.view != nil && !handles(p.Main(), sig) {
+	if c.view != nil && !handles(p.Pid, sig) {
 		// Process 1 of a name space does not even notice; the others have had theirs.
-		alone := 1
-		if p.Stands() {
-			alone = 2
-		}
-		if pids, err := c.group.Procs(); err == nil && len(pids) == alone {
+		if pids, err := c.group.Procs(); err == nil && len(pids) == 1 {
 			return 0
 		}
 		return c.graceWithin(min(grace(t), leftoverGrace(t)))

@@ -18,13 +18,9 @@ import (
 func TestExec(t *testing.T) {
 	needRoot(t)
 	root := smallRoot(t)
-	for name, level := range map[string]action.Isolation{"process": action.IsolationProcess, "namespaces": action.IsolationNamespaces, "rootfs": action.IsolationRootfs, "runc": action.IsolationRootfs} {
+	for name, level := range map[string]action.Isolation{"process": action.IsolationProcess, "namespaces": action.IsolationNamespaces, "rootfs": action.IsolationRootfs} {
 		t.Run(name, func(t *testing.T) {
-			runc := RuncOff
-			if name == "runc" {
-				runc = needRunc(t)
-			}
-			e := testExecutor(t, withRunc(runc))
+			e := testExecutor(t, nil)
 			s := sh("echo x > file; sleep 1000")
 			s.Workload.Isolation, s.Workload.Rootfs = level, root
 			s.Workload.Env = []action.Variable{{Name: "OF_CONTAINER", Value: "yes"}}

@@ -73,9 +73,6 @@ type Config struct {
 	// RebootCommand is run, once, when a container is STUCK that must be dead: its
 	// deadline has passed, or the cell ends. Empty = the cell stays, unclean.
 	RebootCommand []string
-	// Runc runs containers with a root of their own: a path, RuncAuto (also empty) or
-	// RuncOff. What a runc named by its path cannot run is refused, with ErrRunc.
-	Runc string
 	// User runs what names no user, neither in its workload nor in its image; empty = the
 	// cell itself.
 	User string
@@ -147,7 +144,6 @@ type Executor struct {
 	cache         *cache.Cache
 	self          func() account // the cell's own user, by the machine's database
 	spaces        *isolate.Host  // nil where there are no name spaces
-	roots         *roots
 	out           *logstore.Store
 	hub           hub
 	null          *os.File
@@ -264,9 +260,6 @@ func (e *Executor) open() error {
 	}
 	if e.spaces, err = isolate.OpenHost(); err != nil {
 		e.log.Info("no name spaces", "error", err)
-	}
-	if e.roots, err = e.openRoots(); err != nil {
-		return err
 	}
 	e.keeper, err = newKeeper(e)
 	return err

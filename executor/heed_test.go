@@ -45,62 +45,58 @@ func imageFile(t *testing.T, c v1.Config) string {
 // stop signal, each unless the entry has its own.
 func TestWhatAnImageSaysCountsWhereTheEntryDoesNot(t *testing.T) {
 	needRoot(t)
-	eachRoot(t, func(t *testing.T, runc string) {
-		e := testExecutor(t, withRunc(runc))
-		file := imageFile(t, v1.Config{Entrypoint: []string{"sh", "-c", `echo $0 $1; pwd; id -u; echo $PATH,$LANG,$BOTH,$HOME; echo > $CANTINA_FOLDER/here`}, Cmd: []string{"zero", "one"},
-			WorkingDir: "app/src", User: "app", Env: []string{"PATH=/opt/image:/bin:/usr/bin", "LANG=image", "BOTH=image"}})
-		defaults := []action.Variable{{Name: "PATH", Value: "/opt/cell:/usr/bin"}, {Name: "LANG", Value: "cell"}, {Name: "TZ", Value: "cell"}}
-		image := Spec{Workload: action.Workload{Isolation: action.IsolationRootfs, Rootfs: file, Action: action.Action{Run: &action.Run{}}}, Defaults: defaults}
-		own := image
-		own.Workload.Env, own.Workload.User = []action.Variable{{Name: "BOTH", Value: "entry"}, {Name: "PATH", Value: "/opt/entry:/bin:/usr/bin"}}, "root"
-		own.Workload.Action.Run = &action.Run{Path: "sh", Args: []string{"-c", `echo own; pwd; id -u; echo $PATH,$LANG,$BOTH,$TZ; ulimit -n`}, Dir: "/etc"}
-		for id, c := range map[string]struct {
-			s    Spec
-			want []string
-		}{
-			"image": {image, []string{"zero one", "/app/src", "4321", "/opt/image:/bin:/usr/bin,image,image,/"}},
-			"entry": {own, []string{"own", "/etc", "0", "/opt/entry:/bin:/usr/bin,image,entry,cell"}},
-		} {
-			r := launch(t, e, id, c.s).Result
-			out := lines(t, e, id, logstore.Stdout)
-			if r.Failed || len(out) < 4 || !slices.Equal(out[:4], c.want) {
-				t.Errorf("%s: %+v %q, want %q", id, r, out, c.want)
-			}
+	e := testExecutor(t, nil)
+	file := imageFile(t, v1.Config{Entrypoint: []string{"sh", "-c", `echo $0 $1; pwd; id -u; echo $PATH,$LANG,$BOTH,$HOME; echo > $CANTINA_FOLDER/here`}, Cmd: []string{"zero", "one"},
+		WorkingDir: "app/src", User: "app", Env: []string{"PATH=/opt/image:/bin:/usr/bin", "LANG=image", "BOTH=image"}})
+	defaults := []action.Variable{{Name: "PATH", Value: "/opt/cell:/usr/bin"}, {Name: "LANG", Value: "cell"}, {Name: "TZ", Value: "cell"}}
+	image := Spec{Workload: action.Workload{Isolation: action.IsolationRootfs, Rootfs: file, Action: action.Action{Run: &action.Run{}}}, Defaults: defaults}
+	own := image
+	own.Workload.Env, own.Workload.User = []action.Variable{{Name: "BOTH", Value: "entry"}, {Name: "PATH", Value: "/opt/entry:/bin:/usr/bin"}}, "root"
+	own.Workload.Action.Run = &action.Run{Path: "sh", Args: []string{"-c", `echo own; pwd; id -u; echo $PATH,$LANG,$BOTH,$TZ; ulimit -n`}, Dir: "/etc"}
+	for id, c := range map[string]struct {
+		s    Spec
+		want []string
+	}{
+		"image": {image, []string{"zero one", "/app/src", "4321", "/opt/image:/bin:/usr/bin,image,image,/"}},
+		"entry": {own, []string{"own", "/etc", "0", "/opt/entry:/bin:/usr/bin,image,entry,cell"}},
+	} {
+		r := launch(t, e, id, c.s).Result
+		out := lines(t, e, id, logstore.Stdout)
+		if r.Failed || len(out) < 4 || !slices.Equal(out[:4], c.want) {
+			t.Errorf("%s: %+v %q, want %q", id, r, out, c.want)
 		}
-		if image.Workload.Action.Run.Path != "" {
-			t.Error("the entry was changed")
+	}
+	if image.Workload.Action.Run.Path != "" {
+		t.Error("the entry was changed")
+	}
+	for _, from := range []string{imageFile(t, v1.Config{}), smallRoot(t)} {
+		none := image
+		none.Workload.Rootfs = from
+		if r := launch(t, e, "none in "+filepath.Base(from), none).Result; !r.Failed || !strings.Contains(r.Reason, "give a command") {
+			t.Errorf("%+v", r)
 		}
-		for _, from := range []string{imageFile(t, v1.Config{}), smallRoot(t)} {
-			none := image
-			none.Workload.Rootfs = from
-			if r := launch(t, e, "none in "+filepath.Base(from), none).Result; !r.Failed || !strings.Contains(r.Reason, "give a command") {
-				t.Errorf("%+v", r)
-			}
-		}
-	})
+	}
 }
 
 func TestAnImageSaysHowItIsStopped(t *testing.T) {
 	needRoot(t)
-	eachRoot(t, func(t *testing.T, runc string) {
-		e := testExecutor(t, withRunc(runc))
-		file := imageFile(t, v1.Config{StopSignal: "SIGUSR2", Cmd: []string{"sh", "-c", `trap 'echo usr2; exit 0' USR2; trap 'echo term; exit 0' TERM; echo up; while :; do sleep 0.05; done`}})
-		for id, signal := range map[string]int{"usr2": 0, "term": 15} {
-			s := Spec{Workload: action.Workload{Isolation: action.IsolationRootfs, Rootfs: file, Action: action.Action{Run: &action.Run{}}, Termination: action.Termination{Signal: signal}}}
-			if err := e.Launch(Reservation{ID: id}, s); err != nil {
-				t.Fatal(err)
-			}
-			await(t, e, id, runningState)
-			awaitLine(t, e, id, "up")
-			if err := e.Stop(id); err != nil {
-				t.Fatal(err)
-			}
-			await(t, e, id, completed)
-			if out := lines(t, e, id, logstore.Stdout); !slices.Equal(out, []string{"up", id}) {
-				t.Errorf("%q", out)
-			}
+	e := testExecutor(t, nil)
+	file := imageFile(t, v1.Config{StopSignal: "SIGUSR2", Cmd: []string{"sh", "-c", `trap 'echo usr2; exit 0' USR2; trap 'echo term; exit 0' TERM; echo up; while :; do sleep 0.05; done`}})
+	for id, signal := range map[string]int{"usr2": 0, "term": 15} {
+		s := Spec{Workload: action.Workload{Isolation: action.IsolationRootfs, Rootfs: file, Action: action.Action{Run: &action.Run{}}, Termination: action.Termination{Signal: signal}}}
+		if err := e.Launch(Reservation{ID: id}, s); err != nil {
+			t.Fatal(err)
 		}
-	})
+		await(t, e, id, runningState)
+		awaitLine(t, e, id, "up")
+		if err := e.Stop(id); err != nil {
+			t.Fatal(err)
+		}
+		await(t, e, id, completed)
+		if out := lines(t, e, id, logstore.Stdout); !slices.Equal(out, []string{"up", id}) {
+			t.Errorf("%q", out)
+		}
+	}
 }
 
 func TestSignalsOfImages(t *testing.T) {

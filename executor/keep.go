@@ -477,7 +477,23 @@ func (k *kept) Kill() {
 // signalGroup signals the program's process group. The program is not our child, so
 // its number may be another's at any moment: only what is in the control group is
 // signalled.
-func (k *kept) signalGroup(leader int, sig syscall.Signal) { k.c.signalMembers(leader, sig) }
+func (k *kept) signalGroup(leader int, sig syscall.Signal) {
+	k.c.mu.Lock()
+	g := k.c.group
+	k.c.mu.Unlock()
+	if g == nil {
+		return
+	}
+	pids, err := g.Procs()
+	if err != nil {
+		return
+	}
+	for _, pid := range pids {
+		if pgid, err := unix.Getpgid(pid); err == nil && pgid == leader {
+			g.SignalOne(pid, sig)
+		}
+	}
+}
 
 // result is how the program ended.
 func (k *kept) result() RunResult {

@@ -155,3 +155,20 @@ func (e *Executor) testRoot() (string, error) {
 	}
 	return dir, err
 }
+
+// Isolation says in words how strong this machine isolates, for the cell's state.
+func (e *Executor) Isolation() []string {
+	var out []string
+	switch {
+	case e.tree == nil:
+		out = append(out, "no control groups")
+	case e.tree.V2():
+		out = append(out, "control groups v2")
+	default:
+		out = append(out, "control groups v1")
+	}
+	if e.spaces == nil || os.Getuid() != 0 {
+		return append(out, "no name spaces")
+	}
+	return append(out, "name spaces", "roots")
+}

@@ -87,10 +87,6 @@ func smallImage(t *testing.T) v1.Image {
 // from a tarball; none sees what another one wrote.
 func TestRootfsImage(t *testing.T) {
 	needRoot(t)
-	eachRoot(t, testRootfsImage)
-}
-
-func testRootfsImage(t *testing.T, runc string) {
 	img := smallImage(t)
 	hub := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer hub.Close()
@@ -109,7 +105,7 @@ func testRootfsImage(t *testing.T, runc string) {
 	if err := tarball.WriteToFile(file, ref, img); err != nil {
 		t.Fatal(err)
 	}
-	e := testExecutor(t, withRunc(runc))
+	e := testExecutor(t, nil)
 	mounts := count(t, e).mounts
 	want := []string{"high", "image yes", "4321"}
 	for id, from := range map[string]string{"registry": ref.Context().Name() + "@" + digest.String(), "tarball": file, "again": file} {
@@ -143,7 +139,7 @@ func testRootfsImage(t *testing.T, runc string) {
 }
 
 // TestTheMachineIsNotChangedFromInside: a container that runs as root changes no setting of
-// the kernel by its /proc or /sys, and reads no memory, with runc and without.
+// the kernel by its /proc or /sys, and reads no memory.
 func TestTheMachineIsNotChangedFromInside(t *testing.T) {
 	needRoot(t)
 	const script = `for f in /proc/sys/vm/drop_caches /proc/sys/kernel/hostname /proc/sysrq-trigger /sys/kernel/mm/ksm/run; do
@@ -154,49 +150,45 @@ cat /proc/sys/kernel/ostype
 test -s /proc/keys && echo keys
 test -d /sys/class/net/lo && echo net
 (echo 0 > /proc/self/oom_score_adj) && echo own`
-	eachRoot(t, func(t *testing.T, runc string) {
-		e := testExecutor(t, withRunc(runc))
-		root := smallRoot(t)
-		copyProgram(t, root, "/usr/bin/touch")
-		for i, w := range []action.Workload{{Isolation: action.IsolationNamespaces}, {Isolation: action.IsolationNamespaces, OwnNet: true},
-			{Isolation: action.IsolationRootfs, Rootfs: root}, {Isolation: action.IsolationRootfs, Rootfs: root, OwnNet: true},
-			{Isolation: action.IsolationNamespaces, Sidecars: []action.Action{{Run: &action.Run{Path: "sleep", Args: []string{"1000"}}}}}} {
-			s := sh(script)
-			run := s.Workload.Action.Run
-			s.Workload = w
-			s.Workload.Action.Run, s.Workload.User = run, "0"
-			id := fmt.Sprint("x", i)
-			c := launch(t, e, id, s)
-			if out := lines(t, e, id, logstore.Stdout); !slices.Equal(out, []string{"Linux", "net", "own"}) {
-				t.Errorf("%v, own net %v: %q, %+v", w.Isolation, w.OwnNet, out, c.Result)
-			}
+	e := testExecutor(t, nil)
+	root := smallRoot(t)
+	copyProgram(t, root, "/usr/bin/touch")
+	for i, w := range []action.Workload{{Isolation: action.IsolationNamespaces}, {Isolation: action.IsolationNamespaces, OwnNet: true},
+		{Isolation: action.IsolationRootfs, Rootfs: root}, {Isolation: action.IsolationRootfs, Rootfs: root, OwnNet: true},
+		{Isolation: action.IsolationNamespaces, Sidecars: []action.Action{{Run: &action.Run{Path: "sleep", Args: []string{"1000"}}}}}} {
+		s := sh(script)
+		run := s.Workload.Action.Run
+		s.Workload = w
+		s.Workload.Action.Run, s.Workload.User = run, "0"
+		id := fmt.Sprint("x", i)
+		c := launch(t, e, id, s)
+		if out := lines(t, e, id, logstore.Stdout); !slices.Equal(out, []string{"Linux", "net", "own"}) {
+			t.Errorf("%v, own net %v: %q, %+v", w.Isolation, w.OwnNet, out, c.Result)
 		}
-	})
+	}
 }
 
 // TestARootKnowsItsOwnNames: the loopback has its names, also in a network of its own and
 // where a tool left an empty file; what the image says stays.
 func TestARootKnowsItsOwnNames(t *testing.T) {
 	needRoot(t)
-	eachRoot(t, func(t *testing.T, runc string) {
-		e := testExecutor(t, withRunc(runc))
-		for i, hosts := range []string{"none", "", "10.0.0.1 mine\n"} {
-			root := smallRoot(t)
-			if hosts != "none" {
-				if err := os.WriteFile(filepath.Join(root, "etc/hosts"), []byte(hosts), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			s := sh("cat /etc/hosts; ls /sys/class/net")
-			s.Workload.Isolation, s.Workload.Rootfs, s.Workload.OwnNet = action.IsolationRootfs, root, true
-			id := fmt.Sprint("x", i)
-			r := launch(t, e, id, s).Result
-			out := strings.Join(lines(t, e, id, logstore.Stdout), "\n")
-			if mine := strings.Contains(out, "10.0.0.1 mine"); r.Failed || mine != (i == 2) || strings.Contains(out, "127.0.0.1\tlocalhost") == mine || !strings.HasSuffix(out, "\nlo") {
-				t.Errorf("%q: %+v %q", hosts, r, out)
+	e := testExecutor(t, nil)
+	for i, hosts := range []string{"none", "", "10.0.0.1 mine\n"} {
+		root := smallRoot(t)
+		if hosts != "none" {
+			if err := os.WriteFile(filepath.Join(root, "etc/hosts"), []byte(hosts), 0o644); err != nil {
+				t.Fatal(err)
 			}
 		}
-	})
+		s := sh("cat /etc/hosts; ls /sys/class/net")
+		s.Workload.Isolation, s.Workload.Rootfs, s.Workload.OwnNet = action.IsolationRootfs, root, true
+		id := fmt.Sprint("x", i)
+		r := launch(t, e, id, s).Result
+		out := strings.Join(lines(t, e, id, logstore.Stdout), "\n")
+		if mine := strings.Contains(out, "10.0.0.1 mine"); r.Failed || mine != (i == 2) || strings.Contains(out, "127.0.0.1\tlocalhost") == mine || !strings.HasSuffix(out, "\nlo") {
+			t.Errorf("%q: %+v %q", hosts, r, out)
+		}
+	}
 }
 
 // TestLinksOfAnImageLeadNowhere: where the cell makes or mounts something in a root, no link
@@ -213,7 +205,7 @@ func TestLinksOfAnImageLeadNowhere(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		e := testExecutor(t, withRunc(RuncOff))
+		e := testExecutor(t, nil)
 		s := sh("true")
 		s.Workload.Isolation, s.Workload.Rootfs, s.Workload.OwnNet = action.IsolationRootfs, root, true
 		r := launch(t, e, "x", s).Result

@@ -187,7 +187,7 @@ func (h *stepHost) Start(ctx context.Context, l step.Launch) (step.Process, erro
 		}
 		return nil, err
 	}
-	c.setPid(p.Main())
+	c.setPid(p.Pid)
 	return &stepProcess{h: h, p: p}, nil
 }
 
@@ -338,9 +338,9 @@ func (s *stepProcess) Stop() {
 	case whole != askNothing && t.Target == action.TargetCgroup && c.group != nil:
 		s.h.once.Do(func() { c.group.Signal(unix.Signal(sig)) })
 	default:
-		c.signalGroup(s.p, sig)
+		s.p.SignalGroup(sig)
 	}
-	if c.view != nil && !handles(s.p.Main(), sig) {
+	if c.view != nil && !handles(s.p.Pid, sig) {
 		// Process 1 of a name space that has no handler does not notice.
 		time.AfterFunc(min(leftoverGrace(t), grace(t)), s.Kill)
 	}
@@ -354,7 +354,7 @@ func (s *stepProcess) Kill() {
 		s.p.Signal(syscall.SIGKILL)
 		return
 	}
-	s.h.c.signalGroup(s.p, syscall.SIGKILL)
+	s.p.SignalGroup(syscall.SIGKILL)
 }
 
 // lineSink hands on whole lines, so that those of several programs do not mix.

@@ -70,28 +70,23 @@ echo done > "$CANTINA_STATUS"
 // whatever folders its data folder lies in, at every level; and gets to nothing else there.
 func TestAnotherUserWorks(t *testing.T) {
 	needRoot(t)
-	eachRoot(t, func(t *testing.T, runc string) {
-		all := levels(t)
-		// Below a link to a closed folder, and with a mask that closes whatever is made.
-		defer syscall.Umask(syscall.Umask(0o077))
-		link := filepath.Join(tempDir(t), "link")
-		if err := os.Symlink(filepath.Dir(closedFolder(t)), link); err != nil {
-			t.Fatal(err)
-		}
-		e := testExecutor(t, func(c *Config) { withRunc(runc)(c); c.Folder = filepath.Join(link, "executor") })
-		needGroups(t, e)
-		secret := sh("echo hunter2 > secret; sleep 1000")
-		if err := e.Launch(Reservation{ID: "secret"}, secret); err != nil {
-			t.Fatal(err)
-		}
-		other := await(t, e, "secret", runningState).Folder
-		for level, w := range all {
-			if level == "kept root" && runc != RuncOff {
-				continue // runc makes no root of what is kept
-			}
-			t.Run(level, func(t *testing.T) { worksAs(t, e, level, w, "4321:4322", other) })
-		}
-	})
+	all := levels(t)
+	// Below a link to a closed folder, and with a mask that closes whatever is made.
+	defer syscall.Umask(syscall.Umask(0o077))
+	link := filepath.Join(tempDir(t), "link")
+	if err := os.Symlink(filepath.Dir(closedFolder(t)), link); err != nil {
+		t.Fatal(err)
+	}
+	e := testExecutor(t, func(c *Config) { c.Folder = filepath.Join(link, "executor") })
+	needGroups(t, e)
+	secret := sh("echo hunter2 > secret; sleep 1000")
+	if err := e.Launch(Reservation{ID: "secret"}, secret); err != nil {
+		t.Fatal(err)
+	}
+	other := await(t, e, "secret", runningState).Folder
+	for level, w := range all {
+		t.Run(level, func(t *testing.T) { worksAs(t, e, level, w, "4321:4322", other) })
+	}
 }
 
 func worksAs(t *testing.T, e *Executor, level string, w action.Workload, user, other string) {
@@ -183,42 +178,40 @@ func TestStepsOfSeveralUsers(t *testing.T) {
 func TestWhoAProgramIs(t *testing.T) {
 	needRoot(t)
 	const script = `echo $HOME,$USER,$LOGNAME,$SHELL,$(id -G)`
-	eachRoot(t, func(t *testing.T, runc string) {
-		e := testExecutor(t, func(c *Config) { withRunc(runc)(c); c.Folder = closedFolder(t) })
-		root := levels(t)["rootfs"]
-		for _, c := range []struct {
-			user string
-			w    action.Workload
-			want string
-		}{
-			{"ann", root, "/home/ann,ann,ann,/bin/ash,4322 44 63"},
-			{"4321", root, "/home/ann,ann,ann,/bin/ash,4322 44 63"},
-			{"ann:video", root, "/home/ann,ann,ann,/bin/ash,44"},
-			{"ann:7", root, "/home/ann,ann,ann,/bin/ash,7"},
-			{"", root, "/root,root,root,/bin/sh,"},
-			{"77", root, "/,,,,77"},
-			{"nobody", action.Workload{}, "/nonexistent,nobody,nobody,/usr/sbin/nologin,65534"},
-			{"nobody", action.Workload{Isolation: action.IsolationNone}, "/nonexistent,nobody,nobody,/usr/sbin/nologin,65534"},
-			{"123454321", action.Workload{}, "/,,,,123454321"},
-			{"", action.Workload{}, "/root,root,root,"},
-		} {
-			s := sh(script)
-			run := s.Workload.Action.Run
-			s.Workload = c.w
-			s.Workload.Action.Run, s.Workload.User = run, c.user
-			id := fmt.Sprintf("%s %v", c.user, c.w.Isolation)
-			if c.user == "" && os.Getenv(testUser) != "" {
-				continue
-			}
-			r := launch(t, e, id, s).Result
-			out := lines(t, e, id, logstore.Stdout)
-			if r.Failed || len(out) != 1 || !strings.HasPrefix(out[0], c.want) {
-				t.Errorf("%s: %+v %q, want %q", id, r, out, c.want)
-			}
-			e.Delete(id)
-			await(t, e, id, gone)
+	e := testExecutor(t, func(c *Config) { c.Folder = closedFolder(t) })
+	root := levels(t)["rootfs"]
+	for _, c := range []struct {
+		user string
+		w    action.Workload
+		want string
+	}{
+		{"ann", root, "/home/ann,ann,ann,/bin/ash,4322 44 63"},
+		{"4321", root, "/home/ann,ann,ann,/bin/ash,4322 44 63"},
+		{"ann:video", root, "/home/ann,ann,ann,/bin/ash,44"},
+		{"ann:7", root, "/home/ann,ann,ann,/bin/ash,7"},
+		{"", root, "/root,root,root,/bin/sh,"},
+		{"77", root, "/,,,,77"},
+		{"nobody", action.Workload{}, "/nonexistent,nobody,nobody,/usr/sbin/nologin,65534"},
+		{"nobody", action.Workload{Isolation: action.IsolationNone}, "/nonexistent,nobody,nobody,/usr/sbin/nologin,65534"},
+		{"123454321", action.Workload{}, "/,,,,123454321"},
+		{"", action.Workload{}, "/root,root,root,"},
+	} {
+		s := sh(script)
+		run := s.Workload.Action.Run
+		s.Workload = c.w
+		s.Workload.Action.Run, s.Workload.User = run, c.user
+		id := fmt.Sprintf("%s %v", c.user, c.w.Isolation)
+		if c.user == "" && os.Getenv(testUser) != "" {
+			continue
 		}
-	})
+		r := launch(t, e, id, s).Result
+		out := lines(t, e, id, logstore.Stdout)
+		if r.Failed || len(out) != 1 || !strings.HasPrefix(out[0], c.want) {
+			t.Errorf("%s: %+v %q, want %q", id, r, out, c.want)
+		}
+		e.Delete(id)
+		await(t, e, id, gone)
+	}
 }
 
 // TestDatabasesThatNobodyCanReadAreRefused: whatever stands in a user database, nobody

@@ -45,38 +45,8 @@ func (c *container) makeView() error {
 		}
 	}
 	c.rootDir = r.Folder
-	if c.runc != "" {
-		if err := os.Mkdir(c.below("runc"), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-			return fmt.Errorf("make root: %w", err)
-		}
-		c.view = isolate.Assembled(c.e.spaces, *r, shared)
-		return nil
-	}
-	c.view = c.rootView()
+	c.view = isolate.Rootfs(c.e.spaces, *r, shared)
 	return nil
-}
-
-// rootView is the view of a root that the cell makes itself.
-func (c *container) rootView() *isolate.View {
-	return isolate.Rootfs(c.e.spaces, *c.isolateRoot(), !c.single())
-}
-
-// tellIsolation writes into the container's log by whom its root is made.
-func (c *container) tellIsolation() {
-	if c.spec.Workload.Isolation == action.IsolationRootfs && !c.hidden {
-		c.note("isolation: rootfs, %s", c.isolatedBy())
-	}
-}
-
-// isolatedBy says by whom the container's root is made, and why.
-func (c *container) isolatedBy() string {
-	switch {
-	case c.runc != "":
-		return "by " + c.runc
-	case c.runcWhy == nil:
-		return "by the cell itself"
-	}
-	return "by the cell itself: runc: " + c.runcWhy.Error()
 }
 
 func (c *container) below(name string) string { return filepath.Join(c.folder, name) }

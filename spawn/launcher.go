@@ -1,7 +1,6 @@
 package spawn
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -257,7 +256,7 @@ func (p *Process) openFiles(l *Launcher, s *Spec, r *request) ([]int, error) {
 		}
 		p.pipes[i] = pi
 		child = append(child, fd)
-		if who := cmp.Or(s.PipeOwner, s.Credential); who != nil {
+		if who := s.Credential; who != nil {
 			if err := unix.Fchown(fd, int(who.Uid), int(who.Gid)); err != nil {
 				return fmt.Errorf("give pipe to uid %d: %w", who.Uid, err)
 			}
@@ -349,7 +348,7 @@ func (l *Launcher) fork(r *request) {
 		if group >= 0 {
 			defer unix.Close(group)
 		}
-		if s.Group.NeedsThread() && !s.Unlimited {
+		if s.Group.NeedsThread() {
 			defer r.leave(s.Group.LeaveThread)
 			if r.err = s.Group.JoinThread(); r.err != nil {
 				return
@@ -369,7 +368,7 @@ func (l *Launcher) fork(r *request) {
 	r.made, r.tid = made, unix.Gettid()
 	r.mu.Unlock()
 	r.pid, r.err = made.spawn(s.CloneFlags, group)
-	if s.Group != nil && !s.Unlimited {
+	if s.Group != nil {
 		_ = s.Group.Throttle() // fails only where somebody removed the group: what is in it has ended then
 	}
 	if l.back(r); r.late {
@@ -377,9 +376,6 @@ func (l *Launcher) fork(r *request) {
 	}
 	if r.err == nil {
 		r.err = made.failure(s)
-	}
-	if r.err == nil && s.Stopped != nil {
-		r.err = prepare(r.pid, s)
 	}
 }
 
@@ -392,42 +388,3 @@ func (r *request) leave(back func() error) {
 		r.err, r.lost = errors.Join(r.err, err), true
 	}
 }
-
-// prepare finishes a child that stands still at its first instruction, being
-// traced, and lets it go.
-func prepare(pid int, s *Spec) error {
-	var info unix.Siginfo
-	const want = unix.WSTOPPED | unix.WEXITED | unix.WNOWAIT
-	for {
-		err := unix.Waitid(unix.P_PID, pid, &info, want, nil)
-		if err == nil {
-			break
-		}
-		if err != unix.EINTR {
-			return fmt.Errorf("prepare process: %w", err)
-		}
-	}
-	if info.Code != cldTrapped && info.Code != cldStopped {
-		return nil // killed already; the exit is waited for like any other
-	}
-	var ws unix.WaitStatus
-	if _, err := wait4(pid, &ws, 0, nil); err != nil {
-		return fmt.Errorf("prepare process: %w", err)
-	}
-	var errs []error
-	errs = append(errs, s.Stopped(pid))
-	sig := ws.StopSignal()
-	if sig == unix.SIGTRAP { // of the exec itself
-		sig = 0
-	}
-	if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_DETACH, uintptr(pid), 0, uintptr(sig), 0, 0); errno != 0 && errno != unix.ESRCH {
-		errs = append(errs, fmt.Errorf("let process go: %w", errno))
-	}
-	return errors.Join(errs...)
-}
-
-// Codes of a Siginfo.
-const (
-	cldTrapped = 4
-	cldStopped = 5
-)

@@ -55,14 +55,12 @@ type Spec struct {
 	Terminal bool
 
 	Group       *cgroup.Group // nil = the cell's own group
-	Unlimited   bool          // tracked by Group, but not in the v1 groups of its limits; needs a v2 tracker
 	Session     bool          // a session (and so a process group) of its own
 	ParentDeath syscall.Signal
 	Gain        bool // may gain privileges by exec (set-user-ID programs)
 	Credential  *syscall.Credential
-	PipeOwner   *syscall.Credential // owner of Stdout, Stderr and Status, who may open them by name; nil = Credential
-	OpenFiles   uint64              // RLIMIT_NOFILE; 0 = as the cell had it when it started
-	CloneFlags  uintptr             // CLONE_NEW…
+	OpenFiles   uint64  // RLIMIT_NOFILE; 0 = as the cell had it when it started
+	CloneFlags  uintptr // CLONE_NEW…
 	// KillGroup kills the process group that the process leads when it has ended
 	// and before its number can be another's: the best there is without Group.
 	KillGroup bool
@@ -70,9 +68,16 @@ type Spec struct {
 	// name spaces and root; leave, when it is not nil, undoes that, also after an
 	// error.
 	Enter func() (leave func() error, err error)
-	// Stopped runs on the same thread before leave, while the new process stands
-	// still at its first instruction.
-	Stopped func(pid int) error
+	// Mounts are made by the process itself, in its name spaces and before it becomes
+	// another user.
+	Mounts []Mount
+}
+
+// Mount is one call of mount(2).
+type Mount struct {
+	Source, Target, Type string
+	Flags                uintptr
+	Optional             bool // nothing is done where Target does not exist
 }
 
 // Ender is a sink that is told when the process has ended.
@@ -105,8 +110,6 @@ type Process struct {
 
 	mu     sync.Mutex
 	pidfd  int // -1 when gone
-	main   int // the process that this one stands for; 0 = itself
-	mainFD int
 	id     uint64
 	pipes  [3]*pipe
 	result Result
@@ -169,46 +172,30 @@ func (p *Process) LaunchError() error {
 // Done is closed when the process has ended and has been waited for.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// standWait is how long the end of a process is waited for that stands for one that has ended.
-const standWait = time.Second
-
 // Look takes the end of the process now, if it has ended, as the loop would a little later, and
 // reports whether Done is closed. Whoever is about to act on a deadline or on a request looks
 // first: while this program was stopped, or had no processor, the process may have ended.
 func (p *Process) Look() bool {
-	own, main := p.readable()
-	switch {
-	case own:
+	if p.readable() {
 		p.ready(make([]byte, 64<<10))
-	case main: // it is about to say how
-		t := time.NewTimer(standWait)
-		defer t.Stop()
-		select {
-		case <-p.done:
-		case <-t.C:
-		}
 	}
 	return p.Ended()
 }
 
-// readable reports whether the process has ended and has not been waited for, and the same of
-// the one that it stands for.
-func (p *Process) readable() (own, main bool) {
+// readable reports whether the process has ended and has not been waited for.
+func (p *Process) readable() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.pidfd < 0 {
-		return false, false
+		return false
 	}
 	fds := []unix.PollFd{{Fd: int32(p.pidfd), Events: unix.POLLIN}}
-	if p.main != 0 {
-		fds = append(fds, unix.PollFd{Fd: int32(p.mainFD), Events: unix.POLLIN})
-	}
 	for {
 		if _, err := unix.Poll(fds, 0); err != unix.EINTR {
 			break
 		}
 	}
-	return fds[0].Revents != 0, len(fds) > 1 && fds[1].Revents != 0
+	return fds[0].Revents != 0
 }
 
 // Ended reports whether Done is closed.
@@ -250,53 +237,14 @@ func (p *Process) Result() Result {
 	return p.result
 }
 
-// StandFor makes the process one that only waits for another, which is its child and
-// whose end becomes its own: signals go to that one from now on. It returns ErrGone when
-// that has ended already.
-func (p *Process) StandFor(pid int) error {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err == unix.ESRCH {
-		err = ErrGone
-	}
-	if err != nil {
-		return fmt.Errorf("watch process %d: %w", pid, err)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.pidfd < 0 || p.main != 0 {
-		unix.Close(fd)
-		return fmt.Errorf("watch process %d: %w", pid, ErrGone)
-	}
-	p.main, p.mainFD = pid, fd
-	return nil
-}
-
-// Main is the pid of the program: its own, or that of the process that it stands for.
-func (p *Process) Main() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.main != 0 {
-		return p.main
-	}
-	return p.Pid
-}
-
-// Stands reports whether the process stands for another.
-func (p *Process) Stands() bool { return p.Main() != p.Pid }
-
-// Signal sends sig to the process alone, or to the one that it stands for. It returns
-// ErrGone when it has ended.
+// Signal sends sig to the process alone. It returns ErrGone when it has ended.
 func (p *Process) Signal(sig syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.pidfd < 0 {
 		return ErrGone
 	}
-	fd := p.pidfd
-	if p.main != 0 {
-		fd = p.mainFD
-	}
-	err := unix.PidfdSendSignal(fd, sig, nil, 0)
+	err := unix.PidfdSendSignal(p.pidfd, sig, nil, 0)
 	if err == unix.ESRCH {
 		return ErrGone
 	}
@@ -361,9 +309,6 @@ func (p *Process) ready(buf []byte) {
 	p.loop.remove(p.pidfd, p.id)
 	unix.Close(p.pidfd)
 	p.pidfd = -1
-	if p.main != 0 {
-		unix.Close(p.mainFD)
-	}
 	close(p.done)
 }
 

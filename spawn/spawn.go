@@ -65,10 +65,11 @@ type child struct {
 	ops    []op
 	report report
 	args   cloneArgs
-	mask   uint64       // signals that the thread blocks, and the child shall
-	tid    atomic.Int32 // set by the kernel before the child runs; 0 = not yet
-	hold   []any        // what ops point at
-	search string       // folders of PATH that are tried
+	mask   uint64             // signals that the thread blocks, and the child shall
+	tid    atomic.Int32       // set by the kernel before the child runs; 0 = not yet
+	hold   []any              // what ops point at
+	search string             // folders of PATH that are tried
+	mounts map[uintptr]string // where, by the argument of the call
 }
 
 // What is done with the errors that look-ups in PATH pass over.
@@ -113,6 +114,9 @@ func newChild(s *Spec, files []uintptr, limit *unix.Rlimit, deaf []uintptr) (*ch
 	if s.Session {
 		c.do(unix.SYS_SETSID)
 	}
+	if err := c.mount(s.Mounts); err != nil {
+		return nil, err
+	}
 	if cred := s.Credential; cred != nil {
 		if limit != nil {
 			c.openFiles(raised(limit)) // while it may
@@ -141,10 +145,29 @@ func newChild(s *Spec, files []uintptr, limit *unix.Rlimit, deaf []uintptr) (*ch
 	if limit != nil {
 		c.openFiles(limit)
 	}
-	if s.Stopped != nil {
-		c.do(unix.SYS_PTRACE, unix.PTRACE_TRACEME)
-	}
 	return c, c.exec(s)
+}
+
+// mount makes the mounts, while the process may.
+func (c *child) mount(list []Mount) error {
+	for _, m := range list {
+		var texts [3]uintptr
+		for i, text := range [...]string{m.Source, m.Target, m.Type} {
+			var err error
+			if texts[i], err = c.text(text); err != nil {
+				return fmt.Errorf("mount %q: %w", m.Target, err)
+			}
+		}
+		o := c.do(unix.SYS_MOUNT, texts[0], texts[1], texts[2], m.Flags)
+		if m.Optional {
+			o.skip = 1 << unix.ENOENT
+		}
+		if c.mounts == nil {
+			c.mounts = map[uintptr]string{}
+		}
+		c.mounts[texts[1]] = m.Target
+	}
+	return nil
 }
 
 // openFiles sets the limit of open files.
@@ -275,6 +298,8 @@ func (c *child) failure(s *Spec) error {
 		return errors.New("its parent is gone")
 	case o.nr == unix.SYS_PRLIMIT64:
 		return fmt.Errorf("limit of %d open files: %w", s.OpenFiles, errno)
+	case o.nr == unix.SYS_MOUNT:
+		return fmt.Errorf("mount %s: %w", c.mounts[o.args[1]], errno)
 	case o.nr == unix.SYS_CHDIR:
 		return fmt.Errorf("directory %s: %w", s.Dir, errno)
 	}

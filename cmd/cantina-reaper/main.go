@@ -8,7 +8,6 @@
 //	cantina-reaper shim DIR
 //	cantina-reaper put|take FILE
 //	cantina-reaper pack|unpack PLACE
-//	cantina-reaper runc -
 //	cantina-reaper nothing -
 //
 // It is started by the cell, never by hand. Descriptor 0 of "watch" is one end
@@ -16,9 +15,8 @@
 // packets of text; see watcher.command. "shim" owns one
 // container that outlives its cell; see runShim. "put" and "take" copy one file for a
 // container, FILE being a place.File in JSON. "pack" and "unpack" stream a
-// tree, PLACE being a place.Place in JSON. "runc" has runc run a program; what and
-// how comes through descriptor 0, see package executor/runc. "nothing" is the program of a
-// test of a root file system.
+// tree, PLACE being a place.Place in JSON. "nothing" is the program of a test of a root
+// file system.
 //
 // It stays small and depends only on a few leaf packages of the executor, because
 // it has to go on when everything else does not.
@@ -30,7 +28,6 @@ import (
 	"strings"
 
 	"cantina/executor/place"
-	"cantina/executor/runc"
 )
 
 func main() {
@@ -50,8 +47,6 @@ func main() {
 			os.Exit(streamTree(true, os.Args[2]))
 		case "nothing":
 			os.Exit(0)
-		case "runc":
-			os.Exit(runc.Serve(os.Stdin))
 		}
 	}
 	os.Stderr.WriteString("cantina-reaper is started by cantina itself\n")

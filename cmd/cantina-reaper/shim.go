@@ -134,7 +134,7 @@ func processSpec(s *shim.Spec) (*spawn.Spec, error) {
 	if s.Reach != "" {
 		h = isolate.Reach(host, h, s.Reach, ps.Credential)
 	}
-	ps.CloneFlags, ps.Enter, ps.Stopped = h.CloneFlags, h.Enter, h.Stopped
+	ps.CloneFlags, ps.Enter, ps.Mounts = h.CloneFlags, h.Enter, h.Mounts
 	return ps, nil
 }
 

@@ -36,7 +36,6 @@ type cellFlags struct {
 	evacuate  time.Duration
 	simulate  int
 	stuck     stuckFlags
-	runc      string
 	user      string
 	storage   storageFlags
 }
@@ -71,7 +70,6 @@ func (c *cli) cellVerb() *cobra.Command {
 	longerVar(p, &f.evacuate, "evacuation-timeout", 10*time.Minute, "maximum duration of a drain")
 	numberVar(p, &f.simulate, "simulate", "", 0, 0, maxSimulated, "simulate this many cells in this process (NAME-0, NAME-1, ...) with containers in memory")
 	f.stuck.add(cmd)
-	runcFlag(cmd, &f.runc)
 	defaultUserFlag(cmd, &f.user)
 	f.storage.add(cmd)
 	numberVar(p, &f.readyFD, "ready-fd", "", 0, 0, math.MaxInt32, "file descriptor that receives the address once the cell listens")
@@ -100,7 +98,7 @@ func (c *cli) cell(f cellFlags) error {
 	f.offer.Host = hostName()
 	cfg := node.CellConfig{Name: worker.CellName(f.name), Dir: f.data, Servers: f.servers, Listen: f.listen, Advertise: f.advertise, TLS: c.tls, Token: token,
 		Insecure: f.insecure, Offer: f.offer, Host: f.host, Env: c.containerEnv(), API: c.apiEnv(f.servers, token), Timeouts: f.timeouts,
-		EvacuationTimeout: f.evacuate, StuckAfter: f.stuck.after, RebootCommand: reboot, Runc: f.runc, User: f.user, Build: version, Clock: run.Kernel(), Log: log}
+		EvacuationTimeout: f.evacuate, StuckAfter: f.stuck.after, RebootCommand: reboot, User: f.user, Build: version, Clock: run.Kernel(), Log: log}
 	if err := f.storage.config(&cfg); err != nil {
 		return err
 	}

@@ -37,7 +37,6 @@ type devFlags struct {
 	callback string
 	kept     retention
 	stuck    stuckFlags
-	runc     string
 	user     string
 	storage  storageFlags
 }
@@ -65,7 +64,6 @@ func (c *cli) devVerb() *cobra.Command {
 	callbackFlag(cmd, &f.callback)
 	retentionFlags(cmd, &f.kept)
 	f.stuck.add(cmd)
-	runcFlag(cmd, &f.runc)
 	defaultUserFlag(cmd, &f.user)
 	f.storage.add(cmd)
 	numberVar(cmd.Flags(), &f.readyFD, "ready-fd", "", 0, 0, math.MaxInt32, "file descriptor that receives the addresses, one per line, once the API answers")
@@ -154,7 +152,7 @@ func (c *cli) dev(f devFlags) error {
 	}
 	work.Name, work.Dir, work.Leader = worker.CellName(f.name), filepath.Join(f.data, "cell"), server.Leader
 	work.Env, work.API, work.Timeouts, work.StuckAfter = c.containerEnv(), c.apiEnv(server.Addresses(), cfg.Token), cfg.Timeouts, f.stuck.after
-	work.Runc, work.User = f.runc, f.user
+	work.User = f.user
 	work.Build, work.Clock, work.Log = version, cfg.Clock, log
 	if !server.HasRoom() {
 		return c.runProcess(log, h, f.readyFD, server.Addresses(), func(g *run.Group) {

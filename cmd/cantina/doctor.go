@@ -22,7 +22,7 @@ func (c *cli) existingData() string {
 }
 
 func (c *cli) doctorVerb() *cobra.Command {
-	var dir, reaper, runc, user string
+	var dir, reaper, user string
 	var stuck stuckFlags
 	get := func(name string) func(*structpb.Struct) string {
 		return func(x *structpb.Struct) string { return x.Fields[name].GetStringValue() }
@@ -48,7 +48,7 @@ func (c *cli) doctorVerb() *cobra.Command {
 			if dir == "" {
 				dir = c.existingData()
 			}
-			r, err := doctor.Examine(ctx, doctor.Options{Dir: dir, Reaper: reaper, Reboot: reboot, Runc: runc, User: user})
+			r, err := doctor.Examine(ctx, doctor.Options{Dir: dir, Reaper: reaper, Reboot: reboot, User: user})
 			if err != nil {
 				return failf(api.ExitFailed, "%v", err)
 			}
@@ -71,7 +71,6 @@ func (c *cli) doctorVerb() *cobra.Command {
 		"directory)")
 	cmd.Flags().StringVar(&reaper, "reaper", "", "path to cantina-reaper (default: the built-in one)")
 	stuck.choose(cmd)
-	runcFlag(cmd, &runc)
 	defaultUserFlag(cmd, &user)
 	c.waiting(cmd)
 	return c.reading(cmd)

@@ -70,7 +70,6 @@ type Options struct {
 	// Reboot is the program and arguments that a cell would run when work that must be
 	// dead does not die; nil = it stays, and takes no work.
 	Reboot []string
-	Runc   string // executor.Config.Runc
 	User   string // executor.Config.User
 }
 
@@ -87,7 +86,7 @@ func Examine(ctx context.Context, o Options) (*Report, error) {
 	r.user()
 	r.reaper(reaper)
 	mode := r.groups()
-	r.containers(ctx, executor.Config{Folder: folder, Reaper: reaper, Cgroups: mode, Runc: o.Runc, User: o.User,
+	r.containers(ctx, executor.Config{Folder: folder, Reaper: reaper, Cgroups: mode, User: o.User,
 		Capacity: resource.Amounts{resource.Containers: 100, resource.MemoryMB: 1024, resource.CPUMilli: 1000}})
 	r.stuck(o.Reboot)
 	return r, ctx.Err()
@@ -241,7 +240,6 @@ func (r *Report) rootfs(ctx context.Context, e *executor.Executor, cfg executor.
 	}
 	w := action.Workload{Action: action.Action{Run: &action.Run{Path: "/program"}}, Isolation: action.IsolationRootfs, Rootfs: root}
 	r.try(ctx, e, "root file system", "overlayfs", 2, w)
-	r.add("runc", Note, "containers with a root of their own are run %s", e.Roots()) // after it was tried
 }
 
 // try runs one container and expects an exit status.

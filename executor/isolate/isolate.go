@@ -1,8 +1,8 @@
 // Package isolate makes the view that a container has of its machine: name
 // spaces, and a root file system of its own.
 //
-// Everything is done by the thread that forks, before the fork and while the new
-// process stands still at its first instruction. So no helper program runs
+// Everything is done by the thread that forks, before the fork, but for /proc, which
+// the new process mounts before it becomes its program. So no helper program runs
 // inside the container, which would cost several times what the name spaces
 // cost. The main process is process 1 of its pid name space: it has to wait for
 // orphans itself, and signals for which it has no handler do not reach it (the
@@ -17,10 +17,11 @@ package isolate
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"cantina/spawn"
 )
 
 // Hooks are what a spawn.Spec needs for a view.
@@ -30,18 +31,14 @@ type Hooks struct {
 	// Enter changes the calling thread; leave, when it is not nil, brings it back
 	// also after an error.
 	Enter func() (leave func() error, err error)
-	// Stopped finishes the view of the process pid, which stands still at its
-	// first instruction, from inside the view.
-	Stopped func(pid int) error
+	// Mounts finish the view from inside.
+	Mounts []spawn.Mount
 }
 
 // Host holds the name spaces of the cell, to come back to. Close it.
 type Host struct {
 	fds   []int
 	flags []int
-	// OwnProc reports that a container can have a /proc of its own processes. Without
-	// it (kernels before 6.17) it sees those of the machine.
-	OwnProc bool
 }
 
 // OpenHost opens the name spaces of this process.
@@ -58,17 +55,7 @@ func OpenHost() (*Host, error) {
 		}
 		h.fds, h.flags = append(h.fds, fd), append(h.flags, ns.flag)
 	}
-	h.OwnProc = h.probeProc()
 	return h, nil
-}
-
-func (h *Host) probeProc() bool {
-	fs, err := unix.Fsopen("proc", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return false
-	}
-	defer unix.Close(fs)
-	return unix.FsconfigSetFd(fs, "pidns", h.fds[len(h.fds)-1]) == nil
 }
 
 // Close closes the descriptors.
@@ -118,16 +105,7 @@ func newView(h *Host, net, shared bool, steps ...func() error) *View {
 // Hooks are for one process of the container. Each has a pid name space of its
 // own, so that the end of one is not the end of the others.
 func (v *View) Hooks() Hooks {
-	h := Hooks{CloneFlags: unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS, Enter: v.enter}
-	if v.host.OwnProc {
-		h.Stopped = func(pid int) error {
-			if err := mountProc(pid, "/proc"); err != nil {
-				return err
-			}
-			return guardProc("/proc")
-		}
-	}
-	return h
+	return Hooks{CloneFlags: unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS, Enter: v.enter, Mounts: procMounts()}
 }
 
 // Close lets go of the name spaces; they end with their last process.
@@ -308,89 +286,26 @@ func Join(h *Host, pid int) Hooks {
 	}}
 }
 
-// mountProc mounts the processes of pid's name space at dir, seen by the thread.
-func mountProc(pid int, dir string) error {
-	fs, err := unix.Fsopen("proc", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return fmt.Errorf("mount %s: %w", dir, err)
-	}
-	defer unix.Close(fs)
-	// The thread's own /proc may be gone with the old root.
-	ns, err := pidNamespace(pid)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(ns)
-	if err := unix.FsconfigSetFd(fs, "pidns", ns); err != nil {
-		return fmt.Errorf("mount %s: %w", dir, err)
-	}
-	if err := unix.FsconfigCreate(fs); err != nil {
-		return fmt.Errorf("mount %s: %w", dir, err)
-	}
-	m, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
-	if err != nil {
-		return fmt.Errorf("mount %s: %w", dir, err)
-	}
-	defer unix.Close(m)
-	if err := unix.MoveMount(m, "", unix.AT_FDCWD, dir, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return fmt.Errorf("mount %s: %w", dir, err)
-	}
-	return nil
-}
-
 // Of /proc, what no container may change and what none may read.
 var (
-	ProcReadOnly = []string{"bus", "fs", "irq", "sys", "sysrq-trigger"}
-	ProcMasked   = []string{"kcore", "keys", "timer_list"}
+	procReadOnly = []string{"bus", "fs", "irq", "sys", "sysrq-trigger"}
+	procMasked   = []string{"kcore", "keys", "timer_list"}
 )
 
-// guardProc keeps a container that runs as root from changing the machine by its /proc, as
-// runc does it.
-func guardProc(proc string) error {
-	for i, list := range [...][]string{ProcReadOnly, ProcMasked} {
-		for _, name := range list {
-			at := filepath.Join(proc, name)
-			from := at
-			if i > 0 {
-				from = "/dev/null"
-			}
-			if err := guard(from, at); err != nil && err != unix.ENOENT {
-				return fmt.Errorf("guard %s: %w", at, err)
-			}
-		}
+// procMounts give a process the /proc of its own name space, by which a container that runs
+// as root cannot change the machine.
+func procMounts() []spawn.Mount {
+	const safe = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	out := []spawn.Mount{{Source: "proc", Target: "/proc", Type: "proc", Flags: safe}}
+	guard := func(from, at string, flags uintptr) {
+		out = append(out, spawn.Mount{Source: from, Target: at, Flags: unix.MS_BIND, Optional: true},
+			spawn.Mount{Target: at, Flags: unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY | flags, Optional: true})
 	}
-	return nil
-}
-
-// guard shows from, read-only, in the place of at.
-func guard(from, at string) error {
-	var st unix.Stat_t
-	if err := unix.Lstat(at, &st); err != nil {
-		return err
+	for _, name := range procReadOnly {
+		guard("/proc/"+name, "/proc/"+name, safe)
 	}
-	fd, err := unix.OpenTree(unix.AT_FDCWD, from, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
-	if err != nil {
-		return err
+	for _, name := range procMasked {
+		guard("/dev/null", "/proc/"+name, unix.MS_NOSUID|unix.MS_NOEXEC)
 	}
-	defer unix.Close(fd)
-	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
-		return err
-	}
-	return unix.MoveMount(fd, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH)
-}
-
-// pidNamespace opens the pid name space of a process through a pidfd, which needs
-// no /proc.
-func pidNamespace(pid int) (int, error) {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return -1, fmt.Errorf("open pid name space of %d: %w", pid, err)
-	}
-	defer unix.Close(fd)
-	const pidfdGetPidNamespace = 0xff05 // _IO(0xFF, 5)
-	ns, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), pidfdGetPidNamespace, 0)
-	if errno != 0 {
-		return -1, fmt.Errorf("open pid name space of %d: %w", pid, errno)
-	}
-	return int(ns), nil
+	return out
 }

@@ -26,13 +26,7 @@ type Root struct {
 
 // Rootfs is a view of a root file system, with processes of its own.
 func Rootfs(h *Host, r Root, shared bool) *View {
-	return newView(h, r.OwnNet, shared, private, func() error { return r.mount(h.OwnProc) })
-}
-
-// Assembled is a view of the machine in which the root of a container has been put
-// together at its place, for a program that makes it the container's: runc.
-func Assembled(h *Host, r Root, shared bool) *View {
-	return newView(h, r.OwnNet, shared, private, r.overlay, r.hostFiles)
+	return newView(h, r.OwnNet, shared, private, r.mount)
 }
 
 // overlay puts the root together.
@@ -45,23 +39,14 @@ func (r Root) overlay() error {
 }
 
 // mount puts the root together and makes it the thread's.
-func (r Root) mount(ownProc bool) error {
+func (r Root) mount() error {
 	for _, f := range []func() error{r.overlay, r.devices, r.bindFolder, r.hostFiles, r.system} {
 		if err := f(); err != nil {
 			return err
 		}
 	}
-	proc, err := r.folder("proc", 0o555)
-	if err != nil {
+	if _, err := r.folder("proc", 0o555); err != nil {
 		return err
-	}
-	if !ownProc {
-		if err := unix.Mount("/proc", proc, "", unix.MS_BIND, ""); err != nil {
-			return fmt.Errorf("bind /proc: %w", err)
-		}
-		if err := guardProc(proc); err != nil {
-			return err
-		}
 	}
 	if err := unix.Chdir(r.Merged); err != nil {
 		return fmt.Errorf("enter root: %w", err)

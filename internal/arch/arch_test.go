@@ -27,19 +27,20 @@ var coreStandard = []string{
 // shellEdges is the short list of shells that may import another shell; every
 // shell may import wire (the messages), internal/run and core.
 var shellEdges = map[string][]string{
-	"store":           {"store/storepb"},
-	"executor":        {"logstore", "image", "image/cache", "cgroup", "spawn", "spawn/procid", "executor/step", "executor/reaperbin"},
-	"executor/doctor": {"executor", "cgroup"},
-	"executor/step":   {"image/cache"},
-	"executor/place":  {"image/archive"},
-	"spawn":           {"cgroup"},
-	"registry":        {"store"},
-	"scheduler":       {"store", "event"},
-	"timetable":       {"store", "event"},
-	"cell":            {"executor", "executor/simulate"},
-	"api":             {"event", "spec", "logstore"}, // its streams read the hub; it parses specs; it merges output of cells
-	"api/apitest":     {"api", "event", "logstore"},
-	"bbs":             {"store", "event"}, // it commits records and publishes what is durable: both are values and one call
+	"store":            {"store/storepb"},
+	"executor":         {"logstore", "image", "image/cache", "cgroup", "spawn", "spawn/procid", "executor/step", "executor/reaperbin"},
+	"executor/doctor":  {"executor", "cgroup"},
+	"executor/step":    {"image/cache"},
+	"executor/place":   {"image/archive"},
+	"executor/isolate": {"spawn"},
+	"spawn":            {"cgroup"},
+	"registry":         {"store"},
+	"scheduler":        {"store", "event"},
+	"timetable":        {"store", "event"},
+	"cell":             {"executor", "executor/simulate"},
+	"api":              {"event", "spec", "logstore"}, // its streams read the hub; it parses specs; it merges output of cells
+	"api/apitest":      {"api", "event", "logstore"},
+	"bbs":              {"store", "event"}, // it commits records and publishes what is durable: both are values and one call
 }
 
 // forbiddenTime are the names of package time that read a clock or the machine.

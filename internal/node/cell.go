@@ -69,8 +69,6 @@ type CellConfig struct {
 	// stays and takes no work.
 	StuckAfter    time.Duration
 	RebootCommand []string
-	// Runc is executor.Config.Runc: a path, "auto" or "off".
-	Runc string
 	// User runs the work that names none; empty = the cell itself.
 	User  string
 	Build string
@@ -122,7 +120,7 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 		return nil, errors.Join(err, n.closeListener())
 	}
 	exec, err := executor.Open(executor.Config{Folder: filepath.Join(cfg.Dir, "executor"), Capacity: cfg.Capacity, Reaper: cfg.Reaper,
-		Cgroups: cfg.Cgroups, KillWait: cfg.Timeouts.KillWait, StuckAfter: cfg.StuckAfter, RebootCommand: cfg.RebootCommand, Runc: cfg.Runc, TestKinds: true, User: cfg.User, Output: cfg.Output,
+		Cgroups: cfg.Cgroups, KillWait: cfg.Timeouts.KillWait, StuckAfter: cfg.StuckAfter, RebootCommand: cfg.RebootCommand, TestKinds: true, User: cfg.User, Output: cfg.Output,
 		Cache: cfg.Cache, UnpackMax: cfg.Unpack, Image: cfg.Image, FirstPort: cfg.FirstPort, LastPort: cfg.LastPort, Clock: cfg.Clock, Log: cfg.Log})
 	if err != nil {
 		return nil, errors.Join(err, n.closeListener())
