@@ -31,35 +31,22 @@ const maxWork = 16 << 10
 type Group struct {
 	tree *Tree // nil for a group found again by path
 	dir  string
-	v2   bool
 	slot *slot
-	v2l  bool // has limits of its own through v2
-	cell int  // pid of the cell, when that is not this process
+	v2l  bool // has limits of its own
 	part bool // of another, whose slot it is
 
 	cpuMilli int // processor limit through v2
 	throttle sync.Once
 }
 
-// At is the group in an existing tracker folder, for adoption and clearing. The
-// process cell is never taken for one of the group's (0 = none): with v1 a thread
-// of it is there for the moment of a fork.
-func At(dir string, cell int) *Group {
-	return &Group{dir: dir, v2: exists(filepath.Join(dir, "cgroup.kill")), cell: cell}
-}
-
-// V2 reports whether the group is one of the unified hierarchy.
-func (g *Group) V2() bool { return g.v2 }
+// At is the group in an existing tracker folder, for adoption and clearing.
+func At(dir string) *Group { return &Group{dir: dir} }
 
 // Dir is the tracker's folder of the group.
 func (g *Group) Dir() string { return g.dir }
 
-// OpenDir opens the group's folder for clone(CLONE_INTO_CGROUP), or returns -1
-// where the tracker is v1 and JoinThread has to be used. The caller closes it.
+// OpenDir opens the group's folder for clone(CLONE_INTO_CGROUP). The caller closes it.
 func (g *Group) OpenDir() (int, error) {
-	if !g.v2 {
-		return -1, nil
-	}
 	fd, err := openFile(g.dir, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return -1, fmt.Errorf("open group %s: %w", g.dir, err)
@@ -68,17 +55,12 @@ func (g *Group) OpenDir() (int, error) {
 }
 
 // NeedsThread reports whether JoinThread has something to do.
-func (g *Group) NeedsThread() bool { return !g.v2 || g.slot != nil }
+func (g *Group) NeedsThread() bool { return g.slot != nil }
 
 // JoinThread moves the calling thread into the v1 groups of the container, so
 // that what it forks is there from the first instruction. LeaveThread undoes
 // it.
 func (g *Group) JoinThread() error {
-	if !g.v2 {
-		if err := write(filepath.Join(g.dir, "tasks"), "0"); err != nil {
-			return err
-		}
-	}
 	if g.slot != nil {
 		return g.slot.joinThread()
 	}
@@ -94,17 +76,12 @@ func (g *Group) LeaveThreadOf(tid int) error { return g.leave(strconv.Itoa(tid))
 
 func (g *Group) leave(thread string) error {
 	var first error
-	leave := func(controller string) {
-		if err := writeFD(g.tree.base[controller], thread); err != nil && first == nil {
-			first = fmt.Errorf("leave %s: %w", controller, err)
-		}
+	if g.slot == nil {
+		return nil
 	}
-	if !g.v2 {
-		leave("freezer")
-	}
-	if g.slot != nil {
-		for _, c := range g.slot.joined {
-			leave(c)
+	for _, c := range g.slot.joined {
+		if err := writeFD(g.tree.base[c], thread); err != nil && first == nil {
+			first = fmt.Errorf("leave %s: %w", c, err)
 		}
 	}
 	return first
@@ -116,7 +93,7 @@ const partPrefix = "cantina-part-"
 // Part makes a group within the group, for what is to end before the whole: it counts for the
 // limits of the whole. The caller removes it with Remove; what is left of it goes with the whole.
 func (g *Group) Part(name string) (*Group, error) {
-	p := &Group{tree: g.tree, dir: filepath.Join(g.dir, partPrefix+Escape(name)), v2: g.v2, slot: g.slot, part: true}
+	p := &Group{tree: g.tree, dir: filepath.Join(g.dir, partPrefix+Escape(name)), slot: g.slot, part: true}
 	if err := unix.Mkdir(p.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make group %s: %w", p.dir, err)
 	}
@@ -131,17 +108,14 @@ func (g *Group) Parts() []*Group {
 	}
 	out := make([]*Group, len(found))
 	for i, dir := range found {
-		out[i] = &Group{tree: g.tree, dir: dir, v2: g.v2, part: true, cell: g.cell}
+		out[i] = &Group{tree: g.tree, dir: dir, part: true}
 	}
 	return out
 }
 
 // SetStop leaves the signal and the grace (ms) for the reaper, where they are
-// not the defaults. Only v2 keeps it; elsewhere the reaper uses its defaults.
+// not the defaults.
 func (g *Group) SetStop(signal int, graceMS int64) error {
-	if !g.v2 {
-		return nil
-	}
 	v := strconv.Itoa(signal) + " " + strconv.FormatInt(graceMS, 10)
 	if err := unix.Setxattr(g.dir, StopAttr, []byte(v), 0); err != nil {
 		return fmt.Errorf("set %s of %s: %w", StopAttr, g.dir, err)
@@ -156,11 +130,8 @@ const AskedAttr = "user.cantina.asked"
 // maxAsked is how long that may be, in bytes.
 const maxAsked = 16 << 10
 
-// SetAsked adds processes to those that the reaper is about to end. Only v2 keeps them.
+// SetAsked adds processes to those that the reaper is about to end.
 func (g *Group) SetAsked(pids []int) error {
-	if !g.v2 {
-		return nil
-	}
 	all, _ := g.Asked()
 	var b []byte
 	for _, pid := range append(all, pids...) {
@@ -177,9 +148,6 @@ func (g *Group) SetAsked(pids []int) error {
 
 // Asked returns the processes that the reaper has ended; known is false where the group cannot say.
 func (g *Group) Asked() (pids []int, known bool) {
-	if !g.v2 {
-		return nil, false
-	}
 	buf := make([]byte, maxAsked)
 	n, err := unix.Getxattr(g.dir, AskedAttr, buf)
 	if err == unix.ENODATA {
@@ -196,9 +164,9 @@ func (g *Group) Asked() (pids []int, known bool) {
 	return pids, true
 }
 
-// SetWork leaves what the group's container is. Only v2 keeps it, and no more than 16 KiB.
+// SetWork leaves what the group's container is, unless that is more than 16 KiB.
 func (g *Group) SetWork(work []byte) error {
-	if !g.v2 || len(work) > maxWork {
+	if len(work) > maxWork {
 		return nil
 	}
 	if err := unix.Setxattr(g.dir, WorkAttr, work, 0); err != nil {
@@ -218,32 +186,24 @@ func (g *Group) Work() []byte {
 }
 
 // Procs lists the processes in the group and below it. A group that is gone has
-// none.
-func (g *Group) Procs() ([]int, error) {
-	pids, _, err := g.procs()
-	return pids, err
-}
-
-// procs also counts those that have no number here: they are of a pid name space that
+// none. Those that have no number here are left out: they are of a pid name space that
 // this process does not see into, as when its predecessor ran outside of its container.
-func (g *Group) procs() (pids []int, unseen int, err error) {
+func (g *Group) Procs() ([]int, error) {
+	var pids []int
 	self := os.Getpid()
-	err = walk(g.dir, func(dir string) error {
+	err := walk(g.dir, func(dir string) error {
 		s, err := read(filepath.Join(dir, "cgroup.procs"))
 		if err != nil {
 			return err
 		}
 		for _, f := range strings.Fields(s) {
-			switch pid, err := strconv.Atoi(f); {
-			case err != nil || pid <= 0:
-				unseen++
-			case pid != g.cell && pid != self:
+			if pid, err := strconv.Atoi(f); err == nil && pid > 0 && pid != self {
 				pids = append(pids, pid)
 			}
 		}
 		return nil
 	})
-	return pids, unseen, err
+	return pids, err
 }
 
 // walk calls fn for dir and the groups below; what vanishes meanwhile is passed over.
@@ -273,10 +233,6 @@ func walk(dir string, fn func(string) error) error {
 
 // Populated reports whether a process is alive in the group or below.
 func (g *Group) Populated() (bool, error) {
-	if !g.v2 {
-		pids, unseen, err := g.procs()
-		return len(pids)+unseen > 0, err
-	}
 	n, err := readField(g.Events(), "populated")
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) {
 		return false, nil
@@ -284,14 +240,8 @@ func (g *Group) Populated() (bool, error) {
 	return n != 0, err
 }
 
-// Events is the file whose modification tells that Populated may have changed;
-// empty for v1, which has no such thing.
-func (g *Group) Events() string {
-	if !g.v2 {
-		return ""
-	}
-	return filepath.Join(g.dir, "cgroup.events")
-}
+// Events is the file whose modification tells that Populated may have changed.
+func (g *Group) Events() string { return filepath.Join(g.dir, "cgroup.events") }
 
 // Signal sends sig to every process of the group. Each is pinned and looked at
 // again before, so that a reused pid is never hit.
@@ -333,10 +283,7 @@ func (g *Group) Holds(pid int) bool {
 	}
 	for line := range strings.Lines(s) {
 		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
-		if len(parts) != 3 {
-			continue
-		}
-		if g.v2 == (parts[1] == "") && (g.v2 || strings.Contains(parts[1], "freezer")) {
+		if len(parts) == 3 && parts[1] == "" {
 			for p := parts[2]; strings.Contains(p, "/cantina/"); p = filepath.Dir(p) {
 				if strings.HasSuffix(g.dir, p) {
 					return true
@@ -347,43 +294,18 @@ func (g *Group) Holds(pid int) bool {
 	return false
 }
 
-// Kill sends SIGKILL to all of the group at once (v2), or freezes, kills and
-// thaws (v1). It does not wait; with v1 it has to be called until Populated is
-// false, because a fork may slip through.
-func (g *Group) Kill() error {
-	if g.v2 {
-		err := write(filepath.Join(g.dir, "cgroup.kill"), "1")
-		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) {
-			return nil
-		}
-		return err
-	}
-	ferr := g.Freeze()
-	err := g.Signal(unix.SIGKILL)
-	if errors.Is(ferr, unix.ENOENT) {
-		return nil
-	}
-	return errors.Join(err, g.Thaw())
-}
+// Kill sends SIGKILL to all of the group at once. It does not wait.
+func (g *Group) Kill() error { return g.set("cgroup.kill", "1") }
 
 // Freeze stops every process of the group without a signal. It does not wait
 // until all are stopped.
-func (g *Group) Freeze() error { return g.setFrozen(true) }
+func (g *Group) Freeze() error { return g.set("cgroup.freeze", "1") }
 
 // Thaw undoes Freeze.
-func (g *Group) Thaw() error { return g.setFrozen(false) }
+func (g *Group) Thaw() error { return g.set("cgroup.freeze", "0") }
 
-func (g *Group) setFrozen(on bool) error {
-	file, value := "freezer.state", "THAWED"
-	if on {
-		value = "FROZEN"
-	}
-	if g.v2 {
-		file, value = "cgroup.freeze", "0"
-		if on {
-			value = "1"
-		}
-	}
+// set writes a file of a group; one that is gone needs nothing.
+func (g *Group) set(file, value string) error {
 	err := write(filepath.Join(g.dir, file), value)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) {
 		return nil
@@ -395,14 +317,8 @@ func (g *Group) setFrozen(on bool) error {
 // reports whether it has.
 func (g *Group) AwaitFrozen(limit time.Duration) bool {
 	for end := time.Now().Add(limit); ; unix.Nanosleep(&unix.Timespec{Nsec: 1e6}, nil) {
-		frozen := false
-		if g.v2 {
-			n, err := readField(g.Events(), "frozen")
-			frozen = n != 0 || err != nil
-		} else {
-			s, err := read(filepath.Join(g.dir, "freezer.state"))
-			frozen = strings.TrimSpace(s) == "FROZEN" || err != nil
-		}
+		n, err := readField(g.Events(), "frozen")
+		frozen := n != 0 || err != nil
 		if frozen || time.Now().After(end) {
 			return frozen
 		}

@@ -12,34 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// both runs a test with the v2 and the v1 tracker, as far as they are there.
-func both(t *testing.T, f func(t *testing.T, tree *Tree)) {
+// withTree runs a test with a tree of its own.
+func withTree(t *testing.T, f func(t *testing.T, tree *Tree)) {
 	host, err := Detect()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, o := range map[string]Options{"v2": {}, "v1": {ForceV1: true}} {
-		t.Run(name, func(t *testing.T) {
-			tree, err := Open(host, fmt.Sprintf("test-%d-%s", os.Getpid(), name), o)
-			if err != nil {
-				t.Skip("skipped: ", err)
-			}
-			if tree.V2() != (name == "v2") {
-				tree.Close()
-				t.Skip("skipped: no v2 here")
-			}
-			t.Cleanup(func() {
-				tree.Close()
-				if _, err := os.Stat(tree.Root()); !errors.Is(err, os.ErrNotExist) {
-					t.Errorf("%s is left", tree.Root())
-				}
-			})
-			if err := tree.Class("c"); err != nil {
-				t.Fatal(err)
-			}
-			f(t, tree)
-		})
+	tree, err := Open(host, fmt.Sprintf("test-%d", os.Getpid()), Options{})
+	if err != nil {
+		t.Skip("skipped: ", err)
 	}
+	t.Cleanup(func() {
+		tree.Close()
+		if _, err := os.Stat(tree.Root()); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left", tree.Root())
+		}
+	})
+	if err := tree.Class("c"); err != nil {
+		t.Fatal(err)
+	}
+	f(t, tree)
 }
 
 // put starts a program and moves it into the group.
@@ -57,7 +49,7 @@ func put(t *testing.T, g *Group, args ...string) *exec.Cmd {
 }
 
 func TestGroupLife(t *testing.T) {
-	both(t, func(t *testing.T, tree *Tree) {
+	withTree(t, func(t *testing.T, tree *Tree) {
 		g, err := tree.Create("c", "a/b", Limits{})
 		if err != nil {
 			t.Fatal(err)
@@ -120,7 +112,7 @@ func remove(t *testing.T, g *Group) {
 }
 
 func TestKillReachesGroupsBelow(t *testing.T) {
-	both(t, func(t *testing.T, tree *Tree) {
+	withTree(t, func(t *testing.T, tree *Tree) {
 		g, err := tree.Create("c", "outer", Limits{})
 		if err != nil {
 			t.Fatal(err)
@@ -129,7 +121,7 @@ func TestKillReachesGroupsBelow(t *testing.T) {
 		if err := os.Mkdir(inner, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		cmd := put(t, At(inner, 0), "sleep", "1000")
+		cmd := put(t, At(inner), "sleep", "1000")
 		if pids, _ := g.Procs(); len(pids) != 1 {
 			t.Errorf("procs %v", pids)
 		}
@@ -142,10 +134,7 @@ func TestKillReachesGroupsBelow(t *testing.T) {
 }
 
 func TestWatcherTellsOfTheEnd(t *testing.T) {
-	both(t, func(t *testing.T, tree *Tree) {
-		if !tree.V2() {
-			t.Skip("v1 has no events")
-		}
+	withTree(t, func(t *testing.T, tree *Tree) {
 		w, err := NewWatcher()
 		if err != nil {
 			t.Fatal(err)
@@ -174,7 +163,7 @@ func TestWatcherTellsOfTheEnd(t *testing.T) {
 }
 
 func TestSlotsAreUsedAgainWithNewLimits(t *testing.T) {
-	both(t, func(t *testing.T, tree *Tree) {
+	withTree(t, func(t *testing.T, tree *Tree) {
 		if offers, through := tree.Offers(); through != "v1" || len(offers) != 3 {
 			t.Skipf("skipped: limits %v through %q", offers, through)
 		}
@@ -223,7 +212,7 @@ func TestSlotsAreUsedAgainWithNewLimits(t *testing.T) {
 // TestWhatIsRemovedIsMadeAgain: whoever removes folders of a tree that are empty, or all
 // of them, stops no later container; where none can be made that is said to be of the machine.
 func TestWhatIsRemovedIsMadeAgain(t *testing.T) {
-	both(t, func(t *testing.T, tree *Tree) {
+	withTree(t, func(t *testing.T, tree *Tree) {
 		limits := Limits{Pids: 100}
 		create := func(what string) {
 			t.Helper()

@@ -2,10 +2,9 @@
 // their own, finds, freezes, signals and kills them there, and limits what they
 // use.
 //
-// One hierarchy is the tracker: it says which processes belong to a container
-// and when none is left. It is the unified hierarchy (v2) where one is mounted,
-// also without controllers, else a v1 hierarchy with the freezer. Limits come
-// from the controllers of v2 where they can be had, else from v1.
+// The unified hierarchy (v2), also without controllers, is the tracker: it says which
+// processes belong to a container and when none is left. Limits come from the
+// controllers of v2 where they can be had, else from v1.
 //
 //	<tracker>/<own group>/cantina/<folder id>/<class>/<container>
 //	<v1 controller>/<own group>/cantina/<folder id>/slot-<n>

@@ -21,8 +21,7 @@ type Usage struct {
 	MemoryPeak  int64 // bytes; 0 = unknown
 	MemoryLimit int64 // bytes; 0 = none
 	OOMKills    int64 // processes killed for lack of memory
-	// User and System are the processor time of all processes; only v2 counts it, also where
-	// it has no controllers. Counted says so.
+	// User and System are the processor time of all processes; Counted says that it is known.
 	User, System time.Duration
 	Counted      bool
 }
@@ -268,13 +267,11 @@ func (g *Group) OOMKills() int64 {
 // Usage tells what the container used. Memory is counted where it is limited.
 func (g *Group) Usage() Usage {
 	u := Usage{OOMKills: g.OOMKills()}
-	if g.v2 {
-		stat := filepath.Join(g.dir, "cpu.stat")
-		user, err1 := readField(stat, "user_usec")
-		system, err2 := readField(stat, "system_usec")
-		u.Counted = err1 == nil && err2 == nil
-		u.User, u.System = time.Duration(user)*time.Microsecond, time.Duration(system)*time.Microsecond
-	}
+	stat := filepath.Join(g.dir, "cpu.stat")
+	user, err1 := readField(stat, "user_usec")
+	system, err2 := readField(stat, "system_usec")
+	u.Counted = err1 == nil && err2 == nil
+	u.User, u.System = time.Duration(user)*time.Microsecond, time.Duration(system)*time.Microsecond
 	switch {
 	case g.slot != nil && g.slot.limits.MemoryBytes > 0 && g.slot.dirs["memory"] != "":
 		d := g.slot.dirs["memory"]

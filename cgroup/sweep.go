@@ -62,11 +62,8 @@ func lockDir(dir string) (int, error) {
 	return fd, nil
 }
 
-// SetOwner leaves whose the tree is, for Owned; only v2 keeps it.
+// SetOwner leaves whose the tree is, for Abandoned.
 func (t *Tree) SetOwner(owner string) error {
-	if !t.v2 {
-		return nil
-	}
 	t.mu.Lock()
 	t.owner = owner
 	t.mu.Unlock()
@@ -105,7 +102,7 @@ func (h Host) Abandoned() []Abandoned {
 // Abandoned is what a dead cell left.
 type Abandoned struct {
 	ID      string
-	Owner   string // as SetOwner left it; empty with v1
+	Owner   string // as SetOwner left it
 	folders []string
 }
 
@@ -173,7 +170,7 @@ func (a Abandoned) Kept() []int {
 	for _, dir := range a.folders {
 		classes, _ := filepath.Glob(filepath.Join(dir, keepClass+"*")) // the pattern is good
 		for _, c := range classes {
-			more, _ := At(c, 0).Procs() // what cannot be read has gone
+			more, _ := At(c).Procs() // what cannot be read has gone
 			pids = append(pids, more...)
 		}
 	}

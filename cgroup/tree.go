@@ -27,7 +27,6 @@ type Options struct {
 	// Generation tells the pooled slots of this process from a predecessor's that
 	// adopted containers are still in.
 	Generation string
-	ForceV1    bool // track with the v1 freezer although v2 is mounted
 }
 
 // limitControllers are the v1 controllers that limits need.
@@ -37,8 +36,7 @@ var limitControllers = [...]string{"memory", "pids", "cpu"}
 // methods may be called from any goroutine.
 type Tree struct {
 	root       string // tracker folder cantina/<id>
-	v2         bool
-	v2ctl      bool // limits through v2 controllers
+	v2ctl      bool   // limits through v2 controllers
 	generation string
 	v1         map[string]string // controller → folder cantina/<id>
 	base       map[string]int    // controller → descriptor of "tasks" of the own group
@@ -55,14 +53,14 @@ type Tree struct {
 // process has a tree of this id. Close it.
 func Open(host Host, id string, o Options) (*Tree, error) {
 	t := &Tree{v1: map[string]string{}, base: map[string]int{}, generation: o.Generation, claimed: -1}
-	err := t.openTracker(host, id, o)
+	err := t.openTracker(host, id)
 	if err != nil {
 		return nil, err
 	}
 	if t.claimed, err = claim(t.root); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
-	if t.v2 && t.enableV2(host) {
+	if t.enableV2(host) {
 		t.v2ctl = true
 		return t, nil
 	}
@@ -72,28 +70,22 @@ func Open(host Host, id string, o Options) (*Tree, error) {
 	return t, nil
 }
 
-func (t *Tree) openTracker(host Host, id string, o Options) error {
-	why := ErrUnusable
-	if host.Unified != nil && !o.ForceV1 {
-		dir, err := cellDir(host.Unified, id)
-		if err == nil && !exists(filepath.Join(dir, "cgroup.kill")) {
-			err = errors.New("no cgroup.kill (kernel older than 5.14)")
-		}
-		if err == nil {
-			t.root, t.v2 = dir, true
-			return nil
-		}
-		why = fmt.Errorf("%w: v2: %w", why, err)
+// mountV2 is what an operator does where the unified hierarchy is missing.
+const mountV2 = "mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified"
+
+func (t *Tree) openTracker(host Host, id string) error {
+	if host.Unified == nil {
+		return fmt.Errorf("%w: cgroup v2 is not mounted; mount it: %s", ErrUnusable, mountV2)
 	}
-	if m := host.V1["freezer"]; m != nil {
-		dir, err := cellDir(m, id)
-		if err == nil {
-			t.root = dir
-			return t.openBase(m, "freezer")
-		}
-		why = fmt.Errorf("%w: v1 freezer: %w", why, err)
+	dir, err := cellDir(host.Unified, id)
+	if err == nil && !exists(filepath.Join(dir, "cgroup.kill")) {
+		err = errors.New("no cgroup.kill (kernel older than 5.14)")
 	}
-	return why
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnusable, err)
+	}
+	t.root = dir
+	return nil
 }
 
 // Dirs returns the folders that there are for an id, that of the tracking hierarchy
@@ -115,7 +107,7 @@ func (h Host) mounts() []*Mount {
 	if h.Unified != nil {
 		mounts = append(mounts, h.Unified)
 	}
-	for _, c := range append([]string{"freezer"}, limitControllers[:]...) {
+	for _, c := range limitControllers {
 		if m := h.V1[c]; m != nil {
 			mounts = append(mounts, m)
 		}
@@ -196,9 +188,6 @@ func containsAll(have, want []string) bool {
 
 // Root is the tracker's folder of this cell.
 func (t *Tree) Root() string { return t.root }
-
-// V2 reports whether the unified hierarchy tracks.
-func (t *Tree) V2() bool { return t.v2 }
 
 // Offers names the limits that can be enforced ("cpu", "memory", "pids") and
 // through what ("v2", "v1" or "").
@@ -294,13 +283,13 @@ func (t *Tree) remake() error {
 
 // ClassGroup is the whole class as one group, to freeze or kill it.
 func (t *Tree) ClassGroup(name string) *Group {
-	return &Group{tree: t, dir: filepath.Join(t.root, name), v2: t.v2}
+	return &Group{tree: t, dir: filepath.Join(t.root, name)}
 }
 
 // Create makes the group of one container in a class, and the class when somebody has
 // removed it. The caller calls Remove. ErrNoGroup when none can be made.
 func (t *Tree) Create(class, name string, l Limits) (*Group, error) {
-	g := &Group{tree: t, dir: filepath.Join(t.root, class, Escape(name)), v2: t.v2}
+	g := &Group{tree: t, dir: filepath.Join(t.root, class, Escape(name))}
 	err := unix.Mkdir(g.dir, 0o755)
 	if err == unix.ENOENT {
 		if err := t.Class(class); err != nil {
@@ -324,12 +313,12 @@ func (t *Tree) Create(class, name string, l Limits) (*Group, error) {
 // Adopt is the group of a container that a predecessor made, with the slot that
 // SlotDirs told then.
 func (t *Tree) Adopt(dir string, slotDirs map[string]string, l Limits) *Group {
-	g := &Group{tree: t, dir: dir, v2: exists(filepath.Join(dir, "cgroup.kill"))}
+	g := &Group{tree: t, dir: dir}
 	if len(slotDirs) > 0 {
 		g.slot = &slot{dirs: slotDirs, limits: l, joined: joined(slotDirs, l), adopted: true}
 		_ = g.Throttle() // the cell may have died before it came to that; the group may be gone, too
 	} else {
-		g.v2l = g.v2 && exists(filepath.Join(dir, "memory.max"))
+		g.v2l = exists(filepath.Join(dir, "memory.max"))
 	}
 	return g
 }

@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -14,7 +15,10 @@ func TestUnseenProcessesAreAlive(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		g := At(dir, 0)
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.events"), fmt.Appendf(nil, "populated %d\nfrozen 0\n", min(len(text), 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		g := At(dir)
 		full, err := g.Populated()
 		pids, perr := g.Procs()
 		if err != nil || perr != nil || full != want || len(pids) != 0 {

@@ -63,14 +63,9 @@ func (w *Watcher) tell(wd int32) {
 }
 
 // Watch returns a channel that holds one item after each modification of the
-// events file, and a function that ends it. The channel is nil where a group has
-// no such file; then only looking again helps.
+// events file, and a function that ends it. The channel is nil where the group is gone.
 func (w *Watcher) Watch(g *Group) (<-chan struct{}, func()) {
-	path := g.Events()
-	if path == "" {
-		return nil, func() {}
-	}
-	return w.WatchPath(path, unix.IN_MODIFY)
+	return w.WatchPath(g.Events(), unix.IN_MODIFY)
 }
 
 // WatchPath is Watch for any file or folder and the given inotify events.

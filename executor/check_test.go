@@ -51,7 +51,7 @@ func TestChecksLeaveNothing(t *testing.T) {
 	if os.Getuid() == 0 {
 		isolations["namespaces"] = action.IsolationNamespaces
 	}
-	for mode, cgroups := range map[string]CgroupMode{"v2": CgroupAuto, "v1": CgroupV1, "none": CgroupNone} {
+	for mode, cgroups := range map[string]CgroupMode{"v2": CgroupAuto, "none": CgroupNone} {
 		for level, isolation := range isolations {
 			for kind, script := range leavings {
 				t.Run(fmt.Sprint(mode, " ", level, " ", kind), func(t *testing.T) {

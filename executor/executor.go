@@ -53,8 +53,7 @@ type CgroupMode int
 
 // The modes. All but Auto are for tests and for machines with broken groups.
 const (
-	CgroupAuto CgroupMode = iota // v2 to track, else the v1 freezer, else none
-	CgroupV1                     // track with the v1 freezer
+	CgroupAuto CgroupMode = iota // v2 to track, else none
 	CgroupNone                   // process groups and parent-death signals only
 )
 

@@ -47,7 +47,7 @@ func (e *Executor) setFrozen(on bool) error {
 		classes = append(classes, e.tree.ClassGroup(name))
 	}
 	for _, dir := range e.kept {
-		classes = append(classes, cgroup.At(dir, 0))
+		classes = append(classes, cgroup.At(dir))
 	}
 	for _, g := range classes {
 		if on {

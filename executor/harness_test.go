@@ -360,7 +360,7 @@ func startCell(t testing.TB, s script) *cell {
 }
 
 // endLeftovers kills what a failed test left in the groups of a data folder, and removes
-// the empty groups of a cell that had no successor: nobody knows v1 groups for its.
+// the empty groups of a cell that had no successor.
 func endLeftovers(t testing.TB, folder string) {
 	var l legacy
 	b, err := os.ReadFile(filepath.Join(folder, "legacy"))
@@ -375,7 +375,7 @@ func endLeftovers(t testing.TB, folder string) {
 	for _, p := range l.sites() {
 		classes, _ := filepath.Glob(p.Tracker + "/*.*.*") // the pattern is good
 		for _, c := range classes {
-			if g := cgroup.At(c, 0); g.Thaw() == nil && g.Kill() == nil {
+			if g := cgroup.At(c); g.Thaw() == nil && g.Kill() == nil {
 				awaitEmpty(t, c)
 			}
 		}
@@ -476,7 +476,7 @@ func classAt(t testing.TB, tracker, kind string) string {
 // awaitEmpty waits until a group holds no process.
 func awaitEmpty(t testing.TB, dir string) {
 	t.Helper()
-	g := cgroup.At(dir, 0)
+	g := cgroup.At(dir)
 	w, err := cgroup.NewWatcher()
 	if err != nil {
 		t.Fatal(err)

@@ -158,14 +158,9 @@ func (e *Executor) testRoot() (string, error) {
 
 // Isolation says in words how strong this machine isolates, for the cell's state.
 func (e *Executor) Isolation() []string {
-	var out []string
-	switch {
-	case e.tree == nil:
-		out = append(out, "no control groups")
-	case e.tree.V2():
-		out = append(out, "control groups v2")
-	default:
-		out = append(out, "control groups v1")
+	out := []string{"control groups"}
+	if e.tree == nil {
+		out[0] = "no control groups"
 	}
 	if e.spaces == nil || os.Getuid() != 0 {
 		return append(out, "no name spaces")

@@ -38,7 +38,7 @@ func (c *container) leaveWork(g *cgroup.Group) error {
 // only that something of its predecessor is left. A probe is nobody's work, and as hidden as
 // it was.
 func (e *Executor) noteStuck(dir string, stays map[string]bool) {
-	g := cgroup.At(dir, 0)
+	g := cgroup.At(dir)
 	if full, err := g.Populated(); err == nil && !full || errors.Is(err, os.ErrNotExist) {
 		return
 	}

@@ -122,8 +122,7 @@ func (e *Executor) openGroups() error {
 	if err != nil {
 		return err
 	}
-	e.tree, err = cgroup.Open(host, id, cgroup.Options{ForceV1: e.cfg.Cgroups == CgroupV1,
-		Generation: e.generation})
+	e.tree, err = cgroup.Open(host, id, cgroup.Options{Generation: e.generation})
 	switch {
 	case errors.Is(err, cgroup.ErrUnusable):
 		e.log.Warn("containers run without control groups", "error", err)
@@ -281,7 +280,7 @@ func stopsPopulated(sites []site) bool {
 			if kind := kindOf(dir); kind == classKeepFree || kind == classKeepBound {
 				continue
 			}
-			if full, err := cgroup.At(dir, 0).Populated(); err != nil || full {
+			if full, err := cgroup.At(dir).Populated(); err != nil || full {
 				return true
 			}
 		}
@@ -402,7 +401,7 @@ func (e *Executor) clearGroups(p site, stays map[string]bool) (bool, error) {
 			err = errors.Join(err, e.clearKept(dir, stays))
 			continue
 		}
-		class := cgroup.At(dir, 0)
+		class := cgroup.At(dir)
 		class.Thaw()
 		e.killAndWait(class)
 		groups, gerr := foldersIn(dir)
@@ -437,7 +436,7 @@ func (e *Executor) clearKept(class string, stays map[string]bool) error {
 			stays[name], held = true, true
 			continue
 		}
-		e.killAndWait(cgroup.At(dir, 0))
+		e.killAndWait(cgroup.At(dir))
 		e.noteStuck(dir, stays)
 		cgroup.RemoveEmpty(dir)
 	}

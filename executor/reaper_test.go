@@ -68,32 +68,28 @@ func TestDeadlineHoldsWhileTheCellIsStopped(t *testing.T) {
 }
 
 func TestNothingOutlivesAKilledCell(t *testing.T) {
-	for name, mode := range map[string]CgroupMode{"v2": CgroupAuto, "v1": CgroupV1} {
-		t.Run(name, func(t *testing.T) {
-			folder, dir := tempDir(t), tempDir(t)
-			s := script{Folder: folder, Mode: mode}
-			for i := range 100 {
-				n := fmt.Sprint("polite", i)
-				s.Jobs = append(s.Jobs, job{ID: n, Bound: i%2 == 0, Spec: sh("setsid sleep 1000 & sleep 1000")})
-			}
-			s.Jobs = append(s.Jobs, job{ID: "stubborn", Spec: writesPid(dir, "stubborn", `trap "" TERM;`)})
-			c := startCell(t, s)
-			stubborn := pidsOf(t, dir, "stubborn")
-			tracker := trackerOf(t, folder)
-			c.kill(t)
-			awaitEmptyBut(t, tracker, 4)
-			for _, id := range stubborn {
-				awaitDeath(t, id)
-			}
-			// The next cell finds nothing, and nothing of the groups is left.
-			e, stop := runExecutor(t, testConfig(folder))
-			if l := e.List(); len(l) != 0 {
-				t.Errorf("successor has %+v", l)
-			}
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
-		})
+	folder, dir := tempDir(t), tempDir(t)
+	s := script{Folder: folder}
+	for i := range 100 {
+		n := fmt.Sprint("polite", i)
+		s.Jobs = append(s.Jobs, job{ID: n, Bound: i%2 == 0, Spec: sh("setsid sleep 1000 & sleep 1000")})
+	}
+	s.Jobs = append(s.Jobs, job{ID: "stubborn", Spec: writesPid(dir, "stubborn", `trap "" TERM;`)})
+	c := startCell(t, s)
+	stubborn := pidsOf(t, dir, "stubborn")
+	tracker := trackerOf(t, folder)
+	c.kill(t)
+	awaitEmptyBut(t, tracker, 4)
+	for _, id := range stubborn {
+		awaitDeath(t, id)
+	}
+	// The next cell finds nothing, and nothing of the groups is left.
+	e, stop := runExecutor(t, testConfig(folder))
+	if l := e.List(); len(l) != 0 {
+		t.Errorf("successor has %+v", l)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -105,7 +101,7 @@ func awaitEmptyBut(t *testing.T, dir string, n int) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		pids, _ := cgroup.At(dir, 0).Procs()
+		pids, _ := cgroup.At(dir).Procs()
 		if len(pids) <= n {
 			return
 		}

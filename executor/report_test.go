@@ -107,7 +107,7 @@ func TestUseIsThatOfTheContainer(t *testing.T) {
 		"steps":  func(s *Spec) { s.Workload.Setup = setup() },
 		"kept":   func(s *Spec) { s.Workload.OnCellRestart = action.RestartKeep },
 	}
-	for name, mode := range map[string]CgroupMode{"v2": CgroupAuto, "v1": CgroupV1, "none": CgroupNone} {
+	for name, mode := range map[string]CgroupMode{"v2": CgroupAuto, "none": CgroupNone} {
 		e := testExecutor(t, func(c *Config) { c.Cgroups = mode })
 		for shape, change := range shapes {
 			if e.tree == nil && shape == "kept" {
@@ -125,7 +125,7 @@ func TestUseIsThatOfTheContainer(t *testing.T) {
 					}
 				}
 				u := launch(t, e, shape+map[bool]string{true: " limited"}[limited], s).Result.Usage
-				if u.Whole != (counts && e.tree.V2()) || u.Whole && u.User+u.System < 20*time.Millisecond {
+				if u.Whole != (counts) || u.Whole && u.User+u.System < 20*time.Millisecond {
 					t.Errorf("%s %s: %+v", name, shape, u)
 				}
 				if (u.MemoryPeak > 0) != (counts && limited) || u.MemoryPeak > 64<<20 {

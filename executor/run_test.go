@@ -70,30 +70,26 @@ func TestSignalByHandEndsTheContainer(t *testing.T) {
 }
 
 func TestStopEndsTheWholeTree(t *testing.T) {
-	for name, mode := range map[string]CgroupMode{"v2": CgroupAuto, "v1": CgroupV1} {
-		t.Run(name, func(t *testing.T) {
-			e := testExecutor(t, func(c *Config) { c.Cgroups = mode })
-			needGroups(t, e)
-			dir := tempDir(t)
-			script := fmt.Sprintf("setsid sh -c 'echo $$ > %s/a; exec sleep 1000' & while [ ! -s %s/a ]; do :; done; echo up; sleep 1000", dir, dir)
-			if err := e.Launch(Reservation{ID: "x"}, sh(script)); err != nil {
-				t.Fatal(err)
-			}
-			awaitFile(t, filepath.Join(dir, "a"))
-			id := readPid(t, filepath.Join(dir, "a"))
-			began := time.Now()
-			if err := e.Stop("x"); err != nil {
-				t.Fatal(err)
-			}
-			c := await(t, e, "x", completed)
-			if id.Alive() {
-				t.Error("the process in its own session is alive after COMPLETED")
-			}
-			// The grace time is 10 s.
-			if !c.Result.Stopped || c.Result.Failed || time.Since(began) > 9*time.Second {
-				t.Errorf("after %v: %+v", time.Since(began), c.Result)
-			}
-		})
+	e := testExecutor(t, nil)
+	needGroups(t, e)
+	dir := tempDir(t)
+	script := fmt.Sprintf("setsid sh -c 'echo $$ > %s/a; exec sleep 1000' & while [ ! -s %s/a ]; do :; done; echo up; sleep 1000", dir, dir)
+	if err := e.Launch(Reservation{ID: "x"}, sh(script)); err != nil {
+		t.Fatal(err)
+	}
+	awaitFile(t, filepath.Join(dir, "a"))
+	id := readPid(t, filepath.Join(dir, "a"))
+	began := time.Now()
+	if err := e.Stop("x"); err != nil {
+		t.Fatal(err)
+	}
+	c := await(t, e, "x", completed)
+	if id.Alive() {
+		t.Error("the process in its own session is alive after COMPLETED")
+	}
+	// The grace time is 10 s.
+	if !c.Result.Stopped || c.Result.Failed || time.Since(began) > 9*time.Second {
+		t.Errorf("after %v: %+v", time.Since(began), c.Result)
 	}
 }
 

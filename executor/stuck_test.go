@@ -124,7 +124,7 @@ func TestSuccessorShowsWhatDoesNotDie(t *testing.T) {
 	if !there || got.Stuck == nil || got.State == Completed || !got.Adopted || !e.Unclean() {
 		t.Errorf("%v %+v, unclean %v", there, got, e.Unclean())
 	}
-	if e.tree.V2() && (got.Labels["name"] != "x" || got.Resources[resource.Containers] != 1 || e.used[resource.Containers] != 1) {
+	if got.Labels["name"] != "x" || got.Resources[resource.Containers] != 1 || e.used[resource.Containers] != 1 {
 		t.Errorf("nobody knows what is stuck: %v takes %v, in all %v", got.Labels, got.Resources, e.used)
 	}
 	thaw()
@@ -157,7 +157,7 @@ func TestSuccessorKnowsAProbe(t *testing.T) {
 	if all := e.List(); len(all) != 0 || e.Unclean() || e.used[resource.Containers] != 0 {
 		t.Errorf("%+v, unclean %v, taken %v", all, e.Unclean(), e.used)
 	}
-	if full, err := cgroup.At(group, 0).Populated(); !full || err != nil {
+	if full, err := cgroup.At(group).Populated(); !full || err != nil {
 		t.Fatalf("the probe has ended: %v", err)
 	}
 	if err := stop(); !errors.Is(err, ErrUnclean) {

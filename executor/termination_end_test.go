@@ -12,7 +12,7 @@ import (
 // TestDelegatedKillAtTheEndOfTheCell: a container that leaves KILL to the reaper and heeds no
 // signal does not hold the cell up for ever, whether it ends in order or at once.
 func TestDelegatedKillAtTheEndOfTheCell(t *testing.T) {
-	for name, mode := range map[string]CgroupMode{"v2": CgroupAuto, "v1": CgroupV1, "none": CgroupNone} {
+	for name, mode := range map[string]CgroupMode{"v2": CgroupAuto, "none": CgroupNone} {
 		for _, abort := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				cfg := testConfig(tempDir(t))

@@ -31,7 +31,6 @@ const (
 // class is a folder of containers that end together.
 type class struct {
 	dir      string
-	cell     int   // its process is never signalled; 0 = gone
 	stop     bool  // ends when the cell is gone
 	deadline int64 // boot time in ns; 0 = none
 	pending  int64 // a deadline that came while ending; -1 = none came
@@ -41,10 +40,8 @@ type class struct {
 }
 
 func newClass(dir string) *class {
-	return &class{dir: dir, cell: os.Getppid(), pending: -1}
+	return &class{dir: dir, pending: -1}
 }
-
-func (c *class) at(dir string) *cgroup.Group { return cgroup.At(dir, c.cell) }
 
 // setDeadline takes a new deadline. What has begun to end goes on ending, and nothing
 // opens again what ends for good: not a message that was on its way, and not a deadline
@@ -56,7 +53,7 @@ func (c *class) setDeadline(at int64) {
 		c.deadline = at
 	case c.state == closed && (at == 0 || at > bootNow()):
 		c.deadline, c.state, c.pending = at, open, -1
-		c.at(c.dir).Thaw()
+		cgroup.At(c.dir).Thaw()
 	default:
 		c.pending = at
 	}
@@ -68,7 +65,7 @@ func (c *class) end() {
 	if c.state == open {
 		c.state = ending
 		c.asked = map[string]int64{}
-		c.at(c.dir).Thaw()
+		cgroup.At(c.dir).Thaw()
 	}
 }
 
@@ -80,10 +77,7 @@ func (c *class) step(now, killWait int64) bool {
 			return false
 		}
 		c.state = closed
-		// With v1 this would freeze the cell's own thread in the middle of a fork.
-		if g := c.at(c.dir); g.V2() {
-			g.Freeze()
-		}
+		cgroup.At(c.dir).Freeze()
 		if at := c.pending; at >= 0 {
 			c.pending = -1
 			c.setDeadline(at)
@@ -92,11 +86,11 @@ func (c *class) step(now, killWait int64) bool {
 	case closed:
 		if !c.empty() {
 			for _, d := range c.containers() {
-				if g := c.at(d); !c.emptyAt(g) {
+				if g := cgroup.At(d); !c.emptyAt(g) {
 					mark(g)
 				}
 			}
-			c.at(c.dir).Kill()
+			cgroup.At(c.dir).Kill()
 		}
 	}
 	return false
@@ -106,7 +100,7 @@ func (c *class) step(now, killWait int64) bool {
 func (c *class) advance(now, killWait int64) bool {
 	all := c.containers()
 	for _, d := range all {
-		g := c.at(d)
+		g := cgroup.At(d)
 		if full, err := g.Populated(); err == nil && !full {
 			continue
 		}
@@ -161,7 +155,7 @@ func (c *class) containers() []string {
 	return out
 }
 
-func (c *class) empty() bool { return c.emptyAt(c.at(c.dir)) }
+func (c *class) empty() bool { return c.emptyAt(cgroup.At(c.dir)) }
 
 func (c *class) emptyAt(g *cgroup.Group) bool {
 	full, err := g.Populated()

@@ -22,7 +22,6 @@ const tick = 20 * time.Millisecond
 // socket and the timer.
 type watcher struct {
 	killWait int64 // milliseconds
-	cell     int   // pid; 0 when gone
 	timer    int   // descriptor
 	classes  map[string]*class
 	kills    map[string]int64 // group → when it is killed, boot time in ns
@@ -35,7 +34,7 @@ type watcher struct {
 }
 
 func newWatcher(killWait int64) *watcher {
-	return &watcher{cell: os.Getppid(), killWait: killWait, classes: map[string]*class{}, kills: map[string]int64{}, procs: map[int]*proc{}}
+	return &watcher{killWait: killWait, classes: map[string]*class{}, kills: map[string]int64{}, procs: map[int]*proc{}}
 }
 
 func (w *watcher) class(dir string) *class {
@@ -106,10 +105,7 @@ func (w *watcher) signalled(s os.Signal) {
 }
 
 func (w *watcher) cellGone() {
-	w.orphan, w.cell = true, 0
-	for _, c := range w.classes {
-		c.cell = 0
-	}
+	w.orphan = true
 	if !w.stopping {
 		w.endStopped()
 	}
@@ -191,7 +187,7 @@ func (w *watcher) step(now int64) {
 	for dir, at := range w.kills {
 		if at > now {
 			sooner(at)
-		} else if killUntilEmpty(cgroup.At(dir, w.cell)) {
+		} else if killUntilEmpty(cgroup.At(dir)) {
 			delete(w.kills, dir)
 		}
 	}

@@ -163,11 +163,7 @@ func (r *Report) groups() executor.CgroupMode {
 		return executor.CgroupNone
 	}
 	defer tree.Close()
-	if tree.V2() {
-		r.add("control groups", Good, "v2 tracks and kills")
-	} else {
-		r.add("control groups", Note, "the v1 freezer tracks; killing a container takes a loop instead of one call, and a container started in the moment of its deadline may run for some milliseconds")
-	}
+	r.add("control groups", Good, "v2 tracks and kills")
 	have, through := tree.Offers()
 	for _, c := range []string{"memory", "pids", "cpu"} {
 		if slices.Contains(have, c) {

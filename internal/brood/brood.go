@@ -62,7 +62,7 @@ func New(byMark bool) *Brood {
 	if os.Mkdir(dir, 0o755) != nil {
 		return b
 	}
-	g := cgroup.At(dir, 0)
+	g := cgroup.At(dir)
 	if fd, err := g.OpenDir(); err == nil && fd >= 0 {
 		b.group, b.fd = g, fd
 		return b
@@ -86,7 +86,7 @@ func sweep(self string) {
 		start, err2 := strconv.ParseUint(f[1], 10, 64)
 		id := procid.Identity{Pid: pid, Start: start}
 		if err1 == nil && err2 == nil && errors.Is(id.Look(), procid.ErrGone) {
-			g := cgroup.At(dir, 0)
+			g := cgroup.At(dir)
 			_, _ = g.Kill(), g.Remove() // the next sweep goes on
 		}
 	}
