@@ -82,7 +82,7 @@ func (k *checkProcess) end() {
 		}
 	}
 	k.p.CloseOutput()
-	c.e.keeper.gone(k.p.Pid)
+	c.e.keeper.gone(k.p)
 }
 
 // endPart ends what is in a group of a check. What does not die stays the container's.

@@ -68,6 +68,7 @@ type container struct {
 	recorded bool     // there may be a file of it
 	unsaved  bool     // but it could not be written
 	phase    Phase
+	notSlow  func() // takes back the event that is due about the phase; nil = none is
 	ports    []action.Mapping
 	oomKills int
 	oom      *OOM
@@ -253,7 +254,7 @@ func (c *container) advance(to State) bool {
 	}
 	c.state = to
 	if to == Running {
-		c.phase = Phase{}
+		leavePhase(c)
 	}
 	return true
 }
@@ -265,7 +266,9 @@ func (c *container) complete(r RunResult) {
 		c.e.mu.Unlock()
 		return
 	}
-	c.state, c.result, c.stuck, c.routable, c.phase = Completed, r, nil, false, Phase{}
+	c.state, c.result, c.stuck, c.routable = Completed, r, nil, false
+	leavePhase(c)
+	delete(c.e.probing, c)
 	c.rest()
 	gone := c.delete
 	c.e.mu.Unlock()

@@ -328,7 +328,7 @@ func (c *container) conclude(r RunResult) (RunResult, bool) {
 	c.mu.Unlock()
 	for _, p := range all {
 		p.CloseOutput()
-		c.e.keeper.gone(p.Pid)
+		c.e.keeper.gone(p)
 	}
 	c.takeTails(&r)
 	c.judge(&r)
@@ -439,10 +439,21 @@ func shorter(a, b time.Duration) time.Duration {
 	return a
 }
 
+// addProcess adds a process, and forgets those of which nothing is left.
 func (c *container) addProcess(p *spawn.Process) {
+	var gone []*spawn.Process
 	c.mu.Lock()
-	c.processes = append(slices.DeleteFunc(c.processes, (*spawn.Process).Closed), p)
+	c.processes = append(slices.DeleteFunc(c.processes, func(old *spawn.Process) bool {
+		over := old.Closed()
+		if over {
+			gone = append(gone, old)
+		}
+		return over
+	}), p)
 	c.mu.Unlock()
+	for _, old := range gone {
+		c.e.keeper.gone(old)
+	}
 }
 
 func (c *container) processSpec(r *action.Run) (*spawn.Spec, error) {

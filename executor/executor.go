@@ -174,7 +174,7 @@ type Executor struct {
 	frozen     bool
 	relieve    []procid.Identity   // reapers of predecessors that hold deadlines until there is one of ours
 	probes     int                 // so far
-	probing    map[*container]bool // one that hangs stays
+	probing    map[*container]bool // until nothing of it is left
 }
 
 // Open takes the folder's lock and clears or adopts what a dead predecessor
@@ -321,6 +321,7 @@ func (e *Executor) serve(ctx context.Context) error {
 			e.drivers.Go(c.driveLeft)
 		}
 	}
+	e.left = nil
 	e.mu.Unlock()
 	<-ctx.Done()
 	e.mu.Lock()

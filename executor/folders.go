@@ -99,13 +99,18 @@ func (f *folders) replacement() *folder {
 	return s
 }
 
-// put makes a folder one of those that can be given out; nil is none.
+// put makes a folder one of those that can be given out, or removes it where there are
+// enough; nil is none.
 func (f *folders) put(s *folder) {
 	if s == nil {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if len(f.spare) >= maxSpare {
+		unix.Rmdir(s.path)
+		return
+	}
 	i := len(f.spare)
 	if s.settled {
 		i = 0 // the oldest is looked at first

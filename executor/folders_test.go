@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"cantina/internal/run"
 )
 
 // settledFolder returns a pool, and a folder of it that was given out as settled.
@@ -111,5 +113,25 @@ func TestFoldersOfShortContainers(t *testing.T) {
 		}
 		e.Delete(id)
 		await(t, e, id, gone)
+	}
+}
+
+// TestFewFoldersAreKept: after many containers at once only a few folders wait for the next ones.
+func TestFewFoldersAreKept(t *testing.T) {
+	f := &folders{dir: tempDir(t), clock: run.Kernel().Boot}
+	var out []*folder
+	for range 2 * maxSpare {
+		s, err := f.take()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, s)
+	}
+	for _, s := range out {
+		f.put(s)
+	}
+	left, err := os.ReadDir(f.dir)
+	if err != nil || len(left) != maxSpare || len(f.spare) != maxSpare {
+		t.Errorf("%d folders, %d of them spare, %v; want %d", len(left), len(f.spare), err, maxSpare)
 	}
 }

@@ -38,11 +38,17 @@ const cellScript = "CANTINA_TEST_CELL"
 // everything works for a user without privileges: make test runs them a second time so.
 const testUser = "CANTINA_TEST_USER"
 
+// builtReaper names the reaper in a test program that this one runs.
+const builtReaper = "CANTINA_TEST_REAPER"
+
 var reaperPath string
 
 func TestMain(m *testing.M) {
 	if s := os.Getenv(cellScript); s != "" {
 		os.Exit(beCell(s))
+	}
+	if reaperPath = os.Getenv(builtReaper); reaperPath != "" {
+		os.Exit(m.Run())
 	}
 	dir, err := os.MkdirTemp("", "cantina-reaper")
 	if err == nil {
@@ -50,7 +56,7 @@ func TestMain(m *testing.M) {
 		build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", reaperPath, "cantina/cmd/cantina-reaper")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		build.Stderr = os.Stderr
-		err = build.Run()
+		err = errors.Join(build.Run(), os.Setenv(builtReaper, reaperPath))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "build reaper:", err)

@@ -66,12 +66,18 @@ type keeper struct {
 	adopted []adoptedClass
 	own     bool             // adopted ones share the present deadline
 	kills   map[string]int64 // group → boot time in ns
-	records map[int]string   // messages about processes, where there are no groups
+	records map[int]record   // of processes, by number, where there are no groups
+}
+
+// record is what the reaper is told of a process.
+type record struct {
+	process *spawn.Process
+	message string
 }
 
 func newKeeper(e *Executor) (*keeper, error) {
 	k := &keeper{e: e, path: e.cfg.Reaper, adopted: e.adopted, ready: make(chan struct{}), drained: true,
-		kills: map[string]int64{}, records: map[int]string{}}
+		kills: map[string]int64{}, records: map[int]record{}}
 	if k.path != "" {
 		return k, nil
 	}
@@ -275,7 +281,7 @@ func (k *keeper) tellAll() bool {
 	k.mu.Lock()
 	var records []string
 	for _, r := range k.records {
-		records = append(records, r)
+		records = append(records, r.message)
 	}
 	kills := maps.Clone(k.kills)
 	k.drained = true
@@ -391,20 +397,28 @@ func (k *keeper) record(c *container, p *spawn.Process) error {
 	}
 	m := fmt.Sprintf("proc %d %d %s %s %d %d", p.Pid, id.Start, bound, stop, stopSignal(t), grace(t).Milliseconds())
 	k.mu.Lock()
-	k.records[p.Pid] = m
+	k.records[p.Pid] = record{p, m}
 	k.mu.Unlock()
 	k.send(m)
+	if p.Closed() { // before it was in the records, so that nobody took it out
+		k.gone(p)
+	}
 	k.tellDeadline()
 	return c.notePid(id)
 }
 
-// gone tells the reaper that a process has been waited for.
-func (k *keeper) gone(pid int) {
+// gone tells the reaper that a process has been waited for, unless a later one has its number.
+func (k *keeper) gone(p *spawn.Process) {
 	if k.e.tree != nil {
 		return
 	}
 	k.mu.Lock()
-	delete(k.records, pid)
+	own := k.records[p.Pid].process == p
+	if own {
+		delete(k.records, p.Pid)
+	}
 	k.mu.Unlock()
-	k.send("gone " + strconv.Itoa(pid))
+	if own {
+		k.send("gone " + strconv.Itoa(p.Pid))
+	}
 }

@@ -116,7 +116,6 @@ func (e *Executor) testKind(ctx context.Context, kind string, w action.Workload)
 	e.mu.Unlock()
 	select {
 	case <-c.doneC:
-		e.endProbe(c)
 	case <-ctx.Done():
 		e.mu.Lock()
 		after := c.request(askKill, "took too long")

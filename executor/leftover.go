@@ -84,7 +84,6 @@ func (c *container) driveLeft() {
 	c.setStuck()
 	if c.finish(0) {
 		c.unstick()
-		c.e.endProbe(c)
 		if c.inherited {
 			c.complete(c.outcome.Result)
 			return

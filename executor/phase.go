@@ -15,8 +15,7 @@ type Phase struct {
 	// Detail is why it is still at that: the latest failed attempt of a health check.
 	Detail string
 
-	heard   time.Duration // boot time of the latest event; 0 = there was none
-	pending bool          // the next event is due at a later time
+	heard time.Duration // boot time of the latest event; 0 = there was none
 }
 
 // SlowPhase is after how long EventSlow tells of a phase.
@@ -44,25 +43,33 @@ func (c *container) inPhase(what string, on bool) {
 
 // enter begins a phase. The executor is locked.
 func (c *container) enter(what string, now time.Duration) {
+	leavePhase(c)
 	c.phase = Phase{What: what, Since: now, At: c.e.clock.Wall(), Limit: shorter(c.spec.Workload.TimeLimit, c.spec.Workload.StartTimeout)}
 	if what != "" && !c.hidden {
 		c.slowAt(now + SlowPhase)
 	}
 }
 
+// leavePhase ends the phase. The executor is locked.
+func leavePhase(c *container) {
+	if c.phase = (Phase{}); c.notSlow != nil {
+		c.notSlow()
+		c.notSlow = nil
+	}
+}
+
 // slowAt sends an event about the phase at a time, unless one is due anyway or it is over by
 // then. The executor is locked.
 func (c *container) slowAt(at time.Duration) {
-	if c.phase.pending {
+	if c.notSlow != nil {
 		return
 	}
-	c.phase.pending = true
 	what, since := c.phase.What, c.phase.Since
-	c.e.clock.At(at, func() {
+	c.notSlow = c.e.clock.At(at, func() {
 		c.e.mu.Lock()
 		still := c.phase.What == what && c.phase.Since == since
 		if still {
-			c.phase.pending, c.phase.heard = false, c.e.clock.Boot()
+			c.notSlow, c.phase.heard = nil, c.e.clock.Boot()
 		}
 		c.e.mu.Unlock()
 		if still {

@@ -89,7 +89,6 @@ func (e *Executor) Probe(ctx context.Context) error {
 	e.mu.Unlock()
 	select {
 	case <-c.doneC:
-		e.endProbe(c)
 	case <-ctx.Done():
 		e.mu.Lock()
 		after := c.request(askKill, "took too long")
@@ -101,11 +100,4 @@ func (e *Executor) Probe(ctx context.Context) error {
 		return fmt.Errorf("probe: /bin/true: %s", r.Reason)
 	}
 	return nil
-}
-
-// endProbe notes that a probe, if it is one, has ended.
-func (e *Executor) endProbe(c *container) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.probing, c)
 }

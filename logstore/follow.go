@@ -2,6 +2,7 @@ package logstore
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"sync/atomic"
 )
@@ -96,7 +97,7 @@ func (st *Store) FollowPages(ctx context.Context, q Query, fn func(Page) error) 
 	plan.backward, plan.limit, plan.seen = false, followLimit, map[key]mileage{}
 	w := st.followers.add(plan)
 	defer st.followers.remove(w)
-	for {
+	for most := 2 * fewSeen; ; {
 		// Asked before reading: what was written before its end is read then.
 		idle, closed := st.idle(plan)
 		page, err := st.page(ctx, plan)
@@ -108,10 +109,14 @@ func (st *Store) FollowPages(ctx context.Context, q Query, fn func(Page) error) 
 				return err
 			}
 		}
-		plan.from = page.next
-		switch {
-		case page.More:
+		if plan.from = page.next; page.More {
 			continue
+		}
+		if len(plan.seen) > most {
+			plan.forgetSeen(st)
+			most = 2 * max(fewSeen, len(plan.seen))
+		}
+		switch {
 		case closed:
 			return ErrClosed
 		case idle && q.UntilEnd:
@@ -125,7 +130,23 @@ func (st *Store) FollowPages(ctx context.Context, q Query, fn func(Page) error) 
 	}
 }
 
-const followLimit = 4096
+const (
+	followLimit = 4096
+	// fewSeen is of how many sources a follower may know how far it has read them, whether they
+	// are still there or not.
+	fewSeen = 32
+)
+
+// forgetSeen drops how far a follower, which has read everything, has read sources that have ended
+// long ago: nothing of them comes any more.
+func (q *query) forgetSeen(st *Store) {
+	st.mu.RLock()
+	defer st.mu.RUnlock()
+	maps.DeleteFunc(q.seen, func(k key, _ mileage) bool {
+		_, ended := st.ends[k]
+		return !ended && st.live[k] == nil && st.openAt[k] == nil
+	})
+}
 
 // idle says whether no source that q wants is live.
 func (st *Store) idle(q *query) (idle, closed bool) {

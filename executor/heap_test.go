@@ -1,0 +1,249 @@
+package executor
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"cantina/action"
+	"cantina/image/cache"
+	"cantina/internal/heaptest"
+	"cantina/internal/run"
+	"cantina/logstore"
+)
+
+// churned is an executor whose containers come and go, each under a name of its own.
+type churned struct {
+	*Executor
+	t    *testing.T
+	skew atomic.Int64 // of the clock of the stored output
+}
+
+func newChurned(t *testing.T, change func(*Config)) *churned {
+	c := &churned{t: t}
+	clock := run.Kernel()
+	clock.Wall = func() time.Time { return time.Now().Add(time.Duration(c.skew.Load())) }
+	c.Executor = testExecutor(t, func(cfg *Config) {
+		cfg.Output = logstore.Config{RetainAge: time.Minute, Clock: clock}
+		if change != nil {
+			change(cfg)
+		}
+	})
+	return c
+}
+
+// each runs containers side by side to their ends and deletes them.
+func (c *churned) each(round, n int, spec func(i int) (Reservation, Spec)) {
+	c.t.Helper()
+	var ids []string
+	for i := range n {
+		r, s := spec(round*n + i)
+		r.ID = fmt.Sprintf("c%d-%d", round, i)
+		if err := c.Launch(r, s); err != nil {
+			c.t.Fatal(err)
+		}
+		ids = append(ids, r.ID)
+	}
+	for _, id := range ids {
+		await(c.t, c.Executor, id, completed)
+		c.Delete(id)
+		await(c.t, c.Executor, id, gone)
+	}
+	c.settle()
+}
+
+// settle lets so much time pass that no output of what is gone is kept.
+func (c *churned) settle() {
+	for range 3 {
+		c.skew.Add(int64(time.Hour))
+		c.out.Expire()
+	}
+}
+
+// TestMemoryOfWhatIsGone: of containers that are gone nothing stays in the cell's memory,
+// however they were made, how they ended, and who looked at them meanwhile.
+func TestMemoryOfWhatIsGone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("make test runs it")
+	}
+	for name, churn := range churns() {
+		for _, groups := range []CgroupMode{CgroupAuto, CgroupNone} {
+			t.Run(strings.ReplaceAll(fmt.Sprintf("%s %s", name, map[CgroupMode]string{CgroupAuto: "in groups", CgroupNone: "without groups"}[groups]), " ", "-"), func(t *testing.T) {
+				if !heaptest.Child(t) {
+					return
+				}
+				c := newChurned(t, func(cfg *Config) { cfg.Cgroups, cfg.Cache = groups, cache.Config{MaxBytes: 64 << 10} })
+				h := churn(c)
+				h.Settle = c.settle
+				heaptest.Levels(t, h)
+			})
+		}
+	}
+}
+
+func churns() map[string]func(c *churned) heaptest.Config {
+	return map[string]func(c *churned) heaptest.Config{
+		"programs":  programs,
+		"steps":     steps,
+		"refused":   refused,
+		"ended":     ended,
+		"downloads": downloads,
+		"probes":    probes,
+		"followers": followers,
+	}
+}
+
+// programs are single ones, bound and free, that print and end well or not.
+func programs(c *churned) heaptest.Config {
+	return heaptest.Config{Things: 16, Rounds: 3, Warm: 2, Round: func(round int) {
+		c.each(round, 16, func(i int) (Reservation, Spec) {
+			s := sh(fmt.Sprintf("echo out %d; echo err >&2; exit %d", i, i%3))
+			s.Workload.Ports = []action.Port{{Name: "web"}}
+			return Reservation{DeadlineBound: i%2 == 0, Labels: Labels{"task": fmt.Sprint("t", i)}}, s
+		})
+	}}
+}
+
+// steps are containers of several programs: a setup, a row of them, a sidecar and checks.
+func steps(c *churned) heaptest.Config {
+	return heaptest.Config{Things: 6, Rounds: 3, Warm: 2, Round: func(round int) {
+		c.each(round, 6, func(i int) (Reservation, Spec) {
+			setup, look := do("echo setup"), &action.Run{Path: "/bin/true"}
+			check := []action.Check{{Exec: look, StartupInterval: 5 * time.Millisecond, Interval: 5 * time.Millisecond, Timeout: time.Minute}}
+			w := action.Workload{Setup: &setup, Action: action.Action{Serial: []action.Action{do("echo 1"), do("echo 2 > result"), do("sleep 0.05; exit 1")}},
+				Sidecars: []action.Action{do("sleep 1000")}, Checks: check, ReadinessChecks: check, ResultFile: "result"}
+			if i%2 == 0 {
+				w.Monitor, w.Checks = &action.Action{Run: look}, nil
+			}
+			return Reservation{}, Spec{Workload: w}
+		})
+	}}
+}
+
+// refused are containers that never run a program.
+func refused(c *churned) heaptest.Config {
+	return heaptest.Config{Things: 16, Rounds: 3, Warm: 2, Round: func(round int) {
+		c.each(round, 16, func(i int) (Reservation, Spec) {
+			s := sh("true")
+			switch r := s.Workload.Action.Run; i % 4 {
+			case 0:
+				r.Path = "/no/such/program"
+			case 1:
+				r.Dir = "/no/such/directory"
+			case 2:
+				r.User = "no-such-user"
+			case 3:
+				s.Workload.Setup = &action.Action{Download: &action.Download{From: "file:///no/such/file", To: "x", AllowUnpinned: true}}
+			}
+			return Reservation{DeadlineBound: i%2 == 0}, s
+		})
+	}}
+}
+
+// ended are containers that are stopped, killed or deleted while they run, or before.
+func ended(c *churned) heaptest.Config {
+	return heaptest.Config{Things: 12, Rounds: 3, Warm: 2, Round: func(round int) {
+		for i := range 12 {
+			id := fmt.Sprintf("c%d-%d", round, i)
+			if err := c.Reserve(Reservation{ID: id, Expires: time.Hour, DeadlineBound: i%2 == 0}); err != nil {
+				c.t.Fatal(err)
+			}
+			if i%4 > 0 {
+				if err := c.Start(id, sh("sleep 1000 & sleep 1000")); err != nil {
+					c.t.Fatal(err)
+				}
+				await(c.t, c.Executor, id, runningState)
+			}
+			switch i % 4 {
+			case 1:
+				c.Stop(id)
+			case 2:
+				c.Kill(id, "for the test")
+			}
+			c.Delete(id)
+		}
+		for i := range 12 {
+			await(c.t, c.Executor, fmt.Sprintf("c%d-%d", round, i), gone)
+		}
+	}}
+}
+
+// downloads are of files that no other container wants; the cache has room for a few.
+func downloads(c *churned) heaptest.Config {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", `"`+r.URL.Path+`"`)
+		fmt.Fprint(w, strings.Repeat(r.URL.Path, 1<<10))
+	}))
+	c.t.Cleanup(server.Close)
+	dir := tempDir(c.t)
+	return heaptest.Config{Things: 9, Rounds: 3, Warm: 4, Round: func(round int) {
+		c.each(round, 9, func(i int) (Reservation, Spec) {
+			path := fmt.Sprintf("/f%08d", i)
+			d := action.Download{From: server.URL + path, To: "in", AllowUnpinned: i%3 == 0}
+			if i%3 > 0 {
+				d.ChecksumAlgorithm, d.ChecksumValue = "sha256", fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Repeat(path, 1<<10))))
+			}
+			if i%3 == 2 {
+				d.From = "file://" + filepath.Join(dir, path)
+				if err := os.WriteFile(filepath.Join(dir, path), []byte(strings.Repeat(path, 1<<10)), 0o644); err != nil {
+					c.t.Fatal(err)
+				}
+			}
+			return Reservation{}, Spec{Workload: action.Workload{Setup: &action.Action{Download: &d}, Action: do("true")}}
+		})
+	}}
+}
+
+// probes are of the cell itself: some end well, some are given up before they end.
+func probes(c *churned) heaptest.Config {
+	return heaptest.Config{Things: 8, Rounds: 4, Warm: 2, Round: func(int) {
+		for i := range 8 {
+			ctx, cancel := context.WithCancel(context.Background())
+			if i%2 == 0 {
+				cancel()
+			}
+			_ = c.Probe(ctx) // a slow machine may fail one
+			_ = c.testKind(ctx, action.KindNamespaces, sh("true").Workload)
+			cancel()
+		}
+		c.drivers.Wait()
+	}}
+}
+
+// followers read the output of containers while they run: to the end, until they are cut off,
+// and one of all containers all the time.
+func followers(c *churned) heaptest.Config {
+	ctx, cancel := context.WithCancel(context.Background())
+	all := make(chan error, 1)
+	go func() {
+		all <- c.out.Follow(ctx, logstore.Query{Labels: map[string]string{"service": "web"}}, func(logstore.Line) error { return nil })
+	}()
+	c.t.Cleanup(func() { cancel(); <-all })
+	return heaptest.Config{Things: 16, Rounds: 3, Warm: 8, Round: func(round int) {
+		done := make(chan error, 32)
+		for i := range 32 {
+			ctx, cancel := context.WithCancel(context.Background())
+			go func() {
+				defer cancel()
+				done <- c.out.Follow(ctx, logstore.Query{IDs: []string{fmt.Sprintf("c%d-%d", round, i/2)}, UntilEnd: i%3 == 0}, func(logstore.Line) error {
+					cancel()
+					return nil
+				})
+			}()
+		}
+		c.each(round, 16, func(i int) (Reservation, Spec) {
+			return Reservation{Labels: Labels{"service": "web", "index": "0"}}, sh("echo hello")
+		})
+		for range 32 {
+			<-done
+		}
+	}}
+}
