@@ -57,7 +57,7 @@ demo: $(BIN)/cantina $(BIN)/cantina-demo
 test: NEED = iproute2 procps git fuse3
 test: need $(BIN)/cantina $(BIN)/cantina-demo
 	$(GO) test -count=1 -p 1 -timeout 20m $(REALPKGS)
-	$(GO) test -count=1 -timeout 5m -run '$(HEAP)' cantina/internal/node cantina/spec
+	$(GO) test -count=1 -timeout 5m -run '$(HEAP)' cantina/internal/node cantina/spec cantina/api cantina/bbs/callback
 	[ $$(id -u) != 0 ] || CANTINA_TEST_USER=65534:65534 $(GO) test -count=1 -p 1 -timeout 20m cantina/executor
 	[ $$(id -u) != 0 ] || CANTINA_TEST_USER=65534:65534 $(GO) test -count=1 -p 1 -timeout 20m -run '$(AS_USER)' cantina/test/robust
 

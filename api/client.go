@@ -57,7 +57,7 @@ type Client struct {
 
 	mu      sync.Mutex
 	at      int
-	servers []*server // one for each address, and for leaders that were named
+	servers []*server // one for each address, and one for the newest leader that was named beside them
 	met     bool      // a server has answered
 }
 
@@ -146,8 +146,12 @@ func (c *Client) elsewhere(from *server, leader string) {
 			return
 		}
 	}
-	c.servers = append(c.servers, c.reach(leader))
-	c.at = len(c.servers) - 1
+	known := len(c.cfg.Addresses)
+	for _, s := range c.servers[known:] { // one that was named before
+		s.http.CloseIdleConnections()
+	}
+	c.servers = append(c.servers[:known:known], c.reach(leader))
+	c.at = known
 }
 
 // Method is a call of CantinaServiceClient as a method expression, like

@@ -38,6 +38,15 @@ func (k *containers) forget(id string) {
 	k.unknown.drop(id)
 }
 
+// keep drops what is known of containers that are not here: the event of a deletion may be lost,
+// and a reason may come after it.
+func (k *containers) keep(here map[string]bool) {
+	has := func(id string) bool { return here[id] }
+	k.plans.keep(has)
+	k.endReasons.keep(has)
+	k.unknown.keep(has)
+}
+
 // stop begins to end a container, for a reason of the cell's own.
 func (k *containers) stop(id, reason string) {
 	k.endReasons.put(id, reason)

@@ -77,9 +77,12 @@ func (c *Cell) poll(ctx context.Context) {
 	if !ok {
 		return
 	}
+	here := map[string]bool{}
 	for _, ct := range c.exec.List() {
+		here[ct.ID] = true
 		c.look(ct)
 	}
+	c.containers.keep(here)
 	for _, x := range rows.LRPs {
 		c.queue.Push("row "+x.Key.String(), func(ctx context.Context) { c.rows.residualLRP(ctx, x) })
 	}

@@ -4,8 +4,9 @@ import "sync"
 
 // table is a map for many goroutines.
 type table[V any] struct {
-	mu sync.Mutex
-	m  map[string]V
+	mu     sync.Mutex
+	m      map[string]V
+	absent map[string]bool // keys that nothing had at the last keep
 }
 
 func newTable[V any]() *table[V] { return &table[V]{m: map[string]V{}} }
@@ -36,6 +37,24 @@ func (t *table[V]) drop(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.m, id)
+}
+
+// keep drops the keys that nothing has, and had at the last keep: what is about to be made
+// may come after its entry.
+func (t *table[V]) keep(has func(id string) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	absent := map[string]bool{}
+	for id := range t.m {
+		switch {
+		case has(id):
+		case t.absent[id]:
+			delete(t.m, id)
+		default:
+			absent[id] = true
+		}
+	}
+	t.absent = absent
 }
 
 // onceError is set once and tells it by closing done.

@@ -206,16 +206,20 @@ func said(body io.Reader) string {
 	return ": " + problem.Detail
 }
 
-// Idle ends the line unless a request is under way: the next one opens another.
-func (c *Client) Idle() {
-	if l, _ := c.current(); l != nil {
-		l.mu.Lock()
-		busy := len(l.waiting) > 0
-		l.mu.Unlock()
-		if !busy {
-			l.fail(errClose)
-		}
+// Idle ends the line unless a request is under way, and reports whether it has: the next request
+// opens another.
+func (c *Client) Idle() bool {
+	l, _ := c.current()
+	if l == nil {
+		return true
 	}
+	l.mu.Lock()
+	busy := len(l.waiting) > 0
+	l.mu.Unlock()
+	if !busy {
+		l.fail(errClose)
+	}
+	return !busy
 }
 
 // Close ends the line; no other is opened.

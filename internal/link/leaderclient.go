@@ -73,8 +73,10 @@ func (c *LeaderClient) conn() (string, cantinav1connect.LeaderServiceClient) {
 		conn = &leaderConn{cantinav1connect.NewLeaderServiceClient(l, baseURL(way, c.sec), clientOptions()...), l}
 		c.clients[c.current] = conn
 		for address, other := range c.clients {
-			if address != c.current {
-				other.line.Idle()
+			switch {
+			case address == c.current:
+			case other.line.Idle() && !slices.Contains(c.servers, address): // a leader that was named
+				delete(c.clients, address)
 			}
 		}
 	}
