@@ -92,6 +92,9 @@ func TestADeletedServiceLeavesItsCopies(t *testing.T) {
 func TestRangesThatChange(t *testing.T) {
 	b := boardOf(t, 2, plainService)
 	b.PutIndex(rowAt(t, key0, "RUNNING self"))
+	b.PutIndex(Index{Key: key1, Evacuating: copyOf("other")})
+	b.PutIndex(rowAt(t, key1, "RUNNING self"))
+	b.PutIndex(Index{Key: key1, Evacuating: copyOf("other")}) // the ordinary one is gone
 	b.PutIndex(rowAt(t, key1, "RUNNING self"))
 	c := *copyOf("self")
 	c.Key = Key{"p1", 2}

@@ -106,6 +106,7 @@ func TestRollByOneLook(t *testing.T) {
 		"the deadline is before the next":    {s: serviceOf(RollingOut, 4, false, [2]int{0, 4}, [2]int{0, 1}), in: instances{at: t0.Add(20 * time.Minute)}, want: "p1[0 4] p2[0 1] rolling out", next: 10 * time.Minute},
 		"the older one is exclusive":         {s: exclusiveBefore(), in: instances{exists: map[string]bool{"p1/0": true}}, want: "p1[1 4] p2[0 0] rolling out", next: 10 * time.Minute},
 		"failed, and there is no good one":   {s: failedBefore(), in: instances{healthy: map[string]int{"p2": 1}}, want: "p1[1 4] p2[0 2] rollout failed"},
+		"stop first, none older is left":     {s: serviceOf(RollingOut, 4, true, [2]int{4, 4}, [2]int{0, 1}), want: "p1[4 4] p2[0 1] rolling out", next: 10 * time.Minute},
 		"failed by its deadline":             {s: serviceOf(RollingOut, 4, false, [2]int{1, 4}, [2]int{0, 2}), in: instances{}, at: 10 * time.Minute, want: "p2[0 1] p1[1 4] rolling back", next: 10 * time.Minute},
 		"not failed just before":             {s: serviceOf(RollingOut, 4, false, [2]int{1, 4}, [2]int{0, 2}), in: instances{}, at: 10*time.Minute - 1, want: "p1[1 4] p2[0 2] rolling out", next: 10 * time.Minute},
 	} {
@@ -136,6 +137,9 @@ func TestAFailedRollout(t *testing.T) {
 	if !strings.HasSuffix(back.Failure, "; s/1: crashed: exit status 1") || !strings.HasPrefix(back.Failure, "version 2: no progress for 10m0s: 0 of 4") ||
 		back.FailedVersion != 2 || back.Healthy != 0 || back.Progress != late {
 		t.Errorf("%+v", back)
+	}
+	if back, _ := s.Roll(instances{cause: map[string]string{"p2/3": "not wanted"}}, late); !strings.HasSuffix(back.Failure, "0 of 4 instances healthy") {
+		t.Errorf("what is not wanted is no cause: %s", back.Failure)
 	}
 	s.Versions[1].Rollout.KeepFailed = true
 	kept, next := s.Roll(in, late)

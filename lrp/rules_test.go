@@ -195,6 +195,7 @@ func TestWhatFollows(t *testing.T) {
 		"back, beside one that serves":                {Index{Ordinary: rowOf(t, "RUNNING other"), Suspect: suspectOf("self")}, any, CellHealthy{"alpha", "pa"}, "RUNNING alpha | StopInstance"},
 		"crashed, the copy, without a definition":     {Index{Evacuating: copyOf("self")}, func(e *Env) { e.Desired = nil }, Crash{By: alpha}, "|"},
 		"started, unready, its own copy goes":         {Index{Ordinary: rowOf(t, "CLAIMED self"), Evacuating: copyOf("self")}, any, Start{By: alpha}, "RUNNING alpha |"},
+		"evacuated again, no place is asked for":      {Index{Ordinary: rowOf(t, "UNCLAIMED"), Evacuating: copyOf("self")}, any, Evacuate{By: alpha, Net: netA}, "UNCLAIMED RUNNING EVACUATING alpha |"},
 		"restarted, when it is time":                  {Index{Ordinary: rowOf(t, "CRASHED")}, late, RestartCrashed{}, "UNCLAIMED | RequestAuction"},
 	} {
 		env := wantedEnv()

@@ -236,7 +236,7 @@ func (m *machine) resend() {
 		if !m.env.Now.Before(a.NotBefore) {
 			m.do(RequestAuction{Key: m.x.Key})
 		}
-	case a.Retiring && (a.State == Claimed || a.State == Running):
+	case a.Retiring:
 		m.stop(a)
 	}
 }
@@ -376,7 +376,7 @@ func (m *machine) replaced(by Identity) {
 	}
 	if s := m.x.Suspect; s != nil && o.covers(s) {
 		m.x.Suspect = nil
-		if !m.oldStays(s) || o == nil || !o.Is(by) {
+		if !m.oldStays(s) {
 			m.stop(s)
 			return
 		}
