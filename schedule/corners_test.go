@@ -44,10 +44,10 @@ func TestTheItemOfAnObject(t *testing.T) {
 		zone *time.Location
 		err  error
 	}{
-		`{"hour":2,"dst_fixes":["skip","repeat_use_both"]}`: {nil, cron.ErrNoZone},
+		`{"minute":0,"hour":2,"dst_fixes":["skip","repeat_use_both"]}`: {nil, cron.ErrNoZone},
 		`{"epoch":5}`:                                       {nil, nil},
-		`{"hour":"two","dst_fixes":["vixie"]}`:              {time.UTC, cron.ErrSyntax},
-		`{"hour":3,"dst_fixes":["skip","repeat_use_both"]}`: {time.UTC, nil},
+		`{"minute":0,"hour":"two","dst_fixes":["vixie"]}`:              {time.UTC, cron.ErrSyntax},
+		`{"minute":0,"hour":3,"dst_fixes":["skip","repeat_use_both"]}`: {time.UTC, nil},
 	} {
 		c0 := schedule.Calendar{JSON: text}
 		it, _, err := c0.Item(schedule.Key{}, c.zone, time.Time{}, time.Time{})
