@@ -45,7 +45,7 @@ func TestTheItemOfAnObject(t *testing.T) {
 		err  error
 	}{
 		`{"minute":0,"hour":2,"dst_fixes":["skip","repeat_use_both"]}`: {nil, cron.ErrNoZone},
-		`{"epoch":5}`:                                       {nil, nil},
+		`{"epoch":5}`: {nil, nil},
 		`{"minute":0,"hour":"two","dst_fixes":["vixie"]}`:              {time.UTC, cron.ErrSyntax},
 		`{"minute":0,"hour":3,"dst_fixes":["skip","repeat_use_both"]}`: {time.UTC, nil},
 	} {
