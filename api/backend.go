@@ -155,6 +155,9 @@ type Drain struct {
 	Ended time.Time
 	// Waits is what it waits for now, or what the deadline ended, in words.
 	Waits []string
+	// Unknown is why it is not known what it waits for now, in words: then Waits is as last
+	// reported. Empty = it is known.
+	Unknown string
 }
 
 // NewDrain asks that a cell is emptied.

@@ -293,7 +293,7 @@ func drainMessage(d *Drain) *pb.Drain {
 		return nil
 	}
 	return &pb.Drain{Reason: text.Clean(d.Reason), By: text.Clean(d.By), Since: wire.FromTime(d.Since), Until: wire.FromTime(d.Until),
-		StopBatch: d.StopBatch, Ended: wire.FromTime(d.Ended), Waits: text.CleanAll(d.Waits)}
+		StopBatch: d.StopBatch, Ended: wire.FromTime(d.Ended), Waits: text.CleanAll(d.Waits), Unknown: text.Clean(d.Unknown)}
 }
 
 func status(s *Status) *pb.Status {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"cantina/action"
+	"cantina/api"
 	"cantina/cell"
 	"cantina/lrp"
 	"cantina/placement"
@@ -77,6 +78,77 @@ func TestStatesOfASilentCellAreDoubted(t *testing.T) {
 			t.Errorf("%q, %v", s.Warnings, err)
 		}
 	})
+}
+
+// TestWhatADrainEndsNamesIt: whatever runs on a cell that is drained names the drain first, with its reason,
+// who asked for it, what it means for the work, and until when.
+func TestWhatADrainEndsNamesIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm, end := begin(t)
+		defer end()
+		v := viewOf(tm)
+		web := sleeping(t, v)
+		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", Folder: "f", Started: 1, Boot: "b", Beat: 1}, cell.State{}); err != nil {
+			t.Fatal(err)
+		}
+		l, err := v.ListInstances(plan.InstanceFilter{Domain: "d"}, plan.Range{Limit: 9})
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := wire.LRPCall{Key: l.Items[0].Key, Service: web, Event: lrp.Start{By: lrp.Identity{Instance: "i", Cell: "c", Proc: "p"}, Net: lrp.Net{Routable: true}, Service: web}}
+		if got, err := tm.Board.LRPEvents(t.Context(), []wire.LRPCall{start}); err != nil || got[0] != nil {
+			t.Fatal(got, err)
+		}
+		explain := func(k plan.SubjectKind) plan.Reason {
+			e, err := v.Explain(t.Context(), plan.Subject{Kind: k, Domain: "d", Name: "web"})
+			if err != nil || len(e.Reasons) == 0 {
+				t.Fatalf("%+v, %v", e, err)
+			}
+			return e.Reasons[0]
+		}
+		for _, kind := range []plan.SubjectKind{plan.SubjectService, plan.SubjectInstance} {
+			if r := explain(kind); r.Code == "draining" {
+				t.Errorf("%s, not drained: %+v", kind, r)
+			}
+		}
+		if _, err := v.DrainCell(t.Context(), "c", api.NewDrain{Reason: "kernel", Deadline: time.Hour}, plan.Write{By: "ann"}); err != nil {
+			t.Fatal(err)
+		}
+		for _, kind := range []plan.SubjectKind{plan.SubjectService, plan.SubjectInstance} {
+			if r := explain(kind); r.Text != "cell c is drained by ann: kernel; web/0 is stopped there before it starts on another cell" || r.Longest != time.Hour || r.Change != "cantina undrain c" {
+				t.Errorf("%s: %+v", kind, r)
+			}
+		}
+		c, err := v.GetCell("c")
+		if err != nil || c.Drain == nil || !strings.HasPrefix(c.Drain.Unknown, "the cell is NEW: ") || !strings.Contains(explainDrain(c.Drain), "what is left is not known") {
+			t.Errorf("%+v, %v", c.Drain, err)
+		}
+		out := plan.Explanation{Reasons: []plan.Reason{{Code: "batch"}}}
+		v.sayDrained(&out, v.mayFinish(map[string][]string{"c": {"a", "b"}, "d": {"x"}}))
+		if len(out.Reasons) != 2 || !strings.Contains(out.Reasons[0].Text, "a, b may finish there until the deadline") {
+			t.Errorf("%+v", out.Reasons)
+		}
+	})
+}
+
+// TestDrainUnknown: what is left is known of a cell that reports of this drain, and of no other.
+func TestDrainUnknown(t *testing.T) {
+	healthy := worker.SessionView{State: worker.Healthy, Holder: true, Reason: "beats"}
+	for _, c := range []struct {
+		s           worker.SessionView
+		held, heard bool
+		want        string
+	}{
+		{healthy, true, true, ""},
+		{healthy, true, false, "the cell has not reported since the drain began"},
+		{worker.SessionView{State: worker.Unhealthy, Reason: "no heartbeat"}, true, true, "the cell is UNHEALTHY: no heartbeat"},
+		{worker.SessionView{State: worker.MustDie, Dead: true}, true, true, "no cell of this name is connected"},
+		{worker.SessionView{}, false, false, "no cell of this name is connected"},
+	} {
+		if got := drainUnknown(c.s, c.held, c.heard); got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
 }
 
 // TestDoubt: which sessions are in order, and which work is a cell's.

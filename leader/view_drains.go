@@ -2,6 +2,9 @@ package leader
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,10 +37,55 @@ func (t *Term) drainOf(name worker.CellName) *api.Drain {
 		return nil
 	}
 	out := &api.Drain{Reason: d.Reason, By: d.By, Since: d.Since, Until: d.Until, StopBatch: d.StopBatch, Ended: d.Ended, Waits: d.Waited}
-	if st, _ := t.State(name); d.Ended.IsZero() && st.Evacuation.ID == d.ID() {
+	if !d.Ended.IsZero() {
+		return out
+	}
+	st, _ := t.State(name)
+	heard := st.Evacuation.ID == d.ID()
+	if heard {
 		out.Waits = st.Evacuation.Waits
 	}
+	s, held := t.Registry.Session(name)
+	out.Unknown = drainUnknown(s, held, heard)
 	return out
+}
+
+// drainUnknown says why what is left on a drained cell is not known: the process that holds its
+// name has not reported of this drain, or is not heard of any more.
+func drainUnknown(s worker.SessionView, held, heard bool) string {
+	switch {
+	case !held || s.Dead:
+		return "no cell of this name is connected"
+	case s.State != worker.Healthy:
+		return "the cell is " + s.State.String() + ": " + s.Reason
+	case !heard:
+		return "the cell has not reported since the drain began"
+	}
+	return ""
+}
+
+// sayDrained adds, before all else, that cells which have some of a subject are drained, and what that
+// means for it; on has the words for what each has.
+func (v view) sayDrained(x *plan.Explanation, on map[string]string) {
+	var out []plan.Reason
+	for _, name := range slices.Sorted(maps.Keys(on)) {
+		d := v.drainOf(worker.CellName(name))
+		if d == nil {
+			continue
+		}
+		by := ""
+		if d.By != "" {
+			by = " by " + d.By
+		}
+		r := plan.Reason{Code: "draining", Text: fmt.Sprintf("cell %s is drained%s: %s; %s", name, by, d.Reason, on[name]), Change: "cantina undrain " + name}
+		if left := d.Until.Sub(v.cfg.Clock.Wall()); left > 0 && d.Ended.IsZero() {
+			r.Longest = left
+		}
+		if out = append(out, r); len(out) == namedCells {
+			break
+		}
+	}
+	x.Reasons = slices.Concat(out, x.Reasons)
 }
 
 // defaultDrain is how long a drain takes when neither operator nor cell says.
@@ -104,6 +152,10 @@ func explainDrain(d *api.Drain) string {
 		return text + "; nothing is left"
 	case !d.Ended.IsZero():
 		return text + "; its deadline ended " + strings.Join(d.Waits, ", ")
+	case d.Unknown != "" && len(d.Waits) == 0:
+		return text + "; what is left is not known: " + d.Unknown
+	case d.Unknown != "":
+		return text + "; at its last report it waited for " + strings.Join(d.Waits, ", ") + "; what is left now is not known: " + d.Unknown
 	case len(d.Waits) > 0:
 		return text + "; it waits for " + strings.Join(d.Waits, ", ")
 	}

@@ -146,13 +146,28 @@ func (v view) unsurePairs(x *plan.Explanation, job, node string) error {
 		return err
 	}
 	on, d := map[holder][]string{}, v.doubts()
+	left := map[string][]string{}
 	for _, p := range running {
+		left[p.Cell] = append(left[p.Cell], p.Node)
 		if h := (holder{p.Cell, v.procOf(p)}); d.of(h.cell, h.proc) != "" {
 			on[h] = append(on[h], p.Node)
 		}
 	}
+	v.sayDrained(x, v.mayFinish(left))
 	d.sayUnsure(x, on)
 	return nil
+}
+
+// mayFinish is what a drain of its cell means for batch tasks on the nodes that are listed for each cell.
+func (v view) mayFinish(nodes map[string][]string) map[string]string {
+	out := map[string]string{}
+	for name, on := range nodes {
+		out[name] = list(on) + " may finish there until the deadline, and runs again on another cell otherwise"
+		if d := v.drainOf(worker.CellName(name)); d != nil && d.StopBatch {
+			out[name] = list(on) + " is ended there, and runs again on another cell"
+		}
+	}
+	return out
 }
 
 // sayUnsure adds the doubt about each process that is not in order, with what it has of a
@@ -235,8 +250,27 @@ func (v view) unsure(x *plan.Explanation, k lrp.ServiceKey, index int) error {
 		}
 	}
 	v.heldUp(x, func(c cell.Condition) bool { return c.Instance != "" && instances[c.Instance] })
+	v.sayDrained(x, v.movedFirst(p.Items, index))
 	d.sayUnsure(x, on)
 	return nil
+}
+
+// movedFirst is what a drain of its cell means for each instance that has no copy beside it: it is
+// stopped there before it starts elsewhere. One with a copy has a reason of its own.
+func (v view) movedFirst(rows []plan.Instance, index int) map[string]string {
+	on := map[string][]string{}
+	for _, row := range rows {
+		o := row.Rows.Ordinary
+		if o == nil || o.Cell == "" || index >= 0 && row.Key.Index != index {
+			continue
+		}
+		on[o.Cell] = append(on[o.Cell], fmt.Sprintf("%s/%d", row.Service.Name, row.Key.Index))
+	}
+	out := map[string]string{}
+	for name, what := range on {
+		out[name] = list(what) + " is stopped there before it starts on another cell"
+	}
+	return out
 }
 
 // namedCells and namedThings are how many cells, and things on one, a text names.
@@ -266,6 +300,9 @@ func (v view) unsureTask(x *plan.Explanation, guid string) error {
 		sayHeld(x, w.Longest)
 	}
 	v.heldUp(x, func(c cell.Condition) bool { return c.Task == guid })
+	if t.State == task.Running {
+		v.sayDrained(x, map[string]string{t.Holder.Cell: "it may finish there until the deadline, and fails then"})
+	}
 	if text := v.doubts().task(t).Doubt; text != "" {
 		x.Fine = false
 		x.Reasons = append(x.Reasons, v.unsureOf(holder{t.Holder.Cell, t.Holder.Proc}, text, "it"))

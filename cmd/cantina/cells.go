@@ -68,17 +68,25 @@ func (c *cli) cellNote(x *pb.Cell) string {
 	case x.Unavailable != "":
 		return "not accepting work: " + x.Unavailable
 	case x.Drain != nil:
-		return c.drainNote(x.Drain)
+		return c.drainNote(x.Drain) + silence(x)
 	case len(x.Unknown) > 0:
 		return fmt.Sprintf("runs work that is not in the store (%s); end it: cantina cells discard %s", strings.Join(x.Unknown, ", "), x.Name)
 	case x.Evacuating:
 		return "undrained; waiting for the cell's next heartbeat"
 	case x.DeadIn != nil && x.Session != worker.Healthy.String():
-		return fmt.Sprintf("%s; declared dead in %s if it stays silent", x.Reason, short(x.DeadIn.AsDuration()))
+		return x.Reason + silence(x)
 	case !x.Reported:
 		return "waiting for its first report"
 	}
 	return x.Reason
+}
+
+// silence is when a cell that does not report is declared dead; empty for one that does.
+func silence(x *pb.Cell) string {
+	if x.DeadIn == nil || x.Session == worker.Healthy.String() {
+		return ""
+	}
+	return fmt.Sprintf("; declared dead in %s if it stays silent", short(x.DeadIn.AsDuration()))
 }
 
 func (c *cli) cellsVerb() *cobra.Command {

@@ -38,6 +38,27 @@ func TestCellsThatAreGoneAreListedBelowTheLiving(t *testing.T) {
 	s.fails(api.ExitNotFound, "cantina cells --all", "explain", "cell/c9")
 }
 
+// TestADrainedCellThatIsSilentHasNoCount: what is left on it is not known, and shown as last reported.
+func TestADrainedCellThatIsSilentHasNoCount(t *testing.T) {
+	s := newShell(t)
+	for want, d := range map[string]api.Drain{
+		"; 0 left: kernel": {},
+		"; 2 left: kernel": {Waits: []string{"a", "b"}},
+		": kernel; what is left is not known: the cell is UNHEALTHY: no heartbeat; declared dead in 60s":    {Unknown: "the cell is UNHEALTHY: no heartbeat"},
+		": kernel; 1 left at its last report, now not known: the cell is UNHEALTHY: no heartbeat; declared": {Unknown: "the cell is UNHEALTHY: no heartbeat", Waits: []string{"a"}},
+	} {
+		d.Reason, d.Until = "kernel", now().Add(time.Hour)
+		x := api.Cell{Name: "c1", Proc: "p1", Session: worker.Healthy, Reported: true, Since: now(), Drain: &d}
+		if d.Unknown != "" {
+			x.Session, x.DeadIn = worker.Unhealthy, time.Minute
+		}
+		s.SetCell(x)
+		if got := s.ok("cells", "c1"); !strings.Contains(got, want) {
+			t.Errorf("%s: no %q", got, want)
+		}
+	}
+}
+
 // TestExplainSaysWhyThereAreNoEvents: those of an earlier leader are not known.
 func TestExplainSaysWhyThereAreNoEvents(t *testing.T) {
 	for want, x := range map[string]*pb.ExplainResponse{

@@ -11,6 +11,7 @@ import (
 
 	"cantina/api"
 	pb "cantina/wire/cantinav1"
+	"cantina/worker"
 )
 
 func (c *cli) drainVerb() *cobra.Command {
@@ -40,10 +41,14 @@ func (c *cli) drainVerb() *cobra.Command {
 			}
 			d := got.Cell.Drain
 			c.notef("cell %s draining, deadline in %s; to cancel: cantina undrain %[1]s\n", q.Name, short(d.GetUntil().AsTime().Sub(d.GetSince().AsTime())))
+			if x := got.Cell; x.Session != worker.Healthy.String() {
+				c.notef("cell %s is %s (%s): it begins when it is heard again\n", q.Name, x.Session, printable(x.Reason))
+			}
 			if !wait {
 				return nil
 			}
 			return c.detachable("cantina cells "+q.Name, nil, func(ctx context.Context) error {
+				defer c.telling(ctx, subject{kind: "cell", name: q.Name})()
 				return c.waitDrained(ctx, q.Name, d)
 			})
 		},
@@ -119,5 +124,12 @@ func (c *cli) drainNote(d *pb.Drain) string {
 	case d.Ended != nil:
 		return fmt.Sprintf("drained; %d ended by the deadline%s", len(d.Waits), why)
 	}
-	return fmt.Sprintf("draining until %s; %d left%s", c.when(d.Until), len(d.Waits), why)
+	left := fmt.Sprintf("%d left", len(d.Waits))
+	switch {
+	case d.Unknown != "" && len(d.Waits) == 0:
+		return fmt.Sprintf("draining until %s%s; what is left is not known: %s", c.when(d.Until), why, printable(d.Unknown))
+	case d.Unknown != "":
+		return fmt.Sprintf("draining until %s%s; %s at its last report, now not known: %s", c.when(d.Until), why, left, printable(d.Unknown))
+	}
+	return fmt.Sprintf("draining until %s; %s%s", c.when(d.Until), left, why)
 }

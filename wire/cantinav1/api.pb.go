@@ -6490,7 +6490,9 @@ type Drain struct {
 	// When nothing was left, or the deadline ended the rest; absent before.
 	Ended *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=ended,proto3" json:"ended,omitempty"`
 	// What it waits for now, or what the deadline ended.
-	Waits         []string `protobuf:"bytes,7,rep,name=waits,proto3" json:"waits,omitempty"`
+	Waits []string `protobuf:"bytes,7,rep,name=waits,proto3" json:"waits,omitempty"`
+	// Why it is not known what it waits for now: then waits is as last reported. Empty = it is known.
+	Unknown       string `protobuf:"bytes,8,opt,name=unknown,proto3" json:"unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6572,6 +6574,13 @@ func (x *Drain) GetWaits() []string {
 		return x.Waits
 	}
 	return nil
+}
+
+func (x *Drain) GetUnknown() string {
+	if x != nil {
+		return x.Unknown
+	}
+	return ""
 }
 
 type ListCellsRequest struct {
@@ -9919,7 +9928,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfa\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x94\x02\n" +
 	"\x05Drain\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x120\n" +
@@ -9928,7 +9937,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"stop_batch\x18\x05 \x01(\bR\tstopBatch\x120\n" +
 	"\x05ended\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12\x14\n" +
-	"\x05waits\x18\a \x03(\tR\x05waits\"J\n" +
+	"\x05waits\x18\a \x03(\tR\x05waits\x12\x18\n" +
+	"\aunknown\x18\b \x01(\tR\aunknown\"J\n" +
 	"\x10ListCellsRequest\x12$\n" +
 	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x10\n" +
 	"\x03all\x18\x02 \x01(\bR\x03all\"j\n" +
