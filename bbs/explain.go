@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"cantina/internal/text"
 	"cantina/lrp"
 	"cantina/placement"
 	"cantina/plan"
@@ -302,9 +303,24 @@ func (q *queries) ExplainService(k lrp.ServiceKey) (plan.Explanation, error) {
 		e.Add("phase", "it is "+s.Phase.String(), "", 0)
 	}
 	if d, known := q.view.domains[k.Domain]; known && !d.until.IsZero() && !now.Before(d.until) {
-		e.Add("stale_domain", "domain "+k.Domain+" is not fresh; no instances are stopped in it", "apply it again", 0)
+		if n := q.view.keptOf(k); n > 0 {
+			e.Add("stale_domain", fmt.Sprintf("domain %s is not fresh, so %s not wanted", k.Domain, text.CountAs(n, "instance stays that is", "instances stay that are")), "apply it again", 0)
+		}
 	}
 	return e, nil
+}
+
+// keptOf counts the instances of a service that are not wanted and are not being stopped; the lock is held.
+func (v *view) keptOf(k lrp.ServiceKey) int {
+	n := 0
+	for _, i := range v.instancesOf(k) {
+		key := i.key
+		p := v.processes[key.Process]
+		if a := v.indices[key].row.Resolved(); (p.version == nil || !p.version.Wants(key.Index)) && a != nil && a.State != lrp.Crashed && !a.Stopping() {
+			n++
+		}
+	}
+	return n
 }
 
 // ExplainTask explains one task.

@@ -3,6 +3,7 @@ package bbs
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -151,4 +152,39 @@ func TestWhatIsBeingStoppedIsStopping(t *testing.T) {
 			t.Errorf("%q: %+v", want, e)
 		}
 	}
+}
+
+// TestAStaleDomainIsAReasonOnlyForWhatStays: a service that is as wanted names none.
+func TestAStaleDomainIsAReasonOnlyForWhatStays(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.kept()
+		if _, err := r.b.SetDomain(t.Context(), "d", time.Minute, plan.Write{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		stale := func() []plan.Reason {
+			e, err := r.b.ExplainService(webKey)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return slices.DeleteFunc(e.Reasons, func(x plan.Reason) bool { return x.Code != "stale_domain" })
+		}
+		if got := stale(); len(got) != 0 {
+			t.Errorf("all is wanted: %+v", got)
+		}
+		kept := 0
+		for _, i := range r.b.queries.view.instancesOf(webKey) {
+			key := i.key
+			p := r.b.queries.view.processes[key.Process]
+			v := *p.version
+			v.High = 0
+			p.version = &v
+			r.b.queries.view.processes[key.Process] = p
+			kept++
+		}
+		want := fmt.Sprintf("domain d is not fresh, so %d instance", kept)
+		if got := stale(); kept == 0 || len(got) != 1 || !strings.HasPrefix(got[0].Text, want) || !strings.HasSuffix(got[0].Text, "not wanted") {
+			t.Errorf("%d are not wanted: %+v", kept, got)
+		}
+	})
 }

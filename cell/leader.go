@@ -104,7 +104,7 @@ type Condition struct {
 	Instance, Task, Job, Node string // what it is of: an instance, a task, or a batch task
 	What                      string // the same for people: "service web/0"
 	Text                      string // "START_HANGS: /mnt/a: pid 7 (cantina) in state D at request_wait_answer"
-	// Unknown: it runs, and the leader's store does not know it; UID is that of a task.
+	// Unknown: it runs, and the leader's store does not know it; UID is that of its task or job.
 	Unknown bool
 	UID     string
 	// Since is set when it starts and has been at what Text says for long, since then; Limit is what

@@ -43,7 +43,7 @@ func (r *reporter) conditions() []Condition {
 		case kindTask:
 			x.Task, x.UID = l[labelTask], l[labelUID]
 		default:
-			x.Job, x.Node = l[labelJob], l[labelNode]
+			x.Job, x.Node, x.UID = l[labelJob], l[labelNode], l[labelJobUID]
 		}
 		if x.Stopping {
 			stopping = append(stopping, x)

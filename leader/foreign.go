@@ -105,7 +105,7 @@ func (l *Leader) Discard(ctx context.Context, name worker.CellName, by string) (
 	said, _ := l.State(name)
 	var ended []string
 	for _, c := range said.Conditions {
-		if !c.Unknown || c.UID == "" {
+		if !c.Unknown || c.Task == "" {
 			continue
 		}
 		if err := l.cfg.Cells.CancelTask(ctx, name, l.cfg.Term, s.Proc, c.UID); err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"cantina/batch"
 	"cantina/cell"
 	"cantina/plan"
 	"cantina/worker"
@@ -44,6 +45,45 @@ func TestWhatIsBeingStoppedIsNotAsWanted(t *testing.T) {
 		s, err := v.Status()
 		if err != nil || len(s.Warnings) == 0 || strings.Contains(strings.Join(s.Warnings, " "), "being stopped") {
 			t.Errorf("status warns %q, %v", s.Warnings, err)
+		}
+	})
+}
+
+// TestAJobNamesTheRemovedOneOfItsName: what a cell ends of a job that was removed is not of the one that was
+// made again under its name, which is not being stopped: it waits.
+func TestAJobNamesTheRemovedOneOfItsName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm, end := begin(t)
+		defer end()
+		v := viewOf(tm)
+		if _, err := v.Apply(t.Context(), plan.Application{Domain: "d", Jobs: []plan.NamedJob{jobOver("j", "a")}}, plan.Write{}); err != nil {
+			t.Fatal(err)
+		}
+		j, err := v.GetJob("j")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, c := range []struct{ uid, note, state, wanted, why string }{
+			{j.UID, "1 batch task is being stopped", "running, being stopped", "stopped", "job j on a on cell c is being stopped: stopped on request"},
+			{"earlier", "waits for 1 batch task of the removed job of this name", "waiting", "done", "it waits for the removed job of this name: job j on a on cell c is being stopped: stopped on request"},
+		} {
+			state := cell.State{Conditions: []cell.Condition{{Job: "j", UID: c.uid, Node: "a", What: "job j on a", Text: "stopped on request", Stopping: true}}}
+			state.Version = int64(i + 1)
+			if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", Folder: "f", Started: 1, Boot: "b", Beat: int64(i + 1)}, state); err != nil {
+				t.Fatal(err)
+			}
+			if got := v.stoppingOf("j"); got != c.note {
+				t.Errorf("%s: job ls notes %q", c.uid, got)
+			}
+			x := plan.Explanation{State: "running", Wanted: "running", Fine: true}
+			v.heldUp(&x, func(c cell.Condition) bool { return c.Job == "j" })
+			if x.Fine || x.State != c.state || x.Wanted != c.wanted || len(x.Reasons) != 1 || x.Reasons[0].Text != c.why {
+				t.Errorf("%s: %+v", c.uid, x)
+			}
+			p := v.doubts().pair(plan.Pair{Job: "j", NodeView: batch.NodeView{Node: "a", Class: batch.ClassRunning, Cell: "c"}})
+			if strings.HasPrefix(p.Condition, "waits for the removed job") != (c.uid == "earlier") || !strings.Contains(p.Condition, "being stopped") {
+				t.Errorf("%s: %q", c.uid, p.Condition)
+			}
 		}
 	})
 }

@@ -3,7 +3,9 @@ package leader
 import (
 	"fmt"
 	"slices"
+	"strings"
 
+	"cantina/batch"
 	"cantina/cell"
 	"cantina/internal/text"
 	"cantina/plan"
@@ -15,6 +17,9 @@ const codeHeldUp = "held_up"
 
 // codeStopping is the code of the reason that it is being stopped.
 const codeStopping = "stopping"
+
+// codeRemoved is the code of the reason that a removed job of the same name has not ended yet.
+const codeRemoved = "removed_job"
 
 // codeStarting is the code of the reason that a start takes long.
 const codeStarting = "starting"
@@ -44,6 +49,15 @@ func (v view) heldUp(x *plan.Explanation, is func(cell.Condition) bool) {
 			}
 			if shown++; shown > namedThings {
 				return
+			}
+			if v.removedJob(&c) {
+				if x.Fine {
+					x.Fine, x.State, x.Wanted = false, batch.JobWaiting.String(), batch.JobDone.String()
+				}
+				r := v.stopping(name, &c)
+				r.Code, r.Text = codeRemoved, "it waits for the removed job of this name: "+r.Text
+				x.Reasons = slices.Insert(x.Reasons, min(shown-1, len(x.Reasons)), r)
+				continue
 			}
 			if c.Stopping {
 				if x.Fine {
@@ -78,20 +92,38 @@ func (v view) stopping(name worker.CellName, c *cell.Condition) plan.Reason {
 	return r
 }
 
+// removedJob reports whether a condition is of a job that was removed, and made again under its name: what
+// runs of it is ended, and the new one waits for that on the same node.
+func (v view) removedJob(c *cell.Condition) bool {
+	if c.Job == "" || c.UID == "" || c.Unknown {
+		return false
+	}
+	j, err := v.Scheduler.Job(c.Job)
+	return err == nil && !j.Removed && j.UID != c.UID
+}
+
 // stoppingOf counts the batch tasks of a job that are being stopped, in words; empty = none.
 func (v view) stoppingOf(job string) string {
-	n := 0
+	n, removed := 0, 0
 	for _, name := range v.Heard() {
 		for _, c := range v.conditions(string(name)) {
-			if c.Stopping && c.Job == job {
+			switch {
+			case c.Job != job:
+			case v.removedJob(&c):
+				removed++
+			case c.Stopping:
 				n++
 			}
 		}
 	}
-	if n == 0 {
-		return ""
+	var out []string
+	if removed > 0 {
+		out = append(out, "waits for "+text.Count(removed, "batch task")+" of the removed job of this name")
 	}
-	return text.CountAs(n, "batch task is being stopped", "batch tasks are being stopped")
+	if n > 0 {
+		out = append(out, text.CountAs(n, "batch task is being stopped", "batch tasks are being stopped"))
+	}
+	return strings.Join(out, "; ")
 }
 
 // heldUpCells warns of what is held up, cell by cell.

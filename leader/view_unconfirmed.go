@@ -116,7 +116,15 @@ func (d *doubts) task(t plan.Task) plan.Task {
 func (d *doubts) pair(p plan.Pair) plan.Pair {
 	if p.Class == batch.ClassRunning {
 		p.Doubt = d.of(p.Cell, d.v.procOf(p))
-		p.Condition = d.v.condition(p.Cell, func(c cell.Condition) bool { return c.Job == p.Job && c.Node == p.Node && !c.Unknown })
+		removed := ""
+		p.Condition = d.v.condition(p.Cell, func(c cell.Condition) bool {
+			is := c.Job == p.Job && c.Node == p.Node && !c.Unknown
+			if is && d.v.removedJob(&c) {
+				removed = "waits for the removed job of this name: "
+			}
+			return is
+		})
+		p.Condition = removed + p.Condition
 	}
 	return p
 }

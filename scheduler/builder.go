@@ -11,6 +11,7 @@ import (
 	"cantina/fault"
 	"cantina/fence"
 	"cantina/internal/differ"
+	"cantina/internal/text"
 	"cantina/plan"
 	"cantina/store"
 )
@@ -96,10 +97,24 @@ func (b *builder) want(w *plan.NamedJob) {
 	}
 	if old == nil || b.renew {
 		row := &jobRow{name: name, uid: b.s.cfg.NewID(), born: b.s.youngest(), created: b.s.cfg.Clock.Wall(), spec: spec, former: formerForests(b.s.newestRow(name), spec.Forest)}
-		b.put(row, plan.Change{Kind: "job", Name: name, Verb: plan.VerbCreate, Nodes: countNodes(forest)})
+		b.put(row, plan.Change{Kind: "job", Name: name, Verb: plan.VerbCreate, Nodes: countNodes(forest), Note: b.s.leftOver(name)})
 		return
 	}
 	b.update(old, spec, forest)
+}
+
+// leftOver says what of a removed job of a name still runs: what is made again under the name waits for it,
+// node by node. Empty = nothing. The lock is held.
+func (s *newest) leftOver(name string) string {
+	j := s.jobs[name]
+	if j == nil || !j.row.deleted || j.forest == nil {
+		return ""
+	}
+	n := len(j.forest.board.Runs(name))
+	if n == 0 {
+		return ""
+	}
+	return text.CountAs(n, "batch task of the removed job of this name still runs; its node starts", "batch tasks of the removed job of this name still run; their nodes start") + " after that"
 }
 
 // formerForests are the forests over which lives of a name ran before it is born over another.

@@ -64,3 +64,26 @@ func TestAStrangerEndsWhenItsNameIsBornAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestAJobMadeAgainNamesWhatIsLeftOfTheRemovedOne: plan and apply report the batch tasks that it waits for.
+func TestAJobMadeAgainNamesWhatIsLeftOfTheRemovedOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := begin(t, newFakeStore(), 1)
+		r.cell("c", 3)
+		if c := r.apply(jobWith(2, "a", "b")); c.Lines[0].Note != "" {
+			t.Errorf("a new job: %q", c.Lines[0].Note)
+		}
+		r.wantStarted("j/a j/b")
+		r.do(r.Remove("j"))
+		const want = "2 batch tasks of the removed job of this name still run; their nodes start after that"
+		if c, err := r.Plan("dom", []plan.NamedJob{jobWith(2, "a", "b")}, false); err != nil || len(c) != 1 || c[0].Note != want {
+			t.Errorf("plan: %+v, %v", c, err)
+		}
+		r.end("j", "a", 0, "")
+		r.end("j", "b", 0, "")
+		if c := r.apply(jobWith(2, "a", "b")); c.Lines[0].Note != "" {
+			t.Errorf("after their end: %q", c.Lines[0].Note)
+		}
+		r.stop()
+	})
+}

@@ -74,3 +74,30 @@ func TestExplainSaysWhyThereAreNoEvents(t *testing.T) {
 		}
 	}
 }
+
+// TestExplainShowsAChangeOnce: an event that changes nothing of what is shown is left out, and how far a
+// rollout has come is shown.
+func TestExplainShowsAChangeOnce(t *testing.T) {
+	event := func(kind, subject, text string) *pb.Event {
+		return &pb.Event{Time: timestamppb.New(now()), Kind: kind, Subject: subject, Text: text}
+	}
+	rolling := func(healthy int32) *pb.Event {
+		return &pb.Event{Time: timestamppb.New(now()), Kind: "service", Subject: "web", Service: &pb.Service{Name: "web", Phase: "rolling out", Healthy: healthy, Instances: 2}}
+	}
+	x := &pb.ExplainResponse{State: "steady", Fine: true, Events: []*pb.Event{rolling(0), event("instance", "web/0", "stopping"), rolling(0), event("instance", "web/1", "stopping"),
+		event("instance", "web/0", "stopping"), rolling(1), event("instance", "web/0", "gone"), event("instance", "web/0", "stopping")}}
+	var out strings.Builder
+	c := &cli{surroundings: surroundings{Out: &out}, zone: time.UTC}
+	if err := c.explanation(subject{kind: "service", name: "web"}, x); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, l := range strings.Split(out.String(), "\n") {
+		if at := strings.Index(l, "Z      "); at > 0 {
+			got = append(got, l[at+7:])
+		}
+	}
+	if want := "rolling out: 0 of 2 healthy|stopping|stopping|rolling out: 1 of 2 healthy|gone|stopping"; strings.Join(got, "|") != want {
+		t.Errorf("%q", got)
+	}
+}

@@ -71,8 +71,17 @@ func (c *cli) explanation(s subject, x *pb.ExplainResponse) error {
 	}
 	if len(x.Events) > 0 {
 		b.WriteString("events\n")
+		last := map[string]string{} // of some changes no more is shown than of the one before
 		for _, e := range x.Events {
-			fmt.Fprintf(&b, "  %-25s %s\n", c.when(e.Time), printable(eventOf(e)))
+			text, of := eventOf(e), e.Kind+" "+e.Subject
+			if e.Instance != nil {
+				of += indexOf(e.Instance) + whose(e.Instance)
+			}
+			if last[of] == text {
+				continue
+			}
+			last[of] = text
+			fmt.Fprintf(&b, "  %-25s %s\n", c.when(e.Time), printable(text))
 		}
 	}
 	if len(x.Events) == 0 && x.EventsSince != nil {

@@ -207,6 +207,9 @@ func eventText(x *pb.Event) string {
 	case x.Cell != nil:
 		return x.Cell.Session
 	case x.Service != nil:
+		if x.Service.Phase == lrp.RollingOut.String() {
+			return fmt.Sprintf("%s: %d of %d healthy", x.Service.Phase, x.Service.Healthy, x.Service.Instances)
+		}
 		return x.Service.Phase
 	case x.Schedule != nil:
 		return x.Schedule.State
