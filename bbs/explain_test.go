@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"cantina/lrp"
@@ -162,6 +163,7 @@ func TestAStaleDomainIsAReasonOnlyForWhatStays(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Minute)
+		synctest.Wait()
 		stale := func() []plan.Reason {
 			e, err := r.b.ExplainService(webKey)
 			if err != nil {

@@ -120,11 +120,11 @@ func TestWhatADrainEndsNamesIt(t *testing.T) {
 			}
 		}
 		c, err := v.GetCell("c")
-		if err != nil || c.Drain == nil || !strings.HasPrefix(c.Drain.Unknown, "the cell is NEW: ") || !strings.Contains(explainDrain(c.Drain), "what is left is not known") {
+		if err != nil || c.Drain == nil || !strings.HasPrefix(c.Drain.Unknown, "the cell is NEW: ") || !strings.Contains(explainDrain(c.Drain), "the work left is not known") {
 			t.Errorf("%+v, %v", c.Drain, err)
 		}
 		out := plan.Explanation{Reasons: []plan.Reason{{Code: "batch"}}}
-		v.sayDrained(&out, v.mayFinish(map[string][]string{"c": {"a", "b"}, "d": {"x"}}))
+		sayDrained(v, &out, mayFinish(v, map[string][]string{"c": {"a", "b"}, "d": {"x"}}))
 		if len(out.Reasons) != 2 || !strings.Contains(out.Reasons[0].Text, "a, b may finish there until the deadline") {
 			t.Errorf("%+v", out.Reasons)
 		}

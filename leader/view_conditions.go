@@ -50,7 +50,7 @@ func (v view) heldUp(x *plan.Explanation, is func(cell.Condition) bool) {
 			if shown++; shown > namedThings {
 				return
 			}
-			if v.removedJob(&c) {
+			if removedJob(v, &c) {
 				if x.Fine {
 					x.Fine, x.State, x.Wanted = false, batch.JobWaiting.String(), batch.JobDone.String()
 				}
@@ -94,7 +94,7 @@ func (v view) stopping(name worker.CellName, c *cell.Condition) plan.Reason {
 
 // removedJob reports whether a condition is of a job that was removed, and made again under its name: what
 // runs of it is ended, and the new one waits for that on the same node.
-func (v view) removedJob(c *cell.Condition) bool {
+func removedJob(v view, c *cell.Condition) bool {
 	if c.Job == "" || c.UID == "" || c.Unknown {
 		return false
 	}
@@ -109,7 +109,7 @@ func (v view) stoppingOf(job string) string {
 		for _, c := range v.conditions(string(name)) {
 			switch {
 			case c.Job != job:
-			case v.removedJob(&c):
+			case removedJob(v, &c):
 				removed++
 			case c.Stopping:
 				n++

@@ -66,7 +66,7 @@ func drainUnknown(s worker.SessionView, held, heard bool) string {
 
 // sayDrained adds, before all else, that cells which have some of a subject are drained, and what that
 // means for it; on has the words for what each has.
-func (v view) sayDrained(x *plan.Explanation, on map[string]string) {
+func sayDrained(v view, x *plan.Explanation, on map[string]string) {
 	var out []plan.Reason
 	for _, name := range slices.Sorted(maps.Keys(on)) {
 		d := v.drainOf(worker.CellName(name))
@@ -153,9 +153,9 @@ func explainDrain(d *api.Drain) string {
 	case !d.Ended.IsZero():
 		return text + "; its deadline ended " + strings.Join(d.Waits, ", ")
 	case d.Unknown != "" && len(d.Waits) == 0:
-		return text + "; what is left is not known: " + d.Unknown
+		return text + "; the work left is not known: " + d.Unknown
 	case d.Unknown != "":
-		return text + "; at its last report it waited for " + strings.Join(d.Waits, ", ") + "; what is left now is not known: " + d.Unknown
+		return text + "; at its last report it waited for " + strings.Join(d.Waits, ", ") + "; the work left now is not known: " + d.Unknown
 	case len(d.Waits) > 0:
 		return text + "; it waits for " + strings.Join(d.Waits, ", ")
 	}

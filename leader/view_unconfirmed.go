@@ -119,7 +119,7 @@ func (d *doubts) pair(p plan.Pair) plan.Pair {
 		removed := ""
 		p.Condition = d.v.condition(p.Cell, func(c cell.Condition) bool {
 			is := c.Job == p.Job && c.Node == p.Node && !c.Unknown
-			if is && d.v.removedJob(&c) {
+			if is && removedJob(d.v, &c) {
 				removed = "waits for the removed job of this name: "
 			}
 			return is
@@ -161,13 +161,13 @@ func (v view) unsurePairs(x *plan.Explanation, job, node string) error {
 			on[h] = append(on[h], p.Node)
 		}
 	}
-	v.sayDrained(x, v.mayFinish(left))
+	sayDrained(v, x, mayFinish(v, left))
 	d.sayUnsure(x, on)
 	return nil
 }
 
 // mayFinish is what a drain of its cell means for batch tasks on the nodes that are listed for each cell.
-func (v view) mayFinish(nodes map[string][]string) map[string]string {
+func mayFinish(v view, nodes map[string][]string) map[string]string {
 	out := map[string]string{}
 	for name, on := range nodes {
 		out[name] = list(on) + " may finish there until the deadline, and runs again on another cell otherwise"
@@ -258,14 +258,14 @@ func (v view) unsure(x *plan.Explanation, k lrp.ServiceKey, index int) error {
 		}
 	}
 	v.heldUp(x, func(c cell.Condition) bool { return c.Instance != "" && instances[c.Instance] })
-	v.sayDrained(x, v.movedFirst(p.Items, index))
+	sayDrained(v, x, movedFirst(p.Items, index))
 	d.sayUnsure(x, on)
 	return nil
 }
 
 // movedFirst is what a drain of its cell means for each instance that has no copy beside it: it is
 // stopped there before it starts elsewhere. One with a copy has a reason of its own.
-func (v view) movedFirst(rows []plan.Instance, index int) map[string]string {
+func movedFirst(rows []plan.Instance, index int) map[string]string {
 	on := map[string][]string{}
 	for _, row := range rows {
 		o := row.Rows.Ordinary
@@ -309,7 +309,7 @@ func (v view) unsureTask(x *plan.Explanation, guid string) error {
 	}
 	v.heldUp(x, func(c cell.Condition) bool { return c.Task == guid })
 	if t.State == task.Running {
-		v.sayDrained(x, map[string]string{t.Holder.Cell: "it may finish there until the deadline, and fails then"})
+		sayDrained(v, x, map[string]string{t.Holder.Cell: "it may finish there until the deadline, and fails then"})
 	}
 	if text := v.doubts().task(t).Doubt; text != "" {
 		x.Fine = false

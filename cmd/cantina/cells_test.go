@@ -44,7 +44,7 @@ func TestADrainedCellThatIsSilentHasNoCount(t *testing.T) {
 	for want, d := range map[string]api.Drain{
 		"; 0 left: kernel": {},
 		"; 2 left: kernel": {Waits: []string{"a", "b"}},
-		": kernel; what is left is not known: the cell is UNHEALTHY: no heartbeat; declared dead in 60s":    {Unknown: "the cell is UNHEALTHY: no heartbeat"},
+		": kernel; the work left is not known: the cell is UNHEALTHY: no heartbeat; declared dead in 60s":   {Unknown: "the cell is UNHEALTHY: no heartbeat"},
 		": kernel; 1 left at its last report, now not known: the cell is UNHEALTHY: no heartbeat; declared": {Unknown: "the cell is UNHEALTHY: no heartbeat", Waits: []string{"a"}},
 	} {
 		d.Reason, d.Until = "kernel", now().Add(time.Hour)

@@ -127,7 +127,7 @@ func (c *cli) drainNote(d *pb.Drain) string {
 	left := fmt.Sprintf("%d left", len(d.Waits))
 	switch {
 	case d.Unknown != "" && len(d.Waits) == 0:
-		return fmt.Sprintf("draining until %s%s; what is left is not known: %s", c.when(d.Until), why, printable(d.Unknown))
+		return fmt.Sprintf("draining until %s%s; the work left is not known: %s", c.when(d.Until), why, printable(d.Unknown))
 	case d.Unknown != "":
 		return fmt.Sprintf("draining until %s%s; %s at its last report, now not known: %s", c.when(d.Until), why, left, printable(d.Unknown))
 	}
