@@ -30,7 +30,7 @@ type Run struct {
 	// Path is the program: absolute, or looked up in the PATH of Env.
 	Path string
 	Args []string // without the program's own name
-	Dir  string   // working folder; empty = the container's own folder
+	Dir  string   // working directory; empty = the container's own directory
 	Env  []Variable
 	User string // name or uid[:gid]; empty = the workload's
 	// OpenFiles is the limit on open files (RLIMIT_NOFILE); 0 = the cell's default.
@@ -218,8 +218,8 @@ type Workload struct {
 	Ports     []Port
 	Isolation Isolation
 	OwnNet    bool   // with IsolationNamespaces: a network namespace of its own, loopback only
-	Rootfs    string // with IsolationRootfs: folder, OCI tarball, or registry reference pinned by digest
-	// ResultFile is read when the action ended (relative to the container's folder).
+	Rootfs    string // with IsolationRootfs: directory, OCI tarball, or registry reference pinned by digest
+	// ResultFile is read when the action ended (relative to the container's directory).
 	ResultFile string
 
 	Termination   Termination

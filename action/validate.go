@@ -24,7 +24,7 @@ var (
 )
 
 // CheckRootfs refuses a text that can name no root file system, whatever the cells have:
-// it is an absolute path of a folder or of an image's tarball, which may end in
+// it is an absolute path of a directory or of an image's tarball, which may end in
 // @sha256:DIGEST, or a reference to a registry that does. The error wraps ErrRootfs.
 func CheckRootfs(text string) error {
 	m := pinned.FindStringSubmatch(text)

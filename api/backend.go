@@ -73,17 +73,17 @@ type Tasks interface {
 	CancelTask(ctx context.Context, guid string, w plan.Write) (plan.Task, error)
 	// DeleteTask resolves and deletes a COMPLETED task.
 	DeleteTask(ctx context.Context, guid string, w plan.Write) error
-	// SettleTask is a person's word on a lost task.
-	SettleTask(ctx context.Context, guid string, as task.Resolution, w plan.Write) (plan.Task, error)
+	// ResolveTask is a person's word on a lost task.
+	ResolveTask(ctx context.Context, guid string, as task.Resolution, w plan.Write) (plan.Task, error)
 }
 
 // Jobs reads and changes jobs.
 type Jobs interface {
 	ListJobs(domain string, r plan.Range) (plan.Page[plan.Job], error)
 	GetJob(name string) (plan.Job, error)
-	ListPairs(f plan.PairFilter, r plan.Range) (plan.Page[plan.Pair], error)
+	ListNodes(f plan.JobNodeFilter, r plan.Range) (plan.Page[plan.JobNode], error)
 	// ListResults reads ended pairs with their data from the store.
-	ListResults(ctx context.Context, f plan.PairFilter, r plan.Range) (plan.Page[plan.Pair], error)
+	ListResults(ctx context.Context, f plan.JobNodeFilter, r plan.Range) (plan.Page[plan.JobNode], error)
 	ChangeJobs
 }
 
@@ -91,10 +91,10 @@ type Jobs interface {
 type ChangeJobs interface {
 	RemoveJob(ctx context.Context, name string, w plan.Write) error
 	PauseJob(ctx context.Context, name string, paused bool, w plan.Write) (plan.Job, error)
-	// ForgiveJob lets failed pairs (all, or those of the filter) run again.
-	ForgiveJob(ctx context.Context, f plan.PairFilter, w plan.Write) (int, error)
-	// KillPairs ends what runs of the filter; a stored intent.
-	KillPairs(ctx context.Context, f plan.PairFilter, w plan.Write) (int, error)
+	// RetryJob lets failed pairs (all, or those of the filter) run again.
+	RetryJob(ctx context.Context, f plan.JobNodeFilter, w plan.Write) (int, error)
+	// KillJob ends what runs of the filter; a stored intent.
+	KillJob(ctx context.Context, f plan.JobNodeFilter, w plan.Write) (int, error)
 }
 
 // Cell is one cell process as the leader knows it.
@@ -112,7 +112,7 @@ type Cell struct {
 	// DeadIn is when it is certainly dead at the latest, for a lost one; 0 = not known.
 	DeadIn      time.Duration
 	Unavailable string // why it takes no new work though alive
-	Evacuating  bool
+	Draining    bool
 	Capacity    resource.Amounts
 	Free        resource.Amounts
 	LRPs        int
@@ -136,7 +136,7 @@ type Cell struct {
 type Gone struct {
 	// At is when it was certain.
 	At time.Time
-	// Left: it said farewell, with nothing on it.
+	// Left: it deregistered, with nothing on it.
 	Left bool
 	// Why and Work say in words why it is gone, and what was done with its work.
 	Why, Work string

@@ -18,7 +18,7 @@ func shownEvent(b *Backend, e *event.Event, all bool) *pb.Event {
 	case e.Instance != nil:
 		besideInstance(b, e, m, all)
 	case e.Task != nil:
-		m.Task.Doubt = text.Clean(b.Tasks.TaskOf(e.Task, e.Revision).Doubt)
+		m.Task.UnconfirmedReason = text.Clean(b.Tasks.TaskOf(e.Task, e.Revision).UnconfirmedReason)
 	case e.Job != nil:
 		besideJob(b, e, m)
 	case e.Schedule != nil:
@@ -46,7 +46,7 @@ func besideInstance(b *Backend, e *event.Event, m *pb.Event, all bool) {
 	m.Instance.Version, m.Instance.Revision = int32(x.Version), x.Revision
 	m.Instance.Orphan, m.Instance.Quarantined = x.Orphan, x.Quarantined
 	if !m.Instance.Hidden && row.Presence != lrp.Suspect {
-		m.Instance.Doubt = text.Clean(x.Doubt)
+		m.Instance.UnconfirmedReason = text.Clean(x.UnconfirmedReason)
 	}
 }
 
@@ -73,7 +73,7 @@ func besideCell(b *Backend, e *event.Event, m *pb.Event) {
 	if err != nil || now.Proc != e.Cell.Proc {
 		return
 	}
-	now.Session, now.Reason, now.Evacuating = e.Cell.Session, e.Cell.Reason, e.Cell.Evacuating
+	now.Session, now.Reason, now.Draining = e.Cell.Session, e.Cell.Reason, e.Cell.Draining
 	if !e.Cell.Gone {
 		now.Gone = nil
 	}

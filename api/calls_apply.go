@@ -127,7 +127,7 @@ func (c *calls) applications(files []*pb.SpecFile, prune bool) ([]plan.Applicati
 		if name == "" {
 			name = "spec"
 		}
-		got, err := spec.Parse(name, f.GetFolder(), f.GetContent(), c.cfg.times())
+		got, err := spec.Parse(name, f.GetDir(), f.GetContent(), c.cfg.times())
 		var p *spec.Problems
 		switch {
 		case errors.As(err, &p):

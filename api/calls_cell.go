@@ -194,12 +194,12 @@ func subject(m *pb.Subject) (plan.Subject, error) {
 	case plan.SubjectService, plan.SubjectInstance, plan.SubjectSchedule:
 		s.Domain = orDefault(s.Domain)
 	case plan.SubjectTask, plan.SubjectJob, plan.SubjectCell:
-	case plan.SubjectPair:
+	case plan.SubjectNode:
 		if s.Node == "" {
 			return s, invalid("subject.node", "must not be empty")
 		}
 	default:
-		return s, invalid("subject.kind", "must be service, instance, task, job, pair, cell or schedule")
+		return s, invalid("subject.kind", "must be service, instance, task, job, node, cell or schedule")
 	}
 	if s.Name == "" {
 		return s, invalid("subject.name", "must not be empty")
@@ -218,9 +218,9 @@ func concerns(e *event.Event, s plan.Subject) bool {
 	case plan.SubjectTask:
 		return e.Kind == event.Task && e.Subject == s.Name
 	case plan.SubjectJob:
-		return e.Kind == event.Job && e.Subject == s.Name || e.Pair != nil && e.Pair.Job == s.Name
-	case plan.SubjectPair:
-		return e.Pair != nil && e.Pair.Job == s.Name && e.Pair.Node == s.Node
+		return e.Kind == event.Job && e.Subject == s.Name || e.JobNode != nil && e.JobNode.Job == s.Name
+	case plan.SubjectNode:
+		return e.JobNode != nil && e.JobNode.Job == s.Name && e.JobNode.Node == s.Node
 	case plan.SubjectSchedule:
 		return e.Kind == event.Schedule && e.Subject == s.Domain+"/"+s.Name
 	case plan.SubjectCell:
@@ -240,7 +240,7 @@ func outputOf(s plan.Subject) *pb.OutputQuery {
 		q.Service, q.Index = s.Name, &index
 	case plan.SubjectTask:
 		q.Task = s.Name
-	case plan.SubjectPair:
+	case plan.SubjectNode:
 		q.Job, q.Node = s.Name, s.Node
 	case plan.SubjectJob, plan.SubjectCell, plan.SubjectSchedule:
 		return nil

@@ -37,8 +37,8 @@ func (c *calls) GetJob(_ context.Context, q *connect.Request[pb.GetJobRequest]) 
 	return answer(&pb.GetJobResponse{Job: job(&j, true), Position: at.String()}, nil)
 }
 
-func pairFilter(job string, states []string, node, below string) (plan.PairFilter, error) {
-	f := plan.PairFilter{Job: job, Node: node, Below: below}
+func nodeFilter(job string, states []string, node, below string) (plan.JobNodeFilter, error) {
+	f := plan.JobNodeFilter{Job: job, Node: node, Below: below}
 	if job == "" {
 		return f, invalid("job", "must not be empty")
 	}
@@ -58,12 +58,12 @@ func pairFilter(job string, states []string, node, below string) (plan.PairFilte
 
 // knownNodes refuses a filter that names a node which the job has not, or one that
 // no node of the job is below: an empty answer would look like success.
-func knownNodes(b *Backend, f plan.PairFilter) error {
-	for _, one := range []plan.PairFilter{{Job: f.Job, Node: f.Node}, {Job: f.Job, Below: f.Below}} {
+func knownNodes(b *Backend, f plan.JobNodeFilter) error {
+	for _, one := range []plan.JobNodeFilter{{Job: f.Job, Node: f.Node}, {Job: f.Job, Below: f.Below}} {
 		if one.Node == "" && one.Below == "" {
 			continue
 		}
-		l, err := b.Jobs.ListPairs(one, plan.Range{Limit: 1})
+		l, err := b.Jobs.ListNodes(one, plan.Range{Limit: 1})
 		switch {
 		case err != nil:
 			return err
@@ -79,38 +79,38 @@ func knownNodes(b *Backend, f plan.PairFilter) error {
 
 // ListNodes lists the batch tasks of a job.
 func (c *calls) ListNodes(_ context.Context, q *connect.Request[pb.ListNodesRequest]) (*connect.Response[pb.ListNodesResponse], error) {
-	f, err := pairFilter(q.Msg.Job, q.Msg.State, q.Msg.Node, q.Msg.Below)
+	f, err := nodeFilter(q.Msg.Job, q.Msg.State, q.Msg.Node, q.Msg.Below)
 	if err != nil {
 		return nil, err
 	}
-	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Pair], error) {
+	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.JobNode], error) {
 		if err := knownNodes(b, f); err != nil {
-			return plan.Page[plan.Pair]{}, err
+			return plan.Page[plan.JobNode]{}, err
 		}
-		return b.Jobs.ListPairs(f, r)
+		return b.Jobs.ListNodes(f, r)
 	})
 	m := &pb.ListNodesResponse{Listing: where}
 	for i := range l.Items {
-		m.Nodes = append(m.Nodes, pair(&l.Items[i]))
+		m.Nodes = append(m.Nodes, listedNode(&l.Items[i]))
 	}
 	return answer(m, err)
 }
 
 // ListResults lists ended batch tasks with what they reported.
 func (c *calls) ListResults(ctx context.Context, q *connect.Request[pb.ListResultsRequest]) (*connect.Response[pb.ListResultsResponse], error) {
-	f, err := pairFilter(q.Msg.Job, q.Msg.State, q.Msg.Node, q.Msg.Below)
+	f, err := nodeFilter(q.Msg.Job, q.Msg.State, q.Msg.Node, q.Msg.Below)
 	if err != nil {
 		return nil, err
 	}
-	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Pair], error) {
+	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.JobNode], error) {
 		if err := knownNodes(b, f); err != nil {
-			return plan.Page[plan.Pair]{}, err
+			return plan.Page[plan.JobNode]{}, err
 		}
 		return b.Jobs.ListResults(ctx, f, r)
 	})
 	m := &pb.ListResultsResponse{Listing: where}
 	for i := range l.Items {
-		m.Results = append(m.Results, pair(&l.Items[i]))
+		m.Results = append(m.Results, listedNode(&l.Items[i]))
 	}
 	return answer(m, err)
 }
@@ -131,27 +131,27 @@ func (c *calls) PauseJob(ctx context.Context, q *connect.Request[pb.PauseJobRequ
 	return answer(&pb.PauseJobResponse{Job: job(&j, false)}, err)
 }
 
-// ForgiveJob lets failed batch tasks run again.
-func (c *calls) ForgiveJob(ctx context.Context, q *connect.Request[pb.ForgiveJobRequest]) (*connect.Response[pb.ForgiveJobResponse], error) {
-	n, err := c.changePairs(ctx, q.Msg, Jobs.ForgiveJob)
-	return answer(&pb.ForgiveJobResponse{Forgiven: n}, err)
+// RetryJob lets failed batch tasks run again.
+func (c *calls) RetryJob(ctx context.Context, q *connect.Request[pb.RetryJobRequest]) (*connect.Response[pb.RetryJobResponse], error) {
+	n, err := c.changeNodes(ctx, q.Msg, Jobs.RetryJob)
+	return answer(&pb.RetryJobResponse{Retried: n}, err)
 }
 
 // KillJob ends running batch tasks.
 func (c *calls) KillJob(ctx context.Context, q *connect.Request[pb.KillJobRequest]) (*connect.Response[pb.KillJobResponse], error) {
-	n, err := c.changePairs(ctx, q.Msg, Jobs.KillPairs)
+	n, err := c.changeNodes(ctx, q.Msg, Jobs.KillJob)
 	return answer(&pb.KillJobResponse{Killed: n}, err)
 }
 
-// changePairs changes the batch tasks of a job that a request names, and returns how
+// changeNodes changes the batch tasks of a job that a request names, and returns how
 // many.
-func (c *calls) changePairs(ctx context.Context, q interface {
+func (c *calls) changeNodes(ctx context.Context, q interface {
 	GetName() string
 	GetNode() string
 	GetBelow() string
 	GetWrite() *pb.Write
-}, change func(Jobs, context.Context, plan.PairFilter, plan.Write) (int, error)) (int32, error) {
-	f, err := pairFilter(q.GetName(), nil, q.GetNode(), q.GetBelow())
+}, change func(Jobs, context.Context, plan.JobNodeFilter, plan.Write) (int, error)) (int32, error) {
+	f, err := nodeFilter(q.GetName(), nil, q.GetNode(), q.GetBelow())
 	if err != nil {
 		return 0, err
 	}

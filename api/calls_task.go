@@ -31,7 +31,7 @@ func (c *calls) ListTasks(_ context.Context, q *connect.Request[pb.ListTasksRequ
 	m := &pb.ListTasksResponse{Listing: where}
 	for i := range l.Items {
 		x := taskMessage(l.Items[i].Task, l.Items[i].Revision, false)
-		x.Doubt, x.Condition = text.Clean(l.Items[i].Doubt), text.Clean(l.Items[i].Condition)
+		x.UnconfirmedReason, x.Condition = text.Clean(l.Items[i].UnconfirmedReason), text.Clean(l.Items[i].Condition)
 		m.Tasks = append(m.Tasks, x)
 	}
 	return answer(m, err)
@@ -57,7 +57,7 @@ func (c *calls) GetTask(_ context.Context, q *connect.Request[pb.GetTaskRequest]
 		return nil, err
 	}
 	x := taskMessage(t.Task, t.Revision, true)
-	x.Doubt, x.Condition = text.Clean(t.Doubt), text.Clean(t.Condition)
+	x.UnconfirmedReason, x.Condition = text.Clean(t.UnconfirmedReason), text.Clean(t.Condition)
 	return answer(&pb.GetTaskResponse{Task: x, Position: at.String()}, nil)
 }
 
@@ -128,8 +128,8 @@ func inWords(b *Backend, id string, err error) error {
 	return &FieldError{Err: fault.As(fmt.Errorf("task %s has not ended: it is %s", id, t.State), err), Hint: "stop it, or wait until it has ended"}
 }
 
-// SettleTask is a person's word on a lost task.
-func (c *calls) SettleTask(ctx context.Context, q *connect.Request[pb.SettleTaskRequest]) (*connect.Response[pb.SettleTaskResponse], error) {
+// ResolveTask is a person's word on a lost task.
+func (c *calls) ResolveTask(ctx context.Context, q *connect.Request[pb.ResolveTaskRequest]) (*connect.Response[pb.ResolveTaskResponse], error) {
 	var as task.Resolution
 	switch q.Msg.As {
 	case "done":
@@ -143,11 +143,11 @@ func (c *calls) SettleTask(ctx context.Context, q *connect.Request[pb.SettleTask
 	}
 	var t plan.Task
 	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) (err error) {
-		t, err = b.Tasks.SettleTask(ctx, q.Msg.Id, as, w)
+		t, err = b.Tasks.ResolveTask(ctx, q.Msg.Id, as, w)
 		return inWords(b, q.Msg.Id, err)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return answer(&pb.SettleTaskResponse{Task: taskMessage(t.Task, t.Revision, false)}, nil)
+	return answer(&pb.ResolveTaskResponse{Task: taskMessage(t.Task, t.Revision, false)}, nil)
 }

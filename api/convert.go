@@ -68,7 +68,7 @@ func instance(a *lrp.Actual) *pb.Instance {
 func instances(x *plan.Instance, all bool) []*pb.Instance {
 	shown := instance(&x.Actual)
 	shown.Version, shown.Quarantined, shown.Revision, shown.Orphan = int32(x.Version), x.Quarantined, x.Revision, x.Orphan
-	shown.Doubt, shown.Condition = text.Clean(x.Doubt), text.Clean(x.Condition)
+	shown.UnconfirmedReason, shown.Condition = text.Clean(x.UnconfirmedReason), text.Clean(x.Condition)
 	out := []*pb.Instance{shown}
 	if !all {
 		return out
@@ -240,10 +240,10 @@ func node(job string, v *batch.NodeView) *pb.JobNode {
 	return m
 }
 
-// pair is node with what only a list of one job tells.
-func pair(p *plan.Pair) *pb.JobNode {
+// listedNode is node with what only a list of one job tells.
+func listedNode(p *plan.JobNode) *pb.JobNode {
 	m := node(p.Job, &p.NodeView)
-	m.Path, m.Data, m.Doubt, m.Condition = text.CleanAll(p.Path), toStruct(p.Data), text.Clean(p.Doubt), text.Clean(p.Condition)
+	m.Path, m.Data, m.UnconfirmedReason, m.Condition = text.CleanAll(p.Path), toStruct(p.Data), text.Clean(p.UnconfirmedReason), text.Clean(p.Condition)
 	return m
 }
 
@@ -274,7 +274,7 @@ func cellMessage(c *Cell) *pb.Cell {
 	m := &pb.Cell{
 		Name: string(c.Name), Proc: string(c.Proc), Address: c.Address, Zone: c.Zone, Host: c.Host, Session: c.Session.String(),
 		Since: wire.FromTime(c.Since), Reason: text.Clean(c.Reason), Reported: c.Reported, Eligible: c.Eligible, DeadIn: wire.FromDuration(c.DeadIn),
-		Unavailable: text.Clean(c.Unavailable), Evacuating: c.Evacuating, Capacity: amounts(c.Capacity), Free: amounts(c.Free),
+		Unavailable: text.Clean(c.Unavailable), Draining: c.Draining, Capacity: amounts(c.Capacity), Free: amounts(c.Free),
 		Instances: int32(c.LRPs), Tasks: int32(c.Tasks), Batch: int32(c.Batch), Labels: text.CleanMap(c.Labels), Taints: c.Taints, Tags: c.Tags,
 		Isolation: text.CleanAll(c.Isolation), Build: c.Build, Drain: drainMessage(c.Drain),
 	}

@@ -25,7 +25,7 @@ func TestADrainIsAPathOfItsCell(t *testing.T) {
 		{"no such cell", http.MethodPut, "/v1/cells/c9/drain", `{"reason": "disk"}`, 404, "c9"},
 		{"nothing was done so far", http.MethodGet, "/v1/cells/c1", "", 200, `"session":"HEALTHY"`},
 		{"drained", http.MethodPut, "/v1/cells/c1/drain", `{"reason": "disk", "deadline": "600s", "stop_batch": true}`, 200, `"reason":"disk"`},
-		{"shown", http.MethodGet, "/v1/cells/c1", "", 200, `"evacuating":true`},
+		{"shown", http.MethodGet, "/v1/cells/c1", "", 200, `"draining":true`},
 		{"taken back", http.MethodDelete, "/v1/cells/c1/drain", "", 200, `"name":"c1"`},
 		{"taken back again", http.MethodDelete, "/v1/cells/c1/drain", "", 200, `"name":"c1"`},
 		{"no such cell", http.MethodDelete, "/v1/cells/c9/drain", "", 404, "c9"},

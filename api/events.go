@@ -158,7 +158,7 @@ func eventFilter(q *pb.StreamEventsRequest) (func(*event.Event) bool, error) {
 			}
 		}
 		if !found {
-			return nil, invalid("kind", "invalid kind %q: must be one of service, instance, task, job, pair, cell, schedule, note", text.Shorten(name, 60))
+			return nil, invalid("kind", "invalid kind %q: must be one of service, instance, task, job, node, cell, schedule, note", text.Shorten(name, 60))
 		}
 	}
 	return func(e *event.Event) bool {
@@ -189,12 +189,12 @@ func eventMessage(e *event.Event, all bool) *pb.Event {
 	case e.Job != nil:
 		j := e.Job
 		m.Job = &pb.Job{Name: j.Name, Uid: j.UID, Domain: e.Domain, State: stateWord(j.State, j.Removed, j.NodesKnown), Counts: counts(&j.Progress), Reason: text.Clean(j.Reason)}
-	case e.Pair != nil:
-		m.Node = node(e.Pair.Job, &e.Pair.NodeView)
+	case e.JobNode != nil:
+		m.Node = node(e.JobNode.Job, &e.JobNode.NodeView)
 	case e.Schedule != nil:
 		m.Schedule = scheduleMessage(&plan.Schedule{Row: *e.Schedule, Revision: e.Revision})
 	case e.Cell != nil:
-		m.Cell = &pb.Cell{Name: string(e.Cell.Name), Proc: string(e.Cell.Proc), Session: e.Cell.Session.String(), Reason: text.Clean(e.Cell.Reason), Evacuating: e.Cell.Evacuating, Unavailable: text.Clean(e.Cell.Unavailable)}
+		m.Cell = &pb.Cell{Name: string(e.Cell.Name), Proc: string(e.Cell.Proc), Session: e.Cell.Session.String(), Reason: text.Clean(e.Cell.Reason), Draining: e.Cell.Draining, Unavailable: text.Clean(e.Cell.Unavailable)}
 	}
 	return m
 }

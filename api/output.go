@@ -33,7 +33,7 @@ func (c *calls) ReadOutput(ctx context.Context, q *connect.Request[pb.ReadOutput
 		return nil, err
 	}
 	query := q.Msg.Query
-	doubt, err := c.known(ctx, b, query)
+	unproven, err := c.known(ctx, b, query)
 	if err != nil {
 		return nil, err
 	}
@@ -45,8 +45,8 @@ func (c *calls) ReadOutput(ctx context.Context, q *connect.Request[pb.ReadOutput
 	if err != nil {
 		return nil, err
 	}
-	if doubt != nil && (len(page.Missing) > 0 || page.empty() && r.After == "") {
-		return nil, doubt
+	if unproven != nil && (len(page.Missing) > 0 || page.empty() && r.After == "") {
+		return nil, unproven
 	}
 	m := &pb.ReadOutputResponse{Missing: page.Missing, Previous: page.Prev.Cursor(), Next: page.Next.Cursor(), More: page.More}
 	if q.Msg.Packed {
@@ -64,7 +64,7 @@ func (c *calls) ReadOutput(ctx context.Context, q *connect.Request[pb.ReadOutput
 // leads, which a busy disk may delay for a moment. Then known returns that doubt,
 // for the case that a cell does not answer or nothing is found: the next leader may
 // do better.
-func (s *Server) known(ctx context.Context, b *Backend, q *pb.OutputQuery) (doubt, err error) {
+func (s *Server) known(ctx context.Context, b *Backend, q *pb.OutputQuery) (unproven, err error) {
 	err = s.subjectIs(b, q)
 	switch {
 	case errors.Is(err, fault.ErrTermOver):
@@ -91,7 +91,7 @@ func (s *Server) subjectIs(b *Backend, q *pb.OutputQuery) error {
 		_, err = b.Tasks.GetTask(q.GetTask())
 	case q.GetJob() != "":
 		if _, err = b.Jobs.GetJob(q.GetJob()); err == nil {
-			err = knownNodes(b, plan.PairFilter{Job: q.GetJob(), Node: q.GetNode()})
+			err = knownNodes(b, plan.JobNodeFilter{Job: q.GetJob(), Node: q.GetNode()})
 		}
 	case len(q.GetContainer()) == 0:
 		return invalid("query", "a service, task, job or container is required")

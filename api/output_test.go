@@ -220,34 +220,34 @@ func TestFollowReportsACellThatStaysAwayOnce(t *testing.T) {
 	}
 }
 
-// doubtful is a leader that cannot prove at times that it leads.
-type doubtful struct {
+// unproven is a leader that cannot prove at times that it leads.
+type unproven struct {
 	api.Services
 	api.Tasks
 	api.Jobs
-	doubt atomic.Bool
+	unproven atomic.Bool
 }
 
-func (d *doubtful) err() error {
-	if d.doubt.Load() {
+func (d *unproven) err() error {
+	if d.unproven.Load() {
 		return fault.ErrTermOver
 	}
 	return nil
 }
 
-func (d *doubtful) GetService(k lrp.ServiceKey) (plan.Service, error) {
+func (d *unproven) GetService(k lrp.ServiceKey) (plan.Service, error) {
 	x, err := d.Services.GetService(k)
 	return x, errors.Join(d.err(), err)
 }
 
-func (d *doubtful) GetTask(guid string) (plan.Task, error) {
+func (d *unproven) GetTask(guid string) (plan.Task, error) {
 	if err := d.err(); err != nil {
 		return plan.Task{}, err
 	}
 	return d.Tasks.GetTask(guid)
 }
 
-func (d *doubtful) GetJob(name string) (plan.Job, error) {
+func (d *unproven) GetJob(name string) (plan.Job, error) {
 	x, err := d.Jobs.GetJob(name)
 	return x, errors.Join(d.err(), err)
 }
@@ -260,14 +260,14 @@ func TestOutputNeedsNoProofOfTheLease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.apply(t, demo)
-			d := &doubtful{Services: w.Fake, Tasks: w.Fake, Jobs: w.Fake}
+			d := &unproven{Services: w.Fake, Tasks: w.Fake, Jobs: w.Fake}
 			b := w.Backend()
 			b.Services, b.Tasks, b.Jobs = d, d, d
 			w.server.Lead(b)
 			labels := map[string]map[string]string{"service": web(0), "task": {"kind": "task", "task": "d.once"}, "job": {"kind": "batch", "job": "j", "node": "1"}}[name]
 			write := func(s string) { w.Logs.Write("c0", "i0", labels, out, s) }
 			read := &pb.ReadOutputRequest{Query: q}
-			d.doubt.Store(true)
+			d.unproven.Store(true)
 			if _, err := api.Call(t.Context(), w.client, calls.ReadOutput, read); !isTermOver(err) {
 				t.Errorf("nothing to read: %v", err)
 			}
@@ -280,7 +280,7 @@ func TestOutputNeedsNoProofOfTheLease(t *testing.T) {
 				t.Errorf("cell cut: %v", err)
 			}
 			w.Logs.Cut("c0", nil)
-			d.doubt.Store(false)
+			d.unproven.Store(false)
 			var got []string
 			err := w.client.FollowOutput(t.Context(), &pb.FollowOutputRequest{Query: q}, func(m *pb.FollowOutputResponse) error {
 				if m.End {
@@ -289,7 +289,7 @@ func TestOutputNeedsNoProofOfTheLease(t *testing.T) {
 				for _, l := range m.Lines {
 					switch got = append(got, l.Text); l.Text {
 					case "one":
-						d.doubt.Store(true)
+						d.unproven.Store(true)
 						write("two")
 					case "two":
 						write("three")
@@ -313,7 +313,7 @@ func TestFollowGoesOnWithTheNextLeader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.apply(t, demo)
-			d := &doubtful{Services: w.Fake, Tasks: w.Fake, Jobs: w.Fake}
+			d := &unproven{Services: w.Fake, Tasks: w.Fake, Jobs: w.Fake}
 			old, next := w.Backend(), w.Backend()
 			old.Services, old.Tasks, old.Jobs = d, d, d
 			old.Events = event.New(0, w.Hub.Newest().Revision, clock)
@@ -328,7 +328,7 @@ func TestFollowGoesOnWithTheNextLeader(t *testing.T) {
 				for _, l := range m.Lines {
 					switch got = append(got, l.Text); l.Text {
 					case "one":
-						d.doubt.Store(true)
+						d.unproven.Store(true)
 						w.server.Lead(next)
 						old.Events.Close()
 						write("two")

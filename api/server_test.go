@@ -70,7 +70,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) apply(t *testing.T, text string) *pb.ApplyResponse {
 	t.Helper()
-	got, err := api.Call(t.Context(), w.client, calls.Apply, &pb.ApplyRequest{Files: []*pb.SpecFile{{Name: "f.yaml", Folder: "/x", Content: []byte(text)}}})
+	got, err := api.Call(t.Context(), w.client, calls.Apply, &pb.ApplyRequest{Files: []*pb.SpecFile{{Name: "f.yaml", Dir: "/x", Content: []byte(text)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestErrorsHaveTheirStatus(t *testing.T) {
 		{"GET", "/v1/output?job=j&grep=(", "", "", 422, "query.grep"},
 		{"GET", "/v1/jobs/j/nodes?below=zz", "", "", 404, "no node below zz"},
 		{"POST", "/v1/services/d/web/restart", "application/json", `{"index":[9]}`, 404, "no index 9"},
-		{"POST", "/v1/tasks/open/settle", "application/json", `{"as":"done"}`, 409, "task open has not ended: it is PENDING"},
+		{"POST", "/v1/tasks/open/resolve", "application/json", `{"as":"done"}`, 409, "task open has not ended: it is PENDING"},
 		{"DELETE", "/v1/tasks/open", "", "", 409, "task open has not ended: it is PENDING"},
 		{"POST", "/v1/tasks/ended/cancel", "application/json", "{}", 409, "task ended has already ended: succeeded"},
 		{"GET", "/v1/nonsense", "", "", 404, "docs/api.md"},
@@ -252,7 +252,7 @@ func TestErrorsHaveTheirStatus(t *testing.T) {
 		{"POST", "/v1/tasks", "application/json", `{"id":"a/b","definition":{"workload":{"action":{"run":{"path":"a"}}}}}`, 422, `"field":"id"`},
 		{"POST", "/v1/apply", "application/json", strings.Repeat(" ", 21<<20), 413, "too_large"},
 		{"POST", "/v1/wait/end", "application/json", "{}", 422, "a second time"},
-		{"POST", "/v1/tasks/none/settle", "application/json", `{"as":"maybe"}`, 422, "done, failed or rerun"},
+		{"POST", "/v1/tasks/none/resolve", "application/json", `{"as":"maybe"}`, 422, "done, failed or rerun"},
 		{"GET", "/v1/explain/cat/x", "", "", 422, "subject.kind"},
 		{"POST", "/v1/services", "application/json", "{}", 404, "not_found"},
 	} {

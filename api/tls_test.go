@@ -21,7 +21,7 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-// authority makes certificates in a folder.
+// authority makes certificates in a directory.
 type authority struct {
 	dir  string
 	key  *ecdsa.PrivateKey
@@ -76,7 +76,7 @@ func (a *authority) issue(t *testing.T, name string, ca *authority) guard.TLSFil
 
 func TestOnlyCallersWithACertificateGetIn(t *testing.T) {
 	w := newWorld(t)
-	ca, stranger := newAuthority(t), newAuthority(t)
+	ca, unrelated := newAuthority(t), newAuthority(t)
 	ln, err := guard.Listener{Address: "127.0.0.1:0", TLS: ca.issue(t, "server", ca)}.Open(t.Context())
 	if err != nil || ln.Warning != "" {
 		t.Fatal(ln, err)
@@ -99,7 +99,7 @@ func TestOnlyCallersWithACertificateGetIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	var e *api.Error
-	if err := list(stranger.issue(t, "mallory", ca)); !errors.As(err, &e) || e.Exit != api.ExitConnection {
+	if err := list(unrelated.issue(t, "mallory", ca)); !errors.As(err, &e) || e.Exit != api.ExitConnection {
 		t.Fatalf("a certificate of another authority: %v", err)
 	}
 	if err := list(guard.TLSFiles{}); !errors.As(err, &e) {

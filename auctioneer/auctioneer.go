@@ -10,7 +10,7 @@
 //
 // All methods but Run may be called from any goroutine and only take a short lock; no
 // I/O happens under it. Run drives Loop; whoever has no goroutines drives it in another
-// way (Ground). Callers request work after the commit of its row, so nothing
+// way (Runtime). Callers request work after the commit of its row, so nothing
 // here is outward before its commit. Losing a request is safe: convergence repeats
 // it. A new term makes a new Auctioneer, rebuilt from rows (Hold) and from what
 // sessions push and report.
@@ -59,13 +59,13 @@ type Config struct {
 	PerformTimeout time.Duration
 	Clock          run.Clock
 	Log            *slog.Logger
-	// Ground is how calls to cells run; a simulator has its own.
-	Ground Ground
+	// Runtime is how calls to cells run; a simulator has its own.
+	Runtime Runtime
 }
 
-// Ground is how calls to cells run side by side, and are limited in time. What is not set
+// Runtime is how calls to cells run side by side, and are limited in time. What is not set
 // is that of a real process: goroutines and timers.
-type Ground struct {
+type Runtime struct {
 	// Go has f run beside everything else.
 	Go     func(f func())
 	Within func(context.Context, time.Duration) (context.Context, context.CancelFunc)
@@ -93,18 +93,18 @@ type Auctioneer struct {
 	outbox  []placement.Result
 	stats   Stats
 
-	lines map[string]*line // by cell
-	woken bool             // there may be something to do
-	due   time.Duration    // there is anyway, by the boot clock
+	cellQueues map[string]*cellQueue // by cell
+	woken      bool                  // there may be something to do
+	due        time.Duration         // there is anyway, by the boot clock
 
 	loop  *run.Loop
 	calls sync.WaitGroup // of Run
 	room  chan struct{}
 }
 
-// line is the calls to one cell process: one at a time, what comes meanwhile
+// cellQueue is the calls to one cell process: one at a time, what comes meanwhile
 // waits and goes together.
-type line struct {
+type cellQueue struct {
 	cell, process string
 	queue         []placement.Item
 	busy          bool
@@ -114,7 +114,7 @@ type line struct {
 type Call struct {
 	Cell, Process string
 	Work          []placement.Item
-	line          *line
+	cellQueue     *cellQueue
 }
 
 // New returns the auctioneer of a term. It starts nothing.
@@ -127,14 +127,14 @@ func New(cfg Config, cells Cells, board Feedback) *Auctioneer {
 	}
 	a := &Auctioneer{
 		cfg: cfg, cells: cells, board: board, auction: placement.NewAuction(cfg.Placement),
-		room: make(chan struct{}, 1), lines: make(map[string]*line),
+		room: make(chan struct{}, 1), cellQueues: make(map[string]*cellQueue),
 	}
 	a.loop = run.NewLoop("auction", a.next)
-	if a.cfg.Ground.Go == nil {
-		a.cfg.Ground.Go = a.calls.Go
+	if a.cfg.Runtime.Go == nil {
+		a.cfg.Runtime.Go = a.calls.Go
 	}
-	if a.cfg.Ground.Within == nil {
-		a.cfg.Ground.Within = context.WithTimeout
+	if a.cfg.Runtime.Within == nil {
+		a.cfg.Runtime.Within = context.WithTimeout
 	}
 	return a
 }
@@ -188,7 +188,7 @@ func (a *Auctioneer) Confirm(holds ...string) {
 	}
 }
 
-// Release frees what is booked under the ids.
+// Release frees what is allocated under the ids.
 func (a *Auctioneer) Release(holds ...string) {
 	n := 0
 	a.locked(func(time.Duration) { n = a.auction.Release(holds...) })
@@ -229,7 +229,7 @@ func (a *Auctioneer) Admit(cell, process, reason string) {
 	}
 }
 
-// Remove says that a cell's session is gone. What is booked stays until its owner
+// Remove says that a cell's session is gone. What is allocated stays until its owner
 // releases it.
 func (a *Auctioneer) Remove(cell string) {
 	a.locked(func(time.Duration) { a.auction.Remove(cell) })

@@ -341,7 +341,7 @@ func TestTheLoopWithoutGoroutines(t *testing.T) {
 	var begun []func()
 	var watched int
 	cells := &fakeCells{}
-	a := New(Config{Clock: run.Kernel(), Ground: Ground{Go: func(f func()) { begun = append(begun, f) }, Watch: func(c []Call) { watched += len(c) }}}, cells, &fakeBoard{})
+	a := New(Config{Clock: run.Kernel(), Runtime: Runtime{Go: func(f func()) { begun = append(begun, f) }, Watch: func(c []Call) { watched += len(c) }}}, cells, &fakeBoard{})
 	woken := 0
 	a.Loop().OnWake(func() { woken++ })
 	turn := func() {

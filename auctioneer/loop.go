@@ -35,18 +35,18 @@ func (a *Auctioneer) next() (do func(context.Context), pause time.Duration) {
 // begin makes a pass, and begins the calls that follow from it.
 func (a *Auctioneer) begin(ctx context.Context) {
 	calls := a.pass()
-	if a.cfg.Ground.Watch != nil && len(calls) > 0 {
-		a.cfg.Ground.Watch(calls)
+	if a.cfg.Runtime.Watch != nil && len(calls) > 0 {
+		a.cfg.Runtime.Watch(calls)
 	}
 	for _, c := range calls {
-		a.cfg.Ground.Go(func() { a.perform(ctx, c) })
+		a.cfg.Runtime.Go(func() { a.perform(ctx, c) })
 	}
 }
 
 // perform makes a call, and those to the same process that come up meanwhile.
 func (a *Auctioneer) perform(ctx context.Context, c Call) {
 	for more := true; more && ctx.Err() == nil; {
-		called, cancel := a.cfg.Ground.Within(ctx, a.cfg.PerformTimeout)
+		called, cancel := a.cfg.Runtime.Within(ctx, a.cfg.PerformTimeout)
 		refused, err := a.cells.Perform(called, c.Cell, c.Process, c.Work)
 		cancel()
 		c, more = a.answered(c, refused, err)
@@ -105,17 +105,17 @@ func (a *Auctioneer) tell(r *placement.Result) {
 	}
 }
 
-// queue puts placed work into the lines of its cells, and returns the calls that begin
+// queue puts placed work into the queues of its cells, and returns the calls that begin
 // with it. The lock is held.
 func (a *Auctioneer) queue(placed []placement.Placement) (calls []Call) {
-	touched := make([]*line, 0, len(placed))
+	touched := make([]*cellQueue, 0, len(placed))
 	for _, p := range placed {
-		l := a.lines[p.Cell]
+		l := a.cellQueues[p.Cell]
 		if l == nil || l.process != p.Process {
-			// A successor of the process gets its own line; what waits for the other
+			// A successor of the process gets its own queue; what waits for the other
 			// goes unanswered.
-			l = &line{cell: p.Cell, process: p.Process}
-			a.lines[p.Cell] = l
+			l = &cellQueue{cell: p.Cell, process: p.Process}
+			a.cellQueues[p.Cell] = l
 		}
 		if len(l.queue) == 0 {
 			touched = append(touched, l)
@@ -131,11 +131,11 @@ func (a *Auctioneer) queue(placed []placement.Placement) (calls []Call) {
 }
 
 // next is a call with all that waits for a process, if none is under way.
-func (l *line) next() (Call, bool) {
+func (l *cellQueue) next() (Call, bool) {
 	if l.busy || len(l.queue) == 0 {
 		return Call{}, false
 	}
-	c := Call{Cell: l.cell, Process: l.process, Work: l.queue, line: l}
+	c := Call{Cell: l.cell, Process: l.process, Work: l.queue, cellQueue: l}
 	l.queue, l.busy = nil, true
 	return c, true
 }
@@ -151,9 +151,9 @@ func (a *Auctioneer) answered(c Call, refused []Refusal, err error) (next Call, 
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	c.line.busy = false
-	if next, more = c.line.next(); !more && a.lines[c.Cell] == c.line {
-		delete(a.lines, c.Cell)
+	c.cellQueue.busy = false
+	if next, more = c.cellQueue.next(); !more && a.cellQueues[c.Cell] == c.cellQueue {
+		delete(a.cellQueues, c.Cell)
 	}
 	return next, more
 }

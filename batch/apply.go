@@ -120,10 +120,10 @@ func Replaces(prev Status, inv fence.Invocation, r Report) bool {
 	return r.Bits&Overwriteable == 0 && prev.Bits&Overwriteable != 0
 }
 
-// Forgiven returns the status that lets a failed task run again and whether it
+// Retried returns the status that lets a failed task run again and whether it
 // changed anything: its attempts begin anew; the guard after a lost cell stays in
 // force.
-func Forgiven(s Status) (Status, bool) {
+func Retried(s Status) (Status, bool) {
 	old := s
 	if s.Bits&Failed != 0 {
 		s.Bits = s.Bits&^Failed | Error

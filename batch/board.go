@@ -56,7 +56,7 @@ type job struct {
 	hostAt   int // level of host placement, -1 = none
 	filters  []*matcher
 	problems []string // why it is invalid on this forest
-	pairs    []pair
+	records  []record
 	t        tournament
 	waiters  []*job // jobs that depend on this one
 	counts   [classes]int
@@ -109,7 +109,7 @@ func (b *Board) SetNodes(specs []NodeSpec) error {
 	}
 	b.nodes, b.kept = specs, nil
 	b.sown++
-	b.settleAdopted()
+	b.placeAdopted()
 	b.refitAll()
 	return nil
 }
@@ -151,12 +151,12 @@ func (b *Board) Configure(spec ForestSpec) error {
 
 // move carries a job's statuses over to a new forest, by name.
 func (b *Board) move(j *job, old *forest) {
-	pairs, level := j.pairs, j.level
-	j.pairs = nil
+	records, level := j.records, j.level
+	j.records = nil
 	b.prepare(j)
-	for i := range pairs {
-		if pairs[i] != (pair{}) {
-			*b.pair(j, b.f.node(j.level, old.names[level].list[i])) = pairs[i]
+	for i := range records {
+		if records[i] != (record{}) {
+			*b.record(j, b.f.node(j.level, old.names[level].list[i])) = records[i]
 		}
 	}
 }
@@ -205,7 +205,7 @@ func (b *Board) Put(spec Job) (problems []string) {
 		for _, key := range b.runKeys(spec.Name) { // it runs already: a report came before its row
 			if r := b.runs[key]; r.job == nil {
 				r.job, r.node = j, b.f.node(j.level, key.Node)
-				b.pair(j, r.node).running = true
+				b.record(j, r.node).running = true
 			}
 		}
 	} else {
@@ -217,7 +217,7 @@ func (b *Board) Put(spec Job) (problems []string) {
 		}
 	}
 	b.rewire()
-	drawn := b.settleAdopted()
+	drawn := b.placeAdopted()
 	b.refit(j)
 	for _, d := range drawn {
 		b.drawn(d.level, d.node)
@@ -230,10 +230,10 @@ func (b *Board) Put(spec Job) (problems []string) {
 
 // relevel carries statuses over to another level of the same forest, by name.
 func (b *Board) relevel(j *job, old *job) {
-	j.pairs = nil
-	for i := range old.pairs {
-		if old.pairs[i] != (pair{}) {
-			*b.pair(j, b.f.node(j.level, b.f.names[old.level].list[i])) = old.pairs[i]
+	j.records = nil
+	for i := range old.records {
+		if old.records[i] != (record{}) {
+			*b.record(j, b.f.node(j.level, b.f.names[old.level].list[i])) = old.records[i]
 		}
 	}
 	for _, key := range b.runKeys(j.Name) {

@@ -155,7 +155,7 @@ func TestABackoffByAClockThatWasAhead(t *testing.T) {
 	}
 }
 
-func TestBackoffAndForgive(t *testing.T) {
+func TestBackoffAndRetry(t *testing.T) {
 	b := twoHosts(t)
 	n := int64(0)
 	put(t, b, Job{Name: "a", Retries: -1, Backoff: Backoff{Seconds: []int{7}, Fail: true}, Filters: map[string]Filter{"db": {Whitelist: []string{"db11"}}}})
@@ -175,7 +175,7 @@ func TestBackoffAndForgive(t *testing.T) {
 	if p, _ := b.Progress("a"); p.State != JobFailed || p.Failed != 1 || p.Avoided != 3 || p.Total != 1 {
 		t.Fatalf("%+v", p)
 	}
-	u, err := b.Forgive("a")
+	u, err := b.Retry("a")
 	if err != nil || len(u) != 1 || u[0].Status.Bits&Error == 0 {
 		t.Fatalf("%+v, %v", u, err)
 	}

@@ -42,7 +42,7 @@ func (b *Board) Explain(k Key, reason string, now int64) ([]Why, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := b.pair(j, n)
+	x := b.record(j, n)
 	var out []Why
 	say := func(w Why) {
 		w.Class = x.class
@@ -92,7 +92,7 @@ func (b *Board) explainSwitches(j *job, say func(Why)) {
 
 // explainEnd says how a node's last run ended, and how to run it again.
 func (b *Board) explainEnd(j *job, n int32, reason string, now int64) Why {
-	x := b.pair(j, n)
+	x := b.record(j, n)
 	w := Why{Text: "failed", Change: "cantina job retry " + quoted(j.Name) + " --node " + quoted(b.f.names[j.level].list[n])}
 	s := b.unpack(x)
 	if x.class == ClassBackoff {
@@ -161,7 +161,7 @@ func (b *Board) ExplainJob(name string, reason func(node string) string, now int
 	var out []Why
 	of := func(n int32) func(Why) {
 		return func(w Why) {
-			w.Class = b.pair(j, n).class
+			w.Class = b.record(j, n).class
 			w.Text = b.f.names[j.level].list[n] + ": " + w.Text
 			out = append(out, w)
 		}
@@ -196,8 +196,8 @@ func (j *job) first(limit int, classes ...Class) []int32 {
 	var out []int32
 	for _, c := range classes {
 		left := min(limit-len(out), j.counts[c])
-		for i := 0; i < len(j.pairs) && left > 0; i++ {
-			if j.pairs[i].class == c {
+		for i := 0; i < len(j.records) && left > 0; i++ {
+			if j.records[i].class == c {
 				out = append(out, int32(i))
 				left--
 			}
@@ -234,13 +234,13 @@ func (b *Board) explainHopeless(d, j *job, n int32, through ...*job) Why {
 	node := b.f.names[j.level].list[n]
 	at, ok := b.twin(d, j, n)
 	switch {
-	case !ok || d.pairs[at].flags&flagPlaced == 0:
+	case !ok || d.records[at].flags&flagPlaced == 0:
 		return Why{Text: "has no such node"}
-	case d.pairs[at].bits&Failed != 0:
+	case d.records[at].bits&Failed != 0:
 		w := b.explainEnd(d, at, "", b.now)
 		w.Text = "failed on this node" + strings.TrimPrefix(w.Text, "failed")
 		return w
-	case d.pairs[at].flags&flagAvoided != 0:
+	case d.records[at].flags&flagAvoided != 0:
 		return Why{Text: "does not run on this node: excluded by its filters"}
 	case len(d.Errors)+len(d.problems) > 0:
 		return Why{Text: "is invalid: " + strings.Join(slices.Concat(d.Errors, d.problems), "; ")}

@@ -43,7 +43,7 @@ func (b *Board) End(k Key, inv fence.Invocation, rep Report, guard int) Update {
 	if rep.Bits&(Overwriteable|UsesBackoff) == Overwriteable {
 		return u // it never ran: everything is as before
 	}
-	prev := b.unpack(b.pair(j, b.f.node(j.level, k.Node)))
+	prev := b.unpack(b.record(j, b.f.node(j.level, k.Node)))
 	if !Replaces(prev, inv, rep) {
 		return u
 	}
@@ -67,7 +67,7 @@ func (b *Board) Apply(u Update) (old uint32) {
 	if !u.Store || j == nil || j.UID != u.UID {
 		return 0
 	}
-	x := b.pair(j, b.f.node(j.level, u.Key.Node))
+	x := b.record(j, b.f.node(j.level, u.Key.Node))
 	old, x.mark = x.mark, u.Mark
 	b.set(j, u.Key.Node, u.Status)
 	return old
@@ -76,7 +76,7 @@ func (b *Board) Apply(u Update) (old uint32) {
 // set stores a status and brings everything up to date.
 func (b *Board) set(j *job, node string, s Status) {
 	n := b.f.node(j.level, node)
-	x := b.pair(j, n)
+	x := b.record(j, n)
 	b.pack(x, s)
 	x.ahead = b.now > 0 && s.Time > b.now
 	b.changed(j, n)
@@ -85,7 +85,7 @@ func (b *Board) set(j *job, node string, s Status) {
 // Mark returns where the status of a pair is stored, 0 = nowhere.
 func (b *Board) Mark(k Key) uint32 {
 	if j, n, err := b.lookup(k); err == nil {
-		return b.pair(j, n).mark
+		return b.record(j, n).mark
 	}
 	return 0
 }
@@ -93,7 +93,7 @@ func (b *Board) Mark(k Key) uint32 {
 // SetMark says that a status, unchanged, is stored elsewhere now.
 func (b *Board) SetMark(k Key, mark uint32) {
 	if j, n, err := b.lookup(k); err == nil {
-		b.pair(j, n).mark = mark
+		b.record(j, n).mark = mark
 	}
 }
 
@@ -104,7 +104,7 @@ func (b *Board) Load(k Key, s Status, mark uint32) (old uint32, err error) {
 	if j == nil {
 		return 0, fmt.Errorf("load status of %q: %w", k.Job, ErrUnknownJob)
 	}
-	x := b.pair(j, b.f.node(j.level, k.Node))
+	x := b.record(j, b.f.node(j.level, k.Node))
 	old, x.mark = x.mark, mark
 	b.set(j, k.Node, s)
 	return old, nil
@@ -117,7 +117,7 @@ func (b *Board) Status(k Key) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	return b.unpack(b.pair(j, n)), nil
+	return b.unpack(b.record(j, n)), nil
 }
 
 func (b *Board) lookup(k Key) (*job, int32, error) {
@@ -132,11 +132,11 @@ func (b *Board) lookup(k Key) (*job, int32, error) {
 	return j, n, nil
 }
 
-// Forgive lets failed tasks run again and ends backoffs: those of the named nodes,
+// Retry lets failed tasks run again and ends backoffs: those of the named nodes,
 // or all of the job. It returns what is to be stored and applied. Errors: ErrUnknownJob,
 // ErrUnknownNode.
-func (b *Board) Forgive(name string, nodes ...string) ([]Update, error) {
-	return b.rewrite(name, nodes, Forgiven)
+func (b *Board) Retry(name string, nodes ...string) ([]Update, error) {
+	return b.rewrite(name, nodes, Retried)
 }
 
 // Reset forgets the statuses of the named nodes, or of all, so that they run
@@ -163,14 +163,14 @@ func (b *Board) rewrite(name string, nodes []string, change func(Status) (Status
 		numbers = append(numbers, n)
 	}
 	if len(nodes) == 0 {
-		for i := range j.pairs {
+		for i := range j.records {
 			numbers = append(numbers, int32(i))
 		}
 	}
 	slices.Sort(numbers)
 	var out []Update
 	for _, n := range slices.Compact(numbers) {
-		x := b.pair(j, n)
+		x := b.record(j, n)
 		if x.running {
 			continue
 		}

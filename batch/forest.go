@@ -105,7 +105,7 @@ func (f *forest) plant(s *ForestSpec, specs []NodeSpec) error {
 			return err
 		}
 	}
-	g.settle()
+	g.layOut()
 	return nil
 }
 
@@ -187,9 +187,9 @@ func (g *grower) sow(n *NodeSpec) error {
 	}
 }
 
-// settle lays the places out: level by level, the children of one parent
+// layOut lays the places out: level by level, the children of one parent
 // together, ranks by the order of the spec.
-func (g *grower) settle() {
+func (g *grower) layOut() {
 	f := g.f
 	f.places, f.start = nil, nil
 	f.at, f.more = make([][]int32, len(f.levels)), make([]map[int32][]int32, len(f.levels))

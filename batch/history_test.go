@@ -30,7 +30,7 @@ func pick[T any](rng *rand.Rand, all ...T) T { return all[rng.IntN(len(all))] }
 
 // TestHistories: what a board starts, stores and explains, word for word.
 func TestHistories(t *testing.T) {
-	book := history.Open(t, "testdata/histories.txt")
+	occupy := history.Open(t, "testdata/histories.txt")
 	for n := range 60 {
 		w := &teller{t: t, rng: rand.New(rand.NewPCG(uint64(n), 9)), now: 1_000_000}
 		var err error
@@ -46,9 +46,9 @@ func TestHistories(t *testing.T) {
 			w.something()
 			w.tell()
 		}
-		book.Check(t, fmt.Sprintf("jobs-%02d", n), w.out.String())
+		occupy.Check(t, fmt.Sprintf("jobs-%02d", n), w.out.String())
 	}
-	book.Close(t)
+	occupy.Close(t)
 }
 
 func names() []string { return []string{"copy", "index", "prune"} }
@@ -173,7 +173,7 @@ func (w *teller) something() {
 		if w.rng.IntN(2) == 0 {
 			nodes = []string{w.key().Node, w.key().Node}
 		}
-		us, err := w.b.Forgive(name, nodes...)
+		us, err := w.b.Retry(name, nodes...)
 		if w.rng.IntN(2) == 0 {
 			us, err = w.b.Reset(name, nodes...)
 		}

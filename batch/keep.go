@@ -66,7 +66,7 @@ func (b *Board) reserve() {
 // wants reports whether what is kept is still for something.
 func (b *Board) wants(k *keep) bool {
 	j := k.job
-	return b.jobs[j.Name] == j && b.runnable(j) && j.blocked == "" && b.pair(j, k.node).class == ClassReady && j.shut[k.place] == ""
+	return b.jobs[j.Name] == j && b.runnable(j) && j.blocked == "" && b.record(j, k.node).class == ClassReady && j.shut[k.place] == ""
 }
 
 // unkeep gives back what is kept.

@@ -73,7 +73,7 @@ func TestDecisionsEqualBruteForce(t *testing.T) {
 			"forgive": func(rt *rapid.T) {
 				name := rapid.SampledFrom(names).Draw(rt, "job")
 				if b.jobs[name] != nil {
-					us, err := b.Forgive(name)
+					us, err := b.Retry(name)
 					if err != nil {
 						rt.Fatal(err)
 					}
@@ -165,7 +165,7 @@ func bruteForce(b *Board, most int) string {
 			if !ok || b.runs[Key{j.Name, name}] != nil {
 				continue
 			}
-			s := b.unpack(b.pair(j, b.f.places[p].name))
+			s := b.unpack(b.record(j, b.f.places[p].name))
 			if s.Bits&(Done|Failed) != 0 || (s.Bits&UsesBackoff != 0 || s.Paced()) && s.Time+int64(s.Backoff)*1000 > b.now {
 				continue
 			}
@@ -248,7 +248,7 @@ func checkBoard(t fataler, b *Board) {
 				used[d.level][int(d.node)*len(d.need)+i] += x
 			}
 		}
-		if r.job != nil && !b.pair(r.job, r.node).running {
+		if r.job != nil && !b.record(r.job, r.node).running {
 			t.Fatalf("%v runs, its pair does not say so", r.key)
 		}
 	}
@@ -262,8 +262,8 @@ func checkBoard(t fataler, b *Board) {
 	}
 	for _, j := range b.order {
 		var counts [classes]int
-		for i := range j.pairs {
-			x := &j.pairs[i]
+		for i := range j.records {
+			x := &j.records[i]
 			if c := b.classify(j, int32(i), x); c != x.class {
 				t.Fatalf("job %s node %d counts as %v, is %v", j.Name, i, x.class, c)
 			}

@@ -22,7 +22,7 @@ func TestAPauseHoldsOnlyWhatIsLeft(t *testing.T) {
 			if p, _ := b.Progress("a"); p.State != JobFailed {
 				t.Errorf("everything has ended, one failed: %v", p.State)
 			}
-			up, err := b.Forgive("a", "db22")
+			up, err := b.Retry("a", "db22")
 			if err != nil || len(up) != 1 {
 				t.Fatalf("%v, %v", up, err)
 			}

@@ -65,7 +65,7 @@ func (b *Board) pickFrom(j *job) (Start, bool) {
 		return Start{}, false
 	}
 	node := b.f.places[p].name
-	x := b.pair(j, node)
+	x := b.record(j, node)
 	r := &run{
 		key: Key{j.Name, b.f.names[j.level].list[node]}, job: j, uid: j.UID, node: node, place: p, sown: b.sown,
 		next: j.Backoff.Next(b.unpack(x).configured()), since: b.now,
@@ -82,7 +82,7 @@ func (b *Board) pickFrom(j *job) (Start, bool) {
 			r.draws = append(r.draws, draw{level, name, j.needs[level]})
 		}
 	}
-	b.book(r)
+	b.occupy(r)
 	if b.kept != nil && b.kept.job == j {
 		b.unkeep() // it has its turn; when that comes to nothing it has waited as long as before
 	}
@@ -90,20 +90,20 @@ func (b *Board) pickFrom(j *job) (Start, bool) {
 	return s, true
 }
 
-// book makes a run count: what it draws, and its node as running.
-func (b *Board) book(r *run) {
+// occupy makes a run count: what it draws, and its node as running.
+func (b *Board) occupy(r *run) {
 	b.runs[r.key] = r
 	for _, d := range r.draws {
 		b.f.take(d, 1)
 		b.drawn(d.level, d.node)
 	}
 	if r.job != nil {
-		b.pair(r.job, r.node).running = true
+		b.record(r.job, r.node).running = true
 		b.changed(r.job, r.node)
 	}
 }
 
-// giveBack is the inverse of book, without the run's entry.
+// giveBack is the inverse of occupy, without the run's entry.
 func (b *Board) giveBack(r *run) {
 	for _, d := range r.draws {
 		b.f.take(d, -1)
@@ -111,7 +111,7 @@ func (b *Board) giveBack(r *run) {
 	}
 	r.draws = nil
 	if r.job != nil {
-		b.pair(r.job, r.node).running = false
+		b.record(r.job, r.node).running = false
 		b.changed(r.job, r.node)
 	}
 }
@@ -219,10 +219,10 @@ func (b *Board) Adopt(k Key, inv fence.Invocation, cell string) {
 	b.live++
 	if j := b.jobs[k.Job]; j != nil {
 		r.job, r.node = j, b.f.node(j.level, k.Node)
-		r.next = j.Backoff.Next(b.unpack(b.pair(j, r.node)).configured())
+		r.next = j.Backoff.Next(b.unpack(b.record(j, r.node)).configured())
 		r.draws = b.drawsToday(j, r.node)
 	}
-	b.book(r)
+	b.occupy(r)
 }
 
 // drawsToday is what a task of a job draws on the first place of a node; nothing
@@ -242,9 +242,9 @@ func (b *Board) drawsToday(j *job, node int32) (out []draw) {
 	return out
 }
 
-// settleAdopted lets adopted work draw that could not so far: its job or its node
+// placeAdopted lets adopted work draw that could not so far: its job or its node
 // was not known when it was reported. No tournament is told: they are built anew.
-func (b *Board) settleAdopted() (drawn []draw) {
+func (b *Board) placeAdopted() (drawn []draw) {
 	var open []*run
 	for _, r := range b.runs {
 		if r.place < 0 && r.job != nil && len(r.draws) == 0 {

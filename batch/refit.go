@@ -23,11 +23,11 @@ func (b *Board) refitAll() {
 
 // replace computes the flags of a job's nodes. It returns which places its filters avoid.
 func (b *Board) replace(j *job) (avoided []bool) {
-	if n := len(b.f.names[j.level].list); n > len(j.pairs) {
-		j.pairs = slices.Grow(j.pairs, n-len(j.pairs))[:n]
+	if n := len(b.f.names[j.level].list); n > len(j.records) {
+		j.records = slices.Grow(j.records, n-len(j.records))[:n]
 	}
-	for i := range j.pairs {
-		j.pairs[i].flags = 0
+	for i := range j.records {
+		j.records[i].flags = 0
 	}
 	avoided = make([]bool, b.f.start[j.level+1])
 	for level := 0; level <= j.level; level++ {
@@ -39,7 +39,7 @@ func (b *Board) replace(j *job) (avoided []bool) {
 	}
 	for p := b.f.start[j.level]; p < b.f.start[j.level+1]; p++ {
 		at := &b.f.places[p]
-		x := b.pair(j, at.name)
+		x := b.record(j, at.name)
 		f := uint8(flagPlaced)
 		if avoided[p] {
 			f |= flagAvoided
@@ -59,8 +59,8 @@ func (b *Board) replace(j *job) (avoided []bool) {
 // recount computes counts and the tournament of a job.
 func (b *Board) recount(j *job, avoided []bool) {
 	j.counts = [classes]int{}
-	for i := range j.pairs {
-		x := &j.pairs[i]
+	for i := range j.records {
+		x := &j.records[i]
 		x.class = b.classify(j, int32(i), x)
 		x.done, x.hopeful = x.bits&Done != 0 && !x.running, !b.hopeless(j, int32(i))
 		j.counts[x.class]++
@@ -71,17 +71,17 @@ func (b *Board) recount(j *job, avoided []bool) {
 	j.t.open = func(p int32) bool { return b.open(j, p) }
 	j.t.ready = func(p int32) bool {
 		at := &b.f.places[p]
-		return at.live && !avoided[p] && b.pair(j, at.name).class == ClassReady
+		return at.live && !avoided[p] && b.record(j, at.name).class == ClassReady
 	}
 	j.t.build()
 }
 
-// pair returns the status of a node number, making room.
-func (b *Board) pair(j *job, node int32) *pair {
-	for len(j.pairs) <= int(node) {
-		j.pairs = append(j.pairs, pair{})
+// record returns the status of a node number, making room.
+func (b *Board) record(j *job, node int32) *record {
+	for len(j.records) <= int(node) {
+		j.records = append(j.records, record{})
 	}
-	return &j.pairs[node]
+	return &j.records[node]
 }
 
 // open reports whether a place has room for one task of the job.
@@ -94,7 +94,7 @@ func (b *Board) open(j *job, p int32) bool {
 }
 
 // classify says what a pair counts as.
-func (b *Board) classify(j *job, node int32, x *pair) Class {
+func (b *Board) classify(j *job, node int32, x *record) Class {
 	switch {
 	case x.running:
 		return ClassRunning
@@ -128,7 +128,7 @@ func (b *Board) classify(j *job, node int32, x *pair) Class {
 // dueAt is until when a pair is in backoff. An end that lay ahead is by the clock of an
 // earlier leader, which was wrong: its backoff counts from the begin of this board, also
 // once that time has come.
-func (b *Board) dueAt(x *pair) int64 {
+func (b *Board) dueAt(x *record) int64 {
 	at := x.time
 	if x.ahead {
 		at = b.began
@@ -140,16 +140,16 @@ func (b *Board) dueAt(x *pair) int64 {
 // when that one has no node of the name.
 func (b *Board) twin(d, j *job, node int32) (at int32, ok bool) {
 	if d.level == j.level {
-		return node, int(node) < len(d.pairs)
+		return node, int(node) < len(d.records)
 	}
 	at, ok = b.f.names[d.level].index[b.f.names[j.level].list[node]]
-	return at, ok && int(at) < len(d.pairs)
+	return at, ok && int(at) < len(d.records)
 }
 
 // doneOn reports whether a job is done on the node of the same name.
 func (b *Board) doneOn(d, j *job, node int32) bool {
 	at, ok := b.twin(d, j, node)
-	return ok && d.pairs[at].bits&Done != 0 && !d.pairs[at].running
+	return ok && d.records[at].bits&Done != 0 && !d.records[at].running
 }
 
 // hopeless reports whether a job will not be done on a node without a change: it failed
@@ -163,7 +163,7 @@ func (b *Board) hopelessOn(d, j *job, node int32, depth int) bool {
 }
 
 func (b *Board) hopelessAt(j *job, node int32, depth int) bool {
-	x := &j.pairs[node]
+	x := &j.records[node]
 	switch {
 	case x.running, x.bits&Done != 0:
 		return false
@@ -183,7 +183,7 @@ func (b *Board) hopelessAt(j *job, node int32, depth int) bool {
 // changed brings class, count and tournament up to date after a pair changed, and
 // tells the jobs that wait for it.
 func (b *Board) changed(j *job, node int32) {
-	x := b.pair(j, node)
+	x := b.record(j, node)
 	was := x.class
 	x.class = b.classify(j, node, x)
 	if x.class != was {
@@ -199,7 +199,7 @@ func (b *Board) changed(j *job, node int32) {
 	x.done, x.hopeful = done, hopeful
 	name := b.f.names[j.level].list[node]
 	for _, w := range j.waiters {
-		if i, ok := b.f.names[w.level].index[name]; ok && int(i) < len(w.pairs) {
+		if i, ok := b.f.names[w.level].index[name]; ok && int(i) < len(w.records) {
 			b.touch(w)
 			b.changed(w, i)
 		}
@@ -225,7 +225,7 @@ func (b *Board) Touched() []string {
 // recheck looks at all pairs of a job again: a job that it depends on came or went.
 func (b *Board) recheck(j *job) {
 	b.touch(j)
-	for i := range j.pairs {
+	for i := range j.records {
 		b.changed(j, int32(i))
 	}
 }
@@ -239,7 +239,7 @@ func (b *Board) drawn(level int, node int32) {
 }
 
 // schedule remembers when a pair leaves its backoff.
-func (b *Board) schedule(j *job, node int32, x *pair) {
+func (b *Board) schedule(j *job, node int32, x *record) {
 	if x.class != ClassBackoff {
 		return
 	}

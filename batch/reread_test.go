@@ -37,16 +37,16 @@ func TestARefusalAfterTheNodesWereReadAnew(t *testing.T) {
 // TestReadingTheNodesAgainKeepsNoTimers: what a board remembers does not grow with every
 // reading of its nodes.
 func TestReadingTheNodesAgainKeepsNoTimers(t *testing.T) {
-	const pairs = 100
+	const records = 100
 	var nodes []NodeSpec
-	for i := range pairs {
+	for i := range records {
 		nodes = append(nodes, NodeSpec{Name: fmt.Sprintf("n%03d", i), Level: "node"})
 	}
 	b := newBoard(t, ForestSpec{Name: "f", Levels: []string{"node"}}, nodes...)
 	put(t, b, Job{Name: "j", Backoff: Backoff{Seconds: []int{3600}, Repeat: true}, Retries: -1})
 	b.Advance(1000)
 	counter := int64(0)
-	all := b.Pick(pairs)
+	all := b.Pick(records)
 	start(t, b, all, &counter)
 	for i, s := range all {
 		b.Advance(1000 + int64(i)*1000)
@@ -58,13 +58,13 @@ func TestReadingTheNodesAgainKeepsNoTimers(t *testing.T) {
 		}
 	}
 	if len(b.due) > 2*leastThin {
-		t.Errorf("%d timers of %d pairs", len(b.due), pairs)
+		t.Errorf("%d timers of %d pairs", len(b.due), records)
 	}
 	if at, ok := b.NextDue(); !ok || at != 1000+3600*1000 {
 		t.Errorf("next at %d, %v", at, ok)
 	}
-	b.Advance(1000 + 3600*1000 + (pairs/2-1)*1000)
-	if got := b.Pick(pairs); len(got) != pairs/2 {
+	b.Advance(1000 + 3600*1000 + (records/2-1)*1000)
+	if got := b.Pick(records); len(got) != records/2 {
 		t.Errorf("%d are due", len(got))
 	}
 	checkBoard(t, b)

@@ -186,7 +186,7 @@ func TestEndsOfOtherLives(t *testing.T) {
 			if _, err := b.Status(Key{bad.job, bad.node}); !errors.Is(err, bad.err) {
 				t.Error(err)
 			}
-			if _, err := b.Forgive(bad.job, bad.node); !errors.Is(err, bad.err) {
+			if _, err := b.Retry(bad.job, bad.node); !errors.Is(err, bad.err) {
 				t.Error(err)
 			}
 		}

@@ -98,7 +98,7 @@ func TestLostVectors(t *testing.T) {
 	if s2.Bits&Failed == 0 || s2.Saved != 60 || s2.Backoff != 66 {
 		t.Fatalf("lost twice: %+v", s2)
 	}
-	s3, changed := Forgiven(s2)
+	s3, changed := Retried(s2)
 	if !changed || s3.Bits&Error == 0 || s3.Saved != 0 || s3.Backoff != 66 || s3.Due() != 66_000 {
 		t.Errorf("forgiven: %+v", s3)
 	}

@@ -66,7 +66,7 @@ func TestAFailureGoesThroughTheChain(t *testing.T) {
 	if err != nil || len(why) != 1 || why[0].String() != `db11: blocked by second/db11: depends on job "second", which is blocked by first/db11: depends on job "first", which failed on this node: exit code 3; cantina job retry first --node db11` {
 		t.Fatal(why, err)
 	}
-	forgive(t, b, "first")
+	retry(t, b, "first")
 	is(t, b, "third", Progress{State: JobWaiting, Total: 4, Done: 3, Blocked: 1, Reason: "waiting for job second"})
 	for _, job := range []string{"first", "second", "third"} {
 		picks(t, b, n, job+":db11")
@@ -75,9 +75,9 @@ func TestAFailureGoesThroughTheChain(t *testing.T) {
 	}
 }
 
-func forgive(t *testing.T, b *Board, job string) {
+func retry(t *testing.T, b *Board, job string) {
 	t.Helper()
-	edits, err := b.Forgive(job)
+	edits, err := b.Retry(job)
 	if err != nil || len(edits) == 0 {
 		t.Fatal(edits, err)
 	}

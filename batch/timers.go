@@ -61,7 +61,7 @@ func (b *Board) Advance(now int64) {
 	b.now = max(b.now, now)
 	for len(b.due) > 0 && b.due[0].at <= b.now {
 		x := b.due.pop()
-		if j := b.jobs[x.job]; j != nil && int(x.node) < len(j.pairs) && j.pairs[x.node].class == ClassBackoff {
+		if j := b.jobs[x.job]; j != nil && int(x.node) < len(j.records) && j.records[x.node].class == ClassBackoff {
 			b.changed(j, x.node)
 		}
 	}
@@ -81,7 +81,7 @@ func (b *Board) NextDue() (at int64, ok bool) {
 // waits reports that a pair is in backoff until the time of the timer.
 func (b *Board) waits(x timer) bool {
 	j := b.jobs[x.job]
-	return j != nil && int(x.node) < len(j.pairs) && j.pairs[x.node].class == ClassBackoff && b.dueAt(&j.pairs[x.node]) == x.at
+	return j != nil && int(x.node) < len(j.records) && j.records[x.node].class == ClassBackoff && b.dueAt(&j.records[x.node]) == x.at
 }
 
 // leastThin is how many timers are never looked through.

@@ -37,9 +37,9 @@ func TestATurnOutlivesItsJob(t *testing.T) {
 	}
 }
 
-// TestForgivenBeginsAnew: attempts and losses begin anew, so that it takes as many as the first
+// TestRetriedBeginsAnew: attempts and losses begin anew, so that it takes as many as the first
 // time to fail again.
-func TestForgivenBeginsAnew(t *testing.T) {
+func TestRetriedBeginsAnew(t *testing.T) {
 	rules := Rules{Next: NextBackoff{Seconds: 1}, Retries: 1}
 	fail := func(s Status, r Report) (Status, int) {
 		for n := 1; n < 20; n++ {
@@ -60,7 +60,7 @@ func TestForgivenBeginsAnew(t *testing.T) {
 		if n != c.want {
 			t.Fatalf("%s: failed after %d, want %d", name, n, c.want)
 		}
-		f, changed := Forgiven(s)
+		f, changed := Retried(s)
 		if !changed || f.Attempts != 0 || f.Losses != 0 || f.Invocation != s.Invocation {
 			t.Fatalf("%s: forgiven %+v, %v", name, f, changed)
 		}
@@ -68,10 +68,10 @@ func TestForgivenBeginsAnew(t *testing.T) {
 			t.Errorf("%s: after it was forgiven failed after %d, want %d", name, n, c.want)
 		}
 	}
-	if _, changed := Forgiven(Status{Bits: Done}); changed {
+	if _, changed := Retried(Status{Bits: Done}); changed {
 		t.Error("there was nothing to forgive")
 	}
-	if s, changed := Forgiven(Status{Bits: Error | UsesBackoff, Backoff: 9, Time: 1000}); !changed || s.Due() != 1000 {
+	if s, changed := Retried(Status{Bits: Error | UsesBackoff, Backoff: 9, Time: 1000}); !changed || s.Due() != 1000 {
 		t.Errorf("a backoff ends: %+v, %v", s, changed)
 	}
 }
@@ -129,7 +129,7 @@ func TestATimerOfWhatIsGone(t *testing.T) {
 			t.Errorf("%s: due at %d", name, at)
 		}
 	}
-	if s, _ := Forgiven(Status{Bits: Failed | Overwriteable, Backoff: 15}); s.Backoff != 15 {
+	if s, _ := Retried(Status{Bits: Failed | Overwriteable, Backoff: 15}); s.Backoff != 15 {
 		t.Errorf("what waits for nothing keeps its place in the list: %+v", s)
 	}
 }

@@ -124,7 +124,7 @@ func (b *Board) behind(j *job, through ...*job) string {
 		case d.counts[ClassAvoided]+d.counts[ClassAbsent] > 0:
 			return fmt.Sprintf("depends on job %s, which does not run on all of these nodes", name)
 		}
-		if waits == "" && d.counts[ClassDone] < len(d.pairs) {
+		if waits == "" && d.counts[ClassDone] < len(d.records) {
 			waits = fmt.Sprintf("waiting for job %s", name)
 			if word := d.held(); word != "" {
 				waits += ", which is " + word
@@ -180,11 +180,11 @@ func (b *Board) Nodes(name string, f NodeFilter) ([]NodeView, error) {
 	list := b.f.names[j.level].list
 	var found []int32
 	if f.Node != "" {
-		if n, ok := b.f.names[j.level].index[f.Node]; ok && int(n) < len(j.pairs) && b.selects(j, n, &f) {
+		if n, ok := b.f.names[j.level].index[f.Node]; ok && int(n) < len(j.records) && b.selects(j, n, &f) {
 			found = append(found, n)
 		}
 	} else {
-		for i := range j.pairs {
+		for i := range j.records {
 			if b.selects(j, int32(i), &f) {
 				found = append(found, int32(i))
 			}
@@ -208,14 +208,14 @@ func (b *Board) HasNode(k Key) error {
 	if err != nil {
 		return err
 	}
-	if int(n) >= len(j.pairs) || j.pairs[n].class == ClassAbsent && j.pairs[n].bits == 0 {
+	if int(n) >= len(j.records) || j.records[n].class == ClassAbsent && j.records[n].bits == 0 {
 		return fmt.Errorf("job %q has no node %q: %w", k.Job, k.Node, ErrUnknownNode)
 	}
 	return nil
 }
 
 func (b *Board) selects(j *job, n int32, f *NodeFilter) bool {
-	c := j.pairs[n].class
+	c := j.records[n].class
 	if len(f.Classes) == 0 && c == ClassAbsent || len(f.Classes) > 0 && !slices.Contains(f.Classes, c) {
 		return false
 	}
@@ -255,7 +255,7 @@ func (b *Board) Path(k Key) []string {
 }
 
 func (b *Board) nodeView(j *job, n int32) NodeView {
-	x := &j.pairs[n]
+	x := &j.records[n]
 	v := NodeView{Node: b.f.names[j.level].list[n], Class: x.class, Status: b.unpack(x)}
 	if r := b.runs[Key{j.Name, v.Node}]; r != nil {
 		v.Invocation, v.Cell, v.Since = r.inv, r.cell, r.since

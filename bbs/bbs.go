@@ -106,7 +106,7 @@ func (b *BBS) Pass(full bool) {
 		b.writes.expireKeys()
 		b.loader.pruneKeys(b.rows.now())
 	}
-	b.processes.buryUnlisted()
+	b.processes.reapUnlisted()
 	b.converge(full)
 }
 
@@ -153,9 +153,9 @@ func (t *tx) perform(out lrp.Outcome, moves []task.Move) {
 	}
 }
 
-// Unsettled is what convergence would do now, were it to look at everything: nothing, when
+// Unconverged is what convergence would do now, were it to look at everything: nothing, when
 // all is as it is wanted.
-func (b *BBS) Unsettled() (lrp.Outcome, []task.Move) {
+func (b *BBS) Unconverged() (lrp.Outcome, []task.Move) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.rows.now()

@@ -61,7 +61,7 @@ func TestAServiceRunsAndEnds(t *testing.T) {
 
 // rowsLeft lists the keys in the store below a prefix, as a new leader would load them.
 func (r *rig) rowsLeft(prefix string) []string {
-	rows, _, err := r.reign.Range(r.t.Context(), prefix, "", 0)
+	rows, _, err := r.leadership.Range(r.t.Context(), prefix, "", 0)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestEventsRebuildTheView(t *testing.T) {
 		seen, shown := map[string]*lrp.Actual{}, map[lrp.Key]*lrp.Actual{}
 		last := event.Position{}
 		done := make(chan struct{})
-		start := event.After(r.reign.Revision())
+		start := event.After(r.leadership.Revision())
 		go func() {
 			defer close(done)
 			follow(ctx, r.hub.Since(start), func(e event.Event) {

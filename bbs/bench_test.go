@@ -36,10 +36,10 @@ func (idle) CancelTask(task.Holder, string, string) {}
 // MayStart is true.
 func (idle) MayStart(string, string) bool { return true }
 
-// Blind is false.
+// Stale is false.
 func (idle) MayLive(string) []string { return nil }
 func (idle) Alive(string) []string   { return nil }
-func (idle) Blind() bool             { return false }
+func (idle) Stale() bool             { return false }
 
 // Send does nothing.
 func (idle) Send(*task.Task) bool { return true }
@@ -53,16 +53,16 @@ func BenchmarkTasks(b *testing.B) {
 		b.Fatal(err)
 	}
 	ctx := context.Background()
-	reign, err := s.Campaign(ctx, store.Candidate{ID: "s"})
+	leadership, err := s.Campaign(ctx, store.Candidate{ID: "s"})
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer func() { _ = reign.Resign(ctx) }()
+	defer func() { _ = leadership.Resign(ctx) }()
 	var ids atomic.Int64
 	board := New(Config{
-		Store: reign, Auctioneer: idle{}, Cells: idle{}, Sessions: idle{}, Hub: event.New(0, reign.Revision(), clock.Wall), Callbacks: idle{}, Clock: clock,
+		Store: leadership, Auctioneer: idle{}, Cells: idle{}, Sessions: idle{}, Hub: event.New(0, leadership.Revision(), clock.Wall), Callbacks: idle{}, Clock: clock,
 		Log: slog.New(slog.DiscardHandler), NewID: func() string { return fmt.Sprintf("%032x", ids.Add(1)) },
-	}, reign.Rows(), reign.Revision(), nil)
+	}, leadership.Rows(), leadership.Revision(), nil)
 	def := task.Definition{Workload: runs("/bin/true")}
 	by := task.Holder{Cell: "a", Proc: "a1"}
 	var left atomic.Int64

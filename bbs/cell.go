@@ -181,8 +181,8 @@ func (ps *processes) SessionChanged(e worker.SessionChanged) {
 }
 
 // Dead tells that a process is certainly dead; holder is the process that has its cell's
-// name now, if any. That one inherits what it has reported a container of, and, when it has taken
-// over the folder of the dead one, its work that survives a restart.
+// name now, if any. That one takes over what it has reported a container of, and, when it has taken
+// over the directory of the dead one, its work that survives a restart.
 // It returns how many tasks were lost.
 func (ps *processes) Dead(e worker.Dead, holder worker.Proc) (lost int) {
 	succeeds := e.Proof == worker.ProofSuccessor || e.Proof == worker.ProofBoot
@@ -223,7 +223,7 @@ func (ps *processes) CellUnheard(cell, proc string) {
 }
 
 // CellMustDie tells that the leader has given a session up. Succeeded: a later
-// process has taken its folder in the same boot: then all rows wait for ProcDead, which comes when that
+// process has taken its directory in the same boot: then all rows wait for ProcDead, which comes when that
 // process has reported what it has of them, or when either process is given up for good.
 func (ps *processes) CellMustDie(cell, proc string, succeeded bool) {
 	ps.told(func(t *tx) {
@@ -239,22 +239,22 @@ func (ps *processes) CellMustDie(cell, proc string, succeeded bool) {
 }
 
 // ProcDead tells that a process is certainly dead. successor is the process that
-// has taken its folder over, empty when there is none or it is not known: rows of work that
+// has taken its directory over, empty when there is none or it is not known: rows of work that
 // survives the restart of a cell, and of what it has reported as alive, go to it, and its
 // harmoniser says whether they are true. It returns how many tasks were lost.
 func (ps *processes) ProcDead(cell, proc, successor string) (lost int) {
 	return ps.procDead(cell, proc, successor, true)
 }
 
-func (ps *processes) procDead(cell, proc, heir string, succeeds bool) (lost int) {
+func (ps *processes) procDead(cell, proc, successor string, succeeds bool) (lost int) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if ps.isOver() != nil {
 		return 0
 	}
 	t := ps.begin(ps.now())
-	if heir != "" && heir != proc {
-		t.inherit(cell, proc, heir, succeeds)
+	if successor != "" && successor != proc {
+		t.handOver(cell, proc, successor, succeeds)
 	}
 	t.onProc(proc, lrp.ProcDead{Proc: proc})
 	for _, g := range t.b.tasks.OnProc(proc) {
@@ -275,22 +275,22 @@ func (ps *processes) procDead(cell, proc, heir string, succeeds bool) (lost int)
 	return lost
 }
 
-// inherit moves the rows of what the heir has reported a container of; when it succeeds the process
-// on its folder also of work that its cell keeps over a restart.
-func (t *tx) inherit(cell, proc, heir string, succeeds bool) {
+// handOver moves the rows of what the successor has reported a container of; when it succeeds the process
+// on its directory also of work that its cell keeps over a restart.
+func (t *tx) handOver(cell, proc, successor string, succeeds bool) {
 	b := t.b
-	alive := b.cfg.Sessions.Alive(heir)
+	alive := b.cfg.Sessions.Alive(successor)
 	for _, k := range b.services.OnProc(proc) {
 		d := b.services.Env(k, t.now).Desired
 		lives := slices.ContainsFunc(b.services.Index(k).Rows(), func(a *lrp.Actual) bool { return a.Proc == proc && slices.Contains(alive, a.Instance) })
 		if lives || succeeds && d != nil && d.Workload.OnCellRestart.Survives() {
-			t.try(k, lrp.ProcMoved{Cell: cell, From: proc, To: heir})
+			t.try(k, lrp.ProcMoved{Cell: cell, From: proc, To: successor})
 		}
 	}
 	for _, g := range b.tasks.OnProc(proc) {
 		row := b.tasks.Get(g)
 		if slices.Contains(alive, row.UID) || succeeds && row.State == task.Running && row.Definition.Workload.OnCellRestart.Survives() {
-			t.tryTask(g, task.Adopt{UID: row.UID, From: proc, By: task.Holder{Cell: cell, Proc: heir}})
+			t.tryTask(g, task.Adopt{UID: row.UID, From: proc, By: task.Holder{Cell: cell, Proc: successor}})
 		}
 	}
 }

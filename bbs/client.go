@@ -272,18 +272,18 @@ func (wr *writes) DeleteTask(ctx context.Context, guid string, w plan.Write) err
 	return err
 }
 
-// SettleTask is a person's word on a lost task. A rerun makes a new task, whose
+// ResolveTask is a person's word on a lost task. A rerun makes a new task, whose
 // guid stands in Successor.
-func (wr *writes) SettleTask(ctx context.Context, guid string, as task.Resolution, w plan.Write) (plan.Task, error) {
-	return wr.onTask(ctx, guid, "settle", []byte{byte(as)}, w, func(t *tx, row *task.Task) error {
-		settle := task.Settle{As: as}
+func (wr *writes) ResolveTask(ctx context.Context, guid string, as task.Resolution, w plan.Write) (plan.Task, error) {
+	return wr.onTask(ctx, guid, "resolve", []byte{byte(as)}, w, func(t *tx, row *task.Task) error {
+		resolve := task.ResolveLost{As: as}
 		if as == task.ResolvedRerun {
-			settle.Successor = t.successorOf(row)
+			resolve.Successor = t.successorOf(row)
 		}
-		if err := t.stepTask(guid, settle); err != nil || as != task.ResolvedRerun {
+		if err := t.stepTask(guid, resolve); err != nil || as != task.ResolvedRerun {
 			return err
 		}
-		return t.desire(task.Task{GUID: settle.Successor, UID: wr.cfg.NewID(), Domain: row.Domain, Name: row.Name, Definition: row.Definition})
+		return t.desire(task.Task{GUID: resolve.Successor, UID: wr.cfg.NewID(), Domain: row.Domain, Name: row.Name, Definition: row.Definition})
 	})
 }
 

@@ -19,7 +19,7 @@ var (
 	ErrServiceNotFound = fault.New(fault.ErrNotFound, "service not found")
 )
 
-// Store is what the board needs of the term that was won: store.Reign.
+// Store is what the board needs of the term that was won: store.Leadership.
 type Store interface {
 	Submit(t store.Transition, done func(revision int64, err error))
 	Fits(t store.Transition) error
@@ -37,7 +37,7 @@ type LRPWant struct {
 	Key     lrp.Key
 	Desired *lrp.Desired
 	Avoid   []string
-	// Dropped are earlier attempts that ended without a row: what is booked for them is free.
+	// Dropped are earlier attempts that ended without a row: what is allocated for them is free.
 	Dropped []string
 }
 
@@ -71,9 +71,9 @@ type Sessions interface {
 	// MayStart reports whether the process may be given work: session HEALTHY,
 	// reported, member row durable.
 	MayStart(cell, proc string) bool
-	// Blind reports whether rows may be older than what cells run (restored store
+	// Stale reports whether rows may be older than what cells run (restored store
 	// during the initial wait): then nothing exclusive starts.
-	Blind() bool
+	Stale() bool
 	// MayLive returns the processes of a cell that are not certainly dead, in order.
 	MayLive(cell string) []string
 	// Alive names the containers of services and tasks that a process has reported in this

@@ -101,7 +101,7 @@ func (ef *effects) Pending() ([]LRPWant, []TaskWant) {
 // request asks for places, but for what has to wait until the rows are believed: that stays
 // UNCLAIMED or PENDING, and says why.
 func (ef *effects) request(lrps []LRPWant, tasks []TaskWant) {
-	lrps, tasks = ef.held.back(ef.cfg.Sessions.Blind, lrps, tasks, ef.sayHeld)
+	lrps, tasks = ef.held.back(ef.cfg.Sessions.Stale, lrps, tasks, ef.sayHeld)
 	if len(lrps)+len(tasks) > 0 {
 		ef.cfg.Auctioneer.Request(lrps, tasks)
 	}
@@ -116,7 +116,7 @@ func (ef *effects) sayHeld(lrps []lrp.Key, tasks []TaskID) {
 func (ef *effects) StartsChanged() {
 	h := &ef.held
 	h.mu.Lock()
-	if len(h.lrps)+len(h.tasks) == 0 || ef.cfg.Sessions.Blind() {
+	if len(h.lrps)+len(h.tasks) == 0 || ef.cfg.Sessions.Stale() {
 		h.mu.Unlock()
 		return
 	}

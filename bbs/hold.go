@@ -21,9 +21,9 @@ type held struct {
 
 // back keeps what has to wait, tells of it, and returns the rest. blind is asked under the lock:
 // what it keeps is there when the end of the wait is told.
-func (h *held) back(blind func() bool, lrps []LRPWant, tasks []TaskWant, tell func([]lrp.Key, []TaskID)) ([]LRPWant, []TaskWant) {
+func (h *held) back(stale func() bool, lrps []LRPWant, tasks []TaskWant, tell func([]lrp.Key, []TaskID)) ([]LRPWant, []TaskWant) {
 	h.mu.Lock()
-	if !blind() {
+	if !stale() {
 		h.mu.Unlock()
 		return lrps, tasks
 	}

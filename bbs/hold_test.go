@@ -16,7 +16,7 @@ import (
 // over they are placed at once, the others were all the while.
 func TestTheInitialWaitHoldsWhatMayRun(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		r.setBlind(true)
+		r.setStale(true)
 		exclusive := web(1, "1")
 		exclusive.Exclusive = true
 		ordinary := web(1, "1")
@@ -54,7 +54,7 @@ func TestTheInitialWaitHoldsWhatMayRun(t *testing.T) {
 		if lrps, tasks, _ = r.take(); len(lrps)+len(tasks) != 0 {
 			t.Fatalf("still blind: %+v %+v", lrps, tasks)
 		}
-		r.setBlind(false)
+		r.setStale(false)
 		r.b.StartsChanged()
 		lrps, tasks, _ = r.take()
 		if len(lrps) != 1 || lrps[0].Desired.Service.Name != "web" || len(tasks) != 1 || tasks[0].GUID != "long" {
@@ -67,20 +67,20 @@ func TestTheInitialWaitHoldsWhatMayRun(t *testing.T) {
 	})
 }
 
-// TestABlindTermBeginsWithoutAsking: so it is for what an earlier term has left.
-func TestABlindTermBeginsWithoutAsking(t *testing.T) {
+// TestAStaleTermBeginsWithoutAsking: so it is for what an earlier term has left.
+func TestAStaleTermBeginsWithoutAsking(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
-		r.setBlind(true)
+		r.setStale(true)
 		r.reelect()
 		r.take()
 		r.b.RequestPending()
 		if _, tasks, _ := r.take(); len(tasks) != 0 {
 			t.Fatalf("%+v", tasks)
 		}
-		r.setBlind(false)
+		r.setStale(false)
 		r.b.StartsChanged()
 		if _, tasks, _ := r.take(); len(tasks) != 1 || tasks[0].GUID != "t" {
 			t.Fatalf("%+v", tasks)

@@ -191,7 +191,7 @@ func TestMembersThatAreGone(t *testing.T) {
 
 // TestAListThatMayBeWrongBuriesNobody: while a leader does not believe its member list,
 // what a row names may live; one that says so keeps its rows, the others lose them when
-// the list is believed. And who was buried all the same takes work again when it lives.
+// the list is believed. And who was reaped all the same takes work again when it lives.
 func TestAListThatMayBeWrongBuriesNobody(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.apply([]lrp.Desired{web(2, "1")}, nil)
@@ -202,7 +202,7 @@ func TestAListThatMayBeWrongBuriesNobody(t *testing.T) {
 			_ = r.event(w[i].Key, lrp.Claim{By: by})
 			_ = r.event(w[i].Key, lrp.Start{By: by, Net: lrp.Net{Address: "x", Routable: true}})
 		}
-		r.blind = true
+		r.stale = true
 		r.reelect() // members are a1 and b1
 		synctest.Wait()
 		if got := fmt.Sprint(r.running(webKey)); got != "[y/0 z/1]" {
@@ -210,14 +210,14 @@ func TestAListThatMayBeWrongBuriesNobody(t *testing.T) {
 		}
 		r.b.CellHealthy("z", "z9")
 		r.mu.Lock()
-		r.blind = false
+		r.stale = false
 		r.mu.Unlock()
 		time.Sleep(30 * time.Second) // a full pass
 		r.serve()
 		if got := fmt.Sprint(r.running(webKey)); got != "[a/0 z/1]" {
 			t.Fatalf("once the list is believed: running %s", got)
 		}
-		// Buried at once, and alive after all.
+		// Reaped at once, and alive after all.
 		r.reelect()
 		r.serve()
 		if got := fmt.Sprint(r.running(webKey)); got != "[a/0 a/1]" {
@@ -290,7 +290,7 @@ func TestALostCommitEndsTheTerm(t *testing.T) {
 	})
 }
 
-func TestABlindLeaderStartsNothingExclusive(t *testing.T) {
+func TestAStaleLeaderStartsNothingExclusive(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		d := web(1, "1")
 		d.Exclusive = true
@@ -298,14 +298,14 @@ func TestABlindLeaderStartsNothingExclusive(t *testing.T) {
 		synctest.Wait()
 		w, _, _ := r.take()
 		r.mu.Lock()
-		r.blind = true
+		r.stale = true
 		r.mu.Unlock()
 		by := lrp.Identity{Instance: "i", Cell: "a", Proc: "a1"}
 		if err := r.event(w[0].Key, lrp.Claim{By: by}); !errors.Is(err, lrp.ErrNotEligible) {
 			t.Fatalf("%v", err)
 		}
 		r.mu.Lock()
-		r.blind = false
+		r.stale = false
 		r.mu.Unlock()
 		if err := r.event(w[0].Key, lrp.Claim{By: by}); err != nil {
 			t.Fatal(err)

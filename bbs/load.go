@@ -43,14 +43,14 @@ func New(cfg Config, rows []store.Row, revision int64, members []string) *BBS {
 		}
 	}
 	slices.SortFunc(b.keys.ages, func(x, y idemAge) int { return x.at.Compare(y.at) })
-	b.processes.bury(members)
+	b.processes.reap(members)
 	b.applies.loadManifests(rows)
 	keys := b.services.Services()
 	t := b.begin(b.rows.now())
 	for _, k := range keys {
 		t.surplus([]serviceChange{{key: k}})
 	}
-	b.loader.doubt(t)
+	b.loader.endFreshness(t)
 	b.submit(t, nil)
 	return b
 }
@@ -63,11 +63,11 @@ type loader struct {
 	pruned  int       // unreadable rows that were dropped because nobody can need them
 }
 
-// doubt ends the freshness of every domain while the rows may be older than what cells run:
+// endFreshness ends the freshness of every domain while the rows may be older than what cells run:
 // its owner has said that everything wanted was there, of a later state than this one.
 // Nothing is destroyed until the owner says so again. (docs/decisions/0210)
-func (ld *loader) doubt(t *tx) {
-	if !ld.cfg.Sessions.Blind() {
+func (ld *loader) endFreshness(t *tx) {
+	if !ld.cfg.Sessions.Stale() {
 		return
 	}
 	now := ld.now()
@@ -78,9 +78,9 @@ func (ld *loader) doubt(t *tx) {
 	}
 }
 
-// bury declares dead every process that rows name and the member list does not. While
+// reap declares dead every process that rows name and the member list does not. While
 // the list itself may be wrong, such a process may yet come and say that it lives.
-func (ps *processes) bury(members []string) {
+func (ps *processes) reap(members []string) {
 	alive := make(map[string]bool, len(members))
 	for _, p := range members {
 		alive[p] = true
@@ -91,12 +91,12 @@ func (ps *processes) bury(members []string) {
 			ps.unlisted[p] = true
 		}
 	}
-	ps.buryUnlisted()
+	ps.reapUnlisted()
 }
 
-// buryUnlisted does so once the list is believed.
-func (ps *processes) buryUnlisted() {
-	if len(ps.unlisted) == 0 || ps.cfg.Sessions.Blind() {
+// reapUnlisted does so once the list is believed.
+func (ps *processes) reapUnlisted() {
+	if len(ps.unlisted) == 0 || ps.cfg.Sessions.Stale() {
 		return
 	}
 	for _, p := range slices.Sorted(maps.Keys(ps.unlisted)) {
@@ -361,7 +361,7 @@ func (ld *loader) takeBack(key string, value []byte, revision int64) error {
 	ld.mu.Lock()
 	defer ld.mu.Unlock()
 	row := store.Row{Key: key, Value: value, Revision: revision}
-	var gone []heritage
+	var gone []endedProc
 	if value != nil {
 		var err error
 		if gone, err = ld.overtaken(row); err != nil { // since Release looked
@@ -378,7 +378,7 @@ func (ld *loader) takeBack(key string, value []byte, revision int64) error {
 			return err
 		}
 		ld.cfg.Hub.Publish(revision, ld.returned(key)...)
-		ld.bequeath(gone)
+		ld.handOverAll(gone)
 	}
 	ld.converge(false)
 	return nil

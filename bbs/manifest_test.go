@@ -87,7 +87,7 @@ func TestALargeApplyIsWholeOrNothing(t *testing.T) {
 		d.at(0)
 		inBubbleOn(t, mem.Config{Fault: d.fault, Limits: small}, func(t *testing.T, r *rig) {
 			old := r.b.newTicket()
-			r.reign.Submit(store.Transition{Ops: []store.Op{{Key: "job/old", Value: []byte("x")}}}, old.done)
+			r.leadership.Submit(store.Transition{Ops: []store.Op{{Key: "job/old", Value: []byte("x")}}}, old.done)
 			if _, err := old.wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}

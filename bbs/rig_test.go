@@ -32,11 +32,11 @@ type rig struct {
 	clock   run.Clock
 	cells   []worker.CellName
 
-	reign *store.Reign
-	b     *BBS
-	hub   *event.Hub
-	stop  func()
-	rows  []store.Row // what the term began with
+	leadership *store.Leadership
+	b          *BBS
+	hub        *event.Hub
+	stop       func()
+	rows       []store.Row // what the term began with
 
 	mu        sync.Mutex
 	ids       int
@@ -49,7 +49,7 @@ type rig struct {
 	dead      map[string]bool
 	later     map[string]bool // further processes of the cells
 	alive     map[string][]string
-	blind     bool
+	stale     bool
 	full      bool // no callback is taken
 	slow      bool // what starts is ready a call later
 	mute      bool // cells do not reach the next leader
@@ -107,20 +107,20 @@ func (r *rig) elect(change func(*Config)) {
 		r.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	reign, err := s.Campaign(ctx, store.Candidate{ID: "s"})
+	leadership, err := s.Campaign(ctx, store.Candidate{ID: "s"})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.reign = reign
-	r.hub = event.New(0, reign.Revision(), r.clock.Wall)
+	r.leadership = leadership
+	r.hub = event.New(0, leadership.Revision(), r.clock.Wall)
 	cfg := Config{
-		Store: reign, Auctioneer: r, Cells: r, Machines: func([]*lrp.Desired) (int, bool) { return r.machines, r.machines > 0 }, Sessions: r, Hub: r.hub, Callbacks: r, Clock: r.clock, Log: slog.New(slog.DiscardHandler), NewID: r.newID,
+		Store: leadership, Auctioneer: r, Cells: r, Machines: func([]*lrp.Desired) (int, bool) { return r.machines, r.machines > 0 }, Sessions: r, Hub: r.hub, Callbacks: r, Clock: r.clock, Log: slog.New(slog.DiscardHandler), NewID: r.newID,
 	}
 	if change != nil {
 		change(&cfg)
 	}
-	r.rows = RollForwardOthers(reign, reign.Rows())
-	r.b = New(cfg, r.rows, reign.Revision(), slices.Concat([]string{"a1", "b1"}, slices.Sorted(maps.Keys(r.later))))
+	r.rows = RollForwardOthers(leadership, leadership.Rows())
+	r.b = New(cfg, r.rows, leadership.Revision(), slices.Concat([]string{"a1", "b1"}, slices.Sorted(maps.Keys(r.later))))
 	ended := make(chan error, 1)
 	go func() { ended <- r.b.Run(ctx) }()
 	r.stop = func() {
@@ -128,7 +128,7 @@ func (r *rig) elect(change func(*Config)) {
 		if err := <-ended; err != nil && !errors.Is(err, fault.ErrTermOver) {
 			r.t.Errorf("run: %v", err)
 		}
-		_ = reign.Resign(context.Background())
+		_ = leadership.Resign(context.Background())
 	}
 	synctest.Wait()
 	for _, c := range r.cells {
@@ -228,17 +228,17 @@ func (r *rig) Alive(proc string) []string {
 	return r.alive[proc]
 }
 
-// Blind is what the test says.
-func (r *rig) Blind() bool {
+// Stale is what the test says.
+func (r *rig) Stale() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.blind
+	return r.stale
 }
 
-func (r *rig) setBlind(blind bool) {
+func (r *rig) setStale(stale bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.blind = blind
+	r.stale = stale
 }
 
 func (r *rig) take() (lrps []LRPWant, tasks []TaskWant, stops []lrp.StopInstance) {

@@ -12,7 +12,7 @@ import (
 	"cantina/worker"
 )
 
-// TestSuccession: when a process takes the folder of another, its rows wait for its report: those
+// TestSuccession: when a process takes the directory of another, its rows wait for its report: those
 // of work that survives the restart of a cell, or that it has, go to it, the others away. They go
 // also when it will never come.
 func TestSuccession(t *testing.T) {

@@ -40,12 +40,12 @@ func TestADeadCellLosesItsTasks(t *testing.T) {
 		if err := r.b.DeleteTask(t.Context(), "t1", plan.Write{}); !errors.Is(err, task.ErrLostUnresolved) {
 			t.Fatalf("deleted a lost task: %v", err)
 		}
-		settled, err := r.b.SettleTask(t.Context(), "t1", task.ResolvedRerun, plan.Write{})
-		if err != nil || settled.Successor == "" {
-			t.Fatalf("%v %+v", err, settled)
+		resolved, err := r.b.ResolveTask(t.Context(), "t1", task.ResolvedRerun, plan.Write{})
+		if err != nil || resolved.Successor == "" {
+			t.Fatalf("%v %+v", err, resolved)
 		}
 		r.serve()
-		rerun, err := r.b.GetTask(settled.Successor)
+		rerun, err := r.b.GetTask(resolved.Successor)
 		if err != nil || rerun.Outcome != task.Succeeded || string(rerun.Result.Output) != "done" {
 			t.Fatalf("%v %+v", err, rerun)
 		}

@@ -109,7 +109,7 @@ func (t *tx) step(k lrp.Key, e lrp.Event) error {
 		env.Eligible = b.cfg.Sessions.MayStart(c.By.Cell, c.By.Proc)
 	case lrp.Claim:
 		exclusive := env.Desired != nil && env.Desired.Exclusive
-		env.Eligible = b.cfg.Sessions.MayStart(c.By.Cell, c.By.Proc) && !(exclusive && b.cfg.Sessions.Blind())
+		env.Eligible = b.cfg.Sessions.MayStart(c.By.Cell, c.By.Proc) && !(exclusive && b.cfg.Sessions.Stale())
 	}
 	before := b.services.Index(k)
 	after, effects, err := lrp.Step(before, e, env)
@@ -170,7 +170,7 @@ func (t *tx) stepTask(guid string, e task.Event) error {
 	if s, ok := e.(task.Start); ok {
 		// While rows may be older than what cells run, a task that stands as PENDING may
 		// run somewhere.
-		env.Eligible = b.cfg.Sessions.MayStart(s.By.Cell, s.By.Proc) && !b.cfg.Sessions.Blind()
+		env.Eligible = b.cfg.Sessions.MayStart(s.By.Cell, s.By.Proc) && !b.cfg.Sessions.Stale()
 	}
 	before := b.tasks.Get(guid)
 	if _, ok := e.(task.Delete); ok && before != nil {

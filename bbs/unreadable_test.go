@@ -55,7 +55,7 @@ func (r *rig) serveLRPs() {
 func (r *rig) overwrite(key string, value []byte) {
 	r.t.Helper()
 	ticket := r.b.newTicket()
-	r.reign.Submit(store.Transition{Ops: []store.Op{{Key: key, Value: value}}}, ticket.done)
+	r.leadership.Submit(store.Transition{Ops: []store.Op{{Key: key, Value: value}}}, ticket.done)
 	if _, err := ticket.wait(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func (r *rig) overwrite(key string, value []byte) {
 
 func (r *rig) value(key string) []byte {
 	r.t.Helper()
-	row, ok, err := r.reign.Get(r.t.Context(), key)
+	row, ok, err := r.leadership.Get(r.t.Context(), key)
 	if err != nil || !ok {
 		r.t.Fatalf("%s: %v %v", key, ok, err)
 	}
@@ -134,7 +134,7 @@ func TestEveryUnreadableRowIsSetAside(t *testing.T) {
 func (r *rig) overwriteQuarantined(key string, value []byte) {
 	r.t.Helper()
 	ticket := r.b.newTicket()
-	r.reign.Restore(key, value, ticket.done)
+	r.leadership.Restore(key, value, ticket.done)
 	if _, err := ticket.wait(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}
@@ -440,7 +440,7 @@ func (r *rig) smash(keys ...string) {
 	r.t.Helper()
 	for _, k := range keys {
 		ticket := r.b.newTicket()
-		r.reign.Submit(store.Transition{Ops: []store.Op{{Key: k, Value: []byte("garbage")}}}, ticket.done)
+		r.leadership.Submit(store.Transition{Ops: []store.Op{{Key: k, Value: []byte("garbage")}}}, ticket.done)
 		if _, err := ticket.wait(r.t.Context()); err != nil {
 			r.t.Fatal(err)
 		}

@@ -95,7 +95,7 @@ func TestNothingIsReservedBehindTheEnd(t *testing.T) {
 					w.leader.mu.Unlock()
 					w.hooks.before = func() {
 						end(w)
-						time.Sleep(time.Second) // the farewell is said
+						time.Sleep(time.Second) // it has deregistered
 						synctest.Wait()
 					}
 					call := Work{Term: w.leader.term, Proc: w.proc(),

@@ -42,7 +42,7 @@ type batchRuns struct {
 	exec       Executor
 	session    *session
 	containers *containers
-	evac       *evacuating
+	drain      *evacuating
 
 	runs   runs
 	ends   *mailbox[worker.WorkEnded]
@@ -50,7 +50,7 @@ type batchRuns struct {
 }
 
 func newBatchRuns(c *Cell) *batchRuns {
-	b := &batchRuns{cfg: &c.cfg, log: c.log, exec: c.exec, session: c.session, containers: c.containers, evac: c.evac,
+	b := &batchRuns{cfg: &c.cfg, log: c.log, exec: c.exec, session: c.session, containers: c.containers, drain: c.drain,
 		runs: runs{work: map[worker.Run]*BatchWork{}}, ends: &mailbox[worker.WorkEnded]{}}
 	b.ending = run.NewLoop("ends", b.nextEnds)
 	return b
@@ -64,8 +64,8 @@ func (b *batchRuns) launch(r worker.Run) {
 		b.endWithout(r, batch.Ended{ExitCode: -1, Reason: "start request without a workload"})
 		return
 	}
-	if b.evac.stopsBatch() {
-		b.endWithout(r, batch.Ended{ExitCode: -1, Reason: reasonEvacuated, Again: batch.AgainNow})
+	if b.drain.stopsBatch() {
+		b.endWithout(r, batch.Ended{ExitCode: -1, Reason: reasonDrained, Again: batch.AgainNow})
 		return
 	}
 	load := *w.Workload

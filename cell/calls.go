@@ -151,7 +151,7 @@ func ofCell(err error) bool {
 
 // takesWork returns why the cell takes no new work now, or nil.
 func (c *Cell) takesWork() error {
-	if _, on := c.evac.evacuation(); on {
+	if _, on := c.drain.drainState(); on {
 		return errors.New("cell is draining")
 	}
 	if c.leaving.Load() { // before the session knows it
@@ -222,12 +222,12 @@ func (c *Cell) CancelTask(_ context.Context, t fence.Term, proc worker.Proc, uid
 	return err
 }
 
-// Evacuate begins to empty the cell, or takes that back.
-func (c *Cell) Evacuate(_ context.Context, t fence.Term, proc worker.Proc, e Evacuation) error {
+// Drain begins to empty the cell, or takes that back.
+func (c *Cell) Drain(_ context.Context, t fence.Term, proc worker.Proc, e Drain) error {
 	if err := c.session.heard(t, proc); err != nil {
 		return err
 	}
-	c.setEvacuation(t, e)
+	c.setDrain(t, e)
 	return nil
 }
 

@@ -101,7 +101,7 @@ var (
 // Config is what a cell is made of. Zero durations take the default in brackets.
 type Config struct {
 	Name worker.CellName
-	// Dir is the cell's data folder; the executor holds its lock.
+	// Dir is the cell's data directory; the executor holds its lock.
 	Dir   string
 	Clock run.Clock
 	Log   *slog.Logger
@@ -115,42 +115,42 @@ type Config struct {
 	Env, API []action.Variable
 	// Timeouts hold until a leader sends its own.
 	Timeouts worker.Timeouts
-	// Poll is the time between two full comparisons [30 s], EvacuationPoll that of a
-	// cell being emptied [10 s], EvacuationTimeout how long that may take [10 min].
-	Poll, EvacuationPoll, EvacuationTimeout time.Duration
+	// Poll is the time between two full comparisons [30 s], DrainPoll that of a
+	// cell being emptied [10 s], DrainTimeout how long that may take [10 min].
+	Poll, DrainPoll, DrainTimeout time.Duration
 	// ProbeTimeout bounds one probe [1 s].
 	ProbeTimeout time.Duration
 	// Leave is how long an orderly end waits for work to end and statuses to be heard [20 s].
 	Leave time.Duration
 	// OnSession, when set, is told each new state of the session; it must not wait.
 	OnSession func(worker.State)
-	// Ground is what the cell stands on; a simulator has its own.
-	Ground Ground
+	// Runtime is what the cell stands on; a simulator has its own.
+	Runtime Runtime
 }
 
-// Ground is how the work of a cell runs side by side, waits, and is kept. What is not
+// Runtime is how the work of a cell runs side by side, waits, and is kept. What is not
 // set is that of a real machine: goroutines, timers, and the disk.
-type Ground struct {
+type Runtime struct {
 	// Go has f run beside everything else.
 	Go func(f func())
 	// Park is how what runs there waits.
 	Park run.Park
 	// Within bounds how long a call of the leader may last.
-	Within func(context.Context, time.Duration) (context.Context, context.CancelFunc)
-	Folder Folder
+	Within   func(context.Context, time.Duration) (context.Context, context.CancelFunc)
+	Identity IdentityStore
 	// Machine makes the cell's end of the session.
 	Machine func(worker.CellConfig) Machine
 }
 
-func (g Ground) withDefaults(dir string) Ground {
+func (g Runtime) withDefaults(dir string) Runtime {
 	if g.Go == nil {
 		g.Go = func(f func()) { go f() }
 	}
 	if g.Park == nil {
 		g.Park = run.OnChannel
 	}
-	if g.Folder == nil {
-		g.Folder = diskFolder(dir)
+	if g.Identity == nil {
+		g.Identity = diskIdentity(dir)
 	}
 	if g.Machine == nil {
 		g.Machine = func(c worker.CellConfig) Machine { return worker.NewCell(c) }
@@ -165,8 +165,8 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	set(&c.Poll, 30*time.Second)
-	set(&c.EvacuationPoll, 10*time.Second)
-	set(&c.EvacuationTimeout, 10*time.Minute)
+	set(&c.DrainPoll, 10*time.Second)
+	set(&c.DrainTimeout, 10*time.Minute)
 	set(&c.ProbeTimeout, time.Second)
 	set(&c.Leave, 20*time.Second)
 	if c.Timeouts == (worker.Timeouts{}) {
@@ -178,7 +178,7 @@ func (c Config) withDefaults() Config {
 	if c.Host == "" {
 		c.Host = "127.0.0.1"
 	}
-	c.Ground = c.Ground.withDefaults(c.Dir)
+	c.Runtime = c.Runtime.withDefaults(c.Dir)
 	return c
 }
 
@@ -194,7 +194,7 @@ type Cell struct {
 	queue   *run.Keyed
 
 	containers *containers
-	evac       *evacuating
+	drain      *evacuating
 	polls      *polls
 	rows       *harmoniser
 	batch      *batchRuns
@@ -205,43 +205,43 @@ type Cell struct {
 	counting sync.Mutex // a count and its report are one step: an older one never comes after
 }
 
-// New reads the folder's identity, begins a session and takes over what the
+// New reads the directory's identity, begins a session and takes over what the
 // executor has adopted. The executor must be open, and its lock held.
 func New(cfg Config, exec Executor, leader Leader) (*Cell, error) {
 	cfg = cfg.withDefaults()
-	ground := cfg.Ground
-	boot, err := ground.Folder.Boot()
+	rt := cfg.Runtime
+	boot, err := rt.Identity.Boot()
 	if err != nil {
 		return nil, err
 	}
-	before, err := ground.Folder.Read()
+	before, err := rt.Identity.Read()
 	if err != nil {
 		return nil, err
 	}
 	if before.Copied {
-		cfg.Log.Warn("data directory is a copy or was restored from a backup; using a new identity", "folder", cfg.Dir)
+		cfg.Log.Warn("data directory is a copy or was restored from a backup; using a new identity", "directory", cfg.Dir)
 		forgetEnds(exec)
 	}
-	id := before.next(boot, ground.Folder.NewProc())
-	if err := ground.Folder.Save(id, true); err != nil {
+	id := before.next(boot, rt.Identity.NewProc())
+	if err := rt.Identity.Save(id, true); err != nil {
 		return nil, err
 	}
-	c := &Cell{cfg: cfg, log: cfg.Log, exec: exec, leader: leader, queue: run.NewKeyedOn(64, ground.Go), exit: newOnceError()}
+	c := &Cell{cfg: cfg, log: cfg.Log, exec: exec, leader: leader, queue: run.NewKeyedOn(64, rt.Go), exit: newOnceError()}
 	c.containers = &containers{cfg: &c.cfg, log: c.log, exec: exec, plans: newTable[plan](), endReasons: newTable[string](), unknown: newTable[string]()}
-	c.evac = &evacuating{cfg: &c.cfg}
+	c.drain = &evacuating{cfg: &c.cfg}
 	c.polls = &polls{clock: cfg.Clock, loop: run.NewLoop("poll", c.nextPoll)}
-	c.report = &reporter{cfg: &c.cfg, exec: exec, containers: c.containers, evac: c.evac, leaving: &c.leaving}
-	c.session = &session{clock: cfg.Clock, log: cfg.Log, leader: leader, folder: ground.Folder, boot: boot, state: c.report.state,
-		identity: id, cell: cfg.Name, address: cfg.Address, within: ground.Within, ended: make(chan struct{})}
+	c.report = &reporter{cfg: &c.cfg, exec: exec, containers: c.containers, drain: c.drain, leaving: &c.leaving}
+	c.session = &session{clock: cfg.Clock, log: cfg.Log, leader: leader, store: rt.Identity, boot: boot, state: c.report.state,
+		identity: id, cell: cfg.Name, address: cfg.Address, within: rt.Within, ended: make(chan struct{})}
 	c.batch = newBatchRuns(c)
 	c.rows = newHarmoniser(c)
 	c.session.hands = &orders{batchRuns: c.batch, queue: c.queue, polls: c.polls, exit: c.exit}
 	c.session.makeLoops()
-	c.session.machine = ground.Machine(c.machineConfig(before, id))
+	c.session.machine = rt.Machine(c.machineConfig(before, id))
 	return c, nil
 }
 
-// forgetEnds drops what a folder says of containers that ended: it may be old, or another's.
+// forgetEnds drops what a directory says of containers that ended: it may be old, or another's.
 func forgetEnds(exec Executor) {
 	for _, ct := range exec.List() {
 		if ct.State == executor.Completed {
@@ -253,7 +253,7 @@ func forgetEnds(exec Executor) {
 // machineConfig is what the machine knows when it starts. The deadline of an
 // earlier process counts only under the same boot of the machine.
 func (c *Cell) machineConfig(before, id Identity) worker.CellConfig {
-	m := worker.CellConfig{Cell: c.cfg.Name, Proc: id.Proc, Started: id.Started, Folder: id.Folder, Boot: id.Boot, Cluster: id.Cluster, Unix: c.cfg.Clock.Wall().Unix(),
+	m := worker.CellConfig{Cell: c.cfg.Name, Proc: id.Proc, Started: id.Started, DirID: id.DirID, Boot: id.Boot, Cluster: id.Cluster, Unix: c.cfg.Clock.Wall().Unix(),
 		Now: c.cfg.Clock.Boot(), Timeouts: c.cfg.Timeouts, SetID: before.SetID, Epoch: before.Epoch,
 		Predecessor: before.Proc, Gone: !c.containers.nameless(), Statuses: map[worker.Run]string{}}
 	if before.Boot == id.Boot {
@@ -275,7 +275,7 @@ func (c *Cell) machineConfig(before, id Identity) worker.CellConfig {
 
 // Run drives the cell until ctx is done, the leader tells it to end, or it
 // cannot go on. When ctx is done it takes no new work, ends what does not outlive
-// it, waits (bounded) until the leader has heard all statuses, and says farewell.
+// it, waits (bounded) until the leader has heard all statuses, and deregisters.
 func (c *Cell) Run(ctx context.Context) error {
 	events, err := c.exec.Watch()
 	if err != nil {
@@ -295,11 +295,11 @@ func (c *Cell) Run(ctx context.Context) error {
 	return err
 }
 
-// Folder is the id of the cell's data folder.
-func (c *Cell) Folder() string {
+// DirID is the id of the cell's data directory.
+func (c *Cell) DirID() string {
 	c.session.mu.Lock()
 	defer c.session.mu.Unlock()
-	return c.session.identity.Folder
+	return c.session.identity.DirID
 }
 
 // Begin tells the session what there is and returns what has to be driven while the
@@ -310,9 +310,9 @@ func (c *Cell) Begin() []*run.Loop {
 	return append(c.session.loops(), c.batch.ending, c.polls.loop)
 }
 
-// Cleared tells that what earlier processes of the folder have left is gone, or taken over.
+// Cleared tells that what earlier processes of the directory have left is gone, or taken over.
 // The executor of a real cell has seen to that when it is open, but for what does not die and
-// has no name any more; of one whose Ground says otherwise the leader does not take the end
+// has no name any more; of one whose Runtime says otherwise the leader does not take the end
 // of its predecessors for proven before.
 func (c *Cell) Cleared() { c.session.step(worker.PredecessorsCleared{}) }
 
@@ -350,12 +350,12 @@ func (c *Cell) lifetime(outer, inner context.Context) error {
 }
 
 // Leave takes no new work, tells all that does not outlive the cell to end, and has the
-// session say farewell when nothing is left; or, when all that is left outlives it, that the
-// next process of the folder will be back. It does not wait for any of that.
+// session deregister when nothing is left; or, when all that is left outlives it, that the
+// next process of the directory will be back. It does not wait for any of that.
 func (c *Cell) Leave() {
 	c.leaving.Store(true)
 	c.countBound()
-	c.session.step(worker.FarewellAsked{})
+	c.session.step(worker.LeaveAsked{})
 	for _, ct := range c.exec.List() {
 		if c.outlives(ct) || ct.State == executor.Completed {
 			continue
@@ -485,7 +485,7 @@ func (c *Cell) countBound() {
 			continue
 		}
 		alive := ct.State != executor.Completed || ct.Stuck != nil
-		// A cell that leaves says farewell only when nothing is left of it but what
+		// A cell that leaves deregisters only when nothing is left of it but what
 		// nobody can be told of.
 		if ct.DeadlineBound && alive || leaving && !c.outlives(ct) && (alive || !c.rows.unreadable(ct)) {
 			n.Containers++
@@ -496,7 +496,7 @@ func (c *Cell) countBound() {
 
 // sameState compares what can change while a cell runs.
 func sameState(a, b placement.State) bool {
-	return a.Evacuating == b.Evacuating && a.Unavailable == b.Unavailable && a.Capacity.Equal(b.Capacity) && a.Foreign.Equal(b.Foreign) && maps.Equal(a.Withdrawn, b.Withdrawn)
+	return a.Draining == b.Draining && a.Unavailable == b.Unavailable && a.Capacity.Equal(b.Capacity) && a.Foreign.Equal(b.Foreign) && maps.Equal(a.Withdrawn, b.Withdrawn)
 }
 
 // leavingText is why a cell whose process is ending takes no work.

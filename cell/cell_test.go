@@ -86,7 +86,7 @@ func (l *leader) Heartbeat(_ context.Context, b worker.Heartbeat, _ State) (work
 	})
 	t := worker.DefaultTimeouts()
 	state := worker.Healthy
-	if b.Farewell {
+	if b.Deregister {
 		state = worker.MustDie
 	}
 	return worker.HeartbeatAnswer{Protocol: worker.Protocol, Term: l.term, Proc: b.Proc, Beat: b.Beat, State: state, Reported: true,

@@ -62,7 +62,7 @@ func (k *containers) statusOf(ct executor.Container) (string, error) {
 	case r.NotMade:
 		end.Again = batch.AgainLater
 	case k.interrupted(ct):
-		end.Reason, end.Again = reasonEvacuated, batch.AgainNow
+		end.Reason, end.Again = reasonDrained, batch.AgainNow
 	}
 	return wire.EncodeBatchEnd(end, r.Status)
 }
@@ -88,10 +88,10 @@ func (k *containers) alive() (all []string) {
 // being emptied. One that had ended by itself just before was not.
 func (k *containers) interrupted(ct executor.Container) bool {
 	reason, ok := k.endReasons.get(ct.ID)
-	return ok && reason == reasonEvacuated && ct.Result.Stopped
+	return ok && reason == reasonDrained && ct.Result.Stopped
 }
 
-// live lists what an evacuation waits for, in words.
+// live lists what a drain waits for, in words.
 func (k *containers) live() []string {
 	var out []string
 	for _, ct := range k.exec.List() {
@@ -112,7 +112,7 @@ func (k *containers) atWhat(ct executor.Container) executor.Phase {
 	return executor.Phase{}
 }
 
-// nameless reports whether something of an earlier process of the folder does not die of
+// nameless reports whether something of an earlier process of the directory does not die of
 // which nobody knows what it is: its end is not proven, and this process cannot answer for it.
 func (k *containers) nameless() bool {
 	return slices.ContainsFunc(k.exec.List(), func(ct executor.Container) bool {
@@ -150,7 +150,7 @@ func (k *containers) environment(w *action.Workload, own []action.Variable) []ac
 func (k *containers) interruptBatch() {
 	for _, ct := range k.exec.List() {
 		if ct.Labels[labelKind] == kindBatch && ct.State != executor.Completed {
-			k.stop(ct.ID, reasonEvacuated)
+			k.stop(ct.ID, reasonDrained)
 		}
 	}
 }

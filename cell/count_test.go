@@ -9,7 +9,7 @@ import (
 )
 
 // TestAnOlderCountNeverComesAfter: two counts at once; what one of them has not seen is
-// counted all the same, so that it ends with the session and is in no farewell.
+// counted all the same, so that it ends with the session and is in no deregistration.
 func TestAnOlderCountNeverComesAfter(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		var other sync.WaitGroup

@@ -38,7 +38,7 @@ type harmoniser struct {
 	leader     Leader
 	session    *session
 	containers *containers
-	evac       *evacuating
+	drain      *evacuating
 	polls      *polls
 
 	known     *known
@@ -49,11 +49,11 @@ type harmoniser struct {
 
 func newHarmoniser(c *Cell) *harmoniser {
 	h := &harmoniser{cfg: &c.cfg, log: c.log, exec: c.exec, leader: c.leader, session: c.session, containers: c.containers,
-		evac: c.evac, polls: c.polls, known: newKnown()}
-	h.lrpCalls = newBatcher(500, c.cfg.Ground.Park, func(ctx context.Context, es []LRPEvent) ([]error, error) {
+		drain: c.drain, polls: c.polls, known: newKnown()}
+	h.lrpCalls = newBatcher(500, c.cfg.Runtime.Park, func(ctx context.Context, es []LRPEvent) ([]error, error) {
 		return h.leader.LRPEvents(ctx, h.session.caller(), es)
 	})
-	h.taskCalls = newBatcher(500, c.cfg.Ground.Park, func(ctx context.Context, es []TaskEvent) ([]error, error) {
+	h.taskCalls = newBatcher(500, c.cfg.Runtime.Park, func(ctx context.Context, es []TaskEvent) ([]error, error) {
 		return h.leader.TaskEvents(ctx, h.session.caller(), es)
 	})
 	return h
@@ -116,20 +116,20 @@ func (h *harmoniser) actLRP(ctx context.Context, ct executor.Container, service 
 		}
 	}
 	h.log.Debug("harmonised", "container", ct.ID, "call", a.Call.String(), "fate", fate.String(), "why", a.Why)
-	h.settleLRP(ctx, ct, service, v, fate)
+	h.decideLRP(ctx, ct, service, v, fate)
 	return true
 }
 
 // lrpTable picks the table: the ordinary one, or that of a cell being emptied.
 func (h *harmoniser) lrpTable(v lrp.View) lrp.Action {
-	if _, on := h.evac.evacuation(); on {
+	if _, on := h.drain.drainState(); on {
 		return lrp.HarmoniseEvacuating(v)
 	}
 	return lrp.Harmonise(v)
 }
 
-// settleLRP decides the container's fate.
-func (h *harmoniser) settleLRP(ctx context.Context, ct executor.Container, service lrp.ServiceKey, v lrp.View, fate lrp.Fate) {
+// decideLRP decides the container's fate.
+func (h *harmoniser) decideLRP(ctx context.Context, ct executor.Container, service lrp.ServiceKey, v lrp.View, fate lrp.Fate) {
 	switch fate {
 	case lrp.Leave:
 	case lrp.RunContainer:
@@ -195,7 +195,7 @@ func (h *harmoniser) lrpEvent(call lrp.Call, v lrp.View, service lrp.ServiceKey,
 	case lrp.CallRemove:
 		return lrp.Remove{By: by}
 	case lrp.CallEvacuate:
-		return lrp.Evacuate{By: by, Net: net, Until: h.evac.rowUntil(ct)}
+		return lrp.Evacuate{By: by, Net: net, Until: h.drain.rowUntil(ct)}
 	case lrp.CallEvacuateClaimed:
 		return lrp.EvacuateClaimed{By: by}
 	case lrp.CallEvacuateStopped:
@@ -224,7 +224,7 @@ func crashReason(ct executor.Container) string {
 
 // residualLRP deals with a row that names this cell and has no container. It speaks for
 // this process alone: a row of another one under the cell's name may be of another
-// folder, and alive. The leader knows what that proves.
+// directory, and alive. The leader knows what that proves.
 func (h *harmoniser) residualLRP(ctx context.Context, x lrp.Index) {
 	for _, row := range x.Rows() {
 		if row.Cell != string(h.cfg.Name) {

@@ -94,8 +94,8 @@ type State struct {
 	// Conditions are the containers that something holds up, at most 20 of them, and then tasks and
 	// batch tasks that are being ended, at most 200.
 	Conditions []Condition
-	// Evacuation is how far the cell is with emptying itself.
-	Evacuation EvacuationState
+	// Drain is how far the cell is with emptying itself.
+	Drain DrainState
 }
 
 // Condition is one container whose start hangs, that does not die, that is being ended, or that the

@@ -60,11 +60,11 @@ func (s *session) beginIn(d time.Duration) {
 }
 
 // begin makes the identity of the next session durable and starts it. Without a
-// writable folder no session begins: the cell stays without work and tries again.
+// writable directory no session begins: the cell stays without work and tries again.
 func (s *session) begin(context.Context) {
 	s.mu.Lock()
-	next := s.identity.next(s.boot, s.folder.NewProc())
-	err := s.folder.Save(next, true)
+	next := s.identity.next(s.boot, s.store.NewProc())
+	err := s.store.Save(next, true)
 	if err == nil {
 		s.identity = next
 	}
@@ -93,17 +93,17 @@ func (s *session) sendBeat(ctx context.Context, b worker.Heartbeat) {
 		return
 	}
 	s.step(worker.BeatAnswered{Answer: a})
-	s.tellStrangers(b.Cluster)
+	s.logForeign(b.Cluster)
 }
 
-// tellStrangers tells once of each cluster that is not the cell's own and whose leader
+// logForeign tells once of each cluster that is not the cell's own and whose leader
 // answered, until the own one does.
-func (s *session) tellStrangers(own fence.Cluster) {
-	for _, e := range s.strangers.take() {
-		if s.stranger == e.Cluster {
+func (s *session) logForeign(own fence.Cluster) {
+	for _, e := range s.foreign.take() {
+		if s.lastForeign == e.Cluster {
 			continue
 		}
-		s.stranger = e.Cluster
+		s.lastForeign = e.Cluster
 		s.log.Warn("refused by a server of another cluster; nothing changes on this cell",
 			"cell", string(s.cell), "address", s.address, "cluster", string(own), "other", string(e.Cluster),
 			"remedy", "set --servers to the servers of this cell's cluster; to move the cell: cantina cells adopt "+string(s.cell)+" at the other cluster")

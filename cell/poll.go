@@ -60,15 +60,15 @@ func (c *Cell) nextPoll() (func(context.Context), time.Duration) {
 	}
 	return func(ctx context.Context) {
 		c.poll(ctx)
-		c.polls.pollIn(c.evac.pollWait())
+		c.polls.pollIn(c.drain.pollWait())
 	}, 0
 }
 
 // poll reads the rows first and the containers second, and looks at each of both.
 // While the session is NEW the leader has not said what it knows: nothing is touched.
-// The deadline of an evacuation does not wait for that.
+// The deadline of a drain does not wait for that.
 func (c *Cell) poll(ctx context.Context) {
-	c.endEvacuation()
+	c.endDrain()
 	if state, _, _ := c.session.view(); state == worker.New || state == worker.MustDie {
 		c.polls.retrySoon()
 		return

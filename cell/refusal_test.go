@@ -24,7 +24,7 @@ func TestARefusalSaysWhetherItIsOfTheCell(t *testing.T) {
 	}{
 		"full": {func(*world) {}, 200, "insufficient"},
 		"drained": {func(w *world) {
-			if err := w.cell.Evacuate(context.Background(), w.leader.term, w.proc(), Evacuation{ID: "d1", Deadline: time.Hour}); err != nil {
+			if err := w.cell.Drain(context.Background(), w.leader.term, w.proc(), Drain{ID: "d1", Deadline: time.Hour}); err != nil {
 				w.t.Fatal(err)
 			}
 		}, 10, "draining"},

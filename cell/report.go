@@ -18,7 +18,7 @@ type reporter struct {
 	cfg        *Config
 	exec       Executor
 	containers *containers
-	evac       *evacuating
+	drain      *evacuating
 	leaving    *atomic.Bool // of the cell
 
 	mu             sync.Mutex
@@ -71,7 +71,7 @@ func (r *reporter) condition(ct executor.Container) (Condition, bool) {
 	}
 	if kind := ct.Labels[labelKind]; (kind == kindTask || kind == kindBatch) && ends(ct) {
 		asked, _ := r.containers.endReasons.get(ct.ID)
-		if asked == reasonEvacuated {
+		if asked == reasonDrained {
 			asked = task.ReasonEmptied
 		}
 		x.Stopping, x.StopBy, x.Text = true, ct.EndBy, cmp.Or(ct.EndWhy, asked, "stopped on request")
@@ -88,8 +88,8 @@ func (r *reporter) state() State {
 	defer r.mu.Unlock()
 	s := r.cfg.Offer
 	s.Cell, s.InstanceAddress, s.Capacity, s.Foreign = string(r.cfg.Name), r.cfg.Host, r.exec.Capacity(), r.foreign()
-	evac := r.evac.now()
-	s.Evacuating = evac.on
+	drain := r.drain.now()
+	s.Draining = drain.on
 	s.Unavailable, s.Withdrawn = r.unavailable(), r.exec.Withdrawn()
 	now := r.conditions()
 	if r.version == 0 || !sameState(s, r.lastSent) || !slices.Equal(now, r.lastConditions) {
@@ -98,7 +98,7 @@ func (r *reporter) state() State {
 	}
 	s.Version = r.version
 	return State{State: s, Address: r.cfg.Address, Build: r.cfg.Build, Isolation: r.exec.Isolation(),
-		Conditions: now, Evacuation: r.evacuation(evac)}
+		Conditions: now, Drain: r.drainState(drain)}
 }
 
 // foreign is what containers hold that do not die although they were killed, or of which
@@ -134,9 +134,9 @@ func (r *reporter) unavailable() string {
 	return ""
 }
 
-// evacuation is what the cell says of its evacuation.
-func (r *reporter) evacuation(e evacuation) EvacuationState {
-	s := EvacuationState{ID: e.id, Over: e.over, Timeout: r.cfg.EvacuationTimeout}
+// drainState is what the cell says of its drain.
+func (r *reporter) drainState(e drainState) DrainState {
+	s := DrainState{ID: e.id, Over: e.over, Timeout: r.cfg.DrainTimeout}
 	switch {
 	case e.over:
 		s.Waits = e.waited

@@ -34,19 +34,19 @@ type session struct {
 	clock  run.Clock
 	log    *slog.Logger
 	leader Leader
-	folder Folder
+	store  IdentityStore
 	boot   string
 	cell   worker.CellName
 	state  func() State
 	hands  hands
 	within func(context.Context, time.Duration) (context.Context, context.CancelFunc) // nil = of the kernel
 
-	address   string
-	strangers mailbox[worker.ForeignHeard] // taken by the loop of beats
-	stranger  fence.Cluster                // the one that was told of last; of that loop
+	address     string
+	foreign     mailbox[worker.ForeignHeard] // taken by the loop of beats
+	lastForeign fence.Cluster                // the one that was told of last; of that loop
 
-	refusal   string  // that was told of last; of that loop
-	answered  tidings // whether the last heartbeat was; only the loop of beats touches it
+	refusal   string     // that was told of last; of that loop
+	answered  lastResult // whether the last heartbeat was; only the loop of beats touches it
 	electing  electing
 	beats     *mailbox[worker.Heartbeat]
 	statuses  *mailbox[worker.UpdateStatus]
@@ -71,11 +71,11 @@ type session struct {
 	once  sync.Once
 }
 
-// tidings is what was told last of something that comes again and again.
-type tidings struct{ told, good bool }
+// lastResult is what was told last of something that comes again and again.
+type lastResult struct{ told, good bool }
 
 // first reports whether something is news.
-func (t *tidings) first(good bool) bool {
+func (t *lastResult) first(good bool) bool {
 	news := !t.told || t.good != good
 	t.told, t.good = true, good
 	return news
@@ -155,7 +155,7 @@ func (s *session) step(events ...worker.CellEvent) answers {
 	return got
 }
 
-// keep writes what the next process of the folder has to know. It is called
+// keep writes what the next process of the directory has to know. It is called
 // under mu: an answer that rests on it must not be on its way before it is written.
 // What could not be written is tried again at the next step, as durably.
 func (s *session) keep(before, after worker.Kept) {
@@ -164,7 +164,7 @@ func (s *session) keep(before, after worker.Kept) {
 	}
 	s.identity = s.identity.keep(after)
 	durable := s.owed || before.Cluster != after.Cluster || before.SetID != after.SetID || before.Epoch != after.Epoch
-	err := s.folder.Save(s.identity, durable)
+	err := s.store.Save(s.identity, durable)
 	if err != nil && !s.unsaved {
 		s.log.Error("cell's data directory is not writable; retrying", "error", err)
 	}
@@ -208,7 +208,7 @@ func (s *session) perform(e worker.CellEffect, got *answers) {
 	case worker.CellChanged:
 		s.hands.changed(e.From, e.To, e.Reason)
 	case worker.ForeignHeard:
-		s.strangers.put(e)
+		s.foreign.put(e)
 	case worker.TermRefused:
 		s.log.Warn("refused a term that no leader of this cluster can have", "term", e.Term.String())
 	case worker.Exit:

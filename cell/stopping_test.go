@@ -20,7 +20,7 @@ func TestWhatIsBeingEndedIsReported(t *testing.T) {
 		"on request":   {executor.Container{Ending: true, EndBy: by}, kindBatch, "", "stopped on request"},
 		"limit":        {executor.Container{Ending: true, EndWhy: "time limit of 2s exceeded", EndBy: by}, kindTask, "", "time limit of 2s exceeded"},
 		"leftovers":    {executor.Container{Decided: true, EndWhy: "its program has ended", EndBy: by}, kindBatch, "", "its program has ended"},
-		"drain":        {executor.Container{Ending: true, EndBy: by}, kindBatch, reasonEvacuated, "the cell is being drained"},
+		"drain":        {executor.Container{Ending: true, EndBy: by}, kindBatch, reasonDrained, "the cell is being drained"},
 		"ended":        {executor.Container{Ending: true, EndBy: by, State: executor.Completed}, kindBatch, "", ""},
 		"runs":         {executor.Container{State: executor.Running}, kindTask, "", ""},
 		"service":      {executor.Container{Ending: true, EndBy: by}, kindLRP, "", ""},

@@ -135,7 +135,7 @@ func (h *harmoniser) runTask(ctx context.Context, ct executor.Container, v task.
 
 // taskTable picks the table: the ordinary one, or that of a cell being emptied.
 func (h *harmoniser) taskTable(v task.View) task.Action {
-	until, on := h.evac.evacuation()
+	until, on := h.drain.drainState()
 	if !on {
 		return task.Harmonise(v)
 	}

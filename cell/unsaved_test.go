@@ -9,15 +9,15 @@ import (
 	"cantina/worker"
 )
 
-// full is a folder on a disk that is full at times.
+// full is a directory on a disk that is full at times.
 type full struct {
-	Folder
+	IdentityStore
 	err     error
 	saved   Identity
 	durable bool
 }
 
-// Save implements Folder.
+// Save implements DirID.
 func (f *full) Save(id Identity, durable bool) error {
 	if f.err == nil {
 		f.saved, f.durable = id, durable
@@ -29,7 +29,7 @@ func (f *full) Save(id Identity, durable bool) error {
 // durably as it was to be, also when nothing has changed since.
 func TestUnsavedIdentityIsSavedLater(t *testing.T) {
 	f := &full{err: errors.New("no space left")}
-	s := &session{log: slog.New(slog.DiscardHandler), folder: f}
+	s := &session{log: slog.New(slog.DiscardHandler), store: f}
 	now := worker.Kept{Epoch: 7, Deadline: time.Hour}
 	s.keep(worker.Kept{}, now)
 	s.keep(now, now)

@@ -39,13 +39,13 @@ type Group struct {
 	throttle sync.Once
 }
 
-// At is the group in an existing tracker folder, for adoption and clearing.
+// At is the group in an existing tracker directory, for adoption and clearing.
 func At(dir string) *Group { return &Group{dir: dir} }
 
-// Dir is the tracker's folder of the group.
+// Dir is the tracker's directory of the group.
 func (g *Group) Dir() string { return g.dir }
 
-// OpenDir opens the group's folder for clone(CLONE_INTO_CGROUP). The caller closes it.
+// OpenDir opens the group's directory for clone(CLONE_INTO_CGROUP). The caller closes it.
 func (g *Group) OpenDir() (int, error) {
 	fd, err := openFile(g.dir, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {

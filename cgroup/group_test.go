@@ -209,7 +209,7 @@ func TestSlotsAreUsedAgainWithNewLimits(t *testing.T) {
 	})
 }
 
-// TestWhatIsRemovedIsMadeAgain: whoever removes folders of a tree that are empty, or all
+// TestWhatIsRemovedIsMadeAgain: whoever removes directories of a tree that are empty, or all
 // of them, stops no later container; where none can be made that is said to be of the machine.
 func TestWhatIsRemovedIsMadeAgain(t *testing.T) {
 	withTree(t, func(t *testing.T, tree *Tree) {
@@ -234,7 +234,7 @@ func TestWhatIsRemovedIsMadeAgain(t *testing.T) {
 		}
 		create("tree gone")
 		if _, err := lockDir(tree.Root()); !errors.Is(err, ErrInUse) {
-			t.Errorf("the new folder is free for another cell: %v", err)
+			t.Errorf("the new directory is free for another cell: %v", err)
 		}
 		if limit := filepath.Join(tree.Root(), "cgroup.max.descendants"); exists(limit) {
 			if err := os.WriteFile(limit, []byte("1"), 0); err != nil {

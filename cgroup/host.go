@@ -6,8 +6,8 @@
 // processes belong to a container and when none is left. Limits come from the
 // controllers of v2 where they can be had, else from v1.
 //
-//	<tracker>/<own group>/cantina/<folder id>/<class>/<container>
-//	<v1 controller>/<own group>/cantina/<folder id>/slot-<n>
+//	<tracker>/<own group>/cantina/<directory id>/<class>/<container>
+//	<v1 controller>/<own group>/cantina/<directory id>/slot-<n>
 //
 // A class is a set of containers that end together; the reaper acts on whole
 // classes. The limit slots of v1 are pooled: a slot is used by one container
@@ -36,7 +36,7 @@ type Mount struct {
 	Controllers []string // v1 only
 }
 
-// SelfDir is the folder of this process's own group; empty when the mount does
+// SelfDir is the directory of this process's own group; empty when the mount does
 // not show it.
 func (m Mount) SelfDir() string {
 	rel, err := filepath.Rel(m.Root, m.Self)

@@ -53,7 +53,7 @@ func TestEscapeIsInjectiveAndSafe(t *testing.T) {
 		}
 		seen[e] = s
 		if e == "" || e[0] == '.' || len(e) > 255 {
-			t.Errorf("Escape(%q) = %q is no folder name", s, e)
+			t.Errorf("Escape(%q) = %q is no directory name", s, e)
 		}
 		for _, c := range []byte(e) {
 			if c == '/' {

@@ -28,7 +28,7 @@ type Usage struct {
 
 // slot is one set of v1 limit groups, used by one container after the other.
 type slot struct {
-	dirs    map[string]string // controller → folder
+	dirs    map[string]string // controller → directory
 	limits  Limits
 	quota   bool     // the processor quota of limits is in force
 	joined  []string // controllers that limit the present container: it is in their groups alone
@@ -37,7 +37,7 @@ type slot struct {
 	adopted bool     // of a predecessor: never pooled
 }
 
-// SlotDirs are the v1 folders that limit the container, by controller.
+// SlotDirs are the v1 directories that limit the container, by controller.
 func (g *Group) SlotDirs() map[string]string {
 	if g.slot == nil {
 		return nil
@@ -146,7 +146,7 @@ func (t *Tree) release(s *slot) {
 	}
 }
 
-// whole reports whether all folders of a slot are there.
+// whole reports whether all directories of a slot are there.
 func (s *slot) whole() bool {
 	for _, d := range s.dirs {
 		if !exists(d) {
@@ -189,7 +189,7 @@ func (s *slot) set(l Limits) error {
 	return errors.Join(errs...)
 }
 
-// joined are the controllers with a folder that limit something.
+// joined are the controllers with a directory that limit something.
 func joined(dirs map[string]string, l Limits) []string {
 	out := make([]string, 0, len(limitControllers))
 	for i, limited := range [...]bool{l.MemoryBytes > 0, l.Pids > 0, l.CPUMilli > 0} {

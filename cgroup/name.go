@@ -9,7 +9,7 @@ import (
 // maxName is the longest group name that Escape makes; the kernel allows 255.
 const maxName = 200
 
-// Escape turns any text into a name for a folder: letters, digits, ".", "_" and
+// Escape turns any text into a name for a directory: letters, digits, ".", "_" and
 // "-" stay, other bytes become %XX. Long names are cut and get a hash.
 func Escape(s string) string {
 	plain := s != "" && s[0] != '.' && len(s) <= maxName

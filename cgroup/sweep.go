@@ -14,9 +14,9 @@ import (
 // ErrInUse reports that another cell's process has the groups of an id.
 var ErrInUse = errors.New("the control groups are in use by another cell")
 
-// OwnerAttr is the extended attribute of a v2 folder of one cell in which the cell
+// OwnerAttr is the extended attribute of a v2 directory of one cell in which the cell
 // leaves whose it is.
-const OwnerAttr = "user.cantina.folder"
+const OwnerAttr = "user.cantina.directory"
 
 // keepClass begins the names of classes whose containers outlive their cell.
 const keepClass = "keep."
@@ -24,8 +24,8 @@ const keepClass = "keep."
 // claimTime is how long a claim waits for one who only looks.
 const claimTime = 2 * time.Second
 
-// claim takes the lock of a cell's tracker folder, for as long as the descriptor is
-// open: while a process has it, nobody takes the folder for a dead cell's.
+// claim takes the lock of a cell's tracker directory, for as long as the descriptor is
+// open: while a process has it, nobody takes the directory for a dead cell's.
 func claim(dir string) (int, error) {
 	for end := time.Now().Add(claimTime); ; unix.Nanosleep(&unix.Timespec{Nsec: 5e6}, nil) {
 		if err := makeDir(dir); err != nil {
@@ -46,7 +46,7 @@ func claim(dir string) (int, error) {
 	}
 }
 
-// lockDir locks a folder, or returns ErrInUse.
+// lockDir locks a directory, or returns ErrInUse.
 func lockDir(dir string) (int, error) {
 	fd, err := openFile(dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
@@ -77,7 +77,7 @@ func (t *Tree) leaveOwner(owner string) error {
 	return nil
 }
 
-// Abandoned are the ids whose cell has no process any more, with the folders that
+// Abandoned are the ids whose cell has no process any more, with the directories that
 // there are of each, and what its owner left.
 func (h Host) Abandoned() []Abandoned {
 	var out []Abandoned
@@ -101,21 +101,21 @@ func (h Host) Abandoned() []Abandoned {
 
 // Abandoned is what a dead cell left.
 type Abandoned struct {
-	ID      string
-	Owner   string // as SetOwner left it
-	folders []string
+	ID    string
+	Owner string // as SetOwner left it
+	dirs  []string
 }
 
-// abandoned reports whether nobody holds the folders of an id.
+// abandoned reports whether nobody holds the directories of an id.
 func (h Host) abandoned(id string) (Abandoned, bool) {
-	a := Abandoned{ID: id, folders: h.Dirs(id)}
+	a := Abandoned{ID: id, dirs: h.Dirs(id)}
 	unlock, ok := a.lock()
 	if !ok {
 		return a, false
 	}
 	defer unlock()
 	buf := make([]byte, 4096)
-	for _, dir := range a.folders {
+	for _, dir := range a.dirs {
 		if n, err := unix.Getxattr(dir, OwnerAttr, buf); err == nil {
 			a.Owner = string(buf[:n])
 		}
@@ -131,7 +131,7 @@ func (a Abandoned) lock() (unlock func(), ok bool) {
 			unix.Close(fd)
 		}
 	}
-	for _, dir := range a.folders {
+	for _, dir := range a.dirs {
 		fd, err := lockDir(dir)
 		if err != nil {
 			unlock()
@@ -154,12 +154,12 @@ func (a Abandoned) Remove() {
 		return
 	}
 	defer unlock()
-	for _, dir := range a.folders {
+	for _, dir := range a.dirs {
 		if kept, err := filepath.Glob(filepath.Join(dir, keepClass+"*", "*")); err != nil || hasDir(kept) {
 			return
 		}
 	}
-	for _, dir := range a.folders {
+	for _, dir := range a.dirs {
 		RemoveEmpty(dir)
 	}
 }
@@ -167,7 +167,7 @@ func (a Abandoned) Remove() {
 // Kept are the processes of containers that were to outlive the cell.
 func (a Abandoned) Kept() []int {
 	var pids []int
-	for _, dir := range a.folders {
+	for _, dir := range a.dirs {
 		classes, _ := filepath.Glob(filepath.Join(dir, keepClass+"*")) // the pattern is good
 		for _, c := range classes {
 			more, _ := At(c).Procs() // what cannot be read has gone
@@ -186,12 +186,12 @@ func hasDir(paths []string) bool {
 	return false
 }
 
-// isID reports whether a name is one that executors give their folders.
+// isID reports whether a name is one that executors give their directories.
 func isID(name string) bool {
 	return len(name) == 16 && strings.Trim(name, "0123456789abcdef") == ""
 }
 
-// tops are the folders below which cells have theirs, of all hierarchies.
+// tops are the directories below which cells have theirs, of all hierarchies.
 func (h Host) tops() []string {
 	var out []string
 	for _, m := range h.mounts() {

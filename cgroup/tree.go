@@ -32,13 +32,13 @@ type Options struct {
 // limitControllers are the v1 controllers that limits need.
 var limitControllers = [...]string{"memory", "pids", "cpu"}
 
-// Tree is the part of the hierarchies that belongs to one cell folder. Its
+// Tree is the part of the hierarchies that belongs to one cell directory. Its
 // methods may be called from any goroutine.
 type Tree struct {
-	root       string // tracker folder cantina/<id>
+	root       string // tracker directory cantina/<id>
 	v2ctl      bool   // limits through v2 controllers
 	generation string
-	v1         map[string]string // controller → folder cantina/<id>
+	v1         map[string]string // controller → directory cantina/<id>
 	base       map[string]int    // controller → descriptor of "tasks" of the own group
 	claimed    int               // descriptor that holds the lock of root; -1 = none
 
@@ -48,7 +48,7 @@ type Tree struct {
 	slots int
 }
 
-// Open makes the folders of one cell in the hierarchies that host offers. It
+// Open makes the directories of one cell in the hierarchies that host offers. It
 // returns ErrUnusable when nothing can track processes here, and ErrInUse when another
 // process has a tree of this id. Close it.
 func Open(host Host, id string, o Options) (*Tree, error) {
@@ -88,7 +88,7 @@ func (t *Tree) openTracker(host Host, id string) error {
 	return nil
 }
 
-// Dirs returns the folders that there are for an id, that of the tracking hierarchy
+// Dirs returns the directories that there are for an id, that of the tracking hierarchy
 // first, as Tree.Dirs does for a tree that is open.
 func (h Host) Dirs(id string) []string {
 	var out []string
@@ -124,7 +124,7 @@ func cellDir(m *Mount, id string) (string, error) {
 	dir := filepath.Join(top, id)
 	for try := 0; ; try++ {
 		err := errors.Join(makeDir(top), makeDir(dir))
-		// Another cell that ends may just have removed the empty folder above.
+		// Another cell that ends may just have removed the empty directory above.
 		if !errors.Is(err, unix.ENOENT) || try == 10 {
 			return dir, err
 		}
@@ -186,7 +186,7 @@ func containsAll(have, want []string) bool {
 	return true
 }
 
-// Root is the tracker's folder of this cell.
+// Root is the tracker's directory of this cell.
 func (t *Tree) Root() string { return t.root }
 
 // Offers names the limits that can be enforced ("cpu", "memory", "pids") and
@@ -205,7 +205,7 @@ func (t *Tree) Offers() (limits []string, through string) {
 	return limits, through
 }
 
-// Dirs lists every folder that this tree has made, for a successor that clears.
+// Dirs lists every directory that this tree has made, for a successor that clears.
 func (t *Tree) Dirs() (tracker string, v1 []string) {
 	for _, d := range t.v1 {
 		v1 = append(v1, d)
@@ -214,7 +214,7 @@ func (t *Tree) Dirs() (tracker string, v1 []string) {
 	return t.root, v1
 }
 
-// Patterns match the folders (in the sense of path/filepath) that this process
+// Patterns match the directories (in the sense of path/filepath) that this process
 // made below those of Dirs, classes and slots.
 func (t *Tree) Patterns() []string {
 	patterns := []string{filepath.Join(t.root, "*."+t.generation)}
@@ -228,10 +228,10 @@ func (t *Tree) Patterns() []string {
 // machine, not of the container.
 var ErrNoGroup = errors.New("no control group can be made")
 
-// handDown are the v2 controllers that a folder hands down to those below.
+// handDown are the v2 controllers that a directory hands down to those below.
 const handDown = "+memory +pids +cpu"
 
-// Class makes the class name, which is given to Create afterwards, and the folder of
+// Class makes the class name, which is given to Create afterwards, and the directory of
 // the tree when somebody has removed it. ErrNoGroup.
 func (t *Tree) Class(name string) error {
 	dir := filepath.Join(t.root, name)
@@ -250,7 +250,7 @@ func (t *Tree) Class(name string) error {
 	return nil
 }
 
-// remake makes the folder of a tree afresh that somebody has removed, and claims it.
+// remake makes the directory of a tree afresh that somebody has removed, and claims it.
 func (t *Tree) remake() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -268,7 +268,7 @@ func (t *Tree) remake() error {
 	if err != nil {
 		return err
 	}
-	unix.Close(t.claimed) // of a folder that is gone
+	unix.Close(t.claimed) // of a directory that is gone
 	t.claimed = fd
 	if t.owner != "" {
 		if err := t.leaveOwner(t.owner); err != nil {
@@ -347,7 +347,7 @@ func (t *Tree) Close() error {
 	}
 	t.base = nil
 	if t.claimed < 0 {
-		return nil // the folders are another's
+		return nil // the directories are another's
 	}
 	_, v1 := t.Dirs()
 	for _, d := range append([]string{t.root}, v1...) {
@@ -359,7 +359,7 @@ func (t *Tree) Close() error {
 }
 
 // RemoveEmpty removes the groups below and including dir that hold no process,
-// and the folder "cantina" above when it became empty.
+// and the directory "cantina" above when it became empty.
 func RemoveEmpty(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

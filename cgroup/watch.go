@@ -68,7 +68,7 @@ func (w *Watcher) Watch(g *Group) (<-chan struct{}, func()) {
 	return w.WatchPath(g.Events(), unix.IN_MODIFY)
 }
 
-// WatchPath is Watch for any file or folder and the given inotify events.
+// WatchPath is Watch for any file or directory and the given inotify events.
 func (w *Watcher) WatchPath(path string, events uint32) (<-chan struct{}, func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

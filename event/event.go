@@ -26,7 +26,7 @@ const (
 	Instance             // Event.Instance: one row of one index, by its presence
 	Task                 // Event.Task
 	Job                  // Event.Job
-	Pair                 // Event.Pair: a batch task ended
+	JobNode              // Event.JobNode: a batch task ended
 	Cell                 // Event.Cell
 	Schedule             // Event.Schedule
 	Note                 // Event.Text only: something happened that changes no row (a crash, an audit entry)
@@ -43,8 +43,8 @@ func (k Kind) String() string {
 		return "task"
 	case Job:
 		return "job"
-	case Pair:
-		return "pair"
+	case JobNode:
+		return "node"
 	case Cell:
 		return "cell"
 	case Schedule:
@@ -128,7 +128,7 @@ type Event struct {
 	Instance *lrp.Actual
 	Task     *task.Task
 	Job      *JobState
-	Pair     *PairState
+	JobNode  *NodeState
 	Cell     *CellState
 	Schedule *schedule.Row
 }
@@ -142,8 +142,8 @@ type JobState struct {
 	NodesKnown bool
 }
 
-// PairState is a batch task that ended.
-type PairState struct {
+// NodeState is a batch task that ended.
+type NodeState struct {
 	Job string
 	batch.NodeView
 }
@@ -155,8 +155,8 @@ type CellState struct {
 	Session worker.State
 	Reason  string
 	Term    fence.Term
-	// Evacuating: it is being emptied, or is kept empty.
-	Evacuating bool
+	// Draining: it is being emptied, or is kept empty.
+	Draining bool
 	// Unavailable is why it is given no new work although it beats; empty = it is.
 	Unavailable string
 	// Gone: the process is certainly dead, and nobody else has the cell's name.
@@ -166,7 +166,7 @@ type CellState struct {
 // How lists and events call a cell that is gone.
 const (
 	CellLost = "LOST"
-	CellLeft = "LEFT" // it said farewell, with nothing on it
+	CellLeft = "LEFT" // it deregistered, with nothing on it
 )
 
 // GoneWord is CellLeft or CellLost.

@@ -291,9 +291,9 @@ func (e *Executor) checkUser() error {
 	return err
 }
 
-// giveFolder lets the user of a program write in the container's folder. It belongs to the
+// giveDir lets the user of a program write in the container's directory. It belongs to the
 // workload's user; files that other users of the container make there are their own, as in /tmp.
-func (c *container) giveFolder(cred *syscall.Credential, workloads bool) error {
+func (c *container) giveDir(cred *syscall.Credential, workloads bool) error {
 	if cred == nil {
 		return nil
 	}

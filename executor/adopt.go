@@ -24,13 +24,13 @@ func (e *Executor) adopt() error {
 	}
 	for _, d := range entries {
 		dir := filepath.Join(e.path("keep"), d.Name())
-		var s keepsake
-		switch gerr := shim.Get(dir, keepsakeFile, &s); {
+		var s keptRecord
+		switch gerr := shim.Get(dir, keptRecordFile, &s); {
 		case unread(gerr):
 			err = errors.Join(err, gerr)
 			continue
 		case gerr != nil:
-			// It was about to be started. Its group, if any, is ended with the strangers.
+			// It was about to be started. Its group, if any, is ended with the unrelated processes.
 			err = errors.Join(err, os.RemoveAll(dir))
 			continue
 		}
@@ -41,24 +41,24 @@ func (e *Executor) adopt() error {
 
 // saveResult writes down how a kept container ended.
 func (c *container) saveResult(r *RunResult) {
-	if err := shim.Put(c.e.keepFolder(c.id), resultFile, r, false); err != nil {
+	if err := shim.Put(c.e.keepDir(c.id), resultFile, r, false); err != nil {
 		c.e.log.Warn("result is not written down", "container", c.id, "error", err)
 	}
 }
 
-func (e *Executor) adoptOne(s keepsake) error {
+func (e *Executor) adoptOne(s keptRecord) error {
 	var r RunResult
-	rerr := shim.Get(e.keepFolder(s.ID), resultFile, &r)
+	rerr := shim.Get(e.keepDir(s.ID), resultFile, &r)
 	if unread(rerr) {
 		return rerr
 	}
 	c := newContainer(e, Reservation{ID: s.ID, Labels: s.Labels, DeadlineBound: s.Bound}, s.Resources)
 	c.spec, c.created, c.adopted, c.state, c.ports = s.Spec, s.Created, true, Running, s.Ports
-	c.folder = c.folderPath()
+	c.dir = c.dirPath()
 	c.group = e.tree.Adopt(s.Group, s.Slot, s.Limits)
-	c.heir = &s
+	c.adoptedFrom = &s
 	var st shim.Started
-	if shim.Get(e.keepFolder(s.ID), shim.StartedFile, &st) == nil {
+	if shim.Get(e.keepDir(s.ID), shim.StartedFile, &st) == nil {
 		c.pid = st.Pid
 	}
 	for _, p := range s.Ports {
@@ -78,11 +78,11 @@ func (e *Executor) adoptOne(s keepsake) error {
 // resume attaches to the shim of an adopted container.
 func (h *stepHost) resume(ctx context.Context, r *action.Run) (*kept, error) {
 	c := h.c
-	k := &kept{h: h, c: c, dir: c.e.keepFolder(c.id), done: make(chan struct{})}
+	k := &kept{h: h, c: c, dir: c.e.keepDir(c.id), done: make(chan struct{})}
 	events, unwatch := c.e.watcher.WatchPath(k.dir, unix.IN_MODIFY|unix.IN_MOVED_TO)
 	var err error
-	if k.shim, err = c.watch(ctx, c.heir.Shim); errors.Is(err, procid.ErrGone) {
-		k.shim, err = spawn.Gone(c.heir.Shim.Pid), nil
+	if k.shim, err = c.watch(ctx, c.adoptedFrom.Shim); errors.Is(err, procid.ErrGone) {
+		k.shim, err = spawn.Gone(c.adoptedFrom.Shim.Pid), nil
 	}
 	if err != nil {
 		unwatch()

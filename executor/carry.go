@@ -17,7 +17,7 @@ import (
 	"cantina/spawn"
 )
 
-// carry has a process of the container put or take a file that is outside its folder: the
+// carry has a process of the container put or take a file that is outside its directory: the
 // cell itself touches no path that may be on a file system that does not answer.
 func (h *stepHost) carry(ctx context.Context, verb string, f place.File) (err error) {
 	c := h.c

@@ -11,7 +11,7 @@ import (
 	"cantina/cgroup"
 	"cantina/executor/isolate"
 	"cantina/executor/step"
-	"cantina/internal/brood"
+	"cantina/internal/proctree"
 )
 
 // checkProcess is a program of a check. It is over when nothing of what it started is left:
@@ -57,7 +57,7 @@ func (h *stepHost) startCheck(ctx context.Context, r *action.Run, out, errs sink
 		}
 		s.Group = k.part
 	} else {
-		k.mark = fmt.Sprintf("%s=%d-%s-%s", brood.MarkName, os.Getpid(), c.id, n)
+		k.mark = fmt.Sprintf("%s=%d-%s-%s", proctree.MarkName, os.Getpid(), c.id, n)
 		s.Env = append(s.Env, k.mark)
 	}
 	if k.p, err = c.launch(s, r, out, errs, patience{over: ctx.Done()}); err != nil {
@@ -77,7 +77,7 @@ func (k *checkProcess) end() {
 	case k.part != nil:
 		c.endPart(k.part)
 	case k.mark != "":
-		if err := brood.EndMarked(k.mark, k.p.Pid, c.e.cfg.StuckAfter); err != nil {
+		if err := proctree.EndMarked(k.mark, k.p.Pid, c.e.cfg.StuckAfter); err != nil {
 			c.note("check: pid %d: %v", k.p.Pid, err)
 		}
 	}
@@ -90,9 +90,9 @@ func (c *container) endPart(g *cgroup.Group) {
 	if g == nil {
 		return
 	}
-	if err := brood.EndGroup(g, c.e.cfg.StuckAfter); err != nil {
+	if err := proctree.EndGroup(g, c.e.cfg.StuckAfter); err != nil {
 		c.mu.Lock()
-		c.undead = append(c.undead, g)
+		c.unkilled = append(c.unkilled, g)
 		c.mu.Unlock()
 		c.note("check: %v", err)
 	}
@@ -102,11 +102,11 @@ func (c *container) endPart(g *cgroup.Group) {
 func (c *container) checksLeft() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(c.undead) > 0 {
-		if g := c.undead[0]; g.Remove() != nil {
+	for len(c.unkilled) > 0 {
+		if g := c.unkilled[0]; g.Remove() != nil {
 			return errCheckLeft
 		}
-		c.undead = c.undead[1:]
+		c.unkilled = c.unkilled[1:]
 	}
 	return nil
 }

@@ -16,13 +16,13 @@ import (
 
 // leavings are scripts of checks that leave a process each, with an argument that tells.
 var leavings = map[string]string{
-	"in the background": `sleep 1000.%[1]s & exit 0`,
-	"own session":       `setsid sleep 1000.%[1]s & exit 0`,
-	"deaf":              `(trap "" TERM HUP INT; sleep 1000.%[1]s) & exit 0`,
-	"no parent":         `(setsid sleep 1000.%[1]s &); exit 0`,
-	"fails":             `setsid sleep 1000.%[1]s & exit 1`,
-	"hangs":             `setsid sleep 1000.%[1]s & sleep 1001.%[1]s`,
-	"hangs and is deaf": `trap "" TERM; setsid sleep 1000.%[1]s & while :; do sleep 1001.%[1]s; done`,
+	"in the background":      `sleep 1000.%[1]s & exit 0`,
+	"own session":            `setsid sleep 1000.%[1]s & exit 0`,
+	"ignores TERM":           `(trap "" TERM HUP INT; sleep 1000.%[1]s) & exit 0`,
+	"no parent":              `(setsid sleep 1000.%[1]s &); exit 0`,
+	"fails":                  `setsid sleep 1000.%[1]s & exit 1`,
+	"hangs":                  `setsid sleep 1000.%[1]s & sleep 1001.%[1]s`,
+	"hangs and ignores TERM": `trap "" TERM; setsid sleep 1000.%[1]s & while :; do sleep 1001.%[1]s; done`,
 }
 
 // alike are the processes of the machine whose arguments end like this.
@@ -77,7 +77,7 @@ func TestChecksLeaveNothing(t *testing.T) {
 					if err := e.Launch(Reservation{ID: "x"}, Spec{Workload: w}); err != nil {
 						t.Fatal(err)
 					}
-					file := filepath.Join(await(t, e, "x", runningState).Folder, "count")
+					file := filepath.Join(await(t, e, "x", runningState).Dir, "count")
 					awaitThat(t, file, func() bool {
 						b, _ := os.ReadFile(file)
 						return bytes.Count(b, []byte("\n")) >= want
@@ -103,17 +103,17 @@ func TestChecksLeaveNothing(t *testing.T) {
 
 // TestASuccessorEndsWhatACheckOfItsPredecessorLeft: in a kept container.
 func TestASuccessorEndsWhatACheckOfItsPredecessorLeft(t *testing.T) {
-	folder := tempDir(t)
+	dataDir := tempDir(t)
 	mark := fmt.Sprint(os.Getpid(), time.Now().UnixNano())
 	file := filepath.Join(tempDir(t), "up")
 	s := keep(Spec{Workload: action.Workload{Action: do("sleep 1000"), ReadinessChecks: []action.Check{
 		{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "echo up >" + file + "; setsid sleep 1000." + mark}}, Timeout: time.Hour}}}})
-	c := startCell(t, script{Folder: folder, Jobs: []job{{ID: "x", Spec: s}}})
+	c := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: "x", Spec: s}}})
 	awaitFile(t, file)
 	awaitThat(t, "the check", func() bool { return len(alike(t, mark)) > 0 })
 	old := alike(t, mark)
 	c.kill(t)
-	e, stop := runExecutor(t, testConfig(folder))
+	e, stop := runExecutor(t, testConfig(dataDir))
 	needGroups(t, e)
 	awaitThat(t, "the end of the check", func() bool {
 		for _, pid := range old {

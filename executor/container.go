@@ -84,26 +84,26 @@ type container struct {
 	inherited bool             // the verdict is a predecessor's: outcome says it
 	begun     time.Duration    // boot time of Start
 	spent     time.Duration    // from there until it was made
-	folder    string
-	pooled    *folder // the same, when folders gave it out
+	dir       string
+	pooled    *pooledDir // the same, when directories gave it out
 	forgotten bool
 	group     *cgroup.Group // set to nil under mu
 	writers   [2]*logstore.Writer
 	status    statusSink
 	view      *isolate.View  // nil below IsolationNamespaces
-	lower     []string       // folders of the image, the topmost first
+	lower     []string       // directories of the image, the topmost first
 	release   func()         // lets go of the image
 	image     image.Settings // what the image says
-	rootDir   string         // where ResultFile is looked for; "" = folder
+	rootDir   string         // where ResultFile is looked for; "" = directory
 
-	followers  sync.WaitGroup  // that take the output of a kept program
-	given      [2]int64        // bytes of each stream that the writer has been handed; of the follower
-	mains      []int           // the programs that the container is for, by number; guarded by e.mu
-	askedOf    []int           // processes that the reaper ended
-	decidedWhy string          // the failure that was decided; guarded by e.mu
-	askedKnown bool            // the group can say so
-	heir       *keepsake       // what the predecessor wrote down; nil unless adopted
-	stranger   procid.Identity // what it left without a group
+	followers   sync.WaitGroup  // that take the output of a kept program
+	given       [2]int64        // bytes of each stream that the writer has been handed; of the follower
+	mains       []int           // the programs that the container is for, by number; guarded by e.mu
+	askedOf     []int           // processes that the reaper ended
+	decidedWhy  string          // the failure that was decided; guarded by e.mu
+	askedKnown  bool            // the group can say so
+	adoptedFrom *keptRecord     // what the predecessor wrote down; nil unless adopted
+	leftProc    procid.Identity // what it left without a group
 
 	noting sync.Mutex
 	noted  []procid.Identity // in pidFile
@@ -111,8 +111,8 @@ type container struct {
 	mu        sync.Mutex
 	shut      bool             // without a group: nothing may be started beside it any more
 	copies    int              // of files to be uploaded, so far
-	undead    []*cgroup.Group  // of checks, in which something does not die
-	keepsake  *kept            // the program that a shim owns
+	unkilled  []*cgroup.Group  // of checks, in which something does not die
+	kept      *kept            // the program that a shim owns
 	written   bool             // a successor finds the container written down
 	processes []*spawn.Process // that may still hold output
 }
@@ -128,22 +128,22 @@ func (c *container) snapshot() Container {
 	return Container{ID: c.id, Labels: c.labels, State: c.state, Result: c.result, Ports: slices.Clone(c.ports),
 		Routable: c.routable && !c.ends(), Resources: c.need, DeadlineBound: c.bound, Adopted: c.adopted, Kept: c.keep(), Ending: c.ask != askNothing,
 		EndWhy: c.endWhy(), Decided: c.decided && c.state != Completed, EndBy: c.endBy, Phase: c.phase, Stuck: c.stuck, Hang: c.hang,
-		OOMKills: c.oomKills, Created: c.created, Pid: c.pid, Folder: c.folderPath(), Isolation: c.spec.Workload.Isolation}
+		OOMKills: c.oomKills, Created: c.created, Pid: c.pid, Dir: c.dirPath(), Isolation: c.spec.Workload.Isolation}
 }
 
-// folderPath is where the container's folder is, or will be.
-func (c *container) folderPath() string {
-	if c.folder != "" {
-		return c.folder
+// dirPath is where the container's directory is, or will be.
+func (c *container) dirPath() string {
+	if c.dir != "" {
+		return c.dir
 	}
-	return filepath.Join(c.e.cfg.Folder, "run", cgroup.Escape(c.id))
+	return filepath.Join(c.e.cfg.Dir, "run", cgroup.Escape(c.id))
 }
 
 func (c *container) root() string {
 	if c.rootDir != "" {
 		return c.rootDir
 	}
-	return c.folderPath()
+	return c.dirPath()
 }
 
 // keep reports whether the container outlives its cell.
@@ -280,7 +280,7 @@ func (c *container) complete(r RunResult) {
 }
 
 // rest gives back what a completed container does not need any more: of it only
-// the folder is left, so it holds disk space alone. What comes next need not wait
+// the directory is left, so it holds disk space alone. What comes next need not wait
 // until somebody has read the result and deletes it. The lock is held.
 func (c *container) rest() {
 	var left resource.Amounts
@@ -301,9 +301,9 @@ func (c *container) forget() {
 	if !first {
 		return
 	}
-	spare := c.removeFolder()
+	spare := c.removeDir()
 	if c.keep() { // also of a start that came to nothing
-		if err := os.RemoveAll(c.e.keepFolder(c.id)); err != nil {
+		if err := os.RemoveAll(c.e.keepDir(c.id)); err != nil {
 			c.e.log.Warn("cannot remove the saved state of a container", "container", c.id, "error", err)
 		}
 	}
@@ -320,7 +320,7 @@ func (c *container) forget() {
 	if recorded {
 		c.removeOutcome()
 	}
-	c.e.folders.put(spare)
+	c.e.dirPool.put(spare)
 	c.e.givePortsBack(ports)
 	if !c.e.hub.none() {
 		c.e.hub.emit(Event{Kind: EventDeleted, Container: snap})

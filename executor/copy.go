@@ -22,9 +22,9 @@ import (
 // ErrOutside reports a path that leads out of the container.
 var ErrOutside = errors.New("path leads out of the container")
 
-// CopyOut writes a file or a folder of a running container as a tar stream; the
+// CopyOut writes a file or a directory of a running container as a tar stream; the
 // names begin with the base name of path. No link leads out of the container: its
-// folder, or its whole root where it has one. What hangs there hangs alone: when ctx
+// directory, or its whole root where it has one. What hangs there hangs alone: when ctx
 // ends, the error is ErrHangs.
 func (e *Executor) CopyOut(ctx context.Context, id, name string, w io.Writer) error {
 	c, p, err := e.copyPlace(id, name)
@@ -37,7 +37,7 @@ func (e *Executor) CopyOut(ctx context.Context, id, name string, w io.Writer) er
 	return nil
 }
 
-// CopyIn unpacks a tar stream into a folder of a running container, which it
+// CopyIn unpacks a tar stream into a directory of a running container, which it
 // makes when it is not there. What it makes belongs to the container's user. What hangs
 // there hangs alone, as with CopyOut.
 func (e *Executor) CopyIn(ctx context.Context, id, name string, r io.Reader) error {
@@ -58,12 +58,12 @@ func (e *Executor) copyPlace(id, name string) (*container, place.Place, error) {
 	if err != nil {
 		return nil, p, err
 	}
-	inside := c.folder
-	if p.Root = c.folder; c.view != nil {
+	inside := c.dir
+	if p.Root = c.dir; c.view != nil {
 		p.Root, inside = "/proc/"+strconv.Itoa(pid)+"/root", "/"
 	}
 	if !path.IsAbs(name) {
-		name = path.Join(c.insideFolder(), name)
+		name = path.Join(c.insideDir(), name)
 	}
 	p.Path, err = filepath.Rel(inside, path.Clean(name))
 	if err != nil || !filepath.IsLocal(p.Path) {

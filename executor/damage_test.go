@@ -22,18 +22,18 @@ import (
 // read, its successor knows all of it, and adopts or ends it.
 func TestDamagedLegacy(t *testing.T) {
 	for _, damage := range []struct {
-		files string // pattern below the folder
+		files string // pattern below the directory
 		lives bool
-	}{{"legacy", true}, {"keep/*/" + keepsakeFile, false}, {"*", true}, {"keep/*/*", false}, {"id", true}, {"[il]*", true}, {"[il]*,keep/*/" + keepsakeFile, false}} {
+	}{{"legacy", true}, {"keep/*/" + keptRecordFile, false}, {"*", true}, {"keep/*/*", false}, {"id", true}, {"[il]*", true}, {"[il]*,keep/*/" + keptRecordFile, false}} {
 		t.Run(damage.files, func(t *testing.T) {
-			folder, dir := tempDir(t), tempDir(t)
-			c := startCell(t, script{Folder: folder, Deadline: 20 * time.Second, Jobs: []job{
+			dataDir, dir := tempDir(t), tempDir(t)
+			c := startCell(t, script{Dir: dataDir, Deadline: 20 * time.Second, Jobs: []job{
 				{ID: "kept", Spec: keep(writesPid(dir, "kept", ""))}, {ID: "stop", Spec: writesPid(dir, "stop", "")}}})
 			kept, stop := pidsOf(t, dir, "kept"), pidsOf(t, dir, "stop")
 			c.kill(t)
 			var files []string
 			for pattern := range strings.SplitSeq(damage.files, ",") {
-				found, err := filepath.Glob(filepath.Join(folder, pattern))
+				found, err := filepath.Glob(filepath.Join(dataDir, pattern))
 				if err != nil || len(found) == 0 {
 					t.Fatal(found, err)
 				}
@@ -46,7 +46,7 @@ func TestDamagedLegacy(t *testing.T) {
 					}
 				}
 			}
-			e, end := runExecutor(t, testConfig(folder))
+			e, end := runExecutor(t, testConfig(dataDir))
 			for _, id := range stop {
 				awaitDeath(t, id)
 			}
@@ -72,42 +72,42 @@ func TestDamagedLegacy(t *testing.T) {
 func TestDamagedIdentityByTracker(t *testing.T) {
 	for _, name := range []string{"damaged", "removed"} {
 		t.Run(name, func(t *testing.T) {
-			folder, dir := tempDir(t), tempDir(t)
-			c := startCell(t, script{Folder: folder, Jobs: []job{
+			dataDir, dir := tempDir(t), tempDir(t)
+			c := startCell(t, script{Dir: dataDir, Jobs: []job{
 				{ID: "kept", Spec: keep(writesPid(dir, "kept", ""))}, {ID: "stop", Spec: writesPid(dir, "stop", "")}}})
 			kept, ends := pidsOf(t, dir, "kept"), pidsOf(t, dir, "stop")
 			others := tempDir(t)
-			other := startCell(t, script{Folder: others, Jobs: []job{{ID: "kept", Spec: keep(writesPid(dir, "other", ""))}}})
-			stranger := pidsOf(t, dir, "other")
+			other := startCell(t, script{Dir: others, Jobs: []job{{ID: "kept", Spec: keep(writesPid(dir, "other", ""))}}})
+			unrelated := pidsOf(t, dir, "other")
 			c.kill(t)
 			other.kill(t)
-			was := strings.TrimSpace(string(mustRead(t, filepath.Join(folder, "id"))))
-			for _, f := range []string{"id", "legacy", filepath.Join("keep", "kept", keepsakeFile)} {
-				err := os.Remove(filepath.Join(folder, f))
+			was := strings.TrimSpace(string(mustRead(t, filepath.Join(dataDir, "id"))))
+			for _, f := range []string{"id", "legacy", filepath.Join("keep", "kept", keptRecordFile)} {
+				err := os.Remove(filepath.Join(dataDir, f))
 				if name == "damaged" {
-					err = os.WriteFile(filepath.Join(folder, f), []byte("nonsense"), 0o600)
+					err = os.WriteFile(filepath.Join(dataDir, f), []byte("nonsense"), 0o600)
 				}
 				if err != nil {
 					t.Fatal(err)
 				}
 			}
-			cfg := testConfig(folder)
+			cfg := testConfig(dataDir)
 			e, end := runExecutor(t, cfg)
 			for _, id := range append(kept, ends...) { // nothing tells what the kept one is for
 				awaitDeath(t, id)
 			}
-			if is := strings.TrimSpace(string(mustRead(t, filepath.Join(folder, "id")))); is != was || len(e.List()) != 0 {
+			if is := strings.TrimSpace(string(mustRead(t, filepath.Join(dataDir, "id")))); is != was || len(e.List()) != 0 {
 				t.Errorf("identity %s, was %s; %+v", is, was, e.List())
 			}
 			if err := end(); err != nil {
 				t.Error(err)
 			}
-			for _, id := range stranger {
+			for _, id := range unrelated {
 				if !id.Alive() {
 					t.Error("what another cell keeps was killed")
 				}
 			}
-			cfg.Folder = others
+			cfg.Dir = others
 			e, end = runExecutor(t, cfg)
 			e.Delete("kept")
 			await(t, e, "kept", gone)
@@ -121,25 +121,25 @@ func TestDamagedIdentityByTracker(t *testing.T) {
 // TestNothingIsConcludedFromWhatCannotBeRead: a cell does not start while it cannot read what
 // its predecessor wrote, says what, and disturbs nothing; then it adopts.
 func TestNothingIsConcludedFromWhatCannotBeRead(t *testing.T) {
-	folder := tempDir(t)
-	cell := startCell(t, script{Folder: folder, Jobs: []job{{ID: "k", Spec: keep(sh("echo up; while :; do sleep 0.1; done"))}}})
+	dataDir := tempDir(t)
+	cell := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: "k", Spec: keep(sh("echo up; while :; do sleep 0.1; done"))}}})
 	cell.kill(t)
 	for _, name := range []string{"id", "keep/k/container", "run/k/.pid"} {
-		path := filepath.Join(folder, name)
+		path := filepath.Join(dataDir, name)
 		saved, err := os.ReadFile(path)
 		missing := errors.Is(err, os.ErrNotExist)
 		if err := errors.Join(os.RemoveAll(path), os.Mkdir(path, 0o700)); err != nil {
 			t.Fatal(err)
 		}
-		legacyPath := filepath.Join(folder, "legacy")
-		l, lerr := os.ReadFile(legacyPath)
+		previousPath := filepath.Join(dataDir, "legacy")
+		l, lerr := os.ReadFile(previousPath)
 		if name == "id" { // it is asked for when the legacy is damaged
-			lerr = errors.Join(lerr, os.WriteFile(legacyPath, []byte("nonsense"), 0o600))
+			lerr = errors.Join(lerr, os.WriteFile(previousPath, []byte("nonsense"), 0o600))
 		}
-		if _, err := Open(testConfig(folder)); err == nil || !strings.Contains(err.Error(), path) {
+		if _, err := Open(testConfig(dataDir)); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: opened: %v", name, err)
 		}
-		err = errors.Join(lerr, os.Remove(path), os.WriteFile(legacyPath, l, 0o600))
+		err = errors.Join(lerr, os.Remove(path), os.WriteFile(previousPath, l, 0o600))
 		if !missing {
 			err = errors.Join(err, os.WriteFile(path, saved, 0o600))
 		}
@@ -147,7 +147,7 @@ func TestNothingIsConcludedFromWhatCannotBeRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	adopts(t, folder, "k")
+	adopts(t, dataDir, "k")
 }
 
 // TestWatchAsksAgain: a process is not taken for gone while there is no descriptor to look at it.
@@ -155,7 +155,7 @@ func TestWatchAsksAgain(t *testing.T) {
 	told := make(chan string, 1)
 	e := testExecutor(t, func(cfg *Config) { cfg.Log = slog.New(slog.NewTextHandler(lineChan(told), nil)) })
 	launch(t, e, "first", sh("true")) // the reaper is up: it must not inherit the limit below
-	stranger := startStranger(t)
+	unrelated := startUnrelated(t)
 	var was unix.Rlimit
 	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &was); err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func TestWatchAsksAgain(t *testing.T) {
 	}
 	pinned := make(chan *spawn.Process)
 	go func() {
-		p, err := (&container{e: e}).watch(t.Context(), stranger)
+		p, err := (&container{e: e}).watch(t.Context(), unrelated)
 		if err != nil {
 			t.Error(err)
 		}
@@ -178,8 +178,8 @@ func TestWatchAsksAgain(t *testing.T) {
 	if p := <-pinned; !strings.Contains(line, "retrying") || p == nil || p.Ended() {
 		t.Errorf("%s: %v", line, p)
 	}
-	syscall.Kill(stranger.Pid, syscall.SIGKILL)
-	if p, err := (&container{e: e}).watch(t.Context(), procid.Identity{Pid: stranger.Pid, Start: stranger.Start + 1}); !errors.Is(err, procid.ErrGone) {
+	syscall.Kill(unrelated.Pid, syscall.SIGKILL)
+	if p, err := (&container{e: e}).watch(t.Context(), procid.Identity{Pid: unrelated.Pid, Start: unrelated.Start + 1}); !errors.Is(err, procid.ErrGone) {
 		t.Errorf("another process: %v %v", p, err)
 	}
 }
@@ -199,8 +199,8 @@ func (l lineChan) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestCopiedFolder: two cells whose folders have the same identity do not share groups.
-func TestCopiedFolder(t *testing.T) {
+// TestCopiedDir: two cells whose directories have the same identity do not share groups.
+func TestCopiedDir(t *testing.T) {
 	a, b := tempDir(t), tempDir(t)
 	e, stop := runExecutor(t, testConfig(a))
 	needGroups(t, e)
@@ -217,31 +217,31 @@ func TestCopiedFolder(t *testing.T) {
 }
 
 func TestReusedPidIsNotKilled(t *testing.T) {
-	// A record with the pid of a stranger and another start time.
+	// A record with the pid of an unrelated process and another start time.
 	cfg := testConfig(tempDir(t))
 	cfg.Cgroups = CgroupNone
 	e, stop := runExecutor(t, cfg)
 	launch(t, e, "x", sh("true"))
 	if _, err := Open(cfg); !errors.Is(err, ErrInUse) {
-		t.Errorf("the folder of a living cell: %v", err)
+		t.Errorf("the directory of a living cell: %v", err)
 	}
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	stranger := startStranger(t)
-	folder := filepath.Join(cfg.Folder, "run", "y")
-	if err := errors.Join(os.MkdirAll(folder, 0o755), os.WriteFile(filepath.Join(folder, ".pid"), fmt.Appendf(nil, "%d %d", stranger.Pid, stranger.Start-7), 0o600)); err != nil {
+	unrelated := startUnrelated(t)
+	dataDir := filepath.Join(cfg.Dir, "run", "y")
+	if err := errors.Join(os.MkdirAll(dataDir, 0o755), os.WriteFile(filepath.Join(dataDir, ".pid"), fmt.Appendf(nil, "%d %d", unrelated.Pid, unrelated.Start-7), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	_, stop = runExecutor(t, cfg)
-	if !stranger.Alive() {
-		t.Error("a stranger was killed")
+	if !unrelated.Alive() {
+		t.Error("an unrelated process was killed")
 	}
-	if _, err := os.Stat(folder); err == nil {
-		t.Error("the stale folder is left")
+	if _, err := os.Stat(dataDir); err == nil {
+		t.Error("the stale directory is left")
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	syscall.Kill(stranger.Pid, syscall.SIGKILL)
+	syscall.Kill(unrelated.Pid, syscall.SIGKILL)
 }

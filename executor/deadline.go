@@ -135,7 +135,7 @@ func (e *Executor) mayKeep() error {
 }
 
 func (e *Executor) deadlinePath(generation string) string {
-	return filepath.Join(e.cfg.Folder, "deadline."+generation)
+	return filepath.Join(e.cfg.Dir, "deadline."+generation)
 }
 
 // openDeadline opens the files of the deadlines, that of this generation first.

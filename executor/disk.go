@@ -14,7 +14,7 @@ import (
 	"cantina/resource"
 )
 
-// ErrUnwritable reports that the cell cannot write to its data folder, and so runs nothing new.
+// ErrUnwritable reports that the cell cannot write to its data directory, and so runs nothing new.
 // Reserve returns it until a test write succeeds and there is room again.
 var ErrUnwritable = errors.New("the cell cannot write to its disk")
 
@@ -26,7 +26,7 @@ const (
 	floorPart   = 50               // of its size, that is
 )
 
-// disk is what the executor knows of the file system of its folder.
+// disk is what the executor knows of the file system of its directory.
 type disk struct {
 	mu      sync.Mutex
 	begun   time.Duration // boot time at which the test under way began; 0 = none is
@@ -80,7 +80,7 @@ func (e *Executor) watchDisk(now bool) {
 	due := now || d.fault != nil || !d.measure || boot-d.tested >= writePeriod || e.out.Faulted()
 	switch {
 	case d.begun != 0 && boot-d.begun >= answerLimit:
-		d.set(e, fmt.Errorf("%w: %s has not answered for %v", ErrUnwritable, e.cfg.Folder, (boot-d.begun).Round(time.Second)))
+		d.set(e, fmt.Errorf("%w: %s has not answered for %v", ErrUnwritable, e.cfg.Dir, (boot-d.begun).Round(time.Second)))
 	case d.begun == 0:
 		if d.begun = max(boot, 1); due {
 			d.tested = boot
@@ -92,7 +92,7 @@ func (e *Executor) watchDisk(now bool) {
 // testDisk measures, and writes if that is due or there is little room, and notes what came of
 // it. It ends when the file system answers.
 func (e *Executor) testDisk(due bool) {
-	free, err := tryWrite(e.cfg.Folder, e.Disk().Fault != nil, due)
+	free, err := tryWrite(e.cfg.Dir, e.Disk().Fault != nil, due)
 	d := &e.disk
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -116,7 +116,7 @@ func (d *disk) set(e *Executor, fault error) {
 	}
 }
 
-// tryWrite writes to a folder, to disk, and returns how many bytes are free there (-1 = nobody
+// tryWrite writes to a directory, to disk, and returns how many bytes are free there (-1 = nobody
 // knows). After a fault it wants twice the room, so that the cell does not come and go.
 func tryWrite(dir string, again, due bool) (free int64, err error) {
 	fail := func(err error) error { return fmt.Errorf("%w: %w", ErrUnwritable, err) }

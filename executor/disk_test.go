@@ -13,7 +13,7 @@ import (
 	"cantina/resource"
 )
 
-// fill takes all room of a folder's file system; free gives it back.
+// fill takes all room of a directory's file system; free gives it back.
 func fill(t testing.TB, dir string) (free func()) {
 	t.Helper()
 	name := filepath.Join(dir, "ballast")
@@ -38,12 +38,12 @@ func fill(t testing.TB, dir string) (free func()) {
 // in the result, and it goes on by itself when there is room.
 func TestACellOnAFullDisk(t *testing.T) {
 	needRoot(t)
-	folder := tempDir(t)
-	if err := unix.Mount("tmpfs", folder, "tmpfs", 0, "size=32m"); err != nil {
+	dataDir := tempDir(t)
+	if err := unix.Mount("tmpfs", dataDir, "tmpfs", 0, "size=32m"); err != nil {
 		t.Skip("skipped: nothing can be mounted here: ", err)
 	}
-	t.Cleanup(func() { _ = unix.Unmount(folder, unix.MNT_DETACH) }) // it was mounted
-	cfg := testConfig(folder)
+	t.Cleanup(func() { _ = unix.Unmount(dataDir, unix.MNT_DETACH) }) // it was mounted
+	cfg := testConfig(dataDir)
 	cfg.Capacity[resource.DiskMB] = 32
 	e, stop := runExecutor(t, cfg)
 	awaitThat(t, "a measure", func() bool { return e.Disk().FreeMB > 0 })
@@ -56,7 +56,7 @@ func TestACellOnAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitLine(t, e, "x", "up")
-	free := fill(t, folder)
+	free := fill(t, dataDir)
 	if err := e.Probe(t.Context()); !errors.Is(err, ErrUnwritable) || !strings.Contains(err.Error(), "no space left on device") {
 		t.Errorf("the self-test: %v", err)
 	}

@@ -71,7 +71,7 @@ func (c *container) single() bool {
 		len(w.Sidecars) == 0 && len(w.Checks) == 0 && len(w.ReadinessChecks) == 0
 }
 
-// prepare makes the folder, the control group and the ports.
+// prepare makes the directory, the control group and the ports.
 func (c *container) prepare() error {
 	if a, _ := c.asked(); a != askNothing {
 		return errors.New("ended before it ran")
@@ -79,7 +79,7 @@ func (c *container) prepare() error {
 	if err := c.checkKeep(); err != nil {
 		return err
 	}
-	if err := c.makeFolder(); err != nil {
+	if err := c.makeDir(); err != nil {
 		return fmt.Errorf("make directory: %w", err)
 	}
 	if err := c.givePorts(); err != nil {
@@ -97,12 +97,12 @@ func (c *container) prepare() error {
 	return c.openOutput()
 }
 
-// makeFolder gives the container its folder: a service one by its name, what comes
+// makeDir gives the container its directory: a service one by its name, what comes
 // and goes a ready one.
-func (c *container) makeFolder() error {
-	path := c.folderPath()
+func (c *container) makeDir() error {
+	path := c.dirPath()
 	if c.bound && !c.keep() && !c.hidden {
-		f, err := c.e.folders.take()
+		f, err := c.e.dirPool.take()
 		if err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ func (c *container) makeFolder() error {
 		return err
 	}
 	c.e.mu.Lock()
-	c.folder = path
+	c.dir = path
 	c.e.mu.Unlock()
 	return nil
 }
@@ -221,7 +221,7 @@ func (c *container) runSingle() (RunResult, bool) {
 			c.e.Kill(c.id, fmt.Sprintf("time limit of %v exceeded", w.TimeLimit))
 			c.report = func() RunResult { return RunResult{ExitCode: -1, Ended: c.e.clock.Wall()} }
 			c.fix(true)
-			c.settle()
+			c.decide()
 			c.report = func() RunResult { return c.resultOf(p) }
 		}
 		wait = c.askToEnd(p, t)
@@ -246,7 +246,7 @@ func (c *container) limit() (over <-chan struct{}, stop func()) {
 // was stopped, or had no processor, its programs went on, and how they ended counts. (Decision 0428.)
 func (c *container) collect() {
 	c.mu.Lock()
-	all, k := slices.Clone(c.processes), c.keepsake
+	all, k := slices.Clone(c.processes), c.kept
 	c.mu.Unlock()
 	for _, p := range all {
 		p.Look()
@@ -465,14 +465,14 @@ func (c *container) processSpec(r *action.Run) (*spawn.Spec, error) {
 	if who.cred != nil && w.Isolation != action.IsolationRootfs && c.e.spaces == nil {
 		return nil, fmt.Errorf("user %q: this machine has no namespaces, which it needs to reach its directory", c.user(r))
 	}
-	if err := c.giveFolder(who.cred, r.User == "" || r.User == w.User); err != nil {
+	if err := c.giveDir(who.cred, r.User == "" || r.User == w.User); err != nil {
 		return nil, err
 	}
 	s := &spawn.Spec{Path: r.Path, Args: r.Args, Dir: r.Dir, Env: c.environment(r, &who), Group: c.group,
 		Session: !w.Termination.NoSession, ParentDeath: c.parentDeath(), Gain: w.Isolation == action.IsolationNone, Credential: who.cred,
 		OpenFiles: uint64(max(r.OpenFiles, 0)), KillGroup: c.group == nil && !w.Termination.NoSession}
 	if s.Dir == "" {
-		s.Dir = cmp.Or(c.image.WorkingDir, c.insideFolder())
+		s.Dir = cmp.Or(c.image.WorkingDir, c.insideDir())
 	}
 	if c.spec.StatusPipe {
 		s.Status = &programStatus{statusSink: &c.status, c: c}
@@ -485,10 +485,10 @@ func (c *container) processSpec(r *action.Run) (*spawn.Spec, error) {
 	return s, nil
 }
 
-// see gives a process its view, from which its user gets to the container's folder.
+// see gives a process its view, from which its user gets to the container's directory.
 func (c *container) see(s *spawn.Spec, h isolate.Hooks) {
 	if s.Credential != nil && c.spec.Workload.Isolation != action.IsolationRootfs {
-		h = isolate.Reach(c.e.spaces, h, c.folder, s.Credential)
+		h = isolate.Reach(c.e.spaces, h, c.dir, s.Credential)
 	}
 	s.CloneFlags, s.Enter, s.Mounts = h.CloneFlags, h.Enter, h.Mounts
 }

@@ -94,7 +94,7 @@ type ending struct {
 
 // finish waits until every process of the container is gone, and kills what is
 // left after wait. It returns false when the cell ends although something does
-// not die. The fast case costs one removal of a folder.
+// not die. The fast case costs one removal of a directory.
 func (c *container) finish(wait time.Duration) bool {
 	e := &ending{c: c}
 	if e.over() {
@@ -202,7 +202,7 @@ func (e *ending) leftovers(kill *time.Timer) {
 	if pids, err := e.c.group.Procs(); err == nil && len(pids) == 0 {
 		return // the last is just going
 	}
-	e.c.settle()
+	e.c.decide()
 	t := &e.c.spec.Workload.Termination
 	e.c.group.Signal(unix.Signal(syscall.SIGTERM))
 	if e.killed.IsZero() {

@@ -14,36 +14,36 @@ import (
 // program has ended.
 func TestTheTimeOfTheKillIsKnown(t *testing.T) {
 	const own, leftovers = 20 * time.Minute, 40 * time.Minute
-	deaf := `trap '' TERM; while [ ! -e end ]; do sleep 0.05; done`
+	ignoresTerm := `trap '' TERM; while [ ! -e end ]; do sleep 0.05; done`
 	for name, x := range map[string]struct {
-		w    func(folder string) action.Workload
+		w    func(dataDir string) action.Workload
 		want time.Duration
 	}{
-		"failed check": {func(folder string) action.Workload {
-			return action.Workload{Action: do(deaf), Checks: []action.Check{{Exec: sh("! test -e " + folder + "/sick").Workload.Action.Run,
+		"failed check": {func(dataDir string) action.Workload {
+			return action.Workload{Action: do(ignoresTerm), Checks: []action.Check{{Exec: sh("! test -e " + dataDir + "/sick").Workload.Action.Run,
 				StartupInterval: 10 * time.Millisecond, Interval: 10 * time.Millisecond}}}
 		}, own},
 		"time limit": {func(string) action.Workload {
-			return action.Workload{Action: action.Action{Serial: []action.Action{do(deaf)}}, TimeLimit: 100 * time.Millisecond}
+			return action.Workload{Action: action.Action{Serial: []action.Action{do(ignoresTerm)}}, TimeLimit: 100 * time.Millisecond}
 		}, own},
-		"leftovers": {func(string) action.Workload { return action.Workload{Action: do("(" + deaf + ") & sleep 0.2")} }, leftovers},
+		"leftovers": {func(string) action.Workload { return action.Workload{Action: do("(" + ignoresTerm + ") & sleep 0.2")} }, leftovers},
 		"leftovers of what was told to stop": {func(string) action.Workload {
-			return action.Workload{TimeLimit: 300 * time.Millisecond, Action: action.Action{Serial: []action.Action{do("(" + deaf + `) & trap 'exit 3' TERM; while :; do sleep 0.05; done`)}}}
+			return action.Workload{TimeLimit: 300 * time.Millisecond, Action: action.Action{Serial: []action.Action{do("(" + ignoresTerm + `) & trap 'exit 3' TERM; while :; do sleep 0.05; done`)}}}
 		}, leftovers},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := testExecutor(t, nil)
 			needGroups(t, e)
-			folder := tempDir(t)
-			w := x.w(folder)
+			dataDir := tempDir(t)
+			w := x.w(dataDir)
 			w.Termination = action.Termination{Grace: own, LeftoverGrace: leftovers}
 			if err := e.Launch(Reservation{ID: "x"}, Spec{Workload: w}); err != nil {
 				t.Fatal(err)
 			}
 			await(t, e, "x", func(c Container, _ bool) bool { return c.State == Running })
 			begin := time.Now()
-			if err := os.WriteFile(filepath.Join(folder, "sick"), nil, 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dataDir, "sick"), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			got := await(t, e, "x", func(c Container, _ bool) bool { // each change of it is an event
@@ -52,7 +52,7 @@ func TestTheTimeOfTheKillIsKnown(t *testing.T) {
 			if in := got.EndBy.Sub(begin); in > x.want+30*time.Second {
 				t.Errorf("killed in %v, want %v", in, x.want)
 			}
-			if err := os.WriteFile(filepath.Join(got.Folder, "end"), nil, 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(got.Dir, "end"), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			await(t, e, "x", completed)

@@ -49,7 +49,7 @@ func (c *container) environment(r *action.Run, a *account) []string {
 		env = append(env, a.environment()...)
 	}
 	env = append(env, c.image.Env...)
-	env = append(env, "CANTINA_CONTAINER="+c.id, "CANTINA_FOLDER="+c.insideFolder())
+	env = append(env, "CANTINA_CONTAINER="+c.id, "CANTINA_DIR="+c.insideDir())
 	for _, list := range [...][]action.Variable{w.Env, c.spec.Env, r.Env} {
 		env = addVariables(env, list)
 	}
@@ -186,8 +186,8 @@ func openBelow(root, name string) (*os.File, error) {
 	return f, nil
 }
 
-// lockFolder takes the lock of a data folder for as long as the file is open.
-func lockFolder(dir string) (*os.File, error) {
+// lockDir takes the lock of a data directory for as long as the file is open.
+func lockDir(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err

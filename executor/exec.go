@@ -22,7 +22,7 @@ type ExecSpec struct {
 	Path     string
 	Args     []string // without the program's own name
 	Env      []action.Variable
-	Dir      string // empty = the container's folder
+	Dir      string // empty = the container's directory
 	User     string // empty = the workload's
 	Terminal bool   // a pseudo terminal; then Stderr is empty
 	// Rows and Cols are the size of the terminal; 0 = 24 and 80.

@@ -146,7 +146,7 @@ func readUntil(t *testing.T, r io.Reader, want string) string {
 	return got.String()
 }
 
-// TestCopyInGivesAllToTheUser: the folders on the way too, but not those that were there.
+// TestCopyInGivesAllToTheUser: the directories on the way too, but not those that were there.
 func TestCopyInGivesAllToTheUser(t *testing.T) {
 	needRoot(t)
 	base, err := os.MkdirTemp("", "cantina-copy") // others may pass through it
@@ -157,15 +157,15 @@ func TestCopyInGivesAllToTheUser(t *testing.T) {
 	if err := os.Chmod(base, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	e := testExecutor(t, func(c *Config) { c.Folder = filepath.Join(base, "cell") })
+	e := testExecutor(t, func(c *Config) { c.Dir = filepath.Join(base, "cell") })
 	s := sh("mkdir old; echo up; sleep 1000")
 	s.Workload.User = "1234:1235"
 	if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
 		t.Fatal(err)
 	}
 	awaitLine(t, e, "x", "up")
-	if c, _ := e.Get("x"); os.Chown(filepath.Join(c.Folder, "old"), 77, 77) != nil {
-		t.Fatal("cannot give a folder away")
+	if c, _ := e.Get("x"); os.Chown(filepath.Join(c.Dir, "old"), 77, 77) != nil {
+		t.Fatal("cannot give a directory away")
 	}
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -176,7 +176,7 @@ func TestCopyInGivesAllToTheUser(t *testing.T) {
 	}
 	c, _ := e.Get("x")
 	for name, want := range map[string]uint32{"old": 77, "old/a": 1234, "old/a/b": 1234, "old/a/b/d": 1234, "old/a/b/d/f": 1234} {
-		info, err := os.Stat(filepath.Join(c.Folder, name))
+		info, err := os.Stat(filepath.Join(c.Dir, name))
 		if err != nil {
 			t.Fatal(err)
 		}

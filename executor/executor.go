@@ -59,7 +59,7 @@ const (
 
 // Config is what an executor needs to know. Zero values get the defaults named.
 type Config struct {
-	Folder   string           // data folder of the cell; required
+	Dir      string           // data directory of the cell; required
 	Capacity resource.Amounts // what containers may take together
 	// Reaper is the path of cantina-reaper; empty = the embedded one.
 	Reaper  string
@@ -147,7 +147,7 @@ type Executor struct {
 	hub           hub
 	null          *os.File
 	generation    string     // of this cell process, in the names of its classes
-	kept          []string   // folders of the classes of predecessors whose containers were adopted
+	kept          []string   // directories of the classes of predecessors whose containers were adopted
 	former        []site     // where predecessors have left something that lives
 	deadlineFiles []*os.File // of this generation, and of the adopted classes
 	adopted       []adoptedClass
@@ -159,7 +159,7 @@ type Executor struct {
 	drivers       sync.WaitGroup
 	starts        sync.RWMutex // held for writing while all is frozen
 	ports         ports
-	folders       folders
+	dirPool       dirPool
 	disk          disk
 	kinds         kinds
 	left          []*container // of predecessors: adopted or stuck
@@ -172,19 +172,19 @@ type Executor struct {
 	stuck      map[*container]bool
 	closed     bool
 	frozen     bool
-	relieve    []procid.Identity   // reapers of predecessors that hold deadlines until there is one of ours
+	oldReapers []procid.Identity   // reapers of predecessors that hold deadlines until there is one of ours
 	probes     int                 // so far
 	probing    map[*container]bool // until nothing of it is left
 }
 
-// Open takes the folder's lock and clears or adopts what a dead predecessor
+// Open takes the directory's lock and clears or adopts what a dead predecessor
 // left. It starts nothing else. It returns ErrInUse when another cell has the
-// folder.
+// directory.
 func Open(cfg Config) (*Executor, error) {
 	e := newExecutor(cfg)
 	if err := e.open(); err != nil {
 		e.release()
-		return nil, fmt.Errorf("open executor %s: %w", cfg.Folder, err)
+		return nil, fmt.Errorf("open executor %s: %w", cfg.Dir, err)
 	}
 	return e, nil
 }
@@ -201,29 +201,29 @@ func newExecutor(cfg Config) *Executor {
 
 func (e *Executor) open() error {
 	var err error
-	if e.cfg.Folder, err = filepath.Abs(e.cfg.Folder); err != nil {
+	if e.cfg.Dir, err = filepath.Abs(e.cfg.Dir); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(e.cfg.Folder, 0o711); err != nil {
+	if err := os.MkdirAll(e.cfg.Dir, 0o711); err != nil {
 		return err
 	}
-	// Its real path: the way of another user to its folder goes through no link.
-	if e.cfg.Folder, err = filepath.EvalSymlinks(e.cfg.Folder); err != nil {
+	// Its real path: the way of another user to its directory goes through no link.
+	if e.cfg.Dir, err = filepath.EvalSymlinks(e.cfg.Dir); err != nil {
 		return err
 	}
 	if err := e.checkUser(); err != nil {
 		return err
 	}
-	if e.lock, err = lockFolder(e.cfg.Folder); err != nil {
+	if e.lock, err = lockDir(e.cfg.Dir); err != nil {
 		return err
 	}
 	RaiseFileLimit()
-	e.folders.dir, e.folders.clock = e.path("run"), e.clock.Boot
+	e.dirPool.dir, e.dirPool.clock = e.path("run"), e.clock.Boot
 	e.generation = fmt.Sprintf("%016x", int64(e.clock.Boot()))
 	if err := e.clearPredecessor(); err != nil {
 		return err
 	}
-	if err := e.closeFolders(); err != nil {
+	if err := e.closeDirs(); err != nil {
 		return err
 	}
 	if err := e.openGroups(); err != nil {
@@ -238,7 +238,7 @@ func (e *Executor) open() error {
 	if e.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
 		return err
 	}
-	if e.out, err = logstore.Open(filepath.Join(e.cfg.Folder, "output"), e.cfg.Output); err != nil {
+	if e.out, err = logstore.Open(filepath.Join(e.cfg.Dir, "output"), e.cfg.Output); err != nil {
 		return err
 	}
 	if e.cache, err = cache.Open(e.path("cache"), e.cfg.Cache); err != nil {
@@ -266,7 +266,7 @@ func (e *Executor) open() error {
 
 // release undoes a failed open.
 func (e *Executor) release() {
-	e.folders.clear()
+	e.dirPool.clear()
 	if e.tree != nil {
 		e.tree.Close()
 	}
@@ -315,7 +315,7 @@ var ErrUnclean = errors.New("containers are left that do not die")
 func (e *Executor) serve(ctx context.Context) error {
 	e.mu.Lock()
 	for _, c := range e.left {
-		if c.heir != nil {
+		if c.adoptedFrom != nil {
 			e.drivers.Go(c.driveAdopted)
 		} else {
 			e.drivers.Go(c.driveLeft)
@@ -359,13 +359,13 @@ func (e *Executor) Collect() {
 	e.mu.Unlock()
 	end := time.Now().Add(collectWait)
 	for _, c := range all {
-		for c.collect(); c.mainEnded() && !c.settled() && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for c.collect(); c.mainEnded() && !c.outcomeKnown() && time.Now().Before(end); time.Sleep(time.Millisecond) {
 		}
 	}
 }
 
-// settled reports whether a container has ended, or how its program ended is decided.
-func (c *container) settled() bool {
+// outcomeKnown reports whether a container has ended, or how its program ended is decided.
+func (c *container) outcomeKnown() bool {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
 	return c.decided || c.state == Completed

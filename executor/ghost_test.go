@@ -26,7 +26,7 @@ func TestWhatNeverRanIsNotInherited(t *testing.T) {
 			if err := stop(); err != nil {
 				t.Fatal(err)
 			}
-			if left, err := os.ReadDir(filepath.Join(cfg.Folder, "keep")); err != nil || deleted && len(left) > 0 {
+			if left, err := os.ReadDir(filepath.Join(cfg.Dir, "keep")); err != nil || deleted && len(left) > 0 {
 				t.Errorf("left: %v %v", left, err)
 			}
 			e, err := Open(cfg)

@@ -15,14 +15,14 @@ import (
 // TestDeadlineIsHeldAllThrough: from the death of a cell process on, whatever becomes of its
 // successors, some reaper holds the deadline of what is kept, and ends it.
 func TestDeadlineIsHeldAllThrough(t *testing.T) {
-	for name, succeed := range map[string]func(t *testing.T, folder string){
-		"cannot start": func(t *testing.T, folder string) {
-			saved := filepath.Join(folder, "saved")
-			path := filepath.Join(folder, "keep", "x", keepsakeFile)
+	for name, succeed := range map[string]func(t *testing.T, dataDir string){
+		"cannot start": func(t *testing.T, dataDir string) {
+			saved := filepath.Join(dataDir, "saved")
+			path := filepath.Join(dataDir, "keep", "x", keptRecordFile)
 			if err := errors.Join(os.Rename(path, saved), os.Mkdir(path, 0o700)); err != nil {
 				t.Fatal(err)
 			}
-			if e, err := Open(testConfig(folder)); err == nil {
+			if e, err := Open(testConfig(dataDir)); err == nil {
 				e.release()
 				t.Error("it has opened what it cannot read")
 			}
@@ -30,39 +30,39 @@ func TestDeadlineIsHeldAllThrough(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		"ends before it runs": func(t *testing.T, folder string) {
-			e, err := Open(testConfig(folder))
+		"ends before it runs": func(t *testing.T, dataDir string) {
+			e, err := Open(testConfig(dataDir))
 			if err != nil {
 				t.Fatal(err)
 			}
 			e.release()
 		},
-		"ends twice before it runs": func(t *testing.T, folder string) {
+		"ends twice before it runs": func(t *testing.T, dataDir string) {
 			for range 2 {
-				e, err := Open(testConfig(folder))
+				e, err := Open(testConfig(dataDir))
 				if err != nil {
 					t.Fatal(err)
 				}
 				e.release()
 			}
 		},
-		"is killed": func(t *testing.T, folder string) {
-			startCell(t, script{Folder: folder}).kill(t)
+		"is killed": func(t *testing.T, dataDir string) {
+			startCell(t, script{Dir: dataDir}).kill(t)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			folder, dir := tempDir(t), tempDir(t)
-			c := startCell(t, script{Folder: folder, Deadline: 4 * time.Second, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
+			dataDir, dir := tempDir(t), tempDir(t)
+			c := startCell(t, script{Dir: dataDir, Deadline: 4 * time.Second, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
 			ids := pidsOf(t, dir, "x")
 			c.kill(t)
-			succeed(t, folder)
+			succeed(t, dataDir)
 			if !ids[0].Alive() {
 				t.Error("it was ended before its deadline")
 			}
 			for _, id := range ids {
 				awaitDeath(t, id)
 			}
-			e, stop := runExecutor(t, testConfig(folder))
+			e, stop := runExecutor(t, testConfig(dataDir))
 			await(t, e, "x", completed)
 			e.Delete("x")
 			await(t, e, "x", gone)
@@ -73,15 +73,15 @@ func TestDeadlineIsHeldAllThrough(t *testing.T) {
 	}
 }
 
-// TestOldReapersAreRelieved: when a reaper of this process holds the deadlines, no older one
+// TestOldReapersAreReplaced: when a reaper of this process holds the deadlines, no older one
 // does, however many processes have come and gone without one.
-func TestOldReapersAreRelieved(t *testing.T) {
-	folder, dir := tempDir(t), tempDir(t)
-	c := startCell(t, script{Folder: folder, Deadline: 4 * time.Second, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
+func TestOldReapersAreReplaced(t *testing.T) {
+	dataDir, dir := tempDir(t), tempDir(t)
+	c := startCell(t, script{Dir: dataDir, Deadline: 4 * time.Second, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
 	ids := pidsOf(t, dir, "x")
-	old := reaperOf(t, folder)
+	old := reaperOf(t, dataDir)
 	c.kill(t)
-	e, err := Open(testConfig(folder))
+	e, err := Open(testConfig(dataDir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestOldReapersAreRelieved(t *testing.T) {
 	if !old.Alive() {
 		t.Fatal("nobody holds the deadline")
 	}
-	e, stop := runExecutor(t, testConfig(folder))
+	e, stop := runExecutor(t, testConfig(dataDir))
 	e.SetDeadline(e.clock.Boot() + time.Hour)
 	e.AdoptionRecorded()
 	awaitDeath(t, old)
@@ -101,7 +101,7 @@ func TestOldReapersAreRelieved(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	if l := legacyOf(t, folder); len(l.Reapers) > 0 {
+	if l := previousOf(t, dataDir); len(l.Reapers) > 0 {
 		t.Errorf("left: %+v", l)
 	}
 }
@@ -111,34 +111,34 @@ func TestOldReapersAreRelieved(t *testing.T) {
 func TestGroupsOfEarlierProcessesAreKnown(t *testing.T) {
 	for name, last := range map[string]CgroupMode{"back": CgroupAuto, "none": CgroupNone} {
 		t.Run(name, func(t *testing.T) {
-			folder, dir := tempDir(t), tempDir(t)
-			c := startCell(t, script{Folder: folder, Deadline: time.Hour, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
+			dataDir, dir := tempDir(t), tempDir(t)
+			c := startCell(t, script{Dir: dataDir, Deadline: time.Hour, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
 			ids := pidsOf(t, dir, "x")
 			c.kill(t)
-			first := trackerOf(t, folder)
+			first := trackerOf(t, dataDir)
 			class := classAt(t, first, classKeepBound)
-			startCell(t, script{Folder: folder, Mode: CgroupNone}).kill(t)
+			startCell(t, script{Dir: dataDir, Mode: CgroupNone}).kill(t)
 			// What the second has not written down is left by the first, and is not kept.
 			stray := cgroup.At(filepath.Join(class, "stray"))
 			if err := os.Mkdir(stray.Dir(), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			stranger := startStranger(t)
-			if err := os.WriteFile(filepath.Join(stray.Dir(), "cgroup.procs"), []byte(strconv.Itoa(stranger.Pid)), 0); err != nil {
+			unrelated := startUnrelated(t)
+			if err := os.WriteFile(filepath.Join(stray.Dir(), "cgroup.procs"), []byte(strconv.Itoa(unrelated.Pid)), 0); err != nil {
 				t.Fatal(err)
 			}
-			cfg := testConfig(folder)
+			cfg := testConfig(dataDir)
 			cfg.Cgroups = last
 			e, stop := runExecutor(t, cfg)
-			if stranger.Alive() {
+			if unrelated.Alive() {
 				t.Error("what is left in the groups of the first lives")
-				syscall.Kill(stranger.Pid, syscall.SIGKILL)
+				syscall.Kill(unrelated.Pid, syscall.SIGKILL)
 			}
 			if len(e.adopted) != 1 || e.adopted[0].dir != class || e.adopted[0].deadline <= int64(e.clock.Boot()) {
 				t.Errorf("adopted: %+v, want the deadline of %s", e.adopted, class)
 			}
-			if _, err := os.Stat(filepath.Join(folder, "run", "x")); err != nil || !ids[0].Alive() {
-				t.Errorf("alive: %v, its folder: %v", ids[0].Alive(), err)
+			if _, err := os.Stat(filepath.Join(dataDir, "run", "x")); err != nil || !ids[0].Alive() {
+				t.Errorf("alive: %v, its directory: %v", ids[0].Alive(), err)
 			}
 			// A deadline reaches it there, whatever this one tracks by.
 			await(t, e, "x", func(c Container, _ bool) bool { return c.Pid != 0 })

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrHangs reports a program that the kernel does not come back from looking for: it,
-// or its folder, is on a file system that does not answer.
+// or its directory, is on a file system that does not answer.
 var ErrHangs = errors.New("the start hangs in the kernel")
 
 // Hang says where a start hangs. The container holds what it has, and goes on when the

@@ -67,7 +67,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// tempDir is a folder for a test, in which its containers can write, whoever runs them.
+// tempDir is a directory for a test, in which its containers can write, whoever runs them.
 func tempDir(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -80,9 +80,9 @@ func tempDir(t testing.TB) string {
 	return dir
 }
 
-func testConfig(folder string) Config {
+func testConfig(dataDir string) Config {
 	return Config{
-		Folder: folder, Reaper: reaperPath, User: os.Getenv(testUser), KillWait: 2 * time.Second, StuckAfter: 30 * time.Second,
+		Dir: dataDir, Reaper: reaperPath, User: os.Getenv(testUser), KillWait: 2 * time.Second, StuckAfter: 30 * time.Second,
 		Capacity: resource.Amounts{resource.Containers: 20000, resource.MemoryMB: 1 << 20, resource.CPUMilli: 1 << 20, resource.DiskMB: 1 << 20},
 	}
 }
@@ -132,11 +132,11 @@ func runExecutor(t testing.TB, cfg Config) (*Executor, func() error) {
 	}
 }
 
-// adopts demands that a cell on a folder adopts a kept container, which runs, and ends in good
+// adopts demands that a cell on a directory adopts a kept container, which runs, and ends in good
 // order when that has been deleted.
-func adopts(t testing.TB, folder, id string) {
+func adopts(t testing.TB, dataDir, id string) {
 	t.Helper()
-	e, stop := runExecutor(t, testConfig(folder))
+	e, stop := runExecutor(t, testConfig(dataDir))
 	if c, ok := e.Get(id); !ok || !c.Adopted || c.State != Running {
 		t.Errorf("%+v %v", c, ok)
 	}
@@ -215,7 +215,7 @@ func lines(t testing.TB, e *Executor, id string, stream logstore.Stream) []strin
 
 // script is what a test cell does.
 type script struct {
-	Folder   string
+	Dir      string
 	Reaper   string
 	Mode     CgroupMode
 	Jobs     []job
@@ -241,7 +241,7 @@ func beCell(text string) int {
 		return 1
 	}
 	os.Unsetenv(cellScript)
-	cfg := testConfig(s.Folder)
+	cfg := testConfig(s.Dir)
 	cfg.Reaper, cfg.Cgroups = s.Reaper, s.Mode
 	if s.Stuck > 0 {
 		cfg.StuckAfter = s.Stuck
@@ -356,7 +356,7 @@ func startCell(t testing.TB, s script) *cell {
 		cmd.Process.Signal(syscall.SIGCONT)
 		cmd.Process.Kill()
 		cmd.Wait()
-		endLeftovers(t, s.Folder)
+		endLeftovers(t, s.Dir)
 	})
 	line, err := c.out.ReadString('\n')
 	if err != nil || strings.TrimSpace(line) != "ready" {
@@ -365,11 +365,11 @@ func startCell(t testing.TB, s script) *cell {
 	return c
 }
 
-// endLeftovers kills what a failed test left in the groups of a data folder, and removes
+// endLeftovers kills what a failed test left in the groups of a data directory, and removes
 // the empty groups of a cell that had no successor.
-func endLeftovers(t testing.TB, folder string) {
-	var l legacy
-	b, err := os.ReadFile(filepath.Join(folder, "legacy"))
+func endLeftovers(t testing.TB, dataDir string) {
+	var l previous
+	b, err := os.ReadFile(filepath.Join(dataDir, "legacy"))
 	if err != nil || json.Unmarshal(b, &l) != nil {
 		return
 	}
@@ -443,11 +443,11 @@ func awaitDeath(t testing.TB, id procid.Identity) time.Duration {
 	return time.Since(began)
 }
 
-// legacyOf is what the cell of a data folder wrote down for its successor.
-func legacyOf(t testing.TB, folder string) legacy {
+// previousOf is what the cell of a data directory wrote down for its successor.
+func previousOf(t testing.TB, dataDir string) previous {
 	t.Helper()
-	var l legacy
-	b, err := os.ReadFile(filepath.Join(folder, "legacy"))
+	var l previous
+	b, err := os.ReadFile(filepath.Join(dataDir, "legacy"))
 	if err == nil {
 		err = json.Unmarshal(b, &l)
 	}
@@ -457,19 +457,19 @@ func legacyOf(t testing.TB, folder string) legacy {
 	return l
 }
 
-// trackerOf is the tracker folder of a data folder, as its cell wrote it down.
-func trackerOf(t testing.TB, folder string) string {
+// trackerOf is the tracker directory of a data directory, as its cell wrote it down.
+func trackerOf(t testing.TB, dataDir string) string {
 	t.Helper()
-	return legacyOf(t, folder).Tracker
+	return previousOf(t, dataDir).Tracker
 }
 
-// reaperOf is the reaper of a data folder.
-func reaperOf(t testing.TB, folder string) procid.Identity {
+// reaperOf is the reaper of a data directory.
+func reaperOf(t testing.TB, dataDir string) procid.Identity {
 	t.Helper()
-	return legacyOf(t, folder).Reaper
+	return previousOf(t, dataDir).Reaper
 }
 
-// classAt is the one folder of a class in a tracker.
+// classAt is the one directory of a class in a tracker.
 func classAt(t testing.TB, tracker, kind string) string {
 	t.Helper()
 	dirs, err := filepath.Glob(filepath.Join(tracker, kind+".*"))
@@ -602,8 +602,8 @@ func awaitOutput(t testing.TB, e *Executor, q logstore.Query, ok func(string) bo
 	}
 }
 
-// startStranger starts a process that has nothing to do with the executor.
-func startStranger(t testing.TB) procid.Identity {
+// startUnrelated starts a process that has nothing to do with the executor.
+func startUnrelated(t testing.TB) procid.Identity {
 	t.Helper()
 	cmd := exec.Command("sleep", "1000")
 	if err := cmd.Start(); err != nil {

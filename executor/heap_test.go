@@ -57,11 +57,11 @@ func (c *churned) each(round, n int, spec func(i int) (Reservation, Spec)) {
 		c.Delete(id)
 		await(c.t, c.Executor, id, gone)
 	}
-	c.settle()
+	c.awaitDrivers()
 }
 
-// settle lets so much time pass that no output of what is gone is kept.
-func (c *churned) settle() {
+// awaitDrivers lets so much time pass that no output of what is gone is kept.
+func (c *churned) awaitDrivers() {
 	for range 3 {
 		c.skew.Add(int64(time.Hour))
 		c.out.Expire()
@@ -82,7 +82,7 @@ func TestMemoryOfWhatIsGone(t *testing.T) {
 				}
 				c := newChurned(t, func(cfg *Config) { cfg.Cgroups, cfg.Cache = groups, cache.Config{MaxBytes: 64 << 10} })
 				h := churn(c)
-				h.Settle = c.settle
+				h.Quiesce = c.awaitDrivers
 				heaptest.Levels(t, h)
 			})
 		}

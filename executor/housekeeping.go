@@ -138,7 +138,7 @@ func (e *Executor) watchDisks(all bool) {
 	e.mu.Lock()
 	var limited []*container
 	for _, c := range e.containers {
-		if c.diskLimit() > 0 && c.folder != "" && (all || c.state == Created) {
+		if c.diskLimit() > 0 && c.dir != "" && (all || c.state == Created) {
 			limited = append(limited, c)
 		}
 	}
@@ -171,7 +171,7 @@ func (c *container) overDisk() (used int64, over string) {
 	if limit <= 0 {
 		return 0, ""
 	}
-	if used = diskUsage(c.folder) + c.unseen(); used > limit {
+	if used = diskUsage(c.dir) + c.unseen(); used > limit {
 		over = fmt.Sprintf("disk limit exceeded: %d bytes used, %d allowed", used, limit)
 	}
 	return used, over
@@ -193,7 +193,7 @@ func (c *container) unseen() int64 {
 	}
 	c.mu.Unlock()
 	var here unix.Stat_t
-	if unix.Stat(c.folder, &here) != nil {
+	if unix.Stat(c.dir, &here) != nil {
 		return 0
 	}
 	var sum int64
@@ -242,7 +242,7 @@ func ownTmp(dir string, seen map[[2]uint64]bool) int64 {
 	return int64(fs.Blocks-fs.Bfree) * fs.Bsize
 }
 
-// diskUsage adds up the blocks below a folder, each file once.
+// diskUsage adds up the blocks below a directory, each file once.
 func diskUsage(dir string) int64 {
 	var sum int64
 	seen := map[uint64]bool{}
@@ -272,20 +272,20 @@ func diskUsage(dir string) int64 {
 	return sum
 }
 
-// removeFolder removes the container's folder, or returns it when it may be given
+// removeDir removes the container's directory, or returns it when it may be given
 // out again. What it holds may belong to anyone.
-func (c *container) removeFolder() *folder {
-	if c.folder == "" {
+func (c *container) removeDir() *pooledDir {
+	if c.dir == "" {
 		return nil
 	}
 	if c.pooled.untouched() {
 		return c.pooled
 	}
-	if err := removeAll(c.folder); err != nil {
+	if err := removeAll(c.dir); err != nil {
 		c.e.log.Warn("cannot remove directory", "container", c.id, "error", err)
 	}
 	if c.pooled == nil {
 		return nil
 	}
-	return c.e.folders.replacement()
+	return c.e.dirPool.replacement()
 }

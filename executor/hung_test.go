@@ -52,8 +52,8 @@ func hangs(c Container, _ bool) bool { return c.Hang != nil }
 
 // hungStarts are the ways in which a start can hang in dir, by name.
 func hungStarts(dir string) map[string]Spec {
-	inFolder := program("/bin/true")
-	inFolder.Workload.Action.Run.Dir = dir + "/folder"
+	inDir := program("/bin/true")
+	inDir.Workload.Action.Run.Dir = dir + "/directory"
 	inPath := program("tool")
 	inPath.Workload.Env = []action.Variable{{Name: "PATH", Value: "/nowhere:" + dir}}
 	inView := program(dir + "/viewed")
@@ -67,11 +67,11 @@ func hungStarts(dir string) map[string]Spec {
 	kept.Workload.OnCellRestart = action.RestartKeep
 	plain := program(dir + "/plain")
 	plain.Workload.Isolation = action.IsolationNone
-	return map[string]Spec{"program": program(dir + "/program"), "folder": inFolder, "path": inPath, "namespaces": inView,
+	return map[string]Spec{"program": program(dir + "/program"), "directory": inDir, "path": inPath, "namespaces": inView,
 		"limits": inLimits, "step": inSteps, "kept": kept, "none": plain}
 }
 
-// TestHungStartBlocksNothingElse: programs and folders that the kernel does not come
+// TestHungStartBlocksNothingElse: programs and directories that the kernel does not come
 // back from stop neither other starts, nor the probe, nor the collection of garbage.
 func TestHungStartBlocksNothingElse(t *testing.T) {
 	h := hungMount(t)
@@ -236,9 +236,9 @@ func TestHungCheckAndExec(t *testing.T) {
 // what does not die.
 func TestCellWithHungStartEnds(t *testing.T) {
 	h := hungMount(t)
-	folder := tempDir(t)
+	dataDir := tempDir(t)
 	starts := hungStarts(h.Dir)
-	s := script{Folder: folder, Stuck: time.Second}
+	s := script{Dir: dataDir, Stuck: time.Second}
 	for _, name := range []string{"none", "program", "namespaces"} {
 		s.Jobs = append(s.Jobs, job{ID: name, Bound: true, Spec: starts[name]})
 	}
@@ -254,7 +254,7 @@ func TestCellWithHungStartEnds(t *testing.T) {
 	case <-time.After(patienceOfTests):
 		t.Fatal("the cell does not end")
 	}
-	cfg := testConfig(folder)
+	cfg := testConfig(dataDir)
 	cfg.KillWait, cfg.StuckAfter = 100*time.Millisecond, 200*time.Millisecond
 	e, stop := runExecutor(t, cfg)
 	for _, j := range s.Jobs {
@@ -274,7 +274,7 @@ func TestCellWithHungStartEnds(t *testing.T) {
 	}
 }
 
-// TestDirectoryIsNamed: a program that is a folder is told to be one.
+// TestDirectoryIsNamed: a program that is a directory is told to be one.
 func TestDirectoryIsNamed(t *testing.T) {
 	e := testExecutor(t, nil)
 	dir := tempDir(t)
@@ -285,8 +285,8 @@ func TestDirectoryIsNamed(t *testing.T) {
 		t.Errorf("%+v", c.Result)
 	}
 	s := program("/bin/true")
-	s.Workload.Action.Run.Dir = "/no/such/folder"
-	if c := launch(t, e, "y", s); !strings.Contains(c.Result.Reason, "directory /no/such/folder: no such file") {
+	s.Workload.Action.Run.Dir = "/no/such/directory"
+	if c := launch(t, e, "y", s); !strings.Contains(c.Result.Reason, "directory /no/such/directory: no such file") {
 		t.Errorf("%+v", c.Result)
 	}
 }
@@ -343,7 +343,7 @@ func TestHungTransfers(t *testing.T) {
 	}
 }
 
-// TestUploadFromOutside: a file outside the container's folder is uploaded through a copy,
+// TestUploadFromOutside: a file outside the container's directory is uploaded through a copy,
 // of which nothing stays; errors name the path as the container does.
 func TestUploadFromOutside(t *testing.T) {
 	e := testExecutor(t, nil)
@@ -367,8 +367,8 @@ func TestUploadFromOutside(t *testing.T) {
 	if c.Result.Failed || <-got != "content" {
 		t.Errorf("%+v", c.Result)
 	}
-	if left, err := os.ReadDir(c.Folder); err != nil || len(left) != 0 {
-		t.Errorf("left in the folder: %v, %v", left, err)
+	if left, err := os.ReadDir(c.Dir); err != nil || len(left) != 0 {
+		t.Errorf("left in the directory: %v, %v", left, err)
 	}
 	if c := launch(t, e, "none", up("/no/such")); !c.Result.Failed || !strings.Contains(c.Result.Reason, "no such file") {
 		t.Errorf("%+v", c.Result)
@@ -417,14 +417,14 @@ func TestHungSourcesAndCopies(t *testing.T) {
 		}
 		cancel()
 	}
-	// A result file is read without a look at what is mounted in the folder.
+	// A result file is read without a look at what is mounted in the directory.
 	r := sh("true")
 	r.Workload.ResultFile = "mnt/result"
-	folder := launch(t, e, "result", r).Folder
-	if err := os.MkdirAll(filepath.Join(folder, "mnt"), 0o755); err != nil {
+	dataDir := launch(t, e, "result", r).Dir
+	if err := os.MkdirAll(filepath.Join(dataDir, "mnt"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	inner, err := executortest.Hang(filepath.Join(folder, "mnt"))
+	inner, err := executortest.Hang(filepath.Join(dataDir, "mnt"))
 	if err != nil {
 		t.Fatal(err)
 	}

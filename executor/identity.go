@@ -15,8 +15,8 @@ import (
 	"cantina/executor/shim"
 )
 
-// folderID is the random name of the data folder in the hierarchies.
-func (e *Executor) folderID() (string, error) {
+// dirID is the random name of the data directory in the hierarchies.
+func (e *Executor) dirID() (string, error) {
 	if id, ok, err := e.formerID(); ok || err != nil {
 		return id, err
 	}
@@ -26,10 +26,10 @@ func (e *Executor) folderID() (string, error) {
 	return id, replaceFile(e.path("id"), []byte(id+"\n"))
 }
 
-// formerID is the name that a predecessor gave the data folder. When the file that
+// formerID is the name that a predecessor gave the data directory. When the file that
 // says so is damaged, it is found by what else has it: the legacy, what was written down
 // of kept containers, and at last the groups themselves. So work that is alive never
-// becomes a stranger's.
+// becomes an unrelated process's.
 func (e *Executor) formerID() (id string, ok bool, err error) {
 	b, err := os.ReadFile(e.path("id"))
 	if unread(err) {
@@ -38,7 +38,7 @@ func (e *Executor) formerID() (id string, ok bool, err error) {
 	if id = strings.TrimSpace(string(b)); err == nil && validID(id) {
 		return id, true, nil
 	}
-	for _, find := range []func() (string, error){e.idFromLegacy, e.idFromKeepsakes, e.idFromGroups} {
+	for _, find := range []func() (string, error){e.idFromPrevious, e.idFromKeepsakes, e.idFromGroups} {
 		id, err := find()
 		if err != nil {
 			return "", false, err
@@ -60,9 +60,9 @@ func validID(id string) bool {
 	return err == nil && len(raw) == 8
 }
 
-func (e *Executor) idFromLegacy() (string, error) {
-	var l legacy
-	b, err := os.ReadFile(e.path("legacy"))
+func (e *Executor) idFromPrevious() (string, error) {
+	var l previous
+	b, err := os.ReadFile(e.path("previous"))
 	if unread(err) {
 		return "", err
 	}
@@ -74,13 +74,13 @@ func (e *Executor) idFromLegacy() (string, error) {
 
 // idFromKeepsakes goes by the groups of kept containers: <id>/<class>/<container>.
 func (e *Executor) idFromKeepsakes() (string, error) {
-	folders, err := foldersIn(e.path("keep"))
+	dirs, err := dirsIn(e.path("keep"))
 	if err != nil {
 		return "", err
 	}
-	for _, dir := range folders {
-		var s keepsake
-		err := shim.Get(dir, keepsakeFile, &s)
+	for _, dir := range dirs {
+		var s keptRecord
+		err := shim.Get(dir, keptRecordFile, &s)
 		if unread(err) {
 			return "", err
 		}
@@ -91,8 +91,8 @@ func (e *Executor) idFromKeepsakes() (string, error) {
 	return "", nil
 }
 
-// idFromGroups looks for groups that no cell holds and that have this folder for their
-// owner, or shims that serve containers of this folder.
+// idFromGroups looks for groups that no cell holds and that have this directory for their
+// owner, or shims that serve containers of this directory.
 func (e *Executor) idFromGroups() (string, error) {
 	host, err := cgroup.Detect()
 	if err != nil {
@@ -115,18 +115,18 @@ func (e *Executor) idFromGroups() (string, error) {
 	return "", nil
 }
 
-// servesUs reports whether a process is a shim of a container of this folder.
+// servesUs reports whether a process is a shim of a container of this directory.
 func (e *Executor) servesUs(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	args := strings.Split(string(b), "\x00")
 	return err == nil && len(args) >= 3 && args[1] == "shim" && filepath.Dir(args[2]) == e.path("keep")
 }
 
-// owner is what is left at the groups: the data folder, by its number, so that moving
+// owner is what is left at the groups: the data directory, by its number, so that moving
 // it does no harm.
 func (e *Executor) owner() (string, error) {
 	var st unix.Stat_t
-	if err := unix.Stat(e.cfg.Folder, &st); err != nil {
+	if err := unix.Stat(e.cfg.Dir, &st); err != nil {
 		return "", err
 	}
 	boot, err := e.boot()

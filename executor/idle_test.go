@@ -48,8 +48,8 @@ func TestIdleContainersAreCheap(t *testing.T) {
 	fill("keep", kept, keep(s))
 	sum := 0
 	for i := range kept {
-		var k keepsake
-		if err := shim.Get(e.keepFolder(fmt.Sprint("keep", i)), keepsakeFile, &k); err != nil {
+		var k keptRecord
+		if err := shim.Get(e.keepDir(fmt.Sprint("keep", i)), keptRecordFile, &k); err != nil {
 			t.Fatal(err)
 		}
 		sum += memory(t, k.Shim.Pid, "Pss")

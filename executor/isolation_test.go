@@ -30,7 +30,7 @@ echo nnp $(grep NoNewPrivs /proc/self/status | cut -f2)
 echo tmp $(ls /tmp | wc -l)
 touch /tmp/mine && echo tmp writable
 touch /etc/cantina-test 2>/dev/null && echo etc writable
-touch here && echo folder writable
+touch here && echo directory writable
 test -w /dev/null && echo x > /dev/null && echo null works
 hostname inside 2>/dev/null; echo host $(hostname)
 cat /proc/net/dev | grep -c :
@@ -58,7 +58,7 @@ func TestNamespaces(t *testing.T) {
 			t.Fatalf("%+v", c.Result)
 		}
 		out := lines(t, e, id, logstore.Stdout)
-		want := []string{"pid 1", "nnp 1", "tmp writable", "folder writable", "null works"}
+		want := []string{"pid 1", "nnp 1", "tmp writable", "directory writable", "null works"}
 		if os.Getenv(testUser) == "" {
 			want = append(want, "host inside") // for root alone
 		}
@@ -127,7 +127,7 @@ func smallRoot(t testing.TB) string {
 	return dir
 }
 
-func TestRootfsFolder(t *testing.T) {
+func TestRootfsDir(t *testing.T) {
 	needRoot(t)
 	root := smallRoot(t)
 	e := testExecutor(t, nil)

@@ -27,9 +27,9 @@ import (
 // errKeep says what on_cell_restart: keep needs.
 var errKeep = errors.New("on_cell_restart: keep needs control groups, an action that is one program, no sidecars, and a session of its own")
 
-// keepsake is the file "container" in the folder of a kept container: what a
+// keptRecord is the file "container" in the directory of a kept container: what a
 // successor has to know of it.
-type keepsake struct {
+type keptRecord struct {
 	ID        string
 	Labels    Labels
 	Resources resource.Amounts
@@ -37,15 +37,15 @@ type keepsake struct {
 	Created   time.Time
 	Spec      Spec
 	Ports     []action.Mapping
-	Group     string            // tracker folder
-	Slot      map[string]string // v1 folders that limit it
+	Group     string            // tracker directory
+	Slot      map[string]string // v1 directories that limit it
 	Limits    cgroup.Limits
 	Shim      procid.Identity
 }
 
 const (
-	keepsakeFile = "container"
-	resultFile   = "result" // a RunResult, when all output is stored
+	keptRecordFile = "container"
+	resultFile     = "result" // a RunResult, when all output is stored
 )
 
 // kept is a program that a shim owns. It is a step.Process.
@@ -65,8 +65,8 @@ type kept struct {
 	detached bool
 }
 
-func (e *Executor) keepFolder(id string) string {
-	return filepath.Join(e.cfg.Folder, "keep", cgroup.Escape(id))
+func (e *Executor) keepDir(id string) string {
+	return filepath.Join(e.cfg.Dir, "keep", cgroup.Escape(id))
 }
 
 // checkKeep refuses what cannot be kept.
@@ -89,7 +89,7 @@ func (h *stepHost) startKept(ctx context.Context, r *action.Run) (*kept, error) 
 			return nil, err
 		}
 	}
-	dir := c.e.keepFolder(c.id)
+	dir := c.e.keepDir(c.id)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (h *stepHost) startKept(ctx context.Context, r *action.Run) (*kept, error) 
 	}
 	c.e.starts.RUnlock()
 	if err == nil {
-		err = k.writeKeepsake()
+		err = k.writeKeptRecord()
 	}
 	if err == nil {
 		err = k.awaitStart(ctx, events, r.Path)
@@ -133,11 +133,11 @@ func (c *container) shimSpec(r *action.Run) (*shim.Spec, error) {
 	if ps.Credential != nil {
 		s.User = &shim.User{Uid: ps.Credential.Uid, Gid: ps.Credential.Gid, Groups: ps.Credential.Groups}
 		if c.spec.Workload.Isolation != action.IsolationRootfs {
-			s.Reach = c.folder
+			s.Reach = c.dir
 		}
 	}
 	if c.view != nil {
-		s.View = &shim.View{Folder: c.folder, OwnNet: c.spec.Workload.OwnNet}
+		s.View = &shim.View{ContainerDir: c.dir, OwnNet: c.spec.Workload.OwnNet}
 		if c.spec.Workload.Isolation == action.IsolationRootfs {
 			s.View.Root = c.isolateRoot()
 		}
@@ -145,7 +145,7 @@ func (c *container) shimSpec(r *action.Run) (*shim.Spec, error) {
 	return s, nil
 }
 
-func (k *kept) writeKeepsake() error {
+func (k *kept) writeKeptRecord() error {
 	c := k.c
 	id, err := procid.Of(k.shim.Pid)
 	if errors.Is(err, procid.ErrGone) {
@@ -155,10 +155,10 @@ func (k *kept) writeKeepsake() error {
 		return err
 	}
 	c.e.mu.Lock()
-	s := keepsake{ID: c.id, Labels: c.labels, Resources: c.need, Bound: c.bound, Created: c.created, Spec: c.spec,
+	s := keptRecord{ID: c.id, Labels: c.labels, Resources: c.need, Bound: c.bound, Created: c.created, Spec: c.spec,
 		Ports: c.ports, Group: c.group.Dir(), Slot: c.group.SlotDirs(), Limits: c.limits(), Shim: id}
 	c.e.mu.Unlock()
-	if err := shim.Put(k.dir, keepsakeFile, s, false); err != nil {
+	if err := shim.Put(k.dir, keptRecordFile, s, false); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -172,7 +172,7 @@ func (k *kept) writeKeepsake() error {
 func (c *container) writtenDown() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.written || c.heir != nil
+	return c.written || c.adoptedFrom != nil
 }
 
 // awaitStart waits until the shim has said what came of the start.
@@ -539,14 +539,14 @@ func (c *container) killButShim(since time.Duration) {
 func (c *container) keptProgram() *kept {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.keepsake
+	return c.kept
 }
 
 // isolateRoot is the root of a container with a root file system.
 func (c *container) isolateRoot() *isolate.Root {
 	w := &c.spec.Workload
 	r := &isolate.Root{Lower: c.lower, Upper: c.below("upper"), Work: c.below("work"), Merged: c.below("merged"),
-		Folder: c.below("folder"), Inside: rootFolder, OwnNet: w.OwnNet}
+		ContainerDir: c.below("directory"), Inside: rootDir, OwnNet: w.OwnNet}
 	if !w.OwnNet {
 		r.Hostnet = []string{"/etc/resolv.conf", "/etc/hosts"}
 	}

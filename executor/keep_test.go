@@ -57,7 +57,7 @@ func TestKeptContainerIsOrdinaryOtherwise(t *testing.T) {
 	if c := await(t, e, "stop", completed); !c.Result.Stopped || c.Result.Lost {
 		t.Errorf("%+v", c.Result)
 	}
-	left, _ := filepath.Glob(filepath.Join(e.cfg.Folder, "keep", "k[0-9]*"))
+	left, _ := filepath.Glob(filepath.Join(e.cfg.Dir, "keep", "k[0-9]*"))
 	if len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}
@@ -70,8 +70,8 @@ func TestKilledShimIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitLine(t, e, "x", "up")
-	var s keepsake
-	if err := shim.Get(e.keepFolder("x"), keepsakeFile, &s); err != nil {
+	var s keptRecord
+	if err := shim.Get(e.keepDir("x"), keptRecordFile, &s); err != nil {
 		t.Fatal(err)
 	}
 	unix.Kill(s.Shim.Pid, unix.SIGKILL)
@@ -107,10 +107,10 @@ func TestReadoption(t *testing.T) {
 	if soak() {
 		count, long = 200_000, 1
 	}
-	folder := tempDir(t)
+	dataDir := tempDir(t)
 	dir := tempDir(t)
 	flag := filepath.Join(dir, "end")
-	s := script{Folder: folder}
+	s := script{Dir: dataDir}
 	for i := range writers {
 		s.Jobs = append(s.Jobs, job{ID: fmt.Sprint("w", i), Spec: keep(sh(fmt.Sprintf("echo $$ > %s/w%d; ", dir, i) + fmt.Sprintf(writerScript, long, count, flag, i)))})
 	}
@@ -134,7 +134,7 @@ func TestReadoption(t *testing.T) {
 		stop()
 		c.kill(t)
 	}
-	e, stop := runExecutor(t, testConfig(folder))
+	e, stop := runExecutor(t, testConfig(dataDir))
 	for i := range writers {
 		id := fmt.Sprint("w", i)
 		got := await(t, e, id, completed)
@@ -146,7 +146,7 @@ func TestReadoption(t *testing.T) {
 		}
 		if err := numbered(allLines(t, e, id), count+1); err != nil {
 			again := numbered(allLines(t, e, id), count+1)
-			segs, _ := shim.Segments(e.keepFolder(id), 1)
+			segs, _ := shim.Segments(e.keepDir(id), 1)
 			w, _ := e.Output().Writer(logstore.Source{ID: id}, logstore.Stdout)
 			t.Errorf("%s: %v; read again %v, written %d, segments %+v", id, err, again, w.Written(), segs)
 		}
@@ -181,8 +181,8 @@ func allLines(t testing.TB, e *Executor, id string) (out []string) {
 }
 
 func TestAdoptedKeepsItsDeadline(t *testing.T) {
-	folder, dir := tempDir(t), tempDir(t)
-	s := script{Folder: folder, Jobs: []job{
+	dataDir, dir := tempDir(t), tempDir(t)
+	s := script{Dir: dataDir, Jobs: []job{
 		{ID: "early", Bound: true, Spec: keep(writesPid(dir, "early", ""))},
 		{ID: "free", Spec: keep(writesPid(dir, "free", ""))},
 	}}
@@ -199,7 +199,7 @@ func TestAdoptedKeepsItsDeadline(t *testing.T) {
 			t.Errorf("free process %d is gone", id.Pid)
 		}
 	}
-	e, stop := runExecutor(t, testConfig(folder))
+	e, stop := runExecutor(t, testConfig(dataDir))
 	if c := await(t, e, "early", completed); !c.Result.Failed || c.Result.ExitCode == 0 {
 		t.Errorf("%+v", c.Result)
 	}
@@ -215,8 +215,8 @@ func TestAdoptedKeepsItsDeadline(t *testing.T) {
 func TestSuccessorDoesNotExtendAnAdoptedDeadline(t *testing.T) {
 	for _, recorded := range []bool{false, true} {
 		t.Run(fmt.Sprint("recorded ", recorded), func(t *testing.T) {
-			folder, dir := tempDir(t), tempDir(t)
-			c := startCell(t, script{Folder: folder, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
+			dataDir, dir := tempDir(t), tempDir(t)
+			c := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
 			ids := pidsOf(t, dir, "x")
 			in := 3 * time.Second
 			if recorded { // before it has passed
@@ -224,7 +224,7 @@ func TestSuccessorDoesNotExtendAnAdoptedDeadline(t *testing.T) {
 			}
 			passed := c.deadline(t, in)
 			c.kill(t)
-			e, stop := runExecutor(t, testConfig(folder))
+			e, stop := runExecutor(t, testConfig(dataDir))
 			if recorded {
 				e.AdoptionRecorded()
 			}
@@ -256,13 +256,13 @@ func TestSuccessorDoesNotExtendAnAdoptedDeadline(t *testing.T) {
 // TestRecordedDeadlineIsInherited: what a leader extended after one adoption is what
 // the next successor finds.
 func TestRecordedDeadlineIsInherited(t *testing.T) {
-	folder, dir := tempDir(t), tempDir(t)
-	c := startCell(t, script{Folder: folder, Deadline: 20 * time.Second, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
+	dataDir, dir := tempDir(t), tempDir(t)
+	c := startCell(t, script{Dir: dataDir, Deadline: 20 * time.Second, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
 	ids := pidsOf(t, dir, "x")
 	c.kill(t)
 	deadline := time.Duration(0)
 	for i := range 3 {
-		e, stop := runExecutor(t, testConfig(folder))
+		e, stop := runExecutor(t, testConfig(dataDir))
 		if got := e.adopted[0].deadline; len(e.adopted) != 1 || deadline != 0 && got != int64(deadline) {
 			t.Errorf("successor %d: deadline %d, want %d", i, got, deadline)
 		}
@@ -294,14 +294,14 @@ func mustRead(t testing.TB, path string) []byte {
 
 // TestEmptyGroupsOfDeadCells: the next cell removes the empty groups of cells that are
 // gone, and of no others: not those of a living cell, not those with a process, not
-// those of a container that its own successor shall adopt, not those of strangers.
+// those of a container that its own successor shall adopt, not those of unrelated processes.
 func TestEmptyGroupsOfDeadCells(t *testing.T) {
 	dir := tempDir(t)
 	dead, alive, kept := tempDir(t), tempDir(t), tempDir(t)
-	c := startCell(t, script{Folder: dead, Jobs: []job{{ID: "x", Spec: writesPid(dir, "x", "")}}})
+	c := startCell(t, script{Dir: dead, Jobs: []job{{ID: "x", Spec: writesPid(dir, "x", "")}}})
 	ids, reaper := pidsOf(t, dir, "x"), reaperOf(t, dead)
-	startCell(t, script{Folder: alive})
-	k := startCell(t, script{Folder: kept, Jobs: []job{{ID: "k", Spec: keep(sh(fmt.Sprintf("echo $$ > %[1]s/k; while [ ! -e %[1]s/end ]; do sleep 0.01; done; exit 7", dir)))}}})
+	startCell(t, script{Dir: alive})
+	k := startCell(t, script{Dir: kept, Jobs: []job{{ID: "k", Spec: keep(sh(fmt.Sprintf("echo $$ > %[1]s/k; while [ ! -e %[1]s/end ]; do sleep 0.01; done; exit 7", dir)))}}})
 	awaitFile(t, filepath.Join(dir, "k"))
 	k.kill(t)
 	if err := os.WriteFile(filepath.Join(dir, "end"), nil, 0o600); err != nil {
@@ -316,7 +316,7 @@ func TestEmptyGroupsOfDeadCells(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := func(folder string) string { return filepath.Base(trackerOf(t, folder)) }
+	id := func(dataDir string) string { return filepath.Base(trackerOf(t, dataDir)) }
 	// The reaper has removed its classes; a killed one had not, as here.
 	for _, d := range host.Dirs(id(dead)) {
 		if err := os.MkdirAll(filepath.Join(d, "stop.free.0000000000000001", "x"), 0o755); err != nil {
@@ -332,7 +332,7 @@ func TestEmptyGroupsOfDeadCells(t *testing.T) {
 	if err := os.Mkdir(busy, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	sleeper := startStranger(t)
+	sleeper := startUnrelated(t)
 	if err := os.WriteFile(filepath.Join(busy, "cgroup.procs"), []byte(strconv.Itoa(sleeper.Pid)), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +345,7 @@ func TestEmptyGroupsOfDeadCells(t *testing.T) {
 	if left := host.Dirs(id(dead)); len(left) != 0 {
 		t.Errorf("left of the dead cell: %v", left)
 	}
-	for what, path := range map[string]string{"of a living cell": trackerOf(t, alive), "of what is to be adopted": trackerOf(t, kept), "of a stranger": strange, "with a process": busy} {
+	for what, path := range map[string]string{"of a living cell": trackerOf(t, alive), "of what is to be adopted": trackerOf(t, kept), "of an unrelated process": strange, "with a process": busy} {
 		if _, err := os.Stat(path); err != nil {
 			t.Errorf("group %s is gone: %v", what, err)
 		}

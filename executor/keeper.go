@@ -36,7 +36,7 @@ func (e *Executor) classes() []string {
 	return []string{e.classOf(classStopBound), e.classOf(classStopFree), e.classOf(classKeepBound), e.classOf(classKeepFree)}
 }
 
-// kindOf is the class of which a folder is, of whatever generation.
+// kindOf is the class of which a directory is, of whatever generation.
 func kindOf(dir string) string {
 	name := filepath.Base(dir)
 	if i := strings.LastIndexByte(name, '.'); i > 0 {
@@ -244,7 +244,7 @@ func (k *keeper) read(sock *os.File, p *spawn.Process) {
 			k.up.Store(true)
 			close(k.ready)
 			k.mu.Unlock()
-			k.relieve(p.Pid)
+			k.releaseOldReapers(p.Pid)
 		case "expired":
 			k.onExpired(rest)
 		case "drained":
@@ -253,15 +253,15 @@ func (k *keeper) read(sock *os.File, p *spawn.Process) {
 	}
 }
 
-// relieve lets the reapers of predecessors go: what they hold, the present one holds.
-func (k *keeper) relieve(pid int) {
+// releaseOldReapers lets the reapers of predecessors go: what they hold, the present one holds.
+func (k *keeper) releaseOldReapers(pid int) {
 	k.e.mu.Lock()
-	none := len(k.e.relieve) == 0
+	none := len(k.e.oldReapers) == 0
 	k.e.mu.Unlock()
 	if none {
 		return
 	}
-	k.e.relieveReapers()
+	k.e.stopOldReapers()
 	if err := k.e.remember(pid); err != nil {
 		k.e.log.Warn("a successor will look for reapers that are gone", "error", err)
 	}

@@ -129,7 +129,7 @@ func (e *Executor) testKind(ctx context.Context, kind string, w action.Workload)
 	return nil
 }
 
-// testRoot is the folder of a root file system with one program in it.
+// testRoot is the directory of a root file system with one program in it.
 func (e *Executor) testRoot() (string, error) {
 	dir := e.path("test-root")
 	program := filepath.Join(dir, "cantina-reaper")

@@ -21,7 +21,7 @@ import (
 func soak() bool { return os.Getenv("CANTINA_SOAK") != "" }
 
 // holdings counts what a leak would make grow.
-type holdings struct{ descriptors, goroutines, groups, mounts, folders int }
+type holdings struct{ descriptors, goroutines, groups, mounts, containerDirs int }
 
 func count(t testing.TB, e *Executor) holdings {
 	t.Helper()
@@ -33,13 +33,13 @@ func count(t testing.TB, e *Executor) holdings {
 		return len(l)
 	}
 	// The thread that the program began with may be one that forks, with a table of its own.
-	h := holdings{descriptors: dirs("/proc/thread-self/fd/*"), goroutines: runtime.NumGoroutine(), folders: dirs(e.path("run") + "/[^.]*")}
+	h := holdings{descriptors: dirs("/proc/thread-self/fd/*"), goroutines: runtime.NumGoroutine(), containerDirs: dirs(e.path("run") + "/[^.]*")}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(mounts)) { // others of the machine mount as well
-		if strings.Contains(line, e.cfg.Folder) {
+		if strings.Contains(line, e.cfg.Dir) {
 			h.mounts++
 		}
 	}
@@ -91,12 +91,12 @@ func TestManyContainersLeakNothing(t *testing.T) {
 		}
 	}
 	round(0, 100)
-	settle(e)
+	awaitDrivers(e)
 	before := count(t, e)
 	round(100, n)
-	settle(e)
+	awaitDrivers(e)
 	after := count(t, e)
-	if after.descriptors > before.descriptors+5 || after.goroutines > before.goroutines+5 || after.groups > before.groups || after.mounts != before.mounts || after.folders != before.folders {
+	if after.descriptors > before.descriptors+5 || after.goroutines > before.goroutines+5 || after.groups > before.groups || after.mounts != before.mounts || after.containerDirs != before.containerDirs {
 		t.Errorf("after 100 containers %+v, after %d %+v", before, n, after)
 	}
 	if !e.Free().Equal(e.Capacity()) || len(e.List()) != 0 {
@@ -104,8 +104,8 @@ func TestManyContainersLeakNothing(t *testing.T) {
 	}
 }
 
-// settle waits until no driver runs any more.
-func settle(e *Executor) {
+// awaitDrivers waits until no driver runs any more.
+func awaitDrivers(e *Executor) {
 	for len(e.List()) > 0 {
 		runtime.Gosched()
 	}
@@ -206,7 +206,7 @@ func TestReaperWithoutControlGroups(t *testing.T) {
 		s.Workload.Termination.ParentDeath = -1 // only the reaper is left
 		return s
 	}
-	c := startCell(t, script{Folder: tempDir(t), Mode: CgroupNone, Jobs: []job{
+	c := startCell(t, script{Dir: tempDir(t), Mode: CgroupNone, Jobs: []job{
 		{ID: "bound", Bound: true, Spec: alone("bound", "")}, {ID: "free", Spec: alone("free", `trap "" TERM;`)}}})
 	for _, n := range []string{"bound", "free"} {
 		awaitFile(t, filepath.Join(dir, n))

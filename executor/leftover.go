@@ -20,7 +20,7 @@ type work struct {
 	Resources resource.Amounts
 }
 
-// leaveWork says what a container is, on its group. A kept one has its keepsake, and nobody
+// leaveWork says what a container is, on its group. A kept one has its record, and nobody
 // asks for a probe.
 func (c *container) leaveWork(g *cgroup.Group) error {
 	if c.hidden || c.keep() {
@@ -73,7 +73,7 @@ func (e *Executor) addStuck(c *container) {
 func (c *container) driveLeft() {
 	if c.group == nil {
 		ctx, release := until(c.leaveC, nil)
-		p, err := c.watch(ctx, c.stranger)
+		p, err := c.watch(ctx, c.leftProc)
 		release()
 		if err == nil {
 			c.addProcess(p)

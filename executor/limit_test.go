@@ -178,7 +178,7 @@ func TestDiskLimit(t *testing.T) {
 			if over := c.Result.Failed && strings.Contains(c.Result.Reason, "disk limit exceeded"); over != (name != "within the rule") {
 				t.Errorf("%+v", c.Result)
 			}
-			if _, err := os.Stat(filepath.Join(c.Folder, "ran")); err == nil {
+			if _, err := os.Stat(filepath.Join(c.Dir, "ran")); err == nil {
 				t.Error("the next step ran")
 			}
 		})

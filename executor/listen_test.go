@@ -19,26 +19,26 @@ func TestReaperThatDoesNotListenIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, e, "x", runningState)
-	deaf := e.reaperIdentity()
-	if err := unix.Kill(deaf.Pid, syscall.SIGSTOP); err != nil {
+	ignoresTerm := e.reaperIdentity()
+	if err := unix.Kill(ignoresTerm.Pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { // it is ours while it is stopped
-		if deaf.Alive() {
-			unix.Kill(deaf.Pid, syscall.SIGCONT)
+		if ignoresTerm.Alive() {
+			unix.Kill(ignoresTerm.Pid, syscall.SIGCONT)
 		}
 	})
-	for describe(deaf.Pid).State != "T" {
+	for describe(ignoresTerm.Pid).State != "T" {
 		runtime.Gosched()
 	}
 	for range 1000 { // more than its socket holds
-		if !deaf.Alive() {
+		if !ignoresTerm.Alive() {
 			break
 		}
 		e.SetDeadline(e.clock.Boot() + time.Hour)
 	}
 	e.SetDeadline(e.clock.Boot() + 200*time.Millisecond)
-	awaitDeath(t, deaf)
+	awaitDeath(t, ignoresTerm)
 	if c := await(t, e, "x", completed); c.Result.Reason != "the cell's deadline passed" {
 		t.Errorf("%+v", c.Result)
 	}

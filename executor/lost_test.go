@@ -47,21 +47,21 @@ func TestUnreadEndIsNotLost(t *testing.T) {
 // TestSuccessorReadsWhatIsKept: a cell does not start while it cannot read how something kept
 // ended, or until when it may live.
 func TestSuccessorReadsWhatIsKept(t *testing.T) {
-	folder, dir := tempDir(t), tempDir(t)
-	c := startCell(t, script{Folder: folder, Deadline: time.Hour, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
+	dataDir, dir := tempDir(t), tempDir(t)
+	c := startCell(t, script{Dir: dataDir, Deadline: time.Hour, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
 	ids := pidsOf(t, dir, "x")
 	c.kill(t)
-	deadlines, err := filepath.Glob(filepath.Join(folder, "deadline."+classKeepBound+".*"))
+	deadlines, err := filepath.Glob(filepath.Join(dataDir, "deadline."+classKeepBound+".*"))
 	if err != nil || len(deadlines) != 1 {
 		t.Fatal(deadlines, err)
 	}
-	for _, path := range []string{filepath.Join(folder, "keep", "x", resultFile), deadlines[0]} {
+	for _, path := range []string{filepath.Join(dataDir, "keep", "x", resultFile), deadlines[0]} {
 		saved, err := os.ReadFile(path)
 		missing := errors.Is(err, os.ErrNotExist)
 		if err := errors.Join(os.RemoveAll(path), os.Mkdir(path, 0o700)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open(testConfig(folder)); err == nil || !strings.Contains(err.Error(), "read "+path) {
+		if _, err := Open(testConfig(dataDir)); err == nil || !strings.Contains(err.Error(), "read "+path) {
 			t.Errorf("opened: %v", err)
 		}
 		if err := os.Remove(path); err != nil {
@@ -73,7 +73,7 @@ func TestSuccessorReadsWhatIsKept(t *testing.T) {
 			}
 		}
 	}
-	e, stop := runExecutor(t, testConfig(folder))
+	e, stop := runExecutor(t, testConfig(dataDir))
 	if !ids[0].Alive() {
 		t.Error("it was ended")
 	}

@@ -46,11 +46,11 @@ func TestExecEndsWithItsContainerWithoutGroups(t *testing.T) {
 // TestEveryProcessIsWrittenDownWithoutGroups: a successor ends all processes of a container,
 // not only the one that was started last.
 func TestEveryProcessIsWrittenDownWithoutGroups(t *testing.T) {
-	folder, dir := tempDir(t), tempDir(t)
+	dataDir, dir := tempDir(t), tempDir(t)
 	s := writesPid(dir, "main", "")
 	s.Workload.Sidecars = []action.Action{writesPid(dir, "side", "").Workload.Action}
 	s.Workload.Termination.ParentDeath = -1
-	c := startCell(t, script{Folder: folder, Mode: CgroupNone, Jobs: []job{{ID: "x", Spec: s}}})
+	c := startCell(t, script{Dir: dataDir, Mode: CgroupNone, Jobs: []job{{ID: "x", Spec: s}}})
 	main, side := pidsOf(t, dir, "main"), pidsOf(t, dir, "side")
 	t.Cleanup(func() {
 		for _, id := range append(main, side...) {
@@ -60,9 +60,9 @@ func TestEveryProcessIsWrittenDownWithoutGroups(t *testing.T) {
 		}
 	})
 	c.cmd.Process.Signal(syscall.SIGSTOP) // so that it starts no other reaper
-	unix.Kill(reaperOf(t, folder).Pid, unix.SIGKILL)
+	unix.Kill(reaperOf(t, dataDir).Pid, unix.SIGKILL)
 	c.kill(t)
-	cfg := testConfig(folder)
+	cfg := testConfig(dataDir)
 	cfg.Cgroups = CgroupNone
 	_, stop := runExecutor(t, cfg)
 	if main[0].Alive() || side[0].Alive() {

@@ -13,7 +13,7 @@ import (
 )
 
 // outcome is what a successor has to know of a container whose verdict is fixed: how it
-// ended, whatever becomes of the cell. It is a file of its own, in the folder "ended", from
+// ended, whatever becomes of the cell. It is a file of its own, in the directory "ended", from
 // when the verdict is fixed while something of the container is yet to end, or from when
 // nobody has asked for a completed one for a while, until the container is deleted.
 type outcome struct {
@@ -28,15 +28,15 @@ type outcome struct {
 	Told    bool   // in the container's log
 }
 
-// endedFolder holds a file for each outcome.
-const endedFolder = "ended"
+// endedDir holds a file for each outcome.
+const endedDir = "ended"
 
 const outcomeSuffix = ".json"
 
 func (c *container) outcomeFile() string { return cgroup.Escape(c.id) + outcomeSuffix }
 
-// settle writes the verdict down, once, while something of the container is yet to end.
-func (c *container) settle() {
+// decide writes the verdict down, once, while something of the container is yet to end.
+func (c *container) decide() {
 	c.e.mu.Lock()
 	done := c.outcome != nil
 	c.e.mu.Unlock()
@@ -83,9 +83,9 @@ func (c *container) writeOutcome(r *RunResult, told bool) {
 
 // putOutcome writes the file; with sync so that it outlives the machine too.
 func (c *container) putOutcome(o *outcome, sync bool) {
-	err := os.MkdirAll(c.e.path(endedFolder), 0o700)
+	err := os.MkdirAll(c.e.path(endedDir), 0o700)
 	if err == nil {
-		err = shim.Put(c.e.path(endedFolder), c.outcomeFile(), o, sync)
+		err = shim.Put(c.e.path(endedDir), c.outcomeFile(), o, sync)
 	}
 	if err != nil {
 		c.e.log.Warn("the end of a container is not written down", "container", c.id, "error", err)
@@ -98,7 +98,7 @@ func (c *container) putOutcome(o *outcome, sync bool) {
 }
 
 func (c *container) removeOutcome() {
-	if err := os.Remove(filepath.Join(c.e.path(endedFolder), c.outcomeFile())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(filepath.Join(c.e.path(endedDir), c.outcomeFile())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		c.e.log.Warn("recorded end of a container not removed", "container", c.id, "error", err)
 	}
 }
@@ -152,7 +152,7 @@ func (e *keptError) Unwrap() error { return e.is }
 // inherit takes over how the containers of predecessors ended. What lives of one is ended
 // first; of the others there is nothing else.
 func (e *Executor) inherit() error {
-	entries, err := os.ReadDir(e.path(endedFolder))
+	entries, err := os.ReadDir(e.path(endedDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -162,14 +162,14 @@ func (e *Executor) inherit() error {
 	for _, d := range entries {
 		var o outcome
 		if strings.HasSuffix(d.Name(), outcomeSuffix) {
-			err = shim.Get(e.path(endedFolder), d.Name(), &o)
+			err = shim.Get(e.path(endedDir), d.Name(), &o)
 		}
 		if unread(err) {
 			return err
 		}
 		if err != nil || o.ID == "" { // half written, or damaged
 			e.log.Warn("recorded end of a container not readable", "file", d.Name(), "error", err)
-			if err := os.RemoveAll(filepath.Join(e.path(endedFolder), d.Name())); err != nil {
+			if err := os.RemoveAll(filepath.Join(e.path(endedDir), d.Name())); err != nil {
 				return err
 			}
 			continue

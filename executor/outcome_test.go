@@ -40,18 +40,18 @@ func TestTheVerdictOutlivesAKilledCell(t *testing.T) {
 		for _, code := range x.codes {
 			t.Run(fmt.Sprint(shape, " ", code), func(t *testing.T) {
 				t.Parallel()
-				folder, file := tempDir(t), filepath.Join(tempDir(t), "go")
+				dataDir, file := tempDir(t), filepath.Join(tempDir(t), "go")
 				s := leaving(file, code)
 				s.Workload.Action.Run.Args[1] = "until [ -e " + file + ".run ]; do sleep 0.01; done; " + s.Workload.Action.Run.Args[1]
 				x.change(&s)
-				c := startCell(t, script{Folder: folder, Deadline: time.Hour, Jobs: []job{{ID: "x", Bound: x.bound, Spec: s}}})
+				c := startCell(t, script{Dir: dataDir, Deadline: time.Hour, Jobs: []job{{ID: "x", Bound: x.bound, Spec: s}}})
 				if err := os.WriteFile(file+".run", nil, 0o600); err != nil { // it is RUNNING
 					t.Fatal(err)
 				}
 				awaitFile(t, file+".left")
-				awaitFile(t, filepath.Join(folder, endedFolder, "x"+outcomeSuffix))
+				awaitFile(t, filepath.Join(dataDir, endedDir, "x"+outcomeSuffix))
 				c.kill(t)
-				e, stop := runExecutor(t, testConfig(folder))
+				e, stop := runExecutor(t, testConfig(dataDir))
 				defer stop()
 				if err := os.WriteFile(file, nil, 0o600); err != nil { // what is left of a kept one may go
 					t.Fatal(err)
@@ -66,7 +66,7 @@ func TestTheVerdictOutlivesAKilledCell(t *testing.T) {
 				if !got.Adopted || got.DeadlineBound != x.bound {
 					t.Errorf("%+v", got)
 				}
-				forgets(t, e, folder, "x")
+				forgets(t, e, dataDir, "x")
 			})
 		}
 	}
@@ -75,9 +75,9 @@ func TestTheVerdictOutlivesAKilledCell(t *testing.T) {
 // TestADecidedEndOutlivesAKilledCell: a cell gets KILL while the programs are ended that are left
 // of a tree whose outcome is decided, or that is over its time.
 func TestADecidedEndOutlivesAKilledCell(t *testing.T) {
-	deaf := sh(`trap '' TERM; while :; do sleep 1; done`).Workload.Action
+	ignoresTerm := sh(`trap '' TERM; while :; do sleep 1; done`).Workload.Action
 	fails := sh("sleep 0.3; exit 4").Workload.Action
-	timeout := action.Action{Timeout: &action.Timeout{After: 300 * time.Millisecond, Action: deaf}}
+	timeout := action.Action{Timeout: &action.Timeout{After: 300 * time.Millisecond, Action: ignoresTerm}}
 	for name, x := range map[string]struct {
 		a      action.Action
 		limit  time.Duration
@@ -85,39 +85,39 @@ func TestADecidedEndOutlivesAKilledCell(t *testing.T) {
 		reason string
 		timed  bool
 	}{
-		"codependent":          {action.Action{Codependent: []action.Action{fails, deaf}}, 0, 4, "exit status 4", false},
+		"codependent":          {action.Action{Codependent: []action.Action{fails, ignoresTerm}}, 0, 4, "exit status 4", false},
 		"timeout":              {timeout, 0, -1, "exceeded timeout of 300ms", false},
 		"timeout, forgiven":    {action.Action{Try: &timeout}, 0, 0, "", false},
-		"time limit":           {deaf, 300 * time.Millisecond, -1, "time limit of 300ms exceeded", true},
-		"time limit of a tree": {action.Action{Serial: []action.Action{deaf}}, 300 * time.Millisecond, -1, "time limit of 300ms exceeded", true},
+		"time limit":           {ignoresTerm, 300 * time.Millisecond, -1, "time limit of 300ms exceeded", true},
+		"time limit of a tree": {action.Action{Serial: []action.Action{ignoresTerm}}, 300 * time.Millisecond, -1, "time limit of 300ms exceeded", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			folder := tempDir(t)
+			dataDir := tempDir(t)
 			s := Spec{Workload: action.Workload{Action: x.a, TimeLimit: x.limit}}
 			s.Workload.Termination.Grace = time.Minute
-			c := startCell(t, script{Folder: folder, Deadline: time.Hour, Jobs: []job{{ID: "x", Spec: s}}})
-			awaitFile(t, filepath.Join(folder, endedFolder, "x"+outcomeSuffix))
+			c := startCell(t, script{Dir: dataDir, Deadline: time.Hour, Jobs: []job{{ID: "x", Spec: s}}})
+			awaitFile(t, filepath.Join(dataDir, endedDir, "x"+outcomeSuffix))
 			c.kill(t)
-			e, stop := runExecutor(t, testConfig(folder))
+			e, stop := runExecutor(t, testConfig(dataDir))
 			defer stop()
 			r := await(t, e, "x", completed).Result
 			if r.ExitCode != x.code || r.Failed != (x.reason != "") || !strings.HasSuffix(r.Reason, x.reason) || r.TimedOut != x.timed || r.Stopped || r.Lost {
 				t.Errorf("%+v", r)
 			}
-			forgets(t, e, folder, "x")
+			forgets(t, e, dataDir, "x")
 		})
 	}
 }
 
 // forgets demands that a container that has been deleted leaves no file about its end.
-func forgets(t *testing.T, e *Executor, folder, id string) {
+func forgets(t *testing.T, e *Executor, dataDir, id string) {
 	t.Helper()
 	if err := e.Delete(id); err != nil {
 		t.Error(err)
 	}
 	await(t, e, id, gone)
-	if left, err := os.ReadDir(filepath.Join(folder, endedFolder)); err != nil || len(left) > 0 {
+	if left, err := os.ReadDir(filepath.Join(dataDir, endedDir)); err != nil || len(left) > 0 {
 		t.Errorf("left: %v %v", left, err)
 	}
 }
@@ -127,14 +127,14 @@ func forgets(t *testing.T, e *Executor, folder, id string) {
 func TestAnEndThatNobodyHeardOutlivesTheCell(t *testing.T) {
 	ends := sh("echo result > r; echo written >&3; exit 3")
 	ends.StatusPipe, ends.Workload.ResultFile = true, "r"
-	for name, end := range map[string]func(t *testing.T, folder string){
-		"killed": func(t *testing.T, folder string) {
-			c := startCell(t, script{Folder: folder, Jobs: []job{{ID: "x", Spec: ends}}})
-			awaitFile(t, filepath.Join(folder, endedFolder, "x"+outcomeSuffix))
+	for name, end := range map[string]func(t *testing.T, dataDir string){
+		"killed": func(t *testing.T, dataDir string) {
+			c := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: "x", Spec: ends}}})
+			awaitFile(t, filepath.Join(dataDir, endedDir, "x"+outcomeSuffix))
 			c.kill(t)
 		},
-		"ended": func(t *testing.T, folder string) {
-			e, stop := runExecutor(t, testConfig(folder))
+		"ended": func(t *testing.T, dataDir string) {
+			e, stop := runExecutor(t, testConfig(dataDir))
 			launch(t, e, "x", ends)
 			if err := stop(); err != nil {
 				t.Error(err)
@@ -143,10 +143,10 @@ func TestAnEndThatNobodyHeardOutlivesTheCell(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			folder := tempDir(t)
-			end(t, folder)
+			dataDir := tempDir(t)
+			end(t, dataDir)
 			for range 2 { // the second successor knows it too
-				e, stop := runExecutor(t, testConfig(folder))
+				e, stop := runExecutor(t, testConfig(dataDir))
 				r := await(t, e, "x", completed).Result
 				if out, err := e.ResultFile("x"); r.ExitCode != 3 || string(r.Status) != "written" || string(out) != "result\n" || err != nil {
 					t.Errorf("%+v, result file %q %v", r, out, err)
@@ -155,8 +155,8 @@ func TestAnEndThatNobodyHeardOutlivesTheCell(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			e, stop := runExecutor(t, testConfig(folder))
-			forgets(t, e, folder, "x")
+			e, stop := runExecutor(t, testConfig(dataDir))
+			forgets(t, e, dataDir, "x")
 			if err := stop(); err != nil {
 				t.Error(err)
 			}
@@ -167,8 +167,8 @@ func TestAnEndThatNobodyHeardOutlivesTheCell(t *testing.T) {
 // TestDamagedEnd: a file about an end that is damaged, or half written, is dropped; one that
 // cannot be read keeps the cell from starting.
 func TestDamagedEnd(t *testing.T) {
-	folder := tempDir(t)
-	dir := filepath.Join(folder, endedFolder)
+	dataDir := tempDir(t)
+	dir := filepath.Join(dataDir, endedDir)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestDamagedEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	e, stop := runExecutor(t, testConfig(folder))
+	e, stop := runExecutor(t, testConfig(dataDir))
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 || len(e.List()) > 0 {
 		t.Errorf("left: %v %v, %+v", left, err, e.List())
 	}
@@ -187,7 +187,7 @@ func TestDamagedEnd(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "c.json"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(testConfig(folder)); err == nil {
+	if _, err := Open(testConfig(dataDir)); err == nil {
 		t.Error("opened although an end cannot be read")
 	}
 }

@@ -18,10 +18,10 @@ import (
 	"cantina/spawn/procid"
 )
 
-// legacy is the file "legacy" of the data folder: where a successor has to look
+// previous is the file "legacy" of the data directory: where a successor has to look
 // for what this cell process may leave behind. Which containers there are it
 // learns from the control groups alone.
-type legacy struct {
+type previous struct {
 	Boot    string // boot id of the machine
 	site           // of this process's own groups
 	Earlier []site
@@ -32,12 +32,12 @@ type legacy struct {
 // site is where a cell process has its groups. A predecessor may have had them elsewhere: it
 // ran in another group of the machine, or tracked by other means.
 type site struct {
-	Tracker string   // folder of the tracking hierarchy; empty without groups
-	V1      []string // folders of v1 controllers
+	Tracker string   // directory of the tracking hierarchy; empty without groups
+	V1      []string // directories of v1 controllers
 }
 
 // sites are all in which something may be left.
-func (l *legacy) sites() []site {
+func (l *previous) sites() []site {
 	all := slices.Clone(l.Earlier)
 	if l.Tracker != "" {
 		all = append(all, l.site)
@@ -46,7 +46,7 @@ func (l *legacy) sites() []site {
 }
 
 // reapers are all that may live.
-func (l *legacy) reapers() []procid.Identity {
+func (l *previous) reapers() []procid.Identity {
 	all := slices.Clone(l.Reapers)
 	if l.Reaper.Pid != 0 {
 		all = append(all, l.Reaper)
@@ -61,10 +61,10 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-func (e *Executor) path(name string) string { return filepath.Join(e.cfg.Folder, name) }
+func (e *Executor) path(name string) string { return filepath.Join(e.cfg.Dir, name) }
 
-// guess is a legacy that cannot be read: the groups that have the folder's name.
-func (e *Executor) guess() (l legacy, err error) {
+// guess is a legacy that cannot be read: the groups that have the directory's name.
+func (e *Executor) guess() (l previous, err error) {
 	id, ok, err := e.formerID()
 	if !ok || err != nil {
 		return l, err
@@ -86,8 +86,8 @@ func unread(err error) bool {
 	return errors.As(err, &at) && !errors.Is(err, fs.ErrNotExist)
 }
 
-// foldersIn are the folders in a folder of the hierarchies; none when it is not there.
-func foldersIn(dir string) ([]string, error) {
+// dirsIn are the directories in a directory of the hierarchies; none when it is not there.
+func dirsIn(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -114,7 +114,7 @@ func (e *Executor) openGroups() error {
 	if e.cfg.Cgroups == CgroupNone {
 		return e.remember(0)
 	}
-	id, err := e.folderID()
+	id, err := e.dirID()
 	if err != nil {
 		return fmt.Errorf("name the directory: %w", err)
 	}
@@ -139,9 +139,9 @@ func (e *Executor) openGroups() error {
 	return errors.Join(err, e.remember(0))
 }
 
-// closeFolders makes the folders in which containers, and what is theirs, lie: none but the
+// closeDirs makes the directories in which containers, and what is theirs, lie: none but the
 // cell gets in. A container that runs as somebody else is led to its own (isolate.Reach).
-func (e *Executor) closeFolders() error {
+func (e *Executor) closeDirs() error {
 	for _, name := range []string{"run", "output", "cache", "image"} {
 		if err := errors.Join(os.MkdirAll(e.path(name), 0o700), os.Chmod(e.path(name), 0o700)); err != nil {
 			return err
@@ -150,7 +150,7 @@ func (e *Executor) closeFolders() error {
 	return nil
 }
 
-// makeClasses makes the folders of this generation.
+// makeClasses makes the directories of this generation.
 func (e *Executor) makeClasses() error {
 	if e.tree == nil {
 		return e.openDeadline()
@@ -169,7 +169,7 @@ func (e *Executor) remember(reaper int) error {
 	if err != nil {
 		return err
 	}
-	l := legacy{Boot: boot}
+	l := previous{Boot: boot}
 	if e.tree != nil {
 		l.Tracker, l.V1 = e.tree.Dirs()
 	}
@@ -179,7 +179,7 @@ func (e *Executor) remember(reaper int) error {
 		}
 	}
 	e.mu.Lock()
-	l.Reapers = slices.Clone(e.relieve)
+	l.Reapers = slices.Clone(e.oldReapers)
 	e.mu.Unlock()
 	if reaper != 0 {
 		l.Reaper, err = procid.Of(reaper)
@@ -194,15 +194,15 @@ func (e *Executor) remember(reaper int) error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(e.path("legacy"), b)
+	return replaceFile(e.path("previous"), b)
 }
 
-// clearPredecessor ends what a dead cell process of this folder left, but for
+// clearPredecessor ends what a dead cell process of this directory left, but for
 // what is kept. It waits until the predecessor's reaper is done, and then looks
 // itself. What does not die is shown as a stuck container.
 func (e *Executor) clearPredecessor() error {
-	b, err := os.ReadFile(e.path("legacy"))
-	var l legacy
+	b, err := os.ReadFile(e.path("previous"))
+	var l previous
 	missing := errors.Is(err, os.ErrNotExist)
 	if unread(err) {
 		return err
@@ -216,7 +216,7 @@ func (e *Executor) clearPredecessor() error {
 			return lost
 		}
 		if missing && l.Tracker == "" {
-			return nil // a new folder
+			return nil // a new directory
 		}
 		e.log.Warn("cannot read the saved state of the previous process", "error", err)
 	}
@@ -225,7 +225,7 @@ func (e *Executor) clearPredecessor() error {
 		return err
 	}
 	if boot != l.Boot && l.Boot != "" {
-		return errors.Join(e.clearFolders(nil), os.RemoveAll(e.path("keep")))
+		return errors.Join(e.clearDirs(nil), os.RemoveAll(e.path("keep")))
 	}
 	stays := map[string]bool{}
 	sites := l.sites()
@@ -246,7 +246,7 @@ func (e *Executor) clearPredecessor() error {
 			e.former = append(e.former, p)
 		}
 	}
-	return e.clearFolders(stays)
+	return e.clearDirs(stays)
 }
 
 // awaitReaper waits until an old reaper has ended what it has to. It goes on to hold the
@@ -260,7 +260,7 @@ func (e *Executor) awaitReaper(id procid.Identity, sites []site) error {
 		return err
 	}
 	defer unix.Close(fd)
-	e.relieve = append(e.relieve, id)
+	e.oldReapers = append(e.oldReapers, id)
 	for end := time.Now().Add(e.cfg.KillWait + 2*time.Second); time.Now().Before(end); {
 		if awaitPidfd(fd, lookAgain) || len(sites) > 0 && !stopsPopulated(sites) {
 			break
@@ -272,7 +272,7 @@ func (e *Executor) awaitReaper(id procid.Identity, sites []site) error {
 // stopsPopulated reports whether something may be alive that is not kept.
 func stopsPopulated(sites []site) bool {
 	for _, p := range sites {
-		classes, err := foldersIn(p.Tracker)
+		classes, err := dirsIn(p.Tracker)
 		if err != nil {
 			return true
 		}
@@ -288,11 +288,11 @@ func stopsPopulated(sites []site) bool {
 	return false
 }
 
-// relieveReapers tells the old reapers that this process's own holds the deadlines from now on.
-func (e *Executor) relieveReapers() {
+// stopOldReapers tells the old reapers that this process's own holds the deadlines from now on.
+func (e *Executor) stopOldReapers() {
 	e.mu.Lock()
-	old := e.relieve
-	e.relieve = nil
+	old := e.oldReapers
+	e.oldReapers = nil
 	e.mu.Unlock()
 	for _, id := range old {
 		fd, err := id.Open()
@@ -304,7 +304,7 @@ func (e *Executor) relieveReapers() {
 		}
 		e.log.Warn("previous reaper still enforces its last known deadline", "error", err)
 		e.mu.Lock()
-		e.relieve = append(e.relieve, id)
+		e.oldReapers = append(e.oldReapers, id)
 		e.mu.Unlock()
 	}
 }
@@ -325,7 +325,7 @@ func awaitPidfd(fd int, most time.Duration) bool {
 	}
 }
 
-// pidFile, in the folder of a container without a group, names its processes.
+// pidFile, in the directory of a container without a group, names its processes.
 const pidFile = ".pid"
 
 // notePid writes down which processes of the container may live: each that was started, but
@@ -340,15 +340,15 @@ func (c *container) notePid(id procid.Identity) error {
 	for _, id := range c.noted {
 		text = fmt.Appendln(text, id.Pid, id.Start)
 	}
-	return replaceFile(filepath.Join(c.folder, pidFile), text)
+	return replaceFile(filepath.Join(c.dir, pidFile), text)
 }
 
 // clearProcesses ends process groups that were started without control groups:
-// those whose leader is exactly a process that was written down. It adds the folders of
+// those whose leader is exactly a process that was written down. It adds the directories of
 // those that do not die.
 func (e *Executor) clearProcesses(stays map[string]bool) error {
-	folders, err := foldersIn(e.path("run"))
-	for _, dir := range folders {
+	dirs, err := dirsIn(e.path("run"))
+	for _, dir := range dirs {
 		b, rerr := os.ReadFile(filepath.Join(dir, pidFile))
 		if unread(rerr) {
 			err = errors.Join(err, rerr)
@@ -368,7 +368,7 @@ func (e *Executor) clearProcess(line, dir string, stays map[string]bool) error {
 	}
 	fd, err := id.Open()
 	if errors.Is(err, procid.ErrGone) {
-		e.log.Info("stale pid", "pid", id.Pid, "folder", dir)
+		e.log.Info("stale pid", "pid", id.Pid, "directory", dir)
 		return nil
 	}
 	if err != nil {
@@ -386,16 +386,16 @@ func (e *Executor) clearProcess(line, dir string, stays map[string]bool) error {
 		name = fmt.Sprint(name, "-", id.Pid)
 	}
 	c := newContainer(e, Reservation{ID: name, DeadlineBound: true}, nil)
-	c.stranger = id
+	c.leftProc = id
 	e.addStuck(c)
 	return nil
 }
 
-// clearGroups ends what is left in a predecessor's groups and adds the folders (by
+// clearGroups ends what is left in a predecessor's groups and adds the directories (by
 // name) of the containers that are kept or do not die. It reports whether there are any.
 func (e *Executor) clearGroups(p site, stays map[string]bool) (bool, error) {
 	before := len(stays)
-	classes, err := foldersIn(p.Tracker)
+	classes, err := dirsIn(p.Tracker)
 	for _, dir := range classes {
 		if kind := kindOf(dir); kind == classKeepFree || kind == classKeepBound {
 			err = errors.Join(err, e.clearKept(dir, stays))
@@ -404,7 +404,7 @@ func (e *Executor) clearGroups(p site, stays map[string]bool) (bool, error) {
 		class := cgroup.At(dir)
 		class.Thaw()
 		e.killAndWait(class)
-		groups, gerr := foldersIn(dir)
+		groups, gerr := dirsIn(dir)
 		for _, g := range groups {
 			e.noteStuck(g, stays)
 		}
@@ -420,15 +420,15 @@ func (e *Executor) clearGroups(p site, stays map[string]bool) (bool, error) {
 // clearKept leaves the containers of a class alone that have been written down,
 // and ends the others. A class that holds deadline-bound ones keeps its deadline.
 func (e *Executor) clearKept(class string, stays map[string]bool) error {
-	groups, err := foldersIn(class)
+	groups, err := dirsIn(class)
 	if err != nil {
 		return err
 	}
 	held := false
 	for _, dir := range groups {
 		name := filepath.Base(dir)
-		var s keepsake
-		kerr := shim.Get(filepath.Join(e.path("keep"), name), keepsakeFile, &s)
+		var s keptRecord
+		kerr := shim.Get(filepath.Join(e.path("keep"), name), keptRecordFile, &s)
 		if unread(kerr) {
 			return kerr
 		}
@@ -470,8 +470,8 @@ func (e *Executor) killAndWait(g *cgroup.Group) {
 	}
 }
 
-// clearFolders removes the folders of containers that are gone.
-func (e *Executor) clearFolders(stays map[string]bool) error {
+// clearDirs removes the directories of containers that are gone.
+func (e *Executor) clearDirs(stays map[string]bool) error {
 	entries, err := os.ReadDir(e.path("run"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -486,8 +486,8 @@ func (e *Executor) clearFolders(stays map[string]bool) error {
 
 // reaperIdentity is the reaper that was started last.
 func (e *Executor) reaperIdentity() procid.Identity {
-	var l legacy
-	b, err := os.ReadFile(e.path("legacy"))
+	var l previous
+	b, err := os.ReadFile(e.path("previous"))
 	if err != nil || json.Unmarshal(b, &l) != nil {
 		return procid.Identity{}
 	}

@@ -49,7 +49,7 @@ func (e *Executor) tryClasses(name string) error {
 // probePids is a limit that any hierarchy takes.
 const probePids = 100
 
-// Probe makes and removes a control group in each class, and writes to the data folder, to
+// Probe makes and removes a control group in each class, and writes to the data directory, to
 // disk. Then it makes a container of
 // the default isolation, runs /bin/true in it and removes it, outside the ledger: one
 // slot is kept back for it. It says why the cell cannot run work, within a second.

@@ -28,8 +28,8 @@ func pidsOf(t *testing.T, dir, name string) []procid.Identity {
 }
 
 func TestDeadlineHoldsWhileTheCellIsStopped(t *testing.T) {
-	folder, dir := tempDir(t), tempDir(t)
-	c := startCell(t, script{Folder: folder, Jobs: []job{
+	dataDir, dir := tempDir(t), tempDir(t)
+	c := startCell(t, script{Dir: dataDir, Jobs: []job{
 		{ID: "bound", Bound: true, Spec: writesPid(dir, "bound", "")},
 		{ID: "stubborn", Bound: true, Spec: writesPid(dir, "stubborn", `trap "" TERM;`)},
 		{ID: "free", Spec: writesPid(dir, "free", "")},
@@ -53,7 +53,7 @@ func TestDeadlineHoldsWhileTheCellIsStopped(t *testing.T) {
 			t.Errorf("free process %d is gone", id.Pid)
 		}
 	}
-	tracker, reaper := trackerOf(t, folder), reaperOf(t, folder)
+	tracker, reaper := trackerOf(t, dataDir), reaperOf(t, dataDir)
 	awaitEmpty(t, classAt(t, tracker, classStopBound))
 	c.kill(t)
 	for _, id := range free {
@@ -68,8 +68,8 @@ func TestDeadlineHoldsWhileTheCellIsStopped(t *testing.T) {
 }
 
 func TestNothingOutlivesAKilledCell(t *testing.T) {
-	folder, dir := tempDir(t), tempDir(t)
-	s := script{Folder: folder}
+	dataDir, dir := tempDir(t), tempDir(t)
+	s := script{Dir: dataDir}
 	for i := range 100 {
 		n := fmt.Sprint("polite", i)
 		s.Jobs = append(s.Jobs, job{ID: n, Bound: i%2 == 0, Spec: sh("setsid sleep 1000 & sleep 1000")})
@@ -77,14 +77,14 @@ func TestNothingOutlivesAKilledCell(t *testing.T) {
 	s.Jobs = append(s.Jobs, job{ID: "stubborn", Spec: writesPid(dir, "stubborn", `trap "" TERM;`)})
 	c := startCell(t, s)
 	stubborn := pidsOf(t, dir, "stubborn")
-	tracker := trackerOf(t, folder)
+	tracker := trackerOf(t, dataDir)
 	c.kill(t)
 	awaitEmptyBut(t, tracker, 4)
 	for _, id := range stubborn {
 		awaitDeath(t, id)
 	}
 	// The next cell finds nothing, and nothing of the groups is left.
-	e, stop := runExecutor(t, testConfig(folder))
+	e, stop := runExecutor(t, testConfig(dataDir))
 	if l := e.List(); len(l) != 0 {
 		t.Errorf("successor has %+v", l)
 	}

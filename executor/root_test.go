@@ -83,7 +83,7 @@ func TestRootSecrets(t *testing.T) {
 			t.Errorf("%q, %v", b, err)
 		}
 	}
-	err = filepath.WalkDir(e.cfg.Folder, func(p string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(e.cfg.Dir, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
@@ -203,10 +203,10 @@ func TestRootTree(t *testing.T) {
 // TestRootEndsWithItsCell: nothing with a root of its own outlives a cell that is killed.
 func TestRootEndsWithItsCell(t *testing.T) {
 	_, root := rootExecutor(t)
-	folder := tempDir(t)
+	dataDir := tempDir(t)
 	s := root("sh -c 'trap \"\" TERM; echo $$ > pid; sleep 1000' & sh -c 'exec sleep 1000'")
-	c := startCell(t, script{Folder: folder, Jobs: []job{{ID: "x", Spec: s}}})
-	tracker := trackerOf(t, folder)
+	c := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: "x", Spec: s}}})
+	tracker := trackerOf(t, dataDir)
 	class := classAt(t, tracker, classStopFree)
 	c.kill(t)
 	awaitEmpty(t, class)
@@ -216,10 +216,10 @@ func TestRootEndsWithItsCell(t *testing.T) {
 // when the reaper does nothing.
 func TestRootHearsTheDeathOfTheCell(t *testing.T) {
 	_, root := rootExecutor(t)
-	folder := tempDir(t)
-	c := startCell(t, script{Folder: folder, Jobs: []job{{ID: "x", Spec: root("trap 'exit 0' TERM; echo up > up; while :; do sleep 1000 & wait; done")}}})
-	awaitOne(t, filepath.Join(folder, "run", "*", "folder", "up")) // process 1 hears only what it handles
-	reaper := reaperOf(t, folder)
+	dataDir := tempDir(t)
+	c := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: "x", Spec: root("trap 'exit 0' TERM; echo up > up; while :; do sleep 1000 & wait; done")}}})
+	awaitOne(t, filepath.Join(dataDir, "run", "*", "directory", "up")) // process 1 hears only what it handles
+	reaper := reaperOf(t, dataDir)
 	if err := unix.Kill(reaper.Pid, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestRootHearsTheDeathOfTheCell(t *testing.T) {
 		}
 		awaitDeath(t, reaper)
 	}()
-	class := classAt(t, trackerOf(t, folder), classStopFree)
+	class := classAt(t, trackerOf(t, dataDir), classStopFree)
 	c.kill(t)
 	awaitEmpty(t, class)
 }

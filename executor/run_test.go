@@ -141,8 +141,8 @@ func TestStatusEnvironmentAndResultFile(t *testing.T) {
 		t.Errorf("status %q, want %q", c.Result.Status, want)
 	}
 	b, err := e.ResultFile("b-1.2.3")
-	if err != nil || strings.TrimSpace(string(b)) != c.Folder {
-		t.Errorf("result file %q, %v, want %s", b, err, c.Folder)
+	if err != nil || strings.TrimSpace(string(b)) != c.Dir {
+		t.Errorf("result file %q, %v, want %s", b, err, c.Dir)
 	}
 	if got := lines(t, e, "b-1.2.3", logstore.Stdout); !slices.Equal(got, []string{"0"}) {
 		t.Errorf("the cell's environment reached the container: %q", got)
@@ -283,7 +283,7 @@ func awaitThat(t testing.TB, path string, there func() bool) {
 }
 
 // TestErrorsNameTheContainerInOnePlace: what a call says of why it was refused names
-// neither the container nor a folder of the cell, for it goes into rows that have a name
+// neither the container nor a directory of the cell, for it goes into rows that have a name
 // of their own.
 func TestErrorsNameTheContainerInOnePlace(t *testing.T) {
 	e := testExecutor(t, func(c *Config) { c.Capacity = resource.Amounts{resource.Containers: 3} })
@@ -310,12 +310,12 @@ func TestErrorsNameTheContainerInOnePlace(t *testing.T) {
 		"no room at all": {func() error {
 			return e.Launch(Reservation{ID: id, Resources: resource.Amounts{resource.Containers: 4}}, sh("true"))
 		}, "insufficient resources: containers 4 needed, 3 free"},
-		"unknown":   {func() error { return e.Start(id, sh("true")) }, ErrUnknown.Error()},
-		"stop":      {func() error { return e.Stop(id) }, ErrUnknown.Error()},
-		"no file":   {file("r", "true"), "file r: no such file or directory"},
-		"no folder": {file("a/r", "true"), "file a/r: no such file or directory"},
-		"a folder":  {file("r", "mkdir r"), "file r: not a plain file"},
-		"a pipe":    {file("r", "mkfifo r"), "file r: not a plain file"},
+		"unknown":      {func() error { return e.Start(id, sh("true")) }, ErrUnknown.Error()},
+		"stop":         {func() error { return e.Stop(id) }, ErrUnknown.Error()},
+		"no file":      {file("r", "true"), "file r: no such file or directory"},
+		"no directory": {file("a/r", "true"), "file a/r: no such file or directory"},
+		"a directory":  {file("r", "mkdir r"), "file r: not a plain file"},
+		"a pipe":       {file("r", "mkfifo r"), "file r: not a plain file"},
 	} {
 		err := c.call()
 		var refused *CallError

@@ -27,7 +27,7 @@ func TestStatesGoForward(t *testing.T) {
 // have ended one way or the other, and nobody else got a signal. (Bistro, Test
 // scenarios: 100 processes signalled around their exit.)
 func TestSignalsAroundTheEnd(t *testing.T) {
-	stranger := startStranger(t)
+	unrelated := startUnrelated(t)
 	e := testExecutor(t, nil)
 	const n = 100
 	for i := range n {
@@ -56,7 +56,7 @@ func TestSignalsAroundTheEnd(t *testing.T) {
 			t.Errorf("x%d: %+v", i, r)
 		}
 	}
-	if !stranger.Alive() {
+	if !unrelated.Alive() {
 		t.Error("a process that has nothing to do with it was hit")
 	}
 }
@@ -151,9 +151,9 @@ func TestClausesHaveTheirTests(t *testing.T) {
 	}
 }
 
-// TestWhatIsMountedInTheFolderIsNotEmptied: a container that has mounted something in its
-// folder leaves the mount to nobody, and what is mounted as it is.
-func TestWhatIsMountedInTheFolderIsNotEmptied(t *testing.T) {
+// TestWhatIsMountedInTheDirIsNotEmptied: a container that has mounted something in its
+// directory leaves the mount to nobody, and what is mounted as it is.
+func TestWhatIsMountedInTheDirIsNotEmptied(t *testing.T) {
 	needRoot(t)
 	precious := tempDir(t)
 	file := filepath.Join(precious, "file")
@@ -166,18 +166,18 @@ func TestWhatIsMountedInTheFolderIsNotEmptied(t *testing.T) {
 	if c.Result.Failed {
 		t.Skip("skipped: nothing can be mounted here: ", c.Result.LastErr)
 	}
-	if used := diskUsage(c.Folder); used > 64<<10 {
+	if used := diskUsage(c.Dir); used > 64<<10 {
 		t.Errorf("%d bytes are counted as the container's", used)
 	}
-	if len(mountsBelow(c.Folder)) != 1 {
-		t.Errorf("mounts %v", mountsBelow(c.Folder))
+	if len(mountsBelow(c.Dir)) != 1 {
+		t.Errorf("mounts %v", mountsBelow(c.Dir))
 	}
 	e.Delete("x")
 	await(t, e, "x", gone)
 	if b, err := os.ReadFile(file); err != nil || string(b) != "precious" {
 		t.Errorf("%q, %v", b, err)
 	}
-	if left := mountsBelow(c.Folder); len(left) != 0 {
+	if left := mountsBelow(c.Dir); len(left) != 0 {
 		t.Errorf("mounts are left: %v", left)
 	}
 }

@@ -217,7 +217,7 @@ type Container struct {
 	OOMKills  int    // processes killed for lack of memory so far
 	Created   time.Time
 	Pid       int // of the main process; 0 = none yet
-	Folder    string
+	Dir       string
 	Isolation action.Isolation
 }
 

@@ -36,7 +36,7 @@ func (c *container) interpret(w *action.Workload) (RunResult, bool) {
 	c.decideBy(res)
 	c.fix(errors.Is(res.Err, step.ErrCanceled))
 	k := c.keptProgram()
-	if k != nil && k.isDetached() || k == nil && c.heir != nil && c.leftAlone() {
+	if k != nil && k.isDetached() || k == nil && c.adoptedFrom != nil && c.leftAlone() {
 		c.followers.Wait()
 		return RunResult{}, false
 	}
@@ -141,7 +141,7 @@ func (h *stepHost) Decided(res step.Result) {
 		c.endsWithin(c.graceOf(&c.spec.Workload.Termination))
 		c.e.mu.Unlock()
 	}
-	c.settle()
+	c.decide()
 	c.e.emit(EventRoutable, c)
 	c.e.emit(EventEnding, c)
 }
@@ -194,7 +194,7 @@ func (h *stepHost) Start(ctx context.Context, l step.Launch) (step.Process, erro
 // startOrResume is the start of a kept program, once in its life.
 func (h *stepHost) startOrResume(ctx context.Context, r *action.Run) (step.Process, error) {
 	start := func() (*kept, error) { return h.startKept(ctx, r) }
-	if h.c.heir != nil {
+	if h.c.adoptedFrom != nil {
 		start = func() (*kept, error) { return h.resume(ctx, r) }
 	}
 	k, err := start()
@@ -202,7 +202,7 @@ func (h *stepHost) startOrResume(ctx context.Context, r *action.Run) (step.Proce
 		return nil, err
 	}
 	h.c.mu.Lock()
-	h.c.keepsake = k
+	h.c.kept = k
 	h.c.mu.Unlock()
 	return k, nil
 }
@@ -245,7 +245,7 @@ func (h *stepHost) Place(name string) (step.Place, error) {
 		p.Path = name
 		return p, nil
 	}
-	rel, err := filepath.Rel(c.insideFolder(), path.Clean(name))
+	rel, err := filepath.Rel(c.insideDir(), path.Clean(name))
 	switch level := c.spec.Workload.Isolation; {
 	case err == nil && filepath.IsLocal(rel):
 		p.Path = rel

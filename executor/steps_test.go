@@ -47,16 +47,16 @@ func TestSetupActionSidecarAndChecks(t *testing.T) {
 				t.Fatalf("%+v", c)
 			}
 			write := func(name string) {
-				if err := os.WriteFile(filepath.Join(c.Folder, name), []byte("x"), 0o644); err != nil {
+				if err := os.WriteFile(filepath.Join(c.Dir, name), []byte("x"), 0o644); err != nil {
 					t.Fatal(err)
 				}
 			}
 			write("ready")
 			await(t, e, "x", func(c Container, _ bool) bool { return c.Routable })
-			os.Remove(filepath.Join(c.Folder, "ready"))
+			os.Remove(filepath.Join(c.Dir, "ready"))
 			await(t, e, "x", func(c Container, _ bool) bool { return !c.Routable })
 			awaitLine(t, e, "x", "sidecar")
-			os.Remove(filepath.Join(c.Folder, "up"))
+			os.Remove(filepath.Join(c.Dir, "up"))
 			c = await(t, e, "x", completed)
 			if !c.Result.Failed || c.Result.Stopped || !strings.Contains(c.Result.Reason, "unhealthy") {
 				t.Errorf("%+v", c.Result)
@@ -133,7 +133,7 @@ func TestCadences(t *testing.T) {
 		runtime.Gosched()
 	}
 	count := func() int {
-		b, _ := os.ReadFile(filepath.Join(c.Folder, "count")) // not there yet is none
+		b, _ := os.ReadFile(filepath.Join(c.Dir, "count")) // not there yet is none
 		return strings.Count(string(b), "\n")
 	}
 	for count() < 20 {
@@ -142,7 +142,7 @@ func TestCadences(t *testing.T) {
 	if c, _ := e.Get("x"); c.State != Created {
 		t.Errorf("%v before a check has passed", c.State)
 	}
-	if err := os.WriteFile(filepath.Join(c.Folder, "up"), nil, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(c.Dir, "up"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	await(t, e, "x", runningState)
@@ -186,7 +186,7 @@ func TestExecChecksLeaveNoZombies(t *testing.T) {
 	}
 	c := await(t, e, "x", runningState)
 	for n := 0; n < 50; {
-		b, _ := os.ReadFile(filepath.Join(c.Folder, "count"))
+		b, _ := os.ReadFile(filepath.Join(c.Dir, "count"))
 		n = strings.Count(string(b), "\n")
 		if c, _ := e.Get("x"); c.State == Completed {
 			t.Fatalf("it ended after %d checks: %+v", n, c.Result)

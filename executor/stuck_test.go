@@ -111,13 +111,13 @@ func TestStuckContainer(t *testing.T) {
 }
 
 func TestSuccessorShowsWhatDoesNotDie(t *testing.T) {
-	folder, dir := tempDir(t), tempDir(t)
-	c := startCell(t, script{Folder: folder, Jobs: []job{{ID: "x", Bound: true, Spec: sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir))}}})
+	dataDir, dir := tempDir(t), tempDir(t)
+	c := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: "x", Bound: true, Spec: sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir))}}})
 	awaitFile(t, filepath.Join(dir, "x"))
 	id := readPid(t, filepath.Join(dir, "x"))
 	thaw := hang(t, id.Pid)
 	c.kill(t)
-	cfg := testConfig(folder)
+	cfg := testConfig(dataDir)
 	cfg.KillWait, cfg.StuckAfter = 100*time.Millisecond, 200*time.Millisecond
 	e, stop := runExecutor(t, cfg)
 	got, there := e.Get("x")
@@ -144,14 +144,14 @@ func TestSuccessorShowsWhatDoesNotDie(t *testing.T) {
 // TestSuccessorKnowsAProbe: a probe that hangs is nobody's work. The successor of its cell waits
 // for its end, but holds nothing for it.
 func TestSuccessorKnowsAProbe(t *testing.T) {
-	folder, dir := tempDir(t), tempDir(t)
+	dataDir, dir := tempDir(t), tempDir(t)
 	id := probePrefix + "1"
-	c := startCell(t, script{Folder: folder, Jobs: []job{{ID: id, Spec: sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir))}}})
+	c := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: id, Spec: sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir))}}})
 	awaitFile(t, filepath.Join(dir, "x"))
 	thaw := hang(t, readPid(t, filepath.Join(dir, "x")).Pid)
-	group := filepath.Join(classAt(t, trackerOf(t, folder), classStopFree), cgroup.Escape(id))
+	group := filepath.Join(classAt(t, trackerOf(t, dataDir), classStopFree), cgroup.Escape(id))
 	c.kill(t)
-	cfg := testConfig(folder)
+	cfg := testConfig(dataDir)
 	cfg.KillWait, cfg.StuckAfter = 100*time.Millisecond, 200*time.Millisecond
 	e, stop := runExecutor(t, cfg)
 	if all := e.List(); len(all) != 0 || e.Unclean() || e.used[resource.Containers] != 0 {
@@ -192,19 +192,19 @@ func endsClean(t *testing.T, e *Executor, id string, stop func() error) {
 // TestSuccessorShowsWhatCannotBeAdopted: what was to outlive its cell, and of which nothing can
 // be read, is ended; when it does not die it is as stuck as any other, and nobody knows what it is.
 func TestSuccessorShowsWhatCannotBeAdopted(t *testing.T) {
-	folder, dir := tempDir(t), tempDir(t)
-	c := startCell(t, script{Folder: folder, Jobs: []job{{ID: "x", Bound: true, Spec: keep(sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir)))}}})
+	dataDir, dir := tempDir(t), tempDir(t)
+	c := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: "x", Bound: true, Spec: keep(sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir)))}}})
 	awaitFile(t, filepath.Join(dir, "x"))
 	thaw := hang(t, readPid(t, filepath.Join(dir, "x")).Pid)
 	c.kill(t)
-	written, err := filepath.Glob(filepath.Join(folder, "keep", "*", keepsakeFile))
+	written, err := filepath.Glob(filepath.Join(dataDir, "keep", "*", keptRecordFile))
 	if err != nil || len(written) != 1 {
 		t.Fatal(written, err)
 	}
 	if err := os.Remove(written[0]); err != nil {
 		t.Fatal(err)
 	}
-	cfg := testConfig(folder)
+	cfg := testConfig(dataDir)
 	cfg.KillWait, cfg.StuckAfter = 100*time.Millisecond, 200*time.Millisecond
 	e, stop := runExecutor(t, cfg)
 	all := e.List()
@@ -218,12 +218,12 @@ func TestSuccessorShowsWhatCannotBeAdopted(t *testing.T) {
 // TestSuccessorShowsWhatDoesNotDieWithoutGroups: nobody knows what it is, only that it is
 // there; a cell does not take its predecessor for dead then.
 func TestSuccessorShowsWhatDoesNotDieWithoutGroups(t *testing.T) {
-	folder, dir := tempDir(t), tempDir(t)
-	c := startCell(t, script{Folder: folder, Mode: CgroupNone, Jobs: []job{{ID: "x", Bound: true, Spec: sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir))}}})
+	dataDir, dir := tempDir(t), tempDir(t)
+	c := startCell(t, script{Dir: dataDir, Mode: CgroupNone, Jobs: []job{{ID: "x", Bound: true, Spec: sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir))}}})
 	awaitFile(t, filepath.Join(dir, "x"))
 	thaw := hang(t, readPid(t, filepath.Join(dir, "x")).Pid)
 	c.kill(t)
-	cfg := testConfig(folder)
+	cfg := testConfig(dataDir)
 	cfg.Cgroups, cfg.KillWait, cfg.StuckAfter = CgroupNone, 100*time.Millisecond, 200*time.Millisecond
 	e, stop := runExecutor(t, cfg)
 	all := e.List()

@@ -74,7 +74,7 @@ func TestCtrlCEndsEverything(t *testing.T) {
 			}
 			j := job{ID: "x", Spec: writesPid(dir, "x", prelude)}
 			j.Spec.Workload.Termination.Grace = time.Minute
-			cmd, tty := terminalCell(t, script{Folder: tempDir(t), Jobs: []job{j}})
+			cmd, tty := terminalCell(t, script{Dir: tempDir(t), Jobs: []job{j}})
 			ids := pidsOf(t, dir, "x")
 			done := exited(cmd)
 			began := time.Now()
@@ -108,13 +108,13 @@ func TestCtrlCEndsEverything(t *testing.T) {
 }
 
 func TestCtrlZFreezesAndFgThaws(t *testing.T) {
-	dir, folder := tempDir(t), tempDir(t)
+	dir, dataDir := tempDir(t), tempDir(t)
 	ticks := filepath.Join(dir, "ticks")
-	cmd, tty := terminalCell(t, script{Folder: folder, Jobs: []job{{ID: "x", Spec: sh("while :; do echo >> " + ticks + "; sleep 0.01; done")}}})
+	cmd, tty := terminalCell(t, script{Dir: dataDir, Jobs: []job{{ID: "x", Spec: sh("while :; do echo >> " + ticks + "; sleep 0.01; done")}}})
 	awaitFile(t, ticks)
 	tty.WriteString("\x1a")
 	awaitState(t, cmd.Process.Pid, "T")
-	class := classAt(t, trackerOf(t, folder), classStopFree)
+	class := classAt(t, trackerOf(t, dataDir), classStopFree)
 	if b, err := os.ReadFile(filepath.Join(class, "cgroup.events")); err == nil && !strings.Contains(string(b), "frozen 1") {
 		t.Errorf("class is not frozen: %s", b)
 	}

@@ -21,7 +21,7 @@ import (
 // reaper is gone as well.
 func TestParentDeathSignal(t *testing.T) {
 	dir := tempDir(t)
-	s := script{Folder: tempDir(t), Mode: CgroupNone}
+	s := script{Dir: tempDir(t), Mode: CgroupNone}
 	choices := map[string]int{"default": 0, "term": int(syscall.SIGTERM), "user": int(syscall.SIGUSR1), "none": -1}
 	for name, sig := range choices {
 		j := job{ID: name, Spec: sh(fmt.Sprintf("for s in TERM USR1; do trap \"echo $s > %[1]s/got-%[2]s; exit\" $s; done; echo $$ > %[1]s/%[2]s; while :; do sleep 0.02; done", dir, name))}
@@ -37,7 +37,7 @@ func TestParentDeathSignal(t *testing.T) {
 	t.Cleanup(func() { unix.Kill(-ids["none"].Pid, unix.SIGKILL) })
 	// The cell stands still, so that it starts no other reaper.
 	c.cmd.Process.Signal(syscall.SIGSTOP)
-	unix.Kill(reaperOf(t, s.Folder).Pid, unix.SIGKILL)
+	unix.Kill(reaperOf(t, s.Dir).Pid, unix.SIGKILL)
 	c.kill(t)
 	for _, name := range []string{"default", "term", "user"} {
 		awaitDeath(t, ids[name])

@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filesBelow are the folders and files below some of a data folder's, by their inodes.
-func filesBelow(t testing.TB, folder string, names ...string) map[string]uint64 {
+// filesBelow are the directories and files below some of a data directory's, by their inodes.
+func filesBelow(t testing.TB, dataDir string, names ...string) map[string]uint64 {
 	t.Helper()
 	all := map[string]uint64{}
 	for _, name := range names {
-		err := filepath.WalkDir(filepath.Join(folder, name), func(at string, _ os.DirEntry, err error) error {
+		err := filepath.WalkDir(filepath.Join(dataDir, name), func(at string, _ os.DirEntry, err error) error {
 			var st unix.Stat_t
 			if err = errors.Join(err, unix.Lstat(at, &st)); err == nil {
 				all[at] = st.Ino
@@ -33,14 +33,14 @@ func filesBelow(t testing.TB, folder string, names ...string) map[string]uint64 
 // TestUnknownBootClearsNothing: a cell that cannot tell which boot of the machine this is
 // does not start, and removes nothing by which its successor finds what lives.
 func TestUnknownBootClearsNothing(t *testing.T) {
-	folder := tempDir(t)
-	cell := startCell(t, script{Folder: folder, Jobs: []job{{ID: "k", Spec: keep(sh("echo up; while :; do sleep 0.1; done"))}}})
+	dataDir := tempDir(t)
+	cell := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: "k", Spec: keep(sh("echo up; while :; do sleep 0.1; done"))}}})
 	cell.kill(t)
-	if err := os.WriteFile(filepath.Join(folder, "run", "k", ".pid"), []byte("1 1"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dataDir, "run", "k", ".pid"), []byte("1 1"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	before := filesBelow(t, folder, "run/k/.pid", "keep/k/container")
-	e := newExecutor(testConfig(folder))
+	before := filesBelow(t, dataDir, "run/k/.pid", "keep/k/container")
+	e := newExecutor(testConfig(dataDir))
 	failed := errors.New("no descriptor")
 	e.boot = func() (string, error) { return "", failed }
 	err := e.open()
@@ -48,21 +48,21 @@ func TestUnknownBootClearsNothing(t *testing.T) {
 	if !errors.Is(err, failed) {
 		t.Errorf("opened: %v", err)
 	}
-	if after := filesBelow(t, folder, "run/k/.pid", "keep/k/container"); !maps.Equal(before, after) {
+	if after := filesBelow(t, dataDir, "run/k/.pid", "keep/k/container"); !maps.Equal(before, after) {
 		t.Errorf("files are %v, were %v", after, before)
 	}
-	adopts(t, folder, "k")
+	adopts(t, dataDir, "k")
 }
 
 // TestUnreadLegacyIsNotDamaged: what could not be read is not guessed: only what is readable,
 // and nonsense, is.
 func TestUnreadLegacyIsNotDamaged(t *testing.T) {
-	folder := tempDir(t)
-	path := filepath.Join(folder, "legacy")
+	dataDir := tempDir(t)
+	path := filepath.Join(dataDir, "legacy")
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(testConfig(folder)); err == nil || !strings.Contains(err.Error(), "read "+path) {
+	if _, err := Open(testConfig(dataDir)); err == nil || !strings.Contains(err.Error(), "read "+path) {
 		t.Errorf("opened: %v", err)
 	}
 }

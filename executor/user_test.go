@@ -15,8 +15,8 @@ import (
 	"cantina/logstore"
 )
 
-// closedFolder is a data folder that none but root gets to, below one of the same kind.
-func closedFolder(t testing.TB) string {
+// closedDir is a data directory that none but root gets to, below one of the same kind.
+func closedDir(t testing.TB) string {
 	t.Helper()
 	outer, err := os.MkdirTemp("/var/tmp", "cantina-closed") // 0700
 	if err != nil {
@@ -52,10 +52,10 @@ func levels(t testing.TB) map[string]action.Workload {
 	}
 }
 
-// asAnother does what a workload does in its folder and with its streams.
+// asAnother does what a workload does in its directory and with its streams.
 const asAnother = `set -e
 echo id $(id -u) $(id -g)
-cd "$CANTINA_FOLDER"
+cd "$CANTINA_DIR"
 echo at $(pwd)
 echo made > made
 mkdir sub && echo deep > sub/deep
@@ -67,30 +67,30 @@ echo done > "$CANTINA_STATUS"
 `
 
 // TestAnotherUserWorks: a workload with a user of its own does all that one without does,
-// whatever folders its data folder lies in, at every level; and gets to nothing else there.
+// whatever directories its data directory lies in, at every level; and gets to nothing else there.
 func TestAnotherUserWorks(t *testing.T) {
 	needRoot(t)
 	all := levels(t)
-	// Below a link to a closed folder, and with a mask that closes whatever is made.
+	// Below a link to a closed directory, and with a mask that closes whatever is made.
 	defer syscall.Umask(syscall.Umask(0o077))
 	link := filepath.Join(tempDir(t), "link")
-	if err := os.Symlink(filepath.Dir(closedFolder(t)), link); err != nil {
+	if err := os.Symlink(filepath.Dir(closedDir(t)), link); err != nil {
 		t.Fatal(err)
 	}
-	e := testExecutor(t, func(c *Config) { c.Folder = filepath.Join(link, "executor") })
+	e := testExecutor(t, func(c *Config) { c.Dir = filepath.Join(link, "executor") })
 	needGroups(t, e)
 	secret := sh("echo hunter2 > secret; sleep 1000")
 	if err := e.Launch(Reservation{ID: "secret"}, secret); err != nil {
 		t.Fatal(err)
 	}
-	other := await(t, e, "secret", runningState).Folder
+	other := await(t, e, "secret", runningState).Dir
 	for level, w := range all {
 		t.Run(level, func(t *testing.T) { worksAs(t, e, level, w, "4321:4322", other) })
 	}
 }
 
 func worksAs(t *testing.T, e *Executor, level string, w action.Workload, user, other string) {
-	s := sh(asAnother + fmt.Sprintf("! cat %s/secret\n! ls %s\n! ls %s/../secret\n! cat %s/id\n! touch ../beside\n", other, other, other, e.cfg.Folder))
+	s := sh(asAnother + fmt.Sprintf("! cat %s/secret\n! ls %s\n! ls %s/../secret\n! cat %s/id\n! touch ../beside\n", other, other, other, e.cfg.Dir))
 	run := s.Workload.Action.Run
 	s.Workload, s.StatusPipe = w, true
 	s.Workload.Action.Run, s.Workload.User, s.Workload.ResultFile = run, user, "made"
@@ -100,7 +100,7 @@ func worksAs(t *testing.T, e *Executor, level string, w action.Workload, user, o
 	if c.Result.Failed {
 		t.Fatalf("%+v\n%q\n%q", c.Result, out, errs)
 	}
-	want := []string{"id 4321 4322", "at " + c.Folder, "made", "deep", "named out"}
+	want := []string{"id 4321 4322", "at " + c.Dir, "made", "deep", "named out"}
 	if w.Isolation == action.IsolationRootfs {
 		want[1] = "at /cantina"
 	}
@@ -118,13 +118,13 @@ func worksAs(t *testing.T, e *Executor, level string, w action.Workload, user, o
 	}
 	e.Delete(id)
 	await(t, e, id, gone)
-	if _, err := os.Stat(c.Folder); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("its folder is left: %v", err)
+	if _, err := os.Stat(c.Dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its directory is left: %v", err)
 	}
 }
 
 // TestStepsOfSeveralUsers: each program of a tree runs as who it names, all write in the
-// folder, none loses what it made to another, and what runs beside them works too.
+// directory, none loses what it made to another, and what runs beside them works too.
 func TestStepsOfSeveralUsers(t *testing.T) {
 	needRoot(t)
 	for level, w := range levels(t) {
@@ -132,7 +132,7 @@ func TestStepsOfSeveralUsers(t *testing.T) {
 			continue // one program
 		}
 		t.Run(level, func(t *testing.T) {
-			e := testExecutor(t, func(c *Config) { c.Folder = closedFolder(t) })
+			e := testExecutor(t, func(c *Config) { c.Dir = closedDir(t) })
 			run := func(user, script string) action.Action {
 				return action.Action{Run: &action.Run{Path: "/bin/sh", Args: []string{"-c", script}, User: user}}
 			}
@@ -154,7 +154,7 @@ func TestStepsOfSeveralUsers(t *testing.T) {
 				t.Fatalf("%+v %q %q %q", c.Result, out, errs, lines(t, e, "x", logstore.Event))
 			}
 			for _, user := range []string{"", "1111", "0"} {
-				x, err := e.Exec(t.Context(), "x", ExecSpec{Path: "/bin/sh", Args: []string{"-c", "id -u; cd $CANTINA_FOLDER && ls again > /dev/stdout && echo > /dev/stderr; read line < /dev/stdin; echo $line"}, User: user})
+				x, err := e.Exec(t.Context(), "x", ExecSpec{Path: "/bin/sh", Args: []string{"-c", "id -u; cd $CANTINA_DIR && ls again > /dev/stdout && echo > /dev/stderr; read line < /dev/stdin; echo $line"}, User: user})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -178,7 +178,7 @@ func TestStepsOfSeveralUsers(t *testing.T) {
 func TestWhoAProgramIs(t *testing.T) {
 	needRoot(t)
 	const script = `echo $HOME,$USER,$LOGNAME,$SHELL,$(id -G)`
-	e := testExecutor(t, func(c *Config) { c.Folder = closedFolder(t) })
+	e := testExecutor(t, func(c *Config) { c.Dir = closedDir(t) })
 	root := levels(t)["rootfs"]
 	for _, c := range []struct {
 		user string
@@ -307,7 +307,7 @@ func TestAUserKeepsWhatItMayEnter(t *testing.T) {
 	needRoot(t)
 	for name, gid := range map[string]int{"own": 0, "group": 4322} {
 		t.Run(name, func(t *testing.T) {
-			home := filepath.Dir(filepath.Dir(filepath.Dir(closedFolder(t)))) // the outer one
+			home := filepath.Dir(filepath.Dir(filepath.Dir(closedDir(t)))) // the outer one
 			owner, mode := 4321, os.FileMode(0o700)
 			if gid != 0 {
 				owner, mode = 0, 0o750
@@ -315,8 +315,8 @@ func TestAUserKeepsWhatItMayEnter(t *testing.T) {
 			if err := errors.Join(os.Chown(home, owner, gid), os.Chmod(home, mode), os.WriteFile(home+"/notes", []byte("mine\n"), 0o644)); err != nil {
 				t.Fatal(err)
 			}
-			e := testExecutor(t, func(c *Config) { c.Folder = filepath.Join(home, "data", "cell", "executor") })
-			s := sh("set -e; cat " + home + "/notes; ls " + home + "; cd $CANTINA_FOLDER; echo > made; ! ls " + home + "/data 2>/dev/null")
+			e := testExecutor(t, func(c *Config) { c.Dir = filepath.Join(home, "data", "cell", "executor") })
+			s := sh("set -e; cat " + home + "/notes; ls " + home + "; cd $CANTINA_DIR; echo > made; ! ls " + home + "/data 2>/dev/null")
 			s.Workload.User = "4321:4322"
 			r := launch(t, e, "x", s).Result
 			if out := lines(t, e, "x", logstore.Stdout); r.Failed || !slices.Equal(out, []string{"mine", "data", "notes"}) {
@@ -361,7 +361,7 @@ func TestADefaultUserRunsWhatNamesNone(t *testing.T) {
 // TestATerminalBelongsToItsUser: the program of exec may open the terminal that it has.
 func TestATerminalBelongsToItsUser(t *testing.T) {
 	needRoot(t)
-	e := testExecutor(t, func(c *Config) { c.Folder = closedFolder(t) })
+	e := testExecutor(t, func(c *Config) { c.Dir = closedDir(t) })
 	s := sh("sleep 1000")
 	s.Workload.User = "4321:4322"
 	if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
@@ -383,7 +383,7 @@ func TestATerminalBelongsToItsUser(t *testing.T) {
 // only where the workload's user might do so itself.
 func TestFilesAreReadAndPutAsTheUser(t *testing.T) {
 	needRoot(t)
-	e := testExecutor(t, func(c *Config) { c.Folder = closedFolder(t) })
+	e := testExecutor(t, func(c *Config) { c.Dir = closedDir(t) })
 	dir, err := os.MkdirTemp("/var/tmp", "cantina-files")
 	if err != nil {
 		t.Fatal(err)
@@ -428,8 +428,8 @@ func readAll(t *testing.T, r io.Reader) string {
 	return string(b)
 }
 
-// TestEveryFolderOfATestIsOpen: the tests use tempDir, so that they pass as another user too.
-func TestEveryFolderOfATestIsOpen(t *testing.T) {
+// TestEveryDirOfATestIsOpen: the tests use tempDir, so that they pass as another user too.
+func TestEveryDirOfATestIsOpen(t *testing.T) {
 	files, err := filepath.Glob("*_test.go")
 	if err != nil || len(files) < 10 {
 		t.Fatal(files, err)
@@ -440,7 +440,7 @@ func TestEveryFolderOfATestIsOpen(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.Contains(string(b), "t."+"TempDir()") && f != "harness_test.go" {
-			t.Errorf("%s makes a folder without tempDir", f)
+			t.Errorf("%s makes a directory without tempDir", f)
 		}
 	}
 }

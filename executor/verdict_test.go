@@ -158,7 +158,7 @@ func TestTheStatusIsThatOfTheMainProgram(t *testing.T) {
 				if string(c.Result.Status) != x.status {
 					t.Errorf("status %q, want %q; %+v", c.Result.Status, x.status, c.Result)
 				}
-				if _, err := os.Stat(filepath.Join(c.Folder, "wrote")); err != nil {
+				if _, err := os.Stat(filepath.Join(c.Dir, "wrote")); err != nil {
 					t.Error("who wrote was disturbed: ", err)
 				}
 			})

@@ -13,8 +13,8 @@ import (
 	"cantina/executor/step"
 )
 
-// rootFolder is where a container with a root of its own finds its folder.
-const rootFolder = "/cantina"
+// rootDir is where a container with a root of its own finds its directory.
+const rootDir = "/cantina"
 
 // makeView prepares what the container will see.
 func (c *container) makeView() error {
@@ -27,36 +27,36 @@ func (c *container) makeView() error {
 	}
 	shared := !c.single()
 	if w.Isolation == action.IsolationNamespaces {
-		c.view = isolate.Namespaces(c.e.spaces, c.folder, w.OwnNet, shared)
+		c.view = isolate.Namespaces(c.e.spaces, c.dir, w.OwnNet, shared)
 		return nil
 	}
 	if err := c.openImage(); err != nil {
 		return err
 	}
-	if err := c.heedImage(); err != nil {
+	if err := c.applyImage(); err != nil {
 		return err
 	}
 	r := c.isolateRoot()
-	for _, d := range []string{r.Upper, r.Work, r.Merged, r.Folder} {
+	for _, d := range []string{r.Upper, r.Work, r.Merged, r.Dir} {
 		if err := os.Mkdir(d, 0o755); errors.Is(err, os.ErrExist) {
 			continue
 		} else if err := errors.Join(err, os.Chmod(d, 0o755)); err != nil { // whatever the cell's umask is
 			return fmt.Errorf("make root: %w", err)
 		}
 	}
-	c.rootDir = r.Folder
+	c.rootDir = r.Dir
 	c.view = isolate.Rootfs(c.e.spaces, *r, shared)
 	return nil
 }
 
-func (c *container) below(name string) string { return filepath.Join(c.folder, name) }
+func (c *container) below(name string) string { return filepath.Join(c.dir, name) }
 
-// insideFolder is the container's folder as its processes see it.
-func (c *container) insideFolder() string {
+// insideDir is the container's directory as its processes see it.
+func (c *container) insideDir() string {
 	if c.spec.Workload.Isolation == action.IsolationRootfs {
-		return rootFolder
+		return rootDir
 	}
-	return c.folder
+	return c.dir
 }
 
 // openImage makes the container's image available; a stop gives up waiting for it.

@@ -13,19 +13,19 @@ import (
 // TestWaitingForHealthChecksIsAPhase: it has how the latest attempt failed, it is an event when it
 // takes long and when the reason changes, seldom, and it is over when the container is RUNNING.
 func TestWaitingForHealthChecksIsAPhase(t *testing.T) {
-	probe := func(folder string) *action.Run {
-		return sh("cd " + folder + "; test -e ok && exit 0; cat why; exit 4").Workload.Action.Run
+	probe := func(dataDir string) *action.Run {
+		return sh("cd " + dataDir + "; test -e ok && exit 0; cat why; exit 4").Workload.Action.Run
 	}
 	const soon = 20 * time.Millisecond
 	for name, x := range map[string]struct {
-		w    func(folder string) action.Workload
+		w    func(dataDir string) action.Workload
 		want string
 	}{
-		"exec": {func(folder string) action.Workload {
-			return action.Workload{Checks: []action.Check{{Exec: probe(folder), StartupInterval: soon}}}
+		"exec": {func(dataDir string) action.Workload {
+			return action.Workload{Checks: []action.Check{{Exec: probe(dataDir), StartupInterval: soon}}}
 		}, "exit status 4: why-not"},
-		"monitor": {func(folder string) action.Workload {
-			return action.Workload{Monitor: &action.Action{Run: probe(folder)}}
+		"monitor": {func(dataDir string) action.Workload {
+			return action.Workload{Monitor: &action.Action{Run: probe(dataDir)}}
 		}, "exit status 4: why-not"},
 		"tcp": {func(string) action.Workload {
 			return action.Workload{Checks: []action.Check{{TCP: &action.TCPCheck{Port: "web"}, StartupInterval: soon}}}
@@ -33,17 +33,17 @@ func TestWaitingForHealthChecksIsAPhase(t *testing.T) {
 		"http": {func(string) action.Workload {
 			return action.Workload{Checks: []action.Check{{HTTP: &action.HTTPCheck{Port: "web", Path: "/x"}, StartupInterval: soon}}}
 		}, "HTTP check of port web, path /x: "},
-		"after setup": {func(folder string) action.Workload {
+		"after setup": {func(dataDir string) action.Workload {
 			setup := do("true")
-			return action.Workload{Setup: &setup, Checks: []action.Check{{Exec: probe(folder), StartupInterval: soon}}}
+			return action.Workload{Setup: &setup, Checks: []action.Check{{Exec: probe(dataDir), StartupInterval: soon}}}
 		}, "exit status 4: why-not"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := testExecutor(t, nil)
-			folder := tempDir(t)
+			dataDir := tempDir(t)
 			put := func(name, text string) {
-				if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
+				if err := os.WriteFile(filepath.Join(dataDir, name), []byte(text), 0o644); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -53,7 +53,7 @@ func TestWaitingForHealthChecksIsAPhase(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer sub.Close()
-			w := x.w(folder)
+			w := x.w(dataDir)
 			w.Action = do("sleep 1000")
 			s := Spec{Workload: w}
 			if w.Checks != nil && w.Checks[0].Exec == nil {

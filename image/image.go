@@ -1,5 +1,5 @@
 // Package image turns what a workload names as its root file system into layers
-// for overlayfs: a folder of the cell, a tarball (of an OCI layout, or as
+// for overlayfs: a directory of the cell, a tarball (of an OCI layout, or as
 // "docker save" writes it), or a reference to a registry that is pinned by digest.
 // (Diego executor, image layers; OCI image specification.)
 //
@@ -38,7 +38,7 @@ import (
 var (
 	// ErrUnpinned: a registry reference without a digest.
 	ErrUnpinned = errors.New("image not pinned by digest (want NAME@sha256:…)")
-	// ErrName: neither an existing file or folder nor a registry reference.
+	// ErrName: neither an existing file or directory nor a registry reference.
 	ErrName = errors.New("bad image name")
 	// ErrDigest: the content is not what a digest promises.
 	ErrDigest = errors.New("image digest does not match")
@@ -59,11 +59,11 @@ type Config struct {
 
 // Image is a root file system in use.
 type Image struct {
-	// Layers are folders of the cell, the lowest first; read only, shared.
+	// Layers are directories of the cell, the lowest first; read only, shared.
 	Layers []string
 	// Settings is what the image says about programs run in it.
 	Settings Settings
-	// Digest is that of the manifest or of the tarball; empty for a folder.
+	// Digest is that of the manifest or of the tarball; empty for a directory.
 	Digest string
 
 	release func()
@@ -90,13 +90,13 @@ type Store struct {
 	platform v1.Platform
 
 	mu     sync.Mutex
-	layers map[string]*layer // by folder name
+	layers map[string]*layer // by directory name
 	size   int64
 	busy   map[string]chan struct{} // layers being unpacked
 	serial int
 }
 
-// layer is one unpacked layer. Its JSON form lies beside its folder.
+// layer is one unpacked layer. Its JSON form lies beside its directory.
 type layer struct {
 	DiffID string
 	Size   int64 // bytes of content
@@ -107,9 +107,9 @@ type layer struct {
 }
 
 const (
-	layerFolder = "l"
-	imageFolder = "i"
-	tmpPrefix   = "tmp-"
+	layerDir  = "l"
+	imageDir  = "i"
+	tmpPrefix = "tmp-"
 )
 
 // Open opens the store in dir, which it makes if need be. What was not finished is
@@ -132,7 +132,7 @@ func Open(dir string, cfg Config) (*Store, error) {
 			ResponseHeaderTimeout: time.Minute, IdleConnTimeout: 30 * time.Second, MaxIdleConnsPerHost: 4}
 	}
 	st := &Store{dir: dir, cfg: cfg, platform: machine(), layers: map[string]*layer{}, busy: map[string]chan struct{}{}}
-	for _, sub := range []string{layerFolder, imageFolder} {
+	for _, sub := range []string{layerDir, imageDir} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return nil, fmt.Errorf("open image store: %w", err)
 		}
@@ -145,7 +145,7 @@ func Open(dir string, cfg Config) (*Store, error) {
 
 // load finds the whole layers and removes everything else.
 func (st *Store) load() error {
-	base := filepath.Join(st.dir, layerFolder)
+	base := filepath.Join(st.dir, layerDir)
 	names, err := os.ReadDir(base)
 	if err != nil {
 		return err
@@ -181,7 +181,7 @@ func (st *Store) load() error {
 var pinnedFile = regexp.MustCompile(`^(.+)@sha256:([0-9a-f]{64})$`)
 
 // Get resolves name and makes its layers available; the caller closes the Image
-// when the container is gone. name is an absolute path of a folder or a tarball,
+// when the container is gone. name is an absolute path of a directory or a tarball,
 // the latter with an optional @sha256:… (of the file) behind it, or a registry
 // reference with the digest of a manifest or an index. It fails with the errors of
 // this package, ctx's error, or what network and disk say.
@@ -255,15 +255,15 @@ func (st *Store) suits(p v1.Platform) error {
 }
 
 // image takes over the references of held. A layer that occurs twice is used
-// where it is higher: overlayfs refuses a folder twice, and the lower one is covered.
+// where it is higher: overlayfs refuses a directory twice, and the lower one is covered.
 func (st *Store) image(held []*layer, s Settings, digest string) *Image {
-	var folders []string
+	var dirs []string
 	for i, l := range held {
 		if !slices.Contains(held[i+1:], l) {
-			folders = append(folders, filepath.Join(st.dir, layerFolder, l.name))
+			dirs = append(dirs, filepath.Join(st.dir, layerDir, l.name))
 		}
 	}
-	return &Image{Layers: folders, Settings: s, Digest: digest, release: func() { st.letGo(held) }}
+	return &Image{Layers: dirs, Settings: s, Digest: digest, release: func() { st.letGo(held) }}
 }
 
 func settings(f *v1.ConfigFile) Settings {
@@ -278,7 +278,7 @@ type record struct {
 }
 
 func (st *Store) recordPath(digest string) string {
-	return filepath.Join(st.dir, imageFolder, layerName(digest)+".json")
+	return filepath.Join(st.dir, imageDir, layerName(digest)+".json")
 }
 
 // remember makes the next use of the digest one without network.

@@ -36,7 +36,7 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// layerOf makes a layer of files; a name that ends in / is a folder.
+// layerOf makes a layer of files; a name that ends in / is a directory.
 func layerOf(t *testing.T, files ...string) v1.Layer {
 	t.Helper()
 	var b bytes.Buffer
@@ -275,7 +275,7 @@ func tarTree(t *testing.T, tree, file string) {
 	}
 }
 
-func TestFolderIsUsedAsItIs(t *testing.T) {
+func TestDirIsUsedAsItIs(t *testing.T) {
 	dir := t.TempDir()
 	i := get(t, store(t, t.TempDir(), Config{}), dir)
 	if len(i.Layers) != 1 || i.Layers[0] != dir {
@@ -434,9 +434,9 @@ func TestLeastRecentlyUsedLayerGoes(t *testing.T) {
 	if _, err := store(t, t.TempDir(), Config{MaxBytes: 5000}).Get(t.Context(), ref[0]); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("too large: %v", err)
 	}
-	folders, err := filepath.Glob(filepath.Join(dir, layerFolder, "*.json"))
-	if err != nil || len(folders) != len(st.layers) {
-		t.Errorf("%v, %v", folders, err)
+	dirs, err := filepath.Glob(filepath.Join(dir, layerDir, "*.json"))
+	if err != nil || len(dirs) != len(st.layers) {
+		t.Errorf("%v, %v", dirs, err)
 	}
 }
 

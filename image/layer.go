@@ -18,7 +18,7 @@ import (
 	"cantina/image/archive"
 )
 
-// layerName is the folder of a digest: short, because overlayfs takes all layers
+// layerName is the directory of a digest: short, because overlayfs takes all layers
 // of an image in one line of limited length.
 func layerName(digest string) string {
 	sum := sha256.Sum256([]byte(digest))
@@ -71,8 +71,8 @@ func (st *Store) evict(need int64) []*layer {
 
 func (st *Store) remove(gone []*layer) {
 	for _, l := range gone {
-		path := filepath.Join(st.dir, layerFolder, l.name)
-		// The description goes first: without it a folder counts as unfinished.
+		path := filepath.Join(st.dir, layerDir, l.name)
+		// The description goes first: without it a directory counts as unfinished.
 		if err := errors.Join(os.Remove(path+".json"), os.RemoveAll(path)); err != nil {
 			st.cfg.Log.Warn("image layer not removed", "layer", l.DiffID, "error", err)
 		}
@@ -80,7 +80,7 @@ func (st *Store) remove(gone []*layer) {
 	}
 }
 
-// done lets those go on who wait for a layer's folder.
+// done lets those go on who wait for a layer's directory.
 func (st *Store) done(name string) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -135,11 +135,11 @@ func (st *Store) unpack(ctx context.Context, name string, id v1.Hash, from v1.La
 	if err != nil {
 		return nil, err
 	}
-	path := filepath.Join(st.dir, layerFolder, name)
+	path := filepath.Join(st.dir, layerDir, name)
 	if err := errors.Join(os.RemoveAll(path), os.Rename(tmp, path)); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(tmp))
 	}
-	if err := writeFile(path+".json", text); err != nil { // after the folder: it makes the layer valid
+	if err := writeFile(path+".json", text); err != nil { // after the directory: it makes the layer valid
 		return nil, errors.Join(err, os.RemoveAll(path))
 	}
 	st.mu.Lock()
@@ -162,7 +162,7 @@ func (st *Store) unpackTo(ctx context.Context, dir string, id v1.Hash, from v1.L
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = root.Close() }() // a folder that was read
+	defer func() { _ = root.Close() }() // a directory that was read
 	r, err := from.Uncompressed()
 	if err != nil {
 		return 0, err
@@ -181,11 +181,11 @@ func (st *Store) unpackTo(ctx context.Context, dir string, id v1.Hash, from v1.L
 	if got := hex.EncodeToString(counted.h.Sum(nil)); got != id.Hex {
 		return 0, fmt.Errorf("%w: layer is sha256:%s", ErrDigest, got)
 	}
-	return counted.n, syncFolder(dir)
+	return counted.n, syncDir(dir)
 }
 
-// syncFolder brings everything that was unpacked to the disk before the layer gets its name.
-func syncFolder(dir string) error {
+// syncDir brings everything that was unpacked to the disk before the layer gets its name.
+func syncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
 		return err

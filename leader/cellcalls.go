@@ -31,8 +31,8 @@ func (c cellCalls) CancelTask(holder task.Holder, _, uid string) {
 // orderDrain calls a cell. A lost call is made again after the next heartbeat.
 func (l *Leader) orderDrain(name worker.CellName, proc worker.Proc, d DrainOrder) {
 	l.cfg.Go(func(ctx context.Context) {
-		e := cell.Evacuation{ID: d.ID, Reason: d.Reason, Deadline: d.Deadline, StopBatch: d.StopBatch, Undo: d.Undo}
-		l.failed("Evacuate", string(name), l.cfg.Cells.Evacuate(ctx, name, l.cfg.Term, proc, e))
+		e := cell.Drain{ID: d.ID, Reason: d.Reason, Deadline: d.Deadline, StopBatch: d.StopBatch, Undo: d.Undo}
+		l.failed("Drain", string(name), l.cfg.Cells.Drain(ctx, name, l.cfg.Term, proc, e))
 	})
 }
 
@@ -45,7 +45,7 @@ func (l *Leader) failed(call, name string, err error) {
 // drainChanged tells placement, and whoever watches cells, of a committed change.
 func (l *Leader) drainChanged(name worker.CellName, next *registry.Drain, revision int64, text string) {
 	l.admit(name)
-	state := event.CellState{Name: name, Term: l.cfg.Term, Evacuating: next != nil}
+	state := event.CellState{Name: name, Term: l.cfg.Term, Draining: next != nil}
 	if s, ok := l.Registry.Session(name); ok {
 		state.Proc, state.Session, state.Reason = s.Proc, s.State, s.Reason
 	}

@@ -47,7 +47,7 @@ func (l *Leader) Heartbeat(ctx context.Context, b worker.Heartbeat, s cell.State
 		s.Process = string(b.Proc)
 		l.Auctioneer.Push(s.State)
 		l.admit(b.Cell)
-		l.Drains.Heard(b.Cell, DrainReport{Evacuating: s.Evacuating, ID: s.Evacuation.ID, Over: s.Evacuation.Over, Waits: s.Evacuation.Waits})
+		l.Drains.Heard(b.Cell, DrainReport{Draining: s.Draining, ID: s.Drain.ID, Over: s.Drain.Over, Waits: s.Drain.Waits})
 	}
 	return a, nil
 }
@@ -57,7 +57,7 @@ func (l *Leader) Heartbeat(ctx context.Context, b worker.Heartbeat, s cell.State
 func (l *Leader) publishReturn(b worker.Heartbeat) {
 	const text = "its process ends, and leaves work behind (on_cell_restart: keep): the next one takes it over, if it is there before the time of a silent cell is over"
 	l.log.Info("cell will be back", "cell", string(b.Cell), "proc", string(b.Proc))
-	state := event.CellState{Name: b.Cell, Proc: b.Proc, Term: l.cfg.Term, Evacuating: l.Drains.Of(b.Cell) != nil, Unavailable: text}
+	state := event.CellState{Name: b.Cell, Proc: b.Proc, Term: l.cfg.Term, Draining: l.Drains.Of(b.Cell) != nil, Unavailable: text}
 	if s, ok := l.Registry.Session(b.Cell); ok && s.Proc == b.Proc {
 		state.Session, state.Reason = s.State, s.Reason
 	}

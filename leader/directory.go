@@ -98,11 +98,11 @@ func (d directory) CancelTask(ctx context.Context, name worker.CellName, term fe
 	return err
 }
 
-// Evacuate implements Cells.
-func (d directory) Evacuate(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, e cell.Evacuation) error {
+// Drain implements Cells.
+func (d directory) Drain(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, e cell.Drain) error {
 	c, err := d.to(name)
 	if err == nil {
-		err = c.Evacuate(ctx, term, proc, e)
+		err = c.Drain(ctx, term, proc, e)
 	}
 	return err
 }

@@ -21,7 +21,7 @@ import (
 // ErrDrainUnreadable: the row of the cell's drain cannot be read; undrain takes it back.
 var ErrDrainUnreadable = fault.New(fault.ErrConflict, "its drain cannot be read")
 
-// DrainStore is what the drains need of the term that was won: store.Reign.
+// DrainStore is what the drains need of the term that was won: store.Leadership.
 type DrainStore interface {
 	Quarantine(q store.Quarantine)
 	Quarantined() []store.Quarantine
@@ -41,10 +41,10 @@ type DrainOrder struct {
 // DrainReport is what a cell says of its drain with a heartbeat: which one it follows, whether its
 // deadline has ended what was left, and what it waits for, in words.
 type DrainReport struct {
-	Evacuating bool
-	ID         string
-	Over       bool
-	Waits      []string
+	Draining bool
+	ID       string
+	Over     bool
+	Waits    []string
 }
 
 // Drains has the drains of one term: an operator's stored intent to empty a cell, what the
@@ -201,9 +201,9 @@ func (k *Drains) tell(name worker.CellName) {
 	said, d := k.said[name], k.committed[name]
 	k.mu.Unlock()
 	switch {
-	case d == nil && said.Evacuating:
+	case d == nil && said.Draining:
 		k.order(name, DrainOrder{ID: said.ID, Undo: true})
-	case d != nil && !d.Until.IsZero() && (!said.Evacuating || said.ID != d.ID()):
+	case d != nil && !d.Until.IsZero() && (!said.Draining || said.ID != d.ID()):
 		k.order(name, DrainOrder{ID: d.ID(), Reason: d.Reason, Deadline: d.Left(k.leader.cfg.Clock.Wall()), StopBatch: d.StopBatch})
 	}
 }
@@ -230,7 +230,7 @@ func (k *Drains) Heard(name worker.CellName, said DrainReport) {
 	d := k.committed[name]
 	k.mu.Unlock()
 	k.tell(name)
-	if d == nil || !d.Ended.IsZero() || !said.Evacuating || said.ID != d.ID() {
+	if d == nil || !d.Ended.IsZero() || !said.Draining || said.ID != d.ID() {
 		return
 	}
 	lrps, tasks := k.leader.Board.OnCell(string(name))

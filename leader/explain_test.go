@@ -29,9 +29,9 @@ func TestEveryCellIsExplained(t *testing.T) {
 			if marks&1 != 0 {
 				c.Unavailable = "probe: /bin/true: exit status 1"
 			}
-			c.Evacuating = marks&2 != 0
+			c.Draining = marks&2 != 0
 			if marks&4 != 0 {
-				c.Evacuating, c.Drain = true, &api.Drain{Reason: "kernel", Until: now.Add(time.Minute)}
+				c.Draining, c.Drain = true, &api.Drain{Reason: "kernel", Until: now.Add(time.Minute)}
 				if marks&8 != 0 {
 					c.Drain.Ended = now
 				}
@@ -57,7 +57,7 @@ func TestEveryJobIsExplained(t *testing.T) {
 			}
 		}
 		for c := batch.ClassAbsent; c <= batch.ClassReady; c++ {
-			e := explainedJob(plan.Subject{Kind: plan.SubjectPair, Name: "j", Node: "a"}, &batch.Progress{State: batch.JobRunning, Failed: 1}, c, why)
+			e := explainedJob(plan.Subject{Kind: plan.SubjectNode, Name: "j", Node: "a"}, &batch.Progress{State: batch.JobRunning, Failed: 1}, c, why)
 			coherent(t, c.String(), e)
 			if e.Fine != (c == batch.ClassDone || c == batch.ClassRunning) {
 				t.Errorf("%v: %+v", c, e)

@@ -24,7 +24,7 @@ type Lost struct {
 	Proc worker.Proc
 	// At is when that was certain, by the leader's wall clock.
 	At time.Time
-	// Left: it said farewell, with nothing on it.
+	// Left: it deregistered, with nothing on it.
 	Left bool
 	// Why and Work say in words why it is gone, and what was done with its work.
 	Why, Work string
@@ -124,7 +124,7 @@ func (l *Leader) recordDeath(e worker.Dead, tasks int) (Lost, bool) {
 	if others {
 		return Lost{}, false
 	}
-	d.certain, d.tasks, d.At, d.Left = true, tasks, l.cfg.Clock.Wall(), e.Proof == worker.ProofFarewell
+	d.certain, d.tasks, d.At, d.Left = true, tasks, l.cfg.Clock.Wall(), e.Proof == worker.ProofDeregistered
 	d.Why, d.Work = d.why(e.Proof), d.work()
 	l.trim(func(d *silentProc) bool { return d.certain }, maxLost)
 	return d.Lost, true

@@ -35,7 +35,7 @@ func (docile) StopInstance(context.Context, fence.Term, worker.Proc, lrp.Key, st
 	return nil
 }
 
-// stateOf is what a cell says of itself with each beat, its farewell among them.
+// stateOf is what a cell says of itself with each beat, its deregistration among them.
 func stateOf(name string) cell.State {
 	var st cell.State
 	st.Zone, st.Cell, st.Capacity = "z1", name, resource.Amounts{resource.MemoryMB: 1000, resource.Containers: 9}
@@ -51,7 +51,7 @@ func (t *Term) joins(test *testing.T, name, proc string) {
 func (t *Term) joinsAs(test *testing.T, name, proc string, as link.Cell) {
 	test.Helper()
 	t.cells.SetLocal(worker.CellName(name), as)
-	h := worker.Heartbeat{Protocol: worker.Protocol, Cell: worker.CellName(name), Proc: worker.Proc(proc), Folder: "f-" + proc, Started: 1, Boot: "b", Beat: 1,
+	h := worker.Heartbeat{Protocol: worker.Protocol, Cell: worker.CellName(name), Proc: worker.Proc(proc), DirID: "f-" + proc, Started: 1, Boot: "b", Beat: 1,
 		Promise: worker.DefaultTimeouts().MaxDiesWithin, PredecessorsGone: true}
 	if _, err := t.Heartbeat(test.Context(), h, stateOf(name)); err != nil {
 		test.Fatal(err)
@@ -93,8 +93,8 @@ func TestWhatBecameOfACellIsTold(t *testing.T) {
 		leave     func(tm *Term, v view) error
 		wait      time.Duration
 	}{
-		"farewell": {"LEFT", "deregistered", func(tm *Term, _ view) error {
-			_, err := tm.Heartbeat(context.Background(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c3", Proc: "p", Folder: "f-p", Started: 1, Boot: "b", Beat: 2, Farewell: true, PredecessorsGone: true}, stateOf("c3"))
+		"deregister": {"LEFT", "deregistered", func(tm *Term, _ view) error {
+			_, err := tm.Heartbeat(context.Background(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c3", Proc: "p", DirID: "f-p", Started: 1, Boot: "b", Beat: 2, Deregister: true, PredecessorsGone: true}, stateOf("c3"))
 			return err
 		}, time.Second},
 		"silence":         {"LOST", "silent for longer than its work may live", func(*Term, view) error { return nil }, time.Hour},

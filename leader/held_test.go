@@ -26,7 +26,7 @@ import (
 // reason and not the auction, and what may run twice is not listed.
 func TestWhatTheInitialWaitHoldsIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tm, end := beginBlind(t)
+		tm, end := beginStale(t)
 		defer end()
 		v, ctx := viewOf(tm), t.Context()
 		load := action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/sleep", Args: []string{"9"}}}}
@@ -114,7 +114,7 @@ func TestBatchTasksOfASilentCellAreDoubted(t *testing.T) {
 		beat := func() {
 			beats++
 			state := cell.State{State: placement.State{Cell: "c", Version: beats, Capacity: resource.Amounts{resource.MemoryMB: 1000, resource.Containers: 9}}}
-			if _, err := tm.Heartbeat(ctx, worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", Folder: "f", Started: 1, Boot: "b", Beat: beats}, state); err != nil {
+			if _, err := tm.Heartbeat(ctx, worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", DirID: "f", Started: 1, Boot: "b", Beat: beats}, state); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
@@ -136,26 +136,28 @@ func TestBatchTasksOfASilentCellAreDoubted(t *testing.T) {
 		}
 		says := func(state worker.State, want string, bounded bool) {
 			t.Helper()
-			l, err := v.ListPairs(plan.PairFilter{Job: "j"}, plan.Range{Limit: 9})
+			l, err := v.ListNodes(plan.JobNodeFilter{Job: "j"}, plan.Range{Limit: 9})
 			if err != nil || len(l.Items) != 1 || l.Items[0].Class != batch.ClassRunning {
 				t.Fatalf("%+v, %v", l.Items, err)
 			}
-			doubt := l.Items[0].Doubt
-			if state == worker.Healthy != (doubt == "") || doubt != "" && !strings.HasPrefix(doubt, fmt.Sprintf("cell c is %v: ", state)) {
-				t.Errorf("%v: doubt %q", state, doubt)
+			unconfirmedReason := l.Items[0].UnconfirmedReason
+			if state == worker.Healthy != (unconfirmedReason == "") || unconfirmedReason != "" && !strings.HasPrefix(unconfirmedReason, fmt.Sprintf("cell c is %v: ", state)) {
+				t.Errorf("%v: doubt %q", state, unconfirmedReason)
 			}
-			for _, s := range []plan.Subject{{Kind: plan.SubjectJob, Name: "j"}, {Kind: plan.SubjectPair, Name: "j", Node: "a"}} {
+			for _, s := range []plan.Subject{{Kind: plan.SubjectJob, Name: "j"}, {Kind: plan.SubjectNode, Name: "j", Node: "a"}} {
 				e, err := v.Explain(ctx, s)
 				if err != nil {
 					t.Fatal(err)
 				}
-				i := slices.IndexFunc(e.Reasons, func(r plan.Reason) bool { return r.Code == codeUnsure })
-				if (i >= 0) != (doubt != "") || i >= 0 && (!strings.Contains(e.Reasons[i].Text, want) || e.Reasons[i].Longest > 0 != bounded) {
+				i := slices.IndexFunc(e.Reasons, func(r plan.Reason) bool { return r.Code == codeUnconfirmed })
+				if (i >= 0) != (unconfirmedReason != "") || i >= 0 && (!strings.Contains(e.Reasons[i].Text, want) || e.Reasons[i].Longest > 0 != bounded) {
 					t.Errorf("%v, %s: %+v", state, s.Kind, e.Reasons)
 				}
 			}
 			s, err := v.Status()
-			if err != nil || slices.ContainsFunc(s.Warnings, func(w string) bool { return strings.HasPrefix(w, doubt) && strings.Contains(w, "its 1 batch task ") }) != (doubt != "") {
+			if err != nil || slices.ContainsFunc(s.Warnings, func(w string) bool {
+				return strings.HasPrefix(w, unconfirmedReason) && strings.Contains(w, "its 1 batch task ")
+			}) != (unconfirmedReason != "") {
 				t.Errorf("%v: %q, %v", state, s.Warnings, err)
 			}
 			if bounded && !strings.Contains(fmt.Sprint(s.Warnings), "at most") {

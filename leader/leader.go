@@ -20,7 +20,7 @@ import (
 	"cantina/worker"
 )
 
-// Store is the term that was won: store.Reign.
+// Store is the term that was won: store.Leadership.
 type Store interface {
 	bbs.Store
 	registry.Store
@@ -35,7 +35,7 @@ type Cells interface {
 	Performer
 	StopInstance(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, key lrp.Key, instance string) error
 	CancelTask(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, uid string) error
-	Evacuate(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, e cell.Evacuation) error
+	Drain(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, e cell.Drain) error
 	// SetAddress sets where a cell is reached, by the process that has its name; empty = it is gone.
 	SetAddress(name worker.CellName, address string)
 }
@@ -141,7 +141,7 @@ func New(cfg Config, rows []store.Row) (*Leader, error) {
 
 	auction := cfg.Auctioneer
 	auction.Clock, auction.Log = cfg.Clock, cfg.Log
-	l.Placement = newPlacementAdapter(placementConfig{Term: cfg.Term, Cells: cfg.Cells, NewID: cfg.NewID, Settled: l.settled,
+	l.Placement = newPlacementAdapter(placementConfig{Term: cfg.Term, Cells: cfg.Cells, NewID: cfg.NewID, Joined: l.joined,
 		Board: func() PlacementBoard { return l.Board }, Auctioneer: auction})
 	l.Auctioneer = l.Placement.auctioneer
 

@@ -12,14 +12,14 @@ import (
 	"cantina/task"
 )
 
-// Ledger is where room is booked: auctioneer.Auctioneer.
+// Ledger is where room is allocated: auctioneer.Auctioneer.
 type Ledger interface {
 	Hold(h placement.Holding) error
 	Release(holds ...string)
 }
 
 // LedgerFeed keeps the one ledger of room in step with the committed rows of instances and
-// tasks: it takes every event of the board before anything else does. (Batch tasks are booked
+// tasks: it takes every event of the board before anything else does. (Batch tasks are allocated
 // by the scheduler.) It knows what each row holds. Its methods may be called at the same time.
 type LedgerFeed struct {
 	ledger  Ledger

@@ -28,7 +28,7 @@ func (l ledger) Release(holds ...string) {
 	}
 }
 
-func book() (*LedgerFeed, ledger) {
+func newLedger() (*LedgerFeed, ledger) {
 	l := ledger{}
 	return newLedgerFeed(l, func(string) *lrp.Desired { return &lrp.Desired{} }), l
 }
@@ -69,7 +69,7 @@ func TestALedgerHasWhatTheRowsSay(t *testing.T) {
 	}
 	for _, before := range all {
 		for _, after := range all {
-			b, l := book()
+			b, l := newLedger()
 			tell(b, lrp.Index{Key: key}, before)
 			tell(b, before, after)
 			var want []string
@@ -105,7 +105,7 @@ func names(x lrp.Index) (out []string) {
 }
 
 func TestATaskHoldsWhileItRuns(t *testing.T) {
-	b, l := book()
+	b, l := newLedger()
 	row := &task.Task{GUID: "t", UID: "u", Definition: &task.Definition{}, State: task.Running, Holder: task.Holder{Cell: "c"}}
 	row.Definition.Workload.Resources = resource.Amounts{"memory_mb": 1}
 	b.Take(event.Event{Kind: event.Task, Task: row})

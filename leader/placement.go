@@ -40,9 +40,9 @@ type placementConfig struct {
 	Auctioneer auctioneer.Config
 	// NewID returns the id of an instance.
 	NewID func() string
-	// Settled says that the cells have had their time to join: what none of those that are
+	// Joined says that the cells have had their time to join: what none of those that are
 	// here could ever hold may end.
-	Settled func() bool
+	Joined func() bool
 }
 
 // PlacementAdapter stands between the board and the auctioneer: wants become items, items
@@ -61,7 +61,7 @@ type PlacementAdapter struct {
 	tasks map[string]bbs.TaskWant
 	asked map[string]int    // by item id: the number of the newest request
 	last  int               // number of a request
-	early map[string]string // items that would have ended before the cells had settled, and their holds
+	early map[string]string // items that would have ended before the cells had joined, and their holds
 }
 
 // newPlacementAdapter makes the auctioneer, too, whose Cells and Feedback it is.

@@ -61,9 +61,9 @@ func (b *refusals) take() []string {
 
 type placementRig struct {
 	*PlacementAdapter
-	cells   *performer
-	board   *refusals
-	settled bool
+	cells  *performer
+	board  *refusals
+	joined bool
 }
 
 // drain has the auction pass until nothing is to be done.
@@ -83,8 +83,8 @@ func beginPlacement() *placementRig {
 	r := &placementRig{cells: &performer{}, board: &refusals{}}
 	ids := 0
 	r.PlacementAdapter = newPlacementAdapter(placementConfig{Term: fence.Term{Epoch: 1, Revision: 2}, Cells: r.cells, Board: func() PlacementBoard { return r.board },
-		Auctioneer: auctioneer.Config{Clock: run.Kernel(), Ground: auctioneer.Ground{Go: func(f func()) { f() }}},
-		NewID:      func() string { ids++; return fmt.Sprint("i", ids) }, Settled: func() bool { return r.settled }})
+		Auctioneer: auctioneer.Config{Clock: run.Kernel(), Runtime: auctioneer.Runtime{Go: func(f func()) { f() }}},
+		NewID:      func() string { ids++; return fmt.Sprint("i", ids) }, Joined: func() bool { return r.joined }})
 	r.offer(100, 1)
 	return r
 }
@@ -214,7 +214,7 @@ func TestWhyWorkWaits(t *testing.T) {
 		t.Fatalf("cells are still joining: %v", got)
 	}
 	r.offer(2000, 2)
-	r.settled = true
+	r.joined = true
 	r.Recheck()
 	if got := r.board.take(); !slices.Equal(got, []string{"rejected largest/v never true"}) {
 		t.Fatalf("one is still too large: %v", got)
@@ -232,7 +232,7 @@ func TestWhyWorkWaits(t *testing.T) {
 	r.Request(nil, []bbs.TaskWant{oneOff("more", "w", 9000)})
 	r.drain(t)
 	if got := r.board.take(); !slices.Contains(got, "rejected more/w never true") {
-		t.Errorf("the cells have settled: %v", got)
+		t.Errorf("the cells have joined: %v", got)
 	}
 }
 

@@ -36,9 +36,9 @@ func (l *Leader) admit(name worker.CellName) {
 // before work is called too large for every cell.
 const JoinGrace = 5 * time.Second
 
-// settled says that the cells have had their time to join: the initial wait is over,
+// joined says that the cells have had their time to join: the initial wait is over,
 // every member has reported, and JoinGrace has passed since the term began.
-func (l *Leader) settled() bool {
+func (l *Leader) joined() bool {
 	if l.cfg.Clock.Boot()-l.began < JoinGrace || l.Registry.Wait().Active {
 		return false
 	}
@@ -67,7 +67,7 @@ func (l *Leader) awaited() []string {
 // where the leader and its cell are one process there is one.
 func (l *Leader) machines(any []*lrp.Desired) (n int, ok bool) {
 	alone := l.cfg.Registry.Worker.NoDeadline
-	if !alone && !l.settled() {
+	if !alone && !l.joined() {
 		return 0, false
 	}
 	constraints := make([]placement.Constraint, len(any))
@@ -97,7 +97,7 @@ func (l *Leader) SessionChanged(e worker.SessionChanged) {
 		l.mu.Unlock()
 	}
 	l.cfg.Hub.Publish(0, event.Event{Kind: event.Cell, Subject: string(e.Cell), Text: e.To.String() + ": " + e.Reason,
-		Cell: &event.CellState{Name: e.Cell, Proc: e.Proc, Session: e.To, Reason: e.Reason, Term: l.cfg.Term, Evacuating: l.Drains.Of(e.Cell) != nil}})
+		Cell: &event.CellState{Name: e.Cell, Proc: e.Proc, Session: e.To, Reason: e.Reason, Term: l.cfg.Term, Draining: l.Drains.Of(e.Cell) != nil}})
 }
 
 // Unheard implements registry.Listener.
@@ -112,7 +112,7 @@ func (l *Leader) Availability(e worker.Availability) {
 		l.log.Warn("cell is alive but unavailable", "cell", string(e.Cell), "reason", e.Reason)
 	}
 	l.admit(e.Cell)
-	state, text := event.CellState{Name: e.Cell, Proc: e.Proc, Term: l.cfg.Term, Evacuating: l.Drains.Of(e.Cell) != nil}, "takes new work again"
+	state, text := event.CellState{Name: e.Cell, Proc: e.Proc, Term: l.cfg.Term, Draining: l.Drains.Of(e.Cell) != nil}, "takes new work again"
 	if e.Unavailable {
 		state.Unavailable, text = e.Reason, "is given no new work: "+e.Reason
 	}

@@ -26,7 +26,7 @@ func TestWhatIsBeingStoppedIsNotAsWanted(t *testing.T) {
 			{Job: "j", Node: "y", What: "job j on y", Text: "STUCK_KILLING: pid 7"},
 		}}
 		state.Version = 1
-		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", Folder: "f", Started: 1, Boot: "b", Beat: 1}, state); err != nil {
+		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", DirID: "f", Started: 1, Boot: "b", Beat: 1}, state); err != nil {
 			t.Fatal(err)
 		}
 		x := plan.Explanation{State: "RUNNING", Wanted: "RUNNING", Fine: true, Reasons: []plan.Reason{{Code: "running", Text: "it runs"}}}
@@ -69,7 +69,7 @@ func TestAJobNamesTheRemovedOneOfItsName(t *testing.T) {
 		} {
 			state := cell.State{Conditions: []cell.Condition{{Job: "j", UID: c.uid, Node: "a", What: "job j on a", Text: "stopped on request", Stopping: true}}}
 			state.Version = int64(i + 1)
-			if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", Folder: "f", Started: 1, Boot: "b", Beat: int64(i + 1)}, state); err != nil {
+			if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", DirID: "f", Started: 1, Boot: "b", Beat: int64(i + 1)}, state); err != nil {
 				t.Fatal(err)
 			}
 			if got := v.stoppingOf("j"); got != c.note {
@@ -80,7 +80,7 @@ func TestAJobNamesTheRemovedOneOfItsName(t *testing.T) {
 			if x.Fine || x.State != c.state || x.Wanted != c.wanted || len(x.Reasons) != 1 || x.Reasons[0].Text != c.why {
 				t.Errorf("%s: %+v", c.uid, x)
 			}
-			p := v.doubts().pair(plan.Pair{Job: "j", NodeView: batch.NodeView{Node: "a", Class: batch.ClassRunning, Cell: "c"}})
+			p := v.unconfirmed().node(plan.JobNode{Job: "j", NodeView: batch.NodeView{Node: "a", Class: batch.ClassRunning, Cell: "c"}})
 			if strings.HasPrefix(p.Condition, "waits for the removed job") != (c.uid == "earlier") || !strings.Contains(p.Condition, "being stopped") {
 				t.Errorf("%s: %q", c.uid, p.Condition)
 			}

@@ -79,7 +79,7 @@ type Term struct {
 	*Leader
 	cfg       Settings
 	log       *slog.Logger
-	lease     *store.Reign
+	lease     *store.Leadership
 	since     time.Time
 	hub       *event.Hub
 	callbacks *callback.Sender
@@ -93,7 +93,7 @@ type Term struct {
 
 // Begin builds the parts of a term that was won, from the rows of its load. It starts nothing
 // but what the board submits at once; Run does.
-func Begin(cfg Settings, lease *store.Reign, rows []store.Row, cells *link.Directory) (*Term, error) {
+func Begin(cfg Settings, lease *store.Leadership, rows []store.Row, cells *link.Directory) (*Term, error) {
 	t := &Term{cfg: cfg, log: cfg.Log.With("term", lease.Term().String()), lease: lease, since: cfg.Clock.Wall(), cells: cells}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.hub = event.New(cfg.Past.Events, lease.Revision(), cfg.Clock.Wall)

@@ -93,8 +93,8 @@ func TestJobWritesHappenOnce(t *testing.T) {
 		}
 		for name, call := range map[string]func(plan.Write) error{
 			"pause":   func(w plan.Write) error { _, err := v.PauseJob(ctx, "j", true, w); return err },
-			"forgive": func(w plan.Write) error { _, err := v.ForgiveJob(ctx, plan.PairFilter{Job: "j"}, w); return err },
-			"kill":    func(w plan.Write) error { _, err := v.KillPairs(ctx, plan.PairFilter{Job: "j"}, w); return err },
+			"forgive": func(w plan.Write) error { _, err := v.RetryJob(ctx, plan.JobNodeFilter{Job: "j"}, w); return err },
+			"kill":    func(w plan.Write) error { _, err := v.KillJob(ctx, plan.JobNodeFilter{Job: "j"}, w); return err },
 			"remove":  func(w plan.Write) error { return v.RemoveJob(ctx, "j", w) },
 		} {
 			if err := call(plan.Write{Expect: first.Revision - 1}); !errors.Is(err, fault.ErrRevision) {
@@ -102,10 +102,10 @@ func TestJobWritesHappenOnce(t *testing.T) {
 			}
 		}
 		for range 2 {
-			if n, err := v.ForgiveJob(ctx, plan.PairFilter{Job: "j"}, plan.Write{Key: "forgive"}); n != 0 || err != nil {
+			if n, err := v.RetryJob(ctx, plan.JobNodeFilter{Job: "j"}, plan.Write{Key: "forgive"}); n != 0 || err != nil {
 				t.Fatalf("forgiven %d, %v", n, err)
 			}
-			if n, err := v.KillPairs(ctx, plan.PairFilter{Job: "j"}, plan.Write{Key: "kill"}); n != 0 || err != nil {
+			if n, err := v.KillJob(ctx, plan.JobNodeFilter{Job: "j"}, plan.Write{Key: "kill"}); n != 0 || err != nil {
 				t.Fatalf("killed %d, %v", n, err)
 			}
 		}
@@ -140,8 +140,8 @@ func TestARefusedNewcomerDrawsNoCalls(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
 		dir := t.TempDir()
-		beat := func(proc, folder string, n int64) worker.Verdict {
-			a, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: worker.Proc(proc), Folder: folder,
+		beat := func(proc, dataDir string, n int64) worker.Verdict {
+			a, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: worker.Proc(proc), DirID: dataDir,
 				Started: 1, Boot: "b", Beat: n}, cell.State{Address: "unix:" + dir + "/" + proc})
 			if err != nil {
 				t.Fatal(err)
@@ -221,7 +221,7 @@ func TestErrorsOfThePartsHaveTheirKind(t *testing.T) {
 		task.ErrOtherUID: fault.ErrConflict, schedule.ErrOverlap: fault.ErrConflict, schedule.ErrFired: fault.ErrConflict, ErrDrainUnreadable: fault.ErrConflict,
 		scheduler.ErrInvalid: fault.ErrInvalid, lrp.ErrInvalid: fault.ErrInvalid, lrp.ErrNotUpdatable: fault.ErrInvalid, task.ErrInvalid: fault.ErrInvalid,
 		schedule.ErrInvalid: fault.ErrInvalid, schedule.ErrNoTime: fault.ErrInvalid, wire.ErrMalformed: fault.ErrInvalid, event.ErrPosition: fault.ErrInvalid,
-		store.ErrFull: fault.ErrFull, store.ErrTooLarge: fault.ErrTooLarge, store.ErrUnsettled: fault.ErrUnknownOutcome,
+		store.ErrFull: fault.ErrFull, store.ErrTooLarge: fault.ErrTooLarge, store.ErrUnresolved: fault.ErrUnknownOutcome,
 		store.ErrLeaseNotProven: fault.ErrTermOver, store.ErrLeaseGone: fault.ErrTermOver, store.ErrResigned: fault.ErrTermOver, worker.ErrDeposed: fault.ErrTermOver,
 	} {
 		if !errors.Is(err, kind) {
@@ -251,7 +251,7 @@ func TestCallsOfAnEarlierTermAreRefused(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
 		tm.cells.SetLocal("c", reporter{term: tm.Term()})
-		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", Folder: "f", Started: 1, Boot: "b", Beat: 1}, cell.State{}); err != nil {
+		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", DirID: "f", Started: 1, Boot: "b", Beat: 1}, cell.State{}); err != nil {
 			t.Fatal(err)
 		}
 		pass(time.Second)
@@ -278,7 +278,7 @@ func TestCallsOfAnotherClusterAreRefused(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
 		v, own := viewOf(tm), tm.lease.Cluster()
-		beat := worker.Heartbeat{Protocol: worker.Protocol, Cluster: "other", Cell: "c", Proc: "p", Folder: "f", Started: 1, Boot: "b", Beat: 1, Term: fence.Term{Epoch: 9e17}}
+		beat := worker.Heartbeat{Protocol: worker.Protocol, Cluster: "other", Cell: "c", Proc: "p", DirID: "f", Started: 1, Boot: "b", Beat: 1, Term: fence.Term{Epoch: 9e17}}
 		a, err := tm.Heartbeat(t.Context(), beat, cell.State{Address: "10.0.0.7:1"})
 		if err != nil || a.Verdict != worker.Foreign || a.Cluster != own {
 			t.Fatalf("%+v, %v", a, err)

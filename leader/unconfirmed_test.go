@@ -38,7 +38,7 @@ func TestStatesOfASilentCellAreDoubted(t *testing.T) {
 		defer end()
 		v := viewOf(tm)
 		web := sleeping(t, v)
-		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", Folder: "f", Started: 1, Boot: "b", Beat: 1}, cell.State{}); err != nil {
+		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", DirID: "f", Started: 1, Boot: "b", Beat: 1}, cell.State{}); err != nil {
 			t.Fatal(err)
 		}
 		list := func() plan.Instance {
@@ -49,32 +49,34 @@ func TestStatesOfASilentCellAreDoubted(t *testing.T) {
 			return l.Items[0]
 		}
 		x := list()
-		if x.Doubt != "" {
-			t.Errorf("no cell has it: %q", x.Doubt)
+		if x.UnconfirmedReason != "" {
+			t.Errorf("no cell has it: %q", x.UnconfirmedReason)
 		}
 		start := wire.LRPCall{Key: x.Key, Service: web, Event: lrp.Start{By: lrp.Identity{Instance: "i", Cell: "c", Proc: "p"}, Net: lrp.Net{Routable: true}, Service: web}}
 		if got, err := tm.Board.LRPEvents(t.Context(), []wire.LRPCall{start}); err != nil || got[0] != nil {
 			t.Fatal(got, err)
 		}
-		if x = list(); x.State != lrp.Running || !strings.Contains(x.Doubt, "cell c is NEW: ") {
-			t.Errorf("%v, doubt %q", x.State, x.Doubt)
+		if x = list(); x.State != lrp.Running || !strings.Contains(x.UnconfirmedReason, "cell c is NEW: ") {
+			t.Errorf("%v, doubt %q", x.State, x.UnconfirmedReason)
 		}
-		if i := v.InstanceOf(&x.Actual, x.Revision); i.Doubt != x.Doubt || i.Version != x.Version || i.Revision != x.Revision {
+		if i := v.InstanceOf(&x.Actual, x.Revision); i.UnconfirmedReason != x.UnconfirmedReason || i.Version != x.Version || i.Revision != x.Revision {
 			t.Errorf("its event says %+v", i)
 		}
-		if i := v.InstanceOf(&x.Actual, x.Revision-1); i.Doubt != "" || i.Version != x.Version {
+		if i := v.InstanceOf(&x.Actual, x.Revision-1); i.UnconfirmedReason != "" || i.Version != x.Version {
 			t.Errorf("an earlier event says %+v", i)
 		}
 		for _, s := range []plan.Subject{{Kind: plan.SubjectService, Domain: "d", Name: "web"}, {Kind: plan.SubjectInstance, Domain: "d", Name: "web"}} {
 			e, err := v.Explain(t.Context(), s)
 			if err != nil || !slices.ContainsFunc(e.Reasons, func(r plan.Reason) bool {
-				return r.Code == codeUnsure && strings.Contains(r.Text, x.Doubt) && strings.Contains(r.Text, "web/0")
+				return r.Code == codeUnconfirmed && strings.Contains(r.Text, x.UnconfirmedReason) && strings.Contains(r.Text, "web/0")
 			}) {
 				t.Errorf("%s: %+v, %v", s.Kind, e, err)
 			}
 		}
 		s, err := v.Status()
-		if err != nil || !slices.ContainsFunc(s.Warnings, func(w string) bool { return strings.Contains(w, x.Doubt) && strings.Contains(w, "1 instance ") }) {
+		if err != nil || !slices.ContainsFunc(s.Warnings, func(w string) bool {
+			return strings.Contains(w, x.UnconfirmedReason) && strings.Contains(w, "1 instance ")
+		}) {
 			t.Errorf("%q, %v", s.Warnings, err)
 		}
 	})
@@ -88,7 +90,7 @@ func TestWhatADrainEndsNamesIt(t *testing.T) {
 		defer end()
 		v := viewOf(tm)
 		web := sleeping(t, v)
-		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", Folder: "f", Started: 1, Boot: "b", Beat: 1}, cell.State{}); err != nil {
+		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", DirID: "f", Started: 1, Boot: "b", Beat: 1}, cell.State{}); err != nil {
 			t.Fatal(err)
 		}
 		l, err := v.ListInstances(plan.InstanceFilter{Domain: "d"}, plan.Range{Limit: 9})
@@ -151,30 +153,30 @@ func TestDrainUnknown(t *testing.T) {
 	}
 }
 
-// TestDoubt: which sessions are in order, and which work is a cell's.
-func TestDoubt(t *testing.T) {
+// TestUnconfirmed: which sessions are in order, and which work is a cell's.
+func TestUnconfirmed(t *testing.T) {
 	for want, s := range map[string]worker.SessionView{
 		"":                                  {State: worker.Healthy, Holder: true, Reason: "beats"},
 		"cell c is UNHEALTHY: no heartbeat": {State: worker.Unhealthy, Holder: true, Reason: "no heartbeat"},
 		"cell c is MUST_DIE: lost":          {State: worker.MustDie, Holder: true, Reason: "lost"},
 		"it is with an earlier process of cell c, p, which is MUST_DIE: lost": {Proc: "p", State: worker.MustDie, Reason: "lost"},
 	} {
-		if got := doubt("c", s, true); got != want {
+		if got := unconfirmedReason("c", s, true); got != want {
 			t.Errorf("%+v: %q", s, got)
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
-		d := viewOf(tm).doubts()
+		d := viewOf(tm).unconfirmed()
 		for state, doubted := range map[task.State]bool{task.Pending: false, task.Running: true, task.Completed: false} {
-			got := d.task(plan.Task{Task: &task.Task{State: state, Holder: task.Holder{Cell: "gone"}}}).Doubt
+			got := d.task(plan.Task{Task: &task.Task{State: state, Holder: task.Holder{Cell: "gone"}}}).UnconfirmedReason
 			if (got == "the process of cell gone that has it is not known in this term") != doubted || !doubted && got != "" {
 				t.Errorf("task %v: %q", state, got)
 			}
 		}
 		for state, doubted := range map[lrp.State]bool{lrp.Unclaimed: false, lrp.Claimed: true, lrp.Running: true, lrp.Crashed: false} {
-			got := d.instance(plan.Instance{Actual: lrp.Actual{State: state, Identity: lrp.Identity{Cell: "gone"}}}).Doubt
+			got := d.instance(plan.Instance{Actual: lrp.Actual{State: state, Identity: lrp.Identity{Cell: "gone"}}}).UnconfirmedReason
 			if (got == "the process of cell gone that has it is not known in this term") != doubted || !doubted && got != "" {
 				t.Errorf("instance %v: %q", state, got)
 			}
@@ -222,7 +224,7 @@ func TestWhatHangsIsShown(t *testing.T) {
 		const where = "START_HANGS: /mnt/a: pid 7 (cantina) in state D at request_wait_answer"
 		state := cell.State{Conditions: []cell.Condition{{Instance: "i", What: "service web/0", Text: where}}}
 		state.Version = 1
-		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", Folder: "f", Started: 1, Boot: "b", Beat: 1}, state); err != nil {
+		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", DirID: "f", Started: 1, Boot: "b", Beat: 1}, state); err != nil {
 			t.Fatal(err)
 		}
 		l, err := v.ListInstances(plan.InstanceFilter{Domain: "d"}, plan.Range{Limit: 9})
@@ -277,7 +279,7 @@ func TestALaterProcessConfirmsNothing(t *testing.T) {
 			t.Errorf("%+v, %v", s, err)
 		}
 		e, err := v.Explain(t.Context(), plan.Subject{Kind: plan.SubjectService, Domain: "d", Name: "web"})
-		if err != nil || e.Fine || !slices.ContainsFunc(e.Reasons, func(r plan.Reason) bool { return r.Code == codeUnsure }) {
+		if err != nil || e.Fine || !slices.ContainsFunc(e.Reasons, func(r plan.Reason) bool { return r.Code == codeUnconfirmed }) {
 			t.Errorf("%+v, %v", e, err)
 		}
 		start("p")
@@ -296,10 +298,10 @@ func TestCellsThatAreAwaitedComeFirst(t *testing.T) {
 	}
 	none, some := "", "the leader waits for cell c1 to report"
 	const why = "found no compatible cells: no cell is known"
-	if got := (&doubts{wait: &none}).placement(why); got != why {
+	if got := (&unconfirmed{wait: &none}).placement(why); got != why {
 		t.Error(got)
 	}
-	if got := (&doubts{wait: &some}).placement(why); got != "found no compatible cells: "+some+"; no cell is known" || placement.CodeOf(got) != placement.CodeOf(why) {
+	if got := (&unconfirmed{wait: &some}).placement(why); got != "found no compatible cells: "+some+"; no cell is known" || placement.CodeOf(got) != placement.CodeOf(why) {
 		t.Error(got)
 	}
 }

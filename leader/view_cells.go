@@ -17,7 +17,7 @@ import (
 func (v view) cellNow(s *worker.SessionView, free resource.Amounts) api.Cell {
 	st, since := v.State(s.Cell)
 	c := api.Cell{Name: s.Cell, Proc: s.Proc, Address: st.Address, Zone: st.Zone, Host: st.Host, Session: s.State, Since: since, Reason: s.Reason,
-		Reported: s.Reported, Eligible: s.Eligible, DeadIn: s.Expiry, Evacuating: st.Evacuating, Capacity: st.Capacity,
+		Reported: s.Reported, Eligible: s.Eligible, DeadIn: s.Expiry, Draining: st.Draining, Capacity: st.Capacity,
 		Free: free, Batch: s.Work, Labels: st.Labels, Taints: st.Taints, Tags: slices.Concat(st.RequiredTags, st.OptionalTags),
 		Isolation: st.Isolation, Build: st.Build, Unavailable: st.State.Unavailable}
 	if s.Unavailable {
@@ -25,7 +25,7 @@ func (v view) cellNow(s *worker.SessionView, free resource.Amounts) api.Cell {
 	}
 	c.LRPs, c.Tasks = v.Board.OnProc(string(s.Cell), string(s.Proc))
 	c.Drain = v.drainOf(s.Cell)
-	c.Evacuating = c.Evacuating || c.Drain != nil
+	c.Draining = c.Draining || c.Drain != nil
 	c.Unknown = v.unknownOn(string(s.Cell))
 	return c
 }

@@ -41,9 +41,9 @@ func (t *Term) drainOf(name worker.CellName) *api.Drain {
 		return out
 	}
 	st, _ := t.State(name)
-	heard := st.Evacuation.ID == d.ID()
+	heard := st.Drain.ID == d.ID()
 	if heard {
-		out.Waits = st.Evacuation.Waits
+		out.Waits = st.Drain.Waits
 	}
 	s, held := t.Registry.Session(name)
 	out.Unknown = drainUnknown(s, held, heard)
@@ -97,7 +97,7 @@ func (v view) DrainCell(ctx context.Context, name worker.CellName, n api.NewDrai
 		return api.Cell{}, err
 	}
 	st, _ := v.State(name)
-	normal := st.Evacuation.Timeout
+	normal := st.Drain.Timeout
 	if normal <= 0 {
 		normal = defaultDrain
 	}

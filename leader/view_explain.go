@@ -26,7 +26,7 @@ func (v view) Explain(_ context.Context, s plan.Subject) (plan.Explanation, erro
 		e, err := v.Board.ExplainService(k)
 		out := explained(s, e)
 		if err == nil {
-			err = v.unsure(&out, k, -1)
+			err = v.addUnconfirmed(&out, k, -1)
 		}
 		return out, err
 	case plan.SubjectInstance:
@@ -34,7 +34,7 @@ func (v view) Explain(_ context.Context, s plan.Subject) (plan.Explanation, erro
 		e, err := v.Board.ExplainInstance(k, s.Index)
 		out := explained(s, e)
 		if err == nil {
-			err = v.unsure(&out, k, s.Index)
+			err = v.addUnconfirmed(&out, k, s.Index)
 		}
 		return out, err
 	case plan.SubjectTask:
@@ -44,7 +44,7 @@ func (v view) Explain(_ context.Context, s plan.Subject) (plan.Explanation, erro
 			err = v.unsureTask(&out, s.Name)
 		}
 		return out, err
-	case plan.SubjectJob, plan.SubjectPair:
+	case plan.SubjectJob, plan.SubjectNode:
 		return v.explainJob(s)
 	case plan.SubjectCell:
 		return v.explainCell(s)
@@ -80,7 +80,7 @@ func (v view) explainJob(s plan.Subject) (plan.Explanation, error) {
 	}
 	class := batch.ClassAbsent
 	if s.Node != "" {
-		p, err := v.Scheduler.Pairs(s.Name, batch.NodeFilter{Node: s.Node, Limit: 1})
+		p, err := v.Scheduler.JobNodes(s.Name, batch.NodeFilter{Node: s.Node, Limit: 1})
 		if err != nil {
 			return plan.Explanation{}, err
 		}
@@ -93,7 +93,7 @@ func (v view) explainJob(s plan.Subject) (plan.Explanation, error) {
 	if s.Node != "" {
 		v.doubled(&out, worker.Work{Job: s.Name, Node: s.Node})
 	}
-	return out, v.unsurePairs(&out, s.Name, s.Node)
+	return out, v.unconfirmedNodes(&out, s.Name, s.Node)
 }
 
 // explainedJob explains a job by its progress, or one of its batch tasks by its class.
@@ -192,7 +192,7 @@ func explainGone(s plan.Subject, c *api.Cell) plan.Explanation {
 	}
 	out.Reasons = []plan.Reason{why, {Code: "work", Text: g.Work}}
 	if c.Drain != nil {
-		out.Reasons = append(out.Reasons, plan.Reason{Code: "evacuating", Text: explainDrain(c.Drain), Change: "cantina undrain " + s.Name + " lets a cell of this name take work"})
+		out.Reasons = append(out.Reasons, plan.Reason{Code: "draining", Text: explainDrain(c.Drain), Change: "cantina undrain " + s.Name + " lets a cell of this name take work"})
 	}
 	return out
 }
@@ -206,7 +206,7 @@ func ifSilent(dead time.Duration) string {
 }
 
 func explainCell(s plan.Subject, c *api.Cell, now time.Time) plan.Explanation {
-	out := plan.Explanation{Subject: s, State: c.Session.String(), Wanted: worker.Healthy.String(), Fine: c.Session == worker.Healthy && c.Unavailable == "" && !c.Evacuating}
+	out := plan.Explanation{Subject: s, State: c.Session.String(), Wanted: worker.Healthy.String(), Fine: c.Session == worker.Healthy && c.Unavailable == "" && !c.Draining}
 	add := func(code, text string) { out.Reasons = append(out.Reasons, plan.Reason{Code: code, Text: text}) }
 	if c.Session != worker.Healthy {
 		add("session", c.Reason+ifSilent(c.DeadIn))
@@ -218,14 +218,14 @@ func explainCell(s plan.Subject, c *api.Cell, now time.Time) plan.Explanation {
 	switch {
 	case c.Drain != nil:
 		out.State += drainState(c.Drain)
-		out.Reasons = append(out.Reasons, plan.Reason{Code: "evacuating", Text: explainDrain(c.Drain),
+		out.Reasons = append(out.Reasons, plan.Reason{Code: "draining", Text: explainDrain(c.Drain),
 			Change: "cantina undrain " + s.Name + " lets it take work again"})
 		if left := c.Drain.Until.Sub(now); left > 0 && c.Drain.Ended.IsZero() {
 			out.Reasons[len(out.Reasons)-1].Longest = left
 		}
-	case c.Evacuating:
-		out.State += ", evacuating"
-		add("evacuating", "undrained; waiting for the cell's next heartbeat")
+	case c.Draining:
+		out.State += ", draining"
+		add("draining", "undrained; waiting for the cell's next heartbeat")
 	}
 	return out
 }

@@ -20,20 +20,20 @@ const maxHeld = 50
 // codeHeld is the code of the reason that the initial wait holds something.
 const codeHeld = "initial_wait"
 
-// blindText is why tasks and exclusive instances wait while the rows may be older than
+// staleText is why tasks and exclusive instances wait while the rows may be older than
 // what cells run: one that stands as not started may run.
-const blindText = bbs.HeldByWait
+const staleText = bbs.HeldByWait
 
-// blind returns the initial wait when it holds tasks and exclusive instances, and not
+// stale returns the initial wait when it holds tasks and exclusive instances, and not
 // only jobs: what stands in the rows is not trusted.
-func (v view) blind() (worker.WaitView, bool) {
+func (v view) stale() (worker.WaitView, bool) {
 	w := v.Registry.Wait()
-	return w, w.Blind
+	return w, w.Stale
 }
 
 // held lists what the initial wait holds: jobs, then exclusive instances and tasks.
 func (v view) held(s *api.Status, w worker.WaitView, all []plan.Job) {
-	if !w.Active && !w.Blind {
+	if !w.Active && !w.Stale {
 		return
 	}
 	add := func(h api.Held) {
@@ -51,19 +51,19 @@ func (v view) held(s *api.Status, w worker.WaitView, all []plan.Job) {
 			add(api.Held{What: "job " + j.Name, Reason: h.Reason.String(), Cell: string(h.Cell), Proc: string(h.Proc), Longest: h.Longest})
 		}
 	}
-	if !w.Blind {
+	if !w.Stale {
 		return
 	}
 	everything := plan.Range{Limit: math.MaxInt32} // which has no error: those are of a range that begins somewhere
 	instances, _ := v.Board.ListInstances(plan.InstanceFilter{States: []lrp.State{lrp.Unclaimed}}, everything)
 	for _, i := range instances.Items {
 		if i.Exclusive {
-			add(api.Held{What: "instance " + i.Service.String() + "/" + strconv.Itoa(i.Key.Index), Reason: blindText, Longest: w.Longest})
+			add(api.Held{What: "instance " + i.Service.String() + "/" + strconv.Itoa(i.Key.Index), Reason: staleText, Longest: w.Longest})
 		}
 	}
 	tasks, _ := v.Board.ListTasks(plan.TaskFilter{States: []task.State{task.Pending}}, everything)
 	for _, t := range tasks.Items {
-		add(api.Held{What: "task " + t.GUID, Reason: blindText, Longest: w.Longest})
+		add(api.Held{What: "task " + t.GUID, Reason: staleText, Longest: w.Longest})
 	}
 }
 
@@ -71,6 +71,6 @@ func (v view) held(s *api.Status, w worker.WaitView, all []plan.Job) {
 // is about to be placed.
 func sayHeld(x *plan.Explanation, longest time.Duration) {
 	x.Reasons = slices.DeleteFunc(x.Reasons, func(r plan.Reason) bool { return r.Code == "placing" })
-	x.Reasons = slices.Insert(x.Reasons, 0, plan.Reason{Code: codeHeld, Text: blindText, Longest: longest,
+	x.Reasons = slices.Insert(x.Reasons, 0, plan.Reason{Code: codeHeld, Text: staleText, Longest: longest,
 		Change: "cantina leader end-wait --accept-double-starts, where you know that no such cell runs anything"})
 }

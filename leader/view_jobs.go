@@ -43,7 +43,7 @@ func (v view) noteStopping(j plan.Job) plan.Job {
 	return j
 }
 
-func nodeFilter(f plan.PairFilter, r plan.Range) batch.NodeFilter {
+func nodeFilter(f plan.JobNodeFilter, r plan.Range) batch.NodeFilter {
 	n := batch.NodeFilter{Classes: f.Classes, Node: f.Node, Below: f.Below, After: r.After}
 	if r.Limit > 0 {
 		n.Limit = r.Limit + 1
@@ -51,36 +51,36 @@ func nodeFilter(f plan.PairFilter, r plan.Range) batch.NodeFilter {
 	return n
 }
 
-func (v view) pairs(all []plan.Pair, limit int) plan.Page[plan.Pair] {
-	out, d := plan.Page[plan.Pair]{}, v.doubts()
+func (v view) nodes(all []plan.JobNode, limit int) plan.Page[plan.JobNode] {
+	out, d := plan.Page[plan.JobNode]{}, v.unconfirmed()
 	for i, p := range all {
 		if i == limit {
 			out.Next = all[i-1].Node
 			break
 		}
-		out.Items = append(out.Items, d.pair(p))
+		out.Items = append(out.Items, d.node(p))
 	}
 	return out
 }
 
-// ListPairs implements api.Jobs.
-func (v view) ListPairs(f plan.PairFilter, r plan.Range) (plan.Page[plan.Pair], error) {
+// ListNodes implements api.Jobs.
+func (v view) ListNodes(f plan.JobNodeFilter, r plan.Range) (plan.Page[plan.JobNode], error) {
 	if err := v.fresh(); err != nil {
-		return plan.Page[plan.Pair]{}, err
+		return plan.Page[plan.JobNode]{}, err
 	}
-	all, err := v.Scheduler.Pairs(f.Job, nodeFilter(f, r))
-	return v.pairs(all, r.Limit), err
+	all, err := v.Scheduler.JobNodes(f.Job, nodeFilter(f, r))
+	return v.nodes(all, r.Limit), err
 }
 
 // ListResults implements api.Jobs.
-func (v view) ListResults(ctx context.Context, f plan.PairFilter, r plan.Range) (plan.Page[plan.Pair], error) {
+func (v view) ListResults(ctx context.Context, f plan.JobNodeFilter, r plan.Range) (plan.Page[plan.JobNode], error) {
 	all, err := v.Scheduler.Results(ctx, f.Job, nodeFilter(f, r))
-	return v.pairs(all, r.Limit), err
+	return v.nodes(all, r.Limit), err
 }
 
 // change commits a change of one job, once for the caller's key, and returns how
 // many batch tasks it touches.
-func (v view) change(ctx context.Context, w plan.Write, operation string, f plan.PairFilter, prepare func(*bbs.Decision) (*scheduler.Change, error)) (int, error) {
+func (v view) change(ctx context.Context, w plan.Write, operation string, f plan.JobNodeFilter, prepare func(*bbs.Decision) (*scheduler.Change, error)) (int, error) {
 	answer, _, err := v.Board.WriteDecision(ctx, w, operation, request(f), func(d *bbs.Decision) ([]byte, error) {
 		c, err := prepare(d)
 		if err != nil {
@@ -109,7 +109,7 @@ func (v view) change(ctx context.Context, w plan.Write, operation string, f plan
 
 // define is change for what a domain desires of a job: it moves the domain's revision.
 func (v view) define(ctx context.Context, w plan.Write, operation, name string, prepare func() (*scheduler.Change, error)) error {
-	_, err := v.change(ctx, w, operation, plan.PairFilter{Job: name}, func(d *bbs.Decision) (*scheduler.Change, error) {
+	_, err := v.change(ctx, w, operation, plan.JobNodeFilter{Job: name}, func(d *bbs.Decision) (*scheduler.Change, error) {
 		c, err := prepare()
 		if err == nil && len(c.Ops) > 0 {
 			d.Redefine(c.Domain)
@@ -120,7 +120,7 @@ func (v view) define(ctx context.Context, w plan.Write, operation, name string, 
 }
 
 // request is what a call with a filter asks, to tell a repeated one from another.
-func request(f plan.PairFilter) []byte {
+func request(f plan.JobNodeFilter) []byte {
 	return fmt.Appendf(nil, "%q %v %q %q", f.Job, f.Classes, f.Node, f.Below)
 }
 
@@ -141,9 +141,9 @@ func (v view) PauseJob(ctx context.Context, name string, paused bool, w plan.Wri
 	return v.GetJob(name)
 }
 
-// ForgiveJob implements api.Jobs. It may take several commits, each of which can be
+// RetryJob implements api.Jobs. It may take several commits, each of which can be
 // repeated; the key is kept with the answer when all are done.
-func (v view) ForgiveJob(ctx context.Context, f plan.PairFilter, w plan.Write) (int, error) {
+func (v view) RetryJob(ctx context.Context, f plan.JobNodeFilter, w plan.Write) (int, error) {
 	const operation = "forgive job"
 	answer, ok, err := v.Board.Answered(ctx, w, operation, request(f))
 	if err != nil {
@@ -160,7 +160,7 @@ func (v view) ForgiveJob(ctx context.Context, f plan.PairFilter, w plan.Write) (
 			return 0, err
 		}
 	}
-	n, err := v.Scheduler.Forgive(ctx, f.Job, nodeFilter(f, plan.Range{}))
+	n, err := v.Scheduler.Retry(ctx, f.Job, nodeFilter(f, plan.Range{}))
 	if err != nil || w.Key == "" {
 		return n, err
 	}
@@ -169,8 +169,8 @@ func (v view) ForgiveJob(ctx context.Context, f plan.PairFilter, w plan.Write) (
 	})
 }
 
-// KillPairs implements api.Jobs.
-func (v view) KillPairs(ctx context.Context, f plan.PairFilter, w plan.Write) (int, error) {
+// KillJob implements api.Jobs.
+func (v view) KillJob(ctx context.Context, f plan.JobNodeFilter, w plan.Write) (int, error) {
 	return v.change(ctx, w, "kill pairs", f, func(*bbs.Decision) (*scheduler.Change, error) {
 		return v.Scheduler.Kill(f.Job, nodeFilter(f, plan.Range{}))
 	})

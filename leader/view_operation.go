@@ -36,7 +36,7 @@ func (v view) Status() (api.Status, error) {
 	all := v.Scheduler.Jobs("", "", 0)
 	s.Counts["jobs"], s.Counts["schedules"] = len(all), v.Timetable.Len()
 	sessions := v.Registry.Sessions()
-	s.Warnings = append(s.Warnings, v.unsureCells(sessions)...)
+	s.Warnings = append(s.Warnings, v.unconfirmedCells(sessions)...)
 	s.Warnings = append(s.Warnings, v.heldUpCells(sessions)...)
 	for _, x := range sessions {
 		if x.Holder {

@@ -8,8 +8,8 @@ import (
 	"cantina/task"
 )
 
-// service adds how many instances of a service have a doubt.
-func (d *doubts) service(s plan.Service) plan.Service {
+// service adds how many instances of a service are unconfirmed.
+func (d *unconfirmed) service(s plan.Service) plan.Service {
 	for proc, n := range s.On {
 		if d.of("", proc) != "" {
 			s.Unconfirmed += n
@@ -24,13 +24,13 @@ func (v view) ListServices(domain string, r plan.Range) (plan.Page[plan.Service]
 		return plan.Page[plan.Service]{}, err
 	}
 	p, err := v.Board.ListServices(domain, r)
-	return each(p, v.doubts().service), err
+	return each(p, v.unconfirmed().service), err
 }
 
 // GetService implements api.Services.
 func (v view) GetService(k lrp.ServiceKey) (plan.Service, error) {
 	s, err := v.Board.GetService(k)
-	return v.doubts().service(s), errors.Join(v.fresh(), err)
+	return v.unconfirmed().service(s), errors.Join(v.fresh(), err)
 }
 
 // ListInstances implements api.Services.
@@ -39,15 +39,15 @@ func (v view) ListInstances(f plan.InstanceFilter, r plan.Range) (plan.Page[plan
 		return plan.Page[plan.Instance]{}, err
 	}
 	p, err := v.Board.ListInstances(f, r)
-	return each(p, v.doubts().instance), err
+	return each(p, v.unconfirmed().instance), err
 }
 
 // InstanceOf implements api.Services.
 func (v view) InstanceOf(a *lrp.Actual, revision int64) plan.Instance {
 	i, newest := v.Board.InstanceOf(a, revision)
-	x := v.doubts().instance(i)
+	x := v.unconfirmed().instance(i)
 	if !newest {
-		x.Doubt = ""
+		x.UnconfirmedReason = ""
 	}
 	return x
 }
@@ -58,7 +58,7 @@ func (v view) TaskOf(t *task.Task, revision int64) plan.Task {
 	if err != nil || now.Revision != revision {
 		return plan.Task{Task: t, Revision: revision}
 	}
-	return v.doubts().task(plan.Task{Task: t, Revision: revision})
+	return v.unconfirmed().task(plan.Task{Task: t, Revision: revision})
 }
 
 // ListTasks implements api.Tasks.
@@ -67,7 +67,7 @@ func (v view) ListTasks(f plan.TaskFilter, r plan.Range) (plan.Page[plan.Task], 
 		return plan.Page[plan.Task]{}, err
 	}
 	p, err := v.Board.ListTasks(f, r)
-	return each(p, v.doubts().task), err
+	return each(p, v.unconfirmed().task), err
 }
 
 // GetTask implements api.Tasks.
@@ -76,5 +76,5 @@ func (v view) GetTask(guid string) (plan.Task, error) {
 		return plan.Task{}, err
 	}
 	t, err := v.Board.GetTask(guid)
-	return v.doubts().task(t), err
+	return v.unconfirmed().task(t), err
 }

@@ -18,12 +18,12 @@ import (
 	"cantina/worker"
 )
 
-// codeUnsure is the code of the reason that a state is only what was last heard.
-const codeUnsure = "cell_unsure"
+// codeUnconfirmed is the code of the reason that a state is only what was last heard.
+const codeUnconfirmed = "cell_unconfirmed"
 
-// doubt is why what is stored of the work of a cell's process may not be so any more; empty
+// unconfirmedReason is why what is stored of the work of a cell's process may not be so any more; empty
 // when its session is in order. A later process under the cell's name says nothing of it.
-func doubt(cell string, s worker.SessionView, known bool) string {
+func unconfirmedReason(cell string, s worker.SessionView, known bool) string {
 	switch {
 	case !known:
 		return "the process of cell " + cell + " that has it is not known in this term"
@@ -35,17 +35,17 @@ func doubt(cell string, s worker.SessionView, known bool) string {
 	return fmt.Sprintf("cell %s is %v: %s", cell, s.State, s.Reason)
 }
 
-// doubts remembers what is asked for many rows.
-type doubts struct {
+// unconfirmed remembers what is asked for many rows.
+type unconfirmed struct {
 	v    view
 	text map[string]string
 	wait *string // see awaits; nil = not asked yet
 }
 
-func (v view) doubts() *doubts { return &doubts{v: v, text: map[string]string{}} }
+func (v view) unconfirmed() *unconfirmed { return &unconfirmed{v: v, text: map[string]string{}} }
 
 // awaits says which cells the leader still waits for: what has no place may have one then. Empty = none.
-func (d *doubts) awaits() string {
+func (d *unconfirmed) awaits() string {
 	if d.wait == nil {
 		text := awaitsText(d.v.awaited())
 		d.wait = &text
@@ -64,7 +64,7 @@ func awaitsText(cells []string) string {
 }
 
 // placement is why something has no place, after what that may be due to.
-func (d *doubts) placement(why string) string {
+func (d *unconfirmed) placement(why string) string {
 	code, text, ok := strings.Cut(why, ": ")
 	if wait := d.awaits(); ok && wait != "" {
 		return code + ": " + wait + "; " + text
@@ -72,24 +72,24 @@ func (d *doubts) placement(why string) string {
 	return why
 }
 
-// of is the doubt about what a process of a cell has.
-func (d *doubts) of(cell, proc string) string {
+// of is why what a process of a cell has.
+func (d *unconfirmed) of(cell, proc string) string {
 	if cell == "" && proc == "" {
 		return ""
 	}
 	text, ok := d.text[cell+"/"+proc]
 	if !ok {
 		s, known := d.v.Registry.Process(worker.Proc(proc))
-		text = doubt(cell, s, known)
+		text = unconfirmedReason(cell, s, known)
 		d.text[cell+"/"+proc] = text
 	}
 	return text
 }
 
-// instance adds the doubt about its cell to an instance that a cell has.
-func (d *doubts) instance(i plan.Instance) plan.Instance {
+// instance marks an instance that a cell has.
+func (d *unconfirmed) instance(i plan.Instance) plan.Instance {
 	if i.State == lrp.Claimed || i.State == lrp.Running {
-		i.Doubt = d.of(i.Cell, i.Proc)
+		i.UnconfirmedReason = d.of(i.Cell, i.Proc)
 		i.Condition = d.v.condition(i.Cell, func(c cell.Condition) bool { return c.Instance != "" && c.Instance == i.Identity.Instance })
 	}
 	if i.PlacementError != "" {
@@ -98,10 +98,10 @@ func (d *doubts) instance(i plan.Instance) plan.Instance {
 	return i
 }
 
-// task adds the doubt about its cell to a task that runs.
-func (d *doubts) task(t plan.Task) plan.Task {
+// task marks a task that runs.
+func (d *unconfirmed) task(t plan.Task) plan.Task {
 	if t.Task != nil && t.State == task.Running {
-		t.Doubt = d.of(t.Holder.Cell, t.Holder.Proc)
+		t.UnconfirmedReason = d.of(t.Holder.Cell, t.Holder.Proc)
 		t.Condition = d.v.condition(t.Holder.Cell, func(c cell.Condition) bool { return c.Task != "" && c.Task == t.GUID })
 	}
 	if t.Task != nil && t.State == task.Pending && t.Rejection != "" {
@@ -112,10 +112,10 @@ func (d *doubts) task(t plan.Task) plan.Task {
 	return t
 }
 
-// pair adds the doubt about its cell to a batch task that runs.
-func (d *doubts) pair(p plan.Pair) plan.Pair {
+// node marks a batch task that runs.
+func (d *unconfirmed) node(p plan.JobNode) plan.JobNode {
 	if p.Class == batch.ClassRunning {
-		p.Doubt = d.of(p.Cell, d.v.procOf(p))
+		p.UnconfirmedReason = d.of(p.Cell, d.v.procOf(p))
 		removed := ""
 		p.Condition = d.v.condition(p.Cell, func(c cell.Condition) bool {
 			is := c.Job == p.Job && c.Node == p.Node && !c.Unknown
@@ -130,7 +130,7 @@ func (d *doubts) pair(p plan.Pair) plan.Pair {
 }
 
 // procOf is the process that has a batch task which runs.
-func (v view) procOf(p plan.Pair) string {
+func (v view) procOf(p plan.JobNode) string {
 	for _, r := range v.Registry.Running(worker.Work{Job: p.Job, Node: p.Node}) {
 		if r.Run.Invocation == p.Invocation {
 			return string(r.Proc)
@@ -146,14 +146,14 @@ func (h holder) compare(o holder) int {
 	return cmp.Or(cmp.Compare(h.cell, o.cell), cmp.Compare(h.proc, o.proc))
 }
 
-// unsurePairs adds, for each cell that has running batch tasks of a job and is not in
+// unconfirmedNodes adds, for each cell that has running batch tasks of a job and is not in
 // order, that it is not, and how long what it has counts as running; node "" = all.
-func (v view) unsurePairs(x *plan.Explanation, job, node string) error {
-	running, err := v.Scheduler.Pairs(job, batch.NodeFilter{Node: node, Classes: []batch.Class{batch.ClassRunning}})
+func (v view) unconfirmedNodes(x *plan.Explanation, job, node string) error {
+	running, err := v.Scheduler.JobNodes(job, batch.NodeFilter{Node: node, Classes: []batch.Class{batch.ClassRunning}})
 	if err != nil {
 		return err
 	}
-	on, d := map[holder][]string{}, v.doubts()
+	on, d := map[holder][]string{}, v.unconfirmed()
 	left := map[string][]string{}
 	for _, p := range running {
 		left[p.Cell] = append(left[p.Cell], p.Node)
@@ -162,7 +162,7 @@ func (v view) unsurePairs(x *plan.Explanation, job, node string) error {
 		}
 	}
 	sayDrained(v, x, mayFinish(v, left))
-	d.sayUnsure(x, on)
+	d.reportUnconfirmed(x, on)
 	return nil
 }
 
@@ -178,34 +178,34 @@ func mayFinish(v view, nodes map[string][]string) map[string]string {
 	return out
 }
 
-// sayUnsure adds the doubt about each process that is not in order, with what it has of a
+// reportUnconfirmed adds a reason for each process that is not in order, with what it has of a
 // subject; of many it names the first ones. What is not confirmed is not as wanted.
-func (d *doubts) sayUnsure(x *plan.Explanation, on map[holder][]string) {
+func (d *unconfirmed) reportUnconfirmed(x *plan.Explanation, on map[holder][]string) {
 	cells := slices.SortedFunc(maps.Keys(on), holder.compare)
 	x.Fine = x.Fine && len(cells) == 0
 	for _, h := range cells[:min(len(cells), namedCells)] {
-		x.Reasons = append(x.Reasons, d.v.unsureOf(h, d.of(h.cell, h.proc), list(slices.Compact(on[h]))))
+		x.Reasons = append(x.Reasons, d.v.unconfirmedOf(h, d.of(h.cell, h.proc), list(slices.Compact(on[h]))))
 	}
 	if more := len(cells) - namedCells; more > 0 {
-		x.Reasons = append(x.Reasons, plan.Reason{Code: codeUnsure, Text: fmt.Sprintf("%d more cells that have some of it are not HEALTHY", more)})
+		x.Reasons = append(x.Reasons, plan.Reason{Code: codeUnconfirmed, Text: fmt.Sprintf("%d more cells that have some of it are not HEALTHY", more)})
 	}
 }
 
-// unsureOf says what a doubt about a cell means for what of a subject it has. What is left on
+// unconfirmedOf says what an unconfirmed cell means for what of a subject it has. What is left on
 // one that is lost is what must not run twice.
-func (v view) unsureOf(h holder, doubt, what string) plan.Reason {
+func (v view) unconfirmedOf(h holder, unconfirmedReason, what string) plan.Reason {
 	if s, ok := v.Registry.Process(worker.Proc(h.proc)); ok && s.State == worker.MustDie {
 		which := "the cell"
 		if !s.Holder {
 			which = "that process"
 		}
-		r := plan.Reason{Code: codeUnsure, Text: doubt + "; " + what + " may still run, and starts nowhere else before " + which + " is certainly dead", Longest: s.Expiry}
+		r := plan.Reason{Code: codeUnconfirmed, Text: unconfirmedReason + "; " + what + " may still run, and starts nowhere else before " + which + " is certainly dead", Longest: s.Expiry}
 		if s.Member && s.Expiry == 0 && !s.Dead { // it promised nothing, as that of a dev
 			r.Change = "cantina cells forget " + h.proc + ", where you know that it is dead"
 		}
 		return r
 	}
-	return plan.Reason{Code: codeUnsure, Text: doubt + "; the last report of " + what + " is shown"}
+	return plan.Reason{Code: codeUnconfirmed, Text: unconfirmedReason + "; the last report of " + what + " is shown"}
 }
 
 // doubled adds that a batch task runs more than once: after a wait that was cut short.
@@ -226,25 +226,25 @@ func doubledText(runs []worker.RunView) string {
 	return "it runs more than once, since the initial wait was cut short or the store went back: " + list(on)
 }
 
-// unsure adds, for each cell that has some of a service and is not in order, that it is
+// addUnconfirmed adds, for each cell that has some of a service and is not in order, that it is
 // not and what it has; index < 0 = all.
-func (v view) unsure(x *plan.Explanation, k lrp.ServiceKey, index int) error {
-	on, d := map[holder][]string{}, v.doubts()
+func (v view) addUnconfirmed(x *plan.Explanation, k lrp.ServiceKey, index int) error {
+	on, d := map[holder][]string{}, v.unconfirmed()
 	p, err := v.Board.ListInstances(plan.InstanceFilter{Domain: k.Domain, Service: k.Name}, plan.Range{Limit: math.MaxInt32})
 	if err != nil {
 		return err
 	}
-	w, blind := v.blind()
+	w, stale := v.stale()
 	for _, row := range p.Items {
 		i := d.instance(row)
-		if blind && (index < 0 || i.Key.Index == index) && i.State == lrp.Unclaimed && i.Exclusive {
+		if stale && (index < 0 || i.Key.Index == index) && i.State == lrp.Unclaimed && i.Exclusive {
 			sayHeld(x, w.Longest)
-			blind = false
+			stale = false
 		}
 		if (index < 0 || i.Key.Index == index) && i.State == lrp.Unclaimed {
 			v.remedy(x, LRPItem(i.Key))
 		}
-		if i.Doubt != "" && (index < 0 || i.Key.Index == index) {
+		if i.UnconfirmedReason != "" && (index < 0 || i.Key.Index == index) {
 			h := holder{i.Cell, i.Proc}
 			on[h] = append(on[h], fmt.Sprintf("%s/%d", k.Name, i.Key.Index))
 		}
@@ -259,7 +259,7 @@ func (v view) unsure(x *plan.Explanation, k lrp.ServiceKey, index int) error {
 	}
 	v.heldUp(x, func(c cell.Condition) bool { return c.Instance != "" && instances[c.Instance] })
 	sayDrained(v, x, movedFirst(p.Items, index))
-	d.sayUnsure(x, on)
+	d.reportUnconfirmed(x, on)
 	return nil
 }
 
@@ -304,16 +304,16 @@ func (v view) unsureTask(x *plan.Explanation, guid string) error {
 	if t.State == task.Pending {
 		v.remedy(x, TaskItem(guid))
 	}
-	if w, blind := v.blind(); blind && t.State == task.Pending {
+	if w, stale := v.stale(); stale && t.State == task.Pending {
 		sayHeld(x, w.Longest)
 	}
 	v.heldUp(x, func(c cell.Condition) bool { return c.Task == guid })
 	if t.State == task.Running {
 		sayDrained(v, x, map[string]string{t.Holder.Cell: "it may finish there until the deadline, and fails then"})
 	}
-	if text := v.doubts().task(t).Doubt; text != "" {
+	if text := v.unconfirmed().task(t).UnconfirmedReason; text != "" {
 		x.Fine = false
-		x.Reasons = append(x.Reasons, v.unsureOf(holder{t.Holder.Cell, t.Holder.Proc}, text, "it"))
+		x.Reasons = append(x.Reasons, v.unconfirmedOf(holder{t.Holder.Cell, t.Holder.Proc}, text, "it"))
 	}
 	return nil
 }
@@ -346,8 +346,8 @@ func (v view) remedy(x *plan.Explanation, item string) {
 	}
 }
 
-// unsureCells warns of cells that have work and are not in order.
-func (v view) unsureCells(sessions []worker.SessionView) []string {
+// unconfirmedCells warns of cells that have work and are not in order.
+func (v view) unconfirmedCells(sessions []worker.SessionView) []string {
 	var out []string
 	more := 0
 	for _, s := range sessions {
@@ -382,7 +382,7 @@ func (v view) unsureCells(sessions []worker.SessionView) []string {
 	return out
 }
 
-func counted(lrps, tasks, pairs int) string {
+func counted(lrps, tasks, nodes int) string {
 	var parts []string
 	add := func(n int, name string) {
 		if n > 0 {
@@ -391,7 +391,7 @@ func counted(lrps, tasks, pairs int) string {
 	}
 	add(lrps, "instance")
 	add(tasks, "task")
-	add(pairs, "batch task")
+	add(nodes, "batch task")
 	if n := len(parts) - 1; n > 1 {
 		parts = []string{strings.Join(parts[:n], ", "), parts[n]}
 	}

@@ -60,7 +60,7 @@ func tiny(tb testing.TB, st *Store, i int) {
 	finish(tb, errs)
 }
 
-// Opening a folder with 100,000 ended containers, each of one line, and one query by id.
+// Opening a directory with 100,000 ended containers, each of one line, and one query by id.
 func BenchmarkOpen100kContainers(b *testing.B) {
 	dir := b.TempDir()
 	st, err := Open(dir, Config{})
@@ -95,7 +95,7 @@ func BenchmarkOpen100kContainers(b *testing.B) {
 	}
 }
 
-// Opening a folder with 20,000 ended containers that have segments of their own.
+// Opening a directory with 20,000 ended containers that have segments of their own.
 func BenchmarkOpen20kOwnSegments(b *testing.B) {
 	dir := b.TempDir()
 	cfg := Config{Promote: 1}

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// smallDisk mounts a file system of a size and returns its folder.
+// smallDisk mounts a file system of a size and returns its directory.
 func smallDisk(t testing.TB, size string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -23,7 +23,7 @@ func smallDisk(t testing.TB, size string) string {
 	return dir
 }
 
-// fill takes all room of a folder's file system; free gives it back.
+// fill takes all room of a directory's file system; free gives it back.
 func fill(t testing.TB, dir string) (free func()) {
 	t.Helper()
 	name := filepath.Join(dir, "ballast")

@@ -11,12 +11,12 @@ import (
 	"testing"
 )
 
-const childFolder = "CANTINA_TEST_OUTPUT_FOLDER"
+const childDir = "CANTINA_TEST_OUTPUT_DIR"
 
 // TestWriterChild is not a test: it is the process that TestKilledProcess kills.
 // It writes numbered lines and says on its standard output which are written.
 func TestWriterChild(t *testing.T) {
-	dir := os.Getenv(childFolder)
+	dir := os.Getenv(childDir)
 	if dir == "" {
 		t.Skip("only as a child of TestKilledProcess")
 	}
@@ -84,7 +84,7 @@ func TestKilledProcess(t *testing.T) {
 func killed(t *testing.T, dir string, lines int) int {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestWriterChild$")
-	cmd.Env = append(os.Environ(), childFolder+"="+dir)
+	cmd.Env = append(os.Environ(), childDir+"="+dir)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -15,18 +15,18 @@ import (
 	"cantina/internal/run"
 )
 
-// ErrLocked: another process has the folder open.
+// ErrLocked: another process has the directory open.
 var ErrLocked = errors.New("output directory in use")
 
 // Open opens the store in dir, which it makes if need be. Torn tails of a process
 // that died are cut, its active segments sealed, unreadable indexes made anew;
-// what it cannot read it leaves out and logs. It fails only when the folder cannot
+// what it cannot read it leaves out and logs. It fails only when the directory cannot
 // be used at all (ErrLocked, or the system's error). It starts nothing: call Run.
 func Open(dir string, cfg Config) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("open output store: %w", err)
 	}
-	lock, err := lockFolder(dir)
+	lock, err := lockDir(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func Open(dir string, cfg Config) (*Store, error) {
 	return st, nil
 }
 
-func lockFolder(dir string) (*os.File, error) {
+func lockDir(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o640)
 	if err != nil {
 		return nil, fmt.Errorf("open output store: %w", err)
@@ -49,7 +49,7 @@ func lockFolder(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// found is what the folder holds of one segment.
+// found is what the directory holds of one segment.
 type found struct {
 	g        *segment
 	log, idx bool
@@ -84,7 +84,7 @@ func (st *Store) load() error {
 	return nil
 }
 
-// list reads the folder; leftovers of an interrupted index write are removed.
+// list reads the directory; leftovers of an interrupted index write are removed.
 func (st *Store) list() ([]*found, error) {
 	names, err := os.ReadDir(st.dir)
 	if err != nil {

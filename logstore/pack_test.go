@@ -63,7 +63,7 @@ func TestPackedLinesThatDoNotFitTogetherAreRefused(t *testing.T) {
 	good := func() *pb.LogLines {
 		return Pack("c", []Line{{Position: 1, Time: time.Unix(1, 0), Seq: 1, Source: &Source{ID: "a"}, Data: []byte("one")}})
 	}
-	for name, spoil := range map[string]func(m *pb.LogLines){
+	for name, corrupt := range map[string]func(m *pb.LogLines){
 		"size beyond the text":    func(m *pb.LogLines) { m.Size[0] = 4 },
 		"largest size":            func(m *pb.LogLines) { m.Size[0] = 1<<32 - 1 },
 		"unknown source":          func(m *pb.LogLines) { m.Source[0] = 1 },
@@ -73,7 +73,7 @@ func TestPackedLinesThatDoNotFitTogetherAreRefused(t *testing.T) {
 		"more sizes than columns": func(m *pb.LogLines) { m.Size = append(m.Size, 0) },
 	} {
 		m := good()
-		spoil(m)
+		corrupt(m)
 		if _, err := Unpack(m); !errors.Is(err, ErrPacked) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -52,10 +52,10 @@ func (c *clock) end(first Position) (released bool) {
 	return oldest && newest < c.last
 }
 
-// settled is the last position up to which nothing can appear any more, once all that
+// resolved is the last position up to which nothing can appear any more, once all that
 // has been written so far is below it: an append of one source
 // that takes long must not hide the last lines of another that has ended.
-func (c *clock) settled(ctx context.Context) (Position, error) {
+func (c *clock) resolved(ctx context.Context) (Position, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for asked := c.last; c.visibleLocked() < asked; {

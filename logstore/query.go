@@ -214,7 +214,7 @@ func (st *Store) QueryPacked(ctx context.Context, q Query, cell string) (*pb.Log
 	return c.m, page, nil
 }
 
-// maxTries bounds planning again, for a folder from which a stranger removes files.
+// maxTries bounds planning again, for a directory from which an unknown process removes files.
 const maxTries = 100
 
 // page reads one page. A segment that is collected between planning and opening

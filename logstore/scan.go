@@ -101,7 +101,7 @@ func (m *merger) close() {
 
 // tryPage reads a page, or fails with fs.ErrNotExist when a segment went meanwhile.
 func (st *Store) tryPage(ctx context.Context, q *query) (Page, error) {
-	visible, err := st.pos.settled(ctx) // before the segments are looked at: all up to here is in them
+	visible, err := st.pos.resolved(ctx) // before the segments are looked at: all up to here is in them
 	if err != nil {
 		return Page{}, err
 	}

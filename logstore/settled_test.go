@@ -56,16 +56,16 @@ func TestEndedSourceIsReadWhole(t *testing.T) {
 	}
 }
 
-// TestSettled: it waits for what was under way when it was asked, for nothing later, and
+// TestResolved: it waits for what was under way when it was asked, for nothing later, and
 // no longer than its reader.
-func TestSettled(t *testing.T) {
+func TestResolved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c clock
 		now := time.Now()
 		a, b := c.begin(1, now), c.begin(1, now)
 		got := make(chan Position, 1)
 		go func() {
-			p, err := c.settled(t.Context())
+			p, err := c.resolved(t.Context())
 			if err != nil {
 				t.Error(err)
 			}
@@ -86,7 +86,7 @@ func TestSettled(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := c.settled(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := c.resolved(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("settled = %v", err)
 		}
 		c.end(later)

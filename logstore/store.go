@@ -342,7 +342,7 @@ func (st *Store) Run(ctx context.Context) error {
 	}
 }
 
-// Close seals what is active and lets go of the folder. Writers that are still
+// Close seals what is active and lets go of the directory. Writers that are still
 // open drop what they get; end them first. Close twice does nothing.
 func (st *Store) Close() error {
 	st.mu.Lock()

@@ -206,7 +206,7 @@ func TestUnfinishedLongLineOfAKilledProcessIsKept(t *testing.T) {
 	}
 }
 
-func TestRubbishInTheFolderNeverStopsTheStart(t *testing.T) {
+func TestRubbishInTheDirNeverStopsTheStart(t *testing.T) {
 	dir := t.TempDir()
 	st := open(t, dir, Config{Own: 4 * kib, Shared: 4 * kib, Promote: 2 * kib})
 	for i := range 40 {
@@ -264,7 +264,7 @@ func TestRubbishInTheFolderNeverStopsTheStart(t *testing.T) {
 	}
 }
 
-func TestSecondOpenOfAFolderIsRefused(t *testing.T) {
+func TestSecondOpenOfADirIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	open(t, dir, Config{})
 	if _, err := Open(dir, Config{}); !errors.Is(err, ErrLocked) {

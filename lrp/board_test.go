@@ -17,7 +17,7 @@ func TestADrainStopsOneIndexOfAStopFirstService(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.apply(d)
-			w.settle()
+			w.quiesce()
 			w.serve(nil)
 			process := w.b.Service(svc).Target().Process
 			who := func(i int) Identity { return w.b.Index(Key{process, i}).Ordinary.Identity }
@@ -71,7 +71,7 @@ func TestADrainStopsOneIndexOfAStopFirstService(t *testing.T) {
 func TestAnUnwantedIndexCountsForNoDrain(t *testing.T) {
 	w := newWorld(t)
 	w.apply(Desired{Instances: 3, Strategy: StopFirst, Workload: checked()})
-	w.settle()
+	w.quiesce()
 	w.serve(nil)
 	w.apply(Desired{Instances: 2, Strategy: StopFirst, Workload: checked()})
 	process := w.b.Service(svc).Target().Process
@@ -97,7 +97,7 @@ func TestAnUnwantedIndexCountsForNoDrain(t *testing.T) {
 func TestHealthyUnderANewLeader(t *testing.T) {
 	w := newWorld(t)
 	w.apply(Desired{Instances: 2, Workload: checked()})
-	w.settle()
+	w.quiesce()
 	w.serve(nil)
 	process := w.b.Service(svc).Target().Process
 	w.now = w.now.Add(time.Hour)
@@ -147,12 +147,12 @@ func TestARolloutWaitsForCellsUnderANewLeader(t *testing.T) {
 	w := newWorld(t)
 	d := Desired{Instances: 2, Workload: checked(), Rollout: RolloutPolicy{Batch: 2}}
 	w.apply(d)
-	w.settle()
+	w.quiesce()
 	w.serve(nil)
 	d.Stack = "new"
 	w.apply(d)
 	oldest, newest := w.b.Service(svc).Versions[0].Process, w.b.Service(svc).Target().Process
-	w.settle()
+	w.quiesce()
 	for i := range 2 {
 		who := Identity{fmt.Sprint("n", i), "beta", "pb"}
 		for _, e := range []Event{Claim{By: who}, Start{By: who, Net: netA, Service: svc}} {
@@ -171,19 +171,19 @@ func TestARolloutWaitsForCellsUnderANewLeader(t *testing.T) {
 	w.b, w.effects = next, nil
 	w.b.Heard("pa", w.now)
 	w.now = w.now.Add(time.Minute)
-	w.settle()
+	w.quiesce()
 	if got := fmt.Sprint(w.running(oldest)); got != "[0 1]" || w.b.Service(svc).Phase != RollingOut {
 		t.Fatalf("%s of the old version are left, %v", got, w.b.Service(svc).Phase)
 	}
 	w.b.Heard("pb", w.now)
-	w.settle()
+	w.quiesce()
 	for _, k := range w.b.OnProc("pa") {
 		if w.b.Index(k).Ordinary.Retiring {
 			t.Fatalf("%v is stopped before the cell had time to say that the new one ended", k)
 		}
 	}
 	w.now = w.now.Add(UncheckedSettle)
-	w.settle()
+	w.quiesce()
 	w.serve(nil)
 	if s := w.b.Service(svc); s.Phase != Steady || fmt.Sprint(w.running(newest)) != "[0 1]" || len(w.running(oldest)) != 0 {
 		t.Fatalf("%v, new %v, old %v", s.Phase, w.running(newest), w.running(oldest))
@@ -195,7 +195,7 @@ func TestARolloutWaitsForCellsUnderANewLeader(t *testing.T) {
 func TestAClockThatGoesBackDelaysNoRequest(t *testing.T) {
 	w := newWorld(t)
 	w.apply(Desired{Instances: 1})
-	w.settle()
+	w.quiesce()
 	w.now = w.now.Add(-time.Hour)
 	w.effects = nil
 	process := w.b.Service(svc).Target().Process
@@ -205,10 +205,10 @@ func TestAClockThatGoesBackDelaysNoRequest(t *testing.T) {
 	b.PutService(w.b.Service(svc))
 	b.PutIndex(x)
 	w.b = b
-	w.settle()
+	w.quiesce()
 	for i, wait := range []time.Duration{30*time.Second - 1, 1} {
 		w.now = w.now.Add(wait)
-		w.settle()
+		w.quiesce()
 		if asked := has(w.effects, RequestAuction{Key{process, 0}}); asked != (i == 1) {
 			t.Fatalf("after %v: asked %v", wait, asked)
 		}

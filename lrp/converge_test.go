@@ -60,8 +60,8 @@ func (w *world) step(k Key, e Event) error {
 	return nil
 }
 
-// settle converges until there is nothing to do and returns the number of moves made.
-func (w *world) settle() int {
+// quiesce converges until there is nothing to do and returns the number of moves made.
+func (w *world) quiesce() int {
 	w.t.Helper()
 	n := 0
 	for range 1000 {
@@ -109,7 +109,7 @@ func (w *world) serve(broken map[string]bool) {
 				_ = w.step(e.Key, Remove{By: e.Who})
 			}
 		}
-		w.settle()
+		w.quiesce()
 	}
 }
 
@@ -139,14 +139,14 @@ func TestExtraIsStoppedOnlyInAFreshDomain(t *testing.T) {
 	w.b.SetDomain("d", w.now) // expired
 	orphan := Index{Key: Key{"gone", 0}, Ordinary: &Actual{Key: Key{"gone", 0}, Service: svc, State: Running, Identity: alpha, Since: t0}}
 	w.b.PutIndex(orphan)
-	if n := w.settle(); n != 0 {
+	if n := w.quiesce(); n != 0 {
 		t.Fatalf("%d moves in a stale domain", n)
 	}
 	if o := w.b.Orphans(); len(o) != 1 || o[0] != orphan.Key {
 		t.Fatalf("orphans: %v", o)
 	}
 	w.b.SetDomain("d", time.Time{})
-	if n := w.settle(); n != 1 || !w.b.Index(orphan.Key).Ordinary.Retiring {
+	if n := w.quiesce(); n != 1 || !w.b.Index(orphan.Key).Ordinary.Retiring {
 		t.Fatalf("fresh: %d moves", n)
 	}
 }
@@ -154,7 +154,7 @@ func TestExtraIsStoppedOnlyInAFreshDomain(t *testing.T) {
 func TestScaleDownActsAtOnceAlsoInAStaleDomain(t *testing.T) {
 	w := newWorld(t)
 	w.apply(Desired{Instances: 3})
-	w.settle()
+	w.quiesce()
 	w.serve(nil)
 	w.b.SetDomain("d", w.now.Add(-time.Second))
 	w.put(w.b.Service(svc).Scale(1))
@@ -164,7 +164,7 @@ func TestScaleDownActsAtOnceAlsoInAStaleDomain(t *testing.T) {
 	}
 	w.put(w.b.Service(svc).Remove())
 	w.serve(nil)
-	w.settle()
+	w.quiesce()
 	if w.b.Service(svc) != nil || len(w.b.Keys()) != 0 {
 		t.Fatalf("left: %v %v", w.b.Service(svc), w.b.Keys())
 	}
@@ -174,13 +174,13 @@ func TestQuarantinedRowsAreLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	w.b.QuarantineIndex(Key{"p1", 1}, true)
 	w.apply(Desired{Instances: 3})
-	w.settle()
+	w.quiesce()
 	w.serve(nil)
 	if got := fmt.Sprint(w.running("p1")); got != "[0 2]" {
 		t.Fatalf("running %s", got)
 	}
 	w.b.QuarantineIndex(Key{"p1", 1}, false)
-	w.settle()
+	w.quiesce()
 	w.serve(nil)
 	if got := fmt.Sprint(w.running("p1")); got != "[0 1 2]" {
 		t.Fatalf("dropped: running %s", got)
@@ -188,7 +188,7 @@ func TestQuarantinedRowsAreLeftAlone(t *testing.T) {
 	// The row of the service goes bad: its instances are no orphans.
 	w.b.QuarantineService(svc, true)
 	w.b.DeleteService(svc)
-	if n := w.settle(); n != 0 || len(w.b.Orphans()) != 0 {
+	if n := w.quiesce(); n != 0 || len(w.b.Orphans()) != 0 {
 		t.Fatalf("%d moves, orphans %v", n, w.b.Orphans())
 	}
 }
@@ -200,16 +200,16 @@ func TestARemovedServiceStaysForWhatCannotBeRead(t *testing.T) {
 	w := newWorld(t)
 	w.b.QuarantineIndex(Key{"p1", 0}, true)
 	w.apply(Desired{Instances: 1, Exclusive: true})
-	w.settle()
+	w.quiesce()
 	s := *w.b.Service(svc)
 	s.Removed = true
 	w.b.PutService(&s)
-	w.settle()
+	w.quiesce()
 	if w.b.Service(svc) == nil || w.b.Top("p1") != 1 {
 		t.Fatal("forgotten while an instance may run")
 	}
 	w.b.QuarantineIndex(Key{"p1", 0}, false) // dropped
-	w.settle()
+	w.quiesce()
 	if w.b.Service(svc) != nil {
 		t.Fatal("a removed service without instances stays")
 	}
@@ -218,16 +218,16 @@ func TestARemovedServiceStaysForWhatCannotBeRead(t *testing.T) {
 func TestRequestsWithoutEffectAreRepeated(t *testing.T) {
 	w := newWorld(t)
 	w.apply(Desired{Instances: 1})
-	w.settle()
+	w.quiesce()
 	w.effects = nil // lost
 	for range 3 {
 		w.now = w.now.Add(29 * time.Second)
-		if n := w.settle(); n != 0 {
+		if n := w.quiesce(); n != 0 {
 			t.Fatalf("%d moves after 29 s", n)
 		}
 		_ = w.step(key0, PlacementFailed{fmt.Sprint("full ", w.now)}) // does not hurry it
 		w.now = w.now.Add(time.Second)
-		if n := w.settle(); n != 1 || !has(w.effects, RequestAuction{key0}) {
+		if n := w.quiesce(); n != 1 || !has(w.effects, RequestAuction{key0}) {
 			t.Fatalf("%d moves after 30 s: %v", n, w.effects)
 		}
 		w.effects = nil
@@ -236,9 +236,9 @@ func TestRequestsWithoutEffectAreRepeated(t *testing.T) {
 	w.serve(nil)
 	_ = w.step(key0, Retire{})
 	w.effects = nil // lost
-	w.settle()
+	w.quiesce()
 	w.now = w.now.Add(30 * time.Second)
-	if w.settle(); len(w.effects) != 1 {
+	if w.quiesce(); len(w.effects) != 1 {
 		t.Fatalf("stop not repeated: %v", w.effects)
 	}
 }
@@ -249,7 +249,7 @@ func TestLoadedRowsAreAskedForAtOnce(t *testing.T) {
 	w.b.LoadIndex(Index{Key: key0, Ordinary: &Actual{Key: key0, State: Unclaimed, Since: w.now}})
 	k1 := Key{"p1", 1}
 	w.b.LoadIndex(Index{Key: k1, Ordinary: &Actual{Key: k1, State: Running, Identity: alpha, Since: w.now, Retiring: true}})
-	w.settle()
+	w.quiesce()
 	if !has(w.effects, RequestAuction{key0}) || !has(w.effects, StopInstance{k1, alpha}) {
 		t.Fatalf("%v", w.effects)
 	}
@@ -258,10 +258,10 @@ func TestLoadedRowsAreAskedForAtOnce(t *testing.T) {
 func TestDeadProcessesAreReaped(t *testing.T) {
 	w := newWorld(t)
 	w.apply(Desired{Instances: 2})
-	w.settle()
+	w.quiesce()
 	w.serve(nil)
 	w.b.ProcDied("pa")
-	w.settle()
+	w.quiesce()
 	for i := range 2 {
 		if a := w.b.Index(Key{"p1", i}).Ordinary; a.State != Unclaimed {
 			t.Errorf("index %d: %v", i, a.State)
@@ -276,13 +276,13 @@ func TestCrashedAreRestartedWhenDue(t *testing.T) {
 	w := newWorld(t)
 	w.apply(Desired{Instances: 1})
 	w.b.PutIndex(Index{Key: key0, Ordinary: &Actual{Key: key0, Service: svc, State: Crashed, CrashCount: 3, Since: w.now}})
-	w.settle()
+	w.quiesce()
 	at, ok := w.b.NextDue()
 	if !ok || !at.Equal(w.now.Add(30*time.Second)) {
 		t.Fatalf("due %v %v", at, ok)
 	}
 	w.now = at
-	if w.settle(); w.b.Index(key0).Ordinary.State != Unclaimed {
+	if w.quiesce(); w.b.Index(key0).Ordinary.State != Unclaimed {
 		t.Fatal("not restarted")
 	}
 }
@@ -290,18 +290,18 @@ func TestCrashedAreRestartedWhenDue(t *testing.T) {
 func TestEvacuatingRowsExpire(t *testing.T) {
 	w := newWorld(t)
 	w.apply(Desired{Instances: 1})
-	w.settle()
+	w.quiesce()
 	w.serve(nil)
 	who := w.b.Index(key0).Ordinary.Identity
 	_ = w.step(key0, Evacuate{By: who, Net: netA, Until: w.now.Add(time.Minute)})
 	w.effects = nil
-	w.settle()
+	w.quiesce()
 	w.now = w.now.Add(59 * time.Second)
-	if w.settle(); w.b.Index(key0).Evacuating == nil {
+	if w.quiesce(); w.b.Index(key0).Evacuating == nil {
 		t.Fatal("gone early")
 	}
 	w.now = w.now.Add(time.Second)
-	if w.settle(); w.b.Index(key0).Evacuating != nil {
+	if w.quiesce(); w.b.Index(key0).Evacuating != nil {
 		t.Fatal("still there")
 	}
 }
@@ -334,7 +334,7 @@ func TestConvergenceIsIdempotentAndMissesNothing(t *testing.T) {
 					_ = w.step(k, drawEvent(rt, w.now, false))
 				}
 			}
-			w.settle()
+			w.quiesce()
 			if rapid.Bool().Draw(rt, "serve") {
 				w.serve(nil)
 			}
@@ -362,7 +362,7 @@ func finishWell(rt *rapid.T, w *world) {
 	}
 	for range 60 {
 		w.now = w.now.Add(20 * time.Minute)
-		w.settle()
+		w.quiesce()
 		w.serve(nil)
 	}
 	s := w.b.Service(svc)

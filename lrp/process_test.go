@@ -91,13 +91,13 @@ func TestWorkInProportionToChange(t *testing.T) {
 				d.Strategy = StopFirst
 			}
 			w.apply(d)
-			w.settle()
+			w.quiesce()
 			w.serve(nil)
 			before := w.b.looks
 			d.Stack = "new"
 			w.apply(d)
 			for range 40 {
-				w.settle()
+				w.quiesce()
 				w.serve(nil)
 			}
 			if s := w.b.Service(svc); s.Phase != Steady {

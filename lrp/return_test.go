@@ -111,7 +111,7 @@ func TestReplaceAfter(t *testing.T) {
 	w := newWorld(t)
 	d := Desired{Instances: 1, Workload: checked(), ReplaceAfter: time.Minute}
 	w.apply(d)
-	w.settle()
+	w.quiesce()
 	w.serve(nil)
 	key := w.b.Keys()[0]
 	who := w.b.Index(key).Ordinary.Identity

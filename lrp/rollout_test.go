@@ -15,14 +15,14 @@ func checked() action.Workload { return action.Workload{Monitor: &action.Action{
 func TestRollingUpdateStartsBeforeItStops(t *testing.T) {
 	w := newWorld(t)
 	w.apply(Desired{Instances: 4, Workload: checked(), Rollout: RolloutPolicy{Batch: 1}})
-	w.settle()
+	w.quiesce()
 	w.serve(nil)
 	w.apply(Desired{Instances: 4, Stack: "new", Workload: checked(), Rollout: RolloutPolicy{Batch: 1}})
 	oldest := w.b.Service(svc).Versions[0].Process
 	newest := w.b.Service(svc).Target().Process
 	// Walk it effect by effect: there are never fewer than four running.
 	for range 100 {
-		w.settle()
+		w.quiesce()
 		if len(w.effects) == 0 {
 			break
 		}
@@ -54,13 +54,13 @@ func TestStopFirstNeverOverlaps(t *testing.T) {
 			d.Instances, d.Rollout.Batch = 3, 1
 			d.Workload.Monitor = checked().Monitor
 			w.apply(d)
-			w.settle()
+			w.quiesce()
 			w.serve(nil)
 			d.Stack = "new"
 			w.apply(d)
 			oldest, newest := w.b.Service(svc).Versions[0].Process, w.b.Service(svc).Target().Process
 			for range 200 {
-				w.settle()
+				w.quiesce()
 				for i := range 3 {
 					if !w.b.Index(Key{oldest, i}).Empty() && !w.b.Index(Key{newest, i}).Empty() {
 						t.Fatalf("index %d has rows of both versions", i)
@@ -87,14 +87,14 @@ func TestFailedRolloutReturnsToTheLastGoodVersion(t *testing.T) {
 		w := newWorld(t)
 		d := Desired{Instances: 4, Strategy: strategy, Workload: checked(), Rollout: RolloutPolicy{Batch: 2, ProgressDeadline: time.Minute}}
 		w.apply(d)
-		w.settle()
+		w.quiesce()
 		w.serve(nil)
 		good := w.b.Service(svc).Target().Process
 		d.Stack = "bad"
 		w.apply(d)
 		bad := w.b.Service(svc).Target().Process
 		for range 30 {
-			w.settle()
+			w.quiesce()
 			w.serve(map[string]bool{bad: true})
 			if strategy == StartFirst && len(w.running(good)) != 4 {
 				t.Fatalf("start first: only %v of the good one run", w.running(good))
@@ -124,7 +124,7 @@ func TestFailedRolloutThatIsKept(t *testing.T) {
 		good := ""
 		if !first {
 			w.apply(d)
-			w.settle()
+			w.quiesce()
 			w.serve(nil)
 			good = w.b.Service(svc).Target().Process
 		}
@@ -132,7 +132,7 @@ func TestFailedRolloutThatIsKept(t *testing.T) {
 		w.apply(d)
 		bad := w.b.Service(svc).Target().Process
 		for range 30 {
-			w.settle()
+			w.quiesce()
 			w.serve(map[string]bool{bad: true})
 			w.now = w.now.Add(10 * time.Second)
 		}
@@ -145,7 +145,7 @@ func TestFailedRolloutThatIsKept(t *testing.T) {
 		}
 		if first { // what was wrong outside is mended: it gets well by itself
 			for range 30 {
-				w.settle()
+				w.quiesce()
 				w.serve(nil)
 				w.now = w.now.Add(10 * time.Minute)
 			}
@@ -153,7 +153,7 @@ func TestFailedRolloutThatIsKept(t *testing.T) {
 			d.Stack = "repaired"
 			w.apply(d)
 			for range 5 {
-				w.settle()
+				w.quiesce()
 				w.serve(map[string]bool{bad: true})
 			}
 		}
@@ -167,16 +167,16 @@ func TestNewerApplySupersedesARollout(t *testing.T) {
 	w := newWorld(t)
 	d := Desired{Instances: 3, Workload: checked(), Rollout: RolloutPolicy{Batch: 1}}
 	w.apply(d)
-	w.settle()
+	w.quiesce()
 	w.serve(nil)
 	d.Stack = "broken"
 	w.apply(d)
 	broken := w.b.Service(svc).Target().Process
-	w.settle()
+	w.quiesce()
 	w.serve(map[string]bool{broken: true})
 	d.Stack = "repaired"
 	w.apply(d)
-	w.settle()
+	w.quiesce()
 	w.serve(map[string]bool{broken: true})
 	s := w.b.Service(svc)
 	if s.Phase != Steady || len(s.Versions) != 1 || s.Target().Number != 3 || fmt.Sprint(w.running(s.Target().Process)) != "[0 1 2]" {
@@ -189,12 +189,12 @@ func TestRolloutGoesOnUnderANewLeader(t *testing.T) {
 	w := newWorld(t)
 	d := Desired{Instances: 4, Workload: checked(), Rollout: RolloutPolicy{Batch: 1}}
 	w.apply(d)
-	w.settle()
+	w.quiesce()
 	w.serve(nil)
 	d.Stack = "new"
 	w.apply(d)
 	for range 8 {
-		w.settle()
+		w.quiesce()
 		if len(w.effects) > 0 {
 			first := w.effects[:1:1]
 			w.effects = first
@@ -207,7 +207,7 @@ func TestRolloutGoesOnUnderANewLeader(t *testing.T) {
 			next.LoadIndex(w.b.Index(k))
 		}
 		w.b, w.effects = next, nil
-		w.settle()
+		w.quiesce()
 		w.serve(nil)
 	}
 	if s := w.b.Service(svc); s.Phase != Steady || len(w.running(s.Target().Process)) != 4 || s.Target().Number != 2 {
@@ -222,12 +222,12 @@ func TestRestartIsRolling(t *testing.T) {
 		w := newWorld(t)
 		d := Desired{Instances: 4, Strategy: strategy, Workload: checked(), Rollout: RolloutPolicy{Batch: 1}}
 		w.apply(d)
-		w.settle()
+		w.quiesce()
 		w.serve(nil)
 		was := w.b.Service(svc).Target().Process
 		w.b.PutService(w.b.Service(svc).Restart("again", w.now))
 		for range 100 {
-			w.settle()
+			w.quiesce()
 			n := len(w.running(was)) + len(w.running("again"))
 			if strategy == StartFirst && n < 4 || strategy == StopFirst && n < 3 {
 				t.Fatalf("strategy %v: %d of 4 run", strategy, n)

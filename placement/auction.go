@@ -158,7 +158,7 @@ func (a *Auction) Refuse(now time.Duration, hold string, full bool, why string) 
 		return
 	}
 	c := h.cell
-	a.unbook(h)
+	a.deallocate(h)
 	a.freed = true
 	if full && a.byName[c.name] == c {
 		a.rest(c, now+a.cfg.Rest, why)
@@ -207,7 +207,7 @@ func (a *Auction) expire(now time.Duration, r *Result) {
 		if a.holds[h.Hold] != h {
 			continue // stranded and over time at once
 		}
-		a.unbook(h)
+		a.deallocate(h)
 		a.freed = true
 		if h.Kind == KindBatch {
 			continue
@@ -327,7 +327,7 @@ func (a *Auction) place(now time.Duration, r *Result) {
 // award gives one entry a cell if there is one: the best one, or the one that is
 // kept for it.
 func (a *Auction) award(e *entry, now time.Duration, r *Result) bool {
-	if a.holds[e.item.Hold] != nil { // its attempt is booked meanwhile
+	if a.holds[e.item.Hold] != nil { // its attempt is allocated meanwhile
 		a.drop(e)
 		return true
 	}

@@ -195,7 +195,7 @@ func TestRefusalsByCause(t *testing.T) {
 	broken := plainState("c", 1, 100, 1)
 	broken.Unavailable = "probe failed: no space"
 	leaving := plainState("c", 1, 100, 1)
-	leaving.Evacuating = true
+	leaving.Draining = true
 	files := plainState("c", 1, 100, 1)
 	files.OpenFiles = 1000
 	plain := plainState("c", 1, 100, 1)
@@ -491,7 +491,7 @@ func TestAuctionNeverOverbooksAndNeverForgets(t *testing.T) {
 			"release": func(rt *rapid.T) {
 				if id, ok := some(rt, "held"); ok {
 					if a.Release(holds[id]) != 1 {
-						rt.Fatalf("%s is not booked", id)
+						rt.Fatalf("%s is not allocated", id)
 					}
 					delete(fate, id)
 				}
@@ -541,7 +541,7 @@ func TestAuctionNeverOverbooksAndNeverForgets(t *testing.T) {
 						continue
 					}
 					if _, ok := a.Where(holds[id]); !ok && f != "flying" {
-						rt.Fatalf("%s (%s) is not booked", id, f)
+						rt.Fatalf("%s (%s) is not allocated", id, f)
 					}
 				}
 				if waiting != a.Waiting() {
@@ -589,7 +589,7 @@ func TestLateAnswerMovesTheAttempt(t *testing.T) {
 			}
 			row.Cell = "c2"
 			if err := a.Hold(row); !errors.Is(err, ErrHeld) {
-				t.Errorf("what a row has booked moves: %v", err)
+				t.Errorf("what a row has allocated moves: %v", err)
 			}
 			if a.Release(it.Hold); a.Waiting() != 0 {
 				t.Errorf("%d wait", a.Waiting())

@@ -72,7 +72,7 @@ func (l *Ledger) Push(s State) bool {
 	if !wasKnown || classKey(&old) != classKey(&s) {
 		l.classify(c)
 	}
-	if !wasKnown || old.Evacuating != s.Evacuating || old.Unavailable != s.Unavailable || !old.Capacity.Equal(s.Capacity) {
+	if !wasKnown || old.Draining != s.Draining || old.Unavailable != s.Unavailable || !old.Capacity.Equal(s.Capacity) {
 		l.cellGen++
 	}
 	l.grown(c)
@@ -101,8 +101,8 @@ func (l *Ledger) Admit(name, process, reason string) bool {
 	return true
 }
 
-// Remove forgets a cell's state: its session is gone. What is booked on it stays
-// booked until it is released, but for what was in flight: that is freed as if its
+// Remove forgets a cell's state: its session is gone. What is allocated on it stays
+// allocated until it is released, but for what was in flight: that is freed as if its
 // time was over.
 func (l *Ledger) Remove(name string) {
 	c := l.byName[name]
@@ -136,7 +136,7 @@ func (l *Ledger) unhost(c *cell) {
 	l.hosts[c.state.Host] = list
 }
 
-// forget drops a cell of which nothing is known and on which nothing is booked.
+// forget drops a cell of which nothing is known and on which nothing is allocated.
 func (l *Ledger) forget(c *cell) {
 	if c.known || c.session || len(c.holds) > 0 || l.byName[c.name] != c {
 		return
@@ -282,7 +282,7 @@ func (c *cell) reason() string {
 		return c.blocked
 	case !c.known:
 		return "waiting for its first report"
-	case c.state.Evacuating:
+	case c.state.Draining:
 		return "evacuating"
 	case c.state.Unavailable != "":
 		return c.state.Unavailable

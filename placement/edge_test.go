@@ -122,7 +122,7 @@ func TestWhatIsHeldAlreadyHasNoShape(t *testing.T) {
 		t.Errorf("%+v", g)
 	}
 	if v, _ := l.Cell("big"); v.Used[resource.MemoryMB] != 80 {
-		t.Errorf("booked %v", v.Used)
+		t.Errorf("allocated %v", v.Used)
 	}
 }
 

@@ -112,8 +112,8 @@ func (l *Ledger) personal(s *shape, c *cell) reason {
 		return reason{cause: CauseNotAdmitted, detail: c.blocked}
 	case !c.known:
 		return reason{cause: CauseNotAdmitted, detail: c.reason()}
-	case c.state.Evacuating:
-		return reason{cause: CauseEvacuating}
+	case c.state.Draining:
+		return reason{cause: CauseDraining}
 	case c.state.Unavailable != "":
 		return reason{cause: CauseUnavailable, detail: c.state.Unavailable}
 	case s.constraint.Host != "" && c.state.Host != s.constraint.Host:
@@ -215,7 +215,7 @@ func (c *Class) why() string {
 	switch c.Cause {
 	case CauseNotAdmitted, CauseUnavailable, CauseTags, CauseOpenFiles, CauseIsolation:
 		return c.Detail
-	case CauseEvacuating:
+	case CauseDraining:
 		return "evacuating"
 	case CauseHost:
 		return "other host"

@@ -266,7 +266,7 @@ func (l *Ledger) allowed(s *shape, c *cell) bool {
 
 // take books an item in flight on a cell.
 func (l *Ledger) take(it Item, s *shape, c *cell, now time.Duration) Placement {
-	l.book(&holding{
+	l.allocate(&holding{
 		Holding: Holding{Hold: it.Hold, Cell: c.name, Kind: it.Kind, Group: it.Group, Need: it.Need, Ports: it.Constraint.Ports, Name: it.Name},
 		item:    it, cell: c, need: s.need, inFlight: true, deadline: now + l.cfg.InFlight,
 	})
@@ -280,7 +280,7 @@ func (l *Ledger) Place(it Item, now time.Duration) (Placement, *Refusal, error) 
 		return Placement{}, nil, fmt.Errorf("place %q as %q: %w", it.ID, it.Hold, ErrInvalid)
 	}
 	if h := l.holds[it.Hold]; h != nil {
-		return Placement{}, nil, fmt.Errorf("place %q as %q, booked on %q: %w", it.ID, it.Hold, h.Cell, ErrHeld)
+		return Placement{}, nil, fmt.Errorf("place %q as %q, allocated on %q: %w", it.ID, it.Hold, h.Cell, ErrHeld)
 	}
 	s := l.shape(it.Kind, it.Need, &it.Constraint, it.Avoid, nil)
 	c := l.find(s, l.groups[it.Group])
@@ -292,7 +292,7 @@ func (l *Ledger) Place(it Item, now time.Duration) (Placement, *Refusal, error) 
 
 // Reserve grants room for many batch tasks, in the order given: each grant counts
 // for the next. Wants of a shape that was refused in this call are refused alike,
-// without another look. A want whose Hold is booked already is granted where it
+// without another look. A want whose Hold is allocated already is granted where it
 // is.
 func (l *Ledger) Reserve(wants []Want, now time.Duration) []Grant { return l.reserve(wants, now, nil) }
 

@@ -107,7 +107,7 @@ type State struct {
 	// Unavailable is why the cell takes no new work though it is alive (its probe
 	// fails); empty = available.
 	Unavailable string
-	Evacuating  bool
+	Draining    bool
 }
 
 // Placement is a decision: this item goes to this cell process.
@@ -216,7 +216,7 @@ type Cause int
 const (
 	CauseNotAdmitted Cause = iota // its session may not be given work
 	CauseUnavailable              // its probe fails
-	CauseEvacuating
+	CauseDraining
 	CauseHost      // pinned to another machine
 	CauseAvoided   // the item avoids it, or asks for others by name
 	CauseStack     // other stack

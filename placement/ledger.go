@@ -9,9 +9,9 @@ import (
 
 // Errors of the ledger.
 var (
-	// ErrHeld: the holding is already booked, on this or another cell.
+	// ErrHeld: the holding is already allocated, on this or another cell.
 	ErrHeld = errors.New("already held")
-	// ErrUnknownHolding: nothing is booked under this id.
+	// ErrUnknownHolding: nothing is allocated under this id.
 	ErrUnknownHolding = errors.New("unknown holding")
 	// ErrInvalid: an id is empty.
 	ErrInvalid = errors.New("invalid placement request")
@@ -50,7 +50,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// holding is what is booked under one id.
+// holding is what is allocated under one id.
 type holding struct {
 	Holding
 	item     Item // as placed; zero when it came from rows
@@ -100,7 +100,7 @@ func NewLedger(cfg Config) *Ledger {
 
 // usable reports whether a cell takes new work at all.
 func (c *cell) usable() bool {
-	return c.known && c.admitted && !c.state.Evacuating && c.state.Unavailable == "" && !c.resting
+	return c.known && c.admitted && !c.state.Draining && c.state.Unavailable == "" && !c.resting
 }
 
 // left is what one kind of work may still take of dimension d on a cell.
@@ -124,7 +124,7 @@ func (c *cell) total() vector {
 	return v
 }
 
-func (l *Ledger) book(h *holding) {
+func (l *Ledger) allocate(h *holding) {
 	c := h.cell
 	c.used = plus(c.used, h.need, 1)
 	if h.Kind == KindBatch {
@@ -148,7 +148,7 @@ func (l *Ledger) book(h *holding) {
 	l.touch(c, false)
 }
 
-func (l *Ledger) unbook(h *holding) {
+func (l *Ledger) deallocate(h *holding) {
 	c := h.cell
 	c.used = plus(c.used, h.need, -1)
 	if h.Kind == KindBatch {
@@ -193,12 +193,12 @@ func (l *Ledger) Hold(x Holding) error {
 			return nil
 		}
 		if !h.inFlight {
-			return fmt.Errorf("hold %q on cell %q, booked on %q: %w", x.Hold, x.Cell, h.Cell, ErrHeld)
+			return fmt.Errorf("hold %q on cell %q, allocated on %q: %w", x.Hold, x.Cell, h.Cell, ErrHeld)
 		}
-		l.unbook(h)
+		l.deallocate(h)
 	}
 	h := &holding{Holding: x, cell: l.cellNamed(x.Cell), need: withContainer(l.dims.learn(x.Need))}
-	l.book(h)
+	l.allocate(h)
 	return nil
 }
 
@@ -226,20 +226,20 @@ func (l *Ledger) Confirm(hold string) error {
 	return nil
 }
 
-// Release frees what is booked under the ids; unknown ids are ignored. It returns
-// how many were booked.
+// Release frees what is allocated under the ids; unknown ids are ignored. It returns
+// how many were allocated.
 func (l *Ledger) Release(holds ...string) int {
 	n := 0
 	for _, id := range holds {
 		if h := l.holds[id]; h != nil {
-			l.unbook(h)
+			l.deallocate(h)
 			n++
 		}
 	}
 	return n
 }
 
-// Where returns the cell on which a holding is booked.
+// Where returns the cell on which a holding is allocated.
 func (l *Ledger) Where(hold string) (cell string, ok bool) {
 	if h := l.holds[hold]; h != nil {
 		return h.Cell, true

@@ -26,7 +26,7 @@ func (v verdict) less(w verdict) bool {
 func oracle(l *Ledger, it Item) map[string]verdict {
 	out := make(map[string]verdict)
 	for _, c := range l.cells {
-		if c == nil || !c.known || !c.admitted || c.resting || c.state.Evacuating || c.state.Unavailable != "" {
+		if c == nil || !c.known || !c.admitted || c.resting || c.state.Draining || c.state.Unavailable != "" {
 			continue
 		}
 		if slices.Contains(it.Avoid, c.name) || !oracleCompatible(&c.state, &it.Constraint) {
@@ -161,7 +161,7 @@ func drawState(rt *rapid.T, name string, version int64) State {
 		Capacity: resource.Amounts{
 			resource.MemoryMB: rapid.SampledFrom([]int{100, 200, 333}).Draw(rt, "memory"), resource.DiskMB: 500, resource.Containers: rapid.IntRange(1, 8).Draw(rt, "containers"),
 		},
-		Evacuating: rapid.IntRange(0, 9).Draw(rt, "evacuating") == 0,
+		Draining: rapid.IntRange(0, 9).Draw(rt, "evacuating") == 0,
 	}
 	if rapid.IntRange(0, 4).Draw(rt, "special") == 0 {
 		s.RequiredTags = []string{"red"}

@@ -171,7 +171,7 @@ func TestStrandedAndOverTimeAtOnce(t *testing.T) {
 	}
 }
 
-func TestBookedWhileItWaits(t *testing.T) {
+func TestAllocatedWhileItWaits(t *testing.T) {
 	a := NewAuction(Config{})
 	join(a, plainState("c", 1, 100, 10))
 	it := lrpItem("x", 0, 10)
@@ -235,7 +235,7 @@ func TestAnotherCodeIsTold(t *testing.T) {
 func TestWhyACellTakesNothing(t *testing.T) {
 	a := NewAuction(Config{})
 	states := map[string]func(*State){
-		"evacuating": func(s *State) { s.Evacuating = true }, "probe failed": func(s *State) { s.Unavailable = "probe failed" },
+		"evacuating": func(s *State) { s.Draining = true }, "probe failed": func(s *State) { s.Unavailable = "probe failed" },
 		"": func(*State) {}, "refused work a moment ago": func(*State) {}, "unhealthy": func(*State) {},
 	}
 	for why, alter := range states {

@@ -21,7 +21,7 @@ func (r *Refusal) Remedy() string {
 		causes []Cause
 	}{
 		{"", []Cause{CauseResources}},
-		{"accept work again on a drained cell: cantina undrain", []Cause{CauseEvacuating}},
+		{"accept work again on a drained cell: cantina undrain", []Cause{CauseDraining}},
 		{"make a cell HEALTHY and available; see cantina cells", []Cause{CauseNotAdmitted, CauseUnavailable}},
 		{"start a cell that matches, or relax the request: stack, tags, labels, taints, host, open " +
 			"files, isolation", []Cause{CauseHost, CauseStack, CauseTags, CauseLabels, CauseTaint, CauseOpenFiles, CauseIsolation}},

@@ -32,7 +32,7 @@ func TestEveryRefusalHasARemedy(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
-	for cause, part := range map[Cause]string{CauseNotAdmitted: "cantina cells", CauseUnavailable: "cantina cells", CauseEvacuating: "cantina undrain",
+	for cause, part := range map[Cause]string{CauseNotAdmitted: "cantina cells", CauseUnavailable: "cantina cells", CauseDraining: "cantina undrain",
 		CauseHost: "a cell that matches", CauseStack: "a cell that matches", CauseTags: "a cell that matches", CauseLabels: "a cell that matches", CauseTaint: "a cell that matches", CauseOpenFiles: "open files"} {
 		if got := (&Refusal{Classes: []Class{{Cause: CauseAvoided}, {Cause: cause, Cells: 2}}}).Remedy(); !strings.Contains(got, part) {
 			t.Errorf("cause %d: %q", cause, got)

@@ -67,7 +67,7 @@ func (a *Auction) impatient(now time.Duration) []*queue {
 
 // servable reports whether a cell would have room for the shape once it is empty.
 func (l *Ledger) servable(s *shape, c *cell) bool {
-	return c.known && c.admitted && !c.state.Evacuating && c.state.Unavailable == "" && l.allowed(s, c) && l.couldHold(s, c)
+	return c.known && c.admitted && !c.state.Draining && c.state.Unavailable == "" && l.allowed(s, c) && l.couldHold(s, c)
 }
 
 // cheapest returns the cell that lacks least for the shape: the least of the sums

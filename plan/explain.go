@@ -13,7 +13,7 @@ const (
 	SubjectInstance SubjectKind = "instance"
 	SubjectTask     SubjectKind = "task"
 	SubjectJob      SubjectKind = "job"
-	SubjectPair     SubjectKind = "pair"
+	SubjectNode     SubjectKind = "node"
 	SubjectCell     SubjectKind = "cell"
 	SubjectSchedule SubjectKind = "schedule"
 )

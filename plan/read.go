@@ -16,7 +16,7 @@ type Service struct {
 	Routable int
 	Stopping int
 	Crashed  int
-	// Unconfirmed counts the instances that have a doubt.
+	// Unconfirmed counts the instances whose state is not confirmed.
 	Unconfirmed int
 	// On counts its instances by the process of a cell that has them.
 	On       map[string]int
@@ -32,9 +32,9 @@ type Instance struct {
 	Orphan      bool // no service owns it
 	Quarantined bool
 	Revision    int64
-	// Doubt is why it may not be so any more: the process of its cell that has it is not HEALTHY, was not
+	// UnconfirmedReason is why it may not be so any more: the process of its cell that has it is not HEALTHY, was not
 	// heard of in this term, or is not the one that has the cell's name now. Empty = it is as it stands.
-	Doubt string
+	UnconfirmedReason string
 	// Condition is where its start hangs, what of it does not die, or that it is being stopped; empty = nothing.
 	Condition string
 }
@@ -67,8 +67,8 @@ type Domain struct {
 type Task struct {
 	*task.Task
 	Revision int64
-	// Doubt and Condition are as those of an Instance, for one that runs.
-	Doubt, Condition string
+	// UnconfirmedReason and Condition are as those of an Instance, for one that runs.
+	UnconfirmedReason, Condition string
 }
 
 // NewTask asks for a task.
@@ -104,19 +104,19 @@ type Job struct {
 // Over reports whether nothing of the job will start without a change.
 func (j *Job) Over() bool { return j.Removed || j.NodesKnown && j.Progress.State.Ended() }
 
-// Pair is one batch task: a job's status on one node.
-type Pair struct {
+// JobNode is one batch task: a job's status on one node.
+type JobNode struct {
 	Job string
 	batch.NodeView
 	Path []string
 	// Data is what it reported as JSON; only in results.
 	Data []byte
-	// Doubt and Condition are as those of an Instance, for one that runs.
-	Doubt, Condition string
+	// UnconfirmedReason and Condition are as those of an Instance, for one that runs.
+	UnconfirmedReason, Condition string
 }
 
-// PairFilter selects batch tasks of one job.
-type PairFilter struct {
+// JobNodeFilter selects batch tasks of one job.
+type JobNodeFilter struct {
 	Job     string
 	Classes []batch.Class // none = all
 	// Node selects one node by its name; Below a whole subtree.

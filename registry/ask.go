@@ -136,14 +136,14 @@ func (r *Registry) Receives(cell worker.CellName) (worker.Proc, string) {
 	return h.Proc, h.Reason.String()
 }
 
-// Blind reports whether rows may be older than what cells run: a store that went
+// Stale reports whether rows may be older than what cells run: a store that went
 // back, during the initial wait and, when the cells' sets have ended that, for as long as
 // anything may live that no row names.
-func (r *Registry) Blind() bool {
+func (r *Registry) Stale() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, blind := r.leader.Waits()
-	return blind
+	_, stale := r.leader.Waits()
+	return stale
 }
 
 // Waits reports that the initial wait is on.

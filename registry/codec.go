@@ -37,7 +37,7 @@ func encode(kind string, m proto.Message) []byte {
 
 func memberOp(m worker.Member) store.Op {
 	return store.Op{Key: memberPrefix + string(m.Proc), Value: encode(kindMember, &registrypb.Member{
-		Proc: string(m.Proc), Cell: string(m.Cell), Folder: m.Folder, Started: m.Started, Boot: m.Boot,
+		Proc: string(m.Proc), Cell: string(m.Cell), DirId: m.DirID, Started: m.Started, Boot: m.Boot,
 		Promise: wire.FromDuration(m.Promise), Displaced: m.Displaced,
 	})}
 }
@@ -136,6 +136,6 @@ func memberOf(r store.Row) (worker.Member, error) {
 	if memberPrefix+m.GetProc() != r.Key {
 		return worker.Member{}, fmt.Errorf("names process %q: %w", m.GetProc(), store.ErrCorrupt)
 	}
-	return worker.Member{Proc: worker.Proc(m.GetProc()), Cell: worker.CellName(m.GetCell()), Folder: m.GetFolder(),
+	return worker.Member{Proc: worker.Proc(m.GetProc()), Cell: worker.CellName(m.GetCell()), DirID: m.GetDirId(),
 		Started: m.GetStarted(), Boot: m.GetBoot(), Promise: promise, Displaced: m.GetDisplaced()}, nil
 }

@@ -55,7 +55,7 @@ func (r *Registry) beat(key beatKey, b worker.Heartbeat, holds func()) (*beatWai
 	if old := r.beats[key]; old != nil {
 		old.wake() // a doubled beat: its caller gets no answer
 	}
-	wake, wait := r.cfg.Ground.Park()
+	wake, wait := r.cfg.Runtime.Park()
 	c := &beatWait{wake: wake} // what answers it waits for the lock
 	r.beats[key] = c
 	return c, wait, nil
@@ -107,7 +107,7 @@ func (c *statusCall) done() {
 // UpdateStatus takes ended invocations, "was not running" and answers to probes.
 // It returns one answer for each item; one that is not durable in time is not OK.
 func (r *Registry) UpdateStatus(ctx context.Context, u worker.UpdateStatus) ([]worker.StatusAnswer, error) {
-	ctx, cancel := r.cfg.Ground.Within(ctx, statusPatience)
+	ctx, cancel := r.cfg.Runtime.Within(ctx, statusPatience)
 	defer cancel()
 	c, wait, err := r.status(u)
 	if err == nil && wait != nil {
@@ -127,7 +127,7 @@ func (r *Registry) UpdateStatus(ctx context.Context, u worker.UpdateStatus) ([]w
 
 // status hands the items to the machine and returns where their answers will come.
 func (r *Registry) status(u worker.UpdateStatus) (*statusCall, func(context.Context) error, error) {
-	wake, wait := r.cfg.Ground.Park()
+	wake, wait := r.cfg.Runtime.Park()
 	c := &statusCall{missing: len(u.Items), wake: wake}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"cantina/worker"
 )
 
-// Store is what the registry needs of a reign.
+// Store is what the registry needs of a term.
 type Store interface {
 	Submit(t store.Transition, done func(revision int64, err error))
 	ClearRestored(done func(revision int64, err error))
@@ -64,13 +64,13 @@ type Config struct {
 	Statuses worker.Statuses
 	Clock    run.Clock
 	Log      *slog.Logger
-	// Ground is how the registry's calls run and wait; a simulator has its own.
-	Ground Ground
+	// Runtime is how the registry's calls run and wait; a simulator has its own.
+	Runtime Runtime
 }
 
-// Ground is how calls run side by side, wait, and are limited in time. What is not set is
+// Runtime is how calls run side by side, wait, and are limited in time. What is not set is
 // that of a real process: goroutines, channels and timers.
-type Ground struct {
+type Runtime struct {
 	// Go has f run beside everything else.
 	Go     func(f func())
 	Park   run.Park
@@ -82,7 +82,7 @@ type Ground struct {
 	Watch func(worker.Event) func(worker.Output, error)
 }
 
-func (g Ground) withDefaults() Ground {
+func (g Runtime) withDefaults() Runtime {
 	if g.Park == nil {
 		g.Park = run.OnChannel
 	}
@@ -104,15 +104,15 @@ type Registry struct {
 	cancel context.CancelFunc
 	calls  sync.WaitGroup
 
-	mu       sync.Mutex
-	leader   *worker.Leader
-	payloads map[fence.Invocation]*batch.Payload
-	beats    map[beatKey]*beatWait
-	statuses map[statusKey][]statusWait
-	lines    map[lineKey]*line
-	kills    map[killKey]map[worker.Run]worker.KillTask // a key is there while a call is under way
-	reports  map[worker.Proc]int                        // getRunningTasks under way
-	over     error
+	mu        sync.Mutex
+	leader    *worker.Leader
+	payloads  map[fence.Invocation]*batch.Payload
+	beats     map[beatKey]*beatWait
+	statuses  map[statusKey][]statusWait
+	runQueues map[queueKey]*runQueue
+	kills     map[killKey]map[worker.Run]worker.KillTask // a key is there while a call is under way
+	reports   map[worker.Proc]int                        // getRunningTasks under way
+	over      error
 }
 
 type beatKey struct {
@@ -138,7 +138,7 @@ func (k statusKey) compare(o statusKey) int {
 // New loads the members and begins the term. It returns ErrTimeouts for
 // impossible time-outs.
 func New(cfg Config, rows []store.Row) (*Registry, error) {
-	cfg.Ground = cfg.Ground.withDefaults()
+	cfg.Runtime = cfg.Runtime.withDefaults()
 	members, list, bad := load(rows, cfg.Worker.Timeouts)
 	for _, text := range bad {
 		cfg.Log.Error("member row cannot be read; waiting as long as the longest promise", "row", text)
@@ -146,13 +146,13 @@ func New(cfg Config, rows []store.Row) (*Registry, error) {
 	w := cfg.Worker
 	w.Alone = isAlone(w.Cluster, rows)
 	w.Members, w.List, w.Now, w.Unix, w.Statuses = members, list, cfg.Clock.Boot(), cfg.Clock.Wall().Unix(), cfg.Statuses
-	leader, err := cfg.Ground.Machine(w)
+	leader, err := cfg.Runtime.Machine(w)
 	if err != nil {
 		return nil, fmt.Errorf("registry: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Registry{cfg: cfg, log: cfg.Log, ctx: ctx, cancel: cancel, leader: leader, payloads: map[fence.Invocation]*batch.Payload{},
-		beats: map[beatKey]*beatWait{}, statuses: map[statusKey][]statusWait{}, lines: map[lineKey]*line{},
+		beats: map[beatKey]*beatWait{}, statuses: map[statusKey][]statusWait{}, runQueues: map[queueKey]*runQueue{},
 		kills: map[killKey]map[worker.Run]worker.KillTask{}, reports: map[worker.Proc]int{}}
 	return r, nil
 }
@@ -237,7 +237,7 @@ func (r *Registry) stepLocked(e worker.Event) error {
 
 // take hands one event to the machine.
 func (r *Registry) take(e worker.Event) (worker.Output, error) {
-	watch := r.cfg.Ground.Watch
+	watch := r.cfg.Runtime.Watch
 	if watch == nil {
 		return r.leader.Step(r.now(), e)
 	}
@@ -249,8 +249,8 @@ func (r *Registry) take(e worker.Event) (worker.Output, error) {
 
 // spawn runs f beside everything else, and Run waits for it.
 func (r *Registry) spawn(f func()) {
-	if r.cfg.Ground.Go != nil {
-		r.cfg.Ground.Go(f)
+	if r.cfg.Runtime.Go != nil {
+		r.cfg.Runtime.Go(f)
 		return
 	}
 	r.calls.Go(f)

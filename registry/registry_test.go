@@ -98,7 +98,7 @@ type end struct {
 
 func newEnd(clock run.Clock, name worker.CellName, proc worker.Proc) *end {
 	return &end{clock: clock, payloads: map[fence.Invocation]string{}, cell: worker.NewCell(worker.CellConfig{Cell: name, Proc: proc, Started: 1,
-		Folder: string(name), Boot: "b", Now: clock.Boot(), Timeouts: worker.DefaultTimeouts(), Gone: true})}
+		DirID: string(name), Boot: "b", Now: clock.Boot(), Timeouts: worker.DefaultTimeouts(), Gone: true})}
 }
 
 func (c *end) set(f func()) {
@@ -526,7 +526,7 @@ func TestNextTermKnowsTheMembers(t *testing.T) {
 		g := start(t, s, 2)
 		defer g.end()
 		w := g.r.Wait()
-		if !w.Active || len(w.For) != 3 || !g.r.Blind() {
+		if !w.Active || len(w.For) != 3 || !g.r.Stale() {
 			t.Fatalf("%+v", w)
 		}
 		if !slices.Contains(g.r.Members(), "p2") || g.r.IsDead("p1") {
@@ -554,7 +554,7 @@ func TestNextTermKnowsTheMembers(t *testing.T) {
 
 // TestRowsSurviveTheirEncoding and what cannot be read counts as existing.
 func TestRowsSurviveTheirEncoding(t *testing.T) {
-	m := worker.Member{Proc: "p", Cell: "c", Folder: "f", Started: 7, Boot: "b", Promise: 86 * time.Second, Displaced: true}
+	m := worker.Member{Proc: "p", Cell: "c", DirID: "f", Started: 7, Boot: "b", Promise: 86 * time.Second, Displaced: true}
 	op := memberOp(m)
 	got, _, bad := load([]store.Row{{Key: op.Key, Value: op.Value}}, worker.DefaultTimeouts())
 	if len(bad) != 0 || len(got) != 1 || got[0] != m {
@@ -615,7 +615,7 @@ func TestOnlyTheHolderIsHeld(t *testing.T) {
 		f := start(t, newStore(), 1)
 		defer f.end()
 		f.healthy("c1", "p1")
-		beat := worker.Heartbeat{Protocol: worker.Protocol, Cell: "c1", Proc: "other", Folder: "elsewhere", Started: 1, Boot: "b", Beat: 1}
+		beat := worker.Heartbeat{Protocol: worker.Protocol, Cell: "c1", Proc: "other", DirID: "elsewhere", Started: 1, Boot: "b", Beat: 1}
 		a, err := f.r.Heartbeat(t.Context(), beat, func() { t.Error("it holds the name") })
 		if err != nil || a.Verdict != worker.DieAll {
 			t.Errorf("%+v, %v", a, err)

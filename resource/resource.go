@@ -15,7 +15,7 @@ import (
 // Names that the executor enforces or the placement counts on its own.
 const (
 	MemoryMB   = "memory_mb"  // mebibytes of memory
-	DiskMB     = "disk_mb"    // mebibytes of disk below the container's folder
+	DiskMB     = "disk_mb"    // mebibytes of disk below the container's directory
 	CPUMilli   = "cpu_milli"  // thousandths of a processor
 	Containers = "containers" // containers, whatever they hold
 )

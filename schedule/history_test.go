@@ -251,7 +251,7 @@ func (w *teller) tell(k schedule.Key) {
 	row, _ := w.b.Get(k)
 	s := &row.State
 	at, ok := w.b.Next(k)
-	w.printf("  %s cursor %v skew %v lead %v next %v %v line %d fired %d skipped %d", s.Phase(), s.Cursor, s.Skew, s.Lead(w.now), at.UTC(), ok, s.Line, s.Fired, s.Skipped)
+	w.printf("  %s cursor %v skew %v lead %v next %v %v line %d fired %d skipped %d", s.Phase(), s.Cursor, s.Skew, s.Lead(w.now), at.UTC(), ok, s.Backlog, s.Fired, s.Skipped)
 	for _, f := range s.Pending[:min(len(s.Pending), 3)] {
 		w.printf("  pending %v %s %v: %s", f.At.Unix(), f.By, f.Late, s.WhyWaits(f))
 	}

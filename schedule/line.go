@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// lined reports whether what was missed waits in line, each time with its logical time.
+// queued reports whether what was missed waits in the backlog, each time with its logical time.
 // Otherwise the newest time alone waits. A signal is for what runs now.
-func (m *machine) lined() bool {
+func (m *machine) queued() bool {
 	return m.env.Definition.Misfire != MisfireOnce && m.env.Definition.Signal == nil
 }
 
-// group is the place of a cause in the line.
+// group is the place of a cause in the backlog.
 func (c Cause) group() int { return [...]int{1, 0, 2}[c] }
 
 // arrive puts a firing behind what is pending. What is due by time gives way to a newer
-// time, unless it may wait in line: with replace that is only what was missed.
+// time, unless it may wait in the backlog: with replace that is only what was missed.
 func (m *machine) arrive(f Firing) {
 	if f.By == ByTime {
 		switch {
-		case !m.lined():
+		case !m.queued():
 			m.overtake(WhyReplaced)
 		case m.env.Definition.Overlap == OverlapReplace && !f.Late:
 			m.overtake(WhyOvertaken)
 		case f.Late:
-			m.s.Line++
+			m.s.Backlog++
 		}
 	}
 	i := 0
@@ -68,14 +68,14 @@ func (m *machine) work() {
 	for len(m.s.Pending) > 0 && m.decide(m.s.Pending[0]) {
 		m.s.Pending = m.s.Pending[1:]
 	}
-	if m.lined() {
-		m.boundLine(m.env.Definition.missedMax())
-		m.closeLine()
+	if m.queued() {
+		m.boundBacklog(m.env.Definition.missedMax())
+		m.closeBacklog()
 	}
 }
 
-// boundLine keeps the newest of what waits in line.
-func (m *machine) boundLine(most int) {
+// boundBacklog keeps the newest of what waits in the backlog.
+func (m *machine) boundBacklog(most int) {
 	n := 0
 	for _, f := range m.s.Pending {
 		if f.By == ByTime {
@@ -88,11 +88,11 @@ func (m *machine) boundLine(most int) {
 	}
 }
 
-// closeLine ends a line in which nothing waits, and of which nothing runs.
-func (m *machine) closeLine() {
-	m.s.Line = min(m.s.Line, m.env.Definition.missedMax())
+// closeBacklog ends a backlog in which nothing waits, and of which nothing runs.
+func (m *machine) closeBacklog() {
+	m.s.Backlog = min(m.s.Backlog, m.env.Definition.missedMax())
 	if !slices.ContainsFunc(m.s.Pending, func(f Firing) bool { return f.By == ByTime }) && !slices.ContainsFunc(m.s.Live, func(r Run) bool { return r.Late }) {
-		m.s.Line = 0
+		m.s.Backlog = 0
 	}
 }
 
@@ -124,7 +124,7 @@ func (m *machine) whyNot() Why {
 // wait keeps the first of what is pending there. It counts as late from now on; so does all
 // that is due while nobody knows what runs.
 func (m *machine) wait(f Firing) {
-	if f.By != ByTime || !m.lined() {
+	if f.By != ByTime || !m.queued() {
 		return
 	}
 	_, unknown, _ := m.counts(f)
@@ -135,10 +135,10 @@ func (m *machine) wait(f Firing) {
 		case p.By != ByTime || p.Late:
 		case unknown > 0:
 			p.Late = true
-			m.s.Line++
+			m.s.Backlog++
 		case i == 0:
 			p.Late = true
-			m.s.Line--
+			m.s.Backlog--
 		}
 	}
 }
@@ -184,7 +184,7 @@ func (m *machine) judge(f Firing) (verdict, string) {
 		return m.judgeReplace(f, b, one)
 	case b.running < most:
 		return mustWait, one // nobody knows
-	case f.By == ByTime && m.lined() && b.before < most && (f.Late || m.s.Line > 0):
+	case f.By == ByTime && m.queued() && b.before < most && (f.Late || m.s.Backlog > 0):
 		return mustWait, one
 	}
 	return mustSkip, b.one

@@ -43,8 +43,8 @@ func TestMisfireAllRunsAllInOrder(t *testing.T) {
 			}
 			x.at("01:00").does(Tick{}, "start 02T01:00").is("01:00", c.before)
 			x.at("06:30").does(Tick{}, c.moves...).runsInTurn("02:00", "03:00", "04:00", "05:00", "06:00").pending()
-			if x.s.Fired != 6 || x.s.Skipped != 0 || x.s.Line != 0 && len(x.s.Live) == 0 {
-				t.Fatalf("%d fired, %d skipped, line %d", x.s.Fired, x.s.Skipped, x.s.Line)
+			if x.s.Fired != 6 || x.s.Skipped != 0 || x.s.Backlog != 0 && len(x.s.Live) == 0 {
+				t.Fatalf("%d fired, %d skipped, line %d", x.s.Fired, x.s.Skipped, x.s.Backlog)
 			}
 		})
 	}
@@ -91,8 +91,8 @@ func TestWhatComesDueWaitsBehindWhatWasMissed(t *testing.T) {
 	x.last("skipped: an earlier run was still running: "+x.run("04:00"), 1).pending() // as many waited as were missed
 	x.at("06:00").does(Tick{}).last("skipped: an earlier run was still running: "+x.run("04:00"), 2)
 	x.is("04:00", Ended).at("07:00").does(Tick{}, "start 02T07:00")
-	if x.s.Line != 0 {
-		t.Fatal(x.s.Line)
+	if x.s.Backlog != 0 {
+		t.Fatal(x.s.Backlog)
 	}
 	x.at("08:00").does(Tick{}).last("skipped: an earlier run was still running: "+x.run("07:00"), 1)
 	x.inOrder()
@@ -153,9 +153,9 @@ func TestALeaderThatKnowsNothingYetQueues(t *testing.T) {
 	x.is("01:00", Running).does(Tick{}).last("skipped: an earlier run was still running: "+x.run("01:00"), 3).pending()
 }
 
-// TestAPersonIsNotInTheLine: a run by hand does not wait for what was missed, and with forbid what
+// TestAPersonIsNotInTheBacklog: a run by hand does not wait for what was missed, and with forbid what
 // was missed waits for it.
-func TestAPersonIsNotInTheLine(t *testing.T) {
+func TestAPersonIsNotInTheBacklog(t *testing.T) {
 	x := begin(t, hourly, Policy{Misfire: MisfireAll}).at("03:30").does(Tick{}, "start 02T01:00").refuses(Fire{}, ErrOverlap).is("01:00", Ended)
 	x.does(Fire{}, "start 02T03:30").does(Tick{}).pending("02T02:00", "02T03:00")
 	x.runs = map[string]Answer{}

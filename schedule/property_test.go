@@ -344,7 +344,7 @@ func TestEachLogicalTimeHappensAsItsPolicySays(t *testing.T) {
 				w.step(Backfill{From: w.now.Add(-24 * time.Hour), To: w.now, Max: rapid.IntRange(1, 6).Draw(t, "max")})
 			}
 		}
-		w.settle()
+		w.resolve()
 	})
 }
 
@@ -387,8 +387,8 @@ func (w *world) end() {
 	}
 }
 
-// settle is I14: when the faults stop and runs end, nothing stays undecided.
-func (w *world) settle() {
+// resolve is I14: when the faults stop and runs end, nothing stays undecided.
+func (w *world) resolve() {
 	w.held = false
 	if w.newest.Paused {
 		w.step(Resume{})

@@ -25,7 +25,7 @@ func (m *machine) rewind() {
 		m.s.Done = m.decidedSpans(was, back)
 	}
 	m.cutOpen()
-	m.s.Cursor, m.s.Line = m.now, 0
+	m.s.Cursor, m.s.Backlog = m.now, 0
 	m.s.Live = slices.Clone(m.s.Live)
 	for i, r := range m.s.Live {
 		m.s.Live[i].At = earlier(r.At, m.now) // it must not count as newer than what comes

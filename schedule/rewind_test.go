@@ -86,8 +86,8 @@ func TestElapsedGoesOnByItself(t *testing.T) {
 	}
 }
 
-// TestALineIsInOrderOverTwoOutages: what waits gives way before what was missed later.
-func TestALineIsInOrderOverTwoOutages(t *testing.T) {
+// TestTheBacklogIsInOrderOverTwoOutages: what waits gives way before what was missed later.
+func TestTheBacklogIsInOrderOverTwoOutages(t *testing.T) {
 	x := begin(t, "* * * * *", Policy{Misfire: MisfireAll}).at("01:30").does(Tick{}, "start 02T00:31").at("06:30").does(Tick{})
 	if len(x.s.Open) != 2 || x.s.Open[1].Why != WhyMany || x.s.Open[1].Count != 259 || len(x.s.Pending) != 100 {
 		t.Fatalf("%v, %d pending", x.s.Open, len(x.s.Pending))

@@ -14,7 +14,7 @@ import (
 func filled() State {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	return State{
-		Cursor: at, Done: []Span{{Until: at}}, Skew: time.Second, Paused: true, Pending: []Firing{{At: at}}, Line: 1, Ahead: []time.Time{at},
+		Cursor: at, Done: []Span{{Until: at}}, Skew: time.Second, Paused: true, Pending: []Firing{{At: at}}, Backlog: 1, Ahead: []time.Time{at},
 		Live: []Run{{ID: "r"}}, Open: []Span{{Until: at, Why: WhyLate}}, History: []Entry{{At: at}}, Fired: 1, Skipped: 1,
 	}
 }

@@ -164,7 +164,7 @@ func (m *machine) giveBack(at time.Time) bool {
 // drop gives up what is pending by time.
 func (m *machine) drop(why Why) {
 	was := m.s.Pending
-	m.s.Pending, m.s.Line = nil, 0
+	m.s.Pending, m.s.Backlog = nil, 0
 	for _, f := range was {
 		if f.By == ByBackfill && why != WhyEdited {
 			m.s.Pending = append(m.s.Pending, f)
@@ -216,7 +216,7 @@ func (m *machine) resume() error {
 
 // fireByHand starts a run that a person asked for.
 func (m *machine) fireByHand(e Fire) error {
-	m.settle()
+	m.resolve()
 	at := e.At.UTC().Truncate(time.Second)
 	if e.At.IsZero() {
 		at = m.byHandNow()
@@ -300,7 +300,7 @@ func (m *machine) decided(at time.Time) string {
 
 // backfill puts logical times that did not fire behind what is pending.
 func (m *machine) backfill(e Backfill) error {
-	m.settle()
+	m.resolve()
 	switch {
 	case m.env.Definition.Signal != nil:
 		return fmt.Errorf("signals cannot be backfilled; send one now with cron run: %w", ErrInvalid)

@@ -176,7 +176,7 @@ type State struct {
 	Pending []Firing
 	// Line is how many of the times that come due may still wait behind what was missed,
 	// so that catching up comes to an end.
-	Line int
+	Backlog int
 	// Ahead are logical times after the cursor that were fired by hand.
 	Ahead []time.Time
 	// Live are runs that may still run.
@@ -209,7 +209,7 @@ func (s *State) Missed() []Span {
 
 // Equal reports whether two states say the same.
 func (s *State) Equal(o *State) bool {
-	return s.Cursor.Equal(o.Cursor) && s.Paused == o.Paused && s.Line == o.Line && s.Skew == o.Skew && slices.Equal(s.Done, o.Done) && s.Fired == o.Fired && s.Skipped == o.Skipped && slices.Equal(s.Pending, o.Pending) &&
+	return s.Cursor.Equal(o.Cursor) && s.Paused == o.Paused && s.Backlog == o.Backlog && s.Skew == o.Skew && slices.Equal(s.Done, o.Done) && s.Fired == o.Fired && s.Skipped == o.Skipped && slices.Equal(s.Pending, o.Pending) &&
 		slices.Equal(s.Live, o.Live) && slices.Equal(s.Ahead, o.Ahead) && slices.Equal(s.Open, o.Open) && slices.Equal(s.History, o.History)
 }
 

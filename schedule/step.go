@@ -86,8 +86,8 @@ func (m *machine) own(list *[]Span) { *list = slices.Clone(*list) }
 
 // tick decides all that is due.
 func (m *machine) tick() error {
-	m.settle()
-	if m.lined() && m.env.Definition.Overlap != OverlapReplace {
+	m.resolve()
+	if m.queued() && m.env.Definition.Overlap != OverlapReplace {
 		m.work() // before what comes now needs the room
 	}
 	if err := m.advance(); err != nil {
@@ -98,8 +98,8 @@ func (m *machine) tick() error {
 	return nil
 }
 
-// settle forgets the runs that have ended.
-func (m *machine) settle() {
+// resolve forgets the runs that have ended.
+func (m *machine) resolve() {
 	if len(m.s.Live) == 0 {
 		return
 	}
@@ -123,7 +123,7 @@ func (m *machine) advance() error {
 	if m.s.Paused || !m.s.Cursor.Before(m.now) {
 		return nil
 	}
-	if m.lined() {
+	if m.queued() {
 		return m.advanceAll(&m.env.Definition.Policy)
 	}
 	last, passed, _, ok, err := m.env.Cron.Once(m.s.Cursor, m.now)
@@ -154,7 +154,7 @@ func (m *machine) advanceAll(p *Policy) error {
 		return nil
 	}
 	m.remarks(d.Fire[n-1].At)
-	m.boundLine(p.missedMax() - n)
+	m.boundBacklog(p.missedMax() - n)
 	if d.Rest > 0 {
 		m.miss(Span{After: m.s.Cursor, Until: d.Fire[0].At.Add(-time.Second), Count: int(d.Rest), Why: WhyMany}, "")
 	}

@@ -38,7 +38,7 @@ func (ad *adoption) adopt() {
 	adopted := ad.cfg.Registry.Adopted()
 	ad.mu.Lock()
 	now := ad.cfg.Clock.Boot()
-	known := len(ad.strangers)
+	known := len(ad.unowned)
 	for _, f := range ad.forests {
 		known += f.board.Live()
 	}
@@ -68,10 +68,10 @@ func (ad *adoption) adoptViews(views []worker.RunView) []placement.Holding {
 		h := placement.Holding{Hold: holdID(k), Cell: string(v.Cell), Kind: placement.KindBatch}
 		b := ad.boardOf(k)
 		if b == nil {
-			if ad.strangers[k] == v.Run.Invocation {
+			if ad.unowned[k] == v.Run.Invocation {
 				continue
 			}
-			ad.strangers[k] = v.Run.Invocation
+			ad.unowned[k] = v.Run.Invocation
 		} else {
 
 			if inv, _, ok := b.Running(k); ok && inv == v.Run.Invocation || b.Picked(k) {
@@ -102,7 +102,7 @@ func (ad *adoption) shadow(j *job, inv fence.Invocation) {
 func (ad *adoption) holdAll(holds []placement.Holding) {
 	for _, h := range holds {
 		if err := ad.cfg.Auctioneer.Hold(h); err != nil {
-			ad.cfg.Log.Warn("adopted batch task is booked on another cell", "hold", h.Hold, "cell", h.Cell, "error", err)
+			ad.cfg.Log.Warn("adopted batch task is allocated on another cell", "hold", h.Hold, "cell", h.Cell, "error", err)
 		}
 	}
 }

@@ -80,7 +80,7 @@ func (ch *changing) setJob(row *jobRow, revision int64) (kill []worker.Run) {
 	}
 	j.row, j.revision = *row, revision
 	if !row.deleted {
-		ch.seat(j)
+		ch.attach(j)
 		ch.adoption.takeOver(old, j)
 		return kill
 	}
@@ -105,7 +105,7 @@ func (ad *adoption) takeOver(old, j *job) {
 		}
 	}
 	var nodes []string
-	for k := range ad.strangers {
+	for k := range ad.unowned {
 		if k.Job == j.row.name {
 			nodes = append(nodes, k.Node)
 		}
@@ -113,8 +113,8 @@ func (ad *adoption) takeOver(old, j *job) {
 	slices.Sort(nodes) // in the order of names they get their place on the board
 	for _, node := range nodes {
 		k := batch.Key{Job: j.row.name, Node: node}
-		j.forest.board.Adopt(k, ad.strangers[k], "")
-		delete(ad.strangers, k)
+		j.forest.board.Adopt(k, ad.unowned[k], "")
+		delete(ad.unowned, k)
 		ad.adopted = -1 // of an earlier life: the next comparison ends it
 	}
 }

@@ -315,7 +315,7 @@ func TestAFailedCommitOfJobsEndsTheTerm(t *testing.T) {
 func TestAnEditThatCrossesAnEnd(t *testing.T) {
 	for name, edit := range map[string]func(r *rig) (int, error){
 		"again":   func(r *rig) (int, error) { return r.Rerun(r.t.Context(), "j", batch.NodeFilter{}) },
-		"forgive": func(r *rig) (int, error) { return r.Forgive(r.t.Context(), "j", batch.NodeFilter{}) },
+		"forgive": func(r *rig) (int, error) { return r.Retry(r.t.Context(), "j", batch.NodeFilter{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -119,7 +119,7 @@ func (st *statuses) flushOnce() (done []*end) {
 	for _, x := range pending {
 		j := st.jobs[x.key.Job]
 		if j == nil || j.forest == nil {
-			x.held = st.adoption.strangers[x.key] == x.run.Invocation
+			x.held = st.adoption.unowned[x.key] == x.run.Invocation
 			done = append(done, x)
 			continue
 		}
@@ -180,7 +180,7 @@ func (st *statuses) submit(c *chunk, p *packer, more []store.Op) {
 		return
 	}
 	ops = append(ops, more...)
-	ops = append(ops, c.j.segs.bury(c.j.row.uid, maxDead)...)
+	ops = append(ops, c.j.segs.reap(c.j.row.uid, maxDead)...)
 	// The number is taken even if the commit is still under way.
 	c.j.segs.next = c.n + 1
 	st.flying++
@@ -207,18 +207,18 @@ func (st *statuses) committed(c *chunk, revision int64, err error) {
 		if x.kill { // one that was stored after the end was submitted goes with the next
 			delete(j.kills, x.key.Node)
 		}
-		events = append(events, st.pairEvent(j, x.key.Node))
+		events = append(events, st.nodeEvent(j, x.key.Node))
 		st.finish(x)
 	}
 	for _, u := range c.edits {
 		st.apply(j, u)
-		events = append(events, st.pairEvent(j, u.Key.Node))
+		events = append(events, st.nodeEvent(j, u.Key.Node))
 	}
 	st.remark(c)
 	events = append(events, st.jobEvent(j))
 	events = append(events, st.dependants(j.forest)...)
 	st.flying--
-	done := st.settle()
+	done := st.resolve()
 	st.mu.Unlock()
 
 	st.cfg.Hub.Publish(revision, events...)
@@ -229,9 +229,9 @@ func (st *statuses) committed(c *chunk, revision int64, err error) {
 	ring(st.wake)
 }
 
-// settle goes on when no commit of statuses is under way: first what was merged,
+// resolve goes on when no commit of statuses is under way: first what was merged,
 // for it must not overtake an end, then what is pending. The lock is held.
-func (st *statuses) settle() []*end {
+func (st *statuses) resolve() []*end {
 	if st.flying > 0 {
 		return nil
 	}
@@ -256,8 +256,8 @@ func (st *statuses) finish(x *end) {
 	if st.adoption.meanwhile != nil {
 		st.adoption.meanwhile[x.run.Invocation] = true
 	}
-	if st.adoption.strangers[x.key] == x.run.Invocation {
-		delete(st.adoption.strangers, x.key)
+	if st.adoption.unowned[x.key] == x.run.Invocation {
+		delete(st.adoption.unowned, x.key)
 	}
 	for _, f := range st.adoption.former[x.run.Invocation] {
 		f.board.Forget(x.key)

@@ -76,7 +76,7 @@ func (s *newest) loadJob(r store.Row) error {
 	s.jobs[row.name], s.uids[row.uid] = j, j
 	s.seen(row.born)
 	if !row.deleted {
-		s.seat(j)
+		s.attach(j)
 	}
 	return nil
 }

@@ -20,16 +20,16 @@ import (
 	"cantina/worker"
 )
 
-// Reign must be what the scheduler needs.
-var _ Store = (*store.Reign)(nil)
+// Leadership must be what the scheduler needs.
+var _ Store = (*store.Leadership)(nil)
 
-// term is a scheduler over a real reign, whose work ends the moment it starts.
+// term is a scheduler over a real term, whose work ends the moment it starts.
 type term struct {
 	*Scheduler
-	reign *store.Reign
-	reg   *fakeRegistry
-	hub   *doneHub
-	stop  func()
+	leadership *store.Leadership
+	reg        *fakeRegistry
+	hub        *doneHub
+	stop       func()
 }
 
 // doneHub tells when a job is done.
@@ -46,18 +46,18 @@ func (h *doneHub) Publish(_ int64, events ...event.Event) {
 	}
 }
 
-func beginReign(t testing.TB, ctx context.Context, b store.Backend, clock run.Clock, containers int) *term {
+func beginLeadership(t testing.TB, ctx context.Context, b store.Backend, clock run.Clock, containers int) *term {
 	t.Helper()
 	s, err := store.New(b, store.Config{Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
-	reign, err := s.Campaign(ctx, store.Candidate{ID: "a"})
+	leadership, err := s.Campaign(ctx, store.Candidate{ID: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &term{reign: reign, hub: &doneHub{done: make(chan struct{})}}
-	x.reg = &fakeRegistry{term: reign.Term(), model: make(map[worker.Work]worker.RunView), payload: make(map[worker.Work]batch.Payload)}
+	x := &term{leadership: leadership, hub: &doneHub{done: make(chan struct{})}}
+	x.reg = &fakeRegistry{term: leadership.Term(), model: make(map[worker.Work]worker.RunView), payload: make(map[worker.Work]batch.Payload)}
 	x.reg.instant = func(r worker.Run) *worker.Ended {
 		e := endOf(r, "c", 0, `{"result":"done","data":{"sha256":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","lines":123}}`)
 		return &e
@@ -65,9 +65,9 @@ func beginReign(t testing.TB, ctx context.Context, b store.Backend, clock run.Cl
 	auction := auctioneer.New(auctioneer.Config{Clock: clock}, noCells{}, noBoard{})
 	n := 0
 	x.Scheduler = New(Config{
-		Term: reign.Term(), Store: reign, Registry: x.reg, Auctioneer: auction, Hub: x.hub, Scripts: &fakeScripts{}, Clock: clock,
-		NewID: func() string { n++; return fmt.Sprint("uid", reign.Term().Revision, "-", n) },
-	}, reign.Rows())
+		Term: leadership.Term(), Store: leadership, Registry: x.reg, Auctioneer: auction, Hub: x.hub, Scripts: &fakeScripts{}, Clock: clock,
+		NewID: func() string { n++; return fmt.Sprint("uid", leadership.Term().Revision, "-", n) },
+	}, leadership.Rows())
 	x.reg.s = x.Scheduler
 	running, cancel := context.WithCancel(ctx)
 	var working sync.WaitGroup
@@ -78,7 +78,7 @@ func beginReign(t testing.TB, ctx context.Context, b store.Backend, clock run.Cl
 	x.stop = func() {
 		cancel()
 		working.Wait()
-		if err := reign.Resign(ctx); err != nil {
+		if err := leadership.Resign(ctx); err != nil {
 			t.Error(err)
 		}
 	}
@@ -106,7 +106,7 @@ func (x *term) start(t testing.TB, ctx context.Context, w plan.NamedJob) {
 func TestOverTheMemoryStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := mem.New(mem.Config{})
-		x := beginReign(t, t.Context(), b, run.Bubble(), 64)
+		x := beginLeadership(t, t.Context(), b, run.Bubble(), 64)
 		x.start(t, t.Context(), wide(1000))
 		<-x.hub.done
 		v, err := x.Job("j")
@@ -114,7 +114,7 @@ func TestOverTheMemoryStore(t *testing.T) {
 			t.Fatalf("%+v, %v", v.Progress, err)
 		}
 		x.stop()
-		y := beginReign(t, t.Context(), b, run.Bubble(), 64)
+		y := beginLeadership(t, t.Context(), b, run.Bubble(), 64)
 		synctest.Wait()
 		if v, err := y.Job("j"); err != nil || v.Progress.Done != 1000 || v.Progress.State != batch.JobDone {
 			t.Errorf("%+v, %v", v.Progress, err)
@@ -137,7 +137,7 @@ func BenchmarkBatchTasks(b *testing.B) {
 	ctx := context.Background()
 	segments := 0
 	for b.Loop() {
-		x := beginReign(b, ctx, mem.New(mem.Config{}), run.Kernel(), 64)
+		x := beginLeadership(b, ctx, mem.New(mem.Config{}), run.Kernel(), 64)
 		x.start(b, ctx, wide(tasks))
 		<-x.hub.done
 		segments = x.Stats().Segments

@@ -136,9 +136,9 @@ func (s *newest) newBoard(spec batch.ForestSpec) (*batch.Board, error) {
 	return b, err
 }
 
-// seat puts a job on the board of its forest. A job whose forest cannot be read
+// attach puts a job on the board of its forest. A job whose forest cannot be read
 // gets an empty one, and says so.
-func (s *newest) seat(j *job) {
+func (s *newest) attach(j *job) {
 	spec := j.row.spec
 	f := s.forests[spec.Forest]
 	if f == nil {
@@ -329,9 +329,9 @@ func (s *newest) live(name string) (*job, error) {
 	return j, nil
 }
 
-// pairEvent shows a batch task after a commit; the lock is held.
-func (s *newest) pairEvent(j *job, node string) event.Event {
-	e := event.Event{Kind: event.Pair, Subject: j.row.name + "/" + node}
+// nodeEvent shows a batch task after a commit; the lock is held.
+func (s *newest) nodeEvent(j *job, node string) event.Event {
+	e := event.Event{Kind: event.JobNode, Subject: j.row.name + "/" + node}
 	if j.spec != nil {
 		e.Domain = j.spec.Domain
 	}
@@ -340,7 +340,7 @@ func (s *newest) pairEvent(j *job, node string) event.Event {
 	}
 	if nodes, err := j.forest.board.Nodes(j.row.name, batch.NodeFilter{Node: node, Classes: allClasses()}); err == nil && len(nodes) == 1 {
 		nodes[0].Status.Reason = j.reasons[node]
-		e.Pair = &event.PairState{Job: j.row.name, NodeView: nodes[0]}
+		e.JobNode = &event.NodeState{Job: j.row.name, NodeView: nodes[0]}
 	}
 	return e
 }

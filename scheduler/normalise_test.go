@@ -112,7 +112,7 @@ func TestAJobHasOnlyTheNodesOfItsForest(t *testing.T) {
 		if _, err := r.Kill("j", nope); !errors.Is(err, batch.ErrUnknownNode) {
 			t.Errorf("kill: %v", err)
 		}
-		if _, err := r.Forgive(t.Context(), "j", nope); !errors.Is(err, batch.ErrUnknownNode) {
+		if _, err := r.Retry(t.Context(), "j", nope); !errors.Is(err, batch.ErrUnknownNode) {
 			t.Errorf("forgive: %v", err)
 		}
 		if _, err := r.Rerun(t.Context(), "j", nope); !errors.Is(err, batch.ErrUnknownNode) {
@@ -121,7 +121,7 @@ func TestAJobHasOnlyTheNodesOfItsForest(t *testing.T) {
 		if _, err := r.Kill("j", a); err != nil {
 			t.Errorf("kill: %v", err)
 		}
-		if n, err := r.Forgive(t.Context(), "j", a); n != 0 || err != nil {
+		if n, err := r.Retry(t.Context(), "j", a); n != 0 || err != nil {
 			t.Errorf("forgive: %d, %v", n, err)
 		}
 		twice := testJob("k", map[string][]string{"h": {"a", "a"}})

@@ -43,7 +43,7 @@ var (
 	ErrInvalid = fault.New(fault.ErrInvalid, "invalid job")
 )
 
-// Store is what the scheduler needs of the term that was won: store.Reign.
+// Store is what the scheduler needs of the term that was won: store.Leadership.
 type Store interface {
 	Submit(t store.Transition, done func(revision int64, err error))
 	Wait(ctx context.Context) error
@@ -191,8 +191,8 @@ type statuses struct {
 type adoption struct {
 	*newest
 	statuses *statuses
-	// strangers are batch tasks that run and whose job has no row.
-	strangers map[batch.Key]fence.Invocation
+	// unowned are batch tasks that run and whose job has no row.
+	unowned map[batch.Key]fence.Invocation
 	// former are the forests on which what runs draws besides that of its job: its job was
 	// born again over other nodes.
 	former map[fence.Invocation][]*forest
@@ -218,7 +218,7 @@ func assemble(cfg Config) *Scheduler {
 		changed: true, wake: make(chan struct{}, 1), failed: make(chan struct{}),
 	}
 	st := &statuses{newest: n, ends: make(map[batch.Key]*end), early: make(map[fence.Invocation]bool)}
-	ad := &adoption{newest: n, statuses: st, strangers: make(map[batch.Key]fence.Invocation), former: make(map[fence.Invocation][]*forest),
+	ad := &adoption{newest: n, statuses: st, unowned: make(map[batch.Key]fence.Invocation), former: make(map[fence.Invocation][]*forest),
 		shadows: make(map[fence.Invocation][]string), adopted: -1}
 	st.adoption = ad
 	return &Scheduler{newest: n, statuses: st, adoption: ad, changing: &changing{newest: n, adoption: ad}}

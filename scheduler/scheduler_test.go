@@ -56,7 +56,7 @@ func TestJobRunsToItsEndAndStaysEnded(t *testing.T) {
 		if p := r.progressOf("sum"); p.State != batch.JobFailed || p.Done != 3 || p.Failed != 1 {
 			t.Errorf("after a change of leader: %+v", p)
 		}
-		if n, err := r.Forgive(t.Context(), "sum", batch.NodeFilter{}); n != 1 || err != nil {
+		if n, err := r.Retry(t.Context(), "sum", batch.NodeFilter{}); n != 1 || err != nil {
 			t.Errorf("forgave %d, %v", n, err)
 		}
 		r.wantStarted("sum/c")
@@ -82,9 +82,9 @@ func TestBackoffSurvivesAChangeOfLeader(t *testing.T) {
 		r.cell("c", 1)
 		pass(5 * time.Second)
 		r.wantStarted("")
-		pairs, err := r.Pairs("j", batch.NodeFilter{})
-		if err != nil || pairs[0].Class != batch.ClassBackoff || pairs[0].Status.Attempts != 1 || pairs[0].Status.Reason != "exit code 3" {
-			t.Errorf("%+v, %v", pairs, err)
+		nodes, err := r.JobNodes("j", batch.NodeFilter{})
+		if err != nil || nodes[0].Class != batch.ClassBackoff || nodes[0].Status.Attempts != 1 || nodes[0].Status.Reason != "exit code 3" {
+			t.Errorf("%+v, %v", nodes, err)
 		}
 		pass(2 * time.Second)
 		r.wantStarted("j/a")
@@ -409,10 +409,10 @@ func TestScriptSources(t *testing.T) {
 		for _, n := range []string{"x", "y", "z"} {
 			r.end("j", n, 0, "")
 		}
-		r.scripts.set(errors.New("no such folder"), nil)
+		r.scripts.set(errors.New("no such directory"), nil)
 		pass(5 * time.Minute)
 		v, err := r.Job("j")
-		if err != nil || !strings.Contains(v.NodesError, "no such folder") || v.Progress.Done != 3 {
+		if err != nil || !strings.Contains(v.NodesError, "no such directory") || v.Progress.Done != 3 {
 			t.Errorf("the last good nodes stay: %+v, %v", v, err)
 		}
 		r.scripts.set(nil, map[string]string{"hosts j": "h1\nh2\n", "files h1": "x\ny\nnew\n", "files h2": "z\n"})

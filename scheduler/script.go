@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cantina/internal/brood"
+	"cantina/internal/proctree"
 )
 
 // ErrScript reports a script of a node source that did not do its work.
@@ -31,7 +31,7 @@ type Programs struct {
 	ByMark bool
 	// Env is the environment of scripts ("NAME=value").
 	Env []string
-	// Dir is their working folder; empty = this process's.
+	// Dir is their working directory; empty = this process's.
 	Dir string
 }
 
@@ -63,7 +63,7 @@ const left = 2 * time.Second
 // run runs a program, and ends what it has started when it has ended, or ctx has.
 func (p Programs) run(ctx context.Context, argv []string) (out, words *limited, err error) {
 	out, words = &limited{most: maxOutput}, &limited{most: 4096}
-	kin := brood.New(p.ByMark)
+	kin := proctree.New(p.ByMark)
 	c := exec.Command(argv[0], argv[1:]...)
 	c.Env, c.Dir = p.Env, p.Dir
 	// The signal at the parent's death goes by the thread that started it.

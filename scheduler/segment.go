@@ -57,8 +57,8 @@ func (s *segments) replaced(n uint32) {
 	}
 }
 
-// bury returns the ops that delete up to so many dead segments, and forgets them.
-func (s *segments) bury(uid string, most int) []store.Op {
+// reap returns the ops that delete up to so many dead segments, and forgets them.
+func (s *segments) reap(uid string, most int) []store.Op {
 	var ops []store.Op
 	for len(s.dead) > 0 && most > 0 {
 		n := s.dead[0]

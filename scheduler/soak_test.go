@@ -101,12 +101,12 @@ func (r *rig) step(rnd *rand.Rand, done map[string]bool) {
 
 // noteDone checks that what was done once stays so.
 func (r *rig) noteDone(done map[string]bool) {
-	pairs, err := r.Pairs("j", batch.NodeFilter{Classes: []batch.Class{batch.ClassDone}})
+	nodes, err := r.JobNodes("j", batch.NodeFilter{Classes: []batch.Class{batch.ClassDone}})
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	now := make(map[string]bool)
-	for _, p := range pairs {
+	for _, p := range nodes {
 		now[p.Node] = true
 	}
 	for n := range done {

@@ -35,7 +35,7 @@ func (s *Scheduler) tidy() {
 		j := s.uids[uid]
 		switch {
 		case !j.row.deleted:
-			s.statuses.bury(j)
+			s.statuses.reap(j)
 			s.statuses.wantMerge(j)
 		case j.row.name == "" && unread: // it may be of the job whose row cannot be read
 		case len(j.segs.of) > 0, s.jobs[j.row.name] != j && len(j.kills) > 0:
@@ -85,7 +85,7 @@ func (s *Scheduler) clean(uid string, j *job) {
 		j.segs.dead = append(j.segs.dead, n)
 	}
 	slices.Sort(j.segs.dead)
-	ops := j.segs.bury(uid, cleanOps/2)
+	ops := j.segs.reap(uid, cleanOps/2)
 	if s.jobs[j.row.name] != j {
 		for _, node := range slices.Sorted(maps.Keys(j.kills)) {
 			if len(ops) < cleanOps {
@@ -141,12 +141,12 @@ type merge struct {
 	read map[uint32]map[string]stored
 }
 
-// bury deletes dead segments that no later commit took along. The lock is held.
-func (st *statuses) bury(j *job) {
+// reap deletes dead segments that no later commit took along. The lock is held.
+func (st *statuses) reap(j *job) {
 	if len(j.segs.dead) < 2*maxDead || st.flying > 0 || st.over != nil {
 		return
 	}
-	ops := j.segs.bury(j.row.uid, cleanOps/2)
+	ops := j.segs.reap(j.row.uid, cleanOps/2)
 	st.sweep(ops, func() { ring(st.wake) })
 }
 

@@ -79,9 +79,9 @@ func (j *job) named(f batch.NodeFilter) error {
 	return j.forest.board.HasNode(batch.Key{Job: j.row.name, Node: f.Node})
 }
 
-// Pairs lists batch tasks of a job in order of node. It returns
+// JobNodes lists batch tasks of a job in order of node. It returns
 // batch.ErrUnknownJob or ErrQuarantined.
-func (s *Scheduler) Pairs(name string, f batch.NodeFilter) ([]plan.Pair, error) {
+func (s *Scheduler) JobNodes(name string, f batch.NodeFilter) ([]plan.JobNode, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j, err := s.live(name)
@@ -92,22 +92,22 @@ func (s *Scheduler) Pairs(name string, f batch.NodeFilter) ([]plan.Pair, error) 
 	if err != nil {
 		return nil, err
 	}
-	out := make([]plan.Pair, len(nodes))
+	out := make([]plan.JobNode, len(nodes))
 	for i, n := range nodes {
-		out[i] = s.pairView(j, n)
+		out[i] = s.nodeView(j, n)
 	}
 	return out, nil
 }
 
-func (s *Scheduler) pairView(j *job, n batch.NodeView) plan.Pair {
+func (s *Scheduler) nodeView(j *job, n batch.NodeView) plan.JobNode {
 	n.Status.Reason = j.reasons[n.Node]
-	return plan.Pair{Job: j.row.name, NodeView: n, Path: j.forest.board.Path(batch.Key{Job: j.row.name, Node: n.Node})}
+	return plan.JobNode{Job: j.row.name, NodeView: n, Path: j.forest.board.Path(batch.Key{Job: j.row.name, Node: n.Node})}
 }
 
 // Results lists batch tasks of a job that have a status, with what they reported,
-// read from the store; in order of node. Errors as of Pairs, and those of the
+// read from the store; in order of node. Errors as of JobNodes, and those of the
 // store.
-func (s *Scheduler) Results(ctx context.Context, name string, f batch.NodeFilter) ([]plan.Pair, error) {
+func (s *Scheduler) Results(ctx context.Context, name string, f batch.NodeFilter) ([]plan.JobNode, error) {
 	if len(f.Classes) == 0 {
 		f.Classes = []batch.Class{batch.ClassDone, batch.ClassFailed, batch.ClassBackoff}
 	}
@@ -117,16 +117,16 @@ func (s *Scheduler) Results(ctx context.Context, name string, f batch.NodeFilter
 		uid = j.row.uid
 	}
 	s.mu.Unlock()
-	pairs, err := s.Pairs(name, f)
+	nodes, err := s.JobNodes(name, f)
 	if err != nil {
 		return nil, err
 	}
 	var numbers []uint32
 	s.mu.Lock()
 	if b := s.boardOf(batch.Key{Job: name}); b != nil {
-		for i := range pairs {
-			n := b.Mark(batch.Key{Job: name, Node: pairs[i].Node})
-			marks[pairs[i].Node] = n
+		for i := range nodes {
+			n := b.Mark(batch.Key{Job: name, Node: nodes[i].Node})
+			marks[nodes[i].Node] = n
 			numbers = append(numbers, n)
 		}
 	}
@@ -136,14 +136,14 @@ func (s *Scheduler) Results(ctx context.Context, name string, f batch.NodeFilter
 	if err != nil {
 		return nil, err
 	}
-	for i := range pairs {
-		x := read[marks[pairs[i].Node]][pairs[i].Node]
-		pairs[i].Data = x.data
+	for i := range nodes {
+		x := read[marks[nodes[i].Node]][nodes[i].Node]
+		nodes[i].Data = x.data
 		if x.status.Reason != "" {
-			pairs[i].Status.Reason = x.status.Reason
+			nodes[i].Status.Reason = x.status.Reason
 		}
 	}
-	return pairs, nil
+	return nodes, nil
 }
 
 // Explain says why a batch task is as it is; an empty node asks about the job as a

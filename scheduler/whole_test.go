@@ -35,11 +35,11 @@ var (
 // leader is one term: store, registry, auctioneer and scheduler as cmd puts them
 // together.
 type leader struct {
-	reign   *store.Reign
-	reg     *registry.Registry
-	auction *auctioneer.Auctioneer
-	sched   *Scheduler
-	stop    func()
+	leadership *store.Leadership
+	reg        *registry.Registry
+	auction    *auctioneer.Auctioneer
+	sched      *Scheduler
+	stop       func()
 }
 
 // listener connects the registry to the others.
@@ -67,22 +67,22 @@ func lead(t *testing.T, b store.Backend, cells registry.Cells, id string, room i
 		t.Fatal(err)
 	}
 	l := &leader{}
-	if l.reign, err = st.Campaign(t.Context(), store.Candidate{ID: id}); err != nil {
+	if l.leadership, err = st.Campaign(t.Context(), store.Candidate{ID: id}); err != nil {
 		t.Fatal(err)
 	}
-	rows := l.reign.Rows()
+	rows := l.leadership.Rows()
 	l.auction = auctioneer.New(auctioneer.Config{Clock: clock}, noCells{}, noBoard{})
 	n := 0
 	l.sched = New(Config{
-		Term: l.reign.Term(), Store: l.reign, Auctioneer: l.auction, Hub: &fakeHub{}, Scripts: &fakeScripts{}, Clock: clock,
+		Term: l.leadership.Term(), Store: l.leadership, Auctioneer: l.auction, Hub: &fakeHub{}, Scripts: &fakeScripts{}, Clock: clock,
 		NewID: func() string { n++; return fmt.Sprint(id, "-", n) },
 	}, rows)
 	l.reg, err = registry.New(registry.Config{
 		Worker: worker.Config{
-			Term: l.reign.Term(), Timeouts: worker.DefaultTimeouts(), Restored: l.reign.Restored(), NewStore: l.reign.NewStore(), NewCluster: true,
+			Term: l.leadership.Term(), Timeouts: worker.DefaultTimeouts(), Restored: l.leadership.Restored(), NewStore: l.leadership.NewStore(), NewCluster: true,
 			Jobs: l.sched.Names(), HeldNodes: l.sched.HeldNodes(),
 		},
-		Store: l.reign, Cells: cells, Listener: listener{l}, Statuses: l.sched, Clock: clock, Log: slog.New(slog.DiscardHandler),
+		Store: l.leadership, Cells: cells, Listener: listener{l}, Statuses: l.sched, Clock: clock, Log: slog.New(slog.DiscardHandler),
 	}, rows)
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func lead(t *testing.T, b store.Backend, cells registry.Cells, id string, room i
 	l.stop = func() {
 		cancel()
 		working.Wait()
-		_ = l.reign.Resign(t.Context())
+		_ = l.leadership.Resign(t.Context())
 	}
 	return l
 }
@@ -249,7 +249,7 @@ func TestWholeLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		m := &machine{t: t, ctx: ctx, start: time.Now(), alive: make(map[worker.Work]worker.Run), launches: make(map[worker.Work]int)}
-		m.cell = worker.NewCell(worker.CellConfig{Cell: "c", Proc: "p", Started: 1, Folder: "f", Boot: "b", Now: time.Hour, Unix: time.Now().Unix(), Timeouts: worker.DefaultTimeouts(), Gone: true})
+		m.cell = worker.NewCell(worker.CellConfig{Cell: "c", Proc: "p", Started: 1, DirID: "f", Boot: "b", Now: time.Hour, Unix: time.Now().Unix(), Timeouts: worker.DefaultTimeouts(), Gone: true})
 		b := mem.New(mem.Config{})
 		one := lead(t, b, m, "one", 8)
 		m.leader = one

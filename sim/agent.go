@@ -15,11 +15,11 @@ import (
 // go on for ever.
 const (
 	pollEvery  = 5 * time.Second
-	evacEvery  = 2 * time.Second
+	drainEvery = 2 * time.Second
 	leaveBound = 10 * time.Second
 )
 
-// startAgent starts the cell's process on its folder: what is alive is adopted
+// startAgent starts the cell's process on its directory: what is alive is adopted
 // when it may be, and cleared otherwise.
 func (m *machine) startAgent() {
 	if m.alive || !m.up || m.off {
@@ -31,15 +31,15 @@ func (m *machine) startAgent() {
 	}
 	m.life++
 	m.alive, m.paused, m.inbox, m.answered = true, 0, nil, 0
-	m.doomed, m.leaving, m.evac, m.pausing = false, false, evacuation{}, 0
+	m.doomed, m.leaving, m.drain, m.pausing = false, false, drainState{}, 0
 	m.cleared = m.disinherit()
 	m.promises = promises{sent: map[int64]time.Duration{}}
 	m.server = m.w.rng.IntN(len(m.w.servers))
 	m.threads = newThreads(m.w, func(fn func()) { m.later(0, fn) })
 	c, err := cell.New(cell.Config{Name: m.name, Clock: run.Clock{Wall: m.wall, Boot: m.local},
-		Offer: placement.State{Zone: m.zone(), Host: m.folder, Labels: m.side()}, Address: m.folder, Host: m.folder, Timeouts: m.w.timeouts(),
-		Poll: pollEvery, EvacuationPoll: evacEvery, Leave: leaveBound, Ground: cell.Ground{Go: m.threads.run, Park: m.threads.park,
-			Within: within, Folder: folder{m}, Machine: m.newSession}}, &engine{m, m.life}, &link{m, m.life})
+		Offer: placement.State{Zone: m.zone(), Host: m.dir, Labels: m.side()}, Address: m.dir, Host: m.dir, Timeouts: m.w.timeouts(),
+		Poll: pollEvery, DrainPoll: drainEvery, Leave: leaveBound, Runtime: cell.Runtime{Go: m.threads.run, Park: m.threads.park,
+			Within: within, Identity: identityStore{m}, Machine: m.newSession}}, &engine{m, m.life}, &link{m, m.life})
 	if err != nil {
 		m.w.fail("setup", "%v", err)
 		return
@@ -68,23 +68,23 @@ func limitOf(ctx context.Context) time.Duration {
 	return callTimeout
 }
 
-// folder is what a machine keeps of its cell's processes.
-type folder struct{ m *machine }
+// directory is what a machine keeps of its cell's processes.
+type identityStore struct{ m *machine }
 
 // Read returns what was saved last.
-func (f folder) Read() (cell.Identity, error) { return f.m.identity, nil }
+func (f identityStore) Read() (cell.Identity, error) { return f.m.identity, nil }
 
 // Save replaces it.
-func (f folder) Save(id cell.Identity, _ bool) error {
+func (f identityStore) Save(id cell.Identity, _ bool) error {
 	f.m.identity = id
 	return nil
 }
 
 // Boot names the boot of the machine.
-func (f folder) Boot() (string, error) { return f.m.boot(), nil }
+func (f identityStore) Boot() (string, error) { return f.m.boot(), nil }
 
 // NewProc names the next process, or the next session of one: what it holds is its own.
-func (f folder) NewProc() worker.Proc {
+func (f identityStore) NewProc() worker.Proc {
 	m := f.m
 	m.w.procs++
 	p := worker.Proc(fmt.Sprintf("p%d", m.w.procs))
@@ -161,11 +161,11 @@ func (m *machine) overIf() {
 }
 
 // leave is an orderly end: what does not outlive the agent is stopped, and when
-// nothing is left it says farewell.
+// nothing is left it deregisters.
 func (m *machine) leave() {
 	m.leaving = true
 	m.cell.Leave()
-	m.later(leaveBound, m.exit) // without a farewell
+	m.later(leaveBound, m.exit) // without deregistering
 }
 
 // link is how one process reaches the servers: it implements cell.Leader.
@@ -185,7 +185,7 @@ func (l *link) ask(ctx context.Context, op Op, deliver func(s *server, reply fun
 	m, w := l.m, l.m.w
 	s := w.servers[m.server]
 	limit := limitOf(ctx)
-	if !s.alive || s.reign == nil && s.paused <= w.now {
+	if !s.alive || s.leadership == nil && s.paused <= w.now {
 		limit = 20 * time.Millisecond // refused, or told that it does not lead
 	}
 	return m.threads.await(limit, m.later, func(answer func(take func())) {
@@ -227,7 +227,7 @@ func (l *link) redirect() {
 	m := l.m
 	s := m.w.servers[m.server]
 	a, b := m.w.machineNode(m.id), m.w.serverNode(s.id)
-	if !s.alive || s.paused > m.w.now || s.reign != nil || m.w.cut(a, b) || m.w.cut(b, a) {
+	if !s.alive || s.paused > m.w.now || s.leadership != nil || m.w.cut(a, b) || m.w.cut(b, a) {
 		return
 	}
 	if r := m.w.leading(); r != nil {
@@ -245,7 +245,7 @@ func (l *link) UpdateStatus(ctx context.Context, u worker.UpdateStatus) (got []w
 
 // Rows implements cell.Leader.
 func (l *link) Rows(ctx context.Context, from cell.Caller, q cell.RowsQuery) (got cell.Rows, err error) {
-	err = l.request(ctx, OpRows, OpRowsAnswer, func(r *reign) (func(), error) {
+	err = l.request(ctx, OpRows, OpRowsAnswer, func(r *leadership) (func(), error) {
 		rows, err := r.leads.Rows(context.Background(), from, q)
 		return func() { got = rows }, err
 	})
@@ -257,7 +257,7 @@ func (l *link) LRPEvents(ctx context.Context, from cell.Caller, es []cell.LRPEve
 	for _, e := range es[1:] {
 		l.m.w.res.Coverage.add(lrpOp(e.Event), l.m.w)
 	}
-	err = l.request(ctx, lrpOp(es[0].Event), OpLRPAnswer, func(r *reign) (func(), error) {
+	err = l.request(ctx, lrpOp(es[0].Event), OpLRPAnswer, func(r *leadership) (func(), error) {
 		errs, err := r.leads.LRPEvents(context.Background(), from, es)
 		return func() { got = errs }, err
 	})
@@ -269,7 +269,7 @@ func (l *link) TaskEvents(ctx context.Context, from cell.Caller, es []cell.TaskE
 	for _, e := range es[1:] {
 		l.m.w.res.Coverage.add(taskOp(e.Event), l.m.w)
 	}
-	err = l.request(ctx, taskOp(es[0].Event), OpTaskAnswer, func(r *reign) (func(), error) {
+	err = l.request(ctx, taskOp(es[0].Event), OpTaskAnswer, func(r *leadership) (func(), error) {
 		errs, err := r.leads.TaskEvents(context.Background(), from, es)
 		if err == nil && !r.dead {
 			for i, e := range es {
@@ -283,10 +283,10 @@ func (l *link) TaskEvents(ctx context.Context, from cell.Caller, es []cell.TaskE
 
 // request has whoever leads, if the server that is asked does, do what may wait; take takes
 // the answer.
-func (l *link) request(ctx context.Context, op, answered Op, do func(r *reign) (take func(), err error)) error {
+func (l *link) request(ctx context.Context, op, answered Op, do func(r *leadership) (take func(), err error)) error {
 	var refused error
 	err := l.ask(ctx, op, func(s *server, reply func(Op, func())) {
-		r := s.reign
+		r := s.leadership
 		if r == nil {
 			return
 		}

@@ -14,7 +14,7 @@ import (
 // board is the bulletin board of one term, the shell itself, with the drains that it commits.
 type board struct {
 	*bbs.BBS
-	r      *reign
+	r      *leadership
 	drains *leader.Drains
 	full   time.Duration // of the last pass over everything
 	next   time.Duration // of a pass that is planned; 0 = none
@@ -149,7 +149,7 @@ func (s *storage) work() *rows {
 }
 
 // work returns all rows of services and tasks as they are submitted.
-func (r *reign) work() *rows {
+func (r *leadership) work() *rows {
 	out := &rows{versions: map[string]*lrp.Version{}}
 	for _, key := range slices.Sorted(maps.Keys(r.newest)) {
 		out.add(r.newest[key])
@@ -176,7 +176,7 @@ func (s *storage) task(guid string) *task.Task {
 }
 
 // task returns the newest row.
-func (r *reign) task(guid string) *task.Task {
+func (r *leadership) task(guid string) *task.Task {
 	t, _ := r.newest[bbs.TaskRow(guid)].(*task.Task)
 	return t
 }

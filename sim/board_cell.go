@@ -32,7 +32,7 @@ func (b *board) heeded(proc string, e lrp.Event) {
 		// of one that was to run on without its cell nobody can say more.
 		for _, t := range all.tasks {
 			if u := w.check.work.running[t.UID]; u != nil && u.bound && t.Ending() && t.Holder.Proc == proc && b.r.term == w.store.term {
-				w.fail("I12", "%s is dead, and %s, of which %v is alive on %s, is still on it", proc, describeTask(t), u, u.m.folder)
+				w.fail("I12", "%s is dead, and %s, of which %v is alive on %s, is still on it", proc, describeTask(t), u, u.m.dir)
 			}
 		}
 	}

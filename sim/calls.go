@@ -21,7 +21,7 @@ const callTimeout = time.Second
 var errNeverSent = errors.New("no connection can be made")
 
 // calls carries a leader's calls to cells: it implements leader.Cells.
-type calls struct{ r *reign }
+type calls struct{ r *leadership }
 
 // ask makes one call and waits: deliver makes it at the cell and returns what takes its
 // answer; nil = it gives none.
@@ -60,7 +60,7 @@ const cluster fence.Cluster = "world"
 
 // addresses names the identity of the store, as every call of a leader does before a cell
 // looks at anything else of it.
-func (r *reign) addresses(to *cell.Cell, p worker.Proc) bool {
+func (r *leadership) addresses(to *cell.Cell, p worker.Proc) bool {
 	err := to.Addressed(cluster, p)
 	if err != nil {
 		r.s.w.fail("contract", "a cell refuses its own cluster: %v", err)
@@ -70,9 +70,9 @@ func (r *reign) addresses(to *cell.Cell, p worker.Proc) bool {
 
 // unreachable has a call fail before it left, when nobody listens or at times when the way is
 // cut.
-func (c calls) unreachable(ctx context.Context, op Op, m *machine, deaf bool) error {
+func (c calls) unreachable(ctx context.Context, op Op, m *machine, cutOff bool) error {
 	w := c.r.s.w
-	if cut := w.cut(w.serverNode(c.r.s.id), w.machineNode(m.id)) && w.chance(500); !cut && m.alive && !deaf {
+	if cut := w.cut(w.serverNode(c.r.s.id), w.machineNode(m.id)) && w.chance(500); !cut && m.alive && !cutOff {
 		return nil
 	}
 	w.res.Coverage.add(op, w)
@@ -109,7 +109,7 @@ func (c calls) RunTasks(ctx context.Context, _ worker.CellName, tasks []worker.R
 		}
 	}
 	if op == OpRun {
-		if err := c.unreachable(ctx, op, m, m.deaf > w.now && w.chance(500)); err != nil {
+		if err := c.unreachable(ctx, op, m, m.cutOff > w.now && w.chance(500)); err != nil {
 			return nil, err
 		}
 	}
@@ -154,7 +154,7 @@ func (c calls) RequestSuicide(ctx context.Context, _ worker.CellName, q worker.S
 // Perform implements leader.Performer.
 func (c calls) Perform(ctx context.Context, _ worker.CellName, work cell.Work) (out []cell.Refusal, err error) {
 	w, m := c.r.s.w, c.r.s.w.byProc[work.Proc]
-	if err := c.unreachable(ctx, OpPerform, m, m.deaf > w.now); err != nil {
+	if err := c.unreachable(ctx, OpPerform, m, m.cutOff > w.now); err != nil {
 		return nil, err
 	}
 	err = c.ask(limitOf(ctx), OpPerform, OpPerformAnswer, work.Proc, func(to *cell.Cell) func() {
@@ -177,11 +177,11 @@ func (c calls) CancelTask(ctx context.Context, _ worker.CellName, term fence.Ter
 	return c.tell(OpCancel, proc, func(to *cell.Cell) { _ = to.CancelTask(ctx, term, proc, uid) })
 }
 
-// Evacuate implements leader.Cells.
-func (c calls) Evacuate(ctx context.Context, _ worker.CellName, term fence.Term, proc worker.Proc, e cell.Evacuation) error {
+// Drain implements leader.Cells.
+func (c calls) Drain(ctx context.Context, _ worker.CellName, term fence.Term, proc worker.Proc, e cell.Drain) error {
 	return c.tell(OpDrain, proc, func(to *cell.Cell) {
-		if to.Evacuate(ctx, term, proc, e) == nil {
-			c.r.s.w.byProc[proc].evacuates(term, e)
+		if to.Drain(ctx, term, proc, e) == nil {
+			c.r.s.w.byProc[proc].drains(term, e)
 		}
 	})
 }
@@ -206,7 +206,7 @@ func lrpOp(e lrp.Event) Op {
 	case lrp.Remove:
 		return OpRemove
 	}
-	return OpEvacuate
+	return OpCellDrain
 }
 
 func taskOp(e task.Event) Op {

@@ -40,7 +40,7 @@ func (c *checker) launched(w *world, k *container) {
 	}
 	c.launches[k.run.Invocation] = true
 	if o := c.live[k.run.Work]; o != nil {
-		w.fail("I2", "%v starts on %s as %v while %v is alive on %s", k.run.Work, k.m.folder, k.run.Invocation, o.run.Invocation, o.m.folder)
+		w.fail("I2", "%v starts on %s as %v while %v is alive on %s", k.run.Work, k.m.dir, k.run.Invocation, o.run.Invocation, o.m.dir)
 	}
 	c.live[k.run.Work] = k
 	c.all = append(c.all, k)
@@ -67,10 +67,10 @@ func (c *checker) ended(k *container) {
 }
 
 // dead: I6, nothing of a process declared dead is alive, but what a later process
-// of its folder adopted and the leader holds as that one's, or waits for that one's report.
+// of its directory adopted and the leader holds as that one's, or waits for that one's report.
 // What a deposed leader believes does not matter: it can commit nothing, and the cells refuse
 // its calls.
-func (c *checker) dead(w *world, r *reign, d worker.Dead) {
+func (c *checker) dead(w *world, r *leadership, d worker.Dead) {
 	if r.term != w.store.term {
 		return
 	}
@@ -96,7 +96,7 @@ func (c *checker) dead(w *world, r *reign, d worker.Dead) {
 
 // awaited reports whether the leader starts nothing known before the last holder of a container, a
 // later process than the dead one, has reported or is dead itself.
-func awaited(r *reign, dead, last worker.Proc) bool {
+func awaited(r *leadership, dead, last worker.Proc) bool {
 	return last != dead && slices.ContainsFunc(r.leader.Sessions(r.s.local()), func(v worker.SessionView) bool {
 		return v.Proc == last && v.Member && !v.Reported && !v.Dead
 	})
@@ -171,7 +171,7 @@ func (c *checker) full(w *world) {
 	}
 	leaders := 0
 	for _, s := range w.servers {
-		if s.reign != nil && s.alive && s.reign.term == w.store.term {
+		if s.leadership != nil && s.alive && s.leadership.term == w.store.term {
 			leaders++
 		}
 	}
@@ -193,7 +193,7 @@ func (c *checker) liveness(w *world) {
 	if v := r.leader.Wait(now); v.Active {
 		w.fail("I14", "still waiting for %v", v.For)
 	}
-	c.jobsSettled(w, r)
+	c.jobsQuiet(w, r)
 	for i := range w.cfg.Cells {
 		v, ok := r.leader.Session(now, w.machines[i].name)
 		if fine := ok && v.State == worker.Healthy && v.Eligible; !fine && !w.machines[i].shutOut() {
@@ -209,6 +209,6 @@ func (c *checker) liveness(w *world) {
 		}
 	}
 	if w.boards() {
-		c.settled(w, r.board)
+		c.quiet(w, r.board)
 	}
 }

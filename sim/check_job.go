@@ -152,8 +152,8 @@ func (c *checker) replaced(w *world, was, is *scheduler.StatusRecord) {
 // forgiving, forgetting.
 func edited(was, is batch.Status) bool {
 	was.Reason, is.Reason = "", ""
-	forgiven, _ := batch.Forgiven(was)
-	return is == was || is == forgiven || is == batch.Status{Invocation: was.Invocation}
+	retried, _ := batch.Retried(was)
+	return is == was || is == retried || is == batch.Status{Invocation: was.Invocation}
 }
 
 // recount compares what was kept with the rows: nothing durable is cleaned away.
@@ -173,7 +173,7 @@ func (c *jobCheck) recount(w *world) {
 
 // handedOut: an invocation is handed out once, for ever. What a leader hands out that has not
 // heard yet that the store went back is as in wentBack.
-func (c *checker) handedOut(w *world, r *reign, q worker.Request, i fence.Invocation) {
+func (c *checker) handedOut(w *world, r *leadership, q worker.Request, i fence.Invocation) {
 	if c.invoked[i] {
 		w.fail("I2", "invocation %v is handed out twice", i)
 	}
@@ -186,7 +186,7 @@ func (c *checker) handedOut(w *world, r *reign, q worker.Request, i fence.Invoca
 
 // acknowledged: what a cell may forget is durable, unless the job has gone or was born
 // again since it started.
-func (c *checker) acknowledged(w *world, r *reign, a worker.StatusAnswer) {
+func (c *checker) acknowledged(w *world, r *leadership, a worker.StatusAnswer) {
 	if !a.OK || a.Kind != worker.StatusEnded || r.made != w.store.made {
 		return
 	}
@@ -237,21 +237,21 @@ func (c *jobCheck) has(uid string) bool {
 
 // waitsForStuck reports whether each batch task of a job that is not done waits for one that
 // does not die, or the job for one of a job that is gone: then nothing else is wrong with it.
-func (c *checker) waitsForStuck(w *world, r *reign, v *plan.Job) bool {
+func (c *checker) waitsForStuck(w *world, r *leadership, v *plan.Job) bool {
 	if strings.HasPrefix(v.Progress.Reason, "batch tasks of a removed or replaced job") && w.stuckBatch(w.jobGone) {
 		return true
 	}
-	pairs, err := r.sched.Pairs(v.Name, batch.NodeFilter{})
-	if err != nil || len(pairs) == 0 {
+	nodes, err := r.sched.JobNodes(v.Name, batch.NodeFilter{})
+	if err != nil || len(nodes) == 0 {
 		return false
 	}
-	return !slices.ContainsFunc(pairs, func(p plan.Pair) bool {
+	return !slices.ContainsFunc(nodes, func(p plan.JobNode) bool {
 		return p.Class != batch.ClassDone && !w.stuckWork(worker.Work{Job: v.Name, Node: p.Node}, c.jobs.host(v.UID, p.Node))
 	})
 }
 
-// jobsSettled: I14, after the faults every batch task of every job is done.
-func (c *checker) jobsSettled(w *world, r *reign) {
+// jobsQuiet: I14, after the faults every batch task of every job is done.
+func (c *checker) jobsQuiet(w *world, r *leadership) {
 	now := r.s.local()
 	for _, v := range r.sched.Jobs("", "", 0) {
 		if v.Removed || v.Progress.State == batch.JobDone && v.Progress.Done == w.cfg.Nodes {

@@ -33,7 +33,7 @@ func (c *checker) began(w *world, u *unit) {
 	c.work.units = append(c.work.units, u)
 	if u.uid == "" {
 		if o := c.work.only[u.key]; u.exclusive && o != nil {
-			w.fail("I3", "%v starts on %s while %v is alive on %s", u, u.m.folder, o, o.m.folder)
+			w.fail("I3", "%v starts on %s while %v is alive on %s", u, u.m.dir, o, o.m.dir)
 		}
 		if u.exclusive {
 			c.work.only[u.key] = u
@@ -43,17 +43,17 @@ func (c *checker) began(w *world, u *unit) {
 	}
 	// After a restore nothing proves the end of one that was to run on without its cell.
 	if o := c.work.running[u.uid]; o != nil && (o.bound || !c.work.excused[u.uid]) {
-		w.fail("I1", "%v starts on %s while it is alive on %s", u, u.m.folder, o.m.folder)
+		w.fail("I1", "%v starts on %s while it is alive on %s", u, u.m.dir, o.m.dir)
 	}
 	row := w.store.task(u.guid)
 	if row != nil && row.UID == u.uid && row.Definition.Labels != nil && row.Definition.Labels["side"] != u.m.side()["side"] {
-		w.fail("contract", "%v starts on %s and wants a cell that is %s", u, u.m.folder, row.Definition.Labels["side"])
+		w.fail("contract", "%v starts on %s and wants a cell that is %s", u, u.m.dir, row.Definition.Labels["side"])
 	}
-	if e := u.m.evac; e.id != "" && row != nil && row.UID == u.uid && w.store.rows[bbs.TaskRow(u.guid)].(*saved).at > e.since+5*time.Second {
+	if e := u.m.drain; e.id != "" && row != nil && row.UID == u.uid && w.store.rows[bbs.TaskRow(u.guid)].(*saved).at > e.since+5*time.Second {
 		w.fail("contract", "%v was given leave and starts on %s, which is being emptied since %v", u, u.m.name, e.since)
 	}
 	if c.work.begun[u.uid] && !c.work.excused[u.uid] {
-		w.fail("I1", "%v starts on %s a second time", u, u.m.folder)
+		w.fail("I1", "%v starts on %s a second time", u, u.m.dir)
 	}
 	delete(c.work.excused, u.uid)
 	c.work.begun[u.uid], c.work.running[u.uid] = true, u
@@ -68,7 +68,7 @@ func (c *checker) oneVersion(w *world, u *unit) {
 		twice := o != u && o.service == u.service && o.uid == "" && o.key.Index == u.key.Index && o.key.Process != u.key.Process
 		next := func() bool { return number(worker.Proc(u.key.Process)) > number(worker.Proc(o.key.Process)) }
 		if twice && o.exclusive && (u.exclusive || next()) && o.made == w.store.made {
-			w.fail("I3", "%v %v starts on %s while %v is alive on %s", u.service, u, u.m.folder, o, o.m.folder)
+			w.fail("I3", "%v %v starts on %s while %v is alive on %s", u.service, u, u.m.dir, o, o.m.dir)
 		}
 	}
 }
@@ -157,7 +157,7 @@ func (c *checker) taskStored(w *world, before, after *task.Task) {
 	}
 	if same && before.Ending() && !after.Ending() {
 		if u := c.work.running[after.UID]; u != nil {
-			w.fail("I6", "%s is said to be gone while it is alive on %s", describeTask(after), u.m.folder)
+			w.fail("I6", "%s is said to be gone while it is alive on %s", describeTask(after), u.m.dir)
 		}
 	}
 	if after != nil && after.Outcome == task.Failed && !(before != nil && same && before.Ended()) {
@@ -166,7 +166,7 @@ func (c *checker) taskStored(w *world, before, after *task.Task) {
 	if after != nil && after.Outcome == task.Lost && !(same && before.Outcome == task.Lost) {
 		w.res.TasksLost++
 		if u := c.work.running[after.UID]; u != nil && !after.MayStillRun {
-			w.fail("I6", "%s is given up as lost while it is alive on %s", describeTask(after), u.m.folder)
+			w.fail("I6", "%s is given up as lost while it is alive on %s", describeTask(after), u.m.dir)
 		}
 	}
 }
@@ -187,7 +187,7 @@ func (c *checker) unplaced(w *world, t *task.Task) {
 // of the task is alive on that cell. (A task is COMPLETED while it may run when somebody
 // else says so, and then its row says that too: a customer has cancelled it and it is ending,
 // or its cell was given up and it may still run.)
-func (c *checker) told(r *reign, e task.Event, after *task.Task) {
+func (c *checker) told(r *leadership, e task.Event, after *task.Task) {
 	w := r.s.w
 	var by task.Holder
 	switch e := e.(type) {
@@ -203,14 +203,14 @@ func (c *checker) told(r *reign, e task.Event, after *task.Task) {
 	}
 	for _, u := range c.work.units {
 		if u.uid == after.UID && string(u.m.name) == by.Cell && slices.Contains(u.procs, worker.Proc(by.Proc)) {
-			w.fail("I6", "%s is told by %T while it is alive on %s", describeTask(after), e, u.m.folder)
+			w.fail("I6", "%s is told by %T while it is alive on %s", describeTask(after), e, u.m.dir)
 		}
 	}
 }
 
 // judged: I5, a task is given up as lost only when no process that has reported what it has
 // holds its end.
-func (c *checker) judged(r *reign, t *task.Task) {
+func (c *checker) judged(r *leadership, t *task.Task) {
 	w := r.s.w
 	for _, m := range w.machines {
 		u := m.unit("t-" + t.UID)
@@ -225,7 +225,7 @@ func (c *checker) judged(r *reign, t *task.Task) {
 
 // answered: leave to run, and an end that a cell may forget, are durable before
 // they are told; who has leave gets it again.
-func (c *checker) answered(r *reign, guid string, asked task.Event, err error) {
+func (c *checker) answered(r *leadership, guid string, asked task.Event, err error) {
 	w := r.s.w
 	if e, ok := asked.(task.Start); ok && err != nil {
 		if t := r.task(guid); t != nil && t.UID == e.UID && t.State == task.Running && t.Holder == e.By && t.Reservation == e.Reservation {
@@ -264,8 +264,8 @@ func (c *checker) dropped(w *world, u *unit) {
 }
 
 // deadUnits: I6, nothing deadline-bound of a process declared dead is alive, but what a
-// later process of the folder has adopted that the leader has recorded.
-func (c *checker) deadUnits(w *world, r *reign, d worker.Dead) {
+// later process of the directory has adopted that the leader has recorded.
+func (c *checker) deadUnits(w *world, r *leadership, d worker.Dead) {
 	for _, u := range slices.Clone(c.work.units) {
 		if !u.bound || !slices.Contains(u.procs, d.Proc) {
 			continue
@@ -275,7 +275,7 @@ func (c *checker) deadUnits(w *world, r *reign, d worker.Dead) {
 		if !recorded && u.stuck && d.Proof == worker.ProofExpiry && !couldSay(r, u.m) {
 			c.lostSightOf(u)
 		} else if !recorded {
-			w.fail("I6", "process %s is declared dead (%v) while %v is alive on %s, held by %v", d.Proc, d.Proof, u, u.m.folder, u.procs)
+			w.fail("I6", "process %s is declared dead (%v) while %v is alive on %s, held by %v", d.Proc, d.Proof, u, u.m.dir, u.procs)
 		}
 	}
 }

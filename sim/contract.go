@@ -103,7 +103,7 @@ func (m *machine) answers(b before, e worker.CellEvent, es []worker.CellEffect) 
 		ok, what = !mine || dying, "a process that was asked to die lives on"
 	case worker.CallHeard:
 		ok, what = !m.agent.Term().Less(e.Term), "a higher term was not taken"
-	case worker.FarewellAsked:
+	case worker.LeaveAsked:
 		ok, what = m.agent.Accepts(m.local()) != nil, "a leaving cell accepts work"
 	case worker.LinkBroken:
 		ok, what = dying || has[worker.SendBeat](es), "no heartbeat when the link broke"

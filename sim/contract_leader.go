@@ -15,11 +15,11 @@ type seen struct {
 	sender  worker.SessionView // of the process that calls
 	known   bool
 	wait    worker.WaitView
-	earlier []worker.SessionView // members of the sender's folder that began before it
+	earlier []worker.SessionView // members of the sender's directory that began before it
 	adopted map[worker.Run]bool  // what an unknown process tells of, and another one holds
 }
 
-func (r *reign) look(cell worker.CellName, proc worker.Proc) seen {
+func (r *leadership) look(cell worker.CellName, proc worker.Proc) seen {
 	now, l := r.s.local(), r.leader
 	s := seen{wait: l.Wait(now)}
 	s.holder, s.held = l.Session(now, cell)
@@ -45,7 +45,7 @@ func number(p worker.Proc) int {
 }
 
 // before looks at what a step will be held against.
-func (r *reign) before(e worker.Event) seen {
+func (r *leadership) before(e worker.Event) seen {
 	switch e := e.(type) {
 	case worker.BeatReceived:
 		return r.look(e.Beat.Cell, e.Beat.Proc)
@@ -60,7 +60,7 @@ func (r *reign) before(e worker.Event) seen {
 }
 
 // adopted returns what of a status of an unknown process another one may run.
-func (r *reign) adopted(s seen, u worker.UpdateStatus) map[worker.Run]bool {
+func (r *leadership) adopted(s seen, u worker.UpdateStatus) map[worker.Run]bool {
 	if s.known {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (r *reign) adopted(s seen, u worker.UpdateStatus) map[worker.Run]bool {
 }
 
 // contract checks what the leader promises, right after a step.
-func (r *reign) contract(s seen, e worker.Event, out worker.Output) {
+func (r *leadership) contract(s seen, e worker.Event, out worker.Output) {
 	for _, f := range out.Effects {
 		if d, ok := f.(worker.Dead); ok {
 			r.perished[d.Proc] = true
@@ -106,7 +106,7 @@ func (r *reign) contract(s seen, e worker.Event, out worker.Output) {
 
 // agrees: with the hashes as the witness a session is HEALTHY for the first time only
 // when its newest heartbeat showed the newest set that anybody was told.
-func (r *reign) agrees(e worker.Event, out worker.Output) {
+func (r *leadership) agrees(e worker.Event, out worker.Output) {
 	if b, ok := e.(worker.BeatReceived); ok && b.Beat.Beat > r.shows[b.Beat.Proc].Beat {
 		r.shows[b.Beat.Proc] = b.Beat
 	}
@@ -129,7 +129,7 @@ func (r *reign) agrees(e worker.Event, out worker.Output) {
 }
 
 // verdict: a heartbeat is answered by the table of docs/design/worker-protocol.md.
-func (r *reign) verdict(s seen, h worker.Heartbeat, out worker.Output) {
+func (r *leadership) verdict(s seen, h worker.Heartbeat, out worker.Output) {
 	var got worker.Verdict
 	answered := false
 	for _, f := range out.Effects {
@@ -140,7 +140,7 @@ func (r *reign) verdict(s seen, h worker.Heartbeat, out worker.Output) {
 			return
 		}
 	}
-	if h.Farewell {
+	if h.Deregister {
 		r.leaves(h, out)
 	}
 	want, why, sure := r.wanted(s, h)
@@ -156,21 +156,21 @@ func (r *reign) verdict(s seen, h worker.Heartbeat, out worker.Output) {
 	}
 }
 
-// leaves: who says farewell is told that its session is over, whoever it is.
-func (r *reign) leaves(h worker.Heartbeat, out worker.Output) {
+// leaves: who deregisters is told that its session is over, whoever it is.
+func (r *leadership) leaves(h worker.Heartbeat, out worker.Output) {
 	for _, f := range out.Effects {
 		if a, ok := f.(worker.AnswerBeat); ok && a.Answer.Verdict == worker.Welcome && a.Answer.State != worker.MustDie {
-			r.s.w.fail("contract", "%s says farewell and is told %v", h.Proc, a.Answer.State)
+			r.s.w.fail("contract", "%s deregisters and is told %v", h.Proc, a.Answer.State)
 		}
 	}
 	if v, known := r.leader.Session(r.s.local(), h.Cell); known && v.Proc == h.Proc && v.State != worker.MustDie && !h.HasWork {
-		r.s.w.fail("contract", "%s has said farewell and is %v", h.Proc, v.State)
+		r.s.w.fail("contract", "%s has deregistered and is %v", h.Proc, v.State)
 	}
 }
 
-func (r *reign) wanted(s seen, h worker.Heartbeat) (v worker.Verdict, why string, sure bool) {
+func (r *leadership) wanted(s seen, h worker.Heartbeat) (v worker.Verdict, why string, sure bool) {
 	w := r.s.w
-	blind := r.leader.Wait(r.s.local()).Blind
+	stale := r.leader.Wait(r.s.local()).Stale
 	listed := s.known && s.sender.Member || len(s.earlier) > 0
 	adopts := s.wait.All || r.leader.Wait(r.s.local()).All
 	switch {
@@ -178,16 +178,16 @@ func (r *reign) wanted(s seen, h worker.Heartbeat) (v worker.Verdict, why string
 		return worker.Die, "declared dead", !s.sender.Displaced && !r.displaced[h.Proc]
 	case s.known && s.sender.Displaced:
 		return worker.DieAll, "displaced", true
-	case h.Farewell || !s.known && r.displaced[h.Proc]:
+	case h.Deregister || !s.known && r.displaced[h.Proc]:
 		return 0, "", false
 	case h.HasWork && !listed && !adopts:
 		return worker.Die, "unlisted", true
-	case h.HasWork && h.Epoch != r.term.Epoch && !blind:
+	case h.HasWork && h.Epoch != r.term.Epoch && !stale:
 		return worker.Die, "another epoch", true
 	case !s.held || s.holder.Proc == h.Proc:
 		return 0, "", false
 	case w.byProc[s.holder.Proc] == w.byProc[h.Proc] && number(h.Proc) < number(s.holder.Proc):
-		return worker.Refused, "an older process of the folder", true
+		return worker.Refused, "an older process of the directory", true
 	case w.byProc[s.holder.Proc] == w.byProc[h.Proc], s.holder.State == worker.MustDie:
 		return worker.Welcome, "replaces", !s.known || s.sender.State != worker.MustDie
 	case s.holder.State == worker.Healthy && r.fresh(s.holder.Proc):
@@ -197,7 +197,7 @@ func (r *reign) wanted(s seen, h worker.Heartbeat) (v worker.Verdict, why string
 }
 
 // fresh: the holder's session did not time out within this very step.
-func (r *reign) fresh(p worker.Proc) bool {
+func (r *leadership) fresh(p worker.Proc) bool {
 	for _, v := range r.leader.Sessions(r.s.local()) {
 		if v.Proc == p {
 			return v.State == worker.Healthy
@@ -209,7 +209,7 @@ func (r *reign) fresh(p worker.Proc) bool {
 // statuses: of an earlier term, before the report, or of what another process has adopted
 // from an unknown one nothing is taken, and every
 // end is answered, handed over, or on its way.
-func (r *reign) statuses(s seen, u worker.UpdateStatus, out worker.Output) {
+func (r *leadership) statuses(s seen, u worker.UpdateStatus, out worker.Output) {
 	early := u.Term.Less(r.term) || s.known && !s.sender.Reported && !s.sender.Dead
 	for _, f := range out.Effects {
 		if e, ok := f.(worker.Ended); ok {
@@ -238,7 +238,7 @@ func (r *reign) statuses(s seen, u worker.UpdateStatus, out worker.Output) {
 
 // promised: after the faults every cell lives by the promise of who leads, and its row
 // says so: nobody waits longer for it than has to be.
-func (r *reign) promised() {
+func (r *leadership) promised() {
 	own := r.t.DiesWithin()
 	if r.s.w.cfg.Alone {
 		own = 0
@@ -250,7 +250,7 @@ func (r *reign) promised() {
 	}
 }
 
-func (r *reign) sure(a worker.RunAnswer) {
+func (r *leadership) sure(a worker.RunAnswer) {
 	for _, v := range r.leader.Running(a.Run.Work) {
 		known := v.Run == a.Run && v.Proc == a.Proc && !v.Ending && r.lives(v.Proc)
 		if known && a.Result == worker.RunOK && !v.Sure {
@@ -259,7 +259,7 @@ func (r *reign) sure(a worker.RunAnswer) {
 	}
 }
 
-func (r *reign) lives(p worker.Proc) bool {
+func (r *leadership) lives(p worker.Proc) bool {
 	for _, v := range r.leader.Sessions(r.s.local()) {
 		if v.Proc == p {
 			return v.State != worker.MustDie && !v.Dead
@@ -270,7 +270,7 @@ func (r *reign) lives(p worker.Proc) bool {
 
 // succession: who has reported and shown its predecessors gone, or was booted
 // anew, leaves none of them on the list; nobody is displaced and off the list.
-func (r *reign) succession(before seen, e worker.Event) {
+func (r *leadership) succession(before seen, e worker.Event) {
 	var proc worker.Proc
 	gone := false
 	switch e := e.(type) {
@@ -301,7 +301,7 @@ func (r *reign) succession(before seen, e worker.Event) {
 }
 
 // explains: a refusal names the reason that the views show.
-func (r *reign) explains(q worker.Request) {
+func (r *leadership) explains(q worker.Request) {
 	if !r.receives(q.Cell) {
 		return // EndTerm waits for the commit before it
 	}
@@ -317,7 +317,7 @@ func (r *reign) explains(q worker.Request) {
 
 // receives: whether a cell may be given work, and why not, is what its session shows;
 // false when the leader has heard a higher term.
-func (r *reign) receives(cell worker.CellName) bool {
+func (r *leadership) receives(cell worker.CellName) bool {
 	h, ok := r.leader.MayReceive(cell)
 	if h.Reason == worker.HoldDeposed {
 		return false
@@ -348,7 +348,7 @@ func reason(v worker.SessionView, held bool) worker.HoldReason {
 
 // joined: no task is given up as too large for every cell while a cell of the last term has not
 // said yet what it has, or one may be about to join.
-func (r *reign) joined(t *task.Task) {
+func (r *leadership) joined(t *task.Task) {
 	if age := r.s.local() - r.began; age < leader.JoinGrace {
 		r.s.w.fail("contract", "%s is too large for every cell %v after the term began", describeTask(t), age)
 	}

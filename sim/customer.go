@@ -98,7 +98,7 @@ func (b *board) ask(what string, fn func(ctx context.Context) error) {
 }
 
 // discard is the word of a person that what a restored store does not know is not wanted.
-func (r *reign) discard() {
+func (r *leadership) discard() {
 	for _, name := range r.leads.Heard() {
 		if s, _ := r.leads.State(name); slices.ContainsFunc(s.Conditions, func(c cell.Condition) bool { return c.Unknown }) {
 			r.s.w.trace("customer: discard what runs on %s and no row names", name)
@@ -232,7 +232,7 @@ func (w *world) again(made int, a plan.Application, key plan.Write, first plan.A
 	}
 	r.board.ask("repeated apply", func(ctx context.Context) error {
 		second, err := r.board.Apply(ctx, a, key, nil)
-		same := (second.Revision == first.Revision || w.spoilt > 0) && slices.EqualFunc(second.Changes, first.Changes, func(x, y plan.Change) bool { return x.Name == y.Name && x.Verb == y.Verb })
+		same := (second.Revision == first.Revision || w.corrupted > 0) && slices.EqualFunc(second.Changes, first.Changes, func(x, y plan.Change) bool { return x.Name == y.Name && x.Verb == y.Verb })
 		if err == nil && !r.dead && r.made == w.store.made && !same {
 			w.fail("contract", "apply with key %s is answered %+v, and was answered %+v", key.Key, second, first)
 		}
@@ -332,7 +332,7 @@ func (w *world) recreate(b *board, t *task.Task) {
 			as = task.ResolvedRerun
 		}
 		b.ask("settle", func(ctx context.Context) error {
-			_, err := b.SettleTask(ctx, t.GUID, as, plan.Write{})
+			_, err := b.ResolveTask(ctx, t.GUID, as, plan.Write{})
 			return err
 		})
 	}

@@ -9,8 +9,8 @@ import (
 	"cantina/fence"
 )
 
-// evacuation is what a cell was told.
-type evacuation struct {
+// drainState is what a cell was told.
+type drainState struct {
 	id    string        // of the drain; empty = none
 	since time.Duration // true time
 	// ended are the drains that were taken back or replaced under the leader of term: an order that
@@ -31,17 +31,17 @@ func (m *machine) side() map[string]string {
 	return map[string]string{"side": []string{"left", "right"}[m.id%2]}
 }
 
-// evacuates notes that the cell has taken it that it is to be emptied, or need not be.
-func (m *machine) evacuates(term fence.Term, e cell.Evacuation) {
-	if m.evac.term.Less(term) {
-		m.evac.ended, m.evac.term = nil, term
+// drains notes that the cell has taken it that it is to be emptied, or need not be.
+func (m *machine) drains(term fence.Term, e cell.Drain) {
+	if m.drain.term.Less(term) {
+		m.drain.ended, m.drain.term = nil, term
 	}
-	ended := append(slices.Clone(m.evac.ended), m.evac.id)
+	ended := append(slices.Clone(m.drain.ended), m.drain.id)
 	switch {
 	case e.Undo:
-		m.evac = evacuation{ended: append(ended, e.ID), term: m.evac.term}
-	case m.evac.id != e.ID && !slices.Contains(m.evac.ended, e.ID):
-		m.evac = evacuation{id: e.ID, since: m.w.now, ended: ended, term: m.evac.term}
+		m.drain = drainState{ended: append(ended, e.ID), term: m.drain.term}
+	case m.drain.id != e.ID && !slices.Contains(m.drain.ended, e.ID):
+		m.drain = drainState{id: e.ID, since: m.w.now, ended: ended, term: m.drain.term}
 	}
-	m.w.trace("%s: evacuation %+v", m.name, m.evac)
+	m.w.trace("%s: drain %+v", m.name, m.drain)
 }

@@ -31,14 +31,14 @@ const (
 	DeleteJob
 	BreakProbe
 	OtherFlags
-	Farewell
+	Deregister
 	HangWork
 	// Of services and tasks: only in runs that have any.
 	Drain
 	FailWork
 	ChangeService
 	ChangeTask
-	SpoilRow
+	CorruptRow
 	faultCount
 )
 
@@ -47,7 +47,7 @@ const batchFaults = Drain
 
 var faultNames = [faultCount]string{"kill server", "pause server", "cut store", "unknown commit", "kill agent", "pause agent",
 	"pause machine", "reboot", "cut link", "cut calls", "rough network", "twin", "restore store", "move store", "delete job", "break probe",
-	"other flags", "farewell", "hang work", "drain", "fail work", "change service", "change task", "spoil row"}
+	"other flags", "deregister", "hang work", "drain", "fail work", "change service", "change task", "corrupt row"}
 
 // parseFaults reads the value of `cantina sim --faults`: all, none, or names with a comma
 // between them.
@@ -225,9 +225,9 @@ func (w *world) inflictNetwork(f Fault, s *server, m *machine, short, long time.
 			}
 		})
 	case CutCalls:
-		m.deaf = w.now + long
+		m.cutOff = w.now + long
 		if m.alive && w.chance(500) {
-			m.deaf += 15 * time.Second
+			m.cutOff += 15 * time.Second
 			m.crash()
 			w.after(short/4, m.startAgent)
 			w.pauseLater(m, 7*time.Second)
@@ -251,7 +251,7 @@ func (w *world) inflictMore(f Fault, m *machine) {
 		}
 	case BreakProbe:
 		m.broken = w.now + w.between(time.Second, 15*time.Second)
-	case Farewell:
+	case Deregister:
 		if m.alive {
 			m.on(m.leave)
 		}
@@ -262,8 +262,8 @@ func (w *world) inflictMore(f Fault, m *machine) {
 		}
 	case Drain:
 		w.drainOne(m.name)
-	case SpoilRow:
-		w.spoil()
+	case CorruptRow:
+		w.corrupt()
 	case OtherFlags, DeleteJob, FailWork, ChangeService, ChangeTask:
 	}
 	if len(w.store.older) < 5 {
@@ -355,7 +355,7 @@ func (w *world) calmDown() {
 	clear(w.cuts)
 	w.rough, w.loseJob = 0, false
 	if w.boards() {
-		w.settle()
+		w.quiesce()
 	}
 	for _, s := range w.servers {
 		if !s.alive {
@@ -370,7 +370,7 @@ func (w *world) calmDown() {
 	t.losePower() // somebody switches it off
 	w.calmStuck()
 	for _, m := range w.machines[:w.cfg.Cells] {
-		m.broken, m.deaf, m.lag, m.pausing = 0, 0, 0, 0
+		m.broken, m.cutOff, m.lag, m.pausing = 0, 0, 0, 0
 		m.off = false
 	}
 }

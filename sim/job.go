@@ -207,7 +207,7 @@ func (s *sched) operator() {
 			continue
 		}
 		_ = s.r.reg.Forget(v.Proc, "operator")
-		if !s.r.over && !l.IsDead(v.Proc) && !l.Wait(now).Blind {
+		if !s.r.over && !l.IsDead(v.Proc) && !l.Wait(now).Stale {
 			w.fail("contract", "%s was forgotten and is not dead", v.Proc)
 		}
 		return
@@ -220,10 +220,10 @@ func (w *world) anyAccepts() bool {
 	})
 }
 
-func (w *world) leading() *reign {
+func (w *world) leading() *leadership {
 	for _, s := range w.servers {
-		if s.reign != nil && !s.reign.over && s.alive && s.paused <= w.now {
-			return s.reign
+		if s.leadership != nil && !s.leadership.over && s.alive && s.paused <= w.now {
+			return s.leadership
 		}
 	}
 	return nil

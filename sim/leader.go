@@ -9,7 +9,7 @@ import (
 )
 
 // watch checks what the leader's machine promises of each step.
-func (r *reign) watch(e worker.Event) func(worker.Output, error) {
+func (r *leadership) watch(e worker.Event) func(worker.Output, error) {
 	seen := r.before(e)
 	return func(out worker.Output, err error) {
 		if errors.Is(err, worker.ErrDeposed) {
@@ -29,13 +29,13 @@ func (r *reign) watch(e worker.Event) func(worker.Output, error) {
 }
 
 // toProc calls one process; its reply comes back to this term, if that lasts.
-func (r *reign) toProc(op Op, p worker.Proc, fn func(c *cell.Cell, reply func(Op, func()))) {
+func (r *leadership) toProc(op Op, p worker.Proc, fn func(c *cell.Cell, reply func(Op, func()))) {
 	w := r.s.w
 	m := w.byProc[p]
 	if m == nil {
 		return
 	}
-	if m.deaf > w.now {
+	if m.cutOff > w.now {
 		w.res.Coverage.add(op, w)
 		w.trace("  net: %v to %s: no connection", op, m.name)
 		return
@@ -58,7 +58,7 @@ func (r *reign) toProc(op Op, p worker.Proc, fn func(c *cell.Cell, reply func(Op
 // heartbeat takes a heartbeat, if this server leads; its answer comes when what it rests
 // on is durable.
 func (s *server) heartbeat(b worker.Heartbeat, state cell.State, reply func(worker.HeartbeatAnswer)) {
-	r := s.reign
+	r := s.leadership
 	if r == nil {
 		return
 	}
@@ -73,7 +73,7 @@ func (s *server) heartbeat(b worker.Heartbeat, state cell.State, reply func(work
 // status takes ends and answers to probes; one answer for each, not OK when it is not
 // durable in time.
 func (s *server) status(u worker.UpdateStatus, reply func([]worker.StatusAnswer)) {
-	r := s.reign
+	r := s.leadership
 	if r == nil {
 		return
 	}

@@ -13,18 +13,18 @@ import (
 
 // complaints is the log of a leader's shells: what they warn of never happens, but for what
 // the world has done to them.
-type complaints struct{ r *reign }
+type complaints struct{ r *leadership }
 
 // worldly are the warnings of what the world does to a leader.
 var worldly = []string{"cell did not answer a placement", "cell is alive but unavailable", "audit", "the wall clock was set", "a higher term was heard: this one ends",
-	"segments cannot be merged", "adopted batch task is booked on another cell"}
+	"segments cannot be merged", "adopted batch task is allocated on another cell"}
 
 // Enabled implements slog.Handler.
 func (c complaints) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
 
 // Handle implements slog.Handler.
 func (c complaints) Handle(_ context.Context, rec slog.Record) error {
-	text, allowed := rec.Message, slices.Contains(worldly, rec.Message) || c.r.s.w.spoilt > 0 && rec.Message == "row quarantined"
+	text, allowed := rec.Message, slices.Contains(worldly, rec.Message) || c.r.s.w.corrupted > 0 && rec.Message == "row quarantined"
 	rec.Attrs(func(a slog.Attr) bool {
 		text += fmt.Sprintf(" %s=%v", a.Key, a.Value)
 		if err, ok := a.Value.Any().(error); ok && (errors.Is(err, task.ErrRunningOnDifferentCell) || errors.Is(err, fault.ErrQuarantined)) {

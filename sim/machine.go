@@ -18,7 +18,7 @@ type machine struct {
 	w        *world
 	id       int
 	name     worker.CellName
-	folder   string
+	dir      string
 	boots    int
 	clock    clock
 	up       bool
@@ -30,21 +30,21 @@ type machine struct {
 	life     int          // grows with each agent
 	paused   time.Duration
 	inbox    []func()
-	identity cell.Identity // what the folder keeps
-	evac     evacuation    // what the agent was told
+	identity cell.Identity // what the directory keeps
+	drain    drainState    // what the agent was told
 	box      []*container
 	deadline time.Duration // the reaper's, local; 0 = none
 	server   int
 	answered int64
 	broken   time.Duration // probes fail until then
-	deaf     time.Duration // no server can call it until then; its own calls and their answers pass
+	cutOff   time.Duration // no server can call it until then; its own calls and their answers pass
 	lag      time.Duration // what is sent to it until then arrives late
 	pausing  time.Duration // for how long the agent pauses when it has sent its next heartbeat
 	cleared  bool          // the agent was told that its predecessors are gone
 	promises promises
 	off      bool // a twin that should not run
 	units    []*unit
-	leaving  bool // a farewell was asked for
+	leaving  bool // a deregistration was asked for
 	reboots  bool // when work that must be dead does not die
 	unnamed  bool // its groups say nothing of what is in them
 }
@@ -72,9 +72,9 @@ type container struct {
 
 func newMachine(w *world, id int, cfg Config) *machine {
 	name := fmt.Sprintf("cell-%d", id%cfg.Cells)
-	m := &machine{w: w, id: id, name: worker.CellName(name), folder: fmt.Sprintf("folder-%d", id), clock: w.newClock(),
+	m := &machine{w: w, id: id, name: worker.CellName(name), dir: fmt.Sprintf("dir-%d", id), clock: w.newClock(),
 		up: true, boots: 1, off: id >= cfg.Cells, reboots: w.chance(300), unnamed: w.chance(200)}
-	m.identity.Folder = m.folder
+	m.identity.DirID = m.dir
 	return m
 }
 

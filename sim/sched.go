@@ -14,7 +14,7 @@ import (
 // sched is the scheduler of one term and the turns of its loop.
 type sched struct {
 	*scheduler.Scheduler
-	r     *reign
+	r     *leadership
 	awake bool // a pass is about to be made
 	timer int  // of the newest pass
 }
@@ -66,7 +66,7 @@ func (s *sched) pass() {
 }
 
 // turn has the loops run that were woken.
-func (r *reign) turn() {
+func (r *leadership) turn() {
 	if !r.over {
 		r.sched.wake()
 	}
@@ -75,7 +75,7 @@ func (r *reign) turn() {
 // runs is the registry as the scheduler sees it: what it answers is checked.
 type runs struct {
 	scheduler.Registry
-	r *reign
+	r *leadership
 }
 
 // MayRun says whether a batch task may run anywhere.
@@ -99,7 +99,7 @@ func (x runs) StartBatch(q worker.Request, payload func(fence.Invocation) (batch
 }
 
 // opsOf are a shell's rows as this store takes them.
-func (r *reign) opsOf(rows []disk.Op) []op {
+func (r *leadership) opsOf(rows []disk.Op) []op {
 	all := make([]op, len(rows))
 	for i, o := range rows {
 		all[i].key = o.Key

@@ -103,12 +103,12 @@ func (p *plans) zone(name string) (*time.Location, error) {
 // times is the timetable of a term, the shell itself, with what it is connected to.
 type times struct {
 	*timetable.Timetable
-	r *reign
+	r *leadership
 	p *plans
 }
 
 // newTimes is made before the timetable, which config is for.
-func newTimes(r *reign) *times { return &times{r: r, p: r.s.w.plans} }
+func newTimes(r *leadership) *times { return &times{r: r, p: r.s.w.plans} }
 
 // config is what a timetable is made of; nil when there are no schedules.
 func (t *times) config() *timetable.Config {

@@ -233,7 +233,7 @@ func (p *plans) begun(u *unit) {
 }
 
 // signalled: a signal is sent once.
-func (p *plans) signalled(r *reign, s timetable.Sending) {
+func (p *plans) signalled(r *leadership, s timetable.Sending) {
 	f := firedKey{s.UID, s.At.UnixNano()}
 	p.w.trace("leader %v sends the signal of %s for %v", r.term, s.UID, s.At)
 	if _, known := p.w.store.rows[f]; known || r.made >= p.restored { // else a restore has taken it out of the store since
@@ -268,7 +268,7 @@ func (p *plans) back() {
 
 // liveness: after the faults nothing stays undecided, and what is shown is durable. That
 // all runs have ended is checked for all tasks and jobs.
-func (p *plans) liveness(r *reign) {
+func (p *plans) liveness(r *leadership) {
 	if p.w.cfg.Schedules == 0 {
 		return
 	}

@@ -60,12 +60,12 @@ func (p *plans) client() {
 
 // forgotten reports whether something runs for ever of a job that a restored store has forgotten:
 // it is told to end when the job is born again.
-func (w *world) forgotten(r *reign, job string) bool {
+func (w *world) forgotten(r *leadership, job string) bool {
 	return r.sched.Changeable(job) != nil && slices.ContainsFunc(w.check.all, func(c *container) bool { return c.never && c.run.Work.Job == job })
 }
 
 // tidy cancels what runs for ever, known or not.
-func (p *plans) tidy(r *reign) {
+func (p *plans) tidy(r *leadership) {
 	r.discard()
 	for _, t := range p.w.store.work().tasks {
 		if !t.Ended() && p.w.now-p.w.store.rows[bbs.TaskRow(t.GUID)].(*saved).at > 20*time.Second {
@@ -74,7 +74,7 @@ func (p *plans) tidy(r *reign) {
 	}
 }
 
-func (p *plans) cancel(r *reign, guid string) {
+func (p *plans) cancel(r *leadership, guid string) {
 	p.w.trace("client: cancel %s", guid)
 	p.w.cancel(r.board, guid)
 }
@@ -243,7 +243,7 @@ func (p *plans) applyAll(t *times) {
 }
 
 // useRun is what a person does with what a schedule started.
-func (p *plans) useRun(r *reign, v *plan.Schedule) {
+func (p *plans) useRun(r *leadership, v *plan.Schedule) {
 	if v.Definition.Job != nil {
 		p.useJob(r.sched, v.Name)
 		return

@@ -17,19 +17,19 @@ import (
 
 // server is one control-plane process: a candidate, then perhaps a leader.
 type server struct {
-	w      *world
-	id     int
-	clock  clock
-	alive  bool
-	life   int // grows with each start
-	paused time.Duration
-	inbox  []func()
-	reign  *reign
-	wall   time.Time // what its wall clock shows when its own clock is 0
+	w          *world
+	id         int
+	clock      clock
+	alive      bool
+	life       int // grows with each start
+	paused     time.Duration
+	inbox      []func()
+	leadership *leadership
+	wall       time.Time // what its wall clock shows when its own clock is 0
 }
 
-// reign is one term won by a server.
-type reign struct {
+// leadership is one term won by a server.
+type leadership struct {
 	s         *server
 	id        int
 	made      int // the store's generation when won
@@ -69,7 +69,7 @@ type reign struct {
 type item struct {
 	ops   []op
 	after func()
-	// landed is told the outcome, as by store.Reign; refused: nothing of it is sent.
+	// landed is told the outcome, as by store.Leadership; refused: nothing of it is sent.
 	landed  func(revision int64, err error)
 	refused error
 	alone   bool // a transaction of its own
@@ -101,8 +101,8 @@ func (s *server) on(fn func()) {
 
 // turn has the loops of the leader's shells run that were woken.
 func (s *server) turn() {
-	if s.reign != nil {
-		s.reign.turn()
+	if s.leadership != nil {
+		s.leadership.turn()
 	}
 }
 
@@ -122,20 +122,20 @@ func (s *server) start() {
 	}
 	s.alive = true
 	s.life++
-	s.reign, s.inbox, s.paused = nil, nil, 0
+	s.leadership, s.inbox, s.paused = nil, nil, 0
 	s.later(s.w.between(50*time.Millisecond, 500*time.Millisecond), s.campaign)
 }
 
 func (s *server) crash() {
 	s.w.trace("server %d crashes", s.id)
 	for _, m := range s.w.machines {
-		if m.server == s.id && s.reign != nil {
+		if m.server == s.id && s.leadership != nil {
 			m.later(time.Millisecond, func() { m.cell.LinkBroken() })
 		}
 	}
 	s.alive = false
-	r := s.reign
-	s.reign, s.inbox = nil, nil
+	r := s.leadership
+	s.leadership, s.inbox = nil, nil
 	if r != nil {
 		r.over, r.dead = true, true
 		r.threads.end()
@@ -168,7 +168,7 @@ func (s *server) storeCut() bool {
 
 // campaign tries to win the store, again and again.
 func (s *server) campaign() {
-	if s.reign != nil {
+	if s.leadership != nil {
 		return
 	}
 	retry := func() { s.later(s.w.between(100*time.Millisecond, 600*time.Millisecond), s.campaign) }
@@ -196,7 +196,7 @@ func (s *server) campaign() {
 // begin starts a term with the linearizable load.
 func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 	w := s.w
-	r := &reign{s: s, id: id, term: term, made: w.store.made, began: s.local(), held: sent + leaseTTL - leaseDrift, jobs: map[string]bool{}, nodes: map[string]bool{},
+	r := &leadership{s: s, id: id, term: term, made: w.store.made, began: s.local(), held: sent + leaseTTL - leaseDrift, jobs: map[string]bool{}, nodes: map[string]bool{},
 		perished: map[worker.Proc]bool{}, displaced: map[worker.Proc]bool{}, handed: map[worker.Run]bool{}, shows: map[worker.Proc]worker.Heartbeat{}, agreed: map[worker.Proc]bool{}, t: w.timeouts(), revision: w.store.revision, bad: map[string]*aside{}, newest: map[string]any{}}
 	s.setWall()
 	r.threads = newThreads(w, func(fn func()) { s.later(0, fn) })
@@ -208,10 +208,10 @@ func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 	cfg := worker.Config{Timeouts: r.t, Witness: w.cfg.Witness, Restored: w.store.restored, NewStore: w.store.fresh, NewCluster: true,
 		AllowBump: w.chance(300), TurnoverLimit: 4}
 	if w.cfg.Alone {
-		cfg.NoDeadline, cfg.Own = true, w.machines[0].identity.Folder
+		cfg.NoDeadline, cfg.Own = true, w.machines[0].identity.DirID
 	}
 	w.store.fresh = false
-	s.reign = r
+	s.leadership = r
 	if err := r.open(cfg); err != nil {
 		w.fail("setup", "%v", err)
 		return
@@ -227,7 +227,7 @@ func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 
 const leaseDrift = 200 * time.Millisecond
 
-func (r *reign) keepAlive() {
+func (r *leadership) keepAlive() {
 	s := r.s
 	if r.over {
 		return
@@ -252,7 +252,7 @@ func (r *reign) keepAlive() {
 }
 
 // lost ends the term when the lease is gone: by the higher term, if there is one.
-func (r *reign) lost() {
+func (r *leadership) lost() {
 	if !r.term.Less(r.s.w.store.term) {
 		r.end("lease is gone")
 		return
@@ -263,16 +263,16 @@ func (r *reign) lost() {
 	}
 }
 
-func (r *reign) leaseHeld() bool { return r.s.local() < r.held }
+func (r *leadership) leaseHeld() bool { return r.s.local() < r.held }
 
-func (r *reign) end(why string) {
+func (r *leadership) end(why string) {
 	if r.over {
 		return
 	}
 	r.s.w.trace("server %d ends term %v: %s", r.s.id, r.term, why)
 	r.over = true
-	if r.s.reign == r {
-		r.s.reign = nil
+	if r.s.leadership == r {
+		r.s.leadership = nil
 		r.s.later(r.s.w.between(50*time.Millisecond, 500*time.Millisecond), r.s.campaign)
 	}
 	r.reg.End()
@@ -290,7 +290,7 @@ func (it *item) tell(revision int64, err error) {
 	}
 }
 
-func (r *reign) tick() {
+func (r *leadership) tick() {
 	if r.over {
 		return
 	}
@@ -308,7 +308,7 @@ func (r *reign) tick() {
 }
 
 // put queues a transition. When the term is over nothing becomes of it.
-func (r *reign) put(it item) {
+func (r *leadership) put(it item) {
 	if r.over {
 		r.s.later(0, func() { it.tell(0, errTermOver) })
 		return
@@ -322,7 +322,7 @@ func (r *reign) put(it item) {
 const transactionOps = 10
 
 // commit sends what is pending in transactions, one at a time.
-func (r *reign) commit() {
+func (r *leadership) commit() {
 	if r.flying || r.over || len(r.pending) == 0 {
 		return
 	}
@@ -343,7 +343,7 @@ func (r *reign) commit() {
 }
 
 // transact is one fenced transaction with an outcome that may stay unknown.
-func (r *reign) transact(all []op, done func()) {
+func (r *leadership) transact(all []op, done func()) {
 	w, s := r.s.w, r.s
 	w.after(w.between(time.Millisecond, 10*time.Millisecond), func() {
 		unknown := s.storeCut() || w.allowed(UnknownCommit) && w.chance(10)
@@ -375,7 +375,7 @@ func hasJob(all []op) bool {
 	return slices.ContainsFunc(all, func(o op) bool { text, ok := o.key.(string); return ok && strings.HasPrefix(text, jobPrefix) })
 }
 
-func (r *reign) done(batch []item) {
+func (r *leadership) done(batch []item) {
 	if r.over {
 		return
 	}
@@ -398,7 +398,7 @@ func (r *reign) done(batch []item) {
 }
 
 // abandon tells those whose commit nobody will follow up, unless the process is dead.
-func (r *reign) abandon(batch []item) {
+func (r *leadership) abandon(batch []item) {
 	for _, it := range batch {
 		if r.s.alive {
 			it.tell(0, errTermOver)
@@ -407,10 +407,10 @@ func (r *reign) abandon(batch []item) {
 }
 
 // dies: the process may end between any two effects of a commit.
-func (r *reign) dies() bool { return r.diesBy(1) }
+func (r *leadership) dies() bool { return r.diesBy(1) }
 
 // diesBy ends the process with a chance, and starts it again after a while.
-func (r *reign) diesBy(perMille int) bool {
+func (r *leadership) diesBy(perMille int) bool {
 	s := r.s
 	if r.over || s.w.calm || !s.w.chance(perMille) || !s.w.allowed(KillServer) {
 		return false

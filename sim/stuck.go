@@ -294,7 +294,7 @@ func (w *world) stuckUnit(is func(u *unit) bool) bool {
 
 // waitOver: over a store that went back, whose list proves nothing, the end of the wait is the
 // expiry of every process that is on no list and has not reported.
-func (c *checker) waitOver(r *reign) {
+func (c *checker) waitOver(r *leadership) {
 	if r.s.w.store.made == 0 {
 		return
 	}
@@ -317,7 +317,7 @@ func (c *checker) waitOver(r *reign) {
 
 // couldSay reports whether a machine's process has reported to a leader that has not given it
 // up: then it has said what does not die, or that something does not.
-func couldSay(r *reign, m *machine) bool {
+func couldSay(r *leadership, m *machine) bool {
 	return slices.ContainsFunc(r.leader.Sessions(r.s.local()), func(v worker.SessionView) bool {
 		return v.Proc == m.proc() && v.Reported && !v.Dead && v.State != worker.MustDie
 	})

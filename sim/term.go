@@ -25,7 +25,7 @@ type saved struct {
 	value    []byte
 	revision int64         // of its commit
 	row      any           // what the value says, for the checks; nil when nobody asks
-	sound    []byte        // what the value was before it was spoilt; nil = it is as it was written
+	sound    []byte        // what the value was before it was corrupt; nil = it is as it was written
 	at       time.Duration // true time when it was decided
 }
 
@@ -73,9 +73,9 @@ func (x *saved) sameAs(val any) {
 // errTermOver is what whoever waits for a commit is told when the term ends first.
 var errTermOver = errors.New("the term is over")
 
-// termStore is the store of one term, as store.Reign is to the shells: what they submit
+// termStore is the store of one term, as store.Leadership is to the shells: what they submit
 // becomes durable in order, together with what the members' list submits.
-type termStore struct{ r *reign }
+type termStore struct{ r *leadership }
 
 // Submit queues a transition; done is told its revision after the commit and before the
 // effects that follow it, or an error when the term ends before; nothing when the process

@@ -139,31 +139,31 @@ func (q *queue) Pop() any {
 }
 
 type world struct {
-	cfg      Config
-	rng      *rand.Rand
-	now      time.Duration
-	q        queue
-	seq      int
-	store    *storage
-	servers  []*server
-	machines []*machine
-	byProc   map[worker.Proc]*machine
-	boots    map[worker.Proc]string // the boot id under which each process began
-	procs    int
-	calm     bool
-	stays    *machine      // where what hangs hangs until the end
-	loseJob  bool          // the next commit of a job row is lost, and the term with it
-	rough    time.Duration // network is bad until then
-	cuts     map[[2]int]time.Duration
-	active   [faultCount]time.Duration // until when each fault may show
-	check    checker
-	res      Result
-	failed   *Violation
-	ids      int // of newID
-	spoilt   int // rows that were made unreadable
-	plans    *plans
-	threads  []*threads // of the processes that live
-	current  *thread    // the coroutine that runs; nil = an event of the world
+	cfg       Config
+	rng       *rand.Rand
+	now       time.Duration
+	q         queue
+	seq       int
+	store     *storage
+	servers   []*server
+	machines  []*machine
+	byProc    map[worker.Proc]*machine
+	boots     map[worker.Proc]string // the boot id under which each process began
+	procs     int
+	calm      bool
+	stays     *machine      // where what hangs hangs until the end
+	loseJob   bool          // the next commit of a job row is lost, and the term with it
+	rough     time.Duration // network is bad until then
+	cuts      map[[2]int]time.Duration
+	active    [faultCount]time.Duration // until when each fault may show
+	check     checker
+	res       Result
+	failed    *Violation
+	ids       int // of newID
+	corrupted int // rows that were made unreadable
+	plans     *plans
+	threads   []*threads // of the processes that live
+	current   *thread    // the coroutine that runs; nil = an event of the world
 }
 
 // Run runs one seed to its end. It returns a *Violation when an invariant broke.

@@ -31,18 +31,18 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 // Launcher starts processes. Make it with NewLauncher and call Run.
 type Launcher struct {
-	tree   *cgroup.Tree // nil without control groups
-	null   *os.File
-	limit  unix.Rlimit   // of open files, of those who are given none
-	deaf   []uintptr     // signals that the cell was told to ignore
-	plain  chan *request // threads that may gain privileges
-	bound  chan *request // threads with no_new_privs, for ever
-	idle   chan *starter // that have nothing to do
-	loops  []*loop
-	wakers []int // see wakers
-	turn   atomic.Uint32
-	slots  chan struct{} // starts that hold descriptors for their children
-	ended  chan struct{}
+	tree    *cgroup.Tree // nil without control groups
+	null    *os.File
+	limit   unix.Rlimit   // of open files, of those who are given none
+	ignored []uintptr     // signals that the cell was told to ignore
+	plain   chan *request // threads that may gain privileges
+	bound   chan *request // threads with no_new_privs, for ever
+	idle    chan *starter // that have nothing to do
+	loops   []*loop
+	wakers  []int // see wakers
+	turn    atomic.Uint32
+	slots   chan struct{} // starts that hold descriptors for their children
+	ended   chan struct{}
 
 	mu    sync.Mutex
 	free  sync.Cond // of mu: fewer work
@@ -50,7 +50,7 @@ type Launcher struct {
 	fast  []*starter
 	works int // threads that do not hang
 	hangs int // threads that wait for a child that does not get to its program
-	crews [3]crew
+	pools [3]pool
 	over  bool
 }
 
@@ -60,7 +60,7 @@ type request struct {
 	files []uintptr
 	child []int // those of files that go to a starter
 	spare func() error
-	crew  int
+	pool  int
 	pid   int
 	err   error
 	lost  bool // the thread did not get back
@@ -85,7 +85,7 @@ func NewLauncher(tree *cgroup.Tree) (*Launcher, error) {
 	if l.limit, err = inheritedLimit(); err != nil {
 		return nil, fmt.Errorf("open launcher: %w", err)
 	}
-	l.deaf = ignored()
+	l.ignored = inheritedIgnores()
 	for range max(1, min(runtime.GOMAXPROCS(0)/2, 8)) {
 		lp, err := newLoop()
 		if err != nil {
@@ -149,7 +149,7 @@ func (l *Launcher) Run(ctx context.Context) error {
 	l.mu.Lock()
 	l.done = ctx.Done()
 	n := len(l.fast)
-	l.crews = [3]crew{crewFast: {n, n}, crewBound: {n, n}, crewPlain: {1, 1}}
+	l.pools = [3]pool{poolFast: {n, n}, poolBound: {n, n}, poolPlain: {1, 1}}
 	for _, st := range l.fast {
 		l.thread(func() { st.serve(l.done, l) })
 		l.idle <- st
@@ -176,7 +176,7 @@ func (l *Launcher) Run(ctx context.Context) error {
 }
 
 // Start starts a process. The error names the program when it cannot be run. When the
-// program or its folder is where the kernel does not come back from, Start returns all
+// program or its directory is where the kernel does not come back from, Start returns all
 // the same, with a process that is not Launched yet.
 func (l *Launcher) Start(s *Spec) (*Process, error) {
 	select {
@@ -318,7 +318,7 @@ func (p *Process) discard() {
 // where the Spec has none. It is for the shim, which has no launcher.
 func Fork(s *Spec, files []uintptr, limit [2]uint64) (pid, pidfd int, err error) {
 	r := &request{spec: s, files: files}
-	(&Launcher{limit: unix.Rlimit{Cur: limit[0], Max: limit[1]}, deaf: ignored()}).fork(r)
+	(&Launcher{limit: unix.Rlimit{Cur: limit[0], Max: limit[1]}, ignored: inheritedIgnores()}).fork(r)
 	if r.pid > 0 {
 		var perr error
 		if pidfd, perr = unix.PidfdOpen(r.pid, 0); perr != nil {
@@ -335,7 +335,7 @@ func (l *Launcher) fork(r *request) {
 	if s.OpenFiles > 0 {
 		limit = &unix.Rlimit{Cur: s.OpenFiles, Max: s.OpenFiles}
 	}
-	made, err := newChild(s, r.files, limit, l.deaf)
+	made, err := newChild(s, r.files, limit, l.ignored)
 	if err != nil {
 		r.err = err
 		return

@@ -130,7 +130,7 @@ func Gone(pid int) *Process {
 }
 
 // Hangs reports that the process was not at its program after a while, nor at its end:
-// the kernel does not come back from the program or its folder. Then Launched tells
+// the kernel does not come back from the program or its directory. Then Launched tells
 // what becomes of it.
 func (p *Process) Hangs() bool { return p.start != nil }
 

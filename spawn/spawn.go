@@ -16,7 +16,7 @@ import (
 
 // Go's own fork counts the forking thread as running until the child's exec is
 // done: a program on a mount that hangs would stop the next garbage collection, and
-// with it the whole cell. It also lets the child go to its folder while it still has
+// with it the whole cell. It also lets the child go to its directory while it still has
 // the cell's descriptors, its locks among them. So the child is made here: it does a
 // list of system calls, in assembly, and the thread counts as one that waits for the
 // kernel. The child shares the cell's memory until its exec, and the kernel takes the
@@ -68,7 +68,7 @@ type child struct {
 	mask   uint64             // signals that the thread blocks, and the child shall
 	tid    atomic.Int32       // set by the kernel before the child runs; 0 = not yet
 	hold   []any              // what ops point at
-	search string             // folders of PATH that are tried
+	search string             // directories of PATH that are tried
 	mounts map[uintptr]string // where, by the argument of the call
 }
 
@@ -101,12 +101,12 @@ func (c *child) texts(list []string) (uintptr, error) {
 }
 
 // newChild lists what the child does, in the order of Go's own fork.
-func newChild(s *Spec, files []uintptr, limit *unix.Rlimit, deaf []uintptr) (*child, error) {
+func newChild(s *Spec, files []uintptr, limit *unix.Rlimit, ignored []uintptr) (*child, error) {
 	c := &child{hold: make([]any, 0, 8)}
-	if len(deaf) > 0 { // a shell's "&" and nohup are not meant for containers
+	if len(ignored) > 0 { // a shell's "&" and nohup are not meant for containers
 		hear := &sigaction{}
 		c.hold = append(c.hold, hear)
-		for _, sig := range deaf {
+		for _, sig := range ignored {
 			c.do(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(hear)), 0, 8)
 		}
 	}
@@ -256,7 +256,7 @@ func (c *child) exec(s *Spec) error {
 			c.ops[len(c.ops)-1].skip = notHere
 			continue
 		}
-		// It may be a folder: then this succeeds, and the next tells so.
+		// It may be a directory: then this succeeds, and the next tells so.
 		at := unix.AT_FDCWD
 		c.do(unix.SYS_OPENAT, uintptr(at), path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
 	}
@@ -382,8 +382,8 @@ func handlers() [signals]uintptr {
 	return out
 }
 
-// ignored are the signals that this process ignores.
-func ignored() []uintptr {
+// inheritedIgnoresare the signals that this process ignores.
+func inheritedIgnores() []uintptr {
 	var out []uintptr
 	for i, h := range handlers() {
 		if h == ignore {

@@ -173,10 +173,10 @@ func TestThreadsOfHungStartsAreNotPiledUp(t *testing.T) {
 	}
 	l.mu.Lock()
 	works, hangs, want := l.works, l.hangs, 0
-	for _, c := range l.crews {
+	for _, c := range l.pools {
 		want += c.want
 		if c.free < c.want {
-			t.Errorf("crew %+v", c)
+			t.Errorf("pool %+v", c)
 		}
 	}
 	l.mu.Unlock()

@@ -47,7 +47,7 @@ func (st *starter) ask(l *Launcher, r *request, child []int) error {
 		return fmt.Errorf("hand over descriptors: %w", err)
 	}
 	r.child = child
-	r.spare, r.crew = l.addStarter, crewFast
+	r.spare, r.pool = l.addStarter, poolFast
 	select {
 	case st.in <- r:
 		return l.await(r)

@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// crew is the threads of one kind. There are always as many as are wanted that do not
+// pool is the threads of one kind. There are always as many as are wanted that do not
 // hang, so that all of them are never more than those and the ones that hang at a time.
-type crew struct{ want, free int }
+type pool struct{ want, free int }
 
 // The kinds of threads.
 const (
-	crewFast = iota
-	crewBound
-	crewPlain
+	poolFast = iota
+	poolBound
+	poolPlain
 )
 
 const (
@@ -110,8 +110,8 @@ func (l *Launcher) ask(r *request, child []int) error {
 		}
 	}
 	in, restricted := l.bound, true
-	if r.crew = crewBound; r.spec.Gain {
-		in, restricted, r.crew = l.plain, false, crewPlain
+	if r.pool = poolBound; r.spec.Gain {
+		in, restricted, r.pool = l.plain, false, poolPlain
 	}
 	r.spare = func() error {
 		l.thread(func() { l.serve(l.done, in, restricted) })
@@ -163,7 +163,7 @@ func (l *Launcher) replace(r *request) bool {
 	l.works--
 	l.hangs++
 	l.free.Broadcast()
-	c := &l.crews[r.crew]
+	c := &l.pools[r.pool]
 	c.free--
 	if c.free < c.want && l.hangs <= maxHangs {
 		select {
@@ -186,7 +186,7 @@ func (l *Launcher) back(r *request) {
 		l.mu.Lock()
 		l.works++
 		l.hangs--
-		l.crews[r.crew].free++
+		l.pools[r.pool].free++
 		r.late = l.over
 		l.mu.Unlock()
 	}

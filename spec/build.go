@@ -168,7 +168,7 @@ func (b *builder) rootfs(p *place, name string) string {
 		return ""
 	}
 	path := b.relative(p, "rootfs", name)
-	if path == name && strings.HasPrefix(name, ".") { // the file has no folder
+	if path == name && strings.HasPrefix(name, ".") { // the file has no directory
 		return name
 	}
 	if err := action.CheckRootfs(path); err != nil {

@@ -28,8 +28,8 @@ type mark struct {
 	line, column int
 }
 
-// Parse reads one spec file. name is for error texts; base is the folder that
-// relative programs and folders are resolved against, and may be empty: then they
+// Parse reads one spec file. name is for error texts; base is the directory that
+// relative programs and directories are resolved against, and may be empty: then they
 // are refused. times is for the calendars of schedules. The error is *Problems with all
 // that is wrong.
 func Parse(name, base string, data []byte, times Times) (*File, error) {
@@ -59,7 +59,7 @@ func Parse(name, base string, data []byte, times Times) (*File, error) {
 	return out, nil
 }
 
-// Merge joins files of the same domain, as `apply -f FOLDER` reads them; domains
+// Merge joins files of the same domain, as `apply -f Directory` reads them; domains
 // keep the order of their first file. The error is *Problems.
 func Merge(files []*File) ([]*File, error) {
 	var out []*File
@@ -178,7 +178,7 @@ func (b *builder) file(f *file) *File {
 }
 
 // relative resolves a path that begins with ./ or ../ against the spec file's
-// folder; other paths stay.
+// directory; other paths stay.
 func (b *builder) relative(p *place, field, s string) string {
 	if s != "." && s != ".." && !strings.HasPrefix(s, "./") && !strings.HasPrefix(s, "../") {
 		return s

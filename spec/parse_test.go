@@ -275,7 +275,7 @@ f:1:61: services.s.on_partition: an exclusive service is always stopped on a par
 f:1:83: services.s.update.order: an exclusive service is always replaced stop_first; use stop_first, or remove the field`},
 	"download without checksum": {"tasks: {t: {action: {download: {from: 'http://h/x', to: x}}}}", `
 f:1:32: tasks.t.action.download: a download needs sha256 or sha512; or set allow_unpinned: true to accept any content`},
-	"relative without a folder": {"tasks: {t: {command: [./a]}}", `
+	"relative without a directory": {"tasks: {t: {command: [./a]}}", `
 f:1:22: tasks.t.command: "./a" is relative, but the file has no directory; use an absolute path`},
 	"own field": {"services: {s: {command: [a], resources: {memory_mb: 7}}}", `
 f:1:42: services.s.resources.memory_mb: this resource has its own field; use memory: 64Mi`},

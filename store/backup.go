@@ -242,7 +242,7 @@ func (s *Store) putUnled(ctx context.Context, writes []Write) error {
 // epoch it has written, as a term without revision. ErrDisplaced while a server
 // leads; ErrNoHead when there is nothing to mark.
 func (s *Store) MarkRestored(ctx context.Context) (fence.Term, error) {
-	if err := s.clearSeat(ctx); err != nil {
+	if err := s.clearElectionKey(ctx); err != nil {
 		return fence.Term{}, fmt.Errorf("mark restored: %w", err)
 	}
 	e, _, err := s.read(ctx, s.headKey())

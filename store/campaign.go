@@ -20,11 +20,11 @@ var errAgain = errors.New("campaign again")
 // the head cannot be read (a corrupt head is never taken for a new store); with
 // ErrNoHead after an unfinished restore; with ErrFull or ErrBroken when the store
 // cannot be written, ErrWentBack when it became another one; or with an error of
-// Config.Memory. The caller must end every Reign with Resign.
-func (s *Store) Campaign(ctx context.Context, c Candidate) (*Reign, error) {
+// Config.Memory. The caller must end every Leadership with Resign.
+func (s *Store) Campaign(ctx context.Context, c Candidate) (*Leadership, error) {
 	forgotten := false
 	for wait := s.cfg.KeepAlive / 8; ; wait = min(2*wait, s.cfg.KeepAlive) {
-		var r *Reign
+		var r *Leadership
 		var err error
 		if !forgotten {
 			err = s.forgetLease(ctx)
@@ -90,11 +90,11 @@ func (s *Store) remember(change func(*Memo)) error {
 	return nil
 }
 
-// forgetLease revokes the lease that an earlier process on this data folder left:
-// holding the folder's lock proves that process dead, so nobody has to wait for
+// forgetLease revokes the lease that an earlier process on this data directory left:
+// holding the directory's lock proves that process dead, so nobody has to wait for
 // its TTL.
 func (s *Store) forgetLease(ctx context.Context) error {
-	if err := s.clearSeat(ctx); err != nil {
+	if err := s.clearElectionKey(ctx); err != nil {
 		return err
 	}
 	m, err := s.loadMemo()
@@ -114,8 +114,8 @@ func (s *Store) forgetLease(ctx context.Context) error {
 	return nil
 }
 
-// clearSeat ends the lease of the election key, when this process alone has the store.
-func (s *Store) clearSeat(ctx context.Context) error {
+// clearElectionKey ends the lease of the election key, when this process alone has the store.
+func (s *Store) clearElectionKey(ctx context.Context) error {
 	if !s.cfg.Sole {
 		return nil
 	}
@@ -137,7 +137,7 @@ func (s *Store) call(ctx context.Context, f func(context.Context) error) error {
 }
 
 // campaignOnce stands by until nobody leads and tries once, with a fresh lease.
-func (s *Store) campaignOnce(ctx context.Context, c Candidate) (*Reign, error) {
+func (s *Store) campaignOnce(ctx context.Context, c Candidate) (*Leadership, error) {
 	if err := s.standBy(ctx, c); err != nil {
 		return nil, err
 	}
@@ -145,26 +145,26 @@ func (s *Store) campaignOnce(ctx context.Context, c Candidate) (*Reign, error) {
 	if err != nil {
 		return nil, fmt.Errorf("name of the store: %w", err)
 	}
-	seat := seat{sent: s.cfg.Clock.Boot(), candidate: c}
+	candidacy := candidacy{sent: s.cfg.Clock.Boot(), candidate: c}
 	err = s.call(ctx, func(ctx context.Context) (err error) {
-		seat.lease, seat.ttl, err = s.backend.Grant(ctx, s.cfg.LeaseTTL)
+		candidacy.lease, candidacy.ttl, err = s.backend.Grant(ctx, s.cfg.LeaseTTL)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("grant lease: %w", err)
 	}
-	if seat.created, err = s.takeSeat(ctx, cluster, seat); err != nil {
-		s.revoke(ctx, seat.lease)
+	if candidacy.created, err = s.takeElectionKey(ctx, cluster, candidacy); err != nil {
+		s.revoke(ctx, candidacy.lease)
 		return nil, err
 	}
-	r, reigning := newReign(ctx, s, seat)
+	r, leading := newLeadership(ctx, s, candidacy)
 	won, isNew, err := r.begin(ctx, cluster)
 	if err != nil {
 		r.end(err)
 		r.join()
 		return nil, err
 	}
-	r.open(reigning, won, isNew)
+	r.open(leading, won, isNew)
 	s.cfg.Log.Info("term begun", "server", c.ID, "cluster", string(won.Cluster), "term", won.Term.String(),
 		"rows", len(r.rows), "restored", won.Restored, "new_store", isNew)
 	return r, nil
@@ -192,8 +192,8 @@ func (s *Store) standBy(ctx context.Context, c Candidate) error {
 	}
 }
 
-// seat is a lease and the election key on it.
-type seat struct {
+// candidacy is a lease and the election key on it.
+type candidacy struct {
 	candidate Candidate
 	lease     LeaseID
 	ttl       time.Duration
@@ -201,11 +201,11 @@ type seat struct {
 	created   int64         // create revision of the election key
 }
 
-// takeSeat records the lease beside the store and puts the election key. It
+// takeElectionKey records the lease beside the store and puts the election key. It
 // returns the key's create revision. A put whose outcome is unknown is looked up
 // once; the caller revokes the lease on any error, after which the put never can
 // land.
-func (s *Store) takeSeat(ctx context.Context, cluster string, t seat) (int64, error) {
+func (s *Store) takeElectionKey(ctx context.Context, cluster string, t candidacy) (int64, error) {
 	known := func(m *Memo) {
 		m.Lease = t.lease
 		if m.Cluster == "" {
@@ -256,16 +256,16 @@ func (s *Store) revoke(ctx context.Context, id LeaseID) {
 }
 
 // begin writes the head that begins the term and loads the rows. When the outcome
-// of its transaction is unknown, the caller gives up the seat: either it landed,
+// of its transaction is unknown, the caller gives up the candidacy: either it landed,
 // as the head of a term that did nothing, or it never can once the election key is
 // gone. isNew says that there was no head before.
-func (r *Reign) begin(ctx context.Context, cluster string) (won head.Head, isNew bool, err error) {
+func (r *Leadership) begin(ctx context.Context, cluster string) (won head.Head, isNew bool, err error) {
 	s := r.store
 	before, _, err := s.read(ctx, s.headKey())
 	if err != nil {
 		return won, false, fmt.Errorf("read head: %w", err)
 	}
-	won, err = s.win(before, cluster, r.seat.created)
+	won, err = s.win(before, cluster, r.candidacy.created)
 	if err != nil {
 		return won, false, err
 	}
@@ -282,14 +282,14 @@ func (r *Reign) begin(ctx context.Context, cluster string) (won head.Head, isNew
 	if before != nil {
 		is = Condition{Key: s.headKey(), Check: ValueIs, Value: before.Value}
 	}
-	leader := Leader{Candidate: r.seat.candidate, Term: won.Term, Cluster: won.Cluster}
+	leader := Leader{Candidate: r.candidacy.candidate, Term: won.Term, Cluster: won.Cluster}
 	var a TxnAnswer
 	err = s.call(ctx, func(ctx context.Context) (err error) {
 		a, err = s.backend.Txn(ctx, Txn{
-			If: []Condition{is, {Key: s.electionKey(), Check: CreatedAt, Created: r.seat.created}},
+			If: []Condition{is, {Key: s.electionKey(), Check: CreatedAt, Created: r.candidacy.created}},
 			Then: []Write{
 				{Key: s.headKey(), Value: encodeHead(won)},
-				{Key: s.electionKey(), Value: encodeElection(leader), Lease: r.seat.lease},
+				{Key: s.electionKey(), Value: encodeElection(leader), Lease: r.candidacy.lease},
 			},
 		})
 		return err
@@ -300,7 +300,7 @@ func (r *Reign) begin(ctx context.Context, cluster string) (won head.Head, isNew
 	if !a.Done {
 		return won, false, fmt.Errorf("write head of term %s: %w", won.Term, errAgain)
 	}
-	err = s.remember(func(m *Memo) { *m = Memo{Cluster: cluster, Seen: won.Term, Lease: r.seat.lease} })
+	err = s.remember(func(m *Memo) { *m = Memo{Cluster: cluster, Seen: won.Term, Lease: r.candidacy.lease} })
 	if err != nil {
 		return won, false, err
 	}
@@ -341,7 +341,7 @@ const loadPage = 5000
 
 // load reads all rows at one revision, page by page; it starts over when that
 // revision was compacted meanwhile.
-func (r *Reign) load(ctx context.Context) error {
+func (r *Leadership) load(ctx context.Context) error {
 	s := r.store
 	prefix, data := s.rowPrefix(), s.rowKey(DataPrefix)
 	for {

@@ -12,7 +12,7 @@ import (
 
 // commitLoop commits what is queued, batch by batch, until the term ends or Resign
 // finds nothing left to commit. Then it passes the error to what is queued.
-func (r *Reign) commitLoop(ctx context.Context) {
+func (r *Leadership) commitLoop(ctx context.Context) {
 	limits := r.limits
 	for {
 		b, ok := r.nextBatch(limits)
@@ -37,8 +37,8 @@ func (r *Reign) commitLoop(ctx context.Context) {
 }
 
 // nextBatch waits for transitions and for room in the outbox. When the term is
-// over it closes the reign and returns false.
-func (r *Reign) nextBatch(l Limits) (batch, bool) {
+// over it closes the term and returns false.
+func (r *Leadership) nextBatch(l Limits) (batch, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for r.err == nil && (len(r.outbox) > outboxBound || r.queue.len() == 0 && !r.stopping) {
@@ -64,7 +64,7 @@ func (r *Reign) nextBatch(l Limits) (batch, bool) {
 }
 
 // finish queues the dones of a batch.
-func (r *Reign) finish(b batch, revision int64, err error) {
+func (r *Leadership) finish(b batch, revision int64, err error) {
 	results := make([]result, len(b.items))
 	for k, i := range b.items {
 		results[k] = result{done: i.done, revision: revision, err: err}
@@ -80,7 +80,7 @@ func (r *Reign) finish(b batch, revision int64, err error) {
 // shrink answers a store that takes less than its limits say: a batch of one
 // transition is refused, a larger one goes back and will be cut smaller. Taking away the
 // Restored mark counts as one: it must not pass for committed with a refused neighbour.
-func (r *Reign) shrink(b batch, l Limits, cause error) Limits {
+func (r *Leadership) shrink(b batch, l Limits, cause error) Limits {
 	live := 0
 	for _, i := range b.items {
 		if i.err == nil && (len(i.ops) > 0 || i.clear) {
@@ -112,10 +112,10 @@ type answer struct {
 	err      error
 }
 
-// commitBatch commits one batch and settles unknown outcomes. It returns the
+// commitBatch commits one batch and resolves unknown outcomes. It returns the
 // revision of the commit; or ErrTooLarge when the batch is certain never to land;
 // or the error that ends the term.
-func (r *Reign) commitBatch(ctx context.Context, b batch) (int64, error) {
+func (r *Leadership) commitBatch(ctx context.Context, b batch) (int64, error) {
 	if b.empty() {
 		return r.committed.Load(), nil
 	}
@@ -123,12 +123,12 @@ func (r *Reign) commitBatch(ctx context.Context, b batch) (int64, error) {
 	for _, op := range b.ops {
 		writes = append(writes, Write{Key: r.store.rowKey(op.Key), Value: op.Value})
 	}
-	settle := patience{boot: r.store.cfg.Clock.Boot, limit: r.store.cfg.SettleTimeout, most: r.store.cfg.KeepAlive}
+	resolve := patience{boot: r.store.cfg.Clock.Boot, limit: r.store.cfg.ResolveTimeout, most: r.store.cfg.KeepAlive}
 	m, e := r.machine.Commit(b.clear)
 	for {
 		a := r.perform(ctx, e, writes)
 		if a.outcome == head.Unknown {
-			if err := r.settling(ctx, &settle, a.err); err != nil {
+			if err := r.resolving(ctx, &resolve, a.err); err != nil {
 				return 0, err
 			}
 		}
@@ -149,29 +149,29 @@ func (r *Reign) commitBatch(ctx context.Context, b batch) (int64, error) {
 	}
 }
 
-// settling judges an unknown outcome: an error when the term has to end, else it
+// resolving judges an unknown outcome: an error when the term has to end, else it
 // waits a little.
-func (r *Reign) settling(ctx context.Context, p *patience, cause error) error {
+func (r *Leadership) resolving(ctx context.Context, p *patience, cause error) error {
 	switch {
 	case errors.Is(cause, ErrBroken), errors.Is(cause, ErrWentBack):
 		return fmt.Errorf("commit: %w", cause)
 	case ctx.Err() != nil:
-		return fmt.Errorf("commit: %w: %w", ErrUnsettled, cause)
+		return fmt.Errorf("commit: %w: %w", ErrUnresolved, cause)
 	}
-	if errors.Is(cause, ErrFull) { // what was sent before is settled when there is room, and so is this
+	if errors.Is(cause, ErrFull) { // what was sent before is resolved when there is room, and so is this
 		r.blockedBy(cause)
 		p.tries = 0
 		if run.Pause(ctx, fullPause) != nil {
-			return fmt.Errorf("commit: %w: %w", ErrUnsettled, cause)
+			return fmt.Errorf("commit: %w: %w", ErrUnresolved, cause)
 		}
 		return nil
 	}
 	r.store.cfg.Log.Debug("commit outcome unknown", "error", cause)
 	if p.over() {
-		return fmt.Errorf("commit: %w for %s: %w", ErrUnsettled, p.limit, cause)
+		return fmt.Errorf("commit: %w for %s: %w", ErrUnresolved, p.limit, cause)
 	}
 	if run.Pause(ctx, p.next()) != nil {
-		return fmt.Errorf("commit: %w: %w", ErrUnsettled, cause)
+		return fmt.Errorf("commit: %w: %w", ErrUnresolved, cause)
 	}
 	return nil
 }
@@ -180,7 +180,7 @@ func (r *Reign) settling(ctx context.Context, p *patience, cause error) error {
 const fullPause = 250 * time.Millisecond
 
 // blockedBy notes why commits wait, and logs it when that is news.
-func (r *Reign) blockedBy(err error) {
+func (r *Leadership) blockedBy(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -194,7 +194,7 @@ func (r *Reign) blockedBy(err error) {
 
 // NoRoom returns nil when commits go through, or ErrFull with the reason: who asks for a
 // change is refused then, and nothing is decided that would need one.
-func (r *Reign) NoRoom() error {
+func (r *Leadership) NoRoom() error {
 	if b, ok := r.store.backend.(interface{ Room() error }); ok {
 		if err := b.Room(); err != nil {
 			return err
@@ -213,7 +213,7 @@ func NoRoom(s any) error {
 	return nil
 }
 
-// patience bounds the settling of one commit.
+// patience bounds the resolving of one commit.
 type patience struct {
 	boot  func() time.Duration
 	limit time.Duration
@@ -240,7 +240,7 @@ func (p *patience) next() time.Duration {
 }
 
 // perform does what the machine asks for.
-func (r *Reign) perform(ctx context.Context, e head.Effect, writes []Write) answer {
+func (r *Leadership) perform(ctx context.Context, e head.Effect, writes []Write) answer {
 	ctx, cancel := context.WithTimeout(ctx, r.store.cfg.CommitTimeout)
 	defer cancel()
 	switch e.Want {
@@ -252,16 +252,16 @@ func (r *Reign) perform(ctx context.Context, e head.Effect, writes []Write) answ
 		return r.look(ctx)
 	case head.Nothing, head.Landed, head.Dropped, head.Over:
 	}
-	return answer{err: fmt.Errorf("effect %d: %w", e.Want, ErrUnsettled)}
+	return answer{err: fmt.Errorf("effect %d: %w", e.Want, ErrUnresolved)}
 }
 
 // send sends one fenced transaction.
-func (r *Reign) send(ctx context.Context, e head.Effect, writes []Write) answer {
+func (r *Leadership) send(ctx context.Context, e head.Effect, writes []Write) answer {
 	s := r.store
 	a, err := s.backend.Txn(ctx, Txn{
 		If: []Condition{
 			{Key: s.headKey(), Check: ValueIs, Value: encodeHead(e.Base)},
-			{Key: s.electionKey(), Check: CreatedAt, Created: r.seat.created},
+			{Key: s.electionKey(), Check: CreatedAt, Created: r.candidacy.created},
 		},
 		Then: append(writes[:len(writes):len(writes)], Write{Key: s.headKey(), Value: encodeHead(e.Put)}),
 		Else: []string{s.headKey(), s.electionKey()},
@@ -278,7 +278,7 @@ func (r *Reign) send(ctx context.Context, e head.Effect, writes []Write) answer 
 }
 
 // look reads head and election key at one revision: they are neighbours.
-func (r *Reign) look(ctx context.Context) answer {
+func (r *Leadership) look(ctx context.Context) answer {
 	s := r.store
 	p, err := s.backend.Range(ctx, Query{From: s.electionKey(), To: s.headKey() + "\x00"})
 	if err != nil {
@@ -287,12 +287,12 @@ func (r *Reign) look(ctx context.Context) answer {
 	return r.judge(head.Read, p.Entries)
 }
 
-func (r *Reign) judge(o head.Outcome, found []Entry) answer {
+func (r *Leadership) judge(o head.Outcome, found []Entry) answer {
 	a := answer{outcome: o}
 	for _, e := range found {
 		switch e.Key {
 		case r.store.electionKey():
-			a.seen.Own = e.Created == r.seat.created
+			a.seen.Own = e.Created == r.candidacy.created
 		case r.store.headKey():
 			h, err := decodeHead(e.Value)
 			if err != nil {

@@ -68,7 +68,7 @@ func (m Manifest) Forward() (payload []byte, ops []Op, rest Manifest, ok bool) {
 // WriteManifest queues a new manifest (First 0, at least one step). done is called
 // once, as by Submit, when the marker is durable: the change is promised from then
 // on. ErrTooLarge when a step does not fit; then nothing was written.
-func (r *Reign) WriteManifest(m Manifest, done func(revision int64, err error)) {
+func (r *Leadership) WriteManifest(m Manifest, done func(revision int64, err error)) {
 	all := m.Transitions()
 	if len(m.Steps) == 0 || m.First != 0 {
 		r.submit(item{done: done, err: fmt.Errorf("manifest %d: %d steps from %d: %w", m.Number, len(m.Steps), m.First, ErrBadManifest)})
@@ -92,7 +92,7 @@ func (r *Reign) WriteManifest(m Manifest, done func(revision int64, err error)) 
 
 // Manifests finds the manifests in a load (other rows are skipped): the pending
 // ones by number; transitions that clear away those which were never promised; and
-// the rows that cannot be used, for Reign.Quarantine.
+// the rows that cannot be used, for Leadership.Quarantine.
 func Manifests(rows []Row) (pending []Manifest, torn []Transition, bad []Quarantine) {
 	for group := range groups(rows) {
 		m, marked, faults := assemble(group)
@@ -137,7 +137,7 @@ func groups(rows []Row) func(yield func([]Row) bool) {
 // assemble builds one manifest from its rows, which are sorted by key. One row that
 // cannot be used spoils the whole: half a change is worse than none.
 func assemble(rows []Row) (m Manifest, marked bool, faults []Quarantine) {
-	spoilt := func(reason string) []Quarantine {
+	corrupted := func(reason string) []Quarantine {
 		all := make([]Quarantine, len(rows))
 		for i, r := range rows {
 			all[i] = Quarantine{Key: r.Key, Reason: reason, Bytes: r.Value}
@@ -147,7 +147,7 @@ func assemble(rows []Row) (m Manifest, marked bool, faults []Quarantine) {
 	dir, _, _ := strings.Cut(rows[0].Key[len(ManifestPrefix):], "/")
 	number, err := strconv.ParseUint(dir, 16, 64)
 	if err != nil {
-		return m, false, spoilt("manifest without a number")
+		return m, false, corrupted("manifest without a number")
 	}
 	m = Manifest{Number: int64(number), First: -1}
 	total := 0
@@ -155,26 +155,26 @@ func assemble(rows []Row) (m Manifest, marked bool, faults []Quarantine) {
 		if r.Key == m.markerKey() {
 			var p storepb.ManifestMarker
 			if err := Open(r.Value, kindMarker, &p); err != nil {
-				return m, false, spoilt(r.Key + ": " + err.Error())
+				return m, false, corrupted(r.Key + ": " + err.Error())
 			}
 			marked, total, m.Subject = true, int(p.Steps), p.Subject
 			continue
 		}
 		payload, err := openStep(r.Value)
 		if err != nil {
-			return m, false, spoilt(r.Key + ": " + err.Error())
+			return m, false, corrupted(r.Key + ": " + err.Error())
 		}
 		i, err := strconv.Atoi(r.Key[len(m.dir()):])
 		if m.First < 0 {
 			m.First = i
 		}
 		if err != nil || i != m.First+len(m.Steps) {
-			return m, false, spoilt(r.Key + ": step out of order")
+			return m, false, corrupted(r.Key + ": step out of order")
 		}
 		m.Steps = append(m.Steps, payload)
 	}
 	if marked && (len(m.Steps) == 0 || m.First+len(m.Steps) != total) {
-		return m, false, spoilt(fmt.Sprintf("steps are missing: %d of %d remain from %d", len(m.Steps), total, m.First))
+		return m, false, corrupted(fmt.Sprintf("steps are missing: %d of %d remain from %d", len(m.Steps), total, m.First))
 	}
 	return m, marked, nil
 }

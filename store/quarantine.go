@@ -24,7 +24,7 @@ type quarantined struct {
 
 // Quarantine registers a row of the load that its owner cannot use. From then on,
 // Submit refuses every transition that touches it (ErrQuarantined).
-func (r *Reign) Quarantine(q Quarantine) {
+func (r *Leadership) Quarantine(q Quarantine) {
 	r.mu.Lock()
 	r.quarantine[q.Key] = quarantined{Quarantine: q}
 	r.mu.Unlock()
@@ -32,7 +32,7 @@ func (r *Reign) Quarantine(q Quarantine) {
 }
 
 // IsQuarantined tells whether the row of a key is quarantined in this term.
-func (r *Reign) IsQuarantined(key string) bool {
+func (r *Leadership) IsQuarantined(key string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, ok := r.quarantine[key]
@@ -40,7 +40,7 @@ func (r *Reign) IsQuarantined(key string) bool {
 }
 
 // Quarantined lists the quarantined rows, by key.
-func (r *Reign) Quarantined() []Quarantine {
+func (r *Leadership) Quarantined() []Quarantine {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	list := make([]Quarantine, 0, len(r.quarantine))
@@ -51,7 +51,7 @@ func (r *Reign) Quarantined() []Quarantine {
 	return list
 }
 
-func (r *Reign) touchesQuarantine(ops []Op) error {
+func (r *Leadership) touchesQuarantine(ops []Op) error {
 	for _, op := range ops {
 		if _, ok := r.quarantine[op.Key]; ok {
 			return fmt.Errorf("write %s: %w", op.Key, ErrQuarantined)
@@ -63,7 +63,7 @@ func (r *Reign) touchesQuarantine(ops []Op) error {
 // Drop deletes a quarantined row for good: an operator's word that nothing of it
 // is wanted. done is called as by Submit, after the row has left the registry;
 // ErrNotQuarantined when there is no such row.
-func (r *Reign) Drop(key string, done func(revision int64, err error)) {
+func (r *Leadership) Drop(key string, done func(revision int64, err error)) {
 	r.resolve(Op{Key: key}, done)
 }
 
@@ -71,7 +71,7 @@ func (r *Reign) Drop(key string, done func(revision int64, err error)) {
 // newer version can read it), else an operator's repair. The caller has decoded it
 // before, and loads it in done, which is called as by Submit after the row has
 // left the registry; ErrNotQuarantined when there is no such row.
-func (r *Reign) Restore(key string, value []byte, done func(revision int64, err error)) {
+func (r *Leadership) Restore(key string, value []byte, done func(revision int64, err error)) {
 	if value == nil {
 		r.mu.Lock()
 		value = append([]byte{}, r.quarantine[key].Bytes...)
@@ -81,7 +81,7 @@ func (r *Reign) Restore(key string, value []byte, done func(revision int64, err 
 }
 
 // resolve commits the one write to a quarantined row that is allowed.
-func (r *Reign) resolve(op Op, done func(int64, error)) {
+func (r *Leadership) resolve(op Op, done func(int64, error)) {
 	i := item{ops: []Op{op}, resolves: true, done: func(revision int64, err error) {
 		r.resolved(op.Key, err)
 		if done != nil {
@@ -101,7 +101,7 @@ func (r *Reign) resolve(op Op, done func(int64, error)) {
 	r.submit(i)
 }
 
-func (r *Reign) resolved(key string, err error) {
+func (r *Leadership) resolved(key string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil {

@@ -102,7 +102,7 @@ func TestManifestsOfBadRows(t *testing.T) {
 		"marker corrupt":    change(func(r []Row) []Row { r[3].Value = []byte("x"); return r }),
 		"step of no kind":   change(func(r []Row) []Row { r[1].Value = Encode(1, "lrp", nil); return r }),
 		"no number":         {{Key: "manifest/zzz/ready", Value: good[3].Value}},
-		"no folder":         {{Key: "manifest/x", Value: good[3].Value}},
+		"no directory":      {{Key: "manifest/x", Value: good[3].Value}},
 		"no step number":    change(func(r []Row) []Row { r[2].Key = r[2].Key[:len(r[2].Key)-1] + "x"; return r }),
 	} {
 		pending, torn, bad := Manifests(append([]Row{{Key: "lrp/a"}}, rows...))
@@ -131,7 +131,7 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 // TestARefusedNeighbourDoesNotClearTheMark: when the store refuses a batch as too large,
 // the wish to take away the Restored mark goes back with it; it is not answered as done.
 func TestARefusedNeighbourDoesNotClearTheMark(t *testing.T) {
-	r := &Reign{store: &Store{cfg: Config{}.withDefaults()}}
+	r := &Leadership{store: &Store{cfg: Config{}.withDefaults()}}
 	r.changed = sync.NewCond(&r.mu)
 	cleared := make(chan error, 1)
 	r.queue.push(item{clear: true, done: func(_ int64, err error) { cleared <- err }})

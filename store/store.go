@@ -3,16 +3,16 @@
 // fence on every write.
 //
 // A Store is one server's view of a backend. Campaign waits until this server is
-// elected and returns a Reign, one term won: the load of all rows, and Submit,
+// elected and returns a Leadership, one term won: the load of all rows, and Submit,
 // which commits transitions. Many transitions share one transaction; one
 // transaction is in flight; none is ever split. Every transaction compares the
 // head record and the server's own election key, and puts the next head. A
-// transaction whose outcome is unknown is settled by package head before anything
-// else happens; what cannot be settled ends the term.
+// transaction whose outcome is unknown is resolved by package head before anything
+// else happens; what cannot be resolved ends the term.
 //
 //	candidate ── election key created on a fresh lease ──▶ elected
-//	elected ── head written to a greater term, rows loaded ──▶ reigning
-//	reigning ── displaced, lease gone, store broken, Resign ──▶ over
+//	elected ── head written to a greater term, rows loaded ──▶ leading
+//	leading ── displaced, lease gone, store broken, Resign ──▶ over
 //
 // Only the leader's loops (bbs, auctioneer, scheduler, workers) submit; cmd wires
 // backends; the simulator uses package head and mem. Source: "Never twice: the
@@ -67,9 +67,9 @@ var (
 	ErrLeaseGone = fault.New(fault.ErrTermOver, "lease gone")
 	// ErrLeaseNotProven reports a read without proof that this server still leads.
 	ErrLeaseNotProven = fault.New(fault.ErrTermOver, "lease not proven")
-	// ErrUnsettled reports a commit whose outcome stayed unknown until the term
+	// ErrUnresolved reports a commit whose outcome stayed unknown until the term
 	// had to end. It may or may not be in the store.
-	ErrUnsettled = fault.New(fault.ErrUnknownOutcome, "commit outcome unknown")
+	ErrUnresolved = fault.New(fault.ErrUnknownOutcome, "commit outcome unknown")
 	// ErrFull reports a store that takes no more data: disk or quota.
 	ErrFull = fault.New(fault.ErrFull, "store is full")
 	// ErrBroken reports a store that has failed for good; only a new start helps.
@@ -127,12 +127,12 @@ type Memo struct {
 	Seen fence.Term
 	// Lease is the lease granted last; 0 when it was revoked.
 	Lease LeaseID
-	// Moved says that the folder is not where the memo was written (copied, put
+	// Moved says that the directory is not where the memo was written (copied, put
 	// back from a backup); it stays until a term has begun.
 	Moved bool
 }
 
-// Memory keeps the Memo in the server's data folder. Save is durable when it
+// Memory keeps the Memo in the server's data directory. Save is durable when it
 // returns. A nil Memory remembers nothing.
 type Memory interface {
 	Load() (Memo, error)
@@ -153,9 +153,9 @@ type Config struct {
 	// CommitTimeout bounds one request to the store; afterwards its outcome is
 	// unknown [LeaseTTL].
 	CommitTimeout time.Duration
-	// SettleTimeout bounds the time to settle an unknown outcome; afterwards the
+	// ResolveTimeout bounds the time to resolve an unknown outcome; afterwards the
 	// term ends [LeaseTTL].
-	SettleTimeout time.Duration
+	ResolveTimeout time.Duration
 	// QueueBound is the number of waiting transitions from which on Full is true
 	// [20,000].
 	QueueBound int
@@ -188,7 +188,7 @@ func (c Config) withDefaults() Config {
 	c.KeepAlive = cmp.Or(c.KeepAlive, time.Second)
 	c.Drift = cmp.Or(c.Drift, 500*time.Millisecond)
 	c.CommitTimeout = cmp.Or(c.CommitTimeout, c.LeaseTTL)
-	c.SettleTimeout = cmp.Or(c.SettleTimeout, c.LeaseTTL)
+	c.ResolveTimeout = cmp.Or(c.ResolveTimeout, c.LeaseTTL)
 	c.QueueBound = cmp.Or(c.QueueBound, 20000)
 	if c.NewID == nil {
 		c.NewID = newCluster
@@ -200,7 +200,7 @@ func (c Config) withDefaults() Config {
 }
 
 // Store is one server's view of a backend. It may be used from many goroutines;
-// one Campaign or Reign at a time.
+// one Campaign or Leadership at a time.
 type Store struct {
 	backend Backend
 	cfg     Config

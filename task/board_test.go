@@ -41,7 +41,7 @@ func (w *world) step(guid string, e Event) error {
 	return nil
 }
 
-func (w *world) settle() (moves int) {
+func (w *world) quiesce() (moves int) {
 	for range 100 {
 		out := w.b.Converge(w.now)
 		if len(out) == 0 {
@@ -65,33 +65,33 @@ func TestConvergenceDuties(t *testing.T) {
 	w.desire("pending", Definition{})
 	w.desire("running", Definition{})
 	_ = w.step("running", Start{UID: "urunning", By: alpha, Reservation: "r"})
-	w.settle()
+	w.quiesce()
 	w.did = nil
 
 	w.now = w.now.Add(30 * time.Second) // re-emit the start request of a stuck PENDING
-	if n := w.settle(); n != 1 || w.did[0] != (RequestAuction{"pending", "upending"}) {
+	if n := w.quiesce(); n != 1 || w.did[0] != (RequestAuction{"pending", "upending"}) {
 		t.Errorf("%d moves, %v", n, w.did)
 	}
 	w.b.ProcDied("pa") // RUNNING on a failed cell
-	if w.settle(); w.b.Get("running").Outcome != Lost {
+	if w.quiesce(); w.b.Get("running").Outcome != Lost {
 		t.Errorf("%+v", w.b.Get("running"))
 	}
 	w.now = t0.Add(30 * time.Minute)
-	if w.settle(); w.b.Get("pending").Result.Reason != ReasonNotStarted {
+	if w.quiesce(); w.b.Get("pending").Result.Reason != ReasonNotStarted {
 		t.Errorf("%+v", w.b.Get("pending"))
 	}
 	_ = w.step("pending", Resolve{}) // stuck RESOLVING
-	w.settle()
+	w.quiesce()
 	w.now = w.now.Add(30 * time.Second)
-	if w.settle(); w.b.Get("pending").State != Completed {
+	if w.quiesce(); w.b.Get("pending").State != Completed {
 		t.Errorf("%v", w.b.Get("pending").State)
 	}
 	w.now = w.now.Add(24 * time.Hour) // completed too long ago; the lost one waits for a person
-	if w.settle(); w.b.Get("pending") != nil || w.b.Get("running") == nil {
+	if w.quiesce(); w.b.Get("pending") != nil || w.b.Get("running") == nil {
 		t.Errorf("%v %v", w.b.Get("pending"), w.b.Get("running"))
 	}
-	_ = w.step("running", Settle{As: ResolvedFailed})
-	if w.settle(); w.b.Len() != 0 {
+	_ = w.step("running", ResolveLost{As: ResolvedFailed})
+	if w.quiesce(); w.b.Len() != 0 {
 		t.Errorf("%d left", w.b.Len())
 	}
 }
@@ -101,34 +101,34 @@ func TestCompletedIsDeliveredAgain(t *testing.T) {
 	w.desire("g", Definition{CallbackURL: "http://x"})
 	_ = w.step("g", Cancel{})
 	w.did = nil
-	w.settle()
+	w.quiesce()
 	if len(w.did) != 1 || w.did[0] != (CallBack{"g", "ug"}) {
 		t.Fatalf("%v", w.did)
 	}
 	_ = w.step("g", CallbackDone{UID: "ug", Verdict: 1, Error: "refused"})
 	w.did = nil
-	if w.settle(); len(w.did) != 0 {
+	if w.quiesce(); len(w.did) != 0 {
 		t.Fatalf("at once: %v", w.did)
 	}
 	w.now = w.now.Add(30 * time.Second)
-	if w.settle(); len(w.did) != 1 {
+	if w.quiesce(); len(w.did) != 1 {
 		t.Fatalf("after 30 s: %v", w.did)
 	}
 	w.did = nil
 	w.now = w.now.Add(30 * time.Second) // the answer never comes: demoted, called again
-	if w.settle(); len(w.did) != 1 {
+	if w.quiesce(); len(w.did) != 1 {
 		t.Fatalf("stuck: %v", w.did)
 	}
 	_ = w.step("g", CallbackDone{UID: "ug", Verdict: 1, Error: "refused"}) // the second run: due after 60 s
 	w.did = nil
 	for range 59 {
 		w.now = w.now.Add(time.Second)
-		if w.settle(); len(w.did) != 0 {
+		if w.quiesce(); len(w.did) != 0 {
 			t.Fatalf("early: %v", w.did)
 		}
 	}
 	w.now = w.now.Add(time.Second)
-	if w.settle(); len(w.did) != 1 {
+	if w.quiesce(); len(w.did) != 1 {
 		t.Fatalf("after 60 s: %v", w.did)
 	}
 }
@@ -139,21 +139,21 @@ func TestADeliveryUnderWayIsNotDemoted(t *testing.T) {
 	w := newWorld(t, Policy{})
 	w.desire("g", Definition{CallbackURL: "http://x"})
 	_ = w.step("g", Cancel{})
-	w.settle()
+	w.quiesce()
 	d := Delivery{"g", "ug", 1}
 	w.b.Sending(d, true)
 	w.did = nil
 	w.now = w.now.Add(time.Hour)
-	if w.settle(); len(w.did) != 0 || w.b.Get("g").State != Resolving || len(w.b.ConvergeAll(w.now)) != 0 {
+	if w.quiesce(); len(w.did) != 0 || w.b.Get("g").State != Resolving || len(w.b.ConvergeAll(w.now)) != 0 {
 		t.Fatalf("%v %+v", w.did, w.b.Get("g"))
 	}
 	w.b.Sending(Delivery{"g", "ug", 2}, false)
 	w.b.Sending(Delivery{"g", "another", 1}, false)
-	if w.settle(); w.b.Get("g").State != Resolving {
+	if w.quiesce(); w.b.Get("g").State != Resolving {
 		t.Fatalf("%+v", w.b.Get("g"))
 	}
 	w.b.Sending(d, false)
-	if w.settle(); len(w.did) != 1 {
+	if w.quiesce(); len(w.did) != 1 {
 		t.Fatalf("nobody delivers it: %v", w.did)
 	}
 }
@@ -165,12 +165,12 @@ func TestAnEndThatReplacesAnother(t *testing.T) {
 	w.desire("g", Definition{CallbackURL: "http://x"})
 	_ = w.step("g", Start{UID: "ug", By: alpha, Reservation: "r"})
 	w.b.ProcDied("pa")
-	w.settle()
+	w.quiesce()
 	lost := w.b.Get("g").Delivery()
 	w.b.Sending(lost, true)
 	_ = w.step("g", Complete{UID: "ug", By: alpha, Result: Result{Output: []byte("done")}})
 	w.did = nil
-	w.settle()
+	w.quiesce()
 	row := w.b.Get("g")
 	if row.Outcome != Succeeded || row.State != Resolving || len(w.did) != 1 {
 		t.Fatalf("%+v %v", row, w.did)
@@ -192,10 +192,10 @@ func TestSeedRetention(t *testing.T) {
 	w := newWorld(t, Policy{Retention: -1})
 	w.desire("g", Definition{CallbackURL: "http://x"})
 	_ = w.step("g", Cancel{})
-	w.settle()
+	w.quiesce()
 	w.now = t0.Add(2 * time.Minute)
 	_ = w.step("g", CallbackDone{UID: "ug", Verdict: 1, Error: "refused"})
-	if w.settle(); w.b.Len() != 0 {
+	if w.quiesce(); w.b.Len() != 0 {
 		t.Errorf("kept: %+v", w.b.Get("g"))
 	}
 }
@@ -211,7 +211,7 @@ func TestDomainKeepsTheNewest(t *testing.T) {
 			_ = w.step(g, ProcDead{"pa"})
 		}
 		_ = w.step(g, Cancel{})
-		w.settle()
+		w.quiesce()
 	}
 	if got := fmt.Sprint(w.b.GUIDs()); got != "[g0 g6 g7]" { // g0 is lost and waits
 		t.Errorf("%s", got)
@@ -220,7 +220,7 @@ func TestDomainKeepsTheNewest(t *testing.T) {
 		g := fmt.Sprint("h", i)
 		w.desire(g, Definition{})
 		_ = w.step(g, Cancel{})
-		w.settle()
+		w.quiesce()
 	}
 	if n := w.b.ended["d"].Len(); n > 100 {
 		t.Errorf("%d entries for 3 tasks", n)
@@ -242,14 +242,14 @@ func TestACancelledTaskGoesOnlyWhenItsContainerHas(t *testing.T) {
 			w.now = w.now.Add(time.Second)
 			w.desire("newer", Definition{})
 			_ = w.step("newer", Cancel{})
-			w.settle()
+			w.quiesce()
 			w.now = w.now.Add(48 * time.Hour)
-			w.settle()
+			w.quiesce()
 			if got := fmt.Sprint(w.b.GUIDs(), w.b.Procs()); got != "[g] [pa]" {
 				t.Fatal(got)
 			}
 			ends(w)
-			if w.settle(); w.b.Len() != 0 {
+			if w.quiesce(); w.b.Len() != 0 {
 				t.Fatal(w.b.GUIDs())
 			}
 		})
@@ -267,14 +267,14 @@ func TestACancelledTaskThatOutlivesItsCellHasItsGraceTime(t *testing.T) {
 	w.b.ProcDied(alpha.Proc)
 	w.desire("newer", Definition{})
 	_ = w.step("newer", Cancel{})
-	w.settle()
+	w.quiesce()
 	if w.b.Get("g") == nil {
 		t.Fatal("forgotten while its container may be there")
 	}
 	w.now = w.now.Add(20 * time.Second)
 	w.desire("newest", Definition{})
 	_ = w.step("newest", Cancel{})
-	if w.settle(); w.b.Get("g") != nil || w.b.Len() != 1 {
+	if w.quiesce(); w.b.Get("g") != nil || w.b.Len() != 1 {
 		t.Fatal(w.b.GUIDs())
 	}
 }
@@ -296,7 +296,7 @@ func TestTheGraceTimeOfAnotherLeadersCancelCountsFromTheLoad(t *testing.T) {
 	next.b.ProcDied(alpha.Proc)
 	next.desire("newer", Definition{})
 	_ = next.step("newer", Cancel{})
-	if next.settle(); next.b.Get("g") == nil {
+	if next.quiesce(); next.b.Get("g") == nil {
 		t.Fatal("forgotten although its container may still be there")
 	}
 	if d := next.b.SinceEnd(row, next.now.Add(time.Second)); d != time.Second {
@@ -305,7 +305,7 @@ func TestTheGraceTimeOfAnotherLeadersCancelCountsFromTheLoad(t *testing.T) {
 	next.now = next.now.Add(time.Minute)
 	next.desire("newest", Definition{})
 	_ = next.step("newest", Cancel{})
-	if next.settle(); next.b.Get("g") != nil {
+	if next.quiesce(); next.b.Get("g") != nil {
 		t.Fatal("kept for ever")
 	}
 }
@@ -315,11 +315,11 @@ func TestQuarantinedTasksAreLeftAlone(t *testing.T) {
 	w.desire("g", Definition{})
 	w.b.Quarantine("g", true)
 	w.now = w.now.Add(time.Hour)
-	if n := w.settle(); n != 0 {
+	if n := w.quiesce(); n != 0 {
 		t.Errorf("%d moves", n)
 	}
 	w.b.Quarantine("g", false)
-	if n := w.settle(); n == 0 {
+	if n := w.quiesce(); n == 0 {
 		t.Error("not looked at again")
 	}
 }
@@ -327,7 +327,7 @@ func TestQuarantinedTasksAreLeftAlone(t *testing.T) {
 func TestLoadedTasksAreAskedForAtOnce(t *testing.T) {
 	w := newWorld(t, Policy{})
 	w.b.Load(rowOf(&testing.T{}, "PENDING"), w.now)
-	if w.settle(); len(w.did) != 1 || w.did[0] != (RequestAuction{"g", "u"}) {
+	if w.quiesce(); len(w.did) != 1 || w.did[0] != (RequestAuction{"g", "u"}) {
 		t.Errorf("%v", w.did)
 	}
 }
@@ -349,9 +349,9 @@ func TestConvergenceIsIdempotentAndMissesNothing(t *testing.T) {
 				g := rapid.SampledFrom(guids).Draw(rt, "guid")
 				uid := "u" + g
 				_ = w.step(g, rapid.SampledFrom([]Event{Start{UID: uid, By: alpha}, Start{UID: uid, By: omega}, Complete{UID: uid, By: alpha}, Cancel{}, Resolve{},
-					CallbackDone{UID: uid, Verdict: 1}, CallbackDone{UID: uid, Verdict: 1, Delivered: true}, Settle{As: ResolvedDone}, Reject{UID: uid, Reason: "full"}}).Draw(rt, "event"))
+					CallbackDone{UID: uid, Verdict: 1}, CallbackDone{UID: uid, Verdict: 1, Delivered: true}, ResolveLost{As: ResolvedDone}, Reject{UID: uid, Reason: "full"}}).Draw(rt, "event"))
 			}
-			w.settle()
+			w.quiesce()
 			if out := w.b.Converge(w.now); len(out) != 0 {
 				rt.Fatalf("second pass: %v", out)
 			}

@@ -59,9 +59,9 @@ type (
 	Resolve struct{}
 	// Delete removes a RESOLVING task.
 	Delete struct{}
-	// Settle is a person's word on a lost task. Successor is the guid of the new
+	// ResolveLost is a person's word on a lost task. Successor is the guid of the new
 	// task when As is ResolvedRerun.
-	Settle struct {
+	ResolveLost struct {
 		As        Resolution
 		Successor string
 	}
@@ -98,7 +98,7 @@ func (Reject) event()        {}
 func (Cancel) event()        {}
 func (Resolve) event()       {}
 func (Delete) event()        {}
-func (Settle) event()        {}
+func (ResolveLost) event()   {}
 func (ProcDead) event()      {}
 func (ExpirePending) event() {}
 func (Kick) event()          {}

@@ -315,7 +315,7 @@ func HarmoniseEvacuating(v View, timedOut bool) Action {
 	case v.Container == Reserved && v.Row != nil && v.Row.State == Pending:
 		return Action{Call: CallReject, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected, Reason: ReasonEmptied, Why: "cell is draining: another one may start it"}
 	case timedOut && v.Container == Live && a.Then == Leave && v.Row != nil && v.Row.State == Running:
-		return Action{Then: StopContainer, Grade: Expected, Reason: ReasonEvacuation, Why: "evacuation deadline exceeded"}
+		return Action{Then: StopContainer, Grade: Expected, Reason: ReasonDrain, Why: "evacuation deadline exceeded"}
 	}
 	return a
 }

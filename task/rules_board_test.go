@@ -12,12 +12,12 @@ func TestAPlaceIsAskedForAnewInEachLife(t *testing.T) {
 	for name, again := range map[string]func(w *world){
 		"placed anew": func(w *world) {
 			_ = w.step("g", Start{UID: "ug", By: alpha, Reservation: "r"})
-			w.settle()
+			w.quiesce()
 			w.now = w.now.Add(25 * time.Second)
 			_ = w.step("g", Reject{UID: "ug", By: alpha, Reason: "no disk"})
 		},
 		"another of the same guid": func(w *world) {
-			w.settle()
+			w.quiesce()
 			w.now = w.now.Add(25 * time.Second)
 			row, _, err := Desire(Task{GUID: "g", UID: "u2", Domain: "d", Definition: &Definition{}}, w.now)
 			if err != nil {
@@ -29,12 +29,12 @@ func TestAPlaceIsAskedForAnewInEachLife(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, Policy{})
 			w.desire("g", Definition{})
-			w.settle()
+			w.quiesce()
 			again(w)
-			w.settle()
+			w.quiesce()
 			w.did = nil
 			w.now = w.now.Add(30*time.Second - 1)
-			if w.settle(); len(w.did) != 0 {
+			if w.quiesce(); len(w.did) != 0 {
 				t.Fatal("asked again too early", w.did)
 			}
 			w.now = w.now.Add(1)
@@ -49,12 +49,12 @@ func TestAPlaceIsAskedForAnewInEachLife(t *testing.T) {
 func TestAnUnchangedRowKeepsItsRequest(t *testing.T) {
 	w := newWorld(t, Policy{})
 	w.desire("g", Definition{})
-	w.settle()
+	w.quiesce()
 	w.now = w.now.Add(25 * time.Second)
 	if err := w.step("g", Reject{UID: "ug", Reason: "memory"}); err != nil {
 		t.Fatal(err)
 	}
-	w.settle()
+	w.quiesce()
 	w.now = w.now.Add(5 * time.Second)
 	if out := w.b.Converge(w.now); len(out) != 1 {
 		t.Fatalf("30 s after it was asked for: %+v", out)
@@ -66,7 +66,7 @@ func resolving(t *testing.T) (*world, *Task) {
 	w := newWorld(t, Policy{})
 	w.desire("g", Definition{CallbackURL: "http://x"})
 	_ = w.step("g", Cancel{})
-	w.settle()
+	w.quiesce()
 	if row := w.b.Get("g"); row.State != Resolving {
 		t.Fatalf("%+v", row)
 	}
@@ -258,13 +258,13 @@ func TestALateEndCountsFromItself(t *testing.T) {
 	_ = w.step("y", Complete{UID: "uy", By: alpha})
 	w.now = w.now.Add(time.Second)
 	_ = w.step("x", Complete{UID: "ux", By: alpha})
-	if w.settle(); fmt.Sprint(w.b.GUIDs()) != "[x]" {
+	if w.quiesce(); fmt.Sprint(w.b.GUIDs()) != "[x]" {
 		t.Fatalf("left: %v, want the one that ended last", w.b.GUIDs())
 	}
 	w.now = w.now.Add(time.Second)
 	w.desire("z", Definition{})
 	_ = w.step("z", Cancel{})
-	if w.settle(); fmt.Sprint(w.b.GUIDs()) != "[z]" {
+	if w.quiesce(); fmt.Sprint(w.b.GUIDs()) != "[z]" {
 		t.Fatalf("left: %v, want the one that ended last", w.b.GUIDs())
 	}
 }

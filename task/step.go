@@ -109,8 +109,8 @@ func (m *machine) step(e Event) error {
 		return m.resolve()
 	case Delete:
 		return m.delete()
-	case Settle:
-		return m.settle(e)
+	case ResolveLost:
+		return m.resolveLost(e)
 	case ProcDead:
 		m.procDead(e.Proc)
 	default:
@@ -323,7 +323,7 @@ func (m *machine) delete() error {
 	return nil
 }
 
-func (m *machine) settle(e Settle) error {
+func (m *machine) resolveLost(e ResolveLost) error {
 	switch {
 	case !m.t.Unresolved() || e.As == Unresolved:
 		return ErrInvalidStateTransition

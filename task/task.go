@@ -235,7 +235,7 @@ type Task struct {
 	// another one. All that completes it.
 	Verdict  int
 	Callback Callback
-	// Resolution is a person's word on a lost task, Successor the guid of its rerun: Settle.
+	// Resolution is a person's word on a lost task, Successor the guid of its rerun: ResolveLost.
 	Resolution Resolution
 	Successor  string
 }
@@ -301,7 +301,7 @@ const (
 	ReasonLost        = "cell disappeared before completion"
 	ReasonNoContainer = "task container does not exist"
 	ReasonRunFailed   = "failed to run container"
-	ReasonEvacuation  = "timed out during cell evacuation"
+	ReasonDrain       = "timed out during cell evacuation"
 	ReasonEmptied     = "the cell is being drained"
 	ReasonResult      = "failed to fetch result"
 )

@@ -259,7 +259,7 @@ func TestTransitions(t *testing.T) {
 		{"COMPLETED self", Resolve{}, "RESOLVING", nil},
 		{"COMPLETED self", Delete{}, "", ErrInvalidStateTransition},
 		{"COMPLETED self", Prune{}, "gone", nil},
-		{"COMPLETED self", Settle{As: ResolvedDone}, "", ErrInvalidStateTransition},
+		{"COMPLETED self", ResolveLost{As: ResolvedDone}, "", ErrInvalidStateTransition},
 		{"RESOLVING self", start, "", ErrInvalidStateTransition},
 		{"RESOLVING self", complete, "", ErrInvalidStateTransition},
 		{"RESOLVING self", Cancel{}, "", ErrInvalidStateTransition},
@@ -339,18 +339,18 @@ func TestLostTasks(t *testing.T) {
 		t.Errorf("late result of another cell: %v", err)
 	}
 	for _, as := range []Resolution{ResolvedDone, ResolvedFailed, ResolvedRerun} {
-		settled, _, err := Step(lost, Settle{As: as, Successor: "g2"}, env())
-		if err != nil || settled.Resolution != as || (settled.Successor == "g2") != (as == ResolvedRerun) {
-			t.Errorf("%v: %v %+v", as, err, settled)
+		resolved, _, err := Step(lost, ResolveLost{As: as, Successor: "g2"}, env())
+		if err != nil || resolved.Resolution != as || (resolved.Successor == "g2") != (as == ResolvedRerun) {
+			t.Errorf("%v: %v %+v", as, err, resolved)
 		}
-		if _, _, err := Step(settled, Complete{UID: "u", By: alpha}, env()); !errors.Is(err, ErrInvalidStateTransition) {
+		if _, _, err := Step(resolved, Complete{UID: "u", By: alpha}, env()); !errors.Is(err, ErrInvalidStateTransition) {
 			t.Errorf("a late result after the word of a person: %v", err)
 		}
-		if _, _, err := Step(settled, Resolve{}, env()); err != nil {
+		if _, _, err := Step(resolved, Resolve{}, env()); err != nil {
 			t.Errorf("resolved: %v", err)
 		}
 	}
-	if _, _, err := Step(lost, Settle{As: ResolvedRerun, Successor: "g"}, env()); !errors.Is(err, ErrInvalid) {
+	if _, _, err := Step(lost, ResolveLost{As: ResolvedRerun, Successor: "g"}, env()); !errors.Is(err, ErrInvalid) {
 		t.Errorf("rerun under the same guid: %v", err)
 	}
 	row.Definition = &Definition{}
@@ -507,7 +507,7 @@ func TestAtMostOnce(t *testing.T) {
 			ask := Start{UID: "u", By: by, Reservation: rapid.SampledFrom([]string{"r1", "r2"}).Draw(rt, "reservation")}
 			reject := Reject{UID: "u", Reason: "no", By: by}
 			event := rapid.SampledFrom([]Event{ask, ask, Complete{UID: "u", By: by}, Missing{UID: "u", By: by}, Adopt{UID: "u", From: "pa", By: by},
-				reject, Reject{UID: "u", Reason: "full"}, Cancel{}, Resolve{}, ProcDead{by.Proc}, ExpirePending{}, Kick{}, KickCallback{}, Demote{}, Settle{As: ResolvedDone}}).Draw(rt, "event")
+				reject, Reject{UID: "u", Reason: "full"}, Cancel{}, Resolve{}, ProcDead{by.Proc}, ExpirePending{}, Kick{}, KickCallback{}, Demote{}, ResolveLost{As: ResolvedDone}}).Draw(rt, "event")
 			holder := row.Holder
 			after, effects, err := Step(row, event, e)
 			if err != nil && (after != row || effects != nil) {

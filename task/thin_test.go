@@ -19,7 +19,7 @@ func TestWhatIsPrunedLeavesNoPlan(t *testing.T) {
 				if err := w.step(guid, e); err != nil {
 					t.Fatal(err)
 				}
-				w.settle()
+				w.quiesce()
 			}
 			w.now = w.now.Add(time.Second)
 		}

@@ -19,8 +19,8 @@ import (
 	"cantina/plan"
 	"cantina/schedule"
 	"cantina/store"
+	"cantina/store/datadir"
 	"cantina/store/etcd"
-	"cantina/store/folder"
 	"cantina/task"
 	"cantina/timetable"
 )
@@ -48,8 +48,8 @@ func (*world) CancelTask(task.Holder, string, string) {}
 // MayStart refuses.
 func (*world) MayStart(string, string) bool { return false }
 
-// Blind is false.
-func (*world) Blind() bool { return false }
+// Stale is false.
+func (*world) Stale() bool { return false }
 
 // MayLive implements bbs.Sessions: nothing runs.
 func (*world) MayLive(string) []string { return nil }
@@ -100,7 +100,7 @@ func (w *world) set(at time.Time) {
 func BenchmarkDurable(b *testing.B) {
 	const schedules = 20_000
 	log := slog.New(slog.DiscardHandler)
-	dir, err := folder.Open(b.TempDir())
+	dir, err := datadir.Open(b.TempDir())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -115,17 +115,17 @@ func BenchmarkDurable(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	reign, err := st.Campaign(ctx, store.Candidate{ID: "s"})
+	leadership, err := st.Campaign(ctx, store.Candidate{ID: "s"})
 	if err != nil {
 		b.Fatal(err)
 	}
 	born := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 	w := &world{wall: born}
 	clock := run.Clock{Wall: w.now, Boot: run.Kernel().Boot}
-	hub := event.New(0, reign.Revision(), w.now)
-	bb := bbs.New(bbs.Config{Store: reign, Auctioneer: w, Cells: w, Sessions: w, Hub: hub, Callbacks: w, Clock: clock, Log: log, NewID: w.id}, nil, 0, nil)
+	hub := event.New(0, leadership.Revision(), w.now)
+	bb := bbs.New(bbs.Config{Store: leadership, Auctioneer: w, Cells: w, Sessions: w, Hub: hub, Callbacks: w, Clock: clock, Log: log, NewID: w.id}, nil, 0, nil)
 	times := timetable.New(timetable.Config{
-		Store: reign, Board: leader.TimetableBoard(bb), Jobs: w, Sessions: w, Contents: leader.TimetableContents{}, Hub: hub, Clock: clock, Log: log, NewID: w.id,
+		Store: leadership, Board: leader.TimetableBoard(bb), Jobs: w, Sessions: w, Contents: leader.TimetableContents{}, Hub: hub, Clock: clock, Log: log, NewID: w.id,
 		Zone: time.LoadLocation, Differ: func(any, any) []plan.FieldChange { return nil },
 	}, nil)
 	def := schedule.Definition{
@@ -148,7 +148,7 @@ func BenchmarkDurable(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	commit(b, reign)
+	commit(b, leadership)
 	loops.Go(func() { _ = bb.Run(ctx) })
 	loops.Go(func() { _ = times.Run(ctx) })
 	var took []time.Duration
@@ -158,7 +158,7 @@ func BenchmarkDurable(b *testing.B) {
 		times.Changed()
 		for times.Stats().Started < hour*schedules {
 			start := time.Now()
-			commit(b, reign)
+			commit(b, leadership)
 			took = append(took, time.Since(start))
 		}
 	}
@@ -166,14 +166,14 @@ func BenchmarkDurable(b *testing.B) {
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)*99/100].Milliseconds()), "other-p99-ms")
 	b.ReportMetric(float64(len(took)), "others")
-	_ = reign.Resign(context.Background())
+	_ = leadership.Resign(context.Background())
 	cancel()
 	loops.Wait()
 	_ = m.Close()
 }
 
 // commit writes one row and waits for it.
-func commit(b *testing.B, r *store.Reign) {
+func commit(b *testing.B, r *store.Leadership) {
 	done := make(chan error, 1)
 	r.Submit(store.Transition{Ops: []store.Op{{Key: "other/row", Value: make([]byte, 300)}}}, func(_ int64, err error) { done <- err })
 	if err := <-done; err != nil {

@@ -187,7 +187,7 @@ func (t *Timetable) same(a, b *schedule.Definition) bool {
 }
 
 func encodeState(uid string, s *schedule.State) []byte {
-	m := &timetablepb.State{Uid: uid, Cursor: millis(s.Cursor), Paused: s.Paused, Fired: int64(s.Fired), Skipped: int64(s.Skipped), Line: int64(s.Line), Skew: int64(s.Skew)}
+	m := &timetablepb.State{Uid: uid, Cursor: millis(s.Cursor), Paused: s.Paused, Fired: int64(s.Fired), Skipped: int64(s.Skipped), Backlog: int64(s.Backlog), Skew: int64(s.Skew)}
 	for _, f := range s.Pending {
 		m.Pending = append(m.Pending, &timetablepb.Firing{At: millis(f.At), By: int32(f.By), Late: f.Late})
 	}
@@ -237,7 +237,7 @@ func decodeState(value []byte) (uid string, s schedule.State, err error) {
 	if err := decode(value, kindState, &m); err != nil {
 		return "", s, err
 	}
-	s = schedule.State{Cursor: fromMillis(m.Cursor), Paused: m.Paused, Fired: int(m.Fired), Skipped: int(m.Skipped), Line: int(m.Line), Skew: time.Duration(m.Skew)}
+	s = schedule.State{Cursor: fromMillis(m.Cursor), Paused: m.Paused, Fired: int(m.Fired), Skipped: int(m.Skipped), Backlog: int(m.Backlog), Skew: time.Duration(m.Skew)}
 	for _, f := range m.Pending {
 		s.Pending = append(s.Pending, schedule.Firing{At: fromMillis(f.At), By: schedule.Cause(f.By), Late: f.Late})
 	}

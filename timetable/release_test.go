@@ -20,7 +20,7 @@ const (
 // stored is a row as it stands in the store.
 func (r *rig) stored(key string) []byte {
 	r.t.Helper()
-	row, ok, err := r.reign.Get(context.Background(), key)
+	row, ok, err := r.leadership.Get(context.Background(), key)
 	if err != nil || !ok {
 		r.t.Fatal(key, ok, err)
 	}
@@ -35,7 +35,7 @@ func (r *rig) damaged(keys ...string) map[string][]byte {
 	was := map[string][]byte{}
 	for _, k := range keys {
 		was[k] = r.stored(k)
-		r.reign.Submit(store.Transition{Ops: []store.Op{{Key: k, Value: []byte("torn")}}}, nil)
+		r.leadership.Submit(store.Transition{Ops: []store.Op{{Key: k, Value: []byte("torn")}}}, nil)
 	}
 	synctest.Wait()
 	r.depose()

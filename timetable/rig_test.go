@@ -32,16 +32,16 @@ import (
 // rig is a timetable on a real board and the memory store, with a clock that is moved
 // by hand, a fake scheduler and one fake cell.
 type rig struct {
-	t       *testing.T
-	backend *mem.Backend
-	bubble  run.Clock // of the store: it stands still
-	reign   *store.Reign
-	board   *bbs.BBS
-	times   *timetable.Timetable
-	tasks   task.Policy
-	events  int      // that the hub keeps; 0 = its default
-	notes   []string // events of what changes no row
-	stop    func()
+	t          *testing.T
+	backend    *mem.Backend
+	bubble     run.Clock // of the store: it stands still
+	leadership *store.Leadership
+	board      *bbs.BBS
+	times      *timetable.Timetable
+	tasks      task.Policy
+	events     int      // that the hub keeps; 0 = its default
+	notes      []string // events of what changes no row
+	stop       func()
 
 	mu     sync.Mutex
 	wall   time.Time
@@ -89,19 +89,19 @@ func (r *rig) elect() {
 		r.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	reign, err := s.Campaign(ctx, store.Candidate{ID: "s"})
+	leadership, err := s.Campaign(ctx, store.Candidate{ID: "s"})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	hub := event.New(r.events, reign.Revision(), r.clock().Wall)
-	rows := bbs.RollForwardOthers(reign, reign.Rows())
+	hub := event.New(r.events, leadership.Revision(), r.clock().Wall)
+	rows := bbs.RollForwardOthers(leadership, leadership.Rows())
 	log := slog.New(slog.DiscardHandler)
-	r.board = bbs.New(bbs.Config{Store: reign, Auctioneer: r, Cells: r, Sessions: r, Hub: hub, Callbacks: r, Clock: r.clock(), Log: log, NewID: r.newID, Tasks: r.tasks}, rows, reign.Revision(), r.members())
+	r.board = bbs.New(bbs.Config{Store: leadership, Auctioneer: r, Cells: r, Sessions: r, Hub: hub, Callbacks: r, Clock: r.clock(), Log: log, NewID: r.newID, Tasks: r.tasks}, rows, leadership.Revision(), r.members())
 	r.times = timetable.New(timetable.Config{
-		Store: reign, Board: leader.TimetableBoard(r.board), Jobs: r, Sessions: r, Signals: r, Contents: leader.TimetableContents{}, Hub: tap{hub, r}, Clock: r.clock(), Log: log, Zone: r.zone, NewID: r.newID,
+		Store: leadership, Board: leader.TimetableBoard(r.board), Jobs: r, Sessions: r, Signals: r, Contents: leader.TimetableContents{}, Hub: tap{hub, r}, Clock: r.clock(), Log: log, Zone: r.zone, NewID: r.newID,
 		Differ: leader.DiffFields,
 	}, rows)
-	r.reign = reign
+	r.leadership = leadership
 	_, pending := r.board.Pending()
 	r.Request(nil, pending)
 	ended := make(chan error, 2)
@@ -114,7 +114,7 @@ func (r *rig) elect() {
 				r.t.Errorf("run: %v", err)
 			}
 		}
-		_ = reign.Resign(context.Background())
+		_ = leadership.Resign(context.Background())
 	}
 	synctest.Wait()
 }
@@ -348,8 +348,8 @@ func (r *rig) Send(*task.Task) bool { return true }
 // MayStart implements bbs.Sessions.
 func (r *rig) MayStart(string, string) bool { return true }
 
-// Blind implements bbs.Sessions.
-func (r *rig) Blind() bool { return false }
+// Stale implements bbs.Sessions.
+func (r *rig) Stale() bool { return false }
 
 // MayLive implements bbs.Sessions: nothing runs.
 func (r *rig) MayLive(string) []string { return nil }

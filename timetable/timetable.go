@@ -38,7 +38,7 @@ type Rows interface {
 	// SinceEnd is for how long at least a task has been over, whatever became of wall clocks.
 	SinceEnd(x *task.Task) time.Duration
 	// Dead reports whether a process is certainly dead and its rows have been decided on: what
-	// a later process of its folder has adopted is in the name of that one then.
+	// a later process of its directory has adopted is in the name of that one then.
 	Dead(proc string) bool
 	// Free reports whether a guid may be used for a new task.
 	Free(guid string) bool

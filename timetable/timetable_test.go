@@ -350,7 +350,7 @@ func TestATaskWhoseRowCannotBeRead(t *testing.T) {
 		r.apply(false, one(nil))
 		r.at("01:00:00").started("d/n 2026-03-02T01:00:00Z")
 		row := bbs.TaskRow(r.get().State.Live[0].ID)
-		r.reign.Submit(store.Transition{Ops: []store.Op{{Key: row, Value: []byte("torn")}}}, nil)
+		r.leadership.Submit(store.Transition{Ops: []store.Op{{Key: row, Value: []byte("torn")}}}, nil)
 		synctest.Wait()
 		r.depose()
 		r.at("02:00:00").started()
@@ -370,7 +370,7 @@ func TestAStateThatCannotBeReadNeverFires(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.apply(false, one(nil))
 		r.at("01:00:00").started("d/n 2026-03-02T01:00:00Z")
-		r.reign.Submit(store.Transition{Ops: []store.Op{{Key: "schedule-state/d/n", Value: []byte("torn")}}}, nil)
+		r.leadership.Submit(store.Transition{Ops: []store.Op{{Key: "schedule-state/d/n", Value: []byte("torn")}}}, nil)
 		synctest.Wait()
 		r.depose()
 		r.at("09:00:00").started()

@@ -32,9 +32,9 @@ func ToSet(m *pb.SetID) workerset.ID {
 func FromHeartbeat(b worker.Heartbeat) *pb.HeartbeatRequest {
 	return &pb.HeartbeatRequest{
 		From:     FromCaller(b.Cluster, b.Term, b.Cell, b.Proc),
-		Protocol: int32(b.Protocol), Folder: b.Folder, Started: b.Started, Boot: b.Boot, Beat: b.Beat, Epoch: b.Epoch,
+		Protocol: int32(b.Protocol), DirId: b.DirID, Started: b.Started, Boot: b.Boot, Beat: b.Beat, Epoch: b.Epoch,
 		Set: FromSet(b.SetID), HasWork: b.HasWork, Promise: FromDuration(b.Promise), Period: FromDuration(b.Period),
-		Predecessor: string(b.Predecessor), PredecessorsGone: b.PredecessorsGone, Farewell: b.Farewell, Returns: b.Returns,
+		Predecessor: string(b.Predecessor), PredecessorsGone: b.PredecessorsGone, Deregister: b.Deregister, Returns: b.Returns,
 	}
 }
 
@@ -44,10 +44,10 @@ func ToHeartbeat(m *pb.HeartbeatRequest) (worker.Heartbeat, error) {
 	from := m.GetFrom()
 	b := worker.Heartbeat{
 		Protocol: int(m.GetProtocol()), Cluster: fence.Cluster(from.GetCluster()), Term: ToTerm(from.GetTerm()), Cell: worker.CellName(from.GetCell()), Proc: worker.Proc(from.GetProc()),
-		Folder: m.GetFolder(), Started: m.GetStarted(), Boot: m.GetBoot(), Beat: m.GetBeat(), Epoch: m.GetEpoch(),
+		DirID: m.GetDirId(), Started: m.GetStarted(), Boot: m.GetBoot(), Beat: m.GetBeat(), Epoch: m.GetEpoch(),
 		SetID: ToSet(m.GetSet()), HasWork: m.GetHasWork(),
 		Promise: r.duration("promise", m.GetPromise()), Period: r.duration("period", m.GetPeriod()),
-		Predecessor: worker.Proc(m.GetPredecessor()), PredecessorsGone: m.GetPredecessorsGone(), Farewell: m.GetFarewell(), Returns: m.GetReturns(),
+		Predecessor: worker.Proc(m.GetPredecessor()), PredecessorsGone: m.GetPredecessorsGone(), Deregister: m.GetDeregister(), Returns: m.GetReturns(),
 	}
 	r.named("cell", from.GetCell())
 	r.named("proc", from.GetProc())
@@ -113,7 +113,7 @@ func FromHeartbeatAnswer(a worker.HeartbeatAnswer) *pb.HeartbeatResponse {
 	return &pb.HeartbeatResponse{
 		Cluster: string(a.Cluster), Term: FromTerm(a.Term), Proc: string(a.Proc), Beat: a.Beat, Protocol: int32(a.Protocol),
 		Verdict: pb.Verdict(a.Verdict), Reason: a.Reason, State: pb.SessionState(a.State), Reported: a.Reported, Eligible: a.Eligible,
-		Credit: a.Credit, Promise: FromDuration(a.Promise), Settled: a.Settled, Timeouts: FromTimeouts(a.Timeouts), Set: FromSet(a.SetID),
+		Credit: a.Credit, Promise: FromDuration(a.Promise), Resolved: a.Resolved, Timeouts: FromTimeouts(a.Timeouts), Set: FromSet(a.SetID),
 	}
 }
 
@@ -125,7 +125,7 @@ func ToHeartbeatAnswer(m *pb.HeartbeatResponse) (worker.HeartbeatAnswer, error) 
 		Verdict: worker.Verdict(r.enum("verdict", pb.Verdict_name, int32(m.GetVerdict()))), Reason: m.GetReason(),
 		State:    worker.State(r.enum("state", pb.SessionState_name, int32(m.GetState()))),
 		Reported: m.GetReported(), Eligible: m.GetEligible(), Credit: m.GetCredit(), Promise: r.duration("promise", m.GetPromise()),
-		Settled: m.GetSettled(), Timeouts: r.timeouts(m.GetTimeouts()), SetID: ToSet(m.GetSet()),
+		Resolved: m.GetResolved(), Timeouts: r.timeouts(m.GetTimeouts()), SetID: ToSet(m.GetSet()),
 	}
 	return a, r.err
 }

@@ -8,7 +8,7 @@ import (
 // A cluster that is alone. A leader that is one process with its only cell (cantina dev) takes no
 // other cell in, and marks the store that it makes. A leader of another kind refuses such a
 // store. So all that any leader of the cluster has ever started was started by a process on the
-// folder of such a cell, and ended with it, or stands among what the next process on the folder has
+// directory of such a cell, and ended with it, or stands among what the next process on the directory has
 // found: no other machine can run anything, whatever the rows have forgotten. A wait by the longest
 // promise would prove nothing here, where no promise is made.
 

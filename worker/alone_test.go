@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// one process with its only cell, on folder f.
+// one process with its only cell, on directory f.
 func devRig(t *testing.T, set func(*Config)) *rig {
 	return newRig(t, func(c *Config) {
 		c.NewStore, c.NoDeadline, c.Own = false, true, "f"
@@ -15,7 +15,7 @@ func devRig(t *testing.T, set func(*Config)) *rig {
 
 func (r *rig) devBeat(proc Proc, started int64, gone bool) {
 	r.beats[proc]++
-	r.step(BeatReceived{Heartbeat{Protocol: Protocol, Cluster: r.l.cfg.Cluster, Term: term5, Cell: "vm", Proc: proc, Folder: "f", Started: started, Boot: "b", Beat: r.beats[proc],
+	r.step(BeatReceived{Heartbeat{Protocol: Protocol, Cluster: r.l.cfg.Cluster, Term: term5, Cell: "vm", Proc: proc, DirID: "f", Started: started, Boot: "b", Beat: r.beats[proc],
 		Period: 5 * sec, PredecessorsGone: gone}, true})
 }
 
@@ -27,13 +27,13 @@ func (r *rig) second() {
 // TestAClusterThatIsAlone: its restored store waits for its own cell, and for nothing else; for that
 // until all of its predecessors is gone, whatever the rows name.
 func TestAClusterThatIsAlone(t *testing.T) {
-	old := Member{Proc: "q", Cell: "vm", Folder: "f", Started: 3, Boot: "b"}
+	old := Member{Proc: "q", Cell: "vm", DirID: "f", Started: 3, Boot: "b"}
 	for name, members := range map[string][]Member{"a predecessor is listed": {old}, "the rows name nobody": nil} {
 		r := devRig(t, func(c *Config) { c.Restored, c.Alone, c.Members = true, true, members })
 		for range 200 { // the own cell does not come: no time ends the wait
 			r.second()
 		}
-		if active, blind := r.l.Waits(); !active || !blind {
+		if active, stale := r.l.Waits(); !active || !stale {
 			t.Fatalf("%s: over before the cell has reported", name)
 		}
 		r.devBeat("p", 7, false)
@@ -108,7 +108,7 @@ func TestTheRowOfAClusterThatIsAlone(t *testing.T) {
 	if !wrote(devRig(t, func(c *Config) { c.NewStore = true })) || !wrote(devRig(t, func(*Config) {})) {
 		t.Error("not written into a store without a process")
 	}
-	member := []Member{{Proc: "q", Cell: "vm", Folder: "f", Started: 3, Boot: "b"}}
+	member := []Member{{Proc: "q", Cell: "vm", DirID: "f", Started: 3, Boot: "b"}}
 	for name, set := range map[string]func(*Config){
 		"restored":             func(c *Config) { c.Restored = true },
 		"processes are listed": func(c *Config) { c.Members = member },
@@ -123,9 +123,9 @@ func TestTheRowOfAClusterThatIsAlone(t *testing.T) {
 		t.Errorf("a server leads it: %v", err)
 	}
 	r := devRig(t, func(c *Config) { c.NewStore = true })
-	r.step(BeatReceived{Heartbeat{Protocol: Protocol, Cluster: r.l.cfg.Cluster, Term: term5, Cell: "other", Proc: "o", Folder: "elsewhere", Started: 1, Boot: "b", Beat: 1, Period: 5 * sec}, true})
+	r.step(BeatReceived{Heartbeat{Protocol: Protocol, Cluster: r.l.cfg.Cluster, Term: term5, Cell: "other", Proc: "o", DirID: "elsewhere", Started: 1, Boot: "b", Beat: 1, Period: 5 * sec}, true})
 	if a := take[AnswerBeat](r); len(a) != 1 || a[0].Answer.Verdict != Refused {
-		t.Errorf("a cell of another folder: %+v", a)
+		t.Errorf("a cell of another directory: %+v", a)
 	}
 	r.devBeat("p", 1, true)
 	if a := take[AnswerBeat](r); len(a) != 1 || a[0].Answer.Verdict != Welcome {

@@ -19,23 +19,23 @@ var (
 )
 
 // CellConfig is what a cell process knows when it starts: its identity, and what
-// its folder kept of the process before it.
+// its directory kept of the process before it.
 type CellConfig struct {
 	Cell    CellName
 	Proc    Proc  // fresh random id
-	Started int64 // next number of the folder, durable before use
-	Folder  string
+	Started int64 // next number of the directory, durable before use
+	DirID   string
 	Boot    string
 	Now     time.Duration
 	Unix    int64 // the wall clock at Now, in seconds; 0 = no epoch is too far ahead
-	// Cluster is the one the folder belongs to; empty before its first join.
+	// Cluster is the one the directory belongs to; empty before its first join.
 	Cluster fence.Cluster
 	// Timeouts until a leader sends its own.
 	Timeouts Timeouts
-	// SetID and Epoch are what the folder kept.
+	// SetID and Epoch are what the directory kept.
 	SetID workerset.ID
 	Epoch int64
-	// Predecessor is the process before this one on the folder. Adopted are the
+	// Predecessor is the process before this one on the directory. Adopted are the
 	// batch invocations taken over from earlier processes, Deadline and Promise
 	// those of their reaper on the same boot; Gone tells that every other container
 	// of earlier processes is gone.
@@ -62,8 +62,8 @@ type Cell struct {
 	term     fence.Term
 	health   Health
 	seq      int64
-	settled  int64
-	seen     map[int64]bool // counters of this term above settled
+	resolved int64
+	seen     map[int64]bool // counters of this term above resolved
 	eligible bool
 	credited bool // in this session
 	told     bool // the leader of this term has been answered with a report
@@ -90,14 +90,14 @@ type Cell struct {
 	probing   int64 // number of the probe that runs; 0 = none
 	probeBeat int64
 
-	leaving  bool          // farewell asked
-	said     bool          // the farewell has been sent once
+	leaving  bool          // asked to leave
+	said     bool          // the deregistration has been sent once
 	back     int64         // the beat that told that the next process will be back; 0 = none
 	backBy   time.Duration // no answer to it is waited for longer
 	renewing bool          // MUST_DIE: ending, then a new session
 	renewBy  time.Duration
 	asked    bool // NewSession is out
-	ended    bool // DIE-ALL or farewell: nothing more happens
+	ended    bool // DIE-ALL or deregistration: nothing more happens
 
 	effects []CellEffect
 }
@@ -202,7 +202,7 @@ func (c *Cell) Step(now time.Duration, e CellEvent) []CellEffect {
 		c.hear(now, e.Term)
 	case Addressed:
 		c.addressed(e)
-	case FarewellAsked:
+	case LeaveAsked:
 		c.leaving = true
 		c.nextBeat = min(c.nextBeat, now) // its state says so, and nothing is placed on it
 	}
@@ -313,7 +313,7 @@ func (c *Cell) begin(now time.Duration, proc Proc, started int64) {
 
 // reset forgets what belongs to one association with a leader.
 func (c *Cell) reset(now time.Duration) {
-	c.seq, c.settled, c.seen = 0, 0, map[int64]bool{}
+	c.seq, c.resolved, c.seen = 0, 0, map[int64]bool{}
 	c.told, c.credited = false, false
 	c.nextBeat, c.hurry = now, firstHurry
 }
@@ -374,10 +374,10 @@ func (c *Cell) Proc() Proc { return c.proc }
 // State returns the state of the present session.
 func (c *Cell) State() State { return c.health.State }
 
-// Ended reports that the cell does nothing more: DIE-ALL, or farewell heard.
+// Ended reports that the cell does nothing more: DIE-ALL, or deregistration heard.
 func (c *Cell) Ended() bool { return c.ended }
 
-// Kept is what the folder must keep for the next process, to be written when it changes.
+// Kept is what the directory must keep for the next process, to be written when it changes.
 type Kept struct {
 	Proc     Proc
 	Cluster  fence.Cluster
@@ -387,7 +387,7 @@ type Kept struct {
 	Promise  time.Duration
 }
 
-// Kept returns what the next process of the folder will need.
+// Kept returns what the next process of the directory will need.
 func (c *Cell) Kept() Kept { return Kept{c.proc, c.cluster, c.setID, c.epoch, c.deadline, c.promise} }
 
 // Held returns what the process answers for, sorted.

@@ -65,13 +65,13 @@ func (c *Cell) beat(now time.Duration) {
 		c.nextBeat = now + min(c.hurry, c.t.Heartbeat)
 		c.hurry = min(2*c.hurry, c.t.Heartbeat)
 	}
-	c.do(SendBeat{Heartbeat{Protocol: Protocol, Cluster: c.cluster, Term: c.term, Cell: c.cfg.Cell, Proc: c.proc, Folder: c.cfg.Folder,
+	c.do(SendBeat{Heartbeat{Protocol: Protocol, Cluster: c.cluster, Term: c.term, Cell: c.cfg.Cell, Proc: c.proc, DirID: c.cfg.DirID,
 		Started: c.started, Boot: c.cfg.Boot, Beat: c.beats, Epoch: c.epoch, SetID: c.setID, HasWork: c.live() > 0,
 		Promise: c.promise, Period: c.t.Heartbeat, Predecessor: c.predecessor, PredecessorsGone: c.gone,
-		Farewell: c.empty(), Returns: c.succeeded()}})
+		Deregister: c.empty(), Returns: c.succeeded()}})
 }
 
-// unknown reports that no leader can have put a process of this folder on a list: none
+// unknown reports that no leader can have put a process of this directory on a list: none
 // ever answered. One that has the process all the same, for its answer was lost, gave
 // it no credit and no work; for it the process is lost by time.
 func (c *Cell) unknown() bool {
@@ -82,12 +82,12 @@ func (c *Cell) unknown() bool {
 func (c *Cell) empty() bool { return c.leaving && len(c.held) == 0 && c.bound == 0 && c.kept == 0 }
 
 // succeeded reports that the process has said that it takes no work, and holds only what
-// its successor takes over. To the leader it is as if it were killed now: it is no farewell.
+// its successor takes over. To the leader it is as if it were killed now: it is no deregistration.
 func (c *Cell) succeeded() bool {
 	return c.leaving && c.lasting+c.kept > 0 && len(c.unacked) == 0 && c.bound+len(c.held) == c.lasting
 }
 
-// announced tells the leader that the next process of the folder will be back, and reports
+// announced tells the leader that the next process of the directory will be back, and reports
 // whether that has been answered, or nobody can be expected to answer.
 func (c *Cell) announced(now time.Duration) bool {
 	switch {
@@ -151,9 +151,9 @@ func (c *Cell) welcomed(now time.Duration, a HeartbeatAnswer) {
 		return
 	}
 	c.t = a.Timeouts
-	c.settled = max(c.settled, a.Settled)
+	c.resolved = max(c.resolved, a.Resolved)
 	for n := range c.seen {
-		if n <= c.settled {
+		if n <= c.resolved {
 			delete(c.seen, n)
 		}
 	}
@@ -266,8 +266,8 @@ func (c *Cell) run(now time.Duration, r RunTask) {
 		return
 	}
 	n := r.Invocation.Counter
-	if n <= c.settled || c.seen[n] || r.Invocation.Term != c.term {
-		answer(RunStale, "counter is settled or was seen")
+	if n <= c.resolved || c.seen[n] || r.Invocation.Term != c.term {
+		answer(RunStale, "counter is resolved or was seen")
 		return
 	}
 	c.seen[n] = true

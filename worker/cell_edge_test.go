@@ -167,20 +167,20 @@ func TestStatusesComeAfterTheReport(t *testing.T) {
 	}
 }
 
-// TestAFarewellIsSaidAtOnce when the last status is acknowledged, and once.
-func TestAFarewellIsSaidAtOnce(t *testing.T) {
+// TestADeregistrationIsSentAtOnce when the last status is acknowledged, and once.
+func TestADeregistrationIsSentAtOnce(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.healthy()
 	x := x5(1, "a")
 	r.run(x, 0)
-	r.step(FarewellAsked{})
+	r.step(LeaveAsked{})
 	r.step(WorkEnded{x, ""})
-	if b := cellTake[SendBeat](r); slices.ContainsFunc(b, func(b SendBeat) bool { return b.Beat.Farewell }) {
+	if b := cellTake[SendBeat](r); slices.ContainsFunc(b, func(b SendBeat) bool { return b.Beat.Deregister }) {
 		t.Fatal("its status is not acknowledged")
 	}
 	r.step(StatusAnswered{StatusAnswer{Term: term5, Proc: "p1", Run: x, OK: true}})
 	b := cellTake[SendBeat](r)
-	if len(b) != 1 || !b[0].Beat.Farewell {
+	if len(b) != 1 || !b[0].Beat.Deregister {
 		t.Fatalf("%+v", b)
 	}
 	r.step(CellTick{})
@@ -189,7 +189,7 @@ func TestAFarewellIsSaidAtOnce(t *testing.T) {
 	}
 	r.step(BeatAnswered{HeartbeatAnswer{Protocol: Protocol, Term: term5, Proc: "p1", Beat: b[0].Beat.Beat, State: Healthy, Reported: true, Timeouts: r.c.t}})
 	if r.c.Ended() {
-		t.Error("a leader that goes on with the session has not heard the farewell")
+		t.Error("a leader that goes on with the session has not heard the deregistration")
 	}
 }
 
@@ -390,7 +390,7 @@ func TestWhatIsKeptDoesNotEndTheCell(t *testing.T) {
 		r := newCellRig(t, nil)
 		r.healthy()
 		r.step(count)
-		if h := r.beat(); h.Returns || h.Farewell || h.HasWork != (count.Containers > 0) || r.c.Ended() {
+		if h := r.beat(); h.Returns || h.Deregister || h.HasWork != (count.Containers > 0) || r.c.Ended() {
 			t.Errorf("%s: %+v, ended %v", name, h, r.c.Ended())
 		}
 	}

@@ -67,16 +67,16 @@ type ProbeEnded struct {
 // BoundCount tells how many deadline-bound containers beside batch tasks the
 // process holds (tasks with on_lost end, exclusive services, services with
 // on_partition stop). Lasting is how many of these and of its batch tasks run on
-// when the process ends: there is no farewell while they may, and no use in waiting for them.
+// when the process ends: there is no deregistration while they may, and no use in waiting for them.
 // Kept counts those that are not deadline-bound, and outlive it too.
 type BoundCount struct{ Containers, Lasting, Kept int }
 
 // PredecessorsCleared tells that every container of an earlier process of the
-// folder is gone or adopted by this one.
+// directory is gone or adopted by this one.
 type PredecessorsCleared struct{}
 
 // SessionBegun gives the cell the identity of its next session, after NewSession:
-// a fresh random id and the next number of the folder, both durable in it.
+// a fresh random id and the next number of the directory, both durable in it.
 type SessionBegun struct {
 	Proc    Proc
 	Started int64
@@ -94,8 +94,8 @@ type Addressed struct {
 	Proc    Proc
 }
 
-// FarewellAsked is an orderly shutdown: when the cell is empty it says farewell.
-type FarewellAsked struct{}
+// LeaveAsked is an orderly shutdown: when the cell is empty it deregisters.
+type LeaveAsked struct{}
 
 func (CellTick) cellEvent()            {}
 func (BeatAnswered) cellEvent()        {}
@@ -117,7 +117,7 @@ func (PredecessorsCleared) cellEvent() {}
 func (SessionBegun) cellEvent()        {}
 func (CallHeard) cellEvent()           {}
 func (Addressed) cellEvent()           {}
-func (FarewellAsked) cellEvent()       {}
+func (LeaveAsked) cellEvent()          {}
 
 // CellEffect is something the cell's shell does. They are performed in order.
 type CellEffect interface{ cellEffect() }
@@ -186,7 +186,7 @@ type ForeignHeard struct {
 // TermRefused tells the cell's log that a leader's term cannot be, and was not believed.
 type TermRefused struct{ Term fence.Term }
 
-// Exit tells that the process may end: its farewell was heard, or all that it holds outlives it.
+// Exit tells that the process may end: its deregistration was heard, or all that it holds outlives it.
 type Exit struct{}
 
 func (SendBeat) cellEffect()     {}

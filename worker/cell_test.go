@@ -20,7 +20,7 @@ type cellRig struct {
 
 func newCellRig(t *testing.T, set func(*CellConfig)) *cellRig {
 	r := &cellRig{t: t, now: 500 * sec}
-	c := CellConfig{Cell: "w1", Proc: "p1", Started: 1, Folder: "f", Boot: "b", Now: r.now, Timeouts: DefaultTimeouts(), Gone: true}
+	c := CellConfig{Cell: "w1", Proc: "p1", Started: 1, DirID: "f", Boot: "b", Now: r.now, Timeouts: DefaultTimeouts(), Gone: true}
 	if set != nil {
 		set(&c)
 	}
@@ -158,11 +158,11 @@ func TestRunTask(t *testing.T) {
 	if a := r.run(foreign, 0); a.Result != RunStale {
 		t.Fatalf("an invocation of another term: %+v", a)
 	}
-	r.step(welcome(r.beat(), func(a *HeartbeatAnswer) { a.Settled = 9 }))
+	r.step(welcome(r.beat(), func(a *HeartbeatAnswer) { a.Resolved = 9 }))
 	if a := r.run(x5(9, "d"), 0); a.Result != RunStale || len(r.c.seen) != 0 {
-		t.Fatalf("settled: %+v, %v", a, r.c.seen)
+		t.Fatalf("resolved: %+v, %v", a, r.c.seen)
 	}
-	r.step(FarewellAsked{})
+	r.step(LeaveAsked{})
 	if a := r.run(x5(10, "e"), 0); a.Result != RunRefused {
 		t.Fatalf("leaving: %+v", a)
 	}
@@ -365,25 +365,25 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestFarewellOfTheCell: when empty; the answer lets the process go.
-func TestFarewellOfTheCell(t *testing.T) {
+// TestTheCellDeregisters: when empty; the answer lets the process go.
+func TestTheCellDeregisters(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.healthy()
 	x := x5(1, "a")
 	r.run(x, 0)
-	r.step(FarewellAsked{})
-	if h := r.beat(); h.Farewell {
+	r.step(LeaveAsked{})
+	if h := r.beat(); h.Deregister {
 		t.Fatal("not empty")
 	}
 	r.step(WorkEnded{x, ""})
 	r.step(StatusAnswered{StatusAnswer{Term: term5, Proc: "p1", Run: x, OK: true}})
 	r.step(BoundCount{Containers: 2})
-	if h := r.beat(); h.Farewell || !h.HasWork {
+	if h := r.beat(); h.Deregister || !h.HasWork {
 		t.Fatalf("%+v", h)
 	}
 	r.step(BoundCount{Containers: 0})
 	h := r.beat()
-	if !h.Farewell {
+	if !h.Deregister {
 		t.Fatalf("%+v", h)
 	}
 	r.step(welcome(h, func(a *HeartbeatAnswer) { a.State = MustDie }))
@@ -420,7 +420,7 @@ func TestNeverLostBeforeContact(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	for _, s := range []interface{ String() string }{New, Unhealthy, Healthy, MustDie, State(9), Welcome, Refused, Die, DieAll, Verdict(9),
-		RunUnknown, RunOK, RunNeverSent, RunRefused, RunStale, RunResult(9), ProofFarewell, ProofExpiry, ProofSuccessor, ProofBoot,
+		RunUnknown, RunOK, RunNeverSent, RunRefused, RunStale, RunResult(9), ProofDeregistered, ProofExpiry, ProofSuccessor, ProofBoot,
 		ProofOperator, Proof(9), Real, NeverStarted, Lost, Synthetic(9), HoldReason(99)} {
 		if s.String() == "" {
 			t.Errorf("%#v has no name", s)
@@ -441,7 +441,7 @@ func TestNames(t *testing.T) {
 
 // TestAccepts: each reason against new work, alone.
 func TestAccepts(t *testing.T) {
-	for name, spoil := range map[string]func(*cellRig){
+	for name, corrupt := range map[string]func(*cellRig){
 		"leaving":     func(r *cellRig) { r.c.leaving = true },
 		"renewing":    func(r *cellRig) { r.c.renewing = true },
 		"ended":       func(r *cellRig) { r.c.ended = true },
@@ -452,7 +452,7 @@ func TestAccepts(t *testing.T) {
 	} {
 		r := newCellRig(t, nil)
 		r.healthy()
-		spoil(r)
+		corrupt(r)
 		if err := r.c.Accepts(r.now); !errors.Is(err, ErrNotAccepting) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -183,7 +183,7 @@ func TestRowsThatWentBackAreDoubtedFurther(t *testing.T) {
 	r := newRig(t, alone)
 	r.back("w1", "p1", setOf(3, 1, "p1"))
 	w := r.l.Wait(r.now)
-	if w.Active || !w.Blind || w.Longest != r.l.waiting.t0+r.l.t.Stretch(r.l.t.MaxDiesWithin)-r.now || r.mayRun("j") != HoldNone || r.l.IsDead("whoever") {
+	if w.Active || !w.Stale || w.Longest != r.l.waiting.t0+r.l.t.Stretch(r.l.t.MaxDiesWithin)-r.now || r.mayRun("j") != HoldNone || r.l.IsDead("whoever") {
 		t.Fatalf("%+v, %v", w, r.mayRun("j"))
 	}
 	for range 3 {
@@ -201,7 +201,7 @@ func TestRowsThatWentBackAreDoubtedFurther(t *testing.T) {
 		r.probe("w1", "p1", true)
 		r.beat("w1", "p1", 1)
 	}
-	if r.l.Wait(r.now).Blind || !r.l.IsDead("whoever") || len(peek[StartsChanged](r)) == 0 || !slices.Contains(r.rows, Row(ClearRestored{})) {
+	if r.l.Wait(r.now).Stale || !r.l.IsDead("whoever") || len(peek[StartsChanged](r)) == 0 || !slices.Contains(r.rows, Row(ClearRestored{})) {
 		t.Fatalf("what no row names is dead by now: %v", r.rows)
 	}
 	long := member("p9", "w9", 1)
@@ -214,7 +214,7 @@ func TestRowsThatWentBackAreDoubtedFurther(t *testing.T) {
 	forced := newRig(t, alone)
 	forced.back("w1", "p1", setOf(3, 1, "p1"))
 	forced.step(EndWait{By: "ann"})
-	if forced.l.Wait(forced.now).Blind {
+	if forced.l.Wait(forced.now).Stale {
 		t.Fatal("the operator's word ends that too")
 	}
 }

@@ -51,7 +51,7 @@ type SendSuicide struct {
 // a session's new state. WasHealthy: the session has been HEALTHY in this term;
 // a change HEALTHY → UNHEALTHY makes the cell's RUNNING services suspect; MUST_DIE makes its
 // rows leave the cell. Displaced: another process took the cell's name. Succeeded:
-// it was a later process of the same boot on the same folder, which may have adopted
+// it was a later process of the same boot on the same directory, which may have adopted
 // what survives the restart of a cell; Dead follows when it has reported.
 type SessionChanged struct {
 	Cell       CellName
@@ -93,13 +93,13 @@ type Proof int
 
 // The proofs of death (docs/design/safety.md, Members).
 const (
-	// ProofFarewell: it said that it is empty and takes no work.
-	ProofFarewell Proof = iota
+	// ProofDeregistered: it said that it is empty and takes no work.
+	ProofDeregistered Proof = iota
 	// ProofExpiry: its promise passed without credit.
 	ProofExpiry
-	// ProofSuccessor: a later holder of its folder's lock has shown its containers gone or adopted.
+	// ProofSuccessor: a later holder of its directory's lock has shown its containers gone or adopted.
 	ProofSuccessor
-	// ProofBoot: a later holder of its folder's lock runs under another boot id.
+	// ProofBoot: a later holder of its directory's lock runs under another boot id.
 	ProofBoot
 	// ProofOperator: an operator's audited word.
 	ProofOperator
@@ -108,8 +108,8 @@ const (
 // String returns the words for the status page.
 func (p Proof) String() string {
 	switch p {
-	case ProofFarewell:
-		return "farewell"
+	case ProofDeregistered:
+		return "deregister"
 	case ProofExpiry:
 		return "expiry"
 	case ProofSuccessor:
@@ -125,7 +125,7 @@ func (p Proof) String() string {
 // Words says in a sentence for people why the process is certainly dead.
 func (p Proof) Words() string {
 	switch p {
-	case ProofFarewell:
+	case ProofDeregistered:
 		return "deregistered"
 	case ProofExpiry:
 		return "it was silent for longer than its work may live"
@@ -201,8 +201,8 @@ const (
 	// AuditDoubled: two invocations of one work were reported, or work was started
 	// while the list had gone back unnoticed: it may have run twice.
 	AuditDoubled AuditKind = iota
-	// AuditBlind: the member list is older than what a cell remembers.
-	AuditBlind
+	// AuditStale: the member list is older than what a cell remembers.
+	AuditStale
 	// AuditWaitEnded: the initial wait ended.
 	AuditWaitEnded
 	// AuditWaitForced: an operator ended the initial wait, or set its length.

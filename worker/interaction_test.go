@@ -49,7 +49,7 @@ func TestStatusesGoOnWhileItDies(t *testing.T) {
 	}
 }
 
-// TestStatusesOfAReplacedProcess: the leader takes of a process that it has buried only the
+// TestStatusesOfAReplacedProcess: the leader takes of a process that it has reaped only the
 // end of what nobody else holds; what a successor has adopted, that one tells of.
 func TestStatusesOfAReplacedProcess(t *testing.T) {
 	r := newRig(t, nil)
@@ -65,7 +65,7 @@ func TestStatusesOfAReplacedProcess(t *testing.T) {
 		r.apply(e)
 	}
 	if r.l.procs["p1"] != nil || r.members() != "p2:1m26s" {
-		t.Fatalf("p1 is buried: %s", r.members())
+		t.Fatalf("p1 is reaped: %s", r.members())
 	}
 	r.out = nil
 	r.status("w1", "p1", StatusItem{Kind: StatusEnded, Run: kept, Status: "done"})
@@ -74,7 +74,7 @@ func TestStatusesOfAReplacedProcess(t *testing.T) {
 	}
 	r.status("w1", "p1", StatusItem{Kind: StatusNotRunning, Run: kept}, StatusItem{Kind: StatusProbe, Probe: 1, OK: true})
 	if e := peek[Ended](r); len(e) != 0 {
-		t.Errorf("a buried process ends what its successor holds: %+v", e)
+		t.Errorf("a reaped process ends what its successor holds: %+v", e)
 	}
 	if a := take[AnswerStatus](r); len(a) != 2 || !a[0].Answer.OK || !a[1].Answer.OK {
 		t.Errorf("what means nothing any more is acknowledged: %v", a)

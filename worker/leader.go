@@ -63,7 +63,7 @@ type Config struct {
 	InitialWait time.Duration
 	// AllowBump lets a newcomer displace a process that is not HEALTHY (--allow-bump-unhealthy-worker).
 	AllowBump bool
-	// NoDeadline: leader and cell are one process (cantina dev): promises are 0. Own is the folder
+	// NoDeadline: leader and cell are one process (cantina dev): promises are 0. Own is the directory
 	// of that cell; no other is taken in. Without NoDeadline there is none.
 	NoDeadline bool
 	Own        string
@@ -107,8 +107,8 @@ func NewLeader(c Config) (*Leader, error) {
 		sum = sum.Add(string(m.Proc))
 	}
 	if sum != l.members.list.Hash {
-		l.waiting.blind, l.members.list.Hash = true, sum
-		l.audit(AuditBlind, nil, Run{}, "the member rows do not add up to the hash of the list")
+		l.waiting.stale, l.members.list.Hash = true, sum
+		l.audit(AuditStale, nil, Run{}, "the member rows do not add up to the hash of the list")
 	}
 	for _, m := range sortedMembers(c.Members) {
 		l.restore(m)
@@ -127,7 +127,7 @@ func assemble(c Config) *Leader {
 	m.list.Leader = fence.Term{Epoch: c.Term.Epoch}
 	s := &sessions{roster: r}
 	b := &batch{roster: r, members: m, sessions: s, model: newModel()}
-	w := &waiting{roster: r, members: m, sessions: s, batch: b, t0: c.Now, wait: true, blind: c.Restored || c.NewStore && !c.NewCluster,
+	w := &waiting{roster: r, members: m, sessions: s, batch: b, t0: c.Now, wait: true, stale: c.Restored || c.NewStore && !c.NewCluster,
 		restored: c.Restored, jobs: map[string]bool{}, nodes: map[string]bool{}}
 	for _, j := range c.Jobs {
 		w.jobs[j.Name] = true
@@ -145,7 +145,7 @@ func (l *Leader) Start() Output { return l.flush() }
 // until it is lost; the time-out counts from the beginning of the term by the promise in its row.
 func (l *Leader) restore(m Member) {
 	written := m.Promise
-	if l.waiting.blind {
+	if l.waiting.stale {
 		m.Promise = l.untrusted(m.Promise)
 	}
 	p := l.newProcess(m, l.cfg.Now)

@@ -112,17 +112,17 @@ func (b *batch) NextInvocation() fence.Invocation {
 	return fence.Invocation{Term: b.cfg.Term, Counter: b.counter + 1}
 }
 
-// settled is the highest counter such that no RunTask to p with it or a lower
+// resolved is the highest counter such that no RunTask to p with it or a lower
 // one can still be wanted.
-func (b *batch) settled(p *process) int64 {
+func (b *batch) resolved(p *process) int64 {
 	if len(p.open) > 0 {
 		return p.open[0] - 1
 	}
 	return b.counter
 }
 
-// settle closes the RunTask of an invocation; those of earlier terms have none here.
-func (b *batch) settle(p *process, inv fence.Invocation) {
+// resolve closes the RunTask of an invocation; those of earlier terms have none here.
+func (b *batch) resolve(p *process, inv fence.Invocation) {
 	if inv.Term != b.cfg.Term {
 		return
 	}
@@ -135,7 +135,7 @@ func (b *batch) settle(p *process, inv fence.Invocation) {
 func (b *batch) end(e *entry, p *process, end Ended) {
 	e.ending, e.end = true, end.Kind
 	p.unsure.remove(e.run)
-	b.settle(p, e.run.Invocation)
+	b.resolve(p, e.run.Invocation)
 	end.Run, end.Cell, end.Proc = e.run, p.row.Cell, p.row.Proc
 	b.do(end)
 }
@@ -158,7 +158,7 @@ func (b *batch) runAnswered(now time.Duration, a RunAnswer) {
 	case RunOK:
 		e.sure = true
 		p.unsure.remove(e.run)
-		b.settle(p, e.run.Invocation)
+		b.resolve(p, e.run.Invocation)
 		if e.kill {
 			b.sendKill(e, p)
 		}
@@ -281,7 +281,7 @@ func (b *batch) statusCommitted(r Run, kind Synthetic) {
 	}
 	b.model.remove(e)
 	b.do(StartsChanged{})
-	b.members.bury(e.on)
+	b.members.reap(e.on)
 }
 
 // killPause is how long a kill waits before it is sent again.

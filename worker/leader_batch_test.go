@@ -42,12 +42,12 @@ func TestRunResults(t *testing.T) {
 	}
 }
 
-// TestSettled: the mark follows the oldest RunTask whose fate is open.
-func TestSettled(t *testing.T) {
+// TestResolved: the mark follows the oldest RunTask whose fate is open.
+func TestResolved(t *testing.T) {
 	r := newRig(t, nil)
 	r.healthy("w1", "p1", 1)
 	r.tick(sec)
-	mark := func() int64 { return r.beat("w1", "p1", 1).Settled }
+	mark := func() int64 { return r.beat("w1", "p1", 1).Resolved }
 	a, b, c := r.run("w1", "a"), r.run("w1", "b"), r.run("w1", "c")
 	if mark() != 0 {
 		t.Fatal(mark())
@@ -115,9 +115,9 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// TestSettledCountsThisTermOnly: the end of an invocation of an earlier term does not
-// settle one of this term with the same counter.
-func TestSettledCountsThisTermOnly(t *testing.T) {
+// TestResolvedCountsThisTermOnly: the end of an invocation of an earlier term does not
+// resolve one of this term with the same counter.
+func TestResolvedCountsThisTermOnly(t *testing.T) {
 	r := newRig(t, withMembers(member("p1", "w1", 1)))
 	r.beat("w1", "p1", 1)
 	r.report("p1", Held{Run: old(1, "a")})
@@ -128,7 +128,7 @@ func TestSettledCountsThisTermOnly(t *testing.T) {
 		t.Fatal(x)
 	}
 	r.status("w1", "p1", StatusItem{Kind: StatusEnded, Run: old(1, "a")})
-	if a := r.beat("w1", "p1", 1); a.Settled != 0 {
-		t.Errorf("settled %d while its RunTask is on its way", a.Settled)
+	if a := r.beat("w1", "p1", 1); a.Resolved != 0 {
+		t.Errorf("resolved %d while its RunTask is on its way", a.Resolved)
 	}
 }

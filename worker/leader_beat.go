@@ -9,7 +9,7 @@ import (
 
 // beat is processHeartbeat.
 func (l *Leader) beat(now time.Duration, h Heartbeat, lease bool) error {
-	if h.Cell == "" || h.Proc == "" || h.Folder == "" || h.Beat <= 0 || !h.possible() {
+	if h.Cell == "" || h.Proc == "" || h.DirID == "" || h.Beat <= 0 || !h.possible() {
 		return fmt.Errorf("heartbeat of %q: %w", h.Cell, ErrMalformed)
 	}
 	if l.foreign(h) {
@@ -26,7 +26,7 @@ func (l *Leader) beat(now time.Duration, h Heartbeat, lease bool) error {
 		l.refuse(h, fmt.Sprintf("protocol %d, want %d", h.Protocol, Protocol))
 		return nil
 	}
-	if l.stranger(h) {
+	if l.notOwn(h) {
 		why := "this server is one process with its only cell, and takes no other in: cantina server leads several"
 		if h.Beat == 1 { // it comes again each second
 			l.do(Audit{Kind: AuditRefused, Cell: h.Cell, Proc: h.Proc, Text: why})
@@ -36,7 +36,7 @@ func (l *Leader) beat(now time.Duration, h Heartbeat, lease bool) error {
 	}
 	l.veto(now, h)
 	p := l.procs[h.Proc]
-	if p != nil && (p.row.Cell != h.Cell || p.row.Folder != h.Folder || p.row.Started != h.Started) {
+	if p != nil && (p.row.Cell != h.Cell || p.row.DirID != h.DirID || p.row.Started != h.Started) {
 		l.refuse(h, "process id belongs to another cell or directory")
 		return nil
 	}
@@ -45,11 +45,11 @@ func (l *Leader) beat(now time.Duration, h Heartbeat, lease bool) error {
 		l.verdict(h, l.gone[h.Proc], "declared dead, or displaced, in this term")
 	case p != nil && p.displaced:
 		l.verdict(h, DieAll, "another process holds the cell's name")
-	case h.Farewell:
-		l.farewell(now, p, h)
+	case h.Deregister:
+		l.deregister(now, p, h)
 	case l.unlisted(p, h):
 		l.verdict(h, Die, "holds work, and is on no list")
-	case h.Epoch != l.cfg.Term.Epoch && h.HasWork && !l.waiting.blind:
+	case h.Epoch != l.cfg.Term.Epoch && h.HasWork && !l.waiting.stale:
 		l.verdict(h, Die, "holds work of another store's epoch")
 	default:
 		l.associate(now, p, h, lease)
@@ -68,7 +68,7 @@ func (l *Leader) unlisted(p *process, h Heartbeat) bool {
 	if !h.HasWork || p != nil && p.member || l.waiting.wait && l.waiting.unlistable() {
 		return false
 	}
-	return len(l.predecessors(h.Folder, h.Started)) == 0
+	return len(l.predecessors(h.DirID, h.Started)) == 0
 }
 
 // veto compares the set a cell remembers with the list: if the cell's is newer,
@@ -81,11 +81,11 @@ func (l *Leader) veto(now time.Duration, h Heartbeat) {
 	if older, _ := workerset.Earlier(id.Version, l.members.list.Version); older { // half the circle apart is not older
 		return
 	}
-	if l.waiting.blind {
+	if l.waiting.stale {
 		l.members.list.Version = max(l.members.list.Version, id.Version)
 		return
 	}
-	l.waiting.blind = true
+	l.waiting.stale = true
 	for _, p := range l.order {
 		if !p.connected { // which has a row
 			was := p.row.Promise
@@ -104,7 +104,7 @@ func (l *Leader) veto(now time.Duration, h Heartbeat) {
 			}
 		}
 	}
-	l.do(Audit{Kind: AuditBlind, Cell: h.Cell, Proc: h.Proc, Text: text})
+	l.do(Audit{Kind: AuditStale, Cell: h.Cell, Proc: h.Proc, Text: text})
 }
 
 func (l *Leader) refuse(h Heartbeat, why string) {
@@ -126,7 +126,7 @@ func (l *Leader) associate(now time.Duration, p *process, h Heartbeat, lease boo
 		}
 	}
 	if p == nil {
-		p = l.newProcess(Member{Proc: h.Proc, Cell: h.Cell, Folder: h.Folder, Started: h.Started, Boot: h.Boot}, now)
+		p = l.newProcess(Member{Proc: h.Proc, Cell: h.Cell, DirID: h.DirID, Started: h.Started, Boot: h.Boot}, now)
 	}
 	p.beat = max(p.beat, h.Beat) // before the first probe, which is dated by it
 	first := !p.connected
@@ -170,13 +170,13 @@ func (l *Leader) connect(now time.Duration, p *process, h Heartbeat) {
 }
 
 // replace decides who holds a cell's name: cur, who does, or the sender of h
-// (Bistro, processHeartbeat: replacement by machine lock, here the data folder's).
+// (Bistro, processHeartbeat: replacement by machine lock, here the data directory's).
 func (l *Leader) replace(now time.Duration, cur *process, h Heartbeat) bool {
 	switch {
-	case cur.row.Folder == h.Folder && h.Started < cur.row.Started:
+	case cur.row.DirID == h.DirID && h.Started < cur.row.Started:
 		l.refuse(h, "a later process holds the directory")
 		return false
-	case cur.row.Folder == h.Folder:
+	case cur.row.DirID == h.DirID:
 		if h.Started == cur.row.Started {
 			l.do(Audit{Kind: AuditRefused, Cell: h.Cell, Proc: h.Proc, Text: "two processes of one directory claim the same start; the newcomer stays"})
 		}
@@ -225,7 +225,7 @@ func (l *Leader) displace(now time.Duration, cur *process, why string, how parti
 // welcome answers a heartbeat of a live session.
 func (l *Leader) welcome(now time.Duration, p *process, h Heartbeat, lease bool) {
 	a := HeartbeatAnswer{Protocol: Protocol, Cluster: l.cfg.Cluster, Term: l.cfg.Term, Proc: h.Proc, Beat: h.Beat, State: p.health.State,
-		Reported: p.reported, Eligible: p.reported && p.durable, Settled: l.batch.settled(p), Timeouts: l.t}
+		Reported: p.reported, Eligible: p.reported && p.durable, Resolved: l.batch.resolved(p), Timeouts: l.t}
 	if !p.reported {
 		l.sessions.requestReport(p)
 	}
@@ -277,14 +277,14 @@ func (l *Leader) echo(p *process, h Heartbeat) {
 	}
 }
 
-// farewell ends a process that is empty and will never take work.
-func (l *Leader) farewell(now time.Duration, p *process, h Heartbeat) {
-	l.do(AnswerBeat{HeartbeatAnswer{Protocol: Protocol, Cluster: l.cfg.Cluster, Term: l.cfg.Term, Proc: h.Proc, Beat: h.Beat, State: MustDie, Reason: "farewell", Timeouts: l.t}})
+// deregister ends a process that is empty and will never take work.
+func (l *Leader) deregister(now time.Duration, p *process, h Heartbeat) {
+	l.do(AnswerBeat{HeartbeatAnswer{Protocol: Protocol, Cluster: l.cfg.Cluster, Term: l.cfg.Term, Proc: h.Proc, Beat: h.Beat, State: MustDie, Reason: "deregister", Timeouts: l.t}})
 	if p == nil || h.HasWork {
 		return
 	}
 	if p.reported && h.PredecessorsGone {
 		l.succeed(now, p, true)
 	}
-	l.die(p, now, ProofFarewell)
+	l.die(p, now, ProofDeregistered)
 }

@@ -6,15 +6,15 @@ import (
 	"testing"
 )
 
-// TestFarewell: an empty process that says it leaves is dead at once.
-func TestFarewell(t *testing.T) {
+// TestDeregister: an empty process that says it leaves is dead at once.
+func TestDeregister(t *testing.T) {
 	r := newRig(t, nil)
 	r.healthy("w1", "p1", 1)
-	leave := func(h *Heartbeat) { h.Farewell = true }
+	leave := func(h *Heartbeat) { h.Deregister = true }
 	if a := r.beat("w1", "p1", 1, leave, func(h *Heartbeat) { h.HasWork = true }); a.State != MustDie || len(peek[Dead](r)) != 0 {
 		t.Fatalf("not empty: %+v", a)
 	}
-	if a := r.beat("w1", "p1", 1, leave); a.State != MustDie || one[Dead](r).Proof != ProofFarewell || r.members() != "" {
+	if a := r.beat("w1", "p1", 1, leave); a.State != MustDie || one[Dead](r).Proof != ProofDeregistered || r.members() != "" {
 		t.Fatalf("%+v %q", a, r.members())
 	}
 	if a := r.beat("w1", "p1", 1); a.Verdict != Die {
@@ -56,11 +56,11 @@ func TestDeadNonMembersAreForgotten(t *testing.T) {
 	}
 }
 
-// TestNewStoreIsBlind unless the operator says that the cluster is new.
-func TestNewStoreIsBlind(t *testing.T) {
+// TestNewStoreIsStale unless the operator says that the cluster is new.
+func TestNewStoreIsStale(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.NewCluster = false })
 	r.tick(sec)
-	if w := r.l.Wait(r.now); !w.Active || !w.Blind {
+	if w := r.l.Wait(r.now); !w.Active || !w.Stale {
 		t.Fatalf("%+v", w)
 	}
 }

@@ -59,7 +59,7 @@ func TestOtherCellsAreNotTheOwnOne(t *testing.T) {
 func TestRowsOfADevThatWentBack(t *testing.T) {
 	r := newRig(t, func(c *Config) {
 		c.NewStore, c.NoDeadline, c.Restored = false, true, true
-		c.Members = []Member{{Proc: "p1", Cell: "w1", Folder: "f", Started: 1, Boot: "b"}}
+		c.Members = []Member{{Proc: "p1", Cell: "w1", DirID: "f", Started: 1, Boot: "b"}}
 	})
 	if v := r.session("p1"); v.Promise != 0 || v.Expiry != 0 || v.State != New {
 		t.Errorf("%+v", v)
@@ -98,8 +98,8 @@ func TestAuditsNameTheProcess(t *testing.T) {
 	}
 }
 
-// TestAProcessIsBuriedOnce, however often its death is proven before that is durable.
-func TestAProcessIsBuriedOnce(t *testing.T) {
+// TestAProcessIsReapedOnce, however often its death is proven before that is durable.
+func TestAProcessIsReapedOnce(t *testing.T) {
 	r := newRig(t, withMembers(member("p1", "w1", 1), member("p2", "w2", 1)))
 	r.hold = true
 	r.step(Forget{Proc: "p1", By: "ann"})
@@ -129,8 +129,8 @@ func TestAProcessIsBuriedOnce(t *testing.T) {
 	}
 }
 
-// TestThreeProcessesOfAFolder: when the first is buried, the second is still an earlier one of the third.
-func TestThreeProcessesOfAFolder(t *testing.T) {
+// TestThreeProcessesOfADir: when the first is reaped, the second is still an earlier one of the third.
+func TestThreeProcessesOfADir(t *testing.T) {
 	r := newRig(t, withMembers(member("p1", "w1", 1), member("p2", "w1", 2)))
 	r.step(Forget{Proc: "p1", By: "ann"})
 	r.out = nil
@@ -139,12 +139,12 @@ func TestThreeProcessesOfAFolder(t *testing.T) {
 	if d := one[Dead](r); d.Proc != "p2" || d.Proof != ProofSuccessor {
 		t.Errorf("%+v", d)
 	}
-	if r.beat("w1", "p3", 3); len(r.l.folders) != 1 || len(r.l.folders["w1"]) != 1 {
-		t.Errorf("remembers %v", r.l.folders)
+	if r.beat("w1", "p3", 3); len(r.l.dirs) != 1 || len(r.l.dirs["w1"]) != 1 {
+		t.Errorf("remembers %v", r.l.dirs)
 	}
 	r.step(Forget{Proc: "p3", By: "ann"})
-	if len(r.l.folders) != 0 {
-		t.Errorf("remembers %v", r.l.folders)
+	if len(r.l.dirs) != 0 {
+		t.Errorf("remembers %v", r.l.dirs)
 	}
 }
 

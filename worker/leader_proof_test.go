@@ -129,7 +129,7 @@ func TestOldStoresAreTrusted(t *testing.T) {
 		"an old store":               func(c *Config) { c.NewStore, c.NewCluster = false, false },
 		"a new store, a new cluster": func(*Config) {},
 	} {
-		if _, blind := newRig(t, set).l.Waits(); blind {
+		if _, stale := newRig(t, set).l.Waits(); stale {
 			t.Errorf("%s is not trusted", name)
 		}
 	}
@@ -184,7 +184,7 @@ func TestBlockedIsToldAsSuch(t *testing.T) {
 func TestWorkOnNoListAfterTheSetsAgreed(t *testing.T) {
 	r := newRig(t, alone)
 	r.back("w1", "p1", setOf(3, 1, "p1"))
-	if active, blind := r.l.Waits(); active || !blind || r.l.Wait(r.now).All || r.l.Wait(r.now+1000*sec).Longest != 0 {
+	if active, stale := r.l.Waits(); active || !stale || r.l.Wait(r.now).All || r.l.Wait(r.now+1000*sec).Longest != 0 {
 		t.Fatalf("%+v", r.l.Wait(r.now))
 	}
 	r.beat("w2", "p2", 1)
@@ -195,9 +195,9 @@ func TestWorkOnNoListAfterTheSetsAgreed(t *testing.T) {
 	}
 }
 
-// TestAShortPromiseInDoubtTwice: a row that was in doubt, whose doubt an operator ended, and that is in doubt
+// TestAShortPromiseUnconfirmedTwice: a row that was in doubt, whose doubt an operator ended, and that is in doubt
 // again, is written before the process lives by more.
-func TestAShortPromiseInDoubtTwice(t *testing.T) {
+func TestAShortPromiseUnconfirmedTwice(t *testing.T) {
 	m := member("p1", "w1", 1)
 	m.Promise = 50 * sec
 	r := newRig(t, func(c *Config) { withMembers(m)(c); c.Restored = true })

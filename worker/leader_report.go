@@ -78,7 +78,7 @@ func (l *Leader) report(now time.Duration, r Report) {
 			return
 		}
 	}
-	preds := l.predecessors(p.row.Folder, p.row.Started)
+	preds := l.predecessors(p.row.DirID, p.row.Started)
 	if live := slices.ContainsFunc(r.Held, func(h Held) bool { return !h.Ended }); live && !p.member &&
 		len(preds) == 0 && !(l.waiting.wait && l.waiting.unlistable()) {
 		l.do(SendSuicide{p.row.Cell, Suicide{l.cfg.Term, p.row.Proc, false}})
@@ -140,10 +140,10 @@ func (b *batch) move(e *entry, p *process, h Held, preds []*process) {
 	}
 }
 
-// succeed declares the earlier processes of p's folder dead: those of another
+// succeed declares the earlier processes of p's directory dead: those of another
 // boot at once, the others when all their containers are gone or adopted.
 func (l *Leader) succeed(now time.Duration, p *process, gone bool) {
-	for _, q := range l.predecessors(p.row.Folder, p.row.Started) {
+	for _, q := range l.predecessors(p.row.DirID, p.row.Started) {
 		switch {
 		case q.row.Boot != p.row.Boot:
 			l.sessions.mustDie(q, now, "its machine rebooted", bumped)
@@ -171,8 +171,8 @@ func (l *Leader) die(p *process, now time.Duration, proof Proof) {
 		}
 	}
 	l.do(Dead{p.row.Cell, p.row.Proc, proof}, StartsChanged{})
-	p.obituary = l.seq + 1
-	l.members.mourned = append(l.members.mourned, p)
+	p.deathOutput = l.seq + 1
+	l.members.deaths = append(l.members.deaths, p)
 }
 
 func (l *Leader) forgetByWord(now time.Duration, proc Proc, by string) error {

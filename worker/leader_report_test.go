@@ -61,16 +61,16 @@ func (r *rig) holder(x Run) Proc {
 }
 
 // TestWhatAnotherHoldsIsNotTaken: neither by a report nor by an end. Only a later process of the
-// folder takes over what one before it has.
+// directory takes over what one before it has.
 func TestWhatAnotherHoldsIsNotTaken(t *testing.T) {
-	t.Run("reported by a process of another folder", func(t *testing.T) {
+	t.Run("reported by a process of another directory", func(t *testing.T) {
 		r, x := held2(t)
 		r.report("p2", Held{Run: x})
 		if a := peek[Audit](r); r.holder(x) != "p1" || !slices.ContainsFunc(a, func(a Audit) bool { return a.Kind == AuditRefused && a.Run == x }) {
 			t.Errorf("held by %s, %v", r.holder(x), a)
 		}
 	})
-	t.Run("reported by a process of another folder that is on no list", func(t *testing.T) {
+	t.Run("reported by a process of another directory that is on no list", func(t *testing.T) {
 		r, x := held2(t)
 		r.beat("w4", "p4", 1)
 		r.out = nil
@@ -79,7 +79,7 @@ func TestWhatAnotherHoldsIsNotTaken(t *testing.T) {
 			t.Errorf("held by %s, %v", r.holder(x), r.out)
 		}
 	})
-	t.Run("adopted by the next process of the folder", func(t *testing.T) {
+	t.Run("adopted by the next process of the directory", func(t *testing.T) {
 		r, x := held2(t)
 		r.beat("w1", "p3", 2, func(h *Heartbeat) { h.Predecessor = "p1" })
 		r.report("p3", Held{Run: x, Adopted: true})

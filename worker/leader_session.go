@@ -108,7 +108,7 @@ func (s *sessions) silence(p *process, now time.Duration) string {
 }
 
 // parting is how a session ends: nobody heard of it, another machine took its
-// cell's name, or a later process took its folder in the same boot.
+// cell's name, or a later process took its directory in the same boot.
 type parting int
 
 const (

@@ -70,7 +70,7 @@ func TestSilentMembersHoldOldWork(t *testing.T) {
 	if h, ok := ask("new", "db2"); !ok {
 		t.Fatalf("%+v", h)
 	}
-	if w := r.l.Wait(r.now); !w.Active || w.Blind || len(w.For) != 1 || w.For[0].Proc != "p1" {
+	if w := r.l.Wait(r.now); !w.Active || w.Stale || len(w.For) != 1 || w.For[0].Proc != "p1" {
 		t.Fatalf("%+v", w)
 	}
 	r.beat("w1", "p1", 1, func(h *Heartbeat) { h.HasWork = true })
@@ -164,14 +164,14 @@ func TestUnlistedProcess(t *testing.T) {
 	if a := m.beat("w1", "p1", 1, work, func(h *Heartbeat) { h.Epoch = 0 }); a.Verdict != Die {
 		t.Fatalf("work of another epoch: %+v", a)
 	}
-	if a := m.beat("w1", "p1", 1, work, func(h *Heartbeat) { h.Boot, h.Folder = "x", "other" }); a.Verdict != Refused {
-		t.Fatalf("same id, other folder: %+v", a)
+	if a := m.beat("w1", "p1", 1, work, func(h *Heartbeat) { h.Boot, h.DirID = "x", "other" }); a.Verdict != Refused {
+		t.Fatalf("same id, other directory: %+v", a)
 	}
 }
 
-// TestBlind: after a restore every promise may be as long as any, everything is
+// TestStale: after a restore every promise may be as long as any, everything is
 // held, and unlisted work is adopted; the wait ends with restored cleared.
-func TestBlind(t *testing.T) {
+func TestStale(t *testing.T) {
 	r := newRig(t, func(c *Config) {
 		withMembers(member("p1", "w1", 1))(c)
 		c.Restored = true
@@ -245,10 +245,10 @@ func TestHashVetoes(t *testing.T) {
 	newer := r.l.members.list
 	newer.Version += 5
 	r.beat("w2", "p2", 1, func(h *Heartbeat) { h.SetID = newer })
-	if a := take[Audit](r); len(a) == 0 || a[len(a)-1].Kind != AuditBlind {
+	if a := take[Audit](r); len(a) == 0 || a[len(a)-1].Kind != AuditStale {
 		t.Fatalf("%v", a)
 	}
-	if w := r.l.Wait(r.now); !w.Active || !w.Blind {
+	if w := r.l.Wait(r.now); !w.Active || !w.Stale {
 		t.Fatalf("%+v", w)
 	}
 	r.beat("w3", "p3", 1, func(h *Heartbeat) { h.SetID = newer })
@@ -260,7 +260,7 @@ func TestHashVetoes(t *testing.T) {
 	m := newRig(t, withMembers(member("p1", "w1", 1)))
 	other.Version = m.l.members.list.Version
 	m.beat("w2", "p2", 1, func(h *Heartbeat) { h.SetID = other })
-	if !m.l.waiting.blind {
+	if !m.l.waiting.stale {
 		t.Fatal("same version, other content")
 	}
 	n := newRig(t, withMembers(member("p1", "w1", 1)))
@@ -268,7 +268,7 @@ func TestHashVetoes(t *testing.T) {
 	older.Version--
 	n.beat("w2", "p2", 1, func(h *Heartbeat) { h.SetID = older })
 	n.beat("w3", "p3", 1, func(h *Heartbeat) { h.SetID = workerset.ID{Leader: fence.Term{Epoch: 9}, Version: 99} })
-	if n.l.waiting.blind {
+	if n.l.waiting.stale {
 		t.Fatal("an older list, or one of another epoch, proves nothing")
 	}
 }
@@ -295,7 +295,7 @@ func TestRowsThatDoNotAddUp(t *testing.T) {
 		withMembers(member("p1", "w1", 1))(c)
 		c.List = workerset.ID{Version: 3, Hash: workerset.Hash{}.Add("p1").Add("p2")}
 	})
-	if !r.l.Wait(r.now).Blind {
+	if !r.l.Wait(r.now).Stale {
 		t.Fatal("trusted")
 	}
 }
@@ -364,7 +364,7 @@ func TestShortPromiseOfAnOldCopy(t *testing.T) {
 	}
 }
 
-// TestReboot: another boot id on the folder's lock proves death at once.
+// TestReboot: another boot id on the directory's lock proves death at once.
 func TestReboot(t *testing.T) {
 	r := newRig(t, withMembers(member("p1", "w1", 1)))
 	r.beat("w1", "p2", 2, func(h *Heartbeat) { h.Boot, h.PredecessorsGone = "next", false })
@@ -436,7 +436,7 @@ func TestReports(t *testing.T) {
 	}
 	r.beat("w2", "p2", 1)
 	r.l.waiting.wait = true
-	r.l.waiting.blind = true
+	r.l.waiting.stale = true
 	r.report("p2", Held{Run: old(8, "lost")})
 	if a := take[Audit](r); len(a) == 0 || a[0].Kind != AuditDoubled || a[0].Text != "may run twice: also held as "+lost.Invocation.String()+" by cell w1 (process p1)" {
 		t.Fatalf("%v", a)
@@ -447,7 +447,7 @@ func TestReports(t *testing.T) {
 func TestHigherTermEndsTheTerm(t *testing.T) {
 	high := fence.Term{Epoch: 1, Revision: 6}
 	for name, e := range map[string]Event{
-		"beat":   BeatReceived{Beat: Heartbeat{Term: high, Cell: "w", Proc: "p", Folder: "f", Beat: 1}},
+		"beat":   BeatReceived{Beat: Heartbeat{Term: high, Cell: "w", Proc: "p", DirID: "f", Beat: 1}},
 		"report": ReportReceived{Report{Term: high}}, "status": StatusReceived{UpdateStatus{Term: high}},
 		"run": RunAnswered{RunAnswer{Term: high}}, "notify": NotifyAnswered{NotifyAnswer{Term: high}}, "heard": TermHeard{Term: high},
 	} {
@@ -518,7 +518,7 @@ func TestTheFirstProbeIsDatedByTheBeatThatCameBeforeIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := l.Step(time.Hour, BeatReceived{Beat: Heartbeat{Protocol: Protocol, Cell: "w", Proc: "p", Folder: "f", Beat: 3, Period: time.Second}})
+	out, err := l.Step(time.Hour, BeatReceived{Beat: Heartbeat{Protocol: Protocol, Cell: "w", Proc: "p", DirID: "f", Beat: 3, Period: time.Second}})
 	if err != nil {
 		t.Fatal(err)
 	}

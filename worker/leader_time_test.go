@@ -63,8 +63,8 @@ func TestWhatALostSuccessorSaidDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestAListInDoubtIsWrittenAnew when the doubt ends: what cells remember is older then.
-func TestAListInDoubtIsWrittenAnew(t *testing.T) {
+// TestAnUnconfirmedListIsWrittenAnew when the doubt ends: what cells remember is older then.
+func TestAnUnconfirmedListIsWrittenAnew(t *testing.T) {
 	r := newRig(t, func(c *Config) {
 		c.NewStore, c.Restored, c.List = false, true, workerset.ID{Version: 7}
 	})

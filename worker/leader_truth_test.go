@@ -63,18 +63,18 @@ func TestAVetoDoubtsTheSilentOnly(t *testing.T) {
 func TestAVetoAfterTheWait(t *testing.T) {
 	r := newRig(t, nil)
 	r.tick(sec)
-	if active, blind := r.l.Waits(); active || blind {
+	if active, stale := r.l.Waits(); active || stale {
 		t.Fatal("nothing to wait for")
 	}
 	for _, version := range []uint64{5, 9} {
 		r.step(EndWait{By: "ann"})
 		r.out = nil
 		r.beat("w1", "p1", 1, func(h *Heartbeat) { h.SetID = workerset.ID{Leader: fence.Term{Epoch: 1}, Version: version} })
-		if a := take[Audit](r); len(a) != 1 || a[0].Kind != AuditBlind || a[0].Cell != "w1" || a[0].Proc != "p1" {
+		if a := take[Audit](r); len(a) != 1 || a[0].Kind != AuditStale || a[0].Cell != "w1" || a[0].Proc != "p1" {
 			t.Errorf("%+v", a)
 		}
-		if active, blind := r.l.Waits(); !active || !blind {
-			t.Errorf("waits %v, blind %v", active, blind)
+		if active, stale := r.l.Waits(); !active || !stale {
+			t.Errorf("waits %v, blind %v", active, stale)
 		}
 	}
 }
@@ -104,8 +104,8 @@ func TestWhichProcessesAreBack(t *testing.T) {
 	if r.commit(); !r.l.IsDead("p1") || r.l.IsDead("p9@g") || !r.l.IsDead("nobody") {
 		t.Error("who is dead")
 	}
-	blind := newRig(t, func(c *Config) { withMembers(member("p1", "w1", 1))(c); c.Restored = true })
-	if blind.step(Forget{Proc: "p1", By: "ann"}); !blind.l.IsDead("p1") || blind.l.IsDead("nobody") {
+	stale := newRig(t, func(c *Config) { withMembers(member("p1", "w1", 1))(c); c.Restored = true })
+	if stale.step(Forget{Proc: "p1", By: "ann"}); !stale.l.IsDead("p1") || stale.l.IsDead("nobody") {
 		t.Error("of a list that is not trusted only those are dead that were declared so")
 	}
 }

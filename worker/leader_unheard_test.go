@@ -10,15 +10,15 @@ import (
 // TestUnheard: who is not HEALTHY in time under a new leader is told, once, whether it was heard of or
 // not; who comes in time, and who was HEALTHY, is not.
 func TestUnheard(t *testing.T) {
-	dead := Member{Proc: "d", Cell: "cell-d", Folder: "fd", Started: 1, Boot: "b", Promise: 86 * sec}
-	halfway := Member{Proc: "h", Cell: "cell-h", Folder: "fh", Started: 1, Boot: "b", Promise: 86 * sec}
-	back := Member{Proc: "k", Cell: "cell-k", Folder: "fk", Started: 1, Boot: "b", Promise: 86 * sec}
+	dead := Member{Proc: "d", Cell: "cell-d", DirID: "fd", Started: 1, Boot: "b", Promise: 86 * sec}
+	halfway := Member{Proc: "h", Cell: "cell-h", DirID: "fh", Started: 1, Boot: "b", Promise: 86 * sec}
+	back := Member{Proc: "k", Cell: "cell-k", DirID: "fk", Started: 1, Boot: "b", Promise: 86 * sec}
 	r := newRig(t, func(c *Config) { c.NewStore, c.Members = false, []Member{dead, halfway, back} })
 	start := r.now
 	at := map[Proc]time.Duration{}
 	beat := func(m Member) {
 		r.beats[m.Proc]++
-		r.step(BeatReceived{Heartbeat{Protocol: Protocol, Term: term5, Cell: m.Cell, Proc: m.Proc, Folder: m.Folder, Started: m.Started, Boot: m.Boot,
+		r.step(BeatReceived{Heartbeat{Protocol: Protocol, Term: term5, Cell: m.Cell, Proc: m.Proc, DirID: m.DirID, Started: m.Started, Boot: m.Boot,
 			Beat: r.beats[m.Proc], Epoch: 1, Period: 5 * sec, SetID: workerset.ID{}}, true})
 	}
 	probe := func(m Member) {
@@ -52,7 +52,7 @@ func TestUnheard(t *testing.T) {
 // TestUnheardCountsNoTimeWithoutALease: a leader that was itself cut off starts no storm.
 func TestUnheardCountsNoTimeWithoutALease(t *testing.T) {
 	r := newRig(t, func(c *Config) {
-		c.NewStore, c.Members = false, []Member{{Proc: "d", Cell: "cell-d", Folder: "fd", Started: 1, Boot: "b", Promise: 86 * sec}}
+		c.NewStore, c.Members = false, []Member{{Proc: "d", Cell: "cell-d", DirID: "fd", Started: 1, Boot: "b", Promise: 86 * sec}}
 	})
 	for range 30 {
 		r.now += sec

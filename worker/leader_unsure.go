@@ -68,7 +68,7 @@ func (b *batch) notifyAnswered(now time.Duration, a NotifyAnswer) {
 	}
 	for _, r := range runs {
 		p.unsure.remove(r)
-		b.settle(p, r.Invocation)
+		b.resolve(p, r.Invocation)
 		if e := b.model.byRun[r.Invocation]; e != nil {
 			e.sure = true
 		}

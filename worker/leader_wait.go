@@ -10,10 +10,10 @@ import (
 // WaitView is the initial wait, for the status page.
 type WaitView struct {
 	Active bool
-	// Blind: the member list is not trusted (restored or new store, or a cell
+	// Stale: the member list is not trusted (restored or new store, or a cell
 	// remembers a newer one). When the cells' sets have ended the wait over such a store, tasks and
 	// exclusive instances are still held.
-	Blind bool
+	Stale bool
 	// All batch work is held, not only what has a name row: blind, or with the worker set as witness.
 	All bool
 	// For are the processes that have not been heard of, sorted, with how long
@@ -41,7 +41,7 @@ type waiting struct {
 
 	t0       time.Duration // when the wait began
 	wait     bool
-	blind    bool          // the rows are not trusted
+	stale    bool          // the rows are not trusted
 	alone    bool          // see alone.go
 	lapse    time.Duration // until when, if the cells' sets have ended the wait
 	restored bool
@@ -50,13 +50,13 @@ type waiting struct {
 }
 
 // Waits tells whether the initial wait is on, and whether the member list is not trusted.
-func (iw *waiting) Waits() (active, blind bool) { return iw.wait, iw.blind }
+func (iw *waiting) Waits() (active, stale bool) { return iw.wait, iw.stale }
 
 // Wait describes the initial wait.
 func (iw *waiting) Wait(now time.Duration) WaitView {
-	v := WaitView{Active: iw.wait, Blind: iw.blind, All: iw.wait && iw.unlistable()}
+	v := WaitView{Active: iw.wait, Stale: iw.stale, All: iw.wait && iw.unlistable()}
 	if !iw.wait {
-		if iw.blind {
+		if iw.stale {
 			v.Longest = max(0, iw.lapse-now)
 		}
 		return v
@@ -107,7 +107,7 @@ func (iw *waiting) lapseEnd() time.Duration {
 // tickWait ends the wait when nothing can be running that the model does not have.
 func (iw *waiting) tickWait(now time.Duration) {
 	if !iw.wait {
-		if iw.blind && now >= iw.lapse {
+		if iw.stale && now >= iw.lapse {
 			iw.trustList()
 		}
 		iw.trustRows()
@@ -118,7 +118,7 @@ func (iw *waiting) tickWait(now time.Duration) {
 		return
 	}
 	if iw.agreed() {
-		if iw.blind {
+		if iw.stale {
 			iw.lapse = iw.lapseEnd()
 		}
 		iw.endWait(AuditWaitEnded, "all cells of the worker set are back")
@@ -136,13 +136,13 @@ func (iw *waiting) tickWait(now time.Duration) {
 
 // unlistable reports whether work may run of which the list says nothing. Then nothing is provably
 // new, and the wait lasts for the longest promise if no agreement ends it.
-func (iw *waiting) unlistable() bool { return iw.blind || iw.sessions.set != nil && !iw.cfg.NewStore }
+func (iw *waiting) unlistable() bool { return iw.stale || iw.sessions.set != nil && !iw.cfg.NewStore }
 
 // agreed reports that the cells' sets end the wait (Bistro): all that a set names are back, and nobody
 // who has been heard of has still to say what it runs. Where the list is trusted, all that it
 // names must be back too: it may be of a leader with the other witness.
 func (iw *waiting) agreed() bool {
-	return iw.sessions.set != nil && iw.sessions.set.Consensus() && !iw.reporting() && (iw.blind || len(iw.silent) == 0)
+	return iw.sessions.set != nil && iw.sessions.set.Consensus() && !iw.reporting() && (iw.stale || len(iw.silent) == 0)
 }
 
 func (iw *waiting) endWait(kind AuditKind, why string) {
@@ -156,14 +156,14 @@ func (iw *waiting) endWait(kind AuditKind, why string) {
 	iw.do(StartsChanged{})
 }
 
-// trustList ends the doubt about the rows. A store that went back may have a task as waiting that a
+// trustList trusts the rows again. A store that went back may have a task as waiting that a
 // cell runs, or an instance as in no place: when the cells' sets have ended the wait, only what they
 // have reported is known, and that is batch work; the rest goes by the longest promise.
 func (iw *waiting) trustList() {
-	if iw.blind {
+	if iw.stale {
 		iw.members.putList(iw.members.list.Hash)
 	}
-	iw.blind = false
+	iw.stale = false
 	iw.do(StartsChanged{})
 }
 
@@ -171,7 +171,7 @@ func (iw *waiting) trustList() {
 // job that no row names: without the mark a job of that name would be provably new for the
 // next leader, which may not have heard of what runs.
 func (iw *waiting) trustRows() {
-	if iw.restored && !iw.blind && !iw.strange() {
+	if iw.restored && !iw.stale && !iw.strange() {
 		iw.restored = false
 		iw.rows = append(iw.rows, ClearRestored{})
 	}
@@ -190,7 +190,7 @@ func (iw *waiting) strange() bool {
 
 // forceWait is an operator's word that nothing else runs.
 func (iw *waiting) forceWait(by string) {
-	if iw.wait || iw.blind {
+	if iw.wait || iw.stale {
 		iw.lapse = 0
 		iw.endWait(AuditWaitForced, fmt.Sprintf("ended by %s, who accepts double starts; %s", by, iw.unheard()))
 	}

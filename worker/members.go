@@ -13,7 +13,7 @@ type members struct {
 	list      workerset.ID
 	committed int64      // of the newest durable Output
 	writes    []write    // member rows on their way
-	mourned   []*process // whose death is being told
+	deaths    []*process // whose death is being told
 }
 
 type write struct {
@@ -52,20 +52,20 @@ func (m *members) durable(seq int64) {
 			m.do(Eligible{w.proc.row.Cell, w.proc.row.Proc}, StartsChanged{})
 		}
 	}
-	for len(m.mourned) > 0 && m.mourned[0].obituary <= m.committed {
-		p := m.mourned[0]
-		m.mourned[0] = nil
-		m.mourned = m.mourned[1:]
-		m.bury(p)
+	for len(m.deaths) > 0 && m.deaths[0].deathOutput <= m.committed {
+		p := m.deaths[0]
+		m.deaths[0] = nil
+		m.deaths = m.deaths[1:]
+		m.reap(p)
 	}
 }
 
-// enlist writes p's member row, with the longest promise in force to the folder,
+// enlist writes p's member row, with the longest promise in force to the directory,
 // and moves the list to its next version.
 func (m *members) enlist(p *process, now time.Duration) {
 	p.since = now
 	p.row.Promise = max(p.row.Promise, m.ownPromise())
-	for _, q := range m.predecessors(p.row.Folder, p.row.Started) {
+	for _, q := range m.predecessors(p.row.DirID, p.row.Started) {
 		p.row.Promise = max(p.row.Promise, q.row.Promise)
 	}
 	m.putMember(p)
@@ -90,11 +90,11 @@ func (m *members) lower(p *process, h Heartbeat) {
 	}
 }
 
-// bury deletes p's row once nothing of it is left in the model, and everybody was told
+// reap deletes p's row once nothing of it is left in the model, and everybody was told
 // of its death: a leader that finds rows of services and tasks on a process without
 // a row takes them for lost, and what a successor has adopted is not.
-func (m *members) bury(p *process) {
-	if !p.dead || len(p.work) > 0 || m.committed < p.obituary {
+func (m *members) reap(p *process) {
+	if !p.dead || len(p.work) > 0 || m.committed < p.deathOutput {
 		return
 	}
 	if p.member {

@@ -28,10 +28,10 @@ type Heartbeat struct {
 	Term    fence.Term // highest term the cell has seen
 	Cell    CellName
 	Proc    Proc
-	// Folder is the id of the data folder whose lock the process holds; Started
-	// counts the sessions begun on it, so that of two processes of one folder the
+	// DirID is the id of the data directory whose lock the process holds; Started
+	// counts the sessions begun on it, so that of two processes of one directory the
 	// later is known. Boot is the boot id of the machine.
-	Folder  string
+	DirID   string
 	Started int64
 	Boot    string
 	// Beat counts the heartbeats of this process from 1.
@@ -47,14 +47,14 @@ type Heartbeat struct {
 	Promise time.Duration
 	// Period is the cell's own heartbeat period.
 	Period time.Duration
-	// Predecessor is the process before this one on the folder, if known, and
+	// Predecessor is the process before this one on the directory, if known, and
 	// PredecessorsGone tells that every container any earlier process of the
-	// folder left is gone or stands among this process's own as adopted.
+	// directory left is gone or stands among this process's own as adopted.
 	Predecessor      Proc
 	PredecessorsGone bool
-	// Farewell: the process is empty and will never take work again.
-	Farewell bool
-	// Returns: the process ends, and leaves work behind that the next one of its folder takes
+	// Deregister: the process is empty and will never take work again.
+	Deregister bool
+	// Returns: the process ends, and leaves work behind that the next one of its directory takes
 	// over. Its session lapses by time, as that of one which was killed.
 	Returns bool
 }
@@ -114,9 +114,9 @@ type HeartbeatAnswer struct {
 	// Credit: deadline-bound work may live until Promise after the beat was SENT.
 	Credit  bool
 	Promise time.Duration // dies-within; 0 = no deadline (leader and cell are one process)
-	// Settled is the highest counter of this term such that no RunTask with it or a
+	// Resolved is the highest counter of this term such that no RunTask with it or a
 	// lower one can still be wanted by the leader from this process.
-	Settled  int64
+	Resolved int64
 	Timeouts Timeouts
 	// SetID is the list, or with the other witness the worker set, which the process shows from
 	// now on; zero: it goes on with the one that it has.
@@ -144,7 +144,7 @@ type Held struct {
 	Run
 	// Ended: the process has ended and its status is not acknowledged yet.
 	Ended bool
-	// Adopted: taken over from a predecessor on the same folder.
+	// Adopted: taken over from a predecessor on the same directory.
 	Adopted bool
 }
 
@@ -195,7 +195,7 @@ const (
 	RunNeverSent
 	// RunRefused: the cell refused and will refuse every copy.
 	RunRefused
-	// RunStale: the counter is settled or was seen before. Proves nothing.
+	// RunStale: the counter is resolved or was seen before. Proves nothing.
 	RunStale
 )
 

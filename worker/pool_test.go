@@ -82,7 +82,7 @@ func TestWaitWithoutCells(t *testing.T) {
 	for _, d := range []time.Duration{0, sec, 5 * sec, longest - 2*sec} {
 		r.now = 1000*sec + d
 		r.step(Tick{LeaseHeld: true})
-		if w := r.l.Wait(r.now); !w.Active || !w.All || w.Blind || w.Longest != longest-d {
+		if w := r.l.Wait(r.now); !w.Active || !w.All || w.Stale || w.Longest != longest-d {
 			t.Fatalf("at %v: %+v", d, w)
 		}
 	}

@@ -136,15 +136,15 @@ func (r *rig) tick(d time.Duration) {
 	}
 }
 
-// hb makes a heartbeat of cell c's process p, whose folder is that of the cell
-// unless the id says another ("p@folder"), started n.
+// hb makes a heartbeat of cell c's process p, whose directory is that of the cell
+// unless the id says another ("p@directory"), started n.
 func (r *rig) hb(c CellName, p Proc, n int64, set ...func(*Heartbeat)) Heartbeat {
 	r.beats[p]++
-	folder := string(c)
+	dirID := string(c)
 	if _, f, ok := strings.Cut(string(p), "@"); ok {
-		folder = f
+		dirID = f
 	}
-	h := Heartbeat{Protocol: Protocol, Term: term5, Cell: c, Proc: p, Folder: folder, Started: n, Boot: "boot-" + folder,
+	h := Heartbeat{Protocol: Protocol, Term: term5, Cell: c, Proc: p, DirID: dirID, Started: n, Boot: "boot-" + dirID,
 		Beat: r.beats[p], Period: 5 * sec, PredecessorsGone: true, SetID: r.sets[p], Promise: r.l.ownPromise(), Epoch: r.l.cfg.Term.Epoch}
 	for _, f := range set {
 		f(&h)
@@ -277,9 +277,9 @@ func setOf(revision int64, version uint64, procs ...string) workerset.ID {
 }
 
 func member(p Proc, c CellName, n int64) Member {
-	folder := string(c)
+	dirID := string(c)
 	if _, f, ok := strings.Cut(string(p), "@"); ok {
-		folder = f
+		dirID = f
 	}
-	return Member{Proc: p, Cell: c, Folder: folder, Started: n, Boot: "boot-" + folder, Promise: 86 * sec}
+	return Member{Proc: p, Cell: c, DirID: dirID, Started: n, Boot: "boot-" + dirID, Promise: 86 * sec}
 }

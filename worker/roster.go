@@ -16,14 +16,14 @@ type roster struct {
 	procs    map[Proc]*process
 	order    []*process // in order of arrival
 	holders  map[CellName]*process
-	folders  map[string][]*process
+	dirs     map[string][]*process
 	silent   map[Proc]*process // the initial wait waits for a report of these
 	gone     map[Proc]Verdict  // declared dead or displaced in this term, and what it is told
 	goneList []Proc
 }
 
 func newRoster(t *term) *roster {
-	return &roster{term: t, procs: map[Proc]*process{}, holders: map[CellName]*process{}, folders: map[string][]*process{},
+	return &roster{term: t, procs: map[Proc]*process{}, holders: map[CellName]*process{}, dirs: map[string][]*process{},
 		silent: map[Proc]*process{}, gone: map[Proc]Verdict{}}
 }
 
@@ -48,20 +48,20 @@ type process struct {
 	remains   bool     // its newest heartbeat said that not all of its predecessors is gone
 	displaced bool
 	dead      bool // proven; its statuses are being committed
-	// obituary is the Output that tells of the death. What follows from it is submitted
+	// deathOutput is the Output that tells of the death. What follows from it is submitted
 	// when that is durable; only after that the row goes.
-	obituary int64
-	period   time.Duration
-	beat     int64         // newest heartbeat
-	since    time.Duration // when its row was first written, or the term began
-	credited bool
-	credit   time.Duration // receipt of the newest credited beat
-	seq      int64         // notify sequence number
-	unsure   unsureList
-	open     []int64 // counters of RunTasks whose fate is open, ascending
-	probe    probes
-	kills    bool // some of its work is to be killed
-	work     map[fence.Invocation]*entry
+	deathOutput int64
+	period      time.Duration
+	beat        int64         // newest heartbeat
+	since       time.Duration // when its row was first written, or the term began
+	credited    bool
+	credit      time.Duration // receipt of the newest credited beat
+	seq         int64         // notify sequence number
+	unsure      unsureList
+	open        []int64 // counters of RunTasks whose fate is open, ascending
+	probe       probes
+	kills       bool // some of its work is to be killed
+	work        map[fence.Invocation]*entry
 }
 
 func (p *process) holds(r *roster) bool { return r.holders[p.row.Cell] == p }
@@ -70,7 +70,7 @@ func (r *roster) newProcess(m Member, now time.Duration) *process {
 	p := &process{row: m, health: NewHealth(r.policy(now)), born: r.policy(now), work: map[fence.Invocation]*entry{}, period: r.t.Heartbeat}
 	r.procs[m.Proc] = p
 	r.order = append(r.order, p)
-	r.folders[m.Folder] = append(r.folders[m.Folder], p)
+	r.dirs[m.DirID] = append(r.dirs[m.DirID], p)
 	return p
 }
 
@@ -78,10 +78,10 @@ func (r *roster) newProcess(m Member, now time.Duration) *process {
 func (r *roster) forget(p *process) {
 	delete(r.procs, p.row.Proc)
 	delete(r.silent, p.row.Proc)
-	peers := slices.DeleteFunc(r.folders[p.row.Folder], func(q *process) bool { return q == p })
-	r.folders[p.row.Folder] = peers
+	peers := slices.DeleteFunc(r.dirs[p.row.DirID], func(q *process) bool { return q == p })
+	r.dirs[p.row.DirID] = peers
 	if len(peers) == 0 {
-		delete(r.folders, p.row.Folder)
+		delete(r.dirs, p.row.DirID)
 	}
 	r.gone[p.row.Proc] = Die
 	if p.displaced {
@@ -94,10 +94,10 @@ func (r *roster) forget(p *process) {
 	}
 }
 
-// predecessors returns the member processes of a folder that started earlier.
-func (r *roster) predecessors(folder string, started int64) []*process {
+// predecessors returns the member processes of a directory that started earlier.
+func (r *roster) predecessors(dirID string, started int64) []*process {
 	var ps []*process
-	for _, q := range r.folders[folder] {
+	for _, q := range r.dirs[dirID] {
 		if q.member && !q.dead && q.row.Started < started {
 			ps = append(ps, q)
 		}
@@ -105,20 +105,20 @@ func (r *roster) predecessors(folder string, started int64) []*process {
 	return ps
 }
 
-// survived reports whether a later process of p's folder says that something of an earlier one
+// survived reports whether a later process of p's directory says that something of an earlier one
 // is not gone, though it had to die by the deadline: it does not die by KILL. Nothing of p is
 // taken for dead by time as long as that is said.
 func (r *roster) survived(p *process) bool {
-	return slices.ContainsFunc(r.folders[p.row.Folder], func(q *process) bool {
+	return slices.ContainsFunc(r.dirs[p.row.DirID], func(q *process) bool {
 		return q.row.Started > p.row.Started && q.row.Boot == p.row.Boot && q.remains && !q.dead && q.health.State != MustDie
 	})
 }
 
-// reports reports whether a later process of p's folder has come and is about to say what it has of
+// reports reports whether a later process of p's directory has come and is about to say what it has of
 // p's work, ends that p could not tell among it: nothing of p is judged before. It ends with the report,
 // or when the later process is lost.
 func (r *roster) reports(p *process) bool {
-	return slices.ContainsFunc(r.folders[p.row.Folder], func(q *process) bool {
+	return slices.ContainsFunc(r.dirs[p.row.DirID], func(q *process) bool {
 		return q.row.Started > p.row.Started && q.connected && !q.reported && !q.dead && q.health.State != MustDie
 	})
 }

@@ -12,7 +12,7 @@ import (
 type Member struct {
 	Proc    Proc
 	Cell    CellName
-	Folder  string
+	DirID   string
 	Started int64
 	Boot    string
 	// Promise is dies-within: the longest promise in force to the process. Raised
@@ -38,7 +38,7 @@ type PutList struct{ ID workerset.ID }
 // PutAlone writes alone: only leaders that are one process with their only cell have led the cluster.
 type PutAlone struct{}
 
-// ClearRestored sets head.restored = false (store.Reign.ClearRestored).
+// ClearRestored sets head.restored = false (store.Leadership.ClearRestored).
 type ClearRestored struct{}
 
 func (PutMember) row()     {}

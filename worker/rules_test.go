@@ -12,7 +12,7 @@ import (
 // TestBeatsThatSayTooLittle: each thing that a heartbeat has to say is needed alone.
 func TestBeatsThatSayTooLittle(t *testing.T) {
 	for name, change := range map[string]func(*Heartbeat){
-		"no cell": func(h *Heartbeat) { h.Cell = "" }, "no process": func(h *Heartbeat) { h.Proc = "" }, "no folder": func(h *Heartbeat) { h.Folder = "" },
+		"no cell": func(h *Heartbeat) { h.Cell = "" }, "no process": func(h *Heartbeat) { h.Proc = "" }, "no directory": func(h *Heartbeat) { h.DirID = "" },
 		"no beat": func(h *Heartbeat) { h.Beat = 0 }, "a negative beat": func(h *Heartbeat) { h.Beat = -1 },
 		"a negative period": func(h *Heartbeat) { h.Period = -1 }, "a negative promise": func(h *Heartbeat) { h.Promise = -1 },
 		"an endless period": func(h *Heartbeat) { h.Period = longestDuration + 1 }, "an endless promise": func(h *Heartbeat) { h.Promise = longestDuration + 1 },
@@ -28,10 +28,10 @@ func TestBeatsThatSayTooLittle(t *testing.T) {
 	}
 }
 
-// TestAProcessIsOneThing: its id belongs to one cell, one folder and one start.
+// TestAProcessIsOneThing: its id belongs to one cell, one directory and one start.
 func TestAProcessIsOneThing(t *testing.T) {
 	for name, change := range map[string]func(*Heartbeat){
-		"another cell": func(h *Heartbeat) { h.Cell = "w2" }, "another folder": func(h *Heartbeat) { h.Folder = "f" }, "another start": func(h *Heartbeat) { h.Started = 2 },
+		"another cell": func(h *Heartbeat) { h.Cell = "w2" }, "another directory": func(h *Heartbeat) { h.DirID = "f" }, "another start": func(h *Heartbeat) { h.Started = 2 },
 	} {
 		r := newRig(t, nil)
 		r.healthy("w1", "p1", 1)
@@ -44,7 +44,7 @@ func TestAProcessIsOneThing(t *testing.T) {
 	}
 }
 
-// TestWhoHoldsAName: a newcomer under the name of another process, by folder, start, state and flag.
+// TestWhoHoldsAName: a newcomer under the name of another process, by directory, start, state and flag.
 func TestWhoHoldsAName(t *testing.T) {
 	silence := func(d time.Duration) func(*rig) { return func(r *rig) { r.tick(d) } }
 	at := DefaultTimeouts()
@@ -56,14 +56,14 @@ func TestWhoHoldsAName(t *testing.T) {
 		verdict Verdict
 		state   State // of p1 afterwards
 	}{
-		"a later process of the folder":     {nil, silence(0), "p2", 2, Welcome, MustDie},
-		"the same start in the folder":      {nil, silence(0), "p2", 1, Welcome, MustDie},
-		"an earlier process of the folder":  {nil, silence(0), "p2", 0, Refused, Healthy},
-		"another folder":                    {nil, silence(0), "p2@f", 2, DieAll, Healthy},
-		"another folder, silent":            {nil, silence(at.HeartbeatGap() + 5*sec), "p2@f", 2, DieAll, Unhealthy},
-		"another folder, silent, may bump":  {func(c *Config) { c.AllowBump = true }, silence(at.HeartbeatGap() + 5*sec), "p2@f", 2, Welcome, MustDie},
-		"another folder, healthy, may bump": {func(c *Config) { c.AllowBump = true }, silence(0), "p2@f", 2, DieAll, Healthy},
-		"another folder, after it was lost": {nil, silence(at.HeartbeatGap() + at.Lost + 10*sec), "p2@f", 2, Welcome, MustDie},
+		"a later process of the directory":     {nil, silence(0), "p2", 2, Welcome, MustDie},
+		"the same start in the directory":      {nil, silence(0), "p2", 1, Welcome, MustDie},
+		"an earlier process of the directory":  {nil, silence(0), "p2", 0, Refused, Healthy},
+		"another directory":                    {nil, silence(0), "p2@f", 2, DieAll, Healthy},
+		"another directory, silent":            {nil, silence(at.HeartbeatGap() + 5*sec), "p2@f", 2, DieAll, Unhealthy},
+		"another directory, silent, may bump":  {func(c *Config) { c.AllowBump = true }, silence(at.HeartbeatGap() + 5*sec), "p2@f", 2, Welcome, MustDie},
+		"another directory, healthy, may bump": {func(c *Config) { c.AllowBump = true }, silence(0), "p2@f", 2, DieAll, Healthy},
+		"another directory, after it was lost": {nil, silence(at.HeartbeatGap() + at.Lost + 10*sec), "p2@f", 2, Welcome, MustDie},
 	} {
 		r := newRig(t, c.set)
 		r.healthy("w1", "p1", 1)
@@ -185,7 +185,7 @@ func TestAKillIsRepeated(t *testing.T) {
 // TestWordsOfProofs has a sentence for each.
 func TestWordsOfProofs(t *testing.T) {
 	seen := map[string]bool{}
-	for p := ProofFarewell; p <= ProofOperator; p++ {
+	for p := ProofDeregistered; p <= ProofOperator; p++ {
 		if words := p.Words(); words == "" || words == p.String() || seen[words] {
 			t.Errorf("%v: %q", p, words)
 		} else {

@@ -137,8 +137,8 @@ func TestLostForSilenceOnly(t *testing.T) {
 	}
 }
 
-// TestReplacementOnOneFolder is scenario 10: the data folder's lock is the machine lock.
-func TestReplacementOnOneFolder(t *testing.T) {
+// TestReplacementOnOneDir is scenario 10: the data directory's lock is the machine lock.
+func TestReplacementOnOneDir(t *testing.T) {
 	r := newRig(t, nil)
 	r.healthy("w1", "p5", 5)
 	x := r.run("w1", "job")

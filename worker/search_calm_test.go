@@ -23,7 +23,7 @@ func (s *world) calm(n *node) string {
 		if c.err != "" {
 			return "while calm: " + c.err
 		}
-		if s.settled(c) {
+		if s.resolved(c) {
 			return ""
 		}
 		for i := range c.cells {
@@ -42,8 +42,8 @@ func (s *world) calm(n *node) string {
 // calmRounds is how many rounds of calm suffice: an expiry, and the pause between two questions.
 const calmRounds = 24
 
-// settled tells that each wanted task runs once, in the leader's eyes, too.
-func (s *world) settled(n *node) bool {
+// resolved tells that each wanted task runs once, in the leader's eyes, too.
+func (s *world) resolved(n *node) bool {
 	if n.leader == nil || len(n.flight) > 0 {
 		return false
 	}

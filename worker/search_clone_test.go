@@ -89,15 +89,15 @@ func cloneLeader(l *Leader) *Leader {
 	c := &Leader{roster: &r, members: &m, sessions: &s, batch: &b, waiting: &w}
 	c.rows, c.effects = slices.Clone(l.rows), slices.Clone(l.effects)
 	c.order = t.processes(l.order)
-	c.members.mourned = t.processes(l.members.mourned)
+	c.members.deaths = t.processes(l.members.deaths)
 	c.members.writes = slices.Clone(l.members.writes)
 	for i := range c.members.writes {
 		c.members.writes[i].proc = t.process(c.members.writes[i].proc)
 	}
 	c.procs, c.holders, c.silent = twinMap(t, l.procs), twinMap(t, l.holders), twinMap(t, l.silent)
-	c.folders = make(map[string][]*process, len(l.folders))
-	for k, ps := range l.folders {
-		c.folders[k] = t.processes(ps)
+	c.dirs = make(map[string][]*process, len(l.dirs))
+	for k, ps := range l.dirs {
+		c.dirs[k] = t.processes(ps)
 	}
 	c.gone, c.goneList, c.adopting = maps.Clone(l.gone), slices.Clone(l.goneList), maps.Clone(l.adopting)
 	c.batch.model = model{make(map[fence.Invocation]*entry, len(l.batch.model.byRun)), make(map[Work][]*entry, len(l.batch.model.byWork)), make(map[Run][]Proc)}

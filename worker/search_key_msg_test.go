@@ -36,7 +36,7 @@ func (k *keys) message(m msg) {
 		k.seq(e.Call.Proc, e.Call.Term, e.Call.Seq)
 		c := k.n.cells[m.cell]
 		n := e.Call.Invocation.Counter
-		k.bits(c.term == e.Call.Term && (n <= c.settled || c.seen[n]))
+		k.bits(c.term == e.Call.Term && (n <= c.resolved || c.seen[n]))
 	case NotifyAsked:
 		k.int(3)
 		k.to(e.Call.Term, e.Call.Proc)
@@ -90,7 +90,7 @@ func (k *keys) to(t fence.Term, p Proc) {
 }
 
 // beatAnswer writes a late answer to a heartbeat: when that was sent, its place among
-// those in flight, and which calls in flight it settles.
+// those in flight, and which calls in flight it resolves.
 func (k *keys) beatAnswer(c *Cell, a HeartbeatAnswer) {
 	k.int(1)
 	k.to(a.Term, a.Proc)
@@ -110,7 +110,7 @@ func (k *keys) beatAnswer(c *Cell, a HeartbeatAnswer) {
 		k.int(int64(c.sentAt(a.Beat) - k.n.now))
 	}
 	for _, m := range k.n.flight {
-		if r, ok := m.down.(RunAsked); ok && r.Call.Term == a.Term && r.Call.Invocation.Counter <= a.Settled {
+		if r, ok := m.down.(RunAsked); ok && r.Call.Term == a.Term && r.Call.Invocation.Counter <= a.Resolved {
 			k.run(r.Call.Run)
 		}
 	}

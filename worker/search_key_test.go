@@ -385,13 +385,13 @@ func (k *keys) note(c *Cell, o note) {
 }
 
 func (k *keys) leader(l *Leader) {
-	if l.stalled != 0 || len(l.rows)+len(l.effects)+len(l.members.writes)+len(l.members.mourned) > 0 || l.sessions.set != nil || l.lastTick+tick < k.n.now {
+	if l.stalled != 0 || len(l.rows)+len(l.effects)+len(l.members.writes)+len(l.members.deaths) > 0 || l.sessions.set != nil || l.lastTick+tick < k.n.now {
 		panic("the key does not know this leader")
 	}
 	k.term(l.cfg.Term)
 	k.set(l.members.list)
-	k.bits(l.waiting.wait, l.waiting.blind, l.waiting.restored, l.deposed)
-	if l.waiting.wait && l.waiting.blind {
+	k.bits(l.waiting.wait, l.waiting.stale, l.waiting.restored, l.deposed)
+	if l.waiting.wait && l.waiting.stale {
 		k.until(l.waiting.lapseEnd())
 	}
 	ids := make([]Proc, 0, 4)

@@ -43,7 +43,7 @@ func (s *moves) next(n *node, by step, change func(*node)) {
 	c := n.copied()
 	c.path = &by
 	change(c)
-	s.settle(c)
+	s.resolve(c)
 }
 
 // inert tells that a message can make no difference any more: it is for a session of the cell
@@ -120,8 +120,8 @@ func (n *node) copied() *node {
 	return &c
 }
 
-// settle hands out a state, once for each way of losing what is too much in flight.
-func (s *moves) settle(c *node) {
+// resolve hands out a state, once for each way of losing what is too much in flight.
+func (s *moves) resolve(c *node) {
 	s.leaveOut(c)
 	if len(c.flight) <= inFlight || c.err != "" {
 		s.emit(c)

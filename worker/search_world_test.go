@@ -73,7 +73,7 @@ type node struct {
 	err    string
 }
 
-// session is whose a process id is, and its place on the folder.
+// session is whose a process id is, and its place on the directory.
 type session struct {
 	cell    int
 	started int64
@@ -186,7 +186,7 @@ func (s *world) start(b budget) *node {
 	for i := range n.cells {
 		n.procs = append(n.procs, session{i, 1})
 		n.cells[i] = NewCell(CellConfig{Cell: CellName(fmt.Sprint("c", i)), Proc: Proc(fmt.Sprint("p", i)), Started: 1,
-			Folder: fmt.Sprint("f", i), Boot: "b", Now: n.now, Timeouts: searchTimeouts(), Gone: true})
+			DirID: fmt.Sprint("f", i), Boot: "b", Now: n.now, Timeouts: searchTimeouts(), Gone: true})
 		n.own.cells[i] = true
 	}
 	for range 8 {
@@ -426,7 +426,7 @@ func (s *world) cellEffect(n *node, i int, e CellEffect) {
 	}
 }
 
-// started is the place of cell i's present session on its folder.
+// started is the place of cell i's present session on its directory.
 func (n *node) started(i int) int64 { return n.procs[procNumber(n.cells[i].proc)].started }
 
 // launch starts a container: never two of one task.

@@ -23,9 +23,9 @@ type term struct {
 	stalled  time.Duration // time without proof of leadership, not counted by policy
 }
 
-// stranger reports the heartbeat of a cell that is not the leader's own, where that is the only one.
-func (tm *term) stranger(h Heartbeat) bool {
-	return tm.cfg.Own != "" && h.Folder != tm.cfg.Own
+// notOwn reports the heartbeat of a cell that is not the leader's own, where that is the only one.
+func (tm *term) notOwn(h Heartbeat) bool {
+	return tm.cfg.Own != "" && h.DirID != tm.cfg.Own
 }
 
 // unnamed reports that no row names what a cell has a container of.

@@ -32,7 +32,7 @@ type SessionView struct {
 func (l *Leader) IsDead(proc Proc) bool {
 	p := l.procs[proc]
 	if p == nil {
-		return l.gone[proc] != Welcome || !l.waiting.blind
+		return l.gone[proc] != Welcome || !l.waiting.stale
 	}
 	return p.dead
 }

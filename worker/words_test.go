@@ -12,7 +12,7 @@ func TestWords(t *testing.T) {
 		"NEW": New, "UNHEALTHY": Unhealthy, "HEALTHY": Healthy, "MUST_DIE": MustDie, "State(9)": State(9),
 		"welcome": Welcome, "refused": Refused, "die": Die, "die-all": DieAll, "foreign": Foreign, "adopt": Adopt, "unknown verdict": Verdict(9),
 		"unknown": RunUnknown, "ok": RunOK, "never sent": RunNeverSent, "stale_invocation": RunStale, "RunResult?": RunResult(9),
-		"farewell": ProofFarewell, "expiry": ProofExpiry, "successor on its directory": ProofSuccessor,
+		"deregister": ProofDeregistered, "expiry": ProofExpiry, "successor on its directory": ProofSuccessor,
 		"machine rebooted": ProofBoot, "operator's word": ProofOperator, "unknown proof": Proof(9),
 		"real": Real, "never started": NeverStarted, "lost": Lost, "unknown end": Synthetic(9),
 		"may start": HoldNone, "taken back": HoldVetoed, "no longer the leader": HoldDeposed, "j/n": Work{"j", "n"},

@@ -23,14 +23,14 @@ func (t *Tracker) prune() {
 	for at, _ := t.place(least); at > 0; at-- {
 		base, s := t.history[0].added, t.history[1]
 		maps.Copy(base, s.added)
-		t.bury(base, s.removed, least)
+		t.reap(base, s.removed, least)
 		t.history = t.history[1:]
 		t.history[0] = step{added: base}
 	}
 }
 
-// bury cancels a removed process, if any, from the folded set and forgets it when dead.
-func (t *Tracker) bury(base map[string]struct{}, proc string, least uint64) {
+// reap cancels a removed process, if any, from the folded set and forgets it when dead.
+func (t *Tracker) reap(base map[string]struct{}, proc string, least uint64) {
 	delete(base, proc)
 	if m := t.members[proc]; m != nil && m.dead && !before(least, m.left) {
 		delete(t.members, proc)

@@ -220,16 +220,16 @@ func TestALimitOfOne(t *testing.T) {
 	}
 }
 
-// TestAStrangerLeavesConsensus: one that shows a set without itself stands in its way until it is gone.
-func TestAStrangerLeavesConsensus(t *testing.T) {
+// TestAnUnknownCellLeavesConsensus: one that shows a set without itself stands in its way until it is gone.
+func TestAnUnknownCellLeavesConsensus(t *testing.T) {
 	old := ID{Leader: fence.Term{Epoch: 1, Revision: 3}, Version: 9, Hash: Hash{}.Add("w1")}
 	p := newPool(t, 0)
 	p.came("w1", old)
-	p.came("stranger", old)
+	p.came("unknown process", old)
 	if p.tr.Consensus() {
 		t.Error("the set names one, two show it")
 	}
-	if p.leave("stranger"); !p.tr.Consensus() {
+	if p.leave("unknown process"); !p.tr.Consensus() {
 		t.Error("all that the set names show it")
 	}
 }

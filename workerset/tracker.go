@@ -204,5 +204,5 @@ func (t *Tracker) Permits(proc string) bool {
 func (t *Tracker) Tick() {
 	t.prune()
 	t.propagate()
-	t.settleTurnover()
+	t.admitTurnover()
 }

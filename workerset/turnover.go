@@ -29,8 +29,8 @@ func (t *turnover) dequeue(proc string) bool {
 // Queued is the number of newcomers that wait outside the set.
 func (t *Tracker) Queued() int { return len(t.queue) }
 
-// settleTurnover notes who is permitted and, when all are, admits the queue.
-func (t *Tracker) settleTurnover() {
+// admitTurnover notes who is permitted and, when all are, admits the queue.
+func (t *Tracker) admitTurnover() {
 	all := true
 	for proc, m := range t.members {
 		if m.dead {

@@ -23,7 +23,7 @@ var embeddedVersion string
 
 // database is a set of compiled zones with a version such as "2025c".
 type database struct {
-	origin  string // "embedded", or the folder
+	origin  string // "embedded", or the directory
 	version string // "" = unknown
 	files   fs.FS
 }
@@ -36,7 +36,7 @@ func embedded() (database, error) {
 	return database{origin: "embedded", version: strings.TrimSpace(embeddedVersion), files: r}, nil
 }
 
-// system finds the first folder that holds zones; ok is false without one.
+// system finds the first directory that holds zones; ok is false without one.
 func system(dirs []string) (db database, ok bool) {
 	for _, dir := range dirs {
 		if _, err := os.Stat(filepath.Join(dir, "Europe")); err != nil {

@@ -130,7 +130,7 @@ func TestRefusedPOSIXStrings(t *testing.T) {
 	}
 }
 
-// systemDir makes a folder of zones in which the named zone has the rules of another.
+// systemDir makes a directory of zones in which the named zone has the rules of another.
 func systemDir(t *testing.T, dir, version, name, rules string) {
 	t.Helper()
 	db, err := embedded()

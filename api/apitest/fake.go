@@ -37,7 +37,7 @@ type Fake struct {
 	gone      map[string]bool // ids of deleted tasks
 	jobs      map[string]*plan.Job
 	schedules map[string]*plan.Schedule
-	pairs     map[string]map[string]*plan.Pair
+	nodes     map[string]map[string]*plan.JobNode
 	cells     map[string]*api.Cell
 	rows      map[string]api.Quarantined
 	answers   map[string]any // idempotency key → answer
@@ -50,7 +50,7 @@ type Fake struct {
 func New(now func() time.Time) *Fake {
 	f := &Fake{
 		now: now, revision: 100, services: map[string]*plan.Service{}, indices: map[string]*plan.Instance{}, tasks: map[string]*plan.Task{},
-		gone: map[string]bool{}, jobs: map[string]*plan.Job{}, schedules: map[string]*plan.Schedule{}, pairs: map[string]map[string]*plan.Pair{}, cells: map[string]*api.Cell{},
+		gone: map[string]bool{}, jobs: map[string]*plan.Job{}, schedules: map[string]*plan.Schedule{}, nodes: map[string]map[string]*plan.JobNode{}, cells: map[string]*api.Cell{},
 		rows: map[string]api.Quarantined{}, answers: map[string]any{}, Logs: NewLogs(),
 	}
 	f.Hub = event.New(1024, f.revision, now)
@@ -343,7 +343,7 @@ func (f *Fake) InstanceOf(a *lrp.Actual, revision int64) plan.Instance {
 		if x.Key == a.Key {
 			out.Version = x.Version
 			if x.Revision == revision {
-				out.Orphan, out.Doubt = x.Orphan, x.Doubt
+				out.Orphan, out.UnconfirmedReason = x.Orphan, x.UnconfirmedReason
 			}
 		}
 	}
@@ -356,7 +356,7 @@ func (f *Fake) TaskOf(t *task.Task, revision int64) plan.Task {
 	defer f.mu.Unlock()
 	out := plan.Task{Task: t, Revision: revision}
 	if x := f.tasks[t.GUID]; x != nil && x.Revision == revision {
-		out.Doubt = x.Doubt
+		out.UnconfirmedReason = x.UnconfirmedReason
 	}
 	return out
 }
@@ -517,8 +517,8 @@ func (f *Fake) DeleteTask(_ context.Context, guid string, w plan.Write) error {
 	return err
 }
 
-// SettleTask implements api.Tasks.
-func (f *Fake) SettleTask(_ context.Context, guid string, as task.Resolution, w plan.Write) (plan.Task, error) {
+// ResolveTask implements api.Tasks.
+func (f *Fake) ResolveTask(_ context.Context, guid string, as task.Resolution, w plan.Write) (plan.Task, error) {
 	t, err := f.GetTask(guid)
 	if err != nil {
 		return t, err

@@ -12,7 +12,7 @@ import (
 )
 
 // SetJob changes a job, and its pairs.
-func (f *Fake) SetJob(name string, change func(*plan.Job), pairs ...plan.Pair) {
+func (f *Fake) SetJob(name string, change func(*plan.Job), nodes ...plan.JobNode) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.revision++
@@ -20,15 +20,15 @@ func (f *Fake) SetJob(name string, change func(*plan.Job), pairs ...plan.Pair) {
 	change(&next)
 	next.Revision = f.revision
 	f.jobs[name] = &next
-	for i := range pairs {
-		p := pairs[i]
+	for i := range nodes {
+		p := nodes[i]
 		p.Job = name
-		if f.pairs[name] == nil {
-			f.pairs[name] = map[string]*plan.Pair{}
+		if f.nodes[name] == nil {
+			f.nodes[name] = map[string]*plan.JobNode{}
 		}
-		f.pairs[name][p.Node] = &p
+		f.nodes[name][p.Node] = &p
 		if p.Class == batch.ClassDone || p.Class == batch.ClassFailed {
-			f.publish(event.Event{Kind: event.Pair, Subject: name + "/" + p.Node, Pair: &event.PairState{Job: name, NodeView: p.NodeView}})
+			f.publish(event.Event{Kind: event.JobNode, Subject: name + "/" + p.Node, JobNode: &event.NodeState{Job: name, NodeView: p.NodeView}})
 		}
 	}
 	f.publish(event.Event{Kind: event.Job, Domain: next.Domain, Subject: name, Job: &event.JobState{
@@ -53,25 +53,25 @@ func (f *Fake) GetJob(name string) (plan.Job, error) {
 	return plan.Job{}, fmt.Errorf("job %s: %w", name, fault.ErrNotFound)
 }
 
-// ListPairs implements api.Jobs.
-func (f *Fake) ListPairs(q plan.PairFilter, r plan.Range) (plan.Page[plan.Pair], error) {
+// ListNodes implements api.Jobs.
+func (f *Fake) ListNodes(q plan.JobNodeFilter, r plan.Range) (plan.Page[plan.JobNode], error) {
 	if _, err := f.GetJob(q.Job); err != nil {
-		return plan.Page[plan.Pair]{}, err
+		return plan.Page[plan.JobNode]{}, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return page(f, f.pairs[q.Job], r, func(p *plan.Pair) bool {
+	return page(f, f.nodes[q.Job], r, func(p *plan.JobNode) bool {
 		return (q.Node == "" || q.Node == p.Node) && (q.Below == "" || slices.Contains(p.Path, q.Below)) &&
 			(len(q.Classes) == 0 || slices.Contains(q.Classes, p.Class))
 	}), nil
 }
 
 // ListResults implements api.Jobs.
-func (f *Fake) ListResults(_ context.Context, q plan.PairFilter, r plan.Range) (plan.Page[plan.Pair], error) {
+func (f *Fake) ListResults(_ context.Context, q plan.JobNodeFilter, r plan.Range) (plan.Page[plan.JobNode], error) {
 	if len(q.Classes) == 0 {
 		q.Classes = []batch.Class{batch.ClassDone, batch.ClassFailed}
 	}
-	return f.ListPairs(q, r)
+	return f.ListNodes(q, r)
 }
 
 // RemoveJob implements api.ChangeJobs.
@@ -101,13 +101,13 @@ func (f *Fake) PauseJob(_ context.Context, name string, paused bool, w plan.Writ
 	})
 }
 
-func (f *Fake) changePairs(q plan.PairFilter, w plan.Write, from batch.Class, change func(*plan.Pair)) (int, error) {
+func (f *Fake) changeNodes(q plan.JobNodeFilter, w plan.Write, from batch.Class, change func(*plan.JobNode)) (int, error) {
 	if _, err := f.GetJob(q.Job); err != nil {
 		return 0, err
 	}
 	return once(f, w, -1, func() (int, error) {
 		n := 0
-		for _, p := range f.pairs[q.Job] {
+		for _, p := range f.nodes[q.Job] {
 			if p.Class == from && (q.Node == "" || q.Node == p.Node) {
 				change(p)
 				n++
@@ -117,12 +117,12 @@ func (f *Fake) changePairs(q plan.PairFilter, w plan.Write, from batch.Class, ch
 	})
 }
 
-// ForgiveJob implements api.ChangeJobs.
-func (f *Fake) ForgiveJob(_ context.Context, q plan.PairFilter, w plan.Write) (int, error) {
-	return f.changePairs(q, w, batch.ClassFailed, func(p *plan.Pair) { p.Class = batch.ClassReady })
+// RetryJob implements api.ChangeJobs.
+func (f *Fake) RetryJob(_ context.Context, q plan.JobNodeFilter, w plan.Write) (int, error) {
+	return f.changeNodes(q, w, batch.ClassFailed, func(p *plan.JobNode) { p.Class = batch.ClassReady })
 }
 
-// KillPairs implements api.ChangeJobs.
-func (f *Fake) KillPairs(_ context.Context, q plan.PairFilter, w plan.Write) (int, error) {
-	return f.changePairs(q, w, batch.ClassRunning, func(p *plan.Pair) { p.Class = batch.ClassBackoff })
+// KillJob implements api.ChangeJobs.
+func (f *Fake) KillJob(_ context.Context, q plan.JobNodeFilter, w plan.Write) (int, error) {
+	return f.changeNodes(q, w, batch.ClassRunning, func(p *plan.JobNode) { p.Class = batch.ClassBackoff })
 }

@@ -83,14 +83,14 @@ func (f *Fake) ForgetCell(_ context.Context, proc worker.Proc, w plan.Write) err
 // DrainCell implements api.Cells.
 func (f *Fake) DrainCell(_ context.Context, name worker.CellName, d api.NewDrain, w plan.Write) (api.Cell, error) {
 	return f.changeCell(name, w, func(c *api.Cell) {
-		c.Evacuating = true
+		c.Draining = true
 		c.Drain = &api.Drain{Reason: d.Reason, By: w.By, Since: f.now(), Until: f.now().Add(max(d.Deadline, time.Second)), StopBatch: d.StopBatch}
 	})
 }
 
 // UndrainCell implements api.Cells.
 func (f *Fake) UndrainCell(_ context.Context, name worker.CellName, w plan.Write) (api.Cell, error) {
-	return f.changeCell(name, w, func(c *api.Cell) { c.Evacuating, c.Drain = false, nil })
+	return f.changeCell(name, w, func(c *api.Cell) { c.Draining, c.Drain = false, nil })
 }
 
 func (f *Fake) changeCell(name worker.CellName, w plan.Write, change func(*api.Cell)) (api.Cell, error) {
@@ -180,7 +180,7 @@ func (f *Fake) Explain(_ context.Context, s plan.Subject) (plan.Explanation, err
 		}
 	case plan.SubjectService, plan.SubjectInstance:
 		_, err = f.GetService(lrp.ServiceKey{Domain: s.Domain, Name: s.Name})
-	case plan.SubjectJob, plan.SubjectPair:
+	case plan.SubjectJob, plan.SubjectNode:
 		_, err = f.GetJob(s.Name)
 	case plan.SubjectCell:
 		_, err = f.GetCell(worker.CellName(s.Name))

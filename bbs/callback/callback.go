@@ -87,11 +87,11 @@ type Sender struct {
 	queue chan string // guids with something to deliver
 
 	mu    sync.Mutex
-	tasks map[string]*line // by guid: those in the queue, and those at work
+	tasks map[string]*delivery // by guid: those in the queue, and those at work
 }
 
-// line is what is to be delivered of one task.
-type line struct {
+// delivery is what is to be delivered of one task.
+type delivery struct {
 	now  task.Delivery // under way; zero = none
 	next *task.Task    // the newest that has not begun
 }
@@ -115,7 +115,7 @@ func New(cfg Config) *Sender {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Sender{cfg: cfg, queue: make(chan string, cfg.Queue), tasks: map[string]*line{}}
+	return &Sender{cfg: cfg, queue: make(chan string, cfg.Queue), tasks: map[string]*delivery{}}
 }
 
 // Send takes the end of a task, and reports whether it has. When the queue is full it has not:
@@ -131,7 +131,7 @@ func (s *Sender) Send(t *task.Task) bool {
 	}
 	select {
 	case s.queue <- t.GUID:
-		s.tasks[t.GUID] = &line{next: t}
+		s.tasks[t.GUID] = &delivery{next: t}
 		return true
 	default:
 		s.cfg.Log.Warn("callback queue is full", "task", t.GUID)

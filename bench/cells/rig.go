@@ -28,7 +28,7 @@ const patience = 5 * time.Minute
 
 // rig is a server with sets of simulated cells, each set a process: a-0 …, b-0 ….
 type rig struct {
-	folder string
+	dir    string
 	sets   []int
 	server *process
 	cells  []*process
@@ -46,19 +46,19 @@ var hasty = []string{"--heartbeat-grace=2s", "--heartbeat=1s"}
 func newRig(ctx context.Context, program string, sets ...int) (*rig, error) {
 	r := &rig{sets: sets, news: &news{changed: make(chan struct{}), seen: seen{instances: map[string]string{}, tasks: map[string]bool{}, healthy: map[string]bool{}, silent: map[string]time.Time{}}}}
 	var err error
-	if r.folder, err = os.MkdirTemp("", "cantina-bench-"); err != nil {
+	if r.dir, err = os.MkdirTemp("", "cantina-bench-"); err != nil {
 		return r, err
 	}
 	var flags []string
 	if len(sets) > 1 {
 		flags = hasty
 	}
-	token, err := guard.OpenToken(filepath.Join(r.folder, "token"))
+	token, err := guard.OpenToken(filepath.Join(r.dir, "token"))
 	if err != nil {
 		return r, err
 	}
 	flags = append([]string{"--token-file", token.Path()}, flags...)
-	r.server, err = start(program, filepath.Join(r.folder, "server.log"), append([]string{"server", "--name", "s1", "--data", filepath.Join(r.folder, "server"),
+	r.server, err = start(program, filepath.Join(r.dir, "server.log"), append([]string{"server", "--name", "s1", "--data", filepath.Join(r.dir, "server"),
 		"--listen", "127.0.0.1:0", "--socket", "none", "--new-cluster", "--log-level", "warn"}, flags...)...)
 	if err != nil {
 		return r, err
@@ -70,8 +70,8 @@ func newRig(ctx context.Context, program string, sets ...int) (*rig, error) {
 	all := 0
 	for i, n := range sets {
 		name := string(rune('a' + i))
-		c, err := start(program, filepath.Join(r.folder, name+".log"), append([]string{"cell", "--simulate", strconv.Itoa(n), "--name", name,
-			"--data", filepath.Join(r.folder, name), "--servers", r.server.address, "--log-level", "warn"}, flags...)...)
+		c, err := start(program, filepath.Join(r.dir, name+".log"), append([]string{"cell", "--simulate", strconv.Itoa(n), "--name", name,
+			"--data", filepath.Join(r.dir, name), "--servers", r.server.address, "--log-level", "warn"}, flags...)...)
 		if err != nil {
 			return r, err
 		}
@@ -112,7 +112,7 @@ func (r *rig) follow(ctx context.Context) error {
 // close ends what the rig has started and joins err with what goes wrong then.
 func (r *rig) close(err error) error {
 	if err != nil {
-		text, _ := os.ReadFile(filepath.Join(r.folder, "server.log")) // err matters more
+		text, _ := os.ReadFile(filepath.Join(r.dir, "server.log")) // err matters more
 		err = fmt.Errorf("%w\n%s", err, text[max(0, len(text)-2000):])
 	}
 	if r.stop != nil {
@@ -125,7 +125,7 @@ func (r *rig) close(err error) error {
 	for _, p := range append(r.cells, r.server) {
 		err = errors.Join(err, p.kill())
 	}
-	return errors.Join(err, os.RemoveAll(r.folder))
+	return errors.Join(err, os.RemoveAll(r.dir))
 }
 
 func (r *rig) apply(ctx context.Context, text string) error {

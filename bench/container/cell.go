@@ -20,7 +20,7 @@ import (
 // workers is how many launches are in flight, in the bare loop as here.
 const workers = 2
 
-// cell is an executor in a folder of its own.
+// cell is an executor in a directory of its own.
 type cell struct {
 	*executor.Executor
 	sub *executor.Subscription
@@ -32,12 +32,12 @@ type cell struct {
 
 // withCell runs f with a fresh executor and ends it.
 func withCell(ctx context.Context, f func(*cell) error) error {
-	folder, err := os.MkdirTemp("", "cantina-bench")
+	dir, err := os.MkdirTemp("", "cantina-bench")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(folder)
-	e, err := executor.Open(executor.Config{Folder: folder, Capacity: resource.Amounts{
+	defer os.RemoveAll(dir)
+	e, err := executor.Open(executor.Config{Dir: dir, Capacity: resource.Amounts{
 		resource.Containers: 1 << 20, resource.MemoryMB: 1 << 20, resource.CPUMilli: 1 << 20}})
 	if err != nil {
 		return err

@@ -45,12 +45,12 @@ func main() {
 }
 
 func bench(ctx context.Context, program string, n, per int, idle time.Duration) (err error) {
-	folder, err := os.MkdirTemp("", "cantina-bench-")
+	dir, err := os.MkdirTemp("", "cantina-bench-")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	s, err := start(program, folder, "--new-cluster")
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	s, err := start(program, dir, "--new-cluster")
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func bench(ctx context.Context, program string, n, per int, idle time.Duration) 
 		return err
 	}
 	begin = time.Now()
-	if s, err = start(program, folder); err != nil {
+	if s, err = start(program, dir); err != nil {
 		return err
 	}
 	if _, err = api.Call(ctx, s.client, calls.ListSchedules, &pb.ListSchedulesRequest{Page: &pb.Page{Limit: 1}}); err == nil {
@@ -93,23 +93,23 @@ func spec(first, last int) string {
 	return b.String()
 }
 
-// server is a running server on a folder.
+// server is a running server on a directory.
 type server struct {
 	cmd    *exec.Cmd
 	client *api.Client
 }
 
-func start(program, folder string, more ...string) (*server, error) {
+func start(program, dir string, more ...string) (*server, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	defer read.Close()
-	token, err := guard.OpenToken(filepath.Join(folder, "token"))
+	token, err := guard.OpenToken(filepath.Join(dir, "token"))
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{"server", "--token-file", token.Path(), "--socket", "none", "--name", "s1", "--data", filepath.Join(folder, "server"), "--listen", "127.0.0.1:0", "--log-level", "warn", "--ready-fd", "3"}, more...)
+	args := append([]string{"server", "--token-file", token.Path(), "--socket", "none", "--name", "s1", "--data", filepath.Join(dir, "server"), "--listen", "127.0.0.1:0", "--log-level", "warn", "--ready-fd", "3"}, more...)
 	s := &server{cmd: exec.Command(program, args...)}
 	s.cmd.Stderr, s.cmd.ExtraFiles = os.Stderr, []*os.File{write}
 	err = s.cmd.Start()

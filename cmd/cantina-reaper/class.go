@@ -28,7 +28,7 @@ const (
 	closed
 )
 
-// class is a folder of containers that end together.
+// class is a directory of containers that end together.
 type class struct {
 	dir      string
 	stop     bool  // ends when the cell is gone

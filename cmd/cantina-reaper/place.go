@@ -8,7 +8,7 @@ import (
 	"cantina/executor/place"
 )
 
-// carry does what is asked of a file outside a container's folder: the file system that it
+// carry does what is asked of a file outside a container's directory: the file system that it
 // is on may hang, and this process with it. What goes wrong is said on standard error.
 func carry(what func(context.Context, place.File) error, text string) int {
 	var f place.File

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// group is a folder that looks like a control group of the unified hierarchy.
+// group is a directory that looks like a control group of the unified hierarchy.
 type group struct {
 	t   *testing.T
 	dir string

@@ -126,7 +126,7 @@ func (c *cli) readSpecs(verb string, sources []string) ([]*pb.SpecFile, error) {
 	all := &spec.Problems{}
 	var parsed []*spec.File
 	for _, f := range out {
-		got, err := spec.Parse(f.Name, f.Folder, f.Content, times)
+		got, err := spec.Parse(f.Name, f.Dir, f.Content, times)
 		var p *spec.Problems
 		if errors.As(err, &p) {
 			all.List, all.More = append(all.List, p.List...), all.More+p.More
@@ -165,7 +165,7 @@ func (c *cli) readSource(s string) ([]*pb.SpecFile, error) {
 		if err != nil {
 			return nil, failf(api.ExitUsage, "standard input: %v", err)
 		}
-		return []*pb.SpecFile{{Name: "-", Folder: here, Content: text}}, nil
+		return []*pb.SpecFile{{Name: "-", Dir: here, Content: text}}, nil
 	case strings.HasPrefix(s, "http://"), strings.HasPrefix(s, "https://"):
 		text, err := c.fetch(s)
 		if err != nil {
@@ -226,7 +226,7 @@ func readFile(name string) (*pb.SpecFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return &pb.SpecFile{Name: name, Folder: filepath.Dir(full), Content: text}, nil
+	return &pb.SpecFile{Name: name, Dir: filepath.Dir(full), Content: text}, nil
 }
 
 // readLimited reads one byte more than a spec may have, so that spec.Parse can

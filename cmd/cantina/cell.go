@@ -33,7 +33,7 @@ type cellFlags struct {
 	offer     placement.State
 	capacity  map[string]string
 	timeouts  worker.Timeouts
-	evacuate  time.Duration
+	drain     time.Duration
 	simulate  int
 	stuck     stuckFlags
 	user      string
@@ -53,7 +53,7 @@ func (c *cli) cellVerb() *cobra.Command {
 	f.log.add(cmd)
 	timeoutFlags(cmd, &f.timeouts)
 	p := cmd.Flags()
-	p.StringVar(&f.data, "data", c.dataFolder("cell"), "data directory")
+	p.StringVar(&f.data, "data", c.dataDir("cell"), "data directory")
 	p.StringVar(&f.name, "name", hostName(), "name of the cell; only one process at a time can use it")
 	p.StringSliceVar(&f.servers, "servers", []string{defaultAddress}, "addresses of the servers: host:port or unix:PATH")
 	p.StringVar(&f.listen, "listen", "127.0.0.1:0", "address to listen on for calls of the leader: host:port or unix:PATH")
@@ -67,7 +67,7 @@ func (c *cli) cellVerb() *cobra.Command {
 	p.StringToStringVar(&f.offer.Labels, "label", nil, "labels of the cell: NAME=VALUE")
 	p.StringSliceVar(&f.offer.Taints, "taint", nil, "taints: only work that tolerates them runs here")
 	p.StringToStringVar(&f.capacity, "capacity", nil, "amounts of resources that replace or extend the detected ones: NAME=NUMBER")
-	longerVar(p, &f.evacuate, "evacuation-timeout", 10*time.Minute, "maximum duration of a drain")
+	longerVar(p, &f.drain, "drain-timeout", 10*time.Minute, "maximum duration of a drain")
 	numberVar(p, &f.simulate, "simulate", "", 0, 0, maxSimulated, "simulate this many cells in this process (NAME-0, NAME-1, ...) with containers in memory")
 	f.stuck.add(cmd)
 	defaultUserFlag(cmd, &f.user)
@@ -98,7 +98,7 @@ func (c *cli) cell(f cellFlags) error {
 	f.offer.Host = hostName()
 	cfg := node.CellConfig{Name: worker.CellName(f.name), Dir: f.data, Servers: f.servers, Listen: f.listen, Advertise: f.advertise, TLS: c.tls, Token: token,
 		Insecure: f.insecure, Offer: f.offer, Host: f.host, Env: c.containerEnv(), API: c.apiEnv(f.servers, token), Timeouts: f.timeouts,
-		EvacuationTimeout: f.evacuate, StuckAfter: f.stuck.after, RebootCommand: reboot, User: f.user, Build: version, Clock: run.Kernel(), Log: log}
+		DrainTimeout: f.drain, StuckAfter: f.stuck.after, RebootCommand: reboot, User: f.user, Build: version, Clock: run.Kernel(), Log: log}
 	if err := f.storage.config(&cfg); err != nil {
 		return err
 	}

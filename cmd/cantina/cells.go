@@ -71,7 +71,7 @@ func (c *cli) cellNote(x *pb.Cell) string {
 		return c.drainNote(x.Drain) + silence(x)
 	case len(x.Unknown) > 0:
 		return fmt.Sprintf("runs work that is not in the store (%s); end it: cantina cells discard %s", strings.Join(x.Unknown, ", "), x.Name)
-	case x.Evacuating:
+	case x.Draining:
 		return "undrained; waiting for the cell's next heartbeat"
 	case x.DeadIn != nil && x.Session != worker.Healthy.String():
 		return x.Reason + silence(x)

@@ -21,8 +21,8 @@ import (
 	"cantina/spec"
 )
 
-// surroundings is everything that a verb has from outside; tests hand in their own.
-type surroundings struct {
+// environment is everything that a verb has from outside; tests hand in their own.
+type environment struct {
 	In                    io.Reader
 	Out, Err              io.Writer
 	Getenv                func(string) string
@@ -54,7 +54,7 @@ func interrupts() (<-chan os.Signal, func()) {
 
 // cli is one invocation.
 type cli struct {
-	surroundings
+	environment
 	ctx context.Context
 	// signals are those of a verb that runs until it is told to end, and opened ends its
 	// opening: from then on a signal stops what runs.
@@ -110,10 +110,10 @@ func failf(code int, format string, args ...any) error {
 }
 
 // invoke carries out one invocation and returns its exit code.
-func invoke(ctx context.Context, args []string, s surroundings) int {
+func invoke(ctx context.Context, args []string, s environment) int {
 	out := &output{to: s.Out}
 	s.Out = out
-	c := &cli{surroundings: s, ctx: ctx}
+	c := &cli{environment: s, ctx: ctx}
 	root := c.root()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
@@ -267,7 +267,7 @@ func (c *cli) addresses() []string {
 	if env := c.Getenv("CANTINA_ADDR"); env != "" {
 		return strings.Split(env, ",")
 	}
-	for _, dir := range c.runtimeFolders() {
+	for _, dir := range c.runtimeDirs() {
 		// A dev server with its socket elsewhere leaves its address here.
 		if text, err := os.ReadFile(filepath.Join(dir, "dev.addr")); err == nil {
 			if a := strings.TrimSpace(string(text)); a != "" {
@@ -290,14 +290,14 @@ const (
 	serverSocket = "server.sock"
 )
 
-// runtimeFolders are where dev and server leave their sockets, in the order in which clients
+// runtimeDirs are where dev and server leave their sockets, in the order in which clients
 // look: the first is where they are made.
-func (c *cli) runtimeFolders() []string {
+func (c *cli) runtimeDirs() []string {
 	var out []string
 	if d := c.Getenv("XDG_RUNTIME_DIR"); d != "" {
 		out = append(out, filepath.Join(d, "cantina"))
 	} else if os.Geteuid() != 0 {
-		out = append(out, filepath.Dir(c.dataFolder("run")))
+		out = append(out, filepath.Dir(c.dataDir("run")))
 	}
 	return append(out, "/run/cantina")
 }

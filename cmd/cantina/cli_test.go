@@ -99,7 +99,7 @@ func (s *shell) run(args ...string) (out, errs string, code int) {
 	if s.out != nil {
 		o = s.out
 	}
-	code = invoke(s.t.Context(), args, surroundings{
+	code = invoke(s.t.Context(), args, environment{
 		In: strings.NewReader(s.in), Out: o, Err: e, Getenv: func(k string) string { return s.env[k] }, Now: now,
 		LookupEnv: func(k string) (string, bool) { v, ok := s.env[k]; return v, ok },
 		InTTY:     s.tty, OutTTY: s.tty, ErrTTY: s.tty, Width: func() int { return 100 },
@@ -193,9 +193,9 @@ func (s *shell) apply() {
 	s.SetJob("count", func(j *plan.Job) {
 		j.NodesKnown, j.Progress = true, batch.Progress{State: batch.JobFailed, Total: 3, Done: 2, Failed: 1}
 	},
-		plan.Pair{NodeView: batch.NodeView{Node: "a", Class: batch.ClassDone}, Data: []byte(`{"lines":7}`)},
-		plan.Pair{NodeView: batch.NodeView{Node: "b", Class: batch.ClassDone}, Data: []byte(`{"lines":8}`)},
-		plan.Pair{NodeView: batch.NodeView{Node: "c", Class: batch.ClassFailed, Status: batch.Status{ExitCode: 4, Attempts: 2, Reason: "exit status 4"}}})
+		plan.JobNode{NodeView: batch.NodeView{Node: "a", Class: batch.ClassDone}, Data: []byte(`{"lines":7}`)},
+		plan.JobNode{NodeView: batch.NodeView{Node: "b", Class: batch.ClassDone}, Data: []byte(`{"lines":8}`)},
+		plan.JobNode{NodeView: batch.NodeView{Node: "c", Class: batch.ClassFailed, Status: batch.Status{ExitCode: 4, Attempts: 2, Reason: "exit status 4"}}})
 	s.SetCell(api.Cell{Name: "c1", Proc: "p1", Session: worker.Healthy, Reported: true, Since: now(), Capacity: resource.Amounts{"memory_mb": 100}, Free: resource.Amounts{"memory_mb": 40}})
 }
 
@@ -350,7 +350,7 @@ func TestATableFitsItsTerminal(t *testing.T) {
 
 func TestLaterRowsStandUnderTheFirst(t *testing.T) {
 	var out bytes.Buffer
-	c := &cli{surroundings: surroundings{Out: &out, Getenv: func(string) string { return "" }}, output: "table"}
+	c := &cli{environment: environment{Out: &out, Getenv: func(string) string { return "" }}, output: "table"}
 	cols := []column[*pb.Job]{{name: "JOB", text: func(x *pb.Job) string { return x.Name }}, {name: "STATE", text: func(x *pb.Job) string { return x.State }}}
 	for i, x := range []*pb.Job{{Name: "long-name", State: "ready"}, {Name: "a", State: "done"}} {
 		if err := rows(c, cols, []*pb.Job{x}, i == 0); err != nil {
@@ -421,7 +421,7 @@ func TestAWholeNameBeatsTheBeginningOfAnId(t *testing.T) {
 		s.SetTask(id, func(x *task.Task) { x.Created = now().Add(time.Duration(i%4) * time.Minute) })
 	}
 	s.SetJob("count", func(j *plan.Job) { j.NodesKnown = true },
-		plan.Pair{NodeView: batch.NodeView{Node: "net/http", Class: batch.ClassDone}, Path: []string{"h1", "net/http"}})
+		plan.JobNode{NodeView: batch.NodeView{Node: "net/http", Class: batch.ClassDone}, Path: []string{"h1", "net/http"}})
 	for arg, want := range map[string]string{
 		"web": "service/d/web", "once": "task/d.once", "nr": "task/r2", "web-": "task/web-1",
 		"count[net/http]": "job/count/net/http", "count[h1/net/http]": "job/count/net/http", "count/h1/net/http": "job/count/net/http",
@@ -515,7 +515,7 @@ func TestTheFirstCtrlCSaysWhatItWaitsFor(t *testing.T) {
 		{ending: 1, staying: 2}: "\nstopping 1 container; press Ctrl-C again to kill at once\n2 containers run" + keep,
 	} {
 		var errs bytes.Buffer
-		(&cli{surroundings: surroundings{Err: &errs}}).leaving(h)
+		(&cli{environment: environment{Err: &errs}}).leaving(h)
 		if errs.String() != want {
 			t.Errorf("%+v: %q", h, errs.String())
 		}
@@ -577,7 +577,7 @@ func TestWhatCannotBePrintedIsTold(t *testing.T) {
 			says string
 		}{syscall.ENOSPC: {api.ExitFailed, "cantina: standard output: no space left on device\n"}, syscall.EPIPE: {141, ""}} {
 			var errs bytes.Buffer
-			code := invoke(t.Context(), args, surroundings{
+			code := invoke(t.Context(), args, environment{
 				In: strings.NewReader(in), Out: &broken{err: err}, Err: &errs, Getenv: func(k string) string { return s.env[k] }, Now: now,
 				Width: func() int { return 100 }, Interrupts: func() (<-chan os.Signal, func()) { return s.signals, func() {} },
 			})

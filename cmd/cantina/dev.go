@@ -56,7 +56,7 @@ func (c *cli) devVerb() *cobra.Command {
 		RunE: func(*cobra.Command, []string) error { return c.untilTold(func() error { return c.dev(f) }) },
 	}
 	f.log.add(cmd)
-	cmd.Flags().StringVar(&f.data, "data", c.dataFolder("dev"), "data directory")
+	cmd.Flags().StringVar(&f.data, "data", c.dataDir("dev"), "data directory")
 	cmd.Flags().StringVar(&f.listen, "listen", defaultAddress, "address of the API")
 	socketFlags(cmd, &f.socket, &f.group, devSocket)
 	cmd.Flags().StringVar(&f.name, "name", hostName(), "name of the cell")
@@ -84,7 +84,7 @@ func (c *cli) socketOf(asked, group, name string) (string, error) {
 	if asked != "" {
 		return asked, nil
 	}
-	dir := c.runtimeFolders()[0]
+	dir := c.runtimeDirs()[0]
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("socket directory: %w; choose another path with --socket", err)
 	}
@@ -137,10 +137,10 @@ func (c *cli) dev(f devFlags) error {
 	if err != nil {
 		return err
 	}
-	// One folder, one process, one machine: no cell of an older store can be alive.
+	// One directory, one process, one machine: no cell of an older store can be alive.
 	cfg.NewCluster, cfg.NoDeadline = true, true
 	h := &lateHost{} // its cell is there before the server runs, unless there is too little room
-	cfg.Own = h.Folder
+	cfg.Own = h.Dir
 	cfg.Tasks = f.kept.policy()
 	if cfg.CallbackSecret, err = secretOf(f.callback); err != nil {
 		return err

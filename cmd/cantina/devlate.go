@@ -43,14 +43,14 @@ func (l *lateHost) host() host {
 	return l.cell
 }
 
-// Folder names the data directory of the cell; empty while there is none.
-func (l *lateHost) Folder() string {
+// Dir names the data directory of the cell; empty while there is none.
+func (l *lateHost) Dir() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.cell == nil {
 		return ""
 	}
-	return l.cell.Folder()
+	return l.cell.DirID()
 }
 
 // Freeze implements terminal.Host.

@@ -25,7 +25,7 @@ func TestVerbsInDocsAreUpToDate(t *testing.T) {
 	}
 	var b strings.Builder
 	b.WriteString("| verb | what it does |\n|---|---|\n")
-	c := &cli{surroundings: surroundings{Getenv: func(string) string { return "" }}, ctx: context.Background()}
+	c := &cli{environment: environment{Getenv: func(string) string { return "" }}, ctx: context.Background()}
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		for _, sub := range cmd.Commands() {

@@ -11,11 +11,11 @@ import (
 	"cantina/internal/text"
 )
 
-// existingData is the first of the default data folders that is there; "" = none.
+// existingData is the first of the default data directories that is there; "" = none.
 func (c *cli) existingData() string {
 	for _, name := range []string{"cell", "dev"} {
-		if info, err := os.Stat(c.dataFolder(name)); err == nil && info.IsDir() {
-			return c.dataFolder(name)
+		if info, err := os.Stat(c.dataDir(name)); err == nil && info.IsDir() {
+			return c.dataDir(name)
 		}
 	}
 	return ""

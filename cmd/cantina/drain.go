@@ -55,7 +55,7 @@ func (c *cli) drainVerb() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&reason, "reason", "", "reason (required); shown wherever the cell is listed")
-	f.Var(&durationFlag{d: &deadline}, "deadline", "end remaining work after this duration, like 30m (default: the cell's --evacuation-timeout)")
+	f.Var(&durationFlag{d: &deadline}, "deadline", "end remaining work after this duration, like 30m (default: the cell's --drain-timeout)")
 	choiceVar(f, &batch, "batch", "", "finish", []string{"finish", "stop"}, "finish: batch tasks may finish until the deadline; stop: end them at once and run them "+
 		"elsewhere, without counting a retry")
 	f.BoolVar(&stopBatch, "stop-batch", false, "same as --batch stop")

@@ -50,7 +50,7 @@ func (c *cli) explainVerb() *cobra.Command {
 // explanation prints it as people read it.
 func (c *cli) explanation(s subject, x *pb.ExplainResponse) error {
 	var b strings.Builder
-	if unsure(x.Reasons) != nil {
+	if unconfirmed(x.Reasons) != nil {
 		fmt.Fprintf(&b, "%s was %s at its last report, and should be %s\n", s, printable(x.State), printable(x.Wanted))
 	} else if x.Fine {
 		fmt.Fprintf(&b, "%s is %s, as wanted\n", s, printable(x.State))
@@ -108,10 +108,10 @@ func (c *cli) explanation(s subject, x *pb.ExplainResponse) error {
 	return err
 }
 
-// unsure is the reason for which a state is not confirmed; nil = it is.
-func unsure(rs []*pb.Reason) *pb.Reason {
+// unconfirmed is the reason for which a state is not confirmed; nil = it is.
+func unconfirmed(rs []*pb.Reason) *pb.Reason {
 	for _, r := range rs {
-		if r.Code == "cell_unsure" {
+		if r.Code == "cell_unconfirmed" {
 			return r
 		}
 	}

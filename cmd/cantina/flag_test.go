@@ -49,7 +49,7 @@ func badValues(f *pflag.Flag) []string {
 // refused before anything happens, with the flag, the value and what is allowed, and
 // without a word of the library.
 func TestABadValueIsToldWithItsFlag(t *testing.T) {
-	c := &cli{surroundings: surroundings{Getenv: func(string) string { return "" }}, ctx: context.Background()}
+	c := &cli{environment: environment{Getenv: func(string) string { return "" }}, ctx: context.Background()}
 	tried := 0
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {

@@ -43,12 +43,12 @@ func (c *cli) jobTable() table[*pb.Job] {
 	}
 }
 
-// nodeNote is the doubt about one that runs, else how the last attempt ended.
+// nodeNote is why the state of a running one is not confirmed, else how the last attempt ended.
 func nodeNote(x *pb.JobNode) string {
 	if x.State == batch.ClassRunning.String() && x.Reason != "" {
-		return cmp.Or(x.Doubt, x.Condition, "previous attempt: "+x.Reason)
+		return cmp.Or(x.UnconfirmedReason, x.Condition, "previous attempt: "+x.Reason)
 	}
-	return cmp.Or(x.Doubt, x.Condition, x.Reason)
+	return cmp.Or(x.UnconfirmedReason, x.Condition, x.Reason)
 }
 
 func jobNote(x *pb.Job) string {
@@ -212,16 +212,16 @@ func (c *cli) jobPauseVerb(pause bool) *cobra.Command {
 }
 
 func (c *cli) jobRetryVerb() *cobra.Command {
-	q := &pb.ForgiveJobRequest{}
+	q := &pb.RetryJobRequest{}
 	cmd := &cobra.Command{
 		Use: "retry JOB", Short: "Retry failed batch tasks of a job", Args: exactly(1, "JOB"),
 		Example: "  cantina job retry count\n  cantina job retry count --node net/http",
 		RunE: func(_ *cobra.Command, args []string) error {
 			q.Name = jobName(args[0])
-			got, err := call(c, calls.ForgiveJob, q)
+			got, err := call(c, calls.RetryJob, q)
 			if err == nil {
-				c.notef("job %s: %s may run again\n", q.Name, text.Count(got.Forgiven, "failed batch task"))
-				if got.Forgiven == 0 {
+				c.notef("job %s: %s may run again\n", q.Name, text.Count(got.Retried, "failed batch task"))
+				if got.Retried == 0 {
 					c.tellStranded(q.Name)
 				}
 			}

@@ -21,8 +21,8 @@ func main() {
 }
 
 // process is the surroundings of a real invocation.
-func process() surroundings {
-	return surroundings{
+func process() environment {
+	return environment{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, LookupEnv: os.LookupEnv, Now: time.Now,
 		InTTY: isTerminal(os.Stdin), OutTTY: isTerminal(os.Stdout), ErrTTY: isTerminal(os.Stderr), Width: terminalWidth,
 		Interrupts: interrupts,

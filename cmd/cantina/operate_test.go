@@ -17,7 +17,7 @@ import (
 	"cantina/plan"
 	"cantina/resource"
 	"cantina/store"
-	"cantina/store/folder"
+	"cantina/store/datadir"
 	"cantina/task"
 	pb "cantina/wire/cantinav1"
 	"cantina/worker"
@@ -86,7 +86,7 @@ func TestStatusCellsAndQuarantine(t *testing.T) {
 
 func TestStatusIsAligned(t *testing.T) {
 	var out bytes.Buffer
-	c := &cli{surroundings: surroundings{Out: &out}}
+	c := &cli{environment: environment{Out: &out}}
 	if err := c.statusText(&pb.Status{Cluster: "x", Counts: map[string]int32{"cells": 1, "batch_running": 2}}); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestBackupAndRestore(t *testing.T) {
 	if err := os.MkdirAll(dir+"/held/server/etcd", 0o700); err != nil {
 		t.Fatal(err)
 	}
-	held, err := folder.Open(dir + "/held/server")
+	held, err := datadir.Open(dir + "/held/server")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,13 +163,13 @@ func TestABackupComesBack(t *testing.T) {
 	s := newShell(t)
 	dir := t.TempDir()
 	write := func(ctx context.Context, st *store.Store) error {
-		reign, err := st.Campaign(ctx, store.Candidate{ID: "test"})
+		leadership, err := st.Campaign(ctx, store.Candidate{ID: "test"})
 		if err != nil {
 			return err
 		}
 		done := make(chan error, 1)
-		reign.Submit(store.Transition{Ops: []store.Op{{Key: "task/x", Value: []byte("row")}}}, func(_ int64, err error) { done <- err })
-		return errors.Join(<-done, reign.Resign(ctx))
+		leadership.Submit(store.Transition{Ops: []store.Op{{Key: "task/x", Value: []byte("row")}}}, func(_ int64, err error) { done <- err })
+		return errors.Join(<-done, leadership.Resign(ctx))
 	}
 	if err := (&place{data: dir + "/old", empty: true}).open(t.Context(), write); err != nil {
 		t.Fatal(err)
@@ -189,12 +189,12 @@ func TestABackupComesBack(t *testing.T) {
 	restored := false
 	identity := func(name string) (id fence.Cluster) {
 		err := (&place{data: dir + name}).open(t.Context(), func(ctx context.Context, st *store.Store) error {
-			reign, err := st.Campaign(ctx, store.Candidate{ID: "test"})
+			leadership, err := st.Campaign(ctx, store.Candidate{ID: "test"})
 			if err != nil {
 				return err
 			}
-			id = reign.Cluster()
-			return reign.Resign(ctx)
+			id = leadership.Cluster()
+			return leadership.Resign(ctx)
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -205,12 +205,12 @@ func TestABackupComesBack(t *testing.T) {
 		t.Errorf("identities: %q, restored %q, as new %q", old, same, second)
 	}
 	read := func(ctx context.Context, st *store.Store) error {
-		reign, err := st.Campaign(ctx, store.Candidate{ID: "test"})
+		leadership, err := st.Campaign(ctx, store.Candidate{ID: "test"})
 		if err != nil {
 			return err
 		}
-		rows, restored = reign.Rows(), reign.Restored()
-		return reign.Resign(ctx)
+		rows, restored = leadership.Rows(), leadership.Restored()
+		return leadership.Resign(ctx)
 	}
 	if err := (&place{data: dir + "/new"}).open(t.Context(), read); err != nil {
 		t.Fatal(err)
@@ -271,7 +271,7 @@ func TestDrainVerbs(t *testing.T) {
 	if got := s.ok("cells", "c1"); strings.Contains(got, "drain") {
 		t.Fatal(got)
 	}
-	s.SetCell(api.Cell{Name: "c1", Proc: "p1", Session: worker.Healthy, Reported: true, Evacuating: true, Since: time.Now()})
+	s.SetCell(api.Cell{Name: "c1", Proc: "p1", Session: worker.Healthy, Reported: true, Draining: true, Since: time.Now()})
 	if got := s.ok("cells", "c1"); !strings.Contains(got, "undrained; waiting for the cell") {
 		t.Error(got)
 	}
@@ -314,7 +314,7 @@ func TestStatusNamesTheLostTasks(t *testing.T) {
 	s := newShell(t)
 	status := func(n int32, want string) {
 		t.Helper()
-		c := &cli{surroundings: surroundings{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}, Getenv: func(k string) string { return s.env[k] }}, ctx: t.Context(), zone: time.UTC}
+		c := &cli{environment: environment{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}, Getenv: func(k string) string { return s.env[k] }}, ctx: t.Context(), zone: time.UTC}
 		if err := c.statusText(&pb.Status{Counts: map[string]int32{"tasks_lost": n}}); err != nil {
 			t.Fatal(err)
 		}

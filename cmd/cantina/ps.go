@@ -68,8 +68,8 @@ func (c *cli) instanceNote(x *pb.Instance) string {
 		return "orphan; kept until its domain is applied again"
 	case x.Quarantined:
 		return "row cannot be read; see cantina store quarantine show"
-	case x.Doubt != "":
-		return x.Doubt
+	case x.UnconfirmedReason != "":
+		return x.UnconfirmedReason
 	case x.Condition != "":
 		return x.Condition
 	case x.Stopping:

@@ -45,7 +45,7 @@ func (c *cli) serverVerb() *cobra.Command {
 	f.log.add(cmd)
 	timeoutFlags(cmd, &f.timeouts)
 	p := cmd.Flags()
-	p.StringVar(&f.data, "data", c.dataFolder(""), "data directory; the store is in server/ below it")
+	p.StringVar(&f.data, "data", c.dataDir(""), "data directory; the store is in server/ below it")
 	p.StringVar(&f.cfg.Name, "name", hostName(), "name of this server")
 	p.StringSliceVar(&f.cfg.Listen, "listen", []string{defaultAddress}, "addresses to listen on for clients and cells: host:port or unix:PATH")
 	socketFlags(cmd, &f.socket, &f.group, serverSocket)

@@ -14,7 +14,7 @@ import (
 	"cantina/api"
 	"cantina/internal/node"
 	"cantina/store"
-	"cantina/store/folder"
+	"cantina/store/datadir"
 )
 
 func (c *cli) backupVerb() *cobra.Command {
@@ -64,7 +64,7 @@ func (p *place) backup(ctx context.Context, w io.Writer) error {
 	if !errors.Is(err, errRunning) {
 		return err
 	}
-	path, _, lerr := folder.Locate(p.data)
+	path, _, lerr := datadir.Locate(p.data)
 	if lerr != nil {
 		return lerr
 	}
@@ -107,7 +107,7 @@ func (c *cli) backup(name string, force bool, take func(context.Context, io.Writ
 	}
 	err = errors.Join(err, f.Close())
 	if err == nil {
-		err = settle(f.Name(), name, force)
+		err = install(f.Name(), name, force)
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
@@ -117,8 +117,8 @@ func (c *cli) backup(name string, force bool, take func(context.Context, io.Writ
 	return nil
 }
 
-// settle gives the file its name, which nobody has taken meanwhile, durably.
-func settle(from, name string, force bool) error {
+// install gives the file its name, which nobody has taken meanwhile, durably.
+func install(from, name string, force bool) error {
 	if err := free(name, force); err != nil {
 		return err
 	}

@@ -13,17 +13,17 @@ import (
 	"cantina/internal/guard"
 	"cantina/internal/run"
 	"cantina/store"
+	"cantina/store/datadir"
 	"cantina/store/etcd"
-	"cantina/store/folder"
 )
 
-// place says which store an offline verb works on: the data folder of a server that
+// place says which store an offline verb works on: the data directory of a server that
 // does not run, or an operator's etcd.
 type place struct {
 	data      string
 	endpoints []string
 	tls       guard.TLSFiles
-	empty     bool // a folder that is not there is made: it is to be filled
+	empty     bool // a directory that is not there is made: it is to be filled
 }
 
 func (p *place) flags(cmd *cobra.Command) {
@@ -41,7 +41,7 @@ func (p *place) open(ctx context.Context, f func(context.Context, *store.Store) 
 		return failf(api.ExitUsage, "either --data or --etcd-endpoints is required")
 	}
 	if p.data != "" {
-		return p.openFolder(ctx, f)
+		return p.openDir(ctx, f)
 	}
 	conf, err := p.tls.Client()
 	if err != nil {
@@ -57,19 +57,19 @@ func (p *place) open(ctx context.Context, f func(context.Context, *store.Store) 
 // errRunning reports a data directory whose store a running server has.
 var errRunning = errors.New("a server is running on it")
 
-func (p *place) openFolder(ctx context.Context, f func(context.Context, *store.Store) error) error {
+func (p *place) openDir(ctx context.Context, f func(context.Context, *store.Store) error) error {
 	if info, err := os.Stat(p.data); !p.empty && (err != nil || !info.IsDir()) {
 		return failf(api.ExitUsage, "--data %q: no such directory", p.data)
 	}
-	path, exists, err := folder.Locate(p.data)
+	path, exists, err := datadir.Locate(p.data)
 	if err != nil {
 		return failf(api.ExitUsage, "--data: %v", err)
 	}
 	if !exists && !p.empty {
 		return failf(api.ExitFailed, "--data %s: no store found; expected it in %s", p.data, filepath.Join(path, "etcd"))
 	}
-	dir, err := folder.Open(path)
-	if errors.Is(err, folder.ErrInUse) {
+	dir, err := datadir.Open(path)
+	if errors.Is(err, datadir.ErrInUse) {
 		return failf(api.ExitFailed, "%w: %v", errRunning, err)
 	}
 	if err != nil {

@@ -68,7 +68,7 @@ func (s subject) String() string {
 func (s subject) wire() *pb.Subject {
 	kind := s.kind
 	if kind == "node" {
-		kind = "pair"
+		kind = "node"
 	}
 	return &pb.Subject{Kind: kind, Domain: s.domain, Name: s.name, Index: s.index, Node: s.node}
 }

@@ -56,8 +56,8 @@ func taskNote(x *pb.Task) string {
 		return "may still run; " + x.Reason
 	case x.Reason != "":
 		return x.Reason
-	case x.Doubt != "":
-		return x.Doubt
+	case x.UnconfirmedReason != "":
+		return x.UnconfirmedReason
 	case x.Condition != "":
 		return x.Condition
 	case x.OutputLost > 0:
@@ -162,7 +162,7 @@ func (c *cli) taskResolveVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			got, err := call(c, calls.SettleTask, &pb.SettleTaskRequest{Id: s.name, As: as})
+			got, err := call(c, calls.ResolveTask, &pb.ResolveTaskRequest{Id: s.name, As: as})
 			if err != nil {
 				return err
 			}

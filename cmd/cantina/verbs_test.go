@@ -42,7 +42,7 @@ func TestCronNext(t *testing.T) {
 
 func TestAddressesAreFound(t *testing.T) {
 	dir := t.TempDir()
-	c := &cli{surroundings: surroundings{Getenv: func(k string) string {
+	c := &cli{environment: environment{Getenv: func(k string) string {
 		return map[string]string{"XDG_RUNTIME_DIR": dir}[k]
 	}}}
 	if err := os.Mkdir(dir+"/cantina", 0o700); err != nil {
@@ -104,7 +104,7 @@ func TestHelp(t *testing.T) {
 // TestEveryVerbIsWhole walks all verbs: each has a sentence and an example, and
 // each that reads data has every form of output.
 func TestEveryVerbIsWhole(t *testing.T) {
-	c := &cli{surroundings: surroundings{Getenv: func(string) string { return "" }}, ctx: context.Background()}
+	c := &cli{environment: environment{Getenv: func(string) string { return "" }}, ctx: context.Background()}
 	root := c.root()
 	readers := 0
 	var walk func(cmd *cobra.Command)
@@ -147,7 +147,7 @@ func TestEveryReaderSpeaksJSON(t *testing.T) {
 		"apply":         {"-"}, "plan": {"-"}, "logs": {"web"}, "explain": {"web"}, "service get": {"web"}, "task get": {"once"}, "task result": {"once"},
 		"job get": {"count"}, "job nodes": {"count"}, "job results": {"count"}, "events": {"--since", "100"}, "cron next": {"0 0 * * *", "--utc"},
 	}
-	c := &cli{surroundings: surroundings{Getenv: func(string) string { return "" }}, ctx: context.Background()}
+	c := &cli{environment: environment{Getenv: func(string) string { return "" }}, ctx: context.Background()}
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		for _, sub := range cmd.Commands() {
@@ -187,7 +187,7 @@ func TestVerbsOfOtherToolsAreUnderstood(t *testing.T) {
 	s := newShell(t)
 	for verb, want := range map[string]string{"get": "cantina ps", "top": "cantina cells", "scale": "cantina service scale", "delete": "cantina rm", "nodes": "cantina cells"} {
 		s.fails(api.ExitUsage, "did you mean "+want+"?", verb, "x")
-		if wrong := wrongHint((&cli{surroundings: surroundings{Getenv: func(string) string { return "" }}}).root(), want); wrong != "" {
+		if wrong := wrongHint((&cli{environment: environment{Getenv: func(string) string { return "" }}}).root(), want); wrong != "" {
 			t.Errorf("%s: %s", verb, wrong)
 		}
 	}

@@ -271,7 +271,7 @@ func lookAtInstance(ctx context.Context, client *api.Client, s subject) (healthy
 		}
 		for _, x := range l.GetInstances() {
 			there = there || x.Index == s.index
-			healthy = healthy || x.Routable && x.Doubt == "" && x.Index == s.index
+			healthy = healthy || x.Routable && x.UnconfirmedReason == "" && x.Index == s.index
 		}
 		return l.GetListing().GetNext(), err
 	})

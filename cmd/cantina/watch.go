@@ -122,7 +122,7 @@ func (c *cli) eventsVerb() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&q.Since, "since", "", "print events after this revision or position")
 	cmd.Flags().StringVar(&q.Domain, "domain", "", "only this domain")
-	choicesVar(cmd.Flags(), &q.Kind, "kind", wordsOf(event.Service, event.Note), "only this kind: service, instance, task, job, pair, cell, schedule or note")
+	choicesVar(cmd.Flags(), &q.Kind, "kind", wordsOf(event.Service, event.Note), "only this kind: service, instance, task, job, node, cell, schedule or note")
 	cmd.Flags().BoolVar(&q.All, "all", false, "for instances: every row, also replaced and suspect ones")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "follow: print new events as they arrive")
 	c.waiting(cmd)

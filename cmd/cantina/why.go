@@ -46,7 +46,7 @@ func (c *cli) tellWhy(ctx context.Context, s subject) {
 	tick, stop := c.every(whyAfter)
 	defer stop()
 	start := c.Now()
-	last, doubted, rest := "", false, 0
+	last, isUnconfirmed, rest := "", false, 0
 	for {
 		select {
 		case <-ctx.Done():
@@ -61,19 +61,19 @@ func (c *cli) tellWhy(ctx context.Context, s subject) {
 		if err != nil {
 			continue // who waits tells what is wrong with the connection
 		}
-		doubt := unsure(x.Reasons)
+		unconfirmedReason := unconfirmed(x.Reasons)
 		running := s.kind == "task" && !strings.HasPrefix(x.State, task.Pending.String())
-		if x.Fine || len(x.Reasons) == 0 || running && doubt == nil {
-			if doubted {
+		if x.Fine || len(x.Reasons) == 0 || running && unconfirmedReason == nil {
+			if isUnconfirmed {
 				c.notef("waiting for %s: its cell reports again\n", short(c.Now().Sub(start)))
 			}
-			last, doubted = "", false
+			last, isUnconfirmed = "", false
 			if running {
 				rest = restRunning
 			}
 			continue
 		}
-		doubted = doubt != nil
+		isUnconfirmed = unconfirmedReason != nil
 		// Times and amounts move all the while; that is no new reason.
 		r := mainReason(x.Reasons)
 		if kind := r.Code + withoutNumbers(r.Text); kind != last {
@@ -87,7 +87,7 @@ func (c *cli) tellWhy(ctx context.Context, s subject) {
 // said first, and what keeps it comes after.
 // A state that is not confirmed comes before all.
 func mainReason(rs []*pb.Reason) *pb.Reason {
-	if r := unsure(rs); r != nil {
+	if r := unconfirmed(rs); r != nil {
 		return r
 	}
 	if len(rs) > 1 && rs[0].Code == "rolling_out" {

@@ -27,7 +27,7 @@ import (
 	"cantina/internal/run"
 	"cantina/internal/secret"
 	"cantina/leader"
-	"cantina/store/folder"
+	"cantina/store/datadir"
 	"cantina/task"
 	"cantina/worker"
 )
@@ -165,8 +165,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// dataFolder is where a process keeps its data when nothing else is said.
-func (c *cli) dataFolder(name string) string {
+// dataDir is where a process keeps its data when nothing else is said.
+func (c *cli) dataDir(name string) string {
 	if d := c.Getenv("XDG_DATA_HOME"); d != "" {
 		return filepath.Join(d, "cantina", name)
 	}
@@ -224,7 +224,7 @@ func secretOf(file string) (secret.Text, error) {
 }
 
 func (c *cli) serverConfig(log *slog.Logger, data string, t worker.Timeouts) (node.ServerConfig, error) {
-	dir, _, err := folder.Locate(data)
+	dir, _, err := datadir.Locate(data)
 	if err != nil {
 		return node.ServerConfig{}, failf(api.ExitUsage, "--data: %v", err)
 	}
@@ -276,5 +276,5 @@ func (c *cli) defaultTokenFile() string {
 	if f := c.Getenv("CANTINA_TOKEN_FILE"); f != "" {
 		return f
 	}
-	return c.dataFolder("token")
+	return c.dataDir("token")
 }

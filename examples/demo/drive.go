@@ -23,7 +23,7 @@ import (
 // demo drives one run of the demo.
 type demo struct {
 	cantina, spec string
-	folder        string
+	dir           string
 	address       string
 	token         string // what opens the address
 	dev           *exec.Cmd
@@ -87,14 +87,14 @@ func (d *demo) all(ctx context.Context, hold bool) error {
 	return nil
 }
 
-// start starts cantina dev in a folder of its own and waits until it answers.
+// start starts cantina dev in a directory of its own and waits until it answers.
 func (d *demo) start(ctx context.Context) error {
-	folder, err := os.MkdirTemp("", "cantina-demo-")
+	dir, err := os.MkdirTemp("", "cantina-demo-")
 	if err != nil {
 		return err
 	}
-	d.folder = folder
-	if d.log, err = os.Create(filepath.Join(folder, "dev.log")); err != nil {
+	d.dir = dir
+	if d.log, err = os.Create(filepath.Join(dir, "dev.log")); err != nil {
 		return err
 	}
 	read, write, err := os.Pipe()
@@ -102,7 +102,7 @@ func (d *demo) start(ctx context.Context) error {
 		return err
 	}
 	defer read.Close()
-	d.dev = exec.Command(d.cantina, "dev", "--token-file", d.tokenFile(), "--data", filepath.Join(folder, "data"), "--listen", "127.0.0.1:0", "--socket", "none", "--ready-fd", "3")
+	d.dev = exec.Command(d.cantina, "dev", "--token-file", d.tokenFile(), "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--socket", "none", "--ready-fd", "3")
 	d.dev.Stdout, d.dev.Stderr, d.dev.ExtraFiles = d.log, d.log, []*os.File{write}
 	// Signals of the terminal reach this driver alone; it stops dev itself.
 	d.dev.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
@@ -132,19 +132,19 @@ func (d *demo) start(ctx context.Context) error {
 		return err
 	}
 	d.token = strings.TrimSpace(string(token))
-	d.say("• cantina dev runs: API on http://%s, data in %s", d.address, folder)
+	d.say("• cantina dev runs: API on http://%s, data in %s", d.address, dir)
 	return nil
 }
 
 // tokenFile has what opens the API's port.
-func (d *demo) tokenFile() string { return filepath.Join(d.folder, "token") }
+func (d *demo) tokenFile() string { return filepath.Join(d.dir, "token") }
 
-// stop ends dev in good order and removes the folder. A second interrupt while it
+// stop ends dev in good order and removes the directory. A second interrupt while it
 // stops goes to dev too: then it kills at once.
 func (d *demo) stop() error {
 	if d.dev == nil || d.dev.Process == nil {
-		if d.folder != "" {
-			return os.RemoveAll(d.folder)
+		if d.dir != "" {
+			return os.RemoveAll(d.dir)
 		}
 		return nil
 	}
@@ -157,10 +157,10 @@ func (d *demo) stop() error {
 		case err := <-d.ended:
 			d.log.Close()
 			if err != nil {
-				text, _ := os.ReadFile(filepath.Join(d.folder, "dev.log"))
-				return errors.Join(fmt.Errorf("cantina dev: %w\n%s", err, tail(text, 30)), os.RemoveAll(d.folder))
+				text, _ := os.ReadFile(filepath.Join(d.dir, "dev.log"))
+				return errors.Join(fmt.Errorf("cantina dev: %w\n%s", err, tail(text, 30)), os.RemoveAll(d.dir))
 			}
-			return os.RemoveAll(d.folder)
+			return os.RemoveAll(d.dir)
 		case <-again:
 			_ = d.dev.Process.Signal(syscall.SIGINT)
 		}

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// goroot is the folder of the Go installation whose standard library is
+// goroot is the directory of the Go installation whose standard library is
 // measured; make sets it, else `go env GOROOT` is asked.
 var goroot string
 
@@ -57,7 +57,7 @@ func command(args []string) error {
 	return errUsage
 }
 
-// sourceRoot returns the folder src of the Go installation.
+// sourceRoot returns the directory src of the Go installation.
 func sourceRoot() (string, error) {
 	root := goroot
 	if root == "" {

@@ -54,7 +54,7 @@ func measure(src, name string) error {
 	return err
 }
 
-// packages prints every folder that holds a Go file, one a line.
+// packages prints every directory that holds a Go file, one a line.
 func packages(src string) error {
 	last := ""
 	return walk(src, func(name string) {
@@ -65,7 +65,7 @@ func packages(src string) error {
 	})
 }
 
-// files prints the Go files that lie in the folder pkg itself.
+// files prints the Go files that lie in the directory pkg itself.
 func files(src, pkg string) error {
 	entries, err := os.ReadDir(filepath.Join(src, pkg))
 	if err != nil {
@@ -79,21 +79,21 @@ func files(src, pkg string) error {
 	return nil
 }
 
-// walk calls f for every Go file below src, folder by folder: the files of one
-// folder come one after the other.
+// walk calls f for every Go file below src, directory by directory: the files of one
+// directory come one after the other.
 func walk(src string, f func(name string)) error {
-	var folders []string
+	var dirs []string
 	err := filepath.WalkDir(src, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
-			folders = append(folders, path)
+			dirs = append(dirs, path)
 		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	for _, folder := range folders {
-		entries, err := os.ReadDir(folder)
+	for _, dir := range dirs {
+		entries, err := os.ReadDir(dir)
 		if err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func walk(src string, f func(name string)) error {
 			if !e.Type().IsRegular() || !strings.HasSuffix(e.Name(), ".go") {
 				continue
 			}
-			rel, err := filepath.Rel(src, filepath.Join(folder, e.Name()))
+			rel, err := filepath.Rel(src, filepath.Join(dir, e.Name()))
 			if err != nil {
 				return err
 			}

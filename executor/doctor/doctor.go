@@ -65,7 +65,7 @@ func (r *Report) add(name string, l Level, format string, args ...any) {
 
 // Options say what Examine uses.
 type Options struct {
-	Dir    string // where it makes a folder to work in; empty = the system's temporary folder
+	Dir    string // where it makes a directory to work in; empty = the system's temporary directory
 	Reaper string // path of cantina-reaper; empty = the embedded one
 	// Reboot is the program and arguments that a cell would run when work that must be
 	// dead does not die; nil = it stays, and takes no work.
@@ -73,20 +73,20 @@ type Options struct {
 	User   string // executor.Config.User
 }
 
-// Examine looks at the machine. It removes the folder that it works in. It takes a
+// Examine looks at the machine. It removes the directory that it works in. It takes a
 // second or two, and ends early with ctx.
 func Examine(ctx context.Context, o Options) (*Report, error) {
 	r, reaper := &Report{}, o.Reaper
-	folder, err := os.MkdirTemp(o.Dir, "cantina-doctor-")
+	dir, err := os.MkdirTemp(o.Dir, "cantina-doctor-")
 	if err != nil {
 		return nil, fmt.Errorf("doctor: %w", err)
 	}
-	defer os.RemoveAll(folder)
+	defer os.RemoveAll(dir)
 	r.kernel()
 	r.user()
 	r.reaper(reaper)
 	mode := r.groups()
-	r.containers(ctx, executor.Config{Folder: folder, Reaper: reaper, Cgroups: mode, User: o.User,
+	r.containers(ctx, executor.Config{Dir: dir, Reaper: reaper, Cgroups: mode, User: o.User,
 		Capacity: resource.Amounts{resource.Containers: 100, resource.MemoryMB: 1024, resource.CPUMilli: 1000}})
 	r.stuck(o.Reboot)
 	return r, ctx.Err()
@@ -206,8 +206,8 @@ func (r *Report) containers(ctx context.Context, cfg executor.Config) {
 	r.try(ctx, e, "own network", "loopback only", 0, action.Workload{Action: t, Isolation: action.IsolationNamespaces, OwnNet: true})
 	r.rootfs(ctx, e, cfg)
 	if os.Getuid() == 0 {
-		// What a workload does: it gets to its folder, writes there, and to its streams by name.
-		t := action.Action{Run: &action.Run{Path: "/bin/sh", Args: []string{"-c", `set -e; cd "$CANTINA_FOLDER"; : > written; echo > /dev/stdout; echo > /dev/stderr; echo done > "$CANTINA_STATUS"`}}}
+		// What a workload does: it gets to its directory, writes there, and to its streams by name.
+		t := action.Action{Run: &action.Run{Path: "/bin/sh", Args: []string{"-c", `set -e; cd "$CANTINA_DIR"; : > written; echo > /dev/stdout; echo > /dev/stderr; echo done > "$CANTINA_STATUS"`}}}
 		r.try(ctx, e, "other users", "by name or number, each with its directory, its streams and its status pipe", 0, action.Workload{Action: t, User: "65534:65534"})
 		r.try(ctx, e, "other users in name spaces", "likewise", 0, action.Workload{Action: t, User: "65534:65534", Isolation: action.IsolationNamespaces})
 	}
@@ -226,7 +226,7 @@ func (r *Report) rootfs(ctx context.Context, e *executor.Executor, cfg executor.
 		path = fmt.Sprintf("/proc/self/fd/%d", f.Fd())
 	}
 	program, err := os.ReadFile(path)
-	root := filepath.Join(cfg.Folder, "root")
+	root := filepath.Join(cfg.Dir, "root")
 	if err == nil {
 		err = errors.Join(os.Mkdir(root, 0o755), os.WriteFile(filepath.Join(root, "program"), program, 0o755))
 	}

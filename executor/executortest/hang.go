@@ -90,7 +90,7 @@ func serve(conn *os.File, hung chan<- struct{}) {
 	}
 }
 
-// answer answers a request to begin or about the top folder; others are not known.
+// answer answers a request to begin or about the top directory; others are not known.
 func answer(conn *os.File, request []byte) error {
 	var body []byte
 	switch binary.NativeEndian.Uint32(request[4:]) {
@@ -104,7 +104,7 @@ func answer(conn *os.File, request []byte) error {
 	case fuseGetattr:
 		body = make([]byte, 16+88)
 		binary.NativeEndian.PutUint64(body[0:], 1<<32-1)     // seconds that this holds
-		binary.NativeEndian.PutUint64(body[16:], 1)          // the number of the top folder
+		binary.NativeEndian.PutUint64(body[16:], 1)          // the number of the top directory
 		binary.NativeEndian.PutUint32(body[16+60:], 0o40755) // its mode
 		binary.NativeEndian.PutUint32(body[16+64:], 2)       // links
 	}

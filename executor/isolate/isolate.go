@@ -223,19 +223,19 @@ func loopback() error {
 	return nil
 }
 
-// Namespaces is a view of the whole machine, read-only but for folder and a
+// Namespaces is a view of the whole machine, read-only but for directory and a
 // private /tmp, /var/tmp and /dev/shm, with processes of its own; with net also
 // with a network of its own that has nothing but loopback. Shared says that more
 // than one process will use it.
-func Namespaces(h *Host, folder string, net, shared bool) *View {
-	return newView(h, net, shared, private, func() error { return readOnlyBut(folder) })
+func Namespaces(h *Host, dir string, net, shared bool) *View {
+	return newView(h, net, shared, private, func() error { return readOnlyBut(dir) })
 }
 
 // readOnlyBut makes the rest of the machine read-only.
-func readOnlyBut(folder string) error {
-	own, err := unix.OpenTree(unix.AT_FDCWD, folder, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+func readOnlyBut(dir string) error {
+	own, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
-		return fmt.Errorf("bind %s: %w", folder, err)
+		return fmt.Errorf("bind %s: %w", dir, err)
 	}
 	defer unix.Close(own)
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
@@ -247,11 +247,11 @@ func readOnlyBut(folder string) error {
 			return err
 		}
 	}
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return fmt.Errorf("bind %s: %w", folder, err)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("bind %s: %w", dir, err)
 	}
-	if err := unix.MoveMount(own, "", unix.AT_FDCWD, folder, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return fmt.Errorf("bind %s: %w", folder, err)
+	if err := unix.MoveMount(own, "", unix.AT_FDCWD, dir, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("bind %s: %w", dir, err)
 	}
 	return nil
 }

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reach adds to the hooks of a process that its user gets to folder although it may not
-// enter the folders on the way there: the data folder of a cell is root's alone. In mounts
+// Reach adds to the hooks of a process that its user gets to directory although it may not
+// enter the directories on the way there: the data directory of a cell is root's alone. In mounts
 // of its own the first of those that it may not enter is covered by an empty one, in which
-// nothing leads anywhere but to folder. So it finds its folder at the same path as any other
+// nothing leads anywhere but to directory. So it finds its directory at the same path as any other
 // program would, and sees nothing that it did not see before. Nothing changes on disk.
-func Reach(h *Host, base Hooks, folder string, who *syscall.Credential) Hooks {
+func Reach(h *Host, base Hooks, dir string, who *syscall.Credential) Hooks {
 	out := base
 	out.Enter = func() (leave func() error, err error) {
 		if base.Enter != nil {
@@ -26,7 +26,7 @@ func Reach(h *Host, base Hooks, folder string, who *syscall.Credential) Hooks {
 				return leave, err
 			}
 		}
-		closed, err := firstClosed(folder, who)
+		closed, err := firstClosed(dir, who)
 		if err != nil || closed == "" {
 			return leave, err
 		}
@@ -42,14 +42,14 @@ func Reach(h *Host, base Hooks, folder string, who *syscall.Credential) Hooks {
 		if err := private(); err != nil {
 			return leave, err
 		}
-		return leave, cover(closed, folder)
+		return leave, cover(closed, dir)
 	}
 	return out
 }
 
-// firstClosed is the first folder on the way to folder that a user may not enter; "" = none.
+// firstClosed is the first directory on the way to directory that a user may not enter; "" = none.
 // The calling thread, which is locked, looks as that user.
-func firstClosed(folder string, who *syscall.Credential) (closed string, err error) {
+func firstClosed(dir string, who *syscall.Credential) (closed string, err error) {
 	back, err := lookAs(who)
 	if err != nil {
 		return "", err
@@ -64,10 +64,10 @@ func firstClosed(folder string, who *syscall.Credential) (closed string, err err
 			return "", fmt.Errorf("enter %s: %w", at, err)
 		}
 		unix.Close(fd)
-		if at == folder {
+		if at == dir {
 			return "", nil
 		}
-		name, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(folder, at), "/"), "/")
+		name, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(dir, at), "/"), "/")
 		at = filepath.Join(at, name)
 	}
 }
@@ -116,25 +116,25 @@ func setGroups(list []uint32) error {
 	return nil
 }
 
-// cover hides a folder behind an empty one that leads to a folder below it and nowhere else.
-func cover(closed, folder string) error {
+// cover hides a directory behind an empty one that leads to a directory below it and nowhere else.
+func cover(closed, dir string) error {
 	defer unix.Umask(unix.Umask(0)) // of the thread, whose mounts are its own
-	own, err := unix.OpenTree(unix.AT_FDCWD, folder, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	own, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
-		return fmt.Errorf("bind %s: %w", folder, err)
+		return fmt.Errorf("bind %s: %w", dir, err)
 	}
 	defer unix.Close(own)
 	if err := unix.Mount("tmpfs", closed, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=711,size=64k"); err != nil {
 		return fmt.Errorf("cover %s: %w", closed, err)
 	}
-	if err := os.MkdirAll(folder, 0o711); err != nil {
+	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return fmt.Errorf("cover %s: %w", closed, err)
 	}
 	if err := unix.MountSetattr(unix.AT_FDCWD, closed, 0, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
 		return fmt.Errorf("cover %s: %w", closed, err)
 	}
-	if err := unix.MoveMount(own, "", unix.AT_FDCWD, folder, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return fmt.Errorf("bind %s: %w", folder, err)
+	if err := unix.MoveMount(own, "", unix.AT_FDCWD, dir, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("bind %s: %w", dir, err)
 	}
 	return nil
 }

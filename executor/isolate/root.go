@@ -12,16 +12,16 @@ import (
 
 // Root is a root file system of a container.
 type Root struct {
-	Lower   []string // folders of the image, the topmost first
-	Upper   string   // takes what the container changes
-	Work    string   // overlayfs's own; on the same file system as Upper
-	Merged  string   // where the root is put together
-	Folder  string   // the container's folder, bound at Inside
-	Inside  string   // absolute path within the root; empty = not bound
-	Dir     string   // a folder of the root that is made where the image has none; empty = none
-	OwnNet  bool
-	Hostnet []string // files of the host that the root gets with the host's network
-	Hosts   string   // content of /etc/hosts where neither image nor host have one; empty = there is none
+	Lower        []string // directories of the image, the topmost first
+	Upper        string   // takes what the container changes
+	Work         string   // overlayfs's own; on the same file system as Upper
+	Merged       string   // where the root is put together
+	ContainerDir string   // the container's directory, bound at Inside
+	Inside       string   // absolute path within the root; empty = not bound
+	Dir          string   // a directory of the root that is made where the image has none; empty = none
+	OwnNet       bool
+	Hostnet      []string // files of the host that the root gets with the host's network
+	Hosts        string   // content of /etc/hosts where neither image nor host have one; empty = there is none
 }
 
 // Rootfs is a view of a root file system, with processes of its own.
@@ -40,12 +40,12 @@ func (r Root) overlay() error {
 
 // mount puts the root together and makes it the thread's.
 func (r Root) mount() error {
-	for _, f := range []func() error{r.overlay, r.devices, r.bindFolder, r.hostFiles, r.system} {
+	for _, f := range []func() error{r.overlay, r.devices, r.bindDir, r.hostFiles, r.system} {
 		if err := f(); err != nil {
 			return err
 		}
 	}
-	if _, err := r.folder("proc", 0o555); err != nil {
+	if _, err := r.dir("proc", 0o555); err != nil {
 		return err
 	}
 	if err := unix.Chdir(r.Merged); err != nil {
@@ -60,14 +60,14 @@ func (r Root) mount() error {
 	return unix.Chdir("/")
 }
 
-// folder makes a folder of the root, in which something is mounted, and returns its path
+// dir makes a directory of the root, in which something is mounted, and returns its path
 // on the machine. No link of the image leads there.
-func (r Root) folder(name string, mode os.FileMode) (string, error) {
+func (r Root) dir(name string, mode os.FileMode) (string, error) {
 	root, err := os.OpenRoot(r.Merged)
 	if err != nil {
 		return "", fmt.Errorf("make /%s: %w", name, err)
 	}
-	defer func() { _ = root.Close() }() // a folder
+	defer func() { _ = root.Close() }() // a directory
 	if err := root.Mkdir(name, mode); err != nil && !errors.Is(err, os.ErrExist) {
 		return "", fmt.Errorf("make /%s: %w", name, err)
 	}
@@ -83,7 +83,7 @@ func (r Root) folder(name string, mode os.FileMode) (string, error) {
 
 // system mounts /sys, which shows the network that the thread is in, and changes nothing.
 func (r Root) system() error {
-	sys, err := r.folder("sys", 0o555)
+	sys, err := r.dir("sys", 0o555)
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
 // devices makes a small /dev of the host's harmless devices.
 func (r Root) devices() error {
-	dev, err := r.folder("dev", 0o755)
+	dev, err := r.dir("dev", 0o755)
 	if err != nil {
 		return err
 	}
@@ -149,17 +149,17 @@ func bindFile(from, to string) error {
 	return nil
 }
 
-// bindFolder puts the container's folder into the root.
-func (r Root) bindFolder() error {
+// bindDir puts the container's directory into the root.
+func (r Root) bindDir() error {
 	if r.Inside == "" {
 		return nil
 	}
-	to, err := r.folder(strings.TrimPrefix(r.Inside, "/"), 0o755)
+	to, err := r.dir(strings.TrimPrefix(r.Inside, "/"), 0o755)
 	if err != nil {
 		return err
 	}
-	if err := unix.Mount(r.Folder, to, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("bind %s: %w", r.Folder, err)
+	if err := unix.Mount(r.ContainerDir, to, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("bind %s: %w", r.ContainerDir, err)
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func (r Root) hostFiles() error {
 	if err != nil {
 		return fmt.Errorf("enter root: %w", err)
 	}
-	defer func() { _ = root.Close() }() // a folder
+	defer func() { _ = root.Close() }() // a directory
 	texts := map[string][]byte{}
 	if r.Hosts != "" {
 		texts["/etc/hosts"] = []byte(r.Hosts)

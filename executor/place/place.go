@@ -1,7 +1,7 @@
 // Package place puts downloaded files where a container wants them, and takes files that
-// are to be uploaded. No link leads out of the folder that a place is in.
+// are to be uploaded. No link leads out of the directory that a place is in.
 //
-// What is within a container's own folder the executor does itself. Anything else may be
+// What is within a container's own directory the executor does itself. Anything else may be
 // on a file system that does not answer: there "cantina-reaper put" and "take" do it, as
 // processes of the container, so that nothing but they can hang.
 package place
@@ -23,7 +23,7 @@ import (
 
 // Place is a path of a container as seen from the machine.
 type Place struct {
-	Root string // a folder that must not be left
+	Root string // a directory that must not be left
 	Path string // within Root
 	// Owned: files made there belong to Uid and Gid.
 	Owned    bool
@@ -38,8 +38,8 @@ type File struct {
 	At     Place
 	Path   string // of the cell's own
 	Unpack bool   // it is an archive
-	Into   string // name in the place, when that is a folder
-	Folder bool   // the place is a folder, whether it is there or not
+	Into   string // name in the place, when that is a directory
+	Dir    bool   // the place is a directory, whether it is there or not
 	// Become: this process becomes the owner of the place, for ever, before it looks at the
 	// place. It is for processes that do nothing else.
 	Become bool
@@ -78,15 +78,15 @@ func Put(ctx context.Context, f File) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = root.Close() }() // a folder that was read
+	defer func() { _ = root.Close() }() // a directory that was read
 	if f.Unpack {
 		return unpack(ctx, in, root, f.At)
 	}
 	return install(ctx, in, root, f)
 }
 
-// narrow takes the deepest folder of the path that is there for the root: to get there the
-// rights of this process are enough, while a guarded way needs that of reading each folder.
+// narrow takes the deepest directory of the path that is there for the root: to get there the
+// rights of this process are enough, while a guarded way needs that of reading each directory.
 func (p *Place) narrow() {
 	root, rest := path.Join(p.Root, p.Path), ""
 	for root != p.Root && root != "/" {
@@ -99,23 +99,23 @@ func (p *Place) narrow() {
 }
 
 func unpack(ctx context.Context, in *os.File, root *os.Root, p Place) error {
-	if err := makeFolders(root, p, p.Path); err != nil {
+	if err := makeDirs(root, p, p.Path); err != nil {
 		return err
 	}
 	dir, err := root.OpenRoot(relative(p.Path))
 	if err != nil {
 		return err
 	}
-	defer func() { _ = dir.Close() }() // a folder that was read
+	defer func() { _ = dir.Close() }() // a directory that was read
 	return archive.Unpack(ctx, in, dir, archive.Options{Owned: p.Owned, Uid: p.Uid, Gid: p.Gid, MaxBytes: p.Most})
 }
 
 func install(ctx context.Context, in io.Reader, root *os.Root, f File) error {
 	to := relative(f.At.Path)
-	if info, err := root.Stat(to); err == nil && info.IsDir() || f.Folder {
+	if info, err := root.Stat(to); err == nil && info.IsDir() || f.Dir {
 		to = path.Join(to, f.Into)
 	}
-	if err := makeFolders(root, f.At, path.Dir(to)); err != nil {
+	if err := makeDirs(root, f.At, path.Dir(to)); err != nil {
 		return err
 	}
 	tmp := path.Join(path.Dir(to), "."+path.Base(to)+".part")
@@ -147,14 +147,14 @@ func relative(p string) string {
 	return p
 }
 
-// makeFolders makes what is missing of dir, with the place's owner.
-func makeFolders(root *os.Root, p Place, dir string) error {
+// makeDirs makes what is missing of dir, with the place's owner.
+func makeDirs(root *os.Root, p Place, dir string) error {
 	dir = relative(dir)
 	if info, err := root.Stat(dir); err == nil && info.IsDir() {
 		return nil
 	}
 	if up := path.Dir(dir); up != "." {
-		if err := makeFolders(root, p, up); err != nil {
+		if err := makeDirs(root, p, up); err != nil {
 			return err
 		}
 	}
@@ -174,7 +174,7 @@ func Open(p Place, name string) (*os.File, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	defer func() { _ = root.Close() }() // a folder that was read
+	defer func() { _ = root.Close() }() // a directory that was read
 	f, err := root.OpenFile(relative(p.Path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	return regular(f, err, name)
 }

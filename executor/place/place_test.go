@@ -24,7 +24,7 @@ func TestPutAndTake(t *testing.T) {
 	if err := os.WriteFile(from, []byte("content"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Put(t.Context(), File{At: Place{Root: root, Path: "/a/b/"}, Path: from, Into: "tool", Folder: true}); err != nil {
+	if err := Put(t.Context(), File{At: Place{Root: root, Path: "/a/b/"}, Path: from, Into: "tool", Dir: true}); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(filepath.Join(root, "a/b/tool"))

@@ -13,14 +13,14 @@ import (
 	"cantina/image/archive"
 )
 
-// Pack writes a file or a folder as a tar stream; the names begin with the base name of
+// Pack writes a file or a directory as a tar stream; the names begin with the base name of
 // the place's path. No link leads out of the root.
 func Pack(ctx context.Context, p Place, w io.Writer) error {
 	root, err := os.OpenRoot(p.Root)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = root.Close() }() // a folder that was read
+	defer func() { _ = root.Close() }() // a directory that was read
 	t, rel := tar.NewWriter(w), relative(p.Path)
 	base := path.Base(rel)
 	err = fs.WalkDir(root.FS(), rel, func(at string, d fs.DirEntry, err error) error {
@@ -76,21 +76,21 @@ func packOne(t *tar.Writer, root *os.Root, at, name string, d fs.DirEntry) error
 	return err
 }
 
-// UnpackStream unpacks a tar stream into the place, a folder that is made when it is not
+// UnpackStream unpacks a tar stream into the place, a directory that is made when it is not
 // there. What it makes belongs to the place's owner.
 func UnpackStream(ctx context.Context, p Place, r io.Reader) error {
 	root, err := os.OpenRoot(p.Root)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = root.Close() }() // a folder that was read
-	if err := makeFolders(root, p, p.Path); err != nil {
+	defer func() { _ = root.Close() }() // a directory that was read
+	if err := makeDirs(root, p, p.Path); err != nil {
 		return fmt.Errorf("make directory: %w", err)
 	}
 	to, err := root.OpenRoot(relative(p.Path))
 	if err != nil {
 		return err
 	}
-	defer func() { _ = to.Close() }() // a folder
+	defer func() { _ = to.Close() }() // a directory
 	return archive.UnpackTar(ctx, r, to, archive.Options{Owned: p.Owned, Uid: p.Uid, Gid: p.Gid})
 }

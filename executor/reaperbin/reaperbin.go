@@ -1,5 +1,5 @@
 // Package reaperbin carries the program cantina-reaper inside the cell's own.
-// Make builds it into this folder before anything else; without it the build
+// Make builds it into this directory before anything else; without it the build
 // works all the same, and Open says that the reaper is missing. Only the
 // executor uses this package.
 package reaperbin

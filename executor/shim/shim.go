@@ -1,5 +1,5 @@
 // Package shim is what a cell and the shim of a kept container tell each other:
-// files in one folder, so that either may die at any moment.
+// files in one directory, so that either may die at any moment.
 //
 //	spec      cell → shim   what to run
 //	started   shim → cell   the process, or why there is none
@@ -49,7 +49,7 @@ type Spec struct {
 	OpenFiles uint64
 	Limit     [2]uint64 // soft and hard limit of open files when OpenFiles is 0
 	User      *User     // nil = the cell's own
-	Reach     string    // folder that the user must get to, in folders that it may not enter; empty = none
+	Reach     string    // directory that the user must get to, in directories that it may not enter; empty = none
 	Session   bool
 	Status    bool // descriptor 3
 	Quiet     bool // output is dropped
@@ -64,9 +64,9 @@ type User struct {
 
 // View is what the program sees; Root nil = the machine, read-only.
 type View struct {
-	Folder string
-	OwnNet bool
-	Root   *isolate.Root
+	ContainerDir string
+	OwnNet       bool
+	Root         *isolate.Root
 }
 
 // LastLine keeps the last line of a stream, of at most 64 KiB when it is not

@@ -178,13 +178,13 @@ func (p *program) codependent(ctx context.Context, actions []action.Action, s sc
 // try swallows errors, but neither cancellation nor a program that does not end. What had
 // ended by itself before it could be canceled was not.
 func (p *program) try(ctx context.Context, a *action.Action, s scope) error {
-	forgive := func(err error) error {
+	retry := func(err error) error {
 		if errors.Is(err, ErrCanceled) || errors.Is(err, ErrStuck) {
 			return err
 		}
 		return nil
 	}
-	return forgive(p.do(ctx, a, s.deciding(func(err error) { s.decided(forgive(err)) })))
+	return retry(p.do(ctx, a, s.deciding(func(err error) { s.decided(retry(err)) })))
 }
 
 // timeout cancels its action when the time is over.

@@ -142,7 +142,7 @@ func (f *fake) Start(_ context.Context, l Launch) (Process, error) {
 	return p, nil
 }
 
-func (p *fakeProcess) live(d time.Duration, deaf, immortal, check bool) {
+func (p *fakeProcess) live(d time.Duration, ignoresTerm, immortal, check bool) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	for ended := false; !ended; {
@@ -151,7 +151,7 @@ func (p *fakeProcess) live(d time.Duration, deaf, immortal, check bool) {
 			ended = true
 		case sig := <-p.kill:
 			p.exit.Stopped = true
-			if sig == 9 && !immortal || sig == 15 && !deaf {
+			if sig == 9 && !immortal || sig == 15 && !ignoresTerm {
 				p.exit, ended = Exit{Signal: sig, Stopped: true}, true
 			}
 		}

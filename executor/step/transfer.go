@@ -45,7 +45,7 @@ func (p *program) fetch(ctx context.Context, d *action.Download, name string) (i
 		return 0, err
 	}
 	defer a.Close()
-	f := place.File{At: at.Place, Path: a.Path, Unpack: d.Unpack, Into: cache.Base(d.From), Folder: strings.HasSuffix(d.To, "/")}
+	f := place.File{At: at.Place, Path: a.Path, Unpack: d.Unpack, Into: cache.Base(d.From), Dir: strings.HasSuffix(d.To, "/")}
 	if at.Carry != nil {
 		return a.Size, at.Carry(ctx, "put", f)
 	}

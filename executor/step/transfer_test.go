@@ -75,7 +75,7 @@ func TestDownload(t *testing.T) {
 	}{
 		{"unpacked", func(*action.Download) {}, "app/bin/tool", "#!tool", nil},
 		{"as a file", func(d *action.Download) { d.Unpack, d.To = false, "/x/y/tool.bin" }, "x/y/tool.bin", "", nil},
-		{"into a folder", func(d *action.Download) { d.Unpack, d.To = false, "/x/" }, "x/tool.tgz", "", nil},
+		{"into a directory", func(d *action.Download) { d.Unpack, d.To = false, "/x/" }, "x/tool.tgz", "", nil},
 		{"without checksum", func(d *action.Download) { d.ChecksumAlgorithm, d.ChecksumValue = "", "" }, "", "", cache.ErrUnpinned},
 		{"without checksum, allowed", func(d *action.Download) { d.ChecksumAlgorithm, d.ChecksumValue, d.AllowUnpinned = "", "", true }, "app/bin/tool", "#!tool", nil},
 		{"wrong checksum", func(d *action.Download) { d.CacheKey, d.ChecksumValue = "other", strings.Repeat("0", 64) }, "", "", cache.ErrChecksum},

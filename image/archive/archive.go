@@ -1,5 +1,5 @@
-// Package archive unpacks tar, gzipped tar and zip files into a folder without
-// ever touching anything outside it: names are taken relative to the folder,
+// Package archive unpacks tar, gzipped tar and zip files into a directory without
+// ever touching anything outside it: names are taken relative to the directory,
 // links that lead out of it are not followed, sizes are bounded.
 //
 // The step interpreter uses it for downloads, the image store for the layers of
@@ -42,7 +42,7 @@ type Options struct {
 	// whoever unpacks, or with Layer to whom the archive says.
 	Owned    bool
 	Uid, Gid int
-	// MaxBytes bounds the unpacked size; 0 = 16 GiB. Each entry, and each folder that is
+	// MaxBytes bounds the unpacked size; 0 = 16 GiB. Each entry, and each directory that is
 	// made for one, counts as a block at least.
 	MaxBytes int64
 	// MaxEntries bounds the number of entries; 0 = 1,000,000.
@@ -52,27 +52,27 @@ type Options struct {
 	Layer bool
 }
 
-// block is the least that a file or a folder takes on the disk, in bytes.
+// block is the least that a file or a directory takes on the disk, in bytes.
 const block = 4096
 
-// unpacker is one archive on its way into a folder.
+// unpacker is one archive on its way into a directory.
 type unpacker struct {
 	ctx     context.Context // of the one call that unpacks
 	root    *os.Root
 	o       Options
 	bytes   int64
 	entries int
-	folders []folder // times and modes of folders are set last
+	dirs    []dir // times and modes of directories are set last
 }
 
-type folder struct {
+type dir struct {
 	name string
 	mode fs.FileMode
 	time time.Time
 }
 
 // Unpack unpacks the archive f, whose format it recognises by its first bytes,
-// into the folder dir. What was unpacked before an error or the end of ctx stays.
+// into the directory dir. What was unpacked before an error or the end of ctx stays.
 func Unpack(ctx context.Context, f *os.File, dir *os.Root, o Options) error {
 	head := make([]byte, 512)
 	n, err := f.ReadAt(head, 0)
@@ -91,7 +91,7 @@ func Unpack(ctx context.Context, f *os.File, dir *os.Root, o Options) error {
 	return fmt.Errorf("unpack: %w", ErrFormat)
 }
 
-// UnpackTar unpacks a tar stream, gzipped or not, into the folder dir.
+// UnpackTar unpacks a tar stream, gzipped or not, into the directory dir.
 func UnpackTar(ctx context.Context, r io.Reader, dir *os.Root, o Options) error {
 	b := bufio.NewReaderSize(r, 64<<10)
 	if head, err := b.Peek(2); err == nil && head[0] == 0x1f && head[1] == 0x8b {
@@ -145,7 +145,7 @@ func newUnpacker(ctx context.Context, dir *os.Root, o Options) *unpacker {
 	return &unpacker{ctx: ctx, root: dir, o: o}
 }
 
-// clean makes an entry's name relative to the folder; "" is the folder itself.
+// clean makes an entry's name relative to the directory; "" is the directory itself.
 func (u *unpacker) clean(name string) (string, error) {
 	if u.entries++; u.entries > u.o.MaxEntries {
 		return "", ErrTooLarge
@@ -183,7 +183,7 @@ func (u *unpacker) tarEntry(h *tar.Header, content io.Reader) error {
 	mode := h.FileInfo().Mode()
 	switch h.Typeflag {
 	case tar.TypeDir:
-		err = u.folder(name, mode, h.ModTime)
+		err = u.dir(name, mode, h.ModTime)
 	case tar.TypeReg:
 		err = u.file(name, mode, h.ModTime, content)
 	case tar.TypeSymlink:
@@ -213,7 +213,7 @@ func (u *unpacker) zipEntry(e *zip.File) error {
 	}
 	mode := e.Mode()
 	if mode.IsDir() {
-		if err := u.folder(name, mode, e.Modified); err != nil {
+		if err := u.dir(name, mode, e.Modified); err != nil {
 			return err
 		}
 		return u.own(name, mode, nil)
@@ -239,7 +239,7 @@ func (u *unpacker) zipEntry(e *zip.File) error {
 	return u.own(name, mode, nil)
 }
 
-// make room for an entry: its folder exists, and nothing but a folder is in its place.
+// make room for an entry: its directory exists, and nothing but a directory is in its place.
 func (u *unpacker) clear(name string) error {
 	if dir := path.Dir(name); dir != "." {
 		if err := u.parents(dir); err != nil {
@@ -255,7 +255,7 @@ func (u *unpacker) clear(name string) error {
 	return nil
 }
 
-// parents makes missing folders, with the owner of the rest.
+// parents makes missing directories, with the owner of the rest.
 func (u *unpacker) parents(dir string) error {
 	if info, err := u.root.Stat(dir); err == nil && info.IsDir() {
 		return nil
@@ -274,7 +274,7 @@ func (u *unpacker) parents(dir string) error {
 	return u.own(dir, fs.ModeDir|0o755, nil)
 }
 
-func (u *unpacker) folder(name string, mode fs.FileMode, at time.Time) error {
+func (u *unpacker) dir(name string, mode fs.FileMode, at time.Time) error {
 	if name != "" {
 		if info, err := u.root.Lstat(name); err != nil || !info.IsDir() {
 			if err := u.clear(name); err != nil {
@@ -284,9 +284,9 @@ func (u *unpacker) folder(name string, mode fs.FileMode, at time.Time) error {
 				return err
 			}
 		}
-		u.folders = append(u.folders, folder{name, u.mode(mode), at})
+		u.dirs = append(u.dirs, dir{name, u.mode(mode), at})
 	} else if u.o.Layer {
-		u.folders = append(u.folders, folder{".", u.mode(mode), at})
+		u.dirs = append(u.dirs, dir{".", u.mode(mode), at})
 	}
 	return nil
 }
@@ -373,10 +373,10 @@ func (u *unpacker) own(name string, mode fs.FileMode, h *tar.Header) error {
 	return u.attributes(name, mode, h)
 }
 
-// finish sets what had to wait until the folders were filled, deepest first.
+// finish sets what had to wait until the directories were filled, deepest first.
 func (u *unpacker) finish() error {
-	for i := len(u.folders) - 1; i >= 0; i-- {
-		f := u.folders[i]
+	for i := len(u.dirs) - 1; i >= 0; i-- {
+		f := u.dirs[i]
 		info, err := u.root.Lstat(f.name)
 		if err != nil || !info.IsDir() {
 			continue // replaced by a later entry

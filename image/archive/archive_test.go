@@ -51,7 +51,7 @@ func makeTar(t *testing.T, items ...item) []byte {
 
 func file(name, body string) item { return item{Header: tar.Header{Name: name}, body: body} }
 
-func folderAt(t *testing.T) (*os.Root, string) {
+func dirAt(t *testing.T) (*os.Root, string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "in")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -112,7 +112,7 @@ func TestAllFormatsUnpackAlike(t *testing.T) {
 	}
 	for name, content := range map[string][]byte{"tar": plain, "tgz": zipped.Bytes(), "zip": z.Bytes()} {
 		t.Run(name, func(t *testing.T) {
-			root, dir := folderAt(t)
+			root, dir := dirAt(t)
 			if err := Unpack(t.Context(), onDisk(t, content), root, Options{}); err != nil {
 				t.Fatal(err)
 			}
@@ -129,7 +129,7 @@ func TestAllFormatsUnpackAlike(t *testing.T) {
 	}
 }
 
-func TestNothingLeavesTheFolder(t *testing.T) {
+func TestNothingLeavesTheDir(t *testing.T) {
 	link := func(name, to string) item {
 		return item{Header: tar.Header{Name: name, Typeflag: tar.TypeSymlink, Linkname: to}}
 	}
@@ -144,10 +144,10 @@ func TestNothingLeavesTheFolder(t *testing.T) {
 		{"through an absolute link", []item{link("l", "@parent"), file("l/out", "evil")}},
 		{"over a link to a file outside", []item{link("l", "../victim"), file("l", "evil")}},
 		{"hard link to a file outside", []item{{Header: tar.Header{Name: "h", Typeflag: tar.TypeLink, Linkname: "../victim"}}, file("h", "evil")}},
-		{"folder mode through a link", []item{link("l", ".."), {Header: tar.Header{Name: "l", Typeflag: tar.TypeDir, Mode: 0o777}}}},
+		{"directory mode through a link", []item{link("l", ".."), {Header: tar.Header{Name: "l", Typeflag: tar.TypeDir, Mode: 0o777}}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			root, dir := folderAt(t)
+			root, dir := dirAt(t)
 			parent := filepath.Dir(dir)
 			victim := filepath.Join(parent, "victim")
 			if err := os.WriteFile(victim, []byte("good"), 0o600); err != nil {
@@ -180,26 +180,26 @@ func TestBoundsAndRefusals(t *testing.T) {
 		{"as many bytes as allowed", makeTar(t, file("a", strings.Repeat("x", 6000)), file("b", strings.Repeat("x", 6000))), Options{MaxBytes: 12_000}, nil},
 		{"too many blocks", makeTar(t, file("a", ""), file("b", ""), file("c", "")), Options{MaxBytes: 3*4096 - 1}, ErrTooLarge},
 		{"as many blocks as allowed", makeTar(t, file("a", ""), file("b", ""), file("c", "")), Options{MaxBytes: 3 * 4096}, nil},
-		{"too many implied folders", makeTar(t, file("a/b/c/d", "")), Options{MaxBytes: 4*4096 - 1}, ErrTooLarge},
+		{"too many implied directories", makeTar(t, file("a/b/c/d", "")), Options{MaxBytes: 4*4096 - 1}, ErrTooLarge},
 		{"too many entries", makeTar(t, file("a", ""), file("b", ""), file("c", "")), Options{MaxEntries: 2}, ErrTooLarge},
 		{"device", makeTar(t, item{Header: tar.Header{Name: "sda", Typeflag: tar.TypeBlock}}), Options{}, ErrEntry},
 		{"not an archive", []byte(strings.Repeat("hello ", 200)), Options{}, ErrFormat},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			root, _ := folderAt(t)
+			root, _ := dirAt(t)
 			if err := Unpack(t.Context(), onDisk(t, tc.content), root, tc.o); !errors.Is(err, tc.want) {
 				t.Errorf("got %v", err)
 			}
 		})
 	}
-	root, _ := folderAt(t)
+	root, _ := dirAt(t)
 	if err := Unpack(t.Context(), onDisk(t, makeTar(t, file("a", strings.Repeat("x", 5000)))[:3000]), root, Options{}); err == nil {
 		t.Error("a cut archive was taken")
 	}
 }
 
 func TestUnpackingEndsWithItsContext(t *testing.T) {
-	root, _ := folderAt(t)
+	root, _ := dirAt(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := Unpack(ctx, onDisk(t, makeTar(t, file("a", "x"))), root, Options{}); !errors.Is(err, context.Canceled) {
@@ -211,7 +211,7 @@ func TestLayersKeepOwnersAndWhiteouts(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: makes devices and changes owners")
 	}
-	root, dir := folderAt(t)
+	root, dir := dirAt(t)
 	err := UnpackTar(t.Context(), bytes.NewReader(makeTar(t,
 		item{Header: tar.Header{Name: "bin/", Typeflag: tar.TypeDir, Mode: 0o755}},
 		item{Header: tar.Header{Name: "bin/su", Mode: 0o4755, Uid: 0, Gid: 42, PAXRecords: map[string]string{paxXattr + "user.note": "hi", paxXattr + "trusted.overlay.redirect": "/x"}}, body: "x"},
@@ -263,7 +263,7 @@ func TestOwnersThatNobodyCanBeAreRefused(t *testing.T) {
 		t.Skip("needs root: changes owners")
 	}
 	for _, h := range []tar.Header{{Uid: math.MaxUint32}, {Gid: math.MaxUint32}, {Uid: -1}, {Gid: math.MaxUint32 + 1000}} {
-		root, _ := folderAt(t)
+		root, _ := dirAt(t)
 		h.Name, h.Mode, h.Format = "a", 0o644, tar.FormatGNU // which has room for such numbers
 		err := UnpackTar(t.Context(), bytes.NewReader(makeTar(t, item{Header: h})), root, Options{Layer: true})
 		if !errors.Is(err, ErrEntry) || !strings.Contains(err.Error(), "a belongs to") {
@@ -276,7 +276,7 @@ func TestOwnerOfADownload(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: changes owners")
 	}
-	root, dir := folderAt(t)
+	root, dir := dirAt(t)
 	if err := UnpackTar(t.Context(), bytes.NewReader(makeTar(t, item{Header: tar.Header{Name: "a/b", Mode: 0o4755}, body: "x"})), root, Options{Owned: true, Uid: 65534, Gid: 65534}); err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ const (
 const paxXattr = "SCHILY.xattr."
 
 // whiteout translates the whiteouts of a layer into those of overlayfs: a device
-// 0:0 in place of a removed file, an attribute on a folder whose lower content is
+// 0:0 in place of a removed file, an attribute on a directory whose lower content is
 // hidden.
 func (u *unpacker) whiteout(name string) (done bool, err error) {
 	dir, base := path.Split(name)
@@ -77,7 +77,7 @@ func (u *unpacker) device(name string, h *tar.Header) error {
 	return u.root.Chmod(name, u.mode(h.FileInfo().Mode()))
 }
 
-// attributes sets the extended attributes of files and folders, such as
+// attributes sets the extended attributes of files and directories, such as
 // capabilities. Those of overlayfs itself are left out: a layer must not forge
 // them. A file system without attributes is no error.
 func (u *unpacker) attributes(name string, mode fs.FileMode, h *tar.Header) error {

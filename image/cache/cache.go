@@ -120,7 +120,7 @@ type Artifact struct {
 func (a *Artifact) Close() { a.once.Do(a.release) }
 
 // Open opens the cache in dir, which it makes if need be. Whatever does not fit
-// together after a crash is removed. It fails only when the folder is unusable.
+// together after a crash is removed. It fails only when the directory is unusable.
 func Open(dir string, cfg Config) (*Cache, error) {
 	if cfg.MaxBytes <= 0 {
 		cfg.MaxBytes = 10 << 30

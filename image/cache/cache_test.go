@@ -146,7 +146,7 @@ func TestRefusals(t *testing.T) {
 		{"file of another host", Request{URL: "file://x/etc/passwd", Unpinned: true}, ErrRequest},
 		{"not there", Request{URL: s.URL + "/none", Unpinned: true}, ErrStatus},
 		{"too large", Request{URL: s.URL + "/big", Unpinned: true}, ErrTooLarge},
-		{"folder", Request{URL: "file://" + t.TempDir(), Unpinned: true}, ErrRequest},
+		{"directory", Request{URL: "file://" + t.TempDir(), Unpinned: true}, ErrRequest},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if _, err := c.Fetch(t.Context(), tc.r); !errors.Is(err, tc.want) {

@@ -47,7 +47,7 @@ var shellEdges = map[string][]string{
 var forbiddenTime = []string{"Now", "Since", "Until", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer", "Sleep", "Local", "LoadLocation"}
 
 type source struct {
-	pkg  string // folder below the module, "" = root
+	pkg  string // directory below the module, "" = root
 	path string
 	text string
 	test bool

@@ -28,9 +28,9 @@ var moreMethods = map[string]int{
 	"registry.Registry":   59,
 	"schedule.machine":    57,
 	"sim.machine":         77,
-	"sim.reign":           46,
+	"sim.leadership":      46,
 	"sim.world":           68,
-	"store.Reign":         52,
+	"store.Leadership":    52,
 	"timetable.Timetable": 60,
 	"worker.Cell":         51,
 }

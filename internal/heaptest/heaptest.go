@@ -27,8 +27,8 @@ type Config struct {
 	Rounds int
 	// Warm rounds come before the first measure: until what is kept of the past has its bound.
 	Warm int
-	// Settle, when set, is called before the heap is measured.
-	Settle func()
+	// Quiesce, when set, is called before the heap is measured.
+	Quiesce func()
 	// Bounded are places that may grow, for a bound that is written down keeps what they make small:
 	// the end of a function's name, and that reason.
 	Bounded map[string]string
@@ -154,8 +154,8 @@ func total(m map[string]place) (n int64) {
 
 // measure returns what lives, by the place where it was allocated.
 func measure(c Config) map[string]place {
-	if c.Settle != nil {
-		c.Settle()
+	if c.Quiesce != nil {
+		c.Quiesce()
 	}
 	for range 3 { // finalizers, and pools that keep things for one collection
 		runtime.GC()

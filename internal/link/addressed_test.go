@@ -142,8 +142,8 @@ func (w *witness) CancelTask(context.Context, fence.Term, worker.Proc, string) e
 	return nil
 }
 
-func (w *witness) Evacuate(context.Context, fence.Term, worker.Proc, cell.Evacuation) error {
-	w.asked = "Evacuate"
+func (w *witness) Drain(context.Context, fence.Term, worker.Proc, cell.Drain) error {
+	w.asked = "Drain"
 	return nil
 }
 

@@ -12,7 +12,7 @@ import (
 	"cantina/action"
 	"cantina/cell"
 	"cantina/fence"
-	"cantina/internal/line"
+	"cantina/internal/mux"
 	"cantina/lrp"
 	"cantina/wire"
 	pb "cantina/wire/cantinav1"
@@ -21,15 +21,15 @@ import (
 )
 
 // Directory finds the cells that a leader calls: by the address of their newest
-// heartbeat, or in this process. Where a cell keeps a line, it is called over that.
+// heartbeat, or in this process. Where a cell keeps a connection, it is called over that.
 type Directory struct {
 	sec   Security
-	lines sync.WaitGroup
+	conns sync.WaitGroup
 
 	mu      sync.Mutex
 	cluster fence.Cluster
 	closed  bool
-	line    map[string]*line.Line // by address
+	conn    map[string]*mux.Conn // by address
 	local   map[worker.CellName]Cell
 	remote  map[string]*remote // by address
 	address map[worker.CellName]string
@@ -37,7 +37,7 @@ type Directory struct {
 
 // NewDirectory returns an empty directory.
 func NewDirectory(sec Security) *Directory {
-	return &Directory{sec: sec, line: map[string]*line.Line{}, local: map[worker.CellName]Cell{}, remote: map[string]*remote{}, address: map[worker.CellName]string{}}
+	return &Directory{sec: sec, conn: map[string]*mux.Conn{}, local: map[worker.CellName]Cell{}, remote: map[string]*remote{}, address: map[worker.CellName]string{}}
 }
 
 // SetCluster sets the identity that every call names; Cluster returns it.
@@ -99,91 +99,91 @@ func (d *Directory) Cell(name worker.CellName) Cell {
 		http := &http.Client{Transport: transport(way, d.sec)}
 		base := baseURL(way, d.sec)
 		opts := append(clientOptions(), connect.WithInterceptors(stamp{d, name}))
-		r = &remote{name: name, rpc: cantinav1connect.NewCellServiceClient(&lineOrDial{d, address, http}, base, opts...),
+		r = &remote{name: name, rpc: cantinav1connect.NewCellServiceClient(&muxOrDial{d, address, http}, base, opts...),
 			streams: cantinav1connect.NewCellServiceClient(http, base, opts...), http: http}
 		d.remote[address] = r
 	}
 	return r
 }
 
-// Close ends the lines and drops kept connections.
+// Close ends the connections and drops kept connections.
 func (d *Directory) Close() {
 	d.mu.Lock()
 	d.closed = true
-	for _, l := range d.line {
+	for _, l := range d.conn {
 		l.End()
 	}
 	for _, r := range d.remote {
 		r.http.CloseIdleConnections()
 	}
 	d.mu.Unlock()
-	d.lines.Wait()
+	d.conns.Wait()
 }
 
-// lineHandler takes the lines of cells; h serves their calls.
-func (d *Directory) lineHandler(h http.Handler) http.Handler {
+// muxHandler takes the connections of cells; h serves their calls.
+func (d *Directory) muxHandler(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if !d.begin() {
 			http.Error(w, "this server is about to end", http.StatusServiceUnavailable)
 			return
 		}
-		defer d.lines.Done()
+		defer d.conns.Done()
 		var address string
-		var mine *line.Line
-		line.Accept(q.Context(), w, q, h, func(a string, l *line.Line) {
+		var mine *mux.Conn
+		mux.Accept(q.Context(), w, q, h, func(a string, l *mux.Conn) {
 			address, mine = a, l
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			if old := d.line[a]; old != nil {
+			if old := d.conn[a]; old != nil {
 				old.End()
 			}
 			if d.closed {
 				l.End()
 			} else if a != "" {
-				d.line[a] = l
+				d.conn[a] = l
 			}
 		})
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if mine != nil && d.line[address] == mine {
-			delete(d.line, address)
+		if mine != nil && d.conn[address] == mine {
+			delete(d.conn, address)
 		}
 	})
 }
 
-// begin counts a line that is about to be taken, unless the directory is closed.
+// begin counts a connection that is about to be taken, unless the directory is closed.
 func (d *Directory) begin() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.closed {
-		d.lines.Add(1)
+		d.conns.Add(1)
 	}
 	return !d.closed
 }
 
-// lineOf returns the line of the cell at an address, or nil.
-func (d *Directory) lineOf(address string) *line.Line {
+// connOf returns the connection of the cell at an address, or nil.
+func (d *Directory) connOf(address string) *mux.Conn {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.line[address]
+	return d.conn[address]
 }
 
-// lineOrDial is connect's HTTPClient for unary calls: the cell's line when there is
+// muxOrDial is connect's HTTPClient for unary calls: the cell's connection when there is
 // one that lives, its address otherwise.
-type lineOrDial struct {
+type muxOrDial struct {
 	cells   *Directory
 	address string
 	dial    *http.Client
 }
 
 // Do implements connect's HTTPClient.
-func (x *lineOrDial) Do(q *http.Request) (*http.Response, error) {
-	l := x.cells.lineOf(x.address)
+func (x *muxOrDial) Do(q *http.Request) (*http.Response, error) {
+	l := x.cells.connOf(x.address)
 	if l == nil {
 		return x.dial.Do(q)
 	}
 	a, err := l.Do(q)
-	if errors.Is(err, line.ErrNotSent) && q.Context().Err() == nil {
+	if errors.Is(err, mux.ErrNotSent) && q.Context().Err() == nil {
 		return x.dial.Do(q)
 	}
 	return a, err
@@ -338,9 +338,9 @@ func (r *remote) CancelTask(ctx context.Context, t fence.Term, proc worker.Proc,
 	return err
 }
 
-// Evacuate implements Cell.
-func (r *remote) Evacuate(ctx context.Context, t fence.Term, proc worker.Proc, e cell.Evacuation) error {
-	_, err := invoke(ctx, r.rpc.Evacuate, &pb.EvacuateRequest{To: wire.FromCallee(t, proc), Id: e.ID, Reason: e.Reason,
+// Drain implements Cell.
+func (r *remote) Drain(ctx context.Context, t fence.Term, proc worker.Proc, e cell.Drain) error {
+	_, err := invoke(ctx, r.rpc.Drain, &pb.DrainRequest{To: wire.FromCallee(t, proc), Id: e.ID, Reason: e.Reason,
 		Deadline: wire.FromDuration(e.Deadline), StopBatch: e.StopBatch, Undo: e.Undo})
 	return err
 }

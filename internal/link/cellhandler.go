@@ -262,7 +262,7 @@ func (h *cellHandler) CancelTask(ctx context.Context, req *connect.Request[pb.Ca
 	return connect.NewResponse(&pb.CancelTaskResponse{Term: wire.FromTerm(t), Proc: string(proc)}), nil
 }
 
-func (h *cellHandler) Evacuate(ctx context.Context, req *connect.Request[pb.EvacuateRequest]) (*connect.Response[pb.EvacuateResponse], error) {
+func (h *cellHandler) Drain(ctx context.Context, req *connect.Request[pb.DrainRequest]) (*connect.Response[pb.DrainResponse], error) {
 	t, proc, err := wire.ToCallee(req.Msg.GetTo())
 	if err != nil {
 		return nil, toConnect(err)
@@ -271,11 +271,11 @@ func (h *cellHandler) Evacuate(ctx context.Context, req *connect.Request[pb.Evac
 	if err != nil {
 		return nil, toConnect(err)
 	}
-	if err := h.cell.Evacuate(ctx, t, proc, cell.Evacuation{ID: req.Msg.GetId(), Reason: req.Msg.GetReason(), Deadline: deadline,
+	if err := h.cell.Drain(ctx, t, proc, cell.Drain{ID: req.Msg.GetId(), Reason: req.Msg.GetReason(), Deadline: deadline,
 		StopBatch: req.Msg.GetStopBatch(), Undo: req.Msg.GetUndo()}); err != nil {
 		return nil, toConnect(err)
 	}
-	return connect.NewResponse(&pb.EvacuateResponse{Term: wire.FromTerm(t), Proc: string(proc)}), nil
+	return connect.NewResponse(&pb.DrainResponse{Term: wire.FromTerm(t), Proc: string(proc)}), nil
 }
 
 func (h *cellHandler) ReadLogs(ctx context.Context, req *connect.Request[pb.ReadLogsRequest]) (*connect.Response[pb.ReadLogsResponse], error) {

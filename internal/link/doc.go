@@ -1,6 +1,6 @@
 // Package link is the network between leader and cells: handlers and clients of
 // the internal calls in both directions, over Connect with protobuf. Unary calls go
-// over the line that the cell keeps to its leader (package line), streams and output
+// over the connection that the cell keeps to its leader (package mux), streams and output
 // over HTTP/1.1 to the cell's address. It turns messages into the values of cell, worker, lrp and task and back, and
 // decides nothing. `cantina dev` has no network between its two halves and uses
 // only Directory.
@@ -21,7 +21,7 @@ import (
 	"cantina/cell"
 	"cantina/fence"
 	"cantina/internal/guard"
-	"cantina/internal/line"
+	"cantina/internal/mux"
 	"cantina/lrp"
 	"cantina/wire"
 	pb "cantina/wire/cantinav1"
@@ -110,7 +110,7 @@ func fromConnect(err error) error {
 // neverSent reports whether a request certainly did not leave: no connection.
 func neverSent(err error) bool {
 	var dial *dialError
-	return errors.As(err, &dial) || errors.Is(err, line.ErrNotSent)
+	return errors.As(err, &dial) || errors.Is(err, mux.ErrNotSent)
 }
 
 // Unavailable reports that a call failed because its cell could not be reached, took no
@@ -129,21 +129,21 @@ func clientOptions() []connect.ClientOption {
 }
 
 // Handlers returns the paths and handlers of what cells call at a leader; now
-// returns the leader of this moment, or a *NotLeader. The lines of cells become ways
+// returns the leader of this moment, or a *NotLeader. The connections of cells become ways
 // to call them.
 func Handlers(now func() (cell.Leader, error), cells *Directory) map[string]http.Handler {
 	path, h := newLeaderHandler(now)
-	return map[string]http.Handler{path: guard.Body(maxMessage, h), line.Path: cells.lineHandler(h)}
+	return map[string]http.Handler{path: guard.Body(maxMessage, h), mux.Path: cells.muxHandler(h)}
 }
 
 // fromState and toState carry what a cell says of itself.
 func fromState(s cell.State) *pb.CellState {
 	return &pb.CellState{Version: s.Version, Zone: s.Zone, Host: s.Host, InstanceAddress: s.InstanceAddress, Stacks: s.Stacks, RequiredTags: s.RequiredTags,
 		OptionalTags: s.OptionalTags, Labels: s.Labels, Taints: s.Taints, Capacity: wire.FromAmounts(s.Capacity),
-		Foreign: wire.FromAmounts(s.Foreign), Unavailable: s.Unavailable, Evacuating: s.Evacuating,
+		Foreign: wire.FromAmounts(s.Foreign), Unavailable: s.Unavailable, Draining: s.Draining,
 		Address: s.Address, Build: s.Build, Isolation: s.Isolation,
-		EvacuationId: s.Evacuation.ID, EvacuationOver: s.Evacuation.Over, EvacuationWaits: s.Evacuation.Waits,
-		EvacuationTimeout: wire.FromDuration(s.Evacuation.Timeout), Conditions: fromConditions(s.Conditions), MostOpenFiles: int64(s.OpenFiles), Withdrawn: s.Withdrawn}
+		DrainId: s.Drain.ID, DrainOver: s.Drain.Over, DrainWaits: s.Drain.Waits,
+		DrainTimeout: wire.FromDuration(s.Drain.Timeout), Conditions: fromConditions(s.Conditions), MostOpenFiles: int64(s.OpenFiles), Withdrawn: s.Withdrawn}
 }
 
 func fromConditions(list []cell.Condition) []*pb.Condition {
@@ -174,10 +174,10 @@ func toState(m *pb.CellState, name worker.CellName, proc worker.Proc) cell.State
 	s.OptionalTags, s.Labels, s.Taints = m.GetOptionalTags(), m.GetLabels(), m.GetTaints()
 	s.Capacity, s.Foreign = wire.ToAmounts(m.GetCapacity()), wire.ToAmounts(m.GetForeign())
 	s.OpenFiles, s.Withdrawn = int(m.GetMostOpenFiles()), m.GetWithdrawn()
-	s.Unavailable, s.Evacuating = m.GetUnavailable(), m.GetEvacuating()
+	s.Unavailable, s.Draining = m.GetUnavailable(), m.GetDraining()
 	s.Address, s.Build, s.Isolation = m.GetAddress(), m.GetBuild(), m.GetIsolation()
-	s.Evacuation = cell.EvacuationState{ID: m.GetEvacuationId(), Over: m.GetEvacuationOver(), Waits: m.GetEvacuationWaits(),
-		Timeout: m.GetEvacuationTimeout().AsDuration()}
+	s.Drain = cell.DrainState{ID: m.GetDrainId(), Over: m.GetDrainOver(), Waits: m.GetDrainWaits(),
+		Timeout: m.GetDrainTimeout().AsDuration()}
 	s.Conditions = toConditions(m.GetConditions())
 	return s
 }

@@ -86,7 +86,7 @@ var ofMachine = map[string]bool{
 	cantinav1connect.CellServiceStopInstanceProcedure:            true,
 	cantinav1connect.CellServiceSignalInstanceProcedure:          true,
 	cantinav1connect.CellServiceCancelTaskProcedure:              true,
-	cantinav1connect.CellServiceEvacuateProcedure:                true,
+	cantinav1connect.CellServiceDrainProcedure:                   true,
 }
 
 func (i inspect) check(procedure string, m any) error {

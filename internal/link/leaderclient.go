@@ -11,7 +11,7 @@ import (
 
 	"cantina/cell"
 	"cantina/fence"
-	"cantina/internal/line"
+	"cantina/internal/mux"
 	"cantina/wire"
 	pb "cantina/wire/cantinav1"
 	"cantina/wire/cantinav1/cantinav1connect"
@@ -28,8 +28,8 @@ type LeaderClient struct {
 	servers []string
 	sec     Security
 	lost    func()
-	handler http.Handler // of the leader's calls, over the same line
-	address string       // where the cell can be called without a line
+	handler http.Handler // of the leader's calls, over the same connection
+	address string       // where the cell can be called without a connection
 
 	mu      sync.Mutex
 	current string
@@ -40,26 +40,26 @@ type LeaderClient struct {
 
 type leaderConn struct {
 	rpc  cantinav1connect.LeaderServiceClient
-	line *line.Client
+	conn *mux.Client
 }
 
-// NewLeaderClient returns a client of the servers; lost is called when a line ends,
+// NewLeaderClient returns a client of the servers; lost is called when a connection ends,
 // and must not wait.
 func NewLeaderClient(servers []string, sec Security, lost func()) *LeaderClient {
 	return &LeaderClient{servers: servers, sec: sec, lost: lost, current: servers[rand.IntN(len(servers))], clients: map[string]*leaderConn{}}
 }
 
-// Serve has the leader's calls answered that come over the lines: address is where
+// Serve has the leader's calls answered that come over the connections: address is where
 // the leader can call the cell without one. It is called before the first call.
 func (c *LeaderClient) Serve(address string, h http.Handler) { c.address, c.handler = address, h }
 
-// Close ends the lines and waits for what they serve.
+// Close ends the connections and waits for what they serve.
 func (c *LeaderClient) Close() {
 	c.mu.Lock()
 	clients := slices.Collect(maps.Values(c.clients))
 	c.mu.Unlock()
 	for _, conn := range clients {
-		conn.line.Close()
+		conn.conn.Close()
 	}
 }
 
@@ -69,13 +69,13 @@ func (c *LeaderClient) conn() (string, cantinav1connect.LeaderServiceClient) {
 	conn := c.clients[c.current]
 	if conn == nil {
 		way := c.sec.way(c.current)
-		l := line.NewClient(line.Config{Connect: dial(way), TLS: lineTLS(c.current, c.sec), Host: way.Host(), Sign: way.Sign, Handler: c.handler, Address: c.address, Lost: c.lost})
+		l := mux.NewClient(mux.Config{Connect: dial(way), TLS: muxTLS(c.current, c.sec), Host: way.Host(), Sign: way.Sign, Handler: c.handler, Address: c.address, Lost: c.lost})
 		conn = &leaderConn{cantinav1connect.NewLeaderServiceClient(l, baseURL(way, c.sec), clientOptions()...), l}
 		c.clients[c.current] = conn
 		for address, other := range c.clients {
 			switch {
 			case address == c.current:
-			case other.line.Idle() && !slices.Contains(c.servers, address): // a leader that was named
+			case other.conn.Idle() && !slices.Contains(c.servers, address): // a leader that was named
 				delete(c.clients, address)
 			}
 		}

@@ -105,9 +105,9 @@ func TestEverythingACellSaysArrives(t *testing.T) {
 	ctx := context.Background()
 	from := cell.Caller{Cell: "c1", Proc: "p1", Term: term}
 
-	beat := worker.Heartbeat{Protocol: worker.Protocol, Term: term, Cell: "c1", Proc: "p1", Folder: "f", Started: 3, Boot: "b", Beat: 9, Epoch: 1, HasWork: true, Promise: time.Minute, Period: 5 * time.Second}
-	state := cell.State{State: placement.State{Cell: "c1", Process: "p1", Version: 4, Zone: "z", Capacity: resource.Amounts{"gpu": 2}, Evacuating: true}, Address: "a:1", Build: "v",
-		Evacuation: cell.EvacuationState{ID: "d1", Over: true, Waits: []string{"task t"}, Timeout: time.Minute}}
+	beat := worker.Heartbeat{Protocol: worker.Protocol, Term: term, Cell: "c1", Proc: "p1", DirID: "f", Started: 3, Boot: "b", Beat: 9, Epoch: 1, HasWork: true, Promise: time.Minute, Period: 5 * time.Second}
+	state := cell.State{State: placement.State{Cell: "c1", Process: "p1", Version: 4, Zone: "z", Capacity: resource.Amounts{"gpu": 2}, Draining: true}, Address: "a:1", Build: "v",
+		Drain: cell.DrainState{ID: "d1", Over: true, Waits: []string{"task t"}, Timeout: time.Minute}}
 	a, err := c.Heartbeat(ctx, beat, state)
 	if err != nil || a.State != worker.Healthy || !a.Credit || a.Promise != 86*time.Second || a.Term != term {
 		t.Fatalf("%+v, %v", a, err)
@@ -164,12 +164,12 @@ func TestACellFollowsTheLeaderThatAStandbyNames(t *testing.T) {
 	standby := serve(t, func() (cell.Leader, error) { return nil, &NotLeader{Addresses: []string{leads}, Term: term} })
 	c := client(t, standby)
 	ctx := context.Background()
-	_, err := c.Heartbeat(ctx, worker.Heartbeat{Cell: "c1", Proc: "p1", Folder: "f", Beat: 1}, cell.State{})
+	_, err := c.Heartbeat(ctx, worker.Heartbeat{Cell: "c1", Proc: "p1", DirID: "f", Beat: 1}, cell.State{})
 	var not *NotLeader
 	if !errors.As(err, &not) || not.Term != term || !errors.Is(err, cell.ErrNotLeader) {
 		t.Fatalf("a standby answered %v", err)
 	}
-	if _, err := c.Heartbeat(ctx, worker.Heartbeat{Cell: "c1", Proc: "p1", Folder: "f", Beat: 2}, cell.State{}); err != nil {
+	if _, err := c.Heartbeat(ctx, worker.Heartbeat{Cell: "c1", Proc: "p1", DirID: "f", Beat: 2}, cell.State{}); err != nil {
 		t.Fatalf("after the hint: %v", err)
 	}
 }
@@ -308,13 +308,13 @@ func TestEverythingALeaderCallsArrives(t *testing.T) {
 	if err := c.StopInstance(ctx, term, "p1", lrp.Key{Process: "x"}, "i1"); err != nil || a.stop != "i1" {
 		t.Fatalf("%v, stopped %q", err, a.stop)
 	}
-	var lines []string
+	var conns []string
 	err = c.FollowLogs(ctx, &pb.FollowLogsRequest{To: wire.FromCallee(term, "p1"), Cursor: "!"}, func(m *pb.FollowLogsResponse) error {
-		lines = append(lines, string(m.GetLines().GetText()))
+		conns = append(conns, string(m.GetLines().GetText()))
 		return nil
 	})
-	if err != nil || strings.Join(lines, " ") != "one! two!" {
-		t.Fatalf("%v, %v", lines, err)
+	if err != nil || strings.Join(conns, " ") != "one! two!" {
+		t.Fatalf("%v, %v", conns, err)
 	}
 }
 

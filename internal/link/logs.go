@@ -24,11 +24,11 @@ func (l *Local) ReadLogs(ctx context.Context, m *pb.ReadLogsRequest) (*pb.ReadLo
 	if tail := m.GetQuery().GetTail(); tail > 0 && q.Cursor == "" {
 		q.Backward, q.Limit = true, int(tail)
 	}
-	lines, page, err := l.Output.QueryPacked(ctx, q, string(l.Name))
+	conns, page, err := l.Output.QueryPacked(ctx, q, string(l.Name))
 	if err != nil {
 		return nil, logError(err)
 	}
-	return &pb.ReadLogsResponse{Next: page.Next, Previous: page.Prev, End: !page.More, Lines: lines}, nil
+	return &pb.ReadLogsResponse{Next: page.Next, Previous: page.Prev, End: !page.More, Lines: conns}, nil
 }
 
 // FollowLogs hands out the lines after the cursor and those that come, until ctx
@@ -39,8 +39,8 @@ func (l *Local) FollowLogs(ctx context.Context, m *pb.FollowLogsRequest, each fu
 		return err
 	}
 	q.Cursor = m.GetCursor()
-	send := func(lines []logstore.Line, cursor string) error {
-		return each(&pb.FollowLogsResponse{Cursor: cursor, Lines: logstore.Pack(string(l.Name), lines)})
+	send := func(conns []logstore.Line, cursor string) error {
+		return each(&pb.FollowLogsResponse{Cursor: cursor, Lines: logstore.Pack(string(l.Name), conns)})
 	}
 	if tail := m.GetQuery().GetTail(); tail > 0 && q.Cursor == "" {
 		last := q

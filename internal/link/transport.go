@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"cantina/internal/guard"
-	"cantina/internal/line"
+	"cantina/internal/mux"
 )
 
 // Security is how calls between leader and cells are protected; nil TLS is plain
@@ -32,7 +32,7 @@ func (e *dialError) Unwrap() error { return e.err }
 const dialTime = time.Second
 
 // dial returns the way to make connections to a peer.
-func dial(way *guard.Way) line.Dial {
+func dial(way *guard.Way) mux.Dial {
 	return func(ctx context.Context) (net.Conn, error) {
 		limit, cancel := context.WithTimeout(ctx, dialTime)
 		defer cancel()
@@ -45,7 +45,7 @@ func dial(way *guard.Way) line.Dial {
 }
 
 // transport returns an HTTP transport for one peer, HTTP/1.1, with kept
-// connections: for streams and output, and for what has no line.
+// connections: for streams and output, and for what has no connection.
 func transport(way *guard.Way, sec Security) http.RoundTripper {
 	t := &http.Transport{
 		TLSClientConfig:     sec.TLS,
@@ -68,8 +68,8 @@ func baseURL(way *guard.Way, sec Security) string {
 	return "http://" + way.Host()
 }
 
-// lineTLS is the protection of a line to address.
-func lineTLS(address string, sec Security) *tls.Config {
+// muxTLS is the protection of a connection to address.
+func muxTLS(address string, sec Security) *tls.Config {
 	if sec.TLS == nil || strings.HasPrefix(address, "unix:") {
 		return nil
 	}

@@ -221,7 +221,7 @@ func mutantIs[T any](x any) bool {
 }
 `
 
-// Write writes the changed files to a folder and adds them to the table of an overlay.
+// Write writes the changed files to a directory and adds them to the table of an overlay.
 func (p *Package) Write(to string, table map[string]string) error {
 	name := p.files[0].file.Name.Name
 	head := "package " + name + "\n\nimport (\n\"cmp\"\n\"os\"\n\"strconv\"\n\"sync\"\n"

@@ -14,7 +14,7 @@ import (
 	"cantina/registry"
 	"cantina/scheduler"
 	"cantina/store"
-	"cantina/store/folder"
+	"cantina/store/datadir"
 	"cantina/timetable"
 )
 
@@ -25,7 +25,7 @@ import (
 // directory, which only the owner of the directory reaches. One that is torn has no end, and
 // its reader sees that.
 func (s *Server) serveBackups(ctx context.Context, st *store.Store) error {
-	ln, err := s.folder.Listen(ctx)
+	ln, err := s.dir.Listen(ctx)
 	if err != nil {
 		s.log.Warn("store backup --data will not work while this server runs", "error", err)
 		<-ctx.Done()
@@ -64,10 +64,10 @@ func (s *Server) serveBackup(ctx context.Context, st *store.Store, conn net.Conn
 	s.log.Info("backup taken", "rows", rows, "revision", revision)
 }
 
-// RunningBackup asks the server that holds a data folder for a backup. The caller closes
+// RunningBackup asks the server that holds a data directory for a backup. The caller closes
 // it, and verifies what it reads.
 func RunningBackup(ctx context.Context, path string) (io.ReadCloser, error) {
-	return folder.Dial(ctx, path)
+	return datadir.Dial(ctx, path)
 }
 
 // CheckRow reports that a row means nothing to this version.

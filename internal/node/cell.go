@@ -62,8 +62,8 @@ type CellConfig struct {
 	FirstPort, LastPort int
 	Reaper              string
 	Cgroups             executor.CgroupMode
-	// EvacuationTimeout is how long an evacuation may take; 0 = 10 min.
-	EvacuationTimeout time.Duration
+	// DrainTimeout is how long a drain may take; 0 = 10 min.
+	DrainTimeout time.Duration
 	// StuckAfter is how long after KILL a container is STUCK_KILLING; 0 = 5 s.
 	// RebootCommand is run, once, when such a one must be dead; empty = the cell
 	// stays and takes no work.
@@ -86,8 +86,8 @@ type Cell struct {
 	door   *guard.Door
 }
 
-// OpenCell takes the cell's folder, clears or adopts what a dead predecessor left,
-// and begins a session. It fails at once when the folder or the address is in use;
+// OpenCell takes the cell's directory, clears or adopts what a dead predecessor left,
+// and begins a session. It fails at once when the directory or the address is in use;
 // worker.ErrName.
 func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 	if err := cfg.Name.Check(); err != nil {
@@ -119,7 +119,7 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 	if err != nil {
 		return nil, errors.Join(err, n.closeListener())
 	}
-	exec, err := executor.Open(executor.Config{Folder: filepath.Join(cfg.Dir, "executor"), Capacity: cfg.Capacity, Reaper: cfg.Reaper,
+	exec, err := executor.Open(executor.Config{Dir: filepath.Join(cfg.Dir, "executor"), Capacity: cfg.Capacity, Reaper: cfg.Reaper,
 		Cgroups: cfg.Cgroups, KillWait: cfg.Timeouts.KillWait, StuckAfter: cfg.StuckAfter, RebootCommand: cfg.RebootCommand, TestKinds: true, User: cfg.User, Output: cfg.Output,
 		Cache: cfg.Cache, UnpackMax: cfg.Unpack, Image: cfg.Image, FirstPort: cfg.FirstPort, LastPort: cfg.LastPort, Clock: cfg.Clock, Log: cfg.Log})
 	if err != nil {
@@ -128,7 +128,7 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 	n.exec = exec
 	cfg.Offer.OpenFiles = executor.MostOpenFiles()
 	n.cell, err = cell.New(cell.Config{Name: cfg.Name, Dir: cfg.Dir, Clock: cfg.Clock, Log: cfg.Log, Offer: cfg.Offer, Address: n.cfg.Advertise,
-		Host: cfg.Host, Build: cfg.Build, Env: cfg.Env, API: cfg.API, Timeouts: cfg.Timeouts, EvacuationTimeout: cfg.EvacuationTimeout}, cell.Real{Executor: exec}, leader)
+		Host: cfg.Host, Build: cfg.Build, Env: cfg.Env, API: cfg.API, Timeouts: cfg.Timeouts, DrainTimeout: cfg.DrainTimeout}, cell.Real{Executor: exec}, leader)
 	if err != nil {
 		return nil, errors.Join(err, n.closeListener())
 	}
@@ -172,8 +172,8 @@ func (n *Cell) leader() (cell.Leader, error) {
 	return n.client, nil
 }
 
-// Folder is the id of the cell's data folder.
-func (n *Cell) Folder() string { return n.cell.Folder() }
+// DirID is the id of the cell's data directory.
+func (n *Cell) DirID() string { return n.cell.DirID() }
 
 // Local returns the cell for calls within the process.
 func (n *Cell) Local() *link.Local { return n.local }

@@ -9,7 +9,7 @@ import (
 )
 
 // TestACellWithoutServersOpensNothing: a mistake in the flags leaves no executor behind
-// that holds the folder.
+// that holds the directory.
 func TestACellWithoutServersOpensNothing(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := OpenCell(t.Context(), CellConfig{Name: "c", Dir: dir, Log: slog.New(slog.DiscardHandler), Clock: run.Bubble()}); err == nil {

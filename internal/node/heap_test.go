@@ -63,14 +63,14 @@ func newSmall(t *testing.T) *small {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	reign, err := s.Campaign(ctx, store.Candidate{ID: "s"})
+	leadership, err := s.Campaign(ctx, store.Candidate{ID: "s"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	cells := link.NewDirectory(link.Security{})
 	c := leader.Settings{Name: "s", NewCluster: true, Timeouts: worker.DefaultTimeouts(), Clock: clock, Log: log, Tasks: task.Policy{KeepPerDomain: kept, Retention: time.Minute},
 		Past: leader.Past{Events: kept, KeyLife: time.Minute, Collected: kept}}
-	term, err := leader.Begin(c, reign, reign.Rows(), cells)
+	term, err := leader.Begin(c, leadership, leadership.Rows(), cells)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,11 +78,11 @@ func newSmall(t *testing.T) *small {
 	go func() { defer close(ended); _ = term.Run(ctx) }()
 	pass(time.Second)
 	b := term.Backend()
-	return &small{Term: term, everything: everything{b.Applications, b.Services, b.Tasks, b.Jobs, b.Schedules, b.Cells}, t: t, clock: clock, cluster: reign.Cluster(),
+	return &small{Term: term, everything: everything{b.Applications, b.Services, b.Tasks, b.Jobs, b.Schedules, b.Cells}, t: t, clock: clock, cluster: leadership.Cluster(),
 		cells: cells, events: b.Events, stop: func() {
 			cancel()
 			<-ended
-			_ = reign.Resign(context.Background())
+			_ = leadership.Resign(context.Background())
 		}}
 }
 
@@ -162,8 +162,8 @@ func TestMemoryOfWhatIsGone(t *testing.T) {
 				defer leave()
 				pass(5 * time.Second)
 				c := c(s, exec)
-				if c.Settle == nil {
-					c.Settle = func() { pass(3 * time.Minute) }
+				if c.Quiesce == nil {
+					c.Quiesce = func() { pass(3 * time.Minute) }
 				}
 				c.Bounded = bounded
 				heaptest.Levels(t, c)
@@ -219,7 +219,7 @@ func churns() map[string]func(s *small, exec *simulate.Executor) heaptest.Config
 					Calendar: schedule.Calendar{Line: "@every 1s"}, Task: &task.Definition{Workload: program("/bin/true")}}})
 			}
 			s.apply(a)
-			return heaptest.Config{Things: 100, Rounds: 2, Warm: 8, Round: func(int) { pass(5 * time.Second) }, Settle: func() { pass(5 * time.Second) }}
+			return heaptest.Config{Things: 100, Rounds: 2, Warm: 8, Round: func(int) { pass(5 * time.Second) }, Quiesce: func() { pass(5 * time.Second) }}
 		},
 		"schedules that are removed": func(s *small, _ *simulate.Executor) heaptest.Config {
 			return heaptest.Config{Things: 20, Rounds: 3, Round: func(i int) {
@@ -350,11 +350,11 @@ func churns() map[string]func(s *small, exec *simulate.Executor) heaptest.Config
 				pass(time.Second)
 			}}
 		},
-		"strangers": func(s *small, _ *simulate.Executor) heaptest.Config {
+		"unknown processes": func(s *small, _ *simulate.Executor) heaptest.Config {
 			return heaptest.Config{Things: 50, Rounds: 3, Round: func(i int) {
 				for j := range 50 {
 					name := fmt.Sprintf("c%d-%d", i, j)
-					_, err := s.Heartbeat(ctx, worker.Heartbeat{Protocol: worker.Protocol, Cluster: "other", Cell: worker.CellName(name), Proc: worker.Proc("p" + name), Folder: "f" + name, Started: 1, Boot: "b", Beat: 1}, cell.State{Address: "10.0.0.7:1"})
+					_, err := s.Heartbeat(ctx, worker.Heartbeat{Protocol: worker.Protocol, Cluster: "other", Cell: worker.CellName(name), Proc: worker.Proc("p" + name), DirID: "f" + name, Started: 1, Boot: "b", Beat: 1}, cell.State{Address: "10.0.0.7:1"})
 					must(s, err)
 				}
 				pass(2 * time.Minute)

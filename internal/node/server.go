@@ -19,8 +19,8 @@ import (
 	"cantina/internal/run"
 	"cantina/leader"
 	"cantina/store"
+	"cantina/store/datadir"
 	"cantina/store/etcd"
-	"cantina/store/folder"
 	"cantina/zone"
 )
 
@@ -53,7 +53,7 @@ type ServerConfig struct {
 type Server struct {
 	cfg       ServerConfig
 	log       *slog.Logger
-	folder    *folder.Folder
+	dir       *datadir.Dir
 	doors     []*guard.Door
 	addresses []string
 	api       *api.Server
@@ -65,7 +65,7 @@ type Server struct {
 	cause string       // why this server cannot lead
 }
 
-// OpenServer takes the data folder and the addresses: it fails at once when either
+// OpenServer takes the data directory and the addresses: it fails at once when either
 // is in use.
 func OpenServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if err := cfg.Timeouts.Validate(); err != nil {
@@ -83,7 +83,7 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 		z, err := cfg.Zones.Load(name)
 		return z.Location, err
 	}
-	f, err := folder.Open(cfg.Dir)
+	f, err := datadir.Open(cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	s := &Server{cfg: cfg, log: cfg.Log, folder: f, cells: link.NewDirectory(link.Security{TLS: client, Token: cfg.Token}),
+	s := &Server{cfg: cfg, log: cfg.Log, dir: f, cells: link.NewDirectory(link.Security{TLS: client, Token: cfg.Token}),
 		api: api.New(api.Config{Log: cfg.Log, Build: cfg.Build, NewID: leader.NewID, Now: cfg.Clock.Wall, Zone: cfg.Zone})}
 	names := append(slices.Clone(cfg.Hosts), namesOf(cfg.Advertise)...)
 	for _, address := range cfg.Listen {
@@ -119,13 +119,13 @@ func namesOf(addresses []string) (names []string) {
 	return names
 }
 
-// Close gives folder and addresses back, for a server that was not run.
+// Close gives directory and addresses back, for a server that was not run.
 func (s *Server) Close() error {
 	var errs []error
 	for _, d := range s.doors {
 		errs = append(errs, d.Close())
 	}
-	return errors.Join(append(errs, s.folder.Close())...)
+	return errors.Join(append(errs, s.dir.Close())...)
 }
 
 // Addresses returns where the server listens.
@@ -155,7 +155,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	g.Add("store", s.runStore)
 	err = g.Run(ctx)
 	s.cells.Close()
-	return errors.Join(err, s.folder.Close())
+	return errors.Join(err, s.dir.Close())
 }
 
 // runStore opens the store, when there is room for it, and campaigns on it.
@@ -168,7 +168,7 @@ func (s *Server) runStore(ctx context.Context) error {
 		return err
 	}
 	st, err := store.New(backend, store.Config{Sole: len(s.cfg.Endpoints) == 0, LeaseTTL: s.cfg.Timeouts.Lease, KeepAlive: s.cfg.Timeouts.KeepAlive, Drift: s.cfg.Timeouts.LeaseDrift,
-		NewCluster: s.cfg.NewCluster, Memory: s.folder, Clock: s.cfg.Clock, Log: s.log})
+		NewCluster: s.cfg.NewCluster, Memory: s.dir, Clock: s.cfg.Clock, Log: s.log})
 	if err != nil {
 		return errors.Join(err, closeStore())
 	}
@@ -229,7 +229,7 @@ func (s *Server) openStore(ctx context.Context) (store.Backend, func(context.Con
 		}
 		return c.Backend(), c.Run, c.Close, nil
 	}
-	m, err := etcd.Start(ctx, s.folder, etcd.MemberConfig{Log: s.log})
+	m, err := etcd.Start(ctx, s.dir, etcd.MemberConfig{Log: s.log})
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -286,7 +286,7 @@ func (s *Server) campaign(ctx context.Context, st *store.Store) error {
 	}
 	said := "" // the error that was logged last
 	for ctx.Err() == nil {
-		reign, err := st.Campaign(ctx, store.Candidate{ID: s.cfg.Name, Addresses: advertise})
+		leadership, err := st.Campaign(ctx, store.Candidate{ID: s.cfg.Name, Addresses: advertise})
 		if err != nil {
 			if errors.Is(err, store.ErrBroken) {
 				return err
@@ -306,7 +306,7 @@ func (s *Server) campaign(ctx context.Context, st *store.Store) error {
 		}
 		said = ""
 		s.unable(nil)
-		if err := s.lead(ctx, reign); err != nil {
+		if err := s.lead(ctx, leadership); err != nil {
 			return err
 		}
 	}
@@ -314,12 +314,12 @@ func (s *Server) campaign(ctx context.Context, st *store.Store) error {
 }
 
 // lead runs one term.
-func (s *Server) lead(ctx context.Context, reign *store.Reign) error {
-	t, err := leader.Begin(s.cfg.Settings, reign, reign.Rows(), s.cells)
+func (s *Server) lead(ctx context.Context, leadership *store.Leadership) error {
+	t, err := leader.Begin(s.cfg.Settings, leadership, leadership.Rows(), s.cells)
 	if err != nil {
-		return errors.Join(err, reign.Resign(context.WithoutCancel(ctx)))
+		return errors.Join(err, leadership.Resign(context.WithoutCancel(ctx)))
 	}
-	s.log.Info("leading", "term", reign.Term().String())
+	s.log.Info("leading", "term", leadership.Term().String())
 	s.mu.Lock()
 	s.term = t
 	s.mu.Unlock()
@@ -330,11 +330,11 @@ func (s *Server) lead(ctx context.Context, reign *store.Reign) error {
 	s.mu.Unlock()
 	s.api.Follow("", fence.Term{})
 	if err != nil && ctx.Err() == nil {
-		s.log.Warn("term ended", "term", reign.Term().String(), "error", err)
+		s.log.Warn("term ended", "term", leadership.Term().String(), "error", err)
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	if err := reign.Resign(last); err != nil {
+	if err := leadership.Resign(last); err != nil {
 		s.log.Debug("resign", "error", err)
 	}
 	return nil

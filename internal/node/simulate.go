@@ -57,11 +57,11 @@ func (simulatedCell) StartExec(context.Context, string, executor.ExecSpec) (*exe
 }
 
 // openAtOnce is how many cells of a simulation are opened at the same time: each
-// waits for its folder to be durable.
+// waits for its directory to be durable.
 const openAtOnce = 64
 
-// OpenSimulation opens n cells called Name-0 to Name-(n-1), each in a folder of that
-// name below Dir. Listen needs port 0. It returns executor.ErrInUse when the folder is
+// OpenSimulation opens n cells called Name-0 to Name-(n-1), each in a directory of that
+// name below Dir. Listen needs port 0. It returns executor.ErrInUse when the directory is
 // in use, and what OpenCell returns.
 func OpenSimulation(ctx context.Context, cfg CellConfig, n int) (*Simulation, error) {
 	if err := cfg.Name.Check(); err != nil {
@@ -128,7 +128,7 @@ func (s *Simulation) openOne(ctx context.Context, i int) (*simulated, error) {
 	cfg.Offer.Host = string(cfg.Name)
 	m.Cell, err = cell.New(cell.Config{Name: cfg.Name, Dir: cfg.Dir, Clock: cfg.Clock, Log: cfg.Log.With("cell", string(cfg.Name)), Offer: cfg.Offer,
 		Address: d.Address(), Host: cfg.Host, Build: cfg.Build, Env: cfg.Env, API: cfg.API, Timeouts: cfg.Timeouts,
-		EvacuationTimeout: cfg.EvacuationTimeout}, cell.Simulated{Executor: m.exec}, m.client)
+		DrainTimeout: cfg.DrainTimeout}, cell.Simulated{Executor: m.exec}, m.client)
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
@@ -141,7 +141,7 @@ func (s *Simulation) openOne(ctx context.Context, i int) (*simulated, error) {
 func (s *Simulation) Address() string { return s.cells[0].door.Address() }
 
 // Run drives all cells until ctx is done, or one of them ends with an error. They
-// end side by side: each may wait a while for its leader's answer to its farewell.
+// end side by side: each may wait a while for its leader's answer to its deregistration.
 func (s *Simulation) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -31,7 +31,7 @@ type Member struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Proc          string                 `protobuf:"bytes,1,opt,name=proc,proto3" json:"proc,omitempty"`
 	Cell          string                 `protobuf:"bytes,2,opt,name=cell,proto3" json:"cell,omitempty"`
-	Folder        string                 `protobuf:"bytes,3,opt,name=folder,proto3" json:"folder,omitempty"`
+	DirId         string                 `protobuf:"bytes,3,opt,name=dir_id,json=dirId,proto3" json:"dir_id,omitempty"`
 	Started       int64                  `protobuf:"varint,4,opt,name=started,proto3" json:"started,omitempty"`
 	Boot          string                 `protobuf:"bytes,5,opt,name=boot,proto3" json:"boot,omitempty"`
 	Promise       *durationpb.Duration   `protobuf:"bytes,6,opt,name=promise,proto3" json:"promise,omitempty"`
@@ -84,9 +84,9 @@ func (x *Member) GetCell() string {
 	return ""
 }
 
-func (x *Member) GetFolder() string {
+func (x *Member) GetDirId() string {
 	if x != nil {
-		return x.Folder
+		return x.DirId
 	}
 	return ""
 }
@@ -316,11 +316,11 @@ var File_cantina_registry_proto protoreflect.FileDescriptor
 
 const file_cantina_registry_proto_rawDesc = "" +
 	"\n" +
-	"\x16cantina_registry.proto\x12\x10cantina.registry\x1a\x15cantina/v1/cell.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc9\x01\n" +
+	"\x16cantina_registry.proto\x12\x10cantina.registry\x1a\x15cantina/v1/cell.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc8\x01\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04proc\x18\x01 \x01(\tR\x04proc\x12\x12\n" +
-	"\x04cell\x18\x02 \x01(\tR\x04cell\x12\x16\n" +
-	"\x06folder\x18\x03 \x01(\tR\x06folder\x12\x18\n" +
+	"\x04cell\x18\x02 \x01(\tR\x04cell\x12\x15\n" +
+	"\x06dir_id\x18\x03 \x01(\tR\x05dirId\x12\x18\n" +
 	"\astarted\x18\x04 \x01(\x03R\astarted\x12\x12\n" +
 	"\x04boot\x18\x05 \x01(\tR\x04boot\x123\n" +
 	"\apromise\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\apromise\x12\x1c\n" +

@@ -42,7 +42,7 @@ func (t *Tracker) Agree() bool { return t.unshown == 0 && len(t.initial) == 1 }
 				patch("worker/leader_beat.go", " a.Eligible {", ` (a.Eligible || mistake.On("CreditBeforeRecord")) {`),
 			}},
 		{Name: "MemberAfterEligible", Rule: "a process is eligible before its member row is durable",
-			Args: "--load batch --faults kill-server,cut-link,kill-agent,unknown-commit,farewell", Quiet: true, Patches: []mutate.Patch{
+			Args: "--load batch --faults kill-server,cut-link,kill-agent,unknown-commit,deregister", Quiet: true, Patches: []mutate.Patch{
 				patch("worker/leader_batch.go", "case !p.durable:", `case !p.durable && !mistake.On("MemberAfterEligible"):`),
 				patch("worker/leader_beat.go", "p.reported && p.durable,", `p.reported && (p.durable || mistake.On("MemberAfterEligible")),`),
 				patch("worker/leader_report.go", "\tif !p.member {\n\t\tl.members.enlist(p, now)",

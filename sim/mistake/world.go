@@ -103,9 +103,9 @@ func quieter() []mutate.Patch {
 		patch("sim/contract.go", "if m.agent.Accepts(m.local()) == nil {", "if !mistake.Quiet() && m.agent.Accepts(m.local()) == nil {"),
 		patch("sim/contract.go", "if p.credited == 0 {\n\t\treturn", "if p.credited == 0 || mistake.Quiet() {\n\t\treturn"),
 		patch("sim/contract.go", "func (m *machine) starting() {\n", "func (m *machine) starting() {\n\tif mistake.Quiet() {\n\t\treturn\n\t}\n"),
-		patch("sim/contract_leader.go", "func (r *reign) contract(s seen, e worker.Event, out worker.Output) {\n",
-			"func (r *reign) contract(s seen, e worker.Event, out worker.Output) {\n\tif mistake.Quiet() {\n\t\treturn\n\t}\n"),
-		patch("sim/contract_leader.go", "func (r *reign) explains(q worker.Request) {\n",
-			"func (r *reign) explains(q worker.Request) {\n\tif mistake.Quiet() {\n\t\treturn\n\t}\n"),
+		patch("sim/contract_leader.go", "func (r *leadership) contract(s seen, e worker.Event, out worker.Output) {\n",
+			"func (r *leadership) contract(s seen, e worker.Event, out worker.Output) {\n\tif mistake.Quiet() {\n\t\treturn\n\t}\n"),
+		patch("sim/contract_leader.go", "func (r *leadership) explains(q worker.Request) {\n",
+			"func (r *leadership) explains(q worker.Request) {\n\tif mistake.Quiet() {\n\t\treturn\n\t}\n"),
 	}
 }

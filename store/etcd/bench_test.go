@@ -27,7 +27,7 @@ func BenchmarkCommit(b *testing.B) {
 	}
 	for _, name := range []string{"embedded", "embedded-128", "plain"} {
 		b.Run(name+"/batched", func(b *testing.B) {
-			r := reign(b, backends[name](b))
+			r := leadership(b, backends[name](b))
 			b.ResetTimer()
 			for i := range b.N {
 				if err := r.Wait(b.Context()); err != nil {
@@ -39,7 +39,7 @@ func BenchmarkCommit(b *testing.B) {
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "commits/s")
 		})
 		b.Run(name+"/one-by-one", func(b *testing.B) {
-			r := reign(b, backends[name](b))
+			r := leadership(b, backends[name](b))
 			took := make([]time.Duration, b.N)
 			b.ResetTimer()
 			for i := range b.N {
@@ -96,7 +96,7 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-func reign(b testing.TB, backend store.Backend) *store.Reign {
+func leadership(b testing.TB, backend store.Backend) *store.Leadership {
 	b.Helper()
 	s, err := store.New(backend, store.Config{Clock: run.Kernel()})
 	if err != nil {
@@ -114,7 +114,7 @@ func reign(b testing.TB, backend store.Backend) *store.Reign {
 	return r
 }
 
-func commit(b testing.TB, r *store.Reign, t store.Transition) {
+func commit(b testing.TB, r *store.Leadership, t store.Transition) {
 	b.Helper()
 	done := make(chan error, 1)
 	r.Submit(t, func(_ int64, err error) { done <- err })

@@ -9,14 +9,14 @@ import (
 
 // The first start of etcd does not survive every kill: between the making of its
 // log and the first entry in it, it leaves a member that never elects itself. So a
-// file beside the member's folder says that the member has never served; nothing
-// can have been acknowledged then, and what is there is begun anew. A folder
+// file beside the member's directory says that the member has never served; nothing
+// can have been acknowledged then, and what is there is begun anew. A directory
 // without that file is never deleted.
 
 // unborn is the path of that file.
 func unborn(dir string) string { return dir + ".unborn" }
 
-// conceive readies the folder for a first start, unless there is a member in it
+// conceive readies the directory for a first start, unless there is a member in it
 // that has served.
 func conceive(dir string) error {
 	_, err := os.Stat(unborn(dir))
@@ -35,7 +35,7 @@ func conceive(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(f.Close(), syncFolder(filepath.Dir(dir))); err != nil {
+	if err := errors.Join(f.Close(), syncDir(filepath.Dir(dir))); err != nil {
 		return err
 	}
 	return os.Mkdir(dir, 0o700)
@@ -47,11 +47,11 @@ func born(dir string) error {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	return errors.Join(err, syncFolder(filepath.Dir(dir)))
+	return errors.Join(err, syncDir(filepath.Dir(dir)))
 }
 
-// syncFolder makes the names in a folder durable.
-func syncFolder(path string) error {
+// syncDir makes the names in a directory durable.
+func syncDir(path string) error {
 	d, err := os.Open(path)
 	if err != nil {
 		return err

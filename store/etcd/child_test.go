@@ -18,9 +18,9 @@ import (
 
 	"cantina/internal/run"
 	"cantina/store"
+	"cantina/store/datadir"
 	"cantina/store/etcd"
 	"cantina/store/etcdtest"
-	"cantina/store/folder"
 )
 
 // The tests of this file run the test program again as a child that leads and
@@ -112,7 +112,7 @@ var points = []string{
 // countingChild leads, says what it found, and counts: each number is one transition
 // of two rows, followed by its effect, a line.
 func countingChild() error {
-	f, err := folder.Open(os.Getenv("CHILD_DIR"))
+	f, err := datadir.Open(os.Getenv("CHILD_DIR"))
 	if err != nil {
 		return err
 	}
@@ -232,11 +232,11 @@ func runChildUntil(t *testing.T, ctx context.Context, env ...string) life {
 }
 
 // A leader on an embedded store is killed at every point, again and again on the
-// same folder: no effect is lost, no transition is half, and the next one leads at
+// same directory: no effect is lost, no transition is half, and the next one leads at
 // once though the lease of the dead one has a minute to live.
 func TestKilledAtNamedPoints(t *testing.T) {
 	dir := t.TempDir()
-	f, err := folder.Open(dir)
+	f, err := datadir.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -305,8 +305,8 @@ func TestStandByTakesOverFromTheDead(t *testing.T) {
 	}
 }
 
-// A child is killed at a seeded moment of its life on a new folder, its very first
-// start included: the folder can always be started again, and holds every effect.
+// A child is killed at a seeded moment of its life on a new directory, its very first
+// start included: the directory can always be started again, and holds every effect.
 func TestKilledAtAnyMomentOfTheFirstStart(t *testing.T) {
 	seed := time.Now().UnixNano()
 	rng := rand.New(rand.NewSource(seed))
@@ -320,7 +320,7 @@ func TestKilledAtAnyMomentOfTheFirstStart(t *testing.T) {
 		if !l.led {
 			early++
 		}
-		f, err := folder.Open(dir)
+		f, err := datadir.Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,8 +14,8 @@ import (
 
 	"cantina/internal/run"
 	"cantina/store"
+	"cantina/store/datadir"
 	"cantina/store/etcd"
-	"cantina/store/folder"
 )
 
 // Close ends a member under calls of every kind; they all return, and no goroutine
@@ -105,7 +105,7 @@ func TestDamagedLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err = folder.Open(dir)
+	f, err = datadir.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestDamagedLog(t *testing.T) {
 }
 
 func TestStartUnderAnEndedContext(t *testing.T) {
-	f, err := folder.Open(t.TempDir())
+	f, err := datadir.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestStartUnderAnEndedContext(t *testing.T) {
 	if err != nil && !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	m, err = etcd.Start(t.Context(), f, etcd.MemberConfig{}) // the folder is not left half open
+	m, err = etcd.Start(t.Context(), f, etcd.MemberConfig{}) // the directory is not left half open
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestStartUnderAnEndedContext(t *testing.T) {
 // A first start that was killed at any moment is begun anew; a member that has
 // served is not.
 func TestUnbornMemberIsBegunAnew(t *testing.T) {
-	f, err := folder.Open(t.TempDir())
+	f, err := datadir.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,8 +19,8 @@ import (
 	"cantina/fence"
 	"cantina/internal/run"
 	"cantina/store"
+	"cantina/store/datadir"
 	"cantina/store/etcd"
-	"cantina/store/folder"
 )
 
 func grows(t *testing.T, before, after string) bool {
@@ -134,7 +134,7 @@ func TestDiskGetsShort(t *testing.T) {
 // fillingChild writes until the disk is full to the last byte, and says what was
 // acknowledged.
 func fillingChild() error {
-	f, err := folder.Open(os.Getenv("CHILD_DIR"))
+	f, err := datadir.Open(os.Getenv("CHILD_DIR"))
 	if err != nil {
 		return err
 	}
@@ -289,7 +289,7 @@ func TestUpkeep(t *testing.T) {
 }
 
 // An older copy of the database is put back under the server: the next term is of a
-// greater epoch and Restored. So it is when the whole folder is copied.
+// greater epoch and Restored. So it is when the whole directory is copied.
 func TestOlderCopyIsNoticed(t *testing.T) {
 	dir, old, copied := t.TempDir(), filepath.Join(t.TempDir(), "old"), filepath.Join(t.TempDir(), "copied")
 	term := func(dir string) (fence.Term, bool, int) {

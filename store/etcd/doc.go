@@ -1,5 +1,5 @@
 // Package etcd is the store's backend on etcd: an embedded single member inside a
-// server's data folder (Start), or an operator's cluster (Dial). One Backend serves
+// server's data directory (Start), or an operator's cluster (Dial). One Backend serves
 // both; only the limits of a transaction differ.
 //
 // The embedded member has no listener and no port: it is called in the process. It

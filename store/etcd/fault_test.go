@@ -24,18 +24,18 @@ func times() int {
 // cutLine is a leader whose requests go through a proxy to a plain etcd, and a
 // direct connection beside it.
 type cutLine struct {
-	proxy  *etcdtest.Proxy
-	direct store.Backend
-	reign  *store.Reign
+	proxy      *etcdtest.Proxy
+	direct     store.Backend
+	leadership *store.Leadership
 }
 
 func newCutLine(t *testing.T) cutLine {
 	server := etcdtest.Start(t)
 	p := etcdtest.StartProxy(t, server.Addr)
 	s := newStore(t, etcdtest.DialAt(t, p.Endpoint), store.Config{CommitTimeout: 30 * time.Second, LeaseTTL: 30 * time.Second})
-	c := cutLine{proxy: p, direct: server.Dial(t), reign: campaign(t, s)}
+	c := cutLine{proxy: p, direct: server.Dial(t), leadership: campaign(t, s)}
 	t.Cleanup(func() {
-		if err := c.reign.Resign(t.Context()); err != nil && !errors.Is(err, t.Context().Err()) {
+		if err := c.leadership.Resign(t.Context()); err != nil && !errors.Is(err, t.Context().Err()) {
 			t.Log("resign:", err)
 		}
 	})
@@ -62,7 +62,7 @@ type acked struct {
 func (c cutLine) submit(key, value string) chan acked {
 	got := make(chan acked, 1)
 	tr := store.Transition{Ops: []store.Op{{Key: key, Value: []byte(value)}}}
-	c.reign.Submit(tr, func(revision int64, err error) { got <- acked{revision, err} })
+	c.leadership.Submit(tr, func(revision int64, err error) { got <- acked{revision, err} })
 	return got
 }
 
@@ -72,7 +72,7 @@ func TestAnswerLostAfterCommit(t *testing.T) {
 	c := newCutLine(t)
 	for i := range times() {
 		key := fmt.Sprint("answer-lost-", i)
-		commit(t, c.reign, store.Transition{Ops: []store.Op{{Key: "before", Value: []byte(key)}}})
+		commit(t, c.leadership, store.Transition{Ops: []store.Op{{Key: "before", Value: []byte(key)}}})
 		before, _ := c.row(t, "before")
 		c.proxy.Set(etcdtest.DropAnswers)
 		got := c.submit(key, "v")
@@ -100,7 +100,7 @@ func TestRequestLostBeforeCommit(t *testing.T) {
 	c := newCutLine(t)
 	for i := range times() {
 		key := fmt.Sprint("request-lost-", i)
-		commit(t, c.reign, store.Transition{Ops: []store.Op{{Key: "before", Value: []byte(key)}}})
+		commit(t, c.leadership, store.Transition{Ops: []store.Op{{Key: "before", Value: []byte(key)}}})
 		before, _ := c.row(t, "before")
 		c.proxy.Set(etcdtest.DropRequests)
 		got := c.submit(key, "v")
@@ -140,21 +140,21 @@ func TestRequestArrivesLate(t *testing.T) {
 		if row, _ := c.row(t, key); string(row.Value) != "new" || row.Modified != a.revision {
 			t.Fatalf("the late request landed: %+v, acknowledged %+v", row, a)
 		}
-		commit(t, c.reign, store.Transition{Ops: []store.Op{{Key: "after", Value: []byte(key)}}})
+		commit(t, c.leadership, store.Transition{Ops: []store.Op{{Key: "after", Value: []byte(key)}}})
 	}
 }
 
 // The address leads to another store all of a sudden: nothing is written there.
 func TestAnotherStoreAtTheSameAddress(t *testing.T) {
 	c := newCutLine(t)
-	commit(t, c.reign, store.Transition{Ops: []store.Op{{Key: "k", Value: []byte("v")}}})
+	commit(t, c.leadership, store.Transition{Ops: []store.Op{{Key: "k", Value: []byte("v")}}})
 	other := etcdtest.StartWith(t, func(e *embed.Config) { e.InitialClusterToken = "another" })
 	c.proxy.Target(other.Addr)
 	c.proxy.Cut()
 	if a := <-c.submit("k", "w"); !errors.Is(a.err, store.ErrWentBack) && !errors.Is(a.err, store.ErrDisplaced) {
 		t.Fatalf("%+v", a)
 	}
-	<-c.reign.Done()
+	<-c.leadership.Done()
 	p, err := other.Dial(t).Range(t.Context(), store.Query{From: "cantina/", To: "cantina0"})
 	if err != nil || len(p.Entries) != 0 {
 		t.Fatalf("%+v, %v", p, err)

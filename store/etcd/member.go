@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cantina/store"
-	"cantina/store/folder"
+	"cantina/store/datadir"
 )
 
 // MemberConfig is what an embedded member is made of. Zero fields take the default
@@ -81,10 +81,10 @@ type Member struct {
 	idle   *sync.Cond
 }
 
-// Start starts the member that lives in the folder, or a new one. It returns when
+// Start starts the member that lives in the directory, or a new one. It returns when
 // the member serves, or has failed to within ctx. The caller runs Run beside it,
-// and ends with Close before it closes the folder.
-func Start(ctx context.Context, f *folder.Folder, c MemberConfig) (*Member, error) {
+// and ends with Close before it closes the directory.
+func Start(ctx context.Context, f *datadir.Dir, c MemberConfig) (*Member, error) {
 	c = c.withDefaults()
 	m := &Member{cfg: c, dir: f.Path("etcd"), fuse: newFuse()}
 	m.life, m.end = context.WithCancelCause(context.Background())

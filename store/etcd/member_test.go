@@ -7,18 +7,18 @@ import (
 
 	"cantina/internal/run"
 	"cantina/store"
+	"cantina/store/datadir"
 	"cantina/store/etcd"
-	"cantina/store/folder"
 )
 
-func startMember(t testing.TB, dir string) (*etcd.Member, *folder.Folder) {
+func startMember(t testing.TB, dir string) (*etcd.Member, *datadir.Dir) {
 	t.Helper()
 	return startMemberWith(t, dir, etcd.MemberConfig{})
 }
 
-func startMemberWith(t testing.TB, dir string, c etcd.MemberConfig) (*etcd.Member, *folder.Folder) {
+func startMemberWith(t testing.TB, dir string, c etcd.MemberConfig) (*etcd.Member, *datadir.Dir) {
 	t.Helper()
-	f, err := folder.Open(dir)
+	f, err := datadir.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func startMemberWith(t testing.TB, dir string, c etcd.MemberConfig) (*etcd.Membe
 	return m, f
 }
 
-func stopMember(t testing.TB, m *etcd.Member, f *folder.Folder) {
+func stopMember(t testing.TB, m *etcd.Member, f *datadir.Dir) {
 	t.Helper()
 	if err := m.Close(); err != nil {
 		t.Error(err)
@@ -39,7 +39,7 @@ func stopMember(t testing.TB, m *etcd.Member, f *folder.Folder) {
 	}
 }
 
-func campaign(t testing.TB, s *store.Store) *store.Reign {
+func campaign(t testing.TB, s *store.Store) *store.Leadership {
 	t.Helper()
 	r, err := s.Campaign(t.Context(), store.Candidate{ID: "test"})
 	if err != nil {

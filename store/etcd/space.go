@@ -21,7 +21,7 @@ import (
 // setAside is how many bytes behind the end of the database file are its own.
 const setAside = 16 << 20
 
-// MinFree is the space in bytes that has to stay free below a member's folder.
+// MinFree is the space in bytes that has to stay free below a member's directory.
 const MinFree = 64 << 20
 
 // reserve sets the blocks of the database file aside, those of its holes and some behind its
@@ -69,17 +69,17 @@ func (b *Backend) Room() error {
 	return b.member.room()
 }
 
-// RoomToStart returns nil when the file system of a data folder has the room that the start
+// RoomToStart returns nil when the file system of a data directory has the room that the start
 // of its member needs, or store.ErrFull with the reason: a new one sets two files of its
 // log aside.
-func RoomToStart(folder string) error {
+func RoomToStart(dir string) error {
 	need := int64(MinFree)
-	if _, err := os.Stat(filepath.Join(folder, "etcd", "member", "wal")); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, "etcd", "member", "wal")); err != nil {
 		need += 2 * wal.SegmentSizeBytes
 	}
-	free, err := freeSpace(folder)
+	free, err := freeSpace(dir)
 	if err == nil && free < need {
-		err = fmt.Errorf("%d MiB free in %s, and the store needs %d MiB to start: %w", free>>20, folder, need>>20, store.ErrFull)
+		err = fmt.Errorf("%d MiB free in %s, and the store needs %d MiB to start: %w", free>>20, dir, need>>20, store.ErrFull)
 	}
 	return err
 }

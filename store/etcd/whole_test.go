@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"cantina/store"
+	"cantina/store/datadir"
 	"cantina/store/etcd"
-	"cantina/store/folder"
 )
 
 // frames returns where the frames of a log file begin; the last is where they end.
@@ -85,7 +85,7 @@ func TestDamagedLengthInTheLog(t *testing.T) {
 			if err := os.WriteFile(file, c.damage(append([]byte(nil), log...)), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			f, err := folder.Open(dir)
+			f, err := datadir.Open(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -174,7 +174,7 @@ func TestMissingFiles(t *testing.T) {
 // startsOrNames starts the member in dir: with names, it must be refused at once with that path.
 func startsOrNames(t *testing.T, dir, names string) {
 	t.Helper()
-	f, err := folder.Open(dir)
+	f, err := datadir.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 // Package etcdtest starts a plain etcd, as nobody has configured it, for tests: on
 // loopback, with the limits of an operator's etcd (128 operations, 1.5 MiB per
-// transaction), in a temporary folder.
+// transaction), in a temporary directory.
 package etcdtest
 
 import (

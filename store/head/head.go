@@ -1,5 +1,5 @@
 // Package head is the pure core of the store: the head record that fences every
-// write of a leader, the rules of a win, and the machine that settles a
+// write of a leader, the rules of a win, and the machine that resolves a
 // transaction whose outcome is unknown.
 //
 // It decides; package store talks. It may be used by store and by the simulator.

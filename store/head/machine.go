@@ -60,7 +60,7 @@ type Seen struct {
 	Head   Head
 }
 
-// Machine commits the batches of one term, one transaction in flight, and settles
+// Machine commits the batches of one term, one transaction in flight, and resolves
 // those whose outcome is unknown. The zero Machine is of no use; see New.
 //
 //	idle ── Commit ──▶ sent ── Done ──▶ idle (Landed), Void ──▶ idle (Dropped)

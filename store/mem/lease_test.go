@@ -36,7 +36,7 @@ func TestLeaseRunsOut(t *testing.T) {
 		}
 		<-time.After(10*time.Second + time.Millisecond) // the last keep-alive that arrives is sent at 10 s
 		cut.Store(true)
-		next := make(chan *store.Reign, 1)
+		next := make(chan *store.Leadership, 1)
 		go func() {
 			r2, err := newStore(t, b).Campaign(t.Context(), store.Candidate{ID: "b"})
 			if err != nil {

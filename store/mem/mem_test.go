@@ -26,7 +26,7 @@ func TestTakeOverInBubble(t *testing.T) {
 		if l, err := newStore(t, b).Leader(ctx); err != nil || l.ID != "a" || l.Term != r.Term() {
 			t.Fatalf("leader %+v, %v", l, err)
 		}
-		won := make(chan *store.Reign, 1)
+		won := make(chan *store.Leadership, 1)
 		go func() {
 			r2, err := newStore(t, b).Campaign(ctx, store.Candidate{ID: "b"})
 			if err != nil {

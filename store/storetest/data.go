@@ -84,7 +84,7 @@ func manifest(t *testing.T, f Fixture) {
 	wantErr(t, err, store.ErrTooLarge)
 	_, err = await(t, func(done func(int64, error)) { r.WriteManifest(store.Manifest{Number: 9}, done) })
 	wantErr(t, err, store.ErrBadManifest)
-	forward := func(r *store.Reign, m store.Manifest, steps int) {
+	forward := func(r *store.Leadership, m store.Manifest, steps int) {
 		for range steps {
 			payload, ops, rest, ok := m.Forward()
 			if !ok {

@@ -182,7 +182,7 @@ func lostAnswers(t *testing.T, f Fixture) {
 // commitUnderLoss commits n transitions over a lossy backend and holds each
 // acknowledgement against what the store has.
 func commitUnderLoss(t testing.TB, f Fixture, l *lossy, n int) error {
-	r := campaign(t, f.on(t, l, store.Config{KeepAlive: 10 * time.Millisecond, SettleTimeout: time.Minute}), "a")
+	r := campaign(t, f.on(t, l, store.Config{KeepAlive: 10 * time.Millisecond, ResolveTimeout: time.Minute}), "a")
 	l.enable(true)
 	for i := range n {
 		revision, err := submit(t, r, set("last", fmt.Sprint(i), fmt.Sprintf("once/%03d", i), "x"))
@@ -233,19 +233,19 @@ func raw(t testing.TB, b store.Backend, row string) (store.Entry, bool, error) {
 	return p.Entries[0], true, nil
 }
 
-// unsettled: when nothing gets through any more, the term ends, and says that the
+// unresolved: when nothing gets through any more, the term ends, and says that the
 // outcome is unknown.
-func unsettled(t *testing.T, f Fixture) {
+func unresolved(t *testing.T, f Fixture) {
 	l := newLossy(f.Open(t), 1, 1)
-	r := campaign(t, f.on(t, l, store.Config{KeepAlive: 50 * time.Millisecond, SettleTimeout: 200 * time.Millisecond}), "a")
+	r := campaign(t, f.on(t, l, store.Config{KeepAlive: 50 * time.Millisecond, ResolveTimeout: 200 * time.Millisecond}), "a")
 	commit(t, r, set("k", "before"))
 	l.enable(true)
 	var later error
 	r.Submit(set("k", "unknown"), nil)
 	r.Submit(set("k", "never sent"), func(_ int64, err error) { later = err })
-	wantErr(t, ended(t, r), store.ErrUnsettled)
-	wantErr(t, r.Resign(ctx(t)), store.ErrUnsettled)
-	wantErr(t, later, store.ErrUnsettled)
+	wantErr(t, ended(t, r), store.ErrUnresolved)
+	wantErr(t, r.Resign(ctx(t)), store.ErrUnresolved)
+	wantErr(t, later, store.ErrUnresolved)
 }
 
 // memo is a store.Memory in memory.

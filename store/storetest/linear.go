@@ -74,38 +74,38 @@ func (h *history) add(client int, in call, began int64, out outcome) {
 	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: in, Call: began, Output: out, Return: end})
 }
 
-// seats hands the reign of the day to the clients.
-type seats struct {
+// holders hands the term of the day to the clients.
+type holders struct {
 	first chan struct{} // closed when there is one
 
-	mu    sync.Mutex
-	reign *store.Reign
+	mu         sync.Mutex
+	leadership *store.Leadership
 }
 
-func (s *seats) get() *store.Reign {
+func (s *holders) get() *store.Leadership {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.reign
+	return s.leadership
 }
 
-func (s *seats) set(r *store.Reign) {
+func (s *holders) set(r *store.Leadership) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.reign == nil {
+	if s.leadership == nil {
 		close(s.first)
 	}
-	s.reign = r
+	s.leadership = r
 }
 
 // crowd is servers that stand for election in turn, and clients of whoever they believe
 // to lead.
 type crowd struct {
-	f      Fixture
-	h      *history
-	stop   context.Context // done when the last term is over
-	seats  []*seats
-	leases sync.Map      // term → store.LeaseID
-	next   chan struct{} // one token per term
+	f       Fixture
+	h       *history
+	stop    context.Context // done when the last term is over
+	holders []*holders
+	leases  sync.Map      // term → store.LeaseID
+	next    chan struct{} // one token per term
 }
 
 // linearizable: clients write and read rows through whoever they believe to lead,
@@ -115,12 +115,12 @@ func linearizable(t *testing.T, f Fixture) {
 	const clients, terms, calls = 4, 8, 100 // calls at least, per term
 	stop, cancel := context.WithCancel(ctx(t))
 	c := &crowd{f: f, h: &history{start: time.Now()}, stop: stop, next: make(chan struct{}),
-		seats: []*seats{{first: make(chan struct{})}, {first: make(chan struct{})}}}
+		holders: []*holders{{first: make(chan struct{})}, {first: make(chan struct{})}}}
 	var servers, all sync.WaitGroup
-	for i := range c.seats {
+	for i := range c.holders {
 		b := &counting{Backend: newLossy(f.Open(t), int64(i), 0.1)}
 		b.Backend.(*lossy).enable(true)
-		s := f.on(t, b, store.Config{KeepAlive: 100 * time.Millisecond, SettleTimeout: 10 * time.Second})
+		s := f.on(t, b, store.Config{KeepAlive: 100 * time.Millisecond, ResolveTimeout: 10 * time.Second})
 		servers.Go(func() { c.stand(i, s, b) })
 	}
 	all.Go(func() {
@@ -152,7 +152,7 @@ func (c *crowd) stand(i int, s *store.Store, b *counting) {
 			return // stopped
 		}
 		c.leases.Store(r.Term(), b.lease())
-		c.seats[i].set(r)
+		c.holders[i].set(r)
 		select {
 		case c.next <- struct{}{}:
 		case <-c.stop.Done():
@@ -173,8 +173,8 @@ func (c *crowd) depose(t *testing.T, terms, calls int) {
 		case <-c.stop.Done():
 			return
 		}
-		c.h.settle(calls, c.stop)
-		for _, s := range c.seats {
+		c.h.resolve(calls, c.stop)
+		for _, s := range c.holders {
 			if r := s.get(); r != nil && r.Err() == nil {
 				if id, ok := c.leases.Load(r.Term()); ok {
 					_ = c.f.Open(t).Revoke(c.stop, id.(store.LeaseID)) // it may be gone already
@@ -189,12 +189,12 @@ func (c *crowd) client(i int) {
 	const keys = 3
 	rng := rand.New(rand.NewSource(int64(i)))
 	select {
-	case <-c.seats[0].first:
-	case <-c.seats[1].first:
+	case <-c.holders[0].first:
+	case <-c.holders[1].first:
 	case <-c.stop.Done():
 	}
 	for n := 0; c.stop.Err() == nil; n++ {
-		r := c.seats[rng.Intn(len(c.seats))].get()
+		r := c.holders[rng.Intn(len(c.holders))].get()
 		if r == nil || r.Err() != nil { // one that has lost its lease without knowing is welcome
 			runtime.Gosched()
 			continue
@@ -204,8 +204,8 @@ func (c *crowd) client(i int) {
 	}
 }
 
-// settle waits until the clients have made n more calls.
-func (h *history) settle(n int, stop context.Context) {
+// resolve waits until the clients have made n more calls.
+func (h *history) resolve(n int, stop context.Context) {
 	h.mu.Lock()
 	want := len(h.ops) + n
 	h.mu.Unlock()
@@ -236,7 +236,7 @@ func (h *history) unknown() int {
 	return n
 }
 
-func (h *history) do(ctx context.Context, client int, r *store.Reign, in call) {
+func (h *history) do(ctx context.Context, client int, r *store.Leadership, in call) {
 	began := h.now()
 	if !in.write {
 		row, _, err := r.Get(ctx, in.key)

@@ -47,7 +47,7 @@ func Run(t *testing.T, start func(testing.TB) Fixture) {
 		{"Store/Refusals", refusals},
 		{"Store/BackPressure", backPressure},
 		{"Store/Fence", fenced},
-		{"Store/SeatGone", seatGone},
+		{"Store/ElectionKeyGone", electionKeyGone},
 		{"Store/StandBy", standBy},
 		{"Store/WatchLeader", watchLeader},
 		{"Store/Resign", resign},
@@ -62,7 +62,7 @@ func Run(t *testing.T, start func(testing.TB) Fixture) {
 		{"Store/Memory", memory},
 		{"Store/LostAnswers", lostAnswers},
 		{"Store/Planted/SkippedSequence", plantedSkip},
-		{"Store/Unsettled", unsettled},
+		{"Store/Unsettled", unresolved},
 		{"Linearizable", linearizable},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, start(t)) })
@@ -91,7 +91,7 @@ func (f Fixture) on(t testing.TB, b store.Backend, c store.Config) *store.Store 
 	return s
 }
 
-func campaign(t testing.TB, s *store.Store, id string) *store.Reign {
+func campaign(t testing.TB, s *store.Store, id string) *store.Leadership {
 	t.Helper()
 	r, err := s.Campaign(ctx(t), store.Candidate{ID: id, Addresses: []string{id + ":1"}})
 	must(t, err)
@@ -130,7 +130,7 @@ func del(keys ...string) store.Transition {
 }
 
 // submit submits and waits for done.
-func submit(t testing.TB, r *store.Reign, tr store.Transition) (int64, error) {
+func submit(t testing.TB, r *store.Leadership, tr store.Transition) (int64, error) {
 	t.Helper()
 	return await(t, func(done func(int64, error)) { r.Submit(tr, done) })
 }
@@ -152,7 +152,7 @@ func await(t testing.TB, f func(done func(int64, error))) (int64, error) {
 	return 0, nil
 }
 
-func commit(t testing.TB, r *store.Reign, tr store.Transition) int64 {
+func commit(t testing.TB, r *store.Leadership, tr store.Transition) int64 {
 	t.Helper()
 	revision, err := submit(t, r, tr)
 	must(t, err)
@@ -160,7 +160,7 @@ func commit(t testing.TB, r *store.Reign, tr store.Transition) int64 {
 }
 
 // rows returns all rows as "key=value", sorted, by a new term.
-func rows(t testing.TB, r *store.Reign) []string {
+func rows(t testing.TB, r *store.Leadership) []string {
 	t.Helper()
 	var all []string
 	for _, row := range r.Rows() {
@@ -169,14 +169,14 @@ func rows(t testing.TB, r *store.Reign) []string {
 	return all
 }
 
-func wantRows(t testing.TB, r *store.Reign, want ...string) {
+func wantRows(t testing.TB, r *store.Leadership, want ...string) {
 	t.Helper()
 	if got := rows(t, r); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Fatalf("rows %v, want %v", got, want)
 	}
 }
 
-func ended(t testing.TB, r *store.Reign) error {
+func ended(t testing.TB, r *store.Leadership) error {
 	t.Helper()
 	select {
 	case <-r.Done():

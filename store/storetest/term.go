@@ -285,9 +285,9 @@ func backPressure(t *testing.T, f Fixture) {
 	wantErr(t, r.Wait(ctx(t)), store.ErrResigned)
 }
 
-// seatGone: a leader whose election key is deleted while its lease lives ends at once,
+// electionKeyGone: a leader whose election key is deleted while its lease lives ends at once,
 // also when it has nothing to commit: it would go on giving credit beside its successor.
-func seatGone(t *testing.T, f Fixture) {
+func electionKeyGone(t *testing.T, f Fixture) {
 	b := &counting{Backend: f.Open(t)}
 	r := campaign(t, f.on(t, b, store.Config{}), "a")
 	commit(t, r, set("k", "mine"))
@@ -347,7 +347,7 @@ func standBy(t *testing.T, f Fixture) {
 	const servers = 4
 	type won struct {
 		id int
-		r  *store.Reign
+		r  *store.Leadership
 	}
 	wins := make(chan won)
 	var all sync.WaitGroup

@@ -23,7 +23,7 @@ func TestAccess(t *testing.T) {
 
 	for _, x := range []struct {
 		address, path string
-	}{{s.Addr, "/v1/status"}, {s.Addr, "/health"}, {s.Addr, "/line"}, {c.Addr, "/cantina.v1.CellService/ReadLogs"}} {
+	}{{s.Addr, "/v1/status"}, {s.Addr, "/health"}, {s.Addr, "/mux"}, {c.Addr, "/cantina.v1.CellService/ReadLogs"}} {
 		r, err := http.Post("http://"+x.address+x.path, "application/json", strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)

@@ -134,8 +134,8 @@ func TestDamagedCell(t *testing.T) {
 	c.cells["c1"].kill()
 	c.session("c1", "MUST_DIE")
 	damaged := 0
-	err := filepath.WalkDir(c.cellFolder("c1"), func(path string, d os.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() || d.Name() == "id" { // written once, when the folder was made
+	err := filepath.WalkDir(c.cellDir("c1"), func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || d.Name() == "id" { // written once, when the directory was made
 			return err
 		}
 		damaged++
@@ -161,7 +161,7 @@ func TestDamagedCell(t *testing.T) {
 	t.Logf("%d files damaged; processes %v, then %v", damaged, old, left)
 }
 
-// TestCapacityIsAdded starts a cell in a folder that is not there, with amounts of
+// TestCapacityIsAdded starts a cell in a directory that is not there, with amounts of
 // its own: they count beside what the machine has.
 func TestCapacityIsAdded(t *testing.T) {
 	c := startCluster(t, patient, 1, 0)

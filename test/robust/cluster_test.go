@@ -92,7 +92,7 @@ func (c *cluster) cleanup() {
 		wg.Wait()
 	}
 	for name := range c.cells {
-		clean(c.t, c.cellFolder(name))
+		clean(c.t, c.cellDir(name))
 	}
 }
 
@@ -134,8 +134,8 @@ func (c *cluster) startServer(name string) *process {
 	return p
 }
 
-// cellFolder is where a cell keeps its data.
-func (c *cluster) cellFolder(name string) string { return filepath.Join(c.dir, name) }
+// cellDir is where a cell keeps its data.
+func (c *cluster) cellDir(name string) string { return filepath.Join(c.dir, name) }
 
 func (c *cluster) startCell(name string, more ...string) *process {
 	c.t.Helper()
@@ -145,7 +145,7 @@ func (c *cluster) startCell(name string, more ...string) *process {
 // startCellBehind is startCell behind a wrapper.
 func (c *cluster) startCellBehind(name string, wrapper []string, more ...string) *process {
 	c.t.Helper()
-	args := append([]string{"cell", "--name", name, "--data", c.cellFolder(name), "--servers", c.addr()}, c.flags...)
+	args := append([]string{"cell", "--name", name, "--data", c.cellDir(name), "--servers", c.addr()}, c.flags...)
 	if c.net != nil {
 		l := c.net.link(name)
 		wrapper = append(l.enter(), wrapper...)

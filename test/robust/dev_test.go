@@ -31,7 +31,7 @@ type acked struct {
 }
 
 // TestKillDev kills cantina dev at random moments under a mixed load and starts it
-// on the same folder: nothing acknowledged is lost, nothing runs twice, and nothing
+// on the same directory: nothing acknowledged is lost, nothing runs twice, and nothing
 // of the dead process is left.
 func TestKillDev(t *testing.T) {
 	r, w, data := seeded(t), newWitness(t), tempDir(t)
@@ -51,7 +51,7 @@ func TestKillDev(t *testing.T) {
 		}
 		d = startDev(t, data).wait()
 	}
-	settle(t, d, w, known, nodes)
+	awaitEnd(t, d, w, known, nodes)
 	d.stop()
 	clean(t, filepath.Join(data, "cell"))
 	w.check()
@@ -131,8 +131,8 @@ func runWorkload(argv ...string) *pb.Workload {
 	return &pb.Workload{Action: &pb.Action{Kind: &pb.Action_Run{Run: &pb.Run{Path: argv[0], Args: argv[1:]}}}}
 }
 
-// settle waits until all has ended and compares it with what was promised.
-func settle(t *testing.T, d *process, w *witness, known *acked, nodes int) {
+// awaitEnd waits until all has ended and compares it with what was promised.
+func awaitEnd(t *testing.T, d *process, w *witness, known *acked, nodes int) {
 	t.Helper()
 	must(t, d.Addr, "wait", "append", "--timeout", "100s")
 	must(t, d.Addr, "wait", "web", "--timeout", "100s")

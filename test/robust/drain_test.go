@@ -174,7 +174,7 @@ func TestDrainSurvivesItsLeaderAndItsCell(t *testing.T) {
 		t.Errorf("the drain of c1 ended as %v", d)
 	}
 	cli(t, c.addr(), "wait", "t1", "--timeout", "100s")
-	if x := getTask(t, client, "t1"); x.Outcome != task.Failed.String() || !strings.Contains(x.String(), task.ReasonEvacuation) {
+	if x := getTask(t, client, "t1"); x.Outcome != task.Failed.String() || !strings.Contains(x.String(), task.ReasonDrain) {
 		t.Errorf("t1: %v", x)
 	}
 	c.cells["c1"].kill()
@@ -402,7 +402,7 @@ schedules:
 		t.Fatalf("the drain ended as %v", d)
 	}
 	w.waitBegun("slow", 2)
-	if x := getTask(t, c.client(), strings.Fields(d.Waits[0])[1]); x.Outcome != task.Failed.String() || !strings.Contains(x.String(), task.ReasonEvacuation) {
+	if x := getTask(t, c.client(), strings.Fields(d.Waits[0])[1]); x.Outcome != task.Failed.String() || !strings.Contains(x.String(), task.ReasonDrain) {
 		t.Errorf("the run that the drain ended: %v", x)
 	}
 	must(t, c.addr(), "rm", "schedule/slow", "--domain", "d", "--yes")
@@ -436,7 +436,7 @@ func TestUndrainSavesWhatRuns(t *testing.T) {
 		if err := until(t.Context(), c.client(), &pb.StreamEventsRequest{Kind: []string{"instance"}, Domain: "d", All: true}, ordinary); err != nil {
 			t.Fatalf("web is not as it was: %v\n%s", err, must(t, c.addr(), "ps", "--all"))
 		}
-		if x := c.cell("c1"); x.Drain != nil || x.Evacuating {
+		if x := c.cell("c1"); x.Drain != nil || x.Draining {
 			t.Fatalf("c1: %v", x)
 		}
 	}

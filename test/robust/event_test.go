@@ -120,7 +120,7 @@ func lastRows(t *testing.T, client *api.Client) map[string]map[string]proto.Mess
 	}
 	out := map[string]map[string]proto.Message{}
 	err = client.Events(t.Context(), &pb.StreamEventsRequest{Since: "0"}, func(m *pb.StreamEventsResponse) error {
-		if e := m.Event; e != nil && e.Kind != "pair" && e.Kind != "note" {
+		if e := m.Event; e != nil && e.Kind != "node" && e.Kind != "note" {
 			r := e.ProtoReflect()
 			row := r.Get(r.Descriptor().Fields().ByName(protoreflect.Name(e.Kind))).Message().Interface()
 			if out[e.Kind] == nil {

@@ -56,7 +56,7 @@ func TestCorruptRow(t *testing.T) {
 	}
 	c.cells["c1"].stop()
 	if text := c.cells["c1"].log.tail(100); strings.Contains(text, "exiting without deregistration") {
-		t.Errorf("the damaged row kept the cell from its farewell:\n%s", text)
+		t.Errorf("the damaged row kept the cell from its deregistration:\n%s", text)
 	}
 }
 

@@ -30,7 +30,7 @@ const patience = 100 * time.Second
 // everything works for a user without privileges: make test runs them a second time so.
 const testUser = "CANTINA_TEST_USER"
 
-// tempDir is a folder for a test, in which its containers can write, whoever runs them.
+// tempDir is a directory for a test, in which its containers can write, whoever runs them.
 func tempDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -298,7 +298,7 @@ func must(t *testing.T, addr string, args ...string) string {
 	return r.out
 }
 
-// apply writes a spec file into the test's folder and applies it.
+// apply writes a spec file into the test's directory and applies it.
 func apply(t *testing.T, addr, spec string) {
 	t.Helper()
 	must(t, addr, "apply", write(t, "cantina.yaml", spec))
@@ -333,7 +333,7 @@ func shows(t *testing.T, addr string, words []string, args ...string) {
 	}
 }
 
-// write writes a file into a folder of its own and returns its path.
+// write writes a file into a directory of its own and returns its path.
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(tempDir(t), name)

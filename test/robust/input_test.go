@@ -18,15 +18,15 @@ func TestBadInput(t *testing.T) {
 	d := startDev(t, data).wait()
 	apply(t, d.Addr, "domain: keep\nservices: {still: {command: [sleep, '1000'], stop_grace: 1s}}\n")
 	must(t, d.Addr, "wait", "still", "--timeout", "100s")
-	pid := settled(t, filepath.Join(data, "cell"))
+	pid := steady(t, filepath.Join(data, "cell"))
 	for _, c := range []struct {
 		name string
 		run  func(*testing.T, *process)
 	}{
 		{"garbage instead of YAML", garbage}, {"a NUL in a value", nul}, {"a spec of 10 MB", bigSpec}, {"a spec that is too big", hugeSpec},
-		{"a command that does not exist", missingCommand}, {"a folder as command", folderCommand},
+		{"a command that does not exist", missingCommand}, {"a directory as command", dirCommand},
 		{"an environment value with everything in it", strangeValue}, {"output that is not UTF-8", rawOutput},
-		{"the data folder in use", func(t *testing.T, d *process) { folderInUse(t, d, data) }}, {"a port taken", portTaken},
+		{"the data directory in use", func(t *testing.T, d *process) { dirInUse(t, d, data) }}, {"a port taken", portTaken},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.run(t, d)
@@ -35,7 +35,7 @@ func TestBadInput(t *testing.T) {
 			}
 		})
 	}
-	if now := settled(t, filepath.Join(data, "cell")); fmt.Sprint(now) != fmt.Sprint(pid) {
+	if now := steady(t, filepath.Join(data, "cell")); fmt.Sprint(now) != fmt.Sprint(pid) {
 		t.Errorf("processes %v before, %v after", pid, now)
 	}
 	d.stop()
@@ -101,7 +101,7 @@ func missingCommand(t *testing.T, d *process) {
 	refusedCommand(t, d, "no-such-program-anywhere", "not found")
 }
 
-func folderCommand(t *testing.T, d *process) { refusedCommand(t, d, "/usr", "directory") }
+func dirCommand(t *testing.T, d *process) { refusedCommand(t, d, "/usr", "directory") }
 
 // refusedCommand runs what cannot be run as a task, a service and a batch task; each says why.
 func refusedCommand(t *testing.T, d *process, command, words string) {
@@ -150,7 +150,7 @@ func rawOutput(t *testing.T, d *process) {
 	}
 }
 
-func folderInUse(t *testing.T, _ *process, data string) {
+func dirInUse(t *testing.T, _ *process, data string) {
 	second := launch(t, "second", nil, "dev", "--data", data, "--socket", "none", "--listen", "127.0.0.1:0")
 	<-second.ended
 	<-second.drained

@@ -84,7 +84,7 @@ func (c *cluster) doneMore(n int) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
 	first, last := int32(-1), ""
-	err := until(ctx, c.client(), &pb.StreamEventsRequest{Kind: []string{"job", "pair"}}, func() bool {
+	err := until(ctx, c.client(), &pb.StreamEventsRequest{Kind: []string{"job", "node"}}, func() bool {
 		got, err := api.Call(ctx, c.client(), calls.GetJob, &pb.GetJobRequest{Name: "append"})
 		if err != nil {
 			return false

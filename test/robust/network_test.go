@@ -23,10 +23,10 @@ type network struct {
 	undo   []string         // calls of ip that remove what was made, last one first
 }
 
-// strangers is an address of links that nothing has: what is sent to it is lost.
+// unknown processes is an address of links that nothing has: what is sent to it is lost.
 // The bridge has one of its own, which would otherwise change with its links.
 const (
-	strangers = "02:00:00:00:00:02"
+	unusedMAC = "02:00:00:00:00:02"
 	bridges   = "02:00:00:00:00:01"
 )
 
@@ -180,8 +180,8 @@ type way struct{ name, cut, join string }
 // an address of links that nobody has, without a word to the sender.
 var ways = []way{
 	{"both ways", "link set LINK down", "link set LINK up"},
-	{"to the cell", "neigh replace CELL lladdr " + strangers + " dev BRIDGE nud permanent", "neigh del CELL dev BRIDGE"},
-	{"from the cell", "-n LINK neigh replace HOST lladdr " + strangers + " dev eth0 nud permanent", "-n LINK neigh del HOST dev eth0"},
+	{"to the cell", "neigh replace CELL lladdr " + unusedMAC + " dev BRIDGE nud permanent", "neigh del CELL dev BRIDGE"},
+	{"from the cell", "-n LINK neigh replace HOST lladdr " + unusedMAC + " dev eth0 nud permanent", "-n LINK neigh del HOST dev eth0"},
 }
 
 func (l *link) cut(w way) {

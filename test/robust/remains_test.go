@@ -14,19 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// remains is what there is of the cell with a data folder.
+// remains is what there is of the cell with a data directory.
 type remains struct {
-	groups []string // folders in the hierarchies
-	pids   []int    // in its control groups, or started for its folder
-	mounts []string // below its folder
+	groups []string // directories in the hierarchies
+	pids   []int    // in its control groups, or started for its directory
+	mounts []string // below its directory
 }
 
 func (r remains) none() bool { return len(r.groups)+len(r.pids)+len(r.mounts) == 0 }
 
 // cellID is the name under which the cell's groups stand in the hierarchies.
-func cellID(t *testing.T, folder string) string {
+func cellID(t *testing.T, dir string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(folder, "executor", "id"))
+	b, err := os.ReadFile(filepath.Join(dir, "executor", "id"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "" // it never came so far
 	}
@@ -36,11 +36,11 @@ func cellID(t *testing.T, folder string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// find looks for everything that a cell's folder has on this machine.
-func find(t *testing.T, folder string) remains {
+// find looks for everything that a cell's directory has on this machine.
+func find(t *testing.T, dir string) remains {
 	t.Helper()
 	var r remains
-	id := cellID(t, folder)
+	id := cellID(t, dir)
 	if id != "" {
 		_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
 			if err == nil && d.IsDir() && d.Name() == id {
@@ -56,7 +56,7 @@ func find(t *testing.T, folder string) remains {
 	}
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
-		if err == nil && belongs(pid, id, folder) {
+		if err == nil && belongs(pid, id, dir) {
 			r.pids = append(r.pids, pid)
 		}
 	}
@@ -65,7 +65,7 @@ func find(t *testing.T, folder string) remains {
 		t.Fatal(err)
 	}
 	for _, line := range strings.Split(string(mounts), "\n") {
-		if strings.Contains(line, folder) {
+		if strings.Contains(line, dir) {
 			r.mounts = append(r.mounts, line)
 		}
 	}
@@ -74,7 +74,7 @@ func find(t *testing.T, folder string) remains {
 
 // belongs tells whether a process is one of the cell's: by control group, by the
 // reaper's arguments, by what every container finds in its environment.
-func belongs(pid int, id, folder string) bool {
+func belongs(pid int, id, dir string) bool {
 	read := func(name string) string {
 		b, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), name)) // it may be gone
 		return string(b)
@@ -83,7 +83,7 @@ func belongs(pid int, id, folder string) bool {
 	if _, state, ok := strings.Cut(read("stat"), ") "); !ok || state[0] == 'Z' || state[0] == 'X' {
 		return false
 	}
-	if strings.Contains(read("environ"), "CANTINA_FOLDER="+folder+"/") {
+	if strings.Contains(read("environ"), "CANTINA_DIR="+dir+"/") {
 		return true
 	}
 	return id != "" && (strings.Contains(read("cgroup"), "/"+id) || strings.Contains(read("cmdline"), "/"+id+"/"))
@@ -91,11 +91,11 @@ func belongs(pid int, id, folder string) bool {
 
 // gone waits until no process of a dead cell is left, and returns how long it
 // took. It waits on the processes themselves.
-func gone(t *testing.T, folder string, limit time.Duration) time.Duration {
+func gone(t *testing.T, dir string, limit time.Duration) time.Duration {
 	t.Helper()
 	begin := time.Now()
 	for {
-		r := find(t, folder)
+		r := find(t, dir)
 		if len(r.pids) == 0 {
 			return time.Since(begin)
 		}
@@ -108,11 +108,11 @@ func gone(t *testing.T, folder string, limit time.Duration) time.Duration {
 	}
 }
 
-// settled returns the processes of a cell that stay: others, like the container with which it
+// steady returns the processes of a cell that stay: others, like the container with which it
 // probes itself now and then, and what has just been told to end, end first.
-func settled(t *testing.T, folder string) []int {
+func steady(t *testing.T, dir string) []int {
 	t.Helper()
-	all := find(t, folder).pids
+	all := find(t, dir).pids
 	for _, pid := range all {
 		ended(pid, time.Second)
 	}
@@ -142,9 +142,9 @@ func ended(pid int, limit time.Duration) bool {
 }
 
 // clean demands that a cell that ended in good order left nothing.
-func clean(t *testing.T, folder string) {
+func clean(t *testing.T, dir string) {
 	t.Helper()
-	if r := find(t, folder); !r.none() {
+	if r := find(t, dir); !r.none() {
 		t.Errorf("left behind: groups %v, processes %v, mounts %v", r.groups, r.pids, r.mounts)
 	}
 }

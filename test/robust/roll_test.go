@@ -135,7 +135,7 @@ func (c *cluster) changeLeader() {
 func TestRollOverALeaderChange(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, patient, 2, 2)
-	version := func(v int, settle, end string) string {
+	version := func(v int, awaitEnd, end string) string {
 		return fmt.Sprintf(`
 domain: d
 services:
@@ -149,7 +149,7 @@ services:
     exclusive: true
     stop_grace: 1s
     update: {settle: 1s}
-`, w.command(), v, settle, end)
+`, w.command(), v, awaitEnd, end)
 	}
 	apply(t, c.addr(), version(1, "1s", "sleep 1000"))
 	must(t, c.addr(), "wait", "web", "lock", "--timeout", "100s")

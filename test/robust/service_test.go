@@ -121,7 +121,7 @@ func TestKilledCellMoves(t *testing.T) {
 			t.Errorf("web is %s", on)
 		}
 	}
-	t.Logf("nothing of it runs on after %v", gone(t, c.cellFolder("c1"), patience).Round(time.Millisecond))
+	t.Logf("nothing of it runs on after %v", gone(t, c.cellDir("c1"), patience).Round(time.Millisecond))
 	c.startCell("c1").wait() // it clears up what its predecessor left
 	c.session("c1", "HEALTHY")
 }

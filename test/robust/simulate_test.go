@@ -38,7 +38,7 @@ func TestSimulatedCells(t *testing.T) {
 		}
 	}
 	if r := cli(t, c.addr(), "cell", "--simulate", "4", "--data", filepath.Join(c.dir, "b"), "--servers", c.addr()); r.code == 0 || !strings.Contains(r.err, "in use") {
-		t.Errorf("a folder that is in use: code %d, %s", r.code, r.err)
+		t.Errorf("a directory that is in use: code %d, %s", r.code, r.err)
 	}
 	if r := cli(t, c.addr(), "cell", "--simulate", "4", "--listen", "127.0.0.1:7481"); r.code != 2 {
 		t.Errorf("one address for many cells: code %d, %s", r.code, r.err)

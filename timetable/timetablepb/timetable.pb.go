@@ -324,7 +324,7 @@ type State struct {
 	History []*Entry               `protobuf:"bytes,8,rep,name=history,proto3" json:"history,omitempty"`
 	Fired   int64                  `protobuf:"varint,9,opt,name=fired,proto3" json:"fired,omitempty"`
 	Skipped int64                  `protobuf:"varint,10,opt,name=skipped,proto3" json:"skipped,omitempty"`
-	Line    int64                  `protobuf:"varint,11,opt,name=line,proto3" json:"line,omitempty"`
+	Backlog int64                  `protobuf:"varint,11,opt,name=backlog,proto3" json:"backlog,omitempty"`
 	Done    []*Span                `protobuf:"bytes,12,rep,name=done,proto3" json:"done,omitempty"`
 	// Nanoseconds.
 	Skew          int64 `protobuf:"varint,13,opt,name=skew,proto3" json:"skew,omitempty"`
@@ -432,9 +432,9 @@ func (x *State) GetSkipped() int64 {
 	return 0
 }
 
-func (x *State) GetLine() int64 {
+func (x *State) GetBacklog() int64 {
 	if x != nil {
-		return x.Line
+		return x.Backlog
 	}
 	return 0
 }
@@ -793,7 +793,7 @@ const file_timetable_proto_rawDesc = "" +
 	"\x06signal\x18\x0e \x01(\v2\x19.cantina.timetable.SignalR\x06signal\":\n" +
 	"\x06Signal\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x16\n" +
-	"\x06number\x18\x02 \x01(\x05R\x06number\"\xa6\x03\n" +
+	"\x06number\x18\x02 \x01(\x05R\x06number\"\xac\x03\n" +
 	"\x05State\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\x03R\x06cursor\x12\x16\n" +
@@ -805,8 +805,8 @@ const file_timetable_proto_rawDesc = "" +
 	"\ahistory\x18\b \x03(\v2\x18.cantina.timetable.EntryR\ahistory\x12\x14\n" +
 	"\x05fired\x18\t \x01(\x03R\x05fired\x12\x18\n" +
 	"\askipped\x18\n" +
-	" \x01(\x03R\askipped\x12\x12\n" +
-	"\x04line\x18\v \x01(\x03R\x04line\x12+\n" +
+	" \x01(\x03R\askipped\x12\x18\n" +
+	"\abacklog\x18\v \x01(\x03R\abacklog\x12+\n" +
 	"\x04done\x18\f \x03(\v2\x17.cantina.timetable.SpanR\x04done\x12\x12\n" +
 	"\x04skew\x18\r \x01(\x03R\x04skew\"<\n" +
 	"\x06Firing\x12\x0e\n" +

@@ -397,8 +397,8 @@ type SpecFile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// For error texts.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Folder that ./ is relative to; may be empty.
-	Folder        string `protobuf:"bytes,2,opt,name=folder,proto3" json:"folder,omitempty"`
+	// Directory that ./ is relative to; may be empty.
+	Dir           string `protobuf:"bytes,2,opt,name=dir,proto3" json:"dir,omitempty"`
 	Content       []byte `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -441,9 +441,9 @@ func (x *SpecFile) GetName() string {
 	return ""
 }
 
-func (x *SpecFile) GetFolder() string {
+func (x *SpecFile) GetDir() string {
 	if x != nil {
-		return x.Folder
+		return x.Dir
 	}
 	return ""
 }
@@ -893,7 +893,7 @@ type Service struct {
 	Healthy int32 `protobuf:"varint,15,opt,name=healthy,proto3" json:"healthy,omitempty"`
 	// How many instances are being stopped, for whatever reason. They do not count as running.
 	Stopping int32 `protobuf:"varint,16,opt,name=stopping,proto3" json:"stopping,omitempty"`
-	// How many instances have a doubt: the process that runs them is not heard of.
+	// How many instances are unconfirmed: the process that runs them is not heard of.
 	Unconfirmed   int32 `protobuf:"varint,17,opt,name=unconfirmed,proto3" json:"unconfirmed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1382,7 +1382,7 @@ type Instance struct {
 	Orphan bool `protobuf:"varint,24,opt,name=orphan,proto3" json:"orphan,omitempty"`
 	// Why it may not be so any more: its cell is not HEALTHY, or was not heard of in this
 	// term. In an event as it is when that is sent, of the newest row.
-	Doubt string `protobuf:"bytes,25,opt,name=doubt,proto3" json:"doubt,omitempty"`
+	UnconfirmedReason string `protobuf:"bytes,25,opt,name=unconfirmed_reason,json=unconfirmedReason,proto3" json:"unconfirmed_reason,omitempty"`
 	// Where its start hangs, or what of it does not die: START_HANGS or STUCK_KILLING, the
 	// process and the kernel function. Not in events.
 	Condition string `protobuf:"bytes,26,opt,name=condition,proto3" json:"condition,omitempty"`
@@ -1597,9 +1597,9 @@ func (x *Instance) GetOrphan() bool {
 	return false
 }
 
-func (x *Instance) GetDoubt() string {
+func (x *Instance) GetUnconfirmedReason() string {
 	if x != nil {
-		return x.Doubt
+		return x.UnconfirmedReason
 	}
 	return ""
 }
@@ -2164,7 +2164,7 @@ type Task struct {
 	// The rejection as a code: no_compatible_cells or insufficient_resources.
 	RejectionCode string `protobuf:"bytes,25,opt,name=rejection_code,json=rejectionCode,proto3" json:"rejection_code,omitempty"`
 	// As that of an instance, for one that runs.
-	Doubt string `protobuf:"bytes,26,opt,name=doubt,proto3" json:"doubt,omitempty"`
+	UnconfirmedReason string `protobuf:"bytes,26,opt,name=unconfirmed_reason,json=unconfirmedReason,proto3" json:"unconfirmed_reason,omitempty"`
 	// What holds it up, or that it is being stopped, and why. Not in events.
 	Condition string `protobuf:"bytes,27,opt,name=condition,proto3" json:"condition,omitempty"`
 	// Bytes of output that the disk of its cell refused; they are gaps in its logs.
@@ -2378,9 +2378,9 @@ func (x *Task) GetRejectionCode() string {
 	return ""
 }
 
-func (x *Task) GetDoubt() string {
+func (x *Task) GetUnconfirmedReason() string {
 	if x != nil {
-		return x.Doubt
+		return x.UnconfirmedReason
 	}
 	return ""
 }
@@ -3055,7 +3055,7 @@ func (*DeleteTaskResponse) Descriptor() ([]byte, []int) {
 	return file_cantina_v1_api_proto_rawDescGZIP(), []int{39}
 }
 
-type SettleTaskRequest struct {
+type ResolveTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// done, failed or rerun
@@ -3065,20 +3065,20 @@ type SettleTaskRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *SettleTaskRequest) Reset() {
-	*x = SettleTaskRequest{}
+func (x *ResolveTaskRequest) Reset() {
+	*x = ResolveTaskRequest{}
 	mi := &file_cantina_v1_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *SettleTaskRequest) String() string {
+func (x *ResolveTaskRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*SettleTaskRequest) ProtoMessage() {}
+func (*ResolveTaskRequest) ProtoMessage() {}
 
-func (x *SettleTaskRequest) ProtoReflect() protoreflect.Message {
+func (x *ResolveTaskRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_cantina_v1_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3090,53 +3090,53 @@ func (x *SettleTaskRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use SettleTaskRequest.ProtoReflect.Descriptor instead.
-func (*SettleTaskRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use ResolveTaskRequest.ProtoReflect.Descriptor instead.
+func (*ResolveTaskRequest) Descriptor() ([]byte, []int) {
 	return file_cantina_v1_api_proto_rawDescGZIP(), []int{40}
 }
 
-func (x *SettleTaskRequest) GetId() string {
+func (x *ResolveTaskRequest) GetId() string {
 	if x != nil {
 		return x.Id
 	}
 	return ""
 }
 
-func (x *SettleTaskRequest) GetAs() string {
+func (x *ResolveTaskRequest) GetAs() string {
 	if x != nil {
 		return x.As
 	}
 	return ""
 }
 
-func (x *SettleTaskRequest) GetWrite() *Write {
+func (x *ResolveTaskRequest) GetWrite() *Write {
 	if x != nil {
 		return x.Write
 	}
 	return nil
 }
 
-type SettleTaskResponse struct {
+type ResolveTaskResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *SettleTaskResponse) Reset() {
-	*x = SettleTaskResponse{}
+func (x *ResolveTaskResponse) Reset() {
+	*x = ResolveTaskResponse{}
 	mi := &file_cantina_v1_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *SettleTaskResponse) String() string {
+func (x *ResolveTaskResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*SettleTaskResponse) ProtoMessage() {}
+func (*ResolveTaskResponse) ProtoMessage() {}
 
-func (x *SettleTaskResponse) ProtoReflect() protoreflect.Message {
+func (x *ResolveTaskResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_cantina_v1_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3148,12 +3148,12 @@ func (x *SettleTaskResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use SettleTaskResponse.ProtoReflect.Descriptor instead.
-func (*SettleTaskResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use ResolveTaskResponse.ProtoReflect.Descriptor instead.
+func (*ResolveTaskResponse) Descriptor() ([]byte, []int) {
 	return file_cantina_v1_api_proto_rawDescGZIP(), []int{41}
 }
 
-func (x *SettleTaskResponse) GetTask() *Task {
+func (x *ResolveTaskResponse) GetTask() *Task {
 	if x != nil {
 		return x.Task
 	}
@@ -3633,7 +3633,7 @@ type JobNode struct {
 	Losses int32                  `protobuf:"varint,14,opt,name=losses,proto3" json:"losses,omitempty"`
 	Since  *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=since,proto3" json:"since,omitempty"`
 	// Why a running one may not be so any more, as that of an instance. Not in events.
-	Doubt string `protobuf:"bytes,16,opt,name=doubt,proto3" json:"doubt,omitempty"`
+	UnconfirmedReason string `protobuf:"bytes,16,opt,name=unconfirmed_reason,json=unconfirmedReason,proto3" json:"unconfirmed_reason,omitempty"`
 	// Of a running one: what holds it up, or that it is being stopped, and why. Not in events.
 	Condition     string `protobuf:"bytes,17,opt,name=condition,proto3" json:"condition,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3775,9 +3775,9 @@ func (x *JobNode) GetSince() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *JobNode) GetDoubt() string {
+func (x *JobNode) GetUnconfirmedReason() string {
 	if x != nil {
-		return x.Doubt
+		return x.UnconfirmedReason
 	}
 	return ""
 }
@@ -4437,7 +4437,7 @@ func (x *PauseJobResponse) GetJob() *Job {
 	return nil
 }
 
-type ForgiveJobRequest struct {
+type RetryJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
@@ -4447,20 +4447,20 @@ type ForgiveJobRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ForgiveJobRequest) Reset() {
-	*x = ForgiveJobRequest{}
+func (x *RetryJobRequest) Reset() {
+	*x = RetryJobRequest{}
 	mi := &file_cantina_v1_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ForgiveJobRequest) String() string {
+func (x *RetryJobRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ForgiveJobRequest) ProtoMessage() {}
+func (*RetryJobRequest) ProtoMessage() {}
 
-func (x *ForgiveJobRequest) ProtoReflect() protoreflect.Message {
+func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_cantina_v1_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4472,60 +4472,60 @@ func (x *ForgiveJobRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ForgiveJobRequest.ProtoReflect.Descriptor instead.
-func (*ForgiveJobRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use RetryJobRequest.ProtoReflect.Descriptor instead.
+func (*RetryJobRequest) Descriptor() ([]byte, []int) {
 	return file_cantina_v1_api_proto_rawDescGZIP(), []int{59}
 }
 
-func (x *ForgiveJobRequest) GetName() string {
+func (x *RetryJobRequest) GetName() string {
 	if x != nil {
 		return x.Name
 	}
 	return ""
 }
 
-func (x *ForgiveJobRequest) GetNode() string {
+func (x *RetryJobRequest) GetNode() string {
 	if x != nil {
 		return x.Node
 	}
 	return ""
 }
 
-func (x *ForgiveJobRequest) GetBelow() string {
+func (x *RetryJobRequest) GetBelow() string {
 	if x != nil {
 		return x.Below
 	}
 	return ""
 }
 
-func (x *ForgiveJobRequest) GetWrite() *Write {
+func (x *RetryJobRequest) GetWrite() *Write {
 	if x != nil {
 		return x.Write
 	}
 	return nil
 }
 
-type ForgiveJobResponse struct {
+type RetryJobResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Forgiven      int32                  `protobuf:"varint,1,opt,name=forgiven,proto3" json:"forgiven,omitempty"`
+	Retried       int32                  `protobuf:"varint,1,opt,name=retried,proto3" json:"retried,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ForgiveJobResponse) Reset() {
-	*x = ForgiveJobResponse{}
+func (x *RetryJobResponse) Reset() {
+	*x = RetryJobResponse{}
 	mi := &file_cantina_v1_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ForgiveJobResponse) String() string {
+func (x *RetryJobResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ForgiveJobResponse) ProtoMessage() {}
+func (*RetryJobResponse) ProtoMessage() {}
 
-func (x *ForgiveJobResponse) ProtoReflect() protoreflect.Message {
+func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_cantina_v1_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4537,14 +4537,14 @@ func (x *ForgiveJobResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ForgiveJobResponse.ProtoReflect.Descriptor instead.
-func (*ForgiveJobResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use RetryJobResponse.ProtoReflect.Descriptor instead.
+func (*RetryJobResponse) Descriptor() ([]byte, []int) {
 	return file_cantina_v1_api_proto_rawDescGZIP(), []int{60}
 }
 
-func (x *ForgiveJobResponse) GetForgiven() int32 {
+func (x *RetryJobResponse) GetRetried() int32 {
 	if x != nil {
-		return x.Forgiven
+		return x.Retried
 	}
 	return 0
 }
@@ -6228,7 +6228,7 @@ type Cell struct {
 	Zone    string                 `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`
 	Host    string                 `protobuf:"bytes,5,opt,name=host,proto3" json:"host,omitempty"`
 	// NEW, UNHEALTHY, HEALTHY or MUST_DIE; LOST when it is certainly dead, LEFT when it said
-	// farewell, until a process takes its name; FOREIGN when it belongs to another cluster
+	// deregistration, until a process takes its name; FOREIGN when it belongs to another cluster
 	Session     string                 `protobuf:"bytes,6,opt,name=session,proto3" json:"session,omitempty"`
 	Since       *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`
 	Reason      string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -6236,7 +6236,7 @@ type Cell struct {
 	Eligible    bool                   `protobuf:"varint,10,opt,name=eligible,proto3" json:"eligible,omitempty"`
 	DeadIn      *durationpb.Duration   `protobuf:"bytes,11,opt,name=dead_in,json=deadIn,proto3" json:"dead_in,omitempty"`
 	Unavailable string                 `protobuf:"bytes,12,opt,name=unavailable,proto3" json:"unavailable,omitempty"`
-	Evacuating  bool                   `protobuf:"varint,13,opt,name=evacuating,proto3" json:"evacuating,omitempty"`
+	Draining    bool                   `protobuf:"varint,13,opt,name=draining,proto3" json:"draining,omitempty"`
 	Capacity    map[string]int32       `protobuf:"bytes,14,rep,name=capacity,proto3" json:"capacity,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	Free        map[string]int32       `protobuf:"bytes,15,rep,name=free,proto3" json:"free,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	Instances   int32                  `protobuf:"varint,16,opt,name=instances,proto3" json:"instances,omitempty"`
@@ -6373,9 +6373,9 @@ func (x *Cell) GetUnavailable() string {
 	return ""
 }
 
-func (x *Cell) GetEvacuating() bool {
+func (x *Cell) GetDraining() bool {
 	if x != nil {
-		return x.Evacuating
+		return x.Draining
 	}
 	return false
 }
@@ -8129,7 +8129,7 @@ func (*ReleaseQuarantinedResponse) Descriptor() ([]byte, []int) {
 // What Explain is asked about.
 type Subject struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// service, instance, task, job, pair, cell or schedule
+	// service, instance, task, job, node, cell or schedule
 	Kind   string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Domain string `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
 	// Of the service, job, cell or schedule; id of the task.
@@ -8466,7 +8466,7 @@ type StreamEventsRequest struct {
 	// Strictly after this revision or position; "tail" or empty = from now on.
 	Since  string `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"`
 	Domain string `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
-	// service, instance, task, job, pair, cell, schedule, note; none = all.
+	// service, instance, task, job, node, cell, schedule, note; none = all.
 	Kind []string `protobuf:"bytes,3,rep,name=kind,proto3" json:"kind,omitempty"`
 	// Only this subject.
 	Subject string `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
@@ -9404,10 +9404,10 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\aListing\x12\x12\n" +
 	"\x04next\x18\x01 \x01(\tR\x04next\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x1a\n" +
-	"\bposition\x18\x03 \x01(\tR\bposition\"P\n" +
+	"\bposition\x18\x03 \x01(\tR\bposition\"J\n" +
 	"\bSpecFile\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06folder\x18\x02 \x01(\tR\x06folder\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
+	"\x03dir\x18\x02 \x01(\tR\x03dir\x12\x18\n" +
 	"\acontent\x18\x03 \x01(\fR\acontent\"O\n" +
 	"\vPlanRequest\x12*\n" +
 	"\x05files\x18\x01 \x03(\v2\x14.cantina.v1.SpecFileR\x05files\x12\x14\n" +
@@ -9479,7 +9479,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"C\n" +
 	"\x12GetServiceResponse\x12-\n" +
-	"\aservice\x18\x01 \x01(\v2\x13.cantina.v1.ServiceR\aservice\"\xd9\a\n" +
+	"\aservice\x18\x01 \x01(\v2\x13.cantina.v1.ServiceR\aservice\"\xf2\a\n" +
 	"\bInstance\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x12\x14\n" +
@@ -9506,8 +9506,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06hidden\x18\x15 \x01(\bR\x06hidden\x12\x1a\n" +
 	"\bfinished\x18\x16 \x01(\bR\bfinished\x12%\n" +
 	"\x0eplacement_code\x18\x17 \x01(\tR\rplacementCode\x12\x16\n" +
-	"\x06orphan\x18\x18 \x01(\bR\x06orphan\x12\x14\n" +
-	"\x05doubt\x18\x19 \x01(\tR\x05doubt\x12\x1c\n" +
+	"\x06orphan\x18\x18 \x01(\bR\x06orphan\x12-\n" +
+	"\x12unconfirmed_reason\x18\x19 \x01(\tR\x11unconfirmedReason\x12\x1c\n" +
 	"\tcondition\x18\x1a \x01(\tR\tcondition\x12\x1a\n" +
 	"\bstopping\x18\x1b \x01(\bR\bstopping\x123\n" +
 	"\astop_by\x18\x1c \x01(\v2\x1a.google.protobuf.TimestampR\x06stopBy\x12\x1d\n" +
@@ -9546,7 +9546,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x05write\x18\x04 \x01(\v2\x11.cantina.v1.WriteR\x05write\x12\x1e\n" +
 	"\vall_at_once\x18\x05 \x01(\bR\tallAtOnce\"6\n" +
 	"\x16RestartServiceResponse\x12\x1c\n" +
-	"\trestarted\x18\x01 \x01(\x05R\trestarted\"\xf8\x06\n" +
+	"\trestarted\x18\x01 \x01(\x05R\trestarted\"\x91\a\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x16\n" +
@@ -9580,8 +9580,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"definition\x18\x18 \x01(\v2\x1a.cantina.v1.TaskDefinitionR\n" +
 	"definition\x12%\n" +
-	"\x0erejection_code\x18\x19 \x01(\tR\rrejectionCode\x12\x14\n" +
-	"\x05doubt\x18\x1a \x01(\tR\x05doubt\x12\x1c\n" +
+	"\x0erejection_code\x18\x19 \x01(\tR\rrejectionCode\x12-\n" +
+	"\x12unconfirmed_reason\x18\x1a \x01(\tR\x11unconfirmedReason\x12\x1c\n" +
 	"\tcondition\x18\x1b \x01(\tR\tcondition\x12\x1f\n" +
 	"\voutput_lost\x18\x1c \x01(\x03R\n" +
 	"outputLost\"\xce\x03\n" +
@@ -9635,12 +9635,12 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x11DeleteTaskRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
 	"\x05write\x18\x02 \x01(\v2\x11.cantina.v1.WriteR\x05write\"\x14\n" +
-	"\x12DeleteTaskResponse\"\\\n" +
-	"\x11SettleTaskRequest\x12\x0e\n" +
+	"\x12DeleteTaskResponse\"]\n" +
+	"\x12ResolveTaskRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x0e\n" +
 	"\x02as\x18\x02 \x01(\tR\x02as\x12'\n" +
-	"\x05write\x18\x03 \x01(\v2\x11.cantina.v1.WriteR\x05write\":\n" +
-	"\x12SettleTaskResponse\x12$\n" +
+	"\x05write\x18\x03 \x01(\v2\x11.cantina.v1.WriteR\x05write\";\n" +
+	"\x13ResolveTaskResponse\x12$\n" +
 	"\x04task\x18\x01 \x01(\v2\x10.cantina.v1.TaskR\x04task\"\xf9\x03\n" +
 	"\x03Job\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
@@ -9698,7 +9698,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\aavoided\x18\b \x01(\x05R\aavoided\x12\x1a\n" +
 	"\bdisabled\x18\t \x01(\x05R\bdisabled\x12\x1a\n" +
 	"\bstranded\x18\n" +
-	" \x01(\x05R\bstranded\"\xfd\x03\n" +
+	" \x01(\x05R\bstranded\"\x96\x04\n" +
 	"\aJobNode\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
@@ -9717,8 +9717,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x04path\x18\f \x03(\tR\x04path\x12+\n" +
 	"\x04data\x18\r \x01(\v2\x17.google.protobuf.StructR\x04data\x12\x16\n" +
 	"\x06losses\x18\x0e \x01(\x05R\x06losses\x120\n" +
-	"\x05since\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x14\n" +
-	"\x05doubt\x18\x10 \x01(\tR\x05doubt\x12\x1c\n" +
+	"\x05since\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12-\n" +
+	"\x12unconfirmed_reason\x18\x10 \x01(\tR\x11unconfirmedReason\x12\x1c\n" +
 	"\tcondition\x18\x11 \x01(\tR\tcondition\"O\n" +
 	"\x0fListJobsRequest\x12$\n" +
 	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x16\n" +
@@ -9758,14 +9758,14 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06paused\x18\x02 \x01(\bR\x06paused\x12'\n" +
 	"\x05write\x18\x03 \x01(\v2\x11.cantina.v1.WriteR\x05write\"5\n" +
 	"\x10PauseJobResponse\x12!\n" +
-	"\x03job\x18\x01 \x01(\v2\x0f.cantina.v1.JobR\x03job\"z\n" +
-	"\x11ForgiveJobRequest\x12\x12\n" +
+	"\x03job\x18\x01 \x01(\v2\x0f.cantina.v1.JobR\x03job\"x\n" +
+	"\x0fRetryJobRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
 	"\x05below\x18\x03 \x01(\tR\x05below\x12'\n" +
-	"\x05write\x18\x04 \x01(\v2\x11.cantina.v1.WriteR\x05write\"0\n" +
-	"\x12ForgiveJobResponse\x12\x1a\n" +
-	"\bforgiven\x18\x01 \x01(\x05R\bforgiven\"w\n" +
+	"\x05write\x18\x04 \x01(\v2\x11.cantina.v1.WriteR\x05write\",\n" +
+	"\x10RetryJobResponse\x12\x18\n" +
+	"\aretried\x18\x01 \x01(\x05R\aretried\"w\n" +
 	"\x0eKillJobRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
@@ -9888,7 +9888,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12'\n" +
 	"\x05write\x18\x03 \x01(\v2\x11.cantina.v1.WriteR\x05write\"\x18\n" +
-	"\x16RemoveScheduleResponse\"\xfa\a\n" +
+	"\x16RemoveScheduleResponse\"\xf6\a\n" +
 	"\x04Cell\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04proc\x18\x02 \x01(\tR\x04proc\x12\x18\n" +
@@ -9902,10 +9902,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\beligible\x18\n" +
 	" \x01(\bR\beligible\x122\n" +
 	"\adead_in\x18\v \x01(\v2\x19.google.protobuf.DurationR\x06deadIn\x12 \n" +
-	"\vunavailable\x18\f \x01(\tR\vunavailable\x12\x1e\n" +
-	"\n" +
-	"evacuating\x18\r \x01(\bR\n" +
-	"evacuating\x12:\n" +
+	"\vunavailable\x18\f \x01(\tR\vunavailable\x12\x1a\n" +
+	"\bdraining\x18\r \x01(\bR\bdraining\x12:\n" +
 	"\bcapacity\x18\x0e \x03(\v2\x1e.cantina.v1.Cell.CapacityEntryR\bcapacity\x12.\n" +
 	"\x04free\x18\x0f \x03(\v2\x1a.cantina.v1.Cell.FreeEntryR\x04free\x12\x1c\n" +
 	"\tinstances\x18\x10 \x01(\x05R\tinstances\x12\x14\n" +
@@ -10149,7 +10147,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x18\n" +
 	"\amissing\x18\x03 \x03(\tR\amissing\x12\x10\n" +
 	"\x03end\x18\x04 \x01(\bR\x03end\x12,\n" +
-	"\x06packed\x18\x05 \x01(\v2\x14.cantina.v1.LogLinesR\x06packed2\xca\x1b\n" +
+	"\x06packed\x18\x05 \x01(\v2\x14.cantina.v1.LogLinesR\x06packed2\xc7\x1b\n" +
 	"\x0eCantinaService\x129\n" +
 	"\x04Plan\x12\x17.cantina.v1.PlanRequest\x1a\x18.cantina.v1.PlanResponse\x12<\n" +
 	"\x05Apply\x12\x18.cantina.v1.ApplyRequest\x1a\x19.cantina.v1.ApplyResponse\x12Q\n" +
@@ -10166,17 +10164,15 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"CancelTask\x12 .cantina.v1.CancelOneTaskRequest\x1a!.cantina.v1.CancelOneTaskResponse\x12K\n" +
 	"\n" +
-	"DeleteTask\x12\x1d.cantina.v1.DeleteTaskRequest\x1a\x1e.cantina.v1.DeleteTaskResponse\x12K\n" +
-	"\n" +
-	"SettleTask\x12\x1d.cantina.v1.SettleTaskRequest\x1a\x1e.cantina.v1.SettleTaskResponse\x12E\n" +
+	"DeleteTask\x12\x1d.cantina.v1.DeleteTaskRequest\x1a\x1e.cantina.v1.DeleteTaskResponse\x12N\n" +
+	"\vResolveTask\x12\x1e.cantina.v1.ResolveTaskRequest\x1a\x1f.cantina.v1.ResolveTaskResponse\x12E\n" +
 	"\bListJobs\x12\x1b.cantina.v1.ListJobsRequest\x1a\x1c.cantina.v1.ListJobsResponse\x12?\n" +
 	"\x06GetJob\x12\x19.cantina.v1.GetJobRequest\x1a\x1a.cantina.v1.GetJobResponse\x12H\n" +
 	"\tListNodes\x12\x1c.cantina.v1.ListNodesRequest\x1a\x1d.cantina.v1.ListNodesResponse\x12N\n" +
 	"\vListResults\x12\x1e.cantina.v1.ListResultsRequest\x1a\x1f.cantina.v1.ListResultsResponse\x12H\n" +
 	"\tRemoveJob\x12\x1c.cantina.v1.RemoveJobRequest\x1a\x1d.cantina.v1.RemoveJobResponse\x12E\n" +
-	"\bPauseJob\x12\x1b.cantina.v1.PauseJobRequest\x1a\x1c.cantina.v1.PauseJobResponse\x12K\n" +
-	"\n" +
-	"ForgiveJob\x12\x1d.cantina.v1.ForgiveJobRequest\x1a\x1e.cantina.v1.ForgiveJobResponse\x12B\n" +
+	"\bPauseJob\x12\x1b.cantina.v1.PauseJobRequest\x1a\x1c.cantina.v1.PauseJobResponse\x12E\n" +
+	"\bRetryJob\x12\x1b.cantina.v1.RetryJobRequest\x1a\x1c.cantina.v1.RetryJobResponse\x12B\n" +
 	"\aKillJob\x12\x1a.cantina.v1.KillJobRequest\x1a\x1b.cantina.v1.KillJobResponse\x12T\n" +
 	"\rListSchedules\x12 .cantina.v1.ListSchedulesRequest\x1a!.cantina.v1.ListSchedulesResponse\x12N\n" +
 	"\vGetSchedule\x12\x1e.cantina.v1.GetScheduleRequest\x1a\x1f.cantina.v1.GetScheduleResponse\x12K\n" +
@@ -10259,8 +10255,8 @@ var file_cantina_v1_api_proto_goTypes = []any{
 	(*CancelOneTaskResponse)(nil),      // 37: cantina.v1.CancelOneTaskResponse
 	(*DeleteTaskRequest)(nil),          // 38: cantina.v1.DeleteTaskRequest
 	(*DeleteTaskResponse)(nil),         // 39: cantina.v1.DeleteTaskResponse
-	(*SettleTaskRequest)(nil),          // 40: cantina.v1.SettleTaskRequest
-	(*SettleTaskResponse)(nil),         // 41: cantina.v1.SettleTaskResponse
+	(*ResolveTaskRequest)(nil),         // 40: cantina.v1.ResolveTaskRequest
+	(*ResolveTaskResponse)(nil),        // 41: cantina.v1.ResolveTaskResponse
 	(*Job)(nil),                        // 42: cantina.v1.Job
 	(*JobDefinition)(nil),              // 43: cantina.v1.JobDefinition
 	(*LevelResources)(nil),             // 44: cantina.v1.LevelResources
@@ -10278,8 +10274,8 @@ var file_cantina_v1_api_proto_goTypes = []any{
 	(*RemoveJobResponse)(nil),          // 56: cantina.v1.RemoveJobResponse
 	(*PauseJobRequest)(nil),            // 57: cantina.v1.PauseJobRequest
 	(*PauseJobResponse)(nil),           // 58: cantina.v1.PauseJobResponse
-	(*ForgiveJobRequest)(nil),          // 59: cantina.v1.ForgiveJobRequest
-	(*ForgiveJobResponse)(nil),         // 60: cantina.v1.ForgiveJobResponse
+	(*RetryJobRequest)(nil),            // 59: cantina.v1.RetryJobRequest
+	(*RetryJobResponse)(nil),           // 60: cantina.v1.RetryJobResponse
 	(*KillJobRequest)(nil),             // 61: cantina.v1.KillJobRequest
 	(*KillJobResponse)(nil),            // 62: cantina.v1.KillJobResponse
 	(*Schedule)(nil),                   // 63: cantina.v1.Schedule
@@ -10414,8 +10410,8 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 44: cantina.v1.CancelOneTaskRequest.write:type_name -> cantina.v1.Write
 	28,  // 45: cantina.v1.CancelOneTaskResponse.task:type_name -> cantina.v1.Task
 	2,   // 46: cantina.v1.DeleteTaskRequest.write:type_name -> cantina.v1.Write
-	2,   // 47: cantina.v1.SettleTaskRequest.write:type_name -> cantina.v1.Write
-	28,  // 48: cantina.v1.SettleTaskResponse.task:type_name -> cantina.v1.Task
+	2,   // 47: cantina.v1.ResolveTaskRequest.write:type_name -> cantina.v1.Write
+	28,  // 48: cantina.v1.ResolveTaskResponse.task:type_name -> cantina.v1.Task
 	45,  // 49: cantina.v1.Job.counts:type_name -> cantina.v1.Counts
 	138, // 50: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
 	138, // 51: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
@@ -10441,7 +10437,7 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 71: cantina.v1.RemoveJobRequest.write:type_name -> cantina.v1.Write
 	2,   // 72: cantina.v1.PauseJobRequest.write:type_name -> cantina.v1.Write
 	42,  // 73: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
-	2,   // 74: cantina.v1.ForgiveJobRequest.write:type_name -> cantina.v1.Write
+	2,   // 74: cantina.v1.RetryJobRequest.write:type_name -> cantina.v1.Write
 	2,   // 75: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
 	142, // 76: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
 	142, // 77: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
@@ -10556,14 +10552,14 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	34,  // 186: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
 	36,  // 187: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
 	38,  // 188: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
-	40,  // 189: cantina.v1.CantinaService.SettleTask:input_type -> cantina.v1.SettleTaskRequest
+	40,  // 189: cantina.v1.CantinaService.ResolveTask:input_type -> cantina.v1.ResolveTaskRequest
 	47,  // 190: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
 	49,  // 191: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
 	51,  // 192: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
 	53,  // 193: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
 	55,  // 194: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
 	57,  // 195: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
-	59,  // 196: cantina.v1.CantinaService.ForgiveJob:input_type -> cantina.v1.ForgiveJobRequest
+	59,  // 196: cantina.v1.CantinaService.RetryJob:input_type -> cantina.v1.RetryJobRequest
 	61,  // 197: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
 	68,  // 198: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
 	70,  // 199: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
@@ -10601,14 +10597,14 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	35,  // 231: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
 	37,  // 232: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
 	39,  // 233: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
-	41,  // 234: cantina.v1.CantinaService.SettleTask:output_type -> cantina.v1.SettleTaskResponse
+	41,  // 234: cantina.v1.CantinaService.ResolveTask:output_type -> cantina.v1.ResolveTaskResponse
 	48,  // 235: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
 	50,  // 236: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
 	52,  // 237: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
 	54,  // 238: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
 	56,  // 239: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
 	58,  // 240: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
-	60,  // 241: cantina.v1.CantinaService.ForgiveJob:output_type -> cantina.v1.ForgiveJobResponse
+	60,  // 241: cantina.v1.CantinaService.RetryJob:output_type -> cantina.v1.RetryJobResponse
 	62,  // 242: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
 	69,  // 243: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
 	71,  // 244: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse

@@ -657,20 +657,20 @@ type CellState struct {
 	Capacity     map[string]int64       `protobuf:"bytes,9,rep,name=capacity,proto3" json:"capacity,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	Foreign      map[string]int64       `protobuf:"bytes,10,rep,name=foreign,proto3" json:"foreign,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	Unavailable  string                 `protobuf:"bytes,11,opt,name=unavailable,proto3" json:"unavailable,omitempty"`
-	Evacuating   bool                   `protobuf:"varint,12,opt,name=evacuating,proto3" json:"evacuating,omitempty"`
+	Draining     bool                   `protobuf:"varint,12,opt,name=draining,proto3" json:"draining,omitempty"`
 	// Where the leader reaches the cell: "host:port", or "unix:PATH".
 	Address string `protobuf:"bytes,13,opt,name=address,proto3" json:"address,omitempty"`
 	// Build of the cell, and how strong its isolation is, in words.
 	Build     string   `protobuf:"bytes,14,opt,name=build,proto3" json:"build,omitempty"`
 	Isolation []string `protobuf:"bytes,15,rep,name=isolation,proto3" json:"isolation,omitempty"`
-	// How long an evacuation may take when nothing else is said.
-	EvacuationTimeout *durationpb.Duration `protobuf:"bytes,16,opt,name=evacuation_timeout,json=evacuationTimeout,proto3" json:"evacuation_timeout,omitempty"`
-	// The deadline of the evacuation has ended what was left.
-	EvacuationOver bool `protobuf:"varint,17,opt,name=evacuation_over,json=evacuationOver,proto3" json:"evacuation_over,omitempty"`
-	// What the evacuation waits for, or waited for when its deadline came, in words.
-	EvacuationWaits []string `protobuf:"bytes,18,rep,name=evacuation_waits,json=evacuationWaits,proto3" json:"evacuation_waits,omitempty"`
-	// Which evacuation it is: EvacuateRequest.id.
-	EvacuationId string `protobuf:"bytes,19,opt,name=evacuation_id,json=evacuationId,proto3" json:"evacuation_id,omitempty"`
+	// How long a drain may take when nothing else is said.
+	DrainTimeout *durationpb.Duration `protobuf:"bytes,16,opt,name=drain_timeout,json=drainTimeout,proto3" json:"drain_timeout,omitempty"`
+	// The deadline of the drain has ended what was left.
+	DrainOver bool `protobuf:"varint,17,opt,name=drain_over,json=drainOver,proto3" json:"drain_over,omitempty"`
+	// What the drain waits for, or waited for when its deadline came, in words.
+	DrainWaits []string `protobuf:"bytes,18,rep,name=drain_waits,json=drainWaits,proto3" json:"drain_waits,omitempty"`
+	// Which drain it is: DrainRequest.id.
+	DrainId string `protobuf:"bytes,19,opt,name=drain_id,json=drainId,proto3" json:"drain_id,omitempty"`
 	// Containers that a file system or the kernel holds up; the first few.
 	Conditions []*Condition `protobuf:"bytes,20,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	// The highest limit of open files that a program can be given; 0 = not known.
@@ -790,9 +790,9 @@ func (x *CellState) GetUnavailable() string {
 	return ""
 }
 
-func (x *CellState) GetEvacuating() bool {
+func (x *CellState) GetDraining() bool {
 	if x != nil {
-		return x.Evacuating
+		return x.Draining
 	}
 	return false
 }
@@ -818,30 +818,30 @@ func (x *CellState) GetIsolation() []string {
 	return nil
 }
 
-func (x *CellState) GetEvacuationTimeout() *durationpb.Duration {
+func (x *CellState) GetDrainTimeout() *durationpb.Duration {
 	if x != nil {
-		return x.EvacuationTimeout
+		return x.DrainTimeout
 	}
 	return nil
 }
 
-func (x *CellState) GetEvacuationOver() bool {
+func (x *CellState) GetDrainOver() bool {
 	if x != nil {
-		return x.EvacuationOver
+		return x.DrainOver
 	}
 	return false
 }
 
-func (x *CellState) GetEvacuationWaits() []string {
+func (x *CellState) GetDrainWaits() []string {
 	if x != nil {
-		return x.EvacuationWaits
+		return x.DrainWaits
 	}
 	return nil
 }
 
-func (x *CellState) GetEvacuationId() string {
+func (x *CellState) GetDrainId() string {
 	if x != nil {
-		return x.EvacuationId
+		return x.DrainId
 	}
 	return ""
 }
@@ -1027,7 +1027,7 @@ type HeartbeatRequest struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	From             *Caller                `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
 	Protocol         int32                  `protobuf:"varint,2,opt,name=protocol,proto3" json:"protocol,omitempty"`
-	Folder           string                 `protobuf:"bytes,3,opt,name=folder,proto3" json:"folder,omitempty"`
+	DirId            string                 `protobuf:"bytes,3,opt,name=dir_id,json=dirId,proto3" json:"dir_id,omitempty"`
 	Started          int64                  `protobuf:"varint,4,opt,name=started,proto3" json:"started,omitempty"`
 	Boot             string                 `protobuf:"bytes,5,opt,name=boot,proto3" json:"boot,omitempty"`
 	Beat             int64                  `protobuf:"varint,6,opt,name=beat,proto3" json:"beat,omitempty"`
@@ -1038,9 +1038,9 @@ type HeartbeatRequest struct {
 	Period           *durationpb.Duration   `protobuf:"bytes,11,opt,name=period,proto3" json:"period,omitempty"`
 	Predecessor      string                 `protobuf:"bytes,12,opt,name=predecessor,proto3" json:"predecessor,omitempty"`
 	PredecessorsGone bool                   `protobuf:"varint,13,opt,name=predecessors_gone,json=predecessorsGone,proto3" json:"predecessors_gone,omitempty"`
-	Farewell         bool                   `protobuf:"varint,14,opt,name=farewell,proto3" json:"farewell,omitempty"`
+	Deregister       bool                   `protobuf:"varint,14,opt,name=deregister,proto3" json:"deregister,omitempty"`
 	State            *CellState             `protobuf:"bytes,15,opt,name=state,proto3" json:"state,omitempty"`
-	// The process ends, and leaves work behind that the next one of its folder takes over.
+	// The process ends, and leaves work behind that the next one of its directory takes over.
 	Returns       bool `protobuf:"varint,20,opt,name=returns,proto3" json:"returns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1090,9 +1090,9 @@ func (x *HeartbeatRequest) GetProtocol() int32 {
 	return 0
 }
 
-func (x *HeartbeatRequest) GetFolder() string {
+func (x *HeartbeatRequest) GetDirId() string {
 	if x != nil {
-		return x.Folder
+		return x.DirId
 	}
 	return ""
 }
@@ -1167,9 +1167,9 @@ func (x *HeartbeatRequest) GetPredecessorsGone() bool {
 	return false
 }
 
-func (x *HeartbeatRequest) GetFarewell() bool {
+func (x *HeartbeatRequest) GetDeregister() bool {
 	if x != nil {
-		return x.Farewell
+		return x.Deregister
 	}
 	return false
 }
@@ -1341,7 +1341,7 @@ type HeartbeatResponse struct {
 	Eligible bool                   `protobuf:"varint,9,opt,name=eligible,proto3" json:"eligible,omitempty"`
 	Credit   bool                   `protobuf:"varint,10,opt,name=credit,proto3" json:"credit,omitempty"`
 	Promise  *durationpb.Duration   `protobuf:"bytes,11,opt,name=promise,proto3" json:"promise,omitempty"`
-	Settled  int64                  `protobuf:"varint,12,opt,name=settled,proto3" json:"settled,omitempty"`
+	Resolved int64                  `protobuf:"varint,12,opt,name=resolved,proto3" json:"resolved,omitempty"`
 	Timeouts *Timeouts              `protobuf:"bytes,13,opt,name=timeouts,proto3" json:"timeouts,omitempty"`
 	Set      *SetID                 `protobuf:"bytes,14,opt,name=set,proto3" json:"set,omitempty"`
 	// The newest CellState.version the leader has.
@@ -1459,9 +1459,9 @@ func (x *HeartbeatResponse) GetPromise() *durationpb.Duration {
 	return nil
 }
 
-func (x *HeartbeatResponse) GetSettled() int64 {
+func (x *HeartbeatResponse) GetResolved() int64 {
 	if x != nil {
-		return x.Settled
+		return x.Resolved
 	}
 	return 0
 }
@@ -1756,7 +1756,7 @@ type RunTask struct {
 	Workload int32 `protobuf:"varint,4,opt,name=workload,proto3" json:"workload,omitempty"`
 	// Environment of this one batch task, stronger than the workload's.
 	Env []*Variable `protobuf:"bytes,5,rep,name=env,proto3" json:"env,omitempty"`
-	// Path, arguments and folder of this one batch task where "{}" made them differ
+	// Path, arguments and directory of this one batch task where "{}" made them differ
 	// from the workload's.
 	Program *Run `protobuf:"bytes,6,opt,name=program,proto3" json:"program,omitempty"`
 	// What it takes from the cell.
@@ -4269,36 +4269,36 @@ func (x *CancelTaskResponse) GetProc() string {
 	return ""
 }
 
-type EvacuateRequest struct {
+type DrainRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	To    *Callee                `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
-	// How long the evacuation may take; absent = the cell's own setting.
+	// How long the drain may take; absent = the cell's own setting.
 	Deadline *durationpb.Duration `protobuf:"bytes,2,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	Reason   string               `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Take the evacuation back.
+	// Take the drain back.
 	Undo bool `protobuf:"varint,4,opt,name=undo,proto3" json:"undo,omitempty"`
 	// Stop batch tasks at once: they run again elsewhere, and no retry is counted.
 	StopBatch bool `protobuf:"varint,5,opt,name=stop_batch,json=stopBatch,proto3" json:"stop_batch,omitempty"`
-	// Names this evacuation: the same id again changes nothing, another begins anew.
+	// Names this drain: the same id again changes nothing, another begins anew.
 	Id            string `protobuf:"bytes,6,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *EvacuateRequest) Reset() {
-	*x = EvacuateRequest{}
+func (x *DrainRequest) Reset() {
+	*x = DrainRequest{}
 	mi := &file_cantina_v1_cell_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *EvacuateRequest) String() string {
+func (x *DrainRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*EvacuateRequest) ProtoMessage() {}
+func (*DrainRequest) ProtoMessage() {}
 
-func (x *EvacuateRequest) ProtoReflect() protoreflect.Message {
+func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_cantina_v1_cell_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4310,54 +4310,54 @@ func (x *EvacuateRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use EvacuateRequest.ProtoReflect.Descriptor instead.
-func (*EvacuateRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
+func (*DrainRequest) Descriptor() ([]byte, []int) {
 	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{48}
 }
 
-func (x *EvacuateRequest) GetTo() *Callee {
+func (x *DrainRequest) GetTo() *Callee {
 	if x != nil {
 		return x.To
 	}
 	return nil
 }
 
-func (x *EvacuateRequest) GetDeadline() *durationpb.Duration {
+func (x *DrainRequest) GetDeadline() *durationpb.Duration {
 	if x != nil {
 		return x.Deadline
 	}
 	return nil
 }
 
-func (x *EvacuateRequest) GetReason() string {
+func (x *DrainRequest) GetReason() string {
 	if x != nil {
 		return x.Reason
 	}
 	return ""
 }
 
-func (x *EvacuateRequest) GetUndo() bool {
+func (x *DrainRequest) GetUndo() bool {
 	if x != nil {
 		return x.Undo
 	}
 	return false
 }
 
-func (x *EvacuateRequest) GetStopBatch() bool {
+func (x *DrainRequest) GetStopBatch() bool {
 	if x != nil {
 		return x.StopBatch
 	}
 	return false
 }
 
-func (x *EvacuateRequest) GetId() string {
+func (x *DrainRequest) GetId() string {
 	if x != nil {
 		return x.Id
 	}
 	return ""
 }
 
-type EvacuateResponse struct {
+type DrainResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Term          *Term                  `protobuf:"bytes,1,opt,name=term,proto3" json:"term,omitempty"`
 	Proc          string                 `protobuf:"bytes,2,opt,name=proc,proto3" json:"proc,omitempty"`
@@ -4365,20 +4365,20 @@ type EvacuateResponse struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *EvacuateResponse) Reset() {
-	*x = EvacuateResponse{}
+func (x *DrainResponse) Reset() {
+	*x = DrainResponse{}
 	mi := &file_cantina_v1_cell_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *EvacuateResponse) String() string {
+func (x *DrainResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*EvacuateResponse) ProtoMessage() {}
+func (*DrainResponse) ProtoMessage() {}
 
-func (x *EvacuateResponse) ProtoReflect() protoreflect.Message {
+func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_cantina_v1_cell_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4390,19 +4390,19 @@ func (x *EvacuateResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use EvacuateResponse.ProtoReflect.Descriptor instead.
-func (*EvacuateResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
+func (*DrainResponse) Descriptor() ([]byte, []int) {
 	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{49}
 }
 
-func (x *EvacuateResponse) GetTerm() *Term {
+func (x *DrainResponse) GetTerm() *Term {
 	if x != nil {
 		return x.Term
 	}
 	return nil
 }
 
-func (x *EvacuateResponse) GetProc() string {
+func (x *DrainResponse) GetProc() string {
 	if x != nil {
 		return x.Proc
 	}
@@ -5685,7 +5685,7 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x05SetID\x12(\n" +
 	"\x06leader\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x06leader\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12'\n" +
-	"\x04hash\x18\x03 \x01(\v2\x13.cantina.v1.SetHashR\x04hash\"\x94\t\n" +
+	"\x04hash\x18\x03 \x01(\v2\x13.cantina.v1.SetHashR\x04hash\"\xe8\b\n" +
 	"\tCellState\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x03R\aversion\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12\x12\n" +
@@ -5698,17 +5698,17 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\bcapacity\x18\t \x03(\v2#.cantina.v1.CellState.CapacityEntryR\bcapacity\x12<\n" +
 	"\aforeign\x18\n" +
 	" \x03(\v2\".cantina.v1.CellState.ForeignEntryR\aforeign\x12 \n" +
-	"\vunavailable\x18\v \x01(\tR\vunavailable\x12\x1e\n" +
-	"\n" +
-	"evacuating\x18\f \x01(\bR\n" +
-	"evacuating\x12\x18\n" +
+	"\vunavailable\x18\v \x01(\tR\vunavailable\x12\x1a\n" +
+	"\bdraining\x18\f \x01(\bR\bdraining\x12\x18\n" +
 	"\aaddress\x18\r \x01(\tR\aaddress\x12\x14\n" +
 	"\x05build\x18\x0e \x01(\tR\x05build\x12\x1c\n" +
-	"\tisolation\x18\x0f \x03(\tR\tisolation\x12H\n" +
-	"\x12evacuation_timeout\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\x11evacuationTimeout\x12'\n" +
-	"\x0fevacuation_over\x18\x11 \x01(\bR\x0eevacuationOver\x12)\n" +
-	"\x10evacuation_waits\x18\x12 \x03(\tR\x0fevacuationWaits\x12#\n" +
-	"\revacuation_id\x18\x13 \x01(\tR\fevacuationId\x125\n" +
+	"\tisolation\x18\x0f \x03(\tR\tisolation\x12>\n" +
+	"\rdrain_timeout\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\fdrainTimeout\x12\x1d\n" +
+	"\n" +
+	"drain_over\x18\x11 \x01(\bR\tdrainOver\x12\x1f\n" +
+	"\vdrain_waits\x18\x12 \x03(\tR\n" +
+	"drainWaits\x12\x19\n" +
+	"\bdrain_id\x18\x13 \x01(\tR\adrainId\x125\n" +
 	"\n" +
 	"conditions\x18\x14 \x03(\v2\x15.cantina.v1.ConditionR\n" +
 	"conditions\x12&\n" +
@@ -5741,11 +5741,11 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	" \x01(\v2\x19.google.protobuf.DurationR\x05limit\x12\x16\n" +
 	"\x06detail\x18\v \x01(\tR\x06detail\x12\x1a\n" +
 	"\bstopping\x18\f \x01(\bR\bstopping\x123\n" +
-	"\astop_by\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x06stopBy\"\xa0\x04\n" +
+	"\astop_by\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x06stopBy\"\xa3\x04\n" +
 	"\x10HeartbeatRequest\x12&\n" +
 	"\x04from\x18\x01 \x01(\v2\x12.cantina.v1.CallerR\x04from\x12\x1a\n" +
-	"\bprotocol\x18\x02 \x01(\x05R\bprotocol\x12\x16\n" +
-	"\x06folder\x18\x03 \x01(\tR\x06folder\x12\x18\n" +
+	"\bprotocol\x18\x02 \x01(\x05R\bprotocol\x12\x15\n" +
+	"\x06dir_id\x18\x03 \x01(\tR\x05dirId\x12\x18\n" +
 	"\astarted\x18\x04 \x01(\x03R\astarted\x12\x12\n" +
 	"\x04boot\x18\x05 \x01(\tR\x04boot\x12\x12\n" +
 	"\x04beat\x18\x06 \x01(\x03R\x04beat\x12\x14\n" +
@@ -5756,8 +5756,10 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	" \x01(\v2\x19.google.protobuf.DurationR\apromise\x121\n" +
 	"\x06period\x18\v \x01(\v2\x19.google.protobuf.DurationR\x06period\x12 \n" +
 	"\vpredecessor\x18\f \x01(\tR\vpredecessor\x12+\n" +
-	"\x11predecessors_gone\x18\r \x01(\bR\x10predecessorsGone\x12\x1a\n" +
-	"\bfarewell\x18\x0e \x01(\bR\bfarewell\x12+\n" +
+	"\x11predecessors_gone\x18\r \x01(\bR\x10predecessorsGone\x12\x1e\n" +
+	"\n" +
+	"deregister\x18\x0e \x01(\bR\n" +
+	"deregister\x12+\n" +
 	"\x05state\x18\x0f \x01(\v2\x15.cantina.v1.CellStateR\x05state\x12\x18\n" +
 	"\areturns\x18\x14 \x01(\bR\areturns\"\xe9\x05\n" +
 	"\bTimeouts\x127\n" +
@@ -5776,7 +5778,7 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\n" +
 	"keep_alive\x18\f \x01(\v2\x19.google.protobuf.DurationR\tkeepAlive\x12:\n" +
 	"\vlease_drift\x18\r \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"leaseDrift\"\xa9\x04\n" +
+	"leaseDrift\"\xab\x04\n" +
 	"\x11HeartbeatResponse\x12$\n" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12\x12\n" +
 	"\x04proc\x18\x02 \x01(\tR\x04proc\x12\x12\n" +
@@ -5789,8 +5791,8 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\beligible\x18\t \x01(\bR\beligible\x12\x16\n" +
 	"\x06credit\x18\n" +
 	" \x01(\bR\x06credit\x123\n" +
-	"\apromise\x18\v \x01(\v2\x19.google.protobuf.DurationR\apromise\x12\x18\n" +
-	"\asettled\x18\f \x01(\x03R\asettled\x120\n" +
+	"\apromise\x18\v \x01(\v2\x19.google.protobuf.DurationR\apromise\x12\x1a\n" +
+	"\bresolved\x18\f \x01(\x03R\bresolved\x120\n" +
 	"\btimeouts\x18\r \x01(\v2\x14.cantina.v1.TimeoutsR\btimeouts\x12#\n" +
 	"\x03set\x18\x0e \x01(\v2\x11.cantina.v1.SetIDR\x03set\x12#\n" +
 	"\rstate_version\x18\x0f \x01(\x03R\fstateVersion\x12\x18\n" +
@@ -6023,16 +6025,16 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x03uid\x18\x03 \x01(\tR\x03uid\"N\n" +
 	"\x12CancelTaskResponse\x12$\n" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12\x12\n" +
-	"\x04proc\x18\x02 \x01(\tR\x04proc\"\xc7\x01\n" +
-	"\x0fEvacuateRequest\x12\"\n" +
+	"\x04proc\x18\x02 \x01(\tR\x04proc\"\xc4\x01\n" +
+	"\fDrainRequest\x12\"\n" +
 	"\x02to\x18\x01 \x01(\v2\x12.cantina.v1.CalleeR\x02to\x125\n" +
 	"\bdeadline\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bdeadline\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04undo\x18\x04 \x01(\bR\x04undo\x12\x1d\n" +
 	"\n" +
 	"stop_batch\x18\x05 \x01(\bR\tstopBatch\x12\x0e\n" +
-	"\x02id\x18\x06 \x01(\tR\x02id\"L\n" +
-	"\x10EvacuateResponse\x12$\n" +
+	"\x02id\x18\x06 \x01(\tR\x02id\"I\n" +
+	"\rDrainResponse\x12$\n" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12\x12\n" +
 	"\x04proc\x18\x02 \x01(\tR\x04proc\"\xac\x01\n" +
 	"\x0fReadLogsRequest\x12\"\n" +
@@ -6127,7 +6129,7 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x04Rows\x12\x17.cantina.v1.RowsRequest\x1a\x18.cantina.v1.RowsResponse\x12H\n" +
 	"\tLRPEvents\x12\x1c.cantina.v1.LRPEventsRequest\x1a\x1d.cantina.v1.LRPEventsResponse\x12K\n" +
 	"\n" +
-	"TaskEvents\x12\x1d.cantina.v1.TaskEventsRequest\x1a\x1e.cantina.v1.TaskEventsResponse2\x9d\b\n" +
+	"TaskEvents\x12\x1d.cantina.v1.TaskEventsRequest\x1a\x1e.cantina.v1.TaskEventsResponse2\x94\b\n" +
 	"\vCellService\x12Z\n" +
 	"\x0fGetRunningTasks\x12\".cantina.v1.GetRunningTasksRequest\x1a#.cantina.v1.GetRunningTasksResponse\x12E\n" +
 	"\bRunTasks\x12\x1b.cantina.v1.RunTasksRequest\x1a\x1c.cantina.v1.RunTasksResponse\x12r\n" +
@@ -6138,8 +6140,8 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\fStopInstance\x12\x1f.cantina.v1.StopInstanceRequest\x1a .cantina.v1.StopInstanceResponse\x12W\n" +
 	"\x0eSignalInstance\x12!.cantina.v1.SignalInstanceRequest\x1a\".cantina.v1.SignalInstanceResponse\x12K\n" +
 	"\n" +
-	"CancelTask\x12\x1d.cantina.v1.CancelTaskRequest\x1a\x1e.cantina.v1.CancelTaskResponse\x12E\n" +
-	"\bEvacuate\x12\x1b.cantina.v1.EvacuateRequest\x1a\x1c.cantina.v1.EvacuateResponse\x12E\n" +
+	"CancelTask\x12\x1d.cantina.v1.CancelTaskRequest\x1a\x1e.cantina.v1.CancelTaskResponse\x12<\n" +
+	"\x05Drain\x12\x18.cantina.v1.DrainRequest\x1a\x19.cantina.v1.DrainResponse\x12E\n" +
 	"\bReadLogs\x12\x1b.cantina.v1.ReadLogsRequest\x1a\x1c.cantina.v1.ReadLogsResponse\x12M\n" +
 	"\n" +
 	"FollowLogs\x12\x1d.cantina.v1.FollowLogsRequest\x1a\x1e.cantina.v1.FollowLogsResponse0\x01\x12=\n" +
@@ -6214,8 +6216,8 @@ var file_cantina_v1_cell_proto_goTypes = []any{
 	(*SignalInstanceResponse)(nil),          // 51: cantina.v1.SignalInstanceResponse
 	(*CancelTaskRequest)(nil),               // 52: cantina.v1.CancelTaskRequest
 	(*CancelTaskResponse)(nil),              // 53: cantina.v1.CancelTaskResponse
-	(*EvacuateRequest)(nil),                 // 54: cantina.v1.EvacuateRequest
-	(*EvacuateResponse)(nil),                // 55: cantina.v1.EvacuateResponse
+	(*DrainRequest)(nil),                    // 54: cantina.v1.DrainRequest
+	(*DrainResponse)(nil),                   // 55: cantina.v1.DrainResponse
 	(*ReadLogsRequest)(nil),                 // 56: cantina.v1.ReadLogsRequest
 	(*ReadLogsResponse)(nil),                // 57: cantina.v1.ReadLogsResponse
 	(*FollowLogsRequest)(nil),               // 58: cantina.v1.FollowLogsRequest
@@ -6267,7 +6269,7 @@ var file_cantina_v1_cell_proto_depIdxs = []int32{
 	65,  // 4: cantina.v1.CellState.labels:type_name -> cantina.v1.CellState.LabelsEntry
 	66,  // 5: cantina.v1.CellState.capacity:type_name -> cantina.v1.CellState.CapacityEntry
 	67,  // 6: cantina.v1.CellState.foreign:type_name -> cantina.v1.CellState.ForeignEntry
-	84,  // 7: cantina.v1.CellState.evacuation_timeout:type_name -> google.protobuf.Duration
+	84,  // 7: cantina.v1.CellState.drain_timeout:type_name -> google.protobuf.Duration
 	11,  // 8: cantina.v1.CellState.conditions:type_name -> cantina.v1.Condition
 	68,  // 9: cantina.v1.CellState.withdrawn:type_name -> cantina.v1.CellState.WithdrawnEntry
 	85,  // 10: cantina.v1.Condition.since:type_name -> google.protobuf.Timestamp
@@ -6378,9 +6380,9 @@ var file_cantina_v1_cell_proto_depIdxs = []int32{
 	83,  // 115: cantina.v1.SignalInstanceResponse.term:type_name -> cantina.v1.Term
 	7,   // 116: cantina.v1.CancelTaskRequest.to:type_name -> cantina.v1.Callee
 	83,  // 117: cantina.v1.CancelTaskResponse.term:type_name -> cantina.v1.Term
-	7,   // 118: cantina.v1.EvacuateRequest.to:type_name -> cantina.v1.Callee
-	84,  // 119: cantina.v1.EvacuateRequest.deadline:type_name -> google.protobuf.Duration
-	83,  // 120: cantina.v1.EvacuateResponse.term:type_name -> cantina.v1.Term
+	7,   // 118: cantina.v1.DrainRequest.to:type_name -> cantina.v1.Callee
+	84,  // 119: cantina.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
+	83,  // 120: cantina.v1.DrainResponse.term:type_name -> cantina.v1.Term
 	7,   // 121: cantina.v1.ReadLogsRequest.to:type_name -> cantina.v1.Callee
 	95,  // 122: cantina.v1.ReadLogsRequest.query:type_name -> cantina.v1.LogQuery
 	83,  // 123: cantina.v1.ReadLogsResponse.term:type_name -> cantina.v1.Term
@@ -6412,7 +6414,7 @@ var file_cantina_v1_cell_proto_depIdxs = []int32{
 	48,  // 149: cantina.v1.CellService.StopInstance:input_type -> cantina.v1.StopInstanceRequest
 	50,  // 150: cantina.v1.CellService.SignalInstance:input_type -> cantina.v1.SignalInstanceRequest
 	52,  // 151: cantina.v1.CellService.CancelTask:input_type -> cantina.v1.CancelTaskRequest
-	54,  // 152: cantina.v1.CellService.Evacuate:input_type -> cantina.v1.EvacuateRequest
+	54,  // 152: cantina.v1.CellService.Drain:input_type -> cantina.v1.DrainRequest
 	56,  // 153: cantina.v1.CellService.ReadLogs:input_type -> cantina.v1.ReadLogsRequest
 	58,  // 154: cantina.v1.CellService.FollowLogs:input_type -> cantina.v1.FollowLogsRequest
 	60,  // 155: cantina.v1.CellService.Exec:input_type -> cantina.v1.ExecRequest
@@ -6430,7 +6432,7 @@ var file_cantina_v1_cell_proto_depIdxs = []int32{
 	49,  // 167: cantina.v1.CellService.StopInstance:output_type -> cantina.v1.StopInstanceResponse
 	51,  // 168: cantina.v1.CellService.SignalInstance:output_type -> cantina.v1.SignalInstanceResponse
 	53,  // 169: cantina.v1.CellService.CancelTask:output_type -> cantina.v1.CancelTaskResponse
-	55,  // 170: cantina.v1.CellService.Evacuate:output_type -> cantina.v1.EvacuateResponse
+	55,  // 170: cantina.v1.CellService.Drain:output_type -> cantina.v1.DrainResponse
 	57,  // 171: cantina.v1.CellService.ReadLogs:output_type -> cantina.v1.ReadLogsResponse
 	59,  // 172: cantina.v1.CellService.FollowLogs:output_type -> cantina.v1.FollowLogsResponse
 	63,  // 173: cantina.v1.CellService.Exec:output_type -> cantina.v1.ExecResponse

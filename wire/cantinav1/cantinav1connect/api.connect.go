@@ -74,9 +74,9 @@ const (
 	// CantinaServiceDeleteTaskProcedure is the fully-qualified name of the CantinaService's DeleteTask
 	// RPC.
 	CantinaServiceDeleteTaskProcedure = "/cantina.v1.CantinaService/DeleteTask"
-	// CantinaServiceSettleTaskProcedure is the fully-qualified name of the CantinaService's SettleTask
-	// RPC.
-	CantinaServiceSettleTaskProcedure = "/cantina.v1.CantinaService/SettleTask"
+	// CantinaServiceResolveTaskProcedure is the fully-qualified name of the CantinaService's
+	// ResolveTask RPC.
+	CantinaServiceResolveTaskProcedure = "/cantina.v1.CantinaService/ResolveTask"
 	// CantinaServiceListJobsProcedure is the fully-qualified name of the CantinaService's ListJobs RPC.
 	CantinaServiceListJobsProcedure = "/cantina.v1.CantinaService/ListJobs"
 	// CantinaServiceGetJobProcedure is the fully-qualified name of the CantinaService's GetJob RPC.
@@ -92,9 +92,8 @@ const (
 	CantinaServiceRemoveJobProcedure = "/cantina.v1.CantinaService/RemoveJob"
 	// CantinaServicePauseJobProcedure is the fully-qualified name of the CantinaService's PauseJob RPC.
 	CantinaServicePauseJobProcedure = "/cantina.v1.CantinaService/PauseJob"
-	// CantinaServiceForgiveJobProcedure is the fully-qualified name of the CantinaService's ForgiveJob
-	// RPC.
-	CantinaServiceForgiveJobProcedure = "/cantina.v1.CantinaService/ForgiveJob"
+	// CantinaServiceRetryJobProcedure is the fully-qualified name of the CantinaService's RetryJob RPC.
+	CantinaServiceRetryJobProcedure = "/cantina.v1.CantinaService/RetryJob"
 	// CantinaServiceKillJobProcedure is the fully-qualified name of the CantinaService's KillJob RPC.
 	CantinaServiceKillJobProcedure = "/cantina.v1.CantinaService/KillJob"
 	// CantinaServiceListSchedulesProcedure is the fully-qualified name of the CantinaService's
@@ -180,14 +179,14 @@ type CantinaServiceClient interface {
 	RunTask(context.Context, *connect.Request[cantinav1.RunTaskRequest]) (*connect.Response[cantinav1.RunTaskResponse], error)
 	CancelTask(context.Context, *connect.Request[cantinav1.CancelOneTaskRequest]) (*connect.Response[cantinav1.CancelOneTaskResponse], error)
 	DeleteTask(context.Context, *connect.Request[cantinav1.DeleteTaskRequest]) (*connect.Response[cantinav1.DeleteTaskResponse], error)
-	SettleTask(context.Context, *connect.Request[cantinav1.SettleTaskRequest]) (*connect.Response[cantinav1.SettleTaskResponse], error)
+	ResolveTask(context.Context, *connect.Request[cantinav1.ResolveTaskRequest]) (*connect.Response[cantinav1.ResolveTaskResponse], error)
 	ListJobs(context.Context, *connect.Request[cantinav1.ListJobsRequest]) (*connect.Response[cantinav1.ListJobsResponse], error)
 	GetJob(context.Context, *connect.Request[cantinav1.GetJobRequest]) (*connect.Response[cantinav1.GetJobResponse], error)
 	ListNodes(context.Context, *connect.Request[cantinav1.ListNodesRequest]) (*connect.Response[cantinav1.ListNodesResponse], error)
 	ListResults(context.Context, *connect.Request[cantinav1.ListResultsRequest]) (*connect.Response[cantinav1.ListResultsResponse], error)
 	RemoveJob(context.Context, *connect.Request[cantinav1.RemoveJobRequest]) (*connect.Response[cantinav1.RemoveJobResponse], error)
 	PauseJob(context.Context, *connect.Request[cantinav1.PauseJobRequest]) (*connect.Response[cantinav1.PauseJobResponse], error)
-	ForgiveJob(context.Context, *connect.Request[cantinav1.ForgiveJobRequest]) (*connect.Response[cantinav1.ForgiveJobResponse], error)
+	RetryJob(context.Context, *connect.Request[cantinav1.RetryJobRequest]) (*connect.Response[cantinav1.RetryJobResponse], error)
 	KillJob(context.Context, *connect.Request[cantinav1.KillJobRequest]) (*connect.Response[cantinav1.KillJobResponse], error)
 	ListSchedules(context.Context, *connect.Request[cantinav1.ListSchedulesRequest]) (*connect.Response[cantinav1.ListSchedulesResponse], error)
 	GetSchedule(context.Context, *connect.Request[cantinav1.GetScheduleRequest]) (*connect.Response[cantinav1.GetScheduleResponse], error)
@@ -304,10 +303,10 @@ func NewCantinaServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(cantinaServiceMethods.ByName("DeleteTask")),
 			connect.WithClientOptions(opts...),
 		),
-		settleTask: connect.NewClient[cantinav1.SettleTaskRequest, cantinav1.SettleTaskResponse](
+		resolveTask: connect.NewClient[cantinav1.ResolveTaskRequest, cantinav1.ResolveTaskResponse](
 			httpClient,
-			baseURL+CantinaServiceSettleTaskProcedure,
-			connect.WithSchema(cantinaServiceMethods.ByName("SettleTask")),
+			baseURL+CantinaServiceResolveTaskProcedure,
+			connect.WithSchema(cantinaServiceMethods.ByName("ResolveTask")),
 			connect.WithClientOptions(opts...),
 		),
 		listJobs: connect.NewClient[cantinav1.ListJobsRequest, cantinav1.ListJobsResponse](
@@ -346,10 +345,10 @@ func NewCantinaServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(cantinaServiceMethods.ByName("PauseJob")),
 			connect.WithClientOptions(opts...),
 		),
-		forgiveJob: connect.NewClient[cantinav1.ForgiveJobRequest, cantinav1.ForgiveJobResponse](
+		retryJob: connect.NewClient[cantinav1.RetryJobRequest, cantinav1.RetryJobResponse](
 			httpClient,
-			baseURL+CantinaServiceForgiveJobProcedure,
-			connect.WithSchema(cantinaServiceMethods.ByName("ForgiveJob")),
+			baseURL+CantinaServiceRetryJobProcedure,
+			connect.WithSchema(cantinaServiceMethods.ByName("RetryJob")),
 			connect.WithClientOptions(opts...),
 		),
 		killJob: connect.NewClient[cantinav1.KillJobRequest, cantinav1.KillJobResponse](
@@ -514,14 +513,14 @@ type cantinaServiceClient struct {
 	runTask            *connect.Client[cantinav1.RunTaskRequest, cantinav1.RunTaskResponse]
 	cancelTask         *connect.Client[cantinav1.CancelOneTaskRequest, cantinav1.CancelOneTaskResponse]
 	deleteTask         *connect.Client[cantinav1.DeleteTaskRequest, cantinav1.DeleteTaskResponse]
-	settleTask         *connect.Client[cantinav1.SettleTaskRequest, cantinav1.SettleTaskResponse]
+	resolveTask        *connect.Client[cantinav1.ResolveTaskRequest, cantinav1.ResolveTaskResponse]
 	listJobs           *connect.Client[cantinav1.ListJobsRequest, cantinav1.ListJobsResponse]
 	getJob             *connect.Client[cantinav1.GetJobRequest, cantinav1.GetJobResponse]
 	listNodes          *connect.Client[cantinav1.ListNodesRequest, cantinav1.ListNodesResponse]
 	listResults        *connect.Client[cantinav1.ListResultsRequest, cantinav1.ListResultsResponse]
 	removeJob          *connect.Client[cantinav1.RemoveJobRequest, cantinav1.RemoveJobResponse]
 	pauseJob           *connect.Client[cantinav1.PauseJobRequest, cantinav1.PauseJobResponse]
-	forgiveJob         *connect.Client[cantinav1.ForgiveJobRequest, cantinav1.ForgiveJobResponse]
+	retryJob           *connect.Client[cantinav1.RetryJobRequest, cantinav1.RetryJobResponse]
 	killJob            *connect.Client[cantinav1.KillJobRequest, cantinav1.KillJobResponse]
 	listSchedules      *connect.Client[cantinav1.ListSchedulesRequest, cantinav1.ListSchedulesResponse]
 	getSchedule        *connect.Client[cantinav1.GetScheduleRequest, cantinav1.GetScheduleResponse]
@@ -613,9 +612,9 @@ func (c *cantinaServiceClient) DeleteTask(ctx context.Context, req *connect.Requ
 	return c.deleteTask.CallUnary(ctx, req)
 }
 
-// SettleTask calls cantina.v1.CantinaService.SettleTask.
-func (c *cantinaServiceClient) SettleTask(ctx context.Context, req *connect.Request[cantinav1.SettleTaskRequest]) (*connect.Response[cantinav1.SettleTaskResponse], error) {
-	return c.settleTask.CallUnary(ctx, req)
+// ResolveTask calls cantina.v1.CantinaService.ResolveTask.
+func (c *cantinaServiceClient) ResolveTask(ctx context.Context, req *connect.Request[cantinav1.ResolveTaskRequest]) (*connect.Response[cantinav1.ResolveTaskResponse], error) {
+	return c.resolveTask.CallUnary(ctx, req)
 }
 
 // ListJobs calls cantina.v1.CantinaService.ListJobs.
@@ -648,9 +647,9 @@ func (c *cantinaServiceClient) PauseJob(ctx context.Context, req *connect.Reques
 	return c.pauseJob.CallUnary(ctx, req)
 }
 
-// ForgiveJob calls cantina.v1.CantinaService.ForgiveJob.
-func (c *cantinaServiceClient) ForgiveJob(ctx context.Context, req *connect.Request[cantinav1.ForgiveJobRequest]) (*connect.Response[cantinav1.ForgiveJobResponse], error) {
-	return c.forgiveJob.CallUnary(ctx, req)
+// RetryJob calls cantina.v1.CantinaService.RetryJob.
+func (c *cantinaServiceClient) RetryJob(ctx context.Context, req *connect.Request[cantinav1.RetryJobRequest]) (*connect.Response[cantinav1.RetryJobResponse], error) {
+	return c.retryJob.CallUnary(ctx, req)
 }
 
 // KillJob calls cantina.v1.CantinaService.KillJob.
@@ -788,14 +787,14 @@ type CantinaServiceHandler interface {
 	RunTask(context.Context, *connect.Request[cantinav1.RunTaskRequest]) (*connect.Response[cantinav1.RunTaskResponse], error)
 	CancelTask(context.Context, *connect.Request[cantinav1.CancelOneTaskRequest]) (*connect.Response[cantinav1.CancelOneTaskResponse], error)
 	DeleteTask(context.Context, *connect.Request[cantinav1.DeleteTaskRequest]) (*connect.Response[cantinav1.DeleteTaskResponse], error)
-	SettleTask(context.Context, *connect.Request[cantinav1.SettleTaskRequest]) (*connect.Response[cantinav1.SettleTaskResponse], error)
+	ResolveTask(context.Context, *connect.Request[cantinav1.ResolveTaskRequest]) (*connect.Response[cantinav1.ResolveTaskResponse], error)
 	ListJobs(context.Context, *connect.Request[cantinav1.ListJobsRequest]) (*connect.Response[cantinav1.ListJobsResponse], error)
 	GetJob(context.Context, *connect.Request[cantinav1.GetJobRequest]) (*connect.Response[cantinav1.GetJobResponse], error)
 	ListNodes(context.Context, *connect.Request[cantinav1.ListNodesRequest]) (*connect.Response[cantinav1.ListNodesResponse], error)
 	ListResults(context.Context, *connect.Request[cantinav1.ListResultsRequest]) (*connect.Response[cantinav1.ListResultsResponse], error)
 	RemoveJob(context.Context, *connect.Request[cantinav1.RemoveJobRequest]) (*connect.Response[cantinav1.RemoveJobResponse], error)
 	PauseJob(context.Context, *connect.Request[cantinav1.PauseJobRequest]) (*connect.Response[cantinav1.PauseJobResponse], error)
-	ForgiveJob(context.Context, *connect.Request[cantinav1.ForgiveJobRequest]) (*connect.Response[cantinav1.ForgiveJobResponse], error)
+	RetryJob(context.Context, *connect.Request[cantinav1.RetryJobRequest]) (*connect.Response[cantinav1.RetryJobResponse], error)
 	KillJob(context.Context, *connect.Request[cantinav1.KillJobRequest]) (*connect.Response[cantinav1.KillJobResponse], error)
 	ListSchedules(context.Context, *connect.Request[cantinav1.ListSchedulesRequest]) (*connect.Response[cantinav1.ListSchedulesResponse], error)
 	GetSchedule(context.Context, *connect.Request[cantinav1.GetScheduleRequest]) (*connect.Response[cantinav1.GetScheduleResponse], error)
@@ -908,10 +907,10 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 		connect.WithSchema(cantinaServiceMethods.ByName("DeleteTask")),
 		connect.WithHandlerOptions(opts...),
 	)
-	cantinaServiceSettleTaskHandler := connect.NewUnaryHandler(
-		CantinaServiceSettleTaskProcedure,
-		svc.SettleTask,
-		connect.WithSchema(cantinaServiceMethods.ByName("SettleTask")),
+	cantinaServiceResolveTaskHandler := connect.NewUnaryHandler(
+		CantinaServiceResolveTaskProcedure,
+		svc.ResolveTask,
+		connect.WithSchema(cantinaServiceMethods.ByName("ResolveTask")),
 		connect.WithHandlerOptions(opts...),
 	)
 	cantinaServiceListJobsHandler := connect.NewUnaryHandler(
@@ -950,10 +949,10 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 		connect.WithSchema(cantinaServiceMethods.ByName("PauseJob")),
 		connect.WithHandlerOptions(opts...),
 	)
-	cantinaServiceForgiveJobHandler := connect.NewUnaryHandler(
-		CantinaServiceForgiveJobProcedure,
-		svc.ForgiveJob,
-		connect.WithSchema(cantinaServiceMethods.ByName("ForgiveJob")),
+	cantinaServiceRetryJobHandler := connect.NewUnaryHandler(
+		CantinaServiceRetryJobProcedure,
+		svc.RetryJob,
+		connect.WithSchema(cantinaServiceMethods.ByName("RetryJob")),
 		connect.WithHandlerOptions(opts...),
 	)
 	cantinaServiceKillJobHandler := connect.NewUnaryHandler(
@@ -1128,8 +1127,8 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 			cantinaServiceCancelTaskHandler.ServeHTTP(w, r)
 		case CantinaServiceDeleteTaskProcedure:
 			cantinaServiceDeleteTaskHandler.ServeHTTP(w, r)
-		case CantinaServiceSettleTaskProcedure:
-			cantinaServiceSettleTaskHandler.ServeHTTP(w, r)
+		case CantinaServiceResolveTaskProcedure:
+			cantinaServiceResolveTaskHandler.ServeHTTP(w, r)
 		case CantinaServiceListJobsProcedure:
 			cantinaServiceListJobsHandler.ServeHTTP(w, r)
 		case CantinaServiceGetJobProcedure:
@@ -1142,8 +1141,8 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 			cantinaServiceRemoveJobHandler.ServeHTTP(w, r)
 		case CantinaServicePauseJobProcedure:
 			cantinaServicePauseJobHandler.ServeHTTP(w, r)
-		case CantinaServiceForgiveJobProcedure:
-			cantinaServiceForgiveJobHandler.ServeHTTP(w, r)
+		case CantinaServiceRetryJobProcedure:
+			cantinaServiceRetryJobHandler.ServeHTTP(w, r)
 		case CantinaServiceKillJobProcedure:
 			cantinaServiceKillJobHandler.ServeHTTP(w, r)
 		case CantinaServiceListSchedulesProcedure:
@@ -1253,8 +1252,8 @@ func (UnimplementedCantinaServiceHandler) DeleteTask(context.Context, *connect.R
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.DeleteTask is not implemented"))
 }
 
-func (UnimplementedCantinaServiceHandler) SettleTask(context.Context, *connect.Request[cantinav1.SettleTaskRequest]) (*connect.Response[cantinav1.SettleTaskResponse], error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.SettleTask is not implemented"))
+func (UnimplementedCantinaServiceHandler) ResolveTask(context.Context, *connect.Request[cantinav1.ResolveTaskRequest]) (*connect.Response[cantinav1.ResolveTaskResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.ResolveTask is not implemented"))
 }
 
 func (UnimplementedCantinaServiceHandler) ListJobs(context.Context, *connect.Request[cantinav1.ListJobsRequest]) (*connect.Response[cantinav1.ListJobsResponse], error) {
@@ -1281,8 +1280,8 @@ func (UnimplementedCantinaServiceHandler) PauseJob(context.Context, *connect.Req
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.PauseJob is not implemented"))
 }
 
-func (UnimplementedCantinaServiceHandler) ForgiveJob(context.Context, *connect.Request[cantinav1.ForgiveJobRequest]) (*connect.Response[cantinav1.ForgiveJobResponse], error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.ForgiveJob is not implemented"))
+func (UnimplementedCantinaServiceHandler) RetryJob(context.Context, *connect.Request[cantinav1.RetryJobRequest]) (*connect.Response[cantinav1.RetryJobResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.RetryJob is not implemented"))
 }
 
 func (UnimplementedCantinaServiceHandler) KillJob(context.Context, *connect.Request[cantinav1.KillJobRequest]) (*connect.Response[cantinav1.KillJobResponse], error) {

@@ -78,8 +78,8 @@ const (
 	CellServiceSignalInstanceProcedure = "/cantina.v1.CellService/SignalInstance"
 	// CellServiceCancelTaskProcedure is the fully-qualified name of the CellService's CancelTask RPC.
 	CellServiceCancelTaskProcedure = "/cantina.v1.CellService/CancelTask"
-	// CellServiceEvacuateProcedure is the fully-qualified name of the CellService's Evacuate RPC.
-	CellServiceEvacuateProcedure = "/cantina.v1.CellService/Evacuate"
+	// CellServiceDrainProcedure is the fully-qualified name of the CellService's Drain RPC.
+	CellServiceDrainProcedure = "/cantina.v1.CellService/Drain"
 	// CellServiceReadLogsProcedure is the fully-qualified name of the CellService's ReadLogs RPC.
 	CellServiceReadLogsProcedure = "/cantina.v1.CellService/ReadLogs"
 	// CellServiceFollowLogsProcedure is the fully-qualified name of the CellService's FollowLogs RPC.
@@ -273,7 +273,7 @@ type CellServiceClient interface {
 	StopInstance(context.Context, *connect.Request[cantinav1.StopInstanceRequest]) (*connect.Response[cantinav1.StopInstanceResponse], error)
 	SignalInstance(context.Context, *connect.Request[cantinav1.SignalInstanceRequest]) (*connect.Response[cantinav1.SignalInstanceResponse], error)
 	CancelTask(context.Context, *connect.Request[cantinav1.CancelTaskRequest]) (*connect.Response[cantinav1.CancelTaskResponse], error)
-	Evacuate(context.Context, *connect.Request[cantinav1.EvacuateRequest]) (*connect.Response[cantinav1.EvacuateResponse], error)
+	Drain(context.Context, *connect.Request[cantinav1.DrainRequest]) (*connect.Response[cantinav1.DrainResponse], error)
 	ReadLogs(context.Context, *connect.Request[cantinav1.ReadLogsRequest]) (*connect.Response[cantinav1.ReadLogsResponse], error)
 	FollowLogs(context.Context, *connect.Request[cantinav1.FollowLogsRequest]) (*connect.ServerStreamForClient[cantinav1.FollowLogsResponse], error)
 	Exec(context.Context) *connect.BidiStreamForClient[cantinav1.ExecRequest, cantinav1.ExecResponse]
@@ -344,10 +344,10 @@ func NewCellServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(cellServiceMethods.ByName("CancelTask")),
 			connect.WithClientOptions(opts...),
 		),
-		evacuate: connect.NewClient[cantinav1.EvacuateRequest, cantinav1.EvacuateResponse](
+		drain: connect.NewClient[cantinav1.DrainRequest, cantinav1.DrainResponse](
 			httpClient,
-			baseURL+CellServiceEvacuateProcedure,
-			connect.WithSchema(cellServiceMethods.ByName("Evacuate")),
+			baseURL+CellServiceDrainProcedure,
+			connect.WithSchema(cellServiceMethods.ByName("Drain")),
 			connect.WithClientOptions(opts...),
 		),
 		readLogs: connect.NewClient[cantinav1.ReadLogsRequest, cantinav1.ReadLogsResponse](
@@ -382,7 +382,7 @@ type cellServiceClient struct {
 	stopInstance            *connect.Client[cantinav1.StopInstanceRequest, cantinav1.StopInstanceResponse]
 	signalInstance          *connect.Client[cantinav1.SignalInstanceRequest, cantinav1.SignalInstanceResponse]
 	cancelTask              *connect.Client[cantinav1.CancelTaskRequest, cantinav1.CancelTaskResponse]
-	evacuate                *connect.Client[cantinav1.EvacuateRequest, cantinav1.EvacuateResponse]
+	drain                   *connect.Client[cantinav1.DrainRequest, cantinav1.DrainResponse]
 	readLogs                *connect.Client[cantinav1.ReadLogsRequest, cantinav1.ReadLogsResponse]
 	followLogs              *connect.Client[cantinav1.FollowLogsRequest, cantinav1.FollowLogsResponse]
 	exec                    *connect.Client[cantinav1.ExecRequest, cantinav1.ExecResponse]
@@ -433,9 +433,9 @@ func (c *cellServiceClient) CancelTask(ctx context.Context, req *connect.Request
 	return c.cancelTask.CallUnary(ctx, req)
 }
 
-// Evacuate calls cantina.v1.CellService.Evacuate.
-func (c *cellServiceClient) Evacuate(ctx context.Context, req *connect.Request[cantinav1.EvacuateRequest]) (*connect.Response[cantinav1.EvacuateResponse], error) {
-	return c.evacuate.CallUnary(ctx, req)
+// Drain calls cantina.v1.CellService.Drain.
+func (c *cellServiceClient) Drain(ctx context.Context, req *connect.Request[cantinav1.DrainRequest]) (*connect.Response[cantinav1.DrainResponse], error) {
+	return c.drain.CallUnary(ctx, req)
 }
 
 // ReadLogs calls cantina.v1.CellService.ReadLogs.
@@ -464,7 +464,7 @@ type CellServiceHandler interface {
 	StopInstance(context.Context, *connect.Request[cantinav1.StopInstanceRequest]) (*connect.Response[cantinav1.StopInstanceResponse], error)
 	SignalInstance(context.Context, *connect.Request[cantinav1.SignalInstanceRequest]) (*connect.Response[cantinav1.SignalInstanceResponse], error)
 	CancelTask(context.Context, *connect.Request[cantinav1.CancelTaskRequest]) (*connect.Response[cantinav1.CancelTaskResponse], error)
-	Evacuate(context.Context, *connect.Request[cantinav1.EvacuateRequest]) (*connect.Response[cantinav1.EvacuateResponse], error)
+	Drain(context.Context, *connect.Request[cantinav1.DrainRequest]) (*connect.Response[cantinav1.DrainResponse], error)
 	ReadLogs(context.Context, *connect.Request[cantinav1.ReadLogsRequest]) (*connect.Response[cantinav1.ReadLogsResponse], error)
 	FollowLogs(context.Context, *connect.Request[cantinav1.FollowLogsRequest], *connect.ServerStream[cantinav1.FollowLogsResponse]) error
 	Exec(context.Context, *connect.BidiStream[cantinav1.ExecRequest, cantinav1.ExecResponse]) error
@@ -531,10 +531,10 @@ func NewCellServiceHandler(svc CellServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(cellServiceMethods.ByName("CancelTask")),
 		connect.WithHandlerOptions(opts...),
 	)
-	cellServiceEvacuateHandler := connect.NewUnaryHandler(
-		CellServiceEvacuateProcedure,
-		svc.Evacuate,
-		connect.WithSchema(cellServiceMethods.ByName("Evacuate")),
+	cellServiceDrainHandler := connect.NewUnaryHandler(
+		CellServiceDrainProcedure,
+		svc.Drain,
+		connect.WithSchema(cellServiceMethods.ByName("Drain")),
 		connect.WithHandlerOptions(opts...),
 	)
 	cellServiceReadLogsHandler := connect.NewUnaryHandler(
@@ -575,8 +575,8 @@ func NewCellServiceHandler(svc CellServiceHandler, opts ...connect.HandlerOption
 			cellServiceSignalInstanceHandler.ServeHTTP(w, r)
 		case CellServiceCancelTaskProcedure:
 			cellServiceCancelTaskHandler.ServeHTTP(w, r)
-		case CellServiceEvacuateProcedure:
-			cellServiceEvacuateHandler.ServeHTTP(w, r)
+		case CellServiceDrainProcedure:
+			cellServiceDrainHandler.ServeHTTP(w, r)
 		case CellServiceReadLogsProcedure:
 			cellServiceReadLogsHandler.ServeHTTP(w, r)
 		case CellServiceFollowLogsProcedure:
@@ -628,8 +628,8 @@ func (UnimplementedCellServiceHandler) CancelTask(context.Context, *connect.Requ
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CellService.CancelTask is not implemented"))
 }
 
-func (UnimplementedCellServiceHandler) Evacuate(context.Context, *connect.Request[cantinav1.EvacuateRequest]) (*connect.Response[cantinav1.EvacuateResponse], error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CellService.Evacuate is not implemented"))
+func (UnimplementedCellServiceHandler) Drain(context.Context, *connect.Request[cantinav1.DrainRequest]) (*connect.Response[cantinav1.DrainResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CellService.Drain is not implemented"))
 }
 
 func (UnimplementedCellServiceHandler) ReadLogs(context.Context, *connect.Request[cantinav1.ReadLogsRequest]) (*connect.Response[cantinav1.ReadLogsResponse], error) {

@@ -1,0 +1,89 @@
+package bbs
+
+import (
+	"fmt"
+	"slices"
+
+	"cantina/lrp"
+	"cantina/store"
+	"cantina/task"
+)
+
+// endedProc is a process that a row names and that ended while nobody could read the row.
+type endedProc struct {
+	cell, proc string
+	successor  string // the process of the cell that may have its work; empty when there is none
+}
+
+// overtaken lists the processes that a row which is to be read again names and that are
+// certainly dead by now. What of their work survives the restart of a cell may be with
+// a later process of it; nobody was told, for the row could not be read. The
+// error says why that process is not certain.
+func (ld *loader) overtaken(row store.Row) ([]endedProc, error) {
+	var out []endedProc
+	for _, h := range ld.named(row) {
+		live := ld.cfg.Sessions.MayLive(h.cell)
+		if slices.Contains(live, h.proc) || slices.Contains(out, h) {
+			continue
+		}
+		switch {
+		case ld.cfg.Sessions.Stale():
+			return nil, fmt.Errorf("it names process %s of cell %s, which is not known while a restored store waits for its cells (restore the row when the initial wait is over)", h.proc, h.cell)
+		case len(live) > 1:
+			return nil, fmt.Errorf("it names process %s of cell %s, which has ended, and any of %v may have its work (restore the row when one of them is left)", h.proc, h.cell, live)
+		case len(live) == 1:
+			h.successor = live[0]
+		}
+		out = append(out, h)
+	}
+	return out, nil
+}
+
+// named lists the processes that a row names; with a service those of its instances, of
+// which nobody knew whether they survive a restart.
+func (ld *loader) named(row store.Row) []endedProc {
+	var out []endedProc
+	add := func(x lrp.Index) {
+		for _, a := range x.Rows() {
+			if a.Proc != "" {
+				out = append(out, endedProc{cell: a.Cell, proc: a.Proc})
+			}
+		}
+	}
+	v, err := Decode(row)
+	if err != nil {
+		return nil
+	}
+	switch v := v.(type) {
+	case *lrp.Service:
+		ld.view.mu.RLock()
+		keys := ld.view.instancesOf(v.Key)
+		ld.view.mu.RUnlock()
+		for _, k := range keys {
+			add(ld.services.Index(k.key))
+		}
+	case lrp.Index:
+		add(v)
+	case *task.Task:
+		if v.Holder.Proc != "" {
+			out = append(out, endedProc{cell: v.Holder.Cell, proc: v.Holder.Proc})
+		}
+	}
+	return out
+}
+
+// handOverAll gives the work of processes that ended unnoticed to their successors, whose harmonisers
+// say whether they have it, and takes the rest for dead.
+func (ld *loader) handOverAll(gone []endedProc) {
+	t := ld.begin(ld.now())
+	for _, h := range gone {
+		if h.successor != "" {
+			t.handOver(h.cell, h.proc, h.successor, true)
+		}
+		ld.services.ProcDied(h.proc)
+		ld.tasks.ProcDied(h.proc)
+	}
+	if len(t.indices)+len(t.tasks) > 0 {
+		ld.submit(t, nil)
+	}
+}

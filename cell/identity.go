@@ -1,0 +1,191 @@
+package cell
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cantina/fence"
+	"cantina/worker"
+	"cantina/workerset"
+)
+
+// DirID keeps what a cell has to know of the processes before it. Dir has one on
+// the disk; a simulator has another.
+type IdentityStore interface {
+	// Read returns what was saved last; a new directory has an identity with a name.
+	Read() (Identity, error)
+	// Save replaces it. With durable set it outlives the machine when Save returns.
+	Save(id Identity, durable bool) error
+	// Boot names this boot of the machine.
+	Boot() (string, error)
+	// NewProc returns an id that no other process of any cell has.
+	NewProc() worker.Proc
+}
+
+// Identity is what a cell's directory knows about the sessions begun on it. Proc,
+// Started, the worker set and the epoch are durable before they are used; the
+// deadline only has to outlive the process, not the machine.
+type Identity struct {
+	// DirID names the directory for ever.
+	DirID string `json:"dir_id"`
+	// Cluster is the one that the directory's cell belongs to, since its first join; durable
+	// before it is used.
+	Cluster fence.Cluster `json:"cluster,omitempty"`
+	// Started counts the sessions begun on the directory.
+	Started int64 `json:"started"`
+	// Proc is the process id of the newest session, Boot the boot it ran under.
+	Proc worker.Proc `json:"proc"`
+	Boot string      `json:"boot"`
+	// SetID and Epoch are what the newest leader gave.
+	SetID workerset.ID `json:"set"`
+	Epoch int64        `json:"epoch"`
+	// Deadline (boot time) and Promise are those of the reaper.
+	Deadline time.Duration `json:"deadline"`
+	Promise  time.Duration `json:"promise"`
+	// Copied: the directory read is a copy of another, and counts as new.
+	Copied bool `json:"-"`
+}
+
+// page is the file of an identity. Inode and Born name the file itself: one in a copy of
+// the directory, or in one restored from a backup, has others.
+type page struct {
+	Identity
+	Inode uint64 `json:"inode,omitempty"`
+	Born  int64  `json:"born_ns,omitempty"` // 0 where the file system does not know it
+}
+
+const identityFile = "identity.json"
+
+// newID returns 16 random bytes in hexadecimal.
+func newID() string {
+	var b [16]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// diskIdentity is a directory of the machine.
+type diskIdentity string
+
+// Read reads the directory's identity; a new directory gets one. A file that
+// cannot be read as one is set aside, never an obstacle: the directory then counts
+// as new, and nothing of the old one can be claimed by it. So does a copy of a directory,
+// whose lock proves nothing about the processes of the original.
+func (d diskIdentity) Read() (Identity, error) {
+	path := filepath.Join(string(d), identityFile)
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return Identity{DirID: newID()}, nil
+	}
+	if err != nil {
+		return Identity{}, fmt.Errorf("cell identity: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(f)
+	if err != nil {
+		return Identity{}, fmt.Errorf("cell identity: %w", err)
+	}
+	inode, born, err := nameOf(f)
+	if err != nil {
+		return Identity{}, fmt.Errorf("cell identity: %w", err)
+	}
+	var p page
+	if json.Unmarshal(text, &p) != nil || p.DirID == "" {
+		if err := os.Rename(path, path+".corrupt"); err != nil {
+			return Identity{}, fmt.Errorf("cell identity: %w", err)
+		}
+		return Identity{DirID: newID()}, nil
+	}
+	if p.Inode != inode || p.Born != born {
+		return Identity{DirID: newID(), Cluster: p.Cluster, Copied: true}, nil
+	}
+	return p.Identity, nil
+}
+
+// nameOf returns the inode of a file, and when it was born in ns; 0 where nobody knows.
+func nameOf(f *os.File) (inode uint64, born int64, err error) {
+	var x unix.Statx_t
+	if err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_BTIME, &x); err != nil {
+		return 0, 0, fmt.Errorf("stat %s: %w", f.Name(), err)
+	}
+	if x.Mask&unix.STATX_BTIME != 0 {
+		born = x.Btime.Sec*1e9 + int64(x.Btime.Nsec)
+	}
+	return x.Ino, born, nil
+}
+
+// NewProc returns a random id.
+func (diskIdentity) NewProc() worker.Proc { return worker.Proc(newID()) }
+
+// next is the identity of the next session of the directory.
+func (id Identity) next(boot string, proc worker.Proc) Identity {
+	id.Started++
+	id.Proc, id.Boot = proc, boot
+	return id
+}
+
+// keep takes over what the session knows.
+func (id Identity) keep(k worker.Kept) Identity {
+	id.Cluster, id.SetID, id.Epoch, id.Deadline, id.Promise = k.Cluster, k.SetID, k.Epoch, k.Deadline, k.Promise
+	return id
+}
+
+// Save replaces the directory's file. With durable set it is on the disk when Save returns.
+// The file has the old or the new text, whatever happens.
+func (d diskIdentity) Save(id Identity, durable bool) error {
+	if err := d.save(id, durable); err != nil {
+		return fmt.Errorf("cell identity: %w", err)
+	}
+	return nil
+}
+
+func (d diskIdentity) save(id Identity, durable bool) error {
+	path := filepath.Join(string(d), identityFile)
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	err = write(f, id)
+	if err == nil && durable {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil || !durable {
+		return err
+	}
+	dir, err := os.Open(string(d))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// write writes the page of an identity into its own file.
+func write(f *os.File, id Identity) error {
+	p := page{Identity: id}
+	var err error
+	if p.Inode, p.Born, err = nameOf(f); err != nil {
+		return err
+	}
+	return json.NewEncoder(f).Encode(p)
+}
+
+// Boot returns the kernel's id of this boot of the machine.
+func (diskIdentity) Boot() (string, error) {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("boot id: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}

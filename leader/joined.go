@@ -1,0 +1,48 @@
+package leader
+
+import (
+	"maps"
+	"slices"
+
+	"cantina/placement"
+	"cantina/task"
+)
+
+// maySayNo says whether an item may end because no cell could hold it, or none has room for one
+// that does not wait. Before the cells have joined it is remembered instead, for Recheck.
+func (p *PlacementAdapter) maySayNo(it placement.Item) bool {
+	if p.cfg.Joined() {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.early[it.ID] = it.Hold
+	return false
+}
+
+// Recheck ends what would have ended before the cells had joined, and still has no place. It is called whenever a cell's session or offer has changed.
+func (p *PlacementAdapter) Recheck() {
+	p.mu.Lock()
+	none := len(p.early) == 0
+	p.mu.Unlock()
+	if none || !p.cfg.Joined() {
+		return
+	}
+	p.mu.Lock()
+	early := p.early
+	p.early = map[string]string{}
+	p.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(early)) {
+		if _, why, waits := p.auctioneer.Explain(id); waits && why != nil && (why.Never || p.fails(id)) {
+			p.Waiting([]placement.Refused{{Item: placement.Item{ID: id, Hold: early[id]}, Refusal: why}})
+		}
+	}
+}
+
+// fails reports whether an item is a task that does not wait for room.
+func (p *PlacementAdapter) fails(id string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w, ok := p.tasks[id]
+	return ok && w.Definition.WhenFull == task.WhenFullFail
+}
