@@ -14,7 +14,7 @@ import (
 
 // Addressed checks of which cluster a call of a leader is, before anything else of it is
 // looked at. A cell that belongs to none yet joins that of the first leader who knows its
-// process. *Foreign for another cluster.
+// process. *Foreign for another cluster, ErrProc when it belongs to none and does not join this one.
 func (c *Cell) Addressed(cluster fence.Cluster, proc worker.Proc) error {
 	return c.session.addressed(cluster, proc)
 }

@@ -519,6 +519,22 @@ func TestACallOfAnOlderTermOrForAnotherProcessIsRefused(t *testing.T) {
 	})
 }
 
+// TestACellWithoutAClusterIsNotForeign: it joins that of a leader who knows its process, and says to one who does not
+// that it is another process; only a cell that belongs to a cluster is foreign to another.
+func TestACellWithoutAClusterIsNotForeign(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		if err := w.cell.Addressed("x", "someone else"); !errors.Is(err, ErrProc) || errors.Is(err, ErrForeign) {
+			t.Fatalf("another process, no cluster: %v", err)
+		}
+		if err := w.cell.Addressed("x", w.proc()); err != nil {
+			t.Fatalf("the first leader: %v", err)
+		}
+		if err := w.cell.Addressed("y", w.proc()); !errors.Is(err, ErrForeign) || errors.Is(err, ErrProc) {
+			t.Fatalf("another cluster: %v", err)
+		}
+	})
+}
+
 // TestWhatTheCellCannotMakeIsNotCounted: without control groups a cell makes no container.
 // That is no crash of a service and no retry of a batch task; what comes afterwards is
 // refused as by a full cell, and the probe tells.

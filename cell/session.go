@@ -232,12 +232,17 @@ func (s *session) caller() Caller {
 }
 
 // addressed checks of which cluster a call of a leader is, before anything else of it is
-// looked at: one of another is refused and changes nothing.
+// looked at: one of another is refused and changes nothing. So is one that names another process of a cell
+// without a cluster, and one that comes when the process is ending: it joins none any more.
 func (s *session) addressed(cluster fence.Cluster, proc worker.Proc) error {
 	s.step(worker.Addressed{Cluster: cluster, Proc: proc})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if own := s.machine.Cluster(); cluster != own {
+	own := s.machine.Cluster()
+	if own == "" {
+		return fmt.Errorf("%w: for %s, this is %s and belongs to no cluster", ErrProc, proc, s.machine.Proc())
+	}
+	if cluster != own {
 		return &Foreign{Cell: s.cell, Address: s.address, Cluster: own, Other: cluster}
 	}
 	return nil
