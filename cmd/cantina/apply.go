@@ -23,7 +23,7 @@ import (
 // exitChanges is what plan ends with when there is something to do.
 const exitChanges = 10
 
-func (c *cli) applyVerb() *cobra.Command {
+func applyVerb(c *cli) *cobra.Command {
 	var files []string
 	var prune bool
 	var check int64
@@ -37,7 +37,7 @@ func (c *cli) applyVerb() *cobra.Command {
 			"  cantina apply -f services/ --prune --yes\n" +
 			"  generate | cantina apply -",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			specs, err := c.readSpecs("apply", append(files, args...))
+			specs, err := readSpecs(c, "apply", append(files, args...))
 			if err != nil {
 				return err
 			}
@@ -50,7 +50,7 @@ func (c *cli) applyVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.printChanges(got.Domains)
+			return printChanges(c, got.Domains)
 		},
 	}
 	cmd.Flags().StringSliceVarP(&files, "file", "f", nil, "spec file, directory of spec files, - for standard input, or URL")
@@ -61,7 +61,7 @@ func (c *cli) applyVerb() *cobra.Command {
 	return c.reading(cmd)
 }
 
-func (c *cli) planVerb() *cobra.Command {
+func planVerb(c *cli) *cobra.Command {
 	var files []string
 	var prune, schema bool
 	cmd := &cobra.Command{
@@ -77,7 +77,7 @@ func (c *cli) planVerb() *cobra.Command {
 				_, err := c.Out.Write(spec.Schema())
 				return err
 			}
-			specs, err := c.readSpecs("plan", append(files, args...))
+			specs, err := readSpecs(c, "plan", append(files, args...))
 			if err != nil {
 				return err
 			}
@@ -85,7 +85,7 @@ func (c *cli) planVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := c.printChanges(got.Domains); err != nil {
+			if err := printChanges(c, got.Domains); err != nil {
 				return err
 			}
 			for _, d := range got.Domains {
@@ -107,19 +107,19 @@ func (c *cli) planVerb() *cobra.Command {
 
 // readSpecs reads spec files and checks them here, so that a mistake is found
 // without a server; the server checks them again.
-func (c *cli) readSpecs(verb string, sources []string) ([]*pb.SpecFile, error) {
+func readSpecs(c *cli, verb string, sources []string) ([]*pb.SpecFile, error) {
 	if len(sources) == 0 {
 		return nil, failf(api.ExitUsage, "no spec file given; for example: cantina %s cantina.yaml", verb)
 	}
 	var out []*pb.SpecFile
 	for _, s := range sources {
-		files, err := c.readSource(s)
+		files, err := readSource(c, s)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, files...)
 	}
-	times, err := c.times()
+	times, err := specTimes(c)
 	if err != nil {
 		return nil, err
 	}
@@ -142,8 +142,8 @@ func (c *cli) readSpecs(verb string, sources []string) ([]*pb.SpecFile, error) {
 	return out, err
 }
 
-// times is what calendars of schedules are checked with.
-func (c *cli) times() (spec.Times, error) {
+// specTimes is what calendars of schedules are checked with.
+func specTimes(c *cli) (spec.Times, error) {
 	loader, err := zones()
 	if err != nil {
 		return spec.Times{}, err
@@ -154,7 +154,7 @@ func (c *cli) times() (spec.Times, error) {
 	}}, nil
 }
 
-func (c *cli) readSource(s string) ([]*pb.SpecFile, error) {
+func readSource(c *cli, s string) ([]*pb.SpecFile, error) {
 	here, err := os.Getwd()
 	if err != nil {
 		return nil, failf(api.ExitFailed, "working directory: %v", err)
@@ -167,7 +167,7 @@ func (c *cli) readSource(s string) ([]*pb.SpecFile, error) {
 		}
 		return []*pb.SpecFile{{Name: "-", Dir: here, Content: text}}, nil
 	case strings.HasPrefix(s, "http://"), strings.HasPrefix(s, "https://"):
-		text, err := c.fetch(s)
+		text, err := fetchURL(c, s)
 		if err != nil {
 			return nil, failf(api.ExitUsage, "%v", err)
 		}
@@ -236,7 +236,7 @@ func readLimited(r io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader
 // fetchTime bounds the download of a spec file.
 const fetchTime = 30 * time.Second
 
-func (c *cli) fetch(url string) ([]byte, error) {
+func fetchURL(c *cli, url string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, fetchTime)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -255,7 +255,7 @@ func (c *cli) fetch(url string) ([]byte, error) {
 }
 
 // change is one line of a plan with its domain.
-func (c *cli) printChanges(domains []*pb.DomainChange) error {
+func printChanges(c *cli, domains []*pb.DomainChange) error {
 	for _, d := range domains {
 		for _, w := range d.Warnings {
 			c.notef("warning: %s\n", w)

@@ -40,7 +40,7 @@ type cellFlags struct {
 	storage   storageFlags
 }
 
-func (c *cli) cellVerb() *cobra.Command {
+func cellVerb(c *cli) *cobra.Command {
 	var f cellFlags
 	cmd := &cobra.Command{
 		Use:   "cell",
@@ -48,7 +48,7 @@ func (c *cli) cellVerb() *cobra.Command {
 		Example: "  cantina cell --servers 127.0.0.1:7480\n" +
 			"  cantina cell --servers s1:7480,s2:7480 --name db7 --zone z1 --capacity gpu=2 --listen 10.0.0.7:7481 --tls-cert c.pem --tls-key c.key --tls-ca ca.pem",
 		Args: atMost(0, "none"),
-		RunE: func(*cobra.Command, []string) error { return c.untilTold(func() error { return c.cell(f) }) },
+		RunE: func(*cobra.Command, []string) error { return c.untilTold(func() error { return runCell(c, f) }) },
 	}
 	f.log.add(cmd)
 	timeoutFlags(cmd, &f.timeouts)
@@ -76,7 +76,7 @@ func (c *cli) cellVerb() *cobra.Command {
 	return cmd
 }
 
-func (c *cli) cell(f cellFlags) error {
+func runCell(c *cli, f cellFlags) error {
 	log, err := f.log.logger(c.Err)
 	if err != nil {
 		return err
@@ -113,13 +113,13 @@ func (c *cli) cell(f cellFlags) error {
 		cfg.Capacity[name] = n
 	}
 	if f.simulate != 0 {
-		return c.simulated(cfg, f, log)
+		return runSimulatedCell(c, cfg, f, log)
 	}
 	cell, err := node.OpenCell(c.ctx, cfg)
 	if err != nil {
 		return err
 	}
-	return plainEnd(c.runProcess(log, cell, f.readyFD, []string{cell.Address()}, func(g *run.Group) { g.Add("cell", cell.Run) }))
+	return plainEnd(runProcess(c, log, cell, f.readyFD, []string{cell.Address()}, func(g *run.Group) { g.Add("cell", cell.Run) }))
 }
 
 // plainEnd is the leader's word without the parts of the process through which it came.
@@ -131,8 +131,8 @@ func plainEnd(err error) error {
 	return err
 }
 
-// simulated runs many cells whose containers exist in memory alone.
-func (c *cli) simulated(cfg node.CellConfig, f cellFlags, log *slog.Logger) error {
+// runSimulatedCell runs many cells whose containers exist in memory alone.
+func runSimulatedCell(c *cli, cfg node.CellConfig, f cellFlags, log *slog.Logger) error {
 	_, port, err := net.SplitHostPort(f.listen)
 	switch {
 	case err != nil || port != "0" || f.advertise != "":
@@ -147,7 +147,7 @@ func (c *cli) simulated(cfg node.CellConfig, f cellFlags, log *slog.Logger) erro
 		return err
 	}
 	c.sayf("simulating %d cells, %s-0 to %s-%d\n", f.simulate, f.name, f.name, f.simulate-1)
-	return c.runProcess(log, nothing{}, f.readyFD, []string{all.Address()}, func(g *run.Group) { g.Add("simulation", all.Run) })
+	return runProcess(c, log, nothing{}, f.readyFD, []string{all.Address()}, func(g *run.Group) { g.Add("simulation", all.Run) })
 }
 
 // maxSimulated bounds the cells of one process: each has an address of its own.

@@ -16,7 +16,7 @@ import (
 	"cantina/worker"
 )
 
-func (c *cli) cellTable() table[*pb.Cell] {
+func cellTable(c *cli) table[*pb.Cell] {
 	return table[*pb.Cell]{
 		id: func(x *pb.Cell) string { return x.Name },
 		columns: []column[*pb.Cell]{
@@ -28,7 +28,7 @@ func (c *cli) cellTable() table[*pb.Cell] {
 			{name: "TASKS", text: func(x *pb.Cell) string { return number(x.Tasks) }},
 			{name: "BATCH", text: func(x *pb.Cell) string { return number(x.Batch) }},
 			{name: "FREE", text: freeOf},
-			{name: "NOTE", text: c.cellNote},
+			{name: "NOTE", text: func(x *pb.Cell) string { return cellNote(c, x) }},
 			{name: "HOST", wide: true, text: func(x *pb.Cell) string { return x.Host }},
 			{name: "ADDRESS", wide: true, text: func(x *pb.Cell) string { return x.Address }},
 			{name: "PROC", whole: true, wide: true, text: func(x *pb.Cell) string { return x.Proc }},
@@ -59,7 +59,7 @@ func freeOf(x *pb.Cell) string {
 	return strings.Join(out, ", ")
 }
 
-func (c *cli) cellNote(x *pb.Cell) string {
+func cellNote(c *cli, x *pb.Cell) string {
 	switch {
 	case x.Cluster != "":
 		return x.Reason
@@ -68,7 +68,7 @@ func (c *cli) cellNote(x *pb.Cell) string {
 	case x.Unavailable != "":
 		return "not accepting work: " + x.Unavailable
 	case x.Drain != nil:
-		return c.drainNote(x.Drain) + silence(x)
+		return drainNote(c, x.Drain) + silence(x)
 	case len(x.Unknown) > 0:
 		return fmt.Sprintf("runs work that is not in the store (%s); end it: cantina cells discard %s", strings.Join(x.Unknown, ", "), x.Name)
 	case x.Draining:
@@ -89,7 +89,7 @@ func silence(x *pb.Cell) string {
 	return fmt.Sprintf("; declared dead in %s if it stays silent", short(x.DeadIn.AsDuration()))
 }
 
-func (c *cli) cellsVerb() *cobra.Command {
+func cellsVerb(c *cli) *cobra.Command {
 	var watch, all bool
 	cmd := &cobra.Command{
 		Use: "cells [CELL]", Short: "List cells", Args: atMost(1, "CELL"),
@@ -102,11 +102,11 @@ func (c *cli) cellsVerb() *cobra.Command {
 			if len(args) == 1 {
 				got, err := call(c, calls.GetCell, &pb.GetCellRequest{Name: strings.TrimPrefix(args[0], "cell/")})
 				if err != nil {
-					return c.noCell(args[0], err)
+					return noCell(c, args[0], err)
 				}
-				return one(c, c.cellTable(), got.Cell)
+				return one(c, cellTable(c), got.Cell)
 			}
-			return listing(c, c.cellTable(), watch, eventsOf("cell"), func(cursor string) ([]*pb.Cell, *pb.Listing, error) {
+			return listing(c, cellTable(c), watch, eventsOf("cell"), func(cursor string) ([]*pb.Cell, *pb.Listing, error) {
 				l, err := call(c, calls.ListCells, &pb.ListCellsRequest{All: true, Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
 				return slices.DeleteFunc(l.GetCells(), func(x *pb.Cell) bool { return !all && x.Session == event.CellLeft }), l.GetListing(), err
 			}, func(e *pb.Event) (*pb.Cell, bool) { return e.Cell, e.Cell != nil })
@@ -122,7 +122,7 @@ func (c *cli) cellsVerb() *cobra.Command {
 			"a prefix of a process id (cells -o wide). The decision is recorded.",
 		Example: "  cantina cells forget node7\n  cantina cells forget 9f2c --yes", Args: exactly(1, "CELL"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			proc, err := c.cellProcess(args[0])
+			proc, err := findCellProcess(c, args[0])
 			if err != nil {
 				return err
 			}
@@ -138,13 +138,13 @@ func (c *cli) cellsVerb() *cobra.Command {
 	}
 	c.needYes(forget)
 	out := c.reading(cmd)
-	out.AddCommand(forget, c.adoptVerb(), c.discardVerb())
+	out.AddCommand(forget, adoptVerb(c), discardVerb(c))
 	return out
 }
 
-// cellProcess finds the process of a cell by the cell's name, or by a prefix of the
+// findCellProcess finds the process of a cell by the cell's name, or by a prefix of the
 // process id. An id that no cell has is left to the leader.
-func (c *cli) cellProcess(text string) (string, error) {
+func findCellProcess(c *cli, text string) (string, error) {
 	l, err := call(c, calls.ListCells, &pb.ListCellsRequest{Page: &pb.Page{Limit: api.MaxPage}})
 	if err != nil {
 		return "", err

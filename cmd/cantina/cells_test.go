@@ -68,8 +68,8 @@ func TestExplainSaysWhyThereAreNoEvents(t *testing.T) {
 	} {
 		x.State, x.Fine = "HEALTHY", true
 		var out strings.Builder
-		c := &cli{environment: environment{Out: &out}, zone: time.UTC}
-		if err := c.explanation(subject{kind: "cell", name: "c1"}, x); err != nil || out.String() != want {
+		c := &cli{environment: environment{Out: &out}, printing: printing{zone: time.UTC}}
+		if err := printExplanation(c, subject{kind: "cell", name: "c1"}, x); err != nil || out.String() != want {
 			t.Errorf("%v, %q", err, out.String())
 		}
 	}
@@ -87,8 +87,8 @@ func TestExplainShowsAChangeOnce(t *testing.T) {
 	x := &pb.ExplainResponse{State: "steady", Fine: true, Events: []*pb.Event{rolling(0), event("instance", "web/0", "stopping"), rolling(0), event("instance", "web/1", "stopping"),
 		event("instance", "web/0", "stopping"), rolling(1), event("instance", "web/0", "gone"), event("instance", "web/0", "stopping")}}
 	var out strings.Builder
-	c := &cli{environment: environment{Out: &out}, zone: time.UTC}
-	if err := c.explanation(subject{kind: "service", name: "web"}, x); err != nil {
+	c := &cli{environment: environment{Out: &out}, printing: printing{zone: time.UTC}}
+	if err := printExplanation(c, subject{kind: "service", name: "web"}, x); err != nil {
 		t.Fatal(err)
 	}
 	var got []string

@@ -8,7 +8,7 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-func (c *cli) adoptVerb() *cobra.Command {
+func adoptVerb(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "adopt CELL...", Short: "Move a cell of another cluster into this one",
 		Long: "adopt moves a FOREIGN cell from its cluster into this one at its next heartbeat. Its tasks, " +
@@ -34,7 +34,7 @@ func (c *cli) adoptVerb() *cobra.Command {
 	return cmd
 }
 
-func (c *cli) discardVerb() *cobra.Command {
+func discardVerb(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "discard CELL...", Short: "End work on a cell that is not in the store",
 		Long: "A store restored from a backup lacks tasks that started after the backup. Cells let such tasks " +

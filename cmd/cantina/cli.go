@@ -52,18 +52,32 @@ func interrupts() (<-chan os.Signal, func()) {
 	return c, func() { signal.Stop(c) }
 }
 
-// cli is one invocation.
+// cli is one invocation. It reaches the servers, asks and prints; verbs are functions of it, in the file
+// of their noun.
 type cli struct {
 	environment
+	connection
+	printing
 	ctx context.Context
-	// signals are those of a verb that runs until it is told to end, and opened ends its
+	// signals are those of a verb that runs until a signal ends it, and opened ends its
 	// opening: from then on a signal stops what runs.
 	signals chan os.Signal
 	opened  func()
 
-	addr              []string
-	tls               guard.TLSFiles
-	tokenFile         string
+	yes     bool
+	timeout time.Duration
+}
+
+// connection is how an invocation reaches the servers; the client is made when a verb first calls one.
+type connection struct {
+	addr       []string
+	tls        guard.TLSFiles
+	tokenFile  string
+	clientMade *api.Client
+}
+
+// printing is how an invocation prints data and notes.
+type printing struct {
 	output            string
 	columns           []string
 	template          string
@@ -73,9 +87,6 @@ type cli struct {
 	color             string
 	utc               bool
 	tz                string
-	yes               bool
-	timeout           time.Duration
-	clientMade        *api.Client
 	zone              *time.Location
 }
 
@@ -114,7 +125,7 @@ func invoke(ctx context.Context, args []string, s environment) int {
 	out := &output{to: s.Out}
 	s.Out = out
 	c := &cli{environment: s, ctx: ctx}
-	root := c.root()
+	root := rootCommand(c)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	err = ofServer(cmd, err)

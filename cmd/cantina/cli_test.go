@@ -350,7 +350,7 @@ func TestATableFitsItsTerminal(t *testing.T) {
 
 func TestLaterRowsStandUnderTheFirst(t *testing.T) {
 	var out bytes.Buffer
-	c := &cli{environment: environment{Out: &out, Getenv: func(string) string { return "" }}, output: "table"}
+	c := &cli{environment: environment{Out: &out, Getenv: func(string) string { return "" }}, printing: printing{output: "table"}}
 	cols := []column[*pb.Job]{{name: "JOB", text: func(x *pb.Job) string { return x.Name }}, {name: "STATE", text: func(x *pb.Job) string { return x.State }}}
 	for i, x := range []*pb.Job{{Name: "long-name", State: "ready"}, {Name: "a", State: "done"}} {
 		if err := rows(c, cols, []*pb.Job{x}, i == 0); err != nil {
@@ -515,7 +515,7 @@ func TestTheFirstCtrlCSaysWhatItWaitsFor(t *testing.T) {
 		{ending: 1, staying: 2}: "\nstopping 1 container; press Ctrl-C again to kill at once\n2 containers run" + keep,
 	} {
 		var errs bytes.Buffer
-		(&cli{environment: environment{Err: &errs}}).leaving(h)
+		noteLeaving(&cli{environment: environment{Err: &errs}}, h)
 		if errs.String() != want {
 			t.Errorf("%+v: %q", h, errs.String())
 		}

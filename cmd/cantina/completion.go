@@ -11,7 +11,7 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-func (c *cli) completionVerb() *cobra.Command {
+func completionVerb(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use: "completion bash|zsh|fish|powershell", Short: "Print the completion script of a shell",
 		Long: "completion prints a script that completes verbs, flags and the names of resources.",
@@ -38,8 +38,8 @@ func (c *cli) completionVerb() *cobra.Command {
 // completionTime is how long a completion may ask the server.
 const completionTime = 300 * time.Millisecond
 
-// complete offers the names of what there is.
-func (c *cli) complete(kinds ...string) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+// completeNames offers the names of what there is.
+func completeNames(c *cli, kinds ...string) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return func(_ *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
 		client, err := c.client()
 		if err != nil {
@@ -104,8 +104,8 @@ func listed(ctx context.Context, client *api.Client, kind string) (out []thing) 
 	return out
 }
 
-// completions says which verbs take which names.
-func (c *cli) completions(root *cobra.Command) {
+// addCompletions says which verbs take which names.
+func addCompletions(c *cli, root *cobra.Command) {
 	for path, kinds := range map[string][]string{
 		"ps": {"service"}, "logs": {"service", "task", "job"}, "wait": {"service", "task", "job"}, "stop": {"service", "task", "job"},
 		"rm": {"service", "task", "job"}, "restart": {"service"}, "explain": {"service", "task", "job", "cell"}, "cells": {"cell"},
@@ -113,7 +113,7 @@ func (c *cli) completions(root *cobra.Command) {
 		"job get": {"job"}, "job nodes": {"job"}, "job results": {"job"}, "job pause": {"job"}, "job resume": {"job"}, "job retry": {"job"}, "job kill": {"job"},
 	} {
 		if cmd, _, err := root.Find(strings.Fields(path)); err == nil {
-			cmd.ValidArgsFunction = c.complete(kinds...)
+			cmd.ValidArgsFunction = completeNames(c, kinds...)
 		}
 	}
 }

@@ -25,7 +25,7 @@ type cronFlags struct {
 	strict              bool
 }
 
-func (c *cli) cronVerb() *cobra.Command {
+func cronVerb(c *cli) *cobra.Command {
 	f := &cronFlags{}
 	next := &cobra.Command{
 		Use:   "next NAME|LINE",
@@ -42,9 +42,9 @@ func (c *cli) cronVerb() *cobra.Command {
 		Args: exactly(1, "NAME or LINE"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if !strings.ContainsAny(args[0], " \t") && !strings.HasPrefix(args[0], "@") {
-				return c.cronNextOf(f, args[0])
+				return printScheduleNext(c, f, args[0])
 			}
-			return c.cronNext(f, args[0])
+			return printCronNext(c, f, args[0])
 		},
 	}
 	// --tz of reading verbs is the zone of the output; here it is the zone of the
@@ -56,13 +56,13 @@ func (c *cli) cronVerb() *cobra.Command {
 	next.Flags().StringVar(&f.id, "name", "", "for a line: name that seeds H")
 	next.Flags().BoolVar(&f.strict, "strict", false, "treat warnings as errors (exit code 1)")
 	domainFlag(next, &f.domain)
-	return group("cron", "Manage schedules and check crontab lines", c.cronListVerb(), c.cronShowVerb(), c.reading(next), c.cronRunVerb(),
-		c.cronPauseVerb("pause", true, "Pause a schedule", "Nothing fires until resume. Times that pass in between do not count as missed."),
-		c.cronPauseVerb("resume", false, "Resume a paused schedule", "The schedule continues with its next time."),
-		c.cronMissedVerb(), c.cronBackfillVerb(), c.cronHistoryVerb(), c.cronResetVerb())
+	return group("cron", "Manage schedules and check crontab lines", cronListVerb(c), cronShowVerb(c), c.reading(next), cronRunVerb(c),
+		cronPauseVerb(c, "pause", true, "Pause a schedule", "Nothing fires until resume. Times that pass in between do not count as missed."),
+		cronPauseVerb(c, "resume", false, "Resume a paused schedule", "The schedule continues with its next time."),
+		cronMissedVerb(c), cronBackfillVerb(c), cronHistoryVerb(c), cronResetVerb(c))
 }
 
-func (c *cli) cronNext(f *cronFlags, text string) error {
+func printCronNext(c *cli, f *cronFlags, text string) error {
 	if f.domain != "" {
 		return failf(api.ExitUsage, "--domain needs the name of a schedule")
 	}
@@ -83,7 +83,7 @@ func (c *cli) cronNext(f *cronFlags, text string) error {
 			return failf(api.ExitUsage, "--from must be a time like 2026-01-02T15:04:05Z, not %q", f.from)
 		}
 	}
-	if opt.Zone, err = c.cronZone(); err != nil {
+	if opt.Zone, err = cronZone(c); err != nil {
 		return err
 	}
 	r := cron.Lint(text, opt, f.n)
@@ -94,7 +94,7 @@ func (c *cli) cronNext(f *cronFlags, text string) error {
 		return failf(api.ExitUsage, "%v", r.Err)
 	}
 	c.notef("in %s: %s\n", opt.Zone, r.Words)
-	if err := list(c, c.firingTable(), firings(r.Next, opt.Zone)); err != nil {
+	if err := list(c, firingTable(c), firings(r.Next, opt.Zone)); err != nil {
 		return err
 	}
 	if f.strict && len(r.Warnings) > 0 {
@@ -104,7 +104,7 @@ func (c *cli) cronNext(f *cronFlags, text string) error {
 }
 
 // cronZone is --tz, --utc, or the zone of this machine.
-func (c *cli) cronZone() (*time.Location, error) {
+func cronZone(c *cli) (*time.Location, error) {
 	if c.tz != "" || c.utc {
 		return c.zone, nil
 	}
@@ -153,7 +153,7 @@ func firingsOf(all []*pb.ScheduleTime, zone *time.Location) []*structpb.Struct {
 	return out
 }
 
-func (c *cli) firingTable() table[*structpb.Struct] {
+func firingTable(c *cli) table[*structpb.Struct] {
 	get := func(name string) func(*structpb.Struct) string {
 		return func(x *structpb.Struct) string { return x.Fields[name].GetStringValue() }
 	}

@@ -41,7 +41,7 @@ type devFlags struct {
 	storage  storageFlags
 }
 
-func (c *cli) devVerb() *cobra.Command {
+func devVerb(c *cli) *cobra.Command {
 	var f devFlags
 	cmd := &cobra.Command{
 		Use:   "dev",
@@ -53,7 +53,7 @@ func (c *cli) devVerb() *cobra.Command {
 		Example: "  cantina dev                       # data in the default directory\n" +
 			"  cantina dev --data /tmp/try       # elsewhere",
 		Args: atMost(0, "none"),
-		RunE: func(*cobra.Command, []string) error { return c.untilTold(func() error { return c.dev(f) }) },
+		RunE: func(*cobra.Command, []string) error { return c.untilTold(func() error { return runDev(c, f) }) },
 	}
 	f.log.add(cmd)
 	cmd.Flags().StringVar(&f.data, "data", c.dataDir("dev"), "data directory")
@@ -77,7 +77,7 @@ func socketFlags(cmd *cobra.Command, socket, group *string, name string) {
 }
 
 // socketOf is where dev or server listens for clients of this machine; empty = nowhere.
-func (c *cli) socketOf(asked, group, name string) (string, error) {
+func socketOf(c *cli, asked, group, name string) (string, error) {
 	if asked == "none" {
 		return "", nil
 	}
@@ -98,8 +98,8 @@ func (c *cli) socketOf(asked, group, name string) (string, error) {
 
 // openServer opens a server on its addresses and its socket. Where the socket's place was not
 // chosen and another process has it, the server is reached by its other addresses alone.
-func (c *cli) openServer(cfg node.ServerConfig, asked, group, name string) (*node.Server, error) {
-	socket, err := c.socketOf(asked, group, name)
+func openServer(c *cli, cfg node.ServerConfig, asked, group, name string) (*node.Server, error) {
+	socket, err := socketOf(c, asked, group, name)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (c *cli) openServer(cfg node.ServerConfig, asked, group, name string) (*nod
 	return server, err
 }
 
-func (c *cli) dev(f devFlags) error {
+func runDev(c *cli, f devFlags) error {
 	log, err := f.log.logger(c.Err)
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func (c *cli) dev(f devFlags) error {
 		return err
 	}
 	cfg.Listen, cfg.Insecure = []string{f.listen}, f.insecure
-	server, err := c.openServer(cfg, f.socket, f.group, devSocket)
+	server, err := openServer(c, cfg, f.socket, f.group, devSocket)
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (c *cli) dev(f devFlags) error {
 	work.User = f.user
 	work.Build, work.Clock, work.Log = version, cfg.Clock, log
 	if !server.HasRoom() {
-		return c.runProcess(log, h, f.readyFD, server.Addresses(), func(g *run.Group) {
+		return runProcess(c, log, h, f.readyFD, server.Addresses(), func(g *run.Group) {
 			g.Add("server", atOnce(log, server.Run))
 			g.Add("cell", func(ctx context.Context) error { return lateCell(ctx, server, work, h) })
 		})
@@ -166,7 +166,7 @@ func (c *cli) dev(f devFlags) error {
 	}
 	h.set(cell)
 	server.Directory().SetLocal(worker.CellName(f.name), cell.Local())
-	return c.runProcess(log, cell, f.readyFD, server.Addresses(), func(g *run.Group) {
+	return runProcess(c, log, cell, f.readyFD, server.Addresses(), func(g *run.Group) {
 		g.Add("server", atOnce(log, server.Run))
 		g.Add("cell", cell.Run)
 	})
@@ -204,8 +204,8 @@ type host interface {
 	Containers() (ending, staying int)
 }
 
-// leaving says what the first Ctrl-C waits for, and what it leaves alone.
-func (c *cli) leaving(h host) {
+// noteLeaving says what the first Ctrl-C waits for, and what it leaves alone.
+func noteLeaving(c *cli, h host) {
 	ending, staying := h.Containers()
 	notice := "\nstopping\n"
 	if ending > 0 {
@@ -241,13 +241,13 @@ func (c *cli) untilTold(verb func() error) error {
 
 // runProcess runs the parts of a process until a signal: the first stops it in
 // good order, a second one kills what runs, Ctrl-Z freezes it and fg thaws.
-func (c *cli) runProcess(log *slog.Logger, h host, readyFD int, addresses []string, parts func(*run.Group)) error {
+func runProcess(c *cli, log *slog.Logger, h host, readyFD int, addresses []string, parts func(*run.Group)) error {
 	c.opened()
 	ctx, stop := context.WithCancel(c.ctx)
 	defer stop()
 	served, end := context.WithCancel(context.WithoutCancel(c.ctx))
 	done := make(chan error, 1)
-	go func() { done <- terminal.Serve(served, c.signals, h, func() { c.leaving(h); stop() }, log) }()
+	go func() { done <- terminal.Serve(served, c.signals, h, func() { noteLeaving(c, h); stop() }, log) }()
 	var g run.Group
 	parts(&g)
 	g.Add("ready", func(ctx context.Context) error {

@@ -36,7 +36,7 @@ func TestVerbsInDocsAreUpToDate(t *testing.T) {
 			walk(sub)
 		}
 	}
-	walk(c.root())
+	walk(rootCommand(c))
 	want := before + begin + b.String() + end + after
 	if want == string(old) {
 		return

@@ -12,7 +12,7 @@ import (
 )
 
 // existingData is the first of the default data directories that is there; "" = none.
-func (c *cli) existingData() string {
+func existingData(c *cli) string {
 	for _, name := range []string{"cell", "dev"} {
 		if info, err := os.Stat(c.dataDir(name)); err == nil && info.IsDir() {
 			return c.dataDir(name)
@@ -21,7 +21,7 @@ func (c *cli) existingData() string {
 	return ""
 }
 
-func (c *cli) doctorVerb() *cobra.Command {
+func doctorVerb(c *cli) *cobra.Command {
 	var dir, reaper, user string
 	var stuck stuckFlags
 	get := func(name string) func(*structpb.Struct) string {
@@ -46,7 +46,7 @@ func (c *cli) doctorVerb() *cobra.Command {
 			ctx, cancel := c.limited()
 			defer cancel()
 			if dir == "" {
-				dir = c.existingData()
+				dir = existingData(c)
 			}
 			r, err := doctor.Examine(ctx, doctor.Options{Dir: dir, Reaper: reaper, Reboot: reboot, User: user})
 			if err != nil {

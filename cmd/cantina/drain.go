@@ -14,7 +14,7 @@ import (
 	"cantina/worker"
 )
 
-func (c *cli) drainVerb() *cobra.Command {
+func drainVerb(c *cli) *cobra.Command {
 	var reason, batch string
 	var deadline time.Duration
 	var stopBatch, wait bool
@@ -37,7 +37,7 @@ func (c *cli) drainVerb() *cobra.Command {
 			}
 			got, err := call(c, calls.DrainCell, q)
 			if err != nil {
-				return c.noCell(args[0], err)
+				return noCell(c, args[0], err)
 			}
 			d := got.Cell.Drain
 			c.notef("cell %s draining, deadline in %s; to cancel: cantina undrain %[1]s\n", q.Name, short(d.GetUntil().AsTime().Sub(d.GetSince().AsTime())))
@@ -48,8 +48,8 @@ func (c *cli) drainVerb() *cobra.Command {
 				return nil
 			}
 			return c.detachable("cantina cells "+q.Name, nil, func(ctx context.Context) error {
-				defer c.telling(ctx, subject{kind: "cell", name: q.Name})()
-				return c.waitDrained(ctx, q.Name, d)
+				defer startReasons(ctx, c, subject{kind: "cell", name: q.Name})()
+				return waitDrained(ctx, c, q.Name, d)
 			})
 		},
 	}
@@ -67,13 +67,13 @@ func (c *cli) drainVerb() *cobra.Command {
 
 // waitDrained waits for the end of a drain, and fails with the list of what its
 // deadline had to end.
-func (c *cli) waitDrained(ctx context.Context, name string, d *pb.Drain) error {
+func waitDrained(ctx context.Context, c *cli, name string, d *pb.Drain) error {
 	client, err := c.client()
 	if err != nil {
 		return err
 	}
 	var end *pb.Drain
-	err = c.until(ctx, &pb.StreamEventsRequest{Kind: []string{"cell"}, Subject: name}, func(ctx context.Context) (bool, string, error) {
+	err = waitUntil(ctx, c, &pb.StreamEventsRequest{Kind: []string{"cell"}, Subject: name}, func(ctx context.Context) (bool, string, error) {
 		got, err := api.Call(ctx, client, calls.GetCell, &pb.GetCellRequest{Name: name})
 		if err != nil {
 			return false, "", err
@@ -94,7 +94,7 @@ func (c *cli) waitDrained(ctx context.Context, name string, d *pb.Drain) error {
 	return nil
 }
 
-func (c *cli) undrainVerb() *cobra.Command {
+func undrainVerb(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use: "undrain CELL", Short: "Accept work on a drained cell again",
 		Long:    "undrain cancels a drain, even a finished one. Work that has moved away does not move back.",
@@ -110,13 +110,13 @@ func (c *cli) undrainVerb() *cobra.Command {
 			if err == nil {
 				c.notef("cell %s accepts work again\n", name)
 			}
-			return c.noCell(args[0], err)
+			return noCell(c, args[0], err)
 		},
 	}
 }
 
 // drainNote says in a few words how far a drain is.
-func (c *cli) drainNote(d *pb.Drain) string {
+func drainNote(c *cli, d *pb.Drain) string {
 	why := ": " + printable(d.Reason)
 	switch {
 	case d.Ended != nil && len(d.Waits) == 0:

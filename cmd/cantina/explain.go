@@ -12,7 +12,7 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-func (c *cli) explainVerb() *cobra.Command {
+func explainVerb(c *cli) *cobra.Command {
 	var domain string
 	cmd := &cobra.Command{
 		Use:   "explain SUBJECT",
@@ -25,13 +25,13 @@ func (c *cli) explainVerb() *cobra.Command {
 			"  cantina explain count/net/http -o json | jq '.reasons'",
 		Args: exactly(1, "SUBJECT"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			s, err := c.find(args[0], domain)
+			s, err := findSubject(c, args[0], domain)
 			if err != nil {
 				return err
 			}
 			got, err := call(c, calls.Explain, &pb.ExplainRequest{Subject: s.wire()})
 			if isCode(err, "not_found") && s.kind == "instance" {
-				err = cmp.Or(c.knownInstance(c.ctx, s), err)
+				err = cmp.Or(knownInstance(c.ctx, c, s), err)
 			}
 			if err != nil {
 				return err
@@ -39,7 +39,7 @@ func (c *cli) explainVerb() *cobra.Command {
 			if c.output != "table" && c.output != "wide" || c.template != "" || c.quiet {
 				return one(c, table[*pb.ExplainResponse]{id: func(*pb.ExplainResponse) string { return s.String() }}, got)
 			}
-			return c.explanation(s, got)
+			return printExplanation(c, s, got)
 		},
 	}
 	domainFlag(cmd, &domain)
@@ -47,8 +47,8 @@ func (c *cli) explainVerb() *cobra.Command {
 	return c.reading(cmd)
 }
 
-// explanation prints it as people read it.
-func (c *cli) explanation(s subject, x *pb.ExplainResponse) error {
+// printExplanation prints it as people read it.
+func printExplanation(c *cli, s subject, x *pb.ExplainResponse) error {
 	var b strings.Builder
 	if unconfirmed(x.Reasons) != nil {
 		fmt.Fprintf(&b, "%s was %s at its last report, and should be %s\n", s, printable(x.State), printable(x.Wanted))

@@ -92,7 +92,7 @@ func TestABadValueIsToldWithItsFlag(t *testing.T) {
 			walk(sub)
 		}
 	}
-	walk(c.root())
+	walk(rootCommand(c))
 	if tried < 500 {
 		t.Errorf("only %d values tried: the walk is wrong", tried)
 	}

@@ -70,7 +70,7 @@ const addressHelp = `ADDRESSES
   --token-file or CANTINA_TOKEN.
 `
 
-func (c *cli) helpVerb(root *cobra.Command) *cobra.Command {
+func helpVerb(c *cli, root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use: "help [VERB|TOPIC]", Short: "Help about a verb or topic",
 		Long:    "help prints the page of a verb or of a topic: " + strings.Join(topicNames(), ", ") + ".",
@@ -116,8 +116,8 @@ const (
 	plainHelp  = 80
 )
 
-// help has pages fit a terminal. Elsewhere a flag stays on one line, for grep.
-func (c *cli) help(root *cobra.Command) {
+// addHelp has pages fit a terminal. Elsewhere a flag stays on one line, for grep.
+func addHelp(c *cli, root *cobra.Command) {
 	width, prose := 0, plainHelp
 	if c.OutTTY {
 		width = min(c.Width(), widestHelp)

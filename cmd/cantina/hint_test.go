@@ -21,7 +21,7 @@ import (
 // VERB" and looks the verb, and the flags behind it, up in the command tree.
 func TestHintsNameVerbsThatExist(t *testing.T) {
 	c := &cli{environment: environment{Getenv: func(string) string { return "" }}, ctx: context.Background()}
-	root := c.root()
+	root := rootCommand(c)
 	found := 0
 	err := filepath.WalkDir("../..", func(name string, e fs.DirEntry, err error) error {
 		switch base := filepath.Base(name); {
@@ -66,7 +66,7 @@ func TestHintsNameVerbsThatExist(t *testing.T) {
 
 // TestAWrongHintIsFound keeps the search honest.
 func TestAWrongHintIsFound(t *testing.T) {
-	root := (&cli{environment: environment{Getenv: func(string) string { return "" }}}).root()
+	root := rootCommand(&cli{environment: environment{Getenv: func(string) string { return "" }}})
 	for text, ok := range map[string]bool{
 		"see cantina task forgive X": false, "cantina forgive X": false, "cantina task resolve X --as done|failed|rerun": true,
 		"cantina task resolve X --like done": false, "cantina runs services": true, "cantina run -d -- prog --any": true,

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tellInput says that a task reads nothing, when there is something that it could
+// noteInput says that a task reads nothing, when there is something that it could
 // have been meant to read; told: it was said before. It returns whether it is said.
-func (c *cli) tellInput(told bool) bool {
+func noteInput(c *cli, told bool) bool {
 	if told || c.InTTY || !waits(c.In) {
 		return told
 	}

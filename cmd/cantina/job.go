@@ -15,7 +15,7 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-func (c *cli) jobTable() table[*pb.Job] {
+func jobTable(c *cli) table[*pb.Job] {
 	count := func(get func(*pb.Counts) int32) func(*pb.Job) string {
 		return func(x *pb.Job) string { return number(get(x.Counts)) }
 	}
@@ -61,7 +61,7 @@ func jobNote(x *pb.Job) string {
 	return x.Reason
 }
 
-func (c *cli) nodeTable() table[*pb.JobNode] {
+func nodeTable(c *cli) table[*pb.JobNode] {
 	return table[*pb.JobNode]{
 		id: func(x *pb.JobNode) string { return x.Node },
 		columns: []column[*pb.JobNode]{
@@ -93,7 +93,7 @@ func nodeCode(x *pb.JobNode) string {
 }
 
 func resultTable(c *cli) table[*pb.JobNode] {
-	t := c.nodeTable()
+	t := nodeTable(c)
 	t.columns = []column[*pb.JobNode]{
 		{name: "NODE", whole: true, text: func(x *pb.JobNode) string { return x.Node }},
 		{name: "STATE", text: func(x *pb.JobNode) string { return x.State }},
@@ -117,13 +117,13 @@ func dataText(x *pb.JobNode) string {
 	return b.String()
 }
 
-func (c *cli) jobVerb() *cobra.Command {
+func jobVerb(c *cli) *cobra.Command {
 	var domain string
 	var watch bool
 	ls := &cobra.Command{
 		Use: "ls", Short: "List jobs with their progress", Example: "  cantina job ls -w", Args: atMost(0, "none"),
 		RunE: func(*cobra.Command, []string) error {
-			return listing(c, c.jobTable(), watch, eventsOf("job"), func(cursor string) ([]*pb.Job, *pb.Listing, error) {
+			return listing(c, jobTable(c), watch, eventsOf("job"), func(cursor string) ([]*pb.Job, *pb.Listing, error) {
 				l, err := call(c, calls.ListJobs, &pb.ListJobsRequest{Domain: domain, Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
 				return l.GetJobs(), l.GetListing(), err
 			}, func(e *pb.Event) (*pb.Job, bool) { return e.Job, e.Job != nil && (domain == "" || e.Domain == domain) })
@@ -136,18 +136,18 @@ func (c *cli) jobVerb() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: jobName(args[0])})
 			if err != nil {
-				return c.noJob(args[0], err)
+				return noJob(c, args[0], err)
 			}
-			return one(c, c.jobTable(), got.Job)
+			return one(c, jobTable(c), got.Job)
 		},
 	}
 	return group("job", "Manage jobs, their nodes and results",
-		c.reading(ls), c.reading(get), c.jobNodesVerb(), c.jobResultsVerb(), c.jobPauseVerb(true), c.jobPauseVerb(false), c.jobRetryVerb(), c.jobKillVerb())
+		c.reading(ls), c.reading(get), jobNodesVerb(c), jobResultsVerb(c), jobPauseVerb(c, true), jobPauseVerb(c, false), jobRetryVerb(c), jobKillVerb(c))
 }
 
 func jobName(arg string) string { return strings.TrimPrefix(arg, "job/") }
 
-func (c *cli) jobNodesVerb() *cobra.Command {
+func jobNodesVerb(c *cli) *cobra.Command {
 	q := &pb.ListNodesRequest{}
 	cmd := &cobra.Command{
 		Use: "nodes JOB", Short: "List the nodes of a job with their status", Args: exactly(1, "JOB"),
@@ -157,10 +157,10 @@ func (c *cli) jobNodesVerb() *cobra.Command {
 		Example: "  cantina job nodes count --state failed\n  cantina job nodes count --below net/http -o wide",
 		RunE: func(_ *cobra.Command, args []string) error {
 			q.Job = jobName(args[0])
-			return stream(c, c.nodeTable(), func(cursor string) ([]*pb.JobNode, string, error) {
+			return stream(c, nodeTable(c), func(cursor string) ([]*pb.JobNode, string, error) {
 				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
 				l, err := call(c, calls.ListNodes, q)
-				return l.GetNodes(), l.GetListing().GetNext(), c.noJob(args[0], err)
+				return l.GetNodes(), l.GetListing().GetNext(), noJob(c, args[0], err)
 			})
 		},
 	}
@@ -172,7 +172,7 @@ func (c *cli) jobNodesVerb() *cobra.Command {
 	return c.reading(cmd)
 }
 
-func (c *cli) jobResultsVerb() *cobra.Command {
+func jobResultsVerb(c *cli) *cobra.Command {
 	q := &pb.ListResultsRequest{}
 	cmd := &cobra.Command{
 		Use: "results JOB", Short: "Print the results of a job's batch tasks", Args: exactly(1, "JOB"),
@@ -184,7 +184,7 @@ func (c *cli) jobResultsVerb() *cobra.Command {
 			return stream(c, resultTable(c), func(cursor string) ([]*pb.JobNode, string, error) {
 				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
 				l, err := call(c, calls.ListResults, q)
-				return l.GetResults(), l.GetListing().GetNext(), c.noJob(args[0], err)
+				return l.GetResults(), l.GetListing().GetNext(), noJob(c, args[0], err)
 			})
 		},
 	}
@@ -194,7 +194,7 @@ func (c *cli) jobResultsVerb() *cobra.Command {
 	return c.reading(cmd)
 }
 
-func (c *cli) jobPauseVerb(pause bool) *cobra.Command {
+func jobPauseVerb(c *cli, pause bool) *cobra.Command {
 	verb, short := "resume", "Resume a paused job"
 	if pause {
 		verb, short = "pause", "Start no more batch tasks of a job; running ones continue"
@@ -206,12 +206,12 @@ func (c *cli) jobPauseVerb(pause bool) *cobra.Command {
 			if err == nil {
 				c.notef("job %s: %sd\n", jobName(args[0]), verb)
 			}
-			return c.noJob(args[0], err)
+			return noJob(c, args[0], err)
 		},
 	}
 }
 
-func (c *cli) jobRetryVerb() *cobra.Command {
+func jobRetryVerb(c *cli) *cobra.Command {
 	q := &pb.RetryJobRequest{}
 	cmd := &cobra.Command{
 		Use: "retry JOB", Short: "Retry failed batch tasks of a job", Args: exactly(1, "JOB"),
@@ -222,10 +222,10 @@ func (c *cli) jobRetryVerb() *cobra.Command {
 			if err == nil {
 				c.notef("job %s: %s may run again\n", q.Name, text.Count(got.Retried, "failed batch task"))
 				if got.Retried == 0 {
-					c.tellStranded(q.Name)
+					noteStranded(c, q.Name)
 				}
 			}
-			return c.noJob(args[0], err)
+			return noJob(c, args[0], err)
 		},
 	}
 	cmd.Flags().StringVar(&q.Node, "node", "", "only this node")
@@ -233,15 +233,15 @@ func (c *cli) jobRetryVerb() *cobra.Command {
 	return cmd
 }
 
-// tellStranded says which job is to be retried instead, when it is not this one that failed.
-func (c *cli) tellStranded(name string) {
+// noteStranded says which job is to be retried instead, when it is not this one that failed.
+func noteStranded(c *cli, name string) {
 	got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: name})
 	if err == nil && got.Job.Counts.GetStranded() > 0 {
 		c.notef("  %s; cantina explain job/%s lists the batch tasks to retry\n", printable(got.Job.Reason), name)
 	}
 }
 
-func (c *cli) jobKillVerb() *cobra.Command {
+func jobKillVerb(c *cli) *cobra.Command {
 	q := &pb.KillJobRequest{}
 	cmd := &cobra.Command{
 		Use: "kill JOB", Short: "Kill running batch tasks of a job", Args: exactly(1, "JOB"),
@@ -254,7 +254,7 @@ func (c *cli) jobKillVerb() *cobra.Command {
 			if err == nil {
 				c.notef("job %s: %s\n", q.Name, beingEnded(got.Killed))
 			}
-			return c.noJob(args[0], err)
+			return noJob(c, args[0], err)
 		},
 	}
 	cmd.Flags().StringVar(&q.Node, "node", "", "only this node")

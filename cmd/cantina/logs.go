@@ -30,7 +30,7 @@ type outputFlags struct {
 	noPrefix      bool
 }
 
-func (c *cli) logsVerb() *cobra.Command {
+func logsVerb(c *cli) *cobra.Command {
 	f := &outputFlags{}
 	cmd := &cobra.Command{
 		Use:   "logs SUBJECT",
@@ -45,7 +45,7 @@ func (c *cli) logsVerb() *cobra.Command {
 			"  cantina logs count --since 10m --grep 'error|panic'\n" +
 			"  cantina logs --raw --stream stdout report > report.txt",
 		Args: exactly(1, "SUBJECT"),
-		RunE: func(_ *cobra.Command, args []string) error { return c.logs(f, args[0]) },
+		RunE: func(_ *cobra.Command, args []string) error { return printLogs(c, f, args[0]) },
 	}
 	fl := cmd.Flags()
 	domainFlag(cmd, &f.domain)
@@ -64,12 +64,12 @@ func (c *cli) logsVerb() *cobra.Command {
 	return c.reading(cmd)
 }
 
-func (c *cli) logs(f *outputFlags, text string) error {
-	s, err := c.findOutput(text, f.domain)
+func printLogs(c *cli, f *outputFlags, text string) error {
+	s, err := findOutput(c, text, f.domain)
 	if err != nil {
 		return err
 	}
-	q, err := c.logQuery(f, s)
+	q, err := logQuery(c, f, s)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (c *cli) logs(f *outputFlags, text string) error {
 	}
 	if f.follow {
 		return c.detachable("cantina logs -f "+s.String(), nil, func(ctx context.Context) error {
-			return c.follow(ctx, &pb.FollowOutputRequest{Query: q}, p)
+			return followOutput(ctx, c, &pb.FollowOutputRequest{Query: q}, p)
 		})
 	}
 	client, err := c.client()
@@ -90,7 +90,7 @@ func (c *cli) logs(f *outputFlags, text string) error {
 	defer cancel()
 	missing := map[string]bool{}
 	err = client.ReadOutput(ctx, patience, q, func(m *pb.ReadOutputResponse) error {
-		c.incomplete(m.Missing, missing)
+		noteIncomplete(c, m.Missing, missing)
 		return p.print(m.Packed)
 	})
 	if err != nil {
@@ -100,15 +100,15 @@ func (c *cli) logs(f *outputFlags, text string) error {
 		return code(api.ExitConnection)
 	}
 	if p.printed == 0 {
-		return c.whyEmpty(s, q)
+		return whyEmpty(c, s, q)
 	}
 	return nil
 }
 
 // whyEmpty tells output that is empty from output of something that never was.
-func (c *cli) whyEmpty(s subject, q *pb.OutputQuery) error {
+func whyEmpty(c *cli, s subject, q *pb.OutputQuery) error {
 	if s.kind == "instance" {
-		if err := c.knownInstance(c.ctx, s); err != nil {
+		if err := knownInstance(c.ctx, c, s); err != nil {
 			return err
 		}
 	}
@@ -124,7 +124,7 @@ func (c *cli) whyEmpty(s subject, q *pb.OutputQuery) error {
 	return failf(api.ExitNotFound, "%s: no output in attempt %s", s, q.Attempt)
 }
 
-func (c *cli) logQuery(f *outputFlags, s subject) (*pb.OutputQuery, error) {
+func logQuery(c *cli, f *outputFlags, s subject) (*pb.OutputQuery, error) {
 	q := &pb.OutputQuery{Grep: f.grep, Attempt: f.attempt, Stream: f.streams, Tail: f.tail, Node: f.node}
 	switch s.kind {
 	case "service":
@@ -144,15 +144,15 @@ func (c *cli) logQuery(f *outputFlags, s subject) (*pb.OutputQuery, error) {
 		return nil, failf(api.ExitUsage, "--grep %q: %s", f.grep, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 	}
 	var err error
-	if q.Since, err = c.moment("--since", f.since); err != nil {
+	if q.Since, err = outputTime(c, "--since", f.since); err != nil {
 		return nil, err
 	}
-	q.Until, err = c.moment("--until", f.until)
+	q.Until, err = outputTime(c, "--until", f.until)
 	return q, err
 }
 
-// moment reads a time: a duration ago, or RFC 3339.
-func (c *cli) moment(flag, text string) (*timestamppb.Timestamp, error) {
+// outputTime reads a time: a duration ago, or RFC 3339.
+func outputTime(c *cli, flag, text string) (*timestamppb.Timestamp, error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -167,8 +167,8 @@ func (c *cli) moment(flag, text string) (*timestamppb.Timestamp, error) {
 	return timestamppb.New(t), nil
 }
 
-// incomplete prints once what is missing of an output; said has what was printed.
-func (c *cli) incomplete(missing []string, said map[string]bool) {
+// noteIncomplete prints once what is missing of an output; said has what was printed.
+func noteIncomplete(c *cli, missing []string, said map[string]bool) {
 	for _, x := range missing {
 		if !said[x] {
 			said[x] = true
@@ -177,8 +177,8 @@ func (c *cli) incomplete(missing []string, said map[string]bool) {
 	}
 }
 
-// follow prints an output stream until it ends.
-func (c *cli) follow(ctx context.Context, q *pb.FollowOutputRequest, p *linePrinter) error {
+// followOutput prints an output stream until it ends.
+func followOutput(ctx context.Context, c *cli, q *pb.FollowOutputRequest, p *linePrinter) error {
 	client, err := c.client()
 	if err != nil {
 		return err
@@ -186,7 +186,7 @@ func (c *cli) follow(ctx context.Context, q *pb.FollowOutputRequest, p *linePrin
 	q.Packed = true
 	missing := map[string]bool{} // each leader that is asked may report it
 	return client.FollowOutput(ctx, q, func(m *pb.FollowOutputResponse) error {
-		c.incomplete(m.Missing, missing)
+		noteIncomplete(c, m.Missing, missing)
 		return p.print(m.Packed)
 	})
 }

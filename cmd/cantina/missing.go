@@ -15,18 +15,18 @@ import (
 // nothingCalled is the error for a name that nothing has: of which thing that there is it
 // could be a part, when it was removed, or what has a name like it. Kind is that which was
 // asked for, empty = any. What cannot be found out is left out.
-func (c *cli) nothingCalled(kind, rest, domain string) error {
+func nothingCalled(c *cli, kind, rest, domain string) error {
 	text := rest
 	if kind != "" {
 		text = kind + "/" + rest
 	}
-	if why := c.partOf(kind, rest, domain); why != "" {
+	if why := partOf(c, kind, rest, domain); why != "" {
 		return failf(api.ExitNotFound, "%s", why)
 	}
-	if gone := c.removed(kind, rest, domain); gone != "" {
+	if gone := removedText(c, kind, rest, domain); gone != "" {
 		return failf(api.ExitNotFound, "%s", gone)
 	}
-	hint := c.nearName(kind, rest, domain)
+	hint := nearName(c, kind, rest, domain)
 	if hint == "" || kind == "cell" { // the lost ones have names too
 		hint = strings.TrimSpace(hint + " " + map[string]string{
 			"": "list them: cantina ps, task ls, job ls, cron ls, cells", "service": "list them: cantina service ls", "task": "list them: cantina task ls", "job": "list them: cantina job ls", "schedule": "list them: cantina cron ls",
@@ -40,24 +40,24 @@ func (c *cli) nothingCalled(kind, rest, domain string) error {
 }
 
 // partOf says what a name asks for of a job or a service that there is.
-func (c *cli) partOf(kind, rest, domain string) string {
+func partOf(c *cli, kind, rest, domain string) string {
 	if x := jobOf(rest); x.kind == "node" && (kind == "" || kind == "job") {
 		if got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: x.name}); err == nil && (domain == "" || got.Job.Domain == domain) {
-			return c.noNode(x, got.Job)
+			return noNode(c, x, got.Job)
 		}
 	}
 	name, index, part := strings.Cut(rest, "/")
 	if !part || kind != "" && kind != "service" {
 		return ""
 	}
-	if found, err := c.findService(name, domain); err == nil && len(found) == 1 {
+	if found, err := findService(c, name, domain); err == nil && len(found) == 1 {
 		return fmt.Sprintf("service %s has no instance %q; list them: cantina ps %[1]s", name, index)
 	}
 	return ""
 }
 
 // noNode says that a job has no such node, and which is like it.
-func (c *cli) noNode(x subject, job *pb.Job) string {
+func noNode(c *cli, x subject, job *pb.Job) string {
 	total := job.Counts.GetTotal()
 	if total == 0 && job.NodesError == "" {
 		return fmt.Sprintf("job %s has no node %s; its nodes are not known yet, or it has none", x.name, x.node)
@@ -76,7 +76,7 @@ func (c *cli) noNode(x subject, job *pb.Job) string {
 }
 
 // noJob is an error about a job by its name; one that there is not is told as find tells it.
-func (c *cli) noJob(arg string, err error) error {
+func noJob(c *cli, arg string, err error) error {
 	if !isCode(err, "not_found", "collected") {
 		return err
 	}
@@ -84,22 +84,22 @@ func (c *cli) noJob(arg string, err error) error {
 	if _, there := call(c, calls.GetJob, &pb.GetJobRequest{Name: name}); there == nil {
 		return err // it is about something of the job
 	}
-	return c.nothingCalled("job", name, "")
+	return nothingCalled(c, "job", name, "")
 }
 
 // noCell is noJob for cells.
-func (c *cli) noCell(arg string, err error) error {
+func noCell(c *cli, arg string, err error) error {
 	if !isCode(err, "not_found", "collected") {
 		return err
 	}
-	return c.nothingCalled("cell", strings.TrimPrefix(arg, "cell/"), "")
+	return nothingCalled(c, "cell", strings.TrimPrefix(arg, "cell/"), "")
 }
 
 // lookBack bounds the look at what was removed: it only explains an error.
 const lookBack = time.Second
 
-// removed tells when something of that name was removed, while the leader remembers it.
-func (c *cli) removed(kind, rest, domain string) string {
+// removedText tells when something of that name was removed, while the leader remembers it.
+func removedText(c *cli, kind, rest, domain string) string {
 	client, err := c.client()
 	if err != nil {
 		return ""
@@ -131,7 +131,7 @@ func (c *cli) removed(kind, rest, domain string) string {
 }
 
 // nearName is a hint with what has a name like it, or has that name and is of another kind.
-func (c *cli) nearName(kind, rest, domain string) string {
+func nearName(c *cli, kind, rest, domain string) string {
 	client, err := c.client()
 	if err != nil {
 		return ""

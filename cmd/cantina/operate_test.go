@@ -29,7 +29,7 @@ func TestNotesOfInstances(t *testing.T) {
 		"insufficient resources: 1 cell":                 {State: "UNCLAIMED", PlacementError: "insufficient resources: 1 cell", PlacementCode: "insufficient_resources"},
 		"exit 1":                                         {State: "CRASHED", CrashReason: "exit 1"}, "suspect": {State: "RUNNING", Presence: "SUSPECT"}, "": {State: "RUNNING", Presence: "ORDINARY"},
 	} {
-		if got := (&cli{}).instanceNote(x); got != want {
+		if got := instanceNote(&cli{}, x); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -87,7 +87,7 @@ func TestStatusCellsAndQuarantine(t *testing.T) {
 func TestStatusIsAligned(t *testing.T) {
 	var out bytes.Buffer
 	c := &cli{environment: environment{Out: &out}}
-	if err := c.statusText(&pb.Status{Cluster: "x", Counts: map[string]int32{"cells": 1, "batch_running": 2}}); err != nil {
+	if err := printStatus(c, &pb.Status{Cluster: "x", Counts: map[string]int32{"cells": 1, "batch_running": 2}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"cluster        x\n", "\nbatch_running  2\n", "\ncells          1\n"} {
@@ -314,8 +314,8 @@ func TestStatusNamesTheLostTasks(t *testing.T) {
 	s := newShell(t)
 	status := func(n int32, want string) {
 		t.Helper()
-		c := &cli{environment: environment{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}, Getenv: func(k string) string { return s.env[k] }}, ctx: t.Context(), zone: time.UTC}
-		if err := c.statusText(&pb.Status{Counts: map[string]int32{"tasks_lost": n}}); err != nil {
+		c := &cli{environment: environment{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}, Getenv: func(k string) string { return s.env[k] }}, ctx: t.Context(), printing: printing{zone: time.UTC}}
+		if err := printStatus(c, &pb.Status{Counts: map[string]int32{"tasks_lost": n}}); err != nil {
 			t.Fatal(err)
 		}
 		if c.clientMade != nil {

@@ -13,7 +13,7 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-func (c *cli) instanceTable() table[*pb.Instance] {
+func instanceTable(c *cli) table[*pb.Instance] {
 	return table[*pb.Instance]{
 		id: func(x *pb.Instance) string { return fmt.Sprintf("%s/%s/%d", x.Domain, x.Service, x.Index) },
 		columns: []column[*pb.Instance]{
@@ -25,7 +25,7 @@ func (c *cli) instanceTable() table[*pb.Instance] {
 			{name: "ADDRESS", whole: true, text: addressOf},
 			{name: "SINCE", text: func(x *pb.Instance) string { return c.when(x.Since) }},
 			{name: "CRASHES", text: func(x *pb.Instance) string { return number(x.CrashCount) }},
-			{name: "NOTE", text: c.instanceNote},
+			{name: "NOTE", text: func(x *pb.Instance) string { return instanceNote(c, x) }},
 			{name: "PRESENCE", wide: true, text: func(x *pb.Instance) string { return x.Presence }},
 			{name: "VERSION", wide: true, text: func(x *pb.Instance) string { return number(x.Version) }},
 			{name: "ZONE", wide: true, text: func(x *pb.Instance) string { return x.Zone }},
@@ -55,14 +55,14 @@ func instanceState(x *pb.Instance) string {
 }
 
 // stoppingText says how long an instance that is being stopped has.
-func (c *cli) stoppingText(x *pb.Instance) string {
+func stoppingText(c *cli, x *pb.Instance) string {
 	if x.StopBy == nil {
 		return "is being stopped"
 	}
 	return "killed in " + max(x.StopBy.AsTime().Sub(c.Now()), 0).Round(time.Second).String() + " at most"
 }
 
-func (c *cli) instanceNote(x *pb.Instance) string {
+func instanceNote(c *cli, x *pb.Instance) string {
 	switch {
 	case x.Orphan:
 		return "orphan; kept until its domain is applied again"
@@ -73,7 +73,7 @@ func (c *cli) instanceNote(x *pb.Instance) string {
 	case x.Condition != "":
 		return x.Condition
 	case x.Stopping:
-		return c.stoppingText(x)
+		return stoppingText(c, x)
 	case x.PlacementError != "":
 		return x.PlacementError
 	case x.State == "CRASHED" || x.CrashReason != "":
@@ -84,7 +84,7 @@ func (c *cli) instanceNote(x *pb.Instance) string {
 	return ""
 }
 
-func (c *cli) psVerb() *cobra.Command {
+func psVerb(c *cli) *cobra.Command {
 	q := &pb.ListInstancesRequest{}
 	var watch bool
 	var index *int32
@@ -100,18 +100,18 @@ func (c *cli) psVerb() *cobra.Command {
 		Args: atMost(1, "SERVICE[/INDEX]"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				s, err := c.find("service/"+strings.TrimPrefix(args[0], "service/"), q.Domain)
+				s, err := findSubject(c, "service/"+strings.TrimPrefix(args[0], "service/"), q.Domain)
 				if err != nil {
 					return err
 				}
 				if q.Domain, q.Service = s.domain, s.name; s.kind == "instance" {
-					if err := c.knownInstance(c.ctx, s); err != nil {
+					if err := knownInstance(c.ctx, c, s); err != nil {
 						return err
 					}
 					index = &s.index
 				}
 			}
-			return listing(c, c.instanceTable(), watch, &pb.StreamEventsRequest{Kind: []string{"instance"}, All: q.All}, func(cursor string) ([]*pb.Instance, *pb.Listing, error) {
+			return listing(c, instanceTable(c), watch, &pb.StreamEventsRequest{Kind: []string{"instance"}, All: q.All}, func(cursor string) ([]*pb.Instance, *pb.Listing, error) {
 				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
 				l, err := call(c, calls.ListInstances, q)
 				return slices.DeleteFunc(l.GetInstances(), func(x *pb.Instance) bool { return !wanted(x) }), l.GetListing(), err
@@ -130,7 +130,7 @@ func (c *cli) psVerb() *cobra.Command {
 	return c.reading(cmd)
 }
 
-func (c *cli) serviceTable() table[*pb.Service] {
+func serviceTable(c *cli) table[*pb.Service] {
 	return table[*pb.Service]{
 		id: func(x *pb.Service) string { return x.Domain + "/" + x.Name },
 		columns: []column[*pb.Service]{
@@ -171,13 +171,13 @@ func serviceNote(x *pb.Service) string {
 	return x.Failure
 }
 
-func (c *cli) serviceVerb() *cobra.Command {
+func serviceVerb(c *cli) *cobra.Command {
 	var domain string
 	var watch bool
 	ls := &cobra.Command{
 		Use: "ls", Short: "List services", Example: "  cantina service ls", Args: atMost(0, "none"),
 		RunE: func(*cobra.Command, []string) error {
-			return listing(c, c.serviceTable(), watch, eventsOf("service"), func(cursor string) ([]*pb.Service, *pb.Listing, error) {
+			return listing(c, serviceTable(c), watch, eventsOf("service"), func(cursor string) ([]*pb.Service, *pb.Listing, error) {
 				l, err := call(c, calls.ListServices, &pb.ListServicesRequest{Domain: domain, Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
 				return l.GetServices(), l.GetListing(), err
 			}, func(e *pb.Event) (*pb.Service, bool) {
@@ -190,7 +190,7 @@ func (c *cli) serviceVerb() *cobra.Command {
 	get := &cobra.Command{
 		Use: "get SERVICE", Short: "Show a service with its versions", Example: "  cantina service get web -o yaml", Args: exactly(1, "SERVICE"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			s, err := c.findWhole(args[0], domain)
+			s, err := findWhole(c, args[0], domain)
 			if err != nil {
 				return err
 			}
@@ -198,14 +198,14 @@ func (c *cli) serviceVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return one(c, c.serviceTable(), got.Service)
+			return one(c, serviceTable(c), got.Service)
 		},
 	}
 	domainFlag(get, &domain)
-	return group("service", "Manage services", c.reading(ls), c.reading(get), c.scaleVerb())
+	return group("service", "Manage services", c.reading(ls), c.reading(get), scaleVerb(c))
 }
 
-func (c *cli) scaleVerb() *cobra.Command {
+func scaleVerb(c *cli) *cobra.Command {
 	var domain string
 	var check int64
 	cmd := &cobra.Command{
@@ -216,7 +216,7 @@ func (c *cli) scaleVerb() *cobra.Command {
 			if _, err := fmt.Sscanf(args[1], "%d", &n); err != nil || n < 0 || fmt.Sprint(n) != args[1] {
 				return failf(api.ExitUsage, "INSTANCES must be a whole number, not %q", args[1])
 			}
-			s, err := c.findWhole(args[0], domain)
+			s, err := findWhole(c, args[0], domain)
 			if err != nil {
 				return err
 			}

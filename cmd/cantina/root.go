@@ -12,7 +12,7 @@ import (
 // reads marks verbs that print data: they have -o and an example.
 const reads = "reads"
 
-func (c *cli) root() *cobra.Command {
+func rootCommand(c *cli) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "cantina",
 		Short: "Run services, tasks and batch jobs on one machine or many",
@@ -47,20 +47,20 @@ func (c *cli) root() *cobra.Command {
 	f.StringVar(&c.tokenFile, "token-file", c.defaultTokenFile(), "file with the token for loopback ports; written by dev, server and cell (CANTINA_TOKEN_FILE)")
 	choiceVar(f, &c.color, "color", "", "auto", []string{"auto", "always", "never"}, "use colours: auto, always or never (NO_COLOR)")
 	f.BoolVarP(&c.quiet, "quiet", "q", false, "print only ids, and no notes")
-	root.AddCommand(c.verbs()...)
-	root.SetHelpCommand(c.helpVerb(root))
-	c.help(root)
-	c.completions(root)
+	root.AddCommand(allVerbs(c)...)
+	root.SetHelpCommand(helpVerb(c, root))
+	addHelp(c, root)
+	addCompletions(c, root)
 	return root
 }
 
-// verbs lists every verb; wiring.go adds those that run processes.
-func (c *cli) verbs() []*cobra.Command {
+// allVerbs lists every verb; wiring.go adds those that run processes.
+func allVerbs(c *cli) []*cobra.Command {
 	return append([]*cobra.Command{
-		c.applyVerb(), c.planVerb(), c.runVerb(), c.psVerb(), c.logsVerb(), c.waitVerb(), c.stopVerb(), c.rmVerb(), c.restartVerb(),
-		c.explainVerb(), c.cellsVerb(), c.drainVerb(), c.undrainVerb(), c.statusVerb(), c.serviceVerb(), c.taskVerb(), c.jobVerb(), c.eventsVerb(), c.leaderVerb(),
-		c.storeVerb(), c.doctorVerb(), c.cronVerb(), c.versionVerb(), c.completionVerb(),
-	}, c.processVerbs()...)
+		applyVerb(c), planVerb(c), runVerb(c), psVerb(c), logsVerb(c), waitVerb(c), stopVerb(c), rmVerb(c), restartVerb(c),
+		explainVerb(c), cellsVerb(c), drainVerb(c), undrainVerb(c), statusVerb(c), serviceVerb(c), taskVerb(c), jobVerb(c), eventsVerb(c), leaderVerb(c),
+		storeVerb(c), doctorVerb(c), cronVerb(c), versionVerb(c), completionVerb(c),
+	}, processVerbs(c)...)
 }
 
 func hintFor(cmd *cobra.Command, name string) string {

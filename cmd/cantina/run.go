@@ -42,7 +42,7 @@ type runFlags struct {
 	timestamps        bool
 }
 
-func (c *cli) runVerb() *cobra.Command {
+func runVerb(c *cli) *cobra.Command {
 	f := &runFlags{}
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- PROGRAM [ARG...]",
@@ -63,7 +63,7 @@ func (c *cli) runVerb() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error { return c.runTask(f, args) },
+		RunE: func(_ *cobra.Command, args []string) error { return runTask(c, f, args) },
 	}
 	fl := cmd.Flags()
 	fl.SetInterspersed(false)
@@ -92,15 +92,15 @@ func (c *cli) runVerb() *cobra.Command {
 	return cmd
 }
 
-func (c *cli) runTask(f *runFlags, args []string) error {
+func runTask(c *cli, f *runFlags, args []string) error {
 	d, err := f.definition(args)
 	if err != nil {
 		return err
 	}
-	if d.Workload.Env, err = c.variables(f.env); err != nil {
+	if d.Workload.Env, err = taskVariables(c, f.env); err != nil {
 		return err
 	}
-	told := c.tellInput(false)
+	told := noteInput(c, false)
 	got, err := call(c, calls.RunTask, &pb.RunTaskRequest{Id: f.id, Domain: f.domain, Name: f.name, Definition: api.FromDefinition(d)})
 	if err != nil {
 		return err
@@ -116,27 +116,27 @@ func (c *cli) runTask(f *runFlags, args []string) error {
 	}
 	var end *pb.Task
 	err = c.detachable("cantina logs -f "+id+", cantina wait "+id, stop, func(ctx context.Context) error {
-		defer c.telling(ctx, subject{kind: "task", name: id})()
+		defer startReasons(ctx, c, subject{kind: "task", name: id})()
 		p := &linePrinter{c: c, timestamps: f.timestamps, split: true}
-		if err := c.follow(ctx, &pb.FollowOutputRequest{Query: &pb.OutputQuery{Task: id}}, p); err != nil {
+		if err := followOutput(ctx, c, &pb.FollowOutputRequest{Query: &pb.OutputQuery{Task: id}}, p); err != nil {
 			return err
 		}
-		end, err = c.waitTask(ctx, id)
+		end, err = waitTask(ctx, c, id)
 		return err
 	})
-	c.tellInput(told)
+	noteInput(c, told)
 	if err != nil {
-		return c.timedOut(subject{kind: "task", name: id}, err)
+		return timedOut(c, subject{kind: "task", name: id}, err)
 	}
 	if f.dir != "" && strings.Contains(end.Reason, "no such file or directory") {
 		end.Reason += fmt.Sprintf("; does directory %s (--dir) exist on cell %s?", f.dir, end.Cell)
 	}
-	return c.taskCode(end, f.ownCode)
+	return taskCode(c, end, f.ownCode)
 }
 
-// variables are those that --env names. A name alone passes on what it is here; what is
+// taskVariables are those that --env names. A name alone passes on what it is here; what is
 // not set here is left out, so that what the cell sets stays.
-func (c *cli) variables(given []string) ([]action.Variable, error) {
+func taskVariables(c *cli, given []string) ([]action.Variable, error) {
 	var out []action.Variable
 	for _, e := range given {
 		name, value, ok := strings.Cut(e, "=")
@@ -211,7 +211,7 @@ func (f *runFlags) resources() resource.Amounts {
 }
 
 // taskCode is the exit code for a task that has ended.
-func (c *cli) taskCode(t *pb.Task, own bool) error {
+func taskCode(c *cli, t *pb.Task, own bool) error {
 	if t.OutputLost > 0 {
 		c.sayf("task %s: %s\n", t.Id, outputLost(t))
 	}

@@ -14,7 +14,7 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-func (c *cli) scheduleTable() table[*pb.Schedule] {
+func scheduleTable(c *cli) table[*pb.Schedule] {
 	return table[*pb.Schedule]{
 		id: func(x *pb.Schedule) string { return x.Domain + "/" + x.Name },
 		columns: []column[*pb.Schedule]{
@@ -80,7 +80,7 @@ func scheduleNote(x *pb.Schedule) string {
 }
 
 // findSchedule looks a schedule up by NAME or DOMAIN/NAME.
-func (c *cli) findSchedule(text, domain string) ([]subject, error) {
+func findSchedule(c *cli, text, domain string) ([]subject, error) {
 	d, name, ok := strings.Cut(text, "/")
 	if ok {
 		got, err := call(c, calls.GetSchedule, &pb.GetScheduleRequest{Domain: d, Name: name})
@@ -105,15 +105,15 @@ func (c *cli) findSchedule(text, domain string) ([]subject, error) {
 	return found, err
 }
 
-// schedule finds the one schedule that an argument names: nothing is exit code 3, more
+// oneSchedule finds the one schedule that an argument names: nothing is exit code 3, more
 // than one is listed, exit code 2.
-func (c *cli) schedule(text, domain string) (subject, error) {
-	found, err := c.findSchedule(strings.TrimPrefix(text, "schedule/"), domain)
+func oneSchedule(c *cli, text, domain string) (subject, error) {
+	found, err := findSchedule(c, strings.TrimPrefix(text, "schedule/"), domain)
 	switch {
 	case err != nil:
 		return subject{}, err
 	case len(found) == 0:
-		return subject{}, c.nothingCalled("schedule", strings.TrimPrefix(text, "schedule/"), domain)
+		return subject{}, nothingCalled(c, "schedule", strings.TrimPrefix(text, "schedule/"), domain)
 	case len(found) > 1:
 		var names []string
 		for _, s := range found {
@@ -124,14 +124,14 @@ func (c *cli) schedule(text, domain string) (subject, error) {
 	return found[0], nil
 }
 
-func (c *cli) cronListVerb() *cobra.Command {
+func cronListVerb(c *cli) *cobra.Command {
 	q := &pb.ListSchedulesRequest{}
 	var watch bool
 	ls := &cobra.Command{
 		Use: "ls", Short: "List schedules", Args: atMost(0, "none"),
 		Example: "  cantina cron ls\n  cantina cron ls -o wide --domain demo",
 		RunE: func(*cobra.Command, []string) error {
-			return listing(c, c.scheduleTable(), watch, eventsOf("schedule"), func(cursor string) ([]*pb.Schedule, *pb.Listing, error) {
+			return listing(c, scheduleTable(c), watch, eventsOf("schedule"), func(cursor string) ([]*pb.Schedule, *pb.Listing, error) {
 				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
 				l, err := call(c, calls.ListSchedules, q)
 				return l.GetSchedules(), l.GetListing(), err
@@ -146,13 +146,13 @@ func (c *cli) cronListVerb() *cobra.Command {
 	return c.reading(ls)
 }
 
-// onSchedule makes a verb about one schedule.
-func (c *cli) onSchedule(use, short, long, example string, run func(s subject) error) *cobra.Command {
+// scheduleVerb makes a verb about one schedule.
+func scheduleVerb(c *cli, use, short, long, example string, run func(s subject) error) *cobra.Command {
 	var domain string
 	cmd := &cobra.Command{
 		Use: use + " NAME", Short: short, Long: long, Example: example, Args: exactly(1, "NAME"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			s, err := c.schedule(args[0], domain)
+			s, err := oneSchedule(c, args[0], domain)
 			if err != nil {
 				return err
 			}
@@ -163,19 +163,19 @@ func (c *cli) onSchedule(use, short, long, example string, run func(s subject) e
 	return c.reading(cmd)
 }
 
-func (c *cli) cronShowVerb() *cobra.Command {
-	return c.onSchedule("show", "Show one schedule", "show prints a schedule with its settings, undecided times and history. -o yaml or json prints "+
+func cronShowVerb(c *cli) *cobra.Command {
+	return scheduleVerb(c, "show", "Show one schedule", "show prints a schedule with its settings, undecided times and history. -o yaml or json prints "+
 		"all of it.",
 		"  cantina cron show nightly -o yaml", func(s subject) error {
 			got, err := call(c, calls.GetSchedule, &pb.GetScheduleRequest{Domain: s.domain, Name: s.name})
 			if err != nil {
 				return err
 			}
-			return one(c, c.scheduleTable(), got.Schedule)
+			return one(c, scheduleTable(c), got.Schedule)
 		})
 }
 
-func (c *cli) historyTable() table[*pb.ScheduleEntry] {
+func historyTable(c *cli) table[*pb.ScheduleEntry] {
 	return table[*pb.ScheduleEntry]{
 		id: func(x *pb.ScheduleEntry) string { return x.At.AsTime().Format(time.RFC3339Nano) },
 		columns: []column[*pb.ScheduleEntry]{
@@ -191,18 +191,18 @@ func (c *cli) historyTable() table[*pb.ScheduleEntry] {
 	}
 }
 
-func (c *cli) cronHistoryVerb() *cobra.Command {
-	return c.onSchedule("history", "Show the outcome of recent logical times", "history lists about twenty decisions, newest last: started runs with their outcome, and skipped times with the reason.",
+func cronHistoryVerb(c *cli) *cobra.Command {
+	return scheduleVerb(c, "history", "Show the outcome of recent logical times", "history lists about twenty decisions, newest last: started runs with their outcome, and skipped times with the reason.",
 		"  cantina cron history nightly", func(s subject) error {
 			got, err := call(c, calls.GetSchedule, &pb.GetScheduleRequest{Domain: s.domain, Name: s.name})
 			if err != nil {
 				return err
 			}
-			return list(c, c.historyTable(), got.Schedule.History)
+			return list(c, historyTable(c), got.Schedule.History)
 		})
 }
 
-func (c *cli) missedTable() table[*pb.Missed] {
+func missedTable(c *cli) table[*pb.Missed] {
 	return table[*pb.Missed]{
 		id: func(x *pb.Missed) string { return x.At.AsTime().Format(time.RFC3339) },
 		columns: []column[*pb.Missed]{
@@ -213,9 +213,9 @@ func (c *cli) missedTable() table[*pb.Missed] {
 	}
 }
 
-func (c *cli) cronMissedVerb() *cobra.Command {
+func cronMissedVerb(c *cli) *cobra.Command {
 	var limit int
-	cmd := c.onSchedule("missed", "List the logical times that did not fire", "missed lists logical times that passed without a run. Run them with cron backfill, or a single "+
+	cmd := scheduleVerb(c, "missed", "List the logical times that did not fire", "missed lists logical times that passed without a run. Run them with cron backfill, or a single "+
 		"one with cron run --at. Times while paused, or before the schedule was created or changed, do "+
 		"not count as missed.",
 		"  cantina cron missed nightly", func(s subject) error {
@@ -226,7 +226,7 @@ func (c *cli) cronMissedVerb() *cobra.Command {
 			if got.More > 0 {
 				c.notef("and %d more\n", got.More)
 			}
-			return list(c, c.missedTable(), got.Missed)
+			return list(c, missedTable(c), got.Missed)
 		})
 	numberVar(cmd.Flags(), &limit, "number", "n", 100, 1, api.MaxPage, "maximum number of times to list")
 	return cmd
@@ -241,9 +241,9 @@ func moment(flag, text string) (*timestamppb.Timestamp, error) {
 	return timestamppb.New(t), nil
 }
 
-func (c *cli) cronRunVerb() *cobra.Command {
+func cronRunVerb(c *cli) *cobra.Command {
 	var at string
-	cmd := c.onSchedule("run", "Start a run now", "run starts the task, job or signal of the schedule now. --at runs a given logical time of the "+
+	cmd := scheduleVerb(c, "run", "Start a run now", "run starts the task, job or signal of the schedule now. --at runs a given logical time of the "+
 		"schedule that has not fired yet; each logical time fires at most once. The overlap policy "+
 		"applies: with forbid, the run is refused while an earlier one may still run. A signal goes "+
 		"once to each running instance; failed deliveries are recorded in the history and not retried.",
@@ -276,20 +276,20 @@ func (c *cli) cronRunVerb() *cobra.Command {
 	return cmd
 }
 
-func (c *cli) cronPauseVerb(verb string, paused bool, short, long string) *cobra.Command {
-	return c.onSchedule(verb, short, long, "  cantina cron "+verb+" nightly", func(s subject) error {
+func cronPauseVerb(c *cli, verb string, paused bool, short, long string) *cobra.Command {
+	return scheduleVerb(c, verb, short, long, "  cantina cron "+verb+" nightly", func(s subject) error {
 		got, err := call(c, calls.PauseSchedule, &pb.PauseScheduleRequest{Domain: s.domain, Name: s.name, Paused: paused})
 		if err != nil {
 			return err
 		}
-		return one(c, c.scheduleTable(), got.Schedule)
+		return one(c, scheduleTable(c), got.Schedule)
 	})
 }
 
-func (c *cli) cronBackfillVerb() *cobra.Command {
+func cronBackfillVerb(c *cli) *cobra.Command {
 	var from, to string
 	var most int
-	cmd := c.onSchedule("backfill", "Run logical times that did not fire", "backfill runs missed logical times from --from to --to, oldest first and at most --max, within "+
+	cmd := scheduleVerb(c, "backfill", "Run logical times that did not fire", "backfill runs missed logical times from --from to --to, oldest first and at most --max, within "+
 		"the overlap policy. It also accepts times before the schedule was created. Each run gets its "+
 		"logical time as CANTINA_SCHEDULED_AT.",
 		"  cantina cron backfill nightly --from 2026-03-01T00:00:00Z --to 2026-03-08T00:00:00Z --max 7", func(s subject) error {
@@ -309,7 +309,7 @@ func (c *cli) cronBackfillVerb() *cobra.Command {
 				return err
 			}
 			c.notef("%s started or waiting\n", text.Count(got.Queued, "run"))
-			return one(c, c.scheduleTable(), got.Schedule)
+			return one(c, scheduleTable(c), got.Schedule)
 		})
 	cmd.Flags().StringVar(&from, "from", "", "first logical time, RFC 3339")
 	cmd.Flags().StringVar(&to, "to", "", "last logical time, RFC 3339")
@@ -317,8 +317,8 @@ func (c *cli) cronBackfillVerb() *cobra.Command {
 	return cmd
 }
 
-func (c *cli) cronResetVerb() *cobra.Command {
-	return c.onSchedule("reset", "Reset a schedule that a wrong clock has moved ahead", "reset returns a schedule that a wrong clock has moved ahead to the current time. Such a "+
+func cronResetVerb(c *cli) *cobra.Command {
+	return scheduleVerb(c, "reset", "Reset a schedule that a wrong clock has moved ahead", "reset returns a schedule that a wrong clock has moved ahead to the current time. Such a "+
 		"schedule does not fire until the time it has reached, because each logical time fires at most "+
 		"once. After reset, future times that have not started fire as usual; started ones never fire "+
 		"again. @every measures elapsed time: it needs no reset and would start counting anew.",
@@ -330,16 +330,16 @@ func (c *cli) cronResetVerb() *cobra.Command {
 			if got.Cursor == nil {
 				c.notef("nothing to set back: it is not ahead of the clock\n")
 			}
-			return one(c, c.scheduleTable(), got.Schedule)
+			return one(c, scheduleTable(c), got.Schedule)
 		})
 }
 
-// cronNextOf lists the coming firings of a schedule.
-func (c *cli) cronNextOf(f *cronFlags, text string) error {
+// printScheduleNext lists the coming firings of a schedule.
+func printScheduleNext(c *cli, f *cronFlags, text string) error {
 	if f.from != "" || f.gap != "" || f.fold != "" || f.id != "" || f.strict {
 		return failf(api.ExitUsage, "--from, --gap, --fold, --name and --strict apply to a crontab line only")
 	}
-	s, err := c.schedule(text, f.domain)
+	s, err := oneSchedule(c, text, f.domain)
 	if err != nil {
 		return err
 	}
@@ -364,5 +364,5 @@ func (c *cli) cronNextOf(f *cronFlags, text string) error {
 			zone = z.Location
 		}
 	}
-	return list(c, c.firingTable(), firingsOf(x.Upcoming, zone))
+	return list(c, firingTable(c), firingsOf(x.Upcoming, zone))
 }

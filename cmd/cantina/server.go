@@ -31,7 +31,7 @@ type serverFlags struct {
 	kept     retention
 }
 
-func (c *cli) serverVerb() *cobra.Command {
+func serverVerb(c *cli) *cobra.Command {
 	var f serverFlags
 	cmd := &cobra.Command{
 		Use:   "server",
@@ -40,7 +40,7 @@ func (c *cli) serverVerb() *cobra.Command {
 			"  cantina server --etcd-endpoints https://etcd1:2379,https://etcd2:2379 --listen 10.0.0.5:7480 --tls-cert s.pem --tls-key s.key --tls-ca ca.pem\n" +
 			"  cantina server --print-timeouts",
 		Args: atMost(0, "none"),
-		RunE: func(*cobra.Command, []string) error { return c.untilTold(func() error { return c.server(f) }) },
+		RunE: func(*cobra.Command, []string) error { return c.untilTold(func() error { return runServer(c, f) }) },
 	}
 	f.log.add(cmd)
 	timeoutFlags(cmd, &f.timeouts)
@@ -70,7 +70,7 @@ func (c *cli) serverVerb() *cobra.Command {
 	return cmd
 }
 
-func (c *cli) server(f serverFlags) error {
+func runServer(c *cli, f serverFlags) error {
 	if f.print {
 		fmt.Fprint(c.Out, f.timeouts.Print())
 		return f.timeouts.Validate()
@@ -100,9 +100,9 @@ func (c *cli) server(f serverFlags) error {
 	if cfg.EtcdTLS, err = f.etcdCert.Client(); err != nil {
 		return err
 	}
-	server, err := c.openServer(cfg, f.socket, f.group, serverSocket)
+	server, err := openServer(c, cfg, f.socket, f.group, serverSocket)
 	if err != nil {
 		return err
 	}
-	return c.runProcess(log, nothing{}, f.readyFD, server.Addresses(), func(g *run.Group) { g.Add("server", server.Run) })
+	return runProcess(c, log, nothing{}, f.readyFD, server.Addresses(), func(g *run.Group) { g.Add("server", server.Run) })
 }

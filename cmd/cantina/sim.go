@@ -7,7 +7,7 @@ import (
 )
 
 // simVerb hands its arguments to the simulator, which has flags of its own.
-func (c *cli) simVerb() *cobra.Command {
+func simVerb(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "sim [flags]",
 		Short: "Simulate a whole cluster with faults from one seed and check its invariants",

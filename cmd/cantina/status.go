@@ -14,7 +14,7 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-func (c *cli) statusVerb() *cobra.Command {
+func statusVerb(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show cluster status", Args: atMost(0, "none"),
 		Long:    "status shows the leader, object counts, blocked work (with reason and maximum wait) and warnings.",
@@ -27,14 +27,14 @@ func (c *cli) statusVerb() *cobra.Command {
 			if c.output != "table" && c.output != "wide" || c.template != "" || c.quiet {
 				return one(c, table[*pb.Status]{id: func(s *pb.Status) string { return s.Cluster }}, got.Status)
 			}
-			return c.statusText(got.Status)
+			return printStatus(c, got.Status)
 		},
 	}
 	c.waiting(cmd)
 	return c.reading(cmd)
 }
 
-func (c *cli) statusText(s *pb.Status) error {
+func printStatus(c *cli, s *pb.Status) error {
 	var b strings.Builder
 	width := len("quarantine")
 	for n := range s.Counts {
@@ -56,7 +56,7 @@ func (c *cli) statusText(s *pb.Status) error {
 	for _, n := range names {
 		text := number(s.Counts[n])
 		if n == "tasks_lost" && s.Counts[n] > 0 {
-			text += c.lostTasks(s.Counts[n])
+			text += lostTasks(c, s.Counts[n])
 		}
 		row(n, text)
 	}
@@ -108,7 +108,7 @@ func (c *cli) statusText(s *pb.Status) error {
 const shownLost = 3
 
 // lostTasks names some of the lost tasks, and says what is to be done with them.
-func (c *cli) lostTasks(n int32) string {
+func lostTasks(c *cli, n int32) string {
 	const resolve = "cantina task resolve ID --as done, failed or rerun"
 	l, err := call(c, calls.ListTasks, &pb.ListTasksRequest{Outcome: []string{task.Lost.String()}, Page: &pb.Page{Limit: api.MaxPage}})
 	var ids []string
@@ -149,7 +149,7 @@ func heldText(h *pb.Held) string {
 	return text
 }
 
-func (c *cli) leaderVerb() *cobra.Command {
+func leaderVerb(c *cli) *cobra.Command {
 	var accept bool
 	end := &cobra.Command{
 		Use: "end-wait --accept-double-starts", Short: "End the initial wait now", Args: atMost(0, "none"),

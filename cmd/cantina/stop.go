@@ -13,7 +13,7 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-func (c *cli) stopVerb() *cobra.Command {
+func stopVerb(c *cli) *cobra.Command {
 	var domain string
 	cmd := &cobra.Command{
 		Use:   "stop SUBJECT ...",
@@ -24,19 +24,21 @@ func (c *cli) stopVerb() *cobra.Command {
 		Example: "  cantina stop web\n" +
 			"  cantina stop task/4f1c job/count",
 		Args: atLeast(1, "SUBJECT"),
-		RunE: func(_ *cobra.Command, args []string) error { return c.each(args, domain, c.stopOne) },
+		RunE: func(_ *cobra.Command, args []string) error {
+			return eachSubject(c, args, domain, func(s subject) (string, error) { return stopOne(c, s) })
+		},
 	}
 	domainFlag(cmd, &domain)
 	c.waiting(cmd)
 	return cmd
 }
 
-// each finds all subjects before it does anything to the first; the answers of all
+// eachSubject finds all subjects before it does anything to the first; the answers of all
 // are joined.
-func (c *cli) each(args []string, domain string, do func(subject) (string, error)) error {
+func eachSubject(c *cli, args []string, domain string, do func(subject) (string, error)) error {
 	var all []subject
 	for _, a := range args {
-		s, err := c.findToChange(a, domain)
+		s, err := findToChange(c, a, domain)
 		if err != nil {
 			return err
 		}
@@ -63,13 +65,13 @@ func (c *cli) each(args []string, domain string, do func(subject) (string, error
 	return code(exitOf(errs[0]))
 }
 
-func (c *cli) stopOne(s subject) (string, error) {
+func stopOne(c *cli, s subject) (string, error) {
 	switch s.kind {
 	case "service":
 		_, err := call(c, calls.ScaleService, &pb.ScaleServiceRequest{Domain: s.domain, Name: s.name})
 		return "scaled to 0", err
 	case "task":
-		return c.stopTask(s.name)
+		return stopTask(c, s.name)
 	case "job":
 		if _, err := call(c, calls.PauseJob, &pb.PauseJobRequest{Name: s.name, Paused: true}); err != nil {
 			return "", err
@@ -90,7 +92,7 @@ func (c *cli) stopOne(s subject) (string, error) {
 }
 
 // stopTask cancels a task. One that has ended is as it should be.
-func (c *cli) stopTask(id string) (string, error) {
+func stopTask(c *cli, id string) (string, error) {
 	_, err := call(c, calls.CancelTask, &pb.CancelOneTaskRequest{Id: id})
 	if !isCode(err, "conflict", "lost_unresolved") {
 		return "cancelled", err
@@ -102,7 +104,7 @@ func (c *cli) stopTask(id string) (string, error) {
 	return "already ended, " + got.Task.Outcome, nil
 }
 
-func (c *cli) rmVerb() *cobra.Command {
+func rmVerb(c *cli) *cobra.Command {
 	var domain string
 	var force bool
 	cmd := &cobra.Command{
@@ -119,7 +121,7 @@ func (c *cli) rmVerb() *cobra.Command {
 			if err := c.confirm("remove %s", strings.Join(args, ", ")); err != nil {
 				return err
 			}
-			return c.each(args, domain, func(s subject) (string, error) { return c.rmOne(s, force) })
+			return eachSubject(c, args, domain, func(s subject) (string, error) { return rmOne(c, s, force) })
 		},
 	}
 	domainFlag(cmd, &domain)
@@ -129,7 +131,7 @@ func (c *cli) rmVerb() *cobra.Command {
 	return cmd
 }
 
-func (c *cli) rmOne(s subject, force bool) (string, error) {
+func rmOne(c *cli, s subject, force bool) (string, error) {
 	switch s.kind {
 	case "service":
 		_, err := call(c, calls.RemoveService, &pb.RemoveServiceRequest{Domain: s.domain, Name: s.name})
@@ -143,7 +145,7 @@ func (c *cli) rmOne(s subject, force bool) (string, error) {
 	case "task":
 		_, err := call(c, calls.DeleteTask, &pb.DeleteTaskRequest{Id: s.name})
 		if force && isCode(err, "conflict", "ending") {
-			err = c.rmByForce(s.name)
+			err = rmByForce(c, s.name)
 		}
 		return "removed", err
 	}
@@ -161,13 +163,13 @@ func (c *cli) rmOne(s subject, force bool) (string, error) {
 const rmPause = 300 * time.Millisecond
 
 // rmByForce cancels a task that has not ended, and removes it when its container is gone.
-func (c *cli) rmByForce(id string) error {
+func rmByForce(c *cli, id string) error {
 	if _, err := call(c, calls.CancelTask, &pb.CancelOneTaskRequest{Id: id}); err != nil && !isCode(err, "conflict") {
 		return err
 	}
 	ctx, cancel := c.limited()
 	defer cancel()
-	if _, err := c.waitTask(ctx, id); err != nil {
+	if _, err := waitTask(ctx, c, id); err != nil {
 		return err
 	}
 	for {
@@ -183,7 +185,7 @@ func (c *cli) rmByForce(id string) error {
 	}
 }
 
-func (c *cli) restartVerb() *cobra.Command {
+func restartVerb(c *cli) *cobra.Command {
 	var domain string
 	var allAtOnce bool
 	cmd := &cobra.Command{
@@ -197,7 +199,7 @@ func (c *cli) restartVerb() *cobra.Command {
 			"  cantina restart web/0",
 		Args: atLeast(1, "SERVICE[/INDEX]"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return c.each(args, domain, func(s subject) (string, error) {
+			return eachSubject(c, args, domain, func(s subject) (string, error) {
 				q := &pb.RestartServiceRequest{Domain: s.domain, Name: s.name, AllAtOnce: allAtOnce}
 				rolling := ""
 				switch s.kind {

@@ -9,11 +9,11 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-func (c *cli) storeVerb() *cobra.Command {
-	return group("store", "Back up, restore and repair the store", append([]*cobra.Command{c.quarantineVerb()}, c.offlineVerbs()...)...)
+func storeVerb(c *cli) *cobra.Command {
+	return group("store", "Back up, restore and repair the store", append([]*cobra.Command{quarantineVerb(c)}, offlineVerbs(c)...)...)
 }
 
-func (c *cli) quarantineVerb() *cobra.Command {
+func quarantineVerb(c *cli) *cobra.Command {
 	t := table[*pb.Quarantined]{
 		id: func(x *pb.Quarantined) string { return x.Key },
 		columns: []column[*pb.Quarantined]{

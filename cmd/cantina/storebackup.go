@@ -17,7 +17,7 @@ import (
 	"cantina/store/datadir"
 )
 
-func (c *cli) backupVerb() *cobra.Command {
+func backupVerb(c *cli) *cobra.Command {
 	p, force := &place{}, false
 	cmd := &cobra.Command{
 		Use: "backup FILE", Short: "Write the whole store to a file", Args: exactly(1, "FILE"),
@@ -31,7 +31,7 @@ func (c *cli) backupVerb() *cobra.Command {
 			if err := free(name, force); err != nil {
 				return err
 			}
-			return c.backup(name, force, func(ctx context.Context, w io.Writer) error { return p.backup(ctx, w) })
+			return writeBackup(c, name, force, func(ctx context.Context, w io.Writer) error { return p.backup(ctx, w) })
 		},
 	}
 	p.flags(cmd)
@@ -79,9 +79,9 @@ func (p *place) backup(ctx context.Context, w io.Writer) error {
 // backupTries is how often a backup is begun whose revision was compacted meanwhile.
 const backupTries = 5
 
-// backup writes beside the file, verifies what it wrote, and renames, so that a half one, or a
+// writeBackup writes beside the file, verifies what it wrote, and renames, so that a half one, or a
 // bad one, never bears its name.
-func (c *cli) backup(name string, force bool, take func(context.Context, io.Writer) error) error {
+func writeBackup(c *cli, name string, force bool, take func(context.Context, io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
 	if err != nil {
 		return failf(api.ExitUsage, "%v", err)
@@ -113,7 +113,7 @@ func (c *cli) backup(name string, force bool, take func(context.Context, io.Writ
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	c.notef("%s: %s\n", name, described(info))
-	c.unreadable(info)
+	noteUnreadable(c, info)
 	return nil
 }
 
@@ -155,8 +155,8 @@ func described(i store.BackupInfo) string {
 	return fmt.Sprintf("%d rows at revision %d of cluster %s, term %s, taken %s", i.Rows, i.Revision, i.Cluster, i.Term, i.Taken.UTC().Format(time.RFC3339))
 }
 
-// unreadable names the rows of a good backup that mean nothing to this version.
-func (c *cli) unreadable(i store.BackupInfo) {
+// noteUnreadable names the rows of a good backup that mean nothing to this version.
+func noteUnreadable(c *cli, i store.BackupInfo) {
 	const named = 5
 	for _, key := range i.Unreadable[:min(named, len(i.Unreadable))] {
 		c.notef("WARNING: row %s cannot be read; it is damaged, or from a newer version (cantina store "+
@@ -167,7 +167,7 @@ func (c *cli) unreadable(i store.BackupInfo) {
 	}
 }
 
-func (c *cli) verifyVerb() *cobra.Command {
+func verifyVerb(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use: "verify FILE", Short: "Verify a backup file", Args: exactly(1, "FILE"),
 		Long:    "verify checks the format, the checksum over all rows and each single row of a backup, and restores nothing.",
@@ -183,13 +183,13 @@ func (c *cli) verifyVerb() *cobra.Command {
 				return err
 			}
 			c.notef("%s is valid: %s\n", args[0], described(info))
-			c.unreadable(info)
+			noteUnreadable(c, info)
 			return nil
 		},
 	}
 }
 
-func (c *cli) restoreVerb() *cobra.Command {
+func restoreVerb(c *cli) *cobra.Command {
 	p, renew := &place{empty: true}, false
 	cmd := &cobra.Command{
 		Use: "restore FILE", Short: "Restore a backup into an empty store", Args: exactly(1, "FILE"),
@@ -228,7 +228,7 @@ func (c *cli) restoreVerb() *cobra.Command {
 				default:
 					c.notef("store restored to %s; start it with: cantina dev --data %s, or cantina server --data %s\n", filepath.Join(p.data, "server"), p.data, p.data)
 				}
-				c.unreadable(info)
+				noteUnreadable(c, info)
 				return nil
 			})
 		},

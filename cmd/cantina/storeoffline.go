@@ -111,11 +111,11 @@ func use(ctx context.Context, b *etcd.Backend, sole bool, f func(context.Context
 	return nil
 }
 
-func (c *cli) offlineVerbs() []*cobra.Command {
-	return []*cobra.Command{c.backupVerb(), c.verifyVerb(), c.restoreVerb(), c.markVerb()}
+func offlineVerbs(c *cli) []*cobra.Command {
+	return []*cobra.Command{backupVerb(c), verifyVerb(c), restoreVerb(c), markVerb(c)}
 }
 
-func (c *cli) markVerb() *cobra.Command {
+func markVerb(c *cli) *cobra.Command {
 	p := &place{}
 	cmd := &cobra.Command{
 		Use: "mark-restored", Short: "Mark a store that was rolled back or copied outside of cantina", Args: atMost(0, "none"),

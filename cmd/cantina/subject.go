@@ -88,13 +88,19 @@ func domainFlag(cmd *cobra.Command, domain *string) {
 type finder struct {
 	kind  string
 	start bool
-	find  func(text, domain string) ([]subject, error)
+	find  func(c *cli, text, domain string) ([]subject, error)
 }
 
-// find looks up what an argument names. A whole id or name counts before the
+// finders look in the order in which names count.
+var finders = []finder{
+	{"service", false, findService}, {"job", false, findJob}, {"task", false, findTask}, {"cell", false, findCell},
+	{"task", true, findTaskByStart},
+}
+
+// findSubject looks up what an argument names. A whole id or name counts before the
 // beginning of an id. Nothing is exit code 3; more than one thing
 // is listed, exit code 2.
-func (c *cli) find(text, domain string) (subject, error) {
+func findSubject(c *cli, text, domain string) (subject, error) {
 	kind, rest, explicit := strings.Cut(text, "/")
 	switch {
 	case explicit && rest != "" && (kind == "service" || kind == "task" || kind == "job" || kind == "cell" || kind == "schedule"):
@@ -103,14 +109,14 @@ func (c *cli) find(text, domain string) (subject, error) {
 	}
 	var found []subject
 	var collected error
-	for _, look := range []finder{{"service", false, c.findService}, {"job", false, c.findJob}, {"task", false, c.findTask}, {"cell", false, c.findCell}, {"task", true, c.findTaskByStart}} {
+	for _, look := range finders {
 		if kind != "" && look.kind != kind {
 			continue
 		}
 		if look.start && len(found) > 0 {
 			break // the name itself beats the beginning of an id
 		}
-		got, err := look.find(rest, domain)
+		got, err := look.find(c, rest, domain)
 		if isCode(err, "collected") {
 			collected, err = err, nil
 		}
@@ -121,7 +127,7 @@ func (c *cli) find(text, domain string) (subject, error) {
 	}
 	if kind == "schedule" || kind == "" && len(found) == 0 {
 		// Runs are named like their schedule: what runs is meant before what starts it.
-		got, err := c.findSchedule(rest, domain)
+		got, err := findSchedule(c, rest, domain)
 		if err != nil {
 			return subject{}, err
 		}
@@ -129,7 +135,7 @@ func (c *cli) find(text, domain string) (subject, error) {
 	}
 	if len(found) == 0 && collected == nil && domain == "" && kind != "service" {
 		var err error
-		if found, err = c.findQualified(kind, rest); err != nil {
+		if found, err = findQualified(c, kind, rest); err != nil {
 			return subject{}, err
 		}
 	}
@@ -137,23 +143,23 @@ func (c *cli) find(text, domain string) (subject, error) {
 		if collected != nil {
 			return subject{}, collected // it was there: say when it went
 		}
-		return subject{}, c.nothingCalled(kind, rest, domain)
+		return subject{}, nothingCalled(c, kind, rest, domain)
 	}
 	return theOne(text, found)
 }
 
 // findQualified looks up DOMAIN/NAME of a task or job, as tables and hints print it.
-func (c *cli) findQualified(kind, rest string) ([]subject, error) {
+func findQualified(c *cli, kind, rest string) ([]subject, error) {
 	domain, name, ok := strings.Cut(rest, "/")
 	if !ok || domain == "" || name == "" {
 		return nil, nil
 	}
 	var found []subject
-	for _, look := range []finder{{"job", false, c.findJob}, {"task", false, c.findTask}} {
+	for _, look := range []finder{{"job", false, findJob}, {"task", false, findTask}} {
 		if kind != "" && look.kind != kind {
 			continue
 		}
-		got, err := look.find(name, domain)
+		got, err := look.find(c, name, domain)
 		if err != nil {
 			return nil, err
 		}
@@ -162,14 +168,14 @@ func (c *cli) findQualified(kind, rest string) ([]subject, error) {
 	return found, nil
 }
 
-// findToChange is find for verbs that end or remove: there the name that a schedule
+// findToChange is findSubject for verbs that end or remove: there the name that a schedule
 // shares with its runs decides nothing.
-func (c *cli) findToChange(text, domain string) (subject, error) {
-	s, err := c.find(text, domain)
+func findToChange(c *cli, text, domain string) (subject, error) {
+	s, err := findSubject(c, text, domain)
 	if err != nil || s.kind != "task" && s.kind != "job" || s.kind == "task" && s.name == text {
 		return s, err
 	}
-	schedules, err := c.findSchedule(text, domain)
+	schedules, err := findSchedule(c, text, domain)
 	if err != nil {
 		return s, err
 	}
@@ -189,10 +195,10 @@ func theOne(text string, found []subject) (subject, error) {
 		"%s", text, strings.Join(names, "\n"))
 }
 
-// findOutput is find for who reads output, which is kept when a service or a job has
+// findOutput is findSubject for who reads output, which is kept when a service or a job has
 // been removed: then the name alone says what is meant.
-func (c *cli) findOutput(text, domain string) (subject, error) {
-	s, err := c.find(text, domain)
+func findOutput(c *cli, text, domain string) (subject, error) {
+	s, err := findSubject(c, text, domain)
 	if err == nil || exitOf(err) != api.ExitNotFound {
 		return s, err
 	}
@@ -270,7 +276,7 @@ func serviceOf(text, domain string) (s subject, ok bool) {
 	return s, true
 }
 
-func (c *cli) findService(text, domain string) ([]subject, error) {
+func findService(c *cli, text, domain string) ([]subject, error) {
 	s, ok := serviceOf(text, domain)
 	if !ok {
 		return nil, nil
@@ -301,8 +307,8 @@ func (c *cli) findService(text, domain string) ([]subject, error) {
 }
 
 // findWhole looks up a service for a verb that is about all of it.
-func (c *cli) findWhole(text, domain string) (subject, error) {
-	s, err := c.find("service/"+strings.TrimPrefix(text, "service/"), domain)
+func findWhole(c *cli, text, domain string) (subject, error) {
+	s, err := findSubject(c, "service/"+strings.TrimPrefix(text, "service/"), domain)
 	if err == nil && s.kind == "instance" {
 		err = failf(api.ExitUsage, "%q is an instance; this verb needs the whole service: %s/%s", text, s.domain, s.name)
 	}
@@ -319,7 +325,7 @@ func jobOf(text string) subject {
 	return subject{kind: "job", name: text}
 }
 
-func (c *cli) findJob(text, domain string) ([]subject, error) {
+func findJob(c *cli, text, domain string) ([]subject, error) {
 	s := jobOf(text)
 	got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: s.name})
 	if isCode(err, "not_found", "collected") {
@@ -330,7 +336,7 @@ func (c *cli) findJob(text, domain string) ([]subject, error) {
 	}
 	s.domain = got.Job.Domain
 	if s.kind == "node" {
-		node, err := c.findNode(s.name, s.node)
+		node, err := findNode(c, s.name, s.node)
 		if node == "" || err != nil {
 			return nil, err
 		}
@@ -342,7 +348,7 @@ func (c *cli) findJob(text, domain string) ([]subject, error) {
 // findNode returns the name of a node of a job, which may be given with nodes above
 // it ("host/package"); "" when there is none. Names hold slashes of their own, so
 // the longest end of the text that is a name counts.
-func (c *cli) findNode(job, text string) (string, error) {
+func findNode(c *cli, job, text string) (string, error) {
 	parts := strings.Split(text, "/")
 	for i := range parts {
 		name := strings.Join(parts[i:], "/")
@@ -367,7 +373,7 @@ func (c *cli) findNode(job, text string) (string, error) {
 // maxShown is how many tasks are shown for an ambiguous beginning of an id.
 const maxShown = 20
 
-func (c *cli) findTask(text, domain string) ([]subject, error) {
+func findTask(c *cli, text, domain string) ([]subject, error) {
 	if strings.ContainsAny(text, "/[") || text == "" {
 		return nil, nil
 	}
@@ -378,7 +384,7 @@ func (c *cli) findTask(text, domain string) ([]subject, error) {
 	if err != nil && !isCode(err, "not_found", "collected") {
 		return nil, err
 	}
-	found, other := c.findTaskByName(text, domain)
+	found, other := findTaskByName(c, text, domain)
 	if other != nil || len(found) > 0 || isCode(err, "not_found") {
 		return found, other
 	}
@@ -386,7 +392,7 @@ func (c *cli) findTask(text, domain string) ([]subject, error) {
 }
 
 // findTaskByStart finds tasks by the beginning of their ids.
-func (c *cli) findTaskByStart(text, domain string) ([]subject, error) {
+func findTaskByStart(c *cli, text, domain string) ([]subject, error) {
 	if strings.ContainsAny(text, "/[") || text == "" {
 		return nil, nil
 	}
@@ -405,7 +411,7 @@ func (c *cli) findTaskByStart(text, domain string) ([]subject, error) {
 
 // findTaskByName finds tasks by the name they have in a spec file: the newest run of
 // each domain.
-func (c *cli) findTaskByName(name, domain string) ([]subject, error) {
+func findTaskByName(c *cli, name, domain string) ([]subject, error) {
 	newest := map[string]*pb.Task{}
 	err := pages(func(cursor string) (string, error) {
 		l, err := call(c, calls.ListTasks, &pb.ListTasksRequest{Domain: domain, Name: name, Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
@@ -431,7 +437,7 @@ func later(a, b *pb.Task) bool {
 	return a.Id > b.Id
 }
 
-func (c *cli) findCell(text, _ string) ([]subject, error) {
+func findCell(c *cli, text, _ string) ([]subject, error) {
 	if strings.ContainsAny(text, "/[") || text == "" {
 		return nil, nil
 	}

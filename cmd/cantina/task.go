@@ -12,7 +12,7 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-func (c *cli) taskTable() table[*pb.Task] {
+func taskTable(c *cli) table[*pb.Task] {
 	return table[*pb.Task]{
 		id: func(x *pb.Task) string { return x.Id },
 		columns: []column[*pb.Task]{
@@ -66,14 +66,14 @@ func taskNote(x *pb.Task) string {
 	return x.Rejection
 }
 
-func (c *cli) taskVerb() *cobra.Command {
+func taskVerb(c *cli) *cobra.Command {
 	q := &pb.ListTasksRequest{}
 	var watch bool
 	ls := &cobra.Command{
 		Use: "ls", Short: "List tasks", Args: atMost(0, "none"),
 		Example: "  cantina task ls --state RUNNING\n  cantina task ls --outcome lost\n  cantina task ls -q --domain demo",
 		RunE: func(*cobra.Command, []string) error {
-			return listing(c, c.taskTable(), watch, eventsOf("task"), func(cursor string) ([]*pb.Task, *pb.Listing, error) {
+			return listing(c, taskTable(c), watch, eventsOf("task"), func(cursor string) ([]*pb.Task, *pb.Listing, error) {
 				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
 				l, err := call(c, calls.ListTasks, q)
 				return l.GetTasks(), l.GetListing(), err
@@ -89,12 +89,12 @@ func (c *cli) taskVerb() *cobra.Command {
 	choicesVar(ls.Flags(), &q.State, "state", wordsOf(task.Pending, task.Resolving), "PENDING, RUNNING, COMPLETED or RESOLVING")
 	choicesVar(ls.Flags(), &q.Outcome, "outcome", wordsOf(task.Succeeded, task.Lost), "succeeded, failed, cancelled or lost")
 	watchFlag(ls, &watch)
-	return group("task", "Manage tasks", c.reading(ls), c.taskGetVerb(), c.taskResultVerb(), c.taskResolveVerb())
+	return group("task", "Manage tasks", c.reading(ls), taskGetVerb(c), taskResultVerb(c), taskResolveVerb(c))
 }
 
 // findTaskArgument finds a task and returns it whole.
-func (c *cli) findTaskArgument(text, domain string) (*pb.Task, error) {
-	s, err := c.find("task/"+strings.TrimPrefix(text, "task/"), domain)
+func findTaskArgument(c *cli, text, domain string) (*pb.Task, error) {
+	s, err := findSubject(c, "task/"+strings.TrimPrefix(text, "task/"), domain)
 	if err != nil {
 		return nil, err
 	}
@@ -102,23 +102,23 @@ func (c *cli) findTaskArgument(text, domain string) (*pb.Task, error) {
 	return got.GetTask(), err
 }
 
-func (c *cli) taskGetVerb() *cobra.Command {
+func taskGetVerb(c *cli) *cobra.Command {
 	var domain string
 	cmd := &cobra.Command{
 		Use: "get TASK", Short: "Show a task with its definition and result", Example: "  cantina task get 4f1c -o yaml", Args: exactly(1, "TASK"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			t, err := c.findTaskArgument(args[0], domain)
+			t, err := findTaskArgument(c, args[0], domain)
 			if err != nil {
 				return err
 			}
-			return one(c, c.taskTable(), t)
+			return one(c, taskTable(c), t)
 		},
 	}
 	domainFlag(cmd, &domain)
 	return c.reading(cmd)
 }
 
-func (c *cli) taskResultVerb() *cobra.Command {
+func taskResultVerb(c *cli) *cobra.Command {
 	var domain string
 	cmd := &cobra.Command{
 		Use: "result TASK", Short: "Print the result of a task",
@@ -126,12 +126,12 @@ func (c *cli) taskResultVerb() *cobra.Command {
 			"or left no result.",
 		Example: "  cantina task result report > report.json", Args: exactly(1, "TASK"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			t, err := c.findTaskArgument(args[0], domain)
+			t, err := findTaskArgument(c, args[0], domain)
 			if err != nil {
 				return err
 			}
 			if c.output != "table" || c.template != "" {
-				return one(c, c.taskTable(), t)
+				return one(c, taskTable(c), t)
 			}
 			if t.Outcome == "" {
 				return failf(api.ExitFailed, "task %s is %s and has no result yet; wait for it: cantina wait %s", t.Id, t.State, t.Id)
@@ -147,7 +147,7 @@ func (c *cli) taskResultVerb() *cobra.Command {
 	return c.reading(cmd)
 }
 
-func (c *cli) taskResolveVerb() *cobra.Command {
+func taskResolveVerb(c *cli) *cobra.Command {
 	var domain, as string
 	cmd := &cobra.Command{
 		Use: "resolve TASK --as done|failed|rerun", Aliases: []string{"settle"}, Short: "Record the outcome of a lost task",
@@ -158,7 +158,7 @@ func (c *cli) taskResolveVerb() *cobra.Command {
 			if as == "" {
 				return failf(api.ExitUsage, "--as is required: done, failed or rerun")
 			}
-			s, err := c.find("task/"+strings.TrimPrefix(args[0], "task/"), domain)
+			s, err := findSubject(c, "task/"+strings.TrimPrefix(args[0], "task/"), domain)
 			if err != nil {
 				return err
 			}

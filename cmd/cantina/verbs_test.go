@@ -105,7 +105,7 @@ func TestHelp(t *testing.T) {
 // each that reads data has every form of output.
 func TestEveryVerbIsWhole(t *testing.T) {
 	c := &cli{environment: environment{Getenv: func(string) string { return "" }}, ctx: context.Background()}
-	root := c.root()
+	root := rootCommand(c)
 	readers := 0
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
@@ -169,7 +169,7 @@ func TestEveryReaderSpeaksJSON(t *testing.T) {
 			walk(sub)
 		}
 	}
-	walk(c.root())
+	walk(rootCommand(c))
 }
 
 func jsonLines(s string) bool {
@@ -187,7 +187,7 @@ func TestVerbsOfOtherToolsAreUnderstood(t *testing.T) {
 	s := newShell(t)
 	for verb, want := range map[string]string{"get": "cantina ps", "top": "cantina cells", "scale": "cantina service scale", "delete": "cantina rm", "nodes": "cantina cells"} {
 		s.fails(api.ExitUsage, "did you mean "+want+"?", verb, "x")
-		if wrong := wrongHint((&cli{environment: environment{Getenv: func(string) string { return "" }}}).root(), want); wrong != "" {
+		if wrong := wrongHint(rootCommand(&cli{environment: environment{Getenv: func(string) string { return "" }}}), want); wrong != "" {
 			t.Errorf("%s: %s", verb, wrong)
 		}
 	}

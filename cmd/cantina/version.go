@@ -9,7 +9,7 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-func (c *cli) versionVerb() *cobra.Command {
+func versionVerb(c *cli) *cobra.Command {
 	var clientOnly bool
 	t := table[*structpb.Struct]{
 		id: func(x *structpb.Struct) string { return x.Fields["client"].GetStringValue() },

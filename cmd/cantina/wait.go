@@ -14,7 +14,7 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-func (c *cli) waitVerb() *cobra.Command {
+func waitVerb(c *cli) *cobra.Command {
 	var domain, until string
 	var ownCode bool
 	cmd := &cobra.Command{
@@ -31,7 +31,7 @@ func (c *cli) waitVerb() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			var worst error
 			for _, a := range args {
-				s, err := c.find(a, domain)
+				s, err := findSubject(c, a, domain)
 				if exitOf(err) == api.ExitNotFound && until == "stopped" {
 					c.notef("%q not found; it counts as stopped\n", a) // removed, and gone before we looked
 					continue
@@ -40,10 +40,10 @@ func (c *cli) waitVerb() *cobra.Command {
 					return err
 				}
 				err = c.detachable("cantina wait "+s.String(), nil, func(ctx context.Context) error {
-					defer c.telling(ctx, s)()
-					return c.waitFor(ctx, s, until, ownCode)
+					defer startReasons(ctx, c, s)()
+					return waitFor(ctx, c, s, until, ownCode)
 				})
-				err = c.timedOut(s, err)
+				err = timedOut(c, s, err)
 				var e *exit
 				if err != nil && (!errors.As(err, &e) || e.err != nil || e.code == exitInterrupted) {
 					return err
@@ -63,18 +63,18 @@ func (c *cli) waitVerb() *cobra.Command {
 }
 
 // waitFor waits for one subject.
-func (c *cli) waitFor(ctx context.Context, s subject, until string, ownCode bool) error {
+func waitFor(ctx context.Context, c *cli, s subject, until string, ownCode bool) error {
 	switch {
 	case s.kind == "task" && (until == "" || until == "done" || until == "stopped"):
-		t, err := c.waitTask(ctx, s.name)
+		t, err := waitTask(ctx, c, s.name)
 		if err != nil {
 			return err
 		}
-		return c.taskCode(t, ownCode)
+		return taskCode(c, t, ownCode)
 	case s.kind == "job" && (until == "" || until == "done" || until == "stopped"):
-		return c.waitJob(ctx, s.name)
+		return waitJob(ctx, c, s.name)
 	case (s.kind == "service" || s.kind == "instance") && (until == "" || until == "healthy" || until == "stopped"):
-		return c.waitService(ctx, s, until == "stopped")
+		return waitService(ctx, c, s, until == "stopped")
 	}
 	if until == "" {
 		return failf(api.ExitUsage, "cannot wait for a %s", s.kind)
@@ -83,15 +83,15 @@ func (c *cli) waitFor(ctx context.Context, s subject, until string, ownCode bool
 		"for services", until, s.kind)
 }
 
-// until calls look until it is satisfied: at once, and after each event of the
+// waitUntil calls look until it is satisfied: at once, and after each event of the
 // stream q and each gap in it. look returns the position at which it looked. Nothing
 // is missed, because the stream begins at that position.
-func (c *cli) until(ctx context.Context, q *pb.StreamEventsRequest, look func(context.Context) (done bool, position string, err error)) error {
-	return c.untilBut(ctx, q, func(*pb.Event) bool { return false }, look)
+func waitUntil(ctx context.Context, c *cli, q *pb.StreamEventsRequest, look func(context.Context) (done bool, position string, err error)) error {
+	return waitUntilBut(ctx, c, q, func(*pb.Event) bool { return false }, look)
 }
 
-// untilBut is until without a look after the events that skip.
-func (c *cli) untilBut(ctx context.Context, q *pb.StreamEventsRequest, skip func(*pb.Event) bool, look func(context.Context) (done bool, position string, err error)) error {
+// waitUntilBut is waitUntil without a look after the events that skip.
+func waitUntilBut(ctx context.Context, c *cli, q *pb.StreamEventsRequest, skip func(*pb.Event) bool, look func(context.Context) (done bool, position string, err error)) error {
 	client, err := c.client()
 	if err != nil {
 		return err
@@ -114,13 +114,13 @@ func (c *cli) untilBut(ctx context.Context, q *pb.StreamEventsRequest, skip func
 }
 
 // waitTask returns a task that has ended.
-func (c *cli) waitTask(ctx context.Context, id string) (*pb.Task, error) {
+func waitTask(ctx context.Context, c *cli, id string) (*pb.Task, error) {
 	client, err := c.client()
 	if err != nil {
 		return nil, err
 	}
 	var end *pb.Task
-	err = c.until(ctx, &pb.StreamEventsRequest{Kind: []string{"task"}, Subject: id}, func(ctx context.Context) (bool, string, error) {
+	err = waitUntil(ctx, c, &pb.StreamEventsRequest{Kind: []string{"task"}, Subject: id}, func(ctx context.Context) (bool, string, error) {
 		got, err := api.Call(ctx, client, calls.GetTask, &pb.GetTaskRequest{Id: id})
 		if err != nil {
 			return false, "", err
@@ -131,13 +131,13 @@ func (c *cli) waitTask(ctx context.Context, id string) (*pb.Task, error) {
 	return end, err
 }
 
-func (c *cli) waitJob(ctx context.Context, name string) error {
+func waitJob(ctx context.Context, c *cli, name string) error {
 	client, err := c.client()
 	if err != nil {
 		return err
 	}
 	var end *pb.Job
-	err = c.until(ctx, &pb.StreamEventsRequest{Kind: []string{"job"}, Subject: name}, func(ctx context.Context) (bool, string, error) {
+	err = waitUntil(ctx, c, &pb.StreamEventsRequest{Kind: []string{"job"}, Subject: name}, func(ctx context.Context) (bool, string, error) {
 		got, err := api.Call(ctx, client, calls.GetJob, &pb.GetJobRequest{Name: name})
 		if err != nil {
 			return false, "", err
@@ -150,7 +150,7 @@ func (c *cli) waitJob(ctx context.Context, name string) error {
 	}
 	if end.State == "failed" || end.State == "invalid" {
 		c.notef("job %s %s: %d of %d failed%s%s\n", name, end.State, end.Counts.Failed, end.Counts.Total, strandedText(end), whyInvalid(end))
-		c.tellFailed(ctx, client, name)
+		noteFailed(ctx, c, client, name)
 		return code(api.ExitFailed)
 	}
 	return nil
@@ -164,8 +164,8 @@ func strandedText(j *pb.Job) string {
 	return ""
 }
 
-// tellFailed names the nodes that failed, as explain does, and what would help.
-func (c *cli) tellFailed(ctx context.Context, client *api.Client, name string) {
+// noteFailed names the nodes that failed, as explain does, and what would help.
+func noteFailed(ctx context.Context, c *cli, client *api.Client, name string) {
 	got, err := api.Call(ctx, client, calls.Explain, &pb.ExplainRequest{Subject: subject{kind: "job", name: name}.wire()})
 	if err != nil {
 		return
@@ -195,7 +195,7 @@ func jobEnded(state string) bool {
 }
 
 // knownInstance refuses an index that its service has not.
-func (c *cli) knownInstance(ctx context.Context, s subject) error {
+func knownInstance(ctx context.Context, c *cli, s subject) error {
 	client, err := c.client()
 	if err != nil {
 		return err
@@ -221,20 +221,20 @@ func failedRollout(x *pb.Service) error {
 }
 
 // waitService waits until a service, or one instance of it, is healthy or stopped.
-func (c *cli) waitService(ctx context.Context, s subject, stopped bool) error {
+func waitService(ctx context.Context, c *cli, s subject, stopped bool) error {
 	client, err := c.client()
 	if err != nil {
 		return err
 	}
 	if s.kind == "instance" && !stopped {
-		if err := c.knownInstance(ctx, s); err != nil {
+		if err := knownInstance(ctx, c, s); err != nil {
 			return err
 		}
 	}
 	// An event of a cell may say that what it has is confirmed.
 	q := &pb.StreamEventsRequest{Kind: []string{"service", "instance", "cell"}}
 	others := func(e *pb.Event) bool { return e.Kind != "cell" && e.Domain != s.domain }
-	return c.untilBut(ctx, q, others, func(ctx context.Context) (bool, string, error) {
+	return waitUntilBut(ctx, c, q, others, func(ctx context.Context) (bool, string, error) {
 		if s.kind == "instance" {
 			healthy, there, at, err := lookAtInstance(ctx, client, s)
 			return healthy && !stopped || stopped && !there, at, err

@@ -86,7 +86,7 @@ func listing[T proto.Message](c *cli, t table[T], watch bool, changes *pb.Stream
 	return err
 }
 
-func (c *cli) eventsVerb() *cobra.Command {
+func eventsVerb(c *cli) *cobra.Command {
 	q := &pb.StreamEventsRequest{}
 	var follow bool
 	t := table[*pb.Event]{
@@ -113,7 +113,7 @@ func (c *cli) eventsVerb() *cobra.Command {
 				return failf(api.ExitUsage, "no start given: use --since REVISION, or -f to follow new events")
 			}
 			c.streaming()
-			err := c.detachable("cantina events -f --since POSITION", nil, func(ctx context.Context) error { return c.events(ctx, t, q, follow) })
+			err := c.detachable("cantina events -f --since POSITION", nil, func(ctx context.Context) error { return printEvents(ctx, c, t, q, follow) })
 			if e, ok := err.(*exit); ok && e.code == exitInterrupted {
 				return nil
 			}
@@ -129,7 +129,7 @@ func (c *cli) eventsVerb() *cobra.Command {
 	return c.reading(cmd)
 }
 
-func (c *cli) events(ctx context.Context, t table[*pb.Event], q *pb.StreamEventsRequest, follow bool) error {
+func printEvents(ctx context.Context, c *cli, t table[*pb.Event], q *pb.StreamEventsRequest, follow bool) error {
 	client, err := c.client()
 	if err != nil {
 		return err

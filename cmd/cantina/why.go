@@ -28,17 +28,17 @@ func (c *cli) every(d time.Duration) (<-chan time.Time, func()) {
 	return t.C, t.Stop
 }
 
-// telling starts tellWhy; the function that it returns ends it.
-func (c *cli) telling(ctx context.Context, s subject) func() {
+// startReasons starts printReasons; the function that it returns ends it.
+func startReasons(ctx context.Context, c *cli, s subject) func() {
 	ctx, cancel := context.WithCancel(ctx)
 	told := make(chan struct{})
-	go func() { defer close(told); c.tellWhy(ctx, s) }()
+	go func() { defer close(told); printReasons(ctx, c, s) }()
 	return func() { cancel(); <-told }
 }
 
-// tellWhy prints why something is not as it should be, each reason once, until ctx
+// printReasons prints why something is not as it should be, each reason once, until ctx
 // is done; of a task that runs only that its cell is not heard of.
-func (c *cli) tellWhy(ctx context.Context, s subject) {
+func printReasons(ctx context.Context, c *cli, s subject) {
 	client, err := c.client()
 	if err != nil {
 		return
@@ -124,7 +124,7 @@ const lastWord = 3 * time.Second
 
 // timedOut says in which state something is that was awaited for too long, why, and
 // that it goes on. Other errors stay as they are.
-func (c *cli) timedOut(s subject, err error) error {
+func timedOut(c *cli, s subject, err error) error {
 	var remote *api.Error
 	if !errors.As(err, &remote) || remote.Exit != api.ExitTimeout {
 		return err

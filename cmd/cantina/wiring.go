@@ -34,8 +34,8 @@ import (
 
 // processVerbs are the verbs that run processes on this machine instead of calling
 // a server, and those that look at the machine itself.
-func (c *cli) processVerbs() []*cobra.Command {
-	return []*cobra.Command{c.devVerb(), c.serverVerb(), c.cellVerb(), c.simVerb()}
+func processVerbs(c *cli) []*cobra.Command {
+	return []*cobra.Command{devVerb(c), serverVerb(c), cellVerb(c), simVerb(c)}
 }
 
 // processLog are those of every process.

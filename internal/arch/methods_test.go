@@ -18,7 +18,6 @@ var moreMethods = map[string]int{
 	"api.calls":           48,
 	"api/apitest.Fake":    71,
 	"batch.Board":         99,
-	"cmd/cantina.cli":     178,
 	"executor.Executor":   110,
 	"executor.container":  143,
 	"leader.Leader":       47,
