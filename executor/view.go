@@ -37,14 +37,14 @@ func (c *container) makeView() error {
 		return err
 	}
 	r := c.isolateRoot()
-	for _, d := range []string{r.Upper, r.Work, r.Merged, r.Dir} {
+	for _, d := range []string{r.Upper, r.Work, r.Merged, r.ContainerDir} {
 		if err := os.Mkdir(d, 0o755); errors.Is(err, os.ErrExist) {
 			continue
 		} else if err := errors.Join(err, os.Chmod(d, 0o755)); err != nil { // whatever the cell's umask is
 			return fmt.Errorf("make root: %w", err)
 		}
 	}
-	c.rootDir = r.Dir
+	c.rootDir = r.ContainerDir
 	c.view = isolate.Rootfs(c.e.spaces, *r, shared)
 	return nil
 }
