@@ -18,13 +18,13 @@ import (
 	"cantina/spawn/procid"
 )
 
-// TestDamagedLegacy: whichever of the files that name what a dead cell left cannot be
+// TestDamagedPrevious: whichever of the files that name what a dead cell left cannot be
 // read, its successor knows all of it, and adopts or ends it.
-func TestDamagedLegacy(t *testing.T) {
+func TestDamagedPrevious(t *testing.T) {
 	for _, damage := range []struct {
 		files string // pattern below the directory
 		lives bool
-	}{{"legacy", true}, {"keep/*/" + keptRecordFile, false}, {"*", true}, {"keep/*/*", false}, {"id", true}, {"[il]*", true}, {"[il]*,keep/*/" + keptRecordFile, false}} {
+	}{{previousFile, true}, {"keep/*/" + keptRecordFile, false}, {"*", true}, {"keep/*/*", false}, {"id", true}, {"[ip]*", true}, {"[ip]*,keep/*/" + keptRecordFile, false}} {
 		t.Run(damage.files, func(t *testing.T) {
 			dataDir, dir := tempDir(t), tempDir(t)
 			c := startCell(t, script{Dir: dataDir, Deadline: 20 * time.Second, Jobs: []job{
@@ -82,7 +82,7 @@ func TestDamagedIdentityByTracker(t *testing.T) {
 			c.kill(t)
 			other.kill(t)
 			was := strings.TrimSpace(string(mustRead(t, filepath.Join(dataDir, "id"))))
-			for _, f := range []string{"id", "legacy", filepath.Join("keep", "kept", keptRecordFile)} {
+			for _, f := range []string{"id", previousFile, filepath.Join("keep", "kept", keptRecordFile)} {
 				err := os.Remove(filepath.Join(dataDir, f))
 				if name == "damaged" {
 					err = os.WriteFile(filepath.Join(dataDir, f), []byte("nonsense"), 0o600)
@@ -131,9 +131,9 @@ func TestNothingIsConcludedFromWhatCannotBeRead(t *testing.T) {
 		if err := errors.Join(os.RemoveAll(path), os.Mkdir(path, 0o700)); err != nil {
 			t.Fatal(err)
 		}
-		previousPath := filepath.Join(dataDir, "legacy")
+		previousPath := filepath.Join(dataDir, previousFile)
 		l, lerr := os.ReadFile(previousPath)
-		if name == "id" { // it is asked for when the legacy is damaged
+		if name == "id" { // it is asked for when the previous one is damaged
 			lerr = errors.Join(lerr, os.WriteFile(previousPath, []byte("nonsense"), 0o600))
 		}
 		if _, err := Open(testConfig(dataDir)); err == nil || !strings.Contains(err.Error(), path) {

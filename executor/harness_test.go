@@ -369,7 +369,7 @@ func startCell(t testing.TB, s script) *cell {
 // the empty groups of a cell that had no successor.
 func endLeftovers(t testing.TB, dataDir string) {
 	var l previous
-	b, err := os.ReadFile(filepath.Join(dataDir, "legacy"))
+	b, err := os.ReadFile(filepath.Join(dataDir, previousFile))
 	if err != nil || json.Unmarshal(b, &l) != nil {
 		return
 	}
@@ -447,7 +447,7 @@ func awaitDeath(t testing.TB, id procid.Identity) time.Duration {
 func previousOf(t testing.TB, dataDir string) previous {
 	t.Helper()
 	var l previous
-	b, err := os.ReadFile(filepath.Join(dataDir, "legacy"))
+	b, err := os.ReadFile(filepath.Join(dataDir, previousFile))
 	if err == nil {
 		err = json.Unmarshal(b, &l)
 	}

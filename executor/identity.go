@@ -27,8 +27,8 @@ func (e *Executor) dirID() (string, error) {
 }
 
 // formerID is the name that a predecessor gave the data directory. When the file that
-// says so is damaged, it is found by what else has it: the legacy, what was written down
-// of kept containers, and at last the groups themselves. So work that is alive never
+// says so is damaged, it is found by what else has it: the file of the previous cell,
+// what was written down of kept containers, and at last the groups themselves. So work that is alive never
 // becomes an unrelated process's.
 func (e *Executor) formerID() (id string, ok bool, err error) {
 	b, err := os.ReadFile(e.path("id"))

@@ -18,9 +18,8 @@ import (
 	"cantina/spawn/procid"
 )
 
-// previous is the file "legacy" of the data directory: where a successor has to look
-// for what this cell process may leave behind. Which containers there are it
-// learns from the control groups alone.
+// previous is a file of the data directory: where a successor has to look for what this cell
+// process may leave behind. Which containers there are it learns from the control groups alone.
 type previous struct {
 	Boot    string // boot id of the machine
 	site           // of this process's own groups
@@ -30,7 +29,7 @@ type previous struct {
 }
 
 // site is where a cell process has its groups. A predecessor may have had them elsewhere: it
-// ran in another group of the machine, or tracked by other means.
+// ran in another group of the machine.
 type site struct {
 	Tracker string   // directory of the tracking hierarchy; empty without groups
 	V1      []string // directories of v1 controllers
@@ -54,6 +53,9 @@ func (l *previous) reapers() []procid.Identity {
 	return all
 }
 
+// previousFile is the name of that file.
+const previousFile = "previous"
+
 const bootIDPath = "/proc/sys/kernel/random/boot_id"
 
 func bootID() (string, error) {
@@ -63,7 +65,7 @@ func bootID() (string, error) {
 
 func (e *Executor) path(name string) string { return filepath.Join(e.cfg.Dir, name) }
 
-// guess is a legacy that cannot be read: the groups that have the directory's name.
+// guess is what stands for the file when it cannot be read: the groups that have the directory's name.
 func (e *Executor) guess() (l previous, err error) {
 	id, ok, err := e.formerID()
 	if !ok || err != nil {
@@ -194,14 +196,14 @@ func (e *Executor) remember(reaper int) error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(e.path("previous"), b)
+	return replaceFile(e.path(previousFile), b)
 }
 
 // clearPredecessor ends what a dead cell process of this directory left, but for
 // what is kept. It waits until the predecessor's reaper is done, and then looks
 // itself. What does not die is shown as a stuck container.
 func (e *Executor) clearPredecessor() error {
-	b, err := os.ReadFile(e.path("previous"))
+	b, err := os.ReadFile(e.path(previousFile))
 	var l previous
 	missing := errors.Is(err, os.ErrNotExist)
 	if unread(err) {
@@ -487,7 +489,7 @@ func (e *Executor) clearDirs(stays map[string]bool) error {
 // reaperIdentity is the reaper that was started last.
 func (e *Executor) reaperIdentity() procid.Identity {
 	var l previous
-	b, err := os.ReadFile(e.path("previous"))
+	b, err := os.ReadFile(e.path(previousFile))
 	if err != nil || json.Unmarshal(b, &l) != nil {
 		return procid.Identity{}
 	}

@@ -54,11 +54,11 @@ func TestUnknownBootClearsNothing(t *testing.T) {
 	adopts(t, dataDir, "k")
 }
 
-// TestUnreadLegacyIsNotDamaged: what could not be read is not guessed: only what is readable,
+// TestUnreadPreviousIsNotDamaged: what could not be read is not guessed: only what is readable,
 // and nonsense, is.
-func TestUnreadLegacyIsNotDamaged(t *testing.T) {
+func TestUnreadPreviousIsNotDamaged(t *testing.T) {
 	dataDir := tempDir(t)
-	path := filepath.Join(dataDir, "legacy")
+	path := filepath.Join(dataDir, previousFile)
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -150,12 +150,12 @@ func (r *Report) reaper(path string) {
 func (r *Report) groups() executor.CgroupMode {
 	host, err := cgroup.Detect()
 	if err != nil {
-		r.add("control groups", Warning, "%v: %s", err, leak)
+		r.add("control groups", Warning, "%v; %s", err, leak)
 		return executor.CgroupNone
 	}
 	tree, err := cgroup.Open(host, fmt.Sprintf("doctor-%d", os.Getpid()), cgroup.Options{})
 	if errors.Is(err, cgroup.ErrUnusable) {
-		r.add("control groups", Warning, "%v: %s", err, leak)
+		r.add("control groups", Warning, "%v; %s", err, leak)
 		return executor.CgroupNone
 	}
 	if err != nil {
