@@ -1,6 +1,8 @@
 package cgroup
 
 import (
+	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -75,5 +77,26 @@ func TestVictim(t *testing.T) {
 	}
 	if got := victim("6,1,1,-;hello", "slot-x-1"); got != "" {
 		t.Errorf("victim = %q", got)
+	}
+}
+
+// TestMachinesThatCannotTrack: each is refused with the reason, and with the remedy where there is one.
+func TestMachinesThatCannotTrack(t *testing.T) {
+	for name, c := range map[string]struct {
+		host Host
+		text string
+	}{
+		"v1 alone": {Host{V1: map[string]*Mount{"memory": {Dir: t.TempDir(), Root: "/", Self: "/"}}},
+			"cgroup v2 is not mounted (as root: mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified)"},
+		"old kernel":       {Host{Unified: &Mount{Dir: t.TempDir(), Root: "/", Self: "/"}}, "the kernel is older than 5.14"},
+		"group elsewhere":  {Host{Unified: &Mount{Dir: t.TempDir(), Root: "/a", Self: "/b"}}, "own group /b is not visible below"},
+		"mount point gone": {Host{Unified: &Mount{Dir: filepath.Join(t.TempDir(), "gone"), Root: "/", Self: "/"}}, "no such file or directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tree, err := Open(c.host, "id", Options{})
+			if !errors.Is(err, ErrUnusable) || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("opened %v: %v", tree, err)
+			}
+		})
 	}
 }

@@ -71,15 +71,15 @@ func Open(host Host, id string, o Options) (*Tree, error) {
 }
 
 // mountV2 is what an operator does where the unified hierarchy is missing.
-const mountV2 = "mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified"
+const mountV2 = "mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified"
 
 func (t *Tree) openTracker(host Host, id string) error {
 	if host.Unified == nil {
-		return fmt.Errorf("%w: cgroup v2 is not mounted; mount it: %s", ErrUnusable, mountV2)
+		return fmt.Errorf("%w: cgroup v2 is not mounted (as root: %s)", ErrUnusable, mountV2)
 	}
 	dir, err := cellDir(host.Unified, id)
 	if err == nil && !exists(filepath.Join(dir, "cgroup.kill")) {
-		err = errors.New("no cgroup.kill (kernel older than 5.14)")
+		err = errors.New("cgroup v2 has no cgroup.kill (the kernel is older than 5.14)")
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnusable, err)
