@@ -214,7 +214,7 @@ func (b *Board) explainDependencies(j *job, n int32, say func(Why)) {
 		case d == nil:
 			say(Why{Text: fmt.Sprintf("blocked by %s/%s: depends on job %q, which does not exist", name, node, name), Change: "apply job " + quoted(name) + " again, or remove it from depends_on"})
 		case b.doneOn(d, j, n):
-		case b.hopelessOn(d, j, n, 0):
+		case b.hopelessOn(d, j, n, &search{}):
 			w := b.explainHopeless(d, j, n)
 			w.Text = fmt.Sprintf("blocked by %s/%s: depends on job %q, which %s", name, node, name, w.Text)
 			say(w)
@@ -250,7 +250,7 @@ func (b *Board) explainHopeless(d, j *job, n int32, through ...*job) Why {
 		switch {
 		case next == nil:
 			return Why{Text: fmt.Sprintf("depends on job %q, which does not exist", name), Change: "apply job " + quoted(name) + " again, or remove it from depends_on"}
-		case !b.doneOn(next, d, at) && b.hopelessOn(next, d, at, 0):
+		case !b.doneOn(next, d, at) && b.hopelessOn(next, d, at, &search{}):
 			if next == d || slices.Contains(through, next) {
 				return Why{Text: fmt.Sprintf("depends on job %q: %s", name, inCircle), Change: "remove " + quoted(name) + " from depends_on of job " + quoted(d.Name)}
 			}

@@ -112,11 +112,12 @@ func (b *Board) classify(j *job, node int32, x *record) Class {
 		return ClassBackoff
 	}
 	class := ClassReady
+	var s search
 	for _, name := range j.DependsOn {
 		d := b.jobs[name]
 		switch {
 		case d != nil && b.doneOn(d, j, node):
-		case d == nil || b.hopelessOn(d, j, node, 0):
+		case d == nil || b.hopelessOn(d, j, node, &s):
 			return ClassStranded
 		default:
 			class = ClassBlocked
@@ -155,28 +156,44 @@ func (b *Board) doneOn(d, j *job, node int32) bool {
 // hopeless reports whether a job will not be done on a node without a change: it failed
 // there for good, does not run there, is invalid, or depends on such a job, through any chain.
 // It goes by statuses and flags alone, not by what is counted.
-func (b *Board) hopeless(j *job, node int32) bool { return b.hopelessAt(j, node, 0) }
-
-func (b *Board) hopelessOn(d, j *job, node int32, depth int) bool {
-	at, ok := b.twin(d, j, node)
-	return !ok || b.hopelessAt(d, at, depth)
+func (b *Board) hopeless(j *job, node int32) bool {
+	return b.hopelessAt(j, node, &search{})
 }
 
-func (b *Board) hopelessAt(j *job, node int32, depth int) bool {
+// search is one question about the jobs that others depend on, on the nodes of one name:
+// however many ways lead to a job, it is looked at once. It ends with the first hopeless job.
+type search struct {
+	seen map[*job]bool // true: on the way to what is looked at now; false: it may be done
+}
+
+func (b *Board) hopelessOn(d, j *job, node int32, s *search) bool {
+	at, ok := b.twin(d, j, node)
+	return !ok || b.hopelessAt(d, at, s)
+}
+
+func (b *Board) hopelessAt(j *job, node int32, s *search) bool {
 	x := &j.records[node]
 	switch {
 	case x.running, x.bits&Done != 0:
 		return false
 	case x.bits&Failed != 0, x.flags&(flagPlaced|flagAvoided) != flagPlaced, len(j.Errors)+len(j.problems) > 0:
 		return true
-	case depth > len(b.order):
-		return true // a circle
+	case len(j.DependsOn) == 0:
+		return false
 	}
+	if onTheWay, seen := s.seen[j]; seen {
+		return onTheWay // then it is a circle
+	}
+	if s.seen == nil {
+		s.seen = make(map[*job]bool)
+	}
+	s.seen[j] = true
 	for _, name := range j.DependsOn {
-		if d := b.jobs[name]; d == nil || !b.doneOn(d, j, node) && b.hopelessOn(d, j, node, depth+1) {
+		if d := b.jobs[name]; d == nil || !b.doneOn(d, j, node) && b.hopelessOn(d, j, node, s) {
 			return true
 		}
 	}
+	s.seen[j] = false
 	return false
 }
 

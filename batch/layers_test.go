@@ -1,0 +1,53 @@
+package batch
+
+import (
+	"fmt"
+	"testing"
+)
+
+// TestLayersOfJobs: jobs in layers, each of which depends on all of the layer before, are looked
+// at in time that does not multiply from layer to layer.
+func TestLayersOfJobs(t *testing.T) {
+	const layers, wide = 30, 10
+	b := twoHosts(t)
+	name := func(layer, i int) string { return fmt.Sprintf("l%02d-%d", layer, i) }
+	var before []string
+	for layer := range layers {
+		var these []string
+		for i := range wide {
+			put(t, b, Job{Name: name(layer, i), DependsOn: before, Retries: -1, Backoff: Backoff{Fail: true}})
+			these = append(these, name(layer, i))
+		}
+		before = these
+	}
+	top := name(layers-1, 0)
+	is := func(when string, blocked, stranded int) {
+		t.Helper()
+		if p, _ := b.Progress(top); p.Blocked != blocked || p.Stranded != stranded {
+			t.Fatalf("%s: %+v", when, p)
+		}
+		checkBoard(t, b)
+	}
+	is("none has run", 4, 0)
+	n := int64(0)
+	start(t, b, b.Pick(4), &n)
+	failed := b.runKeys("")[0]
+	finish(t, b, failed, errorBackoff)
+	is("one below has failed", 3, 1)
+	why, err := b.Explain(Key{top, failed.Node}, "", 0)
+	if err != nil || len(why) != wide {
+		t.Fatalf("%d reasons, %v", len(why), err)
+	}
+	if err := b.SetNodes(b.nodes); err != nil {
+		t.Fatal(err)
+	}
+	is("the nodes are read again", 3, 1)
+	us, err := b.Retry(failed.Job, failed.Node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply(b, us)
+	is("it may run again", 4, 0)
+	b.Delete(name(0, 3))
+	is("one below is gone", 0, 4)
+}
