@@ -48,7 +48,81 @@ func TestHistories(t *testing.T) {
 		}
 		occupy.Check(t, fmt.Sprintf("jobs-%02d", n), w.out.String())
 	}
+	for n := range 40 {
+		occupy.Check(t, fmt.Sprintf("room-%02d", n), crowd(t, n))
+	}
 	occupy.Close(t)
+}
+
+// crowd is a history of jobs that wait for room: some need much, some little, and time passes.
+func crowd(t *testing.T, n int) string {
+	w := &teller{t: t, rng: rand.New(rand.NewPCG(uint64(n), 11)), now: 1_000_000}
+	spec := func() batch.ForestSpec {
+		s := w.spec()
+		s.Levels, s.Disabled = []string{"host", "db"}, false
+		s.Limits = map[string]map[string]batch.Limit{
+			batch.LevelInstance: {"all": {Limit: pick(w.rng, 3, 5)}}, "host": {"slots": {Default: 1, Limit: pick(w.rng, 2, 3, 4)}, "io": {Limit: pick(w.rng, 0, 1, 2)}},
+			"db": {"a": {Default: w.rng.IntN(2), Limit: 1}},
+		}
+		return s
+	}
+	var err error
+	if w.b, err = batch.NewBoard(spec()); err != nil {
+		t.Fatal(err)
+	}
+	w.b.Advance(w.now)
+	w.plant()
+	jobs := []string{"copy", "index", "prune", "rest"}
+	put := func(name string) {
+		j := batch.Job{Name: name, UID: fmt.Sprint(name, w.rng.IntN(9)/8), Retries: -1, Level: pick(w.rng, "", "", "", "", "host", batch.LevelInstance), Paused: w.rng.IntN(12) == 0,
+			HostLevel: pick(w.rng, "", "", "host"), Backoff: batch.Backoff{Seconds: []int{1}, Repeat: true},
+			Resources: map[string]resource.Amounts{"host": {"slots": pick(w.rng, 0, 1, 1, 2, 2, 3), "io": pick(w.rng, 0, 0, 0, 1, 2)}, batch.LevelInstance: {"all": pick(w.rng, 0, 0, 0, 1, 3)}},
+			Filters:   pick(w.rng, nil, nil, nil, map[string]batch.Filter{"db": {Blacklist: []string{"d1", "d2"}}})}
+		if j.Level == "host" || j.Level == batch.LevelInstance {
+			j.HostLevel = ""
+		}
+		w.printf("put %+v: %q", j, w.b.Put(j))
+	}
+	for _, name := range jobs {
+		put(name)
+	}
+	for range 120 {
+		switch w.rng.IntN(24) {
+		case 0:
+			put(pick(w.rng, jobs...))
+		case 1:
+			switch w.rng.IntN(4) {
+			case 0:
+				w.plant()
+			case 1:
+				w.printf("configured: %v", w.b.Configure(spec()))
+			case 2:
+				w.b.Delete(pick(w.rng, jobs...))
+			}
+		case 2:
+			w.b.Unblock()
+		case 3:
+			us, _ := w.b.Reset(pick(w.rng, jobs...))
+			for _, u := range us {
+				w.apply(u)
+			}
+		case 4:
+			_, err := w.b.Load(batch.Key{Job: pick(w.rng, jobs...), Node: w.key().Node}, batch.Status{Bits: batch.Done, Time: w.now, Invocation: w.inv()}, 7)
+			w.printf("loaded: %v", err)
+		case 5, 6, 7, 8, 9:
+			w.now += int64(pick(w.rng, 1, 1000, 5000, 15_000, 30_000, 29_999))
+			w.b.Advance(w.now)
+		case 10, 11, 12, 13, 14, 15, 16:
+			w.end()
+		default:
+			w.start()
+		}
+		for _, name := range jobs {
+			why, err := w.b.ExplainJob(name, func(string) string { return "" }, w.now)
+			w.why(why, err)
+		}
+	}
+	return w.out.String()
 }
 
 func names() []string { return []string{"copy", "index", "prune"} }

@@ -3,7 +3,6 @@ package batch
 import (
 	"fmt"
 	"math"
-	"slices"
 )
 
 // patience is how long a job may have nodes that are ready and start none for want of room
@@ -55,18 +54,17 @@ func (b *Board) reserve() {
 	}
 	k := &keep{job: most, node: b.f.places[p].name, place: p}
 	for q, level := p, most.level; q >= 0; q, level = b.f.places[q].parent, level-1 {
-		if slices.ContainsFunc(most.needs[level], func(n int) bool { return n > 0 }) {
-			k.draws = append(k.draws, draw{level, b.f.places[q].name, most.needs[level]})
-		}
+		k.draws = append(k.draws, draw{level, b.f.places[q].name, most.needs[level]})
 	}
 	b.kept = k
 	b.told(k)
 }
 
-// wants reports whether what is kept is still for something.
+// wants reports whether what is kept is still for something. A change of its job or of the
+// nodes has given it back already.
 func (b *Board) wants(k *keep) bool {
 	j := k.job
-	return b.jobs[j.Name] == j && b.runnable(j) && j.blocked == "" && b.record(j, k.node).class == ClassReady && j.shut[k.place] == ""
+	return j.blocked == "" && b.record(j, k.node).class == ClassReady && j.shut[k.place] == ""
 }
 
 // unkeep gives back what is kept.
@@ -96,7 +94,7 @@ func (b *Board) leastLack(j *job) int32 {
 		for q, level := p, j.level; q >= 0; q, level = b.f.places[q].parent, level-1 {
 			lack += b.f.lack(level, b.f.places[q].name, j.needs[level])
 		}
-		if lack < least || lack == least && best >= 0 && !math.IsInf(lack, 1) && b.f.places[p].rank < b.f.places[best].rank {
+		if lack < least || lack == least && best >= 0 && b.f.places[p].rank < b.f.places[best].rank {
 			best, least = p, lack
 		}
 	}
@@ -132,7 +130,7 @@ func (b *Board) leaves(j *job, level int, node int32) bool {
 		}
 		at := int(node) * len(need)
 		for i, x := range need {
-			if x > 0 && d.need[i] > 0 && b.f.used[level][at+i]+x+d.need[i] > b.f.limits[level][i] {
+			if x > 0 && b.f.used[level][at+i]+x+d.need[i] > b.f.limits[level][i] {
 				return false
 			}
 		}

@@ -8,7 +8,11 @@ import (
 // TestLayersOfJobs: jobs in layers, each of which depends on all of the layer before, are looked
 // at in time that does not multiply from layer to layer.
 func TestLayersOfJobs(t *testing.T) {
-	const layers, wide = 30, 10
+	const wide = 10
+	layers := 30
+	if testing.Short() {
+		layers = 12
+	}
 	b := twoHosts(t)
 	name := func(layer, i int) string { return fmt.Sprintf("l%02d-%d", layer, i) }
 	var before []string
