@@ -129,6 +129,9 @@ func (p *Package) look() error {
 			if d, ok := n.(*ast.GenDecl); ok && d.Tok == token.CONST {
 				return false
 			}
+			if a, ok := n.(*ast.ArrayType); ok && a.Len != nil { // a length is a constant to the compiler
+				return false
+			}
 			if e, ok := n.(ast.Expr); ok && info.Types[e].Value != nil {
 				p.constants(e, info.TypeOf(e), texts, fset, pkg)
 				return false

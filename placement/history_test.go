@@ -1,0 +1,273 @@
+package placement
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"cantina/internal/history"
+	"cantina/resource"
+)
+
+// teller prints what an auction decides in a random history.
+type teller struct {
+	t       *testing.T
+	rng     *rand.Rand
+	out     strings.Builder
+	a       *Auction
+	now     time.Duration
+	cells   int
+	holds   []string // that were granted or placed, and some that are gone
+	items   int
+	version int64
+}
+
+func pick[T any](rng *rand.Rand, all ...T) T { return all[rng.IntN(len(all))] }
+
+// TestHistories: what auctions decide, word for word, and how many nodes their searches visit.
+func TestHistories(t *testing.T) {
+	book := history.Open(t, "testdata/histories.txt")
+	for n := range 80 {
+		rng := rand.New(rand.NewPCG(uint64(n), 11))
+		w := &teller{t: t, rng: rng, cells: pick(rng, 2, 4, 9, 24), a: NewAuction(Config{
+			BatchReserve: pick(rng, 0, 0, 20, 50), InFlight: pick(rng, 0, 5*time.Second), Rest: pick(rng, 0, 3*time.Second),
+			Patience: pick(rng, 0, 2*time.Second, 5*time.Second), Batch: pick(rng, 0, 0, 2),
+		})}
+		for range 100 {
+			w.something()
+		}
+		book.Check(t, fmt.Sprintf("auctions-%02d", n), w.out.String())
+	}
+	book.Close(t)
+}
+
+func (w *teller) printf(format string, args ...any) { fmt.Fprintf(&w.out, format+"\n", args...) }
+
+func (w *teller) cell() string { return fmt.Sprint("c", w.rng.IntN(w.cells)) }
+
+// some draws a part of the list, in its order.
+func (w *teller) some(all ...string) (out []string) {
+	for _, x := range all {
+		if w.rng.IntN(3) == 0 {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// state draws what a cell says of itself. Half of the cells of a history are alike.
+func (w *teller) state(name string) State {
+	w.version++
+	s := State{
+		Cell: name, Process: "p-" + name, Version: w.version - int64(w.rng.IntN(3)), Zone: pick(w.rng, "z1", "z1", "z2", "z3"),
+		Host: pick(w.rng, "h1", "h2", "h3", ""), InstanceAddress: pick(w.rng, "10.1", "10.1", "10.2"), Stacks: []string{"deb"},
+		Capacity: resource.Amounts{resource.MemoryMB: 200, resource.DiskMB: 500, resource.Containers: 6, resource.CPUMilli: 4000},
+		Draining: w.rng.IntN(15) == 0,
+	}
+	if w.rng.IntN(2) == 0 {
+		return s
+	}
+	s.Capacity = resource.Amounts{resource.MemoryMB: pick(w.rng, 100, 150, 333), resource.DiskMB: pick(w.rng, 100, 1000), resource.Containers: 1 + w.rng.IntN(8), resource.CPUMilli: pick(w.rng, 0, 1000, 8000)}
+	s.OptionalTags, s.RequiredTags, s.Taints = w.some("blue", "green"), w.some("red"), w.some("slow")
+	s.OpenFiles = pick(w.rng, 0, 0, 1024)
+	switch w.rng.IntN(8) {
+	case 0:
+		s.Stacks = append(s.Stacks, "win")
+	case 1:
+		s.Labels = map[string]string{"disk": "ssd"}
+	case 2:
+		s.Capacity["gpu"] = 1 + w.rng.IntN(2)
+	case 3:
+		s.Withdrawn = map[string]string{"overlay": "no such file system"}
+	case 4:
+		s.Unavailable = "probe failed"
+	case 5:
+		s.Foreign = resource.Amounts{resource.MemoryMB: 50, resource.Containers: 1}
+	case 6:
+		s.Process = pick(w.rng, "p-"+name, "q-"+name)
+	}
+	return s
+}
+
+func (w *teller) need() resource.Amounts {
+	need := resource.Amounts{resource.MemoryMB: pick(w.rng, 0, 10, 40, 60, 120, 180)}
+	switch w.rng.IntN(8) {
+	case 0:
+		need[resource.DiskMB] = pick(w.rng, 100, 400)
+	case 1:
+		need[resource.CPUMilli] = pick(w.rng, 1000, 3000)
+	case 2:
+		need["gpu"] = 1
+	case 3:
+		need[pick(w.rng, "fpga", resource.Containers)] = 2
+	}
+	return need
+}
+
+func (w *teller) constraint() (c Constraint) {
+	switch w.rng.IntN(16) {
+	case 0:
+		c.Stack = pick(w.rng, "deb", "win")
+	case 1, 2:
+		c.Tags = w.some("blue", "red", "green")
+	case 3:
+		c.Labels = map[string]string{"disk": "ssd"}
+	case 4, 5:
+		c.Tolerates, c.Tags = []string{"slow"}, w.some("red")
+	case 6, 7:
+		c.Host = pick(w.rng, "h1", "h2")
+	case 8:
+		c.OpenFiles = pick(w.rng, 1000, 4096)
+	case 9:
+		c.Isolation = w.some("overlay", "namespaces")
+	case 10, 11:
+		c.Ports = pick(w.rng, []int{80}, []int{81, 80}, []int{443})
+	}
+	return c
+}
+
+func (w *teller) item() Item {
+	w.items++
+	it := Item{Hold: fmt.Sprint("hold", w.items), Kind: pick(w.rng, KindLRP, KindLRP, KindTask), Need: w.need(), Constraint: w.constraint(), Avoid: w.some(w.cell())}
+	it.Name = pick(w.rng, "", "default/"+it.Hold)
+	if it.Kind == KindTask {
+		it.ID = fmt.Sprint("task", w.rng.IntN(40))
+		return it
+	}
+	it.Group, it.Index = pick(w.rng, "web", "web", "api", ""), w.rng.IntN(12)-1
+	it.ID = fmt.Sprint(it.Group, ".", it.Index)
+	return it
+}
+
+// hold draws an id that may be allocated.
+func (w *teller) hold() string {
+	if len(w.holds) == 0 {
+		return "none"
+	}
+	return w.holds[len(w.holds)-1-w.rng.IntN(min(len(w.holds), 12))]
+}
+
+// something happens.
+func (w *teller) something() {
+	switch w.rng.IntN(30) {
+	case 0, 1, 2, 3, 4:
+		s := w.state(w.cell())
+		if w.rng.IntN(4) > 0 {
+			w.printf("admit %s %v", s.Cell, w.a.Admit(s.Cell, s.Process, ""))
+		}
+		w.printf("push %+v %v", s, w.a.Push(s))
+	case 5:
+		name := w.cell()
+		w.printf("admit %s %v", name, w.a.Admit(name, pick(w.rng, "p-", "q-")+name, pick(w.rng, "", "", "unhealthy", "new")))
+	case 6:
+		name := w.cell()
+		w.a.Remove(name)
+		w.printf("remove %s", name)
+	case 7, 8, 9, 10, 11, 12:
+		for range 1 + w.rng.IntN(5) {
+			it := w.item()
+			w.printf("submit %+v: %v, %d wait", it, w.a.Submit(w.now, it), w.a.Waiting())
+		}
+	case 13:
+		w.printf("withdraw %d", w.a.Withdraw(w.item().ID, w.item().ID))
+	case 14, 15:
+		h := w.hold()
+		w.printf("confirm %s %v", h, w.a.Confirm(h))
+	case 16, 17:
+		h, full := w.hold(), w.rng.IntN(2) == 0
+		w.a.Refuse(w.now, h, full, pick(w.rng, "", "disk is full"))
+		w.printf("refuse %s %v", h, full)
+	case 18, 19, 20:
+		h := w.hold()
+		w.printf("release %s %d", h, w.a.Release(h, w.hold()))
+	case 21:
+		it := w.item()
+		h := Holding{Hold: pick(w.rng, it.Hold, w.hold()), Cell: w.cell(), Kind: pick(w.rng, KindLRP, KindTask, KindBatch), Group: it.Group, Need: it.Need, Ports: it.Constraint.Ports, Name: it.Name}
+		w.holds = append(w.holds, h.Hold)
+		w.printf("hold %+v %v", h, w.a.Hold(h))
+	case 22:
+		w.a.Rest(w.now, w.cell())
+	case 23, 24, 25:
+		w.reserve()
+	case 26:
+		w.ask()
+	default:
+		w.round()
+	}
+	for _, c := range w.a.Cells() {
+		w.printf("  %+v", c)
+	}
+	at, ok := w.a.Next()
+	w.printf("at %v, next %v %v, visits %d", w.now, at, ok, w.a.visits)
+}
+
+// reserve asks for batch work of a few jobs, each of one shape most of the time.
+func (w *teller) reserve() {
+	var wants []Want
+	for range 1 + w.rng.IntN(4) {
+		w.items++
+		job := w.rng.IntN(4)
+		x := Want{Hold: fmt.Sprintf("batch/job%d\x00t%d", job, w.items), Need: resource.Amounts{resource.MemoryMB: 30 + 50*job, resource.CPUMilli: 500 * job}}
+		switch w.rng.IntN(6) {
+		case 0:
+			x.Constraint, x.Need = w.constraint(), w.need()
+		case 1:
+			x.Among = []string{w.cell(), w.cell(), "unknown"}
+		case 2:
+			x.Hold = pick(w.rng, "", x.Hold, w.hold())
+		}
+		wants = append(wants, x)
+	}
+	for _, g := range w.a.Reserve(wants, w.now) {
+		if g.Refusal == nil {
+			w.holds = append(w.holds, g.Hold)
+		}
+		w.printf("grant %q %s %s %s %s", g.Hold, g.Cell, g.Process, g.Host, words(g.Refusal))
+	}
+}
+
+func words(r *Refusal) string {
+	if r == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%s, never %v, missing %v, remedy %q", r, r.Never, r.Missing(), r.Remedy())
+}
+
+// ask only reads.
+func (w *teller) ask() {
+	it := w.item()
+	w.printf("explain %+v: %s", it, words(w.a.Explain(it)))
+	for _, id := range []string{it.ID, w.item().ID} {
+		since, ok := w.a.WaitingSince(id)
+		w.printf("%s waits since %v %v: %s", id, since, ok, words(w.a.ExplainWaiting(id)))
+	}
+	cell, ok := w.a.Where(w.hold())
+	one, known := w.a.Cell(w.cell())
+	w.printf("where %s %v, %+v %v", cell, ok, one, known)
+	w.printf("machines %d", w.a.Machines([]Constraint{it.Constraint, w.constraint()}, []State{w.state(w.cell()), w.state("other")}))
+}
+
+// round goes to a bound, or to another moment, and has an auction.
+func (w *teller) round() {
+	at, ok := w.a.Next()
+	switch by := w.rng.IntN(4); {
+	case by > 0 && ok:
+		w.now = max(w.now, at+pick[time.Duration](w.rng, 0, 0, 0, -1, 1))
+	default:
+		w.now += pick(w.rng, 0, time.Millisecond, time.Second, 2*time.Second, 10*time.Second)
+	}
+	r := w.a.Round(w.now)
+	for _, p := range r.Placed {
+		w.holds = append(w.holds, p.Item.Hold)
+		w.printf("placed %s of %s on %s %s", p.Item.Hold, p.Item.ID, p.Cell, p.Process)
+	}
+	for _, x := range r.Refused {
+		w.printf("refused %s: %s", x.Item.ID, words(x.Refusal))
+	}
+	for _, x := range r.Expired {
+		w.printf("expired %s", x.ID)
+	}
+	w.printf("round at %v: woken %v, more %v, %d wait", w.now, r.Woken, r.More, w.a.Waiting())
+}
