@@ -181,16 +181,16 @@ const support = `
 var mutantOn, _ = strconv.Atoi(os.Getenv("` + Chosen + `"))
 var mutantSeen, mutantFile = mutantReach()
 
-func mutantReach() (*sync.Map, *os.File) {
+func mutantReach() ([]atomic.Bool, *os.File) {
 	f, err := os.OpenFile(os.Getenv("` + Reached + `"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, nil
 	}
-	return new(sync.Map), f
+	return make([]atomic.Bool, 1<<16), f
 }
 
 func mutantSee(id int) bool {
-	if _, old := mutantSeen.LoadOrStore(id, true); !old {
+	if !mutantSeen[id].Load() && !mutantSeen[id].Swap(true) {
 		_, _ = mutantFile.WriteString(strconv.Itoa(id) + "\n")
 	}
 	return false
@@ -227,7 +227,7 @@ func mutantIs[T any](x any) bool {
 // Write writes the changed files to a directory and adds them to the table of an overlay.
 func (p *Package) Write(to string, table map[string]string) error {
 	name := p.files[0].file.Name.Name
-	head := "package " + name + "\n\nimport (\n\"cmp\"\n\"os\"\n\"strconv\"\n\"sync\"\n"
+	head := "package " + name + "\n\nimport (\n\"cmp\"\n\"os\"\n\"strconv\"\n\"sync/atomic\"\n"
 	for _, path := range p.using {
 		head += strconv.Quote(path) + "\n"
 	}
