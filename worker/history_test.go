@@ -322,7 +322,9 @@ func (w *teller) lost(x letter) {
 }
 
 // peer draws a process, a new one rather than an old one.
-func (w *teller) peer() *peer { return w.peers[max(w.rng.IntN(len(w.peers)), w.rng.IntN(len(w.peers)))] }
+func (w *teller) peer() *peer {
+	return w.peers[max(w.rng.IntN(len(w.peers)), w.rng.IntN(len(w.peers)))]
+}
 
 func (w *teller) run() Run {
 	if len(w.runs) == 0 || w.in(12) {

@@ -50,6 +50,8 @@ func (b *Book) Check(t testing.TB, name, text string) {
 		if err := os.WriteFile(filepath.Join(to, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+	case digest != b.want[name] && testing.Short(): // one is enough for a mutation run
+		t.Fatalf("history %s is another one: see the comment of package history", name)
 	case digest != b.want[name]:
 		t.Errorf("history %s is another one: see the comment of package history", name)
 	}
