@@ -3,7 +3,6 @@ package worker
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"cantina/fence"
@@ -73,22 +72,9 @@ type Cell struct {
 	promise  time.Duration
 	spent    bool // the deadline has been acted on
 
-	held    map[fence.Invocation]*held
-	byWork  map[Work]*held
-	unacked map[fence.Invocation]*held // of held, those that have ended
-	bound   int                        // other deadline-bound containers
-	lasting int                        // of bound and held, those that outlive the process
-	kept    int                        // beside those, what else does
-	notes   []note
-
-	beats    int64
-	answered int64
-	sent     []sentBeat
-	nextBeat time.Duration
-	hurry    time.Duration
-
-	probing   int64 // number of the probe that runs; 0 = none
-	probeBeat int64
+	work   cellWork
+	beats  cellBeats
+	outbox outbox
 
 	leaving  bool          // asked to leave
 	said     bool          // the deregistration has been sent once
@@ -100,27 +86,6 @@ type Cell struct {
 	ended    bool // DIE-ALL or deregistration: nothing more happens
 
 	effects []CellEffect
-}
-
-// held is a batch invocation from its RunTask until its status is acknowledged.
-type held struct {
-	run     Run
-	ended   bool
-	status  string
-	adopted bool
-	sent    time.Duration
-}
-
-// note is "was not running", or the answer to a probe, until acknowledged.
-type note struct {
-	item StatusItem
-	beat int64 // of a probe: the heartbeat that dates it
-	sent time.Duration
-}
-
-type sentBeat struct {
-	number int64
-	at     time.Duration
 }
 
 // The cell's own pauses.
@@ -136,20 +101,11 @@ const (
 func NewCell(c CellConfig) *Cell {
 	k := &Cell{cfg: c, t: c.Timeouts, proc: c.Proc, started: c.Started, cluster: c.Cluster, predecessor: c.Predecessor,
 		gone: c.Gone, health: NewHealth(c.Now), seen: map[int64]bool{}, epoch: c.Epoch, setID: c.SetID,
-		deadline: c.Deadline, promise: c.Promise, held: map[fence.Invocation]*held{}, byWork: map[Work]*held{}, unacked: map[fence.Invocation]*held{},
-		nextBeat: c.Now, hurry: firstHurry}
+		deadline: c.Deadline, promise: c.Promise, work: newCellWork(), beats: cellBeats{next: c.Now, hurry: firstHurry}}
 	for _, h := range c.Adopted {
-		k.hold(&held{run: h.Run, ended: h.Ended, status: c.Statuses[h.Run], adopted: true, sent: never})
+		k.work.hold(&held{run: h.Run, ended: h.Ended, status: c.Statuses[h.Run], adopted: true, sent: never})
 	}
 	return k
-}
-
-func (c *Cell) hold(h *held) {
-	c.held[h.run.Invocation] = h
-	c.byWork[h.run.Work] = h
-	if h.ended {
-		c.unacked[h.run.Invocation] = h
-	}
 }
 
 // Step takes one event at the time now and returns what to do, in order. Before
@@ -161,10 +117,10 @@ func (c *Cell) Step(now time.Duration, e CellEvent) []CellEffect {
 	}
 	switch e := e.(type) {
 	case WorkEnded:
-		c.workEnded(e.Run, e.Status)
+		c.work.end(e.Run, e.Status)
 	case EndsCollected:
 		for _, one := range e.Ends {
-			c.workEnded(one.Run, one.Status)
+			c.work.end(one.Run, one.Status)
 		}
 	}
 	c.check(now)
@@ -174,7 +130,7 @@ func (c *Cell) Step(now time.Duration, e CellEvent) []CellEffect {
 	case BeatFailed:
 		c.beatFailed(now, e.Beat)
 	case LinkBroken, StateChanged:
-		c.nextBeat = min(c.nextBeat, now)
+		c.beats.by(now)
 	case ReportAsked:
 		c.report(now, e.Call)
 	case RunAsked:
@@ -188,14 +144,14 @@ func (c *Cell) Step(now time.Duration, e CellEvent) []CellEffect {
 	case StatusAnswered:
 		c.statusAnswered(now, e.Answer)
 	case StatusFailed:
-		c.statusFailed()
+		c.outbox.failed(&c.work)
 	case ProbeEnded:
-		c.probeEnded(e)
+		c.outbox.probeEnded(e)
 	case BoundCount:
-		c.bound, c.lasting, c.kept = e.Containers, e.Lasting, e.Kept
+		c.work.bound, c.work.lasting, c.work.kept = e.Containers, e.Lasting, e.Kept
 	case PredecessorsCleared:
 		c.gone = true
-		c.nextBeat = min(c.nextBeat, now)
+		c.beats.by(now)
 	case SessionBegun:
 		c.begin(now, e.Proc, e.Started)
 	case CallHeard:
@@ -204,7 +160,7 @@ func (c *Cell) Step(now time.Duration, e CellEvent) []CellEffect {
 		c.addressed(e)
 	case LeaveAsked:
 		c.leaving = true
-		c.nextBeat = min(c.nextBeat, now) // its state says so, and nothing is placed on it
+		c.beats.by(now) // its state says so, and nothing is placed on it
 	}
 	c.send(now)
 	out := c.effects
@@ -272,19 +228,16 @@ func (c *Cell) mustDie(now time.Duration, why string) {
 	c.renewing, c.asked, c.spent = true, false, true
 	c.renewBy = now + 2*c.t.KillWait
 	c.do(CellChanged{from, MustDie, why})
-	if c.live() > 0 {
+	if c.work.live() > 0 {
 		c.do(EndBound{c.t.KillWait, why})
 	}
 	c.renew(now)
 }
 
-// live is the number of deadline-bound containers.
-func (c *Cell) live() int { return c.bound + len(c.held) - len(c.unacked) }
-
 // renew asks for a new identity once the old session's work has ended, or is
 // stuck: then the new session adopts it.
 func (c *Cell) renew(now time.Duration) {
-	if c.asked || c.live() > 0 && now < c.renewBy {
+	if c.asked || c.work.live() > 0 && now < c.renewBy {
 		return
 	}
 	c.asked = true
@@ -302,12 +255,9 @@ func (c *Cell) begin(now time.Duration, proc Proc, started int64) {
 	}
 	c.renewing = false
 	c.health = NewHealth(now)
-	c.beats, c.answered, c.sent = 0, 0, nil
-	c.probing, c.notes = 0, nil
+	c.beats, c.outbox = cellBeats{}, outbox{}
 	c.reset(now)
-	for _, h := range c.held {
-		h.adopted, h.sent = true, never
-	}
+	c.work.adopt()
 	c.do(CellChanged{MustDie, New, "new session"})
 }
 
@@ -315,7 +265,7 @@ func (c *Cell) begin(now time.Duration, proc Proc, started int64) {
 func (c *Cell) reset(now time.Duration) {
 	c.seq, c.resolved, c.seen = 0, 0, map[int64]bool{}
 	c.told, c.credited = false, false
-	c.nextBeat, c.hurry = now, firstHurry
+	c.beats.next, c.beats.hurry = now, firstHurry
 }
 
 // hear compares a term with the newest one seen: 0 equal, -1 lower (refuse), +1
@@ -336,10 +286,8 @@ func (c *Cell) hear(now time.Duration, t fence.Term) int {
 	}
 	c.health = NewHealth(now)
 	c.reset(now)
-	c.notes = nil
-	for _, h := range c.held {
-		h.sent = never
-	}
+	c.outbox.notes = nil
+	c.work.resend()
 	c.do(CellChanged{from, New, "new leader, term " + t.String()})
 	return d
 }
@@ -391,11 +339,4 @@ type Kept struct {
 func (c *Cell) Kept() Kept { return Kept{c.proc, c.cluster, c.setID, c.epoch, c.deadline, c.promise} }
 
 // Held returns what the process answers for, sorted.
-func (c *Cell) Held() []Held {
-	hs := make([]Held, 0, len(c.held))
-	for _, h := range c.held {
-		hs = append(hs, Held{h.run, h.ended, h.adopted})
-	}
-	slices.SortFunc(hs, func(a, b Held) int { return a.Run.Compare(b.Run) })
-	return hs
-}
+func (c *Cell) Held() []Held { return c.work.list() }

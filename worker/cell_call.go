@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"slices"
 	"time"
 
 	"cantina/workerset"
@@ -18,55 +17,23 @@ func (c *Cell) send(now time.Duration) {
 		return
 	}
 	if c.empty() && !c.said {
-		c.said, c.nextBeat = true, now
+		c.said, c.beats.next = true, now
 	}
-	if !c.renewing && now >= c.nextBeat {
+	if !c.renewing && now >= c.beats.next {
 		c.beat(now)
 	}
 	if c.term.IsZero() || c.health.State == New && !c.told {
 		return
 	}
-	if items := c.due(now); len(items) > 0 {
+	if items := c.outbox.due(now, &c.work); len(items) > 0 {
 		c.do(SendStatus{UpdateStatus{c.cluster, c.term, c.cfg.Cell, c.proc, items}})
 	}
 }
 
-// due returns the statuses to send now, ended ones first, in order.
-func (c *Cell) due(now time.Duration) []StatusItem {
-	var hs []*held
-	for _, h := range c.unacked {
-		if now >= h.sent+statusRetry {
-			hs = append(hs, h)
-		}
-	}
-	slices.SortFunc(hs, func(a, b *held) int { return a.run.Compare(b.run) })
-	var items []StatusItem
-	for _, h := range hs {
-		h.sent = now
-		items = append(items, StatusItem{Kind: StatusEnded, Run: h.run, Status: h.status})
-	}
-	for i := range c.notes {
-		if n := &c.notes[i]; now >= n.sent+statusRetry {
-			n.sent = now
-			items = append(items, n.item)
-		}
-	}
-	return items
-}
-
 func (c *Cell) beat(now time.Duration) {
-	c.beats++
-	c.sent = append(c.sent, sentBeat{c.beats, now})
-	if len(c.sent) > sentBound {
-		c.sent = slices.Delete(c.sent, 0, len(c.sent)-sentBound)
-	}
-	c.nextBeat = now + c.t.Heartbeat
-	if c.health.State != Healthy {
-		c.nextBeat = now + min(c.hurry, c.t.Heartbeat)
-		c.hurry = min(2*c.hurry, c.t.Heartbeat)
-	}
+	c.beats.count(now, c.t.Heartbeat, c.health.State == Healthy)
 	c.do(SendBeat{Heartbeat{Protocol: Protocol, Cluster: c.cluster, Term: c.term, Cell: c.cfg.Cell, Proc: c.proc, DirID: c.cfg.DirID,
-		Started: c.started, Boot: c.cfg.Boot, Beat: c.beats, Epoch: c.epoch, SetID: c.setID, HasWork: c.live() > 0,
+		Started: c.started, Boot: c.cfg.Boot, Beat: c.beats.number, Epoch: c.epoch, SetID: c.setID, HasWork: c.work.live() > 0,
 		Promise: c.promise, Period: c.t.Heartbeat, Predecessor: c.predecessor, PredecessorsGone: c.gone,
 		Deregister: c.empty(), Returns: c.succeeded()}})
 }
@@ -79,13 +46,11 @@ func (c *Cell) unknown() bool {
 }
 
 // empty reports that the process has said that it takes no work, and leaves none behind.
-func (c *Cell) empty() bool { return c.leaving && len(c.held) == 0 && c.bound == 0 && c.kept == 0 }
+func (c *Cell) empty() bool { return c.leaving && c.work.none() }
 
 // succeeded reports that the process has said that it takes no work, and holds only what
 // its successor takes over. To the leader it is as if it were killed now: it is no deregistration.
-func (c *Cell) succeeded() bool {
-	return c.leaving && c.lasting+c.kept > 0 && len(c.unacked) == 0 && c.bound+len(c.held) == c.lasting
-}
+func (c *Cell) succeeded() bool { return c.leaving && c.work.allOutlives() }
 
 // announced tells the leader that the next process of the directory will be back, and reports
 // whether that has been answered, or nobody can be expected to answer.
@@ -95,27 +60,17 @@ func (c *Cell) announced(now time.Duration) bool {
 		return true
 	case c.back == 0:
 		c.beat(now)
-		c.back, c.backBy = c.beats, now+returnWait
+		c.back, c.backBy = c.beats.number, now+returnWait
 	}
-	return c.answered >= c.back || now >= c.backBy
-}
-
-// sentAt returns when a heartbeat was sent; of one that is forgotten, a time before that.
-func (c *Cell) sentAt(beat int64) time.Duration {
-	for _, s := range c.sent {
-		if s.number == beat {
-			return s.at
-		}
-	}
-	return never
+	return c.beats.answered >= c.back || now >= c.backBy
 }
 
 func (c *Cell) beatFailed(now time.Duration, beat int64) {
 	if c.back > 0 && beat >= c.back {
 		c.backBy = now // nobody answers
 	}
-	if beat == c.beats {
-		c.nextBeat = min(c.nextBeat, now+refusedWait/2)
+	if beat == c.beats.number {
+		c.beats.by(now + refusedWait/2)
 	}
 }
 
@@ -127,13 +82,13 @@ func (c *Cell) beatAnswered(now time.Duration, a HeartbeatAnswer) {
 		c.foreignAnswer(now, a)
 		return
 	}
-	if c.hear(now, a.Term) < 0 || c.renewing || a.Beat <= c.answered || a.Beat > c.beats {
+	if c.hear(now, a.Term) < 0 || c.renewing || !c.beats.open(a.Beat) {
 		return
 	}
-	c.answered = a.Beat
+	c.beats.answered = a.Beat
 	switch a.Verdict {
 	case Refused:
-		c.nextBeat = now + refusedWait
+		c.beats.next = now + refusedWait
 	case Die:
 		c.mustDie(now, "the leader says: "+a.Reason)
 	case DieAll:
@@ -163,7 +118,7 @@ func (c *Cell) welcomed(now time.Duration, a HeartbeatAnswer) {
 	}
 	c.follow(now, a.State)
 	if a.State == New && a.Reported {
-		c.nextBeat = now
+		c.beats.next = now
 	}
 }
 
@@ -183,7 +138,7 @@ func (c *Cell) takeSet(id workerset.ID) {
 // credit lets deadline-bound work live for the promise, counted from when the
 // credited heartbeat was sent; false when that is not known any more.
 func (c *Cell) credit(now time.Duration, a HeartbeatAnswer) bool {
-	at := c.sentAt(a.Beat)
+	at := c.beats.sentAt(a.Beat)
 	if at == never {
 		return false
 	}
@@ -224,8 +179,8 @@ func (c *Cell) follow(now time.Duration, s State) {
 	c.health.State = s
 	if s == Healthy {
 		c.health.BecameHealthy = now
-		c.hurry = firstHurry
-		c.nextBeat = now + c.t.Heartbeat
+		c.beats.hurry = firstHurry
+		c.beats.next = now + c.t.Heartbeat
 	}
 	c.do(CellChanged{from, s, "the leader's view"})
 }
@@ -237,7 +192,7 @@ func (c *Cell) report(now time.Duration, q ReportRequest) {
 	}
 	if c.hear(now, q.Term) >= 0 {
 		c.told = true
-		c.nextBeat = min(c.nextBeat, now+firstHurry/2)
+		c.beats.by(now + firstHurry/2)
 	}
 	c.do(AnswerReport{Report{Term: c.term, Proc: c.proc, Predecessor: c.predecessor, PredecessorsGone: c.gone, Held: c.Held()}})
 }
@@ -261,7 +216,7 @@ func (c *Cell) run(now time.Duration, r RunTask) {
 		c.probe(r)
 		return
 	}
-	if h := c.held[r.Invocation]; h != nil && h.run == r.Run {
+	if h := c.work.held[r.Invocation]; h != nil && h.run == r.Run {
 		answer(RunOK, "held already")
 		return
 	}
@@ -279,30 +234,21 @@ func (c *Cell) run(now time.Duration, r RunTask) {
 		answer(RunRefused, "sent before the last notifyIfTasksNotRunning")
 		return
 	}
-	if c.byWork[r.Work] != nil {
+	if c.work.byWork[r.Work] != nil {
 		answer(RunRefused, "an earlier invocation of the task is held")
 		return
 	}
-	c.hold(&held{run: r.Run, sent: never})
+	c.work.hold(&held{run: r.Run, sent: never})
 	c.do(Launch{r.Run})
 	answer(RunOK, "")
 }
 
 func (c *Cell) probe(r RunTask) {
-	if c.probing != 0 || c.renewing {
+	if c.outbox.probing != 0 || c.renewing {
 		return
 	}
-	c.probing, c.probeBeat = r.Probe, r.Beat
+	c.outbox.probing, c.outbox.probeBeat = r.Probe, r.Beat
 	c.do(StartProbe{r.Probe})
-}
-
-func (c *Cell) probeEnded(e ProbeEnded) {
-	if c.probing != e.Probe {
-		return
-	}
-	c.probing = 0
-	c.notes = slices.DeleteFunc(c.notes, func(n note) bool { return n.item.Kind == StatusProbe })
-	c.notes = append(c.notes, note{StatusItem{Kind: StatusProbe, Probe: e.Probe, OK: e.OK, Reason: e.Reason}, c.probeBeat, never})
 }
 
 // notify answers notifyIfTasksNotRunning.
@@ -312,23 +258,12 @@ func (c *Cell) notify(now time.Duration, q Notify) {
 		return
 	}
 	c.seq = q.Seq
-	known := map[Run]bool{}
-	for i := range c.notes {
-		if it := &c.notes[i].item; it.Kind == StatusNotRunning {
-			known[it.Run] = true
-		}
-	}
-	for _, r := range q.Runs {
-		if c.held[r.Invocation] == nil && !known[r] {
-			known[r] = true
-			c.notes = append(c.notes, note{item: StatusItem{Kind: StatusNotRunning, Run: r}, sent: never})
-		}
-	}
+	c.outbox.notRunning(q.Runs, &c.work)
 	c.do(AnswerNotify{NotifyAnswer{c.term, q.Proc, q.Seq, true}})
 }
 
 func (c *Cell) kill(now time.Duration, k KillTask) {
-	h := c.held[k.Run.Invocation]
+	h := c.work.held[k.Run.Invocation]
 	ok := k.Proc == c.proc && c.hear(now, k.Term) >= 0 && h != nil && h.run == k.Run
 	if ok && !h.ended {
 		c.do(StopWork{k.Run})
@@ -360,59 +295,19 @@ func (c *Cell) statusAnswered(now time.Duration, a StatusAnswer) {
 	}
 	switch a.Kind {
 	case StatusEnded:
-		h := c.held[a.Run.Invocation]
-		if h == nil || !h.ended || h.run != a.Run {
-			return
-		}
-		if !a.OK {
-			h.sent = min(h.sent, now-statusRetry+refusedWait)
-			return
-		}
-		delete(c.held, a.Run.Invocation)
-		delete(c.unacked, a.Run.Invocation)
-		if c.byWork[a.Run.Work] == h {
-			delete(c.byWork, a.Run.Work)
-		}
+		c.work.answered(now, a)
 	case StatusNotRunning, StatusProbe:
 		c.noteAnswered(now, a)
 	}
 }
 
 func (c *Cell) noteAnswered(now time.Duration, a StatusAnswer) {
-	i := slices.IndexFunc(c.notes, func(n note) bool {
-		return n.item.Kind == a.Kind && n.item.Run == a.Run && n.item.Probe == a.Probe
-	})
-	if i < 0 {
+	n, ok := c.outbox.answered(now, a)
+	if !ok || a.Kind != StatusProbe {
 		return
 	}
-	n := &c.notes[i]
-	if !a.OK {
-		n.sent = min(n.sent, now-statusRetry+refusedWait)
-		return
+	c.health.LastProbe = max(c.health.LastProbe, c.beats.sentAt(n.beat))
+	if c.health.State != Healthy {
+		c.beats.next = now
 	}
-	if a.Kind == StatusProbe {
-		c.health.LastProbe = max(c.health.LastProbe, c.sentAt(n.beat))
-		if c.health.State != Healthy {
-			c.nextBeat = now
-		}
-	}
-	c.notes = slices.Delete(c.notes, i, i+1)
-}
-
-func (c *Cell) statusFailed() {
-	for _, h := range c.unacked {
-		h.sent -= statusRetry - refusedWait
-	}
-	for i := range c.notes {
-		c.notes[i].sent -= statusRetry - refusedWait
-	}
-}
-
-func (c *Cell) workEnded(r Run, status string) {
-	h := c.held[r.Invocation]
-	if h == nil || h.run != r || h.ended {
-		return
-	}
-	h.ended, h.status, h.sent = true, status, never
-	c.unacked[r.Invocation] = h
 }

@@ -113,7 +113,7 @@ func TestANewLeaderHasToGiveCreditItself(t *testing.T) {
 	of := func(a *HeartbeatAnswer) { a.Term, a.Credit = next, false }
 	r.step(welcome(r.beat(), of))
 	r.n++
-	r.step(RunAsked{RunTask{Term: next, Proc: "p1", Probe: r.n, Beat: r.c.beats}})
+	r.step(RunAsked{RunTask{Term: next, Proc: "p1", Probe: r.n, Beat: r.c.beats.number}})
 	r.step(ProbeEnded{Probe: r.n, OK: true})
 	r.step(StatusAnswered{StatusAnswer{Term: next, Proc: "p1", Kind: StatusProbe, Probe: r.n, OK: true}})
 	r.step(welcome(r.beat(), of, func(a *HeartbeatAnswer) { a.Credit = true }))
@@ -123,7 +123,7 @@ func TestANewLeaderHasToGiveCreditItself(t *testing.T) {
 	third := fence.Term{Epoch: 1, Revision: 7}
 	r.step(ReportAsked{ReportRequest{third, "p1"}})
 	for range 3 {
-		r.step(RunAsked{RunTask{Term: third, Proc: "p1", Probe: r.n + 1, Beat: r.c.beats}})
+		r.step(RunAsked{RunTask{Term: third, Proc: "p1", Probe: r.n + 1, Beat: r.c.beats.number}})
 		r.n++
 		r.step(ProbeEnded{Probe: r.n, OK: true})
 		r.step(StatusAnswered{StatusAnswer{Term: third, Proc: "p1", Kind: StatusProbe, Probe: r.n, OK: true}})

@@ -252,7 +252,7 @@ func TestManyQuestions(t *testing.T) {
 	for seq := range int64(3) {
 		r.step(NotifyAsked{Notify{term5, "p1", seq + 1, runs}})
 	}
-	if len(r.c.notes) != len(runs) {
-		t.Errorf("%d notes", len(r.c.notes))
+	if len(r.c.outbox.notes) != len(runs) {
+		t.Errorf("%d notes", len(r.c.outbox.notes))
 	}
 }

@@ -99,8 +99,8 @@ func (r *cellRig) goodProbe() {
 	r.t.Helper()
 	r.n++
 	beat := int64(1)
-	if n := len(r.c.sent); n > 0 {
-		beat = r.c.sent[n-1].number
+	if n := len(r.c.beats.sent); n > 0 {
+		beat = r.c.beats.sent[n-1].number
 	}
 	r.step(RunAsked{RunTask{Term: term5, Proc: r.c.Proc(), Probe: r.n, Beat: beat}})
 	r.step(ProbeEnded{Probe: r.n, OK: true})
@@ -194,7 +194,7 @@ func TestSequence(t *testing.T) {
 	}
 	r.step(NotifyAsked{Notify{term5, "p1", 7, []Run{x5(2, "b"), late}}})
 	n := 0
-	for _, s := range r.c.notes {
+	for _, s := range r.c.outbox.notes {
 		if s.item.Kind == StatusNotRunning {
 			n++
 		}
@@ -203,7 +203,7 @@ func TestSequence(t *testing.T) {
 		t.Fatalf("held ones and known ones are not reported again: %d", n)
 	}
 	r.step(StatusAnswered{StatusAnswer{Term: term5, Proc: "p1", Kind: StatusNotRunning, Run: late, OK: true}})
-	if len(r.c.notes) != 0 {
+	if len(r.c.outbox.notes) != 0 {
 		t.Fatal("acknowledged")
 	}
 }
@@ -460,7 +460,7 @@ func TestAccepts(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.healthy()
 	r.step(welcome(r.beat(), func(a *HeartbeatAnswer) { a.Verdict = Refused }))
-	if at := r.c.nextBeat - r.now; at != sec {
+	if at := r.c.beats.next - r.now; at != sec {
 		t.Errorf("after a refusal the next heartbeat is due in %v", at)
 	}
 }

@@ -478,6 +478,6 @@ func (w *teller) look() {
 	w.printf("  %+v %+v adopted %d, idle %v, refused %d", w.l.Wait(w.now), w.l.Model(), w.l.Adopted(), w.l.Idle("a"), w.l.RefusedTerms())
 	for _, p := range w.peers {
 		hold, _ := w.l.MayReceive(p.cfg.Cell)
-		w.printf("  %s %v %v: %+v %v, overdue %v, live %d; %v", p.c.Proc(), p.c.State(), p.c.Term(), p.c.Kept(), p.c.Accepts(w.now), p.c.Overdue(w.now), p.c.live(), hold)
+		w.printf("  %s %v %v: %+v %v, overdue %v, live %d; %v", p.c.Proc(), p.c.State(), p.c.Term(), p.c.Kept(), p.c.Accepts(w.now), p.c.Overdue(w.now), p.c.work.live(), hold)
 	}
 }

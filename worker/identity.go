@@ -60,11 +60,11 @@ func (c *Cell) addressed(e Addressed) {
 // foreignAnswer takes the answer of a leader of another cluster. Only an operator's
 // decision, of which it tells, changes anything.
 func (c *Cell) foreignAnswer(now time.Duration, a HeartbeatAnswer) {
-	if a.Beat <= c.answered || a.Beat > c.beats {
+	if !c.beats.open(a.Beat) {
 		return
 	}
-	c.answered = a.Beat
-	c.nextBeat = now + refusedWait
+	c.beats.answered = a.Beat
+	c.beats.next = now + refusedWait
 	c.do(ForeignHeard{a.Cluster, a.Reason})
 	if a.Verdict == Adopt && a.Cluster != "" {
 		c.moving = a.Cluster
@@ -80,9 +80,7 @@ func (c *Cell) move() {
 	c.term, c.setID, c.epoch = fence.Term{}, workerset.ID{}, 0
 	c.predecessor, c.gone = "", true
 	c.promise, c.deadline = 0, 0
-	clear(c.held)
-	clear(c.byWork)
-	clear(c.unacked)
+	c.work.drop()
 }
 
 // unbelievable reports a term that the cell's cluster cannot have given.

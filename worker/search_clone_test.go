@@ -118,19 +118,19 @@ func cloneLeader(l *Leader) *Leader {
 // cloneCell copies a cell between two steps.
 func cloneCell(k *Cell) *Cell {
 	c := *k
-	c.seen, c.notes, c.effects = maps.Clone(k.seen), slices.Clone(k.notes), slices.Clone(k.effects)
-	c.sent = slices.Clone(k.sent)
-	c.held = make(map[fence.Invocation]*held, len(k.held))
-	c.byWork = make(map[Work]*held, len(k.byWork))
-	c.unacked = make(map[fence.Invocation]*held, len(k.unacked))
-	for inv, h := range k.held {
+	c.seen, c.outbox.notes, c.effects = maps.Clone(k.seen), slices.Clone(k.outbox.notes), slices.Clone(k.effects)
+	c.beats.sent = slices.Clone(k.beats.sent)
+	c.work.held = make(map[fence.Invocation]*held, len(k.work.held))
+	c.work.byWork = make(map[Work]*held, len(k.work.byWork))
+	c.work.unacked = make(map[fence.Invocation]*held, len(k.work.unacked))
+	for inv, h := range k.work.held {
 		copied := *h
-		c.held[inv] = &copied
-		if k.byWork[h.run.Work] == h {
-			c.byWork[h.run.Work] = &copied
+		c.work.held[inv] = &copied
+		if k.work.byWork[h.run.Work] == h {
+			c.work.byWork[h.run.Work] = &copied
 		}
-		if k.unacked[inv] == h {
-			c.unacked[inv] = &copied
+		if k.work.unacked[inv] == h {
+			c.work.unacked[inv] = &copied
 		}
 	}
 	return &c

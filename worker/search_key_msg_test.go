@@ -94,7 +94,7 @@ func (k *keys) to(t fence.Term, p Proc) {
 func (k *keys) beatAnswer(c *Cell, a HeartbeatAnswer) {
 	k.int(1)
 	k.to(a.Term, a.Proc)
-	k.bits(a.Reported, a.Eligible, a.Credit, a.Beat <= c.answered && a.Proc == c.proc)
+	k.bits(a.Reported, a.Eligible, a.Credit, a.Beat <= c.beats.answered && a.Proc == c.proc)
 	k.int(int64(a.Verdict))
 	k.int(int64(a.State))
 	k.int(int64(a.Promise))
@@ -107,7 +107,7 @@ func (k *keys) beatAnswer(c *Cell, a HeartbeatAnswer) {
 	}
 	k.int(int64(place))
 	if a.Proc == c.proc {
-		k.int(int64(c.sentAt(a.Beat) - k.n.now))
+		k.int(int64(c.beats.sentAt(a.Beat) - k.n.now))
 	}
 	for _, m := range k.n.flight {
 		if r, ok := m.down.(RunAsked); ok && r.Call.Term == a.Term && r.Call.Invocation.Counter <= a.Resolved {

@@ -191,10 +191,10 @@ func (k *keys) collect() {
 	}
 	for i, c := range n.cells {
 		k.seqs = append(k.seqs, seqOf{c.proc, c.term, c.seq})
-		for inv := range c.held {
+		for inv := range c.work.held {
 			k.invs = append(k.invs, inv)
 		}
-		for _, o := range c.notes {
+		for _, o := range c.outbox.notes {
 			k.invs = append(k.invs, o.item.Run.Invocation)
 		}
 		for _, r := range n.alive[i] {
@@ -341,12 +341,12 @@ func (k *keys) oneCell(i int) {
 		k.until(c.renewBy)
 	}
 	for _, inv := range k.invs {
-		h := c.held[inv]
+		h := c.work.held[inv]
 		if h == nil {
 			continue
 		}
 		k.run(h.run)
-		k.bits(h.ended, h.adopted, c.byWork[h.run.Work] == h)
+		k.bits(h.ended, h.adopted, c.work.byWork[h.run.Work] == h)
 		if h.ended {
 			k.until(h.sent + statusRetry)
 		}
@@ -356,7 +356,7 @@ func (k *keys) oneCell(i int) {
 		k.run(r)
 	}
 	k.int(-2)
-	for _, o := range c.notes {
+	for _, o := range c.outbox.notes {
 		k.note(c, o)
 	}
 	k.int(-3)
@@ -371,7 +371,7 @@ func (k *keys) note(c *Cell, o note) {
 		return
 	}
 	k.int(-1)
-	k.until(c.sentAt(o.beat) + c.t.HealthcheckGap())
+	k.until(c.beats.sentAt(o.beat) + c.t.HealthcheckGap())
 	if l := k.n.leader; l != nil {
 		if p := l.procs[c.proc]; p != nil {
 			for _, open := range p.probe.open {
@@ -454,7 +454,7 @@ func (k *keys) process(l *Leader, p *process) {
 		k.int(int64(p.probe.failing))
 	}
 	if c := k.n.cells[k.n.procs[procNumber(p.row.Proc)].cell]; c.proc == p.row.Proc {
-		k.until(c.sentAt(p.beat) + l.t.HealthcheckGap())
+		k.until(c.beats.sentAt(p.beat) + l.t.HealthcheckGap())
 	}
 	k.seq(p.row.Proc, l.cfg.Term, p.seq)
 	if c := k.n.cells[k.n.procs[procNumber(p.row.Proc)].cell]; c.proc == p.row.Proc {

@@ -334,7 +334,7 @@ func (s *world) probed(n *node, i int) {
 	if p := n.leader.procs[c.proc]; p == nil || !p.reported || c.term != n.leader.cfg.Term {
 		return
 	}
-	for _, o := range c.notes {
+	for _, o := range c.outbox.notes {
 		if o.item.Kind == StatusProbe {
 			s.up(n, StatusReceived{UpdateStatus{Term: c.term, Cell: c.cfg.Cell, Proc: c.proc, Items: []StatusItem{o.item}}})
 			return

@@ -31,7 +31,6 @@ var moreMethods = map[string]int{
 	"sim.world":           68,
 	"store.Leadership":    52,
 	"timetable.Timetable": 60,
-	"worker.Cell":         51,
 }
 
 // moreLocks are the types that are guarded by more than one lock, with the number.

@@ -146,7 +146,7 @@ func cells() []Mistake {
 			}},
 		{Name: "CountFromAnswer", Rule: "the cell counts credit from the answer's arrival",
 			Args: "--load batch --faults cut-link,pause-agent", Quiet: true, Patches: []mutate.Patch{
-				patch("worker/cell_call.go", "\tat := c.sentAt(a.Beat)\n", `	at := c.sentAt(a.Beat)
+				patch("worker/cell_call.go", "\tat := c.beats.sentAt(a.Beat)\n", `	at := c.beats.sentAt(a.Beat)
 	if mistake.On("CountFromAnswer") {
 		at = now
 	}
