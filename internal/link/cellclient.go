@@ -31,13 +31,13 @@ type Directory struct {
 	closed  bool
 	conn    map[string]*mux.Conn // by address
 	local   map[worker.CellName]Cell
-	remote  map[string]*remote // by address
+	remote  map[worker.CellName]*remote
 	address map[worker.CellName]string
 }
 
 // NewDirectory returns an empty directory.
 func NewDirectory(sec Security) *Directory {
-	return &Directory{sec: sec, conn: map[string]*mux.Conn{}, local: map[worker.CellName]Cell{}, remote: map[string]*remote{}, address: map[worker.CellName]string{}}
+	return &Directory{sec: sec, conn: map[string]*mux.Conn{}, local: map[worker.CellName]Cell{}, remote: map[worker.CellName]*remote{}, address: map[worker.CellName]string{}}
 }
 
 // SetCluster sets the identity that every call names; Cluster returns it.
@@ -69,16 +69,15 @@ func (d *Directory) SetLocal(name worker.CellName, c Cell) {
 func (d *Directory) SetAddress(name worker.CellName, address string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	old := d.address[name]
-	if old == address {
+	if d.address[name] == address {
 		return
 	}
 	if d.address[name] = address; address == "" {
 		delete(d.address, name)
 	}
-	if r := d.remote[old]; r != nil {
+	if r := d.remote[name]; r != nil {
 		r.http.CloseIdleConnections()
-		delete(d.remote, old)
+		delete(d.remote, name)
 	}
 }
 
@@ -93,15 +92,15 @@ func (d *Directory) Cell(name worker.CellName) Cell {
 	if address == "" {
 		return nil
 	}
-	r := d.remote[address]
-	if r == nil || r.name != name {
+	r := d.remote[name]
+	if r == nil {
 		way := d.sec.way(address)
 		http := &http.Client{Transport: transport(way, d.sec)}
 		base := baseURL(way, d.sec)
 		opts := append(clientOptions(), connect.WithInterceptors(stamp{d, name}))
-		r = &remote{name: name, rpc: cantinav1connect.NewCellServiceClient(&muxOrDial{d, address, http}, base, opts...),
+		r = &remote{rpc: cantinav1connect.NewCellServiceClient(&muxOrDial{d, address, http}, base, opts...),
 			streams: cantinav1connect.NewCellServiceClient(http, base, opts...), http: http}
-		d.remote[address] = r
+		d.remote[name] = r
 	}
 	return r
 }
@@ -191,7 +190,6 @@ func (x *muxOrDial) Do(q *http.Request) (*http.Response, error) {
 
 // remote is a cell behind a network.
 type remote struct {
-	name    worker.CellName
 	rpc     cantinav1connect.CellServiceClient
 	streams cantinav1connect.CellServiceClient // and large answers
 	http    *http.Client
