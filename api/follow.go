@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +28,9 @@ const (
 	// failures is how often in a row the stream of a cell fails until it is reported: one that a
 	// new leader has just met refuses calls for a moment, and nothing is missing then.
 	failures = 3
+	// goneKept is how many cells that are gone a follower's cursor names, so that one that
+	// returns is read on where it stood. A cursor must not grow for as long as somebody follows.
+	goneKept = 100
 )
 
 // FollowOutput sends output as it is written, merged over the cells, until the
@@ -224,9 +229,12 @@ func (f *follower) arrive(a arrival) error {
 	return f.deliver(page)
 }
 
-// join starts a stream for each cell that has none.
+// join starts a stream for each cell that has none, and forgets cells that are gone.
 func (f *follower) join(ctx context.Context) {
-	for _, cell := range f.b.Logs.Holders(f.query) {
+	holders := f.b.Logs.Holders(f.query)
+	f.place.Forget(holders, goneKept)
+	maps.DeleteFunc(f.failed, func(cell string, _ int) bool { return !slices.Contains(holders, cell) })
+	for _, cell := range holders {
 		if f.running[cell] {
 			continue
 		}

@@ -13,6 +13,7 @@ import (
 	"cantina/batch"
 	"cantina/event"
 	"cantina/fault"
+	"cantina/logstore"
 	"cantina/lrp"
 	"cantina/plan"
 	"cantina/task"
@@ -173,6 +174,53 @@ func TestFollowResumesAndSeesCellsThatJoin(t *testing.T) {
 	})
 	if err != nil || strings.Join(got, " ") != "web/0:newest web/1:joined web/1:while cut web/0:back" {
 		t.Fatalf("%v, %v", got, err)
+	}
+}
+
+// TestTheCursorOfAFollowerForgetsCells: it does not grow with each cell that ever had output, and
+// keeps the place of those that left last.
+func TestTheCursorOfAFollowerForgetsCells(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, demo)
+	label := map[string]string{"task": "d.once"}
+	const cells, kept = 300, 100
+	for i := range cells {
+		w.Logs.Write(fmt.Sprintf("c%03d", i), "x", label, out, "first")
+	}
+	lines, later := 0, 0
+	q := &pb.FollowOutputRequest{Query: &pb.OutputQuery{Task: "d.once"}}
+	err := w.client.FollowOutput(t.Context(), q, func(m *pb.FollowOutputResponse) error {
+		if lines += len(m.Lines); lines < cells {
+			return nil
+		}
+		place, err := logstore.ParsePlace(m.Cursor)
+		if err != nil {
+			return err
+		}
+		switch {
+		case later == 0:
+			if len(place) != cells {
+				t.Errorf("the cursor names %d cells, not %d", len(place), cells)
+			}
+			for i := 1; i < cells; i++ {
+				w.Logs.Leave(fmt.Sprintf("c%03d", i))
+			}
+		case len(place) <= kept+1:
+			if len(place) != kept+1 || place["c000"] == "" || place["c001"] != "" || place[fmt.Sprintf("c%03d", cells-1)] == "" {
+				t.Errorf("the cursor names %d cells: %v", len(place), place)
+			}
+			return api.Stop()
+		case later > 1000:
+			t.Errorf("the cursor still names %d cells", len(place))
+			return api.Stop()
+		}
+		later++
+		w.Hub.Publish(0, event.Event{Kind: event.Task, Subject: "d.once"}) // has the cells looked at again
+		w.Logs.Write("c000", "x", label, out, "later")
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

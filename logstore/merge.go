@@ -51,6 +51,27 @@ func ParsePlace(cursor string) (Place, error) {
 	return p, nil
 }
 
+// Forget drops cells that hold no output any more, except the newest keep of them, once p names
+// more than keep and one for each holder: it stays small while cells come and go. A cell that
+// was dropped and comes back is read from where its query begins.
+func (p Place) Forget(holders []string, keep int) {
+	if len(p) <= len(holders)+keep {
+		return
+	}
+	gone := maps.Clone(p)
+	for _, cell := range holders {
+		delete(gone, cell)
+	}
+	newest := slices.SortedFunc(maps.Keys(gone), func(a, b string) int {
+		x, _ := parseCursor(p[a]) // what is no cursor is the oldest
+		y, _ := parseCursor(p[b])
+		return cmp.Or(cmp.Compare(y, x), cmp.Compare(a, b))
+	})
+	for _, cell := range newest[min(keep, len(newest)):] {
+		delete(p, cell)
+	}
+}
+
 // Cursor is the place after the line in its own store.
 func (l Line) Cursor() string { return formatCursor(l.Position) }
 

@@ -66,6 +66,15 @@ func (l *Logs) Cut(cell string, err error) {
 	l.wake = make(chan struct{})
 }
 
+// Leave takes cells away with their output.
+func (l *Logs) Leave(cells ...string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range cells {
+		delete(l.cells, c)
+	}
+}
+
 // Holders implements api.Logs: all cells.
 func (l *Logs) Holders(*pb.LogQuery) []string {
 	l.mu.Lock()

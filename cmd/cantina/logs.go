@@ -167,10 +167,18 @@ func outputTime(c *cli, flag, text string) (*timestamppb.Timestamp, error) {
 	return timestamppb.New(t), nil
 }
 
-// noteIncomplete prints once what is missing of an output; said has what was printed.
+// maxSaid is how many messages are kept so that none is printed twice. A follower may run for
+// months, and messages name ports and times.
+const maxSaid = 100
+
+// noteIncomplete prints once what is missing of an output; said has what was printed, and begins
+// anew when it is full.
 func noteIncomplete(c *cli, missing []string, said map[string]bool) {
 	for _, x := range missing {
 		if !said[x] {
+			if len(said) >= maxSaid {
+				clear(said)
+			}
 			said[x] = true
 			c.sayf("incomplete: %s\n", printable(x))
 		}
