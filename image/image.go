@@ -171,6 +171,7 @@ func (st *Store) load() error {
 			}
 		}
 	}
+	st.sweep()
 	tmp, err := filepath.Glob(filepath.Join(st.dir, tmpPrefix+"*"))
 	for _, t := range tmp {
 		err = errors.Join(err, os.RemoveAll(t))
@@ -230,7 +231,7 @@ func (st *Store) use(ctx context.Context, img v1.Image, digest string) (*Image, 
 	if err := st.suits(v1.Platform{OS: file.OS, Architecture: file.Architecture}); err != nil {
 		return nil, err
 	}
-	rec := record{Settings: settings(file)}
+	rec := record{Digest: digest, Settings: settings(file)}
 	var held []*layer
 	for i, l := range layers {
 		id := file.RootFS.DiffIDs[i]
@@ -242,7 +243,7 @@ func (st *Store) use(ctx context.Context, img v1.Image, digest string) (*Image, 
 		held = append(held, h)
 		rec.Layers = append(rec.Layers, id.String())
 	}
-	st.remember(digest, rec)
+	st.remember(rec)
 	return st.image(held, rec.Settings, digest), nil
 }
 
@@ -269,55 +270,6 @@ func (st *Store) image(held []*layer, s Settings, digest string) *Image {
 func settings(f *v1.ConfigFile) Settings {
 	c := f.Config
 	return Settings{Env: c.Env, Entrypoint: c.Entrypoint, Cmd: c.Cmd, WorkingDir: c.WorkingDir, User: c.User, StopSignal: c.StopSignal}
-}
-
-// record is what is kept of a resolved digest.
-type record struct {
-	Layers   []string
-	Settings Settings
-}
-
-func (st *Store) recordPath(digest string) string {
-	return filepath.Join(st.dir, imageDir, layerName(digest)+".json")
-}
-
-// remember makes the next use of the digest one without network.
-func (st *Store) remember(digest string, r record) {
-	b, err := json.Marshal(struct {
-		Digest string
-		record
-	}{digest, r})
-	if err == nil {
-		err = writeFile(st.recordPath(digest), b)
-	}
-	if err != nil {
-		st.cfg.Log.Warn("image record not written", "digest", digest, "error", err)
-	}
-}
-
-// recall makes an Image of what is here already; nil when something is missing.
-func (st *Store) recall(digest string) *Image {
-	b, err := os.ReadFile(st.recordPath(digest))
-	if err != nil {
-		return nil
-	}
-	var r struct {
-		Digest string
-		record
-	}
-	if json.Unmarshal(b, &r) != nil || r.Digest != digest {
-		return nil
-	}
-	var held []*layer
-	for _, id := range r.Layers {
-		l := st.hold(layerName(id))
-		if l == nil {
-			st.letGo(held)
-			return nil
-		}
-		held = append(held, l)
-	}
-	return st.image(held, r.Settings, digest)
 }
 
 // writeFile replaces a small file whole or not at all.

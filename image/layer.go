@@ -78,6 +78,9 @@ func (st *Store) remove(gone []*layer) {
 		}
 		st.done(l.name)
 	}
+	if len(gone) > 0 {
+		st.sweep()
+	}
 }
 
 // done lets those go on who wait for a layer's directory.
