@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"archive/tar"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -13,7 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
 	"cantina/action"
+	"cantina/image"
 	"cantina/image/cache"
 	"cantina/internal/heaptest"
 	"cantina/internal/run"
@@ -80,7 +86,9 @@ func TestMemoryOfWhatIsGone(t *testing.T) {
 				if !heaptest.Child(t) {
 					return
 				}
-				c := newChurned(t, func(cfg *Config) { cfg.Cgroups, cfg.Cache = groups, cache.Config{MaxBytes: 64 << 10} })
+				c := newChurned(t, func(cfg *Config) {
+					cfg.Cgroups, cfg.Cache, cfg.Image = groups, cache.Config{MaxBytes: 64 << 10}, image.Config{MaxBytes: 16 << 20}
+				})
 				h := churn(c)
 				h.Quiesce = c.awaitDrivers
 				heaptest.Levels(t, h)
@@ -98,6 +106,9 @@ func churns() map[string]func(c *churned) heaptest.Config {
 		"downloads": downloads,
 		"probes":    probes,
 		"followers": followers,
+		"isolated":  isolated,
+		"images":    images,
+		"kept":      keptOnes,
 	}
 }
 
@@ -245,5 +256,85 @@ func followers(c *churned) heaptest.Config {
 		for range 32 {
 			<-done
 		}
+	}}
+}
+
+// isolated are containers in namespaces, with a network of their own or without, and over a
+// directory as their root.
+func isolated(c *churned) heaptest.Config {
+	needRoot(c.t)
+	root := smallRoot(c.t)
+	return heaptest.Config{Things: 9, Rounds: 3, Warm: 2, Round: func(round int) {
+		c.each(round, 9, func(i int) (Reservation, Spec) {
+			s := sh(fmt.Sprintf("echo out; exit %d", i%2))
+			if s.Workload.Isolation = action.IsolationNamespaces; i%3 == 2 {
+				s.Workload.Isolation, s.Workload.Rootfs = action.IsolationRootfs, root
+			}
+			s.Workload.OwnNet = i%3 == 1
+			return Reservation{DeadlineBound: i%2 == 0}, s
+		})
+	}}
+}
+
+// images are roots of images that make room for one another, by file and by a digest that is not there.
+func images(c *churned) heaptest.Config {
+	needRoot(c.t)
+	ref, err := name.ParseReference("small:latest")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	dir := tempDir(c.t)
+	var files []string
+	for i := range 4 {
+		img, err := mutate.AppendLayers(smallImage(c.t), layer(c.t, func(w *tar.Writer) error {
+			return w.WriteHeader(&tar.Header{Name: fmt.Sprint("etc/n", i), Mode: 0o644})
+		}))
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		files = append(files, filepath.Join(dir, fmt.Sprint(i, ".tar")))
+		if err := tarball.WriteToFile(files[i], ref, img); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	return heaptest.Config{Things: 5, Rounds: 2, Warm: 2, Round: func(round int) {
+		c.each(round, 5, func(i int) (Reservation, Spec) {
+			s := sh("true")
+			s.Workload.Isolation = action.IsolationRootfs
+			if s.Workload.Rootfs = filepath.Join(dir, "none.tar"); i%5 < 4 {
+				s.Workload.Rootfs = files[i%5]
+			}
+			return Reservation{}, s
+		})
+	}}
+}
+
+// keptOnes are programs that would outlive the cell: they end, are stopped, or never run.
+func keptOnes(c *churned) heaptest.Config {
+	return heaptest.Config{Things: 8, Rounds: 3, Warm: 2, Round: func(round int) {
+		for i := range 8 {
+			s := sh(fmt.Sprintf("echo out; exit %d", i%3))
+			switch i % 4 {
+			case 1:
+				s = sh("echo up; sleep 1000")
+			case 2:
+				s = Spec{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/no/such"}}}}
+			}
+			id := fmt.Sprintf("c%d-%d", round, i)
+			if err := c.Launch(Reservation{ID: id, Labels: Labels{"service": "web", "index": "0"}}, keep(s)); err != nil {
+				c.t.Fatal(err)
+			}
+			if i%4 == 1 {
+				await(c.t, c.Executor, id, runningState)
+				c.Stop(id)
+			}
+		}
+		for i := range 8 {
+			id := fmt.Sprintf("c%d-%d", round, i)
+			await(c.t, c.Executor, id, completed)
+			c.Delete(id)
+			await(c.t, c.Executor, id, gone)
+		}
+		c.awaitDrivers()
 	}}
 }
