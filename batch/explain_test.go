@@ -79,7 +79,8 @@ func TestExplainNamesAFewNodes(t *testing.T) {
 }
 
 func TestQuoted(t *testing.T) {
-	for name, want := range map[string]string{"a-1/b.c": "a-1/b.c", "a b": "'a b'", "": "''", "it's": `'it'\''s'`, "$x": "'$x'"} {
+	for name, want := range map[string]string{"a-1/b.c": "a-1/b.c", "a b": "'a b'", "": "''", "it's": `'it'\''s'`, "$x": "'$x'",
+		"azAZ09": "azAZ09", "a[b": "'a[b'", "a`b": "'a`b'", "a{b": "'a{b'", "a<b": "'a<b'", "ä": "'ä'", "-_./:@%+=,": "-_./:@%+=,", "a;b": "'a;b'"} {
 		if got := quoted(name); got != want {
 			t.Errorf("%q: %s, want %s", name, got, want)
 		}

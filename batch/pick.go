@@ -151,29 +151,26 @@ func (b *Board) Unpick(k Key) error {
 }
 
 // Refuse takes a pick back and keeps the job, the host or the node from being
-// picked again until Unblock. When the nodes were read anew since it was picked, it is
-// only taken back: its host may be another one now. It returns ErrNotPicked.
+// picked again until Unblock. When the nodes were read anew since it was picked, or its job runs
+// on another level now, it is only taken back: its host may be another one now. It returns
+// ErrNotPicked.
 func (b *Board) Refuse(k Key, scope Scope, reason string) error {
 	r := b.runs[k]
 	if err := b.Unpick(k); err != nil {
 		return err
 	}
-	j := r.job
-	if j == nil || r.sown != b.sown {
+	j, p := r.job, r.place
+	if r.sown != b.sown || b.f.levelOf(p) != j.level {
 		return nil
 	}
-	p := r.place
-	if scope == ScopeHost {
-		for level := j.level; level > j.hostAt && p > 0; level-- {
-			p = b.f.places[p].parent
-		}
-		if j.hostAt < 0 {
-			scope = ScopeJob
-		}
-	}
-	if scope == ScopeJob || p < 0 || int(p) >= len(j.t.key) {
+	if scope == ScopeJob || scope == ScopeHost && j.hostAt < 0 {
 		j.blocked = cmpOr(reason, "refused")
 		return nil
+	}
+	if scope == ScopeHost {
+		for level := j.level; level > j.hostAt; level-- {
+			p = b.f.places[p].parent
+		}
 	}
 	if j.shut == nil {
 		j.shut = make(map[int32]string)

@@ -102,7 +102,7 @@ func parseBits(raw json.RawMessage) (Bits, error) {
 }
 
 func parseData(raw json.RawMessage) ([]byte, error) {
-	if len(raw) == 0 || string(raw) == "null" {
+	if len(raw) == 0 {
 		return nil, nil
 	}
 	var object map[string]json.RawMessage
@@ -174,14 +174,14 @@ func (e Ended) report(ignoreExit bool) Report {
 		return Report{Bits: Incomplete | UsesBackoff | KeepBackoff, Reason: cmpOr(e.Reason, "Task killed, no status returned")}
 	case ignoreExit:
 		return Report{Bits: Error | UsesBackoff, Reason: "Failed to read a status"}
-	case e.Reason != "" && e.ExitCode == 0 && e.Signal == 0:
+	case e.Reason != "":
 		return Report{Bits: Error | UsesBackoff, Reason: e.Reason}
-	case e.ExitCode == 0 && e.Signal == 0:
-		return Report{Bits: Done}
 	case e.Signal != 0:
-		return Report{Bits: Error | UsesBackoff, Reason: cmpOr(e.Reason, fmt.Sprintf("ended by signal %d", e.Signal))}
+		return Report{Bits: Error | UsesBackoff, Reason: fmt.Sprintf("ended by signal %d", e.Signal)}
+	case e.ExitCode != 0:
+		return Report{Bits: Error | UsesBackoff, Reason: fmt.Sprintf("exit code %d", e.ExitCode)}
 	}
-	return Report{Bits: Error | UsesBackoff, Reason: cmpOr(e.Reason, fmt.Sprintf("exit code %d", e.ExitCode))}
+	return Report{Bits: Done}
 }
 
 // reported says what the program has told of itself, where that is worse than how it ended.
