@@ -43,7 +43,70 @@ func TestHistories(t *testing.T) {
 		}
 		book.Check(t, fmt.Sprintf("schedules-%02d", n), w.out.String())
 	}
+	for n := range 60 {
+		book.Check(t, fmt.Sprintf("resets-%02d", n), resets(t, n))
+	}
 	book.Close(t)
+}
+
+// resets is a history of schedules whose clock is often wrong: it is set ahead by hours, and what
+// was decided is set back; persons ask for what is past and for what is to come.
+func resets(t *testing.T, n int) string {
+	w := &teller{t: t, rng: rand.New(rand.NewPCG(uint64(n), 13)), b: schedule.NewBoard(), runs: map[string]schedule.Answer{}, job: schedule.Ended}
+	w.now = pick(w.rng, time.Date(2026, 3, 28, 23, 30, 0, 0, time.UTC), time.Date(2026, 10, 24, 22, 30, 1, 0, time.UTC), time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC))
+	k := schedule.Key{Domain: "d", Name: "s"}
+	define := func() *schedule.Definition {
+		for {
+			d := w.definition()
+			d.Line, d.Zone = pick(w.rng, "*/10 * * * *", "*/20 * * * *", "0 * * * *", "30 1,2,3 * * *", "@every 10m"), pick(w.rng, "UTC", "Europe/Berlin", "Europe/Berlin")
+			if w.rng.IntN(8) == 0 { // some times, and no more after the last
+				d.Line, d.JSON = "", fmt.Sprintf(`{"epoch":%d}`, w.now.Add(pick(w.rng, time.Minute, time.Hour)).Unix())
+			}
+			if d.Validate() == nil {
+				return d
+			}
+		}
+	}
+	w.keys = []schedule.Key{k}
+	w.put(schedule.Row{Key: k, Created: w.now, Definition: define(), State: schedule.New(w.now)})
+	for range 70 {
+		row, _ := w.b.Get(k)
+		switch w.rng.IntN(16) {
+		case 0, 1:
+			w.now = w.now.Add(pick(w.rng, time.Hour, 3*time.Hour, 90*time.Minute, 10*time.Minute))
+		case 2:
+			w.now = w.now.Add(-pick(w.rng, time.Hour, 2*time.Hour, 20*time.Minute, time.Second))
+		case 3, 4:
+			w.step(k, schedule.Rewind{})
+		case 5, 6:
+			w.step(k, schedule.Fire{At: w.logical(row)})
+		case 7:
+			w.step(k, schedule.Fire{})
+		case 8:
+			w.step(k, schedule.Backfill{From: w.now.Add(-pick(w.rng, time.Hour, 24*time.Hour)), To: w.now.Add(pick(w.rng, 0, time.Hour)), Max: pick(w.rng, 1, 2, 5, 1000)})
+		case 9:
+			w.step(k, pick[schedule.Event](w.rng, schedule.Pause{}, schedule.Resume{}, schedule.Resume{}))
+		case 10:
+			if w.rng.IntN(4) == 0 {
+				row.Definition, row.Edited = define(), w.now
+				w.put(row)
+				w.step(k, schedule.Edit{})
+			}
+		case 11:
+			w.job = pick(w.rng, schedule.Ended, schedule.Running, schedule.Unknown)
+			w.bare = w.rng.IntN(8) == 0
+		case 12:
+			if at, ok := w.b.Next(k); ok && at.After(w.now) {
+				w.now = at.Add(pick(w.rng, -1, 0, 0, 0, 2*time.Second, 3*time.Second))
+			}
+		default:
+			for _, r := range row.State.Live {
+				w.runs[r.ID] = pick(w.rng, schedule.Ended, schedule.Running, schedule.Unknown)
+			}
+		}
+		w.due()
+	}
+	return w.out.String()
 }
 
 func (w *teller) printf(format string, args ...any) { fmt.Fprintf(&w.out, format+"\n", args...) }
