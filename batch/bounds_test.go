@@ -120,6 +120,8 @@ func TestBracesAreFilledEverywhere(t *testing.T) {
 	for name, w := range map[string]action.Workload{
 		"upload from": {Action: action.Action{Upload: &action.Upload{From: "{}"}}}, "upload to": {Action: action.Action{Upload: &action.Upload{To: "{}"}}},
 		"download from": {Action: action.Action{Download: &action.Download{From: "{}"}}}, "download to": {Action: action.Action{Download: &action.Download{To: "{}"}}},
+		"try": {Action: action.Action{Try: &run}}, "progress": {Action: action.Action{EmitProgress: &action.EmitProgress{Action: run}}}, "timeout": {Action: action.Action{Timeout: &action.Timeout{Action: run}}},
+		"before a download": {Action: action.Action{Serial: []action.Action{run, {Download: &action.Download{From: "a"}}}}}, "before an upload": {Action: action.Action{Serial: []action.Action{run, {Upload: &action.Upload{From: "a"}}}}},
 		"serial": {Action: action.Action{Serial: []action.Action{plain, run, plain}}}, "setup": {Action: plain, Setup: &run}, "monitor": {Action: plain, Monitor: &run},
 		"sidecar": {Action: plain, Sidecars: []action.Action{run}}, "setup beside": {Action: run, Setup: &plain}, "sidecar beside": {Action: run, Sidecars: []action.Action{plain}}, "monitor beside": {Action: run, Monitor: &plain},
 	} {
@@ -128,6 +130,9 @@ func TestBracesAreFilledEverywhere(t *testing.T) {
 		if err != nil || e.Workload == nil || e.Program != nil {
 			t.Errorf("%s: %+v %v", name, e, err)
 			continue
+		}
+		if e.Workload.Sidecars == nil != (w.Sidecars == nil) || e.Workload.Action.Parallel != nil {
+			t.Errorf("%s: lists that there were not: %+v", name, e.Workload)
 		}
 		if p := e.Payload(&j, batch.Key{Job: "a", Node: "n1"}, fence.Invocation{Counter: 1}); p.Workload != e.Workload {
 			t.Errorf("%s: the cell gets %p, not %p", name, p.Workload, e.Workload)

@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"cantina/action"
 	"cantina/fence"
+	"cantina/resource"
 )
 
 // TestHowFarARefusalReaches, by its scope and by where the job is pinned.
@@ -188,5 +190,77 @@ func TestStatusesAtTheirBounds(t *testing.T) {
 		if c.want == "" && (err != nil || r.Bits != Done) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v %v", name, r.Bits, err)
 		}
+	}
+}
+
+// TestRoomThatIsLess than what is taken of it by now keeps only those from starting that need some.
+func TestRoomThatIsLess(t *testing.T) {
+	p := full(t)
+	spec := p.b.Spec()
+	spec.Limits["host"] = map[string]Limit{"slots": {Default: 1, Limit: 1}, "io": {Limit: 2}}
+	if err := p.b.Configure(spec); err != nil {
+		t.Fatal(err)
+	}
+	p.job("io", map[string]resource.Amounts{"host": {"slots": 0, "io": 2}}, "c", "f").starts("io:c io:f").job("more", map[string]resource.Amounts{"host": {"slots": 0, "io": 1}}, "c")
+	why, err := p.b.Explain(Key{"more", "c"}, "", 0)
+	if err != nil || lines(why) != "host h1: io 1 needed, 0 free, held by io/c, narrow/a, narrow/b; it starts when one of them ends" {
+		t.Errorf("%v %s", err, lines(why))
+	}
+}
+
+// TestTheRootInFilters of jobs and of lists.
+func TestTheRootInFilters(t *testing.T) {
+	b := pairs(t)
+	put(t, b, Job{Name: "j", Filters: map[string]Filter{LevelInstance: {Blacklist: []string{"instance"}}}})
+	if p, _ := b.Progress("j"); p.Avoided != 4 {
+		t.Errorf("%+v", p)
+	}
+	if why, err := b.Explain(Key{"j", "a"}, "", 0); err != nil || lines(why) != "the job's filter on level instance excludes node instance" {
+		t.Errorf("%v %s", err, lines(why))
+	}
+	for below, want := range map[string]int{"": 4, "instance": 4, "h1": 2, "a": 1, "x": 0} {
+		if got, err := b.Nodes("j", NodeFilter{Below: below}); err != nil || len(got) != want {
+			t.Errorf("below %q: %d, %v", below, len(got), err)
+		}
+	}
+	for class, want := range map[Class]int{ClassAvoided: 4, ClassReady: 0} {
+		if got, err := b.Nodes("j", NodeFilter{Classes: []Class{class}}); err != nil || len(got) != want {
+			t.Errorf("%v: %d, %v", class, len(got), err)
+		}
+	}
+}
+
+// TestABackoffThatIsLoadedBeforeTheClock counts from its end: nothing is known of a wrong clock.
+func TestABackoffThatIsLoadedBeforeTheClock(t *testing.T) {
+	b := pairs(t)
+	put(t, b, Job{Name: "j", Retries: -1})
+	if _, err := b.Load(Key{"j", "a"}, Status{Bits: Error | UsesBackoff, Time: 5000, Backoff: 7, Invocation: inv(1)}, 1); err != nil {
+		t.Fatal(err)
+	}
+	b.Advance(6000)
+	if at, ok := b.NextDue(); !ok || at != 12_000 {
+		t.Error(at, ok)
+	}
+}
+
+// TestABistroTaskThatCannotBe is an error at its start.
+func TestABistroTaskThatCannotBe(t *testing.T) {
+	run := action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/x"}}}
+	for name, c := range map[string]struct {
+		job Job
+		ok  bool
+	}{
+		"right": {Job{Workload: run, Config: "{}"}, true}, "no object": {Job{Workload: run, Config: "{"}, false}, "no command": {Job{Config: "{}"}, false},
+	} {
+		c.job.Name, c.job.Call = "j", CallBistro
+		if _, err := Expand(&c.job, &Start{Key: Key{"j", "a"}}, inv(1), Where{}, Status{}, nil); (err == nil) != c.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if b, err := ParseBackoff([]byte(`[1,"repeat"]`)); err != nil || !b.Repeat || b.Fail {
+		t.Errorf("%+v %v", b, err)
+	}
+	if _, err := ScriptNodes([]string{"host"}, LevelInstance, "instance", []byte("a\n\xff\n")); err == nil || !strings.Contains(err.Error(), "line 2") {
+		t.Error(err)
 	}
 }

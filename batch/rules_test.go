@@ -36,6 +36,7 @@ func TestStatusAfterAReport(t *testing.T) {
 		"lost, longer than the guard":   {Status{}, LostReport(""), Rules{Next: NextBackoff{Seconds: 300}, Retries: 2, Guard: 66}, Status{Bits: Error | UsesBackoff | Overwriteable | HasSavedBackoff, Backoff: 300, Saved: 300, Losses: 1}},
 		"lost once too often":           {Status{Losses: 5}, LostReport(""), rules, Status{Bits: Failed | UsesBackoff | Overwriteable | HasSavedBackoff, Backoff: 66, Saved: 30, Losses: 6}},
 		"lost, no retries":              {Status{Losses: 3}, LostReport(""), Rules{Next: rules.Next, Guard: 66}, Status{Bits: Failed | UsesBackoff | Overwriteable | HasSavedBackoff, Backoff: 66, Saved: 30, Losses: 4}},
+		"lost often, no end of retries": {Status{Losses: 50}, LostReport(""), Rules{Next: rules.Next, Guard: 66, Retries: -1}, Status{Bits: Error | UsesBackoff | Overwriteable | HasSavedBackoff, Backoff: 66, Saved: 30, Losses: 51}},
 		"an error after a loss":         {Status{Bits: HasSavedBackoff, Backoff: 66, Saved: 7}, Report{Bits: Error | UsesBackoff | KeepBackoff}, rules, Status{Bits: Error | UsesBackoff | KeepBackoff, Backoff: 7, Attempts: 1}},
 	} {
 		c.want.Time, c.want.Invocation = 5, inv(9)
@@ -48,7 +49,8 @@ func TestStatusAfterAReport(t *testing.T) {
 		want int64
 	}{
 		"waits": {Status{Bits: Error | UsesBackoff, Time: 1000, Backoff: 2}, 3000}, "no backoff": {Status{Bits: Error, Time: 1000, Backoff: 2}, 0},
-		"failed": {Status{Bits: Failed | UsesBackoff, Time: 1000, Backoff: 2}, 0}, "done": {Status{Bits: Done | UsesBackoff, Time: 1000, Backoff: 2}, 0},
+		"failed": {Status{Bits: Failed | UsesBackoff, Time: 1000, Backoff: 2}, 0}, "paced": {Status{Bits: Incomplete, Time: 1000, Backoff: 1}, 2000}, "not paced": {Status{Bits: Incomplete, Time: 1000}, 0},
+		"done": {Status{Bits: Done | UsesBackoff, Time: 1000, Backoff: 2}, 0},
 	} {
 		if got := c.s.Due(); got != c.want {
 			t.Errorf("%s: due at %d", name, got)
