@@ -232,11 +232,10 @@ func New(cfg Config, exec Executor, leader Leader) (*Cell, error) {
 	c.polls = &polls{clock: cfg.Clock, loop: run.NewLoop("poll", c.nextPoll)}
 	c.report = &reporter{cfg: &c.cfg, exec: exec, containers: c.containers, drain: c.drain, leaving: &c.leaving}
 	c.session = &session{clock: cfg.Clock, log: cfg.Log, leader: leader, store: rt.Identity, boot: boot, state: c.report.state,
-		identity: id, cell: cfg.Name, address: cfg.Address, within: rt.Within, ended: make(chan struct{})}
+		identity: id, cell: cfg.Name, address: cfg.Address, within: rt.Within}
 	c.batch = newBatchRuns(c)
 	c.rows = newHarmoniser(c)
-	c.session.hands = &orders{batchRuns: c.batch, queue: c.queue, polls: c.polls, exit: c.exit}
-	c.session.makeLoops()
+	c.session.makeLoops(&orders{batchRuns: c.batch, queue: c.queue, polls: c.polls, exit: c.exit})
 	c.session.machine = rt.Machine(c.machineConfig(before, id))
 	return c, nil
 }
@@ -329,7 +328,7 @@ func (c *Cell) Over() (bool, error) {
 	select {
 	case <-c.exit.done:
 		return true, c.exit.err
-	case <-c.session.ended:
+	case <-c.session.acts.ended:
 		return true, nil
 	default:
 		return false, nil
@@ -370,13 +369,13 @@ func (c *Cell) leave(ctx context.Context) {
 	defer cancel()
 	c.Leave()
 	select {
-	case <-c.session.ended:
+	case <-c.session.acts.ended:
 		return
 	default:
 		c.log.Info("shutting down: stopping work and deregistering from the leader", "at_most", c.cfg.Leave)
 	}
 	select {
-	case <-c.session.ended:
+	case <-c.session.acts.ended:
 	case <-c.exit.done:
 	case <-limit.Done():
 		c.log.Warn("exiting without deregistration: no answer from the leader, or work is still running", "after", c.cfg.Leave)

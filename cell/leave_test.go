@@ -54,7 +54,7 @@ func TestToldToEndSaysTheRemedy(t *testing.T) {
 		if err := exec.Launch(executor.Reservation{ID: "x"}, executor.Spec{Workload: *sleeper("forever")}); err != nil {
 			t.Fatal(err)
 		}
-		c.session.hands.endAll("another process holds its name: p7, which is HEALTHY")
+		c.session.acts.hands.endAll("another process holds its name: p7, which is HEALTHY")
 		if ct, ok := exec.Get("x"); ok && ct.State != executor.Completed {
 			t.Errorf("told to end everything, it leaves %v", ct.State)
 		}

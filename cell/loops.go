@@ -22,41 +22,29 @@ const tickEvery = 100 * time.Millisecond
 const statusCalls = 4
 
 // makeLoops makes them; they run when somebody drives them.
-func (s *session) makeLoops() {
-	s.beats, s.statuses = &mailbox[worker.Heartbeat]{}, &mailbox[worker.UpdateStatus]{}
-	s.ticking = run.NewLoop("tick", s.nextTick)
-	s.beating = run.NewLoop("beat", s.nextBeat)
-	for i := range s.telling {
-		s.telling[i] = run.NewLoop("status", s.nextStatuses)
+func (s *session) makeLoops(h hands) {
+	s.ticks = &ticks{clock: s.clock, loop: run.NewLoop("tick", s.nextTick)}
+	s.acts = &acts{log: s.log, hands: h, ticks: s.ticks, ended: make(chan struct{}),
+		beating: run.NewLoop("beat", s.nextBeat)}
+	for i := range s.acts.telling {
+		s.acts.telling[i] = run.NewLoop("status", s.nextStatuses)
 	}
 }
 
 func (s *session) loops() []*run.Loop {
-	return append(s.telling[:len(s.telling):len(s.telling)], s.beating, s.ticking)
+	return append(s.acts.telling[:len(s.acts.telling):len(s.acts.telling)], s.acts.beating, s.ticks.loop)
 }
 
 // nextTick re-reads every deadline at least each second, and begins sessions.
 func (s *session) nextTick() (func(context.Context), time.Duration) {
-	s.schedule.Lock()
-	defer s.schedule.Unlock()
-	now := s.clock.Boot()
-	if s.beginning && now >= s.beginAt {
-		s.beginning = false
+	begin, tick, wait := s.ticks.due()
+	switch {
+	case begin:
 		return s.begin, 0
-	}
-	if now >= s.tickAt {
-		s.tickAt = now + tickEvery
+	case tick:
 		return func(context.Context) { s.step(worker.CellTick{}) }, 0
 	}
-	return nil, s.tickAt - now // a session that is to begin waits a little longer at most
-}
-
-// beginIn has a new session begin after d.
-func (s *session) beginIn(d time.Duration) {
-	s.schedule.Lock()
-	s.beginning, s.beginAt = true, s.clock.Boot()+d
-	s.schedule.Unlock()
-	s.ticking.Wake()
+	return nil, wait
 }
 
 // begin makes the identity of the next session durable and starts it. Without a
@@ -71,7 +59,7 @@ func (s *session) begin(context.Context) {
 	s.mu.Unlock()
 	if err != nil {
 		s.log.Error("cannot register: the cell's data directory is not writable", "error", err)
-		s.beginIn(time.Second)
+		s.ticks.beginIn(time.Second)
 		return
 	}
 	s.step(worker.SessionBegun{Proc: next.Proc, Started: next.Started})
@@ -79,7 +67,7 @@ func (s *session) begin(context.Context) {
 
 // nextBeat sends heartbeats, one at a time, the newest first.
 func (s *session) nextBeat() (func(context.Context), time.Duration) {
-	all := s.beats.take()
+	all := s.acts.beats.take()
 	if len(all) == 0 {
 		return nil, run.Never
 	}
@@ -99,7 +87,7 @@ func (s *session) sendBeat(ctx context.Context, b worker.Heartbeat) {
 // logForeign tells once of each cluster that is not the cell's own and whose leader
 // answered, until the own one does.
 func (s *session) logForeign(own fence.Cluster) {
-	for _, e := range s.foreign.take() {
+	for _, e := range s.acts.foreign.take() {
 		if s.lastForeign == e.Cluster {
 			continue
 		}
@@ -145,7 +133,7 @@ func (s *session) limit(ctx context.Context, d time.Duration) (context.Context, 
 
 // nextStatuses sends statuses: all that wait go in one call.
 func (s *session) nextStatuses() (func(context.Context), time.Duration) {
-	all := s.statuses.take()
+	all := s.acts.statuses.take()
 	if len(all) == 0 {
 		return nil, run.Never
 	}

@@ -28,7 +28,7 @@ type Machine interface {
 var _ Machine = (*worker.Cell)(nil)
 
 // session is the shell around worker.Cell. Steps are taken under mu; their
-// effects are performed in the order of the steps, under acts, which is taken
+// effects are performed in the order of the steps, under the lock of acts, which is taken
 // before mu is given back. Effects never wait and never step.
 type session struct {
 	clock  run.Clock
@@ -38,25 +38,16 @@ type session struct {
 	boot   string
 	cell   worker.CellName
 	state  func() State
-	hands  hands
 	within func(context.Context, time.Duration) (context.Context, context.CancelFunc) // nil = of the kernel
 
 	address     string
-	foreign     mailbox[worker.ForeignHeard] // taken by the loop of beats
-	lastForeign fence.Cluster                // the one that was told of last; of that loop
+	lastForeign fence.Cluster // the one that was told of last; of that loop
 
-	refusal   string     // that was told of last; of that loop
-	answered  lastResult // whether the last heartbeat was; only the loop of beats touches it
-	electing  electing
-	beats     *mailbox[worker.Heartbeat]
-	statuses  *mailbox[worker.UpdateStatus]
-	beating   *run.Loop
-	telling   [statusCalls]*run.Loop
-	ticking   *run.Loop
-	schedule  sync.Mutex
-	tickAt    time.Duration
-	beginning bool // a session is to begin, at beginAt
-	beginAt   time.Duration
+	refusal  string     // that was told of last; of that loop
+	answered lastResult // whether the last heartbeat was; only the loop of beats touches it
+	electing electing
+	ticks    *ticks
+	acts     *acts
 
 	mu       sync.Mutex
 	machine  Machine
@@ -65,10 +56,6 @@ type session struct {
 	owed     bool
 
 	member atomic.Value // fence.Cluster: the one the cell belongs to
-
-	acts  sync.Mutex
-	ended chan struct{}
-	once  sync.Once
 }
 
 // lastResult is what was told last of something that comes again and again.
@@ -132,7 +119,7 @@ func (s *session) step(events ...worker.CellEvent) answers {
 	s.mu.Lock()
 	if s.machine.Overdue(s.clock.Boot()) {
 		s.mu.Unlock()
-		first := s.hands.ended()
+		first := s.acts.hands.ended()
 		s.mu.Lock()
 		events = append([]worker.CellEvent{first}, events...)
 	}
@@ -145,12 +132,12 @@ func (s *session) step(events ...worker.CellEvent) answers {
 	after := s.machine.Kept()
 	s.member.Store(after.Cluster)
 	s.keep(before, after)
-	s.acts.Lock()
+	s.acts.mu.Lock()
 	s.mu.Unlock()
-	defer s.acts.Unlock()
+	defer s.acts.mu.Unlock()
 	var got answers
 	for _, e := range effects {
-		s.perform(e, &got)
+		s.acts.perform(e, &got)
 	}
 	return got
 }
@@ -171,58 +158,11 @@ func (s *session) keep(before, after worker.Kept) {
 	s.unsaved, s.owed = err != nil, err != nil && durable
 }
 
-// perform does one effect.
-func (s *session) perform(e worker.CellEffect, got *answers) {
-	switch e := e.(type) {
-	case worker.SendBeat:
-		s.beats.replace(e.Beat)
-		s.beating.Wake()
-	case worker.SendStatus:
-		s.statuses.put(e.Update)
-		for _, l := range s.telling {
-			l.Wake()
-		}
-	case worker.AnswerReport:
-		got.report = &e.Report
-	case worker.AnswerRun:
-		got.runs = append(got.runs, e.Answer)
-	case worker.AnswerNotify:
-		got.notify = &e.Answer
-	case worker.AnswerKill:
-		got.found = e.Found
-	case worker.Launch:
-		s.hands.launch(e.Run)
-	case worker.StopWork:
-		s.hands.stopRun(e.Run)
-	case worker.StartProbe:
-		s.hands.startProbe(e.Probe)
-	case worker.SetDeadline:
-		s.hands.setDeadline(e.At)
-	case worker.EndBound:
-		s.hands.endBound(e.Grace, e.Reason)
-	case worker.EndAll:
-		s.hands.endAll(e.Reason)
-		s.finish()
-	case worker.NewSession:
-		s.beginIn(0)
-	case worker.CellChanged:
-		s.hands.changed(e.From, e.To, e.Reason)
-	case worker.ForeignHeard:
-		s.foreign.put(e)
-	case worker.TermRefused:
-		s.log.Warn("refused a term that no leader of this cluster can have", "term", e.Term.String())
-	case worker.Exit:
-		s.finish()
-	}
-}
-
 // joined is the cluster that the cell belongs to; empty before its first join.
 func (s *session) joined() fence.Cluster {
 	c, _ := s.member.Load().(fence.Cluster)
 	return c
 }
-
-func (s *session) finish() { s.once.Do(func() { close(s.ended) }) }
 
 // caller is how this process names itself in calls.
 func (s *session) caller() Caller {

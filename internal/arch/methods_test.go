@@ -35,7 +35,6 @@ var moreMethods = map[string]int{
 
 // moreLocks are the types that are guarded by more than one lock, with the number.
 var moreLocks = map[string]int{
-	"cell.session":          3,
 	"executor.Executor":     2,
 	"executor.container":    2,
 	"executor/step.program": 2,
