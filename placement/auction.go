@@ -278,7 +278,7 @@ func (a *Auction) admitFresh(now time.Duration) []*entry {
 func (a *Auction) awake() []*queue {
 	var qs []*queue
 	for _, q := range a.queues {
-		if !q.asleep && q.head() != nil {
+		if !q.asleep {
 			qs = append(qs, q)
 		}
 	}
@@ -385,7 +385,7 @@ func (a *Auction) report(now time.Duration, fresh []*entry, r *Result) {
 	}
 	slices.SortFunc(fresh, compareEntries)
 	for _, e := range fresh {
-		if e.gone || e.told || e.queue == nil || !e.queue.asleep {
+		if e.gone || e.told || !e.queue.asleep {
 			continue
 		}
 		e.told = true

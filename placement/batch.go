@@ -19,7 +19,7 @@ type batchWaits struct {
 
 // kept is the cell that is kept for a shape, if it has room by now.
 func (b *batchWaits) kept(s *shape) *cell {
-	if b == nil || len(b.byShape) == 0 {
+	if b == nil {
 		return nil
 	}
 	if e := b.byShape[s.key]; e != nil && e.mark != nil && b.a.fits(s, e.mark, e.mark.earmark) {
@@ -30,7 +30,7 @@ func (b *batchWaits) kept(s *shape) *cell {
 
 // granted ends the wait of a shape.
 func (b *batchWaits) granted(s *shape) {
-	if b == nil || len(b.byShape) == 0 {
+	if b == nil {
 		return
 	}
 	if e := b.byShape[s.key]; e != nil {
@@ -108,7 +108,7 @@ func (b *batchWaits) next(a *Auction, consider func(time.Duration)) {
 		default:
 			consider(e.asked + a.cfg.Patience)
 		}
-		if room && e.mark == nil && e.since+a.cfg.Patience > a.last {
+		if room && e.since+a.cfg.Patience > a.last {
 			consider(e.since + a.cfg.Patience)
 		}
 	}

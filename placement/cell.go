@@ -72,7 +72,7 @@ func (l *Ledger) Push(s State) bool {
 	if !wasKnown || classKey(&old) != classKey(&s) {
 		l.classify(c)
 	}
-	if !wasKnown || old.Draining != s.Draining || old.Unavailable != s.Unavailable || !old.Capacity.Equal(s.Capacity) {
+	if old.Draining != s.Draining || old.Unavailable != s.Unavailable || !old.Capacity.Equal(s.Capacity) {
 		l.cellGen++
 	}
 	l.grown(c)
@@ -88,7 +88,7 @@ func (l *Ledger) Admit(name, process, reason string) bool {
 	if c.session && c.process == process && c.admitted == (reason == "") && c.blocked == reason {
 		return false
 	}
-	if c.known && c.process != process {
+	if c.process != process {
 		l.unknow(c)
 	}
 	news := !c.session || c.admitted != (reason == "")
@@ -138,7 +138,7 @@ func (l *Ledger) unhost(c *cell) {
 
 // forget drops a cell of which nothing is known and on which nothing is allocated.
 func (l *Ledger) forget(c *cell) {
-	if c.known || c.session || len(c.holds) > 0 || l.byName[c.name] != c {
+	if c.known || c.session || len(c.holds) > 0 {
 		return
 	}
 	l.rested(c)
@@ -194,7 +194,7 @@ func (l *Ledger) declassify(c *cell) {
 }
 
 func (l *Ledger) groupOf(h *holding) *group {
-	if h.Kind != KindLRP || h.Group == "" {
+	if h.Kind != KindLRP {
 		return nil
 	}
 	return l.groups[h.Group]
@@ -202,9 +202,6 @@ func (l *Ledger) groupOf(h *holding) *group {
 
 // grown keeps the class's bound on capacities.
 func (l *Ledger) grown(c *cell) {
-	if c.class < 0 {
-		return
-	}
 	cl := l.classes[c.class]
 	for d := range cl.largest {
 		cl.largest[d] = max(cl.largest[d], c.capacity.at(d))

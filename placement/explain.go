@@ -46,7 +46,7 @@ func (l *Ledger) explain(s *shape) *Refusal {
 	counts := make(map[reason]int)
 	short := make(map[lack]*shortfall)
 	classes := make([]*reason, len(l.classes))
-	suits, could, unheard := 0, 0, 0
+	suits, could, unheard := false, false, false
 	r := &Refusal{}
 	for _, c := range l.cells {
 		if c == nil || !c.known && !c.session {
@@ -59,14 +59,14 @@ func (l *Ledger) explain(s *shape) *Refusal {
 			}
 			amount := classes[c.class].cause == CauseOpenFiles // the last that is tested: all else suits
 			if (classes[c.class].ok || amount) && l.listed(s, c) {
-				suits += count(c.admitted)
-				could += count(!amount && l.couldHold(s, c))
+				suits = suits || c.admitted
+				could = could || !amount && l.couldHold(s, c)
 			}
 			if why.ok {
 				why = *classes[c.class]
 			}
 		}
-		unheard += count(!c.known)
+		unheard = unheard || !c.known
 		if !why.ok {
 			counts[why]++
 			continue
@@ -76,7 +76,7 @@ func (l *Ledger) explain(s *shape) *Refusal {
 		}
 		l.fallShort(s, c, short)
 	}
-	r.Code, r.Never = NoCompatibleCells, suits > 0 && could+unheard == 0
+	r.Code, r.Never = NoCompatibleCells, suits && !could && !unheard
 	for why, n := range counts {
 		r.Classes = append(r.Classes, Class{Cause: why.cause, Cells: n, Detail: why.detail})
 	}
@@ -88,13 +88,6 @@ func (l *Ledger) explain(s *shape) *Refusal {
 		return cmp.Or(cmp.Compare(a.Cause, b.Cause), cmp.Compare(b.Cells, a.Cells), strings.Compare(a.String(), b.String()))
 	})
 	return r
-}
-
-func count(yes bool) int {
-	if yes {
-		return 1
-	}
-	return 0
 }
 
 // compatibility is what all cells of a class say to a shape.

@@ -115,12 +115,6 @@ func (l *Ledger) find(s *shape, g *group) *cell {
 		return l.findListed(s, g)
 	}
 	q := &search{need: s.need, where: s.where, best: -1}
-	if s.kind != KindLRP {
-		for i := range s.zones {
-			l.searchClasses(s, s.classes[i], g, q)
-		}
-		return l.found(q)
-	}
 	var scratch [16]int
 	order := append(scratch[:0], make([]int, len(s.zones))...)
 	for i := range order {
@@ -179,7 +173,7 @@ func (l *Ledger) score(s *shape, c *cell) int64 {
 func (l *Ledger) flush(cl *class, k Kind) *tree {
 	t := &cl.trees[k]
 	if t.dims != len(l.dims.names) || t.leaves < len(cl.slots) {
-		t.reset(max(2*len(cl.slots), 1), len(l.dims.names))
+		t.reset(2*len(cl.slots), len(l.dims.names))
 		for slot := range cl.slots {
 			t.mark(slot)
 		}

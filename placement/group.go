@@ -84,10 +84,9 @@ func (g *group) floor(class, live int) int {
 	if s == nil || s.cells < live {
 		return 0
 	}
-	for n := 1; n < len(s.exact); n++ {
-		if s.exact[n] > 0 {
-			return n
-		}
+	n := 1
+	for s.exact[n] == 0 { // all of them have some
+		n++
 	}
-	return 0
+	return n
 }

@@ -209,7 +209,7 @@ func (l *Ledger) confirm(h *holding) {
 
 // landed ends a holding's flight.
 func (l *Ledger) landed(h *holding) {
-	if h.inFlight && l.flying[h.item.ID] == h {
+	if l.flying[h.item.ID] == h {
 		delete(l.flying, h.item.ID)
 	}
 	h.inFlight = false
@@ -278,7 +278,7 @@ func (l *Ledger) expired(now time.Duration) []*holding {
 	out := slices.DeleteFunc(l.stranded, func(h *holding) bool { return !h.inFlight })
 	slices.SortFunc(out, func(a, b *holding) int { return compareText(a.Hold, b.Hold) })
 	l.stranded = nil
-	for len(l.due) > 0 && (!l.due[0].inFlight || l.due[0].deadline <= now) {
+	for len(l.due) > 0 && l.due[0].deadline <= now {
 		if l.due[0].inFlight {
 			out = append(out, l.due[0])
 		}

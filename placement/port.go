@@ -11,20 +11,15 @@ import (
 // A port that work fixes is one of a machine: all cells of it share each number. A cell whose
 // machine is not known shares with nobody.
 
-// sameMachine reports whether two cells are on one machine: they have the same host name, and
-// their instances the same address, for machines are set up with one and the same name.
-func sameMachine(a, b *cell) bool {
-	return a == b || a.known && b.known && a.state.Host != "" && a.state.Host == b.state.Host && a.state.InstanceAddress == b.state.InstanceAddress
-}
-
-// eachNeighbour visits the cell and the others of its machine.
+// eachNeighbour visits the cell and the others of its machine: those with the same host name, and the
+// same address of instances, for machines are set up with one and the same name.
 func (l *Ledger) eachNeighbour(c *cell, f func(*cell)) {
 	f(c)
-	if !c.known || c.state.Host == "" {
+	if c.state.Host == "" {
 		return
 	}
 	for _, x := range l.hosts[c.state.Host] {
-		if x != c && sameMachine(c, x) {
+		if x != c && x.state.InstanceAddress == c.state.InstanceAddress {
 			f(x)
 		}
 	}

@@ -46,7 +46,7 @@ func (a *Auction) checkMarks() {
 	for _, e := range slices.Clone(a.marks) {
 		c := e.mark
 		a.compile(e.queue.shape)
-		if s := e.queue.shape; a.byName[c.name] != c || !a.servable(s, c) || !a.portsFree(s.constraint.Ports, c) {
+		if s := e.queue.shape; !a.servable(s, c) || !a.portsFree(s.constraint.Ports, c) {
 			a.unmark(e)
 		}
 	}
@@ -57,7 +57,7 @@ func (a *Auction) checkMarks() {
 func (a *Auction) impatient(now time.Duration) []*queue {
 	var out []*queue
 	for _, q := range a.queues {
-		if e := q.head(); e != nil && q.asleep && e.mark == nil && now-e.since >= a.cfg.Patience {
+		if e := q.head(); q.asleep && e.mark == nil && now-e.since >= a.cfg.Patience {
 			out = append(out, q)
 		}
 	}
@@ -98,7 +98,7 @@ func (a *Auction) unmark(e *entry) {
 		return
 	}
 	e.mark = nil
-	c.earmark, c.earmarkFor, c.earmarkKind = nil, "", 0
+	c.earmark, c.earmarkFor = nil, ""
 	a.freed = true
 	a.touch(c, true)
 	a.marks = slices.DeleteFunc(a.marks, func(x *entry) bool { return x == e })
@@ -125,13 +125,13 @@ func (a *Auction) Next() (at time.Duration, ok bool) {
 		consider(t)
 	}
 	for _, q := range a.queues {
-		if q.asleep && q.refusal != nil && q.gen != a.cellGen {
+		if q.asleep && q.gen != a.cellGen {
 			consider(q.looked + lookAgain) // the refusal may not be true any more
 		}
 	}
 	if len(a.marks) < max(len(a.byName)/10, 1) {
 		for _, q := range a.queues {
-			if e := q.head(); e != nil && e.mark == nil && e.since+a.cfg.Patience > a.last {
+			if e := q.head(); e.since+a.cfg.Patience > a.last {
 				consider(e.since + a.cfg.Patience)
 			}
 		}

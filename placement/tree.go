@@ -1,9 +1,7 @@
 package placement
 
-import "math"
-
 // never is the usage of a leaf that takes nothing.
-const never = math.MaxInt64
+const never = 1 << 62
 
 // tree is a tournament over the cells of one class for one kind of work: every
 // node knows the least usage and, per dimension, the most free below it. A search
@@ -84,11 +82,11 @@ func (s *search) better(count int, score int64) bool {
 
 func (t *tree) find(i int, s *search) {
 	s.visits++
-	if t.usage[i] == never || !s.better(s.floor, t.usage[i]+s.lift) {
+	if !s.better(s.floor, t.usage[i]+s.lift) {
 		return
 	}
 	for _, d := range s.where {
-		if d >= t.dims || t.free[i*t.dims+d] < s.need[d] {
+		if t.free[i*t.dims+d] < s.need[d] {
 			return
 		}
 	}

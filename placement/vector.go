@@ -45,18 +45,13 @@ func newDimensions() dimensions {
 	return d
 }
 
-// intern returns the place of a name, learning it if there is room.
-func (d *dimensions) intern(name string) (int, bool) {
-	if i, ok := d.index[name]; ok {
-		return i, true
+// intern learns a name if there is room.
+func (d *dimensions) intern(name string) {
+	if _, ok := d.index[name]; ok || len(d.names) >= maxDims {
+		return
 	}
-	if len(d.names) >= maxDims {
-		return 0, false
-	}
-	i := len(d.names)
+	d.index[name] = len(d.names)
 	d.names = append(d.names, name)
-	d.index[name] = i
-	return i, true
 }
 
 // learn interns all names of a and returns its vector; amounts are clamped to
