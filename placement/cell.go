@@ -85,7 +85,7 @@ func (l *Ledger) Push(s State) bool {
 // count until it pushes its own. It returns false when nothing changed by it.
 func (l *Ledger) Admit(name, process, reason string) bool {
 	c := l.cellNamed(name)
-	if c.session && c.process == process && c.admitted == (reason == "") && c.blocked == reason {
+	if c.session && c.process == process && c.blocked == reason {
 		return false
 	}
 	if c.process != process {

@@ -220,3 +220,15 @@ func TestAPortIsShortByOne(t *testing.T) {
 		t.Error("two open files where one is allowed")
 	}
 }
+
+// TestOneCellByName is the only one, though another has more room.
+func TestOneCellByName(t *testing.T) {
+	l := NewLedger(Config{})
+	host(l, "a", "alpha", "x")
+	host(l, "b", "beta", "x")
+	for i := range 3 {
+		if g := l.Reserve([]Want{{Hold: fmt.Sprint(i), Among: []string{"b"}}}, 0); g[0].Cell != "b" {
+			t.Errorf("%+v", g)
+		}
+	}
+}
