@@ -42,10 +42,9 @@ func (h *stepHost) startCheck(ctx context.Context, r *action.Run, out, errs sink
 	}
 	s.Status = nil
 	c.e.mu.Lock()
-	pid := c.pid
-	c.checks++
-	n := strconv.Itoa(c.checks)
+	number, pid := c.check()
 	c.e.mu.Unlock()
+	n := strconv.Itoa(number)
 	k := &checkProcess{stepProcess: stepProcess{h: h}, over: make(chan struct{})}
 	if c.view != nil && pid != 0 {
 		c.see(s, isolate.Join(c.e.spaces, pid))

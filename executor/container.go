@@ -49,30 +49,8 @@ type container struct {
 	within  atomic.Int64  // longest grace in ns, of StopWithin; 0 = the workload's own
 
 	// guarded by e.mu
-	state    State
-	result   RunResult
-	ask      ask
-	reason   string // of askKill
-	delete   bool
-	left     bool
-	stuck    *Stuck
-	hang     *Hang
-	hangs    int // starts
-	checks   int // started so far
-	pid      int
-	routable bool
-	decided  bool // see Container
-	endBy    time.Time
-	outcome  *outcome // nil until it is written down
-	seen     bool     // COMPLETED at the last look
-	recorded bool     // there may be a file of it
-	unsaved  bool     // but it could not be written
-	phase    Phase
-	notSlow  func() // takes back the event that is due about the phase; nil = none is
-	ports    []action.Mapping
-	oomKills int
-	oom      *OOM
-	used     cgroup.Usage // at the end
+	lifecycle
+	notSlow func() // takes back the event that is due about the phase; nil = none is
 
 	// set before the driver starts, read by it
 	spec Spec
@@ -85,8 +63,7 @@ type container struct {
 	begun     time.Duration    // boot time of Start
 	spent     time.Duration    // from there until it was made
 	dir       string
-	pooled    *pooledDir // the same, when directories gave it out
-	forgotten bool
+	pooled    *pooledDir    // the same, when directories gave it out
 	group     *cgroup.Group // set to nil under mu
 	writers   [2]*logstore.Writer
 	status    statusSink
@@ -98,9 +75,7 @@ type container struct {
 
 	followers   sync.WaitGroup  // that take the output of a kept program
 	given       [2]int64        // bytes of each stream that the writer has been handed; of the follower
-	mains       []int           // the programs that the container is for, by number; guarded by e.mu
 	askedOf     []int           // processes that the reaper ended
-	decidedWhy  string          // the failure that was decided; guarded by e.mu
 	askedKnown  bool            // the group can say so
 	adoptedFrom *keptRecord     // what the predecessor wrote down; nil unless adopted
 	leftProc    procid.Identity // what it left without a group
@@ -152,59 +127,29 @@ func (c *container) keep() bool { return c.spec.Workload.OnCellRestart.Survives(
 // request notes what is asked. The executor is locked; what is returned is
 // called without the lock.
 func (c *container) request(a ask, reason string) func() {
-	first := c.ask == askNothing
-	if a == askDelete {
-		if !c.delete {
-			c.delete = true
-			close(c.deleteC)
-		}
-		if first {
-			c.ask = askStop
-		}
-	} else if first {
-		c.ask, c.reason = a, reason
+	d := c.lifecycle.request(a, reason, c.endsIn(c.graceOf(&c.spec.Workload.Termination)))
+	if d.deletes {
+		close(c.deleteC)
 	}
-	if first {
-		c.endsWithin(c.graceOf(&c.spec.Workload.Termination))
+	if d.first {
 		close(c.stopC)
 	}
 	switch {
-	case c.state == Reserved:
+	case d.never:
 		return func() { c.complete(c.neverRan()) }
-	case c.state == Completed && c.delete:
+	case d.forget:
 		return c.forget
-	case first:
-		routable := c.state == Running && c.routable
-		return func() {
-			if routable {
-				c.e.emit(EventRoutable, c)
-			}
-			c.e.emit(EventEnding, c)
+	}
+	return func() {
+		for _, k := range d.events {
+			c.e.emit(k, c)
 		}
 	}
-	return func() {}
 }
 
-// ends reports whether the container is being ended: nothing is to be routed to it. The executor is locked.
-func (c *container) ends() bool { return c.ask != askNothing || c.decided }
-
-// endWhy is why the container is being ended; empty when that was asked without a reason, or it is
-// not being ended. The executor is locked.
-func (c *container) endWhy() string {
-	switch {
-	case c.state == Completed:
-		return ""
-	case c.decided && c.decidedWhy != "":
-		return c.decidedWhy
-	case c.decided:
-		return "its main program has ended; its leftover processes are being ended"
-	}
-	return c.reason
-}
-
-// endsWithin notes when what runs is killed at the latest. The executor is locked.
-func (c *container) endsWithin(grace time.Duration) {
-	c.endBy = c.e.clock.Wall().Round(0).Add(grace)
+// endsIn is when what has a grace from now on is killed at the latest.
+func (c *container) endsIn(grace time.Duration) time.Time {
+	return c.e.clock.Wall().Round(0).Add(grace)
 }
 
 // graceOf is how long a container has from when its end was asked for.
@@ -216,45 +161,30 @@ func (c *container) graceOf(t *action.Termination) time.Duration {
 }
 
 // neverRan is the result of a container that was ended before it ran.
-func (c *container) neverRan() RunResult {
-	r := RunResult{ExitCode: -1, NeverRan: true, Ended: c.e.clock.Wall()}
-	if c.ask == askKill {
-		r.Failed, r.Reason, r.Retryable = true, c.reason, true
-	} else {
-		r.Stopped = true
-	}
-	return r
-}
+func (c *container) neverRan() RunResult { return c.lifecycle.neverRan(c.e.clock.Wall()) }
 
 // leave ends a container because the cell ends: kept ones are let go.
 func (c *container) leave() {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
-	if !c.left {
-		c.left = true
+	first, ends := c.lifecycle.leave(c.keep(), c.endsIn(c.graceOf(&c.spec.Workload.Termination)))
+	if first {
 		close(c.leaveC)
 	}
-	if c.keep() && c.state == Running {
-		return
-	}
-	if c.ask == askNothing {
-		c.ask = askStop
-		c.endsWithin(c.graceOf(&c.spec.Workload.Termination))
+	if ends {
 		close(c.stopC)
 	}
 }
 
-// advance moves the state forward. It returns false when that is not allowed,
-// which is so when the container has completed meanwhile.
+// advance moves the state forward, where that is allowed.
 func (c *container) advance(to State) bool {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
-	if !c.state.next(to) {
+	if !c.lifecycle.advance(to) {
 		return false
 	}
-	c.state = to
 	if to == Running {
-		leavePhase(c)
+		c.quiet()
 	}
 	return true
 }
@@ -262,12 +192,11 @@ func (c *container) advance(to State) bool {
 // complete sets the result, once, and forgets the container when that was asked.
 func (c *container) complete(r RunResult) {
 	c.e.mu.Lock()
-	if c.state == Completed {
+	if !c.lifecycle.complete(r) {
 		c.e.mu.Unlock()
 		return
 	}
-	c.state, c.result, c.stuck, c.routable = Completed, r, nil, false
-	leavePhase(c)
+	c.quiet()
 	delete(c.e.probing, c)
 	c.rest()
 	gone := c.delete
@@ -295,8 +224,7 @@ func (c *container) rest() {
 // forget removes what is left of a completed container, once.
 func (c *container) forget() {
 	c.e.mu.Lock()
-	first := !c.forgotten
-	c.forgotten = true
+	first := c.lifecycle.forget()
 	c.e.mu.Unlock()
 	if !first {
 		return

@@ -268,10 +268,11 @@ func isClosed(c <-chan struct{}) bool {
 // runningSingle makes a container of one program RUNNING, which it is at once.
 func (c *container) runningSingle(pid int) {
 	c.e.mu.Lock()
-	c.pid, c.mains = pid, append(c.mains, pid)
-	moved := c.state.next(Running)
+	c.begin(pid)
+	moved := c.lifecycle.advance(Running)
 	if moved {
-		c.state, c.routable = Running, true
+		c.quiet()
+		c.route(true)
 	}
 	c.e.mu.Unlock()
 	if moved {
@@ -371,23 +372,20 @@ func (c *container) resultOf(p *spawn.Process) RunResult {
 	} else if pr.ExitCode != 0 {
 		r.Failed, r.Reason = true, fmt.Sprintf("exit status %d", pr.ExitCode)
 	}
-	c.addAccount(&r)
+	c.addCounted(&r)
 	return r
 }
 
-// addAccount adds what the group's counters told.
-func (c *container) addAccount(r *RunResult) {
+// addCounted adds what the group's counters told.
+func (c *container) addCounted(r *RunResult) {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
-	if c.used.Counted {
-		r.Usage.User, r.Usage.System, r.Usage.Whole = c.used.User, c.used.System, true
-	}
-	r.Usage.MemoryPeak, r.OOM = c.used.MemoryPeak, c.oom
+	c.addAccount(r)
 }
 
 func (c *container) setPid(pid int) {
 	c.e.mu.Lock()
-	c.pid, c.mains = pid, append(c.mains, pid)
+	c.begin(pid)
 	c.e.mu.Unlock()
 }
 

@@ -209,7 +209,7 @@ func (e *ending) leftovers(kill *time.Timer) {
 		kill.Reset(leftoverGrace(t))
 		if !e.c.leavesKill() {
 			e.c.e.mu.Lock()
-			e.c.endsWithin(leftoverGrace(t))
+			e.c.endBy = e.c.endsIn(leftoverGrace(t))
 			e.c.e.mu.Unlock()
 		}
 	}
@@ -309,11 +309,7 @@ func (c *container) account() {
 	}
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
-	c.used = u
-	if u.OOMKills > 0 {
-		c.oomKills = int(u.OOMKills)
-		c.oom = &OOM{Kills: int(u.OOMKills), Limit: u.MemoryLimit, Peak: u.MemoryPeak}
-	}
+	c.count(u)
 }
 
 // setStuck notes which processes do not die, and where they hang.
@@ -329,11 +325,7 @@ func (c *container) setStuck() {
 		s.Processes = append(s.Processes, describe(pid))
 	}
 	c.e.mu.Lock()
-	first := c.stuck == nil
-	if !first {
-		s.Since = c.stuck.Since
-	}
-	c.stuck = s
+	first := c.stick(s)
 	c.e.stuck[c] = true
 	must := c.left || c.e.uncleanLocked()
 	c.e.mu.Unlock()
@@ -364,11 +356,10 @@ func (e *Executor) reboot(c *container) {
 
 func (c *container) unstick() {
 	c.e.mu.Lock()
-	was := c.stuck
-	c.stuck = nil
+	was := c.lifecycle.unstick()
 	delete(c.e.stuck, c)
 	c.e.mu.Unlock()
-	if was != nil {
+	if was {
 		c.e.emit(EventStuck, c)
 	}
 }

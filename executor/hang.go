@@ -134,9 +134,7 @@ func (c *container) setHang(told bool, program string, pids []int) bool {
 		return told
 	}
 	c.e.mu.Lock()
-	first := c.hangs == 0
-	c.hangs++
-	c.hang = h
+	first := c.startHangs(h)
 	c.e.mu.Unlock()
 	if first {
 		c.e.log.Warn("start hangs", "container", c.id, "where", h.String())
@@ -154,11 +152,7 @@ func (c *container) endHang(told bool) {
 		return
 	}
 	c.e.mu.Lock()
-	c.hangs--
-	last := c.hangs == 0
-	if last {
-		c.hang = nil
-	}
+	last := c.startGoesOn()
 	c.e.mu.Unlock()
 	if last {
 		c.e.emit(EventStuck, c)

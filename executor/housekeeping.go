@@ -54,8 +54,7 @@ func (e *Executor) expire() {
 	var late []*container
 	e.mu.Lock()
 	for _, c := range e.containers {
-		if c.state == Reserved && c.ask == askNothing && now >= c.expires {
-			c.ask, c.reason = askKill, "the reservation expired"
+		if now >= c.expires && c.lifecycle.expire() {
 			close(c.stopC)
 			late = append(late, c)
 		}
@@ -86,10 +85,7 @@ func (e *Executor) watchMemory() {
 	for _, c := range e.live(limited) {
 		kills := c.oomKillsNow()
 		e.mu.Lock()
-		more := kills - c.oomKills
-		if more > 0 && c.state == Running {
-			c.oomKills = kills
-		}
+		more := c.countKills(kills)
 		e.mu.Unlock()
 		if more > 0 {
 			u := c.usageNow()

@@ -110,13 +110,11 @@ func (e *Executor) writeOutcomes(all bool) {
 	e.mu.Lock()
 	var fresh, again []*container
 	for _, c := range e.containers {
-		seen := c.seen
-		c.seen = c.state == Completed
-		switch {
-		case c.state != Completed || c.hidden || c.delete || c.result.Stopped || !all && !seen:
-		case c.outcome == nil:
+		switch due := c.look(all); {
+		case c.hidden:
+		case due == dueOutcome:
 			fresh = append(fresh, c)
-		case c.unsaved:
+		case due == dueAgain:
 			again = append(again, c)
 		}
 	}

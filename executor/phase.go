@@ -43,16 +43,16 @@ func (c *container) inPhase(what string, on bool) {
 
 // enter begins a phase. The executor is locked.
 func (c *container) enter(what string, now time.Duration) {
-	leavePhase(c)
+	c.quiet()
 	c.phase = Phase{What: what, Since: now, At: c.e.clock.Wall(), Limit: shorter(c.spec.Workload.TimeLimit, c.spec.Workload.StartTimeout)}
 	if what != "" && !c.hidden {
 		c.slowAt(now + SlowPhase)
 	}
 }
 
-// leavePhase ends the phase. The executor is locked.
-func leavePhase(c *container) {
-	if c.phase = (Phase{}); c.notSlow != nil {
+// quiet takes back the event that is due about the phase, which is over. The executor is locked.
+func (c *container) quiet() {
+	if c.notSlow != nil {
 		c.notSlow()
 		c.notSlow = nil
 	}

@@ -71,7 +71,7 @@ func (c *container) stepResult(res step.Result) RunResult {
 			break
 		}
 		r = p.result()
-		c.addAccount(&r)
+		c.addCounted(&r)
 	}
 	c.timedOut = errors.Is(res.Err, step.ErrTimeLimit)
 	r.Failed, r.TimedOut, r.Reason = res.Err != nil, c.timedOut, step.Reason(res.Err)
@@ -138,7 +138,7 @@ func (h *stepHost) Decided(res step.Result) {
 	if !c.leavesKill() {
 		c.e.mu.Lock()
 		c.decidedWhy = step.Reason(res.Err)
-		c.endsWithin(c.graceOf(&c.spec.Workload.Termination))
+		c.endBy = c.endsIn(c.graceOf(&c.spec.Workload.Termination))
 		c.e.mu.Unlock()
 	}
 	c.decide()
@@ -149,10 +149,7 @@ func (h *stepHost) Decided(res step.Result) {
 // Routable notes whether the container takes traffic.
 func (h *stepHost) Routable(ok bool) {
 	h.c.e.mu.Lock()
-	changed := h.c.routable != ok && h.c.state == Running
-	if changed {
-		h.c.routable = ok
-	}
+	changed := h.c.route(ok)
 	h.c.e.mu.Unlock()
 	if changed {
 		h.c.e.emit(EventRoutable, h.c)

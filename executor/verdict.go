@@ -29,8 +29,7 @@ func (c *container) fix(asked bool) {
 	c.fixed = v
 	if !asked && !c.leavesKill() {
 		c.e.mu.Lock()
-		c.decided = true
-		c.endsWithin(leftoverGrace(&c.spec.Workload.Termination))
+		c.lifecycle.decide(c.endsIn(leftoverGrace(&c.spec.Workload.Termination)))
 		c.e.mu.Unlock()
 	}
 }

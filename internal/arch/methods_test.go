@@ -19,7 +19,7 @@ var moreMethods = map[string]int{
 	"api/apitest.Fake":    71,
 	"batch.Board":         99,
 	"executor.Executor":   110,
-	"executor.container":  143,
+	"executor.container":  130,
 	"leader.Leader":       47,
 	"leader.view":         80,
 	"logstore.Store":      49,
