@@ -45,6 +45,9 @@ type ClientConfig struct {
 	Token guard.Token
 	// NewKey makes idempotency keys.
 	NewKey func() string
+	// Unanswered is called when a server has not answered a call for a while, once for each
+	// try; nil = nobody wants to know.
+	Unanswered func(address string)
 	// Patience is how long a call is repeated while no server leads or none can be
 	// reached; 0 = not at all. Only what is safe to repeat is repeated.
 	Patience time.Duration
@@ -169,13 +172,28 @@ func CallFor[Q, A any](ctx context.Context, c *Client, patience time.Duration, m
 	c.sign(any(q).(proto.Message))
 	var answer *A
 	err := c.try(ctx, patience, func(s *server) error {
+		if c.cfg.Unanswered != nil {
+			defer time.AfterFunc(silence, func() { c.cfg.Unanswered(s.address) }).Stop()
+		}
 		res, err := method(s.calls, ctx, connect.NewRequest(q))
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) && err != nil {
+			return unanswered(s.address, err)
+		}
 		if err == nil {
 			answer = res.Msg
 		}
 		return err
 	})
 	return answer, err
+}
+
+// silence is how long a call is without an answer until that is reported.
+const silence = 3 * time.Second
+
+// unanswered is the error of a call that a server did not answer in time.
+func unanswered(address string, err error) *Error {
+	return &Error{Code: "timeout", Message: "timed out: no answer from " + address, Exit: ExitTimeout, cause: err,
+		Detail: &pb.ErrorDetail{Code: "timeout", Hint: "its process may be stopped or overloaded; look at it and its log, or use another server (--addr)"}}
 }
 
 // sign gives a writing request its idempotency key.

@@ -320,6 +320,40 @@ func TestPatienceCountsFromTheFirstFailure(t *testing.T) {
 	}
 }
 
+// TestAServerThatDoesNotAnswerIsNamed: while it is waited for, and in the error with what to do.
+func TestAServerThatDoesNotAnswerIsNamed(t *testing.T) {
+	told := make(chan string, 1)
+	stopped := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			return
+		}
+		<-r.Context().Done()
+	}))
+	defer stopped.Close()
+	address := stopped.Listener.Addr().String()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c := api.NewClient(api.ClientConfig{Addresses: []string{address}, Unanswered: func(a string) { told <- a }})
+	var failed error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, failed = api.Call(ctx, c, calls.ListServices, &pb.ListServicesRequest{})
+	}()
+	if got := <-told; got != address {
+		t.Errorf("waiting for %q", got)
+	}
+	cancel()
+	<-done
+	short, end := context.WithTimeout(t.Context(), time.Millisecond)
+	defer end()
+	_, failed = api.Call(short, c, calls.ListServices, &pb.ListServicesRequest{})
+	var e *api.Error
+	if !errors.As(failed, &e) || e.Exit != api.ExitTimeout || e.Message != "timed out: no answer from "+address || !strings.Contains(e.Detail.Hint, "stopped") {
+		t.Errorf("%v", failed)
+	}
+}
+
 func TestNoServer(t *testing.T) {
 	c := api.NewClient(api.ClientConfig{Addresses: []string{"unix:" + t.TempDir() + "/none.sock"}})
 	_, err := api.Call(t.Context(), c, calls.ListServices, &pb.ListServicesRequest{})

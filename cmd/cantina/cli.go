@@ -257,9 +257,12 @@ func (c *cli) client() (*api.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.clientMade = api.NewClient(api.ClientConfig{Addresses: c.addresses(), TLS: conf, Token: token, NewKey: newKey, Patience: patience})
+	c.clientMade = api.NewClient(api.ClientConfig{Addresses: c.addresses(), TLS: conf, Token: token, NewKey: newKey, Patience: patience, Unanswered: c.unanswered})
 	return c.clientMade, nil
 }
+
+// unanswered reports that a server is waited for.
+func (c *cli) unanswered(address string) { c.notef("waiting for %s to answer\n", address) }
 
 // patience is how long a call is repeated while a new leader is found.
 const patience = 5 * time.Second
