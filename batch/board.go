@@ -205,7 +205,7 @@ func (b *Board) Put(spec Job) (problems []string) {
 		for _, key := range b.runKeys(spec.Name) { // it runs already: a report came before its row
 			if r := b.runs[key]; r.job == nil {
 				r.job, r.node = j, b.f.node(j.level, key.Node)
-				b.record(j, r.node).running = true
+				r.mark(b.record(j, r.node))
 			}
 		}
 	} else {

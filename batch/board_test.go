@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -209,6 +210,23 @@ func TestReplayAndForeignEnds(t *testing.T) {
 	}
 }
 
+// blockedByFormer demands that job a waits on a node for the removed job of its name, and does not run there.
+func blockedByFormer(t *testing.T, b *Board, node string) {
+	t.Helper()
+	p, _ := b.Progress("a")
+	if p.Blocked != 1 || p.Running+p.Ready != p.Total-1 {
+		t.Errorf("%s: %+v", node, p)
+	}
+	own, err := b.Explain(Key{"a", node}, "", 0)
+	if err != nil || len(own) != 1 || own[0].Class != ClassBlocked || !strings.HasPrefix(own[0].Text, WaitsForRemoved+", which runs on cell c as ") {
+		t.Errorf("%s: %+v, %v", node, own, err)
+	}
+	all, err := b.ExplainJob("a", func(string) string { return "" }, 0)
+	if err != nil || !slices.ContainsFunc(all, func(w Why) bool { return strings.HasPrefix(w.Text, node+": "+WaitsForRemoved) }) {
+		t.Errorf("%s: %+v, %v", node, all, err)
+	}
+}
+
 func TestRecreatedJob(t *testing.T) {
 	b := twoHosts(t)
 	n := int64(0)
@@ -218,16 +236,21 @@ func TestRecreatedJob(t *testing.T) {
 	if got := keys(b.Pick(9)); strings.Contains(got, "db22") {
 		t.Errorf("the node of the old job's task starts again: %s", got)
 	}
+	blockedByFormer(t, b, "db22")
 	if u, ok := end(b, Key{"a", "db22"}, inv(1), Report{Bits: Done}, 0); ok {
 		t.Errorf("the old job's result counts for the new one: %+v", u)
 	}
 	if got := keys(b.Pick(9)); got != "a:db22" {
 		t.Errorf("then it runs: %s", got)
 	}
+	if p, _ := b.Progress("a"); p.Blocked != 0 || p.Ready+p.Running != p.Total {
+		t.Errorf("nothing of the old job is left: %+v", p)
+	}
 	// The same after a change of leader: the report names no uid.
 	c := twoHosts(t)
 	put(t, c, Job{Name: "a", UID: "second", Born: inv(5)})
 	c.Adopt(Key{"a", "db11"}, inv(4), "c")
+	blockedByFormer(t, c, "db11")
 	if u, ok := end(c, Key{"a", "db11"}, inv(4), Report{Bits: Done}, 0); ok {
 		t.Errorf("an older invocation counts: %+v", u)
 	}

@@ -74,6 +74,9 @@ func (b *Board) Explain(k Key, reason string, now int64) ([]Why, error) {
 	return out, nil
 }
 
+// WaitsForRemoved begins the reason of a node on which a removed job of the same name has not ended.
+const WaitsForRemoved = "waits for the removed job of this name"
+
 // explainSwitches says what keeps all nodes of a job from starting, by whoever said so.
 func (b *Board) explainSwitches(j *job, say func(Why)) {
 	if b.spec.Disabled {
@@ -208,6 +211,9 @@ func (j *job) first(limit int, classes ...Class) []int32 {
 
 func (b *Board) explainDependencies(j *job, n int32, say func(Why)) {
 	node := b.f.names[j.level].list[n]
+	if r := b.runs[Key{j.Name, node}]; r != nil && b.record(j, n).former {
+		say(Why{Text: fmt.Sprintf("%s, which runs on cell %s as %s", WaitsForRemoved, r.cell, r.inv)})
+	}
 	for _, name := range j.DependsOn {
 		d := b.jobs[name]
 		switch {

@@ -98,9 +98,14 @@ func (b *Board) occupy(r *run) {
 		b.drawn(d.level, d.node)
 	}
 	if r.job != nil {
-		b.record(r.job, r.node).running = true
+		r.mark(b.record(r.job, r.node))
 		b.changed(r.job, r.node)
 	}
+}
+
+// mark notes in the record of its node that it runs, by its job or by a removed one of the same name.
+func (r *run) mark(x *record) {
+	x.running, x.former = true, !r.inv.IsZero() && r.inv.Compare(r.job.Born) <= 0
 }
 
 // giveBack is the inverse of occupy, without the run's entry.
@@ -111,7 +116,8 @@ func (b *Board) giveBack(r *run) {
 	}
 	r.draws = nil
 	if r.job != nil {
-		b.record(r.job, r.node).running = false
+		x := b.record(r.job, r.node)
+		x.running, x.former = false, false
 		b.changed(r.job, r.node)
 	}
 }

@@ -18,6 +18,7 @@ type record struct {
 	exit    int16
 	signal  uint8
 	running bool
+	former  bool  // what runs is of a removed job of this name
 	done    bool  // as the jobs that depend on it were told
 	hopeful bool  // the same: it may be done without a change
 	ahead   bool  // its time was not yet: it is by another clock, which was wrong

@@ -96,6 +96,8 @@ func (b *Board) open(j *job, p int32) bool {
 // classify says what a pair counts as.
 func (b *Board) classify(j *job, node int32, x *record) Class {
 	switch {
+	case x.former:
+		return ClassBlocked
 	case x.running:
 		return ClassRunning
 	case x.flags&flagPlaced == 0:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -122,6 +123,9 @@ type Config struct {
 	ProbeTimeout time.Duration
 	// Leave is how long an orderly end waits for work to end and statuses to be heard [20 s].
 	Leave time.Duration
+	// Abandoned, when set, is closed when no leader will hear the cell any more: then an orderly end waits
+	// for the work alone.
+	Abandoned <-chan struct{}
 	// OnSession, when set, is told each new state of the session; it must not wait.
 	OnSession func(worker.State)
 	// Runtime is what the cell stands on; a simulator has its own.
@@ -202,7 +206,8 @@ type Cell struct {
 	exit       *onceError
 
 	leaving  atomic.Bool
-	counting sync.Mutex // a count and its report are one step: an older one never comes after
+	ended    chan struct{} // has a value when a container has ended since that was looked at
+	counting sync.Mutex    // a count and its report are one step: an older one never comes after
 }
 
 // New reads the directory's identity, begins a session and takes over what the
@@ -226,7 +231,7 @@ func New(cfg Config, exec Executor, leader Leader) (*Cell, error) {
 	if err := rt.Identity.Save(id, true); err != nil {
 		return nil, err
 	}
-	c := &Cell{cfg: cfg, log: cfg.Log, exec: exec, leader: leader, queue: run.NewKeyedOn(64, rt.Go), exit: newOnceError()}
+	c := &Cell{cfg: cfg, log: cfg.Log, exec: exec, leader: leader, queue: run.NewKeyedOn(64, rt.Go), exit: newOnceError(), ended: make(chan struct{}, 1)}
 	c.containers = &containers{cfg: &c.cfg, log: c.log, exec: exec, plans: newTable[plan](), endReasons: newTable[string](), unknown: newTable[string]()}
 	c.drain = &evacuating{cfg: &c.cfg}
 	c.polls = &polls{clock: cfg.Clock, loop: run.NewLoop("poll", c.nextPoll)}
@@ -374,12 +379,29 @@ func (c *Cell) leave(ctx context.Context) {
 	default:
 		c.log.Info("shutting down: stopping work and deregistering from the leader", "at_most", c.cfg.Leave)
 	}
-	select {
-	case <-c.session.acts.ended:
-	case <-c.exit.done:
-	case <-limit.Done():
-		c.log.Warn("exiting without deregistration: no answer from the leader, or work is still running", "after", c.cfg.Leave)
+	abandoned, ended := c.cfg.Abandoned, chan struct{}(nil)
+	for {
+		select {
+		case <-c.session.acts.ended:
+			return
+		case <-c.exit.done:
+			return
+		case <-abandoned:
+			abandoned, ended = nil, c.ended
+		case <-ended:
+		case <-limit.Done():
+			c.log.Warn("exiting without deregistration: no answer from the leader, or work is still running", "after", c.cfg.Leave)
+			return
+		}
+		if ended != nil && !c.ending() {
+			return
+		}
 	}
+}
+
+// ending reports whether work has still to end that does not outlive the cell.
+func (c *Cell) ending() bool {
+	return slices.ContainsFunc(c.exec.List(), func(ct executor.Container) bool { return !c.outlives(ct) && ct.State != executor.Completed })
 }
 
 // outlives reports whether a container is kept at a restart of the cell.
@@ -412,6 +434,10 @@ func (c *Cell) Happened(e executor.Event) {
 		}
 		c.look(e.Container)
 	case executor.EventCompleted:
+		select {
+		case c.ended <- struct{}{}:
+		default:
+		}
 		// An ended one may stay until the leader takes this process in again, and it
 		// does not take in one that says it holds work.
 		c.recount(e.Container)

@@ -107,3 +107,45 @@ func TestWhatIsKeptIsNotWaitedFor(t *testing.T) {
 		})
 	}
 }
+
+// TestACellWhoseServerFailedWaitsForItsWorkAlone: nobody will hear its statuses.
+func TestACellWhoseServerFailedWaitsForItsWorkAlone(t *testing.T) {
+	for name, c := range map[string]struct {
+		works, hangs bool
+		least, at    time.Duration
+	}{
+		"nothing runs": {at: 100 * time.Millisecond},
+		"a task ends":  {works: true, at: time.Second},
+		"a task hangs": {works: true, hangs: true, least: 3 * time.Second, at: 3500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				clock, abandoned := run.Bubble(), make(chan struct{})
+				exec := simulate.New(resource.Amounts{resource.MemoryMB: 100, resource.Containers: 10}, clock.Wall)
+				defer exec.Close()
+				cell, err := New(Config{Name: "c1", Dir: dir, Clock: clock, Log: slog.New(slog.DiscardHandler), Abandoned: abandoned}, Simulated{exec}, &leader{clock: clock, silent: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if c.works {
+					if err := exec.Launch(executor.Reservation{ID: "x", DeadlineBound: true}, executor.Spec{Workload: *sleeper("forever")}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if c.hangs {
+					exec.Hang("x")
+					time.AfterFunc(13*time.Second, func() { exec.Release("x") })
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				time.AfterFunc(10*time.Second, func() { close(abandoned); stop() })
+				if err := cell.Run(ctx); err != nil {
+					t.Fatal(err)
+				}
+				if took := clock.Boot() - time.Hour - 10*time.Second; took < c.least || took > c.at {
+					t.Errorf("it ended after %v, not after %v to %v", took, c.least, c.at)
+				}
+			})
+		})
+	}
+}

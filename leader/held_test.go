@@ -61,6 +61,10 @@ func TestWhatTheInitialWaitHoldsIsSaid(t *testing.T) {
 			if err != nil || e.Fine || len(e.Reasons) == 0 || e.Reasons[0].Code != codeHeld || e.Reasons[0].Longest <= 0 || slices.ContainsFunc(e.Reasons, func(r plan.Reason) bool { return r.Code == "placing" }) {
 				t.Errorf("%s: %+v, %v", s.Kind, e, err)
 			}
+			same := slices.DeleteFunc(e.Reasons, func(r plan.Reason) bool { return r.Text != staleText })
+			if s.Kind != plan.SubjectService && len(same) != 1 {
+				t.Errorf("%s gives the wait as reason %d times", s.Kind, len(same))
+			}
 		}
 		if e, err := v.Explain(ctx, plan.Subject{Kind: plan.SubjectInstance, Domain: "d", Name: "free"}); err != nil || slices.ContainsFunc(e.Reasons, func(r plan.Reason) bool { return r.Code == codeHeld }) {
 			t.Errorf("%+v, %v", e, err)

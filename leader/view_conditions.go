@@ -55,7 +55,8 @@ func (v view) heldUp(x *plan.Explanation, is func(cell.Condition) bool) {
 					x.Fine, x.State, x.Wanted = false, batch.JobWaiting.String(), batch.JobDone.String()
 				}
 				r := v.stopping(name, &c)
-				r.Code, r.Text = codeRemoved, "it waits for the removed job of this name: "+r.Text
+				r.Code, r.Text = codeRemoved, "it "+batch.WaitsForRemoved+": "+r.Text
+				x.Reasons = slices.DeleteFunc(x.Reasons, func(r plan.Reason) bool { return strings.Contains(r.Text, batch.WaitsForRemoved) })
 				x.Reasons = slices.Insert(x.Reasons, min(shown-1, len(x.Reasons)), r)
 				continue
 			}

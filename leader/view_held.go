@@ -70,7 +70,7 @@ func (v view) held(s *api.Status, w worker.WaitView, all []plan.Job) {
 // sayHeld puts that the initial wait holds something in the place of what says that it
 // is about to be placed.
 func sayHeld(x *plan.Explanation, longest time.Duration) {
-	x.Reasons = slices.DeleteFunc(x.Reasons, func(r plan.Reason) bool { return r.Code == "placing" })
+	x.Reasons = slices.DeleteFunc(x.Reasons, func(r plan.Reason) bool { return r.Code == "placing" || r.Text == staleText })
 	x.Reasons = slices.Insert(x.Reasons, 0, plan.Reason{Code: codeHeld, Text: staleText, Longest: longest,
 		Change: "cantina leader end-wait --accept-double-starts, where you know that no such cell runs anything"})
 }

@@ -35,9 +35,9 @@ func (v view) GetJob(name string) (plan.Job, error) {
 	return v.noteStopping(j), errors.Join(v.fresh(), err)
 }
 
-// noteStopping adds to a job that runs that some of it is being stopped.
+// noteStopping adds to a job that some of it, or of a removed one of its name, is being stopped.
 func (v view) noteStopping(j plan.Job) plan.Job {
-	if j.Progress.Running > 0 && j.Progress.Reason == "" {
+	if j.Progress.Running+j.Progress.Blocked > 0 && j.Progress.Reason == "" {
 		j.Progress.Reason = v.stoppingOf(j.Name)
 	}
 	return j

@@ -114,13 +114,13 @@ func (d *unconfirmed) task(t plan.Task) plan.Task {
 
 // node marks a batch task that runs.
 func (d *unconfirmed) node(p plan.JobNode) plan.JobNode {
-	if p.Class == batch.ClassRunning {
+	if p.Class == batch.ClassRunning || p.Cell != "" {
 		p.UnconfirmedReason = d.of(p.Cell, d.v.procOf(p))
 		removed := ""
 		p.Condition = d.v.condition(p.Cell, func(c cell.Condition) bool {
 			is := c.Job == p.Job && c.Node == p.Node && !c.Unknown
 			if is && removedJob(d.v, &c) {
-				removed = "waits for the removed job of this name: "
+				removed = batch.WaitsForRemoved + ": "
 			}
 			return is
 		})
@@ -149,14 +149,19 @@ func (h holder) compare(o holder) int {
 // unconfirmedNodes adds, for each cell that has running batch tasks of a job and is not in
 // order, that it is not, and how long what it has counts as running; node "" = all.
 func (v view) unconfirmedNodes(x *plan.Explanation, job, node string) error {
-	running, err := v.Scheduler.JobNodes(job, batch.NodeFilter{Node: node, Classes: []batch.Class{batch.ClassRunning}})
+	running, err := v.Scheduler.JobNodes(job, batch.NodeFilter{Node: node, Classes: []batch.Class{batch.ClassRunning, batch.ClassBlocked}})
 	if err != nil {
 		return err
 	}
 	on, d := map[holder][]string{}, v.unconfirmed()
 	left := map[string][]string{}
 	for _, p := range running {
-		left[p.Cell] = append(left[p.Cell], p.Node)
+		if p.Cell == "" {
+			continue // it waits for another job
+		}
+		if p.Class == batch.ClassRunning {
+			left[p.Cell] = append(left[p.Cell], p.Node)
+		}
 		if h := (holder{p.Cell, v.procOf(p)}); d.of(h.cell, h.proc) != "" {
 			on[h] = append(on[h], p.Node)
 		}

@@ -158,11 +158,14 @@ func (c *checker) ledgerQuiet(w *world, b *board, all *rows) {
 		}
 	}
 	for _, j := range b.r.sched.Jobs("", "", 0) {
-		nodes, err := b.r.sched.JobNodes(j.Name, batch.NodeFilter{Classes: []batch.Class{batch.ClassRunning}})
+		nodes, err := b.r.sched.JobNodes(j.Name, batch.NodeFilter{Classes: []batch.Class{batch.ClassRunning, batch.ClassBlocked}})
 		if err != nil {
 			continue // it is being removed, or cannot be read
 		}
 		for _, p := range nodes {
+			if p.Cell == "" {
+				continue // it waits for another job
+			}
 			want[p.Cell] = want[p.Cell].Add(need(j.Resources[batch.LevelWorker]))
 		}
 	}

@@ -153,10 +153,13 @@ func runDev(c *cli, f devFlags) error {
 	work.Name, work.Dir, work.Leader = worker.CellName(f.name), filepath.Join(f.data, "cell"), server.Leader
 	work.Env, work.API, work.Timeouts, work.StuckAfter = c.containerEnv(), c.apiEnv(server.Addresses(), cfg.Token), cfg.Timeouts, f.stuck.after
 	work.User = f.user
+	failed := make(chan struct{})
+	work.Abandoned = failed
+	serve := atOnce(log, server.Run, func() { close(failed) })
 	work.Build, work.Clock, work.Log = version, cfg.Clock, log
 	if !server.HasRoom() {
 		return runProcess(c, log, h, f.readyFD, server.Addresses(), func(g *run.Group) {
-			g.Add("server", atOnce(log, server.Run))
+			g.Add("server", serve)
 			g.Add("cell", func(ctx context.Context) error { return lateCell(ctx, server, work, h) })
 		})
 	}
@@ -167,17 +170,18 @@ func runDev(c *cli, f devFlags) error {
 	h.set(cell)
 	server.Directory().SetLocal(worker.CellName(f.name), cell.Local())
 	return runProcess(c, log, cell, f.readyFD, server.Addresses(), func(g *run.Group) {
-		g.Add("server", atOnce(log, server.Run))
+		g.Add("server", serve)
 		g.Add("cell", cell.Run)
 	})
 }
 
-// atOnce logs why a part has failed before the others end, which may take a while.
-func atOnce(log *slog.Logger, part func(context.Context) error) func(context.Context) error {
+// atOnce logs why a part has failed, and calls failed, before the others end, which may take a while.
+func atOnce(log *slog.Logger, part func(context.Context) error, failed func()) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := part(ctx)
 		if err != nil && ctx.Err() == nil {
 			log.Error("server failed; stopping", "error", err)
+			failed()
 		}
 		return err
 	}

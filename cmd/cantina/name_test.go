@@ -37,3 +37,13 @@ func TestPlainEnd(t *testing.T) {
 		t.Error("any other error stays as it is")
 	}
 }
+
+// TestASubjectHasAName: a kind or a job without one is refused with the form that is right.
+func TestASubjectHasAName(t *testing.T) {
+	s := newShell(t)
+	for _, kind := range []string{"service/", "instance/", "task/", "job/", "cell/", "schedule/", "count/", ""} {
+		for _, verb := range []string{"explain", "wait", "logs"} {
+			s.fails(api.ExitUsage, fmt.Sprintf("%q: the name is missing; write %sNAME", kind, kind), verb, kind)
+		}
+	}
+}

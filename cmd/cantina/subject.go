@@ -9,8 +9,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"cantina/api"
 	pb "cantina/wire/cantinav1"
@@ -20,6 +22,9 @@ import (
 // calls are the methods of the API, for api.Call.
 type calls = cantinav1connect.CantinaServiceClient
 
+// readTime bounds a call that only reads, where no --timeout was given.
+const readTime = time.Minute
+
 // call makes one call with --timeout in force.
 func call[Q, A any](c *cli, method api.Method[Q, A], q *Q) (*A, error) {
 	client, err := c.client()
@@ -28,6 +33,10 @@ func call[Q, A any](c *cli, method api.Method[Q, A], q *Q) (*A, error) {
 	}
 	ctx, cancel := c.limited()
 	defer cancel()
+	if m, ok := any(q).(proto.Message); ok && c.timeout <= 0 && m.ProtoReflect().Descriptor().Fields().ByName("write") == nil {
+		ctx, cancel = context.WithTimeout(ctx, readTime)
+		defer cancel()
+	}
 	return api.Call(ctx, client, method, q)
 }
 
@@ -101,6 +110,9 @@ var finders = []finder{
 // beginning of an id. Nothing is exit code 3; more than one thing
 // is listed, exit code 2.
 func findSubject(c *cli, text, domain string) (subject, error) {
+	if text == "" || strings.HasSuffix(text, "/") {
+		return subject{}, failf(api.ExitUsage, "%q: the name is missing; write %sNAME", text, text)
+	}
 	kind, rest, explicit := strings.Cut(text, "/")
 	switch {
 	case explicit && rest != "" && (kind == "service" || kind == "task" || kind == "job" || kind == "cell" || kind == "schedule"):

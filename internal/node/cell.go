@@ -38,6 +38,8 @@ type CellConfig struct {
 	// Servers are tried in random order; empty in dev, where Leader is set.
 	Servers []string
 	Leader  func() (cell.Leader, error)
+	// Abandoned is cell.Config's.
+	Abandoned <-chan struct{}
 	// Listen is where the leader calls, host:port or unix:PATH; Advertise how it is
 	// reached, empty = the address listened on. Empty Listen in dev.
 	Listen, Advertise string
@@ -128,7 +130,7 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 	n.exec = exec
 	cfg.Offer.OpenFiles = executor.MostOpenFiles()
 	n.cell, err = cell.New(cell.Config{Name: cfg.Name, Dir: cfg.Dir, Clock: cfg.Clock, Log: cfg.Log, Offer: cfg.Offer, Address: n.cfg.Advertise,
-		Host: cfg.Host, Build: cfg.Build, Env: cfg.Env, API: cfg.API, Timeouts: cfg.Timeouts, DrainTimeout: cfg.DrainTimeout}, cell.Real{Executor: exec}, leader)
+		Host: cfg.Host, Build: cfg.Build, Env: cfg.Env, API: cfg.API, Timeouts: cfg.Timeouts, DrainTimeout: cfg.DrainTimeout, Abandoned: cfg.Abandoned}, cell.Real{Executor: exec}, leader)
 	if err != nil {
 		return nil, errors.Join(err, n.closeListener())
 	}
