@@ -17,6 +17,7 @@
 package auctioneer
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -57,8 +58,12 @@ type Config struct {
 	Placement placement.Config
 	// PerformTimeout bounds one call to a cell; 0 = 10 s.
 	PerformTimeout time.Duration
-	Clock          run.Clock
-	Log            *slog.Logger
+	// Calls is how many calls to cells are under way at most; 0 = 64. Others wait for their turn.
+	Calls int
+	// CallItems is how many items one call has at most; 0 = 250.
+	CallItems int
+	Clock     run.Clock
+	Log       *slog.Logger
 	// Runtime is how calls to cells run; a simulator has its own.
 	Runtime Runtime
 }
@@ -94,6 +99,9 @@ type Auctioneer struct {
 	stats   Stats
 
 	cellQueues map[string]*cellQueue // by cell
+	ready      []*cellQueue          // that a call can be made for, in order
+	silent     []*cellQueue          // whose last call had no answer
+	underWay   int                   // calls
 	woken      bool                  // there may be something to do
 	due        time.Duration         // there is anyway, by the boot clock
 
@@ -104,11 +112,29 @@ type Auctioneer struct {
 
 // cellQueue is the calls to one cell process: one at a time, what comes meanwhile
 // waits and goes together.
+//
+//	idle ──work──▶ ready ──its turn──▶ busy ──answer──▶ idle or ready
+//	                 ▲                  │
+//	                 └──its time comes──┴──no answer: silent
 type cellQueue struct {
 	cell, process string
-	queue         []placement.Item
-	busy          bool
+	queue         []placement.Item // not sent yet
+	state         queueState
+	// unanswered was sent and not answered: the cell may have it. It goes again, under the same ids, of which a
+	// process takes each once.
+	unanswered []placement.Item
+	tries      int           // calls in a row without an answer
+	again      time.Duration // not called before, by the boot clock
 }
+
+type queueState int
+
+const (
+	idle queueState = iota
+	ready
+	busy
+	silent
+)
 
 // Call is work for one cell process: a Perform call to be made.
 type Call struct {
@@ -119,9 +145,8 @@ type Call struct {
 
 // New returns the auctioneer of a term. It starts nothing.
 func New(cfg Config, cells Cells, board Feedback) *Auctioneer {
-	if cfg.PerformTimeout <= 0 {
-		cfg.PerformTimeout = 10 * time.Second
-	}
+	cfg.PerformTimeout = cmp.Or(cfg.PerformTimeout, 10*time.Second)
+	cfg.Calls, cfg.CallItems = cmp.Or(cfg.Calls, 64), cmp.Or(cfg.CallItems, 250)
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -187,21 +188,98 @@ func TestRefusalByACellIsToldAndCarriedOver(t *testing.T) {
 	})
 }
 
-func TestNoAnswerIsLeftToConvergence(t *testing.T) {
+// TestACallWithoutAnswerIsMadeAgain: nobody knows whether the cell has the work, so it is asked, more and more slowly, under
+// the same ids; meanwhile it gets no other. What is not claimed in its time is left to convergence.
+func TestACallWithoutAnswerIsMadeAgain(t *testing.T) {
 	within(t, func(t *testing.T, r rig) {
 		r.join("a", 100)
 		r.cells.set(func(string, []placement.Item) ([]Refusal, error) { return nil, errors.New("cut") })
 		r.request(t, work("x", 10))
-		r.request(t, work("x", 10)) // the same unit of work, while it may have been taken
+		r.request(t, work("y", 10))
 		want(t, "calls", r.cells.take(), "a/p-a [x]")
-		pass(29 * time.Second)
-		want(t, "calls", r.cells.take())
+		pass(999 * time.Millisecond)
+		want(t, "before its time", r.cells.take())
+		pass(time.Millisecond)
+		want(t, "asked again", r.cells.take(), "a/p-a [x]")
+		pass(1999 * time.Millisecond)
+		want(t, "before its time", r.cells.take())
 		r.cells.set(nil)
-		pass(2 * time.Second)
-		want(t, "asked for again", r.cells.take(), "a/p-a [x]")
+		pass(time.Millisecond)
+		want(t, "asked again", r.cells.take(), "a/p-a [x]")
+		pass(5 * time.Second)
+		want(t, "after the answer and the rest of the cell", r.cells.take(), "a/p-a [y]")
 		pass(31 * time.Second)
-		want(t, "unanswered", r.board.unanswered, "x")
+		want(t, "not claimed", r.board.unanswered, "x", "y")
+	})
+}
+
+// TestWhatACellHasIsNotSentAgain: a claim that comes without the answer ends the asking.
+func TestWhatACellHasIsNotSentAgain(t *testing.T) {
+	within(t, func(t *testing.T, r rig) {
+		r.join("a", 100)
+		r.cells.set(func(string, []placement.Item) ([]Refusal, error) { return nil, errors.New("cut") })
+		r.request(t, work("x", 10), work("y", 10))
+		r.cells.take()
+		r.Confirm("h-x")
+		pass(time.Second)
+		want(t, "asked again", r.cells.take(), "a/p-a [y]")
+		r.Withdraw("y") // it is in flight: the cell may have it all the same
+		r.Release("h-y")
+		pass(10 * time.Second)
+		want(t, "nothing is left to ask for", r.cells.take())
+	})
+}
+
+// TestASuccessorGetsItsOwnCalls: what was sent to a process that is gone is not sent to the next one of its cell.
+func TestASuccessorGetsItsOwnCalls(t *testing.T) {
+	within(t, func(t *testing.T, r rig) {
+		r.join("a", 100)
+		r.cells.set(func(string, []placement.Item) ([]Refusal, error) { return nil, errors.New("cut") })
+		r.request(t, work("x", 10))
+		r.cells.take()
+		r.cells.set(nil)
+		r.Admit("a", "p-b", "")
+		r.Push(placement.State{Cell: "a", Process: "p-b", Version: 1, Capacity: resource.Amounts{resource.MemoryMB: 100, resource.Containers: 100}})
+		pass(10 * time.Second)
 		want(t, "calls", r.cells.take())
+		r.request(t, work("y", 10))
+		want(t, "calls", r.cells.take(), "a/p-b [y]")
+	})
+}
+
+// TestCallsAreBounded: not more than so many calls at once, and so many items in each, whatever is asked for.
+func TestCallsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rig{cells: &fakeCells{block: make(chan struct{})}, board: &fakeBoard{}}
+		r.Auctioneer = New(Config{Clock: run.Bubble(), Calls: 2, CallItems: 3}, r.cells, r.board)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- r.Run(ctx) }()
+		for _, c := range []string{"a", "b", "c", "d"} {
+			r.join(c, 1000)
+		}
+		var items []placement.Item
+		for i := range 20 {
+			items = append(items, work(fmt.Sprint("w", i), 1))
+		}
+		r.request(t, items...)
+		if n := len(r.cells.take()); n != 2 {
+			t.Errorf("%d calls at once", n)
+		}
+		close(r.cells.block)
+		synctest.Wait()
+		sent := 0
+		for _, c := range r.cells.take() {
+			n := len(strings.Fields(c)) - 1
+			if sent += n; n > 3 {
+				t.Errorf("a call of %d items: %s", n, c)
+			}
+		}
+		if sent < 14 || sent > 18 {
+			t.Errorf("%d items in the later calls", sent)
+		}
+		cancel()
+		<-ended
 	})
 }
 

@@ -2,6 +2,7 @@ package auctioneer
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"cantina/internal/run"
@@ -43,7 +44,7 @@ func (a *Auctioneer) begin(ctx context.Context) {
 	}
 }
 
-// perform makes a call, and those to the same process that come up meanwhile.
+// perform makes a call, and those whose turn comes when one has ended.
 func (a *Auctioneer) perform(ctx context.Context, c Call) {
 	for more := true; more && ctx.Err() == nil; {
 		called, cancel := a.cfg.Runtime.Within(ctx, a.cfg.PerformTimeout)
@@ -54,7 +55,8 @@ func (a *Auctioneer) perform(ctx context.Context, c Call) {
 }
 
 // pass runs rounds until nothing is left to place and tells the board what waits. It
-// returns the calls that are to be made now, at most one to each cell process at a time.
+// returns the calls that are to be made now, at most one to each cell process at a time and no more in all than
+// Config.Calls.
 func (a *Auctioneer) pass() (calls []Call) {
 	for more := true; more; {
 		now := a.cfg.Clock.Boot()
@@ -68,7 +70,11 @@ func (a *Auctioneer) pass() (calls []Call) {
 			a.due = run.Never
 		}
 		for i := range results {
-			calls = append(calls, a.queue(results[i].Placed)...)
+			a.queue(results[i].Placed)
+		}
+		a.askAgain(now)
+		for c, ok := a.take(); ok; c, ok = a.take() {
+			calls = append(calls, c)
 		}
 		a.mu.Unlock()
 		for i := range results {
@@ -105,10 +111,8 @@ func (a *Auctioneer) tell(r *placement.Result) {
 	}
 }
 
-// queue puts placed work into the queues of its cells, and returns the calls that begin
-// with it. The lock is held.
-func (a *Auctioneer) queue(placed []placement.Placement) (calls []Call) {
-	touched := make([]*cellQueue, 0, len(placed))
+// queue puts placed work into the queues of its cells. The lock is held.
+func (a *Auctioneer) queue(placed []placement.Placement) {
 	for _, p := range placed {
 		l := a.cellQueues[p.Cell]
 		if l == nil || l.process != p.Process {
@@ -117,46 +121,104 @@ func (a *Auctioneer) queue(placed []placement.Placement) (calls []Call) {
 			l = &cellQueue{cell: p.Cell, process: p.Process}
 			a.cellQueues[p.Cell] = l
 		}
-		if len(l.queue) == 0 {
-			touched = append(touched, l)
-		}
-		l.queue = append(l.queue, p.Item)
-	}
-	for _, l := range touched {
-		if c, ok := l.next(); ok {
-			calls = append(calls, c)
+		if l.queue = append(l.queue, p.Item); l.state == idle {
+			a.makeReady(l)
 		}
 	}
-	return calls
 }
 
-// next is a call with all that waits for a process, if none is under way.
-func (l *cellQueue) next() (Call, bool) {
-	if l.busy || len(l.queue) == 0 {
-		return Call{}, false
+func (a *Auctioneer) makeReady(l *cellQueue) {
+	l.state = ready
+	a.ready = append(a.ready, l)
+}
+
+// askAgain has the calls made again that had no answer and whose time has come. The lock is held.
+func (a *Auctioneer) askAgain(now time.Duration) {
+	still := a.silent[:0]
+	for _, l := range a.silent {
+		if l.again > now {
+			still = append(still, l)
+			a.due = min(a.due, l.again)
+			continue
+		}
+		a.makeReady(l)
 	}
-	c := Call{Cell: l.cell, Process: l.process, Work: l.queue, cellQueue: l}
-	l.queue, l.busy = nil, true
-	return c, true
+	clear(a.silent[len(still):])
+	a.silent = still
 }
 
-// answered takes the answer to a call, once; an err is none. It returns the next call to
-// the same process, when there is one to be made.
+// take is the next call, if one may be made. The lock is held.
+func (a *Auctioneer) take() (Call, bool) {
+	for len(a.ready) > 0 && a.underWay < a.cfg.Calls {
+		l := a.ready[0]
+		a.ready[0] = nil
+		a.ready = a.ready[1:]
+		work := a.stillOut(l)
+		n := min(len(l.queue), max(0, a.cfg.CallItems-len(work)))
+		work = append(work, l.queue[:n]...)
+		l.queue = l.queue[n:]
+		if len(work) == 0 {
+			a.rest(l)
+			continue
+		}
+		l.state = busy
+		a.underWay++
+		return Call{Cell: l.cell, Process: l.process, Work: work, cellQueue: l}, true
+	}
+	return Call{}, false
+}
+
+// stillOut takes what was not answered out of a queue, without what the cell has by now or whose time is over.
+func (a *Auctioneer) stillOut(l *cellQueue) []placement.Item {
+	out := slices.DeleteFunc(l.unanswered, func(it placement.Item) bool {
+		placedAgain := slices.ContainsFunc(l.queue, func(q placement.Item) bool { return q.Hold == it.Hold })
+		return placedAgain || !a.auction.Flies(it.Hold, l.process)
+	})
+	l.unanswered = nil
+	return out
+}
+
+// rest is a queue without a call; one without work is forgotten. The lock is held.
+func (a *Auctioneer) rest(l *cellQueue) {
+	l.state = idle
+	if len(l.queue) > 0 {
+		a.makeReady(l)
+	} else if a.cellQueues[l.cell] == l {
+		delete(a.cellQueues, l.cell)
+	}
+}
+
+// answered takes the answer to a call, once; an err is none. It returns the next call,
+// when there is one to be made.
 func (a *Auctioneer) answered(c Call, refused []Refusal, err error) (next Call, more bool) {
-	if err != nil {
-		// The work stays in flight until it is claimed or its time is over.
-		a.cfg.Log.Warn("cell did not answer a placement", "cell", c.Cell, "items", len(c.Work), "error", err)
-	} else if len(refused) > 0 {
+	if len(refused) > 0 && err == nil {
 		a.refuse(&c, refused)
 	}
+	now := a.cfg.Clock.Boot()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	c.cellQueue.busy = false
-	if next, more = c.cellQueue.next(); !more && a.cellQueues[c.Cell] == c.cellQueue {
-		delete(a.cellQueues, c.Cell)
+	l := c.cellQueue
+	a.underWay--
+	if err == nil {
+		l.tries = 0
+		a.rest(l)
+		return a.take()
 	}
-	return next, more
+	// The work stays in flight until the cell has it or its time is over; the cell gets no other meanwhile.
+	wait := min(time.Second<<min(l.tries, 4), maxAgain)
+	l.unanswered, l.again = c.Work, now+wait
+	l.tries++
+	l.state = silent
+	a.silent = append(a.silent, l)
+	a.auction.RestFor(now, wait+time.Second, c.Cell, "it did not answer the last placement")
+	a.woken = true
+	a.loop.Wake()
+	a.cfg.Log.Warn("cell did not answer a placement", "cell", c.Cell, "items", len(c.Work), "try", l.tries, "error", err)
+	return a.take()
 }
+
+// maxAgain is how long a call without an answer waits at most before it is made again.
+const maxAgain = 10 * time.Second
 
 // refuse carries over what a cell did not take, and tells the board.
 func (a *Auctioneer) refuse(c *Call, refused []Refusal) {

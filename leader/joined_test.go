@@ -131,7 +131,7 @@ func TestTooLargeFailsOnceTheCellsHadTheirTimeToJoin(t *testing.T) {
 		if x, _ := tm.Board.GetTask("helped"); x.Ended() {
 			t.Errorf("a cell that helps has joined: %+v", x.Task)
 		}
-		if x, _ := tm.Board.GetTask("never"); x.Outcome != task.Failed || !strings.Contains(x.Result.Reason, "largest cell 2000") {
+		if x, _ := tm.Board.GetTask("never"); x.Outcome != task.Failed || !strings.Contains(x.Result.Reason, "it did not answer the last placement") {
 			t.Errorf("no cell could ever hold it: %+v", x.Task)
 		}
 	})

@@ -161,6 +161,9 @@ func (a *Auction) Refuse(now time.Duration, hold string, full bool, why string) 
 	a.deallocate(h)
 	a.freed = true
 	if full && a.byName[c.name] == c {
+		if why != "" {
+			why = "refused work a moment ago: " + why
+		}
 		a.rest(c, now+a.cfg.Rest, why)
 	}
 	if h.Kind == KindBatch || a.waiting[h.item.ID] != nil {
@@ -175,9 +178,12 @@ func (a *Auction) Refuse(now time.Duration, hold string, full bool, why string) 
 
 // Rest keeps a cell out of the auction for a while: it refused batch work that was
 // granted.
-func (a *Auction) Rest(now time.Duration, name string) {
+func (a *Auction) Rest(now time.Duration, name string) { a.RestFor(now, a.cfg.Rest, name, "") }
+
+// RestFor is Rest for a time of its own and with a reason.
+func (a *Auction) RestFor(now, d time.Duration, name, why string) {
 	if c := a.byName[name]; c != nil {
-		a.rest(c, now+a.cfg.Rest, "")
+		a.rest(c, now+d, why)
 	}
 }
 

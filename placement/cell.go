@@ -29,7 +29,7 @@ type cell struct {
 	class, zone, slot int // -1 = in no class
 	restUntil         time.Duration
 	resting           bool
-	restWhy           string // what the cell said; empty = nothing
+	restWhy           string // why; empty = it refused work
 	improved          bool
 	holds             map[string]*holding
 }
@@ -284,7 +284,7 @@ func (c *cell) reason() string {
 	case c.state.Unavailable != "":
 		return c.state.Unavailable
 	case c.resting && c.restWhy != "":
-		return "refused work a moment ago: " + c.restWhy
+		return c.restWhy
 	case c.resting:
 		return "refused work a moment ago"
 	}
