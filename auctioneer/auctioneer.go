@@ -74,8 +74,8 @@ type Runtime struct {
 	// Go has f run beside everything else.
 	Go     func(f func())
 	Within func(context.Context, time.Duration) (context.Context, context.CancelFunc)
-	// Watch, when set, is told of the calls that a pass begins, before they are made.
-	Watch func([]Call)
+	// Watch, when set, is told of the cells that a pass has placed work on, before they are called.
+	Watch func(cells []string)
 }
 
 // Stats counts since the term began.

@@ -188,8 +188,8 @@ func TestRefusalByACellIsToldAndCarriedOver(t *testing.T) {
 	})
 }
 
-// TestACallWithoutAnswerIsMadeAgain: nobody knows whether the cell has the work, so it is asked, more and more slowly, under
-// the same ids; meanwhile it gets no other. What is not claimed in its time is left to convergence.
+// TestACallWithoutAnswerIsMadeAgain: whether the cell has the work is unknown, so it is asked, more and more slowly,
+// under the same ids; meanwhile it gets no other. What is not claimed in its time is left to convergence.
 func TestACallWithoutAnswerIsMadeAgain(t *testing.T) {
 	within(t, func(t *testing.T, r rig) {
 		r.join("a", 100)
@@ -239,7 +239,8 @@ func TestASuccessorGetsItsOwnCalls(t *testing.T) {
 		r.cells.take()
 		r.cells.set(nil)
 		r.Admit("a", "p-b", "")
-		r.Push(placement.State{Cell: "a", Process: "p-b", Version: 1, Capacity: resource.Amounts{resource.MemoryMB: 100, resource.Containers: 100}})
+		capacity := resource.Amounts{resource.MemoryMB: 100, resource.Containers: 100}
+		r.Push(placement.State{Cell: "a", Process: "p-b", Version: 1, Capacity: capacity})
 		pass(10 * time.Second)
 		want(t, "calls", r.cells.take())
 		r.request(t, work("y", 10))
@@ -419,7 +420,7 @@ func TestTheLoopWithoutGoroutines(t *testing.T) {
 	var begun []func()
 	var watched int
 	cells := &fakeCells{}
-	a := New(Config{Clock: run.Kernel(), Runtime: Runtime{Go: func(f func()) { begun = append(begun, f) }, Watch: func(c []Call) { watched += len(c) }}}, cells, &fakeBoard{})
+	a := New(Config{Clock: run.Kernel(), Runtime: Runtime{Go: func(f func()) { begun = append(begun, f) }, Watch: func(c []string) { watched += len(c) }}}, cells, &fakeBoard{})
 	woken := 0
 	a.Loop().OnWake(func() { woken++ })
 	turn := func() {
@@ -459,7 +460,7 @@ func TestTheLoopWithoutGoroutines(t *testing.T) {
 	woken = 0
 	begun[0]()
 	want(t, "calls", cells.take(), "c/p [one]", "c/p [two three]")
-	if s := a.Stats(); s.RefusedByCell != 1 || s.Waiting != 1 || woken != 1 || watched != 1 {
+	if s := a.Stats(); s.RefusedByCell != 1 || s.Waiting != 1 || woken != 1 || watched != 3 {
 		t.Errorf("%+v, woken %d, watched %d", s, woken, watched)
 	}
 }

@@ -35,9 +35,9 @@ func (a *Auctioneer) next() (do func(context.Context), pause time.Duration) {
 
 // begin makes a pass, and begins the calls that follow from it.
 func (a *Auctioneer) begin(ctx context.Context) {
-	calls := a.pass()
-	if a.cfg.Runtime.Watch != nil && len(calls) > 0 {
-		a.cfg.Runtime.Watch(calls)
+	calls, placed := a.pass()
+	if a.cfg.Runtime.Watch != nil && len(placed) > 0 {
+		a.cfg.Runtime.Watch(placed)
 	}
 	for _, c := range calls {
 		a.cfg.Runtime.Go(func() { a.perform(ctx, c) })
@@ -56,8 +56,8 @@ func (a *Auctioneer) perform(ctx context.Context, c Call) {
 
 // pass runs rounds until nothing is left to place and tells the board what waits. It
 // returns the calls that are to be made now, at most one to each cell process at a time and no more in all than
-// Config.Calls.
-func (a *Auctioneer) pass() (calls []Call) {
+// Config.Calls; and the cells that work was placed on.
+func (a *Auctioneer) pass() (calls []Call, placed []string) {
 	for more := true; more; {
 		now := a.cfg.Clock.Boot()
 		a.mu.Lock()
@@ -71,6 +71,9 @@ func (a *Auctioneer) pass() (calls []Call) {
 		}
 		for i := range results {
 			a.queue(results[i].Placed)
+			for _, p := range results[i].Placed {
+				placed = append(placed, p.Cell)
+			}
 		}
 		a.askAgain(now)
 		for c, ok := a.take(); ok; c, ok = a.take() {
@@ -81,7 +84,7 @@ func (a *Auctioneer) pass() (calls []Call) {
 			a.tell(&results[i])
 		}
 	}
-	return calls
+	return calls, placed
 }
 
 // round runs one round into the outbox; the lock is held.

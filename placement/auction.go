@@ -187,6 +187,12 @@ func (a *Auction) RestFor(now, d time.Duration, name, why string) {
 	}
 }
 
+// Flies reports whether a holding is in flight to a process: nobody knows yet whether that has it.
+func (a *Auction) Flies(hold, process string) bool {
+	h := a.holds[hold]
+	return h != nil && h.inFlight && a.byName[h.cell.name] == h.cell && h.cell.process == process
+}
+
 // Round runs one auction: everything that came since the last one and everything
 // that waits and might fit now, in the order of work.
 func (a *Auction) Round(now time.Duration) Result {

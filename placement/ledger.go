@@ -247,12 +247,6 @@ func (l *Ledger) Where(hold string) (cell string, ok bool) {
 	return "", false
 }
 
-// Flies reports whether a holding is in flight to a process: nobody knows yet whether that has it.
-func (l *Ledger) Flies(hold, process string) bool {
-	h := l.holds[hold]
-	return h != nil && h.inFlight && l.byName[h.cell.name] == h.cell && h.cell.process == process
-}
-
 // rest keeps a cell that refused out of the auction for a while.
 func (l *Ledger) rest(c *cell, until time.Duration, why string) {
 	c.restUntil, c.restWhy = until, why

@@ -3,7 +3,6 @@ package sim
 import (
 	"slices"
 
-	"cantina/auctioneer"
 	"cantina/bbs"
 	"cantina/lrp"
 	"cantina/placement"
@@ -53,11 +52,9 @@ func (l ledger) Reserve(wants []placement.Want) []placement.Grant {
 	return grants
 }
 
-// placed checks the calls that a pass of the auction begins.
-func (r *leadership) placed(calls []auctioneer.Call) {
-	r.fit(func(cell string) bool {
-		return slices.ContainsFunc(calls, func(c auctioneer.Call) bool { return c.Cell == cell })
-	})
+// placed checks the cells that a pass of the auction has placed work on.
+func (r *leadership) placed(cells []string) {
+	r.fit(func(cell string) bool { return slices.Contains(cells, cell) })
 }
 
 // fit: I4, no cell is given work above its capacity.
