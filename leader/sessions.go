@@ -21,7 +21,7 @@ func (l *Leader) admit(name worker.CellName) {
 	l.admitting.Lock()
 	proc, reason := l.Registry.Receives(name)
 	if d := l.Drains.Of(name); d != nil && reason == "" {
-		reason = "being drained: " + d.Reason
+		reason = placement.Drained + d.Reason
 	}
 	if proc == "" {
 		l.Auctioneer.Remove(string(name))

@@ -80,6 +80,9 @@ func (l *Ledger) Push(s State) bool {
 	return true
 }
 
+// Drained begins the reason of a cell that is not admitted because a person drains it.
+const Drained = "being drained: "
+
 // Admit says whether a cell's session may be given work: an empty reason admits
 // it. Process is the session's cell process; a state of another process does not
 // count until it pushes its own. It returns false when nothing changed by it.

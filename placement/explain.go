@@ -101,6 +101,8 @@ func compatibility(attrs *State, s *shape) *reason {
 // personal is what keeps one cell from a shape, whatever its class.
 func (l *Ledger) personal(s *shape, c *cell) reason {
 	switch {
+	case !c.admitted && strings.HasPrefix(c.blocked, Drained):
+		return reason{cause: CauseDraining, detail: c.blocked}
 	case !c.admitted:
 		return reason{cause: CauseNotAdmitted, detail: c.blocked}
 	case !c.known:
@@ -209,7 +211,7 @@ func (c *Class) why() string {
 	case CauseNotAdmitted, CauseUnavailable, CauseTags, CauseOpenFiles, CauseIsolation:
 		return c.Detail
 	case CauseDraining:
-		return "evacuating"
+		return cmp.Or(c.Detail, "evacuating")
 	case CauseHost:
 		return "other host"
 	case CauseAvoided:

@@ -42,3 +42,19 @@ func TestEveryRefusalHasARemedy(t *testing.T) {
 		t.Errorf("avoided: %q", got)
 	}
 }
+
+// TestADrainedCellIsUndrained: while a person drains the only cell, that is the cause, whether or not the cell has
+// reported it yet, and its end is what helps.
+func TestADrainedCellIsUndrained(t *testing.T) {
+	l := NewLedger(Config{})
+	l.Admit("a", "p", Drained+"kernel")
+	for _, reported := range []bool{false, true} {
+		room := resource.Amounts{resource.Containers: 1}
+		l.Push(State{Cell: "a", Process: "p", Version: 1, Draining: reported, Capacity: room})
+		r := l.Explain(Item{ID: "x", Hold: "h", Kind: KindTask, Need: room})
+		if r == nil || !strings.Contains(r.String(), "being drained: kernel") ||
+			!strings.Contains(r.Remedy(), "cantina undrain") {
+			t.Errorf("reported %v: %v: %v", reported, r, r.Remedy())
+		}
+	}
+}
