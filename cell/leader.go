@@ -119,6 +119,9 @@ type Condition struct {
 	StopBy   time.Time
 }
 
+// Starting reports whether it is of a start that takes long. The cell may still report it shortly after the end.
+func (c *Condition) Starting() bool { return !c.Since.IsZero() && !c.Stopping }
+
 // Words is the text, with the times of a start that takes long.
 func (c *Condition) Words(now time.Time) string {
 	switch {

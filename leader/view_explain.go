@@ -89,7 +89,9 @@ func (v view) explainJob(s plan.Subject) (plan.Explanation, error) {
 		}
 	}
 	out := explainedJob(s, &j.Progress, class, why)
-	v.heldUp(&out, func(c cell.Condition) bool { return c.Job == s.Name && (s.Node == "" || c.Node == s.Node) })
+	v.heldUp(&out, func(c cell.Condition) bool {
+		return c.Job == s.Name && (s.Node == "" || c.Node == s.Node && !(c.Starting() && class != batch.ClassRunning))
+	})
 	if s.Node != "" {
 		v.doubled(&out, worker.Work{Job: s.Name, Node: s.Node})
 	}

@@ -312,7 +312,7 @@ func (v view) unsureTask(x *plan.Explanation, guid string) error {
 	if w, stale := v.stale(); stale && t.State == task.Pending {
 		sayHeld(x, w.Longest)
 	}
-	v.heldUp(x, func(c cell.Condition) bool { return c.Task == guid })
+	v.heldUp(x, func(c cell.Condition) bool { return c.Task == guid && !(c.Starting() && t.Ended()) })
 	if t.State == task.Running {
 		sayDrained(v, x, map[string]string{t.Holder.Cell: "it may finish there until the deadline, and fails then"})
 	}
