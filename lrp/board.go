@@ -181,7 +181,9 @@ func (b *Board) Heard(proc string, now time.Time) {
 	}
 	b.heard[proc] = now
 	for k := range b.byProc[proc] {
-		b.dirtySvcs[b.procs[k.Process].service] = struct{}{}
+		if p := b.procs[k.Process]; p != nil && p.version != nil {
+			b.dirtySvcs[p.service] = struct{}{}
+		}
 	}
 }
 
@@ -320,7 +322,9 @@ func (b *Board) ProcDied(proc string) {
 	delete(b.heard, proc)
 	for k := range b.byProc[proc] {
 		b.dirtyKeys[k] = struct{}{}
-		b.procs[k.Process].healthy.touch(k.Index)
+		if p := b.procs[k.Process]; p != nil {
+			p.healthy.touch(k.Index)
+		}
 	}
 }
 
