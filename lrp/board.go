@@ -181,9 +181,7 @@ func (b *Board) Heard(proc string, now time.Time) {
 	}
 	b.heard[proc] = now
 	for k := range b.byProc[proc] {
-		if p := b.procs[k.Process]; p != nil && p.version != nil {
-			b.dirtySvcs[p.service] = struct{}{}
-		}
+		b.dirtySvcs[b.procs[k.Process].service] = struct{}{}
 	}
 }
 
@@ -221,7 +219,7 @@ func (b *Board) trackProc(proc string, k Key, add bool) {
 	set := b.byProc[proc]
 	switch {
 	case proc == "":
-	case set == nil:
+	case add && set == nil: // two rows of an index may name one process: the second finds no set when it goes
 		b.byProc[proc] = map[Key]struct{}{k: {}}
 	case add:
 		set[k] = struct{}{}
@@ -322,9 +320,7 @@ func (b *Board) ProcDied(proc string) {
 	delete(b.heard, proc)
 	for k := range b.byProc[proc] {
 		b.dirtyKeys[k] = struct{}{}
-		if p := b.procs[k.Process]; p != nil {
-			p.healthy.touch(k.Index)
-		}
+		b.procs[k.Process].healthy.touch(k.Index)
 	}
 }
 

@@ -111,3 +111,29 @@ func TestWorkInProportionToChange(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingIsLeftOfAProcessThatTwoRowsName: an index whose rows name one cell process twice leaves nothing of it in
+// the board when its rows go, and the session of that process may become HEALTHY and die afterwards.
+func TestNothingIsLeftOfAProcessThatTwoRowsName(t *testing.T) {
+	who := Identity{"i1", "a", "pa"}
+	row := func() *Actual {
+		return &Actual{Key: key0, Service: svc, State: Running, Identity: who, Net: netA, Since: t0, Replaces: who}
+	}
+	for name, x := range map[string]Index{
+		"ordinary that replaces one on the same": {Key: key0, Ordinary: row()},
+		"evacuating beside it":                   {Key: key0, Ordinary: row(), Evacuating: row()},
+		"suspect beside it":                      {Key: key0, Ordinary: row(), Suspect: row()},
+	} {
+		b := NewBoard(ConvergePolicy{})
+		b.PutIndex(x)
+		if got := b.OnProc("pa"); len(got) != 1 {
+			t.Errorf("%s: on the process: %v", name, got)
+		}
+		b.PutIndex(Index{Key: key0})
+		b.Heard("pa", t0)
+		b.ProcDied("pa")
+		if len(b.Procs()) != 0 || len(b.OnProc("pa")) != 0 || len(b.procs) != 0 {
+			t.Errorf("%s: left: %v %v", name, b.Procs(), b.OnProc("pa"))
+		}
+	}
+}
