@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/btree"
 
+	"cantina/internal/multimap"
 	"cantina/lrp"
 	"cantina/task"
 )
@@ -25,9 +26,9 @@ type view struct {
 	processes map[string]processView
 	indices   map[lrp.Key]indexView
 	byService map[lrp.ServiceKey]*tally
-	byCell    map[string]map[lrp.Key]struct{} // cell name → indices with a row on it
+	byCell    multimap.Map[string, lrp.Key] // cell name → indices with a row on it
 	tasks     map[string]taskView
-	taskCells map[string]map[string]struct{} // cell name → tasks that name it
+	taskCells multimap.Map[string, string] // cell name → tasks that name it
 	domains   map[string]domainView
 	badRows   map[string]bool // quarantined row keys
 
@@ -74,8 +75,8 @@ type domainView struct {
 func newView(revision int64, keep int) *view {
 	return &view{
 		revision: revision, keep: cmp.Or(keep, defaultCollected), services: map[lrp.ServiceKey]serviceView{}, processes: map[string]processView{}, indices: map[lrp.Key]indexView{},
-		byService: map[lrp.ServiceKey]*tally{}, byCell: map[string]map[lrp.Key]struct{}{}, tasks: map[string]taskView{},
-		taskCells: map[string]map[string]struct{}{}, domains: map[string]domainView{}, badRows: map[string]bool{}, collected: map[string]time.Time{},
+		byService: map[lrp.ServiceKey]*tally{}, byCell: multimap.Map[string, lrp.Key]{}, tasks: map[string]taskView{},
+		taskCells: multimap.Map[string, string]{}, domains: map[string]domainView{}, badRows: map[string]bool{}, collected: map[string]time.Time{},
 		serviceOrder: btree.NewG(treeDegree, func(a, b lrp.ServiceKey) bool { return a.Compare(b) < 0 }),
 		indexOrder:   btree.NewG(treeDegree, func(a, b instanceKey) bool { return a.compare(b) < 0 }),
 		taskOrder:    btree.NewG(treeDegree, func(a, b string) bool { return a < b }),
@@ -209,21 +210,7 @@ func (v *view) link(x lrp.Index, n int) {
 	}
 	for _, a := range x.Rows() {
 		if a.Cell != "" {
-			set(v.byCell, a.Cell, x.Key, n > 0)
-		}
-	}
-}
-
-func set[K, V comparable](m map[K]map[V]struct{}, k K, v V, add bool) {
-	s := m[k]
-	switch {
-	case add && s == nil:
-		m[k] = map[V]struct{}{v: {}}
-	case add:
-		s[v] = struct{}{}
-	default:
-		if delete(s, v); len(s) == 0 {
-			delete(m, k)
+			v.byCell.Set(a.Cell, x.Key, n > 0)
 		}
 	}
 }
@@ -231,7 +218,7 @@ func set[K, V comparable](m map[K]map[V]struct{}, k K, v V, add bool) {
 func (v *view) putTask(guid string, t *task.Task, revision int64) {
 	old, known := v.tasks[guid]
 	if known && old.row.Holder.Cell != "" {
-		set(v.taskCells, old.row.Holder.Cell, guid, false)
+		v.taskCells.Set(old.row.Holder.Cell, guid, false)
 	}
 	if known {
 		v.counts.addTask(old.row, -1)
@@ -247,7 +234,7 @@ func (v *view) putTask(guid string, t *task.Task, revision int64) {
 	v.taskOrder.ReplaceOrInsert(guid)
 	delete(v.collected, guid)
 	if t.Holder.Cell != "" {
-		set(v.taskCells, t.Holder.Cell, guid, true)
+		v.taskCells.Set(t.Holder.Cell, guid, true)
 	}
 }
 

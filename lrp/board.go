@@ -6,6 +6,7 @@ import (
 
 	"cantina/internal/agenda"
 	"cantina/internal/dead"
+	"cantina/internal/multimap"
 )
 
 // Board holds all services and indices of a leader and knows what convergence has
@@ -17,12 +18,12 @@ type Board struct {
 	policy   ConvergePolicy
 	services map[ServiceKey]*Service
 	procs    map[string]*process
-	byProc   map[string]map[Key]struct{} // cell process id → indices with a row on it
-	domains  map[string]time.Time        // fresh until; zero = for ever
-	badKeys  map[Key]bool                // quarantined indices
-	badSvcs  map[ServiceKey]bool         // quarantined services
-	dead     dead.Set                    // cell processes that are certainly dead
-	heard    map[string]time.Time        // cell process → since when its session is HEALTHY in this term
+	byProc   multimap.Map[string, Key] // cell process id → indices with a row on it
+	domains  map[string]time.Time      // fresh until; zero = for ever
+	badKeys  map[Key]bool              // quarantined indices
+	badSvcs  map[ServiceKey]bool       // quarantined services
+	dead     dead.Set                  // cell processes that are certainly dead
+	heard    map[string]time.Time      // cell process → since when its session is HEALTHY in this term
 
 	dirtyKeys map[Key]struct{}
 	dirtySvcs map[ServiceKey]struct{} // to be rolled
@@ -49,7 +50,7 @@ func (p ConvergePolicy) resend() time.Duration {
 func NewBoard(p ConvergePolicy) *Board {
 	return &Board{
 		policy: p, services: map[ServiceKey]*Service{}, procs: map[string]*process{},
-		byProc: map[string]map[Key]struct{}{}, domains: map[string]time.Time{},
+		byProc: multimap.Map[string, Key]{}, domains: map[string]time.Time{},
 		badKeys: map[Key]bool{}, badSvcs: map[ServiceKey]bool{}, heard: map[string]time.Time{},
 		dirtyKeys: map[Key]struct{}{}, dirtySvcs: map[ServiceKey]struct{}{},
 		svcDue: map[ServiceKey]time.Time{},
@@ -216,18 +217,8 @@ func (b *Board) track(x Index, add bool) {
 }
 
 func (b *Board) trackProc(proc string, k Key, add bool) {
-	set := b.byProc[proc]
-	switch {
-	case proc == "":
-	case add && set == nil: // two rows of an index may name one process: the second finds no set when it goes
-		b.byProc[proc] = map[Key]struct{}{k: {}}
-	case add:
-		set[k] = struct{}{}
-	default:
-		delete(set, k)
-		if len(set) == 0 {
-			delete(b.byProc, proc)
-		}
+	if proc != "" {
+		b.byProc.Set(proc, k, add)
 	}
 }
 

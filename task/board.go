@@ -8,6 +8,7 @@ import (
 
 	"cantina/internal/agenda"
 	"cantina/internal/dead"
+	"cantina/internal/multimap"
 )
 
 // Board holds all tasks of a leader and knows what convergence has to look at. It
@@ -15,12 +16,12 @@ import (
 // never changed by it.
 type Board struct {
 	policy  Policy
-	tasks   map[string]*slot               // by guid
-	byProc  map[string]map[string]struct{} // cell process id → guids RUNNING on it, or being ended
-	bad     map[string]bool                // quarantined guids
-	dead    dead.Set                       // cell processes that are certainly dead
-	ended   map[string]*endedHeap          // domain → ended tasks, oldest first
-	endings map[string]int                 // domain → number of ended tasks
+	tasks   map[string]*slot             // by guid
+	byProc  multimap.Map[string, string] // cell process id → guids RUNNING on it, or being ended
+	bad     map[string]bool              // quarantined guids
+	dead    dead.Set                     // cell processes that are certainly dead
+	ended   map[string]*endedHeap        // domain → ended tasks, oldest first
+	endings map[string]int               // domain → number of ended tasks
 	dirty   map[string]struct{}
 	due     agenda.Agenda[string] // guids
 }
@@ -39,7 +40,7 @@ type slot struct {
 // NewBoard returns an empty board.
 func NewBoard(p Policy) *Board {
 	return &Board{
-		policy: p.WithDefaults(), tasks: map[string]*slot{}, byProc: map[string]map[string]struct{}{},
+		policy: p.WithDefaults(), tasks: map[string]*slot{}, byProc: multimap.Map[string, string]{},
 		bad: map[string]bool{}, ended: map[string]*endedHeap{}, endings: map[string]int{}, dirty: map[string]struct{}{},
 	}
 }
@@ -149,7 +150,7 @@ func (b *Board) Delete(guid string) {
 
 func (b *Board) track(t *Task, add bool) {
 	if t.State == Running || t.Ending() {
-		mark(b.byProc, t.Holder.Proc, t.GUID, add)
+		b.byProc.Set(t.Holder.Proc, t.GUID, add)
 	}
 	if !t.Ended() {
 		return
@@ -159,20 +160,6 @@ func (b *Board) track(t *Task, add bool) {
 		return
 	}
 	b.endings[t.Domain]++
-}
-
-func mark(sets map[string]map[string]struct{}, key, guid string, add bool) {
-	set := sets[key]
-	switch {
-	case add && set == nil:
-		sets[key] = map[string]struct{}{guid: {}}
-	case add:
-		set[guid] = struct{}{}
-	default:
-		if delete(set, guid); len(set) == 0 {
-			delete(sets, key)
-		}
-	}
 }
 
 // OnProc returns the guids RUNNING on a cell process, or being ended there, in order.
