@@ -16,7 +16,7 @@ import (
 // was listed, and so might have been given work.
 func (iw *waiting) begin() {
 	c := &iw.cfg
-	iw.alone = c.Own != "" && (c.Alone || !c.Restored && c.List.Version == 0 && len(c.Members) == 0)
+	iw.alone = c.NoDeadline && c.Own != "" && (c.Alone || !c.Restored && c.List.Version == 0 && len(c.Members) == 0)
 	if iw.alone && !iw.cfg.Alone {
 		iw.rows = append(iw.rows, PutAlone{})
 	}

@@ -132,3 +132,16 @@ func TestTheRowOfAClusterThatIsAlone(t *testing.T) {
 		t.Errorf("its own cell: %+v", a)
 	}
 }
+
+// TestADirectoryOfItsOwnNeedsNoDeadline: a leader whose cells live by deadlines has no cell of its own, whatever it was
+// given: it takes others in, and waits for them.
+func TestADirectoryOfItsOwnNeedsNoDeadline(t *testing.T) {
+	c := Config{Term: term5, Now: sec, Timeouts: DefaultTimeouts(), NewStore: true, Own: "f"}
+	l, err := NewLeader(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.waiting.alone || l.term.notOwn(Heartbeat{DirID: "g"}) {
+		t.Errorf("alone %v, refuses others %v", l.waiting.alone, l.term.notOwn(Heartbeat{DirID: "g"}))
+	}
+}

@@ -64,7 +64,7 @@ type Config struct {
 	// AllowBump lets a newcomer displace a process that is not HEALTHY (--allow-bump-unhealthy-worker).
 	AllowBump bool
 	// NoDeadline: leader and cell are one process (cantina dev): promises are 0. Own is the directory
-	// of that cell; no other is taken in. Without NoDeadline there is none.
+	// of that cell; no other is taken in. Without NoDeadline it counts for nothing.
 	NoDeadline bool
 	Own        string
 	// Known says whether a row names the container of a service or task (by instance or uid) as

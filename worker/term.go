@@ -25,7 +25,7 @@ type term struct {
 
 // notOwn reports the heartbeat of a cell that is not the leader's own, where that is the only one.
 func (tm *term) notOwn(h Heartbeat) bool {
-	return tm.cfg.Own != "" && h.DirID != tm.cfg.Own
+	return tm.cfg.NoDeadline && tm.cfg.Own != "" && h.DirID != tm.cfg.Own
 }
 
 // unnamed reports that no row names what a cell has a container of.
