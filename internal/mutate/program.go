@@ -24,20 +24,27 @@ type Program struct {
 	dir  string
 	// reached has the numbers of the changes that the program comes by; the others it cannot notice.
 	reached map[int]bool
-	limit   time.Duration
-	// stages are the flags of each run, the quick tests first; none = one run.
-	stages [][]string
+	stages  []stage // the quick tests first
 }
 
-// memory is how much a program may take, in KiB: a change can make it take all there is.
+// stage is one run of a program.
+type stage struct {
+	flags []string
+	limit time.Duration // of processor time: another program that keeps the machine busy must not count
+}
+
+// memory is how much address space a program may take, in KiB: a change can make it take all there is.
 const memory = 6 << 20
+
+// patience is how long a program runs that nothing is known about.
+const patience = 10 * time.Minute
 
 // tries bounds how often a program is built: each time without the changes that did not compile.
 const tries = 12
 
 // NewTests builds the tests of a package, with all changes that compile together, and
-// runs them once with no change.
-func NewTests(p *Package, scratch string) (*Program, error) {
+// runs those that match a regular expression, or all, with no change.
+func NewTests(p *Package, scratch, match string) (*Program, error) {
 	dir, err := filepath.Abs(p.Dir)
 	if err != nil {
 		return nil, err
@@ -49,7 +56,12 @@ func NewTests(p *Package, scratch string) (*Program, error) {
 		return nil, err
 	}
 	t.args = testFlags(t.path, dir)
-	return t, errors.Join(t.calm(scratch, name), t.order())
+	if match != "" {
+		t.stages = []stage{{flags: []string{"-test.run=" + match}}}
+	} else if err := t.order(); err != nil {
+		return nil, err
+	}
+	return t, t.calm(scratch, name)
 }
 
 func testFlags(program, dir string) []string {
@@ -73,20 +85,23 @@ func NewSimulator(all []*Package, scratch string, length time.Duration) (*Progra
 	if err := build(scratch, all, dir, "go", "build", "-o", s.path, "./internal/mutate/simulate"); err != nil {
 		return nil, err
 	}
-	s.stages = [][]string{nil}
+	s.stages = []stage{{}}
 	return s, s.calm(scratch, "simulate")
 }
 
-// calm runs the program with no change, which it has to end well, and learns what it comes by.
+// calm runs each stage with no change, which it has to end well, and learns what it comes by
+// and how long it takes.
 func (t *Program) calm(scratch, name string) error {
 	reached := filepath.Join(scratch, name+".reached")
-	t.limit = 10 * time.Minute
-	begin := time.Now()
-	out, err := t.run(t.args, Reached+"="+reached)
-	if err != nil {
-		return fmt.Errorf("%s fails although nothing is changed: %w: %s", name, err, tail(out))
+	for i := range t.stages {
+		s := &t.stages[i]
+		s.limit = patience
+		out, used, err := t.run(*s, Reached+"="+reached)
+		if err != nil {
+			return fmt.Errorf("%s fails although nothing is changed: %w: %s", name, err, tail(out))
+		}
+		s.limit = 5*time.Second + 5*used
 	}
-	t.limit = 10*time.Second + 5*time.Since(begin)
 	text, err := os.ReadFile(reached)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -107,15 +122,15 @@ func (t *Program) Try(number int) Verdict {
 	if !t.reached[number] {
 		return Survives
 	}
-	return t.stage(Chosen + "=" + strconv.Itoa(number))
+	return t.judge(Chosen + "=" + strconv.Itoa(number))
 }
 
 // Quick leaves the slow tests out.
 func (t *Program) Quick() { t.stages = t.stages[:1] }
 
-func (t *Program) stage(env ...string) Verdict {
-	for _, flags := range t.stages {
-		if _, err := t.run(append(flags, t.args...), env...); err != nil {
+func (t *Program) judge(env ...string) Verdict {
+	for _, s := range t.stages {
+		if _, _, err := t.run(s, env...); err != nil {
 			return Noticed
 		}
 	}
@@ -129,7 +144,7 @@ const slowest = 5
 
 // order has the quick tests run first: most changes are noticed by one of them.
 func (t *Program) order() error {
-	out, err := t.run(append([]string{"-test.v"}, t.args...))
+	out, _, err := t.run(stage{[]string{"-test.v"}, patience})
 	if err != nil {
 		return fmt.Errorf("%s fails although nothing is changed: %w: %s", t.path, err, tail(out))
 	}
@@ -146,7 +161,7 @@ func (t *Program) order() error {
 	slices.SortFunc(list, func(a, b timed) int { return cmp.Compare(b.seconds, a.seconds) })
 	list = list[:min(slowest, len(list))]
 	if len(list) == 0 {
-		t.stages = [][]string{nil}
+		t.stages = []stage{{}}
 		return nil
 	}
 	var names []string
@@ -154,7 +169,7 @@ func (t *Program) order() error {
 		names = append(names, x.name)
 	}
 	slow := "^(" + strings.Join(names, "|") + ")$"
-	t.stages = [][]string{{"-test.skip=" + slow}, {"-test.run=" + slow}}
+	t.stages = []stage{{flags: []string{"-test.skip=" + slow}}, {flags: []string{"-test.run=" + slow}}}
 	return nil
 }
 
@@ -176,17 +191,23 @@ func (t *Program) TryAlone(m Small) (Verdict, error) {
 	if compile.Run() != nil {
 		return Broken, nil
 	}
-	return alone.stage(), nil
+	return alone.judge(), nil
 }
 
-func (t *Program) run(flags []string, env ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), t.limit)
+// run runs a stage and returns what it prints and how much processor time it takes. The bound on the
+// time that passes is wide, and there for a program that waits for ever.
+func (t *Program) run(s stage, env ...string) ([]byte, time.Duration, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute+10*s.limit)
 	defer cancel()
-	limited := `ulimit -v ` + strconv.Itoa(memory) + `; exec "$0" "$@"`
-	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", limited, t.path}, flags...)...)
+	limited := fmt.Sprintf(`ulimit -v %d; ulimit -t %d; exec "$0" "$@"`, memory, int(s.limit.Seconds())+1)
+	cmd := exec.CommandContext(ctx, "/bin/sh", slices.Concat([]string{"-c", limited, t.path}, s.flags, t.args)...)
 	cmd.Dir = t.dir
 	cmd.Env = append(Environ(), env...)
-	return cmd.CombinedOutput()
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil {
+		return out, 0, err
+	}
+	return out, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), err
 }
 
 // build compiles a program with the changes of packages, without those that do not compile.

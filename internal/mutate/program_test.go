@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 )
 
 // machine has changes of each kind, most of which its test notices.
@@ -49,9 +50,18 @@ func step(e event, n int, d time.Duration) int {
 const machineTest = `package machine
 
 import (
+	"os"
 	"testing"
 	"time"
 )
+
+func TestMain(m *testing.M) {
+	for os.Getenv("SPIN") != "" {
+	}
+	os.Exit(m.Run())
+}
+
+func TestNothing(*testing.T) {}
 
 func TestStep(t *testing.T) {
 	for _, c := range []struct {
@@ -70,9 +80,8 @@ func TestStep(t *testing.T) {
 }
 `
 
-// TestChangesOfOneProgram builds a package once with all its changes and finds just those
-// that its test does not notice.
-func TestChangesOfOneProgram(t *testing.T) {
+func writeMachine(t *testing.T) *Package {
+	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod": "module machine\n\ngo 1.26\n", "machine.go": machine, "machine_test.go": machineTest,
@@ -85,13 +94,20 @@ func TestChangesOfOneProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program, err := NewTests(p, t.TempDir())
+	return p
+}
+
+// TestChangesOfOneProgram builds a package once with all its changes and finds just those
+// that its test does not notice.
+func TestChangesOfOneProgram(t *testing.T) {
+	p := writeMachine(t)
+	program, err := NewTests(p, t.TempDir(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var survive, alone []string
 	for i, m := range p.All {
-		id := m.ID()[len(filepath.Base(dir))+len("/machine.go step: "):]
+		id := m.ID()[len(filepath.Base(p.Dir))+len("/machine.go step: "):]
 		verdict := Verdict(0)
 		if p.Number[i] == 0 {
 			alone = append(alone, id)
@@ -120,6 +136,26 @@ func TestChangesOfOneProgram(t *testing.T) {
 	}
 	if want := []string{"case: default: return steps ->"}; !slices.Equal(alone, want) {
 		t.Errorf("built alone: %q, want %q", alone, want)
+	}
+}
+
+// TestSomeTests runs only those that are asked for.
+func TestSomeTests(t *testing.T) {
+	program, err := NewTests(writeMachine(t), t.TempDir(), "TestNothing")
+	if err != nil || len(program.reached) > 0 {
+		t.Errorf("%d changes are come by, %v", len(program.reached), err)
+	}
+}
+
+// TestLoopIsEnded ends a program that does not stop, by the processor time that it has taken.
+func TestLoopIsEnded(t *testing.T) {
+	program, err := NewTests(writeMachine(t), t.TempDir(), "TestNothing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, used, err := program.run(stage{limit: time.Millisecond}, "SPIN=1")
+	if err == nil || used < time.Second/2 || used > 5*time.Second {
+		t.Errorf("ended with %v after %v of processor time", err, used)
 	}
 }
 

@@ -26,6 +26,7 @@ type options struct {
 	known     string
 	simulated time.Duration
 	quick     bool
+	run       string
 	only      string
 	ids       map[string]bool // of the file only; nil = all
 }
@@ -37,8 +38,10 @@ func main() {
 	flag.IntVar(&o.workers, "workers", 2, "changes tried at the same time")
 	flag.StringVar(&o.match, "match", "", "only changes whose name has this text")
 	flag.StringVar(&o.known, "known", "internal/mutate/survivors.txt", "list of survivors with a reason each")
-	flag.DurationVar(&o.simulated, "sim", 10*time.Second, "how long the simulator runs on each change that the tests let pass; 0 = it does not")
+	flag.DurationVar(&o.simulated, "sim", 10*time.Second,
+		"how long the simulator runs on each change that the tests let pass; 0 = it does not")
 	flag.BoolVar(&o.quick, "quick", false, "leave out the slowest tests of each package, and the simulator: for writing tests")
+	flag.StringVar(&o.run, "run", "", "run only tests that match, and no simulator: for writing tests")
 	flag.StringVar(&o.only, "only", "", "only changes that this output of an earlier run names as survivors")
 	flag.Parse()
 	if err := run(o, flag.Args()); err != nil {
@@ -99,7 +102,7 @@ func run(o options, dirs []string) error {
 		}
 		survivors = append(survivors, left)
 	}
-	if o.simulated > 0 && !o.quick {
+	if o.simulated > 0 && !o.quick && o.run == "" {
 		if err := simulate(packages, survivors, o, scratch, table); err != nil {
 			return err
 		}
@@ -171,7 +174,7 @@ func readSurvivors(path string) (map[string]bool, error) {
 }
 
 func tests(p *mutate.Package, all []*attempt, o options, scratch string, c *counts) ([]*attempt, error) {
-	program, err := mutate.NewTests(p, scratch)
+	program, err := mutate.NewTests(p, scratch, o.run)
 	if err != nil {
 		return nil, err
 	}
