@@ -38,6 +38,7 @@ func (w *watchers) remove(n *watcher) {
 	w.count.Add(-1)
 }
 
+// wake wakes those who want s; nil = all.
 func (w *watchers) wake(s *Source) {
 	if w.count.Load() == 0 {
 		return
@@ -45,27 +46,12 @@ func (w *watchers) wake(s *Source) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for n := range w.all {
-		if n.q.wants(s) {
-			n.poke()
+		if s == nil || n.q.wants(s) {
+			select {
+			case n.wake <- struct{}{}:
+			default:
+			}
 		}
-	}
-}
-
-func (w *watchers) wakeAll() {
-	if w.count.Load() == 0 {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for n := range w.all {
-		n.poke()
-	}
-}
-
-func (n *watcher) poke() {
-	select {
-	case n.wake <- struct{}{}:
-	default:
 	}
 }
 
@@ -99,7 +85,7 @@ func (st *Store) FollowPages(ctx context.Context, q Query, fn func(Page) error) 
 	defer st.followers.remove(w)
 	for most := 2 * fewSeen; ; {
 		// Asked before reading: what was written before its end is read then.
-		idle, closed := st.idle(plan)
+		idle, closed := st.sources.idle(plan)
 		page, err := st.page(ctx, plan)
 		if err != nil {
 			return err
@@ -113,7 +99,7 @@ func (st *Store) FollowPages(ctx context.Context, q Query, fn func(Page) error) 
 			continue
 		}
 		if len(plan.seen) > most {
-			plan.forgetSeen(st)
+			plan.forgetSeen(&st.sources)
 			most = 2 * max(fewSeen, len(plan.seen))
 		}
 		switch {
@@ -139,23 +125,10 @@ const (
 
 // forgetSeen drops how far a follower, which has read everything, has read sources that have ended
 // long ago: nothing of them comes any more.
-func (q *query) forgetSeen(st *Store) {
-	st.mu.RLock()
-	defer st.mu.RUnlock()
+func (q *query) forgetSeen(l *sources) {
 	maps.DeleteFunc(q.seen, func(k key, _ mileage) bool {
-		_, ended := st.ends[k]
-		return !ended && st.live[k] == nil && st.openAt[k] == nil
+		live := l.isLive(k) // asked first: it may end now
+		end, at := l.ended(k)
+		return !live && end.IsZero() && at == nil
 	})
-}
-
-// idle says whether no source that q wants is live.
-func (st *Store) idle(q *query) (idle, closed bool) {
-	st.mu.RLock()
-	defer st.mu.RUnlock()
-	for _, s := range st.live {
-		if q.wants(s.info) {
-			return false, st.closed
-		}
-	}
-	return true, st.closed
 }

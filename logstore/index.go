@@ -139,7 +139,7 @@ func (g *segment) matching(q *query) ([]entry, error) {
 		return out, nil
 	}
 	found, err := g.onDiskMatching(q)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !g.onlyIndex() {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && g.gone().IsZero() {
 		fresh := &segment{id: g.id, own: g.own, dir: g.dir, entries: map[string][]*entry{}}
 		if _, _, bad := fresh.scan(); bad != nil {
 			return nil, errors.Join(err, bad)

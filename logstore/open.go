@@ -30,8 +30,12 @@ func Open(dir string, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	st := &Store{dir: dir, cfg: cfg.withDefaults(), lock: lock, nextID: 1,
-		own: map[key][]*segment{}, live: map[key]*source{}, ends: map[key]time.Time{}, openAt: map[key]*segment{}, owed: map[key]debt{}}
+	cfg = cfg.withDefaults()
+	st := &Store{cfg: cfg, lock: lock,
+		dir:     directory{path: dir, log: cfg.Log, nextID: 1, own: map[key][]*segment{}},
+		sources: sources{live: map[key]*source{}, ends: map[key]time.Time{}, openAt: map[key]*segment{}, owed: map[key]debt{}}}
+	st.shared = sharedLog{dir: &st.dir, full: cfg.Shared}
+	st.retention = retention{cfg: cfg, dir: &st.dir, sources: &st.sources, shared: &st.shared}
 	if err := st.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open output store %s: %w", dir, err), lock.Close())
 	}
@@ -56,13 +60,13 @@ type found struct {
 }
 
 func (st *Store) load() error {
-	all, err := st.list()
+	all, err := listSegments(st.dir.path)
 	if err != nil {
 		return err
 	}
 	var torn []*repair
 	for _, f := range all {
-		st.nextID = max(st.nextID, f.g.id+1)
+		st.dir.nextID = max(st.dir.nextID, f.g.id+1)
 		r, err := st.loadOne(f)
 		if err != nil {
 			st.cfg.Log.Warn("output segment left out", "segment", f.g.path("log"), "error", err)
@@ -75,18 +79,18 @@ func (st *Store) load() error {
 		if r == nil && f.g.first == 0 {
 			continue
 		}
-		st.segments = append(st.segments, f.g)
+		st.dir.segments = append(st.dir.segments, f.g)
 	}
 	for _, r := range torn {
 		st.finish(r)
 	}
-	st.connect()
+	st.dir.connect(st.sources.found)
 	return nil
 }
 
-// list reads the directory; leftovers of an interrupted index write are removed.
-func (st *Store) list() ([]*found, error) {
-	names, err := os.ReadDir(st.dir)
+// listSegments reads the directory; leftovers of an interrupted index write are removed.
+func listSegments(dir string) ([]*found, error) {
+	names, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +106,7 @@ func (st *Store) list() ([]*found, error) {
 		}
 		f := byID[id]
 		if f == nil {
-			f = &found{g: &segment{id: id, own: part[1] == "o", dir: st.dir}}
+			f = &found{g: &segment{id: id, own: part[1] == "o", dir: dir}}
 			byID[id] = f
 		}
 		switch part[2] {
@@ -111,7 +115,7 @@ func (st *Store) list() ([]*found, error) {
 		case "idx":
 			f.idx = true
 		case "tmp":
-			if err := os.Remove(filepath.Join(st.dir, n.Name())); err != nil {
+			if err := os.Remove(filepath.Join(dir, n.Name())); err != nil {
 				return nil, err
 			}
 		}
@@ -175,64 +179,18 @@ func (g *segment) loadIndex(collected bool) error {
 	return err
 }
 
-// connect fills what is known over several segments.
-func (st *Store) connect() {
-	st.segments = slices.DeleteFunc(st.segments, func(g *segment) bool { return g.first == 0 })
-	for _, g := range st.segments {
-		st.total.Add(g.index)
-		if g.collected.IsZero() {
-			st.total.Add(g.size)
-		}
-		last := time.Unix(0, g.maxTime)
-		note := func(k key) {
-			if st.ends[k].Before(last) {
-				st.ends[k] = last
-			}
-		}
-		if g.own {
-			k := g.owner.key()
-			st.own[k] = append(st.own[k], g)
-			note(k)
-		}
-		for _, k := range g.unended {
-			note(k)
-			if !g.own {
-				st.openAt[k] = g
-			}
-		}
-	}
-	for _, k := range st.owners() {
-		st.unfold(k)
-	}
-}
-
-func (st *Store) owners() []key {
-	var many []key
-	for k, gs := range st.own {
-		if len(gs) > 1 {
-			many = append(many, k)
-		}
-	}
-	return many
-}
-
 // resume gives a new source the numbers at which its predecessor stopped: of an
 // own segment, of the active shared one, or where a dead process left it open.
 func (st *Store) resume(s *source) {
 	k := s.info.key()
 	q := &query{ids: map[string]bool{k.id: true}}
-	st.appendMu.Lock()
-	shared := st.shared
-	st.appendMu.Unlock()
-	st.mu.RLock()
-	look := []*segment{shared, st.openAt[k]}
-	if own := st.own[k]; len(own) > 0 {
-		look = append(look, own[len(own)-1])
-		for _, g := range own {
-			s.owned += g.onDisk()
-		}
+	_, at := st.sources.ended(k)
+	look := []*segment{st.shared.active(), at, nil}
+	for _, g := range st.dir.ofOwner(k) {
+		data, _ := g.onDisk()
+		s.owned += data
+		look[2] = g
 	}
-	st.mu.RUnlock()
 	for _, g := range look {
 		if g == nil {
 			continue

@@ -12,7 +12,7 @@ import (
 // Writers of different segments append at the same time. A reader that saw
 // position 7 while 6 was still being written would lose 6 for ever, so readers go
 // only to the last position before the first append under way. What had been written
-// when they asked they do not miss either: settled waits for the appends before it.
+// when they asked they do not miss either: resolved waits for the appends before it.
 type clock struct {
 	mu     sync.Mutex
 	last   Position

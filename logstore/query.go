@@ -252,7 +252,7 @@ func (st *Store) Sources(ctx context.Context, q Query) ([]Summary, error) {
 	}
 	plan.from = 0
 	sums, at := []Summary(nil), map[key]int{}
-	for _, g := range st.candidates(plan, 0, math.MaxUint64) {
+	for _, g := range st.dir.candidates(plan, 0, math.MaxUint64) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -275,10 +275,8 @@ func (st *Store) Sources(ctx context.Context, q Query) ([]Summary, error) {
 			sums[n].count(e, gone)
 		}
 	}
-	st.mu.RLock()
-	defer st.mu.RUnlock()
 	for i := range sums {
-		sums[i].Live = st.live[sums[i].Source.key()] != nil
+		sums[i].Live = st.sources.isLive(sums[i].Source.key())
 	}
 	return sums, nil
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"slices"
 )
 
 // repair is a segment whose writer died: it is finished when the positions of all
@@ -106,7 +105,7 @@ func (st *Store) finish(r *repair) {
 	g := r.g
 	f, err := os.OpenFile(g.path("log"), os.O_RDWR|os.O_APPEND, 0)
 	if err != nil {
-		st.troubled(err)
+		st.dir.troubled(err)
 		return
 	}
 	g.file = f
@@ -120,39 +119,9 @@ func (st *Store) finish(r *repair) {
 				b.lines++
 			}
 		}
-		if _, err := g.append(&st.pos, s, b); err != nil {
-			st.troubled(err)
+		if _, err := g.append(s, b); err != nil {
+			st.dir.troubled(err)
 		}
 	}
-	if g.first == 0 {
-		g.sealed = true
-		if err := f.Close(); err != nil {
-			st.troubled(err)
-		}
-		if err := os.Remove(g.path("log")); err != nil {
-			st.troubled(err)
-		}
-		return
-	}
-	st.seal(g)
-	st.total.Add(-g.index) // connect counts it
-}
-
-// unfold removes collected segments of a source that a newer collected one
-// includes: the process died between writing the one and removing the other.
-func (st *Store) unfold(k key) {
-	newest := (*segment)(nil)
-	for _, g := range st.own[k] {
-		if !g.collected.IsZero() {
-			newest = g
-		}
-	}
-	if newest == nil {
-		return
-	}
-	for _, g := range slices.Clone(st.own[k]) {
-		if g != newest && !g.collected.IsZero() && g.first >= newest.first {
-			st.remove(g)
-		}
-	}
+	st.dir.seal(g)
 }

@@ -14,19 +14,6 @@ type candidate struct {
 	from, to Position
 }
 
-// candidates are the segments that may hold wanted lines in (lo, hi].
-func (st *Store) candidates(q *query, lo, hi Position) []candidate {
-	st.mu.RLock()
-	defer st.mu.RUnlock()
-	picked := make([]candidate, 0, 16)
-	for _, g := range st.segments {
-		if c, ok := g.mayHold(q, lo, hi); ok {
-			picked = append(picked, c)
-		}
-	}
-	return picked
-}
-
 func (g *segment) mayHold(q *query, lo, hi Position) (candidate, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -109,7 +96,7 @@ func (st *Store) tryPage(ctx context.Context, q *query) (Page, error) {
 	if q.backward {
 		lo, hi = 0, min(q.from, visible)
 	}
-	waiting := st.candidates(q, lo, hi)
+	waiting := st.dir.candidates(q, lo, hi)
 	sort.SliceStable(waiting, func(i, j int) bool { return waiting[i].before(waiting[j], q.backward) })
 	m := &merger{backward: q.backward}
 	defer func() { m.close() }()

@@ -25,8 +25,8 @@ type mark struct {
 // markEvery is the distance between two marks in bytes.
 const markEvery = 256 * kib
 
-// segment is one file of chunks. Its appender is whoever holds Store.appendMu
-// (shared) or the mutex of the only source (own).
+// segment is one file of chunks. Its appender is whoever holds the mutex of
+// the sharedLog (shared) or of the only source (own).
 type segment struct {
 	id    uint64
 	own   bool
@@ -58,6 +58,16 @@ func (g *segment) path(ext string) string {
 		sort = "o"
 	}
 	return filepath.Join(g.dir, fmt.Sprintf("%016x.%s.%s", g.id, sort, ext))
+}
+
+// onDisk is the size of the data, 0 when they were removed, and of the index.
+func (g *segment) onDisk() (data, index int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.collected.IsZero() {
+		data = g.size
+	}
+	return data, g.index
 }
 
 func createSegment(dir string, id uint64, owner *Source) (*segment, error) {
@@ -159,7 +169,7 @@ type batch struct {
 // append writes b for source s as one system call and returns the bytes it took on
 // disk. On an error the file is as before.
 // It runs outside g.mu: only the appender changes size, and readers go by what is published at its end.
-func (g *segment) append(c *clock, s *source, b batch) (int64, error) {
+func (g *segment) append(s *source, b batch) (int64, error) {
 	e, known := s.entry, s.seg == g
 	var intro []byte
 	if !known {
@@ -170,10 +180,10 @@ func (g *segment) append(c *clock, s *source, b batch) (int64, error) {
 	h := header{kind: b.kind, src: e.local, size: len(b.chunk) - headerSize, time: b.at.UnixNano(), seq: s.seq, cum: e.cum()}
 	h.sum = crc32.Checksum(b.chunk[headerSize:], castagnoli)
 	if b.lines > 0 {
-		h.pos = c.begin(b.lines, b.at)
+		h.pos = s.st.pos.begin(b.lines, b.at)
 		defer func() {
-			if c.end(h.pos) {
-				s.st.followers.wakeAll()
+			if s.st.pos.end(h.pos) {
+				s.st.followers.wake(nil)
 			}
 		}()
 	}
@@ -194,6 +204,7 @@ func (g *segment) append(c *clock, s *source, b batch) (int64, error) {
 	}
 	g.publish(e, !known, h, b, int64(len(out)))
 	s.entry, s.seg = e, g
+	s.st.dir.total.Add(int64(len(out)))
 	return int64(len(out)), nil
 }
 

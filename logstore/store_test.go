@@ -28,9 +28,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // crash leaves the store as a killed process would: nothing is sealed or flushed.
 func crash(t testing.TB, st *Store) {
 	t.Helper()
-	st.mu.Lock()
-	st.closed = true
-	st.mu.Unlock()
+	st.sources.mu.Lock()
+	st.sources.closed = true
+	st.sources.mu.Unlock()
 	if err := st.lock.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -566,11 +566,11 @@ func TestFullDiskIsCountedAndToldWhenThereIsRoom(t *testing.T) {
 		t.Skip("no /dev/full: ", err)
 	}
 	defer full.Close()
-	good := st.shared.file
-	st.shared.file = full
+	good := st.shared.seg.file
+	st.shared.seg.file = full
 	write(t, w, "lost 1\nlost 2\nbegun")
 	write(t, w, " and lost\n")
-	st.shared.file = good
+	st.shared.seg.file = good
 	write(t, w, "after\n")
 	got := texts(all(t, st, Query{}))
 	if want := []string{"before", "gap disk_error 29/3", "after"}; !cmp.Equal(got, want) {

@@ -38,7 +38,7 @@ type part struct {
 type source struct {
 	st      *Store
 	info    *Source
-	writers int // open ones; guarded by st.mu
+	writers int // open ones; guarded by sources.mu
 
 	mu    sync.Mutex // also held while a batch is written: a stream's lines are in order
 	seq   uint64
@@ -144,10 +144,10 @@ func (w *Writer) Close() error {
 	s.tellDropped()
 	s.flush()
 	if !s.tellLost(true) {
-		s.st.owe(s.info, s.lost)
+		s.st.sources.owe(s.info, s.lost)
 		s.lost = [streams]Gap{}
 	}
-	if s.st.leave(s) {
+	if s.st.sources.leave(s, s.st.cfg.Clock.Wall()) {
 		s.end()
 	}
 	s.giveBack(pooled)
@@ -361,8 +361,8 @@ func (s *source) tellLost(last bool) bool {
 
 // put appends one chunk where the source writes now.
 func (s *source) put(b batch) bool {
-	if err := s.st.put(s, b); err != nil {
-		s.st.troubled(err)
+	if err := s.write(b); err != nil {
+		s.st.dir.troubled(err)
 		return false
 	}
 	s.seq += uint64(b.lines)
@@ -370,6 +370,75 @@ func (s *source) put(b batch) bool {
 		s.cums[i] += n
 	}
 	return true
+}
+
+// write appends b to the segment where the source writes now, and keeps to the limits.
+func (s *source) write(b batch) (err error) {
+	st := s.st
+	if s.own == nil && s.promotes(b) {
+		st.shared.ensure() // the last words of those that find no room of their own go there
+		if s.own, err = st.dir.create(s.info); err != nil {
+			return err
+		}
+	}
+	if s.own != nil {
+		err = s.writeOwn(b)
+	} else {
+		err = st.shared.put(s, b)
+	}
+	if err != nil {
+		return err
+	}
+	if b.lines > 0 {
+		st.followers.wake(s.info)
+	}
+	if s.owned+s.written > st.cfg.MaxContainer {
+		st.retention.trim(s)
+	}
+	if st.dir.total.Load() > st.cfg.MaxTotal {
+		st.retention.shrink()
+	}
+	return nil
+}
+
+// maxShares is in how many shared segments a source may have lines before it
+// gets its own: old shared segments are kept as long as one of their sources is
+// not gone, so nobody may hold many of them.
+const maxShares = 3
+
+func (s *source) promotes(b batch) bool {
+	if b.last {
+		return false
+	}
+	if b.kind == kindFragment || s.written+int64(len(b.chunk)) > s.st.cfg.Promote {
+		return true
+	}
+	return s.shares >= maxShares && s.seg != s.st.shared.active()
+}
+
+func (s *source) writeOwn(b batch) error {
+	n, err := s.own.append(s, b)
+	if err != nil {
+		return err
+	}
+	s.owned += n
+	if s.own.size >= s.st.cfg.Own && b.kind != kindFragment && !s.chained() {
+		next, err := s.st.dir.create(s.info)
+		if err != nil { // it goes on here
+			s.st.dir.troubled(err)
+			return nil
+		}
+		s.sealOwn()
+		s.own = next
+	}
+	return nil
+}
+
+func (s *source) sealOwn() {
+	if s.own != nil {
+		s.st.dir.seal(s.own)
+		s.own = nil
+	}
 }
 
 // cut closes what is half written, so that the segment may be changed.
@@ -388,9 +457,30 @@ func (s *source) end() {
 	if s.entry != nil && (s.own == nil || s.seg == s.own) {
 		s.put(batch{kind: kindEnd, chunk: make([]byte, headerSize), at: s.st.cfg.Clock.Wall(), last: true})
 	}
-	if s.own != nil {
-		s.st.seal(s.own)
-		s.own = nil
-	}
+	s.sealOwn()
 	s.st.followers.wake(s.info)
+}
+
+// shut writes out what a live source holds and refuses more.
+func (s *source) shut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pooled := s.borrow()
+	s.cut()
+	s.giveBack(pooled)
+	s.sealOwn()
+	s.refuse = true
+}
+
+// sealIdle seals the segment of its own that a source does not write to at this moment.
+func (s *source) sealIdle() bool {
+	if !s.mu.TryLock() {
+		return false
+	}
+	defer s.mu.Unlock()
+	if s.own == nil || s.own.first == 0 || s.chained() {
+		return false
+	}
+	s.sealOwn()
+	return true
 }

@@ -22,7 +22,6 @@ var moreMethods = map[string]int{
 	"executor.container":  130,
 	"leader.Leader":       47,
 	"leader.view":         80,
-	"logstore.Store":      49,
 	"placement.Ledger":    60,
 	"registry.Registry":   59,
 	"schedule.machine":    57,
@@ -39,7 +38,6 @@ var moreLocks = map[string]int{
 	"executor.container":    2,
 	"executor/step.program": 2,
 	"leader.Leader":         2,
-	"logstore.Store":        3,
 	"store.Store":           2,
 }
 
