@@ -11,6 +11,8 @@ import (
 var (
 	// ErrRootfs reports a text that names no root file system.
 	ErrRootfs = errors.New("bad rootfs")
+	// ErrKeep reports work that cannot outlive its cell's process.
+	ErrKeep = errors.New("keep needs an action that is one program, no sidecars, and a session of its own")
 	// ErrNoWayIn reports ports of a container with a network of its own.
 	ErrNoWayIn = errors.New("with own_net there is no way in: the network of its own has nothing but loopback, " +
 		"so no other process could reach the ports")
@@ -72,7 +74,17 @@ func (w *Workload) Validate() error {
 	if w.OwnNet && len(w.Ports) > 0 {
 		bad("ports", ErrNoWayIn)
 	}
+	bad("on_cell_restart", w.CheckKeep())
 	return errors.Join(errs...)
+}
+
+// CheckKeep returns ErrKeep for work that is to outlive its cell's process and cannot: one
+// shim holds one program.
+func (w *Workload) CheckKeep() error {
+	if w.OnCellRestart.Survives() && (w.Action.Run == nil || len(w.Sidecars) > 0 || w.Termination.NoSession) {
+		return ErrKeep
+	}
+	return nil
 }
 
 // EachRun calls f with each program of the workload, also of its checks, and its place.

@@ -377,7 +377,7 @@ func (c *Cell) leave(ctx context.Context) {
 	case <-c.session.acts.ended:
 		return
 	default:
-		c.log.Info("shutting down: stopping work and deregistering from the leader", "at_most", c.cfg.Leave)
+		c.log.Info("shutting down: stopping work and deregistering from the leader", "timeout", c.cfg.Leave)
 	}
 	abandoned, ended := c.cfg.Abandoned, chan struct{}(nil)
 	for {

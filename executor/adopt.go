@@ -11,6 +11,7 @@ import (
 
 	"cantina/action"
 	"cantina/executor/shim"
+	"cantina/executor/step"
 	"cantina/spawn"
 	"cantina/spawn/procid"
 )
@@ -53,7 +54,7 @@ func (e *Executor) adoptOne(s keptRecord) error {
 		return rerr
 	}
 	c := newContainer(e, Reservation{ID: s.ID, Labels: s.Labels, DeadlineBound: s.Bound}, s.Resources)
-	c.spec, c.created, c.adopted, c.state, c.ports = s.Spec, s.Created, true, Running, s.Ports
+	c.spec, c.created, c.begun, c.adopted, c.state, c.ports = s.Spec, s.Created, s.Begun, true, Running, s.Ports
 	c.dir = c.dirPath()
 	c.group = e.tree.Adopt(s.Group, s.Slot, s.Limits)
 	c.adoptedFrom = &s
@@ -144,10 +145,8 @@ func (c *container) resumeAdopted() (RunResult, bool) {
 	}
 	w := c.spec.Workload
 	w.Setup = nil
-	if w.TimeLimit > 0 {
-		w.TimeLimit = max(w.TimeLimit-c.e.clock.Wall().Sub(c.created), 1)
-	}
-	return c.interpret(&w)
+	spent := step.Spent{Total: c.e.clock.Boot() - c.begun}
+	return c.interpret(&w, spent)
 }
 
 // AdoptionRecorded says that the leader has recorded the adopted containers: from

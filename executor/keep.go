@@ -24,8 +24,8 @@ import (
 	"cantina/spawn/procid"
 )
 
-// errKeep says what on_cell_restart: keep needs.
-var errKeep = errors.New("on_cell_restart: keep needs control groups, an action that is one program, no sidecars, and a session of its own")
+// errKeepGroups reports a cell on which nothing can be kept.
+var errKeepGroups = errors.New("keep needs control groups")
 
 // keptRecord is the file "container" in the directory of a kept container: what a
 // successor has to know of it.
@@ -35,6 +35,7 @@ type keptRecord struct {
 	Resources resource.Amounts
 	Bound     bool
 	Created   time.Time
+	Begun     time.Duration // boot time from which its time limit counts
 	Spec      Spec
 	Ports     []action.Mapping
 	Group     string            // tracker directory
@@ -71,9 +72,12 @@ func (e *Executor) keepDir(id string) string {
 
 // checkKeep refuses what cannot be kept.
 func (c *container) checkKeep() error {
-	w := &c.spec.Workload
-	if c.keep() && (c.e.tree == nil || w.Action.Run == nil || len(w.Sidecars) > 0 || w.Termination.NoSession) {
-		return errKeep
+	err := c.spec.Workload.CheckKeep()
+	if c.keep() && c.e.tree == nil {
+		err = errKeepGroups
+	}
+	if err != nil {
+		return fmt.Errorf("on_cell_restart: %w", err)
 	}
 	return nil
 }
@@ -129,7 +133,7 @@ func (c *container) shimSpec(r *action.Run) (*shim.Spec, error) {
 		return nil, err
 	}
 	s := &shim.Spec{Path: ps.Path, Args: ps.Args, Dir: ps.Dir, Env: ps.Env, OpenFiles: ps.OpenFiles, Limit: c.e.launcher.Limit(), Session: true,
-		Status: c.spec.StatusPipe, Quiet: r.SuppressOutput}
+		Status: c.spec.StatusPipe, Quiet: r.SuppressOutput, TimeLimit: c.shimLimit()}
 	if ps.Credential != nil {
 		s.User = &shim.User{Uid: ps.Credential.Uid, Gid: ps.Credential.Gid, Groups: ps.Credential.Groups}
 		if c.spec.Workload.Isolation != action.IsolationRootfs {
@@ -145,6 +149,30 @@ func (c *container) shimSpec(r *action.Run) (*shim.Spec, error) {
 	return s, nil
 }
 
+// shimLimit is the time limit, which the shim holds while no cell does.
+func (c *container) shimLimit() *shim.TimeLimit {
+	w := &c.spec.Workload
+	if w.TimeLimit <= 0 {
+		return nil
+	}
+	t := &w.Termination
+	l := &shim.TimeLimit{At: c.begun + w.TimeLimit, Signal: int(stopSignal(t)), Grace: grace(t)}
+	switch t.Mode {
+	case action.KillNow:
+		l.Signal = 0
+	case action.KillTerm:
+		l.Grace = -1
+	}
+	return l
+}
+
+// ending lets the shim know that the cell ends the program.
+func (k *kept) ending() {
+	if err := shim.Put(k.dir, shim.EndingFile, true, false); err != nil {
+		k.c.e.log.Warn("a kept program may get its stop signal twice", "container", k.c.id, "error", err)
+	}
+}
+
 func (k *kept) writeKeptRecord() error {
 	c := k.c
 	id, err := procid.Of(k.shim.Pid)
@@ -155,7 +183,8 @@ func (k *kept) writeKeptRecord() error {
 		return err
 	}
 	c.e.mu.Lock()
-	s := keptRecord{ID: c.id, Labels: c.labels, Resources: c.need, Bound: c.bound, Created: c.created, Spec: c.spec,
+	s := keptRecord{ID: c.id, Labels: c.labels, Resources: c.need, Bound: c.bound,
+		Created: c.created, Begun: c.begun, Spec: c.spec,
 		Ports: c.ports, Group: c.group.Dir(), Slot: c.group.SlotDirs(), Limits: c.limits(), Shim: id}
 	c.e.mu.Unlock()
 	if err := shim.Put(k.dir, keptRecordFile, s, false); err != nil {
@@ -409,6 +438,7 @@ func (k *kept) Exit() step.Exit {
 	switch {
 	case k.ended != nil:
 		e := step.Exit{Code: k.ended.ExitCode, Signal: k.ended.Signal, Stopped: k.told.before(k.ended.At) || k.h.told.before(k.ended.At)}
+		e.TimeLimit = k.ended.TimeLimit
 		e.OutOfMemory = (e.Code != 0 || e.Signal != 0) && k.c.oomKillsNow() > 0
 		return e
 	case k.lost:
@@ -436,6 +466,7 @@ func (k *kept) Stop() {
 	sig := stopSignal(t)
 	whole, _ := k.c.asked()
 	k.h.stopping(&k.told, whole)
+	k.ending()
 	k.mu.Lock()
 	main := k.main
 	k.mu.Unlock()

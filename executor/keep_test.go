@@ -18,6 +18,7 @@ import (
 	"cantina/cgroup"
 	"cantina/executor/shim"
 	"cantina/logstore"
+	"cantina/spawn/procid"
 )
 
 func keep(s Spec) Spec {
@@ -280,6 +281,94 @@ func TestRecordedDeadlineIsInherited(t *testing.T) {
 	}
 	for _, id := range ids {
 		awaitDeath(t, id)
+	}
+}
+
+// TestKeptWorkEndsWhileNoCellIsThere: its shim holds its time limit; how it ended, and its result
+// file, are read by the successor, also when a reaper has removed its group meanwhile.
+func TestKeptWorkEndsWhileNoCellIsThere(t *testing.T) {
+	const limit = 6 * time.Second
+	dataDir, dir := tempDir(t), tempDir(t)
+	limited := func(s Spec) Spec {
+		s.Workload.TimeLimit, s.Workload.Termination.Grace = limit, 200*time.Millisecond
+		return keep(s)
+	}
+	succeeds := func() Spec {
+		s := sh("until [ -e " + dir + "/go ]; do sleep 0.05; done; printf ok > result")
+		s.Workload.ResultFile = "result"
+		return s
+	}
+	at := limited(writesPid(dir, "sudden", ""))
+	at.Workload.Termination.Mode = action.KillNow
+	jobs := []job{
+		{ID: "bound", Bound: true, Spec: keep(succeeds())},
+		{ID: "early", Spec: limited(succeeds())},
+		{ID: "late", Spec: limited(writesPid(dir, "late", ""))},
+		{ID: "heeds", Bound: true, Spec: limited(writesPid(dir, "heeds", `trap "exit 0" TERM;`))},
+		{ID: "stubborn", Spec: limited(writesPid(dir, "stubborn", `trap "" TERM;`))},
+		{ID: "sudden", Spec: at},
+	}
+	began := time.Now()
+	c := startCell(t, script{Dir: dataDir, Jobs: jobs})
+	var mains []procid.Identity
+	for _, j := range jobs[2:] {
+		mains = append(mains, pidsOf(t, dir, j.ID)[0])
+	}
+	reaper := reaperOf(t, dataDir)
+	passed := c.deadline(t, limit+5*time.Second)
+	c.kill(t)
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range mains {
+		awaitDeath(t, id)
+		if after := time.Since(began); after < limit {
+			t.Errorf("process %d: ended after %v", id.Pid, after)
+		}
+	}
+	awaitDeath(t, reaper) // which removes what is empty
+	if time.Now().After(passed.Add(10 * time.Second)) {
+		t.Error("the reaper outlived the deadline")
+	}
+	e, stop := runExecutor(t, testConfig(dataDir))
+	for _, j := range jobs {
+		c := await(t, e, j.ID, completed)
+		text, err := e.ResultFile(j.ID)
+		switch r := c.Result; {
+		case j.Spec.Workload.ResultFile != "":
+			if r.Failed || string(text) != "ok" || err != nil {
+				t.Errorf("%s: %+v, result %q, %v", j.ID, r, text, err)
+			}
+		case !r.Failed || !r.TimedOut || r.Reason != "time limit of 6s exceeded":
+			t.Errorf("%s: %+v", j.ID, r)
+		}
+		e.Delete(j.ID)
+		await(t, e, j.ID, gone)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTimeLimitOfKeptWorkOverARestart: it counts from the start of the work, and is named whole.
+func TestTimeLimitOfKeptWorkOverARestart(t *testing.T) {
+	dataDir, dir := tempDir(t), tempDir(t)
+	s := keep(writesPid(dir, "x", `trap "" TERM;`))
+	s.Workload.TimeLimit, s.Workload.Termination.Grace = 5*time.Second, 100*time.Millisecond
+	began := time.Now()
+	c := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: "x", Spec: s}}})
+	pidsOf(t, dir, "x")
+	c.kill(t)
+	e, stop := runExecutor(t, testConfig(dataDir))
+	got := await(t, e, "x", completed)
+	after := time.Since(began)
+	if r := got.Result; !r.TimedOut || r.Reason != "time limit of 5s exceeded" || after < s.Workload.TimeLimit {
+		t.Errorf("after %v: %+v", after, r)
+	}
+	e.Delete("x")
+	await(t, e, "x", gone)
+	if err := stop(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -194,7 +194,7 @@ func TestWithoutControlGroups(t *testing.T) {
 	if c := await(t, e, "x", completed); !c.Result.Stopped || c.Result.Signal != 9 {
 		t.Errorf("%+v", c.Result)
 	}
-	if c := launch(t, e, "keep", keep(sh("true"))); !strings.Contains(c.Result.Reason, errKeep.Error()) {
+	if c := launch(t, e, "keep", keep(sh("true"))); !strings.Contains(c.Result.Reason, errKeepGroups.Error()) {
 		t.Errorf("%+v", c.Result)
 	}
 }

@@ -195,7 +195,7 @@ func (e *Executor) inheritOne(o *outcome) {
 func (c *container) finishInherited() (RunResult, bool) {
 	h := &stepHost{c: c}
 	ctx, release := until(c.leaveC, nil)
-	p, err := h.startOrResume(ctx, c.spec.Workload.Action.Run)
+	p, err := h.resumed(ctx, c.spec.Workload.Action.Run)
 	release()
 	if err != nil {
 		c.e.log.Info("a kept program is ended unwatched", "container", c.id, "error", err)

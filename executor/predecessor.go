@@ -229,7 +229,10 @@ func (e *Executor) clearPredecessor() error {
 	if boot != l.Boot && l.Boot != "" {
 		return errors.Join(e.clearDirs(nil), os.RemoveAll(e.path("keep")))
 	}
-	stays := map[string]bool{}
+	stays, err := e.keptNames()
+	if err != nil {
+		return err
+	}
 	sites := l.sites()
 	for _, id := range l.reapers() {
 		if err := e.awaitReaper(id, sites); err != nil {
@@ -249,6 +252,24 @@ func (e *Executor) clearPredecessor() error {
 		}
 	}
 	return e.clearDirs(stays)
+}
+
+// keptNames are the directories of all kept containers, also of those that have ended and whose
+// group a reaper has removed: their result is still to be read.
+func (e *Executor) keptNames() (map[string]bool, error) {
+	names := map[string]bool{}
+	dirs, err := dirsIn(e.path("keep"))
+	for _, dir := range dirs {
+		var s keptRecord
+		kerr := shim.Get(dir, keptRecordFile, &s)
+		if unread(kerr) {
+			return nil, kerr
+		}
+		if kerr == nil {
+			names[filepath.Base(dir)] = true
+		}
+	}
+	return names, err
 }
 
 // awaitReaper waits until an old reaper has ended what it has to. It goes on to hold the

@@ -26,12 +26,14 @@ import (
 )
 
 // runSteps runs a workload that is more than one program, or is kept.
-func (c *container) runSteps() (RunResult, bool) { return c.interpret(&c.spec.Workload) }
+func (c *container) runSteps() (RunResult, bool) {
+	return c.interpret(&c.spec.Workload, step.Spent{Total: c.spent, Start: c.spent})
+}
 
-func (c *container) interpret(w *action.Workload) (RunResult, bool) {
+func (c *container) interpret(w *action.Workload, spent step.Spent) (RunResult, bool) {
 	ctx, release := until(c.stopC, c.mayGoOn())
 	h := &stepHost{c: c}
-	res := c.e.steps.Run(ctx, w, c.spent, h, h)
+	res := c.e.steps.Run(ctx, w, spent, h, h)
 	release()
 	c.decideBy(res)
 	c.fix(errors.Is(res.Err, step.ErrCanceled))
@@ -158,12 +160,16 @@ func (h *stepHost) Routable(ok bool) {
 
 // Start starts one program of the tree.
 func (h *stepHost) Start(ctx context.Context, l step.Launch) (step.Process, error) {
+	c := h.c
+	main := !l.Check && c.keep() && l.Run == c.spec.Workload.Action.Run
+	if main && c.adoptedFrom != nil {
+		return h.resumed(ctx, l.Run) // whatever limit has passed while no cell was there
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	c := h.c
-	if !l.Check && c.keep() && l.Run == c.spec.Workload.Action.Run {
-		return h.startOrResume(ctx, l.Run)
+	if main {
+		return h.remember(h.startKept(ctx, l.Run))
 	}
 	out, errs := sink(&lineSink{w: c.writers[0]}), sink(&lineSink{w: c.writers[1]})
 	if l.Out != nil {
@@ -188,13 +194,14 @@ func (h *stepHost) Start(ctx context.Context, l step.Launch) (step.Process, erro
 	return &stepProcess{h: h, p: p}, nil
 }
 
-// startOrResume is the start of a kept program, once in its life.
-func (h *stepHost) startOrResume(ctx context.Context, r *action.Run) (step.Process, error) {
-	start := func() (*kept, error) { return h.startKept(ctx, r) }
-	if h.c.adoptedFrom != nil {
-		start = func() (*kept, error) { return h.resume(ctx, r) }
-	}
-	k, err := start()
+// resumed attaches to a kept program. That is tried once even when ctx has ended: how the
+// program ended meanwhile counts.
+func (h *stepHost) resumed(ctx context.Context, r *action.Run) (step.Process, error) {
+	return h.remember(h.resume(ctx, r))
+}
+
+// remember notes the program of a kept container.
+func (h *stepHost) remember(k *kept, err error) (step.Process, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -38,6 +38,10 @@ func (b *builder) service(domain, name string, s *service) lrp.Desired {
 	for i := range s.Sidecars {
 		w.Sidecars = append(w.Sidecars, *b.step(&s.Sidecars[i]))
 	}
+	if w.CheckKeep() != nil && len(w.Sidecars) > 0 {
+		b.field(&s.place, "sidecars", "work with on_cell_restart: keep has none",
+			"use on_cell_restart: stop, or make the sidecar a service of its own")
+	}
 	b.annotation(&s.place, s.Annotation)
 	if s.Restart != nil {
 		out.Restart = b.restart(s.Restart)
@@ -138,6 +142,9 @@ func (b *builder) workload(p *place, w *workload, extra named[amount]) action.Wo
 		b.meaning(p.at, p.node, "field command is missing", "or use action")
 	}
 	b.isolation(p, w)
+	if err := out.CheckKeep(); err != nil && (out.Action.Run != nil || w.Action != nil) {
+		b.field(p, "on_cell_restart", err.Error(), "use on_cell_restart: stop, or a single command")
+	}
 	if err := action.CheckEnv(out.Env); err != nil {
 		b.field(p, "env", oneLine(err), "")
 	}

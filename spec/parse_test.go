@@ -96,7 +96,6 @@ services:
     own_session: false
     kill_mode: term
     kill_target: group
-    on_cell_restart: keep
     log_rate: 1.5k
     memory: 1000k
     cpu: 0.25
@@ -138,7 +137,7 @@ services:
 	}
 	s := f.Services[0]
 	if f.Domain != "default" || s.Instances != 1 || !s.Exclusive || s.Strategy != lrp.StopFirst || s.OnPartition != lrp.PartitionStop ||
-		w.LogRate != 1500 || w.Isolation != action.IsolationRootfs || w.OnCellRestart != action.RestartKeep {
+		w.LogRate != 1500 || w.Isolation != action.IsolationRootfs || w.OnCellRestart != action.RestartStop {
 		t.Errorf("got %+v", s)
 	}
 	if d := cmp.Diff(lrp.RestartPolicy{Mode: lrp.RestartOnFailure, Immediate: -1, GiveUp: -1, ResetAfter: 24 * time.Hour}, s.Restart); d != "" {
@@ -162,6 +161,24 @@ func TestAnImageNamesItsOwnProgram(t *testing.T) {
 	}
 }
 
+// TestKeepWhatAShimHolds: a single program, also one that an image names.
+func TestKeepWhatAShimHolds(t *testing.T) {
+	f, err := Parse("x", "/base", []byte(`
+services:
+  a: {command: [a], on_cell_restart: keep, setup: {run: {command: [b]}}, own_session: true}
+  b: {action: {run: {command: [a]}}, on_cell_restart: keep}
+  c: {isolation: rootfs, rootfs: ./image.tar, on_cell_restart: keep}
+`), testTimes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range f.Services {
+		if s.Workload.OnCellRestart != action.RestartKeep || s.Validate() != nil {
+			t.Errorf("%+v: %v", s, s.Validate())
+		}
+	}
+}
+
 // wrong are files and all that must be said about them.
 var wrong = map[string]struct{ text, says string }{
 	"fields and forms of other tools": {"services:\n  web:\n    cmd: [a]\n    command: [a]\n    replicas: 2\n    restart: always\n    ports: [8080, http]\n", `
@@ -178,6 +195,15 @@ f:4:14: services.web.command: must be a list of program and arguments, or a stri
 f:5:16: services.web.instances: must be from 0 to 1000000
 f:6:13: services.web.memory: a size needs a unit, not a bare number; did you mean 64Mi?
 f:7:13: services.web.checks: must be a list, not a mapping`},
+	"keep what no shim holds": {`services:
+  a: {command: [a], on_cell_restart: keep, sidecars: [{run: {command: [b]}}]}
+  b: {action: {serial: [{run: {command: [a]}}]}, on_cell_restart: keep}
+tasks:
+  c: {command: [a], own_session: false, on_cell_restart: keep}
+`, `
+f:2:54: services.a.sidecars: work with on_cell_restart: keep has none; use on_cell_restart: stop, or make the sidecar a service of its own
+f:3:67: services.b.on_cell_restart: keep needs an action that is one program, no sidecars, and a session of its own; use on_cell_restart: stop, or a single command
+f:5:58: tasks.c.on_cell_restart: keep needs an action that is one program, no sidecars, and a session of its own; use on_cell_restart: stop, or a single command`},
 	"bare duration": {"tasks: {t: {command: [a], time_limit: 10}}", `
 f:1:39: tasks.t.time_limit: a duration needs a unit, not a bare number; did you mean 10s?`},
 	"impossible duration": {"tasks: {t: {command: [a], time_limit: 10x}}", `

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"syscall"
@@ -47,6 +48,8 @@ type shimmed struct {
 	pid, pidfd int
 	streams    [3]stream // stdout, stderr, status
 	status     shim.LastLine
+	limit      *shim.TimeLimit // nil = none, or its last signal is sent
+	late       bool            // it has sent one
 }
 
 // stream is one pipe and the file that it goes into.
@@ -89,7 +92,7 @@ func (s *shimmed) start() error {
 			}
 		}
 	}
-	s.streams[2].n = 0
+	s.streams[2].n, s.limit = 0, spec.TimeLimit
 	ps, err := processSpec(&spec)
 	if err != nil {
 		return err
@@ -157,7 +160,7 @@ func (s *shimmed) serve() error {
 		if n == 0 {
 			return nil
 		}
-		if _, err := unix.Poll(fds[:n], -1); err != nil && err != unix.EINTR {
+		if _, err := unix.Poll(fds[:n], s.holdLimit()); err != nil && err != unix.EINTR {
 			return err
 		}
 		for _, f := range fds[:n] {
@@ -169,6 +172,41 @@ func (s *shimmed) serve() error {
 			}
 		}
 	}
+}
+
+// holdLimit ends the program when its time limit is over and no cell does, and returns for how
+// many milliseconds there is nothing to do; -1 = for good.
+func (s *shimmed) holdLimit() int {
+	if s.limit == nil || s.pidfd < 0 {
+		return -1
+	}
+	const look = 10 * time.Second // the machine may sleep meanwhile
+	now := time.Duration(bootNow())
+	if left := s.limit.At + shim.TimeLimitWait - now; left > 0 {
+		return int(min(left, look).Milliseconds()) + 1
+	}
+	l := s.limit
+	if _, err := os.Stat(filepath.Join(s.dir, shim.EndingFile)); err != nil || l.Signal == 0 {
+		s.signal(unix.Signal(l.Signal))
+	}
+	if s.limit = nil; l.Signal != 0 && l.Grace >= 0 {
+		s.limit = &shim.TimeLimit{At: now + l.Grace}
+	}
+	return s.holdLimit()
+}
+
+// signal signals the program and its process group; KILL when sig is 0.
+func (s *shimmed) signal(sig unix.Signal) {
+	if sig == 0 {
+		sig = unix.SIGKILL
+	}
+	fds := []unix.PollFd{{Fd: int32(s.pidfd), Events: unix.POLLIN}}
+	if n, _ := unix.Poll(fds, 0); n > 0 {
+		return // it has ended by itself
+	}
+	s.late = true
+	unix.Kill(-s.pid, sig) // its number is its own until it is waited for
+	unix.PidfdSendSignal(s.pidfd, sig, nil, 0)
 }
 
 func (s *shimmed) ready(fd int, buf []byte) error {
@@ -274,7 +312,7 @@ func (s *shimmed) ended(buf []byte) error {
 	unix.Close(s.pidfd)
 	s.pidfd = -1
 	e := shim.Ended{ExitCode: ws.ExitStatus(), User: time.Duration(ru.Utime.Nano()), System: time.Duration(ru.Stime.Nano()),
-		At: time.Now(), Status: s.status.Last()}
+		At: time.Now(), Status: s.status.Last(), TimeLimit: s.late}
 	if ws.Signaled() {
 		e.Signal = int(ws.Signal())
 	}

@@ -6,6 +6,7 @@
 //	1.N, 2.N  shim → cell   stdout and stderr, raw, from byte N on; the cell removes
 //	                        what it has stored
 //	ended     shim → cell   how the process ended; on disk before the shim ends
+//	ending    cell → shim   the cell is ending the process
 //
 // A shim that is gone without "ended" has lost the result: it is never read as
 // success. Files but the output's appear whole, by renaming.
@@ -32,6 +33,7 @@ const (
 	SpecFile    = "spec"
 	StartedFile = "started"
 	EndedFile   = "ended"
+	EndingFile  = "ending"
 )
 
 // The bounds of the output that waits for a cell; beyond them the process waits.
@@ -54,7 +56,18 @@ type Spec struct {
 	Status    bool // descriptor 3
 	Quiet     bool // output is dropped
 	View      *View
+	TimeLimit *TimeLimit // nil = none
 }
+
+// TimeLimit is when a shim ends its program, and how, unless the cell is ending it already.
+type TimeLimit struct {
+	At     time.Duration // boot time
+	Signal int           // stop signal; 0 = KILL at once
+	Grace  time.Duration // from Signal to KILL; negative = KILL never follows
+}
+
+// TimeLimitWait is how long a shim leaves its program to the cell when the time limit is over.
+const TimeLimitWait = 2 * time.Second
 
 // User is who runs the program.
 type User struct {
@@ -112,6 +125,7 @@ type Ended struct {
 	User, System time.Duration
 	At           time.Time
 	Status       []byte // last line of descriptor 3; nil = none
+	TimeLimit    bool   // the shim has ended it, since its time limit was over
 }
 
 // Put writes a file whole, and to disk when sync is set.

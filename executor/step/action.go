@@ -256,7 +256,10 @@ func (p *program) run(ctx context.Context, r *action.Run, s scope) error {
 			return join(canceled(ctx), prefixStuck(r.Path))
 		}
 	}
-	if ctx.Err() != nil && proc.Exit().Stopped {
+	switch exit := proc.Exit(); {
+	case exit.TimeLimit:
+		return &limitError{p.w.TimeLimit}
+	case ctx.Err() != nil && exit.Stopped:
 		return canceled(ctx)
 	}
 	return exitError(r, proc) // by itself, perhaps just before it was told to stop

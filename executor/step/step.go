@@ -110,6 +110,8 @@ type Exit struct {
 	OutOfMemory bool
 	// Stopped: it, or the whole container, was told to stop before it ended.
 	Stopped bool
+	// TimeLimit: its host ended it, since the workload's time limit was over.
+	TimeLimit bool
 }
 
 // Place is a path of the container as seen from the cell.
@@ -160,6 +162,12 @@ func (s slots) take(ctx context.Context) error {
 
 func (s slots) give() { <-s }
 
+// Spent is how long a container has taken before its workload is run here.
+type Spent struct {
+	Total time.Duration // counts for the time limit
+	Start time.Duration // counts for the start timeout
+}
+
 // Result is how a workload ended.
 type Result struct {
 	// Err is nil after success. Reason(Err) is what is shown.
@@ -176,7 +184,8 @@ type program struct {
 	h Host
 	o Observer
 
-	since   time.Duration // boot time from which the limits count
+	total   time.Duration // boot time from which the time limit counts
+	since   time.Duration // boot time from which the start timeout counts
 	running chan struct{} // closed when RUNNING
 	once    sync.Once
 	begun   chan struct{} // closed when the action's first program has started, or it has none
@@ -194,13 +203,14 @@ type program struct {
 
 // Run runs the workload to its end and returns when everything that it started has
 // ended or, KILL notwithstanding, does not (ErrStuck). When ctx ends it stops what
-// runs, as the workload's Termination says, and the error is ErrCanceled. Spent is how long
-// the container has taken before, which counts for its limits.
-func (e *Engine) Run(ctx context.Context, w *action.Workload, spent time.Duration, h Host, o Observer) Result {
-	p := &program{e: e, w: w, h: h, o: o, since: e.clock.Boot() - spent, running: make(chan struct{}), begun: make(chan struct{})}
+// runs, as the workload's Termination says, and the error is ErrCanceled.
+func (e *Engine) Run(ctx context.Context, w *action.Workload, spent Spent, h Host, o Observer) Result {
+	now := e.clock.Boot()
+	p := &program{e: e, w: w, h: h, o: o, total: now - spent.Total, since: now - spent.Start,
+		running: make(chan struct{}), begun: make(chan struct{})}
 	limited, cancel := ctx, context.CancelFunc(func() {})
 	if w.TimeLimit > 0 {
-		limited, cancel = e.clock.Until(ctx, p.since+w.TimeLimit, &limitError{w.TimeLimit})
+		limited, cancel = e.clock.Until(ctx, p.total+w.TimeLimit, &limitError{w.TimeLimit})
 	}
 	defer cancel()
 	limited, release := p.limitStart(limited)

@@ -324,7 +324,7 @@ func (s situation) run(t *testing.T) []string {
 	if s.stop > 0 {
 		defer time.AfterFunc(s.stop, cancel).Stop()
 	}
-	r := New(nil, run.Bubble()).Run(ctx, &s.w, 0, f, f)
+	r := New(nil, run.Bubble()).Run(ctx, &s.w, Spent{}, f, f)
 	if Reason(r.Err) != s.err {
 		t.Errorf("error %q, want %q", Reason(r.Err), s.err)
 	}
@@ -364,7 +364,7 @@ func TestALateStartTimeoutLooksOnceMore(t *testing.T) {
 			f.setSick("probe", failures)
 			w := action.Workload{Action: sh("a", "20s"), StartTimeout: time.Minute, Checks: []action.Check{{Exec: sh("probe").Run, StartupInterval: 2 * time.Hour, Interval: time.Hour}}}
 			w.Sidecars = []action.Action{sh("s", "1h")}
-			r := New(nil, run.Clock{Boot: boot}).Run(t.Context(), &w, 0, f, f)
+			r := New(nil, run.Clock{Boot: boot}).Run(t.Context(), &w, Spent{}, f, f)
 			if Reason(r.Err) != want {
 				t.Errorf("%d failures: %q\n%s", failures, Reason(r.Err), strings.Join(f.log, "\n"))
 			}
@@ -375,11 +375,11 @@ func TestALateStartTimeoutLooksOnceMore(t *testing.T) {
 func TestResultNamesTheProgramThatDecided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		r := New(nil, run.Bubble()).Run(t.Context(), &action.Workload{Setup: ptr(sh("s")), Action: action.Action{Serial: []action.Action{sh("a"), sh("b")}}}, 0, f, f)
+		r := New(nil, run.Bubble()).Run(t.Context(), &action.Workload{Setup: ptr(sh("s")), Action: action.Action{Serial: []action.Action{sh("a"), sh("b")}}}, Spent{}, f, f)
 		if r.Process.(*fakeProcess).name != "b" {
 			t.Errorf("success: %v", r.Process)
 		}
-		r = New(nil, run.Bubble()).Run(t.Context(), &action.Workload{Action: action.Action{Parallel: []action.Action{sh("a", "1s", "exit=1"), sh("b", "2s")}}}, 0, f, f)
+		r = New(nil, run.Bubble()).Run(t.Context(), &action.Workload{Action: action.Action{Parallel: []action.Action{sh("a", "1s", "exit=1"), sh("b", "2s")}}}, Spent{}, f, f)
 		if p := r.Process.(*fakeProcess); p.name != "a" || p.Exit().Code != 1 {
 			t.Errorf("failure: %v", r.Process)
 		}

@@ -89,7 +89,7 @@ func TestDownload(t *testing.T) {
 			if tc.name == "not there" {
 				d.CacheKey = "none"
 			}
-			r := e.Run(t.Context(), &action.Workload{Action: action.Action{Download: &d}}, 0, f, f)
+			r := e.Run(t.Context(), &action.Workload{Action: action.Action{Download: &d}}, Spent{}, f, f)
 			if tc.is != nil {
 				if !errors.Is(r.Err, tc.is) || !errors.Is(r.Err, ErrDownload) {
 					t.Errorf("got %v", r.Err)
@@ -141,7 +141,7 @@ func TestUpload(t *testing.T) {
 		t.Fatal(err)
 	}
 	up := func(from, to string) error {
-		return e.Run(t.Context(), &action.Workload{Action: action.Action{Upload: &action.Upload{From: from, To: srv.URL + to}}}, 0, f, f).Err
+		return e.Run(t.Context(), &action.Workload{Action: action.Action{Upload: &action.Upload{From: from, To: srv.URL + to}}}, Spent{}, f, f).Err
 	}
 	fails.Store(1)
 	if err := up("/result", "/x"); err != nil {
@@ -226,7 +226,7 @@ func TestTransfersEndWithTheirContext(t *testing.T) {
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
-		go func() { done <- engine(t).Run(ctx, &action.Workload{Action: a}, 0, f, f).Err }()
+		go func() { done <- engine(t).Run(ctx, &action.Workload{Action: a}, Spent{}, f, f).Err }()
 		<-arrived
 		cancel()
 		if err := <-done; !errors.Is(err, ErrCanceled) {
