@@ -207,8 +207,12 @@ func (b *Board) Blocked() bool {
 
 // Adopt books a batch task that a cell says it runs, or that the leader's model
 // holds. It draws what its job takes today: the cell does not report amounts. Work
-// of an unknown job is only remembered. The same invocation again changes its cell.
+// of an unknown job is only remembered. The same invocation again changes its cell. Without an
+// invocation nothing runs, and nothing is booked.
 func (b *Board) Adopt(k Key, inv fence.Invocation, cell string) {
+	if inv.IsZero() {
+		return
+	}
 	if r := b.runs[k]; r != nil {
 		if r.inv.IsZero() {
 			b.live++

@@ -264,3 +264,19 @@ func TestABistroTaskThatCannotBe(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestNothingRunsWithoutAnInvocation: what is reported so is not booked, and takes the place of no pick.
+func TestNothingRunsWithoutAnInvocation(t *testing.T) {
+	b := pairs(t)
+	unknown := Key{"gone", "a"}
+	b.Adopt(unknown, fence.Invocation{}, "c")
+	if err := b.Refuse(unknown, ScopeNode, "no room"); !errors.Is(err, ErrNotPicked) || b.Live() != 0 {
+		t.Errorf("%v, %d run", err, b.Live())
+	}
+	put(t, b, Job{Name: "j"})
+	k := b.Pick(1)[0].Key
+	b.Adopt(k, fence.Invocation{}, "c")
+	if !b.Picked(k) || b.Live() != 0 {
+		t.Errorf("picked %v, %d run", b.Picked(k), b.Live())
+	}
+}

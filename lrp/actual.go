@@ -171,7 +171,7 @@ func (a *Actual) Serves() bool {
 // Stopping reports whether the instance is being stopped: the leader wants it to, or its cell ends
 // it on its own. Whatever the cause, nothing is routed to it, and it is not as wanted.
 func (a *Actual) Stopping() bool {
-	return a != nil && (a.Retiring || a.Net.Stopping)
+	return a != nil && (a.State == Claimed || a.State == Running) && (a.Retiring || a.Net.Stopping)
 }
 
 // covers reports whether the ordinary row a has taken the place of the copy c of its

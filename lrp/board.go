@@ -17,7 +17,7 @@ import (
 type Board struct {
 	policy   ConvergePolicy
 	services map[ServiceKey]*Service
-	procs    map[string]*process
+	procs    processes
 	byProc   multimap.Map[string, Key] // cell process id → indices with a row on it
 	domains  map[string]time.Time      // fresh until; zero = for ever
 	badKeys  map[Key]bool              // quarantined indices
@@ -49,7 +49,7 @@ func (p ConvergePolicy) resend() time.Duration {
 // NewBoard returns an empty board.
 func NewBoard(p ConvergePolicy) *Board {
 	return &Board{
-		policy: p, services: map[ServiceKey]*Service{}, procs: map[string]*process{},
+		policy: p, services: map[ServiceKey]*Service{}, procs: processes{},
 		byProc: multimap.Map[string, Key]{}, domains: map[string]time.Time{},
 		badKeys: map[Key]bool{}, badSvcs: map[ServiceKey]bool{}, heard: map[string]time.Time{},
 		dirtyKeys: map[Key]struct{}{}, dirtySvcs: map[ServiceKey]struct{}{},
@@ -338,7 +338,7 @@ func (b *Board) othersRunning(p *process, index int) bool {
 	for i := range s.Versions {
 		v := &s.Versions[i]
 		ranges += v.High - v.Low
-		running += b.procs[v.Process].running
+		running += b.procs.of(v).running
 	}
 	others := max(ranges, s.Instances)
 	if index < s.Instances {

@@ -134,7 +134,7 @@ func (b *Board) slot(k Key) *slot {
 func (b *Board) missing(s *Service) {
 	for i := range s.Versions {
 		v := &s.Versions[i]
-		p := b.procs[v.Process]
+		p := b.procs.of(v)
 		p.healthy = front{}
 		for n := v.Low; v.Wants(n); n++ {
 			if p.rows[n] == nil {
@@ -263,9 +263,9 @@ func (b *Board) Surplus(k ServiceKey) []Move {
 	}
 	var out []Move
 	for i := range s.Versions {
-		guid := s.Versions[i].Process
-		for n := range b.procs[guid].surplus {
-			if key := (Key{guid, n}); !b.Quarantined(key) {
+		v := &s.Versions[i]
+		for n := range b.procs.of(v).surplus {
+			if key := (Key{v.Process, n}); !b.Quarantined(key) {
 				out = append(out, Move{key, Undesire{}})
 			}
 		}

@@ -66,7 +66,7 @@ func (p RestartPolicy) withDefaults() RestartPolicy {
 func (p RestartPolicy) Wait(count int) (time.Duration, bool) {
 	q := p.withDefaults()
 	switch {
-	case q.Mode == RestartNever, q.GiveUp != -1 && count > q.GiveUp:
+	case q.Mode == RestartNever, q.GiveUp >= 0 && count > q.GiveUp:
 		return 0, false
 	case count < q.Immediate:
 		return 0, true

@@ -130,7 +130,7 @@ func HarmoniseEvacuating(v View) Action {
 	case CompletedShutdown:
 		return completed(CallEvacuateStopped, mine, "stopped")
 	case CompletedCrashed:
-		if v.Rows.Ordinary == nil {
+		if mine == nil && v.Rows.Ordinary == nil {
 			return Action{Call: CallEvacuateCrashed, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "crashed without a row: report the crash"}
 		}
 		return completed(CallEvacuateCrashed, mine, "crashed")

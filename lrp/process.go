@@ -18,6 +18,18 @@ type process struct {
 	healthy front
 }
 
+// processes has each process by its guid.
+type processes map[string]*process
+
+// of is the process of a version. A guid that two services name, as rows of the store can have it, goes with the first
+// of them: for the other one it is as if it had no rows.
+func (ps processes) of(v *Version) *process {
+	if p := ps[v.Process]; p != nil {
+		return p
+	}
+	return &process{}
+}
+
 // slot is one index and its next moment of interest.
 type slot struct {
 	index Index

@@ -122,7 +122,7 @@ func Apply(s *Service, d Desired, process string, now time.Time) (*Service, erro
 // update: one more version, named process, with the definition of the target. It is s itself
 // when nothing is wanted of the service.
 func (s *Service) Restart(process string, now time.Time) *Service {
-	if s.Instances == 0 {
+	if s.Target() == nil || s.Removed || s.Instances == 0 {
 		return s
 	}
 	return s.replaced(*s.Wanted(), process, now)
@@ -179,7 +179,7 @@ func (s *Service) Scale(n int) *Service {
 	c.cap(n)
 	if t := c.Target(); t != nil {
 		t.Instances = n
-		if len(c.Versions) == 1 { // nothing to replace: all at once
+		if c.Phase == Steady || len(c.Versions) == 1 { // nothing to replace: all at once
 			t.High = n
 		}
 	}
