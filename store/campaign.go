@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"cantina/internal/run"
@@ -61,30 +62,35 @@ func hopeless(err error) bool {
 // errMemory marks errors of Config.Memory.
 var errMemory = errors.New("server memory")
 
-func (s *Store) loadMemo() (Memo, error) {
-	if s.cfg.Memory == nil {
+// memo reads and changes what the server keeps beside the store.
+type memo struct {
+	memory Memory     // nil = nothing
+	mu     sync.Mutex // held during a change
+}
+
+func (k *memo) load() (Memo, error) {
+	if k.memory == nil {
 		return Memo{}, nil
 	}
-	m, err := s.cfg.Memory.Load()
+	m, err := k.memory.Load()
 	if err != nil {
 		return Memo{}, fmt.Errorf("load memo: %w: %w", errMemory, err)
 	}
 	return m, nil
 }
 
-// remember changes the memo.
-func (s *Store) remember(change func(*Memo)) error {
-	if s.cfg.Memory == nil {
+func (k *memo) change(to func(*Memo)) error {
+	if k.memory == nil {
 		return nil
 	}
-	s.memo.Lock()
-	defer s.memo.Unlock()
-	m, err := s.loadMemo()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	m, err := k.load()
 	if err != nil {
 		return err
 	}
-	change(&m)
-	if err := s.cfg.Memory.Save(m); err != nil {
+	to(&m)
+	if err := k.memory.Save(m); err != nil {
 		return fmt.Errorf("save memo: %w: %w", errMemory, err)
 	}
 	return nil
@@ -97,7 +103,7 @@ func (s *Store) forgetLease(ctx context.Context) error {
 	if err := s.clearElectionKey(ctx); err != nil {
 		return err
 	}
-	m, err := s.loadMemo()
+	m, err := s.memo.load()
 	if err != nil || m.Lease == 0 {
 		return err
 	}
@@ -212,7 +218,7 @@ func (s *Store) takeElectionKey(ctx context.Context, cluster string, t candidacy
 			m.Cluster = cluster
 		}
 	}
-	if err := s.remember(known); err != nil {
+	if err := s.memo.change(known); err != nil {
 		return 0, err
 	}
 	key := s.electionKey()
@@ -248,7 +254,7 @@ func (s *Store) revoke(ctx context.Context, id LeaseID) {
 	defer cancel()
 	err := s.backend.Revoke(ctx, id)
 	if err == nil {
-		err = s.remember(func(m *Memo) { m.Lease = 0 })
+		err = s.memo.change(func(m *Memo) { m.Lease = 0 })
 	}
 	if err != nil {
 		s.cfg.Log.Warn("lease not revoked, it ends with its TTL", "error", err)
@@ -300,19 +306,17 @@ func (r *Leadership) begin(ctx context.Context, cluster string) (won head.Head, 
 	if !a.Done {
 		return won, false, fmt.Errorf("write head of term %s: %w", won.Term, errAgain)
 	}
-	err = s.remember(func(m *Memo) { *m = Memo{Cluster: cluster, Seen: won.Term, Lease: r.candidacy.lease} })
+	err = s.memo.change(func(m *Memo) { *m = Memo{Cluster: cluster, Seen: won.Term, Lease: r.candidacy.lease} })
 	if err != nil {
 		return won, false, err
 	}
-	if err := r.load(ctx); err != nil {
-		return won, false, err
-	}
-	return won, before == nil, nil
+	r.rows, r.revision, err = s.load(ctx)
+	return won, before == nil, err
 }
 
 // win gathers the evidence and lets package head decide.
 func (s *Store) win(before *Entry, cluster string, elected int64) (head.Head, error) {
-	memo, err := s.loadMemo()
+	memo, err := s.memo.load()
 	if err != nil {
 		return head.Head{}, err
 	}
@@ -341,8 +345,7 @@ const loadPage = 5000
 
 // load reads all rows at one revision, page by page; it starts over when that
 // revision was compacted meanwhile.
-func (r *Leadership) load(ctx context.Context) error {
-	s := r.store
+func (s *Store) load(ctx context.Context) ([]Row, int64, error) {
 	prefix, data := s.rowPrefix(), s.rowKey(DataPrefix)
 	for {
 		var rows []Row
@@ -350,14 +353,12 @@ func (r *Leadership) load(ctx context.Context) error {
 			rows = append(rows, row)
 			return nil
 		})
-		if errors.Is(err, ErrCompacted) {
-			continue
+		if err == nil {
+			return rows, revision, nil
 		}
-		if err != nil {
-			return fmt.Errorf("load rows: %w", err)
+		if !errors.Is(err, ErrCompacted) {
+			return nil, 0, fmt.Errorf("load rows: %w", err)
 		}
-		r.rows, r.revision = rows, revision
-		return nil
 	}
 }
 

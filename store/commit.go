@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"cantina/internal/run"
@@ -19,7 +21,7 @@ func (r *Leadership) commitLoop(ctx context.Context) {
 		if !ok {
 			break
 		}
-		revision, err := r.commitBatch(ctx, b)
+		revision, err := r.writer.commit(ctx, b)
 		switch {
 		case errors.Is(err, ErrTooLarge):
 			limits = r.shrink(b, limits, err)
@@ -27,7 +29,6 @@ func (r *Leadership) commitLoop(ctx context.Context) {
 			r.end(err)
 			r.finish(b, 0, r.Err())
 		default:
-			r.committed.Store(revision)
 			r.finish(b, revision, nil)
 		}
 	}
@@ -93,7 +94,7 @@ func (r *Leadership) shrink(b batch, l Limits, cause error) Limits {
 				b.items[k].err = cause
 			}
 		}
-		r.finish(b, r.committed.Load(), nil)
+		r.finish(b, r.writer.committed.Load(), nil)
 		return l
 	}
 	l = Limits{Ops: max(1, len(b.ops)/2), Bytes: max(1, b.bytes/2)}
@@ -104,6 +105,18 @@ func (r *Leadership) shrink(b batch, l Limits, cause error) Limits {
 	return l
 }
 
+// writer writes the batches of a term, each fenced by head and election key.
+type writer struct {
+	store     *Store
+	own       int64        // create revision of the election key
+	machine   head.Machine // used by the committing goroutine alone
+	committed atomic.Int64 // revision of the last commit
+	restored  atomic.Bool
+
+	mu      sync.Mutex
+	blocked error // why commits wait: the store is full
+}
+
 // answer is what one request brought.
 type answer struct {
 	outcome  head.Outcome
@@ -112,35 +125,36 @@ type answer struct {
 	err      error
 }
 
-// commitBatch commits one batch and resolves unknown outcomes. It returns the
+// commit commits one batch and resolves unknown outcomes. It returns the
 // revision of the commit; or ErrTooLarge when the batch is certain never to land;
 // or the error that ends the term.
-func (r *Leadership) commitBatch(ctx context.Context, b batch) (int64, error) {
+func (w *writer) commit(ctx context.Context, b batch) (int64, error) {
 	if b.empty() {
-		return r.committed.Load(), nil
+		return w.committed.Load(), nil
 	}
 	writes := make([]Write, 0, len(b.ops)+1)
 	for _, op := range b.ops {
-		writes = append(writes, Write{Key: r.store.rowKey(op.Key), Value: op.Value})
+		writes = append(writes, Write{Key: w.store.rowKey(op.Key), Value: op.Value})
 	}
-	resolve := patience{boot: r.store.cfg.Clock.Boot, limit: r.store.cfg.ResolveTimeout, most: r.store.cfg.KeepAlive}
-	m, e := r.machine.Commit(b.clear)
+	resolve := patience{boot: w.store.cfg.Clock.Boot, limit: w.store.cfg.ResolveTimeout, most: w.store.cfg.KeepAlive}
+	m, e := w.machine.Commit(b.clear)
 	for {
-		a := r.perform(ctx, e, writes)
+		a := w.perform(ctx, e, writes)
 		if a.outcome == head.Unknown {
-			if err := r.resolving(ctx, &resolve, a.err); err != nil {
+			if err := w.resolving(ctx, &resolve, a.err); err != nil {
 				return 0, err
 			}
 		}
 		m, e = m.Step(a.outcome, a.seen)
 		switch e.Want {
 		case head.Landed:
-			r.machine = m
-			r.restored.Store(m.Base().Restored)
-			r.blockedBy(nil)
+			w.machine = m
+			w.restored.Store(m.Base().Restored)
+			w.committed.Store(a.revision)
+			w.blockedBy(nil)
 			return a.revision, nil
 		case head.Dropped:
-			r.machine = m
+			w.machine = m
 			return 0, a.err
 		case head.Over:
 			return 0, m.Err()
@@ -151,7 +165,7 @@ func (r *Leadership) commitBatch(ctx context.Context, b batch) (int64, error) {
 
 // resolving judges an unknown outcome: an error when the term has to end, else it
 // waits a little.
-func (r *Leadership) resolving(ctx context.Context, p *patience, cause error) error {
+func (w *writer) resolving(ctx context.Context, p *patience, cause error) error {
 	switch {
 	case errors.Is(cause, ErrBroken), errors.Is(cause, ErrWentBack):
 		return fmt.Errorf("commit: %w", cause)
@@ -159,14 +173,14 @@ func (r *Leadership) resolving(ctx context.Context, p *patience, cause error) er
 		return fmt.Errorf("commit: %w: %w", ErrUnresolved, cause)
 	}
 	if errors.Is(cause, ErrFull) { // what was sent before is resolved when there is room, and so is this
-		r.blockedBy(cause)
+		w.blockedBy(cause)
 		p.tries = 0
 		if run.Pause(ctx, fullPause) != nil {
 			return fmt.Errorf("commit: %w: %w", ErrUnresolved, cause)
 		}
 		return nil
 	}
-	r.store.cfg.Log.Debug("commit outcome unknown", "error", cause)
+	w.store.cfg.Log.Debug("commit outcome unknown", "error", cause)
 	if p.over() {
 		return fmt.Errorf("commit: %w for %s: %w", ErrUnresolved, p.limit, cause)
 	}
@@ -180,29 +194,27 @@ func (r *Leadership) resolving(ctx context.Context, p *patience, cause error) er
 const fullPause = 250 * time.Millisecond
 
 // blockedBy notes why commits wait, and logs it when that is news.
-func (r *Leadership) blockedBy(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (w *writer) blockedBy(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	switch {
-	case err != nil && r.blocked == nil:
-		r.store.cfg.Log.Error("the store is full: writes wait for room; running work continues", "error", err)
-	case err == nil && r.blocked != nil:
-		r.store.cfg.Log.Warn("the store takes writes again")
+	case err != nil && w.blocked == nil:
+		w.store.cfg.Log.Error("the store is full: writes wait for room; running work continues", "error", err)
+	case err == nil && w.blocked != nil:
+		w.store.cfg.Log.Warn("the store takes writes again")
 	}
-	r.blocked = err
+	w.blocked = err
 }
 
 // NoRoom returns nil when commits go through, or ErrFull with the reason: who asks for a
 // change is refused then, and nothing is decided that would need one.
 func (r *Leadership) NoRoom() error {
-	if b, ok := r.store.backend.(interface{ Room() error }); ok {
-		if err := b.Room(); err != nil {
-			return err
-		}
+	if err := NoRoom(r.store.backend); err != nil {
+		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.blocked
+	r.writer.mu.Lock()
+	defer r.writer.mu.Unlock()
+	return r.writer.blocked
 }
 
 // NoRoom asks a store that knows it whether it has room; others have.
@@ -240,28 +252,28 @@ func (p *patience) next() time.Duration {
 }
 
 // perform does what the machine asks for.
-func (r *Leadership) perform(ctx context.Context, e head.Effect, writes []Write) answer {
-	ctx, cancel := context.WithTimeout(ctx, r.store.cfg.CommitTimeout)
+func (w *writer) perform(ctx context.Context, e head.Effect, writes []Write) answer {
+	ctx, cancel := context.WithTimeout(ctx, w.store.cfg.CommitTimeout)
 	defer cancel()
 	switch e.Want {
 	case head.SendBatch:
-		return r.send(ctx, e, writes)
+		return w.send(ctx, e, writes)
 	case head.SendBare:
-		return r.send(ctx, e, nil)
+		return w.send(ctx, e, nil)
 	case head.ReadHead:
-		return r.look(ctx)
+		return w.look(ctx)
 	case head.Nothing, head.Landed, head.Dropped, head.Over:
 	}
 	return answer{err: fmt.Errorf("effect %d: %w", e.Want, ErrUnresolved)}
 }
 
 // send sends one fenced transaction.
-func (r *Leadership) send(ctx context.Context, e head.Effect, writes []Write) answer {
-	s := r.store
+func (w *writer) send(ctx context.Context, e head.Effect, writes []Write) answer {
+	s := w.store
 	a, err := s.backend.Txn(ctx, Txn{
 		If: []Condition{
 			{Key: s.headKey(), Check: ValueIs, Value: encodeHead(e.Base)},
-			{Key: s.electionKey(), Check: CreatedAt, Created: r.candidacy.created},
+			{Key: s.electionKey(), Check: CreatedAt, Created: w.own},
 		},
 		Then: append(writes[:len(writes):len(writes)], Write{Key: s.headKey(), Value: encodeHead(e.Put)}),
 		Else: []string{s.headKey(), s.electionKey()},
@@ -274,26 +286,26 @@ func (r *Leadership) send(ctx context.Context, e head.Effect, writes []Write) an
 	case a.Done:
 		return answer{outcome: head.Done, revision: a.Revision}
 	}
-	return r.judge(head.Refused, a.Found)
+	return w.judge(head.Refused, a.Found)
 }
 
 // look reads head and election key at one revision: they are neighbours.
-func (r *Leadership) look(ctx context.Context) answer {
-	s := r.store
+func (w *writer) look(ctx context.Context) answer {
+	s := w.store
 	p, err := s.backend.Range(ctx, Query{From: s.electionKey(), To: s.headKey() + "\x00"})
 	if err != nil {
 		return answer{outcome: head.Unknown, err: err}
 	}
-	return r.judge(head.Read, p.Entries)
+	return w.judge(head.Read, p.Entries)
 }
 
-func (r *Leadership) judge(o head.Outcome, found []Entry) answer {
+func (w *writer) judge(o head.Outcome, found []Entry) answer {
 	a := answer{outcome: o}
 	for _, e := range found {
 		switch e.Key {
-		case r.store.electionKey():
-			a.seen.Own = e.Created == r.candidacy.created
-		case r.store.headKey():
+		case w.store.electionKey():
+			a.seen.Own = e.Created == w.own
+		case w.store.headKey():
 			h, err := decodeHead(e.Value)
 			if err != nil {
 				return answer{outcome: head.Unknown, err: fmt.Errorf("%w: %w", ErrBroken, err)}

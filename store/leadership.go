@@ -29,10 +29,7 @@ type Leadership struct {
 	rows      []Row
 	revision  int64
 	limits    Limits
-
-	machine   head.Machine // used by the committing goroutine alone
-	committed atomic.Int64 // revision of the last commit
-	restored  atomic.Bool
+	writer    writer
 	heldUntil atomic.Int64 // boot time in ns: send time of the last acknowledged keep-alive + TTL
 
 	cancel context.CancelFunc
@@ -45,7 +42,6 @@ type Leadership struct {
 	stopping   bool  // Resign was called: commit what is queued, take no more
 	closed     bool  // the committing goroutine takes no more: Submit goes to the outbox
 	err        error // why the term ended
-	blocked    error // why commits wait: the store is full
 	outbox     []result
 	delivering bool
 	quarantine map[string]quarantined
@@ -61,7 +57,7 @@ type result struct {
 // newLeadership begins to keep the lease alive. The context it returns ends with the
 // term.
 func newLeadership(ctx context.Context, s *Store, t candidacy) (*Leadership, context.Context) {
-	r := &Leadership{store: s, candidacy: t, over: make(chan struct{}), quarantine: make(map[string]quarantined)}
+	r := &Leadership{store: s, candidacy: t, writer: writer{store: s, own: t.created}, over: make(chan struct{}), quarantine: make(map[string]quarantined)}
 	r.changed = sync.NewCond(&r.mu)
 	r.limits = s.backend.Limits()
 	r.limits.Ops-- // the head
@@ -74,9 +70,10 @@ func newLeadership(ctx context.Context, s *Store, t candidacy) (*Leadership, con
 
 // open begins to commit, as the term that wrote won.
 func (r *Leadership) open(ctx context.Context, won head.Head, newStore bool) {
-	r.term, r.cluster, r.newStore, r.machine = won.Term, won.Cluster, newStore, head.New(won)
-	r.restored.Store(won.Restored)
-	r.committed.Store(r.revision)
+	r.term, r.cluster, r.newStore = won.Term, won.Cluster, newStore
+	r.writer.machine = head.New(won)
+	r.writer.restored.Store(won.Restored)
+	r.writer.committed.Store(r.revision)
 	r.loops.Go(func() { r.commitLoop(ctx) })
 	r.loops.Go(func() { r.watchElectionKey(ctx) })
 }
@@ -93,7 +90,7 @@ func (r *Leadership) Heard(t fence.Term) { r.store.Heard(t) }
 // Restored tells whether the content may be older than what cells have seen: the
 // store was restored, moved, or created without the word that no older cell lives;
 // true until ClearRestored has committed, also for later terms.
-func (r *Leadership) Restored() bool { return r.restored.Load() }
+func (r *Leadership) Restored() bool { return r.writer.restored.Load() }
 
 // NewStore tells whether the store was created by this very term.
 func (r *Leadership) NewStore() bool { return r.newStore }

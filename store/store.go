@@ -208,7 +208,7 @@ type Store struct {
 	mu    sync.Mutex
 	heard fence.Term // the highest that Heard was given
 
-	memo sync.Mutex // held while the memo is changed
+	memo memo
 }
 
 // Heard takes a term that a cell of this cluster has seen and that is higher than any
@@ -221,7 +221,7 @@ func (s *Store) Heard(t fence.Term) {
 		s.heard = t
 	}
 	s.mu.Unlock()
-	err := s.remember(func(m *Memo) {
+	err := s.memo.change(func(m *Memo) {
 		if m.Seen.Less(t) {
 			m.Seen = t
 		}
@@ -241,7 +241,7 @@ func New(b Backend, c Config) (*Store, error) {
 	if c.KeepAlive+c.Drift >= c.LeaseTTL {
 		return nil, fmt.Errorf("keep-alive %s + drift %s must be shorter than lease TTL %s", c.KeepAlive, c.Drift, c.LeaseTTL)
 	}
-	return &Store{backend: b, cfg: c}, nil
+	return &Store{backend: b, cfg: c, memo: memo{memory: c.Memory}}, nil
 }
 
 func (s *Store) headKey() string           { return s.cfg.Root + "head" }

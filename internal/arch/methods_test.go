@@ -28,7 +28,6 @@ var moreMethods = map[string]int{
 	"sim.machine":         77,
 	"sim.leadership":      46,
 	"sim.world":           68,
-	"store.Leadership":    52,
 	"timetable.Timetable": 60,
 }
 
@@ -38,7 +37,6 @@ var moreLocks = map[string]int{
 	"executor.container":    2,
 	"executor/step.program": 2,
 	"leader.Leader":         2,
-	"store.Store":           2,
 }
 
 func TestTypesAreSmall(t *testing.T) {

@@ -60,9 +60,9 @@ func (m *Member) room() error {
 	return nil
 }
 
-// Room returns nil when the store takes writes now, or store.ErrFull with the reason. Of a
+// NoRoom returns nil when the store takes writes now, or store.ErrFull with the reason. Of a
 // cluster nothing is known before a write.
-func (b *Backend) Room() error {
+func (b *Backend) NoRoom() error {
 	if b.member == nil {
 		return nil
 	}

@@ -53,7 +53,7 @@ func (u Upkeep) run(ctx context.Context, b *Backend, log *slog.Logger) error {
 		case <-tick.C:
 		}
 		w := b.written.Load()
-		if b.readers.Load() > 0 || b.Room() != nil {
+		if b.readers.Load() > 0 || b.NoRoom() != nil {
 			continue
 		}
 		if u.CompactEvery < 0 || w == written || w-written < u.CompactWrites && time.Since(last) < u.CompactEvery {
