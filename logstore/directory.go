@@ -98,7 +98,8 @@ func (d *directory) collected(g *segment, now time.Time, old, folded *segment) {
 	size := g.size
 	if folded != nil {
 		size -= folded.index - g.index
-		g.entries, g.order, g.first, g.minTime, g.index = folded.entries, folded.order, folded.first, folded.minTime, folded.index
+		g.entries, g.order, g.index = folded.entries, folded.order, folded.index
+		g.first, g.minTime = folded.first, folded.minTime
 	}
 	g.mu.Unlock()
 	if folded != nil {
@@ -183,8 +184,10 @@ func (d *directory) connect(note func(k key, g *segment, last time.Time)) {
 		}
 	}
 	for _, own := range d.own {
-		for i, g := range own { // a newer one includes it: the process died between writing that and removing this
-			if !g.collected.IsZero() && slices.ContainsFunc(own[i+1:], func(o *segment) bool { return !o.collected.IsZero() && o.first <= g.first }) {
+		for i, g := range own {
+			// A newer one includes it: the process died between writing that and removing this.
+			includes := func(o *segment) bool { return !o.collected.IsZero() && o.first <= g.first }
+			if !g.collected.IsZero() && slices.ContainsFunc(own[i+1:], includes) {
 				d.remove(g)
 			}
 		}

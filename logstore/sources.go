@@ -9,11 +9,13 @@ import (
 
 // sources knows which sources are being written, and where those that ended lately go on.
 type sources struct {
-	mu     sync.RWMutex
-	live   map[key]*source
-	ends   map[key]time.Time // when sources that several segments hold had ended
-	openAt map[key]*segment  // where a source goes on: its newest shared segment, if a dead process left it open or it ended lately
-	owed   map[key]debt      // by ended sources
+	mu   sync.RWMutex
+	live map[key]*source
+	ends map[key]time.Time // when sources that several segments hold had ended
+	// openAt is where a source goes on: its newest shared segment, if a dead process left it open
+	// or it ended lately.
+	openAt map[key]*segment
+	owed   map[key]debt // by ended sources
 	closed bool
 }
 

@@ -98,7 +98,8 @@ func (r *Leadership) shrink(b batch, l Limits, cause error) Limits {
 		return l
 	}
 	l = Limits{Ops: max(1, len(b.ops)/2), Bytes: max(1, b.bytes/2)}
-	r.store.cfg.Log.Warn("store takes smaller transactions than its limits say", "ops", l.Ops, "bytes", l.Bytes, "error", cause)
+	log := r.store.cfg.Log
+	log.Warn("store takes smaller transactions than its limits say", "ops", l.Ops, "bytes", l.Bytes, "error", cause)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.queue.putBack(b)

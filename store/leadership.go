@@ -57,7 +57,8 @@ type result struct {
 // newLeadership begins to keep the lease alive. The context it returns ends with the
 // term.
 func newLeadership(ctx context.Context, s *Store, t candidacy) (*Leadership, context.Context) {
-	r := &Leadership{store: s, candidacy: t, writer: writer{store: s, own: t.created}, over: make(chan struct{}), quarantine: make(map[string]quarantined)}
+	r := &Leadership{store: s, candidacy: t, writer: writer{store: s, own: t.created}, over: make(chan struct{}),
+		quarantine: make(map[string]quarantined)}
 	r.changed = sync.NewCond(&r.mu)
 	r.limits = s.backend.Limits()
 	r.limits.Ops-- // the head
