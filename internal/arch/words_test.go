@@ -20,7 +20,7 @@ var banned = []struct {
 	pattern *regexp.Regexp
 	instead string
 }{
-	{words(`tells|told|nobody|somebody|everybody`), "report, print, unknown, no cell, anyone"},
+	{words(`tell|tells|telling|told|says|said|saying|nobody|somebody|everybody`), "report, print, unknown, no cell, anyone"},
 	{words(`folders?`), "directory"},
 	{words(`time-outs?`), "timeout"},
 	{words(`strangers?|deaf|bury|buried|buries|mourn\w*|obituar\w+|heritage|legacy|keepsakes?|farewells?|bequeath\w*`),
@@ -34,6 +34,7 @@ var banned = []struct {
 	{regexp.MustCompile(`(?i)(?:^|[.;] )(?:who|whoever|whom|of it|of what|of which|nothing of|not one)\b[^?]*$`), "a noun as the subject"},
 	{words(`of what|from what|for what|with what|by what|than what|that what|and what|but what`), "a noun: work, rows, output"},
 	{words(`stands? in|stands? for|stands? as|stands? at|stands? on|as it is wanted|comes to rest`), "is in, means, is"},
+	{words(`by itself|by themselves|do without|does without|a moment|here and there|thing|things`), "automatically, without, short, several, a noun"},
 	{words(`on your word|at rest|is good|for good`), "declared by an operator, idle, valid, permanently"},
 }
 
