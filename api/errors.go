@@ -106,7 +106,7 @@ func Classes() []Class {
 		{"not_allowed", http.StatusForbidden, connect.CodePermissionDenied, ExitConnection, "", among(fault.ErrNotAllowed, guard.ErrForeign)},
 		{"unauthenticated", http.StatusUnauthorized, connect.CodeUnauthenticated, ExitConnection, "", among(guard.ErrToken)},
 		{"too_large", http.StatusRequestEntityTooLarge, connect.CodeResourceExhausted, ExitFailed, "split the request", among(fault.ErrTooLarge)},
-		{"busy", http.StatusServiceUnavailable, connect.CodeResourceExhausted, ExitConnection, "try again in a moment", among(fault.ErrBusy)},
+		{"busy", http.StatusServiceUnavailable, connect.CodeResourceExhausted, ExitConnection, "retry in a few seconds", among(fault.ErrBusy)},
 		{"unreachable", http.StatusBadGateway, connect.CodeUnavailable, ExitConnection, "", among(fault.ErrUnreachable)},
 		{"stream_ended", http.StatusServiceUnavailable, connect.CodeUnavailable, ExitConnection, "reconnect and resume", among(event.ErrClosed)},
 		{"not_yet", http.StatusNotImplemented, connect.CodeUnimplemented, ExitFailed, "", among(fault.ErrNotYet)},

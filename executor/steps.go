@@ -79,7 +79,7 @@ func (c *container) stepResult(res step.Result) RunResult {
 	r.Failed, r.TimedOut, r.Reason = res.Err != nil, c.timedOut, step.Reason(res.Err)
 	r.Retryable = errors.Is(res.Err, ErrDeadline) || errors.Is(res.Err, ErrClosed)
 	if r.Lost {
-		r.Failed, r.Reason = true, "lost: the shim ended before it could tell how the program ended"
+		r.Failed, r.Reason = true, "lost: the shim ended before it recorded the exit status of the program"
 		return r
 	}
 	if res.Err == nil && r.ExitCode < 0 && r.Signal == 0 {

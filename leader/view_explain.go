@@ -151,7 +151,7 @@ func (v view) explainCell(s plan.Subject) (plan.Explanation, error) {
 	for _, x := range v.conditions(s.Name) {
 		if x.Unknown {
 			out.Reasons = append(out.Reasons, plan.Reason{Code: codeUnknown, Text: x.What + " runs there, and the store does not know it: " + x.Text,
-				Change: "it is left alone until it ends by itself; cantina cells discard " + s.Name + " ends it"})
+				Change: "it is left alone until it ends; cantina cells discard " + s.Name + " ends it"})
 			continue
 		}
 		code := codeHeldUp

@@ -162,7 +162,7 @@ func (a *Auction) Refuse(now time.Duration, hold string, full bool, why string) 
 	a.freed = true
 	if full && a.byName[c.name] == c {
 		if why != "" {
-			why = "refused work a moment ago: " + why
+			why = "refused work recently: " + why
 		}
 		a.rest(c, now+a.cfg.Rest, why)
 	}

@@ -289,7 +289,7 @@ func (c *cell) reason() string {
 	case c.resting && c.restWhy != "":
 		return c.restWhy
 	case c.resting:
-		return "refused work a moment ago"
+		return "refused work recently"
 	}
 	return ""
 }

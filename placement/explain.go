@@ -223,7 +223,7 @@ func (c *Class) why() string {
 	case CauseTaint:
 		return "taint " + c.Detail
 	case CauseResources:
-		if len(c.Short) == 0 { // it refused this very work a moment ago
+		if len(c.Short) == 0 { // it refused this work recently
 			return "has room; retrying soon"
 		}
 		return shortages(c.Short)

@@ -133,7 +133,7 @@ func TestACellThatRests(t *testing.T) {
 	a.Rest(0, "c")
 	submit(t, a, 0, lrpItem("x", 0, 10))
 	r := a.Round(0)
-	if len(r.Placed) != 0 || len(r.Refused) != 1 || r.Refused[0].Refusal.String() != "found no compatible cells: 1 cell: refused work a moment ago" {
+	if len(r.Placed) != 0 || len(r.Refused) != 1 || r.Refused[0].Refusal.String() != "found no compatible cells: 1 cell: refused work recently" {
 		t.Fatalf("%+v", r)
 	}
 	if at, ok := a.Next(); !ok || at != time.Second {
@@ -236,7 +236,7 @@ func TestWhyACellTakesNothing(t *testing.T) {
 	a := NewAuction(Config{})
 	states := map[string]func(*State){
 		"evacuating": func(s *State) { s.Draining = true }, "probe failed": func(s *State) { s.Unavailable = "probe failed" },
-		"": func(*State) {}, "refused work a moment ago": func(*State) {}, "unhealthy": func(*State) {},
+		"": func(*State) {}, "refused work recently": func(*State) {}, "unhealthy": func(*State) {},
 	}
 	for why, alter := range states {
 		s := plainState("cell "+why, 1, 100, 10)
@@ -244,7 +244,7 @@ func TestWhyACellTakesNothing(t *testing.T) {
 		join(a, s)
 	}
 	a.Admit("cell unhealthy", "p-cell unhealthy", "unhealthy")
-	a.Rest(0, "cell refused work a moment ago")
+	a.Rest(0, "cell refused work recently")
 	a.Admit("cell waiting for its first report", "p", "")
 	for _, c := range a.Cells() {
 		if "cell "+c.Reason != c.Name {

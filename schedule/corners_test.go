@@ -104,7 +104,7 @@ func TestWordsAtTheirBounds(t *testing.T) {
 		t.Error(e.Times())
 	}
 	sent := schedule.State{History: []schedule.Entry{{What: schedule.Sent}, {What: schedule.Sent, Text: "sent to 1 of 1"}, {What: schedule.Started}}}
-	for i, want := range []string{"sent at most once; the leader ended before it could tell", "sent to 1 of 1", ""} {
+	for i, want := range []string{"sent at most once; the leader ended before it recorded the outcome", "sent to 1 of 1", ""} {
 		if got := schedule.Forgotten(sent).History[i].Text; got != want || sent.History[0].Text != "" {
 			t.Errorf("%d: %q", i, got)
 		}

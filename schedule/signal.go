@@ -60,7 +60,7 @@ func (d *Delivery) String() string {
 
 // untold is what the history says of a signal when the leader that sent it ended
 // before it could tell.
-const untold = "sent at most once; the leader ended before it could tell"
+const untold = "sent at most once; the leader ended before it recorded the outcome"
 
 // Forgotten returns the state as a new leader takes it over: what the leader before it
 // did not tell of its signals nobody will.

@@ -58,7 +58,7 @@ func TestASignalOfALostLeaderIsNeverSentAgain(t *testing.T) {
 	x.at("01:00").step(Tick{})
 	before := x.s
 	x.s = Forgotten(x.s)
-	if got := x.newest(); got != "signal sent at most once; the leader ended before it could tell" {
+	if got := x.newest(); got != "signal sent at most once; the leader ended before it recorded the outcome" {
 		t.Fatal(got)
 	}
 	if before.History[0].Text != "" {

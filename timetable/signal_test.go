@@ -75,7 +75,7 @@ func TestASignalOfALostLeaderIsNotSentAgain(t *testing.T) {
 		if len(r.signals) != 1 {
 			t.Fatal(r.signals)
 		}
-		want := "signal sent at most once; the leader ended before it could tell"
+		want := "signal sent at most once; the leader ended before it recorded the outcome"
 		if got := r.story(); got != want {
 			t.Fatal(got)
 		}

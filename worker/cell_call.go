@@ -90,7 +90,7 @@ func (c *Cell) beatAnswered(now time.Duration, a HeartbeatAnswer) {
 	case Refused:
 		c.beats.next = now + refusedWait
 	case Die:
-		c.mustDie(now, "the leader says: "+a.Reason)
+		c.mustDie(now, "by the leader: "+a.Reason)
 	case DieAll:
 		c.endAll(a.Reason)
 	case Welcome:

@@ -134,7 +134,7 @@ func (p Proof) Words() string {
 	case ProofBoot:
 		return "its machine has started anew"
 	case ProofOperator:
-		return "an operator has said that it is dead"
+		return "an operator declared it dead"
 	}
 	return p.String()
 }

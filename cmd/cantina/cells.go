@@ -117,8 +117,8 @@ func cellsVerb(c *cli) *cobra.Command {
 	forget := &cobra.Command{
 		Use: "forget CELL", Short: "Declare a cell process dead",
 		Long: "forget declares a cell process dead: its work counts as lost and may run again, and another " +
-			"process can use its name. If the process is alive, work may run twice. The leader does this by " +
-			"itself after enough silence; cells shows the time left. CELL is a cell name, a process id, or " +
+			"process can use its name. If the process is alive, work may run twice. The leader does this " +
+			"automatically after a period of silence; cells shows the time left. CELL is a cell name, a process id, or " +
 			"a prefix of a process id (cells -o wide). The decision is recorded.",
 		Example: "  cantina cells forget node7\n  cantina cells forget 9f2c --yes", Args: exactly(1, "CELL"),
 		RunE: func(_ *cobra.Command, args []string) error {

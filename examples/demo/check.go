@@ -195,7 +195,7 @@ func compare(src string, got, want map[string]string) error {
 		case got[name] == "":
 			wrong = append(wrong, name+": no result")
 		case got[name] != sum:
-			wrong = append(wrong, fmt.Sprintf("%s: %s, sha256sum says %s", name, got[name], sum))
+			wrong = append(wrong, fmt.Sprintf("%s: %s, sha256sum printed %s", name, got[name], sum))
 		}
 	}
 	for name := range got {

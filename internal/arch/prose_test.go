@@ -17,11 +17,36 @@ import (
 // oldWords are pages with a table of words that must not be used: its rows are not read.
 var oldWords = []string{"CONTRIBUTING.md", "docs/decisions/0103-one-word-per-thing.md"}
 
-// allowedInPages and allowedInComments are how many problems of each kind are left. The key is the start of the
-// message in problems. A number only falls: lower it when a change rewrites sentences.
+// allowedInPages and allowedInComments are the numbers of remaining problems by kind: the remedy in banned.
+// A number may only fall: lower it when a change rewrites sentences.
 var (
-	allowedInPages    = map[string]int{}
-	allowedInComments = map[string]int{}
+	allowedInPages = map[string]int{
+		"a long sentence":                                   82,
+		"a noun as the subject":                             46,
+		"a noun: work, rows, output":                        35,
+		"automatically, without, short, several, a noun":    25,
+		"declared by an operator, idle, valid, permanently": 3,
+		"is in, means, is":                                  12,
+		"known, reported":                                   20,
+		"no longer, at most":                                2,
+		"removes, treated as, is absent, lacking":           4,
+		"report, print, unknown, no cell, anyone":           105,
+		"the term of the field: unknown, unreachable, record, previous, saved, deregister": 1,
+		"timeout": 5,
+	}
+	allowedInComments = map[string]int{
+		"a long sentence":                                   97,
+		"a noun as the subject":                             114,
+		"a noun: work, rows, output":                        126,
+		"automatically, without, short, several, a noun":    30,
+		"declared by an operator, idle, valid, permanently": 9,
+		"is in, means, is":                                  22,
+		"known, reported":                                   19,
+		"no longer, at most":                                4,
+		"removes, treated as, is absent, lacking":           5,
+		"report, print, unknown, no cell, anyone":           434,
+		"timeout": 8,
+	}
 )
 
 // slack is by how much a number of these may be above what there is.
@@ -97,7 +122,8 @@ func paragraphs(page string, dropTables bool) []string {
 	return slices.DeleteFunc(strings.Split(page, "\n\n"), func(p string) bool { return strings.TrimSpace(p) == "" })
 }
 
-// docComments are the comments of the package and of its exported names, with the fields and methods of exported types.
+// docComments are the comments of the package and of its exported names, with the fields and
+// methods of exported types.
 func docComments(f *ast.File) []text {
 	var out []text
 	add := func(groups ...*ast.CommentGroup) {
@@ -170,7 +196,8 @@ func compare(found map[string][]string, allowed map[string]int) []string {
 	}
 	for kind, n := range allowed {
 		if len(found[kind]) < n-slack || len(found[kind]) == 0 {
-			out = append(out, fmt.Sprintf("%q: %d problems are allowed and %d are left: lower the number", kind, n, len(found[kind])))
+			out = append(out, fmt.Sprintf("%q: %d problems are allowed and %d are left: lower the number",
+				kind, n, len(found[kind])))
 		}
 	}
 	return out

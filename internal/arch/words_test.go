@@ -34,7 +34,8 @@ var banned = []struct {
 	{regexp.MustCompile(`(?i)(?:^|[.;] )(?:who|whoever|whom|of it|of what|of which|nothing of|not one)\b[^?]*$`), "a noun as the subject"},
 	{words(`of what|from what|for what|with what|by what|than what|that what|and what|but what`), "a noun: work, rows, output"},
 	{words(`stands? in|stands? for|stands? as|stands? at|stands? on|as it is wanted|comes to rest`), "is in, means, is"},
-	{words(`by itself|by themselves|do without|does without|a moment|here and there|thing|things`), "automatically, without, short, several, a noun"},
+	{words(`by itself|by themselves|do without|does without|a moment|here and there|thing|things`),
+		"automatically, without, short, several, a noun"},
 	{words(`on your word|at rest|is good|for good`), "declared by an operator, idle, valid, permanently"},
 }
 
@@ -153,7 +154,7 @@ func problems(s string) []string {
 	return out
 }
 
-var ends = regexp.MustCompile(`[.;:?!](?:\s|$)|\n\s*\n|\n {2}| \(|\)|<br>`)
+var ends = regexp.MustCompile(`[.;:?!]\*{0,2}(?:\s|$)|\n\s*\n|\n {2}| \(|\)|<br>`)
 
 // sentences splits a text at its ends of sentences, semicolons, colons, brackets
 // and lines that are indented.
