@@ -20,6 +20,8 @@ type acts struct {
 	beating  *run.Loop
 	statuses mailbox[worker.UpdateStatus]
 	telling  [statusCalls]*run.Loop
+	probes   mailbox[worker.UpdateStatus] // answers to probes alone
+	probed   *run.Loop
 	foreign  mailbox[worker.ForeignHeard] // taken by the loop of beats
 
 	ended chan struct{} // closed when the session does nothing more
@@ -33,6 +35,11 @@ func (a *acts) perform(e worker.CellEffect, got *answers) {
 		a.beats.replace(e.Beat)
 		a.beating.Wake()
 	case worker.SendStatus:
+		if e.Update.Items[0].Kind == worker.StatusProbe {
+			a.probes.put(e.Update)
+			a.probed.Wake()
+			return
+		}
 		a.statuses.put(e.Update)
 		for _, l := range a.telling {
 			l.Wake()

@@ -17,8 +17,9 @@ import (
 // tickEvery is how often every deadline is looked at.
 const tickEvery = 100 * time.Millisecond
 
-// statusCalls is how many UpdateStatus are under way at most. Each lasts as long as
-// a commit: what ends meanwhile is to be in the next commit, not in the one after.
+// statusCalls is how many UpdateStatus with ends are under way at most. Each lasts as long as
+// a commit: what ends meanwhile is to be in the next commit, not in the one after. Answers to
+// probes have a call of their own, which lasts as long as the network takes.
 const statusCalls = 4
 
 // makeLoops makes them; they run when somebody drives them.
@@ -27,12 +28,13 @@ func (s *session) makeLoops(h hands) {
 	s.acts = &acts{log: s.log, hands: h, ticks: s.ticks, ended: make(chan struct{}),
 		beating: run.NewLoop("beat", s.nextBeat)}
 	for i := range s.acts.telling {
-		s.acts.telling[i] = run.NewLoop("status", s.nextStatuses)
+		s.acts.telling[i] = run.NewLoop("status", func() (func(context.Context), time.Duration) { return s.nextStatuses(&s.acts.statuses) })
 	}
+	s.acts.probed = run.NewLoop("probe", func() (func(context.Context), time.Duration) { return s.nextStatuses(&s.acts.probes) })
 }
 
 func (s *session) loops() []*run.Loop {
-	return append(s.acts.telling[:len(s.acts.telling):len(s.acts.telling)], s.acts.beating, s.ticks.loop)
+	return append(s.acts.telling[:len(s.acts.telling):len(s.acts.telling)], s.acts.probed, s.acts.beating, s.ticks.loop)
 }
 
 // nextTick re-reads every deadline at least each second, and begins sessions.
@@ -131,9 +133,9 @@ func (s *session) limit(ctx context.Context, d time.Duration) (context.Context, 
 	return run.Patient(ctx, d)
 }
 
-// nextStatuses sends statuses: all that wait go in one call.
-func (s *session) nextStatuses() (func(context.Context), time.Duration) {
-	all := s.acts.statuses.take()
+// nextStatuses sends the statuses of a mailbox: all that wait go in one call.
+func (s *session) nextStatuses(box *mailbox[worker.UpdateStatus]) (func(context.Context), time.Duration) {
+	all := box.take()
 	if len(all) == 0 {
 		return nil, run.Never
 	}

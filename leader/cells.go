@@ -79,13 +79,11 @@ func (l *Leader) Heard() []worker.CellName {
 	return slices.Sorted(maps.Keys(l.states))
 }
 
-// UpdateStatus implements cell.Leader.
+// UpdateStatus implements cell.Leader. On a full store too: answers to probes need no write, and ends
+// are acknowledged once they are durable; until then they come again.
 func (l *Leader) UpdateStatus(ctx context.Context, u worker.UpdateStatus) ([]worker.StatusAnswer, error) {
 	if err := l.checkCluster(u.Cluster, u.Cell); err != nil {
 		return nil, err
-	}
-	if err := store.NoRoom(l.cfg.Store); err != nil {
-		return nil, err // it comes again
 	}
 	return l.Registry.UpdateStatus(ctx, u)
 }

@@ -46,7 +46,11 @@ type beatWait struct {
 func (r *Registry) beat(key beatKey, b worker.Heartbeat, holds func()) (*beatWait, func(context.Context) error, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.stepLocked(worker.BeatReceived{Beat: b, LeaseHeld: r.cfg.Store.LeaseHeld()}); err != nil {
+	if r.over != nil {
+		return nil, nil, r.over
+	}
+	out, err := r.take(worker.BeatReceived{Beat: b, LeaseHeld: r.cfg.Store.LeaseHeld()})
+	if err != nil {
 		return nil, nil, err
 	}
 	if holds != nil && r.leader.Holds(b.Cell, b.Proc) {
@@ -56,14 +60,14 @@ func (r *Registry) beat(key beatKey, b worker.Heartbeat, holds func()) (*beatWai
 		old.wake() // a doubled beat: its caller gets no answer
 	}
 	wake, wait := r.cfg.Runtime.Park()
-	c := &beatWait{wake: wake} // what answers it waits for the lock
+	c := &beatWait{wake: wake}
 	r.beats[key] = c
+	r.submit(out)
 	return c, wait, nil
 }
 
+// answerBeat lets a heartbeat go with its answer. The lock is held.
 func (r *Registry) answerBeat(a worker.HeartbeatAnswer) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	key := beatKey{a.Proc, a.Beat}
 	if c := r.beats[key]; c != nil {
 		c.answer = &a
@@ -161,9 +165,8 @@ func (r *Registry) forget(u worker.UpdateStatus, c *statusCall) {
 	}
 }
 
+// answerStatus gives an item of UpdateStatus its answer. The lock is held.
 func (r *Registry) answerStatus(a worker.StatusAnswer) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	key := statusKey{a.Proc, a.Kind, a.Run, a.Probe}
 	for _, w := range r.statuses[key] {
 		w.call.answers[w.item] = a

@@ -24,11 +24,9 @@ type queueKey struct {
 // together in the next.
 type runQueue struct{ waiting []worker.RunTask }
 
-// queueRun adds one runTask to its queue.
+// queueRun adds one runTask to its queue. The lock is held.
 func (r *Registry) queueRun(e worker.SendRun) {
 	key := queueKey{e.Cell, e.Call.Proc, e.Call.Seq}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.over != nil {
 		return
 	}

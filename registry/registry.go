@@ -256,10 +256,15 @@ func (r *Registry) spawn(f func()) {
 	r.calls.Go(f)
 }
 
-// submit queues an output behind all earlier ones. It is called with mu held, so
-// that outputs are submitted in the order in which they were made.
+// submit does at once what needs no commit, and queues the rest of an output behind all earlier
+// ones. It is called with mu held, so that outputs are submitted in the order in which they
+// were made.
 func (r *Registry) submit(out worker.Output) {
-	if out.Seq == 0 {
+	atOnce, after, commit := out.Split()
+	for _, e := range atOnce {
+		r.performLocked(e)
+	}
+	if !commit {
 		return
 	}
 	ops, restored := opsOf(r.cfg.Worker.Cluster, out.Rows)
@@ -275,15 +280,16 @@ func (r *Registry) submit(out worker.Output) {
 			r.end(err)
 			return
 		}
-		for _, e := range out.Effects {
+		for _, e := range after {
 			r.perform(e)
 		}
 		r.step(worker.Committed{Seq: out.Seq})
 	})
 }
 
-// perform does one effect. It never waits.
-func (r *Registry) perform(e worker.Effect) {
+// performLocked does what needs the lock, which is held, and reports whether the effect was of those.
+// It never waits.
+func (r *Registry) performLocked(e worker.Effect) bool {
 	switch e := e.(type) {
 	case worker.AnswerBeat:
 		r.answerBeat(e.Answer)
@@ -293,6 +299,21 @@ func (r *Registry) perform(e worker.Effect) {
 		r.askReport(e)
 	case worker.SendRun:
 		r.queueRun(e)
+	default:
+		return false
+	}
+	return true
+}
+
+// perform does one effect after its commit. It never waits.
+func (r *Registry) perform(e worker.Effect) {
+	r.mu.Lock()
+	done := r.performLocked(e)
+	r.mu.Unlock()
+	if done {
+		return
+	}
+	switch e := e.(type) {
 	case worker.SendNotify:
 		r.call(func(ctx context.Context) { r.notify(ctx, e) })
 	case worker.SendKill:
@@ -343,10 +364,8 @@ func (r *Registry) call(f func(context.Context)) {
 // one.
 const maxReports = 2
 
-// askReport asks a process what it runs, unless enough questions are under way.
+// askReport asks a process what it runs, unless enough questions are under way. The lock is held.
 func (r *Registry) askReport(e worker.SendReportRequest) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.over != nil || r.reports[e.Call.Proc] == maxReports {
 		return
 	}

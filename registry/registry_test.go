@@ -94,6 +94,7 @@ type end struct {
 	kills    []int         // how many each call had
 	gate     chan struct{} // calls of KillTask wait for it
 	suicides []worker.Suicide
+	sessions int64 // after the first
 }
 
 func newEnd(clock run.Clock, name worker.CellName, proc worker.Proc) *end {
@@ -125,6 +126,10 @@ func (c *end) step(ev worker.CellEvent) []worker.CellEffect {
 			c.launched = append(c.launched, e.Run)
 		case worker.StartProbe:
 			c.effects = append(c.effects, c.cell.Step(c.clock.Boot(), worker.ProbeEnded{Probe: e.Probe, OK: true})...)
+		case worker.NewSession:
+			c.sessions++
+			c.effects = append(c.effects, c.cell.Step(c.clock.Boot(), worker.SessionBegun{
+				Proc: worker.Proc(fmt.Sprintf("%s-%d", c.cell.Proc(), c.sessions)), Started: 1 + c.sessions})...)
 		}
 	}
 	return es
@@ -395,39 +400,105 @@ func TestAVetoedStartLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestNothingLeavesBeforeItsCommit: answers, calls and news wait for the store.
+// holds has the store commit nothing until it is told to.
+func (s *fakeStore) holds(hold bool) {
+	s.mu.Lock()
+	s.hold = hold
+	s.mu.Unlock()
+	if !hold {
+		s.commit()
+	}
+}
+
+// stays lets a cell live for d on its own loops: it beats, answers probes and tells its ends.
+func (f *fixture) stays(c *end, d time.Duration) {
+	f.t.Helper()
+	for end := f.clock.Boot() + d; f.clock.Boot() < end; {
+		c.step(worker.CellTick{})
+		synctest.Wait()
+		go c.pump(f.t, f.r) // a call may wait for the store
+		synctest.Wait()
+		time.Sleep(250 * time.Millisecond)
+	}
+}
+
+// TestNothingLeavesBeforeItsCommit: calls, news and what acknowledges an end wait for the store.
 func TestNothingLeavesBeforeItsCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, newStore(), 1)
 		defer f.end()
 		c := f.healthy("c1", "p1")
-		f.store.mu.Lock()
-		f.store.hold = true
-		f.store.mu.Unlock()
+		f.store.holds(true)
 		f.run("c1", "job")
 		if len(c.launched) != 0 {
 			t.Fatal("the call left")
 		}
-		done := make(chan error, 1)
-		c.step(worker.LinkBroken{})
-		go func() {
-			c.pump(t, f.r)
-			done <- nil
-		}()
-		synctest.Wait()
-		select {
-		case <-done:
-			t.Fatal("the answer left")
-		default:
-		}
-		f.store.mu.Lock()
-		f.store.hold = false
-		f.store.mu.Unlock()
-		f.store.commit()
-		<-done
+		f.store.holds(false)
 		synctest.Wait()
 		if len(c.launched) != 1 {
 			t.Fatal("now it leaves")
+		}
+		run := c.launched[0]
+		f.store.holds(true)
+		f.ears.ended = func(e worker.Ended) { go f.r.StatusCommitted(e.Run, e.Kind) }
+		c.step(worker.WorkEnded{Run: run, Status: "done"})
+		f.stays(c, 20*time.Second)
+		if held := c.cell.Held(); len(held) != 1 || !held[0].Ended || len(heard[worker.Ended](f.ears)) != 0 {
+			t.Fatalf("an end that is not durable was taken: %v", held)
+		}
+		f.store.holds(false)
+		f.stays(c, 5*time.Second)
+		if held, ends := c.cell.Held(), heard[worker.Ended](f.ears); len(held) != 0 || len(ends) != 1 || ends[0].Kind != worker.Real {
+			t.Fatalf("with room again: held %v, ends %v", held, ends)
+		}
+	})
+}
+
+// TestAStoreThatTakesNothing: for ten minutes nothing is committed. A cell that works goes on as it is:
+// heartbeats are answered, with credit, and so are its probes. One that comes meanwhile is welcome and gets no
+// work, one that goes is not judged before that is written down, and then once.
+func TestAStoreThatTakesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, newStore(), 1)
+		defer f.end()
+		c, gone := f.healthy("c1", "p1"), f.healthy("c2", "p2")
+		run := f.run("c1", "job")
+		lost := f.run("c2", "other")
+		if len(c.launched) != 1 || len(gone.launched) != 1 {
+			t.Fatal("the work does not run")
+		}
+		f.store.holds(true)
+		before := len(f.store.rows)
+		late := newEnd(f.clock, "c3", "p3")
+		f.cells["c3"] = late
+		gone.set(func() { gone.down = errDown })
+		for range 10 * 60 {
+			f.stays(c, time.Second/2)
+			f.stays(late, time.Second/2)
+			if err := c.cell.Accepts(f.clock.Boot()); err != nil || c.cell.Proc() != "p1" {
+				t.Fatalf("the cell is not on its feet: %v, process %s", err, c.cell.Proc())
+			}
+			if late.cell.Accepts(f.clock.Boot()) == nil {
+				t.Fatal("a cell whose row is not durable takes work")
+			}
+		}
+		if v, ok := f.r.Session("c1"); !ok || v.State != worker.Healthy {
+			t.Errorf("the leader gave the cell up: %+v", v)
+		}
+		if dead := heard[worker.Dead](f.ears); len(dead) != 0 || len(f.store.rows) != before {
+			t.Errorf("judged without a commit: %v, %d rows", dead, len(f.store.rows))
+		}
+		f.store.holds(false)
+		f.stays(late, 20*time.Second)
+		f.stays(c, time.Second)
+		if ends := heard[worker.Ended](f.ears); len(ends) != 1 || ends[0].Run != lost || ends[0].Kind != worker.Lost {
+			t.Errorf("ends %v", ends)
+		}
+		if err := late.cell.Accepts(f.clock.Boot()); err != nil {
+			t.Errorf("the cell that came meanwhile: %v", err)
+		}
+		if held := c.cell.Held(); len(held) != 1 || held[0].Run != run || held[0].Ended {
+			t.Errorf("the cell holds %v", held)
 		}
 	})
 }
@@ -474,7 +545,8 @@ func TestTermOver(t *testing.T) {
 			}
 		}
 		errs := make(chan error, 2)
-		go func() { _, err := f.r.Heartbeat(t.Context(), beat, nil); errs <- err }()
+		unlisted := worker.Heartbeat{Protocol: worker.Protocol, Cell: "c9", Proc: "p9", DirID: "c9", Started: 1, Beat: 1, HasWork: true, Period: time.Second}
+		go func() { _, err := f.r.Heartbeat(t.Context(), unlisted, nil); errs <- err }() // DIE, after what is on its way
 		go func() {
 			_, err := f.r.UpdateStatus(t.Context(), worker.UpdateStatus{Cell: "c1", Proc: "p1", Term: f.r.Term(),
 				Items: []worker.StatusItem{{Kind: worker.StatusNotRunning}}})

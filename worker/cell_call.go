@@ -25,8 +25,11 @@ func (c *Cell) send(now time.Duration) {
 	if c.term.IsZero() || c.health.State == New && !c.told {
 		return
 	}
-	if items := c.outbox.due(now, &c.work); len(items) > 0 {
-		c.do(SendStatus{UpdateStatus{c.cluster, c.term, c.cfg.Cell, c.proc, items}})
+	notes, probes := c.outbox.due(now, &c.work)
+	for _, items := range [][]StatusItem{notes, probes} {
+		if len(items) > 0 {
+			c.do(SendStatus{UpdateStatus{c.cluster, c.term, c.cfg.Cell, c.proc, items}})
+		}
 	}
 }
 

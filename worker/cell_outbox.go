@@ -20,8 +20,9 @@ type note struct {
 	sent time.Duration
 }
 
-// due returns the statuses to send now, ended ones first, in order.
-func (o *outbox) due(now time.Duration, w *cellWork) []StatusItem {
+// due returns the statuses to send now: what the leader writes down before it answers, ended ones first,
+// in order; and apart from it the answer to a probe, which must not wait for that.
+func (o *outbox) due(now time.Duration, w *cellWork) (notes, probes []StatusItem) {
 	var hs []*held
 	for _, h := range w.unacked {
 		if now >= h.sent+statusRetry {
@@ -29,18 +30,23 @@ func (o *outbox) due(now time.Duration, w *cellWork) []StatusItem {
 		}
 	}
 	slices.SortFunc(hs, func(a, b *held) int { return a.run.Compare(b.run) })
-	var items []StatusItem
 	for _, h := range hs {
 		h.sent = now
-		items = append(items, StatusItem{Kind: StatusEnded, Run: h.run, Status: h.status})
+		notes = append(notes, StatusItem{Kind: StatusEnded, Run: h.run, Status: h.status})
 	}
 	for i := range o.notes {
-		if n := &o.notes[i]; now >= n.sent+statusRetry {
-			n.sent = now
-			items = append(items, n.item)
+		n := &o.notes[i]
+		if now < n.sent+statusRetry {
+			continue
+		}
+		n.sent = now
+		if n.item.Kind == StatusProbe {
+			probes = append(probes, n.item)
+		} else {
+			notes = append(notes, n.item)
 		}
 	}
-	return items
+	return notes, probes
 }
 
 // probeEnded puts the result of the probe that runs in the place of an earlier one.

@@ -6,7 +6,7 @@ import (
 	"cantina/fence"
 )
 
-// Effect is something the leader's shell does after a commit. Losing one is
+// Effect is something the leader's shell does, after a commit if it NeedsCommit. Losing one is
 // safe: the next tick, beat or report asks for it again.
 type Effect interface{ effect() }
 
@@ -229,6 +229,26 @@ type Audit struct {
 // EndTerm: a higher term was heard, the leader is deposed. The shell ends the
 // term; the Leader accepts no further event.
 type EndTerm struct{ Higher fence.Term }
+
+// NeedsCommit reports whether an effect may leave only after the commit of its Output and of all before
+// it. Answers and questions that rest on durable rows alone, and promise nothing else, do not: they
+// must not wait behind a store that is slow or full, for a cell that hears nothing ends its work.
+// What a welcome says of the member list is as durable (Eligible, Promise, SetID), its state and its
+// Resolved mark are no rows. Who is told to die, or to join, waits: that may rest on what is on its way.
+// (docs/decisions/0525-what-needs-no-write-goes-on.md)
+func NeedsCommit(e Effect) bool {
+	switch e := e.(type) {
+	case AnswerBeat:
+		return e.Answer.Verdict != Welcome && e.Answer.Verdict != Refused && e.Answer.Verdict != Foreign
+	case AnswerStatus:
+		return e.Answer.OK && e.Answer.Kind != StatusProbe
+	case SendRun:
+		return e.Call.Probe == 0
+	case SendReportRequest:
+		return false
+	}
+	return true
+}
 
 func (AnswerBeat) effect()        {}
 func (AnswerStatus) effect()      {}

@@ -152,9 +152,15 @@ func (w *teller) up(e Event) {
 }
 
 func (w *teller) submit(out Output) {
-	if out.Seq == 0 {
+	atOnce, after, commit := out.Split()
+	for _, e := range atOnce {
+		w.printf("  %T%+v at once", e, e)
+		w.effect(e)
+	}
+	if !commit {
 		return
 	}
+	out.Effects = after
 	w.pending = append(w.pending, out)
 	for len(w.pending) > 0 && !w.in(6) {
 		w.commit()

@@ -110,6 +110,7 @@ func NewLeader(c Config) (*Leader, error) {
 		l.waiting.stale, l.members.list.Hash = true, sum
 		l.audit(AuditStale, nil, Run{}, "the member rows do not add up to the hash of the list")
 	}
+	l.members.stored = l.members.list
 	for _, m := range sortedMembers(c.Members) {
 		l.restore(m)
 	}

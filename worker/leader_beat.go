@@ -255,7 +255,7 @@ func (l *Leader) credit(now time.Duration, p *process, a *HeartbeatAnswer) {
 func (l *Leader) setFor(p *process, credit bool) workerset.ID {
 	switch {
 	case l.sessions.set == nil:
-		return l.members.list
+		return l.members.stored
 	case !l.waiting.wait && credit && l.sessions.set.Has(string(p.row.Proc)):
 		return l.sessions.set.Current()
 	}

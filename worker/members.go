@@ -11,22 +11,25 @@ import (
 type members struct {
 	*roster
 	list      workerset.ID
-	committed int64      // of the newest durable Output
-	writes    []write    // member rows on their way
-	deaths    []*process // whose death is being told
+	stored    workerset.ID // the newest list that is durable: what cells are told
+	committed int64        // of the newest durable Output
+	writes    []write      // rows on their way
+	deaths    []*process   // whose death is being told
 }
 
+// write is a row of a process, or without one the row of the list.
 type write struct {
 	seq     int64
 	proc    *process
 	promise time.Duration
+	list    workerset.ID
 }
 
 // putMember writes the newest row of p.
 func (m *members) putMember(p *process) {
 	p.member, p.unsaid = true, false
 	m.rows = append(m.rows, PutMember{p.row})
-	m.writes = append(m.writes, write{m.seq + 1, p, p.row.Promise})
+	m.writes = append(m.writes, write{seq: m.seq + 1, proc: p, promise: p.row.Promise})
 }
 
 // putList moves the member list to its next version.
@@ -34,6 +37,7 @@ func (m *members) putList(h workerset.Hash) {
 	m.list.Version++
 	m.list.Hash = h
 	m.rows = append(m.rows, PutList{m.list})
+	m.writes = append(m.writes, write{seq: m.seq + 1, list: m.list})
 }
 
 // durable takes note of committed rows.
@@ -43,6 +47,10 @@ func (m *members) durable(seq int64) {
 		w := m.writes[0]
 		m.writes[0] = write{} // what it holds goes with it
 		m.writes = m.writes[1:]
+		if w.proc == nil {
+			m.stored = w.list
+			continue
+		}
 		w.proc.promised = w.promise
 		if w.proc.durable {
 			continue

@@ -47,13 +47,26 @@ func (PutList) row()       {}
 func (PutAlone) row()      {}
 func (ClearRestored) row() {}
 
-// Output is what one step of the leader wants done: Rows are committed in one
-// transition, then the Effects are performed in order, then Committed{Seq} is
-// handed in. Outputs are submitted in the order they were returned; one without
-// rows is a barrier that queues behind the commits before it. An Output whose
-// Seq is 0 is empty and needs nothing.
+// Output is what one step of the leader wants done. Effects that need no commit (NeedsCommit)
+// are performed at once. Rows are committed in one transition, then the other Effects are
+// performed in order, then Committed{Seq} is handed in. Outputs are submitted in the order they were
+// returned; one without rows is a barrier that queues behind the commits before it, and one that is
+// only effects without a commit needs no more. An Output whose Seq is 0 is empty and needs nothing.
 type Output struct {
 	Seq     int64
 	Rows    []Row
 	Effects []Effect
+}
+
+// Split parts the effects into those that leave at once and those that wait for the commit, each in
+// order. commit is false when there is nothing to submit.
+func (o Output) Split() (atOnce, after []Effect, commit bool) {
+	for _, e := range o.Effects {
+		if NeedsCommit(e) {
+			after = append(after, e)
+		} else {
+			atOnce = append(atOnce, e)
+		}
+	}
+	return atOnce, after, len(o.Rows) > 0 || len(after) > 0
 }
