@@ -35,13 +35,7 @@ func (s *fakeStore) Submit(t store.Transition, done func(int64, error)) {
 	s.mu.Lock()
 	s.queue = append(s.queue, func() {
 		if s.fail == nil {
-			for _, o := range t.Ops {
-				if o.Value == nil {
-					delete(s.rows, o.Key)
-				} else {
-					s.rows[o.Key] = o.Value
-				}
-			}
+			s.apply(t.Ops)
 		}
 		done(1, s.fail)
 	})
@@ -49,6 +43,18 @@ func (s *fakeStore) Submit(t store.Transition, done func(int64, error)) {
 	s.mu.Unlock()
 	if !hold {
 		go s.commit()
+	}
+}
+
+func (s *fakeStore) apply(ops []store.Op) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range ops {
+		if o.Value == nil {
+			delete(s.rows, o.Key)
+		} else {
+			s.rows[o.Key] = o.Value
+		}
 	}
 }
 
@@ -170,22 +176,28 @@ func (c *end) pump(t *testing.T, r *Registry) {
 	}
 }
 
-type ends map[worker.CellName]*end
+// ends are all of them, by name.
+type ends struct{ sync.Map }
+
+func (cs *ends) of(name worker.CellName) *end {
+	c, _ := cs.Load(name)
+	return c.(*end)
+}
 
 var errDown = errors.New("no connection")
 
-func (cs ends) GetRunningTasks(_ context.Context, cell worker.CellName, q worker.ReportRequest) (worker.Report, error) {
-	for _, e := range cs[cell].step(worker.ReportAsked{Call: q}) {
+func (cs *ends) GetRunningTasks(_ context.Context, cell worker.CellName, q worker.ReportRequest) (worker.Report, error) {
+	for _, e := range cs.of(cell).step(worker.ReportAsked{Call: q}) {
 		if a, ok := e.(worker.AnswerReport); ok {
-			_, err := cs[cell].fails()
+			_, err := cs.of(cell).fails()
 			return a.Report, err
 		}
 	}
 	return worker.Report{}, errDown
 }
 
-func (cs ends) RunTasks(_ context.Context, cell worker.CellName, calls []worker.RunTask, payloads []*batch.Payload) ([]worker.RunAnswer, error) {
-	c := cs[cell]
+func (cs *ends) RunTasks(_ context.Context, cell worker.CellName, calls []worker.RunTask, payloads []*batch.Payload) ([]worker.RunAnswer, error) {
+	c := cs.of(cell)
 	never, err := c.fails()
 	if never {
 		return nil, err
@@ -202,18 +214,18 @@ func (cs ends) RunTasks(_ context.Context, cell worker.CellName, calls []worker.
 	return out, err
 }
 
-func (cs ends) NotifyIfTasksNotRunning(_ context.Context, cell worker.CellName, q worker.Notify) (worker.NotifyAnswer, error) {
-	for _, e := range cs[cell].step(worker.NotifyAsked{Call: q}) {
+func (cs *ends) NotifyIfTasksNotRunning(_ context.Context, cell worker.CellName, q worker.Notify) (worker.NotifyAnswer, error) {
+	for _, e := range cs.of(cell).step(worker.NotifyAsked{Call: q}) {
 		if a, ok := e.(worker.AnswerNotify); ok {
-			_, err := cs[cell].fails()
+			_, err := cs.of(cell).fails()
 			return a.Answer, err
 		}
 	}
 	return worker.NotifyAnswer{}, errDown
 }
 
-func (cs ends) KillTask(ctx context.Context, cell worker.CellName, calls []worker.KillTask) error {
-	c := cs[cell]
+func (cs *ends) KillTask(ctx context.Context, cell worker.CellName, calls []worker.KillTask) error {
+	c := cs.of(cell)
 	var gate chan struct{}
 	c.set(func() { c.kills = append(c.kills, len(calls)); gate = c.gate })
 	if gate != nil {
@@ -229,12 +241,12 @@ func (cs ends) KillTask(ctx context.Context, cell worker.CellName, calls []worke
 	return nil
 }
 
-func (cs ends) RequestSuicide(_ context.Context, cell worker.CellName, s worker.Suicide) error {
-	cs[cell].set(func() { cs[cell].suicides = append(cs[cell].suicides, s) })
+func (cs *ends) RequestSuicide(_ context.Context, cell worker.CellName, s worker.Suicide) error {
+	cs.of(cell).set(func() { cs.of(cell).suicides = append(cs.of(cell).suicides, s) })
 	return errDown
 }
 
-func (cs ends) NeverSent(err error) bool { return errors.Is(err, errDown) }
+func (cs *ends) NeverSent(err error) bool { return errors.Is(err, errDown) }
 
 // ears keeps what the registry tells, in order.
 type ears struct {
@@ -288,7 +300,7 @@ func (nothingApplied) KillStored(worker.Run) bool { return false }
 type fixture struct {
 	t     *testing.T
 	store *fakeStore
-	cells ends
+	cells *ends
 	ears  *ears
 	clock run.Clock
 	r     *Registry
@@ -298,7 +310,7 @@ type fixture struct {
 
 func start(t *testing.T, s *fakeStore, term int64) *fixture {
 	t.Helper()
-	f := &fixture{t: t, store: s, cells: ends{}, ears: &ears{}, clock: run.Bubble(), done: make(chan struct{})}
+	f := &fixture{t: t, store: s, cells: &ends{}, ears: &ears{}, clock: run.Bubble(), done: make(chan struct{})}
 	r, err := New(Config{
 		Worker: worker.Config{Term: fence.Term{Epoch: 1, Revision: term}, Timeouts: worker.DefaultTimeouts(), NewStore: true, NewCluster: true},
 		Store:  s, Cells: f.cells, Listener: f.ears, Statuses: nothingApplied{}, Clock: f.clock, Log: slog.New(slog.DiscardHandler),
@@ -322,7 +334,7 @@ func (f *fixture) end() {
 func (f *fixture) healthy(name worker.CellName, proc worker.Proc) *end {
 	f.t.Helper()
 	c := newEnd(f.clock, name, proc)
-	f.cells[name] = c
+	f.cells.Store(name, c)
 	for range 30 {
 		c.step(worker.CellTick{})
 		c.pump(f.t, f.r)
@@ -400,6 +412,12 @@ func TestAVetoedStartLeavesNothing(t *testing.T) {
 	})
 }
 
+func (s *fakeStore) size() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.rows)
+}
+
 // holds has the store commit nothing until it is told to.
 func (s *fakeStore) holds(hold bool) {
 	s.mu.Lock()
@@ -420,6 +438,22 @@ func (f *fixture) stays(c *end, d time.Duration) {
 		synctest.Wait()
 		time.Sleep(250 * time.Millisecond)
 	}
+}
+
+// accepts, process and held read the machine.
+func (c *end) accepts() (err error) {
+	c.set(func() { err = c.cell.Accepts(c.clock.Boot()) })
+	return err
+}
+
+func (c *end) process() (p worker.Proc) {
+	c.set(func() { p = c.cell.Proc() })
+	return p
+}
+
+func (c *end) held() (all []worker.Held) {
+	c.set(func() { all = c.cell.Held() })
+	return all
 }
 
 // TestNothingLeavesBeforeItsCommit: calls, news and what acknowledges an end wait for the store.
@@ -443,12 +477,12 @@ func TestNothingLeavesBeforeItsCommit(t *testing.T) {
 		f.ears.ended = func(e worker.Ended) { go f.r.StatusCommitted(e.Run, e.Kind) }
 		c.step(worker.WorkEnded{Run: run, Status: "done"})
 		f.stays(c, 20*time.Second)
-		if held := c.cell.Held(); len(held) != 1 || !held[0].Ended || len(heard[worker.Ended](f.ears)) != 0 {
+		if held := c.held(); len(held) != 1 || !held[0].Ended || len(heard[worker.Ended](f.ears)) != 0 {
 			t.Fatalf("an end that is not durable was taken: %v", held)
 		}
 		f.store.holds(false)
 		f.stays(c, 5*time.Second)
-		if held, ends := c.cell.Held(), heard[worker.Ended](f.ears); len(held) != 0 || len(ends) != 1 || ends[0].Kind != worker.Real {
+		if held, ends := c.held(), heard[worker.Ended](f.ears); len(held) != 0 || len(ends) != 1 || ends[0].Kind != worker.Real {
 			t.Fatalf("with room again: held %v, ends %v", held, ends)
 		}
 	})
@@ -468,25 +502,25 @@ func TestAStoreThatTakesNothing(t *testing.T) {
 			t.Fatal("the work does not run")
 		}
 		f.store.holds(true)
-		before := len(f.store.rows)
+		before := f.store.size()
 		late := newEnd(f.clock, "c3", "p3")
-		f.cells["c3"] = late
+		f.cells.Store(worker.CellName("c3"), late)
 		gone.set(func() { gone.down = errDown })
 		for range 10 * 60 {
 			f.stays(c, time.Second/2)
 			f.stays(late, time.Second/2)
-			if err := c.cell.Accepts(f.clock.Boot()); err != nil || c.cell.Proc() != "p1" {
-				t.Fatalf("the cell is not on its feet: %v, process %s", err, c.cell.Proc())
+			if err := c.accepts(); err != nil || c.process() != "p1" {
+				t.Fatalf("the cell is not on its feet: %v, process %s", err, c.process())
 			}
-			if late.cell.Accepts(f.clock.Boot()) == nil {
+			if late.accepts() == nil {
 				t.Fatal("a cell whose row is not durable takes work")
 			}
 		}
 		if v, ok := f.r.Session("c1"); !ok || v.State != worker.Healthy {
 			t.Errorf("the leader gave the cell up: %+v", v)
 		}
-		if dead := heard[worker.Dead](f.ears); len(dead) != 0 || len(f.store.rows) != before {
-			t.Errorf("judged without a commit: %v, %d rows", dead, len(f.store.rows))
+		if dead := heard[worker.Dead](f.ears); len(dead) != 0 || f.store.size() != before {
+			t.Errorf("judged without a commit: %v, %d rows", dead, f.store.size())
 		}
 		f.store.holds(false)
 		f.stays(late, 20*time.Second)
@@ -494,10 +528,10 @@ func TestAStoreThatTakesNothing(t *testing.T) {
 		if ends := heard[worker.Ended](f.ears); len(ends) != 1 || ends[0].Run != lost || ends[0].Kind != worker.Lost {
 			t.Errorf("ends %v", ends)
 		}
-		if err := late.cell.Accepts(f.clock.Boot()); err != nil {
+		if err := late.accepts(); err != nil {
 			t.Errorf("the cell that came meanwhile: %v", err)
 		}
-		if held := c.cell.Held(); len(held) != 1 || held[0].Run != run || held[0].Ended {
+		if held := c.held(); len(held) != 1 || held[0].Run != run || held[0].Ended {
 			t.Errorf("the cell holds %v", held)
 		}
 	})

@@ -294,8 +294,8 @@ type StatusItem struct {
 	Reason string // Probe: why not
 }
 
-// UpdateStatus is updateStatus (Bistro worker protocol): ended invocations, "was
-// not running" and answers to probes, batched.
+// UpdateStatus is updateStatus (Bistro worker protocol): ended invocations and "was
+// not running", batched; or answers to probes, which need no commit and travel apart from those.
 //
 // Failure: each item is sent again until acknowledged. Partial failure (applied,
 // acknowledgement lost): the repeat finds the invocation as the last applied one

@@ -1,6 +1,7 @@
 package robust
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -30,7 +31,8 @@ type cluster struct {
 	net       *network // where they are; on loopback without one
 	dir       string
 	flags     []string
-	endpoint  string
+	endpoint  string // of etcd; empty = one server with a store of its own
+	disk      string // of the servers, if not dir
 	addresses []string
 	servers   map[string]*process
 	cells     map[string]*process
@@ -124,8 +126,10 @@ func (c *cluster) startServer(name string) *process {
 	if _, err := fmt.Sscanf(name, "s%d", &i); err != nil {
 		c.t.Fatal(err)
 	}
-	args := []string{"server", "--name", name, "--data", filepath.Join(c.dir, name), "--etcd-endpoints", c.endpoint,
-		"--listen", c.addresses[i-1], "--new-cluster"}
+	args := []string{"server", "--name", name, "--data", filepath.Join(cmp.Or(c.disk, c.dir), name), "--listen", c.addresses[i-1], "--new-cluster"}
+	if c.endpoint != "" {
+		args = append(args, "--etcd-endpoints", c.endpoint)
+	}
 	if c.net != nil {
 		args = append(args, "--insecure-listen")
 	}

@@ -1,10 +1,12 @@
 package robust
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -93,4 +95,114 @@ func length(t *testing.T, path string) int64 {
 		t.Fatal(err)
 	}
 	return info.Size()
+}
+
+// narrow leaves less room on a file system than a server needs, and returns what frees it.
+func narrow(t *testing.T, disk string) (free func()) {
+	t.Helper()
+	var fs unix.Statfs_t
+	if err := unix.Statfs(disk, &fs); err != nil {
+		t.Fatal(err)
+	}
+	ballast := filepath.Join(disk, "ballast")
+	f, err := os.Create(ballast)
+	if err == nil {
+		err = errors.Join(unix.Fallocate(int(f.Fd()), 0, 0, int64(fs.Bavail)*fs.Bsize-40<<20), f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if err := os.Remove(ballast); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// lives reports that a process of a piece of work is alive.
+func (w *witness) lives(id string) bool {
+	w.t.Helper()
+	f, err := os.OpenFile(filepath.Join(w.dir, "lock", id), os.O_RDWR, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer f.Close()
+	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == unix.EWOULDBLOCK
+}
+
+// TestServerWithoutRoom: the disk of a server is full for longer than a cell lives without its leader. Healthy
+// cells go on with all they have, ends wait and are taken once, a cell that comes has to wait,
+// one that goes is given up when that can be written down; and a server that starts meanwhile says why it does not lead.
+// (docs/decisions/0525)
+func TestServerWithoutRoom(t *testing.T) {
+	disk := smallDisk(t, "500m") // which its users leave first
+	c := newCluster(t, "", hasty)
+	c.disk = disk
+	c.addresses = []string{c.freeAddress()}
+	c.startServer("s1").wait()
+	c.startCell("c1", "--label", "at=c1").wait()
+	w := newWitness(t)
+	apply(t, c.addr(), holdSpec(w, "[h1]"))
+	on := func(cell, id string, command ...string) {
+		t.Helper()
+		must(t, c.addr(), append([]string{"run", "-d", "--id", id, "--cell-label", "at=" + cell, "--", w.command(), id}, command...)...)
+		w.waitBegun(id, 1)
+	}
+	on("c1", "long", "sleep", "1000")
+	on("c1", "short", "sh", "-c", "until [ -e "+w.dir+"/go ]; do sleep 0.1; done")
+	w.waitBegun("h1", 1)
+	must(t, c.addr(), "wait", "excl", "free", "--timeout", "60s")
+	free := w.begunPids("free", 1)[0]
+	c2 := c.startCell("c2", "--label", "at=c2").wait()
+	on("c2", "gone", "sleep", "1000")
+	proc := c.cell("c1").Proc
+
+	stays := func(limit time.Duration) {
+		t.Helper()
+		if w.until(limit, func() bool { return !w.lives("excl") || !w.lives("long") || ended(free, 0) }) {
+			t.Fatalf("after the disk was full: exclusive service lives: %v, task lives: %v; cell c1:\n%s", w.lives("excl"), w.lives("long"), c.cells["c1"].log.tail(20))
+		}
+	}
+	mend := narrow(t, c.disk)
+	c3 := c.startCell("c3")
+	c2.kill()
+	w.release() // a batch task and a task end
+	stays(15 * time.Second)
+	if x := c.cell("c1"); x.Session != "HEALTHY" || x.Proc != proc {
+		t.Errorf("c1 on a full disk: %v", x)
+	}
+	shows(t, c.addr(), []string{"writes are suspended", "MiB free in"}, "status")
+	shows(t, c.addr(), []string{"short", "RUNNING"}, "task", "ls")
+	mend()
+
+	must(t, c.addr(), "wait", "short", "--timeout", "60s")
+	must(t, c.addr(), "wait", "job/hold", "--timeout", "60s")
+	if r := cli(t, c.addr(), "wait", "gone", "--timeout", "60s"); r.code != 6 {
+		t.Errorf("the task of the cell that is gone: exit code %d, %s", r.code, r.err)
+	}
+	c3.wait()
+	c.session("c3", "HEALTHY")
+	stays(0)
+
+	mend = narrow(t, c.disk)
+	c.servers["s1"].kill()
+	s1 := c.startServer("s1").wait()
+	if r := cli(t, c.addr(), "ps"); r.code != 1 || !strings.Contains(r.err, "MiB free in "+filepath.Join(c.disk, "s1")) {
+		t.Errorf("ps at a server that cannot start: exit code %d, %s", r.code, r.err)
+	}
+	stays(time.Second)
+	mend()
+	s1.log.until(s1.ended, patience, func(text string) bool { return strings.Contains(text, "msg=leading") })
+	c.session("c1", "HEALTHY")
+	stays(time.Second)
+	for id, fences := range w.begun() {
+		if len(fences) != 1 {
+			t.Errorf("%s began %d times", id, len(fences))
+		}
+	}
+	w.check()
+	if x := c.cell("c1"); x.Proc != proc {
+		t.Errorf("c1 began a new session: %v", x)
+	}
 }
