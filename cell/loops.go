@@ -27,10 +27,13 @@ func (s *session) makeLoops(h hands) {
 	s.ticks = &ticks{clock: s.clock, loop: run.NewLoop("tick", s.nextTick)}
 	s.acts = &acts{log: s.log, hands: h, ticks: s.ticks, ended: make(chan struct{}),
 		beating: run.NewLoop("beat", s.nextBeat)}
-	for i := range s.acts.telling {
-		s.acts.telling[i] = run.NewLoop("status", func() (func(context.Context), time.Duration) { return s.nextStatuses(&s.acts.statuses) })
+	statuses := func(name string, box *mailbox[worker.UpdateStatus]) *run.Loop {
+		return run.NewLoop(name, func() (func(context.Context), time.Duration) { return s.nextStatuses(box) })
 	}
-	s.acts.probed = run.NewLoop("probe", func() (func(context.Context), time.Duration) { return s.nextStatuses(&s.acts.probes) })
+	for i := range s.acts.telling {
+		s.acts.telling[i] = statuses("status", &s.acts.statuses)
+	}
+	s.acts.probed = statuses("probe", &s.acts.probes)
 }
 
 func (s *session) loops() []*run.Loop {
