@@ -186,7 +186,9 @@ func (cs *ends) of(name worker.CellName) *end {
 
 var errDown = errors.New("no connection")
 
-func (cs *ends) GetRunningTasks(_ context.Context, cell worker.CellName, q worker.ReportRequest) (worker.Report, error) {
+func (cs *ends) GetRunningTasks(
+	_ context.Context, cell worker.CellName, q worker.ReportRequest,
+) (worker.Report, error) {
 	for _, e := range cs.of(cell).step(worker.ReportAsked{Call: q}) {
 		if a, ok := e.(worker.AnswerReport); ok {
 			_, err := cs.of(cell).fails()
@@ -196,7 +198,9 @@ func (cs *ends) GetRunningTasks(_ context.Context, cell worker.CellName, q worke
 	return worker.Report{}, errDown
 }
 
-func (cs *ends) RunTasks(_ context.Context, cell worker.CellName, calls []worker.RunTask, payloads []*batch.Payload) ([]worker.RunAnswer, error) {
+func (cs *ends) RunTasks(
+	_ context.Context, cell worker.CellName, calls []worker.RunTask, payloads []*batch.Payload,
+) ([]worker.RunAnswer, error) {
 	c := cs.of(cell)
 	never, err := c.fails()
 	if never {
@@ -214,7 +218,9 @@ func (cs *ends) RunTasks(_ context.Context, cell worker.CellName, calls []worker
 	return out, err
 }
 
-func (cs *ends) NotifyIfTasksNotRunning(_ context.Context, cell worker.CellName, q worker.Notify) (worker.NotifyAnswer, error) {
+func (cs *ends) NotifyIfTasksNotRunning(
+	_ context.Context, cell worker.CellName, q worker.Notify,
+) (worker.NotifyAnswer, error) {
 	for _, e := range cs.of(cell).step(worker.NotifyAsked{Call: q}) {
 		if a, ok := e.(worker.AnswerNotify); ok {
 			_, err := cs.of(cell).fails()
@@ -482,7 +488,8 @@ func TestNothingLeavesBeforeItsCommit(t *testing.T) {
 		}
 		f.store.holds(false)
 		f.stays(c, 5*time.Second)
-		if held, ends := c.held(), heard[worker.Ended](f.ears); len(held) != 0 || len(ends) != 1 || ends[0].Kind != worker.Real {
+		held, ends := c.held(), heard[worker.Ended](f.ears)
+		if len(held) != 0 || len(ends) != 1 || ends[0].Kind != worker.Real {
 			t.Fatalf("with room again: held %v, ends %v", held, ends)
 		}
 	})
@@ -579,7 +586,8 @@ func TestTermOver(t *testing.T) {
 			}
 		}
 		errs := make(chan error, 2)
-		unlisted := worker.Heartbeat{Protocol: worker.Protocol, Cell: "c9", Proc: "p9", DirID: "c9", Started: 1, Beat: 1, HasWork: true, Period: time.Second}
+		unlisted := worker.Heartbeat{Protocol: worker.Protocol, Cell: "c9", Proc: "p9", DirID: "c9", Started: 1, Beat: 1,
+			HasWork: true, Period: time.Second}
 		go func() { _, err := f.r.Heartbeat(t.Context(), unlisted, nil); errs <- err }() // DIE, after what is on its way
 		go func() {
 			_, err := f.r.UpdateStatus(t.Context(), worker.UpdateStatus{Cell: "c1", Proc: "p1", Term: f.r.Term(),

@@ -126,7 +126,8 @@ func (c *cluster) startServer(name string) *process {
 	if _, err := fmt.Sscanf(name, "s%d", &i); err != nil {
 		c.t.Fatal(err)
 	}
-	args := []string{"server", "--name", name, "--data", filepath.Join(cmp.Or(c.disk, c.dir), name), "--listen", c.addresses[i-1], "--new-cluster"}
+	args := []string{"server", "--name", name, "--data", filepath.Join(cmp.Or(c.disk, c.dir), name),
+		"--listen", c.addresses[i-1], "--new-cluster"}
 	if c.endpoint != "" {
 		args = append(args, "--etcd-endpoints", c.endpoint)
 	}

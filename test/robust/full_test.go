@@ -131,9 +131,10 @@ func (w *witness) lives(id string) bool {
 	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == unix.EWOULDBLOCK
 }
 
-// TestServerWithoutRoom: the disk of a server is full for longer than a cell lives without its leader. Healthy
-// cells go on with all they have, ends wait and are taken once, a cell that comes has to wait,
-// one that goes is given up when that can be written down; and a server that starts meanwhile says why it does not lead.
+// TestServerWithoutRoom: the disk of a server is full for longer than a cell lives without its leader.
+// Healthy cells go on with all they have, ends wait and are taken once, a cell that comes has to
+// wait, one that goes is given up when that can be written down; and a server that starts meanwhile
+// says why it does not lead.
 // (docs/decisions/0525)
 func TestServerWithoutRoom(t *testing.T) {
 	disk := smallDisk(t, "500m") // which its users leave first
@@ -146,7 +147,8 @@ func TestServerWithoutRoom(t *testing.T) {
 	apply(t, c.addr(), holdSpec(w, "[h1]"))
 	on := func(cell, id string, command ...string) {
 		t.Helper()
-		must(t, c.addr(), append([]string{"run", "-d", "--id", id, "--cell-label", "at=" + cell, "--", w.command(), id}, command...)...)
+		argv := []string{"run", "-d", "--id", id, "--cell-label", "at=" + cell, "--", w.command(), id}
+		must(t, c.addr(), append(argv, command...)...)
 		w.waitBegun(id, 1)
 	}
 	on("c1", "long", "sleep", "1000")
@@ -161,7 +163,8 @@ func TestServerWithoutRoom(t *testing.T) {
 	stays := func(limit time.Duration) {
 		t.Helper()
 		if w.until(limit, func() bool { return !w.lives("excl") || !w.lives("long") || ended(free, 0) }) {
-			t.Fatalf("after the disk was full: exclusive service lives: %v, task lives: %v; cell c1:\n%s", w.lives("excl"), w.lives("long"), c.cells["c1"].log.tail(20))
+			t.Fatalf("exclusive service lives: %v, task lives: %v; cell c1:\n%s", w.lives("excl"), w.lives("long"),
+				c.cells["c1"].log.tail(20))
 		}
 	}
 	mend := narrow(t, c.disk)
