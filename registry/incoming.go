@@ -119,7 +119,7 @@ func (r *Registry) UpdateStatus(ctx context.Context, u worker.UpdateStatus) ([]w
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.forget(u, c)
+	forget(r.statuses, u, c)
 	switch {
 	case err != nil:
 		return nil, err
@@ -153,14 +153,14 @@ func (r *Registry) status(u worker.UpdateStatus) (*statusCall, func(context.Cont
 }
 
 // forget drops what still waits of a call.
-func (r *Registry) forget(u worker.UpdateStatus, c *statusCall) {
+func forget(statuses map[statusKey][]statusWait, u worker.UpdateStatus, c *statusCall) {
 	for _, it := range u.Items {
 		key := statusKey{u.Proc, it.Kind, it.Run, it.Probe}
-		left := slices.DeleteFunc(r.statuses[key], func(w statusWait) bool { return w.call == c })
+		left := slices.DeleteFunc(statuses[key], func(w statusWait) bool { return w.call == c })
 		if len(left) == 0 {
-			delete(r.statuses, key)
+			delete(statuses, key)
 		} else {
-			r.statuses[key] = left
+			statuses[key] = left
 		}
 	}
 }

@@ -232,9 +232,9 @@ type EndTerm struct{ Higher fence.Term }
 
 // NeedsCommit reports whether an effect may leave only after the commit of its Output and of all before
 // it. Answers and questions that rest on durable rows alone, and promise nothing else, do not: they
-// must not wait behind a store that is slow or full, for a cell that hears nothing ends its work.
-// What a welcome says of the member list is as durable (Eligible, Promise, SetID), its state and its
-// Resolved mark are no rows. Who is told to die, or to join, waits: that may rest on what is on its way.
+// must not wait behind a store that is slow or full, for a cell without an answer ends its work.
+// Eligible, Promise and SetID of a welcome come from durable rows; its state and its Resolved mark are
+// not stored. DIE, DIE-ALL and Adopt wait: they may rest on rows that are being committed.
 // (docs/decisions/0525-what-needs-no-write-goes-on.md)
 func NeedsCommit(e Effect) bool {
 	switch e := e.(type) {

@@ -50,8 +50,8 @@ func (ClearRestored) row() {}
 // Output is what one step of the leader wants done. Effects that need no commit (NeedsCommit)
 // are performed at once. Rows are committed in one transition, then the other Effects are
 // performed in order, then Committed{Seq} is handed in. Outputs are submitted in the order they were
-// returned; one without rows is a barrier that queues behind the commits before it, and one that is
-// only effects without a commit needs no more. An Output whose Seq is 0 is empty and needs nothing.
+// returned; one without rows is a barrier that queues behind the commits before it. One that has
+// only effects of the first kind is not submitted. An Output whose Seq is 0 is empty and needs nothing.
 type Output struct {
 	Seq     int64
 	Rows    []Row
