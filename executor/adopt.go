@@ -18,13 +18,13 @@ import (
 
 // adopt takes over the kept containers of predecessors, whose groups still stand.
 // Each keeps the deadline of its class.
-func (e *Executor) adopt() error {
-	entries, err := os.ReadDir(e.path("keep"))
+func (r *recovery) adopt() error {
+	entries, err := os.ReadDir(r.e.path("keep"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	for _, d := range entries {
-		dir := filepath.Join(e.path("keep"), d.Name())
+		dir := filepath.Join(r.e.path("keep"), d.Name())
 		var s keptRecord
 		switch gerr := shim.Get(dir, keptRecordFile, &s); {
 		case unread(gerr):
@@ -35,7 +35,7 @@ func (e *Executor) adopt() error {
 			err = errors.Join(err, os.RemoveAll(dir))
 			continue
 		}
-		err = errors.Join(err, e.adoptOne(s))
+		err = errors.Join(err, r.adoptOne(s))
 	}
 	return err
 }
@@ -47,32 +47,32 @@ func (c *container) saveResult(r *RunResult) {
 	}
 }
 
-func (e *Executor) adoptOne(s keptRecord) error {
-	var r RunResult
-	rerr := shim.Get(e.keepDir(s.ID), resultFile, &r)
+func (r *recovery) adoptOne(s keptRecord) error {
+	var result RunResult
+	rerr := shim.Get(r.e.keepDir(s.ID), resultFile, &result)
 	if unread(rerr) {
 		return rerr
 	}
-	c := newContainer(e, Reservation{ID: s.ID, Labels: s.Labels, DeadlineBound: s.Bound}, s.Resources)
+	c := newContainer(r.e, Reservation{ID: s.ID, Labels: s.Labels, DeadlineBound: s.Bound}, s.Resources)
 	c.spec, c.created, c.begun, c.adopted, c.state, c.ports = s.Spec, s.Created, s.Begun, true, Running, s.Ports
 	c.dir = c.dirPath()
-	c.group = e.tree.Adopt(s.Group, s.Slot, s.Limits)
+	c.group = r.e.tree.Adopt(s.Group, s.Slot, s.Limits)
 	c.adoptedFrom = &s
 	var st shim.Started
-	if shim.Get(e.keepDir(s.ID), shim.StartedFile, &st) == nil {
+	if shim.Get(r.e.keepDir(s.ID), shim.StartedFile, &st) == nil {
 		c.pid = st.Pid
 	}
 	for _, p := range s.Ports {
-		e.ports.hold(p.Port)
+		r.e.ports.hold(p.Port)
 	}
-	e.take(s.Resources, 1)
-	e.containers[s.ID] = c
+	r.e.take(s.Resources, 1)
+	r.e.containers[s.ID] = c
 	if rerr == nil && c.group.Remove() == nil {
-		c.state, c.result, c.group = Completed, r, nil
+		c.state, c.result, c.group = Completed, result, nil
 		close(c.doneC)
 		return nil
 	}
-	e.left = append(e.left, c)
+	r.left = append(r.left, c)
 	return nil
 }
 
@@ -152,13 +152,13 @@ func (c *container) resumeAdopted() (RunResult, bool) {
 // AdoptionRecorded says that the leader has recorded the adopted containers: from
 // now on they share the deadline of this cell process. Until then they have their
 // predecessor's. (Never twice, Calls.)
-func (e *Executor) AdoptionRecorded() {
-	e.keeper.mu.Lock()
-	first := !e.keeper.own
-	e.keeper.own = true
-	e.keeper.mu.Unlock()
+func (d *deadlines) AdoptionRecorded() {
+	d.e.keeper.mu.Lock()
+	first := !d.e.keeper.own
+	d.e.keeper.own = true
+	d.e.keeper.mu.Unlock()
 	if first {
-		e.saveDeadline(e.deadline.Load())
-		e.keeper.tellDeadline()
+		d.saveDeadline(d.deadline.Load())
+		d.e.keeper.tellDeadline()
 	}
 }

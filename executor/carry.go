@@ -37,7 +37,7 @@ func (h *stepHost) carry(ctx context.Context, verb string, f place.File) (err er
 		return err
 	}
 	var said note
-	c.e.starts.RLock()
+	c.e.freezer.starts.RLock()
 	p, err := c.e.launcher.Start(&spawn.Spec{Path: c.e.keeper.path, Args: []string{verb, string(text)}, Group: c.group, Session: true,
 		ParentDeath: c.parentDeath(), Gain: c.spec.Workload.Isolation == action.IsolationNone, KillGroup: c.group == nil,
 		Env: []string{"GOMAXPROCS=1"}, Stdout: &said, Stderr: &said})
@@ -45,7 +45,7 @@ func (h *stepHost) carry(ctx context.Context, verb string, f place.File) (err er
 		c.addProcess(p)
 		err = c.e.keeper.started(c, p)
 	}
-	c.e.starts.RUnlock()
+	c.e.freezer.starts.RUnlock()
 	if err != nil {
 		return err
 	}

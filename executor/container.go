@@ -197,7 +197,7 @@ func (c *container) complete(r RunResult) {
 		return
 	}
 	c.quiet()
-	delete(c.e.probing, c)
+	delete(c.e.prober.probing, c)
 	c.rest()
 	gone := c.delete
 	c.e.mu.Unlock()
@@ -249,7 +249,7 @@ func (c *container) forget() {
 		c.removeOutcome()
 	}
 	c.e.dirPool.put(spare)
-	c.e.givePortsBack(ports)
+	c.e.ports.givePortsBack(ports)
 	if !c.e.hub.none() {
 		c.e.hub.emit(Event{Kind: EventDeleted, Container: snap})
 	}

@@ -7,38 +7,48 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
+
+// deadlines are until when deadline-bound containers may live, and the files that a successor reads.
+type deadlines struct {
+	e             *Executor
+	deadlineFiles []*os.File   // of this generation, and of the adopted classes
+	deadline      atomic.Int64 // boot time in ns; 0 = none
+	expired       atomic.Bool  // the reaper says that the deadline passed
+	unsaved       error        // why the deadline is not written down, nil = it is; guarded by e.mu
+}
 
 // SetDeadline tells until which CLOCK_BOOTTIME deadline-bound containers may
 // live; 0 = for ever. The reaper ends them then, whatever becomes of the cell. A
 // deadline that passed stays passed until everything deadline-bound is gone
 // (EventDrained) and a later one was set. (Never twice, Credit.)
-func (e *Executor) SetDeadline(boot time.Duration) {
-	e.deadline.Store(int64(boot))
-	e.saveDeadline(int64(boot))
-	e.keeper.tellDeadline()
-	e.keeper.reopen()
+func (d *deadlines) SetDeadline(boot time.Duration) {
+	d.deadline.Store(int64(boot))
+	d.saveDeadline(int64(boot))
+	d.e.keeper.tellDeadline()
+	d.e.keeper.reopen()
 }
 
 // pastDeadline reports whether deadline-bound work may not be started.
-func (e *Executor) pastDeadline() bool {
-	at := e.deadline.Load()
-	return e.expired.Load() || at != 0 && int64(e.clock.Boot()) >= at
+func (d *deadlines) pastDeadline() bool {
+	at := d.deadline.Load()
+	return d.expired.Load() || at != 0 && int64(d.e.clock.Boot()) >= at
 }
 
 // tellDeadline tells the reaper the deadlines of all classes that have one, and reports
 // whether it takes them.
 func (k *keeper) tellDeadline() bool {
-	at := k.e.deadline.Load()
+	at := k.e.deadlines.deadline.Load()
 	text := strconv.FormatInt(at, 10)
 	var ok bool
 	if k.e.tree == nil {
 		ok = k.send("procdeadline " + text)
 	} else {
 		root := k.e.tree.Root()
-		ok = k.send("deadline "+filepath.Join(root, k.e.classOf(classStopBound))+" "+text) &&
-			k.send("deadline "+filepath.Join(root, k.e.classOf(classKeepBound))+" "+text)
+		ok = k.send("deadline "+filepath.Join(root, k.e.generation.class(classStopBound))+" "+text) &&
+			k.send("deadline "+filepath.Join(root, k.e.generation.class(classKeepBound))+" "+text)
 	}
 	k.mu.Lock()
 	groups, own := k.adopted, k.own
@@ -60,7 +70,7 @@ func (k *keeper) recorded() bool {
 }
 
 func (k *keeper) isOwn(dir string) bool {
-	return dir == filepath.Join(k.e.tree.Root(), k.e.classOf(classStopBound))
+	return dir == filepath.Join(k.e.tree.Root(), k.e.generation.class(classStopBound))
 }
 
 func (k *keeper) onExpired(dir string) {
@@ -70,7 +80,7 @@ func (k *keeper) onExpired(dir string) {
 	k.mu.Lock()
 	k.drained = false
 	k.mu.Unlock()
-	k.e.expired.Store(true)
+	k.e.deadlines.expired.Store(true)
 	k.e.log.Warn("deadline passed", "class", dir)
 	k.e.emit(EventExpired, nil)
 }
@@ -90,9 +100,9 @@ func (k *keeper) onDrained(dir string) {
 func (k *keeper) reopen() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	at := k.e.deadline.Load()
+	at := k.e.deadlines.deadline.Load()
 	if k.drained && (at == 0 || at > int64(k.e.clock.Boot())) {
-		k.e.expired.Store(false)
+		k.e.deadlines.expired.Store(false)
 	}
 }
 
@@ -104,61 +114,61 @@ type adoptedClass struct {
 
 // saveDeadline writes down the deadline of the present generation, and of what it
 // has adopted once that is recorded, so that a successor knows it.
-func (e *Executor) saveDeadline(at int64) {
-	files := e.deadlineFiles[:min(len(e.deadlineFiles), 1)]
-	if e.keeper != nil && e.keeper.recorded() {
-		files = e.deadlineFiles
+func (d *deadlines) saveDeadline(at int64) {
+	files := d.deadlineFiles[:min(len(d.deadlineFiles), 1)]
+	if d.e.keeper != nil && d.e.keeper.recorded() {
+		files = d.deadlineFiles
 	}
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], uint64(at))
 	var failed error
 	for _, f := range files {
 		if _, err := f.WriteAt(b[:], 0); err != nil {
-			e.log.Warn("deadline is not saved", "error", err)
+			d.e.log.Warn("deadline is not saved", "error", err)
 			failed = errors.Join(failed, err)
 		}
 	}
-	e.mu.Lock()
-	e.unsaved = failed
-	e.mu.Unlock()
+	d.e.mu.Lock()
+	d.unsaved = failed
+	d.e.mu.Unlock()
 }
 
 // mayKeep returns why nothing may be started that outlives the cell and has a deadline: a
 // successor would not know until when it may live.
-func (e *Executor) mayKeep() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.unsaved == nil {
+func (d *deadlines) mayKeep() error {
+	d.e.mu.Lock()
+	defer d.e.mu.Unlock()
+	if d.unsaved == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: it cannot be written down: %w", ErrDeadline, e.unsaved)
+	return fmt.Errorf("%w: it cannot be written down: %w", ErrDeadline, d.unsaved)
 }
 
-func (e *Executor) deadlinePath(generation string) string {
-	return filepath.Join(e.cfg.Dir, "deadline."+generation)
+func (d *deadlines) deadlinePath(generation string) string {
+	return filepath.Join(d.e.cfg.Dir, "deadline."+generation)
 }
 
 // openDeadline opens the files of the deadlines, that of this generation first.
-func (e *Executor) openDeadline() error {
-	classes := []string{e.classOf(classKeepBound)}
-	for _, a := range e.adopted {
+func (d *deadlines) openDeadline() error {
+	classes := []string{d.e.generation.class(classKeepBound)}
+	for _, a := range d.e.recovery.adopted {
 		classes = append(classes, filepath.Base(a.dir))
 	}
 	for _, class := range classes {
-		f, err := os.OpenFile(e.deadlinePath(class), os.O_RDWR|os.O_CREATE, 0o600)
+		f, err := os.OpenFile(d.deadlinePath(class), os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
 			return fmt.Errorf("open deadline: %w", err)
 		}
-		e.deadlineFiles = append(e.deadlineFiles, f)
+		d.deadlineFiles = append(d.deadlineFiles, f)
 	}
-	e.saveDeadline(0)
+	d.saveDeadline(0)
 	return nil
 }
 
 // savedDeadline reads the deadline of a predecessor's class. One that is not there, or
 // damaged, has passed: to end work too early is safe.
-func (e *Executor) savedDeadline(generation string) (int64, error) {
-	b, err := os.ReadFile(e.deadlinePath(generation))
+func (d *deadlines) savedDeadline(generation string) (int64, error) {
+	b, err := os.ReadFile(d.deadlinePath(generation))
 	if unread(err) {
 		return 0, err
 	}

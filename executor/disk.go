@@ -28,6 +28,7 @@ const (
 
 // disk is what the executor knows of the file system of its directory.
 type disk struct {
+	e       *Executor
 	mu      sync.Mutex
 	begun   time.Duration // boot time at which the test under way began; 0 = none is
 	tested  time.Duration // boot time of the last one's begin
@@ -48,13 +49,12 @@ type Disk struct {
 }
 
 // Disk returns what was found last.
-func (e *Executor) Disk() Disk {
-	d := &e.disk
+func (d *disk) Disk() Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := Disk{FreeMB: int(d.free >> 20), Fault: d.fault}
 	if d.measure {
-		s.ForeignMB = foreign(e.cfg.Capacity[resource.DiskMB], s.FreeMB, int(d.used>>20))
+		s.ForeignMB = foreign(d.e.cfg.Capacity[resource.DiskMB], s.FreeMB, int(d.used>>20))
 	}
 	return s
 }
@@ -72,47 +72,45 @@ func foreign(capacity, free, used int) int {
 
 // watchDisk measures the file system, and tests it when that is due; it does not wait: a file
 // system that does not answer holds nothing else up.
-func (e *Executor) watchDisk(now bool) {
-	d := &e.disk
-	boot := e.clock.Boot()
+func (d *disk) watchDisk(now bool) {
+	boot := d.e.clock.Boot()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	due := now || d.fault != nil || !d.measure || boot-d.tested >= writePeriod || e.out.Faulted()
+	due := now || d.fault != nil || !d.measure || boot-d.tested >= writePeriod || d.e.out.Faulted()
 	switch {
 	case d.begun != 0 && boot-d.begun >= answerLimit:
-		d.set(e, fmt.Errorf("%w: %s has not answered for %v", ErrUnwritable, e.cfg.Dir, (boot-d.begun).Round(time.Second)))
+		d.set(fmt.Errorf("%w: %s has not answered for %v", ErrUnwritable, d.e.cfg.Dir, (boot - d.begun).Round(time.Second)))
 	case d.begun == 0:
 		if d.begun = max(boot, 1); due {
 			d.tested = boot
 		}
-		go e.testDisk(due)
+		go d.testDisk(due)
 	}
 }
 
 // testDisk measures, and writes if that is due or there is little room, and notes what came of
 // it. It ends when the file system answers.
-func (e *Executor) testDisk(due bool) {
-	free, err := tryWrite(e.cfg.Dir, e.Disk().Fault != nil, due)
-	d := &e.disk
+func (d *disk) testDisk(due bool) {
+	free, err := tryWrite(d.e.cfg.Dir, d.Disk().Fault != nil, due)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.begun = 0
 	if free >= 0 {
 		d.free, d.measure = free, true
 	}
-	if d.set(e, err); err == nil {
-		e.out.TellOwed()
+	if d.set(err); err == nil {
+		d.e.out.TellOwed()
 	}
 }
 
 // set notes whether the cell can write; d.mu is held.
-func (d *disk) set(e *Executor, fault error) {
+func (d *disk) set(fault error) {
 	was := d.fault
 	switch d.fault = fault; {
 	case was == nil && fault != nil:
-		e.log.Warn("the cell takes no work", "reason", fault)
+		d.e.log.Warn("the cell takes no work", "reason", fault)
 	case was != nil && fault == nil:
-		e.log.Info("the cell can write again", "free", d.free)
+		d.e.log.Info("the cell can write again", "free", d.free)
 	}
 }
 
@@ -156,28 +154,27 @@ func writeThrough(dir string) (err error) {
 
 // probeDisk tests now. A disk that is slow has half of a probe's time; then what was found
 // last counts.
-func (e *Executor) probeDisk(ctx context.Context) error {
+func (d *disk) probeDisk(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit/2)
 	defer cancel()
-	d := &e.disk
 	d.mu.Lock()
 	busy := d.begun != 0
 	if !busy {
-		d.begun = max(e.clock.Boot(), 1)
+		d.begun = max(d.e.clock.Boot(), 1)
 		d.tested = d.begun
 	}
 	d.mu.Unlock()
 	if busy {
-		return e.Disk().Fault
+		return d.Disk().Fault
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		e.testDisk(true)
+		d.testDisk(true)
 	}()
 	select {
 	case <-done:
 	case <-ctx.Done():
 	}
-	return e.Disk().Fault
+	return d.Disk().Fault
 }

@@ -122,7 +122,7 @@ func (c *container) makeGroup() error {
 	}
 	g, err := c.e.tree.Create(c.class(), c.id, c.limits())
 	if errors.Is(err, ErrNoGroup) {
-		c.e.setGroupless(err)
+		c.e.prober.setGroupless(err)
 	}
 	if err != nil {
 		return err
@@ -405,13 +405,13 @@ func (c *container) launch(s *spawn.Spec, r *action.Run, out, errs sink, pa pati
 	if !r.SuppressOutput && !c.hidden {
 		s.Stdout, s.Stderr = out, errs
 	}
-	c.e.starts.RLock()
+	c.e.freezer.starts.RLock()
 	p, err := c.e.launcher.Start(s)
 	if err == nil {
 		c.addProcess(p)
 		err = c.e.keeper.started(c, p)
 	}
-	c.e.starts.RUnlock()
+	c.e.freezer.starts.RUnlock()
 	if err == nil && p.Hangs() {
 		err = c.awaitLaunch(p, r.Path, pa)
 	}
@@ -508,13 +508,13 @@ func (c *container) parentDeath() syscall.Signal {
 func (c *container) class() string {
 	switch {
 	case c.keep() && c.bound:
-		return c.e.classOf(classKeepBound)
+		return c.e.generation.class(classKeepBound)
 	case c.keep():
-		return c.e.classOf(classKeepFree)
+		return c.e.generation.class(classKeepFree)
 	case c.bound:
-		return c.e.classOf(classStopBound)
+		return c.e.generation.class(classStopBound)
 	}
-	return c.e.classOf(classStopFree)
+	return c.e.generation.class(classStopFree)
 }
 
 // timer returns a channel that is ready after d; d ≤ 0 is never.

@@ -140,8 +140,8 @@ func (c *container) launchBeside(s *spawn.Spec) (*spawn.Process, error) {
 	if s.Group = c.group; s.Group == nil && (c.e.tree != nil || c.shut) {
 		return nil, ErrState
 	}
-	c.e.starts.RLock()
-	defer c.e.starts.RUnlock()
+	c.e.freezer.starts.RLock()
+	defer c.e.freezer.starts.RUnlock()
 	p, err := c.e.launcher.Start(s)
 	if err == nil && c.e.tree == nil {
 		c.processes = append(c.processes, p)

@@ -33,7 +33,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"cantina/cgroup"
@@ -45,7 +44,6 @@ import (
 	"cantina/logstore"
 	"cantina/resource"
 	"cantina/spawn"
-	"cantina/spawn/procid"
 )
 
 // CgroupMode says which control groups are used.
@@ -129,52 +127,43 @@ func (c Config) withDefaults() Config {
 
 // Executor owns the containers of one cell. Make it with Open and call Run.
 type Executor struct {
-	cfg           Config
-	clock         run.Clock
-	log           *slog.Logger
-	boot          func() (string, error) // this boot of the machine
-	lock          *os.File
-	tree          *cgroup.Tree // nil without control groups
-	watcher       *cgroup.Watcher
-	launcher      *spawn.Launcher
-	keeper        *keeper
-	steps         *step.Engine
-	images        *image.Store
-	cache         *cache.Cache
-	self          func() account // the cell's own user, by the machine's database
-	spaces        *isolate.Host  // nil where there are no name spaces
-	out           *logstore.Store
-	hub           hub
-	null          *os.File
-	generation    string     // of this cell process, in the names of its classes
-	kept          []string   // directories of the classes of predecessors whose containers were adopted
-	former        []site     // where predecessors have left something that lives
-	deadlineFiles []*os.File // of this generation, and of the adopted classes
-	adopted       []adoptedClass
-	deadline      atomic.Int64  // boot time in ns; 0 = none
-	expired       atomic.Bool   // the reaper says that the deadline passed
-	abort         chan struct{} // closed by Abort: kill without grace
-	aborting      sync.Once
-	rebooting     sync.Once
-	drivers       sync.WaitGroup
-	starts        sync.RWMutex // held for writing while all is frozen
-	ports         ports
-	dirPool       dirPool
-	disk          disk
-	kinds         kinds
-	left          []*container // of predecessors: adopted or stuck
+	cfg        Config
+	clock      run.Clock
+	log        *slog.Logger
+	boot       func() (string, error) // this boot of the machine
+	lock       *os.File
+	tree       *cgroup.Tree // nil without control groups
+	watcher    *cgroup.Watcher
+	launcher   *spawn.Launcher
+	keeper     *keeper
+	steps      *step.Engine
+	images     *image.Store
+	cache      *cache.Cache
+	self       func() account // the cell's own user, by the machine's database
+	spaces     *isolate.Host  // nil where there are no name spaces
+	out        *logstore.Store
+	hub        hub
+	null       *os.File
+	generation generation
+	abort      chan struct{} // closed by Abort: kill without grace
+	aborting   sync.Once
+	rebooting  sync.Once
+	drivers    sync.WaitGroup
+	dirPool    dirPool
+
+	recovery
+	deadlines
+	freezer
+	prober
+	ports
+	disk
+	kinds
 
 	mu         sync.Mutex
-	unsaved    error // why the deadline is not written down; nil = it is
-	groupless  error // why no control group can be made; nil = it can
 	containers map[string]*container
 	used       resource.Amounts
 	stuck      map[*container]bool
 	closed     bool
-	frozen     bool
-	oldReapers []procid.Identity   // reapers of predecessors that hold deadlines until there is one of ours
-	probes     int                 // so far
-	probing    map[*container]bool // until nothing of it is left
 }
 
 // Open takes the directory's lock and clears or adopts what a dead predecessor
@@ -191,11 +180,14 @@ func Open(cfg Config) (*Executor, error) {
 
 func newExecutor(cfg Config) *Executor {
 	cfg = cfg.withDefaults()
-	e := &Executor{cfg: cfg, clock: cfg.Clock, log: cfg.Log, boot: bootID, self: sync.OnceValue(hostAccounts().self), containers: map[string]*container{},
-		used: resource.Amounts{}, hub: hub{subs: map[*Subscription]bool{}}, abort: make(chan struct{}), probing: map[*container]bool{}, stuck: map[*container]bool{}}
+	e := &Executor{cfg: cfg, clock: cfg.Clock, log: cfg.Log, boot: bootID,
+		self: sync.OnceValue(hostAccounts().self), hub: hub{subs: map[*Subscription]bool{}}, abort: make(chan struct{}),
+		containers: map[string]*container{}, used: resource.Amounts{}, stuck: map[*container]bool{}}
+	e.probing = map[*container]bool{}
+	e.recovery.e, e.deadlines.e, e.freezer.e, e.prober.e, e.ports.e, e.disk.e, e.kinds.e = e, e, e, e, e, e, e
 	e.kinds.withdrawn = map[string]string{}
 	e.ports.open(cfg.FirstPort, cfg.LastPort)
-	e.ports.leaves = e.portLeaves
+	e.ports.leaves = e.ports.portLeaves
 	return e
 }
 
@@ -219,20 +211,20 @@ func (e *Executor) open() error {
 	}
 	RaiseFileLimit()
 	e.dirPool.dir, e.dirPool.clock = e.path("run"), e.clock.Boot
-	e.generation = fmt.Sprintf("%016x", int64(e.clock.Boot()))
-	if err := e.clearPredecessor(); err != nil {
+	e.generation = generation(fmt.Sprintf("%016x", int64(e.clock.Boot())))
+	if err := e.recovery.clearPredecessor(); err != nil {
 		return err
 	}
 	if err := e.closeDirs(); err != nil {
 		return err
 	}
-	if err := e.openGroups(); err != nil {
+	if err := e.recovery.openGroups(); err != nil {
 		return err
 	}
 	if err := e.makeClasses(); err != nil {
 		return err
 	}
-	if err := e.adopt(); err != nil {
+	if err := e.recovery.adopt(); err != nil {
 		return err
 	}
 	if e.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
@@ -247,7 +239,7 @@ func (e *Executor) open() error {
 	if e.images, err = image.Open(e.path("image"), e.cfg.Image); err != nil {
 		return err
 	}
-	if err := e.inherit(); err != nil {
+	if err := e.recovery.inherit(); err != nil {
 		return err
 	}
 	e.steps = step.New(e.cache, e.clock)
@@ -279,7 +271,7 @@ func (e *Executor) release() {
 	if e.spaces != nil {
 		e.spaces.Close()
 	}
-	for _, f := range append(e.deadlineFiles, e.null, e.lock) {
+	for _, f := range append(e.deadlines.deadlineFiles, e.null, e.lock) {
 		if f != nil {
 			f.Close()
 		}
@@ -294,9 +286,9 @@ func (e *Executor) Run(ctx context.Context) error {
 	g.Add("watcher", e.watcher.Run)
 	g.Add("launcher", e.launcher.Run)
 	g.Add("reaper", e.keeper.run)
-	g.Add("housekeeping", e.housekeep)
+	g.Add("housekeeping", housekeeper{e}.housekeep)
 	if e.cfg.TestKinds {
-		g.Add("isolation", e.testKinds)
+		g.Add("isolation", e.kinds.testKinds)
 	}
 	g.Add("containers", e.serve)
 	err := g.Run(ctx)
@@ -314,14 +306,14 @@ var ErrUnclean = errors.New("containers are left that do not die")
 // serve waits for the end of ctx and of all containers.
 func (e *Executor) serve(ctx context.Context) error {
 	e.mu.Lock()
-	for _, c := range e.left {
+	for _, c := range e.recovery.left {
 		if c.adoptedFrom != nil {
 			e.drivers.Go(c.driveAdopted)
 		} else {
 			e.drivers.Go(c.driveLeft)
 		}
 	}
-	e.left = nil
+	e.recovery.left = nil
 	e.mu.Unlock()
 	<-ctx.Done()
 	e.mu.Lock()
@@ -330,7 +322,7 @@ func (e *Executor) serve(ctx context.Context) error {
 	for _, c := range e.containers {
 		all = append(all, c)
 	}
-	for c := range e.probing {
+	for c := range e.prober.probing {
 		all = append(all, c)
 	}
 	e.mu.Unlock()
@@ -385,7 +377,7 @@ func (e *Executor) Unclean() bool {
 
 func (e *Executor) uncleanLocked() bool {
 	for c := range e.stuck {
-		if c.bound && (c.adopted || e.pastDeadline()) {
+		if c.bound && (c.adopted || e.deadlines.pastDeadline()) {
 			return true
 		}
 	}

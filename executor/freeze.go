@@ -2,6 +2,7 @@ package executor
 
 import (
 	"errors"
+	"sync"
 	"syscall"
 	"time"
 
@@ -9,44 +10,51 @@ import (
 	"cantina/spawn"
 )
 
+// freezer stops all containers together, and lets them go on.
+type freezer struct {
+	e      *Executor
+	starts sync.RWMutex // held for writing while all is frozen
+	frozen bool         // guarded by e.mu
+}
+
 // Freeze stops all containers without ending them, and holds back starts, until
 // Thaw: what Ctrl-Z means for a cell in a terminal. A second Freeze does nothing.
-func (e *Executor) Freeze() error {
-	e.mu.Lock()
-	again := e.frozen
-	e.frozen = true
-	e.mu.Unlock()
+func (f *freezer) Freeze() error {
+	f.e.mu.Lock()
+	again := f.frozen
+	f.frozen = true
+	f.e.mu.Unlock()
 	if again {
 		return nil
 	}
-	e.starts.Lock() // no thread of ours is in a group any more
-	return e.setFrozen(true)
+	f.starts.Lock() // no thread of ours is in a group any more
+	return f.setFrozen(true)
 }
 
 // Thaw undoes Freeze.
-func (e *Executor) Thaw() error {
-	e.mu.Lock()
-	was := e.frozen
-	e.frozen = false
-	e.mu.Unlock()
+func (f *freezer) Thaw() error {
+	f.e.mu.Lock()
+	was := f.frozen
+	f.frozen = false
+	f.e.mu.Unlock()
 	if !was {
 		return nil
 	}
-	err := e.setFrozen(false)
-	e.starts.Unlock()
+	err := f.setFrozen(false)
+	f.starts.Unlock()
 	return err
 }
 
-func (e *Executor) setFrozen(on bool) error {
-	if e.tree == nil {
-		return e.stopGroups(on)
+func (f *freezer) setFrozen(on bool) error {
+	if f.e.tree == nil {
+		return f.stopGroups(on)
 	}
 	var errs []error
 	var classes []*cgroup.Group
-	for _, name := range e.classes() {
-		classes = append(classes, e.tree.ClassGroup(name))
+	for _, name := range f.e.generation.classes() {
+		classes = append(classes, f.e.tree.ClassGroup(name))
 	}
-	for _, dir := range e.kept {
+	for _, dir := range f.e.recovery.kept {
 		classes = append(classes, cgroup.At(dir))
 	}
 	for _, g := range classes {
@@ -59,7 +67,7 @@ func (e *Executor) setFrozen(on bool) error {
 	if on {
 		for _, g := range classes {
 			if !g.AwaitFrozen(freezeWait) {
-				e.log.Warn("not everything is frozen yet", "class", g.Dir())
+				f.e.log.Warn("not everything is frozen yet", "class", g.Dir())
 			}
 		}
 	}
@@ -70,13 +78,13 @@ func (e *Executor) setFrozen(on bool) error {
 const freezeWait = 200 * time.Millisecond
 
 // stopGroups does without control groups what can be done.
-func (e *Executor) stopGroups(on bool) error {
+func (f *freezer) stopGroups(on bool) error {
 	sig := syscall.SIGCONT
 	if on {
 		sig = syscall.SIGSTOP
 	}
 	var errs []error
-	for _, c := range e.live(func(*container) bool { return true }) {
+	for _, c := range f.e.live(func(*container) bool { return true }) {
 		c.mu.Lock()
 		for _, p := range c.processes {
 			if err := p.SignalGroup(sig); err != nil && !errors.Is(err, spawn.ErrGone) {

@@ -134,8 +134,8 @@ func TestGroupsOfEarlierProcessesAreKnown(t *testing.T) {
 				t.Error("what is left in the groups of the first lives")
 				syscall.Kill(unrelated.Pid, syscall.SIGKILL)
 			}
-			if len(e.adopted) != 1 || e.adopted[0].dir != class || e.adopted[0].deadline <= int64(e.clock.Boot()) {
-				t.Errorf("adopted: %+v, want the deadline of %s", e.adopted, class)
+			if len(e.recovery.adopted) != 1 || e.recovery.adopted[0].dir != class || e.recovery.adopted[0].deadline <= int64(e.clock.Boot()) {
+				t.Errorf("adopted: %+v, want the deadline of %s", e.recovery.adopted, class)
 			}
 			if _, err := os.Stat(filepath.Join(dataDir, "run", "x")); err != nil || !ids[0].Alive() {
 				t.Errorf("alive: %v, its directory: %v", ids[0].Alive(), err)

@@ -23,10 +23,13 @@ const (
 	diskPeriod = 10 * time.Second // what a container has on disk; each lookPeriod while it is set up
 )
 
+// housekeeper looks again and again at what sends no event.
+type housekeeper struct{ e *Executor }
+
 // housekeep expires reservations, tells of children killed for lack of memory,
 // and watches disks.
-func (e *Executor) housekeep(ctx context.Context) error {
-	e.watchDisk(true)
+func (h housekeeper) housekeep(ctx context.Context) error {
+	h.e.disk.watchDisk(true)
 	look := time.NewTicker(lookPeriod)
 	defer look.Stop()
 	var disk time.Duration
@@ -36,30 +39,30 @@ func (e *Executor) housekeep(ctx context.Context) error {
 			return nil
 		case <-look.C:
 		}
-		e.expire()
-		e.watchMemory()
-		e.writeOutcomes(false)
-		e.watchDisk(false)
-		now := e.clock.Boot()
+		h.expire()
+		h.watchMemory()
+		h.e.writeOutcomes(false)
+		h.e.disk.watchDisk(false)
+		now := h.e.clock.Boot()
 		all := now-disk >= diskPeriod
-		if e.watchDisks(all); all {
+		if h.watchDisks(all); all {
 			disk = now
 		}
 	}
 }
 
 // expire gives up reservations whose start never came.
-func (e *Executor) expire() {
-	now := e.clock.Boot()
+func (h housekeeper) expire() {
+	now := h.e.clock.Boot()
 	var late []*container
-	e.mu.Lock()
-	for _, c := range e.containers {
+	h.e.mu.Lock()
+	for _, c := range h.e.containers {
 		if now >= c.expires && c.lifecycle.expire() {
 			close(c.stopC)
 			late = append(late, c)
 		}
 	}
-	e.mu.Unlock()
+	h.e.mu.Unlock()
 	for _, c := range late {
 		c.complete(c.neverRan())
 	}
@@ -80,13 +83,13 @@ func (e *Executor) live(want func(*container) bool) []*container {
 
 // watchMemory tells of a process that was killed for lack of memory while its
 // container lives on.
-func (e *Executor) watchMemory() {
+func (h housekeeper) watchMemory() {
 	limited := func(c *container) bool { return c.spec.Workload.Resources[resource.MemoryMB] > 0 }
-	for _, c := range e.live(limited) {
+	for _, c := range h.e.live(limited) {
 		kills := c.oomKillsNow()
-		e.mu.Lock()
+		h.e.mu.Lock()
 		more := c.countKills(kills)
-		e.mu.Unlock()
+		h.e.mu.Unlock()
 		if more > 0 {
 			u := c.usageNow()
 			c.note("%d processes were killed for lack of memory%s (limit %d bytes, peak %d bytes)", more, c.victims(), u.MemoryLimit, u.MemoryPeak)
@@ -130,28 +133,28 @@ func (c *container) victims() string {
 
 // watchDisks ends containers that have more on disk than they may, and adds up what they
 // have: all of them, or those alone that are being set up, where downloads are written.
-func (e *Executor) watchDisks(all bool) {
-	e.mu.Lock()
+func (h housekeeper) watchDisks(all bool) {
+	h.e.mu.Lock()
 	var limited []*container
-	for _, c := range e.containers {
+	for _, c := range h.e.containers {
 		if c.diskLimit() > 0 && c.dir != "" && (all || c.state == Created) {
 			limited = append(limited, c)
 		}
 	}
-	e.mu.Unlock()
+	h.e.mu.Unlock()
 	var sum int64
 	for _, c := range limited {
 		used, over := c.overDisk()
 		sum += min(used, c.diskLimit())
 		if over != "" {
 			c.note("%s", over)
-			e.Kill(c.id, over)
+			h.e.Kill(c.id, over)
 		}
 	}
 	if all {
-		e.disk.mu.Lock()
-		e.disk.used = sum
-		e.disk.mu.Unlock()
+		h.e.disk.mu.Lock()
+		h.e.disk.used = sum
+		h.e.disk.mu.Unlock()
 	}
 }
 

@@ -138,7 +138,7 @@ func clearTracker(t *testing.T, e *Executor, h *executortest.HungMount) {
 	if err := h.Release(); err != nil {
 		t.Error(err)
 	}
-	for _, class := range e.classes() {
+	for _, class := range e.generation.classes() {
 		awaitEmpty(t, filepath.Join(e.tree.Root(), class))
 	}
 }

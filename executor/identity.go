@@ -16,29 +16,29 @@ import (
 )
 
 // dirID is the random name of the data directory in the hierarchies.
-func (e *Executor) dirID() (string, error) {
-	if id, ok, err := e.formerID(); ok || err != nil {
+func (r *recovery) dirID() (string, error) {
+	if id, ok, err := r.formerID(); ok || err != nil {
 		return id, err
 	}
 	raw := make([]byte, 8)
 	rand.Read(raw)
 	id := hex.EncodeToString(raw)
-	return id, replaceFile(e.path("id"), []byte(id+"\n"))
+	return id, replaceFile(r.e.path("id"), []byte(id+"\n"))
 }
 
 // formerID is the name that a predecessor gave the data directory. When the file that
 // says so is damaged, it is found by what else has it: the file of the previous cell,
 // what was written down of kept containers, and at last the groups themselves. So work that is alive never
 // becomes an unrelated process's.
-func (e *Executor) formerID() (id string, ok bool, err error) {
-	b, err := os.ReadFile(e.path("id"))
+func (r *recovery) formerID() (id string, ok bool, err error) {
+	b, err := os.ReadFile(r.e.path("id"))
 	if unread(err) {
 		return "", false, err
 	}
 	if id = strings.TrimSpace(string(b)); err == nil && validID(id) {
 		return id, true, nil
 	}
-	for _, find := range []func() (string, error){e.idFromPrevious, e.idFromKeepsakes, e.idFromGroups} {
+	for _, find := range []func() (string, error){r.idFromPrevious, r.idFromKeepsakes, r.idFromGroups} {
 		id, err := find()
 		if err != nil {
 			return "", false, err
@@ -46,9 +46,9 @@ func (e *Executor) formerID() (id string, ok bool, err error) {
 		if !validID(id) {
 			continue
 		}
-		e.log.Warn("identity of the data directory was damaged; recovered", "id", id)
-		if err := replaceFile(e.path("id"), []byte(id+"\n")); err != nil {
-			e.log.Warn("cannot save the identity of the data directory", "error", err)
+		r.e.log.Warn("identity of the data directory was damaged; recovered", "id", id)
+		if err := replaceFile(r.e.path("id"), []byte(id+"\n")); err != nil {
+			r.e.log.Warn("cannot save the identity of the data directory", "error", err)
 		}
 		return id, true, nil
 	}
@@ -60,9 +60,9 @@ func validID(id string) bool {
 	return err == nil && len(raw) == 8
 }
 
-func (e *Executor) idFromPrevious() (string, error) {
+func (r *recovery) idFromPrevious() (string, error) {
 	var l previous
-	b, err := os.ReadFile(e.path("previous"))
+	b, err := os.ReadFile(r.e.path("previous"))
 	if unread(err) {
 		return "", err
 	}
@@ -73,8 +73,8 @@ func (e *Executor) idFromPrevious() (string, error) {
 }
 
 // idFromKeepsakes goes by the groups of kept containers: <id>/<class>/<container>.
-func (e *Executor) idFromKeepsakes() (string, error) {
-	dirs, err := dirsIn(e.path("keep"))
+func (r *recovery) idFromKeepsakes() (string, error) {
+	dirs, err := dirsIn(r.e.path("keep"))
 	if err != nil {
 		return "", err
 	}
@@ -93,12 +93,12 @@ func (e *Executor) idFromKeepsakes() (string, error) {
 
 // idFromGroups looks for groups that no cell holds and that have this directory for their
 // owner, or shims that serve containers of this directory.
-func (e *Executor) idFromGroups() (string, error) {
+func (r *recovery) idFromGroups() (string, error) {
 	host, err := cgroup.Detect()
 	if err != nil {
 		return "", err
 	}
-	owner, err := e.owner()
+	owner, err := r.owner()
 	if err != nil {
 		return "", err
 	}
@@ -107,7 +107,7 @@ func (e *Executor) idFromGroups() (string, error) {
 			return a.ID, nil
 		}
 		for _, pid := range a.Kept() {
-			if e.servesUs(pid) {
+			if r.servesUs(pid) {
 				return a.ID, nil
 			}
 		}
@@ -116,25 +116,25 @@ func (e *Executor) idFromGroups() (string, error) {
 }
 
 // servesUs reports whether a process is a shim of a container of this directory.
-func (e *Executor) servesUs(pid int) bool {
+func (r *recovery) servesUs(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	args := strings.Split(string(b), "\x00")
-	return err == nil && len(args) >= 3 && args[1] == "shim" && filepath.Dir(args[2]) == e.path("keep")
+	return err == nil && len(args) >= 3 && args[1] == "shim" && filepath.Dir(args[2]) == r.e.path("keep")
 }
 
 // owner is what is left at the groups: the data directory, by its number, so that moving
 // it does no harm.
-func (e *Executor) owner() (string, error) {
+func (r *recovery) owner() (string, error) {
 	var st unix.Stat_t
-	if err := unix.Stat(e.cfg.Dir, &st); err != nil {
+	if err := unix.Stat(r.e.cfg.Dir, &st); err != nil {
 		return "", err
 	}
-	boot, err := e.boot()
+	boot, err := r.e.boot()
 	return fmt.Sprintf("%s %d:%d", boot, st.Dev, st.Ino), err
 }
 
 // sweep removes the empty groups of cells that are gone for certain.
-func (e *Executor) sweep(host cgroup.Host) {
+func (r *recovery) sweep(host cgroup.Host) {
 	for _, a := range host.Abandoned() {
 		a.Remove()
 	}

@@ -268,7 +268,7 @@ func TestAccountsOfAnImageStayInside(t *testing.T) {
 // then Reserve refuses, and the probe tells, until groups can be made again.
 func TestACellWithoutControlGroupsSaysSo(t *testing.T) {
 	e := testExecutor(t, nil)
-	for _, class := range e.classes() {
+	for _, class := range e.generation.classes() {
 		if err := os.Remove(filepath.Join(e.tree.Root(), class)); err != nil {
 			t.Fatal(err)
 		}

@@ -89,7 +89,7 @@ func (h *stepHost) startKept(ctx context.Context, r *action.Run) (*kept, error) 
 		return nil, err
 	}
 	if c.bound {
-		if err := c.e.mayKeep(); err != nil {
+		if err := c.e.deadlines.mayKeep(); err != nil {
 			return nil, err
 		}
 	}
@@ -106,13 +106,13 @@ func (h *stepHost) startKept(ctx context.Context, r *action.Run) (*kept, error) 
 	}
 	k := &kept{h: h, c: c, dir: dir, done: make(chan struct{})}
 	events, unwatch := c.e.watcher.WatchPath(dir, unix.IN_MODIFY|unix.IN_MOVED_TO)
-	c.e.starts.RLock()
+	c.e.freezer.starts.RLock()
 	k.shim, err = c.e.launcher.Start(&spawn.Spec{Path: c.e.keeper.path, Args: []string{"shim", dir}, Group: c.group, Session: true,
 		Gain: c.spec.Workload.Isolation == action.IsolationNone, Env: []string{"GOMAXPROCS=1", "GODEBUG=madvdontneed=1"}})
 	if err == nil {
 		c.addProcess(k.shim)
 	}
-	c.e.starts.RUnlock()
+	c.e.freezer.starts.RUnlock()
 	if err == nil {
 		err = k.writeKeptRecord()
 	}

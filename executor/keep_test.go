@@ -264,7 +264,7 @@ func TestRecordedDeadlineIsInherited(t *testing.T) {
 	deadline := time.Duration(0)
 	for i := range 3 {
 		e, stop := runExecutor(t, testConfig(dataDir))
-		if got := e.adopted[0].deadline; len(e.adopted) != 1 || deadline != 0 && got != int64(deadline) {
+		if got := e.recovery.adopted[0].deadline; len(e.recovery.adopted) != 1 || deadline != 0 && got != int64(deadline) {
 			t.Errorf("successor %d: deadline %d, want %d", i, got, deadline)
 		}
 		deadline = e.clock.Boot() + time.Duration(i+1)*time.Hour

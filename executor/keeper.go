@@ -28,12 +28,15 @@ const (
 	classKeepFree  = "keep.free"
 )
 
-// classOf is the name of a class of this generation.
-func (e *Executor) classOf(kind string) string { return kind + "." + e.generation }
+// generation is the name of a cell process, in the names of its classes.
+type generation string
+
+// class is the name of a class of this generation.
+func (g generation) class(kind string) string { return kind + "." + string(g) }
 
 // classes are all of this generation.
-func (e *Executor) classes() []string {
-	return []string{e.classOf(classStopBound), e.classOf(classStopFree), e.classOf(classKeepBound), e.classOf(classKeepFree)}
+func (g generation) classes() []string {
+	return []string{g.class(classStopBound), g.class(classStopFree), g.class(classKeepBound), g.class(classKeepFree)}
 }
 
 // kindOf is the class of which a directory is, of whatever generation.
@@ -76,7 +79,7 @@ type record struct {
 }
 
 func newKeeper(e *Executor) (*keeper, error) {
-	k := &keeper{e: e, path: e.cfg.Reaper, adopted: e.adopted, ready: make(chan struct{}), drained: true,
+	k := &keeper{e: e, path: e.cfg.Reaper, adopted: e.recovery.adopted, ready: make(chan struct{}), drained: true,
 		kills: map[string]int64{}, records: map[int]record{}}
 	if k.path != "" {
 		return k, nil
@@ -101,7 +104,7 @@ func (k *keeper) wait(bound bool) error {
 		}
 		<-ready
 	}
-	if bound && k.e.pastDeadline() {
+	if bound && k.e.deadlines.pastDeadline() {
 		return ErrDeadline
 	}
 	return nil
@@ -201,9 +204,9 @@ func (k *keeper) start() (*spawn.Process, *os.File, error) {
 	args := []string{"watch", strconv.FormatInt(k.e.cfg.KillWait.Milliseconds(), 10)}
 	if k.e.tree != nil {
 		for _, c := range []string{classStopBound, classStopFree} {
-			args = append(args, "stop="+filepath.Join(k.e.tree.Root(), k.e.classOf(c)))
+			args = append(args, "stop="+filepath.Join(k.e.tree.Root(), k.e.generation.class(c)))
 		}
-		args = append(args, "keep="+filepath.Join(k.e.tree.Root(), k.e.classOf(classKeepBound)))
+		args = append(args, "keep="+filepath.Join(k.e.tree.Root(), k.e.generation.class(classKeepBound)))
 		for _, pattern := range k.e.tree.Patterns() {
 			args = append(args, "clean="+pattern)
 		}
@@ -217,7 +220,7 @@ func (k *keeper) start() (*spawn.Process, *os.File, error) {
 	}
 	// Whoever else is killed for lack of memory, not this one.
 	os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", p.Pid), []byte("-900"), 0)
-	if err := k.e.remember(p.Pid); err != nil {
+	if err := k.e.recovery.remember(p.Pid); err != nil {
 		k.e.log.Warn("a successor will not know the reaper", "error", err)
 	}
 	k.mu.Lock()
@@ -256,13 +259,13 @@ func (k *keeper) read(sock *os.File, p *spawn.Process) {
 // releaseOldReapers lets the reapers of predecessors go: what they hold, the present one holds.
 func (k *keeper) releaseOldReapers(pid int) {
 	k.e.mu.Lock()
-	none := len(k.e.oldReapers) == 0
+	none := len(k.e.recovery.oldReapers) == 0
 	k.e.mu.Unlock()
 	if none {
 		return
 	}
-	k.e.stopOldReapers()
-	if err := k.e.remember(pid); err != nil {
+	k.e.recovery.stopOldReapers()
+	if err := k.e.recovery.remember(pid); err != nil {
 		k.e.log.Warn("a successor will look for reapers that are gone", "error", err)
 	}
 }
@@ -294,7 +297,7 @@ func (k *keeper) tellAll() bool {
 	for dir, at := range kills {
 		ok = ok && k.sendKill(dir, time.Duration(at-now))
 	}
-	k.e.expired.Store(false)
+	k.e.deadlines.expired.Store(false)
 	k.thawClosed()
 	return k.tellDeadline() && ok
 }
@@ -303,17 +306,17 @@ func (k *keeper) tellAll() bool {
 // froze them, and the new one knows nothing of it. What may not run now it closes itself.
 func (k *keeper) thawClosed() {
 	k.e.mu.Lock()
-	frozen := k.e.frozen // by Ctrl-Z: all is thawed with it
+	frozen := k.e.freezer.frozen // by Ctrl-Z: all is thawed with it
 	k.e.mu.Unlock()
 	if k.e.tree == nil || frozen {
 		return
 	}
 	kinds := []string{classStopFree}
-	if !k.e.pastDeadline() {
+	if !k.e.deadlines.pastDeadline() {
 		kinds = append(kinds, classStopBound, classKeepBound)
 	}
 	for _, kind := range kinds {
-		if err := k.e.tree.ClassGroup(k.e.classOf(kind)).Thaw(); err != nil {
+		if err := k.e.tree.ClassGroup(k.e.generation.class(kind)).Thaw(); err != nil {
 			k.e.log.Warn("class is not thawed", "class", kind, "error", err)
 		}
 	}

@@ -23,23 +23,24 @@ const (
 
 // kinds are the kinds of isolation that fail, and why.
 type kinds struct {
+	e         *Executor
 	mu        sync.Mutex
 	withdrawn map[string]string
 }
 
 // Withdrawn are the kinds of isolation that the cell cannot give, with the reason: those that
 // the machine does not have, and those whose last test has failed.
-func (e *Executor) Withdrawn() map[string]string {
-	e.kinds.mu.Lock()
-	defer e.kinds.mu.Unlock()
-	return maps.Clone(e.kinds.withdrawn)
+func (k *kinds) Withdrawn() map[string]string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return maps.Clone(k.withdrawn)
 }
 
 // testKinds tests each kind of isolation in turn until ctx is done.
-func (e *Executor) testKinds(ctx context.Context) error {
+func (k *kinds) testKinds(ctx context.Context) error {
 	for {
 		pause := kindPeriod
-		if e.testEach(ctx); len(e.Withdrawn()) > 0 {
+		if k.testEach(ctx); len(k.Withdrawn()) > 0 {
 			pause = kindRetry
 		}
 		t := time.NewTimer(pause)
@@ -53,11 +54,11 @@ func (e *Executor) testKinds(ctx context.Context) error {
 }
 
 // testEach tests each kind once. A cell that cannot run anything at all says so elsewhere.
-func (e *Executor) testEach(ctx context.Context) {
+func (k *kinds) testEach(ctx context.Context) {
 	program := action.Action{Run: &action.Run{Path: "/bin/true"}}
-	root, rerr := e.testRoot()
+	root, rerr := k.testRoot()
 	inRoot := action.Action{Run: &action.Run{Path: "/cantina-reaper", Args: []string{"nothing", "-"}}}
-	for _, k := range []struct {
+	for _, x := range []struct {
 		kind string
 		w    action.Workload
 		err  error
@@ -66,60 +67,60 @@ func (e *Executor) testEach(ctx context.Context) {
 		{action.KindOwnNet, action.Workload{Action: program, Isolation: action.IsolationNamespaces, OwnNet: true}, nil},
 		{action.KindRootfs, action.Workload{Action: inRoot, Isolation: action.IsolationRootfs, Rootfs: root}, rerr},
 	} {
-		err := k.err
-		if e.spaces == nil || os.Getuid() != 0 {
+		err := x.err
+		if k.e.spaces == nil || os.Getuid() != 0 {
 			err = errors.New("this machine has no name spaces for the cell")
 		}
 		if err == nil {
-			err = e.testKind(ctx, k.kind, k.w)
+			err = k.testKind(ctx, x.kind, x.w)
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		e.noteKind(k.kind, err)
+		k.noteKind(x.kind, err)
 	}
 }
 
 // noteKind notes the outcome of a test.
-func (e *Executor) noteKind(kind string, err error) {
-	e.kinds.mu.Lock()
-	defer e.kinds.mu.Unlock()
-	was, out := e.kinds.withdrawn[kind]
+func (k *kinds) noteKind(kind string, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	was, out := k.withdrawn[kind]
 	switch {
 	case err == nil && out:
-		delete(e.kinds.withdrawn, kind)
-		e.log.Info("a kind of isolation is offered again", "kind", kind)
+		delete(k.withdrawn, kind)
+		k.e.log.Info("a kind of isolation is offered again", "kind", kind)
 	case err != nil:
-		e.kinds.withdrawn[kind] = err.Error()
+		k.withdrawn[kind] = err.Error()
 		if was != err.Error() {
-			e.log.Warn("a kind of isolation is withdrawn", "kind", kind, "reason", err)
+			k.e.log.Warn("a kind of isolation is withdrawn", "kind", kind, "reason", err)
 		}
 	}
 }
 
 // testKind runs a container of one kind, outside the ledger, as the probe does. When the cell
 // could not run anything now, whatever its kind, nothing is said against the kind.
-func (e *Executor) testKind(ctx context.Context, kind string, w action.Workload) error {
+func (k *kinds) testKind(ctx context.Context, kind string, w action.Workload) error {
 	ctx, cancel := context.WithTimeout(ctx, kindLimit)
 	defer cancel()
-	e.mu.Lock()
-	if e.closed || e.groupless != nil || e.Disk().Fault != nil {
-		e.mu.Unlock()
+	k.e.mu.Lock()
+	if k.e.closed || k.e.prober.groupless != nil || k.e.disk.Disk().Fault != nil {
+		k.e.mu.Unlock()
 		return nil
 	}
-	e.probes++
-	c := newContainer(e, Reservation{ID: fmt.Sprint(probePrefix, kind, "-", e.probes)}, nil)
+	k.e.prober.probes++
+	c := newContainer(k.e, Reservation{ID: fmt.Sprint(probePrefix, kind, "-", k.e.prober.probes)}, nil)
 	c.hidden, c.delete = true, true
 	close(c.deleteC)
-	e.probing[c] = true
-	e.startLocked(c, Spec{Workload: w})
-	e.mu.Unlock()
+	k.e.prober.probing[c] = true
+	k.e.startLocked(c, Spec{Workload: w})
+	k.e.mu.Unlock()
 	select {
 	case <-c.doneC:
 	case <-ctx.Done():
-		e.mu.Lock()
+		k.e.mu.Lock()
 		after := c.request(askKill, "took too long")
-		e.mu.Unlock()
+		k.e.mu.Unlock()
 		after()
 		return fmt.Errorf("its test took longer than %v", kindLimit)
 	}
@@ -130,8 +131,8 @@ func (e *Executor) testKind(ctx context.Context, kind string, w action.Workload)
 }
 
 // testRoot is the directory of a root file system with one program in it.
-func (e *Executor) testRoot() (string, error) {
-	dir := e.path("test-root")
+func (k *kinds) testRoot() (string, error) {
+	dir := k.e.path("test-root")
 	program := filepath.Join(dir, "cantina-reaper")
 	if _, err := os.Stat(program); err == nil {
 		return dir, nil
@@ -139,7 +140,7 @@ func (e *Executor) testRoot() (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	from, err := os.Open(e.keeper.path)
+	from, err := os.Open(k.e.keeper.path)
 	if err != nil {
 		return "", err
 	}

@@ -13,7 +13,7 @@ import (
 func TestAKindThatFailsIsWithdrawn(t *testing.T) {
 	e := testExecutor(t, nil)
 	if os.Getuid() == 0 && e.spaces != nil {
-		e.testEach(t.Context())
+		e.kinds.testEach(t.Context())
 		if got := e.Withdrawn(); len(got) != 0 {
 			t.Fatalf("withdrawn: %v", got)
 		}
@@ -21,14 +21,14 @@ func TestAKindThatFailsIsWithdrawn(t *testing.T) {
 		if err := os.WriteFile(program, []byte("no program"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		e.testEach(t.Context())
+		e.kinds.testEach(t.Context())
 		if got := e.Withdrawn(); len(got) != 1 || !strings.Contains(got[action.KindRootfs], "its test failed") {
 			t.Errorf("withdrawn: %v", got)
 		}
 		if err := os.Remove(program); err != nil {
 			t.Fatal(err)
 		}
-		e.testEach(t.Context())
+		e.kinds.testEach(t.Context())
 		if got := e.Withdrawn(); len(got) != 0 {
 			t.Errorf("withdrawn: %v", got)
 		}
@@ -37,7 +37,7 @@ func TestAKindThatFailsIsWithdrawn(t *testing.T) {
 		}
 	}
 	e.spaces = nil
-	e.testEach(t.Context())
+	e.kinds.testEach(t.Context())
 	got := e.Withdrawn()
 	for _, kind := range []string{action.KindNamespaces, action.KindOwnNet, action.KindRootfs} {
 		if !strings.Contains(got[kind], "no name spaces") {

@@ -247,7 +247,7 @@ func TestDelegatedKill(t *testing.T) {
 		t.Fatalf("the cell killed: %v %+v", err, c.Result)
 	}
 	// A TERM alone makes the reaper end everything, itself last.
-	reaper := e.reaperIdentity()
+	reaper := e.recovery.reaperIdentity()
 	if !reaper.Alive() {
 		t.Fatalf("no reaper: %+v", reaper)
 	}

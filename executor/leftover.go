@@ -37,7 +37,7 @@ func (c *container) leaveWork(g *cgroup.Group) error {
 // cell for clean. Where groups keep no attributes it has no labels: who adopts it knows
 // only that something of its predecessor is left. A probe is nobody's work, and as hidden as
 // it was.
-func (e *Executor) noteStuck(dir string, stays map[string]bool) {
+func (r *recovery) noteStuck(dir string, stays map[string]bool) {
 	g := cgroup.At(dir)
 	if full, err := g.Populated(); err == nil && !full || errors.Is(err, os.ErrNotExist) {
 		return
@@ -48,25 +48,25 @@ func (e *Executor) noteStuck(dir string, stays map[string]bool) {
 	if err := json.Unmarshal(g.Work(), &w); err != nil || w.ID == "" {
 		w = work{ID: name} // and nobody knows of what
 	}
-	c := newContainer(e, Reservation{ID: w.ID, Labels: w.Labels, DeadlineBound: kind == classStopBound || kind == classKeepBound}, w.Resources)
+	c := newContainer(r.e, Reservation{ID: w.ID, Labels: w.Labels, DeadlineBound: kind == classStopBound || kind == classKeepBound}, w.Resources)
 	c.group = g
 	if kind == classStopFree && strings.HasPrefix(name, cgroup.Escape(probePrefix)) {
 		c.state, c.adopted, c.hidden = Running, true, true
-		e.probing[c] = true
-		e.left = append(e.left, c)
+		r.e.prober.probing[c] = true
+		r.left = append(r.left, c)
 		return
 	}
-	e.take(c.need, 1)
-	e.addStuck(c)
+	r.e.take(c.need, 1)
+	r.addStuck(c)
 }
 
 // addStuck adds a container of a predecessor that does not die.
-func (e *Executor) addStuck(c *container) {
+func (r *recovery) addStuck(c *container) {
 	c.state, c.adopted = Running, true
-	c.stuck = &Stuck{Since: e.clock.Wall()}
-	e.stuck[c] = true
-	e.containers[c.id] = c
-	e.left = append(e.left, c)
+	c.stuck = &Stuck{Since: r.e.clock.Wall()}
+	r.e.stuck[c] = true
+	r.e.containers[c.id] = c
+	r.left = append(r.left, c)
 }
 
 // driveLeft waits for the end of what a predecessor could not end.

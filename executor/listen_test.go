@@ -19,7 +19,7 @@ func TestReaperThatDoesNotListenIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, e, "x", runningState)
-	ignoresTerm := e.reaperIdentity()
+	ignoresTerm := e.recovery.reaperIdentity()
 	if err := unix.Kill(ignoresTerm.Pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}

@@ -149,8 +149,8 @@ func (e *keptError) Unwrap() error { return e.is }
 
 // inherit takes over how the containers of predecessors ended. What lives of one is ended
 // first; of the others there is nothing else.
-func (e *Executor) inherit() error {
-	entries, err := os.ReadDir(e.path(endedDir))
+func (r *recovery) inherit() error {
+	entries, err := os.ReadDir(r.e.path(endedDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -160,30 +160,30 @@ func (e *Executor) inherit() error {
 	for _, d := range entries {
 		var o outcome
 		if strings.HasSuffix(d.Name(), outcomeSuffix) {
-			err = shim.Get(e.path(endedDir), d.Name(), &o)
+			err = shim.Get(r.e.path(endedDir), d.Name(), &o)
 		}
 		if unread(err) {
 			return err
 		}
 		if err != nil || o.ID == "" { // half written, or damaged
-			e.log.Warn("recorded end of a container not readable", "file", d.Name(), "error", err)
-			if err := os.RemoveAll(filepath.Join(e.path(endedDir), d.Name())); err != nil {
+			r.e.log.Warn("recorded end of a container not readable", "file", d.Name(), "error", err)
+			if err := os.RemoveAll(filepath.Join(r.e.path(endedDir), d.Name())); err != nil {
 				return err
 			}
 			continue
 		}
-		e.inheritOne(&o)
+		r.inheritOne(&o)
 	}
 	return nil
 }
 
-func (e *Executor) inheritOne(o *outcome) {
-	c := e.containers[o.ID]
+func (r *recovery) inheritOne(o *outcome) {
+	c := r.e.containers[o.ID]
 	if c == nil {
-		c = newContainer(e, Reservation{ID: o.ID, Labels: o.Labels, DeadlineBound: o.Bound}, nil)
+		c = newContainer(r.e, Reservation{ID: o.ID, Labels: o.Labels, DeadlineBound: o.Bound}, nil)
 		c.state, c.result, c.adopted, c.created = Completed, o.Result, true, o.Created
 		close(c.doneC)
-		e.containers[o.ID] = c
+		r.e.containers[o.ID] = c
 		if !o.Told {
 			c.tellEnd(&o.Result)
 		}

@@ -17,6 +17,7 @@ import (
 // ports gives out ports of the machine. The one given longest ago comes last
 // again, and none is given out while a container that may still hold it is there.
 type ports struct {
+	e           *Executor
 	mu          sync.Mutex
 	first, last int
 	next        int
@@ -134,7 +135,7 @@ func (c *container) givePorts() error {
 	c.e.mu.Lock()
 	had := c.ports
 	c.e.mu.Unlock()
-	got, err := c.e.takePorts(c.spec.Workload.Ports, had)
+	got, err := c.e.ports.takePorts(c.spec.Workload.Ports, had)
 	if err != nil || len(got) == 0 {
 		return err
 	}
@@ -145,17 +146,17 @@ func (c *container) givePorts() error {
 }
 
 // takePorts takes ports, all or none, but for those that a container has already.
-func (e *Executor) takePorts(want []action.Port, had []action.Mapping) (got []action.Mapping, err error) {
+func (p *ports) takePorts(want []action.Port, had []action.Mapping) (got []action.Mapping, err error) {
 	var taken []action.Mapping
 	for _, w := range want {
 		if m := (action.Mapping{Name: w.Name, Port: w.Fixed}); w.Fixed != 0 && slices.Contains(had, m) {
 			got = append(got, m)
 			continue
 		}
-		n, err := e.ports.take(w)
+		n, err := p.take(w)
 		if err != nil {
-			e.givePortsBack(taken)
-			return nil, fmt.Errorf("port %s: %w%s", w.Name, err, e.portHolder(w.Fixed))
+			p.givePortsBack(taken)
+			return nil, fmt.Errorf("port %s: %w%s", w.Name, err, p.portHolder(w.Fixed))
 		}
 		m := action.Mapping{Name: w.Name, Port: n}
 		got, taken = append(got, m), append(taken, m)
@@ -164,10 +165,10 @@ func (e *Executor) takePorts(want []action.Port, had []action.Mapping) (got []ac
 }
 
 // portLeaves reports whether a container has a port that has ended, and is about to be deleted.
-func (e *Executor) portLeaves(port int) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, c := range e.containers {
+func (p *ports) portLeaves(port int) bool {
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	for _, c := range p.e.containers {
 		if c.state == Completed && c.stuck == nil && slices.ContainsFunc(c.ports, func(m action.Mapping) bool { return m.Port == port }) {
 			return true
 		}
@@ -177,11 +178,11 @@ func (e *Executor) portLeaves(port int) bool {
 
 // portHolder names the container that holds a port, for an error: " by service
 // d/web, index 0 (container ID)", or "" when it is none of this executor's.
-func (e *Executor) portHolder(port int) string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, id := range slices.Sorted(maps.Keys(e.containers)) {
-		c := e.containers[id]
+func (p *ports) portHolder(port int) string {
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(p.e.containers)) {
+		c := p.e.containers[id]
 		if port != 0 && slices.ContainsFunc(c.ports, func(m action.Mapping) bool { return m.Port == port }) {
 			return fmt.Sprintf(" by %s (container %s)", c.labels.subject(), id)
 		}
@@ -202,8 +203,8 @@ func (l Labels) subject() string {
 	return "another container"
 }
 
-func (e *Executor) givePortsBack(list []action.Mapping) {
+func (p *ports) givePortsBack(list []action.Mapping) {
 	for _, m := range list {
-		e.ports.give(m.Port)
+		p.give(m.Port)
 	}
 }

@@ -18,6 +18,19 @@ import (
 	"cantina/spawn/procid"
 )
 
+// recovery clears, or takes over, what dead cell processes of the data directory have left; Open
+// runs it. The fields but oldReapers do not change afterwards.
+type recovery struct {
+	e       *Executor
+	kept    []string // directories of the classes of predecessors whose containers were adopted
+	former  []site   // where predecessors have left something that lives
+	adopted []adoptedClass
+	left    []*container // adopted or stuck
+
+	// oldReapers hold deadlines until a reaper of this process does; guarded by e.mu.
+	oldReapers []procid.Identity
+}
+
 // previous is a file of the data directory: where a successor has to look for what this cell
 // process may leave behind. Which containers there are it learns from the control groups alone.
 type previous struct {
@@ -66,8 +79,8 @@ func bootID() (string, error) {
 func (e *Executor) path(name string) string { return filepath.Join(e.cfg.Dir, name) }
 
 // guess is what stands for the file when it cannot be read: the groups that have the directory's name.
-func (e *Executor) guess() (l previous, err error) {
-	id, ok, err := e.formerID()
+func (r *recovery) guess() (l previous, err error) {
+	id, ok, err := r.formerID()
 	if !ok || err != nil {
 		return l, err
 	}
@@ -112,11 +125,11 @@ func replaceFile(path string, data []byte) error {
 }
 
 // openGroups makes the trees, or finds out that there can be none.
-func (e *Executor) openGroups() error {
-	if e.cfg.Cgroups == CgroupNone {
-		return e.remember(0)
+func (r *recovery) openGroups() error {
+	if r.e.cfg.Cgroups == CgroupNone {
+		return r.remember(0)
 	}
-	id, err := e.dirID()
+	id, err := r.dirID()
 	if err != nil {
 		return fmt.Errorf("name the directory: %w", err)
 	}
@@ -124,21 +137,21 @@ func (e *Executor) openGroups() error {
 	if err != nil {
 		return err
 	}
-	e.tree, err = cgroup.Open(host, id, cgroup.Options{Generation: e.generation})
+	r.e.tree, err = cgroup.Open(host, id, cgroup.Options{Generation: string(r.e.generation)})
 	switch {
 	case errors.Is(err, cgroup.ErrUnusable):
-		e.log.Warn("containers run without control groups", "error", err)
+		r.e.log.Warn("containers run without control groups", "error", err)
 		err = nil
 	case errors.Is(err, cgroup.ErrInUse):
 		return fmt.Errorf("%w: this data directory is a copy of another's; remove its file \"id\" if nothing of it runs here", err)
 	case err == nil:
-		owner, oerr := e.owner()
+		owner, oerr := r.owner()
 		if err = oerr; err == nil {
-			err = e.tree.SetOwner(owner)
+			err = r.e.tree.SetOwner(owner)
 		}
-		e.sweep(host)
+		r.sweep(host)
 	}
-	return errors.Join(err, e.remember(0))
+	return errors.Join(err, r.remember(0))
 }
 
 // closeDirs makes the directories in which containers, and what is theirs, lie: none but the
@@ -155,34 +168,34 @@ func (e *Executor) closeDirs() error {
 // makeClasses makes the directories of this generation.
 func (e *Executor) makeClasses() error {
 	if e.tree == nil {
-		return e.openDeadline()
+		return e.deadlines.openDeadline()
 	}
-	for _, c := range e.classes() {
+	for _, c := range e.generation.classes() {
 		if err := e.tree.Class(c); err != nil {
 			return err
 		}
 	}
-	return e.openDeadline()
+	return e.deadlines.openDeadline()
 }
 
 // remember writes the file for the successor.
-func (e *Executor) remember(reaper int) error {
-	boot, err := e.boot()
+func (r *recovery) remember(reaper int) error {
+	boot, err := r.e.boot()
 	if err != nil {
 		return err
 	}
 	l := previous{Boot: boot}
-	if e.tree != nil {
-		l.Tracker, l.V1 = e.tree.Dirs()
+	if r.e.tree != nil {
+		l.Tracker, l.V1 = r.e.tree.Dirs()
 	}
-	for _, p := range e.former {
+	for _, p := range r.former {
 		if p.Tracker != l.Tracker {
 			l.Earlier = append(l.Earlier, p)
 		}
 	}
-	e.mu.Lock()
-	l.Reapers = slices.Clone(e.oldReapers)
-	e.mu.Unlock()
+	r.e.mu.Lock()
+	l.Reapers = slices.Clone(r.oldReapers)
+	r.e.mu.Unlock()
 	if reaper != 0 {
 		l.Reaper, err = procid.Of(reaper)
 		if errors.Is(err, procid.ErrGone) {
@@ -196,14 +209,14 @@ func (e *Executor) remember(reaper int) error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(e.path(previousFile), b)
+	return replaceFile(r.e.path(previousFile), b)
 }
 
 // clearPredecessor ends what a dead cell process of this directory left, but for
 // what is kept. It waits until the predecessor's reaper is done, and then looks
 // itself. What does not die is shown as a stuck container.
-func (e *Executor) clearPredecessor() error {
-	b, err := os.ReadFile(e.path(previousFile))
+func (r *recovery) clearPredecessor() error {
+	b, err := os.ReadFile(r.e.path(previousFile))
 	var l previous
 	missing := errors.Is(err, os.ErrNotExist)
 	if unread(err) {
@@ -214,51 +227,51 @@ func (e *Executor) clearPredecessor() error {
 	}
 	if err != nil {
 		var lost error
-		if l, lost = e.guess(); lost != nil {
+		if l, lost = r.guess(); lost != nil {
 			return lost
 		}
 		if missing && l.Tracker == "" {
 			return nil // a new directory
 		}
-		e.log.Warn("cannot read the saved state of the previous process", "error", err)
+		r.e.log.Warn("cannot read the saved state of the previous process", "error", err)
 	}
-	boot, err := e.boot()
+	boot, err := r.e.boot()
 	if err != nil {
 		return err
 	}
 	if boot != l.Boot && l.Boot != "" {
-		return errors.Join(e.clearDirs(nil), os.RemoveAll(e.path("keep")))
+		return errors.Join(r.clearDirs(nil), os.RemoveAll(r.e.path("keep")))
 	}
-	stays, err := e.keptNames()
+	stays, err := r.keptNames()
 	if err != nil {
 		return err
 	}
 	sites := l.sites()
 	for _, id := range l.reapers() {
-		if err := e.awaitReaper(id, sites); err != nil {
+		if err := r.awaitReaper(id, sites); err != nil {
 			return err
 		}
 	}
-	if err := e.clearProcesses(stays); err != nil {
+	if err := r.clearProcesses(stays); err != nil {
 		return err
 	}
 	for _, p := range sites {
-		left, err := e.clearGroups(p, stays)
+		left, err := r.clearGroups(p, stays)
 		if err != nil {
 			return err
 		}
 		if left {
-			e.former = append(e.former, p)
+			r.former = append(r.former, p)
 		}
 	}
-	return e.clearDirs(stays)
+	return r.clearDirs(stays)
 }
 
 // keptNames are the directories of all kept containers, also of those that have ended and whose
 // group a reaper has removed: their result is still to be read.
-func (e *Executor) keptNames() (map[string]bool, error) {
+func (r *recovery) keptNames() (map[string]bool, error) {
 	names := map[string]bool{}
-	dirs, err := dirsIn(e.path("keep"))
+	dirs, err := dirsIn(r.e.path("keep"))
 	for _, dir := range dirs {
 		var s keptRecord
 		kerr := shim.Get(dir, keptRecordFile, &s)
@@ -274,7 +287,7 @@ func (e *Executor) keptNames() (map[string]bool, error) {
 
 // awaitReaper waits until an old reaper has ended what it has to. It goes on to hold the
 // deadlines of what is kept: until a reaper of this process has them, nobody else does.
-func (e *Executor) awaitReaper(id procid.Identity, sites []site) error {
+func (r *recovery) awaitReaper(id procid.Identity, sites []site) error {
 	fd, err := id.Open()
 	if errors.Is(err, procid.ErrGone) {
 		return nil
@@ -283,8 +296,8 @@ func (e *Executor) awaitReaper(id procid.Identity, sites []site) error {
 		return err
 	}
 	defer unix.Close(fd)
-	e.oldReapers = append(e.oldReapers, id)
-	for end := time.Now().Add(e.cfg.KillWait + 2*time.Second); time.Now().Before(end); {
+	r.oldReapers = append(r.oldReapers, id)
+	for end := time.Now().Add(r.e.cfg.KillWait + 2*time.Second); time.Now().Before(end); {
 		if awaitPidfd(fd, lookAgain) || len(sites) > 0 && !stopsPopulated(sites) {
 			break
 		}
@@ -312,11 +325,11 @@ func stopsPopulated(sites []site) bool {
 }
 
 // stopOldReapers tells the old reapers that this process's own holds the deadlines from now on.
-func (e *Executor) stopOldReapers() {
-	e.mu.Lock()
-	old := e.oldReapers
-	e.oldReapers = nil
-	e.mu.Unlock()
+func (r *recovery) stopOldReapers() {
+	r.e.mu.Lock()
+	old := r.oldReapers
+	r.oldReapers = nil
+	r.e.mu.Unlock()
 	for _, id := range old {
 		fd, err := id.Open()
 		if err == nil {
@@ -325,10 +338,10 @@ func (e *Executor) stopOldReapers() {
 		if err == nil || errors.Is(err, procid.ErrGone) || errors.Is(err, unix.ESRCH) {
 			continue
 		}
-		e.log.Warn("previous reaper still enforces its last known deadline", "error", err)
-		e.mu.Lock()
-		e.oldReapers = append(e.oldReapers, id)
-		e.mu.Unlock()
+		r.e.log.Warn("previous reaper still enforces its last known deadline", "error", err)
+		r.e.mu.Lock()
+		r.oldReapers = append(r.oldReapers, id)
+		r.e.mu.Unlock()
 	}
 }
 
@@ -369,29 +382,29 @@ func (c *container) notePid(id procid.Identity) error {
 // clearProcesses ends process groups that were started without control groups:
 // those whose leader is exactly a process that was written down. It adds the directories of
 // those that do not die.
-func (e *Executor) clearProcesses(stays map[string]bool) error {
-	dirs, err := dirsIn(e.path("run"))
+func (r *recovery) clearProcesses(stays map[string]bool) error {
+	dirs, err := dirsIn(r.e.path("run"))
 	for _, dir := range dirs {
 		b, rerr := os.ReadFile(filepath.Join(dir, pidFile))
 		if unread(rerr) {
 			err = errors.Join(err, rerr)
 		}
 		for line := range strings.Lines(string(b)) {
-			err = errors.Join(err, e.clearProcess(line, dir, stays))
+			err = errors.Join(err, r.clearProcess(line, dir, stays))
 		}
 	}
 	return err
 }
 
 // clearProcess ends one of them.
-func (e *Executor) clearProcess(line, dir string, stays map[string]bool) error {
+func (r *recovery) clearProcess(line, dir string, stays map[string]bool) error {
 	var id procid.Identity
 	if _, err := fmt.Sscanf(line, "%d %d", &id.Pid, &id.Start); err != nil || id.Pid <= 1 {
 		return nil
 	}
 	fd, err := id.Open()
 	if errors.Is(err, procid.ErrGone) {
-		e.log.Info("stale pid", "pid", id.Pid, "directory", dir)
+		r.e.log.Info("stale pid", "pid", id.Pid, "directory", dir)
 		return nil
 	}
 	if err != nil {
@@ -400,36 +413,36 @@ func (e *Executor) clearProcess(line, dir string, stays map[string]bool) error {
 	defer unix.Close(fd)
 	unix.Kill(-id.Pid, unix.SIGKILL)
 	unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
-	if awaitPidfd(fd, e.cfg.StuckAfter) {
+	if awaitPidfd(fd, r.e.cfg.StuckAfter) {
 		return nil
 	}
 	name := filepath.Base(dir)
 	stays[name] = true
-	if e.containers[name] != nil { // another of its processes
+	if r.e.containers[name] != nil { // another of its processes
 		name = fmt.Sprint(name, "-", id.Pid)
 	}
-	c := newContainer(e, Reservation{ID: name, DeadlineBound: true}, nil)
+	c := newContainer(r.e, Reservation{ID: name, DeadlineBound: true}, nil)
 	c.leftProc = id
-	e.addStuck(c)
+	r.addStuck(c)
 	return nil
 }
 
 // clearGroups ends what is left in a predecessor's groups and adds the directories (by
 // name) of the containers that are kept or do not die. It reports whether there are any.
-func (e *Executor) clearGroups(p site, stays map[string]bool) (bool, error) {
+func (r *recovery) clearGroups(p site, stays map[string]bool) (bool, error) {
 	before := len(stays)
 	classes, err := dirsIn(p.Tracker)
 	for _, dir := range classes {
 		if kind := kindOf(dir); kind == classKeepFree || kind == classKeepBound {
-			err = errors.Join(err, e.clearKept(dir, stays))
+			err = errors.Join(err, r.clearKept(dir, stays))
 			continue
 		}
 		class := cgroup.At(dir)
 		class.Thaw()
-		e.killAndWait(class)
+		r.killAndWait(class)
 		groups, gerr := dirsIn(dir)
 		for _, g := range groups {
-			e.noteStuck(g, stays)
+			r.noteStuck(g, stays)
 		}
 		err = errors.Join(err, gerr)
 		cgroup.RemoveEmpty(dir)
@@ -442,7 +455,7 @@ func (e *Executor) clearGroups(p site, stays map[string]bool) (bool, error) {
 
 // clearKept leaves the containers of a class alone that have been written down,
 // and ends the others. A class that holds deadline-bound ones keeps its deadline.
-func (e *Executor) clearKept(class string, stays map[string]bool) error {
+func (r *recovery) clearKept(class string, stays map[string]bool) error {
 	groups, err := dirsIn(class)
 	if err != nil {
 		return err
@@ -451,7 +464,7 @@ func (e *Executor) clearKept(class string, stays map[string]bool) error {
 	for _, dir := range groups {
 		name := filepath.Base(dir)
 		var s keptRecord
-		kerr := shim.Get(filepath.Join(e.path("keep"), name), keptRecordFile, &s)
+		kerr := shim.Get(filepath.Join(r.e.path("keep"), name), keptRecordFile, &s)
 		if unread(kerr) {
 			return kerr
 		}
@@ -459,31 +472,31 @@ func (e *Executor) clearKept(class string, stays map[string]bool) error {
 			stays[name], held = true, true
 			continue
 		}
-		e.killAndWait(cgroup.At(dir))
-		e.noteStuck(dir, stays)
+		r.killAndWait(cgroup.At(dir))
+		r.noteStuck(dir, stays)
 		cgroup.RemoveEmpty(dir)
 	}
 	generation := filepath.Base(class)
 	if held {
-		e.kept = append(e.kept, class)
+		r.kept = append(r.kept, class)
 	}
 	if held && kindOf(class) == classKeepBound {
-		at, err := e.savedDeadline(generation)
+		at, err := r.e.deadlines.savedDeadline(generation)
 		if err != nil {
 			return err
 		}
-		e.adopted = append(e.adopted, adoptedClass{class, at})
+		r.adopted = append(r.adopted, adoptedClass{class, at})
 	}
 	if !held {
 		cgroup.RemoveEmpty(class)
-		os.Remove(e.deadlinePath(generation))
+		os.Remove(r.e.deadlines.deadlinePath(generation))
 	}
 	return nil
 }
 
 // killAndWait kills a group until it is empty or has had its time.
-func (e *Executor) killAndWait(g *cgroup.Group) {
-	end := time.Now().Add(e.cfg.StuckAfter)
+func (r *recovery) killAndWait(g *cgroup.Group) {
+	end := time.Now().Add(r.e.cfg.StuckAfter)
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		if full, err := g.Populated(); err == nil && !full || time.Now().After(end) {
 			return
@@ -494,23 +507,23 @@ func (e *Executor) killAndWait(g *cgroup.Group) {
 }
 
 // clearDirs removes the directories of containers that are gone.
-func (e *Executor) clearDirs(stays map[string]bool) error {
-	entries, err := os.ReadDir(e.path("run"))
+func (r *recovery) clearDirs(stays map[string]bool) error {
+	entries, err := os.ReadDir(r.e.path("run"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	for _, d := range entries {
 		if !stays[d.Name()] {
-			err = errors.Join(err, removeAll(filepath.Join(e.path("run"), d.Name())))
+			err = errors.Join(err, removeAll(filepath.Join(r.e.path("run"), d.Name())))
 		}
 	}
 	return err
 }
 
 // reaperIdentity is the reaper that was started last.
-func (e *Executor) reaperIdentity() procid.Identity {
+func (r *recovery) reaperIdentity() procid.Identity {
 	var l previous
-	b, err := os.ReadFile(e.path(previousFile))
+	b, err := os.ReadFile(r.e.path(previousFile))
 	if err != nil || json.Unmarshal(b, &l) != nil {
 		return procid.Identity{}
 	}

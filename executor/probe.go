@@ -20,29 +20,37 @@ const probeLimit = time.Second
 // that groups can be made again.
 var ErrNoGroup = cgroup.ErrNoGroup
 
+// prober tests whether the cell can run a container. Its fields are guarded by e.mu.
+type prober struct {
+	e         *Executor
+	probes    int                 // so far
+	probing   map[*container]bool // until nothing of it is left
+	groupless error               // why no control group can be made; nil = it can
+}
+
 // setGroupless remembers whether control groups can be made; nil = they can.
-func (e *Executor) setGroupless(err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.groupless = err
+func (p *prober) setGroupless(err error) {
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	p.groupless = err
 }
 
 // tryClasses makes and removes a group in each class, with limits as those of a container.
-func (e *Executor) tryClasses(name string) error {
-	if e.tree == nil {
+func (p *prober) tryClasses(name string) error {
+	if p.e.tree == nil {
 		return nil
 	}
-	for _, class := range e.classes() {
-		g, err := e.tree.Create(class, name, cgroup.Limits{Pids: probePids})
+	for _, class := range p.e.generation.classes() {
+		g, err := p.e.tree.Create(class, name, cgroup.Limits{Pids: probePids})
 		if err == nil {
 			err = g.Remove()
 		}
 		if err != nil {
-			e.setGroupless(err)
+			p.setGroupless(err)
 			return fmt.Errorf("probe: %w", err)
 		}
 	}
-	e.setGroupless(nil)
+	p.setGroupless(nil)
 	return nil
 }
 
@@ -55,44 +63,44 @@ const probePids = 100
 // slot is kept back for it. It says why the cell cannot run work, within a second.
 // Nothing of it is stored or listed.
 // (Bistro worker protocol, healthcheck; Diego executor, Self test.)
-func (e *Executor) Probe(ctx context.Context) error {
+func (p *prober) Probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
-	e.mu.Lock()
-	if e.closed {
-		e.mu.Unlock()
+	p.e.mu.Lock()
+	if p.e.closed {
+		p.e.mu.Unlock()
 		return fmt.Errorf("probe: %w", ErrClosed)
 	}
-	e.probes++
-	id := fmt.Sprint(probePrefix, e.probes)
-	e.drivers.Add(1) // whoever closes waits for it
-	e.mu.Unlock()
-	err := e.tryClasses(id)
+	p.probes++
+	id := fmt.Sprint(probePrefix, p.probes)
+	p.e.drivers.Add(1) // whoever closes waits for it
+	p.e.mu.Unlock()
+	err := p.tryClasses(id)
 	if err == nil {
-		err = e.probeDisk(ctx)
+		err = p.e.disk.probeDisk(ctx)
 	}
-	e.drivers.Done()
+	p.e.drivers.Done()
 	if err != nil {
 		return err
 	}
-	e.mu.Lock()
-	if e.closed {
-		e.mu.Unlock()
+	p.e.mu.Lock()
+	if p.e.closed {
+		p.e.mu.Unlock()
 		return fmt.Errorf("probe: %w", ErrClosed)
 	}
-	c := newContainer(e, Reservation{ID: id}, nil)
+	c := newContainer(p.e, Reservation{ID: id}, nil)
 	c.hidden = true
 	c.delete = true
 	close(c.deleteC)
-	e.probing[c] = true
-	e.startLocked(c, Spec{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/true"}}}})
-	e.mu.Unlock()
+	p.probing[c] = true
+	p.e.startLocked(c, Spec{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/true"}}}})
+	p.e.mu.Unlock()
 	select {
 	case <-c.doneC:
 	case <-ctx.Done():
-		e.mu.Lock()
+		p.e.mu.Lock()
 		after := c.request(askKill, "took too long")
-		e.mu.Unlock()
+		p.e.mu.Unlock()
 		after()
 		return fmt.Errorf("probe: %w", ctx.Err())
 	}

@@ -117,12 +117,12 @@ func TestReaperIsRestarted(t *testing.T) {
 	e := testExecutor(t, nil)
 	launch(t, e, "before", sh("true"))
 	for i := range 3 {
-		id := e.reaperIdentity()
+		id := e.recovery.reaperIdentity()
 		if id.Pid == 0 || unix.Kill(id.Pid, unix.SIGKILL) != nil {
 			t.Fatalf("no reaper to kill: %+v", id)
 		}
 		awaitDeath(t, id)
-		for e.keeper.up.Load() && e.reaperIdentity() == id {
+		for e.keeper.up.Load() && e.recovery.reaperIdentity() == id {
 			runtime.Gosched()
 		}
 		c := launch(t, e, fmt.Sprint("after", i), sh("true"))
@@ -167,12 +167,12 @@ func TestNextReaperOpensWhatTheLastClosed(t *testing.T) {
 					}
 				}
 			}
-			reaper := e.reaperIdentity()
+			reaper := e.recovery.reaperIdentity()
 			if err := unix.Kill(reaper.Pid, sig); err != nil {
 				t.Fatal(err)
 			}
 			awaitDeath(t, reaper)
-			for e.keeper.up.Load() && e.reaperIdentity() == reaper {
+			for e.keeper.up.Load() && e.recovery.reaperIdentity() == reaper {
 				runtime.Gosched()
 			}
 			e.SetDeadline(e.clock.Boot() + time.Hour)

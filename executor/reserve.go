@@ -65,7 +65,7 @@ func (e *Executor) Reserve(r Reservation) error {
 		return &CallError{"reserve", r.ID, ErrExists}
 	}
 	fixed := slices.DeleteFunc(slices.Clone(r.Ports), func(p action.Port) bool { return p.Fixed == 0 })
-	ports, err := e.takePorts(fixed, nil)
+	ports, err := e.ports.takePorts(fixed, nil)
 	if err != nil {
 		return &CallError{"reserve", r.ID, err}
 	}
@@ -76,7 +76,7 @@ func (e *Executor) Reserve(r Reservation) error {
 	}
 	e.mu.Unlock()
 	if err != nil {
-		e.givePortsBack(ports)
+		e.ports.givePortsBack(ports)
 		return &CallError{"reserve", r.ID, err}
 	}
 	e.emit(EventReserved, c)
@@ -91,12 +91,12 @@ func (e *Executor) reserveLocked(r Reservation) (*container, error) {
 		return nil, errors.New("a container needs an id")
 	case e.containers[r.ID] != nil:
 		return nil, ErrExists
-	case r.DeadlineBound && e.pastDeadline():
+	case r.DeadlineBound && e.deadlines.pastDeadline():
 		return nil, ErrDeadline
 	case e.uncleanLocked():
 		return nil, ErrUnclean
-	case e.groupless != nil:
-		return nil, e.groupless
+	case e.prober.groupless != nil:
+		return nil, e.prober.groupless
 	}
 	d := e.Disk()
 	if d.Fault != nil {

@@ -13,12 +13,12 @@ import (
 func TestNothingIsKeptByADeadlineThatIsNotWrittenDown(t *testing.T) {
 	e := testExecutor(t, nil)
 	needGroups(t, e)
-	own := e.deadlineFiles[0]
+	own := e.deadlines.deadlineFiles[0]
 	unwritable, err := os.Open(own.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.deadlineFiles[0] = unwritable
+	e.deadlines.deadlineFiles[0] = unwritable
 	e.SetDeadline(e.clock.Boot() + time.Hour)
 	run := func(id string, bound bool, s Spec) RunResult {
 		if err := e.Launch(Reservation{ID: id, DeadlineBound: bound}, s); err != nil {
@@ -34,7 +34,7 @@ func TestNothingIsKeptByADeadlineThatIsNotWrittenDown(t *testing.T) {
 			t.Errorf("%s: %+v", id, r)
 		}
 	}
-	e.deadlineFiles[0] = own
+	e.deadlines.deadlineFiles[0] = own
 	e.SetDeadline(e.clock.Boot() + time.Hour)
 	if r := run("later", true, keep(sh("true"))); r.Failed || errors.Join(unwritable.Close()) != nil {
 		t.Errorf("%+v", r)

@@ -19,7 +19,7 @@ func (c *container) fix(asked bool) {
 	if c.fixed != nil {
 		return
 	}
-	v := &verdict{late: c.e.pastDeadline(), oomKills: c.oomKillsNow(), status: c.statusAt(c.decider)}
+	v := &verdict{late: c.e.deadlines.pastDeadline(), oomKills: c.oomKillsNow(), status: c.statusAt(c.decider)}
 	if asked {
 		v.asked, v.reason = c.asked()
 	} else if _, over := c.overDisk(); over != "" {
