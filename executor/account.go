@@ -221,23 +221,23 @@ func (db accounts) groups(name string) ([]uint32, error) {
 }
 
 // accounts is the user database that the container's programs see.
-func (c *container) accounts() accounts {
-	if c.spec.Workload.Isolation != action.IsolationRootfs {
+func (fl *files) accounts() accounts {
+	if fl.spec.Workload.Isolation != action.IsolationRootfs {
 		return hostAccounts()
 	}
-	return rootAccounts(append([]string{c.below("upper")}, c.lower...))
+	return rootAccounts(append([]string{fl.below("upper")}, fl.lower...))
 }
 
 // user names the user that runs a program: that of its step, its workload, its image, or the
 // cell's default; empty = the cell itself.
-func (c *container) user(r *action.Run) string {
-	switch w := &c.spec.Workload; {
+func (fl *files) user(r *action.Run) string {
+	switch w := &fl.spec.Workload; {
 	case r.User != "":
 		return r.User
 	case w.User != "":
 		return w.User
 	}
-	return cmp.Or(c.image.User, c.e.cfg.User)
+	return cmp.Or(fl.image.User, fl.e.cfg.User)
 }
 
 // self is the cell's own user.
@@ -251,10 +251,10 @@ func (db accounts) self() account {
 }
 
 // identify finds the user that runs a program.
-func (c *container) identify(r *action.Run) (account, error) {
-	db, user := c.accounts(), c.user(r)
-	if user == "" && c.spec.Workload.Isolation != action.IsolationRootfs {
-		return c.e.self(), nil
+func (fl *files) identify(r *action.Run) (account, error) {
+	db, user := fl.accounts(), fl.user(r)
+	if user == "" && fl.spec.Workload.Isolation != action.IsolationRootfs {
+		return fl.e.self(), nil
 	}
 	if user == "" {
 		return db.self(), nil
@@ -262,8 +262,8 @@ func (c *container) identify(r *action.Run) (account, error) {
 	a, err := db.find(user)
 	if err != nil {
 		switch {
-		case r.User != "" || c.spec.Workload.User != "":
-		case c.image.User != "":
+		case r.User != "" || fl.spec.Workload.User != "":
+		case fl.image.User != "":
 			err = fmt.Errorf("USER of the image: %w", err)
 		default:
 			err = fmt.Errorf("the cell's --default-user: %w", err)
@@ -286,19 +286,19 @@ func (e *Executor) checkUser() error {
 	if e.cfg.User == "" {
 		return nil
 	}
-	c := &container{e: e}
-	_, err := c.identify(&action.Run{})
+	f := files{order: &order{e: e}}
+	_, err := f.identify(&action.Run{})
 	return err
 }
 
 // giveDir lets the user of a program write in the container's directory. It belongs to the
 // workload's user; files that other users of the container make there are their own, as in /tmp.
-func (c *container) giveDir(cred *syscall.Credential, workloads bool) error {
+func (fl *files) giveDir(cred *syscall.Credential, workloads bool) error {
 	if cred == nil {
 		return nil
 	}
 	var st unix.Stat_t
-	dir := c.root()
+	dir := fl.root()
 	err := unix.Lstat(dir, &st)
 	switch {
 	case err != nil || st.Uid == cred.Uid && st.Gid == cred.Gid || cred.Uid == 0:

@@ -41,9 +41,9 @@ func (r *recovery) adopt() error {
 }
 
 // saveResult writes down how a kept container ended.
-func (c *container) saveResult(r *RunResult) {
-	if err := shim.Put(c.e.keepDir(c.id), resultFile, r, false); err != nil {
-		c.e.log.Warn("result is not written down", "container", c.id, "error", err)
+func (o *order) saveResult(r *RunResult) {
+	if err := shim.Put(o.e.keepDir(o.id), resultFile, r, false); err != nil {
+		o.e.log.Warn("result is not written down", "container", o.id, "error", err)
 	}
 }
 
@@ -55,9 +55,9 @@ func (r *recovery) adoptOne(s keptRecord) error {
 	}
 	c := newContainer(r.e, Reservation{ID: s.ID, Labels: s.Labels, DeadlineBound: s.Bound}, s.Resources)
 	c.spec, c.created, c.begun, c.adopted, c.state, c.ports = s.Spec, s.Created, s.Begun, true, Running, s.Ports
-	c.dir = c.dirPath()
-	c.group = r.e.tree.Adopt(s.Group, s.Slot, s.Limits)
-	c.adoptedFrom = &s
+	c.files.dir = c.files.dirPath()
+	c.programs.group = r.e.tree.Adopt(s.Group, s.Slot, s.Limits)
+	c.programs.adoptedFrom = &s
 	var st shim.Started
 	if shim.Get(r.e.keepDir(s.ID), shim.StartedFile, &st) == nil {
 		c.pid = st.Pid
@@ -67,8 +67,8 @@ func (r *recovery) adoptOne(s keptRecord) error {
 	}
 	r.e.take(s.Resources, 1)
 	r.e.containers[s.ID] = c
-	if rerr == nil && c.group.Remove() == nil {
-		c.state, c.result, c.group = Completed, result, nil
+	if rerr == nil && c.programs.group.Remove() == nil {
+		c.state, c.result, c.programs.group = Completed, result, nil
 		close(c.doneC)
 		return nil
 	}
@@ -82,14 +82,14 @@ func (h *stepHost) resume(ctx context.Context, r *action.Run) (*kept, error) {
 	k := &kept{h: h, c: c, dir: c.e.keepDir(c.id), done: make(chan struct{})}
 	events, unwatch := c.e.watcher.WatchPath(k.dir, unix.IN_MODIFY|unix.IN_MOVED_TO)
 	var err error
-	if k.shim, err = c.watch(ctx, c.adoptedFrom.Shim); errors.Is(err, procid.ErrGone) {
-		k.shim, err = spawn.Gone(c.adoptedFrom.Shim.Pid), nil
+	if k.shim, err = c.watch(ctx, c.programs.adoptedFrom.Shim); errors.Is(err, procid.ErrGone) {
+		k.shim, err = spawn.Gone(c.programs.adoptedFrom.Shim.Pid), nil
 	}
 	if err != nil {
 		unwatch()
 		return nil, err
 	}
-	c.addProcess(k.shim)
+	c.programs.addProcess(k.shim)
 	if err := k.awaitStart(ctx, events, r.Path); err != nil {
 		unwatch()
 		return nil, err
@@ -104,16 +104,16 @@ const watchAgain = 100 * time.Millisecond
 // watch pins a process that is not this cell's child. Only procid.ErrGone says that it
 // has ended: while nobody can tell, for want of descriptors, it asks again, until ctx is
 // done.
-func (c *container) watch(ctx context.Context, id procid.Identity) (*spawn.Process, error) {
+func (o *order) watch(ctx context.Context, id procid.Identity) (*spawn.Process, error) {
 	again := time.NewTicker(watchAgain)
 	defer again.Stop()
 	for told := false; ; told = true {
-		p, err := c.e.launcher.Watch(id)
+		p, err := o.e.launcher.Watch(id)
 		if err == nil || errors.Is(err, procid.ErrGone) {
 			return p, err
 		}
 		if !told {
-			c.e.log.Warn("unknown whether a process is alive; retrying", "container", c.id, "error", err)
+			o.e.log.Warn("unknown whether a process is alive; retrying", "container", o.id, "error", err)
 		}
 		select {
 		case <-again.C:
@@ -132,15 +132,15 @@ func (c *container) driveAdopted() {
 }
 
 func (c *container) resumeAdopted() (RunResult, bool) {
-	defer c.letGo()
+	defer c.files.letGo()
 	if err := c.makeView(); err != nil {
 		c.e.log.Warn("view of an adopted container", "container", c.id, "error", err)
 	}
 	if err := c.openOutput(); err != nil {
 		c.e.log.Warn("output of an adopted container", "container", c.id, "error", err)
 	}
-	c.endOfPredecessor()
-	if c.inherited {
+	c.programs.endOfPredecessor()
+	if c.judgement.inherited {
 		return c.finishInherited()
 	}
 	w := c.spec.Workload

@@ -38,18 +38,18 @@ func (h *stepHost) carry(ctx context.Context, verb string, f place.File) (err er
 	}
 	var said note
 	c.e.freezer.starts.RLock()
-	p, err := c.e.launcher.Start(&spawn.Spec{Path: c.e.keeper.path, Args: []string{verb, string(text)}, Group: c.group, Session: true,
-		ParentDeath: c.parentDeath(), Gain: c.spec.Workload.Isolation == action.IsolationNone, KillGroup: c.group == nil,
+	p, err := c.e.launcher.Start(&spawn.Spec{Path: c.e.keeper.path, Args: []string{verb, string(text)}, Group: c.programs.group, Session: true,
+		ParentDeath: c.programs.parentDeath(), Gain: c.spec.Workload.Isolation == action.IsolationNone, KillGroup: c.programs.group == nil,
 		Env: []string{"GOMAXPROCS=1"}, Stdout: &said, Stderr: &said})
 	if err == nil {
-		c.addProcess(p)
+		c.programs.addProcess(p)
 		err = c.e.keeper.started(c, p)
 	}
 	c.e.freezer.starts.RUnlock()
 	if err != nil {
 		return err
 	}
-	if err := c.awaitCarrier(ctx, p, "/"+strings.TrimPrefix(f.At.Path, "/")); err != nil {
+	if err := c.starting.awaitCarrier(ctx, p, "/"+strings.TrimPrefix(f.At.Path, "/")); err != nil {
 		return err
 	}
 	p.CloseOutput()
@@ -72,11 +72,11 @@ func removeIfThere(path string) error {
 
 // awaitCarrier waits for the end of a carrier. One that makes no progress hangs; one that
 // nobody waits for any more is killed, and what does not die stays with the container.
-func (c *container) awaitCarrier(ctx context.Context, p *spawn.Process, what string) error {
+func (s *starting) awaitCarrier(ctx context.Context, p *spawn.Process, what string) error {
 	look := time.NewTicker(hangsAfter)
 	defer look.Stop()
 	told, before := false, ""
-	defer func() { c.endHang(told) }()
+	defer func() { s.endHang(told) }()
 	for {
 		select {
 		case <-p.Done():
@@ -84,7 +84,7 @@ func (c *container) awaitCarrier(ctx context.Context, p *spawn.Process, what str
 		case <-look.C:
 			now := progress(p.Pid)
 			if now == before {
-				told = c.setHang(told, what, []int{p.Pid})
+				told = s.setHang(told, what, []int{p.Pid})
 			}
 			before = now
 			continue

@@ -30,10 +30,10 @@ var errCheckLeft = errors.New("what an earlier check started does not die")
 // startCheck starts a program that looks at the container from inside.
 func (h *stepHost) startCheck(ctx context.Context, r *action.Run, out, errs sink) (step.Process, error) {
 	c := h.c
-	if c.hangingStart() {
+	if c.programs.hangingStart() {
 		return nil, fmt.Errorf("an earlier check: %w", ErrHangs) // one is enough
 	}
-	if err := c.checksLeft(); err != nil {
+	if err := c.programs.checksLeft(); err != nil {
 		return nil, err
 	}
 	s, err := c.processSpec(r)
@@ -46,12 +46,12 @@ func (h *stepHost) startCheck(ctx context.Context, r *action.Run, out, errs sink
 	c.e.mu.Unlock()
 	n := strconv.Itoa(number)
 	k := &checkProcess{stepProcess: stepProcess{h: h}, over: make(chan struct{})}
-	if c.view != nil && pid != 0 {
-		c.see(s, isolate.Join(c.e.spaces, pid))
+	if c.files.view != nil && pid != 0 {
+		c.files.see(s, isolate.Join(c.e.spaces, pid))
 		s.ParentDeath = 0
 	}
-	if c.group != nil {
-		if k.part, err = c.group.Part(n); err != nil {
+	if c.programs.group != nil {
+		if k.part, err = c.programs.group.Part(n); err != nil {
 			return nil, err
 		}
 		s.Group = k.part
@@ -60,7 +60,7 @@ func (h *stepHost) startCheck(ctx context.Context, r *action.Run, out, errs sink
 		s.Env = append(s.Env, k.mark)
 	}
 	if k.p, err = c.launch(s, r, out, errs, patience{over: ctx.Done()}); err != nil {
-		c.endPart(k.part)
+		c.programs.endPart(k.part)
 		return nil, err
 	}
 	go k.end() // it ends with the program; one that does not die holds nothing up
@@ -74,7 +74,7 @@ func (k *checkProcess) end() {
 	<-k.p.Done()
 	switch {
 	case k.part != nil:
-		c.endPart(k.part)
+		c.programs.endPart(k.part)
 	case k.mark != "":
 		if err := proctree.EndMarked(k.mark, k.p.Pid, c.e.cfg.StuckAfter); err != nil {
 			c.note("check: pid %d: %v", k.p.Pid, err)
@@ -85,27 +85,27 @@ func (k *checkProcess) end() {
 }
 
 // endPart ends what is in a group of a check. What does not die stays the container's.
-func (c *container) endPart(g *cgroup.Group) {
+func (ps *programs) endPart(g *cgroup.Group) {
 	if g == nil {
 		return
 	}
-	if err := proctree.EndGroup(g, c.e.cfg.StuckAfter); err != nil {
-		c.mu.Lock()
-		c.unkilled = append(c.unkilled, g)
-		c.mu.Unlock()
-		c.note("check: %v", err)
+	if err := proctree.EndGroup(g, ps.e.cfg.StuckAfter); err != nil {
+		ps.mu.Lock()
+		ps.unkilled = append(ps.unkilled, g)
+		ps.mu.Unlock()
+		ps.note("check: %v", err)
 	}
 }
 
 // checksLeft returns why no check may be started beside what earlier ones have left.
-func (c *container) checksLeft() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for len(c.unkilled) > 0 {
-		if g := c.unkilled[0]; g.Remove() != nil {
+func (ps *programs) checksLeft() error {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for len(ps.unkilled) > 0 {
+		if g := ps.unkilled[0]; g.Remove() != nil {
 			return errCheckLeft
 		}
-		c.unkilled = c.unkilled[1:]
+		ps.unkilled = ps.unkilled[1:]
 	}
 	return nil
 }
@@ -132,11 +132,11 @@ func (k *checkProcess) Kill() {
 func (k *checkProcess) Stop() { k.Kill() }
 
 // endOfPredecessor ends what the checks of an adopted container left when its cell ended.
-func (c *container) endOfPredecessor() {
-	if c.group == nil {
+func (ps *programs) endOfPredecessor() {
+	if ps.group == nil {
 		return
 	}
-	for _, g := range c.group.Parts() {
-		c.endPart(g)
+	for _, g := range ps.group.Parts() {
+		ps.endPart(g)
 	}
 }

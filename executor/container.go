@@ -33,69 +33,79 @@ func (a ask) String() string { return [...]string{"start", "stop", "kill", "dele
 
 // container is one container. One goroutine drives it, from Start to Completed.
 type container struct {
-	e       *Executor
-	id      string
-	labels  Labels
-	need    resource.Amounts
-	bound   bool
-	adopted bool
-	created time.Time
-	expires time.Duration // boot time
+	*order
 	stopC   chan struct{} // closed at the first ask
 	leaveC  chan struct{} // closed when the cell ends
 	doneC   chan struct{} // closed at Completed
 	deleteC chan struct{} // closed when it is to be deleted
-	hidden  bool          // a probe: in no list, its output is not kept
 	within  atomic.Int64  // longest grace in ns, of StopWithin; 0 = the workload's own
 
-	// guarded by e.mu
-	lifecycle
-	notSlow func() // takes back the event that is due about the phase; nil = none is
+	lifecycle // guarded by e.mu
 
-	// set before the driver starts, read by it
-	spec Spec
+	files     files
+	programs  programs
+	starting  starting
+	judgement judgement
+
 	// owned by the driver
-	timedOut  bool
-	fixed     *verdict         // nil until the main program has ended
-	decider   *spawn.Process   // whose end decides; nil = none, or a kept one
-	report    func() RunResult // how it ended, once the main program has; nil until it ran
-	inherited bool             // the verdict is a predecessor's: outcome says it
-	begun     time.Duration    // boot time of Start
-	spent     time.Duration    // from there until it was made
-	dir       string
-	pooled    *pooledDir    // the same, when directories gave it out
-	group     *cgroup.Group // set to nil under mu
+	spent     time.Duration // from begun until it was made
 	writers   [2]*logstore.Writer
 	status    statusSink
-	view      *isolate.View  // nil below IsolationNamespaces
-	lower     []string       // directories of the image, the topmost first
-	release   func()         // lets go of the image
-	image     image.Settings // what the image says
-	rootDir   string         // where ResultFile is looked for; "" = directory
+	followers sync.WaitGroup  // that take the output of a kept program
+	given     [2]int64        // bytes of each stream that the writer has been handed; of the follower
+	leftProc  procid.Identity // what a predecessor left without a group
+}
 
-	followers   sync.WaitGroup  // that take the output of a kept program
-	given       [2]int64        // bytes of each stream that the writer has been handed; of the follower
-	askedOf     []int           // processes that the reaper ended
-	askedKnown  bool            // the group can say so
-	adoptedFrom *keptRecord     // what the predecessor wrote down; nil unless adopted
-	leftProc    procid.Identity // what it left without a group
+// order is what a container is for. It does not change once its driver has started.
+type order struct {
+	e       *Executor
+	id      string
+	labels  Labels
+	need    resource.Amounts
+	bound   bool // to the cell's deadline
+	hidden  bool // a probe: in no list, its output is not kept
+	adopted bool
+	created time.Time
+	expires time.Duration // boot time at which the reservation does
+	begun   time.Duration // boot time of Start
+	spec    Spec
+}
 
-	noting sync.Mutex
-	noted  []procid.Identity // in pidFile
+// programs are the processes of a container, and where they are counted and found.
+type programs struct {
+	*order
+	adoptedFrom *keptRecord // what the predecessor wrote down; nil unless adopted
 
 	mu        sync.Mutex
+	group     *cgroup.Group    // nil when nothing is left, or there are no control groups; only the driver sets it
 	shut      bool             // without a group: nothing may be started beside it any more
-	copies    int              // of files to be uploaded, so far
 	unkilled  []*cgroup.Group  // of checks, in which something does not die
 	kept      *kept            // the program that a shim owns
 	written   bool             // a successor finds the container written down
 	processes []*spawn.Process // that may still hold output
+	notes     pidNotes
+}
+
+// files are the directory of a container and what its programs see. The driver owns them.
+type files struct {
+	*order
+	dir     string
+	pooled  *pooledDir     // the same, when directories gave it out
+	view    *isolate.View  // nil below IsolationNamespaces
+	lower   []string       // directories of the image, the topmost first
+	release func()         // lets go of the image
+	image   image.Settings // what the image says
+	rootDir string         // where ResultFile is looked for; "" = directory
+	copies  atomic.Int32   // of files to be uploaded, so far
 }
 
 func newContainer(e *Executor, r Reservation, need resource.Amounts) *container {
-	return &container{e: e, id: r.ID, labels: r.Labels, need: need, bound: r.DeadlineBound,
-		created: e.clock.Wall(), expires: e.clock.Boot() + r.Expires,
+	o := &order{e: e, id: r.ID, labels: r.Labels, need: need, bound: r.DeadlineBound,
+		created: e.clock.Wall(), expires: e.clock.Boot() + r.Expires}
+	c := &container{order: o, files: files{order: o}, programs: programs{order: o},
 		stopC: make(chan struct{}), leaveC: make(chan struct{}), doneC: make(chan struct{}), deleteC: make(chan struct{})}
+	c.starting.c, c.judgement.c = c, c
+	return c
 }
 
 // snapshot copies what others may see. The executor is locked.
@@ -103,26 +113,26 @@ func (c *container) snapshot() Container {
 	return Container{ID: c.id, Labels: c.labels, State: c.state, Result: c.result, Ports: slices.Clone(c.ports),
 		Routable: c.routable && !c.ends(), Resources: c.need, DeadlineBound: c.bound, Adopted: c.adopted, Kept: c.keep(), Ending: c.ask != askNothing,
 		EndWhy: c.endWhy(), Decided: c.decided && c.state != Completed, EndBy: c.endBy, Phase: c.phase, Stuck: c.stuck, Hang: c.hang,
-		OOMKills: c.oomKills, Created: c.created, Pid: c.pid, Dir: c.dirPath(), Isolation: c.spec.Workload.Isolation}
+		OOMKills: c.oomKills, Created: c.created, Pid: c.pid, Dir: c.files.dirPath(), Isolation: c.spec.Workload.Isolation}
 }
 
 // dirPath is where the container's directory is, or will be.
-func (c *container) dirPath() string {
-	if c.dir != "" {
-		return c.dir
+func (fl *files) dirPath() string {
+	if fl.dir != "" {
+		return fl.dir
 	}
-	return filepath.Join(c.e.cfg.Dir, "run", cgroup.Escape(c.id))
+	return filepath.Join(fl.e.cfg.Dir, "run", cgroup.Escape(fl.id))
 }
 
-func (c *container) root() string {
-	if c.rootDir != "" {
-		return c.rootDir
+func (fl *files) root() string {
+	if fl.rootDir != "" {
+		return fl.rootDir
 	}
-	return c.dirPath()
+	return fl.dirPath()
 }
 
 // keep reports whether the container outlives its cell.
-func (c *container) keep() bool { return c.spec.Workload.OnCellRestart.Survives() }
+func (o *order) keep() bool { return o.spec.Workload.OnCellRestart.Survives() }
 
 // request notes what is asked. The executor is locked; what is returned is
 // called without the lock.
@@ -184,7 +194,7 @@ func (c *container) advance(to State) bool {
 		return false
 	}
 	if to == Running {
-		c.quiet()
+		c.starting.quiet()
 	}
 	return true
 }
@@ -196,7 +206,7 @@ func (c *container) complete(r RunResult) {
 		c.e.mu.Unlock()
 		return
 	}
-	c.quiet()
+	c.starting.quiet()
 	delete(c.e.prober.probing, c)
 	c.rest()
 	gone := c.delete
@@ -229,7 +239,7 @@ func (c *container) forget() {
 	if !first {
 		return
 	}
-	spare := c.removeDir()
+	spare := c.files.removeDir()
 	if c.keep() { // also of a start that came to nothing
 		if err := os.RemoveAll(c.e.keepDir(c.id)); err != nil {
 			c.e.log.Warn("cannot remove the saved state of a container", "container", c.id, "error", err)
@@ -246,7 +256,7 @@ func (c *container) forget() {
 	ports, recorded := c.ports, c.recorded
 	c.e.mu.Unlock()
 	if recorded {
-		c.removeOutcome()
+		c.judgement.removeOutcome()
 	}
 	c.e.dirPool.put(spare)
 	c.e.ports.givePortsBack(ports)

@@ -58,18 +58,18 @@ func (e *Executor) copyPlace(id, name string) (*container, place.Place, error) {
 	if err != nil {
 		return nil, p, err
 	}
-	inside := c.dir
-	if p.Root = c.dir; c.view != nil {
+	inside := c.files.dir
+	if p.Root = c.files.dir; c.files.view != nil {
 		p.Root, inside = "/proc/"+strconv.Itoa(pid)+"/root", "/"
 	}
 	if !path.IsAbs(name) {
-		name = path.Join(c.insideDir(), name)
+		name = path.Join(c.files.insideDir(), name)
 	}
 	p.Path, err = filepath.Rel(inside, path.Clean(name))
 	if err != nil || !filepath.IsLocal(p.Path) {
 		return nil, p, fmt.Errorf("%s: %w", name, ErrOutside)
 	}
-	if err := c.own(&p); err != nil {
+	if err := c.files.own(&p); err != nil {
 		return nil, p, err
 	}
 	return c, p, nil
@@ -118,7 +118,7 @@ func (c *container) runCopy(ctx context.Context, verb string, at place.Place, in
 		}
 		near.Close()
 	})
-	err = c.awaitCopy(ctx, p, at, &streams, near, er)
+	err = awaitCopy(ctx, p, at, &streams, near, er)
 	if text := strings.TrimPrefix(strings.TrimSpace(said.String()), "cantina-reaper: "); err == nil && text != "" {
 		err = errors.New(text)
 	}
@@ -132,7 +132,8 @@ func (c *container) runCopy(ctx context.Context, verb string, at place.Place, in
 
 // awaitCopy waits for a copy and its streams. One that nobody waits for is killed, and
 // what does not die stays with the container.
-func (c *container) awaitCopy(ctx context.Context, p *spawn.Process, at place.Place, streams *sync.WaitGroup, near, er *os.File) error {
+func awaitCopy(ctx context.Context, p *spawn.Process, at place.Place,
+	streams *sync.WaitGroup, near, er *os.File) error {
 	defer func() {
 		streams.Wait()
 		near.Close()

@@ -165,7 +165,7 @@ func TestWatchAsksAgain(t *testing.T) {
 	}
 	pinned := make(chan *spawn.Process)
 	go func() {
-		p, err := (&container{e: e}).watch(t.Context(), unrelated)
+		p, err := (&container{order: &order{e: e}}).watch(t.Context(), unrelated)
 		if err != nil {
 			t.Error(err)
 		}
@@ -179,7 +179,7 @@ func TestWatchAsksAgain(t *testing.T) {
 		t.Errorf("%s: %v", line, p)
 	}
 	syscall.Kill(unrelated.Pid, syscall.SIGKILL)
-	if p, err := (&container{e: e}).watch(t.Context(), procid.Identity{Pid: unrelated.Pid, Start: unrelated.Start + 1}); !errors.Is(err, procid.ErrGone) {
+	if p, err := (&container{order: &order{e: e}}).watch(t.Context(), procid.Identity{Pid: unrelated.Pid, Start: unrelated.Start + 1}); !errors.Is(err, procid.ErrGone) {
 		t.Errorf("another process: %v %v", p, err)
 	}
 }

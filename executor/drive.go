@@ -33,7 +33,7 @@ func (c *container) drive() {
 // run does the work. It returns false when the cell ends while something of the
 // container is left, wanted or not.
 func (c *container) run() (RunResult, bool) {
-	defer c.letGo()
+	defer c.files.letGo()
 	if err := c.prepare(); err != nil {
 		r := RunResult{Failed: true, TimedOut: errors.Is(err, step.ErrTimeLimit), Retryable: true, NotMade: errors.Is(err, ErrNoGroup), Reason: err.Error(), ExitCode: -1, Ended: c.e.clock.Wall()}
 		c.e.mu.Lock()
@@ -47,7 +47,7 @@ func (c *container) run() (RunResult, bool) {
 		return RunResult{}, c.finish(0)
 	}
 	c.spent = c.e.clock.Boot() - c.begun
-	c.inPhase("running setup", c.spec.Workload.Setup != nil)
+	c.starting.inPhase("running setup", c.spec.Workload.Setup != nil)
 	if c.single() {
 		return c.runSingle()
 	}
@@ -55,19 +55,19 @@ func (c *container) run() (RunResult, bool) {
 }
 
 // letGo gives back what a container holds while it runs.
-func (c *container) letGo() {
-	if c.view != nil {
-		c.view.Close()
+func (fl *files) letGo() {
+	if fl.view != nil {
+		fl.view.Close()
 	}
-	if c.release != nil {
-		c.release()
+	if fl.release != nil {
+		fl.release()
 	}
 }
 
 // single reports whether the workload is one program and nothing else.
-func (c *container) single() bool {
-	w := &c.spec.Workload
-	return !c.keep() && w.Action.Run != nil && w.Setup == nil && w.Monitor == nil &&
+func (o *order) single() bool {
+	w := &o.spec.Workload
+	return !o.keep() && w.Action.Run != nil && w.Setup == nil && w.Monitor == nil &&
 		len(w.Sidecars) == 0 && len(w.Checks) == 0 && len(w.ReadinessChecks) == 0
 }
 
@@ -79,7 +79,7 @@ func (c *container) prepare() error {
 	if err := c.checkKeep(); err != nil {
 		return err
 	}
-	if err := c.makeDir(); err != nil {
+	if err := c.files.makeDir(); err != nil {
 		return fmt.Errorf("make directory: %w", err)
 	}
 	if err := c.givePorts(); err != nil {
@@ -91,7 +91,7 @@ func (c *container) prepare() error {
 	if err := c.makeView(); err != nil {
 		return err
 	}
-	if err := c.setStop(); err != nil {
+	if err := c.programs.setStop(); err != nil {
 		return err
 	}
 	return c.openOutput()
@@ -99,20 +99,20 @@ func (c *container) prepare() error {
 
 // makeDir gives the container its directory: a service one by its name, what comes
 // and goes a ready one.
-func (c *container) makeDir() error {
-	path := c.dirPath()
-	if c.bound && !c.keep() && !c.hidden {
-		f, err := c.e.dirPool.take()
+func (fl *files) makeDir() error {
+	path := fl.dirPath()
+	if fl.bound && !fl.keep() && !fl.hidden {
+		f, err := fl.e.dirPool.take()
 		if err != nil {
 			return err
 		}
-		c.pooled, path = f, f.path
+		fl.pooled, path = f, f.path
 	} else if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	c.e.mu.Lock()
-	c.dir = path
-	c.e.mu.Unlock()
+	fl.e.mu.Lock()
+	fl.dir = path
+	fl.e.mu.Unlock()
 	return nil
 }
 
@@ -127,7 +127,7 @@ func (c *container) makeGroup() error {
 	if err != nil {
 		return err
 	}
-	c.group = g
+	c.programs.group = g
 	if err := c.leaveWork(g); err != nil {
 		return err
 	}
@@ -135,22 +135,22 @@ func (c *container) makeGroup() error {
 }
 
 // setStop writes down, for the reaper, how the container is asked to stop.
-func (c *container) setStop() error {
-	t := &c.spec.Workload.Termination
-	if c.group != nil && (t.Signal != 0 && t.Signal != int(syscall.SIGTERM) || t.Grace != 0) {
-		return c.group.SetStop(int(stopSignal(t)), grace(t).Milliseconds())
+func (ps *programs) setStop() error {
+	t := &ps.spec.Workload.Termination
+	if ps.group != nil && (t.Signal != 0 && t.Signal != int(syscall.SIGTERM) || t.Grace != 0) {
+		return ps.group.SetStop(int(stopSignal(t)), grace(t).Milliseconds())
 	}
 	return nil
 }
 
-func (c *container) limits() cgroup.Limits {
-	w := &c.spec.Workload
+func (o *order) limits() cgroup.Limits {
+	w := &o.spec.Workload
 	l := cgroup.Limits{
 		MemoryBytes: int64(w.Resources[resource.MemoryMB]) << 20,
 		CPUMilli:    w.Resources[resource.CPUMilli],
 		Pids:        w.MaxPids,
 	}
-	if c.keep() && l.Pids > 0 {
+	if o.keep() && l.Pids > 0 {
 		l.Pids += shimThreads
 	}
 	return l
@@ -176,13 +176,13 @@ func (c *container) openOutput() error {
 }
 
 // source is what the container's output is kept under.
-func (c *container) source() logstore.Source {
-	return logstore.Source{ID: c.id, Labels: c.labels, Attempt: c.labels[LabelAttempt]}
+func (o *order) source() logstore.Source {
+	return logstore.Source{ID: o.id, Labels: o.labels, Attempt: o.labels[LabelAttempt]}
 }
 
 // note writes a line of the executor into the container's log.
-func (c *container) note(format string, args ...any) {
-	if w, err := c.e.out.Writer(c.source(), logstore.Event); err == nil {
+func (o *order) note(format string, args ...any) {
+	if w, err := o.e.out.Writer(o.source(), logstore.Event); err == nil {
 		fmt.Fprintf(w, format+"\n", args...)
 		w.Close()
 	}
@@ -200,7 +200,7 @@ func (c *container) runSingle() (RunResult, bool) {
 		}
 		return c.conclude(r)
 	}
-	c.decider, c.report = p, func() RunResult { return c.resultOf(p) }
+	c.judgement.decider, c.judgement.report = p, func() RunResult { return c.judgement.resultOf(p) }
 	c.runningSingle(p.Pid)
 	limit, stop := c.limit()
 	defer stop()
@@ -213,41 +213,41 @@ func (c *container) runSingle() (RunResult, bool) {
 	case <-limit:
 		overdue = true
 	}
-	if c.collect(); p.Ended() {
-		c.fix(false)
+	if c.programs.collect(); p.Ended() {
+		c.judgement.fix(false)
 	} else {
 		if overdue {
-			c.timedOut = true
+			c.judgement.timedOut = true
 			c.e.Kill(c.id, fmt.Sprintf("time limit of %v exceeded", w.TimeLimit))
-			c.report = func() RunResult { return RunResult{ExitCode: -1, Ended: c.e.clock.Wall()} }
-			c.fix(true)
-			c.decide()
-			c.report = func() RunResult { return c.resultOf(p) }
+			c.judgement.report = func() RunResult { return RunResult{ExitCode: -1, Ended: c.e.clock.Wall()} }
+			c.judgement.fix(true)
+			c.judgement.decide()
+			c.judgement.report = func() RunResult { return c.judgement.resultOf(p) }
 		}
 		wait = c.askToEnd(p, t)
 	}
 	if !c.finish(wait) {
 		return RunResult{}, false
 	}
-	return c.conclude(c.resultOf(p))
+	return c.conclude(c.judgement.resultOf(p))
 }
 
 // limit is ready when the time limit is over; never when there is none.
-func (c *container) limit() (over <-chan struct{}, stop func()) {
-	if c.spec.Workload.TimeLimit <= 0 {
+func (o *order) limit() (over <-chan struct{}, stop func()) {
+	if o.spec.Workload.TimeLimit <= 0 {
 		return nil, func() {}
 	}
 	ready := make(chan struct{})
-	return ready, c.e.clock.At(c.begun+c.spec.Workload.TimeLimit, func() { close(ready) })
+	return ready, o.e.clock.At(o.begun+o.spec.Workload.TimeLimit, func() { close(ready) })
 }
 
 // collect takes the ends of the container's programs that have happened by now. Whatever is about
 // to be done because of a deadline, or of what somebody asked for, comes after it: while the cell
 // was stopped, or had no processor, its programs went on, and how they ended counts. (Decision 0428.)
-func (c *container) collect() {
-	c.mu.Lock()
-	all, k := slices.Clone(c.processes), c.kept
-	c.mu.Unlock()
+func (ps *programs) collect() {
+	ps.mu.Lock()
+	all, k := slices.Clone(ps.processes), ps.kept
+	ps.mu.Unlock()
 	for _, p := range all {
 		p.Look()
 	}
@@ -271,7 +271,7 @@ func (c *container) runningSingle(pid int) {
 	c.begin(pid)
 	moved := c.lifecycle.advance(Running)
 	if moved {
-		c.quiet()
+		c.starting.quiet()
 		c.route(true)
 	}
 	c.e.mu.Unlock()
@@ -323,16 +323,16 @@ func until(one, other <-chan struct{}) (ctx context.Context, release func()) {
 // conclude closes what belongs to the run, of which nothing is left, and adds what
 // is known only now.
 func (c *container) conclude(r RunResult) (RunResult, bool) {
-	c.mu.Lock()
-	all := c.processes
-	c.processes = nil
-	c.mu.Unlock()
+	c.programs.mu.Lock()
+	all := c.programs.processes
+	c.programs.processes = nil
+	c.programs.mu.Unlock()
 	for _, p := range all {
 		p.CloseOutput()
 		c.e.keeper.gone(p)
 	}
-	c.takeTails(&r)
-	c.judge(&r)
+	c.judgement.takeTails(&r)
+	c.judgement.judge(&r)
 	c.tellEnd(&r)
 	c.saveAndClose(&r)
 	return r, true
@@ -342,7 +342,7 @@ func (c *container) conclude(r RunResult) (RunResult, bool) {
 // first, so that a successor does not take the output twice; but last when closing
 // still stores an unfinished line.
 func (c *container) saveAndClose(r *RunResult) {
-	kept, unfinished := c.writtenDown(), false
+	kept, unfinished := c.programs.writtenDown(), false
 	for i, w := range c.writers {
 		if w != nil && c.given[i] != w.Written() {
 			unfinished = true
@@ -362,7 +362,7 @@ func (c *container) saveAndClose(r *RunResult) {
 	}
 }
 
-func (c *container) resultOf(p *spawn.Process) RunResult {
+func (j *judgement) resultOf(p *spawn.Process) RunResult {
 	pr := p.Result()
 	r := RunResult{ExitCode: pr.ExitCode, Signal: int(pr.Signal), Started: pr.Started.UTC(), Ended: pr.Ended.UTC(),
 		Usage: Usage{User: pr.Usage.User, System: pr.Usage.System}}
@@ -372,21 +372,21 @@ func (c *container) resultOf(p *spawn.Process) RunResult {
 	} else if pr.ExitCode != 0 {
 		r.Failed, r.Reason = true, fmt.Sprintf("exit status %d", pr.ExitCode)
 	}
-	c.addCounted(&r)
+	j.addCounted(&r)
 	return r
 }
 
 // addCounted adds what the group's counters told.
-func (c *container) addCounted(r *RunResult) {
-	c.e.mu.Lock()
-	defer c.e.mu.Unlock()
-	c.addAccount(r)
+func (j *judgement) addCounted(r *RunResult) {
+	j.c.e.mu.Lock()
+	defer j.c.e.mu.Unlock()
+	j.c.addAccount(r)
 }
 
-func (c *container) setPid(pid int) {
-	c.e.mu.Lock()
-	c.begin(pid)
-	c.e.mu.Unlock()
+func (s *starting) setPid(pid int) {
+	s.c.e.mu.Lock()
+	s.c.begin(pid)
+	s.c.e.mu.Unlock()
 }
 
 // start starts one program of the container.
@@ -408,12 +408,12 @@ func (c *container) launch(s *spawn.Spec, r *action.Run, out, errs sink, pa pati
 	c.e.freezer.starts.RLock()
 	p, err := c.e.launcher.Start(s)
 	if err == nil {
-		c.addProcess(p)
+		c.programs.addProcess(p)
 		err = c.e.keeper.started(c, p)
 	}
 	c.e.freezer.starts.RUnlock()
 	if err == nil && p.Hangs() {
-		err = c.awaitLaunch(p, r.Path, pa)
+		err = c.starting.awaitLaunch(p, r.Path, pa)
 	}
 	if err != nil {
 		return nil, err
@@ -438,83 +438,83 @@ func shorter(a, b time.Duration) time.Duration {
 }
 
 // addProcess adds a process, and forgets those of which nothing is left.
-func (c *container) addProcess(p *spawn.Process) {
+func (ps *programs) addProcess(p *spawn.Process) {
 	var gone []*spawn.Process
-	c.mu.Lock()
-	c.processes = append(slices.DeleteFunc(c.processes, func(old *spawn.Process) bool {
+	ps.mu.Lock()
+	ps.processes = append(slices.DeleteFunc(ps.processes, func(old *spawn.Process) bool {
 		over := old.Closed()
 		if over {
 			gone = append(gone, old)
 		}
 		return over
 	}), p)
-	c.mu.Unlock()
+	ps.mu.Unlock()
 	for _, old := range gone {
-		c.e.keeper.gone(old)
+		ps.e.keeper.gone(old)
 	}
 }
 
 func (c *container) processSpec(r *action.Run) (*spawn.Spec, error) {
 	w := &c.spec.Workload
-	who, err := c.identify(r)
+	who, err := c.files.identify(r)
 	if err != nil {
 		return nil, err
 	}
 	if who.cred != nil && w.Isolation != action.IsolationRootfs && c.e.spaces == nil {
-		return nil, fmt.Errorf("user %q: this machine has no namespaces, which it needs to reach its directory", c.user(r))
+		return nil, fmt.Errorf("user %q: this machine has no namespaces, which it needs to reach its directory", c.files.user(r))
 	}
-	if err := c.giveDir(who.cred, r.User == "" || r.User == w.User); err != nil {
+	if err := c.files.giveDir(who.cred, r.User == "" || r.User == w.User); err != nil {
 		return nil, err
 	}
-	s := &spawn.Spec{Path: r.Path, Args: r.Args, Dir: r.Dir, Env: c.environment(r, &who), Group: c.group,
-		Session: !w.Termination.NoSession, ParentDeath: c.parentDeath(), Gain: w.Isolation == action.IsolationNone, Credential: who.cred,
-		OpenFiles: uint64(max(r.OpenFiles, 0)), KillGroup: c.group == nil && !w.Termination.NoSession}
+	s := &spawn.Spec{Path: r.Path, Args: r.Args, Dir: r.Dir, Env: c.environment(r, &who), Group: c.programs.group,
+		Session: !w.Termination.NoSession, ParentDeath: c.programs.parentDeath(), Gain: w.Isolation == action.IsolationNone, Credential: who.cred,
+		OpenFiles: uint64(max(r.OpenFiles, 0)), KillGroup: c.programs.group == nil && !w.Termination.NoSession}
 	if s.Dir == "" {
-		s.Dir = cmp.Or(c.image.WorkingDir, c.insideDir())
+		s.Dir = cmp.Or(c.files.image.WorkingDir, c.files.insideDir())
 	}
 	if c.spec.StatusPipe {
 		s.Status = &programStatus{statusSink: &c.status, c: c}
 	}
 	h := isolate.Hooks{}
-	if c.view != nil {
-		h = c.view.Hooks()
+	if c.files.view != nil {
+		h = c.files.view.Hooks()
 	}
-	c.see(s, h)
+	c.files.see(s, h)
 	return s, nil
 }
 
 // see gives a process its view, from which its user gets to the container's directory.
-func (c *container) see(s *spawn.Spec, h isolate.Hooks) {
-	if s.Credential != nil && c.spec.Workload.Isolation != action.IsolationRootfs {
-		h = isolate.Reach(c.e.spaces, h, c.dir, s.Credential)
+func (fl *files) see(s *spawn.Spec, h isolate.Hooks) {
+	if s.Credential != nil && fl.spec.Workload.Isolation != action.IsolationRootfs {
+		h = isolate.Reach(fl.e.spaces, h, fl.dir, s.Credential)
 	}
 	s.CloneFlags, s.Enter, s.Mounts = h.CloneFlags, h.Enter, h.Mounts
 }
 
 // parentDeath is choice a of "Bistro task termination".
-func (c *container) parentDeath() syscall.Signal {
-	t := &c.spec.Workload.Termination
+func (ps *programs) parentDeath() syscall.Signal {
+	t := &ps.spec.Workload.Termination
 	switch {
-	case c.keep() || t.ParentDeath < 0:
+	case ps.keep() || t.ParentDeath < 0:
 		return 0
 	case t.ParentDeath > 0:
 		return syscall.Signal(t.ParentDeath)
-	case c.group == nil:
+	case ps.group == nil:
 		return syscall.SIGKILL
 	}
 	return syscall.SIGTERM
 }
 
-func (c *container) class() string {
+func (o *order) class() string {
 	switch {
-	case c.keep() && c.bound:
-		return c.e.generation.class(classKeepBound)
-	case c.keep():
-		return c.e.generation.class(classKeepFree)
-	case c.bound:
-		return c.e.generation.class(classStopBound)
+	case o.keep() && o.bound:
+		return o.e.generation.class(classKeepBound)
+	case o.keep():
+		return o.e.generation.class(classKeepFree)
+	case o.bound:
+		return o.e.generation.class(classStopBound)
 	}
-	return c.e.generation.class(classStopFree)
+	return o.e.generation.class(classStopFree)
 }
 
 // timer returns a channel that is ready after d; d ≤ 0 is never.

@@ -42,16 +42,16 @@ func (c *container) askToEnd(p *spawn.Process, t *action.Termination) time.Durat
 	}
 	sig := stopSignal(t)
 	switch {
-	case t.Target == action.TargetChild || c.group == nil && t.NoSession:
+	case t.Target == action.TargetChild || c.programs.group == nil && t.NoSession:
 		p.Signal(sig)
-	case t.Target == action.TargetGroup && !t.NoSession || c.group == nil:
+	case t.Target == action.TargetGroup && !t.NoSession || c.programs.group == nil:
 		p.SignalGroup(sig)
 	default:
-		c.group.Signal(unix.Signal(sig))
+		c.programs.group.Signal(unix.Signal(sig))
 	}
-	if c.view != nil && !handles(p.Pid, sig) {
+	if c.files.view != nil && !handles(p.Pid, sig) {
 		// Process 1 of a name space does not even notice; the others have had theirs.
-		if pids, err := c.group.Procs(); err == nil && len(pids) == 1 {
+		if pids, err := c.programs.group.Procs(); err == nil && len(pids) == 1 {
 			return 0
 		}
 		return c.graceWithin(min(grace(t), leftoverGrace(t)))
@@ -100,12 +100,12 @@ func (c *container) finish(wait time.Duration) bool {
 	if e.over() {
 		return true
 	}
-	if c.group != nil {
+	if c.programs.group != nil {
 		var unwatch func()
-		e.events, unwatch = c.e.watcher.Watch(c.group)
+		e.events, unwatch = c.e.watcher.Watch(c.programs.group)
 		defer unwatch()
 	}
-	if p := c.alive(); p != nil {
+	if p := c.programs.alive(); p != nil {
 		e.done = p.Done()
 	}
 	k := time.NewTimer(wait)
@@ -122,11 +122,11 @@ func (c *container) finish(wait time.Duration) bool {
 		case <-e.events:
 		case <-e.done:
 			e.done = nil
-			if p := c.alive(); p != nil {
+			if p := c.programs.alive(); p != nil {
 				e.done = p.Done()
 			}
 		case <-e.kill:
-			if c.collect(); !e.over() {
+			if c.programs.collect(); !e.over() {
 				e.killAll()
 				k.Reset(e.again())
 			}
@@ -157,7 +157,7 @@ func (c *container) finish(wait time.Duration) bool {
 
 // again is how soon KILL is repeated: a kept container is killed one by one.
 func (e *ending) again() time.Duration {
-	if e.c.keptProgram() != nil {
+	if e.c.programs.keptProgram() != nil {
 		return 20 * time.Millisecond
 	}
 	return min(time.Second, e.c.e.cfg.StuckAfter)
@@ -170,20 +170,20 @@ const lookAgain = 5 * time.Millisecond
 // over reports whether nothing is left, and gives the group back.
 func (e *ending) over() bool {
 	c := e.c
-	if c.group == nil {
-		return c.shutIfEnded()
+	if c.programs.group == nil {
+		return c.programs.shutIfEnded()
 	}
-	if c.alive() != nil {
+	if c.programs.alive() != nil {
 		return false
 	}
-	c.account()
-	dir := c.group.Dir()
-	c.mu.Lock() // housekeeping may be reading
-	err := c.group.Remove()
+	c.judgement.account()
+	dir := c.programs.group.Dir()
+	c.programs.mu.Lock() // housekeeping may be reading
+	err := c.programs.group.Remove()
 	if err == nil {
-		c.group = nil
+		c.programs.group = nil
 	}
-	c.mu.Unlock()
+	c.programs.mu.Unlock()
 	if err == nil && c.leavesKill() {
 		c.e.keeper.spare(dir)
 	}
@@ -192,19 +192,19 @@ func (e *ending) over() bool {
 
 // leftovers tells what outlived the main process to end, once.
 func (e *ending) leftovers(kill *time.Timer) {
-	if e.left || !e.c.mainEnded() {
+	if e.left || !e.c.programs.mainEnded() {
 		return
 	}
 	e.left = true
-	if e.c.fix(true); e.c.group == nil {
+	if e.c.judgement.fix(true); e.c.programs.group == nil {
 		return
 	}
-	if pids, err := e.c.group.Procs(); err == nil && len(pids) == 0 {
+	if pids, err := e.c.programs.group.Procs(); err == nil && len(pids) == 0 {
 		return // the last is just going
 	}
-	e.c.decide()
+	e.c.judgement.decide()
 	t := &e.c.spec.Workload.Termination
-	e.c.group.Signal(unix.Signal(syscall.SIGTERM))
+	e.c.programs.group.Signal(unix.Signal(syscall.SIGTERM))
 	if e.killed.IsZero() {
 		kill.Reset(leftoverGrace(t))
 		if !e.c.leavesKill() {
@@ -221,10 +221,10 @@ func (e *ending) killAll() {
 	if e.killed.IsZero() {
 		e.killed = time.Now()
 	}
-	if c.group != nil {
-		c.killButShim(time.Since(e.killed))
+	if c.programs.group != nil {
+		c.programs.killButShim(time.Since(e.killed))
 	} else {
-		c.killProcesses()
+		c.programs.killProcesses()
 	}
 	if time.Since(e.killed) >= c.e.cfg.StuckAfter {
 		c.setStuck()
@@ -232,11 +232,11 @@ func (e *ending) killAll() {
 }
 
 // killProcesses is what there is without a group.
-func (c *container) killProcesses() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, p := range c.processes {
-		if c.spec.Workload.Termination.NoSession {
+func (ps *programs) killProcesses() {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for _, p := range ps.processes {
+		if ps.spec.Workload.Termination.NoSession {
 			p.Signal(syscall.SIGKILL)
 		} else {
 			p.SignalGroup(syscall.SIGKILL)
@@ -246,26 +246,26 @@ func (c *container) killProcesses() {
 
 // mainEnded reports whether the programs that the container is for have ended; a
 // shim may still wait for who holds their output.
-func (c *container) mainEnded() bool {
-	if k := c.keptProgram(); k != nil {
+func (ps *programs) mainEnded() bool {
+	if k := ps.keptProgram(); k != nil {
 		return isClosed(k.done)
 	}
-	return c.alive() == nil
+	return ps.alive() == nil
 }
 
 // shutIfEnded reports whether every process has ended; then none comes beside them.
-func (c *container) shutIfEnded() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.shut = !slices.ContainsFunc(c.processes, func(p *spawn.Process) bool { return !p.Ended() })
-	return c.shut
+func (ps *programs) shutIfEnded() bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.shut = !slices.ContainsFunc(ps.processes, func(p *spawn.Process) bool { return !p.Ended() })
+	return ps.shut
 }
 
 // alive is a started process that has not been waited for; nil = none.
-func (c *container) alive() *spawn.Process {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, p := range c.processes {
+func (ps *programs) alive() *spawn.Process {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for _, p := range ps.processes {
 		if !p.Ended() {
 			return p
 		}
@@ -284,7 +284,7 @@ func (e *ending) givenUp() <-chan struct{} {
 }
 
 // leavesKill reports whether KILL is the reaper's business alone.
-func (c *container) leavesKill() bool { return c.spec.Workload.Termination.Mode == action.KillTerm }
+func (o *order) leavesKill() bool { return o.spec.Workload.Termination.Mode == action.KillTerm }
 
 // delegate sees to the KILL of a container that leaves it to the reaper, when it is to be
 // deleted, or its cell ends; a mere stop sends its signal and waits. Without a group the
@@ -293,8 +293,8 @@ func (e *ending) delegate(k *time.Timer, wait time.Duration) {
 	c := e.c
 	switch {
 	case !c.leavesKill() || e.kill != nil:
-	case c.group != nil:
-		c.e.keeper.kill(c.group.Dir(), wait)
+	case c.programs.group != nil:
+		c.e.keeper.kill(c.programs.group.Dir(), wait)
 	default:
 		e.kill = k.C
 		k.Reset(wait)
@@ -302,22 +302,22 @@ func (e *ending) delegate(k *time.Timer, wait time.Duration) {
 }
 
 // account notes what the kernel counted, before the group is given back.
-func (c *container) account() {
-	u := c.group.Usage()
-	if c.bound {
-		c.askedOf, c.askedKnown = c.group.Asked()
+func (j *judgement) account() {
+	u := j.c.programs.group.Usage()
+	if j.c.bound {
+		j.askedOf, j.askedKnown = j.c.programs.group.Asked()
 	}
-	c.e.mu.Lock()
-	defer c.e.mu.Unlock()
-	c.count(u)
+	j.c.e.mu.Lock()
+	defer j.c.e.mu.Unlock()
+	j.c.count(u)
 }
 
 // setStuck notes which processes do not die, and where they hang.
 func (c *container) setStuck() {
 	var pids []int
-	if c.group != nil {
-		pids, _ = c.group.Procs()
-	} else if p := c.alive(); p != nil {
+	if c.programs.group != nil {
+		pids, _ = c.programs.group.Procs()
+	} else if p := c.programs.alive(); p != nil {
 		pids = []int{p.Pid}
 	}
 	s := &Stuck{Since: c.e.clock.Wall()}

@@ -42,14 +42,14 @@ func (c *container) environment(r *action.Run, a *account) []string {
 	if w.Isolation == action.IsolationNone {
 		env = append(env, os.Environ()...)
 	}
-	n := 10 + len(c.spec.Defaults) + len(c.image.Env) + len(w.Env) + len(c.spec.Env) + len(r.Env) + 2*len(c.ports)
+	n := 10 + len(c.spec.Defaults) + len(c.files.image.Env) + len(w.Env) + len(c.spec.Env) + len(r.Env) + 2*len(c.ports)
 	env = append(make([]string, 0, len(env)+n), env...)
 	env = addVariables(append(env, basePath), c.spec.Defaults)
 	if a.cred != nil {
 		env = append(env, a.environment()...)
 	}
-	env = append(env, c.image.Env...)
-	env = append(env, "CANTINA_CONTAINER="+c.id, "CANTINA_DIR="+c.insideDir())
+	env = append(env, c.files.image.Env...)
+	env = append(env, "CANTINA_CONTAINER="+c.id, "CANTINA_DIR="+c.files.insideDir())
 	for _, list := range [...][]action.Variable{w.Env, c.spec.Env, r.Env} {
 		env = addVariables(env, list)
 	}
@@ -131,9 +131,9 @@ type programStatus struct {
 // Ended notes the status when the program ends: others may have written in time what has
 // not been read.
 func (p *programStatus) Ended() {
-	p.c.mu.Lock()
-	all := slices.Clone(p.c.processes)
-	p.c.mu.Unlock()
+	p.c.programs.mu.Lock()
+	all := slices.Clone(p.c.programs.processes)
+	p.c.programs.mu.Unlock()
 	for _, other := range all {
 		other.DrainStatus()
 	}
@@ -141,13 +141,13 @@ func (p *programStatus) Ended() {
 }
 
 // statusAt is the status when a program ended; now, when it has not.
-func (c *container) statusAt(p *spawn.Process) []byte {
+func (j *judgement) statusAt(p *spawn.Process) []byte {
 	if p != nil && p.Ended() {
 		if s, ok := p.Status().(*programStatus); ok {
 			return s.atEnd
 		}
 	}
-	return c.status.last()
+	return j.c.status.last()
 }
 
 func (s *statusSink) last() []byte {

@@ -70,8 +70,8 @@ func (e *Executor) exec(ctx context.Context, id string, s ExecSpec) (*ExecSessio
 	if err != nil {
 		return nil, err
 	}
-	if c.view != nil {
-		c.see(spec, isolate.Join(e.spaces, pid))
+	if c.files.view != nil {
+		c.files.see(spec, isolate.Join(e.spaces, pid))
 		// Its parent is in another pid name space, which looks like a dead one.
 		spec.ParentDeath = 0
 	}
@@ -88,7 +88,7 @@ func (e *Executor) exec(ctx context.Context, id string, s ExecSpec) (*ExecSessio
 		spec.Files = append(spec.Files, f.Fd())
 	}
 	if x.p, err = c.startBeside(spec); err == nil && x.p.Hangs() {
-		err = c.awaitLaunch(x.p, s.Path, patience{over: ctx.Done()})
+		err = c.starting.awaitLaunch(x.p, s.Path, patience{over: ctx.Done()})
 	}
 	if err != nil {
 		err = errors.Join(err, x.Close())
@@ -124,7 +124,7 @@ func (c *container) startBeside(s *spawn.Spec) (*spawn.Process, error) {
 	if err := c.e.keeper.wait(c.bound); err != nil {
 		return nil, err
 	}
-	p, err := c.launchBeside(s)
+	p, err := c.programs.launchBeside(s)
 	if err == nil && c.e.tree == nil {
 		err = c.e.keeper.started(c, p)
 	}
@@ -134,17 +134,17 @@ func (c *container) startBeside(s *spawn.Spec) (*spawn.Process, error) {
 	return p, nil
 }
 
-func (c *container) launchBeside(s *spawn.Spec) (*spawn.Process, error) {
-	c.mu.Lock() // the group cannot be given back meanwhile
-	defer c.mu.Unlock()
-	if s.Group = c.group; s.Group == nil && (c.e.tree != nil || c.shut) {
+func (ps *programs) launchBeside(s *spawn.Spec) (*spawn.Process, error) {
+	ps.mu.Lock() // the group cannot be given back meanwhile
+	defer ps.mu.Unlock()
+	if s.Group = ps.group; s.Group == nil && (ps.e.tree != nil || ps.shut) {
 		return nil, ErrState
 	}
-	c.e.freezer.starts.RLock()
-	defer c.e.freezer.starts.RUnlock()
-	p, err := c.e.launcher.Start(s)
-	if err == nil && c.e.tree == nil {
-		c.processes = append(c.processes, p)
+	ps.e.freezer.starts.RLock()
+	defer ps.e.freezer.starts.RUnlock()
+	p, err := ps.e.launcher.Start(s)
+	if err == nil && ps.e.tree == nil {
+		ps.processes = append(ps.processes, p)
 	}
 	return p, err
 }

@@ -307,7 +307,7 @@ var ErrUnclean = errors.New("containers are left that do not die")
 func (e *Executor) serve(ctx context.Context) error {
 	e.mu.Lock()
 	for _, c := range e.recovery.left {
-		if c.adoptedFrom != nil {
+		if c.programs.adoptedFrom != nil {
 			e.drivers.Go(c.driveAdopted)
 		} else {
 			e.drivers.Go(c.driveLeft)
@@ -351,7 +351,7 @@ func (e *Executor) Collect() {
 	e.mu.Unlock()
 	end := time.Now().Add(collectWait)
 	for _, c := range all {
-		for c.collect(); c.mainEnded() && !c.outcomeKnown() && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for c.programs.collect(); c.programs.mainEnded() && !c.outcomeKnown() && time.Now().Before(end); time.Sleep(time.Millisecond) {
 		}
 	}
 }

@@ -85,13 +85,13 @@ func (f *freezer) stopGroups(on bool) error {
 	}
 	var errs []error
 	for _, c := range f.e.live(func(*container) bool { return true }) {
-		c.mu.Lock()
-		for _, p := range c.processes {
+		c.programs.mu.Lock()
+		for _, p := range c.programs.processes {
 			if err := p.SignalGroup(sig); err != nil && !errors.Is(err, spawn.ErrGone) {
 				errs = append(errs, err)
 			}
 		}
-		c.mu.Unlock()
+		c.programs.mu.Unlock()
 	}
 	return errors.Join(errs...)
 }

@@ -41,22 +41,22 @@ type patience struct {
 }
 
 // patienceOf is that of the container's own programs.
-func (c *container) patienceOf(ctx context.Context) patience {
-	limit := c.spec.Workload.StartTimeout
-	c.e.mu.Lock()
-	early := c.state < Running
-	c.e.mu.Unlock()
+func (s *starting) patienceOf(ctx context.Context) patience {
+	limit := s.c.spec.Workload.StartTimeout
+	s.c.e.mu.Lock()
+	early := s.c.state < Running
+	s.c.e.mu.Unlock()
 	left := limit
-	if early && limit > 0 && c.begun > 0 {
-		left = max(limit-(c.e.clock.Boot()-c.begun), 1)
+	if early && limit > 0 && s.c.begun > 0 {
+		left = max(limit-(s.c.e.clock.Boot()-s.c.begun), 1)
 	}
 	return patience{ctx.Done(), left, limit}
 }
 
 // awaitLaunch waits until a start that hangs has come to something. It blocks nobody
 // but this container.
-func (c *container) awaitLaunch(p *spawn.Process, program string, pa patience) error {
-	if err := c.await(p.Launched(), p, program, func() []int { return []int{p.Pid} }, pa); err != nil {
+func (s *starting) awaitLaunch(p *spawn.Process, program string, pa patience) error {
+	if err := s.await(p.Launched(), p, program, func() []int { return []int{p.Pid} }, pa); err != nil {
 		return err
 	}
 	return p.LaunchError()
@@ -64,24 +64,24 @@ func (c *container) awaitLaunch(p *spawn.Process, program string, pa patience) e
 
 // await waits until a start is done, and tells meanwhile which processes it hangs in. When
 // nobody waits for it any more it kills p.
-func (c *container) await(done <-chan struct{}, p *spawn.Process, program string, hanging func() []int, pa patience) error {
+func (s *starting) await(done <-chan struct{}, p *spawn.Process, program string, hanging func() []int, pa patience) error {
 	limit, stop := timer(pa.limit)
 	defer stop()
 	look := time.NewTicker(hangsAfter)
 	defer look.Stop()
 	told := false
-	defer func() { c.endHang(told) }()
+	defer func() { s.endHang(told) }()
 	for {
 		select {
 		case <-done:
 			return nil
 		case <-look.C:
-			told = c.setHang(told, program, hanging())
+			told = s.setHang(told, program, hanging())
 			continue
 		case <-pa.over:
 		case <-limit:
 		}
-		if (p.Look() || !c.inKernel(hanging())) && comes(done) { // it has run meanwhile: who made it was slow, or stopped
+		if (p.Look() || !s.inKernel(hanging())) && comes(done) { // it has run meanwhile: who made it was slow, or stopped
 			return nil
 		}
 		err := pa.gaveUp(program, hanging())
@@ -91,7 +91,7 @@ func (c *container) await(done <-chan struct{}, p *spawn.Process, program string
 }
 
 // inKernel reports whether one of the processes waits in the kernel, and cannot be interrupted.
-func (c *container) inKernel(pids []int) bool {
+func (s *starting) inKernel(pids []int) bool {
 	return slices.ContainsFunc(describeAll(pids), func(p StuckProcess) bool { return p.State == "D" })
 }
 
@@ -127,44 +127,44 @@ func describeAll(pids []int) []StuckProcess {
 }
 
 // setHang notes that a start hangs and where, once; it returns whether that is told.
-func (c *container) setHang(told bool, program string, pids []int) bool {
-	h := &Hang{Since: c.e.clock.Wall(), Program: program, Processes: describeAll(pids)}
+func (s *starting) setHang(told bool, program string, pids []int) bool {
+	h := &Hang{Since: s.c.e.clock.Wall(), Program: program, Processes: describeAll(pids)}
 	runs := func(p StuckProcess) bool { return p.State == "R" || p.State == "?" }
 	if told || !slices.ContainsFunc(h.Processes, func(p StuckProcess) bool { return !runs(p) }) {
 		return told
 	}
-	c.e.mu.Lock()
-	first := c.startHangs(h)
-	c.e.mu.Unlock()
+	s.c.e.mu.Lock()
+	first := s.c.startHangs(h)
+	s.c.e.mu.Unlock()
 	if first {
-		c.e.log.Warn("start hangs", "container", c.id, "where", h.String())
-		if !c.hidden {
-			c.note("%s", h)
+		s.c.e.log.Warn("start hangs", "container", s.c.id, "where", h.String())
+		if !s.c.hidden {
+			s.c.note("%s", h)
 		}
-		c.e.emit(EventStuck, c)
+		s.c.e.emit(EventStuck, s.c)
 	}
 	return true
 }
 
 // endHang notes that one start less hangs, if it was told to.
-func (c *container) endHang(told bool) {
+func (s *starting) endHang(told bool) {
 	if !told {
 		return
 	}
-	c.e.mu.Lock()
-	last := c.startGoesOn()
-	c.e.mu.Unlock()
+	s.c.e.mu.Lock()
+	last := s.c.startGoesOn()
+	s.c.e.mu.Unlock()
 	if last {
-		c.e.emit(EventStuck, c)
+		s.c.e.emit(EventStuck, s.c)
 	}
 }
 
 // hangingStart reports whether a start that was given up still hangs; one that was only
 // slow hangs no more.
-func (c *container) hangingStart() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, p := range c.processes {
+func (ps *programs) hangingStart() bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for _, p := range ps.processes {
 		if p.Hanging() {
 			return true
 		}

@@ -104,7 +104,7 @@ func TestMemoryOfWhatIsGone(t *testing.T) {
 
 func churns() map[string]func(c *churned) heaptest.Config {
 	return map[string]func(c *churned) heaptest.Config{
-		"programs":  programs,
+		"programs":  singlePrograms,
 		"steps":     steps,
 		"refused":   refused,
 		"ended":     ended,
@@ -117,8 +117,8 @@ func churns() map[string]func(c *churned) heaptest.Config {
 	}
 }
 
-// programs are single ones, bound and free, that print and end well or not.
-func programs(c *churned) heaptest.Config {
+// singlePrograms are such, bound and free, that print and end well or not.
+func singlePrograms(c *churned) heaptest.Config {
 	return heaptest.Config{Things: 16, Rounds: 3, Warm: 2, Round: func(round int) {
 		c.each(round, 16, func(i int) (Reservation, Spec) {
 			s := sh(fmt.Sprintf("echo out %d; echo err >&2; exit %d", i, i%3))

@@ -86,45 +86,45 @@ func (e *Executor) live(want func(*container) bool) []*container {
 func (h housekeeper) watchMemory() {
 	limited := func(c *container) bool { return c.spec.Workload.Resources[resource.MemoryMB] > 0 }
 	for _, c := range h.e.live(limited) {
-		kills := c.oomKillsNow()
+		kills := c.programs.oomKillsNow()
 		h.e.mu.Lock()
 		more := c.countKills(kills)
 		h.e.mu.Unlock()
 		if more > 0 {
-			u := c.usageNow()
-			c.note("%d processes were killed for lack of memory%s (limit %d bytes, peak %d bytes)", more, c.victims(), u.MemoryLimit, u.MemoryPeak)
+			u := c.programs.usageNow()
+			c.note("%d processes were killed for lack of memory%s (limit %d bytes, peak %d bytes)", more, c.programs.victims(), u.MemoryLimit, u.MemoryPeak)
 		}
 	}
 }
 
 // oomKillsNow reads that counter alone while the container has a group.
-func (c *container) oomKillsNow() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.group == nil {
+func (ps *programs) oomKillsNow() int {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.group == nil {
 		return 0
 	}
-	return int(c.group.OOMKills())
+	return int(ps.group.OOMKills())
 }
 
 // usageNow reads the counters while the container has a group.
-func (c *container) usageNow() cgroup.Usage {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.group == nil {
+func (ps *programs) usageNow() cgroup.Usage {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.group == nil {
 		return cgroup.Usage{}
 	}
-	return c.group.Usage()
+	return ps.group.Usage()
 }
 
 // victims names who was killed, where the kernel's log may be read.
-func (c *container) victims() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.group == nil {
+func (ps *programs) victims() string {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.group == nil {
 		return ""
 	}
-	names := c.group.Victims()
+	names := ps.group.Victims()
 	if len(names) == 0 {
 		return ""
 	}
@@ -137,14 +137,14 @@ func (h housekeeper) watchDisks(all bool) {
 	h.e.mu.Lock()
 	var limited []*container
 	for _, c := range h.e.containers {
-		if c.diskLimit() > 0 && c.dir != "" && (all || c.state == Created) {
+		if c.diskLimit() > 0 && c.files.dir != "" && (all || c.state == Created) {
 			limited = append(limited, c)
 		}
 	}
 	h.e.mu.Unlock()
 	var sum int64
 	for _, c := range limited {
-		used, over := c.overDisk()
+		used, over := c.files.overDisk(&c.programs)
 		sum += min(used, c.diskLimit())
 		if over != "" {
 			c.note("%s", over)
@@ -159,40 +159,44 @@ func (h housekeeper) watchDisks(all bool) {
 }
 
 // diskLimit is in bytes; 0 = none.
-func (c *container) diskLimit() int64 {
-	return int64(c.spec.Workload.Resources[resource.DiskMB]) << 20
+func (o *order) diskLimit() int64 {
+	return int64(o.spec.Workload.Resources[resource.DiskMB]) << 20
 }
 
 // overDisk returns how many bytes the container has on disk, and why it may not go on when
 // these are too many.
-func (c *container) overDisk() (used int64, over string) {
-	limit := c.diskLimit()
+func (fl *files) overDisk(ps *programs) (used int64, over string) {
+	limit := fl.diskLimit()
 	if limit <= 0 {
 		return 0, ""
 	}
-	if used = diskUsage(c.dir) + c.unseen(); used > limit {
+	if used = diskUsage(fl.dir) + fl.unseen(ps.pids()); used > limit {
 		over = fmt.Sprintf("disk limit exceeded: %d bytes used, %d allowed", used, limit)
 	}
 	return used, over
 }
 
-// unseen adds up what the container's processes have on disk that has no name: deleted files
-// that are open, and the file system of its own that /tmp is in a name space.
-func (c *container) unseen() int64 {
-	c.mu.Lock()
-	var pids []int
-	if c.group != nil {
-		pids, _ = c.group.Procs()
-	} else {
-		for _, p := range c.processes {
-			if !p.Ended() {
-				pids = append(pids, p.Pid)
-			}
+// pids are the processes of the container, as far as they can be found.
+func (ps *programs) pids() (pids []int) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.group != nil {
+		pids, _ = ps.group.Procs()
+		return pids
+	}
+	for _, p := range ps.processes {
+		if !p.Ended() {
+			pids = append(pids, p.Pid)
 		}
 	}
-	c.mu.Unlock()
+	return pids
+}
+
+// unseen adds up what the container's processes have on disk that has no name: deleted files
+// that are open, and the file system of its own that /tmp is in a name space.
+func (fl *files) unseen(pids []int) int64 {
 	var here unix.Stat_t
-	if unix.Stat(c.dir, &here) != nil {
+	if unix.Stat(fl.dir, &here) != nil {
 		return 0
 	}
 	var sum int64
@@ -210,7 +214,7 @@ func (c *container) unseen() int64 {
 			}
 			sum += blocksOnce(name, seen, func(st *unix.Stat_t) bool { return st.Dev == here.Dev && st.Nlink == 0 })
 		}
-		if c.view != nil {
+		if fl.view != nil {
 			sum += ownTmp(dir, seen)
 		}
 	}
@@ -273,18 +277,18 @@ func diskUsage(dir string) int64 {
 
 // removeDir removes the container's directory, or returns it when it may be given
 // out again. What it holds may belong to anyone.
-func (c *container) removeDir() *pooledDir {
-	if c.dir == "" {
+func (fl *files) removeDir() *pooledDir {
+	if fl.dir == "" {
 		return nil
 	}
-	if c.pooled.untouched() {
-		return c.pooled
+	if fl.pooled.untouched() {
+		return fl.pooled
 	}
-	if err := removeAll(c.dir); err != nil {
-		c.e.log.Warn("cannot remove directory", "container", c.id, "error", err)
+	if err := removeAll(fl.dir); err != nil {
+		fl.e.log.Warn("cannot remove directory", "container", fl.id, "error", err)
 	}
-	if c.pooled == nil {
+	if fl.pooled == nil {
 		return nil
 	}
-	return c.e.dirPool.replacement()
+	return fl.e.dirPool.replacement()
 }

@@ -217,7 +217,7 @@ func TestHungCheckAndExec(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	e.mu.Lock()
-	group := e.containers["x"].group
+	group := e.containers["x"].programs.group
 	e.mu.Unlock()
 	if pids, err := group.Procs(); err != nil || len(pids) > 4 { // the shell, its sleep, the check, the exec
 		t.Errorf("processes %v, %v", pids, err)

@@ -18,8 +18,8 @@ var errNoProgram = errors.New("neither the entry nor its image names a program: 
 
 // applyImage fills in from the image what the entry does not say: the program, where it
 // runs and how it is stopped. (OCI image specification, Config.)
-func (c *container) applyImage() error {
-	w, s := &c.spec.Workload, &c.image
+func (fl *files) applyImage() error {
+	w, s := &fl.spec.Workload, &fl.image
 	if r := w.Action.Run; r != nil && r.Path == "" {
 		argv := slices.Concat(s.Entrypoint, s.Cmd)
 		if len(argv) == 0 || argv[0] == "" {
@@ -34,7 +34,7 @@ func (c *container) applyImage() error {
 	}
 	if t := &w.Termination; t.Signal == 0 && s.StopSignal != "" {
 		if t.Signal = signalOf(s.StopSignal); t.Signal == 0 {
-			c.note("STOPSIGNAL %q of the image is no signal: TERM is sent", s.StopSignal)
+			fl.note("STOPSIGNAL %q of the image is no signal: TERM is sent", s.StopSignal)
 		}
 	}
 	return nil

@@ -71,9 +71,9 @@ func (e *Executor) keepDir(id string) string {
 }
 
 // checkKeep refuses what cannot be kept.
-func (c *container) checkKeep() error {
-	err := c.spec.Workload.CheckKeep()
-	if c.keep() && c.e.tree == nil {
+func (o *order) checkKeep() error {
+	err := o.spec.Workload.CheckKeep()
+	if o.keep() && o.e.tree == nil {
 		err = errKeepGroups
 	}
 	if err != nil {
@@ -107,10 +107,10 @@ func (h *stepHost) startKept(ctx context.Context, r *action.Run) (*kept, error) 
 	k := &kept{h: h, c: c, dir: dir, done: make(chan struct{})}
 	events, unwatch := c.e.watcher.WatchPath(dir, unix.IN_MODIFY|unix.IN_MOVED_TO)
 	c.e.freezer.starts.RLock()
-	k.shim, err = c.e.launcher.Start(&spawn.Spec{Path: c.e.keeper.path, Args: []string{"shim", dir}, Group: c.group, Session: true,
+	k.shim, err = c.e.launcher.Start(&spawn.Spec{Path: c.e.keeper.path, Args: []string{"shim", dir}, Group: c.programs.group, Session: true,
 		Gain: c.spec.Workload.Isolation == action.IsolationNone, Env: []string{"GOMAXPROCS=1", "GODEBUG=madvdontneed=1"}})
 	if err == nil {
-		c.addProcess(k.shim)
+		c.programs.addProcess(k.shim)
 	}
 	c.e.freezer.starts.RUnlock()
 	if err == nil {
@@ -137,26 +137,26 @@ func (c *container) shimSpec(r *action.Run) (*shim.Spec, error) {
 	if ps.Credential != nil {
 		s.User = &shim.User{Uid: ps.Credential.Uid, Gid: ps.Credential.Gid, Groups: ps.Credential.Groups}
 		if c.spec.Workload.Isolation != action.IsolationRootfs {
-			s.Reach = c.dir
+			s.Reach = c.files.dir
 		}
 	}
-	if c.view != nil {
-		s.View = &shim.View{ContainerDir: c.dir, OwnNet: c.spec.Workload.OwnNet}
+	if c.files.view != nil {
+		s.View = &shim.View{ContainerDir: c.files.dir, OwnNet: c.spec.Workload.OwnNet}
 		if c.spec.Workload.Isolation == action.IsolationRootfs {
-			s.View.Root = c.isolateRoot()
+			s.View.Root = c.files.isolateRoot()
 		}
 	}
 	return s, nil
 }
 
 // shimLimit is the time limit, which the shim holds while no cell does.
-func (c *container) shimLimit() *shim.TimeLimit {
-	w := &c.spec.Workload
+func (o *order) shimLimit() *shim.TimeLimit {
+	w := &o.spec.Workload
 	if w.TimeLimit <= 0 {
 		return nil
 	}
 	t := &w.Termination
-	l := &shim.TimeLimit{At: c.begun + w.TimeLimit, Signal: int(stopSignal(t)), Grace: grace(t)}
+	l := &shim.TimeLimit{At: o.begun + w.TimeLimit, Signal: int(stopSignal(t)), Grace: grace(t)}
 	switch t.Mode {
 	case action.KillNow:
 		l.Signal = 0
@@ -185,34 +185,34 @@ func (k *kept) writeKeptRecord() error {
 	c.e.mu.Lock()
 	s := keptRecord{ID: c.id, Labels: c.labels, Resources: c.need, Bound: c.bound,
 		Created: c.created, Begun: c.begun, Spec: c.spec,
-		Ports: c.ports, Group: c.group.Dir(), Slot: c.group.SlotDirs(), Limits: c.limits(), Shim: id}
+		Ports: c.ports, Group: c.programs.group.Dir(), Slot: c.programs.group.SlotDirs(), Limits: c.limits(), Shim: id}
 	c.e.mu.Unlock()
 	if err := shim.Put(k.dir, keptRecordFile, s, false); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.written = true
-	c.mu.Unlock()
+	c.programs.mu.Lock()
+	c.programs.written = true
+	c.programs.mu.Unlock()
 	return nil
 }
 
 // writtenDown reports whether a successor takes the container over: it has to find how it
 // ended too, also when it never ran.
-func (c *container) writtenDown() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.written || c.adoptedFrom != nil
+func (ps *programs) writtenDown() bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return ps.written || ps.adoptedFrom != nil
 }
 
 // awaitStart waits until the shim has said what came of the start.
 func (k *kept) awaitStart(ctx context.Context, events <-chan struct{}, program string) error {
-	pa := k.c.patienceOf(ctx)
+	pa := k.c.starting.patienceOf(ctx)
 	look := time.NewTicker(hangsAfter)
 	defer look.Stop()
 	limit, stopLimit := timer(pa.limit)
 	defer stopLimit()
 	told, gaveUp := false, false
-	defer func() { k.c.endHang(told) }()
+	defer func() { k.c.starting.endHang(told) }()
 	for {
 		over, gone := k.shim.Ended(), k.shim.Done() // before the look, so that nothing is missed
 		var s shim.Started
@@ -235,7 +235,7 @@ func (k *kept) awaitStart(ctx context.Context, events <-chan struct{}, program s
 		case <-events:
 		case <-gone:
 		case <-look.C:
-			told = k.c.setHang(told, program, k.startingPids())
+			told = k.c.starting.setHang(told, program, k.startingPids())
 			continue
 		case <-limit:
 			gaveUp = true
@@ -247,7 +247,7 @@ func (k *kept) awaitStart(ctx context.Context, events <-chan struct{}, program s
 
 // startingPids are the processes that a shim is making.
 func (k *kept) startingPids() []int {
-	pids, _ := k.c.group.Procs() // none is as good as an error: it is for a text
+	pids, _ := k.c.programs.group.Procs() // none is as good as an error: it is for a text
 	return slices.DeleteFunc(pids, func(pid int) bool { return pid == k.shim.Pid })
 }
 
@@ -260,7 +260,7 @@ func (k *kept) watchMain(ctx context.Context, id procid.Identity) error {
 	k.mu.Lock()
 	k.main = p // nil when it has ended
 	k.mu.Unlock()
-	k.c.setPid(id.Pid)
+	k.c.starting.setPid(id.Pid)
 	return nil
 }
 
@@ -409,7 +409,7 @@ func (k *kept) Done() <-chan struct{} { return k.done }
 
 // Ended takes what has ended by now.
 func (k *kept) Ended() bool {
-	k.c.collect()
+	k.c.programs.collect()
 	return isClosed(k.done)
 }
 
@@ -439,7 +439,7 @@ func (k *kept) Exit() step.Exit {
 	case k.ended != nil:
 		e := step.Exit{Code: k.ended.ExitCode, Signal: k.ended.Signal, Stopped: k.told.before(k.ended.At) || k.h.told.before(k.ended.At)}
 		e.TimeLimit = k.ended.TimeLimit
-		e.OutOfMemory = (e.Code != 0 || e.Signal != 0) && k.c.oomKillsNow() > 0
+		e.OutOfMemory = (e.Code != 0 || e.Signal != 0) && k.c.programs.oomKillsNow() > 0
 		return e
 	case k.lost:
 		return step.Exit{Code: lostCode, Stopped: k.told.before(k.c.e.clock.Wall())}
@@ -472,14 +472,14 @@ func (k *kept) Stop() {
 	k.mu.Unlock()
 	switch {
 	case whole != askNothing && t.Target == action.TargetCgroup:
-		k.h.once.Do(func() { k.c.group.Signal(unix.Signal(sig)) })
+		k.h.once.Do(func() { k.c.programs.group.Signal(unix.Signal(sig)) })
 	case main == nil:
 	case t.Target == action.TargetChild:
 		main.Signal(sig)
 	default:
 		k.signalGroup(main.Pid, sig)
 	}
-	if main != nil && k.c.view != nil && !handles(main.Pid, sig) {
+	if main != nil && k.c.files.view != nil && !handles(main.Pid, sig) {
 		time.AfterFunc(min(leftoverGrace(t), grace(t)), k.Kill)
 	}
 }
@@ -509,9 +509,9 @@ func (k *kept) Kill() {
 // its number may be another's at any moment: only what is in the control group is
 // signalled.
 func (k *kept) signalGroup(leader int, sig syscall.Signal) {
-	k.c.mu.Lock()
-	g := k.c.group
-	k.c.mu.Unlock()
+	k.c.programs.mu.Lock()
+	g := k.c.programs.group
+	k.c.programs.mu.Unlock()
 	if g == nil {
 		return
 	}
@@ -550,38 +550,38 @@ func (k *kept) result() RunResult {
 
 // killButShim kills the processes of a kept container one by one, so that the shim
 // can tell how the main one ended. The shim itself goes when that takes too long.
-func (c *container) killButShim(since time.Duration) {
-	k := c.keptProgram()
+func (ps *programs) killButShim(since time.Duration) {
+	k := ps.keptProgram()
 	if k == nil || since >= time.Second {
-		c.group.Kill()
+		ps.group.Kill()
 		return
 	}
-	pids, err := c.group.Procs()
+	pids, err := ps.group.Procs()
 	if err != nil {
 		return
 	}
 	for _, pid := range pids {
 		if pid != k.shim.Pid {
-			c.group.SignalOne(pid, unix.SIGKILL)
+			ps.group.SignalOne(pid, unix.SIGKILL)
 		}
 	}
 }
 
-func (c *container) keptProgram() *kept {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.kept
+func (ps *programs) keptProgram() *kept {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return ps.kept
 }
 
 // isolateRoot is the root of a container with a root file system.
-func (c *container) isolateRoot() *isolate.Root {
-	w := &c.spec.Workload
-	r := &isolate.Root{Lower: c.lower, Upper: c.below("upper"), Work: c.below("work"), Merged: c.below("merged"),
-		ContainerDir: c.below("directory"), Inside: rootDir, OwnNet: w.OwnNet}
+func (fl *files) isolateRoot() *isolate.Root {
+	w := &fl.spec.Workload
+	r := &isolate.Root{Lower: fl.lower, Upper: fl.below("upper"), Work: fl.below("work"), Merged: fl.below("merged"),
+		ContainerDir: fl.below("directory"), Inside: rootDir, OwnNet: w.OwnNet}
 	if !w.OwnNet {
 		r.Hostnet = []string{"/etc/resolv.conf", "/etc/hosts"}
 	}
-	r.Dir = c.image.WorkingDir
+	r.Dir = fl.image.WorkingDir
 	r.Hosts = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
 	if name, err := os.Hostname(); err == nil {
 		r.Hosts += "127.0.1.1\t" + name + "\n"

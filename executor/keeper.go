@@ -372,7 +372,7 @@ func (k *keeper) spare(dir string) {
 // successor which it is. A process of which nobody could be told must not run: it is killed,
 // and its process group with it (see processSpec).
 func (k *keeper) started(c *container, p *spawn.Process) error {
-	if c.group != nil {
+	if c.programs.group != nil {
 		return nil
 	}
 	err := k.record(c, p)
@@ -407,7 +407,7 @@ func (k *keeper) record(c *container, p *spawn.Process) error {
 		k.gone(p)
 	}
 	k.tellDeadline()
-	return c.notePid(id)
+	return c.programs.notes.add(c.files.dir, id)
 }
 
 // gone tells the reaper that a process has been waited for, unless a later one has its number.

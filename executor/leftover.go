@@ -22,11 +22,11 @@ type work struct {
 
 // leaveWork says what a container is, on its group. A kept one has its record, and nobody
 // asks for a probe.
-func (c *container) leaveWork(g *cgroup.Group) error {
-	if c.hidden || c.keep() {
+func (o *order) leaveWork(g *cgroup.Group) error {
+	if o.hidden || o.keep() {
 		return nil
 	}
-	b, err := json.Marshal(work{c.id, c.labels, c.need})
+	b, err := json.Marshal(work{o.id, o.labels, o.need})
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (r *recovery) noteStuck(dir string, stays map[string]bool) {
 		w = work{ID: name} // and nobody knows of what
 	}
 	c := newContainer(r.e, Reservation{ID: w.ID, Labels: w.Labels, DeadlineBound: kind == classStopBound || kind == classKeepBound}, w.Resources)
-	c.group = g
+	c.programs.group = g
 	if kind == classStopFree && strings.HasPrefix(name, cgroup.Escape(probePrefix)) {
 		c.state, c.adopted, c.hidden = Running, true, true
 		r.e.prober.probing[c] = true
@@ -71,12 +71,12 @@ func (r *recovery) addStuck(c *container) {
 
 // driveLeft waits for the end of what a predecessor could not end.
 func (c *container) driveLeft() {
-	if c.group == nil {
+	if c.programs.group == nil {
 		ctx, release := until(c.leaveC, nil)
 		p, err := c.watch(ctx, c.leftProc)
 		release()
 		if err == nil {
-			c.addProcess(p)
+			c.programs.addProcess(p)
 		} else if !errors.Is(err, procid.ErrGone) {
 			return // the cell ends, and leaves it to its own successor
 		}
@@ -84,7 +84,7 @@ func (c *container) driveLeft() {
 	c.setStuck()
 	if c.finish(0) {
 		c.unstick()
-		if c.inherited {
+		if c.judgement.inherited {
 			c.complete(c.outcome.Result)
 			return
 		}

@@ -115,7 +115,7 @@ func TestForkBombUnderAPidsLimit(t *testing.T) {
 	}
 	c := await(t, e, "x", runningState)
 	for end := time.Now().Add(2 * time.Second); c.State == Running && time.Now().Before(end); { // at its limit, or burnt out
-		if pids, _ := e.containers["x"].group.Procs(); len(pids) > 50 {
+		if pids, _ := e.containers["x"].programs.group.Procs(); len(pids) > 50 {
 			t.Fatalf("%d processes", len(pids))
 		} else if len(pids) > 20 {
 			break

@@ -33,31 +33,31 @@ const endedDir = "ended"
 
 const outcomeSuffix = ".json"
 
-func (c *container) outcomeFile() string { return cgroup.Escape(c.id) + outcomeSuffix }
+func (o *order) outcomeFile() string { return cgroup.Escape(o.id) + outcomeSuffix }
 
 // decide writes the verdict down, once, while something of the container is yet to end.
-func (c *container) decide() {
-	c.e.mu.Lock()
-	done := c.outcome != nil
-	c.e.mu.Unlock()
-	if done || c.hidden || c.report == nil {
+func (j *judgement) decide() {
+	j.c.e.mu.Lock()
+	done := j.c.outcome != nil
+	j.c.e.mu.Unlock()
+	if done || j.c.hidden || j.report == nil {
 		return
 	}
-	if c.group != nil {
-		c.account()
+	if j.c.programs.group != nil {
+		j.account()
 	}
-	r := c.report()
-	c.takeTails(&r)
-	if c.judge(&r); r.Stopped && !c.keep() {
+	r := j.report()
+	j.takeTails(&r)
+	if j.judge(&r); r.Stopped && !j.c.keep() {
 		return // nobody wants to know more of it
 	}
-	c.writeOutcome(&r, false)
+	j.writeOutcome(&r, false)
 }
 
 // takeTails adds the last lines of the output.
-func (c *container) takeTails(r *RunResult) {
+func (j *judgement) takeTails(r *RunResult) {
 	for i, tail := range [...]*[]string{&r.LastOut, &r.LastErr} {
-		if w := c.writers[i]; w != nil {
+		if w := j.c.writers[i]; w != nil {
 			*tail = w.Tail(tailLines)
 		}
 	}
@@ -65,9 +65,9 @@ func (c *container) takeTails(r *RunResult) {
 
 // writeOutcome writes down how the container ended. Where that fails, it is known as long as
 // this process lives, and is tried again.
-func (c *container) writeOutcome(r *RunResult, told bool) {
-	o := &outcome{ID: c.id, Labels: c.labels, Bound: c.bound, Created: c.created, Result: *r, Told: told}
-	text, err := c.resultFile()
+func (j *judgement) writeOutcome(r *RunResult, told bool) {
+	o := &outcome{ID: j.c.id, Labels: j.c.labels, Bound: j.c.bound, Created: j.c.created, Result: *r, Told: told}
+	text, err := j.c.files.resultFile()
 	if o.Output = text; err != nil {
 		o.Missing, o.Large = err.Error(), errors.Is(err, ErrResult)
 		var call *CallError
@@ -75,31 +75,31 @@ func (c *container) writeOutcome(r *RunResult, told bool) {
 			o.Missing = call.Err.Error()
 		}
 	}
-	c.e.mu.Lock()
-	c.outcome, c.recorded = o, true
-	c.e.mu.Unlock()
-	c.putOutcome(o, !told)
+	j.c.e.mu.Lock()
+	j.c.outcome, j.c.recorded = o, true
+	j.c.e.mu.Unlock()
+	j.putOutcome(o, !told)
 }
 
 // putOutcome writes the file; with sync so that it outlives the machine too.
-func (c *container) putOutcome(o *outcome, sync bool) {
-	err := os.MkdirAll(c.e.path(endedDir), 0o700)
+func (j *judgement) putOutcome(o *outcome, sync bool) {
+	err := os.MkdirAll(j.c.e.path(endedDir), 0o700)
 	if err == nil {
-		err = shim.Put(c.e.path(endedDir), c.outcomeFile(), o, sync)
+		err = shim.Put(j.c.e.path(endedDir), j.c.outcomeFile(), o, sync)
 	}
 	if err != nil {
-		c.e.log.Warn("the end of a container is not written down", "container", c.id, "error", err)
+		j.c.e.log.Warn("the end of a container is not written down", "container", j.c.id, "error", err)
 	}
-	c.e.mu.Lock()
-	defer c.e.mu.Unlock()
-	if c.unsaved = err != nil; c.forgotten { // meanwhile
-		c.removeOutcome()
+	j.c.e.mu.Lock()
+	defer j.c.e.mu.Unlock()
+	if j.c.unsaved = err != nil; j.c.forgotten { // meanwhile
+		j.removeOutcome()
 	}
 }
 
-func (c *container) removeOutcome() {
-	if err := os.Remove(filepath.Join(c.e.path(endedDir), c.outcomeFile())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		c.e.log.Warn("recorded end of a container not removed", "container", c.id, "error", err)
+func (j *judgement) removeOutcome() {
+	if err := os.Remove(filepath.Join(j.c.e.path(endedDir), j.c.outcomeFile())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		j.c.e.log.Warn("recorded end of a container not removed", "container", j.c.id, "error", err)
 	}
 }
 
@@ -120,10 +120,10 @@ func (e *Executor) writeOutcomes(all bool) {
 	}
 	e.mu.Unlock()
 	for _, c := range fresh {
-		c.writeOutcome(&c.result, true)
+		c.judgement.writeOutcome(&c.result, true)
 	}
 	for _, c := range again {
-		c.putOutcome(c.outcome, false)
+		c.judgement.putOutcome(c.outcome, false)
 	}
 }
 
@@ -188,7 +188,7 @@ func (r *recovery) inheritOne(o *outcome) {
 			c.tellEnd(&o.Result)
 		}
 	}
-	c.outcome, c.recorded, c.inherited, c.fixed = o, true, true, &verdict{}
+	c.outcome, c.recorded, c.judgement.inherited, c.judgement.fixed = o, true, true, &verdict{}
 }
 
 // finishInherited ends what is left of a kept container whose verdict a predecessor has fixed.
@@ -202,7 +202,7 @@ func (c *container) finishInherited() (RunResult, bool) {
 	}
 	t := &c.spec.Workload.Termination
 	wait := leftoverGrace(t)
-	if err == nil && !c.mainEnded() { // a check decided
+	if err == nil && !c.programs.mainEnded() { // a check decided
 		p.Stop()
 		wait = c.graceWithin(grace(t))
 	}

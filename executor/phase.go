@@ -21,59 +21,65 @@ type Phase struct {
 // SlowPhase is after how long EventSlow tells of a phase.
 const SlowPhase = 2 * time.Second
 
+// starting is what a container waits for before it runs, and what it says about that.
+type starting struct {
+	c       *container
+	notSlow func() // takes back the event that is due about the phase, nil = none is; guarded by e.mu
+}
+
 // inPhase notes what the container is at from now on, if on, and writes it into its log. When it is
 // at that for long it is an event.
-func (c *container) inPhase(what string, on bool) {
+func (s *starting) inPhase(what string, on bool) {
 	if !on {
 		return
 	}
-	now := c.e.clock.Boot()
-	c.e.mu.Lock()
-	was := c.phase
-	c.enter(what, now)
-	c.e.mu.Unlock()
+	now := s.c.e.clock.Boot()
+	s.c.e.mu.Lock()
+	was := s.c.phase
+	s.enter(what, now)
+	s.c.e.mu.Unlock()
 	switch {
-	case c.hidden:
+	case s.c.hidden:
 	case what != "":
-		c.note("%s", what)
+		s.c.note("%s", what)
 	case was.What != "":
-		c.note("%s: over after %v", was.What, (now - was.Since).Round(time.Millisecond))
+		s.c.note("%s: over after %v", was.What, (now - was.Since).Round(time.Millisecond))
 	}
 }
 
 // enter begins a phase. The executor is locked.
-func (c *container) enter(what string, now time.Duration) {
-	c.quiet()
-	c.phase = Phase{What: what, Since: now, At: c.e.clock.Wall(), Limit: shorter(c.spec.Workload.TimeLimit, c.spec.Workload.StartTimeout)}
-	if what != "" && !c.hidden {
-		c.slowAt(now + SlowPhase)
+func (s *starting) enter(what string, now time.Duration) {
+	s.quiet()
+	s.c.phase = Phase{What: what, Since: now, At: s.c.e.clock.Wall(), Limit: shorter(s.c.spec.Workload.TimeLimit, s.c.spec.Workload.StartTimeout)}
+	if what != "" && !s.c.hidden {
+		s.slowAt(now + SlowPhase)
 	}
 }
 
 // quiet takes back the event that is due about the phase, which is over. The executor is locked.
-func (c *container) quiet() {
-	if c.notSlow != nil {
-		c.notSlow()
-		c.notSlow = nil
+func (s *starting) quiet() {
+	if s.notSlow != nil {
+		s.notSlow()
+		s.notSlow = nil
 	}
 }
 
 // slowAt sends an event about the phase at a time, unless one is due anyway or it is over by
 // then. The executor is locked.
-func (c *container) slowAt(at time.Duration) {
-	if c.notSlow != nil {
+func (s *starting) slowAt(at time.Duration) {
+	if s.notSlow != nil {
 		return
 	}
-	what, since := c.phase.What, c.phase.Since
-	c.notSlow = c.e.clock.At(at, func() {
-		c.e.mu.Lock()
-		still := c.phase.What == what && c.phase.Since == since
+	what, since := s.c.phase.What, s.c.phase.Since
+	s.notSlow = s.c.e.clock.At(at, func() {
+		s.c.e.mu.Lock()
+		still := s.c.phase.What == what && s.c.phase.Since == since
 		if still {
-			c.notSlow, c.phase.heard = nil, c.e.clock.Boot()
+			s.notSlow, s.c.phase.heard = nil, s.c.e.clock.Boot()
 		}
-		c.e.mu.Unlock()
+		s.c.e.mu.Unlock()
 		if still {
-			c.e.emit(EventSlow, c)
+			s.c.e.emit(EventSlow, s.c)
 		}
 	})
 }
@@ -87,20 +93,20 @@ const (
 )
 
 // atChecks notes that the container waits for its health checks, and the latest failed attempt.
-func (c *container) atChecks(detail string) {
+func (s *starting) atChecks(detail string) {
 	detail = text.Shorten(detail, mostDetail)
-	c.e.mu.Lock()
-	defer c.e.mu.Unlock()
-	if c.hidden || c.state >= Running || c.ends() {
+	s.c.e.mu.Lock()
+	defer s.c.e.mu.Unlock()
+	if s.c.hidden || s.c.state >= Running || s.c.ends() {
 		return
 	}
-	if c.phase.What != checksPhase {
-		c.enter(checksPhase, c.e.clock.Boot())
+	if s.c.phase.What != checksPhase {
+		s.enter(checksPhase, s.c.e.clock.Boot())
 	}
-	if c.phase.Detail == detail {
+	if s.c.phase.Detail == detail {
 		return
 	}
-	if c.phase.Detail = detail; c.phase.heard > 0 {
-		c.slowAt(c.phase.heard + slowAgain)
+	if s.c.phase.Detail = detail; s.c.phase.heard > 0 {
+		s.slowAt(s.c.phase.heard + slowAgain)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -364,19 +365,25 @@ func awaitPidfd(fd int, most time.Duration) bool {
 // pidFile, in the directory of a container without a group, names its processes.
 const pidFile = ".pid"
 
-// notePid writes down which processes of the container may live: each that was started, but
+// pidNotes are the processes in a pidFile.
+type pidNotes struct {
+	mu    sync.Mutex
+	noted []procid.Identity
+}
+
+// add writes down which processes of the container may live: each that was started, but
 // for those that have ended.
-func (c *container) notePid(id procid.Identity) error {
-	c.noting.Lock()
-	defer c.noting.Unlock()
-	c.noted = append(slices.DeleteFunc(c.noted, func(earlier procid.Identity) bool {
+func (n *pidNotes) add(dir string, id procid.Identity) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.noted = append(slices.DeleteFunc(n.noted, func(earlier procid.Identity) bool {
 		return errors.Is(earlier.Look(), procid.ErrGone)
 	}), id)
 	var text []byte
-	for _, id := range c.noted {
+	for _, id := range n.noted {
 		text = fmt.Appendln(text, id.Pid, id.Start)
 	}
-	return replaceFile(filepath.Join(c.dir, pidFile), text)
+	return replaceFile(filepath.Join(dir, pidFile), text)
 }
 
 // clearProcesses ends process groups that were started without control groups:

@@ -8,9 +8,9 @@ import (
 
 // tellEnd writes into the container's log how a failed one ended. The result goes
 // with the container; this stays as long as the output, for each attempt.
-func (c *container) tellEnd(r *RunResult) {
-	if r.Failed && !c.hidden {
-		c.note("%s", r)
+func (o *order) tellEnd(r *RunResult) {
+	if r.Failed && !o.hidden {
+		o.note("%s", r)
 	}
 }
 

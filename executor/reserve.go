@@ -239,16 +239,16 @@ func (e *Executor) ResultFile(id string) ([]byte, error) {
 	case out != nil:
 		return out.file()
 	}
-	return c.resultFile()
+	return c.files.resultFile()
 }
 
 // resultFile reads the container's result file; nil when it names none.
-func (c *container) resultFile() ([]byte, error) {
-	id, name := c.id, c.spec.Workload.ResultFile
+func (fl *files) resultFile() ([]byte, error) {
+	id, name := fl.id, fl.spec.Workload.ResultFile
 	if name == "" {
 		return nil, nil
 	}
-	f, err := openBelow(c.root(), name)
+	f, err := openBelow(fl.root(), name)
 	if err != nil {
 		return nil, &CallError{callResult, id, fmt.Errorf("file %s: %w", name, plain(err))}
 	}

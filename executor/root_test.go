@@ -72,7 +72,7 @@ func TestRootSecrets(t *testing.T) {
 	}
 	awaitLine(t, e, "x", "known")
 	e.mu.Lock()
-	g := e.containers["x"].group
+	g := e.containers["x"].programs.group
 	e.mu.Unlock()
 	pids, err := g.Procs()
 	if err != nil || len(pids) < 1 {

@@ -19,7 +19,7 @@ func (e *Executor) Signal(id string, number int) error {
 	}
 	c, pid, err := e.target(id)
 	if err == nil {
-		err = c.signalMain(pid, unix.Signal(number))
+		err = c.programs.signalMain(pid, unix.Signal(number))
 	}
 	if err != nil {
 		return fmt.Errorf("signal %d to %s: %w", number, id, err)
@@ -29,13 +29,13 @@ func (e *Executor) Signal(id string, number int) error {
 
 // signalMain holds the process by a descriptor first: a number may be another's by
 // then, the container's own says that it is not.
-func (c *container) signalMain(pid int, sig unix.Signal) error {
+func (ps *programs) signalMain(pid int, sig unix.Signal) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return ErrState
 	}
 	defer unix.Close(fd)
-	if !c.owns(pid) {
+	if !ps.owns(pid) {
 		return ErrState
 	}
 	if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil {
@@ -48,14 +48,14 @@ func (c *container) signalMain(pid int, sig unix.Signal) error {
 }
 
 // owns reports whether a process of this number belongs to the container now.
-func (c *container) owns(pid int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.group != nil {
-		pids, err := c.group.Procs()
+func (ps *programs) owns(pid int) bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.group != nil {
+		pids, err := ps.group.Procs()
 		return err == nil && slices.Contains(pids, pid)
 	}
-	for _, p := range c.processes {
+	for _, p := range ps.processes {
 		if p.Pid == pid && !p.Closed() {
 			return true
 		}

@@ -35,10 +35,10 @@ func (c *container) interpret(w *action.Workload, spent step.Spent) (RunResult, 
 	h := &stepHost{c: c}
 	res := c.e.steps.Run(ctx, w, spent, h, h)
 	release()
-	c.decideBy(res)
-	c.fix(errors.Is(res.Err, step.ErrCanceled))
-	k := c.keptProgram()
-	if k != nil && k.isDetached() || k == nil && c.adoptedFrom != nil && c.leftAlone() {
+	c.judgement.decideBy(res)
+	c.judgement.fix(errors.Is(res.Err, step.ErrCanceled))
+	k := c.programs.keptProgram()
+	if k != nil && k.isDetached() || k == nil && c.programs.adoptedFrom != nil && c.leftAlone() {
 		c.followers.Wait()
 		return RunResult{}, false
 	}
@@ -46,24 +46,24 @@ func (c *container) interpret(w *action.Workload, spent step.Spent) (RunResult, 
 		return RunResult{}, false
 	}
 	c.followers.Wait()
-	return c.conclude(c.stepResult(res))
+	return c.conclude(c.judgement.stepResult(res))
 }
 
 // decideBy notes which program decided, and how to tell what came of it.
-func (c *container) decideBy(res step.Result) {
-	c.decider = nil
+func (j *judgement) decideBy(res step.Result) {
+	j.decider = nil
 	if p, ok := res.Process.(*stepProcess); ok {
-		c.decider = p.p
+		j.decider = p.p
 	}
-	c.report = func() RunResult { return c.stepResult(res) }
+	j.report = func() RunResult { return j.stepResult(res) }
 }
 
-func (c *container) stepResult(res step.Result) RunResult {
-	r := RunResult{ExitCode: -1, Ended: c.e.clock.Wall()}
+func (j *judgement) stepResult(res step.Result) RunResult {
+	r := RunResult{ExitCode: -1, Ended: j.c.e.clock.Wall()}
 	switch p := res.Process.(type) {
 	case *stepProcess:
 		if p.p.Ended() {
-			r = c.resultOf(p.p)
+			r = j.resultOf(p.p)
 		}
 		if res.Err == nil && !r.Lost {
 			r.ExitCode, r.Signal = 0, 0 // the last program may be one whose failure is forgiven
@@ -73,10 +73,10 @@ func (c *container) stepResult(res step.Result) RunResult {
 			break
 		}
 		r = p.result()
-		c.addCounted(&r)
+		j.addCounted(&r)
 	}
-	c.timedOut = errors.Is(res.Err, step.ErrTimeLimit)
-	r.Failed, r.TimedOut, r.Reason = res.Err != nil, c.timedOut, step.Reason(res.Err)
+	j.timedOut = errors.Is(res.Err, step.ErrTimeLimit)
+	r.Failed, r.TimedOut, r.Reason = res.Err != nil, j.timedOut, step.Reason(res.Err)
 	r.Retryable = errors.Is(res.Err, ErrDeadline) || errors.Is(res.Err, ErrClosed)
 	if r.Lost {
 		r.Failed, r.Reason = true, "lost: the shim ended before it recorded the exit status of the program"
@@ -108,7 +108,7 @@ func (m *moment) before(t time.Time) bool {
 
 // stopping notes that a program is about to be told to stop; with whole, since the container is.
 func (h *stepHost) stopping(own *moment, whole ask) {
-	h.c.collect()
+	h.c.programs.collect()
 	own.isNow()
 	if whole != askNothing {
 		h.told.isNow()
@@ -126,7 +126,7 @@ func (h *stepHost) Running() {
 }
 
 // Waiting notes why the container is not healthy yet.
-func (h *stepHost) Waiting(reason string) { h.c.atChecks(reason) }
+func (h *stepHost) Waiting(reason string) { h.c.starting.atChecks(reason) }
 
 // Decided is called when the verdict is fixed while programs of the container are yet to end.
 // One that was asked to end has its verdict when they have ended.
@@ -135,15 +135,15 @@ func (h *stepHost) Decided(res step.Result) {
 	if errors.Is(res.Err, step.ErrCanceled) {
 		return
 	}
-	c.decideBy(res)
-	c.fix(false)
+	c.judgement.decideBy(res)
+	c.judgement.fix(false)
 	if !c.leavesKill() {
 		c.e.mu.Lock()
 		c.decidedWhy = step.Reason(res.Err)
 		c.endBy = c.endsIn(c.graceOf(&c.spec.Workload.Termination))
 		c.e.mu.Unlock()
 	}
-	c.decide()
+	c.judgement.decide()
 	c.e.emit(EventRoutable, c)
 	c.e.emit(EventEnding, c)
 }
@@ -162,7 +162,7 @@ func (h *stepHost) Routable(ok bool) {
 func (h *stepHost) Start(ctx context.Context, l step.Launch) (step.Process, error) {
 	c := h.c
 	main := !l.Check && c.keep() && l.Run == c.spec.Workload.Action.Run
-	if main && c.adoptedFrom != nil {
+	if main && c.programs.adoptedFrom != nil {
 		return h.resumed(ctx, l.Run) // whatever limit has passed while no cell was there
 	}
 	if err := ctx.Err(); err != nil {
@@ -183,14 +183,14 @@ func (h *stepHost) Start(ctx context.Context, l step.Launch) (step.Process, erro
 		}
 		return p, err
 	}
-	p, err := c.start(l.Run, out, errs, c.patienceOf(ctx))
+	p, err := c.start(l.Run, out, errs, c.starting.patienceOf(ctx))
 	if err != nil {
 		if l.Out != nil {
 			l.Out.Close()
 		}
 		return nil, err
 	}
-	c.setPid(p.Pid)
+	c.starting.setPid(p.Pid)
 	return &stepProcess{h: h, p: p}, nil
 }
 
@@ -205,9 +205,9 @@ func (h *stepHost) remember(k *kept, err error) (step.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.c.mu.Lock()
-	h.c.kept = k
-	h.c.mu.Unlock()
+	h.c.programs.mu.Lock()
+	h.c.programs.kept = k
+	h.c.programs.mu.Unlock()
 	return k, nil
 }
 
@@ -231,45 +231,42 @@ func (h *stepHost) Dial(ctx context.Context, port string) (net.Conn, error) {
 
 // mostUnpacked is how large the content of an archive may be: what the work asked for as
 // disk, else the cell's bound.
-func (c *container) mostUnpacked() int64 {
-	if mb := c.spec.Workload.Resources[resource.DiskMB]; mb > 0 {
+func (o *order) mostUnpacked() int64 {
+	if mb := o.spec.Workload.Resources[resource.DiskMB]; mb > 0 {
 		return int64(mb) << 20
 	}
-	return c.e.cfg.UnpackMax
+	return o.e.cfg.UnpackMax
 }
 
 // Place finds a path of the container on the machine, for transfers.
 func (h *stepHost) Place(name string) (step.Place, error) {
 	c := h.c
-	p := step.Place{Place: place.Place{Root: c.root(), Most: c.mostUnpacked()}}
-	if err := c.own(&p.Place); err != nil {
+	p := step.Place{Place: place.Place{Root: c.files.root(), Most: c.mostUnpacked()}}
+	if err := c.files.own(&p.Place); err != nil {
 		return p, err
 	}
 	if !path.IsAbs(name) {
 		p.Path = name
 		return p, nil
 	}
-	rel, err := filepath.Rel(c.insideDir(), path.Clean(name))
+	rel, err := filepath.Rel(c.files.insideDir(), path.Clean(name))
 	switch level := c.spec.Workload.Isolation; {
 	case err == nil && filepath.IsLocal(rel):
 		p.Path = rel
 	case level == action.IsolationRootfs:
-		p.Root, p.Path = c.below("upper"), name
+		p.Root, p.Path = c.files.below("upper"), name
 	case level == action.IsolationNamespaces:
 		return p, fmt.Errorf("%s: %w", name, ErrOutside)
 	default: // it may do so itself, as who it is
 		p.Root, p.Path = "/", name
-		c.mu.Lock()
-		c.copies++
-		p.Carry, p.Copy = h.carry, c.below(fmt.Sprintf(".upload-%d", c.copies))
-		c.mu.Unlock()
+		p.Carry, p.Copy = h.carry, c.files.below(fmt.Sprintf(".upload-%d", c.files.copies.Add(1)))
 	}
 	return p, nil
 }
 
 // Full returns why the container may not go on: it has more on disk than it may.
 func (h *stepHost) Full() error {
-	if _, over := h.c.overDisk(); over != "" {
+	if _, over := h.c.files.overDisk(&h.c.programs); over != "" {
 		return errors.New(over)
 	}
 	return nil
@@ -279,12 +276,9 @@ func (h *stepHost) Full() error {
 // where nothing answers.
 func (h *stepHost) Local(ctx context.Context, name string) (string, func() error, error) {
 	c := h.c
-	c.mu.Lock()
-	c.copies++
-	to := c.below(fmt.Sprintf(".source-%d", c.copies))
-	c.mu.Unlock()
+	to := c.files.below(fmt.Sprintf(".source-%d", c.files.copies.Add(1)))
 	at := place.Place{Root: "/", Path: name}
-	if err := c.own(&at); err != nil {
+	if err := c.files.own(&at); err != nil {
 		return "", nil, err
 	}
 	if err := h.carry(ctx, "take", place.File{At: at, Path: to, Into: name}); err != nil {
@@ -294,8 +288,8 @@ func (h *stepHost) Local(ctx context.Context, name string) (string, func() error
 }
 
 // own says whose a place of the container is: the workload's user's.
-func (c *container) own(p *place.Place) error {
-	a, err := c.identify(&action.Run{})
+func (fl *files) own(p *place.Place) error {
+	a, err := fl.identify(&action.Run{})
 	if err == nil && a.cred != nil {
 		p.Owned, p.Uid, p.Gid, p.Groups = true, int(a.cred.Uid), int(a.cred.Gid), a.cred.Groups
 	}
@@ -314,7 +308,7 @@ func (s *stepProcess) Done() <-chan struct{} { return s.p.Done() }
 
 // Ended takes what has ended by now.
 func (s *stepProcess) Ended() bool {
-	s.h.c.collect()
+	s.h.c.programs.collect()
 	return s.p.Ended()
 }
 
@@ -323,7 +317,7 @@ func (s *stepProcess) Exit() step.Exit {
 	r := s.p.Result()
 	e := step.Exit{Code: r.ExitCode, Signal: int(r.Signal), Stopped: s.told.before(r.Ended) || s.h.told.before(r.Ended)}
 	if e.Code != 0 || e.Signal != 0 {
-		e.OutOfMemory = s.h.c.oomKillsNow() > 0
+		e.OutOfMemory = s.h.c.programs.oomKillsNow() > 0
 	}
 	return e
 }
@@ -337,14 +331,14 @@ func (s *stepProcess) Stop() {
 	whole, _ := c.asked()
 	s.h.stopping(&s.told, whole)
 	switch {
-	case t.Target == action.TargetChild || t.NoSession && (c.group == nil || whole == askNothing):
+	case t.Target == action.TargetChild || t.NoSession && (c.programs.group == nil || whole == askNothing):
 		s.p.Signal(sig)
-	case whole != askNothing && t.Target == action.TargetCgroup && c.group != nil:
-		s.h.once.Do(func() { c.group.Signal(unix.Signal(sig)) })
+	case whole != askNothing && t.Target == action.TargetCgroup && c.programs.group != nil:
+		s.h.once.Do(func() { c.programs.group.Signal(unix.Signal(sig)) })
 	default:
 		s.p.SignalGroup(sig)
 	}
-	if c.view != nil && !handles(s.p.Pid, sig) {
+	if c.files.view != nil && !handles(s.p.Pid, sig) {
 		// Process 1 of a name space that has no handler does not notice.
 		time.AfterFunc(min(leftoverGrace(t), grace(t)), s.Kill)
 	}

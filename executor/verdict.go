@@ -1,6 +1,10 @@
 package executor
 
-import "slices"
+import (
+	"slices"
+
+	"cantina/spawn"
+)
 
 // verdict is what counts for how a container ended. It is fixed when its main program has
 // ended: whatever is asked of the container afterwards, or happens to what the program left
@@ -13,47 +17,59 @@ type verdict struct {
 	status   []byte
 }
 
+// judgement finds out how a container ended. The driver owns it.
+type judgement struct {
+	c          *container
+	fixed      *verdict         // nil until the main program has ended
+	decider    *spawn.Process   // whose end decides; nil = none, or a kept one
+	report     func() RunResult // how it ended, once the main program has; nil until it ran
+	timedOut   bool
+	inherited  bool  // the verdict is a predecessor's: outcome says it
+	askedOf    []int // processes that the reaper ended
+	askedKnown bool  // the group can say so
+}
+
 // fix fixes the verdict, once. Asked is whether the program was ended because somebody asked
 // for it; else it has ended by itself, even if somebody asked at the same moment.
-func (c *container) fix(asked bool) {
-	if c.fixed != nil {
+func (j *judgement) fix(asked bool) {
+	if j.fixed != nil {
 		return
 	}
-	v := &verdict{late: c.e.deadlines.pastDeadline(), oomKills: c.oomKillsNow(), status: c.statusAt(c.decider)}
+	v := &verdict{late: j.c.e.deadlines.pastDeadline(), oomKills: j.c.programs.oomKillsNow(), status: j.statusAt(j.decider)}
 	if asked {
-		v.asked, v.reason = c.asked()
-	} else if _, over := c.overDisk(); over != "" {
-		c.note("%s", over)
+		v.asked, v.reason = j.c.asked()
+	} else if _, over := j.c.files.overDisk(&j.c.programs); over != "" {
+		j.c.note("%s", over)
 		v.asked, v.reason = askKill, over
 	}
-	c.fixed = v
-	if !asked && !c.leavesKill() {
-		c.e.mu.Lock()
-		c.lifecycle.decide(c.endsIn(leftoverGrace(&c.spec.Workload.Termination)))
-		c.e.mu.Unlock()
+	j.fixed = v
+	if !asked && !j.c.leavesKill() {
+		j.c.e.mu.Lock()
+		j.c.lifecycle.decide(j.c.endsIn(leftoverGrace(&j.c.spec.Workload.Termination)))
+		j.c.e.mu.Unlock()
 	}
 }
 
 // reaped reports whether the reaper ended the program, because the cell's deadline had passed.
 // What the reaper found ended has its own end, however late it is seen.
-func (c *container) reaped(r *RunResult, v *verdict) bool {
+func (j *judgement) reaped(r *RunResult, v *verdict) bool {
 	switch {
-	case !c.bound:
+	case !j.c.bound:
 		return false
-	case c.askedKnown:
-		return slices.ContainsFunc(c.mains, func(pid int) bool { return slices.Contains(c.askedOf, pid) })
+	case j.askedKnown:
+		return slices.ContainsFunc(j.c.mains, func(pid int) bool { return slices.Contains(j.askedOf, pid) })
 	}
 	return r.Failed && (r.Signal != 0 || r.Lost) && v.late
 }
 
 // judge turns what happened into what is reported.
-func (c *container) judge(r *RunResult) {
-	if c.inherited {
-		*r = c.outcome.Result
+func (j *judgement) judge(r *RunResult) {
+	if j.inherited {
+		*r = j.c.outcome.Result
 		return
 	}
-	c.fix(true)
-	v := c.fixed
+	j.fix(true)
+	v := j.fixed
 	if r.Status == nil {
 		r.Status = v.status
 	}
@@ -64,10 +80,10 @@ func (c *container) judge(r *RunResult) {
 	case v.asked == askStop:
 		r.Stopped, r.Failed, r.Reason = true, false, ""
 	case v.asked == askKill:
-		r.Failed, r.TimedOut, r.Reason = true, c.timedOut, v.reason
+		r.Failed, r.TimedOut, r.Reason = true, j.timedOut, v.reason
 	case r.Failed && r.OOM != nil:
 		r.Reason += " (out of memory)"
-	case c.reaped(r, v):
+	case j.reaped(r, v):
 		r.Failed = true
 		r.Expired, r.Reason = true, "the cell's deadline passed"
 	}

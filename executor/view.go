@@ -27,16 +27,16 @@ func (c *container) makeView() error {
 	}
 	shared := !c.single()
 	if w.Isolation == action.IsolationNamespaces {
-		c.view = isolate.Namespaces(c.e.spaces, c.dir, w.OwnNet, shared)
+		c.files.view = isolate.Namespaces(c.e.spaces, c.files.dir, w.OwnNet, shared)
 		return nil
 	}
 	if err := c.openImage(); err != nil {
 		return err
 	}
-	if err := c.applyImage(); err != nil {
+	if err := c.files.applyImage(); err != nil {
 		return err
 	}
-	r := c.isolateRoot()
+	r := c.files.isolateRoot()
 	for _, d := range []string{r.Upper, r.Work, r.Merged, r.ContainerDir} {
 		if err := os.Mkdir(d, 0o755); errors.Is(err, os.ErrExist) {
 			continue
@@ -44,30 +44,30 @@ func (c *container) makeView() error {
 			return fmt.Errorf("make root: %w", err)
 		}
 	}
-	c.rootDir = r.ContainerDir
-	c.view = isolate.Rootfs(c.e.spaces, *r, shared)
+	c.files.rootDir = r.ContainerDir
+	c.files.view = isolate.Rootfs(c.e.spaces, *r, shared)
 	return nil
 }
 
-func (c *container) below(name string) string { return filepath.Join(c.dir, name) }
+func (fl *files) below(name string) string { return filepath.Join(fl.dir, name) }
 
 // insideDir is the container's directory as its processes see it.
-func (c *container) insideDir() string {
-	if c.spec.Workload.Isolation == action.IsolationRootfs {
+func (fl *files) insideDir() string {
+	if fl.spec.Workload.Isolation == action.IsolationRootfs {
 		return rootDir
 	}
-	return c.dir
+	return fl.dir
 }
 
 // openImage makes the container's image available; a stop gives up waiting for it.
 func (c *container) openImage() error {
 	w := &c.spec.Workload
 	if filepath.IsAbs(w.Rootfs) {
-		c.inPhase("unpacking image "+w.Rootfs, true)
+		c.starting.inPhase("unpacking image "+w.Rootfs, true)
 	} else {
-		c.inPhase("pulling image "+w.Rootfs, true)
+		c.starting.inPhase("pulling image "+w.Rootfs, true)
 	}
-	defer c.inPhase("", true)
+	defer c.starting.inPhase("", true)
 	ctx, release := until(c.stopC, nil)
 	limited, cancel := ctx, context.CancelFunc(func() {})
 	limit := shorter(w.TimeLimit, w.StartTimeout)
@@ -86,9 +86,9 @@ func (c *container) openImage() error {
 	case err != nil:
 		return fmt.Errorf("rootfs: %w", err)
 	}
-	c.release, c.image = img.Close, img.Settings
+	c.files.release, c.files.image = img.Close, img.Settings
 	for _, l := range slices.Backward(img.Layers) { // the kernel wants the topmost first
-		c.lower = append(c.lower, l)
+		c.files.lower = append(c.files.lower, l)
 	}
 	return nil
 }

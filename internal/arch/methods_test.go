@@ -18,8 +18,6 @@ var moreMethods = map[string]int{
 	"api.calls":           48,
 	"api/apitest.Fake":    71,
 	"batch.Board":         99,
-	"executor.Executor":   110,
-	"executor.container":  130,
 	"leader.Leader":       47,
 	"leader.view":         80,
 	"placement.Ledger":    60,
@@ -33,8 +31,6 @@ var moreMethods = map[string]int{
 
 // moreLocks are the types that are guarded by more than one lock, with the number.
 var moreLocks = map[string]int{
-	"executor.Executor":     2,
-	"executor.container":    2,
 	"executor/step.program": 2,
 	"leader.Leader":         2,
 }
