@@ -244,11 +244,6 @@ func (b *Board) SetDomain(domain string, until time.Time) {
 	if known && (old.IsZero() || old.Equal(until)) {
 		return
 	}
-	for k := range b.services {
-		if k.Domain == domain {
-			b.dirtySvcs[k] = struct{}{}
-		}
-	}
 	for guid, p := range b.procs {
 		if p.service.Domain == domain {
 			for i := range p.rows {

@@ -137,3 +137,125 @@ func TestNothingIsLeftOfAProcessThatTwoRowsName(t *testing.T) {
 		}
 	}
 }
+
+// TestOneIndexMoreIsOneLook: a range that grows or shrinks by an index has only that one looked at.
+func TestOneIndexMoreIsOneLook(t *testing.T) {
+	b := boardOf(t, 100, plainService)
+	for i := range 100 {
+		b.PutIndex(rowAt(t, Key{"p1", i}, "RUNNING self"))
+	}
+	b.Converge(t0)
+	for _, n := range []int{101, 100, 99, 100} {
+		before := b.looks
+		b.PutService(b.Service(svc).Scale(n))
+		b.Converge(t0)
+		if looks := b.looks - before; looks > 4 {
+			t.Errorf("scaled to %d: %d looks", n, looks)
+		}
+	}
+}
+
+// TestADomainThatStaysFresh has no row that was left alone: nothing is looked at again.
+func TestADomainThatStaysFresh(t *testing.T) {
+	soon := t0.Add(time.Minute)
+	for name, c := range map[string]struct {
+		was, is time.Time
+		looks   bool
+	}{
+		"for ever, and for ever":      {time.Time{}, time.Time{}, false},
+		"for ever, and for a time":    {time.Time{}, soon, false},
+		"for a time, and the same":    {soon, soon, false},
+		"for a time, and a later one": {soon, soon.Add(1), true},
+		"for a time, and for ever":    {soon, time.Time{}, true},
+	} {
+		b := boardOf(t, 1, plainService)
+		b.SetDomain("other", c.was)
+		b.PutIndex(Index{Key: Key{"p9", 0}, Ordinary: rowWith(t, "RUNNING self", func(a *Actual) {
+			a.Key, a.Service = Key{"p9", 0}, ServiceKey{"other", "web"}
+		})})
+		b.Converge(t0)
+		before := b.looks
+		b.SetDomain("other", c.is)
+		if b.Converge(t0); b.looks > before != c.looks {
+			t.Errorf("%s: %d looks", name, b.looks-before)
+		}
+	}
+}
+
+// TestAnIndexThatWasNotCreated, though convergence had said so, is found by the pass over everything.
+func TestAnIndexThatWasNotCreated(t *testing.T) {
+	b := NewBoard(ConvergePolicy{})
+	s, err := Apply(nil, Desired{Service: svc, Instances: 2}, "p1", t0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.PutService(s)
+	for _, c := range []struct {
+		pass func(time.Time) Outcome
+		want string
+	}{{b.Converge, "0:lrp.Create 1:lrp.Create "}, {b.Converge, ""}, {b.ConvergeAll, "0:lrp.Create 1:lrp.Create "}} {
+		if got := moves(c.pass(t0)); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+	b.PutIndex(rowAt(t, key0, "RUNNING self"))
+	b.Converge(t0)
+	if got := moves(b.ConvergeAll(t0)); got != "1:lrp.Create " {
+		t.Errorf("%q: one is there", got)
+	}
+}
+
+// TestPlansOfOneIndex: however often its row is replaced, what is planned of it stays little.
+func TestPlansOfOneIndex(t *testing.T) {
+	b := boardOf(t, 1, plainService)
+	for i := range 1000 {
+		b.PutIndex(rowWithSince(t, key0, t0.Add(-time.Duration(i))))
+		b.Converge(t0)
+	}
+	if n := b.due.Len(); n > 100 {
+		t.Errorf("%d plans of one index", n)
+	}
+}
+
+// TestUnhealthyAsksForNoMore than it was asked for: what comes after the last index that counts plans no look.
+func TestUnhealthyAsksForNoMore(t *testing.T) {
+	b := boardOf(t, 3, plainService)
+	put := func(i int, since time.Time) {
+		b.PutIndex(Index{Key: Key{"p1", i}, Ordinary: rowWith(t, "RUNNING self", func(a *Actual) {
+			a.Key, a.Since = Key{"p1", i}, since
+		})})
+	}
+	first := func(guid string, high, want int, at time.Time) {
+		t.Helper()
+		if i, when := b.Unhealthy(guid, high, time.Minute, t0); i != want || !when.Equal(at) {
+			t.Errorf("%s below %d: %d at %v, want %d at %v", guid, high, i, when, want, at)
+		}
+	}
+	old, young := t0.Add(-time.Hour), t0.Add(-time.Second)
+	put(0, old)
+	put(1, young)
+	first("p1", 1, 1, time.Time{})
+	first("p1", 2, 1, young.Add(time.Minute))
+	put(1, old)
+	first("p1", 2, 2, time.Time{})
+	put(1, young)
+	first("p1", 1, 1, time.Time{})
+	first("none", 3, 0, time.Time{})
+}
+
+// TestAVersionThatIsDropped leaves its rows without a definition, and its process is not known without rows.
+func TestAVersionThatIsDropped(t *testing.T) {
+	b := boardOf(t, 1, plainService)
+	s := b.Service(svc).Restart("p2", t0).Restart("p3", t0)
+	b.PutService(s)
+	b.PutIndex(rowAt(t, key0, "RUNNING self"))
+	s = s.clone()
+	s.Versions = s.Versions[2:]
+	b.PutService(s)
+	if got := b.Orphans(); len(got) != 1 || got[0] != key0 || b.Env(key0, t0).Desired != nil {
+		t.Errorf("orphans %v", got)
+	}
+	if b.procs["p2"] != nil || b.procs["p3"] == nil {
+		t.Errorf("known: %v", slices.Sorted(maps.Keys(b.procs)))
+	}
+}
