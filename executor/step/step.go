@@ -195,10 +195,15 @@ type program struct {
 	mu   sync.Mutex
 	last Process // of the action
 
-	deciding sync.Mutex
-	decided  bool
-	verdict  *error // that Decided has taken; nil = none, or it was canceled
 	why      func(error) error
+	decision decision
+}
+
+// decision is how the workload ends, fixed once while programs are yet to be ended.
+type decision struct {
+	mu      sync.Mutex
+	made    bool
+	verdict *error // that Decided has taken; nil = none, or it was canceled
 }
 
 // Run runs the workload to its end and returns when everything that it started has
@@ -236,27 +241,29 @@ func because(ctx, limited context.Context, err error) error {
 // decide fixes how the workload ends, once, while programs are yet to be ended. It returns
 // when that is recorded.
 func (p *program) decide(err error) {
-	p.deciding.Lock()
-	defer p.deciding.Unlock()
-	if p.decided {
+	d := &p.decision
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.made {
 		return
 	}
-	p.decided = true
+	d.made = true
 	if err = p.why(err); !errors.Is(err, ErrCanceled) {
-		p.verdict = &err
+		d.verdict = &err
 	}
 	p.o.Decided(p.result(err))
 }
 
 // upheld is the verdict that was recorded, else err; a program that does not end is added.
 func (p *program) upheld(ctx context.Context, err error) error {
-	switch {
-	case p.verdict == nil || errors.Is(err, ErrStuck) && ctx.Err() == nil:
+	switch verdict := p.decision.verdict; {
+	case verdict == nil || errors.Is(err, ErrStuck) && ctx.Err() == nil:
 		return err
 	case errors.Is(err, ErrStuck):
-		return join(*p.verdict, ErrStuck)
+		return join(*verdict, ErrStuck)
+	default:
+		return *verdict
 	}
-	return *p.verdict
 }
 
 // result is how the workload ended with err.

@@ -31,8 +31,7 @@ var moreMethods = map[string]int{
 
 // moreLocks are the types that are guarded by more than one lock, with the number.
 var moreLocks = map[string]int{
-	"executor/step.program": 2,
-	"leader.Leader":         2,
+	"leader.Leader": 2,
 }
 
 func TestTypesAreSmall(t *testing.T) {
