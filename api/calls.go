@@ -15,6 +15,11 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
+type (
+	request[T any]  = connect.Request[T]
+	response[T any] = connect.Response[T]
+)
+
 // rangeOf reads a page request.
 func rangeOf(p *pb.Page) (plan.Range, error) {
 	r := plan.Range{After: p.GetCursor(), Limit: int(p.GetLimit())}
@@ -76,6 +81,20 @@ func list[T any](s *Server, page *pb.Page, read func(*Backend, plan.Range) (plan
 	return l, listing(l, at), nil
 }
 
+// get is the shape of the calls that read one thing. It is read after the position, as in a list.
+func get[T, M any](s *Server, read func(*Backend) (T, error), say func(got *T, at string) *M) (*response[M], error) {
+	b, err := s.now()
+	if err != nil {
+		return nil, err
+	}
+	at := b.Events.Newest()
+	got, err := read(b)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(say(&got, at.String())), nil
+}
+
 // write is the shape of every writing call.
 func write(ctx context.Context, s *Server, m *pb.Write, do func(*Backend, plan.Write) error) error {
 	w, err := writeOf(ctx, m)
@@ -99,7 +118,7 @@ func write(ctx context.Context, s *Server, m *pb.Write, do func(*Backend, plan.W
 }
 
 // answer wraps a message, or passes the error on.
-func answer[T any](m *T, err error) (*connect.Response[T], error) {
+func answer[T any](m *T, err error) (*response[T], error) {
 	if err != nil {
 		return nil, err
 	}

@@ -7,8 +7,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"cantina/fault"
 	"cantina/plan"
 	"cantina/spec"
@@ -16,7 +14,7 @@ import (
 )
 
 // Plan tells what Apply would do.
-func (c *calls) Plan(ctx context.Context, q *connect.Request[pb.PlanRequest]) (*connect.Response[pb.PlanResponse], error) {
+func (c applyCalls) Plan(ctx context.Context, q *request[pb.PlanRequest]) (*response[pb.PlanResponse], error) {
 	b, err := c.now()
 	if err != nil {
 		return nil, err
@@ -44,7 +42,7 @@ func (c *calls) Plan(ctx context.Context, q *connect.Request[pb.PlanRequest]) (*
 // Apply changes domains to what the files want. Each domain is one commit; all are
 // planned before the first is changed, so that what can be refused is refused for
 // all.
-func (c *calls) Apply(ctx context.Context, q *connect.Request[pb.ApplyRequest]) (*connect.Response[pb.ApplyResponse], error) {
+func (c applyCalls) Apply(ctx context.Context, q *request[pb.ApplyRequest]) (*response[pb.ApplyResponse], error) {
 	done, err := c.oneLarge(ctx, q.Msg.Files)
 	if err != nil {
 		return nil, err
@@ -116,7 +114,7 @@ func (s *Server) oneLarge(ctx context.Context, files []*pb.SpecFile) (done func(
 }
 
 // applications reads the spec files of a request.
-func (c *calls) applications(files []*pb.SpecFile, prune bool) ([]plan.Application, error) {
+func (c applyCalls) applications(files []*pb.SpecFile, prune bool) ([]plan.Application, error) {
 	if len(files) == 0 {
 		return nil, invalid("files", "must not be empty")
 	}

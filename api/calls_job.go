@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"connectrpc.com/connect"
-
 	"cantina/batch"
 	"cantina/fault"
 	"cantina/internal/text"
@@ -14,7 +12,7 @@ import (
 )
 
 // ListJobs lists jobs by name.
-func (c *calls) ListJobs(_ context.Context, q *connect.Request[pb.ListJobsRequest]) (*connect.Response[pb.ListJobsResponse], error) {
+func (c jobCalls) ListJobs(_ context.Context, q *request[pb.ListJobsRequest]) (*response[pb.ListJobsResponse], error) {
 	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Job], error) { return b.Jobs.ListJobs(q.Msg.Domain, r) })
 	m := &pb.ListJobsResponse{Listing: where}
 	for i := range l.Items {
@@ -24,17 +22,11 @@ func (c *calls) ListJobs(_ context.Context, q *connect.Request[pb.ListJobsReques
 }
 
 // GetJob returns a job with its definition.
-func (c *calls) GetJob(_ context.Context, q *connect.Request[pb.GetJobRequest]) (*connect.Response[pb.GetJobResponse], error) {
-	b, err := c.now()
-	if err != nil {
-		return nil, err
-	}
-	at := b.Events.Newest()
-	j, err := b.Jobs.GetJob(q.Msg.Name)
-	if err != nil {
-		return nil, err
-	}
-	return answer(&pb.GetJobResponse{Job: job(&j, true), Position: at.String()}, nil)
+func (c jobCalls) GetJob(_ context.Context, q *request[pb.GetJobRequest]) (*response[pb.GetJobResponse], error) {
+	return get(c.Server, func(b *Backend) (plan.Job, error) { return b.Jobs.GetJob(q.Msg.Name) },
+		func(j *plan.Job, at string) *pb.GetJobResponse {
+			return &pb.GetJobResponse{Job: job(j, true), Position: at}
+		})
 }
 
 func nodeFilter(job string, states []string, node, below string) (plan.JobNodeFilter, error) {
@@ -78,51 +70,51 @@ func knownNodes(b *Backend, f plan.JobNodeFilter) error {
 }
 
 // ListNodes lists the batch tasks of a job.
-func (c *calls) ListNodes(_ context.Context, q *connect.Request[pb.ListNodesRequest]) (*connect.Response[pb.ListNodesResponse], error) {
-	f, err := nodeFilter(q.Msg.Job, q.Msg.State, q.Msg.Node, q.Msg.Below)
-	if err != nil {
-		return nil, err
-	}
-	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.JobNode], error) {
-		if err := knownNodes(b, f); err != nil {
-			return plan.Page[plan.JobNode]{}, err
-		}
-		return b.Jobs.ListNodes(f, r)
-	})
-	m := &pb.ListNodesResponse{Listing: where}
-	for i := range l.Items {
-		m.Nodes = append(m.Nodes, listedNode(&l.Items[i]))
-	}
-	return answer(m, err)
+func (c jobCalls) ListNodes(_ context.Context, q *request[pb.ListNodesRequest]) (*response[pb.ListNodesResponse], error) {
+	nodes, where, err := c.nodes(q.Msg, Jobs.ListNodes)
+	return answer(&pb.ListNodesResponse{Nodes: nodes, Listing: where}, err)
 }
 
 // ListResults lists ended batch tasks with what they reported.
-func (c *calls) ListResults(ctx context.Context, q *connect.Request[pb.ListResultsRequest]) (*connect.Response[pb.ListResultsResponse], error) {
-	f, err := nodeFilter(q.Msg.Job, q.Msg.State, q.Msg.Node, q.Msg.Below)
+func (c jobCalls) ListResults(ctx context.Context, q *request[pb.ListResultsRequest]) (*response[pb.ListResultsResponse], error) {
+	nodes, where, err := c.nodes(q.Msg, func(j Jobs, f plan.JobNodeFilter, r plan.Range) (plan.Page[plan.JobNode], error) {
+		return j.ListResults(ctx, f, r)
+	})
+	return answer(&pb.ListResultsResponse{Results: nodes, Listing: where}, err)
+}
+
+// nodes reads the batch tasks that a request asks for.
+func (c jobCalls) nodes(q interface {
+	GetJob() string
+	GetState() []string
+	GetNode() string
+	GetBelow() string
+	GetPage() *pb.Page
+}, read func(Jobs, plan.JobNodeFilter, plan.Range) (plan.Page[plan.JobNode], error)) (nodes []*pb.JobNode, where *pb.Listing, err error) {
+	f, err := nodeFilter(q.GetJob(), q.GetState(), q.GetNode(), q.GetBelow())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.JobNode], error) {
+	l, where, err := list(c.Server, q.GetPage(), func(b *Backend, r plan.Range) (plan.Page[plan.JobNode], error) {
 		if err := knownNodes(b, f); err != nil {
 			return plan.Page[plan.JobNode]{}, err
 		}
-		return b.Jobs.ListResults(ctx, f, r)
+		return read(b.Jobs, f, r)
 	})
-	m := &pb.ListResultsResponse{Listing: where}
 	for i := range l.Items {
-		m.Results = append(m.Results, listedNode(&l.Items[i]))
+		nodes = append(nodes, listedNode(&l.Items[i]))
 	}
-	return answer(m, err)
+	return nodes, where, err
 }
 
 // RemoveJob deletes a job; what runs of it is ended.
-func (c *calls) RemoveJob(ctx context.Context, q *connect.Request[pb.RemoveJobRequest]) (*connect.Response[pb.RemoveJobResponse], error) {
+func (c jobCalls) RemoveJob(ctx context.Context, q *request[pb.RemoveJobRequest]) (*response[pb.RemoveJobResponse], error) {
 	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) error { return b.Jobs.RemoveJob(ctx, q.Msg.Name, w) })
 	return answer(&pb.RemoveJobResponse{}, err)
 }
 
 // PauseJob stops or resumes starting batch tasks.
-func (c *calls) PauseJob(ctx context.Context, q *connect.Request[pb.PauseJobRequest]) (*connect.Response[pb.PauseJobResponse], error) {
+func (c jobCalls) PauseJob(ctx context.Context, q *request[pb.PauseJobRequest]) (*response[pb.PauseJobResponse], error) {
 	var j plan.Job
 	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) (err error) {
 		j, err = b.Jobs.PauseJob(ctx, q.Msg.Name, q.Msg.Paused, w)
@@ -132,20 +124,20 @@ func (c *calls) PauseJob(ctx context.Context, q *connect.Request[pb.PauseJobRequ
 }
 
 // RetryJob lets failed batch tasks run again.
-func (c *calls) RetryJob(ctx context.Context, q *connect.Request[pb.RetryJobRequest]) (*connect.Response[pb.RetryJobResponse], error) {
+func (c jobCalls) RetryJob(ctx context.Context, q *request[pb.RetryJobRequest]) (*response[pb.RetryJobResponse], error) {
 	n, err := c.changeNodes(ctx, q.Msg, Jobs.RetryJob)
 	return answer(&pb.RetryJobResponse{Retried: n}, err)
 }
 
 // KillJob ends running batch tasks.
-func (c *calls) KillJob(ctx context.Context, q *connect.Request[pb.KillJobRequest]) (*connect.Response[pb.KillJobResponse], error) {
+func (c jobCalls) KillJob(ctx context.Context, q *request[pb.KillJobRequest]) (*response[pb.KillJobResponse], error) {
 	n, err := c.changeNodes(ctx, q.Msg, Jobs.KillJob)
 	return answer(&pb.KillJobResponse{Killed: n}, err)
 }
 
 // changeNodes changes the batch tasks of a job that a request names, and returns how
 // many.
-func (c *calls) changeNodes(ctx context.Context, q interface {
+func (c jobCalls) changeNodes(ctx context.Context, q interface {
 	GetName() string
 	GetNode() string
 	GetBelow() string

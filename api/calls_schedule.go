@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"cantina/action"
 	"cantina/cron"
 	"cantina/internal/text"
@@ -51,7 +49,7 @@ func scheduleKey(domain, name string) (schedule.Key, error) {
 }
 
 // ListSchedules lists schedules by domain and name.
-func (c *calls) ListSchedules(_ context.Context, q *connect.Request[pb.ListSchedulesRequest]) (*connect.Response[pb.ListSchedulesResponse], error) {
+func (c scheduleCalls) ListSchedules(_ context.Context, q *request[pb.ListSchedulesRequest]) (*response[pb.ListSchedulesResponse], error) {
 	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Schedule], error) {
 		return b.Schedules.ListSchedules(q.Msg.Domain, r)
 	})
@@ -63,7 +61,7 @@ func (c *calls) ListSchedules(_ context.Context, q *connect.Request[pb.ListSched
 }
 
 // GetSchedule returns a schedule with its history, and its coming firings.
-func (c *calls) GetSchedule(_ context.Context, q *connect.Request[pb.GetScheduleRequest]) (*connect.Response[pb.GetScheduleResponse], error) {
+func (c scheduleCalls) GetSchedule(_ context.Context, q *request[pb.GetScheduleRequest]) (*response[pb.GetScheduleResponse], error) {
 	k, err := scheduleKey(q.Msg.Domain, q.Msg.Name)
 	if err != nil {
 		return nil, err
@@ -136,7 +134,7 @@ func outcomeOfJob(b *Backend, k schedule.Key) string {
 }
 
 // ListMissed lists logical times that did not fire.
-func (c *calls) ListMissed(_ context.Context, q *connect.Request[pb.ListMissedRequest]) (*connect.Response[pb.ListMissedResponse], error) {
+func (c scheduleCalls) ListMissed(_ context.Context, q *request[pb.ListMissedRequest]) (*response[pb.ListMissedResponse], error) {
 	k, err := scheduleKey(q.Msg.Domain, q.Msg.Name)
 	if err != nil {
 		return nil, err
@@ -158,7 +156,7 @@ func (c *calls) ListMissed(_ context.Context, q *connect.Request[pb.ListMissedRe
 }
 
 // changeSchedule is the shape of the writing calls: it returns the schedule afterwards.
-func (c *calls) changeSchedule(ctx context.Context, domain, name string, w *pb.Write, do func(b *Backend, k schedule.Key, w plan.Write) error) (out *pb.Schedule, err error) {
+func (c scheduleCalls) changeSchedule(ctx context.Context, domain, name string, w *pb.Write, do func(b *Backend, k schedule.Key, w plan.Write) error) (out *pb.Schedule, err error) {
 	k, err := scheduleKey(domain, name)
 	if err != nil {
 		return nil, err
@@ -174,7 +172,7 @@ func (c *calls) changeSchedule(ctx context.Context, domain, name string, w *pb.W
 }
 
 // PauseSchedule stops a schedule, or lets it go on.
-func (c *calls) PauseSchedule(ctx context.Context, q *connect.Request[pb.PauseScheduleRequest]) (*connect.Response[pb.PauseScheduleResponse], error) {
+func (c scheduleCalls) PauseSchedule(ctx context.Context, q *request[pb.PauseScheduleRequest]) (*response[pb.PauseScheduleResponse], error) {
 	s, err := c.changeSchedule(ctx, q.Msg.Domain, q.Msg.Name, q.Msg.Write, func(b *Backend, k schedule.Key, w plan.Write) error {
 		return b.Schedules.PauseSchedule(ctx, k, q.Msg.Paused, w)
 	})
@@ -182,7 +180,7 @@ func (c *calls) PauseSchedule(ctx context.Context, q *connect.Request[pb.PauseSc
 }
 
 // RunSchedule starts a run by hand.
-func (c *calls) RunSchedule(ctx context.Context, q *connect.Request[pb.RunScheduleRequest]) (*connect.Response[pb.RunScheduleResponse], error) {
+func (c scheduleCalls) RunSchedule(ctx context.Context, q *request[pb.RunScheduleRequest]) (*response[pb.RunScheduleResponse], error) {
 	at, err := wire.ToTime(q.Msg.At)
 	if err != nil {
 		return nil, err
@@ -196,7 +194,7 @@ func (c *calls) RunSchedule(ctx context.Context, q *connect.Request[pb.RunSchedu
 }
 
 // BackfillSchedule runs logical times that did not fire.
-func (c *calls) BackfillSchedule(ctx context.Context, q *connect.Request[pb.BackfillScheduleRequest]) (*connect.Response[pb.BackfillScheduleResponse], error) {
+func (c scheduleCalls) BackfillSchedule(ctx context.Context, q *request[pb.BackfillScheduleRequest]) (*response[pb.BackfillScheduleResponse], error) {
 	from, err := wire.ToTime(q.Msg.From)
 	if err != nil {
 		return nil, err
@@ -214,7 +212,7 @@ func (c *calls) BackfillSchedule(ctx context.Context, q *connect.Request[pb.Back
 }
 
 // ResetSchedule sets the cursor of a schedule back to the clock.
-func (c *calls) ResetSchedule(ctx context.Context, q *connect.Request[pb.ResetScheduleRequest]) (*connect.Response[pb.ResetScheduleResponse], error) {
+func (c scheduleCalls) ResetSchedule(ctx context.Context, q *request[pb.ResetScheduleRequest]) (*response[pb.ResetScheduleResponse], error) {
 	var was time.Time
 	s, err := c.changeSchedule(ctx, q.Msg.Domain, q.Msg.Name, q.Msg.Write, func(b *Backend, k schedule.Key, w plan.Write) (err error) {
 		was, err = b.Schedules.ResetSchedule(ctx, k, w)
@@ -224,7 +222,7 @@ func (c *calls) ResetSchedule(ctx context.Context, q *connect.Request[pb.ResetSc
 }
 
 // RemoveSchedule deletes a schedule; what it started goes on.
-func (c *calls) RemoveSchedule(ctx context.Context, q *connect.Request[pb.RemoveScheduleRequest]) (*connect.Response[pb.RemoveScheduleResponse], error) {
+func (c scheduleCalls) RemoveSchedule(ctx context.Context, q *request[pb.RemoveScheduleRequest]) (*response[pb.RemoveScheduleResponse], error) {
 	k, err := scheduleKey(q.Msg.Domain, q.Msg.Name)
 	if err != nil {
 		return nil, err

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"connectrpc.com/connect"
-
 	"cantina/fault"
 	"cantina/internal/text"
 	"cantina/lrp"
@@ -16,7 +14,7 @@ import (
 )
 
 // ListServices lists services by domain and name.
-func (c *calls) ListServices(_ context.Context, q *connect.Request[pb.ListServicesRequest]) (*connect.Response[pb.ListServicesResponse], error) {
+func (c serviceCalls) ListServices(_ context.Context, q *request[pb.ListServicesRequest]) (*response[pb.ListServicesResponse], error) {
 	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Service], error) {
 		return b.Services.ListServices(q.Msg.Domain, r)
 	})
@@ -28,16 +26,12 @@ func (c *calls) ListServices(_ context.Context, q *connect.Request[pb.ListServic
 }
 
 // GetService returns a service with its versions.
-func (c *calls) GetService(_ context.Context, q *connect.Request[pb.GetServiceRequest]) (*connect.Response[pb.GetServiceResponse], error) {
-	b, err := c.now()
-	if err != nil {
-		return nil, err
-	}
-	s, err := b.Services.GetService(serviceKey(q.Msg.Domain, q.Msg.Name))
-	if err != nil {
-		return nil, err
-	}
-	return answer(&pb.GetServiceResponse{Service: service(&s, true)}, nil)
+func (c serviceCalls) GetService(_ context.Context, q *request[pb.GetServiceRequest]) (*response[pb.GetServiceResponse], error) {
+	return get(c.Server, func(b *Backend) (plan.Service, error) {
+		return b.Services.GetService(serviceKey(q.Msg.Domain, q.Msg.Name))
+	}, func(s *plan.Service, _ string) *pb.GetServiceResponse {
+		return &pb.GetServiceResponse{Service: service(s, true)}
+	})
 }
 
 // serviceKey puts in the default domain.
@@ -53,7 +47,7 @@ func orDefault(domain string) string {
 }
 
 // ListInstances lists indices by the resolved view, or every row.
-func (c *calls) ListInstances(_ context.Context, q *connect.Request[pb.ListInstancesRequest]) (*connect.Response[pb.ListInstancesResponse], error) {
+func (c serviceCalls) ListInstances(_ context.Context, q *request[pb.ListInstancesRequest]) (*response[pb.ListInstancesResponse], error) {
 	states, err := lrpStates(q.Msg.State)
 	if err != nil {
 		return nil, err
@@ -93,7 +87,7 @@ func named[T interface {
 }
 
 // ScaleService sets how many instances are wanted.
-func (c *calls) ScaleService(ctx context.Context, q *connect.Request[pb.ScaleServiceRequest]) (*connect.Response[pb.ScaleServiceResponse], error) {
+func (c serviceCalls) ScaleService(ctx context.Context, q *request[pb.ScaleServiceRequest]) (*response[pb.ScaleServiceResponse], error) {
 	if q.Msg.Instances < 0 {
 		return nil, invalid("instances", "must not be negative")
 	}
@@ -106,7 +100,7 @@ func (c *calls) ScaleService(ctx context.Context, q *connect.Request[pb.ScaleSer
 }
 
 // RemoveService undesires a service.
-func (c *calls) RemoveService(ctx context.Context, q *connect.Request[pb.RemoveServiceRequest]) (*connect.Response[pb.RemoveServiceResponse], error) {
+func (c serviceCalls) RemoveService(ctx context.Context, q *request[pb.RemoveServiceRequest]) (*response[pb.RemoveServiceResponse], error) {
 	var s plan.Service
 	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) (err error) {
 		s, err = b.Services.RemoveService(ctx, serviceKey(q.Msg.Domain, q.Msg.Name), w)
@@ -131,7 +125,7 @@ func knownIndices(b *Backend, k lrp.ServiceKey, indices []int) error {
 
 // RestartService has instances started afresh: all by the rules of an update, or the given
 // ones, or all, at once.
-func (c *calls) RestartService(ctx context.Context, q *connect.Request[pb.RestartServiceRequest]) (*connect.Response[pb.RestartServiceResponse], error) {
+func (c serviceCalls) RestartService(ctx context.Context, q *request[pb.RestartServiceRequest]) (*response[pb.RestartServiceResponse], error) {
 	var indices []int
 	for _, i := range q.Msg.Index {
 		if i < 0 {

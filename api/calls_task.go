@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"connectrpc.com/connect"
-
 	"cantina/fault"
 	"cantina/internal/text"
 	"cantina/lrp"
@@ -16,7 +14,7 @@ import (
 )
 
 // ListTasks lists tasks by id.
-func (c *calls) ListTasks(_ context.Context, q *connect.Request[pb.ListTasksRequest]) (*connect.Response[pb.ListTasksResponse], error) {
+func (c taskCalls) ListTasks(_ context.Context, q *request[pb.ListTasksRequest]) (*response[pb.ListTasksResponse], error) {
 	states, err := taskStates(q.Msg.State)
 	if err != nil {
 		return nil, err
@@ -30,11 +28,19 @@ func (c *calls) ListTasks(_ context.Context, q *connect.Request[pb.ListTasksRequ
 	})
 	m := &pb.ListTasksResponse{Listing: where}
 	for i := range l.Items {
-		x := taskMessage(l.Items[i].Task, l.Items[i].Revision, false)
-		x.UnconfirmedReason, x.Condition = text.Clean(l.Items[i].UnconfirmedReason), text.Clean(l.Items[i].Condition)
-		m.Tasks = append(m.Tasks, x)
+		m.Tasks = append(m.Tasks, planTask(&l.Items[i], false))
 	}
 	return answer(m, err)
+}
+
+// planTask puts a task on the wire; nil when there is none, beside an error.
+func planTask(t *plan.Task, whole bool) *pb.Task {
+	if t.Task == nil {
+		return nil
+	}
+	m := taskMessage(t.Task, t.Revision, whole)
+	m.UnconfirmedReason, m.Condition = text.Clean(t.UnconfirmedReason), text.Clean(t.Condition)
+	return m
 }
 
 func taskStates(names []string) ([]task.State, error) {
@@ -46,23 +52,15 @@ func taskOutcomes(names []string) ([]task.Outcome, error) {
 }
 
 // GetTask returns a task with its result and definition.
-func (c *calls) GetTask(_ context.Context, q *connect.Request[pb.GetTaskRequest]) (*connect.Response[pb.GetTaskResponse], error) {
-	b, err := c.now()
-	if err != nil {
-		return nil, err
-	}
-	at := b.Events.Newest()
-	t, err := b.Tasks.GetTask(q.Msg.Id)
-	if err != nil {
-		return nil, err
-	}
-	x := taskMessage(t.Task, t.Revision, true)
-	x.UnconfirmedReason, x.Condition = text.Clean(t.UnconfirmedReason), text.Clean(t.Condition)
-	return answer(&pb.GetTaskResponse{Task: x, Position: at.String()}, nil)
+func (c taskCalls) GetTask(_ context.Context, q *request[pb.GetTaskRequest]) (*response[pb.GetTaskResponse], error) {
+	return get(c.Server, func(b *Backend) (plan.Task, error) { return b.Tasks.GetTask(q.Msg.Id) },
+		func(t *plan.Task, at string) *pb.GetTaskResponse {
+			return &pb.GetTaskResponse{Task: planTask(t, true), Position: at}
+		})
 }
 
 // RunTask submits a task.
-func (c *calls) RunTask(ctx context.Context, q *connect.Request[pb.RunTaskRequest]) (*connect.Response[pb.RunTaskResponse], error) {
+func (c taskCalls) RunTask(ctx context.Context, q *request[pb.RunTaskRequest]) (*response[pb.RunTaskResponse], error) {
 	d, err := toDefinition(q.Msg.Definition)
 	if err != nil {
 		return nil, err
@@ -81,27 +79,21 @@ func (c *calls) RunTask(ctx context.Context, q *connect.Request[pb.RunTaskReques
 		t, err = b.Tasks.DesireTask(ctx, n, w)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return answer(&pb.RunTaskResponse{Task: taskMessage(t.Task, t.Revision, true)}, nil)
+	return answer(&pb.RunTaskResponse{Task: planTask(&t, true)}, err)
 }
 
 // CancelTask ends a task.
-func (c *calls) CancelTask(ctx context.Context, q *connect.Request[pb.CancelOneTaskRequest]) (*connect.Response[pb.CancelOneTaskResponse], error) {
+func (c taskCalls) CancelTask(ctx context.Context, q *request[pb.CancelOneTaskRequest]) (*response[pb.CancelOneTaskResponse], error) {
 	var t plan.Task
 	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) (err error) {
 		t, err = b.Tasks.CancelTask(ctx, q.Msg.Id, w)
 		return inWords(b, q.Msg.Id, err)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return answer(&pb.CancelOneTaskResponse{Task: taskMessage(t.Task, t.Revision, false)}, nil)
+	return answer(&pb.CancelOneTaskResponse{Task: planTask(&t, false)}, err)
 }
 
 // DeleteTask removes a task that has ended.
-func (c *calls) DeleteTask(ctx context.Context, q *connect.Request[pb.DeleteTaskRequest]) (*connect.Response[pb.DeleteTaskResponse], error) {
+func (c taskCalls) DeleteTask(ctx context.Context, q *request[pb.DeleteTaskRequest]) (*response[pb.DeleteTaskResponse], error) {
 	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) error {
 		return inWords(b, q.Msg.Id, b.Tasks.DeleteTask(ctx, q.Msg.Id, w))
 	})
@@ -129,7 +121,7 @@ func inWords(b *Backend, id string, err error) error {
 }
 
 // ResolveTask is a person's word on a lost task.
-func (c *calls) ResolveTask(ctx context.Context, q *connect.Request[pb.ResolveTaskRequest]) (*connect.Response[pb.ResolveTaskResponse], error) {
+func (c taskCalls) ResolveTask(ctx context.Context, q *request[pb.ResolveTaskRequest]) (*response[pb.ResolveTaskResponse], error) {
 	var as task.Resolution
 	switch q.Msg.As {
 	case "done":
@@ -146,8 +138,5 @@ func (c *calls) ResolveTask(ctx context.Context, q *connect.Request[pb.ResolveTa
 		t, err = b.Tasks.ResolveTask(ctx, q.Msg.Id, as, w)
 		return inWords(b, q.Msg.Id, err)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return answer(&pb.ResolveTaskResponse{Task: taskMessage(t.Task, t.Revision, false)}, nil)
+	return answer(&pb.ResolveTaskResponse{Task: planTask(&t, false)}, err)
 }

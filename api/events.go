@@ -23,7 +23,7 @@ const Heartbeat = 15 * time.Second
 
 // StreamEvents sends committed changes in order, from strictly after a position
 // on, until the client goes or the term ends.
-func (c *calls) StreamEvents(ctx context.Context, q *connect.Request[pb.StreamEventsRequest], out *connect.ServerStream[pb.StreamEventsResponse]) error {
+func (c streamCalls) StreamEvents(ctx context.Context, q *request[pb.StreamEventsRequest], out *connect.ServerStream[pb.StreamEventsResponse]) error {
 	binary := strings.HasSuffix(q.Header().Get("Content-Type"), "proto")
 	return c.streamEvents(ctx, q.Msg, reader{
 		event: func(e *shared) error {

@@ -35,7 +35,7 @@ const (
 
 // FollowOutput sends output as it is written, merged over the cells, until the
 // subject has ended and everything was sent, or the client goes.
-func (c *calls) FollowOutput(ctx context.Context, q *connect.Request[pb.FollowOutputRequest], out *connect.ServerStream[pb.FollowOutputResponse]) error {
+func (c streamCalls) FollowOutput(ctx context.Context, q *request[pb.FollowOutputRequest], out *connect.ServerStream[pb.FollowOutputResponse]) error {
 	return c.followOutput(ctx, q.Msg, out.Send)
 }
 

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"connectrpc.com/connect"
-
 	"cantina/fault"
 	"cantina/internal/text"
 	"cantina/logstore"
@@ -23,7 +21,7 @@ import (
 )
 
 // ReadOutput reads one page of output, merged over the cells that may have it.
-func (c *calls) ReadOutput(ctx context.Context, q *connect.Request[pb.ReadOutputRequest]) (*connect.Response[pb.ReadOutputResponse], error) {
+func (c streamCalls) ReadOutput(ctx context.Context, q *request[pb.ReadOutputRequest]) (*response[pb.ReadOutputResponse], error) {
 	b, err := c.now()
 	if err != nil {
 		return nil, err

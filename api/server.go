@@ -126,7 +126,8 @@ func (s *Server) Handler() http.Handler { return s.entry(guard.Body(maxBody, s.M
 // Mux is what Handler serves, with its patterns.
 func (s *Server) Mux() *guard.Mux {
 	mux := guard.NewMux()
-	calls := &calls{s}
+	calls := &calls{applyCalls{s}, serviceCalls{s}, taskCalls{s}, jobCalls{s}, scheduleCalls{s}, cellCalls{s},
+		operationCalls{s}, streamCalls{s}}
 	path, h := cantinav1connect.NewCantinaServiceHandler(calls,
 		connect.WithInterceptors(&edge{s}),
 		connect.WithReadMaxBytes(maxBody), guard.Compression(maxBody), connect.WithCompressMinBytes(compressFrom),
@@ -147,6 +148,24 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]string{"role": role, "build": s.cfg.Build})
 }
 
-// calls has one method for each call of CantinaService; they are in the files
-// calls_*.go.
-type calls struct{ *Server }
+// calls has one method for each call of CantinaService, by what the calls are about.
+type (
+	calls struct {
+		applyCalls
+		serviceCalls
+		taskCalls
+		jobCalls
+		scheduleCalls
+		cellCalls
+		operationCalls // the cluster, and what can be asked of anything in it
+		streamCalls    // events and output
+	}
+	applyCalls     struct{ *Server }
+	serviceCalls   struct{ *Server }
+	taskCalls      struct{ *Server }
+	jobCalls       struct{ *Server }
+	scheduleCalls  struct{ *Server }
+	cellCalls      struct{ *Server }
+	operationCalls struct{ *Server }
+	streamCalls    struct{ *Server }
+)
