@@ -80,11 +80,13 @@ func TestStep(t *testing.T) {
 }
 `
 
-func writeMachine(t *testing.T) *Package {
+func writeMachine(t *testing.T) *Package { return write(t, machine) }
+
+func write(t *testing.T, code string) *Package {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"go.mod": "module machine\n\ngo 1.26\n", "machine.go": machine, "machine_test.go": machineTest,
+		"go.mod": "module machine\n\ngo 1.26\n", "machine.go": code, "machine_test.go": machineTest,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -144,6 +146,47 @@ func TestSomeTests(t *testing.T) {
 	program, err := NewTests(writeMachine(t), t.TempDir(), "TestNothing")
 	if err != nil || len(program.reached) > 0 {
 		t.Errorf("%d changes are come by, %v", len(program.reached), err)
+	}
+}
+
+// TestValuesBesideAnErrorAreIdle marks no others: an error in a variable may be nil.
+func TestValuesBesideAnErrorAreIdle(t *testing.T) {
+	p := write(t, `package machine
+
+import (
+	"errors"
+	"fmt"
+)
+
+type problem struct{}
+
+func (*problem) Error() string { return "" }
+
+var ErrOdd = errors.New("odd")
+
+func half(n int) (int, bool, error) {
+	var err error
+	switch n {
+	case 1:
+		return 11, false, ErrOdd
+	case 2:
+		return 12, true, fmt.Errorf("%d", n)
+	case 3:
+		return 13, false, &problem{}
+	case 4:
+		return 14, false, err
+	}
+	return 15, n > 16, nil
+}
+`)
+	var idle []string
+	for _, m := range p.All {
+		if m.Idle {
+			idle = append(idle, m.Old)
+		}
+	}
+	if want := []string{"11", "false", "12", "true", "13", "false"}; !slices.Equal(idle, want) {
+		t.Errorf("idle are %q, want %q", idle, want)
 	}
 }
 

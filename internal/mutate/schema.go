@@ -129,6 +129,9 @@ func (p *Package) look() error {
 			if d, ok := n.(*ast.GenDecl); ok && d.Tok == token.CONST {
 				return false
 			}
+			if r, ok := n.(*ast.ReturnStmt); ok {
+				p.idle(r, i, info, fset)
+			}
 			if a, ok := n.(*ast.ArrayType); ok && a.Len != nil { // a length is a constant to the compiler
 				return false
 			}
@@ -140,6 +143,41 @@ func (p *Package) look() error {
 		})
 	}
 	return nil
+}
+
+// idle marks the constants that a statement returns beside an error.
+func (p *Package) idle(r *ast.ReturnStmt, file int, info *types.Info, fset *token.FileSet) {
+	last := len(r.Results) - 1
+	if last < 1 || !isError(r.Results[last], info) {
+		return
+	}
+	for _, e := range r.Results[:last] {
+		at := fset.Position(e.Pos()).Offset
+		for j := range p.files[file].out {
+			m := &p.All[p.first[file]+j]
+			m.Idle = m.Idle || m.Kind == "constant" && m.from == at
+		}
+	}
+}
+
+// isError says whether a value is an error that cannot be nil: one of a type of its own, a variable
+// like ErrClosed, or one that is made on the spot.
+func isError(e ast.Expr, info *types.Info) bool {
+	t := info.TypeOf(e)
+	if !types.Implements(t, types.Universe.Lookup("error").Type().Underlying().(*types.Interface)) {
+		return false
+	}
+	if !types.IsInterface(t) {
+		return true
+	}
+	switch e := e.(type) {
+	case *ast.Ident:
+		return strings.HasPrefix(e.Name, "Err")
+	case *ast.CallExpr:
+		text := types.ExprString(e.Fun)
+		return text == "fmt.Errorf" || text == "errors.New"
+	}
+	return false
 }
 
 // constants notes the type of each number in a constant expression: that of the whole.

@@ -122,7 +122,7 @@ func draw(packages []*mutate.Package, o options) [][]*attempt {
 	var names []string
 	for i, p := range packages {
 		for j, m := range p.All {
-			if id := m.ID(); strings.Contains(id, o.match) && (o.ids == nil || o.ids[id]) {
+			if id := m.ID(); !m.Idle && strings.Contains(id, o.match) && (o.ids == nil || o.ids[id]) {
 				if files[m.Path] == nil {
 					names = append(names, m.Path)
 				}
