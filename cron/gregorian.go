@@ -37,12 +37,9 @@ type yearSet [(lastYear - firstYear + 64) / 64]uint64
 func (s *yearSet) add(y int)      { s[(y-firstYear)/64] |= 1 << uint((y-firstYear)%64) }
 func (s *yearSet) has(y int) bool { return s[(y-firstYear)/64]>>uint((y-firstYear)%64)&1 == 1 }
 
-// next is the first year of the set at or after y, 0 without one.
+// next is the first year of the set at or after y, which is one of the domain or the one after; 0 without one.
 func (s *yearSet) next(y int) int {
 	i := y - firstYear
-	if i < 0 {
-		i = 0
-	}
 	if i/64 >= len(s) {
 		return 0
 	}

@@ -192,7 +192,7 @@ func anchor(path string, value any, months, last bool) (int64, error) {
 	default:
 		return bad()
 	}
-	if y < firstYear || y > lastYear || m < 1 || m > 12 {
+	if y < firstYear || m < 1 || m > 12 {
 		return bad()
 	}
 	if d == 0 && months && len(numbers) < 3 {

@@ -18,6 +18,7 @@ func TestJSONItems(t *testing.T) {
 		`{"minute":0,"hour":12,"day_of_week":"friday","weekday_of_the_month":"last"`:                                       "2026-01-30 2026-02-27 2026-03-27",
 		`{"minute":0,"hour":12,"day_of_week":["Sat","Sun"],"weekday_of_the_month":[1,-1]`:                                  "2026-01-03 2026-01-04 2026-01-25",
 		`{"minute":0,"hour":12,"day_of_week":"Mon","weekday_of_the_month":{"start":2,"period":2}`:                          "2026-01-12 2026-01-26 2026-02-09",
+		`{"minute":0,"hour":12,"day_of_week":"Tue","weekday_of_the_month":{"end":2}`:                                       "2026-01-06 2026-01-13 2026-02-03",
 		`{"minute":0,"hour":12,"day_of_week":"Sun","weekday_of_the_month":-2,"month":2`:                                    "2026-02-15 2027-02-21 2028-02-20",
 		`{"minute":0,"hour":12,"day_of_month":1,"iter_month":{"start":"2025-11","period":5}`:                               "2026-04-01 2026-09-01 2027-02-01",
 		`{"minute":0,"hour":12,"day_of_month":31,"iter_month":{"start":"March 2026","end":"July 2027","period":2}`:         "2026-03-31 2026-05-31 2026-07-31",
@@ -64,8 +65,12 @@ func TestSecondsSelector(t *testing.T) {
 
 func TestRefusedItems(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"minute":0,"day":3`:                          "day: unknown key; did you mean day_of_month?",
-		`{"minute":0,"dow":3`:                          "dow: unknown key",
+		`{"minute":0,"day":3`:             "day: unknown key; did you mean day_of_month?",
+		`{"minute":0,"dow":3`:             "dow: unknown key",
+		`{"minute":0,"ours":3`:            "ours: unknown key; did you mean hour?",
+		`{"minute":0,"hot":3`:             "hot: unknown key",
+		`{"minute":0,"day_of_week":"ues"`: `day_of_week: "ues" is no name of this field; did you mean "tuesday"?`,
+		`{"minute":0,"day_of_month":31,"month":4,"iter_day":{"start":"2026-01-01"}`: "day_of_month: day 31 never occurs in month 4",
 		`{"minutes":0`:                                 "minutes: unknown key; did you mean minute?",
 		`{"hour":3`:                                    `minute: missing; for every minute write {"period": 1}`,
 		`{"minute":60`:                                 "minute: 60 is not between 0 and 59",

@@ -144,23 +144,26 @@ func (l *line) every(text string, bad func(string, ...any) *ParseError) (*Item, 
 // parsePeriodText reads a duration of whole seconds: numbers with the units w,
 // d, h, m, s.
 func parsePeriodText(text string) (int64, error) {
+	const most = 400 * 366 * daySecs
 	var total, n int64
 	have := false
 	for _, r := range text {
+		unit, ok := map[rune]int64{'w': 7 * daySecs, 'd': daySecs, 'h': 3600, 'm': 60, 's': 1}[r]
 		switch {
-		case r >= '0' && r <= '9' && n < 1<<31:
+		case r >= '0' && r <= '9':
 			n, have = n*10+int64(r-'0'), true
-			continue
 		case !have:
 			return 0, fmt.Errorf("%q is not a period", text)
-		}
-		unit, ok := map[rune]int64{'w': 7 * daySecs, 'd': daySecs, 'h': 3600, 'm': 60, 's': 1}[r]
-		if !ok {
+		case !ok:
 			return 0, fmt.Errorf("%q is not a period of whole seconds", text)
+		default:
+			total, n, have = total+n*unit, 0, false
 		}
-		total, n, have = total+n*unit, 0, false
+		if n > most || total > most {
+			return 0, fmt.Errorf("%q is not a period between 1s and 400 years", text)
+		}
 	}
-	if have || total < 1 || total > 400*366*daySecs {
+	if have || total < 1 {
 		return 0, fmt.Errorf("%q is not a period between 1s and 400 years", text)
 	}
 	return total, nil

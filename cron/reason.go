@@ -18,7 +18,7 @@ func names(words string) []Name {
 // blame names the selector to look at first when no day matches.
 func (g *gregorian) blame() string {
 	switch {
-	case len(g.iters) > 0 || g.kinds != 0:
+	case g.kinds != 0:
 		return keyYear
 	case !g.domAny:
 		return keyDOM
@@ -45,7 +45,7 @@ func (g *gregorian) why(year Selector) string {
 // deadDay is the smallest day of the month chosen when that day is longer than
 // every chosen month, else 0.
 func (g *gregorian) deadDay() int {
-	if g.domAny || g.dom == 0 || g.fromEnd != 0 {
+	if g.dom == 0 || g.fromEnd != 0 {
 		return 0
 	}
 	longest := 0

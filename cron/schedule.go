@@ -33,7 +33,7 @@ type Due struct {
 // It is ErrNoZone without a zone, ErrNeverMatches when the item cannot fire.
 func (s Schedule) Due(cursor, now time.Time, limit int) (Due, error) {
 	d, err := s.prepare(cursor, now)
-	if err != nil || !cursor.Before(now) {
+	if err != nil {
 		return d, err
 	}
 	at := cursor
@@ -59,7 +59,7 @@ func (s Schedule) Due(cursor, now time.Time, limit int) (Due, error) {
 // misfire policy "once" in a few searches, however long the outage was.
 func (s Schedule) Latest(cursor, now time.Time, limit int) (Due, error) {
 	d, err := s.prepare(cursor, now)
-	if err != nil || !cursor.Before(now) {
+	if err != nil {
 		return d, err
 	}
 	until := now

@@ -28,6 +28,11 @@ func TestScheduleAgainstTheObserver(t *testing.T) {
 				s := cron.Schedule{Item: it, Zone: loc}
 				cursor := b - 86400 + r.Int64N(86400)
 				now := cursor + 1 + r.Int64N(86400)
+				w.from, w.to = b-86400, b+2*86400
+				if all := slices.Concat(w.fires(p), w.leftOut(p)); len(all) > 0 && r.IntN(2) == 0 { // right beside a match
+					cursor = all[r.IntN(len(all))] - 1 + r.Int64N(3)
+					now = max(cursor+1, all[r.IntN(len(all))]-1+r.Int64N(3))
+				}
 				w.from, w.to = cursor+1, now
 				checkSchedule(t, s, w.fires(p), time.Unix(cursor, 0), time.Unix(now, 0), 1+r.IntN(5), p.String()+" "+name)
 				checkSkips(t, s, w.leftOut(p), time.Unix(cursor, 0), time.Unix(now, 0), p.String()+" "+name)
@@ -93,6 +98,10 @@ func checkSkips(t *testing.T, s cron.Schedule, want []int64, cursor, now time.Ti
 			t.Errorf("%s: skip without reason %+v", what, o)
 		}
 		got = append(got, o.At.Unix())
+	}
+	next, ok := s.NextSkip(cursor, now)
+	if ok != (len(want) > 0) || ok && next.At.Unix() != want[0] {
+		t.Fatalf("%s: NextSkip(%v, %v) = %v, %v, want %v", what, cursor.UTC(), now.UTC(), next, ok, want)
 	}
 	if !slices.Equal(got, want) {
 		t.Fatalf("%s: left out between %v and %v: %v, want %v", what, cursor.UTC(), now.UTC(), got, want)

@@ -59,7 +59,7 @@ func (i interval) has(v int64) bool { return i.lo <= v && v < i.hi }
 // labels of that span. It looks at borders within two days of the instant.
 func shownBefore(loc *time.Location, s span, label int64) (by interval, yes bool) {
 	x := label - s.off
-	for e := s.start; e > farPast && x-e < near; {
+	for e := s.start; x-e < near; {
 		p := spanAt(loc, e-1)
 		if l := p.labels(); l.has(label) {
 			return l, true
@@ -72,7 +72,7 @@ func shownBefore(loc *time.Location, s span, label int64) (by interval, yes bool
 // shownAfter is shownBefore for later spans.
 func shownAfter(loc *time.Location, s span, label int64) (by interval, yes bool) {
 	x := label - s.off
-	for n := s; n.end < farFuture && n.end-x < near; {
+	for n := s; n.end-x < near; {
 		n = n.after(loc)
 		if l := n.labels(); l.has(label) {
 			return l, true
@@ -92,13 +92,13 @@ func gap(before, after span) interval {
 // it belongs to that one), and up to which label that holds.
 func fillsGap(loc *time.Location, before, after span, label int64) (until int64, yes bool) {
 	border := before.end
-	for n := after; n.end < farFuture && n.end-border < near; {
+	for n := after; n.end-border < near; {
 		n = n.after(loc)
 		if l := n.labels(); l.has(label) {
 			return l.hi, true
 		}
 	}
-	for p := before; p.start > farPast && border-p.start < near; {
+	for p := before; border-p.start < near; {
 		q := spanAt(loc, p.start-1)
 		if g := gap(q, p); g.has(label) {
 			return g.hi, true

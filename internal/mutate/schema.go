@@ -160,7 +160,7 @@ func (p *Package) idle(r *ast.ReturnStmt, file int, info *types.Info, fset *toke
 	}
 }
 
-// isError says whether a value is an error that cannot be nil: one of a type of its own, a variable
+// isError reports whether a value is an error that cannot be nil: one of a type of its own, a variable
 // like ErrClosed, or one that is made on the spot.
 func isError(e ast.Expr, info *types.Info) bool {
 	t := info.TypeOf(e)

@@ -20,7 +20,7 @@ type Small struct {
 	Old  string // the text that goes, with enough around it to be found again
 	New  string // what stands in its place
 	Nth  int    // which of several in the file that have the same name, from 1
-	// Idle is a value that is returned beside an error: nobody may read it, so it is not tried.
+	// Idle is a value that is returned beside an error: no caller may read it, so it is not tried.
 	Idle bool
 
 	from, to int

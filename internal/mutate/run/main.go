@@ -57,6 +57,9 @@ type attempt struct {
 	verdict mutate.Verdict
 }
 
+// passed begins a line about a change that the tests of its package did not notice.
+const passed = "tests let pass "
+
 // counts are the figures of a package.
 type counts struct {
 	all, tried, tests, simulator, survive, broken int
@@ -165,9 +168,11 @@ func readSurvivors(path string) (map[string]bool, error) {
 	}
 	out := map[string]bool{}
 	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "SURVIVES  "); ok {
-			id, _, _ := strings.Cut(rest, "  at ")
-			out[id] = true
+		for _, head := range []string{"SURVIVES  ", passed} { // the second also in that of a run that was cut short
+			if rest, ok := strings.CutPrefix(line, head); ok {
+				id, _, _ := strings.Cut(rest, "  at ")
+				out[strings.TrimSpace(id)] = true
+			}
 		}
 	}
 	return out, nil
@@ -198,7 +203,7 @@ func tests(p *mutate.Package, all []*attempt, o options, scratch string, c *coun
 			failed = err
 		}
 		if a.verdict == mutate.Survives { // at once: a long run may be cut short
-			fmt.Fprintf(os.Stderr, "tests let pass %s\n", a.ID())
+			fmt.Fprintln(os.Stderr, passed+a.ID())
 		}
 	})
 	var left []*attempt

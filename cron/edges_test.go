@@ -1,0 +1,218 @@
+package cron_test
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"cantina/cron"
+)
+
+// TestLastDaysOfEightThousandYears compares the calendar with that of package time: the last
+// day of each month, and how many there are.
+func TestLastDaysOfEightThousandYears(t *testing.T) {
+	from, to := time.Date(1969, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+	it, loc := parse(t, "0 0 L * *", "UTC", "", "", from)
+	n, last := int64(0), from
+	for want := from.AddDate(0, 1, -1); ; n++ {
+		next, err := it.Next(last, loc)
+		must(t, err)
+		if label := it.Describe(next, loc).Label; !next.Equal(want) || label != want.Format("2006-01-02 15:04") {
+			t.Fatalf("after %v comes %v, shown as %s, want %v", last, next, label, want)
+		}
+		if want.Equal(to) {
+			break
+		}
+		last, want = next, want.AddDate(0, 0, 1).AddDate(0, 1, -1)
+	}
+	if got := it.Count(from, last, loc); got != n {
+		t.Errorf("Count = %d, want %d", got, n)
+	}
+}
+
+// TestWholeNumbersOfEachType: what decoders of JSON and YAML make of a number.
+func TestWholeNumbersOfEachType(t *testing.T) {
+	fixes := []any{"skip", "repeat_use_both"}
+	for _, v := range []any{7, int32(7), int64(7), uint(7), uint64(7), json.Number("7"), []any{uint64(7)}} {
+		it, err := cron.ParseValue(map[string]any{"minute": v, "dst_fixes": fixes})
+		if err != nil || it.String() != "7 * * * * *" {
+			t.Errorf("%T: %v, %v", v, it, err)
+		}
+	}
+	for _, v := range []any{
+		uint(math.MaxInt64 + 1), uint64(math.MaxInt64 + 1), json.Number("9223372036854775808"), 7.0, float32(7), int8(7), "7",
+	} {
+		if it, err := cron.ParseValue(map[string]any{"epoch": v}); err == nil {
+			t.Errorf("%T %v: accepted as %v", v, v, it)
+		}
+	}
+	for _, v := range []any{uint(math.MaxInt64), uint64(math.MaxInt64), json.Number("9223372036854775807")} {
+		if it, err := cron.ParseValue(map[string]any{"epoch": v}); err != nil || it.String() != "9223372036854775807" {
+			t.Errorf("%T %v: %v, %v", v, v, it, err)
+		}
+	}
+}
+
+// TestLongestPeriod is 400 years of 366 days.
+func TestLongestPeriod(t *testing.T) {
+	for text, good := range map[string]bool{
+		"146400d": true, "12648960000s": true, "146399d23h59m60s": true, "1s": true,
+		"146400d1s": false, "12648960001s": false, "20914w3d": false, "18446744073709551706s": false,
+		"0d0s": false, "60": false, "5m3": false,
+	} {
+		it, _, err := cron.ParseLine("@every "+text, cron.LineOptions{})
+		const want = "is not a period between 1s and 400 years"
+		if good && err != nil || !good && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, %v", text, it, err)
+		}
+	}
+}
+
+// TestChoiceIsAskedForWhereItMatters: on the last Sunday of March, clocks in Berlin go from 02:00 to
+// 03:00, on that of October from 03:00 to 02:00.
+func TestChoiceIsAskedForWhereItMatters(t *testing.T) {
+	loc := load(t, loader(t), "Europe/Berlin")
+	for line, matters := range map[string]bool{
+		"59 1 * * *": false, "0 2 * * *": true, "59 2 * * *": true, "0 3 * * *": false,
+		"59 59 1 * * *": false, "59 59 2 * * *": true,
+	} {
+		for _, now := range []string{"2026-01-01T00:00:00Z", "2026-07-01T00:00:00Z"} { // each of the two comes first
+			_, _, err := cron.ParseLine(line, cron.LineOptions{Zone: loc, Now: at(t, now)})
+			if matters != (err != nil) {
+				t.Errorf("%s: %v", line, err)
+			}
+			for _, name := range []string{"gap", "fold"} {
+				if matters && !strings.Contains(err.Error(), name+" is not set") {
+					t.Errorf("%s: %v, want both named", line, err)
+				}
+			}
+		}
+	}
+}
+
+// TestPreviewBeginsAfterFractions: half a second after a match, the next one is the first.
+func TestPreviewBeginsAfterFractions(t *testing.T) {
+	it, err := cron.ParseJSON([]byte(`{"epoch":[1000,2000]}`))
+	must(t, err)
+	for at, want := range map[time.Time]int{
+		time.Unix(999, 1): 2, time.Unix(1000, 0): 2, time.Unix(1000, 1): 1, time.Unix(2000, 1): 0,
+	} {
+		list, err := cron.Preview(it, nil, at, 5)
+		if err != nil || len(list) != want {
+			t.Errorf("from %v: %v, %v, want %d", at.UTC(), list, err, want)
+		}
+	}
+	for _, n := range []int{0, -1} {
+		if list, err := cron.Preview(it, nil, time.Unix(0, 0), n); err != nil || len(list) != 0 {
+			t.Errorf("preview of %d: %v, %v", n, list, err)
+		}
+	}
+	if list, _ := cron.Preview(it, nil, time.Unix(0, 0), 1); len(list) != 1 || list[0].At.Unix() != 1000 {
+		t.Errorf("preview of one: %v", list)
+	}
+}
+
+// TestSecondsThatAreLeftOut lists the two seconds of the second pass in New York that "early" leaves
+// out, and the firings of the first pass, in order.
+func TestSecondsThatAreLeftOut(t *testing.T) {
+	loc := load(t, loader(t), "America/New_York")
+	it, err := cron.ParseJSON([]byte(`{"seconds":[0,1],"minute":0,"hour":1,"dst_fixes":["skip","repeat_use_only_early"]}`))
+	must(t, err)
+	first, second := at(t, "2026-11-01T05:00:00Z"), at(t, "2026-11-01T06:00:00Z")
+	next := at(t, "2026-11-02T06:00:00Z")
+	var got, want []string
+	list, err := cron.Preview(it, loc, first, 3)
+	must(t, err)
+	for _, o := range list {
+		got = append(got, o.At.UTC().Format(time.RFC3339)+" "+o.Skip.String()+o.Mark.String())
+	}
+	for _, x := range []struct {
+		at   time.Time
+		what string
+	}{
+		{first, "repeated hour, first pass"}, {first.Add(time.Second), "repeated hour, first pass"},
+		{second, "skipped: repeated hour"}, {second.Add(time.Second), "skipped: repeated hour"}, {next, ""},
+	} {
+		want = append(want, x.at.Format(time.RFC3339)+" "+x.what)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	s := cron.Schedule{Item: it, Zone: loc}
+	for _, c := range []struct {
+		cursor, until, want time.Time
+	}{
+		{first, second.Add(-time.Second), time.Time{}}, {first, second, second}, {second.Add(-time.Second), next, second},
+		{second, next, second.Add(time.Second)}, {second, second.Add(time.Second), second.Add(time.Second)},
+		{second.Add(time.Second), next, time.Time{}},
+	} {
+		o, ok := s.NextSkip(c.cursor, c.until)
+		if ok != !c.want.IsZero() || ok && !o.At.Equal(c.want) {
+			t.Errorf("left out in (%v, %v]: %v, %v, want %v", c.cursor, c.until, o, ok, c.want)
+		}
+	}
+}
+
+// TestSkipsAreTheNewest keeps the newest of a hundred days.
+func TestSkipsAreTheNewest(t *testing.T) {
+	loc := load(t, loader(t), "America/New_York")
+	it, err := cron.ParseJSON([]byte(
+		`{"seconds":[0,1],"minute":[0,30],"hour":1,"dst_fixes":["skip","repeat_use_only_early"]}`))
+	must(t, err)
+	s := cron.Schedule{Item: it, Zone: loc}
+	second := at(t, "2026-11-01T06:00:00Z")
+	half := second.Add(30 * time.Minute)
+	all := []time.Time{second, second.Add(time.Second), half, half.Add(time.Second)}
+	after := func(now time.Time, limit int) (out []time.Time) {
+		for _, o := range s.Skips(second.AddDate(-1, 0, 0), now, limit) {
+			out = append(out, o.At)
+		}
+		return out
+	}
+	equal := func(a, b []time.Time) bool { return slices.EqualFunc(a, b, time.Time.Equal) }
+	for limit := range 6 {
+		if got, want := after(second.Add(time.Hour), limit), all[4-min(limit, 4):]; !equal(got, want) {
+			t.Errorf("the newest %d: %v, want %v", limit, got, want)
+		}
+	}
+	const days = 100 * 24 * time.Hour
+	for late, want := range map[time.Duration]int{0: 4, time.Second: 3, 2 * time.Second: 2, days: 0} {
+		now := second.Add(days + late)
+		if got := after(now, 9); !equal(got, all[4-want:]) {
+			t.Errorf("at %v: %v, want the last %d", now, got, want)
+		}
+	}
+}
+
+// TestLastSecondBeforeAGap is a firing of its own under "skip", and stands for the gap under
+// "unskip" only.
+func TestLastSecondBeforeAGap(t *testing.T) {
+	loc := load(t, loader(t), "America/New_York")
+	for gap, want := range map[string]cron.Mark{"skip": cron.MarkNone, "unskip": cron.MarkGapUnskip} {
+		it, err := cron.ParseJSON([]byte(
+			`{"seconds":[30,59],"minute":59,"hour":[1,2],"dst_fixes":["` + gap + `","repeat_use_both"]}`))
+		must(t, err)
+		if o := it.Describe(at(t, "2026-03-08T06:59:59Z"), loc); o.Mark != want {
+			t.Errorf("%s: %v", gap, o)
+		}
+		if o := it.Describe(at(t, "2026-03-08T06:59:30Z"), loc); o.Mark != cron.MarkNone {
+			t.Errorf("%s, earlier: %v", gap, o)
+		}
+	}
+}
+
+// TestDepthIsBounded: nine levels below the outermost value are too deep, eight are only no item.
+func TestDepthIsBounded(t *testing.T) {
+	for n, want := range map[int]string{8: "is not an object", 9: "nested too deeply"} {
+		for _, open := range []string{"[", `{"a":`} {
+			closing := map[string]string{"[": "]", `{"a":`: "}"}[open]
+			text := "[" + strings.Repeat(open, n-1) + "1" + strings.Repeat(closing, n-1) + "]"
+			if _, err := cron.ParseJSON([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %s", text, err, want)
+			}
+		}
+	}
+}
