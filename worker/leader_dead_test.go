@@ -54,6 +54,9 @@ func TestDeadNonMembersAreForgotten(t *testing.T) {
 	if len(r.l.Sessions(r.now)) != 0 || r.beat("w1", "p1", 1).Verdict != Die {
 		t.Fatal("kept")
 	}
+	if len(r.l.order) != 0 || len(r.l.goneList) != 1 {
+		t.Errorf("%d are ticked on, %d ids are gone", len(r.l.order), len(r.l.goneList))
+	}
 }
 
 // TestNewStoreIsStale unless the operator says that the cluster is new.

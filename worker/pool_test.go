@@ -158,6 +158,7 @@ func TestWhoWasNotHeardOf(t *testing.T) {
 		0:  "every listed process has reported",
 		2:  "no report from: w10, w11",
 		10: "no report from: w10, w11, w12, w13, w14, w15, w16, w17, w18, w19",
+		11: "no report from: w10, w11, w12, w13, w14, w15, w16, w17, w18, w19 and 1 more",
 		12: "no report from: w10, w11, w12, w13, w14, w15, w16, w17, w18, w19 and 2 more",
 	} {
 		var ms []Member

@@ -1,0 +1,102 @@
+package worker
+
+import (
+	"testing"
+
+	"cantina/fence"
+)
+
+// TestTheFirstBeatIsForgotten as any other is, when 256 came after it.
+func TestTheFirstBeatIsForgotten(t *testing.T) {
+	for after, credit := range map[int]bool{255: true, 256: false} {
+		r := newCellRig(t, nil)
+		first := r.beat()
+		for range after {
+			r.now += sec / 5
+			r.beat()
+		}
+		r.step(welcome(first))
+		if r.c.credited != credit {
+			t.Errorf("after %d more: credit %v", after, r.c.credited)
+		}
+	}
+}
+
+// TestNothingIsToldTwice of one question that names an invocation twice.
+func TestNothingIsToldTwice(t *testing.T) {
+	r := newCellRig(t, nil)
+	r.healthy()
+	x := x5(7, "a")
+	r.step(NotifyAsked{Notify{term5, "p1", 1, []Run{x, x}}})
+	if u := cellOne[SendStatus](r); len(u.Update.Items) != 1 || u.Update.Items[0].Run != x {
+		t.Errorf("%+v", u.Update.Items)
+	}
+}
+
+// TestAnEndThatIsNotTold keeps the cell, though it was counted among what outlives it.
+func TestAnEndThatIsNotTold(t *testing.T) {
+	r := newCellRig(t, nil)
+	r.healthy()
+	x := x5(1, "a")
+	r.run(x, 0)
+	r.step(BoundCount{Lasting: 1})
+	r.step(WorkEnded{x, "done"}) // it is counted anew a moment later
+	r.out = nil
+	r.step(LeaveAsked{})
+	for _, b := range cellTake[SendBeat](r) {
+		if b.Beat.Returns {
+			t.Error("it says that it comes back")
+		}
+	}
+	r.tick(10 * sec)
+	if r.c.Ended() {
+		t.Fatal("it has left")
+	}
+	r.step(StatusAnswered{StatusAnswer{Term: term5, Proc: "p1", Run: x, OK: true}})
+	r.out = nil
+	r.step(BoundCount{})
+	if b := cellTake[SendBeat](r); r.c.Ended() || len(b) > 0 && b[0].Beat.Returns {
+		t.Errorf("nothing is left that comes back: %+v", b)
+	}
+}
+
+// TestAnswersThatDoNotFit change nothing: those of another kind of status, of other work under the same invocation,
+// and those of what still runs.
+func TestAnswersThatDoNotFit(t *testing.T) {
+	r := newCellRig(t, nil)
+	r.healthy()
+	before := r.c.health.LastProbe
+	r.now += sec
+	r.beat()
+	r.n++
+	r.step(RunAsked{RunTask{Term: term5, Proc: "p1", Probe: r.n, Beat: r.c.beats.number}})
+	r.step(ProbeEnded{Probe: r.n, OK: true})
+	r.step(StatusAnswered{StatusAnswer{Term: term5, Proc: "p1", Kind: StatusNotRunning, Probe: r.n, OK: true}})
+	r.step(StatusAnswered{StatusAnswer{Term: term5, Proc: "p1", Kind: StatusProbe, Probe: r.n, OK: true}})
+	if r.c.health.LastProbe <= before {
+		t.Error("the answer to the probe does not count any more")
+	}
+	runs, ended := x5(1, "a"), x5(2, "b")
+	r.run(runs, 0)
+	r.run(ended, 0)
+	r.step(WorkEnded{ended, ""})
+	other := ended
+	other.Work.Job = "c"
+	for _, x := range []Run{runs, other} {
+		r.step(StatusAnswered{StatusAnswer{Term: term5, Proc: "p1", Run: x, OK: true}})
+		if n := len(r.c.Held()); n != 2 {
+			t.Errorf("%v: %d are held", x, n)
+		}
+	}
+}
+
+// TestAForeignLeaderIsNotJoined by a cell of no cluster, though it answers.
+func TestAForeignLeaderIsNotJoined(t *testing.T) {
+	r := newCellRig(t, nil)
+	h := r.beat()
+	r.step(BeatAnswered{HeartbeatAnswer{Protocol: Protocol, Cluster: "other", Term: fence.Term{Epoch: 1, Revision: 9},
+		Proc: "p1", Beat: h.Beat, Verdict: Foreign, State: MustDie, Timeouts: DefaultTimeouts()}})
+	if len(cellTake[ForeignHeard](r)) != 1 || r.c.Cluster() != "" || !r.c.Term().IsZero() {
+		t.Errorf("cluster %q, term %v", r.c.Cluster(), r.c.Term())
+	}
+}

@@ -1,0 +1,134 @@
+package worker
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// TestALaterProcessOfAnotherBootHasNoSay: a directory that was copied is used by two machines at once, and one that
+// remains on the other machine is none of this process.
+func TestALaterProcessOfAnotherBootHasNoSay(t *testing.T) {
+	r := newRig(t, nil)
+	elsewhere := func(h *Heartbeat) { h.Boot, h.PredecessorsGone = "of another machine", false }
+	r.beat("w2", "q@d", 2, elsewhere)
+	r.step(ReportReceived{Report{Term: term5, Proc: "q@d"}})
+	r.healthy("w1", "p@d", 1)
+	for end := r.now + 2*r.l.ownPromise(); r.now < end; {
+		r.tick(2 * sec)
+		r.beat("w2", "q@d", 2, elsewhere)
+		r.probe("w2", "q@d", true)
+	}
+	if !r.l.IsDead("p@d") || r.l.IsDead("q@d") {
+		t.Error("the silent one is dead by time, whatever the other machine has")
+	}
+}
+
+// TestAFlagThatEndsTheWaitIsAudited however short it is.
+func TestAFlagThatEndsTheWaitIsAudited(t *testing.T) {
+	r := newRig(t, func(c *Config) { withMembers(member("p1", "w1", 1))(c); c.InitialWait = 1 })
+	if a := one[Audit](r); a.Kind != AuditWaitForced {
+		t.Errorf("%+v", a)
+	}
+}
+
+// TestALeaderWithoutADeadlineAndWithoutACell of its own is not alone.
+func TestALeaderWithoutADeadlineAndWithoutACell(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.NoDeadline, c.NewCluster = true, false })
+	if r.l.waiting.alone || slices.Contains(r.rows, Row(PutAlone{})) {
+		t.Errorf("alone, rows %v", r.rows)
+	}
+}
+
+// TestAnEndOfTheDeadIsTaken though the process has not reported to this leader, while its death becomes durable.
+func TestAnEndOfTheDeadIsTaken(t *testing.T) {
+	r := newRig(t, withMembers(member("p1", "w1", 1)))
+	x := Run{Work{"job", "n"}, x5(1, "job").Invocation}
+	x.Invocation.Term.Revision = 4
+	r.hold = true
+	r.step(Forget{Proc: "p1", By: "ann"})
+	r.status("w1", "p1", StatusItem{Kind: StatusEnded, Run: x, Status: "done"})
+	r.hold = false
+	r.commit()
+	if e := one[Ended](r); e.Run != x || e.Kind != Real || e.Status != "done" {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestARowWithoutAPromiseGivesNoCredit to a cell that lives by deadlines: it could not tell it from credit for ever.
+func TestARowWithoutAPromiseGivesNoCredit(t *testing.T) {
+	m := member("p1", "w1", 1)
+	m.Promise = 0 // of a leader without deadlines
+	r := newRig(t, withMembers(m))
+	r.hold = true
+	r.beat("w1", "p1", 1)
+	r.report("p1")
+	r.beat("w1", "p1", 1)
+	var last HeartbeatAnswer
+	for _, out := range r.pending {
+		for _, e := range out.Effects {
+			if a, ok := e.(AnswerBeat); ok {
+				last = a.Answer
+			}
+		}
+	}
+	if last.Verdict != Welcome || !last.Eligible || last.Credit || last.Promise != 0 {
+		t.Errorf("before the row has the promise: %+v", last)
+	}
+	r.hold = false
+	r.commit()
+	if a := r.beat("w1", "p1", 1); !a.Credit || a.Promise != r.l.ownPromise() {
+		t.Errorf("when the row has it: %+v", a)
+	}
+}
+
+// TestALongPromiseStaysInTheRow as long as the cell says that it lives by it.
+func TestALongPromiseStaysInTheRow(t *testing.T) {
+	m := member("p1", "w1", 1)
+	m.Promise = 96 * sec
+	r := newRig(t, withMembers(m))
+	long := func(h *Heartbeat) { h.Promise = 96 * sec }
+	r.beat("w1", "p1", 1, long)
+	r.report("p1")
+	r.rows = nil
+	for range 2 {
+		if a := r.beat("w1", "p1", 1, long); !a.Credit {
+			t.Fatalf("%+v", a)
+		}
+	}
+	if got := r.members(); got != "" {
+		t.Errorf("written while it lives by the longer one: %s", got)
+	}
+	if r.beat("w1", "p1", 1); r.members() != "p1:1m26s" {
+		t.Errorf("it lives by the shorter one: %q", r.members())
+	}
+}
+
+// TestACommitOfNoEnd: the commit of an end that the leader did not hand out takes out nothing that runs.
+func TestACommitOfNoEnd(t *testing.T) {
+	r := newRig(t, nil)
+	r.healthy("w1", "p1", 1)
+	x := r.run("w1", "a")
+	for _, kind := range []Synthetic{Real, NeverStarted, Lost} {
+		if r.step(StatusCommitted{x, kind}); r.l.Live() != 1 {
+			t.Errorf("%v: %d run", kind, r.l.Live())
+		}
+	}
+}
+
+// TestOfTheGoneALittleIsKept: a bounded number of ids, the newest.
+func TestOfTheGoneALittleIsKept(t *testing.T) {
+	r := newRoster(&term{t: DefaultTimeouts()})
+	for i := range goneBound + 3 {
+		name := fmt.Sprint("p", i)
+		r.forget(r.newProcess(Member{Proc: Proc(name), Cell: CellName(name), DirID: name}, 0))
+	}
+	if len(r.gone) != goneBound || len(r.goneList) != goneBound {
+		t.Errorf("%d ids are kept, %d in order", len(r.gone), len(r.goneList))
+	}
+	for p, kept := range map[Proc]bool{"p0": false, "p2": false, "p3": true, "p16386": true} {
+		if _, known := r.gone[p]; known != kept {
+			t.Errorf("%s is kept: %v", p, known)
+		}
+	}
+}
