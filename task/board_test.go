@@ -260,7 +260,8 @@ func TestACancelledTaskGoesOnlyWhenItsContainerHas(t *testing.T) {
 // is so new that it goes before.
 func TestACancelledTaskThatOutlivesItsCellHasItsGraceTime(t *testing.T) {
 	w := newWorld(t, Policy{KeepPerDomain: 1})
-	w.desire("g", Definition{Workload: action.Workload{OnCellRestart: action.RestartKeep, Termination: action.Termination{Grace: 5 * time.Second}}})
+	w.desire("g", Definition{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/sleep"}},
+		OnCellRestart: action.RestartKeep, Termination: action.Termination{Grace: 5 * time.Second}}})
 	_ = w.step("g", Start{UID: "ug", By: alpha})
 	_ = w.step("g", Cancel{})
 	w.now = w.now.Add(time.Second)
