@@ -28,15 +28,15 @@ type Backend struct {
 	Explainer    Explainer
 	Logs         Logs
 	Events       *event.Hub
-	// Writable, when set, says why nothing can be written now: a call that writes is refused
-	// with that; those that read go on.
+	// Writable, if set, returns the reason why rows cannot be written now. Writing calls are refused
+	// with it; reads continue.
 	Writable func() error
 }
 
 // Applications changes whole domains.
 type Applications interface {
-	// Plan tells what Apply would do; it writes nothing. ErrInvalid family for what
-	// the leader alone can see.
+	// Plan returns the changes that Apply would make, without writing. ErrInvalid covers errors that
+	// only the leader can see.
 	Plan(ctx context.Context, a plan.Application) (plan.Applied, error)
 	// Apply does it in one commit, or by a manifest that is rolled forward.
 	Apply(ctx context.Context, a plan.Application, w plan.Write) (plan.Applied, error)
@@ -47,9 +47,8 @@ type Services interface {
 	ListServices(domain string, r plan.Range) (plan.Page[plan.Service], error)
 	GetService(k lrp.ServiceKey) (plan.Service, error)
 	ListInstances(f plan.InstanceFilter, r plan.Range) (plan.Page[plan.Instance], error)
-	// InstanceOf returns a row that was committed at a revision as a list shows it: its
-	// version always, and what may change without a commit while no newer row of its
-	// index is there.
+	// InstanceOf returns a row that was committed at a revision as a list shows it: always its
+	// version, and the parts that change without a commit while no newer row of its index exists.
 	InstanceOf(a *lrp.Actual, revision int64) plan.Instance
 	// ScaleService sets how many instances are wanted.
 	ScaleService(ctx context.Context, k lrp.ServiceKey, instances int, w plan.Write) (plan.Service, error)
@@ -67,13 +66,13 @@ type Tasks interface {
 	ListTasks(f plan.TaskFilter, r plan.Range) (plan.Page[plan.Task], error)
 	// GetTask returns task.ErrNotFound, or ErrCollected for one that was there.
 	GetTask(guid string) (plan.Task, error)
-	// TaskOf does for a task what InstanceOf does for an instance.
+	// TaskOf is InstanceOf for a task.
 	TaskOf(t *task.Task, revision int64) plan.Task
 	DesireTask(ctx context.Context, n plan.NewTask, w plan.Write) (plan.Task, error)
 	CancelTask(ctx context.Context, guid string, w plan.Write) (plan.Task, error)
 	// DeleteTask resolves and deletes a COMPLETED task.
 	DeleteTask(ctx context.Context, guid string, w plan.Write) error
-	// ResolveTask is a person's word on a lost task.
+	// ResolveTask records a person's decision about a lost task.
 	ResolveTask(ctx context.Context, guid string, as task.Resolution, w plan.Write) (plan.Task, error)
 }
 
@@ -82,7 +81,7 @@ type Jobs interface {
 	ListJobs(domain string, r plan.Range) (plan.Page[plan.Job], error)
 	GetJob(name string) (plan.Job, error)
 	ListNodes(f plan.JobNodeFilter, r plan.Range) (plan.Page[plan.JobNode], error)
-	// ListResults reads ended pairs with their data from the store.
+	// ListResults reads ended batch tasks with their data from the store.
 	ListResults(ctx context.Context, f plan.JobNodeFilter, r plan.Range) (plan.Page[plan.JobNode], error)
 	ChangeJobs
 }
@@ -91,9 +90,9 @@ type Jobs interface {
 type ChangeJobs interface {
 	RemoveJob(ctx context.Context, name string, w plan.Write) error
 	PauseJob(ctx context.Context, name string, paused bool, w plan.Write) (plan.Job, error)
-	// RetryJob lets failed pairs (all, or those of the filter) run again.
+	// RetryJob lets failed batch tasks (all, or those of the filter) run again.
 	RetryJob(ctx context.Context, f plan.JobNodeFilter, w plan.Write) (int, error)
-	// KillJob ends what runs of the filter; a stored intent.
+	// KillJob ends running batch tasks of the filter; a stored intent.
 	KillJob(ctx context.Context, f plan.JobNodeFilter, w plan.Write) (int, error)
 }
 
@@ -121,46 +120,46 @@ type Cell struct {
 	Labels      map[string]string
 	Taints      []string
 	Tags        []string
-	Isolation   []string // what the machine can isolate
+	Isolation   []string // isolation that the machine supports
 	Build       string
 	Drain       *Drain // nil when it is not drained
 	Gone        *Gone  // nil while a process has its name
 	// Cluster is set of a cell that belongs to another cluster, and is refused.
 	Cluster fence.Cluster
-	// Unknown is what runs there and the store does not know, in words.
+	// Unknown describes work on the cell that the store does not contain.
 	Unknown []string
 }
 
-// Gone is what became of a cell that is gone, and of its work: the newest of a term are
-// kept, until a process takes the name.
+// Gone is a cell that is gone, with the fate of its work. The newest of a term are kept until a
+// process takes the name.
 type Gone struct {
 	// At is when it was certain.
 	At time.Time
 	// Left: it deregistered, with nothing on it.
 	Left bool
-	// Why and Work say in words why it is gone, and what was done with its work.
+	// Why and Work describe why it is gone, and what was done with its work.
 	Why, Work string
 }
 
-// Word is the state as lists have it: LOST, or LEFT.
+// Word is the state as lists show it: LOST or LEFT.
 func (g *Gone) Word() string { return event.GoneWord(g.Left) }
 
 // Drain is that a cell is to be emptied, and how far that is.
 type Drain struct {
 	Reason, By string
-	// Until is when what is left is ended.
+	// Until is the time at which remaining work is ended.
 	Since, Until time.Time
 	StopBatch    bool
 	// Ended is when nothing was left, or the deadline ended the rest; zero before.
 	Ended time.Time
-	// Waits is what it waits for now, or what the deadline ended, in words.
+	// Waits describes the remaining work, or the work that the deadline ended.
 	Waits []string
-	// Unknown is why it is not known what it waits for now, in words: then Waits is as last
-	// reported. Empty = it is known.
+	// Unknown is the reason why the remaining work is unknown; then Waits is as last reported. Empty:
+	// it is known.
 	Unknown string
 }
 
-// NewDrain asks that a cell is emptied.
+// NewDrain requests a drain of a cell.
 type NewDrain struct {
 	Reason    string
 	Deadline  time.Duration // 0 = the cell's own setting
@@ -173,13 +172,13 @@ type Cells interface {
 	ListCells(r plan.Range, all bool) (plan.Page[Cell], error)
 	// GetCell returns a cell, also one that is gone.
 	GetCell(name worker.CellName) (Cell, error)
-	// ForgetCell is an operator's audited word that a process is dead. One that is gone is
-	// taken off the list.
+	// ForgetCell is an operator's audited declaration that a process is dead. A process that is gone
+	// is removed from the list.
 	ForgetCell(ctx context.Context, proc worker.Proc, w plan.Write) error
-	// AdoptCell has a cell of another cluster join this one, when it beats next.
+	// AdoptCell makes a cell of another cluster join this one at its next heartbeat.
 	AdoptCell(ctx context.Context, name worker.CellName, w plan.Write) error
-	// DiscardUnknown ends what runs on a cell and the store does not know; it returns what
-	// was told to end, in words.
+	// DiscardUnknown ends work on a cell that the store does not contain. It returns a description of
+	// the ended work.
 	DiscardUnknown(ctx context.Context, name worker.CellName, w plan.Write) ([]string, error)
 	// DrainCell stores that a cell is to be emptied; a second one replaces the first.
 	// UndrainCell takes it back; one that is not drained is returned as it is.
@@ -206,19 +205,19 @@ type Status struct {
 	Build     string
 	Since     time.Time // when the term began
 	Revision  int64
-	// Waiting is set during the initial wait; For names whom it waits for.
+	// Waiting is set during the initial wait; For names the processes that it waits for.
 	Waiting  bool
 	For      []string
 	Longest  time.Duration
 	Held     []Held
 	HeldMore int            // not in Held
 	Counts   map[string]int // services, instances, running, tasks, pending, jobs, cells, healthy …
-	// Warnings an operator must see: insecure listeners, forced waits, blind starts.
+	// Warnings for operators: insecure listeners, forced waits, starts with a stale list.
 	Warnings    []string
 	Quarantined int
 	Domains     []plan.Domain
-	// Rollouts are services that are being rolled out or taken back, or whose last
-	// rollout failed; RolloutsMore counts those that are not in it.
+	// Rollouts are services that are rolling out or rolled back, or whose last rollout failed;
+	// RolloutsMore counts those that do not fit.
 	Rollouts     []plan.Rollout
 	RolloutsMore int
 }
@@ -230,7 +229,7 @@ type Quarantined struct {
 	Bytes  []byte
 }
 
-// Operation is what operators ask of the leader itself.
+// Operation has the operators' calls to the leader itself.
 type Operation interface {
 	Status() (Status, error)
 	// EndWait ends the initial wait; double starts are accepted.

@@ -8,8 +8,8 @@ import (
 	"cantina/worker"
 )
 
-// shownEvent is eventMessage with the row as a list shows it: with what changes without
-// a commit of its own, as it is now. What the commit says stands.
+// shownEvent is eventMessage with the row as a list shows it: parts that change without a commit
+// are current. Committed parts are unchanged.
 func shownEvent(b *Backend, e *event.Event, all bool) *pb.Event {
 	m := eventMessage(e, all)
 	switch {

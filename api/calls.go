@@ -32,8 +32,7 @@ func rangeOf(p *pb.Page) (plan.Range, error) {
 	return r, nil
 }
 
-// writeOf reads what a writing call carries: the field, or the headers that mirror
-// it.
+// writeOf reads the write options of a call: the field, or the headers that mirror it.
 func writeOf(ctx context.Context, m *pb.Write) (plan.Write, error) {
 	w := plan.Write{Key: m.GetIdempotencyKey(), Expect: m.GetIfMatch(), By: caller(ctx)}
 	h, _ := ctx.Value(headers{}).(http.Header)
@@ -56,8 +55,8 @@ func writeOf(ctx context.Context, m *pb.Write) (plan.Write, error) {
 	return w, nil
 }
 
-// listing tells where a list was read. The position must be taken before the rows
-// are read: then no later event is missed.
+// listing returns the position of a list. It must be taken before the rows are read: then no later
+// event is missed.
 func listing[T any](l plan.Page[T], at event.Position) *pb.Listing {
 	return &pb.Listing{Next: l.Next, Revision: l.Revision, Position: at.String()}
 }

@@ -66,7 +66,7 @@ func lrpStates(names []string) ([]lrp.State, error) {
 	return named("state", names, lrp.Unclaimed, lrp.Crashed)
 }
 
-// named are the values from first to last that names, in capitals or not, ask for in a field.
+// named returns the values from first to last whose names, in any case, are listed in a field.
 func named[T interface {
 	~int
 	fmt.Stringer

@@ -20,7 +20,7 @@ import (
 	"cantina/wire/cantinav1/cantinav1connect"
 )
 
-// Error is what a call of a Client failed with.
+// Error is the error of a Client call.
 type Error struct {
 	// Code is that of the error table, or no_connection.
 	Code    string
@@ -33,10 +33,10 @@ type Error struct {
 // Error prints the message.
 func (e *Error) Error() string { return e.Message }
 
-// Unwrap returns what the transport said.
+// Unwrap returns the error of the transport.
 func (e *Error) Unwrap() error { return e.cause }
 
-// ClientConfig says how to reach the servers.
+// ClientConfig has the addresses and credentials of the servers.
 type ClientConfig struct {
 	// Addresses of servers, "host:port" or "unix:PATH"; any of them may lead.
 	Addresses []string
@@ -45,11 +45,11 @@ type ClientConfig struct {
 	Token guard.Token
 	// NewKey makes idempotency keys.
 	NewKey func() string
-	// Unanswered is called when a server has not answered a call for a while, once for each
-	// try; nil = nobody wants to know.
+	// Unanswered is called if a server has not answered a call for some time, once for each try; nil
+	// = not called.
 	Unanswered func(address string)
-	// Patience is how long a call is repeated while no server leads or none can be
-	// reached; 0 = not at all. Only what is safe to repeat is repeated.
+	// Patience is the time for which a call is repeated while no server leads or none can be reached;
+	// 0 = no repetition. Only calls that are safe to repeat are repeated.
 	Patience time.Duration
 }
 
@@ -137,7 +137,7 @@ func (c *Client) elsewhere(from *server, leader string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.servers[c.at%len(c.servers)] != from {
-		return // somebody else moved on already
+		return // another call has already moved on
 	}
 	if leader == "" || leader == from.address {
 		c.at = (c.at + 1) % len(c.servers)
@@ -157,7 +157,7 @@ func (c *Client) elsewhere(from *server, leader string) {
 	c.at = known
 }
 
-// Method is a call of CantinaServiceClient as a method expression, like
+// Method is a call of CantinaServiceClient as a method expression, such as
 // cantinav1connect.CantinaServiceClient.ListTasks.
 type Method[Q, A any] func(cantinav1connect.CantinaServiceClient, context.Context, *connect.Request[Q]) (*connect.Response[A], error)
 
@@ -167,7 +167,7 @@ func Call[Q, A any](ctx context.Context, c *Client, method Method[Q, A], q *Q) (
 	return CallFor(ctx, c, c.cfg.Patience, method, q)
 }
 
-// CallFor is Call with a patience of its own.
+// CallFor is Call with a separate patience.
 func CallFor[Q, A any](ctx context.Context, c *Client, patience time.Duration, method Method[Q, A], q *Q) (*A, error) {
 	c.sign(any(q).(proto.Message))
 	var answer *A
@@ -229,7 +229,7 @@ func (c *Client) try(ctx context.Context, patience time.Duration, do func(*serve
 		}
 		e := toError(err, s.address)
 		if e.Code == "no_connection" && c.alone() {
-			return e // nobody is there, and nobody else is known
+			return e // no server answers, and no other is known
 		}
 		named := e.Code == "not_leader" && e.Detail.Leader != ""
 		if !repeatable(e.Code) || ctx.Err() != nil {
@@ -304,7 +304,7 @@ func toError(err error, address string) *Error {
 	}
 }
 
-// reason keeps what the kernel said, without the layers in between.
+// reason keeps the kernel's error, without the layers in between.
 func reason(err error) string {
 	var op *net.OpError
 	if errors.As(err, &op) {

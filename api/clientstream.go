@@ -26,10 +26,10 @@ func Stop() error { return errStop }
 // StreamPatience is how long a stream that broke is taken up again without news.
 const StreamPatience = 30 * time.Second
 
-// Events calls each for every message of the event stream; a stream that breaks is
-// resumed where it stood. So is one whose each fails with an error of a call that
-// may succeed a moment later: it gets the same message again. It returns when ctx is done, each fails, or no server
-// can be reached for a while.
+// Events calls each for every message of the event stream. A stream that breaks is resumed at its
+// position. So is one whose each returns the error of a call that may succeed later: it gets the
+// same message again. Events returns when ctx is done, each fails, or no server can be reached for
+// some time.
 func (c *Client) Events(ctx context.Context, q *pb.StreamEventsRequest, each func(*pb.StreamEventsResponse) error) error {
 	return follow(ctx, c, func(ctx context.Context, s *server, progress func()) error {
 		res, err := s.calls.StreamEvents(ctx, connect.NewRequest(q))
@@ -46,8 +46,8 @@ func (c *Client) Events(ctx context.Context, q *pb.StreamEventsRequest, each fun
 	})
 }
 
-// FollowOutput calls each for every message of an output stream until it ends; one
-// that breaks is resumed where it stood. Packed messages are read by logstore.EachPacked.
+// FollowOutput calls each for every message of an output stream until it ends. A stream that
+// breaks is resumed at its position. logstore.EachPacked reads packed messages.
 func (c *Client) FollowOutput(ctx context.Context, q *pb.FollowOutputRequest, each func(*pb.FollowOutputResponse) error) error {
 	return follow(ctx, c, func(ctx context.Context, s *server, progress func()) error {
 		res, err := s.calls.FollowOutput(ctx, connect.NewRequest(q))
@@ -109,8 +109,8 @@ func (c *Client) ReadOutput(ctx context.Context, patience time.Duration, q *pb.O
 	return ctx.Err()
 }
 
-// follow opens a stream again and again until it ends by itself. once returns nil
-// when the server ended it without a word.
+// follow opens a stream repeatedly until it ends normally. once returns nil if the server ended it
+// without an error.
 func follow(ctx context.Context, c *Client, once func(context.Context, *server, func()) error) error {
 	last := time.Now()
 	for {
@@ -144,7 +144,7 @@ func receive[M any](res *connect.ServerStreamForClient[M], err error, each func(
 	}
 	for res.Receive() {
 		if err := each(res.Msg()); err != nil {
-			// The connection is of no use any more; its own error tells nothing.
+			// The connection is unusable; its own error adds no information.
 			_ = res.Close()
 			var e *Error
 			if errors.As(err, &e) && repeatable(e.Code) {

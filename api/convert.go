@@ -240,7 +240,7 @@ func node(job string, v *batch.NodeView) *pb.JobNode {
 	return m
 }
 
-// listedNode is node with what only a list of one job tells.
+// listedNode is node with the fields that only a list of one job has.
 func listedNode(p *plan.JobNode) *pb.JobNode {
 	m := node(p.Job, &p.NodeView)
 	m.Path, m.Data, m.UnconfirmedReason, m.Condition = text.CleanAll(p.Path), toStruct(p.Data), text.Clean(p.UnconfirmedReason), text.Clean(p.Condition)

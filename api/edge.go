@@ -82,13 +82,13 @@ func withHeaders(ctx context.Context, h http.Header) context.Context {
 	return context.WithValue(ctx, headers{}, h)
 }
 
-// caller names who calls, for the audit log.
+// caller returns the name of the caller, for the audit log.
 func caller(ctx context.Context) string {
 	who, _ := ctx.Value(callerKey{}).(string)
 	return who
 }
 
-// hint is what to do about an error that has none of its own.
+// hint is the remedy for an error without its own.
 func hint(err error, class Class) string {
 	switch {
 	case errors.Is(err, batch.ErrUnknownJob):
@@ -129,8 +129,7 @@ func (s *Server) detail(err error, id string) (Class, *pb.ErrorDetail) {
 	return class, d
 }
 
-// say is the text of an error for the outside. What nobody foresaw goes to the
-// log with its request id.
+// say returns the public text of an error. Unexpected errors are logged with their request id.
 func (s *Server) say(err error, class Class, id string) string {
 	if class.Code == "internal" {
 		s.cfg.Log.Error("request failed", "request_id", id, "error", err)
@@ -159,8 +158,8 @@ func (s *Server) recovered(r any) error {
 	return fmt.Errorf("handler panicked: %v", r)
 }
 
-// entry is around everything: a request gets its id and its caller's name. Who may call
-// at all is decided before, by package guard.
+// entry wraps every request: it gets an id and its caller's name. Package guard decides before
+// whether the caller has access.
 func (s *Server) entry(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, id := s.identify(r.Context())

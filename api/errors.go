@@ -16,9 +16,9 @@ import (
 	"cantina/task"
 )
 
-// NotLeader says that this server does not lead, and who does.
+// NotLeader reports that this server does not lead, and the leader if it is known.
 type NotLeader struct {
-	Leader string // address; empty = nobody known
+	Leader string // address; empty = unknown
 	Term   fence.Term
 }
 
@@ -55,11 +55,11 @@ const (
 	ExitNotFound   = 3
 	ExitTimeout    = 4
 	ExitConnection = 5 // no connection, or not allowed
-	ExitLost       = 6 // lost, or nobody knows
+	ExitLost       = 6 // lost, or unknown
 )
 
-// Class is one row of the error table: what an error of the domain is to the
-// outside. Codes are stable.
+// Class is one row of the error table: the public form of an error of the domain. Codes are
+// stable.
 type Class struct {
 	Code    string
 	Status  int          // HTTP

@@ -18,7 +18,7 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-// Heartbeat is how often a stream without news says that it is alive.
+// Heartbeat is the interval of progress messages on a stream without events.
 const Heartbeat = 15 * time.Second
 
 // StreamEvents sends committed changes in order, from strictly after a position
@@ -37,14 +37,14 @@ func (c streamCalls) StreamEvents(ctx context.Context, q *request[pb.StreamEvent
 	})
 }
 
-// reader takes what a stream of events has.
+// reader reads the events of a stream.
 type reader struct {
 	event func(*shared) error
 	other func(*pb.StreamEventsResponse) error // a gap, or how far the stream has come
 	flush func() error
 }
 
-// shared is an event for many readers: whatever one of them makes of it, the others get.
+// shared is an event for many readers: each form is made once and used by all.
 type shared struct {
 	now *Backend
 	e   *event.Event
@@ -63,14 +63,13 @@ func (x *shared) message() *pb.StreamEventsResponse {
 	})
 }
 
-// encoded is a message whose encoding is at hand: it has that as fields which are not looked
-// into.
+// encoded is a message with a stored encoding, as fields that are not parsed.
 func (x *shared) encoded() *pb.StreamEventsResponse {
 	m := x.message()
 	return event.Form(x.e.Forms, form{"encoded", x.all}, func() *pb.StreamEventsResponse {
 		text, err := proto.Marshal(m)
 		if err != nil {
-			return m // whoever sends it sees the error
+			return m // the sender gets the error
 		}
 		raw := &pb.StreamEventsResponse{}
 		raw.ProtoReflect().SetUnknown(text)
@@ -112,9 +111,9 @@ func (s *Server) streamEvents(ctx context.Context, q *pb.StreamEventsRequest, to
 		sub = b.Events.Since(p)
 	}
 	sub = sub.Only(wanted)
-	// Once all that is there has been read, a message says how far that goes: a client that
-	// wants no more ends there, one that loses the stream before the next event resumes
-	// there, and neither waits for an event that passes the filter.
+	// Once all existing events have been read, a message has the position so far. A client that wants
+	// no more events ends there. One that loses the stream before the next event resumes there.
+	// Neither waits for an event that passes the filter.
 	wait := time.Duration(0)
 	for {
 		batch, err := sub.Next(ctx, wait)

@@ -25,11 +25,12 @@ const (
 	followCheck = time.Second
 	// followPage is how many lines a follower catches up with at a time.
 	followPage = 500
-	// failures is how often in a row the stream of a cell fails until it is reported: one that a
-	// new leader has just met refuses calls for a moment, and nothing is missing then.
+	// failures is the number of consecutive failures of a cell's stream before it is reported. A cell
+	// that a new leader has just contacted refuses calls for a short time, and no output is missing
+	// then.
 	failures = 3
-	// goneKept is how many cells that are gone a follower's cursor names, so that one that
-	// returns is read on where it stood. A cursor must not grow for as long as somebody follows.
+	// goneKept is the number of cells that are gone in a follower's cursor, so that one that returns
+	// is read from its old place. The cursor must not grow without limit.
 	goneKept = 100
 )
 
@@ -68,9 +69,9 @@ func (s *Server) followOutput(ctx context.Context, q *pb.FollowOutputRequest, se
 	return err
 }
 
-// follower merges the output of several cells while it is written. First it reads
-// what there is, page by page, in exact order; then one stream per cell brings
-// what comes. A stream that breaks is taken up again where it stood.
+// follower merges the output of several cells while it is written. First it reads the existing
+// output, page by page, in exact order; then one stream per cell delivers new output. A stream
+// that breaks is resumed at its position.
 type follower struct {
 	s       *Server
 	b       *Backend
@@ -79,11 +80,11 @@ type follower struct {
 	place   logstore.Place
 	send    func(*pb.FollowOutputResponse) error
 	pack    bool // answer in columns
-	// late is the query for cells that join later when only the newest lines were asked for.
+	// late is the query for cells that join later, if only the newest lines were requested.
 	late *pb.LogQuery
 
 	wake    chan struct{} // something about the subject was committed
-	over    chan struct{} // closed when no event of this term comes any more
+	over    chan struct{} // closed when this term has no further events
 	overWhy error         // valid after over
 	wg      sync.WaitGroup
 	arrived chan arrival
@@ -91,7 +92,7 @@ type follower struct {
 	failed  map[string]int  // how often a cell's stream has failed in a row
 }
 
-// arrival is what one cell's stream brings; err or end are its last word.
+// arrival is an item of one cell's stream; err or end is the last one.
 type arrival struct {
 	cell  string
 	lines []logstore.Line
@@ -110,7 +111,7 @@ func (f *follower) run(ctx context.Context, tail int, resumed bool) error {
 		if err != nil {
 			return err
 		}
-		f.place, page.Missing = page.Next, nil // catchUp asks again
+		f.place, page.Missing = page.Next, nil // catchUp tries again
 		if err := f.deliver(page); err != nil {
 			return err
 		}
@@ -173,7 +174,7 @@ func (f *follower) deliver(page *outputPage) error {
 	return f.send(m)
 }
 
-// stream forwards what the cells send until the subject has ended.
+// stream forwards the cells' output until the subject has ended.
 func (f *follower) stream(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	f.arrived, f.running, f.failed = make(chan arrival), map[string]bool{}, map[string]int{}
@@ -208,8 +209,7 @@ func (f *follower) stream(ctx context.Context) error {
 	}
 }
 
-// arrive sends on what one cell brought. What is late (a catch-up page had it) is
-// dropped.
+// arrive forwards an item of one cell. Lines that a catch-up page already had are dropped.
 func (f *follower) arrive(a arrival) error {
 	page := &outputPage{Lines: make([]logstore.CellLine, len(a.lines))}
 	for i, l := range a.lines {
@@ -260,15 +260,14 @@ func (f *follower) join(ctx context.Context) {
 				}
 				return tell(arrival{lines: got})
 			})
-			// Nobody listens any more when ctx is done; that is all tell can say.
+			// When ctx is done there is no reader; that is the only error of tell.
 			_ = tell(arrival{end: true, err: err})
 		})
 	}
 }
 
-// watch wakes the follower when something about its subject was committed, and when the
-// term of its backend is over: what that knows never changes again, so the client has to
-// ask the next leader.
+// watch wakes the follower when a change of its subject was committed, and when the term of its
+// backend is over: its state no longer changes, so the client must ask the next leader.
 func (f *follower) watch(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	f.wake, f.over = make(chan struct{}, 1), make(chan struct{})
@@ -294,7 +293,7 @@ func (f *follower) watch(ctx context.Context) (stop func()) {
 	return func() { cancel(); <-f.over }
 }
 
-// termOver is why no event of the term comes any more; nil while some may.
+// termOver is the reason why the term has no further events; nil while it may have some.
 func (f *follower) termOver() error {
 	select {
 	case <-f.over:
@@ -316,8 +315,8 @@ func (f *follower) about(e *event.Event) bool {
 	return false
 }
 
-// ended reports whether no more output of the subject will come. Only an answer
-// about the subject says so: that it cannot be had at the moment says nothing.
+// ended reports whether the subject has no further output. Only an answer about the subject proves
+// that; an answer that is unavailable does not.
 func (f *follower) ended() bool {
 	var over bool
 	var err error

@@ -8,11 +8,11 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-// hidden is a definition as answers show it: without the values of variables, and without
-// what its URLs have for credentials and query (action.Shown). Whoever may read the API may
-// print what it answers; what was given to a program is not for that.
+// hidden is a definition as responses show it: without the values of variables, and without the
+// credentials and queries of its URLs (action.Shown). Callers that may read the API may print its
+// responses; values given to a program are not meant for that.
 func hidden[M proto.Message](m M) M {
-	m = proto.CloneOf(m) // it shares lists with what is stored
+	m = proto.CloneOf(m) // it shares lists with the stored definition
 	hide(m.ProtoReflect())
 	return m
 }

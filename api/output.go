@@ -55,13 +55,12 @@ func (c streamCalls) ReadOutput(ctx context.Context, q *request[pb.ReadOutputReq
 	return answer(m, nil)
 }
 
-// known refuses a query about something that does not exist and left no output; err
-// is the error of the thing (not found, collected).
+// known refuses a query about a resource that does not exist and left no output; err is the error
+// of the resource (not found, collected).
 //
-// Output is the cells': it can be read while this server cannot prove that it
-// leads, which a busy disk may delay for a moment. Then known returns that doubt,
-// for the case that a cell does not answer or nothing is found: the next leader may
-// do better.
+// Cells have the output: it can be read while this server cannot prove that it leads, which a busy
+// disk may delay. Then known returns that uncertainty, for the case that a cell does not answer or
+// no output is found: the next leader may succeed.
 func (s *Server) known(ctx context.Context, b *Backend, q *pb.OutputQuery) (unproven, err error) {
 	err = s.subjectIs(b, q)
 	switch {
@@ -79,7 +78,7 @@ func (s *Server) known(ctx context.Context, b *Backend, q *pb.OutputQuery) (unpr
 	return nil, nil
 }
 
-// subjectIs looks up what a query is about.
+// subjectIs looks up the subject of a query.
 func (s *Server) subjectIs(b *Backend, q *pb.OutputQuery) error {
 	var err error
 	switch {
@@ -184,8 +183,8 @@ func (p *outputPage) packed() *pb.LogLines {
 	return logstore.PackMerged(p.Lines)
 }
 
-// readOutput asks every cell that may have output and merges what they answer. A
-// cell that does not answer is named in the page and loses nothing: its place stays.
+// readOutput queries every cell that may have output and merges the answers. A cell that does not
+// answer is named in the page and loses nothing: its place is kept.
 func readOutput(ctx context.Context, logs Logs, q *pb.OutputQuery, cursor string, size pageSize) (*outputPage, error) {
 	from, err := logstore.ParsePlace(cursor)
 	if err != nil {
@@ -217,7 +216,7 @@ func readOnly(ctx context.Context, logs Logs, query *pb.LogQuery, from logstore.
 	return page, nil
 }
 
-// readRequest divides the bytes of a page among the cells that are asked at once.
+// readRequest divides the bytes of a page among the cells that are queried concurrently.
 func readRequest(query *pb.LogQuery, cursor string, size pageSize, cells int) *pb.ReadLogsRequest {
 	bytes := size.bytes
 	if bytes > 0 {
@@ -226,10 +225,10 @@ func readRequest(query *pb.LogQuery, cursor string, size pageSize, cells int) *p
 	return &pb.ReadLogsRequest{Query: query, Cursor: cursor, Limit: int32(size.lines), MaxBytes: int32(bytes)}
 }
 
-// minPageBytes is the smallest share of a page that one cell is asked for.
+// minPageBytes is the smallest share of a page that is requested from one cell.
 const minPageBytes = 256 << 10
 
-// maxCells is how many cells are asked at the same time.
+// maxCells is the number of cells that are queried concurrently.
 const maxCells = 32
 
 func readPlace(ctx context.Context, logs Logs, query *pb.LogQuery, from logstore.Place, size pageSize) (*outputPage, error) {

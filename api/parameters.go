@@ -59,7 +59,7 @@ type setter struct {
 	err error
 }
 
-// inner names the fields whose own fields may be named directly.
+// inner lists the fields whose own fields can be named directly.
 func inner() []protoreflect.Name { return []protoreflect.Name{"page", "query", "subject"} }
 
 func (s *setter) set(name, value string) {
@@ -124,7 +124,7 @@ func (s *setter) names() []string {
 	return out
 }
 
-// scalar reads a text as a value of a field; problem says what is wrong.
+// scalar parses a text as the value of a field; problem describes an error.
 func scalar(f protoreflect.FieldDescriptor, value string) (v protoreflect.Value, problem string) {
 	switch f.Kind() {
 	case protoreflect.StringKind:

@@ -28,7 +28,7 @@ const (
 	maxKey       = 128
 )
 
-// Config is what a Server is made of.
+// Config has the parts of a Server.
 type Config struct {
 	Log *slog.Logger
 	// Build names the version of the program.
@@ -61,7 +61,7 @@ type Server struct {
 	mu      sync.Mutex
 	backend *Backend
 	leader  NotLeader
-	unable  error // why it could not lead even if nobody else does
+	unable  error // why it could not lead even without another leader
 }
 
 // New returns a server that does not lead. It starts nothing.
@@ -76,8 +76,7 @@ func (s *Server) Lead(b *Backend) {
 	s.backend = b
 }
 
-// Follow makes the server answer NotLeader; leader is the address of the one that
-// leads, empty when nobody is known.
+// Follow makes the server answer NotLeader; leader is the address of the leader, empty if unknown.
 func (s *Server) Follow(leader string, term fence.Term) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,12 +117,11 @@ func (s *Server) now() (*Backend, error) {
 	return s.backend, nil
 }
 
-// Handler returns everything that the public listener serves: the calls of
-// CantinaService, /v1, and /health. Others may be mounted beside it. It is served by a
-// guard.Door, which decides who may call.
+// Handler returns the handler of the public listener: the calls of CantinaService, /v1, and
+// /health. Other handlers may be mounted beside it. A guard.Door serves it and checks access.
 func (s *Server) Handler() http.Handler { return s.entry(guard.Body(maxBody, s.Mux())) }
 
-// Mux is what Handler serves, with its patterns.
+// Mux is the mux of Handler, with its patterns.
 func (s *Server) Mux() *guard.Mux {
 	mux := guard.NewMux()
 	calls := &calls{applyCalls{s}, serviceCalls{s}, taskCalls{s}, jobCalls{s}, scheduleCalls{s}, cellCalls{s},

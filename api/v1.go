@@ -139,7 +139,7 @@ func call[Q, A any](do func(context.Context, *connect.Request[Q]) (*connect.Resp
 	}
 }
 
-// revisionOf finds the revision of the one thing, or the list, that a message holds.
+// revisionOf returns the revision of the resource, or the list, in a message.
 func revisionOf(m proto.Message) int64 {
 	r := m.ProtoReflect()
 	fields := r.Descriptor().Fields()
@@ -217,8 +217,7 @@ func applyBody(r *http.Request, m proto.Message) error {
 	return err
 }
 
-// selectFields keeps the named fields of the one thing, or of each item of the
-// list, in an answer.
+// selectFields keeps the named fields of a resource, or of each item of a list, in a response.
 func selectFields(text []byte, fields []string) ([]byte, error) {
 	if len(fields) == 0 {
 		return text, nil

@@ -25,8 +25,7 @@ func moment(text string) (v protoreflect.Value, problem string) {
 	return protoreflect.ValueOfMessage(timestamppb.New(t).ProtoReflect()), ""
 }
 
-// stream writes messages as server-sent events or as JSON lines, whichever the
-// client accepts.
+// stream writes messages as server-sent events or as JSON lines, as the client accepts.
 type stream struct {
 	w       http.ResponseWriter
 	flush   *http.ResponseController
@@ -79,8 +78,8 @@ func record(m proto.Message, id, name string, sse bool) []byte {
 	return fmt.Appendf(out, "event: %s\ndata: %s\n\n", name, text)
 }
 
-// end tells an error: as the answer when nothing was sent yet, else as the last
-// record of the stream.
+// end reports an error: as the response if nothing was sent yet, else as the last record of the
+// stream.
 func (s *stream) end(srv *Server, r *http.Request, err error) {
 	if err == nil || r.Context().Err() != nil {
 		return

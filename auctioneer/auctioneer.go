@@ -1,19 +1,17 @@
-// Package auctioneer is the leader's placement: it owns the goroutine around
-// placement.Auction, sends what was placed to the cells, and grants room to the
-// batch scheduler from the same ledger (Diego dev notes, "Distributing ActualLRPs:
-// Auctioneer"; design: one ledger, one owner).
+// Package auctioneer is the leader's placement: it owns the goroutine around placement.Auction,
+// sends placed work to the cells, and grants resources to the batch scheduler from the same ledger
+// (Diego dev notes, "Distributing ActualLRPs: Auctioneer"; design: one ledger, one owner).
 //
 //	bbs ──Request, Withdraw──▶ ┌────────────┐ ──Perform──▶ cells
-//	bbs ──Hold, Release──────▶ │ auctioneer │ ◀─refused items, or no answer
+//	bbs ──Hold, Release──────▶ │ auctioneer │ ◀─refused items, or no response
 //	registry ──Push, Admit───▶ └────────────┘ ──Waiting, Unanswered──▶ bbs
 //	scheduler ──Reserve, Confirm, Release──▶      ──Room──▶ scheduler
 //
-// All methods but Run may be called from any goroutine and only take a short lock; no
-// I/O happens under it. Run drives Loop; whoever has no goroutines drives it in another
-// way (Runtime). Callers request work after the commit of its row, so nothing
-// here is outward before its commit. Losing a request is safe: convergence repeats
-// it. A new term makes a new Auctioneer, rebuilt from rows (Hold) and from what
-// sessions push and report.
+// All methods except Run may be called from any goroutine and take only a short lock, without I/O.
+// Run drives Loop; a caller without goroutines drives it in another way (Runtime). Callers request
+// work after the commit of its row, so nothing here is visible outside before its commit. Losing a
+// request is safe: convergence repeats it. A new term makes a new Auctioneer, rebuilt from rows
+// (Hold) and from the states and reports of sessions.
 package auctioneer
 
 import (
@@ -31,25 +29,25 @@ import (
 type Refusal struct {
 	Hold   string
 	Reason string
-	// Full says that the cell takes nothing now, not that the item did not suit it.
+	// Full means that the cell takes no work now; otherwise the item did not fit it.
 	Full bool
 }
 
 // Cells reaches the cell processes.
 type Cells interface {
-	// Perform hands work to a cell process and returns what it refused. An error is
-	// no answer: the cell may have taken anything of it.
+	// Perform gives work to a cell process and returns the refused items. An error is no response:
+	// the cell may have taken any of it.
 	Perform(ctx context.Context, cell, process string, work []placement.Item) ([]Refusal, error)
 }
 
-// Feedback is what the bulletin board hears. It is called from the auctioneer's
-// goroutines, without a lock held.
+// Feedback is the board's interface. It is called from the auctioneer's goroutines, without a lock
+// held.
 type Feedback interface {
-	// Waiting tells of items that found no place, with the reason. They go on waiting
-	// until they are placed or withdrawn; the board decides what fails.
+	// Waiting reports items that found no cell, with the reason. They wait until they are placed or
+	// withdrawn; the board decides which fail.
 	Waiting([]placement.Refused)
-	// Unanswered tells of items whose cell did not answer or went away: they are not
-	// carried over, convergence decides.
+	// Unanswered reports items whose cell did not answer or is gone: they are not carried over,
+	// convergence decides.
 	Unanswered([]placement.Item)
 }
 
@@ -58,7 +56,7 @@ type Config struct {
 	Placement placement.Config
 	// PerformTimeout bounds one call to a cell; 0 = 10 s.
 	PerformTimeout time.Duration
-	// Calls is how many calls to cells are under way at most; 0 = 64. Others wait for their turn.
+	// Calls is the maximum number of calls to cells in progress; 0 = 64. Others wait.
 	Calls int
 	// CallItems is how many items one call has at most; 0 = 250.
 	CallItems int
@@ -68,13 +66,13 @@ type Config struct {
 	Runtime Runtime
 }
 
-// Runtime is how calls to cells run side by side, and are limited in time. What is not set
-// is that of a real process: goroutines and timers.
+// Runtime is how calls to cells run concurrently, and are limited in time. Unset fields are those
+// of a real process: goroutines and timers.
 type Runtime struct {
 	// Go has f run beside everything else.
 	Go     func(f func())
 	Within func(context.Context, time.Duration) (context.Context, context.CancelFunc)
-	// Watch, when set, is told of the cells that a pass has placed work on, before they are called.
+	// Watch, if set, gets the cells that a pass has placed work on, before they are called.
 	Watch func(cells []string)
 }
 
@@ -100,7 +98,7 @@ type Auctioneer struct {
 
 	cellQueues map[string]*cellQueue // by cell
 	ready      []*cellQueue          // that a call can be made for, in order
-	silent     []*cellQueue          // whose last call had no answer
+	silent     []*cellQueue          // whose last call had no response
 	underWay   int                   // calls
 	woken      bool                  // there may be something to do
 	due        time.Duration         // there is anyway, by the boot clock
@@ -110,18 +108,17 @@ type Auctioneer struct {
 	room  chan struct{}
 }
 
-// cellQueue is the calls to one cell process: one at a time, what comes meanwhile
-// waits and goes together.
+// cellQueue is the calls to one cell process: one at a time, later work is collected for the next.
 //
-//	idle ──work──▶ ready ──its turn──▶ busy ──answer──▶ idle or ready
+//	idle ──work──▶ ready ──its turn──▶ busy ──response──▶ idle or ready
 //	                 ▲                  │
-//	                 └──its time comes──┴──no answer: silent
+//	                 └──its time is up──┴──no response: silent
 type cellQueue struct {
 	cell, process string
 	queue         []placement.Item // not sent yet
 	state         queueState
-	// unanswered was sent and not answered: the cell may have it. It goes again, under the same ids, of which a
-	// process takes each once.
+	// unanswered was sent without a response: the cell may have it. It is sent again, under the same
+	// ids, which a process accepts once each.
 	unanswered []placement.Item
 	tries      int           // calls in a row without an answer
 	again      time.Duration // not called before, by the boot clock
@@ -190,19 +187,19 @@ func (a *Auctioneer) Request(items ...placement.Item) (err error) {
 	return err
 }
 
-// Withdraw takes items out of the waiting work, by their IDs.
+// Withdraw removes items from the waiting work, by their IDs.
 func (a *Auctioneer) Withdraw(ids ...string) {
 	a.locked(func(time.Duration) { a.auction.Withdraw(ids...) })
 }
 
-// Hold books what a row or a report says a cell has, and confirms what was in
-// flight. It returns placement.ErrHeld when the ledger has it on another cell.
+// Hold allocates work that a row or a report shows on a cell, and confirms work that was in
+// flight. It returns placement.ErrHeld if the ledger has it on another cell.
 func (a *Auctioneer) Hold(h placement.Holding) (err error) {
 	a.locked(func(time.Duration) { err = a.auction.Hold(h) })
 	return err
 }
 
-// Confirm says that cells have taken what was in flight; unknown ids are ignored.
+// Confirm confirms work in flight that cells have taken; unknown ids are ignored.
 func (a *Auctioneer) Confirm(holds ...string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -213,7 +210,7 @@ func (a *Auctioneer) Confirm(holds ...string) {
 	}
 }
 
-// Release frees what is allocated under the ids.
+// Release frees the allocations of the ids.
 func (a *Auctioneer) Release(holds ...string) {
 	n := 0
 	a.locked(func(time.Duration) { n = a.auction.Release(holds...) })
@@ -222,15 +219,14 @@ func (a *Auctioneer) Release(holds ...string) {
 	}
 }
 
-// Decline gives grants back that were not used. Unlike Release it is no news for
-// the scheduler: else a cell that is admitted here and refused elsewhere would keep
-// it busy for ever.
+// Decline returns unused grants. Unlike Release it does not wake the scheduler: otherwise a cell
+// that is admitted here and refused elsewhere would keep it busy forever.
 func (a *Auctioneer) Decline(holds ...string) {
 	a.locked(func(time.Duration) { a.auction.Release(holds...) })
 }
 
-// Rest keeps a cell that refused granted batch work out of the auction for a
-// while; a token of Room follows.
+// Rest keeps a cell that refused granted batch work out of the auction for some time; a token of
+// Room follows.
 func (a *Auctioneer) Rest(cell string) {
 	a.locked(func(now time.Duration) { a.auction.Rest(now, cell) })
 }
@@ -244,8 +240,7 @@ func (a *Auctioneer) Push(s placement.State) {
 	}
 }
 
-// Admit says whether the session of a cell process may be given work; an empty
-// reason admits it.
+// Admit sets whether the session of a cell process may get work; an empty reason admits it.
 func (a *Auctioneer) Admit(cell, process, reason string) {
 	changed := false
 	a.locked(func(time.Duration) { changed = a.auction.Admit(cell, process, reason) })
@@ -254,14 +249,13 @@ func (a *Auctioneer) Admit(cell, process, reason string) {
 	}
 }
 
-// Remove says that a cell's session is gone. What is allocated stays until its owner
-// releases it.
+// Remove: a cell's session is gone. Its allocations stay until their owner releases them.
 func (a *Auctioneer) Remove(cell string) {
 	a.locked(func(time.Duration) { a.auction.Remove(cell) })
 }
 
-// Reserve grants room for batch tasks, after the work that waits had its turn.
-// What is not confirmed within the in-flight time is free again.
+// Reserve grants resources for batch tasks, after the waiting work had its turn. A grant that is
+// not confirmed within the in-flight time is free again.
 func (a *Auctioneer) Reserve(wants []placement.Want) (grants []placement.Grant) {
 	a.locked(func(now time.Duration) {
 		if a.auction.Waiting() > 0 {
@@ -280,8 +274,7 @@ func (a *Auctioneer) Reserve(wants []placement.Want) (grants []placement.Grant) 
 // Room has a token whenever batch work that was refused might find room.
 func (a *Auctioneer) Room() <-chan struct{} { return a.room }
 
-// Explain says since when (boot clock) an item waits and why; ok is false when it
-// does not wait.
+// Explain returns since when (boot clock) an item waits and why; ok is false if it does not wait.
 func (a *Auctioneer) Explain(id string) (since time.Duration, why *placement.Refusal, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -291,28 +284,28 @@ func (a *Auctioneer) Explain(id string) (since time.Duration, why *placement.Ref
 	return since, why, ok
 }
 
-// Would says why work like this would get no cell now, or nil.
+// Would returns why similar work would get no cell now, or nil.
 func (a *Auctioneer) Would(it placement.Item) *placement.Refusal {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.auction.Explain(it)
 }
 
-// Cells returns what every cell has and holds, in order of name.
+// Cells returns the capacity and the allocations of every cell, in order of name.
 func (a *Auctioneer) Cells() []placement.CellView {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.auction.Cells()
 }
 
-// Cell returns what one cell has and holds.
+// Cell returns the capacity and the allocations of one cell.
 func (a *Auctioneer) Cell(name string) (placement.CellView, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.auction.Cell(name)
 }
 
-// Machines counts the machines of known cells, and of others, that let in work with one of the
+// Machines counts the machines of known cells, and of others, that admit work with one of the
 // constraints.
 func (a *Auctioneer) Machines(constraints []placement.Constraint, others []placement.State) int {
 	a.mu.Lock()

@@ -16,10 +16,10 @@ func (a *Auctioneer) Run(ctx context.Context) error {
 	return a.loop.Run(ctx)
 }
 
-// Loop is what Run drives, for whoever has no goroutines.
+// Loop is the loop that Run drives, for callers without goroutines.
 func (a *Auctioneer) Loop() *run.Loop { return a.loop }
 
-// next says whether a pass is to be made, or for how long none is.
+// next reports whether a pass is due, or for how long none is.
 func (a *Auctioneer) next() (do func(context.Context), pause time.Duration) {
 	now := a.cfg.Clock.Boot()
 	a.mu.Lock()
@@ -54,9 +54,9 @@ func (a *Auctioneer) perform(ctx context.Context, c Call) {
 	}
 }
 
-// pass runs rounds until nothing is left to place and tells the board what waits. It
-// returns the calls that are to be made now, at most one to each cell process at a time and no more in all than
-// Config.Calls; and the cells that work was placed on.
+// pass runs rounds until no more work can be placed, and reports waiting work to the board. It
+// returns the calls to make now, at most one to each cell process at a time and at most
+// Config.Calls in all, and the cells that work was placed on.
 func (a *Auctioneer) pass() (calls []Call, placed []string) {
 	for more := true; more; {
 		now := a.cfg.Clock.Boot()
@@ -104,7 +104,7 @@ func (a *Auctioneer) round(now time.Duration) (more bool) {
 	return r.More
 }
 
-// tell tells the board what a round did not place.
+// tell reports to the board the work that a round did not place.
 func (a *Auctioneer) tell(r *placement.Result) {
 	if len(r.Refused) > 0 {
 		a.board.Waiting(r.Refused)
@@ -119,8 +119,8 @@ func (a *Auctioneer) queue(placed []placement.Placement) {
 	for _, p := range placed {
 		l := a.cellQueues[p.Cell]
 		if l == nil || l.process != p.Process {
-			// A successor of the process gets its own queue; what waits for the other
-			// goes unanswered.
+			// A successor of the process gets its own queue; waiting work of the other is reported as
+			// unanswered.
 			l = &cellQueue{cell: p.Cell, process: p.Process}
 			a.cellQueues[p.Cell] = l
 		}
@@ -135,7 +135,7 @@ func (a *Auctioneer) makeReady(l *cellQueue) {
 	a.ready = append(a.ready, l)
 }
 
-// askAgain has the calls made again that had no answer and whose time has come. The lock is held.
+// askAgain repeats the due calls that had no response. The lock is held.
 func (a *Auctioneer) askAgain(now time.Duration) {
 	still := a.silent[:0]
 	for _, l := range a.silent {
@@ -171,7 +171,7 @@ func (a *Auctioneer) take() (Call, bool) {
 	return Call{}, false
 }
 
-// stillOut takes what was not answered out of a queue, without what the cell has by now or whose time is over.
+// stillOut takes unanswered work out of a queue, except confirmed and expired work.
 func (a *Auctioneer) stillOut(l *cellQueue) []placement.Item {
 	out := slices.DeleteFunc(l.unanswered, func(it placement.Item) bool {
 		placedAgain := slices.ContainsFunc(l.queue, func(q placement.Item) bool { return q.Hold == it.Hold })
@@ -223,7 +223,7 @@ func (a *Auctioneer) answered(c Call, refused []Refusal, err error) (next Call, 
 // maxAgain is how long a call without an answer waits at most before it is made again.
 const maxAgain = 10 * time.Second
 
-// refuse carries over what a cell did not take, and tells the board.
+// refuse carries over work that a cell refused, and reports it to the board.
 func (a *Auctioneer) refuse(c *Call, refused []Refusal) {
 	sent := make(map[string]placement.Item, len(c.Work))
 	for _, it := range c.Work {

@@ -75,7 +75,7 @@ type applies struct {
 	highest int64 // number that was given to a manifest
 }
 
-// Plan tells what Apply would do; it writes nothing.
+// Plan returns the changes that Apply would make, without writing.
 func (ap *applies) Plan(a plan.Application) (plan.Applied, error) {
 	a, err := checked(a)
 	if err != nil {
@@ -91,13 +91,13 @@ func (ap *applies) Plan(a plan.Application) (plan.Applied, error) {
 	return plan.Applied{Revision: revision, Changes: changes}, err
 }
 
-// Others returns what other owners have of an application. It is called under the board's lock:
+// Others returns the rows of other owners in an application. It is called under the board's lock:
 // the rows become durable in the same commit.
 type Others func() (store.Part, error)
 
-// Apply makes the services and tasks of the domain as a wants them, together with what others
-// have of it (nil = nothing): in one commit, or, when that is too large, by a manifest that a
-// new leader rolls forward. It makes the domain fresh.
+// Apply changes the services and tasks of the domain to those in a, together with the rows of
+// others (nil = none): in one commit, or, if that is too large, by a manifest that a new leader
+// rolls forward. It makes the domain fresh.
 func (ap *applies) Apply(ctx context.Context, a plan.Application, w plan.Write, others Others) (plan.Applied, error) {
 	a, err := checked(a)
 	if err != nil {
@@ -162,7 +162,7 @@ func (t *tx) addOthers(domain string, others Others) error {
 	return nil
 }
 
-// addRows adds rows of which the view shows nothing.
+// addRows adds rows that the view does not show.
 func (t *tx) addRows(ops []store.Op) {
 	for _, op := range ops {
 		t.others = append(t.others, rowChange{op: op, show: func(*view, int64) {}})
@@ -182,7 +182,7 @@ func applicationRecord(a plan.Application) *bbspb.ApplyStep {
 	return s
 }
 
-// step is what an application changes: only what differs.
+// step has the changes of an application, without unchanged rows.
 type step struct {
 	domain         string
 	setFresh       bool
@@ -309,7 +309,7 @@ func (ap *applies) diffTask(domain string, t plan.NamedTask) (plan.Change, error
 	return c, nil
 }
 
-// surplusOf lists what the domain has and the application has not.
+// surplusOf lists resources of the domain that are not in the application.
 func (ap *applies) surplusOf(a plan.Application) (services, tasks []string) {
 	for _, k := range ap.services.Services() {
 		named := slices.ContainsFunc(a.Services, func(d lrp.Desired) bool { return d.Service == k })

@@ -37,15 +37,15 @@ type rows struct {
 	mu       sync.Mutex // guards the newest rows and the order of submission
 	services *lrp.Board
 	tasks    *task.Board
-	domains  map[string]time.Time // newest; zero = fresh for ever
+	domains  map[string]time.Time // newest; zero = fresh forever
 	applied  map[string]appliedTask
 	keys     keys
 	inFlight map[string]int  // row key → commits on their way
 	bad      map[string]bool // quarantined row keys of this board
 	broken   int             // events refused because they broke an invariant
 
-	kick chan struct{} // wakes Run after a change of what is due
-	over chan struct{} // closed when the term cannot go on
+	kick chan struct{} // wakes Run when the due work changes
+	over chan struct{} // closed when the term cannot continue
 	once sync.Once
 	err  error // why, once over is closed
 }
@@ -129,8 +129,7 @@ func (b *BBS) UntilDue() time.Duration {
 	return max(wait, 0)
 }
 
-// maxRounds bounds the passes that one change may need; what is left waits for the
-// next change or the timer.
+// maxRounds limits the passes for one change; the rest waits for the next change or the timer.
 const maxRounds = 100
 
 // perform makes the moves of a pass.
@@ -153,8 +152,7 @@ func (t *tx) perform(out lrp.Outcome, moves []task.Move) {
 	}
 }
 
-// Unconverged is what convergence would do now, were it to look at everything: nothing, when
-// all is as it is wanted.
+// Unconverged returns the moves that a full convergence would make now: none in the desired state.
 func (b *BBS) Unconverged() (lrp.Outcome, []task.Move) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -12,13 +12,13 @@ import (
 	"cantina/worker"
 )
 
-// processes takes what cells report of their containers, and what becomes of the rows of a cell
+// processes handles the reports of cells about their containers, and changes the rows of a cell
 // process when its session changes or it dies.
 type processes struct {
 	*rows
 	unlisted map[string]bool // that rows name and a list that may be wrong does not
-	// waiting has, for each cell name, the given-up processes whose rows of work that
-	// survives a restart stand until a successor has reported.
+	// waiting has, for each cell name, the given-up processes whose rows of work that survives a
+	// restart are kept until a successor has reported.
 	waiting map[string][]string
 }
 
@@ -49,7 +49,7 @@ func (ps *processes) TaskEvents(ctx context.Context, calls []wire.TaskCall) ([]e
 	return answers, err
 }
 
-// Rows is what a cell's harmoniser asks for: committed rows.
+// Rows is the answer to a cell's harmoniser: committed rows.
 type Rows struct {
 	Revision         int64
 	LRPs             []lrp.Index
@@ -58,8 +58,8 @@ type Rows struct {
 	QuarantinedTasks []string
 }
 
-// Rows returns the rows of the given indices and guids and, unless only is set,
-// those that name the cell. What has no row is left out.
+// Rows returns the rows of the given indices and guids and, unless only is set, those that name
+// the cell. Missing rows are left out.
 func (q *queries) Rows(cell string, lrps []lrp.Key, tasks []string, only bool) Rows {
 	v := q.view
 	v.mu.RLock()
@@ -121,8 +121,7 @@ func (q *queries) Names(id string) bool {
 	return false
 }
 
-// OnCell counts what runs, or was claimed, on a cell: instances, and tasks that are
-// RUNNING.
+// OnCell counts the running or claimed work on a cell: instances, and RUNNING tasks.
 func (q *queries) OnCell(cell string) (lrps, tasks int) {
 	v := q.view
 	v.mu.RLock()
@@ -140,7 +139,7 @@ func (q *queries) OnCell(cell string) (lrps, tasks int) {
 	return lrps, tasks
 }
 
-// OnProc counts of what OnCell counts what is with one process of the cell.
+// OnProc is the part of OnCell that is on one process of the cell.
 func (q *queries) OnProc(cell, proc string) (lrps, tasks int) {
 	v := q.view
 	v.mu.RLock()
@@ -167,7 +166,7 @@ func (v *view) isBadIndex(k lrp.Key) bool {
 	return v.badRows[IndexRow(k)] || known && v.badRows[ServiceRow(serviceOf(x.row))]
 }
 
-// SessionChanged tells what became of the session of a cell process.
+// SessionChanged handles a change of the session of a cell process.
 func (ps *processes) SessionChanged(e worker.SessionChanged) {
 	cell, proc := string(e.Cell), string(e.Proc)
 	switch {
@@ -180,10 +179,10 @@ func (ps *processes) SessionChanged(e worker.SessionChanged) {
 	}
 }
 
-// Dead tells that a process is certainly dead; holder is the process that has its cell's
-// name now, if any. That one takes over what it has reported a container of, and, when it has taken
-// over the directory of the dead one, its work that survives a restart.
-// It returns how many tasks were lost.
+// Dead handles the certain death of a process. holder is the process that now has its cell's name,
+// if any. It takes over work that it has reported a container of and, if it has taken over the
+// directory of the dead process, work that survives a restart. It returns the number of lost
+// tasks.
 func (ps *processes) Dead(e worker.Dead, holder worker.Proc) (lost int) {
 	succeeds := e.Proof == worker.ProofSuccessor || e.Proof == worker.ProofBoot
 	return ps.procDead(string(e.Cell), string(e.Proc), string(holder), succeeds)
@@ -202,7 +201,7 @@ func (ps *processes) InstancesOn(proc string) int {
 	return n
 }
 
-// CellHealthy tells that the session of a process is HEALTHY (again).
+// CellHealthy: the session of a process is HEALTHY (again).
 func (ps *processes) CellHealthy(cell, proc string) {
 	ps.told(func(t *tx) {
 		ps.services.Heard(proc, t.now)
@@ -212,19 +211,19 @@ func (ps *processes) CellHealthy(cell, proc string) {
 	})
 }
 
-// CellUnhealthy tells that a session that was HEALTHY in this term is UNHEALTHY.
+// CellUnhealthy: a session that was HEALTHY in this term is UNHEALTHY.
 func (ps *processes) CellUnhealthy(cell, proc string) {
 	ps.told(func(t *tx) { t.onProc(proc, lrp.CellUnhealthy{Cell: cell, Proc: proc}) })
 }
 
-// CellUnheard tells that a session that was not HEALTHY yet in this term has been silent for too long.
+// CellUnheard: a session that was not HEALTHY yet in this term has been silent for too long.
 func (ps *processes) CellUnheard(cell, proc string) {
 	ps.told(func(t *tx) { t.onProc(proc, lrp.CellUnheard{Cell: cell, Proc: proc}) })
 }
 
-// CellMustDie tells that the leader has given a session up. Succeeded: a later
-// process has taken its directory in the same boot: then all rows wait for ProcDead, which comes when that
-// process has reported what it has of them, or when either process is given up for good.
+// CellMustDie: the leader has given a session up. Succeeded: a later process has taken its
+// directory in the same boot. Then all rows wait for ProcDead, which follows when that process has
+// reported its part of them, or when either process is given up permanently.
 func (ps *processes) CellMustDie(cell, proc string, succeeded bool) {
 	ps.told(func(t *tx) {
 		if succeeded {
@@ -238,10 +237,10 @@ func (ps *processes) CellMustDie(cell, proc string, succeeded bool) {
 	})
 }
 
-// ProcDead tells that a process is certainly dead. successor is the process that
-// has taken its directory over, empty when there is none or it is not known: rows of work that
-// survives the restart of a cell, and of what it has reported as alive, go to it, and its
-// harmoniser says whether they are true. It returns how many tasks were lost.
+// ProcDead: a process is certainly dead. successor is the process that has taken over its
+// directory, empty if there is none or it is unknown. Rows of work that survives the restart of a
+// cell, and of work that it has reported as alive, move to it, and its harmoniser confirms them.
+// It returns the number of lost tasks.
 func (ps *processes) ProcDead(cell, proc, successor string) (lost int) {
 	return ps.procDead(cell, proc, successor, true)
 }
@@ -275,8 +274,8 @@ func (ps *processes) procDead(cell, proc, successor string, succeeds bool) (lost
 	return lost
 }
 
-// handOver moves the rows of what the successor has reported a container of; when it succeeds the process
-// on its directory also of work that its cell keeps over a restart.
+// handOver moves the rows of work that the successor has reported a container of. If it succeeds
+// the process on its directory, it also moves work that its cell keeps over a restart.
 func (t *tx) handOver(cell, proc, successor string, succeeds bool) {
 	b := t.b
 	alive := b.cfg.Sessions.Alive(successor)
@@ -302,7 +301,7 @@ func (t *tx) onProc(proc string, e lrp.Event) {
 	}
 }
 
-// try is step for events of the leader, whose failure is only worth a line.
+// try is step for events of the leader whose failure is only logged.
 func (t *tx) try(k lrp.Key, e lrp.Event) {
 	if err := t.step(k, e); err != nil {
 		t.b.cfg.Log.Warn("event refused", "index", k.String(), "event", fmt.Sprintf("%T", e), "error", err)

@@ -25,8 +25,7 @@ func (wr *writes) service(k lrp.ServiceKey, w plan.Write) (*lrp.Service, error) 
 	return s, wr.expect(ServiceRow(k), wr.view.serviceRevision(k), w.Expect)
 }
 
-// ScaleService sets how many instances are wanted. It acts at once, whatever the
-// freshness of the domain.
+// ScaleService sets the number of instances. It acts at once, also if the domain is not fresh.
 func (wr *writes) ScaleService(ctx context.Context, k lrp.ServiceKey, instances int, w plan.Write) (plan.Service, error) {
 	if instances < 0 {
 		return plan.Service{}, fmt.Errorf("instances %d: %w", instances, fault.ErrInvalid)
@@ -115,8 +114,8 @@ func (wr *writes) RestartService(ctx context.Context, k lrp.ServiceKey, w plan.W
 	return int(n), nil
 }
 
-// RetireInstances has the given indices of a service (nil = all) stopped and
-// started afresh at once, of whatever version they are. It returns how many there were.
+// RetireInstances stops and restarts the given indices of a service (nil = all) at once, in any
+// version. It returns their number.
 func (wr *writes) RetireInstances(ctx context.Context, k lrp.ServiceKey, indices []int, w plan.Write) (int, error) {
 	request := []byte(fmt.Sprint(k, indices))
 	out, _, err := wr.write(ctx, w, "retire", request, func(t *tx) (reply, error) {
@@ -159,7 +158,7 @@ func (wr *writes) retirable(s *lrp.Service, indices []int) []lrp.Key {
 	return out
 }
 
-// SetDomain makes a domain fresh for ttl (0 = for ever) and returns the revision.
+// SetDomain makes a domain fresh for ttl (0 = forever) and returns the revision.
 func (wr *writes) SetDomain(ctx context.Context, name string, ttl time.Duration, w plan.Write) (int64, error) {
 	if !lrp.ValidName(name) || ttl < 0 {
 		return 0, fmt.Errorf("domain %q for %v: %w", name, ttl, fault.ErrInvalid)
@@ -178,7 +177,7 @@ func (wr *writes) SetDomain(ctx context.Context, name string, ttl time.Duration,
 	return revision, err
 }
 
-// DesireTask stores a new task and asks for a place.
+// DesireTask stores a new task and requests a placement.
 func (wr *writes) DesireTask(ctx context.Context, n plan.NewTask, w plan.Write) (plan.Task, error) {
 	def, err := definitionOf(definitionRecord(&n.Definition))
 	if err != nil {
@@ -203,7 +202,7 @@ func (wr *writes) DesireTask(ctx context.Context, n plan.NewTask, w plan.Write) 
 	return wr.answerTask(out.subject, n.Domain, revision)
 }
 
-// answerTask returns the committed row of a guid, or what is known of it when it is gone already.
+// answerTask returns the committed row of a guid, or its record if the row is already gone.
 func (wr *writes) answerTask(guid, domain string, revision int64) (plan.Task, error) {
 	if t, err := wr.queries.GetTask(guid); err == nil {
 		return t, nil
@@ -272,8 +271,8 @@ func (wr *writes) DeleteTask(ctx context.Context, guid string, w plan.Write) err
 	return err
 }
 
-// ResolveTask is a person's word on a lost task. A rerun makes a new task, whose
-// guid stands in Successor.
+// ResolveTask records a person's decision about a lost task. A rerun makes a new task, whose guid
+// is in Successor.
 func (wr *writes) ResolveTask(ctx context.Context, guid string, as task.Resolution, w plan.Write) (plan.Task, error) {
 	return wr.onTask(ctx, guid, "resolve", []byte{byte(as)}, w, func(t *tx, row *task.Task) error {
 		resolve := task.ResolveLost{As: as}

@@ -31,7 +31,7 @@ const (
 	kindIdem    = "idem"
 )
 
-// errRecord reports a payload that is not what its key promises.
+// errRecord reports a payload that does not match its key.
 var errRecord = errors.New("record does not match its key")
 
 func marshal(m proto.Message) []byte {
@@ -181,9 +181,9 @@ func desiredOf(m *bbspb.Desired) (lrp.Desired, error) {
 	return d, r.err
 }
 
-// normalised returns d as it will come back from the store, so that a definition
-// that is applied again equals the stored one: through the bytes, because a record in
-// memory still tells an empty list from none.
+// normalised returns d as it will be read from the store, so that a definition that is applied
+// again equals the stored one. It goes through the bytes, because a record in memory still
+// distinguishes an empty list from none.
 func normalised(d lrp.Desired) (lrp.Desired, error) {
 	var m bbspb.Desired
 	if err := proto.Unmarshal(marshal(desiredRecord(&d)), &m); err != nil {

@@ -19,7 +19,7 @@ var (
 	ErrServiceNotFound = fault.New(fault.ErrNotFound, "service not found")
 )
 
-// Store is what the board needs of the term that was won: store.Leadership.
+// Store is the part of the won term that the board needs: store.Leadership.
 type Store interface {
 	Submit(t store.Transition, done func(revision int64, err error))
 	Fits(t store.Transition) error
@@ -31,17 +31,17 @@ type Store interface {
 	Restore(key string, value []byte, done func(revision int64, err error))
 }
 
-// LRPWant asks for a place for one instance. Avoid names cells that should not
-// get it: that of its suspect or evacuating copy.
+// LRPWant requests a placement for one instance. Avoid names cells that should not get it: that of
+// its suspect or evacuating copy.
 type LRPWant struct {
 	Key     lrp.Key
 	Desired *lrp.Desired
 	Avoid   []string
-	// Dropped are earlier attempts that ended without a row: what is allocated for them is free.
+	// Dropped are earlier attempts that ended without a row: their allocations are freed.
 	Dropped []string
 }
 
-// TaskWant asks for a place for one task.
+// TaskWant requests a placement for one task.
 type TaskWant struct {
 	GUID, UID, Domain string
 	Definition        *task.Definition
@@ -66,13 +66,13 @@ type Cells interface {
 	CancelTask(holder task.Holder, guid, uid string)
 }
 
-// Sessions says what the worker registry knows. Its methods must not block.
+// Sessions returns the state of the worker registry. Its methods must not block.
 type Sessions interface {
 	// MayStart reports whether the process may be given work: session HEALTHY,
 	// reported, member row durable.
 	MayStart(cell, proc string) bool
-	// Stale reports whether rows may be older than what cells run (restored store
-	// during the initial wait): then nothing exclusive starts.
+	// Stale reports whether rows may be older than the cells' work (restored store during the initial
+	// wait): then no exclusive instance starts.
 	Stale() bool
 	// MayLive returns the processes of a cell that are not certainly dead, in order.
 	MayLive(cell string) []string
@@ -81,8 +81,8 @@ type Sessions interface {
 	Alive(proc string) []string
 }
 
-// Machines counts the machines whose cells let in one of the definitions at least; ok is false
-// when that is not known (yet). It must not block.
+// Machines counts the machines whose cells admit at least one of the definitions; ok is false if
+// the number is unknown (yet). It must not block.
 type Machines func(any []*lrp.Desired) (n int, ok bool)
 
 // Hub takes the events of each commit, in order.
@@ -91,19 +91,19 @@ type Hub interface {
 }
 
 // Callbacks delivers the ends of tasks, those of one task one after the other. Send must not
-// block. It reports whether it has taken the end: then the answer comes through
+// block. It reports whether it has accepted the end. Then the result arrives through
 // BBS.CallbackDone, unless the term ends, or another end of the task is sent meanwhile.
 type Callbacks interface {
 	Send(t *task.Task) bool
 }
 
-// Config is what a board is made of. All but the policies is needed.
+// Config has the parts of a board. All are needed except the policies.
 type Config struct {
 	Store      Store
 	Auctioneer Auctioneer
 	Cells      Cells
 	Sessions   Sessions
-	Machines   Machines // nil = not asked
+	Machines   Machines // nil = not called
 	Hub        Hub
 	Callbacks  Callbacks
 	Clock      run.Clock
@@ -132,7 +132,7 @@ type Watch struct {
 	Task  func(before *task.Task, e task.Event, after *task.Task, err error)
 }
 
-// withDefaults fills in what a board cannot be without.
+// withDefaults sets the required values that are missing.
 func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -14,9 +14,9 @@ import (
 	"cantina/task"
 )
 
-// Decision is one change of the board's tasks together with rows of another owner: all
-// of it becomes durable in one commit. It is only valid in the call that it is given to,
-// under the board's lock.
+// Decision is one change of the board's tasks together with rows of another owner: all of it
+// becomes durable in one commit. It is valid only in the call that receives it, under the board's
+// lock.
 type Decision struct{ t *tx }
 
 // Task returns the newest row of a guid, or nil.
@@ -26,9 +26,9 @@ func (d *Decision) Task(guid string) *task.Task { return d.t.b.tasks.Get(guid) }
 // that was cancelled under an earlier leader, since this term has its row.
 func (d *Decision) SinceEnd(x *task.Task) time.Duration { return d.t.b.tasks.SinceEnd(x, d.t.b.now()) }
 
-// Dead reports whether a process is certainly dead and its rows have been decided on. The
-// registry knows it earlier: until then rows name a process that has nothing any more, while what
-// its successor has adopted may be alive.
+// Dead reports whether a process is certainly dead and its rows have been decided on. The registry
+// knows the death earlier. Until then rows name a process without work, while work that its
+// successor has adopted may be alive.
 func (d *Decision) Dead(proc string) bool { return d.t.b.tasks.Dead(proc) }
 
 // Free reports whether a guid may be used for a new task.
@@ -50,17 +50,16 @@ func (d *Decision) Cancel(guid string) error {
 	return err
 }
 
-// Add adds the rows of another owner. done is told the outcome, in order of commit;
-// undo is called, last one first, when the change is given up before it was submitted.
+// Add adds the rows of another owner. done gets the outcome, in order of commit; undo is called,
+// last one first, if the change is abandoned before it was submitted.
 func (d *Decision) Add(p store.Part) { d.t.addPart(p) }
 
-// Redefine moves the revision of a domain: the rows of another owner that this change
-// adds say what the domain desires.
+// Redefine increments the revision of a domain: the rows of another owner in this change define
+// its desired state.
 func (d *Decision) Redefine(domain string) { d.t.redefine(domain) }
 
-// Expect compares the revision of a row of another owner with what the caller of a
-// write expects (Write.Expect); 0 = any. It returns ErrRevision, also while a write of
-// the row is on its way.
+// Expect compares the revision of a row of another owner with the expected one of a write
+// (Write.Expect); 0 = any. It returns ErrRevision, also while a write of the row is on its way.
 func (d *Decision) Expect(row string, have, want int64) error { return d.t.b.expect(row, have, want) }
 
 func (t *tx) addPart(p store.Part) {
@@ -73,9 +72,9 @@ func (t *tx) addPart(p store.Part) {
 	}
 }
 
-// Decide runs fn under the board's lock on the newest rows, and submits what it decided
-// as one transition. It does not wait for the commit. When fn fails, or the change is
-// larger than a transaction (store.ErrTooLarge), nothing is changed.
+// Decide runs fn under the board's lock on the newest rows, and submits its decision as one
+// transition. It does not wait for the commit. If fn fails, or the change is larger than a
+// transaction (store.ErrTooLarge), nothing is changed.
 func (wr *writes) Decide(fn func(d *Decision) error) error {
 	wr.mu.Lock()
 	defer wr.mu.Unlock()
@@ -99,8 +98,8 @@ func (wr *writes) Decide(fn func(d *Decision) error) error {
 	return nil
 }
 
-// WriteDecision is Decide for what a client asked for: at most once for its key, and
-// it returns after the commit, with the answer of fn and the revision.
+// WriteDecision is Decide for a client's request: at most once for its key. It returns after the
+// commit, with the answer of fn and the revision.
 func (wr *writes) WriteDecision(ctx context.Context, w plan.Write, operation string, request []byte, fn func(d *Decision) (answer []byte, err error)) ([]byte, int64, error) {
 	out, revision, err := wr.write(ctx, w, operation, request, func(t *tx) (reply, error) {
 		answer, err := fn(&Decision{t})

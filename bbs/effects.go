@@ -5,32 +5,33 @@ import (
 	"cantina/task"
 )
 
-// effects is what follows from a durable change, and what comes back of it: places asked for,
-// calls to cells, and deliveries of ends.
+// effects performs the effects of a durable change, and receives their results: requests for
+// placement, calls to cells, and deliveries of ends.
 type effects struct {
 	*rows
-	held held // for which no place is asked for yet
+	held held // work without a request for placement yet
 }
 
-// PlacementFailed tells why no cell took an instance.
+// PlacementFailed records why no cell took an instance.
 func (ef *effects) PlacementFailed(k lrp.Key, reason string) {
 	ef.quiet(func(t *tx) error { return t.step(k, lrp.PlacementFailed{Reason: reason}) })
 }
 
-// TaskRejected tells why no cell took a task; never means that none ever could.
+// TaskRejected records why no cell took a task; never means that no cell ever could.
 func (ef *effects) TaskRejected(guid, uid, reason string, never bool) {
 	ef.quiet(func(t *tx) error { return t.stepTask(guid, task.Reject{UID: uid, Reason: reason, Never: never}) })
 }
 
-// TaskRefused tells why the cell that was to run a task did not take it; the
-// auction goes on with it. (Diego dev notes, Task Lifecycle.)
+// TaskRefused records why the chosen cell refused a task; the auction continues with it. (Diego
+// dev notes, Task Lifecycle.)
 func (ef *effects) TaskRefused(guid, uid, reason string) {
 	ef.quiet(func(t *tx) error {
 		return t.stepTask(guid, task.Reject{UID: uid, Reason: reason, Carried: true})
 	})
 }
 
-// send hands the end of a task to whoever delivers it. Until that answers the task is not demoted.
+// send passes the end of a task to the deliverer. Until the result arrives the task is not
+// demoted.
 func (ef *effects) send(t *task.Task) {
 	if t.State != task.Resolving {
 		return // the end was replaced, or the task deleted, in the same commit
@@ -54,14 +55,14 @@ func (ef *effects) Delivers(d task.Delivery) bool {
 	return row != nil && row.State == task.Resolving && row.Delivery() == d
 }
 
-// CallbackDone tells what came of a run of attempts to deliver the end of a task.
+// CallbackDone handles the result of a run of attempts to deliver the end of a task.
 func (ef *effects) CallbackDone(d task.Delivery, delivered bool, problem string) {
 	ef.quiet(func(t *tx) error {
 		return t.stepTask(d.GUID, task.CallbackDone{UID: d.UID, Verdict: d.Verdict, Delivered: delivered, Error: problem})
 	})
 }
 
-// refuse tells of many at once, in one change, why no cell may be given them.
+// refuse records for many items, in one change, why they cannot be placed.
 func (ef *effects) refuse(lrps []lrp.Key, tasks []TaskID, reason string) {
 	ef.quiet(func(t *tx) error {
 		for _, k := range lrps {
@@ -98,8 +99,8 @@ func (ef *effects) Pending() ([]LRPWant, []TaskWant) {
 	return lrps, tasks
 }
 
-// request asks for places, but for what has to wait until the rows are believed: that stays
-// UNCLAIMED or PENDING, and says why.
+// request requests placements, except for work that must wait until the rows are trusted: that
+// stays UNCLAIMED or PENDING, with the reason.
 func (ef *effects) request(lrps []LRPWant, tasks []TaskWant) {
 	lrps, tasks = ef.held.back(ef.cfg.Sessions.Stale, lrps, tasks, ef.sayHeld)
 	if len(lrps)+len(tasks) > 0 {
@@ -112,7 +113,7 @@ func (ef *effects) sayHeld(lrps []lrp.Key, tasks []TaskID) {
 	ef.refuse(lrps, tasks, HeldByWait)
 }
 
-// StartsChanged tells that more may start: the initial wait is over, or a cell may be given work.
+// StartsChanged: more work may start. The initial wait is over, or a cell may get work.
 func (ef *effects) StartsChanged() {
 	h := &ef.held
 	h.mu.Lock()
@@ -127,7 +128,7 @@ func (ef *effects) StartsChanged() {
 	ef.request(only(lrps, keys, func(w LRPWant) lrp.Key { return w.Key }), only(tasks, ids, func(w TaskWant) TaskID { return TaskID{w.GUID, w.UID} }))
 }
 
-// RequestPending asks for a place for everything that waits for one, at the beginning of a term.
+// RequestPending requests a placement for all waiting work, at the beginning of a term.
 func (ef *effects) RequestPending() { ef.request(ef.Pending()) }
 
 // act performs the effects of a durable change.

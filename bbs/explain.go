@@ -52,7 +52,7 @@ func (q *queries) explainIndex(s *lrp.Service, index int, now time.Time) (plan.E
 	return e, nil
 }
 
-// explainRows fills in what the rows of an index say.
+// explainRows adds the content of the rows of an index.
 func (q *queries) explainRows(e *plan.Explanation, x lrp.Index, version *lrp.Version, now time.Time) {
 	a := x.Resolved()
 	if a == nil {
@@ -95,10 +95,10 @@ func (q *queries) explainRows(e *plan.Explanation, x lrp.Index, version *lrp.Ver
 	}
 }
 
-// Stopping is the state of an instance that is being stopped, for whatever reason.
+// Stopping is the state of an instance that is being stopped, for any reason.
 const Stopping = "stopping"
 
-// explainStopping says why an instance is being stopped, and for how long at most.
+// explainStopping returns why an instance is being stopped, and its maximum remaining time.
 func explainStopping(e *plan.Explanation, a *lrp.Actual, version *lrp.Version, now time.Time) {
 	why := "it is not wanted any more"
 	switch {
@@ -151,8 +151,7 @@ func explainOrdinary(e *plan.Explanation, o *lrp.Actual, version *lrp.Version, n
 	}
 }
 
-// crashes counts them in words, and says how, where and when the last one was, wherever the
-// instance is now.
+// crashes describes their number, and how, where and when the last one was, on any cell.
 func crashes(o *lrp.Actual, version *lrp.Version) string {
 	text := fmt.Sprintf("crashed %d times", o.CrashCount)
 	switch o.CrashCount {
@@ -223,8 +222,8 @@ func (q *queries) explainInstances(e *plan.Explanation, s *lrp.Service, now time
 	return finished
 }
 
-// explainLeaving adds what is being stopped of a service and is not wanted any more: of the indices
-// above, of older versions, of one that is removed; the view's lock is held.
+// explainLeaving adds unwanted instances of a service that are being stopped: of the indices
+// above, of older versions, of a removed service. The view's lock is held.
 func (q *queries) explainLeaving(e *plan.Explanation, k lrp.ServiceKey, now time.Time) {
 	shown, more := 0, 0
 	for _, i := range q.view.instancesOf(k) {

@@ -6,21 +6,20 @@ import (
 	"cantina/lrp"
 )
 
-// HeldByWait is why tasks and exclusive instances get no place while rows may be older than
-// what cells run.
+// HeldByWait is why tasks and exclusive instances are not placed while rows may be older than the
+// cells' work.
 const HeldByWait = "initial wait: the store is new, restored or moved, and a cell that has not reported yet may run it"
 
-// held is the work for which no place is asked for yet: no cell would be allowed to start it, and
-// a reservation there would only take room. It comes after the locks of the board and of
-// the sessions.
+// held is the work whose placement is not requested yet: no cell could start it, and a reservation
+// would only use resources. Its lock comes after those of the board and of the sessions.
 type held struct {
 	mu    sync.Mutex
 	lrps  map[lrp.Key]bool
 	tasks map[TaskID]bool
 }
 
-// back keeps what has to wait, tells of it, and returns the rest. blind is asked under the lock:
-// what it keeps is there when the end of the wait is told.
+// back keeps the work that must wait, reports it, and returns the rest. blind is called under the
+// lock: kept work is there when the end of the wait is reported.
 func (h *held) back(stale func() bool, lrps []LRPWant, tasks []TaskWant, tell func([]lrp.Key, []TaskID)) ([]LRPWant, []TaskWant) {
 	h.mu.Lock()
 	if !stale() {
@@ -50,7 +49,7 @@ func (h *held) back(stale func() bool, lrps []LRPWant, tasks []TaskWant, tell fu
 	return free, nil
 }
 
-// only returns what of all is in the set.
+// only returns the items of all that are in the set.
 func only[T any, K comparable](all []T, set map[K]bool, key func(T) K) []T {
 	var out []T
 	for _, x := range all {

@@ -28,8 +28,7 @@ type idemAge struct {
 	row string
 }
 
-// reply is what a write answers: what it was about, and bytes that its operation
-// understands.
+// reply is the response to a write: its subject, and bytes that its operation can read.
 type reply struct {
 	subject string
 	answer  []byte
@@ -41,7 +40,7 @@ type keys struct {
 	ages  []idemAge // oldest first
 }
 
-// writes are the changes that clients ask for, each made once for its key.
+// writes are the changes that clients request, each made once for its key.
 type writes struct {
 	*rows
 	queries *queries
@@ -74,9 +73,8 @@ func (wr *writes) wait(ctx context.Context, k *ticket, earlier *idemEntry) (int6
 	return revision, err
 }
 
-// Answered returns what WriteDecision answered to an earlier call with w's key, after
-// its commit; ok is false when there was none. It returns ErrKeyReused when that call
-// was another one.
+// Answered returns the response of WriteDecision to an earlier call with w's key, after its
+// commit; ok is false if there was none. It returns ErrKeyReused if that call was a different one.
 func (wr *writes) Answered(ctx context.Context, w plan.Write, operation string, request []byte) (answer []byte, ok bool, err error) {
 	sum := sha256.Sum256(request)
 	ticket := wr.newTicket()
@@ -127,8 +125,8 @@ func (wr *writes) writeLocked(w plan.Write, operation, request string, fn func(t
 	return out, nil, nil
 }
 
-// used returns the row of a write's key ("" = none), and what was answered when it
-// has been used before.
+// used returns the row of a write's key ("" = none), and the earlier response if the key has been
+// used before.
 func (wr *writes) used(w plan.Write, operation, request string) (string, *idemEntry, error) {
 	if w.Key == "" {
 		return "", nil, nil
@@ -181,13 +179,13 @@ func (t *tx) recall(row string, m *bbspb.Idem) error {
 	return nil
 }
 
-// expireKeys forgets keys whose life is over.
+// expireKeys removes expired keys.
 func (wr *writes) expireKeys() {
 	now := wr.now()
 	t := wr.begin(now)
 	for len(wr.keys.ages) > 0 && !wr.keys.ages[0].at.After(now) {
 		row := wr.keys.ages[0].row
-		wr.keys.ages[0] = idemAge{} // what it holds goes with it
+		wr.keys.ages[0] = idemAge{} // its data is deleted with it
 		wr.keys.ages = wr.keys.ages[1:]
 		delete(wr.keys.byRow, row)
 		t.others = append(t.others, rowChange{op: store.Op{Key: row}, show: func(*view, int64) {}})

@@ -17,11 +17,11 @@ import (
 	"cantina/task"
 )
 
-// defaultPage is the size of a page when none is asked for.
+// defaultPage is the default size of a page.
 const defaultPage = 100
 
-// page walks sorted keys behind after, all of them when it is nil, and collects what pick takes; more is false behind
-// the last key to look at.
+// page walks sorted keys after the given one, all of them if it is nil, and collects those that
+// pick accepts; more is false after the last key.
 func page[K, T any](keys *btree.BTreeG[K], from K, after *K, limit int, name func(K) string, pick func(K) (item T, ok, more bool)) (out []T, next string) {
 	if limit <= 0 {
 		limit = defaultPage
@@ -97,7 +97,7 @@ func (q *queries) GetService(k lrp.ServiceKey) (plan.Service, error) {
 	return v.count(s), nil
 }
 
-// count adds what runs of a service.
+// count adds the running instances of a service.
 func (v *view) count(s serviceView) plan.Service {
 	out := plan.Service{Service: *s.row, Revision: s.revision}
 	if c := v.byService[s.row.Key]; c != nil {
@@ -166,8 +166,8 @@ func (v *view) instance(k instanceKey, f plan.InstanceFilter) (plan.Instance, bo
 	return i, true
 }
 
-// InstanceOf returns a row that was committed at a revision with what a list says beside
-// it; whether it has an owner only while it is the newest.
+// InstanceOf returns a row that was committed at a revision as a list shows it; it has an owner
+// only while it is the newest.
 func (q *queries) InstanceOf(a *lrp.Actual, revision int64) (i plan.Instance, newest bool) {
 	v := q.view
 	v.mu.RLock()
@@ -217,8 +217,8 @@ func (q *queries) GetTask(guid string) (plan.Task, error) {
 	return plan.Task{Task: t.row, Revision: t.revision}, nil
 }
 
-// Rollouts lists at most limit services that are being rolled out or taken back, or
-// whose last rollout failed, in order, and counts the others.
+// Rollouts lists at most limit services that are rolling out or rolled back, or whose last rollout
+// failed, in order, and counts the others.
 func (q *queries) Rollouts(limit int) (list []plan.Rollout, more int) {
 	v := q.view
 	v.mu.RLock()
@@ -263,7 +263,7 @@ type Counts struct {
 	DeadLetters                                 int
 	Quarantined                                 int
 	Orphans                                     int // indices with rows that no service owns
-	Pruned                                      int // unreadable rows that were dropped because nobody can need them
+	Pruned                                      int // unreadable rows that were dropped because they are no longer needed
 	Broken                                      int // events refused because they broke an invariant
 }
 
@@ -280,7 +280,7 @@ func (b *BBS) Count() Counts {
 	for p := range v.unowned {
 		c.Orphans += v.rowsOf[p]
 	}
-	if len(v.badRows) > 0 { // rows whose service cannot be read may have an owner
+	if len(v.badRows) > 0 { // rows whose service is unreadable may have an owner
 		for k, x := range v.indices {
 			if _, no := v.unowned[k.Process]; no && !v.orphan(x.row) {
 				c.Orphans--

@@ -27,10 +27,10 @@ func Owns(key string) bool {
 	return false
 }
 
-// New loads a board from the rows of a term's load, of which it takes its own and
-// the manifests. Rows that cannot be read are quarantined. members are the cell
-// processes that may be alive: rows on any other are taken off it. New starts
-// nothing and does nothing outward but submit; Run begins to converge.
+// New loads a board from the rows of a term's load: its own and the manifests. Unreadable rows are
+// quarantined. members are the cell processes that may be alive: rows on any other are removed
+// from it. New starts no goroutine and has no external effect except submit; Run begins to
+// converge.
 func New(cfg Config, rows []store.Row, revision int64, members []string) *BBS {
 	b := assemble(cfg, revision)
 	b.mu.Lock()
@@ -60,12 +60,12 @@ func New(cfg Config, rows []store.Row, revision int64, members []string) *BBS {
 type loader struct {
 	*rows
 	badKeys []idemAge // unreadable idempotency keys: when they are pruned, oldest first
-	pruned  int       // unreadable rows that were dropped because nobody can need them
+	pruned  int       // unreadable rows that were dropped because they are no longer needed
 }
 
-// endFreshness ends the freshness of every domain while the rows may be older than what cells run:
-// its owner has said that everything wanted was there, of a later state than this one.
-// Nothing is destroyed until the owner says so again. (docs/decisions/0210)
+// endFreshness ends the freshness of every domain while the rows may be older than the cells'
+// work: the owner declared a later state than this one as complete. No instance is destroyed until
+// the owner declares it again. (docs/decisions/0210)
 func (ld *loader) endFreshness(t *tx) {
 	if !ld.cfg.Sessions.Stale() {
 		return
@@ -78,8 +78,8 @@ func (ld *loader) endFreshness(t *tx) {
 	}
 }
 
-// reap declares dead every process that rows name and the member list does not. While
-// the list itself may be wrong, such a process may yet come and say that it lives.
+// reap declares dead every process that is in rows and not in the member list. While the list
+// itself may be wrong, such a process may still report that it lives.
 func (ps *processes) reap(members []string) {
 	alive := make(map[string]bool, len(members))
 	for _, p := range members {
@@ -132,8 +132,8 @@ func (ld *loader) read(row store.Row) (put func(), err error) {
 	return ld.readIdem(row)
 }
 
-// Decode returns what a row of a service, an instance or a task says: *lrp.Service, lrp.Index
-// or *task.Task; nil for any other row of the board. The error says why a row cannot be
+// Decode returns the content of a row of a service, an instance or a task: *lrp.Service, lrp.Index
+// or *task.Task; nil for any other row of the board. The error is the reason why a row cannot be
 // read: New would quarantine it.
 func Decode(row store.Row) (any, error) {
 	var out any
@@ -201,8 +201,8 @@ func (ld *loader) readIndex(row store.Row) (func(), error) {
 	}, nil
 }
 
-// notFuture brings moments of an earlier leader with a faster clock back to now, so
-// that no wait becomes longer than the policy says.
+// notFuture sets times of an earlier leader with a faster clock back to now, so that no wait is
+// longer than the policy.
 func (ld *loader) notFuture(x lrp.Index) lrp.Index {
 	now := ld.now()
 	for _, p := range []**lrp.Actual{&x.Ordinary, &x.Evacuating, &x.Suspect} {
@@ -295,7 +295,7 @@ func (ld *loader) quarantine(row store.Row, reason error) {
 	}
 }
 
-// markBad tells the boards and the view that a row cannot be read, or can again.
+// markBad records in the boards and the view that a row cannot be read, or can again.
 func (ld *loader) markBad(key string, bad bool) {
 	if bad {
 		ld.bad[key] = true
@@ -323,9 +323,9 @@ func (ld *loader) markBad(key string, bad bool) {
 	}
 }
 
-// Release answers a quarantined row of this board: restore stores value, which is
-// read like a row of a load, otherwise the row is dropped. done is called after the
-// commit; when the value cannot be read nothing is changed.
+// Release resolves a quarantined row of this board: restore stores value, which is read like a row
+// of a load, otherwise the row is dropped. done is called after the commit; if the value cannot be
+// read, nothing is changed.
 func (ld *loader) Release(key string, restore bool, value []byte, done func(revision int64, err error)) error {
 	ld.mu.Lock()
 	defer ld.mu.Unlock()
@@ -384,8 +384,8 @@ func (ld *loader) takeBack(key string, value []byte, revision int64) error {
 	return nil
 }
 
-// returned are the events of a row that is back: what hears of rows did not know it. With a
-// service its instances are told anew, for nobody knew what they were.
+// returned are the events of a restored row: consumers of rows did not have it. With a service its
+// instances are published again, because their owner was unknown.
 func (ld *loader) returned(key string) []event.Event {
 	v := ld.view
 	if guid, ok := strings.CutPrefix(key, prefixTask); ok {

@@ -125,7 +125,7 @@ func (ap *applies) forward(m store.Manifest, done func(int64, error)) error {
 		t := ap.begin(ap.now())
 		t.atomic = true
 		if err := t.applyStep(s); err != nil {
-			t.rollback() // what cannot be applied any more is left out, the rest goes on
+			t.rollback() // parts that can no longer be applied are left out, the rest continues
 			ap.cfg.Log.Error("skipped step of an apply", "manifest", m.Number, "step", m.First, "error", err)
 			t = ap.begin(ap.now())
 			t.atomic = true
@@ -140,9 +140,9 @@ func (ap *applies) forward(m store.Manifest, done func(int64, error)) error {
 	}
 }
 
-// RollForwardOthers does the steps of promised manifests that write rows of other
-// owners, and returns the rows as they are then. It comes before any owner reads the
-// rows of a new term, and before anybody writes.
+// RollForwardOthers executes the steps of acknowledged manifests that write rows of other owners,
+// and returns the resulting rows. It runs before any owner reads the rows of a new term, and
+// before any write.
 func RollForwardOthers(s Store, rows []store.Row) []store.Row {
 	pending, _, _ := store.Manifests(rows)
 	changed := map[string][]byte{}
@@ -176,7 +176,7 @@ func RollForwardOthers(s Store, rows []store.Row) []store.Row {
 	return out
 }
 
-// loadManifests rolls forward what an earlier leader promised.
+// loadManifests rolls forward the acknowledged manifests of an earlier leader.
 func (ap *applies) loadManifests(rows []store.Row) {
 	pending, torn, bad := store.Manifests(rows)
 	for _, q := range bad {
@@ -211,7 +211,7 @@ func otherSteps(domain string, rows []store.Op) []step {
 	return out
 }
 
-// split cuts a step into steps of a few things each.
+// split cuts a step into steps with a few items each.
 func (s step) split() []step {
 	first := step{domain: s.domain, setFresh: s.setFresh, until: s.until}
 	out := []step{first}

@@ -9,16 +9,16 @@ import (
 	"cantina/task"
 )
 
-// endedProc is a process that a row names and that ended while nobody could read the row.
+// endedProc is a process that a row names and that ended while the row was unreadable.
 type endedProc struct {
 	cell, proc string
 	successor  string // the process of the cell that may have its work; empty when there is none
 }
 
-// overtaken lists the processes that a row which is to be read again names and that are
-// certainly dead by now. What of their work survives the restart of a cell may be with
-// a later process of it; nobody was told, for the row could not be read. The
-// error says why that process is not certain.
+// overtaken lists the processes in a row to be read again that are certainly dead by now. Their
+// work that survives the restart of a cell may be with a later process of it; their death was not
+// applied, because the row could not be read. The error is the reason why that process is not
+// certain.
 func (ld *loader) overtaken(row store.Row) ([]endedProc, error) {
 	var out []endedProc
 	for _, h := range ld.named(row) {
@@ -39,8 +39,8 @@ func (ld *loader) overtaken(row store.Row) ([]endedProc, error) {
 	return out, nil
 }
 
-// named lists the processes that a row names; with a service those of its instances, of
-// which nobody knew whether they survive a restart.
+// named lists the processes that a row names; with a service those of its instances, which were
+// not known to survive a restart.
 func (ld *loader) named(row store.Row) []endedProc {
 	var out []endedProc
 	add := func(x lrp.Index) {
@@ -72,8 +72,8 @@ func (ld *loader) named(row store.Row) []endedProc {
 	return out
 }
 
-// handOverAll gives the work of processes that ended unnoticed to their successors, whose harmonisers
-// say whether they have it, and takes the rest for dead.
+// handOverAll moves the work of processes that ended unnoticed to their successors, whose
+// harmonisers confirm it, and treats the rest as dead.
 func (ld *loader) handOverAll(gone []endedProc) {
 	t := ld.begin(ld.now())
 	for _, h := range gone {

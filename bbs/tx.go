@@ -25,8 +25,8 @@ const (
 	chunkBytes = 256 << 10
 )
 
-// tx is one change of the newest rows: it remembers what stood there before, so
-// that it can be taken back, and becomes one or more transitions.
+// tx is one change of the newest rows: it remembers the previous rows, so that it can be undone,
+// and becomes one or more transitions.
 type tx struct {
 	b   *rows
 	now time.Time
@@ -59,7 +59,7 @@ type taskChange struct {
 	before, after *task.Task
 }
 
-// rowChange is a row without events; show tells the view once it is durable.
+// rowChange is a row without events; show updates the view once it is durable.
 type rowChange struct {
 	op   store.Op
 	show func(v *view, revision int64)
@@ -138,7 +138,7 @@ func (t *tx) step(k lrp.Key, e lrp.Event) error {
 	return nil
 }
 
-// putService stores a service and stops at once what it does not want any more.
+// putService stores a service and stops unwanted instances at once.
 func (t *tx) putService(s *lrp.Service) {
 	t.services = append(t.services, serviceChange{s.Key, t.b.services.Service(s.Key), s})
 	t.b.services.PutService(s)
@@ -149,7 +149,7 @@ func (t *tx) deleteService(k lrp.ServiceKey) {
 	t.b.services.DeleteService(k)
 }
 
-// surplus stops what the services of this change do not want any more.
+// surplus stops the unwanted instances of the services in this change.
 func (t *tx) surplus(services []serviceChange) {
 	for _, c := range services {
 		for _, m := range t.b.services.Surplus(c.key) {
@@ -168,8 +168,7 @@ func (t *tx) stepTask(guid string, e task.Event) error {
 	}
 	env := task.Env{Now: t.now, Policy: b.cfg.Tasks}
 	if s, ok := e.(task.Start); ok {
-		// While rows may be older than what cells run, a task that stands as PENDING may
-		// run somewhere.
+		// While rows may be older than the cells' work, a PENDING task may run somewhere.
 		env.Eligible = b.cfg.Sessions.MayStart(s.By.Cell, s.By.Proc) && !b.cfg.Sessions.Stale()
 	}
 	before := b.tasks.Get(guid)
@@ -205,9 +204,9 @@ func (t *tx) recordTask(guid string, before, after *task.Task) {
 	t.tasks = append(t.tasks, taskChange{guid, before, after})
 }
 
-// submit queues the change; done is called after all of it is durable, before the
-// effects. Rows that need not go together are cut into chunks. What services do
-// not want any more is stopped in a change of its own right behind.
+// submit queues the change; done is called after all of it is durable, before the effects. Rows
+// that need not be committed together are cut into chunks. Unwanted instances of services are
+// stopped in a separate change right after it.
 func (b *rows) submit(t *tx, done func(revision int64, err error)) {
 	units := t.ready
 	if units == nil {
@@ -300,7 +299,7 @@ func (t *tx) dropped() (lrps map[lrp.Key][]string, tasks map[TaskID]bool) {
 	return lrps, tasks
 }
 
-// setDomain makes a domain fresh until the given moment; zero = for ever.
+// setDomain makes a domain fresh until the given time; zero = forever.
 func (t *tx) setDomain(name string, until time.Time) {
 	b := t.b
 	old, known := b.domains[name]
@@ -319,9 +318,8 @@ func (t *tx) setDomain(name string, until time.Time) {
 	t.others = append(t.others, rowChange{op: store.Op{Key: domainRow(name), Value: value}, show: func(v *view, revision int64) { v.domains[name] = domainView{until, revision} }})
 }
 
-// redefine moves the revision of a domain and leaves its freshness as it is. A domain
-// that nobody made fresh is written as one that ended long ago; one whose row cannot
-// be read is left alone.
+// redefine increments the revision of a domain without changing its freshness. A domain that was
+// never fresh is written as one that expired long ago; one with an unreadable row is left alone.
 func (t *tx) redefine(name string) {
 	row := domainRow(name)
 	if name == "" || t.b.bad[row] || slices.ContainsFunc(t.others, func(c rowChange) bool { return c.op.Key == row }) {
@@ -355,7 +353,7 @@ func (t *tx) setApplied(domain, name, guid string, sum []byte) {
 	t.others = append(t.others, rowChange{op: op, show: func(*view, int64) {}})
 }
 
-// expect compares a row's revision with what the caller expects; 0 = any.
+// expect compares a row's revision with the expected one; 0 = any.
 func (b *rows) expect(row string, have, want int64) error {
 	if want == 0 {
 		return nil
@@ -366,13 +364,13 @@ func (b *rows) expect(row string, have, want int64) error {
 	return nil
 }
 
-// tooLarge reports whether err says that a change needs a manifest.
+// tooLarge reports whether err means that a change needs a manifest.
 func tooLarge(err error) bool { return errors.Is(err, store.ErrTooLarge) }
 
 // wantedWith lists the definitions of all services as they are to be after an application.
 func (b *rows) wantedWith(a plan.Application) (all []*lrp.Desired) {
 	if !slices.ContainsFunc(a.Services, func(d lrp.Desired) bool { return d.FixedPort() != "" }) {
-		return nil // nobody asks
+		return nil // no check
 	}
 	for i := range a.Services {
 		all = append(all, &a.Services[i])
@@ -386,8 +384,8 @@ func (b *rows) wantedWith(a plan.Application) (all []*lrp.Desired) {
 	return all
 }
 
-// portsFit returns why a definition could never have all of its instances, given what else
-// is wanted.
+// portsFit returns why a definition could never have all of its instances, given the other desired
+// work.
 func (b *rows) portsFit(d lrp.Desired, all []*lrp.Desired) error {
 	if b.cfg.Machines == nil {
 		return nil
@@ -400,7 +398,7 @@ func (b *rows) portsFit(d lrp.Desired, all []*lrp.Desired) error {
 
 func (b *rows) free(guid string) bool { return b.tasks.Get(guid) == nil && !b.tasks.Quarantined(guid) }
 
-// fail ends the board: what is in memory cannot be trusted any more.
+// fail ends the board: its memory can no longer be trusted.
 func (b *rows) fail(err error) {
 	b.once.Do(func() {
 		b.err = err
@@ -408,7 +406,7 @@ func (b *rows) fail(err error) {
 	})
 }
 
-// isOver returns ErrOver with the reason once the term cannot go on.
+// isOver returns ErrOver with the reason once the term cannot continue.
 func (b *rows) isOver() error {
 	select {
 	case <-b.over:
@@ -418,7 +416,7 @@ func (b *rows) isOver() error {
 	}
 }
 
-// wake has Run look at what is due.
+// wake makes Run check the due work.
 func (b *rows) wake() {
 	select {
 	case b.kick <- struct{}{}:
@@ -450,8 +448,8 @@ func (b *rows) converge(full bool) {
 	b.wake()
 }
 
-// change runs fn on the newest rows, commits what it changed, converges, and
-// returns after the commit with its revision. When fn fails nothing is changed.
+// change runs fn on the newest rows, commits its changes, converges, and returns after the commit
+// with its revision. If fn fails, nothing is changed.
 func (b *rows) change(ctx context.Context, fn func(t *tx) error) (int64, error) {
 	if err := b.cfg.Store.Wait(ctx); err != nil {
 		return 0, err
@@ -490,7 +488,7 @@ func (b *rows) barrier(k *ticket) {
 	b.cfg.Store.Submit(store.Transition{}, k.done)
 }
 
-// told decides what a change of a session means for the rows on it.
+// told decides how a change of a session changes the rows on it.
 func (b *rows) told(fn func(t *tx)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -505,7 +503,7 @@ func (b *rows) told(fn func(t *tx)) {
 	b.converge(false)
 }
 
-// quiet runs a change that nobody waits for; a refusal means that it came too late.
+// quiet runs a change without a waiting caller; a refusal means that it came too late.
 func (b *rows) quiet(fn func(t *tx) error) {
 	if err := b.changeLocked(fn, nil); err != nil {
 		b.cfg.Log.Debug("event arrived too late", "error", err)

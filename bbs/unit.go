@@ -9,7 +9,7 @@ import (
 	"cantina/store"
 )
 
-// unit is one row of a transition with what is shown once it is durable.
+// unit is one row of a transition with the values to publish once it is durable.
 type unit struct {
 	op     store.Op
 	show   func(v *view, revision int64)
@@ -92,8 +92,8 @@ func indexUnit(c indexChange, notes []event.Event) unit {
 	return u
 }
 
-// subjectOf names an instance as people do: "domain/service/index". The key with its
-// process guid stands in the row.
+// subjectOf is the public name of an instance: "domain/service/index". The key with its process
+// guid is in the row.
 func subjectOf(a *lrp.Actual) string { return a.Service.String() + "/" + strconv.Itoa(a.Key.Index) }
 
 // notes are the crashes of this change, by index: they come before the rows' events.

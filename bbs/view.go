@@ -16,8 +16,7 @@ import (
 	"cantina/task"
 )
 
-// view is what readers see: committed rows only. It is written by the store's
-// callbacks, in order.
+// view has the rows for readers: only committed ones. The store's callbacks write it, in order.
 type view struct {
 	mu       sync.RWMutex
 	revision int64
@@ -37,11 +36,11 @@ type view struct {
 	indexOrder   *btree.BTreeG[instanceKey]
 	taskOrder    *btree.BTreeG[string]
 
-	counts  Counts              // of what stands in services, indices and tasks
+	counts  Counts              // of the contents of services, indices and tasks
 	rowsOf  map[string]int      // process → how many indices have rows
 	unowned map[string]struct{} // processes with rows that no service owns
 
-	// collected are guids whose rows are gone, newest last.
+	// collected are guids whose rows are deleted, newest last.
 	collected     map[string]time.Time
 	collectedAges []string
 	keep          int // how many at least
@@ -87,7 +86,7 @@ func newView(revision int64, keep int) *view {
 // treeDegree is how wide the nodes of the sorted keys are.
 const treeDegree = 32
 
-// tally counts what readers see of the instances of a service (lrp.Index.Resolved).
+// tally counts the visible instances of a service (lrp.Index.Resolved).
 type tally struct {
 	indices                              int
 	on                                   map[string]int // cell process → instances
@@ -153,7 +152,7 @@ func (v *view) own(process string, p *processView) {
 	}
 }
 
-// serviceOf returns the service that an index belongs to, as its rows say.
+// serviceOf returns the service of an index, according to its rows.
 func serviceOf(x lrp.Index) lrp.ServiceKey {
 	for _, a := range x.Rows() {
 		return a.Service
@@ -161,8 +160,8 @@ func serviceOf(x lrp.Index) lrp.ServiceKey {
 	return lrp.ServiceKey{}
 }
 
-// orphan reports whether no service owns the rows of an index. One whose service
-// cannot be read may have an owner.
+// orphan reports whether no service owns the rows of an index. If a service cannot be read, its
+// index may have an owner.
 func (v *view) orphan(x lrp.Index) bool {
 	_, owned := v.processes[x.Key.Process]
 	return !owned && !v.badRows[ServiceRow(serviceOf(x))]
@@ -188,7 +187,8 @@ func (v *view) putIndex(x lrp.Index, revision int64) {
 	}
 }
 
-// link adds an index to what is counted and found by service, process and cell (n = 1), or takes it out (n = -1).
+// link adds an index to the counts and to the lookup by service, process and cell (n = 1), or
+// removes it (n = -1).
 func (v *view) link(x lrp.Index, n int) {
 	k := serviceOf(x)
 	c := v.byService[k]
@@ -238,10 +238,10 @@ func (v *view) putTask(guid string, t *task.Task, revision int64) {
 	}
 }
 
-// defaultCollected is Config.Collected when nothing else is asked for.
+// defaultCollected is the default of Config.Collected.
 const defaultCollected = 10_000
 
-// collect remembers the guid of a row that is gone; at most twice as many as are asked for.
+// collect remembers the guid of a deleted row; at most twice as many as configured.
 func (v *view) collect(guid string, old *task.Task) {
 	if old == nil {
 		return
@@ -258,7 +258,7 @@ func (v *view) collect(guid string, old *task.Task) {
 	}
 }
 
-// want returns what the auctioneer has to know of an index that is UNCLAIMED.
+// want returns the auctioneer's request for an UNCLAIMED index.
 func (v *view) want(k lrp.Key) (LRPWant, bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -276,7 +276,7 @@ func (v *view) want(k lrp.Key) (LRPWant, bool) {
 	return w, true
 }
 
-// notBefore is until when no place is asked for the ordinary row of an index.
+// notBefore is the time before which no placement is requested for the ordinary row of an index.
 func (v *view) notBefore(k lrp.Key) time.Time {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -310,14 +310,14 @@ func (v *view) taskRevision(guid string) int64 {
 	return v.tasks[guid].revision
 }
 
-// instanceKey orders instances by service, index and version: during a rollout those of
-// one index stand together.
+// instanceKey orders instances by service, index and version: during a rollout those of one index
+// are adjacent.
 type instanceKey struct {
 	service lrp.ServiceKey
 	key     lrp.Key
 }
 
-// String is the key that pages go on from.
+// String is the key from which pages continue.
 func (k instanceKey) String() string {
 	return fmt.Sprintf("%s/%s/%s/%010d", k.service.Domain, k.service.Name, k.key.Process, k.key.Index)
 }

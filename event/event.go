@@ -17,7 +17,7 @@ import (
 	"cantina/worker"
 )
 
-// Kind is what an event is about; the comment names the field that carries it.
+// Kind is the kind of an event's subject; the comment names the field that carries it.
 type Kind int
 
 // The kinds.
@@ -70,7 +70,7 @@ func (p Position) Compare(q Position) int {
 	return cmp.Or(cmp.Compare(p.Revision, q.Revision), cmp.Compare(p.Number, q.Number))
 }
 
-// String prints "revision.number", or "revision" for what After returns.
+// String prints "revision.number", or "revision" for a result of After.
 func (p Position) String() string {
 	if p.Number == math.MaxInt {
 		return strconv.FormatInt(p.Revision, 10)
@@ -103,8 +103,8 @@ type Event struct {
 	// Time is the leader's wall clock at the commit; set by Hub.Publish.
 	Time time.Time
 
-	// Forms are what readers have made of it, once for all; set by Hub.Publish. Nil for one
-	// that many others have followed.
+	// Forms are the encodings that readers have made, once for all; set by Hub.Publish. Nil for an
+	// event that is no longer among the newest.
 	Forms *Forms
 
 	Kind   Kind
@@ -115,7 +115,7 @@ type Event struct {
 	// Gone is set when the row was deleted; the field of the kind then holds the last
 	// row where it is known.
 	Gone bool
-	// Text says in words what happened; may be empty.
+	// Text describes the change; may be empty.
 	Text string
 
 	// Of an Instance. Hidden: its row is not the one that readers see of the index.
@@ -157,9 +157,9 @@ type CellState struct {
 	Term    fence.Term
 	// Draining: it is being emptied, or is kept empty.
 	Draining bool
-	// Unavailable is why it is given no new work although it beats; empty = it is.
+	// Unavailable is why it gets no new work although it sends heartbeats; empty = it is available.
 	Unavailable string
-	// Gone: the process is certainly dead, and nobody else has the cell's name.
+	// Gone: the process is certainly dead, and no other process has the cell's name.
 	Gone bool
 }
 

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Forms keeps what an event looks like on the wire: whoever needs a form first makes it, the
-// others get the same for a while. Only the newest events have it (newestForms).
+// Forms keeps the encodings of an event: the first reader that needs a form makes it, the others
+// get the same for some time. Only the newest events have it (newestForms).
 type Forms struct {
 	now  func() time.Time
 	mu   sync.Mutex
@@ -26,8 +26,8 @@ const (
 	formAge = time.Second
 )
 
-// Form returns the form of a key, by make when there is none that is new enough; f may be nil.
-// What is returned is shared and must not be changed.
+// Form returns the form of a key, calling make if there is no recent one; f may be nil. The result
+// is shared and must not be changed.
 func Form[T any](f *Forms, key any, make func() T) T {
 	if f == nil {
 		return make()

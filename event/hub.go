@@ -10,18 +10,18 @@ import (
 // ErrClosed reports that the hub's term is over.
 var ErrClosed = errors.New("event stream ended: the leader's term is over")
 
-// DefaultSize is how many events a hub keeps when nothing else is asked for.
+// DefaultSize is the default number of events that a hub keeps.
 const DefaultSize = 65536
 
-// Hub keeps the newest events and wakes who waits for more. Its methods may be
-// called at the same time, but Publish by one goroutine (the store's callbacks).
+// Hub keeps the newest events and wakes waiting readers. Its methods are safe for concurrent use,
+// except that only one goroutine (the store's callbacks) may call Publish.
 type Hub struct {
 	now   func() time.Time
 	began time.Time
 
 	mu     sync.Mutex
 	ring   []Event // used as a ring once full
-	total  int64   // events ever published; the newest stands at (total-1) % size
+	total  int64   // events ever published; the newest is at (total-1) % size
 	size   int
 	lost   Position // events up to here are not in the ring any more
 	newest Position // of the newest event, or where the hub began
@@ -29,10 +29,9 @@ type Hub struct {
 	closed error
 }
 
-// New returns a hub that begins after revision start (of the load of the term) and
-// keeps size events (0 = DefaultSize). No event of an earlier hub may have the
-// revision start: what is published without a commit of its own gets it until the
-// first commit.
+// New returns a hub that begins after revision start (of the load of the term) and keeps size
+// events (0 = DefaultSize). No event of an earlier hub may have the revision start: events that
+// are published without their own commit get it until the first commit.
 func New(size int, start int64, now func() time.Time) *Hub {
 	if size <= 0 {
 		size = DefaultSize
@@ -96,7 +95,7 @@ func (h *Hub) Kept() time.Time {
 	return h.began
 }
 
-// Close ends all subscriptions: they deliver what is there and then ErrClosed.
+// Close ends all subscriptions: they deliver the existing events and then ErrClosed.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -122,8 +121,7 @@ func (h *Hub) Recent(n int, keep func(*Event) bool) []Event {
 	return out
 }
 
-// Gap says that events are missing: something after After and before Before. The
-// reader must list afresh.
+// Gap: events are missing, after After and before Before. The reader must list again.
 type Gap struct{ After, Before Position }
 
 // Batch is one answer of a subscription: a gap, some events, or neither, which is
@@ -188,8 +186,7 @@ func (h *Hub) first() Position {
 // maxBatch bounds the events of one batch.
 const maxBatch = 256
 
-// Only leaves out the events that are not wanted; Seen goes on over them. wanted is called
-// under the hub's lock.
+// Only leaves out unwanted events; Seen advances over them. wanted is called under the hub's lock.
 func (s *Subscription) Only(wanted func(*Event) bool) *Subscription {
 	s.wanted = wanted
 	return s
@@ -230,7 +227,7 @@ func (s *Subscription) take() (Batch, <-chan struct{}, error) {
 	}
 	if g := s.gap; g != nil {
 		s.gap = nil
-		// What is before the oldest event is behind the reader now.
+		// Events before the oldest one are behind the reader now.
 		s.seen = Position{Revision: g.Before.Revision, Number: g.Before.Number - 1}
 		if len(h.ring) == 0 {
 			s.seen = h.newest

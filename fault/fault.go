@@ -1,6 +1,6 @@
-// Package fault has the kinds of errors that callers act on. Every layer wraps one of them, or
-// an error that New made of one, so that the API needs no list of the errors below it: a kind
-// is what a client is answered (code, HTTP status, exit code; package api has the table).
+// Package fault has the kinds of errors that callers act on. Every layer wraps one of them, or an
+// error that New made from one, so that the API needs no list of the errors below it. A kind
+// determines the client's response (code, HTTP status, exit code; the table is in package api).
 package fault
 
 import "errors"
@@ -12,7 +12,7 @@ var (
 	ErrCollected = errors.New("collected")
 	ErrExists    = errors.New("already exists")
 	ErrConflict  = errors.New("not possible in this state")
-	// ErrRevision: plan.Write.Expect is not the revision of the thing.
+	// ErrRevision: plan.Write.Expect is not the revision of the resource.
 	ErrRevision = errors.New("modified in the meantime")
 	// ErrKeyReused: the idempotency key was used for another request.
 	ErrKeyReused = errors.New("idempotency key already used for another request")
@@ -38,13 +38,13 @@ var (
 
 // Errors of a kind that several packages return.
 var (
-	// ErrQuarantined: the row of the thing cannot be read; it is kept until an operator decides.
+	// ErrQuarantined: the row of the resource cannot be read; it is kept until an operator decides.
 	ErrQuarantined = New(ErrConflict, "row is unreadable and quarantined")
 	// ErrTaken: the name of a job is used by another domain, or by a schedule.
 	ErrTaken = New(ErrExists, "job name is in use")
 )
 
-// New returns an error of a kind with a text of its own.
+// New returns an error of a kind with its own text.
 func New(kind error, text string) error { return As(errors.New(text), kind) }
 
 // As returns err with a further kind. It prints like err alone.

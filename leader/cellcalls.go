@@ -42,7 +42,7 @@ func (l *Leader) failed(call, name string, err error) {
 	}
 }
 
-// drainChanged tells placement, and whoever watches cells, of a committed change.
+// drainChanged informs placement, and watchers of cells, of a committed change.
 func (l *Leader) drainChanged(name worker.CellName, next *registry.Drain, revision int64, text string) {
 	l.admit(name)
 	state := event.CellState{Name: name, Term: l.cfg.Term, Draining: next != nil}

@@ -17,9 +17,9 @@ import (
 // Term returns the term that was won.
 func (l *Leader) Term() fence.Term { return l.cfg.Term }
 
-// Heartbeat implements cell.Leader. What the sender says of itself, where it is reached
-// first of all, counts only when it has its cell's name: a newcomer that is refused must
-// not draw the calls to the cell on itself.
+// Heartbeat implements cell.Leader. The sender's data about itself, first of all its address,
+// counts only if it has its cell's name: a refused newcomer must not receive the calls to the
+// cell.
 func (l *Leader) Heartbeat(ctx context.Context, b worker.Heartbeat, s cell.State) (worker.HeartbeatAnswer, error) {
 	holds := false
 	a, err := l.Registry.Heartbeat(ctx, b, func() {
@@ -52,8 +52,8 @@ func (l *Leader) Heartbeat(ctx context.Context, b worker.Heartbeat, s cell.State
 	return a, nil
 }
 
-// publishReturn tells that a process has ended and left work behind: its rows stay where they are
-// for as long as those of any cell that falls silent, so that the next process has them again.
+// publishReturn publishes that a process has ended and left work behind: its rows stay for as long
+// as those of any silent cell, so that the next process takes them over.
 func (l *Leader) publishReturn(b worker.Heartbeat) {
 	const text = "its process ends, and leaves work behind (on_cell_restart: keep): the next one takes it over, if it is there before the time of a silent cell is over"
 	l.log.Info("cell will be back", "cell", string(b.Cell), "proc", string(b.Proc))
@@ -64,23 +64,23 @@ func (l *Leader) publishReturn(b worker.Heartbeat) {
 	l.cfg.Hub.Publish(0, event.Event{Kind: event.Cell, Subject: string(b.Cell), Text: text, Cell: &state})
 }
 
-// State is what the cell's process said of itself last, and since when its session is as it
-// is; both are zero when nothing is known.
+// State is the last state that the cell's process reported, and since when its session is in its
+// state; both are zero if unknown.
 func (l *Leader) State(name worker.CellName) (cell.State, time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.states[name], l.changed[name]
 }
 
-// Heard lists the cells that have said what they are, by name.
+// Heard lists the cells that have sent a heartbeat, by name.
 func (l *Leader) Heard() []worker.CellName {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Sorted(maps.Keys(l.states))
 }
 
-// UpdateStatus implements cell.Leader. On a full store too: answers to probes need no write, and ends
-// are acknowledged once they are durable; until then they come again.
+// UpdateStatus implements cell.Leader. On a full store too: responses to probes need no write, and
+// ends are acknowledged once they are durable; until then they are repeated.
 func (l *Leader) UpdateStatus(ctx context.Context, u worker.UpdateStatus) ([]worker.StatusAnswer, error) {
 	if err := l.checkCluster(u.Cluster, u.Cell); err != nil {
 		return nil, err

@@ -1,12 +1,12 @@
-// Package leader is what a server has while it leads: the parts of one term, how they are
-// connected, and what the API asks of them. Server and simulator use it alike; what is below
-// (store, calls to cells, clocks, goroutines) is given to it.
+// Package leader has the parts of one term of a leading server, their connections, and the calls
+// of the API to them. Server and simulator use it alike; they provide its environment (store,
+// calls to cells, clocks, goroutines).
 //
 //	cells ──heartbeats, rows, events──► Leader ──► registry, board
 //	registry ──changes of sessions──► Leader ──► board, auctioneer, scheduler, timetable, hub
 //	board, registry, auctioneer, drains ──calls──► Cells
 //	API ──► view ──► board, scheduler, timetable, registry, drains
 //
-// Everything that a term owns is made after the term is won, from the rows of its load, and is
-// gone before the next campaign.
+// All parts of a term are made after the term is won, from the rows of its load, and have ended
+// before the next campaign.
 package leader

@@ -21,7 +21,7 @@ import (
 // ErrDrainUnreadable: the row of the cell's drain cannot be read; undrain takes it back.
 var ErrDrainUnreadable = fault.New(fault.ErrConflict, "its drain cannot be read")
 
-// DrainStore is what the drains need of the term that was won: store.Leadership.
+// DrainStore is the part of the won term that the drains need: store.Leadership.
 type DrainStore interface {
 	Quarantine(q store.Quarantine)
 	Quarantined() []store.Quarantine
@@ -29,8 +29,8 @@ type DrainStore interface {
 	Restore(key string, value []byte, done func(revision int64, err error))
 }
 
-// DrainOrder is what a cell is told: to empty itself, or (Undo) that it need not. ID is the drain
-// in either case.
+// DrainOrder is an order to a cell: to drain, or (Undo) to stop draining. ID is the drain in
+// either case.
 type DrainOrder struct {
 	ID, Reason string
 	Deadline   time.Duration
@@ -38,8 +38,8 @@ type DrainOrder struct {
 	Undo       bool
 }
 
-// DrainReport is what a cell says of its drain with a heartbeat: which one it follows, whether its
-// deadline has ended what was left, and what it waits for, in words.
+// DrainReport is a cell's report of its drain in a heartbeat: its id, whether its deadline has
+// ended the rest, and a description of the remaining work.
 type DrainReport struct {
 	Draining bool
 	ID       string
@@ -47,13 +47,13 @@ type DrainReport struct {
 	Waits    []string
 }
 
-// Drains has the drains of one term: an operator's stored intent to empty a cell, what the
-// cell is told of it, and when it has ended. It has them as submitted, for the next decision,
-// and as committed, for everything else. What the maps hold is never changed. Its methods may
-// be called at the same time. (Diego dev notes, Evacuation.)
+// Drains has the drains of one term: an operator's stored intent to drain a cell, the orders to
+// the cell, and the end. It has them as submitted, for the next decision, and as committed, for
+// everything else. Values in the maps are never changed. Its methods are safe for concurrent use.
+// (Diego dev notes, Evacuation.)
 //
 //	Drain, Undrain ──► committed with the board's rows ──► placement, call to the cell
-//	heartbeat ──► call to the cell when it follows another drain ──► ended when nothing is left
+//	heartbeat ──► call to the cell if it follows another drain ──► ended when no work is left
 type Drains struct {
 	leader *Leader
 
@@ -75,7 +75,7 @@ func newDrains(l *Leader, rows []store.Row) *Drains {
 	return &Drains{leader: l, newest: all, committed: maps.Clone(all), said: map[worker.CellName]DrainReport{}}
 }
 
-// DrainedCell is the cell whose drain a row is; empty for any other row.
+// DrainedCell returns the cell of a drain's row; empty for any other row.
 func DrainedCell(key string) worker.CellName {
 	name, ok := strings.CutPrefix(key, registry.DrainRow(""))
 	if !ok {
@@ -122,7 +122,7 @@ func (k *Drains) withdraw(name worker.CellName, next, was *registry.Drain) {
 	}
 }
 
-// show shows next to readers, with its revision, and returns what they saw before.
+// show publishes next to readers, with its revision, and returns the previous value.
 func (k *Drains) show(name worker.CellName, next *registry.Drain, revision int64) (before *registry.Drain) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -148,8 +148,8 @@ func setDrain(m map[worker.CellName]*registry.Drain, name worker.CellName, d *re
 	m[name] = d
 }
 
-// DecideDrain returns what a cell's drain is to be (nil = none) and what to say of it; was itself
-// when nothing changes.
+// DecideDrain returns the new drain of a cell (nil = none) and the event for it; was itself if
+// nothing changes.
 type DecideDrain func(was *registry.Drain) (next *registry.Drain, text string, err error)
 
 // Change decides on the newest drain of a cell and commits, once for w's key. It returns
@@ -187,15 +187,14 @@ func (k *Drains) changed(name worker.CellName, next *registry.Drain, revision in
 	before := k.show(name, next, revision)
 	k.leader.drainChanged(name, next, revision, text)
 	if next == nil && before != nil {
-		k.order(name, DrainOrder{ID: before.ID(), Undo: true}) // also a cell that has not heard of it yet, or not said so
+		k.order(name, DrainOrder{ID: before.ID(), Undo: true}) // also to a cell that has not received or reported it yet
 		return
 	}
 	k.tell(name)
 }
 
-// tell tells the cell what holds, when what it said last is something else. A lost call is
-// made again after the next heartbeat; so a new process of the cell, and a new leader, need
-// nothing else.
+// tell sends the cell its present order, if its last report differs. A lost call is repeated after
+// the next heartbeat; so a new process of the cell, and a new leader, need nothing else.
 func (k *Drains) tell(name worker.CellName) {
 	k.mu.Lock()
 	said, d := k.said[name], k.committed[name]
@@ -215,15 +214,15 @@ func (k *Drains) order(name worker.CellName, o DrainOrder) {
 	}
 }
 
-// Forget drops what a cell said of itself: it is gone.
+// Forget removes the reports of a cell that is gone.
 func (k *Drains) Forget(name worker.CellName) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.said, name)
 }
 
-// Heard takes what a cell that holds its name says of its drain with a heartbeat: it is told
-// what it does not know, and its drain may have ended.
+// Heard handles the drain report in a heartbeat of a cell that holds its name: the cell gets
+// unknown orders, and its drain may have ended.
 func (k *Drains) Heard(name worker.CellName, said DrainReport) {
 	k.mu.Lock()
 	k.said[name] = said
@@ -252,7 +251,7 @@ func (k *Drains) Heard(name worker.CellName, said DrainReport) {
 	})
 }
 
-// drainEnded says how a drain ended.
+// drainEnded describes how a drain ended.
 func drainEnded(d *registry.Drain) string {
 	if len(d.Waited) == 0 {
 		return "drained: nothing is left"
@@ -260,16 +259,15 @@ func drainEnded(d *registry.Drain) string {
 	return "the drain's deadline ended what was left; it waited for " + strings.Join(d.Waited, ", ")
 }
 
-// DrainRequest asks for a drain. A zero deadline means what the caller finds right.
+// DrainRequest requests a drain. A zero deadline means the default.
 type DrainRequest struct {
 	Reason    string
 	Deadline  time.Duration
 	StopBatch bool
 }
 
-// Drain stores a new drain of a cell, in place of an earlier one; normal is how long it may
-// take when the request does not say. It returns after the commit: bbs.ErrRevision,
-// bbs.ErrKeyReused, ErrUnreadable.
+// Drain stores a new drain of a cell, in place of an earlier one; normal is its duration if the
+// request has none. It returns after the commit: bbs.ErrRevision, bbs.ErrKeyReused, ErrUnreadable.
 func (k *Drains) Drain(ctx context.Context, name worker.CellName, n DrainRequest, normal time.Duration, w plan.Write) error {
 	deadline := cmp.Or(n.Deadline, normal)
 	return k.Change(ctx, w, "drain", fmt.Appendf(nil, "%q %v", name, n), name, func(was *registry.Drain) (*registry.Drain, string, error) {
@@ -282,15 +280,15 @@ func (k *Drains) Drain(ctx context.Context, name worker.CellName, n DrainRequest
 	})
 }
 
-// Undrain takes the drain of a cell back, if there is one. It returns after the commit, as
-// Drain does. One whose row cannot be read is dropped with Drop.
+// Undrain deletes the drain of a cell, if there is one. It returns after the commit, as Drain
+// does. Drop deletes a drain with an unreadable row.
 func (k *Drains) Undrain(ctx context.Context, name worker.CellName, w plan.Write) error {
 	return k.Change(ctx, w, "undrain", []byte(name), name, func(*registry.Drain) (*registry.Drain, string, error) {
 		return nil, "takes work again", nil
 	})
 }
 
-// Drop deletes a quarantined drain; done is told the outcome.
+// Drop deletes a quarantined drain; done gets the outcome.
 func (k *Drains) Drop(name worker.CellName, done func(err error)) {
 	k.leader.cfg.Store.Drop(registry.DrainRow(name), func(revision int64, err error) {
 		if err == nil {
@@ -301,8 +299,8 @@ func (k *Drains) Drop(name worker.CellName, done func(err error)) {
 	})
 }
 
-// Restore takes a quarantined drain back into service whose row somebody has mended; done is
-// told the outcome. ErrUnreadable when it still cannot be read.
+// Restore restores a quarantined drain whose row has been repaired; done gets the outcome.
+// ErrUnreadable if it still cannot be read.
 func (k *Drains) Restore(name worker.CellName, row store.Row, done func(err error)) error {
 	d := registry.Drains([]store.Row{row}, nil)[name]
 	if d == nil || d.Until.IsZero() {

@@ -15,8 +15,8 @@ import (
 )
 
 // ForeignCell is a cell of another cluster that calls this one: it was given the address of a
-// wrong server, or the server was started on a wrong store. It is refused, and nothing of it
-// changes.
+// wrong server, or the server was started on a wrong store. It is refused, and its state does not
+// change.
 type ForeignCell struct {
 	Cell    worker.CellName
 	Proc    worker.Proc
@@ -24,7 +24,7 @@ type ForeignCell struct {
 	Cluster fence.Cluster
 	At      time.Time // of its last call
 	Since   time.Time
-	// Adopting: an operator has decided that it joins, and it has been told.
+	// Adopting: an operator has decided that it joins, and the order was sent.
 	Adopting bool
 }
 
@@ -45,7 +45,7 @@ func (l *Leader) checkCluster(cluster fence.Cluster, name worker.CellName) error
 	return &cell.Foreign{Cell: name, Address: address, Cluster: cluster, Other: l.cfg.Cluster}
 }
 
-// noteForeign notes a cell of another cluster, and tells of it when it is news.
+// noteForeign records a cell of another cluster, and publishes a change.
 func (l *Leader) noteForeign(b worker.Heartbeat, s cell.State, v worker.Verdict) {
 	now := l.cfg.Clock.Wall()
 	l.mu.Lock()
@@ -86,8 +86,8 @@ func (l *Leader) ForeignCell(name worker.CellName) (ForeignCell, bool) {
 	return all[i], true
 }
 
-// Adopt has a cell of another cluster join this one, when it beats next.
-// worker.ErrUnknownProcess when none of that name has called lately.
+// Adopt makes a cell of another cluster join this one at its next heartbeat.
+// worker.ErrUnknownProcess if none of that name has called lately.
 func (l *Leader) Adopt(name worker.CellName, by string) error {
 	if _, ok := l.ForeignCell(name); !ok {
 		return fmt.Errorf("no cell %s of another cluster has called lately: %w", name, worker.ErrUnknownProcess)
@@ -95,8 +95,8 @@ func (l *Leader) Adopt(name worker.CellName, by string) error {
 	return l.Registry.Adopt(name, by)
 }
 
-// Discard ends what runs on a cell and the store does not know, and returns what was told to
-// end, in words. worker.ErrUnknownProcess when no process has the cell's name.
+// Discard ends work on a cell that the store does not contain, and returns a description of the
+// ended work. worker.ErrUnknownProcess if no process has the cell's name.
 func (l *Leader) Discard(ctx context.Context, name worker.CellName, by string) ([]string, error) {
 	s, ok := l.Registry.Session(name)
 	if !ok {

@@ -18,7 +18,7 @@ const (
 	maxParting = 1000
 )
 
-// Lost is a cell that is gone: what became of it and of its work. (Diego dev notes, Evacuation.)
+// Lost is a cell that is gone, with its fate and that of its work. (Diego dev notes, Evacuation.)
 type Lost struct {
 	Cell worker.CellName
 	Proc worker.Proc
@@ -26,21 +26,21 @@ type Lost struct {
 	At time.Time
 	// Left: it deregistered, with nothing on it.
 	Left bool
-	// Why and Work say in words why it is gone, and what was done with its work.
+	// Why and Work describe why it is gone, and what was done with its work.
 	Why, Work string
-	// State is what it said of itself last; zero when it was not heard in this term.
+	// State is its last report; zero if it sent none in this term.
 	State cell.State
 }
 
-// silentProc is a process that is silent or was given up, and what it had then. Once it is certainly
-// dead, certain is set.
+// silentProc is a process that is silent or was given up, and its work at that time. Once it is
+// certainly dead, certain is set.
 type silentProc struct {
 	Lost
 	certain   bool
 	displaced bool   // another process had taken its name
 	session   string // why its session ended
-	by        string // the operator's word, if that was it
-	// What it had: instances when it fell silent or was given up, tasks and batch tasks that were lost.
+	by        string // the operator's declaration, if that was the reason
+	// Its work: instances when it became silent or was given up, lost tasks and batch tasks.
 	instances, tasks, batch int
 }
 
@@ -57,7 +57,7 @@ func (l *Leader) record(name worker.CellName, proc worker.Proc) *silentProc {
 	return d
 }
 
-// trim forgets the oldest of those that are meant, down to most.
+// trim removes the oldest of the selected ones, down to most.
 func (l *Leader) trim(meant func(*silentProc) bool, most int) {
 	n := 0
 	for _, d := range l.silent {
@@ -74,9 +74,9 @@ func (l *Leader) trim(meant func(*silentProc) bool, most int) {
 	})
 }
 
-// recordSession keeps what a process had, instances of services among it, when it began to be
-// silent, from when on they are placed anew, and when its session ended. The board has not
-// been told of that yet.
+// recordSession records the work of a process, including instances of services, when it became
+// silent (then they are placed again) and when its session ended. The board does not know of that
+// yet.
 func (l *Leader) recordSession(e worker.SessionChanged) {
 	silent := e.To == worker.MustDie || e.To == worker.Unhealthy && e.From == worker.Healthy
 	instances := 0
@@ -94,7 +94,7 @@ func (l *Leader) recordSession(e worker.SessionChanged) {
 	}
 }
 
-// recordForgotten keeps an operator's word that a process is dead.
+// recordForgotten records an operator's declaration that a process is dead.
 func (l *Leader) recordForgotten(e worker.Audit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +111,8 @@ func (l *Leader) countLost(e worker.Ended) {
 	l.record(e.Cell, e.Proc).batch++
 }
 
-// recordDeath keeps the end of a process for who asks for its cell, unless another has the cell's name.
+// recordDeath records the end of a process for queries about its cell, unless another process has
+// the cell's name.
 func (l *Leader) recordDeath(e worker.Dead, tasks int) (Lost, bool) {
 	s, held := l.Registry.Session(e.Cell)
 	l.mu.Lock()
@@ -146,7 +147,7 @@ func (d *silentProc) why(p worker.Proof) string {
 	return text
 }
 
-// work says what was done with what the process had.
+// work describes what was done with the work of the process.
 func (d *silentProc) work() string {
 	var out []string
 	if d.instances > 0 {
@@ -164,8 +165,8 @@ func (d *silentProc) work() string {
 	return strings.Join(out, "; ")
 }
 
-// Lost lists the cells that are gone and whose names nobody has, by name: the newest that
-// this term knows of, at most maxLost.
+// Lost lists the cells that are gone and whose names are free, by name: the newest that this term
+// has recorded, at most maxLost.
 func (l *Leader) Lost() []Lost {
 	l.mu.Lock()
 	all := make([]silentProc, len(l.silent))
@@ -178,7 +179,7 @@ func (l *Leader) Lost() []Lost {
 		switch _, known := newest[d.Cell]; {
 		case d.certain:
 			newest[d.Cell] = d.Lost
-		case !known && l.Registry.IsDead(d.Proc): // it never had a row: nobody tells that it is dead
+		case !known && l.Registry.IsDead(d.Proc): // it never had a row: its death is not reported
 			d.Why, d.Work = d.session, "it was never given work"
 			newest[d.Cell] = d.Lost
 		}

@@ -8,8 +8,8 @@ import (
 	"cantina/task"
 )
 
-// maySayNo says whether an item may end because no cell could hold it, or none has room for one
-// that does not wait. Before the cells have joined it is remembered instead, for Recheck.
+// maySayNo reports whether an item may fail because no cell could hold it, or because none has
+// room for one that does not wait. Before the cells have joined it is kept for Recheck instead.
 func (p *PlacementAdapter) maySayNo(it placement.Item) bool {
 	if p.cfg.Joined() {
 		return true
@@ -20,7 +20,8 @@ func (p *PlacementAdapter) maySayNo(it placement.Item) bool {
 	return false
 }
 
-// Recheck ends what would have ended before the cells had joined, and still has no place. It is called whenever a cell's session or offer has changed.
+// Recheck fails items that would have failed before the cells had joined, and still have no place.
+// It is called whenever a cell's session or capacity has changed.
 func (p *PlacementAdapter) Recheck() {
 	p.mu.Lock()
 	none := len(p.early) == 0

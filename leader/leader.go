@@ -28,8 +28,8 @@ type Store interface {
 	DrainStore
 }
 
-// Cells carries all calls to cell processes. An error of a call is an unknown outcome, unless
-// NeverSent says that the call certainly did not leave.
+// Cells sends all calls to cell processes. An error of a call is an unknown outcome, unless
+// NeverSent reports that the call certainly was not sent.
 type Cells interface {
 	registry.Cells
 	Performer
@@ -45,7 +45,7 @@ type Hub interface {
 	Publish(revision int64, events ...event.Event)
 }
 
-// Config is what a leader is made of.
+// Config has the parts of a leader.
 type Config struct {
 	// Cluster is the identity of the store: calls of cells of another one are refused.
 	Cluster fence.Cluster
@@ -60,15 +60,15 @@ type Config struct {
 	Log       *slog.Logger
 	// NewID returns an id that is never used again.
 	NewID func() string
-	// Go runs a call to a cell, or what waits for a commit, beside everything else, unless
-	// the term is over.
+	// Go runs a call to a cell, or code that waits for a commit, concurrently, unless the term is
+	// over.
 	Go func(func(context.Context))
 	// Resign ends the term, for a cell of this cluster has seen a higher one; it must not wait.
 	Resign func(higher fence.Term)
 	// Signals is how signals of schedules reach cells.
 	Signals SignalCalls
 
-	// The settings of the parts: what they are connected to is filled in.
+	// The settings of the parts: their connections are filled in.
 	Auctioneer auctioneer.Config
 	Scheduler  scheduler.Config
 	Registry   registry.Config
@@ -78,8 +78,8 @@ type Config struct {
 	Edges     Edges
 }
 
-// Edges put something between two parts, to check what passes there, or to end the process
-// in between: the simulator. Nil = nothing.
+// Edges intercept calls between two parts, to check the passed values, or to end the process in
+// between: for the simulator. Nil = none.
 type Edges struct {
 	// Listener is between the registry and the leader, Placement between board and auctioneer.
 	Listener  func(registry.Listener) registry.Listener
@@ -112,8 +112,8 @@ type Leader struct {
 	log   *slog.Logger
 	began time.Duration // by the boot clock
 
-	// admitting makes what the auctioneer is given the newest of what is known. It comes
-	// before the locks of registry, drains and auctioneer.
+	// admitting makes sure that the auctioneer gets the newest state. It comes before the locks of
+	// registry, drains and auctioneer.
 	admitting sync.Mutex
 
 	mu     sync.Mutex // the last one: no part is called with it held
@@ -131,8 +131,8 @@ type Leader struct {
 }
 
 // New builds the parts from the rows of the load, which it does not keep; manifests of earlier
-// terms are rolled forward first. A part that needs a later one asks l for it, and does so only
-// once New has returned. Begin starts them. The error is that of registry.New.
+// terms are rolled forward first. A part that needs a later one gets it from l, and only after New
+// has returned. Begin starts them. The error is that of registry.New.
 func New(cfg Config, rows []store.Row) (*Leader, error) {
 	rows = bbs.RollForwardOthers(cfg.Store, rows)
 	l := &Leader{cfg: cfg, log: cfg.Log, began: cfg.Clock.Boot(), states: map[worker.CellName]cell.State{},
@@ -184,7 +184,7 @@ func New(cfg Config, rows []store.Row) (*Leader, error) {
 // lateRegistry is the registry as the scheduler has it, which is made first.
 type lateRegistry struct{ *registry.Registry }
 
-// Begin has places asked for what waits for one. The loops of the parts may run from then on.
+// Begin requests placements for waiting work. The loops of the parts may run from then on.
 func (l *Leader) Begin() { l.Board.RequestPending() }
 
 // ledgerHub hands every event of the board to the ledger before it goes to the hub.
@@ -193,7 +193,7 @@ type ledgerHub struct {
 	feed *LedgerFeed
 }
 
-// Publish books or frees what the rows of one commit hold, and passes the events on.
+// Publish allocates or frees the resources of the rows in one commit, and passes the events on.
 func (h *ledgerHub) Publish(revision int64, events ...event.Event) {
 	h.feed.Take(events...)
 	h.hub.Publish(revision, events...)

@@ -18,9 +18,9 @@ type Ledger interface {
 	Release(holds ...string)
 }
 
-// LedgerFeed keeps the one ledger of room in step with the committed rows of instances and
-// tasks: it takes every event of the board before anything else does. (Batch tasks are allocated
-// by the scheduler.) It knows what each row holds. Its methods may be called at the same time.
+// LedgerFeed keeps the ledger consistent with the committed rows of instances and tasks: it
+// handles every event of the board before all other consumers. (The scheduler allocates batch
+// tasks.) It keeps the allocations of each row. Its methods are safe for concurrent use.
 type LedgerFeed struct {
 	ledger  Ledger
 	desired func(process string) *lrp.Desired
@@ -32,12 +32,12 @@ type LedgerFeed struct {
 
 const presences = int(lrp.Suspect) + 1
 
-// newLedgerFeed returns an empty book. desired finds the definition of a process: BBS.Definition.
+// newLedgerFeed returns an empty one. desired finds the definition of a process: BBS.Definition.
 func newLedgerFeed(l Ledger, desired func(process string) *lrp.Desired) *LedgerFeed {
 	return &LedgerFeed{ledger: l, desired: desired, holds: map[lrp.Key][presences]string{}, tasks: map[string]bool{}}
 }
 
-// Take books or frees what the rows of one commit hold.
+// Take allocates or frees the resources of the rows in one commit.
 func (b *LedgerFeed) Take(events ...event.Event) {
 	for _, e := range events {
 		switch {
@@ -49,9 +49,9 @@ func (b *LedgerFeed) Take(events ...event.Event) {
 	}
 }
 
-// instance follows one row. An instance whose row becomes ordinary, suspect or evacuating is
-// told by its new row alone, and the last row of another one may be told to be gone after
-// that: so a hold moves with its instance, and goes only with the row that names it.
+// instance follows one row. If the row of an instance becomes ordinary, suspect or evacuating,
+// only its new row is reported, and the last row of another instance may be reported as gone after
+// that. So an allocation moves with its instance, and is freed only with the row that names it.
 func (b *LedgerFeed) instance(e event.Event) {
 	a := e.Instance
 	b.mu.Lock()
@@ -105,7 +105,7 @@ func (b *LedgerFeed) task(e event.Event) {
 	}
 }
 
-// Load books what the rows of a term's load hold.
+// Load allocates the resources of the rows in a term's load.
 func (b *LedgerFeed) Load(board *bbs.BBS) {
 	for after := ""; ; {
 		page, err := board.ListInstances(plan.InstanceFilter{}, plan.Range{After: after, Limit: 1000})

@@ -17,38 +17,38 @@ import (
 
 // Performer reaches cell processes.
 type Performer interface {
-	// Perform hands work to the process that it is for, and returns what was refused. An
-	// error is an unknown outcome, unless NeverSent says that the call certainly did not leave.
+	// Perform gives work to its process, and returns the refused items. An error is an unknown
+	// outcome, unless NeverSent reports that the call certainly was not sent.
 	Perform(ctx context.Context, name worker.CellName, work cell.Work) ([]cell.Refusal, error)
 	NeverSent(err error) bool
 }
 
-// PlacementBoard is told why work has no place: bbs.BBS.
+// PlacementBoard receives the reasons why work has no place: bbs.BBS.
 type PlacementBoard interface {
 	PlacementFailed(k lrp.Key, reason string)
 	TaskRefused(guid, uid, reason string)
 	TaskRejected(guid, uid, reason string, never bool)
 }
 
-// placementConfig is what a PlacementAdapter is made of. All is needed.
+// placementConfig has the parts of a PlacementAdapter. All are needed.
 type placementConfig struct {
 	Term  fence.Term
 	Cells Performer
-	// Board returns the board whose wants they are.
+	// Board returns the board that requests the placements.
 	Board func() PlacementBoard
 	// Auctioneer has the settings of the auctioneer that places the items.
 	Auctioneer auctioneer.Config
 	// NewID returns the id of an instance.
 	NewID func() string
-	// Joined says that the cells have had their time to join: what none of those that are
-	// here could ever hold may end.
+	// Joined reports whether the cells have had their time to join: then work that no present cell
+	// could ever hold may fail.
 	Joined func() bool
 }
 
-// PlacementAdapter stands between the board and the auctioneer: wants become items, items
-// that were placed become the work of a Perform call, and why an item found no place goes back
-// to the board. Its methods may be called at the same time. (Diego dev notes, Distributing
-// ActualLRPs: Auctioneer.)
+// PlacementAdapter connects the board and the auctioneer: requests become items, placed items
+// become the work of a Perform call, and the reason why an item found no place is returned to the
+// board. Its methods are safe for concurrent use. (Diego dev notes, Distributing ActualLRPs:
+// Auctioneer.)
 //
 //	board ──wants──► PlacementAdapter ──items──► auctioneer ──placed──► PlacementAdapter ──cell.Work──► cell
 //	board ◄──reasons── PlacementAdapter ◄──refused── auctioneer ◄──refusals── PlacementAdapter ◄────────┘
@@ -64,7 +64,7 @@ type PlacementAdapter struct {
 	early map[string]string // items that would have ended before the cells had joined, and their holds
 }
 
-// newPlacementAdapter makes the auctioneer, too, whose Cells and Feedback it is.
+// newPlacementAdapter also makes the auctioneer, as its Cells and Feedback.
 func newPlacementAdapter(cfg placementConfig) *PlacementAdapter {
 	p := &PlacementAdapter{cfg: cfg, lrps: map[string]bbs.LRPWant{}, tasks: map[string]bbs.TaskWant{}, asked: map[string]int{},
 		early: map[string]string{}}
@@ -78,7 +78,7 @@ func LRPItem(k lrp.Key) string { return "lrp/" + k.String() }
 // TaskItem names the item of a task.
 func TaskItem(guid string) string { return "task/" + guid }
 
-// Suits is what a cell must have to be given an instance.
+// Suits is the constraint that a cell must meet to get an instance.
 func Suits(d *lrp.Desired) placement.Constraint {
 	return placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations, Ports: d.Workload.FixedPorts(), OpenFiles: d.Workload.MostOpenFiles(), Isolation: d.Workload.Kinds()}
 }
@@ -108,7 +108,7 @@ func (p *PlacementAdapter) Request(lrps []bbs.LRPWant, tasks []bbs.TaskWant) {
 	}
 	p.mu.Unlock()
 	if len(dropped) > 0 {
-		p.auctioneer.Release(dropped...) // first: what is in flight is not placed a second time
+		p.auctioneer.Release(dropped...) // first: work in flight is not placed a second time
 	}
 	if err := p.auctioneer.Request(items...); err != nil {
 		panic(fmt.Sprintf("items made here are refused: %v", err))
@@ -140,9 +140,9 @@ func (p *PlacementAdapter) forget(id string) {
 	delete(p.asked, id)
 }
 
-// taken forgets what a cell has taken and nobody has asked for since: it needs no place. before
-// is the number of the newest request when the call was made. What waits for a place once more,
-// because this attempt seemed to be lost, is still wanted.
+// taken removes the requests of work that a cell has taken, unless they were repeated since.
+// before is the number of the newest request when the call was made. Work that is requested once
+// more, because this attempt seemed to be lost, is still wanted.
 func (p *PlacementAdapter) taken(items []placement.Item, refused []cell.Refusal, before int) {
 	back := make(map[string]bool, len(refused))
 	for _, r := range refused {
@@ -182,7 +182,7 @@ func (p *PlacementAdapter) Perform(ctx context.Context, name, process string, it
 	return out, nil
 }
 
-// work is what a call carries: what of the items is still wanted.
+// work is the content of a call: the items that are still wanted.
 func (p *PlacementAdapter) work(process string, items []placement.Item) cell.Work {
 	work := cell.Work{Term: p.cfg.Term, Proc: worker.Proc(process)}
 	p.mu.Lock()
@@ -197,8 +197,9 @@ func (p *PlacementAdapter) work(process string, items []placement.Item) cell.Wor
 	return work
 }
 
-// neverSent refuses what certainly never reached its cell: unlike work that may have
-// been accepted, it is placed again at once, and the cell rests. (Diego dev notes, Distributing ActualLRPs.)
+// neverSent refuses work that certainly never reached its cell: unlike work that may have been
+// accepted, it is placed again at once, and the cell is skipped for a time. (Diego dev notes,
+// Distributing ActualLRPs.)
 func neverSent(items []placement.Item, why error) []auctioneer.Refusal {
 	out := make([]auctioneer.Refusal, len(items))
 	for i, it := range items {
@@ -207,8 +208,8 @@ func neverSent(items []placement.Item, why error) []auctioneer.Refusal {
 	return out
 }
 
-// Waiting implements auctioneer.Feedback. What a task's earlier life under its guid was
-// refused says nothing of the one that is wanted now.
+// Waiting implements auctioneer.Feedback. A refusal of a task's earlier life under its guid does
+// not apply to the present one.
 func (p *PlacementAdapter) Waiting(refused []placement.Refused) {
 	for _, r := range refused {
 		p.mu.Lock()

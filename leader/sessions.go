@@ -16,7 +16,7 @@ import (
 	"cantina/worker"
 )
 
-// admit tells the auctioneer whether a cell may be given work.
+// admit sets in the auctioneer whether a cell may get work.
 func (l *Leader) admit(name worker.CellName) {
 	l.admitting.Lock()
 	proc, reason := l.Registry.Receives(name)
@@ -36,8 +36,8 @@ func (l *Leader) admit(name worker.CellName) {
 // before work is called too large for every cell.
 const JoinGrace = 5 * time.Second
 
-// joined says that the cells have had their time to join: the initial wait is over,
-// every member has reported, and JoinGrace has passed since the term began.
+// joined reports whether the cells have had their time to join: the initial wait is over, every
+// member has reported, and JoinGrace has passed since the term began.
 func (l *Leader) joined() bool {
 	if l.cfg.Clock.Boot()-l.began < JoinGrace || l.Registry.Wait().Active {
 		return false
@@ -62,9 +62,9 @@ func (l *Leader) awaited() []string {
 	return slices.Compact(slices.Sorted(slices.Values(names)))
 }
 
-// machines counts the machines whose cells let in one of the definitions: of cells that are
-// here, and of those that were. It does not know while cells may still join, or when none is known;
-// where the leader and its cell are one process there is one.
+// machines counts the machines whose cells admit one of the definitions: of present and of former
+// cells. The number is unknown while cells may still join, or if no cell is known; it is one if
+// the leader and its cell are one process.
 func (l *Leader) machines(any []*lrp.Desired) (n int, ok bool) {
 	alone := l.cfg.Registry.Worker.NoDeadline
 	if !alone && !l.joined() {
@@ -138,8 +138,8 @@ func (l *Leader) Dead(e worker.Dead) {
 	}
 }
 
-// gone forgets what a cell said of itself, and where it was reached: no living process has its
-// name. One that takes the name just then says all of it again with its next heartbeat.
+// gone removes a cell's reports and its address: no living process has its name. A process that
+// takes the name at that time sends all of it again with its next heartbeat.
 func (l *Leader) gone(name worker.CellName) {
 	l.mu.Lock()
 	delete(l.states, name)
@@ -153,8 +153,7 @@ func (l *Leader) gone(name worker.CellName) {
 	l.Placement.Recheck()
 }
 
-// sweep forgets cells that were never members, of whose end nothing is heard, when there may
-// be many.
+// sweep removes cells that were never members, whose end is not reported, if there may be many.
 func (l *Leader) sweep() {
 	l.mu.Lock()
 	var names []worker.CellName
@@ -193,7 +192,7 @@ func (l *Leader) StartsChanged() {
 	}
 }
 
-// maxAudits bounds what a term remembers for its status.
+// maxAudits limits the audit entries that a term keeps for its status.
 const maxAudits = 20
 
 // Audit implements registry.Listener.
@@ -214,7 +213,7 @@ func (l *Leader) Audit(e worker.Audit) {
 	}
 }
 
-// auditText is an audit as people read it where nothing beside it says whose it is.
+// auditText is an audit entry that includes its subject.
 func auditText(e worker.Audit) string {
 	text := e.Text
 	if e.Run != (worker.Run{}) {
@@ -226,15 +225,15 @@ func auditText(e worker.Audit) string {
 	return text
 }
 
-// Audits are the newest texts of what was not as it should be in this term, oldest first.
+// Audits are the newest entries about irregular events in this term, oldest first.
 func (l *Leader) Audits() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.audits)
 }
 
-// logAudit writes what is to be kept, as a warning when something was not as it should
-// be, and without a cell when it is of none.
+// logAudit logs an audit entry, as a warning if it is irregular, and without a cell if it has
+// none.
 func logAudit(log *slog.Logger, e worker.Audit) {
 	level := slog.LevelWarn
 	if e.Kind == worker.AuditWaitEnded {

@@ -15,8 +15,8 @@ import (
 	"cantina/timetable"
 )
 
-// Bounds of signals under way: calls at once over all schedules, and firings that are
-// being sent. What is beyond is not sent, and says so.
+// Limits of signals in progress: concurrent calls over all schedules, and firings that are being
+// sent. Signals beyond these are not sent, and the result shows it.
 const (
 	maxCalls   = 64
 	maxFirings = 4096
@@ -31,7 +31,7 @@ type SignalCalls struct {
 	Signal func(ctx context.Context, s timetable.Sending, a *lrp.Actual) error
 }
 
-// Instances is where a Sender finds whom to reach: bbs.BBS.
+// Instances is where a Sender finds its receivers: bbs.BBS.
 type Instances interface {
 	GetService(k lrp.ServiceKey) (plan.Service, error)
 	ListInstances(f plan.InstanceFilter, r plan.Range) (plan.Page[plan.Instance], error)
@@ -98,7 +98,7 @@ func (s *SignalSender) next() string {
 	return strconv.Itoa(s.serial)
 }
 
-// sending is one signal under way.
+// sending is one signal in progress.
 type sending struct {
 	left     int
 	delivery schedule.Delivery
@@ -121,7 +121,7 @@ func (s *SignalSender) called(ctx context.Context, x *sending, a *lrp.Actual, er
 	}
 }
 
-// ended tells how a signal fared, unless the term ended meanwhile.
+// ended reports the result of a signal, unless the term ended meanwhile.
 func (s *SignalSender) ended(ctx context.Context, x *sending) {
 	s.mu.Lock()
 	s.firings--
@@ -131,8 +131,8 @@ func (s *SignalSender) ended(ctx context.Context, x *sending) {
 	}
 }
 
-// targets lists the instances of a service that run, whatever their presence; problem says
-// why there can be none. A service whose row cannot be read has its instances all the same.
+// targets lists the running instances of a service, in any presence; problem is the reason why
+// there can be none. A service with an unreadable row still has its instances.
 func (s *SignalSender) targets(domain, service string) (list []lrp.Actual, problem string) {
 	if _, err := s.board.GetService(lrp.ServiceKey{Domain: domain, Name: service}); errors.Is(err, bbs.ErrServiceNotFound) {
 		return nil, fmt.Sprintf("there is no service %s in domain %s", service, domain)
@@ -140,7 +140,7 @@ func (s *SignalSender) targets(domain, service string) (list []lrp.Actual, probl
 	for r := (plan.Range{Limit: 1000}); ; {
 		p, err := s.board.ListInstances(plan.InstanceFilter{Domain: domain, Service: service}, r)
 		if err != nil {
-			return nil, err.Error() // better nobody than some
+			return nil, err.Error() // better none than some
 		}
 		for _, i := range p.Items {
 			for _, a := range i.Rows.Rows() {

@@ -27,8 +27,8 @@ import (
 	"cantina/worker"
 )
 
-// Settings are what an operator has set of the leader, and what its server knows of itself.
-// Timeouts, Zone, Clock and Log are needed.
+// Settings are an operator's settings of the leader, and the server's data about itself. Timeouts,
+// Zone, Clock and Log are needed.
 type Settings struct {
 	// Name names the server to others; Cluster is the banner of the whole.
 	Name, Cluster string
@@ -41,11 +41,11 @@ type Settings struct {
 	AllowBump     bool
 	TurnoverLimit int
 	BatchReserve  int         // percent
-	Tasks         task.Policy // how long ended tasks are kept, and when they are asked for again
-	// Past bounds what a term remembers of the past.
+	Tasks         task.Policy // how long ended tasks are kept, and when they are requested again
+	// Past limits the records of a term about the past.
 	Past Past
-	// NoDeadline: server and cell are one process; Own is then the directory of that cell, asked
-	// for when a term begins.
+	// NoDeadline: server and cell are one process; Own then returns the directory of that cell,
+	// called when a term begins.
 	NoDeadline     bool
 	Own            func() string
 	CallbackSecret secret.Text
@@ -57,9 +57,8 @@ type Settings struct {
 	Log   *slog.Logger
 }
 
-// Past bounds what a term remembers of the past: how many events for those who read on, how
-// long the keys of writes, how many ids of tasks that are gone. Zero fields mean the defaults of
-// event and bbs.
+// Past limits the records of a term about the past: events for resuming readers, the age of
+// idempotency keys, ids of deleted tasks. Zero fields mean the defaults of event and bbs.
 type Past struct {
 	Events    int
 	KeyLife   time.Duration
@@ -73,8 +72,7 @@ func NewID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// Term is everything that a leading server has while its term lasts: the Leader, and what is
-// below it.
+// Term has all parts of a leading server during its term: the Leader, and its environment.
 type Term struct {
 	*Leader
 	cfg       Settings
@@ -91,8 +89,8 @@ type Term struct {
 	cancel  context.CancelFunc
 }
 
-// Begin builds the parts of a term that was won, from the rows of its load. It starts nothing
-// but what the board submits at once; Run does.
+// Begin builds the parts of a won term, from the rows of its load. It starts only the board's
+// first submissions; Run starts the rest.
 func Begin(cfg Settings, lease *store.Leadership, rows []store.Row, cells *link.Directory) (*Term, error) {
 	t := &Term{cfg: cfg, log: cfg.Log.With("term", lease.Term().String()), lease: lease, since: cfg.Clock.Wall(), cells: cells}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
@@ -150,7 +148,7 @@ func (t *Term) watchLease(ctx context.Context) error {
 	}
 }
 
-// resign ends the term: a higher one was heard. If the store does not know that one, it went
+// resign ends the term: a higher one was received. If the store does not contain that one, it went
 // back, and the next term is beyond it.
 func (t *Term) resign(higher fence.Term) {
 	t.call(func(ctx context.Context) {

@@ -14,20 +14,20 @@ import (
 	"cantina/worker"
 )
 
-// jobRunner is what a timetable needs of the scheduler: scheduler.Scheduler.
+// jobRunner is the part of the scheduler that a timetable needs: scheduler.Scheduler.
 type jobRunner interface {
 	Renew(domain string, w plan.NamedJob) (*scheduler.Change, error)
 	Running(name string, held bool) scheduler.Answer
 	Foreign(name, domain string) (other string, yes bool)
 }
 
-// sessionSource is what it needs of the registry: registry.Registry.
+// sessionSource is the part of the registry that it needs: registry.Registry.
 type sessionSource interface {
 	IsBack(proc worker.Proc) bool
 	Waits() bool
 }
 
-// ConnectTimetable fills in what a timetable needs of board, scheduler and registry.
+// ConnectTimetable connects a timetable to board, scheduler and registry.
 func ConnectTimetable(c timetable.Config, b *bbs.BBS, jobs jobRunner, reg sessionSource) timetable.Config {
 	c.Board, c.Jobs, c.Sessions, c.Contents, c.Differ = TimetableBoard(b), timetableJobs{jobs, reg}, timetableSessions{reg}, TimetableContents{}, DiffFields
 	return c
@@ -63,7 +63,7 @@ func (b timetableBoard) Write(ctx context.Context, w plan.Write, operation strin
 	return b.WriteDecision(ctx, plan.Write{Key: w.Key, By: w.By}, operation, request, func(d *bbs.Decision) ([]byte, error) { return fn(timetableRows{d}) })
 }
 
-// timetableJobs lets a timetable run jobs anew.
+// timetableJobs lets a timetable rerun jobs.
 type timetableJobs struct {
 	jobRunner
 	reg sessionSource
@@ -91,13 +91,13 @@ func (j timetableJobs) Runs(name string) schedule.Answer {
 	return schedule.Ended
 }
 
-// timetableSessions answers what is known of cell processes.
+// timetableSessions returns the state of cell processes.
 type timetableSessions struct{ sessionSource }
 
 // Heard implements timetable.Sessions.
 func (s timetableSessions) Heard(proc string) bool { return s.IsBack(worker.Proc(proc)) || !s.Waits() }
 
-// TimetableContents encodes what schedules start: it implements timetable.Contents.
+// TimetableContents encodes the work that schedules start: it implements timetable.Contents.
 type TimetableContents struct{}
 
 // TaskBytes implements timetable.Contents.

@@ -11,8 +11,8 @@ import (
 	"cantina/timetable"
 )
 
-// view is a term as the API sees it: the calls that need more than one part, or what is known
-// of cells. The others are answered by the part that owns the rows.
+// view is the API's view of a term: the calls that need more than one part, or information about
+// cells. The owner of the rows answers the others.
 type view struct {
 	*Term
 	owners
@@ -43,7 +43,7 @@ func kept(a plan.Application) []string {
 	return out
 }
 
-// inDomain is an application whose jobs, and those of its schedules, have its domain.
+// inDomain returns an application whose jobs, and those of its schedules, have its domain.
 func inDomain(a plan.Application) plan.Application {
 	a.Jobs, a.Schedules = slices.Clone(a.Jobs), slices.Clone(a.Schedules)
 	for i := range a.Jobs {
@@ -65,7 +65,7 @@ func (v view) Plan(_ context.Context, a plan.Application) (plan.Applied, error) 
 		return plan.Applied{}, err
 	}
 	a = inDomain(a)
-	out, err := v.Board.Plan(a) // first: its revision may be older than what the others see, not newer
+	out, err := v.Board.Plan(a) // first: its revision may be older than the others' state, not newer
 	changes, err2 := v.planOthers(a)
 	if err := errors.Join(err, err2); err != nil {
 		return plan.Applied{}, err

@@ -30,7 +30,7 @@ func (v view) cellNow(s *worker.SessionView, free resource.Amounts) api.Cell {
 	return c
 }
 
-// free is what each cell has left, by the one ledger.
+// free is the free capacity of each cell in the ledger.
 func (v view) free() map[string]resource.Amounts {
 	free := map[string]resource.Amounts{}
 	for _, c := range v.Auctioneer.Cells() {
@@ -45,7 +45,7 @@ func left(c *placement.CellView) resource.Amounts { return c.Capacity.Sub(c.Used
 // cell is behind it.
 const goneMark = "~"
 
-// gone describes a cell that nobody has the name of any more.
+// gone describes a cell whose name is free.
 func (v view) gone(l *Lost) api.Cell {
 	st := &l.State
 	return api.Cell{Name: l.Cell, Proc: l.Proc, Address: st.Address, Zone: st.Zone, Host: st.Host, Session: worker.MustDie, Since: l.At, Reason: l.Why,
@@ -91,7 +91,7 @@ func isLost(lost []Lost, name worker.CellName) bool {
 	return slices.ContainsFunc(lost, func(l Lost) bool { return l.Cell == name })
 }
 
-// cursorOf is where the list goes on behind a cell.
+// cursorOf is the position of the list after a cell.
 func cursorOf(c *api.Cell) string {
 	if c.Cluster != "" {
 		return foreignMark + string(c.Name)
@@ -136,7 +136,7 @@ func (v view) GetCell(name worker.CellName) (api.Cell, error) {
 	return v.present(name)
 }
 
-// present is GetCell for what only a cell that is not gone can be told.
+// present is GetCell for operations that need a cell that is not gone.
 func (v view) present(name worker.CellName) (api.Cell, error) {
 	s, ok := v.Registry.Session(name)
 	if f, foreign := v.ForeignCell(name); foreign && !ok {
@@ -171,7 +171,7 @@ func foreigner(f ForeignCell) api.Cell {
 	return api.Cell{Name: f.Cell, Proc: f.Proc, Address: f.Address, Since: f.Since, Session: worker.New, Reason: reason, Cluster: f.Cluster}
 }
 
-// unknownOn lists what runs on a cell and the store does not know, in words.
+// unknownOn describes the work on a cell that the store does not contain.
 func (v view) unknownOn(name string) []string {
 	var out []string
 	for _, c := range v.conditions(name) {

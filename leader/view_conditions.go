@@ -24,7 +24,7 @@ const codeRemoved = "removed_job"
 // codeStarting is the code of the reason that a start takes long.
 const codeStarting = "starting"
 
-// conditions are what a cell last said of containers that something holds up.
+// conditions are the last reported conditions of delayed containers.
 func (v view) conditions(name string) []cell.Condition {
 	st, _ := v.State(worker.CellName(name))
 	return st.Conditions
@@ -39,7 +39,7 @@ func (v view) condition(name string, is func(cell.Condition) bool) string {
 	return ""
 }
 
-// heldUp adds to an explanation what of the subject is held up on any cell.
+// heldUp adds the delays of the subject on any cell to an explanation.
 func (v view) heldUp(x *plan.Explanation, is func(cell.Condition) bool) {
 	shown := 0
 	for _, name := range v.Heard() {
@@ -64,7 +64,7 @@ func (v view) heldUp(x *plan.Explanation, is func(cell.Condition) bool) {
 				if x.Fine {
 					x.Fine, x.State, x.Wanted = false, x.State+", being stopped", "stopped"
 				}
-				x.Reasons = slices.Insert(x.Reasons, min(shown-1, len(x.Reasons)), v.stopping(name, &c)) // before what is known of it anyway
+				x.Reasons = slices.Insert(x.Reasons, min(shown-1, len(x.Reasons)), v.stopping(name, &c)) // before the other information about it
 				continue
 			}
 			if !c.Since.IsZero() {
@@ -93,8 +93,8 @@ func (v view) stopping(name worker.CellName, c *cell.Condition) plan.Reason {
 	return r
 }
 
-// removedJob reports whether a condition is of a job that was removed, and made again under its name: what
-// runs of it is ended, and the new one waits for that on the same node.
+// removedJob reports whether a condition belongs to a job that was removed, and created again
+// under its name: its running work is ended, and the new job waits for that on the same node.
 func removedJob(v view, c *cell.Condition) bool {
 	if c.Job == "" || c.UID == "" || c.Unknown {
 		return false
@@ -103,7 +103,7 @@ func removedJob(v view, c *cell.Condition) bool {
 	return err == nil && !j.Removed && j.UID != c.UID
 }
 
-// stoppingOf counts the batch tasks of a job that are being stopped, in words; empty = none.
+// stoppingOf describes the number of a job's batch tasks that are being stopped; empty = none.
 func (v view) stoppingOf(job string) string {
 	n, removed := 0, 0
 	for _, name := range v.Heard() {
@@ -127,7 +127,7 @@ func (v view) stoppingOf(job string) string {
 	return strings.Join(out, "; ")
 }
 
-// heldUpCells warns of what is held up, cell by cell.
+// heldUpCells warns of delayed work, cell by cell.
 func (v view) heldUpCells(sessions []worker.SessionView) []string {
 	var out []string
 	for _, s := range sessions {

@@ -21,7 +21,7 @@ func (v view) dropDrain(ctx context.Context, name worker.CellName) error {
 	return outcome(ctx, done)
 }
 
-// restoreDrain takes a quarantined drain back into service that somebody has mended.
+// restoreDrain restores a quarantined drain that has been repaired.
 func (v view) restoreDrain(ctx context.Context, name worker.CellName, row store.Row) error {
 	done := make(chan error, 1)
 	if err := v.Drains.Restore(name, row, func(err error) { done <- err }); err != nil {
@@ -50,8 +50,8 @@ func (t *Term) drainOf(name worker.CellName) *api.Drain {
 	return out
 }
 
-// drainUnknown says why what is left on a drained cell is not known: the process that holds its
-// name has not reported of this drain, or is not heard of any more.
+// drainUnknown returns why the remaining work of a drained cell is unknown: the process that holds
+// its name has not reported on this drain, or is silent.
 func drainUnknown(s worker.SessionView, held, heard bool) string {
 	switch {
 	case !held || s.Dead:
@@ -64,8 +64,8 @@ func drainUnknown(s worker.SessionView, held, heard bool) string {
 	return ""
 }
 
-// sayDrained adds, before all else, that cells which have some of a subject are drained, and what that
-// means for it; on has the words for what each has.
+// sayDrained first adds that cells with a part of a subject are drained, and the consequences for
+// it; on describes the part of each cell.
 func sayDrained(v view, x *plan.Explanation, on map[string]string) {
 	var out []plan.Reason
 	for _, name := range slices.Sorted(maps.Keys(on)) {
@@ -88,7 +88,7 @@ func sayDrained(v view, x *plan.Explanation, on map[string]string) {
 	x.Reasons = slices.Concat(out, x.Reasons)
 }
 
-// defaultDrain is how long a drain takes when neither operator nor cell says.
+// defaultDrain is the duration of a drain if neither operator nor cell sets it.
 const defaultDrain = 10 * time.Minute
 
 // DrainCell implements api.Cells.
@@ -123,8 +123,8 @@ func (v view) UndrainCell(ctx context.Context, name worker.CellName, w plan.Writ
 	return v.undrained(name, was != nil)
 }
 
-// undrained is the cell whose drain was taken back; drained says that it had one: then
-// it need not be here.
+// undrained is the cell whose drain was deleted; drained: it had one, so the cell need not be
+// present.
 func (v view) undrained(name worker.CellName, drained bool) (api.Cell, error) {
 	if _, here := v.Registry.Session(name); !here && drained {
 		return api.Cell{Name: name}, nil
@@ -132,7 +132,7 @@ func (v view) undrained(name worker.CellName, drained bool) (api.Cell, error) {
 	return v.present(name)
 }
 
-// drainState says, after the state of a session, how far a drain has come.
+// drainState adds the progress of a drain to the state of a session.
 func drainState(d *api.Drain) string {
 	if d.Ended.IsZero() {
 		return ", being drained"
@@ -140,7 +140,7 @@ func drainState(d *api.Drain) string {
 	return ", drained"
 }
 
-// explainDrain says in words that a cell is drained, and how far that is.
+// explainDrain describes that a cell is drained, and its progress.
 func explainDrain(d *api.Drain) string {
 	text := "it is drained"
 	if d.By != "" {

@@ -125,7 +125,7 @@ func explainedJob(s plan.Subject, p *batch.Progress, class batch.Class, why []ba
 	return out
 }
 
-// unexplained says why a job is not done of which its board knows no reason.
+// unexplained returns why a job is not done if its board has no reason.
 func unexplained(s batch.State) string {
 	switch s {
 	case batch.JobEmpty:
@@ -163,27 +163,27 @@ func (v view) explainCell(s plan.Subject) (plan.Explanation, error) {
 	return out, nil
 }
 
-// codeForeign and codeUnknown are the codes of the reasons that a cell belongs to another
-// cluster, and that it runs what the store does not know.
+// codeForeign and codeUnknown are the codes of the reasons that a cell belongs to another cluster,
+// and that it runs work that the store does not contain.
 const (
 	codeForeign = "foreign"
 	codeUnknown = "unknown_work"
 )
 
-// foreignText says that a cell of another cluster is refused; its address may be unknown.
+// foreignText describes that a cell of another cluster is refused; its address may be unknown.
 func foreignText(name worker.CellName, address string, its, own fence.Cluster) string {
 	f := &cell.Foreign{Cell: name, Address: address, Cluster: its, Other: own}
 	return f.Error() + ": it is refused, and nothing on it changes"
 }
 
-// explainForeign tells why a cell of another cluster is refused, and what can be decided.
+// explainForeign returns why a cell of another cluster is refused, and the possible decisions.
 func (v view) explainForeign(s plan.Subject, c *api.Cell) plan.Explanation {
 	return plan.Explanation{Subject: s, State: "FOREIGN", Wanted: worker.Healthy.String(), Reasons: []plan.Reason{{Code: codeForeign,
 		Text:   foreignText(c.Name, c.Address, c.Cluster, v.lease.Cluster()),
 		Change: "give the cell the servers of its own cluster (--servers), or start this server on the right data directory; cantina cells adopt " + s.Name + " has it join this cluster"}}}
 }
 
-// explainGone tells what became of a cell that is gone, and of its work.
+// explainGone describes the fate of a cell that is gone, and of its work.
 func explainGone(s plan.Subject, c *api.Cell) plan.Explanation {
 	g := c.Gone
 	out := plan.Explanation{Subject: s, State: g.Word(), Wanted: worker.Healthy.String()}
@@ -199,7 +199,7 @@ func explainGone(s plan.Subject, c *api.Cell) plan.Explanation {
 	return out
 }
 
-// ifSilent says when a process that does not speak again is certainly dead.
+// ifSilent returns when a process that stays silent is certainly dead.
 func ifSilent(dead time.Duration) string {
 	if dead <= 0 {
 		return ""

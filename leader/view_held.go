@@ -20,18 +20,18 @@ const maxHeld = 50
 // codeHeld is the code of the reason that the initial wait holds something.
 const codeHeld = "initial_wait"
 
-// staleText is why tasks and exclusive instances wait while the rows may be older than
-// what cells run: one that stands as not started may run.
+// staleText is why tasks and exclusive instances wait while the rows may be older than the cells'
+// work: one that is not started according to the rows may run.
 const staleText = bbs.HeldByWait
 
-// stale returns the initial wait when it holds tasks and exclusive instances, and not
-// only jobs: what stands in the rows is not trusted.
+// stale returns the initial wait if it holds tasks and exclusive instances, and not only jobs: the
+// rows are not trusted.
 func (v view) stale() (worker.WaitView, bool) {
 	w := v.Registry.Wait()
 	return w, w.Stale
 }
 
-// held lists what the initial wait holds: jobs, then exclusive instances and tasks.
+// held lists the work that the initial wait holds: jobs, then exclusive instances and tasks.
 func (v view) held(s *api.Status, w worker.WaitView, all []plan.Job) {
 	if !w.Active && !w.Stale {
 		return
@@ -67,8 +67,7 @@ func (v view) held(s *api.Status, w worker.WaitView, all []plan.Job) {
 	}
 }
 
-// sayHeld puts that the initial wait holds something in the place of what says that it
-// is about to be placed.
+// sayHeld replaces the reason that work is about to be placed by the initial wait that holds it.
 func sayHeld(x *plan.Explanation, longest time.Duration) {
 	x.Reasons = slices.DeleteFunc(x.Reasons, func(r plan.Reason) bool { return r.Code == "placing" || r.Text == staleText })
 	x.Reasons = slices.Insert(x.Reasons, 0, plan.Reason{Code: codeHeld, Text: staleText, Longest: longest,

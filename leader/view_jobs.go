@@ -35,7 +35,8 @@ func (v view) GetJob(name string) (plan.Job, error) {
 	return v.noteStopping(j), errors.Join(v.fresh(), err)
 }
 
-// noteStopping adds to a job that some of it, or of a removed one of its name, is being stopped.
+// noteStopping adds to a job that some of its batch tasks, or of a removed job of its name, are
+// being stopped.
 func (v view) noteStopping(j plan.Job) plan.Job {
 	if j.Progress.Running+j.Progress.Blocked > 0 && j.Progress.Reason == "" {
 		j.Progress.Reason = v.stoppingOf(j.Name)
@@ -87,7 +88,7 @@ func (v view) change(ctx context.Context, w plan.Write, operation string, f plan
 			return nil, err
 		}
 		d.Add(c.Part)
-		// One whose creation is on its way has no revision yet.
+		// A job whose creation is on its way has no revision yet.
 		j, err := v.Scheduler.Job(f.Job)
 		if err != nil && !errors.Is(err, batch.ErrUnknownJob) {
 			return nil, err
@@ -107,7 +108,7 @@ func (v view) change(ctx context.Context, w plan.Write, operation string, f plan
 	return strconv.Atoi(string(answer))
 }
 
-// define is change for what a domain desires of a job: it moves the domain's revision.
+// define is change for the desired state of a job: it increments the domain's revision.
 func (v view) define(ctx context.Context, w plan.Write, operation, name string, prepare func() (*scheduler.Change, error)) error {
 	_, err := v.change(ctx, w, operation, plan.JobNodeFilter{Job: name}, func(d *bbs.Decision) (*scheduler.Change, error) {
 		c, err := prepare()
@@ -119,7 +120,7 @@ func (v view) define(ctx context.Context, w plan.Write, operation, name string, 
 	return err
 }
 
-// request is what a call with a filter asks, to tell a repeated one from another.
+// request identifies a call with a filter, to distinguish a repetition from another call.
 func request(f plan.JobNodeFilter) []byte {
 	return fmt.Appendf(nil, "%q %v %q %q", f.Job, f.Classes, f.Node, f.Below)
 }
@@ -141,8 +142,8 @@ func (v view) PauseJob(ctx context.Context, name string, paused bool, w plan.Wri
 	return v.GetJob(name)
 }
 
-// RetryJob implements api.Jobs. It may take several commits, each of which can be
-// repeated; the key is kept with the answer when all are done.
+// RetryJob implements api.Jobs. It may take several commits, each of which can be repeated; the
+// key is stored with the response when all are done.
 func (v view) RetryJob(ctx context.Context, f plan.JobNodeFilter, w plan.Write) (int, error) {
 	const operation = "forgive job"
 	answer, ok, err := v.Board.Answered(ctx, w, operation, request(f))

@@ -12,9 +12,8 @@ import (
 	"cantina/worker"
 )
 
-// Holders implements api.Logs. A task runs on one cell at most, so that its output is there.
-// Other output may be on every cell that can be reached, and on those that a new leader has
-// not heard of yet.
+// Holders implements api.Logs. A task runs on one cell at most, so its output is there. Other
+// output may be on every reachable cell, and on those that a new leader has no contact with yet.
 func (v view) Holders(q *pb.LogQuery) []string {
 	if cell := v.taskCell(q.GetLabels()["task"]); cell != "" {
 		return []string{cell}

@@ -155,7 +155,7 @@ func (v view) ReleaseQuarantined(ctx context.Context, key string, restore bool, 
 		return fmt.Errorf("quarantined row %s: only rows of services, instances, tasks, domains, schedules and drains can be released while a leader runs: %w", key, fault.ErrConflict)
 	}
 	var value []byte
-	if restore { // as it stands now: somebody may have repaired it
+	if restore { // its present value: it may have been repaired
 		row, ok, err := v.lease.Get(ctx, key)
 		if err != nil {
 			return err
@@ -174,7 +174,7 @@ func (v view) ReleaseQuarantined(ctx context.Context, key string, restore bool, 
 	return outcome(ctx, done)
 }
 
-// outcome waits for what became of a commit.
+// outcome waits for the outcome of a commit.
 func outcome(ctx context.Context, done <-chan error) error {
 	select {
 	case err := <-done:

@@ -18,11 +18,11 @@ import (
 	"cantina/worker"
 )
 
-// codeUnconfirmed is the code of the reason that a state is only what was last heard.
+// codeUnconfirmed is the code of the reason that a state is only the last reported one.
 const codeUnconfirmed = "cell_unconfirmed"
 
-// unconfirmedReason is why what is stored of the work of a cell's process may not be so any more; empty
-// when its session is in order. A later process under the cell's name says nothing of it.
+// unconfirmedReason is why the stored state of the work of a cell's process may be outdated; empty
+// if its session is in order. A later process under the cell's name is no evidence about it.
 func unconfirmedReason(cell string, s worker.SessionView, known bool) string {
 	switch {
 	case !known:
@@ -35,16 +35,17 @@ func unconfirmedReason(cell string, s worker.SessionView, known bool) string {
 	return fmt.Sprintf("cell %s is %v: %s", cell, s.State, s.Reason)
 }
 
-// unconfirmed remembers what is asked for many rows.
+// unconfirmed caches queries that are made for many rows.
 type unconfirmed struct {
 	v    view
 	text map[string]string
-	wait *string // see awaits; nil = not asked yet
+	wait *string // see awaits; nil = not queried yet
 }
 
 func (v view) unconfirmed() *unconfirmed { return &unconfirmed{v: v, text: map[string]string{}} }
 
-// awaits says which cells the leader still waits for: what has no place may have one then. Empty = none.
+// awaits names the cells that the leader still waits for: work without a place may get one then.
+// Empty = none.
 func (d *unconfirmed) awaits() string {
 	if d.wait == nil {
 		text := awaitsText(d.v.awaited())
@@ -63,7 +64,7 @@ func awaitsText(cells []string) string {
 	return "the leader waits for cells " + list(cells) + " to report"
 }
 
-// placement is why something has no place, after what that may be due to.
+// placement is why work has no place, after its possible causes.
 func (d *unconfirmed) placement(why string) string {
 	code, text, ok := strings.Cut(why, ": ")
 	if wait := d.awaits(); ok && wait != "" {
@@ -72,7 +73,7 @@ func (d *unconfirmed) placement(why string) string {
 	return why
 }
 
-// of is why what a process of a cell has.
+// of is the reason for the work of a process of a cell.
 func (d *unconfirmed) of(cell, proc string) string {
 	if cell == "" && proc == "" {
 		return ""
@@ -146,8 +147,8 @@ func (h holder) compare(o holder) int {
 	return cmp.Or(cmp.Compare(h.cell, o.cell), cmp.Compare(h.proc, o.proc))
 }
 
-// unconfirmedNodes adds, for each cell that has running batch tasks of a job and is not in
-// order, that it is not, and how long what it has counts as running; node "" = all.
+// unconfirmedNodes adds a reason for each cell that has running batch tasks of a job and is not in
+// order, and how long its work counts as running; node "" = all.
 func (v view) unconfirmedNodes(x *plan.Explanation, job, node string) error {
 	running, err := v.Scheduler.JobNodes(job, batch.NodeFilter{Node: node, Classes: []batch.Class{batch.ClassRunning, batch.ClassBlocked}})
 	if err != nil {
@@ -171,7 +172,7 @@ func (v view) unconfirmedNodes(x *plan.Explanation, job, node string) error {
 	return nil
 }
 
-// mayFinish is what a drain of its cell means for batch tasks on the nodes that are listed for each cell.
+// mayFinish is the consequence of a cell's drain for batch tasks on the listed nodes of each cell.
 func mayFinish(v view, nodes map[string][]string) map[string]string {
 	out := map[string]string{}
 	for name, on := range nodes {
@@ -183,8 +184,8 @@ func mayFinish(v view, nodes map[string][]string) map[string]string {
 	return out
 }
 
-// reportUnconfirmed adds a reason for each process that is not in order, with what it has of a
-// subject; of many it names the first ones. What is not confirmed is not as wanted.
+// reportUnconfirmed adds a reason for each process that is not in order, with its part of a
+// subject; of many it names the first ones. Unconfirmed work is not as desired.
 func (d *unconfirmed) reportUnconfirmed(x *plan.Explanation, on map[holder][]string) {
 	cells := slices.SortedFunc(maps.Keys(on), holder.compare)
 	x.Fine = x.Fine && len(cells) == 0
@@ -196,8 +197,8 @@ func (d *unconfirmed) reportUnconfirmed(x *plan.Explanation, on map[holder][]str
 	}
 }
 
-// unconfirmedOf says what an unconfirmed cell means for what of a subject it has. What is left on
-// one that is lost is what must not run twice.
+// unconfirmedOf describes the consequences of an unconfirmed cell for its part of a subject. The
+// remaining work of a lost one is work that must not run twice.
 func (v view) unconfirmedOf(h holder, unconfirmedReason, what string) plan.Reason {
 	if s, ok := v.Registry.Process(worker.Proc(h.proc)); ok && s.State == worker.MustDie {
 		which := "the cell"
@@ -231,8 +232,8 @@ func doubledText(runs []worker.RunView) string {
 	return "it runs more than once, since the initial wait was cut short or the store went back: " + list(on)
 }
 
-// addUnconfirmed adds, for each cell that has some of a service and is not in order, that it is
-// not and what it has; index < 0 = all.
+// addUnconfirmed adds a reason for each cell that has a part of a service and is not in order,
+// with its part; index < 0 = all.
 func (v view) addUnconfirmed(x *plan.Explanation, k lrp.ServiceKey, index int) error {
 	on, d := map[holder][]string{}, v.unconfirmed()
 	p, err := v.Board.ListInstances(plan.InstanceFilter{Domain: k.Domain, Service: k.Name}, plan.Range{Limit: math.MaxInt32})
@@ -268,8 +269,8 @@ func (v view) addUnconfirmed(x *plan.Explanation, k lrp.ServiceKey, index int) e
 	return nil
 }
 
-// movedFirst is what a drain of its cell means for each instance that has no copy beside it: it is
-// stopped there before it starts elsewhere. One with a copy has a reason of its own.
+// movedFirst is the consequence of a cell's drain for each instance without a copy: it is stopped
+// there before it starts elsewhere. One with a copy has a separate reason.
 func movedFirst(rows []plan.Instance, index int) map[string]string {
 	on := map[string][]string{}
 	for _, row := range rows {
@@ -286,7 +287,7 @@ func movedFirst(rows []plan.Instance, index int) map[string]string {
 	return out
 }
 
-// namedCells and namedThings are how many cells, and things on one, a text names.
+// namedCells and namedThings limit the cells, and items per cell, that a text names.
 const (
 	namedCells  = 5
 	namedThings = 5
@@ -335,7 +336,7 @@ func (v view) sayAwaited(x *plan.Explanation) bool {
 	return text != ""
 }
 
-// remedy adds what would help to the reasons for which a waiting item has no place.
+// remedy adds remedies to the reasons for which a waiting item has no place.
 func (v view) remedy(x *plan.Explanation, item string) {
 	if v.sayAwaited(x) { // they may have room
 		return

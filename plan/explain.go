@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// SubjectKind is what Explain can be asked about.
+// SubjectKind is a kind of resource that Explain accepts.
 type SubjectKind string
 
 // The kinds of subjects.
@@ -18,25 +18,25 @@ const (
 	SubjectSchedule SubjectKind = "schedule"
 )
 
-// Subject names one thing.
+// Subject names one resource.
 type Subject struct {
 	Kind   SubjectKind
 	Domain string
 	Name   string // of the service, job, cell or schedule; guid of the task
 	Index  int    // of the instance
-	Node   string // of the pair
+	Node   string // of the batch task
 }
 
 // Reason is one reason why something is not as wanted.
 type Reason struct {
 	Code string // stable: insufficient_resources, initial_wait, crash_backoff, …
-	Text string // in words
+	Text string // readable text
 	// Need and Have are amounts of Resource; Holder has the rest.
 	Resource   string
 	Need, Have int
 	Holder     string
 	Level      string // of the node forest, or "cell"
-	// Change is the cheapest change that would help, in words.
+	// Change describes the cheapest change that would help.
 	Change string
 	// Longest is how long it lasts at most; 0 = no bound known.
 	Longest time.Duration

@@ -1,6 +1,6 @@
-// Package plan has the values that cross the API, the board, the scheduler and the timetable:
-// what a spec file wants of a domain and what applying it changes, what every call carries, and
-// what reads return. They are declared once, and decide nothing.
+// Package plan has the values that cross the API, the board, the scheduler and the timetable: the
+// desired state of a domain in a spec file, the changes of an apply, the options of every call,
+// and the results of reads. They are declared once, and make no decisions.
 package plan
 
 import (
@@ -14,14 +14,14 @@ import (
 // Application is everything that one spec file wants of one domain.
 type Application struct {
 	Domain string
-	// TTL is how long the domain stays fresh; 0 = for ever.
+	// TTL is how long the domain stays fresh; 0 = forever.
 	TTL time.Duration
 	// Services have no process guid yet: the leader mints it.
 	Services  []lrp.Desired
 	Tasks     []NamedTask
 	Jobs      []NamedJob
 	Schedules []NamedSchedule
-	// Prune removes what the domain has and the file has not.
+	// Prune removes resources of the domain that are not in the file.
 	Prune bool
 }
 
@@ -43,7 +43,7 @@ type NamedSchedule struct {
 	Warnings []string
 }
 
-// Verb is what an apply does to one thing.
+// Verb is the change of one resource by an apply.
 type Verb string
 
 // The verbs of changes.
@@ -62,13 +62,13 @@ type Change struct {
 	Verb Verb
 	// Fields that differ, for update and replace.
 	Fields []FieldChange
-	// Nodes is how many (job, node) pairs the change touches; -1 = not known yet.
+	// Nodes is the number of batch tasks that the change affects; -1 = not known yet.
 	Nodes int
-	// Note is a warning or an explanation in words; may be empty.
+	// Note is a warning or an explanation; may be empty.
 	Note string
 }
 
-// AddNote adds to what is to be known about a change.
+// AddNote adds a note to a change.
 func (c *Change) AddNote(text string) {
 	if c.Note != "" {
 		c.Note += "; "
@@ -81,8 +81,8 @@ type FieldChange struct{ Path, Old, New string }
 
 // Applied is the answer to Apply and Plan.
 type Applied struct {
-	// Revision of the domain: after the commit for Apply, now for Plan. It moves with every
-	// durable change of what the domain desires, and never with what becomes of it.
+	// Revision of the domain: after the commit for Apply, now for Plan. It changes with every durable
+	// change of the desired state of the domain, and never with the actual state.
 	Revision int64
 	Changes  []Change
 	Warnings []string

@@ -9,7 +9,7 @@ import (
 	"cantina/task"
 )
 
-// Service is a service with what runs of it.
+// Service is a service with its instances.
 type Service struct {
 	lrp.Service
 	Running  int // RUNNING by the resolved view, and not being stopped
@@ -25,17 +25,18 @@ type Service struct {
 
 // Instance is one index of one version by the resolved view, and its rows.
 type Instance struct {
-	lrp.Actual  // what a reader is shown
+	lrp.Actual  // the row that readers see
 	Rows        lrp.Index
 	Version     int // number of the version it is an instance of; 0 = unknown
 	Wanted      bool
 	Orphan      bool // no service owns it
 	Quarantined bool
 	Revision    int64
-	// UnconfirmedReason is why it may not be so any more: the process of its cell that has it is not HEALTHY, was not
-	// heard of in this term, or is not the one that has the cell's name now. Empty = it is as it stands.
+	// UnconfirmedReason is why the state may be outdated: the process of its cell is not HEALTHY, has
+	// not sent a heartbeat in this term, or no longer has the cell's name. Empty = confirmed.
 	UnconfirmedReason string
-	// Condition is where its start hangs, what of it does not die, or that it is being stopped; empty = nothing.
+	// Condition is the place where its start hangs, its processes that survive KILL, or that it is
+	// being stopped; empty = none.
 	Condition string
 }
 
@@ -43,7 +44,7 @@ type Instance struct {
 type InstanceFilter struct {
 	Domain, Service, Cell string
 	States                []lrp.State
-	Orphans               bool // only what no service owns
+	Orphans               bool // only instances without a service
 }
 
 // Rollout is how far a service's newest version has come.
@@ -55,7 +56,7 @@ type Rollout struct {
 	Progress                    time.Time
 }
 
-// Domain is an owner's name space.
+// Domain is a namespace with one owner.
 type Domain struct {
 	Name     string
 	Fresh    bool
@@ -71,7 +72,7 @@ type Task struct {
 	UnconfirmedReason, Condition string
 }
 
-// NewTask asks for a task.
+// NewTask requests a task.
 type NewTask struct {
 	GUID       string // empty = the leader makes one
 	Domain     string
@@ -91,11 +92,11 @@ type Job struct {
 	batch.Job
 	Forest   batch.ForestSpec
 	Progress batch.Progress
-	// Removed: it is deleted, what runs of it is being ended.
+	// Removed: it is deleted, and its running batch tasks are being ended.
 	Removed bool
 	// NodesKnown: its nodes were read at least once; before, Progress means nothing.
 	NodesKnown bool
-	// NodesError is what the newest reading of its nodes said; the last good ones stay.
+	// NodesError is the error of the newest reading of its nodes; the last good ones are kept.
 	NodesError     string
 	Created, Ended time.Time
 	Revision       int64
@@ -109,7 +110,7 @@ type JobNode struct {
 	Job string
 	batch.NodeView
 	Path []string
-	// Data is what it reported as JSON; only in results.
+	// Data is the task's report as JSON; only in results.
 	Data []byte
 	// UnconfirmedReason and Condition are as those of an Instance, for one that runs.
 	UnconfirmedReason, Condition string
@@ -128,10 +129,9 @@ type Schedule struct {
 	schedule.Row
 	// Next is when it fires next by time; zero when it does not.
 	Next time.Time
-	// Words say its calendar; Problem says why it cannot be used.
+	// Words describe its calendar; Problem is the reason why it cannot be used.
 	Words, Problem string
-	// Lead is how far what is decided is ahead of the clock; Note what the clocks have to do
-	// with it.
+	// Lead is how far the decided times are ahead of the clock; Note is a remark about the clocks.
 	Lead     time.Duration
 	Note     string
 	Revision int64

@@ -13,18 +13,17 @@ func (r *Registry) now() time.Duration { return r.cfg.Clock.Boot() }
 // Term returns the term of the leader.
 func (r *Registry) Term() fence.Term { return r.cfg.Worker.Term }
 
-// MayRun says whether a batch task may run anywhere, and if not why.
+// MayRun reports whether a batch task may run anywhere, and if not why.
 func (r *Registry) MayRun(q worker.Request) (worker.Hold, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.leader.MayRun(r.now(), q)
 }
 
-// StartBatch starts a batch task on q.Cell if it may: the invocation enters the model,
-// and after everything before it is durable the cell is sent what payload returns. payload
-// gets the invocation before it is handed out, and may say no: then nothing has started,
-// HoldVetoed is answered, and the next start gets this invocation. No start comes between
-// the two.
+// StartBatch starts a batch task on q.Cell if it may: the invocation enters the model. After
+// everything before it is durable, the result of payload is sent to the cell. payload gets the
+// invocation before it is assigned, and may refuse it: then nothing has started, HoldVetoed is
+// returned, and the next start gets this invocation. No start comes between the two.
 func (r *Registry) StartBatch(q worker.Request, payload func(fence.Invocation) (p batch.Payload, ok bool)) (fence.Invocation, worker.Hold, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,7 +39,7 @@ func (r *Registry) StartBatch(q worker.Request, payload func(fence.Invocation) (
 		return fence.Invocation{}, worker.Hold{Reason: worker.HoldVetoed}, false
 	}
 	inv, out, err := r.leader.RunBatch(now, q)
-	if err != nil { // it may start, by what was asked under the same lock
+	if err != nil { // it may start, according to a check under the same lock
 		r.log.Error("start refused although it was allowed", "job", q.Work.Job, "node", q.Work.Node, "error", err)
 		return fence.Invocation{}, worker.Hold{Reason: worker.HoldVetoed}, false
 	}
@@ -52,12 +51,12 @@ func (r *Registry) StartBatch(q worker.Request, payload func(fence.Invocation) (
 // Kill ends an invocation; repeated until it has ended.
 func (r *Registry) Kill(x worker.Run) { r.step(worker.KillWanted{Run: x}) }
 
-// StatusCommitted acknowledges an end that the scheduler was told of.
+// StatusCommitted acknowledges an end that the scheduler received.
 func (r *Registry) StatusCommitted(x worker.Run, kind worker.Synthetic) {
 	r.step(worker.StatusCommitted{Run: x, Kind: kind})
 }
 
-// Running returns what may be running of one batch task.
+// Running returns the possibly running invocations of one batch task.
 func (r *Registry) Running(w worker.Work) []worker.RunView {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,7 +124,7 @@ func (r *Registry) Alive(proc string) []string {
 	return r.leader.Alive(worker.Proc(proc))
 }
 
-// Receives says why a cell may not be given work now; an empty reason means that it may.
+// Receives returns why a cell may not get work now; an empty reason means that it may.
 func (r *Registry) Receives(cell worker.CellName) (worker.Proc, string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,9 +135,9 @@ func (r *Registry) Receives(cell worker.CellName) (worker.Proc, string) {
 	return h.Proc, h.Reason.String()
 }
 
-// Stale reports whether rows may be older than what cells run: a store that went
-// back, during the initial wait and, when the cells' sets have ended that, for as long as
-// anything may live that no row names.
+// Stale reports whether rows may be older than the cells' work. This is so for a store that went
+// back, during the initial wait. If the cells' sets have ended that, it is so for as long as work
+// without a row may live.
 func (r *Registry) Stale() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -182,7 +181,7 @@ func (r *Registry) Sessions() []worker.SessionView {
 	return r.leader.Sessions(r.now())
 }
 
-// IsBack reports that a process has said in this term what it runs, and is HEALTHY.
+// IsBack reports whether a process has reported its work in this term, and is HEALTHY.
 func (r *Registry) IsBack(proc worker.Proc) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -199,7 +198,7 @@ func (r *Registry) IsDead(proc worker.Proc) bool {
 // EndWait is an operator's end of the initial wait; double starts are accepted.
 func (r *Registry) EndWait(by string) error { return r.operator(worker.EndWait{By: by}) }
 
-// Adopt is an operator's word that a cell of another cluster may join this one.
+// Adopt lets a cell of another cluster join this one, by an operator's request.
 func (r *Registry) Adopt(name worker.CellName, by string) error {
 	return r.operator(worker.AdoptWanted{Cell: name, By: by})
 }
@@ -211,8 +210,8 @@ func (r *Registry) RefusedTerms() int {
 	return r.leader.RefusedTerms()
 }
 
-// Forget is an operator's word that a process is dead. worker.ErrUnknownProcess
-// when none of that id is known.
+// Forget declares a process dead, by an operator's request. worker.ErrUnknownProcess if the id is
+// unknown.
 func (r *Registry) Forget(proc worker.Proc, by string) error {
 	return r.operator(worker.Forget{Proc: proc, By: by})
 }

@@ -69,7 +69,7 @@ func Decode(row store.Row) (any, error) {
 // Alone is the row of a cluster that is alone (worker.Config).
 type Alone struct{ Cluster fence.Cluster }
 
-// opsOf are the writes of one output; restored tells that the head's mark goes too.
+// opsOf are the writes of one output; restored: the head's mark is removed too.
 func opsOf(cluster fence.Cluster, rows []worker.Row) (ops []store.Op, restored bool) {
 	for _, r := range rows {
 		switch r := r.(type) {
@@ -88,8 +88,8 @@ func opsOf(cluster fence.Cluster, rows []worker.Row) (ops []store.Op, restored b
 	return ops, restored
 }
 
-// isAlone reports whether the rows say that the cluster is alone. A row of another cluster came with
-// a backup that was given a new identity: that one may have any cells.
+// isAlone reports whether the rows mark a lone cluster. A row of another cluster came from a
+// backup with a new identity: that cluster may have any cells.
 func isAlone(cluster fence.Cluster, rows []store.Row) bool {
 	for _, r := range rows {
 		if x, err := Decode(r); r.Key == aloneKey && err == nil {

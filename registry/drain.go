@@ -14,20 +14,18 @@ import (
 	"cantina/worker"
 )
 
-// Drain is an operator's stored intent that a cell is to be emptied. It holds for
-// whatever process has the cell's name, under every leader, until it is taken back.
-// (Diego dev notes, Evacuation.)
+// Drain is an operator's stored intent to drain a cell. It applies to any process with the cell's
+// name, under every leader, until it is deleted. (Diego dev notes, Evacuation.)
 type Drain struct {
 	Cell   worker.CellName
 	Reason string // never empty, but for a row that cannot be read
 	By     string
 	Since  time.Time
-	// Until is when what is left is ended, by the leader's wall clock. Zero when the
-	// row cannot be read: then the cell gets no new work, and nothing else is done.
+	// Until is when remaining work is ended, by the leader's wall clock. Zero if the row is
+	// unreadable: then the cell gets no new work, and nothing else is done.
 	Until     time.Time
 	StopBatch bool
-	// Ended is when nothing was left, or the deadline ended the rest; Waited is that
-	// rest, in words.
+	// Ended is when no work was left, or the deadline ended the rest; Waited describes that rest.
 	Ended  time.Time
 	Waited []string
 	// Quarantined: the store itself cannot read the row.
@@ -46,8 +44,8 @@ func (d *Drain) Left(now time.Time) time.Duration { return max(d.Until.Sub(now),
 // DrainRow is the key of a cell's drain.
 func DrainRow(cell worker.CellName) string { return drainPrefix + string(cell) }
 
-// DrainOp is the write of a drain. Who asked for it, why, and what it waited for (a node
-// of a job may be any bytes) become text where they are not.
+// DrainOp is the write of a drain. Its user, reason and remaining work (a node of a job may be any
+// bytes) are converted to valid text.
 func DrainOp(d *Drain) store.Op {
 	waited := make([]string, len(d.Waited))
 	for i, w := range d.Waited {

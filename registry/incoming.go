@@ -10,11 +10,10 @@ import (
 	"cantina/worker"
 )
 
-// Heartbeat takes a cell's heartbeat and returns the leader's answer once what it
-// rests on is durable. holds, when not nil, is called before any call to the cell that
-// follows from the heartbeat, if the sender has its cell's name now; it must not wait or
-// call the registry. worker.ErrMalformed for a heartbeat that no correct cell sends;
-// ErrOver when the term ends first.
+// Heartbeat handles a cell's heartbeat and returns the leader's response once its basis is
+// durable. holds, if not nil, is called before any call to the cell that follows from the
+// heartbeat, if the sender now has its cell's name; it must not wait or call the registry.
+// worker.ErrMalformed for a heartbeat that no correct cell sends; ErrOver if the term ends first.
 func (r *Registry) Heartbeat(ctx context.Context, b worker.Heartbeat, holds func()) (worker.HeartbeatAnswer, error) {
 	key := beatKey{b.Proc, b.Beat}
 	c, wait, err := r.beat(key, b, holds)
@@ -42,7 +41,7 @@ type beatWait struct {
 	answer *worker.HeartbeatAnswer // nil = there will be none
 }
 
-// beat hands a heartbeat to the machine and returns where its answer will come.
+// beat passes a heartbeat to the machine and returns the place of its response.
 func (r *Registry) beat(key beatKey, b worker.Heartbeat, holds func()) (*beatWait, func(context.Context) error, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,7 +56,7 @@ func (r *Registry) beat(key beatKey, b worker.Heartbeat, holds func()) (*beatWai
 		holds()
 	}
 	if old := r.beats[key]; old != nil {
-		old.wake() // a doubled beat: its caller gets no answer
+		old.wake() // a duplicated heartbeat: its caller gets no response
 	}
 	wake, wait := r.cfg.Runtime.Park()
 	c := &beatWait{wake: wake}
@@ -76,11 +75,11 @@ func (r *Registry) answerBeat(a worker.HeartbeatAnswer) {
 	}
 }
 
-// statusPatience is how long UpdateStatus waits for items to become durable;
-// what is not answered by then is sent again.
+// statusPatience is how long UpdateStatus waits for items to become durable; items without a
+// response by then are sent again.
 const statusPatience = 5 * time.Second
 
-// statusCall is one UpdateStatus under way.
+// statusCall is one UpdateStatus in progress.
 type statusCall struct {
 	answers []worker.StatusAnswer
 	missing int
@@ -115,7 +114,7 @@ func (r *Registry) UpdateStatus(ctx context.Context, u worker.UpdateStatus) ([]w
 	defer cancel()
 	c, wait, err := r.status(u)
 	if err == nil && wait != nil {
-		_ = wait(ctx) // what is not answered by then is not OK
+		_ = wait(ctx) // items without a response by then are not OK
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,7 +151,7 @@ func (r *Registry) status(u worker.UpdateStatus) (*statusCall, func(context.Cont
 	return c, wait, nil
 }
 
-// forget drops what still waits of a call.
+// forget drops the waiting items of a call.
 func forget(statuses map[statusKey][]statusWait, u worker.UpdateStatus, c *statusCall) {
 	for _, it := range u.Items {
 		key := statusKey{u.Proc, it.Kind, it.Run, it.Probe}
@@ -177,5 +176,5 @@ func (r *Registry) answerStatus(a worker.StatusAnswer) {
 	delete(r.statuses, key)
 }
 
-// Heard takes a term that was seen in any other answer or call.
+// Heard handles a term that was seen in any other response or call.
 func (r *Registry) Heard(e worker.TermHeard) { r.step(e) }

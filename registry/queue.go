@@ -12,16 +12,15 @@ import (
 // runBatch is how many runTasks go in one call at most.
 const runBatch = 500
 
-// queueKey names what may travel in one call: the same process, and the same
-// notify sequence number.
+// queueKey identifies items that may be sent in one call: the same process, and the same notify
+// sequence number.
 type queueKey struct {
 	cell worker.CellName
 	proc worker.Proc
 	seq  int64
 }
 
-// runQueue is the runTasks of one key: one call at a time, what comes meanwhile goes
-// together in the next.
+// runQueue is the runTasks of one key: one call at a time, later items are collected for the next.
 type runQueue struct{ waiting []worker.RunTask }
 
 // queueRun adds one runTask to its queue. The lock is held.
@@ -91,15 +90,15 @@ func (r *Registry) runTasks(ctx context.Context, cell worker.CellName, calls []w
 	}
 }
 
-// killKey names whose kills travel in one call.
+// killKey names the process whose kills are sent in one call.
 type killKey struct {
 	cell worker.CellName
 	proc worker.Proc
 }
 
-// queueKill adds one killTask to those that wait for its process: one call at a time,
-// what comes meanwhile goes together in the next, each run once. To end a large job must
-// not take a connection for each of its tasks.
+// queueKill adds one killTask to those that wait for its process: one call at a time, later ones
+// are collected for the next, each run once. Ending a large job must not use a connection for each
+// of its tasks.
 func (r *Registry) queueKill(e worker.SendKill) {
 	key := killKey{e.Cell, e.Call.Proc}
 	r.mu.Lock()

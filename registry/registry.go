@@ -19,15 +19,15 @@ import (
 	"cantina/worker"
 )
 
-// Store is what the registry needs of a term.
+// Store is the part of a term that the registry needs.
 type Store interface {
 	Submit(t store.Transition, done func(revision int64, err error))
 	ClearRestored(done func(revision int64, err error))
 	LeaseHeld() bool
 }
 
-// Cells carries calls to cells. An error of a call is an unknown outcome, unless
-// NeverSent says that the call certainly did not leave.
+// Cells sends calls to cells. An error of a call is an unknown outcome, unless NeverSent reports
+// that the call certainly was not sent.
 type Cells interface {
 	GetRunningTasks(ctx context.Context, cell worker.CellName, q worker.ReportRequest) (worker.Report, error)
 	// RunTasks sends calls of one term, process and sequence number; payloads has the
@@ -40,8 +40,8 @@ type Cells interface {
 	NeverSent(err error) bool
 }
 
-// Listener hears what follows from the sessions, after it is durable, in order,
-// from one goroutine at a time. Its methods may call the registry; they must not wait.
+// Listener receives the consequences of session changes, after they are durable, in order, from
+// one goroutine at a time. Its methods may call the registry; they must not wait.
 type Listener interface {
 	SessionChanged(worker.SessionChanged)
 	Unheard(worker.Unheard)
@@ -51,11 +51,11 @@ type Listener interface {
 	Ended(worker.Ended)
 	StartsChanged()
 	Audit(worker.Audit)
-	// Deposed tells that a higher term was heard: the term has to end.
+	// Deposed: a higher term was received; the term must end.
 	Deposed(higher fence.Term)
 }
 
-// Config is what a registry is made of. Worker's Members, List, Now and Statuses are filled in.
+// Config has the parts of a registry. Worker's Members, List, Now and Statuses are filled in.
 type Config struct {
 	Worker   worker.Config
 	Store    Store
@@ -68,8 +68,8 @@ type Config struct {
 	Runtime Runtime
 }
 
-// Runtime is how calls run side by side, wait, and are limited in time. What is not set is
-// that of a real process: goroutines, channels and timers.
+// Runtime is how calls run concurrently, wait, and are limited in time. Unset fields are those of
+// a real process: goroutines, channels and timers.
 type Runtime struct {
 	// Go has f run beside everything else.
 	Go     func(f func())
@@ -77,8 +77,8 @@ type Runtime struct {
 	Within func(context.Context, time.Duration) (context.Context, context.CancelFunc)
 	// Machine makes the leader's end of the protocol.
 	Machine func(worker.Config) (*worker.Leader, error)
-	// Watch, when set, is told of each event before it is taken, and what it returns of
-	// what came out. Neither may call the registry.
+	// Watch, if set, gets each event before it is applied, and the function that it returns gets the
+	// output. Neither may call the registry.
 	Watch func(worker.Event) func(worker.Output, error)
 }
 
@@ -110,8 +110,8 @@ type Registry struct {
 	beats     map[beatKey]*beatWait
 	statuses  map[statusKey][]statusWait
 	runQueues map[queueKey]*runQueue
-	kills     map[killKey]map[worker.Run]worker.KillTask // a key is there while a call is under way
-	reports   map[worker.Proc]int                        // getRunningTasks under way
+	kills     map[killKey]map[worker.Run]worker.KillTask // a key exists while a call is in progress
+	reports   map[worker.Proc]int                        // getRunningTasks in progress
 	over      error
 }
 
@@ -135,8 +135,7 @@ func (k statusKey) compare(o statusKey) int {
 	return cmp.Or(cmp.Compare(k.proc, o.proc), cmp.Compare(k.kind, o.kind), k.run.Compare(o.run), cmp.Compare(k.probe, o.probe))
 }
 
-// New loads the members and begins the term. It returns ErrTimeouts for
-// impossible time-outs.
+// New loads the members and begins the term. It returns ErrTimeouts for impossible timeouts.
 func New(cfg Config, rows []store.Row) (*Registry, error) {
 	cfg.Runtime = cfg.Runtime.withDefaults()
 	members, list, bad := load(rows, cfg.Worker.Timeouts)
@@ -157,8 +156,8 @@ func New(cfg Config, rows []store.Row) (*Registry, error) {
 	return r, nil
 }
 
-// tickPeriod is how often the leader reads the clocks: at least each second, however long
-// the check interval has to be (it is longer than the drift of a long time-out).
+// tickPeriod is how often the leader reads the clocks: at least each second, with any check
+// interval (that is longer than the drift of a long timeout).
 func tickPeriod(check time.Duration) time.Duration {
 	return max(min(check/4, time.Second), 10*time.Millisecond)
 }
@@ -181,8 +180,8 @@ func (r *Registry) Run(ctx context.Context) error {
 	}
 }
 
-// Begin submits what a term begins with. Run does it; who drives a registry without Run
-// does it once, and calls Tick from time to time.
+// Begin submits the first output of a term. Run does it; a caller that drives a registry without
+// Run does it once, and calls Tick regularly.
 func (r *Registry) Begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -192,7 +191,7 @@ func (r *Registry) Begin() {
 // Tick looks at every deadline.
 func (r *Registry) Tick() { r.step(worker.Tick{LeaseHeld: r.cfg.Store.LeaseHeld()}) }
 
-// End is the end of the term for who drives a registry without Run.
+// End is the end of the term for a caller that drives a registry without Run.
 func (r *Registry) End() { r.end(fault.ErrTermOver) }
 
 // end lets all that wait for answers go.
@@ -215,7 +214,7 @@ func (r *Registry) end(err error) {
 	}
 }
 
-// step hands one event to the machine and submits what follows.
+// step passes one event to the machine and submits the output.
 func (r *Registry) step(e worker.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -256,9 +255,9 @@ func (r *Registry) spawn(f func()) {
 	r.calls.Go(f)
 }
 
-// submit does at once what needs no commit, and queues the rest of an output behind all earlier
-// ones. It is called with mu held, so that outputs are submitted in the order in which they
-// were made.
+// submit performs effects at once that need no commit, and queues the rest of an output behind all
+// earlier ones. It is called with mu held, so that outputs are submitted in the order in which
+// they were made.
 func (r *Registry) submit(out worker.Output) {
 	atOnce, after, commit := out.Split()
 	for _, e := range atOnce {
@@ -287,8 +286,8 @@ func (r *Registry) submit(out worker.Output) {
 	})
 }
 
-// performLocked does what needs the lock, which is held, and reports whether the effect was of those.
-// It never waits.
+// performLocked performs effects that need the lock, which is held, and reports whether this was
+// one. It never waits.
 func (r *Registry) performLocked(e worker.Effect) bool {
 	switch e := e.(type) {
 	case worker.AnswerBeat:
@@ -359,12 +358,12 @@ func (r *Registry) call(f func(context.Context)) {
 	}
 }
 
-// maxReports is how many getRunningTasks of one process are under way: the leader
-// asks with every heartbeat of a new session, and one that hangs must not be the only
-// one.
+// maxReports limits the getRunningTasks in progress for one process: the leader sends one with
+// every heartbeat of a new session, and one that hangs must not be the only one.
 const maxReports = 2
 
-// askReport asks a process what it runs, unless enough questions are under way. The lock is held.
+// askReport requests a process's running work, unless enough requests are in progress. The lock is
+// held.
 func (r *Registry) askReport(e worker.SendReportRequest) {
 	if r.over != nil || r.reports[e.Call.Proc] == maxReports {
 		return

@@ -1,7 +1,6 @@
-// Package apitest has a leader that lives in memory, for tests of the API and of
-// the CLI. Nothing runs: a test says what happens to a task, an instance or a cell,
-// and the fake commits it, with revisions, events and idempotency keys as the real
-// leader has them. Only tests may import it.
+// Package apitest has an in-memory leader for tests of the API and of the CLI. No work runs: a
+// test changes the state of a task, an instance or a cell, and the fake commits it with revisions,
+// events and idempotency keys like the real leader. Only tests may import it.
 package apitest
 
 import (
@@ -22,8 +21,7 @@ import (
 	"cantina/task"
 )
 
-// Fake is the leader. Its exported methods beside those of api's interfaces change
-// what is shown.
+// Fake is the leader. Its exported methods besides those of api's interfaces change the state.
 type Fake struct {
 	Hub  *event.Hub
 	Logs *Logs
@@ -116,7 +114,7 @@ func page[T any](f *Fake, all map[string]*T, r plan.Range, keep func(*T) bool) p
 	return out
 }
 
-// Plan tells creates, replaces and, with prune, removals.
+// Plan returns creations, replacements and, with prune, removals.
 func (f *Fake) Plan(_ context.Context, a plan.Application) (plan.Applied, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -170,7 +168,7 @@ func (f *Fake) diff(a plan.Application) plan.Applied {
 	return out
 }
 
-// Apply does what Plan tells.
+// Apply makes the changes of Plan.
 func (f *Fake) Apply(_ context.Context, a plan.Application, w plan.Write) (plan.Applied, error) {
 	return once(f, w, f.current(), func() (plan.Applied, error) {
 		out := f.diff(a)
@@ -505,7 +503,7 @@ func (f *Fake) DeleteTask(_ context.Context, guid string, w plan.Write) error {
 		if !t.Ended() {
 			return false, fmt.Errorf("task %s is %s: %w", guid, t.State, task.ErrInvalidStateTransition)
 		}
-		if t.Ending() { // its container is gone a moment later
+		if t.Ending() { // its container is gone soon after
 			f.tasks[guid].Result.Ended = f.now()
 			return false, fmt.Errorf("task %s: on cell %s: %w", guid, t.Holder.Cell, task.ErrEnding)
 		}

@@ -11,7 +11,7 @@ import (
 	"cantina/plan"
 )
 
-// SetJob changes a job, and its pairs.
+// SetJob changes a job and its batch tasks.
 func (f *Fake) SetJob(name string, change func(*plan.Job), nodes ...plan.JobNode) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

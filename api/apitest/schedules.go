@@ -67,7 +67,7 @@ func (f *Fake) Upcoming(k schedule.Key, n int) ([]cron.Occurrence, error) {
 	return cron.Preview(c.Item, c.Zone, s.State.Cursor.Add(time.Second), n)
 }
 
-// ListMissed implements api.Schedules: it tells the ends of the missed spans.
+// ListMissed implements api.Schedules: it returns the ends of the missed spans.
 func (f *Fake) ListMissed(k schedule.Key, limit int) ([]plan.Missed, int, error) {
 	s, err := f.GetSchedule(k)
 	var out []plan.Missed

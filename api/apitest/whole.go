@@ -104,7 +104,7 @@ func (f *Fake) changeCell(name worker.CellName, w plan.Write, change func(*api.C
 	})
 }
 
-// SetStatus changes what Status shows.
+// SetStatus changes the result of Status.
 func (f *Fake) SetStatus(change func(*api.Status)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

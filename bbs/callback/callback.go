@@ -1,15 +1,14 @@
-// Package callback delivers the ends of tasks: one POST of JSON to the URL that the
-// task's definition names, signed, tried a few times, at least once. (Diego BBS,
-// Task callbacks.)
+// Package callback delivers the ends of tasks: one POST of JSON to the URL in the task's
+// definition, signed, tried a few times, at least once. (Diego BBS, Task callbacks.)
 //
-//	Send ──► queue (bounded; what does not fit is not taken, and sent again by
+//	Send ──► queue (bounded; excess ends are refused, and sent again by
 //	         convergence) ──► worker: up to 3 attempts ──► Done
 //
-// The ends of one task are delivered one after the other: an end that replaces another waits until
-// the attempt under way is over, and takes the place of what has not begun. Before each
-// attempt the board is asked whether the end is still to be delivered.
+// The ends of one task are delivered one after the other: an end that replaces another waits for
+// the attempt in progress, and replaces a delivery that has not begun. Before each attempt the
+// sender checks with the board that the end is still to be delivered.
 //
-// The board hands tasks in and is told what came of them; cmd wires the two.
+// The board passes tasks in and receives the results; package leader wires the two.
 package callback
 
 import (
@@ -34,28 +33,28 @@ import (
 	"cantina/task"
 )
 
-// Config is what a sender is made of. Done and Wall are needed.
+// Config has the parts of a sender. Done and Wall are needed.
 type Config struct {
-	// Done is told what came of a run of attempts. It must not block for long.
+	// Done receives the result of a run of attempts. It must not block for long.
 	Done func(d task.Delivery, delivered bool, problem string)
-	// Wanted says whether an end is still to be delivered; nil = always.
+	// Wanted reports whether an end is still to be delivered; nil = always.
 	Wanted func(d task.Delivery) bool
 	// Wall is the time of day, for the signature.
 	Wall func() time.Time
 	// Secret signs bodies; empty = unsigned.
 	Secret secret.Text
-	// Client sends; nil = one of its own that follows no redirects.
+	// Client sends; nil = one that follows no redirects.
 	Client *http.Client
 	// Attempts per run; 0 = 3. Timeout of one; 0 = 10 s.
 	Attempts int
 	Timeout  time.Duration
-	// Workers send side by side; 0 = 16. Queue bounds what waits; 0 = 4096.
+	// Workers send concurrently; 0 = 16. Queue limits the waiting ends; 0 = 4096.
 	Workers int
 	Queue   int
 	Log     *slog.Logger
 }
 
-// Body is what is sent. (Diego BBS, TaskCallbackResponse.)
+// Body is the body of a callback. (Diego BBS, TaskCallbackResponse.)
 type Body struct {
 	TaskGUID      string    `json:"task_guid"`
 	TaskUID       string    `json:"task_uid"`
@@ -90,9 +89,9 @@ type Sender struct {
 	tasks map[string]*delivery // by guid: those in the queue, and those at work
 }
 
-// delivery is what is to be delivered of one task.
+// delivery has the undelivered ends of one task.
 type delivery struct {
-	now  task.Delivery // under way; zero = none
+	now  task.Delivery // in progress; zero = none
 	next *task.Task    // the newest that has not begun
 }
 
@@ -124,7 +123,7 @@ func (s *Sender) Send(t *task.Task) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.tasks[t.GUID]; l != nil {
-		if l.now != t.Delivery() || l.next != nil { // else it is under way
+		if l.now != t.Delivery() || l.next != nil { // else it is in progress
 			l.next = t
 		}
 		return true
@@ -160,7 +159,7 @@ func (s *Sender) Run(ctx context.Context) error {
 	return nil
 }
 
-// take returns what is to be delivered next of a task, nil when nothing is left.
+// take returns the next delivery of a task, nil if nothing is left.
 func (s *Sender) take(guid string) *task.Task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,8 +184,8 @@ func (s *Sender) wanted(d task.Delivery) bool {
 // errRetry marks an answer after which the next attempt is worth while.
 var errRetry = errors.New("temporary")
 
-// deliver makes one run of attempts and tells what came of it. One that is cut off by ctx, or
-// whose end is not wanted any more, tells nothing: convergence, or the newer end, goes on.
+// deliver makes one run of attempts and reports the result. A run that is cut off by ctx, or whose
+// end is no longer wanted, reports nothing: convergence, or the newer end, continues.
 func (s *Sender) deliver(ctx context.Context, t *task.Task) {
 	d := t.Delivery()
 	body, err := json.Marshal(bodyOf(t))
@@ -214,8 +213,8 @@ func (s *Sender) deliver(ctx context.Context, t *task.Task) {
 	s.cfg.Done(d, last == nil, problem)
 }
 
-// attempt sends once. Any answer but 503 and 504 is a delivery; those two, a
-// time-out and a closed idle connection are worth another attempt in this run.
+// attempt sends once. Any answer except 503 and 504 is a delivery; those two, a timeout and a
+// closed idle connection are retried in this run.
 func (s *Sender) attempt(ctx context.Context, t *task.Task, body []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
@@ -243,7 +242,7 @@ func (s *Sender) attempt(ctx context.Context, t *task.Task, body []byte) error {
 	return nil
 }
 
-// withoutURL takes the address out of an error of package http: its credentials, query and
+// withoutURL removes the address from an error of package http: its credentials, query and
 // fragment may be secrets.
 func withoutURL(err error) error {
 	if u := (*url.Error)(nil); errors.As(err, &u) {
@@ -260,7 +259,7 @@ func bodyOf(t *task.Task) Body {
 	}
 }
 
-// Sign returns the value of HeaderSignature for a body at a moment.
+// Sign returns the value of HeaderSignature for a body at a given time.
 func Sign(secret []byte, at time.Time, body []byte) string {
 	stamp := strconv.FormatInt(at.Unix(), 10)
 	mac := hmac.New(sha256.New, secret)

@@ -10,16 +10,15 @@ import (
 	"cantina/cgroup"
 )
 
-// defaultSignal and defaultGrace stand for a container that says nothing else.
+// defaultSignal and defaultGrace apply to a container without its own.
 const (
 	defaultSignal = unix.SIGTERM
 	defaultGrace  = 10_000 // milliseconds
 )
 
-// state of a class: open ──deadline or cell gone──▶ ending ──empty──▶ closed
-// ──new deadline──▶ open, unless it ends for good. A closed class is frozen: what a
-// cell that was stopped in the middle of a start still puts there does not run one
-// instruction, and is killed.
+// state of a class: open ──deadline or cell gone──▶ ending ──empty──▶ closed ──new deadline──▶
+// open, unless it ends permanently. A closed class is frozen: a process that a cell, stopped in
+// the middle of a start, still puts there does not execute one instruction, and is killed.
 type state int
 
 const (
@@ -35,7 +34,7 @@ type class struct {
 	deadline int64 // boot time in ns; 0 = none
 	pending  int64 // a deadline that came while ending; -1 = none came
 	state    state
-	last     bool             // it ends for good: the cell is gone, or the reaper ends everything
+	last     bool             // permanent: the cell is gone, or the reaper ends everything
 	asked    map[string]int64 // container → when it is killed
 }
 
@@ -43,9 +42,9 @@ func newClass(dir string) *class {
 	return &class{dir: dir, pending: -1}
 }
 
-// setDeadline takes a new deadline. What has begun to end goes on ending, and nothing
-// opens again what ends for good: not a message that was on its way, and not a deadline
-// that came while it was ending.
+// setDeadline sets a new deadline. A class that is ending continues to end. A class that ends
+// permanently is never opened again: not by a message that was on its way, and not by a deadline
+// that arrived while it was ending.
 func (c *class) setDeadline(at int64) {
 	switch {
 	case c.last:
@@ -69,7 +68,7 @@ func (c *class) end() {
 	}
 }
 
-// step goes on with ending. It returns true once, when the class became empty.
+// step continues the end. It returns true once, when the class became empty.
 func (c *class) step(now, killWait int64) bool {
 	switch c.state {
 	case ending:
@@ -96,7 +95,7 @@ func (c *class) step(now, killWait int64) bool {
 	return false
 }
 
-// advance asks each container once to end, and kills it when its time is over.
+// advance sends each container its stop signal once, and kills it after its grace.
 func (c *class) advance(now, killWait int64) bool {
 	all := c.containers()
 	for _, d := range all {
@@ -119,8 +118,8 @@ func (c *class) advance(now, killWait int64) bool {
 	return c.empty()
 }
 
-// mark writes on a group which of its processes the reaper is about to end, so that the cell can
-// tell them from those that had ended before. Where a group keeps no attributes nobody can.
+// mark records on a group which of its processes the reaper is about to end, so that the cell can
+// distinguish them from those that had ended before. A group without attributes cannot be marked.
 func mark(g *cgroup.Group) {
 	if pids, err := g.Procs(); err == nil {
 		_ = g.SetAsked(pids)
@@ -162,7 +161,7 @@ func (c *class) emptyAt(g *cgroup.Group) bool {
 	return err == nil && !full
 }
 
-// killUntilEmpty kills a group and reports whether nothing is left of it.
+// killUntilEmpty kills a group and reports whether it is empty.
 func killUntilEmpty(g *cgroup.Group) bool {
 	if full, err := g.Populated(); err == nil && !full {
 		return true

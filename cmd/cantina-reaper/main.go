@@ -1,8 +1,7 @@
-// Cantina-reaper keeps two promises for a cell: when the cell's process is
-// gone, nothing of it is left (but for what is to be kept); when the cell is
-// stopped, hangs or is cut off, nothing deadline-bound outlives its deadline.
-// (The wish of the note "Bistro task termination": a reaper that reaps when the
-// worker is gone, kills itself last, and does TERM, wait, KILL on a SIGTERM.)
+// Cantina-reaper gives two guarantees for a cell. When the cell's process is gone, none of its
+// processes is left (except kept ones). When the cell is stopped, hangs or is cut off, no
+// deadline-bound work outlives its deadline. (Source: the note "Bistro task termination": a reaper
+// that reaps when the worker is gone, kills itself last, and does TERM, wait, KILL on a SIGTERM.)
 //
 //	cantina-reaper watch KILLWAIT_MS [stop=DIR|keep=DIR|clean=PATTERN]...
 //	cantina-reaper shim DIR
@@ -10,16 +9,14 @@
 //	cantina-reaper pack|unpack PLACE
 //	cantina-reaper nothing -
 //
-// It is started by the cell, never by hand. Descriptor 0 of "watch" is one end
-// of a socket pair, whose end of file is the death of the cell. The messages are
-// packets of text; see watcher.command. "shim" owns one
-// container that outlives its cell; see runShim. "put" and "take" copy one file for a
-// container, FILE being a place.File in JSON. "pack" and "unpack" stream a
-// tree, PLACE being a place.Place in JSON. "nothing" is the program of a test of a root
-// file system.
+// The cell starts it; it is never started manually. Descriptor 0 of "watch" is one end of a socket
+// pair, whose end of file is the death of the cell. The messages are packets of text; see
+// watcher.command. "shim" owns one container that outlives its cell; see runShim. "put" and "take"
+// copy one file for a container; FILE is a place.File in JSON. "pack" and "unpack" stream a tree;
+// PLACE is a place.Place in JSON. "nothing" is the program of a test of a root file system.
 //
-// It stays small and depends only on a few leaf packages of the executor, because
-// it has to go on when everything else does not.
+// It stays small and depends only on a few leaf packages of the executor, because it must continue
+// when all other parts fail.
 package main
 
 import (

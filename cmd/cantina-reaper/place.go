@@ -8,8 +8,8 @@ import (
 	"cantina/executor/place"
 )
 
-// carry does what is asked of a file outside a container's directory: the file system that it
-// is on may hang, and this process with it. What goes wrong is said on standard error.
+// carry performs an operation on a file outside a container's directory: its file system may hang,
+// and this process with it. It prints errors to standard error.
 func carry(what func(context.Context, place.File) error, text string) int {
 	var f place.File
 	err := json.Unmarshal([]byte(text), &f)

@@ -23,7 +23,7 @@ import (
 // it: the signals that a container gets are for the program.
 func runShim(dir string) int {
 	debug.SetGCPercent(10)
-	// Caught, not ignored: what is ignored would stay ignored in the program.
+	// Caught, not ignored: an ignored signal would stay ignored in the program.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
 		syscall.SIGALRM, syscall.SIGVTALRM, syscall.SIGPROF, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPIPE)
 	runtime.LockOSThread() // the thread of the parent-death signal
@@ -104,7 +104,7 @@ func (s *shimmed) start() error {
 		return err
 	}
 	id, err := procid.Of(s.pid)
-	if errors.Is(err, procid.ErrGone) { // a zombie already; the time still tells it apart
+	if errors.Is(err, procid.ErrGone) { // already a zombie; the start time still identifies it
 		id, err = procid.Identity{Pid: s.pid}, nil
 	}
 	if err != nil {
@@ -141,7 +141,7 @@ func processSpec(s *shim.Spec) (*spawn.Spec, error) {
 	return ps, nil
 }
 
-// serve copies output until the process has ended and nobody holds its pipes.
+// serve copies output until the process has ended and its pipes are closed.
 func (s *shimmed) serve() error {
 	buf := make([]byte, 64<<10)
 	for {
@@ -174,8 +174,8 @@ func (s *shimmed) serve() error {
 	}
 }
 
-// holdLimit ends the program when its time limit is over and no cell does, and returns for how
-// many milliseconds there is nothing to do; -1 = for good.
+// holdLimit ends the program when its time limit is over and no cell does so. It returns the
+// milliseconds until the next action; -1 = none.
 func (s *shimmed) holdLimit() int {
 	if s.limit == nil || s.pidfd < 0 {
 		return -1
@@ -202,7 +202,7 @@ func (s *shimmed) signal(sig unix.Signal) {
 	}
 	fds := []unix.PollFd{{Fd: int32(s.pidfd), Events: unix.POLLIN}}
 	if n, _ := unix.Poll(fds, 0); n > 0 {
-		return // it has ended by itself
+		return // it has ended on its own
 	}
 	s.late = true
 	unix.Kill(-s.pid, sig) // its number is its own until it is waited for
@@ -245,8 +245,8 @@ func (s *shimmed) copy(st *stream, buf []byte) (bool, error) {
 	return true, s.store(st, buf[:n])
 }
 
-// store appends to the stream's file. When no cell takes what is there, it waits,
-// and so does the program.
+// store appends to the stream's file. While no cell takes the output, it waits, and so does the
+// program.
 func (s *shimmed) store(st *stream, p []byte) error {
 	for len(p) > 0 {
 		if st.file >= 0 && st.at-st.begin >= shim.SegmentSize {
@@ -288,7 +288,7 @@ func (s *shimmed) awaitRoom(n int) {
 	}
 }
 
-// ended takes what is in the pipes, and writes down how the process ended.
+// ended reads the rest of the pipes, and records the end of the process.
 func (s *shimmed) ended(buf []byte) error {
 	for i := range s.streams {
 		st := &s.streams[i]

@@ -30,7 +30,7 @@ type watcher struct {
 	orphan   bool             // the cell is gone
 	handover bool             // a successor holds the deadlines now
 	finish   bool             // end everything, then itself
-	stopping bool             // the cell said that it ends: everything is over, or it detached
+	stopping bool             // the cell has sent that it ends: all work is over, or it detached
 }
 
 func newWatcher(killWait int64) *watcher {
@@ -46,7 +46,7 @@ func (w *watcher) class(dir string) *class {
 	return c
 }
 
-// bootNow is CLOCK_BOOTTIME: it goes on while the machine sleeps.
+// bootNow is CLOCK_BOOTTIME: it continues while the machine sleeps.
 func bootNow() int64 {
 	var ts unix.Timespec
 	unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
@@ -111,7 +111,7 @@ func (w *watcher) cellGone() {
 	}
 }
 
-// endStopped begins to end everything that ends with the cell, for good.
+// endStopped begins to end all work that ends with the cell, permanently.
 func (w *watcher) endStopped() {
 	for _, c := range w.classes {
 		if c.stop {
@@ -164,7 +164,7 @@ func number(s string) int64 {
 	return n
 }
 
-// step does what is due and sets the timer for what is next.
+// step performs due actions and sets the timer for the next.
 func (w *watcher) step(now int64) {
 	var next int64
 	sooner := func(at int64) {
@@ -261,6 +261,6 @@ func (w *watcher) over() bool {
 }
 
 func (w *watcher) send(m string) {
-	// The cell may be stopped and its end full: it asks again, we do not wait.
+	// The cell may be stopped and its buffer full: it sends the request again, we do not wait.
 	unix.Sendto(0, []byte(m), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil)
 }

@@ -20,7 +20,7 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-// exitChanges is what plan ends with when there is something to do.
+// exitChanges is the exit code of plan if there are changes.
 const exitChanges = 10
 
 func applyVerb(c *cli) *cobra.Command {
@@ -142,7 +142,7 @@ func readSpecs(c *cli, verb string, sources []string) ([]*pb.SpecFile, error) {
 	return out, err
 }
 
-// specTimes is what calendars of schedules are checked with.
+// specTimes has the zones and the time that are used to check calendars of schedules.
 func specTimes(c *cli) (spec.Times, error) {
 	loader, err := zones()
 	if err != nil {

@@ -122,7 +122,7 @@ func runCell(c *cli, f cellFlags) error {
 	return plainEnd(runProcess(c, log, cell, f.readyFD, []string{cell.Address()}, func(g *run.Group) { g.Add("cell", cell.Run) }))
 }
 
-// plainEnd is the leader's word without the parts of the process through which it came.
+// plainEnd is the leader's reason without the wrapping errors of the process.
 func plainEnd(err error) error {
 	var told *cell.Told
 	if errors.As(err, &told) {
@@ -131,14 +131,14 @@ func plainEnd(err error) error {
 	return err
 }
 
-// runSimulatedCell runs many cells whose containers exist in memory alone.
+// runSimulatedCell runs many cells whose containers exist only in memory.
 func runSimulatedCell(c *cli, cfg node.CellConfig, f cellFlags, log *slog.Logger) error {
 	_, port, err := net.SplitHostPort(f.listen)
 	switch {
 	case err != nil || port != "0" || f.advertise != "":
 		return failf(api.ExitUsage, "--simulate needs a separate address per cell: use --listen HOST:0 without --advertise")
 	}
-	// Each has the amounts of a middling machine, but for what --capacity says.
+	// Each has the amounts of a medium machine, unless --capacity is given.
 	amounts := resource.Amounts{resource.MemoryMB: 65536, resource.CPUMilli: 32000, resource.DiskMB: 1 << 20, resource.Containers: 250}
 	maps.Copy(amounts, cfg.Capacity)
 	cfg.Capacity = amounts
@@ -150,5 +150,5 @@ func runSimulatedCell(c *cli, cfg node.CellConfig, f cellFlags, log *slog.Logger
 	return runProcess(c, log, nothing{}, f.readyFD, []string{all.Address()}, func(g *run.Group) { g.Add("simulation", all.Run) })
 }
 
-// maxSimulated bounds the cells of one process: each has an address of its own.
+// maxSimulated limits the cells of one process: each has its own address.
 const maxSimulated = 20000

@@ -38,8 +38,8 @@ func cellTable(c *cli) table[*pb.Cell] {
 	}
 }
 
-// freeOf prints "name free/capacity" for each resource, in the order in which they
-// usually run out: what a terminal has no room for is what matters least.
+// freeOf prints "name free/capacity" for each resource, in the order in which they usually run
+// out: a narrow terminal cuts the least important ones.
 func freeOf(x *pb.Cell) string {
 	order := []string{resource.MemoryMB, resource.CPUMilli, resource.DiskMB}
 	rank := func(n string) int {

@@ -32,7 +32,7 @@ type environment struct {
 	Width                 func() int
 	// Interrupts returns a channel that gets each Ctrl-C, and a function that ends it.
 	Interrupts func() (<-chan os.Signal, func())
-	// Ticks, when set, stand for the clock that says when to look at a reason again.
+	// Ticks, if set, replaces the clock that triggers another check of a reason.
 	Ticks <-chan time.Time
 }
 
@@ -52,15 +52,15 @@ func interrupts() (<-chan os.Signal, func()) {
 	return c, func() { signal.Stop(c) }
 }
 
-// cli is one invocation. It reaches the servers, asks and prints; verbs are functions of it, in the file
-// of their noun.
+// cli is one invocation. It connects to the servers, sends requests and prints; verbs are
+// functions of it, in the file of their noun.
 type cli struct {
 	environment
 	connection
 	printing
 	ctx context.Context
-	// signals are those of a verb that runs until a signal ends it, and opened ends its
-	// opening: from then on a signal stops what runs.
+	// signals are those of a verb that runs until a signal ends it. opened ends its opening: from
+	// then on a signal stops the running work.
 	signals chan os.Signal
 	opened  func()
 
@@ -90,7 +90,7 @@ type printing struct {
 	zone              *time.Location
 }
 
-// exit ends a verb with a code of its own and, when it has one, a message.
+// exit ends a verb with its own exit code and, if set, a message.
 type exit struct {
 	code int
 	err  error
@@ -150,8 +150,8 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// end is how a verb ends that would end with err. What could not be printed is told, but
-// not that a reader has gone, as head does: nobody wants more.
+// end returns the final error of a verb that would end with err. Failed output is reported, except
+// when the reader has gone (head): it wants no more.
 func (o *output) end(err error) error {
 	var e *exit
 	switch {
@@ -210,7 +210,7 @@ func exitOf(err error) int {
 	case e != nil:
 		return e.code
 	}
-	// Wrong usage is always an *exit; this is what went wrong on this machine.
+	// Wrong usage is always an *exit; any other error occurred on this machine.
 	return api.ExitFailed
 }
 
@@ -227,17 +227,17 @@ func (c *cli) complain(e *api.Error) {
 	if d.Hint != "" {
 		c.sayf("; %s", d.Hint)
 	}
-	// What a server's log has more about.
+	// Errors that the server's log describes further.
 	if (e.Code == "internal" || e.Code == "unknown_outcome") && d.RequestId != "" {
 		c.sayf(" (request %s)", d.RequestId)
 	}
 	c.sayf("\n")
 }
 
-// sayf prints for people, to standard error. A broken terminal is nobody's error.
+// sayf prints messages for people to standard error. Errors of the terminal are ignored.
 func (c *cli) sayf(format string, args ...any) { _, _ = fmt.Fprintf(c.Err, format, args...) }
 
-// notef is sayf unless -q asks for silence.
+// notef is sayf, unless -q is given.
 func (c *cli) notef(format string, args ...any) {
 	if !c.quiet {
 		c.sayf(format, args...)
@@ -269,7 +269,7 @@ const patience = 5 * time.Second
 
 func newKey() string { return rand.Text() }
 
-// defaultAddress is where a server listens when nothing else is said.
+// defaultAddress is the address of a server without settings.
 const defaultAddress = "127.0.0.1:7480"
 
 // addresses names the servers: the flag, CANTINA_ADDR, the socket of a running
@@ -324,7 +324,7 @@ func (c *cli) limited() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(c.ctx, c.timeout)
 }
 
-// confirm asks before something is destroyed. Without a terminal --yes is needed.
+// confirm prompts before a destructive action. Without a terminal --yes is needed.
 func (c *cli) confirm(format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	if c.yes {

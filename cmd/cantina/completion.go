@@ -35,10 +35,10 @@ func completionVerb(c *cli) *cobra.Command {
 	}
 }
 
-// completionTime is how long a completion may ask the server.
+// completionTime limits a completion's calls to the server.
 const completionTime = 300 * time.Millisecond
 
-// completeNames offers the names of what there is.
+// completeNames offers the names of existing resources.
 func completeNames(c *cli, kinds ...string) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return func(_ *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
 		client, err := c.client()
@@ -64,13 +64,13 @@ func completeNames(c *cli, kinds ...string) func(*cobra.Command, []string, strin
 	}
 }
 
-// thing is something that there is; the first of its names is its own.
+// thing is an existing resource; the first of its names is its own.
 type thing struct {
 	domain string
 	names  []string
 }
 
-// listed are the things of a kind, as far as the server says in time.
+// listed returns the resources of a kind, as far as the server answers in time.
 func listed(ctx context.Context, client *api.Client, kind string) (out []thing) {
 	page := &pb.Page{Limit: api.MaxPage}
 	add := func(domain string, names ...string) { out = append(out, thing{domain, names}) }
@@ -104,7 +104,7 @@ func listed(ctx context.Context, client *api.Client, kind string) (out []thing) 
 	return out
 }
 
-// addCompletions says which verbs take which names.
+// addCompletions registers the names that each verb takes.
 func addCompletions(c *cli, root *cobra.Command) {
 	for path, kinds := range map[string][]string{
 		"ps": {"service"}, "logs": {"service", "task", "job"}, "wait": {"service", "task", "job"}, "stop": {"service", "task", "job"},

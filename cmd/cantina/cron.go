@@ -119,7 +119,7 @@ func cronZone(c *cli) (*time.Location, error) {
 	return z.Location, nil
 }
 
-// firings are the occurrences as messages, so that they print like everything else.
+// firings are the occurrences as messages, so that they print like all other results.
 func firings(list []cron.Occurrence, zone *time.Location) []*structpb.Struct {
 	var out []*structpb.Struct
 	for _, o := range list {

@@ -202,13 +202,13 @@ func (nothing) Abort() {}
 // Containers implements host.
 func (nothing) Containers() (ending, staying int) { return 0, 0 }
 
-// host is what the terminal steers: the executor, and what it has to end.
+// host is the part that the terminal controls: the executor, and the work to end.
 type host interface {
 	terminal.Host
 	Containers() (ending, staying int)
 }
 
-// noteLeaving says what the first Ctrl-C waits for, and what it leaves alone.
+// noteLeaving prints what the first Ctrl-C waits for, and the work that it leaves running.
 func noteLeaving(c *cli, h host) {
 	ending, staying := h.Containers()
 	notice := "\nstopping\n"
@@ -223,8 +223,8 @@ func noteLeaving(c *cli, h host) {
 	c.sayf("%s", notice)
 }
 
-// untilTold has a verb take the signals that end it from its first moment on: one that
-// comes while it is opening ends that, in good order.
+// untilTold makes a verb handle its signals from the start: a signal during the opening ends that
+// in order.
 func (c *cli) untilTold(verb func() error) error {
 	ctx, stop := context.WithCancel(c.ctx)
 	defer stop()
@@ -238,13 +238,13 @@ func (c *cli) untilTold(verb func() error) error {
 	c.opened = sync.OnceFunc(func() { close(opened); <-over })
 	err := verb()
 	if c.opened(); ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return nil // told to end before it had begun
+		return nil // stopped before it had begun
 	}
 	return err
 }
 
-// runProcess runs the parts of a process until a signal: the first stops it in
-// good order, a second one kills what runs, Ctrl-Z freezes it and fg thaws.
+// runProcess runs the parts of a process until a signal: the first stops it in order, a second one
+// kills running work, Ctrl-Z freezes it and fg thaws.
 func runProcess(c *cli, log *slog.Logger, h host, readyFD int, addresses []string, parts func(*run.Group)) error {
 	c.opened()
 	ctx, stop := context.WithCancel(c.ctx)

@@ -7,8 +7,8 @@ import (
 	"cantina/internal/node"
 )
 
-// lateCell opens and runs the cell of a dev that was started with too little room, when there
-// is more: until then only its server answers, with the cause.
+// lateCell opens and runs the cell of a dev that was started with too little disk space, when more
+// is available: until then only its server answers, with the cause.
 func lateCell(ctx context.Context, server *node.Server, work node.CellConfig, h *lateHost) error {
 	if err := server.AwaitRoom(ctx); err != nil {
 		return err

@@ -65,8 +65,8 @@ func drainVerb(c *cli) *cobra.Command {
 	return cmd
 }
 
-// waitDrained waits for the end of a drain, and fails with the list of what its
-// deadline had to end.
+// waitDrained waits for the end of a drain, and fails with the list of work that its deadline
+// ended.
 func waitDrained(ctx context.Context, c *cli, name string, d *pb.Drain) error {
 	client, err := c.client()
 	if err != nil {
@@ -115,7 +115,7 @@ func undrainVerb(c *cli) *cobra.Command {
 	}
 }
 
-// drainNote says in a few words how far a drain is.
+// drainNote describes the progress of a drain in a few words.
 func drainNote(c *cli, d *pb.Drain) string {
 	why := ": " + printable(d.Reason)
 	switch {

@@ -118,12 +118,12 @@ func unconfirmed(rs []*pb.Reason) *pb.Reason {
 	return nil
 }
 
-// saysAll reports that the text of a reason has what is short, and who holds it.
+// saysAll reports whether the text of a reason includes the missing resource and its holder.
 func saysAll(r *pb.Reason) bool {
 	return strings.Contains(r.Text, resource.Key(r.Resource)) && strings.Contains(r.Text, r.Holder)
 }
 
-// eventOf is what an event says where nothing beside it says whose it is.
+// eventOf describes an event without repeating its subject.
 func eventOf(e *pb.Event) string {
 	switch {
 	case e.Gone && e.Instance != nil:

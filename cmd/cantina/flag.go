@@ -21,14 +21,14 @@ import (
 	"cantina/spec"
 )
 
-// wrong is what is allowed for a flag that was given something else. Hint may be empty;
-// value is the part that is wrong, empty = all of it.
+// wrong describes the allowed values of a flag with an invalid value. Hint may be empty; value is
+// the invalid part, empty = all of it.
 type wrong struct{ allowed, hint, value string }
 
-// Error says what is allowed.
+// Error returns the allowed values.
 func (w *wrong) Error() string { return w.allowed }
 
-// wrongFlag says which flag has a value that it cannot have, and what is allowed.
+// wrongFlag names the flag with an invalid value, and the allowed values.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	var bad *pflag.InvalidValueError
 	if !errors.As(err, &bad) {
@@ -47,7 +47,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	return failf(api.ExitUsage, "%s %s, not %q; %s", flagName(bad.GetFlag()), says.allowed, cmp.Or(says.value, bad.GetValue()), says.hint)
 }
 
-// negative finds a number below 0 that was taken for a flag.
+// negative finds a negative number that was parsed as a flag.
 var negative = regexp.MustCompile(`^unknown shorthand flag: '\d' in (-\d+)$`)
 
 // flagName is a flag in all its spellings.
@@ -58,7 +58,7 @@ func flagName(f *pflag.Flag) string {
 	return "--" + f.Name
 }
 
-// allowedOf says what the flags that the library reads may be.
+// allowedOf returns the allowed values of flags that the library parses.
 func allowedOf(kind string) string {
 	switch kind {
 	case "bool":
@@ -71,8 +71,8 @@ func allowedOf(kind string) string {
 	return "must be another " + kind
 }
 
-// ofServer names the flag whose value a server refused, which knows it as the field of a
-// request; other errors stay as they are.
+// ofServer names the flag whose value a server refused (the server names the field of the
+// request); other errors are unchanged.
 func ofServer(cmd *cobra.Command, err error) error {
 	var remote *api.Error
 	if cmd == nil || !errors.As(err, &remote) || remote.Code != "invalid" || remote.Detail.Field == "" {
@@ -99,7 +99,7 @@ type durationFlag struct {
 	least time.Duration
 }
 
-// durationVar adds a flag for a duration that has a value of its own.
+// durationVar adds a flag for a duration that has its own value type.
 func durationVar(f *pflag.FlagSet, to *time.Duration, name string, value time.Duration, usage string) {
 	*to = value
 	f.Var(&durationFlag{d: to}, name, usage)
@@ -231,7 +231,7 @@ func (f *numberFlag[N]) String() string {
 // Type implements pflag.Value.
 func (f *numberFlag[N]) Type() string { return "int" }
 
-// choice finds one of some words, whatever their case.
+// choice finds one of the given words, in any case.
 func choice(words []string, s string) (string, error) {
 	if i := slices.IndexFunc(words, func(w string) bool { return strings.EqualFold(w, s) }); i >= 0 {
 		return words[i], nil
@@ -239,7 +239,7 @@ func choice(words []string, s string) (string, error) {
 	return "", &wrong{allowed: "must be " + either(words), hint: text.DidYouMean(s, words), value: s}
 }
 
-// wordsOf are the words of all states from first to last.
+// wordsOf returns the words of all states from first to last.
 func wordsOf[S interface {
 	~int | ~uint8
 	fmt.Stringer
@@ -260,13 +260,13 @@ func either(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// choiceFlag reads one of some words.
+// choiceFlag parses one of the given words.
 type choiceFlag struct {
 	to    *string
 	words []string
 }
 
-// choiceVar adds a flag that is one of some words.
+// choiceVar adds a flag whose value is one of the given words.
 func choiceVar(f *pflag.FlagSet, to *string, name, short, value string, words []string, usage string) {
 	*to = value
 	f.VarP(&choiceFlag{to, words}, name, short, usage)
@@ -292,13 +292,13 @@ func (f *choiceFlag) String() string {
 // Type implements pflag.Value.
 func (f *choiceFlag) Type() string { return "string" }
 
-// choicesFlag reads some of some words, with commas between or one after the other.
+// choicesFlag parses several of the given words, separated by commas or in repeated flags.
 type choicesFlag struct {
 	to    *[]string
 	words []string
 }
 
-// choicesVar adds a flag that is some of some words.
+// choicesVar adds a flag whose value is a list of the given words.
 func choicesVar(f *pflag.FlagSet, to *[]string, name string, words []string, usage string) {
 	f.Var(&choicesFlag{to, words}, name, usage)
 }
@@ -328,7 +328,7 @@ func (f *choicesFlag) String() string {
 // Type implements pflag.Value.
 func (f *choicesFlag) Type() string { return "strings" }
 
-// userFlag is who runs a program.
+// userFlag is the user of a program.
 type userFlag struct{ text *string }
 
 // Set implements pflag.Value.

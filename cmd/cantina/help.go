@@ -127,7 +127,7 @@ func addHelp(c *cli, root *cobra.Command) {
 	show := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		cmd.Long = fill(cmd.Long, prose)
-		// In one piece: the library tells an error of its writer without saying who it is.
+		// In one piece: the library reports an error of its writer without naming it.
 		var page bytes.Buffer
 		cmd.SetOut(&page)
 		show(cmd, args)
@@ -135,14 +135,14 @@ func addHelp(c *cli, root *cobra.Command) {
 	})
 }
 
-// fill sets paragraphs anew, so that no line is longer than width when words allow
-// it; 0 = as they are. Lines that begin with a space stay.
+// fill wraps paragraphs, so that no line is longer than width if words permit it; 0 = unchanged.
+// Lines that begin with a space are kept.
 func fill(text string, width int) string {
 	if width == 0 {
 		return text
 	}
 	var out strings.Builder
-	at := 0 // where the line stands
+	at := 0 // column of the line
 	for n, l := range strings.Split(text, "\n") {
 		if n > 0 && (l == "" || l[0] == ' ' || at == 0) {
 			out.WriteByte('\n')
@@ -169,7 +169,7 @@ func fill(text string, width int) string {
 	return out.String()
 }
 
-// helpText is the page of a verb: what it is, examples, then the rest.
+// helpText is the help of a verb: its summary, examples, then the rest.
 const helpText = `{{with .Short}}{{.}}{{end}}
 
 Usage:

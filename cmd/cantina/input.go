@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// noteInput says that a task reads nothing, when there is something that it could
-// have been meant to read; told: it was said before. It returns whether it is said.
+// noteInput prints that a task has no standard input, if there is input that may be meant for it;
+// told: it was printed before. It returns whether it is printed.
 func noteInput(c *cli, told bool) bool {
 	if told || c.InTTY || !waits(c.In) {
 		return told
@@ -17,8 +17,8 @@ func noteInput(c *cli, told bool) bool {
 	return true
 }
 
-// waits reports whether something can be read at once. It reads nothing, and does
-// not wait for who may write later.
+// waits reports whether input can be read at once. It reads nothing, and does not wait for later
+// writers.
 func waits(r io.Reader) bool {
 	switch in := r.(type) {
 	case *os.File:

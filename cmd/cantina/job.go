@@ -233,7 +233,7 @@ func jobRetryVerb(c *cli) *cobra.Command {
 	return cmd
 }
 
-// noteStranded says which job is to be retried instead, when it is not this one that failed.
+// noteStranded names the job to retry instead, if another job failed.
 func noteStranded(c *cli, name string) {
 	got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: name})
 	if err == nil && got.Job.Counts.GetStranded() > 0 {

@@ -14,7 +14,7 @@ import (
 	"cantina/internal/node"
 )
 
-// storageFlags say what a cell keeps on its disk and which ports it gives out.
+// storageFlags set how much a cell keeps on its disk, and its port range.
 type storageFlags struct {
 	perContainer int64
 	total        int64

@@ -105,7 +105,7 @@ func printLogs(c *cli, f *outputFlags, text string) error {
 	return nil
 }
 
-// whyEmpty tells output that is empty from output of something that never was.
+// whyEmpty distinguishes empty output from output of a resource that never existed.
 func whyEmpty(c *cli, s subject, q *pb.OutputQuery) error {
 	if s.kind == "instance" {
 		if err := knownInstance(c.ctx, c, s); err != nil {
@@ -171,8 +171,8 @@ func outputTime(c *cli, flag, text string) (*timestamppb.Timestamp, error) {
 // months, and messages name ports and times.
 const maxSaid = 100
 
-// noteIncomplete prints once what is missing of an output; said has what was printed, and begins
-// anew when it is full.
+// noteIncomplete prints once which output is missing. said has the printed notes; it is cleared
+// when it is full.
 func noteIncomplete(c *cli, missing []string, said map[string]bool) {
 	for _, x := range missing {
 		if !said[x] {
@@ -192,7 +192,7 @@ func followOutput(ctx context.Context, c *cli, q *pb.FollowOutputRequest, p *lin
 		return err
 	}
 	q.Packed = true
-	missing := map[string]bool{} // each leader that is asked may report it
+	missing := map[string]bool{} // each queried leader may report it
 	return client.FollowOutput(ctx, q, func(m *pb.FollowOutputResponse) error {
 		noteIncomplete(c, m.Missing, missing)
 		return p.print(m.Packed)
@@ -264,8 +264,8 @@ func (p *linePrinter) line(l *logstore.Line, cell string) error {
 		p.buf = append(p.buf, p.name...)
 	}
 	p.buf = append(p.buf, l.Data...)
-	// A line that goes on in the next piece stays one line; elsewhere a missing
-	// newline would glue it to somebody else's line.
+	// A line that continues in the next piece stays one line; elsewhere a missing newline would join
+	// it to another source's line.
 	if l.Terminated || !p.raw && !p.split && !l.Continues {
 		p.buf = append(p.buf, '\n')
 	}

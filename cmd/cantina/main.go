@@ -1,10 +1,10 @@
-// Command cantina runs services, one-off tasks, data-parallel batch jobs and
-// schedules. `cantina dev` is a whole cluster in one process, `cantina server` and
-// `cantina cell` are its two halves, every other verb is a client of the API.
+// Command cantina runs services, one-off tasks, data-parallel batch jobs and schedules. `cantina
+// dev` is a whole cluster in one process, `cantina server` and `cantina cell` are its two halves,
+// every other verb is a client of the API.
 //
-// This package has flags, wiring, start order and one file per verb; it decides
-// nothing. Data goes to standard output and everything else to standard error;
-// the exit codes stand in `cantina help exit-codes`.
+// This package has flags, wiring, start order and one file per verb, and makes no decisions. It
+// prints data to standard output and everything else to standard error. `cantina help exit-codes`
+// lists the exit codes.
 package main
 
 import (

@@ -12,9 +12,9 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-// nothingCalled is the error for a name that nothing has: of which thing that there is it
-// could be a part, when it was removed, or what has a name like it. Kind is that which was
-// asked for, empty = any. What cannot be found out is left out.
+// nothingCalled is the error for a name that does not exist. It names the existing resource that
+// the name may be a part of, the time of its removal, or a resource with a similar name. Kind is
+// the requested one, empty = any. Parts that cannot be determined are left out.
 func nothingCalled(c *cli, kind, rest, domain string) error {
 	text := rest
 	if kind != "" {
@@ -39,7 +39,7 @@ func nothingCalled(c *cli, kind, rest, domain string) error {
 	return failf(api.ExitNotFound, "resource %q not found; %s", text, hint)
 }
 
-// partOf says what a name asks for of a job or a service that there is.
+// partOf describes the requested part of an existing job or service.
 func partOf(c *cli, kind, rest, domain string) string {
 	if x := jobOf(rest); x.kind == "node" && (kind == "" || kind == "job") {
 		if got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: x.name}); err == nil && (domain == "" || got.Job.Domain == domain) {
@@ -56,7 +56,7 @@ func partOf(c *cli, kind, rest, domain string) string {
 	return ""
 }
 
-// noNode says that a job has no such node, and which is like it.
+// noNode reports that a job has no such node, with a similar one.
 func noNode(c *cli, x subject, job *pb.Job) string {
 	total := job.Counts.GetTotal()
 	if total == 0 && job.NodesError == "" {
@@ -75,7 +75,7 @@ func noNode(c *cli, x subject, job *pb.Job) string {
 	return fmt.Sprintf("job %s has no node %s (it has %d); %s", x.name, x.node, total, hint)
 }
 
-// noJob is an error about a job by its name; one that there is not is told as find tells it.
+// noJob is an error about a job by its name; a missing job is reported as by find.
 func noJob(c *cli, arg string, err error) error {
 	if !isCode(err, "not_found", "collected") {
 		return err
@@ -95,10 +95,10 @@ func noCell(c *cli, arg string, err error) error {
 	return nothingCalled(c, "cell", strings.TrimPrefix(arg, "cell/"), "")
 }
 
-// lookBack bounds the look at what was removed: it only explains an error.
+// lookBack limits the search for removed resources: it only explains an error.
 const lookBack = time.Second
 
-// removedText tells when something of that name was removed, while the leader remembers it.
+// removedText returns when a resource of that name was removed, while the leader remembers it.
 func removedText(c *cli, kind, rest, domain string) string {
 	client, err := c.client()
 	if err != nil {
@@ -130,7 +130,7 @@ func removedText(c *cli, kind, rest, domain string) string {
 	return fmt.Sprintf("%s %s was removed (%s)", last.Kind, last.Subject, c.when(last.Time))
 }
 
-// nearName is a hint with what has a name like it, or has that name and is of another kind.
+// nearName is a hint with a similar name, or with a resource of that name and another kind.
 func nearName(c *cli, kind, rest, domain string) string {
 	client, err := c.client()
 	if err != nil {

@@ -35,7 +35,7 @@ type table[T proto.Message] struct {
 	columns []column[T]
 }
 
-// list prints items in the form that the flags ask for.
+// list prints items in the form that the flags select.
 func list[T proto.Message](c *cli, t table[T], items []T) error {
 	switch {
 	case c.template != "":
@@ -85,7 +85,7 @@ func list[T proto.Message](c *cli, t table[T], items []T) error {
 	return rows(c, cols, items, !c.noHeader)
 }
 
-// one prints a single thing: json and yaml give an object, not a list.
+// one prints a single resource: json and yaml give an object, not a list.
 func one[T proto.Message](c *cli, t table[T], x T) error {
 	switch {
 	case c.template != "" || c.quiet:
@@ -161,14 +161,13 @@ func templated[T proto.Message](c *cli, items []T) error {
 	return nil
 }
 
-// wrongTemplate says what is wrong with --template, without the place that the library
-// names: there is only one.
+// wrongTemplate describes an error in --template, without the position that the library names.
 func wrongTemplate(text string, err error) error {
 	says := regexp.MustCompile(`^template: --template:\d+(:\d+)?: (executing "--template" at )?`).ReplaceAllString(err.Error(), "")
 	return failf(api.ExitUsage, "--template %q: %s", text, says)
 }
 
-// chosen are the columns that the flags ask for.
+// chosen are the columns that the flags select.
 func chosen[T proto.Message](c *cli, t table[T]) ([]column[T], error) {
 	var out []column[T]
 	if len(c.columns) == 0 {
@@ -197,8 +196,8 @@ func chosen[T proto.Message](c *cli, t table[T]) ([]column[T], error) {
 	return out, nil
 }
 
-// rows prints a table without borders, one row per item. Rows that come later, in a
-// watch or of a further page, stand under those before.
+// rows prints a table without borders, one row per item. Later rows, of a watch or of a further
+// page, are printed below the earlier ones.
 func rows[T proto.Message](c *cli, cols []column[T], items []T, header bool) error {
 	grid := make([][]string, 0, len(items)+1)
 	if header {
@@ -258,7 +257,7 @@ func rows[T proto.Message](c *cli, cols []column[T], items []T, header bool) err
 	return nil
 }
 
-// noteColumn says why: it is never cut. One that does not fit stands on a line of its own
+// noteColumn has the reason: it is never cut. One that does not fit is printed on a separate line
 // below its row.
 const noteColumn = "NOTE"
 
@@ -266,7 +265,7 @@ const noteColumn = "NOTE"
 const (
 	leastWidth = 12
 	leastNote  = 8
-	shortNote  = 24 // one that is longer stands below where there is little room
+	shortNote  = 24 // a longer one is printed below on a narrow terminal
 )
 
 // tableWidth is how wide a table is with columns of these widths.
@@ -325,7 +324,7 @@ func (c *cli) row(row []string, width []int, header bool) string {
 	return b.String()
 }
 
-// paint colours states on a terminal; the word says the same without it.
+// paint colours states on a terminal; the word has the same meaning without it.
 func (c *cli) paint(v string, header bool) string {
 	if !c.colored() || header {
 		return v

@@ -54,7 +54,7 @@ func instanceState(x *pb.Instance) string {
 	return x.State
 }
 
-// stoppingText says how long an instance that is being stopped has.
+// stoppingText is the remaining time of an instance that is being stopped.
 func stoppingText(c *cli, x *pb.Instance) string {
 	if x.StopBy == nil {
 		return "is being stopped"

@@ -134,8 +134,8 @@ func runTask(c *cli, f *runFlags, args []string) error {
 	return taskCode(c, end, f.ownCode)
 }
 
-// taskVariables are those that --env names. A name alone passes on what it is here; what is
-// not set here is left out, so that what the cell sets stays.
+// taskVariables are those that --env names. A name alone passes on its value here; a variable that
+// is not set here is left out, so that the cell's value applies.
 func taskVariables(c *cli, given []string) ([]action.Variable, error) {
 	var out []action.Variable
 	for _, e := range given {

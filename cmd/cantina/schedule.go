@@ -37,7 +37,7 @@ func scheduleTable(c *cli) table[*pb.Schedule] {
 	}
 }
 
-// startsText is what a schedule does: "task", "job", "signal HUP to web".
+// startsText describes the work of a schedule: "task", "job", "signal HUP to web".
 func startsText(x *pb.Schedule) string {
 	if s := x.Signal; s != nil {
 		return fmt.Sprintf("signal %s to %s", s.Signal, s.Service)

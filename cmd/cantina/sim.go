@@ -6,7 +6,7 @@ import (
 	"cantina/sim"
 )
 
-// simVerb hands its arguments to the simulator, which has flags of its own.
+// simVerb passes its arguments to the simulator, which has its own flags.
 func simVerb(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "sim [flags]",

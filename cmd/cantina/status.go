@@ -107,7 +107,7 @@ func printStatus(c *cli, s *pb.Status) error {
 // shownLost is how many lost tasks status names.
 const shownLost = 3
 
-// lostTasks names some of the lost tasks, and says what is to be done with them.
+// lostTasks names some of the lost tasks, with the remedy.
 func lostTasks(c *cli, n int32) string {
 	const resolve = "cantina task resolve ID --as done, failed or rerun"
 	l, err := call(c, calls.ListTasks, &pb.ListTasksRequest{Outcome: []string{task.Lost.String()}, Page: &pb.Page{Limit: api.MaxPage}})
@@ -126,7 +126,7 @@ func lostTasks(c *cli, n int32) string {
 	return ": " + strings.Join(ids, ", ") + "; " + resolve
 }
 
-// rolloutText says how far a rollout is, and why the last one failed.
+// rolloutText describes the progress of a rollout, and why the last one failed.
 func rolloutText(r *pb.Rollout) string {
 	text := fmt.Sprintf("%s/%s: %s, version %d: %d of %d healthy", r.Domain, r.Service, r.Phase, r.Version, r.Healthy, r.Instances)
 	if r.Phase == lrp.Steady.String() {

@@ -159,7 +159,7 @@ func rmOne(c *cli, s subject, force bool) (string, error) {
 	return "", failf(api.ExitUsage, "cannot remove a %s; to declare a cell process dead: cantina cells forget PROC", s.kind)
 }
 
-// rmPause is how long rm --force waits before it asks again whether a container is gone.
+// rmPause is the interval at which rm --force checks whether a container is gone.
 const rmPause = 300 * time.Millisecond
 
 // rmByForce cancels a task that has not ended, and removes it when its container is gone.

@@ -76,11 +76,11 @@ func (p *place) backup(ctx context.Context, w io.Writer) error {
 	return errors.Join(err, a.Close())
 }
 
-// backupTries is how often a backup is begun whose revision was compacted meanwhile.
+// backupTries is how often a backup is started again if its revision was compacted meanwhile.
 const backupTries = 5
 
-// writeBackup writes beside the file, verifies what it wrote, and renames, so that a half one, or a
-// bad one, never bears its name.
+// writeBackup writes a temporary file beside the file, verifies it, and renames it, so that an
+// incomplete or damaged backup never has the name.
 func writeBackup(c *cli, name string, force bool, take func(context.Context, io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
 	if err != nil {
@@ -117,7 +117,7 @@ func writeBackup(c *cli, name string, force bool, take func(context.Context, io.
 	return nil
 }
 
-// install gives the file its name, which nobody has taken meanwhile, durably.
+// install durably gives the file its name, which must not exist.
 func install(from, name string, force bool) error {
 	if err := free(name, force); err != nil {
 		return err

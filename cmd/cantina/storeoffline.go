@@ -17,8 +17,8 @@ import (
 	"cantina/store/etcd"
 )
 
-// place says which store an offline verb works on: the data directory of a server that
-// does not run, or an operator's etcd.
+// place selects the store of an offline verb: the data directory of a stopped server, or an
+// operator's etcd.
 type place struct {
 	data      string
 	endpoints []string
@@ -54,7 +54,7 @@ func (p *place) open(ctx context.Context, f func(context.Context, *store.Store) 
 	return errors.Join(use(ctx, cluster.Backend(), false, f), cluster.Close())
 }
 
-// errRunning reports a data directory whose store a running server has.
+// errRunning reports a data directory whose store is in use by a running server.
 var errRunning = errors.New("a server is running on it")
 
 func (p *place) openDir(ctx context.Context, f func(context.Context, *store.Store) error) error {
@@ -99,7 +99,7 @@ func hasStore(path string) (bool, error) {
 	return err == nil, err
 }
 
-// use calls f with a store. sole: nobody else can reach it.
+// use calls f with a store. sole: no other process can access it.
 func use(ctx context.Context, b *etcd.Backend, sole bool, f func(context.Context, *store.Store) error) error {
 	s, err := store.New(b, store.Config{Sole: sole, Clock: run.Kernel()})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"cantina/api"
 )
 
-// stuckFlags say what becomes of a cell with a process that does not die.
+// stuckFlags set the action of a cell with a process that survives KILL.
 type stuckFlags struct {
 	mode   string
 	reboot string
@@ -26,7 +26,7 @@ func (f *stuckFlags) add(cmd *cobra.Command) {
 	longerVar(cmd.Flags(), &f.after, "stuck-after", 5*time.Second, "delay after KILL before a container that is not empty counts as STUCK_KILLING")
 }
 
-// choose adds the flags of what is to be done, without when.
+// choose adds the flags of the action, without the delay.
 func (f *stuckFlags) choose(cmd *cobra.Command) {
 	f.after = time.Second
 	p := cmd.Flags()
@@ -36,7 +36,7 @@ func (f *stuckFlags) choose(cmd *cobra.Command) {
 	p.StringVar(&f.reboot, "reboot-command", "reboot -f", "shell command of --stuck=reboot")
 }
 
-// command is what is run for a stuck container; nil = nothing.
+// command is run for a stuck container; nil = nothing.
 func (f *stuckFlags) command() ([]string, error) {
 	switch {
 	case f.mode == stuckKeep:

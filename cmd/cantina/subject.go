@@ -22,7 +22,7 @@ import (
 // calls are the methods of the API, for api.Call.
 type calls = cantinav1connect.CantinaServiceClient
 
-// readTime bounds a call that only reads, where no --timeout was given.
+// readTime limits a read call without --timeout.
 const readTime = time.Minute
 
 // call makes one call with --timeout in force.
@@ -51,7 +51,7 @@ func pages(next func(cursor string) (string, error)) error {
 	}
 }
 
-// subject is what an argument names.
+// subject is the resource that an argument names.
 type subject struct {
 	kind   string // service, instance, task, job, node, cell or schedule
 	domain string
@@ -92,8 +92,7 @@ func domainFlag(cmd *cobra.Command, domain *string) {
 	cmd.Flags().StringVar(domain, "domain", "", "look in this domain only")
 }
 
-// finder looks among one kind of things; start: not for names, but for what an id
-// begins with.
+// finder searches one kind of resources; start: for the beginning of an id, not for names.
 type finder struct {
 	kind  string
 	start bool
@@ -106,9 +105,8 @@ var finders = []finder{
 	{"task", true, findTaskByStart},
 }
 
-// findSubject looks up what an argument names. A whole id or name counts before the
-// beginning of an id. Nothing is exit code 3; more than one thing
-// is listed, exit code 2.
+// findSubject finds the resource that an argument names. A whole id or name takes precedence over
+// the beginning of an id. No result is exit code 3; several results are listed, exit code 2.
 func findSubject(c *cli, text, domain string) (subject, error) {
 	if text == "" || strings.HasSuffix(text, "/") {
 		return subject{}, failf(api.ExitUsage, "%q: the name is missing; write %sNAME", text, text)
@@ -126,7 +124,7 @@ func findSubject(c *cli, text, domain string) (subject, error) {
 			continue
 		}
 		if look.start && len(found) > 0 {
-			break // the name itself beats the beginning of an id
+			break // the name itself takes precedence over the beginning of an id
 		}
 		got, err := look.find(c, rest, domain)
 		if isCode(err, "collected") {
@@ -138,7 +136,7 @@ func findSubject(c *cli, text, domain string) (subject, error) {
 		found = append(found, got...)
 	}
 	if kind == "schedule" || kind == "" && len(found) == 0 {
-		// Runs are named like their schedule: what runs is meant before what starts it.
+		// Runs are named like their schedule: the run takes precedence over the schedule.
 		got, err := findSchedule(c, rest, domain)
 		if err != nil {
 			return subject{}, err
@@ -153,7 +151,7 @@ func findSubject(c *cli, text, domain string) (subject, error) {
 	}
 	if len(found) == 0 {
 		if collected != nil {
-			return subject{}, collected // it was there: say when it went
+			return subject{}, collected // it existed: print when it was removed
 		}
 		return subject{}, nothingCalled(c, kind, rest, domain)
 	}
@@ -194,7 +192,7 @@ func findToChange(c *cli, text, domain string) (subject, error) {
 	return theOne(text, append([]subject{s}, schedules...))
 }
 
-// theOne is what a text means, when that is one thing.
+// theOne is the only match of a text, if there is one.
 func theOne(text string, found []subject) (subject, error) {
 	if len(found) == 1 {
 		return found[0], nil
@@ -207,8 +205,8 @@ func theOne(text string, found []subject) (subject, error) {
 		"%s", text, strings.Join(names, "\n"))
 }
 
-// findOutput is findSubject for who reads output, which is kept when a service or a job has
-// been removed: then the name alone says what is meant.
+// findOutput is findSubject for readers of output, which is kept after a service or a job has been
+// removed: then the name alone identifies it.
 func findOutput(c *cli, text, domain string) (subject, error) {
 	s, err := findSubject(c, text, domain)
 	if err == nil || exitOf(err) != api.ExitNotFound {
@@ -318,7 +316,7 @@ func findService(c *cli, text, domain string) ([]subject, error) {
 	return found, err
 }
 
-// findWhole looks up a service for a verb that is about all of it.
+// findWhole finds a service for a verb that applies to all of it.
 func findWhole(c *cli, text, domain string) (subject, error) {
 	s, err := findSubject(c, "service/"+strings.TrimPrefix(text, "service/"), domain)
 	if err == nil && s.kind == "instance" {

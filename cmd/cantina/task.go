@@ -45,7 +45,7 @@ func taskCodeText(x *pb.Task) string {
 	return "" // it never ran, or was ended before it had a code
 }
 
-// outputLost says how much of a task's output is missing for want of disk.
+// outputLost returns how much of a task's output is missing because the disk was full.
 func outputLost(x *pb.Task) string {
 	return fmt.Sprintf("%d bytes of its output are lost: write failed on the disk of cell %s", x.OutputLost, x.Cell)
 }

@@ -156,7 +156,7 @@ func waitJob(ctx context.Context, c *cli, name string) error {
 	return nil
 }
 
-// strandedText says how many nodes another job keeps from running for good.
+// strandedText returns how many nodes another job permanently keeps from running.
 func strandedText(j *pb.Job) string {
 	if n := j.Counts.GetStranded(); n > 0 {
 		return fmt.Sprintf(", %d cannot run", n)
@@ -164,7 +164,7 @@ func strandedText(j *pb.Job) string {
 	return ""
 }
 
-// noteFailed names the nodes that failed, as explain does, and what would help.
+// noteFailed names the failed nodes, as explain does, and a remedy.
 func noteFailed(ctx context.Context, c *cli, client *api.Client, name string) {
 	got, err := api.Call(ctx, client, calls.Explain, &pb.ExplainRequest{Subject: subject{kind: "job", name: name}.wire()})
 	if err != nil {
@@ -207,8 +207,8 @@ func knownInstance(ctx context.Context, c *cli, s subject) error {
 	return err
 }
 
-// failedRollout says whether the version that was applied last has failed for good:
-// it was rolled back, or is left as it is.
+// failedRollout reports whether the newest applied version has failed permanently: it was rolled
+// back, or is left as it is.
 func failedRollout(x *pb.Service) error {
 	if x.Failure == "" || x.Phase == lrp.RollingOut.String() || x.Phase == lrp.RollingBack.String() {
 		return nil
@@ -231,7 +231,7 @@ func waitService(ctx context.Context, c *cli, s subject, stopped bool) error {
 			return err
 		}
 	}
-	// An event of a cell may say that what it has is confirmed.
+	// An event of a cell may confirm the state of its work.
 	q := &pb.StreamEventsRequest{Kind: []string{"service", "instance", "cell"}}
 	others := func(e *pb.Event) bool { return e.Kind != "cell" && e.Domain != s.domain }
 	return waitUntilBut(ctx, c, q, others, func(ctx context.Context) (bool, string, error) {
@@ -258,9 +258,9 @@ func waitService(ctx context.Context, c *cli, s subject, stopped bool) error {
 	})
 }
 
-// lookAtInstance looks for one instance on all pages: whether it is healthy, and
-// whether any of it is on a cell. at is the position of the first page, so that a
-// change on a later one is not missed.
+// lookAtInstance searches all pages for one instance: whether it is healthy, and whether any of
+// its rows is on a cell. at is the position of the first page, so that a change on a later one is
+// not missed.
 func lookAtInstance(ctx context.Context, client *api.Client, s subject) (healthy, there bool, at string, err error) {
 	q := &pb.ListInstancesRequest{Domain: s.domain, Service: s.name, State: []string{"CLAIMED", "RUNNING"}}
 	err = pages(func(cursor string) (string, error) {
@@ -278,7 +278,7 @@ func lookAtInstance(ctx context.Context, client *api.Client, s subject) (healthy
 	return healthy, there, at, err
 }
 
-// exactly and atLeast are argument checks that say what is missing.
+// exactly and atLeast are argument checks that name the missing argument.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {

@@ -25,7 +25,7 @@ func (c *cli) streaming() {
 	}
 }
 
-// eventsOf asks for the changes of one kind of things.
+// eventsOf requests the changes of one kind of resources.
 func eventsOf(kind string) *pb.StreamEventsRequest {
 	return &pb.StreamEventsRequest{Kind: []string{kind}}
 }
@@ -134,7 +134,7 @@ func printEvents(ctx context.Context, c *cli, t table[*pb.Event], q *pb.StreamEv
 	if err != nil {
 		return err
 	}
-	// Where the stream stands now: read until there.
+	// The present position of the stream: read until there.
 	l, err := call(c, calls.ListCells, &pb.ListCellsRequest{Page: &pb.Page{Limit: 1}})
 	if err != nil {
 		return err
@@ -166,8 +166,8 @@ func printEvents(ctx context.Context, c *cli, t table[*pb.Event], q *pb.StreamEv
 	})
 }
 
-// missing says what a gap means: a stream whose end is before the place where its reader
-// stands is that of a store that was restored.
+// missing describes a gap: if the end of a stream is before its reader's position, the store was
+// restored.
 func missing(what string, g *pb.Gap) string {
 	after, err := event.ParsePosition(g.After)
 	before, err2 := event.ParsePosition(g.Before)
@@ -220,7 +220,8 @@ func eventText(x *pb.Event) string {
 // indexOf names the index of a row as people do.
 func indexOf(x *pb.Instance) string { return x.Service + "/" + number(x.Index) }
 
-// whose tells the rows of one index apart: by what they are beside ordinary, and by their cell.
+// whose distinguishes the rows of one index: by their presence, if not ordinary, and by their
+// cell.
 func whose(x *pb.Instance) string {
 	text := ""
 	if x.Presence != "" && x.Presence != lrp.Ordinary.String() {

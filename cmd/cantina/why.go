@@ -36,8 +36,8 @@ func startReasons(ctx context.Context, c *cli, s subject) func() {
 	return func() { cancel(); <-told }
 }
 
-// printReasons prints why something is not as it should be, each reason once, until ctx
-// is done; of a task that runs only that its cell is not heard of.
+// printReasons prints why a resource is not in its desired state, each reason once, until ctx is
+// done. For a running task it prints only that its cell is silent.
 func printReasons(ctx context.Context, c *cli, s subject) {
 	client, err := c.client()
 	if err != nil {
@@ -59,7 +59,7 @@ func printReasons(ctx context.Context, c *cli, s subject) {
 		}
 		x, err := api.Call(ctx, client, calls.Explain, &pb.ExplainRequest{Subject: s.wire()})
 		if err != nil {
-			continue // who waits tells what is wrong with the connection
+			continue // the waiting verb reports errors of the connection
 		}
 		unconfirmedReason := unconfirmed(x.Reasons)
 		running := s.kind == "task" && !strings.HasPrefix(x.State, task.Pending.String())
@@ -83,9 +83,8 @@ func printReasons(ctx context.Context, c *cli, s subject) {
 	}
 }
 
-// mainReason is the one to tell when there is room for one: how far a rollout has come is
-// said first, and what keeps it comes after.
-// A state that is not confirmed comes before all.
+// mainReason returns the reason to print if there is room for one: the progress of a rollout is
+// printed first, and the cause of its delay after it. An unconfirmed state comes before all.
 func mainReason(rs []*pb.Reason) *pb.Reason {
 	if r := unconfirmed(rs); r != nil {
 		return r
@@ -96,7 +95,7 @@ func mainReason(rs []*pb.Reason) *pb.Reason {
 	return rs[0]
 }
 
-// withoutNumbers leaves out digits, and the units and signs that stand among them.
+// withoutNumbers removes digits, and the units and signs between them.
 func withoutNumbers(s string) string {
 	words := strings.Fields(s)
 	kept := words[:0]
@@ -119,11 +118,11 @@ func reasonText(r *pb.Reason) string {
 	return printable(text)
 }
 
-// lastWord bounds the call that finds out what a wait that timed out was for.
+// lastWord limits the call that finds the reason after a timed-out wait.
 const lastWord = 3 * time.Second
 
-// timedOut says in which state something is that was awaited for too long, why, and
-// that it goes on. Other errors stay as they are.
+// timedOut reports the state of an awaited resource after the timeout, the reason, and that it
+// continues. Other errors are unchanged.
 func timedOut(c *cli, s subject, err error) error {
 	var remote *api.Error
 	if !errors.As(err, &remote) || remote.Exit != api.ExitTimeout {

@@ -49,10 +49,10 @@ func (l *processLog) add(cmd *cobra.Command) {
 	choiceVar(cmd.Flags(), &l.format, "log-format", "", "text", []string{"text", "json"}, "log format: text or json")
 }
 
-// logger is the log of a process that runs until it is told to end.
+// logger is the log of a process that runs until it is stopped.
 func (l *processLog) logger(w io.Writer) (*slog.Logger, error) {
-	// Else the first line to a reader that is gone, as tee is at Ctrl-C, kills the process.
-	// Taken and thrown away, not ignored: what it starts would inherit that.
+	// Otherwise the first line to a closed reader, such as tee at Ctrl-C, kills the process. The
+	// signal is caught and discarded, not ignored: child processes would inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(l.level)); err != nil {
@@ -65,7 +65,7 @@ func (l *processLog) logger(w io.Writer) (*slog.Logger, error) {
 	return slog.New(slog.NewTextHandler(w, opts)), nil
 }
 
-// timeoutFlags are the time-outs of the worker session.
+// timeoutFlags are the timeouts of the worker session.
 func timeoutFlags(cmd *cobra.Command, t *worker.Timeouts) {
 	*t = worker.DefaultTimeouts()
 	f := cmd.Flags()
@@ -84,8 +84,8 @@ func timeoutFlags(cmd *cobra.Command, t *worker.Timeouts) {
 	durationVar(f, &t.LeaseDrift, "lease-drift", t.LeaseDrift, "safety margin that the leader subtracts from its lease")
 }
 
-// ready tells that a process serves: it writes the addresses, one a line, to the
-// descriptor that was named, and closes it.
+// ready reports that a process serves: it writes the addresses, one per line, to the named
+// descriptor, and closes it.
 func ready(fd int, addresses []string) error {
 	if fd <= 0 {
 		return nil
@@ -95,7 +95,7 @@ func ready(fd int, addresses []string) error {
 	return errors.Join(err, f.Close())
 }
 
-// containerEnv is what every container gets of this process's environment.
+// containerEnv is the part of this process's environment that every container gets.
 func (c *cli) containerEnv() []action.Variable {
 	var env []action.Variable
 	for _, name := range []string{"PATH", "LANG", "TZ"} {
@@ -106,7 +106,7 @@ func (c *cli) containerEnv() []action.Variable {
 	return env
 }
 
-// apiEnv is how work that asks for it reaches the API at one of addresses.
+// apiEnv is the environment of work with access to the API at one of addresses.
 func (c *cli) apiEnv(addresses []string, t guard.Token) []action.Variable {
 	address := tcpOf(addresses)
 	if address == "" {
@@ -165,7 +165,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// dataDir is where a process keeps its data when nothing else is said.
+// dataDir is the default data directory of a process.
 func (c *cli) dataDir(name string) string {
 	if d := c.Getenv("XDG_DATA_HOME"); d != "" {
 		return filepath.Join(d, "cantina", name)
@@ -176,26 +176,26 @@ func (c *cli) dataDir(name string) string {
 	return filepath.Join(c.Getenv("HOME"), ".local/share/cantina", name)
 }
 
-// serverConfig is what dev and server have in common.
-// callbackFlag names the file whose content signs completion callbacks.
+// serverConfig has the settings that dev and server share. callbackFlag names the file with the
+// secret that signs completion callbacks.
 func callbackFlag(cmd *cobra.Command, file *string) {
 	cmd.Flags().StringVar(file, "callback-secret-file", "", "file with the key that signs completion callbacks (default: not signed)")
 }
 
-// retention says how long ended tasks are kept.
+// retention is how long ended tasks are kept.
 type retention struct {
 	age       time.Duration
 	perDomain int
 }
 
-// retentionFlags are the flags that say so.
+// retentionFlags are the flags for it.
 func retentionFlags(cmd *cobra.Command, r *retention) {
 	p := task.Policy{}.WithDefaults()
 	durationVar(cmd.Flags(), &r.age, "task-retention", p.Retention, "how long to keep a finished task (0: two minutes, or until its callback is delivered)")
 	numberVar(cmd.Flags(), &r.perDomain, "tasks-per-domain", "", p.KeepPerDomain, 1, math.MaxInt32, "maximum number of finished tasks kept per domain")
 }
 
-// policy is what the flags say.
+// policy returns the values of the flags.
 func (r retention) policy() task.Policy {
 	p := task.Policy{Retention: r.age, KeepPerDomain: r.perDomain}
 	if r.age == 0 {
@@ -237,8 +237,7 @@ func (c *cli) serverConfig(log *slog.Logger, data string, t worker.Timeouts) (no
 		ScriptEnv: scriptEnv(os.Environ()), Clock: run.Kernel(), Log: log}, Dir: dir, TLS: c.tls, Token: token, Zones: loader}, err
 }
 
-// scriptEnv is the environment of node scripts: that of this process without what opens
-// the API.
+// scriptEnv is the environment of node scripts: that of this process without access to the API.
 func scriptEnv(all []string) []string {
 	return slices.DeleteFunc(all, func(v string) bool { return strings.HasPrefix(v, "CANTINA_TOKEN=") })
 }
@@ -253,8 +252,8 @@ func (c *cli) processToken() (guard.Token, error) {
 	return t, nil
 }
 
-// clientToken is what a client shows: the variable, or the file. A file of the default that is
-// not there, or not this user's, is none: a server that wants a token says so.
+// clientToken is the token that a client sends: from the variable, or the file. A default file
+// that is missing, or not this user's, counts as none: a server that needs a token reports it.
 func (c *cli) clientToken() (guard.Token, error) {
 	if text := c.Getenv("CANTINA_TOKEN"); text != "" {
 		return guard.NewToken(text), nil
@@ -271,7 +270,7 @@ func (c *cli) clientToken() (guard.Token, error) {
 	return t, nil
 }
 
-// defaultTokenFile is the token's file when nothing else is said: one for each user.
+// defaultTokenFile is the default path of the token's file: one for each user.
 func (c *cli) defaultTokenFile() string {
 	if f := c.Getenv("CANTINA_TOKEN_FILE"); f != "" {
 		return f
