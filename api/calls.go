@@ -80,7 +80,7 @@ func list[T any](s *Server, page *pb.Page, read func(*Backend, plan.Range) (plan
 	return l, listing(l, at), nil
 }
 
-// get is the shape of the calls that read one thing. It is read after the position, as in a list.
+// get is the form of calls that read one resource. It is read after the position, as in a list.
 func get[T, M any](s *Server, read func(*Backend) (T, error), say func(got *T, at string) *M) (*response[M], error) {
 	b, err := s.now()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-// Plan tells what Apply would do.
+// Plan returns the changes that Apply would make.
 func (c applyCalls) Plan(ctx context.Context, q *request[pb.PlanRequest]) (*response[pb.PlanResponse], error) {
 	b, err := c.now()
 	if err != nil {
@@ -39,9 +39,8 @@ func (c applyCalls) Plan(ctx context.Context, q *request[pb.PlanRequest]) (*resp
 	return answer(m, nil)
 }
 
-// Apply changes domains to what the files want. Each domain is one commit; all are
-// planned before the first is changed, so that what can be refused is refused for
-// all.
+// Apply changes domains to the state in the files. Each domain is one commit. All are planned
+// before the first is changed, so that an error in one refuses all.
 func (c applyCalls) Apply(ctx context.Context, q *request[pb.ApplyRequest]) (*response[pb.ApplyResponse], error) {
 	done, err := c.oneLarge(ctx, q.Msg.Files)
 	if err != nil {
@@ -81,15 +80,15 @@ func (c applyCalls) Apply(ctx context.Context, q *request[pb.ApplyRequest]) (*re
 }
 
 const (
-	// largeSpec is from how many bytes on the spec files of a request are read alone: each
-	// needs much memory for a moment.
+	// largeSpec is the size in bytes from which the spec files of a request are read alone, because
+	// each temporarily needs much memory.
 	largeSpec = 1 << 20
 	// largeWait is how long a request waits for another one's.
 	largeWait = 10 * time.Second
 )
 
-// oneLarge waits until no other large request is under way; done ends this one. What it took
-// is given back to the machine then, and not minutes later.
+// oneLarge waits until no other large request is in progress; done ends this one. Its memory is
+// then returned to the machine at once.
 func (s *Server) oneLarge(ctx context.Context, files []*pb.SpecFile) (done func(), err error) {
 	size, values := 0, 0
 	for _, f := range files {

@@ -71,7 +71,7 @@ func (c cellCalls) UndrainCell(ctx context.Context, q *request[pb.UndrainCellReq
 	return answer(m, err)
 }
 
-// ForgetCell is an operator's word that a cell process is dead.
+// ForgetCell is an operator's declaration that a cell process is dead.
 func (c cellCalls) ForgetCell(ctx context.Context, q *request[pb.ForgetCellRequest]) (*response[pb.ForgetCellResponse], error) {
 	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) error { return b.Cells.ForgetCell(ctx, worker.Proc(q.Msg.Proc), w) })
 	return answer(&pb.ForgetCellResponse{}, err)
@@ -83,7 +83,7 @@ func (c cellCalls) AdoptCell(ctx context.Context, q *request[pb.AdoptCellRequest
 	return answer(&pb.AdoptCellResponse{}, err)
 }
 
-// DiscardUnknown ends what runs on a cell and the store does not know.
+// DiscardUnknown ends work on a cell that the store does not contain.
 func (c cellCalls) DiscardUnknown(ctx context.Context, q *request[pb.DiscardUnknownRequest]) (*response[pb.DiscardUnknownResponse], error) {
 	m := &pb.DiscardUnknownResponse{}
 	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) error {

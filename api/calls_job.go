@@ -48,8 +48,8 @@ func nodeFilter(job string, states []string, node, below string) (plan.JobNodeFi
 	return f, nil
 }
 
-// knownNodes refuses a filter that names a node which the job has not, or one that
-// no node of the job is below: an empty answer would look like success.
+// knownNodes refuses a filter with a node that the job does not have, or that is no ancestor of
+// its nodes: an empty answer would look like success.
 func knownNodes(b *Backend, f plan.JobNodeFilter) error {
 	for _, one := range []plan.JobNodeFilter{{Job: f.Job, Node: f.Node}, {Job: f.Job, Below: f.Below}} {
 		if one.Node == "" && one.Below == "" {
@@ -75,7 +75,7 @@ func (c jobCalls) ListNodes(_ context.Context, q *request[pb.ListNodesRequest]) 
 	return answer(&pb.ListNodesResponse{Nodes: nodes, Listing: where}, err)
 }
 
-// ListResults lists ended batch tasks with what they reported.
+// ListResults lists ended batch tasks with their reports.
 func (c jobCalls) ListResults(ctx context.Context, q *request[pb.ListResultsRequest]) (*response[pb.ListResultsResponse], error) {
 	nodes, where, err := c.nodes(q.Msg, func(j Jobs, f plan.JobNodeFilter, r plan.Range) (plan.Page[plan.JobNode], error) {
 		return j.ListResults(ctx, f, r)
@@ -83,7 +83,7 @@ func (c jobCalls) ListResults(ctx context.Context, q *request[pb.ListResultsRequ
 	return answer(&pb.ListResultsResponse{Results: nodes, Listing: where}, err)
 }
 
-// nodes reads the batch tasks that a request asks for.
+// nodes reads the requested batch tasks.
 func (c jobCalls) nodes(q interface {
 	GetJob() string
 	GetState() []string
@@ -107,7 +107,7 @@ func (c jobCalls) nodes(q interface {
 	return nodes, where, err
 }
 
-// RemoveJob deletes a job; what runs of it is ended.
+// RemoveJob deletes a job and ends its running batch tasks.
 func (c jobCalls) RemoveJob(ctx context.Context, q *request[pb.RemoveJobRequest]) (*response[pb.RemoveJobResponse], error) {
 	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) error { return b.Jobs.RemoveJob(ctx, q.Msg.Name, w) })
 	return answer(&pb.RemoveJobResponse{}, err)

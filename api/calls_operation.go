@@ -55,7 +55,7 @@ const (
 	explainWait = 2 * time.Second
 )
 
-// Explain says why something is in its state, with its newest events and lines.
+// Explain returns the reasons for the state of a resource, with its newest events and lines.
 func (c operationCalls) Explain(ctx context.Context, q *request[pb.ExplainRequest]) (*response[pb.ExplainResponse], error) {
 	b, err := c.now()
 	if err != nil {

@@ -23,7 +23,7 @@ type Schedules interface {
 	// ListMissed lists at most limit logical times that did not fire; more counts the
 	// others.
 	ListMissed(k schedule.Key, limit int) (list []plan.Missed, more int, err error)
-	// Outcome says what became of a run; empty when it is not known any more.
+	// Outcome is the result of a run; empty if it is no longer known.
 	Outcome(run string) string
 	ChangeSchedules
 }
@@ -171,7 +171,7 @@ func (c scheduleCalls) changeSchedule(ctx context.Context, domain, name string, 
 	return out, err
 }
 
-// PauseSchedule stops a schedule, or lets it go on.
+// PauseSchedule pauses or resumes a schedule.
 func (c scheduleCalls) PauseSchedule(ctx context.Context, q *request[pb.PauseScheduleRequest]) (*response[pb.PauseScheduleResponse], error) {
 	s, err := c.changeSchedule(ctx, q.Msg.Domain, q.Msg.Name, q.Msg.Write, func(b *Backend, k schedule.Key, w plan.Write) error {
 		return b.Schedules.PauseSchedule(ctx, k, q.Msg.Paused, w)
@@ -221,7 +221,7 @@ func (c scheduleCalls) ResetSchedule(ctx context.Context, q *request[pb.ResetSch
 	return answer(&pb.ResetScheduleResponse{Cursor: wire.FromTime(was), Schedule: s}, err)
 }
 
-// RemoveSchedule deletes a schedule; what it started goes on.
+// RemoveSchedule deletes a schedule; its runs continue.
 func (c scheduleCalls) RemoveSchedule(ctx context.Context, q *request[pb.RemoveScheduleRequest]) (*response[pb.RemoveScheduleResponse], error) {
 	k, err := scheduleKey(q.Msg.Domain, q.Msg.Name)
 	if err != nil {
@@ -250,7 +250,7 @@ func scheduleMessage(s *plan.Schedule) *pb.Schedule {
 	for _, r := range st.Live {
 		m.Live = append(m.Live, text.Clean(r.ID))
 	}
-	var last time.Time // a backfill comes after newer ones
+	var last time.Time // a backfill arrives after newer ones
 	for _, e := range st.History {
 		if (e.What == schedule.Started || e.What == schedule.Sent) && e.At.After(last) {
 			last = e.At

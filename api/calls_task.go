@@ -100,8 +100,7 @@ func (c taskCalls) DeleteTask(ctx context.Context, q *request[pb.DeleteTaskReque
 	return answer(&pb.DeleteTaskResponse{}, err)
 }
 
-// inWords says in which state a task is that refused a request, instead of the name
-// of the refused step.
+// inWords names the state of a task that refused a request, instead of the refused step.
 func inWords(b *Backend, id string, err error) error {
 	if !errors.Is(err, task.ErrInvalidStateTransition) && !errors.Is(err, task.ErrEnding) {
 		return err
@@ -120,7 +119,7 @@ func inWords(b *Backend, id string, err error) error {
 	return &FieldError{Err: fault.As(fmt.Errorf("task %s has not ended: it is %s", id, t.State), err), Hint: "stop it, or wait until it has ended"}
 }
 
-// ResolveTask is a person's word on a lost task.
+// ResolveTask records a person's decision about a lost task.
 func (c taskCalls) ResolveTask(ctx context.Context, q *request[pb.ResolveTaskRequest]) (*response[pb.ResolveTaskResponse], error) {
 	var as task.Resolution
 	switch q.Msg.As {

@@ -146,7 +146,7 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]string{"role": role, "build": s.cfg.Build})
 }
 
-// calls has one method for each call of CantinaService, by what the calls are about.
+// calls has one method for each call of CantinaService, grouped by subject.
 type (
 	calls struct {
 		applyCalls
@@ -155,7 +155,7 @@ type (
 		jobCalls
 		scheduleCalls
 		cellCalls
-		operationCalls // the cluster, and what can be asked of anything in it
+		operationCalls // the cluster, and queries about any resource
 		streamCalls    // events and output
 	}
 	applyCalls     struct{ *Server }
