@@ -36,15 +36,8 @@ type edit struct {
 func (t *Timetable) Plan(domain string, wanted []plan.NamedSchedule, prune bool) ([]plan.Change, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	edits, err := t.edits(domain, wanted, prune)
-	if err != nil {
-		return nil, err
-	}
-	var out []plan.Change
-	for _, e := range edits {
-		out = append(out, e.line)
-	}
-	return out, nil
+	lines, _, err := t.edits(domain, wanted, prune)
+	return lines, err
 }
 
 // Apply makes the schedules of a domain as they are wanted. It is called under the
@@ -53,14 +46,11 @@ func (t *Timetable) Plan(domain string, wanted []plan.NamedSchedule, prune bool)
 func (t *Timetable) Apply(domain string, wanted []plan.NamedSchedule, prune bool) (*Change, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	edits, err := t.edits(domain, wanted, prune)
+	lines, edits, err := t.edits(domain, wanted, prune)
 	if err != nil {
 		return nil, err
 	}
-	c := &Change{}
-	for _, e := range edits {
-		c.Lines = append(c.Lines, e.line)
-	}
+	c := &Change{Lines: lines}
 	return c, t.make(c, edits)
 }
 
@@ -75,7 +65,7 @@ func (t *Timetable) make(c *Change, edits []edit) error {
 			c.Ops = append(c.Ops, store.Op{Key: RowOf(e.was.Key)}, store.Op{Key: StateOf(e.was.Key)})
 			t.board.Delete(e.was.Key)
 		default:
-			value, err := t.encodeRow(e.is)
+			value, err := encodeRow(t.cfg.Contents, e.is)
 			if err != nil {
 				t.unmake(done)
 				return err
@@ -92,6 +82,16 @@ func (t *Timetable) make(c *Change, edits []edit) error {
 		t.unmake(done)
 	}
 	return nil
+}
+
+// add adds one edit to a decision. The lock is held.
+func (t *Timetable) add(rows Rows, e edit) error {
+	c := &Change{}
+	err := t.make(c, []edit{e})
+	if err == nil {
+		rows.Add(c.Ops, c.Done, c.Undo)
+	}
+	return err
 }
 
 // unmake puts the rows back that stood there before. The lock is held.
@@ -115,12 +115,11 @@ func (t *Timetable) made(edits []edit, revision int64, err error) {
 	t.mu.Lock()
 	for _, e := range edits {
 		if e.is != nil {
-			t.show(*e.is, revision)
+			t.shown.put(*e.is, revision)
 			events = append(events, scheduleEvent(e.is, e.was))
 			continue
 		}
-		delete(t.shown, e.was.Key)
-		t.order = nil
+		t.shown.delete(e.was.Key)
 		events = append(events, event.Event{Kind: event.Schedule, Domain: e.was.Domain, Subject: e.was.Key.String(), Gone: true, Schedule: e.was})
 	}
 	t.mu.Unlock()
@@ -129,8 +128,7 @@ func (t *Timetable) made(edits []edit, revision int64, err error) {
 }
 
 // edits compares what is wanted with the newest rows. The lock is held.
-func (t *Timetable) edits(domain string, wanted []plan.NamedSchedule, prune bool) ([]edit, error) {
-	var out []edit
+func (t *Timetable) edits(domain string, wanted []plan.NamedSchedule, prune bool) (lines []plan.Change, out []edit, err error) {
 	var errs []error
 	named := map[string]bool{}
 	for i := range wanted {
@@ -146,27 +144,30 @@ func (t *Timetable) edits(domain string, wanted []plan.NamedSchedule, prune bool
 		}
 		out = append(out, e)
 	}
-	if !prune {
-		return out, errors.Join(errs...)
-	}
 	for _, k := range t.board.Keys() {
-		if k.Domain == domain && !named[k.Name] {
+		if prune && k.Domain == domain && !named[k.Name] {
 			row, _ := t.board.Get(k)
 			out = append(out, edit{line: plan.Change{Kind: "schedule", Name: k.Name, Verb: plan.VerbRemove}, was: &row})
 		}
 	}
-	return out, errors.Join(errs...)
+	if len(errs) > 0 {
+		return nil, nil, errors.Join(errs...)
+	}
+	for _, e := range out {
+		lines = append(lines, e.line)
+	}
+	return lines, out, nil
 }
 
 func (t *Timetable) edit(k schedule.Key, d *schedule.Definition) (edit, error) {
 	e := edit{line: plan.Change{Kind: "schedule", Name: k.Name, Verb: plan.VerbCreate}}
-	if t.isBad(k) {
+	if t.unreadable.has(k) {
 		return e, fault.ErrQuarantined
 	}
 	if err := d.Validate(); err != nil {
 		return e, err
 	}
-	d, err := t.normalised(d)
+	d, err := normalised(t.cfg.Contents, d)
 	if err != nil {
 		return e, err
 	}
@@ -177,7 +178,7 @@ func (t *Timetable) edit(k schedule.Key, d *schedule.Definition) (edit, error) {
 	}
 	now := t.cfg.Clock.Wall()
 	was, known := t.board.Get(k)
-	if known && t.same(was.Definition, d) {
+	if known && same(t.cfg.Contents, was.Definition, d) {
 		e.line.Verb = plan.VerbKeep
 		return e, nil
 	}
@@ -185,7 +186,7 @@ func (t *Timetable) edit(k schedule.Key, d *schedule.Definition) (edit, error) {
 	if known {
 		is.UID, is.Created = was.UID, was.Created
 	}
-	c, err := t.calendar(&is)
+	c, err := t.calendars.of(&is)
 	if err != nil {
 		return e, fmt.Errorf("%w: %w", err, schedule.ErrInvalid)
 	}
@@ -213,13 +214,8 @@ func (t *Timetable) RemoveSchedule(ctx context.Context, k schedule.Key, w plan.W
 		if err != nil {
 			return nil, err
 		}
-		c := &Change{}
-		if err := t.make(c, []edit{{line: plan.Change{Kind: "schedule", Name: k.Name, Verb: plan.VerbRemove}, was: &row}}); err != nil {
-			return nil, err
-		}
-		rows.Add(c.Ops, c.Done, c.Undo)
 		rows.Redefine(k.Domain)
-		return nil, nil
+		return nil, t.add(rows, edit{line: plan.Change{Verb: plan.VerbRemove}, was: &row})
 	})
 	return err
 }
@@ -228,12 +224,12 @@ func (t *Timetable) RemoveSchedule(ctx context.Context, k schedule.Key, w plan.W
 func (t *Timetable) changeable(k schedule.Key, w plan.Write) (schedule.Row, error) {
 	row, ok := t.board.Get(k)
 	switch {
-	case t.isBad(k):
+	case t.unreadable.has(k):
 		return row, fmt.Errorf("schedule %v: %w", k, fault.ErrQuarantined)
 	case !ok:
 		return row, fmt.Errorf("schedule %v: %w", k, schedule.ErrNotFound)
-	case w.Expect != 0 && (t.flying[k] > 0 || t.shown[k].revision != w.Expect):
-		return row, fmt.Errorf("schedule %v has revision %d, not %d: %w", k, t.shown[k].revision, w.Expect, fault.ErrRevision)
+	case w.Expect != 0 && (t.flying[k] > 0 || t.shown.rows[k].revision != w.Expect):
+		return row, fmt.Errorf("schedule %v has revision %d, not %d: %w", k, t.shown.rows[k].revision, w.Expect, fault.ErrRevision)
 	}
 	return row, nil
 }
@@ -249,15 +245,12 @@ func (t *Timetable) change(ctx context.Context, k schedule.Key, w plan.Write, op
 			return nil, err
 		}
 		b := &batch{t: t, rows: rows, now: t.cfg.Clock.Wall()}
-		st, err := b.step(k, e)
+		st, err := b.one(k, e)
 		if err != nil {
 			return nil, fmt.Errorf("schedule %v: %w", k, err)
 		}
-		if len(b.ops) > 0 {
-			b.submit(nil)
-			if row.State.Paused != st.Paused {
-				rows.Redefine(k.Domain)
-			}
+		if row.State.Paused != st.Paused {
+			rows.Redefine(k.Domain)
 		}
 		return answer(&row.State, &st), nil
 	})
@@ -295,18 +288,16 @@ func (t *Timetable) ResetSchedule(ctx context.Context, k schedule.Key, w plan.Wr
 		if is.State.Equal(&row.State) && !(is.Definition.Elapsed() && is.Created.After(b.now)) {
 			return nil, nil
 		}
-		e := edit{line: plan.Change{Kind: "schedule", Name: k.Name, Verb: plan.VerbUpdate}, was: &row, is: &is}
+		e := edit{line: plan.Change{Verb: plan.VerbUpdate}, was: &row, is: &is}
 		if is.Definition.Elapsed() {
 			is.Created = anchor(&row, b.now)
 		}
-		if e.cron, err = t.calendar(&is); err != nil {
+		if e.cron, err = t.calendars.of(&is); err != nil {
 			return nil, fmt.Errorf("schedule %v: %w: %w", k, err, schedule.ErrInvalid)
 		}
-		c := &Change{}
-		if err := t.make(c, []edit{e}); err != nil {
+		if err := t.add(rows, e); err != nil {
 			return nil, err
 		}
-		rows.Add(c.Ops, c.Done, c.Undo)
 		return binary.AppendVarint(nil, row.State.Cursor.UnixMilli()), nil
 	})
 	if err != nil || len(out) == 0 {

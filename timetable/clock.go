@@ -2,6 +2,7 @@ package timetable
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"cantina/event"
@@ -31,6 +32,15 @@ type clocks struct {
 	boot time.Duration
 }
 
+// wallClock watches the wall clock of a term for steps.
+type wallClock struct {
+	run.Clock
+
+	mu    sync.Mutex
+	last  clocks
+	steps []Step // in this term, the newest last
+}
+
 // readClocks reads both clocks at one moment: a process that is stopped between the two
 // readings reads again.
 func readClocks(c run.Clock) (out clocks) {
@@ -55,30 +65,27 @@ func (c clocks) step(now clocks) time.Duration {
 
 // mayStep reports whether the wall clock was set since it was looked at. It is asked each
 // time the loop wakes, at least every 30 s.
-func (t *Timetable) mayStep() bool {
-	now := readClocks(t.cfg.Clock)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.clocks.step(now) != 0 {
+func (w *wallClock) mayStep() bool {
+	now := readClocks(w.Clock)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.last.step(now) != 0 {
 		return true
 	}
-	t.clocks = now
+	w.last = now
 	return false
 }
 
-// look reads the clocks. When the wall clock was set, what counts elapsed time is told. The
-// board's lock is held.
-func (t *Timetable) look() (now time.Time, by time.Duration) {
-	c := readClocks(t.cfg.Clock)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	by = t.clocks.step(c)
-	t.clocks = c
-	if by != 0 {
-		t.steps = append(t.steps, Step{c.wall, by})
-		t.steps = t.steps[max(0, len(t.steps)-maxSteps):]
-		t.board.Stepped(by, c.wall)
+// look reads the clocks, and returns by how much the wall clock was set.
+func (w *wallClock) look() (now time.Time, by time.Duration) {
+	c := readClocks(w.Clock)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if by = w.last.step(c); by != 0 {
+		w.steps = append(w.steps, Step{c.wall, by})
+		w.steps = w.steps[max(0, len(w.steps)-maxSteps):]
 	}
+	w.last = c
 	return c.wall, by
 }
 
@@ -93,21 +100,23 @@ func (t *Timetable) tellStep(by time.Duration) {
 }
 
 // stepText says when the clock was set last by more than a look can miss; empty when it was not
-// within a day. The lock is held.
-func (t *Timetable) stepText(now time.Time) string {
-	n := len(t.steps)
-	if n == 0 || now.Sub(t.steps[n-1].At).Abs() > 24*time.Hour {
+// within a day.
+func (w *wallClock) stepText(now time.Time) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := len(w.steps)
+	if n == 0 || now.Sub(w.steps[n-1].At).Abs() > 24*time.Hour {
 		return ""
 	}
-	s := t.steps[n-1]
+	s := w.steps[n-1]
 	return fmt.Sprintf("the wall clock of the leader was set %s at %s", schedule.SetBy(s.By), s.At.UTC().Format(time.RFC3339))
 }
 
-// clockReason says what clocks have to do with a schedule; its code is empty when they have
-// nothing to do with it. The lock is held.
-func (t *Timetable) clockReason(r *schedule.Row) plan.Reason {
-	now := t.cfg.Clock.Wall()
-	step, s := t.stepText(now), &r.State
+// reason says what clocks have to do with a schedule; its code is empty when they have
+// nothing to do with it.
+func (w *wallClock) reason(r *schedule.Row) plan.Reason {
+	now := w.Wall()
+	step, s := w.stepText(now), &r.State
 	since := ""
 	if step != "" {
 		since = "; " + step
@@ -133,16 +142,14 @@ func apart(d time.Duration) string {
 	return fmt.Sprintf("%v ahead of", d.Round(time.Second))
 }
 
-// clockNote is clockReason in a few words, for lists. The lock is held.
-func (t *Timetable) clockNote(r *schedule.Row) string {
-	now := t.cfg.Clock.Wall()
+// note is reason in a few words, for lists.
+func (w *wallClock) note(r *schedule.Row) string {
+	now := w.Wall()
 	switch lead := r.State.Lead(now); {
 	case r.Definition.Elapsed() && r.State.Skew.Abs() >= leastStep:
 		return "its clock is " + apart(r.State.Skew) + " the wall clock"
 	case lead > 0 && !r.Definition.Elapsed() && !r.State.Paused:
 		return fmt.Sprintf("the wall clock is %v behind the decided times; see cron reset", lead)
-	case t.stepText(now) != "":
-		return t.stepText(now)
 	}
-	return ""
+	return w.stepText(now)
 }

@@ -107,8 +107,8 @@ func millis(t time.Time) int64 { return t.UnixMilli() }
 
 func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-func (t *Timetable) encodeRow(r *schedule.Row) ([]byte, error) {
-	d, err := t.fromDefinition(r.Definition)
+func encodeRow(c Contents, r *schedule.Row) ([]byte, error) {
+	d, err := fromDefinition(c, r.Definition)
 	if err != nil {
 		return nil, err
 	}
@@ -117,17 +117,17 @@ func (t *Timetable) encodeRow(r *schedule.Row) ([]byte, error) {
 	}), nil
 }
 
-func (t *Timetable) fromDefinition(d *schedule.Definition) (*timetablepb.Definition, error) {
+func fromDefinition(c Contents, d *schedule.Definition) (*timetablepb.Definition, error) {
 	m := &timetablepb.Definition{
 		Line: text.Clean(d.Line), Json: text.Clean(d.JSON), Zone: text.Clean(d.Zone), Gap: int32(d.Gap), Fold: int32(d.Fold), Overlap: int32(d.Overlap), Max: int64(d.Max),
 		Misfire: int32(d.Misfire), MisfireMax: int64(d.MisfireMax), Deadline: int64(d.Deadline), Jitter: int64(d.Jitter),
 	}
 	var err error
 	if d.Task != nil {
-		m.Task = t.cfg.Contents.TaskBytes(d.Task)
+		m.Task = c.TaskBytes(d.Task)
 	}
 	if d.Job != nil {
-		m.Job, err = t.cfg.Contents.JobBytes(d.Job)
+		m.Job, err = c.JobBytes(d.Job)
 	}
 	if s := d.Signal; s != nil {
 		m.Signal = &timetablepb.Signal{Service: text.Clean(s.Service), Number: int32(s.Number)}
@@ -163,8 +163,8 @@ func toDefinition(c Contents, m *timetablepb.Definition) (*schedule.Definition, 
 }
 
 // normalised returns a definition as it will come back from the store, and its bytes.
-func (t *Timetable) normalised(d *schedule.Definition) (*schedule.Definition, error) {
-	m, err := t.fromDefinition(d)
+func normalised(c Contents, d *schedule.Definition) (*schedule.Definition, error) {
+	m, err := fromDefinition(c, d)
 	if err != nil {
 		return nil, err
 	}
@@ -176,13 +176,13 @@ func (t *Timetable) normalised(d *schedule.Definition) (*schedule.Definition, er
 	if err := proto.Unmarshal(b, &back); err != nil {
 		return nil, fmt.Errorf("decode definition: %w", err)
 	}
-	return toDefinition(t.cfg.Contents, &back)
+	return toDefinition(c, &back)
 }
 
 // same reports whether two definitions say the same.
-func (t *Timetable) same(a, b *schedule.Definition) bool {
-	x, err := t.fromDefinition(a)
-	y, err2 := t.fromDefinition(b)
+func same(c Contents, a, b *schedule.Definition) bool {
+	x, err := fromDefinition(c, a)
+	y, err2 := fromDefinition(c, b)
 	return err == nil && err2 == nil && proto.Equal(x, y)
 }
 

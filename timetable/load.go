@@ -2,11 +2,14 @@ package timetable
 
 import (
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"cantina/cron"
+	"cantina/internal/run"
 	"cantina/schedule"
 	"cantina/store"
 	"cantina/timetable/timetablepb"
@@ -23,6 +26,40 @@ func (p *pair) of(key string) *store.Row {
 	return &p.definition
 }
 
+// unreadable are the rows that are quarantined, and the schedules that have one. The lock of the
+// timetable is held.
+type unreadable struct {
+	store     Store
+	contents  Contents
+	log       *slog.Logger
+	rows      map[string]bool
+	schedules map[schedule.Key]*pair
+}
+
+func (u *unreadable) add(r store.Row, why error) {
+	u.store.Quarantine(store.Quarantine{Key: r.Key, Reason: why.Error(), Bytes: r.Value})
+	u.log.Warn("row quarantined", "key", r.Key, "error", why)
+	u.rows[r.Key] = true
+}
+
+// has reports whether a row of a schedule is quarantined.
+func (u *unreadable) has(k schedule.Key) bool { return u.rows[RowOf(k)] || u.rows[StateOf(k)] }
+
+// check quarantines and keeps the rows of a schedule that cannot be read; true when all can.
+func (u *unreadable) check(k schedule.Key, p *pair) bool {
+	good := true
+	for _, r := range []store.Row{p.definition, p.state} {
+		if r.Key == "" {
+			continue
+		}
+		if err := p.readable(r, k, u.contents); err != nil {
+			u.add(r, err)
+			u.schedules[k], good = p, false
+		}
+	}
+	return good
+}
+
 func (t *Timetable) load(rows []store.Row) {
 	found := map[schedule.Key]*pair{}
 	for _, r := range rows {
@@ -31,7 +68,7 @@ func (t *Timetable) load(rows []store.Row) {
 		}
 		k, ok := keyOf(r.Key)
 		if !ok {
-			t.quarantine(r, k, fmt.Errorf("key %s: %w", r.Key, errRecord))
+			t.unreadable.add(r, fmt.Errorf("key %s: %w", r.Key, errRecord))
 			continue
 		}
 		if found[k] == nil {
@@ -40,34 +77,16 @@ func (t *Timetable) load(rows []store.Row) {
 		*found[k].of(r.Key) = r
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(found), schedule.Key.Compare) {
-		p := found[k]
-		if !t.check(k, p) {
-			t.aside[k] = p
-			continue
-		}
-		t.take(k, p)
-	}
-}
-
-// check quarantines what cannot be read of a schedule's rows; true when it can be used.
-func (t *Timetable) check(k schedule.Key, p *pair) bool {
-	good := true
-	for _, r := range []store.Row{p.definition, p.state} {
-		if r.Key == "" {
-			continue
-		}
-		if err := p.readable(r, k, t); err != nil {
-			t.quarantine(r, k, err)
-			good = false
+		if p := found[k]; t.unreadable.check(k, p) {
+			t.take(k, p)
 		}
 	}
-	return good
 }
 
 // readable says why one row of a schedule cannot be used. A state is of one definition:
 // without its cursor nothing is known of what it fired, so it must not fire.
-func (p *pair) readable(r store.Row, k schedule.Key, t *Timetable) error {
-	row, broken := decodeRow(t.cfg.Contents, p.definition.Value, k)
+func (p *pair) readable(r store.Row, k schedule.Key, c Contents) error {
+	row, broken := decodeRow(c, p.definition.Value, k)
 	if !strings.HasPrefix(r.Key, statePrefix) {
 		return broken
 	}
@@ -97,7 +116,7 @@ func (t *Timetable) take(k schedule.Key, p *pair) {
 		}
 	}
 	t.put(row)
-	t.show(row, revision)
+	t.shown.put(row, revision)
 }
 
 // decodeRow reads the row of a schedule, without its state.
@@ -116,36 +135,34 @@ func decodeRow(c Contents, value []byte, k schedule.Key) (schedule.Row, error) {
 	return schedule.Row{Key: k, UID: m.Uid, Created: fromMillis(m.Created), Edited: fromMillis(m.Edited), Definition: d}, nil
 }
 
-func (t *Timetable) quarantine(r store.Row, k schedule.Key, why error) {
-	t.cfg.Store.Quarantine(store.Quarantine{Key: r.Key, Reason: why.Error(), Bytes: r.Value})
-	t.cfg.Log.Warn("row quarantined", "key", r.Key, "error", why)
-	t.bad[r.Key] = true
+// calendars are those of schedules, shared where they are the same. The lock of the timetable is held.
+type calendars struct {
+	zone  func(name string) (*time.Location, error)
+	clock run.Clock
+	have  map[schedule.Calendar]cron.Schedule
 }
 
-// isBad reports whether a row of a schedule is quarantined. The lock is held.
-func (t *Timetable) isBad(k schedule.Key) bool { return t.bad[RowOf(k)] || t.bad[StateOf(k)] }
-
-// calendar reads the calendar of a schedule. The lock is held.
-func (t *Timetable) calendar(r *schedule.Row) (cron.Schedule, error) {
+// of reads the calendar of a schedule.
+func (x *calendars) of(r *schedule.Row) (cron.Schedule, error) {
 	c := r.Definition.Calendar
-	if have, ok := t.items[c]; ok {
+	if have, ok := x.have[c]; ok {
 		return have, nil
 	}
 	var s cron.Schedule
 	if c.Zone != "" {
-		loc, err := t.cfg.Zone(c.Zone)
+		loc, err := x.zone(c.Zone)
 		if err != nil {
 			return s, err
 		}
 		s.Zone = loc
 	}
-	it, _, err := c.Item(r.Key, s.Zone, r.Created, t.cfg.Clock.Wall())
+	it, _, err := c.Item(r.Key, s.Zone, r.Created, x.clock.Wall())
 	if err != nil {
 		return s, err
 	}
 	s.Item = it
-	if c.Shared() && len(t.items) < maxItems {
-		t.items[c] = s
+	if c.Shared() && len(x.have) < maxItems {
+		x.have[c] = s
 	}
 	return s, nil
 }
@@ -155,29 +172,17 @@ const maxItems = 10_000
 
 // put makes a row the newest. The lock is held.
 func (t *Timetable) put(r schedule.Row) {
-	c, err := t.calendar(&r)
+	c, err := t.calendars.of(&r)
 	if err != nil {
 		t.cfg.Log.Warn("calendar cannot be used", "schedule", r.Key.String(), "error", err)
 	}
 	t.board.Put(r, c, err)
 }
 
-// show makes a committed row what readers see. The lock is held.
-func (t *Timetable) show(r schedule.Row, revision int64) {
-	if _, ok := t.shown[r.Key]; !ok {
-		t.order = nil
-	}
-	t.shown[r.Key] = shown{&r, revision}
-}
-
 // ZonesChanged reads the calendars of the named zones again.
 func (t *Timetable) ZonesChanged(names []string) {
 	t.mu.Lock()
-	for c := range t.items {
-		if slices.Contains(names, c.Zone) {
-			delete(t.items, c)
-		}
-	}
+	maps.DeleteFunc(t.calendars.have, func(c schedule.Calendar, _ cron.Schedule) bool { return slices.Contains(names, c.Zone) })
 	for _, k := range t.board.Keys() {
 		if r, ok := t.board.Get(k); ok && slices.Contains(names, r.Definition.Zone) {
 			t.put(r)

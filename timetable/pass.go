@@ -33,8 +33,8 @@ func (t *Timetable) pass(ctx context.Context) {
 	var step time.Duration
 	err := t.cfg.Board.Decide(func(rows Rows) error {
 		var now time.Time
-		now, step = t.look()
-		return t.fire(rows, now)
+		now, step = t.wall.look()
+		return t.fire(rows, now, step)
 	})
 	t.tellStep(step)
 	if err != nil && !errors.Is(err, store.ErrTooLarge) {
@@ -59,9 +59,12 @@ func (t *Timetable) due(now time.Time) bool {
 func (t *Timetable) mayPoll() bool { return t.cfg.Clock.Boot()-t.polled >= pollGap }
 
 // fire decides as much as one transaction holds.
-func (t *Timetable) fire(rows Rows, now time.Time) error {
+func (t *Timetable) fire(rows Rows, now time.Time, step time.Duration) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if step != 0 {
+		t.board.Stepped(step, now)
+	}
 	b := &batch{t: t, rows: rows, now: now}
 	most := maxOps
 	if t.single {
@@ -158,6 +161,15 @@ func (b *batch) step(k schedule.Key, e schedule.Event) (schedule.State, error) {
 	next.State = st
 	b.put(row, next)
 	return st, nil
+}
+
+// one is a transaction of one step.
+func (b *batch) one(k schedule.Key, e schedule.Event) (schedule.State, error) {
+	st, err := b.step(k, e)
+	if err == nil && len(b.ops) > 0 {
+		b.submit(nil)
+	}
+	return st, err
 }
 
 // env is what a step has to know of a schedule.
@@ -282,7 +294,7 @@ func (b *batch) committed(revision int64, err error, ended func()) {
 	var events []event.Event
 	for i := range b.is {
 		r := b.is[i]
-		t.show(r, revision)
+		t.shown.put(r, revision)
 		events = append(events, scheduleEvent(&r, &b.was[i]))
 		t.stats.Started += r.State.Fired - b.was[i].State.Fired
 	}

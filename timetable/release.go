@@ -19,7 +19,7 @@ import (
 func (t *Timetable) Release(key string, restore bool, value []byte, done func(revision int64, err error)) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.bad[key] {
+	if !t.unreadable.rows[key] {
 		return fmt.Errorf("%s: %w", key, store.ErrNotQuarantined)
 	}
 	if !restore {
@@ -30,10 +30,10 @@ func (t *Timetable) Release(key string, restore bool, value []byte, done func(re
 	if !ok {
 		return fmt.Errorf("restore %s: not the key of a schedule; drop it: %w", key, fault.ErrQuarantined)
 	}
-	p := *t.aside[k]
+	p := *t.unreadable.schedules[k]
 	r := store.Row{Key: key, Value: value}
 	*p.of(key) = r
-	if err := p.readable(r, k, t); err != nil {
+	if err := p.readable(r, k, t.cfg.Contents); err != nil {
 		return fmt.Errorf("restore %s: %w (repair the row in the store first, or drop it): %w", key, err, fault.ErrQuarantined)
 	}
 	t.cfg.Store.Restore(key, value, func(revision int64, err error) {
@@ -46,7 +46,10 @@ func (t *Timetable) Release(key string, restore bool, value []byte, done func(re
 // released takes a schedule back once its rows can be read, after the commit.
 func (t *Timetable) released(r store.Row, err error, done func(revision int64, err error)) {
 	if err == nil {
-		t.tell(r.Revision, t.takeBack(r))
+		if row := t.takeBack(r); row != nil {
+			t.cfg.Hub.Publish(r.Revision, event.Event{Kind: event.Schedule, Domain: row.Domain, Subject: row.Key.String(), Schedule: row})
+		}
+		t.loop.Wake()
 	}
 	if done != nil {
 		done(r.Revision, err)
@@ -57,9 +60,10 @@ func (t *Timetable) released(r store.Row, err error, done func(revision int64, e
 func (t *Timetable) takeBack(r store.Row) *schedule.Row {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.bad, r.Key)
+	u := &t.unreadable
+	delete(u.rows, r.Key)
 	k, ok := keyOf(r.Key)
-	p := t.aside[k]
+	p := u.schedules[k]
 	if !ok || p == nil {
 		return nil
 	}
@@ -67,12 +71,11 @@ func (t *Timetable) takeBack(r store.Row) *schedule.Row {
 	if r.Value == nil {
 		*p.of(r.Key) = store.Row{} // dropped
 	}
-	if t.isBad(k) {
+	if u.has(k) {
 		return nil
 	}
-	delete(t.aside, k)
-	if !t.check(k, p) {
-		t.aside[k] = p // both can be read now, and are not of one schedule
+	delete(u.schedules, k)
+	if !u.check(k, p) { // both can be read now, and are not of one schedule
 		return nil
 	}
 	t.take(k, p)
@@ -80,11 +83,4 @@ func (t *Timetable) takeBack(r store.Row) *schedule.Row {
 		return &row
 	}
 	return nil
-}
-
-func (t *Timetable) tell(revision int64, row *schedule.Row) {
-	if row != nil {
-		t.cfg.Hub.Publish(revision, event.Event{Kind: event.Schedule, Domain: row.Domain, Subject: row.Key.String(), Schedule: row})
-	}
-	t.loop.Wake()
 }

@@ -32,18 +32,13 @@ func (t *Timetable) delivered(rows Rows, k schedule.Key, uid string, e schedule.
 		return nil
 	}
 	b := &batch{t: t, rows: rows, now: t.cfg.Clock.Wall()}
-	if _, err := b.step(k, e); err != nil {
-		return err
-	}
-	if len(b.ops) > 0 {
-		b.submit(nil)
-	}
-	return nil
+	_, err := b.one(k, e)
+	return err
 }
 
 // target says whom the signal of a schedule would reach now.
-func (t *Timetable) target(domain string, s *schedule.Signal) plan.Reason {
-	n, known := t.cfg.Signals.Signalled(domain, s.Service)
+func target(signals Signals, domain string, s *schedule.Signal) plan.Reason {
+	n, known := signals.Signalled(domain, s.Service)
 	switch {
 	case !known:
 		return reason("target", fmt.Sprintf("sends %v, which does not exist", s), "apply the service, or name another one")

@@ -148,21 +148,19 @@ type Config struct {
 type Timetable struct {
 	cfg Config
 
-	mu     sync.Mutex
-	board  *schedule.Board
-	bad    map[string]bool        // rows that are quarantined
-	aside  map[schedule.Key]*pair // schedules with such a row
-	items  map[schedule.Calendar]cron.Schedule
-	flying map[schedule.Key]int // commits under way
-	inAir  int                  // transactions of firings under way
-	single bool                 // the next transaction holds one firing: more were too large
+	wall wallClock
+
+	mu         sync.Mutex
+	board      *schedule.Board
+	unreadable unreadable
+	calendars  calendars
+	shown      committed
+	flying     map[schedule.Key]int // commits under way
+	inAir      int                  // transactions of firings under way
+	single     bool                 // the next transaction holds one firing: more were too large
 	// oversize are schedules whose firing is larger than a transaction.
 	oversize map[schedule.Key]bool
-	clocks   clocks
-	steps    []Step        // of the wall clock in this term, the newest last
 	polled   time.Duration // when what is undecided was looked at last, by the boot clock: others may step
-	shown    map[schedule.Key]shown
-	order    []schedule.Key // of shown; nil = to be made again
 	stats    Stats
 
 	loop *run.Loop
@@ -173,12 +171,6 @@ type Timetable struct {
 // Stats counts since the term began.
 type Stats struct{ Started, Commits int }
 
-// shown is a committed row.
-type shown struct {
-	row      *schedule.Row
-	revision int64
-}
-
 // New returns the timetable of a term, built from the rows of the load; rows of others
 // are ignored. Rows that cannot be read are quarantined. It starts nothing.
 func New(cfg Config, rows []store.Row) *Timetable {
@@ -186,8 +178,10 @@ func New(cfg Config, rows []store.Row) *Timetable {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	t := &Timetable{
-		cfg: cfg, board: schedule.NewBoard(), bad: map[string]bool{}, aside: map[schedule.Key]*pair{}, items: map[schedule.Calendar]cron.Schedule{}, flying: map[schedule.Key]int{},
-		oversize: map[schedule.Key]bool{}, shown: map[schedule.Key]shown{}, polled: -pollGap,
+		cfg: cfg, wall: wallClock{Clock: cfg.Clock}, board: schedule.NewBoard(), polled: -pollGap,
+		unreadable: unreadable{cfg.Store, cfg.Contents, cfg.Log, map[string]bool{}, map[schedule.Key]*pair{}},
+		calendars:  calendars{cfg.Zone, cfg.Clock, map[schedule.Calendar]cron.Schedule{}},
+		shown:      committed{rows: map[schedule.Key]shown{}}, flying: map[schedule.Key]int{}, oversize: map[schedule.Key]bool{},
 	}
 	t.loop = run.NewLoop("timetable", t.next)
 	t.over, t.fail = context.WithCancelCause(context.Background())
@@ -241,7 +235,7 @@ func (t *Timetable) next() (do func(context.Context), pause time.Duration) {
 		return nil, run.Never
 	case store.NoRoom(t.cfg.Store) != nil:
 		return nil, time.Second
-	case t.mayStep(), t.due(t.cfg.Clock.Wall()):
+	case t.wall.mayStep(), t.due(t.cfg.Clock.Wall()):
 		return t.pass, 0
 	}
 	return nil, t.sleep()

@@ -2,8 +2,8 @@ package timetable
 
 import (
 	"fmt"
+	"maps"
 	"slices"
-	"sort"
 	"time"
 
 	"cantina/cron"
@@ -12,8 +12,44 @@ import (
 	"cantina/schedule"
 )
 
+// shown is a committed row.
+type shown struct {
+	row      *schedule.Row
+	revision int64
+}
+
+// committed are the rows that readers see. The lock of the timetable is held.
+type committed struct {
+	rows  map[schedule.Key]shown
+	order []schedule.Key // of rows; nil = to be made again
+}
+
+func (c *committed) put(r schedule.Row, revision int64) {
+	if _, ok := c.rows[r.Key]; !ok {
+		c.order = nil
+	}
+	c.rows[r.Key] = shown{&r, revision}
+}
+
+func (c *committed) delete(k schedule.Key) {
+	delete(c.rows, k)
+	c.order = nil
+}
+
+// after are the keys that follow one, in order.
+func (c *committed) after(k schedule.Key) []schedule.Key {
+	if c.order == nil {
+		c.order = slices.SortedFunc(maps.Keys(c.rows), schedule.Key.Compare)
+	}
+	i, found := slices.BinarySearchFunc(c.order, k, schedule.Key.Compare)
+	if found {
+		i++
+	}
+	return c.order[i:]
+}
+
 func (t *Timetable) view(s shown) plan.Schedule {
-	v := plan.Schedule{Row: *s.row, Revision: s.revision, Note: t.clockNote(s.row)}
+	v := plan.Schedule{Row: *s.row, Revision: s.revision, Note: t.wall.note(s.row)}
 	if !s.row.Definition.Elapsed() {
 		v.Lead = s.row.State.Lead(t.cfg.Clock.Wall())
 	}
@@ -33,22 +69,14 @@ func (t *Timetable) view(s shown) plan.Schedule {
 func (t *Timetable) List(domain string, after schedule.Key, limit int) (out []plan.Schedule, more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.order == nil {
-		t.order = make([]schedule.Key, 0, len(t.shown))
-		for k := range t.shown {
-			t.order = append(t.order, k)
-		}
-		slices.SortFunc(t.order, schedule.Key.Compare)
-	}
-	start := sort.Search(len(t.order), func(i int) bool { return t.order[i].Compare(after) > 0 })
-	for _, k := range t.order[start:] {
+	for _, k := range t.shown.after(after) {
 		if domain != "" && k.Domain != domain {
 			continue
 		}
 		if len(out) == limit {
 			return out, true
 		}
-		out = append(out, t.view(t.shown[k]))
+		out = append(out, t.view(t.shown.rows[k]))
 	}
 	return out, false
 }
@@ -57,9 +85,9 @@ func (t *Timetable) List(domain string, after schedule.Key, limit int) (out []pl
 func (t *Timetable) Get(k schedule.Key) (plan.Schedule, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s, ok := t.shown[k]
+	s, ok := t.shown.rows[k]
 	switch {
-	case t.isBad(k):
+	case t.unreadable.has(k):
 		return plan.Schedule{}, fmt.Errorf("schedule %v: %w", k, fault.ErrQuarantined)
 	case !ok:
 		return plan.Schedule{}, fmt.Errorf("schedule %v: %w", k, schedule.ErrNotFound)
@@ -71,7 +99,7 @@ func (t *Timetable) Get(k schedule.Key) (plan.Schedule, error) {
 func (t *Timetable) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.shown)
+	return len(t.shown.rows)
 }
 
 // Upcoming lists the next n logical times of a schedule, with marks, and the matches
@@ -114,17 +142,10 @@ func (t *Timetable) ListMissed(k schedule.Key, limit int) (out []plan.Missed, re
 			out = append(out, plan.Missed{At: at.UTC(), Why: x.Why})
 		}
 		if len(out) == limit {
-			rest += int(c.Item.Count(max2(at, x.After), x.Until, c.Zone))
+			rest += int(c.Item.Count(at, x.Until, c.Zone))
 		}
 	}
 	return out, rest, nil
-}
-
-func max2(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // reason is one without amounts.
@@ -150,19 +171,16 @@ func (t *Timetable) Explain(k schedule.Key) (state string, fine bool, reasons []
 		reasons = append(reasons, reason("next", "next firing at "+v.Next.UTC().Format(time.RFC3339), ""))
 	}
 	if x := v.Definition.Signal; x != nil {
-		reasons = append(reasons, t.target(v.Domain, x))
+		reasons = append(reasons, target(t.cfg.Signals, v.Domain, x))
 	}
 	state, fine = schedule.Waiting, true
-	t.mu.Lock()
-	clock := t.clockReason(&v.Row)
-	t.mu.Unlock()
 	if v.Lead > 0 {
 		state, fine = schedule.Behind, false
 	}
-	if clock.Code != "" {
+	if clock := t.wall.reason(&v.Row); clock.Code != "" {
 		reasons = append(reasons, clock)
 	}
-	if waits := t.pending(s); len(waits) > 0 {
+	if waits := pending(s); len(waits) > 0 {
 		state, fine = s.Phase(), s.Phase() != schedule.Undecided
 		reasons = append(reasons, waits...)
 	}
@@ -180,22 +198,11 @@ func (t *Timetable) Explain(k schedule.Key) (state string, fine bool, reasons []
 	return state, fine, reasons, nil
 }
 
-// Words says when a schedule fires, "" when its calendar cannot be used.
-func (t *Timetable) Words(k schedule.Key) string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	c, err := t.board.Cron(k)
-	if err != nil {
-		return ""
-	}
-	return c.Item.WordsIn(c.Zone, t.cfg.Clock.Wall())
-}
-
 // maxPending is how many of the logical times that are due Explain names.
 const maxPending = 5
 
 // pending says why what is due has not started.
-func (t *Timetable) pending(s *schedule.State) (out []plan.Reason) {
+func pending(s *schedule.State) (out []plan.Reason) {
 	for i, f := range s.Pending {
 		if i == maxPending {
 			return append(out, reason(schedule.Undecided, fmt.Sprintf("%d more are due", len(s.Pending)-i), ""))

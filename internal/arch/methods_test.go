@@ -15,17 +15,16 @@ const mostMethods = 45
 // moreMethods are the types that are still above, with the count that they must not exceed. The
 // list only becomes shorter.
 var moreMethods = map[string]int{
-	"api/apitest.Fake":    71,
-	"batch.Board":         99,
-	"leader.Leader":       47,
-	"leader.view":         80,
-	"placement.Ledger":    60,
-	"registry.Registry":   59,
-	"schedule.machine":    57,
-	"sim.machine":         77,
-	"sim.leadership":      46,
-	"sim.world":           68,
-	"timetable.Timetable": 60,
+	"api/apitest.Fake":  71,
+	"batch.Board":       99,
+	"leader.Leader":     47,
+	"leader.view":       80,
+	"placement.Ledger":  60,
+	"registry.Registry": 59,
+	"schedule.machine":  57,
+	"sim.machine":       77,
+	"sim.leadership":    46,
+	"sim.world":         68,
 }
 
 // moreLocks are the types that are guarded by more than one lock, with the number.
