@@ -137,6 +137,27 @@ func TestCrashesWaitByTheClock(t *testing.T) {
 	})
 }
 
+// TestScaleHasBounds: a number that no leader could keep rows for is refused, and changes nothing.
+func TestScaleHasBounds(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.apply([]lrp.Desired{web(1, "1")}, nil)
+		many := web(lrp.MaxInstances+1, "1")
+		_, err := r.b.Plan(plan.Application{Domain: "d", Services: []lrp.Desired{many}})
+		if !errors.Is(err, fault.ErrInvalid) || !strings.Contains(err.Error(), "instances: at most 1000000") {
+			t.Errorf("plan: %v", err)
+		}
+		for _, n := range []int{-1, lrp.MaxInstances + 1, 2_000_000_000} {
+			_, err := r.b.ScaleService(t.Context(), webKey, n, plan.Write{})
+			if !errors.Is(err, fault.ErrInvalid) || !strings.Contains(err.Error(), "not from 0 to 1000000") {
+				t.Errorf("%d: %v", n, err)
+			}
+		}
+		if s, _ := r.b.GetService(webKey); s.Instances != 1 {
+			t.Errorf("%d instances", s.Instances)
+		}
+	})
+}
+
 func TestExpectedRevision(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		out := r.apply([]lrp.Desired{web(1, "1")}, nil)

@@ -27,8 +27,8 @@ func (wr *writes) service(k lrp.ServiceKey, w plan.Write) (*lrp.Service, error) 
 
 // ScaleService sets the number of instances. It acts at once, also if the domain is not fresh.
 func (wr *writes) ScaleService(ctx context.Context, k lrp.ServiceKey, instances int, w plan.Write) (plan.Service, error) {
-	if instances < 0 {
-		return plan.Service{}, fmt.Errorf("instances %d: %w", instances, fault.ErrInvalid)
+	if instances < 0 || instances > lrp.MaxInstances {
+		return plan.Service{}, fmt.Errorf("instances %d: not from 0 to %d: %w", instances, lrp.MaxInstances, fault.ErrInvalid)
 	}
 	request := binary.AppendVarint([]byte(k.String()+"\x00"), int64(instances))
 	_, _, err := wr.write(ctx, w, "scale", request, func(t *tx) (reply, error) {

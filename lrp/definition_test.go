@@ -48,6 +48,8 @@ func TestDefinitionsAtTheirBounds(t *testing.T) {
 		"no name":              {func(d *Desired) { d.Service.Name = "a b" }, "name: "},
 		"no instance":          {func(d *Desired) { d.Instances = 0 }, ""},
 		"fewer":                {func(d *Desired) { d.Instances = -1 }, "instances: "},
+		"a million":            {func(d *Desired) { d.Instances = 1_000_000 }, ""},
+		"one more":             {func(d *Desired) { d.Instances = 1_000_001 }, "instances: at most 1000000"},
 		"annotation":           {func(d *Desired) { d.Annotation = strings.Repeat("x", 10<<10) }, ""},
 		"longer annotation":    {func(d *Desired) { d.Annotation = strings.Repeat("x", 10<<10+1) }, "annotation: "},
 		"routes":               {func(d *Desired) { d.Routes = map[string]string{"ab": strings.Repeat("x", 128<<10-2)} }, ""},
@@ -211,6 +213,8 @@ func TestCheckServiceNamesWhatIsWrong(t *testing.T) {
 		"below 0":           {func(s *Service) { s.Versions[0].Low = -1 }, "wants the indices"},
 		"the wrong way":     {func(s *Service) { s.Versions[0].Low, s.Versions[0].High = 2, 1 }, "wants the indices"},
 		"more than wanted":  {func(s *Service) { s.Versions[1].High = 4 }, "wants the indices"},
+		"too many":          {func(s *Service) { s.Instances = MaxInstances + 1 }, "1000001 instances, at most 1000000"},
+		"as many as can be": {func(s *Service) { s.Instances = MaxInstances }, ""},
 		"none of it":        {func(s *Service) { s.Versions[0].Low, s.Versions[0].High = 3, 3 }, ""},
 		"a wrong defintion": {func(s *Service) { s.Versions[1].Rollout.Batch = -1 }, "rollout"},
 	} {

@@ -148,8 +148,10 @@ var (
 	ErrNotUpdatable = fault.New(fault.ErrInvalid, "this field changes only with a new version")
 )
 
-// MaxAnnotation is the longest annotation in bytes. MaxRoutes bounds the routes in bytes.
+// MaxAnnotation is the longest annotation in bytes. MaxRoutes bounds the routes in bytes, MaxInstances the
+// instances of a service: the leader has a row for each.
 const (
+	MaxInstances  = 1_000_000
 	MaxAnnotation = 10 << 10
 	MaxRoutes     = 128 << 10
 )
@@ -169,6 +171,9 @@ func (d *Desired) Validate() error {
 	}
 	if d.Instances < 0 {
 		bad("instances", "must not be negative")
+	}
+	if d.Instances > MaxInstances {
+		bad("instances", fmt.Sprintf("at most %d", MaxInstances))
 	}
 	if len(d.Annotation) > MaxAnnotation {
 		bad("annotation", "longer than 10 KiB")

@@ -89,6 +89,9 @@ func checkService(s *Service) string {
 	if len(s.Versions) == 0 {
 		return "no version"
 	}
+	if s.Instances > MaxInstances {
+		return fmt.Sprintf("%d instances, at most %d", s.Instances, MaxInstances)
+	}
 	processes, numbers := map[string]bool{}, map[int]bool{}
 	for i := range s.Versions {
 		v := &s.Versions[i]
