@@ -8,8 +8,8 @@ import (
 	"cantina/worker"
 )
 
-// acts performs what the machine decides, one step's effects at a time: it puts heartbeats and statuses
-// where their loops take them, and hands the rest to the cell.
+// acts performs the machine's decisions, the effects of one step at a time: it queues heartbeats
+// and statuses for their loops, and passes the rest to the cell.
 type acts struct {
 	mu    sync.Mutex
 	log   *slog.Logger
@@ -22,7 +22,7 @@ type acts struct {
 	telling  [statusCalls]*run.Loop
 	probes   mailbox[worker.UpdateStatus] // answers to probes alone
 	probed   *run.Loop
-	foreign  mailbox[worker.ForeignHeard] // taken by the loop of beats
+	foreign  mailbox[worker.ForeignHeard] // sent by the loop of heartbeats
 
 	ended chan struct{} // closed when the session does nothing more
 	once  sync.Once

@@ -15,7 +15,7 @@ import (
 	"cantina/worker"
 )
 
-// runs holds what the leader gave for batch invocations that are to be launched.
+// runs holds the leader's data for batch invocations that are to be launched.
 type runs struct {
 	mu   sync.Mutex
 	work map[worker.Run]*BatchWork
@@ -56,8 +56,8 @@ func newBatchRuns(c *Cell) *batchRuns {
 	return b
 }
 
-// launch starts the container of an invocation that the machine has accepted.
-// What cannot start ends at once, with the reason.
+// launch starts the container of an accepted invocation. If it cannot start, it ends at once, with
+// the reason.
 func (b *batchRuns) launch(r worker.Run) {
 	w := b.runs.take(r)
 	if w == nil {
@@ -81,7 +81,7 @@ func (b *batchRuns) launch(r worker.Run) {
 	b.log.Debug("cannot start batch task", "run", r.Work.String(), "error", err)
 	again := batch.AgainNow
 	if errors.Is(err, executor.ErrNoGroup) || errors.Is(err, executor.ErrUnwritable) {
-		again = batch.AgainLater // else the cell would be asked again at once
+		again = batch.AgainLater // otherwise the leader would retry this cell at once
 	}
 	b.endWithout(r, batch.Ended{ExitCode: -1, Reason: why(err), Again: again})
 }
@@ -105,11 +105,10 @@ func (b *batchRuns) stopRun(r worker.Run) {
 	b.containers.warn("stop", batchContainer(r.Invocation), err)
 }
 
-// batchEnded deletes an ended batch container and hands its end to the session:
-// its output stays in the log store, its status in the session until it is
-// acknowledged. The container goes first, for the leader fills its room again as
-// soon as it has heard of the end; one that outlives this process stays until the
-// session has its status.
+// batchEnded deletes an ended batch container and passes its end to the session: its output stays
+// in the log store, its status in the session until it is acknowledged. The container is deleted
+// first, because the leader allocates its resources again as soon as it has the end. A container
+// that outlives this process stays until the session has its status.
 func (b *batchRuns) batchEnded(ct executor.Container) {
 	r, ok := runOf(ct.Labels)
 	if !ok {
@@ -152,8 +151,8 @@ func (b *batchRuns) nextEnds() (func(context.Context), time.Duration) {
 	}, 0
 }
 
-// ended takes the ends of batch invocations that have happened by now. The session may hear of
-// one a second time, which changes nothing.
+// ended collects past ends of batch invocations. The session may receive one a second time, which
+// changes nothing.
 func (b *batchRuns) ended() worker.EndsCollected {
 	b.exec.Collect()
 	all := b.ends.peek()
@@ -169,7 +168,7 @@ func (b *batchRuns) ended() worker.EndsCollected {
 	return worker.EndsCollected{Ends: all}
 }
 
-// workEnded has the session hear of an end.
+// workEnded passes an end to the session.
 func (b *batchRuns) workEnded(e worker.WorkEnded) {
 	b.ends.put(e)
 	b.ending.Wake()

@@ -8,15 +8,15 @@ import (
 	"cantina/internal/run"
 )
 
-// errShortAnswer reports an answer that leaves out some of what was asked.
+// errShortAnswer reports a response that lacks some of the requested items.
 var errShortAnswer = errors.New("answer of the leader is incomplete")
 
-// errUnsent reports an event that nobody has sent.
+// errUnsent reports an event that was not sent.
 var errUnsent = errors.New("not sent")
 
-// batcher turns calls of many goroutines into few calls of the leader: while one
-// is on its way, what comes in waits and goes together in the next. One of those
-// who wait makes the call for all, then hands the next one on.
+// batcher combines calls of many goroutines into few calls of the leader: while one is in
+// progress, later items wait and are sent together in the next. One of the waiting callers makes
+// the call for all, then passes the next one on.
 type batcher[E any] struct {
 	call  func(context.Context, []E) ([]error, error)
 	limit int
@@ -62,8 +62,8 @@ func (b *batcher[E]) do(ctx context.Context, event E) error {
 	return mine.err
 }
 
-// fly makes one call for all that wait, in order, and hands the lead on. The first of
-// them is who makes it.
+// fly makes one call for all waiting items, in order, and passes the lead on. The first of the
+// callers makes it.
 func (b *batcher[E]) fly(ctx context.Context) {
 	b.mu.Lock()
 	n := min(len(b.waiting), b.limit)

@@ -12,14 +12,14 @@ import (
 	"cantina/worker"
 )
 
-// Addressed checks of which cluster a call of a leader is, before anything else of it is
-// looked at. A cell that belongs to none yet joins that of the first leader who knows its
-// process. *Foreign for another cluster, ErrProc when it belongs to none and does not join this one.
+// Addressed checks the cluster of a leader's call before the rest of it is read. A cell without a
+// cluster joins that of the first leader that names its process. *Foreign for another cluster,
+// ErrProc if the cell has none and does not join this one.
 func (c *Cell) Addressed(cluster fence.Cluster, proc worker.Proc) error {
 	return c.session.addressed(cluster, proc)
 }
 
-// Named checks that a call is meant for the cell of this name.
+// Named checks that a call is addressed to the cell of this name.
 func (c *Cell) Named(name worker.CellName) error {
 	if name != c.cfg.Name {
 		return fmt.Errorf("%w: meant for %q, this is %s", ErrCell, name, c.cfg.Name)
@@ -27,12 +27,12 @@ func (c *Cell) Named(name worker.CellName) error {
 	return nil
 }
 
-// Meant checks that a call is meant for this process, by a leader of no lower term than the
+// Meant checks that a call is addressed to this process, by a leader of no lower term than the
 // newest seen. It changes nothing.
 func (c *Cell) Meant(t fence.Term, proc worker.Proc) error { return c.session.meant(t, proc) }
 
-// GetRunningTasks answers the leader's question what batch tasks this process
-// answers for. ErrProc when the question is for another process.
+// GetRunningTasks returns the batch tasks that this process holds. ErrProc if the call is
+// addressed to another process.
 func (c *Cell) GetRunningTasks(_ context.Context, q worker.ReportRequest) (worker.Report, error) {
 	got := c.session.step(worker.ReportAsked{Call: q})
 	if got.report == nil {
@@ -59,7 +59,7 @@ func (c *Cell) RunTasks(_ context.Context, items []RunItem) ([]worker.RunAnswer,
 	return got.runs, nil
 }
 
-// NotifyIfTasksNotRunning asks for a status of those invocations that are not held.
+// NotifyIfTasksNotRunning requests a status of those invocations that are not held.
 func (c *Cell) NotifyIfTasksNotRunning(_ context.Context, q worker.Notify) (worker.NotifyAnswer, error) {
 	got := c.session.step(worker.NotifyAsked{Call: q})
 	if got.notify == nil {
@@ -68,7 +68,7 @@ func (c *Cell) NotifyIfTasksNotRunning(_ context.Context, q worker.Notify) (work
 	return *got.notify, nil
 }
 
-// KillTask ends batch invocations; it tells of each whether it is held.
+// KillTask ends batch invocations; it reports for each whether it is held.
 func (c *Cell) KillTask(_ context.Context, calls []worker.KillTask) ([]bool, error) {
 	held := make([]bool, len(calls))
 	for i, k := range calls {
@@ -83,8 +83,8 @@ func (c *Cell) RequestSuicide(_ context.Context, s worker.Suicide) error {
 	return nil
 }
 
-// Perform reserves containers and answers with what was refused and why. What is
-// reserved is claimed, and then run, at once. (Diego dev notes, Starting ActualLRPs.)
+// Perform reserves containers and returns the refused items with reasons. Reserved containers are
+// claimed, and then run, at once. (Diego dev notes, Starting ActualLRPs.)
 func (c *Cell) Perform(_ context.Context, w Work) ([]Refusal, error) {
 	if err := c.session.heard(w.Term, w.Proc); err != nil {
 		return nil, err
@@ -123,9 +123,9 @@ func (c *Cell) Perform(_ context.Context, w Work) ([]Refusal, error) {
 	return refused, nil
 }
 
-// stillTakes returns why what has just been reserved must not be claimed: whoever ended
-// the session, or has the cell leave, meanwhile, has not seen it among what there is,
-// and may have told the leader that nothing is left. What comes later sees it.
+// stillTakes returns why a new reservation must not be claimed. If the session ended, or the cell
+// is leaving, since the check, that step has not seen the reservation, and may have reported that
+// no work is left. Later steps see it.
 func (c *Cell) stillTakes(w Work) error {
 	if err := c.session.heard(w.Term, w.Proc); err != nil {
 		return err
@@ -133,8 +133,8 @@ func (c *Cell) stillTakes(w Work) error {
 	return c.takesWork()
 }
 
-// why is an error in the words for a row: that names its work already, and nobody there
-// knows the container.
+// why returns the text of an error for a row: the row already names its work, and the container is
+// unknown to its readers.
 func why(err error) string {
 	var e *executor.CallError
 	if errors.As(err, &e) {
@@ -143,8 +143,8 @@ func why(err error) string {
 	return err.Error()
 }
 
-// ofCell reports whether a refusal is of the cell, whatever the work is: it is placed on
-// another one at once, and nothing is counted.
+// ofCell reports whether the cell is the reason of a refusal, for any work: it is placed on
+// another cell at once, and no failure is counted.
 func ofCell(err error) bool {
 	return errors.Is(err, executor.ErrInsufficient) || errors.Is(err, executor.ErrNoGroup) || errors.Is(err, executor.ErrUnwritable)
 }
@@ -171,13 +171,13 @@ func refuseAll(w Work, err error) []Refusal {
 	return refused
 }
 
-// claimLife is for how long a reserved container waits for the leader's leave to run it. Each
-// poll asks again, and a refusal for good ends it at once; a leader that is away for long,
+// claimLife is how long a reserved container waits for the leader's permission to run it. Each
+// poll repeats the request, and a final refusal ends it at once; a leader that is absent for long,
 // or that waits for its cells, must not end it.
 const claimLife = time.Hour
 
-// StopInstance stops an instance gracefully; its end comes round as COMPLETED. An
-// instance that is not here is no error: the row is looked at.
+// StopInstance stops an instance gracefully; its end is handled as COMPLETED. If the instance is
+// not here, it is no error: the row is checked.
 func (c *Cell) StopInstance(_ context.Context, t fence.Term, proc worker.Proc, key lrp.Key, instance string) error {
 	if err := c.session.heard(t, proc); err != nil {
 		return err
@@ -239,7 +239,7 @@ func describe(ct executor.Container) string {
 	return whatOf(ct.Labels) + " (" + text + ")"
 }
 
-// whatOf says for people what a container is of.
+// whatOf returns the public name of a container's work.
 func whatOf(l executor.Labels) string {
 	switch l[labelKind] {
 	case kindLRP:
@@ -263,10 +263,10 @@ func heldUp(ct executor.Container) string {
 	return ""
 }
 
-// maxConditions is how many the leader is told of: all hang on the same few mounts.
+// maxConditions limits the conditions that are reported: all hang on the same few mounts.
 const maxConditions = 20
 
-// maxStopping is how many that are being ended the leader is told of.
+// maxStopping limits the ending containers that are reported.
 const maxStopping = 200
 
 // ends reports whether a container is being ended.
@@ -274,8 +274,8 @@ func ends(ct executor.Container) bool {
 	return ct.State != executor.Completed && (ct.Ending || ct.Decided)
 }
 
-// LinkBroken tells that a connection to the leader broke: the cell beats at once.
-// It may be called from anywhere and does not wait.
+// LinkBroken reports that a connection to the leader broke: the cell sends a heartbeat at once. It
+// may be called from anywhere and does not wait.
 func (c *Cell) LinkBroken() {
 	c.queue.Push("link", func(context.Context) { c.session.step(worker.LinkBroken{}) })
 }

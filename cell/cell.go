@@ -20,23 +20,22 @@ import (
 	"cantina/worker"
 )
 
-// Told is why a cell exits that the leader told to end everything: another process
-// holds its name.
+// Told is the reason of an exit that the leader ordered: another process holds the cell's name.
 type Told struct {
 	Cell worker.CellName
 	// Reason is the leader's.
 	Reason string
 }
 
-// Error says what to do.
+// Error returns the remedy.
 func (t *Told) Error() string {
 	return fmt.Sprintf("the leader ended cell %s: %s. If that process lives, give one of the two another name (--name); "+
 		"if its machine is gone, the name is free when the process is certainly dead (cantina cells shows when), "+
 		"or at once after cantina cells forget %s", t.Cell, t.Reason, t.Cell)
 }
 
-// Executor is what a cell needs of its executor; see package executor for what
-// each method means. A simulated cell has another.
+// Executor is the part of the executor that a cell needs; package executor documents each method.
+// A simulated cell has another.
 type Executor interface {
 	Reserve(executor.Reservation) error
 	Start(id string, s executor.Spec) error
@@ -54,17 +53,17 @@ type Executor interface {
 	SetDeadline(boot time.Duration)
 	AdoptionRecorded()
 	Capacity() resource.Amounts
-	// Disk is what is known of the file system that work writes to.
+	// Disk is the state of the file system that work writes to.
 	Disk() executor.Disk
 	Probe(ctx context.Context) error
-	// Isolation says in words how strong it isolates, Withdrawn which kinds of isolation it
-	// cannot give, and why.
+	// Isolation describes the strength of isolation, Withdrawn the kinds of isolation that are not
+	// available, and why.
 	Isolation() []string
 	Withdrawn() map[string]string
 }
 
-// Events is a subscription to what happens to containers. What does not fit is
-// dropped and counted: polling is the truth.
+// Events is a subscription to the events of containers. Events that do not fit are dropped and
+// counted: polling is the truth.
 type Events interface {
 	Events() <-chan executor.Event
 	Lost() int
@@ -99,45 +98,45 @@ var (
 	_ Executor = Simulated{}
 )
 
-// Config is what a cell is made of. Zero durations take the default in brackets.
+// Config has the parts of a cell. Zero durations take the default in brackets.
 type Config struct {
 	Name worker.CellName
 	// Dir is the cell's data directory; the executor holds its lock.
 	Dir   string
 	Clock run.Clock
 	Log   *slog.Logger
-	// Offer is what the cell says of itself to placement: zone, stacks, tags, labels,
-	// taints. Its other fields are the cell's own.
+	// Offer has the cell's own attributes for placement: zone, stacks, tags, labels, taints. The cell
+	// sets the other fields.
 	Offer placement.State
-	// Address is where the leader reaches the cell, Host what its instances are reached at.
+	// Address is the address of the cell for the leader, Host that of its instances.
 	Address, Host string
 	Build         string
-	// Env is given to every container, weakest first; API to work that asks for it.
+	// Env is given to every container, weakest first; API to work that requests it.
 	Env, API []action.Variable
-	// Timeouts hold until a leader sends its own.
+	// Timeouts apply until a leader sends its own.
 	Timeouts worker.Timeouts
 	// Poll is the time between two full comparisons [30 s], DrainPoll that of a
 	// cell being emptied [10 s], DrainTimeout how long that may take [10 min].
 	Poll, DrainPoll, DrainTimeout time.Duration
 	// ProbeTimeout bounds one probe [1 s].
 	ProbeTimeout time.Duration
-	// Leave is how long an orderly end waits for work to end and statuses to be heard [20 s].
+	// Leave is how long an orderly end waits for work to end and statuses to be acknowledged [20 s].
 	Leave time.Duration
-	// Abandoned, when set, is closed when no leader will hear the cell any more: then an orderly end waits
-	// for the work alone.
+	// Abandoned, if set, is closed when the cell can no longer reach a leader: then an orderly end
+	// waits for the work alone.
 	Abandoned <-chan struct{}
-	// OnSession, when set, is told each new state of the session; it must not wait.
+	// OnSession, if set, gets each new state of the session; it must not wait.
 	OnSession func(worker.State)
-	// Runtime is what the cell stands on; a simulator has its own.
+	// Runtime is the environment of the cell; a simulator has its own.
 	Runtime Runtime
 }
 
-// Runtime is how the work of a cell runs side by side, waits, and is kept. What is not
-// set is that of a real machine: goroutines, timers, and the disk.
+// Runtime is how the work of a cell runs concurrently, waits, and is stored. Unset fields are
+// those of a real machine: goroutines, timers, and the disk.
 type Runtime struct {
 	// Go has f run beside everything else.
 	Go func(f func())
-	// Park is how what runs there waits.
+	// Park is how code in it waits.
 	Park run.Park
 	// Within bounds how long a call of the leader may last.
 	Within   func(context.Context, time.Duration) (context.Context, context.CancelFunc)
@@ -186,9 +185,9 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Cell is one cell process. Make it with New and call Run; the calls of the
-// leader may come at any time in between. It is the flow from events, polls and calls of
-// the leader to the parts, each of which has its own state and its own lock.
+// Cell is one cell process. Make it with New and call Run; the leader may call at any time in
+// between. It passes events, polls and calls of the leader to the parts, each of which has its own
+// state and its own lock.
 type Cell struct {
 	cfg     Config
 	log     *slog.Logger
@@ -207,11 +206,11 @@ type Cell struct {
 
 	leaving  atomic.Bool
 	ended    chan struct{} // has a value when a container has ended since that was looked at
-	counting sync.Mutex    // a count and its report are one step: an older one never comes after
+	counting sync.Mutex    // a count and its report are one step: an older one never follows
 }
 
-// New reads the directory's identity, begins a session and takes over what the
-// executor has adopted. The executor must be open, and its lock held.
+// New reads the directory's identity, begins a session and takes over the executor's adopted
+// containers. The executor must be open, and its lock held.
 func New(cfg Config, exec Executor, leader Leader) (*Cell, error) {
 	cfg = cfg.withDefaults()
 	rt := cfg.Runtime
@@ -245,17 +244,17 @@ func New(cfg Config, exec Executor, leader Leader) (*Cell, error) {
 	return c, nil
 }
 
-// forgetEnds drops what a directory says of containers that ended: it may be old, or another's.
+// forgetEnds discards a directory's records of ended containers: they may be old, or another's.
 func forgetEnds(exec Executor) {
 	for _, ct := range exec.List() {
 		if ct.State == executor.Completed {
-			_ = exec.Delete(ct.ID) // nothing of it is left
+			_ = exec.Delete(ct.ID) // no work of it is left
 		}
 	}
 }
 
-// machineConfig is what the machine knows when it starts. The deadline of an
-// earlier process counts only under the same boot of the machine.
+// machineConfig is the initial state of the machine. The deadline of an earlier process counts
+// only under the same boot of the machine.
 func (c *Cell) machineConfig(before, id Identity) worker.CellConfig {
 	m := worker.CellConfig{Cell: c.cfg.Name, Proc: id.Proc, Started: id.Started, DirID: id.DirID, Boot: id.Boot, Cluster: id.Cluster, Unix: c.cfg.Clock.Wall().Unix(),
 		Now: c.cfg.Clock.Boot(), Timeouts: c.cfg.Timeouts, SetID: before.SetID, Epoch: before.Epoch,
@@ -277,9 +276,9 @@ func (c *Cell) machineConfig(before, id Identity) worker.CellConfig {
 	return m
 }
 
-// Run drives the cell until ctx is done, the leader tells it to end, or it
-// cannot go on. When ctx is done it takes no new work, ends what does not outlive
-// it, waits (bounded) until the leader has heard all statuses, and deregisters.
+// Run drives the cell until ctx is done, the leader orders its end, or it cannot continue. When
+// ctx is done it takes no new work, ends work that does not outlive it, waits (bounded) until the
+// leader has acknowledged all statuses, and deregisters.
 func (c *Cell) Run(ctx context.Context) error {
 	events, err := c.exec.Watch()
 	if err != nil {
@@ -306,21 +305,20 @@ func (c *Cell) DirID() string {
 	return c.session.identity.DirID
 }
 
-// Begin tells the session what there is and returns what has to be driven while the
-// cell lives. Run does that; who calls Begin hands over events, and calls Leave and
-// looks at Over, by itself.
+// Begin passes the existing containers to the session and returns the loops to drive while the
+// cell lives. Run does that; a caller of Begin passes events on, and calls Leave and Over, itself.
 func (c *Cell) Begin() []*run.Loop {
 	c.countBound()
 	return append(c.session.loops(), c.batch.ending, c.polls.loop)
 }
 
-// Cleared tells that what earlier processes of the directory have left is gone, or taken over.
-// The executor of a real cell has seen to that when it is open, but for what does not die and
-// has no name any more; of one whose Runtime says otherwise the leader does not take the end
-// of its predecessors for proven before.
+// Cleared reports that the work of earlier processes of the directory is gone, or taken over. The
+// executor of a real cell has ensured that when it is open, except for containers that survive
+// KILL and have no name any more. If the Runtime of a cell reports otherwise, the leader does not
+// treat the end of its predecessors as proven before.
 func (c *Cell) Cleared() { c.session.step(worker.PredecessorsCleared{}) }
 
-// namelessEnded forgets such a container. With the last one what was left is gone.
+// namelessEnded removes such a container. With the last one all earlier work is gone.
 func (c *Cell) namelessEnded(id string) {
 	c.containers.delete(id)
 	if !c.containers.nameless() {
@@ -328,7 +326,7 @@ func (c *Cell) namelessEnded(id string) {
 	}
 }
 
-// Over reports that the cell has to end, and why: a *Told, or nil when it has left.
+// Over returns the reason why the cell must end: a *Told, or nil when it has left.
 func (c *Cell) Over() (bool, error) {
 	select {
 	case <-c.exit.done:
@@ -340,7 +338,7 @@ func (c *Cell) Over() (bool, error) {
 	}
 }
 
-// lifetime returns when the cell has to end: in good order, or because the leader said so.
+// lifetime returns when the cell must end: in order, or because the leader ordered it.
 func (c *Cell) lifetime(outer, inner context.Context) error {
 	select {
 	case <-c.exit.done:
@@ -353,9 +351,9 @@ func (c *Cell) lifetime(outer, inner context.Context) error {
 	return context.Canceled
 }
 
-// Leave takes no new work, tells all that does not outlive the cell to end, and has the
-// session deregister when nothing is left; or, when all that is left outlives it, that the
-// next process of the directory will be back. It does not wait for any of that.
+// Leave takes no new work, stops all work that does not outlive the cell, and makes the session
+// deregister when none is left. If all remaining work outlives it, it announces that the next
+// process of the directory will return. It does not wait for any of that.
 func (c *Cell) Leave() {
 	c.leaving.Store(true)
 	c.countBound()
@@ -407,7 +405,7 @@ func (c *Cell) ending() bool {
 // outlives reports whether a container is kept at a restart of the cell.
 func (c *Cell) outlives(ct executor.Container) bool { return ct.Kept }
 
-// runEvents hurries what a poll would find.
+// runEvents triggers early the work of a poll.
 func (c *Cell) runEvents(ctx context.Context, s Events) error {
 	for {
 		select {
@@ -438,8 +436,8 @@ func (c *Cell) Happened(e executor.Event) {
 		case c.ended <- struct{}{}:
 		default:
 		}
-		// An ended one may stay until the leader takes this process in again, and it
-		// does not take in one that says it holds work.
+		// An ended one may stay until the leader accepts this process again, and the leader does not
+		// accept one that reports work.
 		c.recount(e.Container)
 		c.look(e.Container)
 	case executor.EventDeleted:
@@ -449,12 +447,12 @@ func (c *Cell) Happened(e executor.Event) {
 	case executor.EventExpired, executor.EventDrained, executor.EventStuck:
 		c.countBound()
 	case executor.EventSlow, executor.EventEnding:
-		c.LinkBroken() // the leader hears at once what it is at, or that it is being ended
+		c.LinkBroken() // the leader gets its phase, or its end, at once
 	case executor.EventReserved:
 	}
 }
 
-// recount counts again when one that counts is not what it was.
+// recount counts again when the state of a counted container has changed.
 func (c *Cell) recount(ct executor.Container) {
 	if c.leaving.Load() || ct.DeadlineBound && ct.Labels[labelKind] != kindBatch {
 		c.countBound()
@@ -491,8 +489,8 @@ func (c *Cell) push(id string) {
 	})
 }
 
-// countBound tells the session how many deadline-bound containers there are
-// beside batch tasks, and how many of all outlive the cell.
+// countBound passes to the session the number of deadline-bound containers besides batch tasks,
+// and the number of those that outlive the cell.
 func (c *Cell) countBound() {
 	c.counting.Lock()
 	defer c.counting.Unlock()
@@ -510,8 +508,8 @@ func (c *Cell) countBound() {
 			continue
 		}
 		alive := ct.State != executor.Completed || ct.Stuck != nil
-		// A cell that leaves deregisters only when nothing is left of it but what
-		// nobody can be told of.
+		// A leaving cell deregisters only if no work is left except containers that cannot be reported
+		// to any leader.
 		if ct.DeadlineBound && alive || leaving && !c.outlives(ct) && (alive || !c.rows.unreadable(ct)) {
 			n.Containers++
 		}
@@ -519,7 +517,7 @@ func (c *Cell) countBound() {
 	c.session.step(n)
 }
 
-// sameState compares what can change while a cell runs.
+// sameState compares the fields that can change while a cell runs.
 func sameState(a, b placement.State) bool {
 	return a.Draining == b.Draining && a.Unavailable == b.Unavailable && a.Capacity.Equal(b.Capacity) && a.Foreign.Equal(b.Foreign) && maps.Equal(a.Withdrawn, b.Withdrawn)
 }

@@ -13,8 +13,8 @@ import (
 	"cantina/wire"
 )
 
-// containers are those of the cell: by what plan a reserved one will run, and what the cell
-// knows of one that its executor does not.
+// containers has the cell's data about containers: the plan of a reserved one, and data that its
+// executor does not have.
 type containers struct {
 	cfg  *Config
 	log  *slog.Logger
@@ -22,24 +22,24 @@ type containers struct {
 
 	plans      *table[plan]
 	endReasons *table[string]
-	unknown    *table[string] // why the leader's store does not know what runs in a container
+	unknown    *table[string] // why the leader's store does not contain the work of a container
 }
 
-// plan is what a reserved container will run.
+// plan is the work of a reserved container.
 type plan struct {
 	workload *action.Workload
 	env      []action.Variable
 }
 
-// forget drops what is known of a container that is gone.
+// forget removes the data of a container that is gone.
 func (k *containers) forget(id string) {
 	k.plans.drop(id)
 	k.endReasons.drop(id)
 	k.unknown.drop(id)
 }
 
-// keep drops what is known of containers that are not here: the event of a deletion may be lost,
-// and a reason may come after it.
+// keep removes the data of containers that are not here: the event of a deletion may be lost, and
+// a reason may arrive after it.
 func (k *containers) keep(here map[string]bool) {
 	has := func(id string) bool { return here[id] }
 	k.plans.keep(has)
@@ -53,7 +53,7 @@ func (k *containers) stop(id, reason string) {
 	k.warn("stop", id, k.exec.Stop(id))
 }
 
-// statusOf is what the scheduler is told of an ended batch container: it decodes that with
+// statusOf is the scheduler's status of an ended batch container; it decodes it with
 // wire.DecodeBatchEnd.
 func (k *containers) statusOf(ct executor.Container) (string, error) {
 	r := ct.Result
@@ -67,8 +67,8 @@ func (k *containers) statusOf(ct executor.Container) (string, error) {
 	return wire.EncodeBatchEnd(end, r.Status)
 }
 
-// alive names the containers of services that have not ended, and those of tasks, with the
-// ends that are still to be told. While the session is NEW, as it is when it reports, none is started.
+// alive names the containers of services that have not ended, and those of tasks, including ends
+// that are not reported yet. While the session is NEW, as when it reports, none is started.
 func (k *containers) alive() (all []string) {
 	for _, ct := range k.exec.List() {
 		l, ended := ct.Labels, ct.State == executor.Completed
@@ -84,14 +84,14 @@ func (k *containers) alive() (all []string) {
 	return all
 }
 
-// interrupted reports whether a batch container was stopped because the cell is
-// being emptied. One that had ended by itself just before was not.
+// interrupted reports whether a batch container was stopped because the cell is draining. A
+// container that had ended on its own just before was not.
 func (k *containers) interrupted(ct executor.Container) bool {
 	reason, ok := k.endReasons.get(ct.ID)
 	return ok && reason == reasonDrained && ct.Result.Stopped
 }
 
-// live lists what a drain waits for, in words.
+// live describes the remaining work of a drain.
 func (k *containers) live() []string {
 	var out []string
 	for _, ct := range k.exec.List() {
@@ -104,7 +104,7 @@ func (k *containers) live() []string {
 	return out
 }
 
-// atWhat is what a container that does not run yet has been at for long.
+// atWhat is the phase in which a container that does not run yet has been for long.
 func (k *containers) atWhat(ct executor.Container) executor.Phase {
 	if p := ct.Phase; p.What != "" && !ct.Ending && !ct.Decided && k.cfg.Clock.Boot()-p.Since >= executor.SlowPhase {
 		return p
@@ -112,8 +112,8 @@ func (k *containers) atWhat(ct executor.Container) executor.Phase {
 	return executor.Phase{}
 }
 
-// nameless reports whether something of an earlier process of the directory does not die of
-// which nobody knows what it is: its end is not proven, and this process cannot answer for it.
+// nameless reports whether unidentified work of an earlier process of the directory survives: its
+// end is not proven, and this process cannot hold it.
 func (k *containers) nameless() bool {
 	return slices.ContainsFunc(k.exec.List(), func(ct executor.Container) bool {
 		return ct.Adopted && ct.Labels[labelKind] == "" && ct.State != executor.Completed
@@ -136,8 +136,8 @@ func (k *containers) has(id string) bool {
 	return ok
 }
 
-// environment is what a container gets beside its workload's own variables, and which
-// are stronger.
+// environment is the environment of a container besides its workload's own variables, and the
+// stronger part.
 func (k *containers) environment(w *action.Workload, own []action.Variable) []action.Variable {
 	var api []action.Variable
 	if w.API {

@@ -18,13 +18,12 @@ const (
 	reasonEarlier = "stopped by an earlier process of its cell"
 )
 
-// maxWaits bounds how much a cell lists of what its drain waits for.
+// maxWaits limits the listed remaining work of a drain.
 const maxWaits = 50
 
-// Drain asks a cell to empty itself, or takes that back. ID names it: the same
-// one again changes nothing, nor does one that was taken back or replaced before: calls may
-// overtake one another. A Deadline of 0 is the cell's own setting. With Undo, ID is the order
-// that is taken back.
+// Drain orders a cell to drain, or to stop draining. ID identifies it: a repetition changes
+// nothing, nor does an order that was undone or replaced before, because calls may overtake one
+// another. A Deadline of 0 is the cell's own setting. With Undo, ID is the order that is undone.
 type Drain struct {
 	ID        string
 	Reason    string
@@ -33,13 +32,13 @@ type Drain struct {
 	Undo      bool
 }
 
-// DrainState is what a cell says of its drain. Waits is what it waits for,
-// in words; when Over is set, what its deadline has ended.
+// DrainState is a cell's report of its drain. Waits describes the remaining work; if Over is set,
+// the work that its deadline has ended.
 type DrainState struct {
 	ID    string
 	Over  bool
 	Waits []string
-	// Timeout is how long a drain takes at most when nothing else is said.
+	// Timeout is the default maximum duration of a drain.
 	Timeout time.Duration
 }
 
@@ -50,7 +49,7 @@ type drainState struct {
 	until     time.Time
 	stopBatch bool
 	over      bool     // the deadline has been acted on
-	waited    []string // for what, when it was
+	waited    []string // the work, when it was over
 	// ended are the newest ids that were taken back or replaced under the leader of term: an
 	// order that was overtaken on its way begins nothing.
 	ended []string
@@ -86,7 +85,7 @@ func (e drainState) without(id string) drainState {
 	return e
 }
 
-// evacuating holds the drain of the cell, for all that ask.
+// evacuating holds the drain of the cell, for all parts.
 type evacuating struct {
 	cfg   *Config
 	mu    sync.Mutex
@@ -102,7 +101,7 @@ func (e *evacuating) follow(o Drain, t fence.Term) (was, now drainState) {
 	return was, e.drain
 }
 
-// expire ends the time of a drain when it is over, once; left is what it waited for.
+// expire ends a drain at its deadline, once; left is the remaining work.
 func (e *evacuating) expire(left []string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -120,8 +119,8 @@ func (e *evacuating) drainState() (time.Time, bool) {
 	return e.drain.until, e.drain.on
 }
 
-// setDrain begins to empty the cell, or takes that back. The leader hears of it at once:
-// what is given to the cell depends on it.
+// setDrain begins to drain the cell, or stops it. The leader is informed at once: it decides which
+// work the cell gets.
 func (c *Cell) setDrain(t fence.Term, e Drain) {
 	if e.Deadline <= 0 {
 		e.Deadline = c.cfg.DrainTimeout
@@ -149,7 +148,7 @@ func (e *evacuating) now() drainState {
 	return e.drain
 }
 
-// emptied has the leader hear at once that nothing is left on a cell that is being emptied.
+// emptied informs the leader at once that no work is left on a draining cell.
 func (c *Cell) emptied() {
 	if _, on := c.drain.drainState(); on && len(c.containers.live()) == 0 {
 		c.session.step(worker.StateChanged{})
@@ -184,9 +183,8 @@ func (e *evacuating) pollWait() time.Duration {
 	return max(0, min(e.cfg.DrainPoll, e.drain.until.Sub(e.cfg.Clock.Wall())))
 }
 
-// endDrain ends what is left when the time of a drain is over:
-// instances go, batch tasks run again elsewhere. Tasks are stopped by their own table, and
-// fail when they have ended.
+// endDrain ends the remaining work at the deadline of a drain: instances are removed, batch tasks
+// run again elsewhere. Tasks are stopped by their own table, and fail when they have ended.
 func (c *Cell) endDrain() {
 	left := c.containers.live()
 	if !c.drain.expire(left) {
@@ -203,7 +201,7 @@ func (c *Cell) endDrain() {
 	}
 }
 
-// dropInstance stops an instance. Its rows say that it is being stopped until it is gone.
+// dropInstance stops an instance. Its rows show that it is being stopped until it is gone.
 func (c *Cell) dropInstance(ct executor.Container) {
 	if key, _, ok := keyOf(ct.Labels); ok {
 		c.rows.known.forget(key)
@@ -212,8 +210,8 @@ func (c *Cell) dropInstance(ct executor.Container) {
 	}
 }
 
-// rowUntil is until when an EVACUATING row stands: a little longer than the drain takes, and as
-// long as what it is of takes to stop.
+// rowUntil is the expiry of an EVACUATING row: somewhat longer than the drain, and as long as its
+// work takes to stop.
 func (e *evacuating) rowUntil(ct executor.Container) time.Time {
 	until, _ := e.drainState()
 	until = until.Add(rowSlack)
@@ -223,6 +221,6 @@ func (e *evacuating) rowUntil(ct executor.Container) time.Time {
 	return until
 }
 
-// rowSlack is how long the cell has to say what became of an instance after the end of a drain, or
+// rowSlack is how long the cell has to report the end of an instance after the end of a drain, or
 // after its KILL.
 const rowSlack = 5 * time.Second

@@ -11,7 +11,7 @@ import (
 	"cantina/wire"
 )
 
-// lrpState is the state of a container as the tables tell states apart.
+// lrpState is the state of a container as the tables distinguish states.
 func lrpState(c executor.Container) lrp.Container {
 	switch c.State {
 	case executor.Reserved:
@@ -90,7 +90,7 @@ func (h *harmoniser) harmoniseLRP(ctx context.Context, id string) {
 	}
 }
 
-// actLRP does what the table says and reports whether that was the last word.
+// actLRP performs the action of the table and reports whether it was the last one.
 func (h *harmoniser) actLRP(ctx context.Context, ct executor.Container, service lrp.ServiceKey, v lrp.View, fresh bool) bool {
 	a := h.lrpTable(v)
 	alive := ct.State != executor.Completed
@@ -149,7 +149,7 @@ func (h *harmoniser) decideLRP(ctx context.Context, ct executor.Container, servi
 	}
 }
 
-// lrpCall makes one call and remembers what the row is afterwards.
+// lrpCall makes one call and remembers the resulting row.
 func (h *harmoniser) lrpCall(ctx context.Context, call lrp.Call, v lrp.View, service lrp.ServiceKey, ct executor.Container) error {
 	ev := h.lrpEvent(call, v, service, ct)
 	key := v.Rows.Key
@@ -209,8 +209,7 @@ func (h *harmoniser) lrpEvent(call lrp.Call, v lrp.View, service lrp.ServiceKey,
 	return nil
 }
 
-// crashReason says in words how the container ended, with the last line of its
-// error output.
+// crashReason describes how the container ended, with the last line of its error output.
 func crashReason(ct executor.Container) string {
 	r := ct.Result.Reason
 	if r == "" {
@@ -222,9 +221,9 @@ func crashReason(ct executor.Container) string {
 	return r
 }
 
-// residualLRP deals with a row that names this cell and has no container. It speaks for
-// this process alone: a row of another one under the cell's name may be of another
-// directory, and alive. The leader knows what that proves.
+// residualLRP handles a row that names this cell and has no container. It reports for this process
+// only: a row of another process under the cell's name may be of another directory, and alive. The
+// leader knows the consequences.
 func (h *harmoniser) residualLRP(ctx context.Context, x lrp.Index) {
 	for _, row := range x.Rows() {
 		if row.Cell != string(h.cfg.Name) {
@@ -253,8 +252,8 @@ func (h *harmoniser) residualLRP(ctx context.Context, x lrp.Index) {
 	}
 }
 
-// refused reports whether the leader refused a call for good. Over a network the
-// kind of a refusal is not told, only that it is one.
+// refused reports whether the leader's refusal of a call is final. Over a network the kind of a
+// refusal is not transmitted, only that it is one.
 func refused(err error) bool {
 	for _, no := range []error{lrp.ErrNotFound, lrp.ErrCannotBeClaimed, lrp.ErrCannotBeStarted, lrp.ErrCannotBeCrashed,
 		lrp.ErrCannotBeRemoved, lrp.ErrCannotBeEvacuated, wire.ErrRefused} {
@@ -288,8 +287,8 @@ func (h *harmoniser) netOf(ct executor.Container) *lrp.Net {
 	return n
 }
 
-// unreadable reports whether the row of a container is quarantined: its end cannot
-// be told to the leader.
+// unreadable reports whether the row of a container is quarantined: its end cannot be reported to
+// the leader.
 func (h *harmoniser) unreadable(ct executor.Container) bool {
 	if key, _, ok := keyOf(ct.Labels); ok && ct.Labels[labelKind] == kindLRP {
 		row, ok := h.known.lrp(key)
@@ -299,8 +298,8 @@ func (h *harmoniser) unreadable(ct executor.Container) bool {
 	return ok && row.quarantined
 }
 
-// read asks the leader for rows, and remembers what it answered. Without an answer a poll comes
-// soon.
+// read requests rows from the leader, and remembers the response. Without a response another poll
+// follows soon.
 func (h *harmoniser) read(ctx context.Context, q RowsQuery) (Rows, bool) {
 	since := h.known.now()
 	rows, err := h.leader.Rows(ctx, h.session.caller(), q)

@@ -19,10 +19,10 @@ import (
 	"cantina/workerset"
 )
 
-// DirID keeps what a cell has to know of the processes before it. Dir has one on
-// the disk; a simulator has another.
+// DirID stores a cell's data about earlier processes. Dir has one on the disk; a simulator has
+// another.
 type IdentityStore interface {
-	// Read returns what was saved last; a new directory has an identity with a name.
+	// Read returns the last saved identity; a new directory has one with a name.
 	Read() (Identity, error)
 	// Save replaces it. With durable set it outlives the machine when Save returns.
 	Save(id Identity, durable bool) error
@@ -32,11 +32,11 @@ type IdentityStore interface {
 	NewProc() worker.Proc
 }
 
-// Identity is what a cell's directory knows about the sessions begun on it. Proc,
-// Started, the worker set and the epoch are durable before they are used; the
-// deadline only has to outlive the process, not the machine.
+// Identity is a cell directory's data about the sessions begun on it. Proc, Started, the worker
+// set and the epoch are durable before they are used; the deadline only must outlive the process,
+// not the machine.
 type Identity struct {
-	// DirID names the directory for ever.
+	// DirID identifies the directory permanently.
 	DirID string `json:"dir_id"`
 	// Cluster is the one that the directory's cell belongs to, since its first join; durable
 	// before it is used.
@@ -46,7 +46,7 @@ type Identity struct {
 	// Proc is the process id of the newest session, Boot the boot it ran under.
 	Proc worker.Proc `json:"proc"`
 	Boot string      `json:"boot"`
-	// SetID and Epoch are what the newest leader gave.
+	// SetID and Epoch are those of the newest leader.
 	SetID workerset.ID `json:"set"`
 	Epoch int64        `json:"epoch"`
 	// Deadline (boot time) and Promise are those of the reaper.
@@ -76,10 +76,10 @@ func newID() string {
 // diskIdentity is a directory of the machine.
 type diskIdentity string
 
-// Read reads the directory's identity; a new directory gets one. A file that
-// cannot be read as one is set aside, never an obstacle: the directory then counts
-// as new, and nothing of the old one can be claimed by it. So does a copy of a directory,
-// whose lock proves nothing about the processes of the original.
+// Read reads the directory's identity; a new directory gets one. An unreadable file is moved away,
+// and never prevents the start. Then the directory counts as new, and it cannot claim work of the
+// old one. The same applies to a copy of a directory, whose lock proves nothing about the
+// processes of the original.
 func (d diskIdentity) Read() (Identity, error) {
 	path := filepath.Join(string(d), identityFile)
 	f, err := os.Open(path)
@@ -111,7 +111,7 @@ func (d diskIdentity) Read() (Identity, error) {
 	return p.Identity, nil
 }
 
-// nameOf returns the inode of a file, and when it was born in ns; 0 where nobody knows.
+// nameOf returns the inode of a file, and its birth time in ns; 0 if unknown.
 func nameOf(f *os.File) (inode uint64, born int64, err error) {
 	var x unix.Statx_t
 	if err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_BTIME, &x); err != nil {
@@ -133,14 +133,14 @@ func (id Identity) next(boot string, proc worker.Proc) Identity {
 	return id
 }
 
-// keep takes over what the session knows.
+// keep stores the session's data.
 func (id Identity) keep(k worker.Kept) Identity {
 	id.Cluster, id.SetID, id.Epoch, id.Deadline, id.Promise = k.Cluster, k.SetID, k.Epoch, k.Deadline, k.Promise
 	return id
 }
 
-// Save replaces the directory's file. With durable set it is on the disk when Save returns.
-// The file has the old or the new text, whatever happens.
+// Save replaces the directory's file. With durable set it is on the disk when Save returns. The
+// file always has the old or the new text.
 func (d diskIdentity) Save(id Identity, durable bool) error {
 	if err := d.save(id, durable); err != nil {
 		return fmt.Errorf("cell identity: %w", err)

@@ -7,9 +7,8 @@ import (
 	"cantina/task"
 )
 
-// known remembers the rows of what runs here as they were last seen: from the
-// last poll, or as this cell's own call left them. It hurries events; every poll
-// corrects it.
+// known remembers the last seen rows of work here: from the last poll, or as this cell's own calls
+// left them. It speeds up the handling of events; every poll corrects it.
 type known struct {
 	mu    sync.Mutex
 	clock uint64 // grows with every own call
@@ -47,7 +46,7 @@ func (k *known) task(guid string) (knownTask, bool) {
 	return v, ok
 }
 
-// setOrdinary notes what an own call left as the ordinary row.
+// setOrdinary stores the ordinary row after an own call.
 func (k *known) setOrdinary(key lrp.Key, row *lrp.Actual) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -57,7 +56,7 @@ func (k *known) setOrdinary(key lrp.Key, row *lrp.Actual) {
 	k.lrps[key] = v
 }
 
-// forget drops what is known of an index: the next look reads it.
+// forget removes the data of an index: the next check reads it.
 func (k *known) forget(key lrp.Key) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -65,7 +64,7 @@ func (k *known) forget(key lrp.Key) {
 	delete(k.lrps, key)
 }
 
-// setTask notes what an own call left as a task's row.
+// setTask stores a task's row after an own call.
 func (k *known) setTask(guid string, row *task.Task) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -87,9 +86,9 @@ func (k *known) now() uint64 {
 	return k.clock
 }
 
-// read takes over what a read begun at since has seen. What an own call has
-// changed meanwhile stays. With all set the read named every row of this cell,
-// and what it did not name is forgotten unless asked for.
+// read stores the result of a read begun at since. Rows that an own call has changed meanwhile
+// stay. With all set the read covered every row of this cell; other rows are removed unless they
+// were requested.
 func (k *known) read(since uint64, q RowsQuery, got Rows) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -120,7 +119,7 @@ func (k *known) read(since uint64, q RowsQuery, got Rows) {
 	}
 }
 
-// index arranges an answer by key; what was asked for and is not in it has no row.
+// index arranges a response by key; a requested key that is missing has no row.
 func index(q RowsQuery, got Rows) (map[lrp.Key]knownLRP, map[string]knownTask) {
 	lrps, tasks := map[lrp.Key]knownLRP{}, map[string]knownTask{}
 	for _, key := range q.LRPs {

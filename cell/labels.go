@@ -69,9 +69,8 @@ func ofOther(l executor.Labels, own fence.Cluster) bool {
 	return of != "" && own != "" && of != string(own)
 }
 
-// ofOlder reports whether work was started for another store than the one that has the
-// term, or for the same before its epoch began: a store that was restored from a backup
-// knows nothing of what came after that.
+// ofOlder reports whether work was started for another store than the one of the term, or for the
+// same store before its epoch began: a store that was restored from a backup has no later data.
 func ofOlder(l executor.Labels, own fence.Cluster, term fence.Term) bool {
 	epoch, err := strconv.ParseInt(l[labelEpoch], 10, 64)
 	return ofOther(l, own) || err == nil && epoch < term.Epoch

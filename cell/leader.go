@@ -20,17 +20,17 @@ import (
 
 // Errors between cells and leaders.
 var (
-	// ErrNotLeader reports that the server that was asked does not lead.
+	// ErrNotLeader reports that the called server does not lead.
 	ErrNotLeader = errors.New("not the leader")
 	// ErrTerm reports a call of a lower term than the receiver has seen.
 	ErrTerm = errors.New("call of an older term")
-	// ErrNewer reports a call of a term that the receiver has not accepted: it has not heard
-	// of that leader yet, or does not believe the term.
+	// ErrNewer reports a call of a term that the receiver has not accepted: it has no contact with
+	// that leader yet, or does not trust the term.
 	ErrNewer = errors.New("call of a newer term than this cell has accepted")
-	// ErrProc reports a call that is meant for another process of this cell, or
-	// from a process whose session the leader does not know.
+	// ErrProc reports a call that is addressed to another process of this cell, or from a process
+	// whose session the leader does not know.
 	ErrProc = errors.New("call for another process of this cell")
-	// ErrCell reports a call that is meant for another cell.
+	// ErrCell reports a call that is addressed to another cell.
 	ErrCell = errors.New("call for another cell")
 	// ErrUnknownContainer reports that the cell has no such container.
 	ErrUnknownContainer = errors.New("no such container on this cell")
@@ -71,7 +71,7 @@ type Caller struct {
 // Leader is the leader as its cells see it. Every method may return ErrNotLeader,
 // or an error of the transport; both mean that nothing is known about the call.
 type Leader interface {
-	// Heartbeat keeps the session; state is what the cell offers now.
+	// Heartbeat keeps the session; state has the cell's present capacity and attributes.
 	Heartbeat(ctx context.Context, beat worker.Heartbeat, state State) (worker.HeartbeatAnswer, error)
 	// UpdateStatus reports ends of batch tasks; one answer for each item, once it is durable.
 	UpdateStatus(ctx context.Context, u worker.UpdateStatus) ([]worker.StatusAnswer, error)
@@ -83,12 +83,12 @@ type Leader interface {
 	TaskEvents(ctx context.Context, from Caller, events []TaskEvent) ([]error, error)
 }
 
-// State is what a cell says about itself, beside what placement needs.
+// State is a cell's report about itself, besides the data for placement.
 type State struct {
 	placement.State
 	// Address is where the leader reaches the cell.
 	Address string
-	// Build is the cell's version; Isolation says in words how strong it can isolate.
+	// Build is the cell's version; Isolation describes the available isolation.
 	Build     string
 	Isolation []string
 	// Conditions are the containers that something holds up, at most 20 of them, and then tasks and
@@ -98,17 +98,17 @@ type State struct {
 	Drain DrainState
 }
 
-// Condition is one container whose start hangs, that does not die, that is being ended, or that the
-// leader's store does not know.
+// Condition is one container whose start hangs, that survives KILL, that is being ended, or that
+// the leader's store does not contain.
 type Condition struct {
-	Instance, Task, Job, Node string // what it is of: an instance, a task, or a batch task
+	Instance, Task, Job, Node string // its work: an instance, a task, or a batch task
 	What                      string // the same for people: "service web/0"
 	Text                      string // "START_HANGS: /mnt/a: pid 7 (cantina) in state D at request_wait_answer"
 	// Unknown: it runs, and the leader's store does not know it; UID is that of its task or job.
 	Unknown bool
 	UID     string
-	// Since is set when it starts and has been at what Text says for long, since then; Limit is what
-	// ends its start at the latest, 0 = nothing.
+	// Since is set if it is starting and has been in the phase of Text for long, since then; Limit is
+	// the latest end of its start, 0 = none.
 	Since time.Time
 	Limit time.Duration
 	// Detail is why it is still at that: how its latest health check failed.
@@ -122,7 +122,7 @@ type Condition struct {
 // Starting reports whether it is of a start that takes long. The cell may still report it shortly after the end.
 func (c *Condition) Starting() bool { return !c.Since.IsZero() && !c.Stopping }
 
-// Words is the text, with the times of a start that takes long.
+// Words is the text, with the times of a slow start.
 func (c *Condition) Words(now time.Time) string {
 	switch {
 	case c.Stopping && c.StopBy.IsZero():
@@ -142,7 +142,7 @@ func (c *Condition) Words(now time.Time) string {
 	return text
 }
 
-// RowsQuery asks for rows.
+// RowsQuery requests rows.
 type RowsQuery struct {
 	// Only leaves out the rows that name the cell.
 	Only  bool
@@ -165,7 +165,7 @@ type (
 	TaskEvent = wire.TaskCall
 )
 
-// LRPWork asks for the reservation of a container for one instance.
+// LRPWork requests the reservation of a container for one instance.
 type LRPWork struct {
 	Key           lrp.Key
 	Service       lrp.ServiceKey
@@ -177,14 +177,14 @@ type LRPWork struct {
 	Exclusive bool
 }
 
-// TaskWork asks for the reservation of a container for one task.
+// TaskWork requests the reservation of a container for one task.
 type TaskWork struct {
 	GUID, UID, Domain string
 	Workload          *action.Workload
 	DeadlineBound     bool
 }
 
-// Work is what one Perform call brings.
+// Work is the content of one Perform call.
 type Work struct {
 	Term  fence.Term
 	Proc  worker.Proc
@@ -192,8 +192,7 @@ type Work struct {
 	Tasks []TaskWork
 }
 
-// Refusal says why one unit of work was not reserved. ID is the instance id, or
-// the uid of the task.
+// Refusal is why one unit of work was not reserved. ID is the instance id, or the uid of the task.
 type Refusal struct {
 	ID     string
 	Reason string
@@ -202,15 +201,15 @@ type Refusal struct {
 	Cell bool
 }
 
-// BatchWork is what one batch task runs.
+// BatchWork is the work of one batch task.
 type BatchWork struct {
 	Domain string
-	// Workload is what the batch tasks of a job have in common.
+	// Workload is common to the batch tasks of a job.
 	Workload *action.Workload
 	// Program replaces the workload's single run action; nil = as it is.
 	Program *action.Run
 	Env     []action.Variable
-	// Resources are what it takes from the cell.
+	// Resources are those that it takes from the cell.
 	Resources resource.Amounts
 	JobUID    string
 	// Attempt is the number of the attempt, from 1; its output is found by it.
@@ -229,7 +228,7 @@ func RunItems(calls []worker.RunTask, payloads []*batch.Payload) []RunItem {
 	return items
 }
 
-// WorkOf is what a cell is sent of a batch task.
+// WorkOf is the part of a batch task that a cell gets.
 func WorkOf(p *batch.Payload) *BatchWork {
 	return &BatchWork{Domain: p.Domain, Workload: p.Workload, Program: p.Program, Env: p.Env, Resources: p.Resources,
 		JobUID: p.Labels["job_uid"], Attempt: p.Labels["attempt"]}

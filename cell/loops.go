@@ -11,18 +11,18 @@ import (
 	"cantina/worker"
 )
 
-// The session's loops. None of them has a goroutine of its own: run.Loop.Run drives
-// them, or a simulator.
+// The session's loops. None of them has its own goroutine: run.Loop.Run drives them, or a
+// simulator.
 
 // tickEvery is how often every deadline is looked at.
 const tickEvery = 100 * time.Millisecond
 
-// statusCalls is how many UpdateStatus with ends are under way at most. Each lasts as long as
-// a commit: what ends meanwhile is to be in the next commit, not in the one after. Answers to
-// probes have a call of their own, which lasts as long as the network takes.
+// statusCalls limits the UpdateStatus calls with ends in progress. Each lasts as long as a commit:
+// ends in that time should be in the next commit, not in the one after. Results of probes have a
+// separate call, which lasts as long as the network takes.
 const statusCalls = 4
 
-// makeLoops makes them; they run when somebody drives them.
+// makeLoops makes them; they run when a caller drives them.
 func (s *session) makeLoops(h hands) {
 	s.ticks = &ticks{clock: s.clock, loop: run.NewLoop("tick", s.nextTick)}
 	s.acts = &acts{log: s.log, hands: h, ticks: s.ticks, ended: make(chan struct{}),
@@ -89,8 +89,7 @@ func (s *session) sendBeat(ctx context.Context, b worker.Heartbeat) {
 	s.logForeign(b.Cluster)
 }
 
-// logForeign tells once of each cluster that is not the cell's own and whose leader
-// answered, until the own one does.
+// logForeign logs once each foreign cluster whose leader answered, until the own one does.
 func (s *session) logForeign(own fence.Cluster) {
 	for _, e := range s.acts.foreign.take() {
 		if s.lastForeign == e.Cluster {
@@ -103,7 +102,7 @@ func (s *session) logForeign(own fence.Cluster) {
 	}
 }
 
-// hear sends a heartbeat, and tells when leaders fall silent and when one answers.
+// hear sends a heartbeat, and logs when leaders become silent and when one answers.
 func (s *session) hear(ctx context.Context, b worker.Heartbeat) (worker.HeartbeatAnswer, error) {
 	limit, cancel := s.limit(ctx, max(b.Period, time.Second))
 	defer cancel()
@@ -167,7 +166,7 @@ func (s *session) sendStatus(ctx context.Context, all []worker.UpdateStatus) {
 	s.step(events...)
 }
 
-// mailbox collects values until somebody takes them all.
+// mailbox collects values until a reader takes them all.
 type mailbox[T any] struct {
 	mu  sync.Mutex
 	all []T
@@ -179,14 +178,14 @@ func (m *mailbox[T]) put(v T) {
 	m.all = append(m.all, v)
 }
 
-// replace puts v in the place of what waits.
+// replace replaces the waiting values by v.
 func (m *mailbox[T]) replace(v T) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.all = append(m.all[:0:0], v)
 }
 
-// peek returns all that waits, which goes on waiting.
+// peek returns all waiting values without removing them.
 func (m *mailbox[T]) peek() []T {
 	m.mu.Lock()
 	defer m.mu.Unlock()

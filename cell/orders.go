@@ -9,9 +9,9 @@ import (
 	"cantina/worker"
 )
 
-// orders is what the machine of the session has the cell do.
+// orders are the orders of the session's machine to the cell.
 type orders struct {
-	*batchRuns // what it orders of batch tasks
+	*batchRuns // orders about batch tasks
 	queue      *run.Keyed
 	polls      *polls
 	exit       *onceError
@@ -35,8 +35,7 @@ func (o *orders) startProbe(number int64) {
 }
 
 // setDeadline: a deadline comes from a credit, and the leader gives credit only when it has
-// recorded what this process reported: so it covers what was adopted too. (Never
-// twice, Calls.)
+// recorded this process's report: so it covers adopted work too. (safety.md, Credit.)
 func (o *orders) setDeadline(at time.Duration) {
 	o.exec.SetDeadline(at)
 	o.exec.AdoptionRecorded()

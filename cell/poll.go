@@ -10,8 +10,8 @@ import (
 	"cantina/worker"
 )
 
-// polls is when the next comparison of everything is due: on a timer, when asked to,
-// and soon after a call failed.
+// polls is the time of the next full comparison: on a timer, when requested, and soon after a
+// failed call.
 type polls struct {
 	clock run.Clock
 	loop  *run.Loop
@@ -20,11 +20,11 @@ type polls struct {
 	at    time.Duration // boot time; zero = at once
 }
 
-// retryPause is the pause before what failed is tried again.
+// retryPause is the pause before a failed operation is retried.
 const retryPause = time.Second
 
-// due reports whether a poll is to begin now, or how long until then. One that begins is due
-// no more.
+// due reports whether a poll is due now, or how long until then. A poll that begins is no longer
+// due.
 func (p *polls) due() (bool, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,9 +64,9 @@ func (c *Cell) nextPoll() (func(context.Context), time.Duration) {
 	}, 0
 }
 
-// poll reads the rows first and the containers second, and looks at each of both.
-// While the session is NEW the leader has not said what it knows: nothing is touched.
-// The deadline of a drain does not wait for that.
+// poll reads the rows first and the containers second, and checks both. While the session is NEW
+// the leader has not sent its state: nothing is changed. The deadline of a drain does not wait for
+// that.
 func (c *Cell) poll(ctx context.Context) {
 	c.endDrain()
 	if state, _, _ := c.session.view(); state == worker.New || state == worker.MustDie {
@@ -92,7 +92,7 @@ func (c *Cell) poll(ctx context.Context) {
 	c.countBound()
 }
 
-// queryOf asks for all rows of this cell and of its containers.
+// queryOf requests all rows of this cell and of its containers.
 func queryOf(all []executor.Container) RowsQuery {
 	var q RowsQuery
 	for _, ct := range all {

@@ -12,7 +12,7 @@ import (
 	"cantina/task"
 )
 
-// reporter is what the cell says of itself: what it has, what holds its containers up, and
+// reporter makes the cell's report about itself: its capacity, the delays of its containers, and
 // whether it takes work.
 type reporter struct {
 	cfg        *Config
@@ -59,7 +59,7 @@ func (r *reporter) conditions() []Condition {
 	return slices.Concat(held[:min(len(held), maxConditions)], stopping[:min(len(stopping), maxStopping)])
 }
 
-// condition is what there is to say of a container, without its identity; false = nothing.
+// condition is the condition of a container, without its identity; false = none.
 func (r *reporter) condition(ct executor.Container) (Condition, bool) {
 	x := Condition{What: whatOf(ct.Labels), Text: heldUp(ct)}
 	if x.Text != "" {
@@ -82,7 +82,7 @@ func (r *reporter) condition(ct executor.Container) (Condition, bool) {
 	return x, x.Text != ""
 }
 
-// state is what the cell says of itself now; its version grows when it changes.
+// state is the cell's present report about itself; its version grows when it changes.
 func (r *reporter) state() State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,8 +101,8 @@ func (r *reporter) state() State {
 		Conditions: now, Drain: r.drainState(drain)}
 }
 
-// foreign is what containers hold that do not die although they were killed, or of which
-// the leader's store knows nothing, and the disk that is taken by what has reserved none.
+// foreign is the capacity used by containers that survived KILL or that the leader's store does
+// not contain, and disk space used without a reservation.
 func (r *reporter) foreign() resource.Amounts {
 	sum := resource.Amounts{}
 	for _, ct := range r.exec.List() {
@@ -134,7 +134,7 @@ func (r *reporter) unavailable() string {
 	return ""
 }
 
-// drainState is what the cell says of its drain.
+// drainState is the cell's report of its drain.
 func (r *reporter) drainState(e drainState) DrainState {
 	s := DrainState{ID: e.id, Over: e.over, Timeout: r.cfg.DrainTimeout}
 	switch {

@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// residual remembers what was logged of rows without a container, by instance or uid: the rows may
-// stay for long, and each poll finds them again.
+// residual remembers the log entries about rows without a container, by instance or uid: the rows
+// may stay for long, and each poll finds them again.
 type residual struct {
 	mu   sync.Mutex
 	said map[string]string
 }
 
-// changed notes what is to be said of a row, and reports whether that is new.
+// changed records the message about a row, and reports whether it is new.
 func (r *residual) changed(id, text string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -32,7 +32,7 @@ func (r *residual) drop(id string) {
 	delete(r.said, id)
 }
 
-// keep forgets what no row names any more.
+// keep removes entries that no row names any more.
 func (r *residual) keep(rows Rows) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -41,10 +41,10 @@ type session struct {
 	within func(context.Context, time.Duration) (context.Context, context.CancelFunc) // nil = of the kernel
 
 	address     string
-	lastForeign fence.Cluster // the one that was told of last; of that loop
+	lastForeign fence.Cluster // the last reported one; of that loop
 
-	refusal  string     // that was told of last; of that loop
-	answered lastResult // whether the last heartbeat was; only the loop of beats touches it
+	refusal  string     // last reported; of that loop
+	answered lastResult // state of the last heartbeat; only used by the loop of heartbeats
 	electing electing
 	ticks    *ticks
 	acts     *acts
@@ -58,7 +58,7 @@ type session struct {
 	member atomic.Value // fence.Cluster: the one the cell belongs to
 }
 
-// lastResult is what was told last of something that comes again and again.
+// lastResult is the last reported result of a repeated operation.
 type lastResult struct{ told, good bool }
 
 // first reports whether something is news.
@@ -85,7 +85,7 @@ func (e *electing) still(now time.Duration) bool {
 	return now-e.since < electionTime
 }
 
-// hands is what the session does to the rest of the cell. None of them waits.
+// hands are the session's actions on the rest of the cell. None of them waits.
 type hands interface {
 	// setDeadline hands the reaper its deadline.
 	setDeadline(at time.Duration)
@@ -100,11 +100,11 @@ type hands interface {
 	endAll(reason string)
 	// startProbe makes and removes a real container and reports with probeEnded.
 	startProbe(probe int64)
-	// changed tells of the session's new state.
+	// changed reports the session's new state.
 	changed(from, to worker.State, reason string)
 }
 
-// answers collects what the machine answers to the call that is being stepped.
+// answers collects the machine's responses to the call that is being stepped.
 type answers struct {
 	report *worker.Report
 	runs   []worker.RunAnswer
@@ -112,9 +112,9 @@ type answers struct {
 	found  bool
 }
 
-// step hands events to the machine and performs what follows. It returns what
-// the machine answered. Before the machine ends work because time has passed, it hears of
-// the ends that have happened: the cell may have been stopped meanwhile.
+// step passes events to the machine and performs the effects. It returns the machine's response.
+// Before the machine ends work because of a deadline, it gets the past ends: the cell may have
+// been stopped meanwhile.
 func (s *session) step(events ...worker.CellEvent) answers {
 	s.mu.Lock()
 	if s.machine.Overdue(s.clock.Boot()) {
@@ -142,9 +142,9 @@ func (s *session) step(events ...worker.CellEvent) answers {
 	return got
 }
 
-// keep writes what the next process of the directory has to know. It is called
-// under mu: an answer that rests on it must not be on its way before it is written.
-// What could not be written is tried again at the next step, as durably.
+// keep stores the data for the next process of the directory. It is called under mu: a response
+// that rests on it must not be sent before it is stored. A failed write is retried at the next
+// step, as durably.
 func (s *session) keep(before, after worker.Kept) {
 	if before == after && !s.unsaved {
 		return
@@ -171,9 +171,9 @@ func (s *session) caller() Caller {
 	return Caller{Cluster: s.machine.Cluster(), Cell: s.cell, Proc: s.machine.Proc(), Term: s.machine.Term()}
 }
 
-// addressed checks of which cluster a call of a leader is, before anything else of it is
-// looked at: one of another is refused and changes nothing. So is one that names another process of a cell
-// without a cluster, and one that comes when the process is ending: it joins none any more.
+// addressed checks the cluster of a leader's call before the rest of it is read: a call of another
+// cluster is refused and changes nothing. So is one that names another process of a cell without a
+// cluster, and one that arrives while the process is ending: it no longer joins a cluster.
 func (s *session) addressed(cluster fence.Cluster, proc worker.Proc) error {
 	s.step(worker.Addressed{Cluster: cluster, Proc: proc})
 	s.mu.Lock()
@@ -188,8 +188,8 @@ func (s *session) addressed(cluster fence.Cluster, proc worker.Proc) error {
 	return nil
 }
 
-// heard checks a call that is not the machine's own: it must name this process
-// and no lower term than the newest seen, which it raises.
+// heard checks a call that is not the machine's own: it must name this process and no lower term
+// than the newest seen, which it raises.
 func (s *session) heard(t fence.Term, proc worker.Proc) error {
 	if err := s.meant(t, proc); err != nil {
 		return err
@@ -198,7 +198,7 @@ func (s *session) heard(t fence.Term, proc worker.Proc) error {
 	return s.meant(t, proc)
 }
 
-// meant is heard for calls that only read: what they say of the term is not believed.
+// meant is heard for calls that only read: their term is not adopted.
 func (s *session) meant(t fence.Term, proc worker.Proc) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,7 +221,7 @@ func (s *session) accepts() error {
 	return s.machine.Accepts(s.clock.Boot())
 }
 
-// view returns what the session believes.
+// view returns the session's state.
 func (s *session) view() (worker.State, worker.Proc, fence.Term) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

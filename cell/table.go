@@ -39,8 +39,8 @@ func (t *table[V]) drop(id string) {
 	delete(t.m, id)
 }
 
-// keep drops the keys that nothing has, and had at the last keep: what is about to be made
-// may come after its entry.
+// keep removes the keys that are unused, and were at the last keep: a container may be created
+// after its entry.
 func (t *table[V]) keep(has func(id string) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,7 +57,7 @@ func (t *table[V]) keep(has func(id string) bool) {
 	t.absent = absent
 }
 
-// onceError is set once and tells it by closing done.
+// onceError is set once and closes done then.
 type onceError struct {
 	once *sync.Once
 	done chan struct{}

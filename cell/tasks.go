@@ -9,7 +9,7 @@ import (
 	"cantina/wire"
 )
 
-// taskState is the state of a container as the table for tasks tells states apart.
+// taskState is the state of a container as the table for tasks distinguishes states.
 func taskState(c executor.Container) task.Container {
 	switch c.State {
 	case executor.Reserved:
@@ -52,7 +52,7 @@ func (h *harmoniser) harmoniseTask(ctx context.Context, id string) {
 	}
 }
 
-// actTask does what the table says and reports whether that was the last word.
+// actTask performs the action of the table and reports whether it was the last one.
 func (h *harmoniser) actTask(ctx context.Context, ct executor.Container, v task.View, fresh bool) bool {
 	a := h.taskTable(v)
 	alive := ct.State != executor.Completed
@@ -101,8 +101,8 @@ func (h *harmoniser) older(ct executor.Container) bool {
 	return ofOlder(ct.Labels, h.session.joined(), term)
 }
 
-// noteUnknown remembers, for status and for placement, that a container runs of which the
-// leader's store knows nothing, and logs it once.
+// noteUnknown records, for status and for placement, that a container runs work that the leader's
+// store does not contain, and logs it once.
 func (h *harmoniser) noteUnknown(ct executor.Container, unknown bool, why string) {
 	_, known := h.containers.unknown.get(ct.ID)
 	switch {
@@ -142,7 +142,7 @@ func (h *harmoniser) taskTable(v task.View) task.Action {
 	return task.HarmoniseEvacuating(v, !h.cfg.Clock.Wall().Before(until))
 }
 
-// taskCall makes one call and remembers what the row is afterwards.
+// taskCall makes one call and remembers the resulting row.
 func (h *harmoniser) taskCall(ctx context.Context, a task.Action, ct executor.Container, v task.View) error {
 	guid := ct.Labels[labelTask]
 	running := &task.Task{GUID: guid, UID: v.UID, State: task.Running, Holder: v.Self, Reservation: v.Reservation}
@@ -218,7 +218,7 @@ func (h *harmoniser) residualTask(ctx context.Context, t *task.Task) {
 	}
 }
 
-// taskRefused reports whether the leader refused a call for good.
+// taskRefused reports whether the leader's refusal of a call is final.
 func taskRefused(err error) bool {
 	for _, no := range []error{task.ErrNotFound, task.ErrInvalidStateTransition, task.ErrRunningOnDifferentCell, task.ErrOtherUID, wire.ErrRefused} {
 		if errors.Is(err, no) {

@@ -18,7 +18,7 @@ type ticks struct {
 	beginAt   time.Duration
 }
 
-// due returns what is due now, a session before a tick, or how long nothing is.
+// due returns the due work, a session before a tick, or how long until some is due.
 func (t *ticks) due() (begin, tick bool, wait time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

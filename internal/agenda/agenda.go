@@ -1,11 +1,11 @@
-// Package agenda keeps moments at which something has to be looked at, earliest
-// first. It is a value of the core: the boards of services and tasks each own one.
+// Package agenda keeps times at which keys are due, earliest first. It is a value of the core: the
+// boards of services and tasks each own one.
 //
-//	Plan ──▶ planned ──its moment comes──▶ Take
+//	Plan ──▶ planned ──its time comes──▶ Take
 //
-// Nothing is taken back by itself: whoever plans the same thing again keeps the moment
-// that counts, and passes over what Take returns of another one. Thin drops such plans
-// when they are more than the others, so that what is gone costs nothing for long.
+// No plan is removed automatically: a caller that plans the same key again remembers the valid
+// time, and ignores results of Take for another one. Thin drops such plans when they outnumber the
+// others, so that deleted keys do not cost memory for long.
 package agenda
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Agenda is a set of moments with what is due then. The zero value is empty.
+// Agenda is a set of times with the keys that are due then. The zero value is empty.
 type Agenda[T any] struct{ items items[T] }
 
 type item[T any] struct {
@@ -22,11 +22,11 @@ type item[T any] struct {
 	what T
 }
 
-// Plan has what come up at the given moment.
+// Plan makes a key due at the given time.
 func (a *Agenda[T]) Plan(at time.Time, what T) { heap.Push(&a.items, item[T]{at, what}) }
 
-// Take removes the earliest of what is due at now, and returns it with the moment
-// for which it was planned; ok is false when nothing is due.
+// Take removes the earliest key that is due at now, and returns it with its planned time; ok is
+// false if none is due.
 func (a *Agenda[T]) Take(now time.Time) (what T, at time.Time, ok bool) {
 	if len(a.items) == 0 || a.items[0].at.After(now) {
 		return what, at, false
@@ -54,7 +54,7 @@ func (a *Agenda[T]) Thin(most int, counts func(what T, at time.Time) bool) {
 		return
 	}
 	kept := slices.DeleteFunc(a.items, func(x item[T]) bool { return !counts(x.what, x.at) })
-	a.items = slices.Clip(slices.Clone(kept)) // what it held goes with it
+	a.items = slices.Clip(slices.Clone(kept)) // its data is deleted with it
 	heap.Init(&a.items)
 }
 
@@ -72,7 +72,7 @@ func (h *items[T]) Push(x any) { *h = append(*h, x.(item[T])) }
 func (h *items[T]) Pop() any {
 	old := *h
 	x := old[len(old)-1]
-	old[len(old)-1] = item[T]{} // what it holds goes with it
+	old[len(old)-1] = item[T]{} // its data is deleted with it
 	*h = old[:len(old)-1]
 	return x
 }

@@ -1,4 +1,4 @@
-// Package arch holds the rules of the code as tests: what a core package may
-// import, which shell may know which, that every package and exported name says
-// what it is for. It has no code of its own; its tests read the whole module.
+// Package arch has the rules of the code as tests: the imports that a core package may have, the
+// shells that may import another, and a doc comment for every package and exported name. It has no
+// code of its own; its tests read the whole module.
 package arch

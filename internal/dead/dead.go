@@ -2,8 +2,8 @@
 // boards of services and tasks each own one.
 package dead
 
-// Newest is how many processes that no row names any more are remembered: a call that was let in
-// before such a process was declared dead may still put it into a row.
+// Newest is the number of remembered processes that no row names any more: a call that was
+// accepted before such a process was declared dead may still put it into a row.
 const Newest = 256
 
 // Set is a set of cell processes that are certainly dead: those that rows name, and the newest
@@ -40,7 +40,7 @@ func (s *Set) Add(proc string, named func(proc string) bool) {
 	s.order, s.most = left, max(2*Newest, 2*len(left))
 }
 
-// Delete takes a process out: it was taken for dead because no list named it.
+// Delete removes a process that was treated as dead because no list named it.
 func (s *Set) Delete(proc string) { delete(s.procs, proc) }
 
 // Has reports whether a process is certainly dead.

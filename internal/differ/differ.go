@@ -1,6 +1,6 @@
-// Package differ lists the fields in which two definitions differ, for people: the one that
-// plan and apply of every kind of work use. What may be a secret is never in it: values of
-// variables, and what a URL has for credentials and query (action.Shown). (Decision 0805.)
+// Package differ lists the fields in which two definitions differ, for people: plan and apply of
+// every kind of work use it. It never shows values that may be secret: values of variables, and
+// credentials and queries of URLs (action.Shown). (Decision 0805.)
 package differ
 
 import (
@@ -18,7 +18,7 @@ import (
 // Field is one field that differs; Old or New is empty when it was not set.
 type Field struct{ Path, Old, New string }
 
-// maxFields bounds what is listed; the last one then counts the rest.
+// maxFields limits the listed fields; the last one then counts the rest.
 const maxFields = 200
 
 // Fields lists the fields in which two values of one type differ, by their paths in small
@@ -64,8 +64,8 @@ func compare(path string, a, b reflect.Value, out *[]Field) {
 	}
 }
 
-// Worded is a struct with fields whose values are numbers that stand for something else, as -1 for
-// "never". FieldWord is the value of a field, by its Go name, in words; empty = as it is.
+// Worded is a struct with fields whose numbers have a special meaning, such as -1 for "never".
+// FieldWord is the readable value of a field, by its Go name; empty = the plain value.
 type Worded interface{ FieldWord(field string) string }
 
 func word(v reflect.Value, field string) string {
@@ -75,8 +75,8 @@ func word(v reflect.Value, field string) string {
 	return ""
 }
 
-// differing is a field with two values. Where they differ only in what is not shown, that
-// alone is said.
+// differing is a field with two values. If they differ only in hidden parts, only that is
+// reported.
 func differing(path string, a, b reflect.Value) Field {
 	f := Field{path, printed(a), printed(b)}
 	if f.Old == f.New && strings.Contains(f.New, action.Secret) {
@@ -85,7 +85,7 @@ func differing(path string, a, b reflect.Value) Field {
 	return f
 }
 
-// isNone reports an empty list or map: no list and an empty one say the same.
+// isNone reports an empty list or map: no list and an empty one are equal.
 func isNone(v reflect.Value) bool {
 	return (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
 }
@@ -110,8 +110,8 @@ func compareMaps(path string, a, b reflect.Value, out *[]Field) {
 // nameField is the field by which people know an element of a list.
 const nameField = "Name"
 
-// bearNames reports whether two lists tell their elements apart by name, and those in
-// both stand in the same order: then a change is told by the name instead of the place.
+// bearNames reports whether two lists identify their elements by name, and common elements are in
+// the same order: then a change is reported by the name instead of the position.
 func bearNames(a, b reflect.Value) bool {
 	if a.Kind() != reflect.Slice || a.Type().Elem().Kind() != reflect.Struct {
 		return false
@@ -180,7 +180,7 @@ func printed(v reflect.Value) string {
 	return text.Shorten(s, maxText)
 }
 
-// show is a value in words: of a struct the fields that are set, by name.
+// show is the readable form of a value: of a struct the fields that are set, by name.
 func show(v reflect.Value) string {
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {
@@ -222,7 +222,7 @@ func show(v reflect.Value) string {
 	return fmt.Sprint(v)
 }
 
-// snake turns a Go name into the words of a spec file: StartTimeout, start_timeout.
+// snake converts a Go name to the words of a spec file: StartTimeout, start_timeout.
 func snake(name string) string {
 	var b strings.Builder
 	for i, c := range name {

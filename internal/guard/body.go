@@ -19,9 +19,9 @@ const (
 	bodyRate  = 64 << 10
 )
 
-// Body bounds the bodies of the requests that h reads whole: one that says that it is larger
-// than limit bytes is refused before it is read, one that turns out to be ends there, and one
-// that comes too slowly ends with its connection.
+// Body limits the bodies of the requests that h reads whole. A body that declares more than limit
+// bytes is refused before it is read, one that turns out to be larger ends there, and one that
+// arrives too slowly ends with its connection.
 func Body(limit int64, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength > limit {
@@ -73,7 +73,7 @@ func (b *hurried) end(well bool) {
 	b.ended = true
 }
 
-// Endless lets the body of a request come as slowly as it likes: that of a stream.
+// Endless permits any speed for the body of a request: that of a stream.
 func Endless(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // where there is none, there is no deadline
 }
@@ -118,8 +118,8 @@ func (w *hurrying) FlushError() error {
 // narrowSize is how much of a stream the kernel keeps for a reader, in bytes.
 const narrowSize = 64 << 10
 
-// Narrow makes the kernel keep little of what a request's answer writes: a reader that does
-// not read holds up its stream soon, and costs no more from then on.
+// Narrow limits the kernel's buffer for a request's response: a reader that does not read soon
+// blocks its stream, and costs no more from then on.
 func Narrow(ctx context.Context) {
 	c, _ := ctx.Value(connKey{}).(net.Conn)
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS

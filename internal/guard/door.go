@@ -26,16 +26,16 @@ var (
 	ErrToken = errors.New("no token, or not the right one")
 )
 
-// Door is a listener with the guard in front of it. Serve is the way to use it.
+// Door is a listener with access control. Use it with Serve.
 type Door struct {
 	net.Listener
-	// Warning says that nothing protects it; empty = something does.
+	// Warning reports that the listener is unprotected; empty = protected.
 	Warning string
 
 	address     string
 	hosts       []string
 	certificate *x509.Certificate // nil = without TLS
-	token       Token             // zero = the kernel, TLS or nobody checks the callers
+	token       Token             // zero = the kernel, TLS or no one checks the callers
 }
 
 // Address is how it is dialled.
@@ -47,14 +47,14 @@ const (
 	idleTime   = 30 * time.Second // without a request; callers give theirs up before (IdleTime)
 	// IdleTime is how long a caller keeps a connection without a request.
 	IdleTime = 20 * time.Second
-	// endTime is how long requests may go on when the server ends.
+	// endTime is how long requests may continue when the server ends.
 	endTime = 200 * time.Millisecond
 	// maxHeader bounds a request's header in bytes.
 	maxHeader = 64 << 10
 )
 
-// Serve answers with h, behind the guard, until ctx is done; then what runs may end for a
-// moment.
+// Serve answers with h, after access control, until ctx is done; then running requests may end for
+// a short time.
 func (d *Door) Serve(ctx context.Context, h http.Handler) error {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -89,14 +89,14 @@ func (d *Door) Handler(h http.Handler) http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		conn := http.NewResponseController(w)
 		if r.Body != nil && r.Body != http.NoBody { // also of a request that is refused: its body is drained
-			_ = conn.SetReadDeadline(time.Now().Add(bodyGrace)) // Body and Endless say more
+			_ = conn.SetReadDeadline(time.Now().Add(bodyGrace)) // Body and Endless set other limits
 		}
 		if x := d.check(r); x != nil {
 			x.write(w, r)
 			return
 		}
 		out := &hurrying{w, conn}
-		defer out.deadline(true) // of what is still buffered
+		defer out.deadline(true) // of buffered data
 		h.ServeHTTP(out, r)
 	})
 }
@@ -132,7 +132,7 @@ func (d *Door) check(r *http.Request) *refusal {
 	return nil
 }
 
-// health reports whether a request only asks if the server lives: a monitor has no token.
+// health reports whether a request only checks that the server lives: a monitor has no token.
 func health(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.URL.Path == "/health"
 }
@@ -152,7 +152,7 @@ func (d *Door) ours(host string) bool {
 // connectPath is where the paths of Connect's calls begin.
 const connectPath = "/cantina.v1."
 
-// write answers with the refusal in the words of the API's errors.
+// write answers with the refusal in the format of the API's errors.
 func (x *refusal) write(w http.ResponseWriter, r *http.Request) {
 	code, status, as := "not_allowed", http.StatusForbidden, connect.CodePermissionDenied
 	switch {

@@ -8,7 +8,7 @@ import (
 	"connectrpc.com/connect"
 )
 
-// Compression bounds what a request may unpack to: without it, Connect unpacks all of a body
+// Compression limits the unpacked size of a request: without it, Connect unpacks all of a body
 // that is too large before it refuses it.
 func Compression(limit int64) connect.HandlerOption {
 	return connect.WithCompression("gzip",

@@ -81,8 +81,8 @@ type Listener struct {
 	TLS     TLSFiles
 	// Insecure permits an address that can be reached from elsewhere without TLS.
 	Insecure bool
-	// Token is what callers of a loopback port must show when there is no TLS. It is needed
-	// for such a port.
+	// Token is the token that callers of a loopback port must send without TLS. It is needed for such
+	// a port.
 	Token Token
 	// Group may use a Unix socket beside its owner; empty = none.
 	Group string
@@ -91,9 +91,9 @@ type Listener struct {
 	Hosts []string
 }
 
-// Open listens. Without TLS only loopback addresses and Unix sockets are allowed, unless
-// Insecure is set: then Door.Warning says so, for each start and each status. A socket file
-// that a dead process left is replaced.
+// Open listens. Without TLS only loopback addresses and Unix sockets are permitted, unless
+// Insecure is set: then Door.Warning reports it, at each start and in each status. The socket file
+// of a dead process is replaced.
 func (l Listener) Open(ctx context.Context) (*Door, error) {
 	d := &Door{address: l.Address, hosts: hostsOf(l)}
 	if path, ok := strings.CutPrefix(l.Address, "unix:"); ok {
@@ -179,7 +179,7 @@ func isLoopback(ctx context.Context, address string) (bool, error) {
 // openUnix listens on a socket file that only its owner may use, and a group if there is one.
 func openUnix(ctx context.Context, path, group string) (net.Listener, error) {
 	if c, err := (&net.Dialer{}).DialContext(ctx, "unix", path); err == nil {
-		_ = c.Close() // it only showed that somebody listens
+		_ = c.Close() // it only showed that a process listens
 		return nil, fmt.Errorf("%s: %w; is another cantina running?", path, ErrAddressInUse)
 	}
 	if info, err := os.Lstat(path); err == nil {
@@ -190,7 +190,7 @@ func openUnix(ctx context.Context, path, group string) (net.Listener, error) {
 			return nil, fmt.Errorf("remove the socket that a dead process left: %w", err)
 		}
 	}
-	// Whoever may connect controls the server, so nobody may before the mode is set.
+	// Any process that can connect controls the server, so none may before the mode is set.
 	private := path + ".new"
 	if err := os.RemoveAll(private); err != nil {
 		return nil, err
@@ -214,7 +214,7 @@ func openUnix(ctx context.Context, path, group string) (net.Listener, error) {
 	return &unixListener{UnixListener: u, path: path}, nil
 }
 
-// ShareDirectory lets the members of a group reach what is in a directory of this user.
+// ShareDirectory gives the members of a group access to a directory of this user.
 func ShareDirectory(path, group string) error { return give(path, group, 0o710) }
 
 // shareWith lets the members of a group use a socket.

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Mux is an http.ServeMux that knows what is registered, so that a test can walk all of it.
-// Only this package makes one.
+// Mux is an http.ServeMux that lists its patterns, so that a test can check all of them. Only this
+// package makes one.
 type Mux struct {
 	mux      *http.ServeMux
 	patterns []string
@@ -27,7 +27,7 @@ func (m *Mux) Handle(pattern string, h http.Handler) {
 // HandleFunc registers a function.
 func (m *Mux) HandleFunc(pattern string, f http.HandlerFunc) { m.Handle(pattern, f) }
 
-// Patterns lists what is registered.
+// Patterns lists the registered patterns.
 func (m *Mux) Patterns() []string { return slices.Clone(m.patterns) }
 
 // ServeHTTP implements http.Handler.

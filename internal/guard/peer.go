@@ -31,7 +31,7 @@ type Way struct {
 	token   Token
 	network string
 	target  string
-	trusted bool // what listens there is known otherwise: by its file, or its certificate
+	trusted bool // its file, or its certificate, identifies the listener
 
 	mu     sync.Mutex
 	looked bool // whether the address is on loopback was found out
@@ -49,7 +49,7 @@ func (t Token) Way(address string, secure bool) *Way {
 // UnixHost is the host of requests over a Unix socket.
 const UnixHost = "unix"
 
-// Host is what the Host header of its requests has.
+// Host is the Host header of its requests.
 func (w *Way) Host() string {
 	if w.Unix() {
 		return UnixHost
@@ -93,7 +93,7 @@ func (w *Way) Dial(ctx context.Context) (net.Conn, error) {
 	return c, nil
 }
 
-// known checks whose port a connection has come to.
+// known checks the owner of the port of a connection.
 func (w *Way) known(ctx context.Context, c net.Conn) error {
 	at, ok := c.RemoteAddr().(*net.TCPAddr)
 	if w.trusted || !ok {
@@ -153,7 +153,7 @@ const (
 	diagSize    = 72
 )
 
-// askKernel asks sock_diag for the listener at an address: its cost does not grow with the
+// askKernel queries sock_diag for the listener at an address: its cost does not grow with the
 // number of sockets.
 func askKernel(at netip.AddrPort) (int, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_INET_DIAG)
@@ -197,7 +197,7 @@ func askKernel(at netip.AddrPort) (int, error) {
 	return 0, errNoListener
 }
 
-// errNoListener reports a port at which nobody listens any more.
+// errNoListener reports a port without a listener.
 var errNoListener = errors.New("the kernel does not name it")
 
 // askProc looks through the kernel's tables of sockets, for kernels without sock_diag.
@@ -225,7 +225,7 @@ func askProc(at netip.AddrPort) (int, error) {
 	return 0, errNoListener
 }
 
-// procAddr reads an address as the tables have it: words of four bytes in the machine's order.
+// procAddr parses an address of the tables: words of four bytes in the machine's order.
 func procAddr(text string) (netip.Addr, bool) {
 	b, err := hex.DecodeString(text)
 	if err != nil || len(b)%4 != 0 {

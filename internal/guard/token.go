@@ -18,10 +18,10 @@ import (
 // ErrTokenFile reports a file of a token that cannot be used.
 var ErrTokenFile = errors.New("not usable as the file of a token")
 
-// Token is what a caller shows at a loopback port. The zero value is none.
+// Token is the secret that a caller sends to a loopback port. The zero value is none.
 type Token struct {
 	text  secret.Text
-	owner int // of its file: the user whose ports are trusted with it
+	owner int // owner of its file: the user whose ports are trusted with it
 	path  string
 }
 
@@ -34,15 +34,14 @@ func NewToken(text string) Token { return Token{text: secret.New(text), owner: o
 // IsZero reports whether there is none.
 func (t Token) IsZero() bool { return t.text.IsZero() }
 
-// Reveal gives the token to who needs it.
+// Reveal returns the token.
 func (t Token) Reveal() string { return t.text.Reveal() }
 
 // Path is the token's file; empty = none.
 func (t Token) Path() string { return t.path }
 
-// ReadToken reads the token of a file. A file that others can read, too, is refused with
-// ErrTokenFile: whoever has read it controls the machine. The error is fs.ErrNotExist when
-// there is no file.
+// ReadToken reads the token of a file. A file that others can also read is refused with
+// ErrTokenFile: its readers control the machine. The error is fs.ErrNotExist if there is no file.
 func ReadToken(path string) (Token, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -90,7 +89,7 @@ func OpenToken(path string) (Token, error) {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return Token{}, fmt.Errorf("file of the token: %w", err)
 	}
-	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) { // whoever is first
+	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) { // the first process creates it
 		return Token{}, fmt.Errorf("file of the token: %w", err)
 	}
 	return ReadToken(path)

@@ -1,6 +1,6 @@
-// Package heaptest finds what stays in memory of things that are gone: it lets a test make and
-// remove things, and compares the heap after one measure of that with the heap after ten, by the
-// place where memory was allocated. Only tests use it.
+// Package heaptest finds memory that is kept for deleted items: a test creates and deletes items,
+// and compares the heap after one round with the heap after ten, by the place of allocation. Only
+// tests use it.
 package heaptest
 
 import (
@@ -17,27 +17,28 @@ import (
 	"testing"
 )
 
-// Config is what a churn is made of.
+// Config has the parts of a churn.
 type Config struct {
-	// Round makes things and removes them again; it returns when they are gone. It is called with
-	// 0, 1, 2 and so on, so that names never come twice. Things is how many it makes.
+	// Round creates items and deletes them; it returns when they are gone. It is called with 0, 1, 2
+	// and so on, so that names are never reused. Things is the number of items.
 	Round  func(i int)
 	Things int
 	// Rounds are in one measure; all in all there are ten measures.
 	Rounds int
-	// Warm rounds come before the first measure: until what is kept of the past has its bound.
+	// Warm rounds run before the first measurement: until records of the past have reached their
+	// limit.
 	Warm int
 	// Quiesce, when set, is called before the heap is measured.
 	Quiesce func()
-	// Bounded are places that may grow, for a bound that is written down keeps what they make small:
-	// the end of a function's name, and that reason.
+	// Bounded are places that may grow, because a documented limit bounds their memory: the end of a
+	// function's name, and that reason.
 	Bounded map[string]string
 }
 
 const (
 	measures = 10
-	// grace is how much more may live on for each thing that came and went, at one place and in all:
-	// less than the smallest entry of a map costs.
+	// grace is the permitted growth for each item, at one place and in all: less than the smallest
+	// entry of a map.
 	grace, graceInAll = 16, 40
 	// ownGoroutines are those that a bounded pool may add, as that of the threads that fork does
 	// while one of them hangs on a slow machine.
@@ -49,9 +50,9 @@ const (
 // marker is set in the process that counts.
 const marker = "CANTINA_HEAPTEST"
 
-// Child runs the test again in a process of its own in which each allocation is counted. It
-// returns true there, and the test goes on; in the first process it returns false when the other
-// has ended, and the test has failed with it.
+// Child runs the test again in a separate process in which each allocation is counted. It returns
+// true there, and the test continues. In the first process it returns false when the other has
+// ended, and the test has failed with it.
 func Child(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(marker) == t.Name() {
@@ -75,7 +76,7 @@ func Child(t *testing.T) bool {
 	return false
 }
 
-// lines are the lines of a text that have a word.
+// lines are the lines of a text that contain a word.
 func lines(text, word string) string {
 	var out []string
 	for l := range strings.Lines(text) {
@@ -89,7 +90,8 @@ func lines(text, word string) string {
 // counted begins the line that a process prints which has measured.
 const counted = "live heap"
 
-// Levels fails the test when memory or goroutines grow with what is gone. Call it in the process of Child.
+// Levels fails the test if memory or goroutines grow with deleted items. Call it in the process of
+// Child.
 func Levels(t *testing.T, c Config) {
 	t.Helper()
 	if os.Getenv("CANTINA_SOAK") != "" {
@@ -155,12 +157,12 @@ func total(m map[string]place) (n int64) {
 	return n
 }
 
-// measure returns what lives, by the place where it was allocated.
+// measure returns the live memory, by the place of allocation.
 func measure(c Config) map[string]place {
 	if c.Quiesce != nil {
 		c.Quiesce()
 	}
-	for range 3 { // finalizers, and pools that keep things for one collection
+	for range 3 { // finalizers, and pools that keep items for one collection
 		runtime.GC()
 	}
 	records := make([]runtime.MemProfileRecord, 1024)
@@ -186,7 +188,7 @@ func measure(c Config) map[string]place {
 	return out
 }
 
-// callers are the innermost functions of a stack with their files, as many as tell where it was.
+// callers are the innermost functions of a stack with their files, as many as identify the place.
 func callers(stack []uintptr) string {
 	var b strings.Builder
 	frames := runtime.CallersFrames(stack)

@@ -1,10 +1,10 @@
-// Package history holds what a package decides in long random histories to what it decided
-// before: a test prints each decision, and the digest of what it printed stands in a file.
-// It notices every change of a rule that any of the histories meets, and says where, not why:
-// what is right is for the tests of the rules to say.
+// Package history compares the decisions of a package in long random histories with its earlier
+// ones: a test prints each decision, and a file has the digest of the output. It detects every
+// change of a rule that one of the histories meets, and reports the place, not the reason: other
+// tests decide which result is right.
 //
-// After a change that is meant, CANTINA_HISTORY=store stores the digests anew. To see what
-// has changed, CANTINA_HISTORY=DIRECTORY writes the histories there: once before, once after.
+// After an intended change, CANTINA_HISTORY=store stores the digests again. To see the change,
+// CANTINA_HISTORY=DIRECTORY writes the histories there: once before, once after.
 package history
 
 import (
@@ -17,7 +17,7 @@ import (
 	"testing"
 )
 
-// Book is the histories of a test.
+// Book has the histories of a test.
 type Book struct {
 	file string
 	want map[string]string
@@ -57,7 +57,7 @@ func (b *Book) Check(t testing.TB, name, text string) {
 	}
 }
 
-// Close stores the digests if that is asked for, and fails for one that has no history any more.
+// Close stores the digests if requested, and fails for one that has no history any more.
 func (b *Book) Close(t testing.TB) {
 	t.Helper()
 	if os.Getenv("CANTINA_HISTORY") == "store" {

@@ -65,7 +65,7 @@ func (d *Directory) SetLocal(name worker.CellName, c Cell) {
 	d.local[name] = c
 }
 
-// SetAddress notes where a cell was last heard of; empty = it is gone.
+// SetAddress records the last address of a cell; empty = it is gone.
 func (d *Directory) SetAddress(name worker.CellName, address string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -81,7 +81,7 @@ func (d *Directory) SetAddress(name worker.CellName, address string) {
 	}
 }
 
-// Cell returns the cell of that name, or nil when nothing is known of it.
+// Cell returns the cell of that name, or nil if it is unknown.
 func (d *Directory) Cell(name worker.CellName) Cell {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,14 +1,12 @@
-// Package link is the network between leader and cells: handlers and clients of
-// the internal calls in both directions, over Connect with protobuf. Unary calls go
-// over the connection that the cell keeps to its leader (package mux), streams and output
-// over HTTP/1.1 to the cell's address. It turns messages into the values of cell, worker, lrp and task and back, and
-// decides nothing. `cantina dev` has no network between its two halves and uses
-// only Directory.
+// Package link is the network between leader and cells: handlers and clients of the internal calls
+// in both directions, over Connect with protobuf. Unary calls use the connection that the cell
+// keeps to its leader (package mux), streams and output use HTTP/1.1 to the cell's address. It
+// converts messages to the values of cell, worker, lrp and task and back, and makes no decisions.
+// `cantina dev` has no network between its two halves and uses only Directory.
 //
-// A server that does not lead answers not-leader with the addresses of the one
-// that does. No call is sent twice by the transport: requests carry no
-// idempotency key, and a call whose answer is lost is an unknown outcome for its
-// caller. (Bistro worker protocol, Core calls.)
+// A server that does not lead answers not-leader with the addresses of the leader. The transport
+// sends no call twice: requests carry no idempotency key, and a call whose response is lost has an
+// unknown outcome for its caller. (Bistro worker protocol, Core calls.)
 package link
 
 import (
@@ -44,11 +42,11 @@ type NotLeader struct {
 	Addresses []string // of the leader; empty = not known
 	Term      fence.Term
 	Cluster   fence.Cluster // of the leader; empty = not known
-	// Cause is why the server that was asked does not lead although it might; empty = another does.
+	// Cause is why the called server does not lead although it could; empty = another one leads.
 	Cause string
 }
 
-// Error says who leads.
+// Error names the leader.
 func (n *NotLeader) Error() string {
 	if n.Cause != "" {
 		return cell.ErrNotLeader.Error() + ": " + n.Cause
@@ -128,15 +126,14 @@ func clientOptions() []connect.ClientOption {
 	return []connect.ClientOption{connect.WithReadMaxBytes(maxMessage), connect.WithSendCompression("")}
 }
 
-// Handlers returns the paths and handlers of what cells call at a leader; now
-// returns the leader of this moment, or a *NotLeader. The connections of cells become ways
-// to call them.
+// Handlers returns the paths and handlers of the cells' calls to a leader; now returns the present
+// leader, or a *NotLeader. The connections of cells are then used to call them.
 func Handlers(now func() (cell.Leader, error), cells *Directory) map[string]http.Handler {
 	path, h := newLeaderHandler(now)
 	return map[string]http.Handler{path: guard.Body(maxMessage, h), mux.Path: cells.muxHandler(h)}
 }
 
-// fromState and toState carry what a cell says of itself.
+// fromState and toState convert a cell's report about itself.
 func fromState(s cell.State) *pb.CellState {
 	return &pb.CellState{Version: s.Version, Zone: s.Zone, Host: s.Host, InstanceAddress: s.InstanceAddress, Stacks: s.Stacks, RequiredTags: s.RequiredTags,
 		OptionalTags: s.OptionalTags, Labels: s.Labels, Taints: s.Taints, Capacity: wire.FromAmounts(s.Capacity),

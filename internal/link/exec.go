@@ -91,7 +91,7 @@ func receive(stream *connect.BidiStream[pb.ExecRequest, pb.ExecResponse], x *exe
 	}
 }
 
-// copyStream hands on what r has until its end.
+// copyStream forwards r until its end.
 func copyStream(r io.Reader, f func([]byte) error) {
 	for {
 		b := make([]byte, 32<<10)

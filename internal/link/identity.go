@@ -15,8 +15,8 @@ import (
 // Every call of a leader names the identity of its cluster, and the cell, process and term; a
 // cell looks at nothing of a call that names others. Both is done in one place for all calls.
 
-// calleeOf is whom a request is for; false for the later messages of a stream, which name
-// nobody.
+// calleeOf returns the callee of a request; false for the later messages of a stream, which name
+// none.
 func calleeOf(m any) (*pb.Callee, bool) {
 	switch m := m.(type) {
 	case interface{ GetTo() *pb.Callee }:
@@ -64,7 +64,7 @@ type stampConn struct {
 	stamp stamp
 }
 
-// Send marks what is sent.
+// Send marks outgoing requests.
 func (c stampConn) Send(m any) error {
 	c.stamp.mark(m)
 	return c.StreamingClientConn.Send(m)
@@ -73,9 +73,9 @@ func (c stampConn) Send(m any) error {
 // inspect is the interceptor of a cell's handler.
 type inspect struct{ cell Receiver }
 
-// ofMachine are the calls whose process and term the session checks itself, in one step with
-// what it does: an older leader, or one that means another process, has answers of its own
-// there. A new call is checked here.
+// ofMachine are the calls whose process and term the session checks itself, in one step with their
+// effect: it has specific responses to an older leader and to another process. A new call is
+// checked here.
 var ofMachine = map[string]bool{
 	cantinav1connect.CellServiceGetRunningTasksProcedure:         true,
 	cantinav1connect.CellServiceRunTasksProcedure:                true,
@@ -134,7 +134,7 @@ type inspectConn struct {
 	inspect inspect
 }
 
-// Receive checks what is received.
+// Receive checks incoming requests.
 func (c inspectConn) Receive(m any) error {
 	if err := c.StreamingHandlerConn.Receive(m); err != nil {
 		return err

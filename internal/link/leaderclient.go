@@ -35,7 +35,7 @@ type LeaderClient struct {
 	current string
 	clients map[string]*leaderConn
 	cluster fence.Cluster // that the cell belongs to
-	heard   fence.Term    // the highest of it
+	heard   fence.Term    // the highest term of it
 }
 
 type leaderConn struct {
@@ -53,7 +53,7 @@ func NewLeaderClient(servers []string, sec Security, lost func()) *LeaderClient 
 // the leader can call the cell without one. It is called before the first call.
 func (c *LeaderClient) Serve(address string, h http.Handler) { c.address, c.handler = address, h }
 
-// Close ends the connections and waits for what they serve.
+// Close ends the connections and waits for the requests that they serve.
 func (c *LeaderClient) Close() {
 	c.mu.Lock()
 	clients := slices.Collect(maps.Values(c.clients))
@@ -98,7 +98,7 @@ func (c *LeaderClient) failed(address string, err error) {
 	c.current = c.servers[rand.IntN(len(c.servers))]
 }
 
-// call makes one call and notes what became of it.
+// call makes one call and records its result.
 func call[Q, A any](ctx context.Context, c *LeaderClient, do func(cantinav1connect.LeaderServiceClient) func(context.Context, *connect.Request[Q]) (*connect.Response[A], error), q *Q) (*A, error) {
 	address, rpc := c.conn()
 	answer, err := do(rpc)(ctx, connect.NewRequest(q))

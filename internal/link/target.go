@@ -15,8 +15,8 @@ import (
 	"cantina/worker"
 )
 
-// Cell is a cell as its leader calls it: the methods of cell.Cell, and its output.
-// An error is an unknown outcome unless NeverSent says that nothing was sent.
+// Cell is a cell as its leader calls it: the methods of cell.Cell, and its output. An error is an
+// unknown outcome unless NeverSent reports that nothing was sent.
 type Cell interface {
 	GetRunningTasks(ctx context.Context, q worker.ReportRequest) (worker.Report, error)
 	RunTasks(ctx context.Context, items []cell.RunItem) ([]worker.RunAnswer, error)
@@ -38,9 +38,9 @@ type Cell interface {
 // Receiver is a cell at its own end of the network.
 type Receiver interface {
 	Cell
-	// Addressed checks of which cluster a call is, before anything else of it is looked at.
+	// Addressed checks the cluster of a call before the rest of it is read.
 	Addressed(cluster fence.Cluster, proc worker.Proc) error
-	// Named and Meant check whom a call is meant for: the cell, its process, the leader's term.
+	// Named and Meant check the callee: the cell, its process, the leader's term.
 	Named(name worker.CellName) error
 	Meant(t fence.Term, proc worker.Proc) error
 }
@@ -49,8 +49,8 @@ type Receiver interface {
 // its cell: no connection could be made.
 func NeverSent(err error) bool { return neverSent(err) }
 
-// Refused returns the words of a cell that answered a call with an error; false when
-// err is something else: no connection, or no answer.
+// Refused returns the text of a cell that answered a call with an error; false if err is another
+// error: no connection, or no response.
 func Refused(err error) (string, bool) {
 	var c *connect.Error
 	switch {

@@ -44,8 +44,8 @@ func dial(way *guard.Way) mux.Dial {
 	}
 }
 
-// transport returns an HTTP transport for one peer, HTTP/1.1, with kept
-// connections: for streams and output, and for what has no connection.
+// transport returns an HTTP transport for one peer, HTTP/1.1, with kept connections: for streams
+// and output, and for cells without a connection of their own.
 func transport(way *guard.Way, sec Security) http.RoundTripper {
 	t := &http.Transport{
 		TLSClientConfig:     sec.TLS,
@@ -60,7 +60,7 @@ func transport(way *guard.Way, sec Security) http.RoundTripper {
 	return signed
 }
 
-// baseURL is the URL of a peer; a Unix socket needs a name that stands for it.
+// baseURL is the URL of a peer; a Unix socket needs a substitute name.
 func baseURL(way *guard.Way, sec Security) string {
 	if sec.TLS != nil && !way.Unix() {
 		return "https://" + way.Host()

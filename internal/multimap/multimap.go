@@ -4,7 +4,8 @@ package multimap
 // Map has for each key the set of its values; a key without values is not in it.
 type Map[K, V comparable] map[K]map[V]struct{}
 
-// Set adds a value to a key's set, or takes it out. What is there already, or not there, stays so.
+// Set adds a value to a key's set, or removes it. Adding an existing value, or removing a missing
+// one, changes nothing.
 func (m Map[K, V]) Set(k K, v V, in bool) {
 	s := m[k]
 	switch {

@@ -13,7 +13,7 @@ import (
 type edit struct {
 	at    int
 	drop  int    // so many bytes of the file go
-	text  string // # stands for the number of the change
+	text  string // # is replaced by the number of the change
 	end   bool   // it ends an expression that begins before
 	owner int    // index of the change; -1 = needed by the changes of a group
 	group int    // 0 = none

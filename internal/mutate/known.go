@@ -36,8 +36,8 @@ func ReadKnown(path string) (map[string]string, error) {
 	return out, s.Err()
 }
 
-// Stale returns the names in the list that the code no longer has. A name of a package of which
-// none of the changes is given is not looked at.
+// Stale returns the names in the list that the code no longer has. Names of a package without
+// changes are ignored.
 func Stale(known map[string]string, have []Small) []string {
 	ids, looked := map[string]bool{}, map[string]bool{}
 	for _, m := range have {

@@ -1,10 +1,10 @@
-// Package mutate asks of the tests of a package whether they notice a change of the code.
+// Package mutate checks whether the tests of a package detect a change of the code.
 //
-// Cases and Branches delete one piece of a file at a time, build and run the tests on what
-// is left; tests of the core packages call them in their long form. Load lists the small
-// changes of a package (an operator, a condition, a constant, a case). All of them are built
-// into one program, each behind a check of a variable of the environment, and the program runs
-// once for each change: command run, called by `make mutate`.
+// Cases and Branches delete one piece of a file at a time, build the rest and run the tests; tests
+// of the core packages call them in their long form. Load lists the small changes of a package (an
+// operator, a condition, a constant, a case). All of them are built into one program, each behind
+// a check of a variable of the environment, and the program runs once for each change: command
+// run, called by `make mutate`.
 package mutate
 
 import (
@@ -20,13 +20,13 @@ import (
 	"strings"
 )
 
-// Marker is the variable that is set in the environment of the tests of a mutant:
-// what mutates does nothing there.
+// Marker is the variable that is set in the environment of the tests of a mutant: mutation tests
+// do nothing there.
 const Marker = "CANTINA_MUTANT"
 
-// Result is what became of the deletions in one file.
+// Result is the result of the deletions in one file.
 type Result struct {
-	// All counts the deletions of which something is left that compiles.
+	// All counts the deletions after which the rest compiles.
 	All int
 	// Survivors names those that no test noticed, "file:line text".
 	Survivors []string
@@ -98,7 +98,7 @@ func each(path string, wanted func(ast.Node) bool) (Result, error) {
 	return out, nil
 }
 
-// Verdict is what the tests say of a mutant.
+// Verdict is the result of the tests of a mutant.
 type Verdict int
 
 // The verdicts.
@@ -113,8 +113,8 @@ func Environ() []string {
 	return append(os.Environ(), Marker+"=1", "CANTINA_SOAK=", "CANTINA_MUTATION=")
 }
 
-// Overlay writes what `go build -overlay` reads to see other texts in the place of files, by
-// absolute path. remove deletes it, with all else in its directory.
+// Overlay writes the file for `go build -overlay` that replaces the texts of files, by absolute
+// path. remove deletes it, with its directory.
 func Overlay(texts map[string]string) (overlay string, remove func(), err error) {
 	dir, err := os.MkdirTemp("", "mutant")
 	if err != nil {

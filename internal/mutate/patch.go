@@ -12,15 +12,15 @@ import (
 
 // Patch puts a new text in the place of an old one that occurs exactly once in its file.
 type Patch struct {
-	Name string // of what the patch is for
+	Name string // purpose of the patch
 	File string // below the module's root
 	Old  string
 	New  string
 }
 
 // Patched returns the files of patches with all of them applied, by path below root. It changes
-// nothing on disk. The error names each patch whose old text is not there once, and each that
-// lies over another.
+// nothing on disk. The error names each patch whose old text does not occur exactly once, and each
+// that overlaps another.
 func Patched(root string, patches []Patch) (map[string]string, error) {
 	files := map[string][]Patch{}
 	for _, p := range patches {
@@ -40,7 +40,7 @@ func Patched(root string, patches []Patch) (map[string]string, error) {
 	return out, errors.Join(errs...)
 }
 
-// apply replaces the old texts, as they stand before any of them is replaced.
+// apply replaces the old texts at their positions before any of them is replaced.
 func apply(text string, patches []Patch) (string, error) {
 	at := func(p Patch) int { return strings.Index(text, p.Old) }
 	var errs []error

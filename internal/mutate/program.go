@@ -22,7 +22,7 @@ type Program struct {
 	path string
 	args []string
 	dir  string
-	// reached has the numbers of the changes that the program comes by; the others it cannot notice.
+	// reached has the numbers of the changes that the program executes; it cannot detect the others.
 	reached map[int]bool
 	stages  []stage // the quick tests first
 }
@@ -89,8 +89,8 @@ func NewSimulator(all []*Package, scratch string, length time.Duration) (*Progra
 	return s, s.calm(scratch, "simulate")
 }
 
-// calm runs each stage with no change, which it has to end well, and learns what it comes by
-// and how long it takes.
+// calm runs each stage without a change, which must pass, and measures the executed changes and
+// the duration.
 func (t *Program) calm(scratch, name string) error {
 	reached := filepath.Join(scratch, name+".reached")
 	for i := range t.stages {
@@ -139,7 +139,7 @@ func (t *Program) judge(env ...string) Verdict {
 
 var took = regexp.MustCompile(`(?m)^--- PASS: (\w+) \(([0-9.]+)s\)`)
 
-// slowest is how many tests run by themselves after the others.
+// slowest is the number of tests that run separately after the others.
 const slowest = 5
 
 // order has the quick tests run first: most changes are noticed by one of them.
@@ -194,8 +194,8 @@ func (t *Program) TryAlone(m Small) (Verdict, error) {
 	return alone.judge(), nil
 }
 
-// run runs a stage and returns what it prints and how much processor time it takes. The bound on the
-// time that passes is wide, and there for a program that waits for ever.
+// run runs a stage and returns its output and its processor time. The limit of the elapsed time is
+// large, for programs that wait forever.
 func (t *Program) run(s stage, env ...string) ([]byte, time.Duration, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute+10*s.limit)
 	defer cancel()

@@ -24,7 +24,7 @@ import (
 type Package struct {
 	Dir string
 	All []Small
-	// Number is what chooses a change of All; 0 = it can only be built alone.
+	// Number selects a change of All; 0 = it can only be built alone.
 	Number []int
 
 	files []*lister
@@ -35,8 +35,8 @@ type Package struct {
 	using map[string]string // path of each imported package that has an alias, by its name
 }
 
-// Chosen is the variable of the environment that has the number of the change to make, and
-// Reached the one that names a file to which the numbers of those that a program comes by are written.
+// Chosen is the variable of the environment with the number of the change to make. Reached is the
+// one that names a file to which a program writes the numbers of those that it executes.
 const (
 	Chosen  = "CANTINA_MUTANT_NUMBER"
 	Reached = "CANTINA_MUTANTS_REACHED"
@@ -160,8 +160,8 @@ func (p *Package) idle(r *ast.ReturnStmt, file int, info *types.Info, fset *toke
 	}
 }
 
-// isError reports whether a value is an error that cannot be nil: one of a type of its own, a variable
-// like ErrClosed, or one that is made on the spot.
+// isError reports whether a value is an error that cannot be nil: one of a separate type, a
+// variable like ErrClosed, or one that is made in place.
 func isError(e ast.Expr, info *types.Info) bool {
 	t := info.TypeOf(e)
 	if !types.Implements(t, types.Universe.Lookup("error").Type().Underlying().(*types.Interface)) {
@@ -214,7 +214,7 @@ func (p *Package) typeName(t types.Type, pkg *types.Package) string {
 	return ""
 }
 
-// support is what the changed files of a package call.
+// support has the functions that the changed files of a package call.
 const support = `
 var mutantOn, _ = strconv.Atoi(os.Getenv("` + Chosen + `"))
 var mutantSeen, mutantFile = mutantReach()
@@ -301,7 +301,7 @@ func (p *Package) Write(to string, table map[string]string) error {
 
 var complaint = regexp.MustCompile(`(?m)^\S*?([^/\s]+\.go):(\d+):\d+: `)
 
-// Drop takes back the changes on the lines of which a compiler complains. It returns how many.
+// Drop removes the changes on lines with compiler errors. It returns their number.
 func (p *Package) Drop(output string) int {
 	lines := map[string]map[int]bool{}
 	for _, m := range complaint.FindAllStringSubmatch(output, -1) {

@@ -18,17 +18,17 @@ type Small struct {
 	Func string // in which it lies; "" = at the top level
 	Kind string // comparison, condition, constant, case, branch
 	Old  string // the text that goes, with enough around it to be found again
-	New  string // what stands in its place
+	New  string // the replacement
 	Nth  int    // which of several in the file that have the same name, from 1
 	// Idle is a value that is returned beside an error: no caller may read it, so it is not tried.
 	Idle bool
 
 	from, to int
-	with     string // what stands between from and to
+	with     string // the text between from and to
 }
 
-// ID names the change by what it is and not by where it stands, so that a list of
-// known survivors outlives edits above it.
+// ID names the change by its content and not by its position, so that a list of known survivors
+// outlives edits above it.
 func (m Small) ID() string {
 	id := m.name()
 	if m.Nth > 1 {
@@ -53,7 +53,7 @@ func (m Small) name() string {
 // Apply returns the file's text with the change.
 func (m Small) Apply(text string) string { return text[:m.from] + m.with + text[m.to:] }
 
-// comparisons are what a comparison becomes.
+// comparisons are the replacements of a comparison.
 var comparisons = map[token.Token]string{
 	token.LSS: "<=", token.LEQ: "<", token.GTR: ">=", token.GEQ: ">", token.EQL: "!=", token.NEQ: "==",
 }

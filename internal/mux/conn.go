@@ -19,8 +19,8 @@ import (
 var (
 	// ErrNotSent reports a request that certainly never left.
 	ErrNotSent = errors.New("not sent: the connection has ended")
-	// ErrEnded reports a connection that ended while a request was under way: its outcome
-	// is unknown.
+	// ErrEnded reports a connection that ended while a request was in progress: its outcome is
+	// unknown.
 	ErrEnded  = errors.New("the connection ended before the answer")
 	errClose  = errors.New("closed here")
 	errSilent = fmt.Errorf("%w: nothing came in time", errClose)
@@ -39,7 +39,7 @@ type Conn struct {
 	conn    net.Conn
 	reader  *bufio.Reader
 	handler http.Handler
-	ctx     context.Context // of what is served
+	ctx     context.Context // of served requests
 	cancel  context.CancelFunc
 	writing chan struct{} // one token: the right to write
 	frames  atomic.Int64  // frames that have come
@@ -54,7 +54,7 @@ type Conn struct {
 	done    chan struct{} // closed when Run has returned
 }
 
-// newConn returns a connection over conn; reader may hold what has come already. Requests
+// newConn returns a connection over conn; reader may hold data that has already arrived. Requests
 // of the other end go to handler, within ctx.
 func newConn(ctx context.Context, conn net.Conn, reader *bufio.Reader, handler http.Handler) *Conn {
 	l := &Conn{conn: conn, reader: reader, handler: handler, writing: make(chan struct{}, 1), waiting: map[uint32]chan *frame{},
@@ -93,7 +93,7 @@ func (l *Conn) ended() error {
 	return l.err
 }
 
-// fail ends the connection, once: what waits is told, what is served is cancelled.
+// fail ends the connection, once: waiting callers get the error, served requests are cancelled.
 func (l *Conn) fail(err error) {
 	l.mu.Lock()
 	if l.err != nil {
@@ -114,7 +114,7 @@ func (l *Conn) fail(err error) {
 // End ends the connection and does not wait.
 func (l *Conn) End() { l.fail(errClose) }
 
-// Close ends the connection and waits for what it serves.
+// Close ends the connection and waits for the requests that it serves.
 func (l *Conn) Close() {
 	l.fail(errClose)
 	<-l.done
@@ -125,12 +125,12 @@ func (l *Conn) answered(f *frame) {
 	c := l.waiting[f.id]
 	delete(l.waiting, f.id)
 	l.mu.Unlock()
-	if c != nil { // else nobody waits for it any more
+	if c != nil { // otherwise no caller waits for it any more
 		c <- f
 	}
 }
 
-// asked serves a request of the other end; one too many is told so.
+// asked serves a request of the other end; excess requests are refused.
 func (l *Conn) asked(f *frame) {
 	select {
 	case l.served <- struct{}{}:
@@ -172,7 +172,7 @@ func (l *Conn) reply(id uint32, a *answer) {
 	}
 }
 
-// write writes a whole frame. The error is ErrNotSent when nothing of it left.
+// write writes a whole frame. The error is ErrNotSent if no part of it was sent.
 func (l *Conn) write(ctx context.Context, b []byte) error {
 	select {
 	case l.writing <- struct{}{}:
@@ -273,7 +273,7 @@ func (f *frame) response(q *http.Request) *http.Response {
 		Header: f.header, Body: io.NopCloser(bytes.NewReader(f.body)), ContentLength: int64(len(f.body)), Request: q}
 }
 
-// answer collects what a handler answers.
+// answer collects the response of a handler.
 type answer struct {
 	status int
 	header http.Header

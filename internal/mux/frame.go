@@ -10,10 +10,9 @@ import (
 	"net/http"
 )
 
-// A frame is: length of the rest (4 bytes), kind (1), id (4), then for a request
-// the path, for an answer the status (2), then the header and the body. Numbers are
-// big-endian. Text has its length in two bytes before it; the header is a count
-// (1) and as many pairs of texts.
+// A frame is: length of the rest (4 bytes), kind (1), id (4); then for a request the path, for a
+// response the status (2); then the header and the body. Numbers are big-endian. Text is preceded
+// by its length in two bytes; the header is a count (1) and as many pairs of texts.
 type frame struct {
 	answer bool
 	id     uint32

@@ -28,9 +28,9 @@ const (
 // ErrRefused reports a server that answered and takes no connection.
 var ErrRefused = errors.New("the server takes no connection")
 
-// Accept takes a connection: it answers the request that asks for one, hands the connection to
-// opened with the address that the other end can be called at (empty = none), and
-// serves it until it ends or ctx is done.
+// Accept accepts a connection: it answers the request for one, passes the connection to opened
+// with the address at which the other end can be called (empty = none), and serves it until it
+// ends or ctx is done.
 func Accept(ctx context.Context, w http.ResponseWriter, q *http.Request, handler http.Handler, opened func(address string, l *Conn)) {
 	if !strings.EqualFold(q.Header.Get("Upgrade"), protocol) {
 		w.Header().Set("Upgrade", protocol)
@@ -49,20 +49,20 @@ func Accept(ctx context.Context, w http.ResponseWriter, q *http.Request, handler
 	}
 	l := newConn(ctx, conn, buffered.Reader, handler)
 	opened(q.Header.Get(headerAddress), l)
-	_ = l.run() // whoever calls over it is told
+	_ = l.run() // its callers get the error
 }
 
 // Dial makes the connection of a client's next connection.
 type Dial func(ctx context.Context) (net.Conn, error)
 
-// Config is what a Client needs.
+// Config is the configuration of a Client.
 type Config struct {
 	// Connect makes a connection; its error is returned as it is.
 	Connect Dial
 	// TLS protects the connection; nil = plain. ServerName must be set.
 	TLS *tls.Config
-	// Host is what the request for a connection is addressed to; Sign, when set, puts into its
-	// header what shows who asks.
+	// Host is the callee of the request for a connection; Sign, if set, adds the caller's credentials
+	// to its header.
 	Host string
 	Sign func(context.Context, http.Header)
 	// Handler serves the requests of the other end.
@@ -156,7 +156,7 @@ func (c *Client) open(ctx context.Context) (*Conn, error) {
 	return l, nil
 }
 
-// upgrade asks for a connection.
+// upgrade requests a connection.
 func (c *Client) upgrade(ctx context.Context, conn net.Conn) (*Conn, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -193,7 +193,7 @@ func (c *Client) upgrade(ctx context.Context, conn net.Conn) (*Conn, error) {
 	return newConn(context.WithoutCancel(ctx), conn, reader, c.cfg.Handler), nil
 }
 
-// said is what a server's refusal has in words.
+// said is the text of a server's refusal.
 func said(body io.Reader) string {
 	var problem struct{ Detail, Hint string }
 	text, err := io.ReadAll(io.LimitReader(body, 4096))
@@ -206,8 +206,8 @@ func said(body io.Reader) string {
 	return ": " + problem.Detail
 }
 
-// Idle ends the connection unless a request is under way, and reports whether it has: the next request
-// opens another.
+// Idle ends the connection unless a request is in progress, and reports whether it has: the next
+// request opens another.
 func (c *Client) Idle() bool {
 	l, _ := c.current()
 	if l == nil {

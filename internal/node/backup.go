@@ -64,8 +64,8 @@ func (s *Server) serveBackup(ctx context.Context, st *store.Store, conn net.Conn
 	s.log.Info("backup taken", "rows", rows, "revision", revision)
 }
 
-// RunningBackup asks the server that holds a data directory for a backup. The caller closes
-// it, and verifies what it reads.
+// RunningBackup requests a backup from the server that holds a data directory. The caller closes
+// it, and verifies its content.
 func RunningBackup(ctx context.Context, path string) (io.ReadCloser, error) {
 	return datadir.Dial(ctx, path)
 }
@@ -91,7 +91,7 @@ func CheckRow(r store.Row) error {
 	return err
 }
 
-// Alone reports whether a row says that the cluster was made by dev, which alone leads it.
+// Alone reports whether a row marks a cluster that dev made, and that only dev may lead.
 func Alone(r store.Row) bool {
 	x, err := registry.Decode(r)
 	_, is := x.(registry.Alone)

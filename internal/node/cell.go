@@ -31,7 +31,7 @@ import (
 	"cantina/worker"
 )
 
-// CellConfig is what a cell process is made of. Name, Dir, Clock and Log are needed.
+// CellConfig has the parts of a cell process. Name, Dir, Clock and Log are needed.
 type CellConfig struct {
 	Name worker.CellName
 	Dir  string
@@ -45,15 +45,15 @@ type CellConfig struct {
 	Listen, Advertise string
 	TLS               guard.TLSFiles
 	Insecure          bool
-	// Token is what callers of a loopback port show, here and at the servers.
+	// Token is the token for callers of a loopback port, here and at the servers.
 	Token guard.Token
 
 	Offer placement.State
-	// Capacity replaces what the machine has, name by name, and adds to it.
+	// Capacity replaces the machine's amounts, name by name, and adds to them.
 	Capacity resource.Amounts
 	// Host is the address at which instances are reached; empty = 127.0.0.1.
 	Host string
-	// Env is given to every container, API to work that asks for it.
+	// Env is given to every container, API to work that requests it.
 	Env, API []action.Variable
 	Timeouts worker.Timeouts
 	Output   logstore.Config
@@ -88,9 +88,8 @@ type Cell struct {
 	door   *guard.Door
 }
 
-// OpenCell takes the cell's directory, clears or adopts what a dead predecessor left,
-// and begins a session. It fails at once when the directory or the address is in use;
-// worker.ErrName.
+// OpenCell takes the cell's directory, ends or adopts the work of a dead predecessor, and begins a
+// session. It fails at once if the directory or the address is in use; worker.ErrName.
 func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 	if err := cfg.Name.Check(); err != nil {
 		return nil, err
@@ -180,7 +179,8 @@ func (n *Cell) DirID() string { return n.cell.DirID() }
 // Local returns the cell for calls within the process.
 func (n *Cell) Local() *link.Local { return n.local }
 
-// Containers counts what has not ended yet: what ends with the process, and what outlives it.
+// Containers counts the containers that have not ended: those that end with the process, and those
+// that outlive it.
 func (n *Cell) Containers() (ending, staying int) {
 	for _, c := range n.exec.List() {
 		switch {
@@ -196,14 +196,14 @@ func (n *Cell) Containers() (ending, staying int) {
 // Abort kills everything now, for a second interrupt.
 func (n *Cell) Abort() { n.exec.Abort() }
 
-// Freeze and Thaw are what Ctrl-Z and fg mean for a cell in a terminal.
+// Freeze and Thaw are the effects of Ctrl-Z and fg on a cell in a terminal.
 func (n *Cell) Freeze() error { return n.exec.Freeze() }
 
 // Thaw undoes Freeze.
 func (n *Cell) Thaw() error { return n.exec.Thaw() }
 
-// Run drives executor and cell until ctx is done: the cell leaves first, then the
-// executor ends what is left.
+// Run drives executor and cell until ctx is done: the cell leaves first, then the executor ends
+// the rest.
 func (n *Cell) Run(ctx context.Context) error {
 	var g run.Group
 	g.Add("executor", n.exec.Run)
@@ -291,7 +291,7 @@ func maxPIDs() (int, error) {
 	return most, nil
 }
 
-// capacityOf is what a cell offers: what its machine has, but for what it is told.
+// capacityOf is the capacity of a cell: that of its machine, unless configured.
 func capacityOf(cfg CellConfig) (resource.Amounts, error) {
 	c, err := MachineCapacity(cfg.Dir)
 	if err != nil {
@@ -301,8 +301,8 @@ func capacityOf(cfg CellConfig) (resource.Amounts, error) {
 	return c, nil
 }
 
-// MachineCapacity is what this machine has: memory, processors, and the space of
-// the file system below dir.
+// MachineCapacity is the capacity of this machine: memory, processors, and the space of the file
+// system below dir.
 func MachineCapacity(dir string) (resource.Amounts, error) {
 	memory, err := totalMemory()
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 	"cantina/zone"
 )
 
-// ServerConfig is what a server is made of. Dir, Name, Clock and Log are needed.
+// ServerConfig has the parts of a server. Dir, Name, Clock and Log are needed.
 type ServerConfig struct {
 	leader.Settings
 	Dir string
@@ -37,15 +37,15 @@ type ServerConfig struct {
 	Advertise []string
 	TLS       guard.TLSFiles
 	Insecure  bool
-	// Token is what callers of a loopback port show, and what cells on loopback are shown.
+	// Token is the token for callers of a loopback port, and for cells on loopback.
 	Token guard.Token
 	// Group may use the Unix sockets beside their owner; empty = none.
 	Group string
 	// Hosts are further names under which browsers and clients may address the API.
 	Hosts []string
 
-	// Zones finds the time zones of schedules; their rules are read again from time to
-	// time. Settings.Zone is made of it.
+	// Zones finds the time zones of schedules; their rules are read again regularly. Settings.Zone is
+	// made from it.
 	Zones *zone.Loader
 }
 
@@ -61,7 +61,7 @@ type Server struct {
 
 	mu    sync.Mutex
 	term  *leader.Term
-	known store.Leader // who leads, by the store
+	known store.Leader // the leader, by the store
 	cause string       // why this server cannot lead
 }
 
@@ -144,7 +144,7 @@ func (s *Server) Leader() (cell.Leader, error) {
 	return s.term, nil
 }
 
-// Run serves and campaigns until ctx is done or the server cannot go on.
+// Run serves and campaigns until ctx is done or the server cannot continue.
 func (s *Server) Run(ctx context.Context) (err error) {
 	var g run.Group
 	g.Add("zones", s.watchZones)
@@ -180,8 +180,8 @@ func (s *Server) runStore(ctx context.Context) error {
 	return errors.Join(g.Run(ctx), closeStore())
 }
 
-// AwaitRoom waits until the data directory has the room that the start of the store needs.
-// Who calls the server meanwhile is told.
+// AwaitRoom waits until the data directory has the space that the start of the store needs.
+// Callers of the server get the cause meanwhile.
 func (s *Server) AwaitRoom(ctx context.Context) error {
 	if len(s.cfg.Endpoints) > 0 {
 		return nil
@@ -239,8 +239,7 @@ func (s *Server) openStore(ctx context.Context) (store.Backend, func(context.Con
 // zoneEvery is how often the rules of time zones are read again.
 const zoneEvery = 5 * time.Minute
 
-// watchZones reads the rules of time zones again, and tells the leader's timetable what
-// changed.
+// watchZones reads the rules of time zones again, and passes changes to the leader's timetable.
 func (s *Server) watchZones(ctx context.Context) error {
 	return s.cfg.Zones.Run(ctx, zoneEvery, func(changed []string, err error) {
 		if err != nil {
@@ -258,7 +257,7 @@ func (s *Server) watchZones(ctx context.Context) error {
 	})
 }
 
-// watch keeps what is known of the leader for those who ask a standby.
+// watch keeps the present leader for callers of a standby.
 func (s *Server) watch(ctx context.Context, st *store.Store) error {
 	return st.WatchLeader(ctx, func(l store.Leader) {
 		s.mu.Lock()

@@ -21,10 +21,9 @@ import (
 	"cantina/worker"
 )
 
-// Simulation is many cells in one process. Each speaks the real protocol over a
-// connection of its own, from an address of its own; only their containers exist in
-// memory alone (package simulate). It is for trying and measuring a cluster that one
-// does not have.
+// Simulation is many cells in one process. Each uses the real protocol over its own connection,
+// from its own address; only their containers exist in memory (package simulate). It is for
+// testing and measuring a cluster without the machines.
 type Simulation struct {
 	cfg   CellConfig
 	lock  *os.File
@@ -51,7 +50,7 @@ func (simulatedCell) FollowLogs(context.Context, *pb.FollowLogsRequest, func(*pb
 	return nil
 }
 
-// StartExec implements link.Cell: nothing can run in what does not exist.
+// StartExec implements link.Cell: a simulated container runs no program.
 func (simulatedCell) StartExec(context.Context, string, executor.ExecSpec) (*executor.ExecSession, error) {
 	return nil, fmt.Errorf("exec in a simulated container: %w", errors.ErrUnsupported)
 }
@@ -60,9 +59,9 @@ func (simulatedCell) StartExec(context.Context, string, executor.ExecSpec) (*exe
 // waits for its directory to be durable.
 const openAtOnce = 64
 
-// OpenSimulation opens n cells called Name-0 to Name-(n-1), each in a directory of that
-// name below Dir. Listen needs port 0. It returns executor.ErrInUse when the directory is
-// in use, and what OpenCell returns.
+// OpenSimulation opens n cells called Name-0 to Name-(n-1), each in a directory of that name below
+// Dir. Listen needs port 0. It returns executor.ErrInUse if the directory is in use, and the
+// errors of OpenCell.
 func OpenSimulation(ctx context.Context, cfg CellConfig, n int) (*Simulation, error) {
 	if err := cfg.Name.Check(); err != nil {
 		return nil, err

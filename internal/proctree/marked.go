@@ -44,7 +44,7 @@ func kill(id procid.Identity) error {
 	return nil
 }
 
-// process is what /proc says of one.
+// process is the data of one process in /proc.
 type process struct {
 	id              procid.Identity
 	parent, session int

@@ -1,14 +1,14 @@
-// Package proctree ends what a program has started, and what that has started, once the program
-// itself has ended or has to: also what ignores TERM, has a session of its own or has lost its
-// parent. A health check, or the script of a node source, leaves nothing behind so.
+// Package proctree ends all processes that a program has started, directly or not, once the
+// program itself has ended or must end: also processes that ignore TERM, have their own session or
+// have lost their parent. So a health check, or the script of a node source, leaves no process
+// behind.
 //
-// Where there is a unified control group (v2) the program gets one of its own below that of
-// this process, and nothing escapes. Elsewhere what belongs to it is known by a mark in its
-// environment, by its session and by its parents: a process that has dropped all three is not
-// found.
+// With a unified control group (v2) the program gets its own below that of this process, and no
+// process escapes. Elsewhere its processes are identified by a mark in their environment, by their
+// session and by their parents: a process that has dropped all three is not found.
 //
-// The scheduler uses a Tree for its scripts; the executor has groups of its own for its
-// checks, and uses EndMarked where it has none. Others do not use it.
+// The scheduler uses a Tree for its scripts. The executor has its own groups for its checks, and
+// uses EndMarked without groups. Others do not use it.
 package proctree
 
 import (
@@ -27,7 +27,7 @@ import (
 	"cantina/spawn/procid"
 )
 
-// MarkName is the variable whose value tells one process tree from others.
+// MarkName is the variable whose value identifies a process tree.
 const MarkName = "CANTINA_BROOD"
 
 // ErrLeft reports that something does not die although it was killed.
@@ -71,7 +71,7 @@ func New(byMark bool) *Tree {
 	return b
 }
 
-// sweep ends what a process that is gone has left.
+// sweep ends the remaining processes of a process that is gone.
 func sweep(self string) {
 	found, err := filepath.Glob(filepath.Join(self, groupPrefix+"*"))
 	if err != nil {
@@ -87,12 +87,12 @@ func sweep(self string) {
 		id := procid.Identity{Pid: pid, Start: start}
 		if err1 == nil && err2 == nil && errors.Is(id.Look(), procid.ErrGone) {
 			g := cgroup.At(dir)
-			_, _ = g.Kill(), g.Remove() // the next sweep goes on
+			_, _ = g.Kill(), g.Remove() // the next sweep continues
 		}
 	}
 }
 
-// Prepare has a command start in the process tree, in a session of its own.
+// Prepare makes a command start in the process tree, in its own session.
 func (b *Tree) Prepare(c *exec.Cmd) {
 	if c.SysProcAttr == nil {
 		c.SysProcAttr = &syscall.SysProcAttr{}
@@ -104,8 +104,8 @@ func (b *Tree) Prepare(c *exec.Cmd) {
 	}
 }
 
-// End kills what is left and waits until it is gone, at most for limit; session is the pid of
-// the program, which was waited for. ErrLeft.
+// End kills the remaining processes and waits until they are gone, at most for limit; session is
+// the pid of the program, which was waited for. ErrLeft.
 func (b *Tree) End(session int, limit time.Duration) error {
 	if b.group == nil {
 		return EndMarked(b.mark, session, limit)
@@ -127,7 +127,7 @@ func EndGroup(g *cgroup.Group, limit time.Duration) error {
 	})
 }
 
-// repeat tries until try says that it is done, with growing pauses.
+// repeat calls try until it is done, with growing pauses.
 func repeat(limit time.Duration, try func() (done bool, err error)) error {
 	end := time.Now().Add(limit)
 	for pause := 500 * time.Microsecond; ; pause = min(2*pause, 50*time.Millisecond) {

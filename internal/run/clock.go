@@ -1,6 +1,5 @@
-// Package run holds what every long-lived part of cantina shares: the two
-// clocks, a group of goroutines that start and stop together, and a queue that
-// runs at most one operation per key.
+// Package run has the parts that all long-lived parts of cantina share: the two clocks, a group of
+// goroutines that start and stop together, and a queue that runs at most one operation per key.
 //
 // Any shell may use it; core packages may not (they get times as arguments).
 package run
@@ -17,13 +16,13 @@ import (
 type Clock struct {
 	// Wall is the time of day, in UTC.
 	Wall func() time.Time
-	// Boot is the time since the machine started, counting suspension
-	// (CLOCK_BOOTTIME): what deadlines are measured with.
+	// Boot is the time since the machine started, counting suspension (CLOCK_BOOTTIME): deadlines are
+	// measured with it.
 	Boot func() time.Duration
 }
 
-// Steady returns a wall clock that shows now what Wall does and cannot step: it goes on with
-// Boot. A leader takes one for its term.
+// Steady returns a wall clock that now shows the time of Wall and cannot step: it advances with
+// Boot. A leader uses one for its term.
 func (c Clock) Steady() func() time.Time {
 	wall, boot := c.Wall(), c.Boot()
 	return func() time.Time { return wall.Add(c.Boot() - boot).UTC() }

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Group runs parts that live and end together: when one returns, all others are
-// told to end, and Run returns when every one has. It is used once.
+// Group runs parts that live and end together: when one returns, all others are stopped, and Run
+// returns when every one has. It is used once.
 type Group struct {
 	parts []part
 }

@@ -9,10 +9,10 @@ import (
 // parts is in how many Patient counts.
 const parts = 10
 
-// Patient is context.WithTimeout for an answer that comes from elsewhere: it counts the time in
-// which this process ran. One that was stopped, or had no processor, has not taken what came
-// meanwhile, and its own absence is no sign that nothing came: it costs a tenth of the time
-// at most, and what has come is taken before the time is over.
+// Patient is context.WithTimeout for an external response: it counts the time in which this
+// process ran. A process that was stopped, or had no processor, has not read its input meanwhile,
+// and its own absence is no evidence that nothing arrived. A pause costs a tenth of the time at
+// most, and arrived input is read before the time is over.
 func Patient(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	p := &patient{Context: ctx, done: make(chan struct{}), left: parts, part: d / parts}
 	p.mu.Lock()
@@ -23,7 +23,7 @@ func Patient(ctx context.Context, d time.Duration) (context.Context, context.Can
 	return p, func() { p.end(context.Canceled) }
 }
 
-// patient is a context of its own kind, so that what is made of it ends with its error.
+// patient is its own kind of context, so that derived contexts end with its error.
 type patient struct {
 	context.Context
 	part   time.Duration

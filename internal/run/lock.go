@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process that is killed while it forks leaves its locks for a moment to a child
-// that has not become another program yet.
+// A process that is killed while it forks briefly leaves its locks to a child that has not
+// executed another program yet.
 const (
 	lockPatience = 500 * time.Millisecond
 	lockPause    = 5 * time.Millisecond

@@ -9,12 +9,12 @@ import (
 // Never is a pause that ends only with a wake-up.
 const Never = time.Duration(math.MaxInt64)
 
-// Next says what is to be done now; nil when nothing is, and then for how long
-// unless somebody wakes the loop. What is to be done may wait.
+// Next returns the work that is due; nil if none is, and then the time until some is, unless the
+// loop is woken. The work may wait.
 type Next func() (do func(context.Context), pause time.Duration)
 
-// Loop is work that comes again and again, one piece at a time. Run drives it in a
-// goroutine with a timer; a simulator drives it with Next and OnWake.
+// Loop is repeated work, one piece at a time. Run drives it in a goroutine with a timer; a
+// simulator drives it with Next and OnWake.
 type Loop struct {
 	Name string
 	Next Next
@@ -23,13 +23,12 @@ type Loop struct {
 	on    func()
 }
 
-// NewLoop returns a loop that does what next says.
+// NewLoop returns a loop that does the work that next returns.
 func NewLoop(name string, next Next) *Loop {
 	return &Loop{Name: name, Next: next, woken: make(chan struct{}, 1)}
 }
 
-// Wake has the loop ask again what is to be done. It may be called from anywhere
-// and does not wait.
+// Wake makes the loop check again for due work. It may be called from anywhere and does not wait.
 func (l *Loop) Wake() {
 	if l.on != nil {
 		l.on()
@@ -41,7 +40,7 @@ func (l *Loop) Wake() {
 	}
 }
 
-// OnWake is for who drives the loop without Run: f is called by Wake.
+// OnWake is for callers that drive the loop without Run: f is called by Wake.
 func (l *Loop) OnWake(f func()) { l.on = f }
 
 // Run drives the loop until ctx is done.

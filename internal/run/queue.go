@@ -32,8 +32,8 @@ type operation struct {
 // NewKeyed returns a queue that runs at most width operations at once.
 func NewKeyed(width int) *Keyed { return NewKeyedOn(width, func(f func()) { go f() }) }
 
-// NewKeyedOn is NewKeyed for operations that do not run in goroutines: spawn has
-// what it is given run beside everything else.
+// NewKeyedOn is NewKeyed for operations that do not run in goroutines: spawn runs a function
+// concurrently.
 func NewKeyedOn(width int, spawn func(func())) *Keyed {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Keyed{width: width, spawn: spawn, waiting: map[string]func(context.Context){}, busy: map[string]bool{}, ctx: ctx, cancel: cancel}
@@ -46,7 +46,7 @@ func (q *Keyed) Push(key string, op func(context.Context)) {
 	}
 }
 
-// add queues an operation and reports whether somebody is to be found who works.
+// add queues an operation and reports whether a worker must be started.
 func (q *Keyed) add(op operation) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -83,7 +83,7 @@ func (q *Keyed) next() (operation, bool) {
 		return operation{}, false
 	}
 	op := q.ready[0]
-	q.ready[0] = operation{} // what it holds goes with it
+	q.ready[0] = operation{} // its data is deleted with it
 	q.ready = q.ready[1:]
 	return op, true
 }
@@ -102,8 +102,8 @@ func (q *Keyed) ended(key string) {
 	q.active.Done()
 }
 
-// Close cancels the context of running operations, drops what waits for one of its
-// key and returns when nothing runs any more.
+// Close cancels the context of running operations, drops those that wait for one of their key, and
+// returns when none is running.
 func (q *Keyed) Close() {
 	q.mu.Lock()
 	q.closed = true

@@ -1,9 +1,9 @@
-// Package secret has the type of values that must not be printed: keys that sign,
-// passwords. Whoever formats one, logs one or encodes one by mistake, alone or deep
-// inside another value, writes "[secret]".
+// Package secret has the type of values that must not be printed: signing keys, passwords.
+// Formatting, logging or encoding one by mistake, alone or deep inside another value, writes
+// "[secret]".
 //
-// Wiring and shells use it; the one who needs the value asks for it by name, so that
-// each such place can be found.
+// Wiring and shells use it. Code that needs the value calls Reveal, so that each such place can be
+// found.
 package secret
 
 import (
@@ -12,7 +12,7 @@ import (
 	"log/slog"
 )
 
-// Shown is what stands in the place of a value.
+// Shown replaces a value.
 const Shown = "[secret]"
 
 // Text is a value that is not printed. The zero value is none.
@@ -28,7 +28,7 @@ func New(value string) Text {
 	return Text{&value}
 }
 
-// Reveal gives the value to who needs it; empty when there is none.
+// Reveal returns the value; empty if there is none.
 func (t Text) Reveal() string {
 	if t.value == nil {
 		return ""

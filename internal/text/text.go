@@ -1,5 +1,5 @@
-// Package text has the few functions on texts that several packages need: make foreign bytes
-// valid, cut what is long, count in words, and find the name that was meant.
+// Package text has functions on text that several packages need: make foreign bytes valid, shorten
+// text, describe numbers, and find the intended name.
 package text
 
 import (
@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Clean returns s with U+FFFD in the place of what is not UTF-8, as protobuf and JSON need it.
+// Clean returns s with U+FFFD in place of invalid UTF-8, as protobuf and JSON require.
 func Clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // CleanAll returns a list with each of its texts clean; nil when it is empty.
@@ -42,7 +42,7 @@ func Shorten(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// Integer is what is counted by.
+// Integer is the type of a count.
 type Integer interface {
 	~int | ~int32 | ~int64
 }
@@ -50,7 +50,7 @@ type Integer interface {
 // Count returns a number with its noun, which takes an s unless there is one: "1 task", "2 tasks".
 func Count[N Integer](n N, noun string) string { return CountAs(n, noun, noun+"s") }
 
-// CountAs returns a number with what follows one, or what follows many.
+// CountAs returns a number followed by the word for one, or for many.
 func CountAs[N Integer](n N, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -58,7 +58,7 @@ func CountAs[N Integer](n N, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// maxWord is the longest word whose distance from another is counted.
+// maxWord is the longest word whose distance from another is computed.
 const maxWord = 64
 
 // Distance counts the insertions, deletions, replacements and swaps of neighbouring bytes that
@@ -88,8 +88,8 @@ func Distance(a, b string) int {
 	return last[len(b)]
 }
 
-// Nearest returns the name that is most like s, or "" when none is near: at most a third of its
-// letters (at least one) may differ.
+// Nearest returns the name that is most similar to s, or "" if none is similar: at most a third of
+// its letters (at least one) may differ.
 func Nearest(s string, names []string) string {
 	if len(s) > maxWord {
 		return ""

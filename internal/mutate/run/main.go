@@ -1,8 +1,8 @@
-// Command run asks whether a test notices small changes of the pure packages: it builds
-// the tests of each package once with all changes in it, runs them with one chosen at a
-// time, and the simulator for a moment on what they let pass. `make mutate` calls it. It
-// exits 1 when a change survives that is not in the list of known survivors, when a known
-// one is noticed by now, and when the list has one that the code no longer has.
+// Command run checks whether tests detect small changes of the pure packages: it builds the tests
+// of each package once with all changes in it, and runs them with one selected at a time. For
+// changes that pass, it briefly runs the simulator. `make mutate` calls it. It exits 1 if a change
+// survives that is not in the list of known survivors, if a known one is now detected, and if the
+// list has one that the code no longer has.
 package main
 
 import (
@@ -265,7 +265,7 @@ func each(all []*attempt, workers int, f func(*attempt)) {
 	wg.Wait()
 }
 
-// report prints what is not as the list of known survivors has it, and returns how much that is.
+// report prints differences from the list of known survivors, and returns their number.
 func report(tried [][]*attempt, known map[string]string, packages []*mutate.Package) int {
 	bad := 0
 	for _, a := range slices.Concat(tried...) {
