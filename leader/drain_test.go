@@ -43,7 +43,7 @@ func TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack(t *testing.T) {
 				t.Errorf("status: %d quarantined, %v, %v", s.Quarantined, s.Warnings, err)
 			}
 			tm.Drains.Heard("c", DrainReport{}) // there is nothing that a cell could be told
-			err = v.Drains.Change(t.Context(), plan.Write{}, "x", nil, "c", func(was *registry.Drain) (*registry.Drain, string, error) {
+			err = tm.Drains.Change(t.Context(), plan.Write{}, "x", nil, "c", func(was *registry.Drain) (*registry.Drain, string, error) {
 				return nil, "", nil
 			})
 			if !errors.Is(err, store.ErrQuarantined) {

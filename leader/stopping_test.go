@@ -36,10 +36,10 @@ func TestWhatIsBeingStoppedIsNotAsWanted(t *testing.T) {
 			r.Text != "task t on cell c is being stopped: time limit of 2s exceeded; killed at "+by.UTC().Format(time.RFC3339)+" at the latest" {
 			t.Errorf("%+v", x)
 		}
-		if got := v.stoppingOf("j"); got != "1 batch task is being stopped" {
+		if got := tm.reported().stoppingOf("j"); got != "1 batch task is being stopped" {
 			t.Errorf("job ls notes %q", got)
 		}
-		if got := v.stoppingOf("k"); got != "" {
+		if got := tm.reported().stoppingOf("k"); got != "" {
 			t.Errorf("another job: %q", got)
 		}
 		s, err := v.Status()
@@ -72,7 +72,7 @@ func TestAJobNamesTheRemovedOneOfItsName(t *testing.T) {
 			if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", DirID: "f", Started: 1, Boot: "b", Beat: int64(i + 1)}, state); err != nil {
 				t.Fatal(err)
 			}
-			if got := v.stoppingOf("j"); got != c.note {
+			if got := tm.reported().stoppingOf("j"); got != c.note {
 				t.Errorf("%s: job ls notes %q", c.uid, got)
 			}
 			x := plan.Explanation{State: "running", Wanted: "running", Fine: true}
@@ -83,7 +83,7 @@ func TestAJobNamesTheRemovedOneOfItsName(t *testing.T) {
 			if x.Fine || x.State != c.state || x.Wanted != c.wanted || len(x.Reasons) != 1 || x.Reasons[0].Text != c.why {
 				t.Errorf("%s: %+v", c.uid, x)
 			}
-			p := v.unconfirmed().node(plan.JobNode{Job: "j", NodeView: batch.NodeView{Node: "a", Class: batch.ClassRunning, Cell: "c"}})
+			p := newUnconfirmed(tm).node(plan.JobNode{Job: "j", NodeView: batch.NodeView{Node: "a", Class: batch.ClassRunning, Cell: "c"}})
 			if strings.HasPrefix(p.Condition, "waits for the removed job") != (c.uid == "earlier") || !strings.Contains(p.Condition, "being stopped") {
 				t.Errorf("%s: %q", c.uid, p.Condition)
 			}

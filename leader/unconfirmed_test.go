@@ -126,7 +126,7 @@ func TestWhatADrainEndsNamesIt(t *testing.T) {
 			t.Errorf("%+v, %v", c.Drain, err)
 		}
 		out := plan.Explanation{Reasons: []plan.Reason{{Code: "batch"}}}
-		sayDrained(v, &out, mayFinish(v, map[string][]string{"c": {"a", "b"}, "d": {"x"}}))
+		v.sayDrained(&out, mayFinish(tm, map[string][]string{"c": {"a", "b"}, "d": {"x"}}))
 		if len(out.Reasons) != 2 || !strings.Contains(out.Reasons[0].Text, "a, b may finish there until the deadline") {
 			t.Errorf("%+v", out.Reasons)
 		}
@@ -168,7 +168,7 @@ func TestUnconfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
-		d := viewOf(tm).unconfirmed()
+		d := newUnconfirmed(tm)
 		for state, doubted := range map[task.State]bool{task.Pending: false, task.Running: true, task.Completed: false} {
 			got := d.task(plan.Task{Task: &task.Task{State: state, Holder: task.Holder{Cell: "gone"}}}).UnconfirmedReason
 			if (got == "the process of cell gone that has it is not known in this term") != doubted || !doubted && got != "" {

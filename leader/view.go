@@ -13,20 +13,42 @@ import (
 
 // view is the API's view of a term: the calls that need more than one part, or information about
 // cells. The owner of the rows answers the others.
-type view struct {
-	*Term
-	owners
+type (
+	view struct {
+		applicationView
+		boardView
+		jobView
+		scheduleView
+		cellView
+		operationView
+		explainView
+		logView
+	}
+	applicationView struct{ *Term }
+	// boardView shows services, instances and tasks.
+	boardView struct {
+		*bbs.BBS
+		term *Term
+	}
+	jobView      struct{ *Term }
+	scheduleView struct {
+		*timetable.Timetable
+		term *Term
+	}
+	cellView      struct{ *Term }
+	operationView struct{ *Term }
+	explainView   struct{ *Term }
+	logView       struct{ *Term }
+)
+
+func viewOf(t *Term) view {
+	return view{applicationView{t}, boardView{t.Board, t}, jobView{t}, scheduleView{t.Timetable, t}, cellView{t},
+		operationView{t}, explainView{t}, logView{t}}
 }
 
-type owners struct {
-	*bbs.BBS
-	*timetable.Timetable
-}
-
-func viewOf(t *Term) view { return view{t, owners{t.Board, t.Leader.Timetable}} }
-
-func (v view) fresh() error {
-	if !v.lease.LeaseHeld() {
+// fresh returns nil while it is certain that no other server leads.
+func (t *Term) fresh() error {
+	if !t.lease.LeaseHeld() {
 		return store.ErrLeaseNotProven
 	}
 	return nil
@@ -60,7 +82,7 @@ func inDomain(a plan.Application) plan.Application {
 }
 
 // Plan implements api.Applications.
-func (v view) Plan(_ context.Context, a plan.Application) (plan.Applied, error) {
+func (v applicationView) Plan(_ context.Context, a plan.Application) (plan.Applied, error) {
 	if err := v.fresh(); err != nil {
 		return plan.Applied{}, err
 	}
@@ -75,14 +97,14 @@ func (v view) Plan(_ context.Context, a plan.Application) (plan.Applied, error) 
 }
 
 // planOthers plans jobs and schedules.
-func (v view) planOthers(a plan.Application) ([]plan.Change, error) {
+func (v applicationView) planOthers(a plan.Application) ([]plan.Change, error) {
 	jobs, err := v.Scheduler.Plan(a.Domain, a.Jobs, a.Prune, kept(a)...)
 	times, err2 := v.Timetable.Plan(a.Domain, a.Schedules, a.Prune)
 	return append(jobs, times...), errors.Join(err, err2)
 }
 
 // Apply implements api.Applications: services, tasks, jobs and schedules in one commit.
-func (v view) Apply(ctx context.Context, a plan.Application, w plan.Write) (plan.Applied, error) {
+func (v applicationView) Apply(ctx context.Context, a plan.Application, w plan.Write) (plan.Applied, error) {
 	a = inDomain(a)
 	var changes []plan.Change
 	asked := false
@@ -103,7 +125,7 @@ func (v view) Apply(ctx context.Context, a plan.Application, w plan.Write) (plan
 }
 
 // applyOthers prepares jobs and schedules; the board's lock is held.
-func (v view) applyOthers(a plan.Application) (store.Part, []plan.Change, error) {
+func (v applicationView) applyOthers(a plan.Application) (store.Part, []plan.Change, error) {
 	jobs, err := v.Scheduler.Apply(a.Domain, a.Jobs, a.Prune, kept(a)...)
 	if err != nil {
 		_, others := v.Timetable.Plan(a.Domain, a.Schedules, a.Prune)

@@ -14,7 +14,7 @@ import (
 )
 
 // cellNow describes the cell whose name a session holds.
-func (v view) cellNow(s *worker.SessionView, free resource.Amounts) api.Cell {
+func (v cellView) cellNow(s *worker.SessionView, free resource.Amounts) api.Cell {
 	st, since := v.State(s.Cell)
 	c := api.Cell{Name: s.Cell, Proc: s.Proc, Address: st.Address, Zone: st.Zone, Host: st.Host, Session: s.State, Since: since, Reason: s.Reason,
 		Reported: s.Reported, Eligible: s.Eligible, DeadIn: s.Expiry, Draining: st.Draining, Capacity: st.Capacity,
@@ -26,12 +26,12 @@ func (v view) cellNow(s *worker.SessionView, free resource.Amounts) api.Cell {
 	c.LRPs, c.Tasks = v.Board.OnProc(string(s.Cell), string(s.Proc))
 	c.Drain = v.drainOf(s.Cell)
 	c.Draining = c.Draining || c.Drain != nil
-	c.Unknown = v.unknownOn(string(s.Cell))
+	c.Unknown = v.reported().unknownOn(s.Cell)
 	return c
 }
 
 // free is the free capacity of each cell in the ledger.
-func (v view) free() map[string]resource.Amounts {
+func (v cellView) free() map[string]resource.Amounts {
 	free := map[string]resource.Amounts{}
 	for _, c := range v.Auctioneer.Cells() {
 		free[c.Name] = left(&c)
@@ -46,7 +46,7 @@ func left(c *placement.CellView) resource.Amounts { return c.Capacity.Sub(c.Used
 const goneMark = "~"
 
 // gone describes a cell whose name is free.
-func (v view) gone(l *Lost) api.Cell {
+func (v cellView) gone(l *Lost) api.Cell {
 	st := &l.State
 	return api.Cell{Name: l.Cell, Proc: l.Proc, Address: st.Address, Zone: st.Zone, Host: st.Host, Session: worker.MustDie, Since: l.At, Reason: l.Why,
 		Labels: st.Labels, Taints: st.Taints, Tags: slices.Concat(st.RequiredTags, st.OptionalTags), Isolation: st.Isolation, Build: st.Build, Drain: v.drainOf(l.Cell),
@@ -57,7 +57,7 @@ func (v view) gone(l *Lost) api.Cell {
 const foreignMark = "}"
 
 // appendForeign adds the cells of other clusters; false when the page is full before their end.
-func (v view) appendForeign(out *plan.Page[api.Cell], r plan.Range) bool {
+func (v cellView) appendForeign(out *plan.Page[api.Cell], r plan.Range) bool {
 	for _, f := range v.ForeignCells() {
 		mark := foreignMark + string(f.Cell)
 		if mark <= r.After {
@@ -73,7 +73,7 @@ func (v view) appendForeign(out *plan.Page[api.Cell], r plan.Range) bool {
 }
 
 // appendGone adds the cells that are gone to the end of a list.
-func (v view) appendGone(out *plan.Page[api.Cell], lost []Lost, r plan.Range) {
+func (v cellView) appendGone(out *plan.Page[api.Cell], lost []Lost, r plan.Range) {
 	for _, l := range lost {
 		mark := goneMark + string(l.Cell)
 		if mark <= r.After {
@@ -103,7 +103,7 @@ func cursorOf(c *api.Cell) string {
 }
 
 // ListCells implements api.Cells.
-func (v view) ListCells(r plan.Range, all bool) (plan.Page[api.Cell], error) {
+func (v cellView) ListCells(r plan.Range, all bool) (plan.Page[api.Cell], error) {
 	if err := v.fresh(); err != nil {
 		return plan.Page[api.Cell]{}, err
 	}
@@ -129,7 +129,7 @@ func (v view) ListCells(r plan.Range, all bool) (plan.Page[api.Cell], error) {
 }
 
 // GetCell implements api.Cells.
-func (v view) GetCell(name worker.CellName) (api.Cell, error) {
+func (v cellView) GetCell(name worker.CellName) (api.Cell, error) {
 	if l, ok := v.LostCell(name); ok {
 		return v.gone(&l), v.fresh()
 	}
@@ -137,7 +137,7 @@ func (v view) GetCell(name worker.CellName) (api.Cell, error) {
 }
 
 // present is GetCell for operations that need a cell that is not gone.
-func (v view) present(name worker.CellName) (api.Cell, error) {
+func (v cellView) present(name worker.CellName) (api.Cell, error) {
 	s, ok := v.Registry.Session(name)
 	if f, foreign := v.ForeignCell(name); foreign && !ok {
 		return foreigner(f), v.fresh()
@@ -153,12 +153,12 @@ func (v view) present(name worker.CellName) (api.Cell, error) {
 }
 
 // AdoptCell implements api.Cells.
-func (v view) AdoptCell(_ context.Context, name worker.CellName, w plan.Write) error {
+func (v cellView) AdoptCell(_ context.Context, name worker.CellName, w plan.Write) error {
 	return v.Adopt(name, w.By)
 }
 
 // DiscardUnknown implements api.Cells.
-func (v view) DiscardUnknown(ctx context.Context, name worker.CellName, w plan.Write) ([]string, error) {
+func (v cellView) DiscardUnknown(ctx context.Context, name worker.CellName, w plan.Write) ([]string, error) {
 	return v.Discard(ctx, name, w.By)
 }
 
@@ -171,19 +171,8 @@ func foreigner(f ForeignCell) api.Cell {
 	return api.Cell{Name: f.Cell, Proc: f.Proc, Address: f.Address, Since: f.Since, Session: worker.New, Reason: reason, Cluster: f.Cluster}
 }
 
-// unknownOn describes the work on a cell that the store does not contain.
-func (v view) unknownOn(name string) []string {
-	var out []string
-	for _, c := range v.conditions(name) {
-		if c.Unknown {
-			out = append(out, c.What)
-		}
-	}
-	return out
-}
-
 // ForgetCell implements api.Cells.
-func (v view) ForgetCell(_ context.Context, proc worker.Proc, w plan.Write) error {
+func (v cellView) ForgetCell(_ context.Context, proc worker.Proc, w plan.Write) error {
 	err := v.Registry.Forget(proc, w.By)
 	if errors.Is(err, worker.ErrUnknownProcess) && v.Strike(proc) {
 		return nil // it is certainly dead already

@@ -24,33 +24,48 @@ const codeRemoved = "removed_job"
 // codeStarting is the code of the reason that a start takes long.
 const codeStarting = "starting"
 
-// conditions are the last reported conditions of delayed containers.
-func (v view) conditions(name string) []cell.Condition {
-	st, _ := v.State(worker.CellName(name))
+// conditions are what cells last reported of delayed containers.
+type conditions struct{ *Term }
+
+func (t *Term) reported() conditions { return conditions{t} }
+
+func (k conditions) of(name worker.CellName) []cell.Condition {
+	st, _ := k.State(name)
 	return st.Conditions
 }
 
-// condition is that of one container, of those for which is holds.
-func (v view) condition(name string, is func(cell.Condition) bool) string {
-	list := v.conditions(name)
+// text describes the condition of one container, of those for which is holds.
+func (k conditions) text(name string, is func(cell.Condition) bool) string {
+	list := k.of(worker.CellName(name))
 	if i := slices.IndexFunc(list, is); i >= 0 {
-		return list[i].Words(v.cfg.Clock.Wall())
+		return list[i].Words(k.cfg.Clock.Wall())
 	}
 	return ""
 }
 
+// unknownOn describes the work on a cell that the store does not contain.
+func (k conditions) unknownOn(name worker.CellName) []string {
+	var out []string
+	for _, c := range k.of(name) {
+		if c.Unknown {
+			out = append(out, c.What)
+		}
+	}
+	return out
+}
+
 // heldUp adds the delays of the subject on any cell to an explanation.
-func (v view) heldUp(x *plan.Explanation, is func(cell.Condition) bool) {
-	shown := 0
+func (v explainView) heldUp(x *plan.Explanation, is func(cell.Condition) bool) {
+	shown, reported := 0, v.reported()
 	for _, name := range v.Heard() {
-		for _, c := range v.conditions(string(name)) {
+		for _, c := range reported.of(name) {
 			if c.Unknown || !is(c) {
 				continue
 			}
 			if shown++; shown > namedThings {
 				return
 			}
-			if removedJob(v, &c) {
+			if reported.ofRemovedJob(&c) {
 				if x.Fine {
 					x.Fine, x.State, x.Wanted = false, batch.JobWaiting.String(), batch.JobDone.String()
 				}
@@ -84,7 +99,7 @@ func (v view) heldUp(x *plan.Explanation, is func(cell.Condition) bool) {
 }
 
 // stopping is the reason that a cell is ending a task or batch task.
-func (v view) stopping(name worker.CellName, c *cell.Condition) plan.Reason {
+func (v explainView) stopping(name worker.CellName, c *cell.Condition) plan.Reason {
 	now := v.cfg.Clock.Wall()
 	r := plan.Reason{Code: codeStopping, Text: fmt.Sprintf("%s on cell %s is %s", c.What, name, c.Words(now))}
 	if !c.StopBy.IsZero() {
@@ -93,24 +108,24 @@ func (v view) stopping(name worker.CellName, c *cell.Condition) plan.Reason {
 	return r
 }
 
-// removedJob reports whether a condition belongs to a job that was removed, and created again
+// ofRemovedJob reports whether a condition belongs to a job that was removed, and created again
 // under its name: its running work is ended, and the new job waits for that on the same node.
-func removedJob(v view, c *cell.Condition) bool {
+func (k conditions) ofRemovedJob(c *cell.Condition) bool {
 	if c.Job == "" || c.UID == "" || c.Unknown {
 		return false
 	}
-	j, err := v.Scheduler.Job(c.Job)
+	j, err := k.Scheduler.Job(c.Job)
 	return err == nil && !j.Removed && j.UID != c.UID
 }
 
 // stoppingOf describes the number of a job's batch tasks that are being stopped; empty = none.
-func (v view) stoppingOf(job string) string {
+func (k conditions) stoppingOf(job string) string {
 	n, removed := 0, 0
-	for _, name := range v.Heard() {
-		for _, c := range v.conditions(string(name)) {
+	for _, name := range k.Heard() {
+		for _, c := range k.of(name) {
 			switch {
 			case c.Job != job:
-			case removedJob(v, &c):
+			case k.ofRemovedJob(&c):
 				removed++
 			case c.Stopping:
 				n++
@@ -128,10 +143,11 @@ func (v view) stoppingOf(job string) string {
 }
 
 // heldUpCells warns of delayed work, cell by cell.
-func (v view) heldUpCells(sessions []worker.SessionView) []string {
+func (v operationView) heldUpCells(sessions []worker.SessionView) []string {
 	var out []string
 	for _, s := range sessions {
-		list := slices.DeleteFunc(slices.Clone(v.conditions(string(s.Cell))), func(c cell.Condition) bool { return c.Unknown || c.Stopping })
+		list := slices.Clone(v.reported().of(s.Cell))
+		list = slices.DeleteFunc(list, func(c cell.Condition) bool { return c.Unknown || c.Stopping })
 		if !s.Holder || len(list) == 0 {
 			continue
 		}

@@ -10,25 +10,8 @@ import (
 
 	"cantina/api"
 	"cantina/plan"
-	"cantina/store"
 	"cantina/worker"
 )
-
-// dropDrain deletes a quarantined drain.
-func (v view) dropDrain(ctx context.Context, name worker.CellName) error {
-	done := make(chan error, 1)
-	v.Drains.Drop(name, func(err error) { done <- err })
-	return outcome(ctx, done)
-}
-
-// restoreDrain restores a quarantined drain that has been repaired.
-func (v view) restoreDrain(ctx context.Context, name worker.CellName, row store.Row) error {
-	done := make(chan error, 1)
-	if err := v.Drains.Restore(name, row, func(err error) { done <- err }); err != nil {
-		return err
-	}
-	return outcome(ctx, done)
-}
 
 // drainOf is a cell's drain as the API shows it.
 func (t *Term) drainOf(name worker.CellName) *api.Drain {
@@ -66,7 +49,7 @@ func drainUnknown(s worker.SessionView, held, heard bool) string {
 
 // sayDrained first adds that cells with a part of a subject are drained, and the consequences for
 // it; on describes the part of each cell.
-func sayDrained(v view, x *plan.Explanation, on map[string]string) {
+func (v explainView) sayDrained(x *plan.Explanation, on map[string]string) {
 	var out []plan.Reason
 	for _, name := range slices.Sorted(maps.Keys(on)) {
 		d := v.drainOf(worker.CellName(name))
@@ -92,7 +75,7 @@ func sayDrained(v view, x *plan.Explanation, on map[string]string) {
 const defaultDrain = 10 * time.Minute
 
 // DrainCell implements api.Cells.
-func (v view) DrainCell(ctx context.Context, name worker.CellName, n api.NewDrain, w plan.Write) (api.Cell, error) {
+func (v cellView) DrainCell(ctx context.Context, name worker.CellName, n api.NewDrain, w plan.Write) (api.Cell, error) {
 	if _, err := v.present(name); err != nil {
 		return api.Cell{}, err
 	}
@@ -109,10 +92,10 @@ func (v view) DrainCell(ctx context.Context, name worker.CellName, n api.NewDrai
 }
 
 // UndrainCell implements api.Cells.
-func (v view) UndrainCell(ctx context.Context, name worker.CellName, w plan.Write) (api.Cell, error) {
+func (v cellView) UndrainCell(ctx context.Context, name worker.CellName, w plan.Write) (api.Cell, error) {
 	was := v.Drains.Of(name)
 	if was != nil && was.Quarantined {
-		if err := v.dropDrain(ctx, name); err != nil {
+		if err := waited(ctx, func(done func(error)) error { v.Drains.Drop(name, done); return nil }); err != nil {
 			return api.Cell{}, err
 		}
 		return v.undrained(name, true)
@@ -125,7 +108,7 @@ func (v view) UndrainCell(ctx context.Context, name worker.CellName, w plan.Writ
 
 // undrained is the cell whose drain was deleted; drained: it had one, so the cell need not be
 // present.
-func (v view) undrained(name worker.CellName, drained bool) (api.Cell, error) {
+func (v cellView) undrained(name worker.CellName, drained bool) (api.Cell, error) {
 	if _, here := v.Registry.Session(name); !here && drained {
 		return api.Cell{Name: name}, nil
 	}

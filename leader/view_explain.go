@@ -16,7 +16,7 @@ import (
 )
 
 // Explain implements api.Explainer.
-func (v view) Explain(_ context.Context, s plan.Subject) (plan.Explanation, error) {
+func (v explainView) Explain(_ context.Context, s plan.Subject) (plan.Explanation, error) {
 	if err := v.fresh(); err != nil {
 		return plan.Explanation{}, err
 	}
@@ -60,7 +60,7 @@ func explained(s plan.Subject, e plan.Explanation) plan.Explanation {
 	return e
 }
 
-func (v view) explainJob(s plan.Subject) (plan.Explanation, error) {
+func (v explainView) explainJob(s plan.Subject) (plan.Explanation, error) {
 	j, err := v.Scheduler.Job(s.Name)
 	if err != nil {
 		return plan.Explanation{}, err
@@ -136,8 +136,8 @@ func unexplained(s batch.State) string {
 	return "it is about to be started"
 }
 
-func (v view) explainCell(s plan.Subject) (plan.Explanation, error) {
-	c, err := v.GetCell(worker.CellName(s.Name))
+func (v explainView) explainCell(s plan.Subject) (plan.Explanation, error) {
+	c, err := (cellView{v.Term}).GetCell(worker.CellName(s.Name))
 	if err != nil {
 		return plan.Explanation{}, err
 	}
@@ -148,7 +148,7 @@ func (v view) explainCell(s plan.Subject) (plan.Explanation, error) {
 		return v.explainForeign(s, &c), nil
 	}
 	out := explainCell(s, &c, v.cfg.Clock.Wall())
-	for _, x := range v.conditions(s.Name) {
+	for _, x := range v.reported().of(c.Name) {
 		if x.Unknown {
 			out.Reasons = append(out.Reasons, plan.Reason{Code: codeUnknown, Text: x.What + " runs there, and the store does not know it: " + x.Text,
 				Change: "it is left alone until it ends; cantina cells discard " + s.Name + " ends it"})
@@ -177,7 +177,7 @@ func foreignText(name worker.CellName, address string, its, own fence.Cluster) s
 }
 
 // explainForeign returns why a cell of another cluster is refused, and the possible decisions.
-func (v view) explainForeign(s plan.Subject, c *api.Cell) plan.Explanation {
+func (v explainView) explainForeign(s plan.Subject, c *api.Cell) plan.Explanation {
 	return plan.Explanation{Subject: s, State: "FOREIGN", Wanted: worker.Healthy.String(), Reasons: []plan.Reason{{Code: codeForeign,
 		Text:   foreignText(c.Name, c.Address, c.Cluster, v.lease.Cluster()),
 		Change: "give the cell the servers of its own cluster (--servers), or start this server on the right data directory; cantina cells adopt " + s.Name + " has it join this cluster"}}}

@@ -24,15 +24,8 @@ const codeHeld = "initial_wait"
 // work: one that is not started according to the rows may run.
 const staleText = bbs.HeldByWait
 
-// stale returns the initial wait if it holds tasks and exclusive instances, and not only jobs: the
-// rows are not trusted.
-func (v view) stale() (worker.WaitView, bool) {
-	w := v.Registry.Wait()
-	return w, w.Stale
-}
-
 // held lists the work that the initial wait holds: jobs, then exclusive instances and tasks.
-func (v view) held(s *api.Status, w worker.WaitView, all []plan.Job) {
+func (v operationView) held(s *api.Status, w worker.WaitView, all []plan.Job) {
 	if !w.Active && !w.Stale {
 		return
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // ListJobs implements api.Jobs.
-func (v view) ListJobs(domain string, r plan.Range) (plan.Page[plan.Job], error) {
+func (v jobView) ListJobs(domain string, r plan.Range) (plan.Page[plan.Job], error) {
 	if err := v.fresh(); err != nil {
 		return plan.Page[plan.Job]{}, err
 	}
@@ -30,16 +30,16 @@ func (v view) ListJobs(domain string, r plan.Range) (plan.Page[plan.Job], error)
 }
 
 // GetJob implements api.Jobs.
-func (v view) GetJob(name string) (plan.Job, error) {
+func (v jobView) GetJob(name string) (plan.Job, error) {
 	j, err := v.Scheduler.Job(name)
 	return v.noteStopping(j), errors.Join(v.fresh(), err)
 }
 
 // noteStopping adds to a job that some of its batch tasks, or of a removed job of its name, are
 // being stopped.
-func (v view) noteStopping(j plan.Job) plan.Job {
+func (v jobView) noteStopping(j plan.Job) plan.Job {
 	if j.Progress.Running+j.Progress.Blocked > 0 && j.Progress.Reason == "" {
-		j.Progress.Reason = v.stoppingOf(j.Name)
+		j.Progress.Reason = v.reported().stoppingOf(j.Name)
 	}
 	return j
 }
@@ -52,8 +52,8 @@ func nodeFilter(f plan.JobNodeFilter, r plan.Range) batch.NodeFilter {
 	return n
 }
 
-func (v view) nodes(all []plan.JobNode, limit int) plan.Page[plan.JobNode] {
-	out, d := plan.Page[plan.JobNode]{}, v.unconfirmed()
+func (v jobView) nodes(all []plan.JobNode, limit int) plan.Page[plan.JobNode] {
+	out, d := plan.Page[plan.JobNode]{}, newUnconfirmed(v.Term)
 	for i, p := range all {
 		if i == limit {
 			out.Next = all[i-1].Node
@@ -65,7 +65,7 @@ func (v view) nodes(all []plan.JobNode, limit int) plan.Page[plan.JobNode] {
 }
 
 // ListNodes implements api.Jobs.
-func (v view) ListNodes(f plan.JobNodeFilter, r plan.Range) (plan.Page[plan.JobNode], error) {
+func (v jobView) ListNodes(f plan.JobNodeFilter, r plan.Range) (plan.Page[plan.JobNode], error) {
 	if err := v.fresh(); err != nil {
 		return plan.Page[plan.JobNode]{}, err
 	}
@@ -74,14 +74,14 @@ func (v view) ListNodes(f plan.JobNodeFilter, r plan.Range) (plan.Page[plan.JobN
 }
 
 // ListResults implements api.Jobs.
-func (v view) ListResults(ctx context.Context, f plan.JobNodeFilter, r plan.Range) (plan.Page[plan.JobNode], error) {
+func (v jobView) ListResults(ctx context.Context, f plan.JobNodeFilter, r plan.Range) (plan.Page[plan.JobNode], error) {
 	all, err := v.Scheduler.Results(ctx, f.Job, nodeFilter(f, r))
 	return v.nodes(all, r.Limit), err
 }
 
 // change commits a change of one job, once for the caller's key, and returns how
 // many batch tasks it touches.
-func (v view) change(ctx context.Context, w plan.Write, operation string, f plan.JobNodeFilter, prepare func(*bbs.Decision) (*scheduler.Change, error)) (int, error) {
+func (v jobView) change(ctx context.Context, w plan.Write, operation string, f plan.JobNodeFilter, prepare func(*bbs.Decision) (*scheduler.Change, error)) (int, error) {
 	answer, _, err := v.Board.WriteDecision(ctx, w, operation, request(f), func(d *bbs.Decision) ([]byte, error) {
 		c, err := prepare(d)
 		if err != nil {
@@ -109,7 +109,7 @@ func (v view) change(ctx context.Context, w plan.Write, operation string, f plan
 }
 
 // define is change for the desired state of a job: it increments the domain's revision.
-func (v view) define(ctx context.Context, w plan.Write, operation, name string, prepare func() (*scheduler.Change, error)) error {
+func (v jobView) define(ctx context.Context, w plan.Write, operation, name string, prepare func() (*scheduler.Change, error)) error {
 	_, err := v.change(ctx, w, operation, plan.JobNodeFilter{Job: name}, func(d *bbs.Decision) (*scheduler.Change, error) {
 		c, err := prepare()
 		if err == nil && len(c.Ops) > 0 {
@@ -126,12 +126,12 @@ func request(f plan.JobNodeFilter) []byte {
 }
 
 // RemoveJob implements api.Jobs.
-func (v view) RemoveJob(ctx context.Context, name string, w plan.Write) error {
+func (v jobView) RemoveJob(ctx context.Context, name string, w plan.Write) error {
 	return v.define(ctx, w, "remove job", name, func() (*scheduler.Change, error) { return v.Scheduler.Remove(name) })
 }
 
 // PauseJob implements api.Jobs.
-func (v view) PauseJob(ctx context.Context, name string, paused bool, w plan.Write) (plan.Job, error) {
+func (v jobView) PauseJob(ctx context.Context, name string, paused bool, w plan.Write) (plan.Job, error) {
 	operation := "pause job"
 	if !paused {
 		operation = "resume job"
@@ -144,7 +144,7 @@ func (v view) PauseJob(ctx context.Context, name string, paused bool, w plan.Wri
 
 // RetryJob implements api.Jobs. It may take several commits, each of which can be repeated; the
 // key is stored with the response when all are done.
-func (v view) RetryJob(ctx context.Context, f plan.JobNodeFilter, w plan.Write) (int, error) {
+func (v jobView) RetryJob(ctx context.Context, f plan.JobNodeFilter, w plan.Write) (int, error) {
 	const operation = "forgive job"
 	answer, ok, err := v.Board.Answered(ctx, w, operation, request(f))
 	if err != nil {
@@ -171,7 +171,7 @@ func (v view) RetryJob(ctx context.Context, f plan.JobNodeFilter, w plan.Write) 
 }
 
 // KillJob implements api.Jobs.
-func (v view) KillJob(ctx context.Context, f plan.JobNodeFilter, w plan.Write) (int, error) {
+func (v jobView) KillJob(ctx context.Context, f plan.JobNodeFilter, w plan.Write) (int, error) {
 	return v.change(ctx, w, "kill pairs", f, func(*bbs.Decision) (*scheduler.Change, error) {
 		return v.Scheduler.Kill(f.Job, nodeFilter(f, plan.Range{}))
 	})

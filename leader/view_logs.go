@@ -14,7 +14,7 @@ import (
 
 // Holders implements api.Logs. A task runs on one cell at most, so its output is there. Other
 // output may be on every reachable cell, and on those that a new leader has no contact with yet.
-func (v view) Holders(q *pb.LogQuery) []string {
+func (v logView) Holders(q *pb.LogQuery) []string {
 	if cell := v.taskCell(q.GetLabels()["task"]); cell != "" {
 		return []string{cell}
 	}
@@ -33,7 +33,7 @@ func (v view) Holders(q *pb.LogQuery) []string {
 }
 
 // taskCell is the cell that runs or ran a task; "" = not known, or not placed yet.
-func (v view) taskCell(guid string) string {
+func (v logView) taskCell(guid string) string {
 	if guid == "" {
 		return ""
 	}
@@ -44,13 +44,13 @@ func (v view) taskCell(guid string) string {
 	return t.Task.Holder.Cell
 }
 
-func (v view) callee(name string) *pb.Callee {
+func (v logView) callee(name string) *pb.Callee {
 	proc, _ := v.Registry.Receives(worker.CellName(name))
 	return wire.FromCallee(v.Term.Term(), proc)
 }
 
 // ReadLogs implements api.Logs.
-func (v view) ReadLogs(ctx context.Context, name string, m *pb.ReadLogsRequest) (*pb.ReadLogsResponse, error) {
+func (v logView) ReadLogs(ctx context.Context, name string, m *pb.ReadLogsRequest) (*pb.ReadLogsResponse, error) {
 	c := v.cells.Cell(worker.CellName(name))
 	if c == nil {
 		return nil, fmt.Errorf("cell %s: %w", name, fault.ErrUnreachable)
@@ -61,7 +61,7 @@ func (v view) ReadLogs(ctx context.Context, name string, m *pb.ReadLogsRequest) 
 }
 
 // FollowLogs implements api.Logs.
-func (v view) FollowLogs(ctx context.Context, name string, m *pb.FollowLogsRequest, each func(*pb.FollowLogsResponse) error) error {
+func (v logView) FollowLogs(ctx context.Context, name string, m *pb.FollowLogsRequest, each func(*pb.FollowLogsResponse) error) error {
 	c := v.cells.Cell(worker.CellName(name))
 	if c == nil {
 		return fmt.Errorf("cell %s: %w", name, fault.ErrUnreachable)

@@ -16,7 +16,7 @@ import (
 )
 
 // Status implements api.Operation.
-func (v view) Status() (api.Status, error) {
+func (v operationView) Status() (api.Status, error) {
 	n := v.Board.Count()
 	w := v.Registry.Wait()
 	s := api.Status{Cluster: v.cfg.Cluster, ClusterID: v.lease.Cluster(), Leader: v.cfg.Name, Term: v.Term.Term(), Build: v.cfg.Build, Since: v.since, Revision: v.hub.Newest().Revision,
@@ -68,7 +68,7 @@ func (v view) Status() (api.Status, error) {
 
 // identityWarnings are of cells of other clusters, of work that the store does not know, and
 // of terms that were not believed.
-func (v view) identityWarnings(sessions []worker.SessionView) []string {
+func (v operationView) identityWarnings(sessions []worker.SessionView) []string {
 	var out []string
 	foreign := v.ForeignCells()
 	for _, f := range foreign[:min(len(foreign), namedCells)] {
@@ -84,7 +84,7 @@ func (v view) identityWarnings(sessions []worker.SessionView) []string {
 		out = append(out, fmt.Sprintf("%d more cells belong to other clusters: cantina cells", more))
 	}
 	for _, s := range sessions {
-		if unknown := v.unknownOn(string(s.Cell)); s.Holder && len(unknown) > 0 {
+		if unknown := v.reported().unknownOn(s.Cell); s.Holder && len(unknown) > 0 {
 			out = append(out, fmt.Sprintf("cell %s runs what this store does not know, as after a restore from an older backup, and leaves it alone: %s; to end it: cantina cells discard %s",
 				s.Cell, list(unknown), s.Cell))
 		}
@@ -99,7 +99,7 @@ func (v view) identityWarnings(sessions []worker.SessionView) []string {
 const maxLostNamed = 10
 
 // lostCells has status name the cells that are lost, those that left not.
-func (v view) lostCells(s *api.Status) {
+func (v operationView) lostCells(s *api.Status) {
 	var names []string
 	for _, l := range v.Lost() {
 		if !l.Left {
@@ -119,10 +119,12 @@ func (v view) lostCells(s *api.Status) {
 }
 
 // EndWait implements api.Operation.
-func (v view) EndWait(_ context.Context, w plan.Write) error { return v.Registry.EndWait(w.By) }
+func (v operationView) EndWait(_ context.Context, w plan.Write) error {
+	return v.Registry.EndWait(w.By)
+}
 
 // ListQuarantine implements api.Operation.
-func (v view) ListQuarantine(r plan.Range) (plan.Page[api.Quarantined], error) {
+func (v operationView) ListQuarantine(r plan.Range) (plan.Page[api.Quarantined], error) {
 	out := plan.Page[api.Quarantined]{}
 	for _, q := range v.lease.Quarantined() {
 		if q.Key <= r.After && r.After != "" {
@@ -138,7 +140,7 @@ func (v view) ListQuarantine(r plan.Range) (plan.Page[api.Quarantined], error) {
 }
 
 // ReleaseQuarantined implements api.Operation.
-func (v view) ReleaseQuarantined(ctx context.Context, key string, restore bool, _ plan.Write) error {
+func (v operationView) ReleaseQuarantined(ctx context.Context, key string, restore bool, _ plan.Write) error {
 	drained := DrainedCell(key)
 	release := v.Board.Release
 	switch {
@@ -149,7 +151,7 @@ func (v view) ReleaseQuarantined(ctx context.Context, key string, restore bool, 
 			return fmt.Errorf("%s: %w", key, store.ErrNotQuarantined)
 		}
 		if !restore {
-			return v.dropDrain(ctx, drained)
+			return waited(ctx, func(done func(error)) error { v.Drains.Drop(drained, done); return nil })
 		}
 	case !bbs.Owns(key):
 		return fmt.Errorf("quarantined row %s: only rows of services, instances, tasks, domains, schedules and drains can be released while a leader runs: %w", key, fault.ErrConflict)
@@ -164,18 +166,20 @@ func (v view) ReleaseQuarantined(ctx context.Context, key string, restore bool, 
 			return fmt.Errorf("quarantined row %s is not in the store any more: drop it: %w", key, fault.ErrConflict)
 		}
 		if value = row.Value; drained != "" {
-			return v.restoreDrain(ctx, drained, row)
+			return waited(ctx, func(done func(error)) error { return v.Drains.Restore(drained, row, done) })
 		}
 	}
-	done := make(chan error, 1)
-	if err := release(key, restore, value, func(_ int64, err error) { done <- err }); err != nil {
-		return err
-	}
-	return outcome(ctx, done)
+	return waited(ctx, func(done func(error)) error {
+		return release(key, restore, value, func(_ int64, err error) { done(err) })
+	})
 }
 
-// outcome waits for the outcome of a commit.
-func outcome(ctx context.Context, done <-chan error) error {
+// waited waits for the outcome of a commit that do asks for.
+func waited(ctx context.Context, do func(done func(error)) error) error {
+	done := make(chan error, 1)
+	if err := do(func(err error) { done <- err }); err != nil {
+		return err
+	}
 	select {
 	case err := <-done:
 		return err

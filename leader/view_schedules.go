@@ -1,6 +1,8 @@
 package leader
 
 import (
+	"errors"
+
 	"cantina/cron"
 	"cantina/plan"
 	"cantina/schedule"
@@ -8,8 +10,8 @@ import (
 )
 
 // ListSchedules implements api.Schedules.
-func (v view) ListSchedules(domain string, r plan.Range) (plan.Page[plan.Schedule], error) {
-	if err := v.fresh(); err != nil {
+func (v scheduleView) ListSchedules(domain string, r plan.Range) (plan.Page[plan.Schedule], error) {
+	if err := v.term.fresh(); err != nil {
 		return plan.Page[plan.Schedule]{}, err
 	}
 	var after schedule.Key
@@ -17,7 +19,7 @@ func (v view) ListSchedules(domain string, r plan.Range) (plan.Page[plan.Schedul
 		after = timetable.ParseKey(r.After)
 	}
 	list, more := v.Timetable.List(domain, after, r.Limit)
-	out := plan.Page[plan.Schedule]{Items: list, Revision: v.hub.Newest().Revision}
+	out := plan.Page[plan.Schedule]{Items: list, Revision: v.term.hub.Newest().Revision}
 	if more {
 		out.Next = list[len(list)-1].Key.String()
 	}
@@ -25,32 +27,26 @@ func (v view) ListSchedules(domain string, r plan.Range) (plan.Page[plan.Schedul
 }
 
 // GetSchedule implements api.Schedules.
-func (v view) GetSchedule(k schedule.Key) (plan.Schedule, error) {
-	if err := v.fresh(); err != nil {
-		return plan.Schedule{}, err
-	}
-	return v.Timetable.Get(k)
+func (v scheduleView) GetSchedule(k schedule.Key) (plan.Schedule, error) {
+	s, err := v.Timetable.Get(k)
+	return s, errors.Join(v.term.fresh(), err)
 }
 
 // Upcoming implements api.Schedules.
-func (v view) Upcoming(k schedule.Key, n int) ([]cron.Occurrence, error) {
-	if err := v.fresh(); err != nil {
-		return nil, err
-	}
-	return v.Timetable.Upcoming(k, n)
+func (v scheduleView) Upcoming(k schedule.Key, n int) ([]cron.Occurrence, error) {
+	next, err := v.Timetable.Upcoming(k, n)
+	return next, errors.Join(v.term.fresh(), err)
 }
 
 // ListMissed implements api.Schedules.
-func (v view) ListMissed(k schedule.Key, limit int) (list []plan.Missed, more int, err error) {
-	if err := v.fresh(); err != nil {
-		return nil, 0, err
-	}
-	return v.Timetable.ListMissed(k, limit)
+func (v scheduleView) ListMissed(k schedule.Key, limit int) (list []plan.Missed, more int, err error) {
+	list, more, err = v.Timetable.ListMissed(k, limit)
+	return list, more, errors.Join(v.term.fresh(), err)
 }
 
 // Outcome implements api.Schedules.
-func (v view) Outcome(run string) string {
-	t, err := v.Board.GetTask(run)
+func (v scheduleView) Outcome(run string) string {
+	t, err := v.term.Board.GetTask(run)
 	if err != nil {
 		return ""
 	}
@@ -60,7 +56,7 @@ func (v view) Outcome(run string) string {
 	return t.State.String()
 }
 
-func (v view) explainSchedule(s plan.Subject) (plan.Explanation, error) {
+func (v explainView) explainSchedule(s plan.Subject) (plan.Explanation, error) {
 	state, fine, reasons, err := v.Timetable.Explain(schedule.Key{Domain: s.Domain, Name: s.Name})
 	if err != nil {
 		return plan.Explanation{}, err

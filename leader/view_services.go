@@ -19,33 +19,33 @@ func (d *unconfirmed) service(s plan.Service) plan.Service {
 }
 
 // ListServices implements api.Services.
-func (v view) ListServices(domain string, r plan.Range) (plan.Page[plan.Service], error) {
-	if err := v.fresh(); err != nil {
+func (v boardView) ListServices(domain string, r plan.Range) (plan.Page[plan.Service], error) {
+	if err := v.term.fresh(); err != nil {
 		return plan.Page[plan.Service]{}, err
 	}
-	p, err := v.Board.ListServices(domain, r)
-	return each(p, v.unconfirmed().service), err
+	p, err := v.BBS.ListServices(domain, r)
+	return each(p, newUnconfirmed(v.term).service), err
 }
 
 // GetService implements api.Services.
-func (v view) GetService(k lrp.ServiceKey) (plan.Service, error) {
-	s, err := v.Board.GetService(k)
-	return v.unconfirmed().service(s), errors.Join(v.fresh(), err)
+func (v boardView) GetService(k lrp.ServiceKey) (plan.Service, error) {
+	s, err := v.BBS.GetService(k)
+	return newUnconfirmed(v.term).service(s), errors.Join(v.term.fresh(), err)
 }
 
 // ListInstances implements api.Services.
-func (v view) ListInstances(f plan.InstanceFilter, r plan.Range) (plan.Page[plan.Instance], error) {
-	if err := v.fresh(); err != nil {
+func (v boardView) ListInstances(f plan.InstanceFilter, r plan.Range) (plan.Page[plan.Instance], error) {
+	if err := v.term.fresh(); err != nil {
 		return plan.Page[plan.Instance]{}, err
 	}
-	p, err := v.Board.ListInstances(f, r)
-	return each(p, v.unconfirmed().instance), err
+	p, err := v.BBS.ListInstances(f, r)
+	return each(p, newUnconfirmed(v.term).instance), err
 }
 
 // InstanceOf implements api.Services.
-func (v view) InstanceOf(a *lrp.Actual, revision int64) plan.Instance {
-	i, newest := v.Board.InstanceOf(a, revision)
-	x := v.unconfirmed().instance(i)
+func (v boardView) InstanceOf(a *lrp.Actual, revision int64) plan.Instance {
+	i, newest := v.BBS.InstanceOf(a, revision)
+	x := newUnconfirmed(v.term).instance(i)
 	if !newest {
 		x.UnconfirmedReason = ""
 	}
@@ -53,28 +53,25 @@ func (v view) InstanceOf(a *lrp.Actual, revision int64) plan.Instance {
 }
 
 // TaskOf implements api.Tasks.
-func (v view) TaskOf(t *task.Task, revision int64) plan.Task {
-	now, err := v.Board.GetTask(t.GUID)
+func (v boardView) TaskOf(t *task.Task, revision int64) plan.Task {
+	now, err := v.BBS.GetTask(t.GUID)
 	if err != nil || now.Revision != revision {
 		return plan.Task{Task: t, Revision: revision}
 	}
-	return v.unconfirmed().task(plan.Task{Task: t, Revision: revision})
+	return newUnconfirmed(v.term).task(plan.Task{Task: t, Revision: revision})
 }
 
 // ListTasks implements api.Tasks.
-func (v view) ListTasks(f plan.TaskFilter, r plan.Range) (plan.Page[plan.Task], error) {
-	if err := v.fresh(); err != nil {
+func (v boardView) ListTasks(f plan.TaskFilter, r plan.Range) (plan.Page[plan.Task], error) {
+	if err := v.term.fresh(); err != nil {
 		return plan.Page[plan.Task]{}, err
 	}
-	p, err := v.Board.ListTasks(f, r)
-	return each(p, v.unconfirmed().task), err
+	p, err := v.BBS.ListTasks(f, r)
+	return each(p, newUnconfirmed(v.term).task), err
 }
 
 // GetTask implements api.Tasks.
-func (v view) GetTask(guid string) (plan.Task, error) {
-	if err := v.fresh(); err != nil {
-		return plan.Task{}, err
-	}
-	t, err := v.Board.GetTask(guid)
-	return v.unconfirmed().task(t), err
+func (v boardView) GetTask(guid string) (plan.Task, error) {
+	t, err := v.BBS.GetTask(guid)
+	return newUnconfirmed(v.term).task(t), errors.Join(v.term.fresh(), err)
 }

@@ -37,18 +37,18 @@ func unconfirmedReason(cell string, s worker.SessionView, known bool) string {
 
 // unconfirmed caches queries that are made for many rows.
 type unconfirmed struct {
-	v    view
+	*Term
 	text map[string]string
 	wait *string // see awaits; nil = not queried yet
 }
 
-func (v view) unconfirmed() *unconfirmed { return &unconfirmed{v: v, text: map[string]string{}} }
+func newUnconfirmed(t *Term) *unconfirmed { return &unconfirmed{Term: t, text: map[string]string{}} }
 
 // awaits names the cells that the leader still waits for: work without a place may get one then.
 // Empty = none.
 func (d *unconfirmed) awaits() string {
 	if d.wait == nil {
-		text := awaitsText(d.v.awaited())
+		text := awaitsText(d.awaited())
 		d.wait = &text
 	}
 	return *d.wait
@@ -80,7 +80,7 @@ func (d *unconfirmed) of(cell, proc string) string {
 	}
 	text, ok := d.text[cell+"/"+proc]
 	if !ok {
-		s, known := d.v.Registry.Process(worker.Proc(proc))
+		s, known := d.Registry.Process(worker.Proc(proc))
 		text = unconfirmedReason(cell, s, known)
 		d.text[cell+"/"+proc] = text
 	}
@@ -91,7 +91,7 @@ func (d *unconfirmed) of(cell, proc string) string {
 func (d *unconfirmed) instance(i plan.Instance) plan.Instance {
 	if i.State == lrp.Claimed || i.State == lrp.Running {
 		i.UnconfirmedReason = d.of(i.Cell, i.Proc)
-		i.Condition = d.v.condition(i.Cell, func(c cell.Condition) bool { return c.Instance != "" && c.Instance == i.Identity.Instance })
+		i.Condition = d.reported().text(i.Cell, func(c cell.Condition) bool { return c.Instance != "" && c.Instance == i.Identity.Instance })
 	}
 	if i.PlacementError != "" {
 		i.PlacementError = d.placement(i.PlacementError)
@@ -103,7 +103,7 @@ func (d *unconfirmed) instance(i plan.Instance) plan.Instance {
 func (d *unconfirmed) task(t plan.Task) plan.Task {
 	if t.Task != nil && t.State == task.Running {
 		t.UnconfirmedReason = d.of(t.Holder.Cell, t.Holder.Proc)
-		t.Condition = d.v.condition(t.Holder.Cell, func(c cell.Condition) bool { return c.Task != "" && c.Task == t.GUID })
+		t.Condition = d.reported().text(t.Holder.Cell, func(c cell.Condition) bool { return c.Task != "" && c.Task == t.GUID })
 	}
 	if t.Task != nil && t.State == task.Pending && t.Rejection != "" {
 		row := *t.Task
@@ -116,11 +116,11 @@ func (d *unconfirmed) task(t plan.Task) plan.Task {
 // node marks a batch task that runs.
 func (d *unconfirmed) node(p plan.JobNode) plan.JobNode {
 	if p.Class == batch.ClassRunning || p.Cell != "" {
-		p.UnconfirmedReason = d.of(p.Cell, d.v.procOf(p))
+		p.UnconfirmedReason = d.of(p.Cell, d.procOf(p))
 		removed := ""
-		p.Condition = d.v.condition(p.Cell, func(c cell.Condition) bool {
+		p.Condition = d.reported().text(p.Cell, func(c cell.Condition) bool {
 			is := c.Job == p.Job && c.Node == p.Node && !c.Unknown
-			if is && removedJob(d.v, &c) {
+			if is && d.reported().ofRemovedJob(&c) {
 				removed = batch.WaitsForRemoved + ": "
 			}
 			return is
@@ -131,8 +131,8 @@ func (d *unconfirmed) node(p plan.JobNode) plan.JobNode {
 }
 
 // procOf is the process that has a batch task which runs.
-func (v view) procOf(p plan.JobNode) string {
-	for _, r := range v.Registry.Running(worker.Work{Job: p.Job, Node: p.Node}) {
+func (d *unconfirmed) procOf(p plan.JobNode) string {
+	for _, r := range d.Registry.Running(worker.Work{Job: p.Job, Node: p.Node}) {
 		if r.Run.Invocation == p.Invocation {
 			return string(r.Proc)
 		}
@@ -149,12 +149,12 @@ func (h holder) compare(o holder) int {
 
 // unconfirmedNodes adds a reason for each cell that has running batch tasks of a job and is not in
 // order, and how long its work counts as running; node "" = all.
-func (v view) unconfirmedNodes(x *plan.Explanation, job, node string) error {
+func (v explainView) unconfirmedNodes(x *plan.Explanation, job, node string) error {
 	running, err := v.Scheduler.JobNodes(job, batch.NodeFilter{Node: node, Classes: []batch.Class{batch.ClassRunning, batch.ClassBlocked}})
 	if err != nil {
 		return err
 	}
-	on, d := map[holder][]string{}, v.unconfirmed()
+	on, d := map[holder][]string{}, newUnconfirmed(v.Term)
 	left := map[string][]string{}
 	for _, p := range running {
 		if p.Cell == "" {
@@ -163,21 +163,21 @@ func (v view) unconfirmedNodes(x *plan.Explanation, job, node string) error {
 		if p.Class == batch.ClassRunning {
 			left[p.Cell] = append(left[p.Cell], p.Node)
 		}
-		if h := (holder{p.Cell, v.procOf(p)}); d.of(h.cell, h.proc) != "" {
+		if h := (holder{p.Cell, d.procOf(p)}); d.of(h.cell, h.proc) != "" {
 			on[h] = append(on[h], p.Node)
 		}
 	}
-	sayDrained(v, x, mayFinish(v, left))
+	v.sayDrained(x, mayFinish(v.Term, left))
 	d.reportUnconfirmed(x, on)
 	return nil
 }
 
 // mayFinish is the consequence of a cell's drain for batch tasks on the listed nodes of each cell.
-func mayFinish(v view, nodes map[string][]string) map[string]string {
+func mayFinish(t *Term, nodes map[string][]string) map[string]string {
 	out := map[string]string{}
 	for name, on := range nodes {
 		out[name] = list(on) + " may finish there until the deadline, and runs again on another cell otherwise"
-		if d := v.drainOf(worker.CellName(name)); d != nil && d.StopBatch {
+		if d := t.drainOf(worker.CellName(name)); d != nil && d.StopBatch {
 			out[name] = list(on) + " is ended there, and runs again on another cell"
 		}
 	}
@@ -190,17 +190,17 @@ func (d *unconfirmed) reportUnconfirmed(x *plan.Explanation, on map[holder][]str
 	cells := slices.SortedFunc(maps.Keys(on), holder.compare)
 	x.Fine = x.Fine && len(cells) == 0
 	for _, h := range cells[:min(len(cells), namedCells)] {
-		x.Reasons = append(x.Reasons, d.v.unconfirmedOf(h, d.of(h.cell, h.proc), list(slices.Compact(on[h]))))
+		x.Reasons = append(x.Reasons, d.reason(h, d.of(h.cell, h.proc), list(slices.Compact(on[h]))))
 	}
 	if more := len(cells) - namedCells; more > 0 {
 		x.Reasons = append(x.Reasons, plan.Reason{Code: codeUnconfirmed, Text: fmt.Sprintf("%d more cells that have some of it are not HEALTHY", more)})
 	}
 }
 
-// unconfirmedOf describes the consequences of an unconfirmed cell for its part of a subject. The
+// reason describes the consequences of an unconfirmed cell for its part of a subject. The
 // remaining work of a lost one is work that must not run twice.
-func (v view) unconfirmedOf(h holder, unconfirmedReason, what string) plan.Reason {
-	if s, ok := v.Registry.Process(worker.Proc(h.proc)); ok && s.State == worker.MustDie {
+func (d *unconfirmed) reason(h holder, unconfirmedReason, what string) plan.Reason {
+	if s, ok := d.Registry.Process(worker.Proc(h.proc)); ok && s.State == worker.MustDie {
 		which := "the cell"
 		if !s.Holder {
 			which = "that process"
@@ -215,7 +215,7 @@ func (v view) unconfirmedOf(h holder, unconfirmedReason, what string) plan.Reaso
 }
 
 // doubled adds that a batch task runs more than once: after a wait that was cut short.
-func (v view) doubled(x *plan.Explanation, w worker.Work) {
+func (v explainView) doubled(x *plan.Explanation, w worker.Work) {
 	if text := doubledText(v.Registry.Running(w)); text != "" {
 		x.Reasons = append(x.Reasons, plan.Reason{Code: "doubled", Text: text})
 	}
@@ -234,13 +234,14 @@ func doubledText(runs []worker.RunView) string {
 
 // addUnconfirmed adds a reason for each cell that has a part of a service and is not in order,
 // with its part; index < 0 = all.
-func (v view) addUnconfirmed(x *plan.Explanation, k lrp.ServiceKey, index int) error {
-	on, d := map[holder][]string{}, v.unconfirmed()
+func (v explainView) addUnconfirmed(x *plan.Explanation, k lrp.ServiceKey, index int) error {
+	on, d := map[holder][]string{}, newUnconfirmed(v.Term)
 	p, err := v.Board.ListInstances(plan.InstanceFilter{Domain: k.Domain, Service: k.Name}, plan.Range{Limit: math.MaxInt32})
 	if err != nil {
 		return err
 	}
-	w, stale := v.stale()
+	w := v.Registry.Wait()
+	stale := w.Stale
 	for _, row := range p.Items {
 		i := d.instance(row)
 		if stale && (index < 0 || i.Key.Index == index) && i.State == lrp.Unclaimed && i.Exclusive {
@@ -264,7 +265,7 @@ func (v view) addUnconfirmed(x *plan.Explanation, k lrp.ServiceKey, index int) e
 		}
 	}
 	v.heldUp(x, func(c cell.Condition) bool { return c.Instance != "" && instances[c.Instance] })
-	sayDrained(v, x, movedFirst(p.Items, index))
+	v.sayDrained(x, movedFirst(p.Items, index))
 	d.reportUnconfirmed(x, on)
 	return nil
 }
@@ -302,7 +303,7 @@ func list(names []string) string {
 }
 
 // unsureTask does the same for a task.
-func (v view) unsureTask(x *plan.Explanation, guid string) error {
+func (v explainView) unsureTask(x *plan.Explanation, guid string) error {
 	t, err := v.Board.GetTask(guid)
 	if err != nil {
 		return err
@@ -310,16 +311,17 @@ func (v view) unsureTask(x *plan.Explanation, guid string) error {
 	if t.State == task.Pending {
 		v.remedy(x, TaskItem(guid))
 	}
-	if w, stale := v.stale(); stale && t.State == task.Pending {
+	if w := v.Registry.Wait(); w.Stale && t.State == task.Pending {
 		sayHeld(x, w.Longest)
 	}
 	v.heldUp(x, func(c cell.Condition) bool { return c.Task == guid && !(c.Starting() && t.Ended()) })
 	if t.State == task.Running {
-		sayDrained(v, x, map[string]string{t.Holder.Cell: "it may finish there until the deadline, and fails then"})
+		v.sayDrained(x, map[string]string{t.Holder.Cell: "it may finish there until the deadline, and fails then"})
 	}
-	if text := v.unconfirmed().task(t).UnconfirmedReason; text != "" {
+	d := newUnconfirmed(v.Term)
+	if text := d.task(t).UnconfirmedReason; text != "" {
 		x.Fine = false
-		x.Reasons = append(x.Reasons, v.unconfirmedOf(holder{t.Holder.Cell, t.Holder.Proc}, text, "it"))
+		x.Reasons = append(x.Reasons, d.reason(holder{t.Holder.Cell, t.Holder.Proc}, text, "it"))
 	}
 	return nil
 }
@@ -328,7 +330,7 @@ func (v view) unsureTask(x *plan.Explanation, guid string) error {
 const codeAwaited = "cells_awaited"
 
 // sayAwaited adds, once and before all, that cells are waited for, and reports whether any are.
-func (v view) sayAwaited(x *plan.Explanation) bool {
+func (v explainView) sayAwaited(x *plan.Explanation) bool {
 	text := awaitsText(v.awaited())
 	if text != "" && !slices.ContainsFunc(x.Reasons, func(r plan.Reason) bool { return r.Code == codeAwaited }) {
 		x.Reasons = slices.Insert(x.Reasons, 0, plan.Reason{Code: codeAwaited, Text: text, Longest: v.Registry.Wait().Longest})
@@ -337,7 +339,7 @@ func (v view) sayAwaited(x *plan.Explanation) bool {
 }
 
 // remedy adds remedies to the reasons for which a waiting item has no place.
-func (v view) remedy(x *plan.Explanation, item string) {
+func (v explainView) remedy(x *plan.Explanation, item string) {
 	if v.sayAwaited(x) { // they may have room
 		return
 	}
@@ -353,7 +355,7 @@ func (v view) remedy(x *plan.Explanation, item string) {
 }
 
 // unconfirmedCells warns of cells that have work and are not in order.
-func (v view) unconfirmedCells(sessions []worker.SessionView) []string {
+func (v operationView) unconfirmedCells(sessions []worker.SessionView) []string {
 	var out []string
 	more := 0
 	for _, s := range sessions {

@@ -18,7 +18,6 @@ var moreMethods = map[string]int{
 	"api/apitest.Fake":  71,
 	"batch.Board":       99,
 	"leader.Leader":     47,
-	"leader.view":       80,
 	"placement.Ledger":  60,
 	"registry.Registry": 59,
 	"schedule.machine":  57,
