@@ -11,21 +11,20 @@ import (
 	"cantina/worker"
 )
 
-// The pauses of a harmoniser, and how long an orderly end may last where services may
-// go on for ever.
+// The pauses of a harmoniser, and the limit of an orderly end if services may run forever.
 const (
 	pollEvery  = 5 * time.Second
 	drainEvery = 2 * time.Second
 	leaveBound = 10 * time.Second
 )
 
-// startAgent starts the cell's process on its directory: what is alive is adopted
-// when it may be, and cleared otherwise.
+// startAgent starts the cell's process on its directory: live containers are adopted if permitted,
+// and ended otherwise.
 func (m *machine) startAgent() {
 	if m.alive || !m.up || m.off {
 		return
 	}
-	if m.unnamed && m.clearing() { // its executor opens when it has ended what it can
+	if m.unnamed && m.clearing() { // its executor opens when it has ended the others
 		m.w.after(killWait, m.startAgent)
 		return
 	}
@@ -68,10 +67,10 @@ func limitOf(ctx context.Context) time.Duration {
 	return callTimeout
 }
 
-// directory is what a machine keeps of its cell's processes.
+// directory is a machine's storage for its cell's processes.
 type identityStore struct{ m *machine }
 
-// Read returns what was saved last.
+// Read returns the last saved identity.
 func (f identityStore) Read() (cell.Identity, error) { return f.m.identity, nil }
 
 // Save replaces it.
@@ -83,7 +82,7 @@ func (f identityStore) Save(id cell.Identity, _ bool) error {
 // Boot names the boot of the machine.
 func (f identityStore) Boot() (string, error) { return f.m.boot(), nil }
 
-// NewProc names the next process, or the next session of one: what it holds is its own.
+// NewProc names the next process, or the next session of one: its work is its own.
 func (f identityStore) NewProc() worker.Proc {
 	m := f.m
 	m.w.procs++
@@ -94,8 +93,8 @@ func (f identityStore) NewProc() worker.Proc {
 	return p
 }
 
-// session is the cell's end of the session, watched: what each step promises is checked,
-// and the process may die between any two of its effects.
+// session is the cell's end of the session, watched: the contract of each step is checked, and the
+// process may die between any two of its effects.
 type session struct {
 	*worker.Cell
 	m    *machine
@@ -130,7 +129,7 @@ func (s *session) Step(now time.Duration, e worker.CellEvent) []worker.CellEffec
 	return es
 }
 
-// doom ends the process now, after what it does in this very moment.
+// doom ends the process now, after its present action.
 func (m *machine) doom() {
 	m.doomed = true
 	life := m.life
@@ -142,7 +141,7 @@ func (m *machine) doom() {
 	})
 }
 
-// effect sees what the session is going to do.
+// effect sees the session's next effect.
 func (m *machine) effect(e worker.CellEffect) {
 	m.w.trace("  %s/%s: %T%v", m.name, m.agent.Proc(), e, e)
 	switch e := e.(type) {
@@ -153,15 +152,15 @@ func (m *machine) effect(e worker.CellEffect) {
 	}
 }
 
-// overIf ends the process when the cell says so.
+// overIf ends the process if the cell requests it.
 func (m *machine) overIf() {
 	if over, _ := m.cell.Over(); over {
 		m.exit()
 	}
 }
 
-// leave is an orderly end: what does not outlive the agent is stopped, and when
-// nothing is left it deregisters.
+// leave is an orderly end: work that does not outlive the agent is stopped, and when none is left
+// it deregisters.
 func (m *machine) leave() {
 	m.leaving = true
 	m.cell.Leave()
@@ -176,8 +175,8 @@ type link struct {
 
 func (l *link) gone() bool { return l.m.life != l.life || !l.m.alive || l.m.doomed }
 
-// ask makes one call: deliver takes it at the server, and its reply fills in the answer.
-// A later answer than ctx allows is not heard.
+// ask makes one call: deliver receives it at the server, and its reply fills in the response. A
+// response later than ctx permits is dropped.
 func (l *link) ask(ctx context.Context, op Op, deliver func(s *server, reply func(op Op, fill func()))) error {
 	if l.gone() {
 		return errEnded
@@ -186,7 +185,7 @@ func (l *link) ask(ctx context.Context, op Op, deliver func(s *server, reply fun
 	s := w.servers[m.server]
 	limit := limitOf(ctx)
 	if !s.alive || s.leadership == nil && s.paused <= w.now {
-		limit = 20 * time.Millisecond // refused, or told that it does not lead
+		limit = 20 * time.Millisecond // refused, or it does not lead
 	}
 	return m.threads.await(limit, m.later, func(answer func(take func())) {
 		reply := func(op Op, fill func()) {
@@ -222,7 +221,7 @@ func (l *link) Heartbeat(ctx context.Context, b worker.Heartbeat, state cell.Sta
 	return got, err
 }
 
-// redirect follows a standby's word about who leads, when it can be asked.
+// redirect follows a standby's information about the leader, if that can be called.
 func (l *link) redirect() {
 	m := l.m
 	s := m.w.servers[m.server]
@@ -281,8 +280,8 @@ func (l *link) TaskEvents(ctx context.Context, from cell.Caller, es []cell.TaskE
 	return got, err
 }
 
-// request has whoever leads, if the server that is asked does, do what may wait; take takes
-// the answer.
+// request makes the leader, if the called server leads, do work that may wait; take receives the
+// response.
 func (l *link) request(ctx context.Context, op, answered Op, do func(r *leadership) (take func(), err error)) error {
 	var refused error
 	err := l.ask(ctx, op, func(s *server, reply func(Op, func())) {

@@ -10,12 +10,12 @@ import (
 	"cantina/scheduler"
 )
 
-// need is what a piece of work takes from its cell.
+// need is the amount that a piece of work takes from its cell.
 func need(r resource.Amounts) resource.Amounts {
 	return r.Add(resource.Amounts{resource.Containers: 1})
 }
 
-// wants is between board and market: the process may die before each of its effects.
+// wants is between board and placement: the process may die before each of its effects.
 type wants struct {
 	r  *leadership
 	to bbs.Auctioneer
@@ -41,7 +41,7 @@ type ledger struct {
 	r *leadership
 }
 
-// Reserve checks what is granted.
+// Reserve checks the grants.
 func (l ledger) Reserve(wants []placement.Want) []placement.Grant {
 	grants := l.Auctioneer.Reserve(wants)
 	if slices.ContainsFunc(grants, func(g placement.Grant) bool { return g.Refusal == nil }) {

@@ -70,8 +70,8 @@ func (b *board) watch() bbs.Watch {
 	}
 }
 
-// pass has the board look at what is due, from time to time at everything, and plans the
-// next look when it comes before the next tick.
+// pass makes the board handle due work, and sometimes all rows, and plans the next pass if it
+// comes before the next tick.
 func (b *board) pass() {
 	if b.r.over {
 		return

@@ -7,7 +7,7 @@ import (
 	"cantina/worker"
 )
 
-// sessionChanged checks what the board has made of what became of a session.
+// sessionChanged checks the board's rows after a change of a session.
 func (b *board) sessionChanged(e worker.SessionChanged) {
 	name, proc := string(e.Cell), string(e.Proc)
 	switch {
@@ -20,7 +20,7 @@ func (b *board) sessionChanged(e worker.SessionChanged) {
 	}
 }
 
-// heeded: what an event of a session promises holds right after it.
+// heeded: the contract of a session's event holds right after it.
 func (b *board) heeded(proc string, e lrp.Event) {
 	w := b.r.s.w
 	if b.r.over {
@@ -28,8 +28,8 @@ func (b *board) heeded(proc string, e lrp.Event) {
 	}
 	all := b.r.work()
 	if _, dead := e.(lrp.ProcDead); dead {
-		// The death of its holder is taken for the end of a cancelled task (schedule.OfTask);
-		// of one that was to run on without its cell nobody can say more.
+		// The death of its holder counts as the end of a cancelled task (schedule.OfTask); for a task
+		// that was to continue without its cell there is no better evidence.
 		for _, t := range all.tasks {
 			if u := w.check.work.running[t.UID]; u != nil && u.bound && t.Ending() && t.Holder.Proc == proc && b.r.term == w.store.term {
 				w.fail("I12", "%s is dead, and %s, of which %v is alive on %s, is still on it", proc, describeTask(t), u, u.m.dir)

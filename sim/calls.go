@@ -17,14 +17,14 @@ import (
 // callTimeout is how long a call waits for its answer.
 const callTimeout = time.Second
 
-// errNeverSent tells that a call has certainly not left.
+// errNeverSent means that a call certainly was not sent.
 var errNeverSent = errors.New("no connection can be made")
 
 // calls carries a leader's calls to cells: it implements leader.Cells.
 type calls struct{ r *leadership }
 
-// ask makes one call and waits: deliver makes it at the cell and returns what takes its
-// answer; nil = it gives none.
+// ask makes one call and waits: deliver makes it at the cell and returns the receiver of its
+// response; nil = it gives none.
 func (c calls) ask(limit time.Duration, op, answered Op, p worker.Proc, deliver func(*cell.Cell) (take func())) error {
 	r := c.r
 	if r.stops() {
@@ -42,7 +42,7 @@ func (c calls) ask(limit time.Duration, op, answered Op, p worker.Proc, deliver 
 	})
 }
 
-// tell makes a call whose answer nobody waits for.
+// tell makes a call without waiting for a response.
 func (c calls) tell(op Op, p worker.Proc, deliver func(*cell.Cell)) error {
 	if c.r.stops() {
 		return errEnded
@@ -58,8 +58,8 @@ func (c calls) tell(op Op, p worker.Proc, deliver func(*cell.Cell)) error {
 // cluster is the identity of the store of the world.
 const cluster fence.Cluster = "world"
 
-// addresses names the identity of the store, as every call of a leader does before a cell
-// looks at anything else of it.
+// addresses names the identity of the store, as every call of a leader does before a cell reads
+// the rest of it.
 func (r *leadership) addresses(to *cell.Cell, p worker.Proc) bool {
 	err := to.Addressed(cluster, p)
 	if errors.Is(err, cell.ErrForeign) {
@@ -68,8 +68,8 @@ func (r *leadership) addresses(to *cell.Cell, p worker.Proc) bool {
 	return err == nil
 }
 
-// unreachable has a call fail before it left, when nobody listens or at times when the way is
-// cut.
+// unreachable makes a call fail before it is sent, if there is no listener, or sometimes if the
+// link is cut.
 func (c calls) unreachable(ctx context.Context, op Op, m *machine, cutOff bool) error {
 	w := c.r.s.w
 	if cut := w.cut(w.serverNode(c.r.s.id), w.machineNode(m.id)) && w.chance(500); !cut && m.alive && !cutOff {

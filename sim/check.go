@@ -9,8 +9,8 @@ import (
 	"cantina/workerset"
 )
 
-// checker holds the invariants of docs/design/simulator.md that are checked at
-// each step, and what it must remember for them.
+// checker has the invariants of docs/design/simulator.md that are checked at each step, and the
+// data for them.
 type checker struct {
 	live     map[worker.Work]*container
 	byHost   map[string]int
@@ -18,7 +18,7 @@ type checker struct {
 	uids     map[fence.Invocation]string // of their jobs
 	invoked  map[fence.Invocation]bool
 	launches map[fence.Invocation]bool
-	own      map[fence.Invocation]string // how those ended that nobody had signalled
+	own      map[fence.Invocation]string // ends of those that were not signalled
 	all      []*container
 	sum      workerset.Hash // of the member rows
 	members  map[worker.Proc]bool
@@ -66,10 +66,9 @@ func (c *checker) ended(k *container) {
 	c.all = slices.DeleteFunc(c.all, func(o *container) bool { return o == k })
 }
 
-// dead: I6, nothing of a process declared dead is alive, but what a later process
-// of its directory adopted and the leader holds as that one's, or waits for that one's report.
-// What a deposed leader believes does not matter: it can commit nothing, and the cells refuse
-// its calls.
+// dead: I6, no work of a process declared dead is alive. Exceptions: work that a later process of
+// its directory adopted and the leader assigns to that one, or waits for its report. A deposed
+// leader does not count: it can commit nothing, and the cells refuse its calls.
 func (c *checker) dead(w *world, r *leadership, d worker.Dead) {
 	if r.term != w.store.term {
 		return
@@ -137,7 +136,7 @@ func (c *checker) reset(s *storage) {
 	}
 }
 
-// full recomputes what the checks above keep incrementally.
+// full recomputes the incremental data of the checks above.
 func (c *checker) full(w *world) {
 	live := map[worker.Work]int{}
 	for _, m := range w.machines {

@@ -5,9 +5,8 @@ import (
 	"cantina/worker"
 )
 
-// ownEnds: a batch task that ended before anybody signalled it is reported as it ended, however
-// long its agent was stopped meanwhile; and no session is given up for lost time before it has
-// heard of the ends that had happened.
+// ownEnds: a batch task that ended before a signal is reported as it ended, even if its agent was
+// stopped meanwhile. No session is given up for lost time before it has the past ends.
 func (m *machine) ownEnds(ev worker.CellEvent, es []worker.CellEffect) {
 	for _, e := range es {
 		switch e := e.(type) {
@@ -25,7 +24,7 @@ func (m *machine) ownEnds(ev worker.CellEvent, es []worker.CellEffect) {
 
 func (m *machine) unheard(ev worker.CellEvent) {
 	if a, ok := ev.(worker.BeatAnswered); ok && a.Answer.Verdict != worker.Welcome {
-		return // it was told to end them
+		return // it was ordered to end them
 	}
 	for _, h := range m.agent.Held() {
 		if c := m.container("b-" + h.Run.Invocation.String()); c != nil && !c.alive && !h.Ended {

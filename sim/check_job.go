@@ -12,7 +12,7 @@ import (
 	"cantina/worker"
 )
 
-// jobCheck is what the rows of jobs say that are durable.
+// jobCheck is the content of the durable rows of jobs.
 type jobCheck struct {
 	jobs     map[string]*scheduler.JobRecord              // by name
 	statuses map[string]map[string]scheduler.StatusRecord // by uid and node; of the lives that are there
@@ -60,7 +60,7 @@ func (c *jobCheck) take(w *world, r *scheduler.Row, each func(was, is *scheduler
 		is := &r.Statuses[i]
 		of := c.statuses[is.UID]
 		if of == nil {
-			continue // what is cleaned away
+			continue // rows being deleted
 		}
 		if was, ok := of[is.Node]; ok {
 			if each != nil {
@@ -132,7 +132,7 @@ func (c *checker) counted(w *world, s *scheduler.StatusRecord) {
 // over reports that a node of a job runs no more.
 func over(s batch.Status) bool { return s.Bits&(batch.Done|batch.Failed) != 0 }
 
-// real reports that a process said how it ended, or a person has decided since.
+// real reports whether a process reported its end, or a person has decided since.
 func real(s batch.Status) bool { return s.Bits&batch.Overwriteable == 0 }
 
 func (c *checker) replaced(w *world, was, is *scheduler.StatusRecord) {
@@ -148,15 +148,15 @@ func (c *checker) replaced(w *world, was, is *scheduler.StatusRecord) {
 	}
 }
 
-// edited reports that a status differs from another by what a person may do: nothing,
-// forgiving, forgetting.
+// edited reports whether a status differs from another only by permitted changes of a person:
+// nothing, a retry, a reset.
 func edited(was, is batch.Status) bool {
 	was.Reason, is.Reason = "", ""
 	retried, _ := batch.Retried(was)
 	return is == was || is == retried || is == batch.Status{Invocation: was.Invocation}
 }
 
-// recount compares what was kept with the rows: nothing durable is cleaned away.
+// recount compares the kept data with the rows: no durable status is deleted.
 func (c *jobCheck) recount(w *world) {
 	fresh := readJobs(w)
 	for uid, of := range c.statuses {
@@ -171,8 +171,8 @@ func (c *jobCheck) recount(w *world) {
 	}
 }
 
-// handedOut: an invocation is handed out once, for ever. What a leader hands out that has not
-// heard yet that the store went back is as in wentBack.
+// handedOut: an invocation is assigned once, permanently. Assignments of a leader that does not
+// know yet that the store went back are handled as in wentBack.
 func (c *checker) handedOut(w *world, r *leadership, q worker.Request, i fence.Invocation) {
 	if c.invoked[i] {
 		w.fail("I2", "invocation %v is handed out twice", i)
@@ -184,8 +184,8 @@ func (c *checker) handedOut(w *world, r *leadership, q worker.Request, i fence.I
 	}
 }
 
-// acknowledged: what a cell may forget is durable, unless the job has gone or was born
-// again since it started.
+// acknowledged: an end that a cell may discard is durable, unless the job has been deleted or
+// created again since it started.
 func (c *checker) acknowledged(w *world, r *leadership, a worker.StatusAnswer) {
 	if !a.OK || a.Kind != worker.StatusEnded || r.made != w.store.made {
 		return
@@ -200,8 +200,8 @@ func (c *checker) acknowledged(w *world, r *leadership, a worker.StatusAnswer) {
 	}
 }
 
-// wentBack follows a restore: what runs of a job that the copy does not know draws on
-// nodes that nobody can know.
+// wentBack follows a restore: running work of a job that the copy does not contain draws on
+// unknown nodes.
 func (c *checker) wentBack(w *world) {
 	forests, names := c.jobs.forests, c.jobs.names
 	c.jobs = readJobs(w)
@@ -225,7 +225,7 @@ func (c *checker) counts(inv fence.Invocation) bool {
 	return slices.ContainsFunc(c.all, func(k *container) bool { return k.run.Invocation == inv })
 }
 
-// has reports whether a job with the uid is there, or a tombstone of it.
+// has reports whether a job with the uid exists, or a tombstone of it.
 func (c *jobCheck) has(uid string) bool {
 	for _, j := range c.jobs {
 		if j.UID == uid {

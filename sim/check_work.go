@@ -12,7 +12,7 @@ import (
 	"cantina/worker"
 )
 
-// workCheck is what the checks of services and tasks must remember.
+// workCheck is the data of the checks of services and tasks.
 type workCheck struct {
 	units   []*unit           // that are alive
 	only    map[lrp.Key]*unit // the living instance of an exclusive index
@@ -60,9 +60,9 @@ func (c *checker) began(w *world, u *unit) {
 	w.plans.begun(u)
 }
 
-// oneVersion: an index of an exclusive service starts in its next version after it has ended
-// in the one before, if that was exclusive too: of others nobody knows when they end. A
-// store that went back may have forgotten one of the two.
+// oneVersion: an index of an exclusive service starts in its next version after it has ended in
+// the one before, if that was exclusive too: the end of others is not proven. A store that went
+// back may lack one of the two.
 func (c *checker) oneVersion(w *world, u *unit) {
 	for _, o := range c.work.units {
 		twice := o != u && o.service == u.service && o.uid == "" && o.key.Index == u.key.Index && o.key.Process != u.key.Process
@@ -88,16 +88,16 @@ func (c *checker) ceased(u *unit) {
 	}
 }
 
-// wentBack excuses what a restored store has forgotten: a second start of a task,
-// once. Two at a time are not excused, but for one that is bound to no deadline.
+// wentBack excuses missing rows of a restored store: a second start of a task, once. Two at a time
+// are not excused, except for a task without a deadline.
 func (c *workCheck) wentBack() {
 	for uid := range c.begun {
 		c.excused[uid] = true
 	}
 }
 
-// decided: I3 on what is decided of an index; I11, nothing is stopped in a domain that is not
-// fresh of which nobody knows whether it is wanted.
+// decided: I3 on the decision about an index; I11, no instance is stopped in a domain that is not
+// fresh if its owner is unknown.
 func (c *checker) decided(w *world, before lrp.Index, e lrp.Event, env lrp.Env, after lrp.Index) {
 	if err := lrp.Check(after); err != nil {
 		w.fail("I3", "%T%v: %v", e, e, err)
@@ -111,8 +111,8 @@ func (c *checker) decided(w *world, before lrp.Index, e lrp.Event, env lrp.Env, 
 	}
 }
 
-// stored: the rows of one commit, each against what stood there: I3 on the unit of
-// an index, an end of a task is durable and stays, lost is only what is dead.
+// stored: the rows of one commit, each compared with the previous one: I3 on the unit of an index,
+// an end of a task is durable and stays, only dead tasks are lost.
 func (c *checker) stored(w *world, o op) {
 	key, ok := o.key.(string)
 	if !ok {
@@ -151,7 +151,7 @@ func (c *checker) taskStored(w *world, before, after *task.Task) {
 	case same && before.Ended() && !after.Ended():
 		w.fail("I1", "%s becomes %s", describeTask(before), describeTask(after))
 	case same && before.Ending() && !after.Ending() && after.Outcome != task.Cancelled && !after.Result.Ordered:
-		// It had ended by itself before it was cancelled.
+		// It had ended on its own before it was cancelled.
 	case same && before.Ended() && before.Outcome != task.Lost && (after.Outcome != before.Outcome || after.Result.Reason != before.Result.Reason || after.Result.ExitCode != before.Result.ExitCode && !before.Ending()):
 		w.fail("I5", "the end of %s is replaced by %s", describeTask(before), describeTask(after))
 	}
@@ -171,8 +171,8 @@ func (c *checker) taskStored(w *world, before, after *task.Task) {
 	}
 }
 
-// unplaced: a task ends for want of a place only when no cell could ever hold it, or when
-// cells have failed to make its container again and again.
+// unplaced: a task fails for lack of a place only if no cell could ever hold it, or if cells have
+// repeatedly failed to make its container.
 func (c *checker) unplaced(w *world, t *task.Task) {
 	if t.Rejection == "" || t.Rejection != t.Result.Reason || t.Rejections > 0 {
 		return
@@ -183,10 +183,10 @@ func (c *checker) unplaced(w *world, t *task.Task) {
 	w.res.TooLarge++
 }
 
-// told: I6, when a cell says how a task has ended, or that it has no container of it, nothing
-// of the task is alive on that cell. (A task is COMPLETED while it may run when somebody
-// else says so, and then its row says that too: a customer has cancelled it and it is ending,
-// or its cell was given up and it may still run.)
+// told: I6, if a cell reports how a task has ended, or that it has no container of it, no process
+// of the task is alive on that cell. (A task is COMPLETED while it may run if another party ended
+// it, and then its row shows that too: a customer has cancelled it and it is ending, or its cell
+// was given up and it may still run.)
 func (c *checker) told(r *leadership, e task.Event, after *task.Task) {
 	w := r.s.w
 	var by task.Holder
@@ -208,8 +208,7 @@ func (c *checker) told(r *leadership, e task.Event, after *task.Task) {
 	}
 }
 
-// judged: I5, a task is given up as lost only when no process that has reported what it has
-// holds its end.
+// judged: I5, a task is given up as lost only if no process that has reported holds its end.
 func (c *checker) judged(r *leadership, t *task.Task) {
 	w := r.s.w
 	for _, m := range w.machines {
@@ -223,8 +222,8 @@ func (c *checker) judged(r *leadership, t *task.Task) {
 	}
 }
 
-// answered: leave to run, and an end that a cell may forget, are durable before
-// they are told; who has leave gets it again.
+// answered: permission to run, and an end that a cell may discard, are durable before they are
+// sent; a permitted reservation gets permission again.
 func (c *checker) answered(r *leadership, guid string, asked task.Event, err error) {
 	w := r.s.w
 	if e, ok := asked.(task.Start); ok && err != nil {
@@ -248,8 +247,8 @@ func (c *checker) answered(r *leadership, guid string, asked task.Event, err err
 	}
 }
 
-// dropped: the end of a task that was given up as lost is told before its container
-// goes, and one that was to run on is left alone. (A store that went back knows another row.)
+// dropped: the end of a task that was given up as lost is reported before its container is
+// deleted, and one that was to continue is left alone. (A store that went back has another row.)
 func (c *checker) dropped(w *world, u *unit) {
 	row := w.store.task(u.guid)
 	if row == nil || row.UID != u.uid || row.Holder.Cell != string(u.m.name) || !row.Unresolved() || u.made != w.store.made {
@@ -263,8 +262,8 @@ func (c *checker) dropped(w *world, u *unit) {
 	}
 }
 
-// deadUnits: I6, nothing deadline-bound of a process declared dead is alive, but what a
-// later process of the directory has adopted that the leader has recorded.
+// deadUnits: I6, no deadline-bound work of a process declared dead is alive, except adopted work
+// of a later process of the directory that the leader has recorded.
 func (c *checker) deadUnits(w *world, r *leadership, d worker.Dead) {
 	for _, u := range slices.Clone(c.work.units) {
 		if !u.bound || !slices.Contains(u.procs, d.Proc) {
@@ -280,7 +279,7 @@ func (c *checker) deadUnits(w *world, r *leadership, d worker.Dead) {
 	}
 }
 
-// fullWork recounts what the checks above keep.
+// fullWork recounts the data of the checks above.
 func (c *checker) fullWork(w *world) {
 	n := 0
 	only, running := map[lrp.Key]bool{}, map[string]bool{}

@@ -10,20 +10,20 @@ import (
 	"cantina/worker"
 )
 
-// promises is what the world remembers of a cell's process to check what the
-// protocol promises of it at each step.
+// promises is the data about a cell's process that is needed to check the contract of the protocol
+// at each step.
 type promises struct {
 	proc     worker.Proc
 	term     fence.Term
 	shown    worker.State            // by CellChanged
 	sent     map[int64]time.Duration // when each heartbeat was sent, local
-	credited time.Duration           // sending time of the newest credited beat of this term; 0 = none
+	credited time.Duration           // sending time of the newest credited heartbeat of this term; 0 = none
 	until    time.Duration           // the deadline that was set last, local; 0 = none
 	t        worker.Timeouts         // of the newest answer
 	beatBy   time.Duration           // true time; 0 = none
 	statusBy time.Duration
-	fresh    bool          // the answer that is being taken is to a newer beat than any before
-	eligible bool          // said by the newest answer of this term
+	fresh    bool          // the present response belongs to a newer heartbeat than any before
+	eligible bool          // from the newest response of this term
 	quiet    time.Duration // refused: no heartbeat before that without a cause
 	probing  int64         // number of the probe that runs; 0 = none
 }
@@ -41,7 +41,7 @@ func has[E worker.CellEffect](es []worker.CellEffect) bool {
 	return slices.ContainsFunc(es, func(e worker.CellEffect) bool { _, ok := e.(E); return ok })
 }
 
-// contract checks what each call promises, right after the step that took it.
+// contract checks the contract of each call, right after the step that handled it.
 func (m *machine) contract(b before, e worker.CellEvent, es []worker.CellEffect) {
 	p := &m.promises
 	if m.agent.Ended() {
@@ -73,7 +73,7 @@ func (m *machine) accepts(es []worker.CellEffect) {
 	}
 }
 
-// answers: each call gets its answer, and what it asks for happens.
+// answers: each call gets its response, and the request is fulfilled.
 func (m *machine) answers(b before, e worker.CellEvent, es []worker.CellEffect) {
 	dying := m.agent.State() == worker.MustDie
 	ok, what := true, ""
@@ -113,7 +113,7 @@ func (m *machine) answers(b before, e worker.CellEvent, es []worker.CellEffect) 
 	}
 }
 
-// follows: the answer to the newest heartbeat is obeyed, and the cell's log tells its state.
+// follows: the response to the newest heartbeat is obeyed, and the cell's log has its state.
 func (m *machine) follows(b before, e worker.CellEvent, es []worker.CellEffect) {
 	for _, f := range es {
 		if c, ok := f.(worker.CellChanged); ok {
@@ -136,7 +136,7 @@ func (m *machine) follows(b before, e worker.CellEvent, es []worker.CellEffect) 
 	}
 }
 
-// timely: what is due is done, and who has no credit gives up in time.
+// timely: due work is done, and a process without credit gives up in time.
 func (m *machine) timely(b before, es []worker.CellEffect) {
 	p, now := &m.promises, m.local()
 	if has[worker.SendBeat](es) || m.agent.State() == worker.MustDie {
@@ -172,7 +172,7 @@ func (m *machine) grounded(what string, deadline time.Duration) {
 	}
 }
 
-// beatSent: a heartbeat tells the truth about deadline-bound work, and about predecessors.
+// beatSent: a heartbeat is true about deadline-bound work, and about predecessors.
 func (m *machine) beatSent(h worker.Heartbeat) {
 	m.promises.sent[h.Beat] = m.local()
 	older, own := 0, 0
@@ -233,8 +233,8 @@ func (m *machine) rests(b before, e worker.CellEvent, es []worker.CellEffect) {
 	}
 }
 
-// expect notes what an event means for the promises, before it is taken; it reports
-// whether the heartbeat that failed is the newest.
+// expect records the effect of an event on the promises, before it is handled; it reports whether
+// the failed heartbeat is the newest.
 func (m *machine) expect(e worker.CellEvent) (newest bool) {
 	switch e := e.(type) {
 	case worker.BeatAnswered:
@@ -257,7 +257,7 @@ func (m *machine) expect(e worker.CellEvent) (newest bool) {
 	return false
 }
 
-// promised notes what has to follow from an event that was taken.
+// promised records the required consequences of a handled event.
 func (m *machine) promised(e worker.CellEvent, newest bool, es []worker.CellEffect) {
 	switch e := e.(type) {
 	case worker.BeatFailed:

@@ -8,7 +8,7 @@ import (
 	"cantina/worker"
 )
 
-// seen is what the leader's views showed before a step.
+// seen is the content of the leader's views before a step.
 type seen struct {
 	holder  worker.SessionView
 	held    bool
@@ -16,7 +16,7 @@ type seen struct {
 	known   bool
 	wait    worker.WaitView
 	earlier []worker.SessionView // members of the sender's directory that began before it
-	adopted map[worker.Run]bool  // what an unknown process tells of, and another one holds
+	adopted map[worker.Run]bool  // reported by an unknown process, and held by another
 }
 
 func (r *leadership) look(cell worker.CellName, proc worker.Proc) seen {
@@ -44,7 +44,7 @@ func number(p worker.Proc) int {
 	return n
 }
 
-// before looks at what a step will be held against.
+// before reads the data that a step is compared with.
 func (r *leadership) before(e worker.Event) seen {
 	switch e := e.(type) {
 	case worker.BeatReceived:
@@ -59,7 +59,7 @@ func (r *leadership) before(e worker.Event) seen {
 	return seen{}
 }
 
-// adopted returns what of a status of an unknown process another one may run.
+// adopted returns the part of a status of an unknown process that another one may run.
 func (r *leadership) adopted(s seen, u worker.UpdateStatus) map[worker.Run]bool {
 	if s.known {
 		return nil
@@ -75,7 +75,7 @@ func (r *leadership) adopted(s seen, u worker.UpdateStatus) map[worker.Run]bool 
 	return held
 }
 
-// contract checks what the leader promises, right after a step.
+// contract checks the leader's contract, right after a step.
 func (r *leadership) contract(s seen, e worker.Event, out worker.Output) {
 	for _, f := range out.Effects {
 		if d, ok := f.(worker.Dead); ok {
@@ -99,13 +99,13 @@ func (r *leadership) contract(s seen, e worker.Event, out worker.Output) {
 	case worker.RunAnswered:
 		r.sure(e.Answer)
 	}
-	if leads { // one that has heard a higher term takes nothing any more
+	if leads { // a leader that has received a higher term handles nothing more
 		r.succession(s, e)
 	}
 }
 
-// agrees: with the hashes as the witness a session is HEALTHY for the first time only
-// when its newest heartbeat showed the newest set that anybody was told.
+// agrees: with the hashes as the witness a session is HEALTHY for the first time only if its
+// newest heartbeat showed the newest set that any cell received.
 func (r *leadership) agrees(e worker.Event, out worker.Output) {
 	if b, ok := e.(worker.BeatReceived); ok && b.Beat.Beat > r.shows[b.Beat.Proc].Beat {
 		r.shows[b.Beat.Proc] = b.Beat
@@ -145,7 +145,7 @@ func (r *leadership) verdict(s seen, h worker.Heartbeat, out worker.Output) {
 	}
 	want, why, sure := r.wanted(s, h)
 	if gone := !s.known && (got == worker.Die || got == worker.DieAll); gone && (want == worker.Die || want == worker.Refused) {
-		return // it was displaced or lost earlier in this term, and is told so
+		return // it was displaced or lost earlier in this term, and gets that response
 	}
 	old := h.HasWork && h.Epoch != r.term.Epoch && got == worker.Die
 	if old && want == worker.Refused {
@@ -156,7 +156,7 @@ func (r *leadership) verdict(s seen, h worker.Heartbeat, out worker.Output) {
 	}
 }
 
-// leaves: who deregisters is told that its session is over, whoever it is.
+// leaves: a deregistering process gets the response that its session is over, in every state.
 func (r *leadership) leaves(h worker.Heartbeat, out worker.Output) {
 	for _, f := range out.Effects {
 		if a, ok := f.(worker.AnswerBeat); ok && a.Answer.Verdict == worker.Welcome && a.Answer.State != worker.MustDie {
@@ -206,9 +206,9 @@ func (r *leadership) fresh(p worker.Proc) bool {
 	return false
 }
 
-// statuses: of an earlier term, before the report, or of what another process has adopted
-// from an unknown one nothing is taken, and every
-// end is answered, handed over, or on its way.
+// statuses: no status of an earlier term, from before the report, or of work that another process
+// has adopted from an unknown one is accepted, and every end is answered, passed on, or on its
+// way.
 func (r *leadership) statuses(s seen, u worker.UpdateStatus, out worker.Output) {
 	early := u.Term.Less(r.term) || s.known && !s.sender.Reported && !s.sender.Dead
 	for _, f := range out.Effects {
@@ -236,8 +236,8 @@ func (r *leadership) statuses(s seen, u worker.UpdateStatus, out worker.Output) 
 	}
 }
 
-// promised: after the faults every cell lives by the promise of who leads, and its row
-// says so: nobody waits longer for it than has to be.
+// promised: after the faults every cell lives by the promise of the present leader, and its row
+// has it: no leader waits longer for it than necessary.
 func (r *leadership) promised() {
 	own := r.t.DiesWithin()
 	if r.s.w.cfg.Alone {
@@ -268,8 +268,8 @@ func (r *leadership) lives(p worker.Proc) bool {
 	return false
 }
 
-// succession: who has reported and shown its predecessors gone, or was booted
-// anew, leaves none of them on the list; nobody is displaced and off the list.
+// succession: if a process has reported its predecessors as gone, or was rebooted, none of them
+// stays on the list; no process is displaced and off the list.
 func (r *leadership) succession(before seen, e worker.Event) {
 	var proc worker.Proc
 	gone := false
@@ -278,7 +278,7 @@ func (r *leadership) succession(before seen, e worker.Event) {
 		proc, gone = e.Beat.Proc, e.Beat.PredecessorsGone
 	case worker.ReportReceived:
 		if before.sender.Reported {
-			return // only the first report counts; the next heartbeat will tell
+			return // only the first report counts; the next heartbeat shows it
 		}
 		proc, gone = e.Report.Proc, e.Report.PredecessorsGone
 	default:
@@ -315,8 +315,8 @@ func (r *leadership) explains(q worker.Request) {
 	}
 }
 
-// receives: whether a cell may be given work, and why not, is what its session shows;
-// false when the leader has heard a higher term.
+// receives: whether a cell may get work, and why not, agrees with its session; false if the leader
+// has received a higher term.
 func (r *leadership) receives(cell worker.CellName) bool {
 	h, ok := r.leader.MayReceive(cell)
 	if h.Reason == worker.HoldDeposed {
@@ -346,8 +346,8 @@ func reason(v worker.SessionView, held bool) worker.HoldReason {
 	return worker.HoldNone
 }
 
-// joined: no task is given up as too large for every cell while a cell of the last term has not
-// said yet what it has, or one may be about to join.
+// joined: no task fails as too large for every cell while a cell of the last term has not reported
+// its capacity yet, or one may be about to join.
 func (r *leadership) joined(t *task.Task) {
 	if age := r.s.local() - r.began; age < leader.JoinGrace {
 		r.s.w.fail("contract", "%s is too large for every cell %v after the term began", describeTask(t), age)

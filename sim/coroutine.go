@@ -7,13 +7,12 @@ import (
 	"time"
 )
 
-// threads are the coroutines of one process of the world: code of the shells that
-// waits for answers, run as it is. They take turns with the events of the world, so
-// that one seed is one run. When the process ends, what waits is let go with an error,
-// and nothing waits any more.
+// threads are the coroutines of one process of the world: code of the shells that waits for
+// responses, run unchanged. They alternate with the events of the world, so that one seed is one
+// run. When the process ends, waiting code gets an error, and no code waits any more.
 type threads struct {
 	w       *world
-	soon    func(fn func()) // runs fn in the process, as an event of its own
+	soon    func(fn func()) // runs fn in the process, as a separate event
 	waiting []*thread
 	dead    bool
 }
@@ -45,7 +44,7 @@ func (p *threads) run(fn func()) {
 	t.step()
 }
 
-// step goes on with a coroutine until it waits or has ended.
+// step resumes a coroutine until it waits or has ended.
 func (t *thread) step() {
 	w := t.of.w
 	before := w.current
@@ -57,9 +56,8 @@ func (t *thread) step() {
 	}
 }
 
-// end lets go of everything that waits: the process has ended. It is called from an
-// event of the world, or from one of the coroutines, which then runs to its end
-// without ever waiting again.
+// end releases all waiting code: the process has ended. It is called from an event of the world,
+// or from one of the coroutines, which then runs to its end without waiting again.
 func (p *threads) end() {
 	if p.dead {
 		return
@@ -89,7 +87,7 @@ func (p *threads) release() {
 	}
 }
 
-// errEnded tells a coroutine that its process has ended.
+// errEnded reports to a coroutine that its process has ended.
 var errEnded = errors.New("the process has ended")
 
 // park is a run.Park for coroutines. Of a context only a limit is looked at that within
@@ -129,11 +127,11 @@ func (p *threads) park() (wake func(), wait func(context.Context) error) {
 	}
 }
 
-// errNoAnswer tells that nothing is known of a call.
+// errNoAnswer means that the outcome of a call is unknown.
 var errNoAnswer = errors.New("no answer")
 
-// await makes a call and waits for its answer, not longer than limit by the process's own
-// timer: send has answer called with what takes it. Only the first one is taken.
+// await makes a call and waits for its response, not longer than limit by the process's own timer:
+// send calls answer with the receiver of it. Only the first one is accepted.
 func (p *threads) await(limit time.Duration, later func(time.Duration, func()), send func(answer func(take func()))) error {
 	wake, wait := p.park()
 	over, heard := false, false
@@ -157,7 +155,7 @@ func (p *threads) await(limit time.Duration, later func(time.Duration, func()), 
 	return nil
 }
 
-// goOn resumes a coroutine that was woken, unless it goes on already.
+// goOn resumes a coroutine that was woken, unless it is already running.
 func (p *threads) goOn(t *thread) {
 	for i, o := range p.waiting {
 		if o == t {

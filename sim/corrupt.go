@@ -14,8 +14,8 @@ import (
 	"cantina/timetable"
 )
 
-// corrupt makes a row of the board, of a drain or of a schedule unreadable: whoever loads it next sets it aside.
-// Half of the times the leader dies, so that this is soon.
+// corrupt makes a row of the board, of a drain or of a schedule unreadable: the next load
+// quarantines it. Half of the times the leader dies, so that this is soon.
 func (w *world) corrupt() {
 	keys := slices.DeleteFunc(w.store.texts(), func(key string) bool {
 		return !bbs.Owns(key) && leader.DrainedCell(key) == "" && !timetable.Owns(key) || w.store.rows[key].(*saved).sound != nil
@@ -34,7 +34,7 @@ func (w *world) corrupt() {
 	}
 }
 
-// frozen: nothing is done for an index whose row, or whose service's, is set aside.
+// frozen: no action is taken for an index whose row, or whose service's, is quarantined.
 func (r *leadership) frozen(x lrp.Index) bool {
 	bad := r.bad[bbs.IndexRow(x.Key)] != nil
 	for _, a := range x.Rows() {
@@ -43,8 +43,8 @@ func (r *leadership) frozen(x lrp.Index) bool {
 	return bad
 }
 
-// repair is an operator who answers rows that are set aside: most are put back as they were;
-// what can be made anew is dropped at times.
+// repair is an operator who resolves quarantined rows: most are restored unchanged; rows that can
+// be created again are sometimes dropped.
 func (b *board) repair() {
 	w := b.r.s.w
 	for _, key := range slices.Sorted(maps.Keys(b.r.bad)) {

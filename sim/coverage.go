@@ -90,7 +90,7 @@ func (c *Coverage) Merge(d Coverage) {
 	}
 }
 
-// Missing returns the pairs that never happened.
+// Missing returns the pairs that never occurred.
 func (c *Coverage) Missing() []string {
 	var ms []string
 	ops, faults := c.size()

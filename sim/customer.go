@@ -29,8 +29,8 @@ const (
 	instances = 3
 )
 
-// keyLife is how long an idempotency key is remembered: some are forgotten within a run, but
-// where wall clocks step by an hour none is before its call comes again.
+// keyLife is how long an idempotency key is remembered: some expire within a run, but if wall
+// clocks step by an hour none does before its call is repeated.
 func (w *world) keyLife() time.Duration {
 	if w.cfg.Schedules > 0 {
 		return 3 * time.Hour
@@ -76,8 +76,8 @@ func (w *world) customer() {
 	}
 }
 
-// ask makes one call of a customer, which may wait. Nothing is refused but what came too
-// late, or what the leader could not finish.
+// ask makes one call of a customer, which may wait. A refusal is permitted only if the call came
+// too late, or if the leader could not finish it.
 func (b *board) ask(what string, fn func(ctx context.Context) error) {
 	b.r.threads.run(func() {
 		err := fn(context.Background())
@@ -97,7 +97,7 @@ func (b *board) ask(what string, fn func(ctx context.Context) error) {
 	})
 }
 
-// discard is the word of a person that what a restored store does not know is not wanted.
+// discard is an operator's decision that work missing in a restored store is not wanted.
 func (r *leadership) discard() {
 	for _, name := range r.leads.Heard() {
 		if s, _ := r.leads.State(name); slices.ContainsFunc(s.Conditions, func(c cell.Condition) bool { return c.Unknown }) {
@@ -107,8 +107,7 @@ func (r *leadership) discard() {
 	}
 }
 
-// tidy takes back every drain, makes the domain fresh for ever, and cancels what runs for
-// ever, known or not.
+// tidy ends every drain, makes the domain fresh forever, and cancels endless work, known or not.
 func (w *world) tidy(b *board) {
 	if ds := b.ListDomains(); len(ds) == 0 || !ds[0].Expires.IsZero() {
 		b.ask("domain", func(ctx context.Context) error {
@@ -199,8 +198,8 @@ func (w *world) applyAll(b *board) {
 	w.applies(b, a, large)
 }
 
-// applies applies, at times with a key: then the same call comes once more after a while, to
-// whoever leads, and has the same answer.
+// applies applies, sometimes with a key: then the same call is repeated later, to the present
+// leader, and has the same response.
 func (w *world) applies(b *board, a plan.Application, large bool) {
 	key := plan.Write{}
 	if w.chance(300) {

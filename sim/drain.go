@@ -9,7 +9,7 @@ import (
 	"cantina/fence"
 )
 
-// drainState is what a cell was told.
+// drainState is the orders that a cell received.
 type drainState struct {
 	id    string        // of the drain; empty = none
 	since time.Duration // true time
@@ -26,7 +26,7 @@ func (m *machine) wall() time.Time {
 
 func (m *machine) zone() string { return fmt.Sprint("zone-", m.id%2) }
 
-// side is a label that some work asks for.
+// side is a label that some work requires.
 func (m *machine) side() map[string]string {
 	return map[string]string{"side": []string{"left", "right"}[m.id%2]}
 }

@@ -9,7 +9,7 @@ import (
 	"cantina/worker"
 )
 
-// drain empties a cell, or takes that back: an operator's word.
+// drain drains a cell, or ends its drain: an operator's request.
 func (b *board) drain(name worker.CellName, wanted bool) {
 	w := b.r.s.w
 	if d := b.drains.Of(name); !wanted && d != nil && d.Quarantined {

@@ -89,7 +89,7 @@ func (h *engine) Stop(id string) error {
 	return h.stop(id, func() time.Duration { return h.m.grace() })
 }
 
-// StopWithin ends it within grace and what a kill takes.
+// StopWithin ends it within grace and the time of a kill.
 func (h *engine) StopWithin(id string, grace time.Duration) error {
 	return h.stop(id, func() time.Duration { return h.m.w.between(0, grace) + h.m.w.between(0, killWait) })
 }
@@ -113,7 +113,7 @@ func (h *engine) stop(id string, within func() time.Duration) error {
 	return &executor.CallError{Call: "stop", ID: id, Err: executor.ErrUnknown}
 }
 
-// Delete stops a container and forgets it when nothing of it is left.
+// Delete stops a container and removes it when no process of it is left.
 func (h *engine) Delete(id string) error {
 	m := h.m
 	if h.gone() {
@@ -174,7 +174,7 @@ func (h *engine) List() []executor.Container {
 // Watch is not used: the world hands events to the cell.
 func (h *engine) Watch() (cell.Events, error) { return nil, executor.ErrClosed }
 
-// ResultFile returns what a task left: nothing.
+// ResultFile returns a task's result file: none.
 func (h *engine) ResultFile(string) ([]byte, error) { return nil, nil }
 
 // Collect does nothing: how a container is shown is how it is.
@@ -191,16 +191,16 @@ func (h *engine) SetDeadline(at time.Duration) {
 // AdoptionRecorded changes nothing: the reaper has one deadline for all.
 func (h *engine) AdoptionRecorded() {}
 
-// Capacity is what the cell offers to services and tasks.
+// Capacity is the cell's capacity for services and tasks.
 func (h *engine) Capacity() resource.Amounts { return h.m.w.capacity() }
 
-// Withdrawn says that nothing is.
+// Withdrawn returns no withdrawn kinds.
 func (h *engine) Withdrawn() map[string]string { return nil }
 
-// Disk says that there is room.
+// Disk reports that there is space.
 func (h *engine) Disk() executor.Disk { return executor.Disk{} }
 
-// Isolation says in words how strong it can isolate: not at all.
+// Isolation describes the available isolation: none.
 func (h *engine) Isolation() []string { return nil }
 
 // Probe makes and removes a container.

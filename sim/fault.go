@@ -78,7 +78,7 @@ func every() []Fault {
 	return out
 }
 
-// formatFaults is what parseFaults reads.
+// formatFaults prints the input of parseFaults.
 func formatFaults(fs []Fault) string {
 	switch {
 	case fs == nil:
@@ -96,7 +96,7 @@ func formatFaults(fs []Fault) string {
 // String returns the fault's name.
 func (f Fault) String() string { return faultNames[f] }
 
-// timeouts draws the flags of one process: two sets, which promise different times.
+// timeouts draws the flags of one process: two sets, with different promises.
 func (w *world) timeouts() worker.Timeouts {
 	t := worker.Timeouts{Heartbeat: time.Second, HeartbeatGrace: 2 * time.Second, Healthcheck: 2 * time.Second,
 		HealthcheckGrace: 2 * time.Second, Check: 500 * time.Millisecond, Lost: 6 * time.Second, KillWait: killWait,
@@ -191,7 +191,7 @@ func (w *world) inflictServer(f Fault, s *server, m *machine, short, long time.D
 		s.pause(2 * short)
 	case f == CutStore:
 		w.cuts[[2]int{w.serverNode(s.id), w.storeNode()}] = w.now + 2*short
-		if w.chance(500) { // one cell hears only the server that lost the store
+		if w.chance(500) { // one cell reaches only the server that lost the store
 			m.server = s.id
 			w.cutOthers(s, m, 10*time.Second+long)
 			w.pauseLater(m, 2*short)
@@ -367,7 +367,7 @@ func (w *world) calmDown() {
 		t.off = true
 		t.crash()
 	}
-	t.losePower() // somebody switches it off
+	t.losePower() // it is switched off
 	w.calmStuck()
 	for _, m := range w.machines[:w.cfg.Cells] {
 		m.broken, m.cutOff, m.lag, m.pausing = 0, 0, 0, 0

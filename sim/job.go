@@ -50,11 +50,11 @@ func (w *world) wanted(name string, d draw) plan.NamedJob {
 		Resources: map[string]resource.Amounts{batch.LevelWorker: w.share()}}}
 }
 
-// limited ends the names of forests whose nodes are one job's own and have a limit.
+// limited ends the names of forests whose nodes belong to one job and have a limit.
 const limited = "-hosts"
 
-// share is what a batch task takes of its cell: beside services and tasks little, alone so
-// much that cells are full now and then.
+// share is the part of its cell that a batch task takes: beside services and tasks little, alone
+// so much that cells are sometimes full.
 func (w *world) share() resource.Amounts {
 	if w.mixed() {
 		return resource.Amounts{"memory_mb": 40}
@@ -62,7 +62,7 @@ func (w *world) share() resource.Amounts {
 	return resource.Amounts{"memory_mb": 200}
 }
 
-// draws decides what a new job's batch tasks draw on.
+// draws decides the resources that a new job's batch tasks draw on.
 func (w *world) draws() draw {
 	if w.calm {
 		return shared
@@ -70,8 +70,8 @@ func (w *world) draws() draw {
 	return draw(w.rng.IntN(3))
 }
 
-// client is a user: it makes, changes, deletes and re-creates jobs, has them run again,
-// and kills runs, on whatever server leads.
+// client is a user: it creates, changes, deletes and re-creates jobs, reruns them, and kills runs,
+// on any leading server.
 func (w *world) client() {
 	w.after(w.between(200*time.Millisecond, 2*time.Second), w.client)
 	r := w.leading()
@@ -87,7 +87,7 @@ func (w *world) client() {
 	})
 }
 
-// use is what a user does with a job.
+// use is a user's action on a job.
 func (s *sched) use(name string) {
 	w := s.r.s.w
 	v, err := s.Job(name)
@@ -130,7 +130,7 @@ func (s *sched) edit(v *plan.Job) {
 		w.fail("contract", "a plan says %v, its application %v", err, problem)
 	}
 	if errors.Is(problem, scheduler.ErrInvalid) {
-		return // what is newer than what was seen runs over other nodes
+		return // a newer version than the seen one runs over other nodes
 	}
 	s.change(c, problem)
 }
@@ -145,7 +145,7 @@ func (s *sched) mend(v *plan.Job) {
 	}
 }
 
-// change submits what was prepared.
+// change submits a prepared change.
 func (s *sched) change(c *scheduler.Change, err error) {
 	if err != nil {
 		s.r.s.w.fail("contract", "a change is refused: %v", err)
@@ -167,7 +167,7 @@ func (s *sched) do(e *scheduler.Edit) {
 	}
 }
 
-// kill stores the intent to end what runs of a work.
+// kill stores the intent to end the run of a batch task.
 func (s *sched) kill(work worker.Work) {
 	c, err := s.Kill(work.Job, batch.NodeFilter{Node: work.Node})
 	if errors.Is(err, batch.ErrUnknownNode) || errors.Is(err, batch.ErrUnknownJob) {
@@ -177,8 +177,8 @@ func (s *sched) kill(work worker.Work) {
 	s.change(c, err)
 }
 
-// operator kills what never ends, and says what is true: that a process which is
-// gone is gone, that nothing runs while nothing runs or can start.
+// operator kills endless work, and makes true statements: that a process which is gone is gone,
+// that no work runs while none runs or can start.
 func (s *sched) operator() {
 	w, l, now := s.r.s.w, s.r.leader, s.r.s.local()
 	if h, _ := l.MayReceive(""); h.Reason == worker.HoldDeposed {

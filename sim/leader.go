@@ -8,7 +8,7 @@ import (
 	"cantina/worker"
 )
 
-// watch checks what the leader's machine promises of each step.
+// watch checks the contract of each step of the leader's machine.
 func (r *leadership) watch(e worker.Event) func(worker.Output, error) {
 	seen := r.before(e)
 	return func(out worker.Output, err error) {
@@ -28,7 +28,7 @@ func (r *leadership) watch(e worker.Event) func(worker.Output, error) {
 	}
 }
 
-// toProc calls one process; its reply comes back to this term, if that lasts.
+// toProc calls one process; its reply returns to this term, if that lasts.
 func (r *leadership) toProc(op Op, p worker.Proc, fn func(c *cell.Cell, reply func(Op, func()))) {
 	w := r.s.w
 	m := w.byProc[p]
@@ -55,8 +55,8 @@ func (r *leadership) toProc(op Op, p worker.Proc, fn func(c *cell.Cell, reply fu
 	w.send(op, w.serverNode(r.s.id), w.machineNode(m.id), func() { m.on(func() { fn(m.cell, reply) }) })
 }
 
-// heartbeat takes a heartbeat, if this server leads; its answer comes when what it rests
-// on is durable.
+// heartbeat handles a heartbeat, if this server leads; the response is sent when its basis is
+// durable.
 func (s *server) heartbeat(b worker.Heartbeat, state cell.State, reply func(worker.HeartbeatAnswer)) {
 	r := s.leadership
 	if r == nil {

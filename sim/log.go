@@ -11,11 +11,11 @@ import (
 	"cantina/task"
 )
 
-// complaints is the log of a leader's shells: what they warn of never happens, but for what
-// the world has done to them.
+// complaints is the log of a leader's shells: a warning is a violation, unless a fault of the
+// world explains it.
 type complaints struct{ r *leadership }
 
-// worldly are the warnings of what the world does to a leader.
+// worldly are the warnings that faults of the world cause.
 var worldly = []string{"cell did not answer a placement", "cell is alive but unavailable", "audit", "the wall clock was set", "a higher term was heard: this one ends",
 	"segments cannot be merged", "adopted batch task is allocated on another cell"}
 
@@ -28,7 +28,7 @@ func (c complaints) Handle(_ context.Context, rec slog.Record) error {
 	rec.Attrs(func(a slog.Attr) bool {
 		text += fmt.Sprintf(" %s=%v", a.Key, a.Value)
 		if err, ok := a.Value.Any().(error); ok && (errors.Is(err, task.ErrRunningOnDifferentCell) || errors.Is(err, fault.ErrQuarantined)) {
-			allowed = true // its row has moved on, or nobody can read it
+			allowed = true // its row has changed since, or is unreadable
 		}
 		return true
 	})

@@ -7,8 +7,8 @@ import (
 	"cantina/internal/run"
 )
 
-// driven is a loop of a shell that the world drives: what it does runs as a coroutine,
-// its timer is an event of the world, and late at times.
+// driven is a loop of a shell that the world drives: its work runs as a coroutine, its timer is an
+// event of the world, and sometimes late.
 type driven struct {
 	p     *threads
 	loop  *run.Loop
@@ -32,7 +32,7 @@ func (p *threads) drive(l *run.Loop, later func(time.Duration, func())) {
 	d.turn()
 }
 
-// turn asks the loop what to do until it waits for something.
+// turn runs the loop's due work until it waits.
 func (d *driven) turn() {
 	d.woken = false
 	d.turns++

@@ -24,29 +24,29 @@ type machine struct {
 	up       bool
 	cell     *cell.Cell   // the agent
 	agent    *worker.Cell // its end of the session
-	threads  *threads     // what of it waits
+	threads  *threads     // its waiting work
 	alive    bool         // the agent's process
 	doomed   bool         // it dies in this very moment
 	life     int          // grows with each agent
 	paused   time.Duration
 	inbox    []func()
-	identity cell.Identity // what the directory keeps
-	drain    drainState    // what the agent was told
+	identity cell.Identity // content of the directory
+	drain    drainState    // reported to the agent
 	box      []*container
 	deadline time.Duration // the reaper's, local; 0 = none
 	server   int
 	answered int64
 	broken   time.Duration // probes fail until then
-	cutOff   time.Duration // no server can call it until then; its own calls and their answers pass
-	lag      time.Duration // what is sent to it until then arrives late
+	cutOff   time.Duration // no server can call it until then; its own calls and their responses pass
+	lag      time.Duration // messages sent to it until then arrive late
 	pausing  time.Duration // for how long the agent pauses when it has sent its next heartbeat
-	cleared  bool          // the agent was told that its predecessors are gone
+	cleared  bool          // the agent knows that its predecessors are gone
 	promises promises
 	off      bool // a twin that should not run
 	units    []*unit
-	leaving  bool // a deregistration was asked for
+	leaving  bool // a deregistration was requested
 	reboots  bool // when work that must be dead does not die
-	unnamed  bool // its groups say nothing of what is in them
+	unnamed  bool // its groups do not identify their work
 }
 
 // container is one process tree of a batch invocation.
@@ -56,14 +56,14 @@ type container struct {
 	id       string
 	labels   executor.Labels
 	run      worker.Run
-	procs    []worker.Proc // who owned it, in order
+	procs    []worker.Proc // its owners, in order
 	need     resource.Amounts
 	keep     bool // survives its agent
 	extra    bool // no batch task
 	never    bool // ends only when it is killed
 	alive    bool
 	dying    bool
-	asked    bool // told to end
+	asked    bool // ordered to end
 	deleting bool
 	orphan   bool // no agent knows it: it is being ended
 	adopted  bool
@@ -208,8 +208,8 @@ func (m *machine) end(c *container, d time.Duration) {
 	})
 }
 
-// ended: the processes of a container are gone. What the agent knows, or another one is to
-// adopt, stays until it is deleted.
+// ended: the processes of a container are gone. A container that the agent knows, or that another
+// one will adopt, stays until it is deleted.
 func (m *machine) ended(c *container, status string) {
 	if !c.alive || c.waits(func() { m.ended(c, status) }) {
 		return
@@ -229,7 +229,7 @@ func (m *machine) ended(c *container, status string) {
 	m.clearedIf()
 }
 
-// drop forgets a container of which nothing is left.
+// drop removes a container without processes.
 func (m *machine) drop(c *container) {
 	m.box = slices.DeleteFunc(m.box, func(o *container) bool { return o == c })
 	if !c.orphan {
@@ -247,7 +247,7 @@ func (m *machine) proc() worker.Proc {
 	return m.agent.Proc()
 }
 
-// reaper waits for its deadline, whatever the agent does.
+// reaper waits for its deadline, in any state of the agent.
 func (m *machine) reaper() {
 	if m.deadline == 0 {
 		return
@@ -269,7 +269,7 @@ func (m *machine) reaper() {
 	})
 }
 
-// crash is SIGKILL of the agent: the reaper ends what may not outlive it.
+// crash is SIGKILL of the agent: the reaper ends work that may not outlive it.
 func (m *machine) crash() {
 	m.w.trace("%s: process %s is killed", m.name, m.proc())
 	m.die()

@@ -20,7 +20,7 @@ type Many struct {
 	Stop func() bool
 }
 
-// Sum is what many runs did.
+// Sum is the total of many runs.
 type Sum struct {
 	Result
 	Seeds  int

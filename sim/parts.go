@@ -22,8 +22,8 @@ import (
 // performTimeout bounds one call of the auction to a cell.
 const performTimeout = 1500 * time.Millisecond
 
-// open makes the parts of the term and their wiring, as they are, over the world. What passes
-// between them is checked, and the process may die there.
+// open makes the production parts of the term and their wiring, over the world. Values passed
+// between them are checked, and the process may die there.
 func (r *leadership) open(cfg worker.Config) error {
 	s, w := r.s, r.s.w
 	r.sched, r.board, r.hub = &sched{r: r}, &board{r: r, off: w.plans.off(s.id)}, &hub{r: r, last: r.revision}
@@ -69,7 +69,7 @@ func (r *leadership) rt() registry.Runtime {
 		}}
 }
 
-// begin has the parts of the office do their work.
+// begin starts the parts of the leader.
 func (r *leadership) begin() {
 	r.board.full = r.s.local()
 	r.board.pass()
@@ -82,8 +82,7 @@ func (r *leadership) begin() {
 	}
 }
 
-// drive drives a loop of a part while the term lasts; each of its turns comes late by less
-// than most.
+// drive drives a loop of a part while the term lasts; each of its turns is late by less than most.
 func (r *leadership) drive(l *run.Loop, most time.Duration) {
 	r.threads.drive(l, func(d time.Duration, fn func()) {
 		if most > 0 {
@@ -100,7 +99,7 @@ func (r *leadership) drive(l *run.Loop, most time.Duration) {
 // shift is within how long a loop of a shell runs that was woken.
 const shift = 300 * time.Microsecond
 
-// beside runs what may wait, while the term lasts.
+// beside runs code that may wait, while the term lasts.
 func (r *leadership) beside(f func(context.Context)) {
 	if !r.over {
 		r.threads.run(func() { f(context.Background()) })
@@ -133,8 +132,8 @@ func (h *hub) Publish(revision int64, events ...event.Event) {
 // dies right before it.
 func (r *leadership) stops() bool { return r.over || r.dies() }
 
-// news is between the registry and the office: the process may die before each piece, and
-// what it promises is checked.
+// news is between registry and leader: the process may die before each change, and the contract of
+// the change is checked.
 type news struct {
 	r  *leadership
 	to registry.Listener

@@ -19,9 +19,9 @@ func (w *world) longest() time.Duration {
 	return expiry + 3*t.Heartbeat + 2*fullPass + maxBackoff + 40*time.Second
 }
 
-// quiet: I14 of services and tasks. After the faults every wanted index is RUNNING exactly
-// once, nothing else is alive, no task waits, and convergence finds nothing to do. What does
-// not die is excused, and what waits for exactly that.
+// quiet: I14 of services and tasks. After the faults every desired index is RUNNING exactly once,
+// no other work is alive, no task waits, and convergence finds no work. Stuck work is excused, and
+// work that waits for exactly that.
 func (c *checker) quiet(w *world, b *board) {
 	all, now := w.store.work(), b.now()
 	for _, x := range all.services {
@@ -63,7 +63,7 @@ func (c *checker) quiet(w *world, b *board) {
 	}
 	c.ledgerQuiet(w, b, all)
 	out, moves := b.Unconverged()
-	out.Moves = slices.DeleteFunc(out.Moves, func(m lrp.Move) bool { // it is told to stop again and again
+	out.Moves = slices.DeleteFunc(out.Moves, func(m lrp.Move) bool { // the order to stop is repeated
 		return w.stuckUnit(func(u *unit) bool { return u.uid == "" && u.key == m.Key })
 	})
 	if !out.Empty() || due(moves) {
@@ -115,10 +115,10 @@ func (c *checker) serviceQuiet(w *world, s *lrp.Service) {
 			x := w.store.index(lrp.Key{Process: v.Process, Index: n})
 			o := x.Ordinary
 			if w.stuckUnit(func(u *unit) bool { return u.uid == "" && u.service == k && u.key.Index == n }) {
-				continue // it is stopped, or waits for what does not die
+				continue // it is stopped, or waits for stuck work
 			}
 			if o != nil && o.State == lrp.Crashed && o.Finished {
-				resting = true // it has done what it was to do
+				resting = true // its work is done
 				continue
 			}
 			if o == nil || o.State != lrp.Running || x.Evacuating != nil || x.Suspect != nil || o.Retiring && !stuck {
@@ -135,7 +135,7 @@ func (c *checker) serviceQuiet(w *world, s *lrp.Service) {
 	}
 }
 
-// named reports whether a row says that the container is to be there.
+// named reports whether a row requires the container.
 func named(w *world, u *unit) bool {
 	if u.uid == "" {
 		who := lrp.Identity{Instance: u.id, Cell: string(u.m.name)}
@@ -145,7 +145,7 @@ func named(w *world, u *unit) bool {
 	return t != nil && t.UID == u.uid && t.Unresolved() && t.MayStillRun && u.alive
 }
 
-// ledgerQuiet: the ledger has allocated what the rows say, and nothing else.
+// ledgerQuiet: the ledger's allocations agree with the rows.
 func (c *checker) ledgerQuiet(w *world, b *board, all *rows) {
 	want := map[string]resource.Amounts{}
 	for _, x := range all.indices {
@@ -172,7 +172,7 @@ func (c *checker) ledgerQuiet(w *world, b *board, all *rows) {
 	for _, v := range b.r.leads.Auctioneer.Cells() {
 		w.trace("ledger %+v", v)
 		if w.stuckBatch(func(k *container) bool { return string(k.m.name) == v.Name && w.jobGone(k) }) {
-			continue // it is allocated, and no row says what it takes
+			continue // it is allocated, and no row has its amounts
 		}
 		if !v.Used.Equal(want[v.Name]) || v.InFlight > 0 {
 			w.fail("I4", "the ledger has %v on %s (%d in flight), the rows %v", v.Used, v.Name, v.InFlight, want[v.Name])

@@ -19,7 +19,7 @@ type sched struct {
 	timer int  // of the newest pass
 }
 
-// load notes what the rows of jobs hold during the initial wait.
+// load records the nodes that the rows of jobs hold during the initial wait.
 func (s *sched) load() {
 	for _, j := range s.Names() {
 		s.r.jobs[j.Name] = true
@@ -72,13 +72,13 @@ func (r *leadership) turn() {
 	}
 }
 
-// runs is the registry as the scheduler sees it: what it answers is checked.
+// runs is the registry as the scheduler sees it: its responses are checked.
 type runs struct {
 	scheduler.Registry
 	r *leadership
 }
 
-// MayRun says whether a batch task may run anywhere.
+// MayRun reports whether a batch task may run anywhere.
 func (x runs) MayRun(q worker.Request) (worker.Hold, bool) {
 	if !x.r.over {
 		x.r.explains(q)

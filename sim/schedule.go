@@ -14,7 +14,7 @@ import (
 	"cantina/worker"
 )
 
-// plans is all of a run that concerns schedules. It draws from a source of its own.
+// plans is the part of a run that concerns schedules. It has its own source of randomness.
 type plans struct {
 	w      *world
 	rng    *rand.Rand
@@ -24,12 +24,12 @@ type plans struct {
 	planCheck
 }
 
-// firstWall is what right wall clocks show at the begin: shortly before an hour comes
-// twice in Berlin.
+// firstWall is the time of right wall clocks at the beginning: shortly before a repeated hour in
+// Berlin.
 func firstWall() time.Time { return time.Date(2026, 10, 25, 0, 59, 0, 0, time.UTC) }
 
-// berlin is the zone of Berlin as far as a run sees it: one hour comes twice. It is made
-// here, since a run reads no files.
+// berlin is the zone of Berlin during a run: one hour is repeated. It is made here, because a run
+// reads no files.
 func berlin() (*time.Location, error) {
 	be := binary.BigEndian
 	data := append([]byte("TZif"), make([]byte, 16)...) // version 1
@@ -100,7 +100,7 @@ func (p *plans) zone(name string) (*time.Location, error) {
 	return p.berlin, nil
 }
 
-// times is the timetable of a term, the shell itself, with what it is connected to.
+// times is the production timetable of a term, with its connections.
 type times struct {
 	*timetable.Timetable
 	r *leadership
@@ -110,7 +110,7 @@ type times struct {
 // newTimes is made before the timetable, which config is for.
 func newTimes(r *leadership) *times { return &times{r: r, p: r.s.w.plans} }
 
-// config is what a timetable is made of; nil when there are no schedules.
+// config has the parts of a timetable; nil if there are no schedules.
 func (t *times) config() *timetable.Config {
 	w := t.r.s.w
 	if w.cfg.Schedules == 0 {
@@ -126,8 +126,8 @@ func (t *times) run() {
 	t.r.drive(t.Loop(), 0)
 }
 
-// wall is the server's wall clock. Some time after the faults it stands still for the
-// timetable alone: then nothing new falls due, and what is pending is to be decided.
+// wall is the server's wall clock. Some time after the faults it is frozen for the timetable
+// alone: then no new time is due, and pending ones must be decided.
 func (t *times) wall() time.Time {
 	s := t.r.s
 	if t.p.frozen > 0 {

@@ -13,19 +13,19 @@ import (
 	"cantina/worker"
 )
 
-// planCheck is what the checks of schedules must remember.
+// planCheck is the data of the checks of schedules.
 type planCheck struct {
 	runs   map[string]planRun
 	orders int
-	sent   map[firedKey]int            // signals; of what a restore made unknown, only those sent since
+	sent   map[firedKey]int            // signals; if a restore made them unknown, only those sent since
 	called map[firedKey]map[string]int // by instance: calls of a signal
 	fired  int
 	// restored is the generation of the store that the newest restore made.
 	restored int
 }
 
-// firedKey is a note of the checker, kept beside the rows of the store: what a logical
-// time of a schedule started.
+// firedKey is a record of the checker, stored beside the rows: the work that a logical time of a
+// schedule started.
 type firedKey struct {
 	uid string
 	at  int64
@@ -42,7 +42,7 @@ func newPlanCheck() planCheck {
 	return planCheck{runs: map[string]planRun{}, sent: map[firedKey]int{}, called: map[firedKey]map[string]int{}}
 }
 
-// logical finds the schedule and the logical time of which a program is told.
+// logical finds the schedule and the logical time in the environment of a program.
 func logical(env []action.Variable) (k schedule.Key, at time.Time, ok bool) {
 	for _, v := range env {
 		switch v.Name {
@@ -138,9 +138,9 @@ func (p *plans) jobMade(j *scheduler.JobRecord, decided time.Duration) {
 	p.born(was, j, row, decided)
 }
 
-// born: a job is born again by its schedule only when the earlier round is over, whoever
-// set that going, but with replace. What takes an end back counts when the scheduler was told
-// that it is durable: until then a person's wish and a firing are side by side.
+// born: a job is created again by its schedule only if the earlier round is over, whoever started
+// it, except with replace. A change that undoes an end counts when the scheduler knows that it is
+// durable: until then a user's request and a firing are concurrent.
 func (p *plans) born(was, is *scheduler.JobRecord, row *schedule.Row, decided time.Duration) {
 	if was == nil || was.Deleted || row.Definition.Overlap != schedule.OverlapForbid {
 		return
@@ -155,8 +155,8 @@ func (p *plans) born(was, is *scheduler.JobRecord, row *schedule.Row, decided ti
 	}
 }
 
-// moved: the cursor of a schedule never goes back but for a reset. What a signal's schedule fired is known
-// by its state alone.
+// moved: the cursor of a schedule goes back only at a reset. The firings of a signal's schedule
+// are known from its state alone.
 func (p *plans) moved(is *timetable.Stored) {
 	was, ok := p.w.store.state(is.Key)
 	reset := func(e schedule.Entry) bool { return e.What == schedule.Reset }
@@ -175,7 +175,7 @@ func (p *plans) moved(is *timetable.Stored) {
 	}
 }
 
-// fired are the newest n lines of a history that say that something was started or sent.
+// fired are the newest n entries of a history that record a start or a signal.
 func fired(h []schedule.Entry, n int) (out []schedule.Entry) {
 	for i := len(h) - 1; i >= 0 && len(out) < n; i-- {
 		if h[i].What == schedule.Started || h[i].What == schedule.Sent {
@@ -185,7 +185,7 @@ func fired(h []schedule.Entry, n int) (out []schedule.Entry) {
 	return out
 }
 
-// committed: what the newest line of a history says to have started was started by then.
+// committed: work that the newest entry of a history records as started was started by then.
 func (p *plans) committed(ops []op) {
 	if p.w.cfg.Schedules == 0 {
 		return
@@ -207,9 +207,9 @@ func (p *plans) committed(ops []op) {
 	}
 }
 
-// begun checks the overlap policy when the container of a task begins: with each that
-// runs, no more of the same schedule run that were decided before it than it was allowed
-// beside. Over a restored store only what the copy knew counts.
+// begun checks the overlap policy when the container of a task begins: with each running task, at
+// most as many tasks of the same schedule run that were decided before it as it was permitted.
+// After a restore only the content of the copy counts.
 func (p *plans) begun(u *unit) {
 	b, ok := p.runs[u.uid]
 	if !ok || u.made < p.restored {
@@ -236,7 +236,7 @@ func (p *plans) begun(u *unit) {
 func (p *plans) signalled(r *leadership, s timetable.Sending) {
 	f := firedKey{s.UID, s.At.UnixNano()}
 	p.w.trace("leader %v sends the signal of %s for %v", r.term, s.UID, s.At)
-	if _, known := p.w.store.rows[f]; known || r.made >= p.restored { // else a restore has taken it out of the store since
+	if _, known := p.w.store.rows[f]; known || r.made >= p.restored { // otherwise a restore has removed it from the store since
 		p.sent[f]++
 	}
 	if p.sent[f] > 1 {
@@ -255,7 +255,7 @@ func (p *plans) calls(s timetable.Sending, a *lrp.Actual) {
 	}
 }
 
-// back follows a restore: what happened after the copy is not known any more.
+// back follows a restore: events after the copy are unknown.
 func (p *plans) back() {
 	for f := range p.sent {
 		if _, known := p.w.store.rows[f]; !known {
@@ -266,8 +266,8 @@ func (p *plans) back() {
 	p.restored = p.w.store.made
 }
 
-// liveness: after the faults nothing stays undecided, and what is shown is durable. That
-// all runs have ended is checked for all tasks and jobs.
+// liveness: after the faults no firing stays undecided, and visible state is durable. Other checks
+// verify that all runs of tasks and jobs have ended.
 func (p *plans) liveness(r *leadership) {
 	if p.w.cfg.Schedules == 0 {
 		return

@@ -26,8 +26,8 @@ func planKey(i int) schedule.Key {
 	return schedule.Key{Domain: domain, Name: fmt.Sprint(planPrefix, i)}
 }
 
-// client is a person with schedules: makes, changes, pauses, runs and fills in, and has
-// to do with what they started, on whatever server leads.
+// client is a user with schedules: creates, changes, pauses, runs and backfills them, and acts on
+// their runs, on any leading server.
 func (p *plans) client() {
 	p.w.after(p.between(300*time.Millisecond, 2*time.Second), p.client)
 	r := p.w.leading()
@@ -58,13 +58,13 @@ func (p *plans) client() {
 	})
 }
 
-// forgotten reports whether something runs for ever of a job that a restored store has forgotten:
-// it is told to end when the job is born again.
+// forgotten reports whether endless work of a job runs that is missing in a restored store: it is
+// ended when the job is created again.
 func (w *world) forgotten(r *leadership, job string) bool {
 	return r.sched.Changeable(job) != nil && slices.ContainsFunc(w.check.all, func(c *container) bool { return c.never && c.run.Work.Job == job })
 }
 
-// tidy cancels what runs for ever, known or not.
+// tidy cancels endless work, known or not.
 func (p *plans) tidy(r *leadership) {
 	r.discard()
 	for _, t := range p.w.store.work().tasks {
@@ -79,7 +79,7 @@ func (p *plans) cancel(r *leadership, guid string) {
 	p.w.cancel(r.board, guid)
 }
 
-// ask makes one call, which may wait. What it cannot do is an answer.
+// ask makes one call, which may wait. A refusal is a response.
 func (t *times) ask(what string, fn func(ctx context.Context) error) {
 	t.r.threads.run(func() {
 		err := fn(context.Background())
@@ -166,8 +166,8 @@ func (p *plans) fire(t *times, k schedule.Key, at time.Time) {
 	})
 }
 
-// once makes a call, at times with a key: then the same call comes once more after a while, to whoever
-// leads, and has the same answer.
+// once makes a call, sometimes with a key: then the same call is repeated later, to the present
+// leader, and has the same response.
 func (p *plans) once(t *times, what string, call func(context.Context, *times, plan.Write) (string, error)) {
 	w, made := plan.Write{}, t.r.made
 	if p.chance(300) {
@@ -242,7 +242,7 @@ func (p *plans) applyAll(t *times) {
 	}
 }
 
-// useRun is what a person does with what a schedule started.
+// useRun is a user's action on a run of a schedule.
 func (p *plans) useRun(r *leadership, v *plan.Schedule) {
 	if v.Definition.Job != nil {
 		p.useJob(r.sched, v.Name)
@@ -287,7 +287,7 @@ func (s *sched) mendOwned() {
 	}
 }
 
-// definition draws a schedule: its number says what it starts, so that an edit does not
+// definition draws a schedule: its number determines the started work, so that an edit does not
 // change that.
 func (p *plans) definition(i int) *schedule.Definition {
 	lines := []schedule.Calendar{
@@ -297,7 +297,7 @@ func (p *plans) definition(i int) *schedule.Definition {
 	d := &schedule.Definition{Calendar: lines[p.rng.IntN(len(lines))]}
 	d.Misfire = []schedule.Misfire{schedule.MisfireOnce, schedule.MisfireSkip, schedule.MisfireAll}[p.rng.IntN(3)]
 	d.Overlap = []schedule.Overlap{schedule.OverlapForbid, schedule.OverlapReplace, schedule.OverlapAllow}[p.rng.IntN(3)]
-	if p.chance(300) || d.Misfire == schedule.MisfireSkip { // the clock stands still in the end: a line must be short
+	if p.chance(300) || d.Misfire == schedule.MisfireSkip { // the clock is frozen at the end: a queue must be short
 		d.Deadline = 5 * time.Second
 	}
 	if p.chance(300) {

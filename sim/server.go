@@ -25,7 +25,7 @@ type server struct {
 	paused     time.Duration
 	inbox      []func()
 	leadership *leadership
-	wall       time.Time // what its wall clock shows when its own clock is 0
+	wall       time.Time // time of its wall clock when its own clock is 0
 }
 
 // leadership is one term won by a server.
@@ -52,35 +52,35 @@ type leadership struct {
 	newest    map[string]any       // decoded rows, as submitted
 	threads   *threads             // calls that wait
 	dead      bool                 // its process has died
-	tight     bool                 // what is submitted now has to fit into one row
+	tight     bool                 // a submission must now fit into one row
 	jobs      map[string]bool      // names that are held during the wait
 	nodes     map[string]bool      // nodes
 	perished  map[worker.Proc]bool // declared dead
 	displaced map[worker.Proc]bool
 	handed    map[worker.Run]bool // ends given to the scheduler
 	t         worker.Timeouts
-	told      workerset.ID                     // the newest set that a cell was told
+	told      workerset.ID                     // the newest set that a cell received
 	shows     map[worker.Proc]worker.Heartbeat // each process's newest
 	agreed    map[worker.Proc]bool             // has been HEALTHY
 	asked     int                              // which machine's session is looked at next
 }
 
-// item is one transition and what follows it.
+// item is one transition with its effects.
 type item struct {
 	ops   []op
 	after func()
-	// landed is told the outcome, as by store.Leadership; refused: nothing of it is sent.
+	// landed gets the outcome, as from store.Leadership; refused: nothing of it is sent.
 	landed  func(revision int64, err error)
 	refused error
-	alone   bool // a transaction of its own
+	alone   bool // a separate transaction
 }
 
 func newServer(w *world, id int) *server { return &server{w: w, id: id, clock: w.newClock()} }
 
 func (s *server) local() time.Duration { return s.clock.at(s.w.now) }
 
-// on runs fn in the server's process: later when it is paused, never when it is
-// dead or was started anew since.
+// on runs fn in the server's process: later if it is paused, never if it is dead or was restarted
+// since.
 func (s *server) on(fn func()) {
 	life := s.life
 	if !s.alive {
@@ -283,7 +283,7 @@ func (r *leadership) end(why string) {
 	}
 }
 
-// tell hands the outcome to whoever waits for it.
+// tell passes the outcome to the waiting caller.
 func (it *item) tell(revision int64, err error) {
 	if it.landed != nil {
 		it.landed(revision, err)
@@ -307,7 +307,7 @@ func (r *leadership) tick() {
 	r.s.later(r.t.Check, r.tick)
 }
 
-// put queues a transition. When the term is over nothing becomes of it.
+// put queues a transition. When the term is over it is discarded.
 func (r *leadership) put(it item) {
 	if r.over {
 		r.s.later(0, func() { it.tell(0, errTermOver) })
@@ -317,11 +317,11 @@ func (r *leadership) put(it item) {
 	r.commit()
 }
 
-// transactionOps is how many rows share a transaction, unless one item alone has more: few,
-// so that a process may die between what was decided together.
+// transactionOps is how many rows share a transaction, unless one item alone has more: few, so
+// that a process may die between parts of one decision.
 const transactionOps = 10
 
-// commit sends what is pending in transactions, one at a time.
+// commit sends pending transitions in transactions, one at a time.
 func (r *leadership) commit() {
 	if r.flying || r.over || len(r.pending) == 0 {
 		return
@@ -397,7 +397,8 @@ func (r *leadership) done(batch []item) {
 	r.commit()
 }
 
-// abandon tells those whose commit nobody will follow up, unless the process is dead.
+// abandon reports the end to callers whose commit is no longer followed, unless the process is
+// dead.
 func (r *leadership) abandon(batch []item) {
 	for _, it := range batch {
 		if r.s.alive {

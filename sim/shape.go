@@ -11,7 +11,7 @@ import (
 	"cantina/worker"
 )
 
-// part is one flag of a cluster's shape: what `cantina sim` takes, and what a replay line prints.
+// part is one flag of a cluster's shape: an argument of `cantina sim`, printed in a replay line.
 type part struct {
 	name, help string
 	get        func(c *Config) string
@@ -96,8 +96,8 @@ func (c *Config) flags() string {
 	return strings.Join(out, " ")
 }
 
-// drawShape returns the run of a seed with its shape drawn from the seed, but for the flags of
-// which fixed has the names. One fixed flag does not change what is drawn of the others.
+// drawShape returns the run of a seed with its shape drawn from the seed, except the flags in
+// fixed. A fixed flag does not change the others.
 func (c Config) drawShape(fixed []string) Config {
 	rng := rand.New(rand.NewPCG(c.Seed, 0x5a9e))
 	for _, p := range parts() {

@@ -112,8 +112,8 @@ func (s *storage) copy() snapshot {
 	return snapshot{rows: maps.Clone(s.rows), restored: s.restored, epoch: s.epoch}
 }
 
-// back restores an older copy, or moves the store as it is: the epoch grows, and
-// nobody holds a lease.
+// back restores an older copy, or moves the store as it is: the epoch grows, and no process holds
+// a lease.
 func (s *storage) back(c snapshot, restored bool) {
 	epoch := s.epoch
 	s.snapshot = snapshot{rows: maps.Clone(c.rows), restored: restored || c.restored, epoch: epoch + 1}

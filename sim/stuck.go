@@ -14,18 +14,18 @@ import (
 // ends them.
 type grip struct {
 	held   bool   // they hang: not even KILL ends them
-	due    func() // their end, once they are let go; nil = they go on
+	due    func() // their end, once they are released; nil = they continue
 	stuck  bool   // STUCK_KILLING: killed, and not dead
 	left   bool   // by an earlier process of the cell, whose successor could not end them
 	reaped bool   // by the deadline
-	// nameless: left, and its group does not say what it is.
+	// nameless: left over, and its group does not identify its work.
 	nameless bool
-	// unseen: the cell was given up by its promise and could not say that they do not die.
-	// What never twice assumes does not hold of them any more (docs/design/safety.md).
+	// unseen: the cell was given up by its promise and could not report that they survive. The
+	// assumptions of docs/design/safety.md do not hold for them any more.
 	unseen bool
 }
 
-// waits reports whether an end has to wait until the container is let go.
+// waits reports whether an end must wait until the container is released.
 func (g *grip) waits(end func()) bool {
 	if !g.held {
 		return false
@@ -36,10 +36,10 @@ func (g *grip) waits(end func()) bool {
 	return true
 }
 
-// free lets go of it without an end.
+// free releases it without an end.
 func (g *grip) free() { g.held, g.stuck, g.due = false, false, nil }
 
-// condition is what an executor shows of it.
+// condition is an executor's report of it.
 func (g *grip) condition() *executor.Stuck {
 	if !g.stuck {
 		return nil
@@ -47,8 +47,8 @@ func (g *grip) condition() *executor.Stuck {
 	return &executor.Stuck{}
 }
 
-// hang has something that runs on a machine, or all of it, hang in the kernel, for a while
-// or until the machine starts again.
+// hang makes some or all running work on a machine hang in the kernel, for a time or until the
+// machine reboots.
 func (w *world) hang(first *machine) bool {
 	for i := range w.cfg.Cells {
 		m := w.machines[(first.id+i)%w.cfg.Cells]
@@ -75,7 +75,7 @@ func (w *world) hang(first *machine) bool {
 	return false
 }
 
-// hangable are the containers that may hang, each as what makes it so.
+// hangable are the containers that may hang, each as the function that hangs it.
 func (m *machine) hangable() (all []func(d time.Duration, forever bool)) {
 	add := func(g *grip, name string, alive func() bool) {
 		if g.held {
@@ -106,7 +106,7 @@ func (m *machine) hangable() (all []func(d time.Duration, forever bool)) {
 	return all
 }
 
-// letGo: the kernel lets go of a container; what was killed dies now.
+// letGo: the kernel releases the container; killed processes die now.
 func (m *machine) letGo(g *grip, name string) {
 	if !g.held {
 		return
@@ -119,8 +119,8 @@ func (m *machine) letGo(g *grip, name string) {
 	}
 }
 
-// stick notes that a container was killed and is not dead, and tells the agent; the machine
-// starts again when it must be dead and that was asked for (--stuck=reboot).
+// stick records that a container was killed and is not dead, and reports it to the agent. The
+// machine reboots when it must be dead, if that was configured (--stuck=reboot).
 func (m *machine) stick(g *grip, snapshot func() executor.Container, known func() bool) {
 	if g.stuck || !g.held {
 		return
@@ -201,7 +201,7 @@ func (m *machine) clearing() bool {
 	return ends && hangs
 }
 
-// sticksShown: a cell says of what does not die what it is, and that it takes no work.
+// sticksShown: a cell identifies its stuck work, and reports that it takes no work.
 func (m *machine) sticksShown(s cell.State) {
 	shown := func(is func(c cell.Condition) bool) {
 		if s.State.Unavailable == "" || !slices.ContainsFunc(s.Conditions, is) {
@@ -222,8 +222,8 @@ func (m *machine) sticksShown(s cell.State) {
 	}
 }
 
-// calmStuck: after the faults what hangs is let go, but on one machine at times, where it
-// hangs until the end. Whoever runs the others has given them more room then.
+// calmStuck: after the faults hanging containers are released, except sometimes on one machine,
+// where they hang until the end. Then the other machines have more capacity.
 func (w *world) calmStuck() {
 	if w.cfg.Cells > 1 && w.cfg.Schedules == 0 && w.chance(400) {
 		for _, m := range w.machines[:w.cfg.Cells] {
@@ -246,8 +246,8 @@ func (w *world) calmStuck() {
 	}
 }
 
-// shutOut: no leader takes in a cell whose promise has passed while something of it does not
-// die; it is told to end that, again and again.
+// shutOut: no leader accepts a cell whose promise has passed while some of its work survives; the
+// order to end that is repeated.
 func (m *machine) shutOut() (is bool) {
 	m.each(func(g *grip, _, _ bool) { is = is || g.unseen && g.stuck })
 	return is
@@ -279,7 +279,7 @@ func (w *world) stuckBatch(is func(k *container) bool) bool {
 	})
 }
 
-// jobGone reports whether the job of a batch container was removed, or made anew since.
+// jobGone reports whether the job of a batch container was removed, or created again since.
 func (w *world) jobGone(k *container) bool {
 	j := w.check.jobs.jobs[k.run.Work.Job]
 	return j == nil || j.Deleted || j.UID != k.labels["job_uid"]
@@ -292,7 +292,7 @@ func (w *world) stuckUnit(is func(u *unit) bool) bool {
 	})
 }
 
-// waitOver: over a store that went back, whose list proves nothing, the end of the wait is the
+// waitOver: for a store that went back, whose list proves nothing, the end of the wait is the
 // expiry of every process that is on no list and has not reported.
 func (c *checker) waitOver(r *leadership) {
 	if r.s.w.store.made == 0 {
@@ -315,16 +315,16 @@ func (c *checker) waitOver(r *leadership) {
 	}
 }
 
-// couldSay reports whether a machine's process has reported to a leader that has not given it
-// up: then it has said what does not die, or that something does not.
+// couldSay reports whether a machine's process has reported to a leader that has not given it up:
+// then it has reported the stuck work, or that some exists.
 func couldSay(r *leadership, m *machine) bool {
 	return slices.ContainsFunc(r.leader.Sessions(r.s.local()), func(v worker.SessionView) bool {
 		return v.Proc == m.proc() && v.Reported && !v.Dead && v.State != worker.MustDie
 	})
 }
 
-// lostSight: a process is dead by its promise, and a container of it does not die of which
-// nobody could say so in time.
+// lostSight: a process is dead by its promise, and a container of it survives that no cell could
+// report in time.
 func (c *checker) lostSight(k *container) {
 	k.unseen = true
 	c.ended(k)

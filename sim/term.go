@@ -24,8 +24,8 @@ import (
 type saved struct {
 	value    []byte
 	revision int64         // of its commit
-	row      any           // what the value says, for the checks; nil when nobody asks
-	sound    []byte        // what the value was before it was corrupt; nil = it is as it was written
+	row      any           // content of the value, for the checks; nil if not needed
+	sound    []byte        // the value before it was corrupted; nil = it is as it was written
 	at       time.Duration // true time when it was decided
 }
 
@@ -49,7 +49,7 @@ func decode(x disk.Row) (any, error) {
 	return bbs.Decode(x)
 }
 
-// open reads what a shell has encoded.
+// open decodes a value of a shell.
 func (w *world) open(key string, value []byte) *saved {
 	row, err := decode(disk.Row{Key: key, Value: value})
 	if err != nil {
@@ -70,16 +70,15 @@ func (x *saved) sameAs(val any) {
 	}
 }
 
-// errTermOver is what whoever waits for a commit is told when the term ends first.
+// errTermOver is the result of a waiting commit if the term ends first.
 var errTermOver = errors.New("the term is over")
 
-// termStore is the store of one term, as store.Leadership is to the shells: what they submit
-// becomes durable in order, together with what the members' list submits.
+// termStore is the store of one term, as store.Leadership is to the shells: their submissions
+// become durable in order, together with those of the members' list.
 type termStore struct{ r *leadership }
 
-// Submit queues a transition; done is told its revision after the commit and before the
-// effects that follow it, or an error when the term ends before; nothing when the process
-// dies.
+// Submit queues a transition. done gets its revision after the commit and before the effects that
+// follow it, or an error if the term ends before; nothing if the process dies.
 func (t termStore) Submit(x disk.Transition, done func(revision int64, err error)) {
 	for _, o := range x.Ops {
 		if t.r.bad[o.Key] != nil {
@@ -95,8 +94,8 @@ func (t termStore) write(x disk.Transition, done func(revision int64, err error)
 	r.put(item{ops: r.opsOf(x.Ops), landed: done, alone: r.tight})
 }
 
-// Fits refuses what has more than one row while the caller wants it so: then a manifest
-// is written.
+// Fits refuses a change of more than one row while the caller requests it: then a manifest is
+// written.
 func (t termStore) Fits(x disk.Transition) error {
 	if t.r.tight && len(x.Ops) > 1 {
 		return disk.ErrTooLarge
@@ -131,7 +130,7 @@ func (t termStore) Quarantine(q disk.Quarantine) {
 	delete(t.r.newest, q.Key)
 }
 
-// Quarantined lists what was set aside.
+// Quarantined lists the quarantined rows.
 func (t termStore) Quarantined() []disk.Quarantine {
 	var out []disk.Quarantine
 	for _, key := range slices.Sorted(maps.Keys(t.r.bad)) {
@@ -187,8 +186,8 @@ func (s *storage) get(key string) (disk.Row, bool) {
 	return disk.Row{}, false
 }
 
-// rowsOf returns the rows that shells have written under a prefix, in order: what the
-// load of a term begins with.
+// rowsOf returns the rows that shells have written under a prefix, in order: the load of a term
+// begins with them.
 func (s *storage) rowsOf(prefix string) []disk.Row {
 	var out []disk.Row
 	for _, key := range s.texts() {

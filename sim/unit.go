@@ -11,8 +11,8 @@ import (
 	"cantina/worker"
 )
 
-// unit is a container of a service's instance or of a task on a machine: what an
-// executor knows of it. Its processes are alive from begin until they are gone.
+// unit is a container of a service's instance or of a task on a machine: an executor's data about
+// it. Its processes are alive from begin until they are gone.
 type unit struct {
 	grip
 	m         *machine
@@ -26,10 +26,10 @@ type unit struct {
 	keep      bool   // survives its agent
 	need      resource.Amounts
 	state     unitState
-	procs     []worker.Proc // who owned it, in order
+	procs     []worker.Proc // its owners, in order
 	alive     bool          // it has processes
 	orphan    bool          // no agent knows it: it is being ended
-	asked     bool          // told to stop
+	asked     bool          // ordered to stop
 	deleting  bool
 	notReady  bool // its readiness check fails
 	failed    bool
@@ -74,15 +74,15 @@ func (u *unit) snapshot() executor.Container {
 		if u.failed {
 			ct.Result.ExitCode, ct.Result.Reason = 1, "it failed"
 		}
-		if u.uid != "" { // tells one end from another
+		if u.uid != "" { // distinguishes ends
 			ct.Result.ExitCode = int(u.began / time.Millisecond)
 		}
 	}
 	return ct
 }
 
-// capacity is what every cell offers to services and tasks: fewer cells have more
-// room, so that all that customers ask for fits in the end.
+// capacity is every cell's capacity for services and tasks: fewer cells have more, so that the
+// requests of all customers fit in the end.
 func (w *world) capacity() resource.Amounts {
 	share := max(1, (3+w.cfg.Cells-1)/w.cfg.Cells)
 	if w.stays != nil {
@@ -91,7 +91,7 @@ func (w *world) capacity() resource.Amounts {
 	return resource.Amounts{"memory_mb": 500 * share, resource.Containers: 12 * share}
 }
 
-// used is what the containers that the agent knows take.
+// used is the amount that the agent's known containers take.
 func (m *machine) used() resource.Amounts {
 	sum := resource.Amounts{}
 	for _, u := range m.units {
@@ -116,7 +116,7 @@ func (m *machine) unit(id string) *unit {
 	return nil
 }
 
-// expire gives up a claim that nobody has used.
+// expire releases an unused claim.
 func (m *machine) expire(u *unit) {
 	if u.state == reserved && !u.orphan && m.unit(u.id) == u {
 		u.failed = true
@@ -143,7 +143,7 @@ func (m *machine) beginUnit(u *unit) {
 	})
 }
 
-// live decides how a container that is up goes on.
+// live decides how a running container continues.
 func (w *world) live(u *unit) {
 	if u.uid != "" {
 		d := w.between(100*time.Millisecond, 8*time.Second)
@@ -151,7 +151,7 @@ func (w *world) live(u *unit) {
 			d = w.between(5*time.Second, 40*time.Second)
 		}
 		if !w.calm && w.chance(60) {
-			return // ends only when it is told to
+			return // ends only when it is stopped
 		}
 		failed := w.chance(200)
 		w.after(d, func() { u.m.gone(u, failed) })
@@ -180,14 +180,14 @@ func (m *machine) ready(u *unit, ok bool) {
 	}
 }
 
-// told has the agent hear what happened to a container.
+// told reports a container's event to the agent.
 func (m *machine) told(k executor.EventKind, u *unit) {
 	if !u.orphan {
 		m.happened(executor.Event{Kind: k, Container: u.snapshot()})
 	}
 }
 
-// happened hands an event to the agent, after what it does now.
+// happened passes an event to the agent, after its present action.
 func (m *machine) happened(e executor.Event) {
 	if m.alive {
 		m.later(0, func() { m.cell.Happened(e) })
@@ -218,7 +218,7 @@ func (m *machine) killUnit(u *unit, d time.Duration, failed bool) {
 
 func (m *machine) grace() time.Duration { return m.w.between(0, 2*time.Second) }
 
-// deleteUnit stops a container and forgets it when nothing of it is left.
+// deleteUnit stops a container and removes it when no process of it is left.
 func (m *machine) deleteUnit(u *unit) {
 	u.deleting = true
 	if u.state == completed {
@@ -262,8 +262,8 @@ func (m *machine) forget(u *unit) {
 	}
 }
 
-// disown is what becomes of the containers when the agent's process is gone: the
-// reaper ends what may not outlive it.
+// disown handles the containers when the agent's process is gone: the reaper ends work that may
+// not outlive it.
 func (m *machine) disown(all bool) {
 	for _, c := range slices.Clone(m.box) {
 		if c.keep && !all && !c.dying && !c.extra && !c.left {
@@ -309,7 +309,7 @@ func (m *machine) losePower() {
 	}
 }
 
-// reapUnits is what the reaper does at its deadline: nobody told them to stop.
+// reapUnits is the reaper's action at its deadline: they were not ordered to stop.
 func (m *machine) reapUnits() {
 	for _, u := range m.units {
 		if u.bound && u.alive {
@@ -319,7 +319,7 @@ func (m *machine) reapUnits() {
 	}
 }
 
-// clearedIf tells the agent that nothing of its predecessors is left, if so.
+// clearedIf reports to the agent that no work of its predecessors is left, if so.
 func (m *machine) clearedIf() {
 	old := slices.ContainsFunc(m.box, func(c *container) bool { return c.alive && c.procs[len(c.procs)-1] != m.proc() })
 	if m.cleared || old || slices.ContainsFunc(m.units, func(u *unit) bool { return u.procs[len(u.procs)-1] != m.proc() }) {
@@ -331,8 +331,8 @@ func (m *machine) clearedIf() {
 	})
 }
 
-// disinherit ends what a new process does not adopt and reports whether nothing of it is left.
-// What hangs it takes over, as stuck: its executor has tried to end it.
+// disinherit ends the containers that a new process does not adopt and reports whether none is
+// left. It takes over hanging ones as stuck: its executor has tried to end them.
 func (m *machine) disinherit() (gone bool) {
 	gone = true
 	for _, c := range slices.Clone(m.box) {
@@ -366,7 +366,7 @@ func (m *machine) disinherit() (gone bool) {
 	return gone
 }
 
-// adopt hands what is there to a process, or to another session of it.
+// adopt passes the existing containers to a process, or to another session of it.
 func (m *machine) adopt(proc worker.Proc) {
 	for _, c := range m.box {
 		if !c.orphan && !c.nameless {

@@ -78,7 +78,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Result tells what a run did.
+// Result describes a run.
 type Result struct {
 	Steps    int
 	Launches int
@@ -151,7 +151,7 @@ type world struct {
 	boots     map[worker.Proc]string // the boot id under which each process began
 	procs     int
 	calm      bool
-	stays     *machine      // where what hangs hangs until the end
+	stays     *machine      // machine where hanging containers hang until the end
 	loseJob   bool          // the next commit of a job row is lost, and the term with it
 	rough     time.Duration // network is bad until then
 	cuts      map[[2]int]time.Duration
@@ -198,7 +198,7 @@ func (w *world) step() {
 	e.fn()
 }
 
-// close lets go of everything that waits.
+// close releases all waiting code.
 func (w *world) close() {
 	for len(w.threads) > 0 {
 		w.threads[0].end()
@@ -238,8 +238,7 @@ func (w *world) after(d time.Duration, fn func()) {
 	heap.Push(&w.q, planned{w.now + max(d, 0), w.seq, fn})
 }
 
-// boards reports whether anything is asked of the board: services and tasks, or what schedules
-// start.
+// boards reports whether the board has work: services and tasks, or the runs of schedules.
 func (w *world) boards() bool { return w.mixed() || w.cfg.Schedules > 0 }
 
 // mixed reports whether services and tasks are among the work.
@@ -325,8 +324,8 @@ func (c *clock) at(now time.Duration) time.Duration {
 	return d + d/1_000_000*c.perMill + time.Second
 }
 
-// until returns a time in which the clock certainly has not passed local time t
-// yet, and which shrinks to nothing when asked again.
+// until returns a time in which the clock certainly has not passed local time t yet, and which
+// shrinks to nothing at repeated calls.
 func (c *clock) until(now, t time.Duration) time.Duration {
 	d := t - c.at(now)
 	if d <= 0 {

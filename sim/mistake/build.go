@@ -16,8 +16,8 @@ import (
 // clause is the package clause of a file.
 var clause = regexp.MustCompile(`(?m)^package \w+`)
 
-// Sources returns the files below the module's root with all mistakes planted. Those that ask
-// which one is on import this package.
+// Sources returns the files below the module's root with all mistakes planted. Files that check
+// the selected one import this package.
 func Sources(root string) (map[string]string, error) {
 	files, err := mutate.Patched(root, Patches())
 	for path, text := range files {

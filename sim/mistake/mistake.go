@@ -38,8 +38,8 @@ func All() []Mistake {
 	return slices.Concat(sessions(), cells(), stores(), boards(), executors(), schedules())
 }
 
-// Patches returns the patches of all mistakes, each with the name of its own, and those of the
-// checks that quiet mistakes leave out.
+// Patches returns the patches of all mistakes, each with its name, and those of the checks that
+// silent mistakes leave out.
 func Patches() []mutate.Patch {
 	var out []mutate.Patch
 	for _, m := range All() {

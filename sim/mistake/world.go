@@ -2,8 +2,8 @@ package mistake
 
 import "cantina/internal/mutate"
 
-// stores are mistakes of what a leader stands on: transactions, effects after the commit, the lease.
-// The simulator has these parts of its own.
+// stores are mistakes of a leader's environment: transactions, effects after the commit, the
+// lease. The simulator has its own form of these parts.
 func stores() []Mistake {
 	return []Mistake{
 		{Name: "EffectBeforeCommit", Rule: "effects are performed before the commit",
@@ -46,8 +46,8 @@ func stores() []Mistake {
 	}
 }
 
-// executors are mistakes of executors, and of what a successor says of the containers of its
-// predecessor. The simulator has an executor of its own.
+// executors are mistakes of executors, and of a successor's report about the containers of its
+// predecessor. The simulator has its own executor.
 func executors() []Mistake {
 	return []Mistake{
 		{Name: "StuckToldGone", Rule: "what was killed and does not die is taken for ended",
