@@ -113,7 +113,7 @@ func (b *builder) task(t *oneTask) task.Definition {
 	return out
 }
 
-// workload builds what all kinds of work have in common.
+// workload builds the common part of all kinds of work.
 func (b *builder) workload(p *place, w *workload, extra named[amount]) action.Workload {
 	out := action.Workload{
 		Setup: b.step(w.Setup), TimeLimit: time.Duration(w.TimeLimit), Env: env(w.Env), User: b.user(p, w.User),
@@ -169,7 +169,7 @@ func (b *builder) isolation(p *place, w *workload) {
 	}
 }
 
-// rootfs reads what names a root file system; one that begins with ./ lies beside the file.
+// rootfs parses the name of a root file system; one that begins with ./ is relative to the file.
 func (b *builder) rootfs(p *place, name string) string {
 	if name == "" {
 		return ""
@@ -188,7 +188,7 @@ func (b *builder) rootfs(p *place, name string) string {
 	return path
 }
 
-// user reads who runs a program.
+// user parses the user of a program.
 func (b *builder) user(p *place, text literal) string {
 	if _, err := action.ParseUser(string(text)); p.has("user") && err != nil {
 		b.field(p, "user", reason(err, action.ErrUser), "")
@@ -196,7 +196,7 @@ func (b *builder) user(p *place, text literal) string {
 	return string(text)
 }
 
-// reason is what an error says behind the word for it.
+// reason is the text of an error without its kind.
 func reason(err, word error) string { return strings.TrimPrefix(err.Error(), word.Error()+" ") }
 
 func (b *builder) termination(p *place, w *workload) action.Termination {
@@ -369,9 +369,9 @@ func (b *builder) ports(s *service) []action.Port {
 	return out
 }
 
-// portsAlone reports what the ports and checks of services have wrong in a file that
-// has other mistakes too, so that one run tells everything. What has a mistake of
-// form itself is passed over: its fields are not to be trusted.
+// portsAlone reports errors in the ports and checks of services of a file with other errors, so
+// that one run reports all of them. Fields with a syntax error are skipped: their values are not
+// reliable.
 func (b *builder) portsAlone(f *file) {
 	form := b.problems.List
 	broken := func(at *path, field string) bool {

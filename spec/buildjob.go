@@ -14,7 +14,7 @@ import (
 	"cantina/resource"
 )
 
-// levelCell is what a spec file calls batch.LevelWorker.
+// levelCell is the spec file's name of batch.LevelWorker.
 const levelCell = "cell"
 
 func (b *builder) job(domain, name string, j *job, all jobIndex) plan.NamedJob {
@@ -241,7 +241,7 @@ func (b *builder) filters(j *job, out *batch.Job, levels []string) {
 	}
 }
 
-// dependencies checks what can be seen in the file.
+// dependencies checks the dependencies within the file.
 func (b *builder) dependencies(name string, j *job, all jobIndex) {
 	for i, dep := range j.DependsOn {
 		at := &path{outer: &path{outer: j.at, name: "depends_on"}, index: i}

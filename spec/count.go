@@ -5,16 +5,16 @@ import (
 	"regexp"
 )
 
-// MaxValues bounds the values (keys, texts, lists and mappings) of the spec files of one
-// request: each costs some hundred bytes and a microsecond before anything is known of it.
+// MaxValues limits the values (keys, texts, lists and mappings) of the spec files of one request:
+// each costs some hundred bytes and a microsecond before it is checked.
 const MaxValues = 1_000_000
 
 // header ends a line that begins a block of text, behind a key or a dash.
 var header = regexp.MustCompile(`(^|[:-] +)[|>][-+0-9]{0,2}$`)
 
-// CountValues returns how many values a YAML text has at most, before any is built; it ends
-// when they are more than MaxValues. Blocks of text, as scripts are, count as one where it is
-// certain that they are such; what is in question is counted.
+// CountValues returns the maximum number of values in a YAML text, before any is built; it ends
+// when they are more than MaxValues. Blocks of text, such as scripts, count as one if they
+// certainly are blocks; otherwise they are counted.
 func CountValues(data []byte) int {
 	n := 0
 	block := -1     // the column that a line of a block of text is right of; -1 = none
@@ -62,7 +62,7 @@ func CountValues(data []byte) int {
 	return n
 }
 
-// column is that of the last key or dash of a line, which what belongs to it is right of.
+// column is that of the last key or dash of a line; its values are to the right of it.
 func column(text []byte, at int) int {
 	for len(text) > 2 && text[0] == '-' && text[1] == ' ' {
 		rest := bytes.TrimLeft(text[1:], " ")

@@ -24,7 +24,7 @@ type decoder struct {
 	types    map[reflect.Type]*fields
 }
 
-// path is where a value stands, from the inside out; printed only for a problem.
+// path is the place of a value, from the inside out; printed only for a problem.
 type path struct {
 	outer *path
 	name  string
@@ -45,8 +45,8 @@ func (p *path) String() string {
 	return outer + "." + p.name
 }
 
-// place is embedded in the field structs: it remembers where their values stand,
-// for problems that are found later.
+// place is embedded in the field structs: it remembers the positions of their values, for problems
+// that are found later.
 type place struct {
 	at   *path
 	node *yaml.Node
@@ -58,9 +58,9 @@ func (p *place) setPlace(q place) { *p = q }
 // has reports whether the field was written.
 func (p *place) has(field string) bool { return p.keys[field] != nil }
 
-// scalar is a type of one text with rules of its own.
+// scalar is a type with its own syntax for a text.
 type scalar interface {
-	// read returns what is wrong, or "".
+	// read returns a description of the error, or "".
 	read(n *yaml.Node) (problem, hint string)
 	// form is its JSON Schema.
 	form() schema
@@ -235,7 +235,7 @@ func (d *decoder) object(at *path, n *yaml.Node, v reflect.Value) {
 	}
 }
 
-// pairs walks a mapping and refuses keys that are no plain texts or come twice.
+// pairs walks a mapping and refuses keys that are not plain texts or that occur twice.
 func (d *decoder) pairs(at *path, n *yaml.Node, each func(key, val *yaml.Node)) {
 	seen := make(map[string]int, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -254,7 +254,7 @@ func (d *decoder) pairs(at *path, n *yaml.Node, each func(key, val *yaml.Node)) 
 	}
 }
 
-// kindOf says what a node is, for people.
+// kindOf describes the kind of a node.
 func kindOf(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:

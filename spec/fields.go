@@ -1,7 +1,6 @@
 package spec
 
-// The field structs: what may stand in a spec file. Their order is the order of the
-// documentation.
+// The field structs: the fields of a spec file. Their order is the order of the documentation.
 
 type file struct {
 	place
@@ -13,7 +12,7 @@ type file struct {
 	Schedules named[scheduled] `spec:"schedules" doc:"schedules by name; each starts a task or job, or sends a signal"`
 }
 
-// workload is what services, tasks and jobs have in common.
+// workload is the common part of services, tasks and jobs.
 type workload struct {
 	Command command   `spec:"command" doc:"program to run: a list of program and arguments, or a string for /bin/sh -c. Either command or action is required, unless the image defines a program (ENTRYPOINT and CMD)"`
 	Action  *tree     `spec:"action" doc:"tree of steps, instead of command"`

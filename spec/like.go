@@ -22,7 +22,7 @@ func otherNames(name string) string {
 	}[name]
 }
 
-// like is a hint at the field that an unknown one means.
+// like is a hint with the field that an unknown one may mean.
 func (f *fields) like(name string) string {
 	if other := otherNames(name); other != "" {
 		if _, ok := f.byName[other]; ok {

@@ -13,12 +13,12 @@ import (
 	"cantina/plan"
 )
 
-// File is what a spec file wants. Services have no process guid, jobs no uid: the
-// leader mints them.
+// File is the desired state in a spec file. Services have no process guid, jobs no uid: the leader
+// creates them.
 type File struct {
 	plan.Application
 
-	names map[string]mark // "service web" → where it stands
+	names map[string]mark // "service web" → its position
 	first mark
 }
 
@@ -103,8 +103,7 @@ func Merge(files []*File) ([]*File, error) {
 	return out, problems.orNil()
 }
 
-// builder turns the field structs into the values of the domain and reports what
-// only the meaning tells.
+// builder converts the field structs to the values of the domain and reports semantic errors.
 type builder struct {
 	*decoder
 	base  string
@@ -112,9 +111,9 @@ type builder struct {
 	form  []string // paths of the mistakes of form
 }
 
-// broken reports whether a thing has a mistake of form: then its fields are not to be
-// trusted, and what they mean is not judged. All other things of the file are, so that
-// one run tells everything.
+// broken reports whether a resource has a syntax error: then its fields are not reliable, and
+// their meaning is not checked. All other resources of the file are checked, so that one run
+// reports all errors.
 func (b *builder) broken(at *path) bool {
 	whole := at.String()
 	return slices.ContainsFunc(b.form, func(p string) bool {

@@ -9,15 +9,14 @@ import (
 	"cantina/internal/text"
 )
 
-// Problem is one thing that is wrong with a spec file, and where.
+// Problem is one error in a spec file, with its position.
 type Problem struct {
 	File         string
-	Line, Column int    // from 1; 0 when the file as a whole is meant
+	Line, Column int    // from 1; 0 for the whole file
 	Path         string // "services.web.ports[0]"; empty for the text itself
-	Text         string // what is wrong
+	Text         string // description of the error
 	Hint         string // "did you mean instances?"; may be empty
-	// Semantic is set when the form is right and the meaning is not: what a JSON
-	// Schema cannot see.
+	// Semantic is set if the syntax is right and the meaning is not: a JSON Schema cannot detect it.
 	Semantic bool
 }
 
@@ -47,7 +46,7 @@ type Problems struct {
 	More int
 }
 
-// maxProblems bounds what is reported of one file.
+// maxProblems limits the reported problems of one file.
 const maxProblems = 100
 
 // Error prints one problem a line.

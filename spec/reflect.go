@@ -57,8 +57,8 @@ type entry[T any] struct {
 	value T
 }
 
-// named is a map whose keys are names: letters, digits, '-', '_' and '.'. It keeps
-// the file's order.
+// named is a map whose keys are names: letters, digits, '-', '_' and '.'. It keeps the file's
+// order.
 type named[T any] []entry[T]
 
 // namePattern is lrp.ValidName as a regular expression.
@@ -75,8 +75,7 @@ func (m *named[T]) decode(d *decoder, at *path, n *yaml.Node) {
 
 func (m *named[T]) form() schema { return mapOf(reflect.TypeFor[T](), namePattern) }
 
-// free is a map whose keys may be any text but the empty one. It keeps the file's
-// order.
+// free is a map whose keys may be any text except the empty one. It keeps the file's order.
 type free[T any] []entry[T]
 
 func (m *free[T]) decode(d *decoder, at *path, n *yaml.Node) {

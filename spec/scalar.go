@@ -15,8 +15,7 @@ import (
 	"cantina/internal/text"
 )
 
-// literal is a text as it stands in the file: numbers and truth values keep their
-// spelling.
+// literal is a text exactly as in the file: numbers and booleans keep their spelling.
 type literal string
 
 func (l *literal) read(n *yaml.Node) (string, string) {
@@ -57,8 +56,8 @@ func (*size) form() schema {
 	return schema{words: "a size like 64Mi", json: map[string]any{"type": "string", "pattern": sizePattern}}
 }
 
-// ParseSize reads a size like "64Mi" or "1.5G" and returns its bytes, rounded up. A
-// bare number is none.
+// ParseSize parses a size like "64Mi" or "1.5G" and returns its bytes, rounded up. A number
+// without a unit is an error.
 func ParseSize(s string) (bytes int64, ok bool) {
 	if !sizeForm.MatchString(s) {
 		return 0, false
@@ -114,8 +113,8 @@ func (*duration) form() schema {
 	return schema{words: "a duration like 10s", json: map[string]any{"type": "string", "maxLength": 40, "pattern": durationPattern}}
 }
 
-// ParseDuration reads a duration like "10s" or "1h30m": Go's form and the units d
-// (24 hours) and w, without a sign. A bare number is none.
+// ParseDuration parses a duration like "10s" or "1h30m": Go's form and the units d (24 hours) and
+// w, without a sign. A number without a unit is an error.
 func ParseDuration(s string) (time.Duration, bool) {
 	if len(s) > 40 || !durationForm.MatchString(s) {
 		return 0, false
@@ -138,8 +137,8 @@ func ParseDuration(s string) (time.Duration, bool) {
 	return time.Duration(math.Round(sum)), true
 }
 
-// ParseCPU reads processors like "0.5", "2" or "500m" and returns thousandths,
-// rounded up, at most 10000 processors.
+// ParseCPU parses processors like "0.5", "2" or "500m" and returns thousandths, rounded up, at
+// most 10000 processors.
 func ParseCPU(s string) (milli int, ok bool) {
 	var c processors
 	n := yaml.Node{Kind: yaml.ScalarNode, Value: s}
@@ -201,7 +200,7 @@ func (*signal) form() schema {
 	return schema{words: "the name of a signal", json: map[string]any{"enum": anys(action.SignalNames())}}
 }
 
-// enum is a text out of a few. The type parameter lists them.
+// enum is one of a few texts. The type parameter lists them.
 type enum[C interface{ choices() []string }] struct {
 	index int // in choices; the zero value is the first
 }

@@ -16,7 +16,7 @@ import (
 	"cantina/schedule"
 )
 
-// Times is what the parser needs for calendars: it has no clock and no zones.
+// Times has the data for calendars that the parser needs: it has no clock and no zones.
 type Times struct {
 	Now time.Time
 	// Zone finds a time zone by its name; nil refuses all names.
@@ -51,8 +51,7 @@ type folds struct{}
 type overlaps struct{}
 type misfires struct{}
 
-// The first of the choices of gap and fold stands for "not chosen" and cannot be
-// written: see chosen.
+// The first of the choices of gap and fold means "not chosen" and cannot be written: see chosen.
 func (gaps) choices() []string     { return []string{"run", "skip"} }
 func (folds) choices() []string    { return []string{"first", "last", "both"} }
 func (overlaps) choices() []string { return []string{"forbid", "allow", "replace"} }

@@ -7,15 +7,14 @@ import (
 	"strings"
 )
 
-// schema is the JSON Schema of a type, and what it is called in an error.
+// schema is the JSON Schema of a type, and its name in an error.
 type schema struct {
 	words string
 	json  map[string]any
 }
 
-// Schema returns the JSON Schema (draft 2020-12) of a spec file, for editors. It
-// is made from the types that the parser uses; what only the meaning can tell (that
-// a port exists, that an amount fits) is not in it.
+// Schema returns the JSON Schema (draft 2020-12) of a spec file, for editors. It is made from the
+// parser's types; it does not include semantic checks (that a port exists, that an amount fits).
 func Schema() []byte {
 	s := &schemas{defs: map[string]any{}, done: map[string]bool{}}
 	root := s.object(reflect.TypeFor[file]())
@@ -31,7 +30,7 @@ func Schema() []byte {
 	return append(out, '\n')
 }
 
-// ref marks a type whose schema stands under $defs; collect replaces it.
+// ref marks a type whose schema is under $defs; collect replaces it.
 type ref struct{ typ reflect.Type }
 
 // refTo refers to the schema of a type.
@@ -42,7 +41,7 @@ type schemas struct {
 	done map[string]bool
 }
 
-// collect replaces the refs in v by JSON references and makes what they point to.
+// collect replaces the refs in v by JSON references and makes their targets.
 func (s *schemas) collect(v any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -83,8 +82,7 @@ func (s *schemas) resolve(t reflect.Type) map[string]any {
 	return map[string]any{"$ref": "#/$defs/" + name}
 }
 
-// defName is the name under $defs; unnamed and generic types stand where they are
-// used.
+// defName is the name under $defs; unnamed and generic types are included in place.
 func defName(t reflect.Type) string {
 	if t.PkgPath() == "" || strings.Contains(t.Name(), "[") {
 		return ""

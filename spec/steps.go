@@ -56,7 +56,7 @@ func argvForm() map[string]any {
 	return map[string]any{"type": "array", "minItems": 1, "items": refTo(reflect.TypeFor[literal]())}
 }
 
-// words reads a non-empty list of texts whose first is a program.
+// words parses a non-empty list of texts whose first is a program.
 func words(d *decoder, at *path, n *yaml.Node) []string {
 	if len(n.Content) == 0 {
 		d.problem(at, n, "must not be empty", "")

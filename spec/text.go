@@ -17,7 +17,7 @@ const MaxSize = 16 << 20
 // maxDepth bounds the nesting of a spec file.
 const maxDepth = 100
 
-// maxAliased bounds the nodes that aliases stand for.
+// maxAliased limits the nodes behind aliases.
 const maxAliased = 100_000
 
 // readText turns the text into a tree of nodes. The tree is bounded: no aliases
@@ -121,9 +121,9 @@ const (
 	maxLocatedSize = 64 << 10
 )
 
-// failingLine is the first line that the text cannot end after without the same
-// complaint: where the mistake stands, or where what is never closed begins. It is 0
-// when the text is too long to search.
+// failingLine is the first line after which the text cannot end without the same error: the
+// position of the mistake, or the beginning of an unclosed part. It is 0 if the text is too long
+// to search.
 func (d *decoder) failingLine(data []byte, err error) int {
 	lines := bytes.SplitAfter(data, []byte("\n"))
 	if len(lines) > maxLocated || len(data) > maxLocatedSize {
@@ -167,7 +167,7 @@ func indentOf(data []byte, line int) int {
 	return 1 + len(text) - len(bytes.TrimLeft(text, " "))
 }
 
-// resolve replaces aliases by what they stand for and bounds the tree.
+// resolve replaces aliases by their targets and limits the tree.
 func (d *decoder) resolve(n *yaml.Node, depth int, budget *int, aliased bool) *yaml.Node {
 	if depth > maxDepth {
 		d.problem(nil, n, "nested too deeply", "")

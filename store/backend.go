@@ -19,7 +19,7 @@ type Entry struct {
 	Lease LeaseID
 }
 
-// Check says what a Condition looks at.
+// Check is the property that a Condition tests.
 type Check int
 
 // The conditions of a transaction.
@@ -46,9 +46,8 @@ type Write struct {
 	Lease LeaseID
 }
 
-// Txn is an atomic transaction: when every condition of If holds, all of Then is
-// written at one revision; else the keys of Else are read, nothing is written.
-// No key stands twice in Then.
+// Txn is an atomic transaction: if every condition of If is true, all of Then is written at one
+// revision; else the keys of Else are read, nothing is written. No key is in Then twice.
 type Txn struct {
 	If   []Condition
 	Then []Write
@@ -65,9 +64,9 @@ type TxnAnswer struct {
 	Found []Entry
 }
 
-// Query asks for the keys from From (inclusive) to To (exclusive), in order, at
-// most Limit (0: all). A Revision other than 0 reads the past, as long as it is
-// not compacted (ErrCompacted). Every read is linearizable.
+// Query requests the keys from From (inclusive) to To (exclusive), in order, at most Limit (0:
+// all). A Revision other than 0 reads the past, as long as it is not compacted (ErrCompacted).
+// Every read is linearizable.
 type Query struct {
 	From, To string
 	Limit    int
@@ -83,7 +82,7 @@ type Page struct {
 	More bool
 }
 
-// Limits are what one transaction of a backend may hold.
+// Limits are the limits of one transaction of a backend.
 type Limits struct {
 	// Ops is the largest number of writes.
 	Ops int
@@ -106,9 +105,9 @@ type KV interface {
 // Leases are the leases of a backend. A key put with a lease is deleted when the
 // lease ends.
 type Leases interface {
-	// Grant makes a new lease. The answer's TTL may be longer than asked for.
+	// Grant makes a new lease. The TTL in the response may be longer than requested.
 	Grant(ctx context.Context, ttl time.Duration) (LeaseID, time.Duration, error)
-	// KeepAlive starts the TTL anew; ErrLeaseGone is certain.
+	// KeepAlive restarts the TTL; ErrLeaseGone is certain.
 	KeepAlive(ctx context.Context, id LeaseID) (time.Duration, error)
 	// Revoke ends a lease; ending one that is gone is no error.
 	Revoke(ctx context.Context, id LeaseID) error

@@ -99,8 +99,8 @@ func (s *Store) LoadBackup(ctx context.Context, r io.Reader) (rows int64, err er
 	return s.loadBackup(ctx, r, "")
 }
 
-// LoadBackupAsNew is LoadBackup into a cluster of its own: cells of the one that the backup is
-// of do not belong to it. It returns the number of rows.
+// LoadBackupAsNew is LoadBackup into a new cluster: cells of the cluster in the backup do not
+// belong to it. It returns the number of rows.
 func (s *Store) LoadBackupAsNew(ctx context.Context, r io.Reader) (rows int64, err error) {
 	return s.loadBackup(ctx, r, s.cfg.NewID())
 }
@@ -204,7 +204,7 @@ func (s *Store) loadRows(ctx context.Context, in *bufio.Reader) (int64, error) {
 	}
 }
 
-// clearRows deletes what an unfinished restore left.
+// clearRows deletes the rows of an unfinished restore.
 func (s *Store) clearRows(ctx context.Context) error {
 	for {
 		p, err := s.backend.Range(ctx, Query{From: s.rowPrefix(), To: prefixEnd(s.rowPrefix()), Limit: s.backend.Limits().Ops})

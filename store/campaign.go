@@ -14,14 +14,13 @@ import (
 // errAgain reports a campaign that has to be started over with a fresh lease.
 var errAgain = errors.New("campaign again")
 
-// Campaign waits until this server is elected, on a lease made for this campaign
-// alone, has written the head to a strictly greater term, and has loaded every
-// row but those under DataPrefix at or after that write. It tries again for ever
-// while the store does not answer. It fails with ctx's error; with ErrCorrupt when
-// the head cannot be read (a corrupt head is never taken for a new store); with
-// ErrNoHead after an unfinished restore; with ErrFull or ErrBroken when the store
-// cannot be written, ErrWentBack when it became another one; or with an error of
-// Config.Memory. The caller must end every Leadership with Resign.
+// Campaign waits until this server is elected, on a lease made for this campaign alone, has
+// written the head to a strictly greater term, and has loaded every row except those under
+// DataPrefix at or after that write. It retries forever while the store does not answer. It fails
+// with ctx's error; with ErrCorrupt if the head cannot be read (a corrupt head is never treated as
+// a new store); with ErrNoHead after an unfinished restore; with ErrFull or ErrBroken if the store
+// cannot be written, ErrWentBack if it became another one; or with an error of Config.Memory. The
+// caller must end every Leadership with Resign.
 func (s *Store) Campaign(ctx context.Context, c Candidate) (*Leadership, error) {
 	forgotten := false
 	for wait := s.cfg.KeepAlive / 8; ; wait = min(2*wait, s.cfg.KeepAlive) {
@@ -49,7 +48,7 @@ func (s *Store) Campaign(ctx context.Context, c Candidate) (*Leadership, error) 
 	}
 }
 
-// hopeless tells errors that trying again does not mend.
+// hopeless reports errors that a retry cannot resolve.
 func hopeless(err error) bool {
 	for _, e := range []error{ErrCorrupt, ErrNoHead, ErrFull, ErrBroken, ErrWentBack, errMemory} {
 		if errors.Is(err, e) {
@@ -62,7 +61,7 @@ func hopeless(err error) bool {
 // errMemory marks errors of Config.Memory.
 var errMemory = errors.New("server memory")
 
-// memo reads and changes what the server keeps beside the store.
+// memo reads and changes the server's data beside the store.
 type memo struct {
 	memory Memory     // nil = nothing
 	mu     sync.Mutex // held during a change
@@ -96,9 +95,8 @@ func (k *memo) change(to func(*Memo)) error {
 	return nil
 }
 
-// forgetLease revokes the lease that an earlier process on this data directory left:
-// holding the directory's lock proves that process dead, so nobody has to wait for
-// its TTL.
+// forgetLease revokes the lease of an earlier process on this data directory: holding the
+// directory's lock proves that process dead, so no candidate must wait for its TTL.
 func (s *Store) forgetLease(ctx context.Context) error {
 	if err := s.clearElectionKey(ctx); err != nil {
 		return err
@@ -135,14 +133,14 @@ func (s *Store) clearElectionKey(ctx context.Context) error {
 	return nil
 }
 
-// call bounds one request by the commit timeout.
+// call limits one request by the commit timeout.
 func (s *Store) call(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.CommitTimeout)
 	defer cancel()
 	return f(ctx)
 }
 
-// campaignOnce stands by until nobody leads and tries once, with a fresh lease.
+// campaignOnce waits until there is no leader and tries once, with a fresh lease.
 func (s *Store) campaignOnce(ctx context.Context, c Candidate) (*Leadership, error) {
 	if err := s.standBy(ctx, c); err != nil {
 		return nil, err
@@ -184,7 +182,7 @@ func (s *Store) standBy(ctx context.Context, c Candidate) error {
 		case errors.Is(err, ErrNoLeader):
 			return nil
 		case errors.Is(err, ErrCorrupt):
-			// Who holds it cannot be read, but it lives on a lease: wait for its end.
+			// Its holder is unreadable, but it lives on a lease: wait for its end.
 			s.cfg.Log.Warn("standing by for an unreadable election key", "error", err)
 		case err != nil:
 			return err
@@ -203,14 +201,13 @@ type candidacy struct {
 	candidate Candidate
 	lease     LeaseID
 	ttl       time.Duration
-	sent      time.Duration // boot time before the lease was asked for
+	sent      time.Duration // boot time before the lease was requested
 	created   int64         // create revision of the election key
 }
 
-// takeElectionKey records the lease beside the store and puts the election key. It
-// returns the key's create revision. A put whose outcome is unknown is looked up
-// once; the caller revokes the lease on any error, after which the put never can
-// land.
+// takeElectionKey records the lease beside the store and puts the election key. It returns the
+// key's create revision. A put with an unknown outcome is looked up once; the caller revokes the
+// lease on any error, after which the put can never land.
 func (s *Store) takeElectionKey(ctx context.Context, cluster string, t candidacy) (int64, error) {
 	known := func(m *Memo) {
 		m.Lease = t.lease
@@ -248,7 +245,7 @@ func (s *Store) takeElectionKey(ctx context.Context, cluster string, t candidacy
 	return 0, fmt.Errorf("another server was faster: %w", errAgain)
 }
 
-// revoke ends a lease as well as it can; what it cannot, the TTL does.
+// revoke ends a lease if possible; otherwise the TTL does.
 func (s *Store) revoke(ctx context.Context, id LeaseID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.KeepAlive)
 	defer cancel()
@@ -261,10 +258,9 @@ func (s *Store) revoke(ctx context.Context, id LeaseID) {
 	}
 }
 
-// begin writes the head that begins the term and loads the rows. When the outcome
-// of its transaction is unknown, the caller gives up the candidacy: either it landed,
-// as the head of a term that did nothing, or it never can once the election key is
-// gone. isNew says that there was no head before.
+// begin writes the head that begins the term and loads the rows. If the outcome of its transaction
+// is unknown, the caller gives up the candidacy: either it landed, as the head of a term without
+// changes, or it never can once the election key is gone. isNew: there was no head before.
 func (r *Leadership) begin(ctx context.Context, cluster string) (won head.Head, isNew bool, err error) {
 	s := r.store
 	before, _, err := s.read(ctx, s.headKey())

@@ -13,7 +13,7 @@ import (
 	"cantina/store/storepb"
 )
 
-// castagnoli returns CRC-32C over what a record says.
+// castagnoli returns CRC-32C over the content of a record.
 func castagnoli(schema uint32, kind string, payload []byte) uint32 {
 	t := crc32.MakeTable(crc32.Castagnoli)
 	var b [8]byte
@@ -24,8 +24,8 @@ func castagnoli(schema uint32, kind string, payload []byte) uint32 {
 	return crc32.Update(sum, t, payload)
 }
 
-// Encode wraps the payload of one row in a Record: the version of its schema
-// (from 1), its kind in domain words, and a checksum. Same input, same bytes.
+// Encode wraps the payload of one row in a Record: the version of its schema (from 1), its kind in
+// domain words, and a checksum. Same input, same bytes.
 func Encode(schema uint32, kind string, payload []byte) []byte {
 	kind = text.Clean(kind)
 	return marshal(&storepb.Record{Schema: schema, Kind: kind, Payload: payload, Crc: castagnoli(schema, kind, payload)})

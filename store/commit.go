@@ -12,8 +12,8 @@ import (
 	"cantina/store/head"
 )
 
-// commitLoop commits what is queued, batch by batch, until the term ends or Resign
-// finds nothing left to commit. Then it passes the error to what is queued.
+// commitLoop commits queued transitions, batch by batch, until the term ends or Resign finds none
+// left. Then it passes the error to the queued ones.
 func (r *Leadership) commitLoop(ctx context.Context) {
 	limits := r.limits
 	for {
@@ -78,9 +78,9 @@ func (r *Leadership) finish(b batch, revision int64, err error) {
 	r.post(results...)
 }
 
-// shrink answers a store that takes less than its limits say: a batch of one
-// transition is refused, a larger one goes back and will be cut smaller. Taking away the
-// Restored mark counts as one: it must not pass for committed with a refused neighbour.
+// shrink handles a store that accepts less than its limits: a batch of one transition is refused,
+// a larger one goes back and is cut smaller. Removing the Restored mark counts as one: it must not
+// pass for committed with a refused neighbour.
 func (r *Leadership) shrink(b batch, l Limits, cause error) Limits {
 	live := 0
 	for _, i := range b.items {
@@ -118,7 +118,7 @@ type writer struct {
 	blocked error // why commits wait: the store is full
 }
 
-// answer is what one request brought.
+// answer is the result of one request.
 type answer struct {
 	outcome  head.Outcome
 	seen     head.Seen
@@ -173,7 +173,7 @@ func (w *writer) resolving(ctx context.Context, p *patience, cause error) error 
 	case ctx.Err() != nil:
 		return fmt.Errorf("commit: %w: %w", ErrUnresolved, cause)
 	}
-	if errors.Is(cause, ErrFull) { // what was sent before is resolved when there is room, and so is this
+	if errors.Is(cause, ErrFull) { // the earlier commit is resolved when space is available, and so is this
 		w.blockedBy(cause)
 		p.tries = 0
 		if run.Pause(ctx, fullPause) != nil {
@@ -207,8 +207,8 @@ func (w *writer) blockedBy(err error) {
 	w.blocked = err
 }
 
-// NoRoom returns nil when commits go through, or ErrFull with the reason: who asks for a
-// change is refused then, and nothing is decided that would need one.
+// NoRoom returns nil if commits succeed, or ErrFull with the reason: then requests for a change
+// are refused, and no decision is made that would need one.
 func (r *Leadership) NoRoom() error {
 	if err := NoRoom(r.store.backend); err != nil {
 		return err
@@ -218,7 +218,7 @@ func (r *Leadership) NoRoom() error {
 	return r.writer.blocked
 }
 
-// NoRoom asks a store that knows it whether it has room; others have.
+// NoRoom calls a store that knows whether it has space; others always have.
 func NoRoom(s any) error {
 	if r, ok := s.(interface{ NoRoom() error }); ok {
 		return r.NoRoom()
@@ -252,7 +252,7 @@ func (p *patience) next() time.Duration {
 	return min(p.most, time.Millisecond<<min(p.tries+2, 20))
 }
 
-// perform does what the machine asks for.
+// perform performs the machine's effect.
 func (w *writer) perform(ctx context.Context, e head.Effect, writes []Write) answer {
 	ctx, cancel := context.WithTimeout(ctx, w.store.cfg.CommitTimeout)
 	defer cancel()

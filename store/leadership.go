@@ -17,9 +17,8 @@ import (
 // before the next transaction waits too.
 const outboxBound = 4096
 
-// Leadership is one term won. It has three goroutines: one commits, one keeps the lease
-// alive, one calls done. Resign ends and joins them; it must be called also when
-// the term has ended by itself.
+// Leadership is one won term. It has three goroutines: one commits, one keeps the lease alive, one
+// calls done. Resign ends and joins them; it must also be called if the term has already ended.
 type Leadership struct {
 	store     *Store
 	candidacy candidacy
@@ -39,7 +38,7 @@ type Leadership struct {
 	mu         sync.Mutex // guards the following
 	changed    *sync.Cond
 	queue      queue
-	stopping   bool  // Resign was called: commit what is queued, take no more
+	stopping   bool  // Resign was called: commit the queue, accept no more
 	closed     bool  // the committing goroutine takes no more: Submit goes to the outbox
 	err        error // why the term ended
 	outbox     []result
@@ -85,15 +84,15 @@ func (r *Leadership) Term() fence.Term { return r.term }
 // Cluster returns the identity of the store.
 func (r *Leadership) Cluster() fence.Cluster { return r.cluster }
 
-// Heard takes a higher term that a cell has seen, before Resign; see Store.Heard.
+// Heard passes on a higher term that a cell has seen, before Resign; see Store.Heard.
 func (r *Leadership) Heard(t fence.Term) { r.store.Heard(t) }
 
-// Restored tells whether the content may be older than what cells have seen: the
-// store was restored, moved, or created without the word that no older cell lives;
-// true until ClearRestored has committed, also for later terms.
+// Restored reports whether the content may be older than cells have seen: the store was restored,
+// moved, or created without the declaration that no older cell lives. It is true until
+// ClearRestored has committed, also for later terms.
 func (r *Leadership) Restored() bool { return r.writer.restored.Load() }
 
-// NewStore tells whether the store was created by this very term.
+// NewStore reports whether this very term created the store.
 func (r *Leadership) NewStore() bool { return r.newStore }
 
 // Rows hands over the load, sorted by key, without rows under DataPrefix. A second
@@ -109,14 +108,13 @@ func (r *Leadership) Rows() []Row {
 // Revision returns the store revision of the load.
 func (r *Leadership) Revision() int64 { return r.revision }
 
-// Submit queues a transition. done is called exactly once, in order of submission,
-// by one goroutine at a time, never before Submit has returned: with the store
-// revision of the commit that holds the transition (for one without ops, of the
-// last commit before it); or with ErrTooLarge, ErrBadKey or ErrQuarantined, when
-// nothing was sent and the term goes on; or with the error that ended the term,
-// when it may or may not be durable. done must not block for long and must not
-// call Resign. Submit does no I/O and never blocks; it accepts beyond the bound,
-// see Full and Wait. The values belong to the term from then on.
+// Submit queues a transition. done is called exactly once, in order of submission, by one
+// goroutine at a time, never before Submit has returned, with one of these results: the store
+// revision of the commit that holds the transition (for one without ops, of the last commit before
+// it); ErrTooLarge, ErrBadKey or ErrQuarantined, if nothing was sent and the term continues; the
+// error that ended the term, when it may or may not be durable. done must not block for long and
+// must not call Resign. Submit does no I/O and never blocks; it accepts transitions beyond the
+// limit, see Full and Wait. The values belong to the term from then on.
 func (r *Leadership) Submit(t Transition, done func(revision int64, err error)) {
 	bytes, err := weigh(t, r.limits)
 	r.submit(item{ops: t.Ops, done: done, bytes: bytes, err: err})
@@ -158,7 +156,7 @@ func (r *Leadership) submit(i item) {
 	r.changed.Broadcast()
 }
 
-// Full tells whether the queue is over its bound.
+// Full reports whether the queue is over its limit.
 func (r *Leadership) Full() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,9 +185,8 @@ func (r *Leadership) wake() {
 	r.changed.Broadcast()
 }
 
-// LeaseHeld tells whether this server is certain to lead: by its own boot clock,
-// the send time of the last acknowledged keep-alive + TTL - drift is not over, and
-// the term has not ended.
+// LeaseHeld reports whether this server is certain to lead: by its own boot clock, the send time
+// of the last acknowledged keep-alive + TTL - drift is not over, and the term has not ended.
 func (r *Leadership) LeaseHeld() bool {
 	select {
 	case <-r.over:
@@ -217,9 +214,8 @@ func (r *Leadership) Get(ctx context.Context, key string) (row Row, ok bool, err
 	return Row{Key: key, Value: e.Value, Revision: e.Modified}, true, nil
 }
 
-// Range reads the committed rows whose keys begin with prefix, in order, from the
-// first key >= from, at most limit (0: all); more is true when there are more. It
-// fails as Get does.
+// Range reads the committed rows whose keys begin with prefix, in order, from the first key >=
+// from, at most limit (0: all); more is true if there are more. It fails as Get does.
 func (r *Leadership) Range(ctx context.Context, prefix, from string, limit int) (rows []Row, more bool, err error) {
 	s := r.store
 	q := Query{From: max(s.rowKey(prefix), s.rowKey(from)), To: prefixEnd(s.rowKey(prefix)), Limit: limit}
@@ -240,7 +236,7 @@ func (r *Leadership) Range(ctx context.Context, prefix, from string, limit int) 
 // Done is closed when the term has ended.
 func (r *Leadership) Done() <-chan struct{} { return r.over }
 
-// Err tells why the term has ended; nil while it goes on.
+// Err returns why the term has ended; nil while it lasts.
 func (r *Leadership) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -264,11 +260,10 @@ func (r *Leadership) endLocked(err error) {
 	r.changed.Broadcast()
 }
 
-// Resign commits what is queued, ends the term, revokes the lease, and returns
-// when every goroutine of the term has ended and every done has been called. When
-// ctx is done first, it ends the term at once and returns ctx's error. It may be
-// called again, and after the term has ended. It returns nil when all that was
-// queued was committed, else the error that ended the term.
+// Resign commits the queue, ends the term, revokes the lease, and returns when every goroutine of
+// the term has ended and every done has been called. If ctx is done first, it ends the term at
+// once and returns ctx's error. It may be called again, and after the term has ended. It returns
+// nil if the whole queue was committed, else the error that ended the term.
 func (r *Leadership) Resign(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, r.wake)
 	defer stop()
@@ -310,7 +305,7 @@ func (r *Leadership) post(x ...result) {
 	}
 }
 
-// deliver calls done for what is in the outbox, until it is empty.
+// deliver calls done for the outbox, until it is empty.
 func (r *Leadership) deliver() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -351,9 +346,9 @@ func (r *Leadership) keepAlive(ctx context.Context) {
 	}
 }
 
-// watchElectionKey ends the term when its election key is gone although its lease lives:
-// somebody deleted it, another may lead by now, and a leader that has nothing to commit
-// would not notice. (Never twice, Credit.)
+// watchElectionKey ends the term if its election key is gone although its lease lives: the key was
+// deleted, and another server may lead. A leader without commits would not notice. (safety.md,
+// Credit.)
 func (r *Leadership) watchElectionKey(ctx context.Context) {
 	s, key := r.store, r.store.electionKey()
 	for ctx.Err() == nil {

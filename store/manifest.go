@@ -13,22 +13,22 @@ import (
 // ManifestPrefix begins the keys of manifest rows.
 const ManifestPrefix = "manifest/"
 
-// Manifest is a change that is larger than one transaction: numbered steps, each
-// of which fits in one. Its steps are written first and its marker last; from then
-// on the change is promised, and this leader or a later one rolls it forward, step
-// by step in order, each step in one transaction with what it does. The marker
-// goes with the last step. A manifest without marker was never promised.
+// Manifest is a change that is larger than one transaction: numbered steps, each of which fits in
+// one. Its steps are written first and its marker last. From then on the change is acknowledged,
+// and this leader or a later one rolls it forward, step by step in order, each step in one
+// transaction with its effect. The marker is deleted with the last step. A manifest without marker
+// was never acknowledged.
 //
 //	written: manifest/N/0 … manifest/N/n-1, manifest/N/ready
-//	step k:  one transaction {what step k does, delete manifest/N/k}
+//	step k:  one transaction {effect of step k, delete manifest/N/k}
 //	last:    … and delete manifest/N/ready
 type Manifest struct {
 	// Number orders manifests; the caller takes one above every pending one.
 	Number int64
-	// Subject says for people what the change is.
+	// Subject describes the change.
 	Subject string
-	// Steps are the payloads that remain, in order; what they mean is their owner's
-	// matter. They say what is wanted, not how rows look, for rows change meanwhile.
+	// Steps are the payloads that remain, in order; only their owner can read them. They have the
+	// intent, not rows, because rows change meanwhile.
 	Steps [][]byte
 	// First is the index of Steps[0]: the number of steps done.
 	First int
@@ -40,7 +40,7 @@ func (m Manifest) stepKey(i int) string { return fmt.Sprintf("%s%08d", m.dir(), 
 
 func (m Manifest) markerKey() string { return m.dir() + "ready" }
 
-// Transitions are what writes a new manifest, in order, the marker last.
+// Transitions are the transitions that write a new manifest, in order, the marker last.
 func (m Manifest) Transitions() []Transition {
 	all := make([]Transition, 0, len(m.Steps)+1)
 	for i, payload := range m.Steps {

@@ -31,7 +31,7 @@ func (r *Leadership) Quarantine(q Quarantine) {
 	r.store.cfg.Log.Warn("row quarantined", "key", q.Key, "reason", q.Reason, "bytes", len(q.Bytes))
 }
 
-// IsQuarantined tells whether the row of a key is quarantined in this term.
+// IsQuarantined reports whether the row of a key is quarantined in this term.
 func (r *Leadership) IsQuarantined(key string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,9 +60,9 @@ func (r *Leadership) touchesQuarantine(ops []Op) error {
 	return nil
 }
 
-// Drop deletes a quarantined row for good: an operator's word that nothing of it
-// is wanted. done is called as by Submit, after the row has left the registry;
-// ErrNotQuarantined when there is no such row.
+// Drop deletes a quarantined row permanently: an operator's decision that it is not wanted. done
+// is called as by Submit, after the row has left the registry; ErrNotQuarantined if there is no
+// such row.
 func (r *Leadership) Drop(key string, done func(revision int64, err error)) {
 	r.resolve(Op{Key: key}, done)
 }

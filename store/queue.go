@@ -19,7 +19,7 @@ type item struct {
 	err      error // refused: only waits for its turn
 }
 
-// batch is what one transaction commits.
+// batch is the content of one transaction.
 type batch struct {
 	items []item
 	ops   []Op // coalesced: one per key, the last wins, in order of first mention
@@ -27,7 +27,7 @@ type batch struct {
 	clear bool
 }
 
-// empty says that the batch needs no transaction.
+// empty reports whether the batch needs no transaction.
 func (b batch) empty() bool { return len(b.ops) == 0 && !b.clear }
 
 // weigh returns the estimated size of the transition's writes, and ErrTooLarge or

@@ -1,22 +1,20 @@
-// Package store is where cantina keeps its truth: rows in etcd (embedded, or an
-// operator's cluster) or in the memory twin, one leader that writes them, and a
-// fence on every write.
+// Package store keeps all durable state of the leader: rows in etcd (embedded, or an operator's
+// cluster) or in the in-memory backend, one leader that writes them, and a fence on every write.
 //
-// A Store is one server's view of a backend. Campaign waits until this server is
-// elected and returns a Leadership, one term won: the load of all rows, and Submit,
-// which commits transitions. Many transitions share one transaction; one
-// transaction is in flight; none is ever split. Every transaction compares the
-// head record and the server's own election key, and puts the next head. A
-// transaction whose outcome is unknown is resolved by package head before anything
-// else happens; what cannot be resolved ends the term.
+// A Store is one server's view of a backend. Campaign waits until this server is elected and
+// returns a Leadership, one won term: the load of all rows, and Submit, which commits transitions.
+// Many transitions share one transaction; one transaction is in flight; none is ever split. Every
+// transaction compares the head record and the server's own election key, and puts the next head.
+// Package head resolves a transaction with an unknown outcome before anything else happens; one
+// that cannot be resolved ends the term.
 //
 //	candidate ── election key created on a fresh lease ──▶ elected
 //	elected ── head written to a greater term, rows loaded ──▶ leading
 //	leading ── displaced, lease gone, store broken, Resign ──▶ over
 //
-// Only the leader's loops (bbs, auctioneer, scheduler, workers) submit; cmd wires
-// backends; the simulator uses package head and mem. Source: "Never twice: the
-// exact rules", Terms and Commits (docs/design/safety.md); docs/design/store.md.
+// Only the leader's loops (bbs, auctioneer, scheduler, workers) submit; package node wires
+// backends; the simulator uses package head and mem. Source: docs/design/safety.md, Terms and
+// Commits; docs/design/store.md.
 package store
 
 import (
@@ -36,10 +34,9 @@ import (
 	"cantina/store/head"
 )
 
-// Errors of the store, in domain words.
+// Errors of the store.
 var (
-	// ErrTooLarge reports a transition that does not fit in one transaction.
-	// Nothing of it was sent.
+	// ErrTooLarge reports a transition that does not fit in one transaction. Nothing of it was sent.
 	ErrTooLarge = fault.New(fault.ErrTooLarge, "transition too large")
 	// ErrBadKey reports an empty key.
 	ErrBadKey = errors.New("bad key")
@@ -67,18 +64,18 @@ var (
 	ErrLeaseGone = fault.New(fault.ErrTermOver, "lease gone")
 	// ErrLeaseNotProven reports a read without proof that this server still leads.
 	ErrLeaseNotProven = fault.New(fault.ErrTermOver, "lease not proven")
-	// ErrUnresolved reports a commit whose outcome stayed unknown until the term
-	// had to end. It may or may not be in the store.
+	// ErrUnresolved reports a commit whose outcome stayed unknown until the term had to end. It may
+	// or may not be in the store.
 	ErrUnresolved = fault.New(fault.ErrUnknownOutcome, "commit outcome unknown")
 	// ErrFull reports a store that takes no more data: disk or quota.
 	ErrFull = fault.New(fault.ErrFull, "store is full")
-	// ErrBroken reports a store that has failed for good; only a new start helps.
+	// ErrBroken reports a store that has failed permanently; only a restart helps.
 	ErrBroken = errors.New("store is broken")
 	// ErrCompacted reports a read of a revision that is gone.
 	ErrCompacted = errors.New("revision compacted")
 	// ErrResigned is the end of a term by Resign.
 	ErrResigned = fault.New(fault.ErrTermOver, "resigned")
-	// ErrNoLeader reports that nobody leads.
+	// ErrNoLeader reports that there is no leader.
 	ErrNoLeader = errors.New("no leader")
 )
 
@@ -90,8 +87,8 @@ type Op struct {
 	Value []byte
 }
 
-// Transition is what has to become durable at once. Without Ops it is a barrier,
-// which only queues behind the current commit.
+// Transition is a set of writes that become durable at once. Without Ops it is a barrier, which
+// only queues behind the current commit.
 type Transition struct{ Ops []Op }
 
 // Row is one row as it is in the store; Revision is that of its last change.
@@ -119,7 +116,7 @@ type Leader struct {
 	Cluster fence.Cluster
 }
 
-// Memo is what a server remembers about its store, beside it.
+// Memo is a server's record about its store, beside it.
 type Memo struct {
 	// Cluster names the store last used.
 	Cluster string
@@ -127,8 +124,8 @@ type Memo struct {
 	Seen fence.Term
 	// Lease is the lease granted last; 0 when it was revoked.
 	Lease LeaseID
-	// Moved says that the directory is not where the memo was written (copied, put
-	// back from a backup); it stays until a term has begun.
+	// Moved reports that the directory is not where the memo was written (copied, restored from a
+	// backup); it stays until a term has begun.
 	Moved bool
 }
 
@@ -139,7 +136,7 @@ type Memory interface {
 	Save(m Memo) error
 }
 
-// Config is what a Store is made of. Zero fields take the default in brackets.
+// Config has the parts of a Store. Zero fields take the default in brackets.
 type Config struct {
 	// Root begins all keys in the backend ["cantina/"].
 	Root string
@@ -159,19 +156,19 @@ type Config struct {
 	// QueueBound is the number of waiting transitions from which on Full is true
 	// [20,000].
 	QueueBound int
-	// NewCluster is the operator's word that no cell of an older store is alive: a
-	// store that is created now is not marked Restored.
+	// NewCluster is the operator's declaration that no cell of an older store is alive: a store that
+	// is created now is not marked Restored.
 	NewCluster bool
-	// Memory is what the server keeps beside the store [nothing].
+	// Memory is the server's storage beside the store [none].
 	Memory Memory
-	// Sole: nobody else can reach the store, for this process holds the lock of the directory that it
-	// lives in: who led before is dead, and its lease is not waited for.
+	// Sole: no other process can access the store, because this process holds the lock of its
+	// directory: an earlier leader is dead, and its lease is not waited for.
 	Sole bool
 	// Clock is required: leases run by Boot, new epochs are named by Wall.
 	Clock run.Clock
 	// NewID makes the identity of a store that has none [random].
 	NewID func() fence.Cluster
-	// Log takes what an operator acts on [discarded].
+	// Log receives messages for operators [discarded].
 	Log *slog.Logger
 }
 
@@ -206,15 +203,15 @@ type Store struct {
 	cfg     Config
 
 	mu    sync.Mutex
-	heard fence.Term // the highest that Heard was given
+	heard fence.Term // the highest that Heard received
 
 	memo memo
 }
 
-// Heard takes a term that a cell of this cluster has seen and that is higher than any
-// this server knows. If the store does not know it either when this server wins next,
-// the store went back: the epoch is raised beyond it and the store marked Restored, as by
-// MarkRestored. It is remembered durably as well as that is possible.
+// Heard handles a term that a cell of this cluster has seen and that is higher than any this
+// server knows. If the store does not contain it either when this server wins next, the store went
+// back: the epoch is raised beyond it and the store marked Restored, as by MarkRestored. It is
+// stored durably if possible.
 func (s *Store) Heard(t fence.Term) {
 	s.mu.Lock()
 	if s.heard.Less(t) {
@@ -250,8 +247,7 @@ func (s *Store) rowPrefix() string         { return s.cfg.Root + "row/" }
 func (s *Store) rowKey(key string) string  { return s.rowPrefix() + key }
 func (s *Store) rowName(key string) string { return key[len(s.rowPrefix()):] }
 
-// Leader reads who leads now: the value of the election key. ErrNoLeader when
-// there is none.
+// Leader reads the present leader: the value of the election key. ErrNoLeader if there is none.
 func (s *Store) Leader(ctx context.Context) (Leader, error) {
 	l, _, err := s.leader(ctx)
 	return l, err
@@ -281,10 +277,9 @@ func (s *Store) read(ctx context.Context, key string) (*Entry, int64, error) {
 	return &p.Entries[0], p.Revision, nil
 }
 
-// WatchLeader calls tell with the leader now and after each change (the zero
-// Leader when there is none), until ctx is done; it returns ctx's error. It tries
-// again for ever while the store does not answer. tell is called by the goroutine
-// that calls WatchLeader.
+// WatchLeader calls tell with the present leader and after each change (the zero Leader if there
+// is none), until ctx is done; it returns ctx's error. It retries forever while the store does not
+// answer. tell is called by the goroutine that calls WatchLeader.
 func (s *Store) WatchLeader(ctx context.Context, tell func(Leader)) error {
 	for first, last := true, (Leader{}); ; {
 		l, rev, err := s.leader(ctx)
@@ -312,6 +307,6 @@ type Part struct {
 	Ops []Op
 	// Done is called after the commit, in order of commit, with its outcome; may be nil.
 	Done func(revision int64, err error)
-	// Undo takes back what the owner did for it in memory: the change is not made; may be nil.
+	// Undo undoes the owner's changes in memory: the transition is not made; may be nil.
 	Undo func()
 }

@@ -11,7 +11,7 @@ import (
 	"cantina/store/storepb"
 )
 
-// BackupInfo is what a backup that was read to its end says of itself.
+// BackupInfo describes a backup that was read to its end.
 type BackupInfo struct {
 	// Cluster is the identity of the store, Term its newest term then, Revision the one
 	// all rows were read at.
@@ -25,10 +25,9 @@ type BackupInfo struct {
 	Unreadable []string
 }
 
-// VerifyBackup reads a backup to its end and restores nothing: the format, the number of rows
-// and the checksum over all of them have to be right, and each row has to be an intact record;
-// check, when not nil, says whether it means something. ErrBadBackup when the backup is
-// damaged or torn.
+// VerifyBackup reads a backup to its end and restores nothing: the format, the number of rows and
+// the checksum over all of them must be right, and each row must be an intact record; check, if
+// not nil, tests its content. ErrBadBackup if the backup is damaged or torn.
 func VerifyBackup(r io.Reader, check func(Row) error) (BackupInfo, error) {
 	in := bufio.NewReaderSize(r, 1<<16)
 	info, err := openBackup(in)
@@ -64,7 +63,7 @@ func VerifyBackup(r io.Reader, check func(Row) error) (BackupInfo, error) {
 
 func readable(r Row, check func(Row) error) bool {
 	if strings.HasPrefix(r.Key, DataPrefix) {
-		return true // bytes of whoever ran
+		return true // any bytes of the user
 	}
 	if _, _, _, err := Decode(r.Value); err != nil {
 		return false

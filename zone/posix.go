@@ -11,11 +11,10 @@ import (
 //
 //	std offset [dst [offset] , start[/time] , end[/time]]
 //
-// The offset is what must be added to local time to get UTC: it counts west of
-// Greenwich, so EST5 is UTC-05:00 (Boost, which Bistro used, has it the other
-// way round: Bistro cron notes, "Boost posix timezone names are nonstandard").
-// Daylight time needs its rule; a string without one is refused rather than
-// given the rule of the United States. The error is ErrPOSIX with the reason.
+// The offset must be added to local time to get UTC: it counts west of Greenwich, so EST5 is
+// UTC-05:00 (Boost, which Bistro used, has the opposite sign: Bistro cron notes, "Boost posix
+// timezone names are nonstandard"). Daylight time needs its rule; a string without one is refused
+// rather than given the rule of the United States. The error is ErrPOSIX with the reason.
 func ParsePOSIX(text string) (*time.Location, error) {
 	p := posixParser{rest: text}
 	spec, err := p.parse()
@@ -29,8 +28,8 @@ func ParsePOSIX(text string) (*time.Location, error) {
 	return loc, nil
 }
 
-// posix is what a POSIX string says about standard time; the rest of it is
-// checked here and read by package time.
+// posix is the standard time of a POSIX string; the rest of it is checked here and parsed by
+// package time.
 type posix struct {
 	name   string
 	offset int // seconds east of UTC
@@ -197,8 +196,7 @@ func tzif(spec posix, text string) []byte {
 	return append(append(append(out, '\n'), text...), '\n')
 }
 
-// describe says in words what a fixed POSIX string means, because its sign
-// surprises.
+// describe describes the meaning of a fixed POSIX string, because its sign is unexpected.
 func (s posix) describe(text string) string {
 	if s.dst {
 		return ""

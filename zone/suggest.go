@@ -8,7 +8,7 @@ import (
 	"cantina/internal/text"
 )
 
-// suggest gives up to three names that the author may have meant.
+// suggest returns up to three names that the author may have meant.
 func suggest(name string, names []string) []string {
 	type scored struct {
 		name string

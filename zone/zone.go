@@ -20,7 +20,7 @@ var (
 	ErrUnknown = errors.New("unknown time zone")
 	// ErrPOSIX refuses a malformed POSIX string.
 	ErrPOSIX = errors.New("malformed POSIX time zone")
-	// ErrNoSystemZone says that the machine does not tell its zone.
+	// ErrNoSystemZone reports that the machine's zone is unknown.
 	ErrNoSystemZone = errors.New("the zone of this machine cannot be found out")
 )
 
@@ -28,8 +28,7 @@ var (
 type Zone struct {
 	Name     string
 	Location *time.Location
-	// Origin says where the rules come from: "embedded 2025c",
-	// "/usr/share/zoneinfo 2026a" or "POSIX".
+	// Origin is the source of the rules: "embedded 2025c", "/usr/share/zoneinfo 2026a" or "POSIX".
 	Origin string
 	// Note is a remark that the author should see, "" without one.
 	Note string
@@ -50,7 +49,7 @@ type Loader struct {
 	embedded  database
 	names     []string
 
-	mu     sync.Mutex // guards what follows; files are read outside it
+	mu     sync.Mutex // guards the fields below; files are read outside it
 	loaded map[string]loaded
 }
 
@@ -77,9 +76,8 @@ func New(o Options) (*Loader, error) {
 // Names lists the IANA names of the embedded database, sorted.
 func (l *Loader) Names() []string { return slices.Clone(l.names) }
 
-// Load gives a zone by IANA name or POSIX string. The location stays valid for
-// ever; after a change of rules (see Refresh) Load gives another. Errors:
-// ErrUnknown with the nearest names, ErrPOSIX.
+// Load returns a zone by IANA name or POSIX string. The location never changes; after a change of
+// rules (see Refresh) Load returns another. Errors: ErrUnknown with the nearest names, ErrPOSIX.
 func (l *Loader) Load(name string) (Zone, error) {
 	l.mu.Lock()
 	got, ok := l.loaded[name]
@@ -102,8 +100,8 @@ func (l *Loader) Load(name string) (Zone, error) {
 	return fresh.zone, nil
 }
 
-// maxLoaded bounds what a Loader remembers: all IANA names and some more. Names
-// beyond it are read each time.
+// maxLoaded limits the zones that a Loader keeps: all IANA names and some more. Other names are
+// read each time.
 const maxLoaded = 4096
 
 // read loads a zone from the newer database that has it.
@@ -154,9 +152,9 @@ func (l *Loader) unknown(name string, broken error) error {
 	return err
 }
 
-// Refresh reads all loaded zones again and gives the names of those whose rules
-// have changed. A zone that cannot be read at the moment keeps its rules; that
-// is reported in the error and does not stop the others.
+// Refresh reads all loaded zones again and returns the names of those whose rules have changed. A
+// zone that cannot be read keeps its rules; the error reports it, and the others are still
+// refreshed.
 func (l *Loader) Refresh() (changed []string, err error) {
 	l.mu.Lock()
 	old := make(map[string]loaded, len(l.loaded))
@@ -186,8 +184,8 @@ func (l *Loader) Refresh() (changed []string, err error) {
 	return changed, errors.Join(problems...)
 }
 
-// Run calls Refresh every so often, and tell with the names that changed or
-// the error, until ctx is done; then it returns nil.
+// Run calls Refresh regularly, and tell with the names that changed or the error, until ctx is
+// done; then it returns nil.
 func (l *Loader) Run(ctx context.Context, every time.Duration, tell func(changed []string, err error)) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -203,9 +201,8 @@ func (l *Loader) Run(ctx context.Context, every time.Duration, tell func(changed
 	}
 }
 
-// System gives the zone that this machine is set to: the variable TZ, handed in
-// by the caller ("" = not set), else the target of /etc/localtime. It is
-// ErrNoSystemZone, never UTC, when neither says anything.
+// System returns the machine's zone: the variable TZ, passed by the caller ("" = not set), else
+// the target of /etc/localtime. It is ErrNoSystemZone, never UTC, if neither is set.
 func (l *Loader) System(tz string) (Zone, error) {
 	if tz != "" {
 		return l.Load(strings.TrimPrefix(tz, ":"))

@@ -1,10 +1,10 @@
-// Package datadir is a server's data directory: the lock that makes one process its
-// owner, and what the server remembers about its store beside it.
+// Package datadir is a server's data directory: the lock that makes one process its owner, and the
+// server's record about its store beside it.
 //
-// The lock is the kernel's (flock): it goes with the process, however it ends, so
-// whoever holds it knows that every earlier owner is dead. cmd opens the directory
-// first and closes it last; store/etcd keeps its member inside; store.Store reads
-// and writes the memo. Source: "Never twice: the exact rules", Terms.
+// The lock is the kernel's (flock): it ends with the process, in any case, so its holder knows
+// that every earlier owner is dead. Package node opens the directory first and closes it last;
+// store/etcd keeps its member inside; store.Store reads and writes the memo. Source:
+// docs/design/safety.md, Terms.
 package datadir
 
 import (
@@ -28,8 +28,8 @@ import (
 var (
 	// ErrInUse reports a directory that another process holds.
 	ErrInUse = errors.New("data directory in use")
-	// ErrMemo reports a memo that cannot be read. Nothing is guessed: the operator
-	// moves the file away, and the store is then taken for a moved one.
+	// ErrMemo reports a memo that cannot be read. Its content is not guessed: the operator moves the
+	// file away, and the store is then treated as moved.
 	ErrMemo = errors.New("unreadable memo")
 )
 
@@ -55,7 +55,7 @@ type InUse struct {
 	PID int
 }
 
-// Error says which process holds the directory.
+// Error names the process that holds the directory.
 func (e *InUse) Error() string {
 	if e.PID == 0 {
 		return fmt.Sprintf("data directory %s is in use", e.Path)

@@ -24,7 +24,7 @@ type Elsewhere struct {
 	Root, Found, Want string
 }
 
-// Error says what to do.
+// Error returns the remedy.
 func (e *Elsewhere) Error() string {
 	text := fmt.Sprintf("data directory %s holds a store in %s, and it is looked for in %s", e.Root, e.Found, e.Want)
 	if filepath.Base(e.Root) == serverPart {

@@ -10,8 +10,8 @@ import (
 	"strconv"
 )
 
-// socketName is where the process that holds a directory answers who wants a backup. Only the
-// owner of the directory, which is 0700, reaches it.
+// socketName is the socket on which the process that holds a directory answers requests for a
+// backup. Only the owner of the directory, which is 0700, can connect.
 const socketName = "backup.sock"
 
 // Listen takes connections of processes that want a backup of the store while this one has it.

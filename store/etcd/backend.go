@@ -17,7 +17,7 @@ import (
 	"cantina/store"
 )
 
-// Defaults of an etcd that nobody has configured.
+// Default limits of etcd.
 var plainLimits = store.Limits{Ops: 128, Bytes: 3 << 19}
 
 // Backend is a store.Backend on an etcd client.
@@ -26,7 +26,7 @@ type Backend struct {
 	limits  store.Limits
 	cluster atomic.Uint64 // id of the first answer; 0 before it
 	written atomic.Int64  // keys written since the start, for compaction
-	readers atomic.Int32  // who reads the past: no compaction meanwhile
+	readers atomic.Int32  // readers of the past: no compaction meanwhile
 	member  *Member       // the embedded member; nil for a cluster
 }
 
@@ -96,7 +96,7 @@ func do[T any](ctx context.Context, b *Backend, f func(context.Context) (T, erro
 	}
 }
 
-// translate puts etcd's errors into the store's words.
+// translate converts etcd's errors to those of the store.
 func translate(err error) error {
 	switch {
 	case err == nil:
@@ -227,7 +227,7 @@ func (b *Backend) Grant(ctx context.Context, ttl time.Duration) (store.LeaseID, 
 	return store.LeaseID(resp.ID), time.Duration(resp.TTL) * time.Second, nil
 }
 
-// KeepAlive starts a lease's TTL anew.
+// KeepAlive restarts a lease's TTL.
 func (b *Backend) KeepAlive(ctx context.Context, id store.LeaseID) (time.Duration, error) {
 	resp, err := do(ctx, b, func(ctx context.Context) (*clientv3.LeaseKeepAliveResponse, error) {
 		return b.client.KeepAliveOnce(ctx, clientv3.LeaseID(id))

@@ -7,11 +7,10 @@ import (
 	"path/filepath"
 )
 
-// The first start of etcd does not survive every kill: between the making of its
-// log and the first entry in it, it leaves a member that never elects itself. So a
-// file beside the member's directory says that the member has never served; nothing
-// can have been acknowledged then, and what is there is begun anew. A directory
-// without that file is never deleted.
+// The first start of etcd does not survive every kill: between the creation of its log and the
+// first entry in it, it leaves a member that never elects itself. So a file beside the member's
+// directory marks a member that has never served. Then no write can have been acknowledged, and
+// the directory is created again. A directory without that file is never deleted.
 
 // unborn is the path of that file.
 func unborn(dir string) string { return dir + ".unborn" }
@@ -41,7 +40,7 @@ func conceive(dir string) error {
 	return os.Mkdir(dir, 0o700)
 }
 
-// born says that the member serves, durably.
+// born records durably that the member serves.
 func born(dir string) error {
 	err := os.Remove(unborn(dir))
 	if errors.Is(err, os.ErrNotExist) {

@@ -14,7 +14,7 @@ import (
 	"cantina/store"
 )
 
-// ClusterConfig says how to reach an operator's etcd. Zero fields take the default
+// ClusterConfig has the addresses and settings of an operator's etcd. Zero fields take the default
 // in brackets.
 type ClusterConfig struct {
 	// Endpoints are its members: "https://host:2379".
@@ -23,13 +23,12 @@ type ClusterConfig struct {
 	TLS *tls.Config
 	// User and Password are those of etcd's own users, when it has any.
 	User, Password string
-	// Limits of one transaction [128 writes, 1.5 MiB: those of an etcd that nobody
-	// has configured].
+	// Limits of one transaction [128 writes, 1.5 MiB: the defaults of etcd].
 	Limits store.Limits
-	// Upkeep compacts the whole cluster, other users of it included; unlike with an
-	// embedded member its CompactEvery is negative (never) by default.
+	// Upkeep compacts the whole cluster, including data of other users; unlike with an embedded
+	// member its CompactEvery is negative (never) by default.
 	Upkeep Upkeep
-	// Log takes what an operator acts on [discarded].
+	// Log receives messages for operators [discarded].
 	Log *slog.Logger
 }
 

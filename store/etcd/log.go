@@ -17,8 +17,8 @@ type core struct {
 	fields []zapcore.Field
 }
 
-// noise are lines that hold for every embedded member: each message, with what its
-// error has to contain.
+// noise are log lines that every embedded member writes: each message, with a required part of its
+// error.
 var noise = map[string]string{
 	"Running http and grpc server on single port. This is not recommended for production.": "",
 	"simple token is not cryptographically signed":                                         "",
@@ -95,8 +95,8 @@ func shortened(text string) string {
 	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(text[:maxField], ""), len(text))
 }
 
-// fuse takes the place of os.Exit and panic in etcd's logger: it remembers the
-// first fatal error, and keeps the goroutine that met it from going on.
+// fuse replaces os.Exit and panic in etcd's logger: it remembers the first fatal error, and stops
+// the goroutine that met it.
 type fuse struct {
 	once   sync.Once
 	blown  chan struct{}
@@ -122,7 +122,7 @@ func (f *fuse) OnWrite(ce *zapcore.CheckedEntry, fields []zapcore.Field) {
 		}
 	}
 	f.blow(reason)
-	select {} // what follows in etcd takes for granted that the process has ended
+	select {} // the code after this call in etcd assumes that the process has ended
 }
 
 func newLogger(log *slog.Logger, f *fuse) *zap.Logger {

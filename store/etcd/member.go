@@ -21,8 +21,7 @@ import (
 	"cantina/store/datadir"
 )
 
-// MemberConfig is what an embedded member is made of. Zero fields take the default
-// in brackets.
+// MemberConfig has the parts of an embedded member. Zero fields take the default in brackets.
 type MemberConfig struct {
 	// Limits of one transaction [1,024 writes, 4 MiB].
 	Limits store.Limits
@@ -32,7 +31,7 @@ type MemberConfig struct {
 	// it writes are refused with store.ErrFull before etcd meets the end of the disk
 	// [64 MiB].
 	MinFree int64
-	// Upkeep says when to compact and defragment.
+	// Upkeep sets when to compact and defragment.
 	Upkeep Upkeep
 	// Log takes etcd's warnings [discarded].
 	Log *slog.Logger
@@ -43,7 +42,7 @@ type MemberConfig struct {
 const (
 	snapshotCount = 200
 	catchUp       = 50
-	// A single member has nobody to wait for: short ticks make its start short.
+	// A single member waits for no other: short ticks make its start short.
 	tickMS     = 20
 	electionMS = 200
 )
@@ -108,7 +107,7 @@ func Start(ctx context.Context, f *datadir.Dir, c MemberConfig) (*Member, error)
 	}
 }
 
-// notStarted says what can be done about a store that does not start.
+// notStarted adds the remedy to the error of a store that does not start.
 func (m *Member) notStarted(ctx context.Context, err error) error {
 	err = fmt.Errorf("start etcd in %s: %w", m.dir, err)
 	switch {
@@ -173,11 +172,10 @@ func (m *Member) config() *embed.Config {
 // Backend returns the store's backend.
 func (m *Member) Backend() *Backend { return m.backend }
 
-// Broken is closed when the member has failed for good; the process has to start
-// anew.
+// Broken is closed when the member has failed permanently; the process must restart.
 func (m *Member) Broken() <-chan struct{} { return m.fuse.blown }
 
-// cause says why the member broke; it is only called once it has.
+// cause returns why the member broke; it is only called once it has.
 func (m *Member) cause() error {
 	<-m.fuse.blown
 	if free, err := freeSpace(m.dir); err == nil && free < 1<<20 {
@@ -217,15 +215,13 @@ func freeSpace(dir string) (int64, error) {
 	return int64(st.Bavail) * st.Bsize, nil
 }
 
-// Size returns the size of the database file, and how much of it is in use, in
-// bytes.
+// Size returns the size of the database file, and the used part of it, in bytes.
 func (m *Member) Size(ctx context.Context) (file, used int64, err error) {
 	return ownMember{m}.size(ctx)
 }
 
-// Maintain compacts to the present revision and defragments where it pays, now; when
-// that made room, a full member takes writes again. The store stands still for the
-// defragmentation.
+// Maintain compacts to the present revision and, if useful, defragments, now. If that freed space,
+// a full member accepts writes again. The store is blocked during the defragmentation.
 func (m *Member) Maintain(ctx context.Context) error {
 	return m.cfg.Upkeep.once(ctx, m.backend, m.cfg.Log)
 }

@@ -12,11 +12,11 @@ import (
 	"cantina/store"
 )
 
-// A disk may become full within milliseconds, by the work of others. What etcd has begun then
-// must still end well, for it takes an error of the disk for the end of the process. Three
-// things see to that: the free space is looked at before each transaction; the blocks that the
-// next commits of the database file need are set aside; and etcd itself sets the files of its
-// log aside, one ahead. (docs/decisions/0212-full-disk.md)
+// Other programs may fill a disk within milliseconds. A write that etcd has begun must still
+// succeed, because etcd ends the process at a disk error. Three measures ensure that: the free
+// space is checked before each transaction; the blocks for the next commits of the database file
+// are reserved; and etcd itself preallocates the files of its log, one ahead.
+// (docs/decisions/0212-full-disk.md)
 
 // setAside is how many bytes behind the end of the database file are its own.
 const setAside = 16 << 20
@@ -51,7 +51,7 @@ func (m *Member) reserve() {
 	m.reserved.Store(size)
 }
 
-// room returns nil when writes may go on, or store.ErrFull with the numbers.
+// room returns nil if writes may continue, or store.ErrFull with the numbers.
 func (m *Member) room() error {
 	m.checkSpace()
 	if m.full.Load() {

@@ -13,8 +13,7 @@ import (
 	"cantina/store"
 )
 
-// Upkeep says when to compact and defragment. Zero fields take the default in
-// brackets.
+// Upkeep sets when to compact and defragment. Zero fields take the default in brackets.
 type Upkeep struct {
 	// CompactEvery is the longest time between two compactions [5 min]. History is
 	// kept for one such time at least, unless CompactWrites come sooner. A negative
@@ -27,9 +26,8 @@ type Upkeep struct {
 	// it is defragmented [64 MiB], if it is half empty too. A negative value never
 	// defragments.
 	DefragSlack int64
-	// DefragMost is the largest content in bytes to defragment while serving, for
-	// the store stands still meanwhile [128 MiB]; larger ones wait for the next
-	// start.
+	// DefragMost is the largest content in bytes to defragment while serving, because the store is
+	// blocked meanwhile [128 MiB]; larger ones wait for the next start.
 	DefragMost int64
 }
 
@@ -158,8 +156,8 @@ func (u Upkeep) defragment(ctx context.Context, h host, log *slog.Logger) error 
 	return nil
 }
 
-// disarm takes back the alarm of a full quota when a tenth of it is free again, or
-// it was raised. Alarms of other kinds stay.
+// disarm clears the alarm of a full quota if a tenth of it is free again, or it was raised. Alarms
+// of other kinds stay.
 func (m *Member) disarm(ctx context.Context) error {
 	size, _, err := ownMember{m}.size(ctx)
 	if err != nil || size > m.cfg.Quota-m.cfg.Quota/10 {

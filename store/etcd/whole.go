@@ -21,21 +21,21 @@ import (
 	"cantina/store"
 )
 
-// etcd reads its log up to the first frame that is not whole and takes the rest for what a crash has
-// torn off. When a bit of a frame's length has changed, that rest was committed: etcd would start with
-// a log that ends before what its database has, and pass over every write until the log is as long
-// again (decision 0213). An entry is in the log, durably, before it is in the database; so a log that
-// ends earlier is damaged.
+// etcd reads its log up to the first incomplete frame and treats the rest as torn off by a crash.
+// If a bit of a frame's length has changed, that rest was committed: etcd would start with a log
+// that ends before its database, and skip every write until the log is as long again (decision
+// 0213). An entry is in the log, durably, before it is in the database; so a log that ends earlier
+// is damaged.
 
-// checkLog returns an error when the member in dir has served and has no log or no database any
-// more, or when its log ends before what was committed. What it cannot read it leaves to etcd, which
-// refuses it.
+// checkLog returns an error if the member in dir has served and its log or its database is
+// missing, or if its log ends before the last commit. Unreadable files are left to etcd, which
+// refuses them.
 func checkLog(dir string) error {
 	if _, err := os.Stat(datadir.ToMemberDir(dir)); err != nil {
 		return nil // a new one
 	}
 	l, logErr := readLog(datadir.ToWALDir(dir))
-	if errors.Is(logErr, os.ErrNotExist) { // etcd would begin a new log, whose entries the database passes over
+	if errors.Is(logErr, os.ErrNotExist) { // etcd would begin a new log, whose entries the database skips
 		return fmt.Errorf("%w: the log is missing: there is no *.wal file in %s", store.ErrBroken, datadir.ToWALDir(dir))
 	}
 	database := filepath.Join(datadir.ToSnapDir(dir), "db")
@@ -51,8 +51,8 @@ func checkLog(dir string) error {
 		store.ErrBroken, l.file, l.end, l.last, applied)
 }
 
-// rebuildable returns nil when etcd can make a database that is missing anew from the log: as long
-// as the log has no snapshot, which stands for what was in the database.
+// rebuildable returns nil if etcd can rebuild a missing database from the log: as long as the log
+// has no snapshot, which replaces entries that only the database had.
 func rebuildable(dir, database string) error {
 	snapshots, err := wal.ValidSnapshotEntries(zap.NewNop(), datadir.ToWALDir(dir))
 	if err != nil || len(snapshots) == 0 {
@@ -127,7 +127,7 @@ func readLog(dir string) (l logEnd, err error) {
 	return l, err
 }
 
-// notRead makes an error of a panic over what was read.
+// notRead converts a panic over damaged data to an error.
 func notRead(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("cannot be read: %v", p)

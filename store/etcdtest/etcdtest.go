@@ -1,6 +1,5 @@
-// Package etcdtest starts a plain etcd, as nobody has configured it, for tests: on
-// loopback, with the limits of an operator's etcd (128 operations, 1.5 MiB per
-// transaction), in a temporary directory.
+// Package etcdtest starts an etcd with default settings, for tests: on loopback, with the limits
+// of an operator's etcd (128 operations, 1.5 MiB per transaction), in a temporary directory.
 package etcdtest
 
 import (
@@ -18,7 +17,7 @@ import (
 type Server struct {
 	// Endpoint is its client address: "http://127.0.0.1:PORT".
 	Endpoint string
-	// Addr is host and port of it.
+	// Addr is its host and port.
 	Addr string
 }
 
@@ -35,7 +34,7 @@ func StartWith(t testing.TB, configure func(*embed.Config)) *Server {
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
 	c.LogLevel = "fatal"
 	c.Dir = t.TempDir()
-	c.TickMs, c.ElectionMs = 20, 200 // a single member waits for nobody
+	c.TickMs, c.ElectionMs = 20, 200 // a single member waits for no other
 	c.ListenPeerUrls = nil
 	client := url.URL{Scheme: "http", Host: FreeAddr(t)}
 	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}

@@ -11,10 +11,10 @@ import (
 // beside those that cells give to containers (from 20000).
 const firstPort, lastPort = 10000, 19999
 
-// FreeAddr returns a loopback address, "127.0.0.1:PORT", at which nobody listens, for a
-// server that a test starts, ends and starts again. Until the test has ended nobody else gets
-// the port: not the kernel, which has ports of its own for connections and listeners without
-// one, and no other test program, for which a datagram socket at it is the sign.
+// FreeAddr returns a loopback address, "127.0.0.1:PORT", without a listener, for a server that a
+// test starts, ends and starts again. Until the test has ended no other program gets the port: not
+// the kernel, which has its own ports for connections and listeners without one, and no other test
+// program, for which a datagram socket at it is the sign.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	for range 1000 {

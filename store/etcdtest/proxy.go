@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// Mode says what a Proxy does with bytes.
+// Mode is how a Proxy handles bytes.
 type Mode int
 
 // The modes of a proxy.
 const (
 	// Forward passes everything on.
 	Forward Mode = iota
-	// DropRequests swallows what clients send.
+	// DropRequests discards the clients' data.
 	DropRequests
-	// DropAnswers swallows what the server sends.
+	// DropAnswers discards the server's data.
 	DropAnswers
-	// HoldRequests keeps back what clients send, for Release.
+	// HoldRequests keeps the clients' data back, for Release.
 	HoldRequests
 )
 
-// Proxy stands between clients and one etcd and does what networks do.
+// Proxy is a network between clients and one etcd, with its faults.
 type Proxy struct {
 	// Endpoint is its address for clients.
 	Endpoint string
@@ -37,7 +37,7 @@ type Proxy struct {
 	mode   Mode
 	links  map[*link]bool
 	held   []*link
-	seen   []byte // what clients sent since the mode was set
+	seen   []byte // the clients' data since the mode was set
 	news   chan struct{}
 	closed bool
 }
@@ -47,13 +47,12 @@ type link struct {
 	client, server net.Conn
 	kept           []byte        // requests kept back; guarded by Proxy.mu
 	answers        frames        // used by the goroutine that reads from server alone
-	unread         chan struct{} // closed when nobody reads from server any more
+	unread         chan struct{} // closed when the server's data is no longer read
 }
 
-// frames counts the answers in what an HTTP/2 server sends: HEADERS frames that end
-// their stream.
+// frames counts the responses in an HTTP/2 server's data: HEADERS frames that end their stream.
 type frames struct {
-	head  []byte // of the frame under way, up to 9 bytes
+	head  []byte // of the present frame, up to 9 bytes
 	skip  int    // bytes of its payload to come
 	ended int
 }
@@ -161,7 +160,7 @@ func (p *Proxy) pump(l *link, requests bool) {
 	}
 }
 
-// pass tells whether bytes go on.
+// pass reports whether bytes are forwarded.
 func (p *Proxy) pass(l *link, requests bool, b []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -247,9 +246,9 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Release sends what HoldRequests kept back of connections that were cut, and
-// waits for the server's answer to one call on each. It returns how many calls the
-// server has answered.
+// Release sends the data that HoldRequests kept back of closed connections, and waits for the
+// server's response to one call on each. It returns the number of calls that the server has
+// answered.
 func (p *Proxy) Release() (int, error) {
 	p.mu.Lock()
 	held := p.held

@@ -1,9 +1,8 @@
-// Package head is the pure core of the store: the head record that fences every
-// write of a leader, the rules of a win, and the machine that resolves a
-// transaction whose outcome is unknown.
+// Package head is the pure core of the store: the head record that fences every write of a leader,
+// the rules of a win, and the machine that resolves a transaction with an unknown outcome.
 //
-// It decides; package store talks. It may be used by store and by the simulator.
-// Source: "Never twice: the exact rules", Terms and Commits (docs/design/safety.md).
+// It decides; package store performs. It may be used by store and by the simulator. Source:
+// docs/design/safety.md, Terms and Commits.
 package head
 
 import (
@@ -25,9 +24,8 @@ type Head struct {
 	// Attempt numbers the transactions the term has sent; several attempts may
 	// aim at the same Seq, one of them can land.
 	Attempt int64
-	// Restored says that the content may be older than what cells have seen
-	// (a restore, a move, or a store created while cells of an older one may
-	// live). It is true until the initial wait has ended.
+	// Restored: the content may be older than cells have seen (a restore, a move, or a store created
+	// while cells of an older one may live). It is true until the initial wait has ended.
 	Restored bool
 	// Cluster is the identity of the store, the same in every head of it.
 	Cluster fence.Cluster
@@ -41,7 +39,7 @@ var (
 	ErrDisplaced = errors.New("displaced by another leader")
 )
 
-// Evidence is what a candidate knows about the store it has just been elected on.
+// Evidence is a candidate's information about the store on which it has just been elected.
 type Evidence struct {
 	// Exists is false when the store has no head: it was created just now.
 	Exists bool
@@ -52,10 +50,9 @@ type Evidence struct {
 	// Moved is true when the store is not the one, or not in the place, that this
 	// server remembers.
 	Moved bool
-	// Seen is the highest term this server remembers to have seen in this store, or has
-	// heard of from a cell of it.
+	// Seen is the highest term that this server has seen in this store, or got from a cell of it.
 	Seen fence.Term
-	// NewCluster is the operator's word that no cell of an older store is alive.
+	// NewCluster is the operator's declaration that no cell of an older store is alive.
 	NewCluster bool
 	// Unix is the time now, in seconds.
 	Unix int64
@@ -84,8 +81,8 @@ func Win(e Evidence) (Head, error) {
 // NextEpoch returns the epoch after old at the given time: max(old+1, unix).
 func NextEpoch(old, unix int64) int64 { return max(old+1, unix) }
 
-// Restore returns the head that a restored store has to carry: a raised epoch
-// without a term, marked Restored, of the same cluster. The zero Head stands for "no head".
+// Restore returns the head of a restored store: a raised epoch without a term, marked Restored, of
+// the same cluster. The zero Head means "no head".
 func Restore(old Head, unix int64) Head {
 	return Head{Term: fence.Term{Epoch: NextEpoch(old.Term.Epoch, unix)}, Restored: true, Cluster: old.Cluster}
 }

@@ -2,12 +2,12 @@ package head
 
 import "fmt"
 
-// Want is the effect of a step: what the caller has to do next.
+// Want is the effect of a step: the caller's next action.
 type Want int
 
 // The effects of Machine.Step.
 const (
-	// Nothing: no transaction is under way.
+	// Nothing: no transaction is in progress.
 	Nothing Want = iota
 	// SendBatch: send the waiting batch in a transaction from Base to Put.
 	SendBatch
@@ -15,7 +15,7 @@ const (
 	SendBare
 	// ReadHead: read the head and the own election key in one linearizable read.
 	ReadHead
-	// Landed: the batch is committed, exactly once; release what waits for it.
+	// Landed: the batch is committed, exactly once; release its waiting callers.
 	Landed
 	// Dropped: the batch is certain never to land; the machine is idle again.
 	Dropped
@@ -23,35 +23,35 @@ const (
 	Over
 )
 
-// Effect is what a step asks for. It is comparable.
+// Effect is the action that a step requests. It is comparable.
 type Effect struct {
 	Want Want
-	// Base is what the transaction compares with.
+	// Base is the head that the transaction compares with.
 	Base Head
-	// Put is what it puts.
+	// Put is the head that it puts.
 	Put Head
 }
 
-// Outcome says how a transaction or a read ended for its sender.
+// Outcome is the result of a transaction or a read for its sender.
 type Outcome int
 
 // The outcomes of a request.
 const (
-	// Unknown: no answer, or one that does not say. The request may have been
-	// lost, may have been applied, or may still be applied later.
+	// Unknown: no response, or an inconclusive one. The request may have been lost, may have been
+	// applied, or may still be applied later.
 	Unknown Outcome = iota
 	// Done: the comparisons held and the writes are durable.
 	Done
-	// Refused: a comparison failed and nothing was written; Seen is what the same
-	// transaction read.
+	// Refused: a comparison failed and nothing was written; Seen is the result of the reads in the
+	// same transaction.
 	Refused
-	// Read: the answer to ReadHead; Seen is what it read.
+	// Read: the response to ReadHead; Seen is its result.
 	Read
 	// Void: the store is certain not to have applied it, nor ever to (too large).
 	Void
 )
 
-// Seen is what a linearizable read showed.
+// Seen is the result of a linearizable read.
 type Seen struct {
 	// Own is true when the own election key is there, with its create revision.
 	Own bool
@@ -60,23 +60,23 @@ type Seen struct {
 	Head   Head
 }
 
-// Machine commits the batches of one term, one transaction in flight, and resolves
-// those whose outcome is unknown. The zero Machine is of no use; see New.
+// Machine commits the batches of one term, one transaction in flight, and resolves those with an
+// unknown outcome. The zero Machine is not usable; see New.
 //
 //	idle ── Commit ──▶ sent ── Done ──▶ idle (Landed), Void ──▶ idle (Dropped)
 //	                   │  ▲
 //	           Unknown │  └── Done, or Read/Refused showing a bare one: the batch
-//	                   ▼                 never can land, so send it again
+//	                   ▼                 can never land, so send it again
 //	        ┌─▶ asked ── Read: head unchanged ──▶ barred (SendBare)
 //	        │     │ Read: head is the batch's ──▶ idle (Landed)
 //	        └─────┴───────────── Unknown ◀───────────┘
 //
-// Refused and Read that show another term, or a head which this term cannot have
-// left there, end the term (Over).
+// Refused and Read that show another term, or a head which this term cannot have left there, end
+// the term (Over).
 type Machine struct {
 	base    Head // the newest head known to be in the store
 	attempt int64
-	batch   Head // what the batch's newest transaction puts
+	batch   Head // the head that the batch's newest transaction puts
 	state   state
 	err     error
 }
@@ -97,7 +97,7 @@ func New(h Head) Machine { return Machine{base: h, attempt: h.Attempt} }
 // Base returns the newest head that is known to be in the store.
 func (m Machine) Base() Head { return m.base }
 
-// Err tells why the term is over: ErrDisplaced or ErrWentBack, or nil.
+// Err returns why the term is over: ErrDisplaced or ErrWentBack, or nil.
 func (m Machine) Err() error { return m.err }
 
 // Commit begins the commit of one batch. With clear, it also takes away the
@@ -121,8 +121,7 @@ func (m Machine) next(restored bool) Head {
 	return Head{Term: m.base.Term, Seq: m.base.Seq + 1, Attempt: m.attempt + 1, Restored: restored, Cluster: m.base.Cluster}
 }
 
-// Step takes the outcome of what the last effect asked for. seen counts only for
-// Refused and Read.
+// Step applies the outcome of the last effect's action. seen counts only for Refused and Read.
 func (m Machine) Step(o Outcome, seen Seen) (Machine, Effect) {
 	switch m.state {
 	case sent, asked, barred:
@@ -161,7 +160,7 @@ func (m Machine) done() (Machine, Effect) {
 	return m.end(fmt.Errorf("a read is never done: %w", ErrDisplaced))
 }
 
-// bar is what the bare transaction under way puts.
+// bar is the head that the present bare transaction puts.
 func (m Machine) bar() Head {
 	return Head{Term: m.base.Term, Seq: m.base.Seq + 1, Attempt: m.attempt, Restored: m.base.Restored, Cluster: m.base.Cluster}
 }

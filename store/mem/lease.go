@@ -105,7 +105,7 @@ func (b *Backend) Grant(ctx context.Context, ttl time.Duration) (store.LeaseID, 
 	return b.next, ttl, lost(f)
 }
 
-// KeepAlive starts a lease's TTL anew.
+// KeepAlive restarts a lease's TTL.
 func (b *Backend) KeepAlive(ctx context.Context, id store.LeaseID) (time.Duration, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err

@@ -1,12 +1,11 @@
-// Package mem is the memory twin of the store's backend: one store in one process,
-// with revisions, leases that run out, transactions and faults, that passes the
-// same suite as etcd (package storetest).
+// Package mem is the in-memory backend of the store: one store in one process, with revisions,
+// leases that expire, transactions and faults, that passes the same suite as etcd (package
+// storetest).
 //
-// It has no goroutine and no timer of its own: a lease runs out when somebody
-// looks, and a waiting Changed sets a timer in its caller's goroutine for the
-// moment the next lease runs out. So it can be used inside testing/synctest
-// bubbles, and, call by call, by a simulator with a clock of its own. It is used by
-// tests and the simulator alone; it keeps nothing.
+// It has no goroutine and no timer of its own: a lease expires when it is next used, and a waiting
+// Changed sets a timer in its caller's goroutine for the next expiry. So it can be used inside
+// testing/synctest bubbles, and, call by call, by a simulator with its own clock. Only tests and
+// the simulator use it; it stores nothing on disk.
 package mem
 
 import (
@@ -30,7 +29,7 @@ var (
 	ErrAnswerLost = errors.New("answer lost")
 )
 
-// Call says which request a fault is asked about.
+// Call is the request that a fault applies to.
 type Call int
 
 // The requests of a backend.
@@ -43,7 +42,7 @@ const (
 	CallRevoke
 )
 
-// Fault says what happens to one request.
+// Fault is the fate of one request.
 type Fault int
 
 // The faults. LandLater keeps a Txn back until Land is called: its sender gets
@@ -57,19 +56,19 @@ const (
 	Fill
 )
 
-// Config is what a memory store is made of; all fields may be zero.
+// Config has the parts of a memory store; all fields may be zero.
 type Config struct {
 	// Now is the clock leases run by [time since New, of the bubble inside one].
 	Now func() time.Duration
 	// Limits are those of one transaction [128 operations, 1.5 MiB, as an
 	// unmodified etcd].
 	Limits store.Limits
-	// Deleted is how many deleted keys are remembered for those who wait for a change [10,000].
+	// Deleted is how many deleted keys are remembered for waiting Changed calls [10,000].
 	Deleted int
 	// Cluster names the store ["memory"].
 	Cluster string
-	// Fault is asked before each request, without any lock held; nil is none. The
-	// transaction is that of a CallTxn.
+	// Fault is called before each request, without any lock held; nil is none. The transaction is
+	// that of a CallTxn.
 	Fault func(Call, store.Txn) Fault
 }
 
@@ -88,7 +87,7 @@ type Backend struct {
 	deleted  map[string]int64 // revision of the deletion of keys that are gone
 	forgot   int64            // deletions up to this revision may miss in deleted
 	later    []store.Txn
-	changed  chan struct{} // closed and made anew at each change
+	changed  chan struct{} // closed and replaced at each change
 }
 
 var _ store.Backend = (*Backend)(nil)
@@ -160,7 +159,7 @@ func lost(f Fault) error {
 	return nil
 }
 
-// arrives tells whether a request with this fault is applied now.
+// arrives reports whether a request with this fault is applied now.
 func arrives(f Fault) bool { return f == None || f == LoseAnswer }
 
 // Txn applies a transaction.
@@ -274,7 +273,7 @@ func (b *Backend) write(w store.Write) {
 	b.entries[w.Key] = e
 }
 
-// wake tells the waiting Changed calls to look again.
+// wake makes the waiting Changed calls check again.
 func (b *Backend) wake() {
 	close(b.changed)
 	b.changed = make(chan struct{})

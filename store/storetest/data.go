@@ -126,7 +126,7 @@ func corruptHead(t *testing.T, f Fixture) {
 	wantErr(t, err, store.ErrCorrupt)
 	put(t, b, store.Write{Key: "cantina/head"})
 	_, err = f.store(t, store.Config{}).Campaign(ctx(t), store.Candidate{ID: "b"})
-	wantErr(t, err, store.ErrNoHead) // never taken for a new store
+	wantErr(t, err, store.ErrNoHead) // never treated as a new store
 }
 
 func backup(t *testing.T, f Fixture) {
@@ -204,7 +204,7 @@ func markRestored(t *testing.T, f Fixture) {
 	r := campaign(t, s, "a")
 	_, err = f.store(t, store.Config{}).MarkRestored(ctx(t))
 	wantErr(t, err, store.ErrDisplaced)
-	// Its process was killed: who alone has the store need not wait for its lease.
+	// Its process was killed: a sole user of the store need not wait for its lease.
 	first, err := f.store(t, store.Config{Sole: true}).MarkRestored(ctx(t))
 	must(t, err)
 	if first.Epoch <= r.Term().Epoch {

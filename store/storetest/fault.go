@@ -112,7 +112,7 @@ func (l *lossy) enable(on bool) {
 	l.on = on
 }
 
-// draw picks a fault, and takes what arrives late now.
+// draw picks a fault, and applies late requests now.
 func (l *lossy) draw(of ...string) (fault string, late []store.Txn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -179,8 +179,8 @@ func lostAnswers(t *testing.T, f Fixture) {
 	}
 }
 
-// commitUnderLoss commits n transitions over a lossy backend and holds each
-// acknowledgement against what the store has.
+// commitUnderLoss commits n transitions over a lossy backend and compares each acknowledgement
+// with the content of the store.
 func commitUnderLoss(t testing.TB, f Fixture, l *lossy, n int) error {
 	r := campaign(t, f.on(t, l, store.Config{KeepAlive: 10 * time.Millisecond, ResolveTimeout: time.Minute}), "a")
 	l.enable(true)
@@ -212,8 +212,8 @@ func (u unfenced) Txn(ctx context.Context, t store.Txn) (store.TxnAnswer, error)
 	return u.Backend.Txn(ctx, t)
 }
 
-// plantedSkip: without the sequence check, late requests land over newer ones, and
-// commitUnderLoss says so.
+// plantedSkip: without the sequence check, late requests land over newer ones, and commitUnderLoss
+// detects it.
 func plantedSkip(t *testing.T, f Fixture) {
 	for seed := range int64(10) {
 		l := newLossy(unfenced{f.Open(t)}, seed, 0.5)
@@ -233,8 +233,7 @@ func raw(t testing.TB, b store.Backend, row string) (store.Entry, bool, error) {
 	return p.Entries[0], true, nil
 }
 
-// unresolved: when nothing gets through any more, the term ends, and says that the
-// outcome is unknown.
+// unresolved: when all requests are lost, the term ends, and reports that the outcome is unknown.
 func unresolved(t *testing.T, f Fixture) {
 	l := newLossy(f.Open(t), 1, 1)
 	r := campaign(t, f.on(t, l, store.Config{KeepAlive: 50 * time.Millisecond, ResolveTimeout: 200 * time.Millisecond}), "a")
@@ -268,8 +267,8 @@ func (m *memo) Save(n store.Memo) error {
 	return m.fail
 }
 
-// memory: what a server remembers beside the store frees it from its own dead
-// lease, and shows that the store went back or was moved.
+// memory: a server's record beside the store revokes its own dead lease, and shows that the store
+// went back or was moved.
 func memory(t *testing.T, f Fixture) {
 	gone := &memo{}
 	b := &counting{Backend: f.Open(t)}

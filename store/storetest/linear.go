@@ -55,7 +55,7 @@ var registers = porcupine.Model{
 	},
 }
 
-// history records what clients saw.
+// history records the operations of clients.
 type history struct {
 	mu    sync.Mutex
 	start time.Time
@@ -97,8 +97,7 @@ func (s *holders) set(r *store.Leadership) {
 	s.leadership = r
 }
 
-// crowd is servers that stand for election in turn, and clients of whoever they believe
-// to lead.
+// crowd is servers that stand for election in turn, and clients of the presumed leader.
 type crowd struct {
 	f       Fixture
 	h       *history
@@ -108,9 +107,9 @@ type crowd struct {
 	next    chan struct{} // one token per term
 }
 
-// linearizable: clients write and read rows through whoever they believe to lead,
-// old leaders included, while leaders lose their leases and requests get lost. What
-// they see must be a history of one store.
+// linearizable: clients write and read rows through the presumed leader, including old leaders,
+// while leaders lose their leases and requests get lost. Their operations must be a history of one
+// store.
 func linearizable(t *testing.T, f Fixture) {
 	const clients, terms, calls = 4, 8, 100 // calls at least, per term
 	stop, cancel := context.WithCancel(ctx(t))
@@ -135,7 +134,7 @@ func linearizable(t *testing.T, f Fixture) {
 	result, info := porcupine.CheckOperationsVerbose(registers, c.h.ops, patience)
 	if result != porcupine.Ok {
 		path := t.ArtifactDir() + "/history.html"
-		_ = porcupine.VisualizePath(registers, info, path) // the verdict stands without the picture
+		_ = porcupine.VisualizePath(registers, info, path) // the verdict is valid without the picture
 		t.Fatalf("%d calls are not linearizable (%s): %s", len(c.h.ops), result, path)
 	}
 	if len(c.h.ops) < terms*calls {
@@ -144,7 +143,7 @@ func linearizable(t *testing.T, f Fixture) {
 	t.Logf("%d calls, unknown %d, terms %d", len(c.h.ops), c.h.unknown(), terms)
 }
 
-// stand is a server: it stands for election again and again.
+// stand is a server that repeatedly stands for election.
 func (c *crowd) stand(i int, s *store.Store, b *counting) {
 	for c.stop.Err() == nil {
 		r, err := s.Campaign(c.stop, store.Candidate{ID: fmt.Sprint("s", i)})

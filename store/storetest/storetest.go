@@ -1,6 +1,6 @@
-// Package storetest is the one conformance suite of the store: what every backend
-// must do, what a Store on it must do, and a check that concurrent clients see a
-// linearizable store while leaders change and requests get lost.
+// Package storetest is the one conformance suite of the store: the requirements of every backend
+// and of a Store on it, and a check that concurrent clients see a linearizable store while leaders
+// change and requests get lost.
 //
 // The tests of store/mem and store/etcd call Run.
 package storetest

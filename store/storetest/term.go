@@ -97,7 +97,7 @@ func order(t *testing.T, f Fixture) {
 			tr = store.Transition{} // a barrier
 		}
 		r.Submit(tr, func(revision int64, err error) {
-			returned.Lock() // blocks for ever if called before Submit returned
+			returned.Lock() // blocks forever if called before Submit returned
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil || revision < last {
@@ -164,8 +164,8 @@ func batches(t *testing.T, f Fixture) {
 	}
 }
 
-// fullest: the largest transition that the store says to take is taken, so its
-// estimates are not below what the backend counts.
+// fullest: the largest transition that the store claims to accept is accepted, so its estimates
+// are not below the backend's count.
 func fullest(t *testing.T, f Fixture) {
 	r := campaign(t, f.store(t, store.Config{}), "a")
 	limits := f.Open(t).Limits()
@@ -285,8 +285,8 @@ func backPressure(t *testing.T, f Fixture) {
 	wantErr(t, r.Wait(ctx(t)), store.ErrResigned)
 }
 
-// electionKeyGone: a leader whose election key is deleted while its lease lives ends at once,
-// also when it has nothing to commit: it would go on giving credit beside its successor.
+// electionKeyGone: a leader whose election key is deleted while its lease lives ends at once, also
+// without commits: otherwise it would continue to give credit beside its successor.
 func electionKeyGone(t *testing.T, f Fixture) {
 	b := &counting{Backend: f.Open(t)}
 	r := campaign(t, f.on(t, b, store.Config{}), "a")
@@ -311,7 +311,7 @@ func electionKeyGone(t *testing.T, f Fixture) {
 	commit(t, campaign(t, f.store(t, store.Config{}), "b"), set("other", "x"))
 }
 
-// fenced: a leader that lost its lease changes nothing, whatever it believes.
+// fenced: a leader that lost its lease changes nothing, in any state.
 func fenced(t *testing.T, f Fixture) {
 	b := &counting{Backend: f.Open(t)}
 	r := campaign(t, f.on(t, b, store.Config{}), "a")
