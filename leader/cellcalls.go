@@ -44,7 +44,7 @@ func (l *Leader) failed(call, name string, err error) {
 
 // drainChanged informs placement, and watchers of cells, of a committed change.
 func (l *Leader) drainChanged(name worker.CellName, next *registry.Drain, revision int64, text string) {
-	l.admit(name)
+	l.admission.admit(name)
 	state := event.CellState{Name: name, Term: l.cfg.Term, Draining: next != nil}
 	if s, ok := l.Registry.Session(name); ok {
 		state.Proc, state.Session, state.Reason = s.Proc, s.State, s.Reason

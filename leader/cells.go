@@ -39,14 +39,14 @@ func (l *Leader) Heartbeat(ctx context.Context, b worker.Heartbeat, s cell.State
 		l.mu.Lock()
 		l.states[b.Cell] = s
 		delete(l.foreign, b.Cell)
-		l.taken(b.Cell, b.Proc)
 		l.mu.Unlock()
+		l.departures.forget(func(d *silentProc) bool { return d.certain && d.Cell == b.Cell && d.Proc != b.Proc })
 		if b.Returns {
 			l.publishReturn(b)
 		}
 		s.Process = string(b.Proc)
 		l.Auctioneer.Push(s.State)
-		l.admit(b.Cell)
+		l.admission.admit(b.Cell)
 		l.Drains.Heard(b.Cell, DrainReport{Draining: s.Draining, ID: s.Drain.ID, Over: s.Drain.Over, Waits: s.Drain.Waits})
 	}
 	return a, nil

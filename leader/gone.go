@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"cantina/cell"
@@ -44,28 +45,36 @@ type silentProc struct {
 	instances, tasks, batch int
 }
 
+// departures are the processes of a term that are silent, were given up, or are certainly dead.
+type departures struct {
+	wall func() time.Time
+
+	mu  sync.Mutex
+	all []*silentProc // in order
+}
+
 // record returns the record of a process, which it makes when there is none. The lock is held.
-func (l *Leader) record(name worker.CellName, proc worker.Proc) *silentProc {
-	for i := len(l.silent) - 1; i >= 0; i-- {
-		if l.silent[i].Proc == proc {
-			return l.silent[i]
+func (g *departures) record(name worker.CellName, proc worker.Proc) *silentProc {
+	for i := len(g.all) - 1; i >= 0; i-- {
+		if g.all[i].Proc == proc {
+			return g.all[i]
 		}
 	}
-	d := &silentProc{Lost: Lost{Cell: name, Proc: proc, At: l.cfg.Clock.Wall()}}
-	l.silent = append(l.silent, d)
-	l.trim(func(d *silentProc) bool { return !d.certain }, maxParting)
+	d := &silentProc{Lost: Lost{Cell: name, Proc: proc, At: g.wall()}}
+	g.all = append(g.all, d)
+	g.trim(func(d *silentProc) bool { return !d.certain }, maxParting)
 	return d
 }
 
 // trim removes the oldest of the selected ones, down to most.
-func (l *Leader) trim(meant func(*silentProc) bool, most int) {
+func (g *departures) trim(meant func(*silentProc) bool, most int) {
 	n := 0
-	for _, d := range l.silent {
+	for _, d := range g.all {
 		if meant(d) {
 			n++
 		}
 	}
-	l.silent = slices.DeleteFunc(l.silent, func(d *silentProc) bool {
+	g.all = slices.DeleteFunc(g.all, func(d *silentProc) bool {
 		if !meant(d) || n <= most {
 			return false
 		}
@@ -74,66 +83,66 @@ func (l *Leader) trim(meant func(*silentProc) bool, most int) {
 	})
 }
 
-// recordSession records the work of a process, including instances of services, when it became
-// silent (then they are placed again) and when its session ended. The board does not know of that
-// yet.
-func (l *Leader) recordSession(e worker.SessionChanged) {
-	silent := e.To == worker.MustDie || e.To == worker.Unhealthy && e.From == worker.Healthy
-	instances := 0
-	if silent {
-		instances = l.Board.InstancesOn(string(e.Proc))
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case e.To == worker.Healthy: // it is back
-		l.silent = slices.DeleteFunc(l.silent, func(d *silentProc) bool { return d.Proc == e.Proc })
-	case silent:
-		d := l.record(e.Cell, e.Proc)
-		d.session, d.displaced, d.instances, d.State = e.Reason, e.Displaced && !e.Succeeded, max(d.instances, instances), l.states[e.Cell]
-	}
+// note sets something in the record of a process.
+func (g *departures) note(name worker.CellName, proc worker.Proc, set func(*silentProc)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	set(g.record(name, proc))
 }
 
-// recordForgotten records an operator's declaration that a process is dead.
-func (l *Leader) recordForgotten(e worker.Audit) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.record(e.Cell, e.Proc).by = e.Text
-}
-
-// countLost counts a batch task that ended with its process.
-func (l *Leader) countLost(e worker.Ended) {
-	if e.Kind != worker.Lost {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.record(e.Cell, e.Proc).batch++
-}
-
-// recordDeath records the end of a process for queries about its cell, unless another process has
+// dead records the end of a process for queries about its cell, unless another process has
 // the cell's name.
-func (l *Leader) recordDeath(e worker.Dead, tasks int) (Lost, bool) {
-	s, held := l.Registry.Session(e.Cell)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	d := l.record(e.Cell, e.Proc)
-	others := held && s.Proc != e.Proc && !s.Dead
-	l.silent = slices.DeleteFunc(l.silent, func(x *silentProc) bool {
+func (g *departures) dead(e worker.Dead, tasks int, others bool) (Lost, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	d := g.record(e.Cell, e.Proc)
+	g.all = slices.DeleteFunc(g.all, func(x *silentProc) bool {
 		return x.Cell == e.Cell && (x != d && x.certain || x == d && others)
 	})
 	if others {
 		return Lost{}, false
 	}
-	d.certain, d.tasks, d.At, d.Left = true, tasks, l.cfg.Clock.Wall(), e.Proof == worker.ProofDeregistered
+	d.certain, d.tasks, d.At, d.Left = true, tasks, g.wall(), e.Proof == worker.ProofDeregistered
 	d.Why, d.Work = d.why(e.Proof), d.work()
-	l.trim(func(d *silentProc) bool { return d.certain }, maxLost)
+	g.trim(func(d *silentProc) bool { return d.certain }, maxLost)
 	return d.Lost, true
 }
 
-// taken forgets the cell that was gone: a process has its name.
-func (l *Leader) taken(name worker.CellName, proc worker.Proc) {
-	l.silent = slices.DeleteFunc(l.silent, func(d *silentProc) bool { return d.certain && d.Cell == name && d.Proc != proc })
+// forget removes the selected records, and reports whether there were any.
+func (g *departures) forget(is func(*silentProc) bool) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := len(g.all)
+	g.all = slices.DeleteFunc(g.all, is)
+	return len(g.all) < n
+}
+
+// records returns copies.
+func (g *departures) records() []silentProc {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	out := make([]silentProc, len(g.all))
+	for i, d := range g.all {
+		out[i] = *d
+	}
+	return out
+}
+
+// recordSession records the work of a process, including instances of services, when it became
+// silent (then they are placed again) and when its session ended. The board does not know of that
+// yet.
+func (l *Leader) recordSession(e worker.SessionChanged) {
+	switch {
+	case e.To == worker.Healthy: // it is back
+		l.departures.forget(func(d *silentProc) bool { return d.Proc == e.Proc })
+	case e.To == worker.MustDie || e.To == worker.Unhealthy && e.From == worker.Healthy:
+		said, _ := l.State(e.Cell)
+		instances := l.Board.InstancesOn(string(e.Proc))
+		l.departures.note(e.Cell, e.Proc, func(d *silentProc) {
+			d.session, d.displaced, d.State = e.Reason, e.Displaced && !e.Succeeded, said
+			d.instances = max(d.instances, instances)
+		})
+	}
 }
 
 func (d *silentProc) why(p worker.Proof) string {
@@ -168,14 +177,8 @@ func (d *silentProc) work() string {
 // Lost lists the cells that are gone and whose names are free, by name: the newest that this term
 // has recorded, at most maxLost.
 func (l *Leader) Lost() []Lost {
-	l.mu.Lock()
-	all := make([]silentProc, len(l.silent))
-	for i, d := range l.silent {
-		all[i] = *d
-	}
-	l.mu.Unlock()
 	newest := map[worker.CellName]Lost{}
-	for _, d := range all {
+	for _, d := range l.departures.records() {
 		switch _, known := newest[d.Cell]; {
 		case d.certain:
 			newest[d.Cell] = d.Lost
@@ -208,9 +211,5 @@ func (l *Leader) LostCell(name worker.CellName) (Lost, bool) {
 
 // Strike takes a cell that is gone off the list. It reports whether the process was on it.
 func (l *Leader) Strike(proc worker.Proc) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := len(l.silent)
-	l.silent = slices.DeleteFunc(l.silent, func(d *silentProc) bool { return d.certain && d.Proc == proc })
-	return len(l.silent) < n
+	return l.departures.forget(func(d *silentProc) bool { return d.certain && d.Proc == proc })
 }

@@ -112,9 +112,8 @@ type Leader struct {
 	log   *slog.Logger
 	began time.Duration // by the boot clock
 
-	// admitting makes sure that the auctioneer gets the newest state. It comes before the locks of
-	// registry, drains and auctioneer.
-	admitting sync.Mutex
+	admission  admission
+	departures departures
 
 	mu     sync.Mutex // the last one: no part is called with it held
 	states map[worker.CellName]cell.State
@@ -126,8 +125,6 @@ type Leader struct {
 	sweepAt int
 	// foreign are the cells of other clusters that call, by name.
 	foreign map[worker.CellName]ForeignCell
-	// silent are the processes that are silent or were given up, in order.
-	silent []*silentProc
 }
 
 // New builds the parts from the rows of the load, which it does not keep; manifests of earlier
@@ -136,7 +133,8 @@ type Leader struct {
 func New(cfg Config, rows []store.Row) (*Leader, error) {
 	rows = bbs.RollForwardOthers(cfg.Store, rows)
 	l := &Leader{cfg: cfg, log: cfg.Log, began: cfg.Clock.Boot(), states: map[worker.CellName]cell.State{},
-		changed: map[worker.CellName]time.Time{}, foreign: map[worker.CellName]ForeignCell{}, sweepAt: 64}
+		changed: map[worker.CellName]time.Time{}, foreign: map[worker.CellName]ForeignCell{}, sweepAt: 64,
+		departures: departures{wall: cfg.Clock.Wall}}
 	l.Drains = newDrains(l, rows)
 
 	auction := cfg.Auctioneer
@@ -163,6 +161,7 @@ func New(cfg Config, rows []store.Row) (*Leader, error) {
 		return nil, err
 	}
 	sessions.Registry = l.Registry
+	l.admission = admission{registry: l.Registry, drains: l.Drains, auctioneer: l.Auctioneer, placement: l.Placement}
 
 	feed := newLedgerFeed(l.Auctioneer, func(process string) *lrp.Desired { return l.Board.Definition(process) })
 	board := cfg.Board

@@ -6,8 +6,10 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
+	"cantina/auctioneer"
 	"cantina/event"
 	"cantina/fence"
 	"cantina/lrp"
@@ -16,20 +18,37 @@ import (
 	"cantina/worker"
 )
 
+// admission makes sure that the auctioneer gets the newest state of a cell.
+type admission struct {
+	registry   *registry.Registry
+	drains     *Drains
+	auctioneer *auctioneer.Auctioneer
+	placement  *PlacementAdapter
+	mu         sync.Mutex // before the locks of registry, drains and auctioneer
+}
+
 // admit sets in the auctioneer whether a cell may get work.
-func (l *Leader) admit(name worker.CellName) {
-	l.admitting.Lock()
-	proc, reason := l.Registry.Receives(name)
-	if d := l.Drains.Of(name); d != nil && reason == "" {
+func (a *admission) admit(name worker.CellName) {
+	a.mu.Lock()
+	proc, reason := a.registry.Receives(name)
+	if d := a.drains.Of(name); d != nil && reason == "" {
 		reason = placement.Drained + d.Reason
 	}
 	if proc == "" {
-		l.Auctioneer.Remove(string(name))
+		a.auctioneer.Remove(string(name))
 	} else {
-		l.Auctioneer.Admit(string(name), string(proc), reason)
+		a.auctioneer.Admit(string(name), string(proc), reason)
 	}
-	l.admitting.Unlock()
-	l.Placement.Recheck()
+	a.mu.Unlock()
+	a.placement.Recheck()
+}
+
+// remove takes a cell off: no living process has its name.
+func (a *admission) remove(name worker.CellName) {
+	a.mu.Lock()
+	a.auctioneer.Remove(string(name))
+	a.mu.Unlock()
+	a.placement.Recheck()
 }
 
 // JoinGrace is how long a term leaves to cells that were never members to join,
@@ -39,15 +58,7 @@ const JoinGrace = 5 * time.Second
 // joined reports whether the cells have had their time to join: the initial wait is over, every
 // member has reported, and JoinGrace has passed since the term began.
 func (l *Leader) joined() bool {
-	if l.cfg.Clock.Boot()-l.began < JoinGrace || l.Registry.Wait().Active {
-		return false
-	}
-	for _, s := range l.Registry.Sessions() {
-		if s.Member && !s.Reported && !s.Dead && !s.Displaced {
-			return false
-		}
-	}
-	return true
+	return l.cfg.Clock.Boot()-l.began >= JoinGrace && !l.Registry.Wait().Active && len(l.awaited()) == 0
 }
 
 // awaited names the cells that the leader still waits for, sorted: members that have not reported in this
@@ -90,7 +101,7 @@ func (l *Leader) SessionChanged(e worker.SessionChanged) {
 	l.recordSession(e)
 	l.Board.SessionChanged(e)
 	l.sweep()
-	l.admit(e.Cell)
+	l.admission.admit(e.Cell)
 	if s, ok := l.Registry.Session(e.Cell); ok && s.Proc == e.Proc {
 		l.mu.Lock()
 		l.changed[e.Cell] = l.cfg.Clock.Wall()
@@ -111,7 +122,7 @@ func (l *Leader) Availability(e worker.Availability) {
 	if e.Unavailable {
 		l.log.Warn("cell is alive but unavailable", "cell", string(e.Cell), "reason", e.Reason)
 	}
-	l.admit(e.Cell)
+	l.admission.admit(e.Cell)
 	state, text := event.CellState{Name: e.Cell, Proc: e.Proc, Term: l.cfg.Term, Draining: l.Drains.Of(e.Cell) != nil}, "takes new work again"
 	if e.Unavailable {
 		state.Unavailable, text = e.Reason, "is given no new work: "+e.Reason
@@ -123,15 +134,16 @@ func (l *Leader) Availability(e worker.Availability) {
 }
 
 // Eligible implements registry.Listener.
-func (l *Leader) Eligible(e worker.Eligible) { l.admit(e.Cell) }
+func (l *Leader) Eligible(e worker.Eligible) { l.admission.admit(e.Cell) }
 
 // Dead implements registry.Listener.
 func (l *Leader) Dead(e worker.Dead) {
 	l.log.Info("certainly dead", "cell", string(e.Cell), "proc", string(e.Proc), "proof", e.Proof.String())
 	holder, _ := l.Registry.Receives(e.Cell)
 	tasks := l.Board.Dead(e, holder)
-	l.admit(e.Cell)
-	if x, ok := l.recordDeath(e, tasks); ok {
+	l.admission.admit(e.Cell)
+	s, held := l.Registry.Session(e.Cell)
+	if x, ok := l.departures.dead(e, tasks, held && s.Proc != e.Proc && !s.Dead); ok {
 		l.gone(e.Cell)
 		l.cfg.Hub.Publish(0, event.Event{Kind: event.Cell, Subject: string(e.Cell), Text: event.GoneWord(x.Left) + ": " + x.Why + "; " + x.Work,
 			Cell: &event.CellState{Name: e.Cell, Proc: e.Proc, Session: worker.MustDie, Reason: x.Why, Term: l.cfg.Term, Gone: true}})
@@ -147,10 +159,7 @@ func (l *Leader) gone(name worker.CellName) {
 	l.mu.Unlock()
 	l.Drains.Forget(name)
 	l.cfg.Cells.SetAddress(name, "")
-	l.admitting.Lock()
-	l.Auctioneer.Remove(string(name))
-	l.admitting.Unlock()
-	l.Placement.Recheck()
+	l.admission.remove(name)
 }
 
 // sweep removes cells that were never members, whose end is not reported, if there may be many.
@@ -179,7 +188,9 @@ func (l *Leader) sweep() {
 
 // Ended implements registry.Listener.
 func (l *Leader) Ended(e worker.Ended) {
-	l.countLost(e)
+	if e.Kind == worker.Lost {
+		l.departures.note(e.Cell, e.Proc, func(d *silentProc) { d.batch++ })
+	}
 	l.Scheduler.Ended(e)
 }
 
@@ -199,7 +210,7 @@ const maxAudits = 20
 func (l *Leader) Audit(e worker.Audit) {
 	logAudit(l.log, e)
 	if e.Kind == worker.AuditForgotten {
-		l.recordForgotten(e)
+		l.departures.note(e.Cell, e.Proc, func(d *silentProc) { d.by = e.Text }) // an operator's declaration
 	}
 	l.cfg.Hub.Publish(0, event.Event{Kind: event.Note, Subject: string(e.Cell), Text: auditText(worker.Audit{Run: e.Run, Text: e.Text})})
 	if e.Kind == worker.AuditWaitEnded || e.Kind == worker.AuditRefused {
