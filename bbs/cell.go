@@ -179,7 +179,7 @@ func (ps *processes) SessionChanged(e worker.SessionChanged) {
 	}
 }
 
-// Dead handles the certain death of a process. holder is the process that now has its cell's name,
+// Dead handles the certain death of a process. holder is the process that took its cell's name,
 // if any. It takes over work that it has reported a container of and, if it has taken over the
 // directory of the dead process, work that survives a restart. It returns the number of lost
 // tasks.

@@ -18,10 +18,8 @@ type acts struct {
 
 	beats    mailbox[worker.Heartbeat]
 	beating  *run.Loop
-	statuses mailbox[worker.UpdateStatus]
-	telling  [statusCalls]*run.Loop
-	probes   mailbox[worker.UpdateStatus] // answers to probes alone
-	probed   *run.Loop
+	statuses statusQueue
+	probes   statusQueue                  // answers to probes alone
 	foreign  mailbox[worker.ForeignHeard] // sent by the loop of heartbeats
 
 	ended chan struct{} // closed when the session does nothing more
@@ -36,13 +34,9 @@ func (a *acts) perform(e worker.CellEffect, got *answers) {
 		a.beating.Wake()
 	case worker.SendStatus:
 		if e.Update.Items[0].Kind == worker.StatusProbe {
-			a.probes.put(e.Update)
-			a.probed.Wake()
-			return
-		}
-		a.statuses.put(e.Update)
-		for _, l := range a.telling {
-			l.Wake()
+			a.probes.send(e.Update)
+		} else {
+			a.statuses.send(e.Update)
 		}
 	case worker.AnswerReport:
 		got.report = &e.Report

@@ -3,6 +3,7 @@ package cell
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,27 +18,38 @@ import (
 // tickEvery is how often every deadline is looked at.
 const tickEvery = 100 * time.Millisecond
 
-// statusCalls limits the UpdateStatus calls with ends in progress. Each lasts as long as a commit:
-// ends in that time should be in the next commit, not in the one after. Results of probes have a
-// separate call, which lasts as long as the network takes.
+// statusCalls limits the UpdateStatus calls of a queue in progress. One with ends lasts as long as a
+// commit: ends in that time should be in the next commit, not in the one after. Any call may hang.
 const statusCalls = 4
+
+// statusQueue is statuses that wait, and the loops that send them.
+type statusQueue struct {
+	mailbox[worker.UpdateStatus]
+	loops [statusCalls]*run.Loop
+}
+
+// send has a status sent.
+func (q *statusQueue) send(u worker.UpdateStatus) {
+	q.put(u)
+	for _, l := range q.loops {
+		l.Wake()
+	}
+}
 
 // makeLoops makes them; they run when a caller drives them.
 func (s *session) makeLoops(h hands) {
 	s.ticks = &ticks{clock: s.clock, loop: run.NewLoop("tick", s.nextTick)}
 	s.acts = &acts{log: s.log, hands: h, ticks: s.ticks, ended: make(chan struct{}),
 		beating: run.NewLoop("beat", s.nextBeat)}
-	statuses := func(name string, box *mailbox[worker.UpdateStatus]) *run.Loop {
-		return run.NewLoop(name, func() (func(context.Context), time.Duration) { return s.nextStatuses(box) })
+	for _, q := range []*statusQueue{&s.acts.statuses, &s.acts.probes} {
+		for i := range q.loops {
+			q.loops[i] = run.NewLoop("status", func() (func(context.Context), time.Duration) { return s.nextStatuses(q) })
+		}
 	}
-	for i := range s.acts.telling {
-		s.acts.telling[i] = statuses("status", &s.acts.statuses)
-	}
-	s.acts.probed = statuses("probe", &s.acts.probes)
 }
 
 func (s *session) loops() []*run.Loop {
-	return append(s.acts.telling[:len(s.acts.telling):len(s.acts.telling)], s.acts.probed, s.acts.beating, s.ticks.loop)
+	return slices.Concat(s.acts.statuses.loops[:], s.acts.probes.loops[:], []*run.Loop{s.acts.beating, s.ticks.loop})
 }
 
 // nextTick re-reads every deadline at least each second, and begins sessions.
@@ -135,9 +147,9 @@ func (s *session) limit(ctx context.Context, d time.Duration) (context.Context, 
 	return run.Patient(ctx, d)
 }
 
-// nextStatuses sends the statuses of a mailbox: all that wait go in one call.
-func (s *session) nextStatuses(box *mailbox[worker.UpdateStatus]) (func(context.Context), time.Duration) {
-	all := box.take()
+// nextStatuses sends the statuses of a queue: all that wait go in one call.
+func (s *session) nextStatuses(q *statusQueue) (func(context.Context), time.Duration) {
+	all := q.take()
 	if len(all) == 0 {
 		return nil, run.Never
 	}

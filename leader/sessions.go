@@ -139,7 +139,10 @@ func (l *Leader) Eligible(e worker.Eligible) { l.admission.admit(e.Cell) }
 // Dead implements registry.Listener.
 func (l *Leader) Dead(e worker.Dead) {
 	l.log.Info("certainly dead", "cell", string(e.Cell), "proc", string(e.Proc), "proof", e.Proof.String())
-	holder, _ := l.Registry.Receives(e.Cell)
+	holder := e.Successor
+	if holder == "" { // one may have come since
+		holder, _ = l.Registry.Receives(e.Cell)
+	}
 	tasks := l.Board.Dead(e, holder)
 	l.admission.admit(e.Cell)
 	s, held := l.Registry.Session(e.Cell)

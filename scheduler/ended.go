@@ -267,10 +267,12 @@ func (st *statuses) finish(x *end) {
 		delete(st.adoption.shadows, x.run.Invocation)
 		st.changed = true
 	}
-	if !x.update.Store {
-		// Gives back what it drew, if it was known.
-		if b := st.boardOf(x.key); b != nil {
-			b.Apply(x.update)
+	if b := st.boardOf(x.key); b != nil && !x.update.Store {
+		b.Apply(x.update) // gives back what it drew, if it was known
+	} else if b != nil {
+		// While the status was being committed, the name may have been born again over another forest.
+		if inv, _, ok := b.Running(x.key); ok && inv == x.run.Invocation {
+			b.Forget(x.key)
 		}
 	}
 	if x.next != nil {

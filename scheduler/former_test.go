@@ -125,3 +125,32 @@ func TestARenewedJobLeavesTheBoardOfItsEarlierForest(t *testing.T) {
 		r.stop()
 	})
 }
+
+// TestAnEndOfAnEarlierLifeThatIsBeingCommitted: while the end of a batch task is on its way to the
+// store, behind the change by which its job is born again over another forest, the new board
+// learns that it runs. It ends there too.
+func TestAnEndOfAnEarlierLifeThatIsBeingCommitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newFakeStore()
+		r := begin(t, st, 1)
+		r.cell("c", 9)
+		r.apply(onHosts("j", "f"))
+		r.wantStarted("j/a")
+		st.setManual(true)
+		c, err := r.Renew("dom", onHosts("j", "elsewhere"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		go r.Commit(t.Context(), c)
+		synctest.Wait()
+		r.Ended(r.ended("j", "a", 0, ""))
+		st.setManual(false)
+		synctest.Wait()
+		r.wantStarted("j/a")
+		r.end("j", "a", 0, "")
+		if p := r.progressOf("j"); p.Done != 1 || p.Running != 0 {
+			t.Errorf("progress %+v", p)
+		}
+		r.stop()
+	})
+}

@@ -79,6 +79,9 @@ func (w *world) customer() {
 // ask makes one call of a customer, which may wait. A refusal is permitted only if the call came
 // too late, or if the leader could not finish it.
 func (b *board) ask(what string, fn func(ctx context.Context) error) {
+	if b.r.s.w.refuses() {
+		return // the API refuses it
+	}
 	b.r.threads.run(func() {
 		err := fn(context.Background())
 		if b.r.dead || err == nil {
@@ -209,9 +212,10 @@ func (w *world) applies(b *board, a plan.Application, large bool) {
 		key.Key = w.newID("k")
 	}
 	b.r.tight = large
+	asked := w.now
 	b.ask("apply", func(ctx context.Context) error {
 		first, err := b.Apply(ctx, a, key, nil)
-		if err != nil || b.r.dead || key.Key == "" {
+		if err != nil || b.r.dead || key.Key == "" || w.now-asked > shortKeys/4 {
 			return err
 		}
 		made := b.r.made

@@ -33,6 +33,7 @@ const (
 	OtherFlags
 	Deregister
 	HangWork
+	FullStore
 	// Of services and tasks: only in runs that have any.
 	Drain
 	FailWork
@@ -47,7 +48,8 @@ const batchFaults = Drain
 
 var faultNames = [faultCount]string{"kill server", "pause server", "cut store", "unknown commit", "kill agent", "pause agent",
 	"pause machine", "reboot", "cut link", "cut calls", "rough network", "twin", "restore store", "move store", "delete job", "break probe",
-	"other flags", "deregister", "hang work", "drain", "fail work", "change service", "change task", "corrupt row"}
+	"other flags", "deregister", "hang work", "full store",
+	"drain", "fail work", "change service", "change task", "corrupt row"}
 
 // parseFaults reads the value of `cantina sim --faults`: all, none, or names with a comma
 // between them.
@@ -175,6 +177,12 @@ func (w *world) inflict(f Fault, s *server, m *machine) time.Duration {
 		if !w.hang(m) {
 			return 0
 		}
+		return long
+	case FullStore:
+		if !w.noRoom() {
+			w.filled = w.now
+		}
+		w.full = w.now + long
 		return long
 	default:
 		w.inflictMore(f, m)
@@ -353,7 +361,7 @@ func (w *world) calmDown() {
 	w.trace("CALM")
 	w.calm = true
 	clear(w.cuts)
-	w.rough, w.loseJob = 0, false
+	w.rough, w.full, w.loseJob = 0, 0, false
 	if w.boards() {
 		w.quiesce()
 	}

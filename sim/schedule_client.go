@@ -81,6 +81,9 @@ func (p *plans) cancel(r *leadership, guid string) {
 
 // ask makes one call, which may wait. A refusal is a response.
 func (t *times) ask(what string, fn func(ctx context.Context) error) {
+	if t.p.w.refuses() {
+		return // the API refuses it
+	}
 	t.r.threads.run(func() {
 		err := fn(context.Background())
 		if t.r.dead {

@@ -172,7 +172,7 @@ func (s *server) campaign() {
 		return
 	}
 	retry := func() { s.later(s.w.between(100*time.Millisecond, 600*time.Millisecond), s.campaign) }
-	if s.storeCut() {
+	if s.storeCut() || s.w.noRoom() {
 		retry()
 		return
 	}
@@ -342,10 +342,27 @@ func (r *leadership) commit() {
 	r.transact(all, func() { r.done(batch) })
 }
 
+// fullPause is the time between two tries to commit to a store that is full.
+const fullPause = 250 * time.Millisecond
+
+// noRoom reports that the store takes no writes: its disk is full.
+func (w *world) noRoom() bool { return w.now < w.full }
+
+// refuses reports that the leader knows that: what was decided just before waits for the commit.
+func (w *world) refuses() bool { return w.noRoom() && w.now >= w.filled+500*time.Millisecond }
+
 // transact is one fenced transaction with an outcome that may stay unknown.
 func (r *leadership) transact(all []op, done func()) {
 	w, s := r.s.w, r.s
 	w.after(w.between(time.Millisecond, 10*time.Millisecond), func() {
+		if w.noRoom() && !s.storeCut() { // refused for certain, and tried again
+			s.later(fullPause, func() {
+				if !r.over {
+					r.transact(all, done)
+				}
+			})
+			return
+		}
 		unknown := s.storeCut() || w.allowed(UnknownCommit) && w.chance(10)
 		lost := unknown && w.chance(500)
 		if w.loseJob && hasJob(all) {

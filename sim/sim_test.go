@@ -149,3 +149,18 @@ func BenchmarkSteps(b *testing.B) {
 		})
 	}
 }
+
+// TestFullStore: a store that takes no writes for longer than a cell lives without its leader ends
+// nothing, and nothing that waited for it is forgotten.
+func TestFullStore(t *testing.T) {
+	sum, err := RunMany(Many{Seed: *seedFlag, Steps: steps() / 3, Config: Config{Load: Mixed, Faults: []Fault{FullStore}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum.Launches == 0 || sum.Begun == 0 || sum.Terms != sum.Seeds {
+		t.Fatalf("nothing happened, or terms ended: %+v", sum)
+	}
+	if sum.Lost > 0 || sum.TasksLost > 0 {
+		t.Errorf("%d batch tasks and %d tasks were lost", sum.Lost, sum.TasksLost)
+	}
+}

@@ -111,6 +111,14 @@ func (t termStore) ClearRestored(done func(revision int64, err error)) {
 // LeaseHeld reports that no other server can lead.
 func (t termStore) LeaseHeld() bool { return t.r.leaseHeld() }
 
+// NoRoom reports that the store is full, as store.Leadership does.
+func (t termStore) NoRoom() error {
+	if t.r.s.w.refuses() {
+		return disk.ErrFull
+	}
+	return nil
+}
+
 // Wait applies no back pressure.
 func (t termStore) Wait(context.Context) error { return nil }
 

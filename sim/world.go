@@ -154,6 +154,8 @@ type world struct {
 	stays     *machine      // machine where hanging containers hang until the end
 	loseJob   bool          // the next commit of a job row is lost, and the term with it
 	rough     time.Duration // network is bad until then
+	filled    time.Duration // when the store became full
+	full      time.Duration // and until when it is
 	cuts      map[[2]int]time.Duration
 	active    [faultCount]time.Duration // until when each fault may show
 	check     checker

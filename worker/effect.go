@@ -147,6 +147,9 @@ type Dead struct {
 	Cell  CellName
 	Proc  Proc
 	Proof Proof
+	// Successor is the process that had the cell's name when the death was found; empty = none. Another
+	// may have it when the effect is released.
+	Successor Proc
 }
 
 // Synthetic tells an end that no process reported from an end that one did.

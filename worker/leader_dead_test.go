@@ -2,6 +2,7 @@ package worker
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 )
@@ -85,7 +86,7 @@ func TestDeathIsToldBeforeTheRowGoes(t *testing.T) {
 			return
 		}
 		r.pending = r.pending[1:]
-		told = told || slices.Contains(out.Effects, Effect(Dead{"w1", "p1", ProofSuccessor}))
+		told = told || slices.Contains(out.Effects, Effect(Dead{"w1", "p1", ProofSuccessor, "p2"}))
 		next, err := r.l.Step(r.now, Committed{out.Seq})
 		if err != nil {
 			t.Fatal(err)
@@ -129,5 +130,25 @@ func TestWhatIsSaidToRemainIsNotDeadByTime(t *testing.T) {
 				t.Errorf("dead %v, want %v", !c.dead, c.dead)
 			}
 		})
+	}
+}
+
+// TestDeathNamesTheSuccessorOfItsTime: the store takes nothing for a while, and sessions follow each other.
+// Each death names the process that took over then, and not the last one, which may not have reported yet.
+func TestDeathNamesTheSuccessorOfItsTime(t *testing.T) {
+	r := newRig(t, withMembers(member("p1", "w1", 1)))
+	r.hold = true
+	for i, p := range []Proc{"p2", "p3", "p4"} {
+		before := Proc(fmt.Sprint("p", i+1))
+		r.beat("w1", p, int64(i+2), func(h *Heartbeat) { h.Predecessor, h.PredecessorsGone = before, true })
+		if p != "p4" {
+			r.step(ReportReceived{Report{Term: term5, Proc: p, Predecessor: before, PredecessorsGone: true}})
+		}
+	}
+	r.commit()
+	got := take[Dead](r)
+	want := []Dead{{"w1", "p1", ProofSuccessor, "p2"}, {"w1", "p2", ProofSuccessor, "p3"}}
+	if !slices.Equal(got, want) {
+		t.Errorf("told %v, want %v", got, want)
 	}
 }

@@ -170,7 +170,11 @@ func (l *Leader) die(p *process, now time.Duration, proof Proof) {
 			l.batch.end(e, p, Ended{Kind: Lost, Reason: "lost with cell " + string(p.row.Cell) + ": " + proof.Words()})
 		}
 	}
-	l.do(Dead{p.row.Cell, p.row.Proc, proof}, StartsChanged{})
+	dead := Dead{Cell: p.row.Cell, Proc: p.row.Proc, Proof: proof}
+	if cur := l.holders[p.row.Cell]; cur != nil && cur != p {
+		dead.Successor = cur.row.Proc
+	}
+	l.do(dead, StartsChanged{})
 	p.deathOutput = l.seq + 1
 	l.members.deaths = append(l.members.deaths, p)
 }

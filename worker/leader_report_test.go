@@ -164,7 +164,7 @@ func TestTheRowGoesAfterTheWordOfTheDeath(t *testing.T) {
 				t.Errorf("the list without it: %+v", out.Rows)
 			}
 		}
-		told = told || slices.Contains(out.Effects, Effect(Dead{"w1", "p1", ProofOperator}))
+		told = told || slices.Contains(out.Effects, Effect(Dead{"w1", "p1", ProofOperator, ""}))
 		next, err := r.l.Step(r.now, Committed{out.Seq})
 		if err != nil {
 			t.Fatal(err)
