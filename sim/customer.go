@@ -79,7 +79,7 @@ func (w *world) customer() {
 // ask makes one call of a customer, which may wait. A refusal is permitted only if the call came
 // too late, or if the leader could not finish it.
 func (b *board) ask(what string, fn func(ctx context.Context) error) {
-	if b.r.s.w.refuses() {
+	if refuses(b.r.s.w) {
 		return // the API refuses it
 	}
 	b.r.threads.run(func() {

@@ -179,7 +179,7 @@ func (w *world) inflict(f Fault, s *server, m *machine) time.Duration {
 		}
 		return long
 	case FullStore:
-		if !w.noRoom() {
+		if !noRoom(w) {
 			w.filled = w.now
 		}
 		w.full = w.now + long

@@ -81,7 +81,7 @@ func (p *plans) cancel(r *leadership, guid string) {
 
 // ask makes one call, which may wait. A refusal is a response.
 func (t *times) ask(what string, fn func(ctx context.Context) error) {
-	if t.p.w.refuses() {
+	if refuses(t.p.w) {
 		return // the API refuses it
 	}
 	t.r.threads.run(func() {

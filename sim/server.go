@@ -172,7 +172,7 @@ func (s *server) campaign() {
 		return
 	}
 	retry := func() { s.later(s.w.between(100*time.Millisecond, 600*time.Millisecond), s.campaign) }
-	if s.storeCut() || s.w.noRoom() {
+	if s.storeCut() || noRoom(s.w) {
 		retry()
 		return
 	}
@@ -339,30 +339,35 @@ func (r *leadership) commit() {
 		r.s.later(0, func() { r.done(batch) })
 		return
 	}
-	r.transact(all, func() { r.done(batch) })
+	withRoom(r, func() { r.transact(all, func() { r.done(batch) }) })
+}
+
+// withRoom does fn once the store has room: what it refuses has certainly not landed, and is tried again.
+func withRoom(r *leadership, fn func()) {
+	if !noRoom(r.s.w) {
+		fn()
+		return
+	}
+	r.s.later(fullPause, func() {
+		if !r.over {
+			withRoom(r, fn)
+		}
+	})
 }
 
 // fullPause is the time between two tries to commit to a store that is full.
 const fullPause = 250 * time.Millisecond
 
 // noRoom reports that the store takes no writes: its disk is full.
-func (w *world) noRoom() bool { return w.now < w.full }
+func noRoom(w *world) bool { return w.now < w.full }
 
 // refuses reports that the leader knows that: what was decided just before waits for the commit.
-func (w *world) refuses() bool { return w.noRoom() && w.now >= w.filled+500*time.Millisecond }
+func refuses(w *world) bool { return noRoom(w) && w.now >= w.filled+500*time.Millisecond }
 
 // transact is one fenced transaction with an outcome that may stay unknown.
 func (r *leadership) transact(all []op, done func()) {
 	w, s := r.s.w, r.s
 	w.after(w.between(time.Millisecond, 10*time.Millisecond), func() {
-		if w.noRoom() && !s.storeCut() { // refused for certain, and tried again
-			s.later(fullPause, func() {
-				if !r.over {
-					r.transact(all, done)
-				}
-			})
-			return
-		}
 		unknown := s.storeCut() || w.allowed(UnknownCommit) && w.chance(10)
 		lost := unknown && w.chance(500)
 		if w.loseJob && hasJob(all) {

@@ -113,7 +113,7 @@ func (t termStore) LeaseHeld() bool { return t.r.leaseHeld() }
 
 // NoRoom reports that the store is full, as store.Leadership does.
 func (t termStore) NoRoom() error {
-	if t.r.s.w.refuses() {
+	if refuses(t.r.s.w) {
 		return disk.ErrFull
 	}
 	return nil
