@@ -35,7 +35,7 @@ type Run struct {
 	User string // name or uid[:gid]; empty = the workload's
 	// OpenFiles is the limit on open files (RLIMIT_NOFILE); 0 = the cell's default.
 	OpenFiles int
-	// SuppressOutput drops what the program writes.
+	// SuppressOutput drops the program's output.
 	SuppressOutput bool
 }
 
@@ -70,7 +70,7 @@ type EmitProgress struct {
 	FailureMessagePrefix string
 }
 
-// Isolation says how far a container is kept apart from its machine.
+// Isolation is the isolation of a container from its machine.
 type Isolation int
 
 // The levels of isolation.
@@ -86,7 +86,7 @@ type Check struct {
 	HTTP *HTTPCheck
 	TCP  *TCPCheck
 	Exec *Run // healthy when it exits 0
-	// Timeout bounds one attempt; 0 = 1 s.
+	// Timeout limits one attempt; 0 = 1 s.
 	Timeout time.Duration
 	// StartupInterval is the cadence until the first success; 0 = 2 s.
 	StartupInterval time.Duration
@@ -104,7 +104,7 @@ type TCPCheck struct{ Port string }
 // environment as PORT (the first) and PORT_NAME.
 type Port struct {
 	Name string
-	// Fixed asks for exactly this port of the machine; 0 = dynamic.
+	// Fixed requests exactly this port of the machine; 0 = dynamic.
 	Fixed int
 }
 
@@ -125,39 +125,38 @@ type Mapping struct {
 	Port int
 }
 
-// KillMode is what is signalled when a container is stopped.
+// KillMode is how a container is signalled when it is stopped.
 type KillMode int
 
 // The kill modes of the note "Bistro task termination", choice c.
 const (
-	// KillTermWaitKill is the stop signal, then KILL after the grace: the default. It
-	// gives time to clean up; without cgroups the KILL may leak what the process started.
+	// KillTermWaitKill is the stop signal, then KILL after the grace: the default. It permits
+	// cleanup; without cgroups the KILL may leak child processes.
 	KillTermWaitKill KillMode = iota
-	// KillTerm is the stop signal alone; KILL is left to the reaper. What cleans up badly
-	// fails to end rather than ending and leaking its descendants.
+	// KillTerm is the stop signal alone; KILL is left to the reaper. A program that cleans up badly
+	// does not end, instead of ending and leaking its descendants.
 	KillTerm
 	// KillNow is KILL at once: fast when there is nothing to clean up.
 	KillNow
 )
 
-// KillTarget is whom the signals go to: the note's choice d.
+// KillTarget is the receivers of the signals: choice d of Bistro's note.
 type KillTarget int
 
 // The kill targets. Without usable cgroups TargetCgroup means TargetGroup.
 const (
-	// TargetCgroup is every process of the container: the default. Nobody is missed, and
-	// a parent cannot choose the order in which its children end.
+	// TargetCgroup is every process of the container: the default. No process is missed, and a parent
+	// cannot choose the order in which its children end.
 	TargetCgroup KillTarget = iota
 	// TargetGroup is the process group of the main process. It misses processes that made
 	// a session or a group of their own; they are leftovers then.
 	TargetGroup
-	// TargetChild is only the main process, which may end its own in good order; what it
-	// forgets is a leftover.
+	// TargetChild is only the main process, which may end its children in order; forgotten ones are
+	// leftovers.
 	TargetChild
 )
 
-// What a Termination has where it says nothing. (Bistro task termination, choices a to e;
-// Diego executor, Run step.)
+// Defaults of a Termination. (Bistro task termination, choices a to e; Diego executor, Run step.)
 const (
 	DefaultGrace         = 10 * time.Second
 	DefaultLeftoverGrace = time.Second
@@ -174,18 +173,18 @@ type Termination struct {
 	LeftoverGrace time.Duration
 	Mode          KillMode
 	Target        KillTarget
-	// ParentDeath is the signal the main process gets when the cell dies (choice a):
-	// 0 = SIGTERM with cgroups and SIGKILL without; -1 = none. TERM lets it clean up after
-	// itself, and leaks it when it does not heed that and no reaper is left; KILL is
-	// certain, and orphans what it started where no control group holds that.
+	// ParentDeath is the signal that the main process gets when the cell dies (choice a): 0 = SIGTERM
+	// with cgroups and SIGKILL without; -1 = none. TERM permits cleanup, and leaks a process that
+	// ignores it if no reaper is left. KILL is certain, and orphans child processes without a control
+	// group.
 	ParentDeath int
-	// NoSession keeps the main process in the cell's session and group (choice b
-	// "No"): Ctrl-C and Ctrl-Z of a terminal reach it directly. Without cgroups only the
-	// main process can be signalled then, not what it started.
+	// NoSession keeps the main process in the cell's session and group (choice b "No"): Ctrl-C and
+	// Ctrl-Z of a terminal reach it directly. Without cgroups only the main process can be signalled
+	// then, not its children.
 	NoSession bool
 }
 
-// OnCellRestart says what becomes of a container when its cell's process ends.
+// OnCellRestart is the fate of a container when its cell's process ends.
 type OnCellRestart int
 
 // The fates at a cell's restart.
@@ -194,14 +193,14 @@ const (
 	RestartKeep                      // it runs on and is adopted by the next cell process
 )
 
-// Survives reports whether what runs outlives its cell's process.
+// Survives reports whether the work outlives its cell's process.
 func (r OnCellRestart) Survives() bool { return r == RestartKeep }
 
-// Workload is what one container runs and how.
+// Workload is the work of one container, with its environment.
 type Workload struct {
 	Setup    *Action // run once before Action
 	Action   Action
-	Monitor  *Action // like a check that is an action; ignored when Checks is set
+	Monitor  *Action // like a check that is an action; ignored if Checks is set
 	Sidecars []Action
 
 	Checks          []Check       // all must pass: then RUNNING; later one failure ends the container
@@ -211,23 +210,22 @@ type Workload struct {
 
 	Env  []Variable
 	User string // name or uid[:gid]; empty = the cell's own
-	// Resources are what the container takes from its cell. memory_mb, cpu_milli
-	// and disk_mb are enforced as limits when present; containers is always 1.
+	// Resources are those that the container takes from its cell. memory_mb, cpu_milli and disk_mb
+	// are enforced as limits if present; containers is always 1.
 	Resources resource.Amounts
 	MaxPids   int // 0 = no limit
 	Ports     []Port
 	Isolation Isolation
-	OwnNet    bool   // with IsolationNamespaces: a network namespace of its own, loopback only
+	OwnNet    bool   // with IsolationNamespaces: a private network namespace, loopback only
 	Rootfs    string // with IsolationRootfs: directory, OCI tarball, or registry reference pinned by digest
 	// ResultFile is read when the action ended (relative to the container's directory).
 	ResultFile string
 
 	Termination   Termination
 	OnCellRestart OnCellRestart
-	// API gives it the address of the API and what opens it (CANTINA_API, CANTINA_TOKEN): it
-	// may do there what the operator may.
+	// API adds the address and the token of the API (CANTINA_API, CANTINA_TOKEN), with the full
+	// rights of an operator.
 	API bool
-	// LogRate bounds output in bytes per second; 0 = no bound. What is dropped is
-	// counted in the log.
+	// LogRate limits output in bytes per second; 0 = no limit. Dropped bytes are counted in the log.
 	LogRate int
 }

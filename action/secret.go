@@ -5,11 +5,11 @@ import (
 	"regexp"
 )
 
-// Secret stands where a value is that must not be shown.
+// Secret replaces a value that must not be shown.
 const Secret = "[secret]"
 
-// Format prints a variable without its value, with every verb: environments carry
-// passwords, and whoever prints a workload, in a log or an error, must not tell them.
+// Format prints a variable without its value, with every verb: environments contain passwords, and
+// a log or an error with a workload must not reveal them.
 func (v Variable) Format(s fmt.State, _ rune) {
 	_, _ = fmt.Fprint(s, v.Name+"="+Secret) // fmt has no use for an error
 }

@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// Limits of what the kernel hands to a program (execve(2)), less what the cell and an image
-// add to the environment.
+// Limits of the kernel for the arguments and environment of a program (execve(2)), less the part
+// that the cell and an image add to the environment.
 const (
 	// MaxText is the longest argument, or variable with its name, in bytes.
 	MaxText = 128<<10 - 1
 	// MaxTexts bounds all arguments and variables of a program together, in bytes.
 	MaxTexts = 2<<20 - 128<<10
-	// perText is what each of them costs beside its bytes.
+	// perText is the cost of each of them besides its bytes.
 	perText = 9
 )
 
@@ -38,8 +38,8 @@ func CheckEnv(env []Variable) error {
 	return errors.Join(errs...)
 }
 
-// CheckArguments does it for the program itself, its arguments, and all of it together with
-// the variables of its workload.
+// CheckArguments does it for the program itself, its arguments, and all of it together with the
+// variables of its workload.
 func (r *Run) CheckArguments(env []Variable) error {
 	sum := 0
 	for i, a := range append([]string{r.Path}, r.Args...) {

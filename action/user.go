@@ -47,8 +47,8 @@ func ParseUser(text string) (User, error) {
 	return u, nil
 }
 
-// ParseAccount reads the name or the number of a user or a group. What is all digits is a
-// number, also where an account has it for its name.
+// ParseAccount parses the name or the number of a user or a group. All digits are a number, even
+// if an account has them as its name.
 func ParseAccount(text string) (Account, error) {
 	if strings.Trim(text, "0123456789") == "" {
 		n, err := ParseID(text)

@@ -13,7 +13,7 @@ var (
 	ErrRootfs = errors.New("bad rootfs")
 	// ErrKeep reports work that cannot outlive its cell's process.
 	ErrKeep = errors.New("keep needs an action that is one program, no sidecars, and a session of its own")
-	// ErrNoWayIn reports ports of a container with a network of its own.
+	// ErrNoWayIn reports ports of a container with a private network.
 	ErrNoWayIn = errors.New("with own_net there is no way in: the network of its own has nothing but loopback, " +
 		"so no other process could reach the ports")
 )
@@ -25,9 +25,9 @@ var (
 		`[a-z0-9]+([._/-]+[a-z0-9]+)*` + `(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$`)
 )
 
-// CheckRootfs refuses a text that can name no root file system, whatever the cells have:
-// it is an absolute path of a directory or of an image's tarball, which may end in
-// @sha256:DIGEST, or a reference to a registry that does. The error wraps ErrRootfs.
+// CheckRootfs refuses a text that can name no root file system on any cell. Valid are: an absolute
+// path of a directory or of an image's tarball, with an optional suffix @sha256:DIGEST, or a
+// registry reference with that suffix. The error wraps ErrRootfs.
 func CheckRootfs(text string) error {
 	m := pinned.FindStringSubmatch(text)
 	switch {
@@ -46,8 +46,8 @@ func CheckRootfs(text string) error {
 	return nil
 }
 
-// Validate reports all that is wrong with the workload whatever cell it runs on, each with
-// the name of the field.
+// Validate reports all errors of the workload that do not depend on a cell, each with the name of
+// the field.
 func (w *Workload) Validate() error {
 	var errs []error
 	bad := func(field string, err error) {
@@ -130,8 +130,7 @@ func (w *Workload) Kinds() []string {
 	return out
 }
 
-// MostOpenFiles is the highest limit of open files that a program of the workload asks
-// for; 0 = none.
+// MostOpenFiles is the highest limit of open files among the programs of the workload; 0 = none.
 func (w *Workload) MostOpenFiles() int {
 	most := 0
 	w.EachRun(func(_ string, r *Run) { most = max(most, r.OpenFiles) })

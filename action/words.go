@@ -57,8 +57,7 @@ func (r OnCellRestart) String() string {
 	return fmt.Sprintf("OnCellRestart(%d)", int(r))
 }
 
-// sentinel is a number in words when it is one that stands for something else than itself:
-// zero and below.
+// sentinel is the meaning of a number with a special meaning: zero and below.
 func sentinel(n int, zero, below string) string {
 	switch {
 	case n == 0:
@@ -69,7 +68,8 @@ func sentinel(n int, zero, below string) string {
 	return strconv.Itoa(n)
 }
 
-// FieldWord is the value of a field in words, where the number alone would mislead; empty = as it is.
+// FieldWord is the readable value of a field, if the number alone would mislead; empty = the
+// number.
 func (w Workload) FieldWord(field string) string {
 	switch field {
 	case "MaxPids":

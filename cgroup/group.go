@@ -20,8 +20,8 @@ var ErrBusy = errors.New("group holds a process")
 // how its container is stopped: "<signal> <grace in milliseconds>".
 const StopAttr = "user.cantina.stop"
 
-// WorkAttr is the extended attribute of a v2 group that says what its container is, for the
-// successor of a cell that finds it and cannot end it.
+// WorkAttr is the extended attribute of a v2 group that describes its container, for a cell's
+// successor that finds it and cannot end it.
 const WorkAttr = "user.cantina.work"
 
 // maxWork is how long that may be, in bytes.
@@ -32,8 +32,8 @@ type Group struct {
 	tree *Tree // nil for a group found again by path
 	dir  string
 	slot *slot
-	v2l  bool // has limits of its own
-	part bool // of another, whose slot it is
+	v2l  bool // has its own limits
+	part bool // of another group, whose slot it is
 
 	cpuMilli int // processor limit through v2
 	throttle sync.Once
@@ -57,9 +57,8 @@ func (g *Group) OpenDir() (int, error) {
 // NeedsThread reports whether JoinThread has something to do.
 func (g *Group) NeedsThread() bool { return g.slot != nil }
 
-// JoinThread moves the calling thread into the v1 groups of the container, so
-// that what it forks is there from the first instruction. LeaveThread undoes
-// it.
+// JoinThread moves the calling thread into the v1 groups of the container, so that a process that
+// it forks is there from the first instruction. LeaveThread undoes it.
 func (g *Group) JoinThread() error {
 	if g.slot != nil {
 		return g.slot.joinThread()
@@ -90,8 +89,8 @@ func (g *Group) leave(thread string) error {
 // partPrefix begins the names of parts.
 const partPrefix = "cantina-part-"
 
-// Part makes a group within the group, for what is to end before the whole: it counts for the
-// limits of the whole. The caller removes it with Remove; what is left of it goes with the whole.
+// Part makes a group within the group, for processes that end before the whole: it counts for the
+// limits of the whole. The caller removes it with Remove; remaining processes end with the whole.
 func (g *Group) Part(name string) (*Group, error) {
 	p := &Group{tree: g.tree, dir: filepath.Join(g.dir, partPrefix+Escape(name)), slot: g.slot, part: true}
 	if err := unix.Mkdir(p.dir, 0o755); err != nil {
@@ -146,7 +145,8 @@ func (g *Group) SetAsked(pids []int) error {
 	return nil
 }
 
-// Asked returns the processes that the reaper has ended; known is false where the group cannot say.
+// Asked returns the processes that the reaper has ended; known is false if the group has no
+// attributes.
 func (g *Group) Asked() (pids []int, known bool) {
 	buf := make([]byte, maxAsked)
 	n, err := unix.Getxattr(g.dir, AskedAttr, buf)
@@ -164,7 +164,7 @@ func (g *Group) Asked() (pids []int, known bool) {
 	return pids, true
 }
 
-// SetWork leaves what the group's container is, unless that is more than 16 KiB.
+// SetWork stores the description of the group's container, unless it is more than 16 KiB.
 func (g *Group) SetWork(work []byte) error {
 	if len(work) > maxWork {
 		return nil
@@ -175,7 +175,7 @@ func (g *Group) SetWork(work []byte) error {
 	return nil
 }
 
-// Work returns what SetWork left; nil when nothing is there.
+// Work returns the result of SetWork; nil if there is none.
 func (g *Group) Work() []byte {
 	buf := make([]byte, maxWork)
 	n, err := unix.Getxattr(g.dir, WorkAttr, buf)
@@ -185,9 +185,9 @@ func (g *Group) Work() []byte {
 	return buf[:n]
 }
 
-// Procs lists the processes in the group and below it. A group that is gone has
-// none. Those that have no number here are left out: they are of a pid name space that
-// this process does not see into, as when its predecessor ran outside of its container.
+// Procs lists the processes in the group and below it. A group that is gone has none. Processes
+// without a number here are left out: they are in a pid namespace that this process cannot see,
+// for example if its predecessor ran outside of its container.
 func (g *Group) Procs() ([]int, error) {
 	var pids []int
 	self := os.Getpid()
@@ -206,7 +206,7 @@ func (g *Group) Procs() ([]int, error) {
 	return pids, err
 }
 
-// walk calls fn for dir and the groups below; what vanishes meanwhile is passed over.
+// walk calls fn for dir and the groups below; groups that vanish meanwhile are skipped.
 func walk(dir string, fn func(string) error) error {
 	if err := fn(dir); err != nil {
 		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) {
@@ -240,7 +240,7 @@ func (g *Group) Populated() (bool, error) {
 	return n != 0, err
 }
 
-// Events is the file whose modification tells that Populated may have changed.
+// Events is the file whose modification means that Populated may have changed.
 func (g *Group) Events() string { return filepath.Join(g.dir, "cgroup.events") }
 
 // Signal sends sig to every process of the group. Each is pinned and looked at

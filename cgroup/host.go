@@ -1,18 +1,16 @@
-// Package cgroup puts the processes of a container into control groups of
-// their own, finds, freezes, signals and kills them there, and limits what they
-// use.
+// Package cgroup puts the processes of a container into their own control groups, finds, freezes,
+// signals and kills them there, and limits their usage.
 //
-// The unified hierarchy (v2), also without controllers, is the tracker: it says which
-// processes belong to a container and when none is left. Limits come from the
-// controllers of v2 where they can be had, else from v1.
+// The unified hierarchy (v2), also without controllers, is the tracker: it determines which
+// processes belong to a container and when none is left. Limits come from the controllers of v2 if
+// they are available, else from v1.
 //
 //	<tracker>/<own group>/cantina/<directory id>/<class>/<container>
 //	<v1 controller>/<own group>/cantina/<directory id>/slot-<n>
 //
-// A class is a set of containers that end together; the reaper acts on whole
-// classes. The limit slots of v1 are pooled: a slot is used by one container
-// after the other, because making and removing three groups costs more than
-// starting a small program. Tracker groups are never pooled.
+// A class is a set of containers that end together; the reaper acts on whole classes. The limit
+// slots of v1 are pooled: one container after the other uses a slot, because creating and removing
+// three groups costs more than starting a small program. Tracker groups are never pooled.
 package cgroup
 
 import (
@@ -46,7 +44,7 @@ func (m Mount) SelfDir() string {
 	return filepath.Join(m.Dir, rel)
 }
 
-// Host is what a machine offers.
+// Host has the control groups that a machine offers.
 type Host struct {
 	Unified *Mount            // nil when v2 is not mounted
 	V1      map[string]*Mount // by controller

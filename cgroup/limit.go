@@ -16,12 +16,12 @@ const cpuPeriod = 100000
 // maxPool bounds how many limit slots of v1 wait for their next container.
 const maxPool = 256
 
-// Usage is what a container used, as far as its controllers tell.
+// Usage is the usage of a container, as far as its controllers report it.
 type Usage struct {
 	MemoryPeak  int64 // bytes; 0 = unknown
 	MemoryLimit int64 // bytes; 0 = none
 	OOMKills    int64 // processes killed for lack of memory
-	// User and System are the processor time of all processes; Counted says that it is known.
+	// User and System are the processor time of all processes; Counted: it is known.
 	User, System time.Duration
 	Counted      bool
 }
@@ -101,8 +101,8 @@ func (g *Group) Throttle() error {
 // quota is the processor time per period; the kernel's least is 1 ms.
 func quota(milli int) int { return max(milli*cpuPeriod/1000, 1000) }
 
-// acquire returns a slot of the pool, or a new one. Slots that somebody has removed are
-// forgotten. ErrNoGroup when none can be made.
+// acquire returns a slot of the pool, or a new one. Slots that another program has removed are
+// dropped. ErrNoGroup if none can be made.
 func (t *Tree) acquire() (*slot, error) {
 	t.mu.Lock()
 	for n := len(t.pool); n > 0; n = len(t.pool) {
@@ -214,7 +214,7 @@ func (s *slot) setMemory(dir string, limit int64) error {
 		}
 		return setMemoryLimit(dir, 0, s.limits.MemoryBytes)
 	}
-	if s.charged { // what an earlier one left is not the next one's
+	if s.charged { // the usage of an earlier one does not count for the next
 		if used, _ := readInt(filepath.Join(dir, "memory.usage_in_bytes")); used > 1<<20 {
 			write(filepath.Join(dir, "memory.force_empty"), "0")
 		}
@@ -264,7 +264,7 @@ func (g *Group) OOMKills() int64 {
 	return max(n, 0)
 }
 
-// Usage tells what the container used. Memory is counted where it is limited.
+// Usage returns the container's usage. Memory is counted if it is limited.
 func (g *Group) Usage() Usage {
 	u := Usage{OOMKills: g.OOMKills()}
 	stat := filepath.Join(g.dir, "cpu.stat")

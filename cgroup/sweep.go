@@ -14,18 +14,18 @@ import (
 // ErrInUse reports that another cell's process has the groups of an id.
 var ErrInUse = errors.New("the control groups are in use by another cell")
 
-// OwnerAttr is the extended attribute of a v2 directory of one cell in which the cell
-// leaves whose it is.
+// OwnerAttr is the extended attribute of a v2 directory of one cell with the cell's data
+// directory.
 const OwnerAttr = "user.cantina.directory"
 
 // keepClass begins the names of classes whose containers outlive their cell.
 const keepClass = "keep."
 
-// claimTime is how long a claim waits for one who only looks.
+// claimTime is how long a claim waits for a process that only checks.
 const claimTime = 2 * time.Second
 
-// claim takes the lock of a cell's tracker directory, for as long as the descriptor is
-// open: while a process has it, nobody takes the directory for a dead cell's.
+// claim takes the lock of a cell's tracker directory, for as long as the descriptor is open: while
+// a process has it, no other process treats the directory as a dead cell's.
 func claim(dir string) (int, error) {
 	for end := time.Now().Add(claimTime); ; unix.Nanosleep(&unix.Timespec{Nsec: 5e6}, nil) {
 		if err := makeDir(dir); err != nil {
@@ -62,7 +62,7 @@ func lockDir(dir string) (int, error) {
 	return fd, nil
 }
 
-// SetOwner leaves whose the tree is, for Abandoned.
+// SetOwner records the owner of the tree, for Abandoned.
 func (t *Tree) SetOwner(owner string) error {
 	t.mu.Lock()
 	t.owner = owner
@@ -77,8 +77,8 @@ func (t *Tree) leaveOwner(owner string) error {
 	return nil
 }
 
-// Abandoned are the ids whose cell has no process any more, with the directories that
-// there are of each, and what its owner left.
+// Abandoned are the ids whose cell has no process any more, with their directories and their
+// owner's record.
 func (h Host) Abandoned() []Abandoned {
 	var out []Abandoned
 	seen := map[string]bool{}
@@ -99,14 +99,14 @@ func (h Host) Abandoned() []Abandoned {
 	return out
 }
 
-// Abandoned is what a dead cell left.
+// Abandoned is the tree of a dead cell.
 type Abandoned struct {
 	ID    string
 	Owner string // as SetOwner left it
 	dirs  []string
 }
 
-// abandoned reports whether nobody holds the directories of an id.
+// abandoned reports whether no process holds the directories of an id.
 func (h Host) abandoned(id string) (Abandoned, bool) {
 	a := Abandoned{ID: id, dirs: h.Dirs(id)}
 	unlock, ok := a.lock()
@@ -123,7 +123,7 @@ func (h Host) abandoned(id string) (Abandoned, bool) {
 	return a, true
 }
 
-// lock locks what there is, as the cell would.
+// lock locks the existing directories, as the cell would.
 func (a Abandoned) lock() (unlock func(), ok bool) {
 	var fds []int
 	unlock = func() {
@@ -142,9 +142,9 @@ func (a Abandoned) lock() (unlock func(), ok bool) {
 	return unlock, true
 }
 
-// Remove removes what is empty of it, unless a container is there that was to outlive
-// the cell: its successor wants to know of it. What has no owner is left alone: a cell
-// that leaves none may be one that takes no lock, and alive.
+// Remove removes its empty groups, unless it has a container that should outlive the cell: its
+// successor needs it. A tree without an owner is left alone: its cell may take no lock, and be
+// alive.
 func (a Abandoned) Remove() {
 	if a.Owner == "" {
 		return
@@ -170,7 +170,7 @@ func (a Abandoned) Kept() []int {
 	for _, dir := range a.dirs {
 		classes, _ := filepath.Glob(filepath.Join(dir, keepClass+"*")) // the pattern is good
 		for _, c := range classes {
-			more, _ := At(c).Procs() // what cannot be read has gone
+			more, _ := At(c).Procs() // unreadable: it is gone
 			pids = append(pids, more...)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits are what one container may use at most; 0 = no limit.
+// Limits are the maximum usage of one container; 0 = no limit.
 type Limits struct {
 	MemoryBytes int64
 	CPUMilli    int // thousandths of a processor, enforced as a quota
@@ -22,10 +22,10 @@ type Limits struct {
 // IsZero reports whether nothing is limited.
 func (l Limits) IsZero() bool { return l == Limits{} }
 
-// Options choose what a tree uses; the zero value uses the best there is.
+// Options are the options of a tree; the zero value uses the best available mechanisms.
 type Options struct {
-	// Generation tells the pooled slots of this process from a predecessor's that
-	// adopted containers are still in.
+	// Generation distinguishes the pooled slots of this process from a predecessor's that still hold
+	// adopted containers.
 	Generation string
 }
 
@@ -43,7 +43,7 @@ type Tree struct {
 	claimed    int               // descriptor that holds the lock of root; -1 = none
 
 	mu    sync.Mutex
-	owner string // given to SetOwner; empty = nobody
+	owner string // value of SetOwner; empty = none
 	pool  []*slot
 	slots int
 }
@@ -70,7 +70,7 @@ func Open(host Host, id string, o Options) (*Tree, error) {
 	return t, nil
 }
 
-// mountV2 is what an operator does where the unified hierarchy is missing.
+// mountV2 is the command for an operator if the unified hierarchy is missing.
 const mountV2 = "mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified"
 
 func (t *Tree) openTracker(host Host, id string) error {
@@ -140,7 +140,7 @@ func (t *Tree) openBase(m *Mount, controller string) error {
 	return nil
 }
 
-// openV1 uses a controller when that is possible; Offers tells what came of it.
+// openV1 uses a controller if possible; Offers reports the result.
 func (t *Tree) openV1(m *Mount, controller, id string) {
 	if m == nil {
 		return
@@ -189,8 +189,8 @@ func containsAll(have, want []string) bool {
 // Root is the tracker's directory of this cell.
 func (t *Tree) Root() string { return t.root }
 
-// Offers names the limits that can be enforced ("cpu", "memory", "pids") and
-// through what ("v2", "v1" or "").
+// Offers names the limits that can be enforced ("cpu", "memory", "pids") and their mechanism
+// ("v2", "v1" or "").
 func (t *Tree) Offers() (limits []string, through string) {
 	if t.v2ctl {
 		return []string{"cpu", "memory", "pids"}, "v2"
@@ -231,8 +231,8 @@ var ErrNoGroup = errors.New("no control group can be made")
 // handDown are the v2 controllers that a directory hands down to those below.
 const handDown = "+memory +pids +cpu"
 
-// Class makes the class name, which is given to Create afterwards, and the directory of
-// the tree when somebody has removed it. ErrNoGroup.
+// Class makes the class of the given name, which is passed to Create afterwards, and the directory
+// of the tree if another program has removed it. ErrNoGroup.
 func (t *Tree) Class(name string) error {
 	dir := filepath.Join(t.root, name)
 	err := makeDir(dir)
@@ -250,7 +250,7 @@ func (t *Tree) Class(name string) error {
 	return nil
 }
 
-// remake makes the directory of a tree afresh that somebody has removed, and claims it.
+// remake creates the directory of a tree again that another program has removed, and claims it.
 func (t *Tree) remake() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -286,8 +286,8 @@ func (t *Tree) ClassGroup(name string) *Group {
 	return &Group{tree: t, dir: filepath.Join(t.root, name)}
 }
 
-// Create makes the group of one container in a class, and the class when somebody has
-// removed it. The caller calls Remove. ErrNoGroup when none can be made.
+// Create makes the group of one container in a class, and the class if another program has removed
+// it. The caller calls Remove. ErrNoGroup if none can be made.
 func (t *Tree) Create(class, name string, l Limits) (*Group, error) {
 	g := &Group{tree: t, dir: filepath.Join(t.root, class, Escape(name))}
 	err := unix.Mkdir(g.dir, 0o755)
@@ -310,8 +310,7 @@ func (t *Tree) Create(class, name string, l Limits) (*Group, error) {
 	return g, nil
 }
 
-// Adopt is the group of a container that a predecessor made, with the slot that
-// SlotDirs told then.
+// Adopt returns the group of a predecessor's container, with the slot that SlotDirs reported then.
 func (t *Tree) Adopt(dir string, slotDirs map[string]string, l Limits) *Group {
 	g := &Group{tree: t, dir: dir}
 	if len(slotDirs) > 0 {
@@ -323,7 +322,7 @@ func (t *Tree) Adopt(dir string, slotDirs map[string]string, l Limits) *Group {
 	return g
 }
 
-// Descriptors are what Group.LeaveThread needs in the calling thread's table.
+// Descriptors are those that Group.LeaveThread needs in the calling thread's table.
 func (t *Tree) Descriptors() []int {
 	fds := make([]int, 0, len(t.base))
 	for _, fd := range t.base {
@@ -332,8 +331,8 @@ func (t *Tree) Descriptors() []int {
 	return fds
 }
 
-// Close removes what is empty of the tree and closes its descriptors. Groups
-// that still hold processes stay.
+// Close removes the empty groups of the tree and closes its descriptors. Groups with processes
+// stay.
 func (t *Tree) Close() error {
 	t.mu.Lock()
 	pool := t.pool

@@ -7,9 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Victims names the processes that the kernel killed in the group for lack of
-// memory, "tail (pid 17)", as far as the kernel's log still tells. It needs the
-// right to read that.
+// Victims names the processes that the kernel killed in the group for lack of memory, "tail (pid
+// 17)", as far as the kernel's log still has them. It needs permission to read that log.
 func (g *Group) Victims() []string {
 	name := filepath.Base(g.dir)
 	if d := g.SlotDirs()["memory"]; d != "" {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watcher tells when the events file of a group has been modified. One
-// descriptor serves any number of groups.
+// Watcher reports when the events file of a group has been modified. One descriptor serves any
+// number of groups.
 type Watcher struct {
 	fd   int
 	file *os.File

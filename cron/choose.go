@@ -10,7 +10,7 @@ import (
 // choiceYears is how far ahead a gap or fold makes a choice mandatory.
 const choiceYears = 10
 
-// choose settles gap and fold, and refuses to guess where it matters.
+// choose sets gap and fold, and refuses to guess if they matter.
 func (l *line) choose() error {
 	it := l.item
 	it.gap, it.fold = l.opt.Gap, l.opt.Fold

@@ -16,12 +16,12 @@ var (
 	// ErrImpossible refuses a pattern that no date can ever match, such as 30
 	// February (Bistro cron notes, "Concepts and features").
 	ErrImpossible = errors.New("cron: impossible date")
-	// ErrNoMoreMatches says that the pattern has no match at or after the time
-	// asked for: its years, its epoch values or its end date are over.
+	// ErrNoMoreMatches means that the pattern has no match at or after the given time: its years, its
+	// epoch values or its end date are over.
 	ErrNoMoreMatches = errors.New("cron: no more matches")
-	// ErrNeverMatches says that fifty matches in a row fell into gaps of the
-	// zone under the policy "skip": the search gives up loudly, as the Bistro
-	// cron notes ask, because only a mistake of the author leads there.
+	// ErrNeverMatches means that fifty matches in a row fell into gaps of the zone under the policy
+	// "skip": the search ends with an error, as the Bistro cron notes require, because only a mistake
+	// of the author leads there.
 	ErrNeverMatches = errors.New("cron: every match falls into a gap of the zone")
 	// ErrChoice refuses a crontab line without gap or fold where the choice
 	// matters within ten years; the text shows the dates.
@@ -39,7 +39,7 @@ type ParseError struct {
 	// Column is where the field begins in a crontab line, counted in bytes from
 	// 1; 0 for JSON.
 	Column int
-	// Problem says what is wrong, Hint what to write instead ("" = no idea).
+	// Problem describes the error, Hint the correction ("" = none).
 	Problem, Hint string
 	// Kind is ErrSyntax or ErrImpossible.
 	Kind error
@@ -74,8 +74,8 @@ func (e *ParseError) hint(text string, args ...any) *ParseError {
 	return e
 }
 
-// nearest returns the word of the list that is closest to s, or "" when none
-// is close enough to be what the author meant.
+// nearest returns the word of the list that is closest to s, or "" if none is close enough to be
+// the intended one.
 func nearest(s string, words []string) string {
 	s = strings.ToLower(s)
 	best, bestCost := "", len(s)/2+1
@@ -94,5 +94,5 @@ func nearest(s string, words []string) string {
 	return best
 }
 
-// isEnd says whether a search failed only because the item is over.
+// isEnd reports whether a search failed only because the item is over.
 func isEnd(err error) bool { return errors.Is(err, ErrNoMoreMatches) }

@@ -4,10 +4,9 @@ import (
 	"math/bits"
 )
 
-// DaySet is a set of days: the part of an item that depends on a calendar. Days
-// are numbered from 1970-01-01 = 0, whatever the calendar. A DaySet must not
-// change once it is part of an item. The Gregorian one is built in;
-// cron/hebrew has another.
+// DaySet is a set of days: the part of an item that depends on a calendar. Days are numbered from
+// 1970-01-01 = 0, in any calendar. A DaySet must not change once it is part of an item. The
+// Gregorian one is built in; cron/hebrew has another.
 type DaySet interface {
 	// NextDay gives the first day of the set at or after day; ok is false when
 	// there is none. It must return in bounded time.
@@ -55,7 +54,7 @@ func (s *yearSet) next(y int) int {
 	}
 }
 
-// iterKind says what an iterated selector counts.
+// iterKind is the unit of an iterated selector.
 type iterKind uint8
 
 const (
@@ -142,7 +141,7 @@ func (g *gregorian) monthMask(wd, n int) uint64 {
 	return dom & dow & valid
 }
 
-// nthMask gives the n-th occurrences of a weekday whose first date is d.
+// nthMask returns the n-th occurrences of a weekday whose first date is d.
 func nthMask(set uint32, d, days int) uint64 {
 	var out uint64
 	count := (days-d)/7 + 1
@@ -167,8 +166,8 @@ func kindOf(y int) uint {
 	return k
 }
 
-// prepare finds the years that have a matching day at all, so that no search
-// walks through years in vain. It reports whether any year has.
+// prepare finds the years with a matching day, so that no search visits years without one. It
+// reports whether any year has one.
 func (g *gregorian) prepare(year Selector) bool {
 	for y := 2000; y < 2028; y++ { // 28 years hold all 14 kinds
 		if g.yearHasDay(y, false) {

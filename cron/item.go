@@ -144,8 +144,8 @@ func (it *Item) inSpan(loc *time.Location, s span, t int64) (x, label int64, ok 
 	return 0, min(label, pending), false
 }
 
-// rejected says whether the fold policy leaves this showing of the label to
-// another span, and gives the labels of that one.
+// rejected reports whether the fold policy assigns this occurrence of the label to another span,
+// and returns the labels of that one.
 func (it *Item) rejected(loc *time.Location, s span, label int64) (by interval, yes bool) {
 	switch x := label - s.off; {
 	case it.fold == FoldFirst && x-s.start < near:
@@ -171,7 +171,7 @@ func (it *Item) decided(loc *time.Location, t int64) int64 {
 	return label
 }
 
-// inGap says whether a matching label is missing at the border of two spans.
+// inGap reports whether a matching label is missing at the border of two spans.
 func (it *Item) inGap(loc *time.Location, before, after span) bool {
 	_, ok := it.gapLabel(loc, before, after)
 	return ok

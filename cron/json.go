@@ -65,9 +65,9 @@ func nthField() Field {
 // ErrImpossible, and name the place.
 func ParseJSON(data []byte) (*Item, error) { return parseJSON(nil, data) }
 
-// ParseValue is ParseJSON for an object that is already decoded, from YAML say:
-// maps, lists, strings and whole numbers (integers or json.Number; a float64 is
-// refused even if it has no fraction).
+// ParseValue is ParseJSON for an object that is already decoded, for example from YAML: maps,
+// lists, strings and whole numbers (integers or json.Number; a float64 is refused even if it has
+// no fraction).
 func ParseValue(value any) (*Item, error) { return parseValue(nil, value) }
 
 // Calendar replaces the Gregorian date selectors of an item by others; time of
@@ -178,7 +178,7 @@ func epochItem(sel Selector) *Item {
 	return it
 }
 
-// itemParser carries what the steps of parsing one object share.
+// itemParser has the data that the steps of parsing one object share.
 type itemParser struct {
 	obj   map[string]any
 	given map[string]Selector
@@ -232,8 +232,8 @@ func (p *itemParser) clockAndPolicy() error {
 	return p.maxShift()
 }
 
-// starred says whether a crontab author would write the selector with a star:
-// everything, or every n-th of everything.
+// starred reports whether a crontab author would write the selector with a star: everything, or
+// every n-th of everything.
 func (s Selector) starred() bool {
 	return s.Everything() || s.values == nil && s.start == s.field.Min && s.end > s.field.Max-s.period
 }

@@ -48,8 +48,7 @@ func (it *Item) setDays(g *gregorian, year Selector) error {
 	return &ParseError{Field: g.blame(), Problem: g.why(year), Kind: ErrImpossible}
 }
 
-// nthWeekday reads weekday_of_the_month: which of the weekdays of the month
-// are meant.
+// nthWeekday parses weekday_of_the_month: the selected weekdays of the month.
 func (p *itemParser) nthWeekday(g *gregorian, dowGiven bool) error {
 	value, ok := p.obj[keyNth]
 	if !ok {

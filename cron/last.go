@@ -116,8 +116,7 @@ func (it *Item) count(from, to int64, loc *time.Location) int64 {
 	}
 }
 
-// matches says whether the instant x of span s matches without help of a gap
-// policy.
+// matches reports whether the instant x of span s matches without a gap policy.
 func (it *Item) matches(loc *time.Location, s span, x int64) bool {
 	label := x + s.off
 	if it.firstLabel(label) != label {

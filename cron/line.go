@@ -10,7 +10,7 @@ import (
 
 // LineOptions are the settings beside a crontab line.
 type LineOptions struct {
-	// Name of the schedule: what H spreads by. Empty refuses H.
+	// Name of the schedule: the input of H. Empty refuses H.
 	Name string
 	// Zone in which the line is read. Required, but for "@every".
 	Zone *time.Location
@@ -29,8 +29,7 @@ type LineOptions struct {
 
 // Warning is a remark on a line that is accepted.
 type Warning struct {
-	// Code is a stable word: both-days, every-minute, step, short-months,
-	// never, policy.
+	// Code is a stable word: both-days, every-minute, step, short-months, never, policy.
 	Code string
 	// Field and Column are the place, as in ParseError.
 	Field  string
@@ -56,18 +55,16 @@ type line struct {
 	warnings []Warning
 }
 
-// ParseLine reads a crontab line: five fields (minute, hour, day of month,
-// month, day of week) or six (second first), or @hourly, @daily and so on, or
-// "@every 90s". Fields take *, numbers, names, lists, ranges and steps; L and
-// L-n (days of month), 5L and 5#3 (days of week), H, H/n, H(a-b) and H(a-b)/n.
+// ParseLine parses a crontab line: five fields (minute, hour, day of month, month, day of week) or
+// six (second first), or @hourly, @daily and so on, or "@every 90s". Fields take *, numbers,
+// names, lists, ranges and steps; L and L-n (days of month), 5L and 5#3 (days of week), H, H/n,
+// H(a-b) and H(a-b)/n.
 //
-// When both day fields are set, a day matches if either does, but both must if
-// one of them begins with a star; that is Vixie cron's rule, and a warning says
-// which of the two it is. An item whose hours are all chosen fires in both
-// passes of a repeated hour, whatever Fold says.
+// When both day fields are set, a day matches if either does, but both must if one of them begins
+// with a star; that is Vixie cron's rule, and a warning reports the applied one. An item that
+// selects all hours fires in both passes of a repeated hour, with any Fold.
 //
-// Errors: [*ParseError] of the kinds ErrSyntax and ErrImpossible, ErrNoZone,
-// ErrChoice.
+// Errors: [*ParseError] of the kinds ErrSyntax and ErrImpossible, ErrNoZone, ErrChoice.
 func ParseLine(text string, opt LineOptions) (*Item, []Warning, error) {
 	l := &line{text: strings.TrimSpace(text), opt: opt}
 	if strings.HasPrefix(l.text, "@") {
@@ -92,8 +89,7 @@ func ParseLine(text string, opt LineOptions) (*Item, []Warning, error) {
 	return l.item, l.warnings, nil
 }
 
-// macro replaces @daily and its like by the line they stand for; @every becomes
-// an epoch item at once.
+// macro replaces @daily and similar words by their lines; @every becomes an epoch item directly.
 func (l *line) macro() (*Item, error) {
 	word, rest, _ := strings.Cut(l.text, " ")
 	bad := func(problem string, args ...any) *ParseError {

@@ -131,7 +131,7 @@ func (p *fieldParser) element(item string) error {
 	return nil
 }
 
-// top is the largest number that * stands for.
+// top is the largest number that * includes.
 func (p *fieldParser) top() int {
 	if p.col == colDOW {
 		return 6

@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// Report is what can be said of a crontab line before it is used.
+// Report describes a crontab line before it is used.
 type Report struct {
 	Item     *Item        // nil when Err is set
-	Words    string       // the item in words, as of WordsIn
+	Words    string       // description of the item, as of WordsIn
 	Warnings []Warning    // remarks on an accepted line
-	Next     []Occurrence // coming firings, with marks, and what is left out between
+	Next     []Occurrence // coming firings, with marks, and the matches that are left out between them
 	Err      error        // the refusal, as from ParseLine or Preview
 }
 
-// Lint reads a line, says it in words, warns, and previews n firings from
-// opt.Now on: the whole answer of "cron next".
+// Lint parses a line, describes it, warns, and previews n firings from opt.Now on: the whole
+// output of "cron next".
 func Lint(text string, opt LineOptions, n int) Report {
 	it, warnings, err := ParseLine(text, opt)
 	if err != nil {
@@ -42,7 +42,7 @@ func (l *line) lint() {
 	}
 }
 
-// lintEvery finds the star that was meant to be a zero: "* 0 * * *".
+// lintEvery finds a star that should probably be a zero: "* 0 * * *".
 func (l *line) lintEvery() {
 	sec, minute, hour := &l.fields[colSecond], &l.fields[colMinute], &l.fields[colHour]
 	single := func(f *lineField) bool { return !f.star && !strings.ContainsAny(f.text, "-/") }
@@ -134,8 +134,8 @@ func (l *line) lintBothDays() {
 	l.warn("both-days", "day of week", dow.column, "%s; next: %s", rule, strings.Join(next, ", "))
 }
 
-// LintItem gives warnings for an item made from JSON: ranges whose end lies
-// before their start, and items that will not fire again.
+// LintItem returns warnings for an item made from JSON: ranges whose end is before their start,
+// and items that will not fire again.
 func LintItem(it *Item, value any, loc *time.Location, now time.Time) []Warning {
 	var out []Warning
 	obj, _ := value.(map[string]any)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Mark says what is special about a firing.
+// Mark is a special property of a firing.
 type Mark uint8
 
 // The marks of firings near a border of spans.
@@ -19,12 +19,12 @@ const (
 	MarkGapRun                // fires at the first instant after the clock went forward
 )
 
-// String says it in words, "" for none.
+// String describes it, "" for none.
 func (m Mark) String() string {
 	return [...]string{"", "repeated hour, first pass", "repeated hour, second pass", "before the gap", "after the gap"}[m]
 }
 
-// Skip says why a match does not fire.
+// Skip is why a match does not fire.
 type Skip uint8
 
 // The reasons for which the policies of an item leave a match out.
@@ -44,8 +44,8 @@ type Occurrence struct {
 	// At is the logical time: the instant of the firing, unique per item. Of a
 	// match in a gap it is the instant at which the clock goes forward.
 	At time.Time
-	// Label is local time in words, "2025-03-09 02:00": what the author wrote,
-	// also where no clock shows it. Empty for epoch items.
+	// Label is local time as text, "2025-03-09 02:00": as the author wrote it, also if no clock shows
+	// it. Empty for epoch items.
 	Label string
 	Mark  Mark
 	Skip  Skip
@@ -97,10 +97,10 @@ func (it *Item) Describe(at time.Time, loc *time.Location) Occurrence {
 	return o
 }
 
-// Occurrences yields, in order of time, the firings at or after from together
-// with the matches that the policies leave out. Each match in a fold that does
-// not fire comes singly, the matches of one gap as one. It ends where
-// FirstMatch would return an error, which is yielded as the last pair.
+// Occurrences yields, in order of time, the firings at or after from together with the matches
+// that the policies leave out. Each match in a fold that does not fire is yielded separately, the
+// matches of one gap as one. It ends where FirstMatch would return an error, which is yielded as
+// the last pair.
 func (it *Item) Occurrences(from time.Time, loc *time.Location) iter.Seq2[Occurrence, error] {
 	return func(yield func(Occurrence, error) bool) {
 		t := from.Unix()

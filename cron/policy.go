@@ -2,8 +2,8 @@ package cron
 
 import "slices"
 
-// Gap says what happens to matches whose local time does not exist because the
-// clock went forward (Bistro cron notes, "DST Fixes").
+// Gap is the handling of matches whose local time does not exist because the clock went forward
+// (Bistro cron notes, "DST Fixes").
 type Gap uint8
 
 // The policies for gaps. Unskip and Run fire once per gap and item, however
@@ -15,11 +15,10 @@ const (
 	GapRun               // "run": one firing at the first instant after the jump
 )
 
-// String gives the word of the configuration, "" for unset.
+// String returns the word of the configuration, "" for unset.
 func (g Gap) String() string { return [...]string{"", "skip", "unskip", "run"}[g] }
 
-// ParseGap reads "run" or "skip", the words of a crontab line's gap setting;
-// "" is GapUnset.
+// ParseGap parses "run" or "skip", the words of a crontab line's gap setting; "" is GapUnset.
 func ParseGap(s string) (Gap, error) {
 	switch s {
 	case "":
@@ -32,8 +31,7 @@ func ParseGap(s string) (Gap, error) {
 	return 0, syntax("gap", "%q is neither run nor skip", s)
 }
 
-// Fold says what happens to matches whose local time occurs twice because the
-// clock went back.
+// Fold is the handling of matches whose local time occurs twice because the clock went back.
 type Fold uint8
 
 // The policies for folds.
@@ -44,7 +42,7 @@ const (
 	FoldLast              // "last", repeat_use_only_late
 )
 
-// String gives the word of a crontab line's fold setting, "" for unset.
+// String returns the word of a crontab line's fold setting, "" for unset.
 func (f Fold) String() string { return [...]string{"", "both", "first", "last"}[f] }
 
 // ParseFold reads "first", "last" or "both"; "" is FoldUnset.

@@ -28,7 +28,7 @@ func (g *gregorian) blame() string {
 	return keyYear
 }
 
-// why says in words why no day matches.
+// why describes why no day matches.
 func (g *gregorian) why(year Selector) string {
 	if day := g.deadDay(); day > 0 {
 		return fmt.Sprintf("day %d never occurs in %s", day, monthList(g.months))

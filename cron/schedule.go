@@ -14,7 +14,7 @@ type Schedule struct {
 	Zone *time.Location // may be nil for an epoch item
 }
 
-// Due is what lies between a cursor and now.
+// Due has the times between a cursor and now.
 type Due struct {
 	// Fire are logical times that are due, oldest first, at most the limit.
 	Fire []Occurrence
@@ -27,10 +27,9 @@ type Due struct {
 	Next time.Time
 }
 
-// Due lists the logical times in (cursor, now], the oldest first: what the
-// misfire policy "all" works through. A cursor at or behind now that was stored
-// by a leader whose clock was ahead gives nothing: time is never decided twice.
-// It is ErrNoZone without a zone, ErrNeverMatches when the item cannot fire.
+// Due lists the logical times in (cursor, now], the oldest first: the input of the misfire policy
+// "all". A cursor at or after now, stored by a leader whose clock was ahead, gives nothing: time
+// is never decided twice. It is ErrNoZone without a zone, ErrNeverMatches if the item cannot fire.
 func (s Schedule) Due(cursor, now time.Time, limit int) (Due, error) {
 	d, err := s.prepare(cursor, now)
 	if err != nil {
@@ -81,7 +80,7 @@ func (s Schedule) Latest(cursor, now time.Time, limit int) (Due, error) {
 	return d, nil
 }
 
-// prepare fills in what comes after now, and finds the errors.
+// prepare computes the times after now, and finds the errors.
 func (s Schedule) prepare(cursor, now time.Time) (Due, error) {
 	from := now
 	if cursor.After(now) {

@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// Name is a word that stands for a number in a field: a month, a weekday.
+// Name is a word for a number in a field: a month, a weekday.
 type Name struct {
-	Text  string // lower case, whole word; any prefix of three or more letters is understood
+	Text  string // lower case, whole word; any prefix of three or more letters is accepted
 	Value int64
 }
 
-// Field describes what a selector may choose from.
+// Field describes the range of a selector.
 type Field struct {
 	Key      string // name in JSON and in errors
 	Min, Max int64  // both allowed
@@ -38,8 +38,8 @@ func All(f Field) Selector {
 	return Selector{field: f, start: f.Min, end: f.Max, period: 1}
 }
 
-// rangeOf makes a range. An end before the start leaves the start alone, and
-// only for whoever asks from before it, as in Bistro (the lint warns of it).
+// rangeOf makes a range. An end before the start leaves only the start, and only for queries from
+// before it, as in Bistro (the lint warns about it).
 func rangeOf(f Field, start, end, period int64) Selector {
 	if end < start {
 		return Selector{field: f, start: start, end: start, period: period, backwards: true}
@@ -93,7 +93,7 @@ func (s Selector) Last() int64 {
 	return s.end
 }
 
-// Everything says whether the selector leaves nothing of its field out.
+// Everything reports whether the selector selects all of its field.
 func (s Selector) Everything() bool {
 	if s.values != nil {
 		return int64(len(s.values)) == s.field.Max-s.field.Min+1
@@ -101,7 +101,7 @@ func (s Selector) Everything() bool {
 	return s.start == s.field.Min && s.end == s.field.Max && s.period == 1
 }
 
-// Has says whether v is chosen.
+// Has reports whether v is selected.
 func (s Selector) Has(v int64) bool {
 	got, carry := s.Match(v)
 	return !carry && got == v

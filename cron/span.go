@@ -2,7 +2,7 @@ package cron
 
 import "time"
 
-// farPast and farFuture stand for spans without a border on that side.
+// farPast and farFuture are the borders of spans without one on that side.
 const (
 	farPast   = -1 << 60
 	farFuture = 1 << 60
@@ -16,7 +16,7 @@ const near = 2 * daySecs
 // zone has one offset east of UTC. Neighbours may have the same offset.
 type span struct{ start, end, off int64 }
 
-// spanAt asks the zone; it is the only place that does.
+// spanAt queries the zone; it is the only place that does.
 func spanAt(loc *time.Location, t int64) span {
 	tt := time.Unix(t, 0).In(loc)
 	_, off := tt.Zone()
@@ -29,9 +29,8 @@ func spanAt(loc *time.Location, t int64) span {
 		s.end = to.Unix()
 	}
 	if s.end <= t {
-		// Package time lets the last span of a leap year end a day early when a
-		// rule, not a table, describes the zone. The next day begins a year, and
-		// with it a span whose start is right.
+		// Package time lets the last span of a leap year end a day early if a rule, not a table,
+		// describes the zone. The next day begins a year, and with it a span whose start is right.
 		s.end = t + daySecs
 		if next, _ := time.Unix(s.end, 0).In(loc).ZoneBounds(); !next.IsZero() && next.Unix() > t {
 			s.end = next.Unix()
@@ -55,8 +54,8 @@ type interval struct{ lo, hi int64 }
 
 func (i interval) has(v int64) bool { return i.lo <= v && v < i.hi }
 
-// shownBefore says whether label is also shown by a span before s, and gives the
-// labels of that span. It looks at borders within two days of the instant.
+// shownBefore reports whether a span before s also shows label, and returns the labels of that
+// span. It checks borders within two days of the instant.
 func shownBefore(loc *time.Location, s span, label int64) (by interval, yes bool) {
 	x := label - s.off
 	for e := s.start; x-e < near; {
@@ -87,9 +86,9 @@ func gap(before, after span) interval {
 	return interval{before.end + before.off, max(before.end+before.off, before.end+after.off)}
 }
 
-// fillsGap says whether a label of the gap at the border is shown after all by
-// a span near it, or was already missing at an earlier border near it (so that
-// it belongs to that one), and up to which label that holds.
+// fillsGap reports whether a span near the border shows a label of its gap after all, or whether
+// it was already missing at an earlier border near it (so that it belongs to that one), and up to
+// which label that is so.
 func fillsGap(loc *time.Location, before, after span, label int64) (until int64, yes bool) {
 	border := before.end
 	for n := after; n.end-border < near; {

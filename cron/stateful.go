@@ -11,9 +11,8 @@ import (
 type Clocks struct {
 	// System is the wall clock.
 	System func() time.Time
-	// Monotonic never steps. It should go on counting while the machine is
-	// suspended; if it does not, a suspension looks like a step of the wall
-	// clock, and is treated the same way.
+	// Monotonic never steps. It should continue to count while the machine is suspended; otherwise a
+	// suspension looks like a step of the wall clock, and is treated in the same way.
 	Monotonic func() time.Duration
 	// Zone gives the current zone of the machine; nil if the zone changes only
 	// by SetZone.
@@ -33,11 +32,11 @@ type StatefulOptions struct {
 	Resume *State
 }
 
-// State is all that a Stateful remembers, to be stored across restarts. Times
-// are Unix seconds; each comes with the local label that it had then.
+// State is the whole memory of a Stateful, to be stored across restarts. Times are Unix seconds;
+// each is stored with its local label at that time.
 type State struct {
 	Seen     Reached `json:"seen"`     // everything up to here has been decided
-	High     Reached `json:"high"`     // firing goes on after this one
+	High     Reached `json:"high"`     // firing continues after this one
 	Furthest Reached `json:"furthest"` // the furthest ever reached
 	Offset   int64   `json:"offset"`   // of the zone at Seen, east of UTC
 }
@@ -48,13 +47,13 @@ type Reached struct {
 	Label int64 `json:"label"`
 }
 
-// Label says how an event relates to the disruptions.
+// Label is the relation of an event to the disruptions.
 type Label uint8
 
 // The labels of events (Bistro cron notes, "A design modification").
 const (
 	LabelDue          Label = iota // on time, within one tick
-	LabelSkipped                   // time went on past it before it had a chance to fire
+	LabelSkipped                   // time passed it before it could fire
 	LabelAlreadyFired              // time went back; it has had its chance before
 )
 
@@ -68,17 +67,16 @@ type Event struct {
 	// Shift is how far it missed its time: for a skipped event the time that
 	// has passed since, for one already fired how far time went back.
 	Shift time.Duration
-	// Fire is what the policy of the item says: true for events that are due,
-	// for skipped ones with a shift of at most
-	// max_shift_seconds_for_unskip_and_do_not_repeat, and for those already
-	// fired with a longer shift.
+	// Fire is the decision of the item's policy: true for events that are due, for skipped ones with
+	// a shift of at most max_shift_seconds_for_unskip_and_do_not_repeat, and for those already fired
+	// with a longer shift.
 	Fire bool
 }
 
-// Finding is what one Poll found out about the clocks.
+// Finding is the result of one Poll about the clocks.
 type Finding struct {
 	System    time.Time     // the wall clock
-	Elapsed   time.Duration // what really passed since the last Poll, by the monotonic clock
+	Elapsed   time.Duration // elapsed time since the last Poll, by the monotonic clock
 	Step      time.Duration // by how much the wall clock was moved against it
 	ZoneShift time.Duration // by how much local time was moved by a change of the zone
 	Net       time.Duration // how far the item's time moved: the sum of the three
@@ -86,22 +84,19 @@ type Finding struct {
 	Forgot    bool          // time went back by more than the maximum shift: events fire again
 }
 
-// Stateful gives the events of an item as time passes, through steps of the
-// system clock, changes of the zone, suspension and restarts (Bistro cron
-// notes, "Stateful cron design"). It is pure: call Poll from time to time (each
-// minute, or each second for items that fire so often), then range over Due or
-// Events. It is not safe for concurrent use; cron/runner is.
+// Stateful returns the events of an item as time passes, through steps of the system clock,
+// changes of the zone, suspension and restarts (Bistro cron notes, "Stateful cron design"). It is
+// pure: call Poll regularly (each minute, or each second for items that fire so often), then range
+// over Due or Events. It is not safe for concurrent use; cron/runner is.
 //
-// Only the net movement of the item's time counts, where the seed asks to look
-// at differences of its causes: an hour of suspension during which the clock is
-// set back an hour changes nothing. Forward, events up to the maximum shift old
-// are fired, older ones dropped. Backward, nothing fires until time has come
-// back to where it was; but if that is further away than the maximum shift, the
-// past is forgotten and events fire again. The furthest point is remembered
-// over several small steps, so the result does not depend on how often Poll is
-// called. A change of zone keeps local time: what has been decided up to 14:00
-// in the old zone is decided up to 14:00 in the new one. In a repeated hour the
-// item's fold policy says which of its labels are decided.
+// Only the net movement of the item's time counts, where Bistro's notes treat the causes
+// separately: an hour of suspension during which the clock is set back an hour changes nothing.
+// Forward, events up to the maximum shift old are fired, older ones dropped. Backward, no event
+// fires until time has returned to its earlier value; but if that is further away than the maximum
+// shift, the past is discarded and events fire again. The furthest point is remembered over
+// several small steps, so the result does not depend on how often Poll is called. A change of zone
+// keeps local time: decided up to 14:00 in the old zone is decided up to 14:00 in the new one. In
+// a repeated hour the item's fold policy determines which of its labels are decided.
 type Stateful struct {
 	item     *Item
 	clocks   Clocks
@@ -119,10 +114,9 @@ type Stateful struct {
 	backHigh, backFar int64
 }
 
-// epochShift is the maximum shift of an epoch item that sets none: a minute, or
-// its period where that is longer, so that the newest missed event fires and
-// steps of a few seconds change nothing; a day for listed instants, which have
-// no successor that could stand for them.
+// epochShift is the maximum shift of an epoch item that sets none: a minute, or its period if
+// longer, so that the newest missed event fires and steps of a few seconds change nothing; a day
+// for listed instants, which have no successor to replace them.
 func (it *Item) epochShift() int64 {
 	if it.epoch.values != nil {
 		return daySecs
@@ -168,7 +162,7 @@ func NewStateful(item *Item, clocks Clocks, o StatefulOptions) (*Stateful, error
 // TimezoneDependent is false for epoch items, which ignore every zone.
 func (s *Stateful) TimezoneDependent() bool { return s.item.TimezoneDependent() }
 
-// State gives what to store for a restart. It is meaningful at any time.
+// State returns the data to store for a restart. It is valid at any time.
 func (s *Stateful) State() State {
 	out := s.state
 	out.Offset = s.offsetAt(out.Seen.At)
@@ -205,8 +199,8 @@ func (s *Stateful) mark(t int64) Reached {
 	return Reached{t, s.item.decided(s.zone, t)}
 }
 
-// Poll reads the clocks and the zone, and makes due what time has brought. The
-// error is ErrNoZone, or one that the item gives at searches.
+// Poll reads the clocks and the zone, and adds the events that have become due. The error is
+// ErrNoZone, or an error of the item's searches.
 func (s *Stateful) Poll() (Finding, error) {
 	if err := s.readZone(); err != nil {
 		return Finding{}, err
@@ -214,8 +208,8 @@ func (s *Stateful) Poll() (Finding, error) {
 	system, monotonic := s.clocks.System(), s.clocks.Monotonic()
 	r := Finding{System: system, Elapsed: monotonic - s.monotonic}
 	r.Step = system.Sub(s.system) - r.Elapsed
-	// The zone may be asked only for now and the past; so the offset that the
-	// last instant had then is compared with the one it has today.
+	// The zone may be queried only for now and the past; so the offset that the last instant had then
+	// is compared with its present one.
 	r.ZoneShift = time.Duration(s.offsetAt(s.system.Unix())-s.offset) * time.Second
 	r.Net = r.Elapsed + r.Step + r.ZoneShift
 	s.system, s.monotonic, s.target = system, monotonic, system.Unix()

@@ -21,7 +21,7 @@ func (it *Item) String() string {
 	return strings.Join(parts, " ")
 }
 
-// Words says the item in English, with its policies.
+// Words describes the item in English, with its policies.
 func (it *Item) Words() string {
 	if it.epoch != nil {
 		return it.epoch.epochWords()
@@ -29,8 +29,8 @@ func (it *Item) Words() string {
 	return it.timeWords() + "; " + it.policyWords()
 }
 
-// WordsIn is Words for a zone, from a moment on: where clocks never change any more, as
-// in UTC, the policies mean nothing and are left out.
+// WordsIn is Words for a zone, from a given time on: if clocks never change any more, as in UTC,
+// the policies have no effect and are left out.
 func (it *Item) WordsIn(zone *time.Location, from time.Time) string {
 	if it.epoch != nil {
 		return it.epoch.epochWords()
@@ -41,7 +41,7 @@ func (it *Item) WordsIn(zone *time.Location, from time.Time) string {
 	return it.Words()
 }
 
-// timeWords says when the item fires, without its policies.
+// timeWords describes when the item fires, without its policies.
 func (it *Item) timeWords() string {
 	out := it.clock.words()
 	switch d := it.days.(type) {
@@ -81,7 +81,7 @@ func (s Selector) epochWords() string {
 	return out
 }
 
-// periodWords says a number of seconds in its largest whole unit.
+// periodWords describes a number of seconds in its largest whole unit.
 func periodWords(secs int64) string {
 	for _, u := range []struct {
 		n    int64
@@ -97,7 +97,7 @@ func periodWords(secs int64) string {
 	return fmt.Sprintf("%d seconds", secs)
 }
 
-// words says the times of day.
+// words describes the times of day.
 func (c *clock) words() string {
 	h, m, s := c.hour, c.min, c.sec
 	const allHours, sixty = 1<<24 - 1, 1<<60 - 1
@@ -134,7 +134,7 @@ func (c *clock) words() string {
 	return out + ", " + strings.Replace(bitsWords(h, 24, "hour"), "at hour", "in hour", 1)
 }
 
-// bitsWords says a set of numbers below n: "every 5 minutes", "at minute 3, 7".
+// bitsWords describes a set of numbers below n: "every 5 minutes", "at minute 3, 7".
 func bitsWords(set uint64, n int, unit string) string {
 	if by := stepOf(set, n); by > 1 {
 		return fmt.Sprintf("every %d %ss", by, unit)
@@ -201,7 +201,7 @@ func selWords(s Selector, unit string, name func(int64) string) string {
 	return unit + " " + listWords(parts)
 }
 
-// words says the days of the Gregorian part.
+// words describes the days of the Gregorian part.
 func (g *gregorian) words() string {
 	var days []string
 	if !g.domAny {

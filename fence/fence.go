@@ -21,8 +21,8 @@ var ErrMalformed = errors.New("malformed fence")
 // displaces every lower one. The zero Term is lower than any real one and means
 // "no leader seen yet".
 type Term struct {
-	// Epoch is the age of the store: it grows when a store is restored, moved or
-	// created anew (Unix seconds at that moment, or the old epoch plus one).
+	// Epoch is the age of the store: it grows when a store is restored, moved or created again (Unix
+	// seconds at that time, or the old epoch plus one).
 	Epoch int64
 	// Revision is the create revision of the election key of the leader.
 	Revision int64
@@ -55,10 +55,9 @@ func ParseTerm(s string) (Term, error) {
 	return t, nil
 }
 
-// Cluster is the identity of a store: random, made with its first head record, kept in
-// backups, unchanged by a restore. Terms and invocations of two clusters have nothing to
-// do with each other: whoever compares them has compared the clusters before. Empty means
-// "of no cluster yet".
+// Cluster is the identity of a store: random, made with its first head record, kept in backups,
+// unchanged by a restore. Terms and invocations of two clusters must not be compared: compare the
+// clusters first. Empty means "of no cluster yet".
 type Cluster string
 
 // Bounds of a term that can be: how far an epoch may lie ahead of the present in seconds
@@ -69,19 +68,18 @@ const (
 	mostRevisions = 1 << 42
 )
 
-// Believable reports whether a term can have been given by the store in which own is a
-// term, as far as numbers tell, at the time unix in seconds. One that cannot is refused:
-// it must neither end a leader nor bind a cell.
+// Believable reports whether a term can have been given by the store in which own is a term, as
+// far as numbers show, at the time unix in seconds. A term that cannot is refused: it must neither
+// end a leader nor bind a cell.
 func Believable(t, own Term, unix int64) bool {
 	return t.Epoch >= 0 && t.Revision >= 0 && t.Epoch <= max(own.Epoch, unix)+epochAhead &&
 		t.Revision <= max(own.Revision, 0)+mostRevisions
 }
 
-// Invocation is one attempt to run one piece of work, unique for ever: the term
-// that started it and a counter within that term (from 1). A process finds its
-// own in the environment variable CANTINA_FENCE; a data store may compare it,
-// because later invocations of the same work always compare higher. The zero
-// Invocation means "none".
+// Invocation is one attempt to run one piece of work, never reused: the term that started it and a
+// counter within that term (from 1). A process finds its own in the environment variable
+// CANTINA_FENCE; a data store may compare it, because later invocations of the same work always
+// compare higher. The zero Invocation means "none".
 type Invocation struct {
 	Term    Term
 	Counter int64

@@ -1,17 +1,16 @@
-// Package image turns what a workload names as its root file system into layers
-// for overlayfs: a directory of the cell, a tarball (of an OCI layout, or as
-// "docker save" writes it), or a reference to a registry that is pinned by digest.
-// (Diego executor, image layers; OCI image specification.)
+// Package image converts the name of a workload's root file system to layers for overlayfs: a
+// directory of the cell, a tarball (an OCI layout, or the format of "docker save"), or a registry
+// reference that is pinned by digest. (Diego executor, image layers; OCI image specification.)
 //
-//	name ──▶ manifest and config (verified by digest) ──▶ layers, each unpacked once ──▶ Image in use ──Close──▶ kept until room is needed
+//	name ──▶ manifest and config (verified by digest) ──▶ layers, each unpacked once ──▶ Image in use ──Close──▶ kept until space is needed
 //
-// Layers are shared between images and containers, and verified by the digest of
-// their uncompressed content. A layer appears under its name only when it is
-// whole and on disk, so a killed process or a power failure costs at most what was
-// being unpacked. A reference by digest that was resolved before needs no network.
+// Layers are shared between images and containers, and verified by the digest of their
+// uncompressed content. A layer gets its name only when it is complete and on disk, so a killed
+// process or a power failure loses at most the layer that was being unpacked. A reference by
+// digest that was resolved before needs no network.
 //
-// The executor opens one Store. Unpacking keeps owners and devices and makes
-// whiteouts, so it needs root.
+// The executor opens one Store. Unpacking keeps owners and devices and makes whiteouts, so it
+// needs root.
 package image
 
 import (
@@ -40,7 +39,7 @@ var (
 	ErrUnpinned = errors.New("image not pinned by digest (want NAME@sha256:…)")
 	// ErrName: neither an existing file or directory nor a registry reference.
 	ErrName = errors.New("bad image name")
-	// ErrDigest: the content is not what a digest promises.
+	// ErrDigest: the content does not match its digest.
 	ErrDigest = errors.New("image digest does not match")
 	// ErrFormat: the tarball holds no image, or none for this machine.
 	ErrFormat = errors.New("no image for this machine in it")
@@ -52,7 +51,7 @@ var (
 type Config struct {
 	MaxBytes  int64             // unpacked layers on disk; 20 GiB
 	Keychain  authn.Keychain    // credentials for registries; nil = none
-	Transport http.RoundTripper // to registries; nil = one of its own
+	Transport http.RoundTripper // to registries; nil = a default transport
 	Clock     run.Clock         // Wall orders uses; the kernel's
 	Log       *slog.Logger
 }
@@ -61,7 +60,7 @@ type Config struct {
 type Image struct {
 	// Layers are directories of the cell, the lowest first; read only, shared.
 	Layers []string
-	// Settings is what the image says about programs run in it.
+	// Settings are the image's defaults for its programs.
 	Settings Settings
 	// Digest is that of the manifest or of the tarball; empty for a directory.
 	Digest string
@@ -80,7 +79,7 @@ type Settings struct {
 	StopSignal string
 }
 
-// Close says that the layers are not used any more. Close twice does nothing.
+// Close reports that the layers are no longer in use. A second Close does nothing.
 func (i *Image) Close() { i.once.Do(i.release) }
 
 // Store holds unpacked layers. Make one with Open.
@@ -112,8 +111,8 @@ const (
 	tmpPrefix = "tmp-"
 )
 
-// Open opens the store in dir, which it makes if need be. What was not finished is
-// removed. It starts nothing.
+// Open opens the store in dir, which it creates if needed. Unfinished layers are removed. It
+// starts nothing.
 func Open(dir string, cfg Config) (*Store, error) {
 	if cfg.MaxBytes <= 0 {
 		cfg.MaxBytes = 20 << 30
@@ -181,11 +180,10 @@ func (st *Store) load() error {
 
 var pinnedFile = regexp.MustCompile(`^(.+)@sha256:([0-9a-f]{64})$`)
 
-// Get resolves name and makes its layers available; the caller closes the Image
-// when the container is gone. name is an absolute path of a directory or a tarball,
-// the latter with an optional @sha256:… (of the file) behind it, or a registry
-// reference with the digest of a manifest or an index. It fails with the errors of
-// this package, ctx's error, or what network and disk say.
+// Get resolves name and makes its layers available; the caller closes the Image when the container
+// is gone. name is an absolute path of a directory or a tarball, the latter with an optional
+// suffix @sha256:… (of the file), or a registry reference with the digest of a manifest or an
+// index. It fails with the errors of this package, ctx's error, or network and disk errors.
 func (st *Store) Get(ctx context.Context, name string) (*Image, error) {
 	i, err := st.get(ctx, name)
 	if err != nil {
@@ -247,7 +245,7 @@ func (st *Store) use(ctx context.Context, img v1.Image, digest string) (*Image, 
 	return st.image(held, rec.Settings, digest), nil
 }
 
-// suits refuses an image for another machine; one that does not say is believed.
+// suits refuses an image for another machine; one that names none is accepted.
 func (st *Store) suits(p v1.Platform) error {
 	if p.OS == "" || p.Architecture == "" || p.Satisfies(st.platform) {
 		return nil
@@ -281,7 +279,7 @@ func writeFile(path string, b []byte) error {
 	return os.Rename(tmp, path)
 }
 
-// Size is what the unpacked layers hold, in bytes.
+// Size is the size of the unpacked layers, in bytes.
 func (st *Store) Size() int64 {
 	st.mu.Lock()
 	defer st.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 )
 
-// FileKeychain finds the credentials of registries in a file of the form that "docker
-// login" writes. It reads the file for each pull, so that new credentials need no
-// restart. A pull by digest of what is here already asks nobody.
+// FileKeychain finds the credentials of registries in a file of "docker login". It reads the file
+// for each pull, so that new credentials need no restart. A pull by digest of a cached image sends
+// no request.
 func FileKeychain(file string) (authn.Keychain, error) {
 	k := fileKeychain{file}
 	if _, err := k.read(); err != nil {
@@ -25,7 +25,7 @@ func FileKeychain(file string) (authn.Keychain, error) {
 
 type fileKeychain struct{ file string }
 
-// read never tells what is in the file: its errors go to logs.
+// read never reveals the content of the file: its errors go to logs.
 func (k fileKeychain) read() (*configfile.ConfigFile, error) {
 	f, err := os.Open(k.file)
 	if err != nil {

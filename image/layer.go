@@ -37,7 +37,7 @@ func (st *Store) hold(name string) *layer {
 	return l
 }
 
-// letGo gives references back and removes what is too much.
+// letGo releases references and removes layers beyond the limit.
 func (st *Store) letGo(held []*layer) {
 	st.mu.Lock()
 	for _, l := range held {
@@ -63,7 +63,7 @@ func (st *Store) evict(need int64) []*layer {
 		}
 		delete(st.layers, oldest.name)
 		st.size -= oldest.Size
-		st.busy[oldest.name] = make(chan struct{}) // nobody unpacks it again before it is gone
+		st.busy[oldest.name] = make(chan struct{}) // it is not unpacked again before it is gone
 		gone = append(gone, oldest)
 	}
 	return gone
@@ -83,7 +83,7 @@ func (st *Store) remove(gone []*layer) {
 	}
 }
 
-// done lets those go on who wait for a layer's directory.
+// done wakes the callers that wait for a layer's directory.
 func (st *Store) done(name string) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -91,8 +91,8 @@ func (st *Store) done(name string) {
 	delete(st.busy, name)
 }
 
-// obtain makes a layer available, with a reference. It is unpacked by whoever
-// comes first; when that one gives up the next takes over.
+// obtain makes a layer available, with a reference. The first caller unpacks it; if it gives up,
+// the next takes over.
 func (st *Store) obtain(ctx context.Context, id v1.Hash, from v1.Layer) (*layer, error) {
 	name := layerName(id.String())
 	for {
@@ -176,7 +176,7 @@ func (st *Store) unpackTo(ctx context.Context, dir string, id v1.Hash, from v1.L
 		err = errors.Join(ErrTooLarge, err)
 	}
 	if err == nil {
-		_, err = io.Copy(io.Discard, counted) // what follows the tar's end belongs to the digest
+		_, err = io.Copy(io.Discard, counted) // data after the tar's end is part of the digest
 	}
 	if err = errors.Join(err, r.Close()); err != nil {
 		return 0, err
@@ -200,7 +200,7 @@ func syncDir(dir string) error {
 	return errors.Join(err, f.Close())
 }
 
-// counter hashes and counts what is read.
+// counter hashes and counts the read bytes.
 type counter struct {
 	r io.Reader
 	h hash.Hash

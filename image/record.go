@@ -14,7 +14,7 @@ import (
 // in their settings alone share all layers, so that the room for layers does not bound them.
 const maxRecords = 1000
 
-// record is what is kept of a resolved digest, for as long as all its layers are.
+// record is the stored data of a resolved digest, kept as long as all its layers.
 type record struct {
 	Digest   string
 	Layers   []string
@@ -37,7 +37,7 @@ func (st *Store) remember(r record) {
 	st.boundRecords()
 }
 
-// recall makes an Image of what is here already; nil when something is missing.
+// recall makes an Image from stored data; nil if a part is missing.
 func (st *Store) recall(digest string) *Image {
 	path := st.recordPath(digest)
 	r, err := readRecord(path)
@@ -66,8 +66,8 @@ func readRecord(path string) (r record, err error) {
 	return r, err
 }
 
-// sweep removes the records of images of which a layer is gone, and files that are no record.
-// An image that is resolved again just then may lose its record, and is asked for once more.
+// sweep removes the records of images with a missing layer, and invalid files. An image that is
+// resolved again at that time may lose its record, and is requested once more.
 func (st *Store) sweep() {
 	base := filepath.Join(st.dir, imageDir)
 	for _, e := range st.records() {

@@ -29,8 +29,8 @@ import (
 // machine is the platform that images are chosen for.
 func machine() v1.Platform { return v1.Platform{OS: "linux", Architecture: runtime.GOARCH} }
 
-// fromRegistry uses what is here, else asks the registry. Manifest, config and
-// layers are verified by their digests on the way.
+// fromRegistry uses stored data, else the registry. Manifest, config and layers are verified by
+// their digests.
 func (st *Store) fromRegistry(ctx context.Context, ref string) (*Image, error) {
 	parsed, err := name.ParseReference(ref)
 	if err != nil {
@@ -51,7 +51,7 @@ func (st *Store) fromRegistry(ctx context.Context, ref string) (*Image, error) {
 	return st.use(ctx, img, digest.DigestStr())
 }
 
-// fromTarball reads an OCI layout or what "docker save" writes.
+// fromTarball reads an OCI layout or the format of "docker save".
 func (st *Store) fromTarball(ctx context.Context, file, sum string) (*Image, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -111,7 +111,7 @@ func (st *Store) uncompressed(ctx context.Context, content func() io.Reader) (pl
 	if err != nil {
 		return nil, nil, err
 	}
-	done = func() { _, _ = f.Close(), os.Remove(f.Name()) } // what is left is removed at the next start
+	done = func() { _, _ = f.Close(), os.Remove(f.Name()) } // the rest is removed at the next start
 	size, err := st.decompress(ctx, content(), f)
 	if err != nil {
 		done()

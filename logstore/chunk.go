@@ -18,7 +18,7 @@ const (
 	maxPayload  = chunkTarget + pieceSize + 64
 )
 
-// kind is what a chunk holds.
+// kind is the kind of a chunk's content.
 type kind uint8
 
 const (
@@ -101,7 +101,7 @@ const (
 	flagContinues  = 0x08
 	flagJoined     = 0x10 // the fragments of this stream since its last line come first
 	flagGap        = 0x20
-	flagFirst      = 0x40 // of a fragment: what came before on this stream was never finished
+	flagFirst      = 0x40 // of a fragment: the earlier text on this stream was never finished
 )
 
 // record is one line within a chunk: flags, length, bytes.
@@ -136,7 +136,7 @@ func nextRecord(b []byte) (r record, rest []byte, ok bool) {
 	return record{b[0], b[1+w : end : end]}, b[end:], true
 }
 
-// raw is how many bytes of the process the record stands for, without its fragments.
+// raw is the number of the process's bytes in the record, without its fragments.
 func (r record) raw() int64 {
 	if r.flags&flagGap != 0 {
 		return parseGap(r.data).Bytes

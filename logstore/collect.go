@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// maxCollectedIndex bounds what the indexes of removed data take on disk.
+// maxCollectedIndex limits the disk space of the indexes of removed data.
 const maxCollectedIndex = 64 * mib
 
-// retention removes what the limits no longer allow, one segment after the other, so that each
-// removal sees the one before.
+// retention removes segments beyond the limits, one after the other, so that each removal sees the
+// effect of the one before.
 type retention struct {
 	cfg     Config
 	dir     *directory
@@ -22,9 +22,9 @@ type retention struct {
 	mu      sync.Mutex // held while a segment is removed
 }
 
-// collect removes the data of a sealed segment and keeps the index, so that
-// readers can be told what is missing. What was collected before of the same
-// source is folded in: a source has at most one collected index.
+// collect removes the data of a sealed segment and keeps the index, so that readers get a record
+// of the loss. Earlier losses of the same source are merged into it: a source has at most one
+// collected index.
 func (r *retention) collect(g *segment) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,8 +104,8 @@ func (r *retention) shrink() {
 	}
 }
 
-// sealSome seals active segments of idle sources, so that they can be collected;
-// those that are being written to come to their end by themselves.
+// sealSome seals active segments of idle sources, so that they can be collected; segments in use
+// are sealed in the normal way.
 func (r *retention) sealSome() bool {
 	done := r.shared.seal(func(g *segment) bool { return g.first != 0 })
 	for _, s := range r.sources.writing() {
@@ -114,7 +114,7 @@ func (r *retention) sealSome() bool {
 	return done
 }
 
-// expire removes what RetainAge and RetainBytes no longer keep.
+// expire removes data beyond RetainAge and RetainBytes.
 func (r *retention) expire() {
 	now := r.cfg.Clock.Wall()
 	age := r.cfg.RetainAge
@@ -129,15 +129,15 @@ func (r *retention) expire() {
 	r.forget(now)
 }
 
-// goneSegment is a segment none of whose sources is live any more.
+// goneSegment is a segment whose sources have all ended.
 type goneSegment struct {
 	g     *segment
 	since time.Time
 	size  int64
 }
 
-// gone lists them, the longest gone first. What is known of sources that
-// ended before lately, and that no segment needs, is forgotten.
+// gone lists them, the oldest end first. Data about sources that ended before the recent past, and
+// that no segment needs, is removed.
 func (r *retention) gone(lately time.Time) []goneSegment {
 	var gone []goneSegment
 	needed := map[key]bool{}
@@ -152,7 +152,7 @@ func (r *retention) gone(lately time.Time) []goneSegment {
 		g.mu.Unlock()
 		for _, k := range keys {
 			needed[k] = true
-			ok = ok && !r.sources.isLive(k) // asked first: it may end now
+			ok = ok && !r.sources.isLive(k) // checked first: it may end now
 			if end, _ := r.sources.ended(k); end.After(s.since) {
 				s.since = end
 			}
@@ -166,8 +166,8 @@ func (r *retention) gone(lately time.Time) []goneSegment {
 	return gone
 }
 
-// forget removes the indexes of what was collected long ago: from then on the
-// store does not know that it ever had it.
+// forget removes the indexes of data that was collected long ago: from then on the store has no
+// record of it.
 func (r *retention) forget(now time.Time) {
 	old := slices.DeleteFunc(r.dir.all(), func(g *segment) bool { return g.gone().IsZero() })
 	slices.SortFunc(old, func(a, b *segment) int { return b.gone().Compare(a.gone()) }) // newest first

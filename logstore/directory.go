@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// directory holds the segments: which there are, what they take on disk, and how many writes failed.
-// Nothing is written or called under its mutex.
+// directory holds the segments: the list, their disk space, and the number of failed writes. Under
+// its mutex nothing is written or called.
 type directory struct {
 	path   string
 	log    *slog.Logger
@@ -77,7 +77,7 @@ func (d *directory) seal(g *segment) {
 	}
 }
 
-// remove forgets a segment and what is left of it on disk.
+// remove removes a segment and its files.
 func (d *directory) remove(g *segment) {
 	d.mu.Lock()
 	d.unlist(g)
@@ -109,7 +109,7 @@ func (d *directory) collected(g *segment, now time.Time, old, folded *segment) {
 	d.total.Add(-size)
 }
 
-// unlist takes g out of the lists; d.mu is held.
+// unlist removes g from the lists; d.mu is held.
 func (d *directory) unlist(g *segment) {
 	is := func(o *segment) bool { return o == g }
 	d.segments = slices.DeleteFunc(slices.Clone(d.segments), is)
@@ -165,8 +165,8 @@ func (d *directory) candidates(q *query, lo, hi Position) []candidate {
 	return picked
 }
 
-// connect fills what is known over several segments, once all are loaded; note is called with the
-// sources that a segment has and has not seen end, and with its newest time.
+// connect computes data over several segments, once all are loaded. note is called with the
+// sources of a segment that have not ended in it, and with its newest time.
 func (d *directory) connect(note func(k key, g *segment, last time.Time)) {
 	d.segments = slices.DeleteFunc(d.segments, func(g *segment) bool { return g.first == 0 })
 	d.total.Store(0)

@@ -13,7 +13,7 @@ type key struct{ id, attempt string }
 
 func (s *Source) key() key { return key{s.ID, s.Attempt} }
 
-// entry is what one segment holds of one source.
+// entry is the part of one source in a segment.
 type entry struct {
 	local    uint32
 	source   *Source
@@ -39,7 +39,7 @@ func (e *entry) cum() uint64 {
 
 var errFormat = errors.New("bad format")
 
-// appendSource encodes what introduces a source in a segment.
+// appendSource encodes the introduction of a source in a segment.
 func appendSource(b []byte, e *entry) []byte {
 	b = appendText(b, e.source.ID)
 	b = appendText(b, e.source.Attempt)
@@ -60,8 +60,7 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// decoder reads what the append functions wrote; after the first error all
-// results are zero.
+// decoder reads the output of the append functions; after the first error all results are zero.
 type decoder struct {
 	b   []byte
 	err error
@@ -129,7 +128,7 @@ func appendEntry(b []byte, e *entry) []byte {
 // entryHead is the size of an entry's size and checksum.
 const entryHead = 8
 
-// fullEntry reads what appendEntry wrote.
+// fullEntry reads the output of appendEntry.
 func (d *decoder) fullEntry() *entry {
 	if len(d.b) < entryHead {
 		d.b, d.err = nil, errFormat

@@ -1,13 +1,13 @@
 package logstore
 
-// filter is a Bloom filter over the ids and label pairs of a segment: it says
-// "certainly not here" without the segment's index being read.
+// filter is a Bloom filter over the ids and label pairs of a segment: it proves absence without
+// reading the segment's index.
 type filter []byte
 
 const filterBitsPerKey = 12
 
-// hash64 is FNV-1a over the parts, each closed by a zero byte, with a final mix;
-// it must stay the same for ever, because filters are on disk.
+// hash64 is FNV-1a over the parts, each closed by a zero byte, with a final mix. It must never
+// change, because filters are on disk.
 func hash64(parts ...string) uint64 {
 	h := uint64(14695981039346656037)
 	for _, p := range parts {

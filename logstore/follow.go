@@ -38,7 +38,7 @@ func (w *watchers) remove(n *watcher) {
 	w.count.Add(-1)
 }
 
-// wake wakes those who want s; nil = all.
+// wake wakes the followers of s; nil = all.
 func (w *watchers) wake(s *Source) {
 	if w.count.Load() == 0 {
 		return
@@ -55,12 +55,12 @@ func (w *watchers) wake(s *Source) {
 	}
 }
 
-// Follow calls fn for every line that q wants, strictly after q.Cursor (empty =
-// from the oldest on), and goes on with those that come, until ctx is done, fn
-// fails, the store is closed (ErrClosed), or, with q.UntilEnd, no wanted source
-// is live and all of their lines were handed out (nil). No line is lost or handed
-// out twice; what was removed before it could be read comes as a Gap with exact
-// counts. Limit and Backward are ignored. fn runs on the caller's goroutine.
+// Follow calls fn for every line that matches q, strictly after q.Cursor (empty = from the oldest
+// on), and continues with new ones. It ends when ctx is done, fn fails, or the store is closed
+// (ErrClosed). With q.UntilEnd it also ends (nil) when no matching source is live and all of their
+// lines were delivered. No line is lost or delivered twice; lines that were removed before they
+// could be read are reported as a Gap with exact counts. Limit and Backward are ignored. fn runs
+// on the caller's goroutine.
 func (st *Store) Follow(ctx context.Context, q Query, fn func(Line) error) error {
 	return st.FollowPages(ctx, q, func(p Page) error {
 		for _, l := range p.Lines {
@@ -72,9 +72,8 @@ func (st *Store) Follow(ctx context.Context, q Query, fn func(Line) error) error
 	})
 }
 
-// FollowPages is Follow with all lines that are there at a moment in one call;
-// Page.Next is the cursor from which another follower goes on. Pages without
-// lines are not handed out.
+// FollowPages is Follow with all existing lines in one call; Page.Next is the cursor from which
+// another follower continues. Pages without lines are not delivered.
 func (st *Store) FollowPages(ctx context.Context, q Query, fn func(Page) error) error {
 	plan, err := q.compile()
 	if err != nil {
@@ -84,7 +83,7 @@ func (st *Store) FollowPages(ctx context.Context, q Query, fn func(Page) error) 
 	w := st.followers.add(plan)
 	defer st.followers.remove(w)
 	for most := 2 * fewSeen; ; {
-		// Asked before reading: what was written before its end is read then.
+		// Checked before reading: lines written before its end are then read.
 		idle, closed := st.sources.idle(plan)
 		page, err := st.page(ctx, plan)
 		if err != nil {
@@ -123,11 +122,11 @@ const (
 	fewSeen = 32
 )
 
-// forgetSeen drops how far a follower, which has read everything, has read sources that have ended
-// long ago: nothing of them comes any more.
+// forgetSeen removes the read positions of a follower, which has read everything, for sources that
+// have ended long ago: they have no further output.
 func (q *query) forgetSeen(l *sources) {
 	maps.DeleteFunc(q.seen, func(k key, _ mileage) bool {
-		live := l.isLive(k) // asked first: it may end now
+		live := l.isLive(k) // checked first: it may end now
 		end, at := l.ended(k)
 		return !live && end.IsZero() && at == nil
 	})

@@ -132,8 +132,8 @@ func entryAt(f *os.File, at int64) (*entry, error) {
 	return d.fullEntry(), d.err
 }
 
-// matching returns the entries of g that q wants; the copies are the caller's.
-// An index that cannot be read is made anew from the data.
+// matching returns the entries of g that match q; the copies are the caller's. An unreadable index
+// is rebuilt from the data.
 func (g *segment) matching(q *query) ([]entry, error) {
 	if out, ok := g.inMemory(q); ok {
 		return out, nil

@@ -2,9 +2,9 @@ package logstore
 
 import "time"
 
-// limiter bounds the bytes of one source per second. Once more than a second's
-// worth has come, every line is dropped for the next second, and then one gap
-// says how much it was. (Diego executor, log rate limit.)
+// limiter limits the bytes of one source per second. After more than a second's amount, every line
+// is dropped for the next second, and then one gap reports the amount. (Diego executor, log rate
+// limit.)
 type limiter struct {
 	rate    float64 // bytes per second; 0 = no bound
 	tokens  float64
@@ -17,7 +17,7 @@ func newLimiter(rate int, now time.Duration) limiter {
 	return limiter{rate: float64(rate), tokens: float64(rate), at: now}
 }
 
-// allow says whether a line that begins now is kept; only with a rate.
+// allow reports whether a line that begins now is kept; only with a rate.
 func (l *limiter) allow(now time.Duration) bool {
 	if now < l.until {
 		return false

@@ -9,10 +9,10 @@ import (
 	"cantina/internal/run"
 )
 
-// Stream says which of a container's outputs a line belongs to.
+// Stream is the output of a container to which a line belongs.
 type Stream uint8
 
-// The streams. Event holds what the executor itself says about the container.
+// The streams. Event has the executor's own messages about the container.
 const (
 	Stdout Stream = iota
 	Stderr
@@ -47,12 +47,12 @@ func ParseStream(name string) (Stream, bool) {
 type Source struct {
 	// ID is the container's id.
 	ID string
-	// Labels say what the container is: kind, service, index, instance, task, job, node …
-	// The map must not change after it was handed over.
+	// Labels describe the container: kind, service, index, instance, task, job, node … The map must
+	// not change afterwards.
 	Labels map[string]string
-	// Attempt tells apart several runs under one id; may be empty.
+	// Attempt distinguishes several runs under one id; may be empty.
 	Attempt string
-	// Rate bounds what is kept, in bytes per second over all streams but Event; 0 = no bound.
+	// Rate limits the kept output, in bytes per second over all streams except Event; 0 = no limit.
 	// It is not stored.
 	Rate int
 }
@@ -74,12 +74,12 @@ type Line struct {
 	Data []byte
 	// Terminated: a newline followed Data. False only for the last line of a stream and before a cut.
 	Terminated bool
-	// Continues: the next line of the same source and stream goes on where this one stops.
+	// Continues: the next line of the same source and stream continues this one.
 	Continues bool
 	// Gap is set instead of Data where output is missing.
 	Gap *Gap
 
-	start mileage // of a collected part: what lies before it
+	start mileage // of a collected part: the amount before it
 	end   uint64  // raw bytes of the source up to and with this line
 }
 
@@ -92,7 +92,7 @@ func (l Line) AppendRaw(b []byte) []byte {
 	return b
 }
 
-// Reason says why output is missing.
+// Reason is why output is missing.
 type Reason uint8
 
 // The reasons of a gap.
@@ -118,13 +118,13 @@ func (r Reason) String() string {
 	return "unknown"
 }
 
-// Gap says what is missing at its place.
+// Gap describes the missing output at its place.
 type Gap struct {
 	Reason Reason
 	Bytes  int64
 	Lines  int64
-	// AtMost: some of Bytes may have been read before; set only when reading goes on
-	// from a cursor inside a removed segment.
+	// AtMost: some of Bytes may have been read before; set only if reading continues from a cursor
+	// inside a removed segment.
 	AtMost bool
 	// At is when the output was removed (Collected only).
 	At time.Time
@@ -152,7 +152,7 @@ type Config struct {
 	MaxLine      int           // longest line that is handed out in one piece; 16 MiB
 	// Clock stamps lines (Wall) and measures rates (Boot); the kernel's.
 	Clock run.Clock
-	// Log hears of repairs and disk errors; nil = nobody.
+	// Log receives messages about repairs and disk errors; nil = none.
 	Log *slog.Logger
 }
 

@@ -14,7 +14,7 @@ import (
 // its store. A cell that is not in it is read from where its query begins.
 type Place map[string]string
 
-// Cursor makes one opaque cursor of it.
+// Cursor encodes it as one opaque cursor.
 func (p Place) Cursor() string {
 	b := []byte{placeVersion}
 	for _, cell := range slices.Sorted(maps.Keys(p)) {
@@ -29,7 +29,7 @@ func (p Place) Cursor() string {
 
 const placeVersion = 2
 
-// ParsePlace reads what Place.Cursor made; empty is the empty place. ErrCursor.
+// ParsePlace parses a result of Place.Cursor; empty is the empty place. ErrCursor.
 func ParsePlace(cursor string) (Place, error) {
 	p := Place{}
 	if cursor == "" {
@@ -51,9 +51,9 @@ func ParsePlace(cursor string) (Place, error) {
 	return p, nil
 }
 
-// Forget drops cells that hold no output any more, except the newest keep of them, once p names
-// more than keep and one for each holder: it stays small while cells come and go. A cell that
-// was dropped and comes back is read from where its query begins.
+// Forget removes cells without output, except the newest keep of them, once p names more than keep
+// and one for each holder: so it stays small while cells change. A removed cell that returns is
+// read from the beginning of its query.
 func (p Place) Forget(holders []string, keep int) {
 	if len(p) <= len(holders)+keep {
 		return
@@ -63,7 +63,7 @@ func (p Place) Forget(holders []string, keep int) {
 		delete(gone, cell)
 	}
 	newest := slices.SortedFunc(maps.Keys(gone), func(a, b string) int {
-		x, _ := parseCursor(p[a]) // what is no cursor is the oldest
+		x, _ := parseCursor(p[a]) // an invalid cursor counts as the oldest
 		y, _ := parseCursor(p[b])
 		return cmp.Or(cmp.Compare(y, x), cmp.Compare(a, b))
 	})
@@ -94,17 +94,16 @@ type Merged struct {
 	Lines      []CellLine
 	Prev, Next Place
 	More       bool
-	// Missing are the cells that did not answer; their places stay where they were,
-	// so that paging on later finds what they have.
+	// Missing are the cells that did not answer; their places are unchanged, so that later pages
+	// include their output.
 	Missing []string
 }
 
-// Merge makes one page of at most limit lines (0 = 1000) of the answers to one
-// query that was sent to several cells, each from its place in from. Lines that do
-// not fit, or that a cell with more to come may still precede, are left for the
-// next page. It is exact in both directions while the clocks of the cells agree;
-// where they do not, lines of different cells may come out of order, but none is
-// lost or doubled. ErrCursor when a page has a cursor that is none.
+// Merge makes one page of at most limit lines (0 = 1000) from the answers of several cells to one
+// query, each from its place in from. Lines that do not fit, or that a cell with more output may
+// still precede, are left for the next page. It is exact in both directions while the clocks of
+// the cells agree; otherwise lines of different cells may be out of order, but none is lost or
+// duplicated. ErrCursor if a page has an invalid cursor.
 func Merge(from Place, backward bool, limit int, parts []Part) (Merged, error) {
 	if limit <= 0 {
 		limit = defaultLimit

@@ -18,10 +18,10 @@ import (
 // ErrLocked: another process has the directory open.
 var ErrLocked = errors.New("output directory in use")
 
-// Open opens the store in dir, which it makes if need be. Torn tails of a process
-// that died are cut, its active segments sealed, unreadable indexes made anew;
-// what it cannot read it leaves out and logs. It fails only when the directory cannot
-// be used at all (ErrLocked, or the system's error). It starts nothing: call Run.
+// Open opens the store in dir, which it creates if needed. Torn tails of a dead process are cut,
+// its active segments sealed, unreadable indexes rebuilt; unreadable files are left out and
+// logged. It fails only if the directory cannot be used at all (ErrLocked, or the system's error).
+// It starts nothing: call Run.
 func Open(dir string, cfg Config) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("open output store: %w", err)
@@ -53,7 +53,7 @@ func lockDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// found is what the directory holds of one segment.
+// found is the directory's files of one segment.
 type found struct {
 	g        *segment
 	log, idx bool

@@ -129,9 +129,8 @@ func Unpack(m *pb.LogLines) ([]Line, error) {
 	return out, err
 }
 
-// EachPacked calls f with each line of a message and the cell that it comes from;
-// the line is valid during the call, its text as long as the message. ErrPacked, or
-// the error of f.
+// EachPacked calls f with each line of a message and its cell; the line is valid during the call,
+// its text as long as the message. ErrPacked, or the error of f.
 func EachPacked(m *pb.LogLines, f func(l *Line, cell string) error) error {
 	n := len(m.GetSize())
 	if n == 0 {

@@ -94,7 +94,7 @@ func (p *parser) join(src uint32, s Stream, tail []byte) []byte {
 	return append(whole, tail...)
 }
 
-// damage says that n bytes before position after cannot be read.
+// damage records that n bytes before position after cannot be read.
 func (p *parser) damage(n int, after Position) {
 	at := min(after-1, p.r.hi)
 	if at <= p.at || at <= p.r.lo {

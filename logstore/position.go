@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// clock hands out positions and knows up to where everything is on disk.
+// clock assigns positions and knows up to which one all lines are on disk.
 //
-// Writers of different segments append at the same time. A reader that saw
-// position 7 while 6 was still being written would lose 6 for ever, so readers go
-// only to the last position before the first append under way. What had been written
-// when they asked they do not miss either: resolved waits for the appends before it.
+// Writers of different segments append concurrently. A reader that saw position 7 while 6 was
+// still being written would lose 6 permanently, so readers stop at the last position before the
+// first append in progress. They do not miss lines written before their start either: resolved
+// waits for the appends before it.
 type clock struct {
 	mu     sync.Mutex
 	last   Position
-	active []Position    // first positions of appends under way; as many as there are writers in a system call
+	active []Position    // first positions of appends in progress; as many as there are writers in a system call
 	sizes  []int         // and how many positions each reserved
-	ended  chan struct{} // closed at the next end; nil = nobody waits
+	ended  chan struct{} // closed at the next end; nil = no one waits
 }
 
 // begin reserves n positions; end must follow.
@@ -34,9 +34,8 @@ func (c *clock) begin(n int, now time.Time) Position {
 	return first
 }
 
-// end makes the positions of the matching begin visible, whether they were used
-// or not. It says whether positions of others had waited for it: their
-// followers have to be woken.
+// end makes the positions of the matching begin visible, used or not. It reports whether positions
+// of others had waited for it: their followers must be woken.
 func (c *clock) end(first Position) (released bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

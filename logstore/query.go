@@ -14,7 +14,7 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-// Query says which lines are wanted. Empty fields want everything.
+// Query selects lines. Empty fields match everything.
 type Query struct {
 	IDs     []string          // container ids, any of them
 	Labels  map[string]string // all of them
@@ -40,8 +40,7 @@ type Query struct {
 	UntilEnd bool
 }
 
-// Page is an answer to a Query: lines in the order of their positions, whichever
-// the direction.
+// Page is the answer to a Query: lines in the order of their positions, in either direction.
 type Page struct {
 	Lines []Line
 	// Prev and Next are the places before the first and after the last line that was
@@ -75,9 +74,9 @@ type query struct {
 	limit    int
 	maxBytes int
 	seen     map[key]mileage // how far each source was read; nil = not kept
-	// begin is called when a page is begun, also anew, and returns what takes its lines,
-	// each valid during the call; nil = they are collected in Page.Lines. size is about how
-	// much text there is.
+	// begin is called when a page is begun, also again, and returns the receiver of its lines, each
+	// valid during the call; nil = they are collected in Page.Lines. size is the approximate amount
+	// of text.
 	begin func(size int) func(*Line)
 }
 
@@ -124,7 +123,7 @@ func (q Query) compile() (*query, error) {
 	return c, err
 }
 
-// wants says whether the lines of s are wanted at all.
+// wants reports whether the lines of s match at all.
 func (q *query) wants(s *Source) bool {
 	if q.ids != nil && !q.ids[s.ID] || q.attempt != "" && q.attempt != s.Attempt {
 		return false
@@ -137,7 +136,7 @@ func (q *query) wants(s *Source) bool {
 	return true
 }
 
-// accepts says whether a line of a wanted source is wanted.
+// accepts reports whether a line of a matching source matches.
 func (q *query) accepts(l *Line) bool {
 	t := l.Time.UnixNano()
 	if !q.streams[l.Stream] && (l.Gap == nil || l.Gap.Reason != Collected) || t < q.since || t >= q.until || l.Seq < q.atSeq {
@@ -146,7 +145,7 @@ func (q *query) accepts(l *Line) bool {
 	return l.Gap != nil || q.match == nil || q.match.Match(l.Data)
 }
 
-// mayHold says whether a sealed segment's filter lets it hold a wanted source.
+// mayHold reports whether a matching source may be in a sealed segment, according to its filter.
 func (q *query) mayHold(f filter) bool {
 	for k, v := range q.labels {
 		if !f.has(labelHash(k, v)) {
@@ -217,8 +216,8 @@ func (st *Store) QueryPacked(ctx context.Context, q Query, cell string) (*pb.Log
 // maxTries bounds planning again, for a directory from which an unknown process removes files.
 const maxTries = 100
 
-// page reads one page. A segment that is collected between planning and opening
-// makes it plan again: then its loss is known and comes as a gap.
+// page reads one page. If a segment is collected between planning and opening, it plans again:
+// then the loss is known and reported as a gap.
 func (st *Store) page(ctx context.Context, q *query) (Page, error) {
 	for try := 0; ; try++ {
 		p, err := st.tryPage(ctx, q)
@@ -232,11 +231,11 @@ func (st *Store) page(ctx context.Context, q *query) (Page, error) {
 	}
 }
 
-// Summary is what the store has of one source.
+// Summary describes the store's output of one source.
 type Summary struct {
 	Source *Source
 	Live   bool // a writer is open
-	// FirstSeq is the oldest line that can be read, NextSeq the one that comes next.
+	// FirstSeq is the oldest readable line, NextSeq the next one.
 	FirstSeq, NextSeq uint64
 	Bytes             int64 // raw output that can be read
 	Missing           int64 // raw output that was collected

@@ -21,7 +21,7 @@ type reader struct {
 	want     map[uint32]*entry
 	lo, hi   Position
 	backward bool
-	first    Position // bounds of what is wanted here
+	first    Position // limits of this read
 	last     Position
 	block    int // next block
 	end      int // block at which it stops (exclusive, in its direction)

@@ -6,14 +6,14 @@ import (
 	"os"
 )
 
-// repair is a segment whose writer died: it is finished when the positions of all
-// segments are known.
+// repair is a segment whose writer died: it is finished when the positions of all segments are
+// known.
 type repair struct {
 	g      *segment
 	chains [streams]int // fragments of a line that was never finished (own segments only)
 }
 
-// rebuild makes the index in memory from the data and cuts what is torn.
+// rebuild makes the index in memory from the data and cuts a torn tail.
 func (g *segment) rebuild() (*repair, error) {
 	r, left, err := g.scan()
 	if err == nil && left > 0 {
@@ -100,7 +100,7 @@ func (r *repair) measure(h header, payload []byte) (lines int, raw [streams]uint
 	return lines, raw
 }
 
-// finish hands out what a dead writer had on disk of an unfinished line, and seals the segment.
+// finish delivers a dead writer's fragments of an unfinished line, and seals the segment.
 func (st *Store) finish(r *repair) {
 	g := r.g
 	f, err := os.OpenFile(g.path("log"), os.O_RDWR|os.O_APPEND, 0)

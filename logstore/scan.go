@@ -155,7 +155,7 @@ func (c candidate) before(o candidate, backward bool) bool {
 	return c.from < o.from
 }
 
-// reaches says whether c may have a line that comes before p.
+// reaches reports whether c may have a line before p.
 func (c candidate) reaches(p Position, backward bool) bool {
 	if backward {
 		return c.to >= p
@@ -210,8 +210,8 @@ func (c *collector) take(l *Line, share bool) bool {
 	return true
 }
 
-// pass notes how far the source is read. Of a collected part it leaves only what
-// was not read before; false when that is nothing.
+// pass records how far the source is read. Of a collected part it leaves only the unread amount;
+// false if there is none.
 func (c *collector) pass(l *Line) bool {
 	known := true
 	if l.Source != c.source {

@@ -25,8 +25,8 @@ type mark struct {
 // markEvery is the distance between two marks in bytes.
 const markEvery = 256 * kib
 
-// segment is one file of chunks. Its appender is whoever holds the mutex of
-// the sharedLog (shared) or of the only source (own).
+// segment is one file of chunks. Its appender is the holder of the mutex of the sharedLog (shared)
+// or of the only source (own).
 type segment struct {
 	id    uint64
 	own   bool
@@ -86,12 +86,12 @@ func createSegment(dir string, id uint64, owner *Source) (*segment, error) {
 	return g, nil
 }
 
-// Where the disk is full the last that is written of a source is how much of it is missing, and
-// that it has ended. A segment keeps room for that: shared ones for many sources.
+// On a full disk, the last records of a source are the amount of its missing output and its end. A
+// segment reserves space for that: shared ones for many sources.
 const (
 	ownTail    = 4 * kib
 	sharedTail = 64 * kib
-	// reserveStep is how much the file system is asked to keep at a time.
+	// reserveStep is the space that is reserved at a time.
 	reserveStep = 256 * kib
 )
 
@@ -133,7 +133,7 @@ func asErrno(err error) unix.Errno {
 	return unix.EINVAL
 }
 
-// makeRoom refuses what would take the room that is kept for the last words of sources.
+// makeRoom refuses a record that would use the space reserved for the final records of sources.
 func (g *segment) makeRoom(n int64, last bool) error {
 	if last {
 		return nil
@@ -150,7 +150,7 @@ func (g *segment) makeRoom(n int64, last bool) error {
 
 // giveBack gives the room back that the segment did not need.
 func (g *segment) giveBack() {
-	if g.room > g.size { // what is not given back goes with the file
+	if g.room > g.size { // space that is not returned is freed with the file
 		_ = unix.Fallocate(int(g.file.Fd()), unix.FALLOC_FL_KEEP_SIZE|unix.FALLOC_FL_PUNCH_HOLE, g.size, g.room-g.size)
 	}
 }
@@ -166,9 +166,9 @@ type batch struct {
 	last  bool // how much is missing, or the end: it may take the room that is kept for that
 }
 
-// append writes b for source s as one system call and returns the bytes it took on
-// disk. On an error the file is as before.
-// It runs outside g.mu: only the appender changes size, and readers go by what is published at its end.
+// append writes b for source s as one system call and returns the bytes it took on disk. On an
+// error the file is unchanged. It runs outside g.mu: only the appender changes size, and readers
+// use the values published at its end.
 func (g *segment) append(s *source, b batch) (int64, error) {
 	e, known := s.entry, s.seg == g
 	var intro []byte
@@ -198,7 +198,7 @@ func (g *segment) append(s *source, b batch) (int64, error) {
 	if n, err := g.file.Write(out); err != nil {
 		if n > 0 {
 			err = errors.Join(err, g.file.Truncate(g.size))
-			g.room = g.size // what was kept beyond went with that
+			g.room = g.size // the space reserved beyond is freed with that
 		}
 		return 0, fmt.Errorf("append to output segment %x: %w", g.id, err)
 	}
@@ -272,7 +272,7 @@ func (g *segment) writeIndex() error {
 		for k, v := range e.source.Labels {
 			keys[labelHash(k, v)] = true
 		}
-		if !e.ended && e.first != 0 { // one without a line may be a torn beginning: what there is of it is elsewhere
+		if !e.ended && e.first != 0 { // one without a line may be a torn beginning: its data is elsewhere
 			g.unended = append(g.unended, e.source.key())
 		}
 	}

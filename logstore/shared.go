@@ -63,7 +63,7 @@ func (l *sharedLog) append(s *source, b batch) (full *segment, err error) {
 	s.written += n
 	if l.seg.size >= l.full {
 		next, err := l.dir.create(nil)
-		if err != nil { // it goes on here: what is missing can still be told
+		if err != nil { // it continues here: its loss can still be reported
 			l.dir.troubled(err)
 			return nil, nil
 		}

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// sources knows which sources are being written, and where those that ended lately go on.
+// sources has the live sources, and the places where recently ended ones continue.
 type sources struct {
 	mu   sync.RWMutex
 	live map[key]*source
 	ends map[key]time.Time // when sources that several segments hold had ended
-	// openAt is where a source goes on: its newest shared segment, if a dead process left it open
-	// or it ended lately.
+	// openAt is where a source continues: its newest shared segment, if a dead process left it open
+	// or it ended recently.
 	openAt map[key]*segment
 	owed   map[key]debt // by ended sources
 	closed bool
@@ -37,8 +37,8 @@ func (l *sources) join(info Source, fresh *source) (*source, error) {
 	return s, nil
 }
 
-// leave counts one writer of s less; true for the last one, which takes s out of
-// the live sources. Everything but the end mark has been written.
+// leave counts one writer of s less; true for the last one, which removes s from the live sources.
+// Everything except the end mark has been written.
 func (l *sources) leave(s *source, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,14 +79,14 @@ func (l *sources) isLive(k key) bool {
 	return l.live[k] != nil
 }
 
-// ended is when a source had ended, and where it goes on; zero when that is not known.
+// ended is when a source ended, and where it continues; zero if unknown.
 func (l *sources) ended(k key) (time.Time, *segment) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.ends[k], l.openAt[k]
 }
 
-// idle says whether no source that q wants is live.
+// idle reports whether no source that matches q is live.
 func (l *sources) idle(q *query) (idle, closed bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -110,7 +110,7 @@ func (l *sources) forget(needed map[key]bool, lately time.Time) {
 	}
 }
 
-// debt is what is to be told of a source once there is room.
+// debt is the unwritten records of a source on a full disk.
 type debt struct {
 	info *Source
 	lost [streams]Gap
@@ -123,7 +123,7 @@ func (l *sources) owe(info *Source, lost [streams]Gap) {
 	l.owed[info.key()] = debt{info, lost}
 }
 
-// takeOwed returns what is owed, and owes it no more.
+// takeOwed returns and clears the unwritten records.
 func (l *sources) takeOwed() map[key]debt {
 	l.mu.Lock()
 	defer l.mu.Unlock()

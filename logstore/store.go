@@ -19,10 +19,10 @@ type Store struct {
 	followers watchers
 }
 
-// Writer opens one stream of a source. The first Writer of a source makes it
-// live; it ends when the last one is closed. A source that a dead process of the
-// cell left open, or that ended within the last minute, goes on where it stopped;
-// one that ended earlier may count its lines from 1 again. ErrClosed after Close.
+// Writer opens one stream of a source. The first Writer of a source makes it live; it ends when
+// the last one is closed. A source that a dead process of the cell left open, or that ended within
+// the last minute, continues where it stopped; one that ended earlier may count its lines from 1
+// again. ErrClosed after Close.
 func (st *Store) Writer(info Source, stream Stream) (*Writer, error) {
 	if stream >= streams {
 		return nil, fmt.Errorf("output writer of %s: no stream %d", info.ID, stream)
@@ -39,8 +39,8 @@ func (st *Store) Writer(info Source, stream Stream) (*Writer, error) {
 	return &Writer{s: s, stream: stream}, nil
 }
 
-// TellOwed writes what is missing of sources that ended while nothing could be written. It is
-// called when there is room again.
+// TellOwed writes the loss records of sources that ended while nothing could be written. It is
+// called when space is available again.
 func (st *Store) TellOwed() {
 	for _, d := range st.sources.takeOwed() {
 		w, err := st.Writer(*d.info, Event)
@@ -62,8 +62,7 @@ func (st *Store) TellOwed() {
 // Faulted reports whether a write has failed since it was last called.
 func (st *Store) Faulted() bool { return st.dir.fresh.Swap(false) }
 
-// Run removes what is older than Config allows until ctx is done. The size
-// limits hold without it.
+// Run removes data older than Config permits until ctx is done. The size limits apply without it.
 func (st *Store) Run(ctx context.Context) error {
 	tick := time.NewTicker(min(time.Minute, max(st.cfg.RetainAge/16, time.Second)))
 	defer tick.Stop()
@@ -78,11 +77,11 @@ func (st *Store) Run(ctx context.Context) error {
 	}
 }
 
-// Expire removes what RetainAge and RetainBytes no longer keep. Run calls it.
+// Expire removes data beyond RetainAge and RetainBytes. Run calls it.
 func (st *Store) Expire() { st.retention.expire() }
 
-// Close seals what is active and lets go of the directory. Writers that are still
-// open drop what they get; end them first. Close twice does nothing.
+// Close seals active segments and releases the directory. Writers that are still open drop their
+// input; end them first. A second Close does nothing.
 func (st *Store) Close() error {
 	if !st.sources.close() {
 		return nil
@@ -95,7 +94,7 @@ func (st *Store) Close() error {
 	return st.lock.Close()
 }
 
-// Usage is what the store takes on disk now, in bytes, and in how many segments.
+// Usage is the store's present disk space, in bytes, and its number of segments.
 func (st *Store) Usage() (size int64, segments int) {
 	return st.dir.total.Load(), len(st.dir.all())
 }

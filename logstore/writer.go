@@ -15,7 +15,7 @@ type Writer struct {
 	closed bool // guarded by s.mu
 }
 
-// fate is what happens to the line that is being written.
+// fate is the handling of the line that is being written.
 type fate uint8
 
 const (
@@ -45,7 +45,7 @@ type source struct {
 	cums  [streams]uint64
 	parts [streams]part
 	limit limiter
-	lost  [streams]Gap   // refused by the disk, not told yet
+	lost  [streams]Gap   // refused by the disk, not reported yet
 	gone  [streams]int64 // bytes that the disk has refused
 
 	buf   []byte // the batch being built, headerSize bytes free in front
@@ -65,9 +65,8 @@ type source struct {
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, headerSize, headerSize+4*kib); return &b }}
 
-// Write takes raw output. It always accepts all of it: what the disk refuses is
-// counted and told in the stream. It fails only with ErrClosed. When it returns,
-// every complete line is readable.
+// Write accepts raw output, always all of it: bytes that the disk refuses are counted and reported
+// in the stream. It fails only with ErrClosed. When it returns, every complete line is readable.
 func (w *Writer) Write(p []byte) (int, error) {
 	s := w.s
 	s.mu.Lock()
@@ -92,10 +91,10 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Written is the number of raw bytes of this stream that are on disk or counted
-// as missing, also by earlier processes of the cell; what is held back of an
-// unfinished line is not in it. Whoever owns a copy of the stream (a shim) goes on
-// from here after a crash, and no byte is lost or doubled.
+// Written is the number of raw bytes of this stream that are on disk or counted as missing,
+// including those of earlier processes of the cell; the held part of an unfinished line is
+// excluded. The owner of a copy of the stream (a shim) continues from here after a crash, and no
+// byte is lost or duplicated.
 func (w *Writer) Written() int64 {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
@@ -109,8 +108,8 @@ func (w *Writer) Lost() int64 {
 	return w.s.gone[w.stream]
 }
 
-// Tail is at most the last n lines of the stream from its newest 2 KiB, also
-// those that the rate limit dropped: what a crash report shows.
+// Tail is at most the last n lines of the stream from its newest 2 KiB, including lines that the
+// rate limit dropped: for the crash report.
 func (w *Writer) Tail(n int) []string {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
@@ -235,7 +234,7 @@ func (s *source) line(stream Stream, data []byte, terminated bool) {
 	}
 }
 
-// spill writes what is held of an unfinished line as a fragment.
+// spill writes the held part of an unfinished line as a fragment.
 func (s *source) spill(stream Stream) {
 	p := &s.parts[stream]
 	n := len(p.held)
@@ -286,7 +285,7 @@ func (s *source) chained() bool {
 	return false
 }
 
-// add puts a record into the batch; raw is what it counts for.
+// add adds a record to the batch; raw is the number of its raw bytes.
 func (s *source) add(stream Stream, flags byte, raw int, data ...[]byte) {
 	if s.lines == 0 {
 		s.clean = !s.chained()
@@ -303,7 +302,7 @@ func (s *source) add(stream Stream, flags byte, raw int, data ...[]byte) {
 	}
 }
 
-// tellDropped writes how much the rate limit dropped since it last said so.
+// tellDropped reports the amount that the rate limit dropped since its last report.
 func (s *source) tellDropped() { s.tell(&s.limit.dropped, RateLimited) }
 
 func (s *source) tell(gaps *[streams]Gap, why Reason) {
@@ -316,8 +315,8 @@ func (s *source) tell(gaps *[streams]Gap, why Reason) {
 	}
 }
 
-// flush writes the batch. What cannot be written is counted and told with the
-// next batch that can.
+// flush writes the batch. A failed write is counted and reported with the next batch that
+// succeeds.
 func (s *source) flush() {
 	if s.lines == 0 {
 		return
@@ -334,7 +333,7 @@ func (s *source) flush() {
 	}
 }
 
-// lose counts what the disk has refused.
+// lose counts the bytes that the disk has refused.
 func (s *source) lose(stream Stream, bytes int, lineEnds bool) {
 	addLoss(&s.lost[stream], bytes, lineEnds)
 	s.gone[stream] += int64(bytes)
@@ -376,7 +375,7 @@ func (s *source) put(b batch) bool {
 func (s *source) write(b batch) (err error) {
 	st := s.st
 	if s.own == nil && s.promotes(b) {
-		st.shared.ensure() // the last words of those that find no room of their own go there
+		st.shared.ensure() // final records of sources without their own space are written there
 		if s.own, err = st.dir.create(s.info); err != nil {
 			return err
 		}
@@ -401,9 +400,8 @@ func (s *source) write(b batch) (err error) {
 	return nil
 }
 
-// maxShares is in how many shared segments a source may have lines before it
-// gets its own: old shared segments are kept as long as one of their sources is
-// not gone, so nobody may hold many of them.
+// maxShares limits the shared segments with lines of a source before it gets its own: old shared
+// segments are kept until all of their sources are gone, so no source may hold many of them.
 const maxShares = 3
 
 func (s *source) promotes(b batch) bool {
@@ -424,7 +422,7 @@ func (s *source) writeOwn(b batch) error {
 	s.owned += n
 	if s.own.size >= s.st.cfg.Own && b.kind != kindFragment && !s.chained() {
 		next, err := s.st.dir.create(s.info)
-		if err != nil { // it goes on here
+		if err != nil { // it continues here
 			s.st.dir.troubled(err)
 			return nil
 		}
@@ -441,7 +439,7 @@ func (s *source) sealOwn() {
 	}
 }
 
-// cut closes what is half written, so that the segment may be changed.
+// cut closes a partly written line, so that the segment may be changed.
 func (s *source) cut() {
 	for i := range s.parts {
 		if p := &s.parts[i]; p.chain > 0 {
@@ -452,7 +450,7 @@ func (s *source) cut() {
 	s.flush()
 }
 
-// end marks the source as ended and lets go of its segment.
+// end marks the source as ended and releases its segment.
 func (s *source) end() {
 	if s.entry != nil && (s.own == nil || s.seg == s.own) {
 		s.put(batch{kind: kindEnd, chunk: make([]byte, headerSize), at: s.st.cfg.Clock.Wall(), last: true})
@@ -461,7 +459,7 @@ func (s *source) end() {
 	s.st.followers.wake(s.info)
 }
 
-// shut writes out what a live source holds and refuses more.
+// shut writes the held data of a live source and refuses more.
 func (s *source) shut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -472,7 +470,7 @@ func (s *source) shut() {
 	s.refuse = true
 }
 
-// sealIdle seals the segment of its own that a source does not write to at this moment.
+// sealIdle seals a source's own segment if no write is in progress.
 func (s *source) sealIdle() bool {
 	if !s.mu.TryLock() {
 		return false

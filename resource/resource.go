@@ -1,9 +1,8 @@
-// Package resource holds amounts of named integer resources: what a cell has,
-// what one piece of work takes, what a node of a job's forest can stand.
+// Package resource holds amounts of named integer resources: the capacity of a cell, the needs of
+// a piece of work, the limits of a node of a job's forest.
 //
-// Names are free text; some have meaning to the executor (see the constants). An
-// Amounts value is never changed by this package: every operation returns a new
-// one. A missing name counts as 0.
+// Names are free text; some have a meaning for the executor (see the constants). This package
+// never changes an Amounts value: every operation returns a new one. A missing name counts as 0.
 package resource
 
 import (
@@ -17,7 +16,7 @@ const (
 	MemoryMB   = "memory_mb"  // mebibytes of memory
 	DiskMB     = "disk_mb"    // mebibytes of disk below the container's directory
 	CPUMilli   = "cpu_milli"  // thousandths of a processor
-	Containers = "containers" // containers, whatever they hold
+	Containers = "containers" // containers, with any content
 )
 
 // Amounts maps a resource's name to a whole amount. Amounts are not negative,
@@ -37,7 +36,7 @@ func (a Amounts) Names() []string {
 // Add returns a + b.
 func (a Amounts) Add(b Amounts) Amounts { return a.merge(b, 1) }
 
-// Sub returns a - b; a name that b has and a has not comes out negative.
+// Sub returns a - b; a name that is only in b has a negative result.
 func (a Amounts) Sub(b Amounts) Amounts { return a.merge(b, -1) }
 
 func (a Amounts) merge(b Amounts, sign int) Amounts {
@@ -61,13 +60,13 @@ type Missing struct {
 	Have int
 }
 
-// String says "memory 512Mi needed, 300Mi free".
+// String returns "memory 512Mi needed, 300Mi free".
 func (m Missing) String() string {
 	return fmt.Sprintf("%s needed, %s free", Words(m.Name, m.Need), Text(m.Name, m.Have))
 }
 
-// Lacking returns what need asks for and a cannot give, in order of name; it is
-// empty when need fits into a.
+// Lacking returns the part of need that a cannot give, in order of name; it is empty if need fits
+// into a.
 func (a Amounts) Lacking(need Amounts) []Missing {
 	var out []Missing
 	for n, v := range need {

@@ -8,11 +8,11 @@ import (
 // portPrefix begins the names of ports; it has a blank, which no other name can have.
 const portPrefix = "port "
 
-// Port is the name of a port of a machine as a resource of which there is one.
+// Port is the name of a port of a machine as a resource with the amount one.
 func Port(number int) string { return portPrefix + strconv.Itoa(number) }
 
-// Words says an amount as a spec file has it: "memory 512Mi", "cpu 500m", "gpu 1", and of a port
-// its name alone: "port 8130".
+// Words formats an amount as in a spec file: "memory 512Mi", "cpu 500m", "gpu 1", and for a port
+// only its name: "port 8130".
 func Words(name string, amount int) string {
 	if strings.HasPrefix(name, portPrefix) {
 		return name
@@ -20,8 +20,8 @@ func Words(name string, amount int) string {
 	return Key(name) + " " + Text(name, amount)
 }
 
-// Key is the key of a spec file that asks for the resource: memory, disk and cpu for
-// MemoryMB, DiskMB and CPUMilli, and its name for any other.
+// Key is the key of a spec file for the resource: memory, disk and cpu for MemoryMB, DiskMB and
+// CPUMilli, and its name for any other.
 func Key(name string) string {
 	switch name {
 	case MemoryMB:

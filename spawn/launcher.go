@@ -33,10 +33,10 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 type Launcher struct {
 	tree    *cgroup.Tree // nil without control groups
 	null    *os.File
-	limit   unix.Rlimit   // of open files, of those who are given none
-	ignored []uintptr     // signals that the cell was told to ignore
+	limit   unix.Rlimit   // of open files, for processes without their own
+	ignored []uintptr     // signals that the cell ignores
 	plain   chan *request // threads that may gain privileges
-	bound   chan *request // threads with no_new_privs, for ever
+	bound   chan *request // threads with no_new_privs, permanently
 	idle    chan *starter // that have nothing to do
 	loops   []*loop
 	wakers  []int // see wakers
@@ -64,7 +64,7 @@ type request struct {
 	pid   int
 	err   error
 	lost  bool // the thread did not get back
-	late  bool // the launcher had ended when the thread was back: what it worked with is closed
+	late  bool // the launcher had ended when the thread was back: its descriptors are closed
 	done  chan struct{}
 
 	mu       sync.Mutex
@@ -105,13 +105,13 @@ func NewLauncher(tree *cgroup.Tree) (*Launcher, error) {
 		}
 		l.fast = append(l.fast, st)
 	}
-	// Whatever descriptors the cell itself was started with stay with it.
+	// The descriptors that the cell itself was started with stay with it.
 	unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	return l, nil
 }
 
-// inheritedLimit is the limit of open files that the cell was started with. Go's
-// runtime has raised it since, and tells it to its own children only.
+// inheritedLimit is the limit of open files that the cell was started with. Go's runtime has
+// raised it since, and passes it only to its own children.
 func inheritedLimit() (unix.Rlimit, error) {
 	runtime.LockOSThread() // of the tracer
 	defer runtime.UnlockOSThread()
@@ -137,9 +137,8 @@ func inheritedLimit() (unix.Rlimit, error) {
 // Limit is the soft and the hard limit of open files of a process that is given none.
 func (l *Launcher) Limit() [2]uint64 { return [2]uint64{l.limit.Cur, l.limit.Max} }
 
-// Run serves until ctx is done. Processes that still live then lose their
-// parent thread, so they get their parent-death signal. A thread whose child hangs is
-// not waited for.
+// Run serves until ctx is done. Processes that still live then lose their parent thread, so they
+// get their parent-death signal. A thread whose child hangs is not waited for.
 func (l *Launcher) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(l.loops))
@@ -205,7 +204,7 @@ func (l *Launcher) Start(s *Spec) (*Process, error) {
 	if pid > 0 {
 		var perr error
 		p.Pid = pid
-		// Nobody has waited for it: the number is still its own.
+		// It has not been waited for: the number is still its own.
 		if p.pidfd, perr = unix.PidfdOpen(pid, 0); perr != nil {
 			err = errors.Join(err, perr)
 		}
@@ -312,10 +311,10 @@ func (p *Process) discard() {
 	}
 }
 
-// Fork starts a process on the calling thread, which the caller has locked, with
-// files as its first descriptors. The caller waits for it. Spec.Group, and what
-// concerns output, are not used. Limit is the soft and the hard limit of open files
-// where the Spec has none. It is for the shim, which has no launcher.
+// Fork starts a process on the calling thread, which the caller has locked, with files as its
+// first descriptors. The caller waits for it. Spec.Group, and the output fields, are not used.
+// Limit is the soft and the hard limit of open files if the Spec has none. It is for the shim,
+// which has no launcher.
 func Fork(s *Spec, files []uintptr, limit [2]uint64) (pid, pidfd int, err error) {
 	r := &request{spec: s, files: files}
 	(&Launcher{limit: unix.Rlimit{Cur: limit[0], Max: limit[1]}, ignored: inheritedIgnores()}).fork(r)
@@ -369,7 +368,7 @@ func (l *Launcher) fork(r *request) {
 	r.mu.Unlock()
 	r.pid, r.err = made.spawn(s.CloneFlags, group)
 	if s.Group != nil {
-		_ = s.Group.Throttle() // fails only where somebody removed the group: what is in it has ended then
+		_ = s.Group.Throttle() // fails only if the group was removed: then its processes have ended
 	}
 	if l.back(r); r.late {
 		r.err = errors.Join(r.err, ErrClosed)

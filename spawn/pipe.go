@@ -11,8 +11,8 @@ import (
 // pipeRounds is how many reads one pipe gets before it is another's turn.
 const pipeRounds = 4
 
-// pipe carries one stream of a process into a sink. Reading happens on the
-// loop's goroutine, and once more on that of whoever drains it.
+// pipe copies one stream of a process into a sink. Reading happens on the loop's goroutine, and
+// once more on that of the draining caller.
 type pipe struct {
 	loop *loop
 	id   uint64
@@ -69,13 +69,13 @@ func (p *pipe) read(buf []byte) bool {
 		p.closeLocked()
 		return false
 	}
-	// What a sink cannot take is accounted for by the sink; the process goes on.
+	// The sink accounts for data that it cannot take; the process continues.
 	p.sink.Write(buf[:n])
 	return n == len(buf)
 }
 
-// drain takes what is in the pipe now, at most what a pipe can hold, so that a
-// writer that goes on writing does not hold the caller.
+// drain reads the present content of the pipe, at most the capacity of a pipe, so that a
+// continuous writer does not block the caller.
 func (p *pipe) drain(buf []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,8 +96,8 @@ func (p *pipe) drain(buf []byte) {
 	}
 }
 
-// end takes what is in the pipe now, and drops what comes later: the sink is closed, but
-// who goes on writing is not disturbed.
+// end reads the present content of the pipe, and drops later data: the sink is closed, but a
+// continuing writer is not disturbed.
 func (p *pipe) end(buf []byte) {
 	p.drain(buf)
 	p.mu.Lock()

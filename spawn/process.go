@@ -1,17 +1,15 @@
-// Package spawn starts programs and watches them: with their output going
-// into sinks, in a control group from the first instruction, with a
-// parent-death signal, without privileges to gain, and without a goroutine or a
-// blocked thread per process.
+// Package spawn starts programs and watches them: with their output going into sinks, in a control
+// group from the first instruction, with a parent-death signal, without a way to gain privileges,
+// and without a goroutine or a blocked thread per process.
 //
-// A Launcher owns a few locked threads. All processes are forked by them, for
-// two reasons: the kernel sends the parent-death signal when the forking
-// *thread* ends, and the threads may be moved into v1 control groups or other
-// namespaces for the moment of a fork.
+// A Launcher owns a few locked threads. They fork all processes, for two reasons: the kernel sends
+// the parent-death signal when the forking *thread* ends, and the threads may be moved into v1
+// control groups or other namespaces during a fork.
 //
 //	Start ──▶ running ──main process gone──▶ Done (result known) ──CloseOutput──▶ closed
 //
-// What else runs in the same operating system process may fork as it likes: only own
-// children are waited for.
+// Other code in the same operating system process may fork freely: only own children are waited
+// for.
 package spawn
 
 import (
@@ -30,7 +28,7 @@ import (
 // ErrGone reports that a process has ended already.
 var ErrGone = errors.New("process has ended")
 
-// Spec says what to start and how.
+// Spec describes the program to start and its environment.
 type Spec struct {
 	// Path is a program: with a slash as it is, else looked up in PATH of Env,
 	// after Enter.
@@ -39,14 +37,15 @@ type Spec struct {
 	Dir  string   // empty = the cell's own
 	Env  []string // NAME=value
 
-	// Stdout and Stderr take what the process writes; nil = /dev/null. They are
-	// closed when the last holder of the pipe has closed it, or by CloseOutput.
+	// Stdout and Stderr receive the output of the process; nil = /dev/null. They are closed when the
+	// last holder of the pipe has closed it, or by CloseOutput.
 	Stdout, Stderr io.WriteCloser
 	// Stdin is descriptor 0; 0 = /dev/null. The caller keeps and closes its own copy.
 	Stdin uintptr
-	// Status takes what is written to descriptor 3 until the process has been waited for, and
-	// is closed then: what it has left may go on writing, for nobody. Nil = descriptor 3 is
-	// closed. One that is an Ender is told of the end, before it is to be seen by others.
+	// Status receives the data written to descriptor 3 until the process has been waited for, and is
+	// closed then: leftover processes may continue to write, and their data is dropped. Nil =
+	// descriptor 3 is closed. If it is an Ender, it is called at the end, before the end is visible
+	// to others.
 	Status io.WriteCloser
 	// Files replaces descriptors 0, 1 and 2 when set. The caller keeps and closes
 	// its own copies. Stdout and Stderr are not used then.
@@ -55,7 +54,7 @@ type Spec struct {
 	Terminal bool
 
 	Group       *cgroup.Group // nil = the cell's own group
-	Session     bool          // a session (and so a process group) of its own
+	Session     bool          // its own session (and so its own process group)
 	ParentDeath syscall.Signal
 	Gain        bool // may gain privileges by exec (set-user-ID programs)
 	Credential  *syscall.Credential
@@ -64,12 +63,10 @@ type Spec struct {
 	// KillGroup kills the process group that the process leads when it has ended
 	// and before its number can be another's: the best there is without Group.
 	KillGroup bool
-	// Enter runs on the forking thread just before the fork and may change its
-	// name spaces and root; leave, when it is not nil, undoes that, also after an
-	// error.
+	// Enter runs on the forking thread just before the fork and may change its namespaces and root;
+	// leave, if not nil, undoes that, also after an error.
 	Enter func() (leave func() error, err error)
-	// Mounts are made by the process itself, in its name spaces and before it becomes
-	// another user.
+	// The process itself makes Mounts, in its namespaces and before it becomes another user.
 	Mounts []Mount
 }
 
@@ -80,7 +77,7 @@ type Mount struct {
 	Optional             bool // nothing is done where Target does not exist
 }
 
-// Ender is a sink that is told when the process has ended.
+// Ender is a sink that is called when the process has ended.
 type Ender interface{ Ended() }
 
 // Result is how a process ended.
@@ -92,7 +89,7 @@ type Result struct {
 	Ended    time.Time
 }
 
-// Usage is what the kernel counted for the process and its waited-for children.
+// Usage is the kernel's accounting for the process and its waited-for children.
 type Usage struct {
 	User, System time.Duration
 }
@@ -122,16 +119,16 @@ const (
 	statusPipe
 )
 
-// Gone is a process that had ended before anybody watched it.
+// Gone is a process that had ended before it was watched.
 func Gone(pid int) *Process {
 	p := &Process{Pid: pid, pidfd: -1, done: make(chan struct{}), result: Result{ExitCode: -1}}
 	close(p.done)
 	return p
 }
 
-// Hangs reports that the process was not at its program after a while, nor at its end:
-// the kernel does not come back from the program or its directory. Then Launched tells
-// what becomes of it.
+// Hangs reports that the process had neither executed its program nor ended after some time: the
+// kernel does not return from accessing the program or its directory. Then Launched reports the
+// outcome.
 func (p *Process) Hangs() bool { return p.start != nil }
 
 // Hanging reports that the process Hangs still: it has neither got to its program nor ended.
@@ -172,9 +169,9 @@ func (p *Process) LaunchError() error {
 // Done is closed when the process has ended and has been waited for.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Look takes the end of the process now, if it has ended, as the loop would a little later, and
-// reports whether Done is closed. Whoever is about to act on a deadline or on a request looks
-// first: while this program was stopped, or had no processor, the process may have ended.
+// Look collects the end of the process now, if it has ended, as the loop would a little later, and
+// reports whether Done is closed. Call it before acting on a deadline or on a request: while this
+// program was stopped, or had no processor, the process may have ended.
 func (p *Process) Look() bool {
 	if p.readable() {
 		p.ready(make([]byte, 64<<10))
@@ -208,7 +205,7 @@ func (p *Process) Ended() bool {
 	}
 }
 
-// Closed reports whether the process has ended and nobody holds its output.
+// Closed reports whether the process has ended and its output pipes are closed.
 func (p *Process) Closed() bool {
 	if !p.Ended() {
 		return false
@@ -221,7 +218,7 @@ func (p *Process) Closed() bool {
 	return true
 }
 
-// DrainStatus takes what is in the pipe of the status now.
+// DrainStatus reads the present content of the status pipe.
 func (p *Process) DrainStatus() {
 	if pi := p.pipes[statusPipe]; pi != nil && pi.open() {
 		pi.drain(make([]byte, 4096))
@@ -298,7 +295,7 @@ func (p *Process) ready(buf []byte) {
 	}
 	p.result = Result{Started: p.started, Ended: time.Now(), ExitCode: -1}
 	switch {
-	case err != nil: // somebody else waited for our child
+	case err != nil: // other code waited for our child
 		p.result.ExitCode = -1
 	case ws.Signaled():
 		p.result.Signal = ws.Signal()
@@ -323,8 +320,8 @@ func wait4(pid int, ws *unix.WaitStatus, options int, ru *unix.Rusage) (int, err
 	}
 }
 
-// CloseOutput takes what is still in the pipes and closes them, whoever may hold
-// the other ends. Call it when the container is empty.
+// CloseOutput reads the rest of the pipes and closes them, even if other processes hold the other
+// ends. Call it when the container is empty.
 func (p *Process) CloseOutput() {
 	var buf []byte
 	for _, pi := range p.pipes {

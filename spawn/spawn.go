@@ -14,33 +14,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Go's own fork counts the forking thread as running until the child's exec is
-// done: a program on a mount that hangs would stop the next garbage collection, and
-// with it the whole cell. It also lets the child go to its directory while it still has
-// the cell's descriptors, its locks among them. So the child is made here: it does a
-// list of system calls, in assembly, and the thread counts as one that waits for the
-// kernel. The child shares the cell's memory until its exec, and the kernel takes the
-// thread out of the run meanwhile (CLONE_VFORK): only so does it not count as a user
-// of the cell's memory when it looks for what to kill in a container without any left.
+// Go's own fork counts the forking thread as running until the child's exec is done: a program on
+// a mount that hangs would block the next garbage collection, and with it the whole cell. It also
+// changes to the child's directory while the child still has the cell's descriptors, including its
+// locks. So the child is made here: it executes a list of system calls, in assembly, and the
+// thread counts as waiting for the kernel. The child shares the cell's memory until its exec, and
+// the kernel suspends the thread meanwhile (CLONE_VFORK): only then the child does not count as a
+// user of the cell's memory when the kernel selects a process to kill in a container that is out
+// of memory.
 
 // op is one system call of a child. The layout is known to clone.
 type op struct {
 	nr   uintptr
 	args [6]uintptr
 	skip uint64  // bit n: error n is no reason to stop
-	want uintptr // the result, else it is a reason to stop; anything = whatever it is
+	want uintptr // the expected result, otherwise it stops; anything = any result
 }
 
 const anything = ^uintptr(0)
 
-// report is what a child says that did not get to its program.
+// report is the message of a child that did not execute its program.
 type report struct {
 	op    uintptr // address of the one that failed; 0 = none
 	errno uintptr
 }
 
-// clone makes a system call that makes a process, which does ops. It returns what the
-// call returns to the parent.
+// clone makes a system call that creates a process, which executes ops. It returns the result of
+// the call for the parent.
 func clone(call *[6]uintptr, ops *op, report *report) (pid uintptr)
 
 //go:linkname entersyscall runtime.entersyscall
@@ -67,12 +67,12 @@ type child struct {
 	args   cloneArgs
 	mask   uint64             // signals that the thread blocks, and the child shall
 	tid    atomic.Int32       // set by the kernel before the child runs; 0 = not yet
-	hold   []any              // what ops point at
+	hold   []any              // targets of the pointers in ops
 	search string             // directories of PATH that are tried
 	mounts map[uintptr]string // where, by the argument of the call
 }
 
-// What is done with the errors that look-ups in PATH pass over.
+// Handling of the errors that look-ups in PATH skip.
 const notHere = 1<<unix.ENOENT | 1<<unix.EACCES | 1<<unix.ENOTDIR | 1<<unix.ELOOP | 1<<unix.ENAMETOOLONG
 
 func (c *child) do(nr uintptr, args ...uintptr) *op {
@@ -100,10 +100,10 @@ func (c *child) texts(list []string) (uintptr, error) {
 	return uintptr(unsafe.Pointer(&p[0])), nil
 }
 
-// newChild lists what the child does, in the order of Go's own fork.
+// newChild lists the child's system calls, in the order of Go's own fork.
 func newChild(s *Spec, files []uintptr, limit *unix.Rlimit, ignored []uintptr) (*child, error) {
 	c := &child{hold: make([]any, 0, 8)}
-	if len(ignored) > 0 { // a shell's "&" and nohup are not meant for containers
+	if len(ignored) > 0 { // a shell's "&" and nohup do not apply to containers
 		hear := &sigaction{}
 		c.hold = append(c.hold, hear)
 		for _, sig := range ignored {
@@ -176,7 +176,7 @@ func (c *child) openFiles(limit *unix.Rlimit) {
 	c.do(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(limit)), 0)
 }
 
-// raised is what allows a limit to be set later, and all descriptors to be used meanwhile.
+// raised permits a limit to be set later, and all descriptors to be used meanwhile.
 func raised(limit *unix.Rlimit) *unix.Rlimit {
 	var now unix.Rlimit
 	if unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &now) != nil {
@@ -199,8 +199,8 @@ func (c *child) groups(list []uint32) {
 // inMemory reports whether the program is a descriptor of the cell's.
 func (s *Spec) inMemory() bool { return strings.HasPrefix(s.Path, "/proc/self/fd/") }
 
-// descriptors gives the child files as its first ones, and no others: at once, so that
-// none of the cell's is held by a child that does not get further, or by its exec.
+// descriptors gives the child files as its first ones, and no others: at once, so that a child
+// that hangs, or its exec, holds none of the cell's.
 func (c *child) descriptors(files []uintptr, byExec bool) {
 	n := uintptr(len(files))
 	// Those that are in the way of others go up first.
@@ -256,7 +256,7 @@ func (c *child) exec(s *Spec) error {
 			c.ops[len(c.ops)-1].skip = notHere
 			continue
 		}
-		// It may be a directory: then this succeeds, and the next tells so.
+		// It may be a directory: then this succeeds, and the next call reports it.
 		at := unix.AT_FDCWD
 		c.do(unix.SYS_OPENAT, uintptr(at), path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
 	}
@@ -292,7 +292,7 @@ func (c *child) failure(s *Spec) error {
 		return fmt.Errorf("not found in %s: %w", c.search, unix.ENOENT)
 	case o.nr == ^uintptr(0):
 		return fmt.Errorf("is a directory: %w", unix.EACCES)
-	case o.nr == unix.SYS_OPENAT: // what exec said
+	case o.nr == unix.SYS_OPENAT: // error of exec
 		return unix.EACCES
 	case o.nr == unix.SYS_GETPPID:
 		return errors.New("its parent is gone")
@@ -343,8 +343,7 @@ func (c *child) spawn(flags uintptr, cgroup int) (int, error) {
 	return int(pid), nil
 }
 
-// spawnOld does it on an old kernel, or on one that is told to look like one to
-// containers.
+// spawnOld does it on an old kernel, or in a container that simulates one.
 func (c *child) spawnOld(flags uintptr) uintptr {
 	c.clearHandlers()
 	call := &[6]uintptr{unix.SYS_CLONE, flags | cloneFlags | uintptr(unix.SIGCHLD), 0, uintptr(unsafe.Pointer(&c.tid))}
@@ -364,7 +363,7 @@ func setMask(mask, old *uint64) error {
 // default action.
 type sigaction struct{ handler, flags, restorer, mask uintptr }
 
-// what is done about a signal
+// Handling of a signal.
 const (
 	byDefault = 0
 	ignore    = 1

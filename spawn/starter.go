@@ -13,18 +13,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// starter is a thread that forks. It has a table of descriptors of its own with
-// almost nothing in it: a fork copies the table of its thread, and an exec goes
-// through it, which with the descriptors of thousands of containers costs more
-// than all the rest. The child's ends of pipes come to it through a socket.
+// starter is a thread that forks. It has its own descriptor table with few entries: a fork copies
+// the table of its thread, and an exec walks through it, which with the descriptors of thousands
+// of containers costs more than all other steps. It gets the child's ends of pipes through a
+// socket.
 //
-// What needs descriptors of the cell (Spec.Files, Spec.Enter, a program in
-// memory) is forked by threads that share the cell's table.
+// Threads that share the cell's table fork processes that need descriptors of the cell
+// (Spec.Files, Spec.Enter, a program in memory).
 type starter struct {
 	in   chan *request
 	near int  // the cell's end of the socket
 	far  int  // the thread's end
-	own  bool // the thread has a table of its own
+	own  bool // the thread has its own table
 }
 
 func newStarter() (*starter, error) {
@@ -40,7 +40,7 @@ func (s *Spec) suits() bool {
 	return !s.Gain && s.Files == nil && s.Stdin == 0 && s.Enter == nil && !s.inMemory()
 }
 
-// ask has the starter fork. Child are the descriptors in r.files that are not null.
+// ask makes the starter fork. Child are the descriptors in r.files that are not null.
 func (st *starter) ask(l *Launcher, r *request, child []int) error {
 	if err := unix.Sendmsg(st.near, []byte{byte(len(child))}, rights(child), nil, 0); err != nil {
 		l.idle <- st
@@ -97,10 +97,10 @@ func (st *starter) serve(done <-chan struct{}, l *Launcher) {
 // because its end would be the death of its children, and forks no more.
 var errLost = errors.New("the starting thread is lost")
 
-// ownTable gives the thread a table of its own and empties it: a copy that stays is a holder
-// of everything that the cell closes, and who waits for that waits for ever. So it needs no
-// new descriptor. Of the cell's the thread keeps those that it works with, and those that
-// the Go runtime wakes itself up with.
+// ownTable gives the thread its own table and empties it: a remaining copy would hold open all
+// descriptors that the cell closes, and a process that waits for their end would wait forever. So
+// it needs no new descriptor. The thread keeps those of the cell's descriptors that it uses, and
+// those that the Go runtime uses to wake itself.
 func (st *starter) ownTable(l *Launcher) error {
 	if st.own {
 		return nil
@@ -172,15 +172,15 @@ func descriptors() ([]int, error) {
 	return out, nil
 }
 
-// wakers are the descriptors by which the Go runtime may wake itself up, and others like
-// them. The runtime has made its own when the cell waits for one descriptor.
+// wakers are the descriptors that the Go runtime may use to wake itself, and similar ones. The
+// runtime has made its own by the time the cell waits for one descriptor.
 func wakers() ([]int, error) {
 	open, err := descriptors()
 	return slices.DeleteFunc(open, func(fd int) bool { return !isWaker(fd) }), err
 }
 
-// isWaker looks what a descriptor is now: another's may have its number. When nobody can
-// tell, it may be one.
+// isWaker checks the present use of a descriptor, because another file may have its number. If
+// that is unknown, it may be one.
 func isWaker(fd int) bool {
 	target, err := os.Readlink("/proc/thread-self/fd/" + strconv.Itoa(fd))
 	return err == nil && strings.HasPrefix(target, "anon_inode:[event") || err != nil && !errors.Is(err, os.ErrNotExist)

@@ -31,9 +31,9 @@ const (
 	maxHangs = 256
 )
 
-// OffMain runs f on a thread that belongs to the caller's goroutine until that ends, and
-// is not the main one. The descriptors, root and name spaces of the main thread are what
-// /proc/self shows to the whole process, so a thread that leaves them must be another.
+// OffMain runs f on a thread that belongs to the caller's goroutine until that ends, and is not
+// the main one. /proc/self shows the descriptors, root and namespaces of the main thread to the
+// whole process, so a thread that leaves them must be another.
 func OffMain(f func()) {
 	runtime.LockOSThread()
 	if unix.Gettid() != unix.Getpid() {
@@ -99,7 +99,7 @@ func (l *Launcher) serve(done <-chan struct{}, in chan *request, restricted bool
 	}
 }
 
-// ask has a thread fork.
+// ask makes a thread fork.
 func (l *Launcher) ask(r *request, child []int) error {
 	if r.spec.suits() {
 		select {

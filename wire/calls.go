@@ -11,8 +11,8 @@ import (
 	"cantina/worker"
 )
 
-// ToRunTasks splits a batched runTask into the calls of the protocol; what is to
-// be run stays in the message. It returns ErrMalformed.
+// ToRunTasks splits a batched runTask into the calls of the protocol; the work stays in the
+// message. It returns ErrMalformed.
 func ToRunTasks(m *pb.RunTasksRequest) ([]worker.RunTask, error) {
 	t, p, err := ToCallee(m.GetTo())
 	if err != nil {
@@ -33,7 +33,7 @@ func ToRunTasks(m *pb.RunTasksRequest) ([]worker.RunTask, error) {
 	return out, r.err
 }
 
-// FromRunTask is the wire form of one runTask without what it runs.
+// FromRunTask is the wire form of one runTask without its work.
 func FromRunTask(c worker.RunTask) *pb.RunTask {
 	if c.Probe > 0 {
 		return &pb.RunTask{Probe: c.Probe, Beat: c.Beat}

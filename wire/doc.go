@@ -1,14 +1,11 @@
-// Package wire turns the domain's values into protobuf messages and back. The
-// messages themselves are generated from wire/proto into package cantinav1, the
-// services of the API and of the calls between leader and cells into package
-// cantinav1connect.
+// Package wire converts the domain's values to protobuf messages and back. The messages themselves
+// are generated from wire/proto into package cantinav1, the services of the API and of the calls
+// between leader and cells into package cantinav1connect.
 //
-// Converting to the wire cannot fail: every domain value has a wire form, also
-// text that is not UTF-8. Converting from the wire checks the structure (one
-// kind per step, bounded depth, durations that fit, no NUL in what a process is
-// given) and returns ErrMalformed; whether the values make sense is for the
-// caller to judge. Unknown enumerators of a newer peer are malformed, never a
-// default.
+// Converting to the wire cannot fail: every domain value has a wire form, including text that is
+// not UTF-8. Converting from the wire checks the structure (one kind per step, bounded depth,
+// durations that fit, no NUL in a process's texts) and returns ErrMalformed; the caller checks the
+// meaning of the values. Unknown enumerators of a newer peer are malformed, never a default.
 //
 // Any shell may use the package; core packages may not.
 package wire

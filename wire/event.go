@@ -153,8 +153,8 @@ func FromEventError(err error) (*pb.EventAnswer, bool) {
 	return nil, false
 }
 
-// ToEventError is the inverse of FromEventError: the sentinel of lrp or task (lrp
-// for an event of an LRP), or ErrRefused for a refusal that is for good.
+// ToEventError is the inverse of FromEventError: the sentinel of lrp or task (lrp for an event of
+// an LRP), or ErrRefused for a final refusal.
 func ToEventError(a *pb.EventAnswer) error {
 	if a.GetCode() == pb.EventCode_EVENT_CODE_OK {
 		return nil
@@ -167,13 +167,13 @@ func ToEventError(a *pb.EventAnswer) error {
 	return fmt.Errorf("%s: %w", a.GetReason(), ErrRefused)
 }
 
-// ErrRefused is a cell's name for an event that the leader refused for good.
+// ErrRefused is a cell's name for an event that the leader finally refused.
 var ErrRefused = errors.New("refused by the leader")
 
 type eventError struct {
 	err  error
 	code pb.EventCode
-	all  []error // what the cell may ask for with errors.Is
+	all  []error // errors that the cell may test with errors.Is
 }
 
 func eventErrors() []eventError {

@@ -47,7 +47,7 @@ func (r *reader) lrpKey(place string, m *pb.LRPKey) lrp.Key {
 	return lrp.Key{Process: m.GetProcess(), Index: int(m.GetIndex())}
 }
 
-// FromIdentity is nil for nobody.
+// FromIdentity is nil for the zero identity.
 func FromIdentity(i lrp.Identity) *pb.Identity {
 	if i == (lrp.Identity{}) {
 		return nil
@@ -55,7 +55,7 @@ func FromIdentity(i lrp.Identity) *pb.Identity {
 	return &pb.Identity{Instance: i.Instance, Cell: i.Cell, Proc: i.Proc}
 }
 
-// ToIdentity is nobody for nil.
+// ToIdentity is the zero identity for nil.
 func ToIdentity(m *pb.Identity) lrp.Identity {
 	return lrp.Identity{Instance: m.GetInstance(), Cell: m.GetCell(), Proc: m.GetProc()}
 }
@@ -146,7 +146,7 @@ func ToIndex(m *pb.LRPIndex) (lrp.Index, error) {
 	return x, nil
 }
 
-// FromTaskRow is what a cell's harmoniser has to know of a task.
+// FromTaskRow is the part of a task that a cell's harmoniser needs.
 func FromTaskRow(t *task.Task) *pb.TaskRow {
 	return &pb.TaskRow{
 		Guid: t.GUID, Uid: t.UID, Domain: t.Domain, State: pb.TaskState(t.State), Outcome: pb.TaskOutcome(t.Outcome),

@@ -20,7 +20,7 @@ func FromDuration(d time.Duration) *durationpb.Duration {
 	return durationpb.New(d)
 }
 
-// ToDuration is 0 for nil. It refuses what does not fit into a time.Duration.
+// ToDuration is 0 for nil. It refuses a value that does not fit into a time.Duration.
 func ToDuration(d *durationpb.Duration) (time.Duration, error) {
 	if d == nil {
 		return 0, nil

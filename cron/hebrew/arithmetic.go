@@ -5,7 +5,7 @@ import "iter"
 // epoch is the day number (from 1970-01-01) from which the calendar counts.
 const epoch = -1373427 - 719163
 
-// leapYear says whether a year has thirteen months: 7 of 19 have.
+// leapYear reports whether a year has thirteen months: 7 of 19 have.
 func leapYear(y int) bool { return (7*y+1)%19 < 7 }
 
 // elapsed is the number of days from the epoch to the mean new moon of Tishrei

@@ -1,15 +1,14 @@
-// Package hebrew lets items of package cron follow the Hebrew calendar. It is
-// not part of cron itself: who does not import it does not pay for it (Bistro
-// cron notes, "Possible improvements", non-Gregorian calendars). It is pure,
-// and an example of how to add a calendar: implement cron.Calendar and hand it
-// to cron.ParseCalendarJSON.
+// Package hebrew lets items of package cron follow the Hebrew calendar. It is not part of cron
+// itself: a program that does not import it does not pay for it (Bistro cron notes, "Possible
+// improvements", non-Gregorian calendars). It is pure, and an example of how to add a calendar:
+// implement cron.Calendar and pass it to cron.ParseCalendarJSON.
 //
 //	item, err := hebrew.ParseJSON([]byte(`{
 //	    "hebrew_month": "Nisan", "hebrew_day": 15, "hour": 9, "minute": 0,
 //	    "dst_fixes": ["skip", "repeat_use_only_early"]}`))
 //
-// A day of the calendar begins at sunset. An item is about the civil day on
-// which it is light: 15 Nisan 5784 is 23 April 2024, not the evening before.
+// A day of the calendar begins at sunset. An item uses the civil day on which it is light: 15
+// Nisan 5784 is 23 April 2024, not the evening before.
 package hebrew
 
 import (
@@ -27,8 +26,8 @@ const (
 	lastYear  = 13760
 )
 
-// The months, in the order of the year. Adar is the month of Purim: in a leap
-// year that is Adar II, and Adar I comes before it.
+// The months, in the order of the year. Adar is the month of Purim: in a leap year that is Adar
+// II, and Adar I precedes it.
 const (
 	Tishrei = 1 + iota
 	Cheshvan
@@ -175,7 +174,7 @@ func (d *days) inYear(y int, from int64) (int64, bool) {
 	return 0, false
 }
 
-// Words says the set in English, for cron.Item.Words.
+// Words describes the set in English, for cron.Item.Words.
 func (d *days) Words() string {
 	var parts []string
 	if d.dates != 1<<31-2 {

@@ -1,7 +1,6 @@
-// Package runner drives stateful cron in a goroutine of its own and hands the
-// events over through a bounded queue: the optional feature that the Bistro
-// cron notes ask for under "Basic requirements for stateful cron". It is a
-// shell around [cron.Stateful], which decides everything.
+// Package runner drives stateful cron in its own goroutine and delivers the events through a
+// bounded queue: the optional feature in the Bistro cron notes, "Basic requirements for stateful
+// cron". It is a shell around [cron.Stateful], which makes all decisions.
 //
 //	        ┌───────────────── at the latest every 30 s ────────────────┐
 //	        ▼                                                           │
@@ -9,10 +8,9 @@
 //	        ▲                   │ no                                    │
 //	        └── SetZone         └─→ sleep until the next event ─────────┘
 //
-// Timers do not notice that a machine was suspended or that its clock was set;
-// so no sleep is longer than 30 seconds, and each ends in a look at the clocks.
-// A full queue holds events back; what meanwhile becomes older than the item's
-// maximum shift is dropped, counted and logged.
+// Timers do not notice that a machine was suspended or that its clock was set. So no sleep is
+// longer than 30 seconds, and the clocks are read after each. A full queue delays events; those
+// that meanwhile become older than the item's maximum shift are dropped, counted and logged.
 package runner
 
 import (
@@ -48,16 +46,15 @@ type Runner struct {
 	wake chan struct{}
 	log  *slog.Logger
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	stateful *cron.Stateful
 	held     *cron.Event // taken from stateful, not yet in the queue
 	before   cron.State  // as it was without held
 	dropped  int
 }
 
-// SystemClocks are the clocks of this machine: the wall clock, and the boot
-// clock, which goes on while the machine is suspended. The zone is left to
-// SetZone.
+// SystemClocks are the clocks of this machine: the wall clock, and the boot clock, which continues
+// while the machine is suspended. The zone is left to SetZone.
 func SystemClocks() cron.Clocks {
 	return cron.Clocks{
 		System: func() time.Time { return time.Now().Round(0) },
@@ -104,8 +101,8 @@ func (r *Runner) SetZone(loc *time.Location) {
 	}
 }
 
-// State gives what to store for a restart: events that are not in the queue yet
-// come again after it. Events still in the queue do not.
+// State returns the data to store for a restart: events that are not in the queue yet are repeated
+// after it. Events still in the queue are not.
 func (r *Runner) State() cron.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,7 +151,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 }
 
-// look polls the clocks, and says what to offer and how long to sleep.
+// look polls the clocks, and returns the event to offer and the time to sleep.
 func (r *Runner) look() (held *cron.Event, sleep time.Duration, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -186,8 +183,7 @@ func (r *Runner) take(delivered bool) *cron.Event {
 	return r.takeLocked(delivered)
 }
 
-// takeLocked gives the event to offer next; delivered says that the one held
-// so far is in the queue.
+// takeLocked returns the next event to offer; delivered: the previous one is in the queue.
 func (r *Runner) takeLocked(delivered bool) *cron.Event {
 	if delivered {
 		r.held = nil

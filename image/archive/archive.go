@@ -1,9 +1,9 @@
-// Package archive unpacks tar, gzipped tar and zip files into a directory without
-// ever touching anything outside it: names are taken relative to the directory,
-// links that lead out of it are not followed, sizes are bounded.
+// Package archive unpacks tar, gzipped tar and zip files into a directory and never changes
+// anything outside it: names are taken relative to the directory, links that lead out of it are
+// not followed, sizes are limited.
 //
-// The step interpreter uses it for downloads, the image store for the layers of
-// OCI images (Options.Layer), and the executor for copying into a container.
+// The step interpreter uses it for downloads, the image store for the layers of OCI images
+// (Options.Layer), and the executor for copying into a container.
 package archive
 
 import (
@@ -36,10 +36,10 @@ var (
 	ErrEntry = errors.New("bad archive entry")
 )
 
-// Options says how to unpack.
+// Options are the options of Unpack.
 type Options struct {
-	// Owned gives every entry to Uid and Gid; without it the entries belong to
-	// whoever unpacks, or with Layer to whom the archive says.
+	// Owned gives every entry to Uid and Gid; without it the entries belong to the calling user, or
+	// with Layer to the owner in the archive.
 	Owned    bool
 	Uid, Gid int
 	// MaxBytes bounds the unpacked size; 0 = 16 GiB. Each entry, and each directory that is
@@ -71,8 +71,8 @@ type dir struct {
 	time time.Time
 }
 
-// Unpack unpacks the archive f, whose format it recognises by its first bytes,
-// into the directory dir. What was unpacked before an error or the end of ctx stays.
+// Unpack unpacks the archive f, whose format it recognises by its first bytes, into the directory
+// dir. Files unpacked before an error or the end of ctx stay.
 func Unpack(ctx context.Context, f *os.File, dir *os.Root, o Options) error {
 	head := make([]byte, 512)
 	n, err := f.ReadAt(head, 0)
@@ -373,7 +373,7 @@ func (u *unpacker) own(name string, mode fs.FileMode, h *tar.Header) error {
 	return u.attributes(name, mode, h)
 }
 
-// finish sets what had to wait until the directories were filled, deepest first.
+// finish sets attributes that must be set after the directories were filled, deepest first.
 func (u *unpacker) finish() error {
 	for i := len(u.dirs) - 1; i >= 0; i-- {
 		f := u.dirs[i]

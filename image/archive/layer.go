@@ -21,9 +21,8 @@ const (
 // paxXattr is how tar files carry extended attributes.
 const paxXattr = "SCHILY.xattr."
 
-// whiteout translates the whiteouts of a layer into those of overlayfs: a device
-// 0:0 in place of a removed file, an attribute on a directory whose lower content is
-// hidden.
+// whiteout converts the whiteouts of a layer to those of overlayfs: a device 0:0 in place of a
+// removed file, an attribute on a directory whose lower content is hidden.
 func (u *unpacker) whiteout(name string) (done bool, err error) {
 	dir, base := path.Split(name)
 	if !strings.HasPrefix(base, whiteoutPrefix) {

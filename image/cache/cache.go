@@ -1,14 +1,13 @@
-// Package cache keeps downloads on the cell's disk and shares them between
-// containers. (Diego executor, Cached downloader.)
+// Package cache keeps downloads on the cell's disk and shares them between containers. (Diego
+// executor, Cached downloader.)
 //
 //	absent ──fetch──▶ fetching ──whole and verified──▶ kept ──least recently used, not in use──▶ removed
 //
-// One file is fetched once, however many containers ask for it at the same
-// time. What is pinned by a checksum is taken from the cache without asking the
-// server; what is not is asked for again with the server's own validators, and
-// not kept when it has none. The cache is bounded; what is in use is never
-// removed. Each file has a small description beside it, so that a killed process
-// costs at most what it was fetching.
+// Concurrent requests for one file cause one fetch. A file pinned by a checksum is used from the
+// cache without a request to the server. Any other file is requested again with the server's own
+// validators, and not cached if it has none. The cache has a size limit; files in use are never
+// removed. Each file has a small description beside it, so that a killed process loses at most its
+// unfinished fetch.
 //
 // The executor opens one Cache; step programs fetch from it.
 package cache
@@ -38,7 +37,7 @@ import (
 var (
 	// ErrUnpinned: no checksum, and the request does not allow that.
 	ErrUnpinned = errors.New("no checksum given")
-	// ErrChecksum: the content is not what the checksum promises.
+	// ErrChecksum: the content does not match the checksum.
 	ErrChecksum = errors.New("checksum does not match")
 	// ErrRequest: a URL or a checksum that cannot be.
 	ErrRequest = errors.New("bad download request")
@@ -50,16 +49,16 @@ var (
 	ErrClosed = errors.New("download cache closed")
 )
 
-// Request names what is wanted.
+// Request describes the wanted file.
 type Request struct {
 	URL string // http, https or file
-	Key string // what the file is kept under; empty = URL
+	Key string // key of the file in the cache; empty = URL
 	// Algorithm is sha256 or sha512, Checksum lower-case hexadecimal.
 	Algorithm, Checksum string
 	// Unpinned allows a request without a checksum.
 	Unpinned bool
-	// Local copies a file of the machine to where the cache may read it, and whoever
-	// calls gets rid of the copy: so that what hangs hangs there. nil = the cache reads it.
+	// Local copies a file of the machine to a place that the cache may read; the caller removes the
+	// copy. So a hanging file system hangs only the caller. nil = the cache reads it.
 	Local func(ctx context.Context, path string) (copied string, remove func() error, err error)
 }
 
@@ -68,7 +67,7 @@ type Config struct {
 	MaxBytes int64         // on disk; 10 GiB
 	Attempts int           // per fetch; 4
 	Idle     time.Duration // a transfer without a byte for so long has failed; 10 s
-	Client   *http.Client  // default: http.Client over a transport of its own
+	Client   *http.Client  // default: http.Client with its own transport
 	Clock    run.Clock     // Wall orders use; the kernel's
 	Log      *slog.Logger
 }
@@ -116,11 +115,11 @@ type Artifact struct {
 	once    sync.Once
 }
 
-// Close lets go of the file. Close twice does nothing.
+// Close releases the file. A second Close does nothing.
 func (a *Artifact) Close() { a.once.Do(a.release) }
 
-// Open opens the cache in dir, which it makes if need be. Whatever does not fit
-// together after a crash is removed. It fails only when the directory is unusable.
+// Open opens the cache in dir, which it creates if needed. Inconsistent files after a crash are
+// removed. It fails only if the directory is unusable.
 func Open(dir string, cfg Config) (*Cache, error) {
 	if cfg.MaxBytes <= 0 {
 		cfg.MaxBytes = 10 << 30
@@ -207,7 +206,7 @@ func fileName(key string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Close ends fetches under way and waits for them. Artifacts stay readable.
+// Close ends fetches in progress and waits for them. Artifacts stay readable.
 func (c *Cache) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -218,7 +217,7 @@ func (c *Cache) Close() error {
 	return nil
 }
 
-// Size is what the kept files take on disk, in bytes.
+// Size is the disk space of the cached files, in bytes.
 func (c *Cache) Size() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -261,10 +260,9 @@ func Name(rawURL string) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
-// Fetch returns the file, from the cache if that is right. The caller closes the
-// Artifact when it has used it. It fails with the errors of this package, ctx's
-// error, or the last error of the network; other callers who wait for the same
-// file are not disturbed when ctx ends.
+// Fetch returns the file, from the cache if it is valid. The caller closes the Artifact after use.
+// It fails with the errors of this package, ctx's error, or the last error of the network; other
+// callers that wait for the same file are not affected when ctx ends.
 func (c *Cache) Fetch(ctx context.Context, r Request) (*Artifact, error) {
 	r, u, err := r.check()
 	if err != nil {
@@ -294,8 +292,8 @@ func (c *Cache) Fetch(ctx context.Context, r Request) (*Artifact, error) {
 	}
 }
 
-// lookup answers from the cache or joins the fetch that is or gets under way.
-// Whoever joins holds a reference to what it brings.
+// lookup answers from the cache or joins the fetch, which it starts if needed. Each caller holds a
+// reference to its result.
 func (c *Cache) lookup(r Request, u *url.URL) (*Artifact, *fetch, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -308,7 +306,7 @@ func (c *Cache) lookup(r Request, u *url.URL) (*Artifact, *fetch, error) {
 		e.Used = c.cfg.Clock.Wall()
 		return c.artifact(e, true), nil, nil
 	}
-	// A file that somebody else reads for the caller is that caller's alone.
+	// A file that another process reads for the caller belongs to that caller only.
 	if r.Local != nil && u.Scheme == "file" {
 		f := c.begin("", r, u, e)
 		f.waiters++
@@ -323,7 +321,7 @@ func (c *Cache) lookup(r Request, u *url.URL) (*Artifact, *fetch, error) {
 	return nil, f, nil
 }
 
-// take makes the artifact of a waiter, for whom deliver took a reference.
+// take makes the artifact of a waiter, for which deliver took a reference.
 func (c *Cache) take(e *entry, fresh bool) *Artifact {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -352,7 +350,8 @@ func (c *Cache) release(e *entry, n int) {
 	}
 }
 
-// evict chooses what has to go so that need more bytes fit; c.mu is held. The caller removes the files.
+// evict selects files to remove so that need more bytes fit; c.mu is held. The caller removes the
+// files.
 func (c *Cache) evict(need int64) []*entry {
 	var gone []*entry
 	for c.size+need > c.cfg.MaxBytes {
@@ -371,7 +370,7 @@ func (c *Cache) evict(need int64) []*entry {
 	return gone
 }
 
-// drop takes an entry out of the cache; its file goes with its last reference.
+// drop removes an entry from the cache; its file is removed with its last reference.
 func (c *Cache) drop(e *entry) {
 	delete(c.entries, e.Key)
 	c.size -= e.Size

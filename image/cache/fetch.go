@@ -21,16 +21,16 @@ import (
 	"cantina/internal/run"
 )
 
-// errAbandoned: everybody who had waited for the fetch has left.
+// errAbandoned: all waiting callers of the fetch have left.
 var errAbandoned = errors.New("no longer needed")
 
-// fetch is one download under way. It runs on its own goroutine, so that the
-// first who asked may leave without harm to the others.
+// fetch is one download in progress. It runs on its own goroutine, so that the first caller may
+// leave without harm to the others.
 type fetch struct {
 	id     string
 	r      Request
 	u      *url.URL
-	old    *entry // what is in the cache under the key; holds a reference
+	old    *entry // the cached file under the key; holds a reference
 	cancel context.CancelFunc
 	done   chan struct{}
 
@@ -74,7 +74,7 @@ func (c *Cache) leave(f *fetch) {
 	}
 }
 
-// carry fetches and hands the result to whoever waits.
+// carry fetches and passes the result to the waiting callers.
 func (c *Cache) carry(ctx context.Context, f *fetch) {
 	defer f.cancel()
 	e, fresh, err := c.get(ctx, f)
@@ -107,8 +107,8 @@ func (c *Cache) carry(ctx context.Context, f *fetch) {
 	close(f.done)
 }
 
-// deliver puts what came into the cache, with one reference per waiter; c.mu is
-// held. The caller removes what had to go.
+// deliver puts the result into the cache, with one reference per waiter; c.mu is held. The caller
+// removes the evicted files.
 func (c *Cache) deliver(f *fetch, e *entry, fresh bool) (gone []*entry) {
 	f.entry, f.fresh = e, fresh
 	e.Used = c.cfg.Clock.Wall()
@@ -159,7 +159,7 @@ type retryable struct{ error }
 
 func (r retryable) Unwrap() error { return r.error }
 
-// attempt asks the server once.
+// attempt sends one request to the server.
 func (c *Cache) attempt(ctx context.Context, f *fetch) (*entry, bool, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -205,7 +205,7 @@ func (c *Cache) attempt(ctx context.Context, f *fetch) (*entry, bool, error) {
 	}
 	e.ETag, e.LastModified = res.Header.Get("ETag"), res.Header.Get("Last-Modified")
 	if f.r.Checksum == "" && e.ETag == "" && e.LastModified == "" {
-		e.stale = true // it could never be asked for again: not kept
+		e.stale = true // it could never be revalidated: not cached
 	}
 	return e, true, nil
 }
@@ -216,7 +216,7 @@ func setHeader(r *http.Request, key, value string) {
 	}
 }
 
-// netError hides the URL, which may hold credentials, and says why ctx ended.
+// netError hides the URL, which may contain credentials, and adds why ctx ended.
 func netError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		if errors.Is(cause, context.Canceled) {
@@ -231,7 +231,7 @@ func netError(ctx context.Context, err error) error {
 	return retryable{err}
 }
 
-// watched notices a transfer that stands still.
+// watched detects a stalled transfer.
 type watched struct {
 	r    io.Reader
 	idle *time.Timer
@@ -285,8 +285,8 @@ func (c *Cache) store(f *fetch, r io.Reader, length int64) (*entry, error) {
 	return &entry{Key: f.r.Key, URL: Name(f.r.URL), Source: fileName(f.r.URL), Size: n, Checksums: map[string]string{algorithm: got}, file: base}, nil
 }
 
-// copyFile takes a file of the cell. A pinned one is kept like any other; one
-// without a checksum may change at any time and is copied for this use alone.
+// copyFile copies a file of the cell. A pinned one is cached like any other; one without a
+// checksum may change at any time and is copied for this use only.
 func (c *Cache) copyFile(ctx context.Context, f *fetch) (*entry, error) {
 	path := f.u.Path
 	if f.r.Local != nil {
@@ -323,7 +323,7 @@ func (c *Cache) copyFile(ctx context.Context, f *fetch) (*entry, error) {
 	return e, err
 }
 
-// Base is the last element of a URL's path, to tell archives by their names.
+// Base is the last element of a URL's path, to recognise archives by their names.
 func Base(rawURL string) string {
 	name := Name(rawURL)
 	return name[strings.LastIndexByte(name, '/')+1:]

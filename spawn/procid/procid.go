@@ -1,5 +1,5 @@
-// Package procid names a process so that a later one with the same number is
-// never taken for it. The executor and the reaper use it.
+// Package procid identifies a process so that a later one with the same number is not mistaken for
+// it. The executor and the reaper use it.
 package procid
 
 import (
@@ -15,15 +15,15 @@ import (
 // ErrGone reports that a process has ended.
 var ErrGone = errors.New("process has ended")
 
-// Identity is what tells a process from a later one with the same number.
+// Identity distinguishes a process from a later one with the same number.
 type Identity struct {
 	Pid   int
 	Start uint64 // clock ticks between the boot of the machine and the process's start
 }
 
-// Of reads the identity of a living process; a zombie has ended. It returns ErrGone.
-// After any other error nobody knows whether the process lives: so it is when no
-// descriptor is left to look through.
+// Of reads the identity of a living process; a zombie has ended. It returns ErrGone. After any
+// other error it is unknown whether the process lives, such as when no descriptor is free for the
+// check.
 func Of(pid int) (Identity, error) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
@@ -44,8 +44,8 @@ func Of(pid int) (Identity, error) {
 	return Identity{Pid: pid, Start: start}, nil
 }
 
-// Look returns nil while exactly this process lives, and ErrGone when it has ended; after
-// any other error nobody knows.
+// Look returns nil while exactly this process lives, and ErrGone when it has ended; after any
+// other error its state is unknown.
 func (i Identity) Look() error {
 	now, err := Of(i.Pid)
 	if err == nil && now != i {
@@ -57,9 +57,9 @@ func (i Identity) Look() error {
 // Alive reports whether exactly this process lives, for certain.
 func (i Identity) Alive() bool { return i.Look() == nil }
 
-// Open pins exactly this process: as long as the descriptor (a pidfd, close-on-exec) is
-// open, its number is nobody else's. The caller closes it. It returns ErrGone when the
-// process has ended; after any other error nobody knows.
+// Open pins exactly this process: as long as the descriptor (a pidfd, close-on-exec) is open, its
+// number is not reused. The caller closes it. It returns ErrGone if the process has ended; after
+// any other error its state is unknown.
 func (i Identity) Open() (int, error) {
 	fd, err := unix.PidfdOpen(i.Pid, 0)
 	switch err {
