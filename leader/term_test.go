@@ -221,7 +221,7 @@ func TestErrorsOfThePartsHaveTheirKind(t *testing.T) {
 		task.ErrOtherUID: fault.ErrConflict, schedule.ErrOverlap: fault.ErrConflict, schedule.ErrFired: fault.ErrConflict, ErrDrainUnreadable: fault.ErrConflict,
 		scheduler.ErrInvalid: fault.ErrInvalid, lrp.ErrInvalid: fault.ErrInvalid, lrp.ErrNotUpdatable: fault.ErrInvalid, task.ErrInvalid: fault.ErrInvalid,
 		schedule.ErrInvalid: fault.ErrInvalid, schedule.ErrNoTime: fault.ErrInvalid, wire.ErrMalformed: fault.ErrInvalid, event.ErrPosition: fault.ErrInvalid,
-		store.ErrFull: fault.ErrFull, store.ErrTooLarge: fault.ErrTooLarge, store.ErrUnresolved: fault.ErrUnknownOutcome,
+		store.ErrFull: fault.ErrFull, store.ErrStalled: fault.ErrBusy, store.ErrTooLarge: fault.ErrTooLarge, store.ErrUnresolved: fault.ErrUnknownOutcome,
 		store.ErrLeaseNotProven: fault.ErrTermOver, store.ErrLeaseGone: fault.ErrTermOver, store.ErrResigned: fault.ErrTermOver, worker.ErrDeposed: fault.ErrTermOver,
 	} {
 		if !errors.Is(err, kind) {

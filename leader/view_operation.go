@@ -51,7 +51,7 @@ func (v operationView) Status() (api.Status, error) {
 	}
 	v.lostCells(&s)
 	if err := v.lease.NoRoom(); err != nil {
-		s.Warnings = append(s.Warnings, fmt.Sprintf("writes are suspended: %v; running work and reads continue, and writes resume when there is room", err))
+		s.Warnings = append(s.Warnings, fmt.Sprintf("writes are suspended: %v; running work and reads continue, and writes resume automatically", err))
 	}
 	s.Warnings = append(s.Warnings, v.identityWarnings(sessions)...)
 	for _, d := range v.Drains.All() {

@@ -115,7 +115,7 @@ type writer struct {
 	restored  atomic.Bool
 
 	mu      sync.Mutex
-	blocked error // why commits wait: the store is full
+	blocked error // why commits wait: the store is full, or stalled
 }
 
 // answer is the result of one request.
@@ -137,7 +137,7 @@ func (w *writer) commit(ctx context.Context, b batch) (int64, error) {
 	for _, op := range b.ops {
 		writes = append(writes, Write{Key: w.store.rowKey(op.Key), Value: op.Value})
 	}
-	resolve := patience{boot: w.store.cfg.Clock.Boot, limit: w.store.cfg.ResolveTimeout, most: w.store.cfg.KeepAlive}
+	resolve := patience{boot: w.store.cfg.Clock.Boot, limit: w.store.cfg.StallTimeout, most: w.store.cfg.KeepAlive}
 	m, e := w.machine.Commit(b.clear)
 	for {
 		a := w.perform(ctx, e, writes)
@@ -182,8 +182,8 @@ func (w *writer) resolving(ctx context.Context, p *patience, cause error) error 
 		return nil
 	}
 	w.store.cfg.Log.Debug("commit outcome unknown", "error", cause)
-	if p.over() {
-		return fmt.Errorf("commit: %w for %s: %w", ErrUnresolved, p.limit, cause)
+	if p.over() { // the term ends with its lease, and not before
+		w.blockedBy(fmt.Errorf("%w for %s: %w", ErrStalled, p.limit, cause))
 	}
 	if run.Pause(ctx, p.next()) != nil {
 		return fmt.Errorf("commit: %w: %w", ErrUnresolved, cause)
@@ -200,14 +200,14 @@ func (w *writer) blockedBy(err error) {
 	defer w.mu.Unlock()
 	switch {
 	case err != nil && w.blocked == nil:
-		w.store.cfg.Log.Error("the store is full: writes wait for room; running work continues", "error", err)
+		w.store.cfg.Log.Error("the store commits nothing: writes wait; running work continues", "error", err)
 	case err == nil && w.blocked != nil:
 		w.store.cfg.Log.Warn("the store takes writes again")
 	}
 	w.blocked = err
 }
 
-// NoRoom returns nil if commits succeed, or ErrFull with the reason: then requests for a change
+// NoRoom returns nil if commits succeed, or ErrFull or ErrStalled with the reason: then requests for a change
 // are refused, and no decision is made that would need one.
 func (r *Leadership) NoRoom() error {
 	if err := NoRoom(r.store.backend); err != nil {
@@ -226,7 +226,7 @@ func NoRoom(s any) error {
 	return nil
 }
 
-// patience bounds the resolving of one commit.
+// patience paces the resolving of one commit.
 type patience struct {
 	boot  func() time.Duration
 	limit time.Duration

@@ -69,6 +69,8 @@ var (
 	ErrUnresolved = fault.New(fault.ErrUnknownOutcome, "commit outcome unknown")
 	// ErrFull reports a store that takes no more data: disk or quota.
 	ErrFull = fault.New(fault.ErrFull, "store is full")
+	// ErrStalled reports a store that gives no outcome of a commit, while the lease is held.
+	ErrStalled = fault.New(fault.ErrBusy, "the store commits nothing")
 	// ErrBroken reports a store that has failed permanently; only a restart helps.
 	ErrBroken = errors.New("store is broken")
 	// ErrCompacted reports a read of a revision that is gone.
@@ -150,9 +152,9 @@ type Config struct {
 	// CommitTimeout bounds one request to the store; afterwards its outcome is
 	// unknown [LeaseTTL].
 	CommitTimeout time.Duration
-	// ResolveTimeout bounds the time to resolve an unknown outcome; afterwards the
-	// term ends [LeaseTTL].
-	ResolveTimeout time.Duration
+	// StallTimeout is the time without an outcome of a commit after which requests for a change are
+	// refused with the reason [LeaseTTL]. The term continues while its lease is held.
+	StallTimeout time.Duration
 	// QueueBound is the number of waiting transitions from which on Full is true
 	// [20,000].
 	QueueBound int
@@ -185,7 +187,7 @@ func (c Config) withDefaults() Config {
 	c.KeepAlive = cmp.Or(c.KeepAlive, time.Second)
 	c.Drift = cmp.Or(c.Drift, 500*time.Millisecond)
 	c.CommitTimeout = cmp.Or(c.CommitTimeout, c.LeaseTTL)
-	c.ResolveTimeout = cmp.Or(c.ResolveTimeout, c.LeaseTTL)
+	c.StallTimeout = cmp.Or(c.StallTimeout, c.LeaseTTL)
 	c.QueueBound = cmp.Or(c.QueueBound, 20000)
 	if c.NewID == nil {
 		c.NewID = newCluster

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -100,6 +102,16 @@ type lossy struct {
 	late []store.Txn
 	hits map[string]int
 	on   bool
+
+	lease atomic.Bool // renewals of leases are lost too
+}
+
+// KeepAlive loses renewals when that is wanted.
+func (l *lossy) KeepAlive(ctx context.Context, id store.LeaseID) (time.Duration, error) {
+	if l.lease.Load() {
+		return 0, errLost
+	}
+	return l.Backend.KeepAlive(ctx, id)
 }
 
 func newLossy(b store.Backend, seed int64, rate float64) *lossy {
@@ -182,7 +194,7 @@ func lostAnswers(t *testing.T, f Fixture) {
 // commitUnderLoss commits n transitions over a lossy backend and compares each acknowledgement
 // with the content of the store.
 func commitUnderLoss(t testing.TB, f Fixture, l *lossy, n int) error {
-	r := campaign(t, f.on(t, l, store.Config{KeepAlive: 10 * time.Millisecond, ResolveTimeout: time.Minute}), "a")
+	r := campaign(t, f.on(t, l, store.Config{KeepAlive: 10 * time.Millisecond}), "a")
 	l.enable(true)
 	for i := range n {
 		revision, err := submit(t, r, set("last", fmt.Sprint(i), fmt.Sprintf("once/%03d", i), "x"))
@@ -233,18 +245,63 @@ func raw(t testing.TB, b store.Backend, row string) (store.Entry, bool, error) {
 	return p.Entries[0], true, nil
 }
 
-// unresolved: when all requests are lost, the term ends, and reports that the outcome is unknown.
-func unresolved(t *testing.T, f Fixture) {
-	l := newLossy(f.Open(t), 1, 1)
-	r := campaign(t, f.on(t, l, store.Config{KeepAlive: 50 * time.Millisecond, ResolveTimeout: 200 * time.Millisecond}), "a")
+// lines is a writer of log lines that a test waits for.
+type lines chan string
+
+func (l lines) Write(b []byte) (int, error) {
+	select {
+	case l <- string(b):
+	default:
+	}
+	return len(b), nil
+}
+
+// stalled: while no request has an outcome, and the lease is held, the term continues. Requests for a change
+// are refused with the reason, and commits land once, in order, when the store answers.
+func stalled(t *testing.T, f Fixture) {
+	l, log := newLossy(f.Open(t), 1, 1), make(lines, 1)
+	r := campaign(t, f.on(t, l, store.Config{KeepAlive: 50 * time.Millisecond, StallTimeout: 100 * time.Millisecond,
+		Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelError}))}), "a")
 	commit(t, r, set("k", "before"))
 	l.enable(true)
+	var order []string
+	for _, v := range []string{"first", "second"} {
+		r.Submit(set("k", v, v, ""), func(_ int64, err error) {
+			if err == nil {
+				order = append(order, v)
+			}
+		})
+	}
+	<-log
+	wantErr(t, r.NoRoom(), store.ErrStalled)
+	must(t, r.Err())
+	if !r.LeaseHeld() {
+		t.Fatal("the lease is not held")
+	}
+	l.enable(false)
+	commit(t, r, set("last", ""))
+	must(t, r.NoRoom())
+	if got := fmt.Sprint(order); got != "[first second]" {
+		t.Errorf("landed %s", got)
+	}
+	must(t, r.Resign(ctx(t)))
+	wantRows(t, campaign(t, f.store(t, store.Config{}), "b"), "first=", "k=second", "last=", "second=")
+}
+
+// unresolved: when all requests are lost, the renewals of the lease among them, the term ends with the lease, and
+// reports that the outcome is unknown.
+func unresolved(t *testing.T, f Fixture) {
+	l := newLossy(f.Open(t), 1, 1)
+	r := campaign(t, f.on(t, l, store.Config{LeaseTTL: 2 * time.Second, KeepAlive: 50 * time.Millisecond}), "a")
+	commit(t, r, set("k", "before"))
+	l.enable(true)
+	l.lease.Store(true)
 	var later error
 	r.Submit(set("k", "unknown"), nil)
 	r.Submit(set("k", "never sent"), func(_ int64, err error) { later = err })
-	wantErr(t, ended(t, r), store.ErrUnresolved)
-	wantErr(t, r.Resign(ctx(t)), store.ErrUnresolved)
-	wantErr(t, later, store.ErrUnresolved)
+	wantErr(t, ended(t, r), store.ErrLeaseGone)
+	wantErr(t, r.Resign(ctx(t)), store.ErrLeaseGone)
+	wantErr(t, later, store.ErrLeaseGone)
 }
 
 // memo is a store.Memory in memory.

@@ -119,7 +119,7 @@ func linearizable(t *testing.T, f Fixture) {
 	for i := range c.holders {
 		b := &counting{Backend: newLossy(f.Open(t), int64(i), 0.1)}
 		b.Backend.(*lossy).enable(true)
-		s := f.on(t, b, store.Config{KeepAlive: 100 * time.Millisecond, ResolveTimeout: 10 * time.Second})
+		s := f.on(t, b, store.Config{KeepAlive: 100 * time.Millisecond})
 		servers.Go(func() { c.stand(i, s, b) })
 	}
 	all.Go(func() {

@@ -62,6 +62,7 @@ func Run(t *testing.T, start func(testing.TB) Fixture) {
 		{"Store/Memory", memory},
 		{"Store/LostAnswers", lostAnswers},
 		{"Store/Planted/SkippedSequence", plantedSkip},
+		{"Store/Stalled", stalled},
 		{"Store/Unsettled", unresolved},
 		{"Linearizable", linearizable},
 	} {
