@@ -91,7 +91,7 @@ func (a *Auction) Submit(now time.Duration, items ...Item) error {
 			err = fmt.Errorf("submit %q as %q: %w", it.ID, it.Hold, ErrInvalid)
 			continue
 		}
-		if h := a.flying[it.ID]; h != nil {
+		if h := a.flights.byItem[it.ID]; h != nil {
 			h.again = &it
 			continue
 		}
@@ -215,7 +215,7 @@ func (a *Auction) Round(now time.Duration) Result {
 // expire frees what was in flight too long. What was asked for again meanwhile
 // joins the batch.
 func (a *Auction) expire(now time.Duration, r *Result) {
-	for _, h := range a.expired(now) {
+	for _, h := range a.flights.expired(now) {
 		if a.holds[h.Hold] != h {
 			continue // stranded and over time at once
 		}

@@ -63,10 +63,10 @@ func (l *Ledger) Push(s State) bool {
 	}
 	old, wasKnown := c.state, c.known
 	if wasKnown {
-		l.unhost(c)
+		l.hosts.remove(c)
 	}
 	c.known, c.process, c.state = true, s.Process, s
-	l.hosts[s.Host] = append(l.hosts[s.Host], c)
+	l.hosts.add(c)
 	c.capacity, c.foreign = l.dims.learn(s.Capacity), l.dims.learn(s.Foreign)
 	l.rested(c)
 	if !wasKnown || classKey(&old) != classKey(&s) {
@@ -116,7 +116,7 @@ func (l *Ledger) Remove(name string) {
 	l.cellGen++
 	for _, h := range c.holds {
 		if h.inFlight && h.Kind != KindBatch {
-			l.stranded = append(l.stranded, h)
+			l.flights.stranded = append(l.flights.stranded, h)
 		}
 	}
 	l.unknow(c)
@@ -126,17 +126,8 @@ func (l *Ledger) Remove(name string) {
 // unknow forgets what a cell said about itself.
 func (l *Ledger) unknow(c *cell) {
 	l.declassify(c)
-	l.unhost(c)
+	l.hosts.remove(c)
 	c.known = false
-}
-
-func (l *Ledger) unhost(c *cell) {
-	list := slices.DeleteFunc(l.hosts[c.state.Host], func(x *cell) bool { return x == c })
-	if len(list) == 0 {
-		delete(l.hosts, c.state.Host)
-		return
-	}
-	l.hosts[c.state.Host] = list
 }
 
 // forget drops a cell of which nothing is known and on which nothing is allocated.
@@ -170,37 +161,19 @@ func (l *Ledger) classify(c *cell) {
 	}
 	cl := l.classes[i]
 	c.class, c.zone, c.slot = i, cl.zone, cl.join(c.id)
-	l.eachGroup(c, func(g *group) { g.count(c, 0, g.cells[c.id]) })
-}
-
-// eachGroup visits every group that has an instance on the cell, once.
-func (l *Ledger) eachGroup(c *cell, f func(*group)) {
-	seen := make(map[string]bool)
-	for _, h := range c.holds {
-		if g := l.groupOf(h); g != nil && !seen[h.Group] {
-			seen[h.Group] = true
-			f(g)
-		}
-	}
+	l.groups.each(c, func(g *group) { g.count(c, 0, g.cells[c.id]) })
 }
 
 func (l *Ledger) declassify(c *cell) {
 	if c.class < 0 {
 		return
 	}
-	l.eachGroup(c, func(g *group) { g.count(c, g.cells[c.id], 0) })
+	l.groups.each(c, func(g *group) { g.count(c, g.cells[c.id], 0) })
 	l.cellGen++
 	cl := l.classes[c.class]
 	cl.mark(c.slot)
 	cl.leave(c.slot)
 	c.class, c.slot = -1, -1
-}
-
-func (l *Ledger) groupOf(h *holding) *group {
-	if h.Kind != KindLRP {
-		return nil
-	}
-	return l.groups[h.Group]
 }
 
 // grown keeps the class's bound on capacities.

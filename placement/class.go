@@ -52,15 +52,7 @@ func writeList(b *strings.Builder, list []string) {
 }
 
 func writeMap(b *strings.Builder, m map[string]string) {
-	if len(m) == 0 {
-		return
-	}
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	for _, k := range keys {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
 		b.WriteString(strconv.Quote(k))
 		b.WriteString(strconv.Quote(m[k]))
 	}

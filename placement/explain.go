@@ -52,13 +52,13 @@ func (l *Ledger) explain(s *shape) *Refusal {
 		if c == nil || !c.known && !c.session {
 			continue
 		}
-		why := l.personal(s, c)
+		why := s.personal(c)
 		if c.known {
 			if classes[c.class] == nil {
 				classes[c.class] = compatibility(&l.classes[c.class].attrs, s)
 			}
 			amount := classes[c.class].cause == CauseOpenFiles // the last that is tested: all else suits
-			if (classes[c.class].ok || amount) && l.listed(s, c) {
+			if (classes[c.class].ok || amount) && s.lists(c) {
 				suits = suits || c.admitted
 				could = could || !amount && l.couldHold(s, c)
 			}
@@ -99,7 +99,7 @@ func compatibility(attrs *State, s *shape) *reason {
 }
 
 // personal is what keeps one cell from a shape, whatever its class.
-func (l *Ledger) personal(s *shape, c *cell) reason {
+func (s *shape) personal(c *cell) reason {
 	switch {
 	case !c.admitted && strings.HasPrefix(c.blocked, Drained):
 		return reason{cause: CauseDraining, detail: c.blocked}
@@ -113,7 +113,7 @@ func (l *Ledger) personal(s *shape, c *cell) reason {
 		return reason{cause: CauseUnavailable, detail: c.state.Unavailable}
 	case s.constraint.Host != "" && c.state.Host != s.constraint.Host:
 		return reason{cause: CauseHost}
-	case !l.listed(s, c):
+	case !s.lists(c):
 		return reason{cause: CauseAvoided}
 	case c.resting:
 		return reason{cause: CauseUnavailable, detail: c.reason()}
@@ -121,8 +121,8 @@ func (l *Ledger) personal(s *shape, c *cell) reason {
 	return reason{ok: true}
 }
 
-// listed reports whether the request allows this cell by name and host.
-func (l *Ledger) listed(s *shape, c *cell) bool {
+// lists reports whether the request allows this cell by name and host.
+func (s *shape) lists(c *cell) bool {
 	return !slices.Contains(s.avoid, c.name) && (len(s.among) == 0 || slices.Contains(s.among, c.name)) &&
 		(s.constraint.Host == "" || c.state.Host == s.constraint.Host)
 }
@@ -135,7 +135,7 @@ func (l *Ledger) fallShort(s *shape, c *cell, short map[lack]*shortfall) {
 			mask |= 1 << d
 		}
 	}
-	busy := l.busyPorts(s.constraint.Ports, c)
+	busy := l.hosts.busy(s.constraint.Ports, c)
 	of := lack{mask, portsKey(busy)}
 	f := short[of]
 	if f == nil {
@@ -159,7 +159,7 @@ func (l *Ledger) classOf(s *shape, mask uint64, f *shortfall) Class {
 			cl.Short = append(cl.Short, Shortage{Name: l.dims.names[d], Need: int(s.need[d]), LargestFree: int(f.free[d]), LargestAll: int(f.all[d])})
 		}
 	}
-	cl.Short = append(cl.Short, l.portShortages(f)...)
+	cl.Short = append(cl.Short, l.hosts.shortages(f)...)
 	for _, m := range s.unknown {
 		cl.Short = append(cl.Short, Shortage{Name: m.Name, Need: m.Need})
 	}

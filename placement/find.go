@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -130,10 +131,6 @@ func (l *Ledger) find(s *shape, g *group) *cell {
 			break
 		}
 	}
-	return l.found(q)
-}
-
-func (l *Ledger) found(q *search) *cell {
 	l.visits += q.visits
 	if q.best < 0 {
 		return nil
@@ -148,10 +145,10 @@ func (l *Ledger) searchClasses(s *shape, classes []int, g *group, q *search) {
 		q.floor, q.lift = g.floor(i, cl.live), rise(s.kind, s.need, cl.largest)
 		q.leaf = func(slot int) (int32, int, int64, bool) {
 			c := l.cells[cl.slots[slot]]
-			if slices.Contains(s.avoid, c.name) || !l.portsFree(s.constraint.Ports, c) {
+			if slices.Contains(s.avoid, c.name) || !l.hosts.free(s.constraint.Ports, c) {
 				return 0, 0, 0, false
 			}
-			return c.id, colocated(s.kind, g, c), l.score(s, c), true
+			return c.id, colocated(s.kind, g, c), s.score(c), true
 		}
 		t.find(1, q)
 	}
@@ -165,7 +162,7 @@ func colocated(k Kind, g *group, c *cell) int {
 	return g.onCell(c.id)
 }
 
-func (l *Ledger) score(s *shape, c *cell) int64 {
+func (s *shape) score(c *cell) int64 {
 	return usage(s.kind, c.total(), c.capacity) + rise(s.kind, s.need, c.capacity)
 }
 
@@ -201,25 +198,16 @@ func (l *Ledger) findListed(s *shape, g *group) *cell {
 		if !l.fits(s, c, nil) {
 			return
 		}
-		zone, count, score := 0, colocated(s.kind, g, c), l.score(s, c)
+		zone, count, score := 0, colocated(s.kind, g, c), s.score(c)
 		if s.kind == KindLRP {
 			zone = g.inZone(c.zone)
 		}
-		if best == nil || less3(zone, count, score, bestZone, bestCount, bestScore) {
+		better := cmp.Or(cmp.Compare(zone, bestZone), cmp.Compare(count, bestCount), cmp.Compare(score, bestScore)) < 0
+		if best == nil || better {
 			best, bestZone, bestCount, bestScore = c, zone, count, score
 		}
 	})
 	return best
-}
-
-func less3(z, n int, s int64, bz, bn int, bs int64) bool {
-	if z != bz {
-		return z < bz
-	}
-	if n != bn {
-		return n < bn
-	}
-	return s < bs
 }
 
 func (l *Ledger) eachListed(s *shape, f func(*cell)) {
@@ -247,11 +235,12 @@ func (l *Ledger) fits(s *shape, c *cell, own vector) bool {
 			return false
 		}
 	}
-	return l.allowed(s, c) && l.portsFree(s.constraint.Ports, c)
+	return s.allows(c) && l.hosts.free(s.constraint.Ports, c)
 }
 
-func (l *Ledger) allowed(s *shape, c *cell) bool {
-	if !l.listed(s, c) {
+// allows reports whether the request allows this cell, whatever it has.
+func (s *shape) allows(c *cell) bool {
+	if !s.lists(c) {
 		return false
 	}
 	_, _, ok := compatible(&c.state, &s.constraint)

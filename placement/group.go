@@ -9,14 +9,39 @@ type group struct {
 	classes map[int]*spread
 }
 
+// groups are those with an instance, by name.
+type groups map[string]*group
+
+// add changes the count of a holding's group on its cell by ±1; work in no group counts in none.
+func (gs groups) add(h *holding, delta int) {
+	if h.Kind != KindLRP || h.Group == "" {
+		return
+	}
+	g := gs[h.Group]
+	if g == nil {
+		g = &group{cells: make(map[int32]int), classes: make(map[int]*spread)}
+		gs[h.Group] = g
+	}
+	if g.add(h.cell, delta); g.total == 0 {
+		delete(gs, h.Group)
+	}
+}
+
+// each visits every group that has an instance on the cell, once.
+func (gs groups) each(c *cell, f func(*group)) {
+	seen := make(map[string]bool)
+	for _, h := range c.holds {
+		if g := gs[h.Group]; g != nil && h.Kind == KindLRP && !seen[h.Group] {
+			seen[h.Group] = true
+			f(g)
+		}
+	}
+}
+
 // spread says on how many cells of a class there are exactly n instances, n > 0.
 type spread struct {
 	cells int // with at least one
 	exact []int
-}
-
-func newGroup() *group {
-	return &group{cells: make(map[int32]int), classes: make(map[int]*spread)}
 }
 
 // add changes the count on a cell by ±1.

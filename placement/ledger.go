@@ -3,7 +3,6 @@ package placement
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -73,15 +72,13 @@ type Ledger struct {
 	free     []int32 // unused places in cells
 	byName   map[string]*cell
 	holds    map[string]*holding
-	flying   map[string]*holding // what is in flight, by Item.ID
-	due      []*holding          // what was put in flight, in order of deadline
-	stranded []*holding          // in flight to cells that went away
-	groups   map[string]*group
+	flights  flights
+	groups   groups
 	classes  []*class
 	byKey    map[string]int
 	classGen int
 	zones    map[string]int
-	hosts    map[string][]*cell
+	hosts    machines
 	shapes   map[string]*shape
 	improved []*cell
 	resting  []*cell
@@ -93,8 +90,8 @@ type Ledger struct {
 func NewLedger(cfg Config) *Ledger {
 	return &Ledger{
 		cfg: cfg.withDefaults(), dims: newDimensions(), byName: make(map[string]*cell),
-		holds: make(map[string]*holding), flying: make(map[string]*holding), groups: make(map[string]*group),
-		byKey: make(map[string]int), zones: make(map[string]int), hosts: make(map[string][]*cell), shapes: make(map[string]*shape),
+		holds: make(map[string]*holding), flights: flights{byItem: make(map[string]*holding)}, groups: make(groups),
+		byKey: make(map[string]int), zones: make(map[string]int), hosts: make(machines), shapes: make(map[string]*shape),
 	}
 }
 
@@ -130,20 +127,12 @@ func (l *Ledger) allocate(h *holding) {
 	if h.Kind == KindBatch {
 		c.batch = plus(c.batch, h.need, 1)
 	}
-	if h.Kind == KindLRP && h.Group != "" {
-		g := l.groups[h.Group]
-		if g == nil {
-			g = newGroup()
-			l.groups[h.Group] = g
-		}
-		g.add(c, 1)
-	}
+	l.groups.add(h, 1)
 	c.holds[h.Hold] = h
 	l.holds[h.Hold] = h
 	l.takePorts(h, 1)
 	if h.inFlight {
-		l.flying[h.item.ID] = h
-		l.due = append(l.due, h)
+		l.flights.add(h)
 	}
 	l.touch(c, false)
 }
@@ -154,16 +143,11 @@ func (l *Ledger) deallocate(h *holding) {
 	if h.Kind == KindBatch {
 		c.batch = plus(c.batch, h.need, -1)
 	}
-	if g := l.groupOf(h); g != nil {
-		g.add(c, -1)
-		if g.total == 0 {
-			delete(l.groups, h.Group)
-		}
-	}
+	l.groups.add(h, -1)
 	delete(c.holds, h.Hold)
 	delete(l.holds, h.Hold)
 	l.takePorts(h, -1)
-	l.landed(h)
+	l.flights.land(h)
 	l.touch(c, true)
 	l.forget(c)
 }
@@ -189,7 +173,7 @@ func (l *Ledger) Hold(x Holding) error {
 	}
 	if h := l.holds[x.Hold]; h != nil {
 		if h.Cell == x.Cell {
-			l.confirm(h)
+			l.flights.confirm(h)
 			return nil
 		}
 		if !h.inFlight {
@@ -202,19 +186,6 @@ func (l *Ledger) Hold(x Holding) error {
 	return nil
 }
 
-func (l *Ledger) confirm(h *holding) {
-	l.landed(h)
-	h.item = Item{}
-}
-
-// landed ends a holding's flight.
-func (l *Ledger) landed(h *holding) {
-	if l.flying[h.item.ID] == h {
-		delete(l.flying, h.item.ID)
-	}
-	h.inFlight = false
-}
-
 // Confirm says that a cell has really taken what was in flight. It returns
 // ErrUnknownHolding when it expired meanwhile: then Hold books it again.
 func (l *Ledger) Confirm(hold string) error {
@@ -222,7 +193,7 @@ func (l *Ledger) Confirm(hold string) error {
 	if h == nil {
 		return fmt.Errorf("confirm %q: %w", hold, ErrUnknownHolding)
 	}
-	l.confirm(h)
+	l.flights.confirm(h)
 	return nil
 }
 
@@ -270,32 +241,4 @@ func (l *Ledger) wake(now time.Duration) {
 	}
 	clear(l.resting[len(keep):])
 	l.resting = keep
-}
-
-// expired takes the holdings in flight whose cell went away or whose deadline is
-// over, oldest first.
-func (l *Ledger) expired(now time.Duration) []*holding {
-	out := slices.DeleteFunc(l.stranded, func(h *holding) bool { return !h.inFlight })
-	slices.SortFunc(out, func(a, b *holding) int { return compareText(a.Hold, b.Hold) })
-	l.stranded = nil
-	for len(l.due) > 0 && l.due[0].deadline <= now {
-		if l.due[0].inFlight {
-			out = append(out, l.due[0])
-		}
-		l.due[0] = nil
-		l.due = l.due[1:]
-	}
-	return out
-}
-
-// nextExpiry returns the deadline of the oldest holding in flight.
-func (l *Ledger) nextExpiry() (time.Duration, bool) {
-	for len(l.due) > 0 && !l.due[0].inFlight {
-		l.due[0] = nil
-		l.due = l.due[1:]
-	}
-	if len(l.due) == 0 {
-		return 0, false
-	}
-	return l.due[0].deadline, true
 }

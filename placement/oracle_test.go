@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
@@ -18,7 +19,7 @@ type verdict struct {
 }
 
 func (v verdict) less(w verdict) bool {
-	return less3(v.zone, v.count, v.score, w.zone, w.count, w.score)
+	return cmp.Or(cmp.Compare(v.zone, w.zone), cmp.Compare(v.count, w.count), cmp.Compare(v.score, w.score)) < 0
 }
 
 // oracle looks at every cell, straight from the rules and from the holdings, with

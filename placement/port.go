@@ -11,14 +11,26 @@ import (
 // A port that work fixes is one of a machine: all cells of it share each number. A cell whose
 // machine is not known shares with nobody.
 
-// eachNeighbour visits the cell and the others of its machine: those with the same host name, and the
+// machines are the cells with a known state, by host name.
+type machines map[string][]*cell
+
+func (m machines) add(c *cell) { m[c.state.Host] = append(m[c.state.Host], c) }
+
+func (m machines) remove(c *cell) {
+	list := slices.DeleteFunc(m[c.state.Host], func(x *cell) bool { return x == c })
+	if m[c.state.Host] = list; len(list) == 0 {
+		delete(m, c.state.Host)
+	}
+}
+
+// each visits the cell and the others of its machine: those with the same host name, and the
 // same address of instances, for machines are set up with one and the same name.
-func (l *Ledger) eachNeighbour(c *cell, f func(*cell)) {
+func (m machines) each(c *cell, f func(*cell)) {
 	f(c)
 	if c.state.Host == "" {
 		return
 	}
-	for _, x := range l.hosts[c.state.Host] {
+	for _, x := range m[c.state.Host] {
 		if x != c && x.state.InstanceAddress == c.state.InstanceAddress {
 			f(x)
 		}
@@ -39,34 +51,34 @@ func (l *Ledger) takePorts(h *holding, sign int) {
 			delete(c.ports, p)
 		}
 	}
-	l.eachNeighbour(c, func(x *cell) { l.touch(x, sign < 0) })
+	l.hosts.each(c, func(x *cell) { l.touch(x, sign < 0) })
 }
 
-// portsFree reports whether all of the ports are free on the cell's machine.
-func (l *Ledger) portsFree(ports []int, c *cell) bool {
+// free reports whether all of the ports are free on the cell's machine.
+func (m machines) free(ports []int, c *cell) bool {
 	free := true
 	if len(ports) > 0 {
-		l.eachNeighbour(c, func(x *cell) {
+		m.each(c, func(x *cell) {
 			free = free && !slices.ContainsFunc(ports, func(p int) bool { return x.ports[p] > 0 })
 		})
 	}
 	return free
 }
 
-// busyPorts lists those of the ports that are taken on the cell's machine.
-func (l *Ledger) busyPorts(ports []int, c *cell) (busy []int) {
+// busy lists those of the ports that are taken on the cell's machine.
+func (m machines) busy(ports []int, c *cell) (busy []int) {
 	for _, p := range ports {
-		if !l.portsFree([]int{p}, c) {
+		if !m.free([]int{p}, c) {
 			busy = append(busy, p)
 		}
 	}
 	return busy
 }
 
-// portHolder names the work that has a port of the cell's machine; empty = it has no name.
-func (l *Ledger) portHolder(p int, c *cell) string {
+// holder names the work that has a port of the cell's machine; empty = it has no name.
+func (m machines) holder(p int, c *cell) string {
 	var names []string
-	l.eachNeighbour(c, func(x *cell) {
+	m.each(c, func(x *cell) {
 		for _, h := range x.holds {
 			if h.Name != "" && slices.Contains(h.Ports, p) {
 				names = append(names, h.Name)
@@ -79,10 +91,10 @@ func (l *Ledger) portHolder(p int, c *cell) string {
 	return slices.Min(names)
 }
 
-// portShortages adds the ports that no cell of a shortfall has free.
-func (l *Ledger) portShortages(f *shortfall) (out []Shortage) {
+// shortages adds the ports that no cell of a shortfall has free.
+func (m machines) shortages(f *shortfall) (out []Shortage) {
 	for _, p := range f.ports {
-		out = append(out, Shortage{Name: resource.Port(p), Need: 1, LargestAll: 1, Holder: l.portHolder(p, f.first)})
+		out = append(out, Shortage{Name: resource.Port(p), Need: 1, LargestAll: 1, Holder: m.holder(p, f.first)})
 	}
 	return out
 }

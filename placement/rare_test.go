@@ -73,7 +73,7 @@ func TestRefusedWhileAskedForAgainWaitsOnce(t *testing.T) {
 	join(a, plainState("c", 1, 100, 10))
 	submit(t, a, 0, lrpItem("x", 0, 10))
 	a.Round(0)
-	delete(a.flying, "x.0") // its row was seen to have gone meanwhile
+	delete(a.flights.byItem, "x.0") // its row was seen to have gone meanwhile
 	second := lrpItem("x", 0, 20)
 	second.Hold = "second"
 	submit(t, a, 0, second)

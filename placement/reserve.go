@@ -46,7 +46,7 @@ func (a *Auction) checkMarks() {
 	for _, e := range slices.Clone(a.marks) {
 		c := e.mark
 		a.compile(e.queue.shape)
-		if s := e.queue.shape; !a.servable(s, c) || !a.portsFree(s.constraint.Ports, c) {
+		if s := e.queue.shape; !a.servable(s, c) || !a.hosts.free(s.constraint.Ports, c) {
 			a.unmark(e)
 		}
 	}
@@ -67,7 +67,7 @@ func (a *Auction) impatient(now time.Duration) []*queue {
 
 // servable reports whether a cell would have room for the shape once it is empty.
 func (l *Ledger) servable(s *shape, c *cell) bool {
-	return c.known && c.admitted && !c.state.Draining && c.state.Unavailable == "" && l.allowed(s, c) && l.couldHold(s, c)
+	return c.known && c.admitted && !c.state.Draining && c.state.Unavailable == "" && s.allows(c) && l.couldHold(s, c)
 }
 
 // cheapest returns the cell that lacks least for the shape: the least of the sums
@@ -77,7 +77,7 @@ func (a *Auction) cheapest(s *shape) *cell {
 	var best *cell
 	least := int64(math.MaxInt64)
 	for _, c := range a.cells {
-		if c == nil || c.earmarkFor != "" || !a.servable(s, c) || !a.portsFree(s.constraint.Ports, c) {
+		if c == nil || c.earmarkFor != "" || !a.servable(s, c) || !a.hosts.free(s.constraint.Ports, c) {
 			continue
 		}
 		var lack int64
@@ -121,7 +121,7 @@ func (a *Auction) Next() (at time.Duration, ok bool) {
 			consider(e.from)
 		}
 	}
-	if t, ok := a.nextExpiry(); ok {
+	if t, ok := a.flights.next(); ok {
 		consider(t)
 	}
 	for _, q := range a.queues {

@@ -1,0 +1,57 @@
+package placement
+
+import (
+	"slices"
+	"time"
+)
+
+// flights are the holdings that no cell has answered yet.
+type flights struct {
+	byItem   map[string]*holding // by Item.ID
+	due      []*holding          // all that were added, in order of deadline
+	stranded []*holding          // to cells that went away
+}
+
+func (f *flights) add(h *holding) {
+	f.byItem[h.item.ID] = h
+	f.due = append(f.due, h)
+}
+
+// land ends a holding's flight.
+func (f *flights) land(h *holding) {
+	if f.byItem[h.item.ID] == h {
+		delete(f.byItem, h.item.ID)
+	}
+	h.inFlight = false
+}
+
+// confirm lands a holding that its cell has.
+func (f *flights) confirm(h *holding) {
+	f.land(h)
+	h.item = Item{}
+}
+
+// expired takes the holdings in flight whose cell went away or whose deadline is
+// over, oldest first.
+func (f *flights) expired(now time.Duration) []*holding {
+	out := slices.DeleteFunc(f.stranded, func(h *holding) bool { return !h.inFlight })
+	slices.SortFunc(out, func(a, b *holding) int { return compareText(a.Hold, b.Hold) })
+	f.stranded = nil
+	for at, ok := f.next(); ok && at <= now; at, ok = f.next() {
+		out, f.due[0] = append(out, f.due[0]), nil
+		f.due = f.due[1:]
+	}
+	return out
+}
+
+// next returns the deadline of the oldest holding in flight.
+func (f *flights) next() (time.Duration, bool) {
+	for len(f.due) > 0 && !f.due[0].inFlight {
+		f.due[0] = nil
+		f.due = f.due[1:]
+	}
+	if len(f.due) == 0 {
+		return 0, false
+	}
+	return f.due[0].deadline, true
+}
