@@ -18,7 +18,7 @@ type Auction struct {
 	batch   *batchWaits
 	marks   []*entry // entries that have a cell reserved, in order of reservation
 	last    time.Duration
-	freed   bool // room came free that no round has told of
+	freed   bool // resources became free that no round has reported
 }
 
 // entry is one item that waits.
@@ -32,12 +32,12 @@ type entry struct {
 	mark  *cell
 	tries int           // refusals by cells in a row
 	from  time.Duration // not placed before
-	// Of batch work: when it was asked for last, and whether whoever asks was woken since.
+	// Of batch work: when it was last requested, and whether its requester was woken since.
 	asked time.Duration
 	poked bool
 }
 
-// queue holds what waits with one shape, best first.
+// queue holds the waiting work of one shape, best first.
 type queue struct {
 	shape   *shape
 	heap    heap
@@ -57,16 +57,15 @@ type Refused struct {
 // Result of one round.
 type Result struct {
 	Placed []Placement
-	// Refused holds what could not be placed and was not reported before, or whose
-	// refusal became one of another kind: another code, or cells are known now, or may be
-	// given work now.
+	// Refused holds items that could not be placed and were not reported before, or whose refusal has
+	// changed: another code, or cells are known or may get work now.
 	Refused []Refused
-	// Expired holds what was in flight too long without an answer: its room is free
-	// again, and convergence decides what becomes of it.
+	// Expired holds items that were in flight too long without a response: their resources are free
+	// again, and convergence decides about them.
 	Expired []Item
-	// Woken is set when batch work may find room that nobody released: the rest of a cell
-	// ended, work in flight was refused or got no answer in time, or a cell is not kept
-	// for an item any more.
+	// Woken is set if batch work may find resources without a release: the rest time of a cell ended,
+	// work in flight was refused or not answered in time, or a cell is no longer reserved for an
+	// item.
 	Woken bool
 	// More is set when the round ended at its bound.
 	More bool
@@ -79,11 +78,10 @@ func NewAuction(cfg Config) *Auction {
 	return a
 }
 
-// Submit adds work to the next batch. An item whose ID waits already replaces the
-// waiting one and keeps its place in time; one whose ID is in flight is dropped
-// (whoever knows that attempt to be dead
-// releases it first), and joins the batch after all if that one expires. It returns ErrInvalid for an item without
-// ids or of kind batch, and adds the others.
+// Submit adds work to the next batch. An item whose ID already waits replaces the waiting one and
+// keeps its place in time. One whose ID is in flight is dropped (a caller that knows that attempt
+// to be dead releases it first), and joins the batch after all if that one expires. It returns
+// ErrInvalid for an item without ids or of kind batch, and adds the others.
 func (a *Auction) Submit(now time.Duration, items ...Item) error {
 	var err error
 	for _, it := range items {
@@ -113,8 +111,7 @@ func (a *Auction) enqueue(it Item, since time.Duration) *entry {
 	return e
 }
 
-// Withdraw takes items out of the waiting work: they are no longer wanted. It
-// returns how many waited.
+// Withdraw removes unwanted items from the waiting work. It returns how many waited.
 func (a *Auction) Withdraw(ids ...string) int {
 	n := 0
 	for _, id := range ids {
@@ -148,10 +145,10 @@ func (a *Auction) WaitingSince(id string) (time.Duration, bool) {
 	return 0, false
 }
 
-// Refuse takes a cell's answer that it did not take what was in flight: the item
-// is carried over into the next batch. When the cell is full, or takes nothing, it rests, for the
-// ledger knows it badly; otherwise something about this item does not suit it, and
-// the item waits 1, 2, 4 … 30 s. While the cell rests, why is what keeps work from it. Holdings that are not in flight are ignored.
+// Refuse handles a cell's refusal of work in flight: the item is carried over into the next batch.
+// If the cell is full, or takes no work, it is skipped for a time, because the ledger is out of
+// date; then why is the reason for that. Otherwise the reason is this item, and it waits 1, 2, 4 …
+// 30 s. Holdings that are not in flight are ignored.
 func (a *Auction) Refuse(now time.Duration, hold string, full bool, why string) {
 	h := a.holds[hold]
 	if h == nil || !h.inFlight {
@@ -176,18 +173,17 @@ func (a *Auction) Refuse(now time.Duration, hold string, full bool, why string) 
 	}
 }
 
-// Rest keeps a cell out of the auction for a while: it refused batch work that was
-// granted.
+// Rest keeps a cell out of the auction for some time: it refused granted batch work.
 func (a *Auction) Rest(now time.Duration, name string) { a.RestFor(now, a.cfg.Rest, name, "") }
 
-// RestFor is Rest for a time of its own and with a reason.
+// RestFor is Rest with its own duration and reason.
 func (a *Auction) RestFor(now, d time.Duration, name, why string) {
 	if c := a.byName[name]; c != nil {
 		a.rest(c, now+d, why)
 	}
 }
 
-// Flies reports whether a holding is in flight to a process: nobody knows yet whether that has it.
+// Flies reports whether a holding is in flight to a process: it is unknown whether that has it.
 func (a *Auction) Flies(hold, process string) bool {
 	h := a.holds[hold]
 	return h != nil && h.inFlight && a.byName[h.cell.name] == h.cell && h.cell.process == process
@@ -212,8 +208,8 @@ func (a *Auction) Round(now time.Duration) Result {
 	return r
 }
 
-// expire frees what was in flight too long. What was asked for again meanwhile
-// joins the batch.
+// expire frees work that was in flight too long. Items that were requested again meanwhile join
+// the batch.
 func (a *Auction) expire(now time.Duration, r *Result) {
 	for _, h := range a.flights.expired(now) {
 		if a.holds[h.Hold] != h {
@@ -258,8 +254,7 @@ func (a *Auction) rouse() {
 	a.improved = a.improved[:0]
 }
 
-// admitFresh moves the fresh entries whose time has come into the queues of their
-// shapes.
+// admitFresh moves the fresh entries that are due into the queues of their shapes.
 func (a *Auction) admitFresh(now time.Duration) []*entry {
 	all := a.fresh
 	a.fresh = nil
@@ -359,10 +354,10 @@ func (a *Auction) award(e *entry, now time.Duration, r *Result) bool {
 	return true
 }
 
-// lookAgain is how long a refusal stands at least, however the cells change.
+// lookAgain is the minimum duration of a refusal, for any change of the cells.
 const lookAgain = time.Second
 
-// kindOf is what of a refusal is told again when it changes: amounts move all the while.
+// kindOf is the part of a refusal whose change is reported: amounts change all the time.
 type kindOf struct {
 	code        Code
 	never       bool
@@ -377,8 +372,8 @@ func (r *Refusal) kind() kindOf {
 	return k
 }
 
-// report tells of fresh entries that were not placed, and of all entries of a
-// queue whose refusal became one of another kind.
+// report returns fresh entries that were not placed, and all entries of a queue whose refusal
+// changed its kind.
 func (a *Auction) report(now time.Duration, fresh []*entry, r *Result) {
 	for _, q := range a.queues {
 		if !q.asleep {

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// batchWaits knows which shapes of batch work were refused, and since when no work of
-// the shape was granted anything. It does not queue: whoever wants the work asks again
-// (Reserve). Like other work, what has waited longer than the patience has a cell kept
-// for it, so that narrow work cannot starve wide work.
+// batchWaits has the refused shapes of batch work, and since when no work of the shape was
+// granted. It does not queue: the requester repeats its request (Reserve). Like other work, a
+// shape that has waited longer than the limit has a cell reserved for it, so that narrow work
+// cannot starve wide work.
 type batchWaits struct {
 	a       *Auction
 	byShape map[string]*entry
@@ -41,11 +41,11 @@ func (b *batchWaits) granted(s *shape) {
 func (b *batchWaits) forget(e *entry) {
 	freed := b.a.freed
 	b.a.unmark(e)
-	b.a.freed = freed || e.poked // what it kept is told of when nobody asks for it any more
+	b.a.freed = freed || e.poked // its reservation is reported when it is no longer requested
 	delete(b.byShape, e.queue.shape.key)
 }
 
-// refused notes that a shape waits, and says in the refusal which cell is kept for it.
+// refused records that a shape waits, and adds the reserved cell to the refusal.
 func (b *batchWaits) refused(s *shape, w *Want, r *Refusal, now time.Duration) *Refusal {
 	if b == nil || w.Hold == "" {
 		return r
@@ -68,7 +68,7 @@ func (b *batchWaits) refused(s *shape, w *Want, r *Refusal, now time.Duration) *
 // waiterName prints the hold of a batch task for people.
 func waiterName(hold string) string { return strings.ReplaceAll(hold, "\x00", "/") }
 
-// impatient returns what has waited too long and has no cell kept, the longest first.
+// impatient returns shapes that have waited too long without a reserved cell, the longest first.
 func (b *batchWaits) impatient(now, patience time.Duration) []*entry {
 	var out []*entry
 	for _, e := range b.byShape {
@@ -82,8 +82,8 @@ func (b *batchWaits) impatient(now, patience time.Duration) []*entry {
 	return out
 }
 
-// tidy wakes whoever asks for what has not been asked for in the patience, and forgets what
-// is not asked for then either: its job has ended, or is paused.
+// tidy wakes the requesters of shapes without a request within the limit, and removes shapes that
+// are not requested then either: their job has ended, or is paused.
 func (b *batchWaits) tidy(now time.Duration) {
 	for _, e := range b.byShape {
 		switch idle := now - e.asked; {
@@ -95,10 +95,10 @@ func (b *batchWaits) tidy(now time.Duration) {
 	}
 }
 
-// grace is how long whoever was woken has to ask.
+// grace is how long a woken requester has for its request.
 func grace(patience time.Duration) time.Duration { return max(patience/3, time.Millisecond) }
 
-// next says when something is to be done for batch work that waits.
+// next returns when waiting batch work is due.
 func (b *batchWaits) next(a *Auction, consider func(time.Duration)) {
 	room := len(a.marks) < max(len(a.byName)/10, 1)
 	for _, e := range b.byShape {

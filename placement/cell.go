@@ -14,7 +14,7 @@ type cell struct {
 	process  string
 	known    bool // a state was pushed by process
 	state    State
-	session  bool // Admit spoke of it, Remove did not
+	session  bool // set by Admit, not by Remove
 	admitted bool
 	blocked  string // why it is not admitted
 
@@ -83,9 +83,9 @@ func (l *Ledger) Push(s State) bool {
 // Drained begins the reason of a cell that is not admitted because a person drains it.
 const Drained = "being drained: "
 
-// Admit says whether a cell's session may be given work: an empty reason admits
-// it. Process is the session's cell process; a state of another process does not
-// count until it pushes its own. It returns false when nothing changed by it.
+// Admit sets whether a cell's session may get work: an empty reason admits it. Process is the
+// session's cell process; a state of another process does not count until it pushes its own. It
+// returns false if nothing changed.
 func (l *Ledger) Admit(name, process, reason string) bool {
 	c := l.cellNamed(name)
 	if c.session && c.process == process && c.blocked == reason {
@@ -104,9 +104,8 @@ func (l *Ledger) Admit(name, process, reason string) bool {
 	return true
 }
 
-// Remove forgets a cell's state: its session is gone. What is allocated on it stays
-// allocated until it is released, but for what was in flight: that is freed as if its
-// time was over.
+// Remove removes a cell's state: its session is gone. Its allocations stay until they are
+// released, except work in flight: that is freed as if its time was over.
 func (l *Ledger) Remove(name string) {
 	c := l.byName[name]
 	if c == nil {
@@ -123,7 +122,7 @@ func (l *Ledger) Remove(name string) {
 	l.forget(c)
 }
 
-// unknow forgets what a cell said about itself.
+// unknow removes a cell's reported state.
 func (l *Ledger) unknow(c *cell) {
 	l.declassify(c)
 	l.hosts.remove(c)
@@ -184,8 +183,7 @@ func (l *Ledger) grown(c *cell) {
 	}
 }
 
-// touch marks a cell for the indexes; improved says that it may now take work
-// that it refused before.
+// touch marks a cell for the indexes; improved: it may now take work that it refused before.
 func (l *Ledger) touch(c *cell, improved bool) {
 	if c.class >= 0 {
 		l.classes[c.class].mark(c.slot)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// class is the set of cells that no constraint can tell apart: same zone, stacks,
-// tags, labels, taints and open files. Capacity is not part of it.
+// class is the set of cells that no constraint can distinguish: same zone, stacks, tags, labels,
+// taints and open files. Capacity is not part of it.
 type class struct {
 	key   string
 	zone  int
@@ -23,7 +23,7 @@ type class struct {
 	trees   [len(weights)]tree
 }
 
-// classKey spells out what constraints look at.
+// classKey encodes the attributes that constraints use.
 func classKey(s *State) string {
 	var b strings.Builder
 	b.WriteString(strconv.Quote(s.Zone))
@@ -58,8 +58,8 @@ func writeMap(b *strings.Builder, m map[string]string) {
 	}
 }
 
-// compatible says whether cells with these attributes may get work with this
-// constraint; if not, the first cause and its detail.
+// compatible reports whether cells with these attributes may get work with this constraint; if
+// not, the first cause and its detail.
 func compatible(s *State, c *Constraint) (Cause, string, bool) {
 	if c.Host != "" && s.Host != c.Host {
 		return CauseHost, "", false
@@ -91,8 +91,8 @@ func compatible(s *State, c *Constraint) (Cause, string, bool) {
 	return 0, "", true
 }
 
-// tagMismatch is the rule required ⊆ wanted ⊆ required ∪ optional in words; empty
-// = it holds.
+// tagMismatch describes a violation of the rule required ⊆ wanted ⊆ required ∪ optional; empty =
+// none.
 func tagMismatch(s *State, wanted []string) string {
 	for _, t := range s.RequiredTags {
 		if !slices.Contains(wanted, t) {

@@ -10,7 +10,7 @@ import (
 	"cantina/resource"
 )
 
-// Explain says why work like this gets no cell now, or nil when one has room.
+// Explain returns why similar work gets no cell now, or nil if one has room.
 func (l *Ledger) Explain(it Item) *Refusal {
 	s := l.shape(it.Kind, it.Need, &it.Constraint, it.Avoid, nil)
 	if l.find(s, l.groups[it.Group]) != nil {
@@ -19,7 +19,7 @@ func (l *Ledger) Explain(it Item) *Refusal {
 	return l.explain(s)
 }
 
-// reason is what keeps a cell from a shape, apart from resources.
+// reason is why a cell cannot get a shape, apart from resources.
 type reason struct {
 	cause  Cause
 	detail string
@@ -34,14 +34,14 @@ type shortfall struct {
 	first     *cell   // of the cells, by name
 }
 
-// lack is what the cells of a shortfall are short of: dimensions, and ports.
+// lack is the missing resources of the cells of a shortfall: dimensions, and ports.
 type lack struct {
 	mask  uint64
 	ports string
 }
 
-// explain counts the cells by what keeps the shape away. What a class of cells has
-// in common is looked at once.
+// explain counts the cells by the reason why they cannot get the shape. Reasons that a class of
+// cells shares are checked once.
 func (l *Ledger) explain(s *shape) *Refusal {
 	counts := make(map[reason]int)
 	short := make(map[lack]*shortfall)
@@ -90,7 +90,7 @@ func (l *Ledger) explain(s *shape) *Refusal {
 	return r
 }
 
-// compatibility is what all cells of a class say to a shape.
+// compatibility is the common result of all cells of a class for a shape.
 func compatibility(attrs *State, s *shape) *reason {
 	free := s.constraint
 	free.Host = "" // not part of a class
@@ -167,8 +167,7 @@ func (l *Ledger) classOf(s *shape, mask uint64, f *shortfall) Class {
 	return cl
 }
 
-// couldHold reports whether an empty cell would have room, leaving to batch what
-// is batch's.
+// couldHold reports whether an empty cell would have room, without the part reserved for batch.
 func (l *Ledger) couldHold(s *shape, c *cell) bool {
 	if len(s.unknown) > 0 {
 		return false
@@ -185,8 +184,8 @@ func (l *Ledger) couldHold(s *shape, c *cell) bool {
 	return true
 }
 
-// String says "insufficient resources: 312 cells: other stack; 40 cells: memory
-// 512Mi needed, largest free 300Mi".
+// String returns "insufficient resources: 312 cells: other stack; 40 cells: memory 512Mi needed,
+// largest free 300Mi".
 func (r *Refusal) String() string {
 	parts := make([]string, 0, len(r.Classes))
 	for i := range r.Classes {
@@ -201,7 +200,7 @@ func (r *Refusal) String() string {
 	return r.Code.String() + ": " + strings.Join(parts, "; ")
 }
 
-// String says "40 cells: memory 512Mi needed, largest free 300Mi".
+// String returns "40 cells: memory 512Mi needed, largest free 300Mi".
 func (c *Class) String() string {
 	return fmt.Sprintf("%s: %s", text.Count(c.Cells, "cell"), c.why())
 }
@@ -245,8 +244,8 @@ func shortages(list []Shortage) string {
 	return strings.Join(parts, ", ")
 }
 
-// Missing returns what is short on every cell that is compatible, as need and
-// largest free: what an explanation offers as the cheapest change.
+// Missing returns the resources that are short on every compatible cell, as need and largest free:
+// an explanation offers them as the cheapest change.
 func (r *Refusal) Missing() []resource.Missing {
 	var out []resource.Missing
 	for i := range r.Classes {

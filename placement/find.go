@@ -11,8 +11,8 @@ import (
 	"cantina/resource"
 )
 
-// shape is what is the same for all work that asks for the same: compiled once,
-// so that a thousand instances cost one compilation and one refusal.
+// shape is the common part of all work with the same requirements: compiled once, so that a
+// thousand instances cost one compilation and one refusal.
 type shape struct {
 	key        string
 	kind       Kind
@@ -74,7 +74,7 @@ func (l *Ledger) shape(k Kind, need resource.Amounts, c *Constraint, avoid, amon
 	return s
 }
 
-// compile fills what depends on the known dimensions and classes.
+// compile sets the parts that depend on the known dimensions and classes.
 func (l *Ledger) compile(s *shape) {
 	if s.dims != len(l.dims.names) {
 		s.dims = len(l.dims.names)
@@ -224,8 +224,8 @@ func (l *Ledger) eachListed(s *shape, f func(*cell)) {
 	}
 }
 
-// fits reports whether a cell can take one item of a shape now. own is what is
-// kept on that cell for this very item.
+// fits reports whether a cell can take one item of a shape now. own is the amount reserved on that
+// cell for this very item.
 func (l *Ledger) fits(s *shape, c *cell, own vector) bool {
 	if !c.usable() || len(s.unknown) > 0 {
 		return false
@@ -247,7 +247,7 @@ func (s *shape) allows(c *cell) bool {
 	return ok
 }
 
-// take books an item in flight on a cell.
+// take allocates an item in flight on a cell.
 func (l *Ledger) take(it Item, s *shape, c *cell, now time.Duration) Placement {
 	l.allocate(&holding{
 		Holding: Holding{Hold: it.Hold, Cell: c.name, Kind: it.Kind, Group: it.Group, Need: it.Need, Ports: it.Constraint.Ports, Name: it.Name},
@@ -256,8 +256,8 @@ func (l *Ledger) take(it Item, s *shape, c *cell, now time.Duration) Placement {
 	return Placement{Item: it, Cell: c.name, Process: c.process}
 }
 
-// Place finds the best cell for one item and books it in flight. Errors:
-// ErrInvalid, ErrHeld; a refusal is no error.
+// Place finds the best cell for one item and allocates it in flight. Errors: ErrInvalid, ErrHeld;
+// a refusal is no error.
 func (l *Ledger) Place(it Item, now time.Duration) (Placement, *Refusal, error) {
 	if it.ID == "" || it.Hold == "" {
 		return Placement{}, nil, fmt.Errorf("place %q as %q: %w", it.ID, it.Hold, ErrInvalid)
@@ -273,18 +273,17 @@ func (l *Ledger) Place(it Item, now time.Duration) (Placement, *Refusal, error) 
 	return l.take(it, s, c, now), nil, nil
 }
 
-// Reserve grants room for many batch tasks, in the order given: each grant counts
-// for the next. Wants of a shape that was refused in this call are refused alike,
-// without another look. A want whose Hold is allocated already is granted where it
-// is.
+// Reserve grants resources for many batch tasks, in the given order: each grant counts for the
+// next. Wants of a shape that was refused in this call are refused without another search. A want
+// whose Hold is already allocated is granted where it is.
 func (l *Ledger) Reserve(wants []Want, now time.Duration) []Grant { return l.reserve(wants, now, nil) }
 
-// reserve is Reserve; waits, if any, is who knows which work of a shape was refused before.
+// reserve is Reserve; waits, if any, has the shapes of work that were refused before.
 func (l *Ledger) reserve(wants []Want, now time.Duration, waits *batchWaits) []Grant {
 	out := make([]Grant, len(wants))
 	refused := make(map[*shape]*Refusal)
 	var last *shape
-	var asked *Want // what last was made of
+	var asked *Want // source of last
 	for i := range wants {
 		w := &wants[i]
 		out[i].Hold = w.Hold

@@ -6,7 +6,7 @@ import (
 	"cantina/resource"
 )
 
-// Kind is what a piece of work is.
+// Kind is the kind of a piece of work.
 type Kind int
 
 // The kinds of work.
@@ -29,24 +29,24 @@ func (k Kind) String() string {
 	return "unknown kind"
 }
 
-// Item is one piece of work that wants a cell. The placement knows nothing else
-// of it; the caller finds its own row by ID.
+// Item is one piece of work that needs a cell. The placement has no other data about it; the
+// caller finds its own row by ID.
 type Item struct {
-	// ID is what identical units of work share: a batch holds one item per ID
-	// (process guid and index of an LRP, guid of a task). Never empty.
+	// ID is shared by identical units of work: a batch holds one item per ID (process guid and index
+	// of an LRP, guid of a task). Never empty.
 	ID string
-	// Hold is the id under which the ledger books it: unique per attempt (instance
-	// id of an LRP, uid of a task). Never empty.
+	// Hold is the id of its allocation: unique per attempt (instance id of an LRP, uid of a task).
+	// Never empty.
 	Hold string
 	// Name is for people: "default/web/0".
 	Name string
 	Kind Kind
-	// Group is what must not be colocated: the process guid of an LRP. Empty for
+	// Group is the set of items that should not be colocated: the process guid of an LRP. Empty for
 	// tasks.
 	Group string
-	// Index of an LRP; work on index 0 comes first.
+	// Index of an LRP; index 0 is placed first.
 	Index int
-	// Need is what it takes from its cell; one container is always added.
+	// Need is the amount that it takes from its cell; one container is always added.
 	Need       resource.Amounts
 	Constraint Constraint
 	// Avoid names cells that must not get it (the cell being drained, the cell of
@@ -54,7 +54,7 @@ type Item struct {
 	Avoid []string
 }
 
-// Constraint says which cells may get an item at all.
+// Constraint is the conditions on cells for an item.
 type Constraint struct {
 	// Stack must be among the cell's stacks; empty = any.
 	Stack string
@@ -69,7 +69,7 @@ type Constraint struct {
 	// Host, when set, is the only machine it may run on (Bistro job keys,
 	// host_placement).
 	Host string
-	// OpenFiles is the limit of open files that it asks for; 0 = the cell's.
+	// OpenFiles is the required limit of open files; 0 = the cell's.
 	OpenFiles int
 	// Isolation are the kinds of isolation that it needs (action.Workload.Kinds).
 	Isolation []string
@@ -77,16 +77,16 @@ type Constraint struct {
 	Ports []int
 }
 
-// State is what a cell says about itself with its heartbeats.
+// State is a cell's report about itself in its heartbeats.
 type State struct {
 	Cell    string // name
-	Process string // id of the cell process that says so
+	Process string // id of the reporting cell process
 	// Version grows with every change that the process announces; a state that is
 	// not newer is ignored.
 	Version int64
 	Zone    string
 	Host    string
-	// InstanceAddress is where its instances are reached: with Host, it tells machines apart.
+	// InstanceAddress is the address of its instances: with Host, it distinguishes machines.
 	InstanceAddress string
 	Stacks          []string
 	// RequiredTags keep away work that does not carry them all; OptionalTags are
@@ -94,15 +94,15 @@ type State struct {
 	RequiredTags, OptionalTags []string
 	Labels                     map[string]string
 	Taints                     []string
-	// OpenFiles is the highest limit of open files that the cell can give a program;
-	// 0 = it does not say.
+	// OpenFiles is the highest limit of open files that the cell can give a program; 0 = not
+	// reported.
 	OpenFiles int
 	// Withdrawn are the kinds of isolation that the cell cannot give, with the reason.
 	Withdrawn map[string]string
 	// Capacity is everything the cell offers.
 	Capacity resource.Amounts
-	// Foreign is what is taken on the cell by nothing the leader accounts for (the
-	// probe, ended containers that are not gone yet).
+	// Foreign is the amount used on the cell that the leader does not account for (the probe, ended
+	// containers that are not gone yet).
 	Foreign resource.Amounts
 	// Unavailable is why the cell takes no new work though it is alive (its probe
 	// fails); empty = available.
@@ -117,8 +117,8 @@ type Placement struct {
 	Process string
 }
 
-// Holding is work that a row or a report says a cell has: what the ledger is
-// rebuilt from when a term starts.
+// Holding is work on a cell according to a row or a report: the ledger is rebuilt from it when a
+// term starts.
 type Holding struct {
 	Hold  string
 	Cell  string
@@ -129,7 +129,7 @@ type Holding struct {
 	Name  string // for people: "default/web/0"
 }
 
-// Want asks for room for one batch task.
+// Want requests resources for one batch task.
 type Want struct {
 	Hold       string // unique among live batch tasks
 	Need       resource.Amounts
@@ -154,7 +154,7 @@ type Code int
 
 // The placement errors.
 const (
-	NoCompatibleCells     Code = iota // no cell may ever get it as things are
+	NoCompatibleCells     Code = iota // no cell may ever get it in the present state
 	InsufficientResources             // compatible cells exist, none has room
 )
 
@@ -192,20 +192,19 @@ func CodeOf(text string) string {
 	return ""
 }
 
-// Refusal says why an item got no cell, as arithmetic per class of cells.
+// Refusal is why an item got no cell, as arithmetic per class of cells.
 type Refusal struct {
 	Code Code
-	// Never is set when admitted cells suit the item and no cell that suits it could
-	// hold it even empty: a matter of amounts alone (resources, and the limit of open
-	// files, which is the cell's for good), because a cell of another
-	// stack, tag, label, taint or host may join at any time. It is not set while a
-	// session has not told what its cell has.
+	// Never is set if admitted cells match the item and no matching cell could hold it even when
+	// empty. It depends on amounts alone (resources, and the limit of open files, which never
+	// changes), because a cell of another stack, tag, label, taint or host may join at any time. It
+	// is not set while a session has not reported its cell's capacity.
 	Never   bool
 	Classes []Class
 	// Cell names the cell that the item was placed on and that did not take it. The
 	// item is in the next batch then: another cell may have room.
 	Cell string
-	// Kept says which cell is kept for it, or for work that has waited longer.
+	// Kept names the cell that is reserved for it, or for work that has waited longer.
 	Kept string
 }
 
@@ -218,7 +217,7 @@ const (
 	CauseUnavailable              // its probe fails
 	CauseDraining
 	CauseHost      // pinned to another machine
-	CauseAvoided   // the item avoids it, or asks for others by name
+	CauseAvoided   // the item avoids it, or names others
 	CauseStack     // other stack
 	CauseTags      // placement tags
 	CauseLabels    // labels differ
@@ -232,10 +231,10 @@ const (
 type Class struct {
 	Cause Cause
 	Cells int
-	// Detail is the reason in words for causes that have one (why the session may
-	// not be given work, which tag is missing, which taint).
+	// Detail is the reason for causes that have one (why the session may not get work, the missing
+	// tag, the taint).
 	Detail string
-	// Short lists what is too little, for CauseResources only.
+	// Short lists the missing resources, for CauseResources only.
 	Short []Shortage
 }
 

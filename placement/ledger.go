@@ -49,7 +49,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// holding is what is allocated under one id.
+// holding is the allocation of one id.
 type holding struct {
 	Holding
 	item     Item // as placed; zero when it came from rows
@@ -57,14 +57,14 @@ type holding struct {
 	need     vector
 	inFlight bool
 	deadline time.Duration
-	// again is the same item, asked for while it was in flight: another attempt, with
-	// a Hold of its own, since this one may have arrived.
+	// again is the same item, requested while it was in flight: another attempt, with its own Hold,
+	// because this one may have arrived.
 	again *Item
 	tries int // refusals by cells before this placement
 }
 
-// Ledger is what every cell has and holds. It is not safe for concurrent use: the
-// auctioneer owns it.
+// Ledger has the capacity and the allocations of every cell. It is not safe for concurrent use:
+// the auctioneer owns it.
 type Ledger struct {
 	cfg      Config
 	dims     dimensions
@@ -82,7 +82,7 @@ type Ledger struct {
 	shapes   map[string]*shape
 	improved []*cell
 	resting  []*cell
-	cellGen  int // grows when what the cells offer changes
+	cellGen  int // grows when the cells' capacity changes
 	visits   int
 }
 
@@ -100,7 +100,7 @@ func (c *cell) usable() bool {
 	return c.known && c.admitted && !c.state.Draining && c.state.Unavailable == "" && !c.resting
 }
 
-// left is what one kind of work may still take of dimension d on a cell.
+// left is the amount of dimension d on a cell that one kind of work may still take.
 func (l *Ledger) left(c *cell, k Kind, d int) int64 {
 	x := c.capacity.at(d) - c.foreign.at(d) - c.used.at(d)
 	if k != KindLRP || c.earmarkKind != KindBatch { // services have their turn before batch work
@@ -162,11 +162,11 @@ func plus(v, w vector, sign int64) vector {
 	return v
 }
 
-// Hold books what a row or a report says a cell has; the cell may be unknown yet,
-// and may end up above its capacity: then it admits nothing new. The same holding
-// on the same cell again only confirms it. One that is in flight to another cell is
-// an attempt that was overtaken: an earlier one, given up without an answer, has
-// arrived after all, and what the row says counts. Errors: ErrHeld (held elsewhere), ErrInvalid.
+// Hold allocates work on a cell according to a row or a report. The cell may be unknown yet, and
+// may end up above its capacity: then it admits no new work. The same holding on the same cell
+// again only confirms it. A holding in flight to another cell is an attempt that was overtaken: an
+// earlier one, given up without a response, has arrived after all, and the row counts. Errors:
+// ErrHeld (held elsewhere), ErrInvalid.
 func (l *Ledger) Hold(x Holding) error {
 	if x.Hold == "" || x.Cell == "" {
 		return fmt.Errorf("hold %q on cell %q: %w", x.Hold, x.Cell, ErrInvalid)
@@ -197,8 +197,8 @@ func (l *Ledger) Confirm(hold string) error {
 	return nil
 }
 
-// Release frees what is allocated under the ids; unknown ids are ignored. It returns
-// how many were allocated.
+// Release frees the allocations of the ids; unknown ids are ignored. It returns how many were
+// allocated.
 func (l *Ledger) Release(holds ...string) int {
 	n := 0
 	for _, id := range holds {
@@ -218,7 +218,7 @@ func (l *Ledger) Where(hold string) (cell string, ok bool) {
 	return "", false
 }
 
-// rest keeps a cell that refused out of the auction for a while.
+// rest keeps a cell that refused out of the auction for some time.
 func (l *Ledger) rest(c *cell, until time.Duration, why string) {
 	c.restUntil, c.restWhy = until, why
 	if !c.resting {
@@ -228,7 +228,7 @@ func (l *Ledger) rest(c *cell, until time.Duration, why string) {
 	l.touch(c, false)
 }
 
-// wake ends the rest of cells whose time has come.
+// wake ends the rest time of cells that are due.
 func (l *Ledger) wake(now time.Duration) {
 	keep := l.resting[:0]
 	for _, c := range l.resting {

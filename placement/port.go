@@ -8,8 +8,8 @@ import (
 	"cantina/resource"
 )
 
-// A port that work fixes is one of a machine: all cells of it share each number. A cell whose
-// machine is not known shares with nobody.
+// A fixed port belongs to a machine: all cells of it share each number. A cell of an unknown
+// machine shares with no other.
 
 // machines are the cells with a known state, by host name.
 type machines map[string][]*cell
@@ -37,7 +37,7 @@ func (m machines) each(c *cell, f func(*cell)) {
 	}
 }
 
-// takePorts books the fixed ports of a holding, or frees them again.
+// takePorts allocates the fixed ports of a holding, or frees them again.
 func (l *Ledger) takePorts(h *holding, sign int) {
 	if len(h.Ports) == 0 {
 		return
@@ -107,8 +107,8 @@ func portsKey(ports []int) string {
 	return strings.Trim(fmt.Sprint(ports), "[]")
 }
 
-// Machines counts the machines of all cells that are known, and of others, whose constraints let
-// in work with one of the given ones, whether they may be given work now or not.
+// Machines counts the machines of all known cells, and of others, whose constraints admit work
+// with one of the given ones, including cells that may not get work now.
 func (l *Ledger) Machines(constraints []Constraint, others []State) int {
 	lets := func(s *State) bool {
 		return slices.ContainsFunc(constraints, func(c Constraint) bool { _, _, ok := compatible(s, &c); return ok })

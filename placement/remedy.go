@@ -7,8 +7,8 @@ import (
 	"cantina/resource"
 )
 
-// Remedy is the smallest change that would help, in words; empty when waiting is enough
-// or nothing is known.
+// Remedy describes the smallest change that would help; empty if waiting is enough or nothing is
+// known.
 func (r *Refusal) Remedy() string {
 	if r.Cell != "" {
 		return "" // another cell is tried
@@ -38,7 +38,7 @@ func (r *Refusal) Remedy() string {
 	return ""
 }
 
-// enlarge says what would help where resources are short.
+// enlarge describes a remedy for missing resources.
 func enlarge(short []Shortage) string {
 	if len(short) == 0 {
 		return "" // waiting is enough

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// reserveCells keeps one cell for the head of every queue that waited longer than
-// the patience: what becomes free there is its own, so that a stream of small work
-// cannot starve it. At most a tenth of the cells, and at least one, is kept at any
-// time; one cell is kept for one item. Where a port that it fixes is taken, nothing else is
-// kept for it: that may last.
+// reserveCells reserves one cell for the head of every queue that waited longer than the limit:
+// resources that become free there are reserved for it, so that a stream of small work cannot
+// starve it. At most a tenth of the cells, and at least one, is reserved at any time; one cell is
+// reserved for one item. If a port that it fixes is in use, nothing else is reserved for it: that
+// may last.
 func (a *Auction) reserveCells(now time.Duration) {
 	a.checkMarks()
 	limit := max(len(a.byName)/10, 1)
@@ -52,8 +52,8 @@ func (a *Auction) checkMarks() {
 	}
 }
 
-// impatient returns the queues whose head waited too long and has no cell kept,
-// in the order of work.
+// impatient returns the queues whose head waited too long without a reserved cell, in the order of
+// work.
 func (a *Auction) impatient(now time.Duration) []*queue {
 	var out []*queue
 	for _, q := range a.queues {
@@ -70,8 +70,8 @@ func (l *Ledger) servable(s *shape, c *cell) bool {
 	return c.known && c.admitted && !c.state.Draining && c.state.Unavailable == "" && s.allows(c) && l.couldHold(s, c)
 }
 
-// cheapest returns the cell that lacks least for the shape: the least of the sums
-// of what is short, as shares of the cell's capacity.
+// cheapest returns the cell that lacks the least for the shape: the least sum of missing amounts,
+// as shares of the cell's capacity.
 func (a *Auction) cheapest(s *shape) *cell {
 	a.compile(s)
 	var best *cell

@@ -3,11 +3,11 @@ package placement
 // unit is the score of one fully used dimension of weight 1.
 const unit = 1 << 20
 
-// weights say how much each scored dimension counts, per kind of work.
+// weights are the weights of each scored dimension, per kind of work.
 //
-// An LRP looks at memory, disk and containers alike, a task at memory and disk,
-// with the containers only to part equals (Diego dev notes, "Distributing
-// ActualLRPs" and "Distributing Tasks"). Batch work adds the processors.
+// An LRP weighs memory, disk and containers alike, a task memory and disk, with the containers
+// only to break ties (Diego dev notes, "Distributing ActualLRPs" and "Distributing Tasks"). Batch
+// work adds the processors.
 var weights = [...][scored]int64{
 	KindLRP:   {dimMemory: 1, dimDisk: 1, dimContainers: 1},
 	KindTask:  {dimMemory: 1024, dimDisk: 1024, dimContainers: 1},
@@ -23,7 +23,7 @@ func share(used, total int64) int64 {
 	return min(min(used, 1<<40)*unit/total, 8*unit)
 }
 
-// usage is the score of a cell as it stands, for one kind of work: low is good.
+// usage is the present score of a cell, for one kind of work: low is good.
 func usage(k Kind, used, capacity vector) int64 {
 	var sum int64
 	for d, w := range weights[k] {
@@ -34,7 +34,7 @@ func usage(k Kind, used, capacity vector) int64 {
 	return sum
 }
 
-// rise is what a need adds to the usage of a cell. The sum usage+rise is the
-// score of an item on a cell; it is the same rounding for all cells, which is
-// what lets an index order cells before the item is known.
+// rise is the amount that a need adds to the usage of a cell. The sum usage+rise is the score of
+// an item on a cell; it has the same rounding for all cells, so that an index can order cells
+// before the item is known.
 func rise(k Kind, need, capacity vector) int64 { return usage(k, need, capacity) }

@@ -3,9 +3,9 @@ package placement
 // never is the usage of a leaf that takes nothing.
 const never = 1 << 62
 
-// tree is a tournament over the cells of one class for one kind of work: every
-// node knows the least usage and, per dimension, the most free below it. A search
-// skips what cannot fit or cannot win, so it touches a path, not the class.
+// tree is a tournament over the cells of one class for one kind of work: every node has the least
+// usage and, per dimension, the largest free amount below it. A search skips cells that cannot fit
+// or cannot win, so it visits a path, not the class.
 //
 // Leaves are refreshed lazily: a change only marks the leaf.
 type tree struct {
@@ -60,8 +60,8 @@ func (t *tree) set(leaf int, usage int64, free func(d int) int64) {
 	}
 }
 
-// search is one look for the best cell. Lower count wins, then lower score, then
-// what was found first.
+// search is one search for the best cell. Lower count wins, then lower score, then the one found
+// first.
 type search struct {
 	need   vector
 	where  []int // dimensions with a need

@@ -4,7 +4,7 @@ import (
 	"cantina/resource"
 )
 
-// The dimensions that scores look at stand first in every vector.
+// The dimensions used by scores are first in every vector.
 const (
 	dimMemory = iota
 	dimDisk
@@ -13,15 +13,14 @@ const (
 	scored // how many dimensions a score may look at
 )
 
-// maxDims bounds how many resource names the ledger learns; names beyond it
-// count as offered by nobody.
+// maxDims limits the resource names of the ledger; names beyond it count as offered by no cell.
 const maxDims = 64
 
-// maxAmount bounds one amount, so that sums of what cells claim never overflow.
+// maxAmount limits one amount, so that sums of the cells' claims never overflow.
 const maxAmount = 1 << 32
 
-// vector holds amounts by dimension. It may be shorter than the number of known
-// dimensions; what is absent is 0.
+// vector holds amounts by dimension. It may be shorter than the number of known dimensions;
+// missing ones are 0.
 type vector []int64
 
 func (v vector) at(i int) int64 {
@@ -64,8 +63,8 @@ func (d *dimensions) learn(a resource.Amounts) vector {
 	return v
 }
 
-// vector returns the vector of a without learning names, and what a needs of
-// resources that are not known at all, in order of name.
+// vector returns the vector of a without adding names, and the amounts in a of unknown resources,
+// in order of name.
 func (d *dimensions) vector(a resource.Amounts) (vector, []resource.Missing) {
 	v := make(vector, len(d.names))
 	var unknown []resource.Missing

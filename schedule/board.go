@@ -16,7 +16,7 @@ type Board struct {
 	queue Queue
 	// waiting are those with something undecided, or with runs to be watched.
 	waiting map[int]struct{}
-	recent  *slot // what was found last: it is mostly asked for several times
+	recent  *slot // the last result: most look-ups are repeated several times
 }
 
 // slot is one schedule with its calendar as it was read.
@@ -26,7 +26,7 @@ type slot struct {
 	broken error // its calendar cannot be used
 	n      int
 	offset time.Duration
-	// unsaved: its state was changed by Stepped, and no row says so yet.
+	// unsaved: its state was changed by Stepped, and no row has it yet.
 	unsaved bool
 }
 
@@ -103,10 +103,10 @@ func (b *Board) Update(k Key, st State) {
 	}
 }
 
-// Stepped says that the wall clock was set: what counts elapsed time goes on by its own, and
-// is due at now, so that its state becomes durable.
+// Stepped reports that the wall clock was set: schedules that count elapsed time continue by their
+// own clock, and are due at now, so that their state becomes durable.
 func (b *Board) Stepped(by time.Duration, now time.Time) {
-	for _, s := range b.slots { // in order: what is due at one time comes out the same
+	for _, s := range b.slots { // in order: schedules due at one time give the same result
 		if s != nil && s.row.Definition.Elapsed() && s.broken == nil {
 			s.row.State.Skew -= by
 			s.unsaved = true
@@ -195,8 +195,8 @@ func (b *Board) First() (time.Time, bool) {
 	return time.Unix(0, at), ok
 }
 
-// Due takes a schedule that is due at now out of the queue and returns its key; ok is
-// false when none is. Whoever takes it puts it back with Put, Update or Again.
+// Due removes a schedule that is due at now from the queue and returns its key; ok is false if
+// none is. The caller puts it back with Put, Update or Again.
 func (b *Board) Due(now time.Time) (k Key, ok bool) {
 	n, at, ok := b.queue.First()
 	if !ok || at > now.UnixNano() {

@@ -10,11 +10,11 @@ import (
 type Event interface{ event() }
 
 type (
-	// Tick: time has passed, or the answer to what runs may have changed.
+	// Tick: time has passed, or the state of runs may have changed.
 	Tick struct{}
 	// Pause stops all firing by time.
 	Pause struct{}
-	// Resume ends a pause; what passed meanwhile does not count as missed.
+	// Resume ends a pause; times during it do not count as missed.
 	Resume struct{}
 	// Edit: the definition was changed. Nothing fires for the time before it.
 	Edit struct{}
@@ -27,15 +27,15 @@ type (
 		From, To time.Time
 		Max      int
 	}
-	// Rewind is a person's word that the clock was wrong: all that is decided after now by
-	// the clock of Env is to come again, but for what has fired.
+	// Rewind is an operator's statement that the clock was wrong: all times decided after now by the
+	// clock of Env are due again, except those that have fired.
 	Rewind struct{}
 	// Delivered: how the signal of a logical time fared.
 	Delivered struct {
 		At       time.Time
 		Delivery Delivery
 	}
-	// Refused: what a firing of this step should have started was refused.
+	// Refused: the work that a firing of this step should have started was refused.
 	Refused struct {
 		Firing Firing
 		Text   string
@@ -53,12 +53,12 @@ func (Refused) event()  {}
 func (Rewind) event()    {}
 func (Delivered) event() {}
 
-// Move is what becomes durable together with the next state. All are comparable.
+// Move becomes durable together with the next state. All are comparable.
 type Move interface{ move() }
 
 type (
-	// Start starts what the schedule is for; a signal is sent after the commit, once. ID
-	// is the name of the run.
+	// Start starts the work of the schedule; a signal is sent after the commit, once. ID is the name
+	// of the run.
 	Start struct {
 		Firing Firing
 		ID     string
@@ -70,7 +70,7 @@ type (
 func (Start) move() {}
 func (End) move()   {}
 
-// Env is what Step has to know beside the state.
+// Env is the input of Step besides the state.
 type Env struct {
 	// Now is the wall clock.
 	Now  time.Time
@@ -80,10 +80,9 @@ type Env struct {
 	Definition *Definition
 	// Runs answers for a run that may still run; nil = all have ended.
 	Runs func(Run) Answer
-	// Job answers for the job of the schedule, whoever set it going: it may have been
-	// applied, forgiven or run again by hand, or go on in a store that was restored. nil =
-	// it has ended.
+	// Job answers for the job of the schedule, started by anyone: it may have been applied, retried
+	// or rerun by hand, or continue in a restored store. nil = it has ended.
 	Job func() Answer
-	// Free says whether a name for a run is free; nil = all are.
+	// Free reports whether a name for a run is free; nil = all are.
 	Free func(id string) bool
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// queued reports whether what was missed waits in the backlog, each time with its logical time.
-// Otherwise the newest time alone waits. A signal is for what runs now.
+// queued reports whether missed times wait in the backlog, each with its logical time. Otherwise
+// only the newest time waits. A signal applies to the present instances.
 func (m *machine) queued() bool {
 	return m.env.Definition.Misfire != MisfireOnce && m.env.Definition.Signal == nil
 }
@@ -14,8 +14,8 @@ func (m *machine) queued() bool {
 // group is the place of a cause in the backlog.
 func (c Cause) group() int { return [...]int{1, 0, 2}[c] }
 
-// arrive puts a firing behind what is pending. What is due by time gives way to a newer
-// time, unless it may wait in the backlog: with replace that is only what was missed.
+// arrive puts a firing after the pending ones. A firing by time is replaced by a newer time,
+// unless it may wait in the backlog: with replace only missed ones may.
 func (m *machine) arrive(f Firing) {
 	if f.By == ByTime {
 		switch {
@@ -34,12 +34,12 @@ func (m *machine) arrive(f Firing) {
 	m.s.Pending = slices.Insert(slices.Clone(m.s.Pending), i, f)
 }
 
-// overtake skips what is pending by time: a newer one has come.
+// overtake skips firings that are pending by time: a newer one has come.
 func (m *machine) overtake(why Why) {
 	m.skipPending(func(f Firing) bool { return true }, why)
 }
 
-// skipPending skips what is pending by time and passes a test, the oldest first.
+// skipPending skips firings that are pending by time and pass a test, the oldest first.
 func (m *machine) skipPending(test func(Firing) bool, why Why) {
 	var kept []Firing
 	for i, f := range m.s.Pending {
@@ -55,12 +55,12 @@ func (m *machine) skipPending(test func(Firing) bool, why Why) {
 	m.s.Pending = kept
 }
 
-// skip leaves a logical time open; id is the run that stood in the way.
+// skip leaves a logical time open; id is the run that blocked it.
 func (m *machine) skip(f Firing, why Why, id string) {
 	m.miss(Span{After: f.At.Add(-time.Second), Until: f.At, Count: 1, Why: why}, id)
 }
 
-// work decides what is pending, in order, as far as that is possible.
+// work decides pending firings, in order, as far as possible.
 func (m *machine) work() {
 	if d := m.env.Definition.deadline(); d > 0 {
 		m.skipPending(func(f Firing) bool { return m.now.Sub(f.At) > d }, WhyLate)
@@ -74,7 +74,7 @@ func (m *machine) work() {
 	}
 }
 
-// boundBacklog keeps the newest of what waits in the backlog.
+// boundBacklog keeps the newest firings of the backlog.
 func (m *machine) boundBacklog(most int) {
 	n := 0
 	for _, f := range m.s.Pending {
@@ -88,7 +88,7 @@ func (m *machine) boundBacklog(most int) {
 	}
 }
 
-// closeBacklog ends a backlog in which nothing waits, and of which nothing runs.
+// closeBacklog ends a backlog in which no firing waits, and of which no run is running.
 func (m *machine) closeBacklog() {
 	m.s.Backlog = min(m.s.Backlog, m.env.Definition.missedMax())
 	if !slices.ContainsFunc(m.s.Pending, func(f Firing) bool { return f.By == ByTime }) && !slices.ContainsFunc(m.s.Live, func(r Run) bool { return r.Late }) {
@@ -121,8 +121,8 @@ func (m *machine) whyNot() Why {
 	return WhyOverlap
 }
 
-// wait keeps the first of what is pending there. It counts as late from now on; so does all
-// that is due while nobody knows what runs.
+// wait keeps the first pending firing there. It counts as late from now on; so do all due ones
+// while the state of the runs is unknown.
 func (m *machine) wait(f Firing) {
 	if f.By != ByTime || !m.queued() {
 		return
@@ -143,7 +143,7 @@ func (m *machine) wait(f Firing) {
 	}
 }
 
-// verdict is what a firing may do now.
+// verdict is the permitted action of a firing.
 type verdict int
 
 const (
@@ -153,19 +153,19 @@ const (
 	mustSkip
 )
 
-// busy is what is known of the runs that stand in the way of a firing.
+// busy is the known state of the runs that block a firing.
 type busy struct {
 	running int
-	// before are those of them that ran at the time of the firing: not what was started
-	// later to catch up, or by a person.
+	// before are those of them that ran at the time of the firing: not runs that were started later
+	// to catch up, or by a person.
 	before int
 	one    string // of them
 	newer  string // a run of a newer logical time
 }
 
-// judge answers the question of the overlap for a firing, and names a run that stands in
-// the way. What is filled in replaces nothing. A missed time is skipped for what ran at its
-// time, and waits for what was started since.
+// judge applies the overlap policy to a firing, and names a blocking run. A backfill replaces
+// none. A missed time is skipped because of a run that existed at its time, and waits for a run
+// that was started since.
 func (m *machine) judge(f Firing) (verdict, string) {
 	b, unknown, one := m.counts(f)
 	p := &m.env.Definition.Policy
@@ -183,31 +183,30 @@ func (m *machine) judge(f Firing) (verdict, string) {
 	case p.Overlap == OverlapReplace:
 		return m.judgeReplace(f, b, one)
 	case b.running < most:
-		return mustWait, one // nobody knows
+		return mustWait, one // unknown
 	case f.By == ByTime && m.queued() && b.before < most && (f.Late || m.s.Backlog > 0):
 		return mustWait, one
 	}
 	return mustSkip, b.one
 }
 
-// judgeReplace is judge for overlap replace, when something may run. A firing replaces what
-// is older than itself; but what was missed runs one after the other.
+// judgeReplace is judge for overlap replace, if a run may be running. A firing replaces older
+// ones; but missed times run one after the other.
 func (m *machine) judgeReplace(f Firing, b busy, one string) (verdict, string) {
 	late := len(m.s.Live) > 0 && !slices.ContainsFunc(m.s.Live, func(r Run) bool { return !r.Late && m.answer(r) != Ended })
 	switch {
 	case f.By == ByTime && b.newer != "":
 		return mustSkip, b.newer
 	case f.By == ByTime && f.Late && late, slices.ContainsFunc(m.s.Live, m.startedNow):
-		return mustWait, one // what this step starts it does not end
+		return mustWait, one // it does not end runs that this step starts
 	case m.env.Definition.Guarded():
 		return mayStart, ""
 	}
 	return mustEnd, one
 }
 
-// counts says how many runs run that stand in the way of a firing, and of how many nobody
-// knows, and names one of all. A job of which this schedule knows no run may run all the
-// same.
+// counts returns the number of blocking runs, the number of those in an unknown state, and the
+// name of one of all. A job may run even if this schedule has no run of it.
 func (m *machine) counts(f Firing) (b busy, unknown int, one string) {
 	for _, r := range m.s.Live {
 		a := m.answer(r)
@@ -244,8 +243,8 @@ func (m *machine) counts(f Firing) (b busy, unknown int, one string) {
 	return b, 0, ""
 }
 
-// answer says whether a run may still run. What this step itself starts does: nobody
-// else knows of it yet.
+// answer reports whether a run may still run. A run that this step itself starts does: no other
+// part knows it yet.
 func (m *machine) answer(r Run) Answer {
 	switch {
 	case m.startedNow(r):
@@ -261,7 +260,7 @@ func (m *machine) startedNow(r Run) bool {
 	return slices.ContainsFunc(m.moves, func(x Move) bool { s, ok := x.(Start); return ok && s.ID == r.ID })
 }
 
-// endLive tells what runs to end, once.
+// endLive ends the running ones, once.
 func (m *machine) endLive() {
 	for i, r := range m.s.Live {
 		if r.Ending {

@@ -1,7 +1,7 @@
 package schedule
 
-// Queue holds for each of many numbered things the moment at which it falls due. An
-// entry costs 24 bytes, and nothing while it waits.
+// Queue holds the due time of each of many numbered items. An entry costs 24 bytes, and no work
+// while it waits.
 type Queue struct {
 	heap []queued
 	pos  []int32 // by number: place in heap + 1; 0 = not in it
@@ -15,10 +15,10 @@ type queued struct {
 // fan is the number of children of a node of the heap.
 const fan = 4
 
-// Len is how many things are in the queue.
+// Len is the number of items in the queue.
 func (q *Queue) Len() int { return len(q.heap) }
 
-// First returns what falls due first.
+// First returns the item that is due first.
 func (q *Queue) First() (n int, at int64, ok bool) {
 	if len(q.heap) == 0 {
 		return 0, 0, false

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// rewind sets the cursor back to the clock: it was moved on by a clock that was ahead. What
-// lies after now and was not started comes again by time; what was started never does. One
-// that counts elapsed time begins to count from now on.
+// rewind sets the cursor back to the clock: a clock that was ahead had moved it. Times after now
+// that were not started are due again; started ones never are. A schedule that counts elapsed time
+// starts counting from now.
 func (m *machine) rewind() {
 	m.s.Skew = 0
 	m.now = m.env.Now.Add(-Offset(m.env.Key, m.env.Definition.Jitter)).Truncate(time.Second)
@@ -28,7 +28,7 @@ func (m *machine) rewind() {
 	m.s.Cursor, m.s.Backlog = m.now, 0
 	m.s.Live = slices.Clone(m.s.Live)
 	for i, r := range m.s.Live {
-		m.s.Live[i].At = earlier(r.At, m.now) // it must not count as newer than what comes
+		m.s.Live[i].At = earlier(r.At, m.now) // it must not count as newer than later ones
 	}
 }
 
@@ -76,7 +76,7 @@ func (m *machine) decidedSpans(known []Span, back []time.Time) []Span {
 	return out
 }
 
-// cutOpen leaves of the open spans what is not after now: the rest comes again.
+// cutOpen keeps the part of the open spans that is not after now: the rest is due again.
 func (m *machine) cutOpen() {
 	var open []Span
 	for _, x := range m.s.Open {
@@ -99,8 +99,8 @@ func (m *machine) cutOpen() {
 	m.s.Open = open
 }
 
-// reopen gives what is pending and lies after now back to the calendar; what a person asked
-// for stays, as a time that was claimed before it came. It returns the times.
+// reopen returns pending firings after now to the calendar; requests by a person stay, as times
+// that were claimed before they were due. It returns the times.
 func (m *machine) reopen() (back []time.Time) {
 	var kept []Firing
 	for _, f := range m.s.Pending {
@@ -121,7 +121,7 @@ func (m *machine) reopen() (back []time.Time) {
 	return back
 }
 
-// forgetDone drops what the cursor has passed.
+// forgetDone drops spans that the cursor has passed.
 func (m *machine) forgetDone() {
 	if len(m.s.Done) > 0 && !m.s.Done[0].Until.After(m.s.Cursor) {
 		m.s.Done = slices.DeleteFunc(slices.Clone(m.s.Done), func(c Span) bool { return !c.Until.After(m.s.Cursor) })
@@ -131,7 +131,7 @@ func (m *machine) forgetDone() {
 // isDone reports whether a logical time after the cursor was decided before that went back.
 func (m *machine) isDone(at time.Time) bool { return m.s.done(at) != nil }
 
-// done is the span of what was decided before the cursor went back that a time lies in.
+// done returns the span of times decided before the cursor went back that contains a time.
 func (s *State) done(at time.Time) *Span {
 	for i := range s.Done {
 		if c := &s.Done[i]; c.After.Before(at) && !at.After(c.Until) {
@@ -164,8 +164,8 @@ func (m *machine) claims(x Span) []Span {
 	return out
 }
 
-// Lead is how far what is decided is ahead of the wall clock: for so long nothing fires by
-// time. 0 for less than what clocks of two machines differ by.
+// Lead is how far the decided times are ahead of the wall clock: for so long no schedule fires by
+// time. 0 for less than the difference between the clocks of two machines.
 func (s *State) Lead(now time.Time) time.Duration {
 	const tolerance = 2 * time.Second
 	if d := s.Cursor.Sub(now) - s.Skew; d > tolerance {

@@ -22,9 +22,9 @@ var (
 	ErrNotFound = fault.New(fault.ErrNotFound, "no such schedule")
 	// ErrOverlap: an earlier run may still run, and the schedule forbids a second.
 	ErrOverlap = fault.New(fault.ErrConflict, "an earlier run may still be running")
-	// ErrFired: the logical time was decided already, or is older than what is known.
+	// ErrFired: the logical time is already decided, or is older than the records.
 	ErrFired = fault.New(fault.ErrConflict, "this logical time was decided already")
-	// ErrNoTime: the schedule does not fire at the time that was asked for.
+	// ErrNoTime: the schedule does not fire at the requested time.
 	ErrNoTime = fault.New(fault.ErrInvalid, "the schedule does not fire at this time")
 )
 
@@ -39,7 +39,7 @@ func (k Key) Compare(o Key) int {
 	return cmp.Or(cmp.Compare(k.Domain, o.Domain), cmp.Compare(k.Name, o.Name))
 }
 
-// Overlap is what a firing does while an earlier run may still run.
+// Overlap is the action of a firing while an earlier run may still run.
 type Overlap int
 
 // The choices.
@@ -52,33 +52,33 @@ const (
 // String prints forbid, allow or replace.
 func (o Overlap) String() string { return [...]string{"forbid", "allow", "replace"}[o] }
 
-// Misfire is what becomes of logical times that passed while nobody decided: no
-// leader, a suspended machine.
+// Misfire is the handling of logical times that passed without a decision: no leader, a suspended
+// machine.
 type Misfire int
 
 // The choices.
 const (
 	MisfireOnce Misfire = iota // default: the newest runs, the others are passed over
-	MisfireSkip                // what is older than the deadline is skipped
+	MisfireSkip                // times older than the deadline are skipped
 	MisfireAll                 // all run, at most Policy.MisfireMax of them
 )
 
 // String prints once, skip or all.
 func (m Misfire) String() string { return [...]string{"once", "skip", "all"}[m] }
 
-// Calendar says when a schedule fires. Exactly one of Line and JSON is set.
+// Calendar is when a schedule fires. Exactly one of Line and JSON is set.
 type Calendar struct {
 	// Line is a crontab line; JSON an object with the keys of the Bistro cron notes.
 	Line, JSON string
-	// Zone is an IANA name or a POSIX string; may be empty only for what does not
-	// depend on a zone.
+	// Zone is an IANA name or a POSIX string; may be empty only for a calendar that does not depend
+	// on a zone.
 	Zone string
 	// Gap and Fold are chosen for a line that depends on a zone; JSON has its own.
 	Gap  cron.Gap
 	Fold cron.Fold
 }
 
-// Policy says how the firings of a schedule are treated.
+// Policy is the handling of the firings of a schedule.
 type Policy struct {
 	Overlap Overlap
 	// Max is how many runs there may be with OverlapAllow.
@@ -89,7 +89,7 @@ type Policy struct {
 	// Deadline is how old a logical time may be to run at all; 0 = no bound, but one
 	// minute with MisfireSkip.
 	Deadline time.Duration
-	// Jitter delays every firing by the same part of it, chosen by the name.
+	// Jitter delays every firing by the same part of it, derived from the name.
 	Jitter time.Duration
 }
 
@@ -113,7 +113,7 @@ func (p *Policy) missedMax() int {
 	return p.MisfireMax
 }
 
-// Job is a job that a schedule runs anew at each firing.
+// Job is a job that a schedule runs again at each firing.
 type Job struct {
 	Job    batch.Job
 	Forest batch.ForestSpec
@@ -129,7 +129,7 @@ type Definition struct {
 	Signal *Signal
 }
 
-// Starts says what a firing does, in one word: task, job or signal.
+// Starts is the kind of work of a firing, in one word: task, job or signal.
 func (d *Definition) Starts() string {
 	switch {
 	case d.Job != nil:
@@ -140,11 +140,11 @@ func (d *Definition) Starts() string {
 	return "task"
 }
 
-// Guarded reports whether what it starts cannot run twice whatever is decided here:
-// a job runs once per node by itself, and of a signal nothing runs.
+// Guarded reports whether its work cannot run twice even without the decisions here: a job runs
+// once per node, and a signal has no run.
 func (d *Definition) Guarded() bool { return d.Task == nil }
 
-// MaxBackfill is the most logical times that one backfill may ask for.
+// MaxBackfill is the maximum number of logical times of one backfill.
 const MaxBackfill = 1000
 
 // Validate returns all that is wrong with the definition but for its calendar, which
@@ -239,8 +239,8 @@ func hash(s string) uint64 {
 	return h ^ h>>33
 }
 
-// RunID is the name of what a firing starts: the guid of its task. Tries beyond the
-// first add a number, for a name whose task of an earlier schedule is still kept.
+// RunID is the name of a firing's run: the guid of its task. Tries beyond the first add a number,
+// for a name whose task of an earlier schedule is still kept.
 func RunID(k Key, at time.Time, try int) string {
 	stamp := at.UTC().Format("20060102T150405Z")
 	if ms := at.Nanosecond() / 1e6; ms != 0 {

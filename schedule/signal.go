@@ -9,9 +9,9 @@ import (
 	"cantina/action"
 )
 
-// Signal is what a schedule sends to the running instances of a service of its domain,
-// at most once for each logical time: the firing becomes durable first, and is never
-// sent again, whatever became of it.
+// Signal is what a schedule sends to the running instances of a service of its domain, at most
+// once for each logical time: the firing becomes durable first, and is never sent again, with any
+// result.
 type Signal struct {
 	Service string
 	// Number of the signal on Linux.
@@ -28,16 +28,15 @@ const maxMissed = 3
 
 // Delivery is how a signal fared that was sent to each running instance of a service.
 type Delivery struct {
-	// Of is how many instances ran, Reached how many cells said that they sent it.
+	// Of is the number of running instances, Reached the number of cells that reported sending it.
 	Of, Reached int
-	// Missed says why the others were not, or may not have been reached, one each:
-	// "cell a: …".
+	// Missed is why the others were not, or may not have been reached, one each: "cell a: …".
 	Missed []string
-	// Problem is set when it was sent to nobody.
+	// Problem is set if it was sent to no instance.
 	Problem string
 }
 
-// String says it in words, as the history shows it.
+// String describes it, as the history shows it.
 func (d *Delivery) String() string {
 	switch {
 	case d.Problem != "":
@@ -58,12 +57,11 @@ func (d *Delivery) String() string {
 	return out
 }
 
-// untold is what the history says of a signal when the leader that sent it ended
-// before it could tell.
+// untold is the history's text for a signal whose leader ended before it recorded the outcome.
 const untold = "sent at most once; the leader ended before it recorded the outcome"
 
-// Forgotten returns the state as a new leader takes it over: what the leader before it
-// did not tell of its signals nobody will.
+// Forgotten returns the state as a new leader takes it over: missing results of its predecessor's
+// signals stay unknown.
 func Forgotten(s State) State {
 	lost := func(e Entry) bool { return e.What == Sent && e.Text == "" }
 	if !slices.ContainsFunc(s.History, lost) {
@@ -93,7 +91,7 @@ func (m *machine) delivered(e Delivered) {
 	}
 }
 
-// lineOf returns the history's line of what fired at a logical time.
+// lineOf returns the history's entry of the firing at a logical time.
 func lineOf(h []Entry, at time.Time) (Entry, bool) {
 	for _, e := range slices.Backward(h) {
 		if e.What.fired() && e.At.Equal(at) {

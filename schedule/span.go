@@ -21,8 +21,8 @@ func (m *machine) has(x Span) bool {
 	return !n.IsZero() && !n.After(x.Until)
 }
 
-// miss records logical times that do not fire and could be filled in. id is the run
-// that stood in the way.
+// miss records logical times that do not fire and could be backfilled. id is the run that blocked
+// them.
 func (m *machine) miss(x Span, id string) {
 	x.After, x.Until = x.After.UTC(), x.Until.UTC()
 	if x.Count > 1 || x.After.Equal(m.s.Cursor) {
@@ -44,9 +44,9 @@ func (m *machine) miss(x Span, id string) {
 	m.note(Entry{What: Skipped, Why: x.Why, At: first, Until: last, Count: x.Count, ID: id})
 }
 
-// open adds a span of several logical times but for those that were decided before their
-// time, by hand or before the clock was set back, which it counts and forgets. Such a time may
-// be one of an earlier calendar: then it only stays out of the span.
+// open adds a span of several logical times, except those that were decided before their time, by
+// hand or before the clock was set back, which it counts and forgets. Such a time may be one of an
+// earlier calendar: then it only stays out of the span.
 func (m *machine) open(x Span) (fired int) {
 	until, cut := x.Until, false
 	for _, c := range m.claims(x) {
@@ -75,9 +75,8 @@ func (m *machine) count(x Span) int {
 	return int(m.env.Cron.Item.Count(x.After, x.Until, m.env.Cron.Zone))
 }
 
-// joins reports whether a span may become one with the last one: no logical time that was
-// fired lies between them. Those of an earlier calendar are not known any more: an edit
-// joins only what touches.
+// joins reports whether a span may be merged with the last one: no fired logical time is between
+// them. Those of an earlier calendar are no longer known: an edit joins only adjacent spans.
 func (m *machine) joins(last, x Span) bool {
 	switch {
 	case last.Why != x.Why || x.After.Before(last.After):
@@ -151,8 +150,8 @@ func (m *machine) pass(why Why) {
 	}
 }
 
-// giveBack leaves a time after the cursor that a person had claimed to the calendar: it is
-// decided when it comes. False when there is none.
+// giveBack returns a time after the cursor that a person had claimed to the calendar: it is
+// decided when it is due. False if there is none.
 func (m *machine) giveBack(at time.Time) bool {
 	if !at.After(m.s.Cursor) {
 		return false
@@ -161,7 +160,7 @@ func (m *machine) giveBack(at time.Time) bool {
 	return true
 }
 
-// drop gives up what is pending by time.
+// drop abandons firings that are pending by time.
 func (m *machine) drop(why Why) {
 	was := m.s.Pending
 	m.s.Pending, m.s.Backlog = nil, 0
@@ -179,7 +178,7 @@ func (m *machine) drop(why Why) {
 	}
 }
 
-// pause stops. What passed unseen before it is passed over.
+// pause stops the schedule. Unseen times before it are passed over.
 func (m *machine) pause() error {
 	if m.s.Paused {
 		return nil
@@ -195,7 +194,7 @@ func (m *machine) pause() error {
 	return nil
 }
 
-// resume goes on from now: time spent paused is not missed.
+// resume continues from now: time spent paused is not missed.
 func (m *machine) resume() error {
 	if !m.s.Paused {
 		return nil
@@ -214,7 +213,7 @@ func (m *machine) resume() error {
 	return nil
 }
 
-// fireByHand starts a run that a person asked for.
+// fireByHand starts a run that a person requested.
 func (m *machine) fireByHand(e Fire) error {
 	m.resolve()
 	at := e.At.UTC().Truncate(time.Second)
@@ -244,8 +243,8 @@ func stamp(t time.Time) string {
 	return t.Format(time.RFC3339)
 }
 
-// byHandNow is the logical time of a run beside the calendar: never a whole second,
-// which is what calendars name, and never one that was used.
+// byHandNow is the logical time of a run outside the calendar: never a whole second, which
+// calendars use, and never a used one.
 func (m *machine) byHandNow() time.Time {
 	at := m.env.Now.UTC().Truncate(time.Millisecond)
 	used := func(t time.Time) bool {
@@ -280,8 +279,8 @@ func (m *machine) claim(at time.Time) error {
 	return fmt.Errorf("%w: %s %s", ErrFired, stamp(at), m.decided(at))
 }
 
-// decided says in words why a logical time up to the cursor that is in no open span
-// cannot be started by hand.
+// decided describes why a logical time up to the cursor that is in no open span cannot be started
+// by hand.
 func (m *machine) decided(at time.Time) string {
 	if e, ok := lineOf(m.s.History, at); ok {
 		return "was " + e.String()
@@ -298,7 +297,7 @@ func (m *machine) decided(at time.Time) string {
 	return "was started, and is not in the history any more"
 }
 
-// backfill puts logical times that did not fire behind what is pending.
+// backfill puts logical times that did not fire after the pending ones.
 func (m *machine) backfill(e Backfill) error {
 	m.resolve()
 	switch {

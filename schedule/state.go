@@ -27,11 +27,11 @@ type Firing struct {
 	Late bool
 }
 
-// Run is what a firing started and may still run.
+// Run is a run of a firing that may still be running.
 type Run struct {
 	At time.Time
 	ID string
-	// Ending: it was told to end, to be replaced.
+	// Ending: it was ordered to end, to be replaced.
 	Ending bool
 	// Late: it was started to catch up, after its time.
 	Late bool
@@ -54,10 +54,10 @@ const (
 	WhyEdited        // the schedule was changed before it was decided
 	WhyRepeated      // policy: the other pass of a repeated hour fires
 	WhyGap           // policy: its local time does not exist
-	WhyFailed        // what it starts was refused; see Entry.Text
+	WhyFailed        // its start was refused; see Entry.Text
 )
 
-// String says it in words, as the history shows it.
+// String describes it, as the history shows it.
 func (w Why) String() string {
 	return [...]string{
 		"", "before the schedule was created or changed", "missed: a newer time was due", "missed: older than the deadline", "missed: more than misfire_max newer times were due",
@@ -71,7 +71,7 @@ func (w Why) missed() bool {
 	return w == WhyMisfire || w == WhyLate || w == WhyMany || w == WhyOverlap || w == WhyReplaced || w == WhyOvertaken || w == WhyFailed
 }
 
-// What is what became of a logical time.
+// What is the result of a logical time.
 type What uint8
 
 // The ends.
@@ -99,7 +99,7 @@ type Entry struct {
 	Count     int
 	// When it was decided.
 	When time.Time
-	// ID is what was started, or the run that stood in the way.
+	// ID is the started run, or the run that blocked it.
 	ID string
 	// Text is the refusal, with WhyFailed; how the signal fared, with Sent: empty until
 	// that is known.
@@ -116,7 +116,7 @@ func (e *Entry) Times() string {
 	return fmt.Sprintf("%s (%d since %s)", e.Until.UTC().Format(time.RFC3339), e.Count, at)
 }
 
-// String prints it in words, without the times.
+// String describes it, without the times.
 func (e *Entry) String() string {
 	switch {
 	case e.What == Reset:
@@ -142,8 +142,8 @@ func (e *Entry) String() string {
 	return "skipped: " + e.Why.String()
 }
 
-// Span is a stretch of time whose logical times did not fire: those after After (zero
-// = for ever) and up to Until.
+// Span is a stretch of time whose logical times did not fire: those after After (zero = since
+// ever) and up to Until.
 type Span struct {
 	After, Until time.Time
 	// Count is how many there were; 0 when they were not counted.
@@ -151,7 +151,7 @@ type Span struct {
 	Why   Why
 }
 
-// Bounds of what a schedule remembers.
+// Limits of a schedule's records.
 const (
 	MaxHistory = 20
 	MaxSpans   = 40
@@ -161,8 +161,8 @@ const (
 // State is all that changes about a schedule but for its definition. Values are never
 // changed in place; Step makes new ones.
 type State struct {
-	// Cursor: every logical time up to it is decided, or stands in Pending. It never
-	// goes back but for a person's word (Rewind).
+	// Cursor: every logical time up to it is decided, or is in Pending. It never goes back except at
+	// an operator's request (Rewind).
 	Cursor time.Time
 	// Done are spans after the cursor in which logical times were decided before it went
 	// back: they never fire again. In order, apart.
@@ -171,11 +171,11 @@ type State struct {
 	// of a calendar that does (Calendar.Elapsed).
 	Skew   time.Duration
 	Paused bool
-	// Pending are due and undecided, in the order in which they are decided: what people
-	// started, then what is due by time, the oldest first, then backfills.
+	// Pending are due and undecided, in the order in which they are decided: requests by people, then
+	// firings by time, the oldest first, then backfills.
 	Pending []Firing
-	// Line is how many of the times that come due may still wait behind what was missed,
-	// so that catching up comes to an end.
+	// Line is how many of the times that become due may still wait after missed ones, so that
+	// catching up ends.
 	Backlog int
 	// Ahead are logical times after the cursor that were fired by hand.
 	Ahead []time.Time
@@ -207,13 +207,13 @@ func (s *State) Missed() []Span {
 	return out
 }
 
-// Equal reports whether two states say the same.
+// Equal reports whether two states are equal.
 func (s *State) Equal(o *State) bool {
 	return s.Cursor.Equal(o.Cursor) && s.Paused == o.Paused && s.Backlog == o.Backlog && s.Skew == o.Skew && slices.Equal(s.Done, o.Done) && s.Fired == o.Fired && s.Skipped == o.Skipped && slices.Equal(s.Pending, o.Pending) &&
 		slices.Equal(s.Live, o.Live) && slices.Equal(s.Ahead, o.Ahead) && slices.Equal(s.Open, o.Open) && slices.Equal(s.History, o.History)
 }
 
-// The phases of a schedule whose calendar can be used.
+// The phases of a schedule with a valid calendar.
 const (
 	Paused     = "paused"
 	Undecided  = "undecided"
@@ -223,8 +223,8 @@ const (
 	Behind = "clock behind"
 )
 
-// Phase says in a word what a schedule does: it waits for its next time, runs what was
-// missed, does not know yet what it may start, or is paused.
+// Phase is the phase of a schedule in a word: it waits for its next time, runs missed ones, does
+// not know yet whether it may start a run, or is paused.
 func (s *State) Phase() string {
 	switch {
 	case s.Paused:
@@ -242,8 +242,8 @@ func (s *State) catchesUp() bool {
 	return len(s.Live) > 0 && !slices.ContainsFunc(s.Live, func(r Run) bool { return !r.Late })
 }
 
-// WhyWaits says why a pending firing has not started; empty when it is not known whether an
-// earlier run still runs.
+// WhyWaits is why a pending firing has not started; empty if it is unknown whether an earlier run
+// still runs.
 func (s *State) WhyWaits(f Firing) string {
 	switch {
 	case f.By == ByBackfill:

@@ -8,9 +8,8 @@ import (
 	"cantina/cron"
 )
 
-// Step returns the next state and its moves, or an error and the unchanged state.
-// Errors: ErrOverlap, ErrFired, ErrNoTime, ErrInvalid for what a person asked for, and
-// those of package cron.
+// Step returns the next state and its moves, or an error and the unchanged state. Errors:
+// ErrOverlap, ErrFired, ErrNoTime, ErrInvalid for requests by a person, and those of package cron.
 func Step(s State, e Event, env Env) (State, []Move, error) {
 	m := machine{s: s, env: env}
 	m.setClock()
@@ -30,16 +29,16 @@ type machine struct {
 	editing bool
 }
 
-// setClock says what time it is for this schedule. One that counts elapsed time has a clock
-// of its own, which is never behind what was decided: so it goes on when the wall clock was
-// set back while nobody looked.
+// setClock sets the time for this schedule. One that counts elapsed time has its own clock, which
+// is never behind the decided times: so it continues after the wall clock was set back without a
+// leader.
 func (m *machine) setClock() {
 	m.s = GoneOn(m.s, m.env.Definition, m.env.Now)
 	m.now = m.env.Now.Add(m.s.Skew - Offset(m.env.Key, m.env.Definition.Jitter)).Truncate(time.Second)
 }
 
-// GoneOn returns the state of a schedule as a leader takes it over at now: what counts elapsed
-// time goes on from where it was.
+// GoneOn returns the state of a schedule as a leader takes it over at now: one that counts elapsed
+// time continues from its last time.
 func GoneOn(s State, d *Definition, now time.Time) State {
 	if !d.Elapsed() {
 		s.Skew = 0
@@ -88,7 +87,7 @@ func (m *machine) own(list *[]Span) { *list = slices.Clone(*list) }
 func (m *machine) tick() error {
 	m.resolve()
 	if m.queued() && m.env.Definition.Overlap != OverlapReplace {
-		m.work() // before what comes now needs the room
+		m.work() // before the next one needs the space
 	}
 	if err := m.advance(); err != nil {
 		return err
@@ -118,7 +117,7 @@ func (m *machine) resolve() {
 	}
 }
 
-// advance moves the cursor over what has become due, and puts it behind what is pending.
+// advance moves the cursor over due times, and puts them after the pending ones.
 func (m *machine) advance() error {
 	if m.s.Paused || !m.s.Cursor.Before(m.now) {
 		return nil
@@ -200,7 +199,7 @@ func (m *machine) start(f Firing) {
 	}
 	switch run := (Run{At: f.At, ID: id, Late: f.Late}); {
 	case m.env.Definition.Job != nil:
-		m.s.Live = []Run{run} // the job is born again: of the earlier run nothing is left to ask for
+		m.s.Live = []Run{run} // the job is created again: the earlier run needs no more checks
 	case m.env.Definition.Task != nil:
 		m.s.Live = append(slices.Clip(m.s.Live), run)
 	}
@@ -213,7 +212,7 @@ func (m *machine) start(f Firing) {
 	m.moves = append(m.moves, Start{f, id})
 }
 
-// refused takes a start of this step back: what it would have started was refused.
+// refused undoes a start of this step: its work was refused.
 func (m *machine) refused(e Refused) {
 	for i, h := range slices.Backward(m.s.History) {
 		if h.What == Started && h.At.Equal(e.Firing.At) {
@@ -230,7 +229,7 @@ func (m *machine) refused(e Refused) {
 	m.note(Entry{What: Skipped, Why: WhyFailed, By: e.Firing.By, At: e.Firing.At, Until: e.Firing.At, Count: 1, Text: e.Text})
 }
 
-// note adds a line to the history; a line like the last one only counts up.
+// note adds an entry to the history; an entry like the last one only increments its count.
 func (m *machine) note(e Entry) {
 	e.When = m.env.Now
 	h := m.s.History
@@ -251,8 +250,8 @@ func (m *machine) note(e Entry) {
 	m.s.History = append(h, e)
 }
 
-// passOver notes what the policies of the calendar leave out until now, when it
-// happens, and moves the cursor there: nothing is due before.
+// passOver records the times that the policies of the calendar leave out until now, when they
+// occur, and moves the cursor there: nothing is due before.
 func (m *machine) passOver() {
 	if last := m.remarks(m.now); last.After(m.s.Cursor) {
 		m.s.Cursor = last

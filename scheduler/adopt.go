@@ -13,8 +13,8 @@ import (
 // adoptEvery bounds how often the whole model is compared.
 const adoptEvery = time.Second
 
-// outdated takes a pick back when reports have come since the model was compared: what
-// they tell of may draw on the same nodes.
+// outdated withdraws a pick if reports have arrived since the model was compared: the reported
+// work may draw on the same nodes.
 func (ad *adoption) outdated(p *pick) bool {
 	if len(p.Draws) == 0 {
 		return false
@@ -31,9 +31,9 @@ func (ad *adoption) outdated(p *pick) bool {
 	return true
 }
 
-// adopt compares the registry's model with the boards: reported work counts as
-// running and draws on its nodes. It does so whenever reports have brought anything into the
-// model; and from time to time when the two differ in number, whatever the reason.
+// adopt compares the registry's model with the boards: reported work counts as running and draws
+// on its nodes. It does so whenever reports have changed the model, and regularly if the two
+// differ in number, for any reason.
 func (ad *adoption) adopt() {
 	adopted := ad.cfg.Registry.Adopted()
 	ad.mu.Lock()
@@ -56,7 +56,7 @@ func (ad *adoption) adopt() {
 	ad.compare(ad.cfg.Registry.Model, func() {})
 }
 
-// adoptViews books what is not known yet, and returns what it holds on its cells.
+// adoptViews adds unknown work to the boards, and returns its needs on its cells.
 func (ad *adoption) adoptViews(views []worker.RunView) []placement.Holding {
 	var out []placement.Holding
 	for _, v := range views {
@@ -88,10 +88,10 @@ func (ad *adoption) adoptViews(views []worker.RunView) []placement.Holding {
 	return out
 }
 
-// shadow notes what is adopted of an earlier life of its job: what it draws on is not known.
+// shadow records adopted work of an earlier life of its job: its draws are unknown.
 func (ad *adoption) shadow(j *job, inv fence.Invocation) {
 	switch {
-	case j == nil: // no row says over which forest it ran
+	case j == nil: // no row has the forest over which it ran
 	case j.row.deleted:
 		ad.shadows[inv] = append([]string{j.row.spec.Forest}, j.row.former...)
 	case inv.Compare(j.row.born) <= 0 && len(j.row.former) > 0 && ad.former[inv] == nil:
@@ -107,9 +107,9 @@ func (ad *adoption) holdAll(holds []placement.Holding) {
 	}
 }
 
-// compare reads what the model has, and books what is not known yet; first comes before
-// that, under the lock. What ends between the two does not run any more. What a row ends
-// is ended, if nobody has asked for that: it was reported before its name was born again.
+// compare reads the model, and adds unknown work to the boards; first comes before that, under the
+// lock. Work that ends between the two is no longer running. Work that a row ends is ended, unless
+// that was already requested: it was reported before its name was created again.
 func (ad *adoption) compare(read func() []worker.RunView, first func()) {
 	ad.mu.Lock()
 	ad.meanwhile = make(map[fence.Invocation]bool)
@@ -127,7 +127,7 @@ func (ad *adoption) compare(read func() []worker.RunView, first func()) {
 	}
 }
 
-// condemned returns what is to be ended by the rows, and goes on in the model.
+// condemned returns the work that rows end, and that is still in the model.
 func (ad *adoption) condemned(views []worker.RunView) []worker.Run {
 	var out []worker.Run
 	for _, v := range views {
@@ -138,7 +138,7 @@ func (ad *adoption) condemned(views []worker.RunView) []worker.Run {
 	return out
 }
 
-// shadowed takes a pick back on whose nodes something may draw that is not accounted for.
+// shadowed withdraws a pick whose nodes may be in use by unaccounted work.
 func (ad *adoption) shadowed(p *pick) bool {
 	if len(p.Draws) == 0 {
 		return false

@@ -24,10 +24,10 @@ type builder struct {
 	forests map[string]*batch.ForestSpec // to be written
 	rows    []*jobRow                    // to be written
 	errs    []error
-	renew   bool // what is there already is born again
+	renew   bool // an existing one is created again
 
-	gone   []string // forests whose row goes
-	flying []func() // land what was made the newest
+	gone   []string // forests whose row is deleted
+	flying []func() // land the newest rows
 }
 
 func (ch *changing) build(domain string) *builder {
@@ -103,8 +103,8 @@ func (b *builder) want(w *plan.NamedJob) {
 	b.update(old, spec, forest)
 }
 
-// leftOver says what of a removed job of a name still runs: what is made again under the name waits for it,
-// node by node. Empty = nothing. The lock is held.
+// leftOver describes the running work of a removed job of a name: the job that is created again
+// under the name waits for it, node by node. Empty = none. The lock is held.
 func (s *newest) leftOver(name string) string {
 	j := s.jobs[name]
 	if j == nil || !j.row.deleted || j.forest == nil {
@@ -183,7 +183,7 @@ func (b *builder) forestSpec(name string) *batch.ForestSpec {
 	return b.s.newestForest(name)
 }
 
-// tryOut returns what is wrong with a job on a forest.
+// tryOut returns the problems of a job on a forest.
 func tryOut(forest *batch.ForestSpec, spec batch.Job) []string {
 	board, err := batch.NewBoard(*forest)
 	if err != nil {
@@ -239,7 +239,7 @@ func (b *builder) remove(old *jobRow) {
 	b.put(&row, l)
 }
 
-// finish makes what was collected the newest rows and returns it as a change.
+// finish makes the collected rows the newest and returns them as a change.
 func (b *builder) finish() (*Change, error) {
 	if err := b.encode(); err != nil {
 		return nil, err
@@ -257,7 +257,7 @@ func (b *builder) finish() (*Change, error) {
 	return &b.change, nil
 }
 
-// land takes what was on its way out of the newest rows: it is committed, or given up.
+// land removes rows on their way from the newest rows: they are committed, or abandoned.
 func (b *builder) land() {
 	for _, f := range b.flying {
 		f()
@@ -277,11 +277,11 @@ func (b *builder) undo() {
 	b.s.mu.Lock()
 	defer b.s.mu.Unlock()
 	b.land()
-	b.s.changed = true // what was not started for its sake may start
+	b.s.changed = true // starts that were held for it may proceed
 	ring(b.s.wake)
 }
 
-// encode turns what was collected into rows.
+// encode converts the collected changes to rows.
 func (b *builder) encode() error {
 	if len(b.errs) > 0 {
 		return errors.Join(b.errs...)

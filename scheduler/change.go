@@ -13,11 +13,11 @@ import (
 	"cantina/worker"
 )
 
-// Change is prepared rows and what follows from them. Whoever prepared it submits
-// Ops in one transition, alone (Scheduler.Commit) or with rows of others, and calls
-// Done from the callback of that commit; or calls Undo, when it is not submitted: later
-// changes are decided on its rows. Changes are submitted in the order in which they
-// were prepared: who prepares them side by side holds a lock of his own meanwhile.
+// Change is prepared rows with their consequences. The caller submits Ops in one transition, alone
+// (Scheduler.Commit) or with rows of others, and calls Done from the callback of that commit; or
+// it calls Undo if it is not submitted, because later changes are decided on its rows. Changes are
+// submitted in the order in which they were prepared: a caller that prepares them concurrently
+// holds its own lock meanwhile.
 type Change struct {
 	Domain string // of the jobs; empty for one that changes no definition
 	Lines  []plan.Change
@@ -35,8 +35,8 @@ func (ch *changing) Plan(domain string, wanted []plan.NamedJob, prune bool, keep
 	return b.change.Lines, nil
 }
 
-// Apply prepares the jobs of a domain: creates and updates what is wanted, and
-// removes what is not when prune is set, but for the names to keep. Errors, all at once: ErrInvalid, ErrTaken,
+// Apply prepares the jobs of a domain: creates and updates the wanted ones, and removes the others
+// if prune is set, except the names to keep. Errors, all at once: ErrInvalid, ErrTaken,
 // ErrQuarantined.
 func (ch *changing) Apply(domain string, wanted []plan.NamedJob, prune bool, keep ...string) (*Change, error) {
 	ch.mu.Lock()
@@ -68,9 +68,8 @@ func (ch *changing) applying(domain string, wanted []plan.NamedJob, prune bool, 
 	return b
 }
 
-// Remove prepares the deletion of a job: its name stays as a tombstone while
-// anything of it may be running, and what runs is ended. It returns
-// batch.ErrUnknownJob or ErrQuarantined.
+// Remove prepares the deletion of a job: its name stays as a tombstone while any of its work may
+// be running, and running work is ended. It returns batch.ErrUnknownJob or ErrQuarantined.
 func (ch *changing) Remove(name string) (*Change, error) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -83,7 +82,7 @@ func (ch *changing) Remove(name string) (*Change, error) {
 	return b.finish()
 }
 
-// Pause prepares that a job starts nothing, or goes on. Errors as of Remove.
+// Pause prepares to pause or resume a job. Errors as of Remove.
 func (ch *changing) Pause(name string, paused bool) (*Change, error) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -102,9 +101,9 @@ func (ch *changing) Pause(name string, paused bool) (*Change, error) {
 	return b.finish()
 }
 
-// Kill prepares that running batch tasks are ended: a stored intent, repeated until
-// they ended. Errors as of Remove, and batch.ErrUnknownNode for a node that is asked
-// for by its name and is none of the job's. At most maxKillRows at once.
+// Kill prepares to end running batch tasks: a stored intent, repeated until they ended. Errors as
+// of Remove, and batch.ErrUnknownNode for a requested node that the job does not have. At most
+// maxKillRows at once.
 func (ch *changing) Kill(name string, f batch.NodeFilter) (*Change, error) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -112,7 +111,7 @@ func (ch *changing) Kill(name string, f batch.NodeFilter) (*Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	if j == nil { // what runs is of an earlier life, and ended when this one is committed
+	if j == nil { // running work is of an earlier life, and is ended when this one is committed
 		b := ch.build("")
 		b.line(plan.Change{Kind: "job", Name: name, Verb: plan.VerbKeep})
 		return b.finish()

@@ -29,8 +29,8 @@ func (ch *changing) changedJobs(revision int64, b *builder) {
 		events = append(events, ch.dependants(ch.jobs[row.name].forest)...)
 	}
 	for _, name := range unused {
-		// What still runs draws on it until it ends: a forest of the same name that is
-		// born before that takes the board over.
+		// Running work draws on it until it ends: a forest of the same name that is created before that
+		// takes over the board.
 		if f := ch.forests[name]; f != nil {
 			f.gone = true
 		}
@@ -64,12 +64,12 @@ func (ch *changing) setForest(spec *batch.ForestSpec) {
 	f.readAt, f.problem = 0, ""
 }
 
-// setJob makes a row the truth. It returns what is to be ended.
+// setJob makes a row effective. It returns the work to be ended.
 func (ch *changing) setJob(row *jobRow, revision int64) (kill []worker.Run) {
 	old := ch.jobs[row.name]
 	j := old
 	if old == nil || old.row.uid != row.uid {
-		if old != nil && !old.row.deleted && old.forest != nil { // born again: what runs is older
+		if old != nil && !old.row.deleted && old.forest != nil { // created again: running work is older
 			for _, r := range old.forest.board.Runs(row.name) {
 				kill = append(kill, worker.Run{Work: worker.Work(r.Key), Invocation: r.Invocation})
 			}
@@ -92,14 +92,13 @@ func (ch *changing) setJob(row *jobRow, revision int64) (kill []worker.Run) {
 	return kill
 }
 
-// takeOver books what runs already under the name: of an earlier job of the name on
-// another forest, or of none that has a row.
+// takeOver adds work that already runs under the name: of an earlier job of the name on another
+// forest, or of one without a row.
 func (ad *adoption) takeOver(old, j *job) {
 	if old != nil && old.forest != nil && old.forest != j.forest {
 		old.forest.board.Delete(j.row.name)
 		for _, r := range old.forest.board.Runs(j.row.name) {
-			// It draws on its nodes there until it ends; and what is born again must not
-			// start beside it.
+			// It draws on its nodes there until it ends; and the new life must not start beside it.
 			ad.former[r.Invocation] = append(ad.former[r.Invocation], old.forest)
 			j.forest.board.Adopt(r.Key, r.Invocation, r.Cell)
 		}

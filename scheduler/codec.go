@@ -35,7 +35,7 @@ const (
 	dataPrefix   = store.DataPrefix + "batch/"
 )
 
-// JobRow is the key of a job's row: what the revision of its view is about.
+// JobRow is the key of a job's row: the row whose revision its view has.
 func JobRow(name string) string { return jobPrefix + name }
 
 func segmentKey(uid string, n uint32) string { return fmt.Sprintf("%s%s/%010d", statusPrefix, uid, n) }
@@ -72,7 +72,7 @@ func validAll(list []string) []string {
 	return out
 }
 
-// jobRow is what job/<name> says.
+// jobRow is the content of job/<name>.
 type jobRow struct {
 	name, uid string
 	born      fence.Invocation
@@ -80,8 +80,8 @@ type jobRow struct {
 	created   time.Time
 	paused    bool
 	spec      batch.Job // of a tombstone nothing but Forest
-	// former are other forests over which earlier lives of the name ran, since its row was
-	// last away: what still runs may draw on their nodes.
+	// former are other forests over which earlier lives of the name ran, since its row was last
+	// absent: running work may draw on their nodes.
 	former []string
 }
 
@@ -151,9 +151,9 @@ func fromJob(j *batch.Job) *schedulerpb.JobSpec {
 	return m
 }
 
-// normalised returns a job as it will come back from the store, so that one that is
-// applied again equals the stored one: through the bytes, because a record in memory
-// still tells an empty list from none.
+// normalised returns a job as it will be read from the store, so that one that is applied again
+// equals the stored one. It goes through the bytes, because a record in memory still distinguishes
+// an empty list from none.
 func normalised(j *batch.Job) (batch.Job, error) {
 	b, err := proto.Marshal(fromJob(j))
 	if err != nil {

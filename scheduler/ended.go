@@ -20,7 +20,7 @@ type end struct {
 	report batch.Report
 	kinds  []worker.Synthetic // to acknowledge
 	update batch.Update
-	held   bool // it was what ran: its room is free again
+	held   bool // it was the running one: its resources are free again
 	flying bool
 	kill   bool // the stored intent to end it, or one before it, goes with it
 	next   *end // came while this one was being committed
@@ -36,7 +36,7 @@ func (st *statuses) Ended(e worker.Ended) {
 	st.stats.Ended++
 	st.seen(e.Run.Invocation)
 	if b := st.boardOf(x.key); b != nil && b.Picked(x.key) {
-		// It ended before the pass that started it could say so.
+		// It ended before the pass that started it could record that.
 		if err := b.Started(x.key, e.Run.Invocation, x.cell); err == nil {
 			st.early[e.Run.Invocation] = true
 		}
@@ -66,7 +66,7 @@ func (st *statuses) judge(e *worker.Ended) batch.Report {
 	return batch.Judge(ended, status, j != nil && j.spec != nil && j.spec.IgnoreExitCode)
 }
 
-// queue puts an end behind what is known of its batch task.
+// queue puts an end after the others of its batch task.
 func (st *statuses) queue(x *end) {
 	at := st.ends[x.key]
 	switch {
@@ -74,7 +74,7 @@ func (st *statuses) queue(x *end) {
 		st.ends[x.key] = x
 		st.pending = append(st.pending, x)
 	case !at.flying && at.run == x.run:
-		// A real end beats a synthetic one, whichever comes first; both are answered.
+		// A real end takes precedence over a synthetic one, in any order; both are answered.
 		at.kinds = append(at.kinds, x.kinds...)
 		if at.report.Bits&batch.Overwriteable != 0 && x.report.Bits&batch.Overwriteable == 0 {
 			at.report = x.report
@@ -100,11 +100,10 @@ type chunk struct {
 	tell  func(revision int64, err error)
 }
 
-// flush submits what is pending. It is called when no commit of statuses is under
-// way, so that what comes meanwhile goes together. It returns ends that need no
-// commit. The lock is held.
+// flush submits pending ends. It is called when no commit of statuses is in progress, so that
+// later ends are collected. It returns ends that need no commit. The lock is held.
 func (st *statuses) flush() (done []*end) {
-	// What waited behind an end that needs no commit is pending at once: go on.
+	// Ends that waited for one without a commit are pending at once: continue.
 	for st.over == nil && st.flying == 0 && len(st.pending) > 0 {
 		done = append(done, st.flushOnce()...)
 	}
@@ -181,7 +180,7 @@ func (st *statuses) submit(c *chunk, p *packer, more []store.Op) {
 	}
 	ops = append(ops, more...)
 	ops = append(ops, c.j.segs.reap(c.j.row.uid, maxDead)...)
-	// The number is taken even if the commit is still under way.
+	// The number is used even if the commit is still in progress.
 	c.j.segs.next = c.n + 1
 	st.flying++
 	st.stats.Segments++
@@ -229,8 +228,8 @@ func (st *statuses) committed(c *chunk, revision int64, err error) {
 	ring(st.wake)
 }
 
-// resolve goes on when no commit of statuses is under way: first what was merged,
-// for it must not overtake an end, then what is pending. The lock is held.
+// resolve continues when no commit of statuses is in progress: first the merged ones, because they
+// must not overtake an end, then the pending ones. The lock is held.
 func (st *statuses) resolve() []*end {
 	if st.flying > 0 {
 		return nil
@@ -250,7 +249,7 @@ func (st *statuses) apply(j *job, u batch.Update) {
 	j.noted(u.Key.Node, &u.Status)
 }
 
-// finish forgets an end; what came meanwhile is next. The lock is held.
+// finish removes an end; later ones are next. The lock is held.
 func (st *statuses) finish(x *end) {
 	delete(st.ends, x.key)
 	if st.adoption.meanwhile != nil {
@@ -268,7 +267,7 @@ func (st *statuses) finish(x *end) {
 		st.changed = true
 	}
 	if b := st.boardOf(x.key); b != nil && !x.update.Store {
-		b.Apply(x.update) // gives back what it drew, if it was known
+		b.Apply(x.update) // returns its draws, if it was known
 	} else if b != nil {
 		// While the status was being committed, the name may have been born again over another forest.
 		if inv, _, ok := b.Running(x.key); ok && inv == x.run.Invocation {

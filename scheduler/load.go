@@ -118,7 +118,7 @@ func (s *newest) loadSegment(r store.Row) error {
 	return nil
 }
 
-// distrust makes a job invalid because statuses of it cannot be read.
+// distrust makes a job invalid because some of its statuses cannot be read.
 func (s *newest) distrust(j *job, key string) {
 	spec := *j.spec
 	spec.Errors = append(slices.Clone(spec.Errors), "statuses in row "+key+" cannot be read; drop or restore it")

@@ -15,9 +15,9 @@ import (
 	"cantina/worker"
 )
 
-// What is decided from are the newest rows: those that were handed out with a change
-// and wait for their commit, over the committed ones. What is shown, and what runs by
-// it, are the committed ones: jobs and boards.
+// Decisions use the newest rows: those that were submitted with a change and wait for their
+// commit, over the committed ones. Views, and running work, use the committed ones: jobs and
+// boards.
 
 // flight is a version of a row on its way into the store; to is nil when the row goes.
 type flight[T any] struct{ to *T }
@@ -105,7 +105,7 @@ func (s *newest) life(row *jobRow) *job {
 	return nil
 }
 
-// Changeable says whether a job may be changed now. Errors as of Remove.
+// Changeable reports whether a job may be changed now. Errors as of Remove.
 func (ch *changing) Changeable(name string) error {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -113,8 +113,8 @@ func (ch *changing) Changeable(name string) error {
 	return err
 }
 
-// ending reports that a change on its way ends this life of a job: nothing of it
-// starts any more, for it could not be told from the next life. The lock is held.
+// ending reports that a change on its way ends this life of a job: none of its tasks starts any
+// more, because it could not be distinguished from the next life. The lock is held.
 func (s *newest) ending(name, uid string) bool {
 	row, ok := s.rows.newest(name)
 	return ok && (row == nil || row.deleted || row.uid != uid)
@@ -127,7 +127,7 @@ func (s *newest) boardOf(k batch.Key) *batch.Board {
 	return nil
 }
 
-// newBoard returns a board whose clock runs.
+// newBoard returns a board with a running clock.
 func (s *newest) newBoard(spec batch.ForestSpec) (*batch.Board, error) {
 	b, err := batch.NewBoard(spec)
 	if err == nil {
@@ -136,8 +136,8 @@ func (s *newest) newBoard(spec batch.ForestSpec) (*batch.Board, error) {
 	return b, err
 }
 
-// attach puts a job on the board of its forest. A job whose forest cannot be read
-// gets an empty one, and says so.
+// attach puts a job on the board of its forest. A job whose forest cannot be read gets an empty
+// one, and reports it.
 func (s *newest) attach(j *job) {
 	spec := j.row.spec
 	f := s.forests[spec.Forest]
@@ -161,7 +161,7 @@ func (s *newest) seen(i fence.Invocation) {
 	}
 }
 
-// gone stands for a job that has no row any more but left others.
+// gone replaces a job without a row that left other rows.
 func (s *newest) gone(uid string) *job {
 	j := &job{row: jobRow{uid: uid, deleted: true}, segs: newSegments()}
 	s.uids[uid] = j
@@ -241,8 +241,8 @@ func (s *newest) failLocked(err error) {
 	}
 }
 
-// StartsChanged tells that what may start may have changed: a session, the initial
-// wait, a death.
+// StartsChanged reports that more or less work may start: a session, the initial wait or a death
+// changed.
 func (s *newest) StartsChanged() {
 	s.mu.Lock()
 	s.changed = true
@@ -250,8 +250,8 @@ func (s *newest) StartsChanged() {
 	ring(s.wake)
 }
 
-// KillStored reports a stored intent to end an invocation: one of its own, or the
-// deletion or new birth of its job. It is worker.Statuses.
+// KillStored reports a stored intent to end an invocation: one of its own, or the deletion or new
+// birth of its job. It is worker.Statuses.
 func (s *newest) KillStored(r worker.Run) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -277,7 +277,7 @@ func (s *newest) tombstones() bool {
 	return false
 }
 
-// sweep deletes rows, and does with the lock held what follows from the commit.
+// sweep deletes rows, and applies the consequences of the commit with the lock held.
 func (s *newest) sweep(ops []store.Op, landed func()) {
 	s.cfg.Store.Submit(store.Transition{Ops: ops}, func(_ int64, err error) {
 		if err != nil {
@@ -290,8 +290,8 @@ func (s *newest) sweep(ops []store.Op, landed func()) {
 	})
 }
 
-// unread reports that the row of a job cannot be read: nobody knows which forest and which
-// statuses are its. The lock is held.
+// unread reports that the row of a job cannot be read: its forest and statuses are unknown. The
+// lock is held.
 func (s *newest) unread() bool {
 	for _, j := range s.jobs {
 		if j.row.quarantined() {
@@ -345,8 +345,8 @@ func (s *newest) nodeEvent(j *job, node string) event.Event {
 	return e
 }
 
-// dependants shows the jobs that look different for what others of the board did; the lock
-// is held.
+// dependants publishes the jobs whose view changed because of other jobs of the board; the lock is
+// held.
 func (s *newest) dependants(f *forest) (events []event.Event) {
 	if f == nil {
 		return nil

@@ -18,9 +18,8 @@ const maxNodes = 10_000_000
 
 func (f *forest) hasSources() bool { return len(f.board.Spec().Sources) > 0 }
 
-// Reads returns what is to be read beside the passes: the nodes of forests that are due,
-// and small rows of statuses that are to become one. Each function is called once; it
-// waits for scripts and for the store.
+// Reads returns the reads beside the passes: the nodes of due forests, and small rows of statuses
+// to be merged. Each function is called once; it waits for scripts and for the store.
 func (s *Scheduler) Reads() []func(context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,9 +45,9 @@ func (s *Scheduler) Reads() []func(context.Context) {
 	return reads
 }
 
-// readNodes runs the sources in order; a later one uses the nodes of the earlier
-// ones as parents. One that fails fails all: half of the nodes are worse than the
-// last good ones. The note is what is odd and no error.
+// readNodes runs the sources in order; a later one uses the nodes of the earlier ones as parents.
+// One that fails fails all: an incomplete list of nodes is worse than the last good one. The note
+// is a remark that is no error.
 func (s *Scheduler) readNodes(ctx context.Context, spec *batch.ForestSpec) (out []batch.NodeSpec, note string, err error) {
 	for i := range spec.Sources {
 		src := &spec.Sources[i]
@@ -159,8 +158,8 @@ func parentsAt(spec *batch.ForestSpec, level string, have []batch.NodeSpec) []st
 	return out
 }
 
-// planted takes what a reading gave. After a failure the last good nodes stay. A note
-// is shown like a problem, and keeps nothing from running.
+// planted applies the result of a reading. After a failure the last good nodes stay. A note is
+// shown like a problem, and prevents no start.
 func (s *Scheduler) planted(f *forest, version int, nodes []batch.NodeSpec, note string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,8 +185,8 @@ func (s *Scheduler) planted(f *forest, version int, nodes []batch.NodeSpec, note
 	ring(s.wake)
 }
 
-// tellPlanted shows jobs whose state the nodes have changed: no commit will, when
-// all of them had ended before. The lock is held.
+// tellPlanted publishes jobs whose state the nodes have changed: no commit will, if all of them
+// had ended before. The lock is held.
 func (s *Scheduler) tellPlanted(f *forest) {
 	var events []event.Event
 	for _, name := range slices.Sorted(maps.Keys(s.jobs)) {
@@ -198,7 +197,7 @@ func (s *Scheduler) tellPlanted(f *forest) {
 	if len(events) == 0 {
 		return
 	}
-	// Behind the commits that are under way, in their order.
+	// After the commits in progress, in their order.
 	s.cfg.Store.Submit(store.Transition{}, func(revision int64, err error) {
 		if err == nil {
 			s.cfg.Hub.Publish(revision, events...)

@@ -16,12 +16,11 @@ import (
 	"cantina/worker"
 )
 
-// firstChunk and maxChunk bound how many batch tasks are picked before cells are
-// asked: few at first, for usually one slot is free; more while all find room.
+// firstChunk and maxChunk limit how many batch tasks are picked before cells are asked: few at
+// first, because usually one slot is free; more while all find room.
 const firstChunk, maxChunk = 16, 1024
 
-// maxTries bounds how often what was refused is asked for again because others gave
-// their grants back.
+// maxTries limits how often a refused request is repeated because others returned their grants.
 const maxTries = 3
 
 // Run starts batch tasks until ctx is done or the term is over, and returns when
@@ -56,8 +55,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 }
 
-// Woken takes the tokens that say that there may be something to do for Pass; it does not
-// wait.
+// Woken takes the wake-up tokens of Pass; it does not wait.
 func (s *Scheduler) Woken() bool {
 	woken := false
 	select {
@@ -74,10 +72,9 @@ func (s *Scheduler) Woken() bool {
 	return woken
 }
 
-// Pass starts what may start now, and returns after how long something is due anyway; ok
-// is false when nothing is. What is to be read follows (Reads). Run calls it; so does
-// whoever has a loop of its own. It waits for nothing but the store, and for that only
-// when a task wants what it reported last.
+// Pass starts the tasks that may start now, and returns the time until work is due anyway; ok is
+// false if none is. Reads follow (Reads). Run calls it; so does a caller with its own loop. It
+// waits only for the store, and only if a task wants its last report.
 func (s *Scheduler) Pass(ctx context.Context) (next time.Duration, ok bool) {
 	s.adoption.adopt()
 	if store.NoRoom(s.cfg.Store) != nil { // their ends could not be written
@@ -213,8 +210,7 @@ func (s *Scheduler) place(ctx context.Context, picks []*pick) bool {
 			}
 			break
 		}
-		// What was refused may have missed only what was given back, of which no token of
-		// Room tells.
+		// The refused request may have missed only returned grants, which no token of Room reports.
 		asked, wants = refused, again
 	}
 	return all
@@ -250,8 +246,7 @@ func (s *Scheduler) running(p *pick) {
 	})
 }
 
-// start hands a granted pick to its cell. The lock is not held: the registry may
-// ask back.
+// start gives a granted pick to its cell. The lock is not held: the registry may call back.
 func (s *Scheduler) start(ctx context.Context, p *pick) bool {
 	data := s.previousData(ctx, p)
 	if s.adoption.outdated(p) {
@@ -294,8 +289,8 @@ func (s *Scheduler) start(ctx context.Context, p *pick) bool {
 	return true
 }
 
-// overtaken takes a pick back whose job is being removed or born again. Else the
-// invocation that it is about to get is known from now on: whatever is born is younger.
+// overtaken withdraws a pick whose job is being removed or created again. Otherwise the invocation
+// that it is about to get is known from now on: later births are younger.
 func (s *Scheduler) overtaken(p *pick, inv fence.Invocation) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -307,8 +302,7 @@ func (s *Scheduler) overtaken(p *pick, inv fence.Invocation) bool {
 	return true
 }
 
-// previousData reads what the task reported last, which only Bistro's call hands
-// over.
+// previousData reads the task's last report, which only Bistro's call passes on.
 func (s *Scheduler) previousData(ctx context.Context, p *pick) []byte {
 	if p.spec.Call != batch.CallBistro || p.prev.Bits == 0 || p.mark == 0 {
 		return nil

@@ -11,9 +11,9 @@ import (
 	"cantina/store"
 )
 
-// Renew prepares that a job runs from the start, on every node once more: it is born
-// again under its name, with what is wanted, and all that ran of the earlier one is
-// ended first, node by node. Errors as of Apply.
+// Renew prepares to run a job from the start, on every node once more: it is created again under
+// its name, with the given definition, and all running tasks of the earlier one are ended first,
+// node by node. Errors as of Apply.
 func (ch *changing) Renew(domain string, w plan.NamedJob) (*Change, error) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -24,7 +24,7 @@ func (ch *changing) Renew(domain string, w plan.NamedJob) (*Change, error) {
 	return b.finish()
 }
 
-// Answer says of a job whether it has ended, by what is known now.
+// Answer reports whether a job has ended, by present knowledge.
 type Answer int
 
 // The answers.

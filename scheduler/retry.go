@@ -10,22 +10,20 @@ import (
 // editChunk is how many statuses one step of a long edit looks at.
 const editChunk = 2000
 
-// Retry lets failed batch tasks run again and ends backoffs. It returns how many
-// it changed, after their commit; a long one is done in steps, each durable by
-// itself. Errors as of Remove, batch.ErrUnknownNode as of Kill, ctx's, or those of
-// the store.
+// Retry lets failed batch tasks run again and ends backoffs. It returns the number of changed
+// ones, after their commit. A long change is done in steps, each durable on its own. Errors as of
+// Remove, batch.ErrUnknownNode as of Kill, ctx's, or those of the store.
 func (st *statuses) Retry(ctx context.Context, name string, f batch.NodeFilter) (int, error) {
 	return st.Forgiving(name, f).run(ctx)
 }
 
-// Rerun forgets the statuses of batch tasks that have ended, so that they run
-// again. Otherwise as Forgive.
+// Rerun resets the statuses of batch tasks that have ended, so that they run again. Otherwise as
+// Retry.
 func (st *statuses) Rerun(ctx context.Context, name string, f batch.NodeFilter) (int, error) {
 	return st.Rerunning(name, f).run(ctx)
 }
 
-// Edit is a change of many statuses by a person, done in steps that are durable each by
-// itself.
+// Edit is a change of many statuses by a person, done in steps that are durable on their own.
 type Edit struct {
 	s       *statuses
 	name    string
@@ -34,7 +32,7 @@ type Edit struct {
 	changed int
 }
 
-// Forgiving is Forgive in steps.
+// Forgiving is Retry in steps.
 func (st *statuses) Forgiving(name string, f batch.NodeFilter) *Edit {
 	f.Classes = []batch.Class{batch.ClassFailed, batch.ClassBackoff}
 	return st.edit(name, f, (*batch.Board).Retry)
@@ -48,7 +46,7 @@ func (st *statuses) Rerunning(name string, f batch.NodeFilter) *Edit {
 	return st.edit(name, f, (*batch.Board).Reset)
 }
 
-// changer is batch.Board.Forgive or Reset.
+// changer is batch.Board.Retry or Reset.
 type changer func(b *batch.Board, job string, nodes ...string) ([]batch.Update, error)
 
 func (st *statuses) edit(name string, f batch.NodeFilter, change changer) *Edit {
@@ -83,9 +81,8 @@ func (e *Edit) run(ctx context.Context) (int, error) {
 	}
 }
 
-// Step submits the next statuses, and returns how many; more says that there may be others
-// behind them. done is called once, after their commit; not at all when there are none.
-// Errors as of Forgive.
+// Step submits the next statuses, and returns their number; more: there may be others after them.
+// done is called once, after their commit; not at all if there are none. Errors as of Retry.
 func (e *Edit) Step(done func(error)) (changed int, more bool, err error) {
 	s := e.s
 	s.mu.Lock()
@@ -109,8 +106,8 @@ func (e *Edit) Step(done func(error)) (changed int, more bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
-	// The end of a run that is not on the board, since its cell reported it as ended, may be on its
-	// way: it is left alone like what runs. The status that the board has is older.
+	// The end of a run that is not on the board, because its cell reported it as ended, may be on its
+	// way: it is left alone like running ones. The status on the board is older.
 	updates = slices.DeleteFunc(updates, func(u batch.Update) bool { return s.ends[u.Key] != nil })
 	if s.over != nil {
 		return 0, false, s.over
@@ -120,8 +117,8 @@ func (e *Edit) Step(done func(error)) (changed int, more bool, err error) {
 	return len(updates), len(nodes) == editChunk, nil
 }
 
-// submitEdits packs updates into segments; done hears the first error, or the last
-// commit. The lock is held.
+// submitEdits packs updates into segments; done gets the first error, or the last commit. The lock
+// is held.
 func (st *statuses) submitEdits(j *job, updates []batch.Update, done func(error)) {
 	var chunks []*chunk
 	var packers []*packer
@@ -144,7 +141,7 @@ func (st *statuses) submitEdits(j *job, updates []batch.Update, done func(error)
 		}
 		c.tell = func(_ int64, err error) { // in the order of commits, never two at once
 			switch open--; {
-			case open < 0: // it has heard of an error
+			case open < 0: // it already has an error
 			case err != nil:
 				open = 0
 				done(err)

@@ -11,8 +11,8 @@ import (
 	"cantina/store"
 )
 
-// Row is what one row of the scheduler says, for those who look at a store from outside.
-// One field is set.
+// Row is the content of one row of the scheduler, for tools that read a store from outside. One
+// field is set.
 type Row struct {
 	Job      *JobRecord
 	Forest   *batch.ForestSpec
@@ -23,8 +23,8 @@ type Row struct {
 // JobRecord is a job as it is stored. Of a deleted one only names, uid and birth are known.
 type JobRecord struct {
 	Name, UID, Forest string
-	// Born is the newest invocation when this life of the name began: what is not younger
-	// is of an earlier one.
+	// Born is the newest invocation when this life of the name began: invocations that are not
+	// younger are of an earlier one.
 	Born    fence.Invocation
 	Deleted bool
 	Spec    batch.Job
@@ -44,7 +44,7 @@ type KillRecord struct {
 	Invocation fence.Invocation
 }
 
-// ReadRow reads one row; ok is false when it is of somebody else, or data. The error wraps
+// ReadRow reads one row; ok is false if it belongs to another owner, or is data. The error wraps
 // that of the record.
 func ReadRow(key string, value []byte) (r Row, ok bool, err error) {
 	switch {

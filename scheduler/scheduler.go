@@ -1,21 +1,21 @@
-// Package scheduler is the leader's batch loop: it owns the jobs, the forests of
-// nodes and the statuses of batch tasks of one term, around package batch.
+// Package scheduler is the leader's batch loop: it owns the jobs, the forests of nodes and the
+// statuses of batch tasks of one term, around package batch.
 //
 //	registry ──Ended, StartsChanged──▶ ┌───────────┐ ──MayRun, StartBatch──▶ registry
 //	api ──Apply, Remove, Pause,        │ scheduler │ ──StatusCommitted, Kill─▶ registry
-//	      Forgive, Kill──────────────▶ └───────────┘ ──Reserve, Release────▶ auctioneer
+//	      Retry, Kill────────────────▶ └───────────┘ ──Reserve, Release────▶ auctioneer
 //	                                      │  ▲ commits, in order
 //	                                      ▼  │
 //	                                     store
 //
-// What is decided from: the newest rows of jobs and forests, and committed statuses. The end of an invocation is computed
-// (batch.Board.End), stored, and made effective by the callback of its commit; only
-// then the slot is refilled, the cell acknowledged and the event published. Which
-// batch tasks run is not stored: the registry's model of what cells report is the
-// truth, and errs towards "still running".
+// Decisions use the newest rows of jobs and forests, and committed statuses. The end of an
+// invocation is computed (batch.Board.End), stored, and made effective by the callback of its
+// commit. Only then the slot is refilled, the cell acknowledged and the event published. Running
+// batch tasks are not stored: the registry's model of the cells' reports is the truth, and errs
+// towards "still running".
 //
-// Locks: the scheduler never calls the registry, the auctioneer or the hub while it
-// holds its own lock, so that they may call it under theirs.
+// Locks: the scheduler never calls the registry, the auctioneer or the hub while it holds its own
+// lock, so that they may call it under theirs.
 package scheduler
 
 import (
@@ -43,7 +43,7 @@ var (
 	ErrInvalid = fault.New(fault.ErrInvalid, "invalid job")
 )
 
-// Store is what the scheduler needs of the term that was won: store.Leadership.
+// Store is the part of the won term that the scheduler needs: store.Leadership.
 type Store interface {
 	Submit(t store.Transition, done func(revision int64, err error))
 	Wait(ctx context.Context) error
@@ -51,30 +51,30 @@ type Store interface {
 	Quarantine(q store.Quarantine)
 }
 
-// Registry is what the scheduler needs of the worker registry.
+// Registry is the part of the worker registry that the scheduler needs.
 type Registry interface {
-	// MayRun says whether the work may run anywhere, and if not why.
+	// MayRun reports whether the work may run anywhere, and if not why.
 	MayRun(r worker.Request) (worker.Hold, bool)
-	// StartBatch starts the work on r.Cell if it may: the invocation enters the model,
-	// and the cell is sent what payload returns for it.
+	// StartBatch starts the work on r.Cell if it may: the invocation enters the model, and the result
+	// of payload is sent to the cell.
 	StartBatch(r worker.Request, payload func(fence.Invocation) (batch.Payload, bool)) (fence.Invocation, worker.Hold, bool)
 	// Kill ends an invocation; repeated until it ended, by the stored intent.
 	Kill(r worker.Run)
-	// StatusCommitted acknowledges an end that Scheduler.Ended was told of.
+	// StatusCommitted acknowledges an end that was passed to Scheduler.Ended.
 	StatusCommitted(r worker.Run, kind worker.Synthetic)
-	// Running returns what may be running of one work.
+	// Running returns the possibly running invocations of one batch task.
 	Running(w worker.Work) []worker.RunView
 	// Model returns everything that may be running, Live how much that is.
 	Model() []worker.RunView
 	Live() int
-	// Adopted counts what reports have brought into the model in this term.
+	// Adopted counts the additions of reports to the model in this term.
 	Adopted() int
 	// Idle reports that nothing of a job can be running any more: the initial wait is
 	// over and the model has no invocation of the name.
 	Idle(job string) bool
 }
 
-// Auctioneer is what the scheduler needs of the one ledger.
+// Auctioneer is the part of the ledger that the scheduler needs.
 type Auctioneer interface {
 	Reserve(wants []placement.Want) []placement.Grant
 	Confirm(holds ...string)
@@ -95,8 +95,8 @@ type Hub interface {
 
 // Scripts runs the scripts of node sources.
 type Scripts interface {
-	// Output runs a program to its end and returns what it printed. An exit status
-	// other than 0 and a time-out are errors.
+	// Output runs a program to its end and returns its output. An exit status other than 0 and a
+	// timeout are errors.
 	Output(ctx context.Context, argv []string, timeout time.Duration) ([]byte, error)
 }
 
@@ -140,8 +140,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Scheduler is the batch loop of one term: its passes pick what may start and give it to cells. The
-// parts hold what it knows, under the one lock of newest.
+// Scheduler is the batch loop of one term: its passes pick the tasks that may start and assign
+// them to cells. The parts hold its state, under the one lock of newest.
 type Scheduler struct {
 	*newest
 	*statuses
@@ -165,7 +165,7 @@ type newest struct {
 	bad     map[string]bool         // keys of rows that are quarantined: they cannot be written
 	uids    map[string]*job         // by uid, also of jobs that are being cleaned away
 	last    fence.Invocation        // newest handed out or seen
-	changed bool                    // what may start may have changed
+	changed bool                    // the set of permitted starts may have changed
 	reads   []func(context.Context) // to be called beside the passes
 	over    error
 
@@ -174,27 +174,27 @@ type newest struct {
 	stats  Stats
 }
 
-// statuses are the ends of batch tasks on their way into the store, in segments, and what a person
-// has changed of them.
+// statuses are the ends of batch tasks on their way into the store, in segments, and the changes
+// by people.
 type statuses struct {
 	*newest
 	adoption *adoption
 	ends     map[batch.Key]*end
 	pending  []*end
-	flying   int // commits of statuses under way
+	flying   int // commits of statuses in progress
 	early    map[fence.Invocation]bool
-	merges   []*merge // read, to be written when no commit of statuses is under way
+	merges   []*merge // read, to be written when no commit of statuses is in progress
 }
 
-// adoption compares what runs, as the registry knows it, with the boards: what cells have reported
-// counts as running, and draws on its nodes.
+// adoption compares the registry's running work with the boards: reported work counts as running,
+// and draws on its nodes.
 type adoption struct {
 	*newest
 	statuses *statuses
-	// unowned are batch tasks that run and whose job has no row.
+	// unowned are running batch tasks whose job has no row.
 	unowned map[batch.Key]fence.Invocation
-	// former are the forests on which what runs draws besides that of its job: its job was
-	// born again over other nodes.
+	// former are the forests on which running work draws besides that of its job: its job was created
+	// again over other nodes.
 	former map[fence.Invocation][]*forest
 	// shadows run and are of an earlier life of their job: on which nodes they draw is not
 	// known in this term. They hold all forests over which those lives ran.
@@ -204,7 +204,7 @@ type adoption struct {
 	meanwhile map[fence.Invocation]bool // ended since the model was read that is being compared
 }
 
-// changing prepares what clients ask for, and makes it effective after its commit.
+// changing prepares the clients' requests, and makes them effective after their commit.
 type changing struct {
 	*newest
 	adoption *adoption
@@ -235,10 +235,10 @@ type Stats struct {
 // forest is a board and how its nodes are read.
 type forest struct {
 	board *batch.Board
-	// planted is set once its nodes were read; error is what the newest reading said.
+	// planted is set once its nodes were read; error is that of the newest reading.
 	planted bool
-	unread  bool // its row cannot be read: what its limits are is not known
-	gone    bool // its row is deleted, what runs is accounted for
+	unread  bool // its row cannot be read: its limits are unknown
+	gone    bool // its row is deleted, running work is accounted for
 	problem string
 	reading bool
 	readAt  time.Duration // when to read next
@@ -257,11 +257,11 @@ type job struct {
 	revision int64
 	latest   int64 // newest status, Unix milliseconds
 	state    batch.State
-	merging  bool // rows of it are being merged or cleaned away
+	merging  bool // rows of it are being merged or deleted
 	written  int  // segments since small ones were looked for
 }
 
-// maxReasons bounds the words kept in memory per job.
+// maxReasons limits the reasons kept in memory per job.
 const maxReasons = 10_000
 
 // ring leaves at most one token in a channel of one.

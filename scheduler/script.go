@@ -21,13 +21,13 @@ import (
 // ErrScript reports a script of a node source that did not do its work.
 var ErrScript = errors.New("script failed")
 
-// maxOutput bounds what one run of a script may print, in bytes.
+// maxOutput limits the output of one run of a script, in bytes.
 const maxOutput = 64 << 20
 
-// Programs runs the scripts of node sources as processes of this machine. What a script has
-// started ends with it.
+// Programs runs the scripts of node sources as processes of this machine. Processes that a script
+// has started end with it.
 type Programs struct {
-	// ByMark makes no control groups: what a script has started is found without.
+	// ByMark makes no control groups: processes of a script are found without.
 	ByMark bool
 	// Env is the environment of scripts ("NAME=value").
 	Env []string
@@ -35,8 +35,8 @@ type Programs struct {
 	Dir string
 }
 
-// Output runs a program to its end. It returns ErrScript for an exit status other
-// than 0, a time-out (0 = 30 s), or more output than is taken.
+// Output runs a program to its end. It returns ErrScript for an exit status other than 0, a
+// timeout (0 = 30 s), or too much output.
 func (p Programs) Output(ctx context.Context, argv []string, timeout time.Duration) ([]byte, error) {
 	if timeout <= 0 {
 		timeout = 30 * time.Second
@@ -57,10 +57,10 @@ func (p Programs) Output(ctx context.Context, argv []string, timeout time.Durati
 	return out.Bytes(), nil
 }
 
-// left is how long after its end what a script has started is waited for.
+// left is how long after the end of a script its processes are waited for.
 const left = 2 * time.Second
 
-// run runs a program, and ends what it has started when it has ended, or ctx has.
+// run runs a program, and ends its processes when it has ended, or ctx is done.
 func (p Programs) run(ctx context.Context, argv []string) (out, words *limited, err error) {
 	out, words = &limited{most: maxOutput}, &limited{most: 4096}
 	kin := proctree.New(p.ByMark)
@@ -100,7 +100,7 @@ func (p Programs) run(ctx context.Context, argv []string) (out, words *limited, 
 	return out, words, err
 }
 
-// hasEnded reports whether a child has ended, whoever waits for it.
+// hasEnded reports whether a child has ended, even if other code waits for it.
 func hasEnded(pid int) bool {
 	for {
 		var info unix.Siginfo
@@ -111,9 +111,8 @@ func hasEnded(pid int) bool {
 	}
 }
 
-// collect gives a command pipes for its output, and returns what is called when nothing
-// writes to them any more: it waits until all has been read, for as long as somebody holds
-// them but a second at most.
+// collect gives a command pipes for its output, and returns a function to call when it has ended.
+// That function waits until all has been read and the pipes are closed, at most for a second.
 func collect(c *exec.Cmd, out, words io.Writer) (finish func(), err error) {
 	var ends []*os.File
 	var group sync.WaitGroup
@@ -132,7 +131,7 @@ func collect(c *exec.Cmd, out, words io.Writer) (finish func(), err error) {
 			c.Stderr = child
 		}
 		ends = append(ends, child, r)
-		group.Go(func() { _, _ = io.Copy(w, r) }) // what was read is what there is
+		group.Go(func() { _, _ = io.Copy(w, r) }) // the output read so far is the result
 	}
 	return func() {
 		for i, f := range ends {

@@ -11,16 +11,15 @@ import (
 	"cantina/store"
 )
 
-// Statuses are stored in segments: rows that hold what was committed together, at
-// most so many bytes, so that a thousand ends of short tasks are a few rows. A
-// later segment overrides an earlier one, node by node; a segment of which nothing
-// is current goes, and small ones are merged, so the store grows with the number of
-// nodes and not with the number of attempts.
+// Statuses are stored in segments: rows of statuses that were committed together, of limited size,
+// so that a thousand ends of short tasks are a few rows. A later segment overrides an earlier one,
+// node by node. A segment without current statuses is deleted, and small ones are merged, so the
+// store grows with the number of nodes and not with the number of attempts.
 const (
 	// segmentBytes bounds statuses or data of one segment; it fits a transaction of an
 	// unmodified etcd several times over.
 	segmentBytes = 48 << 10
-	// smallSegment is what merging looks for.
+	// smallSegment is the size below which segments are merged.
 	smallSegment = 8 << 10
 )
 
@@ -107,7 +106,7 @@ type packer struct {
 // full reports whether the segment should take nothing more.
 func (p *packer) full() bool { return p.bytes >= segmentBytes || p.more >= segmentBytes }
 
-// maxReason bounds the words kept with a status.
+// maxReason limits the reason kept with a status.
 const maxReason = 1024
 
 func (p *packer) add(node string, s *batch.Status, data []byte) {

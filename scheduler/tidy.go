@@ -16,8 +16,8 @@ const tidyEvery = 10 * time.Second
 // cleanOps bounds the rows that one cleaning transition deletes.
 const cleanOps = 64
 
-// tidy cleans away what deleted jobs left: their statuses, and the tombstone once
-// nothing of the name can be running; and it merges small segments.
+// tidy deletes the rows of deleted jobs: their statuses, and the tombstone once no work of the
+// name can be running. It also merges small segments.
 func (s *Scheduler) tidy() {
 	s.mu.Lock()
 	unread := s.unread()
@@ -37,7 +37,7 @@ func (s *Scheduler) tidy() {
 		case !j.row.deleted:
 			s.statuses.reap(j)
 			s.statuses.wantMerge(j)
-		case j.row.name == "" && unread: // it may be of the job whose row cannot be read
+		case j.row.name == "" && unread: // it may belong to the job whose row cannot be read
 		case len(j.segs.of) > 0, s.jobs[j.row.name] != j && len(j.kills) > 0:
 			s.clean(uid, j)
 		case s.jobs[j.row.name] != j: // its name was born again, or never had a row
@@ -73,9 +73,8 @@ func (s *Scheduler) fell(name string, f *forest) {
 	})
 }
 
-// clean deletes some of the segments of a deleted job, and of the kill rows of one
-// whose name was born again: what it left running is ended without them. The rest
-// follows. The lock is held.
+// clean deletes some of the segments of a deleted job, and of the kill rows of one whose name was
+// created again: its running work is ended without them. The rest follows. The lock is held.
 func (s *Scheduler) clean(uid string, j *job) {
 	if s.over != nil || j.merging {
 		return
@@ -195,9 +194,8 @@ func (st *statuses) unbusy(j *job, from []uint32) {
 	}
 }
 
-// submitMerges writes what was read and is still current as one new segment. No
-// commit of statuses is under way: else one of them could be overtaken. The lock is
-// held.
+// submitMerges writes the read statuses that are still current as one new segment. No commit of
+// statuses is in progress: otherwise one of them could be overtaken. The lock is held.
 func (st *statuses) submitMerges() {
 	ready := st.merges
 	st.merges = nil
@@ -228,8 +226,8 @@ func (st *statuses) submitMerges() {
 	}
 }
 
-// remark says of merged statuses where they are now; the old segments are dead. The job may have
-// been born again since they were submitted: the nodes of its name have other segments then.
+// remark records the new place of merged statuses; the old segments are dead. The job may have
+// been created again since they were submitted: then the nodes of its name have other segments.
 // The lock is held.
 func (st *statuses) remark(c *chunk) {
 	if len(c.from) == 0 {

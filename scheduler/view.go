@@ -70,8 +70,8 @@ func (s *Scheduler) Job(name string) (plan.Job, error) {
 	return s.view(j), nil
 }
 
-// named returns batch.ErrUnknownNode when the filter asks for one node by its name
-// and the job has none of it; the scheduler's lock is held.
+// named returns batch.ErrUnknownNode if the filter names a node that the job does not have; the
+// scheduler's lock is held.
 func (j *job) named(f batch.NodeFilter) error {
 	if f.Node == "" {
 		return nil
@@ -104,9 +104,8 @@ func (s *Scheduler) nodeView(j *job, n batch.NodeView) plan.JobNode {
 	return plan.JobNode{Job: j.row.name, NodeView: n, Path: j.forest.board.Path(batch.Key{Job: j.row.name, Node: n.Node})}
 }
 
-// Results lists batch tasks of a job that have a status, with what they reported,
-// read from the store; in order of node. Errors as of JobNodes, and those of the
-// store.
+// Results lists batch tasks of a job that have a status, with their reports, read from the store;
+// in order of node. Errors as of JobNodes, and those of the store.
 func (s *Scheduler) Results(ctx context.Context, name string, f batch.NodeFilter) ([]plan.JobNode, error) {
 	if len(f.Classes) == 0 {
 		f.Classes = []batch.Class{batch.ClassDone, batch.ClassFailed, batch.ClassBackoff}
@@ -146,8 +145,8 @@ func (s *Scheduler) Results(ctx context.Context, name string, f batch.NodeFilter
 	return nodes, nil
 }
 
-// Explain says why a batch task is as it is; an empty node asks about the job as a
-// whole. It returns batch.ErrUnknownJob, batch.ErrUnknownNode or ErrQuarantined.
+// Explain returns why a batch task is in its state; an empty node means the job as a whole. It
+// returns batch.ErrUnknownJob, batch.ErrUnknownNode or ErrQuarantined.
 func (s *Scheduler) Explain(name, node string) ([]batch.Why, error) {
 	s.mu.Lock()
 	j, err := s.live(name)
@@ -186,7 +185,7 @@ func (s *Scheduler) Explain(name, node string) ([]batch.Why, error) {
 	s.mu.Unlock()
 	if hold, ok := s.cfg.Registry.MayRun(r); !ok && !ended && hold.Reason != worker.HoldRunning {
 		w := batch.Why{Text: hold.Reason.String(), Longest: max(hold.Longest, 0)}
-		// What the last pass was told of it says the same with less.
+		// The reason of the last pass is the same with less detail.
 		why = append([]batch.Why{w}, slices.DeleteFunc(why, func(x batch.Why) bool { return x.Text == w.Text })...)
 	}
 	return why, nil
@@ -232,8 +231,8 @@ func (s *Scheduler) Running(name string, held bool) Answer {
 	return AnswerRunning
 }
 
-// LastApplied returns the invocation whose end was last applied to a batch task,
-// and whether a process reported it. It is worker.Statuses.
+// LastApplied returns the invocation whose end was last applied to a batch task, and whether a
+// process reported it. It is worker.Statuses.
 func (s *Scheduler) LastApplied(w worker.Work) (inv fence.Invocation, real bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -260,11 +259,11 @@ func (s *Scheduler) Names() []worker.JobRow {
 	return out
 }
 
-// HeldNodes returns what batch tasks of those jobs may draw on, for the initial
-// wait: one name for all nodes of a forest. What still runs may come from an earlier
-// definition, or from a job that was removed: so every forest with resources counts that
-// any of them has, the forest of every tombstone, and those of earlier lives. A row that cannot be read does not
-// say what its job drew on: then all nodes of all forests are held.
+// HeldNodes returns the possible draws of those jobs' batch tasks, for the initial wait: one name
+// for all nodes of a forest. Running work may come from an earlier definition, or from a removed
+// job. So every forest with resources counts that any of them has, the forest of every tombstone,
+// and those of earlier lives. An unreadable row does not name the draws of its job: then all nodes
+// of all forests are held.
 func (s *Scheduler) HeldNodes() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,9 +16,8 @@ import (
 	"cantina/store"
 )
 
-// Change is rows that were made the newest and wait for their commit. Whoever asked for
-// it submits Ops and calls Done from the callback of that commit, or Undo when it is
-// not submitted.
+// Change is rows that were made the newest and wait for their commit. The caller submits Ops and
+// calls Done from the callback of that commit, or Undo if it is not submitted.
 type Change struct {
 	Lines []plan.Change
 	store.Part
@@ -32,7 +31,7 @@ type edit struct {
 	cron cron.Schedule // of is
 }
 
-// Plan tells what Apply would do.
+// Plan returns the changes that Apply would make.
 func (t *Timetable) Plan(domain string, wanted []plan.NamedSchedule, prune bool) ([]plan.Change, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -54,7 +53,7 @@ func (t *Timetable) Apply(domain string, wanted []plan.NamedSchedule, prune bool
 	return c, t.make(c, edits)
 }
 
-// make makes edits the newest rows and adds what is to be stored. The lock is held.
+// make makes edits the newest rows and adds the rows to store. The lock is held.
 func (t *Timetable) make(c *Change, edits []edit) error {
 	var done []edit
 	for _, e := range edits {
@@ -94,7 +93,7 @@ func (t *Timetable) add(rows Rows, e edit) error {
 	return err
 }
 
-// unmake puts the rows back that stood there before. The lock is held.
+// unmake restores the previous rows. The lock is held.
 func (t *Timetable) unmake(edits []edit) {
 	for _, e := range edits {
 		if e.was == nil {
@@ -127,7 +126,7 @@ func (t *Timetable) made(edits []edit, revision int64, err error) {
 	t.loop.Wake()
 }
 
-// edits compares what is wanted with the newest rows. The lock is held.
+// edits compares the wanted schedules with the newest rows. The lock is held.
 func (t *Timetable) edits(domain string, wanted []plan.NamedSchedule, prune bool) (lines []plan.Change, out []edit, err error) {
 	var errs []error
 	named := map[string]bool{}
@@ -205,7 +204,7 @@ func (t *Timetable) edit(k schedule.Key, d *schedule.Definition) (edit, error) {
 	return e, err
 }
 
-// RemoveSchedule deletes a schedule. What it started goes on.
+// RemoveSchedule deletes a schedule. Its runs continue.
 func (t *Timetable) RemoveSchedule(ctx context.Context, k schedule.Key, w plan.Write) error {
 	_, _, err := t.cfg.Board.Write(ctx, w, "schedule-remove", []byte(k.String()), func(rows Rows) ([]byte, error) {
 		t.mu.Lock()
@@ -259,7 +258,7 @@ func (t *Timetable) change(ctx context.Context, k schedule.Key, w plan.Write, op
 
 func none(*schedule.State, *schedule.State) []byte { return nil }
 
-// PauseSchedule stops a schedule, or lets it go on. The time in between never counts as missed.
+// PauseSchedule pauses or resumes a schedule. The time in between never counts as missed.
 func (t *Timetable) PauseSchedule(ctx context.Context, k schedule.Key, paused bool, w plan.Write) error {
 	var e schedule.Event = schedule.Resume{}
 	if paused {
@@ -269,9 +268,9 @@ func (t *Timetable) PauseSchedule(ctx context.Context, k schedule.Key, paused bo
 	return err
 }
 
-// ResetSchedule is a person's word that the clock was wrong when what lies after now was decided: it
-// comes again by time, but for what was started. It returns the cursor from before; zero when
-// there was nothing to set back.
+// ResetSchedule is an operator's statement that the clock was wrong when times after now were
+// decided: they are due again, except those that were started. It returns the earlier cursor; zero
+// if there was nothing to set back.
 func (t *Timetable) ResetSchedule(ctx context.Context, k schedule.Key, w plan.Write) (time.Time, error) {
 	out, _, err := t.cfg.Board.Write(ctx, w, "schedule-reset", []byte(k.String()), func(rows Rows) ([]byte, error) {
 		t.mu.Lock()
@@ -307,7 +306,7 @@ func (t *Timetable) ResetSchedule(ctx context.Context, k schedule.Key, w plan.Wr
 	return fromMillis(ms), nil
 }
 
-// anchor is from where "@every" counts anew: now, or a second later where its logical times
+// anchor is the time from which "@every" counts again: now, or a second later if its logical times
 // would be the same as before.
 func anchor(r *schedule.Row, now time.Time) time.Time {
 	now = now.Truncate(time.Second)

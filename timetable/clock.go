@@ -14,7 +14,7 @@ import (
 // Step is one step of the wall clock against the clock that counts the time since the
 // machine started.
 type Step struct {
-	// At is what the wall clock showed after it.
+	// At is the time of the wall clock after it.
 	At time.Time
 	By time.Duration
 }
@@ -63,8 +63,8 @@ func (c clocks) step(now clocks) time.Duration {
 	return d.Round(time.Millisecond)
 }
 
-// mayStep reports whether the wall clock was set since it was looked at. It is asked each
-// time the loop wakes, at least every 30 s.
+// mayStep reports whether the wall clock was set since the last check. It is called each time the
+// loop wakes, at least every 30 s.
 func (w *wallClock) mayStep() bool {
 	now := readClocks(w.Clock)
 	w.mu.Lock()
@@ -99,7 +99,7 @@ func (t *Timetable) tellStep(by time.Duration) {
 	t.cfg.Hub.Publish(0, event.Event{Kind: event.Note, Subject: "clock", Text: text})
 }
 
-// stepText says when the clock was set last by more than a look can miss; empty when it was not
+// stepText returns when the clock was last set by more than the tolerance; empty if it was not
 // within a day.
 func (w *wallClock) stepText(now time.Time) string {
 	w.mu.Lock()
@@ -112,8 +112,7 @@ func (w *wallClock) stepText(now time.Time) string {
 	return fmt.Sprintf("the wall clock of the leader was set %s at %s", schedule.SetBy(s.By), s.At.UTC().Format(time.RFC3339))
 }
 
-// reason says what clocks have to do with a schedule; its code is empty when they have
-// nothing to do with it.
+// reason is the effect of the clocks on a schedule; its code is empty if there is none.
 func (w *wallClock) reason(r *schedule.Row) plan.Reason {
 	now := w.Wall()
 	step, s := w.stepText(now), &r.State

@@ -49,7 +49,7 @@ func keyOf(key string) (schedule.Key, bool) {
 	return k, ok && k.Name != ""
 }
 
-// Stored is what one row says of a schedule: its definition, without a state, or its state.
+// Stored is the content of one row of a schedule: its definition, without a state, or its state.
 type Stored struct {
 	Definition *schedule.Row
 	Key        schedule.Key // of the state
@@ -179,7 +179,7 @@ func normalised(c Contents, d *schedule.Definition) (*schedule.Definition, error
 	return toDefinition(c, &back)
 }
 
-// same reports whether two definitions say the same.
+// same reports whether two definitions are equal.
 func same(c Contents, a, b *schedule.Definition) bool {
 	x, err := fromDefinition(c, a)
 	y, err2 := fromDefinition(c, b)

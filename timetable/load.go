@@ -15,8 +15,7 @@ import (
 	"cantina/timetable/timetablepb"
 )
 
-// pair is the two rows of a schedule as they stand in the store; without a key they
-// are not there.
+// pair is the two rows of a schedule in the store; a row without a key is missing.
 type pair struct{ definition, state store.Row }
 
 func (p *pair) of(key string) *store.Row {
@@ -83,8 +82,8 @@ func (t *Timetable) load(rows []store.Row) {
 	}
 }
 
-// readable says why one row of a schedule cannot be used. A state is of one definition:
-// without its cursor nothing is known of what it fired, so it must not fire.
+// readable returns why one row of a schedule cannot be used. A state belongs to one definition:
+// without its cursor the fired times are unknown, so it must not fire.
 func (p *pair) readable(r store.Row, k schedule.Key, c Contents) error {
 	row, broken := decodeRow(c, p.definition.Value, k)
 	if !strings.HasPrefix(r.Key, statePrefix) {
@@ -97,15 +96,15 @@ func (p *pair) readable(r store.Row, k schedule.Key, c Contents) error {
 	return err
 }
 
-// take makes rows that can be read the newest and what readers see. A state without a
-// definition is a remnant: nothing is made of it.
+// take makes readable rows the newest and visible. A state without a definition is a remnant: it
+// is ignored.
 func (t *Timetable) take(k schedule.Key, p *pair) {
 	if p.definition.Key == "" {
 		return
 	}
 	row, err := decodeRow(t.cfg.Contents, p.definition.Value, k)
 	if err != nil {
-		return // check has said so
+		return // check has reported it
 	}
 	revision := p.definition.Revision
 	row.State = schedule.New(t.cfg.Clock.Wall())

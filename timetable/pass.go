@@ -14,15 +14,15 @@ import (
 	"cantina/task"
 )
 
-// Bounds of one transaction of firings: it fits an unmodified etcd; and of how many
-// are under way, so that the writes of others do not wait behind a million.
+// Limits of one transaction of firings: it fits an etcd with default settings; and of the number
+// in progress, so that the writes of others do not wait for a million.
 const (
 	maxOps   = 96
 	maxInAir = 8
 	jobOps   = 2 // a job and its forest
 )
 
-// pass fires what is due, as much as one transaction holds.
+// pass fires due schedules, as many as one transaction holds.
 func (t *Timetable) pass(ctx context.Context) {
 	if err := t.cfg.Store.Wait(ctx); err != nil {
 		if ctx.Err() == nil {
@@ -55,7 +55,7 @@ func (t *Timetable) due(now time.Time) bool {
 	return t.board.Undecided() > 0 && t.mayPoll()
 }
 
-// mayPoll reports whether what is undecided was not looked at just now. The lock is held.
+// mayPoll reports whether undecided firings were not checked very recently. The lock is held.
 func (t *Timetable) mayPoll() bool { return t.cfg.Clock.Boot()-t.polled >= pollGap }
 
 // fire decides as much as one transaction holds.
@@ -112,7 +112,7 @@ func (b *batch) tick(k schedule.Key) {
 	t := b.t
 	row, _ := t.board.Get(k)
 	if row.Definition.Job != nil && t.flying[k] > 0 {
-		t.board.Again(k, b.now.Add(50*time.Millisecond)) // what its job does is known after the commit
+		t.board.Again(k, b.now.Add(50*time.Millisecond)) // the state of its job is known after the commit
 		return
 	}
 	_, err := b.step(k, schedule.Tick{})
@@ -122,9 +122,8 @@ func (b *batch) tick(k schedule.Key) {
 	}
 }
 
-// step gives an event to a schedule and takes what follows into the transaction. What
-// is refused becomes history when its time had come, and an error when a person asked
-// for it.
+// step passes an event to a schedule and adds the results to the transaction. A refusal becomes
+// history if its time had come, and an error if a person requested it.
 func (b *batch) step(k schedule.Key, e schedule.Event) (schedule.State, error) {
 	t := b.t
 	row, ok := t.board.Get(k)
@@ -172,7 +171,7 @@ func (b *batch) one(k schedule.Key, e schedule.Event) (schedule.State, error) {
 	return st, err
 }
 
-// env is what a step has to know of a schedule.
+// env is the input of a step about a schedule.
 func (b *batch) env(row *schedule.Row) schedule.Env {
 	return schedule.Env{Now: b.now, Runs: func(r schedule.Run) schedule.Answer { return b.runs(row, r) }, Free: b.rows.Free,
 		Job: func() schedule.Answer { return b.t.cfg.Jobs.Runs(row.Name) }}
@@ -193,7 +192,7 @@ func (b *batch) runs(row *schedule.Row, r schedule.Run) schedule.Answer {
 	x := b.rows.Task(r.ID)
 	switch {
 	case x == nil && !b.rows.Free(r.ID):
-		return schedule.Unknown // its row cannot be read: an operator's word decides
+		return schedule.Unknown // its row cannot be read: an operator decides
 	case x == nil:
 		return schedule.Ended
 	}
@@ -240,7 +239,7 @@ const (
 	envName = "CANTINA_SCHEDULE"     // domain/name
 )
 
-// withTime adds what a run is told of its firing.
+// withTime adds the data of its firing to a run.
 func withTime(env []action.Variable, row *schedule.Row, f schedule.Firing) []action.Variable {
 	out := slices.DeleteFunc(slices.Clone(env), func(v action.Variable) bool { return v.Name == envAt || v.Name == envName })
 	return append(out, action.Variable{Name: envAt, Value: f.At.UTC().Format(time.RFC3339Nano)}, action.Variable{Name: envName, Value: row.Key.String()})
@@ -274,7 +273,7 @@ func (b *batch) undo(ended func()) {
 	}
 }
 
-// landed counts the commits under way down. The lock is held.
+// landed counts down the commits in progress. The lock is held.
 func (b *batch) landed() {
 	for _, r := range b.is {
 		if b.t.flying[r.Key]--; b.t.flying[r.Key] <= 0 {
@@ -283,7 +282,7 @@ func (b *batch) landed() {
 	}
 }
 
-// committed shows what is durable, tells it, and then acts.
+// committed makes durable rows visible, publishes them, and then acts.
 func (b *batch) committed(revision int64, err error, ended func()) {
 	t := b.t
 	if err != nil {
@@ -311,7 +310,7 @@ func (b *batch) committed(revision int64, err error, ended func()) {
 	t.loop.Wake()
 }
 
-// scheduleEvent shows a schedule after a commit, and what happened in words.
+// scheduleEvent is the event of a schedule after a commit, with a description.
 func scheduleEvent(is, was *schedule.Row) event.Event {
 	e := event.Event{Kind: event.Schedule, Domain: is.Domain, Subject: is.Key.String(), Schedule: is}
 	h := is.State.History

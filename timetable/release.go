@@ -9,13 +9,13 @@ import (
 	"cantina/store"
 )
 
-// Release answers a quarantined row of a schedule: restore stores value, which is read
-// like a row of a load, otherwise the row is dropped. The schedule goes on once both of
-// its rows can be read: by its cursor, as after a time without a leader. done is called
-// after the commit; when the value cannot be read nothing is changed.
+// Release resolves a quarantined row of a schedule: restore stores value, which is read like a row
+// of a load, otherwise the row is dropped. The schedule continues once both of its rows can be
+// read: by its cursor, as after a time without a leader. done is called after the commit; if the
+// value cannot be read nothing is changed.
 //
-// To drop the definition removes the schedule. To drop the state is an operator's word
-// that nothing of it runs any more: the schedule begins anew from now on.
+// Dropping the definition removes the schedule. Dropping the state is an operator's statement that
+// none of its work runs any more: the schedule starts again from now.
 func (t *Timetable) Release(key string, restore bool, value []byte, done func(revision int64, err error)) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -56,7 +56,7 @@ func (t *Timetable) released(r store.Row, err error, done func(revision int64, e
 	}
 }
 
-// takeBack returns the schedule that goes on, if one does.
+// takeBack returns the schedule that continues, if one does.
 func (t *Timetable) takeBack(r store.Row) *schedule.Row {
 	t.mu.Lock()
 	defer t.mu.Unlock()

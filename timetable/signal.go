@@ -7,9 +7,9 @@ import (
 	"cantina/schedule"
 )
 
-// send returns what sends the signal of one firing, and notes how it fared. It is called
-// after the commit that decided the firing, once; nothing calls it again when the leader
-// or a call is lost.
+// send returns a function that sends the signal of one firing, and records its result. It is
+// called after the commit that decided the firing, once; it is never repeated if the leader or a
+// call is lost.
 func (t *Timetable) send(s Sending) func() {
 	return func() {
 		t.cfg.Signals.Signal(s, func(d schedule.Delivery) {
@@ -36,7 +36,7 @@ func (t *Timetable) delivered(rows Rows, k schedule.Key, uid string, e schedule.
 	return err
 }
 
-// target says whom the signal of a schedule would reach now.
+// target describes the present receivers of the signal of a schedule.
 func target(signals Signals, domain string, s *schedule.Signal) plan.Reason {
 	n, known := signals.Signalled(domain, s.Service)
 	switch {

@@ -1,18 +1,17 @@
-// Package timetable is the leader's loop of schedules: it owns their rows and gives
-// time to package schedule, whose decisions it makes durable.
+// Package timetable is the leader's loop of schedules: it owns their rows and passes time to
+// package schedule, whose decisions it makes durable.
 //
 //	wall clock ─▶ ┌───────────┐ ──tasks, rows, in one commit──▶ board ──▶ store
 //	api ────────▶ │ timetable │ ──Renew───────────────────────▶ scheduler
-//	zones ──────▶ └───────────┘ ◀─what may still run─────────── board, registry, scheduler
+//	zones ──────▶ └───────────┘ ◀─work that may still run────── board, registry, scheduler
 //	                    └──signals, after the commit, once─────▶ cells
 //
-// It decides under the lock of the board, because what a firing starts is a task of
-// the board and its cursor must become durable in the same transaction. Locks: the
-// board's, then this one's, then the scheduler's. The hub is called by the callbacks
-// of the commits, without any.
+// It decides under the lock of the board, because the run of a firing is a task of the board and
+// its cursor must become durable in the same transaction. Locks: the board's, then this one's,
+// then the scheduler's. The callbacks of the commits call the hub without any.
 //
-// It never sleeps longer than 30 s: timers do not see that the wall clock was set or
-// the machine was suspended.
+// It never sleeps longer than 30 s: timers do not notice that the wall clock was set or the
+// machine was suspended.
 package timetable
 
 import (
@@ -35,10 +34,10 @@ import (
 // Rows are the newest rows of the board, within one decision.
 type Rows interface {
 	Task(guid string) *task.Task
-	// SinceEnd is for how long at least a task has been over, whatever became of wall clocks.
+	// SinceEnd is for how long at least a task has been over, in elapsed time.
 	SinceEnd(x *task.Task) time.Duration
-	// Dead reports whether a process is certainly dead and its rows have been decided on: what
-	// a later process of its directory has adopted is in the name of that one then.
+	// Dead reports whether a process is certainly dead and its rows have been decided on: adopted
+	// work of a later process of its directory then belongs to that one.
 	Dead(proc string) bool
 	// Free reports whether a guid may be used for a new task.
 	Free(guid string) bool
@@ -46,36 +45,35 @@ type Rows interface {
 	Desire(t task.Task) error
 	// Cancel ends a task; one that has ended is left alone.
 	Cancel(guid string) error
-	// Add adds rows, what is told of the commit, and what is undone without one.
+	// Add adds rows, the callback of the commit, and the undo without one.
 	Add(ops []store.Op, done func(revision int64, err error), undo func())
-	// Redefine moves the revision of a domain: what it desires is changed.
+	// Redefine increments the revision of a domain: its desired state changes.
 	Redefine(domain string)
 }
 
-// Board is what the timetable needs of the bulletin board.
+// Board is the part of the board that the timetable needs.
 type Board interface {
-	// Decide runs fn under the board's lock and submits what it decided in one
-	// transaction, without waiting for it.
+	// Decide runs fn under the board's lock and submits its decision in one transaction, without
+	// waiting for it.
 	Decide(fn func(Rows) error) error
 	// Write is Decide for a client's call: at most once for its key; it returns after
 	// the commit.
 	Write(ctx context.Context, w plan.Write, operation string, request []byte, fn func(Rows) ([]byte, error)) ([]byte, int64, error)
 }
 
-// Jobs is what the timetable needs of the scheduler. It is called under locks.
+// Jobs is the part of the scheduler that the timetable needs. It is called under locks.
 type Jobs interface {
 	// Renew adds to a decision that a job runs from the start.
 	Renew(rows Rows, domain string, j *schedule.Job) error
-	// Runs says whether a job may still run.
+	// Runs reports whether a job may still run.
 	Runs(name string) schedule.Answer
 	// Foreign names the other domain that a job belongs to.
 	Foreign(name, domain string) (other string, yes bool)
 }
 
-// Sessions is what the timetable needs of the registry.
+// Sessions is the part of the registry that the timetable needs.
 type Sessions interface {
-	// Heard reports whether a cell process has reported in this term, or the initial
-	// wait is over.
+	// Heard reports whether a cell process has reported in this term, or the initial wait is over.
 	Heard(proc string) bool
 }
 
@@ -91,17 +89,17 @@ type Sending struct {
 
 // Signals reaches the running instances of services.
 type Signals interface {
-	// Signal sends a signal once to each running instance of a service, and tells how it
-	// fared. It is called after the commit of the firing and does not wait; when the term
-	// ends nobody is told.
+	// Signal sends a signal once to each running instance of a service, and reports the result. It is
+	// called after the commit of the firing and does not wait; if the term ends, no result is
+	// reported.
 	Signal(s Sending, tell func(schedule.Delivery))
 	// Signalled is how many instances a signal would be sent to now; false when there is
 	// no such service.
 	Signalled(domain, service string) (running int, known bool)
 }
 
-// Contents encodes what schedules start, in the records of their owners; the same
-// value always gives the same bytes.
+// Contents encodes the work of schedules, in the records of their owners; the same value always
+// gives the same bytes.
 type Contents interface {
 	TaskBytes(d *task.Definition) []byte
 	Task(data []byte) (*task.Definition, error)
@@ -114,12 +112,12 @@ type Hub interface {
 	Publish(revision int64, events ...event.Event)
 }
 
-// Store is what the timetable needs of the term that was won.
+// Store is the part of the won term that the timetable needs.
 type Store interface {
 	// Wait applies back pressure before a decision.
 	Wait(ctx context.Context) error
 	Quarantine(q store.Quarantine)
-	// Drop and Restore answer a quarantined row; done is told after the commit.
+	// Drop and Restore resolve a quarantined row; done is called after the commit.
 	Drop(key string, done func(revision int64, err error))
 	Restore(key string, value []byte, done func(revision int64, err error))
 }
@@ -155,16 +153,16 @@ type Timetable struct {
 	unreadable unreadable
 	calendars  calendars
 	shown      committed
-	flying     map[schedule.Key]int // commits under way
-	inAir      int                  // transactions of firings under way
+	flying     map[schedule.Key]int // commits in progress
+	inAir      int                  // transactions of firings in progress
 	single     bool                 // the next transaction holds one firing: more were too large
 	// oversize are schedules whose firing is larger than a transaction.
 	oversize map[schedule.Key]bool
-	polled   time.Duration // when what is undecided was looked at last, by the boot clock: others may step
+	polled   time.Duration // time of the last check of undecided firings, by the boot clock: others may step
 	stats    Stats
 
 	loop *run.Loop
-	over context.Context // its cause says why the term is over
+	over context.Context // its cause is why the term is over
 	fail context.CancelCauseFunc
 }
 
@@ -189,7 +187,7 @@ func New(cfg Config, rows []store.Row) *Timetable {
 	return t
 }
 
-// isOver says why the timetable has ended: what is in memory cannot be trusted any more.
+// isOver returns why the timetable has ended: its memory can no longer be trusted.
 func (t *Timetable) isOver() error {
 	if err := context.Cause(t.over); err != nil {
 		return fmt.Errorf("%w: %w", fault.ErrTermOver, err)
@@ -204,16 +202,16 @@ func (t *Timetable) Stats() Stats {
 	return t.stats
 }
 
-// Changed tells that the answer to what runs may have changed.
+// Changed reports that the state of runs may have changed.
 func (t *Timetable) Changed() { t.loop.Wake() }
 
 // Bounds of the loop's sleep.
 const (
 	longest = 30 * time.Second // the wall clock is looked at this often
-	pollGap = time.Second      // what is undecided is looked at this often
+	pollGap = time.Second      // undecided firings are checked this often
 )
 
-// Loop is what Run drives: it fires what is due, and waits until more is.
+// Loop is the loop that Run drives: it fires due schedules, and waits until more are due.
 func (t *Timetable) Loop() *run.Loop { return t.loop }
 
 // Run drives the loop until ctx is done or the term is over.
@@ -228,7 +226,7 @@ func (t *Timetable) Run(ctx context.Context) error {
 	return t.isOver()
 }
 
-// next says what the loop does next.
+// next returns the loop's next work.
 func (t *Timetable) next() (do func(context.Context), pause time.Duration) {
 	switch {
 	case t.isOver() != nil:

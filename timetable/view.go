@@ -153,7 +153,7 @@ func reason(code, text, change string) plan.Reason {
 	return plan.Reason{Code: code, Text: text, Change: change}
 }
 
-// Explain says why a schedule is as it is.
+// Explain returns why a schedule is in its state.
 func (t *Timetable) Explain(k schedule.Key) (state string, fine bool, reasons []plan.Reason, err error) {
 	v, err := t.Get(k)
 	if err != nil {
@@ -201,7 +201,7 @@ func (t *Timetable) Explain(k schedule.Key) (state string, fine bool, reasons []
 // maxPending is how many of the logical times that are due Explain names.
 const maxPending = 5
 
-// pending says why what is due has not started.
+// pending returns why a due firing has not started.
 func pending(s *schedule.State) (out []plan.Reason) {
 	for i, f := range s.Pending {
 		if i == maxPending {
