@@ -129,7 +129,7 @@ func (l *Ledger) unknow(c *cell) {
 	c.known = false
 }
 
-// forget drops a cell of which nothing is known and on which nothing is allocated.
+// forget drops a cell without state and without allocations.
 func (l *Ledger) forget(c *cell) {
 	if c.known || c.session || len(c.holds) > 0 {
 		return

@@ -98,7 +98,7 @@ func compatibility(attrs *State, s *shape) *reason {
 	return &reason{cause, detail, ok}
 }
 
-// personal is what keeps one cell from a shape, whatever its class.
+// personal is why one cell cannot get a shape, independent of its class.
 func (s *shape) personal(c *cell) reason {
 	switch {
 	case !c.admitted && strings.HasPrefix(c.blocked, Drained):

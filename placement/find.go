@@ -238,7 +238,7 @@ func (l *Ledger) fits(s *shape, c *cell, own vector) bool {
 	return s.allows(c) && l.hosts.free(s.constraint.Ports, c)
 }
 
-// allows reports whether the request allows this cell, whatever it has.
+// allows reports whether the request permits this cell, with any capacity.
 func (s *shape) allows(c *cell) bool {
 	if !s.lists(c) {
 		return false

@@ -31,8 +31,7 @@ func (f *flights) confirm(h *holding) {
 	h.item = Item{}
 }
 
-// expired takes the holdings in flight whose cell went away or whose deadline is
-// over, oldest first.
+// expired takes the holdings in flight whose cell is gone or whose deadline is over, oldest first.
 func (f *flights) expired(now time.Duration) []*holding {
 	out := slices.DeleteFunc(f.stranded, func(h *holding) bool { return !h.inFlight })
 	slices.SortFunc(out, func(a, b *holding) int { return compareText(a.Hold, b.Hold) })

@@ -38,7 +38,7 @@ func (gs groups) each(c *cell, f func(*group)) {
 	}
 }
 
-// spread says on how many cells of a class there are exactly n instances, n > 0.
+// spread returns on how many cells of a class there are exactly n instances, n > 0.
 type spread struct {
 	cells int // with at least one
 	exact []int

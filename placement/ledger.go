@@ -186,8 +186,8 @@ func (l *Ledger) Hold(x Holding) error {
 	return nil
 }
 
-// Confirm says that a cell has really taken what was in flight. It returns
-// ErrUnknownHolding when it expired meanwhile: then Hold books it again.
+// Confirm records that a cell has really taken work in flight. It returns ErrUnknownHolding if it
+// expired meanwhile: then Hold allocates it again.
 func (l *Ledger) Confirm(hold string) error {
 	h := l.holds[hold]
 	if h == nil {
