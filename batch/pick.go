@@ -193,9 +193,7 @@ func (b *Board) Unblock() {
 		shut := j.shut
 		j.shut = nil
 		for _, p := range slices.Sorted(maps.Keys(shut)) {
-			if int(p) < len(j.t.key) {
-				j.t.update(p)
-			}
+			j.t.update(p)
 		}
 	}
 }

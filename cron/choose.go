@@ -78,12 +78,12 @@ func (it *Item) clashes(loc *time.Location, now time.Time) (found struct{ gap, f
 	for s := spanAt(loc, now.Unix()); s.end < to && !(found.gap.found && found.fold.found); {
 		next := s.after(loc)
 		from, upto := s.end+s.off, s.end+next.off
-		if from < upto && !found.gap.found {
+		if !found.gap.found {
 			if label, ok := it.gapLabel(loc, s, next); ok {
 				found.gap = clash{true, label, from, upto}
 			}
 		}
-		if from > upto && !found.fold.found {
+		if !found.fold.found {
 			if label := it.firstLabel(upto); label < from {
 				found.fold = clash{true, label, from, upto}
 			}

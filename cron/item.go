@@ -111,7 +111,7 @@ func (it *Item) first(t int64, loc *time.Location) (int64, error) {
 			continue
 		}
 		next := s.after(loc)
-		if next.off > s.off && it.inGap(loc, s, next) {
+		if it.inGap(loc, s, next) {
 			switch it.gap {
 			case GapRun:
 				return s.end, nil

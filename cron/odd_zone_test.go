@@ -40,7 +40,7 @@ func madeZone(t testing.TB, first int32, changes []int64, offsets []int32) *time
 // within days or hours of each other, so that a label is shown three times, or is missing at one
 // border and shown by the next.
 func TestOddZonesAgainstTheObserver(t *testing.T) {
-	setChecks(t, 400, 20000)
+	setChecks(t, 400, 5000)
 	rapid.Check(t, func(rt *rapid.T) {
 		minutes := func(name string, lo, hi int) int64 { return 60 * int64(rapid.IntRange(lo, hi).Draw(rt, name)) }
 		offset := func() int32 {

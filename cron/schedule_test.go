@@ -118,6 +118,9 @@ func TestScheduleEdges(t *testing.T) {
 	if len(due.Fire) != 0 || due.Next.UTC() != at(t, "2026-01-08T02:00:00Z") {
 		t.Errorf("behind the cursor: %+v", due)
 	}
+	if _, _, next, ok, err := s.Once(now.Add(48*time.Hour), now); ok || err != nil || !next.Equal(due.Next) {
+		t.Errorf("behind the cursor: next %v, %v, %v", next, ok, err)
+	}
 	// Nothing is listed with limit 0, and the count is right.
 	if due, err = s.Due(now.Add(-72*time.Hour), now, 0); err != nil || len(due.Fire) != 0 || due.Rest != 3 {
 		t.Errorf("limit 0: %+v, %v", due, err)
@@ -133,6 +136,10 @@ func TestScheduleEdges(t *testing.T) {
 	must(t, err)
 	if _, err := (cron.Schedule{Item: gap, Zone: load(t, loader(t), "America/New_York")}).Due(now, now.Add(time.Hour), 1); !errors.Is(err, cron.ErrNeverMatches) {
 		t.Errorf("in gaps only: %v", err)
+	}
+	w := cron.LintItem(gap, nil, load(t, loader(t), "America/New_York"), now)
+	if len(w) != 1 || w[0].String() != "never fires in this zone: every match falls into a gap" {
+		t.Errorf("in gaps only: warnings %v", w)
 	}
 	if _, err := (cron.Schedule{Item: it}).Due(now, now.Add(time.Hour), 1); !errors.Is(err, cron.ErrNoZone) {
 		t.Errorf("without a zone: %v", err)

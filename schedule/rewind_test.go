@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 )
@@ -93,4 +94,26 @@ func TestTheBacklogIsInOrderOverTwoOutages(t *testing.T) {
 		t.Fatalf("%v, %d pending", x.s.Open, len(x.s.Pending))
 	}
 	x.inOrder()
+}
+
+// TestMuchThatWasDecidedBecomesOneSpan: of more spans than are kept the first become one, so that
+// too much is left out rather than done twice.
+func TestMuchThatWasDecidedBecomesOneSpan(t *testing.T) {
+	for _, known := range []int{MaxSpans - 1, MaxSpans, MaxSpans + 5} {
+		x := begin(t, hourly, Policy{}).at("06:00").does(Tick{}, "start 02T06:00")
+		var spans []Span
+		for i := range known {
+			at := x.now.Add(time.Duration(2*i+1) * time.Hour)
+			spans = append(spans, Span{After: at, Until: at.Add(time.Hour)})
+		}
+		x.s.Done = spans
+		x.at("05:30").does(Rewind{})
+		want := append([]Span{{After: x.time("05:59:59"), Until: x.time("06:00")}}, spans...)
+		if more := len(want) - MaxSpans; more > 0 {
+			want = append([]Span{{After: want[0].After, Until: want[more].Until}}, want[more+1:]...)
+		}
+		if !slices.Equal(x.s.Done, want) {
+			t.Errorf("%d known: %v, want %v", known, x.s.Done, want)
+		}
+	}
 }
