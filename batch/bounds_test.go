@@ -138,6 +138,14 @@ func TestBracesAreFilledEverywhere(t *testing.T) {
 			t.Errorf("%s: the cell gets %p, not %p", name, p.Workload, e.Workload)
 		}
 	}
+	for name, r := range map[string]action.Run{"path": {Path: "/{}"}, "dir": {Path: "x", Dir: "{}"}, "args": {Args: []string{"{}"}}} {
+		j := batch.Job{Name: "a", Workload: action.Workload{Action: action.Action{Run: &r}}}
+		s := batch.Start{Key: batch.Key{Job: "a", Node: "n1"}}
+		e, err := batch.Expand(&j, &s, fence.Invocation{Counter: 1}, batch.Where{}, batch.Status{}, nil)
+		if err != nil || e.Program == nil || !strings.Contains(e.Program.Path+e.Program.Dir+strings.Join(e.Program.Args, ""), "n1") {
+			t.Errorf("one program, %s: %+v %v", name, e, err)
+		}
+	}
 	for name, w := range map[string]action.Workload{"one": {Action: plain}, "upload": {Action: action.Action{Upload: &action.Upload{From: "a", To: "b"}}}, "setup": {Action: plain, Setup: &plain}} {
 		j := batch.Job{Name: "a", Workload: w}
 		if e, err := batch.Expand(&j, &batch.Start{Key: batch.Key{Job: "a", Node: "n1"}}, fence.Invocation{Counter: 1}, batch.Where{}, batch.Status{}, nil); err != nil || e.Workload != nil || e.Program != nil {

@@ -1,6 +1,8 @@
 package batch
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -75,4 +77,55 @@ func smaller(t *testing.T) *Board {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// TestJobIsGoneBeforeAnEndIsStored: what ran gives back what it drew, and nothing else changes.
+func TestJobIsGoneBeforeAnEndIsStored(t *testing.T) {
+	b := twoHosts(t)
+	n := int64(0)
+	put(t, b, Job{Name: "a"})
+	start(t, b, b.Pick(1), &n)
+	u := b.End(Key{"a", "db22"}, inv(1), Report{Bits: Done}, 0)
+	b.Delete("a")
+	if old := b.Apply(u); !u.Store || old != 0 || b.Live() != 0 {
+		t.Errorf("%+v replaced %d, %d run", u, old, b.Live())
+	}
+	put(t, b, Job{Name: "b"})
+	if got := keys(b.Pick(1)); got != "b:db22" {
+		t.Errorf("%s starts where there is room again", got)
+	}
+	checkBoard(t, b)
+}
+
+// TestTheBestOfManyNodes: whatever comes and goes among forty nodes of one parent, the one that
+// stands first of those that are ready starts.
+func TestTheBestOfManyNodes(t *testing.T) {
+	const many = 40
+	var nodes []NodeSpec
+	for i := range many {
+		nodes = append(nodes, NodeSpec{Name: fmt.Sprintf("n%02d", i), Level: "node"})
+	}
+	b := newBoard(t, ForestSpec{Name: "f", Levels: []string{"node"}, Order: OrderOriginal}, nodes...)
+	put(t, b, Job{Name: "j"})
+	rng := rand.New(rand.NewPCG(1, 2))
+	picked := map[string]bool{}
+	for range 20_000 {
+		if node := nodes[rng.IntN(many)].Name; picked[node] && rng.IntN(3) > 0 {
+			if err := b.Unpick(Key{"j", node}); err != nil {
+				t.Fatal(err)
+			}
+			delete(picked, node)
+			continue
+		}
+		want := slices.IndexFunc(nodes, func(n NodeSpec) bool { return !picked[n.Name] })
+		for _, s := range b.Pick(1) {
+			if want < 0 || s.Key.Node != nodes[want].Name {
+				t.Fatalf("%s starts, want number %d; picked are %v", s.Key.Node, want, picked)
+			}
+			picked[s.Key.Node], want = true, -1
+		}
+		if want >= 0 {
+			t.Fatalf("nothing starts, want number %d", want)
+		}
+	}
 }

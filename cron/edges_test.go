@@ -2,6 +2,7 @@ package cron_test
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -200,6 +201,72 @@ func TestLastSecondBeforeAGap(t *testing.T) {
 		}
 		if o := it.Describe(at(t, "2026-03-08T06:59:30Z"), loc); o.Mark != cron.MarkNone {
 			t.Errorf("%s, earlier: %v", gap, o)
+		}
+	}
+}
+
+// someDays is a calendar of three days in a row and one after the end of all calendars.
+type someDays struct{}
+
+func (someDays) Fields() []cron.Field { return nil }
+
+func (someDays) Days(map[string]cron.Selector) (cron.DaySet, error) { return someDays{}, nil }
+
+func (someDays) NextDay(day int64) (int64, bool) {
+	switch {
+	case day <= 20_002:
+		return max(day, 20_000), true
+	case day <= 3_000_000:
+		return 3_000_000, true
+	}
+	return 0, false
+}
+
+// TestOtherCalendars search and count days one by one, up to the end of the year 9999.
+func TestOtherCalendars(t *testing.T) {
+	it, err := cron.ParseCalendarJSON(someDays{}, []byte(`{"minute":[0,30],"hour":12`+fixes))
+	must(t, err)
+	noon := time.Unix(20_000*86400+12*3600, 0).UTC()
+	last := noon.Add(-time.Second)
+	for i := range 6 {
+		late := time.Duration(i/2)*24*time.Hour + time.Duration(i%2)*30*time.Minute
+		next, err := it.Next(last, time.UTC)
+		if err != nil || !next.Equal(noon.Add(late)) {
+			t.Fatalf("after %v: %v, %v, want %v", last, next, err, noon.Add(late))
+		}
+		last = next
+	}
+	if next, err := it.Next(last, time.UTC); !errors.Is(err, cron.ErrNoMoreMatches) {
+		t.Errorf("after the last: %v, %v", next, err)
+	}
+	for days, want := range []int64{0, 2, 4, 6, 6, 6} {
+		from := noon.Add(-12 * time.Hour)
+		if n := it.Count(from, from.AddDate(0, 0, days), time.UTC); n != want {
+			t.Errorf("%d matches in %d days, want %d", n, days, want)
+		}
+	}
+	if n := it.Count(noon, time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC), time.UTC); n != 5 {
+		t.Errorf("%d matches after the first, want 5", n)
+	}
+	at, err := it.FirstMatch(time.Date(11000, 1, 1, 0, 0, 0, 0, time.UTC), time.UTC)
+	if !errors.Is(err, cron.ErrNoMoreMatches) {
+		t.Errorf("after all calendars: %v, %v", at, err)
+	}
+}
+
+// TestPoliciesAreOneOfEach, of each kind exactly one.
+func TestPoliciesAreOneOfEach(t *testing.T) {
+	for text, want := range map[string]string{
+		`["skip","unskip","repeat_use_both"]`:                      "is one too many",
+		`["skip","repeat_use_both","repeat_use_only_late"]`:        "is one too many",
+		`["repeat_use_only_late","repeat_use_only_late","unskip"]`: "is one too many",
+		`["skip"]`: "incomplete", `["repeat_use_both"]`: "incomplete", `[]`: "incomplete",
+		`["vixie","skip"]`: "is unknown", `[1]`: "1 is unknown",
+		`"skip"`: "is not a list", `["repeat_use_both","skip"]`: "", `["vixie"]`: "",
+	} {
+		_, err := cron.ParseJSON([]byte(`{"minute":0,"dst_fixes":` + text + `}`))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
 }

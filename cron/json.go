@@ -235,7 +235,7 @@ func (p *itemParser) clockAndPolicy() error {
 // starred reports whether a crontab author would write the selector with a star: everything, or
 // every n-th of everything.
 func (s Selector) starred() bool {
-	return s.Everything() || s.values == nil && s.start == s.field.Min && s.end > s.field.Max-s.period
+	return s.Everything() || s.start == s.field.Min && s.end > s.field.Max-s.period
 }
 
 func (p *itemParser) maxShift() error {

@@ -257,7 +257,7 @@ func (m *machine) answer(r Run) Answer {
 
 // startedNow reports whether this step starts a run.
 func (m *machine) startedNow(r Run) bool {
-	return slices.ContainsFunc(m.moves, func(x Move) bool { s, ok := x.(Start); return ok && s.ID == r.ID })
+	return slices.ContainsFunc(m.moves, func(x Move) bool { s, _ := x.(Start); return s.ID == r.ID })
 }
 
 // endLive ends the running ones, once.
