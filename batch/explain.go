@@ -256,7 +256,7 @@ func (b *Board) explainHopeless(d, j *job, n int32, through ...*job) Why {
 		switch {
 		case next == nil:
 			return Why{Text: fmt.Sprintf("depends on job %q, which does not exist", name), Change: "apply job " + quoted(name) + " again, or remove it from depends_on"}
-		case !b.doneOn(next, d, at) && b.hopelessOn(next, d, at, &search{}):
+		case b.hopelessOn(next, d, at, &search{}):
 			if slices.Contains(through, next) {
 				return Why{Text: fmt.Sprintf("depends on job %q: %s", name, inCircle), Change: "remove " + quoted(name) + " from depends_on of job " + quoted(d.Name)}
 			}

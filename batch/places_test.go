@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -97,35 +98,47 @@ func TestJobIsGoneBeforeAnEndIsStored(t *testing.T) {
 	checkBoard(t, b)
 }
 
-// TestTheBestOfManyNodes: whatever comes and goes among forty nodes of one parent, the one that
-// stands first of those that are ready starts.
+// TestTheBestOfManyNodes: whatever comes and goes among 120 nodes of forty hosts, those that are ready
+// start in their order.
 func TestTheBestOfManyNodes(t *testing.T) {
-	const many = 40
 	var nodes []NodeSpec
-	for i := range many {
-		nodes = append(nodes, NodeSpec{Name: fmt.Sprintf("n%02d", i), Level: "node"})
+	for i := range 160 {
+		host := fmt.Sprintf("h%02d", i%40)
+		if i < 40 {
+			nodes = append(nodes, NodeSpec{Name: host, Level: "host"})
+		} else {
+			nodes = append(nodes, NodeSpec{Name: fmt.Sprintf("n%03d", i), Level: "node", Parent: host})
+		}
 	}
-	b := newBoard(t, ForestSpec{Name: "f", Levels: []string{"node"}, Order: OrderOriginal}, nodes...)
+	b := newBoard(t, ForestSpec{Name: "f", Levels: []string{"host", "node"}}, nodes...)
 	put(t, b, Job{Name: "j"})
+	order := slices.Clone(b.f.places[b.f.start[2]:])
+	slices.SortFunc(order, func(x, y place) int { return cmp.Compare(x.rank, y.rank) })
 	rng := rand.New(rand.NewPCG(1, 2))
-	picked := map[string]bool{}
-	for range 20_000 {
-		if node := nodes[rng.IntN(many)].Name; picked[node] && rng.IntN(3) > 0 {
-			if err := b.Unpick(Key{"j", node}); err != nil {
-				t.Fatal(err)
-			}
-			delete(picked, node)
+	for round := range 20_000 {
+		if node := nodes[40+rng.IntN(120)].Name; b.runs[Key{"j", node}] == nil {
+			b.Adopt(Key{"j", node}, inv(1), "c")
+		} else {
+			b.Forget(Key{"j", node})
+		}
+		if round%20 > 0 {
 			continue
 		}
-		want := slices.IndexFunc(nodes, func(n NodeSpec) bool { return !picked[n.Name] })
-		for _, s := range b.Pick(1) {
-			if want < 0 || s.Key.Node != nodes[want].Name {
-				t.Fatalf("%s starts, want number %d; picked are %v", s.Key.Node, want, picked)
+		var want []string
+		for _, p := range order {
+			if node := b.f.names[2].list[p.name]; b.runs[Key{"j", node}] == nil {
+				want = append(want, "j:"+node)
 			}
-			picked[s.Key.Node], want = true, -1
 		}
-		if want >= 0 {
-			t.Fatalf("nothing starts, want number %d", want)
+		got := b.Pick(200)
+		if keys(got) != strings.Join(want, " ") {
+			t.Fatalf("%s start, want %s", keys(got), want)
+		}
+		rng.Shuffle(len(got), func(i, k int) { got[i], got[k] = got[k], got[i] })
+		for _, s := range got {
+			if err := b.Unpick(s.Key); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }

@@ -191,7 +191,7 @@ func (b *Board) hopelessAt(j *job, node int32, s *search) bool {
 	}
 	s.seen[j] = true
 	for _, name := range j.DependsOn {
-		if d := b.jobs[name]; d == nil || !b.doneOn(d, j, node) && b.hopelessOn(d, j, node, s) {
+		if d := b.jobs[name]; d == nil || b.hopelessOn(d, j, node, s) {
 			return true
 		}
 	}

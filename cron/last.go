@@ -44,12 +44,12 @@ func (it *Item) last(after, t int64, loc *time.Location) (int64, bool) {
 	}
 	for {
 		x, err := it.first(lo+1, loc)
-		if err != nil || x > t || x >= hi {
+		if err != nil || x >= hi {
 			return lo, true
 		}
 		lo = x
 		mid := lo + (hi-lo)/2
-		if x, err = it.first(mid, loc); err == nil && x < hi && x <= t {
+		if x, err = it.first(mid, loc); err == nil && x < hi {
 			lo = x
 		} else {
 			hi = mid

@@ -233,7 +233,7 @@ func (m *machine) refused(e Refused) {
 func (m *machine) note(e Entry) {
 	e.When = m.env.Now
 	h := m.s.History
-	if n := len(h); e.What == Skipped && n > 0 && h[n-1].What == Skipped && h[n-1].Why == e.Why && h[n-1].ID == e.ID && h[n-1].Text == e.Text && h[n-1].By == e.By {
+	if n := len(h); e.What == Skipped && n > 0 && h[n-1].Why == e.Why && h[n-1].ID == e.ID && h[n-1].Text == e.Text && h[n-1].By == e.By {
 		h = slices.Clone(h)
 		h[n-1].Until, h[n-1].When = e.Until, e.When
 		h[n-1].Count += e.Count
