@@ -189,7 +189,7 @@ func (b *Board) redraw(r *run, old *forest) {
 // returned; they are no error.
 func (b *Board) Put(spec Job) (problems []string) {
 	j := b.jobs[spec.Name]
-	if j != nil && b.kept != nil && b.kept.job == j {
+	if b.kept != nil && b.kept.job == j {
 		b.unkeep()
 	}
 	if j != nil && j.UID != spec.UID {
@@ -270,9 +270,6 @@ func (b *Board) Delete(name string) {
 	b.order = slices.DeleteFunc(b.order, func(x *job) bool { return x == j })
 	for _, key := range b.runKeys(name) {
 		r := b.runs[key]
-		if r.job != j {
-			continue
-		}
 		if r.job = nil; r.inv.IsZero() {
 			b.giveBack(r)
 			delete(b.runs, key)

@@ -132,7 +132,7 @@ func (s Status) ending(reason string) string {
 	switch {
 	case reason == "":
 		return how
-	case how == "" || strings.Contains(reason, how) || s.Signal == 0 && strings.Contains(reason, fmt.Sprintf("exit status %d", s.ExitCode)):
+	case strings.Contains(reason, how) || s.Signal == 0 && strings.Contains(reason, fmt.Sprintf("exit status %d", s.ExitCode)):
 		return reason
 	}
 	return how + ": " + reason
@@ -211,7 +211,7 @@ func (j *job) first(limit int, classes ...Class) []int32 {
 
 func (b *Board) explainDependencies(j *job, n int32, say func(Why)) {
 	node := b.f.names[j.level].list[n]
-	if r := b.runs[Key{j.Name, node}]; r != nil && b.record(j, n).former {
+	if r := b.runs[Key{j.Name, node}]; r != nil {
 		say(Why{Text: fmt.Sprintf("%s, which runs on cell %s as %s", WaitsForRemoved, r.cell, r.inv)})
 	}
 	for _, name := range j.DependsOn {

@@ -37,7 +37,7 @@ func (b *Board) End(k Key, inv fence.Invocation, rep Report, guard int) Update {
 		// A later invocation runs: that this one is lost does not matter. What its process says
 		// does: the later one may never have started.
 		return u
-	case r != nil && r.inv == inv && (r.job == nil || r.uid != "" && r.uid != j.UID):
+	case r != nil && r.inv == inv && r.uid != "" && r.uid != j.UID:
 		return u
 	}
 	if rep.Bits&(Overwriteable|UsesBackoff) == Overwriteable {

@@ -86,7 +86,7 @@ func (b *Board) record(j *job, node int32) *record {
 
 // open reports whether a place has room for one task of the job.
 func (b *Board) open(j *job, p int32) bool {
-	if j.shut != nil && j.shut[p] != "" {
+	if j.shut[p] != "" {
 		return false
 	}
 	level := b.f.levelOf(p)

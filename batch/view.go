@@ -117,7 +117,7 @@ func (b *Board) behind(j *job, through ...*job) string {
 			return fmt.Sprintf("depends on job %s, which is invalid", name)
 		case d.counts[ClassFailed] > 0:
 			return fmt.Sprintf("depends on job %s, which failed on %d of its nodes", name, d.counts[ClassFailed])
-		case d.counts[ClassStranded] > 0 && (d == j || slices.Contains(through, d)):
+		case slices.Contains(through, d):
 			return fmt.Sprintf("depends on job %s: %s", name, inCircle)
 		case d.counts[ClassStranded] > 0:
 			return fmt.Sprintf("depends on job %s, which %s", name, b.behind(d, append(slices.Clip(through), j)...))
@@ -219,7 +219,7 @@ func (b *Board) selects(j *job, n int32, f *NodeFilter) bool {
 	if len(f.Classes) == 0 && c == ClassAbsent || len(f.Classes) > 0 && !slices.Contains(f.Classes, c) {
 		return false
 	}
-	if f.After != "" && b.f.names[j.level].list[n] <= f.After {
+	if b.f.names[j.level].list[n] <= f.After {
 		return false
 	}
 	return f.Below == "" || b.isBelow(j, n, f.Below)
