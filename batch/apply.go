@@ -2,7 +2,7 @@ package batch
 
 import "cantina/fence"
 
-// Rules are what applying a report looks at besides the statuses.
+// Rules are the inputs for applying a report besides the statuses.
 type Rules struct {
 	// Next was decided when the invocation started.
 	Next NextBackoff
@@ -15,17 +15,16 @@ type Rules struct {
 	Guard int
 }
 
-// lossAllowance is how many losses beyond the retries a batch task survives: a
-// loss is rarely its fault, but a task that kills its cells must not do so for
-// ever.
+// lossAllowance is how many losses beyond the retries a batch task survives: a loss is rarely its
+// fault, but a task that kills its cells must not do so forever.
 const lossAllowance = 3
 
 // pace is the least time between two starts of a batch task that wants to run again, in
 // seconds. (Beyond Bistro, where one that has nothing to do yet runs as fast as it can.)
 const pace = 1
 
-// Apply returns the status after a report of an invocation on top of what was
-// stored (Bistro statuses, update). Now is Unix milliseconds.
+// Apply returns the status after a report of an invocation, given the stored one (Bistro statuses,
+// update). Now is Unix milliseconds.
 func Apply(prev Status, inv fence.Invocation, r Report, now int64, rules Rules) Status {
 	s := Status{
 		Bits: r.Bits, Time: now, Attempts: prev.Attempts, Losses: prev.Losses, Invocation: inv,
@@ -36,7 +35,7 @@ func Apply(prev Status, inv fence.Invocation, r Report, now int64, rules Rules) 
 	case r.Bits&UsesBackoff == 0 && r.Bits&Overwriteable != 0:
 		s.Backoff = progress // it never ran: the sequence stays where it was
 	case r.Bits&UsesBackoff == 0 && r.Bits&(Done|Incomplete) != 0:
-		s.Attempts, s.Losses = 0, 0 // it made progress: the sequence begins anew
+		s.Attempts, s.Losses = 0, 0 // it made progress: the sequence restarts
 		if s.Paced() && !r.Moved && rules.Began > 0 && now-rules.Began < pace*1000 {
 			s.Backoff = pace
 		}
@@ -89,9 +88,9 @@ func (s Status) configured() int {
 	return s.Backoff
 }
 
-// Paced reports whether the task ran, wants to run again, and did not ask for a backoff: it
-// runs at once, but at most once in a second. Its Backoff is the rest of that, and no progress
-// in the backoff list.
+// Paced reports whether the task ran, requests another run, and requested no backoff: it runs at
+// once, but at most once in a second. Its Backoff is the rest of that second, and does not advance
+// the backoff list.
 func (s Status) Paced() bool {
 	return s.Bits&Incomplete != 0 && s.Bits&UsesBackoff == 0
 }
@@ -105,10 +104,9 @@ func (s Status) Due() int64 {
 	return s.Time + int64(s.Backoff)*1000
 }
 
-// Replaces says whether a report may be applied on top of a stored status of a
-// task that does not run (Bistro status table rules): a synthetic one never, a
-// real one only on a synthetic one, and nothing of the same or an earlier
-// invocation twice.
+// Replaces reports whether a report may be applied to a stored status of a task that does not run
+// (Bistro status table rules): a synthetic one never, a real one only to a synthetic one, and no
+// report of the same or an earlier invocation twice.
 func Replaces(prev Status, inv fence.Invocation, r Report) bool {
 	c := inv.Compare(prev.Invocation)
 	switch {
@@ -120,9 +118,8 @@ func Replaces(prev Status, inv fence.Invocation, r Report) bool {
 	return r.Bits&Overwriteable == 0 && prev.Bits&Overwriteable != 0
 }
 
-// Retried returns the status that lets a failed task run again and whether it
-// changed anything: its attempts begin anew; the guard after a lost cell stays in
-// force.
+// Retried returns the status that lets a failed task run again and whether it changed: its
+// attempts restart; the guard after a lost cell stays in force.
 func Retried(s Status) (Status, bool) {
 	old := s
 	if s.Bits&Failed != 0 {

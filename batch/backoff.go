@@ -58,9 +58,9 @@ func (b Backoff) Check() error {
 	return nil
 }
 
-// ParseBackoff reads the JSON form: strictly increasing positive whole seconds,
-// optionally ended by "repeat" or "fail"; what follows the first text is ignored;
-// no text at the end means "fail". It returns ErrBackoff.
+// ParseBackoff parses the JSON form: strictly increasing positive whole seconds, optionally ended
+// by "repeat" or "fail"; values after the first text are ignored; no text at the end means "fail".
+// It returns ErrBackoff.
 func ParseBackoff(text []byte) (Backoff, error) {
 	var list []json.RawMessage
 	if err := json.Unmarshal(text, &list); err != nil {

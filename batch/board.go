@@ -37,10 +37,10 @@ type Board struct {
 	runs    map[Key]*run
 	live    int // runs that have an invocation
 	due     timers
-	thin    int // length of due at which what is past or twice is dropped
+	thin    int // length of due at which past and duplicate entries are dropped
 	sown    int // how often the places were laid out
 	now     int64
-	began   int64 // the first time that was told
+	began   int64 // the first time of Advance
 	visits  int64
 	kept    *keep           // room for a job that has waited too long
 	touched map[string]bool // jobs, see Touched
@@ -60,12 +60,12 @@ type job struct {
 	t        tournament
 	waiters  []*job // jobs that depend on this one
 	counts   [classes]int
-	// blocked keeps the whole job from starting, shut single places (by what they
-	// pin or hold), until Unblock.
+	// blocked keeps the whole job from starting, shut single places (by their pinned or held cells),
+	// until Unblock.
 	blocked string
 	shut    map[int32]string
-	// starved is since when it has ready nodes and started none for want of room on nodes
-	// (Unix milliseconds); 0 = it does not.
+	// starved is since when it has ready nodes and started none for lack of room on nodes (Unix
+	// milliseconds); 0 = it is not starved.
 	starved int64
 }
 
@@ -101,8 +101,8 @@ func (b *Board) Spec() ForestSpec { return b.spec }
 // Visits returns how many places all passes have looked at so far.
 func (b *Board) Visits() int64 { return b.visits }
 
-// SetNodes replaces the nodes. Statuses, what runs and what is drawn stay. On an
-// error (ErrNodes) the old nodes stay.
+// SetNodes replaces the nodes. Statuses, running tasks and draws stay. On an error (ErrNodes) the
+// old nodes stay.
 func (b *Board) SetNodes(specs []NodeSpec) error {
 	if err := b.f.plant(&b.spec, specs); err != nil {
 		return err
@@ -114,9 +114,8 @@ func (b *Board) SetNodes(specs []NodeSpec) error {
 	return nil
 }
 
-// Configure replaces levels, limits, order and policy. When the levels or the
-// names of their resources changed, everything is built anew from names; nodes on
-// levels that are gone are gone.
+// Configure replaces levels, limits, order and policy. If the levels or the names of their
+// resources changed, everything is rebuilt from names; nodes on removed levels are removed.
 func (b *Board) Configure(spec ForestSpec) error {
 	if err := CheckForest(&spec); err != nil {
 		return err
@@ -161,7 +160,7 @@ func (b *Board) move(j *job, old *forest) {
 	}
 }
 
-// redraw books what a run draws on a new forest, by names.
+// redraw allocates a run's draws on a new forest, by names.
 func (b *Board) redraw(r *run, old *forest) {
 	if r.job != nil {
 		r.node = b.f.node(r.job.level, r.key.Node)
@@ -184,9 +183,8 @@ func (b *Board) redraw(r *run, old *forest) {
 	r.draws = draws
 }
 
-// Put adds a job or changes its configuration; statuses stay when the UID is the
-// same, and start anew otherwise. Problems of the job make it invalid and are
-// returned; they are no error.
+// Put adds a job or changes its configuration; statuses stay if the UID is the same, and are reset
+// otherwise. Problems of the job make it invalid and are returned; they are no error.
 func (b *Board) Put(spec Job) (problems []string) {
 	j := b.jobs[spec.Name]
 	if b.kept != nil && b.kept.job == j {
@@ -243,8 +241,8 @@ func (b *Board) relevel(j *job, old *job) {
 	}
 }
 
-// runKeys returns what is picked or runs, of one job or of all (empty), in order: what is
-// done for each of them comes out the same whatever the map's order.
+// runKeys returns the picked or running tasks, of one job or of all (empty), in order: the result
+// must not depend on the map's order.
 func (b *Board) runKeys(job string) []Key {
 	var out []Key
 	for k := range b.runs {
@@ -256,8 +254,7 @@ func (b *Board) runKeys(job string) []Key {
 	return out
 }
 
-// Delete removes a job and its statuses. What runs is still accounted for until it
-// ends.
+// Delete removes a job and its statuses. Running tasks are still accounted for until they end.
 func (b *Board) Delete(name string) {
 	j := b.jobs[name]
 	if j == nil {
@@ -281,7 +278,7 @@ func (b *Board) Delete(name string) {
 	}
 }
 
-// prepare computes what depends on the job and the forest's levels.
+// prepare computes the values that depend on the job and the forest's levels.
 func (b *Board) prepare(j *job) {
 	j.problems, j.filters, j.hostAt = nil, make([]*matcher, len(b.f.levels)), -1
 	say := func(format string, args ...any) { j.problems = append(j.problems, fmt.Sprintf(format, args...)) }

@@ -19,8 +19,8 @@ const StatusPipe = "/dev/fd/3"
 // Where is the cell that a batch task goes to.
 type Where struct{ Cell, Host string }
 
-// Expanded is what one batch task runs: the job's workload with its own
-// environment, and the parts that "{}" made differ.
+// Expanded is the work of one batch task: the job's workload with its own environment, and the
+// parts that "{}" changed.
 type Expanded struct {
 	// Env of this batch task, stronger than the workload's.
 	Env []action.Variable
@@ -37,8 +37,8 @@ type Expanded struct {
 	Attempt int
 }
 
-// Payload is what a cell gets to run one invocation: the job's workload, shared by
-// all its batch tasks, and what is this one's own. (Seams, Containers: labels.)
+// Payload is a cell's input for one invocation: the job's workload, shared by all its batch tasks,
+// and the part of this one. (Seams, Containers: labels.)
 type Payload struct {
 	Domain   string
 	Workload *action.Workload
@@ -50,7 +50,7 @@ type Payload struct {
 	IgnoreExitCode bool
 }
 
-// Payload puts together what the cell gets.
+// Payload builds the cell's input.
 func (e Expanded) Payload(j *Job, k Key, inv fence.Invocation) Payload {
 	p := Payload{Domain: j.Domain, Workload: &j.Workload, Env: e.Env, Program: e.Program, Resources: e.Resources, IgnoreExitCode: j.IgnoreExitCode}
 	if e.Workload != nil {
@@ -63,8 +63,7 @@ func (e Expanded) Payload(j *Job, k Key, inv fence.Invocation) Payload {
 	return p
 }
 
-// Expand makes a job's workload concrete for one batch task (Bistro, what a task
-// gets).
+// Expand makes a job's workload concrete for one batch task (Bistro, the input of a task).
 func Expand(j *Job, s *Start, inv fence.Invocation, at Where, prev Status, prevData []byte) (Expanded, error) {
 	list, err := json.Marshal(s.Path)
 	if err != nil {

@@ -14,7 +14,7 @@ type Why struct {
 	Class Class
 	// Level and Node are where something is short or switched off.
 	Level, Node string
-	// Short is the resource of which there is too little.
+	// Short is the missing resource.
 	Short resource.Missing
 	// Holders are batch tasks that draw on it, at most ten.
 	Holders []Key
@@ -33,10 +33,10 @@ func (w Why) String() string {
 	return w.Text + "; " + w.Change
 }
 
-// Explain says why a batch task is as it is: every reason that keeps it from
-// starting, none when it may start now. Reason is that of its last end, which the
-// board does not hold; empty = not known. now (Unix ms) is by what a backoff is measured:
-// the board hears of the time only when something is due. It returns ErrUnknownJob or ErrUnknownNode.
+// Explain returns why a batch task is in its state: every reason that keeps it from starting, none
+// if it may start now. Reason is that of its last end, which the board does not hold; empty =
+// unknown. now (Unix ms) is the time for backoffs, because the board gets the time only when a
+// task is due. It returns ErrUnknownJob or ErrUnknownNode.
 func (b *Board) Explain(k Key, reason string, now int64) ([]Why, error) {
 	j, n, err := b.lookup(k)
 	if err != nil {
@@ -77,7 +77,8 @@ func (b *Board) Explain(k Key, reason string, now int64) ([]Why, error) {
 // WaitsForRemoved begins the reason of a node on which a removed job of the same name has not ended.
 const WaitsForRemoved = "waits for the removed job of this name"
 
-// explainSwitches says what keeps all nodes of a job from starting, by whoever said so.
+// explainSwitches returns the settings that keep all nodes of a job from starting, with their
+// origin.
 func (b *Board) explainSwitches(j *job, say func(Why)) {
 	if b.spec.Disabled {
 		say(Why{Text: "the nodes are disabled"})
@@ -93,7 +94,7 @@ func (b *Board) explainSwitches(j *job, say func(Why)) {
 	}
 }
 
-// explainEnd says how a node's last run ended, and how to run it again.
+// explainEnd describes how a node's last run ended, and how to run it again.
 func (b *Board) explainEnd(j *job, n int32, reason string, now int64) Why {
 	x := b.record(j, n)
 	w := Why{Text: "failed", Change: "cantina job retry " + quoted(j.Name) + " --node " + quoted(b.f.names[j.level].list[n])}
@@ -117,7 +118,7 @@ func (b *Board) explainEnd(j *job, n int32, reason string, now int64) Why {
 
 const endedIncomplete = "its last run ended incomplete"
 
-// ending says in words how the last run ended; reason may say the same already.
+// ending describes how the last run ended; reason may contain the same already.
 func (s Status) ending(reason string) string {
 	how := ""
 	switch {
@@ -152,10 +153,10 @@ func quoted(name string) string {
 // named is how many nodes of a kind ExplainJob names.
 const named = 5
 
-// ExplainJob says why a job as a whole is not done: its switches, up to five nodes
-// that failed or wait after an error, up to five that other jobs block, and what the
-// first node that is ready lacks. reason gives the reason of a node's last end, which
-// the board does not hold; now is as in Explain. It returns ErrUnknownJob.
+// ExplainJob returns why a job as a whole is not done: its settings, up to five nodes that failed
+// or wait after an error, up to five that other jobs block, and the missing resources of the first
+// ready node. reason gives the reason of a node's last end, which the board does not hold; now is
+// as in Explain. It returns ErrUnknownJob.
 func (b *Board) ExplainJob(name string, reason func(node string) string, now int64) ([]Why, error) {
 	j := b.jobs[name]
 	if j == nil {
@@ -186,7 +187,7 @@ func (b *Board) ExplainJob(name string, reason func(node string) string, now int
 		out = append(out, Why{Text: fmt.Sprintf("%d more nodes are blocked", more)})
 	}
 	for _, n := range j.first(1, ClassReady) {
-		if j.blocked == "" { // else Progress says it, for all nodes
+		if j.blocked == "" { // else Progress has it, for all nodes
 			b.explainRoom(j, n, of(n))
 		}
 	}
@@ -234,8 +235,8 @@ func (b *Board) explainDependencies(j *job, n int32, say func(Why)) {
 	}
 }
 
-// explainHopeless says why a job that another one depends on will not be done on a node,
-// down to the one that failed. through are the jobs on the way to it.
+// explainHopeless returns why a job that another one depends on will not be done on a node, down
+// to the one that failed. through are the jobs on the way to it.
 func (b *Board) explainHopeless(d, j *job, n int32, through ...*job) Why {
 	node := b.f.names[j.level].list[n]
 	at, ok := b.twin(d, j, n)
@@ -284,8 +285,8 @@ func (b *Board) explainPlaces(j *job, n int32, say func(Why)) {
 	})
 }
 
-// explainRoom names what is short on every path of the node, and what the shell
-// was refused.
+// explainRoom names the resources that are short on every path of the node, and the shell's last
+// refusal.
 func (b *Board) explainRoom(j *job, n int32, say func(Why)) {
 	if j.blocked != "" {
 		say(Why{Text: j.blocked})

@@ -7,14 +7,14 @@ import (
 	"cantina/fence"
 )
 
-// Update is a change of one pair that takes effect when it is durable: the caller
-// stores it and then calls Board.Apply.
+// Update is a change of one batch task that takes effect when it is durable: the caller stores it
+// and then calls Board.Apply.
 type Update struct {
 	Key Key
 	UID string // of the job
-	// Store is false when there is nothing to store: the job is gone or was created
-	// anew meanwhile, or the report is a replay or would replace a better one. Apply
-	// then only gives back what the invocation drew.
+	// Store is false if there is nothing to store: the job was deleted or created again meanwhile, or
+	// the report is a replay or would replace a better one. Apply then only returns the draws of the
+	// invocation.
 	Store  bool
 	Status Status
 	// Data is the task's own data, with a real report only.
@@ -25,8 +25,8 @@ type Update struct {
 	ends fence.Invocation
 }
 
-// End says what the end of an invocation changes. It changes nothing itself: a
-// slot is refilled only after its status is durable.
+// End computes the changes of the end of an invocation. It changes nothing itself: a slot is
+// refilled only after its status is durable.
 func (b *Board) End(k Key, inv fence.Invocation, rep Report, guard int) Update {
 	u := Update{Key: k, ends: inv}
 	r, j := b.runs[k], b.jobs[k.Job]
@@ -34,8 +34,8 @@ func (b *Board) End(k Key, inv fence.Invocation, rep Report, guard int) Update {
 	case j == nil, inv.Compare(j.Born) <= 0:
 		return u
 	case r != nil && r.inv.Compare(inv) > 0 && rep.Bits&Overwriteable != 0:
-		// A later invocation runs: that this one is lost does not matter. What its process says
-		// does: the later one may never have started.
+		// A later invocation runs: the loss of this one does not matter. A report of its process does:
+		// the later one may never have started.
 		return u
 	case r != nil && r.inv == inv && r.uid != "" && r.uid != j.UID:
 		return u
@@ -82,7 +82,7 @@ func (b *Board) set(j *job, node string, s Status) {
 	b.changed(j, n)
 }
 
-// Mark returns where the status of a pair is stored, 0 = nowhere.
+// Mark returns where the status of a batch task is stored, 0 = nowhere.
 func (b *Board) Mark(k Key) uint32 {
 	if j, n, err := b.lookup(k); err == nil {
 		return b.record(j, n).mark
@@ -90,7 +90,7 @@ func (b *Board) Mark(k Key) uint32 {
 	return 0
 }
 
-// SetMark says that a status, unchanged, is stored elsewhere now.
+// SetMark records that a status, unchanged, is now stored elsewhere.
 func (b *Board) SetMark(k Key, mark uint32) {
 	if j, n, err := b.lookup(k); err == nil {
 		b.record(j, n).mark = mark
@@ -110,8 +110,7 @@ func (b *Board) Load(k Key, s Status, mark uint32) (old uint32, err error) {
 	return old, nil
 }
 
-// Status returns the stored status of a pair. It returns ErrUnknownJob or
-// ErrUnknownNode.
+// Status returns the stored status of a batch task. It returns ErrUnknownJob or ErrUnknownNode.
 func (b *Board) Status(k Key) (Status, error) {
 	j, n, err := b.lookup(k)
 	if err != nil {
@@ -132,16 +131,15 @@ func (b *Board) lookup(k Key) (*job, int32, error) {
 	return j, n, nil
 }
 
-// Retry lets failed tasks run again and ends backoffs: those of the named nodes,
-// or all of the job. It returns what is to be stored and applied. Errors: ErrUnknownJob,
-// ErrUnknownNode.
+// Retry lets failed tasks run again and ends backoffs: those of the named nodes, or all of the
+// job. It returns the updates to store and apply. Errors: ErrUnknownJob, ErrUnknownNode.
 func (b *Board) Retry(name string, nodes ...string) ([]Update, error) {
 	return b.rewrite(name, nodes, Retried)
 }
 
-// Reset forgets the statuses of the named nodes, or of all, so that they run
-// again; what runs is left alone. It returns what is to be stored and applied.
-// Errors: ErrUnknownJob, ErrUnknownNode.
+// Reset clears the statuses of the named nodes, or of all, so that they run again; running ones
+// are left alone. It returns the updates to store and apply. Errors: ErrUnknownJob,
+// ErrUnknownNode.
 func (b *Board) Reset(name string, nodes ...string) ([]Update, error) {
 	return b.rewrite(name, nodes, func(s Status) (Status, bool) {
 		// The invocation stays: a late replay must not count as new.

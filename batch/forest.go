@@ -32,8 +32,8 @@ type place struct {
 	tags   []string
 }
 
-// names numbers the node names of one level. Numbers are never reused, so that
-// statuses and what is drawn keep their meaning when the nodes are read again.
+// names numbers the node names of one level. Numbers are never reused, so that statuses and draws
+// keep their meaning when the nodes are read again.
 type names struct {
 	list  []string
 	index map[string]int32
@@ -52,7 +52,7 @@ func (n *names) intern(name string) int32 {
 	return i
 }
 
-// forest is the nodes and the ledger of what is drawn from them.
+// forest is the nodes and the ledger of their draws.
 type forest struct {
 	levels    []string // instance first, without worker
 	resources [][]string
@@ -94,8 +94,8 @@ func (f *forest) node(level int, name string) int32 {
 	return i
 }
 
-// plant replaces the places by those of the specs, in the spec's order. Names keep
-// their numbers, and what is drawn stays drawn. Unchanged on error.
+// plant replaces the places by those of the specs, in the spec's order. Names keep their numbers,
+// and draws stay. Unchanged on error.
 func (f *forest) plant(s *ForestSpec, specs []NodeSpec) error {
 	g := grower{f: f, spec: s, byLevel: make([][]sprout, len(f.levels)), byName: make([]map[string]int32, len(f.levels))}
 	root := cmpOr(s.Instance, "instance")
@@ -109,7 +109,7 @@ func (f *forest) plant(s *ForestSpec, specs []NodeSpec) error {
 	return nil
 }
 
-// sprout is a place that is not settled yet.
+// sprout is a place that is not final yet.
 type sprout struct {
 	name   string
 	parent int32 // index into the level above
@@ -228,7 +228,7 @@ func (g *grower) layOut() {
 	f.start = append(f.start, int32(len(f.places)))
 }
 
-// locate remembers where a name stands.
+// locate remembers the places of a name.
 func (f *forest) locate(level int, name, id int32) {
 	for len(f.at[level]) <= int(name) {
 		f.at[level] = append(f.at[level], -1)
@@ -288,14 +288,14 @@ func (f *forest) levelOf(p int32) int {
 	return -1
 }
 
-// draw is what a running batch task takes from one node.
+// draw is the amount that a running batch task takes from one node.
 type draw struct {
 	level int
 	node  int32
 	need  []int
 }
 
-// take books a draw (sign +1) or gives it back (-1).
+// take adds a draw (sign +1) or returns it (-1).
 func (f *forest) take(d draw, sign int) {
 	at := int(d.node) * len(f.resources[d.level])
 	for i, x := range d.need {
@@ -303,7 +303,7 @@ func (f *forest) take(d draw, sign int) {
 	}
 }
 
-// room reports whether a node has what is needed.
+// room reports whether a node has the needed amount.
 func (f *forest) room(level int, node int32, need []int) bool {
 	at := int(node) * len(need)
 	for i, x := range need {

@@ -14,25 +14,25 @@ type Job struct {
 	// UID is minted by the leader when the name is born; a deleted and re-created
 	// job has another one.
 	UID string
-	// Born is the newest invocation handed out when the job was created: what is not
-	// newer belongs to an earlier job of the name.
+	// Born is the newest invocation when the job was created: invocations that are not newer belong
+	// to an earlier job of the name.
 	Born   fence.Invocation
 	Domain string
 	Owner  string
 	// Forest names the forest of nodes it runs over: its own for a job that
 	// declares nodes, a shared one for Bistro configuration files.
 	Forest string
-	// Disabled jobs start nothing; what runs goes on.
+	// Disabled jobs start nothing; running tasks continue.
 	Disabled bool
 	// Paused is an operator's pause, kept apart from the configuration.
 	Paused bool
-	// Level at whose nodes it runs; empty = the last configured level.
+	// Level of the nodes on which it runs; empty = the last configured level.
 	Level string
 	// Priority is the weight of the priority policies; 0 = 1.
 	Priority float64
-	// Resources per level: what one batch task takes from the node of that level on
-	// its path, or from its cell for the level LevelWorker. A resource that is
-	// absent takes the forest's default.
+	// Resources per level: the amount that one batch task takes from the node of that level on its
+	// path, or from its cell for the level LevelWorker. A missing resource takes the forest's
+	// default.
 	Resources map[string]resource.Amounts
 	// Filters per level; a node runs only when it and all its ancestors pass.
 	Filters map[string]Filter
@@ -42,7 +42,7 @@ type Job struct {
 	// Retries bounds the attempts after the first that ended in an error; negative =
 	// only the backoff list bounds them.
 	Retries int
-	// Workload is what one batch task runs; Expand makes it concrete for a node.
+	// Workload is the work of one batch task; Expand makes it concrete for a node.
 	Workload action.Workload
 	Call     Call
 	// Config is handed to a Bistro task untouched (JSON object).
@@ -50,8 +50,8 @@ type Job struct {
 	// IgnoreExitCode restores Bistro's old meaning: without a status the exit code
 	// is not looked at.
 	IgnoreExitCode bool
-	// HostLevel pins a task to the machine named like its ancestor at that level;
-	// Host pins all tasks to one machine and wins (Bistro host placement).
+	// HostLevel pins a task to the machine with the name of its ancestor at that level; Host pins all
+	// tasks to one machine and takes precedence (Bistro host placement).
 	HostLevel, Host string
 	// Stack, Tags, Labels and Tolerates constrain the cells, as for LRPs.
 	Stack     string
@@ -65,7 +65,7 @@ type Job struct {
 // CanRun reports whether the job may start anything.
 func (j *Job) CanRun() bool { return !j.Disabled && !j.Paused && len(j.Errors) == 0 }
 
-// Call is how a task is told what to do.
+// Call is how a task gets its input.
 type Call int
 
 // The forms of a call.
@@ -74,8 +74,8 @@ const (
 	// element; CANTINA_JOB, CANTINA_NODE, CANTINA_PATH, CANTINA_FENCE and
 	// CANTINA_STATUS are in the environment.
 	CallTemplate Call = iota
-	// CallBistro: the node's name, the status pipe and a JSON object are appended to
-	// the command (Bistro, what a task gets).
+	// CallBistro: the node's name, the status pipe and a JSON object are appended to the command
+	// (Bistro, the input of a task).
 	CallBistro
 )
 
@@ -116,12 +116,12 @@ type ForestSpec struct {
 
 // Limit is one resource of a level.
 type Limit struct {
-	Default int // what a task takes when its job says nothing
+	Default int // amount that a task takes if its job sets none
 	Limit   int // capacity of each node of the level
 	Weight  int // for the busiest selector
 }
 
-// SourceKind tells where nodes come from.
+// SourceKind is the kind of a source of nodes.
 type SourceKind int
 
 // The sources of nodes.
@@ -140,12 +140,12 @@ type Source struct {
 	ParentLevel string
 	// Script is the program and its arguments; the parent's name is appended.
 	Script []string
-	// Timeout bounds one run of the script; 0 = 30 s.
+	// Timeout limits one run of the script; 0 = 30 s.
 	Timeout time.Duration
 }
 
-// ManualNode is one entry of a manual source. Names that are nobody's child hang
-// below the instance node.
+// ManualNode is one entry of a manual source. Names that are no child of another are below the
+// instance node.
 type ManualNode struct {
 	Name     string
 	Children []string
@@ -153,7 +153,7 @@ type ManualNode struct {
 	Tags     []string
 }
 
-// Policy is how jobs share what is free.
+// Policy is how jobs share free resources.
 type Policy int
 
 // The scheduling policies.
@@ -178,6 +178,6 @@ type Filter struct {
 // the default list.
 type Backoff struct {
 	Seconds []int // strictly increasing
-	Repeat  bool  // go on with the last value; else fail after it
-	Fail    bool  // an empty list that is meant: the first error fails
+	Repeat  bool  // continue with the last value; else fail after it
+	Fail    bool  // an intentionally empty list: the first error fails
 }

@@ -5,13 +5,12 @@ import (
 	"math"
 )
 
-// patience is how long a job may have nodes that are ready and start none for want of room
-// on nodes, in milliseconds, before room is kept for it. It is what work waits for a cell
-// before one is kept for it.
+// patience is how long a job may have ready nodes and start none for lack of room on nodes, in
+// milliseconds, before room is reserved for it. It equals the wait before a cell is reserved.
 const patience = 30_000
 
-// keep is room on the path of one node that is kept for its job: what other jobs draw on
-// those nodes leaves it.
+// keep is room on the path of one node that is reserved for its job: the draws of other jobs on
+// those nodes leave it free.
 type keep struct {
 	job   *job
 	node  int32
@@ -60,14 +59,14 @@ func (b *Board) reserve() {
 	b.told(k)
 }
 
-// wants reports whether what is kept is still for something. A change of its job or of the
-// nodes has given it back already.
+// wants reports whether the reservation is still needed. A change of its job or of the nodes has
+// already released it.
 func (b *Board) wants(k *keep) bool {
 	j := k.job
 	return j.blocked == "" && b.record(j, k.node).class == ClassReady && j.shut[k.place] == ""
 }
 
-// unkeep gives back what is kept.
+// unkeep releases the reservation.
 func (b *Board) unkeep() {
 	if k := b.kept; k != nil {
 		b.kept = nil
@@ -75,15 +74,15 @@ func (b *Board) unkeep() {
 	}
 }
 
-// told updates all tournaments that pass the nodes on which something is kept.
+// told updates all tournaments that pass the nodes with a reservation.
 func (b *Board) told(k *keep) {
 	for _, d := range k.draws {
 		b.drawn(d.level, d.node)
 	}
 }
 
-// leastLack returns the place of a job's ready node whose path lacks least, as shares of the
-// limits, or -1 when no node could hold it.
+// leastLack returns the place of a job's ready node whose path lacks the least, as shares of the
+// limits, or -1 if no node could hold it.
 func (b *Board) leastLack(j *job) int32 {
 	best, least := int32(-1), math.Inf(1)
 	for p := b.f.start[j.level]; p < b.f.start[j.level+1]; p++ {
@@ -101,8 +100,8 @@ func (b *Board) leastLack(j *job) int32 {
 	return best
 }
 
-// lack is how much of what is needed a node is short of, as shares of its limits; infinite
-// when its limits are less than what is needed.
+// lack is how much of the needed amount a node lacks, as shares of its limits; infinite if its
+// limits are less than the needed amount.
 func (f *forest) lack(level int, node int32, need []int) (sum float64) {
 	at := int(node) * len(need)
 	for i, x := range need {
@@ -118,7 +117,7 @@ func (f *forest) lack(level int, node int32, need []int) (sum float64) {
 	return sum
 }
 
-// leaves reports whether a task of a job leaves on a node what is kept there for another.
+// leaves reports whether a task of a job leaves the room on a node that is reserved for another.
 func (b *Board) leaves(j *job, level int, node int32) bool {
 	if b.kept == nil || b.kept.job == j {
 		return true
@@ -138,7 +137,7 @@ func (b *Board) leaves(j *job, level int, node int32) bool {
 	return true
 }
 
-// explainKept says whose room on a node stands in the way, when what is drawn does not.
+// explainKept names the job whose reservation on a node blocks a task, if the draws do not.
 func (b *Board) explainKept(j *job, level int, node int32, say func(Why)) {
 	if b.leaves(j, level, node) || !b.f.room(level, node, j.needs[level]) {
 		return

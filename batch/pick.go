@@ -19,9 +19,9 @@ const (
 	ScopeNode              // this node cannot
 )
 
-// Pick decides what starts next, at most max, by the policy of the forest, and
-// draws what it takes from the nodes. Every start is answered by Started, Refuse or
-// Unpick. The cost is a path per start and job, whatever else waits.
+// Pick decides which tasks start next, at most max, by the policy of the forest, and draws their
+// amounts from the nodes. Every start is answered by Started, Refuse or Unpick. The cost is a path
+// per start and job, independent of other waiting tasks.
 func (b *Board) Pick(max int) []Start {
 	var out []Start
 	b.reserve()
@@ -84,13 +84,13 @@ func (b *Board) pickFrom(j *job) (Start, bool) {
 	}
 	b.occupy(r)
 	if b.kept != nil && b.kept.job == j {
-		b.unkeep() // it has its turn; when that comes to nothing it has waited as long as before
+		b.unkeep() // it has its turn; without a start it has waited as long as before
 	}
 	s.Draws = b.drawsOf(r)
 	return s, true
 }
 
-// occupy makes a run count: what it draws, and its node as running.
+// occupy makes a run count: its draws, and its node as running.
 func (b *Board) occupy(r *run) {
 	b.runs[r.key] = r
 	for _, d := range r.draws {
@@ -130,8 +130,8 @@ func (b *Board) drawsOf(r *run) []Draw {
 	return out
 }
 
-// Started says that a picked batch task was handed to a cell as an invocation. It
-// returns ErrNotPicked.
+// Started records that a picked batch task was given to a cell as an invocation. It returns
+// ErrNotPicked.
 func (b *Board) Started(k Key, inv fence.Invocation, cell string) error {
 	r := b.runs[k]
 	if r == nil || !r.inv.IsZero() {
@@ -156,10 +156,9 @@ func (b *Board) Unpick(k Key) error {
 	return nil
 }
 
-// Refuse takes a pick back and keeps the job, the host or the node from being
-// picked again until Unblock. When the nodes were read anew since it was picked, or its job runs
-// on another level now, it is only taken back: its host may be another one now. It returns
-// ErrNotPicked.
+// Refuse withdraws a pick and keeps the job, the host or the node from being picked again until
+// Unblock. If the nodes were read again since it was picked, or its job now runs on another level,
+// it is only withdrawn: its host may have changed. It returns ErrNotPicked.
 func (b *Board) Refuse(k Key, scope Scope, reason string) error {
 	r := b.runs[k]
 	if err := b.Unpick(k); err != nil {
@@ -186,7 +185,7 @@ func (b *Board) Refuse(k Key, scope Scope, reason string) error {
 	return nil
 }
 
-// Unblock forgets all refusals: what kept work from starting may have changed.
+// Unblock clears all refusals: their reasons may have changed.
 func (b *Board) Unblock() {
 	for _, j := range b.order {
 		j.blocked = ""
@@ -203,10 +202,10 @@ func (b *Board) Blocked() bool {
 	return slices.ContainsFunc(b.order, func(j *job) bool { return j.blocked != "" || len(j.shut) > 0 })
 }
 
-// Adopt books a batch task that a cell says it runs, or that the leader's model
-// holds. It draws what its job takes today: the cell does not report amounts. Work
-// of an unknown job is only remembered. The same invocation again changes its cell. Without an
-// invocation nothing runs, and nothing is booked.
+// Adopt adds a batch task that a cell reports as running, or that the leader's model holds. It
+// draws the amounts that its job takes today: the cell does not report amounts. Work of an unknown
+// job is only remembered. The same invocation again changes its cell. Without an invocation
+// nothing runs, and nothing is added.
 func (b *Board) Adopt(k Key, inv fence.Invocation, cell string) {
 	if inv.IsZero() {
 		return
@@ -230,8 +229,8 @@ func (b *Board) Adopt(k Key, inv fence.Invocation, cell string) {
 	b.occupy(r)
 }
 
-// drawsToday is what a task of a job draws on the first place of a node; nothing
-// while the node stands nowhere.
+// drawsToday is the amounts that a task of a job draws on the first place of a node; nothing while
+// the node has no place.
 func (b *Board) drawsToday(j *job, node int32) (out []draw) {
 	first := int32(-1)
 	b.f.placesOf(j.level, node, func(p int32) {
@@ -247,8 +246,8 @@ func (b *Board) drawsToday(j *job, node int32) (out []draw) {
 	return out
 }
 
-// placeAdopted lets adopted work draw that could not so far: its job or its node
-// was not known when it was reported. No tournament is told: they are built anew.
+// placeAdopted adds the draws of adopted work that had none so far: its job or its node was
+// unknown when it was reported. No tournament is updated: they are rebuilt.
 func (b *Board) placeAdopted() (drawn []draw) {
 	var open []*run
 	for _, r := range b.runs {
@@ -267,8 +266,7 @@ func (b *Board) placeAdopted() (drawn []draw) {
 	return drawn
 }
 
-// Forget gives back what a running batch task draws and knows it no more: another
-// board accounts for it.
+// Forget returns the draws of a running batch task and removes it: another board accounts for it.
 func (b *Board) Forget(k Key) {
 	r := b.runs[k]
 	if r == nil {
@@ -295,7 +293,7 @@ func (b *Board) Picked(k Key) bool {
 	return r != nil && r.inv.IsZero()
 }
 
-// CellNeeds returns what one task of a job takes from its cell.
+// CellNeeds returns the amounts that one task of a job takes from its cell.
 func (b *Board) CellNeeds(name string) resource.Amounts {
 	if j := b.jobs[name]; j != nil {
 		return j.cell

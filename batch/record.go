@@ -18,22 +18,22 @@ type record struct {
 	exit    int16
 	signal  uint8
 	running bool
-	former  bool  // what runs is of a removed job of this name
-	done    bool  // as the jobs that depend on it were told
+	former  bool  // the running task belongs to a removed job of this name
+	done    bool  // as published to dependent jobs
 	hopeful bool  // the same: it may be done without a change
 	ahead   bool  // its time was not yet: it is by another clock, which was wrong
 	class   Class // as counted
 	flags   uint8
 }
 
-// Flags of a pair, computed from the configuration.
+// Flags of a record, computed from the configuration.
 const (
 	flagAvoided  = 1 << iota // a filter of a level keeps it away
 	flagDisabled             // it or an ancestor is disabled
-	flagPlaced               // it stands in the forest, at the job's level
+	flagPlaced               // it is in the forest, at the job's level
 )
 
-// Class is what a report counts a pair as.
+// Class is the class of a batch task in a report.
 type Class uint8
 
 // The classes, first hit wins.

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// refit computes flags, counts and the tournament of a job anew: after a change of
-// its configuration.
+// refit computes flags, counts and the tournament of a job again: after a change of its
+// configuration.
 func (b *Board) refit(j *job) { b.recount(j, b.replace(j)) }
 
-// refitAll does so for all jobs, after a change of the nodes: what a job counts as may
+// refitAll does so for all jobs, after a change of the nodes: the class of a job's tasks may
 // depend on where another one may run.
 func (b *Board) refitAll() {
 	avoided := make([][]bool, len(b.order))
@@ -93,7 +93,7 @@ func (b *Board) open(j *job, p int32) bool {
 	return b.f.room(level, b.f.places[p].name, j.needs[level]) && b.leaves(j, level, b.f.places[p].name)
 }
 
-// classify says what a pair counts as.
+// classify returns the class of a batch task.
 func (b *Board) classify(j *job, node int32, x *record) Class {
 	switch {
 	case x.former:
@@ -128,9 +128,9 @@ func (b *Board) classify(j *job, node int32, x *record) Class {
 	return class
 }
 
-// dueAt is until when a pair is in backoff. An end that lay ahead is by the clock of an
-// earlier leader, which was wrong: its backoff counts from the begin of this board, also
-// once that time has come.
+// dueAt is until when a batch task is in backoff. An end in the future is by the clock of an
+// earlier leader, which was wrong: its backoff counts from the beginning of this board, also once
+// that time has come.
 func (b *Board) dueAt(x *record) int64 {
 	at := x.time
 	if x.ahead {
@@ -155,9 +155,9 @@ func (b *Board) doneOn(d, j *job, node int32) bool {
 	return ok && d.records[at].bits&Done != 0 && !d.records[at].running
 }
 
-// hopeless reports whether a job will not be done on a node without a change: it failed
-// there for good, does not run there, is invalid, or depends on such a job, through any chain.
-// It goes by statuses and flags alone, not by what is counted.
+// hopeless reports whether a job will not be done on a node without a change: it failed there
+// permanently, does not run there, is invalid, or depends on such a job, through any chain. It
+// uses only statuses and flags, not counts.
 func (b *Board) hopeless(j *job, node int32) bool {
 	return b.hopelessAt(j, node, &search{})
 }
@@ -165,7 +165,7 @@ func (b *Board) hopeless(j *job, node int32) bool {
 // search is one question about the jobs that others depend on, on the nodes of one name:
 // however many ways lead to a job, it is looked at once. It ends with the first hopeless job.
 type search struct {
-	seen map[*job]bool // true: on the way to what is looked at now; false: it may be done
+	seen map[*job]bool // true: on the way to the present one; false: it may be done
 }
 
 func (b *Board) hopelessOn(d, j *job, node int32, s *search) bool {
@@ -199,8 +199,8 @@ func (b *Board) hopelessAt(j *job, node int32, s *search) bool {
 	return false
 }
 
-// changed brings class, count and tournament up to date after a pair changed, and
-// tells the jobs that wait for it.
+// changed updates class, count and tournament after a change of a batch task, and informs the jobs
+// that wait for it.
 func (b *Board) changed(j *job, node int32) {
 	x := b.record(j, node)
 	was := x.class
@@ -225,7 +225,7 @@ func (b *Board) changed(j *job, node int32) {
 	}
 }
 
-// touch notes that a job looks different for what another one did.
+// touch records that the view of a job changed because of another one.
 func (b *Board) touch(j *job) {
 	if b.touched == nil {
 		b.touched = map[string]bool{}
@@ -233,15 +233,15 @@ func (b *Board) touch(j *job) {
 	b.touched[j.Name] = true
 }
 
-// Touched returns the jobs that look different since the last call for what became of
-// those that they depend on, in order.
+// Touched returns the jobs whose view changed since the last call because of jobs that they depend
+// on, in order.
 func (b *Board) Touched() []string {
 	out := slices.Sorted(maps.Keys(b.touched))
 	b.touched = nil
 	return out
 }
 
-// recheck looks at all pairs of a job again: a job that it depends on came or went.
+// recheck checks all batch tasks of a job again: a job that it depends on was added or removed.
 func (b *Board) recheck(j *job) {
 	b.touch(j)
 	for i := range j.records {
@@ -257,7 +257,7 @@ func (b *Board) drawn(level int, node int32) {
 	}
 }
 
-// schedule remembers when a pair leaves its backoff.
+// schedule remembers when a batch task leaves its backoff.
 func (b *Board) schedule(j *job, node int32, x *record) {
 	if x.class != ClassBackoff {
 		return

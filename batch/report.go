@@ -13,7 +13,7 @@ import (
 // ErrStatus reports a text that is no status.
 var ErrStatus = errors.New("bad status")
 
-// maxStatusText bounds what is parsed at all, in bytes.
+// maxStatusText limits the parsed text, in bytes.
 const maxStatusText = 64 << 10
 
 // savedBackoffKey is private in Bistro; a task may not set it.
@@ -35,9 +35,9 @@ func labelBits(label string) (Bits, bool) {
 	return 0, false
 }
 
-// ParseStatus reads what a task wrote: a plain label, {"result": label}, or
-// {"result_bits": number}, the latter two with "data" (an object). Bits win over
-// the label. It returns ErrStatus (Bistro statuses, what a task may write).
+// ParseStatus parses a task's output: a plain label, {"result": label}, or {"result_bits":
+// number}, the latter two with "data" (an object). Bits take precedence over the label. It returns
+// ErrStatus (Bistro statuses, the output of a task).
 func ParseStatus(text []byte) (Report, error) {
 	text = bytes.TrimRight(text, "\r\n")
 	if len(text) > maxStatusText {
@@ -129,12 +129,11 @@ func parseData(raw json.RawMessage) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Judge makes a report of how an invocation ended and what it wrote last. Of the two the
-// worse counts: an exit code of 0 that nobody asked for is as good as done, a killed task is
-// incomplete, and everything else is an error; a task that says done, or incomplete, and ends
-// worse than that has got as far as it says, and its data is kept. (Beyond Bistro, which never
-// looked at the exit code; ignoreExit restores that: what was written counts, and nothing
-// written is an error.)
+// Judge makes a report of the end of an invocation and its last output. The worse of the two
+// counts. An unrequested exit code of 0 ranks as done, a killed task is incomplete, and any other
+// end is an error. If a task reports done, or incomplete, and ends worse than that, its progress
+// and its data are kept. (Beyond Bistro, which ignores the exit code; ignoreExit restores that:
+// the output counts, and no output is an error.)
 func Judge(e Ended, text []byte, ignoreExit bool) Report {
 	r := judge(e, text, ignoreExit)
 	r.ExitCode, r.Signal = e.ExitCode, e.Signal
@@ -161,7 +160,7 @@ func judge(e Ended, text []byte, ignoreExit bool) Report {
 	return end
 }
 
-// report is what the end says by itself.
+// report is the report of the end alone.
 func (e Ended) report(ignoreExit bool) Report {
 	switch {
 	case e.Again == AgainNow:
@@ -184,7 +183,7 @@ func (e Ended) report(ignoreExit bool) Report {
 	return Report{Bits: Done}
 }
 
-// reported says what the program has told of itself, where that is worse than how it ended.
+// reported describes the program's own report, if that is worse than its end.
 func (b Bits) reported() string {
 	switch {
 	case b&Failed != 0:

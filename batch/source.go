@@ -24,11 +24,10 @@ type NodeSpec struct {
 	Tags     []string
 }
 
-// ManualNodes turns the entries of a manual source into nodes: names that are
-// nobody's child hang below the instance node at the first level, and so on down.
-// A child listed under two parents is a replica. It returns ErrNodes when there is
-// no root, a name is listed twice, or the nesting is deeper than the levels (Bistro
-// node fetchers, manual).
+// ManualNodes converts the entries of a manual source to nodes: names that are no child of another
+// are below the instance node at the first level, and so on down. A child listed under two parents
+// is a replica. It returns ErrNodes if there is no root, a name is listed twice, or the nesting is
+// deeper than the levels (Bistro node fetchers, manual).
 func ManualNodes(levels []string, entries []ManualNode) ([]NodeSpec, error) {
 	byName, child, err := index(entries)
 	if err != nil {
@@ -91,8 +90,8 @@ func index(entries []ManualNode) (byName map[string]*ManualNode, child map[strin
 	return byName, child, nil
 }
 
-// Repeated returns the first name that a script printed twice for one parent, and
-// false when there is none: ScriptNodes counts it once, its owner should hear of it.
+// Repeated returns the first name that a script printed twice for one parent, and false if there
+// is none: ScriptNodes counts it once, and its owner should get a warning.
 func Repeated(output []byte) (name string, found bool) {
 	seen := make(map[string]bool)
 	for line := range strings.Lines(string(output)) {
@@ -104,10 +103,10 @@ func Repeated(output []byte) (name string, found bool) {
 	return "", false
 }
 
-// ScriptNodes turns what a script printed for one parent into nodes: every line is
-// a node of the level below the parent's. Empty lines and a trailing carriage
-// return are dropped, a name twice counts once. It returns ErrNodes for a line that
-// is no name (not UTF-8, a NUL byte, too long), with its number.
+// ScriptNodes converts a script's output for one parent to nodes: every line is a node of the
+// level below the parent's. Empty lines and a trailing carriage return are dropped, a name twice
+// counts once. It returns ErrNodes for a line that is no name (not UTF-8, a NUL byte, too long),
+// with its number.
 func ScriptNodes(levels []string, parentLevel, parent string, output []byte) ([]NodeSpec, error) {
 	level, err := below(levels, parentLevel)
 	if err != nil {

@@ -18,7 +18,7 @@ const (
 	Running                            // 2
 	Done                               // 4: final
 	Incomplete                         // 8: ran, wants to run again, no error
-	Failed                             // 16: final until forgiven
+	Failed                             // 16: final until retried
 	Error                              // 32: may run again
 	UsesBackoff                        // 64: waits before the next try
 	Avoided                            // 128: reports only
@@ -33,13 +33,13 @@ const (
 // refused.
 const MaxData = 4096
 
-// Report is what became of one invocation: parsed from what the task wrote, or
-// made up when it wrote nothing.
+// Report is the outcome of one invocation: parsed from the task's output, or synthetic without
+// output.
 type Report struct {
 	Bits Bits
 	// Data is the JSON object the task gave; stored, not held in memory.
 	Data []byte
-	// Reason in words, for errors and synthetic statuses.
+	// Reason, for errors and synthetic statuses.
 	Reason string
 	// Moved: its cell ended it to be run again at once.
 	Moved bool
@@ -47,14 +47,14 @@ type Report struct {
 	ExitCode, Signal int
 }
 
-// Ended is how an invocation's process ended, without what it wrote.
+// Ended is how an invocation's process ended, without its output.
 type Ended struct {
 	ExitCode, Signal int
 	// Killed is set when the cell sent it a signal on request.
 	Killed bool
 	// TimedOut is set when it was ended by its time limit.
 	TimedOut bool
-	// Reason of the executor in words.
+	// Reason of the executor.
 	Reason string
 	// Again is set when it is the cell's doing that the task did not get to its end.
 	Again Again
@@ -79,7 +79,7 @@ func (k Key) Compare(other Key) int {
 	return cmp.Or(strings.Compare(k.Job, other.Job), strings.Compare(k.Node, other.Node))
 }
 
-// Status is the stored status of one pair.
+// Status is the stored status of one batch task.
 type Status struct {
 	Bits Bits
 	// Time of the status, Unix milliseconds.
@@ -87,25 +87,24 @@ type Status struct {
 	// Backoff is the pause in force (see also Paced), and Saved the job's own value while the pause of
 	// a lost cell is in force; seconds.
 	Backoff, Saved int
-	// Attempts counts invocations that ended in an error since the last success or
-	// reset, Losses those whose cell was lost.
+	// Attempts counts invocations that ended in an error since the last success or reset, Losses
+	// those whose cell was lost.
 	Attempts, Losses int
-	// Invocation is the last one applied; replays of it are acknowledged and not
-	// counted.
+	// Invocation is the last applied one; replays of it are acknowledged and not counted.
 	Invocation       fence.Invocation
 	ExitCode, Signal int
 	Reason           string
 }
 
-// Start is a decision: run this batch task now. The scheduler asks for room on a
-// cell and then calls Board.Started, Board.Refuse or Board.Unpick.
+// Start is a decision: run this batch task now. The scheduler requests resources on a cell and
+// then calls Board.Started, Board.Refuse or Board.Unpick.
 type Start struct {
 	Key Key
 	// Path names the nodes from the root to the task's node.
 	Path []string
-	// Draws is what it takes on each level of the path.
+	// Draws is the amounts that it takes on each level of the path.
 	Draws []Draw
-	// Cell is what it takes from its cell.
+	// Cell is the amounts that it takes from its cell.
 	Cell resource.Amounts
 	// Host is the only machine it may run on; empty = any.
 	Host string
@@ -113,7 +112,7 @@ type Start struct {
 	Next NextBackoff
 }
 
-// Draw is what a batch task takes from one node.
+// Draw is the amount that a batch task takes from one node.
 type Draw struct {
 	Level   string
 	Node    string

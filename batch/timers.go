@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// timer says when a pair may run again. It is only a hint: the pair is looked at
-// anew.
+// timer is when a batch task may run again. It is only a hint: the task is checked again.
 type timer struct {
 	at   int64
 	job  string
@@ -51,9 +50,9 @@ func (t *timers) pop() timer {
 	}
 }
 
-// Advance moves the board's clock (Unix milliseconds): what was in backoff until
-// now may run. A clock that goes back lengthens no backoff that is over. The first call
-// says when the board began: it comes before statuses are loaded.
+// Advance moves the board's clock (Unix milliseconds): tasks in backoff until now may run. A clock
+// that goes back extends no backoff that is over. The first call sets the beginning of the board:
+// it comes before statuses are loaded.
 func (b *Board) Advance(now int64) {
 	if b.now == 0 {
 		b.began = now
@@ -78,7 +77,7 @@ func (b *Board) NextDue() (at int64, ok bool) {
 	return 0, false
 }
 
-// waits reports that a pair is in backoff until the time of the timer.
+// waits reports whether a batch task is in backoff until the time of the timer.
 func (b *Board) waits(x timer) bool {
 	j := b.jobs[x.job]
 	return j != nil && int(x.node) < len(j.records) && j.records[x.node].class == ClassBackoff && b.dueAt(&j.records[x.node]) == x.at
@@ -87,8 +86,8 @@ func (b *Board) waits(x timer) bool {
 // leastThin is how many timers are never looked through.
 const leastThin = 1024
 
-// thinOut drops timers that mean nothing any more, and doubles: each reading of the nodes
-// sets one for every pair in backoff. It is called when half may be such.
+// thinOut drops obsolete timers and duplicates: each reading of the nodes sets one for every task
+// in backoff. It is called when half may be such.
 func (b *Board) thinOut() {
 	kept := slices.DeleteFunc(b.due, func(x timer) bool { return !b.waits(x) })
 	slices.SortFunc(kept, func(x, y timer) int {

@@ -1,10 +1,9 @@
 package batch
 
-// tournament knows, for one job, the best node that could start now. Every place
-// has a key: the least rank of a node that may start in its subtree, or none when
-// there is no such node or the place itself has no room for the job. The children
-// of a place stand in a binary heap by key, so that a change costs one path, and a
-// closed place hides its subtree without touching it.
+// tournament knows, for one job, the best node that could start now. Every place has a key: the
+// least rank of a node that may start in its subtree, or none if there is no such node or the
+// place itself has no room for the job. The children of a place are in a binary heap by key, so
+// that a change costs one path, and a full place hides its subtree without a visit.
 type tournament struct {
 	f     *forest
 	level int // of the job's nodes
@@ -12,8 +11,8 @@ type tournament struct {
 	heap  []int32 // the children of p are heap[first : first+size[p]]
 	pos   []int32 // of a place in its parent's heap, -1 = not in it
 	size  []int32
-	// open says whether a place has room for the job, ready whether a node may start
-	// apart from room.
+	// open reports whether a place has room for the job, ready whether a node may start apart from
+	// room.
 	open  func(p int32) bool
 	ready func(p int32) bool
 	// visits counts the places looked at.

@@ -100,8 +100,8 @@ func (b *Board) Progress(name string) (p Progress, ok bool) {
 	return p, true
 }
 
-// behind says which job a job waits for that starts nothing; empty when it waits for none.
-// through are the jobs on the way to it.
+// behind names the job without starts that a job waits for; empty if it waits for none. through
+// are the jobs on the way to it.
 func (b *Board) behind(j *job, through ...*job) string {
 	if j.counts[ClassBlocked]+j.counts[ClassStranded] == 0 {
 		return ""
@@ -138,7 +138,7 @@ func (b *Board) behind(j *job, through ...*job) string {
 // files that are applied one after the other can still make a circle.
 const inCircle = "the jobs wait for each other in a circle"
 
-// held says by whose word a job starts nothing.
+// held names the setting because of which a job starts nothing.
 func (j *job) held() string {
 	switch {
 	case j.Disabled:
@@ -154,7 +154,7 @@ type NodeView struct {
 	Node   string
 	Class  Class
 	Status Status
-	// Invocation and Cell of what runs; zero otherwise.
+	// Invocation and Cell of the running task; zero otherwise.
 	Invocation fence.Invocation
 	Cell       string
 	Since      int64 // Unix milliseconds
@@ -169,9 +169,8 @@ type NodeFilter struct {
 	Limit   int     // 0 = all
 }
 
-// Nodes lists nodes of a job in order of name. Unknown jobs are ErrUnknownJob. A
-// node that is asked for by its name and that the job has not is no error here: see
-// HasNode.
+// Nodes lists nodes of a job in order of name. Unknown jobs are ErrUnknownJob. A requested node
+// that the job does not have is no error here: see HasNode.
 func (b *Board) Nodes(name string, f NodeFilter) ([]NodeView, error) {
 	j := b.jobs[name]
 	if j == nil {
@@ -234,8 +233,8 @@ func (b *Board) isBelow(j *job, n int32, name string) (below bool) {
 	return below
 }
 
-// Path names the nodes from the root to a node of a job, by its first place; nil
-// when it stands nowhere.
+// Path names the nodes from the root to a node of a job, by its first place; nil if it has no
+// place.
 func (b *Board) Path(k Key) []string {
 	j, n, err := b.lookup(k)
 	if err != nil {
@@ -272,7 +271,7 @@ type RunView struct {
 	Orphan     bool  // its job is gone
 }
 
-// Runs lists what may be running, in order of job and node; an empty job = all.
+// Runs lists the possibly running tasks, in order of job and node; an empty job = all.
 func (b *Board) Runs(job string) []RunView {
 	var out []RunView
 	for k, r := range b.runs {

@@ -39,7 +39,7 @@ func (k SourceKind) String() string {
 	return fmt.Sprintf("SourceKind(%d)", int(k))
 }
 
-// String prints the policy in words.
+// String describes the policy.
 func (p Policy) String() string {
 	switch p {
 	case RoundRobin:
@@ -48,7 +48,8 @@ func (p Policy) String() string {
 	return fmt.Sprintf("Policy(%d)", int(p))
 }
 
-// FieldWord is the value of a field in words, where the number alone would mislead; empty = as it is.
+// FieldWord is the readable value of a field, if the number alone would mislead; empty = the
+// number.
 func (j Job) FieldWord(field string) string {
 	if field == "Retries" && j.Retries < 0 {
 		return "unlimited"

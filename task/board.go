@@ -11,9 +11,8 @@ import (
 	"cantina/internal/multimap"
 )
 
-// Board holds all tasks of a leader and knows what convergence has to look at. It
-// is an owned value, changed in place by one goroutine. Tasks that were put in are
-// never changed by it.
+// Board holds all tasks of a leader and knows which of them convergence must check. It is an owned
+// value, changed in place by one goroutine. It never changes tasks that were put in.
 type Board struct {
 	policy  Policy
 	tasks   map[string]*slot             // by guid
@@ -29,11 +28,11 @@ type Board struct {
 type slot struct {
 	task  *Task
 	due   time.Time
-	asked time.Time // when a place was last asked for
-	// sending: the delivery of its end is under way here, and ends with CallbackDone.
+	asked time.Time // when a placement was last requested
+	// sending: the delivery of its end is in progress here, and ends with CallbackDone.
 	sending bool
-	// loaded is when this board came to know of a task that another leader has cancelled: how
-	// far that one's wall clock was from this one's nobody knows. Zero for all others.
+	// loaded is when this board loaded a task that another leader has cancelled, whose wall clock may
+	// differ from this one's. Zero for all others.
 	loaded time.Time
 }
 
@@ -85,8 +84,8 @@ func (b *Board) Put(t *Task) {
 	b.dirty[t.GUID] = struct{}{}
 }
 
-// pushEnded enters a task among the ended ones of its domain, and throws out what
-// is gone when that is more than half.
+// pushEnded adds a task to the ended ones of its domain, and removes deleted ones if they are more
+// than half.
 func (b *Board) pushEnded(t *Task) {
 	h := b.ended[t.Domain]
 	if h == nil {
@@ -100,14 +99,14 @@ func (b *Board) pushEnded(t *Task) {
 	}
 }
 
-// isEnded reports whether the item is still what it says.
+// isEnded reports whether the item is still valid.
 func (b *Board) isEnded(i endedItem) bool {
 	t := b.Get(i.guid)
 	return t != nil && t.UID == i.uid && t.Ended() && t.FirstCompleted.Equal(i.at)
 }
 
-// Load is Put for a row of an earlier term: nobody knows whether its request
-// arrived, so the next pass repeats it.
+// Load is Put for a row of an earlier term: it is unknown whether its request arrived, so the next
+// pass repeats it.
 func (b *Board) Load(t *Task, now time.Time) {
 	b.Put(t)
 	s := b.tasks[t.GUID]
@@ -117,8 +116,8 @@ func (b *Board) Load(t *Task, now time.Time) {
 	}
 }
 
-// Sending says whether the delivery of a task's end is under way: a RESOLVING task is not
-// demoted while it is. What is not about its present verdict changes nothing.
+// Sending sets whether the delivery of a task's end is in progress: a RESOLVING task is not
+// demoted meanwhile. A call about an older verdict changes nothing.
 func (b *Board) Sending(d Delivery, on bool) {
 	if s := b.tasks[d.GUID]; s != nil && s.task.State == Resolving && s.task.Delivery() == d {
 		s.sending = on
@@ -194,7 +193,7 @@ func keys(set map[string]struct{}) []string {
 	return out
 }
 
-// Quarantine says that the row of a guid cannot be read: it counts as existing.
+// Quarantine records that the row of a guid cannot be read: it counts as existing.
 func (b *Board) Quarantine(guid string, bad bool) {
 	if bad {
 		b.bad[guid] = true
@@ -218,20 +217,20 @@ func (b *Board) ProcDied(proc string) {
 // Dead reports whether a cell process is certainly dead.
 func (b *Board) Dead(proc string) bool { return b.dead.Has(proc) }
 
-// Heard records that the session of a cell process is HEALTHY: it lives, although no
-// list may have named it.
+// Heard records that the session of a cell process is HEALTHY: it lives, even if no list has named
+// it.
 func (b *Board) Heard(proc string) { b.dead.Delete(proc) }
 
-// Move is one thing that convergence wants: the event for the task, to be given to Step.
+// Move is one action of convergence: the event for the task, to be passed to Step.
 type Move struct {
 	GUID  string
 	Event Event
 }
 
-// Converge looks at what has changed since the last pass and at what has fallen
-// due, and returns what has to be done, in order of guid. It remembers which
-// requests it repeated: a second pass at the same moment returns nothing. (Diego
-// dev notes, Tasks, Maintaining Consistency: its five duties are the cases of check.)
+// Converge checks tasks that have changed since the last pass or have become due, and returns the
+// needed moves, in order of guid. It remembers the repeated requests: a second pass at the same
+// time returns nothing. (Diego dev notes, Tasks, Maintaining Consistency: its five duties are the
+// cases of check.)
 func (b *Board) Converge(now time.Time) []Move {
 	b.due.Thin(len(b.tasks), func(guid string, at time.Time) bool { return b.tasks[guid] != nil && b.tasks[guid].due.Equal(at) })
 	for {
@@ -259,7 +258,7 @@ func (b *Board) Converge(now time.Time) []Move {
 		}
 	}
 	if len(b.dirty) > 64 {
-		b.dirty = map[string]struct{}{} // clearing a map costs what it once held
+		b.dirty = map[string]struct{}{} // clearing a map costs as much as its largest content
 	}
 	clear(b.dirty)
 	for d := range over {
@@ -314,7 +313,7 @@ func (b *Board) checkPending(s *slot, now time.Time) Event {
 	}
 	b.plan(s, end)
 	if s.asked.IsZero() {
-		s.asked = now // just asked for by the event that made it so
+		s.asked = now // just requested by the event that caused it
 	}
 	at := s.asked.Add(b.policy.Kick)
 	if now.Before(at) {
@@ -344,8 +343,8 @@ func (b *Board) checkCompleted(s *slot, now time.Time) Event {
 	return nil
 }
 
-// mayGo reports whether an ended task may be forgotten: not one whose container may still be
-// there. Who waits for its end asks for the row.
+// mayGo reports whether an ended task may be deleted: not one whose container may still exist,
+// because consumers of its end need the row.
 func (b *Board) mayGo(t *Task, now time.Time) bool {
 	return t.prunable() && !t.Held(b.SinceEnd(t, now), b.dead.Has(t.Holder.Proc))
 }
@@ -408,7 +407,7 @@ func (h *endedHeap) Push(x any) { *h = append(*h, x.(endedItem)) }
 func (h *endedHeap) Pop() any {
 	old := *h
 	x := old[len(old)-1]
-	old[len(old)-1] = endedItem{} // what it holds goes with it
+	old[len(old)-1] = endedItem{} // its data is deleted with it
 	*h = old[:len(old)-1]
 	return x
 }

@@ -7,29 +7,29 @@ type Event interface{ event() }
 
 // Events of a cell. UID must be the row's.
 type (
-	// Start asks for PENDING → RUNNING on By before the container Reservation runs.
-	// The same reservation asking again gets the same answer.
+	// Start requests PENDING → RUNNING on By before the container Reservation runs. A repeated
+	// request of the same reservation gets the same answer.
 	Start struct {
 		UID         string
 		By          Holder
 		Reservation string
-		// Live: the container runs already, and the row does not know: the store went back.
-		// It may go on although By may be given no work now.
+		// Live: the container already runs, and the row does not have that: the store went back. It may
+		// continue although By may get no work now.
 		Live bool
 	}
-	// Complete says how the container ended.
+	// Complete is how the container ended.
 	Complete struct {
 		UID    string
 		By     Holder
 		Result Result
 	}
-	// Missing says that By, which the row names, has no container for the task.
+	// Missing: By, which the row names, has no container for the task.
 	Missing struct {
 		UID string
 		By  Holder
 	}
-	// Adopt says that By's predecessor From has handed the task's container over: of a task
-	// that runs, or that was cancelled and whose container has not ended.
+	// Adopt: By's predecessor From has handed the task's container over: of a running task, or of a
+	// cancelled one whose container has not ended.
 	Adopt struct {
 		UID  string
 		From string
@@ -37,15 +37,15 @@ type (
 	}
 )
 
-// Reject says that the task could not be placed or its container not be made.
-// Never means that no cell could ever hold it. Sent by the auctioneer and by cells.
+// Reject: the task could not be placed or its container not be made. Never means that no cell
+// could ever hold it. Sent by the auctioneer and by cells.
 type Reject struct {
 	UID    string
 	Reason string
 	Never  bool
-	// Carried: one cell did not take it, and it is in the auction's next batch: that
-	// is no word on whether there is room, and nothing is counted. When a cell says so, it
-	// gives up what it had reserved: another place is asked for.
+	// Carried: one cell refused it, and it is in the auction's next batch. That does not mean that
+	// there is no room, and nothing is counted. If a cell sends it, it gives up its reservation:
+	// another placement is requested.
 	Carried bool
 	// By is set when a cell rejects a task that it had started: only its holder may.
 	By Holder
@@ -59,8 +59,8 @@ type (
 	Resolve struct{}
 	// Delete removes a RESOLVING task.
 	Delete struct{}
-	// ResolveLost is a person's word on a lost task. Successor is the guid of the new
-	// task when As is ResolvedRerun.
+	// ResolveLost is a person's decision about a lost task. Successor is the guid of the new task if
+	// As is ResolvedRerun.
 	ResolveLost struct {
 		As        Resolution
 		Successor string
@@ -73,18 +73,18 @@ type (
 	ProcDead struct{ Proc string }
 	// ExpirePending: it was not started in time.
 	ExpirePending struct{}
-	// Kick asks again for a place for a PENDING task.
+	// Kick repeats the request for a placement of a PENDING task.
 	Kick struct{}
 	// KickCallback begins (again) to deliver the end of a COMPLETED task.
 	KickCallback struct{}
-	// CallbackDone is what came of a run of attempts to deliver one verdict.
+	// CallbackDone is the result of a run of attempts to deliver one verdict.
 	CallbackDone struct {
 		UID       string
 		Verdict   int
 		Delivered bool
 		Error     string
 	}
-	// Demote turns a RESOLVING task whose end nobody delivers back into COMPLETED.
+	// Demote turns a RESOLVING task whose end is not being delivered back into COMPLETED.
 	Demote struct{}
 	// Prune removes a COMPLETED task whose retention is over.
 	Prune struct{}
@@ -112,14 +112,14 @@ func (Prune) event()         {}
 type Effect interface{ effect() }
 
 type (
-	// RequestAuction asks the auctioneer for a place.
+	// RequestAuction requests a placement from the auctioneer.
 	RequestAuction struct{ GUID, UID string }
-	// WithdrawAuction tells the auctioneer that no place is needed any more.
+	// WithdrawAuction withdraws the request for a placement.
 	WithdrawAuction struct{ GUID, UID string }
-	// AttemptDropped tells the auctioneer that a cell has given up its reservation for the
-	// task before it started it.
+	// AttemptDropped reports to the auctioneer that a cell has given up its reservation for the task
+	// before the start.
 	AttemptDropped struct{ GUID, UID string }
-	// CancelContainer tells the cell to end the container of the task.
+	// CancelContainer orders the cell to end the container of the task.
 	CancelContainer struct {
 		GUID, UID string
 		Holder    Holder
@@ -134,7 +134,7 @@ func (AttemptDropped) effect()  {}
 func (CancelContainer) effect() {}
 func (CallBack) effect()        {}
 
-// Env is what Step has to know beside the row.
+// Env is the input of Step besides the row.
 type Env struct {
 	Now time.Time
 	// Eligible reports whether the cell process of a Start may be given work.
@@ -153,8 +153,8 @@ type Policy struct {
 	Retention time.Duration
 	// KeepPerDomain is how many ended tasks a domain keeps; 0 = 10,000.
 	KeepPerDomain int
-	// Kick is how long a PENDING task waits before its place is asked for again,
-	// and a COMPLETED one before its callback is; 0 = 30 s.
+	// Kick is how long a PENDING task waits before its placement is requested again, and a COMPLETED
+	// one before its callback is; 0 = 30 s.
 	Kick time.Duration
 	// StuckResolving demotes a RESOLVING task; 0 = 30 s.
 	StuckResolving time.Duration
@@ -188,8 +188,8 @@ func (p Policy) WithDefaults() Policy {
 	return p
 }
 
-// seed reports whether tasks are kept as the notes say: deleted once delivered,
-// and two minutes after their end in any case.
+// seed reports whether tasks are kept by Diego's rule: deleted once delivered, and two minutes
+// after their end in any case.
 func (p Policy) seed() bool { return p.Retention < 0 }
 
 // KeptFor returns how long an ended task is kept.

@@ -2,7 +2,7 @@ package task
 
 import "fmt"
 
-// Container is the state of a task's container, as far as the table tells states apart.
+// Container is the state of a task's container, as far as the table distinguishes states.
 type Container int
 
 // The states of a container.
@@ -14,7 +14,7 @@ const (
 	Unstarted                    // COMPLETED before it had a process: its reservation expired or was stopped
 )
 
-// String prints the state in the words of the notes.
+// String prints the state in the words of Diego's notes.
 func (c Container) String() string {
 	switch c {
 	case NoContainer:
@@ -31,7 +31,7 @@ func (c Container) String() string {
 	return fmt.Sprintf("Container(%d)", int(c))
 }
 
-// Call is what a cell asks of the leader, by the event of the same name.
+// Call is a cell's request to the leader, by the event of the same name.
 type Call int
 
 // The calls.
@@ -63,7 +63,7 @@ func (c Call) String() string {
 	return fmt.Sprintf("Call(%d)", int(c))
 }
 
-// Fate is what a cell does with its container after the call was answered without error.
+// Fate is a cell's action on its container after the call succeeded.
 type Fate int
 
 // The fates.
@@ -71,7 +71,7 @@ const (
 	Leave           Fate = iota // do nothing with it
 	RunContainer                // RESERVED: run it
 	DeleteContainer             // stop and destroy it
-	StopContainer               // stop it: Reason is how it failed, to be told when it has ended
+	StopContainer               // stop it: Reason is how it failed, to be reported when it has ended
 )
 
 // String prints the fate.
@@ -89,7 +89,7 @@ func (f Fate) String() string {
 	return fmt.Sprintf("Fate(%d)", int(f))
 }
 
-// Grade says how surprising a row of the table is; Inconceivable ones are logged loudly.
+// Grade is how unexpected a row of the table is; Inconceivable ones are logged as errors.
 type Grade int
 
 // The grades of the notes.
@@ -99,11 +99,10 @@ const (
 	Inconceivable
 )
 
-// Action is what the table tells a cell to do: first the call, and only when that
-// was answered without error what to do with the container. Refused says what to
-// do when the leader refuses the call for good (ErrNotFound,
-// ErrInvalidStateTransition, ErrRunningOnDifferentCell, ErrOtherUID);
-// ErrNotEligible and unknown outcomes are left to the next poll.
+// Action is the table's instruction for a cell: first the call, and only if that succeeded the
+// action on the container. Refused is the action if the leader's refusal is final (ErrNotFound,
+// ErrInvalidStateTransition, ErrRunningOnDifferentCell, ErrOtherUID); ErrNotEligible and unknown
+// outcomes are left to the next poll.
 type Action struct {
 	Call    Call
 	Then    Fate
@@ -112,13 +111,13 @@ type Action struct {
 	// Reason is, with StopContainer, the failure to report in place of the container's own
 	// result once it has ended; with CallReject, why the cell does not start it.
 	Reason string
-	// Unknown: the store knows nothing of what runs; it is left alone until a person decides.
+	// Unknown: the store does not contain the running work; it is left alone until a person decides.
 	Unknown bool
 	// Why is the reason in the table.
 	Why string
 }
 
-// View is what a cell knows of one task: the row read first, the container second.
+// View is a cell's data about one task: the row read first, the container second.
 type View struct {
 	Container Container
 	Self      Holder
@@ -182,9 +181,9 @@ func (t taskTable) at(c Container) columns {
 	return columns{}
 }
 
-// table is the notes' table "Harmonizing Tasks with Container State: Rep", row by
-// row. The rows "No Container" that the notes leave out name no cell, or another one. A
-// container that ended before it had a process says nothing of a task that is still PENDING.
+// table is Diego's table "Harmonizing Tasks with Container State: Rep", row by row. The rows "No
+// Container" that it leaves out name no cell, or another one. A container that ended before it had
+// a process does not affect a task that is still PENDING.
 func table() taskTable {
 	nothing := Action{Grade: Expected, Why: "the row does not name this cell"}
 	del := func(g Grade, why string) Action { return Action{Then: DeleteContainer, Grade: g, Why: why} }
@@ -246,14 +245,14 @@ func table() taskTable {
 	}
 }
 
-// Harmonise says what a cell does with one task so that container and row agree.
-// Beside the table: a quarantined row leaves the container alone; a container of
-// another uid belongs to a task that is gone, unless the store is younger than what runs in it;
-// the reservation to which the start
-// was granted, but which did not hear so, asks again; a container that outlived its
-// cell process is reported as adopted; a reservation whose row was handed over from such a
-// process is deleted, since the answer to its start went to that process; and a task
-// that was given up as lost may still deliver its real end.
+// Harmonise returns a cell's action on one task so that container and row agree. Beyond the table:
+//
+//   - A quarantined row leaves the container alone.
+//   - A container of another uid belongs to a deleted task, unless the store is older than the container's work.
+//   - The reservation that was granted the start, without receiving the response, repeats the request.
+//   - A container that outlived its cell process is reported as adopted.
+//   - A reservation whose row was handed over from such a process is deleted, because the response to its start went to that process.
+//   - A task that was given up as lost may still deliver its real end.
 func Harmonise(v View) Action {
 	if v.Quarantined {
 		return Action{Grade: Inconceivable, Why: "row is unreadable: leave the container alone"}
@@ -303,10 +302,10 @@ func (v View) ofPredecessor(row *Task) Action {
 	}
 }
 
-// HarmoniseEvacuating is Harmonise on a cell that is being emptied: nothing new
-// starts, what runs may end by itself until the evacuation times out, then it is stopped,
-// and has failed when it has ended: who waits for its end (a schedule that forbids overlap)
-// must not take what may run for ended. (Diego dev notes, Tasks, Evacuation.)
+// HarmoniseEvacuating is Harmonise on a draining cell: no task starts. Running ones may end on
+// their own until the drain times out, then they are stopped, and have failed when they have
+// ended: consumers of the end (a schedule that forbids overlap) must not treat work that may run
+// as ended. (Diego dev notes, Tasks, Evacuation.)
 func HarmoniseEvacuating(v View, timedOut bool) Action {
 	a := Harmonise(v)
 	switch {

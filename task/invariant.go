@@ -8,8 +8,8 @@ import (
 // ErrBroken reports a row that no sequence of events can have made.
 var ErrBroken = errors.New("row breaks an invariant")
 
-// Check returns the first invariant that a row breaks, wrapping ErrBroken: what each
-// state must and may carry, and a definition that would be refused.
+// Check returns the first invariant that a row violates, wrapping ErrBroken: the required and
+// permitted fields of each state, and a definition that would be refused.
 func Check(t *Task) error {
 	if msg := check(t); msg != "" {
 		return fmt.Errorf("task %q: %s: %w", t.GUID, msg, ErrBroken)

@@ -52,9 +52,9 @@ func Desire(t Task, now time.Time) (*Task, []Effect, error) {
 	return n, []Effect{RequestAuction{n.GUID, n.UID}}, nil
 }
 
-// Step returns the next row and what follows from it, or an error and the
-// unchanged row. A nil row afterwards means that the task is deleted. Events of the
-// leader that have become pointless change nothing and are no error.
+// Step returns the next row and its effects, or an error and the unchanged row. A nil row
+// afterwards means that the task is deleted. Obsolete events of the leader change nothing and are
+// no error.
 func Step(t *Task, e Event, env Env) (*Task, []Effect, error) {
 	if t == nil {
 		return nil, nil, fmt.Errorf("%T: %w", e, ErrNotFound)
@@ -168,7 +168,7 @@ func (m *machine) start(e Start) error {
 	}
 	switch {
 	case e.Reservation != "" && m.t.State == Running && m.t.Holder == e.By && m.t.Reservation == e.Reservation:
-		return nil // the same reservation asks again: the answer was lost
+		return nil // the same reservation repeats its request: the response was lost
 	case m.t.State != Pending:
 		return ErrInvalidStateTransition
 	case !m.env.Eligible && !e.Live:
@@ -203,8 +203,8 @@ func (m *machine) complete(e Complete) error {
 	return nil
 }
 
-// missing ends a task whose holder has no container for it. Another process of
-// the same cell cannot tell: whether its predecessor is dead is decided elsewhere.
+// missing ends a task whose holder has no container for it. Another process of the same cell does
+// not prove that: the death of its predecessor is decided elsewhere.
 func (m *machine) missing(e Missing) error {
 	if err := m.uid(e.UID); err != nil {
 		return err
@@ -243,7 +243,7 @@ func (m *machine) adopt(e Adopt) error {
 		return ErrRunningOnDifferentCell
 	}
 	m.changed = true
-	m.t.Holder, m.t.Reservation = e.By, "" // what was adopted has been started
+	m.t.Holder, m.t.Reservation = e.By, "" // an adopted task has been started
 	return nil
 }
 

@@ -45,7 +45,7 @@ const (
 	Succeeded
 	Failed
 	Cancelled
-	Lost // its cell is certainly dead, or was given up; nobody knows how far it came
+	Lost // its cell is certainly dead, or was given up; its progress is unknown
 )
 
 // String prints the outcome in small letters; "" while open.
@@ -65,7 +65,7 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("Outcome(%d)", int(o))
 }
 
-// WhenFull is what becomes of a task that no cell has room for.
+// WhenFull is the handling of a task that no cell has room for.
 type WhenFull int
 
 // The choices.
@@ -74,16 +74,16 @@ const (
 	WhenFullFail                 // the notes' rule: COMPLETED and failed at once
 )
 
-// OnLost is what a cell does with a task once its leader has given the cell up.
+// OnLost is a cell's action on a task once its leader has given the cell up.
 type OnLost int
 
 // The choices.
 const (
 	LostEnd  OnLost = iota // default: ended by the deadline
-	LostKeep               // runs on; the row says "may still run"
+	LostKeep               // continues; the row says "may still run"
 )
 
-// Resolution is a person's word on a lost task.
+// Resolution is a person's decision about a lost task.
 type Resolution int
 
 // The resolutions.
@@ -109,11 +109,10 @@ func (r Resolution) String() string {
 	return fmt.Sprintf("Resolution(%d)", int(r))
 }
 
-// Definition is what to run and how. Written once, at desire.
+// Definition is the task's work and its environment. Written once, when the task is desired.
 type Definition struct {
 	Workload action.Workload
-	// Stack, PlacementTags, Labels and Tolerations say which cells may run it, as
-	// in lrp.Desired.
+	// Stack, PlacementTags, Labels and Tolerations are the conditions on cells, as in lrp.Desired.
 	Stack         string
 	PlacementTags []string
 	Labels        map[string]string
@@ -140,12 +139,12 @@ type Holder struct {
 // Result is how the container ended, as its cell reports it.
 type Result struct {
 	Failed bool
-	// Cancelled: the container was told to stop.
+	// Cancelled: the container was ordered to stop.
 	Cancelled bool
-	// Ordered: the program was ended because somebody asked for that, whoever it was. Else it
-	// ended by itself, and what was asked afterwards changes nothing.
+	// Ordered: the program was ended at a request, by anyone. Else it ended on its own, and later
+	// requests change nothing.
 	Ordered bool
-	// Reason says why it failed.
+	// Reason is why it failed.
 	Reason string
 	// Output is the result file, at most MaxResult bytes.
 	Output   []byte
@@ -179,14 +178,14 @@ type Callback struct {
 	Runs int
 	// Next is the earliest moment of the next attempt.
 	Next time.Time
-	// Error is what the last attempt said.
+	// Error is the error of the last attempt.
 	Error string
 	// Delivered and Dead are the two ends: answered, or given up (a dead letter).
 	Delivered bool
 	Dead      bool
 }
 
-// Delivery names one verdict on one task: what a callback is about.
+// Delivery names one verdict on one task: the subject of a callback.
 type Delivery struct {
 	GUID, UID string
 	// Verdict counts the ends that the task was given.
@@ -210,19 +209,19 @@ type Task struct {
 	GUID   string
 	UID    string
 	Domain string
-	// Name is what a spec file calls the task; empty when it was not in one.
+	// Name is the task's name in a spec file; empty if it was not in one.
 	Name       string
 	Definition *Definition
 
 	State   State
 	Outcome Outcome
-	// Holder is set in RUNNING, and kept afterwards to say where it ran: Start, Adopt.
+	// Holder is set in RUNNING, and kept afterwards as the place where it ran: Start, Adopt.
 	Holder Holder
 	// Reservation is the container for which Start was granted.
 	Reservation string
 	// Result is set when COMPLETED: Complete, Cancel, expiry, ProcDead.
 	Result Result
-	// MayStillRun marks a lost task whose container was allowed to run on: ProcDead.
+	// MayStillRun marks a lost task whose container was permitted to continue: ProcDead.
 	MayStillRun bool
 	// Rejections counts Reject; Rejection is the last reason: Reject, cleared by Start.
 	Rejections int
@@ -235,16 +234,17 @@ type Task struct {
 	// another one. All that completes it.
 	Verdict  int
 	Callback Callback
-	// Resolution is a person's word on a lost task, Successor the guid of its rerun: ResolveLost.
+	// Resolution is a person's decision about a lost task, Successor the guid of its rerun:
+	// ResolveLost.
 	Resolution Resolution
 	Successor  string
 }
 
-// Unresolved reports whether the task is lost and nobody has said what became of it.
+// Unresolved reports whether the task is lost and no person has resolved it.
 func (t *Task) Unresolved() bool { return t.Ended() && t.Outcome == Lost && t.Resolution == Unresolved }
 
-// Ending reports whether the task was cancelled while it ran and its cell has not said
-// yet that its container is gone.
+// Ending reports whether the task was cancelled while it ran and its cell has not reported yet
+// that its container is gone.
 func (t *Task) Ending() bool {
 	return t.Ended() && t.Outcome == Cancelled && t.Holder.Cell != "" && t.Result.Ended.IsZero()
 }
@@ -264,8 +264,7 @@ func (t *Task) Held(over time.Duration, dead bool) bool {
 	return (w.OnCellRestart.Survives() || t.Definition.OnLost == LostKeep) && over < cmp.Or(e.Grace, action.DefaultGrace)+cmp.Or(e.LeftoverGrace, action.DefaultLeftoverGrace)+killWait
 }
 
-// killWait is what a cell needs beyond the grace times until a container that was told
-// to end is gone.
+// killWait is the time that a cell needs beyond the grace times until a stopped container is gone.
 const killWait = 10 * time.Second
 
 // Delivery names the task's present verdict.
