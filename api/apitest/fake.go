@@ -23,37 +23,68 @@ import (
 
 // Fake is the leader. Its exported methods besides those of api's interfaces change the state.
 type Fake struct {
-	Hub  *event.Hub
 	Logs *Logs
 
-	mu        sync.Mutex
-	now       func() time.Time
-	revision  int64
-	services  map[string]*plan.Service
-	indices   map[string]*plan.Instance
-	tasks     map[string]*plan.Task
-	gone      map[string]bool // ids of deleted tasks
-	jobs      map[string]*plan.Job
-	schedules map[string]*plan.Schedule
-	nodes     map[string]map[string]*plan.JobNode
-	cells     map[string]*api.Cell
-	rows      map[string]api.Quarantined
-	answers   map[string]any // idempotency key → answer
-	status    api.Status
-	writes    int
-	minted    int
+	*commits
+	serviceRows
+	taskRows
+	jobRows
+	scheduleRows
+	cellRows
+	rows   map[string]*api.Quarantined
+	status api.Status
 }
+
+// commits are what the parts of the leader share: one lock, revisions, events and answers.
+type commits struct {
+	Hub *event.Hub
+
+	mu       sync.Mutex
+	now      func() time.Time
+	revision int64
+	answers  map[string]any // idempotency key → answer
+	writes   int
+	minted   int
+}
+
+// The rows of each owner.
+type (
+	serviceRows struct {
+		*commits
+		services map[string]*plan.Service
+		indices  map[string]*plan.Instance
+	}
+	taskRows struct {
+		*commits
+		tasks map[string]*plan.Task
+		gone  map[string]bool // ids of deleted tasks
+	}
+	jobRows struct {
+		*commits
+		jobs  map[string]*plan.Job
+		nodes map[string]map[string]*plan.JobNode
+	}
+	scheduleRows struct {
+		*commits
+		schedules map[string]*plan.Schedule
+	}
+	cellRows struct {
+		*commits
+		cells map[string]*api.Cell
+	}
+)
 
 // New returns an empty leader.
 func New(now func() time.Time) *Fake {
-	f := &Fake{
-		now: now, revision: 100, services: map[string]*plan.Service{}, indices: map[string]*plan.Instance{}, tasks: map[string]*plan.Task{},
-		gone: map[string]bool{}, jobs: map[string]*plan.Job{}, schedules: map[string]*plan.Schedule{}, nodes: map[string]map[string]*plan.JobNode{}, cells: map[string]*api.Cell{},
-		rows: map[string]api.Quarantined{}, answers: map[string]any{}, Logs: NewLogs(),
+	c := &commits{now: now, revision: 100, answers: map[string]any{}, Hub: event.New(1024, 100, now)}
+	return &Fake{
+		commits: c, Logs: NewLogs(), rows: map[string]*api.Quarantined{},
+		serviceRows:  serviceRows{c, map[string]*plan.Service{}, map[string]*plan.Instance{}},
+		taskRows:     taskRows{c, map[string]*plan.Task{}, map[string]bool{}},
+		jobRows:      jobRows{c, map[string]*plan.Job{}, map[string]map[string]*plan.JobNode{}},
+		scheduleRows: scheduleRows{c, map[string]*plan.Schedule{}}, cellRows: cellRows{c, map[string]*api.Cell{}},
+		status: api.Status{Cluster: "test", Leader: "here", Term: fence.Term{Epoch: 1, Revision: 7}, Build: "test", Since: now()},
 	}
-	f.Hub = event.New(1024, f.revision, now)
-	f.status = api.Status{Cluster: "test", Leader: "here", Term: fence.Term{Epoch: 1, Revision: 7}, Build: "test", Since: now()}
-	return f
 }
 
 // Backend is the fake as the API wants it.
@@ -64,7 +95,7 @@ func (f *Fake) Backend() *api.Backend {
 }
 
 // Writes is how many writes were carried out: repeats of a key do not count.
-func (f *Fake) Writes() int {
+func (f *commits) Writes() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.writes
@@ -72,7 +103,7 @@ func (f *Fake) Writes() int {
 
 // once does a write at most once per key, inside the lock as the real leader does
 // it inside the commit.
-func once[T any](f *Fake, w plan.Write, current int64, do func() (T, error)) (T, error) {
+func once[T any](f *commits, w plan.Write, current int64, do func() (T, error)) (T, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if a, ok := f.answers[w.Key]; ok && w.Key != "" {
@@ -95,10 +126,12 @@ func once[T any](f *Fake, w plan.Write, current int64, do func() (T, error)) (T,
 	return got, err
 }
 
-func (f *Fake) publish(e event.Event) { f.Hub.Publish(f.revision, e) }
+func (f *commits) publish(e event.Event) { f.Hub.Publish(f.revision, e) }
 
 // page cuts one page out of a map, in the order of its keys.
-func page[T any](f *Fake, all map[string]*T, r plan.Range, keep func(*T) bool) plan.Page[T] {
+func page[T any](f *commits, all map[string]*T, r plan.Range, keep func(*T) bool) plan.Page[T] {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	out := plan.Page[T]{Revision: f.revision}
 	for _, k := range slices.Sorted(maps.Keys(all)) {
 		if k <= r.After || !keep(all[k]) {
@@ -170,7 +203,7 @@ func (f *Fake) diff(a plan.Application) plan.Applied {
 
 // Apply makes the changes of Plan.
 func (f *Fake) Apply(_ context.Context, a plan.Application, w plan.Write) (plan.Applied, error) {
-	return once(f, w, f.current(), func() (plan.Applied, error) {
+	return once(f.commits, w, f.current(), func() (plan.Applied, error) {
 		out := f.diff(a)
 		out.Revision = f.revision
 		for i := range a.Services {
@@ -207,7 +240,7 @@ func (f *Fake) current() int64 {
 	return f.revision
 }
 
-func (f *Fake) putService(d lrp.Desired) {
+func (f *serviceRows) putService(d lrp.Desired) {
 	k := d.Service.String()
 	s := f.services[k]
 	if s == nil {
@@ -234,7 +267,7 @@ func (f *Fake) putService(d lrp.Desired) {
 
 func indexKey(k lrp.ServiceKey, i int) string { return fmt.Sprintf("%s/%06d", k, i) }
 
-func (f *Fake) putInstance(a lrp.Actual) {
+func (f *serviceRows) putInstance(a lrp.Actual) {
 	x := &plan.Instance{Actual: a, Version: 1, Wanted: true, Revision: f.revision, Rows: lrp.Index{Key: a.Key}}
 	row := a
 	x.Rows.Ordinary = &row
@@ -242,12 +275,12 @@ func (f *Fake) putInstance(a lrp.Actual) {
 	f.publish(event.Event{Kind: event.Instance, Domain: a.Service.Domain, Subject: fmt.Sprintf("%s/%d", a.Service, a.Key.Index), Instance: &row, Turn: true, Shown: &row})
 }
 
-func (f *Fake) dropInstance(a lrp.Actual) {
+func (f *serviceRows) dropInstance(a lrp.Actual) {
 	delete(f.indices, indexKey(a.Service, a.Key.Index))
 	f.publish(event.Event{Kind: event.Instance, Domain: a.Service.Domain, Subject: fmt.Sprintf("%s/%d", a.Service, a.Key.Index), Instance: &a, Gone: true, Turn: true})
 }
 
-func (f *Fake) dropService(k lrp.ServiceKey) {
+func (f *serviceRows) dropService(k lrp.ServiceKey) {
 	for i := 0; f.indices[indexKey(k, i)] != nil; i++ {
 		f.dropInstance(f.indices[indexKey(k, i)].Actual)
 	}
@@ -257,7 +290,7 @@ func (f *Fake) dropService(k lrp.ServiceKey) {
 }
 
 // count brings the figures of a service up to date.
-func (f *Fake) count(k lrp.ServiceKey) {
+func (f *serviceRows) count(k lrp.ServiceKey) {
 	s := f.services[k.String()]
 	if s == nil {
 		return
@@ -283,7 +316,7 @@ func (f *Fake) count(k lrp.ServiceKey) {
 }
 
 // SetInstance changes the row of one index.
-func (f *Fake) SetInstance(k lrp.ServiceKey, index int, change func(*lrp.Actual)) {
+func (f *serviceRows) SetInstance(k lrp.ServiceKey, index int, change func(*lrp.Actual)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.revision++
@@ -294,7 +327,7 @@ func (f *Fake) SetInstance(k lrp.ServiceKey, index int, change func(*lrp.Actual)
 }
 
 // SetService changes the row of a service.
-func (f *Fake) SetService(k lrp.ServiceKey, change func(*lrp.Service)) {
+func (f *serviceRows) SetService(k lrp.ServiceKey, change func(*lrp.Service)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.revision++
@@ -306,14 +339,12 @@ func (f *Fake) SetService(k lrp.ServiceKey, change func(*lrp.Service)) {
 }
 
 // ListServices implements api.Services.
-func (f *Fake) ListServices(domain string, r plan.Range) (plan.Page[plan.Service], error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return page(f, f.services, r, func(s *plan.Service) bool { return domain == "" || s.Key.Domain == domain }), nil
+func (f *serviceRows) ListServices(domain string, r plan.Range) (plan.Page[plan.Service], error) {
+	return page(f.commits, f.services, r, func(s *plan.Service) bool { return domain == "" || s.Key.Domain == domain }), nil
 }
 
 // GetService implements api.Services.
-func (f *Fake) GetService(k lrp.ServiceKey) (plan.Service, error) {
+func (f *serviceRows) GetService(k lrp.ServiceKey) (plan.Service, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s := f.services[k.String()]; s != nil {
@@ -323,17 +354,15 @@ func (f *Fake) GetService(k lrp.ServiceKey) (plan.Service, error) {
 }
 
 // ListInstances implements api.Services.
-func (f *Fake) ListInstances(q plan.InstanceFilter, r plan.Range) (plan.Page[plan.Instance], error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return page(f, f.indices, r, func(x *plan.Instance) bool {
+func (f *serviceRows) ListInstances(q plan.InstanceFilter, r plan.Range) (plan.Page[plan.Instance], error) {
+	return page(f.commits, f.indices, r, func(x *plan.Instance) bool {
 		return (q.Domain == "" || x.Service.Domain == q.Domain) && (q.Service == "" || x.Service.Name == q.Service) &&
 			(q.Cell == "" || x.Cell == q.Cell) && (x.Orphan || !q.Orphans) && (len(q.States) == 0 || slices.Contains(q.States, x.State))
 	}), nil
 }
 
 // InstanceOf implements api.Services.
-func (f *Fake) InstanceOf(a *lrp.Actual, revision int64) plan.Instance {
+func (f *serviceRows) InstanceOf(a *lrp.Actual, revision int64) plan.Instance {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := plan.Instance{Actual: *a, Revision: revision}
@@ -349,7 +378,7 @@ func (f *Fake) InstanceOf(a *lrp.Actual, revision int64) plan.Instance {
 }
 
 // TaskOf implements api.Tasks.
-func (f *Fake) TaskOf(t *task.Task, revision int64) plan.Task {
+func (f *taskRows) TaskOf(t *task.Task, revision int64) plan.Task {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := plan.Task{Task: t, Revision: revision}
@@ -360,12 +389,12 @@ func (f *Fake) TaskOf(t *task.Task, revision int64) plan.Task {
 }
 
 // ScaleService implements api.Services.
-func (f *Fake) ScaleService(_ context.Context, k lrp.ServiceKey, n int, w plan.Write) (plan.Service, error) {
+func (f *serviceRows) ScaleService(_ context.Context, k lrp.ServiceKey, n int, w plan.Write) (plan.Service, error) {
 	s, err := f.GetService(k)
 	if err != nil {
 		return s, err
 	}
-	return once(f, w, s.Revision, func() (plan.Service, error) {
+	return once(f.commits, w, s.Revision, func() (plan.Service, error) {
 		d := s.Versions[0].Desired
 		d.Instances = n
 		f.putService(d)
@@ -374,12 +403,12 @@ func (f *Fake) ScaleService(_ context.Context, k lrp.ServiceKey, n int, w plan.W
 }
 
 // RemoveService implements api.Services.
-func (f *Fake) RemoveService(_ context.Context, k lrp.ServiceKey, w plan.Write) (plan.Service, error) {
+func (f *serviceRows) RemoveService(_ context.Context, k lrp.ServiceKey, w plan.Write) (plan.Service, error) {
 	s, err := f.GetService(k)
 	if err != nil {
 		return s, err
 	}
-	return once(f, w, s.Revision, func() (plan.Service, error) {
+	return once(f.commits, w, s.Revision, func() (plan.Service, error) {
 		f.dropService(k)
 		s.Removed = true
 		return s, nil
@@ -387,17 +416,17 @@ func (f *Fake) RemoveService(_ context.Context, k lrp.ServiceKey, w plan.Write) 
 }
 
 // RestartService implements api.Services.
-func (f *Fake) RestartService(ctx context.Context, k lrp.ServiceKey, w plan.Write) (int, error) {
+func (f *serviceRows) RestartService(ctx context.Context, k lrp.ServiceKey, w plan.Write) (int, error) {
 	return f.RetireInstances(ctx, k, nil, w)
 }
 
 // RetireInstances implements api.Services.
-func (f *Fake) RetireInstances(_ context.Context, k lrp.ServiceKey, indices []int, w plan.Write) (int, error) {
+func (f *serviceRows) RetireInstances(_ context.Context, k lrp.ServiceKey, indices []int, w plan.Write) (int, error) {
 	s, err := f.GetService(k)
 	if err != nil {
 		return 0, err
 	}
-	return once(f, w, s.Revision, func() (int, error) {
+	return once(f.commits, w, s.Revision, func() (int, error) {
 		n := 0
 		for i := range s.Instances {
 			if len(indices) == 0 || slices.Contains(indices, i) {
@@ -411,7 +440,7 @@ func (f *Fake) RetireInstances(_ context.Context, k lrp.ServiceKey, indices []in
 	})
 }
 
-func (f *Fake) putTask(n plan.NewTask) *plan.Task {
+func (f *taskRows) putTask(n plan.NewTask) *plan.Task {
 	if n.GUID == "" {
 		f.minted++
 		n.GUID = fmt.Sprintf("t%04d", f.minted)
@@ -426,14 +455,14 @@ func (f *Fake) putTask(n plan.NewTask) *plan.Task {
 }
 
 // SetTask changes a task's row.
-func (f *Fake) SetTask(guid string, change func(*task.Task)) {
+func (f *taskRows) SetTask(guid string, change func(*task.Task)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.revision++
 	f.setTask(guid, change)
 }
 
-func (f *Fake) setTask(guid string, change func(*task.Task)) plan.Task {
+func (f *taskRows) setTask(guid string, change func(*task.Task)) plan.Task {
 	t := *f.tasks[guid].Task
 	change(&t)
 	if t.Ended() && t.FirstCompleted.IsZero() {
@@ -445,17 +474,15 @@ func (f *Fake) setTask(guid string, change func(*task.Task)) plan.Task {
 }
 
 // ListTasks implements api.Tasks.
-func (f *Fake) ListTasks(q plan.TaskFilter, r plan.Range) (plan.Page[plan.Task], error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return page(f, f.tasks, r, func(t *plan.Task) bool {
+func (f *taskRows) ListTasks(q plan.TaskFilter, r plan.Range) (plan.Page[plan.Task], error) {
+	return page(f.commits, f.tasks, r, func(t *plan.Task) bool {
 		return (q.Domain == "" || t.Domain == q.Domain) && (q.Name == "" || t.Name == q.Name) &&
 			(q.Cell == "" || t.Holder.Cell == q.Cell) && (len(q.States) == 0 || slices.Contains(q.States, t.State)) && (len(q.Outcomes) == 0 || slices.Contains(q.Outcomes, t.Outcome))
 	}), nil
 }
 
 // GetTask implements api.Tasks.
-func (f *Fake) GetTask(guid string) (plan.Task, error) {
+func (f *taskRows) GetTask(guid string) (plan.Task, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if t := f.tasks[guid]; t != nil {
@@ -468,8 +495,8 @@ func (f *Fake) GetTask(guid string) (plan.Task, error) {
 }
 
 // DesireTask implements api.Tasks.
-func (f *Fake) DesireTask(_ context.Context, n plan.NewTask, w plan.Write) (plan.Task, error) {
-	return once(f, w, -1, func() (plan.Task, error) {
+func (f *taskRows) DesireTask(_ context.Context, n plan.NewTask, w plan.Write) (plan.Task, error) {
+	return once(f.commits, w, -1, func() (plan.Task, error) {
 		if f.tasks[n.GUID] != nil {
 			return plan.Task{}, fmt.Errorf("task %s: %w", n.GUID, task.ErrExists)
 		}
@@ -478,12 +505,12 @@ func (f *Fake) DesireTask(_ context.Context, n plan.NewTask, w plan.Write) (plan
 }
 
 // CancelTask implements api.Tasks.
-func (f *Fake) CancelTask(_ context.Context, guid string, w plan.Write) (plan.Task, error) {
+func (f *taskRows) CancelTask(_ context.Context, guid string, w plan.Write) (plan.Task, error) {
 	t, err := f.GetTask(guid)
 	if err != nil {
 		return t, err
 	}
-	return once(f, w, t.Revision, func() (plan.Task, error) {
+	return once(f.commits, w, t.Revision, func() (plan.Task, error) {
 		if t.Ended() {
 			return t, fmt.Errorf("task %s: %w", guid, task.ErrInvalidStateTransition)
 		}
@@ -494,12 +521,12 @@ func (f *Fake) CancelTask(_ context.Context, guid string, w plan.Write) (plan.Ta
 }
 
 // DeleteTask implements api.Tasks.
-func (f *Fake) DeleteTask(_ context.Context, guid string, w plan.Write) error {
+func (f *taskRows) DeleteTask(_ context.Context, guid string, w plan.Write) error {
 	t, err := f.GetTask(guid)
 	if err != nil {
 		return err
 	}
-	_, err = once(f, w, t.Revision, func() (bool, error) {
+	_, err = once(f.commits, w, t.Revision, func() (bool, error) {
 		if !t.Ended() {
 			return false, fmt.Errorf("task %s is %s: %w", guid, t.State, task.ErrInvalidStateTransition)
 		}
@@ -516,12 +543,12 @@ func (f *Fake) DeleteTask(_ context.Context, guid string, w plan.Write) error {
 }
 
 // ResolveTask implements api.Tasks.
-func (f *Fake) ResolveTask(_ context.Context, guid string, as task.Resolution, w plan.Write) (plan.Task, error) {
+func (f *taskRows) ResolveTask(_ context.Context, guid string, as task.Resolution, w plan.Write) (plan.Task, error) {
 	t, err := f.GetTask(guid)
 	if err != nil {
 		return t, err
 	}
-	return once(f, w, t.Revision, func() (plan.Task, error) {
+	return once(f.commits, w, t.Revision, func() (plan.Task, error) {
 		if t.Outcome != task.Lost {
 			return t, fmt.Errorf("task %s: %w", guid, task.ErrInvalidStateTransition)
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 // SetJob changes a job and its batch tasks.
-func (f *Fake) SetJob(name string, change func(*plan.Job), nodes ...plan.JobNode) {
+func (f *jobRows) SetJob(name string, change func(*plan.Job), nodes ...plan.JobNode) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.revision++
@@ -37,14 +37,12 @@ func (f *Fake) SetJob(name string, change func(*plan.Job), nodes ...plan.JobNode
 }
 
 // ListJobs implements api.Jobs.
-func (f *Fake) ListJobs(domain string, r plan.Range) (plan.Page[plan.Job], error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return page(f, f.jobs, r, func(j *plan.Job) bool { return domain == "" || j.Domain == domain }), nil
+func (f *jobRows) ListJobs(domain string, r plan.Range) (plan.Page[plan.Job], error) {
+	return page(f.commits, f.jobs, r, func(j *plan.Job) bool { return domain == "" || j.Domain == domain }), nil
 }
 
 // GetJob implements api.Jobs.
-func (f *Fake) GetJob(name string) (plan.Job, error) {
+func (f *jobRows) GetJob(name string) (plan.Job, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if j := f.jobs[name]; j != nil {
@@ -54,20 +52,21 @@ func (f *Fake) GetJob(name string) (plan.Job, error) {
 }
 
 // ListNodes implements api.Jobs.
-func (f *Fake) ListNodes(q plan.JobNodeFilter, r plan.Range) (plan.Page[plan.JobNode], error) {
+func (f *jobRows) ListNodes(q plan.JobNodeFilter, r plan.Range) (plan.Page[plan.JobNode], error) {
 	if _, err := f.GetJob(q.Job); err != nil {
 		return plan.Page[plan.JobNode]{}, err
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	return page(f, f.nodes[q.Job], r, func(p *plan.JobNode) bool {
+	nodes := f.nodes[q.Job]
+	f.mu.Unlock()
+	return page(f.commits, nodes, r, func(p *plan.JobNode) bool {
 		return (q.Node == "" || q.Node == p.Node) && (q.Below == "" || slices.Contains(p.Path, q.Below)) &&
 			(len(q.Classes) == 0 || slices.Contains(q.Classes, p.Class))
 	}), nil
 }
 
 // ListResults implements api.Jobs.
-func (f *Fake) ListResults(_ context.Context, q plan.JobNodeFilter, r plan.Range) (plan.Page[plan.JobNode], error) {
+func (f *jobRows) ListResults(_ context.Context, q plan.JobNodeFilter, r plan.Range) (plan.Page[plan.JobNode], error) {
 	if len(q.Classes) == 0 {
 		q.Classes = []batch.Class{batch.ClassDone, batch.ClassFailed}
 	}
@@ -75,12 +74,12 @@ func (f *Fake) ListResults(_ context.Context, q plan.JobNodeFilter, r plan.Range
 }
 
 // RemoveJob implements api.ChangeJobs.
-func (f *Fake) RemoveJob(_ context.Context, name string, w plan.Write) error {
+func (f *jobRows) RemoveJob(_ context.Context, name string, w plan.Write) error {
 	j, err := f.GetJob(name)
 	if err != nil {
 		return err
 	}
-	_, err = once(f, w, j.Revision, func() (bool, error) {
+	_, err = once(f.commits, w, j.Revision, func() (bool, error) {
 		delete(f.jobs, name)
 		f.publish(event.Event{Kind: event.Job, Domain: j.Domain, Subject: name, Gone: true, Job: &event.JobState{Name: name, Removed: true}})
 		return true, nil
@@ -89,23 +88,23 @@ func (f *Fake) RemoveJob(_ context.Context, name string, w plan.Write) error {
 }
 
 // PauseJob implements api.ChangeJobs.
-func (f *Fake) PauseJob(_ context.Context, name string, paused bool, w plan.Write) (plan.Job, error) {
+func (f *jobRows) PauseJob(_ context.Context, name string, paused bool, w plan.Write) (plan.Job, error) {
 	j, err := f.GetJob(name)
 	if err != nil {
 		return j, err
 	}
-	return once(f, w, j.Revision, func() (plan.Job, error) {
+	return once(f.commits, w, j.Revision, func() (plan.Job, error) {
 		j.Paused, j.Revision = paused, f.revision
 		f.jobs[name] = &j
 		return j, nil
 	})
 }
 
-func (f *Fake) changeNodes(q plan.JobNodeFilter, w plan.Write, from batch.Class, change func(*plan.JobNode)) (int, error) {
+func (f *jobRows) changeNodes(q plan.JobNodeFilter, w plan.Write, from batch.Class, change func(*plan.JobNode)) (int, error) {
 	if _, err := f.GetJob(q.Job); err != nil {
 		return 0, err
 	}
-	return once(f, w, -1, func() (int, error) {
+	return once(f.commits, w, -1, func() (int, error) {
 		n := 0
 		for _, p := range f.nodes[q.Job] {
 			if p.Class == from && (q.Node == "" || q.Node == p.Node) {
@@ -118,11 +117,11 @@ func (f *Fake) changeNodes(q plan.JobNodeFilter, w plan.Write, from batch.Class,
 }
 
 // RetryJob implements api.ChangeJobs.
-func (f *Fake) RetryJob(_ context.Context, q plan.JobNodeFilter, w plan.Write) (int, error) {
+func (f *jobRows) RetryJob(_ context.Context, q plan.JobNodeFilter, w plan.Write) (int, error) {
 	return f.changeNodes(q, w, batch.ClassFailed, func(p *plan.JobNode) { p.Class = batch.ClassReady })
 }
 
 // KillJob implements api.ChangeJobs.
-func (f *Fake) KillJob(_ context.Context, q plan.JobNodeFilter, w plan.Write) (int, error) {
+func (f *jobRows) KillJob(_ context.Context, q plan.JobNodeFilter, w plan.Write) (int, error) {
 	return f.changeNodes(q, w, batch.ClassRunning, func(p *plan.JobNode) { p.Class = batch.ClassBackoff })
 }

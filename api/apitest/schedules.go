@@ -12,12 +12,12 @@ import (
 )
 
 // putSchedule stores a schedule that was applied; mu is held.
-func (f *Fake) putSchedule(k schedule.Key, d schedule.Definition) {
+func (f *scheduleRows) putSchedule(k schedule.Key, d schedule.Definition) {
 	row := schedule.Row{Key: k, UID: "u-" + k.Name, Created: f.now(), Edited: f.now(), Definition: &d, State: schedule.New(f.now())}
 	f.setSchedule(row)
 }
 
-func (f *Fake) setSchedule(row schedule.Row) {
+func (f *scheduleRows) setSchedule(row schedule.Row) {
 	s := &plan.Schedule{Row: row, Revision: f.revision}
 	if c, err := cronOf(&row); err != nil {
 		s.Problem = err.Error()
@@ -38,14 +38,12 @@ func cronOf(row *schedule.Row) (cron.Schedule, error) {
 }
 
 // ListSchedules implements api.Schedules.
-func (f *Fake) ListSchedules(domain string, r plan.Range) (plan.Page[plan.Schedule], error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return page(f, f.schedules, r, func(s *plan.Schedule) bool { return domain == "" || s.Domain == domain }), nil
+func (f *scheduleRows) ListSchedules(domain string, r plan.Range) (plan.Page[plan.Schedule], error) {
+	return page(f.commits, f.schedules, r, func(s *plan.Schedule) bool { return domain == "" || s.Domain == domain }), nil
 }
 
 // GetSchedule implements api.Schedules.
-func (f *Fake) GetSchedule(k schedule.Key) (plan.Schedule, error) {
+func (f *scheduleRows) GetSchedule(k schedule.Key) (plan.Schedule, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s := f.schedules[k.String()]; s != nil {
@@ -55,7 +53,7 @@ func (f *Fake) GetSchedule(k schedule.Key) (plan.Schedule, error) {
 }
 
 // Upcoming implements api.Schedules.
-func (f *Fake) Upcoming(k schedule.Key, n int) ([]cron.Occurrence, error) {
+func (f *scheduleRows) Upcoming(k schedule.Key, n int) ([]cron.Occurrence, error) {
 	s, err := f.GetSchedule(k)
 	if err != nil {
 		return nil, err
@@ -68,7 +66,7 @@ func (f *Fake) Upcoming(k schedule.Key, n int) ([]cron.Occurrence, error) {
 }
 
 // ListMissed implements api.Schedules: it returns the ends of the missed spans.
-func (f *Fake) ListMissed(k schedule.Key, limit int) ([]plan.Missed, int, error) {
+func (f *scheduleRows) ListMissed(k schedule.Key, limit int) ([]plan.Missed, int, error) {
 	s, err := f.GetSchedule(k)
 	var out []plan.Missed
 	for _, x := range s.State.Missed() {
@@ -90,7 +88,7 @@ func (f *Fake) Outcome(run string) string {
 }
 
 // step gives an event to a schedule, as the real leader does.
-func (f *Fake) step(k schedule.Key, e schedule.Event, w plan.Write) (was, is schedule.State, err error) {
+func (f *scheduleRows) step(k schedule.Key, e schedule.Event, w plan.Write) (was, is schedule.State, err error) {
 	s, err := f.GetSchedule(k)
 	if err != nil {
 		return was, is, err
@@ -100,7 +98,7 @@ func (f *Fake) step(k schedule.Key, e schedule.Event, w plan.Write) (was, is sch
 		return was, is, err
 	}
 	was = s.State
-	is, err = once(f, w, s.Revision, func() (schedule.State, error) {
+	is, err = once(f.commits, w, s.Revision, func() (schedule.State, error) {
 		next, _, err := schedule.Step(was, e, schedule.Env{Now: f.now(), Key: k, Cron: c, Definition: s.Definition})
 		if err == nil {
 			row := s.Row
@@ -113,7 +111,7 @@ func (f *Fake) step(k schedule.Key, e schedule.Event, w plan.Write) (was, is sch
 }
 
 // PauseSchedule implements api.ChangeSchedules.
-func (f *Fake) PauseSchedule(_ context.Context, k schedule.Key, paused bool, w plan.Write) error {
+func (f *scheduleRows) PauseSchedule(_ context.Context, k schedule.Key, paused bool, w plan.Write) error {
 	var e schedule.Event = schedule.Resume{}
 	if paused {
 		e = schedule.Pause{}
@@ -123,7 +121,7 @@ func (f *Fake) PauseSchedule(_ context.Context, k schedule.Key, paused bool, w p
 }
 
 // RunSchedule implements api.ChangeSchedules.
-func (f *Fake) RunSchedule(_ context.Context, k schedule.Key, at time.Time, w plan.Write) (string, error) {
+func (f *scheduleRows) RunSchedule(_ context.Context, k schedule.Key, at time.Time, w plan.Write) (string, error) {
 	_, is, err := f.step(k, schedule.Fire{At: at}, w)
 	if n := len(is.History); err == nil && n > 0 {
 		return is.History[n-1].ID, nil
@@ -132,13 +130,13 @@ func (f *Fake) RunSchedule(_ context.Context, k schedule.Key, at time.Time, w pl
 }
 
 // Backfill implements api.ChangeSchedules.
-func (f *Fake) Backfill(_ context.Context, k schedule.Key, from, to time.Time, limit int, w plan.Write) (int, error) {
+func (f *scheduleRows) Backfill(_ context.Context, k schedule.Key, from, to time.Time, limit int, w plan.Write) (int, error) {
 	was, is, err := f.step(k, schedule.Backfill{From: from, To: to, Max: limit}, w)
 	return is.Fired - was.Fired + len(is.Pending) - len(was.Pending), err
 }
 
 // ResetSchedule implements api.ChangeSchedules.
-func (f *Fake) ResetSchedule(_ context.Context, k schedule.Key, w plan.Write) (time.Time, error) {
+func (f *scheduleRows) ResetSchedule(_ context.Context, k schedule.Key, w plan.Write) (time.Time, error) {
 	was, is, err := f.step(k, schedule.Rewind{}, w)
 	if err != nil || is.Equal(&was) {
 		return time.Time{}, err
@@ -147,12 +145,12 @@ func (f *Fake) ResetSchedule(_ context.Context, k schedule.Key, w plan.Write) (t
 }
 
 // RemoveSchedule implements api.ChangeSchedules.
-func (f *Fake) RemoveSchedule(_ context.Context, k schedule.Key, w plan.Write) error {
+func (f *scheduleRows) RemoveSchedule(_ context.Context, k schedule.Key, w plan.Write) error {
 	s, err := f.GetSchedule(k)
 	if err != nil {
 		return err
 	}
-	_, err = once(f, w, s.Revision, func() (struct{}, error) {
+	_, err = once(f.commits, w, s.Revision, func() (struct{}, error) {
 		delete(f.schedules, k.String())
 		f.publish(event.Event{Kind: event.Schedule, Domain: k.Domain, Subject: k.String(), Gone: true, Schedule: &s.Row})
 		return struct{}{}, nil

@@ -15,7 +15,7 @@ import (
 )
 
 // SetCell adds or changes a cell.
-func (f *Fake) SetCell(c api.Cell) {
+func (f *cellRows) SetCell(c api.Cell) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.revision++
@@ -24,14 +24,12 @@ func (f *Fake) SetCell(c api.Cell) {
 }
 
 // ListCells implements api.Cells.
-func (f *Fake) ListCells(r plan.Range, all bool) (plan.Page[api.Cell], error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return page(f, f.cells, r, func(c *api.Cell) bool { return all || c.Gone == nil }), nil
+func (f *cellRows) ListCells(r plan.Range, all bool) (plan.Page[api.Cell], error) {
+	return page(f.commits, f.cells, r, func(c *api.Cell) bool { return all || c.Gone == nil }), nil
 }
 
 // GetCell implements api.Cells.
-func (f *Fake) GetCell(name worker.CellName) (api.Cell, error) {
+func (f *cellRows) GetCell(name worker.CellName) (api.Cell, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c := f.cells[string(name)]; c != nil {
@@ -41,8 +39,8 @@ func (f *Fake) GetCell(name worker.CellName) (api.Cell, error) {
 }
 
 // AdoptCell implements api.Cells.
-func (f *Fake) AdoptCell(_ context.Context, name worker.CellName, w plan.Write) error {
-	_, err := once(f, w, -1, func() (bool, error) {
+func (f *cellRows) AdoptCell(_ context.Context, name worker.CellName, w plan.Write) error {
+	_, err := once(f.commits, w, -1, func() (bool, error) {
 		c := f.cells[string(name)]
 		if c == nil || c.Cluster == "" {
 			return false, fmt.Errorf("cell %s: %w", name, fault.ErrNotFound)
@@ -54,8 +52,8 @@ func (f *Fake) AdoptCell(_ context.Context, name worker.CellName, w plan.Write) 
 }
 
 // DiscardUnknown implements api.Cells.
-func (f *Fake) DiscardUnknown(_ context.Context, name worker.CellName, w plan.Write) ([]string, error) {
-	return once(f, w, -1, func() ([]string, error) {
+func (f *cellRows) DiscardUnknown(_ context.Context, name worker.CellName, w plan.Write) ([]string, error) {
+	return once(f.commits, w, -1, func() ([]string, error) {
 		c := f.cells[string(name)]
 		if c == nil {
 			return nil, fmt.Errorf("cell %s: %w", name, fault.ErrNotFound)
@@ -67,8 +65,8 @@ func (f *Fake) DiscardUnknown(_ context.Context, name worker.CellName, w plan.Wr
 }
 
 // ForgetCell implements api.Cells.
-func (f *Fake) ForgetCell(_ context.Context, proc worker.Proc, w plan.Write) error {
-	_, err := once(f, w, -1, func() (bool, error) {
+func (f *cellRows) ForgetCell(_ context.Context, proc worker.Proc, w plan.Write) error {
+	_, err := once(f.commits, w, -1, func() (bool, error) {
 		for k, c := range f.cells {
 			if c.Proc == proc {
 				delete(f.cells, k)
@@ -81,7 +79,7 @@ func (f *Fake) ForgetCell(_ context.Context, proc worker.Proc, w plan.Write) err
 }
 
 // DrainCell implements api.Cells.
-func (f *Fake) DrainCell(_ context.Context, name worker.CellName, d api.NewDrain, w plan.Write) (api.Cell, error) {
+func (f *cellRows) DrainCell(_ context.Context, name worker.CellName, d api.NewDrain, w plan.Write) (api.Cell, error) {
 	return f.changeCell(name, w, func(c *api.Cell) {
 		c.Draining = true
 		c.Drain = &api.Drain{Reason: d.Reason, By: w.By, Since: f.now(), Until: f.now().Add(max(d.Deadline, time.Second)), StopBatch: d.StopBatch}
@@ -89,12 +87,12 @@ func (f *Fake) DrainCell(_ context.Context, name worker.CellName, d api.NewDrain
 }
 
 // UndrainCell implements api.Cells.
-func (f *Fake) UndrainCell(_ context.Context, name worker.CellName, w plan.Write) (api.Cell, error) {
+func (f *cellRows) UndrainCell(_ context.Context, name worker.CellName, w plan.Write) (api.Cell, error) {
 	return f.changeCell(name, w, func(c *api.Cell) { c.Draining, c.Drain = false, nil })
 }
 
-func (f *Fake) changeCell(name worker.CellName, w plan.Write, change func(*api.Cell)) (api.Cell, error) {
-	return once(f, w, -1, func() (api.Cell, error) {
+func (f *cellRows) changeCell(name worker.CellName, w plan.Write, change func(*api.Cell)) (api.Cell, error) {
+	return once(f.commits, w, -1, func() (api.Cell, error) {
 		c := f.cells[string(name)]
 		if c == nil {
 			return api.Cell{}, fmt.Errorf("cell %s: %w", name, fault.ErrNotFound)
@@ -123,7 +121,7 @@ func (f *Fake) Status() (api.Status, error) {
 
 // EndWait implements api.Operation.
 func (f *Fake) EndWait(_ context.Context, w plan.Write) error {
-	_, err := once(f, w, -1, func() (bool, error) {
+	_, err := once(f.commits, w, -1, func() (bool, error) {
 		f.status.Waiting = false
 		return true, nil
 	})
@@ -134,23 +132,17 @@ func (f *Fake) EndWait(_ context.Context, w plan.Write) error {
 func (f *Fake) Quarantine(q api.Quarantined) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.rows[q.Key] = q
+	f.rows[q.Key] = &q
 }
 
 // ListQuarantine implements api.Operation.
 func (f *Fake) ListQuarantine(r plan.Range) (plan.Page[api.Quarantined], error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	all := map[string]*api.Quarantined{}
-	for k, q := range f.rows {
-		all[k] = &q
-	}
-	return page(f, all, r, func(*api.Quarantined) bool { return true }), nil
+	return page(f.commits, f.rows, r, func(*api.Quarantined) bool { return true }), nil
 }
 
 // ReleaseQuarantined implements api.Operation.
 func (f *Fake) ReleaseQuarantined(_ context.Context, key string, restore bool, w plan.Write) error {
-	_, err := once(f, w, -1, func() (bool, error) {
+	_, err := once(f.commits, w, -1, func() (bool, error) {
 		if _, ok := f.rows[key]; !ok {
 			return false, fmt.Errorf("row %s: %w", key, fault.ErrNotFound)
 		}

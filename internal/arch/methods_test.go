@@ -15,7 +15,6 @@ const mostMethods = 45
 // moreMethods are the types that are still above, with the count that they must not exceed. The
 // list only becomes shorter.
 var moreMethods = map[string]int{
-	"api/apitest.Fake":  71,
 	"batch.Board":       99,
 	"registry.Registry": 59,
 	"schedule.machine":  57,
