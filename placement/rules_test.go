@@ -232,3 +232,29 @@ func TestOneCellByName(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatFlies: what is in flight to a process, and no other holding or process.
+func TestWhatFlies(t *testing.T) {
+	a := NewAuction(Config{})
+	join(a, plainState("c", 1, 100, 10))
+	process := a.Cells()[0].Process
+	flies := func(when string, hold, process string, want bool) {
+		t.Helper()
+		if got := a.Flies(hold, process); got != want {
+			t.Errorf("%s: %s to %s: %v", when, hold, process, got)
+		}
+	}
+	flies("before", "t", process, false)
+	it := taskItem("t", 10)
+	it.Hold = "h"
+	if _, r, err := a.Place(it, 0); r != nil || err != nil {
+		t.Fatal(r, err)
+	}
+	flies("placed", "h", process, true)
+	flies("placed", "h", "another", false)
+	flies("placed", "t", process, false)
+	if err := a.Confirm("h"); err != nil {
+		t.Fatal(err)
+	}
+	flies("confirmed", "h", process, false)
+}
