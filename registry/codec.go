@@ -136,6 +136,10 @@ func memberOf(r store.Row) (worker.Member, error) {
 	if memberPrefix+m.GetProc() != r.Key {
 		return worker.Member{}, fmt.Errorf("names process %q: %w", m.GetProc(), store.ErrCorrupt)
 	}
-	return worker.Member{Proc: worker.Proc(m.GetProc()), Cell: worker.CellName(m.GetCell()), DirID: m.GetDirId(),
-		Started: m.GetStarted(), Boot: m.GetBoot(), Promise: promise, Displaced: m.GetDisplaced()}, nil
+	w := worker.Member{Proc: worker.Proc(m.GetProc()), Cell: worker.CellName(m.GetCell()), DirID: m.GetDirId(),
+		Started: m.GetStarted(), Boot: m.GetBoot(), Promise: promise, Displaced: m.GetDisplaced()}
+	if !w.Possible() {
+		return worker.Member{}, fmt.Errorf("promise %v: %w", promise, store.ErrCorrupt)
+	}
+	return w, nil
 }

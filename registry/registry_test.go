@@ -680,6 +680,20 @@ func TestRowsSurviveTheirEncoding(t *testing.T) {
 	}
 }
 
+// TestAPromiseThatNoLeaderMakes is not reckoned with: its process is waited for by the longest that one makes.
+func TestAPromiseThatNoLeaderMakes(t *testing.T) {
+	for promise, want := range map[time.Duration]time.Duration{
+		0: 0, 365 * 24 * time.Hour: 365 * 24 * time.Hour,
+		-1: 100 * time.Second, 365*24*time.Hour + 1: 100 * time.Second, 1<<63 - 1: 100 * time.Second,
+	} {
+		op := memberOp(worker.Member{Proc: "p", Cell: "c", DirID: "f", Started: 7, Boot: "b", Promise: promise})
+		got, _, bad := load([]store.Row{{Key: op.Key, Value: op.Value}}, worker.DefaultTimeouts())
+		if len(got) != 1 || got[0].Promise != want || (len(bad) > 0) != (promise != want) {
+			t.Errorf("%v: %+v %v", promise, got, bad)
+		}
+	}
+}
+
 // TestKillsOfOneProcessTravelTogether: to end what runs on a cell takes one call at a
 // time, however many invocations there are, and each goes once.
 func TestKillsOfOneProcessTravelTogether(t *testing.T) {

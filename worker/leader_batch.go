@@ -112,6 +112,12 @@ func (b *batch) NextInvocation() fence.Invocation {
 	return fence.Invocation{Term: b.cfg.Term, Counter: b.counter + 1}
 }
 
+// neverGiven reports an invocation of this term that was not handed out: no correct cell has it, and the number will be
+// that of another start.
+func (b *batch) neverGiven(inv fence.Invocation) bool {
+	return inv.Term == b.cfg.Term && (inv.Counter < 1 || inv.Counter > b.counter)
+}
+
 // resolved is the highest counter such that no RunTask to p with it or a lower
 // one can still be wanted.
 func (b *batch) resolved(p *process) int64 {
@@ -251,6 +257,10 @@ func (b *batch) statusOfUnknown(u UpdateStatus, it StatusItem) {
 func (b *batch) statusOfUnmodelled(cell CellName, proc Proc, it StatusItem) {
 	last, real := b.cfg.Statuses.LastApplied(it.Run.Work)
 	switch c := it.Run.Invocation.Compare(last); {
+	case b.neverGiven(it.Run.Invocation):
+		b.do(Audit{Kind: AuditRefused, Cell: cell, Proc: proc, Run: it.Run,
+			Text: "has ended, but this leader has not started it"})
+		b.ack(proc, it, true)
 	case c < 0 || c == 0 && real && b.model.late[it.Run] == nil:
 		b.ack(proc, it, true)
 	default:

@@ -106,6 +106,10 @@ func (l *Leader) report(now time.Duration, r Report) {
 // applied already, or about to be: then it waits for the status to be
 // acknowledged again.
 func (b *batch) record(p *process, h Held, preds []*process) {
+	if b.neverGiven(h.Invocation) {
+		b.audit(AuditRefused, p, h.Run, "reported, but this leader has not started it")
+		return
+	}
 	last, real := b.cfg.Statuses.LastApplied(h.Work)
 	if last == h.Invocation && real || b.model.late[h.Run] != nil {
 		return

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 )
 
 // TestALaterProcessOfAnotherBootHasNoSay: a directory that was copied is used by two machines at once, and one that
@@ -129,6 +130,72 @@ func TestOfTheGoneALittleIsKept(t *testing.T) {
 	for p, kept := range map[Proc]bool{"p0": false, "p2": false, "p3": true, "p16386": true} {
 		if _, known := r.gone[p]; known != kept {
 			t.Errorf("%s is kept: %v", p, known)
+		}
+	}
+}
+
+// TestAnInvocationThatWasNotGiven in this term is neither kept nor applied: its number will be that of another start.
+func TestAnInvocationThatWasNotGiven(t *testing.T) {
+	r := newRig(t, withMembers(member("p2", "w2", 1)))
+	r.healthy("w1", "p1", 1)
+	given := r.run("w1", "a")
+	r.beat("w2", "p2", 1)
+	r.out = nil
+	r.report("p2", Held{Run: x5(0, "b")}, Held{Run: x5(2, "b")}, Held{Run: x5(-1, "b")})
+	if a := take[Audit](r); len(a) != 3 || a[0].Kind != AuditRefused || a[0].Proc != "p2" || r.l.Live() != 1 {
+		t.Errorf("%+v, %d run", a, r.l.Live())
+	}
+	for _, proc := range []Proc{"p2", "nobody"} {
+		r.status("w2", proc, StatusItem{Kind: StatusEnded, Run: x5(2, "b"), Status: "done"})
+		if e := peek[Ended](r); len(e) != 0 {
+			t.Errorf("%+v", e)
+		}
+		if a := one[AnswerStatus](r); !a.Answer.OK {
+			t.Errorf("the cell tells it again and again: %+v", a)
+		}
+	}
+	if next := r.run("w1", "b"); next.Invocation.Counter != 2 || r.l.Live() != 2 {
+		t.Errorf("%v", next)
+	}
+	r.status("w1", "p1", StatusItem{Kind: StatusEnded, Run: given, Status: "done"})
+	if e := one[Ended](r); e.Run != given {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestALateEndIsAcknowledgedWhenDurable: that the newest rows have it is not enough.
+func TestALateEndIsAcknowledgedWhenDurable(t *testing.T) {
+	r := newRig(t, nil)
+	r.healthy("w1", "p1", 1)
+	x := x5(3, "a")
+	x.Invocation.Term.Revision = 4
+	end := StatusItem{Kind: StatusEnded, Run: x, Status: "done"}
+	r.status("w1", "p1", end)
+	if e := one[Ended](r); e.Run != x || e.Kind != Real {
+		t.Fatalf("%+v", e)
+	}
+	r.applied[x.Work] = applied{x.Invocation, true} // the commit is on its way
+	r.status("w1", "p1", end)
+	if len(r.out) != 0 {
+		t.Errorf("not durable: %+v", r.out)
+	}
+	r.step(StatusCommitted{x, Real})
+	if a := one[AnswerStatus](r); a.Answer.Run != x || !a.Answer.OK {
+		t.Errorf("%+v", a)
+	}
+	r.status("w1", "p1", end)
+	if a := one[AnswerStatus](r); !a.Answer.OK {
+		t.Errorf("told again: %+v", a)
+	}
+}
+
+// TestPromisesThatCanBe: none, and up to a year.
+func TestPromisesThatCanBe(t *testing.T) {
+	for promise, want := range map[time.Duration]bool{
+		-1: false, 0: true, 1: true, 365 * 24 * time.Hour: true, 365*24*time.Hour + 1: false, 1<<63 - 1: false,
+	} {
+		if got := (Member{Promise: promise}).Possible(); got != want {
+			t.Errorf("%v: %v", promise, got)
 		}
 	}
 }

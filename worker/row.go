@@ -23,6 +23,10 @@ type Member struct {
 	Displaced bool
 }
 
+// Possible reports a row that can be computed with: no leader writes another one, and a wait by the
+// promise of another one could be over at once.
+func (m Member) Possible() bool { return m.Promise >= 0 && m.Promise <= longestDuration }
+
 // Row is one change of the store, part of the one transition of an Output.
 type Row interface{ row() }
 
