@@ -98,7 +98,7 @@ func Begin(cfg Settings, lease *store.Leadership, rows []store.Row, cells *link.
 	t.callbacks = callback.New(callback.Config{Done: func(d task.Delivery, ok bool, problem string) { t.Board.CallbackDone(d, ok, problem) },
 		Wanted: func(d task.Delivery) bool { return t.Board.Delivers(d) },
 		Wall:   cfg.Clock.Wall, Secret: cfg.CallbackSecret, Log: cfg.Log})
-	cells.SetCluster(lease.Cluster())
+	cells.Begin(lease.Cluster())
 	own := ""
 	if cfg.Own != nil {
 		own = cfg.Own()

@@ -40,11 +40,18 @@ func NewDirectory(sec Security) *Directory {
 	return &Directory{sec: sec, conn: map[string]*mux.Conn{}, local: map[worker.CellName]Cell{}, remote: map[worker.CellName]*remote{}, address: map[worker.CellName]string{}}
 }
 
-// SetCluster sets the identity that every call names; Cluster returns it.
-func (d *Directory) SetCluster(c fence.Cluster) {
+// Begin begins a term over a store with this identity, which every call names; Cluster returns it.
+// Addresses of earlier terms are dropped: their cells may be gone, and a living one sends its address with
+// its next heartbeat.
+func (d *Directory) Begin(c fence.Cluster) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.cluster = c
+	clear(d.address)
+	for _, r := range d.remote {
+		r.http.CloseIdleConnections()
+	}
+	clear(d.remote)
 }
 
 // Cluster returns the identity that every call names.

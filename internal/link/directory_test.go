@@ -39,6 +39,26 @@ func TestCellsAtOneAddressKeepTheirClients(t *testing.T) {
 	}
 }
 
+// TestATermKnowsItsOwnCells: cells of an earlier term, of whose end this one is not told, leave neither address
+// nor client; those of this process stay.
+func TestATermKnowsItsOwnCells(t *testing.T) {
+	d := NewDirectory(Security{})
+	defer d.Close()
+	d.Begin("mine")
+	d.SetLocal("own", &remote{})
+	d.SetAddress("c1", "127.0.0.1:1")
+	if d.Cell("c1") == nil {
+		t.Fatal("no client")
+	}
+	d.Begin("mine")
+	if len(d.remote)+len(d.address) > 0 || d.Cell("c1") != nil {
+		t.Errorf("%d clients and %d addresses of an earlier term", len(d.remote), len(d.address))
+	}
+	if d.Cell("own") == nil || d.Cluster() != "mine" {
+		t.Error("the cell of this process is not known any more")
+	}
+}
+
 // TestMemoryOfWhatIsGone: of cells that came, were called and went nothing stays: neither in the
 // directory of the leader nor on the connections that cells keep.
 func TestMemoryOfWhatIsGone(t *testing.T) {
@@ -49,7 +69,7 @@ func TestMemoryOfWhatIsGone(t *testing.T) {
 		return
 	}
 	d := NewDirectory(Security{})
-	d.SetCluster("mine")
+	d.Begin("mine")
 	paths := http.NewServeMux()
 	for path, h := range Handlers(func() (cell.Leader, error) { return &leader{}, nil }, d) {
 		paths.Handle(path, h)

@@ -262,7 +262,7 @@ func TestEverythingALeaderCallsArrives(t *testing.T) {
 	c := d.Cell("c1")
 	ctx := context.Background()
 	for _, other := range []fence.Cluster{"", "other"} {
-		d.SetCluster(other)
+		d.Begin(other)
 		for name, call := range map[string]func() error{
 			"unary": func() error { _, err := c.KillTask(ctx, []worker.KillTask{{Term: term, Proc: "p1"}}); return err },
 			"stream": func() error {
@@ -275,7 +275,7 @@ func TestEverythingALeaderCallsArrives(t *testing.T) {
 			}
 		}
 	}
-	d.SetCluster("mine")
+	d.Begin("mine")
 
 	load := &action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/x", Args: []string{"{}"}}}, Resources: resource.Amounts{"cpu_milli": 1}}
 	call := worker.RunTask{Term: term, Proc: "p1", Run: worker.Run{Work: worker.Work{Job: "j", Node: "n"}, Invocation: fence.Invocation{Term: term, Counter: 1}}, Seq: 4}
