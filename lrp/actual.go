@@ -35,7 +35,7 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", int(s))
 }
 
-// Presence tells the rows of one index apart.
+// Presence distinguishes the rows of one index.
 type Presence int
 
 // The presences.
@@ -72,16 +72,15 @@ func (k Key) Compare(o Key) int {
 	return cmp.Or(cmp.Compare(k.Process, o.Process), cmp.Compare(k.Index, o.Index))
 }
 
-// Identity is who runs an instance: the pair (instance id, cell name) that the
-// notes call α, and the process of the cell, of which "certainly dead" can be asked.
+// Identity is the holder of an instance: (instance id, cell name), Diego's α, and the process of
+// the cell, which may be certainly dead.
 type Identity struct {
 	Instance string // instance id, minted by the auction
 	Cell     string // cell name
 	Proc     string // process id of the cell
 }
 
-// Same reports whether i and o are the same instance on the same cell, whatever
-// process of the cell holds it.
+// Same reports whether i and o are the same instance on the same cell, in any process of the cell.
 func (i Identity) Same(o Identity) bool { return i.Instance == o.Instance && i.Cell == o.Cell }
 
 // Net is how a running instance is reached.
@@ -91,8 +90,8 @@ type Net struct {
 	// Routable is false while a readiness check fails.
 	Routable bool
 	Zone     string
-	// Stopping: its cell is ending it, for whatever reason; it is not routable then. It is killed
-	// at StopBy at the latest; zero = not known.
+	// Stopping: its cell is ending it, for any reason; it is not routable then. It is killed at
+	// StopBy at the latest; zero = unknown.
 	Stopping bool
 	StopBy   time.Time
 }
@@ -110,9 +109,9 @@ type LastCrash struct {
 	At     time.Time
 }
 
-// Actual is one row: one instance, wanted or running, of one index. A value is
-// never changed once it stands in an Index; Step replaces it. All fields are
-// written by the leader only, in Step; the comments name the events.
+// Actual is one row: one instance, wanted or running, of one index. A value is never changed once
+// it is in an Index; Step replaces it. Only the leader writes its fields, in Step; the comments
+// name the events.
 type Actual struct {
 	Key      Key
 	Service  ServiceKey
@@ -128,28 +127,28 @@ type Actual struct {
 
 	CrashCount  int    // Crash
 	CrashReason string // Crash; at most 1024 bytes; cleared by Start
-	// LastCrash outlives the instance: Crash; it stays over moves and starts, and ends with a
-	// restart that somebody asked for.
+	// LastCrash outlives the instance: Crash; it is kept over moves and starts, until a requested
+	// restart.
 	LastCrash LastCrash
-	// PlacementError says why no cell took it: PlacementFailed; cleared on leaving UNCLAIMED.
+	// PlacementError is why no cell took it: PlacementFailed; cleared on leaving UNCLAIMED.
 	PlacementError string
 	// Since is when State last changed, and nothing else: readiness, routes or a
 	// failed placement do not move it. Wall clock of the leader.
 	Since time.Time
-	// NotBefore is until when no place is asked for an UNCLAIMED row, for its SUSPECT copy is
-	// waited for: CellUnhealthy; cleared when that is gone.
+	// NotBefore is the time before which no placement is requested for an UNCLAIMED row, while its
+	// SUSPECT copy is waited for: CellUnhealthy; cleared when that is gone.
 	NotBefore time.Time
-	// Replaces is the SUSPECT instance whose place this RUNNING one took, and which stays when its
-	// cell is back (ReturnOld): Start; moved by ProcMoved, cleared when its cell is given up.
+	// Replaces is the SUSPECT instance that this RUNNING one replaced, and that stays when its cell
+	// is back (ReturnOld): Start; moved by ProcMoved, cleared when its cell is given up.
 	Replaces Identity
 	// Expires bounds an EVACUATING row: set and refreshed by Evacuate.
 	Expires time.Time
 	// Retiring is the stored intent to have this instance stopped: Retire, Undesire,
 	// Evacuate of a stop-first service. It ends with the instance.
 	Retiring bool
-	// Unheard marks a RUNNING row whose cell the leader of this term has not heard of in time, or
-	// has given up: the address may be dead, and nothing is sent there. Set by CellUnheard and
-	// CellMustDie, ends with CellHealthy, or when the cell speaks of the instance.
+	// Unheard marks a RUNNING row whose cell has not contacted the leader of this term in time, or
+	// was given up: the address may be dead, and gets no traffic. Set by CellUnheard and CellMustDie,
+	// ends with CellHealthy, or with a report of the cell about the instance.
 	Unheard bool
 	// Finished marks a CRASHED row that is never restarted because its program
 	// exited with status 0 under RestartOnFailure: Crash.
@@ -161,15 +160,15 @@ func (a *Actual) OnProc(proc string) bool {
 	return a != nil && a.Proc == proc && (a.State == Claimed || a.State == Running)
 }
 
-// Serves reports whether the row is RUNNING in the notes' full sense: it runs and is
-// ready for traffic. One whose readiness check fails, whose cell is not heard of, or that is being stopped,
-// takes nobody's place.
+// Serves reports whether the row is RUNNING in Diego's full sense: it runs and is ready for
+// traffic. A row whose readiness check fails, whose cell is silent, or that is being stopped,
+// replaces no other.
 func (a *Actual) Serves() bool {
 	return a != nil && a.State == Running && a.Net.Routable && !a.Unheard && !a.Stopping()
 }
 
-// Stopping reports whether the instance is being stopped: the leader wants it to, or its cell ends
-// it on its own. Whatever the cause, nothing is routed to it, and it is not as wanted.
+// Stopping reports whether the instance is being stopped: by the leader, or by its cell on its
+// own. For any cause, it gets no traffic, and it is not as desired.
 func (a *Actual) Stopping() bool {
 	return a != nil && (a.State == Claimed || a.State == Running) && (a.Retiring || a.Net.Stopping)
 }
@@ -180,7 +179,7 @@ func (a *Actual) covers(c *Actual) bool {
 	return a.Serves() || a != nil && a.State == Running && !c.Serves()
 }
 
-// replaced reports whether the row took the place of who, which stays when its cell is back.
+// replaced reports whether the row replaced who, which stays when its cell is back.
 func (a *Actual) replaced(who Identity) bool {
 	return a != nil && a.State == Running && a.Replaces.Instance != "" && a.Replaces.Same(who) && !a.Same(who)
 }

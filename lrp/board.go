@@ -9,17 +9,16 @@ import (
 	"cantina/internal/multimap"
 )
 
-// Board holds all services and indices of a leader and knows what convergence has
-// to look at: the newest rows, indexed by process, by cell process, and by the
-// moment at which something falls due. It is an owned value, changed in place by
-// one goroutine; it decides with Step, Roll and the rules in converge.go only.
-// Services and rows that were put in are never changed by it.
+// Board holds all services and indices of a leader and knows which of them convergence must check:
+// the newest rows, indexed by process, by cell process, and by due time. It is an owned value,
+// changed in place by one goroutine; it decides only with Step, Roll and the rules in converge.go.
+// It never changes services and rows that were put in.
 type Board struct {
 	policy   ConvergePolicy
 	services map[ServiceKey]*Service
 	procs    processes
 	byProc   multimap.Map[string, Key] // cell process id → indices with a row on it
-	domains  map[string]time.Time      // fresh until; zero = for ever
+	domains  map[string]time.Time      // fresh until; zero = forever
 	badKeys  map[Key]bool              // quarantined indices
 	badSvcs  map[ServiceKey]bool       // quarantined services
 	dead     dead.Set                  // cell processes that are certainly dead
@@ -98,7 +97,8 @@ func (b *Board) DeleteService(k ServiceKey) {
 	}
 }
 
-// define gives a process its definition, nil for none; indices whose row may have to change are looked at again.
+// define gives a process its definition, nil for none; indices whose row may have to change are
+// checked again.
 func (b *Board) define(guid string, k ServiceKey, v *Version) {
 	p := b.process(guid)
 	if v != nil {
@@ -164,8 +164,8 @@ func (b *Board) PutIndex(x Index) {
 	b.track(x, true)
 }
 
-// LoadIndex is PutIndex for a row of an earlier term: nobody knows which of its
-// requests arrived, so the next pass repeats them.
+// LoadIndex is PutIndex for a row of an earlier term: it is unknown which of its requests arrived,
+// so the next pass repeats them.
 func (b *Board) LoadIndex(x Index) {
 	b.PutIndex(x)
 	if s := b.slot(x.Key); s != nil {
@@ -173,10 +173,10 @@ func (b *Board) LoadIndex(x Index) {
 	}
 }
 
-// Heard records that the session of a cell process is HEALTHY in this term: it can
-// tell what became of its instances.
+// Heard records that the session of a cell process is HEALTHY in this term: it can report the
+// state of its instances.
 func (b *Board) Heard(proc string, now time.Time) {
-	b.dead.Delete(proc) // it was taken for dead because no list named it
+	b.dead.Delete(proc) // it was treated as dead because no list named it
 	if _, known := b.heard[proc]; known {
 		return
 	}
@@ -186,7 +186,7 @@ func (b *Board) Heard(proc string, now time.Time) {
 	}
 }
 
-// sameRequest reports whether row a waits for the same thing as row b.
+// sameRequest reports whether rows a and b wait for the same event.
 func sameRequest(a, b *Actual) bool {
 	return a != nil && b != nil && a.Retiring == b.Retiring && a.Since.Equal(b.Since)
 }
@@ -236,8 +236,8 @@ func (b *Board) Procs() []string {
 	return out
 }
 
-// SetDomain makes a domain fresh until the given moment; zero = for ever. One that stays as fresh as it was has no row
-// that was left alone.
+// SetDomain makes a domain fresh until the given time; zero = forever. If its freshness does not
+// change, none of its rows was left alone.
 func (b *Board) SetDomain(domain string, until time.Time) {
 	old, known := b.domains[domain]
 	b.domains[domain] = until
@@ -262,8 +262,8 @@ func (b *Board) Fresh(domain string, now time.Time) bool {
 // Domains returns the domains that were set and until when they are fresh.
 func (b *Board) Domains() map[string]time.Time { return b.domains }
 
-// QuarantineIndex says that the row of an index cannot be read: it counts as
-// existing, nothing is started or stopped for it.
+// QuarantineIndex records that the row of an index cannot be read: it counts as existing, and no
+// instance is started or stopped for it.
 func (b *Board) QuarantineIndex(k Key, bad bool) {
 	setOrDelete(b.badKeys, k, bad)
 	b.dirtyKeys[k] = struct{}{}
@@ -272,8 +272,8 @@ func (b *Board) QuarantineIndex(k Key, bad bool) {
 	}
 }
 
-// QuarantineService says that the row of a service cannot be read: its rows are
-// no orphans, nothing is started or stopped for it.
+// QuarantineService records that the row of a service cannot be read: its rows are no orphans, and
+// no instance is started or stopped for it.
 func (b *Board) QuarantineService(k ServiceKey, bad bool) {
 	setOrDelete(b.badSvcs, k, bad)
 	for guid, p := range b.procs {
@@ -310,7 +310,7 @@ func (b *Board) ProcDied(proc string) {
 	}
 }
 
-// Env returns what Step has to know about an index.
+// Env returns the input of Step about an index.
 func (b *Board) Env(k Key, now time.Time) Env {
 	env := Env{Now: now}
 	p := b.procs[k.Process]
@@ -379,7 +379,7 @@ func sorted(set map[Key]struct{}) []Key {
 	return out
 }
 
-// dueItem is a moment at which an index or a service has to be looked at.
+// dueItem is the time at which an index or a service must be checked.
 type dueItem struct {
 	key     Key        // of an index, when Process is set
 	service ServiceKey // otherwise

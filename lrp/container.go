@@ -2,8 +2,8 @@ package lrp
 
 import "fmt"
 
-// Container is the state of the container of one instance, as far as the tables
-// tell states apart. (Diego dev notes, Harmonizing ActualLRPs with Container State.)
+// Container is the state of the container of one instance, as far as the tables distinguish
+// states. (Diego dev notes, Harmonizing ActualLRPs with Container State.)
 type Container int
 
 // The states of a container.
@@ -12,11 +12,11 @@ const (
 	Reserved                           // RESERVED
 	Starting                           // INITIALIZING or CREATED
 	Up                                 // RUNNING
-	CompletedCrashed                   // COMPLETED, not told to stop
-	CompletedShutdown                  // COMPLETED, told to stop
+	CompletedCrashed                   // COMPLETED, not stopped
+	CompletedShutdown                  // COMPLETED, stopped
 )
 
-// String prints the state in the words of the notes.
+// String prints the state in the words of Diego's notes.
 func (c Container) String() string {
 	switch c {
 	case NoContainer:
@@ -35,7 +35,7 @@ func (c Container) String() string {
 	return fmt.Sprintf("Container(%d)", int(c))
 }
 
-// Call is what a cell asks of the leader, by the event of the same name.
+// Call is a cell's request to the leader, by the event of the same name.
 type Call int
 
 // The calls.
@@ -79,15 +79,14 @@ func (c Call) String() string {
 	return fmt.Sprintf("Call(%d)", int(c))
 }
 
-// Fate is what a cell does with its container, after the call was answered
-// without error.
+// Fate is a cell's action on its container, after the call succeeded.
 type Fate int
 
 // The fates.
 const (
 	Leave           Fate = iota // do nothing with it
 	RunContainer                // RESERVED: run it
-	StopContainer               // stop it gracefully; its end comes round as COMPLETED (shutdown)
+	StopContainer               // stop it gracefully; its end is handled as COMPLETED (shutdown)
 	DeleteContainer             // stop and destroy it
 )
 
@@ -106,7 +105,7 @@ func (f Fate) String() string {
 	return fmt.Sprintf("Fate(%d)", int(f))
 }
 
-// Grade says how surprising a row of a table is; Inconceivable ones are logged loudly.
+// Grade is how unexpected a row of a table is; Inconceivable ones are logged as errors.
 type Grade int
 
 // The grades of the notes.
@@ -116,10 +115,9 @@ const (
 	Inconceivable
 )
 
-// Action is what the tables tell a cell to do: first the call to the leader, and
-// only when that was answered without error what to do with the container. A
-// failed call is logged and left to the next poll. Refused says what to do when
-// the leader refuses the call for good (one of the ErrCannotBe… errors or
+// Action is the tables' instruction for a cell: first the call to the leader, and only if that
+// succeeded the action on the container. A failed call is logged and left to the next poll.
+// Refused is the action if the leader's refusal is final (one of the ErrCannotBe… errors or
 // ErrNotFound); ErrNotEligible and unknown outcomes are left to the next poll.
 type Action struct {
 	Call    Call

@@ -5,30 +5,29 @@ import (
 	"time"
 )
 
-// Move is one thing that convergence wants: the event for the index, to be given to Step.
+// Move is one action of convergence: the event for the index, to be passed to Step.
 type Move struct {
 	Key   Key
 	Event Event
 }
 
-// Outcome of one pass: moves in order of key, and services whose ranges have to
-// change, in order of key.
+// Outcome of one pass: moves in order of key, and services whose ranges must change, in order of
+// key.
 type Outcome struct {
 	Moves    []Move
 	Services []*Service // new values, not yet stored
-	// Gone are removed services of which no instance is left: their rows can be deleted.
+	// Gone are removed services without instances: their rows can be deleted.
 	Gone []ServiceKey
 }
 
 // Empty reports whether there is nothing to do.
 func (o Outcome) Empty() bool { return len(o.Moves) == 0 && len(o.Services) == 0 && len(o.Gone) == 0 }
 
-// Converge looks at what has changed since the last pass and at what has fallen
-// due, and returns what has to be done. It does nothing itself, but remembers
-// which requests it repeated and when: a second pass at the same moment, after the
-// moves were made or when there were none, returns nothing. The cost grows with
-// what changed, not with what there is. (Diego dev notes, Harmonizing DesiredLRPs
-// with ActualLRPs: Convergence. Its five duties are the cases of check and missing.)
+// Converge checks rows that have changed since the last pass or have become due, and returns the
+// needed moves. It performs none of them, but remembers which requests it repeated and when: a
+// second pass at the same time, after the moves were made or if there were none, returns nothing.
+// The cost grows with the changes, not with the number of rows. (Diego dev notes, Harmonizing
+// DesiredLRPs with ActualLRPs: Convergence. Its five duties are the cases of check and missing.)
 func (b *Board) Converge(now time.Time) Outcome { return b.converge(now, false) }
 
 // ConvergeAll is Converge over everything there is.
@@ -82,7 +81,7 @@ func (b *Board) converge(now time.Time, all bool) Outcome {
 	return out
 }
 
-// popDue marks what has fallen due.
+// popDue marks the due rows.
 func (b *Board) popDue(now time.Time) {
 	b.due.Thin(b.indices+len(b.services), func(item dueItem, at time.Time) bool {
 		if item.key.Process == "" {
@@ -108,8 +107,8 @@ func (b *Board) popDue(now time.Time) {
 	}
 }
 
-// emptied returns an empty map: the old one, or a new one when that has grown so
-// large that clearing it would cost more than what changes.
+// emptied returns an empty map: the old one, or a new one if that has grown so large that clearing
+// it would cost more than the present changes.
 func emptied[K comparable](m map[K]struct{}) map[K]struct{} {
 	if len(m) > 64 {
 		return map[K]struct{}{}
@@ -197,8 +196,8 @@ func (b *Board) reap(x Index) Event {
 	return nil
 }
 
-// checkState is the fourth and fifth duty: crashed instances whose wait is over,
-// and requests that stayed without effect.
+// checkState is the fourth and fifth duty: crashed instances whose wait is over, and requests
+// without effect.
 func (b *Board) checkState(s *slot, p *process, wanted bool, now time.Time) Event {
 	a := s.index.Ordinary
 	switch {
@@ -223,8 +222,9 @@ func (b *Board) checkState(s *slot, p *process, wanted bool, now time.Time) Even
 	return nil
 }
 
-// ask reports whether the request for a place or a stop is to be repeated: the last one stayed
-// without effect, or the copy beside an UNCLAIMED row has been waited for. at is when to ask next.
+// ask reports whether the request for a placement or a stop must be repeated: the last one had no
+// effect, or the wait for the copy beside an UNCLAIMED row is over. at is the time of the next
+// request.
 func (s *slot) ask(now time.Time, resend time.Duration) (again bool, at time.Time) {
 	a := s.index.Ordinary
 	at = a.NotBefore
@@ -232,7 +232,7 @@ func (s *slot) ask(now time.Time, resend time.Duration) (again bool, at time.Tim
 		if s.asked.IsZero() {
 			s.asked = a.Since
 			if a.Retiring || a.Since.After(now) {
-				s.asked = now // just asked for by the event that made it so
+				s.asked = now // just requested by the event that caused it
 			}
 		}
 		at = s.asked.Add(resend)
@@ -253,9 +253,9 @@ func (b *Board) plan(s *slot, at time.Time) {
 	b.due.Plan(at, dueItem{key: s.index.Key})
 }
 
-// Surplus returns an Undesire for every index of a service that has rows and is
-// not wanted: what apply, scale, rm and rollouts stop at once, whatever the
-// freshness of the domain. A service that is gone from the board has none.
+// Surplus returns an Undesire for every index of a service that has rows and is not wanted: apply,
+// scale, rm and rollouts stop these at once, also if the domain is not fresh. A service that was
+// removed from the board has none.
 func (b *Board) Surplus(k ServiceKey) []Move {
 	s := b.services[k]
 	if s == nil {

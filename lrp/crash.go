@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// RestartMode says which ends of an instance are followed by a restart.
+// RestartMode selects the ends of an instance that are followed by a restart.
 type RestartMode int
 
 // The modes.
@@ -15,8 +15,8 @@ const (
 	RestartNever
 )
 
-// RestartPolicy says when a crashed instance starts again. Zero fields mean the
-// defaults in the comments, which are Diego's. (Diego dev notes, Crashes.)
+// RestartPolicy is when a crashed instance starts again. Zero fields mean the defaults in the
+// comments, which are Diego's. (Diego dev notes, Crashes.)
 type RestartPolicy struct {
 	Mode RestartMode
 	// Immediate: crashes below this count restart at once; 0 = 3, -1 = none.
@@ -27,7 +27,7 @@ type RestartPolicy struct {
 	Max time.Duration
 	// GiveUp: above this count the instance is not restarted; 0 = 200, -1 = never give up.
 	GiveUp int
-	// ResetAfter: an instance that was RUNNING this long starts counting anew; 0 = 5 min.
+	// ResetAfter: for an instance that was RUNNING this long the count restarts; 0 = 5 min.
 	ResetAfter time.Duration
 }
 

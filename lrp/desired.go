@@ -31,8 +31,7 @@ const (
 	StopFirst                  // the old instance has stopped before the new one starts
 )
 
-// OnPartition is what a cell does with an instance once its leader has given the
-// cell up.
+// OnPartition is a cell's action on an instance once its leader has given the cell up.
 type OnPartition int
 
 // The fates of an instance at its cell's deadline.
@@ -51,13 +50,12 @@ const (
 	ReturnNew                 // the replacement
 )
 
-// Desired is one version of a service: what is wanted, apart from which indices
-// of it are wanted at this moment (see [Version]). It is written by the leader
-// only, at apply. Instances, Routes and Annotation may change in place; any other
-// change is a new version. (Diego dev notes, DesiredLRPs.) Fields of the original
-// that have no counterpart here are listed with the reason in docs/design/lrp.md.
+// Desired is one version of a service: its definition, apart from the indices that are wanted at
+// present (see [Version]). Only the leader writes it, at apply. Instances, Routes and Annotation
+// may change in place; any other change is a new version. (Diego dev notes, DesiredLRPs.)
+// docs/design/lrp.md lists fields of the original that have no counterpart here, with the reason.
 type Desired struct {
-	// Process is the process guid: minted by the leader, unique for ever.
+	// Process is the process guid: created by the leader, never reused.
 	Process string
 	Service ServiceKey
 	// Instances is how many indices are wanted once the version is rolled out: 0..Instances-1.
@@ -88,8 +86,8 @@ type Desired struct {
 	Rollout      RolloutPolicy
 }
 
-// FixedPort returns the name of the first port whose number the definition fixes, or
-// "": two instances with it cannot run on one machine.
+// FixedPort returns the name of the first port with a fixed number in the definition, or "": two
+// instances with it cannot run on one machine.
 func (d *Desired) FixedPort() string {
 	for _, p := range d.Workload.Ports {
 		if p.Fixed != 0 {
@@ -114,13 +112,13 @@ func (d *Desired) StopFirst() bool { return d.Exclusive || d.Strategy == StopFir
 // DeadlineBound reports whether instances end with their cell's credit.
 func (d *Desired) DeadlineBound() bool { return d.Exclusive || d.OnPartition == PartitionStop }
 
-// RolloutPolicy says how a new version replaces the old one. Zero fields mean the
-// defaults in the comments.
+// RolloutPolicy is how a new version replaces the old one. Zero fields mean the defaults in the
+// comments.
 type RolloutPolicy struct {
 	// Batch is how many indices change at once; 0 = a quarter of the instances, at least 1.
 	Batch int
-	// Settle is how long an instance must have been RUNNING and routable to count as
-	// healthy; 0 = at once when the workload has a check of any kind, else UncheckedSettle.
+	// Settle is how long an instance must have been RUNNING and routable to count as healthy; 0 = at
+	// once if the workload has a check of any kind, else UncheckedSettle.
 	Settle time.Duration
 	// ProgressDeadline is how long a rollout may go without one more healthy
 	// instance before it is taken back; 0 = 10 min.
@@ -129,8 +127,8 @@ type RolloutPolicy struct {
 	KeepFailed bool
 }
 
-// UncheckedSettle is the settle time of a version without one and without checks: its
-// instances are RUNNING as soon as their processes exist, also those that end at once.
+// UncheckedSettle is the settle time of a version without one and without checks: its instances
+// are RUNNING as soon as their processes exist, even if those end at once.
 const UncheckedSettle = time.Second
 
 // settle returns how long an instance of d must have been RUNNING to count as healthy.

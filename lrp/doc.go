@@ -1,13 +1,11 @@
-// Package lrp decides everything about long-running processes: what is desired,
-// what each index of it is doing, when a crashed instance is restarted, how a
-// cell and the leader's rows are brought into harmony, how a cell is emptied and
-// how one version of a service replaces another. It is pure: the leader's loop
-// (package bbs) and the cell's harmoniser call it with a time and the newest
-// rows, and do what it answers.
+// Package lrp decides everything about long-running processes: their desired state, the state of
+// each index, the restart of crashed instances, the reconciliation of a cell with the leader's
+// rows, the drain of a cell, and rollouts. It is pure: the leader's loop (package bbs) and the
+// cell's harmoniser call it with a time and the newest rows, and apply its result.
 //
-// The unit of the machine is an [Index]: one index of one process with its up to
-// three rows, one for each [Presence]. [Step] takes an Index and an [Event] and
-// returns the next Index and the effects.
+// The unit of the machine is an [Index]: one index of one process with its up to three rows, one
+// for each [Presence]. [Step] takes an Index and an [Event] and returns the next Index and the
+// effects.
 //
 //	             Create                    Claim                    Start
 //	   (no row) ────────► UNCLAIMED ─────────────────► CLAIMED ──────────────► RUNNING
@@ -22,6 +20,6 @@
 //	           ORDINARY ── cell UNHEALTHY ───► SUSPECT (was RUNNING) ─ replacement RUNNING, MUST_DIE ─► gone
 //	           SUSPECT  ── cell HEALTHY again ► ORDINARY (the replacement is withdrawn)
 //
-// Who writes which field stands in the comment of the field. Sources: Diego dev
-// notes, LRPs; Diego BBS, LRP lifecycle.
+// The comment of each field names its writers. Sources: Diego dev notes, LRPs; Diego BBS, LRP
+// lifecycle.
 package lrp

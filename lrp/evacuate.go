@@ -1,7 +1,7 @@
 package lrp
 
-// evacuate does what the notes' table writes for a RUNNING container of a cell
-// that is being emptied, decided on the newest rows.
+// evacuate makes the writes of Diego's table for a RUNNING container of a draining cell, decided
+// on the newest rows.
 func (m *machine) evacuate(e Evacuate) error {
 	o := m.x.Ordinary
 	if o.Is(e.By) && m.stopFirst() {
@@ -30,7 +30,7 @@ func (m *machine) evacuate(e Evacuate) error {
 		}
 	}
 	m.x.Evacuating = &Actual{Key: m.x.Key, Service: service, Presence: Evacuating, State: Running, Identity: e.By, Net: e.Net, Since: since, Expires: e.Until}
-	if s := m.x.Suspect; s != nil { // e.By itself, or what e.By has replaced
+	if s := m.x.Suspect; s != nil { // e.By itself, or the one that e.By has replaced
 		m.x.Suspect = nil
 		if !s.Is(e.By) {
 			m.stop(s)
@@ -42,8 +42,8 @@ func (m *machine) evacuate(e Evacuate) error {
 	return nil
 }
 
-// exclusive reports whether no second copy may run: the row or the definition says
-// so (a row may have been made while the definition could not be read).
+// exclusive reports whether no second copy may run, according to the row or the definition (a row
+// may have been made while the definition could not be read).
 func (m *machine) exclusive() bool {
 	return m.x.Ordinary != nil && m.x.Ordinary.Exclusive || m.env.Desired != nil && m.env.Desired.Exclusive
 }
@@ -67,9 +67,8 @@ func (m *machine) evacuateStopFirst(e Evacuate) error {
 	return nil
 }
 
-// evacuateClaimed gives up an instance that was not RUNNING yet. An exclusive one
-// is destroyed first and removed afterwards. For one that was not claimed, another place
-// is asked for.
+// evacuateClaimed gives up an instance that was not RUNNING yet. An exclusive one is destroyed
+// first and removed afterwards. For one that was not claimed, another placement is requested.
 func (m *machine) evacuateClaimed(by Identity) error {
 	gone := m.dropCopies(by)
 	switch o := m.x.Ordinary; {

@@ -1,7 +1,6 @@
 package lrp
 
-// evacRule is one row of the evacuation table: what is written and what the cell
-// does with the container.
+// evacRule is one row of the evacuation table: the write, and the cell's action on the container.
 type evacRule struct {
 	setEvacuating    bool // CREATE or Update /e: RUNNING-α
 	unclaim          bool // Update /i: UNCLAIMED
@@ -106,8 +105,8 @@ func (t evacTable) at(x Index, self Identity) copies {
 	return t.runningOther
 }
 
-// startsBeside reports whether self has the ordinary row and runs, but is not ready for
-// traffic, beside the copy of another that serves: it takes nobody's place.
+// startsBeside reports whether self has the ordinary row and runs, but is not ready for traffic,
+// beside the serving copy of another: it replaces none.
 func startsBeside(x Index, self Identity, ready bool) bool {
 	return !ready && x.Ordinary.Is(self) && (x.Suspect.Serves() || x.Evacuating.Serves() && !x.Evacuating.Is(self))
 }
@@ -116,9 +115,8 @@ func evacuationRule(x Index, self Identity) evacRule {
 	return evacuationTable().at(x, self).at(relateCopy(x, self))
 }
 
-// HarmoniseEvacuating says what a cell that is being emptied does with one
-// instance. Evacuating rows are refreshed at each pass. (Diego dev notes,
-// Harmonizing during evacuation.)
+// HarmoniseEvacuating returns a draining cell's action on one instance. Evacuating rows are
+// refreshed at each pass. (Diego dev notes, Harmonizing during evacuation.)
 func HarmoniseEvacuating(v View) Action {
 	mine := v.mine()
 	if v.Quarantined || v.Container == NoContainer {

@@ -12,25 +12,25 @@ type Event interface{ event() }
 
 // Events of the leader itself: apply and convergence.
 type (
-	// Create makes the missing UNCLAIMED row of a wanted index and asks for a place.
+	// Create makes the missing UNCLAIMED row of a wanted index and requests a placement.
 	Create struct{}
-	// Undesire says that the index is not wanted any more: scale-down, removal of
-	// the service, or convergence in a fresh domain.
+	// Undesire: the index is no longer wanted, because of scale-down, removal of the service, or
+	// convergence in a fresh domain.
 	Undesire struct{}
-	// Retire asks for the instance to be stopped and started afresh. (Diego BBS, retire.)
+	// Retire stops and restarts the instance. (Diego BBS, retire.)
 	Retire struct{}
-	// RestartCrashed says that the wait of a CRASHED row is over.
+	// RestartCrashed: the wait of a CRASHED row is over.
 	RestartCrashed struct{}
-	// Resend asks again for what an earlier effect may not have reached: the place
-	// of an UNCLAIMED row, the stop of an unwanted or retiring one.
+	// Resend repeats a request that may not have arrived: the placement of an UNCLAIMED row, the stop
+	// of an unwanted or retiring one.
 	Resend struct{}
-	// ExpireEvacuating says that the time of the EVACUATING row is over.
+	// ExpireEvacuating: the time of the EVACUATING row is over.
 	ExpireEvacuating struct{}
 )
 
 // Events of the auctioneer.
 type (
-	// PlacementFailed says why no cell took the row. (Diego dev notes, Communicating Fullness.)
+	// PlacementFailed is why no cell took the row. (Diego dev notes, Communicating Fullness.)
 	PlacementFailed struct{ Reason string }
 )
 
@@ -38,26 +38,25 @@ type (
 type (
 	// Claim takes an UNCLAIMED row for the container that By has reserved.
 	Claim struct{ By Identity }
-	// Start says that By's container runs; also readiness flips and new ports.
+	// Start: By's container runs; also changes of readiness and new ports.
 	Start struct {
 		By  Identity
 		Net Net
-		// Service and Exclusive are what the container's labels say: they make the row
-		// when there is none and no definition either.
+		// Service and Exclusive are those of the container's labels: they make the row if there is
+		// neither a row nor a definition.
 		Service   ServiceKey
 		Exclusive bool
 	}
-	// Crash says that By's container ended without having been told to. Clean
-	// means that the program exited with status 0.
+	// Crash: By's container ended without a stop. Clean means that the program exited with status 0.
 	Crash struct {
 		By     Identity
 		Reason string
 		Clean  bool
 	}
-	// Remove says that By has no container for the row (any more).
+	// Remove: By has no container for the row (any more).
 	Remove struct{ By Identity }
-	// Evacuate says that By's container runs on a cell that is being emptied;
-	// Until is when the evacuation ends at the latest. Repeated at each pass.
+	// Evacuate: By's container runs on a draining cell; Until is the latest end of the drain.
+	// Repeated at each pass.
 	Evacuate struct {
 		By    Identity
 		Net   Net
@@ -66,7 +65,7 @@ type (
 	// EvacuateClaimed: the cell is being emptied and drops a container that was not RUNNING
 	// yet, or was reserved and not claimed.
 	EvacuateClaimed struct{ By Identity }
-	// EvacuateStopped: the cell is being emptied and the container ended as told.
+	// EvacuateStopped: the cell is draining and the container ended after a stop.
 	EvacuateStopped struct{ By Identity }
 	// EvacuateCrashed: the cell is being emptied and the container crashed.
 	EvacuateCrashed struct {
@@ -78,7 +77,7 @@ type (
 	RemoveEvacuating struct{ By Identity }
 )
 
-// Events of the worker sessions (safety.md's words: HEALTHY, UNHEALTHY, MUST_DIE, dead).
+// Events of the worker sessions (see safety.md: HEALTHY, UNHEALTHY, MUST_DIE, dead).
 type (
 	// CellHealthy: the session of Proc is HEALTHY (again).
 	CellHealthy struct{ Cell, Proc string }
@@ -123,17 +122,17 @@ func (ProcMoved) event()        {}
 type Effect interface{ effect() }
 
 type (
-	// RequestAuction asks the auctioneer for a place for Key's ordinary row.
+	// RequestAuction requests a placement from the auctioneer for Key's ordinary row.
 	RequestAuction struct{ Key Key }
-	// WithdrawAuction tells the auctioneer that Key needs no place any more.
+	// WithdrawAuction withdraws the request for a placement of Key.
 	WithdrawAuction struct{ Key Key }
-	// StopInstance asks the cell to stop one instance.
+	// StopInstance orders the cell to stop one instance.
 	StopInstance struct {
 		Key Key
 		Who Identity
 	}
-	// AttemptDropped tells the auctioneer that an attempt to start an instance, which may
-	// count as in flight, has ended without a row: its room is free.
+	// AttemptDropped reports to the auctioneer that an attempt to start an instance, which may count
+	// as in flight, has ended without a row: its resources are free.
 	AttemptDropped struct {
 		Key      Key
 		Instance string
@@ -170,7 +169,7 @@ var (
 	ErrNotProven = errors.New("the holder is not proven dead")
 )
 
-// Env is what Step has to know beside the rows.
+// Env is the input of Step besides the rows.
 type Env struct {
 	Now time.Time
 	// Desired is the definition of the process; nil when there is none.

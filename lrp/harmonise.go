@@ -114,11 +114,10 @@ func table() lrpTable {
 	}
 }
 
-// Harmonise says what a cell does with one instance so that its container and the
-// rows agree. Beside the table: a quarantined row leaves the container alone, an
-// instance that is to be retired is stopped, one of which a younger store knows nothing is
-// not, and a running instance whose process,
-// ports or readiness the row does not know yet is reported again.
+// Harmonise returns a cell's action on one instance so that its container and the rows agree.
+// Beyond the table: a quarantined row leaves the container alone; a retiring instance is stopped,
+// except if an older store does not contain it; a running instance is reported again if the row
+// does not have its process, ports or readiness yet.
 func Harmonise(v View) Action {
 	if v.Quarantined {
 		return Action{Grade: Inconceivable, Why: "row is unreadable: leave the container alone"}
@@ -142,7 +141,7 @@ func Harmonise(v View) Action {
 	}
 	a := table().at(v.Container).at(relate(v.Rows, v.Self))
 	if v.Older && v.Container == Up && v.Rows.Empty() {
-		a.Refused = Leave // nobody has decided that it is not wanted
+		a.Refused = Leave // its removal was not decided
 	}
 	if v.Container == Up && a.Call == NoCall && a.Then == Leave && v.outdated(mine) {
 		return Action{Call: CallStart, Grade: Expected, Why: "process, ports or readiness have changed"}
@@ -150,11 +149,11 @@ func Harmonise(v View) Action {
 	return a
 }
 
-// ending reports whether the running container is being ended, for whatever reason.
+// ending reports whether the running container is being ended, for any reason.
 func (v View) ending() bool { return v.Container == Up && v.Net != nil && v.Net.Stopping }
 
-// harmoniseEnding is for a running container that is being ended: its own row says so, and it takes
-// no place.
+// harmoniseEnding handles a running container that is being ended: its own row shows that, and it
+// replaces no other.
 func (v View) harmoniseEnding(mine *Actual) Action {
 	if v.outdated(mine) {
 		return Action{Call: CallStart, Grade: Expected, Why: "it is being ended: nothing is routed to it"}

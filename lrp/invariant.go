@@ -8,9 +8,9 @@ import (
 // ErrBroken reports rows that no sequence of events can have made.
 var ErrBroken = errors.New("rows break an invariant")
 
-// Check returns the first invariant that the rows of an index break, wrapping
-// ErrBroken: what each state may carry, and at most one evacuating or suspect copy
-// beside the ordinary instance (I3). (Diego BBS, State invariants.)
+// Check returns the first invariant that the rows of an index violate, wrapping ErrBroken: the
+// permitted fields of each state, and at most one evacuating or suspect copy beside the ordinary
+// instance (I3). (Diego BBS, State invariants.)
 func Check(x Index) error {
 	for _, r := range []struct {
 		row *Actual
@@ -75,9 +75,9 @@ func checkRow(a *Actual, is Presence, k Key) string {
 	return ""
 }
 
-// CheckService returns the first thing about a service that no sequence of changes
-// can have made, wrapping ErrBroken: versions without a process or of another service,
-// a range that is not within the instances, a definition that would be refused.
+// CheckService returns the first property of a service that no sequence of changes can have made,
+// wrapping ErrBroken: versions without a process or of another service, a range that is not within
+// the instances, a definition that would be refused.
 func CheckService(s *Service) error {
 	if msg := checkService(s); msg != "" {
 		return fmt.Errorf("service %v: %s: %w", s.Key, msg, ErrBroken)

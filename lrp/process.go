@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// process is one process guid: its definition, if any, and the rows of its indices. It counts with each row that
-// changes, so that a question of a rollout costs in proportion to what changed, not to the instances.
+// process is one process guid: its definition, if any, and the rows of its indices. It updates its
+// counts with each row that changes, so that the cost of a rollout's query grows with the changes,
+// not with the instances.
 type process struct {
 	service ServiceKey
 	version *Version // nil: no definition
@@ -34,12 +35,12 @@ func (ps processes) of(v *Version) *process {
 type slot struct {
 	index Index
 	due   time.Time // zero = none
-	asked time.Time // when a place or a stop was last asked for
+	asked time.Time // when a placement or a stop was last requested
 	// loaded: the row is as an earlier term left it, and its cell may know better.
 	loaded bool
 }
 
-// count adds the row of an index to what the process counts, or takes it out.
+// count adds the row of an index to the counts of the process, or removes it.
 func (p *process) count(i int, x Index, add bool) {
 	wanted := p.version != nil && p.version.Wants(i)
 	if wanted && x.Ordinary.Serves() {
@@ -149,7 +150,8 @@ func (f *front) touch(i int) {
 	}
 }
 
-// first returns the first index below high that is not healthy, or high, with what healthy answers for it.
+// first returns the first index below high that is not healthy, or high, with the result of
+// healthy for it.
 func (f *front) first(high int, healthy func(i int) (bool, time.Time)) (int, time.Time) {
 	f.high = min(f.high, high)
 	for len(f.again) > 0 {

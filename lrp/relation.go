@@ -1,7 +1,7 @@
 package lrp
 
-// relation is how an ordinary row stands to a cell's container α: the columns of
-// the tables. ω is any other pair of instance and cell.
+// relation is the relation of an ordinary row to a cell's container α: the columns of the tables.
+// ω is any other pair of instance and cell.
 type relation int
 
 const (
@@ -14,8 +14,8 @@ const (
 	relCrashed
 )
 
-// relate returns the relation of the ordinary row to self. A SUSPECT row of self
-// stands for its ordinary one: that is the row which self still holds.
+// relate returns the relation of the ordinary row to self. A SUSPECT row of self counts as its
+// ordinary one: self still holds that row.
 func relate(x Index, self Identity) relation {
 	a := x.Ordinary
 	if x.Suspect.Is(self) {
@@ -35,12 +35,12 @@ func relate(x Index, self Identity) relation {
 	case a.Is(self):
 		return relRunningSelf
 	case x.Evacuating.Is(self) && !a.covers(x.Evacuating):
-		return relClaimedOther // what was to take self's place is still being started
+		return relClaimedOther // the replacement of self is still being started
 	}
 	return relRunningOther
 }
 
-// copyRelation is how an EVACUATING row stands to a cell's container.
+// copyRelation is the relation of an EVACUATING row to a cell's container.
 type copyRelation int
 
 const (
@@ -59,8 +59,7 @@ func relateCopy(x Index, self Identity) copyRelation {
 	return copyOther
 }
 
-// View is what a cell knows of one of its instances: rows read first, the
-// container second.
+// View is a cell's data about one of its instances: rows read first, the container second.
 type View struct {
 	Container Container
 	// Self is the container's identity; without a container, that of the row.
@@ -75,8 +74,8 @@ type View struct {
 	Older bool
 }
 
-// ready reports whether the running container is ready for traffic, by the row when
-// the cell does not say.
+// ready reports whether the running container is ready for traffic, according to the row if the
+// cell does not report it.
 func (v View) ready() bool {
 	if v.Net != nil {
 		return v.Net.Routable

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Instances is what Roll has to know about the instances of a service.
+// Instances is the data about the instances of a service that Roll needs.
 type Instances interface {
 	// Unhealthy returns the first index below high of a process that has not been RUNNING and
-	// routable for the settle time, or high; when that one only lacks time, at is when it will be.
+	// routable for the settle time, or high; if only time is missing, at is when it will be.
 	Unhealthy(process string, high int, settle time.Duration, now time.Time) (i int, at time.Time)
 	// Exists reports whether index i of a process has rows.
 	Exists(process string, i int) bool
@@ -35,14 +35,13 @@ func (p RolloutPolicy) deadline() time.Duration {
 	return p.ProgressDeadline
 }
 
-// Roll returns the next value of a service whose rollout is under way, or s itself
-// when nothing changes, and the next moment at which time alone can change
-// something (zero = none). The target grows index by index, a batch ahead of the
-// prefix of its healthy instances; the versions it replaces shrink from below:
-// after that prefix when starting first, a batch ahead of it when stopping first.
-// Ranges only move forward, so a flapping instance brings nothing back. Everything
-// it decides from stands in the service and in the rows: a new leader goes on
-// where the old one was.
+// Roll returns the next value of a service whose rollout is in progress, or s itself if nothing
+// changes, and the next time at which time alone can change it (zero = none). The target grows
+// index by index, a batch ahead of the prefix of its healthy instances. The versions that it
+// replaces shrink from below: after that prefix when starting first, a batch ahead of it when
+// stopping first. Ranges only move forward, so a flapping instance brings nothing back. All inputs
+// of its decisions are in the service and in the rows: a new leader continues where the old one
+// stopped.
 func (s *Service) Roll(in Instances, now time.Time) (*Service, time.Time) {
 	if s.Phase == Steady || len(s.Versions) == 0 {
 		return s, time.Time{}
@@ -58,8 +57,8 @@ func (s *Service) Roll(in Instances, now time.Time) (*Service, time.Time) {
 	return r.s, r.next
 }
 
-// Resumed returns the service as a new leader takes it over: a rollout of an earlier
-// term has its time anew, for nobody saw its progress while nobody led.
+// Resumed returns the service as a new leader takes it over: the deadline of an earlier term's
+// rollout starts again, because its progress was not observed without a leader.
 func (s *Service) Resumed(now time.Time) *Service {
 	if s.Phase != RollingOut {
 		return s
@@ -128,8 +127,8 @@ func (r *roll) prefix(t *Version) int {
 	return i
 }
 
-// cutSuperseded takes back what a superseded version had started without having
-// replaced an older one: at most two versions want one index.
+// cutSuperseded stops instances of a superseded version that have not replaced an older one: at
+// most two versions want one index.
 func (r *roll) cutSuperseded() {
 	old := r.s.Versions[:len(r.s.Versions)-1]
 	for i := 1; i < len(old); i++ {
@@ -141,9 +140,9 @@ func (r *roll) cutSuperseded() {
 	}
 }
 
-// forget drops superseded versions that want nothing and have no row, but for the last good
-// one, to which a rollout that fails goes back: a service that is updated or restarted again and
-// again while nothing of it gets healthy does not grow.
+// forget drops superseded versions that want nothing and have no row, except the last good one,
+// which is the target after a failed rollout. So a service that is repeatedly updated or restarted
+// without becoming healthy does not grow.
 func (r *roll) forget() {
 	last, good := len(r.s.Versions)-1, r.s.lastGood()
 	left := r.s.Versions[:0]
@@ -227,8 +226,8 @@ func (r *roll) olderExists(index int) bool {
 	return false
 }
 
-// goBack moves the ranges of a rollback: the good version comes back whole, the
-// failed one leaves index by index, or first when stopping comes first.
+// goBack moves the ranges of a rollback: the good version comes back whole, the failed one is
+// removed index by index, or first with stop-first.
 func (r *roll) goBack(t *Version, prefix int) {
 	n := r.s.Instances
 	if !r.stopFirst() {
@@ -261,7 +260,7 @@ func (r *roll) fail(t *Version) {
 		s.Phase = RollFailed
 		return
 	}
-	t.High = max(t.Low, min(t.High, g.Low)) // what had not replaced anything goes at once
+	t.High = max(t.Low, min(t.High, g.Low)) // additional instances are stopped at once
 	s.Versions = append(slices.Delete(s.Versions, good, good+1), g)
 	s.Phase, s.Healthy, s.Progress = RollingBack, 0, r.now
 	r.next = r.now
@@ -327,9 +326,9 @@ func (b *Board) Unhealthy(process string, high int, settle time.Duration, now ti
 	return p.healthy.first(high, func(i int) (bool, time.Time) { return b.Healthy(process, i, settle, now) })
 }
 
-// Healthy reports whether index i of a process has been RUNNING and routable for the settle time; when it only lacks
-// time, at is when it will be. An instance of an earlier term may have ended while
-// nobody led: its time counts from when its cell can tell, and is never zero.
+// Healthy reports whether index i of a process has been RUNNING and routable for the settle time;
+// if only time is missing, at is when it will be. An instance of an earlier term may have ended
+// without a leader: its time counts from when its cell can report it, and is never zero.
 func (b *Board) Healthy(process string, i int, settle time.Duration, now time.Time) (bool, time.Time) {
 	b.looks++
 	s := b.slot(Key{process, i})
@@ -382,7 +381,7 @@ func (b *Board) Top(process string) int {
 	if p := b.procs[process]; p != nil {
 		top = p.top()
 	}
-	for k := range b.badKeys { // what cannot be read may run
+	for k := range b.badKeys { // an unreadable one may run
 		if k.Process == process {
 			top = max(top, k.Index+1)
 		}

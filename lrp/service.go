@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Phase is what a service's rollout is doing.
+// Phase is the phase of a service's rollout.
 type Phase int
 
 // The phases.
@@ -15,7 +15,7 @@ const (
 	Steady      Phase = iota // one version, nothing moves
 	RollingOut               // the newest version is replacing the others
 	RollingBack              // the newest version failed; the last good one is coming back
-	RollFailed               // it failed and is left as it is (KeepFailed), or goes on trying because there is nothing to return to
+	RollFailed               // it failed and is left as it is (KeepFailed), or continues because there is no good version to return to
 )
 
 // String prints the phase in small letters.
@@ -48,8 +48,8 @@ type Version struct {
 // Wants reports whether index i is wanted of this version now.
 func (v *Version) Wants(i int) bool { return v.Low <= i && i < v.High }
 
-// Service owns the versions of one service. The last one is the target: what was
-// applied last, or what a rollback returns to.
+// Service owns the versions of one service. The last one is the target: the last applied one, or
+// the one that a rollback returns to.
 type Service struct {
 	Key      ServiceKey
 	Versions []Version
@@ -99,11 +99,10 @@ func (s *Service) Wanted() *Desired {
 	return &d
 }
 
-// Apply returns the service as it is after d was applied at now: s itself when
-// nothing differs; the same versions with new instances, routes and annotation when
-// only these differ; otherwise with one more version, named process, that rolls
-// out. s may be nil for a new service. d.Process is not looked at. A newer version
-// supersedes a rollout that is under way. What is stored is d.Decided().
+// Apply returns the service as it is after d was applied at now: s itself if nothing differs; the
+// same versions with new instances, routes and annotation if only these differ; otherwise with one
+// more version, named process, that rolls out. s may be nil for a new service. d.Process is
+// ignored. A newer version supersedes a rollout in progress. d.Decided() is stored.
 func Apply(s *Service, d Desired, process string, now time.Time) (*Service, error) {
 	if err := d.Validate(); err != nil {
 		return s, fmt.Errorf("apply service %v: %w", d.Service, err)
@@ -144,7 +143,7 @@ func (s *Service) replaced(d Desired, process string, now time.Time) *Service {
 	return c
 }
 
-// updated is Apply for what changes no instance.
+// updated is Apply for changes that affect no instance.
 func (s *Service) updated(d Desired) *Service {
 	t := s.Target()
 	if t.Annotation == d.Annotation && reflect.DeepEqual(t.Routes, d.Routes) && s.Instances == d.Instances {
@@ -159,7 +158,7 @@ func (s *Service) updated(d Desired) *Service {
 	return c
 }
 
-// SameWorkload reports whether a and b differ at most in what may change in place:
+// SameWorkload reports whether a and b differ at most in fields that may change in place:
 // instances, routes, annotation (and the process guid). (Diego dev notes, DesiredLRPs.)
 func SameWorkload(a, b *Desired) bool {
 	x, y := *a, *b
@@ -186,7 +185,7 @@ func (s *Service) Scale(n int) *Service {
 	return c
 }
 
-// cap takes the indices from n on out of every range.
+// cap removes the indices from n on from every range.
 func (s *Service) cap(n int) {
 	for i := range s.Versions {
 		v := &s.Versions[i]

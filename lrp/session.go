@@ -25,7 +25,7 @@ func (m *machine) cellHealthy(proc string) {
 	m.x.Ordinary = &b
 }
 
-// mark says of the RUNNING rows of a process whether its cell is heard of.
+// mark sets on the RUNNING rows of a process whether its cell is in contact.
 func (m *machine) mark(proc string, unheard bool) {
 	for _, row := range []**Actual{&m.x.Ordinary, &m.x.Evacuating, &m.x.Suspect} {
 		a := *row
@@ -38,8 +38,8 @@ func (m *machine) mark(proc string, unheard bool) {
 	}
 }
 
-// cellUnhealthy makes proc's RUNNING row suspect and asks for a replacement. An
-// exclusive row stays: nothing replaces it before it is certainly dead.
+// cellUnhealthy makes proc's RUNNING row suspect and requests a replacement. An exclusive row
+// stays: no instance replaces it before it is certainly dead.
 func (m *machine) cellUnhealthy(proc string) {
 	o := m.x.Ordinary
 	if !o.OnProc(proc) || m.exclusive() {
@@ -59,7 +59,8 @@ func (m *machine) cellUnhealthy(proc string) {
 	m.unclaim()
 }
 
-// wait has the place of a row that a SUSPECT copy left asked for only when that has been waited for.
+// wait delays the request for a placement of a row that a SUSPECT copy left until the wait for
+// that copy is over.
 func (m *machine) wait() {
 	d, o := m.env.Desired, m.x.Ordinary
 	if d == nil || d.ReplaceAfter == 0 {

@@ -8,9 +8,9 @@ import (
 // maxText bounds crash reasons and placement errors in bytes.
 const maxText = 1024
 
-// Step returns the next Index and what follows from it, or an error and the
-// unchanged Index. Events of the leader that have become pointless change nothing
-// and are no error. Effects are in the order in which they should be done.
+// Step returns the next Index and its effects, or an error and the unchanged Index. Obsolete
+// events of the leader change nothing and are no error. Effects are in the order in which they
+// should be performed.
 func Step(x Index, e Event, env Env) (Index, []Effect, error) {
 	m := &machine{x: x, env: env}
 	if err := m.step(e); err != nil {
@@ -20,15 +20,15 @@ func Step(x Index, e Event, env Env) (Index, []Effect, error) {
 	return m.x, m.effects, nil
 }
 
-// askAgain asks anew for the place of an UNCLAIMED row when a copy beside it is gone: its
-// cell may take it now.
+// askAgain repeats the request for a placement of an UNCLAIMED row when a copy beside it is gone:
+// its cell may take it now.
 func (m *machine) askAgain(before Index) {
 	a, was := m.x.Ordinary, before.Ordinary
 	fewer := before.Evacuating != nil && m.x.Evacuating == nil || before.Suspect != nil && m.x.Suspect == nil
 	if !fewer || was == nil || was.State != Unclaimed || a != was {
 		return
 	}
-	if !a.NotBefore.IsZero() { // what it waited for is gone
+	if !a.NotBefore.IsZero() { // the copy that it waited for is gone
 		b := *a
 		b.NotBefore = time.Time{}
 		m.x.Ordinary = &b
@@ -75,7 +75,7 @@ func (m *machine) step(e Event) error {
 	return nil
 }
 
-// stepCell handles what happens to whole cells: evacuation and sessions.
+// stepCell handles events of whole cells: drains and sessions.
 func (m *machine) stepCell(e Event) error {
 	switch e := e.(type) {
 	case Evacuate:
@@ -124,8 +124,8 @@ func (m *machine) fresh() *Actual {
 	return a
 }
 
-// place puts an UNCLAIMED row in the ordinary row's place and asks for a cell.
-// The row keeps the crash count and reason of old, if any.
+// place puts an UNCLAIMED row in the ordinary row's place and requests a placement. The row keeps
+// the crash count and reason of old, if any.
 func (m *machine) place(old *Actual) {
 	a := m.fresh()
 	if old != nil {
@@ -271,7 +271,7 @@ func (m *machine) claim(by Identity) error {
 		m.x.Ordinary = movedTo(a, by.Proc)
 		return nil
 	case a.Is(by): // RUNNING: the cell knows better
-	case a.State != Unclaimed, m.env.Desired == nil, !m.env.Wanted, m.x.Evacuating.Is(by): // a late call of what is RUNNING
+	case a.State != Unclaimed, m.env.Desired == nil, !m.env.Wanted, m.x.Evacuating.Is(by): // a late call about a RUNNING one
 		return ErrCannotBeClaimed
 	case !m.env.Eligible:
 		return ErrNotEligible
@@ -314,13 +314,13 @@ func (m *machine) start(e Start) error {
 		m.x.Evacuating = refreshed(m.x.Evacuating, e)
 		return nil
 	case e.Net.Stopping && !a.Is(e.By):
-		return ErrCannotBeStarted // what ends takes no place
+		return ErrCannotBeStarted // an ending instance replaces none
 	case a.Is(e.By) && a.State == Running:
 		m.x.Ordinary = refreshed(a, e)
 		m.replaced(e.By)
 		return nil
 	case a == nil:
-		// Rows may have been lost; what runs is the truth.
+		// Rows may have been lost; running containers are the truth.
 		a = &Actual{Key: m.x.Key, Service: e.Service, Exclusive: e.Exclusive}
 		if d := m.env.Desired; d != nil {
 			a.Service, a.Exclusive = d.Service, d.Exclusive
@@ -346,9 +346,8 @@ func (m *machine) start(e Start) error {
 	return nil
 }
 
-// mayTakeBack reports whether by, which has the EVACUATING copy and whose cell is not
-// emptied any more, may be the ordinary instance again: what was to take its place
-// does not serve yet.
+// mayTakeBack reports whether by, which has the EVACUATING copy and whose cell is no longer
+// draining, may be the ordinary instance again: its replacement does not serve yet.
 func (m *machine) mayTakeBack(by Identity) bool {
 	return m.x.Evacuating.Is(by) && !m.x.Ordinary.covers(m.x.Evacuating)
 }
@@ -432,7 +431,7 @@ func (m *machine) crashDance(a *Actual, e Crash) {
 	m.x.Ordinary = b
 }
 
-// dropCopies removes by's EVACUATING and SUSPECT rows and tells whether there was one.
+// dropCopies removes by's EVACUATING and SUSPECT rows and reports whether there was one.
 func (m *machine) dropCopies(by Identity) bool {
 	gone := false
 	if m.x.Evacuating.Is(by) {

@@ -2,11 +2,11 @@ package lrp
 
 import "slices"
 
-// Resolved returns the one row that readers see: ps, API and events. It is the
-// instance, or the evacuating row when there is no instance or it is UNCLAIMED,
-// CLAIMED or does not serve yet; the instance is the ordinary row, or the suspect one
-// whose place the ordinary has not taken yet. Nil when there is no row. (Diego dev notes, The BBS's
-// Role during Evacuation; Diego BBS, Group resolution.)
+// Resolved returns the one row that readers see: ps, API and events. It is the instance, or the
+// evacuating row if there is no instance or it is UNCLAIMED, CLAIMED or does not serve yet. The
+// instance is the ordinary row, or the suspect one that the ordinary has not replaced yet. Nil if
+// there is no row. (Diego dev notes, The BBS's Role during Evacuation; Diego BBS, Group
+// resolution.)
 func (x Index) Resolved() *Actual {
 	inst := x.Ordinary
 	if x.Suspect != nil && !inst.covers(x.Suspect) {
@@ -21,7 +21,7 @@ func (x Index) Resolved() *Actual {
 	return x.Evacuating
 }
 
-// ChangeKind is what happened to one row.
+// ChangeKind is the kind of change of one row.
 type ChangeKind int
 
 // The kinds.
@@ -73,8 +73,8 @@ func Changes(before, after Index) []Change {
 	return all
 }
 
-// turn marks what changes for readers: they saw was, and see is. A row that did not
-// change itself is shown with the first change, the end of all with the last one.
+// turn marks the changes for readers: they saw was, and see is. A row that did not change itself
+// is shown with the first change, its end with the last one.
 func turn(all []Change, was, is *Actual) {
 	at := 0
 	for i := range all {
@@ -88,9 +88,9 @@ func turn(all []Change, was, is *Actual) {
 	}
 }
 
-// takeMatch takes out of old the row that a continues, or returns nil. The row of the
-// same instance comes first, whatever its presence: a suspect that is ordinary again
-// is no other instance, and its removal is not told.
+// takeMatch removes from old the row that a continues, or returns nil. The row of the same
+// instance comes first, in any presence: a suspect that is ordinary again is no other instance,
+// and its removal is not published.
 func takeMatch(old *[]*Actual, a *Actual) *Actual {
 	i := slices.IndexFunc(*old, func(b *Actual) bool { return a.Instance != "" && b.Same(a.Identity) })
 	if i < 0 {
@@ -104,7 +104,7 @@ func takeMatch(old *[]*Actual, a *Actual) *Actual {
 	return b
 }
 
-// continues reports whether a, of another instance or of none, is what became of row b.
+// continues reports whether a, of another instance or of none, continues row b.
 func continues(b, a *Actual) bool {
 	held := func(r *Actual) bool { return r.Instance != "" }
 	switch {
