@@ -11,14 +11,14 @@ import (
 
 // Errors of the cell's end.
 var (
-	// ErrNotAccepting: the cell takes no work now; the text says why.
+	// ErrNotAccepting: the cell takes no work now; the text has the reason.
 	ErrNotAccepting = errors.New("cell takes no work")
 	// ErrNotHeld: the cell does not hold the invocation.
 	ErrNotHeld = errors.New("invocation is not held")
 )
 
-// CellConfig is what a cell process knows when it starts: its identity, and what
-// its directory kept of the process before it.
+// CellConfig is the initial state of a cell process: its identity, and the directory's data of the
+// process before it.
 type CellConfig struct {
 	Cell    CellName
 	Proc    Proc  // fresh random id
@@ -31,13 +31,12 @@ type CellConfig struct {
 	Cluster fence.Cluster
 	// Timeouts until a leader sends its own.
 	Timeouts Timeouts
-	// SetID and Epoch are what the directory kept.
+	// SetID and Epoch are those of the directory.
 	SetID workerset.ID
 	Epoch int64
-	// Predecessor is the process before this one on the directory. Adopted are the
-	// batch invocations taken over from earlier processes, Deadline and Promise
-	// those of their reaper on the same boot; Gone tells that every other container
-	// of earlier processes is gone.
+	// Predecessor is the process before this one on the directory. Adopted are the batch invocations
+	// taken over from earlier processes, Deadline and Promise those of their reaper on the same boot;
+	// Gone: every other container of earlier processes is gone.
 	Predecessor Proc
 	Adopted     []Held
 	Statuses    map[Run]string // of the adopted ones that have ended
@@ -76,9 +75,9 @@ type Cell struct {
 	beats  cellBeats
 	outbox outbox
 
-	leaving  bool          // asked to leave
+	leaving  bool          // a leave was requested
 	said     bool          // the deregistration has been sent once
-	back     int64         // the beat that told that the next process will be back; 0 = none
+	back     int64         // the heartbeat that announced the next process; 0 = none
 	backBy   time.Duration // no answer to it is waited for longer
 	renewing bool          // MUST_DIE: ending, then a new session
 	renewBy  time.Duration
@@ -92,9 +91,9 @@ type Cell struct {
 const (
 	statusRetry = 3 * time.Second        // an unanswered status is sent again
 	refusedWait = time.Second            // after a refusal or failure
-	returnWait  = time.Second            // for the answer to the last beat of a process that leaves work behind
-	firstHurry  = 100 * time.Millisecond // between beats until the session is on its feet
-	sentBound   = 256                    // beats whose sending time is kept
+	returnWait  = time.Second            // for the response to the last heartbeat of a process that leaves work behind
+	firstHurry  = 100 * time.Millisecond // between heartbeats until the session is established
+	sentBound   = 256                    // heartbeats whose sending time is kept
 )
 
 // NewCell begins the first session of a process.
@@ -108,9 +107,8 @@ func NewCell(c CellConfig) *Cell {
 	return k
 }
 
-// Step takes one event at the time now and returns what to do, in order. Before
-// the event is looked at, every deadline that has passed is acted on; but ends, which
-// have happened, come before that.
+// Step handles one event at the time now and returns the effects, in order. Before the event,
+// every passed deadline is handled; but ends, which have occurred, come before that.
 func (c *Cell) Step(now time.Duration, e CellEvent) []CellEffect {
 	if c.ended {
 		return nil
@@ -160,7 +158,7 @@ func (c *Cell) Step(now time.Duration, e CellEvent) []CellEffect {
 		c.addressed(e)
 	case LeaveAsked:
 		c.leaving = true
-		c.beats.by(now) // its state says so, and nothing is placed on it
+		c.beats.by(now) // its state shows that, and no work is placed on it
 	}
 	c.send(now)
 	out := c.effects
@@ -170,9 +168,9 @@ func (c *Cell) Step(now time.Duration, e CellEvent) []CellEffect {
 
 func (c *Cell) do(e ...CellEffect) { c.effects = append(c.effects, e...) }
 
-// gaps are the limits of the session at the cell, which gives up first. One whose
-// leader is the same process (credit without a deadline) never gives up: both have
-// slept for as long, and the leader's clock leaves that out.
+// gaps are the limits of the session at the cell, which gives up first. A cell whose leader is the
+// same process (credit without a deadline) never gives up: both have slept for as long, and the
+// leader's clock excludes that time.
 func (c *Cell) gaps() Gaps {
 	g := Gaps{Probe: c.t.HealthcheckGap(), Beat: c.t.HeartbeatGap(), Lost: c.t.Lost - c.t.Check}
 	if c.credited && c.promise == 0 {
@@ -234,8 +232,8 @@ func (c *Cell) mustDie(now time.Duration, why string) {
 	c.renew(now)
 }
 
-// renew asks for a new identity once the old session's work has ended, or is
-// stuck: then the new session adopts it.
+// renew requests a new identity once the old session's work has ended, or is stuck: then the new
+// session adopts it.
 func (c *Cell) renew(now time.Duration) {
 	if c.asked || c.work.live() > 0 && now < c.renewBy {
 		return
@@ -244,7 +242,7 @@ func (c *Cell) renew(now time.Duration) {
 	c.do(NewSession{})
 }
 
-// begin starts the next session of this process. What is left of the old one is adopted.
+// begin starts the next session of this process. Remaining work of the old one is adopted.
 func (c *Cell) begin(now time.Duration, proc Proc, started int64) {
 	if !c.renewing {
 		return
@@ -261,16 +259,15 @@ func (c *Cell) begin(now time.Duration, proc Proc, started int64) {
 	c.do(CellChanged{MustDie, New, "new session"})
 }
 
-// reset forgets what belongs to one association with a leader.
+// reset clears the state of one association with a leader.
 func (c *Cell) reset(now time.Duration) {
 	c.seq, c.resolved, c.seen = 0, 0, map[int64]bool{}
 	c.told, c.credited = false, false
 	c.beats.next, c.beats.hurry = now, firstHurry
 }
 
-// hear compares a term with the newest one seen: 0 equal, -1 lower (refuse), +1
-// higher. A higher one is adopted before anything else: the sequence starts
-// again and the session is NEW.
+// hear compares a term with the newest one seen: 0 equal, -1 lower (refuse), +1 higher. A higher
+// one is adopted before all else: the sequence restarts and the session is NEW.
 func (c *Cell) hear(now time.Duration, t fence.Term) int {
 	d := t.Compare(c.term)
 	if d <= 0 {
@@ -313,7 +310,7 @@ func (c *Cell) Accepts(now time.Duration) error {
 	return fmt.Errorf("%w: %s", ErrNotAccepting, why)
 }
 
-// Term, Proc and State tell what the cell believes.
+// Term, Proc and State return the cell's state.
 func (c *Cell) Term() fence.Term { return c.term }
 
 // Proc returns the id of the present session.
@@ -322,10 +319,11 @@ func (c *Cell) Proc() Proc { return c.proc }
 // State returns the state of the present session.
 func (c *Cell) State() State { return c.health.State }
 
-// Ended reports that the cell does nothing more: DIE-ALL, or deregistration heard.
+// Ended reports whether the cell does nothing more: after DIE-ALL, or an acknowledged
+// deregistration.
 func (c *Cell) Ended() bool { return c.ended }
 
-// Kept is what the directory must keep for the next process, to be written when it changes.
+// Kept is the data in the directory for the next process, to be written when it changes.
 type Kept struct {
 	Proc     Proc
 	Cluster  fence.Cluster
@@ -335,8 +333,8 @@ type Kept struct {
 	Promise  time.Duration
 }
 
-// Kept returns what the next process of the directory will need.
+// Kept returns the data that the next process of the directory will need.
 func (c *Cell) Kept() Kept { return Kept{c.proc, c.cluster, c.setID, c.epoch, c.deadline, c.promise} }
 
-// Held returns what the process answers for, sorted.
+// Held returns the invocations that the process holds, sorted.
 func (c *Cell) Held() []Held { return c.work.list() }

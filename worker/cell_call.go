@@ -6,7 +6,7 @@ import (
 	"cantina/workerset"
 )
 
-// send beats and sends statuses when they are due.
+// send sends heartbeats and statuses when they are due.
 func (c *Cell) send(now time.Duration) {
 	if c.ended {
 		return
@@ -48,15 +48,16 @@ func (c *Cell) unknown() bool {
 	return c.term.IsZero() && c.setID == (workerset.ID{}) && c.epoch == 0
 }
 
-// empty reports that the process has said that it takes no work, and leaves none behind.
+// empty reports whether the process has reported that it takes no work, and leaves none behind.
 func (c *Cell) empty() bool { return c.leaving && c.work.none() }
 
-// succeeded reports that the process has said that it takes no work, and holds only what
-// its successor takes over. To the leader it is as if it were killed now: it is no deregistration.
+// succeeded reports whether the process has reported that it takes no work, and holds only work
+// that its successor takes over. The leader treats it as if it were killed now: it is no
+// deregistration.
 func (c *Cell) succeeded() bool { return c.leaving && c.work.allOutlives() }
 
-// announced tells the leader that the next process of the directory will be back, and reports
-// whether that has been answered, or nobody can be expected to answer.
+// announced announces to the leader that the next process of the directory will return, and
+// reports whether that has been answered, or no response can be expected.
 func (c *Cell) announced(now time.Duration) bool {
 	switch {
 	case c.term.IsZero(), c.renewing:
@@ -70,7 +71,7 @@ func (c *Cell) announced(now time.Duration) bool {
 
 func (c *Cell) beatFailed(now time.Duration, beat int64) {
 	if c.back > 0 && beat >= c.back {
-		c.backBy = now // nobody answers
+		c.backBy = now // no leader answers
 	}
 	if beat == c.beats.number {
 		c.beats.by(now + refusedWait/2)

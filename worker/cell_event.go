@@ -15,14 +15,14 @@ type CellTick struct{}
 // BeatAnswered is the answer to a heartbeat.
 type BeatAnswered struct{ Answer HeartbeatAnswer }
 
-// BeatFailed tells that a heartbeat got no answer (of this leader).
+// BeatFailed: a heartbeat got no response (of this leader).
 type BeatFailed struct{ Beat int64 }
 
-// LinkBroken tells that the connection to the leader broke: beat at once.
+// LinkBroken: the connection to the leader broke; send a heartbeat at once.
 type LinkBroken struct{}
 
-// StateChanged tells that what the cell says of itself with a heartbeat is not what it was,
-// and that the leader waits for it: beat at once.
+// StateChanged: the cell's data in its heartbeats has changed, and the leader waits for it; send a
+// heartbeat at once.
 type StateChanged struct{}
 
 // ReportAsked is a GetRunningTasks call; the effect AnswerReport answers it.
@@ -43,18 +43,18 @@ type SuicideAsked struct{ Call Suicide }
 // StatusAnswered is the answer to one item of an UpdateStatus.
 type StatusAnswered struct{ Answer StatusAnswer }
 
-// StatusFailed tells that an UpdateStatus got no answer for its unanswered items: they are due again.
+// StatusFailed: an UpdateStatus got no response for its unanswered items; they are due again.
 type StatusFailed struct{}
 
-// WorkEnded is the executor's word that the process tree of an invocation is
-// gone; Status has the bytes for the scheduler.
+// WorkEnded is the executor's report that the process tree of an invocation is gone; Status has
+// the bytes for the scheduler.
 type WorkEnded struct {
 	Run    Run
 	Status string
 }
 
-// EndsCollected are the ends that the shell found when the cell was Overdue. One that was told
-// before changes nothing.
+// EndsCollected are the ends that the shell found when the cell was Overdue. A repeated one
+// changes nothing.
 type EndsCollected struct{ Ends []WorkEnded }
 
 // ProbeEnded is the result of a probe.
@@ -64,15 +64,15 @@ type ProbeEnded struct {
 	Reason string
 }
 
-// BoundCount tells how many deadline-bound containers beside batch tasks the
-// process holds (tasks with on_lost end, exclusive services, services with
-// on_partition stop). Lasting is how many of these and of its batch tasks run on
-// when the process ends: there is no deregistration while they may, and no use in waiting for them.
-// Kept counts those that are not deadline-bound, and outlive it too.
+// BoundCount is the number of deadline-bound containers besides batch tasks that the process holds
+// (tasks with on_lost end, exclusive services, services with on_partition stop). Lasting is how
+// many of these and of its batch tasks continue when the process ends: there is no deregistration
+// while they may, and waiting for them has no effect. Kept counts those that are not
+// deadline-bound, and outlive it too.
 type BoundCount struct{ Containers, Lasting, Kept int }
 
-// PredecessorsCleared tells that every container of an earlier process of the
-// directory is gone or adopted by this one.
+// PredecessorsCleared: every container of an earlier process of the directory is gone or adopted
+// by this one.
 type PredecessorsCleared struct{}
 
 // SessionBegun gives the cell the identity of its next session, after NewSession:
@@ -87,8 +87,8 @@ type SessionBegun struct {
 // call is looked at.
 type CallHeard struct{ Term fence.Term }
 
-// Addressed is the identity that any call of a leader names, before anything else of the
-// call is looked at; Cell.Cluster tells afterwards whether it is the cell's own.
+// Addressed is the identity in any call of a leader, before the rest of the call is read;
+// Cell.Cluster then returns whether it is the cell's own.
 type Addressed struct {
 	Cluster fence.Cluster
 	Proc    Proc
@@ -143,8 +143,8 @@ type AnswerKill struct {
 	Found bool
 }
 
-// Launch starts the container of an invocation. Its end comes back as WorkEnded,
-// also when it could not start.
+// Launch starts the container of an invocation. Its end is reported as WorkEnded, also if it could
+// not start.
 type Launch struct{ Run Run }
 
 // StopWork ends the container of one invocation gracefully.
@@ -153,9 +153,9 @@ type StopWork struct{ Run Run }
 // StartProbe makes and removes a real container; ProbeEnded answers it.
 type StartProbe struct{ Probe int64 }
 
-// SetDeadline hands the reaper the moment (CLOCK_BOOTTIME) at which it ends every
-// deadline-bound container with SIGKILL: the promise less the kill wait, counted
-// from when the credited beat was sent. 0 = no deadline.
+// SetDeadline gives the reaper the time (CLOCK_BOOTTIME) at which it ends every deadline-bound
+// container with SIGKILL: the promise less the kill wait, counted from the sending time of the
+// credited heartbeat. 0 = no deadline.
 type SetDeadline struct{ At time.Duration }
 
 // EndBound ends all deadline-bound work: SIGTERM, and SIGKILL after the shorter of the work's own grace and Grace.
@@ -168,25 +168,25 @@ type EndBound struct {
 // EndAll ends everything and exits.
 type EndAll struct{ Reason string }
 
-// NewSession asks the shell for the identity of the next session; SessionBegun answers it.
+// NewSession requests the identity of the next session from the shell; SessionBegun answers it.
 type NewSession struct{}
 
-// CellChanged tells the cell's own log and harmoniser of its session's state.
+// CellChanged reports its session's state to the cell's own log and harmoniser.
 type CellChanged struct {
 	From, To State
 	Reason   string
 }
 
-// ForeignHeard tells the cell's log that a leader of another cluster answered.
+// ForeignHeard reports to the cell's log that a leader of another cluster answered.
 type ForeignHeard struct {
 	Cluster fence.Cluster
 	Reason  string
 }
 
-// TermRefused tells the cell's log that a leader's term cannot be, and was not believed.
+// TermRefused reports to the cell's log that a leader's term is impossible, and was not adopted.
 type TermRefused struct{ Term fence.Term }
 
-// Exit tells that the process may end: its deregistration was heard, or all that it holds outlives it.
+// Exit: the process may end. Its deregistration was acknowledged, or all its work outlives it.
 type Exit struct{}
 
 func (SendBeat) cellEffect()     {}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// outbox holds the statuses beside those of ends that the leader has not acknowledged, and the probe
-// whose result will be one.
+// outbox holds the statuses besides those of ends that the leader has not acknowledged, and the
+// probe whose result will be one.
 type outbox struct {
 	notes     []note
 	probing   int64 // number of the probe that runs; 0 = none
@@ -20,8 +20,8 @@ type note struct {
 	sent time.Duration
 }
 
-// due returns the statuses to send now: what the leader writes down before it answers, ended ones first,
-// in order; and apart from it the answer to a probe, which must not wait for that.
+// due returns the statuses to send now: those that the leader stores before it answers, ended ones
+// first, in order; and separately the result of a probe, which must not wait for that.
 func (o *outbox) due(now time.Duration, w *cellWork) (notes, probes []StatusItem) {
 	var hs []*held
 	for _, h := range w.unacked {
@@ -59,7 +59,7 @@ func (o *outbox) probeEnded(e ProbeEnded) {
 	o.notes = append(o.notes, note{StatusItem{Kind: StatusProbe, Probe: e.Probe, OK: e.OK, Reason: e.Reason}, o.probeBeat, never})
 }
 
-// failed has what was sent to a leader that did not answer sent again soon.
+// failed makes the items of a call without a response due again soon.
 func (o *outbox) failed(w *cellWork) {
 	for _, h := range w.unacked {
 		h.sent -= statusRetry - refusedWait

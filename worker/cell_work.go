@@ -15,7 +15,7 @@ type cellWork struct {
 	unacked map[fence.Invocation]*held // of held, those that have ended
 	bound   int                        // other deadline-bound containers
 	lasting int                        // of bound and held, those that outlive the process
-	kept    int                        // beside those, what else does
+	kept    int                        // the other work besides those
 }
 
 // held is a batch invocation from its RunTask until its status is acknowledged.
@@ -39,7 +39,7 @@ func (w *cellWork) hold(h *held) {
 	}
 }
 
-// end notes the end of an invocation, whose status is now to be sent.
+// end records the end of an invocation, whose status is now due.
 func (w *cellWork) end(r Run, status string) {
 	h := w.held[r.Invocation]
 	if h == nil || h.run != r || h.ended {
@@ -93,7 +93,7 @@ func (w *cellWork) live() int { return w.bound + len(w.held) - len(w.unacked) }
 // none reports that there is no work, and that none outlives the process.
 func (w *cellWork) none() bool { return len(w.held) == 0 && w.bound == 0 && w.kept == 0 }
 
-// allOutlives reports that there is work, and that all of it outlives the process.
+// allOutlives reports whether there is work, and all of it outlives the process.
 func (w *cellWork) allOutlives() bool {
 	return w.lasting+w.kept > 0 && len(w.unacked) == 0 && w.bound+len(w.held) == w.lasting
 }

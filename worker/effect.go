@@ -6,8 +6,8 @@ import (
 	"cantina/fence"
 )
 
-// Effect is something the leader's shell does, after a commit if it NeedsCommit. Losing one is
-// safe: the next tick, beat or report asks for it again.
+// Effect is an action of the leader's shell, after a commit if it NeedsCommit. Losing one is safe:
+// the next tick, heartbeat or report requests it again.
 type Effect interface{ effect() }
 
 // AnswerBeat answers the heartbeat (Proc, Beat) that Answer names.
@@ -22,8 +22,8 @@ type SendReportRequest struct {
 	Call ReportRequest
 }
 
-// SendRun calls RunTasks with one item; the shell batches neighbours and adds
-// what the scheduler gave it for the invocation.
+// SendRun calls RunTasks with one item; the shell batches neighbours and adds the scheduler's data
+// for the invocation.
 type SendRun struct {
 	Cell CellName
 	Call RunTask
@@ -47,12 +47,12 @@ type SendSuicide struct {
 	Call Suicide
 }
 
-// SessionChanged tells the bulletin board, the auctioneer and the status page of
-// a session's new state. WasHealthy: the session has been HEALTHY in this term;
-// a change HEALTHY → UNHEALTHY makes the cell's RUNNING services suspect; MUST_DIE makes its
-// rows leave the cell. Displaced: another process took the cell's name. Succeeded:
-// it was a later process of the same boot on the same directory, which may have adopted
-// what survives the restart of a cell; Dead follows when it has reported.
+// SessionChanged reports a session's new state to the board, the auctioneer and the status page.
+// WasHealthy: the session has been HEALTHY in this term; a change HEALTHY → UNHEALTHY makes the
+// cell's RUNNING services suspect; MUST_DIE removes its rows from the cell. Displaced: another
+// process took the cell's name. Succeeded: it was a later process of the same boot on the same
+// directory, which may have adopted work that survives the restart of a cell; Dead follows when it
+// has reported.
 type SessionChanged struct {
 	Cell       CellName
 	Proc       Proc
@@ -63,17 +63,17 @@ type SessionChanged struct {
 	Reason     string
 }
 
-// Unheard tells the bulletin board that a process that was not HEALTHY yet in this term has been
-// silent for as long as makes a HEALTHY one UNHEALTHY: its RUNNING services become suspect, and
-// nothing is routed to them. It is told once; HEALTHY ends it.
+// Unheard reports to the board that a process that was not HEALTHY yet in this term has been
+// silent for the time after which a HEALTHY one is UNHEALTHY: its RUNNING services become suspect,
+// and get no traffic. It is emitted once; HEALTHY ends it.
 type Unheard struct {
 	Cell   CellName
 	Proc   Proc
 	Reason string
 }
 
-// Availability tells that a cell's probe failed three times in a row (then it
-// gets no new work of any kind), or works again.
+// Availability: a cell's probe failed three times in a row (then it gets no new work of any kind),
+// or succeeds again.
 type Availability struct {
 	Cell        CellName
 	Proc        Proc
@@ -81,8 +81,8 @@ type Availability struct {
 	Reason      string
 }
 
-// Eligible tells that a process may be given work from now on, as far as the
-// member list goes: its list of running tasks is known and its row durable.
+// Eligible: a process may get work from now on, according to the member list: its list of running
+// tasks is known and its row durable.
 type Eligible struct {
 	Cell CellName
 	Proc Proc
@@ -93,7 +93,7 @@ type Proof int
 
 // The proofs of death (docs/design/safety.md, Members).
 const (
-	// ProofDeregistered: it said that it is empty and takes no work.
+	// ProofDeregistered: it reported that it is empty and takes no work.
 	ProofDeregistered Proof = iota
 	// ProofExpiry: its promise passed without credit.
 	ProofExpiry
@@ -101,11 +101,11 @@ const (
 	ProofSuccessor
 	// ProofBoot: a later holder of its directory's lock runs under another boot id.
 	ProofBoot
-	// ProofOperator: an operator's audited word.
+	// ProofOperator: an operator's audited declaration.
 	ProofOperator
 )
 
-// String returns the words for the status page.
+// String returns the text for the status page.
 func (p Proof) String() string {
 	switch p {
 	case ProofDeregistered:
@@ -122,7 +122,7 @@ func (p Proof) String() string {
 	return "unknown proof"
 }
 
-// Words says in a sentence for people why the process is certainly dead.
+// Words describes why the process is certainly dead.
 func (p Proof) Words() string {
 	switch p {
 	case ProofDeregistered:
@@ -139,10 +139,9 @@ func (p Proof) Words() string {
 	return p.String()
 }
 
-// Dead tells that a process is certainly dead: nothing deadline-bound of it is
-// alive or can start. The bulletin board ends its tasks as lost and releases its
-// exclusive services. For batch tasks Ended effects come first, in the same Output; the member row
-// goes when their statuses are durable.
+// Dead: a process is certainly dead; none of its deadline-bound work is alive or can start. The
+// board ends its tasks as lost and releases its exclusive services. For batch tasks Ended effects
+// come first, in the same Output; the member row is deleted when their statuses are durable.
 type Dead struct {
 	Cell  CellName
 	Proc  Proc
@@ -152,7 +151,7 @@ type Dead struct {
 	Successor Proc
 }
 
-// Synthetic tells an end that no process reported from an end that one did.
+// Synthetic distinguishes an end that no process reported from a reported one.
 type Synthetic int
 
 // The kinds of an end.
@@ -178,10 +177,9 @@ func (s Synthetic) String() string {
 	return "unknown end"
 }
 
-// Ended hands an ended invocation to the batch scheduler, before it is
-// acknowledged to the cell. The scheduler commits the status row (or decides
-// that none is needed, or that it replaces a synthetic one) and then calls
-// StatusCommitted; until then the work counts as running.
+// Ended passes an ended invocation to the batch scheduler, before it is acknowledged to the cell.
+// The scheduler commits the status row (or decides that none is needed, or that it replaces a
+// synthetic one) and then calls StatusCommitted; until then the work counts as running.
 type Ended struct {
 	Run    Run
 	Cell   CellName
@@ -191,9 +189,8 @@ type Ended struct {
 	Reason string // synthetic: why
 }
 
-// StartsChanged tells the scheduler and the bulletin board that an answer of
-// MayStart may have changed for the better: the wait ended, a cell became
-// healthy or eligible, a process died.
+// StartsChanged reports to the scheduler and the board that MayStart may now permit more: the wait
+// ended, a cell became healthy or eligible, a process died.
 type StartsChanged struct{}
 
 // AuditKind names an audited event.
@@ -204,7 +201,7 @@ const (
 	// AuditDoubled: two invocations of one work were reported, or work was started
 	// while the list had gone back unnoticed: it may have run twice.
 	AuditDoubled AuditKind = iota
-	// AuditStale: the member list is older than what a cell remembers.
+	// AuditStale: the member list is older than a cell's copy.
 	AuditStale
 	// AuditWaitEnded: the initial wait ended.
 	AuditWaitEnded
@@ -229,16 +226,16 @@ type Audit struct {
 	Text string
 }
 
-// EndTerm: a higher term was heard, the leader is deposed. The shell ends the
-// term; the Leader accepts no further event.
+// EndTerm: a higher term was received, the leader is deposed. The shell ends the term; the Leader
+// accepts no further event.
 type EndTerm struct{ Higher fence.Term }
 
-// NeedsCommit reports whether an effect may leave only after the commit of its Output and of all before
-// it. Answers and questions that rest on durable rows alone, and promise nothing else, do not: they
-// must not wait behind a store that is slow or full, for a cell without an answer ends its work.
-// Eligible, Promise and SetID of a welcome come from durable rows; its state and its Resolved mark are
-// not stored. DIE, DIE-ALL and Adopt wait: they may rest on rows that are being committed.
-// (docs/decisions/0525-what-needs-no-write-goes-on.md)
+// NeedsCommit reports whether an effect may leave only after the commit of its Output and of all
+// before it. Responses and requests that rest on durable rows alone, and promise nothing else,
+// need none: they must not wait for a slow or full store, because a cell without a response ends
+// its work. Eligible, Promise and SetID of a welcome come from durable rows; its state and its
+// Resolved mark are not stored. DIE, DIE-ALL and Adopt wait: they may rest on rows that are being
+// committed. (docs/decisions/0525-what-needs-no-write-goes-on.md)
 func NeedsCommit(e Effect) bool {
 	switch e := e.(type) {
 	case AnswerBeat:
@@ -273,7 +270,7 @@ func (EndTerm) effect()           {}
 // Hold is why a piece of work may not start now, for Explain and the status page.
 type Hold struct {
 	Reason HoldReason
-	// Cell, Proc: whom it waits for, or where it runs.
+	// Cell, Proc: the process that it waits for, or where it runs.
 	Cell CellName
 	Proc Proc
 	// Invocation is the one that may still run.
@@ -284,7 +281,7 @@ type Hold struct {
 	Longest time.Duration
 }
 
-// HoldReason says why.
+// HoldReason is why.
 type HoldReason int
 
 // The reasons.
@@ -295,7 +292,7 @@ const (
 	HoldNoSession
 	// HoldNotHealthy: the cell's session is not HEALTHY.
 	HoldNotHealthy
-	// HoldNotReported: the cell has not said what it runs.
+	// HoldNotReported: the cell has not reported its running work.
 	HoldNotReported
 	// HoldNotMember: the cell's member row is not durable yet.
 	HoldNotMember
@@ -303,7 +300,7 @@ const (
 	HoldUnavailable
 	// HoldRunning: an invocation of the work may still run.
 	HoldRunning
-	// HoldWait: the initial wait: a process not heard of yet may run it.
+	// HoldWait: the initial wait; a process without contact in this term may run it.
 	HoldWait
 	// HoldNode: the initial wait: the work draws on a node that held work may use.
 	HoldNode
@@ -311,11 +308,11 @@ const (
 	HoldConsensus
 	// HoldDeposed: the term is over.
 	HoldDeposed
-	// HoldVetoed: who asked for the start took it back.
+	// HoldVetoed: the requester withdrew the start.
 	HoldVetoed
 )
 
-// String returns the words for the status page.
+// String returns the text for the status page.
 func (r HoldReason) String() string {
 	switch r {
 	case HoldNone:

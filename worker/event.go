@@ -7,9 +7,8 @@ import (
 // Event is an input of Leader.Step.
 type Event interface{ event() }
 
-// Tick is the passage of time, once each check interval. LeaseHeld tells whether
-// the shell has proof of the lease at this moment: policy timers stand still
-// without it, safety timers do not.
+// Tick is the passage of time, once each check interval. LeaseHeld: the shell has proof of the
+// lease now. Policy timers stop without it, safety timers do not.
 type Tick struct{ LeaseHeld bool }
 
 // BeatReceived is a heartbeat. LeaseHeld was read after it was received; without it there is no credit.
@@ -24,10 +23,10 @@ type ReportReceived struct{ Report Report }
 // StatusReceived is an UpdateStatus call.
 type StatusReceived struct{ Update UpdateStatus }
 
-// RunAnswered is what became of a RunTask, made by the shell when there was no answer.
+// RunAnswered is the result of a RunTask, made by the shell if there was no response.
 type RunAnswered struct{ Answer RunAnswer }
 
-// NotifyAnswered is what became of a Notify (OK false when there was no answer).
+// NotifyAnswered is the result of a Notify (OK false if there was no response).
 type NotifyAnswered struct{ Answer NotifyAnswer }
 
 // TermHeard is a term seen in any other call or answer of a cell process of this cluster.
@@ -43,12 +42,12 @@ type AdoptWanted struct {
 	By   string
 }
 
-// Committed tells that the Output of that number, and all before it, are durable.
+// Committed: the Output of that number, and all before it, are durable.
 type Committed struct{ Seq int64 }
 
-// StatusCommitted is the scheduler's word that the end of Run that an Ended
-// effect of the same Kind handed to it is durable (or needs no row): the work may
-// start again and, for a real end, the cell is acknowledged.
+// StatusCommitted is the scheduler's report that the end of Run that it got in an Ended effect of
+// the same Kind is durable (or needs no row): the work may start again and, for a real end, the
+// cell is acknowledged.
 type StatusCommitted struct {
 	Run  Run
 	Kind Synthetic
@@ -80,11 +79,11 @@ func (KillWanted) event()      {}
 func (EndWait) event()         {}
 func (Forget) event()          {}
 
-// Statuses is how Leader looks up what the scheduler has applied. It answers
-// from the scheduler's newest rows, without blocking.
+// Statuses is how Leader looks up the ends that the scheduler has applied. It answers from the
+// scheduler's newest rows, without blocking.
 type Statuses interface {
-	// LastApplied returns the invocation whose end was last applied to the status
-	// row of the work; real is false for a synthetic end. Zero when there is none.
+	// LastApplied returns the invocation whose end was last applied to the status row of the work;
+	// real is false for a synthetic end. Zero if there is none.
 	LastApplied(Work) (inv fence.Invocation, real bool)
 	// KillStored reports a stored intent to kill the invocation.
 	KillStored(Run) bool

@@ -5,8 +5,8 @@ import "time"
 // never is the time of something that has not happened: further back than any gap.
 const never = time.Duration(-1 << 62)
 
-// Health is what the state of a session is computed from; one function serves
-// both ends (Bistro: the worker models its own state with the same timeouts).
+// Health is the data from which the state of a session is computed; one function serves both ends
+// (Bistro: the worker models its own state with the same timeouts).
 type Health struct {
 	State           State
 	BecameUnhealthy time.Duration // when it left HEALTHY, or began
@@ -51,9 +51,9 @@ func (h Health) Next(now time.Duration, g Gaps, allowed bool) (next State, block
 	return next, blocked
 }
 
-// Advance moves h to its state at now and reports what Next said. The time in
-// UNHEALTHY counts from when the limit passed, not from when that was noticed, so
-// that the cell, which checks each second, gives up before the leader does.
+// Advance moves h to its state at now and returns the result of Next. The time in UNHEALTHY counts
+// from when the limit passed, not from when that was noticed, so that the cell, which checks each
+// second, gives up before the leader does.
 func (h *Health) Advance(now time.Duration, g Gaps, allowed bool) (blocked bool) {
 	next, blocked := h.Next(now, g, allowed)
 	if h.State == Healthy && next != Healthy {

@@ -8,12 +8,12 @@ import (
 	"cantina/workerset"
 )
 
-// What belongs to another cluster, and terms that cannot be: both are refused and never
-// believed. See docs/decisions/0210-cluster-identity.md.
+// Messages of another cluster, and impossible terms: both are refused and never adopted. See
+// docs/decisions/0210-cluster-identity.md.
 
-// foreign answers the heartbeat of a cell of another cluster and reports that it is one.
-// Nothing of it is looked at: its term, its set and its work are of another store. A cell of
-// no cluster yet has no term either.
+// foreign answers the heartbeat of a cell of another cluster and reports whether it is one. The
+// rest of it is not read: its term, its set and its work are of another store. A cell without a
+// cluster has no term either.
 func (l *Leader) foreign(h Heartbeat) bool {
 	if h.Cluster == l.cfg.Cluster {
 		delete(l.adopting, h.Cell)
@@ -31,14 +31,14 @@ func (l *Leader) foreign(h Heartbeat) bool {
 	return true
 }
 
-// adopt notes that a cell of another cluster may join this one when it beats next.
+// adopt records that a cell of another cluster may join this one at its next heartbeat.
 func (l *Leader) adopt(e AdoptWanted) {
 	l.adopting[e.Cell] = e.By
 	l.do(Audit{Kind: AuditAdopted, Cell: e.Cell, Text: "may join this cluster, by the word of " + e.By})
 }
 
-// belongs reports whether a message of a leader is of the cell's cluster. A cell of no
-// cluster joins that of the first leader who knows its process.
+// belongs reports whether a message of a leader is of the cell's cluster. A cell without a cluster
+// joins that of the first leader that knows its process.
 func (c *Cell) belongs(cluster fence.Cluster) bool {
 	if c.cluster == "" {
 		c.cluster = cluster
@@ -50,15 +50,15 @@ func (c *Cell) belongs(cluster fence.Cluster) bool {
 // first join.
 func (c *Cell) Cluster() fence.Cluster { return c.cluster }
 
-// addressed is a call of a leader: the first one may be what the cell joins by.
+// addressed is a call of a leader: the cell may join by the first one.
 func (c *Cell) addressed(e Addressed) {
 	if e.Proc == c.proc {
 		c.belongs(e.Cluster)
 	}
 }
 
-// foreignAnswer takes the answer of a leader of another cluster. Only an operator's
-// decision, of which it tells, changes anything.
+// foreignAnswer handles the response of a leader of another cluster. Only an operator's decision
+// in it changes anything.
 func (c *Cell) foreignAnswer(now time.Duration, a HeartbeatAnswer) {
 	if !c.beats.open(a.Beat) {
 		return
@@ -72,9 +72,8 @@ func (c *Cell) foreignAnswer(now time.Duration, a HeartbeatAnswer) {
 	}
 }
 
-// move makes the next session the first one in another cluster: what the cell knows of
-// terms, sets and batch tasks is of the old one. What of that has not died yet stays with
-// the executor.
+// move makes the next session the first one in another cluster: the cell's terms, sets and batch
+// tasks are of the old one. Work of that one that has not ended yet stays with the executor.
 func (c *Cell) move() {
 	c.cluster, c.moving = c.moving, ""
 	c.term, c.setID, c.epoch = fence.Term{}, workerset.ID{}, 0

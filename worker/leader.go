@@ -21,11 +21,11 @@ var (
 	// ErrAlone: the cluster has one cell, in one process with its leader, and this leader is another.
 	ErrAlone = errors.New("this cluster was made by cantina dev, whose one cell no other leader knows: go on with cantina dev on its data directory, " +
 		"or make a cluster of its own of it (cantina store backup, then cantina store restore --new-identity)")
-	// ErrHeld: the work may not start now; the Hold says why.
+	// ErrHeld: the work may not start now; the Hold has the reason.
 	ErrHeld = errors.New("work is held")
 )
 
-// Witness is what ends the initial wait.
+// Witness is the evidence that ends the initial wait.
 type Witness int
 
 // The witnesses.
@@ -39,8 +39,8 @@ const (
 // JobRow is the name row of a job, or its tombstone, as loaded at the start of the term.
 type JobRow struct{ Name, UID string }
 
-// Config is what a leader knows when its term begins: the linearizable load
-// after winning, and the flags.
+// Config is the initial state of a leader when its term begins: the linearizable load after
+// winning, and the flags.
 type Config struct {
 	// Cluster is the identity of the store. Terms are compared with those of its cells only.
 	Cluster  fence.Cluster
@@ -59,7 +59,7 @@ type Config struct {
 	// with resources that their batch tasks may draw on.
 	Jobs      []JobRow
 	HeldNodes []string
-	// InitialWait > 0 is --CAUTION-initial-wait: the wait ends after it, whoever is missing.
+	// InitialWait > 0 is --CAUTION-initial-wait: the wait ends after it, with any processes missing.
 	InitialWait time.Duration
 	// AllowBump lets a newcomer displace a process that is not HEALTHY (--allow-bump-unhealthy-worker).
 	AllowBump bool
@@ -67,8 +67,8 @@ type Config struct {
 	// of that cell; no other is taken in. Without NoDeadline it counts for nothing.
 	NoDeadline bool
 	Own        string
-	// Known says whether a row names the container of a service or task (by instance or uid) as
-	// running; nil = none does. It is asked while the wait of a cluster that is alone lasts.
+	// Known reports whether a row names the container of a service or task (by instance or uid) as
+	// running; nil = none does. It is called while the wait of a lone cluster lasts.
 	Known func(id string) bool
 	// Alone is row alone: only such leaders have led this cluster (see alone.go).
 	Alone bool
@@ -87,10 +87,10 @@ type Leader struct {
 	*batch
 	*waiting
 
-	adopting map[CellName]string // cells of another cluster that may join, and by whose word
+	adopting map[CellName]string // cells of another cluster that may join, and the user who decided it
 }
 
-// NewLeader begins a term. It returns ErrTimeouts for impossible time-outs.
+// NewLeader begins a term. It returns ErrTimeouts for impossible timeouts.
 func NewLeader(c Config) (*Leader, error) {
 	if err := c.Timeouts.Validate(); err != nil {
 		return nil, err
@@ -142,8 +142,8 @@ func assemble(c Config) *Leader {
 // Start returns the Output of the beginning of the term, if any.
 func (l *Leader) Start() Output { return l.flush() }
 
-// restore takes a member row over from an earlier term. It holds its cell's name
-// until it is lost; the time-out counts from the beginning of the term by the promise in its row.
+// restore takes over a member row of an earlier term. It holds its cell's name until it is lost;
+// the timeout counts from the beginning of the term by the promise in its row.
 func (l *Leader) restore(m Member) {
 	written := m.Promise
 	if l.waiting.stale {

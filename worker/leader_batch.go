@@ -8,7 +8,7 @@ import (
 	"cantina/fence"
 )
 
-// Request asks whether a batch task may start on a cell.
+// Request is the request to start a batch task on a cell.
 type Request struct {
 	Work   Work
 	JobUID string
@@ -17,8 +17,8 @@ type Request struct {
 	Cell  CellName
 }
 
-// batch is what may be running of batch tasks: their starts, ends and kills, and the questions to
-// cells where that is not known.
+// batch has the batch tasks that may be running: their starts, ends and kills, and the questions
+// to cells if their state is unknown.
 type batch struct {
 	*roster
 	members  *members
@@ -26,11 +26,11 @@ type batch struct {
 
 	model   model
 	counter int64 // of the newest invocation
-	adopted int   // what reports have brought into the model
+	adopted int   // additions of reports to the model
 }
 
-// MayStart tells whether the batch task may start on the cell now, and if not,
-// why. It changes nothing.
+// MayStart reports whether the batch task may start on the cell now, and if not, why. It changes
+// nothing.
 func (l *Leader) MayStart(now time.Duration, r Request) (Hold, bool) {
 	if h, ok := l.MayReceive(r.Cell); !ok {
 		return h, false
@@ -38,8 +38,8 @@ func (l *Leader) MayStart(now time.Duration, r Request) (Hold, bool) {
 	return l.MayRun(now, r)
 }
 
-// MayReceive tells whether a cell may be given work of any kind: its session is
-// HEALTHY, it has reported, its row is durable and its probe works.
+// MayReceive reports whether a cell may get work of any kind: its session is HEALTHY, it has
+// reported, its row is durable and its probe succeeds.
 func (l *Leader) MayReceive(cell CellName) (Hold, bool) {
 	if l.deposed {
 		return Hold{Reason: HoldDeposed}, false
@@ -92,8 +92,8 @@ func (l *Leader) MayRun(now time.Duration, r Request) (Hold, bool) {
 	return Hold{Reason: reason, Waiting: len(l.silent), Longest: l.waiting.longest(now)}, false
 }
 
-// RunBatch starts a batch task on a cell: it enters the model, then the call
-// goes out. ErrHeld when it may not start (ask MayStart for the reason).
+// RunBatch starts a batch task on a cell: it enters the model, then the call is sent. ErrHeld if
+// it may not start (MayStart returns the reason).
 func (l *Leader) RunBatch(now time.Duration, r Request) (fence.Invocation, Output, error) {
 	if h, ok := l.MayStart(now, r); !ok {
 		return fence.Invocation{}, Output{}, fmt.Errorf("run %v on %s: %w: %v", r.Work, r.Cell, ErrHeld, h.Reason)
@@ -107,7 +107,7 @@ func (l *Leader) RunBatch(now time.Duration, r Request) (fence.Invocation, Outpu
 	return run.Invocation, l.flush(), nil
 }
 
-// NextInvocation is what RunBatch hands out next.
+// NextInvocation is the next invocation of RunBatch.
 func (b *batch) NextInvocation() fence.Invocation {
 	return fence.Invocation{Term: b.cfg.Term, Counter: b.counter + 1}
 }
@@ -246,14 +246,14 @@ func (b *batch) statusOfUnknown(u UpdateStatus, it StatusItem) {
 	case it.Kind != StatusEnded:
 		b.ack(u.Proc, it, true)
 	case b.model.byRun[it.Run.Invocation] != nil:
-		b.ack(u.Proc, it, false) // the process that adopted it says so itself
+		b.ack(u.Proc, it, false) // the process that adopted it reports that itself
 	default:
 		b.statusOfUnmodelled(u.Cell, u.Proc, it)
 	}
 }
 
-// statusOfUnmodelled takes a real end of an invocation that counts as ended: a
-// replay is acknowledged, a real end beats a synthetic one, an older one is dropped.
+// statusOfUnmodelled handles a real end of an invocation that counts as ended: a replay is
+// acknowledged, a real end replaces a synthetic one, an older one is dropped.
 func (b *batch) statusOfUnmodelled(cell CellName, proc Proc, it StatusItem) {
 	last, real := b.cfg.Statuses.LastApplied(it.Run.Work)
 	switch c := it.Run.Invocation.Compare(last); {

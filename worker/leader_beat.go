@@ -28,7 +28,7 @@ func (l *Leader) beat(now time.Duration, h Heartbeat, lease bool) error {
 	}
 	if l.notOwn(h) {
 		why := "this server is one process with its only cell, and takes no other in: cantina server leads several"
-		if h.Beat == 1 { // it comes again each second
+		if h.Beat == 1 { // it is repeated each second
 			l.do(Audit{Kind: AuditRefused, Cell: h.Cell, Proc: h.Proc, Text: why})
 		}
 		l.verdict(h, Refused, why)
@@ -117,7 +117,7 @@ func (l *Leader) verdict(h Heartbeat, v Verdict, why string) {
 		Verdict: v, Reason: why, State: MustDie, Timeouts: l.t}})
 }
 
-// associate admits a process, or goes on with its session.
+// associate admits a process, or continues its session.
 func (l *Leader) associate(now time.Duration, p *process, h Heartbeat, lease bool) {
 	if cur := l.holders[h.Cell]; cur != nil {
 		l.sessions.evaluate(cur, now)
@@ -169,7 +169,7 @@ func (l *Leader) connect(now time.Duration, p *process, h Heartbeat) {
 	l.sessions.sendProbe(p, now)
 }
 
-// replace decides who holds a cell's name: cur, who does, or the sender of h
+// replace decides which process holds a cell's name: cur, the present holder, or the sender of h
 // (Bistro, processHeartbeat: replacement by machine lock, here the data directory's).
 func (l *Leader) replace(now time.Duration, cur *process, h Heartbeat) bool {
 	switch {
@@ -182,7 +182,7 @@ func (l *Leader) replace(now time.Duration, cur *process, h Heartbeat) bool {
 		}
 		how := succeeded
 		if h.Boot != cur.row.Boot {
-			how = bumped // what ran is gone with the boot
+			how = bumped // running work ended with the boot
 		}
 		l.displace(now, cur, "succeeded on its directory", how)
 	case cur.health.State == MustDie || l.cfg.AllowBump && cur.health.State != Healthy:
@@ -236,7 +236,7 @@ func (l *Leader) welcome(now time.Duration, p *process, h Heartbeat, lease bool)
 	l.do(AnswerBeat{a})
 }
 
-// credit lets p's deadline-bound work live on, by a promise that stands in the store.
+// credit lets p's deadline-bound work live on, by the promise in the store.
 func (l *Leader) credit(now time.Duration, p *process, a *HeartbeatAnswer) {
 	a.Promise = l.ownPromise()
 	if p.durable {
@@ -248,10 +248,10 @@ func (l *Leader) credit(now time.Duration, p *process, a *HeartbeatAnswer) {
 	p.credited, p.credit, a.Credit = true, now, true
 }
 
-// setFor is the set that the answer to p carries. With the list as witness it is the list. Else it
-// is what p will show to the next leader, who ends its wait when all that it names are back: nobody
-// who may run work is missing from it only once this leader's own wait is over, and it must not
-// outlive p's credit. Without a set p goes on showing that of an earlier leader.
+// setFor is the set in the response to p. With the list as witness it is the list. Otherwise p
+// will show it to the next leader, which ends its wait when all its members are back. No process
+// that may run work is missing from it only once this leader's own wait is over, and it must not
+// outlive p's credit. Without a set p continues to show that of an earlier leader.
 func (l *Leader) setFor(p *process, credit bool) workerset.ID {
 	switch {
 	case l.sessions.set == nil:
@@ -262,9 +262,9 @@ func (l *Leader) setFor(p *process, credit bool) workerset.ID {
 	return workerset.ID{}
 }
 
-// echo takes note of the set a process shows. Only the consensus witness uses it. What it came
-// with is what it shows when it has heard of this leader and has said what it runs: an older
-// heartbeat may be late.
+// echo records the set that a process shows. Only the consensus witness uses it. The set that it
+// came with is the one that it shows when it has contacted this leader and has reported its work:
+// an older heartbeat may be late.
 func (l *Leader) echo(p *process, h Heartbeat) {
 	if l.sessions.set == nil {
 		return

@@ -13,7 +13,7 @@ import (
 type entry struct {
 	run    Run
 	on     *process
-	sure   bool // the cell said that it holds it, or a Notify succeeded
+	sure   bool // the cell reported that it holds it, or a Notify succeeded
 	ending bool // an end was handed to the scheduler
 	end    Synthetic
 	kill   bool
@@ -22,7 +22,7 @@ type entry struct {
 	acks []Proc
 }
 
-// model is what may be running, of all processes.
+// model is the work that may be running, of all processes.
 type model struct {
 	byRun  map[fence.Invocation]*entry
 	byWork map[Work][]*entry
@@ -64,7 +64,7 @@ func sortedEntries(m map[fence.Invocation]*entry) []*entry {
 	return es
 }
 
-// report takes what a process runs: the answer to getRunningTasks.
+// report handles a process's running work: the response to getRunningTasks.
 func (l *Leader) report(now time.Duration, r Report) {
 	if l.heard(now, "", r.Proc, r.Term) || r.Term != l.cfg.Term {
 		return

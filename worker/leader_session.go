@@ -69,8 +69,8 @@ func (s *sessions) evaluate(p *process, now time.Duration) {
 	}
 }
 
-// miss tells of a process that is not HEALTHY in time and never was in this term. One that was is
-// told as a change to UNHEALTHY; the leader before this one may have routed to both.
+// miss reports a process that is not HEALTHY in time and never was in this term. One that was is
+// reported as a change to UNHEALTHY; the leader before this one may have routed to both.
 func (s *sessions) miss(p *process, now time.Duration) {
 	h, g, at := p.health, s.gaps(p), s.policy(now)
 	switch {
@@ -107,8 +107,8 @@ func (s *sessions) silence(p *process, now time.Duration) string {
 	return "not reported"
 }
 
-// parting is how a session ends: nobody heard of it, another machine took its
-// cell's name, or a later process took its directory in the same boot.
+// parting is how a session ends: silence, another machine that took its cell's name, or a later
+// process that took its directory in the same boot.
 type parting int
 
 const (
@@ -131,15 +131,15 @@ func (s *sessions) mustDie(p *process, now time.Duration, why string, how partin
 	s.do(SessionChanged{p.row.Cell, p.row.Proc, from, MustDie, p.health.HasBeenHealthy, how != lost, how == succeeded, why})
 }
 
-// leaveSet takes p out of the worker set: when it is certainly dead, or has never had a row. One
-// that is lost or displaced, and may still run work, stays in it.
+// leaveSet removes p from the worker set: when it is certainly dead, or has never had a row. A
+// process that is lost or displaced, and may still run work, stays in it.
 func (s *sessions) leaveSet(p *process) {
 	if s.set != nil {
 		s.set.Leave(string(p.row.Proc))
 	}
 }
 
-// tick is updateState: deadlines, time-outs, retries, the wait.
+// tick is updateState: deadlines, timeouts, retries, the wait.
 func (l *Leader) tick(now time.Duration, lease bool) {
 	if !lease {
 		l.stalled += now - l.lastTick
@@ -193,7 +193,7 @@ func (l *Leader) tickProcess(p *process, now time.Duration, lease bool) {
 	l.batch.resendKills(p, now)
 }
 
-// drop forgets a lost process without a row once nothing of it can come back.
+// drop removes a lost process without a row once none of its messages can still arrive.
 func (l *Leader) drop(p *process, now time.Duration) {
 	if p.member || l.policy(now) < p.health.BecameUnhealthy+l.t.Lost+l.t.Stretch(l.t.MaxDiesWithin) {
 		return

@@ -51,8 +51,8 @@ func (b *batch) checkUnsure(p *process, now time.Duration) {
 	b.do(SendNotify{p.row.Cell, Notify{b.cfg.Term, p.row.Proc, p.seq, runs}})
 }
 
-// notifyAnswered: the cell has taken the question, so a RunTask it asked about
-// can start no more; what it does not hold it reports.
+// notifyAnswered: the cell has received the question, so a RunTask in it can no longer start; the
+// cell reports those that it does not hold.
 func (b *batch) notifyAnswered(now time.Duration, a NotifyAnswer) {
 	if b.heard(now, "", a.Proc, a.Term) || a.Term != b.cfg.Term { // the numbers start again with each term
 		return

@@ -14,13 +14,13 @@ type WaitView struct {
 	// remembers a newer one). When the cells' sets have ended the wait over such a store, tasks and
 	// exclusive instances are still held.
 	Stale bool
-	// All batch work is held, not only what has a name row: blind, or with the worker set as witness.
+	// All batch work is held, not only work with a name row: the list is stale, or the worker set is
+	// the witness.
 	All bool
-	// For are the processes that have not been heard of, sorted, with how long
-	// each can be waited for at most (0 = no bound).
+	// For are the processes without contact, sorted, with the maximum time to wait for each (0 = no
+	// limit).
 	For []WaitFor
-	// Longest is how long the wait, or what is still held after it, lasts at most from now; 0 = no
-	// bound known.
+	// Longest is how long the wait, or the holds after it, last at most from now; 0 = no limit known.
 	Longest time.Duration
 }
 
@@ -31,8 +31,8 @@ type WaitFor struct {
 	Longest time.Duration
 }
 
-// waiting is the initial wait, and how far the rows are trusted: what may run of which no row and
-// no report says anything.
+// waiting is the initial wait, and how far the rows are trusted: the possible work without a row
+// and without a report.
 type waiting struct {
 	*roster
 	members  *members
@@ -49,7 +49,7 @@ type waiting struct {
 	nodes    map[string]bool // that batch tasks held then
 }
 
-// Waits tells whether the initial wait is on, and whether the member list is not trusted.
+// Waits reports whether the initial wait is on, and whether the member list is not trusted.
 func (iw *waiting) Waits() (active, stale bool) { return iw.wait, iw.stale }
 
 // Wait describes the initial wait.
@@ -134,13 +134,13 @@ func (iw *waiting) tickWait(now time.Duration) {
 	iw.endWait(AuditWaitEnded, why)
 }
 
-// unlistable reports whether work may run of which the list says nothing. Then nothing is provably
-// new, and the wait lasts for the longest promise if no agreement ends it.
+// unlistable reports whether work may run that is not in the list. Then no job is provably new,
+// and the wait lasts for the longest promise if no agreement ends it.
 func (iw *waiting) unlistable() bool { return iw.stale || iw.sessions.set != nil && !iw.cfg.NewStore }
 
-// agreed reports that the cells' sets end the wait (Bistro): all that a set names are back, and nobody
-// who has been heard of has still to say what it runs. Where the list is trusted, all that it
-// names must be back too: it may be of a leader with the other witness.
+// agreed reports whether the cells' sets end the wait (Bistro): all members of one set are back,
+// and no process in contact has yet to report its work. If the list is trusted, all its processes
+// must be back too: it may be of a leader with the other witness.
 func (iw *waiting) agreed() bool {
 	return iw.sessions.set != nil && iw.sessions.set.Consensus() && !iw.reporting() && (iw.stale || len(iw.silent) == 0)
 }
@@ -156,9 +156,9 @@ func (iw *waiting) endWait(kind AuditKind, why string) {
 	iw.do(StartsChanged{})
 }
 
-// trustList trusts the rows again. A store that went back may have a task as waiting that a
-// cell runs, or an instance as in no place: when the cells' sets have ended the wait, only what they
-// have reported is known, and that is batch work; the rest goes by the longest promise.
+// trustList trusts the rows again. A store that went back may have a task as waiting that a cell
+// runs, or an instance as unplaced. When the cells' sets have ended the wait, only their reports
+// are known, which cover batch work; the rest waits for the longest promise.
 func (iw *waiting) trustList() {
 	if iw.stale {
 		iw.members.putList(iw.members.list.Hash)
@@ -167,9 +167,9 @@ func (iw *waiting) trustList() {
 	iw.do(StartsChanged{})
 }
 
-// trustRows takes the mark of a restored store away after the wait, once nothing runs of a
-// job that no row names: without the mark a job of that name would be provably new for the
-// next leader, which may not have heard of what runs.
+// trustRows removes the mark of a restored store after the wait, once no work runs of a job
+// without a row. Without the mark a job of that name would be provably new for the next leader,
+// which may have no report of the running work.
 func (iw *waiting) trustRows() {
 	if iw.restored && !iw.stale && !iw.strange() {
 		iw.restored = false
@@ -177,8 +177,8 @@ func (iw *waiting) trustRows() {
 	}
 }
 
-// strange reports whether something of an earlier term may run whose job had no row when
-// this term began.
+// strange reports whether work of an earlier term may run whose job had no row when this term
+// began.
 func (iw *waiting) strange() bool {
 	for w, es := range iw.batch.model.byWork {
 		if !iw.jobs[w.Job] && slices.ContainsFunc(es, func(e *entry) bool { return e.run.Invocation.Term != iw.cfg.Term }) {
@@ -188,7 +188,7 @@ func (iw *waiting) strange() bool {
 	return false
 }
 
-// forceWait is an operator's word that nothing else runs.
+// forceWait is an operator's declaration that no other work runs.
 func (iw *waiting) forceWait(by string) {
 	if iw.wait || iw.stale {
 		iw.lapse = 0

@@ -7,14 +7,14 @@ import (
 )
 
 // members is the member list of the store: the rows of cell processes that may run work, which of
-// their changes are durable, and who is to be taken off it.
+// their changes are durable, and the processes to be removed from it.
 type members struct {
 	*roster
 	list      workerset.ID
-	stored    workerset.ID // the newest list that is durable: what cells are told
+	stored    workerset.ID // the newest durable list: the one that cells get
 	committed int64        // of the newest durable Output
 	writes    []write      // rows on their way
-	deaths    []*process   // whose death is being told
+	deaths    []*process   // whose death is being reported
 }
 
 // write is a row of a process, or without one the row of the list.
@@ -45,7 +45,7 @@ func (m *members) durable(seq int64) {
 	m.committed = max(m.committed, seq)
 	for len(m.writes) > 0 && m.writes[0].seq <= m.committed {
 		w := m.writes[0]
-		m.writes[0] = write{} // what it holds goes with it
+		m.writes[0] = write{} // its data is deleted with it
 		m.writes = m.writes[1:]
 		if w.proc == nil {
 			m.stored = w.list
@@ -56,7 +56,7 @@ func (m *members) durable(seq int64) {
 			continue
 		}
 		w.proc.durable = true
-		if w.proc.reported { // else the report will say so
+		if w.proc.reported { // otherwise the report will contain it
 			m.do(Eligible{w.proc.row.Cell, w.proc.row.Proc}, StartsChanged{})
 		}
 	}
@@ -80,9 +80,9 @@ func (m *members) enlist(p *process, now time.Duration) {
 	m.putList(m.list.Hash.Add(string(p.row.Proc)))
 }
 
-// lower shortens the promise in p's row once p lives by the shorter one, and
-// lengthens it before the longer one is sent; what a row of a store that went back may
-// stand for is written too, since no credit exceeds what the store says.
+// lower shortens the promise in p's row once p lives by the shorter one, and lengthens it before
+// the longer one is sent. The possible promise of a row in a store that went back is written too,
+// because no credit exceeds the store's promise.
 func (m *members) lower(p *process, h Heartbeat) {
 	own := m.ownPromise()
 	switch {
@@ -98,9 +98,9 @@ func (m *members) lower(p *process, h Heartbeat) {
 	}
 }
 
-// reap deletes p's row once nothing of it is left in the model, and everybody was told
-// of its death: a leader that finds rows of services and tasks on a process without
-// a row takes them for lost, and what a successor has adopted is not.
+// reap deletes p's row once none of its work is left in the model, and its death was reported to
+// all parts: a leader that finds rows of services and tasks on a process without a row treats them
+// as lost, and work that a successor has adopted is not.
 func (m *members) reap(p *process) {
 	if !p.dead || len(p.work) > 0 || m.committed < p.deathOutput {
 		return

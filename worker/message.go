@@ -11,16 +11,16 @@ import (
 // compare for equality (Bistro: the checker runs on both sides).
 const Protocol = 1
 
-// Heartbeat is the call by which a cell associates with a leader and keeps its
-// session alive (Bistro worker protocol, "processHeartbeat").
+// Heartbeat is the call by which a cell associates with a leader and keeps its session alive
+// (Bistro worker protocol, "processHeartbeat").
 //
-// Failure: the cell beats again, at another server, within a second. Partial
-// failure (received, answer lost): the leader's view is fresher than the cell's,
-// so the cell gives up first. Delay: the cell counts credit from the moment it
-// sent the beat, so a late answer grants less, never more; of an answer to an
-// older beat than the newest answered one only the term is heard. Replay: harmless, the leader
-// counts receipt, the cell counts sending. Identity: the call names cell and
-// process; a process that does not hold its cell's name is refused.
+// Failure: the cell sends another heartbeat, to another server, within a second. Partial failure
+// (received, response lost): the leader's view is fresher than the cell's, so the cell gives up
+// first. Delay: the cell counts credit from the sending time of the heartbeat, so a late response
+// grants less, never more; of a response to an older heartbeat than the newest answered one, only
+// the term is used. Replay: harmless, the leader counts receipt, the cell counts sending.
+// Identity: the call names cell and process; a process that does not hold its cell's name is
+// refused.
 type Heartbeat struct {
 	Protocol int
 	// Cluster is the one the cell belongs to; empty before its first join.
@@ -28,9 +28,9 @@ type Heartbeat struct {
 	Term    fence.Term // highest term the cell has seen
 	Cell    CellName
 	Proc    Proc
-	// DirID is the id of the data directory whose lock the process holds; Started
-	// counts the sessions begun on it, so that of two processes of one directory the
-	// later is known. Boot is the boot id of the machine.
+	// DirID is the id of the data directory whose lock the process holds; Started counts the sessions
+	// begun on it, so that the later of two processes of one directory is known. Boot is the boot id
+	// of the machine.
 	DirID   string
 	Started int64
 	Boot    string
@@ -47,9 +47,9 @@ type Heartbeat struct {
 	Promise time.Duration
 	// Period is the cell's own heartbeat period.
 	Period time.Duration
-	// Predecessor is the process before this one on the directory, if known, and
-	// PredecessorsGone tells that every container any earlier process of the
-	// directory left is gone or stands among this process's own as adopted.
+	// Predecessor is the process before this one on the directory, if known. PredecessorsGone: every
+	// container of earlier processes of the directory is gone or is among this process's own as
+	// adopted.
 	Predecessor      Proc
 	PredecessorsGone bool
 	// Deregister: the process is empty and will never take work again.
@@ -59,12 +59,12 @@ type Heartbeat struct {
 	Returns bool
 }
 
-// Verdict is the leader's word on a heartbeat.
+// Verdict is the leader's decision on a heartbeat.
 type Verdict int
 
 // The verdicts.
 const (
-	// Welcome: the session goes on; the answer has its state.
+	// Welcome: the session continues; the response has its state.
 	Welcome Verdict = iota
 	// Refused: wrong protocol version or an outdated process; no state in the answer.
 	Refused
@@ -104,36 +104,35 @@ type HeartbeatAnswer struct {
 	Protocol int
 	Cluster  fence.Cluster // of the leader
 	Term     fence.Term
-	Proc     Proc // whom it is for
+	Proc     Proc // the addressee
 	Beat     int64
 	Verdict  Verdict
 	Reason   string // why not Welcome
 	State    State  // of the session, as the leader sees it
 	Reported bool   // the leader has this process's list of running tasks
 	Eligible bool   // the member row is durable: the process may take work
-	// Credit: deadline-bound work may live until Promise after the beat was SENT.
+	// Credit: deadline-bound work may live until Promise after the heartbeat was SENT.
 	Credit  bool
 	Promise time.Duration // dies-within; 0 = no deadline (leader and cell are one process)
 	// Resolved is the highest counter of this term such that no RunTask with it or a
 	// lower one can still be wanted by the leader from this process.
 	Resolved int64
 	Timeouts Timeouts
-	// SetID is the list, or with the other witness the worker set, which the process shows from
-	// now on; zero: it goes on with the one that it has.
+	// SetID is the list, or with the other witness the worker set, which the process shows from now
+	// on; zero: it continues with its present one.
 	SetID workerset.ID
 }
 
-// possible reports that a welcome comes with time-outs that can work, so that no
-// answer makes a cell spin or lets work live for ever.
+// possible reports whether a welcome has timeouts that can work, so that no response makes a cell
+// spin or lets work live forever.
 func (a *HeartbeatAnswer) possible() bool {
 	return a.Verdict != Welcome || a.Timeouts.Validate() == nil && a.Promise >= 0 && a.Promise <= a.Timeouts.MaxDiesWithin
 }
 
-// ReportRequest asks a cell process for everything it runs (Bistro
-// getRunningTasks). The cell raises its term, goes NEW and takes the snapshot in
-// one step. Failure and partial failure: asked again each check interval while
-// the session is NEW. Delay and replay: a report of another term or process, or
-// a second one, is ignored. Identity: Proc must be the receiver's.
+// ReportRequest requests a cell process's whole running work (Bistro getRunningTasks). The cell
+// raises its term, becomes NEW and takes the snapshot in one step. Failure and partial failure:
+// repeated each check interval while the session is NEW. Delay and replay: a report of another
+// term or process, or a second one, is ignored. Identity: Proc must be the receiver's.
 type ReportRequest struct {
 	Term fence.Term
 	Proc Proc
@@ -148,41 +147,40 @@ type Held struct {
 	Adopted bool
 }
 
-// Report answers ReportRequest. Held is sorted by invocation. It contains ended
-// invocations whose status is not acknowledged, and no probe.
+// Report answers ReportRequest. Held is sorted by invocation. It contains ended invocations whose
+// status is not acknowledged, and no probe.
 type Report struct {
 	Term             fence.Term // the cell's, after the request
 	Proc             Proc
 	Predecessor      Proc
 	PredecessorsGone bool
 	Held             []Held
-	// Alive names the containers of services and tasks that the process has and that have not
-	// ended, by instance and uid, sorted: what it took over from a predecessor is in it, and
-	// is not dead with that one.
+	// Alive names the containers of services and tasks that the process has and that have not ended,
+	// by instance and uid, sorted. Work that it took over from a predecessor is included, and does
+	// not die with that one.
 	Alive []string
 }
 
-// RunTask starts one invocation, or probes the cell (Bistro runTask; the probe
-// is its healthcheck).
+// RunTask starts one invocation, or probes the cell (Bistro runTask; the probe is its
+// healthcheck).
 //
-// Failure: a refusal by the cell means "certainly not started", but for Stale,
-// which proves nothing. Partial failure: an unknown outcome puts the invocation
-// on the unsure list, the leader asks with Notify; it never sends a RunTask
-// twice. Delay: a RunTask that arrives after a later Notify carries too low a
-// Seq and is refused. Replay: a held invocation answers OK, a seen one Stale.
-// Identity: Term and Proc must be the cell's own.
+// Failure: a refusal by the cell means "certainly not started", except for Stale, which proves
+// nothing. Partial failure: an unknown outcome puts the invocation on the unsure list, the leader
+// asks with Notify; it never sends a RunTask twice. Delay: a RunTask that arrives after a later
+// Notify carries too low a Seq and is refused. Replay: a held invocation answers OK, a seen one
+// Stale. Identity: Term and Proc must be the cell's own.
 type RunTask struct {
 	Term fence.Term
 	Proc Proc
 	Run
 	Seq int64 // the leader's notify sequence number for this process
 	// Probe > 0 makes this a healthcheck with that number instead of a task; Beat is the newest
-	// heartbeat the leader had from the process when it sent the probe.
+	// heartbeat that the leader had from the process when it sent the probe.
 	Probe int64
 	Beat  int64
 }
 
-// RunResult is what the leader learns about one RunTask.
+// RunResult is the result of one RunTask for the leader.
 type RunResult int
 
 // The results of a RunTask.
@@ -245,33 +243,33 @@ type NotifyAnswer struct {
 	OK   bool
 }
 
-// KillTask asks a cell to end one invocation (Bistro killTask). It changes no state at either end;
-// the end arrives as a status.
+// KillTask ends one invocation on a cell (Bistro killTask). It changes no state at either end; the
+// end arrives as a status.
 //
-// Failure: the leader repeats it each 5 s while the invocation stands in the model, and to
-// whoever has adopted it; the wish is stored, so that the next leader does the same. Partial
-// failure (done, answer lost): the repeat finds the container ending, or ended. Delay and
-// replay: harmless, an invocation is unique and never started again. A kill that arrives before its task is answered
-// "not held" and repeated. Identity: Term and Proc must be the cell's own.
+// Failure: the leader repeats it each 5 s while the invocation is in the model, and to the process
+// that has adopted it; the intent is stored, so that the next leader does the same. Partial
+// failure (done, response lost): the repetition finds the container ending, or ended. Delay and
+// replay: harmless, an invocation is unique and never started again. A kill that arrives before
+// its task is answered "not held" and repeated. Identity: Term and Proc must be the cell's own.
 type KillTask struct {
 	Term fence.Term
 	Proc Proc
 	Run  Run
 }
 
-// Suicide is requestSuicide: Die, or DieAll. The cell does what the verdict of the same name says.
+// Suicide is requestSuicide: Die, or DieAll. The cell acts as on the verdict of the same name.
 //
-// Failure: it has no answer; the same verdict is the answer to each later heartbeat, and a cell
-// that hears neither gives up by its own deadline. Partial failure: the same, once. Delay and
-// replay: harmless, Proc must be the receiver's and a process id is never used twice.
-// Identity: as said, and Term must not be lower than the cell's.
+// Failure: it has no response; the same verdict is the response to each later heartbeat, and a
+// cell that receives neither gives up by its own deadline. Partial failure: the same, once. Delay
+// and replay: harmless, Proc must be the receiver's and a process id is never used twice.
+// Identity: Proc as above, and Term must not be lower than the cell's.
 type Suicide struct {
 	Term fence.Term
 	Proc Proc
 	All  bool
 }
 
-// StatusKind tells what a StatusItem reports.
+// StatusKind is the subject of a StatusItem.
 type StatusKind int
 
 // The kinds of a status item.
@@ -294,14 +292,14 @@ type StatusItem struct {
 	Reason string // Probe: why not
 }
 
-// UpdateStatus is updateStatus (Bistro worker protocol): ended invocations and "was
-// not running", batched; or answers to probes, which need no commit and travel apart from those.
+// UpdateStatus is updateStatus (Bistro worker protocol): ended invocations and "was not running",
+// batched; or results of probes, which need no commit and are sent separately.
 //
-// Failure: each item is sent again until acknowledged. Partial failure (applied,
-// acknowledgement lost): the repeat finds the invocation as the last applied one
-// of its row and is acknowledged without being counted. Delay: harmless. Replay:
-// as partial failure. Identity: the item must match work, invocation and process
-// in the leader's model; a session that has not reported is told to retry.
+// Failure: each item is repeated until acknowledged. Partial failure (applied, acknowledgement
+// lost): the repetition finds the invocation as the last applied one of its row and is
+// acknowledged without being counted. Delay: harmless. Replay: as partial failure. Identity: the
+// item must match work, invocation and process in the leader's model; the response for a session
+// that has not reported is "retry".
 type UpdateStatus struct {
 	Cluster fence.Cluster
 	Term    fence.Term
@@ -310,8 +308,8 @@ type UpdateStatus struct {
 	Items   []StatusItem
 }
 
-// StatusAnswer answers one item of an UpdateStatus. For an ended invocation OK
-// comes only after the status is durable; until then there is no answer.
+// StatusAnswer answers one item of an UpdateStatus. For an ended invocation OK follows only after
+// the status is durable; until then there is no response.
 type StatusAnswer struct {
 	Term fence.Term
 	Proc Proc

@@ -59,13 +59,13 @@ type State int
 
 // The states of a session (Bistro worker protocol, "Worker state transitions").
 const (
-	// New: the leader does not yet know what the cell runs. No work starts.
+	// New: the leader does not know the cell's running work yet. No work starts.
 	New State = iota
 	// Unhealthy: known, but silent, without probe, or without consensus. No new work.
 	Unhealthy
 	// Healthy: may be given work.
 	Healthy
-	// MustDie: lost or told to die. Final for the process id.
+	// MustDie: lost or ordered to die. Final for the process id.
 	MustDie
 )
 

@@ -9,8 +9,8 @@ import (
 	"cantina/fence"
 )
 
-// roster has every cell process that the leader knows, found by its id, the name of its cell, and its
-// directory; and those of which nothing is left but that they are gone.
+// roster has every cell process that the leader knows, found by its id, the name of its cell, and
+// its directory; and those of which only the fact that they are gone is left.
 type roster struct {
 	*term
 	procs    map[Proc]*process
@@ -18,7 +18,7 @@ type roster struct {
 	holders  map[CellName]*process
 	dirs     map[string][]*process
 	silent   map[Proc]*process // the initial wait waits for a report of these
-	gone     map[Proc]Verdict  // declared dead or displaced in this term, and what it is told
+	gone     map[Proc]Verdict  // declared dead or displaced in this term, with the verdict that it gets
 	goneList []Proc
 }
 
@@ -37,28 +37,28 @@ type process struct {
 	// durable: the row is in the store; promised is the promise the store has.
 	durable   bool
 	promised  time.Duration
-	unsaid    bool          // row.Promise is longer than what the store says
+	unsaid    bool          // row.Promise is longer than the store's
 	health    Health        // times on the policy clock
 	blocked   bool          // unhealthy for lack of consensus alone
-	born      time.Duration // on the policy clock: when this leader came to know of it
-	unheard   bool          // it was told that it is silent, and not HEALTHY yet
+	born      time.Duration // on the policy clock: when this leader first knew it
+	unheard   bool          // its silence was reported, and it is not HEALTHY yet
 	connected bool          // has beaten in this term
 	reported  bool
 	alive     []string // containers of services and tasks that it reported
-	remains   bool     // its newest heartbeat said that not all of its predecessors is gone
+	remains   bool     // its newest heartbeat reported that not all work of its predecessors is gone
 	displaced bool
 	dead      bool // proven; its statuses are being committed
-	// deathOutput is the Output that tells of the death. What follows from it is submitted
-	// when that is durable; only after that the row goes.
+	// deathOutput is the Output that reports the death. Its consequences are submitted when that is
+	// durable; the row is deleted only after that.
 	deathOutput int64
 	period      time.Duration
 	beat        int64         // newest heartbeat
 	since       time.Duration // when its row was first written, or the term began
 	credited    bool
-	credit      time.Duration // receipt of the newest credited beat
+	credit      time.Duration // receipt of the newest credited heartbeat
 	seq         int64         // notify sequence number
 	unsure      unsureList
-	open        []int64 // counters of RunTasks whose fate is open, ascending
+	open        []int64 // counters of RunTasks with unknown outcome, ascending
 	probe       probes
 	kills       bool // some of its work is to be killed
 	work        map[fence.Invocation]*entry
@@ -74,7 +74,7 @@ func (r *roster) newProcess(m Member, now time.Duration) *process {
 	return p
 }
 
-// forget drops a process of which nothing is left to know.
+// forget drops a process without remaining data.
 func (r *roster) forget(p *process) {
 	delete(r.procs, p.row.Proc)
 	delete(r.silent, p.row.Proc)
@@ -105,27 +105,27 @@ func (r *roster) predecessors(dirID string, started int64) []*process {
 	return ps
 }
 
-// survived reports whether a later process of p's directory says that something of an earlier one
-// is not gone, though it had to die by the deadline: it does not die by KILL. Nothing of p is
-// taken for dead by time as long as that is said.
+// survived reports whether a later process of p's directory reports work of an earlier one as not
+// gone, although it had to die by the deadline: it survives KILL. No work of p is treated as dead
+// by time as long as that is reported.
 func (r *roster) survived(p *process) bool {
 	return slices.ContainsFunc(r.dirs[p.row.DirID], func(q *process) bool {
 		return q.row.Started > p.row.Started && q.row.Boot == p.row.Boot && q.remains && !q.dead && q.health.State != MustDie
 	})
 }
 
-// reports reports whether a later process of p's directory has come and is about to say what it has of
-// p's work, ends that p could not tell among it: nothing of p is judged before. It ends with the report,
-// or when the later process is lost.
+// reports reports whether a later process of p's directory has arrived and is about to report its
+// part of p's work, including ends that p could not report: no work of p is judged before. It ends
+// with the report, or when the later process is lost.
 func (r *roster) reports(p *process) bool {
 	return slices.ContainsFunc(r.dirs[p.row.DirID], func(q *process) bool {
 		return q.row.Started > p.row.Started && q.connected && !q.reported && !q.dead && q.health.State != MustDie
 	})
 }
 
-// reporting tells that a process has been heard of that has not said yet what it runs; when
-// it never does it is lost. No time that passes ends the wait meanwhile, only an operator's
-// word (Bistro: no worker is NEW).
+// reporting reports whether a process is in contact that has not reported its work yet; if it
+// never does, it is lost. Meanwhile the wait does not end by time, only by an operator's decision
+// (Bistro: no worker is NEW).
 func (r *roster) reporting() bool {
 	return slices.ContainsFunc(r.order, func(p *process) bool { return p.connected && p.health.State == New })
 }
@@ -165,7 +165,7 @@ func (r *roster) MayLive(cell CellName) []Proc {
 	return out
 }
 
-// IsBack reports that a process has said in this term what it runs, and is HEALTHY.
+// IsBack reports whether a process has reported its work in this term, and is HEALTHY.
 func (r *roster) IsBack(proc Proc) bool {
 	p := r.procs[proc]
 	return p != nil && p.health.State == Healthy

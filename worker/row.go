@@ -51,11 +51,12 @@ func (PutList) row()       {}
 func (PutAlone) row()      {}
 func (ClearRestored) row() {}
 
-// Output is what one step of the leader wants done. Effects that need no commit (NeedsCommit)
-// are performed at once. Rows are committed in one transition, then the other Effects are
-// performed in order, then Committed{Seq} is handed in. Outputs are submitted in the order they were
-// returned; one without rows is a barrier that queues behind the commits before it. One that has
-// only effects of the first kind is not submitted. An Output whose Seq is 0 is empty and needs nothing.
+// Output is the result of one step of the leader. Effects that need no commit (NeedsCommit) are
+// performed at once. Rows are committed in one transition, then the other Effects are performed in
+// order, then Committed{Seq} is passed in. Outputs are submitted in the order they were returned;
+// one without rows is a barrier that queues behind the commits before it. One that has only
+// effects of the first kind is not submitted. An Output whose Seq is 0 is empty and needs no
+// action.
 type Output struct {
 	Seq     int64
 	Rows    []Row

@@ -7,8 +7,8 @@ import (
 	"cantina/fence"
 )
 
-// term is the leader's term: what it began with, its two clocks, and the Output that the event at
-// hand makes. Every part of a Leader stands on it.
+// term is the leader's term: its initial data, its two clocks, and the Output of the present
+// event. Every part of a Leader uses it.
 type term struct {
 	cfg Config
 	t   Timeouts
@@ -28,10 +28,10 @@ func (tm *term) notOwn(h Heartbeat) bool {
 	return tm.cfg.NoDeadline && tm.cfg.Own != "" && h.DirID != tm.cfg.Own
 }
 
-// unnamed reports that no row names what a cell has a container of.
+// unnamed reports whether no row names the work of a cell's container.
 func (tm *term) unnamed(id string) bool { return tm.cfg.Known == nil || !tm.cfg.Known(id) }
 
-// unix is the time in seconds, as far as the boot clock tells.
+// unix is the time in seconds, derived from the boot clock.
 func (tm *term) unix(now time.Duration) int64 {
 	return tm.cfg.Unix + int64((now-tm.cfg.Now)/time.Second)
 }
@@ -53,8 +53,8 @@ func (tm *term) impossible(now time.Duration, cell CellName, proc Proc, t fence.
 // RefusedTerms is how many messages with an impossible term were refused in this term.
 func (tm *term) RefusedTerms() int { return tm.refused }
 
-// untrusted is the promise that a row of a store that went back may stand for:
-// it may have been raised after the copy was made.
+// untrusted is the possible promise of a row in a store that went back: it may have been raised
+// after the copy was made.
 func (tm *term) untrusted(promise time.Duration) time.Duration {
 	if promise == 0 {
 		return 0
@@ -62,8 +62,8 @@ func (tm *term) untrusted(promise time.Duration) time.Duration {
 	return max(promise, tm.t.MaxDiesWithin)
 }
 
-// policy is the clock of policy timers: it stands still while the leader has no
-// proof of leadership or was itself stalled.
+// policy is the clock of policy timers: it stops while the leader has no proof of leadership or
+// was itself stalled.
 func (tm *term) policy(now time.Duration) time.Duration { return now - tm.stalled }
 
 // Term returns the leader's term.
@@ -89,9 +89,9 @@ func (tm *term) audit(k AuditKind, p *process, r Run, text string) {
 	tm.do(a)
 }
 
-// heard ends the term when a higher one exists, as a cell of this cluster says. It reports
-// that the message must not be looked at any more: it is of a higher term, or of one that
-// cannot be.
+// heard ends the term if a higher one exists, according to a cell of this cluster. It reports
+// whether the message must not be handled further: it is of a higher term, or of an impossible
+// one.
 func (tm *term) heard(now time.Duration, cell CellName, proc Proc, t fence.Term) bool {
 	if tm.impossible(now, cell, proc, t) {
 		return true
@@ -104,7 +104,7 @@ func (tm *term) heard(now time.Duration, cell CellName, proc Proc, t fence.Term)
 	return true
 }
 
-// ownPromise is what this leader's time-outs promise.
+// ownPromise is the promise of this leader's timeouts.
 func (tm *term) ownPromise() time.Duration {
 	if tm.cfg.NoDeadline {
 		return 0
@@ -112,8 +112,8 @@ func (tm *term) ownPromise() time.Duration {
 	return tm.t.DiesWithin()
 }
 
-// slept takes a time in which the leader did nothing out of the policy clock, at the
-// first event after it: what cells sent meanwhile may come before the tick.
+// slept removes a time in which the leader did nothing from the policy clock, at the first event
+// after it: messages that cells sent meanwhile may arrive before the tick.
 func (tm *term) slept(now time.Duration) {
 	if gap := now - tm.lastTick; gap > 2*tm.t.Check {
 		tm.stalled += gap - tm.t.Check

@@ -7,18 +7,17 @@ import (
 	"time"
 )
 
-// ErrTimeouts reports time-outs that cannot work together; its text has the
-// inequality that fails.
+// ErrTimeouts reports timeouts that cannot work together; its text has the violated inequality.
 var ErrTimeouts = errors.New("impossible timeouts")
 
 // longestDuration is more than any correct peer promises or pauses; sums of a few such
 // durations do not overflow.
 const longestDuration = 365 * 24 * time.Hour
 
-// Timeouts are the flags of the session. Every field is a duration on
-// CLOCK_BOOTTIME. The leader sends its own to each cell with each answer.
+// Timeouts are the flags of the session. Every field is a duration on CLOCK_BOOTTIME. The leader
+// sends its own to each cell with each response.
 type Timeouts struct {
-	Heartbeat        time.Duration // how often a cell beats
+	Heartbeat        time.Duration // interval of a cell's heartbeats
 	HeartbeatGrace   time.Duration // silence beyond a period before UNHEALTHY
 	Healthcheck      time.Duration // how often a cell is probed
 	HealthcheckGrace time.Duration // how long a probe may take
@@ -65,8 +64,8 @@ func (t Timeouts) Stretch(d time.Duration) time.Duration {
 	return d + d*time.Duration(t.DriftPerMille)/1000 + t.Margin
 }
 
-// LongestWait is how long a new leader holds old work at most when every promise
-// was made by these time-outs.
+// LongestWait is how long a new leader holds old work at most if every promise was made by these
+// timeouts.
 func (t Timeouts) LongestWait() time.Duration { return t.Stretch(t.DiesWithin()) }
 
 type inequality struct {
@@ -121,8 +120,8 @@ func (t Timeouts) Validate() error {
 	return fmt.Errorf("%w: %s", ErrTimeouts, strings.Join(bad, "; "))
 }
 
-// Print returns the time-outs, what follows from them and the inequalities, one
-// a line, for `server --print-timeouts`.
+// Print returns the timeouts, derived values and the inequalities, one per line, for `server
+// --print-timeouts`.
 func (t Timeouts) Print() string {
 	var b strings.Builder
 	line := func(name string, v any) { fmt.Fprintf(&b, "%-22s %v\n", name, v) }

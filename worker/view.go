@@ -17,7 +17,7 @@ type SessionView struct {
 	Dead      bool // proven dead, statuses being committed
 	// Blocked: UNHEALTHY only because the worker set does not permit it yet.
 	Blocked bool
-	// Unavailable: the probe failed three times in a row; Reason says why.
+	// Unavailable: the probe failed three times in a row; Reason has the cause.
 	Unavailable bool
 	Reason      string
 	Promise     time.Duration
@@ -27,8 +27,8 @@ type SessionView struct {
 	Unsure int // of them on the unsure list
 }
 
-// IsDead tells that a process is certainly dead: it is on no list, and the list
-// is trusted. A row that names such a process is lost.
+// IsDead reports whether a process is certainly dead: it is on no list, and the list is trusted. A
+// row that names such a process is lost.
 func (l *Leader) IsDead(proc Proc) bool {
 	p := l.procs[proc]
 	if p == nil {
@@ -47,7 +47,7 @@ type RunView struct {
 	Kill   bool // it is to be killed
 }
 
-// Running returns what may be running of one work, in order of start.
+// Running returns the possibly running invocations of one batch task, in order of start.
 func (b *batch) Running(w Work) []RunView {
 	var vs []RunView
 	for _, e := range b.model.byWork[w] {
@@ -84,8 +84,8 @@ func (b *batch) OnCell(cell CellName) int {
 	return n
 }
 
-// Adopted counts the invocations that reports have brought into the model so far: who
-// decides by the whole of the model looks at it again when this has changed.
+// Adopted counts the invocations that reports have added to the model so far: a caller whose
+// decisions use the whole model reads it again when this has changed.
 func (b *batch) Adopted() int { return b.adopted }
 
 // Idle reports that nothing of a job can be running: the initial wait is over and

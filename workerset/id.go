@@ -63,8 +63,8 @@ func mix(x uint64) uint64 {
 // Every cell keeps the newest one that its leader sent and shows it to the next
 // leader. The zero ID means "no set seen".
 type ID struct {
-	// Leader is the term whose leader counted the versions. With the list as
-	// witness only its epoch is set: the list outlives a term.
+	// Leader is the term whose leader counted the versions. With the list as witness only its epoch
+	// is set: the list outlives a term.
 	Leader fence.Term
 	// Version grows by one with each change of the set, and wraps around.
 	Version uint64
@@ -84,8 +84,8 @@ func (i ID) Compare(j ID) int {
 		cmp.Compare(i.Hash.Xor2, j.Hash.Xor2))
 }
 
-// Earlier reports whether version a comes before version b on the circle of 64
-// bit numbers. Versions exactly half the circle apart have no order: ErrCorrupt.
+// Earlier reports whether version a comes before version b on the circle of 64 bit numbers.
+// Versions exactly half the circle apart have no order: ErrCorrupt.
 func Earlier(a, b uint64) (bool, error) {
 	d := int64(a - b)
 	if d == -1<<63 {

@@ -68,8 +68,7 @@ func (t *Tracker) propagate() {
 	t.tops = tops[:0]
 }
 
-// buckets returns one empty list for each version of the history, made of what
-// the last walk used.
+// buckets returns one empty list for each version of the history, reusing those of the last walk.
 func (t *Tracker) buckets() [][]*member {
 	for i := range t.scratch {
 		clear(t.scratch[i])
@@ -81,9 +80,9 @@ func (t *Tracker) buckets() [][]*member {
 	return t.scratch[:len(t.history)]
 }
 
-// raiseBucket raises the living processes whose indirect version is that of history step i,
-// of which there is one at least. They are members of that set and stand in the heap, where an
-// older entry of a process lies below its newer one.
+// raiseBucket raises the living processes whose indirect version is that of history step i, of
+// which there is at least one. They are members of that set and are in the heap, where an older
+// entry of a process is below its newer one.
 func (t *Tracker) raiseBucket(i int, buckets [][]*member, tops *topHeap) {
 	for (*tops)[0].m.within <= 0 {
 		heap.Pop(tops)

@@ -6,11 +6,11 @@ import (
 	"cantina/fence"
 )
 
-// Tracker is what one leader knows of the worker set: its version history, the
-// set each process shows, and for each process a lower bound of those without which
-// it could be part of no consensus (Bistro worker-set consensus, "Efficiently
-// maintaining indirectWorkerSetID_"). Membership is by cell process: one that has lost
-// its cell's name to another stays until it is certainly dead. One caller owns it.
+// Tracker is one leader's data about the worker set: its version history, the set that each
+// process shows, and for each process a lower bound of the processes without which it could be
+// part of no consensus (Bistro worker-set consensus, "Efficiently maintaining
+// indirectWorkerSetID_"). Membership is by cell process: one that has lost its cell's name to
+// another stays until it is certainly dead. One caller owns it.
 type Tracker struct {
 	current ID
 	members map[string]*member // by process; a dead one while the history has it
@@ -93,15 +93,15 @@ func (t *Tracker) join(proc string) {
 	t.joins++
 }
 
-// Came takes the set that a process showed when it had heard of this leader and had got no set
-// of it: what the last leader whose wait was over told it. Only the first counts.
+// Came records the set that a process showed when it had contacted this leader and had got no set
+// of it: the set from the last leader whose wait was over. Only the first counts.
 func (t *Tracker) Came(proc string, initial ID) {
 	m := t.members[proc]
 	if m == nil || m.dead || m.came {
 		return
 	}
 	if initial.Leader.Revision == 0 {
-		initial = ID{} // a list, which counts who takes work before others have heard of it
+		initial = ID{} // a list, which includes a process that takes work before others have received it
 	}
 	m.came, m.initial = true, initial
 	t.unshown--
@@ -177,9 +177,9 @@ func (t *Tracker) Echo(proc string, id ID) error {
 // before is Earlier for versions of one history, which are always near.
 func before(a, b uint64) bool { return int64(a-b) < 0 }
 
-// Consensus reports whether all that some set names are back: each of them showed that set
-// first. Whoever may run work is among them; others, with other sets or none, have none. There
-// is no consensus of nobody.
+// Consensus reports whether all members of some set are back: each of them showed that set first.
+// All processes that may run work are among them; others, with other sets or none, have none.
+// There is no consensus of an empty set.
 func (t *Tracker) Consensus() bool {
 	for id, h := range t.initial {
 		if h == id.Hash {

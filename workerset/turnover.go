@@ -2,12 +2,11 @@ package workerset
 
 import "slices"
 
-// turnover is the queue of newcomers (Bistro worker-set consensus, "Future:
-// dealing with high worker turnover"). When limit newcomers have joined since
-// the cells last agreed, further ones wait outside the set: they take no work and
-// count in no consensus. Losses are never queued, so the set inside can only
-// shrink until it agrees; then the queue is let in as one batch, and others wait
-// until that batch agrees. Time to agreement is at most cells × one agreement.
+// turnover is the queue of newcomers (Bistro worker-set consensus, "Future: dealing with high
+// worker turnover"). When limit newcomers have joined since the cells last agreed, further ones
+// wait outside the set: they take no work and count in no consensus. Losses are never queued, so
+// the set inside can only shrink until it agrees; then the queue is admitted as one batch, and
+// others wait until that batch agrees. Time to agreement is at most cells × one agreement.
 type turnover struct {
 	limit int
 	joins int // since the last agreement
@@ -29,7 +28,7 @@ func (t *turnover) dequeue(proc string) bool {
 // Queued is the number of newcomers that wait outside the set.
 func (t *Tracker) Queued() int { return len(t.queue) }
 
-// admitTurnover notes who is permitted and, when all are, admits the queue.
+// admitTurnover records the permitted cells and, if all are, admits the queue.
 func (t *Tracker) admitTurnover() {
 	all := true
 	for proc, m := range t.members {
