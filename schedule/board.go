@@ -154,11 +154,11 @@ func (s *slot) next() (time.Time, bool) {
 	if s.broken != nil || s.row.State.Paused {
 		return time.Time{}, false
 	}
-	at, err := s.cron.Next(s.row.State.Cursor)
-	for c := s.row.State.done(at); err == nil && c != nil; c = s.row.State.done(at) {
-		at, err = s.cron.Next(c.Until)
+	at, _ := s.cron.Next(s.row.State.Cursor) // zero beside an error
+	for c := s.row.State.done(at); c != nil; c = s.row.State.done(at) {
+		at, _ = s.cron.Next(c.Until)
 	}
-	if err != nil || at.IsZero() {
+	if at.IsZero() {
 		return time.Time{}, false
 	}
 	return at.Add(s.offset - s.row.State.Skew), true

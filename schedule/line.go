@@ -197,7 +197,7 @@ func (m *machine) judgeReplace(f Firing, b busy, one string) (verdict, string) {
 	switch {
 	case f.By == ByTime && b.newer != "":
 		return mustSkip, b.newer
-	case f.By == ByTime && f.Late && late, slices.ContainsFunc(m.s.Live, m.startedNow):
+	case f.Late && late, slices.ContainsFunc(m.s.Live, m.startedNow):
 		return mustWait, one // it does not end runs that this step starts
 	case m.env.Definition.Guarded():
 		return mayStart, ""

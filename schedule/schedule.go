@@ -222,9 +222,6 @@ type Row struct {
 // Offset is how long after its logical time a schedule fires: the part of its jitter
 // that its name chooses, in whole seconds.
 func Offset(k Key, jitter time.Duration) time.Duration {
-	if jitter < time.Second {
-		return 0
-	}
 	return time.Duration(hash(k.String())%uint64(jitter/time.Second+1)) * time.Second
 }
 

@@ -8,10 +8,7 @@ import (
 
 // next is the first logical time after t, zero when there is none.
 func (m *machine) next(t time.Time) time.Time {
-	n, err := m.env.Cron.Next(t)
-	if err != nil {
-		return time.Time{}
-	}
+	n, _ := m.env.Cron.Next(t) // zero beside an error
 	return n.UTC()
 }
 
@@ -25,7 +22,7 @@ func (m *machine) has(x Span) bool {
 // them.
 func (m *machine) miss(x Span, id string) {
 	x.After, x.Until = x.After.UTC(), x.Until.UTC()
-	if x.Count > 1 || x.After.Equal(m.s.Cursor) {
+	if x.After.Equal(m.s.Cursor) {
 		x.Count -= m.open(x)
 	} else {
 		m.addSpan(x)
