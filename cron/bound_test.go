@@ -2,6 +2,7 @@ package cron_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,6 +36,9 @@ func TestTheWorstSearchIsBounded(t *testing.T) {
 	must(t, err)
 	if _, err = it.FirstMatch(at(t, "2010-01-01T00:00:00Z"), loc); !errors.Is(err, cron.ErrNeverMatches) {
 		t.Fatalf("an item in gaps only: %v", err)
+	}
+	if !strings.HasSuffix(err.Error(), "the last of 50 is 2059-03-09") {
+		t.Error(err)
 	}
 	if days.asked > 50*8 {
 		t.Errorf("asked the calendar %d times", days.asked)

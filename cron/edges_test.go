@@ -283,3 +283,82 @@ func TestDepthIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestCountsOfSeconds compares them with a walk over each second.
+func TestCountsOfSeconds(t *testing.T) {
+	for text, has := range map[string]func(int64) bool{
+		`{"epoch":{"start":10,"period":7,"end":40}}`: func(s int64) bool { return s >= 10 && s < 40 && (s-10)%7 == 0 },
+		`{"epoch":{"start":10,"period":1,"end":12}}`: func(s int64) bool { return s >= 10 && s <= 12 },
+		`{"epoch":{"start":10,"period":7}}`:          func(s int64) bool { return s >= 10 && (s-10)%7 == 0 },
+		`{"epoch":[3,10,11,30]}`:                     func(s int64) bool { return slices.Contains([]int64{3, 10, 11, 30}, s) },
+	} {
+		it, err := cron.ParseJSON([]byte(text))
+		must(t, err)
+		for after := range int64(50) {
+			n, newest := int64(0), int64(-1)
+			for to := after + 1; to < 50; to++ {
+				if has(to) {
+					n, newest = n+1, to
+				}
+				if got := it.Count(time.Unix(after, 0), time.Unix(to, 0), nil); got != n {
+					t.Fatalf("%s: %d in (%d, %d], want %d", text, got, after, to, n)
+				}
+				got, ok := it.Last(time.Unix(after, 0), time.Unix(to, 0), nil)
+				if ok != (newest >= 0) || ok && got.Unix() != newest {
+					t.Fatalf("%s: the last in (%d, %d] is %v, %v, want %d", text, after, to, got, ok, newest)
+				}
+			}
+		}
+	}
+}
+
+// TestWithoutAZone nothing is said of local time.
+func TestWithoutAZone(t *testing.T) {
+	it, err := cron.ParseJSON([]byte(`{"minute":0` + fixes))
+	must(t, err)
+	noon := at(t, "2026-01-01T12:00:00Z")
+	if o := it.Describe(noon, nil); !o.At.Equal(noon) || o.Label != "" {
+		t.Errorf("%+v", o)
+	}
+	if last, ok := it.Last(noon, noon.Add(time.Hour), nil); ok {
+		t.Error(last)
+	}
+}
+
+// TestShiftsAtTheirBounds: a hundred years at most; without a setting a minute, for an item and for
+// a tick.
+func TestShiftsAtTheirBounds(t *testing.T) {
+	const hundred = 100 * 366 * 86400
+	for shift, good := range map[int]bool{0: true, hundred: true, hundred + 1: false, -1: false} {
+		it, err := cron.ParseValue(map[string]any{"epoch": 5, "max_shift_seconds_for_unskip_and_do_not_repeat": shift})
+		if good != (err == nil) {
+			t.Errorf("%d: %v", shift, err)
+		}
+		if !good {
+			continue
+		}
+		if d, ok := it.MaxShift(); !ok || d != time.Duration(shift)*time.Second {
+			t.Errorf("%d: %v, %v", shift, d, ok)
+		}
+	}
+	for late, want := range map[time.Duration]cron.Label{
+		60 * time.Second: cron.LabelDue, 61 * time.Second: cron.LabelSkipped,
+	} {
+		sc := newScene(t, `{"epoch":{"period":1000}}`, "UTC", "1970-01-01T00:16:39Z")
+		sc.pass(time.Second + late)
+		_, err := sc.s.Poll()
+		must(t, err)
+		n := 0
+		for e := range sc.s.Due() {
+			if n++; e.Label != want || !e.Fire {
+				t.Errorf("%v late: %+v", late, e)
+			}
+		}
+		if n != 1 || sc.s.MaxShift() != 1000*time.Second {
+			t.Errorf("%v late: %d events, at most %v", late, n, sc.s.MaxShift())
+		}
+	}
+	if sc := newScene(t, `{"epoch":{"period":1}}`, "UTC", "1970-01-01T00:16:39Z"); sc.s.MaxShift() != time.Minute {
+		t.Errorf("each second: %v", sc.s.MaxShift())
+	}
+}

@@ -109,7 +109,7 @@ func TestRefusedItems(t *testing.T) {
 			t.Errorf("%s\n got %v\nwant %s", text, err, want)
 		}
 	}
-	for _, text := range []string{``, `[]`, `{"minute":`, `{"minute":0} x`, `{"minute":[[[[[[[[[[[1]]]]]]]]]]]}`, `nul`} {
+	for _, text := range []string{``, `[]`, `{"minute":`, `{"minute":0,"dst_fixes":["vixie"]} x`, `{"minute":[[[[[[[[[[[1]]]]]]]]]]]}`, `nul`} {
 		if _, err := cron.ParseJSON([]byte(text)); !errors.Is(err, cron.ErrSyntax) {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -128,6 +128,7 @@ func TestItemsInWords(t *testing.T) {
 		`{"minute":0,"hour":0,"iter_day_of_week":{"start":"2024-01-02","period":2}` + fixes:          "at 00:00 on Tuesday, every 2 weeks from 2024-01-02 on" + gap,
 		`{"seconds":{"period":15},"minute":[]` + fixes:                                               "every 15 seconds of every minute every day" + gap,
 		`{"seconds":[],"minute":[]` + fixes:                                                          "every second every day" + gap,
+		`{"minute":0,"hour":12,"month":1,"day_of_month":1,"year":{"start":2026,"end":2027}` + fixes:  "at 12:00 on day 1 of the month in January in years 2026 to 2027" + gap,
 		`{"epoch":{"period":300}}`:                                                                   "every 5 minutes, counted from 1970-01-01 00:00:00 UTC",
 		`{"epoch":{"period":604800,"start":1300003260,"end":1400000000}}`:                            "every week, counted from 2011-03-13 08:01:00 UTC, until 2014-05-11 08:01:00 UTC",
 		`{"epoch":2700}`:        "once, at 1970-01-01 00:45:00 UTC",

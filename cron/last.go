@@ -14,7 +14,7 @@ func (it *Item) Last(after, t time.Time, loc *time.Location) (last time.Time, ok
 	if !ok {
 		return time.Time{}, false
 	}
-	if it.epoch != nil || loc == nil {
+	if it.epoch != nil {
 		loc = time.UTC
 	}
 	return time.Unix(x, 0).In(loc), true

@@ -222,8 +222,8 @@ func (l *line) build() error {
 	dom, dow := &f[colDOM], &f[colDOW]
 	g := &gregorian{
 		months: f[colMonth].mask, dom: dom.mask, fromEnd: dom.fromEnd, dow: dow.mask, nth: dow.nth,
-		domAny: dom.star && dom.mask == 1<<32-2 && dom.fromEnd == 0,
-		dowAny: dow.star && dow.mask == 1<<7-1 && !dow.hasNth,
+		domAny: dom.star && dom.mask == 1<<32-2,
+		dowAny: dow.star && dow.mask == 1<<7-1,
 		either: !dom.star && !dow.star,
 	}
 	l.item.fields = append(l.item.fields, part{key: keyDOM, text: dom.text}, part{key: keyMonth, text: f[colMonth].text},

@@ -35,6 +35,10 @@ func TestLines(t *testing.T) {
 		"0 12 * * 5-7":        "01-02T12:00:00 01-03T12:00:00 01-04T12:00:00 01-09T12:00:00",
 		"0 12 ? Feb mon,TUES": "02-02T12:00:00 02-03T12:00:00 02-09T12:00:00 02-10T12:00:00",
 		"H(5-5) 12 * * *":     "01-01T12:05:00 01-02T12:05:00 01-03T12:05:00 01-04T12:05:00",
+		"0 12 * * 7L":         "01-25T12:00:00 02-22T12:00:00 03-29T12:00:00 04-26T12:00:00",
+		"0 12 * * 7#1":        "01-04T12:00:00 02-01T12:00:00 03-01T12:00:00 04-05T12:00:00",
+		"0 12 *,L * *":        "01-01T12:00:00 01-02T12:00:00 01-03T12:00:00 01-04T12:00:00",
+		"0 12 * * *,1#1":      "01-01T12:00:00 01-02T12:00:00 01-03T12:00:00 01-04T12:00:00",
 		"0 12 * * 0-0":        "01-04T12:00:00 01-11T12:00:00 01-18T12:00:00 01-25T12:00:00",
 		"0 0 L * *":           "01-31T00:00:00 02-28T00:00:00 03-31T00:00:00 04-30T00:00:00",
 		"0 0 L-2,1 * *":       "01-01T00:00:00 01-29T00:00:00 02-01T00:00:00 02-26T00:00:00",
@@ -221,6 +225,7 @@ func TestLintWarnings(t *testing.T) {
 	loc := load(t, loader(t), "UTC")
 	for line, want := range map[string]string{
 		"*/7 * * * *":     "step minute: */7 is uneven: after 56 comes 0, a distance of 4 instead of 7; `@every` keeps a distance",
+		"1-59/7 * * * *":  "",
 		"*/90 * * * *":    "step minute: the step of */90 is as long as its range: only 0 is chosen",
 		"0 0 31 * *":      "short-months day of month: day 31 does not occur in months 2, 4, 6, 9, 11 each year; `L` is the last day of every month",
 		"0 0 29 2 *":      "short-months day of month: 29 February exists in leap years only",

@@ -101,12 +101,6 @@ func (s Selector) Everything() bool {
 	return s.start == s.field.Min && s.end == s.field.Max && s.period == 1
 }
 
-// Has reports whether v is selected.
-func (s Selector) Has(v int64) bool {
-	got, carry := s.Match(v)
-	return !carry && got == v
-}
-
 // Len is the number of chosen numbers.
 func (s Selector) Len() int64 {
 	if s.values != nil {

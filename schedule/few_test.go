@@ -103,7 +103,7 @@ func TestBackfillsAreBounded(t *testing.T) {
 
 // TestQueueInOrder, whatever is set, moved and taken out.
 func TestQueueInOrder(t *testing.T) {
-	const many = 60
+	const many = 400
 	rng := rand.New(rand.NewPCG(5, 6))
 	var q Queue
 	at := map[int]int64{}
@@ -115,7 +115,7 @@ func TestQueueInOrder(t *testing.T) {
 			at[n] = rng.Int64N(1 << 40)
 			q.Set(n, at[n])
 		}
-		if round%20 > 0 {
+		if round%200 > 0 {
 			continue
 		}
 		var got, want []int64
