@@ -269,3 +269,15 @@ func TestChildrenWithEntriesOfTheirOwn(t *testing.T) {
 		t.Errorf("%q, %v, want %q", got, err, want)
 	}
 }
+
+// TestWhatTakesNothingDrawsNothing, also where there is something to be taken.
+func TestWhatTakesNothingDrawsNothing(t *testing.T) {
+	b := twoHosts(t)
+	for n, want := range map[int]bool{0: false, 1: true} {
+		take := map[string]int{"slots": n}
+		put(t, b, Job{Name: "a", Resources: map[string]resource.Amounts{"host": take, "db": {"slots": 0}}})
+		if got := b.Draws("a"); got != want {
+			t.Errorf("%d slots: %v", n, got)
+		}
+	}
+}

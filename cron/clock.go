@@ -42,9 +42,6 @@ func (c *clock) next(tod int64) int64 {
 
 // countBelow is the number of chosen times of day before tod.
 func (c *clock) countBelow(tod int64) int64 {
-	if tod >= daySecs {
-		return c.perDay
-	}
 	h, m, s := uint(tod/3600), uint(tod/60%60), uint(tod%60)
 	n := int64(bits.OnesCount64(c.hour&(1<<h-1))) * c.perHour
 	if c.hour>>h&1 == 0 {

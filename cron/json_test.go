@@ -98,6 +98,8 @@ func TestRefusedItems(t *testing.T) {
 		`{"minute":0,"iter_day":3`:                                                 `iter_day: 3 is not an object; write {"start": "2024-01-02", "period": 2}`,
 		`{"minute":0,"iter_day":{"period":3}`:                                      "iter_day.start: missing; counting needs a first day, such as 2024-01-02",
 		`{"minute":0,"iter_day":{"start":"2024-02-30"}`:                            `iter_day.start: "2024-02-30" is not a date; write "2024-01-31" or "31 January 2024"`,
+		`{"minute":0,"iter_day":{"start":"10000-01-05"}`:                           `iter_day.start: "10000-01-05" is not a date; write "2024-01-31" or "31 January 2024"`,
+		`{"minute":0,"iter_day":{"start":"2024-00-05"}`:                            `iter_day.start: "2024-00-05" is not a date; write "2024-01-31" or "31 January 2024"`,
 		`{"minute":0,"iter_day":{"start":"2024-02"}`:                               `iter_day.start: "2024-02" is not a date; write "2024-01-31" or "31 January 2024"`,
 		`{"minute":0,"iter_day":{"start":"2024-02-03","end":"2024-02-01"}`:         "iter_day.end: is before the start",
 		`{"minute":0,"iter_day_of_week":{"start":"2024-02-03"},"day_of_month":1`:   "iter_day_of_week: may not be combined with day_of_month",

@@ -102,6 +102,10 @@ func TestRefusedLines(t *testing.T) {
 		"0-70 * * * *":        "minute (column 1): 70 is not between 0 and 59",
 		"0 0 1-2-3 * *":       `day of month (column 5): "2-3" is not a number`,
 		"0 0 L-31 * *":        `day of month (column 5): "L-31" is not L minus a number of days up to 30`,
+		"0 0 ?/2 * *":         `day of month (column 5): "?" is not a number`,
+		"0 0 L/2 * *":         `day of month (column 5): "L" is not a number`,
+		"0 0 * * 1#2/2":       `day of week (column 9): "1#2" is no name of this field; write three or more letters of a name, or a number`,
+		"0 0 * * 5L/2":        `day of week (column 9): "5L" is no name of this field; write three or more letters of a name, or a number`,
 		"0 0 * * L":           `day of week (column 9): "L" is no name of this field; write three or more letters of a name, or a number`,
 	} {
 		_, _, err := cron.ParseLine(line, cron.LineOptions{Zone: loc, Now: at(t, "2026-01-01T00:00:00Z")})

@@ -105,7 +105,7 @@ func (l *line) lintShortMonths() {
 	}
 	switch {
 	case short == 0:
-	case short == 1<<2 && g.months == 1<<2:
+	case g.months == 1<<2:
 		l.warn("short-months", "day of month", dom.column, "29 February exists in leap years only")
 	default:
 		l.warn("short-months", "day of month", dom.column, "day %d does not occur in %s each year; `L` is the last day of every month", day, monthList(short))
