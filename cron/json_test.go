@@ -64,6 +64,7 @@ func TestSecondsSelector(t *testing.T) {
 }
 
 func TestRefusedItems(t *testing.T) {
+	const noDate = `is not a date; write "2024-01-31" or "31 January 2024"`
 	for text, want := range map[string]string{
 		`{"minute":0,"day":3`:             "day: unknown key; did you mean day_of_month?",
 		`{"minute":0,"dow":3`:             "dow: unknown key",
@@ -97,10 +98,10 @@ func TestRefusedItems(t *testing.T) {
 		`{"minute":0,"weekday_of_the_month":1`:                                     `weekday_of_the_month: needs day_of_week; the first Tuesday is {"day_of_week": "Tue", "weekday_of_the_month": 1}`,
 		`{"minute":0,"iter_day":3`:                                                 `iter_day: 3 is not an object; write {"start": "2024-01-02", "period": 2}`,
 		`{"minute":0,"iter_day":{"period":3}`:                                      "iter_day.start: missing; counting needs a first day, such as 2024-01-02",
-		`{"minute":0,"iter_day":{"start":"2024-02-30"}`:                            `iter_day.start: "2024-02-30" is not a date; write "2024-01-31" or "31 January 2024"`,
-		`{"minute":0,"iter_day":{"start":"10000-01-05"}`:                           `iter_day.start: "10000-01-05" is not a date; write "2024-01-31" or "31 January 2024"`,
-		`{"minute":0,"iter_day":{"start":"2024-00-05"}`:                            `iter_day.start: "2024-00-05" is not a date; write "2024-01-31" or "31 January 2024"`,
-		`{"minute":0,"iter_day":{"start":"2024-02"}`:                               `iter_day.start: "2024-02" is not a date; write "2024-01-31" or "31 January 2024"`,
+		`{"minute":0,"iter_day":{"start":"2024-02-30"}`:                            `iter_day.start: "2024-02-30" ` + noDate,
+		`{"minute":0,"iter_day":{"start":"10000-01-05"}`:                           `iter_day.start: "10000-01-05" ` + noDate,
+		`{"minute":0,"iter_day":{"start":"2024-00-05"}`:                            `iter_day.start: "2024-00-05" ` + noDate,
+		`{"minute":0,"iter_day":{"start":"2024-02"}`:                               `iter_day.start: "2024-02" ` + noDate,
 		`{"minute":0,"iter_day":{"start":"2024-02-03","end":"2024-02-01"}`:         "iter_day.end: is before the start",
 		`{"minute":0,"iter_day_of_week":{"start":"2024-02-03"},"day_of_month":1`:   "iter_day_of_week: may not be combined with day_of_month",
 		`{"minute":0,"max_shift_seconds_for_unskip_and_do_not_repeat":-1`:          "max_shift_seconds_for_unskip_and_do_not_repeat: -1 is not a number of seconds",
@@ -111,7 +112,10 @@ func TestRefusedItems(t *testing.T) {
 			t.Errorf("%s\n got %v\nwant %s", text, err, want)
 		}
 	}
-	for _, text := range []string{``, `[]`, `{"minute":`, `{"minute":0,"dst_fixes":["vixie"]} x`, `{"minute":[[[[[[[[[[[1]]]]]]]]]]]}`, `nul`} {
+	for _, text := range []string{
+		``, `[]`, `{"minute":`, `{"minute":0,"dst_fixes":["vixie"]} x`,
+		`{"minute":[[[[[[[[[[[1]]]]]]]]]]]}`, `nul`,
+	} {
 		if _, err := cron.ParseJSON([]byte(text)); !errors.Is(err, cron.ErrSyntax) {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -130,7 +134,7 @@ func TestItemsInWords(t *testing.T) {
 		`{"minute":0,"hour":0,"iter_day_of_week":{"start":"2024-01-02","period":2}` + fixes:          "at 00:00 on Tuesday, every 2 weeks from 2024-01-02 on" + gap,
 		`{"seconds":{"period":15},"minute":[]` + fixes:                                               "every 15 seconds of every minute every day" + gap,
 		`{"seconds":[],"minute":[]` + fixes:                                                          "every second every day" + gap,
-		`{"minute":0,"hour":12,"month":1,"day_of_month":1,"year":{"start":2026,"end":2027}` + fixes:  "at 12:00 on day 1 of the month in January in years 2026 to 2027" + gap,
+		`{"minute":0,"hour":12,"day_of_week":1,"year":{"start":2026,"end":2027}` + fixes:             "at 12:00 on Sunday in years 2026 to 2027" + gap,
 		`{"epoch":{"period":300}}`:                                                                   "every 5 minutes, counted from 1970-01-01 00:00:00 UTC",
 		`{"epoch":{"period":604800,"start":1300003260,"end":1400000000}}`:                            "every week, counted from 2011-03-13 08:01:00 UTC, until 2014-05-11 08:01:00 UTC",
 		`{"epoch":2700}`:        "once, at 1970-01-01 00:45:00 UTC",

@@ -63,6 +63,7 @@ func TestLines(t *testing.T) {
 }
 
 func TestRefusedLines(t *testing.T) {
+	const noName = `is no name of this field; write three or more letters of a name, or a number`
 	loc := load(t, loader(t), "UTC")
 	for line, want := range map[string]string{
 		"":                    "0 fields instead of 5 or 6; minute, hour, day of month, month, day of week; six with seconds first",
@@ -80,7 +81,7 @@ func TestRefusedLines(t *testing.T) {
 		"x * * * *":           `minute (column 1): "x" is not a number`,
 		"0 0 LW * *":          `day of month (column 5): "LW" is not understood; L is the last day of the month, L-2 two days before it`,
 		"0 0 * * 5#6":         `day of week (column 9): "5#6": the place after # is 1 to 5; the last one is 5L`,
-		"0 0 * * 1#5,x":       `day of week (column 9): "x" is no name of this field; write three or more letters of a name, or a number`,
+		"0 0 * * 1#5,x":       `day of week (column 9): "x" ` + noName,
 		"H * * * *":           "minute (column 1): H spreads by the name of the schedule, and there is no name",
 		"@reboot":             "@reboot (column 1): is not a time; a schedule outlives the machines it runs on; use a service with a task of its own",
 		"@fortnightly":        "@fortnightly (column 1): unknown word; known are @yearly, @monthly, @weekly, @daily, @hourly and @every 90s",
@@ -92,21 +93,21 @@ func TestRefusedLines(t *testing.T) {
 		"0 0 L-30 2 *":        "day of month (column 5): no month has such a day",
 		"0 0 * * * * *":       "7 fields instead of 5 or 6; minute, hour, day of month, month, day of week; six with seconds first",
 		"0 0 99999999999 * *": `day of month (column 5): "99999999999" is not a number`,
-		"0 0 * * mon-":        `day of week (column 9): "" is no name of this field; write three or more letters of a name, or a number`,
+		"0 0 * * mon-":        `day of week (column 9): "" ` + noName,
 		"H(5-70) * * * *":     "minute (column 1): 70 is not between 0 and 59",
 		"H(5 * * * *":         `minute (column 1): "H(5" is not understood; write H(0-59)`,
 		"@evry 5m":            "@evry (column 1): unknown word; known are @yearly, @monthly, @weekly, @daily, @hourly and @every 90s",
 		"@daily please":       "@daily (column 1): takes no argument",
-		"0 0 1 j *":           `month (column 7): "j" is no name of this field; write three or more letters of a name, or a number`,
-		"0 0 1 * ma":          `day of week (column 9): "ma" is no name of this field; write three or more letters of a name, or a number`,
+		"0 0 1 j *":           `month (column 7): "j" ` + noName,
+		"0 0 1 * ma":          `day of week (column 9): "ma" ` + noName,
 		"0-70 * * * *":        "minute (column 1): 70 is not between 0 and 59",
 		"0 0 1-2-3 * *":       `day of month (column 5): "2-3" is not a number`,
 		"0 0 L-31 * *":        `day of month (column 5): "L-31" is not L minus a number of days up to 30`,
 		"0 0 ?/2 * *":         `day of month (column 5): "?" is not a number`,
 		"0 0 L/2 * *":         `day of month (column 5): "L" is not a number`,
-		"0 0 * * 1#2/2":       `day of week (column 9): "1#2" is no name of this field; write three or more letters of a name, or a number`,
-		"0 0 * * 5L/2":        `day of week (column 9): "5L" is no name of this field; write three or more letters of a name, or a number`,
-		"0 0 * * L":           `day of week (column 9): "L" is no name of this field; write three or more letters of a name, or a number`,
+		"0 0 * * 1#2/2":       `day of week (column 9): "1#2" ` + noName,
+		"0 0 * * 5L/2":        `day of week (column 9): "5L" ` + noName,
+		"0 0 * * L":           `day of week (column 9): "L" ` + noName,
 	} {
 		_, _, err := cron.ParseLine(line, cron.LineOptions{Zone: loc, Now: at(t, "2026-01-01T00:00:00Z")})
 		var pe *cron.ParseError
