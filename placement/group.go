@@ -31,7 +31,7 @@ func (gs groups) add(h *holding, delta int) {
 func (gs groups) each(c *cell, f func(*group)) {
 	seen := make(map[string]bool)
 	for _, h := range c.holds {
-		if g := gs[h.Group]; g != nil && h.Kind == KindLRP && !seen[h.Group] {
+		if g := gs[h.Group]; g != nil && !seen[h.Group] {
 			seen[h.Group] = true
 			f(g)
 		}
