@@ -52,11 +52,6 @@ func (l ledger) Reserve(wants []placement.Want) []placement.Grant {
 	return grants
 }
 
-// placed checks the cells that a pass of the auction has placed work on.
-func (r *leadership) placed(cells []string) {
-	r.fit(func(cell string) bool { return slices.Contains(cells, cell) })
-}
-
 // fit: I4, no cell is given work above its capacity.
 func (r *leadership) fit(given func(cell string) bool) {
 	for _, v := range r.leads.Auctioneer.Cells() {

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"cantina/auctioneer"
@@ -32,7 +33,9 @@ func (r *leadership) open(cfg worker.Config) error {
 		Callbacks: r.board, Clock: s.kernel(), Log: slog.New(complaints{r}), NewID: func() string { return w.newID("id-") }, Go: r.beside,
 		Resign: func(fence.Term) { r.end("a higher term was heard") },
 		Auctioneer: auctioneer.Config{Placement: placement.Config{InFlight: 5 * time.Second, Rest: time.Second, Patience: 5 * time.Second}, PerformTimeout: performTimeout,
-			Runtime: auctioneer.Runtime{Go: r.threads.run, Within: within, Watch: r.placed}},
+			Runtime: auctioneer.Runtime{Go: r.threads.run, Within: within, Watch: func(placed []string) {
+				r.fit(func(cell string) bool { return slices.Contains(placed, cell) })
+			}}},
 		Scheduler: scheduler.Config{NodesEvery: 20 * time.Second, NodesRetry: time.Second, MergeAt: 2},
 		Registry:  registry.Config{Worker: cfg, Runtime: r.rt()},
 		Board: bbs.Config{Park: r.threads.park, Watch: r.board.watch(), Converge: lrp.ConvergePolicy{Resend: resend}, Tasks: taskPolicy(), FullPass: fullPass,

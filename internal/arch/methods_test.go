@@ -19,7 +19,6 @@ var moreMethods = map[string]int{
 	"registry.Registry": 59,
 	"schedule.machine":  57,
 	"sim.machine":       77,
-	"sim.leadership":    46,
 	"sim.world":         68,
 }
 
