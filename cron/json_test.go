@@ -69,6 +69,7 @@ func TestRefusedItems(t *testing.T) {
 		`{"minute":0,"day":3`:             "day: unknown key; did you mean day_of_month?",
 		`{"minute":0,"dow":3`:             "dow: unknown key",
 		`{"minute":0,"ours":3`:            "ours: unknown key; did you mean hour?",
+		`{"minute":0,"hour_of_the_day":3`: "hour_of_the_day: unknown key; did you mean hour?",
 		`{"minute":0,"hot":3`:             "hot: unknown key",
 		`{"minute":0,"day_of_week":"ues"`: `day_of_week: "ues" is no name of this field; did you mean "tuesday"?`,
 		`{"minute":0,"day_of_month":31,"month":4,"iter_day":{"start":"2026-01-01"}`:  "day_of_month: day 31 never occurs in month 4",

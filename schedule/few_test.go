@@ -144,3 +144,14 @@ func TestQueueInOrder(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusalsThatDifferHaveLinesOfTheirOwn, and those that are alike are counted.
+func TestRefusalsThatDifferHaveLinesOfTheirOwn(t *testing.T) {
+	x := begin(t, hourly, Policy{}).at("04:00")
+	for _, text := range []string{"no image", "no image", "no room"} {
+		x.does(Refused{Firing: Firing{At: x.time("01:00")}, Text: text})
+	}
+	if h := x.s.History; len(h) != 2 || h[0].Count != 2 || h[1].Count != 1 || h[1].Text != "no room" {
+		t.Errorf("%+v", h)
+	}
+}

@@ -81,8 +81,8 @@ func (m *machine) joins(last, x Span) bool {
 	case !last.Until.Before(x.After):
 		return true
 	}
-	return !m.editing && !m.has(Span{After: last.Until, Until: x.After}) && len(m.claims(Span{After: last.Until, Until: x.After})) == 0 &&
-		!slices.ContainsFunc(m.s.Ahead, func(t time.Time) bool { return last.Until.Before(t) && !t.After(x.After) })
+	between := Span{After: last.Until, Until: x.After}
+	return !m.editing && !m.has(between) && len(m.claims(between)) == 0
 }
 
 // addSpan adds a span behind the others, or joins it to the last one when no logical
