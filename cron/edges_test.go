@@ -205,6 +205,42 @@ func TestLastSecondBeforeAGap(t *testing.T) {
 	}
 }
 
+// TestCountsOfASecondAtAGap: "unskip" fires in the last second before it, "run" in the first after.
+func TestCountsOfASecondAtAGap(t *testing.T) {
+	gap := at(t, "2026-03-08T07:00:00Z")
+	for policy, early := range map[string]int{"unskip": 1, "run": 0, "skip": -1} {
+		loc := load(t, loader(t), "America/New_York")
+		opt := cron.LineOptions{Zone: loc, Now: gap, Gap: cron.GapRun, Fold: cron.FoldFirst}
+		it, _, err := cron.ParseLine("30 2 * * *", opt)
+		if policy != "run" {
+			it, err = cron.ParseJSON([]byte(`{"minute":30,"hour":2,"dst_fixes":["` + policy + `","repeat_use_both"]}`))
+		}
+		must(t, err)
+		for after := range 5 { // the seconds from two before the gap to two after
+			second := gap.Add(time.Duration(after-2) * time.Second)
+			want := int64(0)
+			if early >= 0 && second.Equal(gap.Add(-time.Duration(early)*time.Second)) {
+				want = 1
+			}
+			if n := it.Count(second.Add(-time.Second), second, loc); n != want {
+				t.Errorf("%s: %d at %v, want %d", policy, n, second, want)
+			}
+			if _, ok := it.Last(second.Add(-time.Second), second, loc); ok != (want > 0) {
+				t.Errorf("%s: the last one is at %v: %v", policy, second, ok)
+			}
+		}
+	}
+}
+
+// TestWhatIsNoJSON is refused as such.
+func TestWhatIsNoJSON(t *testing.T) {
+	for _, text := range []string{``, `nul`, `{"minute":`, `{"minute":[1`, `{"minute":1`, `{1:2}`, `[1 2]`} {
+		if _, err := cron.ParseJSON([]byte(text)); err == nil || !strings.Contains(err.Error(), "not valid JSON") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 // someDays is a calendar of three days in a row and one after the end of all calendars.
 type someDays struct{}
 

@@ -89,7 +89,7 @@ func (l *line) lintSteps() {
 func (l *line) lintShortMonths() {
 	g := l.item.greg
 	dom := &l.fields[colDOM]
-	if dom.fromEnd != 0 || dom.mask == 0 {
+	if dom.fromEnd != 0 {
 		return
 	}
 	if day := g.deadDay(); day > 0 {
