@@ -17,6 +17,7 @@ import (
 	"cantina/internal/run"
 	"cantina/placement"
 	"cantina/resource"
+	"cantina/store/datadir"
 	"cantina/worker"
 )
 
@@ -90,6 +91,9 @@ func runCell(c *cli, f cellFlags) error {
 	}
 	if err := checkName(f.name); err != nil {
 		return err
+	}
+	if err := datadir.ForCell(f.data); err != nil {
+		return failf(api.ExitUsage, "--data: %v", err)
 	}
 	token, err := c.processToken()
 	if err != nil {

@@ -158,6 +158,37 @@ func TestBackupAndRestore(t *testing.T) {
 	s.fails(api.ExitFailed, "in use", "store", "mark-restored", "--data", dir+"/held")
 }
 
+// TestADirectoryOfAnotherProcessIsRefused: by all verbs that take --data, by name, and unchanged.
+func TestADirectoryOfAnotherProcessIsRefused(t *testing.T) {
+	s, dir := newShell(t), t.TempDir()
+	err := (&place{data: dir + "/server", empty: true}).open(t.Context(), func(ctx context.Context, st *store.Store) error {
+		leadership, err := st.Campaign(ctx, store.Candidate{ID: "test"})
+		if err != nil {
+			return err
+		}
+		return leadership.Resign(ctx)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(dir+"/cell/executor", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.ok("store", "backup", dir+"/b", "--data", dir+"/server")
+	for _, argv := range [][]string{
+		{"store", "restore", dir + "/b"}, {"store", "mark-restored"}, {"store", "backup", dir + "/c"}, {"server"}, {"dev"},
+	} {
+		s.fails(api.ExitUsage, dir+"/cell belongs to a cell", append(argv, "--data", dir+"/cell")...)
+	}
+	s.fails(api.ExitUsage, dir+"/server holds the store of a server",
+		"cell", "--servers", "127.0.0.1:1", "--data", dir+"/server")
+	for _, name := range []string{"/cell/server", "/cell/etcd", "/server/executor", "/server/identity.json", "/c"} {
+		if _, err := os.Stat(dir + name); err == nil {
+			t.Errorf("%s was made", name)
+		}
+	}
+}
+
 // TestABackupComesBack writes a store as a leader does, backs it up and restores it.
 func TestABackupComesBack(t *testing.T) {
 	s := newShell(t)

@@ -36,14 +36,14 @@ func newReal(t *testing.T) *real {
 	}
 	r := &real{t: t, token: token}
 	timeouts := worker.DefaultTimeouts()
-	r.s, err = OpenServer(t.Context(), ServerConfig{Settings: leader.Settings{Name: "s", NewCluster: true, Timeouts: timeouts,
-		Clock: run.Kernel(), Log: log}, Dir: filepath.Join(dir, "s"), Listen: []string{"127.0.0.1:0"}, Token: token})
+	settings := leader.Settings{Name: "s", NewCluster: true, Timeouts: timeouts, Clock: run.Kernel(), Log: log}
+	r.s, err = OpenServer(t.Context(), ServerConfig{Settings: settings, Dir: filepath.Join(dir, "s"), Listen: []string{"127.0.0.1:0"}, Token: token})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.runs(r.s.Run)
-	c, err := OpenCell(t.Context(), CellConfig{Name: "c", Dir: filepath.Join(dir, "c"), Servers: r.s.Addresses(), Listen: "127.0.0.1:0",
-		Token: token, Timeouts: timeouts, Clock: run.Kernel(), Log: log})
+	c, err := OpenCell(t.Context(), CellConfig{Name: "c", Dir: filepath.Join(dir, "c"), Servers: r.s.Addresses(),
+		Listen: "127.0.0.1:0", Token: token, Timeouts: timeouts, Clock: run.Kernel(), Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,14 +60,15 @@ func (r *real) runs(process func(context.Context) error) {
 }
 
 func (r *real) client() *api.Client {
-	return api.NewClient(api.ClientConfig{Addresses: r.s.Addresses(), Token: r.token, Patience: 30 * time.Second, NewKey: leader.NewID})
+	return api.NewClient(api.ClientConfig{Addresses: r.s.Addresses(), Token: r.token, Patience: 30 * time.Second,
+		NewKey: leader.NewID})
 }
 
 // start submits a task, and returns when its first line can be read.
 func (r *real) start(c *api.Client, guid, script string) {
 	w := action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/sh", Args: []string{"-c", script}}}}
-	_, err := api.Call(r.t.Context(), c, cantinav1connect.CantinaServiceClient.RunTask, &pb.RunTaskRequest{Id: guid, Domain: "d",
-		Definition: &pb.TaskDefinition{Workload: wire.FromWorkload(w)}})
+	q := &pb.RunTaskRequest{Id: guid, Domain: "d", Definition: &pb.TaskDefinition{Workload: wire.FromWorkload(w)}}
+	_, err := api.Call(r.t.Context(), c, cantinav1connect.CantinaServiceClient.RunTask, q)
 	if err != nil {
 		r.t.Fatal(err)
 	}

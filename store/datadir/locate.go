@@ -38,11 +38,14 @@ func (e *Elsewhere) Is(target error) bool { return target == ErrElsewhere }
 
 // Locate returns the server's part of a data directory, in which the store is, and whether
 // there is a store in it. A directory that holds one in another place is refused (*Elsewhere):
-// else a server would begin with an empty one beside it.
+// else a server would begin with an empty one beside it. So is that of a cell (*WrongKind).
 func Locate(root string) (path string, exists bool, err error) {
 	root, err = filepath.Abs(root)
 	if err != nil {
 		return "", false, fmt.Errorf("data directory: %w", err)
+	}
+	if err := notOfCell(root); err != nil {
+		return "", false, err
 	}
 	path = filepath.Join(root, serverPart)
 	want := filepath.Join(path, storeName)
