@@ -26,7 +26,7 @@ type account struct {
 	shell string
 }
 
-// environment is what the account is called in the environment of a program.
+// environment is the account's variables in the environment of a program.
 func (a *account) environment() []string {
 	env := []string{"HOME=" + a.home}
 	if a.name == "" {
@@ -52,8 +52,8 @@ func rootAccounts(dirs []string) accounts {
 	return accounts{open: open, of: " of the root file system"}
 }
 
-// openLayered opens a file of /etc as an overlay of dirs shows it. No link of an
-// image leads out of its root.
+// openLayered opens a file of /etc as an overlay of dirs shows it. No link of an image leads out
+// of its root.
 func openLayered(dirs []string, file string) (*os.File, error) {
 	for _, d := range dirs {
 		etc := filepath.Join(d, "etc")

@@ -16,8 +16,8 @@ import (
 	"cantina/spawn/procid"
 )
 
-// adopt takes over the kept containers of predecessors, whose groups still stand.
-// Each keeps the deadline of its class.
+// adopt takes over the kept containers of predecessors, whose groups still exist. Each keeps the
+// deadline of its class.
 func (r *recovery) adopt() error {
 	entries, err := os.ReadDir(r.e.path("keep"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -101,9 +101,8 @@ func (h *stepHost) resume(ctx context.Context, r *action.Run) (*kept, error) {
 // watchAgain is how soon a process that could not be looked at is looked at again.
 const watchAgain = 100 * time.Millisecond
 
-// watch pins a process that is not this cell's child. Only procid.ErrGone says that it
-// has ended: while nobody can tell, for want of descriptors, it asks again, until ctx is
-// done.
+// watch pins a process that is not this cell's child. Only procid.ErrGone means that it has ended:
+// while its state is unknown, for lack of descriptors, it retries, until ctx is done.
 func (o *order) watch(ctx context.Context, id procid.Identity) (*spawn.Process, error) {
 	again := time.NewTicker(watchAgain)
 	defer again.Stop()
@@ -149,9 +148,9 @@ func (c *container) resumeAdopted() (RunResult, bool) {
 	return c.interpret(&w, spent)
 }
 
-// AdoptionRecorded says that the leader has recorded the adopted containers: from
-// now on they share the deadline of this cell process. Until then they have their
-// predecessor's. (Never twice, Calls.)
+// AdoptionRecorded reports that the leader has recorded the adopted containers: from now on they
+// share the deadline of this cell process. Until then they have their predecessor's. (safety.md,
+// Credit.)
 func (d *deadlines) AdoptionRecorded() {
 	d.e.keeper.mu.Lock()
 	first := !d.e.keeper.own

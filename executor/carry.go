@@ -23,7 +23,7 @@ func (h *stepHost) carry(ctx context.Context, verb string, f place.File) (err er
 	c := h.c
 	if verb == "take" {
 		defer func() {
-			if err != nil { // what was copied is of no use
+			if err != nil { // the copy is of no use
 				err = errors.Join(err, removeIfThere(f.Path))
 			}
 		}()
@@ -70,8 +70,8 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-// awaitCarrier waits for the end of a carrier. One that makes no progress hangs; one that
-// nobody waits for any more is killed, and what does not die stays with the container.
+// awaitCarrier waits for the end of a carrier. One without progress hangs; one that is no longer
+// waited for is killed, and if it survives it stays with the container.
 func (s *starting) awaitCarrier(ctx context.Context, p *spawn.Process, what string) error {
 	look := time.NewTicker(hangsAfter)
 	defer look.Stop()
@@ -108,13 +108,13 @@ func progress(pid int) string {
 	return string(b)
 }
 
-// note keeps the first 4 KiB of what a helper says.
+// note keeps the first 4 KiB of a helper's messages.
 type note struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-// Write takes what was written.
+// Write stores the message.
 func (n *note) Write(p []byte) (int, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -14,9 +14,9 @@ import (
 	"cantina/internal/proctree"
 )
 
-// checkProcess is a program of a check. It is over when nothing of what it started is left:
-// it has a group of its own within the container's, and counts for the container's limits;
-// where there are no groups, what it started is known by a mark.
+// checkProcess is a program of a check. It is over when none of the processes that it started is
+// left: it has its own group within the container's, and counts for the container's limits;
+// without groups, its processes are identified by a mark.
 type checkProcess struct {
 	stepProcess
 	part *cgroup.Group // nil where there are no groups
@@ -24,7 +24,8 @@ type checkProcess struct {
 	over chan struct{} // closed when nothing is left, or does not die
 }
 
-// errCheckLeft reports that a check has left what does not die: then no more of them is started.
+// errCheckLeft reports that a check has left processes that survive KILL: then no further check is
+// started.
 var errCheckLeft = errors.New("what an earlier check started does not die")
 
 // startCheck starts a program that looks at the container from inside.
@@ -67,7 +68,7 @@ func (h *stepHost) startCheck(ctx context.Context, r *action.Run, out, errs sink
 	return k, nil
 }
 
-// end waits for the program and ends what it has left.
+// end waits for the program and ends its remaining processes.
 func (k *checkProcess) end() {
 	defer close(k.over)
 	c := k.h.c
@@ -84,7 +85,7 @@ func (k *checkProcess) end() {
 	c.e.keeper.gone(k.p)
 }
 
-// endPart ends what is in a group of a check. What does not die stays the container's.
+// endPart ends the processes in a group of a check. Those that survive stay in the container.
 func (ps *programs) endPart(g *cgroup.Group) {
 	if g == nil {
 		return
@@ -97,7 +98,7 @@ func (ps *programs) endPart(g *cgroup.Group) {
 	}
 }
 
-// checksLeft returns why no check may be started beside what earlier ones have left.
+// checksLeft returns why no check may be started beside the remaining processes of earlier ones.
 func (ps *programs) checksLeft() error {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -110,10 +111,10 @@ func (ps *programs) checksLeft() error {
 	return nil
 }
 
-// Done is closed when the program has ended, and what it started.
+// Done is closed when the program has ended, and its processes.
 func (k *checkProcess) Done() <-chan struct{} { return k.over }
 
-// Ended takes the end of the program; what it started is being ended then.
+// Ended collects the end of the program; its processes are being ended then.
 func (k *checkProcess) Ended() bool {
 	k.p.Look()
 	return isClosed(k.over)
@@ -128,10 +129,11 @@ func (k *checkProcess) Kill() {
 	}
 }
 
-// Stop kills it: nobody waits for what it would still say.
+// Stop kills it: its further output is not needed.
 func (k *checkProcess) Stop() { k.Kill() }
 
-// endOfPredecessor ends what the checks of an adopted container left when its cell ended.
+// endOfPredecessor ends the remaining processes of an adopted container's checks after the end of
+// its cell.
 func (ps *programs) endOfPredecessor() {
 	if ps.group == nil {
 		return

@@ -18,8 +18,7 @@ import (
 	"cantina/spawn/procid"
 )
 
-// ask is what has been asked of a container; a later one replaces an earlier
-// lower one.
+// ask is a request to a container; a later one replaces an earlier lower one.
 type ask int
 
 const (
@@ -34,7 +33,7 @@ func (a ask) String() string { return [...]string{"start", "stop", "kill", "dele
 // container is one container. One goroutine drives it, from Start to Completed.
 type container struct {
 	*order
-	stopC   chan struct{} // closed at the first ask
+	stopC   chan struct{} // closed at the first request
 	leaveC  chan struct{} // closed when the cell ends
 	doneC   chan struct{} // closed at Completed
 	deleteC chan struct{} // closed when it is to be deleted
@@ -53,10 +52,10 @@ type container struct {
 	status    statusSink
 	followers sync.WaitGroup  // that take the output of a kept program
 	given     [2]int64        // bytes of each stream that the writer has been handed; of the follower
-	leftProc  procid.Identity // what a predecessor left without a group
+	leftProc  procid.Identity // processes that a predecessor left without a group
 }
 
-// order is what a container is for. It does not change once its driver has started.
+// order is the definition of a container. It does not change once its driver has started.
 type order struct {
 	e       *Executor
 	id      string
@@ -74,7 +73,7 @@ type order struct {
 // programs are the processes of a container, and where they are counted and found.
 type programs struct {
 	*order
-	adoptedFrom *keptRecord // what the predecessor wrote down; nil unless adopted
+	adoptedFrom *keptRecord // the predecessor's record; nil unless adopted
 
 	mu        sync.Mutex
 	group     *cgroup.Group    // nil when nothing is left, or there are no control groups; only the driver sets it
@@ -86,15 +85,16 @@ type programs struct {
 	notes     pidNotes
 }
 
-// files are the directory of a container and what its programs see. The driver owns them.
+// files are the directory of a container and the files that its programs see. The driver owns
+// them.
 type files struct {
 	*order
 	dir     string
 	pooled  *pooledDir     // the same, when directories gave it out
 	view    *isolate.View  // nil below IsolationNamespaces
 	lower   []string       // directories of the image, the topmost first
-	release func()         // lets go of the image
-	image   image.Settings // what the image says
+	release func()         // releases the image
+	image   image.Settings // the image's settings
 	rootDir string         // where ResultFile is looked for; "" = directory
 	copies  atomic.Int32   // of files to be uploaded, so far
 }
@@ -108,7 +108,7 @@ func newContainer(e *Executor, r Reservation, need resource.Amounts) *container 
 	return c
 }
 
-// snapshot copies what others may see. The executor is locked.
+// snapshot copies the public state. The executor is locked.
 func (c *container) snapshot() Container {
 	return Container{ID: c.id, Labels: c.labels, State: c.state, Result: c.result, Ports: slices.Clone(c.ports),
 		Routable: c.routable && !c.ends(), Resources: c.need, DeadlineBound: c.bound, Adopted: c.adopted, Kept: c.keep(), Ending: c.ask != askNothing,
@@ -134,8 +134,7 @@ func (fl *files) root() string {
 // keep reports whether the container outlives its cell.
 func (o *order) keep() bool { return o.spec.Workload.OnCellRestart.Survives() }
 
-// request notes what is asked. The executor is locked; what is returned is
-// called without the lock.
+// request records a request. The executor is locked; the result is called without the lock.
 func (c *container) request(a ask, reason string) func() {
 	d := c.lifecycle.request(a, reason, c.endsIn(c.graceOf(&c.spec.Workload.Termination)))
 	if d.deletes {
@@ -157,12 +156,12 @@ func (c *container) request(a ask, reason string) func() {
 	}
 }
 
-// endsIn is when what has a grace from now on is killed at the latest.
+// endsIn is the latest time of the KILL for a container with a grace from now on.
 func (c *container) endsIn(grace time.Duration) time.Time {
 	return c.e.clock.Wall().Round(0).Add(grace)
 }
 
-// graceOf is how long a container has from when its end was asked for.
+// graceOf is how long a container has from the request for its end.
 func (c *container) graceOf(t *action.Termination) time.Duration {
 	if t.Mode == action.KillNow {
 		return 0
@@ -173,7 +172,7 @@ func (c *container) graceOf(t *action.Termination) time.Duration {
 // neverRan is the result of a container that was ended before it ran.
 func (c *container) neverRan() RunResult { return c.lifecycle.neverRan(c.e.clock.Wall()) }
 
-// leave ends a container because the cell ends: kept ones are let go.
+// leave ends a container because the cell ends: kept ones are released.
 func (c *container) leave() {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
@@ -199,7 +198,7 @@ func (c *container) advance(to State) bool {
 	return true
 }
 
-// complete sets the result, once, and forgets the container when that was asked.
+// complete sets the result, once, and removes the container if that was requested.
 func (c *container) complete(r RunResult) {
 	c.e.mu.Lock()
 	if !c.lifecycle.complete(r) {
@@ -218,9 +217,9 @@ func (c *container) complete(r RunResult) {
 	}
 }
 
-// rest gives back what a completed container does not need any more: of it only
-// the directory is left, so it holds disk space alone. What comes next need not wait
-// until somebody has read the result and deletes it. The lock is held.
+// rest releases the resources that a completed container no longer needs: only its directory is
+// left, so it holds only disk space. The next container need not wait until the result was read
+// and the container deleted. The lock is held.
 func (c *container) rest() {
 	var left resource.Amounts
 	if mb := c.need[resource.DiskMB]; mb > 0 {
@@ -231,7 +230,7 @@ func (c *container) rest() {
 	c.need = left
 }
 
-// forget removes what is left of a completed container, once.
+// forget removes the rest of a completed container, once.
 func (c *container) forget() {
 	c.e.mu.Lock()
 	first := c.lifecycle.forget()
@@ -265,7 +264,7 @@ func (c *container) forget() {
 	}
 }
 
-// asked returns what is asked of the container now.
+// asked returns the present request to the container.
 func (c *container) asked() (ask, string) {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()

@@ -22,10 +22,10 @@ import (
 // ErrOutside reports a path that leads out of the container.
 var ErrOutside = errors.New("path leads out of the container")
 
-// CopyOut writes a file or a directory of a running container as a tar stream; the
-// names begin with the base name of path. No link leads out of the container: its
-// directory, or its whole root where it has one. What hangs there hangs alone: when ctx
-// ends, the error is ErrHangs.
+// CopyOut writes a file or a directory of a running container as a tar stream; the names begin
+// with the base name of path. No link leads out of the container: its directory, or its whole root
+// if it has one. Only the copy hangs on a file system that does not respond: when ctx ends, the
+// error is ErrHangs.
 func (e *Executor) CopyOut(ctx context.Context, id, name string, w io.Writer) error {
 	c, p, err := e.copyPlace(id, name)
 	if err == nil {
@@ -37,9 +37,8 @@ func (e *Executor) CopyOut(ctx context.Context, id, name string, w io.Writer) er
 	return nil
 }
 
-// CopyIn unpacks a tar stream into a directory of a running container, which it
-// makes when it is not there. What it makes belongs to the container's user. What hangs
-// there hangs alone, as with CopyOut.
+// CopyIn unpacks a tar stream into a directory of a running container, which it creates if it is
+// missing. The files belong to the container's user. Hangs are handled as in CopyOut.
 func (e *Executor) CopyIn(ctx context.Context, id, name string, r io.Reader) error {
 	c, p, err := e.copyPlace(id, name)
 	if err == nil {
@@ -51,7 +50,7 @@ func (e *Executor) CopyIn(ctx context.Context, id, name string, r io.Reader) err
 	return nil
 }
 
-// copyPlace is what of a container may be copied from and to.
+// copyPlace is the part of a container that may be copied from and to.
 func (e *Executor) copyPlace(id, name string) (*container, place.Place, error) {
 	var p place.Place
 	c, pid, err := e.target(id)
@@ -106,7 +105,7 @@ func (c *container) runCopy(ctx context.Context, verb string, at place.Place, in
 	var streams sync.WaitGroup
 	var said note
 	var serr error
-	streams.Go(func() { _, _ = io.Copy(&said, er) }) // what it says is only an explanation
+	streams.Go(func() { _, _ = io.Copy(&said, er) }) // its output is only an explanation
 	streams.Go(func() {
 		if in == nil {
 			_, serr = io.Copy(out, near)
@@ -114,7 +113,7 @@ func (c *container) runCopy(ctx context.Context, verb string, at place.Place, in
 		}
 		_, serr = io.Copy(near, in)
 		if errors.Is(serr, syscall.EPIPE) {
-			serr = nil // it had enough, or says why not
+			serr = nil // it had enough, or reports why not
 		}
 		near.Close()
 	})
@@ -130,8 +129,8 @@ func (c *container) runCopy(ctx context.Context, verb string, at place.Place, in
 	return errors.Join(err, serr)
 }
 
-// awaitCopy waits for a copy and its streams. One that nobody waits for is killed, and
-// what does not die stays with the container.
+// awaitCopy waits for a copy and its streams. A copy that is no longer waited for is killed, and
+// if it survives it stays with the container.
 func awaitCopy(ctx context.Context, p *spawn.Process, at place.Place,
 	streams *sync.WaitGroup, near, er *os.File) error {
 	defer func() {
@@ -154,7 +153,7 @@ func awaitCopy(ctx context.Context, p *spawn.Process, at place.Place,
 	case <-gone:
 		err = fmt.Errorf("/%s: %w: %s", at.Path, ErrHangs, whereTexts(describeAll([]int{p.Pid})))
 	}
-	now := time.Now() // ends reads and writes of what hangs
+	now := time.Now() // ends hanging reads and writes
 	return errors.Join(err, near.SetDeadline(now), er.SetDeadline(now))
 }
 

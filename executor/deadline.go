@@ -16,14 +16,13 @@ type deadlines struct {
 	e             *Executor
 	deadlineFiles []*os.File   // of this generation, and of the adopted classes
 	deadline      atomic.Int64 // boot time in ns; 0 = none
-	expired       atomic.Bool  // the reaper says that the deadline passed
+	expired       atomic.Bool  // the reaper reports that the deadline passed
 	unsaved       error        // why the deadline is not written down, nil = it is; guarded by e.mu
 }
 
-// SetDeadline tells until which CLOCK_BOOTTIME deadline-bound containers may
-// live; 0 = for ever. The reaper ends them then, whatever becomes of the cell. A
-// deadline that passed stays passed until everything deadline-bound is gone
-// (EventDrained) and a later one was set. (Never twice, Credit.)
+// SetDeadline sets the CLOCK_BOOTTIME until which deadline-bound containers may live; 0 = forever.
+// The reaper ends them then, in any state of the cell. A passed deadline stays passed until all
+// deadline-bound work is gone (EventDrained) and a later one was set. (safety.md, Credit.)
 func (d *deadlines) SetDeadline(boot time.Duration) {
 	d.deadline.Store(int64(boot))
 	d.saveDeadline(int64(boot))
@@ -37,8 +36,8 @@ func (d *deadlines) pastDeadline() bool {
 	return d.expired.Load() || at != 0 && int64(d.e.clock.Boot()) >= at
 }
 
-// tellDeadline tells the reaper the deadlines of all classes that have one, and reports
-// whether it takes them.
+// tellDeadline sends the reaper the deadlines of all classes that have one, and reports whether it
+// accepts them.
 func (k *keeper) tellDeadline() bool {
 	at := k.e.deadlines.deadline.Load()
 	text := strconv.FormatInt(at, 10)
@@ -62,7 +61,7 @@ func (k *keeper) tellDeadline() bool {
 	return ok
 }
 
-// recorded reports whether a leader has recorded what was adopted.
+// recorded reports whether a leader has recorded the adopted containers.
 func (k *keeper) recorded() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -96,7 +95,7 @@ func (k *keeper) onDrained(dir string) {
 	k.e.emit(EventDrained, nil)
 }
 
-// reopen allows starts again, when what expired is gone and there is new credit.
+// reopen permits starts again, when the expired work is gone and there is new credit.
 func (k *keeper) reopen() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -112,8 +111,8 @@ type adoptedClass struct {
 	deadline int64 // the predecessor's, boot time in ns; 0 = none
 }
 
-// saveDeadline writes down the deadline of the present generation, and of what it
-// has adopted once that is recorded, so that a successor knows it.
+// saveDeadline stores the deadline of the present generation, and of its adopted containers once
+// those are recorded, for a successor.
 func (d *deadlines) saveDeadline(at int64) {
 	files := d.deadlineFiles[:min(len(d.deadlineFiles), 1)]
 	if d.e.keeper != nil && d.e.keeper.recorded() {

@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dirPool keeps empty directories ready for deadline-bound containers, which come and
-// go: on a disk, making and removing a directory costs a third of what fork and exec
-// of its process do. A directory is given out again only when nothing was done to it
-// or in it, as its change time tells: whatever makes, removes, renames or shares a
-// file in it, or changes its mode, owner or attributes, moves that.
+// dirPool keeps empty directories ready for deadline-bound containers, which are short-lived: on a
+// disk, creating and removing a directory costs a third of the fork and exec of its process. A
+// directory is reused only if it was not modified, according to its change time: creating,
+// removing, renaming or sharing a file in it, and changing its mode, owner or attributes, all
+// change that time.
 type dirPool struct {
 	dir   string
 	clock func() time.Duration // since boot
@@ -94,7 +94,7 @@ func (f *dirPool) replacement() *pooledDir {
 	}
 	s, err := f.create()
 	if err != nil {
-		return nil // the disk is full, or fails: the next start says so
+		return nil // the disk is full, or fails: the next start reports it
 	}
 	return s
 }
@@ -118,7 +118,7 @@ func (f *dirPool) put(s *pooledDir) {
 	f.spare = slices.Insert(f.spare, i, s)
 }
 
-// clear removes what is spare.
+// clear removes the spare directories.
 func (f *dirPool) clear() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -133,7 +133,7 @@ func removeAll(path string) error {
 	if unix.Rmdir(path) == nil {
 		return nil
 	}
-	// What a container has mounted there is not its own: it is let go, not emptied.
+	// A file system that a container has mounted there is not its own: it is unmounted, not emptied.
 	for _, at := range slices.Backward(mountsBelow(path)) {
 		if err := unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && err != unix.EINVAL {
 			return fmt.Errorf("unmount %s: %w", at, err)
@@ -142,7 +142,7 @@ func removeAll(path string) error {
 	return os.RemoveAll(path)
 }
 
-// mountsBelow lists what is mounted in a directory, in the order of mounting.
+// mountsBelow lists the mounts in a directory, in the order of mounting.
 func mountsBelow(dir string) []string {
 	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
 		return !strings.HasPrefix(m.Mountpoint, dir+"/"), false

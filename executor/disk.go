@@ -26,11 +26,11 @@ const (
 	floorPart   = 50               // of its size, that is
 )
 
-// disk is what the executor knows of the file system of its directory.
+// disk is the executor's data about the file system of its directory.
 type disk struct {
 	e       *Executor
 	mu      sync.Mutex
-	begun   time.Duration // boot time at which the test under way began; 0 = none is
+	begun   time.Duration // boot time at which the present test began; 0 = none
 	tested  time.Duration // boot time of the last one's begin
 	fault   error         // nil = the cell can write
 	free    int64         // bytes that may be used
@@ -41,14 +41,14 @@ type disk struct {
 // Disk is the state of the cell's file system.
 type Disk struct {
 	FreeMB int
-	// ForeignMB is how much of the capacity is taken by what has reserved none: other programs
-	// of the machine, stored output, caches.
+	// ForeignMB is the part of the capacity that is used without a reservation: other programs of the
+	// machine, stored output, caches.
 	ForeignMB int
 	// Fault is why the cell cannot write; nil = it can.
 	Fault error
 }
 
-// Disk returns what was found last.
+// Disk returns the last result.
 func (d *disk) Disk() Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -59,8 +59,8 @@ func (d *disk) Disk() Disk {
 	return s
 }
 
-// foreign is what is missing of a capacity, in steps of a hundredth, so that small changes
-// are no news. All in MiB.
+// foreign is the missing part of a capacity, in steps of a hundredth, so that small changes are
+// not reported. All in MiB.
 func foreign(capacity, free, used int) int {
 	missing := capacity - free - used
 	if missing <= 0 {
@@ -88,8 +88,8 @@ func (d *disk) watchDisk(now bool) {
 	}
 }
 
-// testDisk measures, and writes if that is due or there is little room, and notes what came of
-// it. It ends when the file system answers.
+// testDisk measures, and writes if that is due or if there is little space, and records the
+// result. It ends when the file system responds.
 func (d *disk) testDisk(due bool) {
 	free, err := tryWrite(d.e.cfg.Dir, d.Disk().Fault != nil, due)
 	d.mu.Lock()
@@ -114,8 +114,8 @@ func (d *disk) set(fault error) {
 	}
 }
 
-// tryWrite writes to a directory, to disk, and returns how many bytes are free there (-1 = nobody
-// knows). After a fault it wants twice the room, so that the cell does not come and go.
+// tryWrite writes to a directory, to disk, and returns the free bytes there (-1 = unknown). After
+// a fault it requires twice the space, so that the state of the cell does not flap.
 func tryWrite(dir string, again, due bool) (free int64, err error) {
 	fail := func(err error) error { return fmt.Errorf("%w: %w", ErrUnwritable, err) }
 	var fs unix.Statfs_t
@@ -152,8 +152,7 @@ func writeThrough(dir string) (err error) {
 	return f.Sync()
 }
 
-// probeDisk tests now. A disk that is slow has half of a probe's time; then what was found
-// last counts.
+// probeDisk tests now. A slow disk has half of a probe's time; then the last result counts.
 func (d *disk) probeDisk(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit/2)
 	defer cancel()

@@ -37,7 +37,7 @@ func (c *container) run() (RunResult, bool) {
 	if err := c.prepare(); err != nil {
 		r := RunResult{Failed: true, TimedOut: errors.Is(err, step.ErrTimeLimit), Retryable: true, NotMade: errors.Is(err, ErrNoGroup), Reason: err.Error(), ExitCode: -1, Ended: c.e.clock.Wall()}
 		c.e.mu.Lock()
-		if c.ask != askNothing { // its end was asked for, and came before its beginning
+		if c.ask != askNothing { // its end was requested before its beginning
 			r = c.neverRan()
 		}
 		c.e.mu.Unlock()
@@ -54,7 +54,7 @@ func (c *container) run() (RunResult, bool) {
 	return c.runSteps()
 }
 
-// letGo gives back what a container holds while it runs.
+// letGo releases the resources that a container holds while it runs.
 func (fl *files) letGo() {
 	if fl.view != nil {
 		fl.view.Close()
@@ -97,8 +97,8 @@ func (c *container) prepare() error {
 	return c.openOutput()
 }
 
-// makeDir gives the container its directory: a service one by its name, what comes
-// and goes a ready one.
+// makeDir gives the container its directory: a service one with its name, short-lived work a
+// pooled one.
 func (fl *files) makeDir() error {
 	path := fl.dirPath()
 	if fl.bound && !fl.keep() && !fl.hidden {
@@ -134,7 +134,7 @@ func (c *container) makeGroup() error {
 	return nil
 }
 
-// setStop writes down, for the reaper, how the container is asked to stop.
+// setStop records, for the reaper, how the container is stopped.
 func (ps *programs) setStop() error {
 	t := &ps.spec.Workload.Termination
 	if ps.group != nil && (t.Signal != 0 && t.Signal != int(syscall.SIGTERM) || t.Grace != 0) {
@@ -175,7 +175,7 @@ func (c *container) openOutput() error {
 	return nil
 }
 
-// source is what the container's output is kept under.
+// source is the source of the container's output in the log store.
 func (o *order) source() logstore.Source {
 	return logstore.Source{ID: o.id, Labels: o.labels, Attempt: o.labels[LabelAttempt]}
 }
@@ -241,9 +241,9 @@ func (o *order) limit() (over <-chan struct{}, stop func()) {
 	return ready, o.e.clock.At(o.begun+o.spec.Workload.TimeLimit, func() { close(ready) })
 }
 
-// collect takes the ends of the container's programs that have happened by now. Whatever is about
-// to be done because of a deadline, or of what somebody asked for, comes after it: while the cell
-// was stopped, or had no processor, its programs went on, and how they ended counts. (Decision 0428.)
+// collect collects past ends of the container's programs. It comes before every action because of
+// a deadline, or a request: while the cell was stopped, or had no processor, its programs
+// continued, and their ends count. (Decision 0428.)
 func (ps *programs) collect() {
 	ps.mu.Lock()
 	all, k := slices.Clone(ps.processes), ps.kept
@@ -280,8 +280,8 @@ func (c *container) runningSingle(pid int) {
 	}
 }
 
-// leftAlone reports whether the cell ends while the container, whose end nobody asked
-// for, goes on.
+// leftAlone reports whether the cell ends while the container, whose end was not requested,
+// continues.
 func (c *container) leftAlone() bool {
 	select {
 	case <-c.mayGoOn():
@@ -292,7 +292,7 @@ func (c *container) leftAlone() bool {
 	}
 }
 
-// mayGoOn is ready when the cell ends and the container may go on without it.
+// mayGoOn is ready when the cell ends and the container may continue without it.
 func (c *container) mayGoOn() <-chan struct{} {
 	if c.keep() {
 		return c.leaveC
@@ -320,8 +320,8 @@ func until(one, other <-chan struct{}) (ctx context.Context, release func()) {
 	}
 }
 
-// conclude closes what belongs to the run, of which nothing is left, and adds what
-// is known only now.
+// conclude closes the parts of the run, of which no process is left, and adds the data that is
+// known only now.
 func (c *container) conclude(r RunResult) (RunResult, bool) {
 	c.programs.mu.Lock()
 	all := c.programs.processes
@@ -376,7 +376,7 @@ func (j *judgement) resultOf(p *spawn.Process) RunResult {
 	return r
 }
 
-// addCounted adds what the group's counters told.
+// addCounted adds the group's counters.
 func (j *judgement) addCounted(r *RunResult) {
 	j.c.e.mu.Lock()
 	defer j.c.e.mu.Unlock()
@@ -421,7 +421,7 @@ func (c *container) launch(s *spawn.Spec, r *action.Run, out, errs sink, pa pati
 	return p, nil
 }
 
-// remaining is what is left of a limit, at least a little; 0 stays no limit.
+// remaining is the rest of a limit, at least a little; 0 stays no limit.
 func (c *container) remaining(limit time.Duration) time.Duration {
 	if limit <= 0 {
 		return 0
@@ -437,7 +437,7 @@ func shorter(a, b time.Duration) time.Duration {
 	return a
 }
 
-// addProcess adds a process, and forgets those of which nothing is left.
+// addProcess adds a process, and removes those that are gone.
 func (ps *programs) addProcess(p *spawn.Process) {
 	var gone []*spawn.Process
 	ps.mu.Lock()

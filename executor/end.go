@@ -50,7 +50,7 @@ func (c *container) askToEnd(p *spawn.Process, t *action.Termination) time.Durat
 		c.programs.group.Signal(unix.Signal(sig))
 	}
 	if c.files.view != nil && !handles(p.Pid, sig) {
-		// Process 1 of a name space does not even notice; the others have had theirs.
+		// Process 1 of a namespace does not even notice; the others have had theirs.
 		if pids, err := c.programs.group.Procs(); err == nil && len(pids) == 1 {
 			return 0
 		}
@@ -88,13 +88,13 @@ type ending struct {
 	events <-chan struct{}
 	kill   <-chan time.Time
 	done   <-chan struct{}
-	left   bool // what outlived the main process has been told
+	left   bool // leftovers have been signalled
 	killed time.Time
 }
 
-// finish waits until every process of the container is gone, and kills what is
-// left after wait. It returns false when the cell ends although something does
-// not die. The fast case costs one removal of a directory.
+// finish waits until every process of the container is gone, and kills the rest after wait. It
+// returns false if the cell ends while some survive. The fast case costs one removal of a
+// directory.
 func (c *container) finish(wait time.Duration) bool {
 	e := &ending{c: c}
 	if e.over() {
@@ -190,7 +190,7 @@ func (e *ending) over() bool {
 	return err == nil
 }
 
-// leftovers tells what outlived the main process to end, once.
+// leftovers sends the stop signal to processes that outlived the main process, once.
 func (e *ending) leftovers(kill *time.Timer) {
 	if e.left || !e.c.programs.mainEnded() {
 		return
@@ -231,7 +231,7 @@ func (e *ending) killAll() {
 	}
 }
 
-// killProcesses is what there is without a group.
+// killProcesses kills the known processes without a group.
 func (ps *programs) killProcesses() {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -244,8 +244,8 @@ func (ps *programs) killProcesses() {
 	}
 }
 
-// mainEnded reports whether the programs that the container is for have ended; a
-// shim may still wait for who holds their output.
+// mainEnded reports whether the main programs have ended; a shim may still wait for holders of
+// their output.
 func (ps *programs) mainEnded() bool {
 	if k := ps.keptProgram(); k != nil {
 		return isClosed(k.done)
@@ -253,7 +253,7 @@ func (ps *programs) mainEnded() bool {
 	return ps.alive() == nil
 }
 
-// shutIfEnded reports whether every process has ended; then none comes beside them.
+// shutIfEnded reports whether every process has ended; then none is added.
 func (ps *programs) shutIfEnded() bool {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -301,7 +301,7 @@ func (e *ending) delegate(k *time.Timer, wait time.Duration) {
 	}
 }
 
-// account notes what the kernel counted, before the group is given back.
+// account records the kernel's counters, before the group is returned.
 func (j *judgement) account() {
 	u := j.c.programs.group.Usage()
 	if j.c.bound {
@@ -364,7 +364,7 @@ func (c *container) unstick() {
 	}
 }
 
-// describe reads what the kernel tells about a process that does not die.
+// describe reads the kernel's data about a process that survives KILL.
 func describe(pid int) StuckProcess {
 	dir := "/proc/" + strconv.Itoa(pid) + "/"
 	s := StuckProcess{Pid: pid, State: "?", Where: "?"}

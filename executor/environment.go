@@ -30,13 +30,13 @@ const basePath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
 // StatusPath is where a process finds the pipe for its status.
 const StatusPath = "/dev/fd/3"
 
-// environment puts together what a program gets; a later name beats an earlier.
-// Weakest first: the cell's own and its defaults, the account's, the image's, the
-// workload's, the container's, the program's own, the ports.
+// environment builds the environment of a program; a later name overrides an earlier. Weakest
+// first: the cell's own and its defaults, the account's, the image's, the workload's, the
+// container's, the program's own, the ports.
 func (c *container) environment(r *action.Run, a *account) []string {
 	w := &c.spec.Workload
 	var env []string
-	if a.cred == nil { // at level none it is the cell's own environment that says who it is
+	if a.cred == nil { // at level none the cell's own environment has the account
 		env = a.environment()
 	}
 	if w.Isolation == action.IsolationNone {
@@ -109,7 +109,7 @@ type statusSink struct {
 	line shim.LastLine
 }
 
-// Write takes what a process wrote.
+// Write stores the output of a process.
 func (s *statusSink) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,16 +120,15 @@ func (s *statusSink) Write(p []byte) (int, error) {
 // Close does nothing: several processes share the sink.
 func (s *statusSink) Close() error { return nil }
 
-// programStatus takes what one program writes. The programs of a container have one status:
-// its last line, whoever wrote it.
+// programStatus receives the status output of one program. The programs of a container have one
+// status: its last line, from any of them.
 type programStatus struct {
 	*statusSink
 	c     *container
 	atEnd []byte // the status when this program ended
 }
 
-// Ended notes the status when the program ends: others may have written in time what has
-// not been read.
+// Ended records the status when the program ends: others may have written unread data in time.
 func (p *programStatus) Ended() {
 	p.c.programs.mu.Lock()
 	all := slices.Clone(p.c.programs.processes)
@@ -156,8 +155,8 @@ func (s *statusSink) last() []byte {
 	return s.line.Last()
 }
 
-// openBelow opens a file named by a container; no link leads out of root, and none to
-// another file system, which might not answer.
+// openBelow opens a file named by a container; no link leads out of root, and none to another file
+// system, which might not respond.
 func openBelow(root, name string) (*os.File, error) {
 	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -202,8 +201,8 @@ func lockDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// RaiseFileLimit lets the cell have as many descriptors as the system allows,
-// without touching what its children inherit: the Go runtime restores that.
+// RaiseFileLimit raises the cell's limit of descriptors as far as the system permits, without
+// changing that of its children: the Go runtime restores it.
 func RaiseFileLimit() {
 	var lim unix.Rlimit
 	if unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &lim) != nil {

@@ -2,7 +2,7 @@ package executor
 
 import "sync"
 
-// EventKind says what happened.
+// EventKind is the kind of an event.
 type EventKind int
 
 // The kinds of events. Expired and Drained are of the cell, not of a container.
@@ -15,7 +15,7 @@ const (
 	EventStuck               // does not die, or is not stuck any more
 	EventSlow                // has been at one phase of its start for long
 	EventEnding              // its end has begun
-	EventExpired             // the deadline passed: the reaper ends what is deadline-bound
+	EventExpired             // the deadline passed: the reaper ends deadline-bound work
 	EventDrained             // nothing deadline-bound is left
 )
 
@@ -28,7 +28,7 @@ type Event struct {
 // eventBuffer is how many events a subscription holds back.
 const eventBuffer = 1024
 
-// Subscription receives events. What does not fit is dropped and counted.
+// Subscription receives events. Events that do not fit are dropped and counted.
 type Subscription struct {
 	C <-chan Event
 

@@ -17,7 +17,7 @@ import (
 	"cantina/spawn"
 )
 
-// ExecSpec is one program to run beside what a container runs.
+// ExecSpec is one program to run beside a container's programs.
 type ExecSpec struct {
 	Path     string
 	Args     []string // without the program's own name
@@ -47,9 +47,9 @@ type ExecSession struct {
 	once   sync.Once
 }
 
-// Exec runs a program in the control group, the name spaces and the environment
-// of a running container. It ends with the container. The errors are ErrUnknown,
-// ErrState, and those of starting a program.
+// Exec runs a program in the control group, the namespaces and the environment of a running
+// container. It ends with the container. The errors are ErrUnknown, ErrState, and those of
+// starting a program.
 func (e *Executor) Exec(ctx context.Context, id string, s ExecSpec) (*ExecSession, error) {
 	x, err := e.exec(ctx, id, s)
 	if err != nil {
@@ -72,7 +72,7 @@ func (e *Executor) exec(ctx context.Context, id string, s ExecSpec) (*ExecSessio
 	}
 	if c.files.view != nil {
 		c.files.see(spec, isolate.Join(e.spaces, pid))
-		// Its parent is in another pid name space, which looks like a dead one.
+		// Its parent is in another pid namespace, which looks like a dead one.
 		spec.ParentDeath = 0
 	}
 	spec.Status, spec.Session, spec.Terminal = nil, true, s.Terminal
@@ -186,8 +186,7 @@ func (x *ExecSession) openStreams(s ExecSpec) ([]*os.File, error) {
 	return child, nil
 }
 
-// giveStreams lets who runs the program open its streams by name: /dev/stdout and the
-// like.
+// giveStreams lets the user of the program open its streams by name: /dev/stdout and the like.
 func giveStreams(child []*os.File, who *syscall.Credential) error {
 	if who == nil {
 		return nil

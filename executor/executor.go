@@ -1,28 +1,27 @@
-// Package executor runs containers on one machine: it reserves resources for
-// them, starts their processes in control groups of their own, watches them,
-// and ends them so that nothing is left behind.
+// Package executor runs containers on one machine: it reserves resources for them, starts their
+// processes in separate control groups, watches them, and ends them without leaving any behind.
 //
 //	RESERVED ──Start──▶ INITIALIZING ──▶ CREATED ──▶ RUNNING ──▶ COMPLETED ──Delete──▶ gone
 //	    └──────────────────┴───────────────┴──expiry, Stop, Kill, failure──▶ COMPLETED
 //
-// A container is COMPLETED only when no process of it is alive, and it may be
-// deleted in any state. STUCK_KILLING is not a state but a condition of a
-// container that does not get there although it was killed.
+// A container is COMPLETED only when no process of it is alive, and it may be deleted in any
+// state. STUCK_KILLING is not a state but a condition of a container that was killed and does not
+// become COMPLETED.
 //
-// Beside it runs cantina-reaper, which ends what has to end when the cell's
-// process is dead, stopped or hangs. Which containers that are is told by the
-// class of their control group, so that a start costs no message:
+// Beside it runs cantina-reaper, which ends work when the cell's process is dead, stopped or
+// hangs. The class of a control group determines when its containers end, so that a start costs no
+// message:
 //
 //	stop.bound  ends with the cell's process, and at the deadline
 //	stop.free   ends with the cell's process
 //	keep.bound  outlives it, until the deadline of its generation
 //	keep.free   outlives it
 //
-// The name of a class ends with the generation, which is new in each cell process:
-// so the reaper of a dead one never touches what its successor started.
+// The name of a class ends with the generation, which is new in each cell process: so the reaper
+// of a dead one never touches processes of its successor.
 //
-// (Diego executor, Container lifecycle; Bistro task termination.) The cell calls
-// this package; nobody else does.
+// (Diego executor, Container lifecycle; Bistro task termination.) Only the cell calls this
+// package.
 package executor
 
 import (
@@ -46,7 +45,7 @@ import (
 	"cantina/spawn"
 )
 
-// CgroupMode says which control groups are used.
+// CgroupMode selects the control groups that are used.
 type CgroupMode int
 
 // The modes. All but Auto are for tests and for machines with broken groups.
@@ -55,10 +54,10 @@ const (
 	CgroupNone                   // process groups and parent-death signals only
 )
 
-// Config is what an executor needs to know. Zero values get the defaults named.
+// Config is the configuration of an executor. Zero values get the named defaults.
 type Config struct {
 	Dir      string           // data directory of the cell; required
-	Capacity resource.Amounts // what containers may take together
+	Capacity resource.Amounts // total of all containers
 	// Reaper is the path of cantina-reaper; empty = the embedded one.
 	Reaper  string
 	Cgroups CgroupMode
@@ -70,8 +69,7 @@ type Config struct {
 	// RebootCommand is run, once, when a container is STUCK that must be dead: its
 	// deadline has passed, or the cell ends. Empty = the cell stays, unclean.
 	RebootCommand []string
-	// User runs what names no user, neither in its workload nor in its image; empty = the
-	// cell itself.
+	// User runs work without a user, in its workload or in its image; empty = the cell itself.
 	User string
 	// Ports are given to containers from FirstPort up to and including LastPort,
 	// but for the kernel's ephemeral range; 0 = 20000 to 29999.
@@ -86,7 +84,7 @@ type Config struct {
 	Log       *slog.Logger
 }
 
-// DefaultUnpack is what an archive may unpack to when nothing else is said, in bytes.
+// DefaultUnpack is the default limit of the unpacked size of an archive, in bytes.
 const DefaultUnpack = 2 << 30
 
 func (c Config) withDefaults() Config {
@@ -140,7 +138,7 @@ type Executor struct {
 	images     *image.Store
 	cache      *cache.Cache
 	self       func() account // the cell's own user, by the machine's database
-	spaces     *isolate.Host  // nil where there are no name spaces
+	spaces     *isolate.Host  // nil without namespaces
 	out        *logstore.Store
 	hub        hub
 	null       *os.File
@@ -166,9 +164,8 @@ type Executor struct {
 	closed     bool
 }
 
-// Open takes the directory's lock and clears or adopts what a dead predecessor
-// left. It starts nothing else. It returns ErrInUse when another cell has the
-// directory.
+// Open takes the directory's lock and ends or adopts the work of a dead predecessor. It starts
+// nothing else. It returns ErrInUse if another cell has the directory.
 func Open(cfg Config) (*Executor, error) {
 	e := newExecutor(cfg)
 	if err := e.open(); err != nil {
@@ -334,12 +331,12 @@ func (e *Executor) serve(ctx context.Context) error {
 	return nil
 }
 
-// collectWait is how long Collect waits for containers of which nothing is left.
+// collectWait is how long Collect waits for containers without processes.
 const collectWait = 500 * time.Millisecond
 
-// Collect takes the ends that have happened by now, and returns when the containers of which
-// nothing is left are COMPLETED, or decided about, after a moment at most. Whoever is about to end
-// work because time has passed calls it first. (Decision 0428.)
+// Collect collects past ends, and returns when the containers without processes are COMPLETED, or
+// decided, after a short time at most. Call it before ending work because of a deadline. (Decision
+// 0428.)
 func (e *Executor) Collect() {
 	e.mu.Lock()
 	var all []*container
@@ -391,8 +388,7 @@ func (e *Executor) emptyNow() bool {
 	return len(e.stuck) == 0
 }
 
-// keepsBound reports whether a container goes on that the reaper has to end at its
-// deadline.
+// keepsBound reports whether a container continues that the reaper must end at its deadline.
 func (e *Executor) keepsBound() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -404,7 +400,7 @@ func (e *Executor) keepsBound() bool {
 	return false
 }
 
-// emit tells subscribers, when there are any.
+// emit sends an event to subscribers, if there are any.
 func (e *Executor) emit(k EventKind, c *container) {
 	if e.hub.none() || c != nil && c.hidden {
 		return

@@ -10,15 +10,15 @@ import (
 	"cantina/spawn"
 )
 
-// freezer stops all containers together, and lets them go on.
+// freezer stops all containers together, and resumes them.
 type freezer struct {
 	e      *Executor
 	starts sync.RWMutex // held for writing while all is frozen
 	frozen bool         // guarded by e.mu
 }
 
-// Freeze stops all containers without ending them, and holds back starts, until
-// Thaw: what Ctrl-Z means for a cell in a terminal. A second Freeze does nothing.
+// Freeze stops all containers without ending them, and holds back starts, until Thaw: the effect
+// of Ctrl-Z on a cell in a terminal. A second Freeze does nothing.
 func (f *freezer) Freeze() error {
 	f.e.mu.Lock()
 	again := f.frozen
@@ -74,10 +74,10 @@ func (f *freezer) setFrozen(on bool) error {
 	return errors.Join(errs...)
 }
 
-// freezeWait is how long a class has to freeze before the cell goes on.
+// freezeWait is how long a class has to freeze before the cell continues.
 const freezeWait = 200 * time.Millisecond
 
-// stopGroups does without control groups what can be done.
+// stopGroups stops containers as far as possible without control groups.
 func (f *freezer) stopGroups(on bool) error {
 	sig := syscall.SIGCONT
 	if on {

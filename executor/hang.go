@@ -15,8 +15,8 @@ import (
 // or its directory, is on a file system that does not answer.
 var ErrHangs = errors.New("the start hangs in the kernel")
 
-// Hang says where a start hangs. The container holds what it has, and goes on when the
-// file system answers; a stop, and the start timeout, kill what hangs, which may then
+// Hang is the place where a start hangs. The container keeps its resources, and continues when the
+// file system responds; a stop, and the start timeout, kill the hanging process, which may then
 // become STUCK_KILLING.
 type Hang struct {
 	Since     time.Time
@@ -24,20 +24,20 @@ type Hang struct {
 	Processes []StuckProcess
 }
 
-// String says "START_HANGS: /mnt/a: pid 7 (cantina) in state D at request_wait_answer".
+// String returns "START_HANGS: /mnt/a: pid 7 (cantina) in state D at request_wait_answer".
 func (h *Hang) String() string {
 	return "START_HANGS: " + h.Program + ": " + whereTexts(h.Processes)
 }
 
-// hangsAfter is how often a start that takes long is looked at: one that waits in the
-// kernel is told to hang, one that only has no processor yet is not.
+// hangsAfter is how often a slow start is checked: one that waits in the kernel is reported as
+// hanging, one that only has no processor yet is not.
 const hangsAfter = 500 * time.Millisecond
 
 // patience is how long a start that hangs is waited for.
 type patience struct {
-	over  <-chan struct{} // nobody wants it any more
-	limit time.Duration   // what is left of it; 0 = none
-	said  time.Duration   // the whole of it, for people
+	over  <-chan struct{} // it is no longer wanted
+	limit time.Duration   // its remaining process; 0 = none
+	said  time.Duration   // its full description
 }
 
 // patienceOf is that of the container's own programs.
@@ -53,8 +53,7 @@ func (s *starting) patienceOf(ctx context.Context) patience {
 	return patience{ctx.Done(), left, limit}
 }
 
-// awaitLaunch waits until a start that hangs has come to something. It blocks nobody
-// but this container.
+// awaitLaunch waits for the outcome of a hanging start. It blocks only this container.
 func (s *starting) awaitLaunch(p *spawn.Process, program string, pa patience) error {
 	if err := s.await(p.Launched(), p, program, func() []int { return []int{p.Pid} }, pa); err != nil {
 		return err
@@ -62,8 +61,8 @@ func (s *starting) awaitLaunch(p *spawn.Process, program string, pa patience) er
 	return p.LaunchError()
 }
 
-// await waits until a start is done, and tells meanwhile which processes it hangs in. When
-// nobody waits for it any more it kills p.
+// await waits until a start is done, and meanwhile reports the processes in which it hangs. If it
+// is no longer waited for, it kills p.
 func (s *starting) await(done <-chan struct{}, p *spawn.Process, program string, hanging func() []int, pa patience) error {
 	limit, stop := timer(pa.limit)
 	defer stop()
@@ -81,7 +80,7 @@ func (s *starting) await(done <-chan struct{}, p *spawn.Process, program string,
 		case <-pa.over:
 		case <-limit:
 		}
-		if (p.Look() || !s.inKernel(hanging())) && comes(done) { // it has run meanwhile: who made it was slow, or stopped
+		if (p.Look() || !s.inKernel(hanging())) && comes(done) { // it has run meanwhile: its maker was slow, or stopped
 			return nil
 		}
 		err := pa.gaveUp(program, hanging())
@@ -95,7 +94,7 @@ func (s *starting) inKernel(pids []int) bool {
 	return slices.ContainsFunc(describeAll(pids), func(p StuckProcess) bool { return p.State == "D" })
 }
 
-// comes waits for what is certain to come, unless something is wrong.
+// comes waits for an event that is certain, except after a fault.
 func comes(done <-chan struct{}) bool {
 	t := time.NewTimer(hangsAfter)
 	defer t.Stop()
@@ -107,7 +106,7 @@ func comes(done <-chan struct{}) bool {
 	}
 }
 
-// gaveUp is the error of a start that nobody waits for any more.
+// gaveUp is the error of a start that is no longer waited for.
 func (pa patience) gaveUp(program string, pids []int) error {
 	where := whereTexts(describeAll(pids))
 	select {
@@ -126,7 +125,7 @@ func describeAll(pids []int) []StuckProcess {
 	return out
 }
 
-// setHang notes that a start hangs and where, once; it returns whether that is told.
+// setHang records that a start hangs and where, once; it returns whether to report that.
 func (s *starting) setHang(told bool, program string, pids []int) bool {
 	h := &Hang{Since: s.c.e.clock.Wall(), Program: program, Processes: describeAll(pids)}
 	runs := func(p StuckProcess) bool { return p.State == "R" || p.State == "?" }
@@ -146,7 +145,7 @@ func (s *starting) setHang(told bool, program string, pids []int) bool {
 	return true
 }
 
-// endHang notes that one start less hangs, if it was told to.
+// endHang records that one start less hangs, if that was reported.
 func (s *starting) endHang(told bool) {
 	if !told {
 		return

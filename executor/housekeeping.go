@@ -17,17 +17,17 @@ import (
 	"cantina/resource"
 )
 
-// How often the executor looks at what sends no event.
+// The intervals at which the executor checks for changes without events.
 const (
 	lookPeriod = time.Second      // reservations, kills for lack of memory
-	diskPeriod = 10 * time.Second // what a container has on disk; each lookPeriod while it is set up
+	diskPeriod = 10 * time.Second // a container's disk usage; each lookPeriod during setup
 )
 
-// housekeeper looks again and again at what sends no event.
+// housekeeper repeatedly checks for changes without events.
 type housekeeper struct{ e *Executor }
 
-// housekeep expires reservations, tells of children killed for lack of memory,
-// and watches disks.
+// housekeep expires reservations, reports children killed for lack of memory, and checks disk
+// usage.
 func (h housekeeper) housekeep(ctx context.Context) error {
 	h.e.disk.watchDisk(true)
 	look := time.NewTicker(lookPeriod)
@@ -51,7 +51,7 @@ func (h housekeeper) housekeep(ctx context.Context) error {
 	}
 }
 
-// expire gives up reservations whose start never came.
+// expire gives up reservations without a start.
 func (h housekeeper) expire() {
 	now := h.e.clock.Boot()
 	var late []*container
@@ -81,8 +81,7 @@ func (e *Executor) live(want func(*container) bool) []*container {
 	return out
 }
 
-// watchMemory tells of a process that was killed for lack of memory while its
-// container lives on.
+// watchMemory reports a process that was killed for lack of memory while its container lives on.
 func (h housekeeper) watchMemory() {
 	limited := func(c *container) bool { return c.spec.Workload.Resources[resource.MemoryMB] > 0 }
 	for _, c := range h.e.live(limited) {
@@ -117,7 +116,7 @@ func (ps *programs) usageNow() cgroup.Usage {
 	return ps.group.Usage()
 }
 
-// victims names who was killed, where the kernel's log may be read.
+// victims names the killed processes, if the kernel's log is readable.
 func (ps *programs) victims() string {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -131,8 +130,8 @@ func (ps *programs) victims() string {
 	return ": " + strings.Join(names, ", ")
 }
 
-// watchDisks ends containers that have more on disk than they may, and adds up what they
-// have: all of them, or those alone that are being set up, where downloads are written.
+// watchDisks ends containers that exceed their disk limit, and sums their usage: of all of them,
+// or only of those in setup, where downloads are written.
 func (h housekeeper) watchDisks(all bool) {
 	h.e.mu.Lock()
 	var limited []*container
@@ -163,8 +162,8 @@ func (o *order) diskLimit() int64 {
 	return int64(o.spec.Workload.Resources[resource.DiskMB]) << 20
 }
 
-// overDisk returns how many bytes the container has on disk, and why it may not go on when
-// these are too many.
+// overDisk returns the container's bytes on disk, and why it may not continue if these are too
+// many.
 func (fl *files) overDisk(ps *programs) (used int64, over string) {
 	limit := fl.diskLimit()
 	if limit <= 0 {
@@ -192,8 +191,8 @@ func (ps *programs) pids() (pids []int) {
 	return pids
 }
 
-// unseen adds up what the container's processes have on disk that has no name: deleted files
-// that are open, and the file system of its own that /tmp is in a name space.
+// unseen sums the unnamed files of the container's processes: deleted files that are open, and
+// their own file system at /tmp in a namespace.
 func (fl *files) unseen(pids []int) int64 {
 	var here unix.Stat_t
 	if unix.Stat(fl.dir, &here) != nil {
@@ -221,7 +220,7 @@ func (fl *files) unseen(pids []int) int64 {
 	return sum
 }
 
-// blocksOnce is what a file takes, once, if want holds.
+// blocksOnce is the size of a file, once, if want holds.
 func blocksOnce(name string, seen map[[2]uint64]bool, want func(*unix.Stat_t) bool) int64 {
 	var st unix.Stat_t
 	if unix.Stat(name, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || seen[[2]uint64{st.Dev, st.Ino}] || !want(&st) {
@@ -231,7 +230,7 @@ func blocksOnce(name string, seen map[[2]uint64]bool, want func(*unix.Stat_t) bo
 	return st.Blocks * 512
 }
 
-// ownTmp is what is in the /tmp of a process when that is in memory and not the machine's.
+// ownTmp is the content of the /tmp of a process if that is in memory and not the machine's.
 func ownTmp(dir string, seen map[[2]uint64]bool) int64 {
 	var st, ours unix.Stat_t
 	var fs unix.Statfs_t
@@ -275,8 +274,8 @@ func diskUsage(dir string) int64 {
 	return sum
 }
 
-// removeDir removes the container's directory, or returns it when it may be given
-// out again. What it holds may belong to anyone.
+// removeDir removes the container's directory, or returns it to the pool if it may be reused. Its
+// content may belong to any user.
 func (fl *files) removeDir() *pooledDir {
 	if fl.dir == "" {
 		return nil

@@ -26,10 +26,9 @@ func (r *recovery) dirID() (string, error) {
 	return id, replaceFile(r.e.path("id"), []byte(id+"\n"))
 }
 
-// formerID is the name that a predecessor gave the data directory. When the file that
-// says so is damaged, it is found by what else has it: the file of the previous cell,
-// what was written down of kept containers, and at last the groups themselves. So work that is alive never
-// becomes an unrelated process's.
+// formerID is a predecessor's name of the data directory. If its file is damaged, it is found in
+// other places: the file of the previous cell, the records of kept containers, and last the groups
+// themselves. So live work is never mistaken for an unrelated process's.
 func (r *recovery) formerID() (id string, ok bool, err error) {
 	b, err := os.ReadFile(r.e.path("id"))
 	if unread(err) {
@@ -122,8 +121,8 @@ func (r *recovery) servesUs(pid int) bool {
 	return err == nil && len(args) >= 3 && args[1] == "shim" && filepath.Dir(args[2]) == r.e.path("keep")
 }
 
-// owner is what is left at the groups: the data directory, by its number, so that moving
-// it does no harm.
+// owner is the record at the groups: the data directory, by its number, so that moving it does no
+// harm.
 func (r *recovery) owner() (string, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(r.e.cfg.Dir, &st); err != nil {

@@ -16,8 +16,8 @@ import (
 var errNoProgram = errors.New("neither the entry nor its image names a program: give a command " +
 	"(a directory, and an image without ENTRYPOINT and CMD, have none)")
 
-// applyImage fills in from the image what the entry does not say: the program, where it
-// runs and how it is stopped. (OCI image specification, Config.)
+// applyImage applies the image's defaults to the entry's unset values: the program, its directory
+// and its stop signal. (OCI image specification, Config.)
 func (fl *files) applyImage() error {
 	w, s := &fl.spec.Workload, &fl.image
 	if r := w.Action.Run; r != nil && r.Path == "" {

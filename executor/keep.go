@@ -27,8 +27,8 @@ import (
 // errKeepGroups reports a cell on which nothing can be kept.
 var errKeepGroups = errors.New("keep needs control groups")
 
-// keptRecord is the file "container" in the directory of a kept container: what a
-// successor has to know of it.
+// keptRecord is the file "container" in the directory of a kept container: the data for a
+// successor.
 type keptRecord struct {
 	ID        string
 	Labels    Labels
@@ -70,7 +70,7 @@ func (e *Executor) keepDir(id string) string {
 	return filepath.Join(e.cfg.Dir, "keep", cgroup.Escape(id))
 }
 
-// checkKeep refuses what cannot be kept.
+// checkKeep refuses work that cannot be kept.
 func (o *order) checkKeep() error {
 	err := o.spec.Workload.CheckKeep()
 	if o.keep() && o.e.tree == nil {
@@ -82,7 +82,7 @@ func (o *order) checkKeep() error {
 	return nil
 }
 
-// startKept starts a program with a shim of its own.
+// startKept starts a program with its own shim.
 func (h *stepHost) startKept(ctx context.Context, r *action.Run) (*kept, error) {
 	c := h.c
 	if err := c.e.keeper.wait(c.bound); err != nil {
@@ -177,7 +177,7 @@ func (k *kept) writeKeptRecord() error {
 	c := k.c
 	id, err := procid.Of(k.shim.Pid)
 	if errors.Is(err, procid.ErrGone) {
-		return nil // what it says is in its files
+		return nil // its messages are in its files
 	}
 	if err != nil {
 		return err
@@ -204,7 +204,7 @@ func (ps *programs) writtenDown() bool {
 	return ps.written || ps.adoptedFrom != nil
 }
 
-// awaitStart waits until the shim has said what came of the start.
+// awaitStart waits until the shim has reported the result of the start.
 func (k *kept) awaitStart(ctx context.Context, events <-chan struct{}, program string) error {
 	pa := k.c.starting.patienceOf(ctx)
 	look := time.NewTicker(hangsAfter)
@@ -224,9 +224,9 @@ func (k *kept) awaitStart(ctx context.Context, events <-chan struct{}, program s
 			return errors.New(s.Error)
 		case err == nil:
 			return k.watchMain(ctx, procid.Identity{Pid: s.Pid, Start: s.Start})
-		case gaveUp: // it had not started when somebody asked for its end
+		case gaveUp: // it had not started when its end was requested
 			return pa.gaveUp(program, k.startingPids())
-		case unread(err): // nobody can tell: it is looked at again
+		case unread(err): // unknown: it is checked again
 			gone = nil
 		case over:
 			return errors.New("the shim ended before it started anything")
@@ -264,8 +264,8 @@ func (k *kept) watchMain(ctx context.Context, id procid.Identity) error {
 	return nil
 }
 
-// follow takes output and the end from the shim's files until the shim is gone, or the
-// container is let go.
+// follow reads output and the end from the shim's files until the shim is gone, or the container
+// is released.
 func (k *kept) follow(events <-chan struct{}, unwatch func()) {
 	k.c.followers.Go(func() {
 		defer unwatch()
@@ -300,7 +300,7 @@ func (k *kept) follow(events <-chan struct{}, unwatch func()) {
 	})
 }
 
-// look sees whether the program has ended. After an error nobody knows.
+// look checks whether the program has ended. After an error that is unknown.
 func (k *kept) look(shimGone bool) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -322,7 +322,7 @@ func (k *kept) look(shimGone bool) error {
 	return nil
 }
 
-// detach lets the container go on without this cell process.
+// detach lets the container continue without this cell process.
 func (k *kept) detach() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -338,8 +338,8 @@ func (k *kept) isDetached() bool {
 	return k.detached
 }
 
-// takeOutput stores what the shim has written, from where the store stopped, and
-// removes whole files that are stored.
+// takeOutput stores the shim's output, from where the store stopped, and removes whole files that
+// are stored.
 func (k *kept) takeOutput() {
 	if k.buf == nil {
 		k.buf = make([]byte, 256<<10)
@@ -351,8 +351,8 @@ func (k *kept) takeOutput() {
 	}
 }
 
-// The store holds back the beginning of an unfinished line, so Written may be
-// behind what was handed over; k.given is how far that is.
+// The store holds back the beginning of an unfinished line, so Written may be behind the data
+// passed on; k.given is that amount.
 func (k *kept) takeStream(n int, w writer, buf []byte) error {
 	given := &k.c.given[n-1]
 	if *given == 0 {
@@ -377,7 +377,7 @@ func (k *kept) takeStream(n int, w writer, buf []byte) error {
 	return nil
 }
 
-// writer is what output goes to.
+// writer is the receiver of output.
 type writer interface {
 	io.Writer
 	Written() int64
@@ -404,10 +404,10 @@ func copyFrom(s shim.Segment, given *int64, w io.Writer, buf []byte) error {
 	}
 }
 
-// Done is closed when the program has ended, is lost, or is let go.
+// Done is closed when the program has ended, is lost, or is released.
 func (k *kept) Done() <-chan struct{} { return k.done }
 
-// Ended takes what has ended by now.
+// Ended collects past ends.
 func (k *kept) Ended() bool {
 	k.c.programs.collect()
 	return isClosed(k.done)
@@ -444,17 +444,17 @@ func (k *kept) Exit() step.Exit {
 	case k.lost:
 		return step.Exit{Code: lostCode, Stopped: k.told.before(k.c.e.clock.Wall())}
 	}
-	return step.Exit{Stopped: true} // it was let go
+	return step.Exit{Stopped: true} // it was released
 }
 
-// running reports whether the program has not ended, as far as anybody knows.
+// running reports whether the program has not ended, as far as is known.
 func (k *kept) running() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.ended == nil && !k.lost
 }
 
-// lostCode stands for a code that nobody saw. It is never 0.
+// lostCode replaces an unobserved exit code. It is never 0.
 const lostCode = 255
 
 // Stop sends the stop signal, but not when the cell lets the container go.
@@ -484,8 +484,8 @@ func (k *kept) Stop() {
 	}
 }
 
-// letGo reports whether the cell ends while the container goes on. One whose end was
-// asked for, or that has ended, does not: the cell stays until nothing of it is left.
+// letGo reports whether the cell ends while the container continues. One whose end was requested,
+// or that has ended, does not: the cell stays until none of its processes is left.
 func (k *kept) letGo() bool {
 	if k.c.leftAlone() {
 		k.detach()
@@ -505,9 +505,8 @@ func (k *kept) Kill() {
 	}
 }
 
-// signalGroup signals the program's process group. The program is not our child, so
-// its number may be another's at any moment: only what is in the control group is
-// signalled.
+// signalGroup signals the program's process group. The program is not our child, so its number may
+// be reused at any time: only processes in the control group are signalled.
 func (k *kept) signalGroup(leader int, sig syscall.Signal) {
 	k.c.programs.mu.Lock()
 	g := k.c.programs.group
@@ -548,8 +547,8 @@ func (k *kept) result() RunResult {
 	return r
 }
 
-// killButShim kills the processes of a kept container one by one, so that the shim
-// can tell how the main one ended. The shim itself goes when that takes too long.
+// killButShim kills the processes of a kept container one by one, so that the shim can record how
+// the main one ended. If that takes too long, the shim itself is killed too.
 func (ps *programs) killButShim(since time.Duration) {
 	k := ps.keptProgram()
 	if k == nil || since >= time.Second {

@@ -39,7 +39,7 @@ func (g generation) classes() []string {
 	return []string{g.class(classStopBound), g.class(classStopFree), g.class(classKeepBound), g.class(classKeepFree)}
 }
 
-// kindOf is the class of which a directory is, of whatever generation.
+// kindOf is the class of a directory, of any generation.
 func kindOf(dir string) string {
 	name := filepath.Base(dir)
 	if i := strings.LastIndexByte(name, '.'); i > 0 {
@@ -48,12 +48,11 @@ func kindOf(dir string) string {
 	return name
 }
 
-// restartReaper is how long a new reaper is put off when the last one died at once.
+// restartReaper is how long a new reaper is delayed if the last one died at once.
 const restartReaper = 200 * time.Millisecond
 
-// keeper is the cell's end of cantina-reaper: it starts it, tells it the
-// deadlines, and starts it again when it dies. While there is none, nothing is
-// started.
+// keeper is the cell's end of cantina-reaper: it starts it, sends it the deadlines, and restarts
+// it when it dies. While there is none, no process is started.
 type keeper struct {
 	e       *Executor
 	path    string
@@ -72,7 +71,7 @@ type keeper struct {
 	records map[int]record   // of processes, by number, where there are no groups
 }
 
-// record is what the reaper is told of a process.
+// record is the reaper's data about a process.
 type record struct {
 	process *spawn.Process
 	message string
@@ -179,8 +178,8 @@ func (k *keeper) serve(ctx context.Context) error {
 	return err
 }
 
-// dismiss waits for the end of a reaper that has nothing left to do. One that does not end,
-// since somebody stopped it, is killed; the cell does not wait for one that does not die.
+// dismiss waits for the end of a reaper that has no work left. One that does not end, because it
+// is stopped, is killed; the cell does not wait for one that survives.
 func (k *keeper) dismiss(p *spawn.Process) {
 	for _, wait := range []time.Duration{k.e.cfg.KillWait, k.e.cfg.StuckAfter} {
 		late, stop := timer(wait)
@@ -218,7 +217,7 @@ func (k *keeper) start() (*spawn.Process, *os.File, error) {
 		sock.Close()
 		return nil, nil, err
 	}
-	// Whoever else is killed for lack of memory, not this one.
+	// Other processes may be killed for lack of memory, not this one.
 	os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", p.Pid), []byte("-900"), 0)
 	if err := k.e.recovery.remember(p.Pid); err != nil {
 		k.e.log.Warn("a successor will not know the reaper", "error", err)
@@ -256,7 +255,7 @@ func (k *keeper) read(sock *os.File, p *spawn.Process) {
 	}
 }
 
-// releaseOldReapers lets the reapers of predecessors go: what they hold, the present one holds.
+// releaseOldReapers releases the reapers of predecessors: the present one holds their deadlines.
 func (k *keeper) releaseOldReapers(pid int) {
 	k.e.mu.Lock()
 	none := len(k.e.recovery.oldReapers) == 0
@@ -279,7 +278,7 @@ func (k *keeper) down() {
 	k.sock, k.reaper = nil, nil
 }
 
-// tellAll brings a new reaper up to date. It reports whether that has heard everything.
+// tellAll sends a new reaper the present state. It reports whether that has received all of it.
 func (k *keeper) tellAll() bool {
 	k.mu.Lock()
 	var records []string
@@ -302,8 +301,8 @@ func (k *keeper) tellAll() bool {
 	return k.tellDeadline() && ok
 }
 
-// thawClosed lets run what goes into the classes that a reaper closed before it ended: that
-// froze them, and the new one knows nothing of it. What may not run now it closes itself.
+// thawClosed thaws processes in the classes that a reaper closed before it ended: that froze them,
+// and the new one has no record of it. It closes classes itself whose processes may not run now.
 func (k *keeper) thawClosed() {
 	k.e.mu.Lock()
 	frozen := k.e.freezer.frozen // by Ctrl-Z: all is thawed with it
@@ -322,8 +321,8 @@ func (k *keeper) thawClosed() {
 	}
 }
 
-// send tells the reaper something, and reports whether that has been put on its way. One
-// that takes nothing for a second is replaced: the next one is told everything.
+// send sends the reaper a message, and reports whether that has been put on its way. A reaper that
+// accepts nothing for a second is replaced: the next one gets all messages.
 func (k *keeper) send(m string) bool {
 	k.mu.Lock()
 	sock, reaper := k.sock, k.reaper
@@ -368,9 +367,9 @@ func (k *keeper) spare(dir string) {
 	}
 }
 
-// started tells the reaper of a process, where no group does, and writes down for a
-// successor which it is. A process of which nobody could be told must not run: it is killed,
-// and its process group with it (see processSpec).
+// started reports a process to the reaper, if no group does, and records it for a successor. A
+// process that could not be reported must not run: it is killed, and its process group with it
+// (see processSpec).
 func (k *keeper) started(c *container, p *spawn.Process) error {
 	if c.programs.group != nil {
 		return nil
@@ -403,14 +402,15 @@ func (k *keeper) record(c *container, p *spawn.Process) error {
 	k.records[p.Pid] = record{p, m}
 	k.mu.Unlock()
 	k.send(m)
-	if p.Closed() { // before it was in the records, so that nobody took it out
+	if p.Closed() { // before it was in the records, so that it was not removed
 		k.gone(p)
 	}
 	k.tellDeadline()
 	return c.programs.notes.add(c.files.dir, id)
 }
 
-// gone tells the reaper that a process has been waited for, unless a later one has its number.
+// gone reports to the reaper that a process has been waited for, unless a later one has its
+// number.
 func (k *keeper) gone(p *spawn.Process) {
 	if k.e.tree != nil {
 		return

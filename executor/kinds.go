@@ -28,8 +28,8 @@ type kinds struct {
 	withdrawn map[string]string
 }
 
-// Withdrawn are the kinds of isolation that the cell cannot give, with the reason: those that
-// the machine does not have, and those whose last test has failed.
+// Withdrawn are the kinds of isolation that are not available, with the reason: those that the
+// machine does not have, and those whose last test has failed.
 func (k *kinds) Withdrawn() map[string]string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -53,7 +53,7 @@ func (k *kinds) testKinds(ctx context.Context) error {
 	}
 }
 
-// testEach tests each kind once. A cell that cannot run anything at all says so elsewhere.
+// testEach tests each kind once. A cell that cannot run any container reports that elsewhere.
 func (k *kinds) testEach(ctx context.Context) {
 	program := action.Action{Run: &action.Run{Path: "/bin/true"}}
 	root, rerr := k.testRoot()
@@ -98,8 +98,8 @@ func (k *kinds) noteKind(kind string, err error) {
 	}
 }
 
-// testKind runs a container of one kind, outside the ledger, as the probe does. When the cell
-// could not run anything now, whatever its kind, nothing is said against the kind.
+// testKind runs a container of one kind, outside the ledger, as the probe does. If the cell can
+// run no container of any kind now, the kind is not withdrawn.
 func (k *kinds) testKind(ctx context.Context, kind string, w action.Workload) error {
 	ctx, cancel := context.WithTimeout(ctx, kindLimit)
 	defer cancel()
@@ -156,7 +156,7 @@ func (k *kinds) testRoot() (string, error) {
 	return dir, err
 }
 
-// Isolation says in words how strong this machine isolates, for the cell's state.
+// Isolation describes the isolation of this machine, for the cell's state.
 func (e *Executor) Isolation() []string {
 	out := []string{"control groups"}
 	if e.tree == nil {

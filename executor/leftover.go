@@ -12,16 +12,16 @@ import (
 	"cantina/spawn/procid"
 )
 
-// work is what a container leaves with its group: of what does not die its successor has to
-// know what it is, so that it answers for it, and that its room stays taken.
+// work is the record of a container at its group: if processes survive KILL, a successor
+// identifies their work by it, so that it holds the work and its resources stay allocated.
 type work struct {
 	ID        string
 	Labels    Labels
 	Resources resource.Amounts
 }
 
-// leaveWork says what a container is, on its group. A kept one has its record, and nobody
-// asks for a probe.
+// leaveWork records on its group which work a container has. A kept one has its own record, and a
+// probe needs none.
 func (o *order) leaveWork(g *cgroup.Group) error {
 	if o.hidden || o.keep() {
 		return nil
@@ -33,10 +33,9 @@ func (o *order) leaveWork(g *cgroup.Group) error {
 	return g.SetWork(b)
 }
 
-// noteStuck makes a container of a group that does not die, so that nobody takes this
-// cell for clean. Where groups keep no attributes it has no labels: who adopts it knows
-// only that something of its predecessor is left. A probe is nobody's work, and as hidden as
-// it was.
+// noteStuck makes a container of a group that survives KILL, so that this cell does not count as
+// clean. If groups keep no attributes it has no labels: its adopter knows only that some work of
+// its predecessor is left. A probe is no workload, and stays hidden.
 func (r *recovery) noteStuck(dir string, stays map[string]bool) {
 	g := cgroup.At(dir)
 	if full, err := g.Populated(); err == nil && !full || errors.Is(err, os.ErrNotExist) {
@@ -46,7 +45,7 @@ func (r *recovery) noteStuck(dir string, stays map[string]bool) {
 	stays[name] = true
 	var w work
 	if err := json.Unmarshal(g.Work(), &w); err != nil || w.ID == "" {
-		w = work{ID: name} // and nobody knows of what
+		w = work{ID: name} // and its work is unknown
 	}
 	c := newContainer(r.e, Reservation{ID: w.ID, Labels: w.Labels, DeadlineBound: kind == classStopBound || kind == classKeepBound}, w.Resources)
 	c.programs.group = g
@@ -69,7 +68,7 @@ func (r *recovery) addStuck(c *container) {
 	r.left = append(r.left, c)
 }
 
-// driveLeft waits for the end of what a predecessor could not end.
+// driveLeft waits for the end of work that a predecessor could not end.
 func (c *container) driveLeft() {
 	if c.programs.group == nil {
 		ctx, release := until(c.leaveC, nil)

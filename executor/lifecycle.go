@@ -7,10 +7,9 @@ import (
 	"cantina/cgroup"
 )
 
-// lifecycle is how far a container is, what was asked of it, and what was seen and counted. It is
-// pure: it has no clock, lock, process or file. The container holds the executor's lock for each
-// call, does what the answer asks for, and emits the events that are returned after it has let go
-// of the lock.
+// lifecycle is a container's progress, requests, observations and counters. It is pure: it has no
+// clock, lock, process or file. The container holds the executor's lock for each call, performs
+// the resulting actions, and emits the returned events after it has released the lock.
 type lifecycle struct {
 	state      State
 	result     RunResult
@@ -40,16 +39,16 @@ type lifecycle struct {
 	used       cgroup.Usage // at the end
 }
 
-// demand is what follows when somebody asks for the end of a container.
+// demand is the consequences of a request for the end of a container.
 type demand struct {
-	first   bool // nobody did before: what runs is ended
-	deletes bool // nobody wanted it deleted before
+	first   bool // the first request: its processes are ended
+	deletes bool // the first request for its deletion
 	never   bool // it has not begun: it completes without having run
 	forget  bool // it is over: it can go
 	events  []EventKind
 }
 
-// request notes what is asked. What runs is killed by a time at the latest.
+// request records a request. A running container is killed at the given time at the latest.
 func (l *lifecycle) request(a ask, reason string, by time.Time) demand {
 	d := demand{first: l.ask == askNothing}
 	if a == askDelete {
@@ -82,8 +81,8 @@ var (
 	endingEvents   = endingRoutable[1:]
 )
 
-// leave notes that the cell ends. A kept container that runs goes on; else it is ended, if nobody
-// asked for that before.
+// leave records that the cell ends. A kept container that runs continues; others are ended, unless
+// that was requested before.
 func (l *lifecycle) leave(kept bool, by time.Time) (first, ends bool) {
 	first, l.left = !l.left, true
 	if kept && l.state == Running || l.ask != askNothing {
@@ -93,7 +92,7 @@ func (l *lifecycle) leave(kept bool, by time.Time) (first, ends bool) {
 	return first, true
 }
 
-// expire gives up a reservation whose start did not come; false when it came.
+// expire gives up a reservation without a start; false if it was started.
 func (l *lifecycle) expire() bool {
 	if l.state != Reserved || l.ask != askNothing {
 		return false
@@ -145,8 +144,8 @@ func (l *lifecycle) neverRan(ended time.Time) RunResult {
 // ends reports whether the container is being ended: nothing is to be routed to it.
 func (l *lifecycle) ends() bool { return l.ask != askNothing || l.decided }
 
-// endWhy is why the container is being ended; empty when that was asked without a reason, or it is
-// not being ended.
+// endWhy is why the container is being ended; empty if that was requested without a reason, or it
+// is not being ended.
 func (l *lifecycle) endWhy() string {
 	switch {
 	case l.state == Completed:
@@ -159,7 +158,7 @@ func (l *lifecycle) endWhy() string {
 	return l.reason
 }
 
-// decide notes that the main program has ended by itself.
+// decide records that the main program has ended on its own.
 func (l *lifecycle) decide(by time.Time) { l.decided, l.endBy = true, by }
 
 // begin notes a program that the container is for.
@@ -180,7 +179,7 @@ func (l *lifecycle) check() (n, pid int) {
 	return l.checks, l.pid
 }
 
-// stick notes what does not die; true when it is the first time.
+// stick records processes that survive KILL; true if it is the first time.
 func (l *lifecycle) stick(s *Stuck) bool {
 	first := l.stuck == nil
 	if !first {
@@ -214,7 +213,7 @@ func (l *lifecycle) startGoesOn() bool {
 	return true
 }
 
-// count notes what the kernel counted, before the group is given back.
+// count records the kernel's counters, before the group is returned.
 func (l *lifecycle) count(u cgroup.Usage) {
 	l.used = u
 	if u.OOMKills > 0 {
@@ -233,7 +232,7 @@ func (l *lifecycle) countKills(kills int) int {
 	return more
 }
 
-// addAccount adds what was counted to a result.
+// addAccount adds the counters to a result.
 func (l *lifecycle) addAccount(r *RunResult) {
 	if l.used.Counted {
 		r.Usage.User, r.Usage.System, r.Usage.Whole = l.used.User, l.used.System, true
@@ -241,7 +240,7 @@ func (l *lifecycle) addAccount(r *RunResult) {
 	r.Usage.MemoryPeak, r.OOM = l.used.MemoryPeak, l.oom
 }
 
-// due is what is to be written down of a container that nobody has deleted since the last look.
+// due is the record to write of a container that was not deleted since the last check.
 type due int
 
 const (
@@ -250,7 +249,7 @@ const (
 	dueAgain       // the same: it could not be written
 )
 
-// look is the look at it that comes now and then, or the last one, which counts at once.
+// look is the regular check, or the last one, which counts at once.
 func (l *lifecycle) look(last bool) due {
 	seen := l.seen
 	l.seen = l.state == Completed

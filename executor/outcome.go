@@ -12,10 +12,10 @@ import (
 	"cantina/executor/shim"
 )
 
-// outcome is what a successor has to know of a container whose verdict is fixed: how it
-// ended, whatever becomes of the cell. It is a file of its own, in the directory "ended", from
-// when the verdict is fixed while something of the container is yet to end, or from when
-// nobody has asked for a completed one for a while, until the container is deleted.
+// outcome is a successor's data about a container whose verdict is fixed: how it ended, in any
+// state of the cell. It is a separate file, in the directory "ended". The file exists from when
+// the verdict is fixed while other processes of the container are yet to end, or from when a
+// completed one has not been collected for some time, until the container is deleted.
 type outcome struct {
 	ID      string
 	Labels  Labels
@@ -49,7 +49,7 @@ func (j *judgement) decide() {
 	r := j.report()
 	j.takeTails(&r)
 	if j.judge(&r); r.Stopped && !j.c.keep() {
-		return // nobody wants to know more of it
+		return // its result is no longer needed
 	}
 	j.writeOutcome(&r, false)
 }
@@ -103,9 +103,8 @@ func (j *judgement) removeOutcome() {
 	}
 }
 
-// writeOutcomes writes down how containers ended that nobody has deleted since the last look,
-// because their leader is away; or all, because this process ends. What was stopped was
-// not wanted any more.
+// writeOutcomes records the ends of containers that were not deleted since the last check, because
+// their leader is absent; or all, because this process ends. Stopped ones were no longer wanted.
 func (e *Executor) writeOutcomes(all bool) {
 	e.mu.Lock()
 	var fresh, again []*container
@@ -147,8 +146,8 @@ type keptError struct {
 func (e *keptError) Error() string { return e.text }
 func (e *keptError) Unwrap() error { return e.is }
 
-// inherit takes over how the containers of predecessors ended. What lives of one is ended
-// first; of the others there is nothing else.
+// inherit takes over the recorded ends of predecessors' containers. A live container is ended
+// first; of the others only the record exists.
 func (r *recovery) inherit() error {
 	entries, err := os.ReadDir(r.e.path(endedDir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -191,7 +190,7 @@ func (r *recovery) inheritOne(o *outcome) {
 	c.outcome, c.recorded, c.judgement.inherited, c.judgement.fixed = o, true, true, &verdict{}
 }
 
-// finishInherited ends what is left of a kept container whose verdict a predecessor has fixed.
+// finishInherited ends the rest of a kept container whose verdict a predecessor has fixed.
 func (c *container) finishInherited() (RunResult, bool) {
 	h := &stepHost{c: c}
 	ctx, release := until(c.leaveC, nil)

@@ -14,8 +14,8 @@ import (
 	"cantina/action"
 )
 
-// ports gives out ports of the machine. The one given longest ago comes last
-// again, and none is given out while a container that may still hold it is there.
+// ports allocates ports of the machine. The most recently used one comes last, and none is
+// allocated while a container that may still hold it exists.
 type ports struct {
 	e           *Executor
 	mu          sync.Mutex
@@ -35,8 +35,8 @@ func (p *ports) open(first, last int) {
 	p.usable, p.leaves = usable, func(int) bool { return false }
 }
 
-// FreePorts counts the ports from first to last that the kernel does not give out
-// itself, and tells the range of those that it does.
+// FreePorts counts the ports from first to last that the kernel does not allocate itself, and
+// returns the range of those that it does.
 func FreePorts(first, last int) (n, low, high int) {
 	low, high = ephemeral()
 	return last - first + 1 - max(0, min(last, high)-max(first, low)+1), low, high
@@ -57,8 +57,8 @@ func ephemeral() (low, high int) {
 	return low, high
 }
 
-// usable reports whether nobody listens at the port. It binds both families'
-// wildcard address for a moment.
+// usable reports whether the port has no listener. It briefly binds both families' wildcard
+// address.
 func usable(port int) bool {
 	l, err := net.Listen("tcp", ":"+strconv.Itoa(port))
 	if err != nil {
@@ -71,10 +71,9 @@ func usable(port int) bool {
 // takeFixed is how long a port that a workload names is tried for, in all and at first.
 const takeFixed, tryAgain = 150 * time.Millisecond, 5 * time.Millisecond
 
-// take gives out a port. One that the workload names is in use for a moment, too, when
-// another cell of the machine looks whether it is free, a thread that has just been started
-// has yet to close its copy of a listener that is gone, or the container that had it is about to be
-// deleted: so it is tried again for a while.
+// take allocates a port. A fixed port may be in use for a short time: another cell of the machine
+// checks whether it is free, a new thread has yet to close its copy of a closed listener, or its
+// last container is about to be deleted. So it is retried for some time.
 func (p *ports) take(want action.Port) (int, error) {
 	n, mine, err := p.try(want)
 	for pause, spent := tryAgain, time.Duration(0); err != nil && want.Fixed != 0 && (!mine || p.leaves(want.Fixed)) && spent < takeFixed; pause *= 2 {
@@ -176,8 +175,8 @@ func (p *ports) portLeaves(port int) bool {
 	return false
 }
 
-// portHolder names the container that holds a port, for an error: " by service
-// d/web, index 0 (container ID)", or "" when it is none of this executor's.
+// portHolder names the container that holds a port, for an error: " by service d/web, index 0
+// (container ID)", or "" if it is none of this executor's.
 func (p *ports) portHolder(port int) string {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
@@ -190,7 +189,7 @@ func (p *ports) portHolder(port int) string {
 	return ""
 }
 
-// subject says whose a container is, in words (Seams, Containers).
+// subject names the work of a container (Seams, Containers).
 func (l Labels) subject() string {
 	switch {
 	case l["service"] != "":

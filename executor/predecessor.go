@@ -19,8 +19,8 @@ import (
 	"cantina/spawn/procid"
 )
 
-// recovery clears, or takes over, what dead cell processes of the data directory have left; Open
-// runs it. The fields but oldReapers do not change afterwards.
+// recovery ends, or takes over, the work of dead cell processes of the data directory; Open runs
+// it. The fields except oldReapers do not change afterwards.
 type recovery struct {
 	e       *Executor
 	kept    []string // directories of the classes of predecessors whose containers were adopted
@@ -32,14 +32,15 @@ type recovery struct {
 	oldReapers []procid.Identity
 }
 
-// previous is a file of the data directory: where a successor has to look for what this cell
-// process may leave behind. Which containers there are it learns from the control groups alone.
+// previous is a file of the data directory: the places where a successor must look for work that
+// this cell process may leave behind. The containers themselves are known from the control groups
+// alone.
 type previous struct {
 	Boot    string // boot id of the machine
 	site           // of this process's own groups
 	Earlier []site
 	Reaper  procid.Identity   // its last reaper
-	Reapers []procid.Identity // of its predecessors, as long as they hold the deadlines of what is kept
+	Reapers []procid.Identity // of its predecessors, as long as they hold the deadlines of kept work
 }
 
 // site is where a cell process has its groups. A predecessor may have had them elsewhere: it
@@ -79,7 +80,7 @@ func bootID() (string, error) {
 
 func (e *Executor) path(name string) string { return filepath.Join(e.cfg.Dir, name) }
 
-// guess is what stands for the file when it cannot be read: the groups that have the directory's name.
+// guess replaces the file if it is unreadable: the groups that have the directory's name.
 func (r *recovery) guess() (l previous, err error) {
 	id, ok, err := r.formerID()
 	if !ok || err != nil {
@@ -95,8 +96,8 @@ func (r *recovery) guess() (l previous, err error) {
 	return l, nil
 }
 
-// unread tells what could not be read, although it may be there, from what is not there
-// or is damaged. Nothing may be concluded from it: the cell does not start.
+// unread distinguishes files that could not be read, although they may exist, from missing or
+// damaged ones. Nothing may be concluded from them: the cell does not start.
 func unread(err error) bool {
 	var at *fs.PathError
 	return errors.As(err, &at) && !errors.Is(err, fs.ErrNotExist)
@@ -155,8 +156,8 @@ func (r *recovery) openGroups() error {
 	return errors.Join(err, r.remember(0))
 }
 
-// closeDirs makes the directories in which containers, and what is theirs, lie: none but the
-// cell gets in. A container that runs as somebody else is led to its own (isolate.Reach).
+// closeDirs creates the directories of containers and their data: only the cell can enter. A
+// container that runs as another user is led to its own (isolate.Reach).
 func (e *Executor) closeDirs() error {
 	for _, name := range []string{"run", "output", "cache", "image"} {
 		if err := errors.Join(os.MkdirAll(e.path(name), 0o700), os.Chmod(e.path(name), 0o700)); err != nil {
@@ -213,9 +214,9 @@ func (r *recovery) remember(reaper int) error {
 	return replaceFile(r.e.path(previousFile), b)
 }
 
-// clearPredecessor ends what a dead cell process of this directory left, but for
-// what is kept. It waits until the predecessor's reaper is done, and then looks
-// itself. What does not die is shown as a stuck container.
+// clearPredecessor ends the work of a dead cell process of this directory, except kept work. It
+// waits until the predecessor's reaper is done, and then checks itself. Work that survives is
+// shown as a stuck container.
 func (r *recovery) clearPredecessor() error {
 	b, err := os.ReadFile(r.e.path(previousFile))
 	var l previous
@@ -268,8 +269,8 @@ func (r *recovery) clearPredecessor() error {
 	return r.clearDirs(stays)
 }
 
-// keptNames are the directories of all kept containers, also of those that have ended and whose
-// group a reaper has removed: their result is still to be read.
+// keptNames are the directories of all kept containers, including ended ones whose group a reaper
+// has removed: their result is still to be read.
 func (r *recovery) keptNames() (map[string]bool, error) {
 	names := map[string]bool{}
 	dirs, err := dirsIn(r.e.path("keep"))
@@ -286,8 +287,8 @@ func (r *recovery) keptNames() (map[string]bool, error) {
 	return names, err
 }
 
-// awaitReaper waits until an old reaper has ended what it has to. It goes on to hold the
-// deadlines of what is kept: until a reaper of this process has them, nobody else does.
+// awaitReaper waits until an old reaper has ended its work. It continues to hold the deadlines of
+// kept work until a reaper of this process has them; no other process does.
 func (r *recovery) awaitReaper(id procid.Identity, sites []site) error {
 	fd, err := id.Open()
 	if errors.Is(err, procid.ErrGone) {
@@ -325,7 +326,7 @@ func stopsPopulated(sites []site) bool {
 	return false
 }
 
-// stopOldReapers tells the old reapers that this process's own holds the deadlines from now on.
+// stopOldReapers informs the old reapers that this process's own holds the deadlines from now on.
 func (r *recovery) stopOldReapers() {
 	r.e.mu.Lock()
 	old := r.oldReapers
@@ -386,9 +387,8 @@ func (n *pidNotes) add(dir string, id procid.Identity) error {
 	return replaceFile(filepath.Join(dir, pidFile), text)
 }
 
-// clearProcesses ends process groups that were started without control groups:
-// those whose leader is exactly a process that was written down. It adds the directories of
-// those that do not die.
+// clearProcesses ends process groups that were started without control groups: those whose leader
+// is exactly a recorded process. It adds the directories of those that survive.
 func (r *recovery) clearProcesses(stays map[string]bool) error {
 	dirs, err := dirsIn(r.e.path("run"))
 	for _, dir := range dirs {
@@ -434,8 +434,8 @@ func (r *recovery) clearProcess(line, dir string, stays map[string]bool) error {
 	return nil
 }
 
-// clearGroups ends what is left in a predecessor's groups and adds the directories (by
-// name) of the containers that are kept or do not die. It reports whether there are any.
+// clearGroups ends the rest of a predecessor's groups and adds the directories (by name) of the
+// containers that are kept or survive. It reports whether there are any.
 func (r *recovery) clearGroups(p site, stays map[string]bool) (bool, error) {
 	before := len(stays)
 	classes, err := dirsIn(p.Tracker)

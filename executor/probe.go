@@ -24,7 +24,7 @@ var ErrNoGroup = cgroup.ErrNoGroup
 type prober struct {
 	e         *Executor
 	probes    int                 // so far
-	probing   map[*container]bool // until nothing of it is left
+	probing   map[*container]bool // until none of its processes is left
 	groupless error               // why no control group can be made; nil = it can
 }
 
@@ -57,12 +57,11 @@ func (p *prober) tryClasses(name string) error {
 // probePids is a limit that any hierarchy takes.
 const probePids = 100
 
-// Probe makes and removes a control group in each class, and writes to the data directory, to
-// disk. Then it makes a container of
-// the default isolation, runs /bin/true in it and removes it, outside the ledger: one
-// slot is kept back for it. It says why the cell cannot run work, within a second.
-// Nothing of it is stored or listed.
-// (Bistro worker protocol, healthcheck; Diego executor, Self test.)
+// Probe creates and removes a control group in each class, and writes to the data directory, to
+// disk. Then it creates a container of the default isolation, runs /bin/true in it and removes it,
+// outside the ledger: one slot is reserved for it. It reports why the cell cannot run work, within
+// a second. It is neither stored nor listed. (Bistro worker protocol, healthcheck; Diego executor,
+// Self test.)
 func (p *prober) Probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
@@ -73,7 +72,7 @@ func (p *prober) Probe(ctx context.Context) error {
 	}
 	p.probes++
 	id := fmt.Sprint(probePrefix, p.probes)
-	p.e.drivers.Add(1) // whoever closes waits for it
+	p.e.drivers.Add(1) // Close waits for it
 	p.e.mu.Unlock()
 	err := p.tryClasses(id)
 	if err == nil {

@@ -14,7 +14,7 @@ func (o *order) tellEnd(r *RunResult) {
 	}
 }
 
-// String says "user 30ms, system 10ms, memory 12.3 MB". What is not counted is named.
+// String returns "user 30ms, system 10ms, memory 12.3 MB". Uncounted values are named.
 func (u *Usage) String() string {
 	s := fmt.Sprintf("user %v, system %v", u.User.Round(time.Millisecond), u.System.Round(time.Millisecond))
 	if !u.Whole {
@@ -26,8 +26,8 @@ func (u *Usage) String() string {
 	return s + fmt.Sprintf(", memory %.1f MB", float64(u.MemoryPeak)/(1<<20))
 }
 
-// String says how a container ended, and what it took: "exit status 3 after 1.2s;
-// user 30ms, system 10ms, memory 12.3 MB".
+// String describes how a container ended, and its usage: "exit status 3 after 1.2s; user 30ms,
+// system 10ms, memory 12.3 MB".
 func (r *RunResult) String() string {
 	var b strings.Builder
 	b.WriteString(r.Reason)

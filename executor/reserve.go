@@ -13,13 +13,13 @@ import (
 	"cantina/resource"
 )
 
-// Output is the store of what containers wrote.
+// Output is the store of the containers' output.
 func (e *Executor) Output() *logstore.Store { return e.out }
 
-// Capacity is what containers may take together.
+// Capacity is the total for containers.
 func (e *Executor) Capacity() resource.Amounts { return e.cfg.Capacity.Clone() }
 
-// Free is what is not taken.
+// Free is the unused amount.
 func (e *Executor) Free() resource.Amounts {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -122,7 +122,7 @@ func (e *Executor) reserveLocked(r Reservation) (*container, error) {
 	return c, nil
 }
 
-// take changes what is used, in place: this runs for every start.
+// take changes the used amounts, in place: this runs for every start.
 func (e *Executor) take(need resource.Amounts, sign int) {
 	for n, v := range need {
 		e.used[n] += sign * v
@@ -168,12 +168,12 @@ func (e *Executor) Launch(r Reservation, s Spec) error {
 	return nil
 }
 
-// Stop ends a container gracefully; the result says Stopped. It returns
-// ErrUnknown; a completed container stays as it is.
+// Stop ends a container gracefully; the result has Stopped. It returns ErrUnknown; a completed
+// container is unchanged.
 func (e *Executor) Stop(id string) error { return e.askFor(id, askStop, "") }
 
-// StopWithin is Stop with the shorter of the workload's own grace and grace, for
-// deadline-bound work whose time is over. It returns ErrUnknown.
+// StopWithin is Stop with the shorter of the workload's own grace and grace, for deadline-bound
+// work whose time is over. It returns ErrUnknown.
 func (e *Executor) StopWithin(id string, grace time.Duration) error {
 	e.mu.Lock()
 	if c := e.containers[id]; c != nil {
@@ -186,8 +186,8 @@ func (e *Executor) StopWithin(id string, grace time.Duration) error {
 // Kill ends a container like Stop, but the result is Failed with the reason.
 func (e *Executor) Kill(id, reason string) error { return e.askFor(id, askKill, reason) }
 
-// Delete stops a container in whatever state it is and forgets it when nothing
-// of it is left. It returns at once, with ErrUnknown when there is none.
+// Delete stops a container in any state and removes it when none of its processes is left. It
+// returns at once, with ErrUnknown if there is none.
 func (e *Executor) Delete(id string) error { return e.askFor(id, askDelete, "") }
 
 func (e *Executor) askFor(id string, a ask, reason string) error {
@@ -211,7 +211,7 @@ var ErrResult = errors.New("too large for a result")
 
 const callResult = "result file of"
 
-// plain is an error of the file system without the path, which somebody else says.
+// plain is an error of the file system without the path, which another part of the message has.
 func plain(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
@@ -220,8 +220,8 @@ func plain(err error) error {
 	return err
 }
 
-// ResultFile returns the result file of a completed container. It returns ErrUnknown,
-// ErrState, ErrResult for one that is too large, or an error that says that there is none.
+// ResultFile returns the result file of a completed container. It returns ErrUnknown, ErrState,
+// ErrResult for one that is too large, or an error that there is none.
 func (e *Executor) ResultFile(id string) ([]byte, error) {
 	e.mu.Lock()
 	c := e.containers[id]

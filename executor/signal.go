@@ -27,8 +27,8 @@ func (e *Executor) Signal(id string, number int) error {
 	return nil
 }
 
-// signalMain holds the process by a descriptor first: a number may be another's by
-// then, the container's own says that it is not.
+// signalMain first pins the process with a descriptor: its number may be reused by then, and the
+// container's own record shows that.
 func (ps *programs) signalMain(pid int, sig unix.Signal) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {

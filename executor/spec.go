@@ -24,9 +24,8 @@ var (
 	ErrInUse     = errors.New("the data directory is in use by another cell")
 )
 
-// CallError is an error of a call about one container: what it was asked for stands in
-// Call, the container in ID, and why it was refused in Err, in words that fit whatever
-// name the container's work has elsewhere.
+// CallError is an error of a call about one container: the request is in Call, the container in
+// ID, and the reason in Err, in words that do not depend on other names of the container's work.
 type CallError struct {
 	Call, ID string
 	Err      error
@@ -38,7 +37,7 @@ func (e *CallError) Error() string { return e.Call + " " + e.ID + ": " + e.Err.E
 // Unwrap returns Err.
 func (e *CallError) Unwrap() error { return e.Err }
 
-// InsufficientError says what was lacking. It is ErrInsufficient.
+// InsufficientError names the missing resources. It is ErrInsufficient.
 type InsufficientError struct{ Missing []resource.Missing }
 
 // Error names each resource.
@@ -86,12 +85,12 @@ func (s State) String() string {
 // Completed from everywhere.
 func (s State) next(t State) bool { return t == s+1 || t == Completed && s != Completed }
 
-// Labels say what a container is, so that a cell that lost its memory can find
-// out; the names are fixed by the page "The seams".
+// Labels describe a container, so that a cell that lost its memory can identify it; the page "The
+// seams" defines the names.
 type Labels map[string]string
 
-// LabelAttempt is the label under whose value the output of a container is found as
-// an attempt: the number of one of a batch task, the instance of a service.
+// LabelAttempt is the label whose value selects the output of a container as an attempt: the
+// number of one of a batch task, the instance of a service.
 const LabelAttempt = "attempt"
 
 // Reservation is a claim on resources for a container to come.
@@ -107,7 +106,7 @@ type Reservation struct {
 	Expires time.Duration
 }
 
-// Spec is what a container runs.
+// Spec is the work of a container.
 type Spec struct {
 	Workload action.Workload
 	// Defaults are the cell's: weaker than the ENV of an image, and than Workload.Env.
@@ -115,20 +114,19 @@ type Spec struct {
 	// Env is the environment of the container, the strongest last: stronger than
 	// Workload.Env, weaker than that of a single Run.
 	Env []action.Variable
-	// StatusPipe gives every process the writing end of a pipe as descriptor 3,
-	// whose path stands in CANTINA_STATUS. The last line written is kept.
-	// (Bistro, Pipes.)
+	// StatusPipe gives every process the writing end of a pipe as descriptor 3, whose path is in
+	// CANTINA_STATUS. The last line written is kept. (Bistro, Pipes.)
 	StatusPipe bool
 }
 
-// OOM tells what the kernel counted when a process was killed for lack of memory.
+// OOM is the kernel's data about a process that was killed for lack of memory.
 type OOM struct {
 	Kills int   // processes killed
 	Limit int64 // bytes
 	Peak  int64 // bytes
 }
 
-// Usage is what a container used.
+// Usage is the usage of a container.
 type Usage struct {
 	User, System time.Duration // processor time
 	// Whole reports that it is that of all processes. Else, without v2 groups, it is that of the
@@ -141,16 +139,16 @@ type Usage struct {
 type RunResult struct {
 	Failed    bool
 	Reason    string // empty unless failed; "exit status 3", "killed by signal 9 (killed)" …
-	Stopped   bool   // by Stop, not by itself
+	Stopped   bool   // by Stop, not on its own
 	Retryable bool   // it never got to run
-	NeverRan  bool   // its end was asked for, or its reservation expired, before it had a process
-	NotMade   bool   // the cell could not make the container, whatever it runs; Reserve refuses since then
+	NeverRan  bool   // its end was requested, or its reservation expired, before it had a process
+	NotMade   bool   // the cell could not make the container, with any work; Reserve refuses since then
 	TimedOut  bool   // ended by its own time limit
 	Expired   bool   // ended because the cell's deadline had passed
 	ExitCode  int    // of the main process; -1 when there is none
 	Signal    int    // that ended the main process; 0 = none
 	OOM       *OOM
-	// Lost reports that the container ended while nobody could see how.
+	// Lost reports that the end of the container was not observed.
 	Lost bool
 	// OutputLost is how many bytes of output the disk refused.
 	OutputLost int64
@@ -163,8 +161,8 @@ type RunResult struct {
 	LastOut, LastErr []string
 }
 
-// Stuck says which processes do not die although they were killed. Such a
-// container holds what it has, and is not certainly dead.
+// Stuck lists the processes that survive KILL. Such a container keeps its resources, and is not
+// certainly dead.
 type Stuck struct {
 	Since     time.Time
 	Processes []StuckProcess
@@ -175,10 +173,10 @@ type StuckProcess struct {
 	Pid     int
 	Command string
 	State   string // as ps shows it: "D", "T" …
-	Where   string // the kernel function it waits in, when the kernel tells
+	Where   string // the kernel function in which it waits, if known
 }
 
-// String says "pid 7 (cat) in state D at request_wait_answer".
+// String returns "pid 7 (cat) in state D at request_wait_answer".
 func (s *Stuck) String() string {
 	return "STUCK_KILLING: " + whereTexts(s.Processes)
 }
@@ -191,7 +189,7 @@ func whereTexts(processes []StuckProcess) string {
 	return strings.Join(parts, ", ")
 }
 
-// Container is what is known of one container at one moment.
+// Container is the state of one container at one time.
 type Container struct {
 	ID            string
 	Labels        Labels
@@ -203,13 +201,13 @@ type Container struct {
 	DeadlineBound bool
 	Adopted       bool // taken over from a predecessor
 	Kept          bool // outlives the cell's process
-	Ending        bool // its end was asked for: it is not routable, and not even what is kept is let go
-	// Decided reports that the main program has ended by itself, and that what it left behind
-	// is being ended: the result is certain, and comes soon whatever is asked now.
+	Ending        bool // its end was requested: it is not routable, and even kept work is not released
+	// Decided reports that the main program has ended on its own, and that leftovers are being ended:
+	// the result is certain, and follows soon after any request.
 	Decided bool
 	// EndWhy is why it is being ended, where that is known.
 	EndWhy string
-	// EndBy is when what runs is killed at the latest, once its end was asked for or it has decided.
+	// EndBy is the latest time of the KILL, once its end was requested or it has decided.
 	EndBy     time.Time
 	Phase     Phase  // while it does not run yet
 	Stuck     *Stuck // nil unless it does not die
@@ -221,7 +219,7 @@ type Container struct {
 	Isolation action.Isolation
 }
 
-// Outlives reports whether a container goes on when the cell's process ends now.
+// Outlives reports whether a container continues if the cell's process ends now.
 func (c Container) Outlives() bool {
 	return c.Kept && c.State == Running && !c.Ending && c.Stuck == nil
 }

@@ -49,7 +49,7 @@ func (c *container) interpret(w *action.Workload, spent step.Spent) (RunResult, 
 	return c.conclude(c.judgement.stepResult(res))
 }
 
-// decideBy notes which program decided, and how to tell what came of it.
+// decideBy records which program decided, and how to get its outcome.
 func (j *judgement) decideBy(res step.Result) {
 	j.decider = nil
 	if p, ok := res.Process.(*stepProcess); ok {
@@ -66,7 +66,7 @@ func (j *judgement) stepResult(res step.Result) RunResult {
 			r = j.resultOf(p.p)
 		}
 		if res.Err == nil && !r.Lost {
-			r.ExitCode, r.Signal = 0, 0 // the last program may be one whose failure is forgiven
+			r.ExitCode, r.Signal = 0, 0 // the failure of the last program may be ignored
 		}
 	case *kept:
 		if p.running() { // a check decided
@@ -83,7 +83,7 @@ func (j *judgement) stepResult(res step.Result) RunResult {
 		return r
 	}
 	if res.Err == nil && r.ExitCode < 0 && r.Signal == 0 {
-		r.ExitCode = 0 // the tree had no program, or its failure was forgiven
+		r.ExitCode = 0 // the tree had no program, or its failure was ignored
 	}
 	return r
 }
@@ -106,7 +106,7 @@ func (m *moment) before(t time.Time) bool {
 	return at != 0 && t.UnixNano() >= at
 }
 
-// stopping notes that a program is about to be told to stop; with whole, since the container is.
+// stopping records that a program is about to be stopped; with whole, because the container is.
 func (h *stepHost) stopping(own *moment, whole ask) {
 	h.c.programs.collect()
 	own.isNow()
@@ -128,8 +128,8 @@ func (h *stepHost) Running() {
 // Waiting notes why the container is not healthy yet.
 func (h *stepHost) Waiting(reason string) { h.c.starting.atChecks(reason) }
 
-// Decided is called when the verdict is fixed while programs of the container are yet to end.
-// One that was asked to end has its verdict when they have ended.
+// Decided is called when the verdict is fixed while programs of the container are yet to end. One
+// whose end was requested has its verdict when they have ended.
 func (h *stepHost) Decided(res step.Result) {
 	c := h.c
 	if errors.Is(res.Err, step.ErrCanceled) {
@@ -163,7 +163,7 @@ func (h *stepHost) Start(ctx context.Context, l step.Launch) (step.Process, erro
 	c := h.c
 	main := !l.Check && c.keep() && l.Run == c.spec.Workload.Action.Run
 	if main && c.programs.adoptedFrom != nil {
-		return h.resumed(ctx, l.Run) // whatever limit has passed while no cell was there
+		return h.resumed(ctx, l.Run) // limits that passed without a cell
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -229,8 +229,8 @@ func (h *stepHost) Dial(ctx context.Context, port string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(n)))
 }
 
-// mostUnpacked is how large the content of an archive may be: what the work asked for as
-// disk, else the cell's bound.
+// mostUnpacked is the maximum unpacked size of an archive: the requested disk of the work, else
+// the cell's limit.
 func (o *order) mostUnpacked() int64 {
 	if mb := o.spec.Workload.Resources[resource.DiskMB]; mb > 0 {
 		return int64(mb) << 20
@@ -257,14 +257,14 @@ func (h *stepHost) Place(name string) (step.Place, error) {
 		p.Root, p.Path = c.files.below("upper"), name
 	case level == action.IsolationNamespaces:
 		return p, fmt.Errorf("%s: %w", name, ErrOutside)
-	default: // it may do so itself, as who it is
+	default: // it may do so itself, as its own user
 		p.Root, p.Path = "/", name
 		p.Carry, p.Copy = h.carry, c.files.below(fmt.Sprintf(".upload-%d", c.files.copies.Add(1)))
 	}
 	return p, nil
 }
 
-// Full returns why the container may not go on: it has more on disk than it may.
+// Full returns why the container may not continue: it exceeds its disk limit.
 func (h *stepHost) Full() error {
 	if _, over := h.c.files.overDisk(&h.c.programs); over != "" {
 		return errors.New(over)
@@ -287,7 +287,7 @@ func (h *stepHost) Local(ctx context.Context, name string) (string, func() error
 	return to, func() error { return os.Remove(to) }, nil
 }
 
-// own says whose a place of the container is: the workload's user's.
+// own returns the owner of a place of the container: the workload's user.
 func (fl *files) own(p *place.Place) error {
 	a, err := fl.identify(&action.Run{})
 	if err == nil && a.cred != nil {
@@ -306,7 +306,7 @@ type stepProcess struct {
 // Done is closed when the program has ended.
 func (s *stepProcess) Done() <-chan struct{} { return s.p.Done() }
 
-// Ended takes what has ended by now.
+// Ended collects past ends.
 func (s *stepProcess) Ended() bool {
 	s.h.c.programs.collect()
 	return s.p.Ended()
@@ -339,7 +339,7 @@ func (s *stepProcess) Stop() {
 		s.p.SignalGroup(sig)
 	}
 	if c.files.view != nil && !handles(s.p.Pid, sig) {
-		// Process 1 of a name space that has no handler does not notice.
+		// Process 1 of a namespace without a handler does not notice.
 		time.AfterFunc(min(leftoverGrace(t), grace(t)), s.Kill)
 	}
 }
@@ -364,7 +364,7 @@ type lineSink struct {
 // maxPart is the longest line that is held back.
 const maxPart = 64 << 10
 
-// Write takes what a program wrote.
+// Write stores a program's output.
 func (l *lineSink) Write(p []byte) (int, error) {
 	i := bytes.LastIndexByte(p, '\n') + 1
 	if len(l.part) == 0 && i == len(p) {
@@ -398,7 +398,7 @@ type sharedSink struct {
 	users int
 }
 
-// Write takes what a program wrote to either stream.
+// Write stores a program's output from either stream.
 func (s *sharedSink) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

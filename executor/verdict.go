@@ -6,13 +6,13 @@ import (
 	"cantina/spawn"
 )
 
-// verdict is what counts for how a container ended. It is fixed when its main program has
-// ended: whatever is asked of the container afterwards, or happens to what the program left
-// behind, ends leftovers and changes nothing else.
+// verdict is the data that counts for how a container ended. It is fixed when its main program has
+// ended: later requests to the container, and later events of its leftovers, end leftovers and
+// change nothing else.
 type verdict struct {
 	asked    ask    // before the program ended
 	reason   string // of askKill
-	late     bool   // the cell's deadline had passed; counts where the reaper leaves no word
+	late     bool   // the cell's deadline had passed; counts if the reaper leaves no record
 	oomKills int
 	status   []byte
 }
@@ -24,13 +24,13 @@ type judgement struct {
 	decider    *spawn.Process   // whose end decides; nil = none, or a kept one
 	report     func() RunResult // how it ended, once the main program has; nil until it ran
 	timedOut   bool
-	inherited  bool  // the verdict is a predecessor's: outcome says it
+	inherited  bool  // the verdict is a predecessor's: it is in outcome
 	askedOf    []int // processes that the reaper ended
-	askedKnown bool  // the group can say so
+	askedKnown bool  // the group has that record
 }
 
-// fix fixes the verdict, once. Asked is whether the program was ended because somebody asked
-// for it; else it has ended by itself, even if somebody asked at the same moment.
+// fix fixes the verdict, once. Asked is whether the program was ended by a request; else it has
+// ended on its own, even if there was a request at the same time.
 func (j *judgement) fix(asked bool) {
 	if j.fixed != nil {
 		return
@@ -50,8 +50,8 @@ func (j *judgement) fix(asked bool) {
 	}
 }
 
-// reaped reports whether the reaper ended the program, because the cell's deadline had passed.
-// What the reaper found ended has its own end, however late it is seen.
+// reaped reports whether the reaper ended the program, because the cell's deadline had passed. A
+// program that the reaper found ended has its own end, even if it is seen late.
 func (j *judgement) reaped(r *RunResult, v *verdict) bool {
 	switch {
 	case !j.c.bound:
@@ -62,7 +62,7 @@ func (j *judgement) reaped(r *RunResult, v *verdict) bool {
 	return r.Failed && (r.Signal != 0 || r.Lost) && v.late
 }
 
-// judge turns what happened into what is reported.
+// judge converts the events to the reported result.
 func (j *judgement) judge(r *RunResult) {
 	if j.inherited {
 		*r = j.c.outcome.Result

@@ -13,10 +13,10 @@ import (
 	"cantina/executor/step"
 )
 
-// rootDir is where a container with a root of its own finds its directory.
+// rootDir is the path of its directory for a container with its own root.
 const rootDir = "/cantina"
 
-// makeView prepares what the container will see.
+// makeView prepares the container's view.
 func (c *container) makeView() error {
 	w := &c.spec.Workload
 	if w.Isolation != action.IsolationNamespaces && w.Isolation != action.IsolationRootfs {
@@ -40,7 +40,7 @@ func (c *container) makeView() error {
 	for _, d := range []string{r.Upper, r.Work, r.Merged, r.ContainerDir} {
 		if err := os.Mkdir(d, 0o755); errors.Is(err, os.ErrExist) {
 			continue
-		} else if err := errors.Join(err, os.Chmod(d, 0o755)); err != nil { // whatever the cell's umask is
+		} else if err := errors.Join(err, os.Chmod(d, 0o755)); err != nil { // with any umask of the cell
 			return fmt.Errorf("make root: %w", err)
 		}
 	}
