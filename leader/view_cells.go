@@ -56,37 +56,6 @@ func (v cellView) gone(l *Lost) api.Cell {
 // foreignMark is before the name of a cell of another cluster in the cursor of a page.
 const foreignMark = "}"
 
-// appendForeign adds the cells of other clusters; false when the page is full before their end.
-func (v cellView) appendForeign(out *plan.Page[api.Cell], r plan.Range) bool {
-	for _, f := range v.ForeignCells() {
-		mark := foreignMark + string(f.Cell)
-		if mark <= r.After {
-			continue
-		}
-		if len(out.Items) == r.Limit {
-			out.Next = cursorOf(&out.Items[len(out.Items)-1])
-			return false
-		}
-		out.Items = append(out.Items, foreigner(f))
-	}
-	return true
-}
-
-// appendGone adds the cells that are gone to the end of a list.
-func (v cellView) appendGone(out *plan.Page[api.Cell], lost []Lost, r plan.Range) {
-	for _, l := range lost {
-		mark := goneMark + string(l.Cell)
-		if mark <= r.After {
-			continue
-		}
-		if len(out.Items) == r.Limit {
-			out.Next = cursorOf(&out.Items[len(out.Items)-1])
-			return
-		}
-		out.Items = append(out.Items, v.gone(&l))
-	}
-}
-
 func isLost(lost []Lost, name worker.CellName) bool {
 	return slices.ContainsFunc(lost, func(l Lost) bool { return l.Cell == name })
 }
@@ -108,22 +77,35 @@ func (v cellView) ListCells(r plan.Range, all bool) (plan.Page[api.Cell], error)
 		return plan.Page[api.Cell]{}, err
 	}
 	out := plan.Page[api.Cell]{}
+	add := func(position string, describe func() api.Cell) bool {
+		switch {
+		case position <= r.After && r.After != "":
+		case len(out.Items) == r.Limit:
+			out.Next = cursorOf(&out.Items[len(out.Items)-1])
+			return false
+		default:
+			out.Items = append(out.Items, describe())
+		}
+		return true
+	}
 	free, lost := v.free(), v.Lost()
 	for _, s := range v.Registry.Sessions() {
-		if !s.Holder || s.Dead && isLost(lost, s.Cell) || string(s.Cell) <= r.After && r.After != "" {
+		if !s.Holder || s.Dead && isLost(lost, s.Cell) {
 			continue
 		}
-		if len(out.Items) == r.Limit {
-			out.Next = cursorOf(&out.Items[len(out.Items)-1])
+		if !add(string(s.Cell), func() api.Cell { return v.cellNow(&s, free[string(s.Cell)]) }) {
 			return out, nil
 		}
-		out.Items = append(out.Items, v.cellNow(&s, free[string(s.Cell)]))
 	}
-	if !v.appendForeign(&out, r) {
-		return out, nil
+	for _, f := range v.ForeignCells() {
+		if !add(foreignMark+string(f.Cell), func() api.Cell { return foreigner(f) }) {
+			return out, nil
+		}
 	}
-	if all {
-		v.appendGone(&out, lost, r)
+	for _, l := range lost {
+		if all && !add(goneMark+string(l.Cell), func() api.Cell { return v.gone(&l) }) {
+			break
+		}
 	}
 	return out, nil
 }

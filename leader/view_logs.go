@@ -44,30 +44,34 @@ func (v logView) taskCell(guid string) string {
 	return t.Task.Holder.Cell
 }
 
-func (v logView) callee(name string) *pb.Callee {
+// reach is a cell and what a call to it carries.
+func (v logView) reach(name string) (link.Cell, *pb.Callee, error) {
+	c := v.cells.Cell(worker.CellName(name))
+	if c == nil {
+		return nil, nil, fmt.Errorf("cell %s: %w", name, fault.ErrUnreachable)
+	}
 	proc, _ := v.Registry.Receives(worker.CellName(name))
-	return wire.FromCallee(v.Term.Term(), proc)
+	return c, wire.FromCallee(v.Term.Term(), proc), nil
 }
 
 // ReadLogs implements api.Logs.
-func (v logView) ReadLogs(ctx context.Context, name string, m *pb.ReadLogsRequest) (*pb.ReadLogsResponse, error) {
-	c := v.cells.Cell(worker.CellName(name))
-	if c == nil {
-		return nil, fmt.Errorf("cell %s: %w", name, fault.ErrUnreachable)
+func (v logView) ReadLogs(ctx context.Context, name string, m *pb.ReadLogsRequest) (got *pb.ReadLogsResponse, err error) {
+	c, to, err := v.reach(name)
+	if err == nil {
+		m.To = to
+		got, err = c.ReadLogs(ctx, m)
 	}
-	m.To = v.callee(name)
-	got, err := c.ReadLogs(ctx, m)
 	return got, unreachable(name, err)
 }
 
 // FollowLogs implements api.Logs.
 func (v logView) FollowLogs(ctx context.Context, name string, m *pb.FollowLogsRequest, each func(*pb.FollowLogsResponse) error) error {
-	c := v.cells.Cell(worker.CellName(name))
-	if c == nil {
-		return fmt.Errorf("cell %s: %w", name, fault.ErrUnreachable)
+	c, to, err := v.reach(name)
+	if err == nil {
+		m.To = to
+		err = c.FollowLogs(ctx, m, each)
 	}
-	m.To = v.callee(name)
-	return unreachable(name, c.FollowLogs(ctx, m, each))
+	return unreachable(name, err)
 }
 
 // unreachable marks an error of the way to a cell.
