@@ -9,7 +9,6 @@ import (
 
 	"connectrpc.com/connect"
 
-	"cantina/event"
 	"cantina/fault"
 	"cantina/plan"
 	pb "cantina/wire/cantinav1"
@@ -55,29 +54,27 @@ func writeOf(ctx context.Context, m *pb.Write) (plan.Write, error) {
 	return w, nil
 }
 
-// listing returns the position of a list. It must be taken before the rows are read: then no later
-// event is missed.
-func listing[T any](l plan.Page[T], at event.Position) *pb.Listing {
-	return &pb.Listing{Next: l.Next, Revision: l.Revision, Position: at.String()}
-}
-
-// list is the shape of every list call.
-func list[T any](s *Server, page *pb.Page, read func(*Backend, plan.Range) (plan.Page[T], error)) (plan.Page[T], *pb.Listing, error) {
-	var none plan.Page[T]
+// list is the form of list calls; say makes the message of an item. The position is taken before
+// the rows are read: then no later event is missed.
+func list[T, M any](s *Server, page *pb.Page, read func(*Backend, plan.Range) (plan.Page[T], error), say func(*T) M) ([]M, *pb.Listing, error) {
 	r, err := rangeOf(page)
 	if err != nil {
-		return none, nil, err
+		return nil, nil, err
 	}
 	b, err := s.now()
 	if err != nil {
-		return none, nil, err
+		return nil, nil, err
 	}
 	at := b.Events.Newest()
 	l, err := read(b, r)
 	if err != nil {
-		return none, nil, err
+		return nil, nil, err
 	}
-	return l, listing(l, at), nil
+	var all []M
+	for i := range l.Items {
+		all = append(all, say(&l.Items[i]))
+	}
+	return all, &pb.Listing{Next: l.Next, Revision: l.Revision, Position: at.String()}, nil
 }
 
 // get is the form of calls that read one resource. It is read after the position, as in a list.

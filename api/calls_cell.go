@@ -14,12 +14,10 @@ import (
 
 // ListCells lists cells by name, and those that are gone when all is set.
 func (c cellCalls) ListCells(_ context.Context, q *request[pb.ListCellsRequest]) (*response[pb.ListCellsResponse], error) {
-	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[Cell], error) { return b.Cells.ListCells(r, q.Msg.All) })
-	m := &pb.ListCellsResponse{Listing: where}
-	for i := range l.Items {
-		m.Cells = append(m.Cells, cellMessage(&l.Items[i]))
-	}
-	return answer(m, err)
+	all, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[Cell], error) {
+		return b.Cells.ListCells(r, q.Msg.All)
+	}, cellMessage)
+	return answer(&pb.ListCellsResponse{Cells: all, Listing: where}, err)
 }
 
 // GetCell returns one cell.

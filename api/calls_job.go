@@ -13,12 +13,10 @@ import (
 
 // ListJobs lists jobs by name.
 func (c jobCalls) ListJobs(_ context.Context, q *request[pb.ListJobsRequest]) (*response[pb.ListJobsResponse], error) {
-	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Job], error) { return b.Jobs.ListJobs(q.Msg.Domain, r) })
-	m := &pb.ListJobsResponse{Listing: where}
-	for i := range l.Items {
-		m.Jobs = append(m.Jobs, job(&l.Items[i], false))
-	}
-	return answer(m, err)
+	all, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Job], error) {
+		return b.Jobs.ListJobs(q.Msg.Domain, r)
+	}, func(j *plan.Job) *pb.Job { return job(j, false) })
+	return answer(&pb.ListJobsResponse{Jobs: all, Listing: where}, err)
 }
 
 // GetJob returns a job with its definition.
@@ -90,21 +88,17 @@ func (c jobCalls) nodes(q interface {
 	GetNode() string
 	GetBelow() string
 	GetPage() *pb.Page
-}, read func(Jobs, plan.JobNodeFilter, plan.Range) (plan.Page[plan.JobNode], error)) (nodes []*pb.JobNode, where *pb.Listing, err error) {
+}, read func(Jobs, plan.JobNodeFilter, plan.Range) (plan.Page[plan.JobNode], error)) ([]*pb.JobNode, *pb.Listing, error) {
 	f, err := nodeFilter(q.GetJob(), q.GetState(), q.GetNode(), q.GetBelow())
 	if err != nil {
 		return nil, nil, err
 	}
-	l, where, err := list(c.Server, q.GetPage(), func(b *Backend, r plan.Range) (plan.Page[plan.JobNode], error) {
+	return list(c.Server, q.GetPage(), func(b *Backend, r plan.Range) (plan.Page[plan.JobNode], error) {
 		if err := knownNodes(b, f); err != nil {
 			return plan.Page[plan.JobNode]{}, err
 		}
 		return read(b.Jobs, f, r)
-	})
-	for i := range l.Items {
-		nodes = append(nodes, listedNode(&l.Items[i]))
-	}
-	return nodes, where, err
+	}, listedNode)
 }
 
 // RemoveJob deletes a job and ends its running batch tasks.

@@ -32,12 +32,12 @@ func (c operationCalls) EndWait(ctx context.Context, q *request[pb.EndWaitReques
 
 // ListQuarantine lists rows that cannot be read.
 func (c operationCalls) ListQuarantine(_ context.Context, q *request[pb.ListQuarantineRequest]) (*response[pb.ListQuarantineResponse], error) {
-	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[Quarantined], error) { return b.Operation.ListQuarantine(r) })
-	m := &pb.ListQuarantineResponse{Listing: where}
-	for _, x := range l.Items {
-		m.Rows = append(m.Rows, &pb.Quarantined{Key: text.Clean(x.Key), Reason: text.Clean(x.Reason), Content: x.Bytes})
-	}
-	return answer(m, err)
+	all, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[Quarantined], error) {
+		return b.Operation.ListQuarantine(r)
+	}, func(x *Quarantined) *pb.Quarantined {
+		return &pb.Quarantined{Key: text.Clean(x.Key), Reason: text.Clean(x.Reason), Content: x.Bytes}
+	})
+	return answer(&pb.ListQuarantineResponse{Rows: all, Listing: where}, err)
 }
 
 // ReleaseQuarantined drops a row that cannot be read, or reads it again.

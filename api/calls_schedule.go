@@ -50,14 +50,10 @@ func scheduleKey(domain, name string) (schedule.Key, error) {
 
 // ListSchedules lists schedules by domain and name.
 func (c scheduleCalls) ListSchedules(_ context.Context, q *request[pb.ListSchedulesRequest]) (*response[pb.ListSchedulesResponse], error) {
-	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Schedule], error) {
+	all, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Schedule], error) {
 		return b.Schedules.ListSchedules(q.Msg.Domain, r)
-	})
-	m := &pb.ListSchedulesResponse{Listing: where}
-	for i := range l.Items {
-		m.Schedules = append(m.Schedules, scheduleMessage(&l.Items[i]))
-	}
-	return answer(m, err)
+	}, scheduleMessage)
+	return answer(&pb.ListSchedulesResponse{Schedules: all, Listing: where}, err)
 }
 
 // GetSchedule returns a schedule with its history, and its coming firings.

@@ -15,14 +15,10 @@ import (
 
 // ListServices lists services by domain and name.
 func (c serviceCalls) ListServices(_ context.Context, q *request[pb.ListServicesRequest]) (*response[pb.ListServicesResponse], error) {
-	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Service], error) {
+	all, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Service], error) {
 		return b.Services.ListServices(q.Msg.Domain, r)
-	})
-	m := &pb.ListServicesResponse{Listing: where}
-	for i := range l.Items {
-		m.Services = append(m.Services, service(&l.Items[i], false))
-	}
-	return answer(m, err)
+	}, func(s *plan.Service) *pb.Service { return service(s, false) })
+	return answer(&pb.ListServicesResponse{Services: all, Listing: where}, err)
 }
 
 // GetService returns a service with its versions.
@@ -52,14 +48,10 @@ func (c serviceCalls) ListInstances(_ context.Context, q *request[pb.ListInstanc
 	if err != nil {
 		return nil, err
 	}
-	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Instance], error) {
+	all, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Instance], error) {
 		return b.Services.ListInstances(plan.InstanceFilter{Domain: q.Msg.Domain, Service: q.Msg.Service, Cell: q.Msg.Cell, States: states, Orphans: q.Msg.Orphans}, r)
-	})
-	m := &pb.ListInstancesResponse{Listing: where}
-	for i := range l.Items {
-		m.Instances = append(m.Instances, instances(&l.Items[i], q.Msg.All)...)
-	}
-	return answer(m, err)
+	}, func(i *plan.Instance) []*pb.Instance { return instances(i, q.Msg.All) })
+	return answer(&pb.ListInstancesResponse{Instances: slices.Concat(all...), Listing: where}, err)
 }
 
 func lrpStates(names []string) ([]lrp.State, error) {

@@ -23,14 +23,10 @@ func (c taskCalls) ListTasks(_ context.Context, q *request[pb.ListTasksRequest])
 	if err != nil {
 		return nil, err
 	}
-	l, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Task], error) {
+	all, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Task], error) {
 		return b.Tasks.ListTasks(plan.TaskFilter{Domain: q.Msg.Domain, Name: q.Msg.Name, Cell: q.Msg.Cell, States: states, Outcomes: outcomes}, r)
-	})
-	m := &pb.ListTasksResponse{Listing: where}
-	for i := range l.Items {
-		m.Tasks = append(m.Tasks, planTask(&l.Items[i], false))
-	}
-	return answer(m, err)
+	}, func(t *plan.Task) *pb.Task { return planTask(t, false) })
+	return answer(&pb.ListTasksResponse{Tasks: all, Listing: where}, err)
 }
 
 // planTask puts a task on the wire; nil when there is none, beside an error.
