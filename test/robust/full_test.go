@@ -208,4 +208,6 @@ func TestServerWithoutRoom(t *testing.T) {
 	if x := c.cell("c1"); x.Proc != proc {
 		t.Errorf("c1 began a new session: %v", x)
 	}
+	c.startCell("c2").wait() // it clears away what is left of its predecessor
+	c.session("c2", "HEALTHY")
 }
