@@ -27,9 +27,9 @@ func (b Backoff) effective() Backoff {
 	return b
 }
 
-// Next returns the pause after current: the first value strictly greater; behind
-// the last one the last again or no more. Progress is a duration, not a place in
-// the list, so editing the list keeps jobs at a sensible place.
+// Next returns the pause after current: the first value strictly greater; after the last one the
+// last again or none. Progress is a duration, not a position in the list, so editing the list
+// keeps jobs at a sensible place.
 func (b Backoff) Next(current int) NextBackoff {
 	b = b.effective()
 	for _, s := range b.Seconds {

@@ -14,8 +14,8 @@ type Scope int
 
 // The scopes of a refusal.
 const (
-	ScopeJob  Scope = iota // nothing of the job can start
-	ScopeHost              // nothing of the job below the pinned host can
+	ScopeJob  Scope = iota // no task of the job can start
+	ScopeHost              // no task of the job below the pinned host can start
 	ScopeNode              // this node cannot
 )
 

@@ -179,10 +179,10 @@ func (ps *processes) SessionChanged(e worker.SessionChanged) {
 	}
 }
 
-// Dead handles the certain death of a process. holder is the process that took its cell's name,
-// if any. It takes over work that it has reported a container of and, if it has taken over the
-// directory of the dead process, work that survives a restart. It returns the number of lost
-// tasks.
+// Dead handles the certain death of a process. holder is the process that now has its cell's name,
+// if any. It takes over work that it has reported a container of. If it has taken over the
+// directory of the dead process, it also takes over work that survives a restart. Dead returns the
+// number of lost tasks.
 func (ps *processes) Dead(e worker.Dead, holder worker.Proc) (lost int) {
 	succeeds := e.Proof == worker.ProofSuccessor || e.Proof == worker.ProofBoot
 	return ps.procDead(string(e.Cell), string(e.Proc), string(holder), succeeds)

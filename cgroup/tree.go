@@ -231,8 +231,8 @@ var ErrNoGroup = errors.New("no control group can be made")
 // handDown are the v2 controllers that a directory hands down to those below.
 const handDown = "+memory +pids +cpu"
 
-// Class makes the class of the given name, which is passed to Create afterwards, and the directory
-// of the tree if another program has removed it. ErrNoGroup.
+// Class makes the class of the given name, which is passed to Create afterwards. It also makes the
+// directory of the tree if another program has removed it. ErrNoGroup.
 func (t *Tree) Class(name string) error {
 	dir := filepath.Join(t.root, name)
 	err := makeDir(dir)

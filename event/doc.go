@@ -4,8 +4,8 @@
 //	publish(revision, events) ──► ring (bounded) ──► subscriptions
 //
 // The ring keeps the newest events. A subscription starts strictly after a revision, or at the
-// tail. Events that the ring no longer holds, and events that a slow reader did not take in time,
-// are reported as an explicit Gap, never left out silently. Events replayed from any revision
+// tail. Events that the ring no longer holds, or that a slow reader did not take in time, are
+// reported as an explicit Gap. No event is left out silently. Events replayed from any revision
 // rebuild the same view (I13): every event carries the whole row.
 //
 // One Hub belongs to one term; a new leader begins at the revision of its load. The encoding of an

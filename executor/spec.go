@@ -24,8 +24,8 @@ var (
 	ErrInUse     = errors.New("the data directory is in use by another cell")
 )
 
-// CallError is an error of a call about one container: the request is in Call, the container in
-// ID, and the reason in Err, in words that do not depend on other names of the container's work.
+// CallError is an error of a call about one container. The request is in Call, the container in
+// ID, and the reason in Err. The reason does not depend on other names of the container's work.
 type CallError struct {
 	Call, ID string
 	Err      error

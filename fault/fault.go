@@ -27,7 +27,7 @@ var (
 	// ErrTermOver: the leader's term ended, or cannot be proven any more; the next
 	// leader answers.
 	ErrTermOver = errors.New("the leader's term has ended")
-	// ErrFull: the store takes no more.
+	// ErrFull: the store accepts no further writes.
 	ErrFull       = errors.New("the store is full")
 	ErrNotAllowed = errors.New("not allowed")
 	// ErrUnreachable: a cell did not answer.

@@ -68,8 +68,8 @@ const (
 	mostRevisions = 1 << 42
 )
 
-// Believable reports whether a term can have been given by the store in which own is a term, as
-// far as numbers show, at the time unix in seconds. A term that cannot is refused: it must neither
+// Believable reports whether the store in which own is a term can have given a term, as far as
+// numbers show, at the time unix in seconds. A term that is impossible is refused: it must neither
 // end a leader nor bind a cell.
 func Believable(t, own Term, unix int64) bool {
 	return t.Epoch >= 0 && t.Revision >= 0 && t.Epoch <= max(own.Epoch, unix)+epochAhead &&

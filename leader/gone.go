@@ -27,7 +27,7 @@ type Lost struct {
 	At time.Time
 	// Left: it deregistered, with nothing on it.
 	Left bool
-	// Why and Work describe why it is gone, and what was done with its work.
+	// Why and Work describe the cause of its end, and the handling of its work.
 	Why, Work string
 	// State is its last report; zero if it sent none in this term.
 	State cell.State

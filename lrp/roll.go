@@ -36,12 +36,12 @@ func (p RolloutPolicy) deadline() time.Duration {
 }
 
 // Roll returns the next value of a service whose rollout is in progress, or s itself if nothing
-// changes, and the next time at which time alone can change it (zero = none). The target grows
-// index by index, a batch ahead of the prefix of its healthy instances. The versions that it
-// replaces shrink from below: after that prefix when starting first, a batch ahead of it when
-// stopping first. Ranges only move forward, so a flapping instance brings nothing back. All inputs
-// of its decisions are in the service and in the rows: a new leader continues where the old one
-// stopped.
+// changes. It also returns the next time at which time alone can change it (zero = none). The
+// target grows index by index, a batch ahead of the prefix of its healthy instances. The versions
+// that it replaces shrink from below: after that prefix when starting first, a batch ahead of it
+// when stopping first. Ranges only move forward, so a flapping instance brings nothing back. All
+// inputs of its decisions are in the service and in the rows: a new leader continues where the old
+// one stopped.
 func (s *Service) Roll(in Instances, now time.Time) (*Service, time.Time) {
 	if s.Phase == Steady || len(s.Versions) == 0 {
 		return s, time.Time{}

@@ -21,7 +21,7 @@ type Range struct {
 // Page is one page of a list of committed rows.
 type Page[T any] struct {
 	Items []T
-	// Next is the Range.After of the next page; empty = no more.
+	// Next is the Range.After of the next page; empty = last page.
 	Next string
 	// Revision is the store's revision that the page shows.
 	Revision int64

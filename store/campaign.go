@@ -14,11 +14,11 @@ import (
 // errAgain reports a campaign that has to be started over with a fresh lease.
 var errAgain = errors.New("campaign again")
 
-// Campaign waits until this server is elected, on a lease made for this campaign alone, has
-// written the head to a strictly greater term, and has loaded every row except those under
-// DataPrefix at or after that write. It retries forever while the store does not answer. It fails
-// with ctx's error; with ErrCorrupt if the head cannot be read (a corrupt head is never treated as
-// a new store); with ErrNoHead after an unfinished restore; with ErrFull or ErrBroken if the store
+// Campaign waits until this server is elected, on a lease made for this campaign alone. It then
+// writes the head to a strictly greater term, and loads every row except those under DataPrefix,
+// at or after that write. It retries forever while the store does not answer. It fails with ctx's
+// error; with ErrCorrupt if the head cannot be read (a corrupt head is never treated as a new
+// store); with ErrNoHead after an unfinished restore; with ErrFull or ErrBroken if the store
 // cannot be written, ErrWentBack if it became another one; or with an error of Config.Memory. The
 // caller must end every Leadership with Resign.
 func (s *Store) Campaign(ctx context.Context, c Candidate) (*Leadership, error) {

@@ -36,7 +36,7 @@ import (
 
 // Errors of the store.
 var (
-	// ErrTooLarge reports a transition that does not fit in one transaction. Nothing of it was sent.
+	// ErrTooLarge reports a transition that does not fit in one transaction. No part of it was sent.
 	ErrTooLarge = fault.New(fault.ErrTooLarge, "transition too large")
 	// ErrBadKey reports an empty key.
 	ErrBadKey = errors.New("bad key")

@@ -80,7 +80,7 @@ type OnLost int
 // The choices.
 const (
 	LostEnd  OnLost = iota // default: ended by the deadline
-	LostKeep               // continues; the row says "may still run"
+	LostKeep               // continues; the row is marked "may still run"
 )
 
 // Resolution is a person's decision about a lost task.

@@ -63,9 +63,9 @@ type SessionChanged struct {
 	Reason     string
 }
 
-// Unheard reports to the board that a process that was not HEALTHY yet in this term has been
-// silent for the time after which a HEALTHY one is UNHEALTHY: its RUNNING services become suspect,
-// and get no traffic. It is emitted once; HEALTHY ends it.
+// Unheard reports to the board that a process has not been HEALTHY in this term and is silent. The
+// silence has lasted for the time after which a HEALTHY one becomes UNHEALTHY. Its RUNNING
+// services become suspect, and get no traffic. It is emitted once; HEALTHY ends it.
 type Unheard struct {
 	Cell   CellName
 	Proc   Proc

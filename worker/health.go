@@ -52,7 +52,7 @@ func (h Health) Next(now time.Duration, g Gaps, allowed bool) (next State, block
 }
 
 // Advance moves h to its state at now and returns the result of Next. The time in UNHEALTHY counts
-// from when the limit passed, not from when that was noticed, so that the cell, which checks each
+// from when the limit passed, not from when that was noticed. So the cell, which checks each
 // second, gives up before the leader does.
 func (h *Health) Advance(now time.Duration, g Gaps, allowed bool) (blocked bool) {
 	next, blocked := h.Next(now, g, allowed)

@@ -1,5 +1,5 @@
 // Package apitest has an in-memory leader for tests of the API and of the CLI. No work runs: a
-// test changes the state of a task, an instance or a cell, and the fake commits it with revisions,
+// test changes the state of a task, an instance or a cell. The fake commits it with revisions,
 // events and idempotency keys like the real leader. Only tests may import it.
 package apitest
 

@@ -1,8 +1,8 @@
-// Command cells measures a server with simulated cells (cantina cell --simulate): how
-// fast services and tasks start, one service at a time against a durable write of the
-// same run, how fast the instances of lost cells are whole again, and what heartbeats
-// cost. Every figure is of a fresh server with an embedded store and fsync. It is no
-// test: it fails only when something cannot be measured.
+// Command cells measures a server with simulated cells (cantina cell --simulate): how fast
+// services and tasks start, one service at a time compared with a durable write of the same run,
+// how fast the instances of lost cells are RUNNING again, and the cost of heartbeats. Every figure
+// is of a fresh server with an embedded store and fsync. It is no test: it fails only if a figure
+// cannot be measured.
 package main
 
 import (
@@ -165,7 +165,7 @@ func lost(ctx context.Context, r *rig, n int) error {
 	return nil
 }
 
-// heartbeats measures what the server uses while cells do nothing but beat.
+// heartbeats measures the server's usage while cells only send heartbeats.
 func heartbeats(ctx context.Context, r *rig, n int) error {
 	const span = time.Minute
 	before, err := gauge.SpentBy(r.server.cmd.Process.Pid)

@@ -109,7 +109,7 @@ func (r *rig) follow(ctx context.Context) error {
 	}
 }
 
-// close ends what the rig has started and joins err with what goes wrong then.
+// close ends the processes of the rig and joins their errors with err.
 func (r *rig) close(err error) error {
 	if err != nil {
 		text, _ := os.ReadFile(filepath.Join(r.dir, "server.log")) // err matters more
@@ -143,7 +143,7 @@ func (r *rig) untilRunning(ctx context.Context, text string, n int) (time.Durati
 	return time.Since(begin), err
 }
 
-// seen is what events have told.
+// seen is the data of the events so far.
 type seen struct {
 	instances map[string]string // index → cell on which it runs
 	tasks     map[string]bool   // that have ended
@@ -162,7 +162,7 @@ func (s *seen) on(prefix string) int {
 	return n
 }
 
-// news is what events have told so far, and wakes who waits for more.
+// news is the data of the events so far, and wakes waiting readers.
 type news struct {
 	mu      sync.Mutex
 	seen    seen

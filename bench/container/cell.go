@@ -20,7 +20,7 @@ import (
 // workers is how many launches are in flight, in the bare loop as here.
 const workers = 2
 
-// cell is an executor in a directory of its own.
+// cell is an executor in its own directory.
 type cell struct {
 	*executor.Executor
 	sub *executor.Subscription
@@ -60,7 +60,7 @@ func withCell(ctx context.Context, f func(*cell) error) error {
 	return errors.Join(err, <-ended)
 }
 
-// listen wakes who waits for an event of a container.
+// listen wakes the waiters for an event of a container.
 func (c *cell) listen() {
 	for ev := range c.sub.C {
 		c.wake(ev.Container, ev.Kind)

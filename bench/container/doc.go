@@ -1,7 +1,6 @@
-// Command container measures what a container costs, against a bare loop of
-// os/exec in the same run: launches of /bin/true at each level of isolation, with
-// and without limits; what an idle container holds, of the cell and of its shim;
-// and what a launch costs beside many that are running. The forms take turns in
-// each round, and medians are printed with the load average. It is called by
-// scripts/bench and nothing else.
+// Command container measures the cost of a container, compared with a bare loop of os/exec in the
+// same run: launches of /bin/true at each level of isolation, with and without limits; the memory
+// and descriptors of an idle container, in the cell and in its shim; and the cost of a launch
+// beside many that are running. The forms alternate in each round, and medians are printed with
+// the load average. Only scripts/bench calls it.
 package main

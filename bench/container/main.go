@@ -16,7 +16,7 @@ import (
 	"cantina/resource"
 )
 
-// trueProgram is what every launch runs.
+// trueProgram is the program of every launch.
 var trueProgram = action.Action{Run: &action.Run{Path: "/bin/true"}}
 
 // form is one way to start a process.
@@ -28,7 +28,7 @@ type form struct {
 	costs  []float64 // microseconds of processor time a launch
 }
 
-// forms are what is compared; the first is the floor.
+// forms are the compared forms; the first is the floor.
 func forms() []*form {
 	limits := resource.Amounts{resource.MemoryMB: 64, resource.CPUMilli: 1000}
 	all := []*form{
@@ -109,7 +109,7 @@ func ratios(ctx context.Context, n, rounds int) error {
 	})
 }
 
-// standing prints what idle containers hold outside their own processes.
+// standing prints the resources of idle containers outside their own processes.
 func standing(ctx context.Context, n int) error {
 	return withCell(ctx, func(c *cell) error {
 		if err := c.fill("warm", 50, sleeper()); err != nil {
@@ -141,7 +141,7 @@ func standing(ctx context.Context, n int) error {
 	})
 }
 
-// crowd prints what a launch costs beside few and beside many running containers.
+// crowd prints the cost of a launch beside few and beside many running containers.
 func crowd(ctx context.Context, n, rounds, many int) error {
 	const few = 100
 	rates, costs := map[int][]float64{}, map[int][]float64{}

@@ -1,5 +1,5 @@
-// Package gauge is what the programs of bench measure with: processor time, load and
-// medians. They call it, nobody else does.
+// Package gauge has the measurements of the programs of bench: processor time, load and medians.
+// Only they call it.
 package gauge
 
 import (
@@ -18,7 +18,7 @@ func Spent() time.Duration {
 	var sum time.Duration
 	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
 		var u syscall.Rusage
-		if syscall.Getrusage(who, &u) == nil { // fails for a wrong who only
+		if syscall.Getrusage(who, &u) == nil { // fails only for a wrong who
 			sum += time.Duration(u.Utime.Nano() + u.Stime.Nano())
 		}
 	}

@@ -36,16 +36,16 @@ jobs:
     cpu: %dm
 `
 
-// cluster measures a `cantina dev` of its own, fresh for each measurement.
+// cluster measures its own `cantina dev`, fresh for each measurement.
 type cluster struct {
 	program string
 	callers int
-	// cpuMilli is what each launch asks for: at 100 ten have room on each processor.
+	// cpuMilli is the request of each launch: at 100 ten fit on each processor.
 	cpuMilli int
 }
 
-// batch applies a job with n nodes and waits until all are done. It returns
-// launches per second from apply to the end, and what the whole cluster cost.
+// batch applies a job with n nodes and waits until all are done. It returns launches per second
+// from apply to the end, and the cost of the whole cluster.
 func (c *cluster) batch(ctx context.Context, n int) (out outcome, err error) {
 	d, err := dev.Start(ctx, c.program)
 	if err != nil {
@@ -93,9 +93,9 @@ func untilDone(ctx context.Context, d *dev.Dev, n int) error {
 	}
 }
 
-// tasks submits n tasks with concurrent calls and waits until the event stream has
-// told the end of each. It returns launches per second from the first call to the
-// last end, and what the whole cluster cost.
+// tasks submits n tasks with concurrent calls and waits until the event stream has the end of
+// each. It returns launches per second from the first call to the last end, and the cost of the
+// whole cluster.
 func (c *cluster) tasks(ctx context.Context, n int) (out outcome, err error) {
 	d, err := dev.Start(ctx, c.program)
 	if err != nil {

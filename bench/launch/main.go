@@ -30,7 +30,7 @@ type form struct {
 	costs  []float64 // milliseconds of processor time a launch
 }
 
-// outcome is what one measurement brought.
+// outcome is the result of one measurement.
 type outcome struct {
 	rate float64       // launches per second
 	cpu  time.Duration // processor time of one launch, that of the process included

@@ -1,6 +1,6 @@
-// Command logs measures how fast the output of a task is read by the command line,
-// beside cat of the same bytes in the same run. It is no test: it fails only when
-// something cannot be measured or the output is not what the task wrote.
+// Command logs measures how fast the command line reads the output of a task, compared with cat of
+// the same bytes in the same run. It is no test: it fails only if a figure cannot be measured or
+// the output differs from the task's.
 package main
 
 import (

@@ -94,11 +94,11 @@ func (d *demo) web(ctx context.Context) (instances, error) {
 	return all, nil
 }
 
-// totals are what a whole run adds up to.
+// totals are the sums of a whole run.
 type totals struct{ files, lines, bytes int }
 
-// check compares what the job reported with find, wc and sha256sum, file by file,
-// and prints the summary.
+// check compares the job's results with find, wc and sha256sum, file by file, and prints the
+// summary.
 func (d *demo) check(ctx context.Context, took time.Duration) error {
 	src, err := sourceRoot()
 	if err != nil {
@@ -154,7 +154,7 @@ type truths struct {
 	sums   map[string]string
 }
 
-// truth asks the tools of the system.
+// truth runs the tools of the system.
 func truth(ctx context.Context, src string) (truths, error) {
 	out := truths{sums: map[string]string{}}
 	sums, err := shell(ctx, src, `find . -type f -name '*.go' -print0 | xargs -0 sha256sum`)
@@ -187,7 +187,7 @@ func shell(ctx context.Context, dir, script string) (string, error) {
 	return string(out), nil
 }
 
-// compare says the first differences between two sets of sums.
+// compare returns the first differences between two sets of sums.
 func compare(src string, got, want map[string]string) error {
 	var wrong []string
 	for name, sum := range want {
@@ -209,7 +209,7 @@ func compare(src string, got, want map[string]string) error {
 	return fmt.Errorf("%d of %d files differ: %s", len(wrong), len(want), strings.Join(wrong[:min(len(wrong), 5)], "; "))
 }
 
-// summary prints what was found.
+// summary prints the results.
 func (d *demo) summary(ctx context.Context, t totals, took time.Duration) error {
 	var one struct {
 		Task struct {

@@ -25,7 +25,7 @@ type demo struct {
 	cantina, spec string
 	dir           string
 	address       string
-	token         string // what opens the address
+	token         string // token for the address
 	dev           *exec.Cmd
 	ended         chan error
 	log           *os.File
@@ -87,7 +87,7 @@ func (d *demo) all(ctx context.Context, hold bool) error {
 	return nil
 }
 
-// start starts cantina dev in a directory of its own and waits until it answers.
+// start starts cantina dev in its own directory and waits until it answers.
 func (d *demo) start(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "cantina-demo-")
 	if err != nil {
@@ -115,7 +115,7 @@ func (d *demo) start(ctx context.Context) error {
 	go func() { d.ended <- d.dev.Wait() }()
 	line := make(chan string, 1)
 	go func() {
-		text, _ := bufio.NewReader(read).ReadString('\n') // an empty line tells that dev has ended
+		text, _ := bufio.NewReader(read).ReadString('\n') // an empty line means that dev has ended
 		line <- strings.TrimSpace(text)
 	}()
 	select {
@@ -136,7 +136,7 @@ func (d *demo) start(ctx context.Context) error {
 	return nil
 }
 
-// tokenFile has what opens the API's port.
+// tokenFile has the token for the API's port.
 func (d *demo) tokenFile() string { return filepath.Join(d.dir, "token") }
 
 // stop ends dev in good order and removes the directory. A second interrupt while it
@@ -151,7 +151,7 @@ func (d *demo) stop() error {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, syscall.SIGINT)
 	defer signal.Stop(again)
-	_ = d.dev.Process.Signal(syscall.SIGTERM) // it may have ended by itself
+	_ = d.dev.Process.Signal(syscall.SIGTERM) // it may have ended on its own
 	for {
 		select {
 		case err := <-d.ended:
@@ -172,7 +172,7 @@ func tail(text []byte, n int) []byte {
 	return bytes.Join(lines[max(0, len(lines)-n):], []byte("\n"))
 }
 
-// run calls the CLI and returns what it printed.
+// run calls the CLI and returns its output.
 func (d *demo) run(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, d.cantina, append(args, "--addr", d.address, "--token-file", d.tokenFile())...)
 	var problem bytes.Buffer
@@ -184,7 +184,7 @@ func (d *demo) run(ctx context.Context, args ...string) ([]byte, error) {
 	return out, err
 }
 
-// get reads one thing of the API as JSON.
+// get reads one resource of the API as JSON.
 func (d *demo) get(ctx context.Context, path string, into any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.address+path, nil)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// goroot is the directory of the Go installation whose standard library is
-// measured; make sets it, else `go env GOROOT` is asked.
+// goroot is the directory of the Go installation whose standard library is measured; make sets it,
+// else `go env GOROOT` is called.
 var goroot string
 
 var errUsage = errors.New("usage: cantina-demo run|web|toolchain|packages HOST|files PACKAGE|measure FILE")

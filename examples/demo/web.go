@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// results answers with what the API knows of the job at this moment: its progress
-// and the first results.
+// results answers with the API's present data about the job: its progress and the first results.
 func results(w http.ResponseWriter, r *http.Request, api string) {
 	w.Header().Set("Content-Type", "application/json")
 	client := &http.Client{Timeout: 5 * time.Second}

@@ -134,8 +134,8 @@ func toolchain(src string) error {
 	return os.WriteFile("result.json", result, 0o644)
 }
 
-// web serves what cantina knows of the job, on the port it was given. It reads
-// the results from the public API at request time and keeps nothing.
+// web serves cantina's data about the job, on its allocated port. It reads the results from the
+// public API at request time and keeps nothing.
 func web() error {
 	port, api := os.Getenv("PORT"), os.Getenv("CANTINA_API")
 	if port == "" || api == "" {

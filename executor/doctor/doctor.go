@@ -1,6 +1,6 @@
-// Package doctor finds out what a machine can isolate and limit, by trying it with
-// real containers, and says what may leak where it cannot. The verb that prints it
-// and the state of a cell use it.
+// Package doctor finds the isolation and limits that a machine supports, by testing real
+// containers, and reports possible leaks otherwise. The verb that prints it and the state of a
+// cell use it.
 package doctor
 
 import (
@@ -23,7 +23,7 @@ import (
 	"cantina/resource"
 )
 
-// Level says how good or bad a finding is.
+// Level is the severity of a finding.
 type Level int
 
 // The levels. Only a Failure keeps a cell from running containers.
@@ -34,17 +34,17 @@ const (
 	Failure
 )
 
-// String gives the word that is printed.
+// String returns the printed word.
 func (l Level) String() string { return [...]string{"ok", "note", "warning", "failure"}[l] }
 
-// Finding is one thing that was looked at.
+// Finding is the result of one check.
 type Finding struct {
 	Name   string
 	Level  Level
-	Detail string // what is there, or what is missing and what follows from it
+	Detail string // the supported mechanism, or the missing one with its consequences
 }
 
-// String says "memory limits: ok: through v1".
+// String returns "memory limits: ok: through v1".
 func (f Finding) String() string { return f.Name + ": " + f.Level.String() + ": " + f.Detail }
 
 // Report is all findings, in the order in which they were looked at.
@@ -63,7 +63,7 @@ func (r *Report) add(name string, l Level, format string, args ...any) {
 	r.Findings = append(r.Findings, Finding{name, l, fmt.Sprintf(format, args...)})
 }
 
-// Options say what Examine uses.
+// Options are the options of Examine.
 type Options struct {
 	Dir    string // where it makes a directory to work in; empty = the system's temporary directory
 	Reaper string // path of cantina-reaper; empty = the embedded one
@@ -175,7 +175,7 @@ func (r *Report) groups() executor.CgroupMode {
 	return executor.CgroupAuto
 }
 
-// leak is what is lost without control groups. (Bistro task termination, choices
+// leak is the guarantee that is lost without control groups. (Bistro task termination, choices
 // without CGroups.)
 const leak = "only process groups and parent-death signals are left. A process that makes a session of its own outlives its container and its cell, limits are not enforced, and on_cell_restart: keep is refused"
 
@@ -206,15 +206,15 @@ func (r *Report) containers(ctx context.Context, cfg executor.Config) {
 	r.try(ctx, e, "own network", "loopback only", 0, action.Workload{Action: t, Isolation: action.IsolationNamespaces, OwnNet: true})
 	r.rootfs(ctx, e, cfg)
 	if os.Getuid() == 0 {
-		// What a workload does: it gets to its directory, writes there, and to its streams by name.
+		// The tests of a workload: it enters its directory, writes there, and to its streams by name.
 		t := action.Action{Run: &action.Run{Path: "/bin/sh", Args: []string{"-c", `set -e; cd "$CANTINA_DIR"; : > written; echo > /dev/stdout; echo > /dev/stderr; echo done > "$CANTINA_STATUS"`}}}
 		r.try(ctx, e, "other users", "by name or number, each with its directory, its streams and its status pipe", 0, action.Workload{Action: t, User: "65534:65534"})
 		r.try(ctx, e, "other users in name spaces", "likewise", 0, action.Workload{Action: t, User: "65534:65534", Isolation: action.IsolationNamespaces})
 	}
 }
 
-// rootfs tries a root of its own with the one program that is certainly static:
-// the reaper, which says with status 2 that it was called wrongly.
+// rootfs tests a root with the one program that is certainly static: the reaper, whose status 2
+// reports wrong usage.
 func (r *Report) rootfs(ctx context.Context, e *executor.Executor, cfg executor.Config) {
 	path := cfg.Reaper
 	if path == "" {
@@ -272,7 +272,7 @@ func (r *Report) try(ctx context.Context, e *executor.Executor, name, what strin
 	}
 }
 
-// stuck says what a cell would do about a process that does not die. It runs nothing.
+// stuck describes a cell's action on a process that survives KILL. It runs nothing.
 func (r *Report) stuck(reboot []string) {
 	if len(reboot) == 0 {
 		r.add("stuck work", Note, "--stuck=keep-unclean: if work past its deadline survives KILL, the cell stays without new work and reports it to the leader; nothing is started in its place")

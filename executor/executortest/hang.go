@@ -22,8 +22,8 @@ const (
 	fuseOutHead   = 16
 )
 
-// HungMount is a file system whose server takes look-ups of names and never
-// answers: whoever looks hangs in the kernel and heeds not even KILL.
+// HungMount is a file system whose server receives look-ups of names and never answers: every
+// access hangs in the kernel and ignores even KILL.
 type HungMount struct {
 	// Dir is where it is mounted.
 	Dir string
@@ -35,8 +35,8 @@ type HungMount struct {
 	released bool
 }
 
-// Hang mounts one at dir. It returns the error of a machine without FUSE, or of a
-// user who may not mount. Release it.
+// Hang mounts one at dir. It returns the error of a machine without FUSE, or of a user who may not
+// mount. Release it.
 func Hang(dir string) (*HungMount, error) {
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -55,8 +55,7 @@ func Hang(dir string) (*HungMount, error) {
 	return h, nil
 }
 
-// Release lets go who hangs, with an error, and removes the mount. A second call
-// does nothing.
+// Release fails the hanging accesses, and removes the mount. A second call does nothing.
 func (h *HungMount) Release() error {
 	if h.released {
 		return nil
@@ -67,8 +66,8 @@ func (h *HungMount) Release() error {
 	return err
 }
 
-// serve answers what is not a look-up, and closes hung at the first that is, until
-// the connection is closed.
+// serve answers all requests except look-ups, and closes hung at the first look-up, until the
+// connection is closed.
 func serve(conn *os.File, hung chan<- struct{}) {
 	buf := make([]byte, 1<<17)
 	for first := true; ; {
@@ -95,7 +94,7 @@ func answer(conn *os.File, request []byte) error {
 	var body []byte
 	switch binary.NativeEndian.Uint32(request[4:]) {
 	case fuseForget, fuseInterrupt:
-		return nil // nobody waits for an answer
+		return nil // no one waits for a response
 	case fuseInit:
 		body = make([]byte, 64)
 		binary.NativeEndian.PutUint32(body[0:], 7)

@@ -1,15 +1,13 @@
-// Package isolate makes the view that a container has of its machine: name
-// spaces, and a root file system of its own.
+// Package isolate makes a container's view of its machine: namespaces, and a root file system.
 //
-// Everything is done by the thread that forks, before the fork, but for /proc, which
-// the new process mounts before it becomes its program. So no helper program runs
-// inside the container, which would cost several times what the name spaces
-// cost. The main process is process 1 of its pid name space: it has to wait for
-// orphans itself, and signals for which it has no handler do not reach it (the
-// executor knows that).
+// The forking thread does everything before the fork, except /proc, which the new process mounts
+// before it becomes its program. So no helper program runs inside the container, which would cost
+// several times as much as the namespaces. The main process is process 1 of its pid namespace: it
+// must wait for orphans itself, and signals without a handler do not reach it (the executor
+// handles that).
 //
-// This keeps containers apart by accident, not against an attacker who is root:
-// there is no user name space and no device filter.
+// This protects against accidents, not against an attacker who is root: there is no user namespace
+// and no device filter.
 //
 // Only the executor uses this package.
 package isolate
@@ -24,9 +22,9 @@ import (
 	"cantina/spawn"
 )
 
-// Hooks are what a spawn.Spec needs for a view.
+// Hooks are the fields of a spawn.Spec that a view needs.
 type Hooks struct {
-	// CloneFlags make the name spaces that need nothing else.
+	// CloneFlags make the namespaces that need nothing else.
 	CloneFlags uintptr
 	// Enter changes the calling thread; leave, when it is not nil, brings it back
 	// also after an error.
@@ -35,13 +33,13 @@ type Hooks struct {
 	Mounts []spawn.Mount
 }
 
-// Host holds the name spaces of the cell, to come back to. Close it.
+// Host holds the namespaces of the cell, to return to. Close it.
 type Host struct {
 	fds   []int
 	flags []int
 }
 
-// OpenHost opens the name spaces of this process.
+// OpenHost opens the namespaces of this process.
 func OpenHost() (*Host, error) {
 	h := &Host{}
 	for _, ns := range []struct {
@@ -67,8 +65,7 @@ func (h *Host) Close() error {
 	return nil
 }
 
-// back brings the calling thread back into those of the host's name spaces that
-// are named by flags.
+// back returns the calling thread to those of the host's namespaces that flags names.
 func (h *Host) back(flags int) error {
 	for i, fd := range h.fds {
 		if flags&h.flags[i] == 0 {
@@ -81,7 +78,7 @@ func (h *Host) back(flags int) error {
 	return nil
 }
 
-// View is what the processes of one container see. Close it.
+// View is the view of one container's processes. Close it.
 type View struct {
 	host   *Host
 	net    bool
@@ -89,8 +86,8 @@ type View struct {
 	steps  []func() error
 
 	mu  sync.Mutex
-	mnt int // mount name space that later processes start from; -1 = none yet
-	own int // network name space, likewise
+	mnt int // mount namespace from which later processes start; -1 = none yet
+	own int // network namespace, likewise
 }
 
 // newView makes nothing yet; the first process does.
@@ -102,13 +99,13 @@ func newView(h *Host, net, shared bool, steps ...func() error) *View {
 	return v
 }
 
-// Hooks are for one process of the container. Each has a pid name space of its
-// own, so that the end of one is not the end of the others.
+// Hooks are for one process of the container. Each has its own pid namespace, so that the end of
+// one is not the end of the others.
 func (v *View) Hooks() Hooks {
 	return Hooks{CloneFlags: unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS, Enter: v.enter, Mounts: procMounts()}
 }
 
-// Close lets go of the name spaces; they end with their last process.
+// Close releases the namespaces; they end with their last process.
 func (v *View) Close() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -144,7 +141,7 @@ func (v *View) first() error {
 	if err := unix.Unshare(v.flags()); err != nil {
 		return fmt.Errorf("make name spaces: %w", err)
 	}
-	defer unix.Umask(unix.Umask(0o022)) // of the thread, whose view is its own: others shall get in too
+	defer unix.Umask(unix.Umask(0o022)) // of the thread, which has its own view: others must be able to enter too
 	mnt, own := -1, -1
 	var err error
 	if v.shared { // the host's /proc is needed for this, so before the steps
@@ -170,7 +167,7 @@ func (v *View) first() error {
 	return nil
 }
 
-// again enters what the first process made.
+// again enters the namespaces that the first process made.
 func (v *View) again() error {
 	if v.mnt < 0 {
 		return nil
@@ -189,7 +186,7 @@ func (v *View) again() error {
 	return v.copy()
 }
 
-// copy gives the thread mounts of its own to put /proc into.
+// copy gives the thread its own mounts for /proc.
 func (v *View) copy() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("copy mounts: %w", err)
@@ -205,7 +202,7 @@ func private() error {
 	return nil
 }
 
-// loopback brings up the only interface of a new network name space.
+// loopback brings up the only interface of a new network namespace.
 func loopback() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -223,10 +220,9 @@ func loopback() error {
 	return nil
 }
 
-// Namespaces is a view of the whole machine, read-only but for directory and a
-// private /tmp, /var/tmp and /dev/shm, with processes of its own; with net also
-// with a network of its own that has nothing but loopback. Shared says that more
-// than one process will use it.
+// Namespaces is a view of the whole machine, read-only except for directory and a private /tmp,
+// /var/tmp and /dev/shm, with its own processes; with net also with a private network that has
+// only loopback. Shared: more than one process will use it.
 func Namespaces(h *Host, dir string, net, shared bool) *View {
 	return newView(h, net, shared, private, func() error { return readOnlyBut(dir) })
 }
@@ -286,14 +282,14 @@ func Join(h *Host, pid int) Hooks {
 	}}
 }
 
-// Of /proc, what no container may change and what none may read.
+// Of /proc, the parts that no container may change and that none may read.
 var (
 	procReadOnly = []string{"bus", "fs", "irq", "sys", "sysrq-trigger"}
 	procMasked   = []string{"kcore", "keys", "timer_list"}
 )
 
-// procMounts give a process the /proc of its own name space, by which a container that runs
-// as root cannot change the machine.
+// procMounts give a process the /proc of its own namespace, with which a container that runs as
+// root cannot change the machine.
 func procMounts() []spawn.Mount {
 	const safe = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	out := []spawn.Mount{{Source: "proc", Target: "/proc", Type: "proc", Flags: safe}}

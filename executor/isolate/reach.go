@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reach adds to the hooks of a process that its user gets to directory although it may not
-// enter the directories on the way there: the data directory of a cell is root's alone. In mounts
-// of its own the first of those that it may not enter is covered by an empty one, in which
-// nothing leads anywhere but to directory. So it finds its directory at the same path as any other
-// program would, and sees nothing that it did not see before. Nothing changes on disk.
+// Reach adds to the hooks of a process that its user can reach directory although it may not enter
+// the directories on the path: only root can enter the data directory of a cell. In its own mounts
+// the first of those that it may not enter is covered by an empty one, which leads only to
+// directory. So it finds its directory at the same path as any other program, and sees no more
+// than before. Nothing changes on disk.
 func Reach(h *Host, base Hooks, dir string, who *syscall.Credential) Hooks {
 	out := base
 	out.Enter = func() (leave func() error, err error) {
@@ -72,8 +72,7 @@ func firstClosed(dir string, who *syscall.Credential) (closed string, err error)
 	}
 }
 
-// lookAs gives the calling thread, and no other, the rights of a user for what it looks up
-// on file systems.
+// lookAs gives the calling thread, and no other, the rights of a user for file system look-ups.
 func lookAs(who *syscall.Credential) (back func() error, err error) {
 	before, err := unix.Getgroups()
 	if err != nil {
@@ -118,7 +117,7 @@ func setGroups(list []uint32) error {
 
 // cover hides a directory behind an empty one that leads to a directory below it and nowhere else.
 func cover(closed, dir string) error {
-	defer unix.Umask(unix.Umask(0)) // of the thread, whose mounts are its own
+	defer unix.Umask(unix.Umask(0)) // of the thread, which has its own mounts
 	own, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("bind %s: %w", dir, err)

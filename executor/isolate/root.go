@@ -13,7 +13,7 @@ import (
 // Root is a root file system of a container.
 type Root struct {
 	Lower        []string // directories of the image, the topmost first
-	Upper        string   // takes what the container changes
+	Upper        string   // receives the container's changes
 	Work         string   // overlayfs's own; on the same file system as Upper
 	Merged       string   // where the root is put together
 	ContainerDir string   // the container's directory, bound at Inside
@@ -24,7 +24,7 @@ type Root struct {
 	Hosts        string   // content of /etc/hosts where neither image nor host have one; empty = there is none
 }
 
-// Rootfs is a view of a root file system, with processes of its own.
+// Rootfs is a view of a root file system, with its own processes.
 func Rootfs(h *Host, r Root, shared bool) *View {
 	return newView(h, r.OwnNet, shared, private, r.mount)
 }
@@ -164,8 +164,8 @@ func (r Root) bindDir() error {
 	return nil
 }
 
-// hostFiles gives the root what its network needs, where the image has nothing of its own:
-// what the host has, with the host's network, and the names of the loopback.
+// hostFiles adds the files that the root's network needs, if the image has none: those of the
+// host, with the host's network, and the names of the loopback.
 func (r Root) hostFiles() error {
 	root, err := os.OpenRoot(r.Merged)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package place puts downloaded files where a container wants them, and takes files that
-// are to be uploaded. No link leads out of the directory that a place is in.
+// Package place puts downloaded files where a container needs them, and reads files for uploads.
+// No link leads out of the directory of a place.
 //
-// What is within a container's own directory the executor does itself. Anything else may be
-// on a file system that does not answer: there "cantina-reaper put" and "take" do it, as
-// processes of the container, so that nothing but they can hang.
+// The executor itself handles files within a container's own directory. Other files may be on a
+// file system that does not respond: "cantina-reaper put" and "take" handle them, as processes of
+// the container, so that only these can hang.
 package place
 
 import (
@@ -29,19 +29,19 @@ type Place struct {
 	Owned    bool
 	Uid, Gid int
 	Groups   []uint32 // that the owner is in too
-	// Most bounds what is unpacked there, in bytes; 0 = the bound of package archive.
+	// Most limits the unpacked size there, in bytes; 0 = the limit of package archive.
 	Most int64
 }
 
-// File is a file of the cell that goes to a place, or comes from there.
+// File is a file of the cell that is copied to a place, or from there.
 type File struct {
 	At     Place
 	Path   string // of the cell's own
 	Unpack bool   // it is an archive
 	Into   string // name in the place, when that is a directory
 	Dir    bool   // the place is a directory, whether it is there or not
-	// Become: this process becomes the owner of the place, for ever, before it looks at the
-	// place. It is for processes that do nothing else.
+	// Become: this process becomes the owner of the place, permanently, before it accesses the place.
+	// It is for processes that do nothing else.
 	Become bool
 }
 
@@ -147,7 +147,7 @@ func relative(p string) string {
 	return p
 }
 
-// makeDirs makes what is missing of dir, with the place's owner.
+// makeDirs creates the missing part of dir, with the place's owner.
 func makeDirs(root *os.Root, p Place, dir string) error {
 	dir = relative(dir)
 	if info, err := root.Stat(dir); err == nil && info.IsDir() {
@@ -167,8 +167,8 @@ func makeDirs(root *os.Root, p Place, dir string) error {
 	return nil
 }
 
-// Open opens the regular file at a place, and nothing that would block or lead
-// elsewhere. Name is what the container calls it.
+// Open opens the regular file at a place, and never one that would block or lead elsewhere. Name
+// is the container's name for it.
 func Open(p Place, name string) (*os.File, int64, error) {
 	root, err := os.OpenRoot(p.Root)
 	if err != nil {
@@ -179,7 +179,7 @@ func Open(p Place, name string) (*os.File, int64, error) {
 	return regular(f, err, name)
 }
 
-// regular refuses what is not a regular file.
+// regular refuses all but regular files.
 func regular(f *os.File, err error, name string) (*os.File, int64, error) {
 	if err != nil {
 		return nil, 0, err

@@ -13,8 +13,8 @@ import (
 	"cantina/image/archive"
 )
 
-// Pack writes a file or a directory as a tar stream; the names begin with the base name of
-// the place's path. No link leads out of the root.
+// Pack writes a file or a directory as a tar stream; the names begin with the base name of the
+// place's path. No link leads out of the root.
 func Pack(ctx context.Context, p Place, w io.Writer) error {
 	root, err := os.OpenRoot(p.Root)
 	if err != nil {
@@ -76,8 +76,8 @@ func packOne(t *tar.Writer, root *os.Root, at, name string, d fs.DirEntry) error
 	return err
 }
 
-// UnpackStream unpacks a tar stream into the place, a directory that is made when it is not
-// there. What it makes belongs to the place's owner.
+// UnpackStream unpacks a tar stream into the place, a directory that is created if it is missing.
+// The files belong to the place's owner.
 func UnpackStream(ctx context.Context, p Place, r io.Reader) error {
 	root, err := os.OpenRoot(p.Root)
 	if err != nil {

@@ -1,7 +1,6 @@
-// Package reaperbin carries the program cantina-reaper inside the cell's own.
-// Make builds it into this directory before anything else; without it the build
-// works all the same, and Open says that the reaper is missing. Only the
-// executor uses this package.
+// Package reaperbin carries the program cantina-reaper inside the cell's own. Make builds it into
+// this directory before all else; without it the build still works, and Open reports that the
+// reaper is missing. Only the executor uses this package.
 package reaperbin
 
 import (
@@ -19,9 +18,8 @@ var ErrMissing = errors.New("missing reaper: this program was built without cant
 //go:embed cantina-reaper*
 var files embed.FS
 
-// Open puts the embedded reaper into memory, sealed, and returns the file to
-// execute as /proc/self/fd/<n>: what runs is what was built, whatever happens to
-// the disk. It returns ErrMissing.
+// Open puts the embedded reaper into memory, sealed, and returns the file to execute as
+// /proc/self/fd/<n>: the built program is run, in any state of the disk. It returns ErrMissing.
 func Open() (*os.File, error) {
 	program, err := files.ReadFile("cantina-reaper")
 	if err != nil {

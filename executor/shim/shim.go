@@ -1,15 +1,15 @@
-// Package shim is what a cell and the shim of a kept container tell each other:
-// files in one directory, so that either may die at any moment.
+// Package shim is the communication between a cell and the shim of a kept container: files in one
+// directory, so that either may die at any time.
 //
-//	spec      cell → shim   what to run
+//	spec      cell → shim   the program to run
 //	started   shim → cell   the process, or why there is none
 //	1.N, 2.N  shim → cell   stdout and stderr, raw, from byte N on; the cell removes
-//	                        what it has stored
+//	                        stored files
 //	ended     shim → cell   how the process ended; on disk before the shim ends
 //	ending    cell → shim   the cell is ending the process
 //
-// A shim that is gone without "ended" has lost the result: it is never read as
-// success. Files but the output's appear whole, by renaming.
+// If a shim is gone without "ended", the result is lost: it is never read as success. All files
+// except the output's appear whole, by renaming.
 //
 // The executor and cantina-reaper use this package.
 package shim
@@ -42,7 +42,7 @@ const (
 	MaxSegments = 64      // of each stream
 )
 
-// Spec is what a shim runs.
+// Spec is the program of a shim.
 type Spec struct {
 	Path      string
 	Args      []string
@@ -69,13 +69,13 @@ type TimeLimit struct {
 // TimeLimitWait is how long a shim leaves its program to the cell when the time limit is over.
 const TimeLimitWait = 2 * time.Second
 
-// User is who runs the program.
+// User is the user of the program.
 type User struct {
 	Uid, Gid uint32
 	Groups   []uint32
 }
 
-// View is what the program sees; Root nil = the machine, read-only.
+// View is the view of the program; Root nil = the machine, read-only.
 type View struct {
 	ContainerDir string
 	OwnNet       bool
@@ -89,7 +89,7 @@ type LastLine struct {
 	part []byte // begun after it
 }
 
-// Take takes what was written.
+// Take takes the written data.
 func (l *LastLine) Take(p []byte) {
 	l.part = append(l.part, p...)
 	if i := bytes.LastIndexByte(l.part, '\n'); i >= 0 {
@@ -109,7 +109,7 @@ func (l *LastLine) Last() []byte {
 	return l.line
 }
 
-// Started is what came of the start.
+// Started is the result of the start.
 type Started struct {
 	Pid   int
 	Start uint64 // clock ticks since boot, as in procid.Identity

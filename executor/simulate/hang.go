@@ -15,22 +15,22 @@ func (e *Executor) end(c *container) {
 	}
 }
 
-// Hang has a container end only after Release, as one does that hangs in the kernel: once it
-// is told to end it is stuck.
+// Hang makes a container end only after Release, like one that hangs in the kernel: once it is
+// stopped it is stuck.
 func (e *Executor) Hang(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.containers[id].hung = true
 }
 
-// Keep has a container outlive the cell's process, as far as List tells.
+// Keep makes a container outlive the cell's process, according to List.
 func (e *Executor) Keep(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.containers[id].Kept = true
 }
 
-// Release lets a container go that Hang holds; it ends if it was told to.
+// Release releases a container that Hang holds; it ends if it was stopped.
 func (e *Executor) Release(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -1,10 +1,9 @@
-// Package simulate is an executor without processes: containers that only exist
-// in memory, for `cantina cell --simulate` (many cells on one machine, real
-// protocol) and for tests of the cell.
+// Package simulate is an executor without processes: containers that only exist in memory, for
+// `cantina cell --simulate` (many cells on one machine, real protocol) and for tests of the cell.
 //
-// A container whose program is called "sleep" ends after its argument's seconds
-// (a Go duration is taken too), "true" and "false" end at once with 0 and 1, and
-// everything else runs until it is stopped. Nothing is enforced.
+// A container whose program is called "sleep" ends after its argument's seconds (or a Go
+// duration), "true" and "false" end at once with 0 and 1, and any other runs until it is stopped.
+// Nothing is enforced.
 package simulate
 
 import (
@@ -42,10 +41,10 @@ type Executor struct {
 type container struct {
 	executor.Container
 	timer  *time.Timer
-	due    time.Time // when it ends by itself, with code
+	due    time.Time // when it ends on its own, with code
 	code   int
 	fixed  []action.Port // claimed
-	hung   bool          // does not end, whatever it is told
+	hung   bool          // does not end, even if it is stopped
 	delete bool          // to be forgotten once it has ended
 }
 
@@ -197,7 +196,7 @@ func (e *Executor) start(c *container, s executor.Spec) {
 	}
 }
 
-// fate tells when and how a simulated program ends by itself.
+// fate returns when and how a simulated program ends on its own.
 func fate(r *action.Run) (after time.Duration, code int, ok bool) {
 	if r == nil {
 		return 0, 0, false
@@ -237,7 +236,7 @@ func (e *Executor) exitLocked(c *container, code int) {
 	}
 }
 
-// Collect ends what has ended by now, although its timer has not said so yet.
+// Collect ends containers that are due, even if their timer has not fired yet.
 func (e *Executor) Collect() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -375,34 +374,34 @@ func (e *Executor) Recorded() bool {
 	return e.recorded
 }
 
-// Deadline returns what SetDeadline was last given.
+// Deadline returns the last value of SetDeadline.
 func (e *Executor) Deadline() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.deadline
 }
 
-// Capacity returns what New was given.
+// Capacity returns the argument of New.
 func (e *Executor) Capacity() resource.Amounts { return e.capacity.Clone() }
 
-// Disk returns what SetDisk was last given.
+// Disk returns the last value of SetDisk.
 func (e *Executor) Disk() executor.Disk {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.disk
 }
 
-// SetDisk sets what Disk returns; with a fault Reserve refuses.
+// SetDisk sets the result of Disk; with a fault Reserve refuses.
 func (e *Executor) SetDisk(d executor.Disk) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.disk = d
 }
 
-// Withdrawn says that nothing is.
+// Withdrawn returns no withdrawn kinds.
 func (e *Executor) Withdrawn() map[string]string { return nil }
 
-// Isolation says that there is none.
+// Isolation reports that there is none.
 func (e *Executor) Isolation() []string { return []string{"simulated"} }
 
 // Probe succeeds, unless FailProbes was called.
@@ -419,8 +418,8 @@ func (e *Executor) FailProbes(err error) {
 	e.probe = err
 }
 
-// FailGroups lets no container be made from now on, for want of control groups: the
-// first one that is started finds it, and Reserve refuses since then.
+// FailGroups makes the creation of containers fail from now on, for lack of control groups: the
+// first start finds it, and Reserve refuses since then.
 func (e *Executor) FailGroups() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -14,14 +14,14 @@ import (
 // giveUp is how long after KILL a program is waited for. (Diego executor, Run step.)
 const giveUp = time.Second
 
-// scope is where in the workload an action stands.
+// scope is the place of an action in the workload.
 type scope struct {
 	main    bool           // part of the action proper
 	check   bool           // part of the monitor
 	out     io.WriteCloser // of check programs
 	started func()         // called when a program has started; may be nil
-	// decided is called, before the first signal, when programs of the action are yet to be ended
-	// but it is known how it ends; it may be called again. nil = nobody wants to know
+	// decided is called, before the first signal, if programs of the action are yet to be ended but
+	// its result is known; it may be called again. nil = not needed
 	decided func(error)
 }
 
@@ -83,7 +83,7 @@ func (p *program) serial(ctx context.Context, actions []action.Action, s scope) 
 	return nil
 }
 
-// parallel waits for all and joins what they say.
+// parallel waits for all and joins their errors.
 func (p *program) parallel(ctx context.Context, actions []action.Action, s scope) error {
 	f := newFan(len(actions))
 	decide := func(i int, err error, ended bool) {
@@ -112,8 +112,8 @@ type fan struct {
 
 func newFan(n int) *fan { return &fan{errs: make([]error, n), known: make([]bool, n), open: n} }
 
-// note takes how a part ends, or has ended, and returns how all end if some have yet to end and
-// that is known; with rest, those of which nothing is known are canceled.
+// note records how a part ends, or has ended, and returns the result of all if some have yet to
+// end and it is known; with rest, those without a known end are canceled.
 func (f *fan) note(i int, err error, ended, rest bool) ([]error, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -133,8 +133,8 @@ func (f *fan) note(i int, err error, ended, rest bool) ([]error, bool) {
 	return errs, f.open > 0
 }
 
-// gather joins errors; when ctx has ended the cancellations say nothing of their own. What
-// had ended before is not canceled.
+// gather joins errors; when ctx has ended, cancellations add no information. A part that had ended
+// before is not canceled.
 func (p *program) gather(ctx context.Context, errs []error) error {
 	kept := make([]error, 0, len(errs))
 	ended := true
@@ -175,8 +175,8 @@ func (p *program) codependent(ctx context.Context, actions []action.Action, s sc
 	return p.gather(ctx, f.errs)
 }
 
-// try swallows errors, but neither cancellation nor a program that does not end. What had
-// ended by itself before it could be canceled was not.
+// try ignores errors, except cancellation and a program that does not end. A part that had ended
+// on its own before the cancellation was not canceled.
 func (p *program) try(ctx context.Context, a *action.Action, s scope) error {
 	retry := func(err error) error {
 		if errors.Is(err, ErrCanceled) || errors.Is(err, ErrStuck) {
@@ -262,7 +262,7 @@ func (p *program) run(ctx context.Context, r *action.Run, s scope) error {
 	case ctx.Err() != nil && exit.Stopped:
 		return canceled(ctx)
 	}
-	return exitError(r, proc) // by itself, perhaps just before it was told to stop
+	return exitError(r, proc) // on its own, perhaps just before it was stopped
 }
 
 func prefixStuck(path string) error { return prefix(path, ErrStuck) }
@@ -274,8 +274,8 @@ func exitError(r *action.Run, proc Process) error {
 	return nil
 }
 
-// end stops a program as the workload's termination says; false when it does not
-// end. A check's program is killed at once: nobody waits for what it would say.
+// end stops a program according to the workload's termination; false if it does not end. A check's
+// program is killed at once: its further output is not needed.
 func (p *program) end(proc Process, check bool) bool {
 	t := &p.w.Termination
 	mode, grace := t.Mode, t.Grace

@@ -34,7 +34,7 @@ type checker struct {
 
 	attempts int
 	last     error
-	failed   func(error) // hears of each attempt of untilSuccess that failed; may be nil
+	failed   func(error) // gets each failed attempt of untilSuccess; may be nil
 }
 
 func orElse(d, fallback time.Duration) time.Duration {
@@ -99,8 +99,8 @@ func (p *program) prepare(checks []action.Check) []*checker {
 	return cs
 }
 
-// health waits until every check has passed once and then until one fails. It
-// begins, and the start timeout with it, when the action's first program has started.
+// health waits until every check has passed once and then until one fails. It begins when the
+// action's first program has started.
 func (p *program) health(ctx context.Context) error {
 	select {
 	case <-p.begun:
@@ -147,7 +147,7 @@ func (p *program) startup(ctx context.Context, cs []*checker) error {
 	for _, c := range cs {
 		group.Go(func() {
 			if c.untilSuccess(inner); c.last != nil && inner.Err() != nil && ctx.Err() == nil && p.late() {
-				c.try(ctx) // nobody has looked for a while
+				c.try(ctx) // no check for some time
 			}
 		})
 	}
@@ -301,14 +301,14 @@ func (p *program) checkHTTP(ctx context.Context, c *action.HTTPCheck) error {
 	if err != nil {
 		return fail(err)
 	}
-	_ = res.Body.Close() // the status is the answer; a body may go on for ever
+	_ = res.Body.Close() // the status is the result; a body may be endless
 	if res.StatusCode != http.StatusOK {
 		return fail(fmt.Errorf("status %d", res.StatusCode))
 	}
 	return nil
 }
 
-// checkProgram runs a check's programs; what they wrote becomes part of the error.
+// checkProgram runs a check's programs; their output becomes part of the error.
 func (p *program) checkProgram(ctx context.Context, a *action.Action) error {
 	out := &capture{}
 	err := p.do(ctx, a, scope{check: true, out: out})
@@ -321,7 +321,7 @@ func (p *program) checkProgram(ctx context.Context, a *action.Action) error {
 	return err
 }
 
-// capture keeps the end of what a check's programs write.
+// capture keeps the end of the output of a check's programs.
 type capture struct {
 	mu sync.Mutex
 	b  []byte

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Errors of this package; ExitError, StartError and TimeoutError say more.
+// Errors of this package; ExitError, StartError and TimeoutError have more detail.
 var (
 	// ErrCanceled: the run was ended from outside.
 	ErrCanceled = errors.New("canceled")
@@ -33,11 +33,11 @@ type ExitError struct {
 	Path    string
 	Exit    Exit
 	Process Process
-	// Output is the end of what a check's program wrote.
+	// Output is the end of the output of a check's program.
 	Output string
 }
 
-// Error says how it ended.
+// Error describes how it ended.
 func (e *ExitError) Error() string {
 	s := fmt.Sprintf("%s: exit status %d", e.Path, e.Exit.Code)
 	if e.Exit.Signal != 0 {
@@ -58,19 +58,19 @@ type StartError struct {
 	Err  error
 }
 
-// Error says why.
+// Error returns the reason.
 func (e *StartError) Error() string { return fmt.Sprintf("%s: cannot be started: %v", e.Path, e.Err) }
 
 // Unwrap gives the host's error.
 func (e *StartError) Unwrap() error { return e.Err }
 
-// TimeoutError is a timeout action that ran out of time.
+// TimeoutError is a timeout action whose time is over.
 type TimeoutError struct {
 	After time.Duration
-	Err   error // what its action said when it was stopped; may be nil
+	Err   error // the error of its action when it was stopped; may be nil
 }
 
-// Error contains the word timeout, which the owners of tasks look for.
+// Error contains the word timeout, for which the owners of tasks search.
 func (e *TimeoutError) Error() string {
 	s := fmt.Sprintf("exceeded timeout of %v", e.After)
 	if e.Err != nil {
@@ -82,7 +82,7 @@ func (e *TimeoutError) Error() string {
 // Unwrap gives the inner error.
 func (e *TimeoutError) Unwrap() error { return e.Err }
 
-// canceled says that ctx has ended, and why if there was a reason.
+// canceled reports that ctx has ended, and why if there was a reason.
 func canceled(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return fmt.Errorf("%w: %w", ErrCanceled, cause)

@@ -1,6 +1,6 @@
-// Package step runs a container's workload: it interprets the action tree, keeps
-// setup, action, sidecars, health and readiness checks together, and says how it
-// ended. (Diego executor, Step semantics; Diego dev notes, Health checks.)
+// Package step runs a container's workload: it interprets the action tree, coordinates setup,
+// action, sidecars, health and readiness checks, and reports the result. (Diego executor, Step
+// semantics; Diego dev notes, Health checks.)
 //
 //	setup ──ok──▶ action + sidecars + checks ──decided──▶ the others cancelled ──all gone──▶ Result
 //	                │ no checks: the first program of the action has started
@@ -8,25 +8,25 @@
 //	                ▼
 //	             RUNNING ──readiness checks──▶ routable or not, any number of times
 //
-// What decides the end:
+// The end is decided by:
 //
-//   - the action fails: always; it succeeds: when there are no checks, or when there are
-//     sidecars. A checked action without sidecars may end with status 0 and leave its
-//     work to processes in the background: then the checks decide.
-//   - a sidecar ends, however.
+//   - the action, if it fails; if it succeeds without checks, or with sidecars. A checked
+//     action without sidecars may end with status 0 and leave its work to background
+//     processes: then the checks decide.
+//   - the end of a sidecar, in any way.
 //   - a check: not every one has passed within the start timeout, or one fails after it
 //     had passed.
 //   - the time limit, or ctx.
 //
-// A deadline is acted on, and a program told to stop, only after the ends that have happened
-// have been taken: while the cell was stopped, programs went on. (Decision 0428.)
+// Past ends are collected before a deadline is handled or a program is stopped: while the cell was
+// stopped, programs continued. (Decision 0428.)
 //
-// The package decides when and in which order; how a program is started, signalled
-// and waited for is the Host's business. It uses no clock but the timers of
-// package time and of contexts, and the boot clock that it is given.
+// The package decides when and in which order; the Host starts, signals and waits for programs. It
+// uses no clock except the timers of package time and of contexts, and the boot clock that it is
+// given.
 //
-// The executor runs one Engine for all its containers. A workload that is a
-// single program without checks it may run without this package.
+// The executor runs one Engine for all its containers. It may run a workload of a single program
+// without checks without this package.
 package step
 
 import (
@@ -46,24 +46,24 @@ import (
 	"cantina/internal/run"
 )
 
-// Host is what the executor does for one container.
+// Host is the executor's part for one container.
 type Host interface {
 	// Start starts a program in the container. It does not wait for it.
 	Start(ctx context.Context, l Launch) (Process, error)
 	// Dial connects to a declared port of the container, by name.
 	Dial(ctx context.Context, port string) (net.Conn, error)
-	// Place says where on the cell a path of the container is.
+	// Place returns where on the cell a path of the container is.
 	Place(path string) (Place, error)
-	// Full returns why the container may not go on when it has more on disk than it may; nil
-	// else. It is asked when a program or a transfer has ended.
+	// Full returns why the container may not continue if it exceeds its disk limit; nil else. It is
+	// called when a program or a transfer has ended.
 	Full() error
 	// Local copies a file of the machine, which may be where nothing answers, to where it
 	// can be read; the caller removes the copy.
 	Local(ctx context.Context, path string) (copied string, remove func() error, err error)
 }
 
-// Observer hears what happens. Its methods return at once and may be called from
-// several goroutines.
+// Observer receives the events. Its methods return at once and may be called from several
+// goroutines.
 type Observer interface {
 	// Note takes a line for the container's log.
 	Note(line string)
@@ -72,7 +72,7 @@ type Observer interface {
 	Waiting(reason string)
 	// Running is called at most once: the container is RUNNING.
 	Running()
-	// Decided is called at most once, before the first signal: how the workload ends is decided,
+	// Decided is called at most once, before the first signal: the result of the workload is fixed,
 	// and programs of it are to be ended first. ErrCanceled: ctx has ended.
 	Decided(Result)
 	// Routable is called at each change once the container is RUNNING.
@@ -84,21 +84,21 @@ type Launch struct {
 	Run *action.Run
 	// Out takes both output streams; nil = the container's own streams.
 	Out io.WriteCloser
-	// Check: it is a check's program, not part of what the container is for.
+	// Check: it is a check's program, not a main program of the container.
 	Check bool
 }
 
 // Process is a started program.
 type Process interface {
-	// Done is closed when it has ended and was waited for. Ended takes an end that has happened
-	// by now, and what else of the container has ended, and reports whether Done is closed.
+	// Done is closed when it has ended and was waited for. Ended collects a past end, and other past
+	// ends of the container, and reports whether Done is closed.
 	Done() <-chan struct{}
 	Ended() bool
 	// Exit is how it ended; valid after Done.
 	Exit() Exit
-	// Stop sends the workload's stop signal, Kill sends KILL, each to the program and
-	// what it started as far as the host can tell them from the rest of the
-	// container. Both return at once; on an ended process they do nothing.
+	// Stop sends the workload's stop signal, Kill sends KILL. Each goes to the program and its
+	// processes, as far as the host can distinguish them from the rest of the container. Both return
+	// at once; on an ended process they do nothing.
 	Stop()
 	Kill()
 }
@@ -108,7 +108,7 @@ type Exit struct {
 	Code        int // meaningless when Signal is not 0
 	Signal      int
 	OutOfMemory bool
-	// Stopped: it, or the whole container, was told to stop before it ended.
+	// Stopped: it, or the whole container, was stopped before it ended.
 	Stopped bool
 	// TimeLimit: its host ended it, since the workload's time limit was over.
 	TimeLimit bool
@@ -170,7 +170,7 @@ type Spent struct {
 
 // Result is how a workload ended.
 type Result struct {
-	// Err is nil after success. Reason(Err) is what is shown.
+	// Err is nil after success. Reason(Err) is shown.
 	Err error
 	// Process is the program that decided: the one that failed, else the last one of
 	// the action; nil when none was started.
@@ -190,7 +190,7 @@ type program struct {
 	once    sync.Once
 	begun   chan struct{} // closed when the action's first program has started, or it has none
 	begin   sync.Once
-	starts  atomic.Int32 // under way
+	starts  atomic.Int32 // in progress
 
 	mu   sync.Mutex
 	last Process // of the action
@@ -206,9 +206,9 @@ type decision struct {
 	verdict *error // that Decided has taken; nil = none, or it was canceled
 }
 
-// Run runs the workload to its end and returns when everything that it started has
-// ended or, KILL notwithstanding, does not (ErrStuck). When ctx ends it stops what
-// runs, as the workload's Termination says, and the error is ErrCanceled.
+// Run runs the workload to its end and returns when all processes that it started have ended or
+// survive KILL (ErrStuck). When ctx ends it stops running programs according to the workload's
+// Termination, and the error is ErrCanceled.
 func (e *Engine) Run(ctx context.Context, w *action.Workload, spent Spent, h Host, o Observer) Result {
 	now := e.clock.Boot()
 	p := &program{e: e, w: w, h: h, o: o, total: now - spent.Total, since: now - spent.Start,
@@ -346,7 +346,7 @@ func (p *program) all(ctx context.Context) error {
 	return p.do(ctx, &p.w.Action, scope{main: true, started: p.becomeRunning, decided: p.decide})
 }
 
-// checked says whether checks decide when the container is RUNNING.
+// checked reports whether checks decide when the container is RUNNING.
 func (p *program) checked() bool { return len(p.w.Checks) > 0 || p.w.Monitor != nil }
 
 func (p *program) becomeRunning() {
@@ -419,7 +419,8 @@ func (p *program) group(ctx context.Context) error {
 	return p.await(ctx, cancel, ends, n, 1+len(p.w.Sidecars))
 }
 
-// unroute takes a RUNNING container that its health checks end out of traffic: it may take long to stop.
+// unroute removes a RUNNING container that its health checks end from traffic: it may take long to
+// stop.
 func (p *program) unroute(who member) {
 	if who != memberHealth {
 		return
@@ -484,8 +485,7 @@ func (p *program) await(ctx context.Context, cancel func(), ends <-chan ending, 
 	return result
 }
 
-// background reports whether the action has succeeded and left to the checks to watch what it
-// left in the background.
+// background reports whether the action has succeeded and left background processes to the checks.
 func (p *program) background(e ending) bool {
 	return e.who == memberAction && e.err == nil && p.checked() && len(p.w.Sidecars) == 0
 }

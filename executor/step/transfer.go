@@ -141,7 +141,7 @@ func (p *program) openUpload(ctx context.Context, from string) (*os.File, int64,
 	return f, size, err
 }
 
-// put sends once; again says whether another attempt may help.
+// put sends once; again: another attempt may succeed.
 func (p *program) put(ctx context.Context, to string, body io.Reader, size int64, digest string) (again bool, err error) {
 	if size == 0 {
 		body = http.NoBody

@@ -31,9 +31,9 @@ func Listen() chan os.Signal {
 	return signals
 }
 
-// Opening calls stop at a signal that comes before opened is closed, and leaves the signal
-// to Serve. A second one ends the process as if nobody took it: what is being opened may wait
-// for what does not come.
+// Opening calls stop at a signal that arrives before opened is closed, and leaves the signal to
+// Serve. A second one ends the process as without a handler: the opening may wait for an event
+// that does not occur.
 func Opening(opened <-chan struct{}, signals chan os.Signal, stop func()) {
 	select {
 	case <-opened:
@@ -52,9 +52,9 @@ func Opening(opened <-chan struct{}, signals chan os.Signal, stop func()) {
 	}
 }
 
-// Serve handles the signals until ctx is done. It calls stop at the first one that
-// ends the program, and Host.Abort at the second; it goes on in between, so ctx has
-// to outlive what stop ends.
+// Serve handles the signals until ctx is done. It calls stop at the first one that ends the
+// program, and Host.Abort at the second; it continues in between, so ctx must outlive the effect
+// of stop.
 func Serve(ctx context.Context, signals chan os.Signal, h Host, stop func(), log *slog.Logger) error {
 	signal.Notify(signals, syscall.SIGTSTP)
 	defer signal.Stop(signals)
@@ -92,7 +92,7 @@ func suspend(h Host, log *slog.Logger) {
 	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
 		log.Warn("not stopped", "error", err)
 	} else {
-		<-continued // this thread may run on for a moment
+		<-continued // this thread may run on for a short time
 	}
 	if err := h.Thaw(); err != nil {
 		log.Warn("containers are not thawed", "error", err)

@@ -20,7 +20,7 @@ const (
 )
 
 // Body limits the bodies of the requests that h reads whole. A body that declares more than limit
-// bytes is refused before it is read, one that turns out to be larger ends there, and one that
+// bytes is refused before it is read. One that turns out to be larger ends there, and one that
 // arrives too slowly ends with its connection.
 func Body(limit int64, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

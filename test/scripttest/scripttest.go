@@ -1,6 +1,5 @@
 // Package scripttest runs txtar scripts against the real binary, with servers, cells
-// and faults: what a person types, what they see, what runs. `make test` builds the
-// binary first.
+// and faults. `make test` builds the binary first.
 //
 // Commands beside those of testscript:
 //
@@ -19,7 +18,7 @@
 //	tmpfs DIR SIZE           mount a file system of a size, as 20m; fill DIR takes all space of it
 //	code N CMD [ARG...]      run a command that must end with this exit code
 //	until TEXT CMD [ARG...]  run a command again and again until it prints TEXT (a regular
-//	                         expression): for what is so only a moment after it was asked for
+//	                         expression): for results that follow shortly after the request
 package scripttest
 
 import (
