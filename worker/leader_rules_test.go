@@ -199,3 +199,33 @@ func TestPromisesThatCanBe(t *testing.T) {
 		}
 	}
 }
+
+// TestTheMarkOfARestoredStoreGoes when nothing of earlier terms runs that no row names, though this term has started
+// work of a new name.
+func TestTheMarkOfARestoredStoreGoes(t *testing.T) {
+	r := newRig(t, func(c *Config) {
+		withMembers(member("p1", "w1", 1))(c)
+		c.Restored = true
+	})
+	old := x5(1, "old")
+	old.Invocation.Term.Revision = 4
+	r.beat("w1", "p1", 1)
+	r.report("p1", Held{Run: old})
+	r.probe("w1", "p1", true)
+	for range 60 {
+		r.beat("w1", "p1", 1)
+		r.probe("w1", "p1", true)
+		r.tick(2 * sec)
+	}
+	cleared := func() bool { return slices.Contains(r.rows, Row(ClearRestored{})) }
+	if r.l.Wait(r.now).Active || cleared() {
+		t.Fatalf("wait %v, cleared %v while old work of no row runs", r.l.Wait(r.now).Active, cleared())
+	}
+	r.run("w1", "new")
+	r.out = nil
+	r.status("w1", "p1", StatusItem{Kind: StatusEnded, Run: old, Status: "done"})
+	r.apply(one[Ended](r))
+	if r.tick(sec); !cleared() || r.l.Live() != 1 {
+		t.Errorf("cleared %v, %d run", cleared(), r.l.Live())
+	}
+}
