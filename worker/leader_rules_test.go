@@ -229,3 +229,17 @@ func TestTheMarkOfARestoredStoreGoes(t *testing.T) {
 		t.Errorf("cleared %v, %d run", cleared(), r.l.Live())
 	}
 }
+
+// TestAnEarlierProcessWithoutARow vouches for nothing: the work of a later one of its directory is on no list.
+func TestAnEarlierProcessWithoutARow(t *testing.T) {
+	for row, want := range map[bool]Verdict{false: Die, true: Welcome} {
+		r := newRig(t, nil)
+		r.beat("w1", "p1", 1)
+		if row {
+			r.report("p1")
+		}
+		if a := r.beat("w1", "p2", 2, func(h *Heartbeat) { h.HasWork = true }); a.Verdict != want {
+			t.Errorf("p1 has a row: %v, p2 is told %v", row, a.Verdict)
+		}
+	}
+}
