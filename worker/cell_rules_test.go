@@ -100,3 +100,20 @@ func TestAForeignLeaderIsNotJoined(t *testing.T) {
 		t.Errorf("cluster %q, term %v", r.c.Cluster(), r.c.Term())
 	}
 }
+
+// TestAKillOfOtherWork ends nothing, though its invocation is held.
+func TestAKillOfOtherWork(t *testing.T) {
+	r := newCellRig(t, nil)
+	r.healthy()
+	x := x5(1, "a")
+	r.run(x, 0)
+	other := x
+	other.Work.Job = "b"
+	for run, want := range map[Run]int{x: 1, other: 0} {
+		r.out = nil
+		r.step(KillAsked{KillTask{term5, "p1", run}})
+		if got := len(cellTake[StopWork](r)); got != want {
+			t.Errorf("%v: %d are ended", run, got)
+		}
+	}
+}
