@@ -243,3 +243,22 @@ func TestAnEarlierProcessWithoutARow(t *testing.T) {
 		}
 	}
 }
+
+// TestALastWordOfPredecessors: a process that leaves for good, and says that nothing of earlier ones is left, proves
+// their death with its own.
+func TestALastWordOfPredecessors(t *testing.T) {
+	for gone, want := range map[bool][]Proof{true: {ProofSuccessor, ProofDeregistered}, false: {ProofDeregistered}} {
+		r := newRig(t, withMembers(member("p1", "w1", 1)))
+		r.beat("w1", "p2", 2, func(h *Heartbeat) { h.PredecessorsGone = false })
+		r.step(ReportReceived{Report{Term: term5, Proc: "p2"}})
+		r.out = nil
+		r.beat("w1", "p2", 2, func(h *Heartbeat) { h.Deregister, h.PredecessorsGone = true, gone })
+		var got []Proof
+		for _, d := range take[Dead](r) {
+			got = append(got, d.Proof)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("nothing is left: %v: %v, want %v", gone, got, want)
+		}
+	}
+}
