@@ -39,8 +39,8 @@ func newFront(t *testing.T) *front {
 	return f
 }
 
-// streams opens streams side by side, each over a connection of its own, and returns when all
-// have ended and nothing of them is left.
+// streams opens concurrent streams, each over its own connection, and returns when all have ended
+// and no data of them is left.
 func (f *front) streams(n int, one func(i int, c *api.Client)) {
 	var all sync.WaitGroup
 	for i := range n {

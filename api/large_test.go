@@ -10,8 +10,8 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-// TestLargeSpecs: many at once are read one after the other, and one with too many values is
-// refused at once, with what to do.
+// TestLargeSpecs: concurrent ones are read one after the other, and one with too many values is
+// refused at once, with the remedy.
 func TestLargeSpecs(t *testing.T) {
 	w := newWorld(t)
 	plan := func(files ...string) error {

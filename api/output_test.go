@@ -224,8 +224,8 @@ func TestTheCursorOfAFollowerForgetsCells(t *testing.T) {
 	}
 }
 
-// TestFollowReportsACellThatStaysAwayOnce: a cell that answers again after a moment is not
-// reported, for nothing is missing then; one that stays away is, once.
+// TestFollowReportsACellThatStaysAwayOnce: a cell that answers again soon is not reported, because
+// no output is missing then; one that stays away is reported once.
 func TestFollowReportsACellThatStaysAwayOnce(t *testing.T) {
 	for name, stays := range map[string]bool{"a moment": false, "longer": true} {
 		for _, tail := range []int32{0, 5} {
@@ -300,9 +300,9 @@ func (d *unproven) GetJob(name string) (plan.Job, error) {
 	return x, errors.Join(d.err(), err)
 }
 
-// TestOutputNeedsNoProofOfTheLease: output is the cells'. Whoever reads or follows
-// what exists is not stopped, nor told that it ended, because the leader's proof is
-// late; only a cell that does not answer either makes it an error to be repeated.
+// TestOutputNeedsNoProofOfTheLease: cells have the output. A reader or follower of an existing
+// resource is not stopped because the leader's proof is late; only if a cell does not answer
+// either, the error asks for a retry.
 func TestOutputNeedsNoProofOfTheLease(t *testing.T) {
 	for name, q := range map[string]*pb.OutputQuery{"service": {Domain: "d", Service: "web"}, "task": {Task: "d.once"}, "job": {Job: "j"}} {
 		t.Run(name, func(t *testing.T) {
@@ -354,8 +354,9 @@ func TestOutputNeedsNoProofOfTheLease(t *testing.T) {
 	}
 }
 
-// TestFollowGoesOnWithTheNextLeader: a term that is over never reports an end. Whoever follows a
-// service, a task or a job is sent on, loses no line, and ends when the next leader says so.
+// TestFollowGoesOnWithTheNextLeader: a term that is over never reports an end. A follower of a
+// service, a task or a job is sent on, loses no line, and ends when the next leader reports the
+// end.
 func TestFollowGoesOnWithTheNextLeader(t *testing.T) {
 	for name, q := range map[string]*pb.OutputQuery{"service": {Domain: "d", Service: "web"}, "task": {Task: "d.once"}, "job": {Job: "j"}} {
 		t.Run(name, func(t *testing.T) {
@@ -405,8 +406,8 @@ func isTermOver(err error) bool {
 	return errors.As(err, &e) && e.Code == "term_over"
 }
 
-// TestOutputOutlivesItsSubject: what a removed service or job wrote is found by its
-// name while it is kept; what never was is not.
+// TestOutputOutlivesItsSubject: the output of a removed service or job is found by its name while
+// it is kept; an unknown name is not found.
 func TestOutputOutlivesItsSubject(t *testing.T) {
 	w := newWorld(t)
 	w.Logs.Write("c0", "i0", web(1), out, "last words")
@@ -435,8 +436,8 @@ func TestOutputOutlivesItsSubject(t *testing.T) {
 	}
 }
 
-// TestEventsComeAgainAfterACallThatMayBeRepeated: a reader whose own call failed for
-// a moment gets the same event again; another error ends the stream.
+// TestEventsComeAgainAfterACallThatMayBeRepeated: a reader whose own call failed temporarily gets
+// the same event again; another error ends the stream.
 func TestEventsComeAgainAfterACallThatMayBeRepeated(t *testing.T) {
 	w := newWorld(t)
 	var got []string
@@ -457,8 +458,8 @@ func TestEventsComeAgainAfterACallThatMayBeRepeated(t *testing.T) {
 	}
 }
 
-// TestAFilteredStreamTellsHowFarItHasCome: who reads until now ends there, whatever the
-// filter leaves out, and does not wait for a heartbeat or an event that passes.
+// TestAFilteredStreamTellsHowFarItHasCome: a reader up to now ends there, with any filter, and
+// does not wait for a heartbeat or a passing event.
 func TestAFilteredStreamTellsHowFarItHasCome(t *testing.T) {
 	w := newWorld(t)
 	start := w.Hub.Newest()

@@ -77,7 +77,7 @@ func (w *world) apply(t *testing.T, text string) *pb.ApplyResponse {
 	return got
 }
 
-// get asks /v1 and returns status, headers and body.
+// get calls /v1 and returns status, headers and body.
 func (w *world) get(t *testing.T, method, path, kind, body string, header ...string) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, w.http.URL+path, strings.NewReader(body))
@@ -289,7 +289,7 @@ func TestClientFollowsTheLeader(t *testing.T) {
 }
 
 // TestPatienceCountsFromTheFirstFailure: a server that was stopped for longer than the patience
-// and then leads no more is asked again.
+// and then no longer leads is called again.
 func TestPatienceCountsFromTheFirstFailure(t *testing.T) {
 	const patience = 50 * time.Millisecond
 	leader, lost := newWorld(t), newWorld(t)
@@ -320,7 +320,7 @@ func TestPatienceCountsFromTheFirstFailure(t *testing.T) {
 	}
 }
 
-// TestAServerThatDoesNotAnswerIsNamed: while it is waited for, and in the error with what to do.
+// TestAServerThatDoesNotAnswerIsNamed: during the wait, and in the error with the remedy.
 func TestAServerThatDoesNotAnswerIsNamed(t *testing.T) {
 	told := make(chan string, 1)
 	stopped := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestStreamsOfAClientThatWentAreForgotten: a client's count goes with its last stream, in
-// whatever order they end.
+// TestStreamsOfAClientThatWentAreForgotten: a client's count is removed with its last stream, in
+// any order of their ends.
 func TestStreamsOfAClientThatWentAreForgotten(t *testing.T) {
 	s := &streams{}
 	var done []func()

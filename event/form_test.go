@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestAnEventIsEncodedOnce: for any number of readers, and again when what it shows beside the
-// event may have changed; of old events nothing is kept.
+// TestAnEventIsEncodedOnce: for any number of readers, and again when its uncommitted parts may
+// have changed; forms of old events are not kept.
 func TestAnEventIsEncodedOnce(t *testing.T) {
 	now := time.Unix(1000, 0)
 	h := New(3*newestForms, 0, func() time.Time { return now })

@@ -18,7 +18,7 @@ func subjects(events []Event) (out []string) {
 	return out
 }
 
-// drain takes what is there without waiting.
+// drain takes the existing events without waiting.
 func drain(t *testing.T, s *Subscription) (events []Event, gaps []Gap) {
 	t.Helper()
 	for {
@@ -62,8 +62,8 @@ func TestResumeIsStrictlyAfter(t *testing.T) {
 	}
 }
 
-// TestAYoungHub: what is published before the first commit of a term has a position
-// from which a reader can resume, and one who came before it misses nothing.
+// TestAYoungHub: an event before the first commit of a term has a position from which a reader can
+// resume, and an earlier reader misses nothing.
 func TestAYoungHub(t *testing.T) {
 	h := New(8, 10, time.Now)
 	before := h.Newest()
@@ -111,8 +111,8 @@ func TestWhatIsMissingIsTold(t *testing.T) {
 	}
 }
 
-// TestNoEventIsLostUnseen drives readers that stop, resume and fall behind: what
-// a reader got, plus what gaps told, is everything.
+// TestNoEventIsLostUnseen drives readers that stop, resume and fall behind: the received events,
+// plus the reported gaps, are all events.
 func TestNoEventIsLostUnseen(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		h := New(rapid.IntRange(1, 8).Draw(rt, "size"), 5, time.Now)
@@ -217,8 +217,8 @@ func TestPositionText(t *testing.T) {
 	}
 }
 
-// TestAHeartbeatComesAmongWhatIsNotWanted: a reader that leaves out all that happens hears
-// of it at the same cadence as one to whom nothing happens, and how far it has come.
+// TestAHeartbeatComesAmongWhatIsNotWanted: a reader that filters out all events gets heartbeats at
+// the same interval as one without events, with its position.
 func TestAHeartbeatComesAmongWhatIsNotWanted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := New(10, 1, time.Now)
@@ -247,7 +247,7 @@ func TestSinceWhenEventsAreKept(t *testing.T) {
 	at := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
 	h := New(2, 1, func() time.Time { at = at.Add(time.Minute); return at })
 	began := at
-	// Each event comes a minute after the one before.
+	// Events are a minute apart.
 	for i, want := range []time.Duration{0, 0, 2 * time.Minute, 3 * time.Minute} {
 		h.Publish(int64(i+2), Event{Subject: "x"})
 		if got := h.Kept().Sub(began); got != want {

@@ -31,7 +31,7 @@ func TestAuditsInTheLog(t *testing.T) {
 	}
 }
 
-// TestAuditsSayWhose: what status shows names the cell and the batch task.
+// TestAuditsSayWhose: status names the cell and the batch task.
 func TestAuditsSayWhose(t *testing.T) {
 	run := func(n int64) worker.Run {
 		return worker.Run{Work: worker.Work{Job: "j", Node: "a"}, Invocation: fence.Invocation{Term: fence.Term{Epoch: 1, Revision: 2}, Counter: n}}

@@ -14,8 +14,8 @@ import (
 	"cantina/store/mem"
 )
 
-// TestWritesOfAJobThatCross: what is called before the earlier write is durable is
-// answered as if it were, and nothing is answered before.
+// TestWritesOfAJobThatCross: a call before the earlier write is durable is answered as if it were,
+// and not before it is.
 func TestWritesOfAJobThatCross(t *testing.T) {
 	apply := func(tm *Term) error {
 		_, err := viewOf(tm).Apply(context.Background(), plan.Application{Domain: "d", Jobs: []plan.NamedJob{jobOver("j", "a", "b")}}, plan.Write{})
@@ -35,7 +35,7 @@ func TestWritesOfAJobThatCross(t *testing.T) {
 		known, paused bool
 	}{
 		{"apply, pause", nil, apply, pause, nil, true, true},
-		{"pause, remove", apply, pause, remove, nil, false, false}, // whether the first is answered with the job depends on what has gone by then
+		{"pause, remove", apply, pause, remove, nil, false, false}, // whether the first answer has the job depends on the deletions by then
 		{"remove, pause", apply, remove, pause, batch.ErrUnknownJob, false, false},
 		{"remove, apply", apply, remove, apply, nil, true, false},
 		{"apply, remove", nil, apply, remove, nil, false, false},

@@ -16,8 +16,8 @@ import (
 	"cantina/store/mem"
 )
 
-// TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack: it is counted, nothing else is
-// done for it, and an operator's word removes the row, by whichever verb.
+// TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack: it is counted, nothing else is done for
+// it, and an operator removes the row, with any verb.
 func TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack(t *testing.T) {
 	key := registry.DrainRow("c")
 	garbage := store.Op{Key: key, Value: []byte("garbage")}
@@ -42,7 +42,7 @@ func TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack(t *testing.T) {
 			if err != nil || s.Quarantined != 1 || !strings.Contains(strings.Join(s.Warnings, "; "), "cell c is drained: its drain cannot be read") {
 				t.Errorf("status: %d quarantined, %v, %v", s.Quarantined, s.Warnings, err)
 			}
-			tm.Drains.Heard("c", DrainReport{}) // there is nothing that a cell could be told
+			tm.Drains.Heard("c", DrainReport{}) // there is no order for a cell
 			err = tm.Drains.Change(t.Context(), plan.Write{}, "x", nil, "c", func(was *registry.Drain) (*registry.Drain, string, error) {
 				return nil, "", nil
 			})
@@ -77,12 +77,12 @@ func TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack(t *testing.T) {
 	}
 }
 
-// TestADrainIsRestored once somebody has mended its row.
+// TestADrainIsRestored after its row has been repaired.
 func TestADrainIsRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key, now := registry.DrainRow("c"), time.Now().Round(0)
 		op := registry.DrainOp(&registry.Drain{Cell: "c", Reason: "new disk", By: "ann", Since: now, Until: now.Add(time.Hour)})
-		tm, end := beginWith(t, mem.Config{}, true, []store.Op{op}, store.Row{Key: key, Value: []byte("garbage"), Revision: 2}) // mended meanwhile
+		tm, end := beginWith(t, mem.Config{}, true, []store.Op{op}, store.Row{Key: key, Value: []byte("garbage"), Revision: 2}) // repaired meanwhile
 		defer end()
 		if err := (viewOf(tm)).ReleaseQuarantined(t.Context(), key, true, plan.Write{}); err != nil {
 			t.Fatal(err)

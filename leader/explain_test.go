@@ -11,8 +11,8 @@ import (
 	"cantina/worker"
 )
 
-// coherent demands of an explanation that what is not fine is in another state than it
-// should be, for a reason in words.
+// coherent requires of an explanation that a resource that is not in its desired state has a
+// reason.
 func coherent(t *testing.T, what string, e plan.Explanation) {
 	t.Helper()
 	if e.Fine != (e.State == e.Wanted) || !e.Fine && (len(e.Reasons) == 0 || e.Reasons[0].Text == "") {

@@ -24,7 +24,7 @@ import (
 	"cantina/worker"
 )
 
-// docile is a cell process that takes all work, starts nothing, and ends when it is told to.
+// docile is a cell process that accepts all work, starts nothing, and ends when ordered.
 type docile struct{ obedient }
 
 // Perform implements link.Cell.
@@ -35,14 +35,14 @@ func (docile) StopInstance(context.Context, fence.Term, worker.Proc, lrp.Key, st
 	return nil
 }
 
-// stateOf is what a cell says of itself with each beat, its deregistration among them.
+// stateOf is a cell's report in each heartbeat, including its deregistration.
 func stateOf(name string) cell.State {
 	var st cell.State
 	st.Zone, st.Cell, st.Capacity = "z1", name, resource.Amounts{resource.MemoryMB: 1000, resource.Containers: 9}
 	return st
 }
 
-// joins has a cell process beat once; its state has a zone.
+// joins makes a cell process send one heartbeat; its state has a zone.
 func (t *Term) joins(test *testing.T, name, proc string) {
 	test.Helper()
 	t.joinsAs(test, name, proc, docile{obedient{reporter{term: t.Term()}, &sync.Mutex{}, &[]worker.RunTask{}}})
@@ -59,7 +59,7 @@ func (t *Term) joinsAs(test *testing.T, name, proc string, as link.Cell) {
 	pass(time.Second)
 }
 
-// answerProbes has a cell process answer what it was probed by, and become HEALTHY.
+// answerProbes makes a cell process answer its probes, and become HEALTHY.
 func (t *Term) answerProbes(test *testing.T, o obedient, name, proc string) {
 	test.Helper()
 	o.mu.Lock()
@@ -74,7 +74,7 @@ func (t *Term) answerProbes(test *testing.T, o obedient, name, proc string) {
 	pass(2 * time.Second)
 }
 
-// goneCell returns what GetCell says of a cell that is gone.
+// goneCell returns the result of GetCell for a cell that is gone.
 func goneCell(t *testing.T, v view, name string) api.Cell {
 	t.Helper()
 	c, err := v.GetCell(worker.CellName(name))
@@ -84,9 +84,9 @@ func goneCell(t *testing.T, v view, name string) api.Cell {
 	return c
 }
 
-// TestWhatBecameOfACellIsTold: each way of a cell to go leaves its name, its time, why, and
-// what was done with its work, in the list, in explain and in the events; status names those
-// that are lost. A process that takes the name ends that.
+// TestWhatBecameOfACellIsTold: each kind of end of a cell leaves its name, its time, the reason,
+// and the handling of its work, in the list, in explain and in the events; status names lost
+// cells. A process that takes the name removes it.
 func TestWhatBecameOfACellIsTold(t *testing.T) {
 	ways := map[string]struct {
 		word, why string
@@ -148,8 +148,8 @@ func TestWhatBecameOfACellIsTold(t *testing.T) {
 	}
 }
 
-// TestWhatWasDoneWithTheWorkIsTold: what a lost cell had is counted by kind. It is taken off
-// the list by an operator's word.
+// TestWhatWasDoneWithTheWorkIsTold: the work of a lost cell is counted by kind. An operator
+// removes it from the list.
 func TestWhatWasDoneWithTheWorkIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
@@ -196,8 +196,8 @@ func TestWhatWasDoneWithTheWorkIsTold(t *testing.T) {
 	})
 }
 
-// TestInstancesOfASilentCellAreCounted: they are placed anew before the cell is lost, and nothing
-// of them is on it any more when it is.
+// TestInstancesOfASilentCellAreCounted: they are placed again before the cell is lost, and none of
+// them is on it when it is.
 func TestInstancesOfASilentCellAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)

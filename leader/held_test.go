@@ -21,9 +21,9 @@ import (
 	"cantina/worker"
 )
 
-// TestWhatTheInitialWaitHoldsIsSaid: over a store that may be older than what cells run, status
-// lists jobs, tasks and exclusive instances that wait, explain gives the wait as their
-// reason and not the auction, and what may run twice is not listed.
+// TestWhatTheInitialWaitHoldsIsSaid: over a store that may be older than the cells' work, status
+// lists waiting jobs, tasks and exclusive instances. explain gives the wait as their reason and
+// not the auction. Work that may run twice is not listed.
 func TestWhatTheInitialWaitHoldsIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := beginStale(t)
@@ -81,7 +81,7 @@ func TestWhatTheInitialWaitHoldsIsSaid(t *testing.T) {
 	})
 }
 
-// obedient is a cell that starts whatever it is told to, and whose probes succeed.
+// obedient is a cell that starts all assigned work, and whose probes succeed.
 type obedient struct {
 	reporter
 	mu     *sync.Mutex
@@ -104,9 +104,8 @@ func (o obedient) RunTasks(_ context.Context, items []cell.RunItem) ([]worker.Ru
 
 func (obedient) RequestSuicide(context.Context, worker.Suicide) error { return nil }
 
-// TestBatchTasksOfASilentCellAreDoubted: job nodes, explain and status say of a batch task
-// whose cell is not in order that it is not, and of one whose cell is lost for how long at
-// most it starts nowhere else.
+// TestBatchTasksOfASilentCellAreDoubted: job nodes, explain and status mark a batch task whose
+// cell is not in order, and for one on a lost cell the maximum time before it starts elsewhere.
 func TestBatchTasksOfASilentCellAreDoubted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)

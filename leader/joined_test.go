@@ -23,13 +23,13 @@ import (
 	"cantina/worker"
 )
 
-// begin runs a term on a fresh memory store, inside a bubble. It returns what ends it.
+// begin runs a term on a fresh memory store, inside a bubble. It returns a function that ends it.
 func begin(t *testing.T) (*Term, func()) {
 	t.Helper()
 	return beginOver(t, mem.Config{})
 }
 
-// beginStale begins a term over a new store of which nobody has said that the cluster is new.
+// beginStale begins a term over a new store that was not declared a new cluster.
 func beginStale(t *testing.T) (*Term, func()) {
 	t.Helper()
 	return beginWith(t, mem.Config{}, false, nil)
@@ -41,8 +41,8 @@ func beginOver(t *testing.T, backend mem.Config) (*Term, func()) {
 	return beginWith(t, backend, true, nil)
 }
 
-// beginWith begins a term over a store that has ops; the load shows bad instead of the rows
-// of the same keys, as when somebody mends them just then.
+// beginWith begins a term over a store that has ops; the load shows bad instead of the rows of the
+// same keys, as if they were repaired at that time.
 func beginWith(t *testing.T, backend mem.Config, newCluster bool, ops []store.Op, bad ...store.Row) (*Term, func()) {
 	t.Helper()
 	clock := run.Bubble()
@@ -137,8 +137,8 @@ func TestTooLargeFailsOnceTheCellsHadTheirTimeToJoin(t *testing.T) {
 	})
 }
 
-// TestOneCellsRefusalIsNoFullness: a task that is to fail when there is no room goes
-// on when the one cell that it was placed on did not take it.
+// TestOneCellsRefusalIsNoFullness: a task that should fail without room continues if the one
+// chosen cell refused it.
 func TestOneCellsRefusalIsNoFullness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)

@@ -12,7 +12,7 @@ import (
 	"cantina/task"
 )
 
-// ledger remembers what is held.
+// ledger records the allocations.
 type ledger map[string]string
 
 // Hold implements Ledger.
@@ -33,7 +33,7 @@ func newLedger() (*LedgerFeed, ledger) {
 	return newLedgerFeed(l, func(string) *lrp.Desired { return &lrp.Desired{} }), l
 }
 
-// tell hands the change of an index over, as the board tells it.
+// tell passes the change of an index on, as the board does.
 func tell(b *LedgerFeed, before, after lrp.Index) {
 	for _, c := range lrp.Changes(before, after) {
 		row := c.After
@@ -44,8 +44,8 @@ func tell(b *LedgerFeed, before, after lrp.Index) {
 	}
 }
 
-// TestALedgerHasWhatTheRowsSay goes through every pair of what an index can be: after any
-// change the ledger has each instance that a row names, and nothing else.
+// TestALedgerHasWhatTheRowsSay tests every pair of states of an index: after any change the ledger
+// has exactly the instances that a row names.
 func TestALedgerHasWhatTheRowsSay(t *testing.T) {
 	key := lrp.Key{Process: "p"}
 	var all []lrp.Index

@@ -21,7 +21,7 @@ import (
 
 var errUnsent = errors.New("no connection")
 
-// performer remembers what it is handed.
+// performer records its work.
 type performer struct {
 	got    []cell.Work
 	refuse []cell.Refusal
@@ -37,7 +37,7 @@ func (c *performer) Perform(_ context.Context, _ worker.CellName, w cell.Work) (
 // NeverSent implements Cells.
 func (c *performer) NeverSent(err error) bool { return errors.Is(err, errUnsent) }
 
-// refusals remembers what it is told.
+// refusals records its calls.
 type refusals struct{ told []string }
 
 // PlacementFailed implements Board.
@@ -107,8 +107,8 @@ func oneOff(guid, uid string, memory int) bbs.TaskWant {
 	return bbs.TaskWant{GUID: guid, UID: uid, Domain: "d", Definition: d}
 }
 
-// TestADroppedAttemptIsPlacedAgainAtOnce: a cell that gave up what it had reserved has it in
-// flight no more.
+// TestADroppedAttemptIsPlacedAgainAtOnce: a reservation that a cell gave up is no longer in
+// flight.
 func TestADroppedAttemptIsPlacedAgainAtOnce(t *testing.T) {
 	r := beginPlacement()
 	want, once := service(60, nil), oneOff("t", "u", 40)
@@ -122,8 +122,8 @@ func TestADroppedAttemptIsPlacedAgainAtOnce(t *testing.T) {
 	}
 }
 
-// TestWantsBecomeWork: what is placed goes to its process with all that the cell has to know,
-// and only where it suits.
+// TestWantsBecomeWork: placed work reaches its process with all data that the cell needs, and only
+// matching cells.
 func TestWantsBecomeWork(t *testing.T) {
 	r := beginPlacement()
 	r.Request([]bbs.LRPWant{service(10, map[string]string{"disk": "fast"})}, []bbs.TaskWant{oneOff("t", "u", 20)})
@@ -174,8 +174,8 @@ func TestOnlyWhatIsStillWantedIsSent(t *testing.T) {
 	}
 }
 
-// TestWhatBecomesOfACall: refusals come back by their hold; what was certainly never sent is
-// refused whole, and the cell is full; any other error is no answer.
+// TestWhatBecomesOfACall: refusals are returned by their hold; a call that was certainly never
+// sent is refused as a whole, and the cell is full; any other error is no response.
 func TestWhatBecomesOfACall(t *testing.T) {
 	items := []placement.Item{{ID: "lrp/a", Hold: "h1"}, {ID: "lrp/b", Hold: "h2"}}
 	lost := errors.New("connection lost")
@@ -199,8 +199,8 @@ func TestWhatBecomesOfACall(t *testing.T) {
 	}
 }
 
-// TestWhyWorkWaits: the refusal of one cell ends nothing; what no cell could hold ends once
-// the cells had their time to join, if none that came meanwhile could.
+// TestWhyWorkWaits: the refusal of one cell fails no work; work that no cell could hold fails once
+// the cells had their time to join, if no new one could.
 func TestWhyWorkWaits(t *testing.T) {
 	r := beginPlacement()
 	r.Request(nil, []bbs.TaskWant{oneOff("large", "u", 1000), oneOff("largest", "v", 5000)})
@@ -236,8 +236,8 @@ func TestWhyWorkWaits(t *testing.T) {
 	}
 }
 
-// TestWhatACellHasTakenIsForgotten: of work that was placed nothing stays, whatever its number; what
-// was refused, or asked for again meanwhile, is still wanted.
+// TestWhatACellHasTakenIsForgotten: no data about placed work is kept; work that was refused, or
+// requested again meanwhile, is still wanted.
 func TestWhatACellHasTakenIsForgotten(t *testing.T) {
 	r := beginPlacement()
 	r.offer(1000, 1)

@@ -12,8 +12,8 @@ import (
 	"cantina/task"
 )
 
-// TestPlanPrintsWords: no field of a definition is printed as a number that stands for something
-// else: choices have names, and "unset", "none" and "unlimited" are said.
+// TestPlanPrintsWords: no field of a definition is printed as a number with a special meaning:
+// choices have names, and "unset", "none" and "unlimited" are words.
 func TestPlanPrintsWords(t *testing.T) {
 	seen := map[reflect.Type]bool{}
 	var walk func(path string, x reflect.Type)

@@ -14,8 +14,8 @@ import (
 	"cantina/task"
 )
 
-// TestWhateverADomainDesiresMovesItsRevision: a plan that was made before any change of
-// what the domain desires is refused, whoever owns the row; what becomes of it moves nothing.
+// TestWhateverADomainDesiresMovesItsRevision: a plan from before any change of a domain's desired
+// state is refused, for any owner of the row; the actual state changes no revision.
 func TestWhateverADomainDesiresMovesItsRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)

@@ -53,7 +53,7 @@ func web(n int) (in instances, running int) {
 	return in, running
 }
 
-// hall runs what is beside everything else when the test says so: nothing runs by itself.
+// hall runs concurrent code when the test calls it: no code runs automatically.
 type hall struct {
 	ctx  context.Context
 	jobs []func(context.Context)
@@ -75,7 +75,7 @@ func signalOf(service string) timetable.Sending {
 	return timetable.Sending{Key: schedule.Key{Domain: "d", Name: "n"}, Signal: schedule.Signal{Service: service, Number: 1}}
 }
 
-// TestASignalReachesEachInstanceOnce, and what was not reached is told, once.
+// TestASignalReachesEachInstanceOnce, and unreached ones are reported, once.
 func TestASignalReachesEachInstanceOnce(t *testing.T) {
 	in, running := web(200)
 	h := &hall{ctx: t.Context()}
@@ -111,7 +111,8 @@ func TestASignalReachesEachInstanceOnce(t *testing.T) {
 	}
 }
 
-// TestTooManySignals are not sent, and say so; nobody is told when the term has ended.
+// TestTooManySignals are not sent, and the result shows it; after the end of the term no result is
+// reported.
 func TestTooManySignals(t *testing.T) {
 	in, _ := web(1)
 	ctx, end := context.WithCancel(t.Context())
@@ -145,7 +146,7 @@ func (x torn) ListInstances(f plan.InstanceFilter, r plan.Range) (plan.Page[plan
 	return x.instances.ListInstances(f, r)
 }
 
-// TestHalfAListIsNone: what cannot be listed is told, and no part of it is called.
+// TestHalfAListIsNone: an incomplete list is reported, and none of it is called.
 func TestHalfAListIsNone(t *testing.T) {
 	in, _ := web(20)
 	h := &hall{ctx: t.Context()}

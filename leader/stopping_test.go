@@ -12,8 +12,8 @@ import (
 	"cantina/worker"
 )
 
-// TestWhatIsBeingStoppedIsNotAsWanted: a cell reports that it ends a task or a batch task; what is
-// shown of the task and the job names the cause and the time, and is not as wanted.
+// TestWhatIsBeingStoppedIsNotAsWanted: a cell reports that it ends a task or a batch task; the
+// task and the job show the cause and the time, and are not as desired.
 func TestWhatIsBeingStoppedIsNotAsWanted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
@@ -49,8 +49,9 @@ func TestWhatIsBeingStoppedIsNotAsWanted(t *testing.T) {
 	})
 }
 
-// TestAJobNamesTheRemovedOneOfItsName: what a cell ends of a job that was removed is not of the one that was
-// made again under its name, which is not being stopped: it waits.
+// TestAJobNamesTheRemovedOneOfItsName: a batch task of a removed job that a cell ends does not
+// belong to the job that was created again under its name. That one is not being stopped: it
+// waits.
 func TestAJobNamesTheRemovedOneOfItsName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
@@ -76,7 +77,7 @@ func TestAJobNamesTheRemovedOneOfItsName(t *testing.T) {
 				t.Errorf("%s: job ls notes %q", c.uid, got)
 			}
 			x := plan.Explanation{State: "running", Wanted: "running", Fine: true}
-			if c.uid == "earlier" { // the board's word of it, which is less
+			if c.uid == "earlier" { // the board's text, which has less detail
 				x = plan.Explanation{State: "waiting", Wanted: "done", Reasons: []plan.Reason{{Text: "a: " + batch.WaitsForRemoved + ", which runs on cell c"}}}
 			}
 			v.heldUp(&x, func(c cell.Condition) bool { return c.Job == "j" })

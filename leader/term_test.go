@@ -30,8 +30,7 @@ import (
 	"cantina/worker"
 )
 
-// TestASessionsChangeIsAnEvent: whoever watches cells sees who it is and what became
-// of it.
+// TestASessionsChangeIsAnEvent: watchers of cells get the cell and the change.
 func TestASessionsChangeIsAnEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
@@ -49,8 +48,8 @@ func TestASessionsChangeIsAnEvent(t *testing.T) {
 	})
 }
 
-// TestAvailabilityIsAnEvent: whoever watches cells sees when one is given no new work, why,
-// and when it takes work again.
+// TestAvailabilityIsAnEvent: watchers of cells see when one gets no new work, the reason, and when
+// it takes work again.
 func TestAvailabilityIsAnEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
@@ -133,8 +132,8 @@ func jobOver(name string, hosts ...string) plan.NamedJob {
 	}
 }
 
-// TestARefusedNewcomerDrawsNoCalls: a second process of a cell's name on another machine
-// is told to go, and neither its address nor its state counts.
+// TestARefusedNewcomerDrawsNoCalls: a second process of a cell's name on another machine is
+// refused, and neither its address nor its state counts.
 func TestARefusedNewcomerDrawsNoCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
@@ -175,8 +174,8 @@ func TestADrainThatIsNotCommittedLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestNoCallOutlivesItsTerm: whoever asks for a call while the term ends gets none, or one
-// that is waited for.
+// TestNoCallOutlivesItsTerm: a request for a call while the term ends gets none, or one that is
+// waited for.
 func TestNoCallOutlivesItsTerm(t *testing.T) {
 	for range 2000 {
 		tm := &Term{}
@@ -195,7 +194,7 @@ func TestNoCallOutlivesItsTerm(t *testing.T) {
 	}
 }
 
-// TestOnlyTheCodeSaysThatACellIsUnreachable: the words of an error do not.
+// TestOnlyTheCodeSaysThatACellIsUnreachable: the text of an error does not.
 func TestOnlyTheCodeSaysThatACellIsUnreachable(t *testing.T) {
 	if err := unreachable("c", errors.New("the volume is unavailable")); errors.Is(err, fault.ErrUnreachable) {
 		t.Error(err)
@@ -209,8 +208,8 @@ func TestOnlyTheCodeSaysThatACellIsUnreachable(t *testing.T) {
 	}
 }
 
-// TestErrorsOfThePartsHaveTheirKind: what the parts of a term return is answered to a client
-// by its kind alone.
+// TestErrorsOfThePartsHaveTheirKind: the kind alone determines a client's response to an error of
+// a part.
 func TestErrorsOfThePartsHaveTheirKind(t *testing.T) {
 	for err, kind := range map[error]error{
 		bbs.ErrServiceNotFound: fault.ErrNotFound, lrp.ErrNotFound: fault.ErrNotFound, task.ErrNotFound: fault.ErrNotFound,
@@ -244,8 +243,8 @@ func (reporter) RunTasks(context.Context, []cell.RunItem) ([]worker.RunAnswer, e
 	return nil, nil
 }
 
-// TestCallsOfAnEarlierTermAreRefused: what a cell said to an earlier leader, and comes
-// late, is not taken by this one.
+// TestCallsOfAnEarlierTermAreRefused: a late call to an earlier leader is not accepted by this
+// one.
 func TestCallsOfAnEarlierTermAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)

@@ -30,8 +30,8 @@ func sleeping(t *testing.T, v view) lrp.ServiceKey {
 	return web
 }
 
-// TestStatesOfASilentCellAreDoubted: whatever is shown of work whose cell is not in order
-// says so, and is otherwise what was last heard.
+// TestStatesOfASilentCellAreDoubted: work whose cell is not in order is marked so, and otherwise
+// shown as last reported.
 func TestStatesOfASilentCellAreDoubted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
@@ -82,8 +82,8 @@ func TestStatesOfASilentCellAreDoubted(t *testing.T) {
 	})
 }
 
-// TestWhatADrainEndsNamesIt: whatever runs on a cell that is drained names the drain first, with its reason,
-// who asked for it, what it means for the work, and until when.
+// TestWhatADrainEndsNamesIt: work on a drained cell first names the drain, with its reason, its
+// user, its consequences for the work, and its deadline.
 func TestWhatADrainEndsNamesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
@@ -133,7 +133,8 @@ func TestWhatADrainEndsNamesIt(t *testing.T) {
 	})
 }
 
-// TestDrainUnknown: what is left is known of a cell that reports of this drain, and of no other.
+// TestDrainUnknown: the remaining work is known of a cell that reports on this drain, and of no
+// other.
 func TestDrainUnknown(t *testing.T) {
 	healthy := worker.SessionView{State: worker.Healthy, Holder: true, Reason: "beats"}
 	for _, c := range []struct {
@@ -187,8 +188,7 @@ func TestUnconfirmed(t *testing.T) {
 	}
 }
 
-// TestWhatDoesNotFitHasARemedy: explain says what would help, for instances, services and
-// tasks alike.
+// TestWhatDoesNotFitHasARemedy: explain names a remedy, for instances, services and tasks alike.
 func TestWhatDoesNotFitHasARemedy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
@@ -214,7 +214,7 @@ func TestWhatDoesNotFitHasARemedy(t *testing.T) {
 	})
 }
 
-// TestWhatHangsIsShown: a cell says where a start hangs; ps, explain and status show it.
+// TestWhatHangsIsShown: a cell reports where a start hangs; ps, explain and status show it.
 func TestWhatHangsIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)

@@ -9,9 +9,9 @@ import (
 	"cantina/placement"
 )
 
-// TestWorkThatNeverReachedItsCellIsPlacedAgain: when a cell takes no connection, or
-// nobody knows where it is, the
-// work comes back as refused; only work that may have arrived is left to convergence.
+// TestWorkThatNeverReachedItsCellIsPlacedAgain: if a cell accepts no connection, or its address is
+// unknown, the work is returned as refused; only work that may have arrived is left to
+// convergence.
 func TestWorkThatNeverReachedItsCellIsPlacedAgain(t *testing.T) {
 	cells := link.NewDirectory(link.Security{})
 	defer cells.Close()

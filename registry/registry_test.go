@@ -114,7 +114,7 @@ func (c *end) set(f func()) {
 	f()
 }
 
-// fails returns how calls fail now: never says that they do not even leave.
+// fails sets how calls fail now; never: they certainly are not sent.
 func (c *end) fails() (never bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +141,7 @@ func (c *end) step(ev worker.CellEvent) []worker.CellEffect {
 	return es
 }
 
-// pump sends what the cell wants sent, until it wants nothing more.
+// pump sends the cell's messages until there are none.
 func (c *end) pump(t *testing.T, r *Registry) {
 	t.Helper()
 	for {
@@ -254,7 +254,7 @@ func (cs *ends) RequestSuicide(_ context.Context, cell worker.CellName, s worker
 
 func (cs *ends) NeverSent(err error) bool { return errors.Is(err, errDown) }
 
-// ears keeps what the registry tells, in order.
+// ears records the registry's reports, in order.
 type ears struct {
 	mu    sync.Mutex
 	all   []worker.Effect
@@ -424,7 +424,7 @@ func (s *fakeStore) size() int {
 	return len(s.rows)
 }
 
-// holds has the store commit nothing until it is told to.
+// holds makes the store commit nothing until it is released.
 func (s *fakeStore) holds(hold bool) {
 	s.mu.Lock()
 	s.hold = hold
@@ -434,7 +434,8 @@ func (s *fakeStore) holds(hold bool) {
 	}
 }
 
-// stays lets a cell live for d on its own loops: it beats, answers probes and tells its ends.
+// stays lets a cell live for d on its own loops: it sends heartbeats, answers probes and reports
+// its ends.
 func (f *fixture) stays(c *end, d time.Duration) {
 	f.t.Helper()
 	for end := f.clock.Boot() + d; f.clock.Boot() < end; {
@@ -462,7 +463,8 @@ func (c *end) held() (all []worker.Held) {
 	return all
 }
 
-// TestNothingLeavesBeforeItsCommit: calls, news and what acknowledges an end wait for the store.
+// TestNothingLeavesBeforeItsCommit: calls, session changes and acknowledgements of ends wait for
+// the store.
 func TestNothingLeavesBeforeItsCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, newStore(), 1)
@@ -495,9 +497,9 @@ func TestNothingLeavesBeforeItsCommit(t *testing.T) {
 	})
 }
 
-// TestAStoreThatTakesNothing: for ten minutes nothing is committed. A cell that works goes on as it is:
-// heartbeats are answered, with credit, and so are its probes. One that comes meanwhile is welcome and gets no
-// work, one that goes is not judged before that is written down, and then once.
+// TestAStoreThatTakesNothing: for ten minutes nothing is committed. A working cell stays HEALTHY:
+// heartbeats are answered, with credit, and so are its probes. A cell that joins meanwhile is
+// welcome and gets no work. One that leaves is not judged before that is stored, and then once.
 func TestAStoreThatTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, newStore(), 1)
@@ -570,7 +572,7 @@ func TestNeverSentAndUnknown(t *testing.T) {
 	})
 }
 
-// TestTermOver: whoever waits is let go, and nothing is taken any more.
+// TestTermOver: waiting callers are released, and nothing more is accepted.
 func TestTermOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, newStore(), 1)
@@ -588,7 +590,7 @@ func TestTermOver(t *testing.T) {
 		errs := make(chan error, 2)
 		unlisted := worker.Heartbeat{Protocol: worker.Protocol, Cell: "c9", Proc: "p9", DirID: "c9", Started: 1, Beat: 1,
 			HasWork: true, Period: time.Second}
-		go func() { _, err := f.r.Heartbeat(t.Context(), unlisted, nil); errs <- err }() // DIE, after what is on its way
+		go func() { _, err := f.r.Heartbeat(t.Context(), unlisted, nil); errs <- err }() // DIE, after the present one
 		go func() {
 			_, err := f.r.UpdateStatus(t.Context(), worker.UpdateStatus{Cell: "c1", Proc: "p1", Term: f.r.Term(),
 				Items: []worker.StatusItem{{Kind: worker.StatusNotRunning}}})
@@ -615,7 +617,7 @@ func TestTermOver(t *testing.T) {
 	})
 }
 
-// TestHigherTermDeposes: a cell that has heard another leader ends the term.
+// TestHigherTermDeposes: a cell in contact with another leader ends the term.
 func TestHigherTermDeposes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, newStore(), 1)
@@ -666,7 +668,7 @@ func TestNextTermKnowsTheMembers(t *testing.T) {
 	})
 }
 
-// TestRowsSurviveTheirEncoding and what cannot be read counts as existing.
+// TestRowsSurviveTheirEncoding, and an unreadable row counts as existing.
 func TestRowsSurviveTheirEncoding(t *testing.T) {
 	m := worker.Member{Proc: "p", Cell: "c", DirID: "f", Started: 7, Boot: "b", Promise: 86 * time.Second, Displaced: true}
 	op := memberOp(m)
@@ -694,8 +696,8 @@ func TestAPromiseThatNoLeaderMakes(t *testing.T) {
 	}
 }
 
-// TestKillsOfOneProcessTravelTogether: to end what runs on a cell takes one call at a
-// time, however many invocations there are, and each goes once.
+// TestKillsOfOneProcessTravelTogether: ending the work of a cell takes one call at a time, for any
+// number of invocations, and each is sent once.
 func TestKillsOfOneProcessTravelTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, newStore(), 1)
@@ -722,7 +724,7 @@ func TestKillsOfOneProcessTravelTogether(t *testing.T) {
 	})
 }
 
-// TestMalformedHeartbeatsAreAnsweredAtOnce: nobody waits for an answer that cannot come.
+// TestMalformedHeartbeatsAreAnsweredAtOnce: no caller waits for a response that cannot come.
 func TestMalformedHeartbeatsAreAnsweredAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, newStore(), 1)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestTheCauseOfAFailedServerIsLoggedAtOnce: the cell beside it may take a while to end. The end that
-// was asked for is no failure.
+// TestTheCauseOfAFailedServerIsLoggedAtOnce: the cell beside it may take some time to end. A
+// requested end is no failure.
 func TestTheCauseOfAFailedServerIsLoggedAtOnce(t *testing.T) {
 	failed := errors.New("the log is missing")
 	asked, ask := context.WithCancel(t.Context())

@@ -12,8 +12,8 @@ import (
 	"cantina/worker"
 )
 
-// TestCellsThatAreGoneAreListedBelowTheLiving: the lost always, those that left with --all;
-// both by name too, with why they are gone and what was done with their work.
+// TestCellsThatAreGoneAreListedBelowTheLiving: lost cells always, deregistered ones with --all;
+// both by name too, with the reason and the fate of their work.
 func TestCellsThatAreGoneAreListedBelowTheLiving(t *testing.T) {
 	s := newShell(t)
 	s.SetCell(api.Cell{Name: "c1", Proc: "p1", Session: worker.Healthy, Reported: true, Since: time.Now()})
@@ -38,7 +38,8 @@ func TestCellsThatAreGoneAreListedBelowTheLiving(t *testing.T) {
 	s.fails(api.ExitNotFound, "cantina cells --all", "explain", "cell/c9")
 }
 
-// TestADrainedCellThatIsSilentHasNoCount: what is left on it is not known, and shown as last reported.
+// TestADrainedCellThatIsSilentHasNoCount: its remaining work is unknown, and shown as last
+// reported.
 func TestADrainedCellThatIsSilentHasNoCount(t *testing.T) {
 	s := newShell(t)
 	for want, d := range map[string]api.Drain{
@@ -75,8 +76,8 @@ func TestExplainSaysWhyThereAreNoEvents(t *testing.T) {
 	}
 }
 
-// TestExplainShowsAChangeOnce: an event that changes nothing of what is shown is left out, and how far a
-// rollout has come is shown.
+// TestExplainShowsAChangeOnce: an event without a visible change is left out, and the progress of
+// a rollout is shown.
 func TestExplainShowsAChangeOnce(t *testing.T) {
 	event := func(kind, subject, text string) *pb.Event {
 		return &pb.Event{Time: timestamppb.New(now()), Kind: kind, Subject: subject, Text: text}

@@ -92,7 +92,7 @@ func newShell(t *testing.T) *shell {
 	return s
 }
 
-// run calls a verb and returns what it printed and its exit code.
+// run calls a verb and returns its output and its exit code.
 func (s *shell) run(args ...string) (out, errs string, code int) {
 	s.t.Helper()
 	o, e := &safeBuffer{}, &safeBuffer{}
@@ -118,7 +118,7 @@ func (s *shell) ok(args ...string) string {
 	return out
 }
 
-// fails calls a verb that must end with a code and say something.
+// fails calls a verb that must end with an exit code and a message.
 func (s *shell) fails(code int, says string, args ...string) {
 	s.t.Helper()
 	out, errs, got := s.run(args...)
@@ -168,7 +168,7 @@ func TestSchedules(t *testing.T) {
 	s.fails(api.ExitUsage, "the schedule does not fire at this time: 2020-01-01T00:00:30Z; the next one is 2020-01-01T00:01:00Z", "cron", "run", "tick", "--at", "2020-01-01T00:00:30Z")
 	s.fails(api.ExitUsage, "apply to a crontab line only", "cron", "next", "tick", "--from", "2027-03-12T00:00:00Z")
 	s.fails(api.ExitUsage, "cantina cron pause tick", "stop", "schedule/tick")
-	// A run has the name of its schedule: nobody removes one who means the other.
+	// A run has the name of its schedule: removing one must not remove the other.
 	s.ok("run", "-d", "--name", "tick", "--domain", "d", "--", "x")
 	for _, verb := range [][]string{{"rm", "--yes", "tick"}, {"stop", "tick"}} {
 		s.fails(api.ExitUsage, "is ambiguous", verb...)
@@ -325,7 +325,7 @@ func TestAnEventSaysWhatItIsAbout(t *testing.T) {
 	}
 }
 
-// TestATableFitsItsTerminal: the note says why, so it is cut last.
+// TestATableFitsItsTerminal: the note has the reason, so it is cut last.
 func TestATableFitsItsTerminal(t *testing.T) {
 	s := newShell(t)
 	s.apply()
@@ -556,8 +556,8 @@ func (b *broken) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestWhatCannotBePrintedIsTold: by every verb that prints, also help; that the reader has
-// gone is nobody's error.
+// TestWhatCannotBePrintedIsTold: every verb that prints reports failed output, including help; a
+// reader that has gone is no error.
 func TestWhatCannotBePrintedIsTold(t *testing.T) {
 	s := newShell(t)
 	s.apply()

@@ -45,9 +45,8 @@ func badValues(f *pflag.Flag) []string {
 	return nil
 }
 
-// TestABadValueIsToldWithItsFlag goes through all flags of all verbs: what cannot be is
-// refused before anything happens, with the flag, the value and what is allowed, and
-// without a word of the library.
+// TestABadValueIsToldWithItsFlag tests all flags of all verbs: an invalid value is refused before
+// any action, with the flag, the value and the allowed values, and without the library's text.
 func TestABadValueIsToldWithItsFlag(t *testing.T) {
 	c := &cli{environment: environment{Getenv: func(string) string { return "" }}, ctx: context.Background()}
 	tried := 0
@@ -160,7 +159,7 @@ func TestABadTextIsToldWithItsFlag(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	}
-	// Words have no case.
+	// Words are matched in any case.
 	if got := s.ok("ps", "--state", "running", "-q"); got != "d/web/0\n" {
 		t.Error(got)
 	}

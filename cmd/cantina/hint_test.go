@@ -17,8 +17,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestHintsNameVerbsThatExist reads every text of the sources that says "cantina
-// VERB" and looks the verb, and the flags behind it, up in the command tree.
+// TestHintsNameVerbsThatExist reads every text of the sources with "cantina VERB" and looks up the
+// verb, and the flags after it, in the command tree.
 func TestHintsNameVerbsThatExist(t *testing.T) {
 	c := &cli{environment: environment{Getenv: func(string) string { return "" }}, ctx: context.Background()}
 	root := rootCommand(c)
@@ -35,7 +35,7 @@ func TestHintsNameVerbsThatExist(t *testing.T) {
 		fset := token.NewFileSet()
 		f, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
 		if os.IsNotExist(err) || f == nil {
-			return nil // a file that was moved meanwhile; what does not compile is found elsewhere
+			return nil // a file that was moved meanwhile; other tests find compile errors
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
 			x, ok := n.(ast.Expr)
@@ -82,8 +82,8 @@ func TestAWrongHintIsFound(t *testing.T) {
 	}
 }
 
-// textOf is a text that is written in parts, with X for what is not known; whole is
-// false for an expression without a text.
+// textOf is a text that is written in parts, with X for unknown parts; whole is false for an
+// expression without a text.
 func textOf(x ast.Expr) (text string, whole bool) {
 	switch x := x.(type) {
 	case *ast.BasicLit:
@@ -125,7 +125,7 @@ func hintsIn(text string) []string {
 	return out
 }
 
-// wrongHint says what is wrong with "cantina VERB ...", or nothing.
+// wrongHint describes an error in "cantina VERB ...", or returns "".
 func wrongHint(root *cobra.Command, hint string) string {
 	words := strings.Fields(hint)[1:]
 	cmd := root
@@ -136,7 +136,7 @@ func wrongHint(root *cobra.Command, hint string) string {
 		}
 		cmd, words = cmd.Commands()[i], words[1:]
 	}
-	// A noun alone is a hint at its page; a word behind it must be one of its verbs.
+	// A noun alone is a hint at its page; a word after it must be one of its verbs.
 	if cmd == root || cmd.HasSubCommands() && !cmd.HasLocalFlags() && len(words) > 0 && words[0] != "X" {
 		return "no such verb"
 	}

@@ -9,8 +9,8 @@ import (
 	"cantina/task"
 )
 
-// TestInputThatNobodyReadsIsTold: a pipe, a socket or a file with something in it is;
-// what is empty, a device or a terminal is not.
+// TestInputThatNobodyReadsIsTold: for a pipe, a socket or a file with content; not for empty
+// input, a device or a terminal.
 func TestInputThatNobodyReadsIsTold(t *testing.T) {
 	open := func(text string) *os.File {
 		name := filepath.Join(t.TempDir(), "f")

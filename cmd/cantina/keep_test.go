@@ -12,8 +12,8 @@ import (
 	"cantina/internal/node"
 )
 
-// TestStorageFlags: each reaches the cell, and what cannot be is refused with the flag's
-// name and what would do.
+// TestStorageFlags: each reaches the cell, and an invalid value is refused with the flag's name
+// and the allowed values.
 func TestStorageFlags(t *testing.T) {
 	dir := t.TempDir()
 	good, bad := filepath.Join(dir, "good.json"), filepath.Join(dir, "bad.json")

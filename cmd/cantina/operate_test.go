@@ -117,7 +117,7 @@ func TestEventTexts(t *testing.T) {
 	}
 }
 
-// TestAReasonSaysAShortageOnce: what the text has stands in no line of its own.
+// TestAReasonSaysAShortageOnce: a shortage in the text has no separate line.
 func TestAReasonSaysAShortageOnce(t *testing.T) {
 	r := &pb.Reason{Text: "running: 1 needed, 0 free, held by count/a", Resource: "running", Need: 1, Holder: "count/a"}
 	if !saysAll(r) {
@@ -308,8 +308,8 @@ func TestDrainVerbs(t *testing.T) {
 	}
 }
 
-// TestNoNoteIsCut: on a terminal of any width every note is there in full, also when
-// the columns beside it are narrowed; what FREE loses is what matters least.
+// TestNoNoteIsCut: on a terminal of any width every note is complete, even if the columns beside
+// it are narrowed; FREE loses the least important part.
 func TestNoNoteIsCut(t *testing.T) {
 	s := newShell(t)
 	s.tty = true

@@ -155,8 +155,7 @@ func TestWait(t *testing.T) {
 	s.fails(api.ExitNotFound, "service d/web was removed", "wait", "web")
 }
 
-// TestAWaitSaysWhatItWaitsFor: each reason once, and at the end of --timeout that it
-// goes on.
+// TestAWaitSaysWhatItWaitsFor: each reason once, and at the end of --timeout that it continues.
 func TestAWaitSaysWhatItWaitsFor(t *testing.T) {
 	s := newShell(t)
 	s.apply()
@@ -268,7 +267,7 @@ func TestTheReasonThatKeepsARolloutIsTold(t *testing.T) {
 	}
 }
 
-// TestAVariableThatIsNotSetIsLeftOut: what is set and empty is passed on empty.
+// TestAVariableThatIsNotSetIsLeftOut: a variable that is set and empty is passed on empty.
 func TestAVariableThatIsNotSetIsLeftOut(t *testing.T) {
 	s := newShell(t)
 	s.env["SET"], s.env["EMPTY"] = "a=b", ""
