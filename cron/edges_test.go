@@ -398,3 +398,15 @@ func TestShiftsAtTheirBounds(t *testing.T) {
 		t.Errorf("each second: %v", sc.s.MaxShift())
 	}
 }
+
+// TestLongValuesAreCut to forty bytes.
+func TestLongValuesAreCut(t *testing.T) {
+	for n, want := range map[int]string{
+		38: `"` + strings.Repeat("x", 38) + `" is not a list`, 39: `"` + strings.Repeat("x", 39) + `… is not a list`,
+	} {
+		_, err := cron.ParseJSON([]byte(`{"minute":0,"dst_fixes":"` + strings.Repeat("x", n) + `"}`))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d: %v, want %s", n, err, want)
+		}
+	}
+}
