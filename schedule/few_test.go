@@ -155,3 +155,14 @@ func TestRefusalsThatDifferHaveLinesOfTheirOwn(t *testing.T) {
 		t.Errorf("%+v", h)
 	}
 }
+
+// TestTimesOfAnEarlierCalendarTakeNothingAway from what is missed: they only divide it.
+func TestTimesOfAnEarlierCalendarTakeNothingAway(t *testing.T) {
+	x := begin(t, hourly, Policy{})
+	x.s.Ahead = []time.Time{x.time("01:15")}
+	x.at("02:00").does(Tick{}, "start 02T02:00")
+	open := x.s.Open[len(x.s.Open)-1]
+	if x.s.Skipped != 1 || open.Count != 1 || open.Until.After(x.time("01:15")) || open.Until.Before(x.time("01:00")) {
+		t.Errorf("%d skipped, %+v", x.s.Skipped, open)
+	}
+}

@@ -124,7 +124,7 @@ func (m *machine) take(at time.Time) bool {
 	x := m.s.Open[i]
 	var parts []Span
 	for _, p := range []Span{{After: x.After, Until: at.Add(-time.Second), Why: x.Why}, {After: at, Until: x.Until, Why: x.Why}} {
-		if p.After.Before(p.Until) && m.has(p) {
+		if m.has(p) {
 			if x.Count > 0 {
 				p.Count = m.count(p)
 			}
