@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -28,7 +29,7 @@ type Small struct {
 }
 
 // ID names the change by its content and not by its position, so that a list of known survivors
-// outlives edits above it.
+// outlives edits above it, and those of comments.
 func (m Small) ID() string {
 	id := m.name()
 	if m.Nth > 1 {
@@ -39,7 +40,7 @@ func (m Small) ID() string {
 
 func (m Small) name() string {
 	squeeze := func(s string) string {
-		s = strings.Join(strings.Fields(s), " ")
+		s = strings.Join(strings.Fields(comment.ReplaceAllString(s, "")), " ")
 		if len(s) > 80 {
 			s = s[:80] + "…"
 		}
@@ -49,6 +50,8 @@ func (m Small) name() string {
 	return strings.TrimSpace(fmt.Sprintf("%s/%s %s: %s: %s -> %s",
 		dir, filepath.Base(m.Path), m.Func, m.Kind, squeeze(m.Old), squeeze(m.New)))
 }
+
+var comment = regexp.MustCompile(`//[^\n]*`)
 
 // Apply returns the file's text with the change.
 func (m Small) Apply(text string) string { return text[:m.from] + m.with + text[m.to:] }

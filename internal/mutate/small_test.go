@@ -10,7 +10,7 @@ import (
 const sample = `package p
 
 func f(a, b int, on bool) int {
-	if a < b && on {
+	if a < b && on { // names have no comments
 		return 1
 	}
 	switch {
