@@ -410,3 +410,28 @@ func TestLongValuesAreCut(t *testing.T) {
 		}
 	}
 }
+
+// TestGapsOnlyArePreviewedAsSuch: what is left out for 400 days, and then the error.
+func TestGapsOnlyArePreviewedAsSuch(t *testing.T) {
+	it, err := cron.ParseJSON([]byte(
+		`{"minute":30,"hour":2,"day_of_week":1,"weekday_of_the_month":2,"month":3,"dst_fixes":["skip","repeat_use_both"]}`))
+	must(t, err)
+	list, err := cron.Preview(it, load(t, loader(t), "America/New_York"), at(t, "2026-01-01T00:00:00Z"), 3)
+	if len(list) != 1 || list[0].Skip != cron.SkipGap || !list[0].At.Equal(at(t, "2026-03-08T07:00:00Z")) {
+		t.Errorf("%v", list)
+	}
+	if !errors.Is(err, cron.ErrNeverMatches) {
+		t.Error(err)
+	}
+}
+
+// TestAWholeNameGoesBeforeAPrefix, of which another one may begin with it.
+func TestAWholeNameGoesBeforeAPrefix(t *testing.T) {
+	f := cron.Field{Key: "month", Min: 1, Max: 9, Names: []cron.Name{{Text: "adar i", Value: 6}, {Text: "adar", Value: 7}}}
+	for text, want := range map[string]string{"Adar": "7", "adar i": "6", "adar ": "6", "ada": "", "adar ii": ""} {
+		sel, err := cron.ParseSelector(f, text)
+		if want != "" && (err != nil || sel.String() != want) || want == "" && err == nil {
+			t.Errorf("%q: %v, %v, want %s", text, sel, err, want)
+		}
+	}
+}
