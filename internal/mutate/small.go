@@ -28,8 +28,8 @@ type Small struct {
 	with     string // the text between from and to
 }
 
-// ID names the change by its content and not by its position, so that a list of known survivors
-// outlives edits above it, and those of comments.
+// ID names the change by its content and not by its position. So a list of known survivors
+// outlives edits above it, and of comments.
 func (m Small) ID() string {
 	id := m.name()
 	if m.Nth > 1 {
