@@ -54,7 +54,7 @@ type Feedback interface {
 // Config of an Auctioneer.
 type Config struct {
 	Placement placement.Config
-	// PerformTimeout bounds one call to a cell; 0 = 10 s.
+	// PerformTimeout bounds one call to a cell; 0 = 20 s.
 	PerformTimeout time.Duration
 	// Calls is the maximum number of calls to cells in progress; 0 = 64. Others wait.
 	Calls int
@@ -142,7 +142,7 @@ type Call struct {
 
 // New returns the auctioneer of a term. It starts nothing.
 func New(cfg Config, cells Cells, board Feedback) *Auctioneer {
-	cfg.PerformTimeout = cmp.Or(cfg.PerformTimeout, 10*time.Second)
+	cfg.PerformTimeout = cmp.Or(cfg.PerformTimeout, 20*time.Second)
 	cfg.Calls, cfg.CallItems = cmp.Or(cfg.Calls, 64), cmp.Or(cfg.CallItems, 250)
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

@@ -109,7 +109,7 @@ func Begin(cfg Settings, lease *store.Leadership, rows []store.Row, cells *link.
 		Go: t.call, Resign: t.resign, Signals: SignalCalls{Go: t.call, Signal: t.signal},
 		Auctioneer: auctioneer.Config{Placement: placement.Config{BatchReserve: cfg.BatchReserve}},
 		Scheduler:  scheduler.Config{Scripts: scheduler.Programs{Env: cfg.ScriptEnv}},
-		Registry: registry.Config{Worker: worker.Config{Timeouts: cfg.Timeouts, Witness: cfg.Witness, Restored: lease.Restored(),
+		Registry: registry.Config{Behind: cells.Behind, Worker: worker.Config{Timeouts: cfg.Timeouts, Witness: cfg.Witness, Restored: lease.Restored(),
 			NewStore: lease.NewStore(), NewCluster: cfg.NewCluster, InitialWait: cfg.InitialWait, AllowBump: cfg.AllowBump,
 			NoDeadline: cfg.NoDeadline, Own: own, TurnoverLimit: cfg.TurnoverLimit}},
 		Board:     bbs.Config{Tasks: cfg.Tasks, KeyLife: cfg.Past.KeyLife, Collected: cfg.Past.Collected},

@@ -64,6 +64,8 @@ type Config struct {
 	Statuses worker.Statuses
 	Clock    run.Clock
 	Log      *slog.Logger
+	// Behind reports whether something has come from a cell that was not looked at; nil = never.
+	Behind func(worker.CellName) bool
 	// Runtime is how the registry's calls run and wait; a simulator has its own.
 	Runtime Runtime
 }
@@ -189,7 +191,20 @@ func (r *Registry) Begin() {
 }
 
 // Tick looks at every deadline.
-func (r *Registry) Tick() { r.step(worker.Tick{LeaseHeld: r.cfg.Store.LeaseHeld()}) }
+func (r *Registry) Tick() {
+	e := worker.Tick{LeaseHeld: r.cfg.Store.LeaseHeld()}
+	if r.cfg.Behind != nil {
+		r.mu.Lock()
+		late := r.leader.Late(r.now())
+		r.mu.Unlock()
+		for _, cell := range late {
+			if r.cfg.Behind(cell) {
+				e.Behind = append(e.Behind, cell)
+			}
+		}
+	}
+	r.step(e)
+}
 
 // End is the end of the term for a caller that drives a registry without Run.
 func (r *Registry) End() { r.end(fault.ErrTermOver) }

@@ -8,8 +8,12 @@ import (
 type Event interface{ event() }
 
 // Tick is the passage of time, once each check interval. LeaseHeld: the shell has proof of the
-// lease now. Policy timers stop without it, safety timers do not.
-type Tick struct{ LeaseHeld bool }
+// lease now. Policy timers stop without it, safety timers do not. Behind are those cells of Late
+// from which something has arrived that the leader has not handled: it is late, they are not silent.
+type Tick struct {
+	LeaseHeld bool
+	Behind    []CellName
+}
 
 // BeatReceived is a heartbeat. LeaseHeld was read after it was received; without it there is no credit.
 type BeatReceived struct {

@@ -178,7 +178,7 @@ func (l *Leader) Step(now time.Duration, e Event) (Output, error) {
 func (l *Leader) step(now time.Duration, e Event) error {
 	switch e := e.(type) {
 	case Tick:
-		l.tick(now, e.LeaseHeld)
+		l.tick(now, e)
 	case BeatReceived:
 		return l.beat(now, e.Beat, e.LeaseHeld)
 	case ReportReceived:

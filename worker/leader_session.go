@@ -72,14 +72,31 @@ func (s *sessions) evaluate(p *process, now time.Duration) {
 // miss reports a process that is not HEALTHY in time and never was in this term. One that was is
 // reported as a change to UNHEALTHY; the leader before this one may have routed to both.
 func (s *sessions) miss(p *process, now time.Duration) {
-	h, g, at := p.health, s.gaps(p), s.policy(now)
+	h := p.health
 	switch {
 	case h.State == MustDie || h.HasBeenHealthy || p.blocked:
 		p.unheard = false
-	case !p.unheard && (at > max(p.born, h.LastBeat)+g.Beat || at > max(p.born, h.LastProbe)+g.Probe):
+	case !p.unheard && s.late(p, now):
 		p.unheard = true
 		s.do(Unheard{p.row.Cell, p.row.Proc, s.silence(p, now)})
 	}
+}
+
+// late reports whether a heartbeat or an answer to a probe should have come by now.
+func (s *sessions) late(p *process, now time.Duration) bool {
+	g, at := s.gaps(p), s.policy(now)
+	return at > max(p.born, p.health.LastBeat)+g.Beat || at > max(p.born, p.health.LastProbe)+g.Probe
+}
+
+// Late are the cells that the next Tick may find silent, for which its Behind matters.
+func (l *Leader) Late(now time.Duration) []CellName {
+	var out []CellName
+	for _, p := range l.order {
+		if l.procs[p.row.Proc] == p && p.health.State != MustDie && l.sessions.late(p, now) {
+			out = append(out, p.row.Cell)
+		}
+	}
+	return out
 }
 
 func (s *sessions) why(p *process, now time.Duration) string {
@@ -140,7 +157,8 @@ func (s *sessions) leaveSet(p *process) {
 }
 
 // tick is updateState: deadlines, timeouts, retries, the wait.
-func (l *Leader) tick(now time.Duration, lease bool) {
+func (l *Leader) tick(now time.Duration, e Tick) {
+	lease := e.LeaseHeld
 	if !lease {
 		l.stalled += now - l.lastTick
 	}
@@ -154,26 +172,27 @@ func (l *Leader) tick(now time.Duration, lease bool) {
 			continue
 		}
 		live = append(live, p)
-		l.tickProcess(p, now, lease)
+		l.tickProcess(p, now, lease && !slices.Contains(e.Behind, p.row.Cell))
 	}
 	clear(l.order[len(live):])
 	l.order = live
 	l.waiting.tickWait(now)
 }
 
-func (l *Leader) tickProcess(p *process, now time.Duration, lease bool) {
+// tickProcess looks at one process; judge says whether its silence counts.
+func (l *Leader) tickProcess(p *process, now time.Duration, judge bool) {
 	if at, ok := l.sessions.expiry(p); ok && !p.dead && now > at && !l.reports(p) && !l.survived(p) {
 		l.sessions.mustDie(p, now, "its promise passed without credit", lost)
 		l.die(p, now, ProofExpiry)
 		return
 	}
-	if lease {
+	if judge {
 		l.sessions.miss(p, now)
 	}
 	if p.displaced {
 		return
 	}
-	if lease {
+	if judge {
 		l.sessions.evaluate(p, now)
 	}
 	if p.health.State == MustDie {

@@ -128,6 +128,7 @@ func (d *Directory) Close() {
 
 // muxHandler takes the connections of cells; h serves their calls.
 func (d *Directory) muxHandler(h http.Handler) http.Handler {
+	service := mux.Service{Handler: h, Urgent: urgent, Others: make(chan struct{}, othersAtOnce)}
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if !d.begin() {
 			http.Error(w, "this server is about to end", http.StatusServiceUnavailable)
@@ -136,7 +137,7 @@ func (d *Directory) muxHandler(h http.Handler) http.Handler {
 		defer d.conns.Done()
 		var address string
 		var mine *mux.Conn
-		mux.Accept(q.Context(), w, q, h, func(a string, l *mux.Conn) {
+		mux.Accept(q.Context(), w, q, service, func(a string, l *mux.Conn) {
 			address, mine = a, l
 			d.mu.Lock()
 			defer d.mu.Unlock()
@@ -174,6 +175,14 @@ func (d *Directory) connOf(address string) *mux.Conn {
 	return d.conn[address]
 }
 
+// Behind reports whether something has come from a cell at which nobody has looked yet.
+func (d *Directory) Behind(name worker.CellName) bool {
+	d.mu.Lock()
+	l := d.conn[d.address[name]]
+	d.mu.Unlock()
+	return l != nil && l.Behind()
+}
+
 // muxOrDial is connect's HTTPClient for unary calls: the cell's connection when there is
 // one that lives, its address otherwise.
 type muxOrDial struct {
@@ -202,8 +211,9 @@ type remote struct {
 	http    *http.Client
 }
 
-// callTimeout bounds one call to a cell; afterwards its outcome is unknown.
-const callTimeout = 5 * time.Second
+// callTimeout bounds one call to a cell; afterwards its outcome is unknown. It is long: a connection
+// that is cut ends its calls sooner, and a cell that is late is not helped by the same call again.
+const callTimeout = 20 * time.Second
 
 func invoke[Q, A any](ctx context.Context, do func(context.Context, *connect.Request[Q]) (*connect.Response[A], error), q *Q) (*A, error) {
 	limit, cancel := context.WithTimeout(ctx, callTimeout)

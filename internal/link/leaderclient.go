@@ -69,7 +69,8 @@ func (c *LeaderClient) conn() (string, cantinav1connect.LeaderServiceClient) {
 	conn := c.clients[c.current]
 	if conn == nil {
 		way := c.sec.way(c.current)
-		l := mux.NewClient(mux.Config{Connect: dial(way), TLS: muxTLS(c.current, c.sec), Host: way.Host(), Sign: way.Sign, Handler: c.handler, Address: c.address, Lost: c.lost})
+		l := mux.NewClient(mux.Config{Connect: dial(way), TLS: muxTLS(c.current, c.sec), Host: way.Host(), Sign: way.Sign,
+			Service: mux.Service{Handler: c.handler, Urgent: urgent}, Address: c.address, Lost: c.lost})
 		conn = &leaderConn{cantinav1connect.NewLeaderServiceClient(l, baseURL(way, c.sec), clientOptions()...), l}
 		c.clients[c.current] = conn
 		for address, other := range c.clients {

@@ -10,6 +10,7 @@ import (
 
 	"cantina/internal/guard"
 	"cantina/internal/mux"
+	"cantina/wire/cantinav1/cantinav1connect"
 )
 
 // Security is how calls between leader and cells are protected; nil TLS is plain
@@ -79,3 +80,19 @@ func muxTLS(address string, sec Security) *tls.Config {
 	}
 	return c
 }
+
+// urgentPaths are the calls by which sessions live: they go before placements, rows and reads.
+var urgentPaths = map[string]bool{
+	cantinav1connect.LeaderServiceHeartbeatProcedure:             true,
+	cantinav1connect.LeaderServiceUpdateStatusProcedure:          true,
+	cantinav1connect.CellServiceGetRunningTasksProcedure:         true,
+	cantinav1connect.CellServiceRunTasksProcedure:                true, // probes
+	cantinav1connect.CellServiceNotifyIfTasksNotRunningProcedure: true,
+	cantinav1connect.CellServiceKillTaskProcedure:                true,
+	cantinav1connect.CellServiceRequestSuicideProcedure:          true,
+}
+
+func urgent(path string) bool { return urgentPaths[path] }
+
+// othersAtOnce is how many other calls of cells a leader serves at once.
+const othersAtOnce = 128

@@ -23,26 +23,43 @@ var (
 	// unknown.
 	ErrEnded  = errors.New("the connection ended before the answer")
 	errClose  = errors.New("closed here")
-	errSilent = fmt.Errorf("%w: nothing came in time", errClose)
+	errSilent = fmt.Errorf("%w: what was sent is not acknowledged", errClose)
 )
 
 const (
-	// maxServed bounds the requests of the other end that are served at once.
+	// maxServed bounds the requests of the other end that are served at once, or wait for that, and
+	// maxUrgent the urgent ones.
 	maxServed = 256
+	maxUrgent = 64
 	// writeTime bounds the writing of one frame; then the connection ends.
 	writeTime = 10 * time.Second
 )
+
+// Service is how the requests of other ends are served.
+type Service struct {
+	Handler http.Handler
+	// Urgent reports the paths of requests that go before all others, on the wire and when they are
+	// served; nil = none. Both ends must have the same.
+	Urgent func(path string) bool
+	// Others has a place for each request that is not urgent and is served, over all connections;
+	// what comes meanwhile waits. nil = no bound.
+	Others chan struct{}
+}
+
+func (s Service) urgent(path string) bool { return s.Urgent != nil && s.Urgent(path) }
 
 // Conn is one connection with requests in both directions. Its methods may be used
 // from any goroutine.
 type Conn struct {
 	conn    net.Conn
 	reader  *bufio.Reader
-	handler http.Handler
-	ctx     context.Context // of served requests
+	service Service
+	ctx     context.Context // of what is served
 	cancel  context.CancelFunc
-	writing chan struct{} // one token: the right to write
-	frames  atomic.Int64  // frames that have come
+	writing turns
+	frames  atomic.Int64 // frames that have come
+	behind  atomic.Int64 // urgent requests that have come and are not being served yet
+	more    atomic.Bool  // the reader holds what is not handled
 
 	mu      sync.Mutex
 	waiting map[uint32]chan *frame
@@ -50,15 +67,16 @@ type Conn struct {
 	err     error // why it ended
 
 	serving sync.WaitGroup
-	served  chan struct{} // one token for each request that is served
+	served  chan struct{} // one token for each request that is served, or waits for that
+	hurried chan struct{} // the same of urgent ones
 	done    chan struct{} // closed when Run has returned
 }
 
-// newConn returns a connection over conn; reader may hold data that has already arrived. Requests
-// of the other end go to handler, within ctx.
-func newConn(ctx context.Context, conn net.Conn, reader *bufio.Reader, handler http.Handler) *Conn {
-	l := &Conn{conn: conn, reader: reader, handler: handler, writing: make(chan struct{}, 1), waiting: map[uint32]chan *frame{},
-		served: make(chan struct{}, maxServed), done: make(chan struct{})}
+// newConn returns a connection over conn; reader may hold what has come already. Requests
+// of the other end are served within ctx.
+func newConn(ctx context.Context, conn net.Conn, reader *bufio.Reader, service Service) *Conn {
+	l := &Conn{conn: conn, reader: reader, service: service, waiting: map[uint32]chan *frame{},
+		served: make(chan struct{}, maxServed), hurried: make(chan struct{}, maxUrgent), done: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	return l
 }
@@ -81,6 +99,7 @@ func (l *Conn) run() error {
 		} else {
 			l.asked(f)
 		}
+		l.more.Store(l.reader.Buffered() > 0)
 	}
 	l.serving.Wait()
 	return l.ended()
@@ -130,21 +149,48 @@ func (l *Conn) answered(f *frame) {
 	}
 }
 
-// asked serves a request of the other end; excess requests are refused.
+// asked serves a request of the other end; one too many is refused.
 func (l *Conn) asked(f *frame) {
+	urgent := l.service.urgent(f.path)
+	room, others := l.served, l.service.Others
+	if urgent {
+		room, others = l.hurried, nil
+		l.behind.Add(1)
+	}
+	over := func() {
+		if urgent {
+			l.behind.Add(-1)
+		}
+	}
 	select {
-	case l.served <- struct{}{}:
+	case room <- struct{}{}:
 	default:
-		l.reply(f.id, &answer{status: http.StatusServiceUnavailable})
+		l.reply(f.id, urgent, &answer{status: http.StatusServiceUnavailable})
+		over()
 		return
 	}
 	l.serving.Go(func() {
-		defer func() { <-l.served }()
+		defer func() { <-room }()
+		over()
+		if others != nil {
+			select {
+			case others <- struct{}{}:
+			case <-l.ctx.Done():
+				return
+			}
+		}
 		a := &answer{}
 		l.serve(f, a)
-		l.reply(f.id, a)
+		if others != nil {
+			<-others
+		}
+		l.reply(f.id, urgent, a)
 	})
 }
+
+// Behind reports whether something has come at which nobody has looked yet: an urgent request, or
+// bytes that were not read.
+func (l *Conn) Behind() bool { return l.behind.Load() > 0 || l.more.Load() || unread(l.conn) }
 
 func (l *Conn) serve(f *frame, a *answer) {
 	defer func() {
@@ -154,10 +200,10 @@ func (l *Conn) serve(f *frame, a *answer) {
 	}()
 	q := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: f.path}, RequestURI: f.path, Header: f.header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Body: io.NopCloser(bytes.NewReader(f.body)), ContentLength: int64(len(f.body)), RemoteAddr: l.conn.RemoteAddr().String()}
-	l.handler.ServeHTTP(a, q.WithContext(l.ctx))
+	l.service.Handler.ServeHTTP(a, q.WithContext(l.ctx))
 }
 
-func (l *Conn) reply(id uint32, a *answer) {
+func (l *Conn) reply(id uint32, urgent bool, a *answer) {
 	f := frame{answer: true, id: id, status: a.code(), header: a.header, body: a.body}
 	b, err := f.encode()
 	if err != nil {
@@ -167,27 +213,22 @@ func (l *Conn) reply(id uint32, a *answer) {
 			return
 		}
 	}
-	if err := l.write(l.ctx, b); err != nil {
+	if err := l.write(l.ctx, urgent, b); err != nil {
 		l.fail(err)
 	}
 }
 
-// write writes a whole frame. The error is ErrNotSent if no part of it was sent.
-func (l *Conn) write(ctx context.Context, b []byte) error {
-	select {
-	case l.writing <- struct{}{}:
-	case <-ctx.Done():
-		return fmt.Errorf("%w (%w)", ErrNotSent, ctx.Err())
+// write writes a whole frame. The error is ErrNotSent when nothing of it left.
+func (l *Conn) write(ctx context.Context, urgent bool, b []byte) error {
+	if err := l.writing.take(ctx, urgent); err != nil {
+		return err
 	}
-	defer func() { <-l.writing }()
+	defer l.writing.give()
 	if l.ended() != nil {
 		return ErrNotSent
 	}
-	limit := time.Now().Add(writeTime)
-	if at, ok := ctx.Deadline(); ok && at.Before(limit) {
-		limit = at
-	}
-	if err := l.conn.SetWriteDeadline(limit); err != nil {
+	// Not ctx's own: a frame that is cut ends the connection, and with it all other requests.
+	if err := l.conn.SetWriteDeadline(time.Now().Add(writeTime)); err != nil {
 		return err
 	}
 	_, err := l.conn.Write(b)
@@ -226,7 +267,7 @@ func (l *Conn) do(q *http.Request, body []byte) (*http.Response, error) {
 		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
 	before := l.frames.Load()
-	if err := l.write(q.Context(), b); err != nil {
+	if err := l.write(q.Context(), l.service.urgent(f.path), b); err != nil {
 		l.forget(f.id)
 		if !errors.Is(err, ErrNotSent) {
 			l.fail(err)
@@ -241,7 +282,7 @@ func (l *Conn) do(q *http.Request, body []byte) (*http.Response, error) {
 		return a.response(q), nil
 	case <-q.Context().Done():
 		l.forget(f.id)
-		if errors.Is(q.Context().Err(), context.DeadlineExceeded) && l.frames.Load() == before {
+		if errors.Is(q.Context().Err(), context.DeadlineExceeded) && l.frames.Load() == before && cut(l.conn) {
 			l.fail(errSilent)
 		}
 		return nil, q.Context().Err()

@@ -30,12 +30,17 @@ type server struct {
 
 func newServer(t *testing.T, h http.Handler) *server {
 	t.Helper()
+	return newServerOf(t, Service{Handler: h})
+}
+
+func newServerOf(t *testing.T, service Service) *server {
+	t.Helper()
 	s := &server{conns: make(chan *Conn, 10), from: make(chan string, 10)}
 	var all sync.WaitGroup
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		all.Add(1)
 		defer all.Done()
-		Accept(q.Context(), w, q, h, func(address string, l *Conn) {
+		Accept(q.Context(), w, q, service, func(address string, l *Conn) {
 			s.from <- address
 			s.conns <- l
 		})
@@ -97,7 +102,7 @@ func echo(who string) http.Handler {
 
 func TestBothDirections(t *testing.T) {
 	s := newServer(t, echo("server"))
-	c := newClient(t, Config{Connect: s.dial, Handler: echo("client"), Address: "me:1"})
+	c := newClient(t, Config{Connect: s.dial, Service: Service{Handler: echo("client")}, Address: "me:1"})
 	big := strings.Repeat("x", 3*atOnce)
 	for range 3 {
 		if code, text, err := post(t.Context(), c, "/a/b", big); code != 202 || text != "server /a/b [a b] "+big || err != nil {
@@ -132,7 +137,7 @@ func TestACallWithinACall(t *testing.T) {
 		code, text, err := post(q.Context(), l, "/back", "")
 		fmt.Fprint(w, code, text, err)
 	}))
-	c := newClient(t, Config{Connect: s.dial, Handler: echo("client")})
+	c := newClient(t, Config{Connect: s.dial, Service: Service{Handler: echo("client")}})
 	if _, text, err := post(t.Context(), c, "/", ""); text != "202client /back [a b] <nil>" || err != nil {
 		t.Errorf("%q, %v", text, err)
 	}
@@ -173,31 +178,6 @@ func TestTheEndOfALine(t *testing.T) {
 	c.Close()
 	if _, _, err := post(t.Context(), c, "/", ""); !errors.Is(err, ErrNotSent) || len(lost) != 0 {
 		t.Errorf("closed: %v, lost %d times", err, len(lost))
-	}
-}
-
-// TestSilence: a connection on which nothing comes in a request's time ends; one that is
-// merely slow for this request does not.
-func TestSilence(t *testing.T) {
-	s := newServer(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if q.URL.Path == "/hang" {
-			<-q.Context().Done()
-		}
-	}))
-	c := newClient(t, Config{Connect: s.dial})
-	if _, _, err := post(t.Context(), c, "/", ""); err != nil {
-		t.Fatal(err)
-	}
-	l, _ := c.current()
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, _, err := post(gone, l, "/hang", ""); !errors.Is(err, context.Canceled) || l.ended() != nil {
-		t.Errorf("given up: %v, ended %v", err, l.ended())
-	}
-	short, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	if _, _, err := post(short, l, "/hang", ""); !errors.Is(err, context.DeadlineExceeded) || l.ended() == nil {
-		t.Errorf("silent: %v, ended %v", err, l.ended())
 	}
 }
 

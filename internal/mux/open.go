@@ -28,10 +28,10 @@ const (
 // ErrRefused reports a server that answered and takes no connection.
 var ErrRefused = errors.New("the server takes no connection")
 
-// Accept accepts a connection: it answers the request for one, passes the connection to opened
-// with the address at which the other end can be called (empty = none), and serves it until it
-// ends or ctx is done.
-func Accept(ctx context.Context, w http.ResponseWriter, q *http.Request, handler http.Handler, opened func(address string, l *Conn)) {
+// Accept takes a connection: it answers the request that asks for one, hands the connection to
+// opened with the address that the other end can be called at (empty = none), and
+// serves it until it ends or ctx is done.
+func Accept(ctx context.Context, w http.ResponseWriter, q *http.Request, service Service, opened func(address string, l *Conn)) {
 	if !strings.EqualFold(q.Header.Get("Upgrade"), protocol) {
 		w.Header().Set("Upgrade", protocol)
 		http.Error(w, "this path takes connections of cells, which begin as an upgrade", http.StatusUpgradeRequired)
@@ -47,7 +47,7 @@ func Accept(ctx context.Context, w http.ResponseWriter, q *http.Request, handler
 		conn.Close()
 		return
 	}
-	l := newConn(ctx, conn, buffered.Reader, handler)
+	l := newConn(ctx, conn, buffered.Reader, service)
 	opened(q.Header.Get(headerAddress), l)
 	_ = l.run() // its callers get the error
 }
@@ -65,8 +65,7 @@ type Config struct {
 	// to its header.
 	Host string
 	Sign func(context.Context, http.Header)
-	// Handler serves the requests of the other end.
-	Handler http.Handler
+	Service
 	// Address is where this end can be called without the connection.
 	Address string
 	// Lost is called when a connection ends and Close has not ended it. It must not wait.
@@ -190,7 +189,7 @@ func (c *Client) upgrade(ctx context.Context, conn net.Conn) (*Conn, error) {
 	if !stop() {
 		return nil, fmt.Errorf("open a connection: %w", ctx.Err())
 	}
-	return newConn(context.WithoutCancel(ctx), conn, reader, c.cfg.Handler), nil
+	return newConn(context.WithoutCancel(ctx), conn, reader, c.cfg.Service), nil
 }
 
 // said is the text of a server's refusal.

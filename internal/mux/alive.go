@@ -1,0 +1,59 @@
+package mux
+
+import (
+	"crypto/tls"
+	"net"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// ackTime is after how many milliseconds without an acknowledgement of what was sent a link is
+// taken for cut.
+const ackTime = 1000
+
+// base is the connection below TLS.
+func base(c net.Conn) net.Conn {
+	if t, ok := c.(*tls.Conn); ok {
+		return t.NetConn()
+	}
+	return c
+}
+
+// control calls f with the descriptor of a socket; false when c is none.
+func control(c net.Conn, f func(fd int)) bool {
+	s, ok := base(c).(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := s.SyscallConn()
+	return err == nil && raw.Control(func(fd uintptr) { f(int(fd)) }) == nil
+}
+
+// cut reports whether the machine of the other end does not acknowledge what was sent. While it
+// does, a request without an answer is late, and no reason to end the connection. A Unix socket is
+// never cut; of what is no socket nothing is known, so silence counts.
+func cut(c net.Conn) bool {
+	if _, ok := base(c).(*net.UnixConn); ok {
+		return false
+	}
+	silent := true
+	control(c, func(fd int) {
+		if info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			silent = info.Unacked > 0 && (info.Retransmits > 0 || info.Last_ack_recv > ackTime)
+		}
+	})
+	return silent
+}
+
+// unread reports whether the kernel holds bytes that have come and were not read.
+func unread(c net.Conn) bool {
+	n := 0
+	control(c, func(fd int) {
+		var err error
+		if n, err = unix.IoctlGetInt(fd, unix.TIOCINQ); err != nil {
+			n = 0
+		}
+	})
+	return n > 0
+}
