@@ -45,9 +45,7 @@ func (l *Leader) Heartbeat(ctx context.Context, b worker.Heartbeat, s cell.State
 			l.publishReturn(b)
 		}
 		s.Process = string(b.Proc)
-		l.Auctioneer.Push(s.State)
-		l.admission.admit(b.Cell)
-		l.Drains.Heard(b.Cell, DrainReport{Draining: s.Draining, ID: s.Drain.ID, Over: s.Drain.Over, Waits: s.Drain.Waits})
+		l.admission.report(b.Cell, s)
 	}
 	return a, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"cantina/auctioneer"
@@ -113,6 +114,7 @@ type Leader struct {
 	began time.Duration // by the boot clock
 
 	admission  admission
+	haveJoined atomic.Bool // see joined
 	departures departures
 
 	mu     sync.Mutex // the last one: no part is called with it held
@@ -161,7 +163,8 @@ func New(cfg Config, rows []store.Row) (*Leader, error) {
 		return nil, err
 	}
 	sessions.Registry = l.Registry
-	l.admission = admission{registry: l.Registry, drains: l.Drains, auctioneer: l.Auctioneer, placement: l.Placement}
+	l.admission = admission{registry: l.Registry, drains: l.Drains, auctioneer: l.Auctioneer, placement: l.Placement,
+		reports: reports{beside: cfg.Go, newest: map[worker.CellName]cell.State{}}}
 
 	feed := newLedgerFeed(l.Auctioneer, func(process string) *lrp.Desired { return l.Board.Definition(process) })
 	board := cfg.Board

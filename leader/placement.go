@@ -59,15 +59,15 @@ type PlacementAdapter struct {
 	mu    sync.Mutex
 	lrps  map[string]bbs.LRPWant // by item id
 	tasks map[string]bbs.TaskWant
-	asked map[string]int    // by item id: the number of the newest request
-	last  int               // number of a request
-	early map[string]string // items that would have ended before the cells had joined, and their holds
+	asked map[string]int // by item id: the number of the newest request
+	last  int            // number of a request
+	early earlyItems
 }
 
 // newPlacementAdapter also makes the auctioneer, as its Cells and Feedback.
 func newPlacementAdapter(cfg placementConfig) *PlacementAdapter {
 	p := &PlacementAdapter{cfg: cfg, lrps: map[string]bbs.LRPWant{}, tasks: map[string]bbs.TaskWant{}, asked: map[string]int{},
-		early: map[string]string{}}
+		early: earlyItems{holds: map[string]string{}}}
 	p.auctioneer = auctioneer.New(cfg.Auctioneer, p, p)
 	return p
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"cantina/auctioneer"
+	"cantina/cell"
 	"cantina/event"
 	"cantina/fence"
 	"cantina/lrp"
@@ -25,6 +26,42 @@ type admission struct {
 	auctioneer *auctioneer.Auctioneer
 	placement  *PlacementAdapter
 	mu         sync.Mutex // before the locks of registry, drains and auctioneer
+	reports    reports
+}
+
+// reports are the states of cells that wait for the auctioneer: a heartbeat is not to wait for a round
+// of placement. Only the newest state of a cell counts.
+type reports struct {
+	beside func(func(context.Context)) // runs a function concurrently
+	mu     sync.Mutex
+	newest map[worker.CellName]cell.State
+}
+
+// put queues a state; take is called with the newest one later.
+func (r *reports) put(name worker.CellName, s cell.State, take func(worker.CellName, cell.State)) {
+	r.mu.Lock()
+	_, queued := r.newest[name]
+	r.newest[name] = s
+	r.mu.Unlock()
+	if queued {
+		return
+	}
+	r.beside(func(context.Context) {
+		r.mu.Lock()
+		s := r.newest[name]
+		delete(r.newest, name)
+		r.mu.Unlock()
+		take(name, s)
+	})
+}
+
+// report takes what a cell's heartbeat says of the cell.
+func (a *admission) report(name worker.CellName, s cell.State) {
+	a.reports.put(name, s, func(name worker.CellName, s cell.State) {
+		a.auctioneer.Push(s.State)
+		a.admit(name)
+		a.drains.Heard(name, DrainReport{Draining: s.Draining, ID: s.Drain.ID, Over: s.Drain.Over, Waits: s.Drain.Waits})
+	})
 }
 
 // admit sets in the auctioneer whether a cell may get work.
@@ -56,9 +93,16 @@ func (a *admission) remove(name worker.CellName) {
 const JoinGrace = 5 * time.Second
 
 // joined reports whether the cells have had their time to join: the initial wait is over, every
-// member has reported, and JoinGrace has passed since the term began.
+// member has reported, and JoinGrace has passed since the term began. Once they have, it stays so.
 func (l *Leader) joined() bool {
-	return l.cfg.Clock.Boot()-l.began >= JoinGrace && !l.Registry.Wait().Active && len(l.awaited()) == 0
+	if l.haveJoined.Load() {
+		return true
+	}
+	ok := l.cfg.Clock.Boot()-l.began >= JoinGrace && !l.Registry.Wait().Active && len(l.awaited()) == 0
+	if ok {
+		l.haveJoined.Store(true)
+	}
+	return ok
 }
 
 // awaited names the cells that the leader still waits for, sorted: members that have not reported in this
