@@ -64,7 +64,7 @@ type Config struct {
 	Statuses worker.Statuses
 	Clock    run.Clock
 	Log      *slog.Logger
-	// Behind reports whether something has come from a cell that was not looked at; nil = never.
+	// Behind reports whether something has arrived from a cell that is not handled; nil = never.
 	Behind func(worker.CellName) bool
 	// Runtime is how the registry's calls run and wait; a simulator has its own.
 	Runtime Runtime

@@ -175,7 +175,7 @@ func (d *Directory) connOf(address string) *mux.Conn {
 	return d.conn[address]
 }
 
-// Behind reports whether something has come from a cell at which nobody has looked yet.
+// Behind reports whether something has arrived from a cell that is not handled.
 func (d *Directory) Behind(name worker.CellName) bool {
 	d.mu.Lock()
 	l := d.conn[d.address[name]]

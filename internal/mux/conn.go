@@ -23,7 +23,7 @@ var (
 	// unknown.
 	ErrEnded  = errors.New("the connection ended before the answer")
 	errClose  = errors.New("closed here")
-	errSilent = fmt.Errorf("%w: what was sent is not acknowledged", errClose)
+	errSilent = fmt.Errorf("%w: the other machine does not acknowledge", errClose)
 )
 
 const (
@@ -188,8 +188,8 @@ func (l *Conn) asked(f *frame) {
 	})
 }
 
-// Behind reports whether something has come at which nobody has looked yet: an urgent request, or
-// bytes that were not read.
+// Behind reports whether something has arrived that is not handled: an urgent request that is not
+// served yet, or bytes that were not read.
 func (l *Conn) Behind() bool { return l.behind.Load() > 0 || l.more.Load() || unread(l.conn) }
 
 func (l *Conn) serve(f *frame, a *answer) {
