@@ -13,7 +13,7 @@ import (
 const columns = 120
 
 // wideLines is how many lines are still wider. It only falls: lower it when a change wraps many.
-const wideLines = 3560
+const wideLines = 3550
 
 // mayLag is by how much wideLines may be above what there is.
 const mayLag = 150
