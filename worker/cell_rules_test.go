@@ -117,3 +117,33 @@ func TestAKillOfOtherWork(t *testing.T) {
 		}
 	}
 }
+
+// TestTheTimeInUnhealthyCountsFromTheLeadersWord, not from before the session was healthy.
+func TestTheTimeInUnhealthyCountsFromTheLeadersWord(t *testing.T) {
+	r := newCellRig(t, nil)
+	r.healthy()
+	for range 20 {
+		r.now += 5 * sec
+		r.goodProbe()
+		r.step(welcome(r.beat()))
+	}
+	r.step(welcome(r.beat(), func(a *HeartbeatAnswer) { a.State = Unhealthy }))
+	r.now += 25 * sec // its probe is too old by now
+	if r.step(CellTick{}); r.c.State() != Unhealthy {
+		t.Errorf("a while later it is %v", r.c.State())
+	}
+}
+
+// TestAnAdoptionIsOfAnotherCluster also for a cell of none: it ends its session, and joins with the next one.
+func TestAnAdoptionIsOfAnotherCluster(t *testing.T) {
+	r := newCellRig(t, nil)
+	h := r.beat()
+	r.step(BeatAnswered{HeartbeatAnswer{Protocol: Protocol, Cluster: "other", Term: fence.Term{Epoch: 1, Revision: 9},
+		Proc: "p1", Beat: h.Beat, Verdict: Adopt, State: MustDie, Timeouts: DefaultTimeouts()}})
+	if r.c.State() != MustDie || r.c.Cluster() != "" || !r.c.Term().IsZero() {
+		t.Errorf("%v, cluster %q, term %v", r.c.State(), r.c.Cluster(), r.c.Term())
+	}
+	if r.step(SessionBegun{"p2", 2}); r.c.Cluster() != "other" {
+		t.Errorf("cluster %q", r.c.Cluster())
+	}
+}

@@ -262,3 +262,14 @@ func TestALastWordOfPredecessors(t *testing.T) {
 		}
 	}
 }
+
+// TestNoWordBeforeTheReport: what a process says of earlier ones counts when the leader knows what it has of them.
+func TestNoWordBeforeTheReport(t *testing.T) {
+	r := newRig(t, withMembers(member("p1", "w1", 1)))
+	r.beat("w1", "p2", 2)
+	r.out = nil
+	r.beat("w1", "p2", 2, func(h *Heartbeat) { h.Deregister = true })
+	if d := take[Dead](r); len(d) != 1 || d[0].Proc != "p2" || r.l.IsDead("p1") {
+		t.Errorf("%+v", d)
+	}
+}
