@@ -147,3 +147,15 @@ func TestAnAdoptionIsOfAnotherCluster(t *testing.T) {
 		t.Errorf("cluster %q", r.c.Cluster())
 	}
 }
+
+// TestOneInvocationIsOfOneWork: other work under it is not held already.
+func TestOneInvocationIsOfOneWork(t *testing.T) {
+	r := newCellRig(t, nil)
+	r.healthy()
+	x := x5(1, "a")
+	other := x
+	other.Work.Job = "b"
+	if a, b, c := r.run(x, 0), r.run(other, 0), r.run(x, 0); a.Result != RunOK || b.Result != RunStale || c.Result != RunOK {
+		t.Errorf("%v, %v, %v", a.Result, b.Result, c.Result)
+	}
+}

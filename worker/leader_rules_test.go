@@ -273,3 +273,12 @@ func TestNoWordBeforeTheReport(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+// TestWorkOfAKnownProcessWithoutARow is on no list either.
+func TestWorkOfAKnownProcessWithoutARow(t *testing.T) {
+	r := newRig(t, nil)
+	r.beat("w1", "p1", 1)
+	if a := r.beat("w1", "p1", 1, func(h *Heartbeat) { h.HasWork = true }); a.Verdict != Die {
+		t.Errorf("%+v", a)
+	}
+}
