@@ -47,8 +47,8 @@ func (t *Tracker) Agree() bool { return t.unshown == 0 && len(t.initial) == 1 }
 				patch("worker/leader_beat.go", "p.reported && p.durable,", `p.reported && (p.durable || mistake.On("MemberAfterEligible")),`),
 				patch("worker/leader_report.go", "\tif !p.member {\n\t\tl.members.enlist(p, now)",
 					"\tif !p.member && !mistake.On(\"MemberAfterEligible\") {\n\t\tl.members.enlist(p, now)"),
-				patch("worker/leader_session.go", "func (l *Leader) tickProcess(p *process, now time.Duration, lease bool) {\n",
-					`func (l *Leader) tickProcess(p *process, now time.Duration, lease bool) {
+				patch("worker/leader_session.go", "func (l *Leader) tickProcess(p *process, now time.Duration, judge bool) {\n",
+					`func (l *Leader) tickProcess(p *process, now time.Duration, judge bool) {
 	if mistake.On("MemberAfterEligible") && p.reported && !p.member && !p.dead {
 		l.members.enlist(p, now)
 	}
@@ -56,7 +56,7 @@ func (t *Tracker) Agree() bool { return t.unshown == 0 && len(t.initial) == 1 }
 			}},
 		{Name: "DeleteAtMustDie", Rule: "the member row goes at MUST_DIE, before certain death", Args: "--load batch",
 			Search: "tasks 1, pause 1, time 1", Quiet: true, Patches: []mutate.Patch{
-				patch("worker/leader_session.go", "\t\tl.tickProcess(p, now, lease)\n", `		l.tickProcess(p, now, lease)
+				patch("worker/leader_session.go", "\t\tl.tickProcess(p, now, lease && !slices.Contains(e.Behind, p.row.Cell))\n", `		l.tickProcess(p, now, lease && !slices.Contains(e.Behind, p.row.Cell))
 		if mistake.On("DeleteAtMustDie") && p.member && p.health.State == MustDie {
 			l.die(p, now, ProofExpiry)
 		}
