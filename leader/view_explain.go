@@ -137,7 +137,7 @@ func unexplained(s batch.State) string {
 }
 
 func (v explainView) explainCell(s plan.Subject) (plan.Explanation, error) {
-	c, err := (cellView{v.Term}).GetCell(worker.CellName(s.Name))
+	c, err := cellView(v).GetCell(worker.CellName(s.Name))
 	if err != nil {
 		return plan.Explanation{}, err
 	}
