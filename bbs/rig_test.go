@@ -61,24 +61,25 @@ type rig struct {
 type dying struct {
 	mu   sync.Mutex
 	left int
+	dead bool
 }
 
 // at says which transaction from now on is the first that is lost; 0 = none.
 func (d *dying) at(n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.left = n
+	d.left, d.dead = n, false
 }
 
 // fault is mem.Config.Fault.
 func (d *dying) fault(c mem.Call, _ store.Txn) mem.Fault {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if c != mem.CallTxn || d.left == 0 {
-		return mem.None
+	if c == mem.CallTxn && d.left > 0 {
+		d.left--
+		d.dead = d.dead || d.left == 0
 	}
-	if d.left--; d.left == 0 {
-		d.left = 1
+	if d.dead && (c == mem.CallTxn || c == mem.CallKeepAlive) {
 		return mem.LoseRequest
 	}
 	return mem.None

@@ -262,15 +262,18 @@ func (c *checker) dropped(w *world, u *unit) {
 	}
 }
 
-// deadUnits: I6, no deadline-bound work of a process declared dead is alive, except adopted work
-// of a later process of the directory that the leader has recorded.
+// deadUnits: I6, no deadline-bound work of a process declared dead is alive, except work that a
+// later process of the directory has adopted and reported. That one need not be the last: news of a
+// death waits for its commit, and sessions follow each other meanwhile. Its own death is checked too.
 func (c *checker) deadUnits(w *world, r *leadership, d worker.Dead) {
 	for _, u := range slices.Clone(c.work.units) {
 		if !u.bound || !slices.Contains(u.procs, d.Proc) {
 			continue
 		}
-		last := u.procs[len(u.procs)-1]
-		recorded := last != d.Proc && slices.ContainsFunc(r.leader.Sessions(r.s.local()), func(v worker.SessionView) bool { return v.Proc == last && v.Member && v.Reported })
+		later := u.procs[slices.Index(u.procs, d.Proc)+1:]
+		recorded := slices.ContainsFunc(r.leader.Sessions(r.s.local()), func(v worker.SessionView) bool {
+			return v.Member && v.Reported && slices.Contains(later, v.Proc)
+		})
 		if !recorded && u.stuck && d.Proof == worker.ProofExpiry && !couldSay(r, u.m) {
 			c.lostSightOf(u)
 		} else if !recorded {
