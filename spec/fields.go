@@ -16,7 +16,7 @@ type file struct {
 type workload struct {
 	Command command   `spec:"command" doc:"program to run: a list of program and arguments, or a string for /bin/sh -c. Either command or action is required, unless the image defines a program (ENTRYPOINT and CMD)"`
 	Action  *tree     `spec:"action" doc:"tree of steps, instead of command"`
-	Setup   *tree     `spec:"setup" doc:"steps that run once before the main program"`
+	Setup   *tree     `spec:"setup" doc:"steps that run once before the main program; processes that they leave behind end with the container"`
 	Dir     string    `spec:"dir" default:"the image's WORKDIR, else the container's own directory" doc:"working directory; a path with ./ is relative to the spec file"`
 	Env     variables `spec:"env" doc:"environment variables, passed unchanged; nothing is expanded"`
 	API     bool      `spec:"api" default:"false" doc:"set CANTINA_API and CANTINA_TOKEN (address and token of the API), with the full rights of an operator"`
