@@ -211,12 +211,20 @@ type remote struct {
 	http    *http.Client
 }
 
-// callTimeout bounds one call to a cell; afterwards its outcome is unknown. It is long: a connection
-// that is cut ends its calls sooner, and a cell that is late is not helped by the same call again.
-const callTimeout = 20 * time.Second
+// callTimeout bounds one call to a cell; afterwards its outcome is unknown. Placements and reports
+// have longer: the same call again does not help a late cell, and a cut connection ends its calls
+// sooner.
+const (
+	callTimeout = 5 * time.Second
+	longTimeout = 20 * time.Second
+)
 
 func invoke[Q, A any](ctx context.Context, do func(context.Context, *connect.Request[Q]) (*connect.Response[A], error), q *Q) (*A, error) {
-	limit, cancel := context.WithTimeout(ctx, callTimeout)
+	return invokeWithin(ctx, callTimeout, do, q)
+}
+
+func invokeWithin[Q, A any](ctx context.Context, most time.Duration, do func(context.Context, *connect.Request[Q]) (*connect.Response[A], error), q *Q) (*A, error) {
+	limit, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	answer, err := do(limit, connect.NewRequest(q))
 	if err != nil {
@@ -227,7 +235,7 @@ func invoke[Q, A any](ctx context.Context, do func(context.Context, *connect.Req
 
 // GetRunningTasks implements Cell.
 func (r *remote) GetRunningTasks(ctx context.Context, q worker.ReportRequest) (worker.Report, error) {
-	m, err := invoke(ctx, r.rpc.GetRunningTasks, wire.FromReportRequest(q))
+	m, err := invokeWithin(ctx, longTimeout, r.rpc.GetRunningTasks, wire.FromReportRequest(q))
 	if err != nil {
 		return worker.Report{}, err
 	}
@@ -317,7 +325,7 @@ func (r *remote) Perform(ctx context.Context, w cell.Work) ([]cell.Refusal, erro
 		q.Tasks = append(q.Tasks, &pb.TaskWork{Guid: t.GUID, Uid: t.UID, Domain: t.Domain, Workload: loads.number(t.Workload), DeadlineBound: t.DeadlineBound})
 	}
 	q.Workloads = loads.messages
-	m, err := invoke(ctx, r.rpc.Perform, q)
+	m, err := invokeWithin(ctx, longTimeout, r.rpc.Perform, q)
 	if err != nil {
 		return nil, err
 	}
