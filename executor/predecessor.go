@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -244,10 +245,11 @@ func (r *recovery) clearPredecessor() error {
 	if boot != l.Boot && l.Boot != "" {
 		return errors.Join(r.clearDirs(nil), os.RemoveAll(r.e.path("keep")))
 	}
-	stays, err := r.keptNames()
+	kept, err := r.keptNames()
 	if err != nil {
 		return err
 	}
+	stays := map[string]bool{}
 	sites := l.sites()
 	for _, id := range l.reapers() {
 		if err := r.awaitReaper(id, sites); err != nil {
@@ -266,6 +268,7 @@ func (r *recovery) clearPredecessor() error {
 			r.former = append(r.former, p)
 		}
 	}
+	maps.Copy(stays, kept)
 	return r.clearDirs(stays)
 }
 
