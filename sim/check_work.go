@@ -271,12 +271,16 @@ func (c *checker) deadUnits(w *world, r *leadership, d worker.Dead) {
 			continue
 		}
 		later := u.procs[slices.Index(u.procs, d.Proc)+1:]
-		recorded := slices.ContainsFunc(r.leader.Sessions(r.s.local()), func(v worker.SessionView) bool {
-			return v.Member && v.Reported && slices.Contains(later, v.Proc)
-		})
-		if !recorded && u.stuck && d.Proof == worker.ProofExpiry && !couldSay(r, u.m) {
+		recorded := func(by []worker.Proc) bool {
+			return slices.ContainsFunc(r.leader.Sessions(r.s.local()), func(v worker.SessionView) bool {
+				return v.Member && v.Reported && slices.Contains(by, v.Proc)
+			})
+		}
+		switch last := later[max(len(later)-1, 0):]; {
+		case recorded(last):
+		case u.stuck && d.Proof == worker.ProofExpiry && !couldSay(r, u.m):
 			c.lostSightOf(u)
-		} else if !recorded {
+		case !recorded(later):
 			w.fail("I6", "process %s is declared dead (%v) while %v is alive on %s, held by %v", d.Proc, d.Proof, u, u.m.dir, u.procs)
 		}
 	}
