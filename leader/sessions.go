@@ -38,7 +38,7 @@ type reports struct {
 }
 
 // put queues a state; take is called with the newest one later.
-func (r *reports) put(name worker.CellName, s cell.State, take func(worker.CellName, cell.State)) {
+func (r *reports) put(name worker.CellName, s cell.State, take func(cell.State)) {
 	r.mu.Lock()
 	_, queued := r.newest[name]
 	r.newest[name] = s
@@ -51,16 +51,17 @@ func (r *reports) put(name worker.CellName, s cell.State, take func(worker.CellN
 		s := r.newest[name]
 		delete(r.newest, name)
 		r.mu.Unlock()
-		take(name, s)
+		take(s)
 	})
 }
 
 // report takes what a cell's heartbeat says of the cell.
 func (a *admission) report(name worker.CellName, s cell.State) {
-	a.reports.put(name, s, func(name worker.CellName, s cell.State) {
-		a.auctioneer.Push(s.State)
+	a.reports.put(name, s, func(newest cell.State) {
+		a.auctioneer.Push(newest.State)
 		a.admit(name)
-		a.drains.Heard(name, DrainReport{Draining: s.Draining, ID: s.Drain.ID, Over: s.Drain.Over, Waits: s.Drain.Waits})
+		d := newest.Drain
+		a.drains.Heard(name, DrainReport{Draining: newest.Draining, ID: d.ID, Over: d.Over, Waits: d.Waits})
 	})
 }
 

@@ -20,14 +20,15 @@ func base(c net.Conn) net.Conn {
 	return c
 }
 
-// control calls f with the descriptor of a socket; false when c is none.
-func control(c net.Conn, f func(fd int)) bool {
+// control calls f with the descriptor of a socket, and does nothing if c is none or is closed.
+func control(c net.Conn, f func(fd int)) {
 	s, ok := base(c).(syscall.Conn)
 	if !ok {
-		return false
+		return
 	}
-	raw, err := s.SyscallConn()
-	return err == nil && raw.Control(func(fd uintptr) { f(int(fd)) }) == nil
+	if raw, err := s.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { f(int(fd)) })
+	}
 }
 
 // cut reports whether the machine of the other end does not acknowledge what was sent. While it
@@ -48,12 +49,10 @@ func cut(c net.Conn) bool {
 
 // unread reports whether the kernel holds bytes that have come and were not read.
 func unread(c net.Conn) bool {
-	n := 0
+	some := false
 	control(c, func(fd int) {
-		var err error
-		if n, err = unix.IoctlGetInt(fd, unix.TIOCINQ); err != nil {
-			n = 0
-		}
+		n, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
+		some = err == nil && n > 0
 	})
-	return n > 0
+	return some
 }
