@@ -7,8 +7,8 @@ import (
 
 // queued reports whether missed times wait in the backlog, each with its logical time. Otherwise
 // only the newest time waits. A signal applies to the present instances.
-func (m *machine) queued() bool {
-	return m.env.Definition.Misfire != MisfireOnce && m.env.Definition.Signal == nil
+func (e *Env) queued() bool {
+	return e.Definition.Misfire != MisfireOnce && e.Definition.Signal == nil
 }
 
 // group is the place of a cause in the backlog.
@@ -19,7 +19,7 @@ func (c Cause) group() int { return [...]int{1, 0, 2}[c] }
 func (m *machine) arrive(f Firing) {
 	if f.By == ByTime {
 		switch {
-		case !m.queued():
+		case !m.env.queued():
 			m.overtake(WhyReplaced)
 		case m.env.Definition.Overlap == OverlapReplace && !f.Late:
 			m.overtake(WhyOvertaken)
@@ -68,7 +68,7 @@ func (m *machine) work() {
 	for len(m.s.Pending) > 0 && m.decide(m.s.Pending[0]) {
 		m.s.Pending = m.s.Pending[1:]
 	}
-	if m.queued() {
+	if m.env.queued() {
 		m.boundBacklog(m.env.Definition.missedMax())
 		m.closeBacklog()
 	}
@@ -103,7 +103,7 @@ func (m *machine) decide(f Firing) bool {
 	case mayStart:
 		m.start(f)
 	case mustSkip:
-		m.skip(f, m.whyNot(), id)
+		m.skip(f, m.env.whyNot(), id)
 	case mustEnd:
 		m.endLive()
 		fallthrough
@@ -114,8 +114,9 @@ func (m *machine) decide(f Firing) bool {
 	return true
 }
 
-func (m *machine) whyNot() Why {
-	if m.env.Definition.Overlap == OverlapReplace {
+// whyNot is why a firing is skipped that an earlier run is in the way of.
+func (e *Env) whyNot() Why {
+	if e.Definition.Overlap == OverlapReplace {
 		return WhyOvertaken
 	}
 	return WhyOverlap
@@ -124,7 +125,7 @@ func (m *machine) whyNot() Why {
 // wait keeps the first pending firing there. It counts as late from now on; so do all due ones
 // while the state of the runs is unknown.
 func (m *machine) wait(f Firing) {
-	if f.By != ByTime || !m.queued() {
+	if f.By != ByTime || !m.env.queued() {
 		return
 	}
 	_, unknown, _ := m.counts(f)
@@ -184,7 +185,7 @@ func (m *machine) judge(f Firing) (verdict, string) {
 		return m.judgeReplace(f, b, one)
 	case b.running < most:
 		return mustWait, one // unknown
-	case f.By == ByTime && m.queued() && b.before < most && (f.Late || m.s.Backlog > 0):
+	case f.By == ByTime && m.env.queued() && b.before < most && (f.Late || m.s.Backlog > 0):
 		return mustWait, one
 	}
 	return mustSkip, b.one

@@ -47,7 +47,7 @@ func (m *machine) decidedSpans(known []Span, back []time.Time) []Span {
 		free = append(free, Span{After: x.After, Until: x.Until})
 	}
 	for i, t := range back {
-		if i > 0 && m.next(back[i-1]).Equal(t) { // nothing was decided between them
+		if i > 0 && m.env.next(back[i-1]).Equal(t) { // nothing was decided between them
 			free[len(free)-1].Until = t
 			continue
 		}
@@ -87,9 +87,9 @@ func (m *machine) cutOpen() {
 		was := x.Count
 		if x.Until = m.now; x.After.Before(x.Until) {
 			if x.Count > 0 {
-				x.Count = m.count(x)
+				x.Count = m.env.count(x)
 			}
-			if x.After.IsZero() || m.has(x) {
+			if x.After.IsZero() || m.env.has(x) {
 				open = append(open, x)
 			}
 			was -= x.Count
@@ -122,14 +122,11 @@ func (m *machine) reopen() (back []time.Time) {
 }
 
 // forgetDone drops spans that the cursor has passed.
-func (m *machine) forgetDone() {
-	if len(m.s.Done) > 0 && !m.s.Done[0].Until.After(m.s.Cursor) {
-		m.s.Done = slices.DeleteFunc(slices.Clone(m.s.Done), func(c Span) bool { return !c.Until.After(m.s.Cursor) })
+func (s *State) forgetDone() {
+	if len(s.Done) > 0 && !s.Done[0].Until.After(s.Cursor) {
+		s.Done = slices.DeleteFunc(slices.Clone(s.Done), func(c Span) bool { return !c.Until.After(s.Cursor) })
 	}
 }
-
-// isDone reports whether a logical time after the cursor was decided before that went back.
-func (m *machine) isDone(at time.Time) bool { return m.s.done(at) != nil }
 
 // done returns the span of times decided before the cursor went back that contains a time.
 func (s *State) done(at time.Time) *Span {
@@ -147,14 +144,14 @@ func (s *State) Comes(at time.Time) bool {
 }
 
 // claims are the spans within x whose logical times were decided before their time, in order.
-func (m *machine) claims(x Span) []Span {
+func (s *State) claims(x Span) []Span {
 	var out []Span
-	for _, t := range m.s.Ahead {
-		if t.After(x.After) && !t.After(x.Until) && !m.isDone(t) {
+	for _, t := range s.Ahead {
+		if t.After(x.After) && !t.After(x.Until) && s.done(t) == nil {
 			out = append(out, Span{After: t.Add(-time.Second), Until: t})
 		}
 	}
-	for _, c := range m.s.Done {
+	for _, c := range s.Done {
 		c.After, c.Until = later(c.After, x.After), earlier(c.Until, x.Until)
 		if c.After.Before(c.Until) {
 			out = append(out, c)

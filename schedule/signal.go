@@ -77,15 +77,15 @@ func Forgotten(s State) State {
 }
 
 // delivered notes how a signal fared. A line that is not kept any more stays forgotten.
-func (m *machine) delivered(e Delivered) {
-	for i := len(m.s.History) - 1; i >= 0; i-- {
-		h := m.s.History[i]
+func (s *State) delivered(e Delivered) {
+	for i := len(s.History) - 1; i >= 0; i-- {
+		h := s.History[i]
 		if h.What != Sent || !h.At.Equal(e.At) {
 			continue
 		}
 		if h.Text == "" {
-			m.s.History = slices.Clone(m.s.History)
-			m.s.History[i].Text = e.Delivery.String()
+			s.History = slices.Clone(s.History)
+			s.History[i].Text = e.Delivery.String()
 		}
 		return
 	}

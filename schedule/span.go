@@ -7,14 +7,14 @@ import (
 )
 
 // next is the first logical time after t, zero when there is none.
-func (m *machine) next(t time.Time) time.Time {
-	n, _ := m.env.Cron.Next(t) // zero beside an error
+func (e *Env) next(t time.Time) time.Time {
+	n, _ := e.Cron.Next(t) // zero beside an error
 	return n.UTC()
 }
 
 // has reports whether a span has a logical time.
-func (m *machine) has(x Span) bool {
-	n := m.next(x.After)
+func (e *Env) has(x Span) bool {
+	n := e.next(x.After)
 	return !n.IsZero() && !n.After(x.Until)
 }
 
@@ -33,7 +33,7 @@ func (m *machine) miss(x Span, id string) {
 	m.s.Skipped += x.Count
 	first, last := x.Until, x.Until
 	if x.Until.Sub(x.After) > time.Second {
-		first = m.next(x.After)
+		first = m.env.next(x.After)
 		if l, ok := m.env.Cron.Item.Last(x.After, x.Until, m.env.Cron.Zone); ok {
 			last = l.UTC()
 		}
@@ -46,20 +46,20 @@ func (m *machine) miss(x Span, id string) {
 // earlier calendar: then it only stays out of the span.
 func (m *machine) open(x Span) (fired int) {
 	until, cut := x.Until, false
-	for _, c := range m.claims(x) {
+	for _, c := range m.s.claims(x) {
 		cut = true
-		if p := (Span{After: x.After, Until: c.After, Why: x.Why}); m.has(p) {
+		if p := (Span{After: x.After, Until: c.After, Why: x.Why}); m.env.has(p) {
 			if x.Count > 0 {
-				p.Count = m.count(p)
+				p.Count = m.env.count(p)
 			}
 			m.addSpan(p)
 			x.Count -= p.Count
 		}
-		n := m.count(c)
+		n := m.env.count(c)
 		fired += n
 		x.After, x.Count = c.Until, max(x.Count-n, 0)
 	}
-	if !cut || m.has(x) {
+	if !cut || m.env.has(x) {
 		m.addSpan(x)
 	}
 	m.s.Ahead = slices.DeleteFunc(slices.Clone(m.s.Ahead), func(t time.Time) bool { return !t.After(until) })
@@ -68,8 +68,8 @@ func (m *machine) open(x Span) (fired int) {
 }
 
 // count is how many logical times a span has.
-func (m *machine) count(x Span) int {
-	return int(m.env.Cron.Item.Count(x.After, x.Until, m.env.Cron.Zone))
+func (e *Env) count(x Span) int {
+	return int(e.Cron.Item.Count(x.After, x.Until, e.Cron.Zone))
 }
 
 // joins reports whether a span may be merged with the last one: no fired logical time is between
@@ -82,7 +82,7 @@ func (m *machine) joins(last, x Span) bool {
 		return true
 	}
 	between := Span{After: last.Until, Until: x.After}
-	return !m.editing && !m.has(between) && len(m.claims(between)) == 0
+	return !m.editing && !m.env.has(between) && len(m.s.claims(between)) == 0
 }
 
 // addSpan adds a span behind the others, or joins it to the last one when no logical
@@ -94,7 +94,7 @@ func (m *machine) addSpan(x Span) {
 	}
 	if n := len(m.s.Open); n > 0 {
 		if last := m.s.Open[n-1]; m.joins(last, x) {
-			m.own(&m.s.Open)
+			m.s.Open = slices.Clone(m.s.Open)
 			m.s.Open[n-1].Until = later(last.Until, x.Until)
 			m.s.Open[n-1].Count += x.Count
 			return
@@ -104,15 +104,15 @@ func (m *machine) addSpan(x Span) {
 	if m.s.Open == nil || !x.Until.After(m.s.Open[max(len(m.s.Open)-1, 0)].After) {
 		slices.SortStableFunc(open, func(a, b Span) int { return a.Until.Compare(b.Until) })
 	}
-	m.trim(open)
+	m.s.trim(open)
 }
 
 // trim keeps the newest spans; the times of the others count as decided.
-func (m *machine) trim(open []Span) {
+func (s *State) trim(open []Span) {
 	if len(open) > MaxSpans {
 		open = slices.Clone(open[len(open)-MaxSpans:])
 	}
-	m.s.Open = open
+	s.Open = open
 }
 
 // take removes a logical time from the open spans; false when it is in none.
@@ -124,14 +124,14 @@ func (m *machine) take(at time.Time) bool {
 	x := m.s.Open[i]
 	var parts []Span
 	for _, p := range []Span{{After: x.After, Until: at.Add(-time.Second), Why: x.Why}, {After: at, Until: x.Until, Why: x.Why}} {
-		if m.has(p) {
+		if m.env.has(p) {
 			if x.Count > 0 {
-				p.Count = m.count(p)
+				p.Count = m.env.count(p)
 			}
 			parts = append(parts, p)
 		}
 	}
-	m.trim(slices.Concat(m.s.Open[:i], parts, m.s.Open[i+1:]))
+	m.s.trim(slices.Concat(m.s.Open[:i], parts, m.s.Open[i+1:]))
 	return true
 }
 
@@ -142,18 +142,18 @@ func (m *machine) pass(why Why) {
 	}
 	x := Span{After: m.s.Cursor, Until: m.now, Why: why}
 	m.s.Cursor = m.now
-	if m.has(x) {
+	if m.env.has(x) {
 		m.open(x)
 	}
 }
 
 // giveBack returns a time after the cursor that a person had claimed to the calendar: it is
 // decided when it is due. False if there is none.
-func (m *machine) giveBack(at time.Time) bool {
-	if !at.After(m.s.Cursor) {
+func (s *State) giveBack(at time.Time) bool {
+	if !at.After(s.Cursor) {
 		return false
 	}
-	m.s.Ahead = slices.DeleteFunc(slices.Clone(m.s.Ahead), at.Equal)
+	s.Ahead = slices.DeleteFunc(slices.Clone(s.Ahead), at.Equal)
 	return true
 }
 
@@ -166,7 +166,7 @@ func (m *machine) drop(why Why) {
 			m.s.Pending = append(m.s.Pending, f)
 			continue
 		}
-		if m.giveBack(f.At) {
+		if m.s.giveBack(f.At) {
 			m.s.Skipped++
 			m.note(Entry{What: Skipped, Why: why, By: f.By, At: f.At, Until: f.At, Count: 1})
 			continue
@@ -196,13 +196,13 @@ func (m *machine) resume() error {
 	if !m.s.Paused {
 		return nil
 	}
-	n := m.count(Span{After: m.s.Cursor, Until: m.now})
-	for _, c := range m.claims(Span{After: m.s.Cursor, Until: m.now}) {
-		n -= m.count(c)
+	n := m.env.count(Span{After: m.s.Cursor, Until: m.now})
+	for _, c := range m.s.claims(Span{After: m.s.Cursor, Until: m.now}) {
+		n -= m.env.count(c)
 	}
 	if n > 0 {
 		m.s.Skipped += n
-		first := m.next(m.s.Cursor)
+		first := m.env.next(m.s.Cursor)
 		m.note(Entry{What: Skipped, Why: WhyPaused, At: first, Until: m.now, Count: n})
 	}
 	m.pass(WhyPaused)
@@ -216,7 +216,7 @@ func (m *machine) fireByHand(e Fire) error {
 	at := e.At.UTC().Truncate(time.Second)
 	if e.At.IsZero() {
 		at = m.byHandNow()
-	} else if before := m.next(at.Add(-time.Second)); !before.Equal(at) {
+	} else if before := m.env.next(at.Add(-time.Second)); !before.Equal(at) {
 		return fmt.Errorf("%w: %s; the next one is %s", ErrNoTime, at.Format(time.RFC3339), stamp(before))
 	}
 	f := Firing{At: at, By: ByHand}
@@ -259,7 +259,7 @@ func (m *machine) claim(at time.Time) error {
 	if slices.ContainsFunc(m.s.Ahead, at.Equal) {
 		return fmt.Errorf("%w: %s was started by hand", ErrFired, stamp(at))
 	}
-	if m.isDone(at) {
+	if m.s.done(at) != nil {
 		return fmt.Errorf("%w: %s was decided before the cursor was set back", ErrFired, stamp(at))
 	}
 	if at.After(m.s.Cursor) {
@@ -273,23 +273,23 @@ func (m *machine) claim(at time.Time) error {
 	if m.take(at) {
 		return nil
 	}
-	return fmt.Errorf("%w: %s %s", ErrFired, stamp(at), m.decided(at))
+	return fmt.Errorf("%w: %s %s", ErrFired, stamp(at), m.s.decided(at))
 }
 
 // decided describes why a logical time up to the cursor that is in no open span cannot be started
 // by hand.
-func (m *machine) decided(at time.Time) string {
-	if e, ok := lineOf(m.s.History, at); ok {
+func (s *State) decided(at time.Time) string {
+	if e, ok := lineOf(s.History, at); ok {
 		return "was " + e.String()
 	}
-	if i := slices.IndexFunc(m.s.Live, func(r Run) bool { return r.At.Equal(at) }); i >= 0 {
-		return "was started as " + m.s.Live[i].ID
+	if i := slices.IndexFunc(s.Live, func(r Run) bool { return r.At.Equal(at) }); i >= 0 {
+		return "was started as " + s.Live[i].ID
 	}
-	if slices.ContainsFunc(m.s.Pending, func(f Firing) bool { return f.At.Equal(at) }) {
+	if slices.ContainsFunc(s.Pending, func(f Firing) bool { return f.At.Equal(at) }) {
 		return "is due, and starts as soon as it is known that no earlier run is in its way"
 	}
-	if len(m.s.Open) > 0 && at.Before(m.s.Open[0].Until) {
-		return fmt.Sprintf("is older than the history, which begins at %s", stamp(m.s.Open[0].Until))
+	if len(s.Open) > 0 && at.Before(s.Open[0].Until) {
+		return fmt.Sprintf("is older than the history, which begins at %s", stamp(s.Open[0].Until))
 	}
 	return "was started, and is not in the history any more"
 }
@@ -311,7 +311,7 @@ func (m *machine) backfill(e Backfill) error {
 	for _, x := range m.s.Open {
 		t := later(x.After, e.From.UTC().Truncate(time.Second).Add(-time.Second))
 		for len(found) < e.Max {
-			if t = m.next(t); t.IsZero() || t.After(x.Until) || t.After(e.To) {
+			if t = m.env.next(t); t.IsZero() || t.After(x.Until) || t.After(e.To) {
 				break
 			}
 			found = append(found, t)

@@ -60,7 +60,7 @@ func (m *machine) step(e Event) error {
 		m.editing = true
 		m.drop(WhyEdited)
 		m.pass(WhyBefore)
-		m.own(&m.s.Open)
+		m.s.Open = slices.Clone(m.s.Open)
 		for i := range m.s.Open {
 			m.s.Open[i].Why, m.s.Open[i].Count = WhyBefore, 0
 		}
@@ -73,27 +73,24 @@ func (m *machine) step(e Event) error {
 	case Refused:
 		m.refused(e)
 	case Delivered:
-		m.delivered(e)
+		m.s.delivered(e)
 	default:
 		return fmt.Errorf("event %T: %w", e, ErrInvalid)
 	}
 	return nil
 }
 
-// own makes the list of spans this machine's.
-func (m *machine) own(list *[]Span) { *list = slices.Clone(*list) }
-
 // tick decides all that is due.
 func (m *machine) tick() error {
 	m.resolve()
-	if m.queued() && m.env.Definition.Overlap != OverlapReplace {
+	if m.env.queued() && m.env.Definition.Overlap != OverlapReplace {
 		m.work() // before the next one needs the space
 	}
 	if err := m.advance(); err != nil {
 		return err
 	}
 	m.work()
-	m.forgetDone()
+	m.s.forgetDone()
 	return nil
 }
 
@@ -122,7 +119,7 @@ func (m *machine) advance() error {
 	if m.s.Paused || !m.s.Cursor.Before(m.now) {
 		return nil
 	}
-	if m.queued() {
+	if m.env.queued() {
 		return m.advanceAll(&m.env.Definition.Policy)
 	}
 	last, passed, _, ok, err := m.env.Cron.Once(m.s.Cursor, m.now)
@@ -174,7 +171,7 @@ func (m *machine) due(at time.Time, late bool) {
 		m.s.Ahead = slices.Delete(slices.Clone(m.s.Ahead), i, i+1)
 		return // a person was first
 	}
-	if m.isDone(at) {
+	if m.s.done(at) != nil {
 		return // before the clock was set back
 	}
 	if d := m.env.Definition.deadline(); d > 0 && m.now.Sub(at) > d {
@@ -223,7 +220,7 @@ func (m *machine) refused(e Refused) {
 		}
 	}
 	m.s.Skipped++
-	if !m.giveBack(e.Firing.At) {
+	if !m.s.giveBack(e.Firing.At) {
 		m.addSpan(Span{After: e.Firing.At.Add(-time.Second), Until: e.Firing.At, Count: 1, Why: WhyFailed})
 	}
 	m.note(Entry{What: Skipped, Why: WhyFailed, By: e.Firing.By, At: e.Firing.At, Until: e.Firing.At, Count: 1, Text: e.Text})
