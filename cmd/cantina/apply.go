@@ -53,9 +53,11 @@ func applyVerb(c *cli) *cobra.Command {
 			return printChanges(c, got.Domains)
 		},
 	}
-	cmd.Flags().StringSliceVarP(&files, "file", "f", nil, "spec file, directory of spec files, - for standard input, or URL")
+	cmd.Flags().StringSliceVarP(&files, "file", "f", nil,
+		"spec file, directory of spec files, - for standard input, or URL")
 	cmd.Flags().BoolVar(&prune, "prune", false, "delete resources that are not in the spec files")
-	numberVar(cmd.Flags(), &check, "check-revision", "", 0, 1, unbounded, "fail unless the domain is still at this revision (printed by plan)")
+	numberVar(cmd.Flags(), &check, "check-revision", "", 0, 1, unbounded,
+		"fail unless the domain is still at this revision (printed by plan)")
 	c.needYes(cmd)
 	c.waiting(cmd)
 	return c.reading(cmd)
@@ -98,7 +100,8 @@ func planVerb(c *cli) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringSliceVarP(&files, "file", "f", nil, "spec file, directory of spec files, - for standard input, or URL")
+	cmd.Flags().StringSliceVarP(&files, "file", "f", nil,
+		"spec file, directory of spec files, - for standard input, or URL")
 	cmd.Flags().BoolVar(&prune, "prune", false, "include deletions, as apply --prune would make them")
 	cmd.Flags().BoolVar(&schema, "schema", false, "print the JSON Schema of spec files and exit")
 	c.waiting(cmd)
@@ -320,7 +323,8 @@ func changeTable(domain string, wide bool) table[*pb.Change] {
 		},
 	}
 	if wide {
-		t.columns = append([]column[*pb.Change]{{name: "DOMAIN", text: func(*pb.Change) string { return domain }}}, t.columns...)
+		t.columns = append([]column[*pb.Change]{{name: "DOMAIN", text: func(*pb.Change) string { return domain }}},
+			t.columns...)
 	}
 	return t
 }

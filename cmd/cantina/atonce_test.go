@@ -22,8 +22,10 @@ func TestTheCauseOfAFailedServerIsLoggedAtOnce(t *testing.T) {
 	}{{t.Context(), failed, true}, {t.Context(), nil, false}, {asked, context.Canceled, false}} {
 		var out bytes.Buffer
 		abandoned := false
-		err := atOnce(slog.New(slog.NewTextHandler(&out, nil)), func(context.Context) error { return c.err }, func() { abandoned = true })(c.ctx)
-		if !errors.Is(err, c.err) || strings.Contains(out.String(), failed.Error()) != c.logged || (out.Len() > 0) != c.logged || abandoned != c.logged {
+		err := atOnce(slog.New(slog.NewTextHandler(&out, nil)), func(context.Context) error { return c.err },
+			func() { abandoned = true })(c.ctx)
+		if !errors.Is(err, c.err) || strings.Contains(out.String(), failed.Error()) != c.logged ||
+			(out.Len() > 0) != c.logged || abandoned != c.logged {
 			t.Errorf("%v: %v, %q", c.err, err, out.String())
 		}
 	}

@@ -60,20 +60,24 @@ func cellVerb(c *cli) *cobra.Command {
 	p.StringVar(&f.listen, "listen", "127.0.0.1:0", "address to listen on for calls of the leader: host:port or unix:PATH")
 	p.StringVar(&f.advertise, "advertise", "", "address that the leader calls (default: the one of --listen)")
 	p.StringVar(&f.host, "instance-host", "", "address at which clients reach instances (default 127.0.0.1)")
-	p.BoolVar(&f.insecure, "insecure-listen", false, "listen on a non-loopback address without TLS; anyone who can connect controls this machine")
+	p.BoolVar(&f.insecure, "insecure-listen", false,
+		"listen on a non-loopback address without TLS; anyone who can connect controls this machine")
 	p.StringVar(&f.offer.Zone, "zone", "", "availability zone")
 	p.StringSliceVar(&f.offer.Stacks, "stack", nil, "stacks that this cell provides")
 	p.StringSliceVar(&f.offer.RequiredTags, "required-tag", nil, "placement tags that work must ask for to run here")
 	p.StringSliceVar(&f.offer.OptionalTags, "optional-tag", nil, "placement tags that work may ask for")
 	p.StringToStringVar(&f.offer.Labels, "label", nil, "labels of the cell: NAME=VALUE")
 	p.StringSliceVar(&f.offer.Taints, "taint", nil, "taints: only work that tolerates them runs here")
-	p.StringToStringVar(&f.capacity, "capacity", nil, "amounts of resources that replace or extend the detected ones: NAME=NUMBER")
+	p.StringToStringVar(&f.capacity, "capacity", nil,
+		"amounts of resources that replace or extend the detected ones: NAME=NUMBER")
 	longerVar(p, &f.drain, "drain-timeout", 10*time.Minute, "maximum duration of a drain")
-	numberVar(p, &f.simulate, "simulate", "", 0, 0, maxSimulated, "simulate this many cells in this process (NAME-0, NAME-1, ...) with containers in memory")
+	numberVar(p, &f.simulate, "simulate", "", 0, 0, maxSimulated,
+		"simulate this many cells in this process (NAME-0, NAME-1, ...) with containers in memory")
 	f.stuck.add(cmd)
 	defaultUserFlag(cmd, &f.user)
 	f.storage.add(cmd)
-	numberVar(p, &f.readyFD, "ready-fd", "", 0, 0, math.MaxInt32, "file descriptor that receives the address once the cell listens")
+	numberVar(p, &f.readyFD, "ready-fd", "", 0, 0, math.MaxInt32,
+		"file descriptor that receives the address once the cell listens")
 	return cmd
 }
 
@@ -100,8 +104,10 @@ func runCell(c *cli, f cellFlags) error {
 		return err
 	}
 	f.offer.Host = hostName()
-	cfg := node.CellConfig{Name: worker.CellName(f.name), Dir: f.data, Servers: f.servers, Listen: f.listen, Advertise: f.advertise, TLS: c.tls, Token: token,
-		Insecure: f.insecure, Offer: f.offer, Host: f.host, Env: c.containerEnv(), API: c.apiEnv(f.servers, token), Timeouts: f.timeouts,
+	cfg := node.CellConfig{Name: worker.CellName(f.name), Dir: f.data, Servers: f.servers, Listen: f.listen,
+		Advertise: f.advertise, TLS: c.tls, Token: token,
+		Insecure: f.insecure, Offer: f.offer, Host: f.host, Env: c.containerEnv(), API: c.apiEnv(f.servers,
+			token), Timeouts: f.timeouts,
 		DrainTimeout: f.drain, StuckAfter: f.stuck.after, RebootCommand: reboot, User: f.user, Build: version, Clock: run.Kernel(), Log: log}
 	if err := f.storage.config(&cfg); err != nil {
 		return err
@@ -123,7 +129,8 @@ func runCell(c *cli, f cellFlags) error {
 	if err != nil {
 		return err
 	}
-	return plainEnd(runProcess(c, log, cell, f.readyFD, []string{cell.Address()}, func(g *run.Group) { g.Add("cell", cell.Run) }))
+	return plainEnd(runProcess(c, log, cell, f.readyFD, []string{cell.Address()},
+		func(g *run.Group) { g.Add("cell", cell.Run) }))
 }
 
 // plainEnd is the leader's reason without the wrapping errors of the process.
@@ -143,7 +150,8 @@ func runSimulatedCell(c *cli, cfg node.CellConfig, f cellFlags, log *slog.Logger
 		return failf(api.ExitUsage, "--simulate needs a separate address per cell: use --listen HOST:0 without --advertise")
 	}
 	// Each has the amounts of a medium machine, unless --capacity is given.
-	amounts := resource.Amounts{resource.MemoryMB: 65536, resource.CPUMilli: 32000, resource.DiskMB: 1 << 20, resource.Containers: 250}
+	amounts := resource.Amounts{resource.MemoryMB: 65536, resource.CPUMilli: 32000, resource.DiskMB: 1 << 20,
+		resource.Containers: 250}
 	maps.Copy(amounts, cfg.Capacity)
 	cfg.Capacity = amounts
 	all, err := node.OpenSimulation(c.ctx, cfg, f.simulate)
@@ -151,7 +159,8 @@ func runSimulatedCell(c *cli, cfg node.CellConfig, f cellFlags, log *slog.Logger
 		return err
 	}
 	c.sayf("simulating %d cells, %s-0 to %s-%d\n", f.simulate, f.name, f.name, f.simulate-1)
-	return runProcess(c, log, nothing{}, f.readyFD, []string{all.Address()}, func(g *run.Group) { g.Add("simulation", all.Run) })
+	return runProcess(c, log, nothing{}, f.readyFD, []string{all.Address()},
+		func(g *run.Group) { g.Add("simulation", all.Run) })
 }
 
 // maxSimulated limits the cells of one process: each has its own address.

@@ -51,7 +51,8 @@ func freeOf(x *pb.Cell) string {
 		}
 		return len(order)
 	}
-	names := slices.SortedFunc(maps.Keys(x.Capacity), func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
+	names := slices.SortedFunc(maps.Keys(x.Capacity),
+		func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
 	var out []string
 	for _, n := range names {
 		out = append(out, fmt.Sprintf("%s %d/%d", n, x.Free[n], x.Capacity[n]))
@@ -70,7 +71,8 @@ func cellNote(c *cli, x *pb.Cell) string {
 	case x.Drain != nil:
 		return drainNote(c, x.Drain) + silence(x)
 	case len(x.Unknown) > 0:
-		return fmt.Sprintf("runs work that is not in the store (%s); end it: cantina cells discard %s", strings.Join(x.Unknown, ", "), x.Name)
+		return fmt.Sprintf("runs work that is not in the store (%s); end it: cantina cells discard %s",
+			strings.Join(x.Unknown, ", "), x.Name)
 	case x.Draining:
 		return "undrained; waiting for the cell's next heartbeat"
 	case x.DeadIn != nil && x.Session != worker.Healthy.String():
@@ -107,8 +109,10 @@ func cellsVerb(c *cli) *cobra.Command {
 				return one(c, cellTable(c), got.Cell)
 			}
 			return listing(c, cellTable(c), watch, eventsOf("cell"), func(cursor string) ([]*pb.Cell, *pb.Listing, error) {
-				l, err := call(c, calls.ListCells, &pb.ListCellsRequest{All: true, Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
-				return slices.DeleteFunc(l.GetCells(), func(x *pb.Cell) bool { return !all && x.Session == event.CellLeft }), l.GetListing(), err
+				l, err := call(c, calls.ListCells,
+					&pb.ListCellsRequest{All: true, Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
+				return slices.DeleteFunc(l.GetCells(),
+					func(x *pb.Cell) bool { return !all && x.Session == event.CellLeft }), l.GetListing(), err
 			}, func(e *pb.Event) (*pb.Cell, bool) { return e.Cell, e.Cell != nil })
 		},
 	}
@@ -153,7 +157,8 @@ func findCellProcess(c *cli, text string) (string, error) {
 	for _, x := range l.Cells {
 		if x.Name == text && x.Proc != "" && x.Session != "FOREIGN" {
 			if x.Session == "HEALTHY" {
-				return "", failf(api.ExitFailed, "cell %s is HEALTHY (process %s); to move its work away: cantina drain %s", text, x.Proc, text)
+				return "", failf(api.ExitFailed, "cell %s is HEALTHY (process %s); to move its work away: cantina drain %s", text,
+					x.Proc, text)
 			}
 			return x.Proc, nil
 		}
@@ -167,5 +172,6 @@ func findCellProcess(c *cli, text string) (string, error) {
 	case 1:
 		return found[0], nil
 	}
-	return "", failf(api.ExitUsage, "process id prefix %q is ambiguous (%d matches): %s", text, len(found), strings.Join(found, ", "))
+	return "", failf(api.ExitUsage, "process id prefix %q is ambiguous (%d matches): %s", text, len(found),
+		strings.Join(found, ", "))
 }

@@ -23,10 +23,12 @@ func TestCellsThatAreGoneAreListedBelowTheLiving(t *testing.T) {
 	gone("c3", api.Gone{At: time.Now(), Why: "it was silent", Work: "2 tasks lost"})
 	gone("c4", api.Gone{At: time.Now(), Left: true, Why: "deregistered", Work: "nothing was left on it"})
 	got := s.ok("cells")
-	if !strings.Contains(got, "LOST") || !strings.Contains(got, "it was silent; 2 tasks lost") || strings.Contains(got, "c4") || strings.Index(got, "c1") > strings.Index(got, "c3") {
+	if !strings.Contains(got, "LOST") || !strings.Contains(got, "it was silent; 2 tasks lost") ||
+		strings.Contains(got, "c4") || strings.Index(got, "c1") > strings.Index(got, "c3") {
 		t.Error(got)
 	}
-	if got := s.ok("cells", "--all"); !strings.Contains(got, "LEFT") || !strings.Contains(got, "deregistered; nothing was left on it") {
+	if got := s.ok("cells", "--all"); !strings.Contains(got, "LEFT") ||
+		!strings.Contains(got, "deregistered; nothing was left on it") {
 		t.Error(got)
 	}
 	if got := s.ok("cells", "-o", "json"); !strings.Contains(got, `"aftermath": "2 tasks lost"`) || !strings.Contains(got, `"session": "LOST"`) {
@@ -64,8 +66,9 @@ func TestADrainedCellThatIsSilentHasNoCount(t *testing.T) {
 func TestExplainSaysWhyThereAreNoEvents(t *testing.T) {
 	for want, x := range map[string]*pb.ExplainResponse{
 		"cell/c1 is HEALTHY, as wanted\nno events since 2027-01-15T08:00:00Z; only the newest of this leader's term are kept\n": {EventsSince: timestamppb.New(now())},
-		"cell/c1 is HEALTHY, as wanted\n":                                             {}, // an older server
-		"cell/c1 is HEALTHY, as wanted\nevents\n  2027-01-15T08:00:00Z      joined\n": {EventsSince: timestamppb.New(now()), Events: []*pb.Event{{Time: timestamppb.New(now()), Text: "joined"}}},
+		"cell/c1 is HEALTHY, as wanted\n": {}, // an older server
+		"cell/c1 is HEALTHY, as wanted\nevents\n  2027-01-15T08:00:00Z      joined\n": {EventsSince: timestamppb.New(now()),
+			Events: []*pb.Event{{Time: timestamppb.New(now()), Text: "joined"}}},
 	} {
 		x.State, x.Fine = "HEALTHY", true
 		var out strings.Builder
@@ -83,10 +86,12 @@ func TestExplainShowsAChangeOnce(t *testing.T) {
 		return &pb.Event{Time: timestamppb.New(now()), Kind: kind, Subject: subject, Text: text}
 	}
 	rolling := func(healthy int32) *pb.Event {
-		return &pb.Event{Time: timestamppb.New(now()), Kind: "service", Subject: "web", Service: &pb.Service{Name: "web", Phase: "rolling out", Healthy: healthy, Instances: 2}}
+		return &pb.Event{Time: timestamppb.New(now()), Kind: "service", Subject: "web",
+			Service: &pb.Service{Name: "web", Phase: "rolling out", Healthy: healthy, Instances: 2}}
 	}
 	x := &pb.ExplainResponse{State: "steady", Fine: true, Events: []*pb.Event{rolling(0), event("instance", "web/0", "stopping"), rolling(0), event("instance", "web/1", "stopping"),
-		event("instance", "web/0", "stopping"), rolling(1), event("instance", "web/0", "gone"), event("instance", "web/0", "stopping")}}
+		event("instance", "web/0", "stopping"), rolling(1), event("instance", "web/0", "gone"), event("instance", "web/0",
+			"stopping")}}
 	var out strings.Builder
 	c := &cli{environment: environment{Out: &out}, printing: printing{zone: time.UTC}}
 	if err := printExplanation(c, subject{kind: "service", name: "web"}, x); err != nil {

@@ -17,7 +17,8 @@ func adoptVerb(c *cli) *cobra.Command {
 			"server was started with an empty or wrong data directory, stop that server instead.",
 		Example: "  cantina cells adopt node7 --yes", Args: atLeast(1, "CELL"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := c.confirm("move %s into this cluster and end their tasks and batch tasks", strings.Join(args, ", ")); err != nil {
+			if err := c.confirm("move %s into this cluster and end their tasks and batch tasks",
+				strings.Join(args, ", ")); err != nil {
 				return err
 			}
 			for _, name := range args {

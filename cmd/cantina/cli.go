@@ -159,7 +159,8 @@ func (o *output) end(err error) error {
 		return err
 	case errors.Is(o.err, syscall.EPIPE):
 		return code(exitSignal + int(syscall.SIGPIPE))
-	case err == nil, errors.As(err, &e) && e.err == nil, strings.Contains(err.Error(), o.err.Error()): // not every writer wraps it
+	case err == nil, errors.As(err, &e) &&
+		e.err == nil, strings.Contains(err.Error(), o.err.Error()): // not every writer wraps it
 		return failf(api.ExitFailed, "standard output: %w", cause(o.err))
 	}
 	return err
@@ -219,7 +220,8 @@ func (c *cli) complain(e *api.Error) {
 	d := e.Detail
 	if len(d.Problems) > 0 {
 		for _, p := range d.Problems {
-			c.sayf("%s\n", spec.Problem{File: p.File, Line: int(p.Line), Column: int(p.Column), Path: p.Path, Text: p.Text, Hint: p.Hint})
+			c.sayf("%s\n", spec.Problem{File: p.File, Line: int(p.Line), Column: int(p.Column), Path: p.Path, Text: p.Text,
+				Hint: p.Hint})
 		}
 		return
 	}
@@ -257,7 +259,8 @@ func (c *cli) client() (*api.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.clientMade = api.NewClient(api.ClientConfig{Addresses: c.addresses(), TLS: conf, Token: token, NewKey: newKey, Patience: patience, Unanswered: c.unanswered})
+	c.clientMade = api.NewClient(api.ClientConfig{Addresses: c.addresses(), TLS: conf, Token: token, NewKey: newKey,
+		Patience: patience, Unanswered: c.unanswered})
 	return c.clientMade, nil
 }
 
@@ -335,7 +338,8 @@ func (c *cli) confirm(format string, args ...any) error {
 	}
 	c.sayf("%s? [y/N] ", what)
 	var answer string
-	if _, err := fmt.Fscanln(c.In, &answer); err != nil || !strings.EqualFold(answer, "y") && !strings.EqualFold(answer, "yes") {
+	if _, err := fmt.Fscanln(c.In, &answer); err != nil || !strings.EqualFold(answer, "y") &&
+		!strings.EqualFold(answer, "yes") {
 		return failf(api.ExitFailed, "not confirmed")
 	}
 	return nil

@@ -73,7 +73,8 @@ func now() time.Time { return time.Unix(1_800_000_000, 0).UTC() }
 func newShell(t *testing.T) *shell {
 	t.Helper()
 	s := &shell{Fake: apitest.New(now), t: t, env: map[string]string{}, signals: make(chan os.Signal, 2)}
-	srv := api.New(api.Config{Now: now, Zone: time.LoadLocation, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Build: "test", NewID: newKey})
+	srv := api.New(api.Config{Now: now, Zone: time.LoadLocation, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Build: "test", NewID: newKey})
 	srv.Lead(s.Backend())
 	s.address = "unix:" + t.TempDir() + "/s.sock"
 	ln, err := guard.Listener{Address: s.address}.Open(t.Context())
@@ -123,7 +124,8 @@ func (s *shell) fails(code int, says string, args ...string) {
 	s.t.Helper()
 	out, errs, got := s.run(args...)
 	if got != code || !strings.Contains(errs, says) {
-		s.t.Fatalf("cantina %s: exit code %d, want %d with %q\nout: %s\nerr: %s", strings.Join(args, " "), got, code, says, out, errs)
+		s.t.Fatalf("cantina %s: exit code %d, want %d with %q\nout: %s\nerr: %s", strings.Join(args, " "), got, code, says,
+			out, errs)
 	}
 }
 
@@ -162,7 +164,8 @@ func TestSchedules(t *testing.T) {
 	want("by hand", "cron", "history", "tick")
 	want("NOTE", "cron", "next", "tick", "-n", "3")
 	want("AT", "cron", "missed", "tick")
-	want("tick", "cron", "backfill", "tick", "--from", "2020-01-01T00:00:00Z", "--to", "2020-01-01T01:00:00Z", "--max", "2")
+	want("tick", "cron", "backfill", "tick", "--from", "2020-01-01T00:00:00Z", "--to", "2020-01-01T01:00:00Z", "--max",
+		"2")
 	s.fails(api.ExitNotFound, "schedule \"none\" not found", "cron", "run", "none")
 	s.fails(api.ExitUsage, "--at must be a time", "cron", "run", "tick", "--at", "noon")
 	s.fails(api.ExitUsage, "the schedule does not fire at this time: 2020-01-01T00:00:30Z; the next one is 2020-01-01T00:01:00Z", "cron", "run", "tick", "--at", "2020-01-01T00:00:30Z")
@@ -195,8 +198,10 @@ func (s *shell) apply() {
 	},
 		plan.JobNode{NodeView: batch.NodeView{Node: "a", Class: batch.ClassDone}, Data: []byte(`{"lines":7}`)},
 		plan.JobNode{NodeView: batch.NodeView{Node: "b", Class: batch.ClassDone}, Data: []byte(`{"lines":8}`)},
-		plan.JobNode{NodeView: batch.NodeView{Node: "c", Class: batch.ClassFailed, Status: batch.Status{ExitCode: 4, Attempts: 2, Reason: "exit status 4"}}})
-	s.SetCell(api.Cell{Name: "c1", Proc: "p1", Session: worker.Healthy, Reported: true, Since: now(), Capacity: resource.Amounts{"memory_mb": 100}, Free: resource.Amounts{"memory_mb": 40}})
+		plan.JobNode{NodeView: batch.NodeView{Node: "c", Class: batch.ClassFailed,
+			Status: batch.Status{ExitCode: 4, Attempts: 2, Reason: "exit status 4"}}})
+	s.SetCell(api.Cell{Name: "c1", Proc: "p1", Session: worker.Healthy, Reported: true, Since: now(),
+		Capacity: resource.Amounts{"memory_mb": 100}, Free: resource.Amounts{"memory_mb": 40}})
 }
 
 func TestApplyAndPlan(t *testing.T) {
@@ -231,7 +236,8 @@ func TestABadSpecIsToldWholeAndSentNowhere(t *testing.T) {
 	s := newShell(t)
 	s.env["CANTINA_ADDR"] = "unix:/nowhere"
 	dir := t.TempDir()
-	for name, text := range map[string]string{"a.yaml": "domian: x\n", "b.yml": "tasks: {t: {command: [a], memory: 64}}\n", "c.txt": "ignored"} {
+	for name, text := range map[string]string{"a.yaml": "domian: x\n",
+		"b.yml": "tasks: {t: {command: [a], memory: 64}}\n", "c.txt": "ignored"} {
 		if err := os.WriteFile(dir+"/"+name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -261,17 +267,20 @@ func TestFormsOfOutput(t *testing.T) {
 	s := newShell(t)
 	s.apply()
 	table := s.ok("ps")
-	if !strings.Contains(table, "web/0    RUNNING  yes       c1") || strings.Contains(table, "\x1b") || strings.Contains(table, "PROCESS") {
+	if !strings.Contains(table, "web/0    RUNNING  yes       c1") || strings.Contains(table, "\x1b") ||
+		strings.Contains(table, "PROCESS") {
 		t.Fatal(table)
 	}
 	if wide := s.ok("ps", "-o", "wide"); !strings.Contains(wide, "PROCESS") {
 		t.Fatal(wide)
 	}
 	var list []map[string]any
-	if err := json.Unmarshal([]byte(s.ok("ps", "-o", "json")), &list); err != nil || len(list) != 2 || list[1]["crash_count"] != 3.0 {
+	if err := json.Unmarshal([]byte(s.ok("ps", "-o", "json")), &list); err != nil || len(list) != 2 ||
+		list[1]["crash_count"] != 3.0 {
 		t.Fatal(list, err)
 	}
-	if got := strings.Split(strings.TrimSpace(s.ok("ps", "-o", "jsonl")), "\n"); len(got) != 2 || !json.Valid([]byte(got[1])) {
+	if got := strings.Split(strings.TrimSpace(s.ok("ps", "-o", "jsonl")), "\n"); len(got) != 2 ||
+		!json.Valid([]byte(got[1])) {
 		t.Fatal(got)
 	}
 	if got := s.ok("ps", "-q"); got != "d/web/0\nd/web/1\n" || got != s.ok("ps", "-o", "name") {
@@ -286,7 +295,8 @@ func TestFormsOfOutput(t *testing.T) {
 	}
 	s.fails(api.ExitUsage, "--template", "ps", "--template", "{{.nonsense}}")
 	var doc map[string]any
-	if err := yaml.Unmarshal([]byte(s.ok("service", "get", "web", "-o", "yaml")), &doc); err != nil || doc["name"] != "web" {
+	if err := yaml.Unmarshal([]byte(s.ok("service", "get", "web", "-o", "yaml")), &doc); err != nil ||
+		doc["name"] != "web" {
 		t.Fatal(doc, err)
 	}
 	s.tty = true
@@ -350,8 +360,10 @@ func TestATableFitsItsTerminal(t *testing.T) {
 
 func TestLaterRowsStandUnderTheFirst(t *testing.T) {
 	var out bytes.Buffer
-	c := &cli{environment: environment{Out: &out, Getenv: func(string) string { return "" }}, printing: printing{output: "table"}}
-	cols := []column[*pb.Job]{{name: "JOB", text: func(x *pb.Job) string { return x.Name }}, {name: "STATE", text: func(x *pb.Job) string { return x.State }}}
+	c := &cli{environment: environment{Out: &out, Getenv: func(string) string { return "" }},
+		printing: printing{output: "table"}}
+	cols := []column[*pb.Job]{{name: "JOB", text: func(x *pb.Job) string { return x.Name }},
+		{name: "STATE", text: func(x *pb.Job) string { return x.State }}}
 	for i, x := range []*pb.Job{{Name: "long-name", State: "ready"}, {Name: "a", State: "done"}} {
 		if err := rows(c, cols, []*pb.Job{x}, i == 0); err != nil {
 			t.Fatal(err)
@@ -375,7 +387,8 @@ func TestJobVerbs(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.ok("job", "results", "count", "-o", "json")), &all); err != nil || len(all) != 3 {
 		t.Fatal(all, err)
 	}
-	if got := s.ok("job", "nodes", "count", "--columns", "node,state,errors", "--no-header"); got != "a  done    0\nb  done    0\nc  failed  2\n" {
+	if got := s.ok("job", "nodes", "count", "--columns", "node,state,errors",
+		"--no-header"); got != "a  done    0\nb  done    0\nc  failed  2\n" {
 		t.Fatal(got)
 	}
 	if got := s.ok("job", "nodes", "count", "--state", "failed", "-q"); got != "c\n" {
@@ -430,32 +443,41 @@ func TestAWholeNameBeatsTheBeginningOfAnId(t *testing.T) {
 			t.Errorf("%s: %s", arg, got)
 		}
 	}
-	s.fails(api.ExitNotFound, "job count has no node h2/net/http (it has 3); did you mean net/http?", "explain", "count[h2/net/http]")
-	s.fails(api.ExitNotFound, "job count has no node http (it has 3); list them: cantina job nodes count", "explain", "count[http]")
+	s.fails(api.ExitNotFound, "job count has no node h2/net/http (it has 3); did you mean net/http?", "explain",
+		"count[h2/net/http]")
+	s.fails(api.ExitNotFound, "job count has no node http (it has 3); list them: cantina job nodes count", "explain",
+		"count[http]")
 }
 
 func TestWhatDoesNotExistIsNotFound(t *testing.T) {
 	s := newShell(t)
 	s.apply()
 	for says, all := range map[string][][]string{
-		"job count has no node 3001 (it has 3); list them: cantina job nodes count": {{"explain", "count/3001"}, {"explain", "count[3001]"}, {"explain", "job/count/3001"}, {"logs", "count/3001"}, {"wait", "count/3001"}},
-		"has 2 instances and no index 9":                                            {{"logs", "web/9"}, {"ps", "web/9"}, {"restart", "web/9"}},
-		`service web has no instance "x"; list them: cantina ps web`:                {{"explain", "web/x"}, {"ps", "web/x"}},
-		"did you mean web?":         {{"explain", "wbe"}, {"logs", "wbe"}, {"stop", "wbe"}, {"ps", "wbe"}, {"service", "get", "wbe"}, {"service", "scale", "wbe", "3"}},
-		"did you mean d/web?":       {{"explain", "d/wbe"}},
-		"did you mean count?":       {{"explain", "coutn"}, {"job", "get", "coutn"}, {"job", "nodes", "coutn"}, {"job", "results", "coutn"}, {"job", "pause", "coutn"}, {"job", "retry", "coutn"}, {"job", "kill", "coutn"}},
+		"job count has no node 3001 (it has 3); list them: cantina job nodes count": {{"explain", "count/3001"},
+			{"explain", "count[3001]"}, {"explain", "job/count/3001"}, {"logs", "count/3001"}, {"wait", "count/3001"}},
+		"has 2 instances and no index 9": {{"logs", "web/9"}, {"ps", "web/9"},
+			{"restart", "web/9"}},
+		`service web has no instance "x"; list them: cantina ps web`: {{"explain", "web/x"}, {"ps", "web/x"}},
+		"did you mean web?": {{"explain", "wbe"}, {"logs", "wbe"}, {"stop", "wbe"}, {"ps", "wbe"},
+			{"service", "get", "wbe"}, {"service", "scale", "wbe", "3"}},
+		"did you mean d/web?": {{"explain", "d/wbe"}},
+		"did you mean count?": {{"explain", "coutn"}, {"job", "get", "coutn"}, {"job", "nodes", "coutn"},
+			{"job", "results", "coutn"}, {"job", "pause", "coutn"}, {"job", "retry", "coutn"}, {"job", "kill", "coutn"}},
 		"did you mean once?":        {{"explain", "onec"}, {"task", "get", "onec"}, {"task", "result", "onec"}},
 		"did you mean service/web?": {{"explain", "job/web"}},
 		"did you mean job/count?":   {{"explain", "service/count"}},
-		"did you mean c1?":          {{"explain", "cell/c2"}, {"cells", "c2"}, {"drain", "c2", "--reason", "x"}, {"undrain", "c2"}},
+		"did you mean c1?": {{"explain", "cell/c2"}, {"cells", "c2"}, {"drain", "c2", "--reason", "x"},
+			{"undrain", "c2"}},
 	} {
 		for _, args := range all {
 			s.fails(api.ExitNotFound, says, args...)
 		}
 	}
 	for _, args := range [][]string{
-		{"restart", "web/9"}, {"logs", "web/9"}, {"ps", "web/9"}, {"ps", "web/9", "-w"}, {"wait", "web/9"}, {"logs", "count", "--node", "nope"}, {"logs", "-f", "count", "--node", "nope"},
-		{"logs", "web", "--attempt", "99"}, {"job", "nodes", "count", "--below", "zz"}, {"job", "results", "count", "--node", "zz"},
+		{"restart", "web/9"}, {"logs", "web/9"}, {"ps", "web/9"}, {"ps", "web/9", "-w"}, {"wait", "web/9"}, {"logs",
+			"count", "--node", "nope"}, {"logs", "-f", "count", "--node", "nope"},
+		{"logs", "web", "--attempt", "99"}, {"job", "nodes", "count", "--below", "zz"}, {"job", "results", "count",
+			"--node", "zz"},
 		{"job", "retry", "count", "--node", "zz"}, {"job", "kill", "count", "--below", "zz"},
 	} {
 		s.fails(api.ExitNotFound, "cantina: ", args...)
@@ -530,7 +552,8 @@ func TestCodes(t *testing.T) {
 			t.Errorf("%v: %s", x, got)
 		}
 	}
-	for _, x := range []*pb.Task{{}, {Outcome: "failed"}, {Outcome: "cancelled"}, {Outcome: "lost", ExitCode: 1}, {Outcome: "failed", ExitCode: -1}} {
+	for _, x := range []*pb.Task{{}, {Outcome: "failed"}, {Outcome: "cancelled"}, {Outcome: "lost", ExitCode: 1},
+		{Outcome: "failed", ExitCode: -1}} {
 		if got := taskCodeText(x); got != "" {
 			t.Errorf("%v: %s", x, got)
 		}
@@ -564,13 +587,18 @@ func TestWhatCannotBePrintedIsTold(t *testing.T) {
 	s.SetTask("d.once", func(x *task.Task) {
 		x.State, x.Outcome, x.Result = task.Completed, task.Succeeded, task.Result{Output: []byte("42")}
 	})
-	s.Logs.Write("c1", "i0", map[string]string{"kind": "lrp", "domain": "d", "service": "web", "index": "0"}, pb.LogStream_LOG_STREAM_STDOUT, "hello")
+	s.Logs.Write("c1", "i0", map[string]string{"kind": "lrp", "domain": "d", "service": "web", "index": "0"},
+		pb.LogStream_LOG_STREAM_STDOUT, "hello")
 	in := strings.Replace(demo, "instances: 2", "instances: 3", 1)
 	for _, args := range [][]string{
-		{}, {"help"}, {"help", "run"}, {"help", "exit-codes"}, {"help", "topics"}, {"ps", "--help"}, {"--version"}, {"version"}, {"completion", "bash"}, {"completion", "zsh"}, {"completion", "fish"},
-		{"completion", "powershell"}, {"ps"}, {"ps", "-o", "json"}, {"ps", "-o", "yaml"}, {"ps", "-q"}, {"cells"}, {"status"}, {"explain", "web"}, {"events", "--since", "0"},
-		{"task", "ls"}, {"task", "result", "once"}, {"job", "results", "count"}, {"job", "nodes", "count", "-o", "json"}, {"job", "nodes", "count", "--state", "running", "-o", "json"}, {"logs", "web"},
-		{"logs", "web", "--raw"}, {"plan", "-"}, {"plan", "--schema"}, {"run", "-d", "--", "true"}, {"cron", "next", "@daily", "--utc"}, {"doctor"}, {"server", "--print-timeouts"}, {"apply", "-"},
+		{}, {"help"}, {"help", "run"}, {"help", "exit-codes"}, {"help", "topics"}, {"ps",
+			"--help"}, {"--version"}, {"version"}, {"completion", "bash"}, {"completion", "zsh"}, {"completion", "fish"},
+		{"completion", "powershell"}, {"ps"}, {"ps", "-o", "json"}, {"ps", "-o", "yaml"}, {"ps",
+			"-q"}, {"cells"}, {"status"}, {"explain", "web"}, {"events", "--since", "0"},
+		{"task", "ls"}, {"task", "result", "once"}, {"job", "results", "count"}, {"job", "nodes", "count", "-o",
+			"json"}, {"job", "nodes", "count", "--state", "running", "-o", "json"}, {"logs", "web"},
+		{"logs", "web", "--raw"}, {"plan", "-"}, {"plan", "--schema"}, {"run", "-d", "--", "true"}, {"cron", "next",
+			"@daily", "--utc"}, {"doctor"}, {"server", "--print-timeouts"}, {"apply", "-"},
 	} {
 		for err, want := range map[error]struct {
 			code int

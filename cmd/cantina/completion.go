@@ -39,7 +39,8 @@ func completionVerb(c *cli) *cobra.Command {
 const completionTime = 300 * time.Millisecond
 
 // completeNames offers the names of existing resources.
-func completeNames(c *cli, kinds ...string) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+func completeNames(c *cli, kinds ...string) func(*cobra.Command, []string, string) ([]string,
+	cobra.ShellCompDirective) {
 	return func(_ *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
 		client, err := c.client()
 		if err != nil {
