@@ -7,6 +7,7 @@
 package action
 
 import (
+	"strings"
 	"time"
 
 	"cantina/resource"
@@ -106,6 +107,19 @@ type Port struct {
 	Name string
 	// Fixed requests exactly this port of the machine; 0 = dynamic.
 	Fixed int
+}
+
+// PortVariable is the variable with the number of a port: that of "http-alt" is PORT_HTTP_ALT.
+func PortVariable(port string) string {
+	return "PORT_" + strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+			return r
+		}
+		if r >= 'a' && r <= 'z' {
+			return r - 'a' + 'A'
+		}
+		return '_'
+	}, port)
 }
 
 // FixedPorts returns the numbers that the workload fixes, in order of its ports.

@@ -144,7 +144,7 @@ func (c applyCalls) applications(files []*pb.SpecFile, prune bool) ([]plan.Appli
 	}
 	var out []plan.Application
 	for _, f := range merged {
-		a := plan.Application{Domain: f.Domain, TTL: f.TTL, Services: f.Services, Prune: prune}
+		a := plan.Application{Domain: f.Domain, TTL: f.TTL, Services: f.Services, Prune: prune, Warnings: f.Warnings}
 		for _, t := range f.Tasks {
 			a.Tasks = append(a.Tasks, plan.NamedTask{Name: t.Name, Definition: t.Definition})
 		}

@@ -64,7 +64,7 @@ func (c taskCalls) RunTask(ctx context.Context, q *request[pb.RunTaskRequest]) (
 	n := plan.NewTask{GUID: q.Msg.Id, Domain: orDefault(q.Msg.Domain), Name: q.Msg.Name, Definition: d}
 	for field, name := range map[string]string{"id": n.GUID, "domain": n.Domain, "name": n.Name} {
 		if name != "" && !lrp.ValidName(name) {
-			return nil, invalid(field, "a name is 1 to 128 letters, digits, '-', '_' and '.'")
+			return nil, invalid(field, lrp.NameRule)
 		}
 	}
 	if len(d.Annotation) > lrp.MaxAnnotation {

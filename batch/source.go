@@ -26,12 +26,16 @@ type NodeSpec struct {
 
 // ManualNodes converts the entries of a manual source to nodes: names that are no child of another
 // are below the instance node at the first level, and so on down. A child listed under two parents
-// is a replica. It returns ErrNodes if there is no root, a name is listed twice, or the nesting is
+// is a replica. It returns ErrNodes if every
+// name is a child, a name is listed twice, or the nesting is
 // deeper than the levels (Bistro node fetchers, manual).
 func ManualNodes(levels []string, entries []ManualNode) ([]NodeSpec, error) {
 	byName, child, err := index(entries)
 	if err != nil {
 		return nil, err
+	}
+	if len(entries) == 0 {
+		return nil, nil
 	}
 	var roots []string
 	for i := range entries {
@@ -40,7 +44,7 @@ func ManualNodes(levels []string, entries []ManualNode) ([]NodeSpec, error) {
 		}
 	}
 	if len(roots) == 0 {
-		return nil, fmt.Errorf("no root node: %w", ErrNodes)
+		return nil, fmt.Errorf("each node is a child of another one: %w", ErrNodes)
 	}
 	var out []NodeSpec
 	type open struct {

@@ -118,6 +118,9 @@ func TestSources(t *testing.T) {
 	if err != nil || fmt.Sprint(out) != "[{b db h1 false []} {a db h1 false []} {last db h1 false []}]" {
 		t.Errorf("%v, %v", out, err)
 	}
+	if out, err := ManualNodes(levels, nil); err != nil || len(out) > 0 {
+		t.Errorf("empty list: %v, %v", out, err)
+	}
 	for name, f := range map[string]func() error{
 		"binary": func() error { _, err := ScriptNodes(levels, "host", "h", []byte("ok\n\xff\xfe\n")); return err },
 		"NUL":    func() error { _, err := ScriptNodes(levels, "host", "h", []byte("a\x00b\n")); return err },
@@ -131,7 +134,6 @@ func TestSources(t *testing.T) {
 			_, err := ManualNodes(levels, []ManualNode{{Name: "a", Children: []string{"b"}}, {Name: "b", Children: []string{"a"}}})
 			return err
 		},
-		"empty": func() error { _, err := ManualNodes(levels, nil); return err },
 		"too deep": func() error {
 			_, err := ManualNodes(levels, []ManualNode{{Name: "a", Children: []string{"b"}}, {Name: "b", Children: []string{"c"}}, {Name: "c", Children: []string{"d"}}})
 			return err

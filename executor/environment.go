@@ -49,15 +49,16 @@ func (c *container) environment(r *action.Run, a *account) []string {
 		env = append(env, a.environment()...)
 	}
 	env = append(env, c.files.image.Env...)
+	env = addVariables(env, w.Env)
 	env = append(env, "CANTINA_CONTAINER="+c.id, "CANTINA_DIR="+c.files.insideDir())
-	for _, list := range [...][]action.Variable{w.Env, c.spec.Env, r.Env} {
+	for _, list := range [...][]action.Variable{c.spec.Env, r.Env} {
 		env = addVariables(env, list)
 	}
 	for i, p := range c.ports {
 		if i == 0 {
 			env = append(env, "PORT="+strconv.Itoa(p.Port))
 		}
-		env = append(env, "PORT_"+envName(p.Name)+"="+strconv.Itoa(p.Port))
+		env = append(env, action.PortVariable(p.Name)+"="+strconv.Itoa(p.Port))
 	}
 	if c.spec.StatusPipe {
 		env = append(env, "CANTINA_STATUS="+StatusPath)
@@ -70,19 +71,6 @@ func addVariables(env []string, list []action.Variable) []string {
 		env = append(env, v.Name+"="+v.Value)
 	}
 	return env
-}
-
-// envName makes "http-alt" HTTP_ALT.
-func envName(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
-			return r
-		}
-		if r >= 'a' && r <= 'z' {
-			return r - 'a' + 'A'
-		}
-		return '_'
-	}, s)
 }
 
 func lastWins(env []string) []string {

@@ -145,8 +145,9 @@ func (v applicationView) applyOthers(a plan.Application) (store.Part, []plan.Cha
 	}}, append(jobs.Lines, times.Lines...), nil
 }
 
-// remarked adds the remarks on calendars.
+// remarked adds the remarks on the files and their calendars.
 func remarked(out plan.Applied, a plan.Application) plan.Applied {
+	out.Warnings = append(out.Warnings, a.Warnings...)
 	for _, s := range a.Schedules {
 		out.Warnings = append(out.Warnings, s.Warnings...)
 	}

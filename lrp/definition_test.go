@@ -27,7 +27,7 @@ func TestTexts(t *testing.T) {
 
 func TestValidName(t *testing.T) {
 	for name, want := range map[string]bool{
-		"": false, ".": false, "..": false, "...": true, "a": true, "z": true, "A": true, "Z": true, "0": true, "9": true, "-": true, "_": true, "a.b": true,
+		"": false, ".": false, "..": false, "...": false, ".a": false, "-a": false, "_a": true, "a-": true, "123": true, "a": true, "z": true, "A": true, "Z": true, "0": true, "9": true, "-": false, "_": true, "a.b": true,
 		strings.Repeat("x", 128): true, strings.Repeat("x", 129): false, "a/b": false, "a:b": false, "a@b": false, "a[b": false, "a`b": false, "a{b": false,
 		"a b": false, "ü": false, "a\n": false,
 	} {

@@ -162,10 +162,10 @@ func (d *Desired) Validate() error {
 		errs = append(errs, fmt.Errorf("%s: %s: %w", field, problem, ErrInvalid))
 	}
 	if !ValidName(d.Service.Domain) {
-		bad("domain", "letters, digits, '-', '_' and '.' only, 1 to 128 of them")
+		bad("domain", NameRule)
 	}
 	if !ValidName(d.Service.Name) {
-		bad("name", "letters, digits, '-', '_' and '.' only, 1 to 128 of them")
+		bad("name", NameRule)
 	}
 	if d.Instances < 0 {
 		bad("instances", "must not be negative")
@@ -201,9 +201,13 @@ func (d *Desired) Validate() error {
 	return errors.Join(errs...)
 }
 
-// ValidName reports whether s may name a domain, a service or a task.
+// NameRule is the rule of ValidName in words.
+const NameRule = "a name is 1 to 128 letters, digits, '-', '_' and '.', and begins with a letter, a digit or '_'"
+
+// ValidName reports whether s may name a domain, a service, a task, a job, a schedule or a port. A
+// name does not begin like a flag or a hidden file.
 func ValidName(s string) bool {
-	if s == "" || len(s) > 128 || s == "." || s == ".." {
+	if s == "" || len(s) > 128 || s[0] == '-' || s[0] == '.' {
 		return false
 	}
 	for _, c := range []byte(s) {

@@ -23,6 +23,8 @@ type Application struct {
 	Schedules []NamedSchedule
 	// Prune removes resources of the domain that are not in the file.
 	Prune bool
+	// Warnings are remarks on the files.
+	Warnings []string
 }
 
 // NamedTask is one entry of a spec file's tasks.

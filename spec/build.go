@@ -31,6 +31,10 @@ func (b *builder) service(domain, name string, s *service) lrp.Desired {
 	if w.Ports = b.ports(s); w.OwnNet && len(w.Ports) > 0 {
 		b.field(&s.place, "ports", action.ErrNoWayIn.Error(), "remove own_net or the ports")
 	}
+	b.overridden(s.Env, w.Ports)
+	if s.has("start_timeout") {
+		b.longer(&s.place, "start_timeout", s.StartTimeout, "remove it: there is then no limit")
+	}
 	w.Checks = b.checks(s.Checks, w.Ports)
 	w.ReadinessChecks = b.checks(s.Readiness, w.Ports)
 	w.Monitor = b.step(s.Monitor)
@@ -47,6 +51,9 @@ func (b *builder) service(domain, name string, s *service) lrp.Desired {
 		out.Restart = b.restart(s.Restart)
 	}
 	if s.Update != nil {
+		if s.Update.has("progress_deadline") {
+			b.longer(&s.Update.place, "progress_deadline", s.Update.Deadline, "remove it: the default is 10m")
+		}
 		out.Strategy = lrp.Strategy(s.Update.Order.index)
 		out.Rollout = lrp.RolloutPolicy{
 			Batch: s.Update.Batch, Settle: time.Duration(s.Update.Settle), ProgressDeadline: time.Duration(s.Update.Deadline),
@@ -79,6 +86,11 @@ func (b *builder) annotation(p *place, s string) {
 }
 
 func (b *builder) restart(r *restart) lrp.RestartPolicy {
+	for field, d := range map[string]duration{"base": r.Base, "max": r.Max, "reset_after": r.ResetAfter} {
+		if r.has(field) {
+			b.longer(&r.place, field, d, "remove it for the default")
+		}
+	}
 	out := lrp.RestartPolicy{Mode: lrp.RestartMode(r.Mode.index), Base: time.Duration(r.Base), Max: time.Duration(r.Max), ResetAfter: time.Duration(r.ResetAfter)}
 	if r.Immediate != nil {
 		if out.Immediate = *r.Immediate + 1; *r.Immediate == 0 {
@@ -104,6 +116,9 @@ func (b *builder) task(t *oneTask) task.Definition {
 		WhenFull: task.WhenFull(t.WhenFull.index), OnLost: task.OnLost(t.OnLost.index), PendingTimeout: time.Duration(t.Pending),
 	}
 	out.Workload.ResultFile = t.ResultFile
+	if t.has("pending_timeout") {
+		b.longer(&t.place, "pending_timeout", t.Pending, "when_full: fail does not wait for room")
+	}
 	b.annotation(&t.place, t.Annotation)
 	if t.Callback != "" {
 		if u, err := url.Parse(t.Callback); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -142,6 +157,10 @@ func (b *builder) workload(p *place, w *workload, extra named[amount]) action.Wo
 		b.meaning(p.at, p.node, "field command is missing", "or use action")
 	}
 	b.isolation(p, w)
+	b.overridden(w.Env, nil)
+	if p.has("time_limit") {
+		b.longer(p, "time_limit", w.TimeLimit, "remove it: there is then no limit")
+	}
 	if err := out.CheckKeep(); err != nil && (out.Action.Run != nil || w.Action != nil) {
 		b.field(p, "on_cell_restart", err.Error(), "use on_cell_restart: stop, or a single command")
 	}
@@ -224,6 +243,41 @@ func (b *builder) positive(p *place, field string, d *duration) time.Duration {
 		b.field(p, field, "must be longer than 0", "use kill_mode: kill to send KILL at once")
 	}
 	return time.Duration(*d)
+}
+
+// longer refuses 0 in a written field, which would mean the default.
+func (b *builder) longer(p *place, field string, d duration, hint string) {
+	if d == 0 {
+		b.field(p, field, "must be longer than 0", hint)
+	}
+}
+
+// overridden warns of variables that the cell sets itself: with ports the variables of those, else
+// all others.
+func (b *builder) overridden(vars variables, ports []action.Port) {
+	for _, e := range vars {
+		by := ""
+		switch i := slices.IndexFunc(ports, func(p action.Port) bool { return action.PortVariable(p.Name) == e.key }); {
+		case i >= 0:
+			by = "port " + ports[i].Name
+		case e.key == "PORT" && len(ports) > 0:
+			by = "port " + ports[0].Name
+		case len(ports) == 0 && slices.Contains(cellVariables(), e.key):
+			by = "the cell"
+		}
+		if by != "" {
+			b.notes = append(b.notes, Problem{
+				File: b.decoder.file, Line: e.node.Line, Column: e.node.Column, Path: e.at.String(),
+				Text: "this value is not used: " + by + " sets the variable",
+			}.String())
+		}
+	}
+}
+
+// cellVariables are the variables that a cell sets whatever the file has.
+func cellVariables() []string {
+	return []string{"CANTINA_CELL", "CANTINA_CONTAINER", "CANTINA_DIR", "CANTINA_SCHEDULED_AT", "CANTINA_SCHEDULE",
+		"CANTINA_JOB", "CANTINA_NODE", "CANTINA_PATH", "CANTINA_FENCE", "CANTINA_STATUS"}
 }
 
 func (b *builder) amounts(p *place, w *workload, extra named[amount]) resource.Amounts {
@@ -354,13 +408,23 @@ func (b *builder) download(d *download) *action.Download {
 
 func (b *builder) ports(s *service) []action.Port {
 	var out []action.Port
-	seen := map[string]bool{}
+	seen := map[string]*port{}
 	for i := range s.Ports {
 		p := &s.Ports[i]
-		if seen[p.Name] || !lrp.ValidName(p.Name) {
-			b.field(&p.place, "name", "is a duplicate: each name must be unique", "")
+		variable := action.PortVariable(p.Name)
+		first, twice := seen[variable]
+		switch {
+		case !lrp.ValidName(p.Name):
+			b.field(&p.place, "name", lrp.NameRule, "")
+		case twice && first.Name == p.Name:
+			b.field(&p.place, "name", "is a duplicate: each name must be unique",
+				fmt.Sprintf("see line %d", first.node.Line))
+		case twice:
+			b.field(&p.place, "name", fmt.Sprintf("sets the variable %s, like port %s in line %d",
+				variable, first.Name, first.node.Line), "choose another name")
+		default:
+			seen[variable] = p
 		}
-		seen[p.Name] = true
 		if at := slices.IndexFunc(out, func(q action.Port) bool { return p.Fixed != 0 && q.Fixed == p.Fixed }); at >= 0 {
 			b.field(&p.place, "fixed", fmt.Sprintf("same fixed port as port %s", out[at].Name), "use a different number for each port of a service")
 		}
@@ -400,6 +464,13 @@ func (b *builder) checks(list []check, ports []action.Port) []action.Check {
 	var out []action.Check
 	for i := range list {
 		c := &list[i]
+		for field, d := range map[string]duration{
+			"timeout": c.Timeout, "startup_interval": c.Startup, "interval": c.Interval,
+		} {
+			if c.has(field) {
+				b.longer(&c.place, field, d, "remove it for the default")
+			}
+		}
 		x := action.Check{Timeout: time.Duration(c.Timeout), StartupInterval: time.Duration(c.Startup), Interval: time.Duration(c.Interval)}
 		kinds := 0
 		if c.HTTP != nil {

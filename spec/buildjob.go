@@ -18,7 +18,7 @@ import (
 const levelCell = "cell"
 
 func (b *builder) job(domain, name string, j *job, all jobIndex) plan.NamedJob {
-	levels := j.Levels
+	levels := j.levelNames()
 	out := plan.NamedJob{Job: batch.Job{
 		Name: name, Domain: domain, Owner: j.Owner, Forest: name, Level: j.Level,
 		Priority: 1, Retries: 3, DependsOn: j.DependsOn, IgnoreExitCode: j.IgnoreExit,
@@ -79,11 +79,11 @@ func (b *builder) borrowed(name string, j *job, all jobIndex) []string {
 	case other.NodesOf != "":
 		b.field(&j.place, "nodes_of", j.NodesOf+" has no nodes of its own", "use "+other.NodesOf)
 	}
-	return other.Levels
+	return other.levelNames()
 }
 
 func (b *builder) forest(name string, j *job) batch.ForestSpec {
-	f := batch.ForestSpec{Name: name, Levels: j.Levels, Instance: name, Order: batch.Order(j.NodeOrder.index)}
+	f := batch.ForestSpec{Name: name, Levels: j.levelNames(), Instance: name, Order: batch.Order(j.NodeOrder.index)}
 	seen := map[string]bool{batch.LevelInstance: true, batch.LevelWorker: true, levelCell: true, "": true}
 	for i, l := range j.Levels {
 		if seen[l] {
@@ -94,13 +94,18 @@ func (b *builder) forest(name string, j *job) batch.ForestSpec {
 	if len(j.Levels) > 0 && len(j.Nodes) == 0 {
 		b.field(&j.place, "nodes", "a job with levels needs nodes", "")
 	}
-	if len(j.Levels) == 0 && len(j.Nodes) > 0 {
-		b.field(&j.place, "levels", "a job with nodes needs levels: the names of their levels", "")
-	}
 	for i := range j.Nodes {
-		f.Sources = append(f.Sources, b.source(&j.Nodes[i], j.Levels))
+		f.Sources = append(f.Sources, b.source(&j.Nodes[i], f.Levels))
 	}
 	return f
+}
+
+// levelNames are the levels of a job; nodes without a name for their level are on level node.
+func (j *job) levelNames() []string {
+	if len(j.Levels) == 0 && len(j.Nodes) > 0 {
+		return []string{"node"}
+	}
+	return j.Levels
 }
 
 func (b *builder) source(s *source, levels []string) batch.Source {
@@ -113,7 +118,10 @@ func (b *builder) source(s *source, levels []string) batch.Source {
 				b.field(&s.place, f, "only valid with script", "")
 			}
 		}
-		return batch.Source{Kind: batch.SourceManual, Manual: manualNodes(*s.Manual)}
+		return b.manual(s, levels)
+	}
+	if s.has("timeout") {
+		b.longer(&s.place, "timeout", s.Timeout, "remove it: the default is 30s")
 	}
 	out := batch.Source{Kind: batch.SourceScript, ParentLevel: s.Parent, Script: slices.Clone([]string(s.Script)), Timeout: time.Duration(s.Timeout)}
 	if s.Parent == "" {
@@ -128,6 +136,28 @@ func (b *builder) source(s *source, levels []string) batch.Source {
 	}
 	return out
 }
+
+// manual reads listed nodes, and checks that they make a tree of the levels.
+func (b *builder) manual(s *source, levels []string) batch.Source {
+	first, twice := map[string]int{}, false
+	for _, n := range *s.Manual {
+		if line, again := first[n.Name]; again {
+			twice = true
+			b.meaning(n.at, n.node, fmt.Sprintf("duplicate node %q", text.Shorten(n.Name, 60)),
+				fmt.Sprintf("it is in line %d, too", line))
+			continue
+		}
+		first[n.Name] = n.node.Line
+	}
+	out := batch.Source{Kind: batch.SourceManual, Manual: manualNodes(*s.Manual)}
+	if _, err := batch.ManualNodes(levels, out.Manual); err != nil && !twice && len(levels) > 0 {
+		b.field(&s.place, "manual", reasonOf(err, batch.ErrNodes), "")
+	}
+	return out
+}
+
+// reasonOf is the text of an error that ends with its kind.
+func reasonOf(err, kind error) string { return strings.TrimSuffix(err.Error(), ": "+kind.Error()) }
 
 func manualNodes(m manual) []batch.ManualNode {
 	var out []batch.ManualNode

@@ -86,7 +86,7 @@ type oneTask struct {
 type job struct {
 	place
 	workload
-	Levels     []string          `spec:"levels" doc:"names of the node levels, from the root down"`
+	Levels     []string          `spec:"levels" default:"node, if there are nodes" doc:"names of the node levels, from the root down"`
 	Nodes      []source          `spec:"nodes" doc:"sources of the nodes, in order"`
 	NodesOf    string            `spec:"nodes_of" doc:"name of a job in this file; use its levels and nodes"`
 	NodeOrder  enum[nodeOrders]  `spec:"node_order" default:"random" doc:"order in which nodes run"`
@@ -153,8 +153,8 @@ type update struct {
 type source struct {
 	place
 	Manual  *manual  `spec:"manual" doc:"nodes by name: a list of names, or a mapping of names to their children"`
-	Script  argv     `spec:"script" doc:"program and arguments, run by the leader; prints one node per line"`
-	Parent  string   `spec:"parent_level" default:"the root" doc:"with script: run once per node of this level, with its name as the last argument; the lines are its children"`
+	Script  argv     `spec:"script" doc:"program and arguments, run by the leader with one more argument, the name of the parent node (for the root, the name of the job); prints one node per line"`
+	Parent  string   `spec:"parent_level" default:"the root" doc:"with script: run once per node of this level; the lines are its children"`
 	Timeout duration `spec:"timeout" default:"30s" doc:"timeout of one run of the script"`
 }
 

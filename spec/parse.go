@@ -95,6 +95,7 @@ func Merge(files []*File) ([]*File, error) {
 				Text: "differs from the one in " + same.first.file, Semantic: true,
 			})
 		}
+		same.Warnings = append(same.Warnings, f.Warnings...)
 		same.Services = append(same.Services, f.Services...)
 		same.Tasks = append(same.Tasks, f.Tasks...)
 		same.Jobs = append(same.Jobs, f.Jobs...)
@@ -109,6 +110,7 @@ type builder struct {
 	base  string
 	times Times
 	form  []string // paths of the mistakes of form
+	notes []string // remarks on a file that is accepted
 }
 
 // broken reports whether a resource has a syntax error: then its fields are not reliable, and
@@ -127,7 +129,7 @@ func (b *builder) file(f *file) *File {
 	if f.Domain != "" && !b.broken(&path{outer: f.at, name: "domain"}) {
 		out.Domain = f.Domain
 		if !lrp.ValidName(f.Domain) {
-			b.field(&f.place, "domain", "a name is 1 to 128 letters, digits, '-', '_' and '.'", "")
+			b.field(&f.place, "domain", lrp.NameRule, "")
 		}
 	}
 	if f.DomainTTL != nil && !b.broken(&path{outer: f.at, name: "domain_ttl"}) {
@@ -173,12 +175,21 @@ func (b *builder) file(f *file) *File {
 		}
 		out.Schedules = append(out.Schedules, b.schedule(out.Domain, e.key, &e.value))
 	}
+	out.Warnings = b.notes
 	return out
 }
+
+// homes are beginnings of paths that a shell would replace.
+func homes() []string { return []string{"~/", "$HOME/", "${HOME}/"} }
 
 // relative resolves a path that begins with ./ or ../ against the spec file's
 // directory; other paths stay.
 func (b *builder) relative(p *place, field, s string) string {
+	if slices.ContainsFunc(homes(), func(h string) bool { return s+"/" == h || strings.HasPrefix(s, h) }) {
+		b.field(p, field, fmt.Sprintf("%q is not expanded", text.Shorten(s, 60)),
+			"use an absolute path, or ./ for the directory of this file")
+		return s
+	}
 	if s != "." && s != ".." && !strings.HasPrefix(s, "./") && !strings.HasPrefix(s, "../") {
 		return s
 	}

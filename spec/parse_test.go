@@ -265,7 +265,58 @@ f:1:35: tasks.t.action: command and action are mutually exclusive`},
 	"two kinds of step": {"tasks: {t: {action: {run: {command: [b]}, try: {run: {command: [c]}}}}}", `
 f:1:21: tasks.t.action: a step needs exactly one kind, not 2; put several steps under serial`},
 	"name": {"services: {a/b: {command: [a]}}", `
-f:1:12: services: a name is 1 to 128 letters, digits, '-', '_' and '.'`},
+f:1:12: services: a name is 1 to 128 letters, digits, '-', '_' and '.', and begins with a letter, a digit or '_'`},
+	"names like flags and hidden files": {"services:\n  -s: {command: [a]}\njobs:\n  .j: {command: [a]}\n", `
+f:2:3: services: a name is 1 to 128 letters, digits, '-', '_' and '.', and begins with a letter, a digit or '_'
+f:4:3: jobs: a name is 1 to 128 letters, digits, '-', '_' and '.', and begins with a letter, a digit or '_'`},
+	"domain like a hidden file": {"domain: .d\n", `
+f:1:9: domain: a name is 1 to 128 letters, digits, '-', '_' and '.', and begins with a letter, a digit or '_'`},
+	"ports of one variable": {"services:\n  s:\n    command: [a]\n    ports:\n    - {name: a-b}\n    - {name: a.b}\n    - {name: A_B}\n    - {name: a-b}\n    - {name: -c}\n", `
+f:6:14: services.s.ports[1].name: sets the variable PORT_A_B, like port a-b in line 5; choose another name
+f:7:14: services.s.ports[2].name: sets the variable PORT_A_B, like port a-b in line 5; choose another name
+f:8:14: services.s.ports[3].name: is a duplicate: each name must be unique; see line 5
+f:9:14: services.s.ports[4].name: a name is 1 to 128 letters, digits, '-', '_' and '.', and begins with a letter, a digit or '_'`},
+	"blank commands": {"services:\n  s: {command: '   '}\n  t: {action: {run: {command: \"\\n\"}}}\n", `
+f:2:16: services.s.command: must not be empty
+f:3:31: services.t.action.run.command: must not be empty`},
+	"blank program": {"services: {s: {command: [' ', x]}}", `
+f:1:26: services.s.command[0]: the program name must not be empty`},
+	"home directories": {"tasks:\n  a: {command: [x], dir: '~/app'}\n  b: {command: ['~/bin/x']}\n  c: {command: [x], dir: $HOME/app}\n  d: {action: {run: {command: [x], dir: '~'}}}\n  e: {command: [x, '~/y'], dir: '~x'}\n", `
+f:2:26: tasks.a.dir: "~/app" is not expanded; use an absolute path, or ./ for the directory of this file
+f:3:16: tasks.b.command: "~/bin/x" is not expanded; use an absolute path, or ./ for the directory of this file
+f:4:26: tasks.c.dir: "$HOME/app" is not expanded; use an absolute path, or ./ for the directory of this file
+f:5:41: tasks.d.action.run.dir: "~" is not expanded; use an absolute path, or ./ for the directory of this file`},
+	"durations of nothing": {`services:
+  s:
+    command: [a]
+    ports: [{name: http}]
+    start_timeout: 0s
+    checks: [{tcp: {}, timeout: 0s, startup_interval: 0ms, interval: 0h}]
+    restart: {base: 0s, max: 0s, reset_after: 0s}
+    update: {settle: 0s, progress_deadline: 0s}
+tasks: {t: {command: [a], time_limit: 0s, pending_timeout: 0m}}
+jobs: {j: {command: [a], nodes: [{script: [x], timeout: 0s}]}}
+schedules: {c: {cron: "@every 1m", misfire_deadline: 0s, jitter: 0s, task: {command: [a]}}}
+`, `
+f:5:20: services.s.start_timeout: must be longer than 0; remove it: there is then no limit
+f:6:33: services.s.checks[0].timeout: must be longer than 0; remove it for the default
+f:6:55: services.s.checks[0].startup_interval: must be longer than 0; remove it for the default
+f:6:70: services.s.checks[0].interval: must be longer than 0; remove it for the default
+f:7:21: services.s.restart.base: must be longer than 0; remove it for the default
+f:7:30: services.s.restart.max: must be longer than 0; remove it for the default
+f:7:47: services.s.restart.reset_after: must be longer than 0; remove it for the default
+f:8:45: services.s.update.progress_deadline: must be longer than 0; remove it: the default is 10m
+f:9:39: tasks.t.time_limit: must be longer than 0; remove it: there is then no limit
+f:9:60: tasks.t.pending_timeout: must be longer than 0; when_full: fail does not wait for room
+f:10:57: jobs.j.nodes[0].timeout: must be longer than 0; remove it: the default is 30s
+f:11:54: schedules.c.misfire_deadline: must be longer than 0; without it, no time is too old`},
+	"nodes twice": {"jobs:\n  j:\n    command: [a]\n    nodes:\n    - manual: [x, x, y,\n        x]\n", `
+f:5:19: jobs.j.nodes[0].manual[1]: duplicate node "x"; it is in line 5, too
+f:6:9: jobs.j.nodes[0].manual[3]: duplicate node "x"; it is in line 5, too`},
+	"nodes that make no tree": {"jobs:\n  a: {command: [a], nodes: [{manual: {x: [y]}}]}\n  b: {command: [a], levels: [l, m, n], nodes: [{manual: {x: [y], y: [x]}}]}\n  c: {command: [a], levels: [l, m], nodes: [{manual: {x: [y, y]}}]}\n", `
+f:2:38: jobs.a.nodes[0].manual: node "y" below "x" is deeper than the 1 levels
+f:3:57: jobs.b.nodes[0].manual: each node is a child of another one
+f:4:54: jobs.c.nodes[0].manual: duplicate node "y" below "x"`},
 	"schedule without a calendar": {"schedules:\n  nightly: {task: {command: a}}\n", `
 f:2:12: schedules.nightly: field cron is missing`},
 	"schedule without a target": {"schedules:\n  s: {cron: '@every 1m'}\n", `
@@ -279,7 +330,7 @@ f:2:57: schedules.s.signal.signal: must be the name of a signal like TERM, not "
 	"scheduled signal without a service": {"schedules:\n  s: {cron: '@every 1m', signal: {signal: HUP}}\n", `
 f:2:34: schedules.s.signal: field service is missing`},
 	"scheduled signal to a wrong name": {"schedules:\n  s: {cron: '@every 1m', signal: {service: 'a/b', signal: HUP}}\n", `
-f:2:44: schedules.s.signal.service: a name is 1 to 128 letters, digits, '-', '_' and '.'; use the name of a service of domain default`},
+f:2:44: schedules.s.signal.service: a name is 1 to 128 letters, digits, '-', '_' and '.', and begins with a letter, a digit or '_'; use the name of a service of domain default`},
 	"scheduled signal with policies of work": {"schedules:\n  s:\n    cron: '@every 1m'\n    overlap: replace\n    misfire: all\n    signal: {service: web, signal: HUP}\n", `
 f:4:14: schedules.s.overlap: only valid for tasks and jobs; a signal does not keep running; remove it
 f:5:14: schedules.s.misfire: missed signals are sent at most once; use once or skip`},

@@ -57,17 +57,16 @@ type entry[T any] struct {
 	value T
 }
 
-// named is a map whose keys are names: letters, digits, '-', '_' and '.'. It keeps the file's
-// order.
+// named is a map whose keys are names (lrp.NameRule). It keeps the file's order.
 type named[T any] []entry[T]
 
 // namePattern is lrp.ValidName as a regular expression.
-const namePattern = `^[A-Za-z0-9_.-]{1,128}$`
+const namePattern = `^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`
 
 func (m *named[T]) decode(d *decoder, at *path, n *yaml.Node) {
 	*m = entries[T](d, at, n, func(key string) string {
 		if !lrp.ValidName(key) {
-			return "a name is 1 to 128 letters, digits, '-', '_' and '.'"
+			return lrp.NameRule
 		}
 		return ""
 	})

@@ -147,6 +147,9 @@ func (b *builder) schedule(domain, name string, s *scheduled) plan.NamedSchedule
 		Overlap: schedule.Overlap(s.Overlap.index), Max: s.Max, Misfire: schedule.Misfire(s.Misfire.index), MisfireMax: s.Missed,
 		Deadline: time.Duration(s.Deadline), Jitter: time.Duration(s.Jitter),
 	}
+	if s.has("misfire_deadline") {
+		b.longer(&s.place, "misfire_deadline", s.Deadline, "without it, no time is too old")
+	}
 	b.scheduleTarget(domain, name, s, d)
 	b.schedulePolicy(s, d)
 	b.scheduleCalendar(schedule.Key{Domain: domain, Name: name}, s, &out)
@@ -171,7 +174,7 @@ func (b *builder) scheduleTarget(domain, name string, s *scheduled, d *schedule.
 	if s.Signal != nil {
 		kinds++
 		if !lrp.ValidName(s.Signal.Service) {
-			b.field(&s.Signal.place, "service", "a name is 1 to 128 letters, digits, '-', '_' and '.'", "use the name of a service of domain "+domain)
+			b.field(&s.Signal.place, "service", lrp.NameRule, "use the name of a service of domain "+domain)
 		}
 		d.Signal = &schedule.Signal{Service: s.Signal.Service, Number: int(s.Signal.Signal)}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -22,7 +23,7 @@ func (c *command) decode(d *decoder, at *path, n *yaml.Node) {
 	switch {
 	case n.Kind == yaml.SequenceNode:
 		c.args = words(d, at, n)
-	case isText(n) && n.Value == "":
+	case isText(n) && strings.TrimSpace(n.Value) == "":
 		d.problem(at, n, "must not be empty", "")
 	case isText(n) && !noNUL(n.Value):
 		d.meaning(at, n, "must not contain a NUL byte", "programs cannot receive it")
@@ -35,7 +36,7 @@ func (c *command) decode(d *decoder, at *path, n *yaml.Node) {
 
 func (*command) form() schema {
 	return schema{words: "a command", json: map[string]any{"anyOf": []any{
-		map[string]any{"type": "string", "minLength": 1}, argvForm(),
+		map[string]any{"type": "string", "pattern": `[^\s]`}, argvForm(),
 	}}}
 }
 
@@ -68,7 +69,7 @@ func words(d *decoder, at *path, n *yaml.Node) []string {
 	for i, w := range list {
 		out[i] = string(w)
 	}
-	if n.Content[0].Kind == yaml.ScalarNode && n.Content[0].Value == "" {
+	if n.Content[0].Kind == yaml.ScalarNode && strings.TrimSpace(n.Content[0].Value) == "" {
 		d.meaning(&path{outer: at}, n.Content[0], "the program name must not be empty", "")
 	}
 	return out

@@ -2,7 +2,9 @@ package spec
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"strconv"
 	"strings"
@@ -36,24 +38,39 @@ func (d *decoder) readText(data []byte) *yaml.Node {
 		return nil
 	}
 	decode := yaml.NewDecoder(bytes.NewReader(data))
-	var doc, second yaml.Node
-	if err := safely(func() error { return decode.Decode(&doc) }); err != nil {
-		d.syntax(data, err)
-		return nil
+	var found *yaml.Node
+	for {
+		var doc yaml.Node
+		err := safely(func() error { return decode.Decode(&doc) })
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			d.syntax(data, err)
+			return nil
+		}
+		if emptyDocument(&doc) {
+			continue
+		}
+		if found != nil {
+			d.problem(nil, &doc, "second document in one file", "put it into a separate file")
+			return nil
+		}
+		found = doc.Content[0]
 	}
-	if err := safely(func() error { return decode.Decode(&second) }); err == nil {
-		d.problem(nil, &second, "second document in one file", "put it into a separate file")
-		return nil
-	} else if err.Error() != "EOF" {
-		d.syntax(data, err)
-		return nil
-	}
-	if len(doc.Content) != 1 {
-		d.problem(nil, nil, "the file is empty", "")
+	if found == nil {
+		d.problem(nil, &yaml.Node{Line: 1, Column: 1}, "the file is empty", "")
 		return nil
 	}
 	budget := maxAliased
-	return d.resolve(doc.Content[0], 0, &budget, false)
+	return d.resolve(found, 0, &budget, false)
+}
+
+// emptyDocument reports whether a document has comments at most: a separator at the beginning or
+// the end of a file makes one.
+func emptyDocument(doc *yaml.Node) bool {
+	return len(doc.Content) != 1 || doc.Content[0].Kind == yaml.ScalarNode && doc.Content[0].ShortTag() == "!!null" &&
+		doc.Content[0].Value == ""
 }
 
 // safely turns a panic of the YAML reader into an error: a spec file is foreign
@@ -97,15 +114,12 @@ func (d *decoder) checkBytes(data []byte) bool {
 func (d *decoder) syntax(data []byte, err error) {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	p := Problem{File: d.file, Line: 1, Column: 1, Text: "not YAML: " + text}
-	if err.Error() == "EOF" {
-		p.Text = "the file is empty"
-	}
 	if m := regexp.MustCompile(`^line (\d+): (.*)$`).FindStringSubmatch(text); m != nil {
 		p.Line, _ = strconv.Atoi(m[1])
 		p.Text = "not YAML: " + m[2]
 		p.Column = indentOf(data, p.Line)
 	}
-	if line := d.failingLine(data, err); line > 0 && p.Text != "the file is empty" {
+	if line := d.failingLine(data, err); line > 0 {
 		p.Line, p.Column = line, indentOf(data, line)
 	}
 	if strings.Contains(text, "cannot start any token") {
