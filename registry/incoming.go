@@ -1,14 +1,59 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"cantina/fault"
+	"cantina/internal/run"
 	"cantina/worker"
 )
+
+// answers are the calls of cells that wait until their response is durable. They are guarded by the
+// machine's lock.
+type answers struct {
+	park     run.Park
+	beats    map[beatKey]*beatWait
+	statuses map[statusKey][]statusWait
+}
+
+type beatKey struct {
+	proc worker.Proc
+	beat int64
+}
+
+func (k beatKey) compare(o beatKey) int {
+	return cmp.Or(cmp.Compare(k.proc, o.proc), cmp.Compare(k.beat, o.beat))
+}
+
+type statusKey struct {
+	proc  worker.Proc
+	kind  worker.StatusKind
+	run   worker.Run
+	probe int64
+}
+
+func (k statusKey) compare(o statusKey) int {
+	return cmp.Or(cmp.Compare(k.proc, o.proc), cmp.Compare(k.kind, o.kind), k.run.Compare(o.run), cmp.Compare(k.probe, o.probe))
+}
+
+// end wakes all that wait.
+func (a *answers) end() {
+	for _, k := range slices.SortedFunc(maps.Keys(a.beats), beatKey.compare) {
+		a.beats[k].wake()
+		delete(a.beats, k)
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(a.statuses), statusKey.compare) {
+		for _, w := range a.statuses[k] {
+			w.call.end()
+		}
+		delete(a.statuses, k)
+	}
+}
 
 // Heartbeat handles a cell's heartbeat and returns the leader's response once its basis is
 // durable. holds, if not nil, is called before any call to the cell that follows from the
@@ -23,8 +68,8 @@ func (r *Registry) Heartbeat(ctx context.Context, b worker.Heartbeat, holds func
 	err = wait(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.beats[key] == c {
-		delete(r.beats, key)
+	if r.answers.beats[key] == c {
+		delete(r.answers.beats, key)
 	}
 	switch {
 	case c.answer != nil:
@@ -55,23 +100,23 @@ func (r *Registry) beat(key beatKey, b worker.Heartbeat, holds func()) (*beatWai
 	if holds != nil && r.leader.Holds(b.Cell, b.Proc) {
 		holds()
 	}
-	if old := r.beats[key]; old != nil {
+	if old := r.answers.beats[key]; old != nil {
 		old.wake() // a duplicated heartbeat: its caller gets no response
 	}
-	wake, wait := r.cfg.Runtime.Park()
+	wake, wait := r.answers.park()
 	c := &beatWait{wake: wake}
-	r.beats[key] = c
+	r.answers.beats[key] = c
 	r.submit(out)
 	return c, wait, nil
 }
 
-// answerBeat lets a heartbeat go with its answer. The lock is held.
-func (r *Registry) answerBeat(a worker.HeartbeatAnswer) {
-	key := beatKey{a.Proc, a.Beat}
-	if c := r.beats[key]; c != nil {
-		c.answer = &a
+// beat gives a heartbeat its answer. The lock is held.
+func (a *answers) beat(got worker.HeartbeatAnswer) {
+	key := beatKey{got.Proc, got.Beat}
+	if c := a.beats[key]; c != nil {
+		c.answer = &got
 		c.wake()
-		delete(r.beats, key)
+		delete(a.beats, key)
 	}
 }
 
@@ -118,7 +163,7 @@ func (r *Registry) UpdateStatus(ctx context.Context, u worker.UpdateStatus) ([]w
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	forget(r.statuses, u, c)
+	r.answers.forget(u, c)
 	switch {
 	case err != nil:
 		return nil, err
@@ -130,7 +175,7 @@ func (r *Registry) UpdateStatus(ctx context.Context, u worker.UpdateStatus) ([]w
 
 // status hands the items to the machine and returns where their answers will come.
 func (r *Registry) status(u worker.UpdateStatus) (*statusCall, func(context.Context) error, error) {
-	wake, wait := r.cfg.Runtime.Park()
+	wake, wait := r.answers.park()
 	c := &statusCall{missing: len(u.Items), wake: wake}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,7 +185,7 @@ func (r *Registry) status(u worker.UpdateStatus) (*statusCall, func(context.Cont
 	for i, it := range u.Items {
 		c.answers = append(c.answers, worker.StatusAnswer{Term: r.leader.Term(), Proc: u.Proc, Kind: it.Kind, Run: it.Run, Probe: it.Probe})
 		key := statusKey{u.Proc, it.Kind, it.Run, it.Probe}
-		r.statuses[key] = append(r.statuses[key], statusWait{c, i})
+		r.answers.statuses[key] = append(r.answers.statuses[key], statusWait{c, i})
 	}
 	if err := r.stepLocked(worker.StatusReceived{Update: u}); err != nil {
 		return c, nil, fmt.Errorf("status: %w", err)
@@ -152,28 +197,28 @@ func (r *Registry) status(u worker.UpdateStatus) (*statusCall, func(context.Cont
 }
 
 // forget drops the waiting items of a call.
-func forget(statuses map[statusKey][]statusWait, u worker.UpdateStatus, c *statusCall) {
+func (a *answers) forget(u worker.UpdateStatus, c *statusCall) {
 	for _, it := range u.Items {
 		key := statusKey{u.Proc, it.Kind, it.Run, it.Probe}
-		left := slices.DeleteFunc(statuses[key], func(w statusWait) bool { return w.call == c })
+		left := slices.DeleteFunc(a.statuses[key], func(w statusWait) bool { return w.call == c })
 		if len(left) == 0 {
-			delete(statuses, key)
+			delete(a.statuses, key)
 		} else {
-			statuses[key] = left
+			a.statuses[key] = left
 		}
 	}
 }
 
-// answerStatus gives an item of UpdateStatus its answer. The lock is held.
-func (r *Registry) answerStatus(a worker.StatusAnswer) {
-	key := statusKey{a.Proc, a.Kind, a.Run, a.Probe}
-	for _, w := range r.statuses[key] {
-		w.call.answers[w.item] = a
+// status gives an item of UpdateStatus its answer. The lock is held.
+func (a *answers) status(got worker.StatusAnswer) {
+	key := statusKey{got.Proc, got.Kind, got.Run, got.Probe}
+	for _, w := range a.statuses[key] {
+		w.call.answers[w.item] = got
 		if w.call.missing--; w.call.missing == 0 {
 			w.call.done()
 		}
 	}
-	delete(r.statuses, key)
+	delete(a.statuses, key)
 }
 
 // Heard handles a term that was seen in any other response or call.

@@ -1,13 +1,10 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -97,44 +94,23 @@ func (g Runtime) withDefaults() Runtime {
 	return g
 }
 
-// Registry is the worker registry of one term.
+// Registry is the worker registry of one term: it passes events to the machine, and its output to
+// the store, the cells and the listener.
 type Registry struct {
-	cfg Config
-	log *slog.Logger
-
-	ctx    context.Context // of all calls to cells; ends with Run or Close
-	cancel context.CancelFunc
-	calls  sync.WaitGroup
-
-	mu        sync.Mutex
-	leader    *worker.Leader
-	payloads  map[fence.Invocation]*batch.Payload
-	beats     map[beatKey]*beatWait
-	statuses  map[statusKey][]statusWait
-	runQueues map[queueKey]*runQueue
-	kills     map[killKey]map[worker.Run]worker.KillTask // a key exists while a call is in progress
-	reports   map[worker.Proc]int                        // getRunningTasks in progress
-	over      error
+	machine
+	cfg     Config
+	log     *slog.Logger
+	calls   *calls
+	answers answers
 }
 
-type beatKey struct {
-	proc worker.Proc
-	beat int64
-}
-
-func (k beatKey) compare(o beatKey) int {
-	return cmp.Or(cmp.Compare(k.proc, o.proc), cmp.Compare(k.beat, o.beat))
-}
-
-type statusKey struct {
-	proc  worker.Proc
-	kind  worker.StatusKind
-	run   worker.Run
-	probe int64
-}
-
-func (k statusKey) compare(o statusKey) int {
-	return cmp.Or(cmp.Compare(k.proc, o.proc), cmp.Compare(k.kind, o.kind), k.run.Compare(o.run), cmp.Compare(k.probe, o.probe))
+// machine is the leader's end of the worker protocol under its lock: the sessions of the cells, the
+// model of running work, and whether the term is over. Questions about them are its methods.
+type machine struct {
+	now    func() time.Duration
+	mu     sync.Mutex
+	leader *worker.Leader
+	over   error
 }
 
 // New loads the members and begins the term. It returns ErrTimeouts for impossible timeouts.
@@ -151,10 +127,9 @@ func New(cfg Config, rows []store.Row) (*Registry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registry: %w", err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	r := &Registry{cfg: cfg, log: cfg.Log, ctx: ctx, cancel: cancel, leader: leader, payloads: map[fence.Invocation]*batch.Payload{},
-		beats: map[beatKey]*beatWait{}, statuses: map[statusKey][]statusWait{}, runQueues: map[queueKey]*runQueue{},
-		kills: map[killKey]map[worker.Run]worker.KillTask{}, reports: map[worker.Proc]int{}}
+	r := &Registry{cfg: cfg, log: cfg.Log, machine: machine{now: cfg.Clock.Boot, leader: leader},
+		answers: answers{park: cfg.Runtime.Park, beats: map[beatKey]*beatWait{}, statuses: map[statusKey][]statusWait{}}}
+	r.calls = newCalls(&r.machine, &cfg, r.step)
 	return r, nil
 }
 
@@ -166,8 +141,8 @@ func tickPeriod(check time.Duration) time.Duration {
 
 // Run ticks until ctx is done, then waits for every call to a cell.
 func (r *Registry) Run(ctx context.Context) error {
-	defer r.calls.Wait()
-	defer r.cancel()
+	defer r.calls.active.Wait()
+	defer r.calls.cancel()
 	r.Begin()
 	tick := time.NewTicker(tickPeriod(r.cfg.Worker.Timeouts.Check))
 	defer tick.Stop()
@@ -194,10 +169,7 @@ func (r *Registry) Begin() {
 func (r *Registry) Tick() {
 	e := worker.Tick{LeaseHeld: r.cfg.Store.LeaseHeld()}
 	if r.cfg.Behind != nil {
-		r.mu.Lock()
-		late := r.leader.Late(r.now())
-		r.mu.Unlock()
-		for _, cell := range late {
+		for _, cell := range r.late() {
 			if r.cfg.Behind(cell) {
 				e.Behind = append(e.Behind, cell)
 			}
@@ -209,32 +181,29 @@ func (r *Registry) Tick() {
 // End is the end of the term for a caller that drives a registry without Run.
 func (r *Registry) End() { r.end(fault.ErrTermOver) }
 
-// end lets all that wait for answers go.
+// end is the end of the term: all that wait for answers get an error.
 func (r *Registry) end(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.over != nil {
-		return
-	}
-	r.over = err
-	for _, k := range slices.SortedFunc(maps.Keys(r.beats), beatKey.compare) {
-		r.beats[k].wake()
-		delete(r.beats, k)
-	}
-	for _, k := range slices.SortedFunc(maps.Keys(r.statuses), statusKey.compare) {
-		for _, w := range r.statuses[k] {
-			w.call.end()
-		}
-		delete(r.statuses, k)
+	if r.over == nil {
+		r.over = err
+		r.answers.end()
 	}
 }
 
-// step passes one event to the machine and submits the output.
-func (r *Registry) step(e worker.Event) {
+// step passes events to the machine, in order, until it refuses one, and submits the output.
+func (r *Registry) step(events ...worker.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.stepLocked(e); err != nil && r.over == nil && !errors.Is(err, worker.ErrDeposed) {
-		r.log.Warn("refused", "event", fmt.Sprintf("%T", e), "error", err)
+	for _, e := range events {
+		err := r.stepLocked(e)
+		if err == nil {
+			continue
+		}
+		if r.over == nil && !errors.Is(err, worker.ErrDeposed) {
+			r.log.Warn("refused", "event", fmt.Sprintf("%T", e), "error", err)
+		}
+		return
 	}
 }
 
@@ -259,15 +228,6 @@ func (r *Registry) take(e worker.Event) (worker.Output, error) {
 	out, err := r.leader.Step(r.now(), e)
 	after(out, err)
 	return out, err
-}
-
-// spawn runs f beside everything else, and Run waits for it.
-func (r *Registry) spawn(f func()) {
-	if r.cfg.Runtime.Go != nil {
-		r.cfg.Runtime.Go(f)
-		return
-	}
-	r.calls.Go(f)
 }
 
 // submit performs effects at once that need no commit, and queues the rest of an output behind all
@@ -306,13 +266,13 @@ func (r *Registry) submit(out worker.Output) {
 func (r *Registry) performLocked(e worker.Effect) bool {
 	switch e := e.(type) {
 	case worker.AnswerBeat:
-		r.answerBeat(e.Answer)
+		r.answers.beat(e.Answer)
 	case worker.AnswerStatus:
-		r.answerStatus(e.Answer)
+		r.answers.status(e.Answer)
 	case worker.SendReportRequest:
-		r.askReport(e)
+		r.calls.report(e)
 	case worker.SendRun:
-		r.queueRun(e)
+		r.calls.run(e)
 	default:
 		return false
 	}
@@ -329,13 +289,11 @@ func (r *Registry) perform(e worker.Effect) {
 	}
 	switch e := e.(type) {
 	case worker.SendNotify:
-		r.call(func(ctx context.Context) { r.notify(ctx, e) })
+		r.calls.start(func() { r.calls.notify(e) })
 	case worker.SendKill:
-		r.queueKill(e)
+		r.calls.kill(e)
 	case worker.SendSuicide:
-		r.call(func(ctx context.Context) {
-			r.debug("RequestSuicide", e.Cell, r.cfg.Cells.RequestSuicide(ctx, e.Cell, e.Call))
-		})
+		r.calls.start(func() { r.calls.suicide(e) })
 	case worker.SessionChanged:
 		r.cfg.Listener.SessionChanged(e)
 	case worker.Unheard:
@@ -358,56 +316,69 @@ func (r *Registry) perform(e worker.Effect) {
 	}
 }
 
-func (r *Registry) debug(call string, cell worker.CellName, err error) {
-	if err != nil {
-		r.log.Debug("call failed", "call", call, "cell", string(cell), "error", err)
-	}
-}
+// Term returns the term of the leader.
+func (r *Registry) Term() fence.Term { return r.cfg.Worker.Term }
 
-// call runs f in a goroutine of the registry, unless the term is over.
-func (r *Registry) call(f func(context.Context)) {
+// StartBatch starts a batch task on q.Cell if it may: the invocation enters the model. After
+// everything before it is durable, the result of payload is sent to the cell. payload gets the
+// invocation before it is assigned, and may refuse it: then nothing has started, HoldVetoed is
+// returned, and the next start gets this invocation. No start comes between the two.
+func (r *Registry) StartBatch(q worker.Request, payload func(fence.Invocation) (p batch.Payload, ok bool)) (fence.Invocation, worker.Hold, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.over == nil {
-		r.spawn(func() { f(r.ctx) })
+	if r.over != nil {
+		return fence.Invocation{}, worker.Hold{Reason: worker.HoldDeposed}, false
 	}
+	now := r.now()
+	if h, ok := r.leader.MayStart(now, q); !ok {
+		return fence.Invocation{}, h, false
+	}
+	p, ok := payload(r.leader.NextInvocation())
+	if !ok {
+		return fence.Invocation{}, worker.Hold{Reason: worker.HoldVetoed}, false
+	}
+	inv, out, err := r.leader.RunBatch(now, q)
+	if err != nil { // it may start, according to a check under the same lock
+		r.log.Error("start refused although it was allowed", "job", q.Work.Job, "node", q.Work.Node, "error", err)
+		return fence.Invocation{}, worker.Hold{Reason: worker.HoldVetoed}, false
+	}
+	r.calls.payloads[inv] = &p
+	r.submit(out)
+	return inv, worker.Hold{}, true
 }
 
-// maxReports limits the getRunningTasks in progress for one process: the leader sends one with
-// every heartbeat of a new session, and one that hangs must not be the only one.
-const maxReports = 2
+// Kill ends an invocation; repeated until it has ended.
+func (r *Registry) Kill(x worker.Run) { r.step(worker.KillWanted{Run: x}) }
 
-// askReport requests a process's running work, unless enough requests are in progress. The lock is
-// held.
-func (r *Registry) askReport(e worker.SendReportRequest) {
-	if r.over != nil || r.reports[e.Call.Proc] == maxReports {
-		return
-	}
-	r.reports[e.Call.Proc]++
-	r.spawn(func() { r.report(r.ctx, e) })
+// StatusCommitted acknowledges an end that the scheduler received.
+func (r *Registry) StatusCommitted(x worker.Run, kind worker.Synthetic) {
+	r.step(worker.StatusCommitted{Run: x, Kind: kind})
 }
 
-func (r *Registry) report(ctx context.Context, e worker.SendReportRequest) {
-	defer func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.reports[e.Call.Proc]--; r.reports[e.Call.Proc] == 0 {
-			delete(r.reports, e.Call.Proc)
-		}
-	}()
-	got, err := r.cfg.Cells.GetRunningTasks(ctx, e.Cell, e.Call)
+// EndWait is an operator's end of the initial wait; double starts are accepted.
+func (r *Registry) EndWait(by string) error { return r.operator(worker.EndWait{By: by}) }
+
+// Adopt lets a cell of another cluster join this one, by an operator's request.
+func (r *Registry) Adopt(name worker.CellName, by string) error {
+	return r.operator(worker.AdoptWanted{Cell: name, By: by})
+}
+
+// Forget declares a process dead, by an operator's request. worker.ErrUnknownProcess if the id is
+// unknown.
+func (r *Registry) Forget(proc worker.Proc, by string) error {
+	return r.operator(worker.Forget{Proc: proc, By: by})
+}
+
+func (r *Registry) operator(e worker.Event) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over != nil {
+		return r.over
+	}
+	out, err := r.take(e)
 	if err != nil {
-		r.debug("GetRunningTasks", e.Cell, err)
-		return
+		return err
 	}
-	r.step(worker.ReportReceived{Report: got})
-}
-
-func (r *Registry) notify(ctx context.Context, e worker.SendNotify) {
-	got, err := r.cfg.Cells.NotifyIfTasksNotRunning(ctx, e.Cell, e.Call)
-	if err != nil {
-		r.debug("NotifyIfTasksNotRunning", e.Cell, err)
-		got = worker.NotifyAnswer{Term: e.Call.Term, Proc: e.Call.Proc, Seq: e.Call.Seq}
-	}
-	r.step(worker.NotifyAnswered{Answer: got})
+	r.submit(out)
+	return nil
 }

@@ -15,10 +15,9 @@ const mostMethods = 45
 // moreMethods are the types that are still above, with the count that they must not exceed. The
 // list only becomes shorter.
 var moreMethods = map[string]int{
-	"batch.Board":       99,
-	"registry.Registry": 59,
-	"sim.machine":       77,
-	"sim.world":         68,
+	"batch.Board": 99,
+	"sim.machine": 77,
+	"sim.world":   68,
 }
 
 // moreLocks are the types that are guarded by more than one lock, with the number.
