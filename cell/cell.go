@@ -253,15 +253,11 @@ func forgetEnds(exec Executor) {
 	}
 }
 
-// machineConfig is the initial state of the machine. The deadline of an earlier process counts
-// only under the same boot of the machine.
+// machineConfig is the initial state of the machine.
 func (c *Cell) machineConfig(before, id Identity) worker.CellConfig {
 	m := worker.CellConfig{Cell: c.cfg.Name, Proc: id.Proc, Started: id.Started, DirID: id.DirID, Boot: id.Boot, Cluster: id.Cluster, Unix: c.cfg.Clock.Wall().Unix(),
 		Now: c.cfg.Clock.Boot(), Timeouts: c.cfg.Timeouts, SetID: before.SetID, Epoch: before.Epoch,
-		Predecessor: before.Proc, Gone: !c.containers.nameless(), Statuses: map[worker.Run]string{}}
-	if before.Boot == id.Boot {
-		m.Deadline, m.Promise = before.Deadline, before.Promise
-	}
+		Predecessor: before.Proc, Deadline: id.Deadline, Promise: id.Promise, Gone: !c.containers.nameless(), Statuses: map[worker.Run]string{}}
 	for _, ct := range c.exec.List() {
 		r, ok := runOf(ct.Labels)
 		if ct.Labels[labelKind] != kindBatch || !ok || ofOther(ct.Labels, id.Cluster) {

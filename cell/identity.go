@@ -24,7 +24,8 @@ import (
 type IdentityStore interface {
 	// Read returns the last saved identity; a new directory has one with a name.
 	Read() (Identity, error)
-	// Save replaces it. With durable set it outlives the machine when Save returns.
+	// Save replaces it. With durable set it outlives the machine when Save returns. Otherwise only
+	// Deadline and Promise have changed, and these outlive the process.
 	Save(id Identity, durable bool) error
 	// Boot names this boot of the machine.
 	Boot() (string, error)
@@ -50,8 +51,8 @@ type Identity struct {
 	SetID workerset.ID `json:"set"`
 	Epoch int64        `json:"epoch"`
 	// Deadline (boot time) and Promise are those of the reaper.
-	Deadline time.Duration `json:"deadline"`
-	Promise  time.Duration `json:"promise"`
+	Deadline time.Duration `json:"-"`
+	Promise  time.Duration `json:"-"`
 	// Copied: the directory read is a copy of another, and counts as new.
 	Copied bool `json:"-"`
 }
@@ -65,6 +66,17 @@ type page struct {
 }
 
 const identityFile = "identity.json"
+
+// credit is the file of Deadline and Promise, which change with each heartbeat. It is overwritten
+// in place, in one write and padded to one size, so that a process that ends leaves the old or the
+// new text. Another boot of the machine ignores it.
+type credit struct {
+	Boot     string        `json:"boot"`
+	Deadline time.Duration `json:"deadline"`
+	Promise  time.Duration `json:"promise"`
+}
+
+const creditFile = "credit.json"
 
 // newID returns 16 random bytes in hexadecimal.
 func newID() string {
@@ -108,7 +120,43 @@ func (d diskIdentity) Read() (Identity, error) {
 	if p.Inode != inode || p.Born != born {
 		return Identity{DirID: newID(), Cluster: p.Cluster, Copied: true}, nil
 	}
-	return p.Identity, nil
+	c, err := d.credit(p.Boot)
+	p.Deadline, p.Promise = c.Deadline, c.Promise
+	return p.Identity, err
+}
+
+// credit reads the deadline that was set under a boot of the machine. A damaged one has passed: to
+// end work too early is safe.
+func (d diskIdentity) credit(boot string) (credit, error) {
+	text, err := os.ReadFile(filepath.Join(string(d), creditFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return credit{}, nil
+	}
+	if err != nil {
+		return credit{}, fmt.Errorf("cell identity: %w", err)
+	}
+	var c credit
+	switch {
+	case json.Unmarshal(text, &c) != nil || c.Deadline < 0 || c.Promise < 0:
+		return credit{Deadline: 1}, nil
+	case c.Boot != boot:
+		return credit{}, nil
+	}
+	return c, nil
+}
+
+// saveCredit overwrites it.
+func (d diskIdentity) saveCredit(c credit) error {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(string(d), creditFile), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(fmt.Appendf(nil, "%-199s\n", text), 0)
+	return errors.Join(err, f.Close())
 }
 
 // nameOf returns the inode of a file, and its birth time in ns; 0 if unknown.
@@ -126,8 +174,12 @@ func nameOf(f *os.File) (inode uint64, born int64, err error) {
 // NewProc returns a random id.
 func (diskIdentity) NewProc() worker.Proc { return worker.Proc(newID()) }
 
-// next is the identity of the next session of the directory.
+// next is the identity of the next session of the directory. A deadline counts only under the boot
+// of the machine that it was set under.
 func (id Identity) next(boot string, proc worker.Proc) Identity {
+	if id.Boot != boot {
+		id.Deadline, id.Promise = 0, 0
+	}
 	id.Started++
 	id.Proc, id.Boot = proc, boot
 	return id
@@ -139,29 +191,33 @@ func (id Identity) keep(k worker.Kept) Identity {
 	return id
 }
 
-// Save replaces the directory's file. With durable set it is on the disk when Save returns. The
-// file always has the old or the new text.
+// Save replaces the directory's files, that of the identity only with durable set: it is on the
+// disk when Save returns. The files always have the old or the new text.
 func (d diskIdentity) Save(id Identity, durable bool) error {
-	if err := d.save(id, durable); err != nil {
+	err := d.saveCredit(credit{id.Boot, id.Deadline, id.Promise})
+	if err == nil && durable {
+		err = d.save(id)
+	}
+	if err != nil {
 		return fmt.Errorf("cell identity: %w", err)
 	}
 	return nil
 }
 
-func (d diskIdentity) save(id Identity, durable bool) error {
+func (d diskIdentity) save(id Identity) error {
 	path := filepath.Join(string(d), identityFile)
 	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	err = write(f, id)
-	if err == nil && durable {
+	if err == nil {
 		err = f.Sync()
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(f.Name(), path); err != nil || !durable {
+	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
 	dir, err := os.Open(string(d))

@@ -4,9 +4,64 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
+
+// TestACreditRewritesNoIdentity: what each heartbeat changes is stored without another file; it
+// outlives the process under the same boot only, and a damaged one has passed.
+func TestACreditRewritesNoIdentity(t *testing.T) {
+	d := diskIdentity(t.TempDir())
+	file := func() (os.FileInfo, []byte) {
+		t.Helper()
+		at := filepath.Join(string(d), identityFile)
+		info, err := os.Stat(at)
+		text, err2 := os.ReadFile(at)
+		if err := errors.Join(err, err2); err != nil {
+			t.Fatal(err)
+		}
+		return info, text
+	}
+	id := Identity{DirID: "f", Boot: "x"}.next("x", "p")
+	if err := d.Save(id, true); err != nil {
+		t.Fatal(err)
+	}
+	info, text := file()
+	for _, id.Deadline = range []time.Duration{1 << 62, time.Hour, 0, 7} {
+		id.Promise = id.Deadline / 2
+		if err := d.Save(id, false); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := d.Read(); err != nil || got != id {
+			t.Errorf("saved %+v, read %+v %v", id, got, err)
+		}
+		if now, same := file(); !os.SameFile(info, now) || string(text) != string(same) {
+			t.Errorf("the identity was written: %s", same)
+		}
+	}
+	if same := id.next("x", "q"); same.Deadline != 7 || same.Promise != 3 {
+		t.Errorf("a process of the same boot: %+v", same)
+	}
+	id = id.next("y", "q") // the machine was started again, and its first process got no credit
+	if id.Deadline != 0 || id.Promise != 0 {
+		t.Errorf("a process of another boot: %+v", id)
+	}
+	if err := d.save(id); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := d.Read(); err != nil || got != id {
+		t.Errorf("the deadline of another boot: %+v %v", got, err)
+	}
+	for _, text := range []string{"", "{", strings.Repeat("\x00", 200), `{"boot":"y","deadline":-5}`} {
+		if err := os.WriteFile(filepath.Join(string(d), creditFile), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := d.Read(); err != nil || got.Deadline != 1 {
+			t.Errorf("damaged %q: %+v %v", text, got, err)
+		}
+	}
+}
 
 // TestCopiedDirCountsAsNew: a copy of a data directory, beside the original or on another
 // machine, claims nothing of it: its lock and its boot prove nothing about the original's

@@ -15,9 +15,6 @@ import (
 // The session's loops. None of them has its own goroutine: run.Loop.Run drives them, or a
 // simulator.
 
-// tickEvery is how often every deadline is looked at.
-const tickEvery = 100 * time.Millisecond
-
 // statusCalls limits the UpdateStatus calls of a queue in progress. One with ends lasts as long as a
 // commit: ends in that time should be in the next commit, not in the one after. Any call may hang.
 const statusCalls = 4
@@ -52,7 +49,7 @@ func (s *session) loops() []*run.Loop {
 	return slices.Concat(s.acts.statuses.loops[:], s.acts.probes.loops[:], []*run.Loop{s.acts.beating, s.ticks.loop})
 }
 
-// nextTick re-reads every deadline at least each second, and begins sessions.
+// nextTick steps the machine when it has something to do, and begins sessions.
 func (s *session) nextTick() (func(context.Context), time.Duration) {
 	begin, tick, wait := s.ticks.due()
 	switch {

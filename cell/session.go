@@ -23,6 +23,7 @@ type Machine interface {
 	State() worker.State
 	Accepts(now time.Duration) error
 	Overdue(now time.Duration) bool
+	Due(now time.Duration) time.Duration
 }
 
 var _ Machine = (*worker.Cell)(nil)
@@ -132,6 +133,7 @@ func (s *session) step(events ...worker.CellEvent) answers {
 	after := s.machine.Kept()
 	s.member.Store(after.Cluster)
 	s.keep(before, after)
+	s.ticks.next(s.due(now))
 	s.acts.mu.Lock()
 	s.mu.Unlock()
 	defer s.acts.mu.Unlock()
@@ -140,6 +142,16 @@ func (s *session) step(events ...worker.CellEvent) answers {
 		s.acts.perform(e, &got)
 	}
 	return got
+}
+
+// due returns when the next step is due because of time alone: for the machine, or for a failed
+// write. It is called under mu.
+func (s *session) due(now time.Duration) time.Duration {
+	due := s.machine.Due(now)
+	if s.unsaved {
+		due = min(due, now+retryPause)
+	}
+	return due
 }
 
 // keep stores the data for the next process of the directory. It is called under mu: a response

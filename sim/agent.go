@@ -48,6 +48,7 @@ func (m *machine) startAgent() {
 	for _, l := range c.Begin() {
 		m.threads.drive(l, m.later)
 	}
+	prod(m)
 	if s := m.w.servers[0]; m.w.cfg.Alone && !s.alive {
 		s.start()
 	}
@@ -127,6 +128,14 @@ func (s *session) Step(now time.Duration, e worker.CellEvent) []worker.CellEffec
 	}
 	m.promised(e, newest, es)
 	return es
+}
+
+// Due returns when the machine has something to do; after the end of the process it has nothing.
+func (s *session) Due(now time.Duration) time.Duration {
+	if m := s.m; m.life != s.life || !m.alive || m.doomed {
+		return run.Never
+	}
+	return s.Cell.Due(now)
 }
 
 // doom ends the process now, after its present action.

@@ -246,15 +246,20 @@ func (m *machine) expect(e worker.CellEvent) (newest bool) {
 		m.promises.statusBy = 0
 	case worker.BeatFailed:
 		return m.promises.sent[e.Beat] > 0 && m.promises.sent[e.Beat+1] == 0
-	case worker.CellTick:
-		if m.w.chance(15) {
-			m.later(0, m.perform)
-		}
-		if m.w.chance(100) { // between two ticks, also after a pause
-			m.later(m.w.between(0, time.Second), func() { m.accepts(nil) })
-		}
 	}
 	return false
+}
+
+// prod gives a process deadline-bound work at times, and asks it at any time whether it takes some,
+// also after a pause.
+func prod(m *machine) {
+	if m.w.chance(15) {
+		m.perform()
+	}
+	if m.w.chance(100) {
+		m.later(m.w.between(0, time.Second), func() { m.accepts(nil) })
+	}
+	m.later(100*time.Millisecond+m.w.between(0, lateness), func() { prod(m) })
 }
 
 // promised records the required consequences of a handled event.

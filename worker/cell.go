@@ -192,6 +192,39 @@ func (c *Cell) Overdue(now time.Duration) bool {
 	return !c.term.IsZero() && next == MustDie
 }
 
+// Due returns when a CellTick has an effect next, unless another event comes before: at the time it
+// returns, or at once if that has passed. It is the longest duration if none is due ever.
+func (c *Cell) Due(now time.Duration) time.Duration {
+	if c.ended {
+		return forever
+	}
+	due := forever
+	if !c.term.IsZero() && (c.health.State != New || c.told) {
+		due = c.outbox.next(&c.work)
+	}
+	if c.back > 0 && c.succeeded() {
+		due = min(due, c.backBy)
+	}
+	if c.renewing {
+		switch {
+		case c.asked:
+		case c.work.live() == 0:
+			due = now
+		default:
+			due = min(due, c.renewBy)
+		}
+		return due
+	}
+	due = min(due, c.beats.next)
+	if c.deadline != 0 && !c.spent {
+		due = min(due, c.deadline)
+	}
+	if !c.term.IsZero() {
+		due = min(due, c.health.due(now, c.gaps()))
+	}
+	return due
+}
+
 // check acts on every deadline that has passed.
 func (c *Cell) check(now time.Duration) {
 	if c.renewing {

@@ -9,7 +9,7 @@ import (
 // CellEvent is an input of Cell.Step.
 type CellEvent interface{ cellEvent() }
 
-// CellTick is the passage of time, at least once a second.
+// CellTick is the passage of time; it has an effect only when Cell.Due has come.
 type CellTick struct{}
 
 // BeatAnswered is the answer to a heartbeat.

@@ -49,6 +49,18 @@ func (o *outbox) due(now time.Duration, w *cellWork) (notes, probes []StatusItem
 	return notes, probes
 }
 
+// next returns when some status is due.
+func (o *outbox) next(w *cellWork) time.Duration {
+	next := forever
+	for _, h := range w.unacked {
+		next = min(next, h.sent+statusRetry)
+	}
+	for i := range o.notes {
+		next = min(next, o.notes[i].sent+statusRetry)
+	}
+	return next
+}
+
 // probeEnded puts the result of the probe that runs in the place of an earlier one.
 func (o *outbox) probeEnded(e ProbeEnded) {
 	if o.probing != e.Probe {

@@ -1,9 +1,15 @@
 package worker
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // never is the time of something that has not happened: further back than any gap.
 const never = time.Duration(-1 << 62)
+
+// forever is the time of something that will not happen.
+const forever = time.Duration(math.MaxInt64)
 
 // Health is the data from which the state of a session is computed; one function serves both ends
 // (Bistro: the worker models its own state with the same timeouts).
@@ -67,4 +73,26 @@ func (h *Health) Advance(now time.Duration, g Gaps, allowed bool) (blocked bool)
 	}
 	h.State = next
 	return blocked
+}
+
+// due returns when Advance changes h next if nothing is heard meanwhile: a time that has passed if
+// it would now, forever if it never would.
+func (h Health) due(now time.Duration, g Gaps) time.Duration {
+	if next, _ := h.Next(now, g, false); next != h.State {
+		return now
+	}
+	var limits []time.Duration
+	if h.State != New {
+		limits = append(limits, h.LastProbe+g.Probe, h.LastBeat+g.Beat)
+	}
+	if h.State != Healthy && g.Lost > 0 {
+		limits = append(limits, h.BecameUnhealthy+g.Lost)
+	}
+	due := forever
+	for _, limit := range limits {
+		if limit >= now { // a limit is passed after it
+			due = min(due, limit+1)
+		}
+	}
+	return due
 }

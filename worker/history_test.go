@@ -225,7 +225,11 @@ func (w *teller) down(proc Proc, e CellEvent) {
 
 // cell gives a cell an event.
 func (w *teller) cell(p *peer, e CellEvent) {
+	due, before := p.c.Due(w.now), p.c.State()
 	effects := p.c.Step(w.now, e)
+	if _, ok := e.(CellTick); ok && (w.now >= due) != (len(effects) > 0 || p.c.State() != before) {
+		w.t.Errorf("a tick at %v, due at %v: from %v to %v, effects %v", w.now, due, before, p.c.State(), effects)
+	}
 	w.printf("%s of %s %T%+v", p.c.Proc(), p.cfg.Cell, e, e)
 	for _, f := range effects {
 		w.printf("  %T%+v", f, f)

@@ -1,0 +1,64 @@
+package cell
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cantina/worker"
+)
+
+// ticking counts the ticks of a session's machine, and those that did nothing.
+type ticking struct {
+	Machine
+	all, idle int
+}
+
+// Step implements Machine.
+func (m *ticking) Step(now time.Duration, e worker.CellEvent) []worker.CellEffect {
+	before := m.State()
+	effects := m.Machine.Step(now, e)
+	if _, ok := e.(worker.CellTick); ok {
+		m.all++
+		if len(effects) == 0 && m.State() == before {
+			m.idle++
+		}
+	}
+	return effects
+}
+
+// TestAnIdleCellSleeps: nothing but its heartbeats wakes a cell that has nothing to do, and they
+// write no identity.
+func TestAnIdleCellSleeps(t *testing.T) {
+	m := &ticking{}
+	count := func(l *leader) {
+		s := l.cell.session
+		m.Machine, s.machine = s.machine, m
+	}
+	inBubbleOf(t, count, func(t *testing.T, w *world) {
+		file := func() os.FileInfo {
+			info, err := os.Stat(filepath.Join(w.cell.cfg.Dir, identityFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return info
+		}
+		s := w.cell.session
+		s.mu.Lock()
+		before := m.all
+		s.mu.Unlock()
+		old := file()
+		<-time.After(10 * time.Minute)
+		synctest.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if n, beats := m.all-before, int(10*time.Minute/worker.DefaultTimeouts().Heartbeat); n < beats-1 || n > beats+1 || m.idle > 0 {
+			t.Errorf("%d ticks for %d heartbeats, %d of all did nothing", n, beats, m.idle)
+		}
+		if !os.SameFile(old, file()) {
+			t.Error("the identity was written again")
+		}
+	})
+}
