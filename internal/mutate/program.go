@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,18 +18,18 @@ import (
 
 // Program is a program with changes in it, and how it is run on one of them.
 type Program struct {
-	path string
-	args []string
-	dir  string
-	// reached has the numbers of the changes that the program executes; it cannot detect the others.
-	reached map[int]bool
-	stages  []stage // the quick tests first
+	path  string
+	args  []string
+	dir   string
+	parts []part // the cheapest first
 }
 
-// stage is one run of a program.
-type stage struct {
-	flags []string
-	limit time.Duration // of processor time: another program that keeps the machine busy must not count
+// part is what can be run alone of a program: a test. A program that is no test is one part.
+type part struct {
+	test string
+	used time.Duration // of processor time: another program that keeps the machine busy must not count
+	// reached has the numbers of the changes that the part executes; it cannot detect the others.
+	reached map[int]bool
 }
 
 // memory is how much address space a program may take, in KiB: a change can make it take all there is.
@@ -42,8 +41,8 @@ const patience = 10 * time.Minute
 // tries bounds how often a program is built: each time without the changes that did not compile.
 const tries = 12
 
-// NewTests builds the tests of a package, with all changes that compile together, and
-// runs those that match a regular expression, or all, with no change.
+// NewTests builds the tests of a package, with all changes that compile together, and runs each
+// that matches a regular expression, with no change.
 func NewTests(p *Package, scratch, match string) (*Program, error) {
 	dir, err := filepath.Abs(p.Dir)
 	if err != nil {
@@ -56,12 +55,27 @@ func NewTests(p *Package, scratch, match string) (*Program, error) {
 		return nil, err
 	}
 	t.args = testFlags(t.path, dir)
-	if match != "" {
-		t.stages = []stage{{flags: []string{"-test.run=" + match}}}
-	} else if err := t.order(); err != nil {
+	if t.parts, err = t.list(cmp.Or(match, ".")); err != nil {
 		return nil, err
 	}
-	return t, t.calm(scratch, name)
+	return t, t.calm(scratch)
+}
+
+// list finds the tests of a program.
+func (t *Program) list(match string) ([]part, error) {
+	list := exec.Command(t.path, "-test.list", match)
+	list.Dir = t.dir
+	out, err := list.Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the tests of %s: %w", t.path, err)
+	}
+	var all []part
+	for _, name := range strings.Fields(string(out)) {
+		if !strings.HasPrefix(name, "Benchmark") {
+			all = append(all, part{test: name})
+		}
+	}
+	return all, nil
 }
 
 func testFlags(program, dir string) []string {
@@ -85,92 +99,82 @@ func NewSimulator(all []*Package, scratch string, length time.Duration) (*Progra
 	if err := build(scratch, all, dir, "go", "build", "-o", s.path, "./internal/mutate/simulate"); err != nil {
 		return nil, err
 	}
-	s.stages = []stage{{}}
-	return s, s.calm(scratch, "simulate")
+	s.parts = make([]part, 1)
+	return s, s.calm(scratch)
 }
 
-// calm runs each stage without a change, which must pass, and measures the executed changes and
-// the duration.
-func (t *Program) calm(scratch, name string) error {
-	reached := filepath.Join(scratch, name+".reached")
-	for i := range t.stages {
-		s := &t.stages[i]
-		s.limit = patience
-		out, used, err := t.run(*s, Reached+"="+reached)
+// calm runs each part without a change, which must pass, and measures its time and the executed changes.
+func (t *Program) calm(scratch string) error {
+	for i := range t.parts {
+		p := &t.parts[i]
+		file := filepath.Join(scratch, "reached")
+		out, used, err := t.run(t.parts[i:i+1], patience, Reached+"="+file)
 		if err != nil {
-			return fmt.Errorf("%s fails although nothing is changed: %w: %s", name, err, tail(out))
+			return fmt.Errorf("%s %s fails although nothing is changed: %w: %s", t.path, p.test, err, tail(out))
 		}
-		s.limit = 5*time.Second + 5*used
+		p.used = used
+		if p.reached, err = readReached(file); err != nil {
+			return err
+		}
 	}
-	text, err := os.ReadFile(reached)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+	slices.SortStableFunc(t.parts, func(a, b part) int { return cmp.Compare(a.used, b.used) })
+	return nil
+}
+
+// readReached reads the numbers that a part has written, and removes the file.
+func readReached(file string) (map[int]bool, error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
 	}
-	t.reached = map[int]bool{}
+	if err != nil {
+		return nil, err
+	}
+	reached := map[int]bool{}
 	for _, f := range strings.Fields(string(text)) {
 		n, err := strconv.Atoi(f)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		t.reached[n] = true
+		reached[n] = true
 	}
-	return nil
+	return reached, os.Remove(file)
 }
 
-// Try runs the program with one change.
+// Try runs the parts that execute a change with that change.
 func (t *Program) Try(number int) Verdict {
-	if !t.reached[number] {
-		return Survives
+	var parts []part
+	for _, p := range t.parts {
+		if p.reached[number] {
+			parts = append(parts, p)
+		}
 	}
-	return t.judge(Chosen + "=" + strconv.Itoa(number))
+	return t.judge(parts, Chosen+"="+strconv.Itoa(number))
 }
+
+// slow is the processor time of a test that Quick leaves out.
+const slow = time.Second / 2
 
 // Quick leaves the slow tests out.
-func (t *Program) Quick() { t.stages = t.stages[:1] }
-
-func (t *Program) judge(env ...string) Verdict {
-	for _, s := range t.stages {
-		if _, _, err := t.run(s, env...); err != nil {
-			return Noticed
-		}
-	}
-	return Survives
+func (t *Program) Quick() {
+	t.parts = slices.DeleteFunc(t.parts, func(p part) bool { return p.used > slow })
 }
 
-var took = regexp.MustCompile(`(?m)^--- PASS: (\w+) \(([0-9.]+)s\)`)
-
-// slowest is the number of tests that run separately after the others.
-const slowest = 5
-
-// order has the quick tests run first: most changes are noticed by one of them.
-func (t *Program) order() error {
-	out, _, err := t.run(stage{[]string{"-test.v"}, patience})
-	if err != nil {
-		return fmt.Errorf("%s fails although nothing is changed: %w: %s", t.path, err, tail(out))
-	}
-	type timed struct {
-		name    string
-		seconds float64
-	}
-	var list []timed
-	for _, m := range took.FindAllStringSubmatch(string(out), -1) {
-		if s, err := strconv.ParseFloat(m[2], 64); err == nil && s >= 0.02 {
-			list = append(list, timed{m[1], s})
+// judge runs parts, the cheap ones first and many at a time: most changes are noticed by one of them.
+func (t *Program) judge(parts []part, env ...string) Verdict {
+	budget := 100 * time.Millisecond
+	for len(parts) > 0 {
+		n, used := 1, parts[0].used
+		for n < len(parts) && used+parts[n].used <= budget {
+			used += parts[n].used
+			n++
 		}
+		if _, _, err := t.run(parts[:n], 5*time.Second+5*used, env...); err != nil {
+			return Noticed
+		}
+		parts, budget = parts[n:], 2*budget
 	}
-	slices.SortFunc(list, func(a, b timed) int { return cmp.Compare(b.seconds, a.seconds) })
-	list = list[:min(slowest, len(list))]
-	if len(list) == 0 {
-		t.stages = []stage{{}}
-		return nil
-	}
-	var names []string
-	for _, x := range list {
-		names = append(names, x.name)
-	}
-	slow := "^(" + strings.Join(names, "|") + ")$"
-	t.stages = []stage{{flags: []string{"-test.skip=" + slow}}, {flags: []string{"-test.run=" + slow}}}
-	return nil
+	return Survives
 }
 
 // TryAlone builds the tests of a package again for a change that has no number, and runs them.
@@ -191,16 +195,24 @@ func (t *Program) TryAlone(m Small) (Verdict, error) {
 	if compile.Run() != nil {
 		return Broken, nil
 	}
-	return alone.judge(), nil
+	return alone.judge(alone.parts), nil
 }
 
-// run runs a stage and returns its output and its processor time. The limit of the elapsed time is
-// large, for programs that wait forever.
-func (t *Program) run(s stage, env ...string) ([]byte, time.Duration, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute+10*s.limit)
+// run runs parts together and returns the output and the processor time, which is limited. The
+// limit of the elapsed time is large, for programs that wait forever.
+func (t *Program) run(parts []part, limit time.Duration, env ...string) ([]byte, time.Duration, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute+10*limit)
 	defer cancel()
-	limited := fmt.Sprintf(`ulimit -v %d; ulimit -t %d; exec "$0" "$@"`, memory, int(s.limit.Seconds())+1)
-	cmd := exec.CommandContext(ctx, "/bin/sh", slices.Concat([]string{"-c", limited, t.path}, s.flags, t.args)...)
+	limited := fmt.Sprintf(`ulimit -v %d; ulimit -t %d; exec "$0" "$@"`, memory, int(limit.Seconds())+1)
+	args := slices.Concat([]string{"-c", limited, t.path}, t.args)
+	if parts[0].test != "" {
+		var names []string
+		for _, p := range parts {
+			names = append(names, p.test)
+		}
+		args = append(args, "-test.run=^("+strings.Join(names, "|")+")$")
+	}
+	cmd := exec.CommandContext(ctx, "/bin/sh", args...)
 	cmd.Dir = t.dir
 	cmd.Env = append(Environ(), env...)
 	out, err := cmd.CombinedOutput()

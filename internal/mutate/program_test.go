@@ -144,8 +144,8 @@ func TestChangesOfOneProgram(t *testing.T) {
 // TestSomeTests runs only those that are asked for.
 func TestSomeTests(t *testing.T) {
 	program, err := NewTests(writeMachine(t), t.TempDir(), "TestNothing")
-	if err != nil || len(program.reached) > 0 {
-		t.Errorf("%d changes are come by, %v", len(program.reached), err)
+	if err != nil || len(program.parts) != 1 || len(program.parts[0].reached) > 0 {
+		t.Errorf("%+v, %v", program, err)
 	}
 }
 
@@ -196,7 +196,7 @@ func TestLoopIsEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, used, err := program.run(stage{limit: time.Millisecond}, "SPIN=1")
+	_, used, err := program.run(program.parts, time.Millisecond, "SPIN=1")
 	if err == nil || used < time.Second/2 || used > 5*time.Second {
 		t.Errorf("ended with %v after %v of processor time", err, used)
 	}

@@ -28,6 +28,7 @@ type options struct {
 	quick     bool
 	run       string
 	only      string
+	unlisted  bool
 	ids       map[string]bool // of the file only; nil = all
 }
 
@@ -40,9 +41,11 @@ func main() {
 	flag.StringVar(&o.known, "known", "internal/mutate/survivors.txt", "list of survivors with a reason each")
 	flag.DurationVar(&o.simulated, "sim", 10*time.Second,
 		"how long the simulator runs on each change that the tests let pass; 0 = it does not")
-	flag.BoolVar(&o.quick, "quick", false, "leave out the slowest tests of each package, and the simulator: for writing tests")
+	flag.BoolVar(&o.quick, "quick", false, "leave out tests of more than half a second, and the simulator: for writing tests")
 	flag.StringVar(&o.run, "run", "", "run only tests that match, and no simulator: for writing tests")
 	flag.StringVar(&o.only, "only", "", "only changes that this output of an earlier run names as survivors")
+	flag.BoolVar(&o.unlisted, "unlisted", false,
+		"leave out the changes that the list has, which take most of the time, since all tests run on them")
 	flag.Parse()
 	if err := run(o, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
@@ -90,7 +93,7 @@ func run(o options, dirs []string) error {
 		first += len(p.All)
 		packages = append(packages, p)
 	}
-	chosen := draw(packages, o)
+	chosen := draw(packages, o, known)
 	fmt.Printf("seed %d\n", o.seed)
 	var survivors [][]*attempt
 	for i, p := range packages {
@@ -119,18 +122,20 @@ func run(o options, dirs []string) error {
 }
 
 // draw chooses changes, so that each file has about as many.
-func draw(packages []*mutate.Package, o options) [][]*attempt {
+func draw(packages []*mutate.Package, o options, known map[string]string) [][]*attempt {
 	rng := rand.New(rand.NewPCG(o.seed, 1))
 	files := map[string][][2]int{}
 	var names []string
 	for i, p := range packages {
 		for j, m := range p.All {
-			if id := m.ID(); !m.Idle && strings.Contains(id, o.match) && (o.ids == nil || o.ids[id]) {
-				if files[m.Path] == nil {
-					names = append(names, m.Path)
-				}
-				files[m.Path] = append(files[m.Path], [2]int{i, j})
+			id := m.ID()
+			if m.Idle || !strings.Contains(id, o.match) || o.ids != nil && !o.ids[id] || o.unlisted && known[id] != "" {
+				continue
 			}
+			if files[m.Path] == nil {
+				names = append(names, m.Path)
+			}
+			files[m.Path] = append(files[m.Path], [2]int{i, j})
 		}
 	}
 	for _, name := range names {
