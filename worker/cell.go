@@ -287,6 +287,7 @@ func (c *Cell) begin(now time.Duration, proc Proc, started int64) {
 	c.renewing = false
 	c.health = NewHealth(now)
 	c.beats, c.outbox = cellBeats{}, outbox{}
+	c.back = 0 // the leader has heard of no next process in this session
 	c.reset(now)
 	c.work.adopt()
 	c.do(CellChanged{MustDie, New, "new session"})

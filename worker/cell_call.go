@@ -70,7 +70,7 @@ func (c *Cell) announced(now time.Duration) bool {
 }
 
 func (c *Cell) beatFailed(now time.Duration, beat int64) {
-	if c.back > 0 && beat >= c.back {
+	if beat >= c.back {
 		c.backBy = now // no leader answers
 	}
 	if beat == c.beats.number {

@@ -428,3 +428,39 @@ func TestTwoNotesAreTwo(t *testing.T) {
 		t.Errorf("%+v", u)
 	}
 }
+
+// TestAProcessThatEndsItsWorkHasNoNotice: what it says is not running is forgotten with the session.
+func TestAProcessThatEndsItsWorkHasNoNotice(t *testing.T) {
+	r := newCellRig(t, nil)
+	r.healthy()
+	r.run(x5(1, "a"), 0)
+	ask := func(seq int64) NotifyAnswer {
+		r.out = nil
+		r.step(NotifyAsked{Notify{Term: term5, Proc: "p1", Seq: seq, Runs: []Run{x5(2, "b")}}})
+		return cellOne[AnswerNotify](r).Answer
+	}
+	if a := ask(1); !a.OK {
+		t.Fatalf("%+v", a)
+	}
+	r.step(SuicideAsked{Suicide{term5, "p1", false}})
+	if a := ask(2); a.OK {
+		t.Errorf("it ends its work: %+v", a)
+	}
+}
+
+// TestASetWithoutItsCreditIsNotTaken: the cell shows no set to the next leader that its work may outlive.
+func TestASetWithoutItsCreditIsNotTaken(t *testing.T) {
+	for late, taken := range map[int]bool{sentBound - 1: true, sentBound: false} {
+		r := newCellRig(t, nil)
+		r.healthy()
+		first := r.beat()
+		for range late {
+			r.beat()
+		}
+		set := workerset.ID{Leader: term5, Version: 7}
+		r.step(welcome(first, func(a *HeartbeatAnswer) { a.SetID = set }))
+		if got := r.c.Kept().SetID; (got == set) != taken {
+			t.Errorf("an answer to the heartbeat before the last %d: the set is %+v", late, got)
+		}
+	}
+}

@@ -122,6 +122,9 @@ func TestKeptWorkDoesNotDeregister(t *testing.T) {
 	}
 	failed := leave(t)
 	beat := cellTake[SendBeat](failed)[0].Beat.Beat
+	if failed.step(BeatFailed{Beat: beat - 1}); failed.c.Ended() {
+		t.Error("an earlier call failed, and it does not wait for the answer to the last one")
+	}
 	if failed.step(BeatFailed{Beat: beat}); !failed.c.Ended() {
 		t.Error("the call failed, and it goes on")
 	}
@@ -153,4 +156,25 @@ func TestWhatIsKeptAndEndsIsWaitedFor(t *testing.T) {
 	if h := r.beat(); !h.Deregister || r.c.Ended() {
 		t.Fatalf("%+v", h)
 	}
+}
+
+// TestEachSessionAnnouncesTheNextProcess: that the one before it has done so is not enough.
+func TestEachSessionAnnouncesTheNextProcess(t *testing.T) {
+	r := newCellRig(t, nil)
+	r.healthy()
+	r.step(BoundCount{Kept: 1})
+	r.out = nil
+	r.step(LeaveAsked{})
+	if beats := cellTake[SendBeat](r); len(beats) != 1 || !beats[0].Beat.Returns {
+		t.Fatalf("announced with %+v", beats)
+	}
+	r.step(BoundCount{Containers: 1, Kept: 1}) // one that was being started
+	r.step(SuicideAsked{Suicide{term5, "p1", false}})
+	if r.tick(11 * sec); len(cellTake[NewSession](r)) != 1 || r.c.Ended() {
+		t.Fatal("a container does not end, and the session does not change")
+	}
+	r.step(SessionBegun{"p2", 2})
+	r.out = nil
+	r.step(BoundCount{Kept: 1})
+	r.leavesAnnounced(t)
 }

@@ -349,3 +349,39 @@ func TestHowLongTheWaitLasts(t *testing.T) {
 		}
 	}
 }
+
+// TestAHeartbeatTooLateForItsSession: its time has passed, and no tick has looked at it since.
+func TestAHeartbeatTooLateForItsSession(t *testing.T) {
+	for late, want := range map[bool]Verdict{false: Welcome, true: Die} {
+		second := member("p2@second", "w1", 3)
+		second.Promise = 0 // nothing of it can be alive, so that it never dies of its promise
+		r := newRig(t, withMembers(member("p1@first", "w1", 5), second))
+		r.step(Forget{Proc: "p1@first", By: "ann"})
+		for end := r.now + r.l.t.Lost; r.now < end; {
+			r.now += sec
+			r.step(Tick{LeaseHeld: true, Behind: []CellName{"w1"}})
+		}
+		if late {
+			r.now++
+		}
+		r.out = nil
+		if a := r.beat("w1", "p2@second", 3); a.Verdict != want || a.Credit {
+			t.Errorf("late %v: %+v", late, a)
+		}
+		if got := len(take[SendSuicide](r)); late != (got == 1) {
+			t.Errorf("late %v: asked to end its work %d times", late, got)
+		}
+	}
+}
+
+// TestOneWithoutABoundIsEnough: the wait for it has none, whichever is looked at last.
+func TestOneWithoutABoundIsEnough(t *testing.T) {
+	without := member("p2", "w2", 1)
+	without.Promise = 0
+	r := newRig(t, withMembers(member("p1", "w1", 1), without, member("p3", "w3", 1)))
+	for range 100 { // they are looked at in any order
+		if w := r.l.Wait(r.now); w.Longest != 0 || len(w.For) != 3 {
+			t.Fatalf("%+v", w)
+		}
+	}
+}

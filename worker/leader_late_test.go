@@ -41,3 +41,21 @@ func TestALateLeaderJudgesNoOne(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatIsLostIsNotLate: its silence has been judged. The name of its cell may be that of another one.
+func TestWhatIsLostIsNotLate(t *testing.T) {
+	r := newRig(t, nil)
+	r.healthy("c", "p", 1)
+	r.tick(r.l.t.HeartbeatGap() + sec)
+	if late := r.l.Late(r.now); !slices.Equal(late, []CellName{"c"}) {
+		t.Fatalf("late: %v", late)
+	}
+	r.tick(r.l.t.Lost)
+	r.healthy("c", "q@other", 1)
+	if r.state("p") != MustDie {
+		t.Fatal(r.state("p"))
+	}
+	if late := r.l.Late(r.now); len(late) != 0 {
+		t.Errorf("late: %v", late)
+	}
+}

@@ -92,7 +92,7 @@ func (s *sessions) late(p *process, now time.Duration) bool {
 func (l *Leader) Late(now time.Duration) []CellName {
 	var out []CellName
 	for _, p := range l.order {
-		if l.procs[p.row.Proc] == p && p.health.State != MustDie && l.sessions.late(p, now) {
+		if p.health.State != MustDie && l.sessions.late(p, now) {
 			out = append(out, p.row.Cell)
 		}
 	}
