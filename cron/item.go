@@ -25,7 +25,7 @@ type Item struct {
 
 	maxShift    int64 // seconds
 	hasMaxShift bool
-	grain       int64  // typical distance of two matches, seconds
+	grain       int64  // typical distance of two matches, seconds; none of an epoch item
 	fields      []part // for printing
 }
 
@@ -92,6 +92,7 @@ func (it *Item) first(t int64, loc *time.Location) (int64, error) {
 	if loc == nil {
 		return 0, ErrNoZone
 	}
+	t = min(t, farFuture-near) // behind all calendars
 	s := spanAt(loc, t)
 	if it.gap == GapRun && t == s.start && it.inGap(loc, spanAt(loc, t-1), s) {
 		return t, nil
@@ -102,7 +103,7 @@ func (it *Item) first(t int64, loc *time.Location) (int64, error) {
 		if ok {
 			return x, nil
 		}
-		if s.end == farFuture || (label == farFuture && s.end-t >= near) {
+		if label == farFuture && s.end-t >= near {
 			return 0, ErrNoMoreMatches
 		}
 		if jump := label - s.off - near; label != farFuture && s.end-t >= near && jump > s.end {
@@ -130,8 +131,8 @@ func (it *Item) first(t int64, loc *time.Location) (int64, error) {
 // inSpan searches from the instant t to the end of its span s. When nothing
 // matches there it gives the first label that is still to come instead.
 func (it *Item) inSpan(loc *time.Location, s span, t int64) (x, label int64, ok bool) {
-	pending := int64(farFuture)
-	for label = it.firstLabel(t + s.off); label < s.end+s.off; label = it.firstLabel(label) {
+	pending, end := int64(farFuture), s.labels().hi
+	for label = it.firstLabel(t + s.off); label < end; label = it.firstLabel(label) {
 		by, rejected := it.rejected(loc, s, label)
 		if !rejected {
 			return label - s.off, label, true
@@ -163,12 +164,12 @@ func (it *Item) decided(loc *time.Location, t int64) int64 {
 	label := t + s.off
 	by, yes := it.rejected(loc, s, label)
 	switch {
-	case yes && it.fold == FoldFirst:
+	case !yes:
+		return label
+	case it.fold == FoldFirst:
 		return by.hi - 1 // all of the first pass
-	case yes && it.fold == FoldLast:
-		return by.lo - 1 // nothing of the fold yet
 	}
-	return label
+	return by.lo - 1 // of the fold, whose last pass counts, nothing yet
 }
 
 // inGap reports whether a matching label is missing at the border of two spans.

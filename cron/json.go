@@ -171,11 +171,7 @@ func parseEpoch(obj map[string]any, value any) (*Item, error) {
 }
 
 func epochItem(sel Selector) *Item {
-	it := &Item{epoch: &sel, grain: 1, fields: []part{{key: keyEpoch, text: sel.String(), sel: sel}}}
-	if sel.values == nil {
-		it.grain = sel.period
-	}
-	return it
+	return &Item{epoch: &sel, fields: []part{{key: keyEpoch, text: sel.String(), sel: sel}}}
 }
 
 // itemParser has the data that the steps of parsing one object share.

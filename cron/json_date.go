@@ -167,6 +167,7 @@ func anchor(path string, value any, months, last bool) (int64, error) {
 		return 0, syntax(path, "%s is not a date", show(value)).hint(`write "2024-01-31" or "31 January 2024"`)
 	}
 	y, m, d := 0, 0, 0
+	whole := false // a month without a day
 	var numbers []int
 	for _, w := range words {
 		if n, ok := digits(w); ok {
@@ -183,22 +184,22 @@ func anchor(path string, value any, months, last bool) (int64, error) {
 	case m == 0 && len(numbers) == 3:
 		y, m, d = numbers[0], numbers[1], numbers[2]
 	case m == 0 && len(numbers) == 2 && months:
-		y, m = numbers[0], numbers[1]
+		y, m, whole = numbers[0], numbers[1], true
 	case m != 0 && len(numbers) == 2:
 		d, y = numbers[0], numbers[1]
 	case m != 0 && len(numbers) == 1 && months:
-		y = numbers[0]
+		y, whole = numbers[0], true
 	default:
 		return bad()
 	}
 	if y < firstYear || m < 1 || m > 12 {
 		return bad()
 	}
-	if d == 0 && months && len(numbers) < 3 {
+	switch {
+	case whole && last:
+		d = monthDays(y, m)
+	case whole:
 		d = 1
-		if last {
-			d = monthDays(y, m)
-		}
 	}
 	if d < 1 || d > monthDays(y, m) {
 		return bad()

@@ -99,7 +99,7 @@ func (it *Item) count(from, to int64, loc *time.Location) int64 {
 	for s := spanAt(loc, from); ; {
 		lo, hi := max(from, s.start), min(to, s.end)
 		n += it.countSpan(loc, s, lo, hi)
-		if s.start >= from && it.gap == GapRun && s.start > farPast && it.inGap(loc, spanAt(loc, s.start-1), s) && !it.matches(loc, s, s.start) {
+		if s.start >= from && it.gap == GapRun && it.inGap(loc, spanAt(loc, s.start-1), s) && !it.matches(loc, s, s.start) {
 			n++
 		}
 		if s.end > to || s.end == farFuture {

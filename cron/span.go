@@ -47,8 +47,9 @@ func (s span) after(loc *time.Location) span {
 }
 
 // labels is the half-open interval of local labels that the span shows. A label
-// is local time written as if it were UTC, in seconds since 1970.
-func (s span) labels() interval { return interval{s.start + s.off, s.end + s.off} }
+// is local time written as if it were UTC, in seconds since 1970. One that never
+// comes, farFuture, is in none.
+func (s span) labels() interval { return interval{s.start + s.off, min(s.end+s.off, farFuture)} }
 
 type interval struct{ lo, hi int64 }
 

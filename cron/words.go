@@ -144,10 +144,7 @@ func bitsWords(set uint64, n int, unit string) string {
 
 // stepOf finds the step of a set that is 0, by, 2by, .. up to n evenly.
 func stepOf(set uint64, n int) int {
-	if set&1 == 0 || bits.OnesCount64(set) < 2 {
-		return 0
-	}
-	by := bits.TrailingZeros64(set &^ 1)
+	by := bits.TrailingZeros64(set &^ 1) // 64 without one
 	want := uint64(0)
 	for v := 0; v < n; v += by {
 		want |= 1 << uint(v)

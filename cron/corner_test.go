@@ -1,0 +1,153 @@
+package cron_test
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"cantina/cron"
+)
+
+// TestAnItemThatIsOver has no more matches, in zones east of UTC too whose clocks never change
+// again, and at times behind all others.
+func TestAnItemThatIsOver(t *testing.T) {
+	it, err := cron.ParseJSON([]byte(`{"minute":0,"hour":0,"year":2026` + fixes))
+	must(t, err)
+	last := map[string]string{"UTC": "2026-12-31T00:00:00Z", "Asia/Tokyo": "2026-12-30T15:00:00Z",
+		"Pacific/Honolulu": "2026-12-31T10:00:00Z", "Europe/Berlin": "2026-12-30T23:00:00Z"}
+	for name, want := range last {
+		s := cron.Schedule{Item: it, Zone: load(t, loader(t), name)}
+		for _, after := range []time.Time{at(t, want), at(t, "2027-05-01T00:00:00Z"), time.Unix(1<<59, 0), time.Unix(1<<61, 0)} {
+			if next, err := it.Next(after, s.Zone); !errors.Is(err, cron.ErrNoMoreMatches) {
+				t.Errorf("%s: after %v comes %v, %v", name, after, next, err)
+			}
+		}
+		if next, err := it.Next(at(t, want).Add(-time.Second), s.Zone); err != nil || !next.Equal(at(t, want)) {
+			t.Errorf("%s: %v, %v, want %s", name, next, err, want)
+		}
+		now := at(t, "2027-05-01T00:00:00Z")
+		newest, passed, next, ok, err := s.Once(at(t, "2025-12-20T00:00:00Z"), now)
+		if err != nil || !ok || !newest.Equal(at(t, want)) || passed != 364 || !next.IsZero() {
+			t.Errorf("%s: %v after %d others, then %v; %v, %v", name, newest, passed, next, ok, err)
+		}
+	}
+}
+
+// TestARangeOfOne is its one number, of an epoch too; one that ends before its start also, but only
+// for who asks before it.
+func TestARangeOfOne(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"start":10,"end":10}`: "at 10 and before", `{"start":10,"end":9}`: "before 10",
+	} {
+		it, err := cron.ParseJSON([]byte(`{"epoch":` + text + `}`))
+		must(t, err)
+		if x, err := it.FirstMatch(time.Unix(9, 0), nil); err != nil || x.Unix() != 10 {
+			t.Errorf("%s: %v, %v", text, x, err)
+		}
+		x, err := it.FirstMatch(time.Unix(10, 0), nil)
+		if atTen := err == nil && x.Unix() == 10; atTen != (want == "at 10 and before") || !atTen && !errors.Is(err, cron.ErrNoMoreMatches) {
+			t.Errorf("%s: at 10 %v, %v, want %s", text, x, err, want)
+		}
+	}
+}
+
+// TestTheLastSecondOfAFoldIsDecidedInItsFirstPass: when the zone changes in the second pass, nothing of
+// the first is fired again.
+func TestTheLastSecondOfAFoldIsDecidedInItsFirstPass(t *testing.T) {
+	sc := newScene(t, `{"seconds":[58,59],"minute":59,"hour":1,"max_shift_seconds_for_unskip_and_do_not_repeat":86400,`+
+		`"dst_fixes":["skip","repeat_use_only_early"]}`, "America/New_York", "2022-11-06T06:15:00Z")
+	sc.zone = load(t, loader(t), "Europe/Berlin")
+	sc.want("")
+}
+
+// TestNeverAgain is a warning of the line as a whole.
+func TestNeverAgain(t *testing.T) {
+	opt := cron.LineOptions{Zone: time.UTC, Now: at(t, "9999-06-01T00:00:00Z")}
+	for line, over := range map[string]bool{"0 0 31 5 *": true, "0 0 2 6 *": false} {
+		it, warnings, err := cron.ParseLine(line, opt)
+		if it == nil || err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		never := cron.Warning{Code: "never", Text: "never fires again"}
+		if slices.Contains(warnings, never) != over {
+			t.Errorf("%s: %+v", line, warnings)
+		}
+	}
+}
+
+// TestTheFurthestEventHasFired: after the past was forgotten, all up to the furthest moment, it included,
+// fires again.
+func TestTheFurthestEventHasFired(t *testing.T) {
+	sc := newScene(t, quarters, "UTC", "2026-01-10T12:00:00Z")
+	sc.step(-3 * time.Hour)
+	sc.want("")
+	sc.pass(190 * time.Minute) // 12:10
+	_, err := sc.s.Poll()
+	must(t, err)
+	labels := map[string]cron.Label{}
+	for e := range sc.s.Events() {
+		labels[e.At.Format("15:04")] = e.Label
+	}
+	if labels["11:45"] != cron.LabelAlreadyFired || labels["12:00"] != cron.LabelAlreadyFired {
+		t.Errorf("%v", labels)
+	}
+	sc.pass(5 * time.Minute)
+	_, err = sc.s.Poll()
+	must(t, err)
+	for e := range sc.s.Events() {
+		if e.Label != cron.LabelDue || e.At.Format("15:04") != "12:15" {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
+// TestDaysOfAnIterationAtTheBordersOfMonths: its first and its last day are in it.
+func TestDaysOfAnIterationAtTheBordersOfMonths(t *testing.T) {
+	for text, want := range map[string]string{
+		`"iter_day":{"start":"2026-01-31","end":"2026-02-01"}`:                  "2026-01-31 2026-02-01",
+		`"iter_day":{"start":"2026-01-30","end":"2026-02-01","period":2}`:       "2026-01-30 2026-02-01",
+		`"iter_month":{"start":"2026-01-31","end":"2026-03-01","period":2}`:     "2026-01-31 2026-03-01",
+		`"iter_day_of_week":{"start":"2026-01-31","end":"2026-01-31"}`:          "2026-01-31",
+		`"iter_month":{"start":"2026-02","end":"Mar 2026"},"day_of_month":[31]`: "2026-03-31",
+	} {
+		it, err := cron.ParseJSON([]byte(`{"minute":0,"hour":12,` + text + fixes))
+		must(t, err)
+		list, err := cron.Preview(it, time.UTC, at(t, "2026-01-01T00:00:00Z"), 9)
+		must(t, err)
+		var got []string
+		for _, o := range list {
+			got = append(got, o.At.Format("2006-01-02"))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %v, want %s", text, got, want)
+		}
+		if n := it.Count(at(t, "2026-01-01T00:00:00Z"), at(t, "2027-01-01T00:00:00Z"), time.UTC); n != int64(len(got)) {
+			t.Errorf("%s: counted %d", text, n)
+		}
+	}
+}
+
+// TestDayZeroIsNone, where a month may stand for all of its days too.
+func TestDayZeroIsNone(t *testing.T) {
+	for _, key := range []string{"iter_day", "iter_month", "iter_day_of_week"} {
+		for _, date := range []string{"0 January 2026", "2026-01-00", "Jan 0, 2026"} {
+			_, err := cron.ParseJSON([]byte(`{"minute":0,"` + key + `":{"start":"` + date + `"}` + fixes))
+			if err == nil || !strings.Contains(err.Error(), "is not a date") {
+				t.Errorf("%s from %s: %v", key, date, err)
+			}
+		}
+	}
+}
+
+// TestNothingIsDueBesideAnError.
+func TestNothingIsDueBesideAnError(t *testing.T) {
+	it, err := cron.ParseJSON([]byte(`{"minute":0` + fixes))
+	must(t, err)
+	last, passed, next, ok, err := cron.Schedule{Item: it}.Once(time.Unix(0, 0), time.Unix(math.MaxInt32, 0))
+	if !errors.Is(err, cron.ErrNoZone) || ok || passed != 0 || !last.IsZero() || !next.IsZero() {
+		t.Errorf("%v, %d, %v, %v, %v", last, passed, next, ok, err)
+	}
+}
