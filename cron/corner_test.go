@@ -146,8 +146,41 @@ func TestDayZeroIsNone(t *testing.T) {
 func TestNothingIsDueBesideAnError(t *testing.T) {
 	it, err := cron.ParseJSON([]byte(`{"minute":0` + fixes))
 	must(t, err)
-	last, passed, next, ok, err := cron.Schedule{Item: it}.Once(time.Unix(0, 0), time.Unix(math.MaxInt32, 0))
+	s, now := cron.Schedule{Item: it}, time.Unix(math.MaxInt32, 0)
+	last, passed, next, ok, err := s.Once(time.Unix(0, 0), now)
 	if !errors.Is(err, cron.ErrNoZone) || ok || passed != 0 || !last.IsZero() || !next.IsZero() {
 		t.Errorf("%v, %d, %v, %v, %v", last, passed, next, ok, err)
+	}
+	for name, list := range map[string]func(time.Time, time.Time, int) (cron.Due, error){"due": s.Due, "latest": s.Latest} {
+		if due, err := list(time.Unix(0, 0), now, 3); !errors.Is(err, cron.ErrNoZone) || len(due.Fire) != 0 || due.Rest != 0 {
+			t.Errorf("%s: %+v, %v", name, due, err)
+		}
+	}
+}
+
+// TestChoiceIsAskedForTenYears: in Berlin, the clock jumps over 02:30 of 29 March in 2026 and in 2037.
+func TestChoiceIsAskedForTenYears(t *testing.T) {
+	loc := load(t, loader(t), "Europe/Berlin")
+	for now, asked := range map[string]bool{"2027-03-29T01:00:00Z": false, "2027-03-29T01:00:01Z": true} {
+		_, _, err := cron.ParseLine("30 2 29 3 *", cron.LineOptions{Zone: loc, Now: at(t, now)})
+		if asked != errors.Is(err, cron.ErrChoice) || !asked && err != nil {
+			t.Errorf("at %s: %v", now, err)
+		}
+	}
+}
+
+// TestDaysFromTheEndAreNumbers: L is the last day of a month, L-30 its first where it has 31.
+func TestDaysFromTheEndAreNumbers(t *testing.T) {
+	for _, field := range []string{"L-", "L-x", "L-2x", "L-00002", "L-31", "L--1", "L2", "L-1-2"} {
+		if it, _, err := cron.ParseLine("0 0 "+field+" * *", cron.LineOptions{Zone: time.UTC}); err == nil {
+			t.Errorf("%s is read as %v", field, it)
+		}
+	}
+	for field, want := range map[string]string{"L": "2026-04-30", "L-0": "2026-04-30", "L-29": "2026-04-01", "L-30": "2026-05-01"} {
+		it, _, err := cron.ParseLine("0 0 "+field+" * *", cron.LineOptions{Zone: time.UTC})
+		must(t, err)
+		if x, err := it.FirstMatch(at(t, "2026-04-01T00:00:00Z"), time.UTC); err != nil || x.Format("2006-01-02") != want {
+			t.Errorf("%s: %v, %v, want %s", field, x, err, want)
+		}
 	}
 }

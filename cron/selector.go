@@ -272,10 +272,7 @@ func (f Field) named(path, text string) (int64, error) {
 
 // lowest is the index of the lowest bit of m at or above from, -1 without one.
 func lowest(m uint64, from int) int {
-	if from > 63 {
-		return -1
-	}
-	m &= ^uint64(0) << uint(from)
+	m &= ^uint64(0) << uint(from) // nothing, from 64 on
 	if m == 0 {
 		return -1
 	}
