@@ -10,6 +10,7 @@ import (
 	"cantina/action"
 	"cantina/batch"
 	"cantina/fence"
+	"cantina/internal/draw"
 	"cantina/internal/history"
 	"cantina/resource"
 )
@@ -25,8 +26,6 @@ type teller struct {
 	mark    uint32
 	nodes   []batch.NodeSpec
 }
-
-func pick[T any](rng *rand.Rand, all ...T) T { return all[rng.IntN(len(all))] }
 
 // TestHistories: what a board starts, stores and explains, word for word.
 func TestHistories(t *testing.T) {
@@ -61,7 +60,7 @@ func crowd(t *testing.T, n int) string {
 		s := w.spec()
 		s.Levels, s.Disabled = []string{"host", "db"}, false
 		s.Limits = map[string]map[string]batch.Limit{
-			batch.LevelInstance: {"all": {Limit: pick(w.rng, 3, 5)}}, "host": {"slots": {Default: 1, Limit: pick(w.rng, 2, 3, 4)}, "io": {Limit: pick(w.rng, 0, 1, 2)}},
+			batch.LevelInstance: {"all": {Limit: draw.One(w.rng, 3, 5)}}, "host": {"slots": {Default: 1, Limit: draw.One(w.rng, 2, 3, 4)}, "io": {Limit: draw.One(w.rng, 0, 1, 2)}},
 			"db": {"a": {Default: w.rng.IntN(2), Limit: 1}},
 		}
 		return s
@@ -74,10 +73,10 @@ func crowd(t *testing.T, n int) string {
 	w.plant()
 	jobs := []string{"copy", "index", "prune", "rest"}
 	put := func(name string) {
-		j := batch.Job{Name: name, UID: fmt.Sprint(name, w.rng.IntN(9)/8), Retries: -1, Level: pick(w.rng, "", "", "", "", "host", batch.LevelInstance), Paused: w.rng.IntN(12) == 0,
-			HostLevel: pick(w.rng, "", "", "host"), Backoff: batch.Backoff{Seconds: []int{1}, Repeat: true},
-			Resources: map[string]resource.Amounts{"host": {"slots": pick(w.rng, 0, 1, 1, 2, 2, 3), "io": pick(w.rng, 0, 0, 0, 1, 2)}, batch.LevelInstance: {"all": pick(w.rng, 0, 0, 0, 1, 3)}},
-			Filters:   pick(w.rng, nil, nil, nil, map[string]batch.Filter{"db": {Blacklist: []string{"d1", "d2"}}})}
+		j := batch.Job{Name: name, UID: fmt.Sprint(name, w.rng.IntN(9)/8), Retries: -1, Level: draw.One(w.rng, "", "", "", "", "host", batch.LevelInstance), Paused: w.rng.IntN(12) == 0,
+			HostLevel: draw.One(w.rng, "", "", "host"), Backoff: batch.Backoff{Seconds: []int{1}, Repeat: true},
+			Resources: map[string]resource.Amounts{"host": {"slots": draw.One(w.rng, 0, 1, 1, 2, 2, 3), "io": draw.One(w.rng, 0, 0, 0, 1, 2)}, batch.LevelInstance: {"all": draw.One(w.rng, 0, 0, 0, 1, 3)}},
+			Filters:   draw.One(w.rng, nil, nil, nil, map[string]batch.Filter{"db": {Blacklist: []string{"d1", "d2"}}})}
 		if j.Level == "host" || j.Level == batch.LevelInstance {
 			j.HostLevel = ""
 		}
@@ -89,7 +88,7 @@ func crowd(t *testing.T, n int) string {
 	for range 120 {
 		switch w.rng.IntN(24) {
 		case 0:
-			put(pick(w.rng, jobs...))
+			put(draw.One(w.rng, jobs...))
 		case 1:
 			switch w.rng.IntN(4) {
 			case 0:
@@ -97,20 +96,20 @@ func crowd(t *testing.T, n int) string {
 			case 1:
 				w.printf("configured: %v", w.b.Configure(spec()))
 			case 2:
-				w.b.Delete(pick(w.rng, jobs...))
+				w.b.Delete(draw.One(w.rng, jobs...))
 			}
 		case 2:
 			w.b.Unblock()
 		case 3:
-			us, _ := w.b.Reset(pick(w.rng, jobs...))
+			us, _ := w.b.Reset(draw.One(w.rng, jobs...))
 			for _, u := range us {
 				w.apply(u)
 			}
 		case 4:
-			_, err := w.b.Load(batch.Key{Job: pick(w.rng, jobs...), Node: w.key().Node}, batch.Status{Bits: batch.Done, Time: w.now, Invocation: w.inv()}, 7)
+			_, err := w.b.Load(batch.Key{Job: draw.One(w.rng, jobs...), Node: w.key().Node}, batch.Status{Bits: batch.Done, Time: w.now, Invocation: w.inv()}, 7)
 			w.printf("loaded: %v", err)
 		case 5, 6, 7, 8, 9:
-			w.now += int64(pick(w.rng, 1, 1000, 5000, 15_000, 30_000, 29_999))
+			w.now += int64(draw.One(w.rng, 1, 1000, 5000, 15_000, 30_000, 29_999))
 			w.b.Advance(w.now)
 		case 10, 11, 12, 13, 14, 15, 16:
 			w.end()
@@ -131,10 +130,10 @@ func (w *teller) printf(format string, args ...any) { fmt.Fprintf(&w.out, format
 
 func (w *teller) spec() batch.ForestSpec {
 	return batch.ForestSpec{
-		Name: "f", Levels: pick(w.rng, []string{"host", "db"}, []string{"host", "db"}, []string{"db"}), Instance: pick(w.rng, "", "root"),
-		Order: pick(w.rng, batch.OrderRandom, batch.OrderOriginal, batch.OrderLexicographic), Backwards: w.rng.IntN(4) == 0, Disabled: w.rng.IntN(12) == 0,
+		Name: "f", Levels: draw.One(w.rng, []string{"host", "db"}, []string{"host", "db"}, []string{"db"}), Instance: draw.One(w.rng, "", "root"),
+		Order: draw.One(w.rng, batch.OrderRandom, batch.OrderOriginal, batch.OrderLexicographic), Backwards: w.rng.IntN(4) == 0, Disabled: w.rng.IntN(12) == 0,
 		Limits: map[string]map[string]batch.Limit{
-			batch.LevelInstance: {"all": {Default: 1, Limit: pick(w.rng, 3, 6, 9)}}, "db": {"a": {Default: 1, Limit: pick(w.rng, 1, 2)}, "b": {Limit: 1}},
+			batch.LevelInstance: {"all": {Default: 1, Limit: draw.One(w.rng, 3, 6, 9)}}, "db": {"a": {Default: 1, Limit: draw.One(w.rng, 1, 2)}, "b": {Limit: 1}},
 			batch.LevelWorker: {"cpu": {Default: 1}},
 		},
 	}
@@ -144,7 +143,7 @@ func (w *teller) spec() batch.ForestSpec {
 func (w *teller) plant() {
 	var specs []batch.NodeSpec
 	off := func() bool { return w.rng.IntN(9) == 0 }
-	tags := func() []string { return pick(w.rng, nil, []string{"ssd"}, []string{"ssd", "old"}) }
+	tags := func() []string { return draw.One(w.rng, nil, []string{"ssd"}, []string{"ssd", "old"}) }
 	parents := []string{""}
 	if len(w.b.Spec().Levels) == 2 {
 		parents = nil
@@ -165,15 +164,15 @@ func (w *teller) plant() {
 
 func (w *teller) job(name string) batch.Job {
 	j := batch.Job{
-		Name: name, UID: fmt.Sprint(name, w.rng.IntN(7)/6), Domain: "d", Disabled: w.rng.IntN(12) == 0, Paused: w.rng.IntN(12) == 0, Level: pick(w.rng, "", "", "", "", "db", "host"),
-		HostLevel: pick(w.rng, "", "", "host", "db"), Host: pick(w.rng, "", "", "", "m1"), Retries: pick(w.rng, -1, 0, 1, 3),
-		Backoff: pick(w.rng, batch.Backoff{}, batch.Backoff{Fail: true}, batch.Backoff{Seconds: []int{1, 3}, Repeat: true}, batch.Backoff{Seconds: []int{2}}),
-		Resources: pick(w.rng, nil, map[string]resource.Amounts{"db": {"a": 1, "b": 1}}, map[string]resource.Amounts{batch.LevelInstance: {"all": 3}, "worker": {"cpu": 2, "mem": 3}},
+		Name: name, UID: fmt.Sprint(name, w.rng.IntN(7)/6), Domain: "d", Disabled: w.rng.IntN(12) == 0, Paused: w.rng.IntN(12) == 0, Level: draw.One(w.rng, "", "", "", "", "db", "host"),
+		HostLevel: draw.One(w.rng, "", "", "host", "db"), Host: draw.One(w.rng, "", "", "", "m1"), Retries: draw.One(w.rng, -1, 0, 1, 3),
+		Backoff: draw.One(w.rng, batch.Backoff{}, batch.Backoff{Fail: true}, batch.Backoff{Seconds: []int{1, 3}, Repeat: true}, batch.Backoff{Seconds: []int{2}}),
+		Resources: draw.One(w.rng, nil, map[string]resource.Amounts{"db": {"a": 1, "b": 1}}, map[string]resource.Amounts{batch.LevelInstance: {"all": 3}, "worker": {"cpu": 2, "mem": 3}},
 			map[string]resource.Amounts{"db": {"a": 2}}, map[string]resource.Amounts{"db": {"a": 0}}, map[string]resource.Amounts{batch.LevelInstance: {"all": 0}}),
-		Filters: pick(w.rng, nil, nil, map[string]batch.Filter{"db": {Blacklist: []string{"d1", "d2"}}}, map[string]batch.Filter{"db": {TagWhitelist: []string{"ssd"}}, "host": {WhitelistRegex: "[01]"}},
+		Filters: draw.One(w.rng, nil, nil, map[string]batch.Filter{"db": {Blacklist: []string{"d1", "d2"}}}, map[string]batch.Filter{"db": {TagWhitelist: []string{"ssd"}}, "host": {WhitelistRegex: "[01]"}},
 			map[string]batch.Filter{"db": {Fraction: 0.5, BlacklistRegex: "7$"}}, map[string]batch.Filter{"worker": {Whitelist: []string{"x"}}}),
-		DependsOn: pick(w.rng, nil, nil, nil, []string{"copy"}, []string{"index"}, []string{"copy", "prune"}, []string{"nothing"}),
-		Errors:    pick(w.rng, nil, nil, nil, nil, nil, nil, nil, nil, nil, []string{"bad"}),
+		DependsOn: draw.One(w.rng, nil, nil, nil, []string{"copy"}, []string{"index"}, []string{"copy", "prune"}, []string{"nothing"}),
+		Errors:    draw.One(w.rng, nil, nil, nil, nil, nil, nil, nil, nil, nil, []string{"bad"}),
 	}
 	switch w.rng.IntN(30) { // what cannot be
 	case 0:
@@ -189,7 +188,7 @@ func (w *teller) job(name string) batch.Job {
 		j.DependsOn = nil
 	}
 	j.Workload.Action.Run = &action.Run{Path: "/bin/true", Args: []string{"{}", "{/}"}}
-	j.Call = pick(w.rng, batch.CallTemplate, batch.CallTemplate, batch.CallBistro)
+	j.Call = draw.One(w.rng, batch.CallTemplate, batch.CallTemplate, batch.CallBistro)
 	return j
 }
 
@@ -206,7 +205,7 @@ func (w *teller) inv() fence.Invocation {
 }
 
 func (w *teller) key() batch.Key {
-	return batch.Key{Job: pick(w.rng, append(names(), "nothing")...), Node: pick(w.rng, "d0", "d1", "d2", "d3", "d4", "d5", "d8", "h0", "h1", "root")}
+	return batch.Key{Job: draw.One(w.rng, append(names(), "nothing")...), Node: draw.One(w.rng, "d0", "d1", "d2", "d3", "d4", "d5", "d8", "h0", "h1", "root")}
 }
 
 func (w *teller) report() batch.Report {
@@ -217,9 +216,9 @@ func (w *teller) report() batch.Report {
 	case 1, 2:
 		return batch.LostReport("cell lost")
 	}
-	e := batch.Ended{ExitCode: pick(w.rng, 0, 0, 0, 1, -1), Signal: pick(w.rng, 0, 0, 0, 9), Killed: w.rng.IntN(9) == 0, TimedOut: w.rng.IntN(9) == 0, Reason: pick(w.rng, "", "", "", "exit status 1", "no disk"),
-		Again: pick(w.rng, batch.AgainNot, batch.AgainNot, batch.AgainNot, batch.AgainNow, batch.AgainLater)}
-	return batch.Judge(e, []byte(pick(w.rng, texts...)), w.rng.IntN(5) == 0)
+	e := batch.Ended{ExitCode: draw.One(w.rng, 0, 0, 0, 1, -1), Signal: draw.One(w.rng, 0, 0, 0, 9), Killed: w.rng.IntN(9) == 0, TimedOut: w.rng.IntN(9) == 0, Reason: draw.One(w.rng, "", "", "", "exit status 1", "no disk"),
+		Again: draw.One(w.rng, batch.AgainNot, batch.AgainNot, batch.AgainNot, batch.AgainNow, batch.AgainLater)}
+	return batch.Judge(e, []byte(draw.One(w.rng, texts...)), w.rng.IntN(5) == 0)
 }
 
 // something happens.
@@ -228,9 +227,9 @@ func (w *teller) something() {
 	case 0:
 		w.plant()
 	case 1, 2:
-		w.put(pick(w.rng, names()...))
+		w.put(draw.One(w.rng, names()...))
 	case 3:
-		w.b.Delete(pick(w.rng, names()...))
+		w.b.Delete(draw.One(w.rng, names()...))
 	case 4:
 		w.printf("configured: %v", w.b.Configure(w.spec()))
 	case 5, 6:
@@ -242,7 +241,7 @@ func (w *teller) something() {
 	case 8, 9:
 		w.b.Unblock()
 	case 10, 11:
-		name := pick(w.rng, names()...)
+		name := draw.One(w.rng, names()...)
 		var nodes []string
 		if w.rng.IntN(2) == 0 {
 			nodes = []string{w.key().Node, w.key().Node}
@@ -257,12 +256,12 @@ func (w *teller) something() {
 		}
 	case 12:
 		k := w.key()
-		_, err := w.b.Load(k, batch.Status{Bits: pick(w.rng, batch.Done, batch.Error|batch.UsesBackoff, batch.Failed), Time: w.now + int64(w.rng.IntN(3)-1)*5000, Backoff: 3, Attempts: 1, Invocation: w.inv()}, 7)
+		_, err := w.b.Load(k, batch.Status{Bits: draw.One(w.rng, batch.Done, batch.Error|batch.UsesBackoff, batch.Failed), Time: w.now + int64(w.rng.IntN(3)-1)*5000, Backoff: 3, Attempts: 1, Invocation: w.inv()}, 7)
 		w.printf("loaded %v: %v", k, err)
 	case 13:
 		w.b.SetMark(w.key(), 5)
 	case 14, 15, 16, 17, 18:
-		w.now += int64(pick(w.rng, 1, 999, 1000, 1001, 2000, 3000, 30_000))
+		w.now += int64(draw.One(w.rng, 1, 999, 1000, 1001, 2000, 3000, 30_000))
 		w.b.Advance(w.now)
 	case 19, 20, 21:
 		if at, ok := w.b.NextDue(); ok {
@@ -277,14 +276,14 @@ func (w *teller) something() {
 }
 
 func (w *teller) start() {
-	for _, s := range w.b.Pick(pick(w.rng, 0, 1, 2, 5)) {
+	for _, s := range w.b.Pick(draw.One(w.rng, 0, 1, 2, 5)) {
 		w.printf("picked %+v %v", s, w.b.Picked(s.Key))
 		switch w.rng.IntN(9) {
 		case 0:
 			w.printf("taken back: %v %v", w.b.Unpick(s.Key), w.b.Unpick(s.Key))
 		case 1:
-			scope := pick(w.rng, batch.ScopeJob, batch.ScopeHost, batch.ScopeNode)
-			w.printf("refused %v: %v %v", scope, w.b.Refuse(s.Key, scope, pick(w.rng, "", "no cell")), w.b.Blocked())
+			scope := draw.One(w.rng, batch.ScopeJob, batch.ScopeHost, batch.ScopeNode)
+			w.printf("refused %v: %v %v", scope, w.b.Refuse(s.Key, scope, draw.One(w.rng, "", "no cell")), w.b.Blocked())
 		case 2: // it stays picked
 		default:
 			i := w.inv()
@@ -303,13 +302,13 @@ func (w *teller) end() {
 	if len(runs) == 0 {
 		return
 	}
-	r := pick(w.rng, runs...)
+	r := draw.One(w.rng, runs...)
 	i := r.Invocation
 	if w.rng.IntN(9) == 0 {
 		i.Counter += int64(w.rng.IntN(3) - 1)
 	}
 	rep := w.report()
-	u := w.b.End(r.Key, i, rep, pick(w.rng, 0, 0, 5))
+	u := w.b.End(r.Key, i, rep, draw.One(w.rng, 0, 0, 5))
 	w.printf("ended %v %v: %+v %s", r.Key, i, rep, rep.Data)
 	if w.rng.IntN(9) > 0 {
 		w.apply(u)
@@ -326,11 +325,11 @@ func (w *teller) apply(u batch.Update) {
 func (w *teller) tell() {
 	at, ok := w.b.NextDue()
 	w.printf("%d: due %d %v, live %d, blocked %v, touched %v", w.now, at, ok, w.b.Live(), w.b.Blocked(), w.b.Touched())
-	name := pick(w.rng, names()...)
+	name := draw.One(w.rng, names()...)
 	p, ok := w.b.Progress(name)
 	w.printf(" %s %v %+v ended %v, draws %v, needs %v", name, ok, p, p.State.Ended(), w.b.Draws(name), w.b.CellNeeds(name))
-	filter := batch.NodeFilter{Node: pick(w.rng, "", "", "", "d1"), Below: pick(w.rng, "", "", "", "h0"), After: pick(w.rng, "", "", "", "d2"), Limit: pick(w.rng, 0, 0, 0, 1, 2)}
-	filter.Classes = pick(w.rng, nil, nil, nil, []batch.Class{batch.ClassReady, batch.ClassAbsent})
+	filter := batch.NodeFilter{Node: draw.One(w.rng, "", "", "", "d1"), Below: draw.One(w.rng, "", "", "", "h0"), After: draw.One(w.rng, "", "", "", "d2"), Limit: draw.One(w.rng, 0, 0, 0, 1, 2)}
+	filter.Classes = draw.One(w.rng, nil, nil, nil, []batch.Class{batch.ClassReady, batch.ClassAbsent})
 	list, err := w.b.Nodes(name, filter)
 	if err != nil {
 		w.printf(" %v", err)
@@ -338,10 +337,10 @@ func (w *teller) tell() {
 	for _, n := range list {
 		w.printf(" %+v", n)
 	}
-	why, err := w.b.ExplainJob(name, func(node string) string { return map[string]string{"d1": "exit status 1"}[node] }, w.now+pick(w.rng, 0, 1500, int64(time.Hour/time.Millisecond)))
+	why, err := w.b.ExplainJob(name, func(node string) string { return map[string]string{"d1": "exit status 1"}[node] }, w.now+draw.One(w.rng, 0, 1500, int64(time.Hour/time.Millisecond)))
 	w.why(why, err)
 	k := w.key()
-	why, err = w.b.Explain(k, pick(w.rng, "", "", "no disk"), w.now)
+	why, err = w.b.Explain(k, draw.One(w.rng, "", "", "no disk"), w.now)
 	w.printf(" %v, path %v, mark %d, has %v", k, w.b.Path(k), w.b.Mark(k), w.b.HasNode(k))
 	w.why(why, err)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"cantina/cron"
+	"cantina/internal/draw"
 	"cantina/internal/history"
 	"cantina/zone"
 )
@@ -21,8 +22,6 @@ type teller struct {
 	now  time.Time
 }
 
-func pick[T any](rng *rand.Rand, all ...T) T { return all[rng.IntN(len(all))] }
-
 func (w *teller) in(n int) bool { return w.rng.IntN(n) == 0 }
 
 func (w *teller) printf(format string, args ...any) { fmt.Fprintf(&w.out, format+"\n", args...) }
@@ -34,10 +33,10 @@ func TestHistories(t *testing.T) {
 	must(t, err)
 	for n := range 80 {
 		rng := rand.New(rand.NewPCG(uint64(n), 17))
-		w := &teller{rng: rng, zone: load(t, zones, pick(rng, "UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", "Pacific/Apia"))}
+		w := &teller{rng: rng, zone: load(t, zones, draw.One(rng, "UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", "Pacific/Apia"))}
 		for range 30 {
-			border := pick(rng, "2026-03-29T01:00:00Z", "2026-10-25T01:00:00Z", "2026-03-08T07:00:00Z", "2026-11-01T06:00:00Z", "2026-04-04T15:00:00Z", "2026-10-03T15:30:00Z", "2011-12-30T10:00:00Z", "2028-02-29T00:00:00Z", "9999-12-31T20:00:00Z")
-			w.now = at(t, border).Add(time.Duration(rng.IntN(7200)-5400)*time.Second + pick(rng, 0, 0, time.Nanosecond))
+			border := draw.One(rng, "2026-03-29T01:00:00Z", "2026-10-25T01:00:00Z", "2026-03-08T07:00:00Z", "2026-11-01T06:00:00Z", "2026-04-04T15:00:00Z", "2026-10-03T15:30:00Z", "2011-12-30T10:00:00Z", "2028-02-29T00:00:00Z", "9999-12-31T20:00:00Z")
+			w.now = at(t, border).Add(time.Duration(rng.IntN(7200)-5400)*time.Second + draw.One(rng, 0, 0, time.Nanosecond))
 			if w.in(3) {
 				w.now = w.now.AddDate(0, 0, -rng.IntN(400))
 			}
@@ -69,9 +68,9 @@ func (w *teller) element(lo, hi int, names ...string) string {
 	case 8:
 		return fmt.Sprintf("%d,%d", a, b)
 	case 9:
-		return pick(w.rng, "H", "H/7", "H(1-5)", "H(1-9)/3", "?")
+		return draw.One(w.rng, "H", "H/7", "H(1-5)", "H(1-9)/3", "?")
 	case 10:
-		return pick(w.rng, append(names, "x", "", "-1", "99", "1-", "a/2", "*/0")...)
+		return draw.One(w.rng, append(names, "x", "", "-1", "99", "1-", "a/2", "*/0")...)
 	}
 	if len(names) > 0 {
 		return names[w.rng.IntN(len(names))]
@@ -87,12 +86,12 @@ func (w *teller) line() {
 	if w.in(4) {
 		fields = append([]string{w.element(0, 59)}, fields...)
 	}
-	text := strings.Join(fields, pick(w.rng, " ", " ", "\t", "  "))
+	text := strings.Join(fields, draw.One(w.rng, " ", " ", "\t", "  "))
 	if w.in(8) {
-		text = pick(w.rng, "@daily", "@hourly", "@weekly", "@monthly", "@yearly", "@every 90s", "@every 1h", "@every 36h", "@every 7d", "@every 0s", "@every 1", "@midnight", "@annually", "@reboot", "@daly", "")
+		text = draw.One(w.rng, "@daily", "@hourly", "@weekly", "@monthly", "@yearly", "@every 90s", "@every 1h", "@every 36h", "@every 7d", "@every 0s", "@every 1", "@midnight", "@annually", "@reboot", "@daly", "")
 	}
-	o := cron.LineOptions{Name: pick(w.rng, "", "nightly", "ns/backup"), Zone: w.zone, Now: w.now, Gap: pick(w.rng, cron.GapUnset, cron.GapRun, cron.GapSkip), Fold: pick(w.rng, cron.FoldUnset, cron.FoldFirst, cron.FoldLast, cron.FoldBoth),
-		Vixie: w.in(4), Anchor: pick(w.rng, time.Time{}, w.now.Add(-1000*time.Second), w.now.Add(time.Hour))}
+	o := cron.LineOptions{Name: draw.One(w.rng, "", "nightly", "ns/backup"), Zone: w.zone, Now: w.now, Gap: draw.One(w.rng, cron.GapUnset, cron.GapRun, cron.GapSkip), Fold: draw.One(w.rng, cron.FoldUnset, cron.FoldFirst, cron.FoldLast, cron.FoldBoth),
+		Vixie: w.in(4), Anchor: draw.One(w.rng, time.Time{}, w.now.Add(-1000*time.Second), w.now.Add(time.Hour))}
 	r := cron.Lint(text, o, 5)
 	w.printf("line %q %+v: %q %v %v %v", text, o.Name, r.Words, r.Warnings, r.Next, r.Err)
 	if r.Item != nil {
@@ -115,7 +114,7 @@ func (w *teller) selector(lo, hi int, names ...string) any {
 	case 5:
 		return map[string]any{"period": 1 + w.rng.IntN(hi)}
 	case 6:
-		return pick(w.rng, append([]any{hi + 1, lo - 1, "x", []any{}, nil, map[string]any{"start": hi, "end": lo}, true}, lo, hi)...)
+		return draw.One(w.rng, append([]any{hi + 1, lo - 1, "x", []any{}, nil, map[string]any{"start": hi, "end": lo}, true}, lo, hi)...)
 	}
 	if len(names) > 0 {
 		return names[w.rng.IntN(len(names))]
@@ -124,31 +123,31 @@ func (w *teller) selector(lo, hi int, names ...string) any {
 }
 
 func (w *teller) json() {
-	obj := map[string]any{"minute": w.selector(0, 59), "dst_fixes": []any{pick(w.rng, "skip", "unskip"), pick(w.rng, "repeat_use_both", "repeat_use_only_early", "repeat_use_only_late")}}
+	obj := map[string]any{"minute": w.selector(0, 59), "dst_fixes": []any{draw.One(w.rng, "skip", "unskip"), draw.One(w.rng, "repeat_use_both", "repeat_use_only_early", "repeat_use_only_late")}}
 	some := func(n int, key string, value func() any) {
 		if w.in(n) {
 			obj[key] = value()
 		}
 	}
-	some(2, "hour", func() any { return pick[any](w.rng, w.selector(0, 23), 1, 2, []any{1, 2, 3}) })
+	some(2, "hour", func() any { return draw.One[any](w.rng, w.selector(0, 23), 1, 2, []any{1, 2, 3}) })
 	some(6, "seconds", func() any { return w.selector(0, 59) })
 	some(3, "day_of_month", func() any { return w.selector(1, 31) })
 	some(3, "month", func() any { return w.selector(1, 12, "feb", "march", "October") })
 	some(4, "day_of_week", func() any { return w.selector(1, 7, "sunday", "tue", "FRI") })
 	some(8, "year", func() any {
-		return pick[any](w.rng, 2026, map[string]any{"start": 2026, "period": 2}, 9999, []any{2011, 2028}, 1968)
+		return draw.One[any](w.rng, 2026, map[string]any{"start": 2026, "period": 2}, 9999, []any{2011, 2028}, 1968)
 	})
-	some(8, "weekday_of_the_month", func() any { return pick[any](w.rng, 1, "last", -2, []any{1, 3}, 5, 0, 6) })
+	some(8, "weekday_of_the_month", func() any { return draw.One[any](w.rng, 1, "last", -2, []any{1, 3}, 5, 0, 6) })
 	some(12, "iter_day", func() any { return w.iteration("2026-01-02", "2 January 2026", "2026-02-30") })
 	some(12, "iter_month", func() any { return w.iteration("2026-01", "March 2025", "2026-13") })
 	some(12, "iter_day_of_week", func() any { return w.iteration("2026-01-02", "2025-12-30") })
-	some(3, "max_shift_seconds_for_unskip_and_do_not_repeat", func() any { return pick(w.rng, 0, 600, 3600, 86400, -1) })
+	some(3, "max_shift_seconds_for_unskip_and_do_not_repeat", func() any { return draw.One(w.rng, 0, 600, 3600, 86400, -1) })
 	some(20, "dst_fixes", func() any {
-		return pick[any](w.rng, []any{"vixie"}, []any{"skip"}, "skip", []any{"skip", "unskip", "repeat_use_both"}, []any{"run"})
+		return draw.One[any](w.rng, []any{"vixie"}, []any{"skip"}, "skip", []any{"skip", "unskip", "repeat_use_both"}, []any{"run"})
 	})
 	some(20, "minutes", func() any { return 1 })
 	if w.in(10) {
-		obj = map[string]any{"epoch": pick[any](w.rng, map[string]any{"period": 1800}, map[string]any{"start": 1774000000, "period": 777, "end": 1790000000}, []any{1774746000, 1775000000}, 1774746000, -1)}
+		obj = map[string]any{"epoch": draw.One[any](w.rng, map[string]any{"period": 1800}, map[string]any{"start": 1774000000, "period": 777, "end": 1790000000}, []any{1774746000, 1775000000}, 1774746000, -1)}
 		some(2, "max_shift_seconds_for_unskip_and_do_not_repeat", func() any { return 600 })
 	}
 	text, err := json.Marshal(obj)
@@ -164,9 +163,9 @@ func (w *teller) json() {
 }
 
 func (w *teller) iteration(starts ...string) any {
-	m := map[string]any{"start": pick(w.rng, starts...), "period": 1 + w.rng.IntN(5)}
+	m := map[string]any{"start": draw.One(w.rng, starts...), "period": 1 + w.rng.IntN(5)}
 	if w.in(3) {
-		m["end"] = pick(w.rng, "2028-06-01", "2028-06", "2020-01-01")
+		m["end"] = draw.One(w.rng, "2028-06-01", "2028-06", "2020-01-01")
 	}
 	return m
 }
@@ -201,20 +200,20 @@ func (w *teller) item(it *cron.Item) {
 func (w *teller) stateful(it *cron.Item) {
 	now, mono, zone := w.now, time.Duration(0), w.zone
 	clocks := cron.Clocks{System: func() time.Time { return now }, Monotonic: func() time.Duration { return mono }}
-	o := cron.StatefulOptions{Zone: zone, MaxShift: pick(w.rng, 0, 10*time.Minute, 3*time.Hour), Tick: pick(w.rng, 0, time.Second)}
+	o := cron.StatefulOptions{Zone: zone, MaxShift: draw.One(w.rng, 0, 10*time.Minute, 3*time.Hour), Tick: draw.One(w.rng, 0, time.Second)}
 	s, err := cron.NewStateful(it, clocks, o)
 	w.printf("stateful %v", err)
 	for range 8 {
 		if err != nil {
 			return
 		}
-		by := pick(w.rng, time.Minute, time.Minute, 7*time.Minute, time.Hour, 26*time.Hour)
+		by := draw.One(w.rng, time.Minute, time.Minute, 7*time.Minute, time.Hour, 26*time.Hour)
 		now, mono = now.Add(by), mono+by
 		switch w.rng.IntN(6) {
 		case 0:
-			now = now.Add(pick(w.rng, time.Hour, -time.Minute, -time.Hour, -30*time.Hour))
+			now = now.Add(draw.One(w.rng, time.Hour, -time.Minute, -time.Hour, -30*time.Hour))
 		case 1:
-			s.SetZone(pick(w.rng, w.zone, time.UTC, time.FixedZone("east", 3600*5)))
+			s.SetZone(draw.One(w.rng, w.zone, time.UTC, time.FixedZone("east", 3600*5)))
 		case 2:
 			state := s.State()
 			o.Resume = &state

@@ -2,68 +2,57 @@ package lrp
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
 	"cantina/action"
+	"cantina/internal/draw"
 )
 
 // odd draws rows and services of which nothing is known but that Check and CheckService let them pass.
-type odd struct {
-	rng *rand.Rand
-	now time.Time
-}
-
-func oneOf[T any](o *odd, xs ...T) T { return xs[o.rng.IntN(len(xs))] }
-
-func (o *odd) flag() bool { return o.rng.IntN(3) == 0 }
-
-func (o *odd) moment() time.Time {
-	return oneOf(o, time.Time{}, time.Unix(0, 0), o.now, o.now.Add(-time.Hour), o.now.Add(time.Hour), o.now.Add(1<<62))
-}
+type odd struct{ draw.Source }
 
 func (o *odd) who() Identity {
-	return Identity{oneOf(o, "", "i1", "i2"), oneOf(o, "", "a", "b"), oneOf(o, "", "pa", "pb", "pb2")}
+	return Identity{draw.One(o, "", "i1", "i2"), draw.One(o, "", "a", "b"), draw.One(o, "", "pa", "pb", "pb2")}
 }
 
 func (o *odd) key() Key {
-	return Key{oneOf(o, "p1", "p2", "p3", "gone"), oneOf(o, 0, 1, 2, 3, 1<<40, -1)}
+	return Key{draw.One(o, "p1", "p2", "p3", "gone"), draw.One(o, 0, 1, 2, 3, 1<<40, -1)}
 }
 
-func (o *odd) service() ServiceKey { return ServiceKey{oneOf(o, "d", "e"), oneOf(o, "s", "t")} }
+func (o *odd) service() ServiceKey { return ServiceKey{draw.One(o, "d", "e"), draw.One(o, "s", "t")} }
 
 func (o *odd) net() Net {
-	n := Net{Address: oneOf(o, "", "10.0.0.1"), Routable: !o.flag(), Stopping: o.flag(), StopBy: o.moment()}
-	if o.flag() {
+	n := Net{Address: draw.One(o, "", "10.0.0.1"), Routable: !o.Flag(), Stopping: o.Flag(), StopBy: o.Moment()}
+	if o.Flag() {
 		n.Ports = []action.Mapping{{}}
 	}
 	return n
 }
 
 func (o *odd) row(k Key, is Presence) *Actual {
-	if o.flag() {
+	if o.Flag() {
 		return nil
 	}
-	a := &Actual{Key: k, Presence: is, Service: o.service(), State: State(o.rng.IntN(4)), Since: o.moment(),
-		Exclusive: o.flag(), CrashCount: oneOf(o, 0, 1, -1, 500), Unheard: o.flag()}
+	a := &Actual{Key: k, Presence: is, Service: o.service(), State: State(o.IntN(4)), Since: o.Moment(),
+		Exclusive: o.Flag(), CrashCount: draw.One(o, 0, 1, -1, 500), Unheard: o.Flag()}
 	if is != Ordinary {
-		a.State, a.Expires = Running, o.moment()
+		a.State, a.Expires = Running, o.Moment()
 	}
 	if a.State == Claimed || a.State == Running {
-		a.Identity, a.Retiring = o.who(), o.flag()
+		a.Identity, a.Retiring = o.who(), o.Flag()
 	}
 	switch a.State {
 	case Unclaimed:
-		a.PlacementError, a.NotBefore = oneOf(o, "", "full"), oneOf(o, time.Time{}, time.Time{}, o.moment())
+		a.PlacementError, a.NotBefore = draw.One(o, "", "full"), draw.One(o, time.Time{}, time.Time{}, o.Moment())
 	case Running:
 		a.Net = o.net()
-		if o.flag() {
+		if o.Flag() {
 			a.Replaces = o.who()
 		}
 	case Crashed:
-		a.Finished = o.flag()
+		a.Finished = o.Flag()
 	}
 	return a
 }
@@ -83,16 +72,16 @@ func (o *odd) index() Index {
 // rolling draws a service that CheckService lets pass.
 func (o *odd) rolling() *Service {
 	for {
-		s := &Service{Key: o.service(), Instances: o.rng.IntN(4), Numbers: 3, Removed: o.rng.IntN(5) == 0,
-			Phase: Phase(o.rng.IntN(4)), Progress: o.moment(),
-			Healthy: oneOf(o, -1, 0, 1, 9), FailedVersion: oneOf(o, -1, 0, 1, 2)}
-		for n := range 1 + o.rng.IntN(3) {
-			low := o.rng.IntN(4)
-			v := Version{Desired: Desired{Service: s.Key, Process: oneOf(o, "p1", "p2", "p3"), Instances: o.rng.IntN(4),
-				Exclusive: o.flag(), Strategy: Strategy(o.rng.IntN(2)),
-				OnReturn: OnReturn(o.rng.IntN(2)), ReplaceAfter: oneOf(o, 0, time.Minute)},
-				Number: n + 1, Low: low, High: low + o.rng.IntN(4), Good: o.flag()}
-			v.Rollout.KeepFailed = o.flag()
+		s := &Service{Key: o.service(), Instances: o.IntN(4), Numbers: 3, Removed: o.IntN(5) == 0,
+			Phase: Phase(o.IntN(4)), Progress: o.Moment(),
+			Healthy: draw.One(o, -1, 0, 1, 9), FailedVersion: draw.One(o, -1, 0, 1, 2)}
+		for n := range 1 + o.IntN(3) {
+			low := o.IntN(4)
+			v := Version{Desired: Desired{Service: s.Key, Process: draw.One(o, "p1", "p2", "p3"), Instances: o.IntN(4),
+				Exclusive: o.Flag(), Strategy: Strategy(o.IntN(2)),
+				OnReturn: OnReturn(o.IntN(2)), ReplaceAfter: draw.One(o, 0, time.Minute)},
+				Number: n + 1, Low: low, High: low + o.IntN(4), Good: o.Flag()}
+			v.Rollout.KeepFailed = o.Flag()
 			s.Versions = append(s.Versions, v)
 		}
 		if CheckService(s) == nil {
@@ -103,10 +92,10 @@ func (o *odd) rolling() *Service {
 
 func (o *odd) event() Event {
 	who := o.who()
-	return oneOf[Event](o, Create{}, Undesire{}, Retire{}, RestartCrashed{}, Resend{}, ExpireEvacuating{},
-		PlacementFailed{"full"}, Claim{who}, Start{who, o.net(), o.service(), o.flag()}, Crash{who, "x", o.flag()},
-		Remove{who}, Evacuate{who, o.net(), o.moment()}, EvacuateClaimed{who}, EvacuateStopped{who},
-		EvacuateCrashed{who, "x", o.flag()}, RemoveEvacuating{who}, CellHealthy{who.Cell, who.Proc},
+	return draw.One[Event](o, Create{}, Undesire{}, Retire{}, RestartCrashed{}, Resend{}, ExpireEvacuating{},
+		PlacementFailed{"full"}, Claim{who}, Start{who, o.net(), o.service(), o.Flag()}, Crash{who, "x", o.Flag()},
+		Remove{who}, Evacuate{who, o.net(), o.Moment()}, EvacuateClaimed{who}, EvacuateStopped{who},
+		EvacuateCrashed{who, "x", o.Flag()}, RemoveEvacuating{who}, CellHealthy{who.Cell, who.Proc},
 		CellUnhealthy{who.Cell, who.Proc}, CellUnheard{who.Cell, who.Proc},
 		CellMustDie{who.Cell, who.Proc}, ProcDead{who.Proc},
 		ProcMoved{who.Cell, who.Proc, "pb2"})
@@ -116,18 +105,18 @@ func (o *odd) event() Event {
 // whatever order, and whatever cells say: the board takes it, and what becomes of it is found by a look at all.
 func TestNothingThatIsReadEndsTheLeader(t *testing.T) {
 	for seed := range uint64(300) {
-		o := &odd{rng: rand.New(rand.NewPCG(seed, 7)), now: t0}
+		o := &odd{draw.From(seed, 7, t0)}
 		b := NewBoard(ConvergePolicy{})
 		step := func(k Key, e Event) {
-			env := b.Env(k, o.now)
-			env.Eligible = !o.flag()
+			env := b.Env(k, o.Now)
+			env.Eligible = !o.Flag()
 			x, _, err := Step(b.Index(k), e, env)
 			if err == nil && Check(x) == nil {
 				b.PutIndex(x)
 			}
 		}
 		for range 60 {
-			switch o.rng.IntN(12) {
+			switch o.IntN(12) {
 			case 0, 1:
 				b.PutService(o.rolling())
 			case 2:
@@ -137,20 +126,20 @@ func TestNothingThatIsReadEndsTheLeader(t *testing.T) {
 			case 4:
 				b.DeleteService(o.service())
 			case 5:
-				o.now = o.now.Add(oneOf(o, time.Second, time.Hour, -time.Minute))
+				o.Now = o.Now.Add(draw.One(o, time.Second, time.Hour, -time.Minute))
 			case 6:
-				b.SetDomain(oneOf(o, "d", "e"), o.moment())
+				b.SetDomain(draw.One(o, "d", "e"), o.Moment())
 			case 7:
-				b.QuarantineIndex(o.key(), o.flag())
-				b.QuarantineService(o.service(), o.flag())
+				b.QuarantineIndex(o.key(), o.Flag())
+				b.QuarantineService(o.service(), o.Flag())
 			case 8:
-				oneOf(o, func(p string) { b.Heard(p, o.now) }, b.ProcDied)(o.who().Proc)
+				draw.One(o, func(p string) { b.Heard(p, o.Now) }, b.ProcDied)(o.who().Proc)
 			case 9:
 				for _, m := range b.Surplus(o.service()) {
 					step(m.Key, m.Event)
 				}
 			case 10:
-				out := oneOf(o, b.Converge, b.ConvergeAll)(o.now)
+				out := draw.One(o, b.Converge, b.ConvergeAll)(o.Now)
 				for _, m := range out.Moves {
 					step(m.Key, m.Event)
 				}

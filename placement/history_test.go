@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"cantina/internal/draw"
 	"cantina/internal/history"
 	"cantina/resource"
 )
@@ -24,16 +25,14 @@ type teller struct {
 	version int64
 }
 
-func pick[T any](rng *rand.Rand, all ...T) T { return all[rng.IntN(len(all))] }
-
 // TestHistories: what auctions decide, word for word, and how many nodes their searches visit.
 func TestHistories(t *testing.T) {
 	book := history.Open(t, "testdata/histories.txt")
 	for n := range 80 {
 		rng := rand.New(rand.NewPCG(uint64(n), 11))
-		w := &teller{t: t, rng: rng, cells: pick(rng, 2, 4, 9, 24), a: NewAuction(Config{
-			BatchReserve: pick(rng, 0, 0, 20, 50), InFlight: pick(rng, 0, 5*time.Second), Rest: pick(rng, 0, 3*time.Second),
-			Patience: pick(rng, 0, 2*time.Second, 5*time.Second), Batch: pick(rng, 0, 0, 2),
+		w := &teller{t: t, rng: rng, cells: draw.One(rng, 2, 4, 9, 24), a: NewAuction(Config{
+			BatchReserve: draw.One(rng, 0, 0, 20, 50), InFlight: draw.One(rng, 0, 5*time.Second), Rest: draw.One(rng, 0, 3*time.Second),
+			Patience: draw.One(rng, 0, 2*time.Second, 5*time.Second), Batch: draw.One(rng, 0, 0, 2),
 		})}
 		for range 100 {
 			w.something()
@@ -61,17 +60,17 @@ func (w *teller) some(all ...string) (out []string) {
 func (w *teller) state(name string) State {
 	w.version++
 	s := State{
-		Cell: name, Process: "p-" + name, Version: w.version - int64(w.rng.IntN(3)), Zone: pick(w.rng, "z1", "z1", "z2", "z3"),
-		Host: pick(w.rng, "h1", "h2", "h3", ""), InstanceAddress: pick(w.rng, "10.1", "10.1", "10.2"), Stacks: []string{"deb"},
+		Cell: name, Process: "p-" + name, Version: w.version - int64(w.rng.IntN(3)), Zone: draw.One(w.rng, "z1", "z1", "z2", "z3"),
+		Host: draw.One(w.rng, "h1", "h2", "h3", ""), InstanceAddress: draw.One(w.rng, "10.1", "10.1", "10.2"), Stacks: []string{"deb"},
 		Capacity: resource.Amounts{resource.MemoryMB: 200, resource.DiskMB: 500, resource.Containers: 6, resource.CPUMilli: 4000},
 		Draining: w.rng.IntN(15) == 0,
 	}
 	if w.rng.IntN(2) == 0 {
 		return s
 	}
-	s.Capacity = resource.Amounts{resource.MemoryMB: pick(w.rng, 100, 150, 333), resource.DiskMB: pick(w.rng, 100, 1000), resource.Containers: 1 + w.rng.IntN(8), resource.CPUMilli: pick(w.rng, 0, 1000, 8000)}
+	s.Capacity = resource.Amounts{resource.MemoryMB: draw.One(w.rng, 100, 150, 333), resource.DiskMB: draw.One(w.rng, 100, 1000), resource.Containers: 1 + w.rng.IntN(8), resource.CPUMilli: draw.One(w.rng, 0, 1000, 8000)}
 	s.OptionalTags, s.RequiredTags, s.Taints = w.some("blue", "green"), w.some("red"), w.some("slow")
-	s.OpenFiles = pick(w.rng, 0, 0, 1024)
+	s.OpenFiles = draw.One(w.rng, 0, 0, 1024)
 	switch w.rng.IntN(8) {
 	case 0:
 		s.Stacks = append(s.Stacks, "win")
@@ -86,22 +85,22 @@ func (w *teller) state(name string) State {
 	case 5:
 		s.Foreign = resource.Amounts{resource.MemoryMB: 50, resource.Containers: 1}
 	case 6:
-		s.Process = pick(w.rng, "p-"+name, "q-"+name)
+		s.Process = draw.One(w.rng, "p-"+name, "q-"+name)
 	}
 	return s
 }
 
 func (w *teller) need() resource.Amounts {
-	need := resource.Amounts{resource.MemoryMB: pick(w.rng, 0, 10, 40, 60, 120, 180)}
+	need := resource.Amounts{resource.MemoryMB: draw.One(w.rng, 0, 10, 40, 60, 120, 180)}
 	switch w.rng.IntN(8) {
 	case 0:
-		need[resource.DiskMB] = pick(w.rng, 100, 400)
+		need[resource.DiskMB] = draw.One(w.rng, 100, 400)
 	case 1:
-		need[resource.CPUMilli] = pick(w.rng, 1000, 3000)
+		need[resource.CPUMilli] = draw.One(w.rng, 1000, 3000)
 	case 2:
 		need["gpu"] = 1
 	case 3:
-		need[pick(w.rng, "fpga", resource.Containers)] = 2
+		need[draw.One(w.rng, "fpga", resource.Containers)] = 2
 	}
 	return need
 }
@@ -109,7 +108,7 @@ func (w *teller) need() resource.Amounts {
 func (w *teller) constraint() (c Constraint) {
 	switch w.rng.IntN(16) {
 	case 0:
-		c.Stack = pick(w.rng, "deb", "win")
+		c.Stack = draw.One(w.rng, "deb", "win")
 	case 1, 2:
 		c.Tags = w.some("blue", "red", "green")
 	case 3:
@@ -117,26 +116,26 @@ func (w *teller) constraint() (c Constraint) {
 	case 4, 5:
 		c.Tolerates, c.Tags = []string{"slow"}, w.some("red")
 	case 6, 7:
-		c.Host = pick(w.rng, "h1", "h2")
+		c.Host = draw.One(w.rng, "h1", "h2")
 	case 8:
-		c.OpenFiles = pick(w.rng, 1000, 4096)
+		c.OpenFiles = draw.One(w.rng, 1000, 4096)
 	case 9:
 		c.Isolation = w.some("overlay", "namespaces")
 	case 10, 11:
-		c.Ports = pick(w.rng, []int{80}, []int{81, 80}, []int{443})
+		c.Ports = draw.One(w.rng, []int{80}, []int{81, 80}, []int{443})
 	}
 	return c
 }
 
 func (w *teller) item() Item {
 	w.items++
-	it := Item{Hold: fmt.Sprint("hold", w.items), Kind: pick(w.rng, KindLRP, KindLRP, KindTask), Need: w.need(), Constraint: w.constraint(), Avoid: w.some(w.cell())}
-	it.Name = pick(w.rng, "", "default/"+it.Hold)
+	it := Item{Hold: fmt.Sprint("hold", w.items), Kind: draw.One(w.rng, KindLRP, KindLRP, KindTask), Need: w.need(), Constraint: w.constraint(), Avoid: w.some(w.cell())}
+	it.Name = draw.One(w.rng, "", "default/"+it.Hold)
 	if it.Kind == KindTask {
 		it.ID = fmt.Sprint("task", w.rng.IntN(40))
 		return it
 	}
-	it.Group, it.Index = pick(w.rng, "web", "web", "api", ""), w.rng.IntN(12)-1
+	it.Group, it.Index = draw.One(w.rng, "web", "web", "api", ""), w.rng.IntN(12)-1
 	it.ID = fmt.Sprint(it.Group, ".", it.Index)
 	return it
 }
@@ -160,7 +159,7 @@ func (w *teller) something() {
 		w.printf("push %+v %v", s, w.a.Push(s))
 	case 5:
 		name := w.cell()
-		w.printf("admit %s %v", name, w.a.Admit(name, pick(w.rng, "p-", "q-")+name, pick(w.rng, "", "", "unhealthy", "new")))
+		w.printf("admit %s %v", name, w.a.Admit(name, draw.One(w.rng, "p-", "q-")+name, draw.One(w.rng, "", "", "unhealthy", "new")))
 	case 6:
 		name := w.cell()
 		w.a.Remove(name)
@@ -177,14 +176,14 @@ func (w *teller) something() {
 		w.printf("confirm %s %v", h, w.a.Confirm(h))
 	case 16, 17:
 		h, full := w.hold(), w.rng.IntN(2) == 0
-		w.a.Refuse(w.now, h, full, pick(w.rng, "", "disk is full"))
+		w.a.Refuse(w.now, h, full, draw.One(w.rng, "", "disk is full"))
 		w.printf("refuse %s %v", h, full)
 	case 18, 19, 20:
 		h := w.hold()
 		w.printf("release %s %d", h, w.a.Release(h, w.hold()))
 	case 21:
 		it := w.item()
-		h := Holding{Hold: pick(w.rng, it.Hold, w.hold()), Cell: w.cell(), Kind: pick(w.rng, KindLRP, KindTask, KindBatch), Group: it.Group, Need: it.Need, Ports: it.Constraint.Ports, Name: it.Name}
+		h := Holding{Hold: draw.One(w.rng, it.Hold, w.hold()), Cell: w.cell(), Kind: draw.One(w.rng, KindLRP, KindTask, KindBatch), Group: it.Group, Need: it.Need, Ports: it.Constraint.Ports, Name: it.Name}
 		w.holds = append(w.holds, h.Hold)
 		w.printf("hold %+v %v", h, w.a.Hold(h))
 	case 22:
@@ -216,7 +215,7 @@ func (w *teller) reserve() {
 		case 1:
 			x.Among = []string{w.cell(), w.cell(), "unknown"}
 		case 2:
-			x.Hold = pick(w.rng, "", x.Hold, w.hold())
+			x.Hold = draw.One(w.rng, "", x.Hold, w.hold())
 		}
 		wants = append(wants, x)
 	}
@@ -254,9 +253,9 @@ func (w *teller) round() {
 	at, ok := w.a.Next()
 	switch by := w.rng.IntN(4); {
 	case by > 0 && ok:
-		w.now = max(w.now, at+pick[time.Duration](w.rng, 0, 0, 0, -1, 1))
+		w.now = max(w.now, at+draw.One[time.Duration](w.rng, 0, 0, 0, -1, 1))
 	default:
-		w.now += pick(w.rng, 0, time.Millisecond, time.Second, 2*time.Second, 10*time.Second)
+		w.now += draw.One(w.rng, 0, time.Millisecond, time.Second, 2*time.Second, 10*time.Second)
 	}
 	r := w.a.Round(w.now)
 	for _, p := range r.Placed {

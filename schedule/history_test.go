@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cantina/cron"
+	"cantina/internal/draw"
 	"cantina/internal/history"
 	"cantina/schedule"
 	"cantina/task"
@@ -26,14 +27,12 @@ type teller struct {
 	bare bool // no answers: all has ended
 }
 
-func pick[T any](rng *rand.Rand, all ...T) T { return all[rng.IntN(len(all))] }
-
 // TestHistories: what schedules of all policies decide, word for word.
 func TestHistories(t *testing.T) {
 	book := history.Open(t, "testdata/histories.txt")
 	for n := range 60 {
 		w := &teller{t: t, rng: rand.New(rand.NewPCG(uint64(n), 7)), b: schedule.NewBoard(), runs: map[string]schedule.Answer{}}
-		w.now = pick(w.rng, time.Date(2026, 3, 28, 22, 0, 1, 0, time.UTC), time.Date(2026, 10, 24, 21, 59, 59, 0, time.UTC), time.Date(2026, 6, 1, 0, 0, 0, 250e6, time.UTC))
+		w.now = draw.One(w.rng, time.Date(2026, 3, 28, 22, 0, 1, 0, time.UTC), time.Date(2026, 10, 24, 21, 59, 59, 0, time.UTC), time.Date(2026, 6, 1, 0, 0, 0, 250e6, time.UTC))
 		w.job = schedule.Ended
 		for i := range 1 + n%3 {
 			w.create(fmt.Sprint("s", i))
@@ -53,14 +52,14 @@ func TestHistories(t *testing.T) {
 // was decided is set back; persons ask for what is past and for what is to come.
 func resets(t *testing.T, n int) string {
 	w := &teller{t: t, rng: rand.New(rand.NewPCG(uint64(n), 13)), b: schedule.NewBoard(), runs: map[string]schedule.Answer{}, job: schedule.Ended}
-	w.now = pick(w.rng, time.Date(2026, 3, 28, 23, 30, 0, 0, time.UTC), time.Date(2026, 10, 24, 22, 30, 1, 0, time.UTC), time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC))
+	w.now = draw.One(w.rng, time.Date(2026, 3, 28, 23, 30, 0, 0, time.UTC), time.Date(2026, 10, 24, 22, 30, 1, 0, time.UTC), time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC))
 	k := schedule.Key{Domain: "d", Name: "s"}
 	define := func() *schedule.Definition {
 		for {
 			d := w.definition()
-			d.Line, d.Zone = pick(w.rng, "*/10 * * * *", "*/20 * * * *", "0 * * * *", "30 1,2,3 * * *", "@every 10m"), pick(w.rng, "UTC", "Europe/Berlin", "Europe/Berlin")
+			d.Line, d.Zone = draw.One(w.rng, "*/10 * * * *", "*/20 * * * *", "0 * * * *", "30 1,2,3 * * *", "@every 10m"), draw.One(w.rng, "UTC", "Europe/Berlin", "Europe/Berlin")
 			if w.rng.IntN(8) == 0 { // some times, and no more after the last
-				d.Line, d.JSON = "", fmt.Sprintf(`{"epoch":%d}`, w.now.Add(pick(w.rng, time.Minute, time.Hour)).Unix())
+				d.Line, d.JSON = "", fmt.Sprintf(`{"epoch":%d}`, w.now.Add(draw.One(w.rng, time.Minute, time.Hour)).Unix())
 			}
 			if d.Validate() == nil {
 				return d
@@ -73,9 +72,9 @@ func resets(t *testing.T, n int) string {
 		row, _ := w.b.Get(k)
 		switch w.rng.IntN(16) {
 		case 0, 1:
-			w.now = w.now.Add(pick(w.rng, time.Hour, 3*time.Hour, 90*time.Minute, 10*time.Minute))
+			w.now = w.now.Add(draw.One(w.rng, time.Hour, 3*time.Hour, 90*time.Minute, 10*time.Minute))
 		case 2:
-			w.now = w.now.Add(-pick(w.rng, time.Hour, 2*time.Hour, 20*time.Minute, time.Second))
+			w.now = w.now.Add(-draw.One(w.rng, time.Hour, 2*time.Hour, 20*time.Minute, time.Second))
 		case 3, 4:
 			w.step(k, schedule.Rewind{})
 		case 5, 6:
@@ -83,9 +82,9 @@ func resets(t *testing.T, n int) string {
 		case 7:
 			w.step(k, schedule.Fire{})
 		case 8:
-			w.step(k, schedule.Backfill{From: w.now.Add(-pick(w.rng, time.Hour, 24*time.Hour)), To: w.now.Add(pick(w.rng, 0, time.Hour)), Max: pick(w.rng, 1, 2, 5, 1000)})
+			w.step(k, schedule.Backfill{From: w.now.Add(-draw.One(w.rng, time.Hour, 24*time.Hour)), To: w.now.Add(draw.One(w.rng, 0, time.Hour)), Max: draw.One(w.rng, 1, 2, 5, 1000)})
 		case 9:
-			w.step(k, pick[schedule.Event](w.rng, schedule.Pause{}, schedule.Resume{}, schedule.Resume{}))
+			w.step(k, draw.One[schedule.Event](w.rng, schedule.Pause{}, schedule.Resume{}, schedule.Resume{}))
 		case 10:
 			if w.rng.IntN(4) == 0 {
 				row.Definition, row.Edited = define(), w.now
@@ -93,15 +92,15 @@ func resets(t *testing.T, n int) string {
 				w.step(k, schedule.Edit{})
 			}
 		case 11:
-			w.job = pick(w.rng, schedule.Ended, schedule.Running, schedule.Unknown)
+			w.job = draw.One(w.rng, schedule.Ended, schedule.Running, schedule.Unknown)
 			w.bare = w.rng.IntN(8) == 0
 		case 12:
 			if at, ok := w.b.Next(k); ok && at.After(w.now) {
-				w.now = at.Add(pick(w.rng, -1, 0, 0, 0, 2*time.Second, 3*time.Second))
+				w.now = at.Add(draw.One(w.rng, -1, 0, 0, 0, 2*time.Second, 3*time.Second))
 			}
 		default:
 			for _, r := range row.State.Live {
-				w.runs[r.ID] = pick(w.rng, schedule.Ended, schedule.Running, schedule.Unknown)
+				w.runs[r.ID] = draw.One(w.rng, schedule.Ended, schedule.Running, schedule.Unknown)
 			}
 		}
 		w.due()
@@ -116,13 +115,13 @@ func (w *teller) definition() *schedule.Definition {
 	for {
 		d := &schedule.Definition{
 			Calendar: schedule.Calendar{
-				Line: pick(w.rng, "*/7 * * * *", "* * * * *", "30 2 * * *", "0,30 * * * *", "*/20 30 * * * *", "15 1-4 * * *", "@every 90s", "@every 7m", "H/10 * * * *"),
-				Zone: pick(w.rng, "UTC", "Europe/Berlin", "America/New_York"), Gap: pick(w.rng, cron.GapRun, cron.GapSkip), Fold: pick(w.rng, cron.FoldFirst, cron.FoldLast, cron.FoldBoth),
+				Line: draw.One(w.rng, "*/7 * * * *", "* * * * *", "30 2 * * *", "0,30 * * * *", "*/20 30 * * * *", "15 1-4 * * *", "@every 90s", "@every 7m", "H/10 * * * *"),
+				Zone: draw.One(w.rng, "UTC", "Europe/Berlin", "America/New_York"), Gap: draw.One(w.rng, cron.GapRun, cron.GapSkip), Fold: draw.One(w.rng, cron.FoldFirst, cron.FoldLast, cron.FoldBoth),
 			},
 			Policy: schedule.Policy{
-				Overlap: pick(w.rng, schedule.OverlapForbid, schedule.OverlapForbid, schedule.OverlapAllow, schedule.OverlapReplace), Max: pick(w.rng, 0, 1, 2, 3),
-				Misfire: pick(w.rng, schedule.MisfireOnce, schedule.MisfireSkip, schedule.MisfireAll, schedule.MisfireAll), MisfireMax: pick(w.rng, 0, 0, 1, 3),
-				Deadline: pick(w.rng, 0, 0, 10*time.Minute, 2*time.Hour), Jitter: pick(w.rng, 0, 0, 500*time.Millisecond, 90*time.Second),
+				Overlap: draw.One(w.rng, schedule.OverlapForbid, schedule.OverlapForbid, schedule.OverlapAllow, schedule.OverlapReplace), Max: draw.One(w.rng, 0, 1, 2, 3),
+				Misfire: draw.One(w.rng, schedule.MisfireOnce, schedule.MisfireSkip, schedule.MisfireAll, schedule.MisfireAll), MisfireMax: draw.One(w.rng, 0, 0, 1, 3),
+				Deadline: draw.One(w.rng, 0, 0, 10*time.Minute, 2*time.Hour), Jitter: draw.One(w.rng, 0, 0, 500*time.Millisecond, 90*time.Second),
 			},
 		}
 		switch w.rng.IntN(5) {
@@ -162,7 +161,7 @@ func (w *teller) put(row schedule.Row) {
 
 // something happens.
 func (w *teller) something() {
-	k := pick(w.rng, w.keys...)
+	k := draw.One(w.rng, w.keys...)
 	row, ok := w.b.Get(k)
 	if !ok {
 		w.create(k.Name)
@@ -173,17 +172,17 @@ func (w *teller) something() {
 	switch w.rng.IntN(40) {
 	case 0, 1, 2, 3, 4, 5, 6, 7: // to a bound
 		if comes {
-			w.now = at.Add(pick(w.rng, 0, 0, 0, -1, time.Second, 2*time.Second, 3*time.Second, time.Minute, time.Minute+1, 10*time.Minute, 10*time.Minute+time.Second))
+			w.now = at.Add(draw.One(w.rng, 0, 0, 0, -1, time.Second, 2*time.Second, 3*time.Second, time.Minute, time.Minute+1, 10*time.Minute, 10*time.Minute+time.Second))
 		}
 	case 8, 9, 10, 11, 12:
-		w.now = w.now.Add(pick(w.rng, time.Second, 29*time.Second, time.Minute, 7*time.Minute, time.Hour, 5*time.Hour, 26*time.Hour))
+		w.now = w.now.Add(draw.One(w.rng, time.Second, 29*time.Second, time.Minute, 7*time.Minute, time.Hour, 5*time.Hour, 26*time.Hour))
 	case 13:
-		by := -pick(w.rng, time.Second, 2*time.Second, 3*time.Second, 10*time.Minute, 3*time.Hour)
+		by := -draw.One(w.rng, time.Second, 2*time.Second, 3*time.Second, 10*time.Minute, 3*time.Hour)
 		w.now = w.now.Add(by)
 		w.b.Stepped(by, w.now)
 		w.printf("the clock was set %s", schedule.SetBy(by))
 	case 14:
-		w.step(k, pick[schedule.Event](w.rng, schedule.Pause{}, schedule.Resume{}))
+		w.step(k, draw.One[schedule.Event](w.rng, schedule.Pause{}, schedule.Resume{}))
 	case 15, 16, 17:
 		w.step(k, schedule.Resume{})
 	case 18, 19:
@@ -191,8 +190,8 @@ func (w *teller) something() {
 	case 20, 21, 22, 23:
 		w.step(k, schedule.Fire{At: w.logical(row)})
 	case 24, 25:
-		to := w.now.Add(pick(w.rng, 0, 0, -time.Hour))
-		w.step(k, schedule.Backfill{From: w.now.Add(-pick(w.rng, 0, time.Hour, 24*time.Hour, 24*time.Hour)), To: to, Max: pick(w.rng, 0, 1, 2, 3, 5, 1000, 1001)})
+		to := w.now.Add(draw.One(w.rng, 0, 0, -time.Hour))
+		w.step(k, schedule.Backfill{From: w.now.Add(-draw.One(w.rng, 0, time.Hour, 24*time.Hour, 24*time.Hour)), To: to, Max: draw.One(w.rng, 0, 1, 2, 3, 5, 1000, 1001)})
 	case 26:
 		w.step(k, schedule.Rewind{})
 	case 27:
@@ -208,12 +207,12 @@ func (w *teller) something() {
 			w.printf("deleted %s, %d left", k, w.b.Len())
 		}
 	case 31:
-		w.job = pick(w.rng, schedule.Ended, schedule.Running, schedule.Unknown)
+		w.job = draw.One(w.rng, schedule.Ended, schedule.Running, schedule.Unknown)
 	case 32:
 		w.bare = w.rng.IntN(6) == 0
 	default:
 		for _, r := range row.State.Live {
-			w.runs[r.ID] = pick(w.rng, schedule.Ended, schedule.Ended, schedule.Running, schedule.Unknown)
+			w.runs[r.ID] = draw.One(w.rng, schedule.Ended, schedule.Ended, schedule.Running, schedule.Unknown)
 		}
 	}
 	w.due()
@@ -236,11 +235,11 @@ func (w *teller) logical(row schedule.Row) time.Time {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	near, err := c.Next(w.now.Add(pick(w.rng, -24*time.Hour, -time.Hour, -10*time.Minute, -1, 0, time.Hour)))
+	near, err := c.Next(w.now.Add(draw.One(w.rng, -24*time.Hour, -time.Hour, -10*time.Minute, -1, 0, time.Hour)))
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return pick(w.rng, append(known, near, near, near, near)...)
+	return draw.One(w.rng, append(known, near, near, near, near)...)
 }
 
 func (w *teller) edit(row schedule.Row) {

@@ -1,45 +1,35 @@
 package task
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
+
+	"cantina/internal/draw"
 )
 
 // odd draws tasks of which nothing is known but that Check lets them pass, and what cells say of them.
-type odd struct {
-	rng *rand.Rand
-	now time.Time
-}
+type odd struct{ draw.Source }
 
-func oneOf[T any](o *odd, xs ...T) T { return xs[o.rng.IntN(len(xs))] }
+func (o *odd) holder() Holder { return Holder{draw.One(o, "", "a", "b"), draw.One(o, "", "pa", "pb")} }
 
-func (o *odd) flag() bool { return o.rng.IntN(3) == 0 }
-
-func (o *odd) moment() time.Time {
-	return oneOf(o, time.Time{}, time.Unix(0, 0), o.now, o.now.Add(-time.Hour), o.now.Add(time.Hour), o.now.Add(1<<62))
-}
-
-func (o *odd) holder() Holder { return Holder{oneOf(o, "", "a", "b"), oneOf(o, "", "pa", "pb")} }
-
-func (o *odd) guid() string { return oneOf(o, "t1", "t2", "t3", "") }
+func (o *odd) guid() string { return draw.One(o, "t1", "t2", "t3", "") }
 
 func (o *odd) result() Result {
-	return Result{Failed: o.flag(), Cancelled: o.flag(), Ordered: o.flag(),
-		Output: []byte("x"), ExitCode: oneOf(o, 0, 1, -1)}
+	return Result{Failed: o.Flag(), Cancelled: o.Flag(), Ordered: o.Flag(),
+		Output: []byte("x"), ExitCode: draw.One(o, 0, 1, -1)}
 }
 
 func (o *odd) task() *Task {
 	for {
-		t := &Task{GUID: o.guid(), UID: oneOf(o, "u1", "u2"), Domain: oneOf(o, "d", "e"), State: State(o.rng.IntN(4)),
-			Outcome: Outcome(o.rng.IntN(5)), Holder: o.holder(), Reservation: oneOf(o, "", "r"), Result: o.result(),
-			MayStillRun: o.flag(),
-			Rejections:  oneOf(o, 0, 1, -1, 1<<40), Created: o.moment(), Updated: o.moment(), FirstCompleted: o.moment(),
-			Verdict: oneOf(o, 0, 1, -1), Resolution: Resolution(o.rng.IntN(4)), Successor: o.guid()}
-		t.Callback = Callback{Runs: oneOf(o, 0, 1, -1, 1<<40), Next: o.moment(), Delivered: o.flag(), Dead: o.flag()}
-		t.Definition = &Definition{CallbackURL: oneOf(o, "", "http://localhost/"), WhenFull: WhenFull(o.rng.IntN(2)),
-			OnLost: OnLost(o.rng.IntN(2)), PendingTimeout: oneOf(o, 0, time.Second)}
+		t := &Task{GUID: o.guid(), UID: draw.One(o, "u1", "u2"), Domain: draw.One(o, "d", "e"), State: State(o.IntN(4)),
+			Outcome: Outcome(o.IntN(5)), Holder: o.holder(), Reservation: draw.One(o, "", "r"), Result: o.result(),
+			MayStillRun: o.Flag(),
+			Rejections:  draw.One(o, 0, 1, -1, 1<<40), Created: o.Moment(), Updated: o.Moment(), FirstCompleted: o.Moment(),
+			Verdict: draw.One(o, 0, 1, -1), Resolution: Resolution(o.IntN(4)), Successor: o.guid()}
+		t.Callback = Callback{Runs: draw.One(o, 0, 1, -1, 1<<40), Next: o.Moment(), Delivered: o.Flag(), Dead: o.Flag()}
+		t.Definition = &Definition{CallbackURL: draw.One(o, "", "http://localhost/"), WhenFull: WhenFull(o.IntN(2)),
+			OnLost: OnLost(o.IntN(2)), PendingTimeout: draw.One(o, 0, time.Second)}
 		if Check(t) == nil {
 			return t
 		}
@@ -47,25 +37,25 @@ func (o *odd) task() *Task {
 }
 
 func (o *odd) event() Event {
-	uid := oneOf(o, "u1", "u2", "")
-	return oneOf[Event](o, Start{uid, o.holder(), oneOf(o, "r", ""), o.flag()}, Complete{uid, o.holder(), o.result()},
-		Missing{uid, o.holder()}, Adopt{uid, oneOf(o, "pa", "pb", ""), o.holder()},
-		Reject{uid, "full", o.flag(), o.flag(), o.holder()}, Cancel{}, Resolve{}, Delete{},
-		ResolveLost{Resolution(o.rng.IntN(4)), o.guid()}, ProcDead{o.holder().Proc}, ExpirePending{},
-		Kick{}, KickCallback{}, CallbackDone{uid, oneOf(o, 0, 1, -1), o.flag(), "x"}, Demote{}, Prune{})
+	uid := draw.One(o, "u1", "u2", "")
+	return draw.One[Event](o, Start{uid, o.holder(), draw.One(o, "r", ""), o.Flag()}, Complete{uid, o.holder(), o.result()},
+		Missing{uid, o.holder()}, Adopt{uid, draw.One(o, "pa", "pb", ""), o.holder()},
+		Reject{uid, "full", o.Flag(), o.Flag(), o.holder()}, Cancel{}, Resolve{}, Delete{},
+		ResolveLost{Resolution(o.IntN(4)), o.guid()}, ProcDead{o.holder().Proc}, ExpirePending{},
+		Kick{}, KickCallback{}, CallbackDone{uid, draw.One(o, 0, 1, -1), o.Flag(), "x"}, Demote{}, Prune{})
 }
 
 // TestNothingThatIsReadEndsTheLeader: whatever tasks of the store Check lets pass, and whatever cells say: the board
 // takes it, and what it keeps by cell process is what its tasks have.
 func TestNothingThatIsReadEndsTheLeader(t *testing.T) {
 	for seed := range uint64(300) {
-		o := &odd{rng: rand.New(rand.NewPCG(seed, 5)), now: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)}
-		b := NewBoard(Policy{KeepPerDomain: o.rng.IntN(3)})
+		o := &odd{draw.From(seed, 5, time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC))}
+		b := NewBoard(Policy{KeepPerDomain: o.IntN(3)})
 		step := func(guid string, e Event) {
 			before := b.Get(guid)
-			env := Env{Now: o.now, Policy: b.Policy(), Eligible: !o.flag(), HolderDead: o.flag()}
+			env := Env{Now: o.Now, Policy: b.Policy(), Eligible: !o.Flag(), HolderDead: o.Flag()}
 			if before != nil {
-				env.Over = b.SinceEnd(before, o.now)
+				env.Over = b.SinceEnd(before, o.Now)
 			}
 			after, _, err := Step(before, e, env)
 			switch {
@@ -77,25 +67,25 @@ func TestNothingThatIsReadEndsTheLeader(t *testing.T) {
 			}
 		}
 		for range 60 {
-			switch o.rng.IntN(10) {
+			switch o.IntN(10) {
 			case 0, 1:
-				b.Load(o.task(), o.now)
+				b.Load(o.task(), o.Now)
 			case 2:
 				b.Put(o.task())
 			case 3:
 				b.Delete(o.guid())
 			case 4:
-				o.now = o.now.Add(oneOf(o, time.Second, time.Hour, -time.Minute, 24*time.Hour))
+				o.Now = o.Now.Add(draw.One(o, time.Second, time.Hour, -time.Minute, 24*time.Hour))
 			case 5:
-				b.Quarantine(o.guid(), o.flag())
+				b.Quarantine(o.guid(), o.Flag())
 			case 6:
-				oneOf(o, b.Heard, b.ProcDied)(o.holder().Proc)
+				draw.One(o, b.Heard, b.ProcDied)(o.holder().Proc)
 			case 7:
-				for _, m := range oneOf(o, b.Converge, b.ConvergeAll)(o.now) {
+				for _, m := range draw.One(o, b.Converge, b.ConvergeAll)(o.Now) {
 					step(m.GUID, m.Event)
 				}
 			case 8:
-				b.Sending(Delivery{o.guid(), "u1", oneOf(o, 0, 1)}, o.flag())
+				b.Sending(Delivery{o.guid(), "u1", draw.One(o, 0, 1)}, o.Flag())
 			default:
 				step(o.guid(), o.event())
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"cantina/fence"
+	"cantina/internal/draw"
 	"cantina/internal/history"
 )
 
@@ -52,8 +53,6 @@ func (w *teller) LastApplied(x Work) (fence.Invocation, bool) {
 }
 func (w *teller) KillStored(x Run) bool { return w.kills[x] }
 
-func pick[T any](rng *rand.Rand, all ...T) T { return all[rng.IntN(len(all))] }
-
 func (w *teller) in(n int) bool { return w.rng.IntN(n) == 0 }
 
 func (w *teller) printf(format string, args ...any) { fmt.Fprintf(&w.out, format+"\n", args...) }
@@ -64,8 +63,8 @@ func TestHistories(t *testing.T) {
 	for n := range 80 {
 		rng := rand.New(rand.NewPCG(uint64(n), 13))
 		w := &teller{t: t, rng: rng, now: 1000 * sec, members: map[Proc]Member{}, applied: map[Work]applied{}, kills: map[Run]bool{}}
-		w.cfg = Config{Term: term5, Timeouts: pick(rng, DefaultTimeouts(), searchTimeouts(), searchTimeouts()), Witness: pick(rng, WitnessList, WitnessConsensus),
-			NewStore: true, NewCluster: !w.in(4), AllowBump: w.in(3), TurnoverLimit: rng.IntN(3), Statuses: w, Cluster: pick[fence.Cluster](rng, "", "ours"), Unix: pick[int64](rng, 0, 1<<30)}
+		w.cfg = Config{Term: term5, Timeouts: draw.One(rng, DefaultTimeouts(), searchTimeouts(), searchTimeouts()), Witness: draw.One(rng, WitnessList, WitnessConsensus),
+			NewStore: true, NewCluster: !w.in(4), AllowBump: w.in(3), TurnoverLimit: rng.IntN(3), Statuses: w, Cluster: draw.One[fence.Cluster](rng, "", "ours"), Unix: draw.One[int64](rng, 0, 1<<30)}
 		if w.in(6) {
 			w.cfg.NoDeadline, w.cfg.Own = true, "d0"
 			w.cfg.Known = func(id string) bool { return id == "web-0" }
@@ -103,8 +102,8 @@ func (w *teller) lead() {
 // next is another leader, which has seen the store as it is, or as it was.
 func (w *teller) next() {
 	w.cfg.Term.Revision += 1 + int64(w.rng.IntN(3))
-	w.cfg.NewStore, w.cfg.NewCluster, w.cfg.InitialWait = false, !w.in(6), pick(w.rng, 0, 0, 0, 5*sec)
-	w.cfg.Jobs, w.cfg.HeldNodes = pick(w.rng, nil, []JobRow{{Name: "a"}}, []JobRow{{Name: "a"}, {Name: "b"}}), pick(w.rng, nil, []string{"gate"})
+	w.cfg.NewStore, w.cfg.NewCluster, w.cfg.InitialWait = false, !w.in(6), draw.One(w.rng, 0, 0, 0, 5*sec)
+	w.cfg.Jobs, w.cfg.HeldNodes = draw.One(w.rng, nil, []JobRow{{Name: "a"}}, []JobRow{{Name: "a"}, {Name: "b"}}), draw.One(w.rng, nil, []string{"gate"})
 	w.cfg.Restored = w.in(8)
 	switch w.rng.IntN(12) {
 	case 0:
@@ -246,7 +245,7 @@ func (w *teller) cellEffect(p *peer, e CellEffect) {
 	case SendStatus:
 		send(StatusReceived(e))
 	case AnswerReport:
-		e.Report.Alive = pick(w.rng, nil, []string{"web-0"}, []string{"other-0", "web-0"})
+		e.Report.Alive = draw.One(w.rng, nil, []string{"web-0"}, []string{"other-0", "web-0"})
 		send(ReportReceived(e))
 	case AnswerRun:
 		send(RunAnswered(e))
@@ -314,7 +313,7 @@ func (w *teller) lost(x letter) {
 	switch e := x.down.(type) {
 	case RunAsked:
 		if e.Call.Probe == 0 {
-			w.up(RunAnswered{RunAnswer{e.Call.Term, e.Call.Proc, e.Call.Run, pick(w.rng, RunUnknown, RunNeverSent), "no route"}})
+			w.up(RunAnswered{RunAnswer{e.Call.Term, e.Call.Proc, e.Call.Run, draw.One(w.rng, RunUnknown, RunNeverSent), "no route"}})
 		}
 	case NotifyAsked:
 		w.up(NotifyAnswered{NotifyAnswer{e.Call.Term, e.Call.Proc, e.Call.Seq, false}})
@@ -347,7 +346,7 @@ func (w *teller) run() Run {
 func (w *teller) something() {
 	switch n := w.rng.IntN(40); {
 	case n < 14:
-		w.pass(pick(w.rng, sec/2, sec, sec, 3*sec, w.cfg.Timeouts.Lost))
+		w.pass(draw.One(w.rng, sec/2, sec, sec, 3*sec, w.cfg.Timeouts.Lost))
 	case n < 21:
 		w.start()
 	case n < 23:
@@ -373,11 +372,11 @@ func (w *teller) something() {
 		}
 		w.join(cell, dir, p.cfg.Started+int64(w.rng.IntN(4)), p)
 	case n == 31:
-		w.up(pick[Event](w.rng, Forget{w.peer().c.Proc(), "eva"}, EndWait{"eva"}, AdoptWanted{w.peer().cfg.Cell, "eva"}))
+		w.up(draw.One[Event](w.rng, Forget{w.peer().c.Proc(), "eva"}, EndWait{"eva"}, AdoptWanted{w.peer().cfg.Cell, "eva"}))
 	case n == 32:
 		w.wrongWord()
 	case n < 36:
-		w.cell(w.peer(), pick[CellEvent](w.rng, LinkBroken{}, StateChanged{}, PredecessorsCleared{}, BoundCount{1, 0, 0}, BoundCount{1, 1, 0}, BoundCount{0, 0, 2}, BoundCount{}, LeaveAsked{}))
+		w.cell(w.peer(), draw.One[CellEvent](w.rng, LinkBroken{}, StateChanged{}, PredecessorsCleared{}, BoundCount{1, 0, 0}, BoundCount{1, 1, 0}, BoundCount{0, 0, 2}, BoundCount{}, LeaveAsked{}))
 	default:
 		for _, p := range w.peers {
 			w.cell(p, LinkBroken{})
@@ -389,7 +388,7 @@ func (w *teller) something() {
 
 // pass lets time pass, in one step or in several.
 func (w *teller) pass(by time.Duration) {
-	step := pick(w.rng, by, w.cfg.Timeouts.Check, w.cfg.Timeouts.Check)
+	step := draw.One(w.rng, by, w.cfg.Timeouts.Check, w.cfg.Timeouts.Check)
 	for end := w.now + by; w.now < end; {
 		w.now = min(w.now+step, end)
 		w.up(Tick{LeaseHeld: !w.in(10)})
@@ -403,7 +402,7 @@ func (w *teller) pass(by time.Duration) {
 }
 
 func (w *teller) start() {
-	r := Request{Work: Work{pick(w.rng, "a", "b", "c"), pick(w.rng, "n", "m")}, Nodes: pick(w.rng, nil, []string{"gate"}), Cell: w.peer().cfg.Cell}
+	r := Request{Work: Work{draw.One(w.rng, "a", "b", "c"), draw.One(w.rng, "n", "m")}, Nodes: draw.One(w.rng, nil, []string{"gate"}), Cell: w.peer().cfg.Cell}
 	hold, ok := w.l.MayStart(w.now, r)
 	next := w.l.NextInvocation()
 	inv, out, err := w.l.RunBatch(w.now, r)
@@ -421,45 +420,45 @@ func (w *teller) wrongBeat() {
 	if h.Proc == "" {
 		return
 	}
-	h.Beat += pick[int64](w.rng, 0, 0, 1, -1)
+	h.Beat += draw.One[int64](w.rng, 0, 0, 1, -1)
 	switch w.rng.IntN(14) {
 	case 0:
 		h.Protocol++
 	case 1:
 		h.Term.Revision++
 	case 2:
-		h.Term.Epoch += pick[int64](w.rng, 1, 1<<31)
+		h.Term.Epoch += draw.One[int64](w.rng, 1, 1<<31)
 	case 3:
 		h.Cell = w.peer().cfg.Cell
 	case 4:
 		h.DirID = w.peer().cfg.DirID
 	case 5:
-		h.Started += pick[int64](w.rng, -1, 1)
+		h.Started += draw.One[int64](w.rng, -1, 1)
 	case 6:
-		h.Proc = pick(w.rng, "stranger", w.peer().c.Proc())
+		h.Proc = draw.One(w.rng, "stranger", w.peer().c.Proc())
 	case 7:
 		h.HasWork = !h.HasWork
 	case 8:
 		h.SetID.Version += uint64(w.rng.IntN(3))
-		h.SetID.Leader = pick(w.rng, h.SetID.Leader, w.cfg.List.Leader, fence.Term{Epoch: w.cfg.Term.Epoch})
+		h.SetID.Leader = draw.One(w.rng, h.SetID.Leader, w.cfg.List.Leader, fence.Term{Epoch: w.cfg.Term.Epoch})
 	case 9:
-		h.Promise = pick(w.rng, 0, h.Promise+sec, h.Promise-sec, 90*sec)
+		h.Promise = draw.One(w.rng, 0, h.Promise+sec, h.Promise-sec, 90*sec)
 	case 10:
 		h.PredecessorsGone = !h.PredecessorsGone
 	case 11:
-		h.Boot = pick(w.rng, "boot0", "boot1")
+		h.Boot = draw.One(w.rng, "boot0", "boot1")
 	case 12:
-		h.Cluster = pick[fence.Cluster](w.rng, "", "ours", "theirs")
+		h.Cluster = draw.One[fence.Cluster](w.rng, "", "ours", "theirs")
 	case 13:
-		h.Deregister, h.HasWork, h.Epoch = w.in(2), w.in(2), pick(w.rng, h.Epoch, 0)
+		h.Deregister, h.HasWork, h.Epoch = w.in(2), w.in(2), draw.One(w.rng, h.Epoch, 0)
 	}
 	w.up(BeatReceived{h, true})
 }
 
 // wrongWord is about what is not so, or no more.
 func (w *teller) wrongWord() {
-	p, x, term := w.peer(), w.run(), pick(w.rng, w.cfg.Term, w.cfg.Term, term5, fence.Term{})
-	cluster := pick[fence.Cluster](w.rng, "", "ours")
+	p, x, term := w.peer(), w.run(), draw.One(w.rng, w.cfg.Term, w.cfg.Term, term5, fence.Term{})
+	cluster := draw.One[fence.Cluster](w.rng, "", "ours")
 	switch w.rng.IntN(8) {
 	case 0:
 		w.up(RunAnswered{RunAnswer{term, p.c.Proc(), x, RunResult(w.rng.IntN(5)), "so"}})
@@ -476,7 +475,7 @@ func (w *teller) wrongWord() {
 	case 6:
 		w.cell(p, SuicideAsked{Suicide{term, w.peer().c.Proc(), w.in(4)}})
 	case 7:
-		w.cell(p, pick[CellEvent](w.rng, CallHeard{term}, Addressed{cluster, w.peer().c.Proc()}, EndsCollected{[]WorkEnded{{x, "so"}}}, BeatFailed{p.beats.Beat}))
+		w.cell(p, draw.One[CellEvent](w.rng, CallHeard{term}, Addressed{cluster, w.peer().c.Proc()}, EndsCollected{[]WorkEnded{{x, "so"}}}, BeatFailed{p.beats.Beat}))
 	}
 }
 
