@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 	"strings"
 	"time"
 )
@@ -97,10 +98,10 @@ func (l *line) macro() (*Item, error) {
 		e.Column = 1
 		return e
 	}
-	if word == "@every" {
+	if strings.EqualFold(word, "@every") {
 		return l.every(strings.TrimSpace(rest), bad)
 	}
-	switch word {
+	switch strings.ToLower(word) {
 	case "@yearly", "@annually":
 		l.text = "0 0 1 1 *"
 	case "@monthly":
@@ -187,9 +188,12 @@ func (l *line) parseFields() error {
 	if len(words) > 0 && strings.Contains(words[0].text, "=") {
 		return syntax(words[0].text, "settings do not belong into the line").hint("give the zone as timezone")
 	}
+	var given []string
+	for _, w := range words {
+		given = append(given, w.text)
+	}
 	if len(words) != 5 && len(words) != 6 {
-		return syntax("", "%d fields instead of 5 or 6", len(words)).
-			hint("minute, hour, day of month, month, day of week; six with seconds first")
+		return syntax("", "%d fields instead of 5 or 6", len(words)).hint("%s", surplus(given))
 	}
 	l.seconds = len(words) == 6
 	if !l.seconds {
@@ -199,10 +203,78 @@ func (l *line) parseFields() error {
 		l.fields[i] = lineField{text: words[i].text, column: words[i].column}
 		p := fieldParser{lineKind: kind, col: i, hash: l.opt.Name, out: &l.fields[i]}
 		if err := p.parse(); err != nil {
-			return err
+			return l.sixRead(given, err)
 		}
 	}
-	return nil
+	return l.quartzDays(given)
+}
+
+// reading lists how the fields of a line are read: "minute 0, hour 2, ...".
+func reading(given []string) string {
+	kinds := lineKinds()
+	if len(given) != len(kinds) {
+		kinds = kinds[1:]
+	}
+	var out []string
+	for i, k := range kinds {
+		if i < len(given) {
+			out = append(out, k.name+" "+given[i])
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// surplus is a hint for a line with too few or too many fields.
+func surplus(given []string) string {
+	const form = "minute, hour, day of month, month, day of week; six with seconds first"
+	if len(given) < 7 {
+		return form
+	}
+	if strings.ContainsAny(given[5][:1], "0123456789*?") { // not a user
+		return fmt.Sprintf("with seconds first, it is read as %s, and %s is too much; a year cannot be given in a line",
+			reading(given[:6]), given[6])
+	}
+	return fmt.Sprintf("it is read as %s, and the rest is no part of a line: the program is the command of the task or job", reading(given[:5]))
+}
+
+// isYear reports whether a field can only be meant as a year.
+func isYear(field string) bool {
+	n, ok := digits(field)
+	return ok && n >= 1970 && n <= 9999
+}
+
+// sixRead adds to an error of a line with six fields how they are read: the first may be meant as
+// the minute, the last as a year or a command.
+func (l *line) sixRead(given []string, err error) error {
+	var p *ParseError
+	if !l.seconds || !errors.As(err, &p) {
+		return err
+	}
+	text := "six fields are read as " + reading(given)
+	last := given[5]
+	switch {
+	case isYear(last):
+		text += "; a year cannot be given in a line"
+	case strings.ContainsAny(last[:1], "/.~") || len(last) > 3 && last[0] >= 'a' && last[0] <= 'z':
+		text += "; a line has no command: it is the command of the task or job"
+	}
+	if p.Hint != "" {
+		text = p.Hint + "; " + text
+	}
+	return p.hint("%s", text)
+}
+
+// quartzDays refuses numbers of days of the week in a line with Quartz's "?": there 1 is Sunday.
+func (l *line) quartzDays(given []string) error {
+	f := &l.fields[colDOW]
+	if !l.seconds || !slices.Contains(given, "?") || !strings.ContainsAny(f.text[:1], "01234567") {
+		return nil
+	}
+	e := syntax("day of week",
+		"in a line with ?, the number %s may mean another day: here 0 and 7 are Sunday, in Quartz 1 is", f.text).
+		hint("write names like MON; %s", "six fields are read as "+reading(given))
+	e.Column = f.column
+	return e
 }
 
 // build makes the item.

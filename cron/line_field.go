@@ -161,11 +161,52 @@ func (p *fieldParser) between(item, body string, step int, hasStep bool) error {
 	if p.col == colDOW && to == 0 && from > 0 {
 		to = 7 // "fri-sun"
 	}
+	if p.col == colDOW && from == 7 && to != 7 {
+		return p.fail("the range %q runs backwards", item).hint("write %s", p.span(a, 0, to%7, step, hasStep))
+	}
 	if from > to {
-		return p.fail("the range %q runs backwards", item).hint("write %d-%d,%d-%d", from, p.top(), p.min, to)
+		return p.fail("the range %q runs backwards", item).hint("write %s", p.wrapped(a, from, to, step, hasStep))
 	}
 	p.fill(item, from, to, step, hasStep)
 	return nil
+}
+
+// wrapped writes a range that runs over the end of the column as a list that means the same.
+func (p *fieldParser) wrapped(like string, from, to, step int, hasStep bool) string {
+	last := from
+	for last+step <= p.top() {
+		last += step
+	}
+	out := p.span(like, from, last, step, hasStep)
+	if first := last + step - (p.top() - p.min + 1); first <= to {
+		out += "," + p.span(like, first, to, step, hasStep)
+	}
+	return out
+}
+
+// span writes a range in the way of the text that it replaces: with names, or with numbers.
+func (p *fieldParser) span(like string, from, to, step int, hasStep bool) string {
+	to -= (to - from) % step
+	out := p.label(like, from)
+	if from != to {
+		out += "-" + p.label(like, to)
+	}
+	if hasStep && from != to {
+		out += "/" + strconv.Itoa(step)
+	}
+	return out
+}
+
+// label is a value as a name, if like is one.
+func (p *fieldParser) label(like string, value int) string {
+	if _, number := digits(like); !number {
+		for _, n := range p.names {
+			if int(n.Value) == value {
+				return strings.ToUpper(n.Text[:min(3, len(n.Text))])
+			}
+		}
+	}
+	return strconv.Itoa(value)
 }
 
 // value reads a number or a name of the column.

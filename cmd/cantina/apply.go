@@ -122,13 +122,19 @@ func readSpecs(c *cli, verb string, sources []string) ([]*pb.SpecFile, error) {
 		}
 		out = append(out, files...)
 	}
+	_, err := parseSpecs(c, out)
+	return out, err
+}
+
+// parseSpecs checks spec files here.
+func parseSpecs(c *cli, files []*pb.SpecFile) ([]*spec.File, error) {
 	times, err := specTimes(c)
 	if err != nil {
 		return nil, err
 	}
 	all := &spec.Problems{}
 	var parsed []*spec.File
-	for _, f := range out {
+	for _, f := range files {
 		got, err := spec.Parse(f.Name, f.Dir, f.Content, times)
 		var p *spec.Problems
 		if errors.As(err, &p) {
@@ -141,8 +147,7 @@ func readSpecs(c *cli, verb string, sources []string) ([]*pb.SpecFile, error) {
 	if len(all.List) > 0 {
 		return nil, all
 	}
-	_, err = spec.Merge(parsed)
-	return out, err
+	return spec.Merge(parsed)
 }
 
 // specTimes has the zones and the time that are used to check calendars of schedules.

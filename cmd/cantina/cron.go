@@ -50,16 +50,20 @@ func cronVerb(c *cli) *cobra.Command {
 	// --tz of reading verbs is the zone of the output; here it is the zone of the
 	// line too, so the flag is shared.
 	numberVar(next.Flags(), &f.n, "number", "n", 10, 1, api.MaxPage, "number of firings to print")
-	choiceVar(next.Flags(), &f.gap, "gap", "", "", []string{"run", "skip"}, "for a line: run or skip a time that the clock change skips")
-	choiceVar(next.Flags(), &f.fold, "fold", "", "", []string{"first", "last", "both"}, "for a line: first, last or both, for a time that the clock change repeats")
+	choiceVar(next.Flags(), &f.gap, "gap", "", "", []string{"run", "skip"},
+		"for a line: run or skip a time that the clock change skips")
+	choiceVar(next.Flags(), &f.fold, "fold", "", "", []string{"first", "last", "both"},
+		"for a line: first, last or both, for a time that the clock change repeats")
 	next.Flags().StringVar(&f.from, "from", "", "for a line: start time, RFC 3339 (default now)")
 	next.Flags().StringVar(&f.id, "name", "", "for a line: name that seeds H")
 	next.Flags().BoolVar(&f.strict, "strict", false, "treat warnings as errors (exit code 1)")
 	domainFlag(next, &f.domain)
-	return group("cron", "Manage schedules and check crontab lines", cronListVerb(c), cronShowVerb(c), c.reading(next), cronRunVerb(c),
-		cronPauseVerb(c, "pause", true, "Pause a schedule", "Nothing fires until resume. Times that pass in between do not count as missed."),
+	return group("cron", "Manage schedules and check crontab lines", cronListVerb(c), cronShowVerb(c), c.reading(next),
+		cronRunVerb(c),
+		cronPauseVerb(c, "pause", true, "Pause a schedule",
+			"Nothing fires until resume. Times that pass in between do not count as missed."),
 		cronPauseVerb(c, "resume", false, "Resume a paused schedule", "The schedule continues with its next time."),
-		cronMissedVerb(c), cronBackfillVerb(c), cronHistoryVerb(c), cronResetVerb(c))
+		cronMissedVerb(c), cronBackfillVerb(c), cronHistoryVerb(c), cronResetVerb(c), cronImportVerb(c), cronLintVerb(c))
 }
 
 func printCronNext(c *cli, f *cronFlags, text string) error {
