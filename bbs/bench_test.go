@@ -16,6 +16,7 @@ import (
 	"cantina/store/mem"
 	"cantina/task"
 	"cantina/wire"
+	"cantina/worker"
 )
 
 // idle is an auctioneer, cells, sessions and callbacks that do nothing.
@@ -37,9 +38,9 @@ func (idle) CancelTask(task.Holder, string, string) {}
 func (idle) MayStart(string, string) bool { return true }
 
 // Stale is false.
-func (idle) MayLive(string) []string { return nil }
-func (idle) Alive(string) []string   { return nil }
-func (idle) Stale() bool             { return false }
+func (idle) MayLive(string) []string     { return nil }
+func (idle) Alive(string) []worker.Alive { return nil }
+func (idle) Stale() bool                 { return false }
 
 // Send does nothing.
 func (idle) Send(*task.Task) bool { return true }

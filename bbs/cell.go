@@ -172,6 +172,8 @@ func (ps *processes) SessionChanged(e worker.SessionChanged) {
 	switch {
 	case e.To == worker.Healthy:
 		ps.CellHealthy(cell, proc)
+	case e.To == worker.Unhealthy && e.From == worker.New:
+		ps.reported(cell, proc)
 	case e.To == worker.Unhealthy && e.From == worker.Healthy && e.WasHealthy:
 		ps.CellUnhealthy(cell, proc)
 	case e.To == worker.MustDie:
@@ -216,6 +218,38 @@ func (ps *processes) CellUnhealthy(cell, proc string) {
 	ps.told(func(t *tx) { t.onProc(proc, lrp.CellUnhealthy{Cell: cell, Proc: proc}) })
 }
 
+// reported: a process has reported the containers that it has. Work that must not run twice gets
+// the rows of those, since a store that went back may have it as waiting, or with another instance.
+// As long as another that was reported has the row, a container is remembered beside it.
+func (ps *processes) reported(cell, proc string) {
+	alive := ps.cfg.Sessions.Alive(proc)
+	stale := ps.cfg.Sessions.Stale()
+	ps.told(func(t *tx) {
+		for _, a := range alive {
+			by := lrp.Identity{Instance: a.ID, Cell: cell, Proc: proc}
+			switch k := (lrp.Key{Process: a.Process, Index: a.Index}); {
+			case k.Process != "":
+				ps.services.Reported.Add(ps.services.Index(k), by)
+				service := lrp.ServiceKey{Domain: a.Domain, Name: a.Service}
+				t.try(k, lrp.Found{By: by, Service: service, Stale: stale && !ps.confirmed(k)})
+			case a.Task != "" && pending(ps.tasks.Get(a.Task), a.ID):
+				t.tryTask(a.Task, task.Start{UID: a.ID, By: task.Holder{Cell: cell, Proc: proc}, Live: true})
+			}
+		}
+	})
+}
+
+// confirmed reports whether the process in an index's row has reported the instance there.
+func (ps *processes) confirmed(k lrp.Key) bool {
+	o := ps.services.Index(k).Ordinary
+	return o != nil && names(ps.cfg.Sessions.Alive(o.Proc), o.Instance)
+}
+
+// pending reports whether a row has the task of this uid as waiting.
+func pending(t *task.Task, uid string) bool {
+	return t != nil && t.UID == uid && t.State == task.Pending
+}
+
 // CellUnheard: a session that was not HEALTHY yet in this term has been silent for too long.
 func (ps *processes) CellUnheard(cell, proc string) {
 	ps.told(func(t *tx) { t.onProc(proc, lrp.CellUnheard{Cell: cell, Proc: proc}) })
@@ -255,6 +289,7 @@ func (ps *processes) procDead(cell, proc, successor string, succeeds bool) (lost
 	if successor != "" && successor != proc {
 		t.handOver(cell, proc, successor, succeeds)
 	}
+	ps.services.Reported.Drop(proc)
 	t.onProc(proc, lrp.ProcDead{Proc: proc})
 	for _, g := range t.b.tasks.OnProc(proc) {
 		if t.b.tasks.Get(g).State == task.Running {
@@ -281,17 +316,25 @@ func (t *tx) handOver(cell, proc, successor string, succeeds bool) {
 	alive := b.cfg.Sessions.Alive(successor)
 	for _, k := range b.services.OnProc(proc) {
 		d := b.services.Env(k, t.now).Desired
-		lives := slices.ContainsFunc(b.services.Index(k).Rows(), func(a *lrp.Actual) bool { return a.Proc == proc && slices.Contains(alive, a.Instance) })
+		lives := slices.ContainsFunc(b.services.Index(k).Rows(), func(a *lrp.Actual) bool {
+			return a.Proc == proc && names(alive, a.Instance)
+		})
 		if lives || succeeds && d != nil && d.Workload.OnCellRestart.Survives() {
 			t.try(k, lrp.ProcMoved{Cell: cell, From: proc, To: successor})
 		}
 	}
 	for _, g := range b.tasks.OnProc(proc) {
 		row := b.tasks.Get(g)
-		if slices.Contains(alive, row.UID) || succeeds && row.State == task.Running && row.Definition.Workload.OnCellRestart.Survives() {
+		if names(alive, row.UID) ||
+			succeeds && row.State == task.Running && row.Definition.Workload.OnCellRestart.Survives() {
 			t.tryTask(g, task.Adopt{UID: row.UID, From: proc, By: task.Holder{Cell: cell, Proc: successor}})
 		}
 	}
+}
+
+// names reports whether one of the containers has the id.
+func names(alive []worker.Alive, id string) bool {
+	return slices.ContainsFunc(alive, func(a worker.Alive) bool { return a.ID == id })
 }
 
 // onProc gives one event to every row of a service on a process.

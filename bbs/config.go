@@ -11,6 +11,7 @@ import (
 	"cantina/lrp"
 	"cantina/store"
 	"cantina/task"
+	"cantina/worker"
 )
 
 // Errors of the board.
@@ -76,9 +77,9 @@ type Sessions interface {
 	Stale() bool
 	// MayLive returns the processes of a cell that are not certainly dead, in order.
 	MayLive(cell string) []string
-	// Alive names the containers of services and tasks that a process has reported in this
+	// Alive returns the containers of services and tasks that a process has reported in this
 	// term, by instance and uid.
-	Alive(proc string) []string
+	Alive(proc string) []worker.Alive
 }
 
 // Machines counts the machines whose cells admit at least one of the definitions; ok is false if

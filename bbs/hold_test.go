@@ -9,6 +9,7 @@ import (
 	"cantina/lrp"
 	"cantina/plan"
 	"cantina/task"
+	"cantina/worker"
 )
 
 // TestTheInitialWaitHoldsWhatMayRun: while rows may be older than what cells run, tasks and exclusive
@@ -86,4 +87,52 @@ func TestAStaleTermBeginsWithoutAsking(t *testing.T) {
 			t.Fatalf("%+v", tasks)
 		}
 	})
+}
+
+// TestReportedContainersHaveTheirRows: rows of a store that went back have an exclusive instance as waiting, or as
+// another one on another cell, and a task as waiting, although a cell has the containers, which may survive KILL.
+// The report of the cell gives them their rows, so that the end of the wait places none of them again.
+func TestReportedContainersHaveTheirRows(t *testing.T) {
+	for name, elsewhere := range map[string]bool{"waiting": false, "on another cell": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				s := web(1, "1")
+				s.Exclusive = true
+				r.apply([]lrp.Desired{s}, nil)
+				if elsewhere {
+					r.serve()
+				}
+				def := task.Definition{Workload: runs("/bin/true")}
+				wanted := plan.NewTask{GUID: "t", Domain: "d", Definition: def}
+				if _, err := r.b.DesireTask(t.Context(), wanted, plan.Write{}); err != nil {
+					t.Fatal(err)
+				}
+				row, _ := r.b.GetTask("t")
+				key := r.b.services.Keys()[0]
+				r.setStale(true)
+				r.reelect()
+				r.take()
+				r.mu.Lock()
+				r.alive = map[string][]worker.Alive{"b1": {
+					{ID: "older", Process: key.Process, Index: key.Index, Domain: "d", Service: "web"},
+					{ID: row.UID, Task: "t"}, {ID: "another", Task: "t"}, {ID: "unknown", Task: "gone"}, {ID: "ordinary"},
+				}}
+				r.mu.Unlock()
+				r.b.SessionChanged(worker.SessionChanged{Cell: "b", Proc: "b1", From: worker.New, To: worker.Unhealthy})
+				synctest.Wait()
+				r.setStale(false)
+				r.b.StartsChanged()
+				synctest.Wait()
+				if lrps, tasks, _ := r.take(); len(lrps)+len(tasks) != 0 {
+					t.Fatalf("placed again: %+v %+v", lrps, tasks)
+				}
+				if o := r.b.services.Index(key).Ordinary; !o.Is(lrp.Identity{Instance: "older", Cell: "b"}) || !o.Exclusive {
+					t.Errorf("the instance: %+v", o)
+				}
+				if x, _ := r.b.GetTask("t"); x.State != task.Running || x.Holder != (task.Holder{Cell: "b", Proc: "b1"}) {
+					t.Errorf("the task: %+v", x.Task)
+				}
+			})
+		})
+	}
 }

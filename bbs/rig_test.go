@@ -48,7 +48,7 @@ type rig struct {
 	withdrawn int
 	dead      map[string]bool
 	later     map[string]bool // further processes of the cells
-	alive     map[string][]string
+	alive     map[string][]worker.Alive
 	stale     bool
 	full      bool // no callback is taken
 	slow      bool // what starts is ready a call later
@@ -223,7 +223,7 @@ func (r *rig) MayLive(cell string) []string {
 }
 
 // Alive implements Sessions.
-func (r *rig) Alive(proc string) []string {
+func (r *rig) Alive(proc string) []worker.Alive {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.alive[proc]

@@ -87,7 +87,15 @@ func (r *rig) has(proc string, services ...lrp.ServiceKey) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.alive = map[string][]string{proc: all}
+	r.alive = map[string][]worker.Alive{proc: containers(all...)}
+}
+
+// containers are containers of which only the id is reported.
+func containers(ids ...string) (all []worker.Alive) {
+	for _, id := range ids {
+		all = append(all, worker.Alive{ID: id})
+	}
+	return all
 }
 
 // where is the cell and the process that run the one instance of a service.
@@ -129,7 +137,7 @@ func TestWhatASuccessorHasIsNotDead(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.mu.Lock()
-		r.alive = map[string][]string{"a2": {page.Items[0].Instance, stuck.UID, ending.UID}}
+		r.alive = map[string][]worker.Alive{"a2": containers(page.Items[0].Instance, stuck.UID, ending.UID)}
 		r.mu.Unlock()
 		r.b.CellMustDie("a", "a1", true)
 		r.b.Dead(worker.Dead{Cell: "a", Proc: "a1", Proof: worker.ProofSuccessor}, "a2")

@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"cantina/batch"
 	"cantina/executor"
 	"cantina/wire"
+	"cantina/worker"
 )
 
 // containers has the cell's data about containers: the plan of a reserved one, and data that its
@@ -67,20 +69,24 @@ func (k *containers) statusOf(ct executor.Container) (string, error) {
 	return wire.EncodeBatchEnd(end, r.Status)
 }
 
-// alive names the containers of services that have not ended, and those of tasks, including ends
+// alive returns the containers of services that have not ended, and those of tasks, including ends
 // that are not reported yet. While the session is NEW, as when it reports, none is started.
-func (k *containers) alive() (all []string) {
+func (k *containers) alive() (all []worker.Alive) {
 	for _, ct := range k.exec.List() {
 		l, ended := ct.Labels, ct.State == executor.Completed
 		switch {
 		case ct.State == executor.Reserved:
 		case l[labelKind] == kindLRP && !ended:
-			all = append(all, l[labelInstance])
+			a := worker.Alive{ID: l[labelInstance]}
+			if key, service, ok := keyOf(l); ok && l[labelExclusive] != "" {
+				a.Process, a.Index, a.Domain, a.Service = key.Process, key.Index, service.Domain, service.Name
+			}
+			all = append(all, a)
 		case l[labelKind] == kindTask:
-			all = append(all, l[labelUID])
+			all = append(all, worker.Alive{ID: l[labelUID], Task: l[labelTask]})
 		}
 	}
-	slices.Sort(all)
+	slices.SortFunc(all, func(a, b worker.Alive) int { return cmp.Compare(a.ID, b.ID) })
 	return all
 }
 

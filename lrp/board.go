@@ -14,6 +14,8 @@ import (
 // changed in place by one goroutine; it decides only with Step, Roll and the rules in converge.go.
 // It never changes services and rows that were put in.
 type Board struct {
+	Reported Reported
+
 	policy   ConvergePolicy
 	services map[ServiceKey]*Service
 	procs    processes
@@ -50,7 +52,7 @@ func NewBoard(p ConvergePolicy) *Board {
 	return &Board{
 		policy: p, services: map[ServiceKey]*Service{}, procs: processes{},
 		byProc: multimap.Map[string, Key]{}, domains: map[string]time.Time{},
-		badKeys: map[Key]bool{}, badSvcs: map[ServiceKey]bool{}, heard: map[string]time.Time{},
+		badKeys: map[Key]bool{}, badSvcs: map[ServiceKey]bool{}, heard: map[string]time.Time{}, Reported: Reported{},
 		dirtyKeys: map[Key]struct{}{}, dirtySvcs: map[ServiceKey]struct{}{},
 		svcDue: map[ServiceKey]time.Time{},
 	}
@@ -138,6 +140,9 @@ func (b *Board) PutIndex(x Index) {
 	if old := p.rows[i]; old != nil {
 		b.track(old.index, false)
 		p.count(i, old.index, false)
+	}
+	if len(b.Reported) > 0 {
+		b.Reported.left(b.Index(x.Key), x)
 	}
 	p.healthy.touch(i)
 	b.dirtyKeys[x.Key] = struct{}{}
@@ -318,6 +323,9 @@ func (b *Board) Env(k Key, now time.Time) Env {
 		return env
 	}
 	env.Fresh = b.Fresh(p.service.Domain, now)
+	if len(b.Reported) > 0 {
+		env.Reported = b.Reported.beside(b.Index(k))
+	}
 	if p.version != nil {
 		env.Desired, env.Wanted = &p.version.Desired, p.version.Wants(k.Index)
 		env.OthersRunning = b.othersRunning(p, k.Index)

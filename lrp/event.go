@@ -92,6 +92,14 @@ type (
 	ProcDead struct{ Proc string }
 	// ProcMoved: the containers of From were adopted by its successor To.
 	ProcMoved struct{ Cell, From, To string }
+	// Found: By's process reports, at the start of its session, a container of an instance that runs
+	// at most once. Stale: the rows may be older than the cells' work, and no process has reported
+	// the instance in the row.
+	Found struct {
+		By      Identity
+		Service ServiceKey
+		Stale   bool
+	}
 )
 
 func (Create) event()           {}
@@ -116,6 +124,7 @@ func (CellUnheard) event()      {}
 func (CellMustDie) event()      {}
 func (ProcDead) event()         {}
 func (ProcMoved) event()        {}
+func (Found) event()            {}
 
 // Effect is something to be done after the commit. Losing one is safe:
 // convergence finds it again. All effects are comparable.
@@ -185,6 +194,9 @@ type Env struct {
 	// row that serves and is not about to be stopped: the gate for draining a stop-first
 	// service.
 	OthersRunning bool
+	// Reported are containers of an index that runs at most once, which cells have reported and no
+	// row names. None is placed as long as one of them may be alive.
+	Reported []Identity
 }
 
 // keepsOrphan reports whether the row has no definition and must be kept all the

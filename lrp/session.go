@@ -110,3 +110,23 @@ func (m *machine) procMoved(e ProcMoved) {
 		m.x.Ordinary = &b
 	}
 }
+
+// found gives the index to the instance that By's process reports, if no other has it. In rows that
+// may be older than the report, another may be named that had ended before this one started: two
+// never run, so the one that is reported has the index. Its harmoniser confirms the row.
+func (m *machine) found(e Found) {
+	a := m.x.Ordinary
+	switch {
+	case a.Is(e.By) || m.x.Suspect.Is(e.By) || m.x.Evacuating.Is(e.By):
+		return
+	case a != nil && (a.State == Claimed || a.State == Running) && !e.Stale:
+		return // its cell ends it
+	case a != nil && a.State == Unclaimed:
+		m.do(WithdrawAuction{Key: m.x.Key})
+	}
+	b := m.on(e.By, Claimed, a)
+	if b.Exclusive = true; b.Service == (ServiceKey{}) {
+		b.Service = e.Service
+	}
+	m.x = Index{Key: m.x.Key, Ordinary: b}
+}

@@ -105,6 +105,8 @@ func (m *machine) stepCell(e Event) error {
 		m.leaveProc(e.Proc, true)
 	case ProcMoved:
 		m.procMoved(e)
+	case Found:
+		m.found(e)
 	default:
 		return fmt.Errorf("unknown event %T", e)
 	}
@@ -125,8 +127,17 @@ func (m *machine) fresh() *Actual {
 }
 
 // place puts an UNCLAIMED row in the ordinary row's place and requests a placement. The row keeps
-// the crash count and reason of old, if any.
+// the crash count and reason of old, if any. A container that a cell has reported gets the row
+// instead; the cell removes the row when the container is gone.
 func (m *machine) place(old *Actual) {
+	if all := m.env.Reported; len(all) > 0 {
+		if old != nil && old.State == Unclaimed {
+			m.do(WithdrawAuction{Key: m.x.Key})
+		}
+		m.x.Ordinary = m.on(all[0], Claimed, old)
+		m.x.Ordinary.Exclusive = true
+		return
+	}
 	a := m.fresh()
 	if old != nil {
 		a.CrashCount, a.CrashReason, a.LastCrash, a.Service, a.Exclusive = old.CrashCount, old.CrashReason, old.LastCrash, old.Service, old.Exclusive
@@ -232,6 +243,8 @@ func (m *machine) resend() {
 	a := m.x.Ordinary
 	switch {
 	case a == nil:
+	case a.State == Unclaimed && m.env.Wanted && len(m.env.Reported) > 0:
+		m.place(a)
 	case a.State == Unclaimed && m.env.Wanted:
 		if !m.env.Now.Before(a.NotBefore) {
 			m.do(RequestAuction{Key: m.x.Key})
@@ -272,6 +285,8 @@ func (m *machine) claim(by Identity) error {
 		return nil
 	case a.Is(by): // RUNNING: the cell knows better
 	case a.State != Unclaimed, m.env.Desired == nil, !m.env.Wanted, m.x.Evacuating.Is(by): // a late call about a RUNNING one
+		return ErrCannotBeClaimed
+	case len(m.env.Reported) > 0:
 		return ErrCannotBeClaimed
 	case !m.env.Eligible:
 		return ErrNotEligible

@@ -37,6 +37,7 @@ func drawEvent(rt *rapid.T, now time.Time, exclusive bool) Event {
 		Evacuate{By: by, Net: net, Until: now.Add(time.Minute)}, EvacuateClaimed{By: by}, EvacuateStopped{By: by}, EvacuateCrashed{By: by},
 		RemoveEvacuating{By: by}, CellHealthy{by.Cell, by.Proc}, CellUnhealthy{by.Cell, by.Proc}, CellUnheard{by.Cell, by.Proc}, CellMustDie{by.Cell, by.Proc},
 		ProcDead{by.Proc}, ProcMoved{by.Cell, by.Proc, by.Proc + "2"},
+		Found{By: by, Service: svc, Stale: rapid.Bool().Draw(rt, "stale")},
 	}).Draw(rt, "event")
 }
 

@@ -72,8 +72,8 @@ func (m *machine) MayLive(cell string) []string {
 	return out
 }
 
-// Alive names the containers of services and tasks that a process has reported.
-func (m *machine) Alive(proc string) []string {
+// Alive returns the containers of services and tasks that a process has reported.
+func (m *machine) Alive(proc string) []worker.Alive {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.leader.Alive(worker.Proc(proc))

@@ -192,7 +192,7 @@ func (c *checker) told(r *leadership, e task.Event, after *task.Task) {
 	var by task.Holder
 	switch e := e.(type) {
 	case task.ProcDead:
-		c.judged(r, after)
+		c.judged(r, e.Proc, after)
 		return
 	case task.Complete:
 		by = e.By
@@ -208,15 +208,16 @@ func (c *checker) told(r *leadership, e task.Event, after *task.Task) {
 	}
 }
 
-// judged: I5, a task is given up as lost only if no process that has reported holds its end.
-func (c *checker) judged(r *leadership, t *task.Task) {
+// judged: I5, a task is given up as lost only if no process holds its end that had reported when
+// the death of its holder was decided. (The news waits for its commit.)
+func (c *checker) judged(r *leadership, dead string, t *task.Task) {
 	w := r.s.w
 	for _, m := range w.machines {
 		u := m.unit("t-" + t.UID)
 		if u == nil || t.Outcome != task.Lost || u.state != completed || u.began == 0 || u.nameless || u.made != w.store.made || !m.alive {
 			continue
 		}
-		if couldSay(r, m) {
+		if couldSay(r, m) && !slices.Contains(r.silentAt[worker.Proc(dead)], m) {
 			w.fail("I5", "%s is given up as lost while %s, which has reported, holds its end", describeTask(t), m.name)
 		}
 	}

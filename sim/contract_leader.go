@@ -80,6 +80,10 @@ func (r *leadership) contract(s seen, e worker.Event, out worker.Output) {
 	for _, f := range out.Effects {
 		if d, ok := f.(worker.Dead); ok {
 			r.perished[d.Proc] = true
+			r.silentAt[d.Proc] = slices.DeleteFunc(slices.Clone(r.s.w.machines), func(m *machine) bool { return couldSay(r, m) })
+		}
+		if c, ok := f.(worker.SessionChanged); ok && c.To == worker.MustDie {
+			r.perished[c.Proc] = true // one that was never listed is forgotten without a proof
 		}
 		if c, ok := f.(worker.SessionChanged); ok && c.Displaced {
 			r.displaced[c.Proc] = true
@@ -175,7 +179,7 @@ func (r *leadership) wanted(s seen, h worker.Heartbeat) (v worker.Verdict, why s
 	adopts := s.wait.All || r.leader.Wait(r.s.local()).All
 	switch {
 	case r.perished[h.Proc] && !s.known:
-		return worker.Die, "declared dead", !s.sender.Displaced && !r.displaced[h.Proc]
+		return worker.Die, "given up, or declared dead", !s.sender.Displaced && !r.displaced[h.Proc]
 	case s.known && s.sender.Displaced:
 		return worker.DieAll, "displaced", true
 	case h.Deregister || !s.known && r.displaced[h.Proc]:

@@ -55,9 +55,10 @@ type leadership struct {
 	tight     bool                 // a submission must now fit into one row
 	jobs      map[string]bool      // names that are held during the wait
 	nodes     map[string]bool      // nodes
-	perished  map[worker.Proc]bool // declared dead
+	perished  map[worker.Proc]bool // given up, or declared dead
 	displaced map[worker.Proc]bool
-	handed    map[worker.Run]bool // ends given to the scheduler
+	silentAt  map[worker.Proc][]*machine // machines that had not reported when it was declared dead
+	handed    map[worker.Run]bool        // ends given to the scheduler
 	t         worker.Timeouts
 	told      workerset.ID                     // the newest set that a cell received
 	shows     map[worker.Proc]worker.Heartbeat // each process's newest
@@ -197,7 +198,8 @@ func (s *server) campaign() {
 func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 	w := s.w
 	r := &leadership{s: s, id: id, term: term, made: w.store.made, began: s.local(), held: sent + leaseTTL - leaseDrift, jobs: map[string]bool{}, nodes: map[string]bool{},
-		perished: map[worker.Proc]bool{}, displaced: map[worker.Proc]bool{}, handed: map[worker.Run]bool{}, shows: map[worker.Proc]worker.Heartbeat{}, agreed: map[worker.Proc]bool{}, t: w.timeouts(), revision: w.store.revision, bad: map[string]*aside{}, newest: map[string]any{}}
+		perished: map[worker.Proc]bool{}, displaced: map[worker.Proc]bool{},
+		silentAt: map[worker.Proc][]*machine{}, handed: map[worker.Run]bool{}, shows: map[worker.Proc]worker.Heartbeat{}, agreed: map[worker.Proc]bool{}, t: w.timeouts(), revision: w.store.revision, bad: map[string]*aside{}, newest: map[string]any{}}
 	s.setWall()
 	r.threads = newThreads(w, func(fn func()) { s.later(0, fn) })
 	for _, key := range w.store.texts() {

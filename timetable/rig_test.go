@@ -27,6 +27,7 @@ import (
 	"cantina/task"
 	"cantina/timetable"
 	"cantina/wire"
+	"cantina/worker"
 )
 
 // rig is a timetable on a real board and the memory store, with a clock that is moved
@@ -51,8 +52,8 @@ type rig struct {
 	starts []string // logical times of what the cell was given, with the schedule
 	keep   bool     // started tasks run on
 	heard  bool
-	dead   bool     // the cell's process
-	alive  []string // uids of the tasks whose containers its successor has
+	dead   bool           // the cell's process
+	alive  []worker.Alive // uids of the tasks whose containers its successor has
 	jobs   map[string]schedule.Answer
 	renews []string
 	zones  map[string]*time.Location
@@ -352,8 +353,8 @@ func (r *rig) MayStart(string, string) bool { return true }
 func (r *rig) Stale() bool { return false }
 
 // MayLive implements bbs.Sessions: nothing runs.
-func (r *rig) MayLive(string) []string { return nil }
-func (r *rig) Alive(string) []string   { return r.alive }
+func (r *rig) MayLive(string) []string     { return nil }
+func (r *rig) Alive(string) []worker.Alive { return r.alive }
 
 // Heard implements timetable.Sessions.
 func (r *rig) Heard(string) bool { r.mu.Lock(); defer r.mu.Unlock(); return r.heard }

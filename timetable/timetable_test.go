@@ -17,6 +17,7 @@ import (
 	"cantina/schedule"
 	"cantina/store"
 	"cantina/task"
+	"cantina/worker"
 )
 
 var key = schedule.Key{Domain: "d", Name: "n"}
@@ -187,7 +188,7 @@ func TestARunThatASuccessorHasIsNotOver(t *testing.T) {
 		}
 		r.dead = true // so says the registry
 		r.at("02:10:00").started()
-		r.alive = []string{old.UID}
+		r.alive = []worker.Alive{{ID: old.UID}}
 		r.die("q").at("02:20:00").started()
 		if err := r.event(old.GUID, task.Complete{UID: old.UID, By: task.Holder{Cell: "c", Proc: "q"}}); err != nil {
 			t.Fatal(err)

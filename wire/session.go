@@ -165,7 +165,10 @@ func FromReport(x worker.Report) *pb.GetRunningTasksResponse {
 		Held: each(x.Held, func(h worker.Held) *pb.HeldRun {
 			return &pb.HeldRun{Run: FromRun(h.Run), Ended: h.Ended, Adopted: h.Adopted}
 		}),
-		Alive: x.Alive,
+		Alive: each(x.Alive, func(a worker.Alive) *pb.AliveContainer {
+			return &pb.AliveContainer{Id: a.ID, Task: a.Task,
+				Process: a.Process, Index: int32(a.Index), Domain: a.Domain, Service: a.Service}
+		}),
 	}
 }
 
@@ -177,7 +180,10 @@ func ToReport(m *pb.GetRunningTasksResponse) (worker.Report, error) {
 		Held: eachAt(m.GetHeld(), func(i int, h *pb.HeldRun) worker.Held {
 			return worker.Held{Run: r.batchRun(fmt.Sprintf("held[%d]", i), h.GetRun()), Ended: h.GetEnded(), Adopted: h.GetAdopted()}
 		}),
-		Alive: m.GetAlive(),
+		Alive: each(m.GetAlive(), func(a *pb.AliveContainer) worker.Alive {
+			return worker.Alive{ID: a.GetId(), Task: a.GetTask(),
+				Process: a.GetProcess(), Index: int(a.GetIndex()), Domain: a.GetDomain(), Service: a.GetService()}
+		}),
 	}
 	return x, r.err
 }

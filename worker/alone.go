@@ -33,6 +33,6 @@ func (iw *waiting) accounted(now time.Duration) bool {
 	}
 	return slices.ContainsFunc(iw.order, func(p *process) bool {
 		return p.reported && !p.remains && p.health.State != MustDie &&
-			(lapsed || !slices.ContainsFunc(p.alive, iw.unnamed))
+			(lapsed || !slices.ContainsFunc(p.alive, func(a Alive) bool { return iw.unnamed(a.ID) }))
 	})
 }

@@ -59,7 +59,7 @@ func TestWhatNoRowNames(t *testing.T) {
 			c.Restored, c.Alone, c.Known = true, true, func(id string) bool { return id == "named" }
 		})
 		r.devBeat("p", 7, true)
-		r.step(ReportReceived{Report{Term: term5, Proc: "p", Alive: []string{id}}})
+		r.step(ReportReceived{Report{Term: term5, Proc: "p", Alive: []Alive{{ID: id}}}})
 		r.second()
 		if active, _ := r.l.Waits(); active != want {
 			t.Errorf("%s: waits %v", id, active)

@@ -245,7 +245,7 @@ func (w *teller) cellEffect(p *peer, e CellEffect) {
 	case SendStatus:
 		send(StatusReceived(e))
 	case AnswerReport:
-		e.Report.Alive = draw.One(w.rng, nil, []string{"web-0"}, []string{"other-0", "web-0"})
+		e.Report.Alive = draw.One(w.rng, nil, []Alive{{ID: "web-0"}}, []Alive{{ID: "other-0"}, {ID: "web-0"}})
 		send(ReportReceived(e))
 	case AnswerRun:
 		send(RunAnswered(e))

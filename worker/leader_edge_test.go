@@ -33,12 +33,12 @@ func TestWhatTheOwnCellHasToSay(t *testing.T) {
 	if w := r.l.Wait(r.now); w.Longest != 0 {
 		t.Errorf("no time bounds the wait for the own cell: %v", w.Longest)
 	}
-	r.step(ReportReceived{Report{Term: term5, Proc: "p", Alive: []string{"i"}}})
+	r.step(ReportReceived{Report{Term: term5, Proc: "p", Alive: []Alive{{ID: "i"}}}})
 	r.second()
 	if active, _ := r.l.Waits(); !active {
 		t.Fatal("no row is known to name what it has")
 	}
-	if a := r.l.Alive("p"); !slices.Equal(a, []string{"i"}) || r.l.Alive("nobody") != nil {
+	if a := r.l.Alive("p"); !slices.Equal(a, []Alive{{ID: "i"}}) || r.l.Alive("nobody") != nil {
 		t.Errorf("%v", a)
 	}
 }

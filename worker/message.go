@@ -155,10 +155,22 @@ type Report struct {
 	Predecessor      Proc
 	PredecessorsGone bool
 	Held             []Held
-	// Alive names the containers of services and tasks that the process has and that have not ended,
-	// by instance and uid, sorted. Work that it took over from a predecessor is included, and does
-	// not die with that one.
-	Alive []string
+	// Alive are the containers of services and tasks that the process has and that have not ended,
+	// sorted by id. Work that it took over from a predecessor is included, and does not die with
+	// that one.
+	Alive []Alive
+}
+
+// Alive is one container of a service or a task that has not ended.
+type Alive struct {
+	ID string // the instance, or the uid of the task
+	// Task is the guid of a task.
+	Task string
+	// Process, Index, Domain and Service are those of an instance that runs at most once; empty for
+	// other instances.
+	Process         string
+	Index           int
+	Domain, Service string
 }
 
 // RunTask starts one invocation, or probes the cell (Bistro runTask; the probe is its

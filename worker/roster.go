@@ -44,8 +44,8 @@ type process struct {
 	unheard   bool          // its silence was reported, and it is not HEALTHY yet
 	connected bool          // has beaten in this term
 	reported  bool
-	alive     []string // containers of services and tasks that it reported
-	remains   bool     // its newest heartbeat reported that not all work of its predecessors is gone
+	alive     []Alive // containers of services and tasks that it reported
+	remains   bool    // its newest heartbeat reported that not all work of its predecessors is gone
 	displaced bool
 	dead      bool // proven; its statuses are being committed
 	// deathOutput is the Output that reports the death. Its consequences are submitted when that is
@@ -171,9 +171,9 @@ func (r *roster) IsBack(proc Proc) bool {
 	return p != nil && p.health.State == Healthy
 }
 
-// Alive names the containers of services and tasks that a process has reported, by instance
-// and uid, as they were then.
-func (r *roster) Alive(proc Proc) []string {
+// Alive returns the containers of services and tasks that a process has reported, as they were
+// then.
+func (r *roster) Alive(proc Proc) []Alive {
 	if p := r.procs[proc]; p != nil {
 		return p.alive
 	}

@@ -64,6 +64,15 @@ func boards() []Mistake {
 		}
 `),
 		}},
+		{Name: "ReportHasNoRow", Rule: "a container that a cell reports gets no row",
+			Args: "--load mixed --faults hang-work,restore-store,pause-agent", Patches: []mutate.Patch{
+				patch("bbs/cell.go", "\tps.told(func(t *tx) {\n\t\tfor _, a := range alive {\n", `	if mistake.On("ReportHasNoRow") {
+		return
+	}
+	ps.told(func(t *tx) {
+		for _, a := range alive {
+`),
+			}},
 		{Name: "RemovedUnproven", Rule: "an exclusive row is removed by a process that does not hold it", Args: "--load mixed", Patches: []mutate.Patch{
 			patch("lrp/step.go", "a.Proc != by.Proc {\n\t\treturn ErrNotProven", "a.Proc != by.Proc && !mistake.On(\"RemovedUnproven\") {\n\t\treturn ErrNotProven"),
 		}},

@@ -1667,8 +1667,8 @@ type GetRunningTasksResponse struct {
 	Predecessor      string                 `protobuf:"bytes,3,opt,name=predecessor,proto3" json:"predecessor,omitempty"`
 	PredecessorsGone bool                   `protobuf:"varint,4,opt,name=predecessors_gone,json=predecessorsGone,proto3" json:"predecessors_gone,omitempty"`
 	Held             []*HeldRun             `protobuf:"bytes,5,rep,name=held,proto3" json:"held,omitempty"`
-	// Containers of services and tasks that have not ended, by instance and uid.
-	Alive         []string `protobuf:"bytes,6,rep,name=alive,proto3" json:"alive,omitempty"`
+	// Containers of services and tasks that have not ended.
+	Alive         []*AliveContainer `protobuf:"bytes,6,rep,name=alive,proto3" json:"alive,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1738,11 +1738,99 @@ func (x *GetRunningTasksResponse) GetHeld() []*HeldRun {
 	return nil
 }
 
-func (x *GetRunningTasksResponse) GetAlive() []string {
+func (x *GetRunningTasksResponse) GetAlive() []*AliveContainer {
 	if x != nil {
 		return x.Alive
 	}
 	return nil
+}
+
+// A container of a service or a task that has not ended.
+type AliveContainer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The instance, or the uid of the task.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The guid of a task.
+	Task string `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
+	// Those of an instance that runs at most once; absent for other instances.
+	Process       string `protobuf:"bytes,3,opt,name=process,proto3" json:"process,omitempty"`
+	Index         int32  `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"`
+	Domain        string `protobuf:"bytes,5,opt,name=domain,proto3" json:"domain,omitempty"`
+	Service       string `protobuf:"bytes,6,opt,name=service,proto3" json:"service,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AliveContainer) Reset() {
+	*x = AliveContainer{}
+	mi := &file_cantina_v1_cell_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AliveContainer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AliveContainer) ProtoMessage() {}
+
+func (x *AliveContainer) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_cell_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AliveContainer.ProtoReflect.Descriptor instead.
+func (*AliveContainer) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *AliveContainer) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *AliveContainer) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *AliveContainer) GetProcess() string {
+	if x != nil {
+		return x.Process
+	}
+	return ""
+}
+
+func (x *AliveContainer) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *AliveContainer) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *AliveContainer) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
 }
 
 // One runTask: a batch task, or a probe.
@@ -1770,7 +1858,7 @@ type RunTask struct {
 
 func (x *RunTask) Reset() {
 	*x = RunTask{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[13]
+	mi := &file_cantina_v1_cell_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1782,7 +1870,7 @@ func (x *RunTask) String() string {
 func (*RunTask) ProtoMessage() {}
 
 func (x *RunTask) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[13]
+	mi := &file_cantina_v1_cell_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1795,7 +1883,7 @@ func (x *RunTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunTask.ProtoReflect.Descriptor instead.
 func (*RunTask) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{13}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RunTask) GetRun() *BatchRun {
@@ -1881,7 +1969,7 @@ type RunTasksRequest struct {
 
 func (x *RunTasksRequest) Reset() {
 	*x = RunTasksRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[14]
+	mi := &file_cantina_v1_cell_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1893,7 +1981,7 @@ func (x *RunTasksRequest) String() string {
 func (*RunTasksRequest) ProtoMessage() {}
 
 func (x *RunTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[14]
+	mi := &file_cantina_v1_cell_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1906,7 +1994,7 @@ func (x *RunTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunTasksRequest.ProtoReflect.Descriptor instead.
 func (*RunTasksRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{14}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RunTasksRequest) GetTo() *Callee {
@@ -1949,7 +2037,7 @@ type RunAnswer struct {
 
 func (x *RunAnswer) Reset() {
 	*x = RunAnswer{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[15]
+	mi := &file_cantina_v1_cell_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1961,7 +2049,7 @@ func (x *RunAnswer) String() string {
 func (*RunAnswer) ProtoMessage() {}
 
 func (x *RunAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[15]
+	mi := &file_cantina_v1_cell_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1974,7 +2062,7 @@ func (x *RunAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunAnswer.ProtoReflect.Descriptor instead.
 func (*RunAnswer) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{15}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RunAnswer) GetRun() *BatchRun {
@@ -2017,7 +2105,7 @@ type RunTasksResponse struct {
 
 func (x *RunTasksResponse) Reset() {
 	*x = RunTasksResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[16]
+	mi := &file_cantina_v1_cell_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2029,7 +2117,7 @@ func (x *RunTasksResponse) String() string {
 func (*RunTasksResponse) ProtoMessage() {}
 
 func (x *RunTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[16]
+	mi := &file_cantina_v1_cell_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2042,7 +2130,7 @@ func (x *RunTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunTasksResponse.ProtoReflect.Descriptor instead.
 func (*RunTasksResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{16}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RunTasksResponse) GetTerm() *Term {
@@ -2077,7 +2165,7 @@ type NotifyIfTasksNotRunningRequest struct {
 
 func (x *NotifyIfTasksNotRunningRequest) Reset() {
 	*x = NotifyIfTasksNotRunningRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[17]
+	mi := &file_cantina_v1_cell_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2089,7 +2177,7 @@ func (x *NotifyIfTasksNotRunningRequest) String() string {
 func (*NotifyIfTasksNotRunningRequest) ProtoMessage() {}
 
 func (x *NotifyIfTasksNotRunningRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[17]
+	mi := &file_cantina_v1_cell_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2102,7 +2190,7 @@ func (x *NotifyIfTasksNotRunningRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotifyIfTasksNotRunningRequest.ProtoReflect.Descriptor instead.
 func (*NotifyIfTasksNotRunningRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{17}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *NotifyIfTasksNotRunningRequest) GetTo() *Callee {
@@ -2138,7 +2226,7 @@ type NotifyIfTasksNotRunningResponse struct {
 
 func (x *NotifyIfTasksNotRunningResponse) Reset() {
 	*x = NotifyIfTasksNotRunningResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[18]
+	mi := &file_cantina_v1_cell_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2150,7 +2238,7 @@ func (x *NotifyIfTasksNotRunningResponse) String() string {
 func (*NotifyIfTasksNotRunningResponse) ProtoMessage() {}
 
 func (x *NotifyIfTasksNotRunningResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[18]
+	mi := &file_cantina_v1_cell_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2163,7 +2251,7 @@ func (x *NotifyIfTasksNotRunningResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotifyIfTasksNotRunningResponse.ProtoReflect.Descriptor instead.
 func (*NotifyIfTasksNotRunningResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{18}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *NotifyIfTasksNotRunningResponse) GetTerm() *Term {
@@ -2204,7 +2292,7 @@ type KillTaskRequest struct {
 
 func (x *KillTaskRequest) Reset() {
 	*x = KillTaskRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[19]
+	mi := &file_cantina_v1_cell_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2216,7 +2304,7 @@ func (x *KillTaskRequest) String() string {
 func (*KillTaskRequest) ProtoMessage() {}
 
 func (x *KillTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[19]
+	mi := &file_cantina_v1_cell_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2229,7 +2317,7 @@ func (x *KillTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillTaskRequest.ProtoReflect.Descriptor instead.
 func (*KillTaskRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{19}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *KillTaskRequest) GetTo() *Callee {
@@ -2258,7 +2346,7 @@ type KillTaskResponse struct {
 
 func (x *KillTaskResponse) Reset() {
 	*x = KillTaskResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[20]
+	mi := &file_cantina_v1_cell_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2270,7 +2358,7 @@ func (x *KillTaskResponse) String() string {
 func (*KillTaskResponse) ProtoMessage() {}
 
 func (x *KillTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[20]
+	mi := &file_cantina_v1_cell_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2283,7 +2371,7 @@ func (x *KillTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillTaskResponse.ProtoReflect.Descriptor instead.
 func (*KillTaskResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{20}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *KillTaskResponse) GetTerm() *Term {
@@ -2317,7 +2405,7 @@ type RequestSuicideRequest struct {
 
 func (x *RequestSuicideRequest) Reset() {
 	*x = RequestSuicideRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[21]
+	mi := &file_cantina_v1_cell_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2329,7 +2417,7 @@ func (x *RequestSuicideRequest) String() string {
 func (*RequestSuicideRequest) ProtoMessage() {}
 
 func (x *RequestSuicideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[21]
+	mi := &file_cantina_v1_cell_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2342,7 +2430,7 @@ func (x *RequestSuicideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestSuicideRequest.ProtoReflect.Descriptor instead.
 func (*RequestSuicideRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{21}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RequestSuicideRequest) GetTo() *Callee {
@@ -2369,7 +2457,7 @@ type RequestSuicideResponse struct {
 
 func (x *RequestSuicideResponse) Reset() {
 	*x = RequestSuicideResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[22]
+	mi := &file_cantina_v1_cell_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2381,7 +2469,7 @@ func (x *RequestSuicideResponse) String() string {
 func (*RequestSuicideResponse) ProtoMessage() {}
 
 func (x *RequestSuicideResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[22]
+	mi := &file_cantina_v1_cell_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2394,7 +2482,7 @@ func (x *RequestSuicideResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestSuicideResponse.ProtoReflect.Descriptor instead.
 func (*RequestSuicideResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{22}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RequestSuicideResponse) GetTerm() *Term {
@@ -2426,7 +2514,7 @@ type StatusItem struct {
 
 func (x *StatusItem) Reset() {
 	*x = StatusItem{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[23]
+	mi := &file_cantina_v1_cell_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2438,7 +2526,7 @@ func (x *StatusItem) String() string {
 func (*StatusItem) ProtoMessage() {}
 
 func (x *StatusItem) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[23]
+	mi := &file_cantina_v1_cell_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2451,7 +2539,7 @@ func (x *StatusItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusItem.ProtoReflect.Descriptor instead.
 func (*StatusItem) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{23}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StatusItem) GetKind() StatusKind {
@@ -2506,7 +2594,7 @@ type UpdateStatusRequest struct {
 
 func (x *UpdateStatusRequest) Reset() {
 	*x = UpdateStatusRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[24]
+	mi := &file_cantina_v1_cell_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2518,7 +2606,7 @@ func (x *UpdateStatusRequest) String() string {
 func (*UpdateStatusRequest) ProtoMessage() {}
 
 func (x *UpdateStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[24]
+	mi := &file_cantina_v1_cell_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2531,7 +2619,7 @@ func (x *UpdateStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStatusRequest.ProtoReflect.Descriptor instead.
 func (*UpdateStatusRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{24}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *UpdateStatusRequest) GetFrom() *Caller {
@@ -2560,7 +2648,7 @@ type UpdateStatusResponse struct {
 
 func (x *UpdateStatusResponse) Reset() {
 	*x = UpdateStatusResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[25]
+	mi := &file_cantina_v1_cell_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2572,7 +2660,7 @@ func (x *UpdateStatusResponse) String() string {
 func (*UpdateStatusResponse) ProtoMessage() {}
 
 func (x *UpdateStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[25]
+	mi := &file_cantina_v1_cell_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2585,7 +2673,7 @@ func (x *UpdateStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateStatusResponse.ProtoReflect.Descriptor instead.
 func (*UpdateStatusResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{25}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *UpdateStatusResponse) GetTerm() *Term {
@@ -2630,7 +2718,7 @@ type BatchEnd struct {
 
 func (x *BatchEnd) Reset() {
 	*x = BatchEnd{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[26]
+	mi := &file_cantina_v1_cell_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2642,7 +2730,7 @@ func (x *BatchEnd) String() string {
 func (*BatchEnd) ProtoMessage() {}
 
 func (x *BatchEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[26]
+	mi := &file_cantina_v1_cell_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2655,7 +2743,7 @@ func (x *BatchEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchEnd.ProtoReflect.Descriptor instead.
 func (*BatchEnd) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{26}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *BatchEnd) GetExitCode() int32 {
@@ -2742,7 +2830,7 @@ type RowsRequest struct {
 
 func (x *RowsRequest) Reset() {
 	*x = RowsRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[27]
+	mi := &file_cantina_v1_cell_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2754,7 +2842,7 @@ func (x *RowsRequest) String() string {
 func (*RowsRequest) ProtoMessage() {}
 
 func (x *RowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[27]
+	mi := &file_cantina_v1_cell_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2767,7 +2855,7 @@ func (x *RowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RowsRequest.ProtoReflect.Descriptor instead.
 func (*RowsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{27}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RowsRequest) GetFrom() *Caller {
@@ -2811,7 +2899,7 @@ type LRPIndex struct {
 
 func (x *LRPIndex) Reset() {
 	*x = LRPIndex{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[28]
+	mi := &file_cantina_v1_cell_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2823,7 +2911,7 @@ func (x *LRPIndex) String() string {
 func (*LRPIndex) ProtoMessage() {}
 
 func (x *LRPIndex) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[28]
+	mi := &file_cantina_v1_cell_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2836,7 +2924,7 @@ func (x *LRPIndex) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LRPIndex.ProtoReflect.Descriptor instead.
 func (*LRPIndex) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{28}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *LRPIndex) GetKey() *LRPKey {
@@ -2873,7 +2961,7 @@ type RowsResponse struct {
 
 func (x *RowsResponse) Reset() {
 	*x = RowsResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[29]
+	mi := &file_cantina_v1_cell_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2885,7 +2973,7 @@ func (x *RowsResponse) String() string {
 func (*RowsResponse) ProtoMessage() {}
 
 func (x *RowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[29]
+	mi := &file_cantina_v1_cell_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2898,7 +2986,7 @@ func (x *RowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RowsResponse.ProtoReflect.Descriptor instead.
 func (*RowsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{29}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RowsResponse) GetTerm() *Term {
@@ -2960,7 +3048,7 @@ type LRPEvent struct {
 
 func (x *LRPEvent) Reset() {
 	*x = LRPEvent{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[30]
+	mi := &file_cantina_v1_cell_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2972,7 +3060,7 @@ func (x *LRPEvent) String() string {
 func (*LRPEvent) ProtoMessage() {}
 
 func (x *LRPEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[30]
+	mi := &file_cantina_v1_cell_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2985,7 +3073,7 @@ func (x *LRPEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LRPEvent.ProtoReflect.Descriptor instead.
 func (*LRPEvent) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{30}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LRPEvent) GetKey() *LRPKey {
@@ -3165,7 +3253,7 @@ type LRPEventsRequest struct {
 
 func (x *LRPEventsRequest) Reset() {
 	*x = LRPEventsRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[31]
+	mi := &file_cantina_v1_cell_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3177,7 +3265,7 @@ func (x *LRPEventsRequest) String() string {
 func (*LRPEventsRequest) ProtoMessage() {}
 
 func (x *LRPEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[31]
+	mi := &file_cantina_v1_cell_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3190,7 +3278,7 @@ func (x *LRPEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LRPEventsRequest.ProtoReflect.Descriptor instead.
 func (*LRPEventsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{31}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *LRPEventsRequest) GetFrom() *Caller {
@@ -3217,7 +3305,7 @@ type EventAnswer struct {
 
 func (x *EventAnswer) Reset() {
 	*x = EventAnswer{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[32]
+	mi := &file_cantina_v1_cell_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3229,7 +3317,7 @@ func (x *EventAnswer) String() string {
 func (*EventAnswer) ProtoMessage() {}
 
 func (x *EventAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[32]
+	mi := &file_cantina_v1_cell_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3242,7 +3330,7 @@ func (x *EventAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventAnswer.ProtoReflect.Descriptor instead.
 func (*EventAnswer) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{32}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *EventAnswer) GetCode() EventCode {
@@ -3269,7 +3357,7 @@ type LRPEventsResponse struct {
 
 func (x *LRPEventsResponse) Reset() {
 	*x = LRPEventsResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[33]
+	mi := &file_cantina_v1_cell_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3281,7 +3369,7 @@ func (x *LRPEventsResponse) String() string {
 func (*LRPEventsResponse) ProtoMessage() {}
 
 func (x *LRPEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[33]
+	mi := &file_cantina_v1_cell_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3294,7 +3382,7 @@ func (x *LRPEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LRPEventsResponse.ProtoReflect.Descriptor instead.
 func (*LRPEventsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{33}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *LRPEventsResponse) GetTerm() *Term {
@@ -3330,7 +3418,7 @@ type TaskEvent struct {
 
 func (x *TaskEvent) Reset() {
 	*x = TaskEvent{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[34]
+	mi := &file_cantina_v1_cell_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3342,7 +3430,7 @@ func (x *TaskEvent) String() string {
 func (*TaskEvent) ProtoMessage() {}
 
 func (x *TaskEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[34]
+	mi := &file_cantina_v1_cell_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3355,7 +3443,7 @@ func (x *TaskEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskEvent.ProtoReflect.Descriptor instead.
 func (*TaskEvent) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{34}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TaskEvent) GetGuid() string {
@@ -3468,7 +3556,7 @@ type TaskEventsRequest struct {
 
 func (x *TaskEventsRequest) Reset() {
 	*x = TaskEventsRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[35]
+	mi := &file_cantina_v1_cell_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3480,7 +3568,7 @@ func (x *TaskEventsRequest) String() string {
 func (*TaskEventsRequest) ProtoMessage() {}
 
 func (x *TaskEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[35]
+	mi := &file_cantina_v1_cell_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3493,7 +3581,7 @@ func (x *TaskEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskEventsRequest.ProtoReflect.Descriptor instead.
 func (*TaskEventsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{35}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *TaskEventsRequest) GetFrom() *Caller {
@@ -3520,7 +3608,7 @@ type TaskEventsResponse struct {
 
 func (x *TaskEventsResponse) Reset() {
 	*x = TaskEventsResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[36]
+	mi := &file_cantina_v1_cell_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3532,7 +3620,7 @@ func (x *TaskEventsResponse) String() string {
 func (*TaskEventsResponse) ProtoMessage() {}
 
 func (x *TaskEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[36]
+	mi := &file_cantina_v1_cell_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3545,7 +3633,7 @@ func (x *TaskEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskEventsResponse.ProtoReflect.Descriptor instead.
 func (*TaskEventsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{36}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *TaskEventsResponse) GetTerm() *Term {
@@ -3578,7 +3666,7 @@ type LRPWork struct {
 
 func (x *LRPWork) Reset() {
 	*x = LRPWork{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[37]
+	mi := &file_cantina_v1_cell_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3590,7 +3678,7 @@ func (x *LRPWork) String() string {
 func (*LRPWork) ProtoMessage() {}
 
 func (x *LRPWork) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[37]
+	mi := &file_cantina_v1_cell_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3603,7 +3691,7 @@ func (x *LRPWork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LRPWork.ProtoReflect.Descriptor instead.
 func (*LRPWork) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{37}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LRPWork) GetKey() *LRPKey {
@@ -3662,7 +3750,7 @@ type TaskWork struct {
 
 func (x *TaskWork) Reset() {
 	*x = TaskWork{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[38]
+	mi := &file_cantina_v1_cell_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3674,7 +3762,7 @@ func (x *TaskWork) String() string {
 func (*TaskWork) ProtoMessage() {}
 
 func (x *TaskWork) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[38]
+	mi := &file_cantina_v1_cell_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3687,7 +3775,7 @@ func (x *TaskWork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskWork.ProtoReflect.Descriptor instead.
 func (*TaskWork) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{38}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TaskWork) GetGuid() string {
@@ -3737,7 +3825,7 @@ type PerformRequest struct {
 
 func (x *PerformRequest) Reset() {
 	*x = PerformRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[39]
+	mi := &file_cantina_v1_cell_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3749,7 +3837,7 @@ func (x *PerformRequest) String() string {
 func (*PerformRequest) ProtoMessage() {}
 
 func (x *PerformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[39]
+	mi := &file_cantina_v1_cell_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3762,7 +3850,7 @@ func (x *PerformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PerformRequest.ProtoReflect.Descriptor instead.
 func (*PerformRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{39}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PerformRequest) GetTo() *Callee {
@@ -3806,7 +3894,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[40]
+	mi := &file_cantina_v1_cell_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3818,7 +3906,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[40]
+	mi := &file_cantina_v1_cell_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3831,7 +3919,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{40}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Refusal) GetIndex() int32 {
@@ -3867,7 +3955,7 @@ type PerformResponse struct {
 
 func (x *PerformResponse) Reset() {
 	*x = PerformResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[41]
+	mi := &file_cantina_v1_cell_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3879,7 +3967,7 @@ func (x *PerformResponse) String() string {
 func (*PerformResponse) ProtoMessage() {}
 
 func (x *PerformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[41]
+	mi := &file_cantina_v1_cell_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3892,7 +3980,7 @@ func (x *PerformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PerformResponse.ProtoReflect.Descriptor instead.
 func (*PerformResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{41}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PerformResponse) GetTerm() *Term {
@@ -3934,7 +4022,7 @@ type StopInstanceRequest struct {
 
 func (x *StopInstanceRequest) Reset() {
 	*x = StopInstanceRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[42]
+	mi := &file_cantina_v1_cell_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3946,7 +4034,7 @@ func (x *StopInstanceRequest) String() string {
 func (*StopInstanceRequest) ProtoMessage() {}
 
 func (x *StopInstanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[42]
+	mi := &file_cantina_v1_cell_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3959,7 +4047,7 @@ func (x *StopInstanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopInstanceRequest.ProtoReflect.Descriptor instead.
 func (*StopInstanceRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{42}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *StopInstanceRequest) GetTo() *Callee {
@@ -3993,7 +4081,7 @@ type StopInstanceResponse struct {
 
 func (x *StopInstanceResponse) Reset() {
 	*x = StopInstanceResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[43]
+	mi := &file_cantina_v1_cell_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4005,7 +4093,7 @@ func (x *StopInstanceResponse) String() string {
 func (*StopInstanceResponse) ProtoMessage() {}
 
 func (x *StopInstanceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[43]
+	mi := &file_cantina_v1_cell_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4018,7 +4106,7 @@ func (x *StopInstanceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopInstanceResponse.ProtoReflect.Descriptor instead.
 func (*StopInstanceResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{43}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *StopInstanceResponse) GetTerm() *Term {
@@ -4049,7 +4137,7 @@ type SignalInstanceRequest struct {
 
 func (x *SignalInstanceRequest) Reset() {
 	*x = SignalInstanceRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[44]
+	mi := &file_cantina_v1_cell_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4061,7 +4149,7 @@ func (x *SignalInstanceRequest) String() string {
 func (*SignalInstanceRequest) ProtoMessage() {}
 
 func (x *SignalInstanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[44]
+	mi := &file_cantina_v1_cell_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4074,7 +4162,7 @@ func (x *SignalInstanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalInstanceRequest.ProtoReflect.Descriptor instead.
 func (*SignalInstanceRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{44}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SignalInstanceRequest) GetTo() *Callee {
@@ -4115,7 +4203,7 @@ type SignalInstanceResponse struct {
 
 func (x *SignalInstanceResponse) Reset() {
 	*x = SignalInstanceResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[45]
+	mi := &file_cantina_v1_cell_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4127,7 +4215,7 @@ func (x *SignalInstanceResponse) String() string {
 func (*SignalInstanceResponse) ProtoMessage() {}
 
 func (x *SignalInstanceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[45]
+	mi := &file_cantina_v1_cell_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4140,7 +4228,7 @@ func (x *SignalInstanceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalInstanceResponse.ProtoReflect.Descriptor instead.
 func (*SignalInstanceResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{45}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SignalInstanceResponse) GetTerm() *Term {
@@ -4168,7 +4256,7 @@ type CancelTaskRequest struct {
 
 func (x *CancelTaskRequest) Reset() {
 	*x = CancelTaskRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[46]
+	mi := &file_cantina_v1_cell_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4180,7 +4268,7 @@ func (x *CancelTaskRequest) String() string {
 func (*CancelTaskRequest) ProtoMessage() {}
 
 func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[46]
+	mi := &file_cantina_v1_cell_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4193,7 +4281,7 @@ func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskRequest.ProtoReflect.Descriptor instead.
 func (*CancelTaskRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{46}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CancelTaskRequest) GetTo() *Callee {
@@ -4227,7 +4315,7 @@ type CancelTaskResponse struct {
 
 func (x *CancelTaskResponse) Reset() {
 	*x = CancelTaskResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[47]
+	mi := &file_cantina_v1_cell_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4239,7 +4327,7 @@ func (x *CancelTaskResponse) String() string {
 func (*CancelTaskResponse) ProtoMessage() {}
 
 func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[47]
+	mi := &file_cantina_v1_cell_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4252,7 +4340,7 @@ func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskResponse.ProtoReflect.Descriptor instead.
 func (*CancelTaskResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{47}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CancelTaskResponse) GetTerm() *Term {
@@ -4287,7 +4375,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[48]
+	mi := &file_cantina_v1_cell_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4299,7 +4387,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[48]
+	mi := &file_cantina_v1_cell_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4312,7 +4400,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{48}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *DrainRequest) GetTo() *Callee {
@@ -4367,7 +4455,7 @@ type DrainResponse struct {
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[49]
+	mi := &file_cantina_v1_cell_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4379,7 +4467,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[49]
+	mi := &file_cantina_v1_cell_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4392,7 +4480,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{49}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *DrainResponse) GetTerm() *Term {
@@ -4428,7 +4516,7 @@ type ReadLogsRequest struct {
 
 func (x *ReadLogsRequest) Reset() {
 	*x = ReadLogsRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[50]
+	mi := &file_cantina_v1_cell_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4440,7 +4528,7 @@ func (x *ReadLogsRequest) String() string {
 func (*ReadLogsRequest) ProtoMessage() {}
 
 func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[50]
+	mi := &file_cantina_v1_cell_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4453,7 +4541,7 @@ func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogsRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{50}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ReadLogsRequest) GetTo() *Callee {
@@ -4505,7 +4593,7 @@ type ReadLogsResponse struct {
 
 func (x *ReadLogsResponse) Reset() {
 	*x = ReadLogsResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[51]
+	mi := &file_cantina_v1_cell_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4517,7 +4605,7 @@ func (x *ReadLogsResponse) String() string {
 func (*ReadLogsResponse) ProtoMessage() {}
 
 func (x *ReadLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[51]
+	mi := &file_cantina_v1_cell_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4530,7 +4618,7 @@ func (x *ReadLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogsResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{51}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ReadLogsResponse) GetTerm() *Term {
@@ -4588,7 +4676,7 @@ type FollowLogsRequest struct {
 
 func (x *FollowLogsRequest) Reset() {
 	*x = FollowLogsRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[52]
+	mi := &file_cantina_v1_cell_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4600,7 +4688,7 @@ func (x *FollowLogsRequest) String() string {
 func (*FollowLogsRequest) ProtoMessage() {}
 
 func (x *FollowLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[52]
+	mi := &file_cantina_v1_cell_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4613,7 +4701,7 @@ func (x *FollowLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLogsRequest.ProtoReflect.Descriptor instead.
 func (*FollowLogsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{52}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *FollowLogsRequest) GetTo() *Callee {
@@ -4657,7 +4745,7 @@ type FollowLogsResponse struct {
 
 func (x *FollowLogsResponse) Reset() {
 	*x = FollowLogsResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[53]
+	mi := &file_cantina_v1_cell_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4669,7 +4757,7 @@ func (x *FollowLogsResponse) String() string {
 func (*FollowLogsResponse) ProtoMessage() {}
 
 func (x *FollowLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[53]
+	mi := &file_cantina_v1_cell_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4682,7 +4770,7 @@ func (x *FollowLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLogsResponse.ProtoReflect.Descriptor instead.
 func (*FollowLogsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{53}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *FollowLogsResponse) GetTerm() *Term {
@@ -4729,7 +4817,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[54]
+	mi := &file_cantina_v1_cell_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4741,7 +4829,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[54]
+	mi := &file_cantina_v1_cell_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4754,7 +4842,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{54}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ExecRequest) GetKind() isExecRequest_Kind {
@@ -4856,7 +4944,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[55]
+	mi := &file_cantina_v1_cell_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4868,7 +4956,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[55]
+	mi := &file_cantina_v1_cell_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4881,7 +4969,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{55}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ExecStart) GetTo() *Callee {
@@ -4929,7 +5017,7 @@ type TerminalSize struct {
 
 func (x *TerminalSize) Reset() {
 	*x = TerminalSize{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[56]
+	mi := &file_cantina_v1_cell_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4941,7 +5029,7 @@ func (x *TerminalSize) String() string {
 func (*TerminalSize) ProtoMessage() {}
 
 func (x *TerminalSize) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[56]
+	mi := &file_cantina_v1_cell_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4954,7 +5042,7 @@ func (x *TerminalSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
 func (*TerminalSize) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{56}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *TerminalSize) GetColumns() int32 {
@@ -4985,7 +5073,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[57]
+	mi := &file_cantina_v1_cell_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4997,7 +5085,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[57]
+	mi := &file_cantina_v1_cell_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5010,7 +5098,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{57}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ExecResponse) GetKind() isExecResponse_Kind {
@@ -5080,7 +5168,7 @@ type ExecEnd struct {
 
 func (x *ExecEnd) Reset() {
 	*x = ExecEnd{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[58]
+	mi := &file_cantina_v1_cell_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5092,7 +5180,7 @@ func (x *ExecEnd) String() string {
 func (*ExecEnd) ProtoMessage() {}
 
 func (x *ExecEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[58]
+	mi := &file_cantina_v1_cell_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5105,7 +5193,7 @@ func (x *ExecEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecEnd.ProtoReflect.Descriptor instead.
 func (*ExecEnd) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{58}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ExecEnd) GetExitCode() int32 {
@@ -5137,7 +5225,7 @@ type LRPEvent_Claimed struct {
 
 func (x *LRPEvent_Claimed) Reset() {
 	*x = LRPEvent_Claimed{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[65]
+	mi := &file_cantina_v1_cell_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5149,7 +5237,7 @@ func (x *LRPEvent_Claimed) String() string {
 func (*LRPEvent_Claimed) ProtoMessage() {}
 
 func (x *LRPEvent_Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[65]
+	mi := &file_cantina_v1_cell_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5162,7 +5250,7 @@ func (x *LRPEvent_Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LRPEvent_Claimed.ProtoReflect.Descriptor instead.
 func (*LRPEvent_Claimed) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{30, 0}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{31, 0}
 }
 
 type LRPEvent_Started struct {
@@ -5176,7 +5264,7 @@ type LRPEvent_Started struct {
 
 func (x *LRPEvent_Started) Reset() {
 	*x = LRPEvent_Started{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[66]
+	mi := &file_cantina_v1_cell_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5188,7 +5276,7 @@ func (x *LRPEvent_Started) String() string {
 func (*LRPEvent_Started) ProtoMessage() {}
 
 func (x *LRPEvent_Started) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[66]
+	mi := &file_cantina_v1_cell_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5201,7 +5289,7 @@ func (x *LRPEvent_Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LRPEvent_Started.ProtoReflect.Descriptor instead.
 func (*LRPEvent_Started) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{30, 1}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{31, 1}
 }
 
 func (x *LRPEvent_Started) GetNet() *Net {
@@ -5228,7 +5316,7 @@ type LRPEvent_Ended struct {
 
 func (x *LRPEvent_Ended) Reset() {
 	*x = LRPEvent_Ended{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[67]
+	mi := &file_cantina_v1_cell_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5240,7 +5328,7 @@ func (x *LRPEvent_Ended) String() string {
 func (*LRPEvent_Ended) ProtoMessage() {}
 
 func (x *LRPEvent_Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[67]
+	mi := &file_cantina_v1_cell_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5253,7 +5341,7 @@ func (x *LRPEvent_Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LRPEvent_Ended.ProtoReflect.Descriptor instead.
 func (*LRPEvent_Ended) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{30, 2}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{31, 2}
 }
 
 func (x *LRPEvent_Ended) GetReason() string {
@@ -5278,7 +5366,7 @@ type LRPEvent_Removed struct {
 
 func (x *LRPEvent_Removed) Reset() {
 	*x = LRPEvent_Removed{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[68]
+	mi := &file_cantina_v1_cell_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5290,7 +5378,7 @@ func (x *LRPEvent_Removed) String() string {
 func (*LRPEvent_Removed) ProtoMessage() {}
 
 func (x *LRPEvent_Removed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[68]
+	mi := &file_cantina_v1_cell_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5303,7 +5391,7 @@ func (x *LRPEvent_Removed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LRPEvent_Removed.ProtoReflect.Descriptor instead.
 func (*LRPEvent_Removed) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{30, 3}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{31, 3}
 }
 
 type LRPEvent_Evacuating struct {
@@ -5316,7 +5404,7 @@ type LRPEvent_Evacuating struct {
 
 func (x *LRPEvent_Evacuating) Reset() {
 	*x = LRPEvent_Evacuating{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[69]
+	mi := &file_cantina_v1_cell_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5328,7 +5416,7 @@ func (x *LRPEvent_Evacuating) String() string {
 func (*LRPEvent_Evacuating) ProtoMessage() {}
 
 func (x *LRPEvent_Evacuating) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[69]
+	mi := &file_cantina_v1_cell_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5341,7 +5429,7 @@ func (x *LRPEvent_Evacuating) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LRPEvent_Evacuating.ProtoReflect.Descriptor instead.
 func (*LRPEvent_Evacuating) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{30, 4}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{31, 4}
 }
 
 func (x *LRPEvent_Evacuating) GetNet() *Net {
@@ -5366,7 +5454,7 @@ type LRPEvent_EvacuatedClaimed struct {
 
 func (x *LRPEvent_EvacuatedClaimed) Reset() {
 	*x = LRPEvent_EvacuatedClaimed{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[70]
+	mi := &file_cantina_v1_cell_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5378,7 +5466,7 @@ func (x *LRPEvent_EvacuatedClaimed) String() string {
 func (*LRPEvent_EvacuatedClaimed) ProtoMessage() {}
 
 func (x *LRPEvent_EvacuatedClaimed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[70]
+	mi := &file_cantina_v1_cell_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5391,7 +5479,7 @@ func (x *LRPEvent_EvacuatedClaimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LRPEvent_EvacuatedClaimed.ProtoReflect.Descriptor instead.
 func (*LRPEvent_EvacuatedClaimed) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{30, 5}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{31, 5}
 }
 
 type LRPEvent_EvacuatedStopped struct {
@@ -5402,7 +5490,7 @@ type LRPEvent_EvacuatedStopped struct {
 
 func (x *LRPEvent_EvacuatedStopped) Reset() {
 	*x = LRPEvent_EvacuatedStopped{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[71]
+	mi := &file_cantina_v1_cell_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5414,7 +5502,7 @@ func (x *LRPEvent_EvacuatedStopped) String() string {
 func (*LRPEvent_EvacuatedStopped) ProtoMessage() {}
 
 func (x *LRPEvent_EvacuatedStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[71]
+	mi := &file_cantina_v1_cell_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5427,7 +5515,7 @@ func (x *LRPEvent_EvacuatedStopped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LRPEvent_EvacuatedStopped.ProtoReflect.Descriptor instead.
 func (*LRPEvent_EvacuatedStopped) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{30, 6}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{31, 6}
 }
 
 type LRPEvent_RemovedEvacuating struct {
@@ -5438,7 +5526,7 @@ type LRPEvent_RemovedEvacuating struct {
 
 func (x *LRPEvent_RemovedEvacuating) Reset() {
 	*x = LRPEvent_RemovedEvacuating{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[72]
+	mi := &file_cantina_v1_cell_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5450,7 +5538,7 @@ func (x *LRPEvent_RemovedEvacuating) String() string {
 func (*LRPEvent_RemovedEvacuating) ProtoMessage() {}
 
 func (x *LRPEvent_RemovedEvacuating) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[72]
+	mi := &file_cantina_v1_cell_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5463,7 +5551,7 @@ func (x *LRPEvent_RemovedEvacuating) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LRPEvent_RemovedEvacuating.ProtoReflect.Descriptor instead.
 func (*LRPEvent_RemovedEvacuating) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{30, 7}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{31, 7}
 }
 
 type TaskEvent_Started struct {
@@ -5477,7 +5565,7 @@ type TaskEvent_Started struct {
 
 func (x *TaskEvent_Started) Reset() {
 	*x = TaskEvent_Started{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[73]
+	mi := &file_cantina_v1_cell_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5489,7 +5577,7 @@ func (x *TaskEvent_Started) String() string {
 func (*TaskEvent_Started) ProtoMessage() {}
 
 func (x *TaskEvent_Started) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[73]
+	mi := &file_cantina_v1_cell_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5502,7 +5590,7 @@ func (x *TaskEvent_Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskEvent_Started.ProtoReflect.Descriptor instead.
 func (*TaskEvent_Started) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{34, 0}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{35, 0}
 }
 
 func (x *TaskEvent_Started) GetReservation() string {
@@ -5527,7 +5615,7 @@ type TaskEvent_Missing struct {
 
 func (x *TaskEvent_Missing) Reset() {
 	*x = TaskEvent_Missing{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[74]
+	mi := &file_cantina_v1_cell_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5539,7 +5627,7 @@ func (x *TaskEvent_Missing) String() string {
 func (*TaskEvent_Missing) ProtoMessage() {}
 
 func (x *TaskEvent_Missing) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[74]
+	mi := &file_cantina_v1_cell_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5552,7 +5640,7 @@ func (x *TaskEvent_Missing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskEvent_Missing.ProtoReflect.Descriptor instead.
 func (*TaskEvent_Missing) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{34, 1}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{35, 1}
 }
 
 type TaskEvent_Adopted struct {
@@ -5564,7 +5652,7 @@ type TaskEvent_Adopted struct {
 
 func (x *TaskEvent_Adopted) Reset() {
 	*x = TaskEvent_Adopted{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[75]
+	mi := &file_cantina_v1_cell_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5576,7 +5664,7 @@ func (x *TaskEvent_Adopted) String() string {
 func (*TaskEvent_Adopted) ProtoMessage() {}
 
 func (x *TaskEvent_Adopted) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[75]
+	mi := &file_cantina_v1_cell_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5589,7 +5677,7 @@ func (x *TaskEvent_Adopted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskEvent_Adopted.ProtoReflect.Descriptor instead.
 func (*TaskEvent_Adopted) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{34, 2}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{35, 2}
 }
 
 func (x *TaskEvent_Adopted) GetFrom() string {
@@ -5611,7 +5699,7 @@ type TaskEvent_Rejected struct {
 
 func (x *TaskEvent_Rejected) Reset() {
 	*x = TaskEvent_Rejected{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[76]
+	mi := &file_cantina_v1_cell_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5623,7 +5711,7 @@ func (x *TaskEvent_Rejected) String() string {
 func (*TaskEvent_Rejected) ProtoMessage() {}
 
 func (x *TaskEvent_Rejected) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[76]
+	mi := &file_cantina_v1_cell_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5636,7 +5724,7 @@ func (x *TaskEvent_Rejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskEvent_Rejected.ProtoReflect.Descriptor instead.
 func (*TaskEvent_Rejected) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{34, 3}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{35, 3}
 }
 
 func (x *TaskEvent_Rejected) GetReason() string {
@@ -5808,14 +5896,21 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\aHeldRun\x12&\n" +
 	"\x03run\x18\x01 \x01(\v2\x14.cantina.v1.BatchRunR\x03run\x12\x14\n" +
 	"\x05ended\x18\x02 \x01(\bR\x05ended\x12\x18\n" +
-	"\aadopted\x18\x03 \x01(\bR\aadopted\"\xe1\x01\n" +
+	"\aadopted\x18\x03 \x01(\bR\aadopted\"\xfd\x01\n" +
 	"\x17GetRunningTasksResponse\x12$\n" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12\x12\n" +
 	"\x04proc\x18\x02 \x01(\tR\x04proc\x12 \n" +
 	"\vpredecessor\x18\x03 \x01(\tR\vpredecessor\x12+\n" +
 	"\x11predecessors_gone\x18\x04 \x01(\bR\x10predecessorsGone\x12'\n" +
-	"\x04held\x18\x05 \x03(\v2\x13.cantina.v1.HeldRunR\x04held\x12\x14\n" +
-	"\x05alive\x18\x06 \x03(\tR\x05alive\"\x80\x04\n" +
+	"\x04held\x18\x05 \x03(\v2\x13.cantina.v1.HeldRunR\x04held\x120\n" +
+	"\x05alive\x18\x06 \x03(\v2\x1a.cantina.v1.AliveContainerR\x05alive\"\x96\x01\n" +
+	"\x0eAliveContainer\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04task\x18\x02 \x01(\tR\x04task\x12\x18\n" +
+	"\aprocess\x18\x03 \x01(\tR\aprocess\x12\x14\n" +
+	"\x05index\x18\x04 \x01(\x05R\x05index\x12\x16\n" +
+	"\x06domain\x18\x05 \x01(\tR\x06domain\x12\x18\n" +
+	"\aservice\x18\x06 \x01(\tR\aservice\"\x80\x04\n" +
 	"\aRunTask\x12&\n" +
 	"\x03run\x18\x01 \x01(\v2\x14.cantina.v1.BatchRunR\x03run\x12\x14\n" +
 	"\x05probe\x18\x02 \x01(\x03R\x05probe\x12\x12\n" +
@@ -6160,7 +6255,7 @@ func file_cantina_v1_cell_proto_rawDescGZIP() []byte {
 }
 
 var file_cantina_v1_cell_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_cantina_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
+var file_cantina_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 78)
 var file_cantina_v1_cell_proto_goTypes = []any{
 	(Verdict)(0),                            // 0: cantina.v1.Verdict
 	(SessionState)(0),                       // 1: cantina.v1.SessionState
@@ -6181,266 +6276,268 @@ var file_cantina_v1_cell_proto_goTypes = []any{
 	(*GetRunningTasksRequest)(nil),          // 16: cantina.v1.GetRunningTasksRequest
 	(*HeldRun)(nil),                         // 17: cantina.v1.HeldRun
 	(*GetRunningTasksResponse)(nil),         // 18: cantina.v1.GetRunningTasksResponse
-	(*RunTask)(nil),                         // 19: cantina.v1.RunTask
-	(*RunTasksRequest)(nil),                 // 20: cantina.v1.RunTasksRequest
-	(*RunAnswer)(nil),                       // 21: cantina.v1.RunAnswer
-	(*RunTasksResponse)(nil),                // 22: cantina.v1.RunTasksResponse
-	(*NotifyIfTasksNotRunningRequest)(nil),  // 23: cantina.v1.NotifyIfTasksNotRunningRequest
-	(*NotifyIfTasksNotRunningResponse)(nil), // 24: cantina.v1.NotifyIfTasksNotRunningResponse
-	(*KillTaskRequest)(nil),                 // 25: cantina.v1.KillTaskRequest
-	(*KillTaskResponse)(nil),                // 26: cantina.v1.KillTaskResponse
-	(*RequestSuicideRequest)(nil),           // 27: cantina.v1.RequestSuicideRequest
-	(*RequestSuicideResponse)(nil),          // 28: cantina.v1.RequestSuicideResponse
-	(*StatusItem)(nil),                      // 29: cantina.v1.StatusItem
-	(*UpdateStatusRequest)(nil),             // 30: cantina.v1.UpdateStatusRequest
-	(*UpdateStatusResponse)(nil),            // 31: cantina.v1.UpdateStatusResponse
-	(*BatchEnd)(nil),                        // 32: cantina.v1.BatchEnd
-	(*RowsRequest)(nil),                     // 33: cantina.v1.RowsRequest
-	(*LRPIndex)(nil),                        // 34: cantina.v1.LRPIndex
-	(*RowsResponse)(nil),                    // 35: cantina.v1.RowsResponse
-	(*LRPEvent)(nil),                        // 36: cantina.v1.LRPEvent
-	(*LRPEventsRequest)(nil),                // 37: cantina.v1.LRPEventsRequest
-	(*EventAnswer)(nil),                     // 38: cantina.v1.EventAnswer
-	(*LRPEventsResponse)(nil),               // 39: cantina.v1.LRPEventsResponse
-	(*TaskEvent)(nil),                       // 40: cantina.v1.TaskEvent
-	(*TaskEventsRequest)(nil),               // 41: cantina.v1.TaskEventsRequest
-	(*TaskEventsResponse)(nil),              // 42: cantina.v1.TaskEventsResponse
-	(*LRPWork)(nil),                         // 43: cantina.v1.LRPWork
-	(*TaskWork)(nil),                        // 44: cantina.v1.TaskWork
-	(*PerformRequest)(nil),                  // 45: cantina.v1.PerformRequest
-	(*Refusal)(nil),                         // 46: cantina.v1.Refusal
-	(*PerformResponse)(nil),                 // 47: cantina.v1.PerformResponse
-	(*StopInstanceRequest)(nil),             // 48: cantina.v1.StopInstanceRequest
-	(*StopInstanceResponse)(nil),            // 49: cantina.v1.StopInstanceResponse
-	(*SignalInstanceRequest)(nil),           // 50: cantina.v1.SignalInstanceRequest
-	(*SignalInstanceResponse)(nil),          // 51: cantina.v1.SignalInstanceResponse
-	(*CancelTaskRequest)(nil),               // 52: cantina.v1.CancelTaskRequest
-	(*CancelTaskResponse)(nil),              // 53: cantina.v1.CancelTaskResponse
-	(*DrainRequest)(nil),                    // 54: cantina.v1.DrainRequest
-	(*DrainResponse)(nil),                   // 55: cantina.v1.DrainResponse
-	(*ReadLogsRequest)(nil),                 // 56: cantina.v1.ReadLogsRequest
-	(*ReadLogsResponse)(nil),                // 57: cantina.v1.ReadLogsResponse
-	(*FollowLogsRequest)(nil),               // 58: cantina.v1.FollowLogsRequest
-	(*FollowLogsResponse)(nil),              // 59: cantina.v1.FollowLogsResponse
-	(*ExecRequest)(nil),                     // 60: cantina.v1.ExecRequest
-	(*ExecStart)(nil),                       // 61: cantina.v1.ExecStart
-	(*TerminalSize)(nil),                    // 62: cantina.v1.TerminalSize
-	(*ExecResponse)(nil),                    // 63: cantina.v1.ExecResponse
-	(*ExecEnd)(nil),                         // 64: cantina.v1.ExecEnd
-	nil,                                     // 65: cantina.v1.CellState.LabelsEntry
-	nil,                                     // 66: cantina.v1.CellState.CapacityEntry
-	nil,                                     // 67: cantina.v1.CellState.ForeignEntry
-	nil,                                     // 68: cantina.v1.CellState.WithdrawnEntry
-	nil,                                     // 69: cantina.v1.RunTask.ResourcesEntry
-	nil,                                     // 70: cantina.v1.RunTask.LabelsEntry
-	(*LRPEvent_Claimed)(nil),                // 71: cantina.v1.LRPEvent.Claimed
-	(*LRPEvent_Started)(nil),                // 72: cantina.v1.LRPEvent.Started
-	(*LRPEvent_Ended)(nil),                  // 73: cantina.v1.LRPEvent.Ended
-	(*LRPEvent_Removed)(nil),                // 74: cantina.v1.LRPEvent.Removed
-	(*LRPEvent_Evacuating)(nil),             // 75: cantina.v1.LRPEvent.Evacuating
-	(*LRPEvent_EvacuatedClaimed)(nil),       // 76: cantina.v1.LRPEvent.EvacuatedClaimed
-	(*LRPEvent_EvacuatedStopped)(nil),       // 77: cantina.v1.LRPEvent.EvacuatedStopped
-	(*LRPEvent_RemovedEvacuating)(nil),      // 78: cantina.v1.LRPEvent.RemovedEvacuating
-	(*TaskEvent_Started)(nil),               // 79: cantina.v1.TaskEvent.Started
-	(*TaskEvent_Missing)(nil),               // 80: cantina.v1.TaskEvent.Missing
-	(*TaskEvent_Adopted)(nil),               // 81: cantina.v1.TaskEvent.Adopted
-	(*TaskEvent_Rejected)(nil),              // 82: cantina.v1.TaskEvent.Rejected
-	(*Term)(nil),                            // 83: cantina.v1.Term
-	(*durationpb.Duration)(nil),             // 84: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),           // 85: google.protobuf.Timestamp
-	(*Invocation)(nil),                      // 86: cantina.v1.Invocation
-	(*Variable)(nil),                        // 87: cantina.v1.Variable
-	(*Run)(nil),                             // 88: cantina.v1.Run
-	(*Workload)(nil),                        // 89: cantina.v1.Workload
-	(*LRPKey)(nil),                          // 90: cantina.v1.LRPKey
-	(*ActualLRP)(nil),                       // 91: cantina.v1.ActualLRP
-	(*TaskRow)(nil),                         // 92: cantina.v1.TaskRow
-	(*ServiceKey)(nil),                      // 93: cantina.v1.ServiceKey
-	(*TaskResult)(nil),                      // 94: cantina.v1.TaskResult
-	(*LogQuery)(nil),                        // 95: cantina.v1.LogQuery
-	(*LogLines)(nil),                        // 96: cantina.v1.LogLines
-	(*Net)(nil),                             // 97: cantina.v1.Net
+	(*AliveContainer)(nil),                  // 19: cantina.v1.AliveContainer
+	(*RunTask)(nil),                         // 20: cantina.v1.RunTask
+	(*RunTasksRequest)(nil),                 // 21: cantina.v1.RunTasksRequest
+	(*RunAnswer)(nil),                       // 22: cantina.v1.RunAnswer
+	(*RunTasksResponse)(nil),                // 23: cantina.v1.RunTasksResponse
+	(*NotifyIfTasksNotRunningRequest)(nil),  // 24: cantina.v1.NotifyIfTasksNotRunningRequest
+	(*NotifyIfTasksNotRunningResponse)(nil), // 25: cantina.v1.NotifyIfTasksNotRunningResponse
+	(*KillTaskRequest)(nil),                 // 26: cantina.v1.KillTaskRequest
+	(*KillTaskResponse)(nil),                // 27: cantina.v1.KillTaskResponse
+	(*RequestSuicideRequest)(nil),           // 28: cantina.v1.RequestSuicideRequest
+	(*RequestSuicideResponse)(nil),          // 29: cantina.v1.RequestSuicideResponse
+	(*StatusItem)(nil),                      // 30: cantina.v1.StatusItem
+	(*UpdateStatusRequest)(nil),             // 31: cantina.v1.UpdateStatusRequest
+	(*UpdateStatusResponse)(nil),            // 32: cantina.v1.UpdateStatusResponse
+	(*BatchEnd)(nil),                        // 33: cantina.v1.BatchEnd
+	(*RowsRequest)(nil),                     // 34: cantina.v1.RowsRequest
+	(*LRPIndex)(nil),                        // 35: cantina.v1.LRPIndex
+	(*RowsResponse)(nil),                    // 36: cantina.v1.RowsResponse
+	(*LRPEvent)(nil),                        // 37: cantina.v1.LRPEvent
+	(*LRPEventsRequest)(nil),                // 38: cantina.v1.LRPEventsRequest
+	(*EventAnswer)(nil),                     // 39: cantina.v1.EventAnswer
+	(*LRPEventsResponse)(nil),               // 40: cantina.v1.LRPEventsResponse
+	(*TaskEvent)(nil),                       // 41: cantina.v1.TaskEvent
+	(*TaskEventsRequest)(nil),               // 42: cantina.v1.TaskEventsRequest
+	(*TaskEventsResponse)(nil),              // 43: cantina.v1.TaskEventsResponse
+	(*LRPWork)(nil),                         // 44: cantina.v1.LRPWork
+	(*TaskWork)(nil),                        // 45: cantina.v1.TaskWork
+	(*PerformRequest)(nil),                  // 46: cantina.v1.PerformRequest
+	(*Refusal)(nil),                         // 47: cantina.v1.Refusal
+	(*PerformResponse)(nil),                 // 48: cantina.v1.PerformResponse
+	(*StopInstanceRequest)(nil),             // 49: cantina.v1.StopInstanceRequest
+	(*StopInstanceResponse)(nil),            // 50: cantina.v1.StopInstanceResponse
+	(*SignalInstanceRequest)(nil),           // 51: cantina.v1.SignalInstanceRequest
+	(*SignalInstanceResponse)(nil),          // 52: cantina.v1.SignalInstanceResponse
+	(*CancelTaskRequest)(nil),               // 53: cantina.v1.CancelTaskRequest
+	(*CancelTaskResponse)(nil),              // 54: cantina.v1.CancelTaskResponse
+	(*DrainRequest)(nil),                    // 55: cantina.v1.DrainRequest
+	(*DrainResponse)(nil),                   // 56: cantina.v1.DrainResponse
+	(*ReadLogsRequest)(nil),                 // 57: cantina.v1.ReadLogsRequest
+	(*ReadLogsResponse)(nil),                // 58: cantina.v1.ReadLogsResponse
+	(*FollowLogsRequest)(nil),               // 59: cantina.v1.FollowLogsRequest
+	(*FollowLogsResponse)(nil),              // 60: cantina.v1.FollowLogsResponse
+	(*ExecRequest)(nil),                     // 61: cantina.v1.ExecRequest
+	(*ExecStart)(nil),                       // 62: cantina.v1.ExecStart
+	(*TerminalSize)(nil),                    // 63: cantina.v1.TerminalSize
+	(*ExecResponse)(nil),                    // 64: cantina.v1.ExecResponse
+	(*ExecEnd)(nil),                         // 65: cantina.v1.ExecEnd
+	nil,                                     // 66: cantina.v1.CellState.LabelsEntry
+	nil,                                     // 67: cantina.v1.CellState.CapacityEntry
+	nil,                                     // 68: cantina.v1.CellState.ForeignEntry
+	nil,                                     // 69: cantina.v1.CellState.WithdrawnEntry
+	nil,                                     // 70: cantina.v1.RunTask.ResourcesEntry
+	nil,                                     // 71: cantina.v1.RunTask.LabelsEntry
+	(*LRPEvent_Claimed)(nil),                // 72: cantina.v1.LRPEvent.Claimed
+	(*LRPEvent_Started)(nil),                // 73: cantina.v1.LRPEvent.Started
+	(*LRPEvent_Ended)(nil),                  // 74: cantina.v1.LRPEvent.Ended
+	(*LRPEvent_Removed)(nil),                // 75: cantina.v1.LRPEvent.Removed
+	(*LRPEvent_Evacuating)(nil),             // 76: cantina.v1.LRPEvent.Evacuating
+	(*LRPEvent_EvacuatedClaimed)(nil),       // 77: cantina.v1.LRPEvent.EvacuatedClaimed
+	(*LRPEvent_EvacuatedStopped)(nil),       // 78: cantina.v1.LRPEvent.EvacuatedStopped
+	(*LRPEvent_RemovedEvacuating)(nil),      // 79: cantina.v1.LRPEvent.RemovedEvacuating
+	(*TaskEvent_Started)(nil),               // 80: cantina.v1.TaskEvent.Started
+	(*TaskEvent_Missing)(nil),               // 81: cantina.v1.TaskEvent.Missing
+	(*TaskEvent_Adopted)(nil),               // 82: cantina.v1.TaskEvent.Adopted
+	(*TaskEvent_Rejected)(nil),              // 83: cantina.v1.TaskEvent.Rejected
+	(*Term)(nil),                            // 84: cantina.v1.Term
+	(*durationpb.Duration)(nil),             // 85: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),           // 86: google.protobuf.Timestamp
+	(*Invocation)(nil),                      // 87: cantina.v1.Invocation
+	(*Variable)(nil),                        // 88: cantina.v1.Variable
+	(*Run)(nil),                             // 89: cantina.v1.Run
+	(*Workload)(nil),                        // 90: cantina.v1.Workload
+	(*LRPKey)(nil),                          // 91: cantina.v1.LRPKey
+	(*ActualLRP)(nil),                       // 92: cantina.v1.ActualLRP
+	(*TaskRow)(nil),                         // 93: cantina.v1.TaskRow
+	(*ServiceKey)(nil),                      // 94: cantina.v1.ServiceKey
+	(*TaskResult)(nil),                      // 95: cantina.v1.TaskResult
+	(*LogQuery)(nil),                        // 96: cantina.v1.LogQuery
+	(*LogLines)(nil),                        // 97: cantina.v1.LogLines
+	(*Net)(nil),                             // 98: cantina.v1.Net
 }
 var file_cantina_v1_cell_proto_depIdxs = []int32{
-	83,  // 0: cantina.v1.Caller.term:type_name -> cantina.v1.Term
-	83,  // 1: cantina.v1.Callee.term:type_name -> cantina.v1.Term
-	83,  // 2: cantina.v1.SetID.leader:type_name -> cantina.v1.Term
+	84,  // 0: cantina.v1.Caller.term:type_name -> cantina.v1.Term
+	84,  // 1: cantina.v1.Callee.term:type_name -> cantina.v1.Term
+	84,  // 2: cantina.v1.SetID.leader:type_name -> cantina.v1.Term
 	8,   // 3: cantina.v1.SetID.hash:type_name -> cantina.v1.SetHash
-	65,  // 4: cantina.v1.CellState.labels:type_name -> cantina.v1.CellState.LabelsEntry
-	66,  // 5: cantina.v1.CellState.capacity:type_name -> cantina.v1.CellState.CapacityEntry
-	67,  // 6: cantina.v1.CellState.foreign:type_name -> cantina.v1.CellState.ForeignEntry
-	84,  // 7: cantina.v1.CellState.drain_timeout:type_name -> google.protobuf.Duration
+	66,  // 4: cantina.v1.CellState.labels:type_name -> cantina.v1.CellState.LabelsEntry
+	67,  // 5: cantina.v1.CellState.capacity:type_name -> cantina.v1.CellState.CapacityEntry
+	68,  // 6: cantina.v1.CellState.foreign:type_name -> cantina.v1.CellState.ForeignEntry
+	85,  // 7: cantina.v1.CellState.drain_timeout:type_name -> google.protobuf.Duration
 	11,  // 8: cantina.v1.CellState.conditions:type_name -> cantina.v1.Condition
-	68,  // 9: cantina.v1.CellState.withdrawn:type_name -> cantina.v1.CellState.WithdrawnEntry
-	85,  // 10: cantina.v1.Condition.since:type_name -> google.protobuf.Timestamp
-	84,  // 11: cantina.v1.Condition.limit:type_name -> google.protobuf.Duration
-	85,  // 12: cantina.v1.Condition.stop_by:type_name -> google.protobuf.Timestamp
+	69,  // 9: cantina.v1.CellState.withdrawn:type_name -> cantina.v1.CellState.WithdrawnEntry
+	86,  // 10: cantina.v1.Condition.since:type_name -> google.protobuf.Timestamp
+	85,  // 11: cantina.v1.Condition.limit:type_name -> google.protobuf.Duration
+	86,  // 12: cantina.v1.Condition.stop_by:type_name -> google.protobuf.Timestamp
 	6,   // 13: cantina.v1.HeartbeatRequest.from:type_name -> cantina.v1.Caller
 	9,   // 14: cantina.v1.HeartbeatRequest.set:type_name -> cantina.v1.SetID
-	84,  // 15: cantina.v1.HeartbeatRequest.promise:type_name -> google.protobuf.Duration
-	84,  // 16: cantina.v1.HeartbeatRequest.period:type_name -> google.protobuf.Duration
+	85,  // 15: cantina.v1.HeartbeatRequest.promise:type_name -> google.protobuf.Duration
+	85,  // 16: cantina.v1.HeartbeatRequest.period:type_name -> google.protobuf.Duration
 	10,  // 17: cantina.v1.HeartbeatRequest.state:type_name -> cantina.v1.CellState
-	84,  // 18: cantina.v1.Timeouts.heartbeat:type_name -> google.protobuf.Duration
-	84,  // 19: cantina.v1.Timeouts.heartbeat_grace:type_name -> google.protobuf.Duration
-	84,  // 20: cantina.v1.Timeouts.healthcheck:type_name -> google.protobuf.Duration
-	84,  // 21: cantina.v1.Timeouts.healthcheck_grace:type_name -> google.protobuf.Duration
-	84,  // 22: cantina.v1.Timeouts.check:type_name -> google.protobuf.Duration
-	84,  // 23: cantina.v1.Timeouts.lost:type_name -> google.protobuf.Duration
-	84,  // 24: cantina.v1.Timeouts.kill_wait:type_name -> google.protobuf.Duration
-	84,  // 25: cantina.v1.Timeouts.margin:type_name -> google.protobuf.Duration
-	84,  // 26: cantina.v1.Timeouts.max_dies_within:type_name -> google.protobuf.Duration
-	84,  // 27: cantina.v1.Timeouts.lease:type_name -> google.protobuf.Duration
-	84,  // 28: cantina.v1.Timeouts.keep_alive:type_name -> google.protobuf.Duration
-	84,  // 29: cantina.v1.Timeouts.lease_drift:type_name -> google.protobuf.Duration
-	83,  // 30: cantina.v1.HeartbeatResponse.term:type_name -> cantina.v1.Term
+	85,  // 18: cantina.v1.Timeouts.heartbeat:type_name -> google.protobuf.Duration
+	85,  // 19: cantina.v1.Timeouts.heartbeat_grace:type_name -> google.protobuf.Duration
+	85,  // 20: cantina.v1.Timeouts.healthcheck:type_name -> google.protobuf.Duration
+	85,  // 21: cantina.v1.Timeouts.healthcheck_grace:type_name -> google.protobuf.Duration
+	85,  // 22: cantina.v1.Timeouts.check:type_name -> google.protobuf.Duration
+	85,  // 23: cantina.v1.Timeouts.lost:type_name -> google.protobuf.Duration
+	85,  // 24: cantina.v1.Timeouts.kill_wait:type_name -> google.protobuf.Duration
+	85,  // 25: cantina.v1.Timeouts.margin:type_name -> google.protobuf.Duration
+	85,  // 26: cantina.v1.Timeouts.max_dies_within:type_name -> google.protobuf.Duration
+	85,  // 27: cantina.v1.Timeouts.lease:type_name -> google.protobuf.Duration
+	85,  // 28: cantina.v1.Timeouts.keep_alive:type_name -> google.protobuf.Duration
+	85,  // 29: cantina.v1.Timeouts.lease_drift:type_name -> google.protobuf.Duration
+	84,  // 30: cantina.v1.HeartbeatResponse.term:type_name -> cantina.v1.Term
 	0,   // 31: cantina.v1.HeartbeatResponse.verdict:type_name -> cantina.v1.Verdict
 	1,   // 32: cantina.v1.HeartbeatResponse.state:type_name -> cantina.v1.SessionState
-	84,  // 33: cantina.v1.HeartbeatResponse.promise:type_name -> google.protobuf.Duration
+	85,  // 33: cantina.v1.HeartbeatResponse.promise:type_name -> google.protobuf.Duration
 	13,  // 34: cantina.v1.HeartbeatResponse.timeouts:type_name -> cantina.v1.Timeouts
 	9,   // 35: cantina.v1.HeartbeatResponse.set:type_name -> cantina.v1.SetID
-	86,  // 36: cantina.v1.BatchRun.invocation:type_name -> cantina.v1.Invocation
+	87,  // 36: cantina.v1.BatchRun.invocation:type_name -> cantina.v1.Invocation
 	7,   // 37: cantina.v1.GetRunningTasksRequest.to:type_name -> cantina.v1.Callee
 	15,  // 38: cantina.v1.HeldRun.run:type_name -> cantina.v1.BatchRun
-	83,  // 39: cantina.v1.GetRunningTasksResponse.term:type_name -> cantina.v1.Term
+	84,  // 39: cantina.v1.GetRunningTasksResponse.term:type_name -> cantina.v1.Term
 	17,  // 40: cantina.v1.GetRunningTasksResponse.held:type_name -> cantina.v1.HeldRun
-	15,  // 41: cantina.v1.RunTask.run:type_name -> cantina.v1.BatchRun
-	87,  // 42: cantina.v1.RunTask.env:type_name -> cantina.v1.Variable
-	88,  // 43: cantina.v1.RunTask.program:type_name -> cantina.v1.Run
-	69,  // 44: cantina.v1.RunTask.resources:type_name -> cantina.v1.RunTask.ResourcesEntry
-	70,  // 45: cantina.v1.RunTask.labels:type_name -> cantina.v1.RunTask.LabelsEntry
-	7,   // 46: cantina.v1.RunTasksRequest.to:type_name -> cantina.v1.Callee
-	89,  // 47: cantina.v1.RunTasksRequest.workloads:type_name -> cantina.v1.Workload
-	19,  // 48: cantina.v1.RunTasksRequest.tasks:type_name -> cantina.v1.RunTask
-	15,  // 49: cantina.v1.RunAnswer.run:type_name -> cantina.v1.BatchRun
-	2,   // 50: cantina.v1.RunAnswer.verdict:type_name -> cantina.v1.RunVerdict
-	83,  // 51: cantina.v1.RunTasksResponse.term:type_name -> cantina.v1.Term
-	21,  // 52: cantina.v1.RunTasksResponse.answers:type_name -> cantina.v1.RunAnswer
-	7,   // 53: cantina.v1.NotifyIfTasksNotRunningRequest.to:type_name -> cantina.v1.Callee
-	15,  // 54: cantina.v1.NotifyIfTasksNotRunningRequest.runs:type_name -> cantina.v1.BatchRun
-	83,  // 55: cantina.v1.NotifyIfTasksNotRunningResponse.term:type_name -> cantina.v1.Term
-	7,   // 56: cantina.v1.KillTaskRequest.to:type_name -> cantina.v1.Callee
-	15,  // 57: cantina.v1.KillTaskRequest.runs:type_name -> cantina.v1.BatchRun
-	83,  // 58: cantina.v1.KillTaskResponse.term:type_name -> cantina.v1.Term
-	7,   // 59: cantina.v1.RequestSuicideRequest.to:type_name -> cantina.v1.Callee
-	83,  // 60: cantina.v1.RequestSuicideResponse.term:type_name -> cantina.v1.Term
-	3,   // 61: cantina.v1.StatusItem.kind:type_name -> cantina.v1.StatusKind
-	15,  // 62: cantina.v1.StatusItem.run:type_name -> cantina.v1.BatchRun
-	6,   // 63: cantina.v1.UpdateStatusRequest.from:type_name -> cantina.v1.Caller
-	29,  // 64: cantina.v1.UpdateStatusRequest.items:type_name -> cantina.v1.StatusItem
-	83,  // 65: cantina.v1.UpdateStatusResponse.term:type_name -> cantina.v1.Term
-	85,  // 66: cantina.v1.BatchEnd.started:type_name -> google.protobuf.Timestamp
-	85,  // 67: cantina.v1.BatchEnd.ended:type_name -> google.protobuf.Timestamp
-	4,   // 68: cantina.v1.BatchEnd.again:type_name -> cantina.v1.BatchAgain
-	6,   // 69: cantina.v1.RowsRequest.from:type_name -> cantina.v1.Caller
-	90,  // 70: cantina.v1.RowsRequest.lrps:type_name -> cantina.v1.LRPKey
-	90,  // 71: cantina.v1.LRPIndex.key:type_name -> cantina.v1.LRPKey
-	91,  // 72: cantina.v1.LRPIndex.rows:type_name -> cantina.v1.ActualLRP
-	83,  // 73: cantina.v1.RowsResponse.term:type_name -> cantina.v1.Term
-	34,  // 74: cantina.v1.RowsResponse.lrps:type_name -> cantina.v1.LRPIndex
-	92,  // 75: cantina.v1.RowsResponse.tasks:type_name -> cantina.v1.TaskRow
-	90,  // 76: cantina.v1.LRPEvent.key:type_name -> cantina.v1.LRPKey
-	93,  // 77: cantina.v1.LRPEvent.service:type_name -> cantina.v1.ServiceKey
-	71,  // 78: cantina.v1.LRPEvent.claim:type_name -> cantina.v1.LRPEvent.Claimed
-	72,  // 79: cantina.v1.LRPEvent.start:type_name -> cantina.v1.LRPEvent.Started
-	73,  // 80: cantina.v1.LRPEvent.crash:type_name -> cantina.v1.LRPEvent.Ended
-	74,  // 81: cantina.v1.LRPEvent.remove:type_name -> cantina.v1.LRPEvent.Removed
-	75,  // 82: cantina.v1.LRPEvent.evacuate:type_name -> cantina.v1.LRPEvent.Evacuating
-	76,  // 83: cantina.v1.LRPEvent.evacuate_claimed:type_name -> cantina.v1.LRPEvent.EvacuatedClaimed
-	77,  // 84: cantina.v1.LRPEvent.evacuate_stopped:type_name -> cantina.v1.LRPEvent.EvacuatedStopped
-	73,  // 85: cantina.v1.LRPEvent.evacuate_crashed:type_name -> cantina.v1.LRPEvent.Ended
-	78,  // 86: cantina.v1.LRPEvent.remove_evacuating:type_name -> cantina.v1.LRPEvent.RemovedEvacuating
-	6,   // 87: cantina.v1.LRPEventsRequest.from:type_name -> cantina.v1.Caller
-	36,  // 88: cantina.v1.LRPEventsRequest.events:type_name -> cantina.v1.LRPEvent
-	5,   // 89: cantina.v1.EventAnswer.code:type_name -> cantina.v1.EventCode
-	83,  // 90: cantina.v1.LRPEventsResponse.term:type_name -> cantina.v1.Term
-	38,  // 91: cantina.v1.LRPEventsResponse.answers:type_name -> cantina.v1.EventAnswer
-	79,  // 92: cantina.v1.TaskEvent.start:type_name -> cantina.v1.TaskEvent.Started
-	94,  // 93: cantina.v1.TaskEvent.complete:type_name -> cantina.v1.TaskResult
-	81,  // 94: cantina.v1.TaskEvent.adopt:type_name -> cantina.v1.TaskEvent.Adopted
-	82,  // 95: cantina.v1.TaskEvent.reject:type_name -> cantina.v1.TaskEvent.Rejected
-	80,  // 96: cantina.v1.TaskEvent.missing:type_name -> cantina.v1.TaskEvent.Missing
-	6,   // 97: cantina.v1.TaskEventsRequest.from:type_name -> cantina.v1.Caller
-	40,  // 98: cantina.v1.TaskEventsRequest.events:type_name -> cantina.v1.TaskEvent
-	83,  // 99: cantina.v1.TaskEventsResponse.term:type_name -> cantina.v1.Term
-	38,  // 100: cantina.v1.TaskEventsResponse.answers:type_name -> cantina.v1.EventAnswer
-	90,  // 101: cantina.v1.LRPWork.key:type_name -> cantina.v1.LRPKey
-	93,  // 102: cantina.v1.LRPWork.service:type_name -> cantina.v1.ServiceKey
-	7,   // 103: cantina.v1.PerformRequest.to:type_name -> cantina.v1.Callee
-	89,  // 104: cantina.v1.PerformRequest.workloads:type_name -> cantina.v1.Workload
-	43,  // 105: cantina.v1.PerformRequest.lrps:type_name -> cantina.v1.LRPWork
-	44,  // 106: cantina.v1.PerformRequest.tasks:type_name -> cantina.v1.TaskWork
-	83,  // 107: cantina.v1.PerformResponse.term:type_name -> cantina.v1.Term
-	46,  // 108: cantina.v1.PerformResponse.refused_lrps:type_name -> cantina.v1.Refusal
-	46,  // 109: cantina.v1.PerformResponse.refused_tasks:type_name -> cantina.v1.Refusal
-	7,   // 110: cantina.v1.StopInstanceRequest.to:type_name -> cantina.v1.Callee
-	90,  // 111: cantina.v1.StopInstanceRequest.key:type_name -> cantina.v1.LRPKey
-	83,  // 112: cantina.v1.StopInstanceResponse.term:type_name -> cantina.v1.Term
-	7,   // 113: cantina.v1.SignalInstanceRequest.to:type_name -> cantina.v1.Callee
-	90,  // 114: cantina.v1.SignalInstanceRequest.key:type_name -> cantina.v1.LRPKey
-	83,  // 115: cantina.v1.SignalInstanceResponse.term:type_name -> cantina.v1.Term
-	7,   // 116: cantina.v1.CancelTaskRequest.to:type_name -> cantina.v1.Callee
-	83,  // 117: cantina.v1.CancelTaskResponse.term:type_name -> cantina.v1.Term
-	7,   // 118: cantina.v1.DrainRequest.to:type_name -> cantina.v1.Callee
-	84,  // 119: cantina.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
-	83,  // 120: cantina.v1.DrainResponse.term:type_name -> cantina.v1.Term
-	7,   // 121: cantina.v1.ReadLogsRequest.to:type_name -> cantina.v1.Callee
-	95,  // 122: cantina.v1.ReadLogsRequest.query:type_name -> cantina.v1.LogQuery
-	83,  // 123: cantina.v1.ReadLogsResponse.term:type_name -> cantina.v1.Term
-	96,  // 124: cantina.v1.ReadLogsResponse.lines:type_name -> cantina.v1.LogLines
-	7,   // 125: cantina.v1.FollowLogsRequest.to:type_name -> cantina.v1.Callee
-	95,  // 126: cantina.v1.FollowLogsRequest.query:type_name -> cantina.v1.LogQuery
-	83,  // 127: cantina.v1.FollowLogsResponse.term:type_name -> cantina.v1.Term
-	96,  // 128: cantina.v1.FollowLogsResponse.lines:type_name -> cantina.v1.LogLines
-	61,  // 129: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
-	62,  // 130: cantina.v1.ExecRequest.resize:type_name -> cantina.v1.TerminalSize
-	7,   // 131: cantina.v1.ExecStart.to:type_name -> cantina.v1.Callee
-	88,  // 132: cantina.v1.ExecStart.program:type_name -> cantina.v1.Run
-	62,  // 133: cantina.v1.ExecStart.size:type_name -> cantina.v1.TerminalSize
-	64,  // 134: cantina.v1.ExecResponse.end:type_name -> cantina.v1.ExecEnd
-	97,  // 135: cantina.v1.LRPEvent.Started.net:type_name -> cantina.v1.Net
-	97,  // 136: cantina.v1.LRPEvent.Evacuating.net:type_name -> cantina.v1.Net
-	85,  // 137: cantina.v1.LRPEvent.Evacuating.until:type_name -> google.protobuf.Timestamp
-	12,  // 138: cantina.v1.LeaderService.Heartbeat:input_type -> cantina.v1.HeartbeatRequest
-	30,  // 139: cantina.v1.LeaderService.UpdateStatus:input_type -> cantina.v1.UpdateStatusRequest
-	33,  // 140: cantina.v1.LeaderService.Rows:input_type -> cantina.v1.RowsRequest
-	37,  // 141: cantina.v1.LeaderService.LRPEvents:input_type -> cantina.v1.LRPEventsRequest
-	41,  // 142: cantina.v1.LeaderService.TaskEvents:input_type -> cantina.v1.TaskEventsRequest
-	16,  // 143: cantina.v1.CellService.GetRunningTasks:input_type -> cantina.v1.GetRunningTasksRequest
-	20,  // 144: cantina.v1.CellService.RunTasks:input_type -> cantina.v1.RunTasksRequest
-	23,  // 145: cantina.v1.CellService.NotifyIfTasksNotRunning:input_type -> cantina.v1.NotifyIfTasksNotRunningRequest
-	25,  // 146: cantina.v1.CellService.KillTask:input_type -> cantina.v1.KillTaskRequest
-	27,  // 147: cantina.v1.CellService.RequestSuicide:input_type -> cantina.v1.RequestSuicideRequest
-	45,  // 148: cantina.v1.CellService.Perform:input_type -> cantina.v1.PerformRequest
-	48,  // 149: cantina.v1.CellService.StopInstance:input_type -> cantina.v1.StopInstanceRequest
-	50,  // 150: cantina.v1.CellService.SignalInstance:input_type -> cantina.v1.SignalInstanceRequest
-	52,  // 151: cantina.v1.CellService.CancelTask:input_type -> cantina.v1.CancelTaskRequest
-	54,  // 152: cantina.v1.CellService.Drain:input_type -> cantina.v1.DrainRequest
-	56,  // 153: cantina.v1.CellService.ReadLogs:input_type -> cantina.v1.ReadLogsRequest
-	58,  // 154: cantina.v1.CellService.FollowLogs:input_type -> cantina.v1.FollowLogsRequest
-	60,  // 155: cantina.v1.CellService.Exec:input_type -> cantina.v1.ExecRequest
-	14,  // 156: cantina.v1.LeaderService.Heartbeat:output_type -> cantina.v1.HeartbeatResponse
-	31,  // 157: cantina.v1.LeaderService.UpdateStatus:output_type -> cantina.v1.UpdateStatusResponse
-	35,  // 158: cantina.v1.LeaderService.Rows:output_type -> cantina.v1.RowsResponse
-	39,  // 159: cantina.v1.LeaderService.LRPEvents:output_type -> cantina.v1.LRPEventsResponse
-	42,  // 160: cantina.v1.LeaderService.TaskEvents:output_type -> cantina.v1.TaskEventsResponse
-	18,  // 161: cantina.v1.CellService.GetRunningTasks:output_type -> cantina.v1.GetRunningTasksResponse
-	22,  // 162: cantina.v1.CellService.RunTasks:output_type -> cantina.v1.RunTasksResponse
-	24,  // 163: cantina.v1.CellService.NotifyIfTasksNotRunning:output_type -> cantina.v1.NotifyIfTasksNotRunningResponse
-	26,  // 164: cantina.v1.CellService.KillTask:output_type -> cantina.v1.KillTaskResponse
-	28,  // 165: cantina.v1.CellService.RequestSuicide:output_type -> cantina.v1.RequestSuicideResponse
-	47,  // 166: cantina.v1.CellService.Perform:output_type -> cantina.v1.PerformResponse
-	49,  // 167: cantina.v1.CellService.StopInstance:output_type -> cantina.v1.StopInstanceResponse
-	51,  // 168: cantina.v1.CellService.SignalInstance:output_type -> cantina.v1.SignalInstanceResponse
-	53,  // 169: cantina.v1.CellService.CancelTask:output_type -> cantina.v1.CancelTaskResponse
-	55,  // 170: cantina.v1.CellService.Drain:output_type -> cantina.v1.DrainResponse
-	57,  // 171: cantina.v1.CellService.ReadLogs:output_type -> cantina.v1.ReadLogsResponse
-	59,  // 172: cantina.v1.CellService.FollowLogs:output_type -> cantina.v1.FollowLogsResponse
-	63,  // 173: cantina.v1.CellService.Exec:output_type -> cantina.v1.ExecResponse
-	156, // [156:174] is the sub-list for method output_type
-	138, // [138:156] is the sub-list for method input_type
-	138, // [138:138] is the sub-list for extension type_name
-	138, // [138:138] is the sub-list for extension extendee
-	0,   // [0:138] is the sub-list for field type_name
+	19,  // 41: cantina.v1.GetRunningTasksResponse.alive:type_name -> cantina.v1.AliveContainer
+	15,  // 42: cantina.v1.RunTask.run:type_name -> cantina.v1.BatchRun
+	88,  // 43: cantina.v1.RunTask.env:type_name -> cantina.v1.Variable
+	89,  // 44: cantina.v1.RunTask.program:type_name -> cantina.v1.Run
+	70,  // 45: cantina.v1.RunTask.resources:type_name -> cantina.v1.RunTask.ResourcesEntry
+	71,  // 46: cantina.v1.RunTask.labels:type_name -> cantina.v1.RunTask.LabelsEntry
+	7,   // 47: cantina.v1.RunTasksRequest.to:type_name -> cantina.v1.Callee
+	90,  // 48: cantina.v1.RunTasksRequest.workloads:type_name -> cantina.v1.Workload
+	20,  // 49: cantina.v1.RunTasksRequest.tasks:type_name -> cantina.v1.RunTask
+	15,  // 50: cantina.v1.RunAnswer.run:type_name -> cantina.v1.BatchRun
+	2,   // 51: cantina.v1.RunAnswer.verdict:type_name -> cantina.v1.RunVerdict
+	84,  // 52: cantina.v1.RunTasksResponse.term:type_name -> cantina.v1.Term
+	22,  // 53: cantina.v1.RunTasksResponse.answers:type_name -> cantina.v1.RunAnswer
+	7,   // 54: cantina.v1.NotifyIfTasksNotRunningRequest.to:type_name -> cantina.v1.Callee
+	15,  // 55: cantina.v1.NotifyIfTasksNotRunningRequest.runs:type_name -> cantina.v1.BatchRun
+	84,  // 56: cantina.v1.NotifyIfTasksNotRunningResponse.term:type_name -> cantina.v1.Term
+	7,   // 57: cantina.v1.KillTaskRequest.to:type_name -> cantina.v1.Callee
+	15,  // 58: cantina.v1.KillTaskRequest.runs:type_name -> cantina.v1.BatchRun
+	84,  // 59: cantina.v1.KillTaskResponse.term:type_name -> cantina.v1.Term
+	7,   // 60: cantina.v1.RequestSuicideRequest.to:type_name -> cantina.v1.Callee
+	84,  // 61: cantina.v1.RequestSuicideResponse.term:type_name -> cantina.v1.Term
+	3,   // 62: cantina.v1.StatusItem.kind:type_name -> cantina.v1.StatusKind
+	15,  // 63: cantina.v1.StatusItem.run:type_name -> cantina.v1.BatchRun
+	6,   // 64: cantina.v1.UpdateStatusRequest.from:type_name -> cantina.v1.Caller
+	30,  // 65: cantina.v1.UpdateStatusRequest.items:type_name -> cantina.v1.StatusItem
+	84,  // 66: cantina.v1.UpdateStatusResponse.term:type_name -> cantina.v1.Term
+	86,  // 67: cantina.v1.BatchEnd.started:type_name -> google.protobuf.Timestamp
+	86,  // 68: cantina.v1.BatchEnd.ended:type_name -> google.protobuf.Timestamp
+	4,   // 69: cantina.v1.BatchEnd.again:type_name -> cantina.v1.BatchAgain
+	6,   // 70: cantina.v1.RowsRequest.from:type_name -> cantina.v1.Caller
+	91,  // 71: cantina.v1.RowsRequest.lrps:type_name -> cantina.v1.LRPKey
+	91,  // 72: cantina.v1.LRPIndex.key:type_name -> cantina.v1.LRPKey
+	92,  // 73: cantina.v1.LRPIndex.rows:type_name -> cantina.v1.ActualLRP
+	84,  // 74: cantina.v1.RowsResponse.term:type_name -> cantina.v1.Term
+	35,  // 75: cantina.v1.RowsResponse.lrps:type_name -> cantina.v1.LRPIndex
+	93,  // 76: cantina.v1.RowsResponse.tasks:type_name -> cantina.v1.TaskRow
+	91,  // 77: cantina.v1.LRPEvent.key:type_name -> cantina.v1.LRPKey
+	94,  // 78: cantina.v1.LRPEvent.service:type_name -> cantina.v1.ServiceKey
+	72,  // 79: cantina.v1.LRPEvent.claim:type_name -> cantina.v1.LRPEvent.Claimed
+	73,  // 80: cantina.v1.LRPEvent.start:type_name -> cantina.v1.LRPEvent.Started
+	74,  // 81: cantina.v1.LRPEvent.crash:type_name -> cantina.v1.LRPEvent.Ended
+	75,  // 82: cantina.v1.LRPEvent.remove:type_name -> cantina.v1.LRPEvent.Removed
+	76,  // 83: cantina.v1.LRPEvent.evacuate:type_name -> cantina.v1.LRPEvent.Evacuating
+	77,  // 84: cantina.v1.LRPEvent.evacuate_claimed:type_name -> cantina.v1.LRPEvent.EvacuatedClaimed
+	78,  // 85: cantina.v1.LRPEvent.evacuate_stopped:type_name -> cantina.v1.LRPEvent.EvacuatedStopped
+	74,  // 86: cantina.v1.LRPEvent.evacuate_crashed:type_name -> cantina.v1.LRPEvent.Ended
+	79,  // 87: cantina.v1.LRPEvent.remove_evacuating:type_name -> cantina.v1.LRPEvent.RemovedEvacuating
+	6,   // 88: cantina.v1.LRPEventsRequest.from:type_name -> cantina.v1.Caller
+	37,  // 89: cantina.v1.LRPEventsRequest.events:type_name -> cantina.v1.LRPEvent
+	5,   // 90: cantina.v1.EventAnswer.code:type_name -> cantina.v1.EventCode
+	84,  // 91: cantina.v1.LRPEventsResponse.term:type_name -> cantina.v1.Term
+	39,  // 92: cantina.v1.LRPEventsResponse.answers:type_name -> cantina.v1.EventAnswer
+	80,  // 93: cantina.v1.TaskEvent.start:type_name -> cantina.v1.TaskEvent.Started
+	95,  // 94: cantina.v1.TaskEvent.complete:type_name -> cantina.v1.TaskResult
+	82,  // 95: cantina.v1.TaskEvent.adopt:type_name -> cantina.v1.TaskEvent.Adopted
+	83,  // 96: cantina.v1.TaskEvent.reject:type_name -> cantina.v1.TaskEvent.Rejected
+	81,  // 97: cantina.v1.TaskEvent.missing:type_name -> cantina.v1.TaskEvent.Missing
+	6,   // 98: cantina.v1.TaskEventsRequest.from:type_name -> cantina.v1.Caller
+	41,  // 99: cantina.v1.TaskEventsRequest.events:type_name -> cantina.v1.TaskEvent
+	84,  // 100: cantina.v1.TaskEventsResponse.term:type_name -> cantina.v1.Term
+	39,  // 101: cantina.v1.TaskEventsResponse.answers:type_name -> cantina.v1.EventAnswer
+	91,  // 102: cantina.v1.LRPWork.key:type_name -> cantina.v1.LRPKey
+	94,  // 103: cantina.v1.LRPWork.service:type_name -> cantina.v1.ServiceKey
+	7,   // 104: cantina.v1.PerformRequest.to:type_name -> cantina.v1.Callee
+	90,  // 105: cantina.v1.PerformRequest.workloads:type_name -> cantina.v1.Workload
+	44,  // 106: cantina.v1.PerformRequest.lrps:type_name -> cantina.v1.LRPWork
+	45,  // 107: cantina.v1.PerformRequest.tasks:type_name -> cantina.v1.TaskWork
+	84,  // 108: cantina.v1.PerformResponse.term:type_name -> cantina.v1.Term
+	47,  // 109: cantina.v1.PerformResponse.refused_lrps:type_name -> cantina.v1.Refusal
+	47,  // 110: cantina.v1.PerformResponse.refused_tasks:type_name -> cantina.v1.Refusal
+	7,   // 111: cantina.v1.StopInstanceRequest.to:type_name -> cantina.v1.Callee
+	91,  // 112: cantina.v1.StopInstanceRequest.key:type_name -> cantina.v1.LRPKey
+	84,  // 113: cantina.v1.StopInstanceResponse.term:type_name -> cantina.v1.Term
+	7,   // 114: cantina.v1.SignalInstanceRequest.to:type_name -> cantina.v1.Callee
+	91,  // 115: cantina.v1.SignalInstanceRequest.key:type_name -> cantina.v1.LRPKey
+	84,  // 116: cantina.v1.SignalInstanceResponse.term:type_name -> cantina.v1.Term
+	7,   // 117: cantina.v1.CancelTaskRequest.to:type_name -> cantina.v1.Callee
+	84,  // 118: cantina.v1.CancelTaskResponse.term:type_name -> cantina.v1.Term
+	7,   // 119: cantina.v1.DrainRequest.to:type_name -> cantina.v1.Callee
+	85,  // 120: cantina.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
+	84,  // 121: cantina.v1.DrainResponse.term:type_name -> cantina.v1.Term
+	7,   // 122: cantina.v1.ReadLogsRequest.to:type_name -> cantina.v1.Callee
+	96,  // 123: cantina.v1.ReadLogsRequest.query:type_name -> cantina.v1.LogQuery
+	84,  // 124: cantina.v1.ReadLogsResponse.term:type_name -> cantina.v1.Term
+	97,  // 125: cantina.v1.ReadLogsResponse.lines:type_name -> cantina.v1.LogLines
+	7,   // 126: cantina.v1.FollowLogsRequest.to:type_name -> cantina.v1.Callee
+	96,  // 127: cantina.v1.FollowLogsRequest.query:type_name -> cantina.v1.LogQuery
+	84,  // 128: cantina.v1.FollowLogsResponse.term:type_name -> cantina.v1.Term
+	97,  // 129: cantina.v1.FollowLogsResponse.lines:type_name -> cantina.v1.LogLines
+	62,  // 130: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
+	63,  // 131: cantina.v1.ExecRequest.resize:type_name -> cantina.v1.TerminalSize
+	7,   // 132: cantina.v1.ExecStart.to:type_name -> cantina.v1.Callee
+	89,  // 133: cantina.v1.ExecStart.program:type_name -> cantina.v1.Run
+	63,  // 134: cantina.v1.ExecStart.size:type_name -> cantina.v1.TerminalSize
+	65,  // 135: cantina.v1.ExecResponse.end:type_name -> cantina.v1.ExecEnd
+	98,  // 136: cantina.v1.LRPEvent.Started.net:type_name -> cantina.v1.Net
+	98,  // 137: cantina.v1.LRPEvent.Evacuating.net:type_name -> cantina.v1.Net
+	86,  // 138: cantina.v1.LRPEvent.Evacuating.until:type_name -> google.protobuf.Timestamp
+	12,  // 139: cantina.v1.LeaderService.Heartbeat:input_type -> cantina.v1.HeartbeatRequest
+	31,  // 140: cantina.v1.LeaderService.UpdateStatus:input_type -> cantina.v1.UpdateStatusRequest
+	34,  // 141: cantina.v1.LeaderService.Rows:input_type -> cantina.v1.RowsRequest
+	38,  // 142: cantina.v1.LeaderService.LRPEvents:input_type -> cantina.v1.LRPEventsRequest
+	42,  // 143: cantina.v1.LeaderService.TaskEvents:input_type -> cantina.v1.TaskEventsRequest
+	16,  // 144: cantina.v1.CellService.GetRunningTasks:input_type -> cantina.v1.GetRunningTasksRequest
+	21,  // 145: cantina.v1.CellService.RunTasks:input_type -> cantina.v1.RunTasksRequest
+	24,  // 146: cantina.v1.CellService.NotifyIfTasksNotRunning:input_type -> cantina.v1.NotifyIfTasksNotRunningRequest
+	26,  // 147: cantina.v1.CellService.KillTask:input_type -> cantina.v1.KillTaskRequest
+	28,  // 148: cantina.v1.CellService.RequestSuicide:input_type -> cantina.v1.RequestSuicideRequest
+	46,  // 149: cantina.v1.CellService.Perform:input_type -> cantina.v1.PerformRequest
+	49,  // 150: cantina.v1.CellService.StopInstance:input_type -> cantina.v1.StopInstanceRequest
+	51,  // 151: cantina.v1.CellService.SignalInstance:input_type -> cantina.v1.SignalInstanceRequest
+	53,  // 152: cantina.v1.CellService.CancelTask:input_type -> cantina.v1.CancelTaskRequest
+	55,  // 153: cantina.v1.CellService.Drain:input_type -> cantina.v1.DrainRequest
+	57,  // 154: cantina.v1.CellService.ReadLogs:input_type -> cantina.v1.ReadLogsRequest
+	59,  // 155: cantina.v1.CellService.FollowLogs:input_type -> cantina.v1.FollowLogsRequest
+	61,  // 156: cantina.v1.CellService.Exec:input_type -> cantina.v1.ExecRequest
+	14,  // 157: cantina.v1.LeaderService.Heartbeat:output_type -> cantina.v1.HeartbeatResponse
+	32,  // 158: cantina.v1.LeaderService.UpdateStatus:output_type -> cantina.v1.UpdateStatusResponse
+	36,  // 159: cantina.v1.LeaderService.Rows:output_type -> cantina.v1.RowsResponse
+	40,  // 160: cantina.v1.LeaderService.LRPEvents:output_type -> cantina.v1.LRPEventsResponse
+	43,  // 161: cantina.v1.LeaderService.TaskEvents:output_type -> cantina.v1.TaskEventsResponse
+	18,  // 162: cantina.v1.CellService.GetRunningTasks:output_type -> cantina.v1.GetRunningTasksResponse
+	23,  // 163: cantina.v1.CellService.RunTasks:output_type -> cantina.v1.RunTasksResponse
+	25,  // 164: cantina.v1.CellService.NotifyIfTasksNotRunning:output_type -> cantina.v1.NotifyIfTasksNotRunningResponse
+	27,  // 165: cantina.v1.CellService.KillTask:output_type -> cantina.v1.KillTaskResponse
+	29,  // 166: cantina.v1.CellService.RequestSuicide:output_type -> cantina.v1.RequestSuicideResponse
+	48,  // 167: cantina.v1.CellService.Perform:output_type -> cantina.v1.PerformResponse
+	50,  // 168: cantina.v1.CellService.StopInstance:output_type -> cantina.v1.StopInstanceResponse
+	52,  // 169: cantina.v1.CellService.SignalInstance:output_type -> cantina.v1.SignalInstanceResponse
+	54,  // 170: cantina.v1.CellService.CancelTask:output_type -> cantina.v1.CancelTaskResponse
+	56,  // 171: cantina.v1.CellService.Drain:output_type -> cantina.v1.DrainResponse
+	58,  // 172: cantina.v1.CellService.ReadLogs:output_type -> cantina.v1.ReadLogsResponse
+	60,  // 173: cantina.v1.CellService.FollowLogs:output_type -> cantina.v1.FollowLogsResponse
+	64,  // 174: cantina.v1.CellService.Exec:output_type -> cantina.v1.ExecResponse
+	157, // [157:175] is the sub-list for method output_type
+	139, // [139:157] is the sub-list for method input_type
+	139, // [139:139] is the sub-list for extension type_name
+	139, // [139:139] is the sub-list for extension extendee
+	0,   // [0:139] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_cell_proto_init() }
@@ -6452,8 +6549,8 @@ func file_cantina_v1_cell_proto_init() {
 	file_cantina_v1_log_proto_init()
 	file_cantina_v1_row_proto_init()
 	file_cantina_v1_workload_proto_init()
-	file_cantina_v1_cell_proto_msgTypes[26].OneofWrappers = []any{}
-	file_cantina_v1_cell_proto_msgTypes[30].OneofWrappers = []any{
+	file_cantina_v1_cell_proto_msgTypes[27].OneofWrappers = []any{}
+	file_cantina_v1_cell_proto_msgTypes[31].OneofWrappers = []any{
 		(*LRPEvent_Claim)(nil),
 		(*LRPEvent_Start)(nil),
 		(*LRPEvent_Crash)(nil),
@@ -6464,21 +6561,21 @@ func file_cantina_v1_cell_proto_init() {
 		(*LRPEvent_EvacuateCrashed)(nil),
 		(*LRPEvent_RemoveEvacuating)(nil),
 	}
-	file_cantina_v1_cell_proto_msgTypes[34].OneofWrappers = []any{
+	file_cantina_v1_cell_proto_msgTypes[35].OneofWrappers = []any{
 		(*TaskEvent_Start)(nil),
 		(*TaskEvent_Complete)(nil),
 		(*TaskEvent_Adopt)(nil),
 		(*TaskEvent_Reject)(nil),
 		(*TaskEvent_Missing_)(nil),
 	}
-	file_cantina_v1_cell_proto_msgTypes[54].OneofWrappers = []any{
+	file_cantina_v1_cell_proto_msgTypes[55].OneofWrappers = []any{
 		(*ExecRequest_Start)(nil),
 		(*ExecRequest_Stdin)(nil),
 		(*ExecRequest_CloseStdin)(nil),
 		(*ExecRequest_Resize)(nil),
 		(*ExecRequest_Signal)(nil),
 	}
-	file_cantina_v1_cell_proto_msgTypes[57].OneofWrappers = []any{
+	file_cantina_v1_cell_proto_msgTypes[58].OneofWrappers = []any{
 		(*ExecResponse_Stdout)(nil),
 		(*ExecResponse_Stderr)(nil),
 		(*ExecResponse_End)(nil),
@@ -6489,7 +6586,7 @@ func file_cantina_v1_cell_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_cell_proto_rawDesc), len(file_cantina_v1_cell_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   77,
+			NumMessages:   78,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -1,0 +1,110 @@
+package lrp
+
+import (
+	"errors"
+	"testing"
+)
+
+// TestReportedContainersComeFirst: an index that runs at most once is not placed while cells have reported containers
+// of it that no row names. One after the other gets the row, until all are gone.
+func TestReportedContainersComeFirst(t *testing.T) {
+	for name, end := range map[string]func(*Board, Identity) Event{
+		"removed": func(_ *Board, by Identity) Event { return Remove{By: by} },
+		"crashed": func(_ *Board, by Identity) Event { return Crash{By: by, Reason: "r"} },
+		"dead": func(b *Board, by Identity) Event {
+			b.Reported.Drop(by.Proc)
+			return ProcDead{by.Proc}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := NewBoard(ConvergePolicy{})
+			d := Desired{Service: svc, Process: key0.Process, Exclusive: true}
+			b.PutService(&Service{Key: svc, Instances: 1, Versions: []Version{{Desired: d, High: 1}}})
+			step := func(e Event) {
+				t.Helper()
+				x, _, err := Step(b.Index(key0), e, b.Env(key0, t0))
+				if err != nil {
+					t.Fatalf("%T: %v", e, err)
+				}
+				b.PutIndex(x)
+			}
+			row := func(by Identity, s State) bool {
+				o := b.Index(key0).Ordinary
+				return o != nil && o.State == s && o.Identity == by
+			}
+			b.PutIndex(Index{Key: key0, Ordinary: rowWith(t, "RUNNING other", func(a *Actual) { a.Exclusive = true })})
+			b.Reported.Add(b.Index(key0), omega) // has the row
+			b.Reported.Add(b.Index(key0), Identity{alpha.Instance, alpha.Cell, "earlier"})
+			b.Reported.Add(b.Index(key0), alpha)
+			b.Reported.Add(b.Index(key0), beta)
+			step(end(b, omega))
+			if !row(alpha, Claimed) {
+				t.Fatalf("the first: %s", show(b.Index(key0)))
+			}
+			step(Start{By: alpha, Net: netA})
+			step(end(b, alpha))
+			if !row(beta, Claimed) {
+				t.Fatalf("the second: %s", show(b.Index(key0)))
+			}
+			step(end(b, beta))
+			if o := b.Index(key0).Ordinary; o == nil || o.State != Unclaimed && o.State != Crashed {
+				t.Fatalf("all are gone: %s", show(b.Index(key0)))
+			}
+			if n := len(b.Reported); n != 0 {
+				t.Errorf("%d indices are remembered", n)
+			}
+		})
+	}
+}
+
+// TestReportedWithoutAnEvent: a row that could not be read when the container was reported, and is there again, is
+// claimed by no other container, and the next repetition of its request gives it to the one that was reported.
+func TestReportedWithoutAnEvent(t *testing.T) {
+	env := wantedEnv()
+	env.Eligible, env.Reported = true, []Identity{beta}
+	x := Index{Key: key0, Ordinary: rowOf(t, "UNCLAIMED")}
+	if _, _, err := Step(x, Claim{By: alpha}, env); !errors.Is(err, ErrCannotBeClaimed) {
+		t.Errorf("claimed beside it: %v", err)
+	}
+	after, effects, err := Step(x, Resend{}, env)
+	if o := after.Ordinary; err != nil || !o.Is(beta) || !o.Exclusive || len(effects) != 1 || effects[0] != (WithdrawAuction{Key: key0}) {
+		t.Errorf("%s %v %v", show(after), effects, err)
+	}
+}
+
+// TestFound has the row after the report of a container, by the rows before it.
+func TestFound(t *testing.T) {
+	exclusive, none := wantedEnv(), wantedEnv()
+	exclusive.Desired.Exclusive, none.Desired = true, nil
+	both := Index{Ordinary: rowOf(t, "RUNNING other"), Suspect: suspectOf("other"), Evacuating: copyOf("other")}
+	for _, c := range []struct {
+		name  string
+		x     Index
+		env   Env
+		stale bool
+		want  string // "" = no change
+	}{
+		{"with another instance", Index{Ordinary: rowOf(t, "RUNNING other")}, exclusive, false, ""},
+		{"claimed by another", Index{Ordinary: rowOf(t, "CLAIMED other")}, exclusive, false, ""},
+		{"as in the row", Index{Ordinary: rowOf(t, "RUNNING self")}, exclusive, true, ""},
+		{"as claimed", Index{Ordinary: rowOf(t, "CLAIMED self")}, exclusive, true, ""},
+		{"a suspect", Index{Ordinary: rowOf(t, "UNCLAIMED"), Suspect: suspectOf("self")}, exclusive, true, ""},
+		{"a copy", Index{Ordinary: rowOf(t, "RUNNING other"), Evacuating: copyOf("self")}, exclusive, true, ""},
+		{"the row was lost", Index{}, exclusive, false, "CLAIMED alpha |"},
+		{"the definition, too", Index{}, none, false, "CLAIMED alpha |"},
+		{"placed nowhere", Index{Ordinary: rowOf(t, "UNCLAIMED")}, exclusive, false, "CLAIMED alpha | WithdrawAuction"},
+		{"crashed before", Index{Ordinary: rowOf(t, "CRASHED")}, exclusive, false, "CLAIMED alpha |"},
+		{"an older row runs another", Index{Ordinary: rowOf(t, "RUNNING other")}, exclusive, true, "CLAIMED alpha |"},
+		{"an older row claims another", Index{Ordinary: rowOf(t, "CLAIMED other")}, exclusive, true, "CLAIMED alpha |"},
+		{"an older row has copies", both, exclusive, true, "CLAIMED alpha |"},
+	} {
+		c.x.Key = key0
+		after, effects, err := Step(c.x, Found{By: alpha, Service: svc, Stale: c.stale}, c.env)
+		switch got := told(after, effects); {
+		case err != nil, c.want == "" && (after != c.x || len(effects) > 0), c.want != "" && got != c.want:
+			t.Errorf("%s: %s %v, want %q", c.name, got, err, c.want)
+		case c.want != "" && (!after.Ordinary.Exclusive || after.Ordinary.Service != svc):
+			t.Errorf("%s: %+v", c.name, after.Ordinary)
+		}
+	}
+}
