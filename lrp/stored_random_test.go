@@ -98,7 +98,7 @@ func (o *odd) event() Event {
 		EvacuateCrashed{who, "x", o.Flag()}, RemoveEvacuating{who}, CellHealthy{who.Cell, who.Proc},
 		CellUnhealthy{who.Cell, who.Proc}, CellUnheard{who.Cell, who.Proc},
 		CellMustDie{who.Cell, who.Proc}, ProcDead{who.Proc},
-		ProcMoved{who.Cell, who.Proc, "pb2"}, Found{who, o.service(), o.flag()})
+		ProcMoved{who.Cell, who.Proc, "pb2"}, Found{who, o.service(), o.Flag()})
 }
 
 // TestNothingThatIsReadEndsTheLeader: whatever rows and services of the store Check and CheckService let pass, in
