@@ -184,3 +184,44 @@ func TestDaysFromTheEndAreNumbers(t *testing.T) {
 		}
 	}
 }
+
+// TestTheLastMatchOfAllIsRepeated: after its first pass nothing comes in that pass, and one in the second.
+func TestTheLastMatchOfAllIsRepeated(t *testing.T) {
+	loc := load(t, loader(t), "Europe/Berlin")
+	for fold, want := range map[string]string{"both": "2026-10-25T01:15:00Z", "only_late": "2026-10-25T01:15:00Z", "only_early": ""} {
+		it, err := cron.ParseJSON([]byte(
+			`{"minute":15,"hour":2,"day_of_month":25,"month":10,"year":2026,"dst_fixes":["skip","repeat_use_` + fold + `"]}`))
+		must(t, err)
+		x, err := it.FirstMatch(at(t, "2026-10-25T00:20:00Z"), loc)
+		if want == "" && !errors.Is(err, cron.ErrNoMoreMatches) || want != "" && (err != nil || !x.Equal(at(t, want))) {
+			t.Errorf("%s: %v, %v, want %s", fold, x, err, want)
+		}
+	}
+}
+
+// TestEachPlaceOfAWeekdayExists in some year, in each month: no item of them is refused.
+func TestEachPlaceOfAWeekdayExists(t *testing.T) {
+	for month := 1; month <= 12; month++ {
+		for _, place := range []int{1, 4, 5, -1, -4, -5} {
+			for day := 1; day <= 7; day++ {
+				it, err := cron.ParseValue(map[string]any{"minute": 0, "hour": 12, "month": month, "day_of_week": day,
+					"weekday_of_the_month": place, "dst_fixes": []any{"skip", "repeat_use_both"}})
+				must(t, err)
+				x, err := it.FirstMatch(at(t, "2026-01-01T00:00:00Z"), time.UTC)
+				must(t, err)
+				nth := (x.Day() + 6) / 7
+				if place < 0 {
+					nth = -(x.AddDate(0, 1, -x.Day()).Day() - x.Day() + 7) / 7
+				}
+				if int(x.Month()) != month || int(x.Weekday()) != day-1 || nth != place {
+					t.Errorf("the %d. weekday %d of month %d: %v", place, day, month, x)
+				}
+			}
+		}
+	}
+	_, _, err := cron.ParseLine("0 0 */16 2 1#4", cron.LineOptions{Zone: time.UTC}) // neither the 1st nor the 17th
+	var pe *cron.ParseError
+	if !errors.As(err, &pe) || pe.Field != "day of month" || pe.Column != 5 || !errors.Is(err, cron.ErrImpossible) {
+		t.Errorf("%+v", err)
+	}
+}

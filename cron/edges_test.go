@@ -359,6 +359,13 @@ func TestWithoutAZone(t *testing.T) {
 	if last, ok := it.Last(noon, noon.Add(time.Hour), nil); ok {
 		t.Error(last)
 	}
+	if n := it.Count(noon, noon.Add(time.Hour), nil); n != 0 {
+		t.Errorf("%d matches", n)
+	}
+	s := cron.Schedule{Item: it}
+	if o, ok := s.NextSkip(noon, noon.Add(time.Hour)); ok || len(s.Skips(noon, noon.Add(time.Hour), 9)) != 0 {
+		t.Error(o)
+	}
 }
 
 // TestShiftsAtTheirBounds: a hundred years at most; without a setting a minute, for an item and for

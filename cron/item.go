@@ -148,10 +148,10 @@ func (it *Item) inSpan(loc *time.Location, s span, t int64) (x, label int64, ok 
 // rejected reports whether the fold policy assigns this occurrence of the label to another span,
 // and returns the labels of that one.
 func (it *Item) rejected(loc *time.Location, s span, label int64) (by interval, yes bool) {
-	switch x := label - s.off; {
-	case it.fold == FoldFirst && x-s.start < near:
+	switch it.fold {
+	case FoldFirst:
 		return shownBefore(loc, s, label)
-	case it.fold == FoldLast && s.end-x <= near:
+	case FoldLast:
 		return shownAfter(loc, s, label)
 	}
 	return interval{}, false

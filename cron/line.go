@@ -303,14 +303,7 @@ func (l *line) build() error {
 	err := l.item.setDays(g, All(YearField()))
 	var pe *ParseError
 	if errors.As(err, &pe) {
-		at := dom
-		if pe.Field == keyNth {
-			at = dow
-		}
-		pe.Field, pe.Column = lineKinds()[colDOM].name, at.column
-		if at == dow {
-			pe.Field = lineKinds()[colDOW].name
-		}
+		pe.Field, pe.Column = lineKinds()[colDOM].name, dom.column
 	}
 	l.item.grain = l.item.findGrain()
 	return err

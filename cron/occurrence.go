@@ -89,7 +89,7 @@ func (it *Item) Describe(at time.Time, loc *time.Location) Occurrence {
 			return o
 		}
 	}
-	if _, again := shownAfter(loc, s, x+s.off); again && s.end-x <= near {
+	if _, again := shownAfter(loc, s, x+s.off); again {
 		o.Mark = MarkFoldFirst
 	} else if _, before := shownBefore(loc, s, x+s.off); before {
 		o.Mark = MarkFoldLast

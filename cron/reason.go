@@ -15,15 +15,11 @@ func names(words string) []Name {
 	return out
 }
 
-// blame names the selector to look at first when no day matches.
+// blame names the selector to look at first when no day matches. Without a day of the month, some
+// year has a day: each weekday is the first to the fifth of each month in one.
 func (g *gregorian) blame() string {
-	switch {
-	case g.kinds != 0:
-		return keyYear
-	case !g.domAny:
+	if g.kinds == 0 {
 		return keyDOM
-	case g.nth != [7]uint32{}:
-		return keyNth
 	}
 	return keyYear
 }
