@@ -225,3 +225,35 @@ func TestEachPlaceOfAWeekdayExists(t *testing.T) {
 		t.Errorf("%+v", err)
 	}
 }
+
+// TestAnErrorNamesItsPlace, however short its name is.
+func TestAnErrorNamesItsPlace(t *testing.T) {
+	for text, want := range map[string]string{`{"x":1` + fixes: "x: unknown key", `3`: "3 is not an object"} {
+		if _, err := cron.ParseJSON([]byte(text)); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}
+
+// TestNothingIsCountedOutsideOfAllCalendars, which begin with 1969 and end with 9999.
+func TestNothingIsCountedOutsideOfAllCalendars(t *testing.T) {
+	it, err := cron.ParseJSON([]byte(`{"minute":0,"hour":0` + fixes))
+	must(t, err)
+	for _, name := range []string{"UTC", "Asia/Tokyo", "America/New_York"} {
+		loc := load(t, loader(t), name)
+		first, last := time.Date(1969, 1, 1, 0, 0, 0, 0, loc), time.Date(9999, 12, 31, 0, 0, 0, 0, loc)
+		for _, c := range []struct {
+			after, to time.Time
+			want      int64
+		}{
+			{time.Unix(-1<<40, 0), first.Add(-time.Second), 0}, {time.Unix(-1<<40, 0), first, 1},
+			{time.Unix(-1<<40, 0), time.Unix(-1<<39, 0), 0}, {time.Unix(1<<39, 0), time.Unix(1<<40, 0), 0},
+			{last.Add(-time.Second), time.Unix(1<<40, 0), 1}, {last, time.Unix(1<<40, 0), 0},
+			{first.Add(time.Second), first, 0}, {last, first, 0},
+		} {
+			if n := it.Count(c.after, c.to, loc); n != c.want {
+				t.Errorf("%s: %d in (%v, %v], want %d", name, n, c.after, c.to, c.want)
+			}
+		}
+	}
+}

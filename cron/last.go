@@ -129,9 +129,6 @@ func (it *Item) matches(loc *time.Location, s span, x int64) bool {
 // countSpan counts the matches in [lo, hi) of span s: all labels but those that
 // the fold policy leaves to other spans.
 func (it *Item) countSpan(loc *time.Location, s span, lo, hi int64) int64 {
-	if lo >= hi {
-		return 0
-	}
 	here := interval{lo + s.off, hi + s.off}
 	n := it.countLabels(here)
 	for _, c := range it.covers(loc, s) {
