@@ -257,3 +257,57 @@ func TestNothingIsCountedOutsideOfAllCalendars(t *testing.T) {
 		}
 	}
 }
+
+// TestIterationsThatNeverMeet are refused: those of one month at a time, and days of another.
+func TestIterationsThatNeverMeet(t *testing.T) {
+	for days, refused := range map[string]bool{
+		`{"start":"2026-02-01","end":"2026-02-28"}`: true, `{"start":"2026-02-01","end":"2026-03-01"}`: false,
+	} {
+		_, err := cron.ParseJSON([]byte(`{"minute":0,"hour":0,"iter_month":{"start":"2026-01","period":2},"iter_day":` + days + fixes))
+		if refused != errors.Is(err, cron.ErrImpossible) || !refused && err != nil {
+			t.Errorf("%s: %v", days, err)
+		}
+	}
+}
+
+// TestOneInstantAfterAnother: a second poll at the same time changes nothing of what is said of an event, and a
+// clock that goes back by no more than the maximum forgets nothing.
+func TestOneInstantAfterAnother(t *testing.T) {
+	sc := newScene(t, quarters, "UTC", "2026-01-10T12:00:30Z")
+	sc.step(-20 * time.Minute)
+	sc.want("")
+	sc.pass(5 * time.Minute)
+	for range 2 {
+		sc.want("") // 11:45:30
+	}
+	sc.pass(15 * time.Minute)
+	_, err := sc.s.Poll()
+	must(t, err)
+	var got []cron.Event
+	for e := range sc.s.Events() {
+		got = append(got, e)
+	}
+	if len(got) != 1 || got[0].Label != cron.LabelAlreadyFired || got[0].Shift != 20*time.Minute {
+		t.Errorf("%+v", got)
+	}
+	for back, forgot := range map[time.Duration]bool{2 * time.Hour: false, 2*time.Hour + time.Second: true} {
+		sc := newScene(t, quarters, "UTC", "2026-01-10T12:00:30Z")
+		sc.step(-back)
+		if sc.want(""); sc.last.Forgot != forgot {
+			t.Errorf("%v back: forgot %v", back, sc.last.Forgot)
+		}
+	}
+}
+
+// TestAPollFailsForGapsOnly, and not for an item that is over.
+func TestAPollFailsForGapsOnly(t *testing.T) {
+	for text, never := range map[string]bool{
+		`"hour":2,"day_of_week":1,"weekday_of_the_month":2,"month":3`: true, `"hour":2,"day_of_month":1,"month":1,"year":2026`: false,
+	} {
+		sc := newScene(t, `{"minute":30,`+text+`,"max_shift_seconds_for_unskip_and_do_not_repeat":60`+fixes,
+			"America/New_York", "2026-06-01T00:00:00Z")
+		if _, err := sc.s.Poll(); never != errors.Is(err, cron.ErrNeverMatches) || !never && err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

@@ -111,7 +111,7 @@ func TestPreviewBeginsAfterFractions(t *testing.T) {
 			t.Errorf("preview of %d: %v, %v", n, list, err)
 		}
 	}
-	if list, _ := cron.Preview(it, nil, time.Unix(0, 0), 1); len(list) != 1 || list[0].At.Unix() != 1000 {
+	if list, _ := cron.Preview(it, nil, time.Unix(0, 0), 1); len(list) != 1 || !list[0].At.Equal(time.Unix(1000, 0)) {
 		t.Errorf("preview of one: %v", list)
 	}
 }

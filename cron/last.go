@@ -102,7 +102,7 @@ func (it *Item) count(from, to int64, loc *time.Location) int64 {
 		if s.start >= from && it.gap == GapRun && it.inGap(loc, spanAt(loc, s.start-1), s) && !it.matches(loc, s, s.start) {
 			n++
 		}
-		if s.end > to || s.end == farFuture {
+		if s.end > to {
 			return n
 		}
 		next := s.after(loc)

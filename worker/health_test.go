@@ -117,3 +117,38 @@ func TestNumbers(t *testing.T) {
 		t.Fatal(out)
 	}
 }
+
+// TestNoChangeBeforeItIsDue looks at each moment: the state is as it is until then, what is due is never in the past,
+// and one that goes from one moment that is due to the next misses no change.
+func TestNoChangeBeforeItIsDue(t *testing.T) {
+	const end = 20
+	for n := range 3 * 4 * 6 * 6 * 6 * 2 {
+		take := func(of int) int { v := n % of; n /= of; return v }
+		h := Health{State: []State{New, Unhealthy, Healthy}[take(3)]}
+		g := Gaps{Probe: 2, Beat: 3, Lost: []time.Duration{0, 1, 4, 8}[take(4)]}
+		h.LastProbe, h.LastBeat = time.Duration(take(6)), time.Duration(take(6))
+		h.BecameUnhealthy, h.HasBeenHealthy = time.Duration(take(6)), take(2) == 1
+		if h.State == Healthy {
+			h.HasBeenHealthy = true
+		}
+		changes := func(at time.Duration) bool { next, _ := h.Next(at, g, false); return next != h.State }
+		for now := time.Duration(5); ; {
+			due := h.due(now, g)
+			for at := now; at < min(due, end); at++ {
+				if changes(at) {
+					t.Fatalf("%+v with %+v changes at %d, and at %d it is due at %d", h, g, at, now, due)
+				}
+			}
+			if due < now || due == now && !changes(now) {
+				t.Fatalf("%+v with %+v changes nothing at %d, and is due at %d", h, g, now, due)
+			}
+			if due == now || due >= end {
+				break
+			}
+			if !changes(due) && h.State != Unhealthy { // which may go from lacking a message to lacking consensus
+				t.Fatalf("%+v with %+v is due at %d, and nothing changes", h, g, due)
+			}
+			now = due
+		}
+	}
+}
