@@ -7,7 +7,9 @@
 //	registry ──Push, Admit───▶ └────────────┘ ──Waiting, Unanswered──▶ bbs
 //	scheduler ──Reserve, Confirm, Release──▶      ──Room──▶ scheduler
 //
-// All methods except Run may be called from any goroutine and take only a short lock, without I/O.
+// All methods except Run may be called from any goroutine. Those without a result wait for nothing:
+// a change is queued, and made in order by whoever has the lock. The others take the lock, which is
+// held for one slice of a round at most, and without I/O.
 // Run drives Loop; a caller without goroutines drives it in another way (Runtime). Callers request
 // work after the commit of its row, so nothing here is visible outside before its commit. Losing a
 // request is safe: convergence repeats it. A new term makes a new Auctioneer, rebuilt from rows
@@ -91,6 +93,8 @@ type Auctioneer struct {
 	cells Cells
 	board Feedback
 
+	changes changes
+
 	mu      sync.Mutex
 	auction *placement.Auction
 	outbox  []placement.Result
@@ -161,16 +165,6 @@ func New(cfg Config, cells Cells, board Feedback) *Auctioneer {
 	return a
 }
 
-// locked runs f under the lock and wakes the loop.
-func (a *Auctioneer) locked(f func(now time.Duration)) {
-	now := a.cfg.Clock.Boot()
-	a.mu.Lock()
-	f(now)
-	a.woken = true
-	a.mu.Unlock()
-	a.loop.Wake()
-}
-
 // ring leaves at most one token in a channel of one.
 func ring(c chan struct{}) {
 	select {
@@ -182,102 +176,130 @@ func ring(c chan struct{}) {
 // Request adds work to the next batch. Items with the ID of waiting ones replace
 // them; items of kind batch or without ids are refused with
 // placement.ErrInvalid, the others are taken.
-func (a *Auctioneer) Request(items ...placement.Item) (err error) {
-	a.locked(func(now time.Duration) { err = a.auction.Submit(now, items...) })
+func (a *Auctioneer) Request(items ...placement.Item) error {
+	var err error
+	valid := make([]placement.Item, 0, len(items))
+	for i := range items {
+		if bad := items[i].Submittable(); bad != nil {
+			err = bad
+			continue
+		}
+		valid = append(valid, items[i])
+	}
+	a.change(func(now time.Duration) { _ = a.auction.Submit(now, valid...) }) // all of them can be submitted
 	return err
 }
 
 // Withdraw removes items from the waiting work, by their IDs.
 func (a *Auctioneer) Withdraw(ids ...string) {
-	a.locked(func(time.Duration) { a.auction.Withdraw(ids...) })
+	a.change(func(time.Duration) { a.auction.Withdraw(ids...) })
 }
 
-// Hold allocates work that a row or a report shows on a cell, and confirms work that was in
+// Hold allocates work that a report shows on a cell, and confirms work that was in
 // flight. It returns placement.ErrHeld if the ledger has it on another cell.
-func (a *Auctioneer) Hold(h placement.Holding) (err error) {
-	a.locked(func(time.Duration) { err = a.auction.Hold(h) })
-	return err
+func (a *Auctioneer) Hold(h placement.Holding) error {
+	a.lock()
+	defer a.unlock()
+	return a.auction.Hold(h)
+}
+
+// Follow is Hold for work that a row shows. Work that the ledger has on another cell stays there.
+func (a *Auctioneer) Follow(h placement.Holding) {
+	a.note(func(time.Duration) { _ = a.auction.Hold(h) })
 }
 
 // Confirm confirms work in flight that cells have taken; unknown ids are ignored.
 func (a *Auctioneer) Confirm(holds ...string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, h := range holds {
-		if err := a.auction.Confirm(h); err != nil {
-			a.cfg.Log.Debug("confirm", "error", err)
+	a.note(func(time.Duration) {
+		for _, h := range holds {
+			if err := a.auction.Confirm(h); err != nil {
+				a.cfg.Log.Debug("confirm", "error", err)
+			}
 		}
-	}
+	})
 }
 
 // Release frees the allocations of the ids.
 func (a *Auctioneer) Release(holds ...string) {
-	n := 0
-	a.locked(func(time.Duration) { n = a.auction.Release(holds...) })
-	if n > 0 {
-		ring(a.room)
-	}
+	a.change(func(time.Duration) {
+		if a.auction.Release(holds...) > 0 {
+			ring(a.room)
+		}
+	})
 }
 
 // Decline returns unused grants. Unlike Release it does not wake the scheduler: otherwise a cell
 // that is admitted here and refused elsewhere would keep it busy forever.
 func (a *Auctioneer) Decline(holds ...string) {
-	a.locked(func(time.Duration) { a.auction.Release(holds...) })
+	a.change(func(time.Duration) { a.auction.Release(holds...) })
 }
 
 // Rest keeps a cell that refused granted batch work out of the auction for some time; a token of
 // Room follows.
 func (a *Auctioneer) Rest(cell string) {
-	a.locked(func(now time.Duration) { a.auction.Rest(now, cell) })
+	a.change(func(now time.Duration) { a.auction.Rest(now, cell) })
 }
 
 // Push takes a cell's newest state.
 func (a *Auctioneer) Push(s placement.State) {
-	changed := false
-	a.locked(func(time.Duration) { changed = a.auction.Push(s) })
-	if changed {
-		ring(a.room)
-	}
+	a.change(func(time.Duration) {
+		if a.auction.Push(s) {
+			ring(a.room)
+		}
+	})
 }
 
 // Admit sets whether the session of a cell process may get work; an empty reason admits it.
 func (a *Auctioneer) Admit(cell, process, reason string) {
-	changed := false
-	a.locked(func(time.Duration) { changed = a.auction.Admit(cell, process, reason) })
-	if changed {
-		ring(a.room)
-	}
+	a.change(func(time.Duration) {
+		if a.auction.Admit(cell, process, reason) {
+			ring(a.room)
+		}
+	})
 }
 
 // Remove: a cell's session is gone. Its allocations stay until their owner releases them.
 func (a *Auctioneer) Remove(cell string) {
-	a.locked(func(time.Duration) { a.auction.Remove(cell) })
+	a.change(func(time.Duration) { a.auction.Remove(cell) })
 }
 
 // Reserve grants resources for batch tasks, after the waiting work had its turn. A grant that is
 // not confirmed within the in-flight time is free again.
-func (a *Auctioneer) Reserve(wants []placement.Want) (grants []placement.Grant) {
-	a.locked(func(now time.Duration) {
-		if a.auction.Waiting() > 0 {
-			a.round(now)
+func (a *Auctioneer) Reserve(wants []placement.Want) []placement.Grant {
+	now := a.cfg.Clock.Boot()
+	a.lock()
+	defer a.unlock()
+	for a.auction.Waiting() > 0 && a.round(now) {
+		a.breathe()
+	}
+	grants := a.auction.Reserve(wants, now)
+	for i := range grants {
+		if grants[i].Refusal == nil {
+			a.stats.Granted++
 		}
-		grants = a.auction.Reserve(wants, now)
-		for i := range grants {
-			if grants[i].Refusal == nil {
-				a.stats.Granted++
-			}
-		}
-	})
+	}
+	a.wake()
 	return grants
 }
 
 // Room has a token whenever batch work that was refused might find room.
 func (a *Auctioneer) Room() <-chan struct{} { return a.room }
 
+// Waits reports which items wait, by their IDs.
+func (a *Auctioneer) Waits(ids ...string) []bool {
+	a.lock()
+	defer a.unlock()
+	waits := make([]bool, len(ids))
+	for i, id := range ids {
+		_, waits[i] = a.auction.WaitingSince(id)
+	}
+	return waits
+}
+
 // Explain returns since when (boot clock) an item waits and why; ok is false if it does not wait.
 func (a *Auctioneer) Explain(id string) (since time.Duration, why *placement.Refusal, ok bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.lock()
+	defer a.unlock()
 	if since, ok = a.auction.WaitingSince(id); ok {
 		why = a.auction.ExplainWaiting(id)
 	}
@@ -286,37 +308,37 @@ func (a *Auctioneer) Explain(id string) (since time.Duration, why *placement.Ref
 
 // Would returns why similar work would get no cell now, or nil.
 func (a *Auctioneer) Would(it placement.Item) *placement.Refusal {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.lock()
+	defer a.unlock()
 	return a.auction.Explain(it)
 }
 
 // Cells returns the capacity and the allocations of every cell, in order of name.
 func (a *Auctioneer) Cells() []placement.CellView {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.lock()
+	defer a.unlock()
 	return a.auction.Cells()
 }
 
 // Cell returns the capacity and the allocations of one cell.
 func (a *Auctioneer) Cell(name string) (placement.CellView, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.lock()
+	defer a.unlock()
 	return a.auction.Cell(name)
 }
 
 // Machines counts the machines of known cells, and of others, that admit work with one of the
 // constraints.
 func (a *Auctioneer) Machines(constraints []placement.Constraint, others []placement.State) int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.lock()
+	defer a.unlock()
 	return a.auction.Machines(constraints, others)
 }
 
 // Stats returns the counters.
 func (a *Auctioneer) Stats() Stats {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.lock()
+	defer a.unlock()
 	s := a.stats
 	s.Waiting = a.auction.Waiting()
 	return s

@@ -22,8 +22,8 @@ func (a *Auctioneer) Loop() *run.Loop { return a.loop }
 // next reports whether a pass is due, or for how long none is.
 func (a *Auctioneer) next() (do func(context.Context), pause time.Duration) {
 	now := a.cfg.Clock.Boot()
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.lock()
+	defer a.unlock()
 	switch {
 	case a.woken || a.due <= now:
 		return a.begin, 0
@@ -54,35 +54,32 @@ func (a *Auctioneer) perform(ctx context.Context, c Call) {
 	}
 }
 
-// pass runs rounds until no more work can be placed, and reports waiting work to the board. It
-// returns the calls to make now, at most one to each cell process at a time and at most
+// pass runs one round, and reports waiting work to the board; another pass follows if there is more
+// to place. It returns the calls to make now, at most one to each cell process at a time and at most
 // Config.Calls in all, and the cells that work was placed on.
 func (a *Auctioneer) pass() (calls []Call, placed []string) {
-	for more := true; more; {
-		now := a.cfg.Clock.Boot()
-		a.mu.Lock()
-		a.woken = false
-		more = a.round(now)
-		results := a.outbox
-		a.outbox = nil
-		due, ok := a.auction.Next()
-		if a.due = due; !ok {
-			a.due = run.Never
+	now := a.cfg.Clock.Boot()
+	a.lock()
+	a.woken = a.round(now)
+	results := a.outbox
+	a.outbox = nil
+	due, ok := a.auction.Next()
+	if a.due = due; !ok {
+		a.due = run.Never
+	}
+	for i := range results {
+		a.queue(results[i].Placed)
+		for _, p := range results[i].Placed {
+			placed = append(placed, p.Cell)
 		}
-		for i := range results {
-			a.queue(results[i].Placed)
-			for _, p := range results[i].Placed {
-				placed = append(placed, p.Cell)
-			}
-		}
-		a.askAgain(now)
-		for c, ok := a.take(); ok; c, ok = a.take() {
-			calls = append(calls, c)
-		}
-		a.mu.Unlock()
-		for i := range results {
-			a.tell(&results[i])
-		}
+	}
+	a.askAgain(now)
+	for c, ok := a.take(); ok; c, ok = a.take() {
+		calls = append(calls, c)
+	}
+	a.unlock()
+	for i := range results {
+		a.tell(&results[i])
 	}
 	return calls, placed
 }
@@ -198,8 +195,8 @@ func (a *Auctioneer) answered(c Call, refused []Refusal, err error) (next Call, 
 		a.refuse(&c, refused)
 	}
 	now := a.cfg.Clock.Boot()
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.lock()
+	defer a.unlock()
 	l := c.cellQueue
 	a.underWay--
 	if err == nil {
@@ -214,8 +211,7 @@ func (a *Auctioneer) answered(c Call, refused []Refusal, err error) (next Call, 
 	l.state = silent
 	a.silent = append(a.silent, l)
 	a.auction.RestFor(now, wait+time.Second, c.Cell, "it did not answer the last placement")
-	a.woken = true
-	a.loop.Wake()
+	a.wake()
 	a.cfg.Log.Warn("cell did not answer a placement", "cell", c.Cell, "items", len(c.Work), "try", l.tries, "error", err)
 	return a.take()
 }
@@ -230,18 +226,20 @@ func (a *Auctioneer) refuse(c *Call, refused []Refusal) {
 		sent[it.Hold] = it
 	}
 	var told []placement.Refused
-	a.locked(func(now time.Duration) {
-		for _, r := range refused {
-			it, ok := sent[r.Hold]
-			if !ok {
-				continue // nothing that was sent: remote input harms nothing
-			}
-			delete(sent, r.Hold)
-			a.auction.Refuse(now, r.Hold, r.Full, r.Reason)
-			a.stats.RefusedByCell++
-			told = append(told, placement.Refused{Item: it, Refusal: placement.RefusedByCell(c.Cell, r.Reason)})
+	now := a.cfg.Clock.Boot()
+	a.lock()
+	for _, r := range refused {
+		it, ok := sent[r.Hold]
+		if !ok {
+			continue // nothing that was sent: remote input harms nothing
 		}
-	})
+		delete(sent, r.Hold)
+		a.auction.Refuse(now, r.Hold, r.Full, r.Reason)
+		a.stats.RefusedByCell++
+		told = append(told, placement.Refused{Item: it, Refusal: placement.RefusedByCell(c.Cell, r.Reason)})
+	}
+	a.wake()
+	a.unlock()
 	if len(told) > 0 {
 		a.board.Waiting(told)
 	}

@@ -14,7 +14,7 @@ import (
 
 // Ledger is where room is allocated: auctioneer.Auctioneer.
 type Ledger interface {
-	Hold(h placement.Holding) error
+	Follow(h placement.Holding)
 	Release(holds ...string)
 }
 
@@ -76,7 +76,7 @@ func (b *LedgerFeed) instance(e event.Event) {
 		is[at] = a.Instance
 		// An instance that the ledger has on another cell stays there: the harmoniser
 		// of one of the two ends its container.
-		_ = b.ledger.Hold(placement.Holding{Hold: a.Instance, Cell: a.Cell, Kind: placement.KindLRP, Group: a.Key.Process, Need: d.Workload.Resources,
+		b.ledger.Follow(placement.Holding{Hold: a.Instance, Cell: a.Cell, Kind: placement.KindLRP, Group: a.Key.Process, Need: d.Workload.Resources,
 			Ports: d.Workload.FixedPorts(), Name: fmt.Sprintf("%v/%d", a.Service, a.Key.Index)})
 	}
 	b.holds[a.Key] = is
@@ -97,7 +97,7 @@ func (b *LedgerFeed) task(e event.Event) {
 	switch on := !e.Gone && t.State == task.Running; {
 	case on:
 		b.tasks[t.UID] = true
-		_ = b.ledger.Hold(placement.Holding{Hold: t.UID, Cell: t.Holder.Cell, Kind: placement.KindTask, Need: t.Definition.Workload.Resources,
+		b.ledger.Follow(placement.Holding{Hold: t.UID, Cell: t.Holder.Cell, Kind: placement.KindTask, Need: t.Definition.Workload.Resources,
 			Ports: t.Definition.Workload.FixedPorts(), Name: "task " + t.GUID})
 	case b.tasks[t.UID]:
 		delete(b.tasks, t.UID)

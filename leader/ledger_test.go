@@ -15,11 +15,8 @@ import (
 // ledger records the allocations.
 type ledger map[string]string
 
-// Hold implements Ledger.
-func (l ledger) Hold(h placement.Holding) error {
-	l[h.Hold] = h.Cell
-	return nil
-}
+// Follow implements Ledger.
+func (l ledger) Follow(h placement.Holding) { l[h.Hold] = h.Cell }
 
 // Release implements Ledger.
 func (l ledger) Release(holds ...string) {

@@ -148,9 +148,13 @@ func (p *PlacementAdapter) taken(items []placement.Item, refused []cell.Refusal,
 	for _, r := range refused {
 		back[r.ID] = true
 	}
-	for _, it := range items {
-		if _, _, waits := p.auctioneer.Explain(it.ID); waits {
-			back[it.Hold] = true
+	ids := make([]string, len(items))
+	for i := range items {
+		ids[i] = items[i].ID
+	}
+	for i, waits := range p.auctioneer.Waits(ids...) {
+		if waits {
+			back[items[i].Hold] = true
 		}
 	}
 	p.mu.Lock()

@@ -38,6 +38,7 @@ func TestStatesOfASilentCellAreDoubted(t *testing.T) {
 		defer end()
 		v := viewOf(tm)
 		web := sleeping(t, v)
+		synctest.Wait() // its instance has a row then
 		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", DirID: "f", Started: 1, Boot: "b", Beat: 1}, cell.State{}); err != nil {
 			t.Fatal(err)
 		}

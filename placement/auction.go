@@ -2,7 +2,6 @@ package placement
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 )
@@ -85,8 +84,8 @@ func NewAuction(cfg Config) *Auction {
 func (a *Auction) Submit(now time.Duration, items ...Item) error {
 	var err error
 	for _, it := range items {
-		if it.ID == "" || it.Hold == "" || it.Kind == KindBatch {
-			err = fmt.Errorf("submit %q as %q: %w", it.ID, it.Hold, ErrInvalid)
+		if bad := it.Submittable(); bad != nil {
+			err = bad
 			continue
 		}
 		if h := a.flights.byItem[it.ID]; h != nil {
@@ -239,7 +238,7 @@ func (a *Auction) rouse() {
 		}
 	}
 	for _, q := range a.queues {
-		if !q.asleep {
+		if !q.asleep || len(a.improved) == 0 {
 			continue
 		}
 		a.compile(q.shape)
@@ -311,8 +310,9 @@ func (a *Auction) place(now time.Duration, r *Result) {
 	for _, q := range a.awake() {
 		tops = append(tops, q) // sorted: a heap already
 	}
+	most := max(a.cfg.Batch, len(a.queues)/8)
 	for len(tops) > 0 {
-		if len(r.Placed) >= a.cfg.Batch {
+		if len(r.Placed) >= most {
 			r.More = true
 			return
 		}

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"fmt"
 	"strings"
 
 	"cantina/resource"
@@ -246,4 +247,12 @@ type Shortage struct {
 	LargestAll  int // capacity of the largest cell of the class
 	// Holder is the work that has a port, on one of the cells; empty for other resources.
 	Holder string
+}
+
+// Submittable returns ErrInvalid for an item that cannot wait: one without ids, or batch work.
+func (it *Item) Submittable() error {
+	if it.ID == "" || it.Hold == "" || it.Kind == KindBatch {
+		return fmt.Errorf("submit %q as %q: %w", it.ID, it.Hold, ErrInvalid)
+	}
+	return nil
 }

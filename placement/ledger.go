@@ -29,7 +29,8 @@ type Config struct {
 	Rest time.Duration
 	// Patience is how long work waits before it reserves one cell; 0 = 30 s.
 	Patience time.Duration
-	// Batch bounds how many items one round places; 0 = 10,000.
+	// Batch bounds how many items one round places, so that it is short; 0 = 500. With many shapes of
+	// work it is an eighth of them, because a round looks at each.
 	Batch int
 }
 
@@ -43,7 +44,7 @@ func (c Config) withDefaults() Config {
 	set(&c.Rest, time.Second)
 	set(&c.Patience, 30*time.Second)
 	if c.Batch <= 0 {
-		c.Batch = 10_000
+		c.Batch = 500
 	}
 	c.BatchReserve = min(max(c.BatchReserve, 0), 100)
 	return c

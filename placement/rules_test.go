@@ -28,9 +28,9 @@ func TestTheHeapGivesTheBestFirst(t *testing.T) {
 // TestConfigIsCutToItsBounds and what is set is kept.
 func TestConfigIsCutToItsBounds(t *testing.T) {
 	for _, c := range []struct{ give, want Config }{
-		{Config{}, Config{0, 30 * time.Second, time.Second, 30 * time.Second, 10_000}},
+		{Config{}, Config{0, 30 * time.Second, time.Second, 30 * time.Second, 500}},
 		{Config{101, 1, 1, 1, 1}, Config{100, 1, 1, 1, 1}},
-		{Config{-1, -1, -1, -1, -1}, Config{0, 30 * time.Second, time.Second, 30 * time.Second, 10_000}},
+		{Config{-1, -1, -1, -1, -1}, Config{0, 30 * time.Second, time.Second, 30 * time.Second, 500}},
 	} {
 		if got := c.give.withDefaults(); got != c.want {
 			t.Errorf("%+v: %+v", c.give, got)
