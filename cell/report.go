@@ -29,9 +29,9 @@ type reporter struct {
 
 // conditions lists the containers that something holds up, the tasks and batch tasks that are being
 // ended, and those that the leader's store does not know.
-func (r *reporter) conditions() []Condition {
+func (r *reporter) conditions(all []executor.Container) []Condition {
 	var held, stopping []Condition
-	for _, ct := range r.exec.List() {
+	for _, ct := range all {
 		x, ok := r.condition(ct)
 		if !ok {
 			continue
@@ -86,12 +86,12 @@ func (r *reporter) condition(ct executor.Container) (Condition, bool) {
 func (r *reporter) state() State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.cfg.Offer
-	s.Cell, s.InstanceAddress, s.Capacity, s.Foreign = string(r.cfg.Name), r.cfg.Host, r.exec.Capacity(), r.foreign()
+	s, all := r.cfg.Offer, r.exec.List()
+	s.Cell, s.InstanceAddress, s.Capacity, s.Foreign = string(r.cfg.Name), r.cfg.Host, r.exec.Capacity(), r.foreign(all)
 	drain := r.drain.now()
 	s.Draining = drain.on
-	s.Unavailable, s.Withdrawn = r.unavailable(), r.exec.Withdrawn()
-	now := r.conditions()
+	s.Unavailable, s.Withdrawn = r.unavailable(all), r.exec.Withdrawn()
+	now := r.conditions(all)
 	if r.version == 0 || !sameState(s, r.lastSent) || !slices.Equal(now, r.lastConditions) {
 		r.version++
 		r.lastSent, r.lastConditions = s, now
@@ -103,9 +103,9 @@ func (r *reporter) state() State {
 
 // foreign is the capacity used by containers that survived KILL or that the leader's store does
 // not contain, and disk space used without a reservation.
-func (r *reporter) foreign() resource.Amounts {
+func (r *reporter) foreign(all []executor.Container) resource.Amounts {
 	sum := resource.Amounts{}
-	for _, ct := range r.exec.List() {
+	for _, ct := range all {
 		if _, unknown := r.containers.unknown.get(ct.ID); unknown || ct.Stuck != nil {
 			sum = sum.Add(ct.Resources)
 		}
@@ -119,8 +119,8 @@ func (r *reporter) foreign() resource.Amounts {
 // unavailable is why the cell takes no work although it is alive: a process that
 // cannot be killed makes it unclean, one that leaves waits for its work to end, and where
 // nothing can be written nothing can run.
-func (r *reporter) unavailable() string {
-	for _, ct := range r.exec.List() {
+func (r *reporter) unavailable(all []executor.Container) string {
+	for _, ct := range all {
 		if ct.Stuck != nil {
 			return "unclean: " + describe(ct)
 		}

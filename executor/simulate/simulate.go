@@ -9,7 +9,6 @@ package simulate
 import (
 	"context"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -28,6 +27,7 @@ type Executor struct {
 
 	mu         sync.Mutex
 	containers map[string]*container
+	order      []string // their ids, sorted
 	used       resource.Amounts
 	deadline   time.Duration
 	recorded   bool // AdoptionRecorded was called
@@ -144,6 +144,8 @@ func (e *Executor) reserve(r executor.Reservation) (*container, error) {
 	e.used = e.used.Add(need)
 	c := &container{fixed: r.Ports, Container: executor.Container{ID: r.ID, Labels: r.Labels, Resources: need, DeadlineBound: r.DeadlineBound, Created: e.now()}}
 	e.containers[r.ID] = c
+	at, _ := slices.BinarySearch(e.order, r.ID)
+	e.order = slices.Insert(e.order, at, r.ID)
 	e.emit(executor.EventReserved, c)
 	return c, nil
 }
@@ -324,6 +326,8 @@ func (e *Executor) forget(c *container) {
 		c.timer.Stop()
 	}
 	delete(e.containers, c.ID)
+	at, _ := slices.BinarySearch(e.order, c.ID)
+	e.order = slices.Delete(e.order, at, at+1)
 	e.used = e.used.Sub(c.Resources)
 	e.emit(executor.EventDeleted, c)
 }
@@ -344,7 +348,7 @@ func (e *Executor) List() []executor.Container {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	out := make([]executor.Container, 0, len(e.containers))
-	for _, id := range slices.Sorted(maps.Keys(e.containers)) {
+	for _, id := range e.order {
 		out = append(out, e.containers[id].Container)
 	}
 	return out
