@@ -42,9 +42,10 @@ type MemberConfig struct {
 const (
 	snapshotCount = 200
 	catchUp       = 50
-	// A single member waits for no other: short ticks make its start short.
-	tickMS     = 20
-	electionMS = 200
+	// A single member waits for no other: it leads after one tick to the length of an election. Short
+	// ticks make its start short; each one costs time while the member is idle.
+	tickMS     = 50
+	electionMS = 250
 )
 
 func (c MemberConfig) withDefaults() MemberConfig {
