@@ -278,7 +278,7 @@ func TestAdoptedWorkDraws(t *testing.T) {
 	}
 	put(t, d, Job{Name: "a"})
 	d.Adopt(Key{"a", "db11"}, inv(1), "c1") // its node comes later
-	if err := d.SetNodes(twoHosts(t).nodes); err != nil {
+	if err := d.SetNodes(twoHosts(t).f.nodes); err != nil {
 		t.Fatal(err)
 	}
 	put(t, d, Job{Name: "b"})
@@ -335,7 +335,7 @@ func TestNodesThatLeaveAndReturn(t *testing.T) {
 	put(t, b, Job{Name: "a"})
 	start(t, b, b.Pick(9), &n)
 	finish(t, b, Key{"a", "db11"}, Report{Bits: Done})
-	all := b.nodes
+	all := b.f.nodes
 	if err := b.SetNodes(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -399,6 +399,14 @@ func TestReplicas(t *testing.T) {
 		t.Errorf("a replica counts once: %+v", p)
 	}
 	checkBoard(t, b)
+}
+
+func TestTheRootAsHost(t *testing.T) {
+	b := twoHosts(t)
+	put(t, b, Job{Name: "j", HostLevel: LevelInstance})
+	if s := b.Pick(1); s[0].Host != s[0].Path[0] || s[0].Host == "" {
+		t.Errorf("host %q of path %v", s[0].Host, s[0].Path)
+	}
 }
 
 func TestRefusals(t *testing.T) {

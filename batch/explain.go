@@ -38,11 +38,11 @@ func (w Why) String() string {
 // unknown. now (Unix ms) is the time for backoffs, because the board gets the time only when a
 // task is due. It returns ErrUnknownJob or ErrUnknownNode.
 func (b *Board) Explain(k Key, reason string, now int64) ([]Why, error) {
-	j, n, err := b.lookup(k)
+	j, n, err := b.jobs.lookup(k)
 	if err != nil {
 		return nil, err
 	}
-	x := b.record(j, n)
+	x := j.record(n)
 	var out []Why
 	say := func(w Why) {
 		w.Class = x.class
@@ -55,7 +55,7 @@ func (b *Board) Explain(k Key, reason string, now int64) ([]Why, error) {
 	case ClassAbsent:
 		say(Why{Text: "node not found"})
 	case ClassRunning:
-		r := b.runs[k]
+		r := b.runs.byKey[k]
 		say(Why{Text: fmt.Sprintf("running on cell %s as %s", r.cell, r.inv)})
 	case ClassDone:
 		say(Why{Text: "ended: done"})
@@ -66,7 +66,7 @@ func (b *Board) Explain(k Key, reason string, now int64) ([]Why, error) {
 	case ClassAvoided, ClassDisabled:
 		b.explainPlaces(j, n, say)
 	case ClassReady:
-		if b.unpack(x).Paced() {
+		if b.terms.unpack(x).Paced() {
 			say(Why{Text: endedIncomplete + ": it runs again as soon as there is room"})
 		}
 		b.explainRoom(j, n, say)
@@ -80,7 +80,7 @@ const WaitsForRemoved = "waits for the removed job of this name"
 // explainSwitches returns the settings that keep all nodes of a job from starting, with their
 // origin.
 func (b *Board) explainSwitches(j *job, say func(Why)) {
-	if b.spec.Disabled {
+	if b.f.spec.Disabled {
 		say(Why{Text: "the nodes are disabled"})
 	}
 	for _, p := range slices.Concat(j.Errors, j.problems) {
@@ -96,11 +96,11 @@ func (b *Board) explainSwitches(j *job, say func(Why)) {
 
 // explainEnd describes how a node's last run ended, and how to run it again.
 func (b *Board) explainEnd(j *job, n int32, reason string, now int64) Why {
-	x := b.record(j, n)
+	x := j.record(n)
 	w := Why{Text: "failed", Change: "cantina job retry " + quoted(j.Name) + " --node " + quoted(b.f.names[j.level].list[n])}
-	s := b.unpack(x)
+	s := b.terms.unpack(x)
 	if x.class == ClassBackoff {
-		left := max(0, time.Duration(b.dueAt(x)-max(b.now, now))*time.Millisecond+time.Second-1).Truncate(time.Second)
+		left := max(0, time.Duration(b.clock.dueAt(x)-max(b.clock.now, now))*time.Millisecond+time.Second-1).Truncate(time.Second)
 		switch {
 		case s.Paced():
 			return Why{Text: fmt.Sprintf("%s after less than %ds: it runs again in %v", endedIncomplete, pace, left), Longest: left}
@@ -158,14 +158,14 @@ const named = 5
 // ready node. reason gives the reason of a node's last end, which the board does not hold; now is
 // as in Explain. It returns ErrUnknownJob.
 func (b *Board) ExplainJob(name string, reason func(node string) string, now int64) ([]Why, error) {
-	j := b.jobs[name]
+	j := b.jobs.named[name]
 	if j == nil {
 		return nil, fmt.Errorf("job %q: %w", name, ErrUnknownJob)
 	}
 	var out []Why
 	of := func(n int32) func(Why) {
 		return func(w Why) {
-			w.Class = b.record(j, n).class
+			w.Class = j.record(n).class
 			w.Text = b.f.names[j.level].list[n] + ": " + w.Text
 			out = append(out, w)
 		}
@@ -212,16 +212,16 @@ func (j *job) first(limit int, classes ...Class) []int32 {
 
 func (b *Board) explainDependencies(j *job, n int32, say func(Why)) {
 	node := b.f.names[j.level].list[n]
-	if r := b.runs[Key{j.Name, node}]; r != nil {
+	if r := b.runs.byKey[Key{j.Name, node}]; r != nil {
 		say(Why{Text: fmt.Sprintf("%s, which runs on cell %s as %s", WaitsForRemoved, r.cell, r.inv)})
 	}
 	for _, name := range j.DependsOn {
-		d := b.jobs[name]
+		d := b.jobs.named[name]
 		switch {
 		case d == nil:
 			say(Why{Text: fmt.Sprintf("blocked by %s/%s: depends on job %q, which does not exist", name, node, name), Change: "apply job " + quoted(name) + " again, or remove it from depends_on"})
-		case b.doneOn(d, j, n):
-		case b.hopelessOn(d, j, n, &search{}):
+		case b.jobs.doneOn(d, j, n):
+		case b.jobs.hopelessOn(d, j, n, &search{}):
 			w := b.explainHopeless(d, j, n)
 			w.Text = fmt.Sprintf("blocked by %s/%s: depends on job %q, which %s", name, node, name, w.Text)
 			say(w)
@@ -239,12 +239,12 @@ func (b *Board) explainDependencies(j *job, n int32, say func(Why)) {
 // to the one that failed. through are the jobs on the way to it.
 func (b *Board) explainHopeless(d, j *job, n int32, through ...*job) Why {
 	node := b.f.names[j.level].list[n]
-	at, ok := b.twin(d, j, n)
+	at, ok := b.jobs.twin(d, j, n)
 	switch {
 	case !ok || d.records[at].flags&flagPlaced == 0:
 		return Why{Text: "has no such node"}
 	case d.records[at].bits&Failed != 0:
-		w := b.explainEnd(d, at, "", b.now)
+		w := b.explainEnd(d, at, "", b.clock.now)
 		w.Text = "failed on this node" + strings.TrimPrefix(w.Text, "failed")
 		return w
 	case d.records[at].flags&flagAvoided != 0:
@@ -253,11 +253,11 @@ func (b *Board) explainHopeless(d, j *job, n int32, through ...*job) Why {
 		return Why{Text: "is invalid: " + strings.Join(slices.Concat(d.Errors, d.problems), "; ")}
 	}
 	for _, name := range d.DependsOn {
-		next := b.jobs[name]
+		next := b.jobs.named[name]
 		switch {
 		case next == nil:
 			return Why{Text: fmt.Sprintf("depends on job %q, which does not exist", name), Change: "apply job " + quoted(name) + " again, or remove it from depends_on"}
-		case b.hopelessOn(next, d, at, &search{}):
+		case b.jobs.hopelessOn(next, d, at, &search{}):
 			if slices.Contains(through, next) {
 				return Why{Text: fmt.Sprintf("depends on job %q: %s", name, inCircle), Change: "remove " + quoted(name) + " from depends_on of job " + quoted(d.Name)}
 			}
@@ -297,7 +297,7 @@ func (b *Board) explainRoom(j *job, n int32, say func(Why)) {
 				say(Why{Level: b.f.levels[level], Node: b.f.names[level].list[b.f.places[q].name], Text: t})
 			}
 			b.explainNode(j, level, b.f.places[q].name, say)
-			b.explainKept(j, level, b.f.places[q].name, say)
+			b.reservation.explainKept(j, level, b.f.places[q].name, say)
 		}
 	})
 }
@@ -311,7 +311,7 @@ func (b *Board) explainNode(j *job, level int, node int32, say func(Why)) {
 		}
 		name := b.f.names[level].list[node]
 		w := Why{Level: b.f.levels[level], Node: name, Short: resource.Missing{Name: b.f.resources[level][i], Need: x, Have: left}}
-		w.Holders = b.holders(level, node)
+		w.Holders = b.runs.holders(level, node)
 		w.Text = fmt.Sprintf("%s %s: %s", w.Level, name, w.Short)
 		if len(w.Holders) > 0 {
 			keys := make([]string, len(w.Holders))
@@ -320,7 +320,7 @@ func (b *Board) explainNode(j *job, level int, node int32, say func(Why)) {
 			}
 			w.Text += ", held by " + strings.Join(keys, ", ")
 			w.Change = "it starts when one of them ends"
-			if k := b.kept; k != nil && k.job == j && slices.ContainsFunc(k.draws, func(d draw) bool { return d.level == level && d.node == node }) {
+			if k := b.reservation.kept; k != nil && k.job == j && slices.ContainsFunc(k.draws, func(d draw) bool { return d.level == level && d.node == node }) {
 				w.Change = "room is reserved for it: it starts when enough of them have ended"
 			}
 		} else {
@@ -328,16 +328,4 @@ func (b *Board) explainNode(j *job, level int, node int32, say func(Why)) {
 		}
 		say(w)
 	}
-}
-
-// holders returns up to ten batch tasks that draw on a node, in order.
-func (b *Board) holders(level int, node int32) []Key {
-	var out []Key
-	for k, r := range b.runs {
-		if slices.ContainsFunc(r.draws, func(d draw) bool { return d.level == level && d.node == node }) {
-			out = append(out, k)
-		}
-	}
-	slices.SortFunc(out, func(a, c Key) int { return strings.Compare(a.Job+"\x00"+a.Node, c.Job+"\x00"+c.Node) })
-	return out[:min(len(out), 10)]
 }

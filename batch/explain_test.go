@@ -95,7 +95,7 @@ func TestExplainCountsDown(t *testing.T) {
 	put(t, b, Job{Name: "a", Retries: 5, Backoff: Backoff{Seconds: []int{30}, Repeat: true}})
 	start(t, b, b.Pick(1), &n)
 	var k Key
-	for r := range b.runs {
+	for r := range b.runs.byKey {
 		k = r
 	}
 	finish(t, b, k, Report{Bits: Error | UsesBackoff, ExitCode: 3, Reason: "exit code 3"})

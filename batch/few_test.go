@@ -133,7 +133,7 @@ func TestReasonsOfAJobThatWaits(t *testing.T) {
 		}
 	}
 	reason("waiting for job y")
-	b.jobs["a"].blocked = "no cell"
+	b.jobs.named["a"].blocked = "no cell"
 	reason("no cell")
 }
 

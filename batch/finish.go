@@ -29,7 +29,7 @@ type Update struct {
 // refilled only after its status is durable.
 func (b *Board) End(k Key, inv fence.Invocation, rep Report, guard int) Update {
 	u := Update{Key: k, ends: inv}
-	r, j := b.runs[k], b.jobs[k.Job]
+	r, j := b.runs.byKey[k], b.jobs.named[k.Job]
 	switch {
 	case j == nil, inv.Compare(j.Born) <= 0:
 		return u
@@ -43,7 +43,7 @@ func (b *Board) End(k Key, inv fence.Invocation, rep Report, guard int) Update {
 	if rep.Bits&(Overwriteable|UsesBackoff) == Overwriteable {
 		return u // it never ran: everything is as before
 	}
-	prev := b.unpack(b.record(j, b.f.node(j.level, k.Node)))
+	prev := b.terms.unpack(j.record(b.f.node(j.level, k.Node)))
 	if !Replaces(prev, inv, rep) {
 		return u
 	}
@@ -52,22 +52,21 @@ func (b *Board) End(k Key, inv fence.Invocation, rep Report, guard int) Update {
 		rules.Next, rules.Began = r.next, r.since
 	}
 	u.Store, u.UID, u.Data = true, j.UID, rep.Data
-	u.Status = Apply(prev, inv, rep, b.now, rules)
+	u.Status = Apply(prev, inv, rep, b.clock.now, rules)
 	return u
 }
 
 // Apply makes an update effective. It returns the mark that it replaced.
 func (b *Board) Apply(u Update) (old uint32) {
-	if r := b.runs[u.Key]; r != nil && !u.ends.IsZero() && r.inv == u.ends {
-		delete(b.runs, u.Key)
-		b.live--
+	if r := b.runs.byKey[u.Key]; r != nil && !u.ends.IsZero() && r.inv == u.ends {
+		b.runs.remove(r)
 		b.giveBack(r)
 	}
-	j := b.jobs[u.Key.Job]
+	j := b.jobs.named[u.Key.Job]
 	if !u.Store || j == nil || j.UID != u.UID {
 		return 0
 	}
-	x := b.record(j, b.f.node(j.level, u.Key.Node))
+	x := j.record(b.f.node(j.level, u.Key.Node))
 	old, x.mark = x.mark, u.Mark
 	b.set(j, u.Key.Node, u.Status)
 	return old
@@ -76,35 +75,35 @@ func (b *Board) Apply(u Update) (old uint32) {
 // set stores a status and brings everything up to date.
 func (b *Board) set(j *job, node string, s Status) {
 	n := b.f.node(j.level, node)
-	x := b.record(j, n)
-	b.pack(x, s)
-	x.ahead = b.now > 0 && s.Time > b.now
-	b.changed(j, n)
+	x := j.record(n)
+	b.terms.pack(x, s)
+	x.ahead = b.clock.now > 0 && s.Time > b.clock.now
+	b.derived.changed(j, n)
 }
 
 // Mark returns where the status of a batch task is stored, 0 = nowhere.
 func (b *Board) Mark(k Key) uint32 {
-	if j, n, err := b.lookup(k); err == nil {
-		return b.record(j, n).mark
+	if j, n, err := b.jobs.lookup(k); err == nil {
+		return j.record(n).mark
 	}
 	return 0
 }
 
 // SetMark records that a status, unchanged, is now stored elsewhere.
 func (b *Board) SetMark(k Key, mark uint32) {
-	if j, n, err := b.lookup(k); err == nil {
-		b.record(j, n).mark = mark
+	if j, n, err := b.jobs.lookup(k); err == nil {
+		j.record(n).mark = mark
 	}
 }
 
 // Load sets a status as it was stored, when a term begins, and where. It returns
 // the mark of an older one that it replaces. Unknown jobs are ErrUnknownJob.
 func (b *Board) Load(k Key, s Status, mark uint32) (old uint32, err error) {
-	j := b.jobs[k.Job]
+	j := b.jobs.named[k.Job]
 	if j == nil {
 		return 0, fmt.Errorf("load status of %q: %w", k.Job, ErrUnknownJob)
 	}
-	x := b.record(j, b.f.node(j.level, k.Node))
+	x := j.record(b.f.node(j.level, k.Node))
 	old, x.mark = x.mark, mark
 	b.set(j, k.Node, s)
 	return old, nil
@@ -112,23 +111,11 @@ func (b *Board) Load(k Key, s Status, mark uint32) (old uint32, err error) {
 
 // Status returns the stored status of a batch task. It returns ErrUnknownJob or ErrUnknownNode.
 func (b *Board) Status(k Key) (Status, error) {
-	j, n, err := b.lookup(k)
+	j, n, err := b.jobs.lookup(k)
 	if err != nil {
 		return Status{}, err
 	}
-	return b.unpack(b.record(j, n)), nil
-}
-
-func (b *Board) lookup(k Key) (*job, int32, error) {
-	j := b.jobs[k.Job]
-	if j == nil {
-		return nil, 0, fmt.Errorf("job %q: %w", k.Job, ErrUnknownJob)
-	}
-	n, ok := b.f.names[j.level].index[k.Node]
-	if !ok {
-		return nil, 0, fmt.Errorf("job %q, node %q: %w", k.Job, k.Node, ErrUnknownNode)
-	}
-	return j, n, nil
+	return b.terms.unpack(j.record(n)), nil
 }
 
 // Retry lets failed tasks run again and ends backoffs: those of the named nodes, or all of the
@@ -148,13 +135,13 @@ func (b *Board) Reset(name string, nodes ...string) ([]Update, error) {
 }
 
 func (b *Board) rewrite(name string, nodes []string, change func(Status) (Status, bool)) ([]Update, error) {
-	j := b.jobs[name]
+	j := b.jobs.named[name]
 	if j == nil {
 		return nil, fmt.Errorf("job %q: %w", name, ErrUnknownJob)
 	}
 	var numbers []int32
 	for _, node := range nodes {
-		_, n, err := b.lookup(Key{name, node})
+		_, n, err := b.jobs.lookup(Key{name, node})
 		if err != nil {
 			return nil, err
 		}
@@ -168,11 +155,11 @@ func (b *Board) rewrite(name string, nodes []string, change func(Status) (Status
 	slices.Sort(numbers)
 	var out []Update
 	for _, n := range slices.Compact(numbers) {
-		x := b.record(j, n)
+		x := j.record(n)
 		if x.running {
 			continue
 		}
-		if s, ok := change(b.unpack(x)); ok {
+		if s, ok := change(b.terms.unpack(x)); ok {
 			out = append(out, Update{Key: Key{name, b.f.names[j.level].list[n]}, UID: j.UID, Store: true, Status: s})
 		}
 	}

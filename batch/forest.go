@@ -54,6 +54,10 @@ func (n *names) intern(name string) int32 {
 
 // forest is the nodes and the ledger of their draws.
 type forest struct {
+	spec      ForestSpec
+	nodes     []NodeSpec // as planted last
+	sown      int        // how often the places were laid out
+	visits    int64
 	levels    []string // instance first, without worker
 	resources [][]string
 	limits    [][]int
@@ -65,9 +69,9 @@ type forest struct {
 	more      []map[int32][]int32 // further places of replicated names
 }
 
-// newForest returns a forest with only its instance node.
-func newForest(s *ForestSpec) *forest {
-	f := &forest{levels: append([]string{LevelInstance}, s.Levels...)}
+// newForest returns a forest without places.
+func newForest(s ForestSpec) *forest {
+	f := &forest{spec: s, levels: append([]string{LevelInstance}, s.Levels...)}
 	n := len(f.levels)
 	f.resources, f.limits, f.names, f.used = make([][]string, n), make([][]int, n), make([]names, n), make([][]int, n)
 	for i, level := range f.levels {
@@ -96,9 +100,9 @@ func (f *forest) node(level int, name string) int32 {
 
 // plant replaces the places by those of the specs, in the spec's order. Names keep their numbers,
 // and draws stay. Unchanged on error.
-func (f *forest) plant(s *ForestSpec, specs []NodeSpec) error {
-	g := grower{f: f, spec: s, byLevel: make([][]sprout, len(f.levels)), byName: make([]map[string]int32, len(f.levels))}
-	root := cmpOr(s.Instance, "instance")
+func (f *forest) plant(specs []NodeSpec) error {
+	g := grower{f: f, byLevel: make([][]sprout, len(f.levels)), byName: make([]map[string]int32, len(f.levels))}
+	root := cmpOr(f.spec.Instance, "instance")
 	g.add(0, sprout{name: root, parent: -1, own: true})
 	for i := range specs {
 		if err := g.sow(&specs[i]); err != nil {
@@ -106,6 +110,8 @@ func (f *forest) plant(s *ForestSpec, specs []NodeSpec) error {
 		}
 	}
 	g.layOut()
+	f.nodes = specs
+	f.sown++
 	return nil
 }
 
@@ -120,7 +126,6 @@ type sprout struct {
 
 type grower struct {
 	f       *forest
-	spec    *ForestSpec
 	byLevel [][]sprout
 	byName  []map[string]int32 // the newest of a name
 }
@@ -243,12 +248,21 @@ func (f *forest) locate(level int, name, id int32) {
 	f.more[level][name] = append(f.more[level][name], id)
 }
 
+// first returns the first place of a name, -1 if it has none.
+func (f *forest) first(level int, name int32) int32 {
+	if int(name) >= len(f.at[level]) {
+		return -1
+	}
+	return f.at[level][name]
+}
+
 // placesOf calls do for every place of a name.
 func (f *forest) placesOf(level int, name int32, do func(p int32)) {
-	if int(name) >= len(f.at[level]) || f.at[level][name] < 0 {
+	p := f.first(level, name)
+	if p < 0 {
 		return
 	}
-	do(f.at[level][name])
+	do(p)
 	for _, p := range f.more[level][name] {
 		do(p)
 	}
@@ -259,18 +273,18 @@ func (f *forest) placesOf(level int, name int32, do func(p int32)) {
 func (g *grower) rank(level int, here []int32) {
 	order := slices.Clone(here)
 	name := func(p int32) string { return g.f.names[level].list[g.f.places[p].name] }
-	switch g.spec.Order {
+	switch g.f.spec.Order {
 	case OrderOriginal:
 	case OrderLexicographic:
 		slices.SortStableFunc(order, func(a, b int32) int { return strings.Compare(name(a), name(b)) })
 	case OrderRandom:
 		keys := make(map[int32]uint64, len(order))
 		for _, p := range order {
-			keys[p] = fractionHash(name(p), g.spec.Name)
+			keys[p] = fractionHash(name(p), g.f.spec.Name)
 		}
 		slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(keys[a], keys[b]) })
 	}
-	if g.spec.Backwards {
+	if g.f.spec.Backwards {
 		slices.Reverse(order)
 	}
 	for i, p := range order {

@@ -18,82 +18,97 @@ type keep struct {
 	draws []draw
 }
 
+// reservation is the room that is reserved, for one job at a time.
+type reservation struct {
+	f     *forest
+	jobs  *jobs
+	clock *clock
+	kept  *keep // nil = none
+}
+
 // wanting notes whether a job that starts nothing waits for room on nodes.
-func (b *Board) wanting(j *job) {
+func (v *reservation) wanting(j *job) {
 	switch {
 	case j.counts[ClassReady] == 0:
 		j.starved = 0
 	case j.starved == 0:
-		j.starved = max(b.now, 1)
+		j.starved = max(v.clock.now, 1)
 	}
 }
 
 // reserve keeps room for the job that has waited longest, if any has for too long: else jobs
 // of little need could keep one of great need from ever starting. One at a time.
-func (b *Board) reserve() {
-	if k := b.kept; k != nil {
-		if b.wants(k) {
+func (v *reservation) reserve() {
+	if k := v.kept; k != nil {
+		if v.wants(k) {
 			return
 		}
-		b.unkeep()
+		v.unkeep()
 	}
 	var most *job
-	for _, j := range b.order {
-		if j.starved > 0 && b.now-j.starved >= patience && b.runnable(j) && j.blocked == "" && j.counts[ClassReady] > 0 && (most == nil || j.starved < most.starved) {
+	for _, j := range v.jobs.order {
+		if j.starved > 0 && v.clock.now-j.starved >= patience && v.jobs.runnable(j) && j.blocked == "" && j.counts[ClassReady] > 0 && (most == nil || j.starved < most.starved) {
 			most = j
 		}
 	}
 	if most == nil {
 		return
 	}
-	p := b.leastLack(most)
+	p := v.f.leastLack(most)
 	if p < 0 {
-		most.starved = b.now // no node could ever hold it: it is looked at again later
+		most.starved = v.clock.now // no node could ever hold it: it is looked at again later
 		return
 	}
-	k := &keep{job: most, node: b.f.places[p].name, place: p}
-	for q, level := p, most.level; q >= 0; q, level = b.f.places[q].parent, level-1 {
-		k.draws = append(k.draws, draw{level, b.f.places[q].name, most.needs[level]})
+	k := &keep{job: most, node: v.f.places[p].name, place: p}
+	for q, level := p, most.level; q >= 0; q, level = v.f.places[q].parent, level-1 {
+		k.draws = append(k.draws, draw{level, v.f.places[q].name, most.needs[level]})
 	}
-	b.kept = k
-	b.told(k)
+	v.kept = k
+	v.told(k)
 }
 
 // wants reports whether the reservation is still needed. A change of its job or of the nodes has
 // already released it.
-func (b *Board) wants(k *keep) bool {
+func (v *reservation) wants(k *keep) bool {
 	j := k.job
-	return j.blocked == "" && b.record(j, k.node).class == ClassReady && j.shut[k.place] == ""
+	return j.blocked == "" && j.record(k.node).class == ClassReady && j.shut[k.place] == ""
 }
 
 // unkeep releases the reservation.
-func (b *Board) unkeep() {
-	if k := b.kept; k != nil {
-		b.kept = nil
-		b.told(k)
+func (v *reservation) unkeep() {
+	if k := v.kept; k != nil {
+		v.kept = nil
+		v.told(k)
+	}
+}
+
+// release releases the reservation if it is that of a job.
+func (v *reservation) release(j *job) {
+	if v.kept != nil && v.kept.job == j {
+		v.unkeep()
 	}
 }
 
 // told updates all tournaments that pass the nodes with a reservation.
-func (b *Board) told(k *keep) {
+func (v *reservation) told(k *keep) {
 	for _, d := range k.draws {
-		b.drawn(d.level, d.node)
+		v.jobs.drawn(d.level, d.node)
 	}
 }
 
 // leastLack returns the place of a job's ready node whose path lacks the least, as shares of the
 // limits, or -1 if no node could hold it.
-func (b *Board) leastLack(j *job) int32 {
+func (f *forest) leastLack(j *job) int32 {
 	best, least := int32(-1), math.Inf(1)
-	for p := b.f.start[j.level]; p < b.f.start[j.level+1]; p++ {
+	for p := f.start[j.level]; p < f.start[j.level+1]; p++ {
 		if !j.t.ready(p) || j.shut[p] != "" {
 			continue
 		}
 		lack := 0.0
-		for q, level := p, j.level; q >= 0; q, level = b.f.places[q].parent, level-1 {
-			lack += b.f.lack(level, b.f.places[q].name, j.needs[level])
+		for q, level := p, j.level; q >= 0; q, level = f.places[q].parent, level-1 {
+			lack += f.lack(level, f.places[q].name, j.needs[level])
 		}
-		if lack < least || lack == least && best >= 0 && b.f.places[p].rank < b.f.places[best].rank {
+		if lack < least || lack == least && best >= 0 && f.places[p].rank < f.places[best].rank {
 			best, least = p, lack
 		}
 	}
@@ -118,18 +133,18 @@ func (f *forest) lack(level int, node int32, need []int) (sum float64) {
 }
 
 // leaves reports whether a task of a job leaves the room on a node that is reserved for another.
-func (b *Board) leaves(j *job, level int, node int32) bool {
-	if b.kept == nil || b.kept.job == j {
+func (v *reservation) leaves(j *job, level int, node int32) bool {
+	if v.kept == nil || v.kept.job == j {
 		return true
 	}
 	need := j.needs[level]
-	for _, d := range b.kept.draws {
+	for _, d := range v.kept.draws {
 		if d.level != level || d.node != node {
 			continue
 		}
 		at := int(node) * len(need)
 		for i, x := range need {
-			if x > 0 && b.f.used[level][at+i]+x+d.need[i] > b.f.limits[level][i] {
+			if x > 0 && v.f.used[level][at+i]+x+d.need[i] > v.f.limits[level][i] {
 				return false
 			}
 		}
@@ -138,11 +153,11 @@ func (b *Board) leaves(j *job, level int, node int32) bool {
 }
 
 // explainKept names the job whose reservation on a node blocks a task, if the draws do not.
-func (b *Board) explainKept(j *job, level int, node int32, say func(Why)) {
-	if b.leaves(j, level, node) || !b.f.room(level, node, j.needs[level]) {
+func (v *reservation) explainKept(j *job, level int, node int32, say func(Why)) {
+	if v.leaves(j, level, node) || !v.f.room(level, node, j.needs[level]) {
 		return
 	}
-	name, k := b.f.names[level].list[node], b.kept
-	say(Why{Level: b.f.levels[level], Node: name, Text: fmt.Sprintf("%s %s: room is reserved for %s/%s, which has waited longer",
-		b.f.levels[level], name, k.job.Name, b.f.names[k.job.level].list[k.node])})
+	name, k := v.f.names[level].list[node], v.kept
+	say(Why{Level: v.f.levels[level], Node: name, Text: fmt.Sprintf("%s %s: room is reserved for %s/%s, which has waited longer",
+		v.f.levels[level], name, k.job.Name, v.f.names[k.job.level].list[k.node])})
 }

@@ -50,7 +50,7 @@ func (p *play) starts(want string) *play {
 	p.t.Helper()
 	s := p.b.Pick(9)
 	if got := keys(s); got != want {
-		p.t.Fatalf("at %d: %q starts, want %q", p.b.now, got, want)
+		p.t.Fatalf("at %d: %q starts, want %q", p.b.clock.now, got, want)
 	}
 	start(p.t, p.b, s, &p.n)
 	checkBoard(p.t, p.b)
@@ -71,11 +71,11 @@ func (p *play) ends(list string) *play {
 func (p *play) kept(want string) *play {
 	p.t.Helper()
 	got := ""
-	if k := p.b.kept; k != nil {
+	if k := p.b.reservation.kept; k != nil {
 		got = k.job.Name + ":" + p.b.f.names[k.job.level].list[k.node]
 	}
 	if got != want {
-		p.t.Fatalf("at %d: room is reserved for %q, want %q", p.b.now, got, want)
+		p.t.Fatalf("at %d: room is reserved for %q, want %q", p.b.clock.now, got, want)
 	}
 	return p
 }
@@ -128,7 +128,7 @@ func TestRoomIsReservedOnlyForWhatCanStart(t *testing.T) {
 	}{
 		"nothing changed":           {slots(2), func(*play) {}, "older:a"},
 		"it is paused":              {slots(2), func(p *play) { put(p.t, p.b, Job{Name: "older", Resources: slots(2), Paused: true}) }, "younger:a"},
-		"it is refused":             {slots(2), func(p *play) { p.b.jobs["older"].blocked = "no cell" }, "younger:a"},
+		"it is refused":             {slots(2), func(p *play) { p.b.jobs.named["older"].blocked = "no cell" }, "younger:a"},
 		"it has no ready node left": {slots(2), func(p *play) { p.job("older", slots(2), "none") }, "younger:a"},
 		"it is gone":                {slots(2), func(p *play) { p.b.Delete("older") }, "younger:a"},
 		"only one node is left":     {slots(2), func(p *play) { p.job("older", slots(2), "e") }, "older:e"},
@@ -161,16 +161,16 @@ func TestReservedRoomIsGivenUp(t *testing.T) {
 		"created anew": {func(p *play) {
 			put(p.t, p.b, Job{Name: "older", UID: "second", Resources: slots(2)})
 		}, "younger:a"},
-		"refused": {func(p *play) { p.b.jobs["older"].blocked = "no cell" }, "younger:a"},
+		"refused": {func(p *play) { p.b.jobs.named["older"].blocked = "no cell" }, "younger:a"},
 		"its node is refused": {func(p *play) {
-			j := p.b.jobs["older"]
-			j.shut = map[int32]string{p.b.kept.place: "no cell"}
-			j.t.update(p.b.kept.place)
+			j := p.b.jobs.named["older"]
+			j.shut = map[int32]string{p.b.reservation.kept.place: "no cell"}
+			j.t.update(p.b.reservation.kept.place)
 		}, "older:b"},
 		"another node is refused": {func(p *play) {
-			j := p.b.jobs["older"]
-			j.shut = map[int32]string{p.b.kept.place + 1: "no cell"}
-			j.t.update(p.b.kept.place + 1)
+			j := p.b.jobs.named["older"]
+			j.shut = map[int32]string{p.b.reservation.kept.place + 1: "no cell"}
+			j.t.update(p.b.reservation.kept.place + 1)
 		}, "older:a"},
 		"its node is done": {func(p *play) {
 			if _, err := p.b.Load(Key{"older", "a"}, Status{Bits: Done, Time: 1, Invocation: inv(99)}, 1); err != nil {

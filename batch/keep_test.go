@@ -55,7 +55,7 @@ func TestAWideNeedOnANodeIsNotStarved(t *testing.T) {
 	if at := until(t, b, 2000, 60_000); at < 31_000 || at > 36_000 {
 		t.Fatal(at)
 	}
-	if err := b.Unpick(b.runKeys("wide")[0]); err != nil { // its turn came to nothing: it is the next again
+	if err := b.Unpick(b.runs.runKeys("wide")[0]); err != nil { // its turn came to nothing: it is the next again
 		t.Fatal(err)
 	}
 	b.Advance(40_000)
@@ -85,7 +85,7 @@ func TestWhatIsKeptIsExplainedAndGivenBack(t *testing.T) {
 	paused, _, _ := b.Job("wide")
 	paused.Paused = true
 	b.Put(paused)
-	if got := keys(b.Pick(1)); !strings.HasPrefix(got, "narrow:") || b.kept != nil {
+	if got := keys(b.Pick(1)); !strings.HasPrefix(got, "narrow:") || b.reservation.kept != nil {
 		t.Fatal(got)
 	}
 }

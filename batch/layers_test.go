@@ -35,14 +35,14 @@ func TestLayersOfJobs(t *testing.T) {
 	is("none has run", 4, 0)
 	n := int64(0)
 	start(t, b, b.Pick(4), &n)
-	failed := b.runKeys("")[0]
+	failed := b.runs.runKeys("")[0]
 	finish(t, b, failed, errorBackoff)
 	is("one below has failed", 3, 1)
 	why, err := b.Explain(Key{top, failed.Node}, "", 0)
 	if err != nil || len(why) != wide {
 		t.Fatalf("%d reasons, %v", len(why), err)
 	}
-	if err := b.SetNodes(b.nodes); err != nil {
+	if err := b.SetNodes(b.f.nodes); err != nil {
 		t.Fatal(err)
 	}
 	is("the nodes are read again", 3, 1)

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"cantina/resource"
-
 	"pgregory.net/rapid"
+
+	"cantina/resource"
 )
 
 // TestDecisionsEqualBruteForce drives a board and compares every pass with a plain
@@ -69,10 +69,10 @@ func TestDecisionsEqualBruteForce(t *testing.T) {
 				b.Adopt(Key{rapid.SampledFrom(names).Draw(rt, "job"), fmt.Sprint("d", rapid.IntRange(0, 7).Draw(rt, "name"))}, inv(n), "c")
 			},
 			"unblock": func(rt *rapid.T) { b.Unblock() },
-			"time":    func(rt *rapid.T) { b.Advance(b.now + int64(rapid.IntRange(0, 2000).Draw(rt, "ms"))) },
+			"time":    func(rt *rapid.T) { b.Advance(b.clock.now + int64(rapid.IntRange(0, 2000).Draw(rt, "ms"))) },
 			"forgive": func(rt *rapid.T) {
 				name := rapid.SampledFrom(names).Draw(rt, "job")
-				if b.jobs[name] != nil {
+				if b.jobs.named[name] != nil {
 					us, err := b.Retry(name)
 					if err != nil {
 						rt.Fatal(err)
@@ -82,7 +82,7 @@ func TestDecisionsEqualBruteForce(t *testing.T) {
 			},
 			"reset": func(rt *rapid.T) {
 				name := rapid.SampledFrom(names).Draw(rt, "job")
-				if b.jobs[name] != nil {
+				if b.jobs.named[name] != nil {
 					us, err := b.Reset(name)
 					if err != nil {
 						rt.Fatal(err)
@@ -142,8 +142,8 @@ func bruteForce(b *Board, most int) string {
 	for l := range used {
 		used[l] = slices.Clone(b.f.used[l])
 	}
-	lists := make([][]candidate, len(b.order))
-	for i, j := range b.order {
+	lists := make([][]candidate, len(b.jobs.order))
+	for i, j := range b.jobs.order {
 		if j.Disabled || j.Paused || len(j.Errors)+len(j.problems) > 0 || j.blocked != "" {
 			continue
 		}
@@ -162,16 +162,16 @@ func bruteForce(b *Board, most int) string {
 			}
 			slices.Reverse(c.path)
 			name := b.f.names[j.level].list[b.f.places[p].name]
-			if !ok || b.runs[Key{j.Name, name}] != nil {
+			if !ok || b.runs.byKey[Key{j.Name, name}] != nil {
 				continue
 			}
-			s := b.unpack(b.record(j, b.f.places[p].name))
-			if s.Bits&(Done|Failed) != 0 || (s.Bits&UsesBackoff != 0 || s.Paced()) && s.Time+int64(s.Backoff)*1000 > b.now {
+			s := b.terms.unpack(j.record(b.f.places[p].name))
+			if s.Bits&(Done|Failed) != 0 || (s.Bits&UsesBackoff != 0 || s.Paced()) && s.Time+int64(s.Backoff)*1000 > b.clock.now {
 				continue
 			}
 			for _, dep := range j.DependsOn {
-				d := b.jobs[dep]
-				if d == nil || b.runs[Key{dep, name}] != nil {
+				d := b.jobs.named[dep]
+				if d == nil || b.runs.byKey[Key{dep, name}] != nil {
 					ok = false
 					continue
 				}
@@ -208,14 +208,14 @@ func bruteForce(b *Board, most int) string {
 		return k.Job + ":" + k.Node, true
 	}
 	at := 0
-	for i, j := range b.order {
+	for i, j := range b.jobs.order {
 		if j.Name <= b.turn {
 			at = i + 1
 		}
 	}
 	var out []string
-	for idle := 0; idle < len(b.order) && len(out) < most; at++ {
-		i := at % len(b.order)
+	for idle := 0; idle < len(b.jobs.order) && len(out) < most; at++ {
+		i := at % len(b.jobs.order)
 		started := false
 		for len(lists[i]) > 0 && !started {
 			c := lists[i][0]
@@ -239,7 +239,7 @@ func checkBoard(t fataler, b *Board) {
 		used[l] = make([]int, len(b.f.used[l]))
 	}
 	live := 0
-	for _, r := range b.runs {
+	for _, r := range b.runs.byKey {
 		if !r.inv.IsZero() {
 			live++
 		}
@@ -248,7 +248,7 @@ func checkBoard(t fataler, b *Board) {
 				used[d.level][int(d.node)*len(d.need)+i] += x
 			}
 		}
-		if r.job != nil && !b.record(r.job, r.node).running {
+		if r.job != nil && !r.job.record(r.node).running {
 			t.Fatalf("%v runs, its pair does not say so", r.key)
 		}
 	}
@@ -260,15 +260,15 @@ func checkBoard(t fataler, b *Board) {
 			t.Fatalf("level %s: used %v, runs say %v", b.f.levels[l], b.f.used[l], used[l])
 		}
 	}
-	for _, j := range b.order {
+	for _, j := range b.jobs.order {
 		var counts [classes]int
 		for i := range j.records {
 			x := &j.records[i]
-			if c := b.classify(j, int32(i), x); c != x.class {
+			if c := b.derived.classify(j, int32(i), x); c != x.class {
 				t.Fatalf("job %s node %d counts as %v, is %v", j.Name, i, x.class, c)
 			}
 			counts[x.class]++
-			if x.running && b.runs[Key{j.Name, b.f.names[j.level].list[i]}] == nil {
+			if x.running && b.runs.byKey[Key{j.Name, b.f.names[j.level].list[i]}] == nil {
 				t.Fatalf("job %s node %d runs without a run", j.Name, i)
 			}
 		}

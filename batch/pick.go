@@ -2,11 +2,9 @@ package batch
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"cantina/fence"
-	"cantina/resource"
 )
 
 // Scope is how far a refusal reaches.
@@ -24,8 +22,8 @@ const (
 // per start and job, independent of other waiting tasks.
 func (b *Board) Pick(max int) []Start {
 	var out []Start
-	b.reserve()
-	switch b.spec.Policy {
+	b.reservation.reserve()
+	switch b.f.spec.Policy {
 	case RoundRobin:
 		b.roundRobin(max, &out)
 	}
@@ -36,13 +34,13 @@ func (b *Board) Pick(max int) []Start {
 // job that started last.
 func (b *Board) roundRobin(max int, out *[]Start) {
 	at := 0
-	for i, j := range b.order {
+	for i, j := range b.jobs.order {
 		if j.Name <= b.turn {
 			at = i + 1
 		}
 	}
-	for idle := 0; idle < len(b.order) && len(*out) < max; at++ {
-		j := b.order[at%len(b.order)]
+	for idle := 0; idle < len(b.jobs.order) && len(*out) < max; at++ {
+		j := b.jobs.order[at%len(b.jobs.order)]
 		s, ok := b.pickFrom(j)
 		if !ok {
 			idle++
@@ -56,50 +54,40 @@ func (b *Board) roundRobin(max int, out *[]Start) {
 
 // pickFrom starts the best node of a job, if one may start.
 func (b *Board) pickFrom(j *job) (Start, bool) {
-	if j.blocked != "" || !b.runnable(j) {
+	if j.blocked != "" || !b.jobs.runnable(j) {
 		return Start{}, false
 	}
 	p := j.t.best()
 	if p < 0 {
-		b.wanting(j)
+		b.reservation.wanting(j)
 		return Start{}, false
 	}
 	node := b.f.places[p].name
-	x := b.record(j, node)
+	x := j.record(node)
 	r := &run{
-		key: Key{j.Name, b.f.names[j.level].list[node]}, job: j, uid: j.UID, node: node, place: p, sown: b.sown,
-		next: j.Backoff.Next(b.unpack(x).configured()), since: b.now,
+		key: Key{j.Name, b.f.names[j.level].list[node]}, job: j, uid: j.UID, node: node, place: p, sown: b.f.sown,
+		next: j.Backoff.Next(b.terms.unpack(x).configured()), since: b.clock.now, draws: b.f.drawsAt(j, p),
 	}
-	s := Start{Key: r.key, Next: r.next, Cell: j.cell, Host: j.Host}
-	s.Path = make([]string, j.level+1)
-	for q, level := p, j.level; q >= 0; q, level = b.f.places[q].parent, level-1 {
-		name := b.f.places[q].name
-		s.Path[level] = b.f.names[level].list[name]
-		if level == j.hostAt && j.Host == "" {
-			s.Host = s.Path[level]
-		}
-		if slices.ContainsFunc(j.needs[level], func(n int) bool { return n > 0 }) {
-			r.draws = append(r.draws, draw{level, name, j.needs[level]})
-		}
+	s := Start{Key: r.key, Next: r.next, Cell: j.cell, Host: j.Host, Path: b.f.path(j.level, p)}
+	if j.hostAt >= 0 && j.Host == "" {
+		s.Host = s.Path[j.hostAt]
 	}
 	b.occupy(r)
-	if b.kept != nil && b.kept.job == j {
-		b.unkeep() // it has its turn; without a start it has waited as long as before
-	}
-	s.Draws = b.drawsOf(r)
+	b.reservation.release(j) // it has its turn; without a start it has waited as long as before
+	s.Draws = b.f.drawsOf(r)
 	return s, true
 }
 
 // occupy makes a run count: its draws, and its node as running.
 func (b *Board) occupy(r *run) {
-	b.runs[r.key] = r
+	b.runs.byKey[r.key] = r
 	for _, d := range r.draws {
 		b.f.take(d, 1)
-		b.drawn(d.level, d.node)
+		b.jobs.drawn(d.level, d.node)
 	}
 	if r.job != nil {
-		r.mark(b.record(r.job, r.node))
-		b.changed(r.job, r.node)
+		r.mark(r.job.record(r.node))
+		b.derived.changed(r.job, r.node)
 	}
 }
 
@@ -112,20 +100,20 @@ func (r *run) mark(x *record) {
 func (b *Board) giveBack(r *run) {
 	for _, d := range r.draws {
 		b.f.take(d, -1)
-		b.drawn(d.level, d.node)
+		b.jobs.drawn(d.level, d.node)
 	}
 	r.draws = nil
 	if r.job != nil {
-		x := b.record(r.job, r.node)
+		x := r.job.record(r.node)
 		x.running, x.former = false, false
-		b.changed(r.job, r.node)
+		b.derived.changed(r.job, r.node)
 	}
 }
 
-func (b *Board) drawsOf(r *run) []Draw {
+func (f *forest) drawsOf(r *run) []Draw {
 	var out []Draw
 	for _, d := range slices.Backward(r.draws) {
-		out = append(out, Draw{Level: b.f.levels[d.level], Node: b.f.names[d.level].list[d.node], Amounts: b.f.amounts(d.level, d.need)})
+		out = append(out, Draw{Level: f.levels[d.level], Node: f.names[d.level].list[d.node], Amounts: f.amounts(d.level, d.need)})
 	}
 	return out
 }
@@ -133,25 +121,25 @@ func (b *Board) drawsOf(r *run) []Draw {
 // Started records that a picked batch task was given to a cell as an invocation. It returns
 // ErrNotPicked.
 func (b *Board) Started(k Key, inv fence.Invocation, cell string) error {
-	r := b.runs[k]
+	r := b.runs.byKey[k]
 	if r == nil || !r.inv.IsZero() {
 		return fmt.Errorf("started %s on %s: %w", k.Job, k.Node, ErrNotPicked)
 	}
-	r.inv, r.cell, r.since = inv, cell, b.now
+	r.inv, r.cell, r.since = inv, cell, b.clock.now
 	if r.job != nil {
 		r.job.starved = 0
 	}
-	b.live++
+	b.runs.live++
 	return nil
 }
 
 // Unpick takes a pick back: nothing was started. It returns ErrNotPicked.
 func (b *Board) Unpick(k Key) error {
-	r := b.runs[k]
+	r := b.runs.byKey[k]
 	if r == nil || !r.inv.IsZero() {
 		return fmt.Errorf("unpick %s on %s: %w", k.Job, k.Node, ErrNotPicked)
 	}
-	delete(b.runs, k)
+	b.runs.remove(r)
 	b.giveBack(r)
 	return nil
 }
@@ -160,12 +148,12 @@ func (b *Board) Unpick(k Key) error {
 // Unblock. If the nodes were read again since it was picked, or its job now runs on another level,
 // it is only withdrawn: its host may have changed. It returns ErrNotPicked.
 func (b *Board) Refuse(k Key, scope Scope, reason string) error {
-	r := b.runs[k]
+	r := b.runs.byKey[k]
 	if err := b.Unpick(k); err != nil {
 		return err
 	}
 	j, p := r.job, r.place
-	if r.sown != b.sown || b.f.levelOf(p) != j.level {
+	if r.sown != b.f.sown || b.f.levelOf(p) != j.level {
 		return nil
 	}
 	if scope == ScopeJob || scope == ScopeHost && j.hostAt < 0 {
@@ -185,23 +173,6 @@ func (b *Board) Refuse(k Key, scope Scope, reason string) error {
 	return nil
 }
 
-// Unblock clears all refusals: their reasons may have changed.
-func (b *Board) Unblock() {
-	for _, j := range b.order {
-		j.blocked = ""
-		shut := j.shut
-		j.shut = nil
-		for _, p := range slices.Sorted(maps.Keys(shut)) {
-			j.t.update(p)
-		}
-	}
-}
-
-// Blocked reports whether any refusal is in force.
-func (b *Board) Blocked() bool {
-	return slices.ContainsFunc(b.order, func(j *job) bool { return j.blocked != "" || len(j.shut) > 0 })
-}
-
 // Adopt adds a batch task that a cell reports as running, or that the leader's model holds. It
 // draws the amounts that its job takes today: the cell does not report amounts. Work of an unknown
 // job is only remembered. The same invocation again changes its cell. Without an invocation
@@ -210,37 +181,30 @@ func (b *Board) Adopt(k Key, inv fence.Invocation, cell string) {
 	if inv.IsZero() {
 		return
 	}
-	if r := b.runs[k]; r != nil {
+	if r := b.runs.byKey[k]; r != nil {
 		if r.inv.IsZero() {
-			b.live++
+			b.runs.live++
 		}
 		if r.inv.Compare(inv) <= 0 {
 			r.inv, r.cell = inv, cell
 		}
 		return
 	}
-	r := &run{key: k, place: -1, inv: inv, cell: cell, since: b.now}
-	b.live++
-	if j := b.jobs[k.Job]; j != nil {
+	r := &run{key: k, place: -1, inv: inv, cell: cell, since: b.clock.now}
+	b.runs.live++
+	if j := b.jobs.named[k.Job]; j != nil {
 		r.job, r.node = j, b.f.node(j.level, k.Node)
-		r.next = j.Backoff.Next(b.unpack(b.record(j, r.node)).configured())
-		r.draws = b.drawsToday(j, r.node)
+		r.next = j.Backoff.Next(b.terms.unpack(j.record(r.node)).configured())
+		r.draws = b.f.drawsAt(j, b.f.first(j.level, r.node))
 	}
 	b.occupy(r)
 }
 
-// drawsToday is the amounts that a task of a job draws on the first place of a node; nothing while
-// the node has no place.
-func (b *Board) drawsToday(j *job, node int32) (out []draw) {
-	first := int32(-1)
-	b.f.placesOf(j.level, node, func(p int32) {
-		if first < 0 {
-			first = p
-		}
-	})
-	for q, level := first, j.level; q >= 0; q, level = b.f.places[q].parent, level-1 {
+// drawsAt is the amounts that a task of a job draws on a place and those above it; nothing at none (-1).
+func (f *forest) drawsAt(j *job, p int32) (out []draw) {
+	for q, level := p, j.level; q >= 0; q, level = f.places[q].parent, level-1 {
 		if slices.ContainsFunc(j.needs[level], func(n int) bool { return n > 0 }) {
-			out = append(out, draw{level, b.f.places[q].name, j.needs[level]})
+			out = append(out, draw{level, f.places[q].name, j.needs[level]})
 		}
 	}
 	return out
@@ -250,14 +214,14 @@ func (b *Board) drawsToday(j *job, node int32) (out []draw) {
 // unknown when it was reported. No tournament is updated: they are rebuilt.
 func (b *Board) placeAdopted() (drawn []draw) {
 	var open []*run
-	for _, r := range b.runs {
+	for _, r := range b.runs.byKey {
 		if r.place < 0 && r.job != nil && len(r.draws) == 0 {
 			open = append(open, r)
 		}
 	}
 	slices.SortFunc(open, func(x, y *run) int { return x.key.Compare(y.key) })
 	for _, r := range open {
-		r.draws = b.drawsToday(r.job, r.node)
+		r.draws = b.f.drawsAt(r.job, b.f.first(r.job.level, r.node))
 		for _, d := range r.draws {
 			b.f.take(d, 1)
 		}
@@ -268,38 +232,10 @@ func (b *Board) placeAdopted() (drawn []draw) {
 
 // Forget returns the draws of a running batch task and removes it: another board accounts for it.
 func (b *Board) Forget(k Key) {
-	r := b.runs[k]
+	r := b.runs.byKey[k]
 	if r == nil {
 		return
 	}
-	if !r.inv.IsZero() {
-		b.live--
-	}
-	delete(b.runs, k)
+	b.runs.remove(r)
 	b.giveBack(r)
 }
-
-// Running returns the invocation that may be running, and its cell.
-func (b *Board) Running(k Key) (inv fence.Invocation, cell string, ok bool) {
-	if r := b.runs[k]; r != nil && !r.inv.IsZero() {
-		return r.inv, r.cell, true
-	}
-	return fence.Invocation{}, "", false
-}
-
-// Picked reports whether a batch task is picked and not started.
-func (b *Board) Picked(k Key) bool {
-	r := b.runs[k]
-	return r != nil && r.inv.IsZero()
-}
-
-// CellNeeds returns the amounts that one task of a job takes from its cell.
-func (b *Board) CellNeeds(name string) resource.Amounts {
-	if j := b.jobs[name]; j != nil {
-		return j.cell
-	}
-	return nil
-}
-
-// Live returns how many batch tasks may be running.
-func (b *Board) Live() int { return b.live }

@@ -116,7 +116,7 @@ func TestTheBestOfManyNodes(t *testing.T) {
 	slices.SortFunc(order, func(x, y place) int { return cmp.Compare(x.rank, y.rank) })
 	rng := rand.New(rand.NewPCG(1, 2))
 	for round := range 20_000 {
-		if node := nodes[40+rng.IntN(120)].Name; b.runs[Key{"j", node}] == nil {
+		if node := nodes[40+rng.IntN(120)].Name; b.runs.byKey[Key{"j", node}] == nil {
 			b.Adopt(Key{"j", node}, inv(1), "c")
 		} else {
 			b.Forget(Key{"j", node})
@@ -126,7 +126,7 @@ func TestTheBestOfManyNodes(t *testing.T) {
 		}
 		var want []string
 		for _, p := range order {
-			if node := b.f.names[2].list[p.name]; b.runs[Key{"j", node}] == nil {
+			if node := b.f.names[2].list[p.name]; b.runs.byKey[Key{"j", node}] == nil {
 				want = append(want, "j:"+node)
 			}
 		}

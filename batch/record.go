@@ -26,6 +26,14 @@ type record struct {
 	flags   uint8
 }
 
+// record returns the status of a node number, making room.
+func (j *job) record(node int32) *record {
+	for len(j.records) <= int(node) {
+		j.records = append(j.records, record{})
+	}
+	return &j.records[node]
+}
+
 // Flags of a record, computed from the configuration.
 const (
 	flagAvoided  = 1 << iota // a filter of a level keeps it away
@@ -96,20 +104,20 @@ func (t *terms) intern(x fence.Term) int32 {
 	return int32(len(t.list) - 1)
 }
 
-func (b *Board) unpack(p *record) Status {
+func (t *terms) unpack(p *record) Status {
 	s := Status{
 		Bits: p.bits, Time: p.time, Backoff: int(p.backoff), Saved: int(p.saved), Attempts: int(p.tries), Losses: int(p.losses),
 		ExitCode: int(p.exit), Signal: int(p.signal),
 	}
 	if p.counter != 0 {
-		s.Invocation = fence.Invocation{Term: b.terms.list[p.term], Counter: p.counter}
+		s.Invocation = fence.Invocation{Term: t.list[p.term], Counter: p.counter}
 	}
 	return s
 }
 
-func (b *Board) pack(p *record, s Status) {
+func (t *terms) pack(p *record, s Status) {
 	p.bits, p.time, p.backoff, p.saved = s.Bits, s.Time, int32(s.Backoff), int32(s.Saved)
 	p.tries, p.losses = uint16(min(s.Attempts, 1<<16-1)), uint16(min(s.Losses, 1<<16-1))
 	p.exit, p.signal = int16(s.ExitCode), uint8(s.Signal)
-	p.term, p.counter = b.terms.intern(s.Invocation.Term), s.Invocation.Counter
+	p.term, p.counter = t.intern(s.Invocation.Term), s.Invocation.Counter
 }

@@ -87,7 +87,7 @@ func TestARefusalThatComesLate(t *testing.T) {
 			s := b.Pick(1)
 			put(t, b, c.after)
 			if c.again {
-				if err := b.SetNodes(b.nodes); err != nil {
+				if err := b.SetNodes(b.f.nodes); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -164,8 +164,8 @@ func TestWhatAnUnknownJobIs(t *testing.T) {
 		"an unknown level": {Name: "x", Level: "moon"}, "no name": {Name: "", Level: "host"}, "the root again": {Name: "x", Level: LevelInstance},
 		"no parent": {Name: "x", Level: "db"}, "an unknown parent": {Name: "x", Level: "db", Parent: "y"},
 	} {
-		if err := b.SetNodes([]NodeSpec{n}); err == nil || len(b.nodes) != 6 {
-			t.Errorf("%s: %v, %d nodes", name, err, len(b.nodes))
+		if err := b.SetNodes([]NodeSpec{n}); err == nil || len(b.f.nodes) != 6 {
+			t.Errorf("%s: %v, %d nodes", name, err, len(b.f.nodes))
 		}
 	}
 }

@@ -57,8 +57,8 @@ func TestReadingTheNodesAgainKeepsNoTimers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(b.due) > 2*leastThin {
-		t.Errorf("%d timers of %d pairs", len(b.due), records)
+	if len(b.clock.due) > 2*leastThin {
+		t.Errorf("%d timers of %d pairs", len(b.clock.due), records)
 	}
 	if at, ok := b.NextDue(); !ok || at != 1000+3600*1000 {
 		t.Errorf("next at %d, %v", at, ok)

@@ -140,7 +140,7 @@ func TestStrandedAfterALoad(t *testing.T) {
 				want, _ := old.Progress(name)
 				is(t, b, name, want)
 			}
-			if err := b.SetNodes(b.nodes); err != nil {
+			if err := b.SetNodes(b.f.nodes); err != nil {
 				t.Fatal(err)
 			}
 		}

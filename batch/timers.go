@@ -50,37 +50,54 @@ func (t *timers) pop() timer {
 	}
 }
 
+// clock is the board's time, and the backoffs that end with it. All times are Unix milliseconds.
+type clock struct {
+	jobs  *jobs
+	now   int64
+	began int64 // the first time of Advance
+	due   timers
+	thin  int // length of due at which past and duplicate entries are dropped
+}
+
 // Advance moves the board's clock (Unix milliseconds): tasks in backoff until now may run. A clock
 // that goes back extends no backoff that is over. The first call sets the beginning of the board:
 // it comes before statuses are loaded.
 func (b *Board) Advance(now int64) {
-	if b.now == 0 {
-		b.began = now
+	if b.clock.now == 0 {
+		b.clock.began = now
 	}
-	b.now = max(b.now, now)
-	for len(b.due) > 0 && b.due[0].at <= b.now {
-		x := b.due.pop()
-		if j := b.jobs[x.job]; j != nil && int(x.node) < len(j.records) && j.records[x.node].class == ClassBackoff {
-			b.changed(j, x.node)
-		}
+	b.clock.now = max(b.clock.now, now)
+	for j, node := b.clock.ended(); j != nil; j, node = b.clock.ended() {
+		b.derived.changed(j, node)
 	}
 }
 
+// ended returns a batch task whose backoff has ended, each once; nil if there is none.
+func (c *clock) ended() (j *job, node int32) {
+	for len(c.due) > 0 && c.due[0].at <= c.now {
+		x := c.due.pop()
+		if j := c.jobs.named[x.job]; j != nil && int(x.node) < len(j.records) && j.records[x.node].class == ClassBackoff {
+			return j, x.node
+		}
+	}
+	return nil, 0
+}
+
 // NextDue returns when the next backoff ends; ok is false when none does.
-func (b *Board) NextDue() (at int64, ok bool) {
-	for len(b.due) > 0 {
-		if x := b.due[0]; b.waits(x) {
+func (c *clock) NextDue() (at int64, ok bool) {
+	for len(c.due) > 0 {
+		if x := c.due[0]; c.waits(x) {
 			return x.at, true
 		}
-		b.due.pop()
+		c.due.pop()
 	}
 	return 0, false
 }
 
 // waits reports whether a batch task is in backoff until the time of the timer.
-func (b *Board) waits(x timer) bool {
-	j := b.jobs[x.job]
-	return j != nil && int(x.node) < len(j.records) && j.records[x.node].class == ClassBackoff && b.dueAt(&j.records[x.node]) == x.at
+func (c *clock) waits(x timer) bool {
+	j := c.jobs.named[x.job]
+	return j != nil && int(x.node) < len(j.records) && j.records[x.node].class == ClassBackoff && c.dueAt(&j.records[x.node]) == x.at
 }
 
 // leastThin is how many timers are never looked through.
@@ -88,11 +105,33 @@ const leastThin = 1024
 
 // thinOut drops obsolete timers and duplicates: each reading of the nodes sets one for every task
 // in backoff. It is called when half may be such.
-func (b *Board) thinOut() {
-	kept := slices.DeleteFunc(b.due, func(x timer) bool { return !b.waits(x) })
+func (c *clock) thinOut() {
+	kept := slices.DeleteFunc(c.due, func(x timer) bool { return !c.waits(x) })
 	slices.SortFunc(kept, func(x, y timer) int {
 		return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.job, y.job), cmp.Compare(x.node, y.node))
 	})
-	b.due = slices.Compact(kept) // in order is a heap
-	b.thin = max(leastThin, 2*len(b.due))
+	c.due = slices.Compact(kept) // in order is a heap
+	c.thin = max(leastThin, 2*len(c.due))
+}
+
+// dueAt is until when a batch task is in backoff. An end in the future is by the clock of an
+// earlier leader, which was wrong: its backoff counts from the beginning of this board, also once
+// that time has come.
+func (c *clock) dueAt(x *record) int64 {
+	at := x.time
+	if x.ahead {
+		at = c.began
+	}
+	return Status{Bits: x.bits, Time: at, Backoff: int(x.backoff)}.Due()
+}
+
+// schedule remembers when a batch task leaves its backoff.
+func (c *clock) schedule(j *job, node int32, x *record) {
+	if x.class != ClassBackoff {
+		return
+	}
+	c.due.push(timer{at: c.dueAt(x), job: j.Name, node: node})
+	if len(c.due) >= c.thin {
+		c.thinOut()
+	}
 }

@@ -15,8 +15,6 @@ type tournament struct {
 	// room.
 	open  func(p int32) bool
 	ready func(p int32) bool
-	// visits counts the places looked at.
-	visits *int64
 }
 
 // build computes all keys from the leaves up.
@@ -27,7 +25,7 @@ func (t *tournament) build() {
 		t.pos[p], t.key[p] = -1, none
 	}
 	for p := int32(n) - 1; p >= 0; p-- {
-		*t.visits++
+		t.f.visits++
 		if k := t.compute(p); k != none {
 			t.key[p] = k
 			if up := t.f.places[p].parent; up >= 0 {
@@ -54,7 +52,7 @@ func (t *tournament) compute(p int32) int32 {
 // changed.
 func (t *tournament) update(p int32) {
 	for p >= 0 {
-		*t.visits++
+		t.f.visits++
 		k := t.compute(p)
 		old := t.key[p]
 		if k == old {
@@ -86,7 +84,7 @@ func (t *tournament) best() int32 {
 		return -1
 	}
 	for p < t.f.start[t.level] {
-		*t.visits++
+		t.f.visits++
 		p = t.heap[t.f.places[p].first]
 	}
 	return p

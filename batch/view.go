@@ -64,8 +64,8 @@ type Progress struct {
 
 // Progress returns the counts of a job; ok is false for an unknown one. Constant
 // cost.
-func (b *Board) Progress(name string) (p Progress, ok bool) {
-	j := b.jobs[name]
+func (js *jobs) Progress(name string) (p Progress, ok bool) {
+	j := js.named[name]
 	if j == nil {
 		return p, false
 	}
@@ -76,7 +76,7 @@ func (b *Board) Progress(name string) (p Progress, ok bool) {
 	}
 	p.Total = p.Done + p.Failed + p.Running + p.Ready + p.Backoff + p.Blocked + p.Stranded
 	if p.Reason == "" && p.Ready+p.Running == 0 {
-		p.Reason = b.behind(j)
+		p.Reason = js.behind(j)
 	}
 	open := p.Ready + p.Backoff + p.Blocked
 	switch {
@@ -102,13 +102,13 @@ func (b *Board) Progress(name string) (p Progress, ok bool) {
 
 // behind names the job without starts that a job waits for; empty if it waits for none. through
 // are the jobs on the way to it.
-func (b *Board) behind(j *job, through ...*job) string {
+func (js *jobs) behind(j *job, through ...*job) string {
 	if j.counts[ClassBlocked]+j.counts[ClassStranded] == 0 {
 		return ""
 	}
 	waits := ""
 	for _, name := range j.DependsOn {
-		d := b.jobs[name]
+		d := js.named[name]
 		switch {
 		case d == nil:
 			return fmt.Sprintf("depends on job %s, which does not exist", name)
@@ -120,7 +120,7 @@ func (b *Board) behind(j *job, through ...*job) string {
 		case slices.Contains(through, d):
 			return fmt.Sprintf("depends on job %s: %s", name, inCircle)
 		case d.counts[ClassStranded] > 0:
-			return fmt.Sprintf("depends on job %s, which %s", name, b.behind(d, append(slices.Clip(through), j)...))
+			return fmt.Sprintf("depends on job %s, which %s", name, js.behind(d, append(slices.Clip(through), j)...))
 		case d.counts[ClassAvoided]+d.counts[ClassAbsent] > 0:
 			return fmt.Sprintf("depends on job %s, which does not run on all of these nodes", name)
 		}
@@ -172,19 +172,19 @@ type NodeFilter struct {
 // Nodes lists nodes of a job in order of name. Unknown jobs are ErrUnknownJob. A requested node
 // that the job does not have is no error here: see HasNode.
 func (b *Board) Nodes(name string, f NodeFilter) ([]NodeView, error) {
-	j := b.jobs[name]
+	j := b.jobs.named[name]
 	if j == nil {
 		return nil, fmt.Errorf("job %q: %w", name, ErrUnknownJob)
 	}
 	list := b.f.names[j.level].list
 	var found []int32
 	if f.Node != "" {
-		if n, ok := b.f.names[j.level].index[f.Node]; ok && int(n) < len(j.records) && b.selects(j, n, &f) {
+		if n, ok := b.f.names[j.level].index[f.Node]; ok && int(n) < len(j.records) && b.jobs.selects(j, n, &f) {
 			found = append(found, n)
 		}
 	} else {
 		for i := range j.records {
-			if b.selects(j, int32(i), &f) {
+			if b.jobs.selects(j, int32(i), &f) {
 				found = append(found, int32(i))
 			}
 		}
@@ -202,8 +202,8 @@ func (b *Board) Nodes(name string, f NodeFilter) ([]NodeView, error) {
 
 // HasNode returns ErrUnknownJob, or ErrUnknownNode when the job has no node of the
 // name: neither in the forest nor with a status of an earlier one.
-func (b *Board) HasNode(k Key) error {
-	j, n, err := b.lookup(k)
+func (js *jobs) HasNode(k Key) error {
+	j, n, err := js.lookup(k)
 	if err != nil {
 		return err
 	}
@@ -213,21 +213,21 @@ func (b *Board) HasNode(k Key) error {
 	return nil
 }
 
-func (b *Board) selects(j *job, n int32, f *NodeFilter) bool {
+func (js *jobs) selects(j *job, n int32, f *NodeFilter) bool {
 	c := j.records[n].class
 	if len(f.Classes) == 0 && c == ClassAbsent || len(f.Classes) > 0 && !slices.Contains(f.Classes, c) {
 		return false
 	}
-	if b.f.names[j.level].list[n] <= f.After {
+	if js.f.names[j.level].list[n] <= f.After {
 		return false
 	}
-	return f.Below == "" || b.isBelow(j, n, f.Below)
+	return f.Below == "" || js.f.isBelow(j, n, f.Below)
 }
 
-func (b *Board) isBelow(j *job, n int32, name string) (below bool) {
-	b.f.placesOf(j.level, n, func(p int32) {
-		for q, level := p, j.level; q >= 0 && !below; q, level = b.f.places[q].parent, level-1 {
-			below = b.f.names[level].list[b.f.places[q].name] == name
+func (f *forest) isBelow(j *job, n int32, name string) (below bool) {
+	f.placesOf(j.level, n, func(p int32) {
+		for q, level := p, j.level; q >= 0 && !below; q, level = f.places[q].parent, level-1 {
+			below = f.names[level].list[f.places[q].name] == name
 		}
 	})
 	return below
@@ -236,27 +236,29 @@ func (b *Board) isBelow(j *job, n int32, name string) (below bool) {
 // Path names the nodes from the root to a node of a job, by its first place; nil if it has no
 // place.
 func (b *Board) Path(k Key) []string {
-	j, n, err := b.lookup(k)
+	j, n, err := b.jobs.lookup(k)
 	if err != nil {
 		return nil
 	}
-	var path []string
-	b.f.placesOf(j.level, n, func(p int32) {
-		if path != nil {
-			return
-		}
-		path = make([]string, j.level+1)
-		for q, level := p, j.level; q >= 0; q, level = b.f.places[q].parent, level-1 {
-			path[level] = b.f.names[level].list[b.f.places[q].name]
-		}
-	})
+	return b.f.path(j.level, b.f.first(j.level, n))
+}
+
+// path names the nodes from the root to a place of a level; nil for none (-1).
+func (f *forest) path(level int, p int32) []string {
+	if p < 0 {
+		return nil
+	}
+	path := make([]string, level+1)
+	for ; p >= 0; p, level = f.places[p].parent, level-1 {
+		path[level] = f.names[level].list[f.places[p].name]
+	}
 	return path
 }
 
 func (b *Board) nodeView(j *job, n int32) NodeView {
 	x := &j.records[n]
-	v := NodeView{Node: b.f.names[j.level].list[n], Class: x.class, Status: b.unpack(x)}
-	if r := b.runs[Key{j.Name, v.Node}]; r != nil {
+	v := NodeView{Node: b.f.names[j.level].list[n], Class: x.class, Status: b.terms.unpack(x)}
+	if r := b.runs.byKey[Key{j.Name, v.Node}]; r != nil {
 		v.Invocation, v.Cell, v.Since = r.inv, r.cell, r.since
 	}
 	return v
@@ -271,21 +273,9 @@ type RunView struct {
 	Orphan     bool  // its job is gone
 }
 
-// Runs lists the possibly running tasks, in order of job and node; an empty job = all.
-func (b *Board) Runs(job string) []RunView {
-	var out []RunView
-	for k, r := range b.runs {
-		if !r.inv.IsZero() && (job == "" || k.Job == job) {
-			out = append(out, RunView{Key: k, Invocation: r.inv, Cell: r.cell, Since: r.since, Orphan: r.job == nil})
-		}
-	}
-	slices.SortFunc(out, func(a, c RunView) int { return a.Key.Compare(c.Key) })
-	return out
-}
-
 // Draws reports whether tasks of the job take anything from nodes of the forest.
-func (b *Board) Draws(name string) bool {
-	j := b.jobs[name]
+func (js *jobs) Draws(name string) bool {
+	j := js.named[name]
 	if j == nil {
 		return false
 	}
