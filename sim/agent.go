@@ -24,19 +24,19 @@ func (m *machine) startAgent() {
 	if m.alive || !m.up || m.off {
 		return
 	}
-	if m.unnamed && m.clearing() { // its executor opens when it has ended the others
+	if m.containers.unnamed && m.containers.clearing() { // its executor opens when it has ended the others
 		m.w.after(killWait, m.startAgent)
 		return
 	}
 	m.life++
-	m.alive, m.paused, m.inbox, m.answered = true, 0, nil, 0
+	m.alive, m.paused, m.inbox = true, 0, nil
 	m.doomed, m.leaving, m.drain, m.pausing = false, false, drainState{}, 0
-	m.cleared = m.disinherit()
-	m.promises = promises{sent: map[int64]time.Duration{}}
+	m.cleared = m.containers.disinherit()
+	m.promises = promises{m: m, sent: map[int64]time.Duration{}}
 	m.server = m.w.rng.IntN(len(m.w.servers))
 	m.threads = newThreads(m.w, func(fn func()) { m.later(0, fn) })
 	c, err := cell.New(cell.Config{Name: m.name, Clock: run.Clock{Wall: m.wall, Boot: m.local},
-		Offer: placement.State{Zone: m.zone(), Host: m.dir, Labels: m.side()}, Address: m.dir, Host: m.dir, Timeouts: m.w.timeouts(),
+		Offer: placement.State{Zone: m.zone(), Host: m.dir, Labels: m.side()}, Address: m.dir, Host: m.dir, Timeouts: m.w.faults.timeouts(),
 		Poll: pollEvery, DrainPoll: drainEvery, Leave: leaveBound, Runtime: cell.Runtime{Go: m.threads.run, Park: m.threads.park,
 			Within: within, Identity: identityStore{m}, Machine: m.newSession}}, &engine{m, m.life}, &link{m, m.life})
 	if err != nil {
@@ -89,8 +89,8 @@ func (f identityStore) NewProc() worker.Proc {
 	m.w.procs++
 	p := worker.Proc(fmt.Sprintf("p%d", m.w.procs))
 	m.w.byProc[p], m.w.boots[p] = m, m.boot()
-	m.answered = 0
-	m.adopt(p)
+	m.promises.answered = 0
+	m.containers.adopt(p)
 	return p
 }
 
@@ -114,19 +114,19 @@ func (s *session) Step(now time.Duration, e worker.CellEvent) []worker.CellEffec
 	if m.life != s.life || !m.alive || m.doomed {
 		return nil
 	}
-	newest := m.expect(e)
-	b := m.view()
+	newest := m.promises.expect(e)
+	b := m.promises.view()
 	es := s.Cell.Step(now, e)
-	m.contract(b, e, es)
+	m.promises.contract(b, e, es)
 	for i, f := range es {
-		if !m.w.calm && m.w.rng.IntN(5000) == 0 && m.w.allowed(KillAgent) {
+		if !m.w.calm && m.w.rng.IntN(5000) == 0 && m.w.faults.allowed(KillAgent) {
 			m.doom()
 			es = es[:i]
 			break
 		}
 		m.effect(f)
 	}
-	m.promised(e, newest, es)
+	m.promises.promised(e, newest, es)
 	return es
 }
 
@@ -155,7 +155,7 @@ func (m *machine) effect(e worker.CellEffect) {
 	m.w.trace("  %s/%s: %T%v", m.name, m.agent.Proc(), e, e)
 	switch e := e.(type) {
 	case worker.SendBeat:
-		m.beatSent(e.Beat)
+		m.promises.beatSent(e.Beat)
 	case worker.EndAll, worker.Exit:
 		m.later(0, m.overIf)
 	}
@@ -198,7 +198,7 @@ func (l *link) ask(ctx context.Context, op Op, deliver func(s *server, reply fun
 	}
 	return m.threads.await(limit, m.later, func(answer func(take func())) {
 		reply := func(op Op, fill func()) {
-			w.send(op, w.serverNode(s.id), w.machineNode(m.id), func() {
+			w.net.send(op, w.net.serverNode(s.id), w.net.machineNode(m.id), func() {
 				m.on(func() {
 					if !l.gone() {
 						answer(fill)
@@ -206,11 +206,11 @@ func (l *link) ask(ctx context.Context, op Op, deliver func(s *server, reply fun
 				})
 			})
 		}
-		w.send(op, w.machineNode(m.id), w.serverNode(s.id), func() { s.on(func() { deliver(s, reply) }) })
+		w.net.send(op, w.net.machineNode(m.id), w.net.serverNode(s.id), func() { s.on(func() { deliver(s, reply) }) })
 		if d := m.pausing; d > 0 && op == OpBeat {
 			m.pausing = 0
 			m.later(0, func() { m.pauseAgent(d) })
-			w.pauseAgain(m, d)
+			w.faults.pauseAgain(m, d)
 		}
 	})
 }
@@ -219,7 +219,7 @@ func (l *link) ask(ctx context.Context, op Op, deliver func(s *server, reply fun
 func (l *link) Heartbeat(ctx context.Context, b worker.Heartbeat, state cell.State) (got worker.HeartbeatAnswer, err error) {
 	l.redirect()
 	if !l.gone() {
-		l.m.sticksShown(state)
+		l.m.containers.sticksShown(state)
 	}
 	err = l.ask(ctx, OpBeat, func(s *server, reply func(Op, func())) {
 		s.heartbeat(b, state, func(a worker.HeartbeatAnswer) { reply(OpBeatAnswer, func() { got = a }) })
@@ -234,8 +234,8 @@ func (l *link) Heartbeat(ctx context.Context, b worker.Heartbeat, state cell.Sta
 func (l *link) redirect() {
 	m := l.m
 	s := m.w.servers[m.server]
-	a, b := m.w.machineNode(m.id), m.w.serverNode(s.id)
-	if !s.alive || s.paused > m.w.now || s.leadership != nil || m.w.cut(a, b) || m.w.cut(b, a) {
+	a, b := m.w.net.machineNode(m.id), m.w.net.serverNode(s.id)
+	if !s.alive || s.paused > m.w.now || s.leadership != nil || m.w.net.cut(a, b) || m.w.net.cut(b, a) {
 		return
 	}
 	if r := m.w.leading(); r != nil {

@@ -72,7 +72,7 @@ func (r *leadership) addresses(to *cell.Cell, p worker.Proc) bool {
 // link is cut.
 func (c calls) unreachable(ctx context.Context, op Op, m *machine, cutOff bool) error {
 	w := c.r.s.w
-	if cut := w.cut(w.serverNode(c.r.s.id), w.machineNode(m.id)) && w.chance(500); !cut && m.alive && !cutOff {
+	if cut := w.net.cut(w.net.serverNode(c.r.s.id), w.net.machineNode(m.id)) && w.chance(500); !cut && m.alive && !cutOff {
 		return nil
 	}
 	w.res.Coverage.add(op, w)

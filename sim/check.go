@@ -140,7 +140,7 @@ func (c *checker) reset(s *storage) {
 func (c *checker) full(w *world) {
 	live := map[worker.Work]int{}
 	for _, m := range w.machines {
-		for _, k := range m.box {
+		for _, k := range m.containers.box {
 			if k.extra || !k.alive || k.unseen {
 				continue
 			}
@@ -195,7 +195,7 @@ func (c *checker) liveness(w *world) {
 	c.jobsQuiet(w, r)
 	for i := range w.cfg.Cells {
 		v, ok := r.leader.Session(now, w.machines[i].name)
-		if fine := ok && v.State == worker.Healthy && v.Eligible; !fine && !w.machines[i].shutOut() {
+		if fine := ok && v.State == worker.Healthy && v.Eligible; !fine && !w.machines[i].containers.shutOut() {
 			w.fail("I14", "%s is %+v", w.machines[i].name, v)
 		}
 	}

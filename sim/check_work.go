@@ -213,7 +213,7 @@ func (c *checker) told(r *leadership, e task.Event, after *task.Task) {
 func (c *checker) judged(r *leadership, dead string, t *task.Task) {
 	w := r.s.w
 	for _, m := range w.machines {
-		u := m.unit("t-" + t.UID)
+		u := m.containers.unit("t-" + t.UID)
 		if u == nil || t.Outcome != task.Lost || u.state != completed || u.began == 0 || u.nameless || u.made != w.store.made || !m.alive {
 			continue
 		}
@@ -292,7 +292,7 @@ func (c *checker) fullWork(w *world) {
 	n := 0
 	only, running := map[lrp.Key]bool{}, map[string]bool{}
 	for _, m := range w.machines {
-		for _, u := range m.units {
+		for _, u := range m.containers.units {
 			if !u.alive || u.unseen {
 				continue
 			}

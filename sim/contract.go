@@ -1,18 +1,17 @@
 package sim
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
-	"cantina/executor"
 	"cantina/fence"
 	"cantina/worker"
 )
 
 // promises is the data about a cell's process that is needed to check the contract of the protocol
-// at each step.
+// at each step, and the checks.
 type promises struct {
+	m        *machine
 	proc     worker.Proc
 	term     fence.Term
 	shown    worker.State            // by CellChanged
@@ -26,6 +25,7 @@ type promises struct {
 	eligible bool          // from the newest response of this term
 	quiet    time.Duration // refused: no heartbeat before that without a cause
 	probing  int64         // number of the probe that runs; 0 = none
+	answered int64         // newest heartbeat with a response
 }
 
 // before is the agent's view before a step.
@@ -35,47 +35,48 @@ type before struct {
 	state worker.State
 }
 
-func (m *machine) view() before { return before{m.agent.Proc(), m.agent.Term(), m.agent.State()} }
+func (p *promises) view() before {
+	return before{p.m.agent.Proc(), p.m.agent.Term(), p.m.agent.State()}
+}
 
 func has[E worker.CellEffect](es []worker.CellEffect) bool {
 	return slices.ContainsFunc(es, func(e worker.CellEffect) bool { _, ok := e.(E); return ok })
 }
 
 // contract checks the contract of each call, right after the step that handled it.
-func (m *machine) contract(b before, e worker.CellEvent, es []worker.CellEffect) {
-	p := &m.promises
-	if m.agent.Ended() {
+func (p *promises) contract(b before, e worker.CellEvent, es []worker.CellEffect) {
+	if p.m.agent.Ended() {
 		return
 	}
-	if p.proc != m.agent.Proc() || p.term != m.agent.Term() {
-		p.proc, p.term, p.credited, p.beatBy, p.statusBy, p.eligible = m.agent.Proc(), m.agent.Term(), 0, 0, 0, false
+	if p.proc != p.m.agent.Proc() || p.term != p.m.agent.Term() {
+		p.proc, p.term, p.credited, p.beatBy, p.statusBy, p.eligible = p.m.agent.Proc(), p.m.agent.Term(), 0, 0, 0, false
 	}
 	if b.proc != p.proc {
 		p.sent, p.probing = map[int64]time.Duration{}, 0
 	}
-	m.answers(b, e, es)
-	m.ownEnds(e, es)
-	m.follows(b, e, es)
-	m.rests(b, e, es)
-	m.timely(b, es)
-	m.accepts(es)
+	p.answers(b, e, es)
+	p.ownEnds(e, es)
+	p.follows(b, e, es)
+	p.rests(b, e, es)
+	p.timely(b, es)
+	p.accepts(es)
 }
 
 // accepts: a cell that takes work has all that work rests on.
-func (m *machine) accepts(es []worker.CellEffect) {
+func (p *promises) accepts(es []worker.CellEffect) {
 	for _, f := range es {
 		if d, ok := f.(worker.SetDeadline); ok {
-			m.promises.until = d.At
+			p.until = d.At
 		}
 	}
-	if m.agent.Accepts(m.local()) == nil {
-		m.grounded("accepts work", m.promises.until)
+	if p.m.agent.Accepts(p.m.local()) == nil {
+		p.grounded("accepts work", p.until)
 	}
 }
 
 // answers: each call gets its response, and the request is fulfilled.
-func (m *machine) answers(b before, e worker.CellEvent, es []worker.CellEffect) {
-	dying := m.agent.State() == worker.MustDie
+func (p *promises) answers(b before, e worker.CellEvent, es []worker.CellEffect) {
+	dying := p.m.agent.State() == worker.MustDie
 	ok, what := true, ""
 	switch e := e.(type) {
 	case worker.ReportAsked:
@@ -85,14 +86,14 @@ func (m *machine) answers(b before, e worker.CellEvent, es []worker.CellEffect) 
 			ok, what = has[worker.AnswerRun](es), "runTask has no answer"
 		} else {
 			mine := e.Call.Proc == b.proc && !e.Call.Term.Less(b.term) && !dying
-			ok, what = !mine || m.promises.probing != 0 || has[worker.StartProbe](es), "a probe is not started"
+			ok, what = !mine || p.probing != 0 || has[worker.StartProbe](es), "a probe is not started"
 			if has[worker.StartProbe](es) {
-				m.promises.probing = e.Call.Probe
+				p.probing = e.Call.Probe
 			}
 		}
 	case worker.ProbeEnded:
-		if m.promises.probing == e.Probe {
-			m.promises.probing = 0
+		if p.probing == e.Probe {
+			p.probing = 0
 		}
 	case worker.NotifyAsked:
 		ok, what = has[worker.AnswerNotify](es), "notifyIfTasksNotRunning has no answer"
@@ -102,88 +103,87 @@ func (m *machine) answers(b before, e worker.CellEvent, es []worker.CellEffect) 
 		mine := e.Call.Proc == b.proc && !e.Call.Term.Less(b.term)
 		ok, what = !mine || dying, "a process that was asked to die lives on"
 	case worker.CallHeard:
-		ok, what = !m.agent.Term().Less(e.Term), "a higher term was not taken"
+		ok, what = !p.m.agent.Term().Less(e.Term), "a higher term was not taken"
 	case worker.LeaveAsked:
-		ok, what = m.agent.Accepts(m.local()) != nil, "a leaving cell accepts work"
+		ok, what = p.m.agent.Accepts(p.m.local()) != nil, "a leaving cell accepts work"
 	case worker.LinkBroken:
 		ok, what = dying || has[worker.SendBeat](es), "no heartbeat when the link broke"
 	}
 	if !ok {
-		m.w.fail("contract", "%s (%s): %T: %s", m.name, b.proc, e, what)
+		p.m.w.fail("contract", "%s (%s): %T: %s", p.m.name, b.proc, e, what)
 	}
 }
 
 // follows: the response to the newest heartbeat is obeyed, and the cell's log has its state.
-func (m *machine) follows(b before, e worker.CellEvent, es []worker.CellEffect) {
+func (p *promises) follows(b before, e worker.CellEvent, es []worker.CellEffect) {
 	for _, f := range es {
 		if c, ok := f.(worker.CellChanged); ok {
-			m.promises.shown = c.To
+			p.shown = c.To
 		}
 	}
-	if m.promises.shown != m.agent.State() {
-		m.w.fail("contract", "%s is %v and told %v", m.name, m.agent.State(), m.promises.shown)
+	if p.shown != p.m.agent.State() {
+		p.m.w.fail("contract", "%s is %v and told %v", p.m.name, p.m.agent.State(), p.shown)
 	}
 	a, ok := e.(worker.BeatAnswered)
-	if !ok || a.Answer.Proc != b.proc || !m.promises.fresh || a.Answer.Term.Less(b.term) || b.state == worker.MustDie {
+	if !ok || a.Answer.Proc != b.proc || !p.fresh || a.Answer.Term.Less(b.term) || b.state == worker.MustDie {
 		return
 	}
-	if die := a.Answer.Verdict == worker.Die || a.Answer.Verdict == worker.DieAll; die && m.agent.State() != worker.MustDie {
-		m.w.fail("contract", "%s was told %v and is %v", m.name, a.Answer.Verdict, m.agent.State())
+	if die := a.Answer.Verdict == worker.Die || a.Answer.Verdict == worker.DieAll; die && p.m.agent.State() != worker.MustDie {
+		p.m.w.fail("contract", "%s was told %v and is %v", p.m.name, a.Answer.Verdict, p.m.agent.State())
 	}
-	m.promises.eligible = a.Answer.Eligible && a.Answer.Verdict == worker.Welcome
+	p.eligible = a.Answer.Eligible && a.Answer.Verdict == worker.Welcome
 	if a.Answer.Credit && a.Answer.Verdict == worker.Welcome {
-		m.promises.credited, m.promises.t = max(m.promises.credited, m.promises.sent[a.Answer.Beat]), a.Answer.Timeouts
+		p.credited, p.t = max(p.credited, p.sent[a.Answer.Beat]), a.Answer.Timeouts
 	}
 }
 
 // timely: due work is done, and a process without credit gives up in time.
-func (m *machine) timely(b before, es []worker.CellEffect) {
-	p, now := &m.promises, m.local()
-	if has[worker.SendBeat](es) || m.agent.State() == worker.MustDie {
+func (p *promises) timely(b before, es []worker.CellEffect) {
+	now := p.m.local()
+	if has[worker.SendBeat](es) || p.m.agent.State() == worker.MustDie {
 		p.beatBy = 0
 	}
-	if has[worker.SendStatus](es) || m.agent.State() == worker.New {
+	if has[worker.SendStatus](es) || p.m.agent.State() == worker.New {
 		p.statusBy = 0
 	}
-	if p.beatBy > 0 && m.w.now > p.beatBy || p.statusBy > 0 && m.w.now > p.statusBy {
-		m.w.fail("contract", "%s is late: beat by %v, status by %v", m.name, p.beatBy, p.statusBy)
+	if p.beatBy > 0 && p.m.w.now > p.beatBy || p.statusBy > 0 && p.m.w.now > p.statusBy {
+		p.m.w.fail("contract", "%s is late: beat by %v, status by %v", p.m.name, p.beatBy, p.statusBy)
 	}
 	if p.credited == 0 {
 		return
 	}
 	gap := p.t.HeartbeatGap()
-	if m.agent.State() == worker.Healthy && now > p.credited+gap {
-		m.w.fail("I6", "%s is HEALTHY %v after its last credit", m.name, now-p.credited)
+	if p.m.agent.State() == worker.Healthy && now > p.credited+gap {
+		p.m.w.fail("I6", "%s is HEALTHY %v after its last credit", p.m.name, now-p.credited)
 	}
-	if !m.w.cfg.Alone && b.state == worker.Unhealthy && m.agent.State() == worker.Unhealthy && now > p.credited+gap+p.t.Lost {
-		m.w.fail("I6", "%s is not lost %v after its last credit", m.name, now-p.credited)
+	if !p.m.w.cfg.Alone && b.state == worker.Unhealthy && p.m.agent.State() == worker.Unhealthy && now > p.credited+gap+p.t.Lost {
+		p.m.w.fail("I6", "%s is not lost %v after its last credit", p.m.name, now-p.credited)
 	}
 }
 
 // starting: work starts in a HEALTHY session with a durable row and credit, in time.
-func (m *machine) starting() {
-	m.grounded("starts work", m.deadline)
+func (p *promises) starting() {
+	p.grounded("starts work", p.m.deadline)
 }
 
-func (m *machine) grounded(what string, deadline time.Duration) {
-	p := &m.promises
-	if m.agent.State() != worker.Healthy || !p.eligible || p.credited == 0 || deadline > 0 && m.local() >= deadline {
-		m.w.fail("contract", "%s %s: %v, durable %v, credited %v, deadline in %v", m.name, what, m.agent.State(), p.eligible, p.credited, deadline-m.local())
+func (p *promises) grounded(what string, deadline time.Duration) {
+	if p.m.agent.State() != worker.Healthy || !p.eligible || p.credited == 0 || deadline > 0 && p.m.local() >= deadline {
+		p.m.w.fail("contract", "%s %s: %v, durable %v, credited %v, deadline in %v", p.m.name, what, p.m.agent.State(), p.eligible, p.credited, deadline-p.m.local())
 	}
 }
 
 // beatSent: a heartbeat is true about deadline-bound work, and about predecessors.
-func (m *machine) beatSent(h worker.Heartbeat) {
-	m.promises.sent[h.Beat] = m.local()
+func (p *promises) beatSent(h worker.Heartbeat) {
+	p.sent[h.Beat] = p.m.local()
 	older, own := 0, 0
-	for _, c := range m.live() {
+	for _, c := range p.m.containers.live() {
 		if c.procs[len(c.procs)-1] == h.Proc {
 			own++
 		} else {
 			older++
 		}
 	}
-	for _, u := range m.units {
+	for _, u := range p.m.containers.units {
 		switch last := u.procs[len(u.procs)-1]; {
 		case u.alive && last != h.Proc:
 			older++
@@ -192,60 +192,44 @@ func (m *machine) beatSent(h worker.Heartbeat) {
 		}
 	}
 	if own > 0 && !h.HasWork {
-		m.w.fail("contract", "%s holds %d containers and says that it holds none", m.name, own)
+		p.m.w.fail("contract", "%s holds %d containers and says that it holds none", p.m.name, own)
 	}
-	if h.PredecessorsGone != (older == 0) && (older > 0 || m.cleared) {
-		m.w.fail("contract", "%s says %v of its predecessors, of whom %d containers are alive", m.name, h.PredecessorsGone, older)
+	if h.PredecessorsGone != (older == 0) && (older > 0 || p.m.cleared) {
+		p.m.w.fail("contract", "%s says %v of its predecessors, of whom %d containers are alive", p.m.name, h.PredecessorsGone, older)
 	}
-}
-
-// perform starts a deadline-bound container that is no batch task, where the cell
-// accepts one: a task, or an exclusive service.
-func (m *machine) perform() {
-	if m.w.calm || m.agent.Accepts(m.local()) != nil {
-		return
-	}
-	m.accepts(nil)
-	m.w.seq++
-	c := &container{m: m, id: fmt.Sprint("x-", m.w.seq), extra: true, alive: true, procs: []worker.Proc{m.proc()},
-		run: worker.Run{Invocation: fence.Invocation{Term: fence.Term{Epoch: -1}, Counter: int64(m.w.seq)}}}
-	m.box = append(m.box, c)
-	m.w.check.all = append(m.w.check.all, c)
-	m.cell.Happened(executor.Event{Kind: executor.EventExpired}) // count again
-	m.w.after(m.w.between(time.Second, 30*time.Second), func() { m.ended(c, "done") })
 }
 
 // rests: a refused cell waits a second, unless something happens, and not longer.
-func (m *machine) rests(b before, e worker.CellEvent, es []worker.CellEffect) {
+func (p *promises) rests(b before, e worker.CellEvent, es []worker.CellEffect) {
 	switch e := e.(type) {
 	case worker.CellTick:
-		if has[worker.SendBeat](es) && m.w.now < m.promises.quiet {
-			m.w.fail("contract", "%s was refused and beats again before %v", m.name, m.promises.quiet)
+		if has[worker.SendBeat](es) && p.m.w.now < p.quiet {
+			p.m.w.fail("contract", "%s was refused and beats again before %v", p.m.name, p.quiet)
 		}
 	case worker.BeatAnswered:
-		m.promises.quiet = 0
-		newest := m.promises.sent[e.Answer.Beat+1] == 0 && m.promises.sent[e.Answer.Beat] > 0
+		p.quiet = 0
+		newest := p.sent[e.Answer.Beat+1] == 0 && p.sent[e.Answer.Beat] > 0
 		if e.Answer.Verdict == worker.Refused && e.Answer.Proc == b.proc && newest && !has[worker.SendBeat](es) && b.state != worker.MustDie {
-			m.promises.quiet, m.promises.beatBy = m.w.now+900*time.Millisecond, m.w.now+1350*time.Millisecond
+			p.quiet, p.beatBy = p.m.w.now+900*time.Millisecond, p.m.w.now+1350*time.Millisecond
 		}
 	default:
-		m.promises.quiet = 0
+		p.quiet = 0
 	}
 }
 
 // expect records the effect of an event on the promises, before it is handled; it reports whether
 // the failed heartbeat is the newest.
-func (m *machine) expect(e worker.CellEvent) (newest bool) {
+func (p *promises) expect(e worker.CellEvent) (newest bool) {
 	switch e := e.(type) {
 	case worker.BeatAnswered:
-		if e.Answer.Proc == m.agent.Proc() {
-			m.promises.fresh = e.Answer.Beat > m.answered
-			m.answered, m.promises.beatBy = max(m.answered, e.Answer.Beat), 0
+		if e.Answer.Proc == p.m.agent.Proc() {
+			p.fresh = e.Answer.Beat > p.answered
+			p.answered, p.beatBy = max(p.answered, e.Answer.Beat), 0
 		}
 	case worker.StatusAnswered:
-		m.promises.statusBy = 0
+		p.statusBy = 0
 	case worker.BeatFailed:
-		return m.promises.sent[e.Beat] > 0 && m.promises.sent[e.Beat+1] == 0
+		return p.sent[e.Beat] > 0 && p.sent[e.Beat+1] == 0
 	}
 	return false
 }
@@ -254,28 +238,28 @@ func (m *machine) expect(e worker.CellEvent) (newest bool) {
 // also after a pause.
 func prod(m *machine) {
 	if m.w.chance(15) {
-		m.perform()
+		m.containers.perform()
 	}
 	if m.w.chance(100) {
-		m.later(m.w.between(0, time.Second), func() { m.accepts(nil) })
+		m.later(m.w.between(0, time.Second), func() { m.promises.accepts(nil) })
 	}
 	m.later(100*time.Millisecond+m.w.between(0, lateness), func() { prod(m) })
 }
 
 // promised records the required consequences of a handled event.
-func (m *machine) promised(e worker.CellEvent, newest bool, es []worker.CellEffect) {
+func (p *promises) promised(e worker.CellEvent, newest bool, es []worker.CellEffect) {
 	switch e := e.(type) {
 	case worker.BeatFailed:
-		if newest && m.promises.beatBy == 0 && m.promises.sent[e.Beat+1] == 0 {
-			m.promises.beatBy = m.w.now + 850*time.Millisecond
+		if newest && p.beatBy == 0 && p.sent[e.Beat+1] == 0 {
+			p.beatBy = p.m.w.now + 850*time.Millisecond
 		}
 	case worker.StatusFailed:
-		if m.unacked() && m.agent.State() != worker.New && !has[worker.SendStatus](es) {
-			m.promises.statusBy = m.w.now + 1500*time.Millisecond
+		if p.unacked() && p.m.agent.State() != worker.New && !has[worker.SendStatus](es) {
+			p.statusBy = p.m.w.now + 1500*time.Millisecond
 		}
 	}
 }
 
-func (m *machine) unacked() bool {
-	return slices.ContainsFunc(m.agent.Held(), func(h worker.Held) bool { return h.Ended })
+func (p *promises) unacked() bool {
+	return slices.ContainsFunc(p.m.agent.Held(), func(h worker.Held) bool { return h.Ended })
 }

@@ -16,20 +16,20 @@ import (
 
 // corrupt makes a row of the board, of a drain or of a schedule unreadable: the next load
 // quarantines it. Half of the times the leader dies, so that this is soon.
-func (w *world) corrupt() {
-	keys := slices.DeleteFunc(w.store.texts(), func(key string) bool {
-		return !bbs.Owns(key) && leader.DrainedCell(key) == "" && !timetable.Owns(key) || w.store.rows[key].(*saved).sound != nil
+func (fs *faults) corrupt() {
+	keys := slices.DeleteFunc(fs.w.store.texts(), func(key string) bool {
+		return !bbs.Owns(key) && leader.DrainedCell(key) == "" && !timetable.Owns(key) || fs.w.store.rows[key].(*saved).sound != nil
 	})
 	if len(keys) == 0 {
 		return
 	}
-	key := keys[w.rng.IntN(len(keys))]
-	x := *w.store.rows[key].(*saved)
+	key := keys[fs.w.rng.IntN(len(keys))]
+	x := *fs.w.store.rows[key].(*saved)
 	x.value, x.sound = []byte("garbage"), x.value
-	w.store.rows[key] = &x
-	w.corrupted++
-	w.trace("FAULT row %s is corrupt", key)
-	if r := w.leading(); r != nil {
+	fs.w.store.rows[key] = &x
+	fs.corrupted++
+	fs.w.trace("FAULT row %s is corrupt", key)
+	if r := fs.w.leading(); r != nil {
 		r.diesBy(500)
 	}
 }

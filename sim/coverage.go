@@ -73,7 +73,7 @@ func (c *Coverage) size() (Op, Fault) {
 }
 
 func (c *Coverage) add(o Op, w *world) {
-	for f, until := range w.active {
+	for f, until := range w.faults.active {
 		if until > w.now {
 			c.Count[o][f]++
 		}

@@ -29,10 +29,16 @@ const (
 	instances = 3
 )
 
+// customers are the users of services and tasks.
+type customers struct {
+	w   *world
+	ids int // of newID
+}
+
 // keyLife is how long an idempotency key is remembered: some expire within a run, but if wall
 // clocks step by an hour none does before its call is repeated.
-func (w *world) keyLife() time.Duration {
-	if w.cfg.Schedules > 0 {
+func (cu *customers) keyLife() time.Duration {
+	if cu.w.cfg.Schedules > 0 {
 		return 3 * time.Hour
 	}
 	return shortKeys
@@ -41,38 +47,38 @@ func (w *world) keyLife() time.Duration {
 const shortKeys = 40 * time.Second
 
 // newID returns a name that is never used again.
-func (w *world) newID(prefix string) string {
-	w.ids++
-	return fmt.Sprint(prefix, w.ids)
+func (cu *customers) newID(prefix string) string {
+	cu.ids++
+	return fmt.Sprint(prefix, cu.ids)
 }
 
-// customer is a user of services and tasks, and an operator who drains cells.
-func (w *world) customer() {
-	w.after(w.between(200*time.Millisecond, 3*time.Second), w.customer)
-	r := w.leading()
+// act is a turn of a user of services and tasks, and an operator who drains cells.
+func (cu *customers) act() {
+	cu.w.after(cu.w.between(200*time.Millisecond, 3*time.Second), cu.act)
+	r := cu.w.leading()
 	if r == nil {
 		return
 	}
 	defer r.turn()
 	b := r.board
 	b.repair()
-	if w.calm {
-		w.tidy(b)
+	if cu.w.calm {
+		cu.tidy(b)
 		return
 	}
 	if ds := b.ListDomains(); len(ds) > 0 && !ds[0].Fresh {
-		w.res.Stale++
+		cu.w.res.Stale++
 	}
 	switch {
-	case w.allowed(Drain) && w.chance(50):
-		w.active[Drain] = w.now + 10*time.Second
-		w.drainOne(w.machines[w.rng.IntN(w.cfg.Cells)].name)
-	case w.allowed(ChangeService) && w.allowed(ChangeTask) && w.chance(70):
-		w.applyAll(b)
-	case w.chance(550):
-		w.useTask(b)
+	case cu.w.faults.allowed(Drain) && cu.w.chance(50):
+		cu.w.faults.active[Drain] = cu.w.now + 10*time.Second
+		cu.drainOne(cu.w.machines[cu.w.rng.IntN(cu.w.cfg.Cells)].name)
+	case cu.w.faults.allowed(ChangeService) && cu.w.faults.allowed(ChangeTask) && cu.w.chance(70):
+		cu.applyAll(b)
+	case cu.w.chance(550):
+		cu.useTask(b)
 	default:
-		w.useService(b)
+		cu.useService(b)
 	}
 }
 
@@ -111,133 +117,133 @@ func (r *leadership) discard() {
 }
 
 // tidy ends every drain, makes the domain fresh forever, and cancels endless work, known or not.
-func (w *world) tidy(b *board) {
+func (cu *customers) tidy(b *board) {
 	if ds := b.ListDomains(); len(ds) == 0 || !ds[0].Expires.IsZero() {
 		b.ask("domain", func(ctx context.Context) error {
 			_, err := b.SetDomain(ctx, domain, 0, plan.Write{})
 			return err
 		})
 	}
-	for i := range w.cfg.Cells {
-		if name := w.machines[i].name; b.drains.Submitted(name) != nil {
+	for i := range cu.w.cfg.Cells {
+		if name := cu.w.machines[i].name; b.drains.Submitted(name) != nil {
 			b.drain(name, false)
 		}
 	}
 	b.r.discard()
-	for _, t := range w.store.work().tasks {
-		if !t.Ended() && w.now-w.store.rows[bbs.TaskRow(t.GUID)].(*saved).at > 45*time.Second {
-			w.trace("customer: cancel %s, which runs for ever", t.GUID)
-			w.cancel(b, t.GUID)
+	for _, t := range cu.w.store.work().tasks {
+		if !t.Ended() && cu.w.now-cu.w.store.rows[bbs.TaskRow(t.GUID)].(*saved).at > 45*time.Second {
+			cu.w.trace("customer: cancel %s, which runs for ever", t.GUID)
+			cu.cancel(b, t.GUID)
 		}
 	}
 }
 
-func (w *world) cancel(b *board, guid string) {
+func (cu *customers) cancel(b *board, guid string) {
 	b.ask("cancel", func(ctx context.Context) error {
 		_, err := b.BBS.CancelTask(ctx, guid, plan.Write{})
 		return err
 	})
 }
 
-func (w *world) useService(b *board) {
-	k := lrp.ServiceKey{Domain: domain, Name: fmt.Sprint("svc-", w.rng.IntN(services))}
+func (cu *customers) useService(b *board) {
+	k := lrp.ServiceKey{Domain: domain, Name: fmt.Sprint("svc-", cu.w.rng.IntN(services))}
 	old, err := b.GetService(k)
-	wild := w.allowed(ChangeService)
+	wild := cu.w.faults.allowed(ChangeService)
 	switch {
 	case err != nil || old.Removed:
-		w.apply(b, w.definition(k))
+		cu.apply(b, cu.definition(k))
 	case !wild:
-	case w.chance(120):
-		w.noted(ChangeService, "remove %v", k)
+	case cu.w.chance(120):
+		cu.noted(ChangeService, "remove %v", k)
 		b.ask("remove", func(ctx context.Context) error {
 			_, err := b.RemoveService(ctx, k, plan.Write{})
 			return err
 		})
-	case w.chance(350):
-		n := w.rng.IntN(instances + 1)
-		w.noted(ChangeService, "scale %v to %d", k, n)
+	case cu.w.chance(350):
+		n := cu.w.rng.IntN(instances + 1)
+		cu.noted(ChangeService, "scale %v to %d", k, n)
 		b.ask("scale", func(ctx context.Context) error {
 			_, err := b.ScaleService(ctx, k, n, plan.Write{})
 			return err
 		})
-	case w.chance(300):
-		w.noted(ChangeService, "restart %v", k)
+	case cu.w.chance(300):
+		cu.noted(ChangeService, "restart %v", k)
 		b.ask("restart", func(ctx context.Context) error {
 			_, err := b.RetireInstances(ctx, k, nil, plan.Write{})
 			return err
 		})
 	default:
-		w.apply(b, w.definition(k))
+		cu.apply(b, cu.definition(k))
 	}
 }
 
-func (w *world) noted(f Fault, format string, args ...any) {
-	w.active[f] = w.now + 5*time.Second
-	w.trace("customer: "+format, args...)
+func (cu *customers) noted(f Fault, format string, args ...any) {
+	cu.w.faults.active[f] = cu.w.now + 5*time.Second
+	cu.w.trace("customer: "+format, args...)
 }
 
-func (w *world) apply(b *board, d lrp.Desired) {
-	w.noted(ChangeService, "apply %v: exclusive %v, strategy %v, keep %v, instances %d", d.Service, d.Exclusive, d.Strategy, d.Workload.OnCellRestart, d.Instances)
-	w.applies(b, plan.Application{Domain: domain, Services: []lrp.Desired{d}}, false)
+func (cu *customers) apply(b *board, d lrp.Desired) {
+	cu.noted(ChangeService, "apply %v: exclusive %v, strategy %v, keep %v, instances %d", d.Service, d.Exclusive, d.Strategy, d.Workload.OnCellRestart, d.Instances)
+	cu.applies(b, plan.Application{Domain: domain, Services: []lrp.Desired{d}}, false)
 }
 
 // applyAll has the whole domain as a new file wants it: some services are made or changed,
 // the others go, and tasks run again when their definition changes. At times it is too large
 // for one transaction.
-func (w *world) applyAll(b *board) {
+func (cu *customers) applyAll(b *board) {
 	a := plan.Application{Domain: domain, Prune: true}
 	for i := range services {
-		if k := (lrp.ServiceKey{Domain: domain, Name: fmt.Sprint("svc-", i)}); w.chance(800) {
-			a.Services = append(a.Services, w.definition(k))
+		if k := (lrp.ServiceKey{Domain: domain, Name: fmt.Sprint("svc-", i)}); cu.w.chance(800) {
+			a.Services = append(a.Services, cu.definition(k))
 		}
 	}
 	for i := range 2 {
-		if w.chance(500) {
-			a.Tasks = append(a.Tasks, plan.NamedTask{Name: fmt.Sprint("once-", i), Definition: *w.taskDefinition()})
+		if cu.w.chance(500) {
+			a.Tasks = append(a.Tasks, plan.NamedTask{Name: fmt.Sprint("once-", i), Definition: *cu.taskDefinition()})
 		}
 	}
-	large := w.chance(400)
-	w.noted(ChangeService, "apply %d services and %d tasks, large %v", len(a.Services), len(a.Tasks), large)
-	w.applies(b, a, large)
+	large := cu.w.chance(400)
+	cu.noted(ChangeService, "apply %d services and %d tasks, large %v", len(a.Services), len(a.Tasks), large)
+	cu.applies(b, a, large)
 }
 
 // applies applies, sometimes with a key: then the same call is repeated later, to the present
 // leader, and has the same response.
-func (w *world) applies(b *board, a plan.Application, large bool) {
+func (cu *customers) applies(b *board, a plan.Application, large bool) {
 	key := plan.Write{}
-	if w.chance(300) {
-		a.TTL = w.between(3*time.Second, 30*time.Second)
+	if cu.w.chance(300) {
+		a.TTL = cu.w.between(3*time.Second, 30*time.Second)
 	}
-	if w.chance(250) {
-		key.Key = w.newID("k")
+	if cu.w.chance(250) {
+		key.Key = cu.newID("k")
 	}
 	b.r.tight = large
-	asked := w.now
+	asked := cu.w.now
 	b.ask("apply", func(ctx context.Context) error {
 		first, err := b.Apply(ctx, a, key, nil)
-		if err != nil || b.r.dead || key.Key == "" || w.now-asked > shortKeys/4 {
+		if err != nil || b.r.dead || key.Key == "" || cu.w.now-asked > shortKeys/4 {
 			return err
 		}
 		made := b.r.made
-		w.after(w.between(0, shortKeys/2), func() { w.again(made, a, key, first) })
+		cu.w.after(cu.w.between(0, shortKeys/2), func() { cu.again(made, a, key, first) })
 		return nil
 	})
 	b.r.tight = false
 	if large {
-		b.r.s.later(w.between(0, 80*time.Millisecond), func() { b.r.diesBy(300) }) // in the middle
+		b.r.s.later(cu.w.between(0, 80*time.Millisecond), func() { b.r.diesBy(300) }) // in the middle
 	}
 }
 
-func (w *world) again(made int, a plan.Application, key plan.Write, first plan.Applied) {
-	r := w.leading()
+func (cu *customers) again(made int, a plan.Application, key plan.Write, first plan.Applied) {
+	r := cu.w.leading()
 	if r == nil || r.made != made {
 		return // a store that went back has forgotten the key
 	}
 	r.board.ask("repeated apply", func(ctx context.Context) error {
 		second, err := r.board.Apply(ctx, a, key, nil)
-		same := (second.Revision == first.Revision || w.corrupted > 0) && slices.EqualFunc(second.Changes, first.Changes, func(x, y plan.Change) bool { return x.Name == y.Name && x.Verb == y.Verb })
-		if err == nil && !r.dead && r.made == w.store.made && !same {
-			w.fail("contract", "apply with key %s is answered %+v, and was answered %+v", key.Key, second, first)
+		same := (second.Revision == first.Revision || cu.w.faults.corrupted > 0) && slices.EqualFunc(second.Changes, first.Changes, func(x, y plan.Change) bool { return x.Name == y.Name && x.Verb == y.Verb })
+		if err == nil && !r.dead && r.made == cu.w.store.made && !same {
+			cu.w.fail("contract", "apply with key %s is answered %+v, and was answered %+v", key.Key, second, first)
 		}
 		return err
 	})
@@ -250,26 +256,26 @@ func restartPolicy() lrp.RestartPolicy {
 
 const maxBackoff = 8 * time.Second
 
-func (w *world) definition(k lrp.ServiceKey) lrp.Desired {
-	d := lrp.Desired{Service: k, Instances: 1 + w.rng.IntN(instances), Restart: restartPolicy(),
-		Rollout: lrp.RolloutPolicy{ProgressDeadline: 20 * time.Second}, Workload: w.workload(100)}
-	d.Exclusive = w.chance(400)
-	if w.chance(300) {
+func (cu *customers) definition(k lrp.ServiceKey) lrp.Desired {
+	d := lrp.Desired{Service: k, Instances: 1 + cu.w.rng.IntN(instances), Restart: restartPolicy(),
+		Rollout: lrp.RolloutPolicy{ProgressDeadline: 20 * time.Second}, Workload: cu.workload(100)}
+	d.Exclusive = cu.w.chance(400)
+	if cu.w.chance(300) {
 		d.Strategy = lrp.StopFirst
 	}
-	if w.chance(300) {
+	if cu.w.chance(300) {
 		d.OnPartition = lrp.PartitionStop
 	}
-	if w.chance(150) {
+	if cu.w.chance(150) {
 		d.Restart.Mode = lrp.RestartOnFailure
 	}
 	return d
 }
 
-func (w *world) workload(memory int) action.Workload {
-	l := action.Workload{Action: action.Action{Run: &action.Run{Path: "serve", Args: []string{w.newID("v")}}},
+func (cu *customers) workload(memory int) action.Workload {
+	l := action.Workload{Action: action.Action{Run: &action.Run{Path: "serve", Args: []string{cu.newID("v")}}},
 		Resources: resource.Amounts{"memory_mb": memory}}
-	if w.chance(400) {
+	if cu.w.chance(400) {
 		l.OnCellRestart = action.RestartKeep
 	}
 	return l
@@ -278,60 +284,60 @@ func (w *world) workload(memory int) action.Workload {
 // tooLarge is more memory than any cell has.
 const tooLarge = 100_000
 
-func (w *world) taskDefinition() *task.Definition {
-	d := &task.Definition{Workload: w.workload(50), PendingTimeout: pendingBound}
+func (cu *customers) taskDefinition() *task.Definition {
+	d := &task.Definition{Workload: cu.workload(50), PendingTimeout: pendingBound}
 	switch {
-	case w.chance(30):
+	case cu.w.chance(30):
 		d.Workload.Resources["memory_mb"] = tooLarge
-	case w.chance(200):
-		d.Labels = w.machines[w.rng.IntN(w.cfg.Cells)].side()
+	case cu.w.chance(200):
+		d.Labels = cu.w.machines[cu.w.rng.IntN(cu.w.cfg.Cells)].side()
 	}
-	if w.chance(400) {
+	if cu.w.chance(400) {
 		d.OnLost = task.LostKeep
 	}
-	if w.chance(200) {
+	if cu.w.chance(200) {
 		d.CallbackURL = "http://127.0.0.1/done"
 	}
 	return d
 }
 
-func (w *world) useTask(b *board) {
-	guid := fmt.Sprint("task-", w.rng.IntN(tasks))
+func (cu *customers) useTask(b *board) {
+	guid := fmt.Sprint("task-", cu.w.rng.IntN(tasks))
 	t := b.r.task(guid)
 	switch {
 	case t == nil:
-		w.desire(b, guid)
-	case !w.allowed(ChangeTask):
-		w.recreate(b, t)
-	case !t.Ended() && w.chance(150):
-		w.noted(ChangeTask, "cancel %s", guid)
-		w.cancel(b, guid)
+		cu.desire(b, guid)
+	case !cu.w.faults.allowed(ChangeTask):
+		cu.recreate(b, t)
+	case !t.Ended() && cu.w.chance(150):
+		cu.noted(ChangeTask, "cancel %s", guid)
+		cu.cancel(b, guid)
 	case t.Ended():
-		w.recreate(b, t)
+		cu.recreate(b, t)
 	}
 }
 
-func (w *world) desire(b *board, guid string) {
-	d := w.taskDefinition()
-	w.noted(ChangeTask, "desire %s: %v, keep %v", guid, d.OnLost, d.Workload.OnCellRestart)
+func (cu *customers) desire(b *board, guid string) {
+	d := cu.taskDefinition()
+	cu.noted(ChangeTask, "desire %s: %v, keep %v", guid, d.OnLost, d.Workload.OnCellRestart)
 	b.ask("desire", func(ctx context.Context) error {
 		t, err := b.DesireTask(ctx, plan.NewTask{GUID: guid, Domain: domain, Definition: *d}, plan.Write{})
-		if err == nil && !b.r.dead && b.r.made == w.store.made && !w.check.work.durable[t.UID] {
-			w.fail("I5", "%s is acknowledged and not durable", guid)
+		if err == nil && !b.r.dead && b.r.made == cu.w.store.made && !cu.w.check.work.durable[t.UID] {
+			cu.w.fail("I5", "%s is acknowledged and not durable", guid)
 		}
 		return err
 	})
 }
 
 // recreate deletes an ended task, and makes another under its guid in the same breath.
-func (w *world) recreate(b *board, t *task.Task) {
+func (cu *customers) recreate(b *board, t *task.Task) {
 	if !t.Ended() {
 		return
 	}
-	w.noted(ChangeTask, "delete %s", t.GUID)
+	cu.noted(ChangeTask, "delete %s", t.GUID)
 	if t.Unresolved() {
 		as := task.ResolvedDone
-		if w.chance(200) {
+		if cu.w.chance(200) {
 			as = task.ResolvedRerun
 		}
 		b.ask("settle", func(ctx context.Context) error {
@@ -340,14 +346,14 @@ func (w *world) recreate(b *board, t *task.Task) {
 		})
 	}
 	b.ask("delete", func(ctx context.Context) error { return b.DeleteTask(ctx, t.GUID, plan.Write{}) })
-	if b.r.task(t.GUID) == nil && w.chance(600) {
-		w.desire(b, t.GUID)
+	if b.r.task(t.GUID) == nil && cu.w.chance(600) {
+		cu.desire(b, t.GUID)
 	}
 }
 
 // drainOne drains a cell, or takes a drain back.
-func (w *world) drainOne(name worker.CellName) {
-	r := w.leading()
+func (cu *customers) drainOne(name worker.CellName) {
+	r := cu.w.leading()
 	if r == nil {
 		return
 	}

@@ -26,14 +26,14 @@ func (h *engine) Reserve(r executor.Reservation) error {
 	m := h.m
 	need := need(r.Resources)
 	fail := func(err error) error { return &executor.CallError{Call: "reserve", ID: r.ID, Err: err} }
-	switch lacking := m.w.capacity().Sub(m.used()).Lacking(need); {
+	switch lacking := m.w.capacity().Sub(m.containers.used()).Lacking(need); {
 	case h.gone():
 		return fail(executor.ErrClosed)
-	case m.unit(r.ID) != nil:
+	case m.containers.unit(r.ID) != nil:
 		return fail(executor.ErrExists)
-	case r.DeadlineBound && m.pastDeadline():
+	case r.DeadlineBound && m.containers.pastDeadline():
 		return fail(executor.ErrDeadline)
-	case m.unclean():
+	case m.containers.unclean():
 		return fail(executor.ErrUnclean)
 	case len(lacking) > 0:
 		return fail(&executor.InsufficientError{Missing: lacking})
@@ -43,15 +43,15 @@ func (h *engine) Reserve(r executor.Reservation) error {
 		guid: l["task"], uid: l["uid"], bound: r.DeadlineBound, need: need, procs: []worker.Proc{m.proc()}, made: m.w.store.made}
 	u.key.Process = l["process"]
 	u.key.Index, _ = strconv.Atoi(l["index"]) // a task has none
-	m.units = append(m.units, u)
-	m.w.after(time.Minute, func() { m.expire(u) })
+	m.containers.units = append(m.containers.units, u)
+	m.w.after(time.Minute, func() { m.containers.expire(u) })
 	return nil
 }
 
 // Start runs a reserved container.
 func (h *engine) Start(id string, s executor.Spec) error {
 	m := h.m
-	u := m.unit(id)
+	u := m.containers.unit(id)
 	fail := func(err error) error { return &executor.CallError{Call: "start", ID: id, Err: err} }
 	switch {
 	case h.gone():
@@ -62,7 +62,7 @@ func (h *engine) Start(id string, s executor.Spec) error {
 		return fail(executor.ErrState)
 	}
 	u.keep = s.Workload.OnCellRestart.Survives()
-	m.beginUnit(u)
+	m.containers.beginUnit(u)
 	return nil
 }
 
@@ -71,13 +71,13 @@ func (h *engine) Launch(r executor.Reservation, s executor.Spec) error {
 	if h.gone() {
 		return &executor.CallError{Call: "reserve", ID: r.ID, Err: executor.ErrClosed}
 	}
-	if h.m.unclean() {
+	if h.m.containers.unclean() {
 		return &executor.CallError{Call: "reserve", ID: r.ID, Err: executor.ErrUnclean}
 	}
-	if lacking := h.m.w.capacity().Sub(h.m.used()).Lacking(need(r.Resources)); len(lacking) > 0 {
+	if lacking := h.m.w.capacity().Sub(h.m.containers.used()).Lacking(need(r.Resources)); len(lacking) > 0 {
 		return &executor.CallError{Call: "reserve", ID: r.ID, Err: &executor.InsufficientError{Missing: lacking}}
 	}
-	h.m.launch(r, s.Workload.OnCellRestart.Survives())
+	h.m.containers.launch(r, s.Workload.OnCellRestart.Survives())
 	return nil
 }
 
@@ -86,7 +86,7 @@ func (h *engine) Signal(string, int) error { return nil }
 
 // Stop ends a container gracefully.
 func (h *engine) Stop(id string) error {
-	return h.stop(id, func() time.Duration { return h.m.grace() })
+	return h.stop(id, func() time.Duration { return h.m.containers.grace() })
 }
 
 // StopWithin ends it within grace and the time of a kill.
@@ -99,14 +99,14 @@ func (h *engine) stop(id string, within func() time.Duration) error {
 	if h.gone() {
 		return executor.ErrClosed
 	}
-	if u := m.unit(id); u != nil {
-		m.stopUnit(u, within())
+	if u := m.containers.unit(id); u != nil {
+		m.containers.stopUnit(u, within())
 		return nil
 	}
-	if c := m.container(id); c != nil {
+	if c := m.containers.container(id); c != nil {
 		if c.alive {
 			c.asked = true
-			m.end(c, within())
+			m.containers.end(c, within())
 		}
 		return nil
 	}
@@ -119,19 +119,19 @@ func (h *engine) Delete(id string) error {
 	if h.gone() {
 		return executor.ErrClosed
 	}
-	if u := m.unit(id); u != nil {
+	if u := m.containers.unit(id); u != nil {
 		if u.uid != "" {
 			m.w.check.dropped(m.w, u)
 		}
-		m.deleteUnit(u)
+		m.containers.deleteUnit(u)
 		return nil
 	}
-	if c := m.container(id); c != nil {
+	if c := m.containers.container(id); c != nil {
 		if c.alive {
 			c.deleting, c.asked = true, true
-			m.end(c, m.grace())
+			m.containers.end(c, m.containers.grace())
 		} else {
-			m.drop(c)
+			m.containers.drop(c)
 		}
 		return nil
 	}
@@ -143,10 +143,10 @@ func (h *engine) Get(id string) (executor.Container, bool) {
 	if h.gone() {
 		return executor.Container{}, false
 	}
-	if u := h.m.unit(id); u != nil {
+	if u := h.m.containers.unit(id); u != nil {
 		return u.snapshot(), true
 	}
-	if c := h.m.container(id); c != nil {
+	if c := h.m.containers.container(id); c != nil {
 		return c.snapshot(), true
 	}
 	return executor.Container{}, false
@@ -157,13 +157,13 @@ func (h *engine) List() []executor.Container {
 	if h.gone() {
 		return nil
 	}
-	out := make([]executor.Container, 0, len(h.m.units)+len(h.m.box))
-	for _, u := range h.m.units {
+	out := make([]executor.Container, 0, len(h.m.containers.units)+len(h.m.containers.box))
+	for _, u := range h.m.containers.units {
 		if !u.orphan {
 			out = append(out, u.snapshot())
 		}
 	}
-	for _, c := range h.m.box {
+	for _, c := range h.m.containers.box {
 		if !c.orphan {
 			out = append(out, c.snapshot())
 		}

@@ -98,9 +98,9 @@ func (s *sched) use(name string) {
 		s.change(s.Apply(domain, []plan.NamedJob{w.wanted(name, w.draws())}, false))
 	case w.calm:
 		s.mend(&v)
-	case w.allowed(DeleteJob) && w.chance(100):
+	case w.faults.allowed(DeleteJob) && w.chance(100):
 		w.trace("client: delete %s", name)
-		w.active[DeleteJob] = w.now + 5*time.Second
+		w.faults.active[DeleteJob] = w.now + 5*time.Second
 		s.change(s.Remove(name))
 	case w.chance(80):
 		s.kill(worker.Work{Job: name, Node: node(w.rng.IntN(w.cfg.Nodes))})
@@ -122,7 +122,7 @@ func (s *sched) use(name string) {
 func (s *sched) edit(v *plan.Job) {
 	w := s.r.s.w
 	want := plan.NamedJob{Job: v.Job, Forest: v.Forest}
-	want.Job.Config = w.newID("config-")
+	want.Job.Config = w.customers.newID("config-")
 	w.trace("client: edit %s", v.Name)
 	_, err := s.Plan(domain, []plan.NamedJob{want}, false)
 	c, problem := s.Apply(domain, []plan.NamedJob{want}, false)
@@ -196,7 +196,7 @@ func (s *sched) operator() {
 			w.fail("contract", "the wait was ended by an operator and goes on")
 		}
 	}
-	if !w.allowed(Reboot) || !w.chance(100) {
+	if !w.faults.allowed(Reboot) || !w.chance(100) {
 		return
 	}
 	for _, v := range l.Sessions(now) {

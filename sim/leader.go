@@ -44,7 +44,7 @@ func (r *leadership) toProc(op Op, p worker.Proc, fn func(c *cell.Cell, reply fu
 		if m.doomed {
 			return
 		}
-		w.send(op, w.machineNode(m.id), w.serverNode(r.s.id), func() {
+		w.net.send(op, w.net.machineNode(m.id), w.net.serverNode(r.s.id), func() {
 			r.s.on(func() {
 				if !r.over {
 					take()
@@ -52,7 +52,7 @@ func (r *leadership) toProc(op Op, p worker.Proc, fn func(c *cell.Cell, reply fu
 			})
 		})
 	}
-	w.send(op, w.serverNode(r.s.id), w.machineNode(m.id), func() { m.on(func() { fn(m.cell, reply) }) })
+	w.net.send(op, w.net.serverNode(r.s.id), w.net.machineNode(m.id), func() { m.on(func() { fn(m.cell, reply) }) })
 }
 
 // heartbeat handles a heartbeat, if this server leads; the response is sent when its basis is

@@ -24,7 +24,7 @@ func (c complaints) Enabled(_ context.Context, l slog.Level) bool { return l >= 
 
 // Handle implements slog.Handler.
 func (c complaints) Handle(_ context.Context, rec slog.Record) error {
-	text, allowed := rec.Message, slices.Contains(worldly, rec.Message) || c.r.s.w.corrupted > 0 && rec.Message == "row quarantined"
+	text, allowed := rec.Message, slices.Contains(worldly, rec.Message) || c.r.s.w.faults.corrupted > 0 && rec.Message == "row quarantined"
 	rec.Attrs(func(a slog.Attr) bool {
 		text += fmt.Sprintf(" %s=%v", a.Key, a.Value)
 		if err, ok := a.Value.Any().(error); ok && (errors.Is(err, task.ErrRunningOnDifferentCell) || errors.Is(err, fault.ErrQuarantined)) {

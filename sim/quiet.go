@@ -14,7 +14,7 @@ import (
 // heartbeats, two passes of convergence over everything, the longest pending backoff, and how long a
 // container takes that was started before.
 func (w *world) longest() time.Duration {
-	t := w.timeouts()
+	t := w.faults.timeouts()
 	expiry := t.MaxDiesWithin + t.MaxDiesWithin*time.Duration(t.DriftPerMille)/1000 + t.Margin
 	return expiry + 3*t.Heartbeat + 2*fullPass + maxBackoff + 40*time.Second
 }
@@ -55,8 +55,8 @@ func (c *checker) quiet(w *world, b *board) {
 		w.fail("I14", "%d ended tasks are kept, not %d", kept, keepTasks)
 	}
 	for _, m := range w.machines {
-		for _, u := range m.units {
-			if !named(w, u) && !u.stuck && !m.shutOut() {
+		for _, u := range m.containers.units {
+			if !named(w, u) && !u.stuck && !m.containers.shutOut() {
 				w.fail("I14", "no row names %v on %s (state %d, orphan %v)", u, m.dir, u.state, u.orphan)
 			}
 		}

@@ -118,7 +118,7 @@ func (t *times) config() *timetable.Config {
 	}
 	clock := t.r.s.kernel()
 	clock.Wall = t.wall
-	return &timetable.Config{Clock: clock, Zone: w.plans.zone, NewID: func() string { return w.newID("schedule-") }}
+	return &timetable.Config{Clock: clock, Zone: w.plans.zone, NewID: func() string { return w.customers.newID("schedule-") }}
 }
 
 // run drives the loop while the term lasts.

@@ -76,7 +76,7 @@ func (p *plans) tidy(r *leadership) {
 
 func (p *plans) cancel(r *leadership, guid string) {
 	p.w.trace("client: cancel %s", guid)
-	p.w.cancel(r.board, guid)
+	p.w.customers.cancel(r.board, guid)
 }
 
 // ask makes one call, which may wait. A refusal is a response.
@@ -174,7 +174,7 @@ func (p *plans) fire(t *times, k schedule.Key, at time.Time) {
 func (p *plans) once(t *times, what string, call func(context.Context, *times, plan.Write) (string, error)) {
 	w, made := plan.Write{}, t.r.made
 	if p.chance(300) {
-		w.Key = p.w.newID("k")
+		w.Key = p.w.customers.newID("k")
 	}
 	t.ask(what, func(ctx context.Context) error {
 		first, err := call(ctx, t, w)
@@ -308,7 +308,7 @@ func (p *plans) definition(i int) *schedule.Definition {
 	}
 	switch i % 3 {
 	case 0:
-		d.Task = &task.Definition{PendingTimeout: pendingBound, Workload: p.w.workload(50)}
+		d.Task = &task.Definition{PendingTimeout: pendingBound, Workload: p.w.customers.workload(50)}
 	case 1:
 		want := p.w.wanted(planKey(i).Name, nothing)
 		want.Job.Domain = domain

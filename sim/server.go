@@ -163,8 +163,8 @@ func (s *server) pause(d time.Duration) {
 }
 
 func (s *server) storeCut() bool {
-	n := s.w.storeNode()
-	return s.w.cut(s.w.serverNode(s.id), n) || s.w.cut(n, s.w.serverNode(s.id))
+	n := s.w.net.storeNode()
+	return s.w.net.cut(s.w.net.serverNode(s.id), n) || s.w.net.cut(n, s.w.net.serverNode(s.id))
 }
 
 // campaign tries to win the store, again and again.
@@ -199,7 +199,7 @@ func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 	w := s.w
 	r := &leadership{s: s, id: id, term: term, made: w.store.made, began: s.local(), held: sent + leaseTTL - leaseDrift, jobs: map[string]bool{}, nodes: map[string]bool{},
 		perished: map[worker.Proc]bool{}, displaced: map[worker.Proc]bool{},
-		silentAt: map[worker.Proc][]*machine{}, handed: map[worker.Run]bool{}, shows: map[worker.Proc]worker.Heartbeat{}, agreed: map[worker.Proc]bool{}, t: w.timeouts(), revision: w.store.revision, bad: map[string]*aside{}, newest: map[string]any{}}
+		silentAt: map[worker.Proc][]*machine{}, handed: map[worker.Run]bool{}, shows: map[worker.Proc]worker.Heartbeat{}, agreed: map[worker.Proc]bool{}, t: w.faults.timeouts(), revision: w.store.revision, bad: map[string]*aside{}, newest: map[string]any{}}
 	s.setWall()
 	r.threads = newThreads(w, func(fn func()) { s.later(0, fn) })
 	for _, key := range w.store.texts() {
@@ -361,24 +361,24 @@ func withRoom(r *leadership, fn func()) {
 const fullPause = 250 * time.Millisecond
 
 // noRoom reports that the store takes no writes: its disk is full.
-func noRoom(w *world) bool { return w.now < w.full }
+func noRoom(w *world) bool { return w.now < w.faults.full }
 
 // refuses reports that the leader knows that: what was decided just before waits for the commit.
-func refuses(w *world) bool { return noRoom(w) && w.now >= w.filled+500*time.Millisecond }
+func refuses(w *world) bool { return noRoom(w) && w.now >= w.faults.filled+500*time.Millisecond }
 
 // transact is one fenced transaction with an outcome that may stay unknown.
 func (r *leadership) transact(all []op, done func()) {
 	w, s := r.s.w, r.s
 	w.after(w.between(time.Millisecond, 10*time.Millisecond), func() {
-		unknown := s.storeCut() || w.allowed(UnknownCommit) && w.chance(10)
+		unknown := s.storeCut() || w.faults.allowed(UnknownCommit) && w.chance(10)
 		lost := unknown && w.chance(500)
-		if w.loseJob && hasJob(all) {
-			w.loseJob, unknown, lost = false, true, true
+		if w.faults.loseJob && hasJob(all) {
+			w.faults.loseJob, unknown, lost = false, true, true
 		}
 		ok := !lost && w.store.commit(s.id, r.id, r.term, all)
 		revision := w.store.revision
 		if unknown {
-			w.active[UnknownCommit] = max(w.active[UnknownCommit], w.now+time.Second)
+			w.faults.active[UnknownCommit] = max(w.faults.active[UnknownCommit], w.now+time.Second)
 		}
 		if unknown && (lost || w.chance(500)) {
 			s.later(w.between(0, 2*time.Second), func() { r.end("outcome of a commit unknown") })
@@ -437,7 +437,7 @@ func (r *leadership) dies() bool { return r.diesBy(1) }
 // diesBy ends the process with a chance, and starts it again after a while.
 func (r *leadership) diesBy(perMille int) bool {
 	s := r.s
-	if r.over || s.w.calm || !s.w.chance(perMille) || !s.w.allowed(KillServer) {
+	if r.over || s.w.calm || !s.w.chance(perMille) || !s.w.faults.allowed(KillServer) {
 		return false
 	}
 	s.crash()

@@ -49,25 +49,25 @@ func (g *grip) condition() *executor.Stuck {
 
 // hang makes some or all running work on a machine hang in the kernel, for a time or until the
 // machine reboots.
-func (w *world) hang(first *machine) bool {
-	for i := range w.cfg.Cells {
-		m := w.machines[(first.id+i)%w.cfg.Cells]
-		all := m.hangable()
+func (fs *faults) hang(first *machine) bool {
+	for i := range fs.w.cfg.Cells {
+		m := fs.w.machines[(first.id+i)%fs.w.cfg.Cells]
+		all := m.containers.hangable()
 		if len(all) == 0 {
 			continue
 		}
-		if w.chance(600) {
-			all = all[w.rng.IntN(len(all)):][:1]
+		if fs.w.chance(600) {
+			all = all[fs.w.rng.IntN(len(all)):][:1]
 		}
-		d := w.between(time.Second, 45*time.Second)
-		forever := w.chance(300)
+		d := fs.w.between(time.Second, 45*time.Second)
+		forever := fs.w.chance(300)
 		for _, fn := range all {
 			fn(d, forever)
 		}
-		if w.allowed(KillAgent) && w.chance(400) {
-			m.later(w.between(0, 3*time.Second), func() {
+		if fs.allowed(KillAgent) && fs.w.chance(400) {
+			m.later(fs.w.between(0, 3*time.Second), func() {
 				m.crash()
-				w.after(w.between(100*time.Millisecond, 5*time.Second), m.startAgent)
+				fs.w.after(fs.w.between(100*time.Millisecond, 5*time.Second), m.startAgent)
 			})
 		}
 		return true
@@ -76,29 +76,29 @@ func (w *world) hang(first *machine) bool {
 }
 
 // hangable are the containers that may hang, each as the function that hangs it.
-func (m *machine) hangable() (all []func(d time.Duration, forever bool)) {
+func (cs *containers) hangable() (all []func(d time.Duration, forever bool)) {
 	add := func(g *grip, name string, alive func() bool) {
 		if g.held {
 			return
 		}
 		all = append(all, func(d time.Duration, forever bool) {
-			m.w.trace("%s: %s hangs for %v, for ever %v", m.name, name, d, forever)
+			cs.m.w.trace("%s: %s hangs for %v, for ever %v", cs.m.name, name, d, forever)
 			g.held = true
 			if !forever {
-				m.w.after(d, func() {
+				cs.m.w.after(d, func() {
 					if alive() {
-						m.letGo(g, name)
+						cs.letGo(g, name)
 					}
 				})
 			}
 		})
 	}
-	for _, u := range m.units {
+	for _, u := range cs.units {
 		if u.alive {
 			add(&u.grip, u.String(), func() bool { return u.alive })
 		}
 	}
-	for _, c := range m.box {
+	for _, c := range cs.box {
 		if c.alive && !c.extra {
 			add(&c.grip, fmt.Sprint(c.run.Work), func() bool { return c.alive })
 		}
@@ -107,11 +107,11 @@ func (m *machine) hangable() (all []func(d time.Duration, forever bool)) {
 }
 
 // letGo: the kernel releases the container; killed processes die now.
-func (m *machine) letGo(g *grip, name string) {
+func (cs *containers) letGo(g *grip, name string) {
 	if !g.held {
 		return
 	}
-	m.w.trace("%s: %s hangs no more", m.name, name)
+	cs.m.w.trace("%s: %s hangs no more", cs.m.name, name)
 	due := g.due
 	g.free()
 	if due != nil {
@@ -121,24 +121,24 @@ func (m *machine) letGo(g *grip, name string) {
 
 // stick records that a container was killed and is not dead, and reports it to the agent. The
 // machine reboots when it must be dead, if that was configured (--stuck=reboot).
-func (m *machine) stick(g *grip, snapshot func() executor.Container, known func() bool) {
+func (cs *containers) stick(g *grip, snapshot func() executor.Container, known func() bool) {
 	if g.stuck || !g.held {
 		return
 	}
 	g.stuck = true
-	m.w.trace("%s: %s is stuck", m.name, snapshot().ID)
+	cs.m.w.trace("%s: %s is stuck", cs.m.name, snapshot().ID)
 	if known() {
-		m.happened(executor.Event{Kind: executor.EventStuck, Container: snapshot()})
+		cs.m.happened(executor.Event{Kind: executor.EventStuck, Container: snapshot()})
 	}
-	m.mustReboot()
+	cs.m.mustReboot()
 }
 
 func (m *machine) mustReboot() {
 	boots := m.boots
 	m.w.after(time.Second, func() {
 		switch {
-		case m.boots != boots || !m.up || !m.anyStuck():
-		case m.reboots && m.unclean():
+		case m.boots != boots || !m.up || !m.containers.anyStuck():
+		case m.reboots && m.containers.unclean():
 			m.reboot(m.w.between(time.Second, 10*time.Second))
 		default:
 			m.mustReboot()
@@ -147,41 +147,41 @@ func (m *machine) mustReboot() {
 }
 
 // each calls f for every container that is alive; bound ones end with the cell's credit.
-func (m *machine) each(f func(g *grip, bound, adopted bool)) {
-	for _, u := range m.units {
+func (cs *containers) each(f func(g *grip, bound, adopted bool)) {
+	for _, u := range cs.units {
 		if u.alive {
 			f(&u.grip, u.bound, u.adopted)
 		}
 	}
-	for _, c := range m.box {
+	for _, c := range cs.box {
 		if c.alive {
 			f(&c.grip, true, c.adopted)
 		}
 	}
 }
 
-func (m *machine) anyStuck() (any bool) {
-	m.each(func(g *grip, _, _ bool) { any = any || g.stuck })
+func (cs *containers) anyStuck() (any bool) {
+	cs.each(func(g *grip, _, _ bool) { any = any || g.stuck })
 	return any
 }
 
 // unclean: deadline-bound work must be dead and does not die. Nothing is started beside it.
-func (m *machine) unclean() (is bool) {
-	past := m.pastDeadline()
-	m.each(func(g *grip, bound, adopted bool) { is = is || g.stuck && bound && (adopted || past) })
+func (cs *containers) unclean() (is bool) {
+	past := cs.pastDeadline()
+	cs.each(func(g *grip, bound, adopted bool) { is = is || g.stuck && bound && (adopted || past) })
 	return is
 }
 
 // pastDeadline: a deadline that passed stays passed until all that it ended is gone.
-func (m *machine) pastDeadline() bool {
-	past := m.deadline > 0 && m.local() >= m.deadline
-	m.each(func(g *grip, _, _ bool) { past = past || g.reaped })
+func (cs *containers) pastDeadline() bool {
+	past := cs.m.deadline > 0 && cs.m.local() >= cs.m.deadline
+	cs.each(func(g *grip, _, _ bool) { past = past || g.reaped })
 	return past
 }
 
 // inherit makes a container that a new process could not end one of its own.
-func (g *grip) inherit(m *machine, end func()) {
-	g.left, g.stuck, g.nameless = true, true, g.nameless || m.unnamed
+func (g *grip) inherit(unnamed bool, end func()) {
+	g.left, g.stuck, g.nameless = true, true, g.nameless || unnamed
 	if g.due == nil {
 		g.due = end
 	}
@@ -189,33 +189,33 @@ func (g *grip) inherit(m *machine, end func()) {
 
 // clearing reports whether something of an earlier process is being ended, and something else
 // of one does not die.
-func (m *machine) clearing() bool {
+func (cs *containers) clearing() bool {
 	ends, hangs := false, false
-	m.each(func(g *grip, _, _ bool) { hangs = hangs || g.held })
-	for _, u := range m.units {
+	cs.each(func(g *grip, _, _ bool) { hangs = hangs || g.held })
+	for _, u := range cs.units {
 		ends = ends || u.orphan && u.alive && !u.held
 	}
-	for _, c := range m.box {
+	for _, c := range cs.box {
 		ends = ends || c.orphan && c.alive && !c.held
 	}
 	return ends && hangs
 }
 
 // sticksShown: a cell identifies its stuck work, and reports that it takes no work.
-func (m *machine) sticksShown(s cell.State) {
+func (cs *containers) sticksShown(s cell.State) {
 	shown := func(is func(c cell.Condition) bool) {
 		if s.State.Unavailable == "" || !slices.ContainsFunc(s.Conditions, is) {
-			m.w.fail("contract", "%s has a container that does not die and says %q, %v", m.name, s.State.Unavailable, s.Conditions)
+			cs.m.w.fail("contract", "%s has a container that does not die and says %q, %v", cs.m.name, s.State.Unavailable, s.Conditions)
 		}
 	}
-	for _, u := range m.units {
+	for _, u := range cs.units {
 		if u.stuck && !u.orphan {
 			shown(func(c cell.Condition) bool {
 				return u.nameless || u.uid != "" && c.Task == u.guid || u.uid == "" && c.Instance == u.id
 			})
 		}
 	}
-	for _, k := range m.box {
+	for _, k := range cs.box {
 		if k.stuck && !k.orphan {
 			shown(func(c cell.Condition) bool { return k.nameless || c.Job == k.run.Work.Job && c.Node == k.run.Work.Node })
 		}
@@ -224,37 +224,37 @@ func (m *machine) sticksShown(s cell.State) {
 
 // calmStuck: after the faults hanging containers are released, except sometimes on one machine,
 // where they hang until the end. Then the other machines have more capacity.
-func (w *world) calmStuck() {
-	if w.cfg.Cells > 1 && w.cfg.Schedules == 0 && w.chance(400) {
-		for _, m := range w.machines[:w.cfg.Cells] {
-			if m.anyHeld() && !m.unnamed {
-				w.stays = m
+func (fs *faults) calmStuck() {
+	if fs.w.cfg.Cells > 1 && fs.w.cfg.Schedules == 0 && fs.w.chance(400) {
+		for _, m := range fs.w.machines[:fs.w.cfg.Cells] {
+			if m.containers.anyHeld() && !m.containers.unnamed {
+				fs.stays = m
 				break
 			}
 		}
 	}
-	for _, m := range w.machines {
-		if m == w.stays {
+	for _, m := range fs.w.machines {
+		if m == fs.stays {
 			continue
 		}
-		for _, u := range m.units {
-			w.after(w.between(0, 10*time.Second), func() { m.letGo(&u.grip, u.String()) })
+		for _, u := range m.containers.units {
+			fs.w.after(fs.w.between(0, 10*time.Second), func() { m.containers.letGo(&u.grip, u.String()) })
 		}
-		for _, c := range m.box {
-			w.after(w.between(0, 10*time.Second), func() { m.letGo(&c.grip, fmt.Sprint(c.run.Work)) })
+		for _, c := range m.containers.box {
+			fs.w.after(fs.w.between(0, 10*time.Second), func() { m.containers.letGo(&c.grip, fmt.Sprint(c.run.Work)) })
 		}
 	}
 }
 
 // shutOut: no leader accepts a cell whose promise has passed while some of its work survives; the
 // order to end that is repeated.
-func (m *machine) shutOut() (is bool) {
-	m.each(func(g *grip, _, _ bool) { is = is || g.unseen && g.stuck })
+func (cs *containers) shutOut() (is bool) {
+	cs.each(func(g *grip, _, _ bool) { is = is || g.unseen && g.stuck })
 	return is
 }
 
-func (m *machine) anyHeld() (any bool) {
-	m.each(func(g *grip, _, _ bool) { any = any || g.held })
+func (cs *containers) anyHeld() (any bool) {
+	cs.each(func(g *grip, _, _ bool) { any = any || g.held })
 	return any
 }
 
@@ -275,7 +275,7 @@ func (w *world) stuckWork(work worker.Work, host string) bool {
 // stuckBatch finds a container of a batch task that does not die.
 func (w *world) stuckBatch(is func(k *container) bool) bool {
 	return slices.ContainsFunc(w.machines, func(m *machine) bool {
-		return slices.ContainsFunc(m.box, func(k *container) bool { return k.stuck && is(k) })
+		return slices.ContainsFunc(m.containers.box, func(k *container) bool { return k.stuck && is(k) })
 	})
 }
 
@@ -288,7 +288,7 @@ func (w *world) jobGone(k *container) bool {
 // stuckUnit finds a container of a service or task that does not die.
 func (w *world) stuckUnit(is func(u *unit) bool) bool {
 	return slices.ContainsFunc(w.machines, func(m *machine) bool {
-		return slices.ContainsFunc(m.units, func(u *unit) bool { return u.stuck && is(u) })
+		return slices.ContainsFunc(m.containers.units, func(u *unit) bool { return u.stuck && is(u) })
 	})
 }
 

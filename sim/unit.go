@@ -85,21 +85,21 @@ func (u *unit) snapshot() executor.Container {
 // requests of all customers fit in the end.
 func (w *world) capacity() resource.Amounts {
 	share := max(1, (3+w.cfg.Cells-1)/w.cfg.Cells)
-	if w.stays != nil {
+	if w.faults.stays != nil {
 		share *= 2
 	}
 	return resource.Amounts{"memory_mb": 500 * share, resource.Containers: 12 * share}
 }
 
 // used is the amount that the agent's known containers take.
-func (m *machine) used() resource.Amounts {
+func (cs *containers) used() resource.Amounts {
 	sum := resource.Amounts{}
-	for _, u := range m.units {
+	for _, u := range cs.units {
 		if !u.orphan && u.state != completed {
 			sum = sum.Add(u.need)
 		}
 	}
-	for _, c := range m.box {
+	for _, c := range cs.box {
 		if !c.orphan && c.alive && !c.extra {
 			sum = sum.Add(c.need)
 		}
@@ -107,8 +107,8 @@ func (m *machine) used() resource.Amounts {
 	return sum
 }
 
-func (m *machine) unit(id string) *unit {
-	for _, u := range m.units {
+func (cs *containers) unit(id string) *unit {
+	for _, u := range cs.units {
 		if u.id == id && !u.orphan {
 			return u
 		}
@@ -117,27 +117,27 @@ func (m *machine) unit(id string) *unit {
 }
 
 // expire releases an unused claim.
-func (m *machine) expire(u *unit) {
-	if u.state == reserved && !u.orphan && m.unit(u.id) == u {
+func (cs *containers) expire(u *unit) {
+	if u.state == reserved && !u.orphan && cs.unit(u.id) == u {
 		u.failed = true
-		m.complete(u)
+		cs.complete(u)
 	}
 }
 
 // beginUnit starts the processes of a reserved container.
-func (m *machine) beginUnit(u *unit) {
-	w := m.w
-	if u.bound && m.pastDeadline() {
-		m.complete(u)
+func (cs *containers) beginUnit(u *unit) {
+	w := cs.m.w
+	if u.bound && cs.pastDeadline() {
+		cs.complete(u)
 		return
 	}
 	u.state, u.alive, u.began = starting, true, w.now
 	w.check.began(w, u)
-	w.trace("%s: %v starts", m.name, u)
+	w.trace("%s: %v starts", cs.m.name, u)
 	w.after(w.between(5*time.Millisecond, 400*time.Millisecond), func() {
 		if u.alive && u.state == starting {
 			u.state = up
-			m.told(executor.EventRunning, u)
+			cs.told(executor.EventRunning, u)
 			w.live(u)
 		}
 	})
@@ -154,36 +154,36 @@ func (w *world) live(u *unit) {
 			return // ends only when it is stopped
 		}
 		failed := w.chance(200)
-		w.after(d, func() { u.m.gone(u, failed) })
+		w.after(d, func() { u.m.containers.gone(u, failed) })
 		return
 	}
-	if w.allowed(FailWork) && w.chance(250) {
+	if w.faults.allowed(FailWork) && w.chance(250) {
 		clean := w.chance(300)
 		w.after(w.between(50*time.Millisecond, 25*time.Second), func() {
-			if w.allowed(FailWork) {
-				w.active[FailWork] = w.now + 2*time.Second
-				u.m.gone(u, !clean)
+			if w.faults.allowed(FailWork) {
+				w.faults.active[FailWork] = w.now + 2*time.Second
+				u.m.containers.gone(u, !clean)
 			}
 		})
 	}
-	if w.allowed(FailWork) && w.chance(150) {
-		w.after(w.between(0, 10*time.Second), func() { u.m.ready(u, false) })
-		w.after(w.between(10*time.Second, 14*time.Second), func() { u.m.ready(u, true) })
+	if w.faults.allowed(FailWork) && w.chance(150) {
+		w.after(w.between(0, 10*time.Second), func() { u.m.containers.ready(u, false) })
+		w.after(w.between(10*time.Second, 14*time.Second), func() { u.m.containers.ready(u, true) })
 	}
 }
 
 // ready flips the readiness of a running instance.
-func (m *machine) ready(u *unit, ok bool) {
+func (cs *containers) ready(u *unit, ok bool) {
 	if u.alive && u.notReady == ok {
 		u.notReady = !ok
-		m.told(executor.EventRoutable, u)
+		cs.told(executor.EventRoutable, u)
 	}
 }
 
 // told reports a container's event to the agent.
-func (m *machine) told(k executor.EventKind, u *unit) {
+func (cs *containers) told(k executor.EventKind, u *unit) {
 	if !u.orphan {
-		m.happened(executor.Event{Kind: k, Container: u.snapshot()})
+		cs.m.happened(executor.Event{Kind: k, Container: u.snapshot()})
 	}
 }
 
@@ -195,168 +195,168 @@ func (m *machine) happened(e executor.Event) {
 }
 
 // stopUnit ends a container gracefully, within d.
-func (m *machine) stopUnit(u *unit, d time.Duration) {
+func (cs *containers) stopUnit(u *unit, d time.Duration) {
 	if u.state == completed || u.asked {
 		return
 	}
 	u.asked = true
 	if u.state == reserved {
-		m.complete(u)
+		cs.complete(u)
 		return
 	}
-	m.killUnit(u, d, false)
+	cs.killUnit(u, d, false)
 }
 
 // killUnit has a container be dead within d, if it dies.
-func (m *machine) killUnit(u *unit, d time.Duration, failed bool) {
-	m.w.after(d, func() {
-		if m.gone(u, failed); u.alive {
-			m.stick(&u.grip, u.snapshot, func() bool { return !u.orphan })
+func (cs *containers) killUnit(u *unit, d time.Duration, failed bool) {
+	cs.m.w.after(d, func() {
+		if cs.gone(u, failed); u.alive {
+			cs.stick(&u.grip, u.snapshot, func() bool { return !u.orphan })
 		}
 	})
 }
 
-func (m *machine) grace() time.Duration { return m.w.between(0, 2*time.Second) }
+func (cs *containers) grace() time.Duration { return cs.m.w.between(0, 2*time.Second) }
 
 // deleteUnit stops a container and removes it when no process of it is left.
-func (m *machine) deleteUnit(u *unit) {
+func (cs *containers) deleteUnit(u *unit) {
 	u.deleting = true
 	if u.state == completed {
-		m.forget(u)
+		cs.forget(u)
 		return
 	}
-	m.stopUnit(u, m.grace())
+	cs.stopUnit(u, cs.grace())
 }
 
 // gone: the processes of a container have ended.
-func (m *machine) gone(u *unit, failed bool) {
-	if !u.alive || u.waits(func() { m.gone(u, failed) }) {
+func (cs *containers) gone(u *unit, failed bool) {
+	if !u.alive || u.waits(func() { cs.gone(u, failed) }) {
 		return
 	}
 	u.stuck = false
 	u.alive, u.failed = false, failed || u.left
-	m.w.check.ceased(u)
-	m.w.trace("%s: %v ended: told %v, failed %v", m.name, u, u.asked, failed)
+	cs.m.w.check.ceased(u)
+	cs.m.w.trace("%s: %v ended: told %v, failed %v", cs.m.name, u, u.asked, failed)
 	if u.orphan {
-		m.forget(u)
-		m.clearedIf()
+		cs.forget(u)
+		cs.clearedIf()
 		return
 	}
-	m.complete(u)
+	cs.complete(u)
 }
 
-func (m *machine) complete(u *unit) {
+func (cs *containers) complete(u *unit) {
 	u.state = completed
 	if u.deleting {
-		m.forget(u)
+		cs.forget(u)
 		return
 	}
-	m.told(executor.EventCompleted, u)
+	cs.told(executor.EventCompleted, u)
 }
 
-func (m *machine) forget(u *unit) {
-	m.told(executor.EventDeleted, u)
-	m.units = slices.DeleteFunc(m.units, func(o *unit) bool { return o == u })
+func (cs *containers) forget(u *unit) {
+	cs.told(executor.EventDeleted, u)
+	cs.units = slices.DeleteFunc(cs.units, func(o *unit) bool { return o == u })
 	if u.nameless {
-		m.clearedIf()
+		cs.clearedIf()
 	}
 }
 
 // disown handles the containers when the agent's process is gone: the reaper ends work that may
 // not outlive it.
-func (m *machine) disown(all bool) {
-	for _, c := range slices.Clone(m.box) {
+func (cs *containers) disown(all bool) {
+	for _, c := range slices.Clone(cs.box) {
 		if c.keep && !all && !c.dying && !c.extra && !c.left {
 			continue
 		}
 		if c.orphan = true; c.alive {
-			m.end(c, m.w.between(0, killWait))
+			cs.end(c, cs.m.w.between(0, killWait))
 		} else {
-			m.drop(c)
+			cs.drop(c)
 		}
 	}
-	for _, u := range slices.Clone(m.units) {
+	for _, u := range slices.Clone(cs.units) {
 		switch kept := u.keep && !all && !u.asked && !u.left; {
 		case u.orphan:
 		case kept && (u.state == up || u.state == completed):
 		case u.alive:
 			u.orphan = true
-			m.killUnit(u, m.w.between(0, killWait), true)
+			cs.killUnit(u, cs.m.w.between(0, killWait), true)
 		default:
-			m.units = slices.DeleteFunc(m.units, func(o *unit) bool { return o == u })
+			cs.units = slices.DeleteFunc(cs.units, func(o *unit) bool { return o == u })
 		}
 	}
 }
 
 // losePower ends everything at once.
-func (m *machine) losePower() {
-	for _, c := range slices.Clone(m.box) {
+func (cs *containers) losePower() {
+	for _, c := range slices.Clone(cs.box) {
 		c.free()
 		if c.orphan = true; c.alive {
-			m.ended(c, "power")
+			cs.ended(c, "power")
 		} else {
-			m.drop(c)
+			cs.drop(c)
 		}
 	}
-	for _, u := range slices.Clone(m.units) {
+	for _, u := range slices.Clone(cs.units) {
 		u.free()
 		u.orphan = true
 		if u.alive {
-			m.gone(u, true)
+			cs.gone(u, true)
 		} else {
-			m.forget(u)
+			cs.forget(u)
 		}
 	}
 }
 
 // reapUnits is the reaper's action at its deadline: they were not ordered to stop.
-func (m *machine) reapUnits() {
-	for _, u := range m.units {
+func (cs *containers) reapUnits() {
+	for _, u := range cs.units {
 		if u.bound && u.alive {
 			u.reaped = true
-			m.killUnit(u, m.w.between(0, killWait), true)
+			cs.killUnit(u, cs.m.w.between(0, killWait), true)
 		}
 	}
 }
 
 // clearedIf reports to the agent that no work of its predecessors is left, if so.
-func (m *machine) clearedIf() {
-	old := slices.ContainsFunc(m.box, func(c *container) bool { return c.alive && c.procs[len(c.procs)-1] != m.proc() })
-	if m.cleared || old || slices.ContainsFunc(m.units, func(u *unit) bool { return u.procs[len(u.procs)-1] != m.proc() }) {
+func (cs *containers) clearedIf() {
+	old := slices.ContainsFunc(cs.box, func(c *container) bool { return c.alive && c.procs[len(c.procs)-1] != cs.m.proc() })
+	if cs.m.cleared || old || slices.ContainsFunc(cs.units, func(u *unit) bool { return u.procs[len(u.procs)-1] != cs.m.proc() }) {
 		return
 	}
-	m.on(func() {
-		m.cleared = true
-		m.cell.Cleared()
+	cs.m.on(func() {
+		cs.m.cleared = true
+		cs.m.cell.Cleared()
 	})
 }
 
 // disinherit ends the containers that a new process does not adopt and reports whether none is
 // left. It takes over hanging ones as stuck: its executor has tried to end them.
-func (m *machine) disinherit() (gone bool) {
+func (cs *containers) disinherit() (gone bool) {
 	gone = true
-	for _, c := range slices.Clone(m.box) {
+	for _, c := range slices.Clone(cs.box) {
 		c.orphan = c.orphan || !c.keep || c.dying || c.extra || c.left
 		switch {
 		case c.orphan && c.held && c.alive && !c.extra:
 			c.orphan, c.deleting, c.dying = false, false, true
-			c.inherit(m, func() { m.ended(c, "killed") })
+			c.inherit(cs.unnamed, func() { cs.ended(c, "killed") })
 			gone = gone && !c.nameless
 		case c.orphan && !c.alive:
-			m.drop(c)
+			cs.drop(c)
 		case c.orphan:
 			gone = false
 			if !c.dying {
-				m.end(c, 0)
+				cs.end(c, 0)
 			}
 		}
 		c.adopted = true
 	}
-	for _, u := range m.units {
+	for _, u := range cs.units {
 		switch {
 		case u.orphan && u.held && u.alive:
 			u.orphan, u.deleting = false, false
-			u.inherit(m, func() { m.gone(u, true) })
+			u.inherit(cs.unnamed, func() { cs.gone(u, true) })
 			gone = gone && !u.nameless
 		case u.orphan:
 			gone = false
@@ -367,13 +367,13 @@ func (m *machine) disinherit() (gone bool) {
 }
 
 // adopt passes the existing containers to a process, or to another session of it.
-func (m *machine) adopt(proc worker.Proc) {
-	for _, c := range m.box {
+func (cs *containers) adopt(proc worker.Proc) {
+	for _, c := range cs.box {
 		if !c.orphan && !c.nameless {
 			c.procs = append(c.procs, proc)
 		}
 	}
-	for _, u := range m.units {
+	for _, u := range cs.units {
 		if !u.orphan && !u.nameless {
 			u.procs = append(u.procs, proc)
 		}

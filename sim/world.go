@@ -151,18 +151,12 @@ type world struct {
 	boots     map[worker.Proc]string // the boot id under which each process began
 	procs     int
 	calm      bool
-	stays     *machine      // machine where hanging containers hang until the end
-	loseJob   bool          // the next commit of a job row is lost, and the term with it
-	rough     time.Duration // network is bad until then
-	filled    time.Duration // when the store became full
-	full      time.Duration // and until when it is
-	cuts      map[[2]int]time.Duration
-	active    [faultCount]time.Duration // until when each fault may show
+	net       network
+	faults    faults
+	customers customers
 	check     checker
 	res       Result
 	failed    *Violation
-	ids       int // of newID
-	corrupted int // rows that were made unreadable
 	plans     *plans
 	threads   []*threads // of the processes that live
 	current   *thread    // the coroutine that runs; nil = an event of the world
@@ -208,7 +202,9 @@ func (w *world) close() {
 }
 
 func newWorld(cfg Config) *world {
-	w := &world{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x5eed)), byProc: map[worker.Proc]*machine{}, boots: map[worker.Proc]string{}, cuts: map[[2]int]time.Duration{}}
+	w := &world{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x5eed)), byProc: map[worker.Proc]*machine{}, boots: map[worker.Proc]string{}}
+	w.net = network{w: w, cuts: map[[2]int]time.Duration{}}
+	w.faults, w.customers = faults{w: w}, customers{w: w}
 	w.check = newChecker()
 	w.res.Coverage.Mixed = w.mixed()
 	w.plans = &plans{w: w}
@@ -226,10 +222,10 @@ func newWorld(cfg Config) *world {
 		m.startAgent()
 	}
 	w.after(w.between(0, time.Second), w.client)
-	w.after(w.between(2*time.Second, 10*time.Second), w.fault)
-	w.after(cfg.Faulty, w.calmDown)
+	w.after(w.between(2*time.Second, 10*time.Second), w.faults.fault)
+	w.after(cfg.Faulty, w.faults.calmDown)
 	if w.mixed() {
-		w.after(w.between(0, time.Second), w.customer)
+		w.after(w.between(0, time.Second), w.customers.act)
 	}
 	w.plans = newPlans(w)
 	return w
@@ -266,52 +262,6 @@ func (w *world) fail(invariant, format string, args ...any) {
 		w.failed = &Violation{w.cfg, w.res.Steps, w.now, invariant, fmt.Sprintf(format, args...)}
 		w.trace("VIOLATION %v", w.failed)
 	}
-}
-
-// The nodes of the network: servers first, then machines; the store last.
-func (w *world) serverNode(i int) int  { return i }
-func (w *world) machineNode(i int) int { return len(w.servers) + i }
-func (w *world) storeNode() int        { return len(w.servers) + len(w.machines) }
-
-func (w *world) cut(a, b int) bool { return w.cuts[[2]int{a, b}] > w.now }
-
-// send carries one message, perhaps never, late or twice.
-func (w *world) send(op Op, from, to int, deliver func()) {
-	w.res.Coverage.add(op, w)
-	if w.cut(from, to) {
-		w.trace("  net: %v %d→%d cut off", op, from, to)
-		return
-	}
-	if w.calm {
-		w.after(w.between(time.Millisecond, 5*time.Millisecond), deliver)
-		return
-	}
-	bad := 20
-	if w.rough > w.now {
-		bad = 200
-	}
-	if w.chance(bad) {
-		w.trace("  net: %v %d→%d dropped", op, from, to)
-		return
-	}
-	if to >= len(w.servers) && to < w.storeNode() && w.machines[to-len(w.servers)].lag > w.now {
-		w.after(w.between(time.Second, 20*time.Second), deliver)
-		return
-	}
-	w.after(w.delay(bad), deliver)
-	if w.chance(bad) {
-		w.after(w.delay(bad), deliver)
-	}
-}
-
-func (w *world) delay(bad int) time.Duration {
-	switch {
-	case w.chance(bad / 4):
-		return w.between(time.Second, 25*time.Second)
-	case w.chance(bad * 2):
-		return w.between(0, 2*time.Second)
-	}
-	return w.between(time.Millisecond, 20*time.Millisecond)
 }
 
 // clock is one machine's CLOCK_BOOTTIME.

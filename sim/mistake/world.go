@@ -53,24 +53,24 @@ func executors() []Mistake {
 		{Name: "StuckToldGone", Rule: "what was killed and does not die is taken for ended",
 			Args: "--load mixed --faults hang-work,change-service,change-task,drain", Patches: []mutate.Patch{
 				patch("sim/stuck.go", "\tunseen bool\n}\n", "\tunseen bool\n\tfaked  bool\n}\n"),
-				patch("sim/unit.go", "\t\t\tm.stick(&u.grip, u.snapshot, func() bool { return !u.orphan })\n", `			m.stick(&u.grip, u.snapshot, func() bool { return !u.orphan })
+				patch("sim/unit.go", "\t\t\tcs.stick(&u.grip, u.snapshot, func() bool { return !u.orphan })\n", `			cs.stick(&u.grip, u.snapshot, func() bool { return !u.orphan })
 			if mistake.On("StuckToldGone") && !u.orphan && u.state != completed {
-				m.complete(u)
+				cs.complete(u)
 			}
 `),
-				patch("sim/unit.go", "\tm.told(executor.EventDeleted, u)\n", `	m.told(executor.EventDeleted, u)
+				patch("sim/unit.go", "\tcs.told(executor.EventDeleted, u)\n", `	cs.told(executor.EventDeleted, u)
 	if mistake.On("StuckToldGone") && u.alive {
 		u.orphan = true
 		return
 	}
 `),
-				patch("sim/machine.go", "\t\t\tm.stick(&c.grip, c.snapshot, func() bool { return !c.orphan })\n", `			m.stick(&c.grip, c.snapshot, func() bool { return !c.orphan })
+				patch("sim/container.go", "\t\t\tcs.stick(&c.grip, c.snapshot, func() bool { return !c.orphan })\n", `			cs.stick(&c.grip, c.snapshot, func() bool { return !c.orphan })
 			if mistake.On("StuckToldGone") && !c.orphan && !c.faked {
 				c.faked, c.status = true, "killed"
-				m.happened(executor.Event{Kind: executor.EventCompleted, Container: c.snapshot()})
+				cs.m.happened(executor.Event{Kind: executor.EventCompleted, Container: c.snapshot()})
 			}
 `),
-				patch("sim/machine.go", "\tif !c.alive {\n\t\tct.State", "\tif !c.alive || c.faked {\n\t\tct.State"),
+				patch("sim/container.go", "\tif !c.alive {\n\t\tct.State", "\tif !c.alive || c.faked {\n\t\tct.State"),
 				patch("sim/engine.go", "\t\tif c.alive {\n\t\t\tc.deleting", "\t\tif c.alive && !c.faked {\n\t\t\tc.deleting"),
 			}},
 		{Name: "StuckForgotten", Rule: "a new process of a cell takes what it could not end for gone",
@@ -100,9 +100,9 @@ func executors() []Mistake {
 // quieter are patches of the checks that quiet mistakes leave out.
 func quieter() []mutate.Patch {
 	return []mutate.Patch{
-		patch("sim/contract.go", "if m.agent.Accepts(m.local()) == nil {", "if !mistake.Quiet() && m.agent.Accepts(m.local()) == nil {"),
+		patch("sim/contract.go", "if p.m.agent.Accepts(p.m.local()) == nil {", "if !mistake.Quiet() && p.m.agent.Accepts(p.m.local()) == nil {"),
 		patch("sim/contract.go", "if p.credited == 0 {\n\t\treturn", "if p.credited == 0 || mistake.Quiet() {\n\t\treturn"),
-		patch("sim/contract.go", "func (m *machine) starting() {\n", "func (m *machine) starting() {\n\tif mistake.Quiet() {\n\t\treturn\n\t}\n"),
+		patch("sim/contract.go", "func (p *promises) starting() {\n", "func (p *promises) starting() {\n\tif mistake.Quiet() {\n\t\treturn\n\t}\n"),
 		patch("sim/contract_leader.go", "func (r *leadership) contract(s seen, e worker.Event, out worker.Output) {\n",
 			"func (r *leadership) contract(s seen, e worker.Event, out worker.Output) {\n\tif mistake.Quiet() {\n\t\treturn\n\t}\n"),
 		patch("sim/contract_leader.go", "func (r *leadership) explains(q worker.Request) {\n",
