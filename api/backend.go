@@ -25,6 +25,7 @@ type Backend struct {
 	Schedules    Schedules
 	Cells        Cells
 	Operation    Operation
+	Stops        Stops
 	Explainer    Explainer
 	Logs         Logs
 	Events       *event.Hub
@@ -237,6 +238,21 @@ type Operation interface {
 	ListQuarantine(r plan.Range) (plan.Page[Quarantined], error)
 	// ReleaseQuarantined drops a row, or reads it again when restore is set.
 	ReleaseQuarantined(ctx context.Context, key string, restore bool, w plan.Write) error
+}
+
+// Stopping is how much work of a subject is to end.
+type Stopping struct {
+	Ending    int // it has a container
+	Shortened int // it is killed after the shorter grace
+	// Unreached are cells that did not answer.
+	Unreached []string
+}
+
+// Stops changes how soon work that is to end is killed.
+type Stops interface {
+	// ShortenStop has what is to end of a service, instance, task, job or node killed after grace.
+	// Nothing is stored: cells that cannot be reached are named.
+	ShortenStop(ctx context.Context, s plan.Subject, grace time.Duration) (Stopping, error)
 }
 
 // Explainer explains; every part of the leader fills in its own reasons.

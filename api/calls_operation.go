@@ -13,7 +13,8 @@ import (
 )
 
 // GetStatus returns the state of the whole.
-func (c operationCalls) GetStatus(context.Context, *request[pb.GetStatusRequest]) (*response[pb.GetStatusResponse], error) {
+func (c operationCalls) GetStatus(context.Context, *request[pb.GetStatusRequest]) (*response[pb.GetStatusResponse],
+	error) {
 	return get(c.Server, func(b *Backend) (Status, error) { return b.Operation.Status() },
 		func(s *Status, _ string) *pb.GetStatusResponse {
 			s.Warnings = append(c.warnings(), s.Warnings...)
@@ -22,7 +23,8 @@ func (c operationCalls) GetStatus(context.Context, *request[pb.GetStatusRequest]
 }
 
 // EndWait ends the initial wait.
-func (c operationCalls) EndWait(ctx context.Context, q *request[pb.EndWaitRequest]) (*response[pb.EndWaitResponse], error) {
+func (c operationCalls) EndWait(ctx context.Context, q *request[pb.EndWaitRequest]) (*response[pb.EndWaitResponse],
+	error) {
 	if !q.Msg.AcceptDoubleStarts {
 		return nil, invalid("accept_double_starts", "must be true: work that still runs may start a second time")
 	}
@@ -31,7 +33,8 @@ func (c operationCalls) EndWait(ctx context.Context, q *request[pb.EndWaitReques
 }
 
 // ListQuarantine lists rows that cannot be read.
-func (c operationCalls) ListQuarantine(_ context.Context, q *request[pb.ListQuarantineRequest]) (*response[pb.ListQuarantineResponse], error) {
+func (c operationCalls) ListQuarantine(_ context.Context,
+	q *request[pb.ListQuarantineRequest]) (*response[pb.ListQuarantineResponse], error) {
 	all, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[Quarantined], error) {
 		return b.Operation.ListQuarantine(r)
 	}, func(x *Quarantined) *pb.Quarantined {
@@ -41,7 +44,8 @@ func (c operationCalls) ListQuarantine(_ context.Context, q *request[pb.ListQuar
 }
 
 // ReleaseQuarantined drops a row that cannot be read, or reads it again.
-func (c operationCalls) ReleaseQuarantined(ctx context.Context, q *request[pb.ReleaseQuarantinedRequest]) (*response[pb.ReleaseQuarantinedResponse], error) {
+func (c operationCalls) ReleaseQuarantined(ctx context.Context,
+	q *request[pb.ReleaseQuarantinedRequest]) (*response[pb.ReleaseQuarantinedResponse], error) {
 	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) error {
 		return b.Operation.ReleaseQuarantined(ctx, q.Msg.Key, q.Msg.Restore, w)
 	})
@@ -56,7 +60,8 @@ const (
 )
 
 // Explain returns the reasons for the state of a resource, with its newest events and lines.
-func (c operationCalls) Explain(ctx context.Context, q *request[pb.ExplainRequest]) (*response[pb.ExplainResponse], error) {
+func (c operationCalls) Explain(ctx context.Context, q *request[pb.ExplainRequest]) (*response[pb.ExplainResponse],
+	error) {
 	b, err := c.now()
 	if err != nil {
 		return nil, err
@@ -69,7 +74,8 @@ func (c operationCalls) Explain(ctx context.Context, q *request[pb.ExplainReques
 	if err != nil {
 		return nil, err
 	}
-	m := &pb.ExplainResponse{Subject: q.Msg.Subject, State: text.Clean(x.State), Wanted: text.Clean(x.Wanted), Fine: x.Fine}
+	m := &pb.ExplainResponse{Subject: q.Msg.Subject, State: text.Clean(x.State), Wanted: text.Clean(x.Wanted),
+		Fine: x.Fine}
 	for _, r := range x.Reasons {
 		m.Reasons = append(m.Reasons, &pb.Reason{
 			Code: r.Code, Text: text.Clean(r.Text), Resource: text.Clean(r.Resource), Need: int32(r.Need), Have: int32(r.Have), Holder: text.Clean(r.Holder),
@@ -90,8 +96,30 @@ func (c operationCalls) Explain(ctx context.Context, q *request[pb.ExplainReques
 	return answer(m, nil)
 }
 
+// ShortenStop has work that is to end killed after a shorter grace.
+func (c operationCalls) ShortenStop(
+	ctx context.Context, q *request[pb.ShortenStopRequest],
+) (*response[pb.ShortenStopResponse], error) {
+	b, err := c.now()
+	if err != nil {
+		return nil, err
+	}
+	s, err := subject(q.Msg.Subject)
+	if err != nil {
+		return nil, err
+	}
+	grace, err := wire.ToDuration(q.Msg.Grace)
+	if err != nil || grace < 0 || grace > maxDeadline {
+		return nil, invalid("grace", "must be a duration from 0s to 30 days")
+	}
+	got, err := b.Stops.ShortenStop(ctx, s, grace)
+	return answer(&pb.ShortenStopResponse{Ending: int32(got.Ending), Shortened: int32(got.Shortened),
+		Unreached: got.Unreached}, err)
+}
+
 func subject(m *pb.Subject) (plan.Subject, error) {
-	s := plan.Subject{Kind: plan.SubjectKind(m.GetKind()), Domain: m.GetDomain(), Name: m.GetName(), Index: int(m.GetIndex()), Node: m.GetNode()}
+	s := plan.Subject{Kind: plan.SubjectKind(m.GetKind()), Domain: m.GetDomain(), Name: m.GetName(),
+		Index: int(m.GetIndex()), Node: m.GetNode()}
 	switch s.Kind {
 	case plan.SubjectService, plan.SubjectInstance, plan.SubjectSchedule:
 		s.Domain = orDefault(s.Domain)
@@ -116,7 +144,8 @@ func concerns(e *event.Event, s plan.Subject) bool {
 		return e.Service != nil && e.Subject == s.Domain+"/"+s.Name ||
 			e.Instance != nil && e.Instance.Service.Domain == s.Domain && e.Instance.Service.Name == s.Name
 	case plan.SubjectInstance:
-		return e.Instance != nil && e.Instance.Service.Domain == s.Domain && e.Instance.Service.Name == s.Name && e.Instance.Key.Index == s.Index
+		return e.Instance != nil && e.Instance.Service.Domain == s.Domain && e.Instance.Service.Name == s.Name &&
+			e.Instance.Key.Index == s.Index
 	case plan.SubjectTask:
 		return e.Kind == event.Task && e.Subject == s.Name
 	case plan.SubjectJob:

@@ -100,6 +100,7 @@ func routes(c *calls) []route {
 		{"GET /v1/quarantine", call(c.ListQuarantine, nil)},
 		{"POST /v1/quarantine/release", call(c.ReleaseQuarantined, jsonBody)},
 		{"GET /v1/explain/{kind}/{name}", call(c.Explain, nil)},
+		{"POST /v1/stops/shorten", call(c.ShortenStop, jsonBody)},
 	}
 }
 

@@ -43,6 +43,7 @@ type Executor interface {
 	Signal(id string, number int) error
 	Stop(id string) error
 	StopWithin(id string, grace time.Duration) error
+	ShortenGrace(id string, grace time.Duration) error
 	Delete(id string) error
 	Get(id string) (executor.Container, bool)
 	List() []executor.Container

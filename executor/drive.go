@@ -127,7 +127,9 @@ func (c *container) makeGroup() error {
 	if err != nil {
 		return err
 	}
+	c.programs.mu.Lock()
 	c.programs.group = g
+	c.programs.mu.Unlock()
 	if err := c.leaveWork(g); err != nil {
 		return err
 	}

@@ -330,7 +330,7 @@ func (c *container) setStuck() {
 	must := c.left || c.e.uncleanLocked()
 	c.e.mu.Unlock()
 	if must {
-		c.e.reboot(c)
+		reboot(c.e, c)
 	}
 	if first {
 		c.e.log.Warn("container does not die", "container", c.id, "where", s.String())
@@ -341,7 +341,7 @@ func (c *container) setStuck() {
 
 // reboot runs the operator's command, once, because something does not die that
 // must be dead.
-func (e *Executor) reboot(c *container) {
+func reboot(e *Executor, c *container) {
 	if len(e.cfg.RebootCommand) == 0 {
 		return
 	}
@@ -379,4 +379,67 @@ func describe(pid int) StuckProcess {
 		s.Where = string(b)
 	}
 	return s
+}
+
+// ShortenGrace ends a container like Stop and has it killed after grace, also when it is being
+// ended already, and whatever its own graces and kill_mode are. A kill that comes earlier stays.
+// It returns ErrUnknown; a completed container is unchanged.
+func (e *Executor) ShortenGrace(id string, grace time.Duration) error {
+	e.mu.Lock()
+	c := e.containers[id]
+	if c == nil {
+		e.mu.Unlock()
+		return &CallError{"shorten the grace of", id, ErrUnknown}
+	}
+	c.within.Store(int64(max(grace, 1)))
+	by := c.endsIn(grace)
+	sooner := c.lifecycle.hurry(by)
+	after := c.request(askStop, "")
+	e.mu.Unlock()
+	after()
+	if sooner {
+		e.emit(EventRoutable, c) // its row shows the time
+		e.emit(EventEnding, c)
+	}
+	time.AfterFunc(grace, func() { killOverdue(c) })
+	return nil
+}
+
+// killOverdue kills what is left of a container whose time is over, until it has completed.
+func killOverdue(c *container) {
+	c.e.mu.Lock()
+	over := c.state == Completed || c.forgotten
+	c.e.mu.Unlock()
+	if over {
+		return
+	}
+	c.programs.collect()
+	c.programs.killAll()
+	time.AfterFunc(killAgain, func() { killOverdue(c) })
+}
+
+// killAgain is how soon KILL is repeated for a container whose time is over.
+const killAgain = 200 * time.Millisecond
+
+// killAll kills every process, of a kept container but its shim. A group is not removed, and given to
+// another container, meanwhile.
+func (ps *programs) killAll() {
+	ps.mu.Lock()
+	g, k := ps.group, ps.kept
+	switch {
+	case g == nil:
+		ps.mu.Unlock()
+		ps.killProcesses()
+		return
+	case k == nil:
+		g.Kill()
+	default:
+		pids, _ := g.Procs() // none is as good as an error
+		for _, pid := range pids {
+			if pid != k.shim.Pid {
+				g.SignalOne(pid, unix.SIGKILL)
+			}
+		}
+	}
+	ps.mu.Unlock()
 }

@@ -81,6 +81,16 @@ var (
 	endingEvents   = endingRoutable[1:]
 )
 
+// hurry moves the time of the kill of a container that is being ended forward. It returns false if
+// it is not being ended, or killed earlier anyway.
+func (l *lifecycle) hurry(by time.Time) bool {
+	if !l.ends() || l.state == Completed || !l.endBy.IsZero() && !by.Before(l.endBy) {
+		return false
+	}
+	l.endBy = by
+	return true
+}
+
 // leave records that the cell ends. A kept container that runs continues; others are ended, unless
 // that was requested before.
 func (l *lifecycle) leave(kept bool, by time.Time) (first, ends bool) {

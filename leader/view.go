@@ -23,6 +23,7 @@ type (
 		operationView
 		explainView
 		logView
+		stopView
 	}
 	applicationView struct{ *Term }
 	// boardView shows services, instances and tasks.
@@ -39,11 +40,12 @@ type (
 	operationView struct{ *Term }
 	explainView   struct{ *Term }
 	logView       struct{ *Term }
+	stopView      struct{ *Term }
 )
 
 func viewOf(t *Term) view {
 	return view{applicationView{t}, boardView{t.Board, t}, jobView{t}, scheduleView{t.Timetable, t}, cellView{t},
-		operationView{t}, explainView{t}, logView{t}}
+		operationView{t}, explainView{t}, logView{t}, stopView{t}}
 }
 
 // fresh returns nil while it is certain that no other server leads.

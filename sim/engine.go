@@ -94,6 +94,9 @@ func (h *engine) StopWithin(id string, grace time.Duration) error {
 	return h.stop(id, func() time.Duration { return h.m.w.between(0, grace) + h.m.w.between(0, killWait) })
 }
 
+// ShortenGrace is StopWithin.
+func (h *engine) ShortenGrace(id string, grace time.Duration) error { return h.StopWithin(id, grace) }
+
 func (h *engine) stop(id string, within func() time.Duration) error {
 	m := h.m
 	if h.gone() {

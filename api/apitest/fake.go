@@ -33,6 +33,8 @@ type Fake struct {
 	cellRows
 	rows   map[string]*api.Quarantined
 	status api.Status
+	// Graces are the calls of ShortenStop.
+	Graces []string
 }
 
 // commits are what the parts of the leader share: one lock, revisions, events and answers.
@@ -90,7 +92,7 @@ func New(now func() time.Time) *Fake {
 // Backend is the fake as the API wants it.
 func (f *Fake) Backend() *api.Backend {
 	return &api.Backend{
-		Applications: f, Services: f, Tasks: f, Jobs: f, Schedules: f, Cells: f, Operation: f, Explainer: f, Logs: f.Logs, Events: f.Hub,
+		Applications: f, Services: f, Tasks: f, Jobs: f, Schedules: f, Cells: f, Operation: f, Stops: f, Explainer: f, Logs: f.Logs, Events: f.Hub,
 	}
 }
 

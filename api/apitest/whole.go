@@ -155,6 +155,12 @@ func (f *Fake) ReleaseQuarantined(_ context.Context, key string, restore bool, w
 	return err
 }
 
+// ShortenStop implements api.Stops: a service that is scaled to 0 has one instance to end.
+func (f *Fake) ShortenStop(_ context.Context, s plan.Subject, grace time.Duration) (api.Stopping, error) {
+	f.Graces = append(f.Graces, fmt.Sprintf("%s %s/%s %v", s.Kind, s.Domain, s.Name, grace))
+	return api.Stopping{Ending: 1, Shortened: 1}, nil
+}
+
 // Explain implements api.Explainer: a PENDING task lacks memory, everything else is
 // as wanted.
 func (f *Fake) Explain(_ context.Context, s plan.Subject) (plan.Explanation, error) {

@@ -33,7 +33,7 @@ func (f *crontabFlags) add(c *cli, cmd *cobra.Command) {
 		"the file has a user before each command (default for /etc/crontab and /etc/cron.d)")
 	p.BoolVar(&f.userForm, "user-form", false, "the file has no users, like the output of crontab -l")
 	p.StringVar(&c.tz, "tz", "", "zone of the lines, unless CRON_TZ sets it (default: this machine's)")
-	cmd.MarkFlagsMutuallyExclusive("system", "user-form")
+	oneOf(cmd, "system", "user-form")
 }
 
 // hasUsers reports whether a crontab has a user before each command.

@@ -99,6 +99,16 @@ type durationFlag struct {
 	least time.Duration
 }
 
+// oneOf refuses two flags that exclude each other.
+func oneOf(cmd *cobra.Command, a, b string) {
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if cmd.Flags().Changed(a) && cmd.Flags().Changed(b) {
+			return failf(api.ExitUsage, "--%s and --%s exclude each other; give one of them", a, b)
+		}
+		return nil
+	}
+}
+
 // durationVar adds a flag for a duration that has its own value type.
 func durationVar(f *pflag.FlagSet, to *time.Duration, name string, value time.Duration, usage string) {
 	*to = value

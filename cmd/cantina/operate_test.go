@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -375,4 +376,25 @@ func TestStatusNamesTheLostTasks(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	s.fails(api.ExitUsage, "--outcome must be succeeded, failed, cancelled or lost", "task", "ls", "--outcome", "missing")
+}
+
+// TestGraces: --now and --grace shorten the end of the work that a verb ends, and only that.
+func TestGraces(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	s.fails(api.ExitUsage, "--all-at-once", "restart", "web", "--now")
+	s.ok("restart", "web/0", "--grace", "0s")
+	s.ok("restart", "web", "--all-at-once", "--now")
+	s.ok("stop", "web/0", "--grace", "90s")
+	s.ok("stop", "web", "--now")
+	s.ok("stop", "count", "--now")
+	s.ok("stop", "web")
+	s.ok("rm", "web", "--yes", "--grace", "2s")
+	want := []string{
+		"instance d/web 0s", "service d/web 0s", "instance d/web 1m30s", "service d/web 0s", "job d/count 0s", "service d/web 2s",
+	}
+	if !slices.Equal(s.Graces, want) {
+		t.Errorf("got  %q\nwant %q", s.Graces, want)
+	}
+	s.fails(api.ExitUsage, "--now and --grace exclude each other; give one of them", "stop", "web", "--now", "--grace", "1s")
 }

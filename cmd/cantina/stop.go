@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"cantina/api"
 	"cantina/internal/text"
@@ -15,6 +16,7 @@ import (
 
 func stopVerb(c *cli) *cobra.Command {
 	var domain string
+	var g graceFlags
 	cmd := &cobra.Command{
 		Use:   "stop SUBJECT ...",
 		Short: "Stop services, tasks and jobs; keep their definitions",
@@ -22,12 +24,14 @@ func stopVerb(c *cli) *cobra.Command {
 			"batch tasks.\n" +
 			"\n" + subjectHelp,
 		Example: "  cantina stop web\n" +
-			"  cantina stop task/4f1c job/count",
+			"  cantina stop web --grace 5s\n" +
+			"  cantina stop task/4f1c job/count --now",
 		Args: atLeast(1, "SUBJECT"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return eachSubject(c, args, domain, func(s subject) (string, error) { return stopOne(c, s) })
+			return eachSubject(c, args, domain, func(s subject) (string, error) { return stopOne(c, s, &g) })
 		},
 	}
+	g.add(cmd)
 	domainFlag(cmd, &domain)
 	c.waiting(cmd)
 	return cmd
@@ -65,30 +69,65 @@ func eachSubject(c *cli, args []string, domain string, do func(subject) (string,
 	return code(exitOf(errs[0]))
 }
 
-func stopOne(c *cli, s subject) (string, error) {
+func stopOne(c *cli, s subject, g *graceFlags) (string, error) {
+	switch s.kind {
+	case "instance":
+		if g.given() {
+			return hurryInstance(c, s, g)
+		}
+	case "service", "task", "job", "node":
+		said, expected, err := stopIt(c, s)
+		if err != nil {
+			return said, err
+		}
+		more, err := g.shorten(c, s, expected)
+		return said + more, err
+	}
+	return "", cannotStop(s)
+}
+
+// hurryInstance shortens the end of an instance that is being stopped.
+func hurryInstance(c *cli, s subject, g *graceFlags) (string, error) {
+	got, err := call(c, calls.ShortenStop, &pb.ShortenStopRequest{Subject: s.wire(), Grace: durationpb.New(g.grace)})
+	if err == nil && got.Ending == 0 {
+		err = failf(api.ExitFailed, "it is not being stopped; use cantina restart %s --now", s)
+	}
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimPrefix(g.text(int(got.Shortened)), ", "), nil
+}
+
+// stopIt stops a subject, and returns how much it ends, as far as that is known.
+func stopIt(c *cli, s subject) (said string, ended int, err error) {
 	switch s.kind {
 	case "service":
 		_, err := call(c, calls.ScaleService, &pb.ScaleServiceRequest{Domain: s.domain, Name: s.name})
-		return "scaled to 0", err
+		return "scaled to 0", 0, err
 	case "task":
-		return stopTask(c, s.name)
+		said, err := stopTask(c, s.name)
+		return said, 0, err
 	case "job":
 		if _, err := call(c, calls.PauseJob, &pb.PauseJobRequest{Name: s.name, Paused: true}); err != nil {
-			return "", err
+			return "", 0, err
 		}
 		got, err := call(c, calls.KillJob, &pb.KillJobRequest{Name: s.name})
-		return "paused, " + beingEnded(got.GetKilled()), err
-	case "node":
-		got, err := call(c, calls.KillJob, &pb.KillJobRequest{Name: s.name, Node: s.node})
-		return beingEnded(got.GetKilled()), err
-	case "instance":
-		return "", failf(api.ExitUsage, "a stopped instance would start again; use cantina restart %s, or scale the service", s)
+		return "paused, " + beingEnded(got.GetKilled()), int(got.GetKilled()), err
+	}
+	got, err := call(c, calls.KillJob, &pb.KillJobRequest{Name: s.name, Node: s.node})
+	return beingEnded(got.GetKilled()), int(got.GetKilled()), err
+}
+
+// cannotStop names what to use for a subject that cannot be stopped.
+func cannotStop(s subject) error {
+	if s.kind == "instance" {
+		return failf(api.ExitUsage, "a stopped instance would start again; use cantina restart %s, or scale the service", s)
 	}
 	instead := "to pause it: cantina cron pause " + s.name
 	if s.kind == "cell" {
 		instead = "to move its work away: cantina drain " + s.name
 	}
-	return "", failf(api.ExitUsage, "cannot stop a %s; %s", s.kind, instead)
+	return failf(api.ExitUsage, "cannot stop a %s; %s", s.kind, instead)
 }
 
 // stopTask cancels a task. One that has ended is as it should be.
@@ -107,6 +146,7 @@ func stopTask(c *cli, id string) (string, error) {
 func rmVerb(c *cli) *cobra.Command {
 	var domain string
 	var force bool
+	var g graceFlags
 	cmd := &cobra.Command{
 		Use:   "rm SUBJECT ...",
 		Short: "Remove services, tasks, jobs and schedules",
@@ -121,50 +161,72 @@ func rmVerb(c *cli) *cobra.Command {
 			if err := c.confirm("remove %s", strings.Join(args, ", ")); err != nil {
 				return err
 			}
-			return eachSubject(c, args, domain, func(s subject) (string, error) { return rmOne(c, s, force) })
+			return eachSubject(c, args, domain, func(s subject) (string, error) { return rmOne(c, s, force, &g) })
 		},
 	}
 	domainFlag(cmd, &domain)
+	g.add(cmd)
 	cmd.Flags().BoolVar(&force, "force", false, "cancel an unfinished task and wait until its container is gone")
 	c.needYes(cmd)
 	c.waiting(cmd)
 	return cmd
 }
 
-func rmOne(c *cli, s subject, force bool) (string, error) {
+func rmOne(c *cli, s subject, force bool, g *graceFlags) (string, error) {
 	switch s.kind {
-	case "service":
-		_, err := call(c, calls.RemoveService, &pb.RemoveServiceRequest{Domain: s.domain, Name: s.name})
-		return "removed", err
-	case "job":
-		_, err := call(c, calls.RemoveJob, &pb.RemoveJobRequest{Name: s.name})
-		return "removed", err
+	case "service", "job":
+		ends, err := removeWork(c, s)
+		if err != nil {
+			return "", err
+		}
+		more, err := g.shorten(c, s, ends)
+		return "removed" + more, err
 	case "schedule":
 		_, err := call(c, calls.RemoveSchedule, &pb.RemoveScheduleRequest{Domain: s.domain, Name: s.name})
 		return "removed", err
 	case "task":
 		_, err := call(c, calls.DeleteTask, &pb.DeleteTaskRequest{Id: s.name})
 		if force && isCode(err, "conflict", "ending") {
-			err = rmByForce(c, s.name)
+			err = rmByForce(c, s, g)
 		}
 		return "removed", err
 	}
 	switch s.kind {
 	case "instance":
-		return "", failf(api.ExitUsage, "a removed instance would start again; scale with cantina service scale %s N, remove all with "+
-			"cantina rm %s", s.name, s.name)
+		return "", failf(api.ExitUsage,
+			"a removed instance would start again; scale with cantina service scale %s N, remove all with "+
+				"cantina rm %s", s.name, s.name)
 	case "node":
-		return "", failf(api.ExitUsage, "nodes come from the job's node sources; to end work on this node: cantina job kill %s --node %s", s.name, s.node)
+		return "", failf(api.ExitUsage,
+			"nodes come from the job's node sources; to end work on this node: cantina job kill %s --node %s", s.name, s.node)
 	}
-	return "", failf(api.ExitUsage, "cannot remove a %s; to declare a cell process dead: cantina cells forget PROC", s.kind)
+	return "", failf(api.ExitUsage, "cannot remove a %s; to declare a cell process dead: cantina cells forget PROC",
+		s.kind)
+}
+
+// removeWork removes a service or a job, and returns how many batch tasks that ends.
+func removeWork(c *cli, s subject) (ends int, err error) {
+	if s.kind == "service" {
+		_, err = call(c, calls.RemoveService, &pb.RemoveServiceRequest{Domain: s.domain, Name: s.name})
+		return 0, err
+	}
+	got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: s.name})
+	if err == nil {
+		_, err = call(c, calls.RemoveJob, &pb.RemoveJobRequest{Name: s.name})
+	}
+	return int(got.GetJob().GetCounts().GetRunning()), err
 }
 
 // rmPause is the interval at which rm --force checks whether a container is gone.
 const rmPause = 300 * time.Millisecond
 
 // rmByForce cancels a task that has not ended, and removes it when its container is gone.
-func rmByForce(c *cli, id string) error {
+func rmByForce(c *cli, s subject, g *graceFlags) error {
+	id := s.name
 	if _, err := call(c, calls.CancelTask, &pb.CancelOneTaskRequest{Id: id}); err != nil && !isCode(err, "conflict") {
+		return err
+	}
+	if _, err := g.shorten(c, s, 0); err != nil {
 		return err
 	}
 	ctx, cancel := c.limited()
@@ -188,6 +250,7 @@ func rmByForce(c *cli, id string) error {
 func restartVerb(c *cli) *cobra.Command {
 	var domain string
 	var allAtOnce bool
+	var g graceFlags
 	cmd := &cobra.Command{
 		Use:   "restart SERVICE[/INDEX] ...",
 		Short: "Restart the instances of services",
@@ -212,11 +275,20 @@ func restartVerb(c *cli) *cobra.Command {
 				default:
 					return "", failf(api.ExitUsage, "cannot restart a %s; only services can be restarted", s.kind)
 				}
+				if rolling != "" && g.given() {
+					return "", failf(api.ExitUsage, "a rolling restart stops its instances later; add --all-at-once, or name "+
+						"an instance like %s/0", s)
+				}
 				got, err := call(c, calls.RestartService, q)
-				return text.CountAs(got.GetRestarted(), "instance restarts", "instances restart") + rolling, err
+				if err != nil {
+					return "", err
+				}
+				more, err := g.shorten(c, s, 0)
+				return text.CountAs(got.GetRestarted(), "instance restarts", "instances restart") + rolling + more, err
 			})
 		},
 	}
+	g.add(cmd)
 	cmd.Flags().BoolVar(&allAtOnce, "all-at-once", false, "stop and start all instances at the same time")
 	domainFlag(cmd, &domain)
 	c.waiting(cmd)

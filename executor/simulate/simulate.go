@@ -304,6 +304,9 @@ func (e *Executor) Signal(id string, number int) error {
 // StopWithin is Stop.
 func (e *Executor) StopWithin(id string, _ time.Duration) error { return e.Stop(id) }
 
+// ShortenGrace is Stop.
+func (e *Executor) ShortenGrace(id string, _ time.Duration) error { return e.Stop(id) }
+
 // Delete forgets a container in any state.
 func (e *Executor) Delete(id string) error {
 	e.mu.Lock()

@@ -142,6 +142,11 @@ func (w *witness) CancelTask(context.Context, fence.Term, worker.Proc, string) e
 	return nil
 }
 
+func (w *witness) ShortenGrace(context.Context, fence.Term, worker.Proc, cell.Shorten) (int, error) {
+	w.asked = "ShortenGrace"
+	return 0, nil
+}
+
 func (w *witness) Drain(context.Context, fence.Term, worker.Proc, cell.Drain) error {
 	w.asked = "Drain"
 	return nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"cantina/action"
 	"cantina/cell"
@@ -37,7 +38,8 @@ type Directory struct {
 
 // NewDirectory returns an empty directory.
 func NewDirectory(sec Security) *Directory {
-	return &Directory{sec: sec, conn: map[string]*mux.Conn{}, local: map[worker.CellName]Cell{}, remote: map[worker.CellName]*remote{}, address: map[worker.CellName]string{}}
+	return &Directory{sec: sec, conn: map[string]*mux.Conn{}, local: map[worker.CellName]Cell{},
+		remote: map[worker.CellName]*remote{}, address: map[worker.CellName]string{}}
 }
 
 // Begin begins a term over a store with this identity, which every call names; Cluster returns it.
@@ -219,11 +221,13 @@ const (
 	longTimeout = 20 * time.Second
 )
 
-func invoke[Q, A any](ctx context.Context, do func(context.Context, *connect.Request[Q]) (*connect.Response[A], error), q *Q) (*A, error) {
+func invoke[Q, A any](ctx context.Context,
+	do func(context.Context, *connect.Request[Q]) (*connect.Response[A], error), q *Q) (*A, error) {
 	return invokeWithin(ctx, callTimeout, do, q)
 }
 
-func invokeWithin[Q, A any](ctx context.Context, most time.Duration, do func(context.Context, *connect.Request[Q]) (*connect.Response[A], error), q *Q) (*A, error) {
+func invokeWithin[Q, A any](ctx context.Context, most time.Duration,
+	do func(context.Context, *connect.Request[Q]) (*connect.Response[A], error), q *Q) (*A, error) {
 	limit, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	answer, err := do(limit, connect.NewRequest(q))
@@ -345,12 +349,14 @@ func (r *remote) Perform(ctx context.Context, w cell.Work) ([]cell.Refusal, erro
 
 // StopInstance implements Cell.
 func (r *remote) StopInstance(ctx context.Context, t fence.Term, proc worker.Proc, key lrp.Key, instance string) error {
-	_, err := invoke(ctx, r.rpc.StopInstance, &pb.StopInstanceRequest{To: wire.FromCallee(t, proc), Key: wire.FromLRPKey(key), Instance: instance})
+	_, err := invoke(ctx, r.rpc.StopInstance,
+		&pb.StopInstanceRequest{To: wire.FromCallee(t, proc), Key: wire.FromLRPKey(key), Instance: instance})
 	return err
 }
 
 // SignalInstance implements Cell.
-func (r *remote) SignalInstance(ctx context.Context, t fence.Term, proc worker.Proc, key lrp.Key, instance string, signal int) error {
+func (r *remote) SignalInstance(ctx context.Context, t fence.Term, proc worker.Proc, key lrp.Key, instance string,
+	signal int) error {
 	_, err := invoke(ctx, r.rpc.SignalInstance, &pb.SignalInstanceRequest{To: wire.FromCallee(t, proc), Key: wire.FromLRPKey(key), Instance: instance, Signal: int32(signal)})
 	return err
 }
@@ -359,6 +365,13 @@ func (r *remote) SignalInstance(ctx context.Context, t fence.Term, proc worker.P
 func (r *remote) CancelTask(ctx context.Context, t fence.Term, proc worker.Proc, uid string) error {
 	_, err := invoke(ctx, r.rpc.CancelTask, &pb.CancelTaskRequest{To: wire.FromCallee(t, proc), Uid: uid})
 	return err
+}
+
+// ShortenGrace implements Cell.
+func (r *remote) ShortenGrace(ctx context.Context, t fence.Term, proc worker.Proc, s cell.Shorten) (int, error) {
+	m, err := invoke(ctx, r.rpc.ShortenGrace, &pb.ShortenGraceRequest{To: wire.FromCallee(t, proc), Instances: s.Instances,
+		Tasks: s.Tasks, Job: s.Job, Node: s.Node, Grace: durationpb.New(s.Grace)})
+	return int(m.GetShortened()), err
 }
 
 // Drain implements Cell.
@@ -374,7 +387,8 @@ func (r *remote) ReadLogs(ctx context.Context, m *pb.ReadLogsRequest) (*pb.ReadL
 }
 
 // FollowLogs implements Cell.
-func (r *remote) FollowLogs(ctx context.Context, m *pb.FollowLogsRequest, each func(*pb.FollowLogsResponse) error) error {
+func (r *remote) FollowLogs(ctx context.Context, m *pb.FollowLogsRequest,
+	each func(*pb.FollowLogsResponse) error) error {
 	stream, err := r.streams.FollowLogs(ctx, connect.NewRequest(m))
 	if err != nil {
 		return fromConnect(err)

@@ -22,7 +22,8 @@ type cellHandler struct {
 
 // NewCellHandler returns the handler of the leader's calls at a cell.
 func NewCellHandler(c Receiver) http.Handler {
-	_, h := cantinav1connect.NewCellServiceHandler(&cellHandler{cell: c}, append(options(), connect.WithInterceptors(inspect{c}))...)
+	_, h := cantinav1connect.NewCellServiceHandler(&cellHandler{cell: c},
+		append(options(), connect.WithInterceptors(inspect{c}))...)
 	bounded := guard.Body(maxMessage, h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == cantinav1connect.CellServiceExecProcedure {
@@ -34,7 +35,8 @@ func NewCellHandler(c Receiver) http.Handler {
 	})
 }
 
-func (h *cellHandler) GetRunningTasks(ctx context.Context, req *connect.Request[pb.GetRunningTasksRequest]) (*connect.Response[pb.GetRunningTasksResponse], error) {
+func (h *cellHandler) GetRunningTasks(ctx context.Context,
+	req *connect.Request[pb.GetRunningTasksRequest]) (*connect.Response[pb.GetRunningTasksResponse], error) {
 	q, err := wire.ToReportRequest(req.Msg)
 	if err != nil {
 		return nil, toConnect(err)
@@ -59,7 +61,8 @@ func workloads(ms []*pb.Workload) ([]*action.Workload, error) {
 	return out, nil
 }
 
-func (h *cellHandler) RunTasks(ctx context.Context, req *connect.Request[pb.RunTasksRequest]) (*connect.Response[pb.RunTasksResponse], error) {
+func (h *cellHandler) RunTasks(ctx context.Context,
+	req *connect.Request[pb.RunTasksRequest]) (*connect.Response[pb.RunTasksResponse], error) {
 	calls, err := wire.ToRunTasks(req.Msg)
 	if err != nil {
 		return nil, toConnect(err)
@@ -129,7 +132,8 @@ func (h *cellHandler) NotifyIfTasksNotRunning(ctx context.Context, req *connect.
 	return connect.NewResponse(wire.FromNotifyAnswer(a)), nil
 }
 
-func (h *cellHandler) KillTask(ctx context.Context, req *connect.Request[pb.KillTaskRequest]) (*connect.Response[pb.KillTaskResponse], error) {
+func (h *cellHandler) KillTask(ctx context.Context,
+	req *connect.Request[pb.KillTaskRequest]) (*connect.Response[pb.KillTaskResponse], error) {
 	calls, err := wire.ToKills(req.Msg)
 	if err != nil {
 		return nil, toConnect(err)
@@ -141,7 +145,8 @@ func (h *cellHandler) KillTask(ctx context.Context, req *connect.Request[pb.Kill
 	return connect.NewResponse(&pb.KillTaskResponse{Proc: req.Msg.GetTo().GetProc(), Held: held}), nil
 }
 
-func (h *cellHandler) RequestSuicide(ctx context.Context, req *connect.Request[pb.RequestSuicideRequest]) (*connect.Response[pb.RequestSuicideResponse], error) {
+func (h *cellHandler) RequestSuicide(ctx context.Context,
+	req *connect.Request[pb.RequestSuicideRequest]) (*connect.Response[pb.RequestSuicideResponse], error) {
 	s, err := wire.ToSuicide(req.Msg)
 	if err != nil {
 		return nil, toConnect(err)
@@ -152,7 +157,8 @@ func (h *cellHandler) RequestSuicide(ctx context.Context, req *connect.Request[p
 	return connect.NewResponse(&pb.RequestSuicideResponse{Proc: string(s.Proc)}), nil
 }
 
-func (h *cellHandler) Perform(ctx context.Context, req *connect.Request[pb.PerformRequest]) (*connect.Response[pb.PerformResponse], error) {
+func (h *cellHandler) Perform(ctx context.Context,
+	req *connect.Request[pb.PerformRequest]) (*connect.Response[pb.PerformResponse], error) {
 	w, err := workOf(req.Msg)
 	if err != nil {
 		return nil, toConnect(err)
@@ -221,7 +227,8 @@ func workOf(m *pb.PerformRequest) (cell.Work, error) {
 	return w, nil
 }
 
-func (h *cellHandler) StopInstance(ctx context.Context, req *connect.Request[pb.StopInstanceRequest]) (*connect.Response[pb.StopInstanceResponse], error) {
+func (h *cellHandler) StopInstance(ctx context.Context,
+	req *connect.Request[pb.StopInstanceRequest]) (*connect.Response[pb.StopInstanceResponse], error) {
 	t, proc, err := wire.ToCallee(req.Msg.GetTo())
 	if err != nil {
 		return nil, toConnect(err)
@@ -236,7 +243,8 @@ func (h *cellHandler) StopInstance(ctx context.Context, req *connect.Request[pb.
 	return connect.NewResponse(&pb.StopInstanceResponse{Term: wire.FromTerm(t), Proc: string(proc)}), nil
 }
 
-func (h *cellHandler) SignalInstance(ctx context.Context, req *connect.Request[pb.SignalInstanceRequest]) (*connect.Response[pb.SignalInstanceResponse], error) {
+func (h *cellHandler) SignalInstance(ctx context.Context,
+	req *connect.Request[pb.SignalInstanceRequest]) (*connect.Response[pb.SignalInstanceResponse], error) {
 	t, proc, err := wire.ToCallee(req.Msg.GetTo())
 	if err != nil {
 		return nil, toConnect(err)
@@ -251,7 +259,8 @@ func (h *cellHandler) SignalInstance(ctx context.Context, req *connect.Request[p
 	return connect.NewResponse(&pb.SignalInstanceResponse{Term: wire.FromTerm(t), Proc: string(proc)}), nil
 }
 
-func (h *cellHandler) CancelTask(ctx context.Context, req *connect.Request[pb.CancelTaskRequest]) (*connect.Response[pb.CancelTaskResponse], error) {
+func (h *cellHandler) CancelTask(ctx context.Context,
+	req *connect.Request[pb.CancelTaskRequest]) (*connect.Response[pb.CancelTaskResponse], error) {
 	t, proc, err := wire.ToCallee(req.Msg.GetTo())
 	if err != nil {
 		return nil, toConnect(err)
@@ -262,7 +271,28 @@ func (h *cellHandler) CancelTask(ctx context.Context, req *connect.Request[pb.Ca
 	return connect.NewResponse(&pb.CancelTaskResponse{Term: wire.FromTerm(t), Proc: string(proc)}), nil
 }
 
-func (h *cellHandler) Drain(ctx context.Context, req *connect.Request[pb.DrainRequest]) (*connect.Response[pb.DrainResponse], error) {
+func (h *cellHandler) ShortenGrace(
+	ctx context.Context, req *connect.Request[pb.ShortenGraceRequest],
+) (*connect.Response[pb.ShortenGraceResponse], error) {
+	t, proc, err := wire.ToCallee(req.Msg.GetTo())
+	if err != nil {
+		return nil, toConnect(err)
+	}
+	grace, err := wire.ToDuration(req.Msg.GetGrace())
+	if err != nil {
+		return nil, toConnect(err)
+	}
+	n, err := h.cell.ShortenGrace(ctx, t, proc, cell.Shorten{Instances: req.Msg.GetInstances(), Tasks: req.Msg.GetTasks(),
+		Job: req.Msg.GetJob(), Node: req.Msg.GetNode(), Grace: grace})
+	if err != nil {
+		return nil, toConnect(err)
+	}
+	return connect.NewResponse(&pb.ShortenGraceResponse{Term: wire.FromTerm(t), Proc: string(proc),
+		Shortened: int32(n)}), nil
+}
+
+func (h *cellHandler) Drain(ctx context.Context,
+	req *connect.Request[pb.DrainRequest]) (*connect.Response[pb.DrainResponse], error) {
 	t, proc, err := wire.ToCallee(req.Msg.GetTo())
 	if err != nil {
 		return nil, toConnect(err)
@@ -278,7 +308,8 @@ func (h *cellHandler) Drain(ctx context.Context, req *connect.Request[pb.DrainRe
 	return connect.NewResponse(&pb.DrainResponse{Term: wire.FromTerm(t), Proc: string(proc)}), nil
 }
 
-func (h *cellHandler) ReadLogs(ctx context.Context, req *connect.Request[pb.ReadLogsRequest]) (*connect.Response[pb.ReadLogsResponse], error) {
+func (h *cellHandler) ReadLogs(ctx context.Context,
+	req *connect.Request[pb.ReadLogsRequest]) (*connect.Response[pb.ReadLogsResponse], error) {
 	m, err := h.cell.ReadLogs(ctx, req.Msg)
 	if err != nil {
 		return nil, toConnect(err)

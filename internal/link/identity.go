@@ -87,6 +87,7 @@ var ofMachine = map[string]bool{
 	cantinav1connect.CellServiceSignalInstanceProcedure:          true,
 	cantinav1connect.CellServiceCancelTaskProcedure:              true,
 	cantinav1connect.CellServiceDrainProcedure:                   true,
+	cantinav1connect.CellServiceShortenGraceProcedure:            true,
 }
 
 func (i inspect) check(procedure string, m any) error {

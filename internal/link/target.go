@@ -28,6 +28,7 @@ type Cell interface {
 	// SignalInstance sends a signal to the main process of an instance, at most once.
 	SignalInstance(ctx context.Context, t fence.Term, proc worker.Proc, key lrp.Key, instance string, signal int) error
 	CancelTask(ctx context.Context, t fence.Term, proc worker.Proc, uid string) error
+	ShortenGrace(ctx context.Context, t fence.Term, proc worker.Proc, s cell.Shorten) (int, error)
 	Drain(ctx context.Context, t fence.Term, proc worker.Proc, e cell.Drain) error
 	ReadLogs(ctx context.Context, m *pb.ReadLogsRequest) (*pb.ReadLogsResponse, error)
 	// StartExec runs a program in a running container.

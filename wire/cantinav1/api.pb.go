@@ -8205,6 +8205,122 @@ func (x *Subject) GetNode() string {
 	return ""
 }
 
+type ShortenStopRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A service, instance, task, job or node.
+	Subject       *Subject             `protobuf:"bytes,1,opt,name=subject,proto3" json:"subject,omitempty"`
+	Grace         *durationpb.Duration `protobuf:"bytes,2,opt,name=grace,proto3" json:"grace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShortenStopRequest) Reset() {
+	*x = ShortenStopRequest{}
+	mi := &file_cantina_v1_api_proto_msgTypes[115]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShortenStopRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShortenStopRequest) ProtoMessage() {}
+
+func (x *ShortenStopRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[115]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShortenStopRequest.ProtoReflect.Descriptor instead.
+func (*ShortenStopRequest) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{115}
+}
+
+func (x *ShortenStopRequest) GetSubject() *Subject {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
+}
+
+func (x *ShortenStopRequest) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
+type ShortenStopResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How much work of the subject is to end and has a container.
+	Ending int32 `protobuf:"varint,1,opt,name=ending,proto3" json:"ending,omitempty"`
+	// How much of it is killed after the shorter grace.
+	Shortened int32 `protobuf:"varint,2,opt,name=shortened,proto3" json:"shortened,omitempty"`
+	// The cells that did not answer.
+	Unreached     []string `protobuf:"bytes,3,rep,name=unreached,proto3" json:"unreached,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShortenStopResponse) Reset() {
+	*x = ShortenStopResponse{}
+	mi := &file_cantina_v1_api_proto_msgTypes[116]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShortenStopResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShortenStopResponse) ProtoMessage() {}
+
+func (x *ShortenStopResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[116]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShortenStopResponse.ProtoReflect.Descriptor instead.
+func (*ShortenStopResponse) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{116}
+}
+
+func (x *ShortenStopResponse) GetEnding() int32 {
+	if x != nil {
+		return x.Ending
+	}
+	return 0
+}
+
+func (x *ShortenStopResponse) GetShortened() int32 {
+	if x != nil {
+		return x.Shortened
+	}
+	return 0
+}
+
+func (x *ShortenStopResponse) GetUnreached() []string {
+	if x != nil {
+		return x.Unreached
+	}
+	return nil
+}
+
 type ExplainRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Subject       *Subject               `protobuf:"bytes,1,opt,name=subject,proto3" json:"subject,omitempty"`
@@ -8214,7 +8330,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[115]
+	mi := &file_cantina_v1_api_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8226,7 +8342,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[115]
+	mi := &file_cantina_v1_api_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8239,7 +8355,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{115}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ExplainRequest) GetSubject() *Subject {
@@ -8268,7 +8384,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[116]
+	mi := &file_cantina_v1_api_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8280,7 +8396,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[116]
+	mi := &file_cantina_v1_api_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8293,7 +8409,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{116}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *ExplainResponse) GetSubject() *Subject {
@@ -8370,7 +8486,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_cantina_v1_api_proto_msgTypes[117]
+	mi := &file_cantina_v1_api_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8382,7 +8498,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[117]
+	mi := &file_cantina_v1_api_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8395,7 +8511,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{117}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *Reason) GetCode() string {
@@ -8479,7 +8595,7 @@ type StreamEventsRequest struct {
 
 func (x *StreamEventsRequest) Reset() {
 	*x = StreamEventsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[118]
+	mi := &file_cantina_v1_api_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8491,7 +8607,7 @@ func (x *StreamEventsRequest) String() string {
 func (*StreamEventsRequest) ProtoMessage() {}
 
 func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[118]
+	mi := &file_cantina_v1_api_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8504,7 +8620,7 @@ func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsRequest.ProtoReflect.Descriptor instead.
 func (*StreamEventsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{118}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *StreamEventsRequest) GetSince() string {
@@ -8555,7 +8671,7 @@ type StreamEventsResponse struct {
 
 func (x *StreamEventsResponse) Reset() {
 	*x = StreamEventsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[119]
+	mi := &file_cantina_v1_api_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8567,7 +8683,7 @@ func (x *StreamEventsResponse) String() string {
 func (*StreamEventsResponse) ProtoMessage() {}
 
 func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[119]
+	mi := &file_cantina_v1_api_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8580,7 +8696,7 @@ func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsResponse.ProtoReflect.Descriptor instead.
 func (*StreamEventsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{119}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *StreamEventsResponse) GetEvent() *Event {
@@ -8629,7 +8745,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_cantina_v1_api_proto_msgTypes[120]
+	mi := &file_cantina_v1_api_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8641,7 +8757,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[120]
+	mi := &file_cantina_v1_api_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8654,7 +8770,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{120}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *Event) GetRevision() int64 {
@@ -8773,7 +8889,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_cantina_v1_api_proto_msgTypes[121]
+	mi := &file_cantina_v1_api_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8785,7 +8901,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[121]
+	mi := &file_cantina_v1_api_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8798,7 +8914,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{121}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *Gap) GetAfter() string {
@@ -8842,7 +8958,7 @@ type OutputQuery struct {
 
 func (x *OutputQuery) Reset() {
 	*x = OutputQuery{}
-	mi := &file_cantina_v1_api_proto_msgTypes[122]
+	mi := &file_cantina_v1_api_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8854,7 +8970,7 @@ func (x *OutputQuery) String() string {
 func (*OutputQuery) ProtoMessage() {}
 
 func (x *OutputQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[122]
+	mi := &file_cantina_v1_api_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8867,7 +8983,7 @@ func (x *OutputQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputQuery.ProtoReflect.Descriptor instead.
 func (*OutputQuery) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{122}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *OutputQuery) GetDomain() string {
@@ -8989,7 +9105,7 @@ type OutputLine struct {
 
 func (x *OutputLine) Reset() {
 	*x = OutputLine{}
-	mi := &file_cantina_v1_api_proto_msgTypes[123]
+	mi := &file_cantina_v1_api_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9001,7 +9117,7 @@ func (x *OutputLine) String() string {
 func (*OutputLine) ProtoMessage() {}
 
 func (x *OutputLine) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[123]
+	mi := &file_cantina_v1_api_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9014,7 +9130,7 @@ func (x *OutputLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputLine.ProtoReflect.Descriptor instead.
 func (*OutputLine) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{123}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *OutputLine) GetTime() *timestamppb.Timestamp {
@@ -9099,7 +9215,7 @@ type ReadOutputRequest struct {
 
 func (x *ReadOutputRequest) Reset() {
 	*x = ReadOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[124]
+	mi := &file_cantina_v1_api_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9111,7 +9227,7 @@ func (x *ReadOutputRequest) String() string {
 func (*ReadOutputRequest) ProtoMessage() {}
 
 func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[124]
+	mi := &file_cantina_v1_api_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9124,7 +9240,7 @@ func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputRequest.ProtoReflect.Descriptor instead.
 func (*ReadOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{124}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *ReadOutputRequest) GetQuery() *OutputQuery {
@@ -9164,7 +9280,7 @@ type ReadOutputResponse struct {
 
 func (x *ReadOutputResponse) Reset() {
 	*x = ReadOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[125]
+	mi := &file_cantina_v1_api_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9176,7 +9292,7 @@ func (x *ReadOutputResponse) String() string {
 func (*ReadOutputResponse) ProtoMessage() {}
 
 func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[125]
+	mi := &file_cantina_v1_api_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9189,7 +9305,7 @@ func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputResponse.ProtoReflect.Descriptor instead.
 func (*ReadOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{125}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *ReadOutputResponse) GetLines() []*OutputLine {
@@ -9246,7 +9362,7 @@ type FollowOutputRequest struct {
 
 func (x *FollowOutputRequest) Reset() {
 	*x = FollowOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[126]
+	mi := &file_cantina_v1_api_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9258,7 +9374,7 @@ func (x *FollowOutputRequest) String() string {
 func (*FollowOutputRequest) ProtoMessage() {}
 
 func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[126]
+	mi := &file_cantina_v1_api_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9271,7 +9387,7 @@ func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputRequest.ProtoReflect.Descriptor instead.
 func (*FollowOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{126}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *FollowOutputRequest) GetQuery() *OutputQuery {
@@ -9309,7 +9425,7 @@ type FollowOutputResponse struct {
 
 func (x *FollowOutputResponse) Reset() {
 	*x = FollowOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[127]
+	mi := &file_cantina_v1_api_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9321,7 +9437,7 @@ func (x *FollowOutputResponse) String() string {
 func (*FollowOutputResponse) ProtoMessage() {}
 
 func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[127]
+	mi := &file_cantina_v1_api_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9334,7 +9450,7 @@ func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputResponse.ProtoReflect.Descriptor instead.
 func (*FollowOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{127}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *FollowOutputResponse) GetLines() []*OutputLine {
@@ -10045,7 +10161,14 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x14\n" +
 	"\x05index\x18\x04 \x01(\x05R\x05index\x12\x12\n" +
-	"\x04node\x18\x05 \x01(\tR\x04node\"?\n" +
+	"\x04node\x18\x05 \x01(\tR\x04node\"t\n" +
+	"\x12ShortenStopRequest\x12-\n" +
+	"\asubject\x18\x01 \x01(\v2\x13.cantina.v1.SubjectR\asubject\x12/\n" +
+	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"i\n" +
+	"\x13ShortenStopResponse\x12\x16\n" +
+	"\x06ending\x18\x01 \x01(\x05R\x06ending\x12\x1c\n" +
+	"\tshortened\x18\x02 \x01(\x05R\tshortened\x12\x1c\n" +
+	"\tunreached\x18\x03 \x03(\tR\tunreached\"?\n" +
 	"\x0eExplainRequest\x12-\n" +
 	"\asubject\x18\x01 \x01(\v2\x13.cantina.v1.SubjectR\asubject\"\xc8\x02\n" +
 	"\x0fExplainResponse\x12-\n" +
@@ -10147,7 +10270,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x18\n" +
 	"\amissing\x18\x03 \x03(\tR\amissing\x12\x10\n" +
 	"\x03end\x18\x04 \x01(\bR\x03end\x12,\n" +
-	"\x06packed\x18\x05 \x01(\v2\x14.cantina.v1.LogLinesR\x06packed2\xc7\x1b\n" +
+	"\x06packed\x18\x05 \x01(\v2\x14.cantina.v1.LogLinesR\x06packed2\x97\x1c\n" +
 	"\x0eCantinaService\x129\n" +
 	"\x04Plan\x12\x17.cantina.v1.PlanRequest\x1a\x18.cantina.v1.PlanResponse\x12<\n" +
 	"\x05Apply\x12\x18.cantina.v1.ApplyRequest\x1a\x19.cantina.v1.ApplyResponse\x12Q\n" +
@@ -10195,7 +10318,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\aEndWait\x12\x1a.cantina.v1.EndWaitRequest\x1a\x1b.cantina.v1.EndWaitResponse\x12W\n" +
 	"\x0eListQuarantine\x12!.cantina.v1.ListQuarantineRequest\x1a\".cantina.v1.ListQuarantineResponse\x12c\n" +
 	"\x12ReleaseQuarantined\x12%.cantina.v1.ReleaseQuarantinedRequest\x1a&.cantina.v1.ReleaseQuarantinedResponse\x12B\n" +
-	"\aExplain\x12\x1a.cantina.v1.ExplainRequest\x1a\x1b.cantina.v1.ExplainResponse\x12S\n" +
+	"\aExplain\x12\x1a.cantina.v1.ExplainRequest\x1a\x1b.cantina.v1.ExplainResponse\x12N\n" +
+	"\vShortenStop\x12\x1e.cantina.v1.ShortenStopRequest\x1a\x1f.cantina.v1.ShortenStopResponse\x12S\n" +
 	"\fStreamEvents\x12\x1f.cantina.v1.StreamEventsRequest\x1a .cantina.v1.StreamEventsResponse0\x01\x12K\n" +
 	"\n" +
 	"ReadOutput\x12\x1d.cantina.v1.ReadOutputRequest\x1a\x1e.cantina.v1.ReadOutputResponse\x12S\n" +
@@ -10213,7 +10337,7 @@ func file_cantina_v1_api_proto_rawDescGZIP() []byte {
 	return file_cantina_v1_api_proto_rawDescData
 }
 
-var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 137)
+var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 139)
 var file_cantina_v1_api_proto_goTypes = []any{
 	(*ErrorDetail)(nil),                // 0: cantina.v1.ErrorDetail
 	(*Problem)(nil),                    // 1: cantina.v1.Problem
@@ -10330,41 +10454,43 @@ var file_cantina_v1_api_proto_goTypes = []any{
 	(*ReleaseQuarantinedRequest)(nil),  // 112: cantina.v1.ReleaseQuarantinedRequest
 	(*ReleaseQuarantinedResponse)(nil), // 113: cantina.v1.ReleaseQuarantinedResponse
 	(*Subject)(nil),                    // 114: cantina.v1.Subject
-	(*ExplainRequest)(nil),             // 115: cantina.v1.ExplainRequest
-	(*ExplainResponse)(nil),            // 116: cantina.v1.ExplainResponse
-	(*Reason)(nil),                     // 117: cantina.v1.Reason
-	(*StreamEventsRequest)(nil),        // 118: cantina.v1.StreamEventsRequest
-	(*StreamEventsResponse)(nil),       // 119: cantina.v1.StreamEventsResponse
-	(*Event)(nil),                      // 120: cantina.v1.Event
-	(*Gap)(nil),                        // 121: cantina.v1.Gap
-	(*OutputQuery)(nil),                // 122: cantina.v1.OutputQuery
-	(*OutputLine)(nil),                 // 123: cantina.v1.OutputLine
-	(*ReadOutputRequest)(nil),          // 124: cantina.v1.ReadOutputRequest
-	(*ReadOutputResponse)(nil),         // 125: cantina.v1.ReadOutputResponse
-	(*FollowOutputRequest)(nil),        // 126: cantina.v1.FollowOutputRequest
-	(*FollowOutputResponse)(nil),       // 127: cantina.v1.FollowOutputResponse
-	nil,                                // 128: cantina.v1.ServiceVersion.RoutesEntry
-	nil,                                // 129: cantina.v1.TaskDefinition.LabelsEntry
-	nil,                                // 130: cantina.v1.JobDefinition.ResourcesEntry
-	nil,                                // 131: cantina.v1.LevelResources.TakeEntry
-	nil,                                // 132: cantina.v1.LevelResources.LimitEntry
-	nil,                                // 133: cantina.v1.Cell.CapacityEntry
-	nil,                                // 134: cantina.v1.Cell.FreeEntry
-	nil,                                // 135: cantina.v1.Cell.LabelsEntry
-	nil,                                // 136: cantina.v1.Status.CountsEntry
-	(*Term)(nil),                       // 137: cantina.v1.Term
-	(*timestamppb.Timestamp)(nil),      // 138: google.protobuf.Timestamp
-	(*Workload)(nil),                   // 139: cantina.v1.Workload
-	(*Mapping)(nil),                    // 140: cantina.v1.Mapping
-	(*structpb.Value)(nil),             // 141: google.protobuf.Value
-	(*durationpb.Duration)(nil),        // 142: google.protobuf.Duration
-	(*structpb.Struct)(nil),            // 143: google.protobuf.Struct
-	(*LogGap)(nil),                     // 144: cantina.v1.LogGap
-	(*LogLines)(nil),                   // 145: cantina.v1.LogLines
+	(*ShortenStopRequest)(nil),         // 115: cantina.v1.ShortenStopRequest
+	(*ShortenStopResponse)(nil),        // 116: cantina.v1.ShortenStopResponse
+	(*ExplainRequest)(nil),             // 117: cantina.v1.ExplainRequest
+	(*ExplainResponse)(nil),            // 118: cantina.v1.ExplainResponse
+	(*Reason)(nil),                     // 119: cantina.v1.Reason
+	(*StreamEventsRequest)(nil),        // 120: cantina.v1.StreamEventsRequest
+	(*StreamEventsResponse)(nil),       // 121: cantina.v1.StreamEventsResponse
+	(*Event)(nil),                      // 122: cantina.v1.Event
+	(*Gap)(nil),                        // 123: cantina.v1.Gap
+	(*OutputQuery)(nil),                // 124: cantina.v1.OutputQuery
+	(*OutputLine)(nil),                 // 125: cantina.v1.OutputLine
+	(*ReadOutputRequest)(nil),          // 126: cantina.v1.ReadOutputRequest
+	(*ReadOutputResponse)(nil),         // 127: cantina.v1.ReadOutputResponse
+	(*FollowOutputRequest)(nil),        // 128: cantina.v1.FollowOutputRequest
+	(*FollowOutputResponse)(nil),       // 129: cantina.v1.FollowOutputResponse
+	nil,                                // 130: cantina.v1.ServiceVersion.RoutesEntry
+	nil,                                // 131: cantina.v1.TaskDefinition.LabelsEntry
+	nil,                                // 132: cantina.v1.JobDefinition.ResourcesEntry
+	nil,                                // 133: cantina.v1.LevelResources.TakeEntry
+	nil,                                // 134: cantina.v1.LevelResources.LimitEntry
+	nil,                                // 135: cantina.v1.Cell.CapacityEntry
+	nil,                                // 136: cantina.v1.Cell.FreeEntry
+	nil,                                // 137: cantina.v1.Cell.LabelsEntry
+	nil,                                // 138: cantina.v1.Status.CountsEntry
+	(*Term)(nil),                       // 139: cantina.v1.Term
+	(*timestamppb.Timestamp)(nil),      // 140: google.protobuf.Timestamp
+	(*Workload)(nil),                   // 141: cantina.v1.Workload
+	(*Mapping)(nil),                    // 142: cantina.v1.Mapping
+	(*structpb.Value)(nil),             // 143: google.protobuf.Value
+	(*durationpb.Duration)(nil),        // 144: google.protobuf.Duration
+	(*structpb.Struct)(nil),            // 145: google.protobuf.Struct
+	(*LogGap)(nil),                     // 146: cantina.v1.LogGap
+	(*LogLines)(nil),                   // 147: cantina.v1.LogLines
 }
 var file_cantina_v1_api_proto_depIdxs = []int32{
 	1,   // 0: cantina.v1.ErrorDetail.problems:type_name -> cantina.v1.Problem
-	137, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
+	139, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
 	5,   // 2: cantina.v1.PlanRequest.files:type_name -> cantina.v1.SpecFile
 	10,  // 3: cantina.v1.PlanResponse.domains:type_name -> cantina.v1.DomainChange
 	5,   // 4: cantina.v1.ApplyRequest.files:type_name -> cantina.v1.SpecFile
@@ -10372,18 +10498,18 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	10,  // 6: cantina.v1.ApplyResponse.domains:type_name -> cantina.v1.DomainChange
 	11,  // 7: cantina.v1.DomainChange.changes:type_name -> cantina.v1.Change
 	12,  // 8: cantina.v1.Change.fields:type_name -> cantina.v1.FieldChange
-	138, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
+	140, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
 	14,  // 10: cantina.v1.Service.versions:type_name -> cantina.v1.ServiceVersion
-	139, // 11: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
-	128, // 12: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
+	141, // 11: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
+	130, // 12: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
 	3,   // 13: cantina.v1.ListServicesRequest.page:type_name -> cantina.v1.Page
 	13,  // 14: cantina.v1.ListServicesResponse.services:type_name -> cantina.v1.Service
 	4,   // 15: cantina.v1.ListServicesResponse.listing:type_name -> cantina.v1.Listing
 	13,  // 16: cantina.v1.GetServiceResponse.service:type_name -> cantina.v1.Service
-	140, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
-	138, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
-	138, // 19: cantina.v1.Instance.stop_by:type_name -> google.protobuf.Timestamp
-	138, // 20: cantina.v1.Instance.last_crash_time:type_name -> google.protobuf.Timestamp
+	142, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
+	140, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
+	140, // 19: cantina.v1.Instance.stop_by:type_name -> google.protobuf.Timestamp
+	140, // 20: cantina.v1.Instance.last_crash_time:type_name -> google.protobuf.Timestamp
 	3,   // 21: cantina.v1.ListInstancesRequest.page:type_name -> cantina.v1.Page
 	19,  // 22: cantina.v1.ListInstancesResponse.instances:type_name -> cantina.v1.Instance
 	4,   // 23: cantina.v1.ListInstancesResponse.listing:type_name -> cantina.v1.Listing
@@ -10392,14 +10518,14 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 26: cantina.v1.RemoveServiceRequest.write:type_name -> cantina.v1.Write
 	13,  // 27: cantina.v1.RemoveServiceResponse.service:type_name -> cantina.v1.Service
 	2,   // 28: cantina.v1.RestartServiceRequest.write:type_name -> cantina.v1.Write
-	141, // 29: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
-	138, // 30: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
-	138, // 31: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
-	138, // 32: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
+	143, // 29: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
+	140, // 30: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
+	140, // 31: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
+	140, // 32: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
 	29,  // 33: cantina.v1.Task.definition:type_name -> cantina.v1.TaskDefinition
-	139, // 34: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
-	129, // 35: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
-	142, // 36: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
+	141, // 34: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
+	131, // 35: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
+	144, // 36: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
 	3,   // 37: cantina.v1.ListTasksRequest.page:type_name -> cantina.v1.Page
 	28,  // 38: cantina.v1.ListTasksResponse.tasks:type_name -> cantina.v1.Task
 	4,   // 39: cantina.v1.ListTasksResponse.listing:type_name -> cantina.v1.Listing
@@ -10413,17 +10539,17 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 47: cantina.v1.ResolveTaskRequest.write:type_name -> cantina.v1.Write
 	28,  // 48: cantina.v1.ResolveTaskResponse.task:type_name -> cantina.v1.Task
 	45,  // 49: cantina.v1.Job.counts:type_name -> cantina.v1.Counts
-	138, // 50: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
-	138, // 51: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	140, // 50: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
+	140, // 51: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
 	43,  // 52: cantina.v1.Job.definition:type_name -> cantina.v1.JobDefinition
-	139, // 53: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
-	130, // 54: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
-	131, // 55: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
-	132, // 56: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
-	138, // 57: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
-	138, // 58: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
-	143, // 59: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
-	138, // 60: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
+	141, // 53: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
+	132, // 54: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
+	133, // 55: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
+	134, // 56: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
+	140, // 57: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
+	140, // 58: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
+	145, // 59: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
+	140, // 60: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
 	3,   // 61: cantina.v1.ListJobsRequest.page:type_name -> cantina.v1.Page
 	42,  // 62: cantina.v1.ListJobsResponse.jobs:type_name -> cantina.v1.Job
 	4,   // 63: cantina.v1.ListJobsResponse.listing:type_name -> cantina.v1.Listing
@@ -10439,55 +10565,55 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	42,  // 73: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
 	2,   // 74: cantina.v1.RetryJobRequest.write:type_name -> cantina.v1.Write
 	2,   // 75: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
-	142, // 76: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
-	142, // 77: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	138, // 78: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	138, // 79: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
-	138, // 80: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
+	144, // 76: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
+	144, // 77: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	140, // 78: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	140, // 79: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
+	140, // 80: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
 	65,  // 81: cantina.v1.Schedule.pending:type_name -> cantina.v1.ScheduleFiring
-	138, // 82: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
-	138, // 83: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
+	140, // 82: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
+	140, // 83: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
 	66,  // 84: cantina.v1.Schedule.history:type_name -> cantina.v1.ScheduleEntry
 	67,  // 85: cantina.v1.Schedule.upcoming:type_name -> cantina.v1.ScheduleTime
 	64,  // 86: cantina.v1.Schedule.signal:type_name -> cantina.v1.ScheduleSignal
-	138, // 87: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
-	138, // 88: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
-	138, // 89: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
-	138, // 90: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
-	138, // 91: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
+	140, // 87: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
+	140, // 88: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
+	140, // 89: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
+	140, // 90: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
+	140, // 91: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
 	3,   // 92: cantina.v1.ListSchedulesRequest.page:type_name -> cantina.v1.Page
 	63,  // 93: cantina.v1.ListSchedulesResponse.schedules:type_name -> cantina.v1.Schedule
 	4,   // 94: cantina.v1.ListSchedulesResponse.listing:type_name -> cantina.v1.Listing
 	63,  // 95: cantina.v1.GetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	138, // 96: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
+	140, // 96: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
 	72,  // 97: cantina.v1.ListMissedResponse.missed:type_name -> cantina.v1.Missed
 	2,   // 98: cantina.v1.PauseScheduleRequest.write:type_name -> cantina.v1.Write
 	63,  // 99: cantina.v1.PauseScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	138, // 100: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
+	140, // 100: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
 	2,   // 101: cantina.v1.RunScheduleRequest.write:type_name -> cantina.v1.Write
 	63,  // 102: cantina.v1.RunScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	138, // 103: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	138, // 104: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	140, // 103: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	140, // 104: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
 	2,   // 105: cantina.v1.BackfillScheduleRequest.write:type_name -> cantina.v1.Write
 	63,  // 106: cantina.v1.BackfillScheduleResponse.schedule:type_name -> cantina.v1.Schedule
 	2,   // 107: cantina.v1.ResetScheduleRequest.write:type_name -> cantina.v1.Write
-	138, // 108: cantina.v1.ResetScheduleResponse.cursor:type_name -> google.protobuf.Timestamp
+	140, // 108: cantina.v1.ResetScheduleResponse.cursor:type_name -> google.protobuf.Timestamp
 	63,  // 109: cantina.v1.ResetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
 	2,   // 110: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
-	138, // 111: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
-	142, // 112: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
-	133, // 113: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
-	134, // 114: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
-	135, // 115: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
+	140, // 111: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
+	144, // 112: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
+	135, // 113: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
+	136, // 114: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
+	137, // 115: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
 	86,  // 116: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
-	138, // 117: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	138, // 118: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
-	138, // 119: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
+	140, // 117: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	140, // 118: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
+	140, // 119: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
 	3,   // 120: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
 	85,  // 121: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
 	4,   // 122: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
 	85,  // 123: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
-	142, // 124: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
+	144, // 124: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
 	2,   // 125: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
 	85,  // 126: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
 	2,   // 127: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
@@ -10496,144 +10622,148 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 130: cantina.v1.DiscardUnknownRequest.write:type_name -> cantina.v1.Write
 	2,   // 131: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
 	103, // 132: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
-	138, // 133: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
-	142, // 134: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
+	140, // 133: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
+	144, // 134: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
 	105, // 135: cantina.v1.Status.held:type_name -> cantina.v1.Held
-	136, // 136: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
+	138, // 136: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
 	106, // 137: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
 	104, // 138: cantina.v1.Status.rollouts:type_name -> cantina.v1.Rollout
-	138, // 139: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
-	142, // 140: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
-	138, // 141: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
+	140, // 139: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
+	144, // 140: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
+	140, // 141: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
 	2,   // 142: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
 	3,   // 143: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
 	109, // 144: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
 	4,   // 145: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
 	2,   // 146: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
-	114, // 147: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
-	114, // 148: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
-	117, // 149: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
-	120, // 150: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
-	123, // 151: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
-	138, // 152: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
-	142, // 153: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
-	120, // 154: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
-	121, // 155: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
-	138, // 156: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
-	13,  // 157: cantina.v1.Event.service:type_name -> cantina.v1.Service
-	19,  // 158: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
-	28,  // 159: cantina.v1.Event.task:type_name -> cantina.v1.Task
-	42,  // 160: cantina.v1.Event.job:type_name -> cantina.v1.Job
-	46,  // 161: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
-	85,  // 162: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
-	63,  // 163: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
-	138, // 164: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
-	138, // 165: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
-	138, // 166: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
-	144, // 167: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
-	122, // 168: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	3,   // 169: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
-	123, // 170: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	145, // 171: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
-	122, // 172: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	123, // 173: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	145, // 174: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
-	44,  // 175: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
-	6,   // 176: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
-	8,   // 177: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
-	15,  // 178: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
-	17,  // 179: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
-	20,  // 180: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
-	22,  // 181: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
-	24,  // 182: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
-	26,  // 183: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
-	30,  // 184: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
-	32,  // 185: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
-	34,  // 186: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
-	36,  // 187: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
-	38,  // 188: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
-	40,  // 189: cantina.v1.CantinaService.ResolveTask:input_type -> cantina.v1.ResolveTaskRequest
-	47,  // 190: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
-	49,  // 191: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
-	51,  // 192: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
-	53,  // 193: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
-	55,  // 194: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
-	57,  // 195: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
-	59,  // 196: cantina.v1.CantinaService.RetryJob:input_type -> cantina.v1.RetryJobRequest
-	61,  // 197: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
-	68,  // 198: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
-	70,  // 199: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
-	73,  // 200: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
-	75,  // 201: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
-	77,  // 202: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
-	79,  // 203: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
-	81,  // 204: cantina.v1.CantinaService.ResetSchedule:input_type -> cantina.v1.ResetScheduleRequest
-	83,  // 205: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
-	87,  // 206: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
-	89,  // 207: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
-	99,  // 208: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
-	95,  // 209: cantina.v1.CantinaService.AdoptCell:input_type -> cantina.v1.AdoptCellRequest
-	97,  // 210: cantina.v1.CantinaService.DiscardUnknown:input_type -> cantina.v1.DiscardUnknownRequest
-	91,  // 211: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
-	93,  // 212: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
-	101, // 213: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
-	107, // 214: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
-	110, // 215: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
-	112, // 216: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
-	115, // 217: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
-	118, // 218: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
-	124, // 219: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
-	126, // 220: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
-	7,   // 221: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
-	9,   // 222: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
-	16,  // 223: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
-	18,  // 224: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
-	21,  // 225: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
-	23,  // 226: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
-	25,  // 227: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
-	27,  // 228: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
-	31,  // 229: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
-	33,  // 230: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
-	35,  // 231: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
-	37,  // 232: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
-	39,  // 233: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
-	41,  // 234: cantina.v1.CantinaService.ResolveTask:output_type -> cantina.v1.ResolveTaskResponse
-	48,  // 235: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
-	50,  // 236: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
-	52,  // 237: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
-	54,  // 238: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
-	56,  // 239: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
-	58,  // 240: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
-	60,  // 241: cantina.v1.CantinaService.RetryJob:output_type -> cantina.v1.RetryJobResponse
-	62,  // 242: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
-	69,  // 243: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
-	71,  // 244: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
-	74,  // 245: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
-	76,  // 246: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
-	78,  // 247: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
-	80,  // 248: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
-	82,  // 249: cantina.v1.CantinaService.ResetSchedule:output_type -> cantina.v1.ResetScheduleResponse
-	84,  // 250: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
-	88,  // 251: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
-	90,  // 252: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
-	100, // 253: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
-	96,  // 254: cantina.v1.CantinaService.AdoptCell:output_type -> cantina.v1.AdoptCellResponse
-	98,  // 255: cantina.v1.CantinaService.DiscardUnknown:output_type -> cantina.v1.DiscardUnknownResponse
-	92,  // 256: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
-	94,  // 257: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
-	102, // 258: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
-	108, // 259: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
-	111, // 260: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
-	113, // 261: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
-	116, // 262: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
-	119, // 263: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
-	125, // 264: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
-	127, // 265: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
-	221, // [221:266] is the sub-list for method output_type
-	176, // [176:221] is the sub-list for method input_type
-	176, // [176:176] is the sub-list for extension type_name
-	176, // [176:176] is the sub-list for extension extendee
-	0,   // [0:176] is the sub-list for field type_name
+	114, // 147: cantina.v1.ShortenStopRequest.subject:type_name -> cantina.v1.Subject
+	144, // 148: cantina.v1.ShortenStopRequest.grace:type_name -> google.protobuf.Duration
+	114, // 149: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
+	114, // 150: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
+	119, // 151: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
+	122, // 152: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
+	125, // 153: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
+	140, // 154: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
+	144, // 155: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
+	122, // 156: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
+	123, // 157: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
+	140, // 158: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
+	13,  // 159: cantina.v1.Event.service:type_name -> cantina.v1.Service
+	19,  // 160: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
+	28,  // 161: cantina.v1.Event.task:type_name -> cantina.v1.Task
+	42,  // 162: cantina.v1.Event.job:type_name -> cantina.v1.Job
+	46,  // 163: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
+	85,  // 164: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
+	63,  // 165: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
+	140, // 166: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
+	140, // 167: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
+	140, // 168: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
+	146, // 169: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
+	124, // 170: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	3,   // 171: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
+	125, // 172: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	147, // 173: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
+	124, // 174: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	125, // 175: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	147, // 176: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
+	44,  // 177: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
+	6,   // 178: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
+	8,   // 179: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
+	15,  // 180: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
+	17,  // 181: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
+	20,  // 182: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
+	22,  // 183: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
+	24,  // 184: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
+	26,  // 185: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
+	30,  // 186: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
+	32,  // 187: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
+	34,  // 188: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
+	36,  // 189: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
+	38,  // 190: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
+	40,  // 191: cantina.v1.CantinaService.ResolveTask:input_type -> cantina.v1.ResolveTaskRequest
+	47,  // 192: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
+	49,  // 193: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
+	51,  // 194: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
+	53,  // 195: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
+	55,  // 196: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
+	57,  // 197: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
+	59,  // 198: cantina.v1.CantinaService.RetryJob:input_type -> cantina.v1.RetryJobRequest
+	61,  // 199: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
+	68,  // 200: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
+	70,  // 201: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
+	73,  // 202: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
+	75,  // 203: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
+	77,  // 204: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
+	79,  // 205: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
+	81,  // 206: cantina.v1.CantinaService.ResetSchedule:input_type -> cantina.v1.ResetScheduleRequest
+	83,  // 207: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
+	87,  // 208: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
+	89,  // 209: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
+	99,  // 210: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
+	95,  // 211: cantina.v1.CantinaService.AdoptCell:input_type -> cantina.v1.AdoptCellRequest
+	97,  // 212: cantina.v1.CantinaService.DiscardUnknown:input_type -> cantina.v1.DiscardUnknownRequest
+	91,  // 213: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
+	93,  // 214: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
+	101, // 215: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
+	107, // 216: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
+	110, // 217: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
+	112, // 218: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
+	117, // 219: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
+	115, // 220: cantina.v1.CantinaService.ShortenStop:input_type -> cantina.v1.ShortenStopRequest
+	120, // 221: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
+	126, // 222: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
+	128, // 223: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
+	7,   // 224: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
+	9,   // 225: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
+	16,  // 226: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
+	18,  // 227: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
+	21,  // 228: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
+	23,  // 229: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
+	25,  // 230: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
+	27,  // 231: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
+	31,  // 232: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
+	33,  // 233: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
+	35,  // 234: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
+	37,  // 235: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
+	39,  // 236: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
+	41,  // 237: cantina.v1.CantinaService.ResolveTask:output_type -> cantina.v1.ResolveTaskResponse
+	48,  // 238: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
+	50,  // 239: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
+	52,  // 240: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
+	54,  // 241: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
+	56,  // 242: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
+	58,  // 243: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
+	60,  // 244: cantina.v1.CantinaService.RetryJob:output_type -> cantina.v1.RetryJobResponse
+	62,  // 245: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
+	69,  // 246: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
+	71,  // 247: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
+	74,  // 248: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
+	76,  // 249: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
+	78,  // 250: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
+	80,  // 251: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
+	82,  // 252: cantina.v1.CantinaService.ResetSchedule:output_type -> cantina.v1.ResetScheduleResponse
+	84,  // 253: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
+	88,  // 254: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
+	90,  // 255: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
+	100, // 256: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
+	96,  // 257: cantina.v1.CantinaService.AdoptCell:output_type -> cantina.v1.AdoptCellResponse
+	98,  // 258: cantina.v1.CantinaService.DiscardUnknown:output_type -> cantina.v1.DiscardUnknownResponse
+	92,  // 259: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
+	94,  // 260: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
+	102, // 261: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
+	108, // 262: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
+	111, // 263: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
+	113, // 264: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
+	118, // 265: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
+	116, // 266: cantina.v1.CantinaService.ShortenStop:output_type -> cantina.v1.ShortenStopResponse
+	121, // 267: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
+	127, // 268: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
+	129, // 269: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
+	224, // [224:270] is the sub-list for method output_type
+	178, // [178:224] is the sub-list for method input_type
+	178, // [178:178] is the sub-list for extension type_name
+	178, // [178:178] is the sub-list for extension extendee
+	0,   // [0:178] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_api_proto_init() }
@@ -10644,14 +10774,14 @@ func file_cantina_v1_api_proto_init() {
 	file_cantina_v1_fence_proto_init()
 	file_cantina_v1_log_proto_init()
 	file_cantina_v1_workload_proto_init()
-	file_cantina_v1_api_proto_msgTypes[122].OneofWrappers = []any{}
+	file_cantina_v1_api_proto_msgTypes[124].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_api_proto_rawDesc), len(file_cantina_v1_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   137,
+			NumMessages:   139,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -4123,6 +4123,155 @@ func (x *StopInstanceResponse) GetProc() string {
 	return ""
 }
 
+// Has work killed after a shorter grace. Instances and tasks are ended; batch tasks only if they are
+// being ended already.
+type ShortenGraceRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	To        *Callee                `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
+	Instances []string               `protobuf:"bytes,2,rep,name=instances,proto3" json:"instances,omitempty"`
+	// By their uids.
+	Tasks []string `protobuf:"bytes,3,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	Job   string   `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`
+	// One node of the job; empty = all.
+	Node          string               `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`
+	Grace         *durationpb.Duration `protobuf:"bytes,6,opt,name=grace,proto3" json:"grace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShortenGraceRequest) Reset() {
+	*x = ShortenGraceRequest{}
+	mi := &file_cantina_v1_cell_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShortenGraceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShortenGraceRequest) ProtoMessage() {}
+
+func (x *ShortenGraceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_cell_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShortenGraceRequest.ProtoReflect.Descriptor instead.
+func (*ShortenGraceRequest) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *ShortenGraceRequest) GetTo() *Callee {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *ShortenGraceRequest) GetInstances() []string {
+	if x != nil {
+		return x.Instances
+	}
+	return nil
+}
+
+func (x *ShortenGraceRequest) GetTasks() []string {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+func (x *ShortenGraceRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ShortenGraceRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ShortenGraceRequest) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
+type ShortenGraceResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Term  *Term                  `protobuf:"bytes,1,opt,name=term,proto3" json:"term,omitempty"`
+	Proc  string                 `protobuf:"bytes,2,opt,name=proc,proto3" json:"proc,omitempty"`
+	// How many containers have the shorter grace.
+	Shortened     int32 `protobuf:"varint,3,opt,name=shortened,proto3" json:"shortened,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShortenGraceResponse) Reset() {
+	*x = ShortenGraceResponse{}
+	mi := &file_cantina_v1_cell_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShortenGraceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShortenGraceResponse) ProtoMessage() {}
+
+func (x *ShortenGraceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_cell_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShortenGraceResponse.ProtoReflect.Descriptor instead.
+func (*ShortenGraceResponse) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *ShortenGraceResponse) GetTerm() *Term {
+	if x != nil {
+		return x.Term
+	}
+	return nil
+}
+
+func (x *ShortenGraceResponse) GetProc() string {
+	if x != nil {
+		return x.Proc
+	}
+	return ""
+}
+
+func (x *ShortenGraceResponse) GetShortened() int32 {
+	if x != nil {
+		return x.Shortened
+	}
+	return 0
+}
+
 // Sends a signal to the main process of an instance. It is never repeated.
 type SignalInstanceRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -4137,7 +4286,7 @@ type SignalInstanceRequest struct {
 
 func (x *SignalInstanceRequest) Reset() {
 	*x = SignalInstanceRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[45]
+	mi := &file_cantina_v1_cell_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4149,7 +4298,7 @@ func (x *SignalInstanceRequest) String() string {
 func (*SignalInstanceRequest) ProtoMessage() {}
 
 func (x *SignalInstanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[45]
+	mi := &file_cantina_v1_cell_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4162,7 +4311,7 @@ func (x *SignalInstanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalInstanceRequest.ProtoReflect.Descriptor instead.
 func (*SignalInstanceRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{45}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SignalInstanceRequest) GetTo() *Callee {
@@ -4203,7 +4352,7 @@ type SignalInstanceResponse struct {
 
 func (x *SignalInstanceResponse) Reset() {
 	*x = SignalInstanceResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[46]
+	mi := &file_cantina_v1_cell_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4215,7 +4364,7 @@ func (x *SignalInstanceResponse) String() string {
 func (*SignalInstanceResponse) ProtoMessage() {}
 
 func (x *SignalInstanceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[46]
+	mi := &file_cantina_v1_cell_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4228,7 +4377,7 @@ func (x *SignalInstanceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalInstanceResponse.ProtoReflect.Descriptor instead.
 func (*SignalInstanceResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{46}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SignalInstanceResponse) GetTerm() *Term {
@@ -4256,7 +4405,7 @@ type CancelTaskRequest struct {
 
 func (x *CancelTaskRequest) Reset() {
 	*x = CancelTaskRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[47]
+	mi := &file_cantina_v1_cell_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4268,7 +4417,7 @@ func (x *CancelTaskRequest) String() string {
 func (*CancelTaskRequest) ProtoMessage() {}
 
 func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[47]
+	mi := &file_cantina_v1_cell_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4281,7 +4430,7 @@ func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskRequest.ProtoReflect.Descriptor instead.
 func (*CancelTaskRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{47}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CancelTaskRequest) GetTo() *Callee {
@@ -4315,7 +4464,7 @@ type CancelTaskResponse struct {
 
 func (x *CancelTaskResponse) Reset() {
 	*x = CancelTaskResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[48]
+	mi := &file_cantina_v1_cell_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4327,7 +4476,7 @@ func (x *CancelTaskResponse) String() string {
 func (*CancelTaskResponse) ProtoMessage() {}
 
 func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[48]
+	mi := &file_cantina_v1_cell_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4340,7 +4489,7 @@ func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskResponse.ProtoReflect.Descriptor instead.
 func (*CancelTaskResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{48}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CancelTaskResponse) GetTerm() *Term {
@@ -4375,7 +4524,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[49]
+	mi := &file_cantina_v1_cell_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4387,7 +4536,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[49]
+	mi := &file_cantina_v1_cell_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4400,7 +4549,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{49}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *DrainRequest) GetTo() *Callee {
@@ -4455,7 +4604,7 @@ type DrainResponse struct {
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[50]
+	mi := &file_cantina_v1_cell_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4467,7 +4616,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[50]
+	mi := &file_cantina_v1_cell_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4480,7 +4629,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{50}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *DrainResponse) GetTerm() *Term {
@@ -4516,7 +4665,7 @@ type ReadLogsRequest struct {
 
 func (x *ReadLogsRequest) Reset() {
 	*x = ReadLogsRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[51]
+	mi := &file_cantina_v1_cell_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4528,7 +4677,7 @@ func (x *ReadLogsRequest) String() string {
 func (*ReadLogsRequest) ProtoMessage() {}
 
 func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[51]
+	mi := &file_cantina_v1_cell_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4541,7 +4690,7 @@ func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogsRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{51}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ReadLogsRequest) GetTo() *Callee {
@@ -4593,7 +4742,7 @@ type ReadLogsResponse struct {
 
 func (x *ReadLogsResponse) Reset() {
 	*x = ReadLogsResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[52]
+	mi := &file_cantina_v1_cell_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4605,7 +4754,7 @@ func (x *ReadLogsResponse) String() string {
 func (*ReadLogsResponse) ProtoMessage() {}
 
 func (x *ReadLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[52]
+	mi := &file_cantina_v1_cell_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4618,7 +4767,7 @@ func (x *ReadLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogsResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{52}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ReadLogsResponse) GetTerm() *Term {
@@ -4676,7 +4825,7 @@ type FollowLogsRequest struct {
 
 func (x *FollowLogsRequest) Reset() {
 	*x = FollowLogsRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[53]
+	mi := &file_cantina_v1_cell_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4688,7 +4837,7 @@ func (x *FollowLogsRequest) String() string {
 func (*FollowLogsRequest) ProtoMessage() {}
 
 func (x *FollowLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[53]
+	mi := &file_cantina_v1_cell_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4701,7 +4850,7 @@ func (x *FollowLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLogsRequest.ProtoReflect.Descriptor instead.
 func (*FollowLogsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{53}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *FollowLogsRequest) GetTo() *Callee {
@@ -4745,7 +4894,7 @@ type FollowLogsResponse struct {
 
 func (x *FollowLogsResponse) Reset() {
 	*x = FollowLogsResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[54]
+	mi := &file_cantina_v1_cell_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4757,7 +4906,7 @@ func (x *FollowLogsResponse) String() string {
 func (*FollowLogsResponse) ProtoMessage() {}
 
 func (x *FollowLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[54]
+	mi := &file_cantina_v1_cell_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4770,7 +4919,7 @@ func (x *FollowLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLogsResponse.ProtoReflect.Descriptor instead.
 func (*FollowLogsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{54}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *FollowLogsResponse) GetTerm() *Term {
@@ -4817,7 +4966,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[55]
+	mi := &file_cantina_v1_cell_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4829,7 +4978,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[55]
+	mi := &file_cantina_v1_cell_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4842,7 +4991,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{55}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ExecRequest) GetKind() isExecRequest_Kind {
@@ -4944,7 +5093,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[56]
+	mi := &file_cantina_v1_cell_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4956,7 +5105,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[56]
+	mi := &file_cantina_v1_cell_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4969,7 +5118,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{56}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ExecStart) GetTo() *Callee {
@@ -5017,7 +5166,7 @@ type TerminalSize struct {
 
 func (x *TerminalSize) Reset() {
 	*x = TerminalSize{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[57]
+	mi := &file_cantina_v1_cell_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5029,7 +5178,7 @@ func (x *TerminalSize) String() string {
 func (*TerminalSize) ProtoMessage() {}
 
 func (x *TerminalSize) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[57]
+	mi := &file_cantina_v1_cell_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5042,7 +5191,7 @@ func (x *TerminalSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
 func (*TerminalSize) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{57}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *TerminalSize) GetColumns() int32 {
@@ -5073,7 +5222,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[58]
+	mi := &file_cantina_v1_cell_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5085,7 +5234,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[58]
+	mi := &file_cantina_v1_cell_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5098,7 +5247,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{58}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ExecResponse) GetKind() isExecResponse_Kind {
@@ -5168,7 +5317,7 @@ type ExecEnd struct {
 
 func (x *ExecEnd) Reset() {
 	*x = ExecEnd{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[59]
+	mi := &file_cantina_v1_cell_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5180,7 +5329,7 @@ func (x *ExecEnd) String() string {
 func (*ExecEnd) ProtoMessage() {}
 
 func (x *ExecEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[59]
+	mi := &file_cantina_v1_cell_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5193,7 +5342,7 @@ func (x *ExecEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecEnd.ProtoReflect.Descriptor instead.
 func (*ExecEnd) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{59}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ExecEnd) GetExitCode() int32 {
@@ -5225,7 +5374,7 @@ type LRPEvent_Claimed struct {
 
 func (x *LRPEvent_Claimed) Reset() {
 	*x = LRPEvent_Claimed{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[66]
+	mi := &file_cantina_v1_cell_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5237,7 +5386,7 @@ func (x *LRPEvent_Claimed) String() string {
 func (*LRPEvent_Claimed) ProtoMessage() {}
 
 func (x *LRPEvent_Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[66]
+	mi := &file_cantina_v1_cell_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5264,7 +5413,7 @@ type LRPEvent_Started struct {
 
 func (x *LRPEvent_Started) Reset() {
 	*x = LRPEvent_Started{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[67]
+	mi := &file_cantina_v1_cell_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5276,7 +5425,7 @@ func (x *LRPEvent_Started) String() string {
 func (*LRPEvent_Started) ProtoMessage() {}
 
 func (x *LRPEvent_Started) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[67]
+	mi := &file_cantina_v1_cell_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5316,7 +5465,7 @@ type LRPEvent_Ended struct {
 
 func (x *LRPEvent_Ended) Reset() {
 	*x = LRPEvent_Ended{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[68]
+	mi := &file_cantina_v1_cell_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5328,7 +5477,7 @@ func (x *LRPEvent_Ended) String() string {
 func (*LRPEvent_Ended) ProtoMessage() {}
 
 func (x *LRPEvent_Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[68]
+	mi := &file_cantina_v1_cell_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5366,7 +5515,7 @@ type LRPEvent_Removed struct {
 
 func (x *LRPEvent_Removed) Reset() {
 	*x = LRPEvent_Removed{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[69]
+	mi := &file_cantina_v1_cell_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5378,7 +5527,7 @@ func (x *LRPEvent_Removed) String() string {
 func (*LRPEvent_Removed) ProtoMessage() {}
 
 func (x *LRPEvent_Removed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[69]
+	mi := &file_cantina_v1_cell_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5404,7 +5553,7 @@ type LRPEvent_Evacuating struct {
 
 func (x *LRPEvent_Evacuating) Reset() {
 	*x = LRPEvent_Evacuating{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[70]
+	mi := &file_cantina_v1_cell_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5416,7 +5565,7 @@ func (x *LRPEvent_Evacuating) String() string {
 func (*LRPEvent_Evacuating) ProtoMessage() {}
 
 func (x *LRPEvent_Evacuating) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[70]
+	mi := &file_cantina_v1_cell_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5454,7 +5603,7 @@ type LRPEvent_EvacuatedClaimed struct {
 
 func (x *LRPEvent_EvacuatedClaimed) Reset() {
 	*x = LRPEvent_EvacuatedClaimed{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[71]
+	mi := &file_cantina_v1_cell_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5466,7 +5615,7 @@ func (x *LRPEvent_EvacuatedClaimed) String() string {
 func (*LRPEvent_EvacuatedClaimed) ProtoMessage() {}
 
 func (x *LRPEvent_EvacuatedClaimed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[71]
+	mi := &file_cantina_v1_cell_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5490,7 +5639,7 @@ type LRPEvent_EvacuatedStopped struct {
 
 func (x *LRPEvent_EvacuatedStopped) Reset() {
 	*x = LRPEvent_EvacuatedStopped{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[72]
+	mi := &file_cantina_v1_cell_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5502,7 +5651,7 @@ func (x *LRPEvent_EvacuatedStopped) String() string {
 func (*LRPEvent_EvacuatedStopped) ProtoMessage() {}
 
 func (x *LRPEvent_EvacuatedStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[72]
+	mi := &file_cantina_v1_cell_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5526,7 +5675,7 @@ type LRPEvent_RemovedEvacuating struct {
 
 func (x *LRPEvent_RemovedEvacuating) Reset() {
 	*x = LRPEvent_RemovedEvacuating{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[73]
+	mi := &file_cantina_v1_cell_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5538,7 +5687,7 @@ func (x *LRPEvent_RemovedEvacuating) String() string {
 func (*LRPEvent_RemovedEvacuating) ProtoMessage() {}
 
 func (x *LRPEvent_RemovedEvacuating) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[73]
+	mi := &file_cantina_v1_cell_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5565,7 +5714,7 @@ type TaskEvent_Started struct {
 
 func (x *TaskEvent_Started) Reset() {
 	*x = TaskEvent_Started{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[74]
+	mi := &file_cantina_v1_cell_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5577,7 +5726,7 @@ func (x *TaskEvent_Started) String() string {
 func (*TaskEvent_Started) ProtoMessage() {}
 
 func (x *TaskEvent_Started) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[74]
+	mi := &file_cantina_v1_cell_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5615,7 +5764,7 @@ type TaskEvent_Missing struct {
 
 func (x *TaskEvent_Missing) Reset() {
 	*x = TaskEvent_Missing{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[75]
+	mi := &file_cantina_v1_cell_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5627,7 +5776,7 @@ func (x *TaskEvent_Missing) String() string {
 func (*TaskEvent_Missing) ProtoMessage() {}
 
 func (x *TaskEvent_Missing) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[75]
+	mi := &file_cantina_v1_cell_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5652,7 +5801,7 @@ type TaskEvent_Adopted struct {
 
 func (x *TaskEvent_Adopted) Reset() {
 	*x = TaskEvent_Adopted{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[76]
+	mi := &file_cantina_v1_cell_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5664,7 +5813,7 @@ func (x *TaskEvent_Adopted) String() string {
 func (*TaskEvent_Adopted) ProtoMessage() {}
 
 func (x *TaskEvent_Adopted) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[76]
+	mi := &file_cantina_v1_cell_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5699,7 +5848,7 @@ type TaskEvent_Rejected struct {
 
 func (x *TaskEvent_Rejected) Reset() {
 	*x = TaskEvent_Rejected{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[77]
+	mi := &file_cantina_v1_cell_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5711,7 +5860,7 @@ func (x *TaskEvent_Rejected) String() string {
 func (*TaskEvent_Rejected) ProtoMessage() {}
 
 func (x *TaskEvent_Rejected) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[77]
+	mi := &file_cantina_v1_cell_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6105,7 +6254,18 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\binstance\x18\x03 \x01(\tR\binstance\"P\n" +
 	"\x14StopInstanceResponse\x12$\n" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12\x12\n" +
-	"\x04proc\x18\x02 \x01(\tR\x04proc\"\x95\x01\n" +
+	"\x04proc\x18\x02 \x01(\tR\x04proc\"\xc4\x01\n" +
+	"\x13ShortenGraceRequest\x12\"\n" +
+	"\x02to\x18\x01 \x01(\v2\x12.cantina.v1.CalleeR\x02to\x12\x1c\n" +
+	"\tinstances\x18\x02 \x03(\tR\tinstances\x12\x14\n" +
+	"\x05tasks\x18\x03 \x03(\tR\x05tasks\x12\x10\n" +
+	"\x03job\x18\x04 \x01(\tR\x03job\x12\x12\n" +
+	"\x04node\x18\x05 \x01(\tR\x04node\x12/\n" +
+	"\x05grace\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"n\n" +
+	"\x14ShortenGraceResponse\x12$\n" +
+	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12\x12\n" +
+	"\x04proc\x18\x02 \x01(\tR\x04proc\x12\x1c\n" +
+	"\tshortened\x18\x03 \x01(\x05R\tshortened\"\x95\x01\n" +
 	"\x15SignalInstanceRequest\x12\"\n" +
 	"\x02to\x18\x01 \x01(\v2\x12.cantina.v1.CalleeR\x02to\x12$\n" +
 	"\x03key\x18\x02 \x01(\v2\x12.cantina.v1.LRPKeyR\x03key\x12\x1a\n" +
@@ -6224,7 +6384,7 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x04Rows\x12\x17.cantina.v1.RowsRequest\x1a\x18.cantina.v1.RowsResponse\x12H\n" +
 	"\tLRPEvents\x12\x1c.cantina.v1.LRPEventsRequest\x1a\x1d.cantina.v1.LRPEventsResponse\x12K\n" +
 	"\n" +
-	"TaskEvents\x12\x1d.cantina.v1.TaskEventsRequest\x1a\x1e.cantina.v1.TaskEventsResponse2\x94\b\n" +
+	"TaskEvents\x12\x1d.cantina.v1.TaskEventsRequest\x1a\x1e.cantina.v1.TaskEventsResponse2\xe7\b\n" +
 	"\vCellService\x12Z\n" +
 	"\x0fGetRunningTasks\x12\".cantina.v1.GetRunningTasksRequest\x1a#.cantina.v1.GetRunningTasksResponse\x12E\n" +
 	"\bRunTasks\x12\x1b.cantina.v1.RunTasksRequest\x1a\x1c.cantina.v1.RunTasksResponse\x12r\n" +
@@ -6235,7 +6395,8 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\fStopInstance\x12\x1f.cantina.v1.StopInstanceRequest\x1a .cantina.v1.StopInstanceResponse\x12W\n" +
 	"\x0eSignalInstance\x12!.cantina.v1.SignalInstanceRequest\x1a\".cantina.v1.SignalInstanceResponse\x12K\n" +
 	"\n" +
-	"CancelTask\x12\x1d.cantina.v1.CancelTaskRequest\x1a\x1e.cantina.v1.CancelTaskResponse\x12<\n" +
+	"CancelTask\x12\x1d.cantina.v1.CancelTaskRequest\x1a\x1e.cantina.v1.CancelTaskResponse\x12Q\n" +
+	"\fShortenGrace\x12\x1f.cantina.v1.ShortenGraceRequest\x1a .cantina.v1.ShortenGraceResponse\x12<\n" +
 	"\x05Drain\x12\x18.cantina.v1.DrainRequest\x1a\x19.cantina.v1.DrainResponse\x12E\n" +
 	"\bReadLogs\x12\x1b.cantina.v1.ReadLogsRequest\x1a\x1c.cantina.v1.ReadLogsResponse\x12M\n" +
 	"\n" +
@@ -6255,7 +6416,7 @@ func file_cantina_v1_cell_proto_rawDescGZIP() []byte {
 }
 
 var file_cantina_v1_cell_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_cantina_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 78)
+var file_cantina_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 80)
 var file_cantina_v1_cell_proto_goTypes = []any{
 	(Verdict)(0),                            // 0: cantina.v1.Verdict
 	(SessionState)(0),                       // 1: cantina.v1.SessionState
@@ -6308,236 +6469,243 @@ var file_cantina_v1_cell_proto_goTypes = []any{
 	(*PerformResponse)(nil),                 // 48: cantina.v1.PerformResponse
 	(*StopInstanceRequest)(nil),             // 49: cantina.v1.StopInstanceRequest
 	(*StopInstanceResponse)(nil),            // 50: cantina.v1.StopInstanceResponse
-	(*SignalInstanceRequest)(nil),           // 51: cantina.v1.SignalInstanceRequest
-	(*SignalInstanceResponse)(nil),          // 52: cantina.v1.SignalInstanceResponse
-	(*CancelTaskRequest)(nil),               // 53: cantina.v1.CancelTaskRequest
-	(*CancelTaskResponse)(nil),              // 54: cantina.v1.CancelTaskResponse
-	(*DrainRequest)(nil),                    // 55: cantina.v1.DrainRequest
-	(*DrainResponse)(nil),                   // 56: cantina.v1.DrainResponse
-	(*ReadLogsRequest)(nil),                 // 57: cantina.v1.ReadLogsRequest
-	(*ReadLogsResponse)(nil),                // 58: cantina.v1.ReadLogsResponse
-	(*FollowLogsRequest)(nil),               // 59: cantina.v1.FollowLogsRequest
-	(*FollowLogsResponse)(nil),              // 60: cantina.v1.FollowLogsResponse
-	(*ExecRequest)(nil),                     // 61: cantina.v1.ExecRequest
-	(*ExecStart)(nil),                       // 62: cantina.v1.ExecStart
-	(*TerminalSize)(nil),                    // 63: cantina.v1.TerminalSize
-	(*ExecResponse)(nil),                    // 64: cantina.v1.ExecResponse
-	(*ExecEnd)(nil),                         // 65: cantina.v1.ExecEnd
-	nil,                                     // 66: cantina.v1.CellState.LabelsEntry
-	nil,                                     // 67: cantina.v1.CellState.CapacityEntry
-	nil,                                     // 68: cantina.v1.CellState.ForeignEntry
-	nil,                                     // 69: cantina.v1.CellState.WithdrawnEntry
-	nil,                                     // 70: cantina.v1.RunTask.ResourcesEntry
-	nil,                                     // 71: cantina.v1.RunTask.LabelsEntry
-	(*LRPEvent_Claimed)(nil),                // 72: cantina.v1.LRPEvent.Claimed
-	(*LRPEvent_Started)(nil),                // 73: cantina.v1.LRPEvent.Started
-	(*LRPEvent_Ended)(nil),                  // 74: cantina.v1.LRPEvent.Ended
-	(*LRPEvent_Removed)(nil),                // 75: cantina.v1.LRPEvent.Removed
-	(*LRPEvent_Evacuating)(nil),             // 76: cantina.v1.LRPEvent.Evacuating
-	(*LRPEvent_EvacuatedClaimed)(nil),       // 77: cantina.v1.LRPEvent.EvacuatedClaimed
-	(*LRPEvent_EvacuatedStopped)(nil),       // 78: cantina.v1.LRPEvent.EvacuatedStopped
-	(*LRPEvent_RemovedEvacuating)(nil),      // 79: cantina.v1.LRPEvent.RemovedEvacuating
-	(*TaskEvent_Started)(nil),               // 80: cantina.v1.TaskEvent.Started
-	(*TaskEvent_Missing)(nil),               // 81: cantina.v1.TaskEvent.Missing
-	(*TaskEvent_Adopted)(nil),               // 82: cantina.v1.TaskEvent.Adopted
-	(*TaskEvent_Rejected)(nil),              // 83: cantina.v1.TaskEvent.Rejected
-	(*Term)(nil),                            // 84: cantina.v1.Term
-	(*durationpb.Duration)(nil),             // 85: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),           // 86: google.protobuf.Timestamp
-	(*Invocation)(nil),                      // 87: cantina.v1.Invocation
-	(*Variable)(nil),                        // 88: cantina.v1.Variable
-	(*Run)(nil),                             // 89: cantina.v1.Run
-	(*Workload)(nil),                        // 90: cantina.v1.Workload
-	(*LRPKey)(nil),                          // 91: cantina.v1.LRPKey
-	(*ActualLRP)(nil),                       // 92: cantina.v1.ActualLRP
-	(*TaskRow)(nil),                         // 93: cantina.v1.TaskRow
-	(*ServiceKey)(nil),                      // 94: cantina.v1.ServiceKey
-	(*TaskResult)(nil),                      // 95: cantina.v1.TaskResult
-	(*LogQuery)(nil),                        // 96: cantina.v1.LogQuery
-	(*LogLines)(nil),                        // 97: cantina.v1.LogLines
-	(*Net)(nil),                             // 98: cantina.v1.Net
+	(*ShortenGraceRequest)(nil),             // 51: cantina.v1.ShortenGraceRequest
+	(*ShortenGraceResponse)(nil),            // 52: cantina.v1.ShortenGraceResponse
+	(*SignalInstanceRequest)(nil),           // 53: cantina.v1.SignalInstanceRequest
+	(*SignalInstanceResponse)(nil),          // 54: cantina.v1.SignalInstanceResponse
+	(*CancelTaskRequest)(nil),               // 55: cantina.v1.CancelTaskRequest
+	(*CancelTaskResponse)(nil),              // 56: cantina.v1.CancelTaskResponse
+	(*DrainRequest)(nil),                    // 57: cantina.v1.DrainRequest
+	(*DrainResponse)(nil),                   // 58: cantina.v1.DrainResponse
+	(*ReadLogsRequest)(nil),                 // 59: cantina.v1.ReadLogsRequest
+	(*ReadLogsResponse)(nil),                // 60: cantina.v1.ReadLogsResponse
+	(*FollowLogsRequest)(nil),               // 61: cantina.v1.FollowLogsRequest
+	(*FollowLogsResponse)(nil),              // 62: cantina.v1.FollowLogsResponse
+	(*ExecRequest)(nil),                     // 63: cantina.v1.ExecRequest
+	(*ExecStart)(nil),                       // 64: cantina.v1.ExecStart
+	(*TerminalSize)(nil),                    // 65: cantina.v1.TerminalSize
+	(*ExecResponse)(nil),                    // 66: cantina.v1.ExecResponse
+	(*ExecEnd)(nil),                         // 67: cantina.v1.ExecEnd
+	nil,                                     // 68: cantina.v1.CellState.LabelsEntry
+	nil,                                     // 69: cantina.v1.CellState.CapacityEntry
+	nil,                                     // 70: cantina.v1.CellState.ForeignEntry
+	nil,                                     // 71: cantina.v1.CellState.WithdrawnEntry
+	nil,                                     // 72: cantina.v1.RunTask.ResourcesEntry
+	nil,                                     // 73: cantina.v1.RunTask.LabelsEntry
+	(*LRPEvent_Claimed)(nil),                // 74: cantina.v1.LRPEvent.Claimed
+	(*LRPEvent_Started)(nil),                // 75: cantina.v1.LRPEvent.Started
+	(*LRPEvent_Ended)(nil),                  // 76: cantina.v1.LRPEvent.Ended
+	(*LRPEvent_Removed)(nil),                // 77: cantina.v1.LRPEvent.Removed
+	(*LRPEvent_Evacuating)(nil),             // 78: cantina.v1.LRPEvent.Evacuating
+	(*LRPEvent_EvacuatedClaimed)(nil),       // 79: cantina.v1.LRPEvent.EvacuatedClaimed
+	(*LRPEvent_EvacuatedStopped)(nil),       // 80: cantina.v1.LRPEvent.EvacuatedStopped
+	(*LRPEvent_RemovedEvacuating)(nil),      // 81: cantina.v1.LRPEvent.RemovedEvacuating
+	(*TaskEvent_Started)(nil),               // 82: cantina.v1.TaskEvent.Started
+	(*TaskEvent_Missing)(nil),               // 83: cantina.v1.TaskEvent.Missing
+	(*TaskEvent_Adopted)(nil),               // 84: cantina.v1.TaskEvent.Adopted
+	(*TaskEvent_Rejected)(nil),              // 85: cantina.v1.TaskEvent.Rejected
+	(*Term)(nil),                            // 86: cantina.v1.Term
+	(*durationpb.Duration)(nil),             // 87: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),           // 88: google.protobuf.Timestamp
+	(*Invocation)(nil),                      // 89: cantina.v1.Invocation
+	(*Variable)(nil),                        // 90: cantina.v1.Variable
+	(*Run)(nil),                             // 91: cantina.v1.Run
+	(*Workload)(nil),                        // 92: cantina.v1.Workload
+	(*LRPKey)(nil),                          // 93: cantina.v1.LRPKey
+	(*ActualLRP)(nil),                       // 94: cantina.v1.ActualLRP
+	(*TaskRow)(nil),                         // 95: cantina.v1.TaskRow
+	(*ServiceKey)(nil),                      // 96: cantina.v1.ServiceKey
+	(*TaskResult)(nil),                      // 97: cantina.v1.TaskResult
+	(*LogQuery)(nil),                        // 98: cantina.v1.LogQuery
+	(*LogLines)(nil),                        // 99: cantina.v1.LogLines
+	(*Net)(nil),                             // 100: cantina.v1.Net
 }
 var file_cantina_v1_cell_proto_depIdxs = []int32{
-	84,  // 0: cantina.v1.Caller.term:type_name -> cantina.v1.Term
-	84,  // 1: cantina.v1.Callee.term:type_name -> cantina.v1.Term
-	84,  // 2: cantina.v1.SetID.leader:type_name -> cantina.v1.Term
+	86,  // 0: cantina.v1.Caller.term:type_name -> cantina.v1.Term
+	86,  // 1: cantina.v1.Callee.term:type_name -> cantina.v1.Term
+	86,  // 2: cantina.v1.SetID.leader:type_name -> cantina.v1.Term
 	8,   // 3: cantina.v1.SetID.hash:type_name -> cantina.v1.SetHash
-	66,  // 4: cantina.v1.CellState.labels:type_name -> cantina.v1.CellState.LabelsEntry
-	67,  // 5: cantina.v1.CellState.capacity:type_name -> cantina.v1.CellState.CapacityEntry
-	68,  // 6: cantina.v1.CellState.foreign:type_name -> cantina.v1.CellState.ForeignEntry
-	85,  // 7: cantina.v1.CellState.drain_timeout:type_name -> google.protobuf.Duration
+	68,  // 4: cantina.v1.CellState.labels:type_name -> cantina.v1.CellState.LabelsEntry
+	69,  // 5: cantina.v1.CellState.capacity:type_name -> cantina.v1.CellState.CapacityEntry
+	70,  // 6: cantina.v1.CellState.foreign:type_name -> cantina.v1.CellState.ForeignEntry
+	87,  // 7: cantina.v1.CellState.drain_timeout:type_name -> google.protobuf.Duration
 	11,  // 8: cantina.v1.CellState.conditions:type_name -> cantina.v1.Condition
-	69,  // 9: cantina.v1.CellState.withdrawn:type_name -> cantina.v1.CellState.WithdrawnEntry
-	86,  // 10: cantina.v1.Condition.since:type_name -> google.protobuf.Timestamp
-	85,  // 11: cantina.v1.Condition.limit:type_name -> google.protobuf.Duration
-	86,  // 12: cantina.v1.Condition.stop_by:type_name -> google.protobuf.Timestamp
+	71,  // 9: cantina.v1.CellState.withdrawn:type_name -> cantina.v1.CellState.WithdrawnEntry
+	88,  // 10: cantina.v1.Condition.since:type_name -> google.protobuf.Timestamp
+	87,  // 11: cantina.v1.Condition.limit:type_name -> google.protobuf.Duration
+	88,  // 12: cantina.v1.Condition.stop_by:type_name -> google.protobuf.Timestamp
 	6,   // 13: cantina.v1.HeartbeatRequest.from:type_name -> cantina.v1.Caller
 	9,   // 14: cantina.v1.HeartbeatRequest.set:type_name -> cantina.v1.SetID
-	85,  // 15: cantina.v1.HeartbeatRequest.promise:type_name -> google.protobuf.Duration
-	85,  // 16: cantina.v1.HeartbeatRequest.period:type_name -> google.protobuf.Duration
+	87,  // 15: cantina.v1.HeartbeatRequest.promise:type_name -> google.protobuf.Duration
+	87,  // 16: cantina.v1.HeartbeatRequest.period:type_name -> google.protobuf.Duration
 	10,  // 17: cantina.v1.HeartbeatRequest.state:type_name -> cantina.v1.CellState
-	85,  // 18: cantina.v1.Timeouts.heartbeat:type_name -> google.protobuf.Duration
-	85,  // 19: cantina.v1.Timeouts.heartbeat_grace:type_name -> google.protobuf.Duration
-	85,  // 20: cantina.v1.Timeouts.healthcheck:type_name -> google.protobuf.Duration
-	85,  // 21: cantina.v1.Timeouts.healthcheck_grace:type_name -> google.protobuf.Duration
-	85,  // 22: cantina.v1.Timeouts.check:type_name -> google.protobuf.Duration
-	85,  // 23: cantina.v1.Timeouts.lost:type_name -> google.protobuf.Duration
-	85,  // 24: cantina.v1.Timeouts.kill_wait:type_name -> google.protobuf.Duration
-	85,  // 25: cantina.v1.Timeouts.margin:type_name -> google.protobuf.Duration
-	85,  // 26: cantina.v1.Timeouts.max_dies_within:type_name -> google.protobuf.Duration
-	85,  // 27: cantina.v1.Timeouts.lease:type_name -> google.protobuf.Duration
-	85,  // 28: cantina.v1.Timeouts.keep_alive:type_name -> google.protobuf.Duration
-	85,  // 29: cantina.v1.Timeouts.lease_drift:type_name -> google.protobuf.Duration
-	84,  // 30: cantina.v1.HeartbeatResponse.term:type_name -> cantina.v1.Term
+	87,  // 18: cantina.v1.Timeouts.heartbeat:type_name -> google.protobuf.Duration
+	87,  // 19: cantina.v1.Timeouts.heartbeat_grace:type_name -> google.protobuf.Duration
+	87,  // 20: cantina.v1.Timeouts.healthcheck:type_name -> google.protobuf.Duration
+	87,  // 21: cantina.v1.Timeouts.healthcheck_grace:type_name -> google.protobuf.Duration
+	87,  // 22: cantina.v1.Timeouts.check:type_name -> google.protobuf.Duration
+	87,  // 23: cantina.v1.Timeouts.lost:type_name -> google.protobuf.Duration
+	87,  // 24: cantina.v1.Timeouts.kill_wait:type_name -> google.protobuf.Duration
+	87,  // 25: cantina.v1.Timeouts.margin:type_name -> google.protobuf.Duration
+	87,  // 26: cantina.v1.Timeouts.max_dies_within:type_name -> google.protobuf.Duration
+	87,  // 27: cantina.v1.Timeouts.lease:type_name -> google.protobuf.Duration
+	87,  // 28: cantina.v1.Timeouts.keep_alive:type_name -> google.protobuf.Duration
+	87,  // 29: cantina.v1.Timeouts.lease_drift:type_name -> google.protobuf.Duration
+	86,  // 30: cantina.v1.HeartbeatResponse.term:type_name -> cantina.v1.Term
 	0,   // 31: cantina.v1.HeartbeatResponse.verdict:type_name -> cantina.v1.Verdict
 	1,   // 32: cantina.v1.HeartbeatResponse.state:type_name -> cantina.v1.SessionState
-	85,  // 33: cantina.v1.HeartbeatResponse.promise:type_name -> google.protobuf.Duration
+	87,  // 33: cantina.v1.HeartbeatResponse.promise:type_name -> google.protobuf.Duration
 	13,  // 34: cantina.v1.HeartbeatResponse.timeouts:type_name -> cantina.v1.Timeouts
 	9,   // 35: cantina.v1.HeartbeatResponse.set:type_name -> cantina.v1.SetID
-	87,  // 36: cantina.v1.BatchRun.invocation:type_name -> cantina.v1.Invocation
+	89,  // 36: cantina.v1.BatchRun.invocation:type_name -> cantina.v1.Invocation
 	7,   // 37: cantina.v1.GetRunningTasksRequest.to:type_name -> cantina.v1.Callee
 	15,  // 38: cantina.v1.HeldRun.run:type_name -> cantina.v1.BatchRun
-	84,  // 39: cantina.v1.GetRunningTasksResponse.term:type_name -> cantina.v1.Term
+	86,  // 39: cantina.v1.GetRunningTasksResponse.term:type_name -> cantina.v1.Term
 	17,  // 40: cantina.v1.GetRunningTasksResponse.held:type_name -> cantina.v1.HeldRun
 	19,  // 41: cantina.v1.GetRunningTasksResponse.alive:type_name -> cantina.v1.AliveContainer
 	15,  // 42: cantina.v1.RunTask.run:type_name -> cantina.v1.BatchRun
-	88,  // 43: cantina.v1.RunTask.env:type_name -> cantina.v1.Variable
-	89,  // 44: cantina.v1.RunTask.program:type_name -> cantina.v1.Run
-	70,  // 45: cantina.v1.RunTask.resources:type_name -> cantina.v1.RunTask.ResourcesEntry
-	71,  // 46: cantina.v1.RunTask.labels:type_name -> cantina.v1.RunTask.LabelsEntry
+	90,  // 43: cantina.v1.RunTask.env:type_name -> cantina.v1.Variable
+	91,  // 44: cantina.v1.RunTask.program:type_name -> cantina.v1.Run
+	72,  // 45: cantina.v1.RunTask.resources:type_name -> cantina.v1.RunTask.ResourcesEntry
+	73,  // 46: cantina.v1.RunTask.labels:type_name -> cantina.v1.RunTask.LabelsEntry
 	7,   // 47: cantina.v1.RunTasksRequest.to:type_name -> cantina.v1.Callee
-	90,  // 48: cantina.v1.RunTasksRequest.workloads:type_name -> cantina.v1.Workload
+	92,  // 48: cantina.v1.RunTasksRequest.workloads:type_name -> cantina.v1.Workload
 	20,  // 49: cantina.v1.RunTasksRequest.tasks:type_name -> cantina.v1.RunTask
 	15,  // 50: cantina.v1.RunAnswer.run:type_name -> cantina.v1.BatchRun
 	2,   // 51: cantina.v1.RunAnswer.verdict:type_name -> cantina.v1.RunVerdict
-	84,  // 52: cantina.v1.RunTasksResponse.term:type_name -> cantina.v1.Term
+	86,  // 52: cantina.v1.RunTasksResponse.term:type_name -> cantina.v1.Term
 	22,  // 53: cantina.v1.RunTasksResponse.answers:type_name -> cantina.v1.RunAnswer
 	7,   // 54: cantina.v1.NotifyIfTasksNotRunningRequest.to:type_name -> cantina.v1.Callee
 	15,  // 55: cantina.v1.NotifyIfTasksNotRunningRequest.runs:type_name -> cantina.v1.BatchRun
-	84,  // 56: cantina.v1.NotifyIfTasksNotRunningResponse.term:type_name -> cantina.v1.Term
+	86,  // 56: cantina.v1.NotifyIfTasksNotRunningResponse.term:type_name -> cantina.v1.Term
 	7,   // 57: cantina.v1.KillTaskRequest.to:type_name -> cantina.v1.Callee
 	15,  // 58: cantina.v1.KillTaskRequest.runs:type_name -> cantina.v1.BatchRun
-	84,  // 59: cantina.v1.KillTaskResponse.term:type_name -> cantina.v1.Term
+	86,  // 59: cantina.v1.KillTaskResponse.term:type_name -> cantina.v1.Term
 	7,   // 60: cantina.v1.RequestSuicideRequest.to:type_name -> cantina.v1.Callee
-	84,  // 61: cantina.v1.RequestSuicideResponse.term:type_name -> cantina.v1.Term
+	86,  // 61: cantina.v1.RequestSuicideResponse.term:type_name -> cantina.v1.Term
 	3,   // 62: cantina.v1.StatusItem.kind:type_name -> cantina.v1.StatusKind
 	15,  // 63: cantina.v1.StatusItem.run:type_name -> cantina.v1.BatchRun
 	6,   // 64: cantina.v1.UpdateStatusRequest.from:type_name -> cantina.v1.Caller
 	30,  // 65: cantina.v1.UpdateStatusRequest.items:type_name -> cantina.v1.StatusItem
-	84,  // 66: cantina.v1.UpdateStatusResponse.term:type_name -> cantina.v1.Term
-	86,  // 67: cantina.v1.BatchEnd.started:type_name -> google.protobuf.Timestamp
-	86,  // 68: cantina.v1.BatchEnd.ended:type_name -> google.protobuf.Timestamp
+	86,  // 66: cantina.v1.UpdateStatusResponse.term:type_name -> cantina.v1.Term
+	88,  // 67: cantina.v1.BatchEnd.started:type_name -> google.protobuf.Timestamp
+	88,  // 68: cantina.v1.BatchEnd.ended:type_name -> google.protobuf.Timestamp
 	4,   // 69: cantina.v1.BatchEnd.again:type_name -> cantina.v1.BatchAgain
 	6,   // 70: cantina.v1.RowsRequest.from:type_name -> cantina.v1.Caller
-	91,  // 71: cantina.v1.RowsRequest.lrps:type_name -> cantina.v1.LRPKey
-	91,  // 72: cantina.v1.LRPIndex.key:type_name -> cantina.v1.LRPKey
-	92,  // 73: cantina.v1.LRPIndex.rows:type_name -> cantina.v1.ActualLRP
-	84,  // 74: cantina.v1.RowsResponse.term:type_name -> cantina.v1.Term
+	93,  // 71: cantina.v1.RowsRequest.lrps:type_name -> cantina.v1.LRPKey
+	93,  // 72: cantina.v1.LRPIndex.key:type_name -> cantina.v1.LRPKey
+	94,  // 73: cantina.v1.LRPIndex.rows:type_name -> cantina.v1.ActualLRP
+	86,  // 74: cantina.v1.RowsResponse.term:type_name -> cantina.v1.Term
 	35,  // 75: cantina.v1.RowsResponse.lrps:type_name -> cantina.v1.LRPIndex
-	93,  // 76: cantina.v1.RowsResponse.tasks:type_name -> cantina.v1.TaskRow
-	91,  // 77: cantina.v1.LRPEvent.key:type_name -> cantina.v1.LRPKey
-	94,  // 78: cantina.v1.LRPEvent.service:type_name -> cantina.v1.ServiceKey
-	72,  // 79: cantina.v1.LRPEvent.claim:type_name -> cantina.v1.LRPEvent.Claimed
-	73,  // 80: cantina.v1.LRPEvent.start:type_name -> cantina.v1.LRPEvent.Started
-	74,  // 81: cantina.v1.LRPEvent.crash:type_name -> cantina.v1.LRPEvent.Ended
-	75,  // 82: cantina.v1.LRPEvent.remove:type_name -> cantina.v1.LRPEvent.Removed
-	76,  // 83: cantina.v1.LRPEvent.evacuate:type_name -> cantina.v1.LRPEvent.Evacuating
-	77,  // 84: cantina.v1.LRPEvent.evacuate_claimed:type_name -> cantina.v1.LRPEvent.EvacuatedClaimed
-	78,  // 85: cantina.v1.LRPEvent.evacuate_stopped:type_name -> cantina.v1.LRPEvent.EvacuatedStopped
-	74,  // 86: cantina.v1.LRPEvent.evacuate_crashed:type_name -> cantina.v1.LRPEvent.Ended
-	79,  // 87: cantina.v1.LRPEvent.remove_evacuating:type_name -> cantina.v1.LRPEvent.RemovedEvacuating
+	95,  // 76: cantina.v1.RowsResponse.tasks:type_name -> cantina.v1.TaskRow
+	93,  // 77: cantina.v1.LRPEvent.key:type_name -> cantina.v1.LRPKey
+	96,  // 78: cantina.v1.LRPEvent.service:type_name -> cantina.v1.ServiceKey
+	74,  // 79: cantina.v1.LRPEvent.claim:type_name -> cantina.v1.LRPEvent.Claimed
+	75,  // 80: cantina.v1.LRPEvent.start:type_name -> cantina.v1.LRPEvent.Started
+	76,  // 81: cantina.v1.LRPEvent.crash:type_name -> cantina.v1.LRPEvent.Ended
+	77,  // 82: cantina.v1.LRPEvent.remove:type_name -> cantina.v1.LRPEvent.Removed
+	78,  // 83: cantina.v1.LRPEvent.evacuate:type_name -> cantina.v1.LRPEvent.Evacuating
+	79,  // 84: cantina.v1.LRPEvent.evacuate_claimed:type_name -> cantina.v1.LRPEvent.EvacuatedClaimed
+	80,  // 85: cantina.v1.LRPEvent.evacuate_stopped:type_name -> cantina.v1.LRPEvent.EvacuatedStopped
+	76,  // 86: cantina.v1.LRPEvent.evacuate_crashed:type_name -> cantina.v1.LRPEvent.Ended
+	81,  // 87: cantina.v1.LRPEvent.remove_evacuating:type_name -> cantina.v1.LRPEvent.RemovedEvacuating
 	6,   // 88: cantina.v1.LRPEventsRequest.from:type_name -> cantina.v1.Caller
 	37,  // 89: cantina.v1.LRPEventsRequest.events:type_name -> cantina.v1.LRPEvent
 	5,   // 90: cantina.v1.EventAnswer.code:type_name -> cantina.v1.EventCode
-	84,  // 91: cantina.v1.LRPEventsResponse.term:type_name -> cantina.v1.Term
+	86,  // 91: cantina.v1.LRPEventsResponse.term:type_name -> cantina.v1.Term
 	39,  // 92: cantina.v1.LRPEventsResponse.answers:type_name -> cantina.v1.EventAnswer
-	80,  // 93: cantina.v1.TaskEvent.start:type_name -> cantina.v1.TaskEvent.Started
-	95,  // 94: cantina.v1.TaskEvent.complete:type_name -> cantina.v1.TaskResult
-	82,  // 95: cantina.v1.TaskEvent.adopt:type_name -> cantina.v1.TaskEvent.Adopted
-	83,  // 96: cantina.v1.TaskEvent.reject:type_name -> cantina.v1.TaskEvent.Rejected
-	81,  // 97: cantina.v1.TaskEvent.missing:type_name -> cantina.v1.TaskEvent.Missing
+	82,  // 93: cantina.v1.TaskEvent.start:type_name -> cantina.v1.TaskEvent.Started
+	97,  // 94: cantina.v1.TaskEvent.complete:type_name -> cantina.v1.TaskResult
+	84,  // 95: cantina.v1.TaskEvent.adopt:type_name -> cantina.v1.TaskEvent.Adopted
+	85,  // 96: cantina.v1.TaskEvent.reject:type_name -> cantina.v1.TaskEvent.Rejected
+	83,  // 97: cantina.v1.TaskEvent.missing:type_name -> cantina.v1.TaskEvent.Missing
 	6,   // 98: cantina.v1.TaskEventsRequest.from:type_name -> cantina.v1.Caller
 	41,  // 99: cantina.v1.TaskEventsRequest.events:type_name -> cantina.v1.TaskEvent
-	84,  // 100: cantina.v1.TaskEventsResponse.term:type_name -> cantina.v1.Term
+	86,  // 100: cantina.v1.TaskEventsResponse.term:type_name -> cantina.v1.Term
 	39,  // 101: cantina.v1.TaskEventsResponse.answers:type_name -> cantina.v1.EventAnswer
-	91,  // 102: cantina.v1.LRPWork.key:type_name -> cantina.v1.LRPKey
-	94,  // 103: cantina.v1.LRPWork.service:type_name -> cantina.v1.ServiceKey
+	93,  // 102: cantina.v1.LRPWork.key:type_name -> cantina.v1.LRPKey
+	96,  // 103: cantina.v1.LRPWork.service:type_name -> cantina.v1.ServiceKey
 	7,   // 104: cantina.v1.PerformRequest.to:type_name -> cantina.v1.Callee
-	90,  // 105: cantina.v1.PerformRequest.workloads:type_name -> cantina.v1.Workload
+	92,  // 105: cantina.v1.PerformRequest.workloads:type_name -> cantina.v1.Workload
 	44,  // 106: cantina.v1.PerformRequest.lrps:type_name -> cantina.v1.LRPWork
 	45,  // 107: cantina.v1.PerformRequest.tasks:type_name -> cantina.v1.TaskWork
-	84,  // 108: cantina.v1.PerformResponse.term:type_name -> cantina.v1.Term
+	86,  // 108: cantina.v1.PerformResponse.term:type_name -> cantina.v1.Term
 	47,  // 109: cantina.v1.PerformResponse.refused_lrps:type_name -> cantina.v1.Refusal
 	47,  // 110: cantina.v1.PerformResponse.refused_tasks:type_name -> cantina.v1.Refusal
 	7,   // 111: cantina.v1.StopInstanceRequest.to:type_name -> cantina.v1.Callee
-	91,  // 112: cantina.v1.StopInstanceRequest.key:type_name -> cantina.v1.LRPKey
-	84,  // 113: cantina.v1.StopInstanceResponse.term:type_name -> cantina.v1.Term
-	7,   // 114: cantina.v1.SignalInstanceRequest.to:type_name -> cantina.v1.Callee
-	91,  // 115: cantina.v1.SignalInstanceRequest.key:type_name -> cantina.v1.LRPKey
-	84,  // 116: cantina.v1.SignalInstanceResponse.term:type_name -> cantina.v1.Term
-	7,   // 117: cantina.v1.CancelTaskRequest.to:type_name -> cantina.v1.Callee
-	84,  // 118: cantina.v1.CancelTaskResponse.term:type_name -> cantina.v1.Term
-	7,   // 119: cantina.v1.DrainRequest.to:type_name -> cantina.v1.Callee
-	85,  // 120: cantina.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
-	84,  // 121: cantina.v1.DrainResponse.term:type_name -> cantina.v1.Term
-	7,   // 122: cantina.v1.ReadLogsRequest.to:type_name -> cantina.v1.Callee
-	96,  // 123: cantina.v1.ReadLogsRequest.query:type_name -> cantina.v1.LogQuery
-	84,  // 124: cantina.v1.ReadLogsResponse.term:type_name -> cantina.v1.Term
-	97,  // 125: cantina.v1.ReadLogsResponse.lines:type_name -> cantina.v1.LogLines
-	7,   // 126: cantina.v1.FollowLogsRequest.to:type_name -> cantina.v1.Callee
-	96,  // 127: cantina.v1.FollowLogsRequest.query:type_name -> cantina.v1.LogQuery
-	84,  // 128: cantina.v1.FollowLogsResponse.term:type_name -> cantina.v1.Term
-	97,  // 129: cantina.v1.FollowLogsResponse.lines:type_name -> cantina.v1.LogLines
-	62,  // 130: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
-	63,  // 131: cantina.v1.ExecRequest.resize:type_name -> cantina.v1.TerminalSize
-	7,   // 132: cantina.v1.ExecStart.to:type_name -> cantina.v1.Callee
-	89,  // 133: cantina.v1.ExecStart.program:type_name -> cantina.v1.Run
-	63,  // 134: cantina.v1.ExecStart.size:type_name -> cantina.v1.TerminalSize
-	65,  // 135: cantina.v1.ExecResponse.end:type_name -> cantina.v1.ExecEnd
-	98,  // 136: cantina.v1.LRPEvent.Started.net:type_name -> cantina.v1.Net
-	98,  // 137: cantina.v1.LRPEvent.Evacuating.net:type_name -> cantina.v1.Net
-	86,  // 138: cantina.v1.LRPEvent.Evacuating.until:type_name -> google.protobuf.Timestamp
-	12,  // 139: cantina.v1.LeaderService.Heartbeat:input_type -> cantina.v1.HeartbeatRequest
-	31,  // 140: cantina.v1.LeaderService.UpdateStatus:input_type -> cantina.v1.UpdateStatusRequest
-	34,  // 141: cantina.v1.LeaderService.Rows:input_type -> cantina.v1.RowsRequest
-	38,  // 142: cantina.v1.LeaderService.LRPEvents:input_type -> cantina.v1.LRPEventsRequest
-	42,  // 143: cantina.v1.LeaderService.TaskEvents:input_type -> cantina.v1.TaskEventsRequest
-	16,  // 144: cantina.v1.CellService.GetRunningTasks:input_type -> cantina.v1.GetRunningTasksRequest
-	21,  // 145: cantina.v1.CellService.RunTasks:input_type -> cantina.v1.RunTasksRequest
-	24,  // 146: cantina.v1.CellService.NotifyIfTasksNotRunning:input_type -> cantina.v1.NotifyIfTasksNotRunningRequest
-	26,  // 147: cantina.v1.CellService.KillTask:input_type -> cantina.v1.KillTaskRequest
-	28,  // 148: cantina.v1.CellService.RequestSuicide:input_type -> cantina.v1.RequestSuicideRequest
-	46,  // 149: cantina.v1.CellService.Perform:input_type -> cantina.v1.PerformRequest
-	49,  // 150: cantina.v1.CellService.StopInstance:input_type -> cantina.v1.StopInstanceRequest
-	51,  // 151: cantina.v1.CellService.SignalInstance:input_type -> cantina.v1.SignalInstanceRequest
-	53,  // 152: cantina.v1.CellService.CancelTask:input_type -> cantina.v1.CancelTaskRequest
-	55,  // 153: cantina.v1.CellService.Drain:input_type -> cantina.v1.DrainRequest
-	57,  // 154: cantina.v1.CellService.ReadLogs:input_type -> cantina.v1.ReadLogsRequest
-	59,  // 155: cantina.v1.CellService.FollowLogs:input_type -> cantina.v1.FollowLogsRequest
-	61,  // 156: cantina.v1.CellService.Exec:input_type -> cantina.v1.ExecRequest
-	14,  // 157: cantina.v1.LeaderService.Heartbeat:output_type -> cantina.v1.HeartbeatResponse
-	32,  // 158: cantina.v1.LeaderService.UpdateStatus:output_type -> cantina.v1.UpdateStatusResponse
-	36,  // 159: cantina.v1.LeaderService.Rows:output_type -> cantina.v1.RowsResponse
-	40,  // 160: cantina.v1.LeaderService.LRPEvents:output_type -> cantina.v1.LRPEventsResponse
-	43,  // 161: cantina.v1.LeaderService.TaskEvents:output_type -> cantina.v1.TaskEventsResponse
-	18,  // 162: cantina.v1.CellService.GetRunningTasks:output_type -> cantina.v1.GetRunningTasksResponse
-	23,  // 163: cantina.v1.CellService.RunTasks:output_type -> cantina.v1.RunTasksResponse
-	25,  // 164: cantina.v1.CellService.NotifyIfTasksNotRunning:output_type -> cantina.v1.NotifyIfTasksNotRunningResponse
-	27,  // 165: cantina.v1.CellService.KillTask:output_type -> cantina.v1.KillTaskResponse
-	29,  // 166: cantina.v1.CellService.RequestSuicide:output_type -> cantina.v1.RequestSuicideResponse
-	48,  // 167: cantina.v1.CellService.Perform:output_type -> cantina.v1.PerformResponse
-	50,  // 168: cantina.v1.CellService.StopInstance:output_type -> cantina.v1.StopInstanceResponse
-	52,  // 169: cantina.v1.CellService.SignalInstance:output_type -> cantina.v1.SignalInstanceResponse
-	54,  // 170: cantina.v1.CellService.CancelTask:output_type -> cantina.v1.CancelTaskResponse
-	56,  // 171: cantina.v1.CellService.Drain:output_type -> cantina.v1.DrainResponse
-	58,  // 172: cantina.v1.CellService.ReadLogs:output_type -> cantina.v1.ReadLogsResponse
-	60,  // 173: cantina.v1.CellService.FollowLogs:output_type -> cantina.v1.FollowLogsResponse
-	64,  // 174: cantina.v1.CellService.Exec:output_type -> cantina.v1.ExecResponse
-	157, // [157:175] is the sub-list for method output_type
-	139, // [139:157] is the sub-list for method input_type
-	139, // [139:139] is the sub-list for extension type_name
-	139, // [139:139] is the sub-list for extension extendee
-	0,   // [0:139] is the sub-list for field type_name
+	93,  // 112: cantina.v1.StopInstanceRequest.key:type_name -> cantina.v1.LRPKey
+	86,  // 113: cantina.v1.StopInstanceResponse.term:type_name -> cantina.v1.Term
+	7,   // 114: cantina.v1.ShortenGraceRequest.to:type_name -> cantina.v1.Callee
+	87,  // 115: cantina.v1.ShortenGraceRequest.grace:type_name -> google.protobuf.Duration
+	86,  // 116: cantina.v1.ShortenGraceResponse.term:type_name -> cantina.v1.Term
+	7,   // 117: cantina.v1.SignalInstanceRequest.to:type_name -> cantina.v1.Callee
+	93,  // 118: cantina.v1.SignalInstanceRequest.key:type_name -> cantina.v1.LRPKey
+	86,  // 119: cantina.v1.SignalInstanceResponse.term:type_name -> cantina.v1.Term
+	7,   // 120: cantina.v1.CancelTaskRequest.to:type_name -> cantina.v1.Callee
+	86,  // 121: cantina.v1.CancelTaskResponse.term:type_name -> cantina.v1.Term
+	7,   // 122: cantina.v1.DrainRequest.to:type_name -> cantina.v1.Callee
+	87,  // 123: cantina.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
+	86,  // 124: cantina.v1.DrainResponse.term:type_name -> cantina.v1.Term
+	7,   // 125: cantina.v1.ReadLogsRequest.to:type_name -> cantina.v1.Callee
+	98,  // 126: cantina.v1.ReadLogsRequest.query:type_name -> cantina.v1.LogQuery
+	86,  // 127: cantina.v1.ReadLogsResponse.term:type_name -> cantina.v1.Term
+	99,  // 128: cantina.v1.ReadLogsResponse.lines:type_name -> cantina.v1.LogLines
+	7,   // 129: cantina.v1.FollowLogsRequest.to:type_name -> cantina.v1.Callee
+	98,  // 130: cantina.v1.FollowLogsRequest.query:type_name -> cantina.v1.LogQuery
+	86,  // 131: cantina.v1.FollowLogsResponse.term:type_name -> cantina.v1.Term
+	99,  // 132: cantina.v1.FollowLogsResponse.lines:type_name -> cantina.v1.LogLines
+	64,  // 133: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
+	65,  // 134: cantina.v1.ExecRequest.resize:type_name -> cantina.v1.TerminalSize
+	7,   // 135: cantina.v1.ExecStart.to:type_name -> cantina.v1.Callee
+	91,  // 136: cantina.v1.ExecStart.program:type_name -> cantina.v1.Run
+	65,  // 137: cantina.v1.ExecStart.size:type_name -> cantina.v1.TerminalSize
+	67,  // 138: cantina.v1.ExecResponse.end:type_name -> cantina.v1.ExecEnd
+	100, // 139: cantina.v1.LRPEvent.Started.net:type_name -> cantina.v1.Net
+	100, // 140: cantina.v1.LRPEvent.Evacuating.net:type_name -> cantina.v1.Net
+	88,  // 141: cantina.v1.LRPEvent.Evacuating.until:type_name -> google.protobuf.Timestamp
+	12,  // 142: cantina.v1.LeaderService.Heartbeat:input_type -> cantina.v1.HeartbeatRequest
+	31,  // 143: cantina.v1.LeaderService.UpdateStatus:input_type -> cantina.v1.UpdateStatusRequest
+	34,  // 144: cantina.v1.LeaderService.Rows:input_type -> cantina.v1.RowsRequest
+	38,  // 145: cantina.v1.LeaderService.LRPEvents:input_type -> cantina.v1.LRPEventsRequest
+	42,  // 146: cantina.v1.LeaderService.TaskEvents:input_type -> cantina.v1.TaskEventsRequest
+	16,  // 147: cantina.v1.CellService.GetRunningTasks:input_type -> cantina.v1.GetRunningTasksRequest
+	21,  // 148: cantina.v1.CellService.RunTasks:input_type -> cantina.v1.RunTasksRequest
+	24,  // 149: cantina.v1.CellService.NotifyIfTasksNotRunning:input_type -> cantina.v1.NotifyIfTasksNotRunningRequest
+	26,  // 150: cantina.v1.CellService.KillTask:input_type -> cantina.v1.KillTaskRequest
+	28,  // 151: cantina.v1.CellService.RequestSuicide:input_type -> cantina.v1.RequestSuicideRequest
+	46,  // 152: cantina.v1.CellService.Perform:input_type -> cantina.v1.PerformRequest
+	49,  // 153: cantina.v1.CellService.StopInstance:input_type -> cantina.v1.StopInstanceRequest
+	53,  // 154: cantina.v1.CellService.SignalInstance:input_type -> cantina.v1.SignalInstanceRequest
+	55,  // 155: cantina.v1.CellService.CancelTask:input_type -> cantina.v1.CancelTaskRequest
+	51,  // 156: cantina.v1.CellService.ShortenGrace:input_type -> cantina.v1.ShortenGraceRequest
+	57,  // 157: cantina.v1.CellService.Drain:input_type -> cantina.v1.DrainRequest
+	59,  // 158: cantina.v1.CellService.ReadLogs:input_type -> cantina.v1.ReadLogsRequest
+	61,  // 159: cantina.v1.CellService.FollowLogs:input_type -> cantina.v1.FollowLogsRequest
+	63,  // 160: cantina.v1.CellService.Exec:input_type -> cantina.v1.ExecRequest
+	14,  // 161: cantina.v1.LeaderService.Heartbeat:output_type -> cantina.v1.HeartbeatResponse
+	32,  // 162: cantina.v1.LeaderService.UpdateStatus:output_type -> cantina.v1.UpdateStatusResponse
+	36,  // 163: cantina.v1.LeaderService.Rows:output_type -> cantina.v1.RowsResponse
+	40,  // 164: cantina.v1.LeaderService.LRPEvents:output_type -> cantina.v1.LRPEventsResponse
+	43,  // 165: cantina.v1.LeaderService.TaskEvents:output_type -> cantina.v1.TaskEventsResponse
+	18,  // 166: cantina.v1.CellService.GetRunningTasks:output_type -> cantina.v1.GetRunningTasksResponse
+	23,  // 167: cantina.v1.CellService.RunTasks:output_type -> cantina.v1.RunTasksResponse
+	25,  // 168: cantina.v1.CellService.NotifyIfTasksNotRunning:output_type -> cantina.v1.NotifyIfTasksNotRunningResponse
+	27,  // 169: cantina.v1.CellService.KillTask:output_type -> cantina.v1.KillTaskResponse
+	29,  // 170: cantina.v1.CellService.RequestSuicide:output_type -> cantina.v1.RequestSuicideResponse
+	48,  // 171: cantina.v1.CellService.Perform:output_type -> cantina.v1.PerformResponse
+	50,  // 172: cantina.v1.CellService.StopInstance:output_type -> cantina.v1.StopInstanceResponse
+	54,  // 173: cantina.v1.CellService.SignalInstance:output_type -> cantina.v1.SignalInstanceResponse
+	56,  // 174: cantina.v1.CellService.CancelTask:output_type -> cantina.v1.CancelTaskResponse
+	52,  // 175: cantina.v1.CellService.ShortenGrace:output_type -> cantina.v1.ShortenGraceResponse
+	58,  // 176: cantina.v1.CellService.Drain:output_type -> cantina.v1.DrainResponse
+	60,  // 177: cantina.v1.CellService.ReadLogs:output_type -> cantina.v1.ReadLogsResponse
+	62,  // 178: cantina.v1.CellService.FollowLogs:output_type -> cantina.v1.FollowLogsResponse
+	66,  // 179: cantina.v1.CellService.Exec:output_type -> cantina.v1.ExecResponse
+	161, // [161:180] is the sub-list for method output_type
+	142, // [142:161] is the sub-list for method input_type
+	142, // [142:142] is the sub-list for extension type_name
+	142, // [142:142] is the sub-list for extension extendee
+	0,   // [0:142] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_cell_proto_init() }
@@ -6568,14 +6736,14 @@ func file_cantina_v1_cell_proto_init() {
 		(*TaskEvent_Reject)(nil),
 		(*TaskEvent_Missing_)(nil),
 	}
-	file_cantina_v1_cell_proto_msgTypes[55].OneofWrappers = []any{
+	file_cantina_v1_cell_proto_msgTypes[57].OneofWrappers = []any{
 		(*ExecRequest_Start)(nil),
 		(*ExecRequest_Stdin)(nil),
 		(*ExecRequest_CloseStdin)(nil),
 		(*ExecRequest_Resize)(nil),
 		(*ExecRequest_Signal)(nil),
 	}
-	file_cantina_v1_cell_proto_msgTypes[58].OneofWrappers = []any{
+	file_cantina_v1_cell_proto_msgTypes[60].OneofWrappers = []any{
 		(*ExecResponse_Stdout)(nil),
 		(*ExecResponse_Stderr)(nil),
 		(*ExecResponse_End)(nil),
@@ -6586,7 +6754,7 @@ func file_cantina_v1_cell_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_cell_proto_rawDesc), len(file_cantina_v1_cell_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   78,
+			NumMessages:   80,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

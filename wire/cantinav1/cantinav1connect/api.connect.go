@@ -153,6 +153,9 @@ const (
 	CantinaServiceReleaseQuarantinedProcedure = "/cantina.v1.CantinaService/ReleaseQuarantined"
 	// CantinaServiceExplainProcedure is the fully-qualified name of the CantinaService's Explain RPC.
 	CantinaServiceExplainProcedure = "/cantina.v1.CantinaService/Explain"
+	// CantinaServiceShortenStopProcedure is the fully-qualified name of the CantinaService's
+	// ShortenStop RPC.
+	CantinaServiceShortenStopProcedure = "/cantina.v1.CantinaService/ShortenStop"
 	// CantinaServiceStreamEventsProcedure is the fully-qualified name of the CantinaService's
 	// StreamEvents RPC.
 	CantinaServiceStreamEventsProcedure = "/cantina.v1.CantinaService/StreamEvents"
@@ -209,6 +212,8 @@ type CantinaServiceClient interface {
 	ListQuarantine(context.Context, *connect.Request[cantinav1.ListQuarantineRequest]) (*connect.Response[cantinav1.ListQuarantineResponse], error)
 	ReleaseQuarantined(context.Context, *connect.Request[cantinav1.ReleaseQuarantinedRequest]) (*connect.Response[cantinav1.ReleaseQuarantinedResponse], error)
 	Explain(context.Context, *connect.Request[cantinav1.ExplainRequest]) (*connect.Response[cantinav1.ExplainResponse], error)
+	// Has work that is being ended killed after a shorter grace.
+	ShortenStop(context.Context, *connect.Request[cantinav1.ShortenStopRequest]) (*connect.Response[cantinav1.ShortenStopResponse], error)
 	StreamEvents(context.Context, *connect.Request[cantinav1.StreamEventsRequest]) (*connect.ServerStreamForClient[cantinav1.StreamEventsResponse], error)
 	ReadOutput(context.Context, *connect.Request[cantinav1.ReadOutputRequest]) (*connect.Response[cantinav1.ReadOutputResponse], error)
 	FollowOutput(context.Context, *connect.Request[cantinav1.FollowOutputRequest]) (*connect.ServerStreamForClient[cantinav1.FollowOutputResponse], error)
@@ -477,6 +482,12 @@ func NewCantinaServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(cantinaServiceMethods.ByName("Explain")),
 			connect.WithClientOptions(opts...),
 		),
+		shortenStop: connect.NewClient[cantinav1.ShortenStopRequest, cantinav1.ShortenStopResponse](
+			httpClient,
+			baseURL+CantinaServiceShortenStopProcedure,
+			connect.WithSchema(cantinaServiceMethods.ByName("ShortenStop")),
+			connect.WithClientOptions(opts...),
+		),
 		streamEvents: connect.NewClient[cantinav1.StreamEventsRequest, cantinav1.StreamEventsResponse](
 			httpClient,
 			baseURL+CantinaServiceStreamEventsProcedure,
@@ -542,6 +553,7 @@ type cantinaServiceClient struct {
 	listQuarantine     *connect.Client[cantinav1.ListQuarantineRequest, cantinav1.ListQuarantineResponse]
 	releaseQuarantined *connect.Client[cantinav1.ReleaseQuarantinedRequest, cantinav1.ReleaseQuarantinedResponse]
 	explain            *connect.Client[cantinav1.ExplainRequest, cantinav1.ExplainResponse]
+	shortenStop        *connect.Client[cantinav1.ShortenStopRequest, cantinav1.ShortenStopResponse]
 	streamEvents       *connect.Client[cantinav1.StreamEventsRequest, cantinav1.StreamEventsResponse]
 	readOutput         *connect.Client[cantinav1.ReadOutputRequest, cantinav1.ReadOutputResponse]
 	followOutput       *connect.Client[cantinav1.FollowOutputRequest, cantinav1.FollowOutputResponse]
@@ -757,6 +769,11 @@ func (c *cantinaServiceClient) Explain(ctx context.Context, req *connect.Request
 	return c.explain.CallUnary(ctx, req)
 }
 
+// ShortenStop calls cantina.v1.CantinaService.ShortenStop.
+func (c *cantinaServiceClient) ShortenStop(ctx context.Context, req *connect.Request[cantinav1.ShortenStopRequest]) (*connect.Response[cantinav1.ShortenStopResponse], error) {
+	return c.shortenStop.CallUnary(ctx, req)
+}
+
 // StreamEvents calls cantina.v1.CantinaService.StreamEvents.
 func (c *cantinaServiceClient) StreamEvents(ctx context.Context, req *connect.Request[cantinav1.StreamEventsRequest]) (*connect.ServerStreamForClient[cantinav1.StreamEventsResponse], error) {
 	return c.streamEvents.CallServerStream(ctx, req)
@@ -817,6 +834,8 @@ type CantinaServiceHandler interface {
 	ListQuarantine(context.Context, *connect.Request[cantinav1.ListQuarantineRequest]) (*connect.Response[cantinav1.ListQuarantineResponse], error)
 	ReleaseQuarantined(context.Context, *connect.Request[cantinav1.ReleaseQuarantinedRequest]) (*connect.Response[cantinav1.ReleaseQuarantinedResponse], error)
 	Explain(context.Context, *connect.Request[cantinav1.ExplainRequest]) (*connect.Response[cantinav1.ExplainResponse], error)
+	// Has work that is being ended killed after a shorter grace.
+	ShortenStop(context.Context, *connect.Request[cantinav1.ShortenStopRequest]) (*connect.Response[cantinav1.ShortenStopResponse], error)
 	StreamEvents(context.Context, *connect.Request[cantinav1.StreamEventsRequest], *connect.ServerStream[cantinav1.StreamEventsResponse]) error
 	ReadOutput(context.Context, *connect.Request[cantinav1.ReadOutputRequest]) (*connect.Response[cantinav1.ReadOutputResponse], error)
 	FollowOutput(context.Context, *connect.Request[cantinav1.FollowOutputRequest], *connect.ServerStream[cantinav1.FollowOutputResponse]) error
@@ -1081,6 +1100,12 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 		connect.WithSchema(cantinaServiceMethods.ByName("Explain")),
 		connect.WithHandlerOptions(opts...),
 	)
+	cantinaServiceShortenStopHandler := connect.NewUnaryHandler(
+		CantinaServiceShortenStopProcedure,
+		svc.ShortenStop,
+		connect.WithSchema(cantinaServiceMethods.ByName("ShortenStop")),
+		connect.WithHandlerOptions(opts...),
+	)
 	cantinaServiceStreamEventsHandler := connect.NewServerStreamHandler(
 		CantinaServiceStreamEventsProcedure,
 		svc.StreamEvents,
@@ -1185,6 +1210,8 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 			cantinaServiceReleaseQuarantinedHandler.ServeHTTP(w, r)
 		case CantinaServiceExplainProcedure:
 			cantinaServiceExplainHandler.ServeHTTP(w, r)
+		case CantinaServiceShortenStopProcedure:
+			cantinaServiceShortenStopHandler.ServeHTTP(w, r)
 		case CantinaServiceStreamEventsProcedure:
 			cantinaServiceStreamEventsHandler.ServeHTTP(w, r)
 		case CantinaServiceReadOutputProcedure:
@@ -1366,6 +1393,10 @@ func (UnimplementedCantinaServiceHandler) ReleaseQuarantined(context.Context, *c
 
 func (UnimplementedCantinaServiceHandler) Explain(context.Context, *connect.Request[cantinav1.ExplainRequest]) (*connect.Response[cantinav1.ExplainResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.Explain is not implemented"))
+}
+
+func (UnimplementedCantinaServiceHandler) ShortenStop(context.Context, *connect.Request[cantinav1.ShortenStopRequest]) (*connect.Response[cantinav1.ShortenStopResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.ShortenStop is not implemented"))
 }
 
 func (UnimplementedCantinaServiceHandler) StreamEvents(context.Context, *connect.Request[cantinav1.StreamEventsRequest], *connect.ServerStream[cantinav1.StreamEventsResponse]) error {

@@ -78,6 +78,9 @@ const (
 	CellServiceSignalInstanceProcedure = "/cantina.v1.CellService/SignalInstance"
 	// CellServiceCancelTaskProcedure is the fully-qualified name of the CellService's CancelTask RPC.
 	CellServiceCancelTaskProcedure = "/cantina.v1.CellService/CancelTask"
+	// CellServiceShortenGraceProcedure is the fully-qualified name of the CellService's ShortenGrace
+	// RPC.
+	CellServiceShortenGraceProcedure = "/cantina.v1.CellService/ShortenGrace"
 	// CellServiceDrainProcedure is the fully-qualified name of the CellService's Drain RPC.
 	CellServiceDrainProcedure = "/cantina.v1.CellService/Drain"
 	// CellServiceReadLogsProcedure is the fully-qualified name of the CellService's ReadLogs RPC.
@@ -273,6 +276,7 @@ type CellServiceClient interface {
 	StopInstance(context.Context, *connect.Request[cantinav1.StopInstanceRequest]) (*connect.Response[cantinav1.StopInstanceResponse], error)
 	SignalInstance(context.Context, *connect.Request[cantinav1.SignalInstanceRequest]) (*connect.Response[cantinav1.SignalInstanceResponse], error)
 	CancelTask(context.Context, *connect.Request[cantinav1.CancelTaskRequest]) (*connect.Response[cantinav1.CancelTaskResponse], error)
+	ShortenGrace(context.Context, *connect.Request[cantinav1.ShortenGraceRequest]) (*connect.Response[cantinav1.ShortenGraceResponse], error)
 	Drain(context.Context, *connect.Request[cantinav1.DrainRequest]) (*connect.Response[cantinav1.DrainResponse], error)
 	ReadLogs(context.Context, *connect.Request[cantinav1.ReadLogsRequest]) (*connect.Response[cantinav1.ReadLogsResponse], error)
 	FollowLogs(context.Context, *connect.Request[cantinav1.FollowLogsRequest]) (*connect.ServerStreamForClient[cantinav1.FollowLogsResponse], error)
@@ -344,6 +348,12 @@ func NewCellServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(cellServiceMethods.ByName("CancelTask")),
 			connect.WithClientOptions(opts...),
 		),
+		shortenGrace: connect.NewClient[cantinav1.ShortenGraceRequest, cantinav1.ShortenGraceResponse](
+			httpClient,
+			baseURL+CellServiceShortenGraceProcedure,
+			connect.WithSchema(cellServiceMethods.ByName("ShortenGrace")),
+			connect.WithClientOptions(opts...),
+		),
 		drain: connect.NewClient[cantinav1.DrainRequest, cantinav1.DrainResponse](
 			httpClient,
 			baseURL+CellServiceDrainProcedure,
@@ -382,6 +392,7 @@ type cellServiceClient struct {
 	stopInstance            *connect.Client[cantinav1.StopInstanceRequest, cantinav1.StopInstanceResponse]
 	signalInstance          *connect.Client[cantinav1.SignalInstanceRequest, cantinav1.SignalInstanceResponse]
 	cancelTask              *connect.Client[cantinav1.CancelTaskRequest, cantinav1.CancelTaskResponse]
+	shortenGrace            *connect.Client[cantinav1.ShortenGraceRequest, cantinav1.ShortenGraceResponse]
 	drain                   *connect.Client[cantinav1.DrainRequest, cantinav1.DrainResponse]
 	readLogs                *connect.Client[cantinav1.ReadLogsRequest, cantinav1.ReadLogsResponse]
 	followLogs              *connect.Client[cantinav1.FollowLogsRequest, cantinav1.FollowLogsResponse]
@@ -433,6 +444,11 @@ func (c *cellServiceClient) CancelTask(ctx context.Context, req *connect.Request
 	return c.cancelTask.CallUnary(ctx, req)
 }
 
+// ShortenGrace calls cantina.v1.CellService.ShortenGrace.
+func (c *cellServiceClient) ShortenGrace(ctx context.Context, req *connect.Request[cantinav1.ShortenGraceRequest]) (*connect.Response[cantinav1.ShortenGraceResponse], error) {
+	return c.shortenGrace.CallUnary(ctx, req)
+}
+
 // Drain calls cantina.v1.CellService.Drain.
 func (c *cellServiceClient) Drain(ctx context.Context, req *connect.Request[cantinav1.DrainRequest]) (*connect.Response[cantinav1.DrainResponse], error) {
 	return c.drain.CallUnary(ctx, req)
@@ -464,6 +480,7 @@ type CellServiceHandler interface {
 	StopInstance(context.Context, *connect.Request[cantinav1.StopInstanceRequest]) (*connect.Response[cantinav1.StopInstanceResponse], error)
 	SignalInstance(context.Context, *connect.Request[cantinav1.SignalInstanceRequest]) (*connect.Response[cantinav1.SignalInstanceResponse], error)
 	CancelTask(context.Context, *connect.Request[cantinav1.CancelTaskRequest]) (*connect.Response[cantinav1.CancelTaskResponse], error)
+	ShortenGrace(context.Context, *connect.Request[cantinav1.ShortenGraceRequest]) (*connect.Response[cantinav1.ShortenGraceResponse], error)
 	Drain(context.Context, *connect.Request[cantinav1.DrainRequest]) (*connect.Response[cantinav1.DrainResponse], error)
 	ReadLogs(context.Context, *connect.Request[cantinav1.ReadLogsRequest]) (*connect.Response[cantinav1.ReadLogsResponse], error)
 	FollowLogs(context.Context, *connect.Request[cantinav1.FollowLogsRequest], *connect.ServerStream[cantinav1.FollowLogsResponse]) error
@@ -531,6 +548,12 @@ func NewCellServiceHandler(svc CellServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(cellServiceMethods.ByName("CancelTask")),
 		connect.WithHandlerOptions(opts...),
 	)
+	cellServiceShortenGraceHandler := connect.NewUnaryHandler(
+		CellServiceShortenGraceProcedure,
+		svc.ShortenGrace,
+		connect.WithSchema(cellServiceMethods.ByName("ShortenGrace")),
+		connect.WithHandlerOptions(opts...),
+	)
 	cellServiceDrainHandler := connect.NewUnaryHandler(
 		CellServiceDrainProcedure,
 		svc.Drain,
@@ -575,6 +598,8 @@ func NewCellServiceHandler(svc CellServiceHandler, opts ...connect.HandlerOption
 			cellServiceSignalInstanceHandler.ServeHTTP(w, r)
 		case CellServiceCancelTaskProcedure:
 			cellServiceCancelTaskHandler.ServeHTTP(w, r)
+		case CellServiceShortenGraceProcedure:
+			cellServiceShortenGraceHandler.ServeHTTP(w, r)
 		case CellServiceDrainProcedure:
 			cellServiceDrainHandler.ServeHTTP(w, r)
 		case CellServiceReadLogsProcedure:
@@ -626,6 +651,10 @@ func (UnimplementedCellServiceHandler) SignalInstance(context.Context, *connect.
 
 func (UnimplementedCellServiceHandler) CancelTask(context.Context, *connect.Request[cantinav1.CancelTaskRequest]) (*connect.Response[cantinav1.CancelTaskResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CellService.CancelTask is not implemented"))
+}
+
+func (UnimplementedCellServiceHandler) ShortenGrace(context.Context, *connect.Request[cantinav1.ShortenGraceRequest]) (*connect.Response[cantinav1.ShortenGraceResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CellService.ShortenGrace is not implemented"))
 }
 
 func (UnimplementedCellServiceHandler) Drain(context.Context, *connect.Request[cantinav1.DrainRequest]) (*connect.Response[cantinav1.DrainResponse], error) {
