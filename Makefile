@@ -29,7 +29,7 @@ REALPKGS    = $(filter $(REAL),$(shell $(GO) list ./...))
 AS_USER    := Verdicts|Output|Grandchildren|Trap|DrainMoves|DrainWaits|DrainOf|Finished|Follow|Schedule|Rolling|Adopted|KilledCell|Scaling
 
 # Tests that count what is allocated: they run without the race detector.
-HEAP       := MemoryOfWhatIsGone|TooManyValues
+HEAP       := MemoryIsFreed|TooManyValues
 HEAPPKGS   := $(addprefix cantina/,executor internal/node api spec bbs/callback internal/link internal/mux image)
 
 .PHONY: all build demo test check soak sim bench generate generated fmt tidy vet lint arch unit race container-build clean mutate need

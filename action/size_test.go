@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestWhatNoProgramCanBeGiven: what is permitted can be started with, one byte more is refused.
-func TestWhatNoProgramCanBeGiven(t *testing.T) {
+// TestImpossibleArguments: what is permitted can be started with, one byte more is refused.
+func TestImpossibleArguments(t *testing.T) {
 	name, run := "TOKEN", &Run{Path: "/bin/true"}
 	longest := Variable{Name: name, Value: strings.Repeat("x", MaxText-len(name)-1)}
 	var many []Variable

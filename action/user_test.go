@@ -26,8 +26,8 @@ func TestUsersAreRead(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoUserIsRefusedByName: nothing that cannot be read becomes number 0.
-func TestWhatIsNoUserIsRefusedByName(t *testing.T) {
+// TestUnknownUsersAreRefusedByName: nothing that cannot be read becomes number 0.
+func TestUnknownUsersAreRefusedByName(t *testing.T) {
 	for _, text := range []string{"", ":", ":0", "nobody:", "a:b:c", "-1", "+0", "0:-1", " 0", "0 ", "no body", "a\nb", "a\x00b", "00", "007", "0:00",
 		"4294967295", "65534:4294967295", "4294967296", "4294967296:0", "99999999999", "99999999999999999999999", "nobody:99999999999", "../x", "a,b"} {
 		got, err := ParseUser(text)

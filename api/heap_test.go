@@ -54,9 +54,9 @@ func (f *front) streams(n int, one func(i int, c *api.Client)) {
 	f.conns.Wait()
 }
 
-// TestMemoryOfWhatIsGone: of streams that have ended nothing stays, however they ended: by their
+// TestMemoryIsFreed: of streams that have ended nothing stays, however they ended: by their
 // readers, by a connection that was cut, or with their subject.
-func TestMemoryOfWhatIsGone(t *testing.T) {
+func TestMemoryIsFreed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("make test runs it, without the race detector")
 	}

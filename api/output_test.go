@@ -458,9 +458,9 @@ func TestEventsComeAgainAfterACallThatMayBeRepeated(t *testing.T) {
 	}
 }
 
-// TestAFilteredStreamTellsHowFarItHasCome: a reader up to now ends there, with any filter, and
+// TestAFilteredStreamReportsItsRevision: a reader up to now ends there, with any filter, and
 // does not wait for a heartbeat or a passing event.
-func TestAFilteredStreamTellsHowFarItHasCome(t *testing.T) {
+func TestAFilteredStreamReportsItsRevision(t *testing.T) {
 	w := newWorld(t)
 	start := w.Hub.Newest()
 	w.apply(t, demo)

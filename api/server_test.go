@@ -139,7 +139,7 @@ func TestApplyPlanAndLists(t *testing.T) {
 	}
 }
 
-func TestABadSpecTellsEverything(t *testing.T) {
+func TestABadSpecReportsAllErrors(t *testing.T) {
 	w := newWorld(t)
 	_, err := api.Call(t.Context(), w.client, calls.Apply, &pb.ApplyRequest{Files: []*pb.SpecFile{
 		{Name: "a", Content: []byte("domian: x\n")}, {Name: "b", Content: []byte("tasks: {t: {command: [a], memory: 64}}")},
@@ -477,7 +477,7 @@ func TestServerSentEventsResume(t *testing.T) {
 	}
 }
 
-func TestAGapIsTold(t *testing.T) {
+func TestAGapIsReported(t *testing.T) {
 	w := newWorld(t)
 	w.apply(t, demo)
 	var gap *pb.Gap
@@ -532,7 +532,7 @@ func (f failing) CancelTask(context.Context, string, plan.Write) (plan.Task, err
 	return plan.Task{}, f.err
 }
 
-func TestErrorsOfTheLoopsAreToldByTheirMeaning(t *testing.T) {
+func TestErrorsOfTheLoopsAreReportedByTheirMeaning(t *testing.T) {
 	over, gone := fault.New(fault.ErrTermOver, "board: over"), fault.New(fault.ErrNotFound, "board: no such thing")
 	w := newWorld(t)
 	s := api.New(api.Config{
@@ -578,9 +578,9 @@ func TestAPanicIsAnAnswer(t *testing.T) {
 	}
 }
 
-// TestTheHistoryOfAScheduleTellsItsOutcome: of each run of a task, and of the newest run
+// TestTheHistoryOfAScheduleHasItsOutcome: of each run of a task, and of the newest run
 // of a job, which is renewed for each.
-func TestTheHistoryOfAScheduleTellsItsOutcome(t *testing.T) {
+func TestTheHistoryOfAScheduleHasItsOutcome(t *testing.T) {
 	w := newWorld(t)
 	w.apply(t, demo)
 	w.apply(t, `

@@ -169,7 +169,7 @@ func TestOneCallPerCellAtATime(t *testing.T) {
 	})
 }
 
-func TestRefusalByACellIsToldAndCarriedOver(t *testing.T) {
+func TestRefusalByACellIsReportedAndCarriedOver(t *testing.T) {
 	within(t, func(t *testing.T, r rig) {
 		r.join("a", 100)
 		r.join("b", 50)
@@ -213,8 +213,8 @@ func TestACallWithoutAnswerIsMadeAgain(t *testing.T) {
 	})
 }
 
-// TestWhatACellHasIsNotSentAgain: a claim that comes without the answer ends the asking.
-func TestWhatACellHasIsNotSentAgain(t *testing.T) {
+// TestDeliveredWorkIsNotSentAgain: a claim that comes without the answer ends the asking.
+func TestDeliveredWorkIsNotSentAgain(t *testing.T) {
 	within(t, func(t *testing.T, r rig) {
 		r.join("a", 100)
 		r.cells.set(func(string, []placement.Item) ([]Refusal, error) { return nil, errors.New("cut") })
@@ -309,9 +309,9 @@ func TestClaimConfirms(t *testing.T) {
 	})
 }
 
-// TestRoomIsToldOfChangesOnly: a heartbeat that says the same again wakes nobody; a
+// TestOnlyChangesOfRoomAreReported: a heartbeat that says the same again wakes nobody; a
 // session that comes, goes or has a new process does.
-func TestRoomIsToldOfChangesOnly(t *testing.T) {
+func TestOnlyChangesOfRoomAreReported(t *testing.T) {
 	within(t, func(t *testing.T, r rig) {
 		r.join("a", 100)
 		for _, x := range []struct {

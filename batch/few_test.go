@@ -97,8 +97,8 @@ func TestRetryDoesNotTakeAPickBack(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotStoredChangesNothing, also for a job without a UID.
-func TestWhatIsNotStoredChangesNothing(t *testing.T) {
+// TestUnstoredChangesHaveNoEffect, also for a job without a UID.
+func TestUnstoredChangesHaveNoEffect(t *testing.T) {
 	b := twoHosts(t)
 	b.Put(Job{Name: "a"})
 	done := Status{Bits: Done, Time: 1, Invocation: inv(5)}
@@ -137,8 +137,8 @@ func TestReasonsOfAJobThatWaits(t *testing.T) {
 	reason("no cell")
 }
 
-// TestWhatPausedJobsHaveDone is done.
-func TestWhatPausedJobsHaveDone(t *testing.T) {
+// TestResultsOfPausedJobs is done.
+func TestResultsOfPausedJobs(t *testing.T) {
 	b := twoHosts(t)
 	put(t, b, Job{Name: "a", Paused: true})
 	if _, err := b.Load(Key{"a", "db11"}, Status{Bits: Done, Time: 1, Invocation: inv(1)}, 0); err != nil {
@@ -219,8 +219,8 @@ func TestTenHoldersAreNamed(t *testing.T) {
 	}
 }
 
-// TestWhatDrawsOnALevelThatGoes runs on, and draws on the others.
-func TestWhatDrawsOnALevelThatGoes(t *testing.T) {
+// TestUseOfARemovedLevel runs on, and draws on the others.
+func TestUseOfARemovedLevel(t *testing.T) {
 	b := twoHosts(t)
 	n := int64(0)
 	put(t, b, Job{Name: "a"})
@@ -270,8 +270,8 @@ func TestChildrenWithEntriesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestWhatTakesNothingDrawsNothing, also where there is something to be taken.
-func TestWhatTakesNothingDrawsNothing(t *testing.T) {
+// TestWorkWithoutAmountsUsesNothing, also where there is something to be taken.
+func TestWorkWithoutAmountsUsesNothing(t *testing.T) {
 	b := twoHosts(t)
 	for n, want := range map[int]bool{0: false, 1: true} {
 		take := map[string]int{"slots": n}

@@ -119,8 +119,8 @@ func TestAMomentBeforeTheClockIsSet(t *testing.T) {
 	p.job("wide", slots(2)).starts("").at(30_000).starts("").kept("").at(30_001).starts("").kept("wide:a")
 }
 
-// TestRoomIsReservedOnlyForWhatCanStart when it is there.
-func TestRoomIsReservedOnlyForWhatCanStart(t *testing.T) {
+// TestRoomIsReservedOnlyForStartableWork when it is there.
+func TestRoomIsReservedOnlyForStartableWork(t *testing.T) {
 	for name, c := range map[string]struct {
 		older  map[string]resource.Amounts
 		change func(p *play)
@@ -202,8 +202,8 @@ func TestReservedRoomStaysWhereItIs(t *testing.T) {
 	p.starts("third:c").kept("wide:d")
 }
 
-// TestWhatIsLeftForOthers beside reserved room.
-func TestWhatIsLeftForOthers(t *testing.T) {
+// TestRoomLeftForOthers beside reserved room.
+func TestRoomLeftForOthers(t *testing.T) {
 	needs := func(slots, io int) map[string]resource.Amounts {
 		return map[string]resource.Amounts{"host": {"slots": slots, "io": io}}
 	}

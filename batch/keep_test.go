@@ -64,7 +64,7 @@ func TestAWideNeedOnANodeIsNotStarved(t *testing.T) {
 	}
 }
 
-func TestWhatIsKeptIsExplainedAndGivenBack(t *testing.T) {
+func TestReservationsAreExplainedAndReturned(t *testing.T) {
 	b := hosts(t)
 	n := int64(0)
 	b.Advance(1000)

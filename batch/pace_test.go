@@ -68,8 +68,8 @@ func TestAPaceIsNoProgress(t *testing.T) {
 	}
 }
 
-// TestWhatTheProgramReportedIsSaid: a status that is worse than the exit code is why.
-func TestWhatTheProgramReportedIsSaid(t *testing.T) {
+// TestTheStatusOfTheProgramIsReported: a status that is worse than the exit code is why.
+func TestTheStatusOfTheProgramIsReported(t *testing.T) {
 	for _, c := range []struct {
 		end    Ended
 		text   string

@@ -2,7 +2,7 @@ package batch
 
 import "testing"
 
-func TestAPauseHoldsOnlyWhatIsLeft(t *testing.T) {
+func TestAPauseHoldsOnlyRemainingTasks(t *testing.T) {
 	for name, paused := range map[string]func(j *Job){
 		"paused":   func(j *Job) { j.Paused = true },
 		"disabled": func(j *Job) { j.Disabled = true },

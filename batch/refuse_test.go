@@ -144,8 +144,8 @@ func TestPickedAndRunning(t *testing.T) {
 	}
 }
 
-// TestWhatAnUnknownJobIs for those who ask.
-func TestWhatAnUnknownJobIs(t *testing.T) {
+// TestAnUnknownJob for those who ask.
+func TestAnUnknownJob(t *testing.T) {
 	b := pairs(t)
 	put(t, b, Job{Name: "j"})
 	if _, _, ok := b.Job("x"); ok {

@@ -101,8 +101,8 @@ func TestAClockThatGoesBack(t *testing.T) {
 	}
 }
 
-// TestATimerOfWhatIsGone means nothing: its job was deleted, or its node has left.
-func TestATimerOfWhatIsGone(t *testing.T) {
+// TestATimerOfARemovedJobOrNode means nothing: its job was deleted, or its node has left.
+func TestATimerOfARemovedJobOrNode(t *testing.T) {
 	for name, gone := range map[string]func(b *Board){
 		"the job": func(b *Board) { b.Delete("a") },
 		"the job, and another has its name": func(b *Board) {

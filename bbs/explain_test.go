@@ -120,9 +120,9 @@ func TestCrashesInWords(t *testing.T) {
 	}
 }
 
-// TestWhatIsBeingStoppedIsStopping: whatever the cause, an instance that is being stopped is neither
+// TestStoppingInstancesAreShown: whatever the cause, an instance that is being stopped is neither
 // routable nor as wanted, and the time that it has left is said.
-func TestWhatIsBeingStoppedIsStopping(t *testing.T) {
+func TestStoppingInstancesAreShown(t *testing.T) {
 	now := time.Unix(1e9, 0).UTC()
 	by := lrp.Identity{Instance: "i", Cell: "c1", Proc: "p"}
 	for want, c := range map[string]struct {
@@ -155,8 +155,8 @@ func TestWhatIsBeingStoppedIsStopping(t *testing.T) {
 	}
 }
 
-// TestAStaleDomainIsAReasonOnlyForWhatStays: a service that is as wanted names none.
-func TestAStaleDomainIsAReasonOnlyForWhatStays(t *testing.T) {
+// TestAStaleDomainIsAReasonOnlyForKeptInstances: a service that is as wanted names none.
+func TestAStaleDomainIsAReasonOnlyForKeptInstances(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.kept()
 		if _, err := r.b.SetDomain(t.Context(), "d", time.Minute, plan.Write{}); err != nil {

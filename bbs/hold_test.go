@@ -12,10 +12,10 @@ import (
 	"cantina/worker"
 )
 
-// TestTheInitialWaitHoldsWhatMayRun: while rows may be older than what cells run, tasks and exclusive
+// TestTheInitialWaitHoldsPlacement: while rows may be older than what cells run, tasks and exclusive
 // instances ask for no place, say why, and end by nothing but their own time-out. When the wait is
 // over they are placed at once, the others were all the while.
-func TestTheInitialWaitHoldsWhatMayRun(t *testing.T) {
+func TestTheInitialWaitHoldsPlacement(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.setStale(true)
 		exclusive := web(1, "1")

@@ -172,8 +172,8 @@ func (r *rig) kill(proc string) {
 	r.dead[proc] = true
 }
 
-// TestMembersThatAreGone: a new leader takes rows off processes that its member list does not name.
-func TestMembersThatAreGone(t *testing.T) {
+// TestUnlistedMembers: a new leader takes rows off processes that its member list does not name.
+func TestUnlistedMembers(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.apply([]lrp.Desired{web(1, "1")}, nil)
 		synctest.Wait()
@@ -189,10 +189,10 @@ func TestMembersThatAreGone(t *testing.T) {
 	})
 }
 
-// TestAListThatMayBeWrongBuriesNobody: while a leader does not believe its member list,
+// TestAnUntrustedListDeclaresNoProcessDead: while a leader does not believe its member list,
 // what a row names may live; one that says so keeps its rows, the others lose them when
 // the list is believed. And who was reaped all the same takes work again when it lives.
-func TestAListThatMayBeWrongBuriesNobody(t *testing.T) {
+func TestAnUntrustedListDeclaresNoProcessDead(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.apply([]lrp.Desired{web(2, "1")}, nil)
 		synctest.Wait()

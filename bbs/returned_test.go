@@ -8,9 +8,9 @@ import (
 	"cantina/event"
 )
 
-// TestARowThatIsBackIsTold: whoever follows the events did not know a row that could not be
+// TestARestoredRowIsAnnounced: whoever follows the events did not know a row that could not be
 // read, and hears of it when an operator has restored it; of a service with its instances.
-func TestARowThatIsBackIsTold(t *testing.T) {
+func TestARestoredRowIsAnnounced(t *testing.T) {
 	for _, c := range []struct {
 		kind string
 		want map[event.Kind]int

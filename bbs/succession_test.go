@@ -108,10 +108,10 @@ func where(t *testing.T, r *rig, k lrp.ServiceKey) string {
 	return fmt.Sprint(page.Items[0].Cell, " ", page.Items[0].Proc)
 }
 
-// TestWhatASuccessorHasIsNotDead: an exclusive instance and a task do not survive the restart of
+// TestWorkOfASuccessorIsNotDead: an exclusive instance and a task do not survive the restart of
 // their cell, and are released and lost when its process is dead; what the successor has
 // reported a container of, because it does not die, goes to it instead.
-func TestWhatASuccessorHasIsNotDead(t *testing.T) {
+func TestWorkOfASuccessorIsNotDead(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		s := web(1, "1")
 		s.Exclusive = true

@@ -211,9 +211,9 @@ func TestInvalidRowsAreSetAside(t *testing.T) {
 	}
 }
 
-// TestWhatIsDoneForUnreadableRows is the table of docs/design/lrp.md, Rows that cannot
+// TestHandlingOfUnreadableRows is the table of docs/design/lrp.md, Rows that cannot
 // be read.
-func TestWhatIsDoneForUnreadableRows(t *testing.T) {
+func TestHandlingOfUnreadableRows(t *testing.T) {
 	type after func(t *testing.T, r *rig)
 	app := func(r *rig, services []lrp.Desired, tasks []plan.NamedTask) error {
 		_, err := r.b.Apply(r.t.Context(), plan.Application{Domain: "d", Services: services, Tasks: tasks}, plan.Write{}, nil)

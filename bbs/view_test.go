@@ -17,8 +17,8 @@ func readOnly() (*BBS, *view) {
 	return &BBS{rows: &rows{view: v}, queries: &queries{view: v}, loader: &loader{}}, v
 }
 
-// TestTheViewCountsWhatItHas: whatever rows change, its figures, lists and pages are those of a look at all rows.
-func TestTheViewCountsWhatItHas(t *testing.T) {
+// TestTheViewCountsItsRows: whatever rows change, its figures, lists and pages are those of a look at all rows.
+func TestTheViewCountsItsRows(t *testing.T) {
 	for seed := range 100 {
 		r := rand.New(rand.NewSource(int64(seed)))
 		b, v := readOnly()

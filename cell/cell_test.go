@@ -345,7 +345,7 @@ func TestATaskRunsOnceAndItsEndIsReported(t *testing.T) {
 	})
 }
 
-func TestARefusalNamesWhatIsLacking(t *testing.T) {
+func TestARefusalNamesTheShortage(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		key := w.desire()
 		big := sleeper("forever")
@@ -386,7 +386,7 @@ func ended(t *testing.T, l *leader) []*pb.BatchEnd {
 	return out
 }
 
-func TestABatchTaskRunsAndItsStatusIsSentUntilHeard(t *testing.T) {
+func TestABatchTaskRunsAndItsStatusIsSentUntilAcknowledged(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		if got := w.runBatch(1, sleeper("2")); len(got) != 1 || got[0].Result != worker.RunOK {
 			t.Fatalf("got %+v", got)
@@ -535,10 +535,10 @@ func TestACellWithoutAClusterIsNotForeign(t *testing.T) {
 	})
 }
 
-// TestWhatTheCellCannotMakeIsNotCounted: without control groups a cell makes no container.
+// TestUnmadeContainersAreNotCounted: without control groups a cell makes no container.
 // That is no crash of a service and no retry of a batch task; what comes afterwards is
 // refused as by a full cell, and the probe tells.
-func TestWhatTheCellCannotMakeIsNotCounted(t *testing.T) {
+func TestUnmadeContainersAreNotCounted(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.exec.FailGroups()
 		key := w.desire()

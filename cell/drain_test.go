@@ -138,11 +138,11 @@ func (w *world) runTask(d task.Definition) {
 	}
 }
 
-// TestTheEndOfATaskIsToldWhenItHasEnded: whatever has its container end (the deadline of an
+// TestTheEndOfATaskIsReportedAfterItsEnd: whatever has its container end (the deadline of an
 // drain, a cancellation, an orderly end of the cell), nobody is told
 // that a task has ended, or that it is gone, while its container may run. What does not die
 // is shown as stuck meanwhile, and makes the cell unclean.
-func TestTheEndOfATaskIsToldWhenItHasEnded(t *testing.T) {
+func TestTheEndOfATaskIsReportedAfterItsEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		end    func(w *world)
 		reason string
@@ -196,9 +196,9 @@ func TestTheEndOfATaskIsToldWhenItHasEnded(t *testing.T) {
 	}
 }
 
-// TestWhatEndedByItselfWasNotDrained: the deadline of a drain stops nothing that has
+// TestOwnEndsAreNotDrained: the deadline of a drain stops nothing that has
 // ended by itself, and its own end is told.
-func TestWhatEndedByItselfWasNotDrained(t *testing.T) {
+func TestOwnEndsAreNotDrained(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.runTask(task.Definition{})
 		w.cell.containers.endReasons.put("t-u1", task.ReasonDrain)

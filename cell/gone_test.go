@@ -2,9 +2,9 @@ package cell
 
 import "testing"
 
-// TestNothingIsKnownOfWhatIsGone: the event of a deletion may be lost, so a poll drops what is
+// TestRemovedContainersAreForgotten: the event of a deletion may be lost, so a poll drops what is
 // known of containers that are not there, but not of those that are about to be made.
-func TestNothingIsKnownOfWhatIsGone(t *testing.T) {
+func TestRemovedContainersAreForgotten(t *testing.T) {
 	k := &containers{plans: newTable[plan](), endReasons: newTable[string](), unknown: newTable[string]()}
 	put := func(id string) {
 		k.plans.put(id, plan{})

@@ -45,8 +45,8 @@ func TestCellWithoutLeaderLeavesAtOnce(t *testing.T) {
 	})
 }
 
-// TestToldToEndSaysTheRemedy: the leader's word, the cell and what to do, once each.
-func TestToldToEndSaysTheRemedy(t *testing.T) {
+// TestAnEndedCellNamesTheRemedy: the leader's word, the cell and what to do, once each.
+func TestAnEndedCellNamesTheRemedy(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		c, exec, _ := alone(t, dir)
@@ -70,9 +70,9 @@ func TestToldToEndSaysTheRemedy(t *testing.T) {
 	})
 }
 
-// TestWhatIsKeptIsNotWaitedFor: a cell that leaves waits for what it ends, not for what
+// TestKeptWorkIsNotWaitedFor: a cell that leaves waits for what it ends, not for what
 // runs on without it.
-func TestWhatIsKeptIsNotWaitedFor(t *testing.T) {
+func TestKeptWorkIsNotWaitedFor(t *testing.T) {
 	for name, c := range map[string]struct {
 		keep, hang bool
 		least, at  time.Duration

@@ -14,9 +14,9 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-// TestARefusalSaysWhetherItIsOfTheCell: what a full, drained or silent cell refuses is
+// TestARefusalReportsWhetherTheCellIsItsCause: what a full, drained or silent cell refuses is
 // placed on another one at once.
-func TestARefusalSaysWhetherItIsOfTheCell(t *testing.T) {
+func TestARefusalReportsWhetherTheCellIsItsCause(t *testing.T) {
 	for name, c := range map[string]struct {
 		before func(*world)
 		mb     int

@@ -26,9 +26,9 @@ func (f *fickle) Heartbeat(context.Context, worker.Heartbeat, State) (worker.Hea
 	return worker.HeartbeatAnswer{}, err
 }
 
-// TestSilenceIsToldOnce: an operator reads that no leader answers, why, and that one
+// TestSilenceIsReportedOnce: an operator reads that no leader answers, why, and that one
 // answers again, each once.
-func TestSilenceIsToldOnce(t *testing.T) {
+func TestSilenceIsReportedOnce(t *testing.T) {
 	refused := errors.New("connection refused")
 	var out strings.Builder
 	f := &fickle{answers: []error{refused, refused, nil, nil, refused}}

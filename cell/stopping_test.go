@@ -7,9 +7,9 @@ import (
 	"cantina/executor"
 )
 
-// TestWhatIsBeingEndedIsReported: tasks and batch tasks, with the cause and the time; not services,
+// TestEndingContainersAreReported: tasks and batch tasks, with the cause and the time; not services,
 // whose rows have it, nor what has ended.
-func TestWhatIsBeingEndedIsReported(t *testing.T) {
+func TestEndingContainersAreReported(t *testing.T) {
 	by := time.Unix(1e9, 0)
 	for name, c := range map[string]struct {
 		ct   executor.Container

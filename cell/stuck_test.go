@@ -25,10 +25,10 @@ func (e inherited) List() []executor.Container {
 	return all
 }
 
-// TestWhatDoesNotDieIsAnsweredFor: a batch task that an earlier process could not end is held
+// TestStuckWorkIsReported: a batch task that an earlier process could not end is held
 // by this one, so that it runs nowhere else; of what has no name any more nobody can say
 // what it is, and the end of the earlier process is not proven before its own.
-func TestWhatDoesNotDieIsAnsweredFor(t *testing.T) {
+func TestStuckWorkIsReported(t *testing.T) {
 	run1 := worker.Run{Work: worker.Work{Job: "j", Node: "n"}, Invocation: fence.Invocation{Term: fence.Term{Epoch: 1, Revision: 7}, Counter: 1}}
 	for name, labels := range map[string]executor.Labels{"batch": batchLabels(run1, &BatchWork{}), "nameless": nil} {
 		t.Run(name, func(t *testing.T) {

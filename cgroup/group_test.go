@@ -133,7 +133,7 @@ func TestKillReachesGroupsBelow(t *testing.T) {
 	})
 }
 
-func TestWatcherTellsOfTheEnd(t *testing.T) {
+func TestWatcherReportsTheEnd(t *testing.T) {
 	withTree(t, func(t *testing.T, tree *Tree) {
 		w, err := NewWatcher()
 		if err != nil {
@@ -209,9 +209,9 @@ func TestSlotsAreUsedAgainWithNewLimits(t *testing.T) {
 	})
 }
 
-// TestWhatIsRemovedIsMadeAgain: whoever removes directories of a tree that are empty, or all
+// TestRemovedClassesAreMadeAgain: whoever removes directories of a tree that are empty, or all
 // of them, stops no later container; where none can be made that is said to be of the machine.
-func TestWhatIsRemovedIsMadeAgain(t *testing.T) {
+func TestRemovedClassesAreMadeAgain(t *testing.T) {
 	withTree(t, func(t *testing.T, tree *Tree) {
 		limits := Limits{Pids: 100}
 		create := func(what string) {

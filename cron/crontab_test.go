@@ -65,8 +65,8 @@ func TestAdviceForARangeThatWraps(t *testing.T) {
 	}
 }
 
-// TestErrorsSayHowFieldsAreRead: of lines in the forms of Quartz, of a year and of a whole crontab.
-func TestErrorsSayHowFieldsAreRead(t *testing.T) {
+// TestErrorsShowHowFieldsAreRead: of lines in the forms of Quartz, of a year and of a whole crontab.
+func TestErrorsShowHowFieldsAreRead(t *testing.T) {
 	for text, want := range map[string]string{
 		"0 0 1 1 * 2027": "day of week (column 11): 2027 is not between 0 and 7; six fields are read as second 0, minute 0, hour 1, day of month 1, month *, " +
 			"day of week 2027; a year cannot be given in a line",

@@ -232,8 +232,8 @@ func TestCountsOfASecondAtAGap(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoJSON is refused as such.
-func TestWhatIsNoJSON(t *testing.T) {
+// TestInputThatIsNoJSON is refused as such.
+func TestInputThatIsNoJSON(t *testing.T) {
 	for _, text := range []string{``, `nul`, `{"minute":`, `{"minute":[1`, `{"minute":1`, `{1:2}`, `[1 2]`, `[1`, `[1}`} {
 		if _, err := cron.ParseJSON([]byte(text)); err == nil || !strings.Contains(err.Error(), "not valid JSON") {
 			t.Errorf("%s: %v", text, err)

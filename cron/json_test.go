@@ -216,9 +216,9 @@ func TestAMonthBeginsAtItsFirstDay(t *testing.T) {
 	}
 }
 
-// TestWordsSpeakOfClockChangesWhereThereAreSome: not in UTC, nor where a zone has given
+// TestWordsNameClockChanges: not in UTC, nor where a zone has given
 // them up.
-func TestWordsSpeakOfClockChangesWhereThereAreSome(t *testing.T) {
+func TestWordsNameClockChanges(t *testing.T) {
 	zones := loader(t)
 	daily, err := cron.ParseJSON([]byte(`{"minute":0,"hour":2` + fixes))
 	must(t, err)

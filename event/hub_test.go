@@ -86,7 +86,7 @@ func TestAYoungHub(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingIsTold(t *testing.T) {
+func TestMissedEventsAreReported(t *testing.T) {
 	h := New(2, 10, time.Now)
 	h.Publish(11, Event{Subject: "a"}, Event{Subject: "b"})
 	slow := h.Since(After(10))
@@ -217,9 +217,9 @@ func TestPositionText(t *testing.T) {
 	}
 }
 
-// TestAHeartbeatComesAmongWhatIsNotWanted: a reader that filters out all events gets heartbeats at
+// TestAHeartbeatComesAmongFilteredEvents: a reader that filters out all events gets heartbeats at
 // the same interval as one without events, with its position.
-func TestAHeartbeatComesAmongWhatIsNotWanted(t *testing.T) {
+func TestAHeartbeatComesAmongFilteredEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := New(10, 1, time.Now)
 		s := h.Tail().Only(func(e *Event) bool { return e.Subject == "x" })

@@ -30,8 +30,8 @@ func TestALargeResultIsAnError(t *testing.T) {
 	}
 }
 
-// TestWhatADownloadUnpacksToIsBounded: by the cell, or by the disk that the work asked for.
-func TestWhatADownloadUnpacksToIsBounded(t *testing.T) {
+// TestUnpackedDownloadsAreBounded: by the cell, or by the disk that the work asked for.
+func TestUnpackedDownloadsAreBounded(t *testing.T) {
 	bomb := filepath.Join(tempDir(t), "x.zip")
 	f, err := os.Create(bomb)
 	if err != nil {

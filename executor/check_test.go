@@ -101,8 +101,8 @@ func TestChecksLeaveNothing(t *testing.T) {
 	}
 }
 
-// TestASuccessorEndsWhatACheckOfItsPredecessorLeft: in a kept container.
-func TestASuccessorEndsWhatACheckOfItsPredecessorLeft(t *testing.T) {
+// TestASuccessorEndsLeftoversOfEarlierChecks: in a kept container.
+func TestASuccessorEndsLeftoversOfEarlierChecks(t *testing.T) {
 	dataDir := tempDir(t)
 	mark := fmt.Sprint(os.Getpid(), time.Now().UnixNano())
 	file := filepath.Join(tempDir(t), "up")

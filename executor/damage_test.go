@@ -118,9 +118,9 @@ func TestDamagedIdentityByTracker(t *testing.T) {
 	}
 }
 
-// TestNothingIsConcludedFromWhatCannotBeRead: a cell does not start while it cannot read what
+// TestUnreadableDataProvesNothing: a cell does not start while it cannot read what
 // its predecessor wrote, says what, and disturbs nothing; then it adopts.
-func TestNothingIsConcludedFromWhatCannotBeRead(t *testing.T) {
+func TestUnreadableDataProvesNothing(t *testing.T) {
 	dataDir := tempDir(t)
 	cell := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: "k", Spec: keep(sh("echo up; while :; do sleep 0.1; done"))}}})
 	cell.kill(t)

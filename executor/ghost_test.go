@@ -9,9 +9,9 @@ import (
 	"cantina/action"
 )
 
-// TestWhatNeverRanIsNotInherited: a kept container whose program could not be started, or
+// TestUnstartedWorkIsNotInherited: a kept container whose program could not be started, or
 // that was ended while it started, leaves nothing that a successor takes for a running one.
-func TestWhatNeverRanIsNotInherited(t *testing.T) {
+func TestUnstartedWorkIsNotInherited(t *testing.T) {
 	missing := keep(Spec{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/no/such/program"}}}})
 	for name, deleted := range map[string]bool{"deleted": true, "not deleted": false} {
 		t.Run(name, func(t *testing.T) {

@@ -75,9 +75,9 @@ func (c *churned) awaitDrivers() {
 	}
 }
 
-// TestMemoryOfWhatIsGone: of containers that are gone nothing stays in the cell's memory,
+// TestMemoryIsFreed: of containers that are gone nothing stays in the cell's memory,
 // however they were made, how they ended, and who looked at them meanwhile.
-func TestMemoryOfWhatIsGone(t *testing.T) {
+func TestMemoryIsFreed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("make test runs it")
 	}

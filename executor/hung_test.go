@@ -71,9 +71,9 @@ func hungStarts(dir string) map[string]Spec {
 		"limits": inLimits, "step": inSteps, "kept": kept, "none": plain}
 }
 
-// TestHungStartBlocksNothingElse: programs and directories that the kernel does not come
+// TestHungStartBlocksNoOthers: programs and directories that the kernel does not come
 // back from stop neither other starts, nor the probe, nor the collection of garbage.
-func TestHungStartBlocksNothingElse(t *testing.T) {
+func TestHungStartBlocksNoOthers(t *testing.T) {
 	h := hungMount(t)
 	e, stop := runExecutor(t, func() Config {
 		c := testConfig(tempDir(t))

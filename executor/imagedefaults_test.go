@@ -41,9 +41,9 @@ func imageFile(t *testing.T, c v1.Config) string {
 	return file
 }
 
-// TestWhatAnImageSaysCountsWhereTheEntryDoesNot: its program, directory, environment, user and
+// TestSettingsOfAnImageAreDefaults: its program, directory, environment, user and
 // stop signal, each unless the entry has its own.
-func TestWhatAnImageSaysCountsWhereTheEntryDoesNot(t *testing.T) {
+func TestSettingsOfAnImageAreDefaults(t *testing.T) {
 	needRoot(t)
 	e := testExecutor(t, nil)
 	file := imageFile(t, v1.Config{Entrypoint: []string{"sh", "-c", `echo $0 $1; pwd; id -u; echo $PATH,$LANG,$BOTH,$HOME; echo > $CANTINA_DIR/here`}, Cmd: []string{"zero", "one"},
@@ -78,7 +78,7 @@ func TestWhatAnImageSaysCountsWhereTheEntryDoesNot(t *testing.T) {
 	}
 }
 
-func TestAnImageSaysHowItIsStopped(t *testing.T) {
+func TestAnImageSetsItsStopSignal(t *testing.T) {
 	needRoot(t)
 	e := testExecutor(t, nil)
 	file := imageFile(t, v1.Config{StopSignal: "SIGUSR2", Cmd: []string{"sh", "-c", `trap 'echo usr2; exit 0' USR2; trap 'echo term; exit 0' TERM; echo up; while :; do sleep 0.05; done`}})

@@ -263,10 +263,10 @@ func TestAccountsOfAnImageStayInside(t *testing.T) {
 	}
 }
 
-// TestACellWithoutControlGroupsSaysSo: classes that somebody removed are made again.
+// TestACellReportsMissingControlGroups: classes that somebody removed are made again.
 // While groups cannot be made, whatever is started was not made, which is not its fault;
 // then Reserve refuses, and the probe tells, until groups can be made again.
-func TestACellWithoutControlGroupsSaysSo(t *testing.T) {
+func TestACellReportsMissingControlGroups(t *testing.T) {
 	e := testExecutor(t, nil)
 	for _, class := range e.generation.classes() {
 		if err := os.Remove(filepath.Join(e.tree.Root(), class)); err != nil {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TestTheCellEndsWhateverItsReaperDoes: a reaper that somebody stopped or killed, or that has
+// TestTheCellEndsInSpiteOfItsReaper: a reaper that somebody stopped or killed, or that has
 // not read for long, holds up the end of its cell no longer than its time to end.
-func TestTheCellEndsWhateverItsReaperDoes(t *testing.T) {
+func TestTheCellEndsInSpiteOfItsReaper(t *testing.T) {
 	for name, disturb := range map[string]func(t *testing.T, k *keeper){
 		"stopped": func(_ *testing.T, k *keeper) { k.reaper.Signal(syscall.SIGSTOP) },
 		"killed":  func(_ *testing.T, k *keeper) { k.reaper.Signal(syscall.SIGKILL) },

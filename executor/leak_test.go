@@ -289,9 +289,9 @@ func TestDeleteInDelegateMode(t *testing.T) {
 	}
 }
 
-// TestReaperForgetsWhatIsGone: a kill that was handed to the reaper does not reach a
+// TestReaperForgetsEndedProcesses: a kill that was handed to the reaper does not reach a
 // later container of the same id, also through a reaper that was started again.
-func TestReaperForgetsWhatIsGone(t *testing.T) {
+func TestReaperForgetsEndedProcesses(t *testing.T) {
 	e := testExecutor(t, nil)
 	needGroups(t, e)
 	const grace = 700 * time.Millisecond

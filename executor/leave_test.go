@@ -41,10 +41,10 @@ func TestGracefulEndLetsKeptGoOn(t *testing.T) {
 	}
 }
 
-// TestGracefulEndEndsWhatWasAsked: a kept container whose end has been asked for, or whose
+// TestGracefulEndEndsTheRequestedWork: a kept container whose end has been asked for, or whose
 // program has ended, is not let go when its cell ends: it is stopped, killed after its
 // grace, its last output is stored, and nothing of it is left.
-func TestGracefulEndEndsWhatWasAsked(t *testing.T) {
+func TestGracefulEndEndsTheRequestedWork(t *testing.T) {
 	const loop = "; while :; do sleep 0.05; done"
 	dir := tempDir(t)
 	late := fmt.Sprintf(`trap "echo ending; while [ ! -e %s/go ]; do sleep 0.05; done; echo late; exit" TERM; echo up%s`, dir, loop)

@@ -31,7 +31,7 @@ func needLimit(t testing.TB, e *Executor, name string) {
 // hog takes memory until it is killed: the input is one line without an end.
 const hog = "exec tail /dev/zero"
 
-func TestOutOfMemoryIsTold(t *testing.T) {
+func TestOutOfMemoryIsReported(t *testing.T) {
 	e := testExecutor(t, nil)
 	needLimit(t, e, "memory")
 	s := sh(hog)
@@ -75,7 +75,7 @@ func TestVerdictIsNotOfThePredecessor(t *testing.T) {
 	}
 }
 
-func TestOutOfMemoryOfAChildIsTold(t *testing.T) {
+func TestOutOfMemoryOfAChildIsReported(t *testing.T) {
 	e := testExecutor(t, nil)
 	needLimit(t, e, "memory")
 	s := sh("(" + hog + "); echo child $?; sleep 1000")

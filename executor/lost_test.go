@@ -44,9 +44,9 @@ func TestUnreadEndIsNotLost(t *testing.T) {
 	}
 }
 
-// TestSuccessorReadsWhatIsKept: a cell does not start while it cannot read how something kept
+// TestSuccessorNeedsTheRecordsOfKeptWork: a cell does not start while it cannot read how something kept
 // ended, or until when it may live.
-func TestSuccessorReadsWhatIsKept(t *testing.T) {
+func TestSuccessorNeedsTheRecordsOfKeptWork(t *testing.T) {
 	dataDir, dir := tempDir(t), tempDir(t)
 	c := startCell(t, script{Dir: dataDir, Deadline: time.Hour, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
 	ids := pidsOf(t, dir, "x")

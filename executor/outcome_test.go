@@ -122,9 +122,9 @@ func forgets(t *testing.T, e *Executor, dataDir, id string) {
 	}
 }
 
-// TestAnEndThatNobodyHeardOutlivesTheCell: also when nothing was left of the container, and
+// TestAnUnreportedEndOutlivesTheCell: also when nothing was left of the container, and
 // whether the cell is killed or ends in good order.
-func TestAnEndThatNobodyHeardOutlivesTheCell(t *testing.T) {
+func TestAnUnreportedEndOutlivesTheCell(t *testing.T) {
 	ends := sh("echo result > r; echo written >&3; exit 3")
 	ends.StatusPipe, ends.Workload.ResultFile = true, "r"
 	for name, end := range map[string]func(t *testing.T, dataDir string){

@@ -63,7 +63,7 @@ func TestANamedPortThatIsInUseForAMoment(t *testing.T) {
 	}
 }
 
-func TestWhoseAContainerIs(t *testing.T) {
+func TestTheOwnerOfAContainer(t *testing.T) {
 	for want, l := range map[string]Labels{
 		"service d/web, index 2": {"kind": "lrp", "domain": "d", "service": "web", "index": "2"},
 		"task once":              {"kind": "task", "task": "once"},

@@ -132,9 +132,9 @@ func TestReaperIsRestarted(t *testing.T) {
 	}
 }
 
-// TestNextReaperOpensWhatTheLastClosed: a reaper freezes the classes that it has closed; when
+// TestNextReaperOpensClosedClasses: a reaper freezes the classes that it has closed; when
 // it ends, however, starts go on with the next one, and do not hang.
-func TestNextReaperOpensWhatTheLastClosed(t *testing.T) {
+func TestNextReaperOpensClosedClasses(t *testing.T) {
 	e := testExecutor(t, nil)
 	needGroups(t, e)
 	sub, err := e.Subscribe()

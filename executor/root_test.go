@@ -212,9 +212,9 @@ func TestRootEndsWithItsCell(t *testing.T) {
 	awaitEmpty(t, class)
 }
 
-// TestRootHearsTheDeathOfTheCell: the parent-death signal reaches the program, also
+// TestRootNoticesTheDeathOfTheCell: the parent-death signal reaches the program, also
 // when the reaper does nothing.
-func TestRootHearsTheDeathOfTheCell(t *testing.T) {
+func TestRootNoticesTheDeathOfTheCell(t *testing.T) {
 	_, root := rootExecutor(t)
 	dataDir := tempDir(t)
 	c := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: "x", Spec: root("trap 'exit 0' TERM; echo up > up; while :; do sleep 1000 & wait; done")}}})

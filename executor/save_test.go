@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// TestNothingIsKeptByADeadlineThatIsNotWrittenDown: a successor would find none, and let it live
+// TestAnUnwrittenDeadlineKeepsNothing: a successor would find none, and let it live
 // for ever. What ends with the cell, or has no deadline, needs no such file.
-func TestNothingIsKeptByADeadlineThatIsNotWrittenDown(t *testing.T) {
+func TestAnUnwrittenDeadlineKeepsNothing(t *testing.T) {
 	e := testExecutor(t, nil)
 	needGroups(t, e)
 	own := e.deadlines.deadlineFiles[0]

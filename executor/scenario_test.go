@@ -151,9 +151,9 @@ func TestClausesHaveTheirTests(t *testing.T) {
 	}
 }
 
-// TestWhatIsMountedInTheDirIsNotEmptied: a container that has mounted something in its
+// TestMountsInTheDirectoryAreNotEmptied: a container that has mounted something in its
 // directory leaves the mount to nobody, and what is mounted as it is.
-func TestWhatIsMountedInTheDirIsNotEmptied(t *testing.T) {
+func TestMountsInTheDirectoryAreNotEmptied(t *testing.T) {
 	needRoot(t)
 	precious := tempDir(t)
 	file := filepath.Join(precious, "file")

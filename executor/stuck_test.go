@@ -110,7 +110,7 @@ func TestStuckContainer(t *testing.T) {
 	}
 }
 
-func TestSuccessorShowsWhatDoesNotDie(t *testing.T) {
+func TestSuccessorShowsStuckWork(t *testing.T) {
 	dataDir, dir := tempDir(t), tempDir(t)
 	c := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: "x", Bound: true, Spec: sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir))}}})
 	awaitFile(t, filepath.Join(dir, "x"))
@@ -189,9 +189,9 @@ func endsClean(t *testing.T, e *Executor, id string, stop func() error) {
 	}
 }
 
-// TestSuccessorShowsWhatCannotBeAdopted: what was to outlive its cell, and of which nothing can
+// TestSuccessorShowsUnadoptableWork: what was to outlive its cell, and of which nothing can
 // be read, is ended; when it does not die it is as stuck as any other, and nobody knows what it is.
-func TestSuccessorShowsWhatCannotBeAdopted(t *testing.T) {
+func TestSuccessorShowsUnadoptableWork(t *testing.T) {
 	dataDir, dir := tempDir(t), tempDir(t)
 	c := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: "x", Bound: true, Spec: keep(sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir)))}}})
 	awaitFile(t, filepath.Join(dir, "x"))
@@ -215,9 +215,9 @@ func TestSuccessorShowsWhatCannotBeAdopted(t *testing.T) {
 	endsClean(t, e, all[0].ID, stop)
 }
 
-// TestSuccessorShowsWhatDoesNotDieWithoutGroups: nobody knows what it is, only that it is
+// TestSuccessorShowsStuckWorkWithoutGroups: nobody knows what it is, only that it is
 // there; a cell does not take its predecessor for dead then.
-func TestSuccessorShowsWhatDoesNotDieWithoutGroups(t *testing.T) {
+func TestSuccessorShowsStuckWorkWithoutGroups(t *testing.T) {
 	dataDir, dir := tempDir(t), tempDir(t)
 	c := startCell(t, script{Dir: dataDir, Mode: CgroupNone, Jobs: []job{{ID: "x", Bound: true, Spec: sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir))}}})
 	awaitFile(t, filepath.Join(dir, "x"))

@@ -173,9 +173,9 @@ func TestStepsOfSeveralUsers(t *testing.T) {
 	}
 }
 
-// TestWhoAProgramIs: the environment and the groups say what the user database does, that of
+// TestTheUserOfAProgram: the environment and the groups say what the user database does, that of
 // the root where there is one.
-func TestWhoAProgramIs(t *testing.T) {
+func TestTheUserOfAProgram(t *testing.T) {
 	needRoot(t)
 	const script = `echo $HOME,$USER,$LOGNAME,$SHELL,$(id -G)`
 	e := testExecutor(t, func(c *Config) { c.Dir = closedDir(t) })
@@ -214,9 +214,9 @@ func TestWhoAProgramIs(t *testing.T) {
 	}
 }
 
-// TestDatabasesThatNobodyCanReadAreRefused: whatever stands in a user database, nobody
+// TestUnreadableUserDatabasesAreRefused: whatever stands in a user database, nobody
 // becomes root, or a number that the kernel takes for "as it is", by accident.
-func TestDatabasesThatNobodyCanReadAreRefused(t *testing.T) {
+func TestUnreadableUserDatabasesAreRefused(t *testing.T) {
 	good := "root:x:0:0::/root:/bin/sh\n"
 	for _, c := range []struct{ passwd, group, user, says string }{
 		{"app:x:abc:1::/:\n", "", "app", `/etc/passwd of the root file system, line 2, app: its uid "abc"`},
@@ -301,9 +301,9 @@ func TestLayersShowOneDatabase(t *testing.T) {
 	}
 }
 
-// TestAUserKeepsWhatItMayEnter: only what is closed to a user is covered; what it may enter
+// TestAUserKeepsAccessibleDirectories: only what is closed to a user is covered; what it may enter
 // on the way, by itself or by a group, stays as it is.
-func TestAUserKeepsWhatItMayEnter(t *testing.T) {
+func TestAUserKeepsAccessibleDirectories(t *testing.T) {
 	needRoot(t)
 	for name, gid := range map[string]int{"own": 0, "group": 4322} {
 		t.Run(name, func(t *testing.T) {
@@ -326,9 +326,9 @@ func TestAUserKeepsWhatItMayEnter(t *testing.T) {
 	}
 }
 
-// TestADefaultUserRunsWhatNamesNone: a cell with one runs nothing as itself that does not ask
+// TestWorkWithoutAUserRunsAsTheDefaultUser: a cell with one runs nothing as itself that does not ask
 // for it, and does not start with one that cannot be.
-func TestADefaultUserRunsWhatNamesNone(t *testing.T) {
+func TestWorkWithoutAUserRunsAsTheDefaultUser(t *testing.T) {
 	needRoot(t)
 	e := testExecutor(t, func(c *Config) { c.User = "4321:4322" })
 	root := levels(t)["rootfs"]

@@ -349,7 +349,7 @@ func TestForgedContentIsRefused(t *testing.T) {
 }
 
 // A config that lies about the uncompressed content is found out by the store itself.
-func TestLayerThatIsNotWhatTheConfigSays(t *testing.T) {
+func TestLayerThatDiffersFromTheConfig(t *testing.T) {
 	needRoot(t)
 	h := newHub(t)
 	img := sample(t)

@@ -75,8 +75,8 @@ func TestRecordsOfSharedLayersAreBounded(t *testing.T) {
 	}
 }
 
-// TestMemoryOfWhatIsGone: of images that made room for others, or could not be had, nothing stays.
-func TestMemoryOfWhatIsGone(t *testing.T) {
+// TestMemoryIsFreed: of images that made room for others, or could not be had, nothing stays.
+func TestMemoryIsFreed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("make test runs it")
 	}

@@ -31,8 +31,8 @@ func TestAuditsInTheLog(t *testing.T) {
 	}
 }
 
-// TestAuditsSayWhose: status names the cell and the batch task.
-func TestAuditsSayWhose(t *testing.T) {
+// TestAuditsNameTheCellAndTheTask: status names the cell and the batch task.
+func TestAuditsNameTheCellAndTheTask(t *testing.T) {
 	run := func(n int64) worker.Run {
 		return worker.Run{Work: worker.Work{Job: "j", Node: "a"}, Invocation: fence.Invocation{Term: fence.Term{Epoch: 1, Revision: 2}, Counter: n}}
 	}

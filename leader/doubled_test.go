@@ -8,8 +8,8 @@ import (
 	"cantina/worker"
 )
 
-// TestWhatRunsTwiceIsNamed: each run with its cell and invocation.
-func TestWhatRunsTwiceIsNamed(t *testing.T) {
+// TestDoubledWorkIsNamed: each run with its cell and invocation.
+func TestDoubledWorkIsNamed(t *testing.T) {
 	run := func(n int64) worker.Run {
 		return worker.Run{Work: worker.Work{Job: "j", Node: "a"}, Invocation: fence.Invocation{Term: fence.Term{Epoch: 1, Revision: 2}, Counter: n}}
 	}

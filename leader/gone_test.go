@@ -84,10 +84,10 @@ func goneCell(t *testing.T, v view, name string) api.Cell {
 	return c
 }
 
-// TestWhatBecameOfACellIsTold: each kind of end of a cell leaves its name, its time, the reason,
+// TestTheEndOfACellIsReported: each kind of end of a cell leaves its name, its time, the reason,
 // and the handling of its work, in the list, in explain and in the events; status names lost
 // cells. A process that takes the name removes it.
-func TestWhatBecameOfACellIsTold(t *testing.T) {
+func TestTheEndOfACellIsReported(t *testing.T) {
 	ways := map[string]struct {
 		word, why string
 		leave     func(tm *Term, v view) error
@@ -148,9 +148,9 @@ func TestWhatBecameOfACellIsTold(t *testing.T) {
 	}
 }
 
-// TestWhatWasDoneWithTheWorkIsTold: the work of a lost cell is counted by kind. An operator
+// TestLostWorkIsCountedByKind: the work of a lost cell is counted by kind. An operator
 // removes it from the list.
-func TestWhatWasDoneWithTheWorkIsTold(t *testing.T) {
+func TestLostWorkIsCountedByKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()

@@ -21,10 +21,10 @@ import (
 	"cantina/worker"
 )
 
-// TestWhatTheInitialWaitHoldsIsSaid: over a store that may be older than the cells' work, status
+// TestWorkHeldByTheInitialWaitIsReported: over a store that may be older than the cells' work, status
 // lists waiting jobs, tasks and exclusive instances. explain gives the wait as their reason and
 // not the auction. Work that may run twice is not listed.
-func TestWhatTheInitialWaitHoldsIsSaid(t *testing.T) {
+func TestWorkHeldByTheInitialWaitIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := beginStale(t)
 		defer end()

@@ -41,9 +41,9 @@ func tell(b *LedgerFeed, before, after lrp.Index) {
 	}
 }
 
-// TestALedgerHasWhatTheRowsSay tests every pair of states of an index: after any change the ledger
+// TestALedgerAgreesWithTheRows tests every pair of states of an index: after any change the ledger
 // has exactly the instances that a row names.
-func TestALedgerHasWhatTheRowsSay(t *testing.T) {
+func TestALedgerAgreesWithTheRows(t *testing.T) {
 	key := lrp.Key{Process: "p"}
 	var all []lrp.Index
 	instances := []string{"", "a", "b", "c"}

@@ -150,9 +150,9 @@ func TestWantsBecomeWork(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatIsStillWantedIsSent: between placement and call a want may be withdrawn, and a
+// TestOnlyWantedWorkIsSent: between placement and call a want may be withdrawn, and a
 // task may be another one under its guid.
-func TestOnlyWhatIsStillWantedIsSent(t *testing.T) {
+func TestOnlyWantedWorkIsSent(t *testing.T) {
 	items := []placement.Item{{ID: LRPItem(lrp.Key{Process: "web", Index: 3}), Hold: "i1"}, {ID: TaskItem("t"), Hold: "u"}}
 	for name, c := range map[string]struct {
 		change      func(*placementRig)
@@ -174,9 +174,9 @@ func TestOnlyWhatIsStillWantedIsSent(t *testing.T) {
 	}
 }
 
-// TestWhatBecomesOfACall: refusals are returned by their hold; a call that was certainly never
+// TestOutcomesOfACall: refusals are returned by their hold; a call that was certainly never
 // sent is refused as a whole, and the cell is full; any other error is no response.
-func TestWhatBecomesOfACall(t *testing.T) {
+func TestOutcomesOfACall(t *testing.T) {
 	items := []placement.Item{{ID: "lrp/a", Hold: "h1"}, {ID: "lrp/b", Hold: "h2"}}
 	lost := errors.New("connection lost")
 	for name, c := range map[string]struct {
@@ -236,9 +236,9 @@ func TestWhyWorkWaits(t *testing.T) {
 	}
 }
 
-// TestWhatACellHasTakenIsForgotten: no data about placed work is kept; work that was refused, or
+// TestPlacedWorkIsForgotten: no data about placed work is kept; work that was refused, or
 // requested again meanwhile, is still wanted.
-func TestWhatACellHasTakenIsForgotten(t *testing.T) {
+func TestPlacedWorkIsForgotten(t *testing.T) {
 	r := beginPlacement()
 	r.offer(1000, 1)
 	for i := range 100 {

@@ -14,9 +14,9 @@ import (
 	"cantina/task"
 )
 
-// TestWhateverADomainDesiresMovesItsRevision: a plan from before any change of a domain's desired
+// TestEveryChangeMovesTheRevisionOfTheDomain: a plan from before any change of a domain's desired
 // state is refused, for any owner of the row; the actual state changes no revision.
-func TestWhateverADomainDesiresMovesItsRevision(t *testing.T) {
+func TestEveryChangeMovesTheRevisionOfTheDomain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()

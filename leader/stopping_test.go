@@ -12,9 +12,9 @@ import (
 	"cantina/worker"
 )
 
-// TestWhatIsBeingStoppedIsNotAsWanted: a cell reports that it ends a task or a batch task; the
+// TestStoppingTasksAreNotAsDesired: a cell reports that it ends a task or a batch task; the
 // task and the job show the cause and the time, and are not as desired.
-func TestWhatIsBeingStoppedIsNotAsWanted(t *testing.T) {
+func TestStoppingTasksAreNotAsDesired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()

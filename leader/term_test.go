@@ -194,8 +194,8 @@ func TestNoCallOutlivesItsTerm(t *testing.T) {
 	}
 }
 
-// TestOnlyTheCodeSaysThatACellIsUnreachable: the text of an error does not.
-func TestOnlyTheCodeSaysThatACellIsUnreachable(t *testing.T) {
+// TestUnreachableIsDecidedByTheCode: the text of an error does not.
+func TestUnreachableIsDecidedByTheCode(t *testing.T) {
 	if err := unreachable("c", errors.New("the volume is unavailable")); errors.Is(err, fault.ErrUnreachable) {
 		t.Error(err)
 	}
@@ -353,8 +353,8 @@ func TestReadsProveTheLease(t *testing.T) {
 	})
 }
 
-// TestWhateverIsListedCanBeExplained: also a job that was removed, as long as it is listed.
-func TestWhateverIsListedCanBeExplained(t *testing.T) {
+// TestEverythingListedCanBeExplained: also a job that was removed, as long as it is listed.
+func TestEverythingListedCanBeExplained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()

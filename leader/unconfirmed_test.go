@@ -83,9 +83,9 @@ func TestStatesOfASilentCellAreDoubted(t *testing.T) {
 	})
 }
 
-// TestWhatADrainEndsNamesIt: work on a drained cell first names the drain, with its reason, its
+// TestWorkEndedByADrainNamesIt: work on a drained cell first names the drain, with its reason, its
 // user, its consequences for the work, and its deadline.
-func TestWhatADrainEndsNamesIt(t *testing.T) {
+func TestWorkEndedByADrainNamesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
@@ -189,8 +189,8 @@ func TestUnconfirmed(t *testing.T) {
 	}
 }
 
-// TestWhatDoesNotFitHasARemedy: explain names a remedy, for instances, services and tasks alike.
-func TestWhatDoesNotFitHasARemedy(t *testing.T) {
+// TestOversizeWorkHasARemedy: explain names a remedy, for instances, services and tasks alike.
+func TestOversizeWorkHasARemedy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
@@ -215,8 +215,8 @@ func TestWhatDoesNotFitHasARemedy(t *testing.T) {
 	})
 }
 
-// TestWhatHangsIsShown: a cell reports where a start hangs; ps, explain and status show it.
-func TestWhatHangsIsShown(t *testing.T) {
+// TestHangingStartsAreShown: a cell reports where a start hangs; ps, explain and status show it.
+func TestHangingStartsAreShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()

@@ -48,9 +48,9 @@ func fill(t testing.TB, dir string) (free func()) {
 	}
 }
 
-// TestWhatAFullDiskRefusesIsAGap: while it is full, and for sources that end meanwhile: bytes
+// TestRefusedWritesOfAFullDiskAreAGap: while it is full, and for sources that end meanwhile: bytes
 // read and bytes in gaps are the bytes written, of small and of large sources.
-func TestWhatAFullDiskRefusesIsAGap(t *testing.T) {
+func TestRefusedWritesOfAFullDiskAreAGap(t *testing.T) {
 	for name, before := range map[string]int{"fresh": 0, "small": 2000, "own segment": 600 << 10} {
 		t.Run(name, func(t *testing.T) {
 			dir := smallDisk(t, "8m")

@@ -272,7 +272,7 @@ func TestSecondOpenOfADirIsRefused(t *testing.T) {
 	}
 }
 
-func TestContainerLimitDropsOldestSegmentsAndSaysHowMuch(t *testing.T) {
+func TestContainerLimitDropsOldestSegmentsAndReportsTheGap(t *testing.T) {
 	st := open(t, t.TempDir(), Config{MaxContainer: 64 * kib})
 	w := writer(t, st, "a", Stdout)
 	total := 0
@@ -308,7 +308,7 @@ func TestContainerLimitDropsOldestSegmentsAndSaysHowMuch(t *testing.T) {
 	}
 }
 
-func TestFollowerThatFallsBehindIsToldExactlyWhatItMissed(t *testing.T) {
+func TestFollowerThatFallsBehindGetsTheExactGap(t *testing.T) {
 	st := open(t, t.TempDir(), Config{MaxContainer: 64 * kib})
 	w := writer(t, st, "a", Stdout)
 	total := 0
@@ -366,7 +366,7 @@ func TestCellLimitDropsOldestFirst(t *testing.T) {
 	}
 }
 
-func TestRateLimitCountsWhatItDrops(t *testing.T) {
+func TestRateLimitCountsDroppedLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := open(t, t.TempDir(), Config{Clock: run.Bubble()})
 		w, err := st.Writer(Source{ID: "a", Rate: 100}, Stdout)
@@ -557,7 +557,7 @@ func TestMuchOutputNeedsLittleMemory(t *testing.T) {
 	}
 }
 
-func TestFullDiskIsCountedAndToldWhenThereIsRoom(t *testing.T) {
+func TestFullDiskIsCountedAndReportedWhenThereIsRoom(t *testing.T) {
 	st := open(t, t.TempDir(), Config{})
 	w := writer(t, st, "a", Stdout)
 	write(t, w, "before\n")
@@ -605,7 +605,7 @@ func TestRunExpiresUntilItIsStopped(t *testing.T) {
 	})
 }
 
-func TestLateWordsGoOnWithTheNumbers(t *testing.T) {
+func TestLateLinesContinueTheNumbers(t *testing.T) {
 	st := open(t, t.TempDir(), Config{Shared: 4 * kib})
 	w := writer(t, st, "a", Stdout)
 	write(t, w, "one\ntwo\n")

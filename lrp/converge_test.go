@@ -193,10 +193,10 @@ func TestQuarantinedRowsAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestARemovedServiceStaysForWhatCannotBeRead: an instance whose row cannot be read may run; as
+// TestARemovedServiceStaysForUnreadableRows: an instance whose row cannot be read may run; as
 // long as that is so, its service and its version stay known, so that a later version of
 // the same name knows what it must wait for.
-func TestARemovedServiceStaysForWhatCannotBeRead(t *testing.T) {
+func TestARemovedServiceStaysForUnreadableRows(t *testing.T) {
 	w := newWorld(t)
 	w.b.QuarantineIndex(Key{"p1", 0}, true)
 	w.apply(Desired{Instances: 1, Exclusive: true})

@@ -127,7 +127,7 @@ func TestWaitsAtTheirBounds(t *testing.T) {
 	}
 }
 
-func TestCheckNamesWhatIsWrong(t *testing.T) {
+func TestCheckNamesTheError(t *testing.T) {
 	ordinary := func(f func(*Actual)) Index {
 		a := &Actual{Key: key0, State: Running, Identity: alpha, Since: t0, Net: netA}
 		f(a)
@@ -197,7 +197,7 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestCheckServiceNamesWhatIsWrong(t *testing.T) {
+func TestCheckServiceNamesTheError(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Service)
 		want   string

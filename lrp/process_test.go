@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// TestAProcessCountsWhatItHas: whatever changes of its rows and its definition, the counts of a process are those of a
+// TestAProcessCountsItsRows: whatever changes of its rows and its definition, the counts of a process are those of a
 // look at all of its rows.
-func TestAProcessCountsWhatItHas(t *testing.T) {
+func TestAProcessCountsItsRows(t *testing.T) {
 	for seed := range 200 {
 		r := rand.New(rand.NewSource(int64(seed)))
 		b := NewBoard(ConvergePolicy{})

@@ -35,9 +35,9 @@ func boardOf(t *testing.T, n int, change func(*Desired)) *Board {
 
 func plainService(*Desired) {}
 
-// TestWhatARowNeeds: the event that each kind of row needs at a moment, wanted or not, in a
+// TestRequiredEventOfARow: the event that each kind of row needs at a moment, wanted or not, in a
 // domain that is fresh or not.
-func TestWhatARowNeeds(t *testing.T) {
+func TestRequiredEventOfARow(t *testing.T) {
 	retiring := func(a *Actual) { a.Retiring = true }
 	for name, c := range map[string]struct {
 		x                Index
@@ -107,8 +107,8 @@ func TestWhatARowNeeds(t *testing.T) {
 	}
 }
 
-// TestWhatIsLookedAtAgain: a pass looks at what a change touches, and at nothing that it does not.
-func TestWhatIsLookedAtAgain(t *testing.T) {
+// TestAPassChecksOnlyChangedRows: a pass looks at what a change touches, and at nothing that it does not.
+func TestAPassChecksOnlyChangedRows(t *testing.T) {
 	b := boardOf(t, 0, plainService)
 	other := ServiceKey{Domain: "e", Name: "web"}
 	orphan := Key{"gone", 0}

@@ -40,8 +40,8 @@ func told(x Index, effects []Effect) string {
 	return strings.Join(out, " ")
 }
 
-// TestWhatHasBecomePointless: an event for a state that the index is not in changes nothing.
-func TestWhatHasBecomePointless(t *testing.T) {
+// TestOutdatedEvents: an event for a state that the index is not in changes nothing.
+func TestOutdatedEvents(t *testing.T) {
 	unwanted := func(e *Env) { e.Wanted = false }
 	undefined := func(e *Env) { e.Desired, e.Wanted = nil, false }
 	any := func(*Env) {}
@@ -125,8 +125,8 @@ func TestWhatHasBecomePointless(t *testing.T) {
 	}
 }
 
-// TestWhatFollows has rows and effects after one event, of cases that the other tables have not.
-func TestWhatFollows(t *testing.T) {
+// TestRowsAfterEvents has rows and effects after one event, of cases that the other tables have not.
+func TestRowsAfterEvents(t *testing.T) {
 	any := func(*Env) {}
 	unwanted := func(e *Env) { e.Wanted = false }
 	orphan := func(e *Env) { e.Desired, e.Wanted, e.Fresh = nil, false, false }
@@ -208,8 +208,8 @@ func TestWhatFollows(t *testing.T) {
 	}
 }
 
-// TestWhatARowKeeps: which fields outlive a change of the row.
-func TestWhatARowKeeps(t *testing.T) {
+// TestKeptFieldsOfARow: which fields outlive a change of the row.
+func TestKeptFieldsOfARow(t *testing.T) {
 	env := wantedEnv()
 	env.Desired = nil // a row keeps its meaning when the definition is gone
 	env.Now = t0.Add(time.Hour)
@@ -330,9 +330,9 @@ func TestPredicatesOfARow(t *testing.T) {
 	}
 }
 
-// TestHarmoniseWhatIsOlder: of what a younger store does not know only what runs, and only without
+// TestHarmoniseOlderContainers: of what a younger store does not know only what runs, and only without
 // rows, is left alone.
-func TestHarmoniseWhatIsOlder(t *testing.T) {
+func TestHarmoniseOlderContainers(t *testing.T) {
 	row := Index{Key: key0, Ordinary: rowOf(t, "RUNNING other")}
 	for name, c := range map[string]struct {
 		v       View

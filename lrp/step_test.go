@@ -444,9 +444,9 @@ func TestChangesInOrder(t *testing.T) {
 	}
 }
 
-// TestWhatDoesNotServeTakesNobodysPlace: RUNNING means ready for traffic in the notes;
+// TestAnUnreadyInstanceReplacesNone: RUNNING means ready for traffic in the notes;
 // a replacement whose readiness check fails yet leaves copies that serve alone.
-func TestWhatDoesNotServeTakesNobodysPlace(t *testing.T) {
+func TestAnUnreadyInstanceReplacesNone(t *testing.T) {
 	env := wantedEnv()
 	slow := netA
 	slow.Routable = false

@@ -13,9 +13,9 @@ func dying() Net {
 	return n
 }
 
-// TestWhatEndsTakesNoPlace: an instance that its cell is ending says so in its own row, whatever
+// TestEndingInstancesTakeNoPlace: an instance that its cell is ending says so in its own row, whatever
 // table is used, and takes no other row: what waits for a place is placed meanwhile.
-func TestWhatEndsTakesNoPlace(t *testing.T) {
+func TestEndingInstancesTakeNoPlace(t *testing.T) {
 	net := dying()
 	for name, ordinary := range map[string]string{"not claimed": "UNCLAIMED", "starting elsewhere": "CLAIMED other", "crashed": "CRASHED"} {
 		x := Index{Key: key0, Ordinary: rowOf(t, ordinary)}

@@ -101,9 +101,9 @@ func (o *odd) event() Event {
 		ProcMoved{who.Cell, who.Proc, "pb2"}, Found{who, o.service(), o.Flag()})
 }
 
-// TestNothingThatIsReadEndsTheLeader: whatever rows and services of the store Check and CheckService let pass, in
+// TestStoredRowsNeverEndTheLeader: whatever rows and services of the store Check and CheckService let pass, in
 // whatever order, and whatever cells say: the board takes it, and what becomes of it is found by a look at all.
-func TestNothingThatIsReadEndsTheLeader(t *testing.T) {
+func TestStoredRowsNeverEndTheLeader(t *testing.T) {
 	for seed := range uint64(300) {
 		o := &odd{draw.From(seed, 7, t0)}
 		b := NewBoard(ConvergePolicy{})

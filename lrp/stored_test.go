@@ -58,8 +58,8 @@ func TestNothingIsStartedAfreshOfAServiceThatIsGone(t *testing.T) {
 	}
 }
 
-// TestWhatIsOnNoCellDoesNotStop, whatever else its row has.
-func TestWhatIsOnNoCellDoesNotStop(t *testing.T) {
+// TestUnplacedInstancesDoNotStop, whatever else its row has.
+func TestUnplacedInstancesDoNotStop(t *testing.T) {
 	for words, want := range map[string]bool{
 		"UNCLAIMED": false, "CRASHED": false, "CLAIMED self": true, "RUNNING self": true,
 	} {

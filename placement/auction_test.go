@@ -598,9 +598,9 @@ func TestLateAnswerMovesTheAttempt(t *testing.T) {
 	}
 }
 
-// TestARefusalThatIsNotTrueAnyMoreIsToldAnew: also when the cells change at once after it was
+// TestAnOutdatedRefusalIsReportedAgain: also when the cells change at once after it was
 // made, and nothing happens later; amounts that move are no news.
-func TestARefusalThatIsNotTrueAnyMoreIsToldAnew(t *testing.T) {
+func TestAnOutdatedRefusalIsReportedAgain(t *testing.T) {
 	a := NewAuction(Config{})
 	it := lrpItem("x", 0, 10)
 	it.Constraint.Labels = map[string]string{"disk": "fast"}

@@ -62,8 +62,8 @@ func TestWideBatchWorkIsNotStarved(t *testing.T) {
 	}
 }
 
-// TestWhatIsKeptForBatchIsForServices when one comes, and not for tasks.
-func TestWhatIsKeptForBatchIsForServices(t *testing.T) {
+// TestServicesMayUseRoomReservedForBatch when one comes, and not for tasks.
+func TestServicesMayUseRoomReservedForBatch(t *testing.T) {
 	a := twoProcessors(t)
 	a.Reserve([]Want{narrow(0), wide()}, 0)
 	a.Round(30 * time.Second)
@@ -79,8 +79,8 @@ func TestWhatIsKeptForBatchIsForServices(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotAskedForAnyMoreIsNotKept: whoever asks is woken first.
-func TestWhatIsNotAskedForAnyMoreIsNotKept(t *testing.T) {
+// TestUnneededReservationsAreReleased: whoever asks is woken first.
+func TestUnneededReservationsAreReleased(t *testing.T) {
 	a := twoProcessors(t)
 	a.Reserve([]Want{narrow(0), wide()}, 0)
 	var last time.Duration

@@ -9,8 +9,8 @@ import (
 	"cantina/resource"
 )
 
-// TestWhatCannotBeSubmitted: each lack alone; the others of the call are taken.
-func TestWhatCannotBeSubmitted(t *testing.T) {
+// TestRefusedSubmissions: each lack alone; the others of the call are taken.
+func TestRefusedSubmissions(t *testing.T) {
 	for name, change := range map[string]func(*Item){
 		"no id": func(it *Item) { it.ID = "" }, "no hold": func(it *Item) { it.Hold = "" }, "of batch": func(it *Item) { it.Kind = KindBatch },
 	} {
@@ -105,9 +105,9 @@ func TestWhichCellsSuit(t *testing.T) {
 	}
 }
 
-// TestWhatIsHeldAlreadyHasNoShape: a task that is granted anew what it has says nothing of its neighbour, and its
+// TestHeldWantsHaveNoShape: a task that is granted anew what it has says nothing of its neighbour, and its
 // neighbour is not taken for the one before it.
-func TestWhatIsHeldAlreadyHasNoShape(t *testing.T) {
+func TestHeldWantsHaveNoShape(t *testing.T) {
 	l := NewLedger(Config{})
 	for _, s := range []State{plainState("small", 1, 10, 10), plainState("big", 1, 100, 10)} {
 		l.Push(s)
@@ -126,8 +126,8 @@ func TestWhatIsHeldAlreadyHasNoShape(t *testing.T) {
 	}
 }
 
-// TestWhoHasAPort: cells share ports when they have the same host name and address, and only then.
-func TestWhoHasAPort(t *testing.T) {
+// TestTheHolderOfAPort: cells share ports when they have the same host name and address, and only then.
+func TestTheHolderOfAPort(t *testing.T) {
 	for name, c := range map[string]struct {
 		host, address string
 		shared        bool

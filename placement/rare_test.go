@@ -45,7 +45,7 @@ func TestSinceWhenItWaits(t *testing.T) {
 	}
 }
 
-func TestRefusalsOfWhatIsNotInFlight(t *testing.T) {
+func TestRefusalsOfUnknownPlacements(t *testing.T) {
 	a := NewAuction(Config{})
 	join(a, plainState("c", 1, 100, 10))
 	a.Refuse(0, "nobody", true, "")
@@ -83,9 +83,9 @@ func TestRefusedWhileAskedForAgainWaitsOnce(t *testing.T) {
 	}
 }
 
-// TestRoomThatNobodyReleased: every way in which room comes free without a call of Release
+// TestUnreleasedRoom: every way in which room comes free without a call of Release
 // is told once, so that batch work that was refused asks again.
-func TestRoomThatNobodyReleased(t *testing.T) {
+func TestUnreleasedRoom(t *testing.T) {
 	for name, c := range map[string]func(a *Auction) (now time.Duration){
 		"no answer in time":      func(*Auction) time.Duration { return time.Minute },
 		"the item does not suit": func(a *Auction) time.Duration { a.Refuse(0, "h-x.0", false, ""); return time.Millisecond },
@@ -192,7 +192,7 @@ func TestAllocatedWhileItWaits(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatIsRefusedIsTold(t *testing.T) {
+func TestOnlyRefusalsAreReported(t *testing.T) {
 	a := NewAuction(Config{})
 	join(a, plainState("c", 1, 100, 10))
 	submit(t, a, 0, lrpItem("fits", 0, 60), lrpItem("not", 0, 61))
@@ -205,9 +205,9 @@ func TestOnlyWhatIsRefusedIsTold(t *testing.T) {
 	}
 }
 
-// TestAnotherCodeIsTold: a refusal that becomes another one is told again, once the
+// TestAnotherRefusalCodeIsReported: a refusal that becomes another one is told again, once the
 // cells have changed.
-func TestAnotherCodeIsTold(t *testing.T) {
+func TestAnotherRefusalCodeIsReported(t *testing.T) {
 	broken := plainState("c", 2, 100, 10)
 	broken.Unavailable = "probe failed"
 	for name, change := range map[string]func(*Auction){
@@ -232,7 +232,7 @@ func TestAnotherCodeIsTold(t *testing.T) {
 	}
 }
 
-func TestWhyACellTakesNothing(t *testing.T) {
+func TestReasonsOfAnUnavailableCell(t *testing.T) {
 	a := NewAuction(Config{})
 	states := map[string]func(*State){
 		"evacuating": func(s *State) { s.Draining = true }, "probe failed": func(s *State) { s.Unavailable = "probe failed" },
@@ -266,7 +266,7 @@ func TestWhyACellTakesNothing(t *testing.T) {
 	}
 }
 
-func TestStatesThatSayNothingNew(t *testing.T) {
+func TestUnchangedStates(t *testing.T) {
 	l := NewLedger(Config{})
 	if l.Push(State{Process: "p"}) || len(l.byName) != 0 {
 		t.Error("a state of no cell")
@@ -399,8 +399,8 @@ func TestARestartedInstanceJoinsTheBatch(t *testing.T) {
 	}
 }
 
-// TestWhatNoCellCouldHold leaves to batch what is batch's.
-func TestWhatNoCellCouldHold(t *testing.T) {
+// TestWorkThatFitsNoCell leaves to batch what is batch's.
+func TestWorkThatFitsNoCell(t *testing.T) {
 	l := NewLedger(Config{BatchReserve: 50})
 	l.Admit("c", "p-c", "")
 	l.Push(plainState("c", 1, 100, 10))
@@ -472,7 +472,7 @@ func TestShapesAreBounded(t *testing.T) {
 	}
 }
 
-func TestWhatIsLess(t *testing.T) {
+func TestOrderOfVerdicts(t *testing.T) {
 	for _, c := range []struct {
 		a, b verdict
 		less bool

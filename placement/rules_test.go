@@ -87,8 +87,8 @@ func TestOneIdIsPlacedOnce(t *testing.T) {
 	}
 }
 
-// TestWhatIsInFlightStaysSo when an earlier attempt of the same work is confirmed.
-func TestWhatIsInFlightStaysSo(t *testing.T) {
+// TestPlacementsInFlightStay when an earlier attempt of the same work is confirmed.
+func TestPlacementsInFlightStay(t *testing.T) {
 	a := NewAuction(Config{})
 	join(a, plainState("c", 1, 100, 10))
 	for _, hold := range []string{"one", "two"} {
@@ -126,8 +126,8 @@ func TestASessionIsNewsOnce(t *testing.T) {
 	}
 }
 
-// TestADrainIsToldToWhatWaits, and its end.
-func TestADrainIsToldToWhatWaits(t *testing.T) {
+// TestWaitingWorkNamesTheDrain, and its end.
+func TestWaitingWorkNamesTheDrain(t *testing.T) {
 	a := NewAuction(Config{})
 	s := plainState("c", 1, 10, 10)
 	join(a, s)
@@ -233,8 +233,8 @@ func TestOneCellByName(t *testing.T) {
 	}
 }
 
-// TestWhatFlies: what is in flight to a process, and no other holding or process.
-func TestWhatFlies(t *testing.T) {
+// TestPlacementsInFlight: what is in flight to a process, and no other holding or process.
+func TestPlacementsInFlight(t *testing.T) {
 	a := NewAuction(Config{})
 	join(a, plainState("c", 1, 100, 10))
 	process := a.Cells()[0].Process

@@ -128,9 +128,9 @@ func minutely(t *testing.T) (step func(schedule.Event, time.Time) error, s *sche
 	}, &st
 }
 
-// TestWhatAPersonMayAskFor: how many future times, how much at once, and what is said of a time
+// TestLimitsOfManualRequests: how many future times, how much at once, and what is said of a time
 // that was decided.
-func TestWhatAPersonMayAskFor(t *testing.T) {
+func TestLimitsOfManualRequests(t *testing.T) {
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	step, s := minutely(t)
 	for i := 1; i <= 40; i++ {

@@ -17,9 +17,9 @@ func (x *situation) edit(line string) *situation {
 	return x
 }
 
-// TestWhatAnEarlierCalendarFiredStaysFired, also when calendars in between did not know
+// TestTimesOfAnEarlierCalendarStayFired, also when calendars in between did not know
 // that time.
-func TestWhatAnEarlierCalendarFiredStaysFired(t *testing.T) {
+func TestTimesOfAnEarlierCalendarStayFired(t *testing.T) {
 	x := begin(t, hourly, Policy{})
 	x.at("01:00").does(Tick{}, "start 02T01:00").is("01:00", Ended)
 	x.at("01:10").edit("30 * * * *")

@@ -40,8 +40,8 @@ func TestTimesThatAreDecidedTwiceCountOnce(t *testing.T) {
 	x.is("06:00", Ended).refuses(Fire{At: x.time("04:00")}, ErrFired)
 }
 
-// TestCalendarsThatNeverFireSaySo with each policy for missed times.
-func TestCalendarsThatNeverFireSaySo(t *testing.T) {
+// TestCalendarsThatNeverFireAreReported with each policy for missed times.
+func TestCalendarsThatNeverFireAreReported(t *testing.T) {
 	gaps, err := cron.ParseJSON([]byte(`{"minute":30,"hour":2,"day_of_week":1,"weekday_of_the_month":2,"month":3,` +
 		`"dst_fixes":["skip","repeat_use_both"]}`))
 	if err != nil {
@@ -77,8 +77,8 @@ func TestTheFirstPassIsNotedWhenItPasses(t *testing.T) {
 	x.does(Tick{}, "start 25T01:30")
 }
 
-// TestWhatWasStartedIsNamed when the history has forgotten it.
-func TestWhatWasStartedIsNamed(t *testing.T) {
+// TestStartedRunsAreNamed when the history has forgotten it.
+func TestStartedRunsAreNamed(t *testing.T) {
 	x := begin(t, hourly, Policy{Overlap: OverlapAllow, Max: 5}).at("01:00").does(Tick{}, "start 02T01:00")
 	x.s.History = nil
 	err := x.step(Fire{At: x.time("01:00")})

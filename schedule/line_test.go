@@ -74,16 +74,16 @@ func TestMisfireAllRunsAllInOrder(t *testing.T) {
 	})
 }
 
-// TestForbidSkipsWhatARunStoodInTheWayOfAtItsTime: what ran at the time of a missed firing, and
+// TestForbidSkipsTimesWithARunInProgress: what ran at the time of a missed firing, and
 // still does, would have been in its way without the outage too.
-func TestForbidSkipsWhatARunStoodInTheWayOfAtItsTime(t *testing.T) {
+func TestForbidSkipsTimesWithARunInProgress(t *testing.T) {
 	x := begin(t, hourly, Policy{Misfire: MisfireAll}).at("01:00").does(Tick{}, "start 02T01:00")
 	x.at("04:30").does(Tick{}).last("skipped: an earlier run was still running: "+x.run("01:00"), 3).pending()
 }
 
-// TestWhatComesDueWaitsBehindWhatWasMissed: its turn comes; but catching up has an end, also when
+// TestDueTimesWaitBehindMissedOnes: its turn comes; but catching up has an end, also when
 // the runs take longer than the calendar leaves between them.
-func TestWhatComesDueWaitsBehindWhatWasMissed(t *testing.T) {
+func TestDueTimesWaitBehindMissedOnes(t *testing.T) {
 	x := begin(t, hourly, Policy{Misfire: MisfireAll}).at("02:30").does(Tick{}, "start 02T01:00").pending("02T02:00")
 	x.at("03:00").does(Tick{}).pending("02T02:00", "02T03:00").is("01:00", Ended).does(Tick{}, "start 02T02:00").does(Tick{})
 	x.at("04:00").does(Tick{}).pending("02T03:00", "02T04:00").is("02:00", Ended).does(Tick{}, "start 02T03:00").does(Tick{})
@@ -171,8 +171,8 @@ func TestRefusedAmongOthers(t *testing.T) {
 	}
 }
 
-// TestASignalIsSentOnceForWhatWasMissed: also when several times are not too old.
-func TestASignalIsSentOnceForWhatWasMissed(t *testing.T) {
+// TestASignalIsSentOnceForMissedTimes: also when several times are not too old.
+func TestASignalIsSentOnceForMissedTimes(t *testing.T) {
 	x := begin(t, "*/10 * * * * *", Policy{Misfire: MisfireSkip})
 	x.def.Task, x.def.Signal = nil, &Signal{Service: "s", Number: 1}
 	x.at("00:30:35").does(Tick{}, "start 02T00:30")

@@ -271,11 +271,11 @@ func dump(s *State) string {
 	return out
 }
 
-// TestEachLogicalTimeHappensAsItsPolicySays is I12 over crashes, leader changes, clock
+// TestEachLogicalTimeFollowsItsPolicy is I12 over crashes, leader changes, clock
 // steps, pauses, edits, and what people ask for.
 //
 // The long form draws 30,000 runs.
-func TestEachLogicalTimeHappensAsItsPolicySays(t *testing.T) {
+func TestEachLogicalTimeFollowsItsPolicy(t *testing.T) {
 	if os.Getenv("CANTINA_SOAK") == "1" {
 		was := flag.Lookup("rapid.checks").Value.String()
 		if err := flag.Set("rapid.checks", "30000"); err != nil {

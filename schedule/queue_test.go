@@ -54,7 +54,7 @@ func row(t *testing.T, name, line string) (Row, cron.Schedule) {
 	return Row{Key: Key{"d", name}, UID: name, Created: born(), Definition: d, State: New(born())}, cron.Schedule{Item: it, Zone: time.UTC}
 }
 
-func TestBoardGivesWhatIsDueInOrder(t *testing.T) {
+func TestBoardReturnsDueWorkInOrder(t *testing.T) {
 	b := NewBoard()
 	for i, line := range []string{"5 * * * *", "3 * * * *", "4 * * * *"} {
 		r, c := row(t, fmt.Sprint(i), line)

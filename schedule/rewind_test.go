@@ -30,9 +30,9 @@ func TestRewind(t *testing.T) {
 	}
 }
 
-// TestRewindCountsWhatIsMissedBetween: times that were done before the clock went back are not
+// TestRewindCountsMissedTimes: times that were done before the clock went back are not
 // missed when they pass unseen.
-func TestRewindCountsWhatIsMissedBetween(t *testing.T) {
+func TestRewindCountsMissedTimes(t *testing.T) {
 	for _, misfire := range []Misfire{MisfireOnce, MisfireAll} {
 		x := begin(t, hourly, Policy{Misfire: misfire, Overlap: OverlapAllow, Max: 9}).at("02:30")
 		if err := x.step(Tick{}); err != nil {
@@ -50,16 +50,16 @@ func TestRewindCountsWhatIsMissedBetween(t *testing.T) {
 	}
 }
 
-// TestRewindGivesBackWhatWaits, and what has no future by the clock stays.
-func TestRewindGivesBackWhatWaits(t *testing.T) {
+// TestRewindReturnsWaitingTimes, and what has no future by the clock stays.
+func TestRewindReturnsWaitingTimes(t *testing.T) {
 	x := begin(t, hourly, Policy{Misfire: MisfireAll}).at("04:30").does(Tick{}, "start 02T01:00").pending("02T02:00", "02T03:00", "02T04:00")
 	x.at("02:30").does(Rewind{}).pending("02T02:00").is("01:00", Ended).does(Tick{}, "start 02T02:00").is("02:00", Ended)
 	x.at("03:00").does(Tick{}, "start 02T03:00").is("03:00", Ended).at("04:00").does(Tick{}, "start 02T04:00")
 }
 
-// TestWhatRunsFromTheFutureIsNotNewer: with replace, a run that the wrong clock started is
+// TestRunsFromTheFutureAreNotNewer: with replace, a run that the wrong clock started is
 // replaced by the next time.
-func TestWhatRunsFromTheFutureIsNotNewer(t *testing.T) {
+func TestRunsFromTheFutureAreNotNewer(t *testing.T) {
 	x := begin(t, hourly, Policy{Overlap: OverlapReplace}).at("06:00").does(Tick{}, "start 02T06:00").at("01:30").does(Rewind{})
 	x.at("02:00").does(Tick{}, "end "+x.run("06:00")).is("06:00", Ended).does(Tick{}, "start 02T02:00")
 }
@@ -96,9 +96,9 @@ func TestTheBacklogIsInOrderOverTwoOutages(t *testing.T) {
 	x.inOrder()
 }
 
-// TestMuchThatWasDecidedBecomesOneSpan: of more spans than are kept the first become one, so that
+// TestTooManySpansBecomeOne: of more spans than are kept the first become one, so that
 // too much is left out rather than done twice.
-func TestMuchThatWasDecidedBecomesOneSpan(t *testing.T) {
+func TestTooManySpansBecomeOne(t *testing.T) {
 	for _, known := range []int{MaxSpans - 1, MaxSpans, MaxSpans + 5} {
 		x := begin(t, hourly, Policy{}).at("06:00").does(Tick{}, "start 02T06:00")
 		var spans []Span

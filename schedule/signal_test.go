@@ -80,7 +80,7 @@ func TestASignalOfALostLeaderIsNeverSentAgain(t *testing.T) {
 	}
 }
 
-func TestWhatADeliverySays(t *testing.T) {
+func TestTextOfADelivery(t *testing.T) {
 	for want, d := range map[string]Delivery{
 		"sent to 3 of 3":                                     {Of: 3, Reached: 3},
 		"not sent: no running instance":                      {},

@@ -304,7 +304,7 @@ func TestPauseIsNotMissed(t *testing.T) {
 	x.is("06:00", Ended).does(Backfill{From: x.time("02:00"), To: x.time("03:59"), Max: 9}, "start 02T02:00") // but a person may ask
 }
 
-func TestWhatPassedUnseenBeforeAPauseIsPassedOver(t *testing.T) {
+func TestTimesBeforeAPauseAreSkipped(t *testing.T) {
 	x := begin(t, hourly, Policy{Misfire: MisfireAll}).at("03:30").does(Pause{}).last("skipped: missed: older than the deadline", 3)
 	x.does(Resume{}).does(Tick{})
 }

@@ -10,7 +10,7 @@ import (
 	"cantina/worker"
 )
 
-func TestPinnedToADeadHostStopsNobody(t *testing.T) {
+func TestAJobPinnedToADeadHostStopsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := begin(t, newFakeStore(), 1)
 		r.cell("c1", 9)

@@ -249,8 +249,8 @@ func TestATombstoneThatGoesWhileItsNameIsBornAgain(t *testing.T) {
 	}
 }
 
-// TestNothingStartsOfALifeThatEnds: from the decision on.
-func TestNothingStartsOfALifeThatEnds(t *testing.T) {
+// TestAnEndingJobStartsNothing: from the decision on.
+func TestAnEndingJobStartsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newFakeStore()
 		r := begin(t, st, 1)

@@ -46,10 +46,10 @@ func busy(t *testing.T, st *fakeStore, f string, end func(r *rig)) worker.RunVie
 	return run
 }
 
-// TestWhatRunsOfAnEarlierLifeHoldsItsNodes: after a change of leader, what still runs of a
+// TestEarlierRunsHoldTheirNodes: after a change of leader, what still runs of a
 // job that was removed, or born again over another forest, draws on the nodes it had, though
 // nobody can say which.
-func TestWhatRunsOfAnEarlierLifeHoldsItsNodes(t *testing.T) {
+func TestEarlierRunsHoldTheirNodes(t *testing.T) {
 	for name, end := range map[string]func(r *rig){
 		"removed": func(r *rig) { r.do(r.Remove("j")) },
 		"removed and born again over another forest": func(r *rig) {

@@ -73,9 +73,9 @@ func TestAStartThatCrossesARenewal(t *testing.T) {
 	}
 }
 
-// TestWhatAnEarlierLifeLeftIsCleanedAway: statuses and kill rows, by the leader that saw the
+// TestLeftoversOfAnEarlierProcessAreRemoved: statuses and kill rows, by the leader that saw the
 // name born again and by the next one.
-func TestWhatAnEarlierLifeLeftIsCleanedAway(t *testing.T) {
+func TestLeftoversOfAnEarlierProcessAreRemoved(t *testing.T) {
 	for _, succeeded := range []bool{false, true} {
 		t.Run(fmt.Sprint("another leader ", succeeded), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

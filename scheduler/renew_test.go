@@ -59,7 +59,7 @@ func TestARenewedJobRunsOnEveryNodeOnceMore(t *testing.T) {
 	})
 }
 
-func TestARenewedJobEndsWhatRanBeforeItStartsAgain(t *testing.T) {
+func TestARenewedJobEndsEarlierTasksFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := begin(t, newFakeStore(), 1)
 		r.cell("c", 10)

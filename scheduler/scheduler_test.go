@@ -172,7 +172,7 @@ func TestInitialWaitHoldsAndReportsAreAdopted(t *testing.T) {
 	})
 }
 
-func TestRemovalEndsWhatRunsAndKeepsTheName(t *testing.T) {
+func TestRemovalEndsRunningTasksAndKeepsTheName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newFakeStore()
 		r := begin(t, st, 1)

@@ -65,8 +65,8 @@ func TestAnUnownedTaskEndsWhenItsNameIsBornAgain(t *testing.T) {
 	}
 }
 
-// TestAJobMadeAgainNamesWhatIsLeftOfTheRemovedOne: plan and apply report the batch tasks that it waits for.
-func TestAJobMadeAgainNamesWhatIsLeftOfTheRemovedOne(t *testing.T) {
+// TestAJobMadeAgainNamesLeftoverTasks: plan and apply report the batch tasks that it waits for.
+func TestAJobMadeAgainNamesLeftoverTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := begin(t, newFakeStore(), 1)
 		r.cell("c", 3)

@@ -16,9 +16,9 @@ import (
 	"cantina/executor/executortest"
 )
 
-// TestIgnoredSignalsAreHeard: what a shell's "&" or nohup has the cell ignore, its
+// TestIgnoredSignalsAreReset: what a shell's "&" or nohup has the cell ignore, its
 // containers do not.
-func TestIgnoredSignalsAreHeard(t *testing.T) {
+func TestIgnoredSignalsAreReset(t *testing.T) {
 	signal.Ignore(syscall.SIGUSR2)
 	defer signal.Reset(syscall.SIGUSR2)
 	l, _ := start(t)
@@ -107,8 +107,8 @@ func TestWithoutClone3(t *testing.T) {
 	}
 }
 
-// TestParentThatIsGone: a child whose parent is not the cell any more does not go on.
-func TestParentThatIsGone(t *testing.T) {
+// TestParentHasEnded: a child whose parent is not the cell any more does not go on.
+func TestParentHasEnded(t *testing.T) {
 	l, _ := start(t)
 	c, err := newChild(&Spec{Path: "/bin/true", ParentDeath: syscall.SIGKILL}, []uintptr{0, 1, 2}, &l.limit, nil)
 	if err != nil {

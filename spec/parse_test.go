@@ -161,8 +161,8 @@ func TestAnImageNamesItsOwnProgram(t *testing.T) {
 	}
 }
 
-// TestKeepWhatAShimHolds: a single program, also one that an image names.
-func TestKeepWhatAShimHolds(t *testing.T) {
+// TestKeepOfASingleProgram: a single program, also one that an image names.
+func TestKeepOfASingleProgram(t *testing.T) {
 	f, err := Parse("x", "/base", []byte(`
 services:
   a: {command: [a], on_cell_restart: keep, setup: {run: {command: [b]}}, own_session: true}
@@ -404,7 +404,7 @@ f:2:1: not YAML: found character that cannot start any token; YAML is indented w
 f:2:1: second document in one file; put it into a separate file`},
 }
 
-func TestProblemsAreAllToldWithTheirPlace(t *testing.T) {
+func TestProblemsAreAllReportedWithTheirPlace(t *testing.T) {
 	for name, c := range wrong {
 		t.Run(name, func(t *testing.T) {
 			f, err := Parse("f", "", []byte(c.text), testTimes())

@@ -119,7 +119,7 @@ func TestManifestsOfBadRows(t *testing.T) {
 	}
 }
 
-func TestNewRefusesWhatCannotWork(t *testing.T) {
+func TestNewRefusesImpossibleConfigs(t *testing.T) {
 	if _, err := New(nil, Config{}); err == nil {
 		t.Fatal("no clock")
 	}

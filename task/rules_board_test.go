@@ -291,8 +291,8 @@ func TestARowIsLoadedInAnyState(t *testing.T) {
 	}
 }
 
-// TestWhatIsGoneIsThrownOut of the order by age, and nothing that is still there.
-func TestWhatIsGoneIsThrownOut(t *testing.T) {
+// TestDeletedTasksLeaveTheOrder of the order by age, and nothing that is still there.
+func TestDeletedTasksLeaveTheOrder(t *testing.T) {
 	for churn := 50; churn < 90; churn++ {
 		b := NewBoard(Policy{KeepPerDomain: 2})
 		end := func(guid string, at int) {

@@ -31,7 +31,7 @@ func with(t *testing.T, words string, change func(*Task)) *Task {
 	return r
 }
 
-func TestCheckNamesWhatIsWrong(t *testing.T) {
+func TestCheckNamesTheError(t *testing.T) {
 	lost := func(r *Task) { r.Outcome, r.Result.Failed = Lost, true }
 	for name, c := range map[string]struct {
 		row  *Task
@@ -264,8 +264,8 @@ func TestHowLongACallbackWaits(t *testing.T) {
 	}
 }
 
-// TestWhatHoldsACell has the moments at which a cancelled task lets go of a cell that is dead.
-func TestWhatHoldsACell(t *testing.T) {
+// TestReasonsThatHoldACell has the moments at which a cancelled task lets go of a cell that is dead.
+func TestReasonsThatHoldACell(t *testing.T) {
 	keep := &Definition{OnLost: LostKeep, Workload: action.Workload{Termination: action.Termination{Grace: time.Minute, LeftoverGrace: time.Second}}}
 	row := with(t, "COMPLETED self", func(r *Task) { r.Outcome, r.Definition = Cancelled, keep })
 	over := time.Minute + time.Second + 10*time.Second
@@ -289,8 +289,8 @@ func TestWhatHoldsACell(t *testing.T) {
 	}
 }
 
-// TestWhatAStoreDoesNotKnowIsLeftAlone, but only what runs, and only what is from before.
-func TestWhatAStoreDoesNotKnowIsLeftAlone(t *testing.T) {
+// TestWorkUnknownToTheStoreIsLeftAlone, but only what runs, and only what is from before.
+func TestWorkUnknownToTheStoreIsLeftAlone(t *testing.T) {
 	another := with(t, "RUNNING self", func(r *Task) { r.UID = "another" })
 	for name, c := range map[string]struct {
 		v       View
@@ -318,8 +318,8 @@ func TestWhatAStoreDoesNotKnowIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestHarmoniseByWhatTheRowNames has the cases beside the table that take two facts to be true.
-func TestHarmoniseByWhatTheRowNames(t *testing.T) {
+// TestHarmoniseByTheRow has the cases beside the table that take two facts to be true.
+func TestHarmoniseByTheRow(t *testing.T) {
 	kept := func(r *Task) { r.Outcome, r.MayStillRun = Lost, true }
 	for name, c := range map[string]struct {
 		container Container

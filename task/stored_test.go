@@ -45,9 +45,9 @@ func (o *odd) event() Event {
 		Kick{}, KickCallback{}, CallbackDone{uid, draw.One(o, 0, 1, -1), o.Flag(), "x"}, Demote{}, Prune{})
 }
 
-// TestNothingThatIsReadEndsTheLeader: whatever tasks of the store Check lets pass, and whatever cells say: the board
+// TestStoredRowsNeverEndTheLeader: whatever tasks of the store Check lets pass, and whatever cells say: the board
 // takes it, and what it keeps by cell process is what its tasks have.
-func TestNothingThatIsReadEndsTheLeader(t *testing.T) {
+func TestStoredRowsNeverEndTheLeader(t *testing.T) {
 	for seed := range uint64(300) {
 		o := &odd{draw.From(seed, 5, time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC))}
 		b := NewBoard(Policy{KeepPerDomain: o.IntN(3)})

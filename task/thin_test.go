@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TestWhatIsPrunedLeavesNoPlan: tasks that come and go, faster than their retention ends, leave no
+// TestPrunedTasksLeaveNoPlan: tasks that come and go, faster than their retention ends, leave no
 // more behind than those that are there.
-func TestWhatIsPrunedLeavesNoPlan(t *testing.T) {
+func TestPrunedTasksLeaveNoPlan(t *testing.T) {
 	w := &world{t: t, b: NewBoard(Policy{KeepPerDomain: 20}), now: time.Unix(1_000_000, 0)}
 	left := func(n int) int {
 		for i := range n {

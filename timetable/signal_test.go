@@ -30,7 +30,7 @@ func (r *rig) told(n int, d schedule.Delivery) {
 	synctest.Wait()
 }
 
-func TestASignalIsSentAfterItsCommitAndTold(t *testing.T) {
+func TestASignalIsSentAfterItsCommitAndReported(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.apply(false, signalled())
 		r.at("01:00:00")
@@ -90,8 +90,8 @@ func TestASignalOfALostLeaderIsNotSentAgain(t *testing.T) {
 	})
 }
 
-// TestASignalOfARemovedScheduleTellsNobody: its name may be another schedule's by then.
-func TestASignalOfARemovedScheduleTellsNobody(t *testing.T) {
+// TestASignalOfARemovedScheduleIsNotSent: its name may be another schedule's by then.
+func TestASignalOfARemovedScheduleIsNotSent(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.apply(false, signalled())
 		r.at("01:00:00")

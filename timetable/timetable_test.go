@@ -103,9 +103,9 @@ func TestTheNextLeaderRunsAllThatWasMissed(t *testing.T) {
 	}
 }
 
-// TestUndecidedUntilTheCellIsHeard: the firing is stored with its logical time, also
+// TestUndecidedUntilTheCellReports: the firing is stored with its logical time, also
 // over a change of the leader, and decided when the wait is over.
-func TestUndecidedUntilTheCellIsHeard(t *testing.T) {
+func TestUndecidedUntilTheCellReports(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.apply(false, one(nil))
 		r.keep = true
@@ -145,10 +145,10 @@ func TestReplaceEndsTheEarlierRunFirst(t *testing.T) {
 	})
 }
 
-// TestTheGraceOfWhatOutlivesItsCellIsByRealTime: a run that was cancelled, may outlive its cell, and
+// TestTheGraceOfKeptWorkIsByRealTime: a run that was cancelled, may outlive its cell, and
 // that no process takes over has its grace time, whatever is done to the wall clock, in one
 // term and between two.
-func TestTheGraceOfWhatOutlivesItsCellIsByRealTime(t *testing.T) {
+func TestTheGraceOfKeptWorkIsByRealTime(t *testing.T) {
 	for name, set := range map[string]func(r *rig){
 		"set ahead":                     func(r *rig) { r.set(20 * time.Minute) },
 		"set ahead, then a new leader":  func(r *rig) { r.set(20 * time.Minute).depose() },
@@ -400,8 +400,8 @@ func TestChangedRulesOfAZone(t *testing.T) {
 	})
 }
 
-// TestClockChangesAreToldWhenTheyHappen, once, also by the next leader.
-func TestClockChangesAreToldWhenTheyHappen(t *testing.T) {
+// TestClockChangesAreReportedWhenTheyHappen, once, also by the next leader.
+func TestClockChangesAreReportedWhenTheyHappen(t *testing.T) {
 	for name, c := range map[string]struct {
 		line string
 		fold cron.Fold

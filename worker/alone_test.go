@@ -51,9 +51,9 @@ func TestAClusterThatIsAlone(t *testing.T) {
 	}
 }
 
-// TestWhatNoRowNames: a container that the rows of a restored store do not know has as long to end as
+// TestContainersWithoutARow: a container that the rows of a restored store do not know has as long to end as
 // any cell has; one that they name holds nothing up.
-func TestWhatNoRowNames(t *testing.T) {
+func TestContainersWithoutARow(t *testing.T) {
 	for id, want := range map[string]bool{"named": false, "forgotten": true} {
 		r := devRig(t, func(c *Config) {
 			c.Restored, c.Alone, c.Known = true, true, func(id string) bool { return id == "named" }

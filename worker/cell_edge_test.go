@@ -62,8 +62,8 @@ func TestOverdue(t *testing.T) {
 	}
 }
 
-// TestWhatIsTakenOver is held as adopted, and with the end that it had.
-func TestWhatIsTakenOver(t *testing.T) {
+// TestAdoptedWork is held as adopted, and with the end that it had.
+func TestAdoptedWork(t *testing.T) {
 	runs, ended := x5(1, "a"), x5(2, "b")
 	r := newCellRig(t, func(c *CellConfig) {
 		c.Adopted, c.Statuses = []Held{{Run: ended, Ended: true}, {Run: runs}}, map[Run]string{ended: "done"}
@@ -255,8 +255,8 @@ func TestVerdictsNeedNoTimeouts(t *testing.T) {
 	}
 }
 
-// TestWhatWasNotTakenIsToldAgain a second later, and not before.
-func TestWhatWasNotTakenIsToldAgain(t *testing.T) {
+// TestUndeliveredReportsAreSentAgain a second later, and not before.
+func TestUndeliveredReportsAreSentAgain(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.healthy()
 	x := x5(7, "a")
@@ -319,8 +319,8 @@ func TestAnAnswerOfAnotherClusterIsTakenOnce(t *testing.T) {
 	}
 }
 
-// TestWhatAMovedCellKeeps is its new cluster, and nothing of the old one.
-func TestWhatAMovedCellKeeps(t *testing.T) {
+// TestAMovedCellKeepsOnlyItsNewCluster is its new cluster, and nothing of the old one.
+func TestAMovedCellKeepsOnlyItsNewCluster(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.healthyIn("mine")
 	r.step(welcome(r.beat(), from("mine"), func(a *HeartbeatAnswer) { a.SetID = workerset.ID{Leader: term5, Version: 3} }))
@@ -384,8 +384,8 @@ func TestANewLeaderThatKnowsNothingYet(t *testing.T) {
 	}
 }
 
-// TestWhatIsKeptDoesNotEndTheCell: only one that leaves ends for it.
-func TestWhatIsKeptDoesNotEndTheCell(t *testing.T) {
+// TestKeptWorkDoesNotEndTheCell: only one that leaves ends for it.
+func TestKeptWorkDoesNotEndTheCell(t *testing.T) {
 	for name, count := range map[string]BoundCount{"kept": {Kept: 2}, "lasting": {Containers: 2, Lasting: 2}} {
 		r := newCellRig(t, nil)
 		r.healthy()

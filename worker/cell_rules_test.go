@@ -22,8 +22,8 @@ func TestTheFirstBeatIsForgotten(t *testing.T) {
 	}
 }
 
-// TestNothingIsToldTwice of one question that names an invocation twice.
-func TestNothingIsToldTwice(t *testing.T) {
+// TestNothingIsReportedTwice of one question that names an invocation twice.
+func TestNothingIsReportedTwice(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.healthy()
 	x := x5(7, "a")
@@ -33,8 +33,8 @@ func TestNothingIsToldTwice(t *testing.T) {
 	}
 }
 
-// TestAnEndThatIsNotTold keeps the cell, though it was counted among what outlives it.
-func TestAnEndThatIsNotTold(t *testing.T) {
+// TestAnUnreportedEnd keeps the cell, though it was counted among what outlives it.
+func TestAnUnreportedEnd(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.healthy()
 	x := x5(1, "a")
@@ -118,8 +118,8 @@ func TestAKillOfOtherWork(t *testing.T) {
 	}
 }
 
-// TestTheTimeInUnhealthyCountsFromTheLeadersWord, not from before the session was healthy.
-func TestTheTimeInUnhealthyCountsFromTheLeadersWord(t *testing.T) {
+// TestTheTimeInUnhealthyCountsFromTheVerdict, not from before the session was healthy.
+func TestTheTimeInUnhealthyCountsFromTheVerdict(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.healthy()
 	for range 20 {

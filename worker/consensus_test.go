@@ -106,8 +106,8 @@ func TestTheSetIsGivenWithCredit(t *testing.T) {
 	}
 }
 
-// TestWhatDoesNotEndTheWait of a leader whose witness is the worker set.
-func TestWhatDoesNotEndTheWait(t *testing.T) {
+// TestEventsThatDoNotEndTheWait of a leader whose witness is the worker set.
+func TestEventsThatDoNotEndTheWait(t *testing.T) {
 	set := setOf(3, 2, "p1", "p2")
 	for name, c := range map[string]struct {
 		start func(c *Config)

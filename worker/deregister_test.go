@@ -53,10 +53,10 @@ func TestCellNames(t *testing.T) {
 	}
 }
 
-// TestWhatOutlivesTheCellIsNotWaitedFor: a cell that leaves ends without deregistering when its
+// TestWorkThatOutlivesTheCellIsNotWaitedFor: a cell that leaves ends without deregistering when its
 // successor has all that it holds: as soon as it has been answered that the next process will be
 // back, or nobody answers; not while something else runs, or is not told.
-func TestWhatOutlivesTheCellIsNotWaitedFor(t *testing.T) {
+func TestWorkThatOutlivesTheCellIsNotWaitedFor(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.healthy()
 	kept, other := x5(1, "a"), x5(2, "b")
@@ -143,8 +143,8 @@ func TestKeptWorkDoesNotDeregister(t *testing.T) {
 	}
 }
 
-// TestWhatIsKeptAndEndsIsWaitedFor: when all that outlived the cell has ended, it deregisters.
-func TestWhatIsKeptAndEndsIsWaitedFor(t *testing.T) {
+// TestEndingKeptWorkIsWaitedFor: when all that outlived the cell has ended, it deregisters.
+func TestEndingKeptWorkIsWaitedFor(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.healthy()
 	r.step(BoundCount{Containers: 1})

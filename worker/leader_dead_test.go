@@ -69,9 +69,9 @@ func TestNewStoreIsStale(t *testing.T) {
 	}
 }
 
-// TestDeathIsToldBeforeTheRowGoes: rows of services and tasks on a process without a
+// TestDeathIsReportedBeforeTheRowIsDeleted: rows of services and tasks on a process without a
 // member row are lost to a new leader, so what its successor adopted is moved first.
-func TestDeathIsToldBeforeTheRowGoes(t *testing.T) {
+func TestDeathIsReportedBeforeTheRowIsDeleted(t *testing.T) {
 	r := newRig(t, withMembers(member("p1", "w1", 1)))
 	r.beat("w1", "p2", 2, func(h *Heartbeat) { h.Predecessor, h.PredecessorsGone = "p1", true })
 	r.out, r.hold = nil, true
@@ -96,10 +96,10 @@ func TestDeathIsToldBeforeTheRowGoes(t *testing.T) {
 	t.Fatalf("told: %v, and the row stays", told)
 }
 
-// TestWhatIsSaidToRemainIsNotDeadByTime: a process whose successor says that something of it
+// TestReportedRemainsAreNotDeadByTime: a process whose successor says that something of it
 // is not gone, which therefore does not die by KILL, is dead by that one's word, or when that
 // one falls silent.
-func TestWhatIsSaidToRemainIsNotDeadByTime(t *testing.T) {
+func TestReportedRemainsAreNotDeadByTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		then func(r *rig)
 		dead bool

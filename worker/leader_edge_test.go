@@ -21,9 +21,9 @@ func TestAClusterOfListedProcessesIsNotAlone(t *testing.T) {
 	}
 }
 
-// TestWhatTheOwnCellHasToSay before the wait of a cluster that is alone is over: its report, and of each
+// TestRequiredReportOfTheOwnCell before the wait of a cluster that is alone is over: its report, and of each
 // container that it has, where no leader can say that a row names it.
-func TestWhatTheOwnCellHasToSay(t *testing.T) {
+func TestRequiredReportOfTheOwnCell(t *testing.T) {
 	r := devRig(t, func(c *Config) { c.Restored, c.Alone = true, true })
 	r.devBeat("p", 7, true)
 	r.second()
@@ -238,8 +238,8 @@ func TestProbesAreSentInTime(t *testing.T) {
 	}
 }
 
-// TestSessionsAreToldInFull: each change of a session's state, with all that is said of it.
-func TestSessionsAreToldInFull(t *testing.T) {
+// TestSessionsAreReportedInFull: each change of a session's state, with all that is said of it.
+func TestSessionsAreReportedInFull(t *testing.T) {
 	r := newRig(t, nil)
 	want := func(what string, c SessionChanged) {
 		t.Helper()
@@ -278,9 +278,9 @@ func TestSessionsAreToldInFull(t *testing.T) {
 	want("lost", SessionChanged{From: Unhealthy, To: MustDie, WasHealthy: true, Reason: "lost: no heartbeat for 1m16s"})
 }
 
-// TestWhatOneSaysOfItselfIsNoSuccessorsWord: a silent process that has said that something of its
+// TestAProcessIsNotItsOwnSuccessor: a silent process that has said that something of its
 // predecessors is left is dead by time all the same.
-func TestWhatOneSaysOfItselfIsNoSuccessorsWord(t *testing.T) {
+func TestAProcessIsNotItsOwnSuccessor(t *testing.T) {
 	r := newRig(t, nil)
 	r.healthy("w1", "p1", 1)
 	r.beat("w1", "p1", 1, func(h *Heartbeat) { h.PredecessorsGone = false })
@@ -294,8 +294,8 @@ func TestWhatOneSaysOfItselfIsNoSuccessorsWord(t *testing.T) {
 	}
 }
 
-// TestAnAnswerOfNobody to a question changes nothing.
-func TestAnAnswerOfNobody(t *testing.T) {
+// TestAnAnswerOfAnUnknownProcess to a question changes nothing.
+func TestAnAnswerOfAnUnknownProcess(t *testing.T) {
 	r := newRig(t, nil)
 	r.step(NotifyAnswered{NotifyAnswer{Term: term5, Proc: "nobody", Seq: 1, OK: true}})
 	r.healthy("w1", "p1", 1)

@@ -42,8 +42,8 @@ func TestALateLeaderJudgesNoOne(t *testing.T) {
 	}
 }
 
-// TestWhatIsLostIsNotLate: its silence has been judged. The name of its cell may be that of another one.
-func TestWhatIsLostIsNotLate(t *testing.T) {
+// TestLostWorkIsNotLate: its silence has been judged. The name of its cell may be that of another one.
+func TestLostWorkIsNotLate(t *testing.T) {
 	r := newRig(t, nil)
 	r.healthy("c", "p", 1)
 	r.tick(r.l.t.HeartbeatGap() + sec)

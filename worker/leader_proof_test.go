@@ -8,9 +8,9 @@ import (
 	"cantina/workerset"
 )
 
-// TestEndsHeardBeforeTheDeadline: a process whose successor has come is not judged before that one has
+// TestEndsReportedBeforeTheDeadline: a process whose successor has come is not judged before that one has
 // said what it has, ends among it. That ends with the report, or when the successor is lost.
-func TestEndsHeardBeforeTheDeadline(t *testing.T) {
+func TestEndsReportedBeforeTheDeadline(t *testing.T) {
 	for name, c := range map[string]struct {
 		comes bool
 		then  func(*rig)
@@ -80,9 +80,9 @@ func TestNothingBeforeTheReport(t *testing.T) {
 	}
 }
 
-// TestTheDeadCoverNobody: what a process has on no list ends, also when it took it over from one that was
+// TestDeadProcessesCoverNoWork: what a process has on no list ends, also when it took it over from one that was
 // declared dead a moment ago.
-func TestTheDeadCoverNobody(t *testing.T) {
+func TestDeadProcessesCoverNoWork(t *testing.T) {
 	r := newRig(t, withMembers(member("p1", "w1", 1)))
 	if a := r.beat("w1", "p2", 2, func(h *Heartbeat) { h.HasWork = true }); a.Verdict != Welcome {
 		t.Fatalf("covered by its predecessor: %+v", a)
@@ -162,8 +162,8 @@ func TestProbesFailInARow(t *testing.T) {
 	}
 }
 
-// TestBlockedIsToldAsSuch: a cell that the worker set holds back, and one that is lost meanwhile.
-func TestBlockedIsToldAsSuch(t *testing.T) {
+// TestBlockedIsReported: a cell that the worker set holds back, and one that is lost meanwhile.
+func TestBlockedIsReported(t *testing.T) {
 	r := newRig(t, consensus)
 	r.tick(sec)
 	r.beat("w0", "p0", 1) // never shows a set

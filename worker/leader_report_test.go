@@ -7,9 +7,9 @@ import (
 	"cantina/workerset"
 )
 
-// TestALateReportRevivesNobody: a report counts once, of a session that is NEW; what a process says
+// TestALateReportRevivesNoProcess: a report counts once, of a session that is NEW; what a process says
 // that was given up meanwhile, or of a term that is over, changes nothing.
-func TestALateReportRevivesNobody(t *testing.T) {
+func TestALateReportRevivesNoProcess(t *testing.T) {
 	late := Held{Run: old(1, "a")}
 	for name, c := range map[string]struct {
 		before func(r *rig)
@@ -60,9 +60,9 @@ func (r *rig) holder(x Run) Proc {
 	return vs[0].Proc
 }
 
-// TestWhatAnotherHoldsIsNotTaken: neither by a report nor by an end. Only a later process of the
+// TestWorkOfAnotherProcessIsNotTaken: neither by a report nor by an end. Only a later process of the
 // directory takes over what one before it has.
-func TestWhatAnotherHoldsIsNotTaken(t *testing.T) {
+func TestWorkOfAnotherProcessIsNotTaken(t *testing.T) {
 	t.Run("reported by a process of another directory", func(t *testing.T) {
 		r, x := held2(t)
 		r.report("p2", Held{Run: x})
@@ -136,9 +136,9 @@ func TestWhatAnotherHoldsIsNotTaken(t *testing.T) {
 	})
 }
 
-// TestTheRowGoesAfterTheWordOfTheDeath is durable, whatever else becomes durable first: an output
+// TestTheRowIsDeletedAfterTheReportOfTheDeath is durable, whatever else becomes durable first: an output
 // before it, or an end that was on its way.
-func TestTheRowGoesAfterTheWordOfTheDeath(t *testing.T) {
+func TestTheRowIsDeletedAfterTheReportOfTheDeath(t *testing.T) {
 	r := newRig(t, nil)
 	r.healthy("w1", "p1", 1)
 	r.tick(sec)
@@ -176,9 +176,9 @@ func TestTheRowGoesAfterTheWordOfTheDeath(t *testing.T) {
 	}
 }
 
-// TestWhatHasEndedIsNotDoubled: an operator is told of two that may run, not of one whose end waits
+// TestEndedWorkIsNotDoubled: an operator is told of two that may run, not of one whose end waits
 // for its acknowledgement.
-func TestWhatHasEndedIsNotDoubled(t *testing.T) {
+func TestEndedWorkIsNotDoubled(t *testing.T) {
 	for _, ended := range []bool{false, true} {
 		r, x := held2(t)
 		r.report("p2", Held{Run: Run{x.Work, old(2, "a").Invocation}, Ended: ended})

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestALaterProcessOfAnotherBootHasNoSay: a directory that was copied is used by two machines at once, and one that
+// TestALaterProcessOfAnotherBootProvesNothing: a directory that was copied is used by two machines at once, and one that
 // remains on the other machine is none of this process.
-func TestALaterProcessOfAnotherBootHasNoSay(t *testing.T) {
+func TestALaterProcessOfAnotherBootProvesNothing(t *testing.T) {
 	r := newRig(t, nil)
 	elsewhere := func(h *Heartbeat) { h.Boot, h.PredecessorsGone = "of another machine", false }
 	r.beat("w2", "q@d", 2, elsewhere)
@@ -117,8 +117,8 @@ func TestACommitOfNoEnd(t *testing.T) {
 	}
 }
 
-// TestOfTheGoneALittleIsKept: a bounded number of ids, the newest.
-func TestOfTheGoneALittleIsKept(t *testing.T) {
+// TestIDsOfRemovedProcessesAreBounded: a bounded number of ids, the newest.
+func TestIDsOfRemovedProcessesAreBounded(t *testing.T) {
 	r := newRoster(&term{t: DefaultTimeouts()})
 	for i := range goneBound + 3 {
 		name := fmt.Sprint("p", i)
@@ -244,9 +244,9 @@ func TestAnEarlierProcessWithoutARow(t *testing.T) {
 	}
 }
 
-// TestALastWordOfPredecessors: a process that leaves for good, and says that nothing of earlier ones is left, proves
+// TestDeregisteringProvesTheDeathOfPredecessors: a process that leaves for good, and says that nothing of earlier ones is left, proves
 // their death with its own.
-func TestALastWordOfPredecessors(t *testing.T) {
+func TestDeregisteringProvesTheDeathOfPredecessors(t *testing.T) {
 	for gone, want := range map[bool][]Proof{true: {ProofSuccessor, ProofDeregistered}, false: {ProofDeregistered}} {
 		r := newRig(t, withMembers(member("p1", "w1", 1)))
 		r.beat("w1", "p2", 2, func(h *Heartbeat) { h.PredecessorsGone = false })
@@ -263,8 +263,8 @@ func TestALastWordOfPredecessors(t *testing.T) {
 	}
 }
 
-// TestNoWordBeforeTheReport: what a process says of earlier ones counts when the leader knows what it has of them.
-func TestNoWordBeforeTheReport(t *testing.T) {
+// TestNoProofBeforeTheReport: what a process says of earlier ones counts when the leader knows what it has of them.
+func TestNoProofBeforeTheReport(t *testing.T) {
 	r := newRig(t, withMembers(member("p1", "w1", 1)))
 	r.beat("w1", "p2", 2)
 	r.out = nil

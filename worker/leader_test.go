@@ -273,8 +273,8 @@ func TestHashVetoes(t *testing.T) {
 	}
 }
 
-// TestVetoShowsWhatMayBeDoubled: work started while the list was older unnoticed.
-func TestVetoShowsWhatMayBeDoubled(t *testing.T) {
+// TestVetoReportsPossibleDoubles: work started while the list was older unnoticed.
+func TestVetoReportsPossibleDoubles(t *testing.T) {
 	r := newRig(t, nil)
 	r.healthy("w1", "p1", 1)
 	r.tick(sec)
@@ -533,9 +533,9 @@ func TestTheFirstProbeIsDatedByTheBeatThatCameBeforeIt(t *testing.T) {
 	t.Fatalf("no probe in %+v", out.Effects)
 }
 
-// TestAStallIsSeenByWhateverComesFirst: after a stall the heartbeats that waited come
+// TestAStallIsSeenByTheFirstEvent: after a stall the heartbeats that waited come
 // before the tick, and make nobody suspect.
-func TestAStallIsSeenByWhateverComesFirst(t *testing.T) {
+func TestAStallIsSeenByTheFirstEvent(t *testing.T) {
 	r := newRig(t, nil)
 	r.healthy("w1", "p1", 1)
 	r.tick(sec)

@@ -46,8 +46,8 @@ func TestASureRun(t *testing.T) {
 	}
 }
 
-// TestWhatALostSuccessorSaidDoesNotCount: it need not be dead itself.
-func TestWhatALostSuccessorSaidDoesNotCount(t *testing.T) {
+// TestReportsOfALostSuccessorDoNotCount: it need not be dead itself.
+func TestReportsOfALostSuccessorDoNotCount(t *testing.T) {
 	r := newRig(t, nil)
 	r.healthy("w1", "p1", 1)
 	r.beat("w1", "p2", 2, func(h *Heartbeat) { h.Predecessor, h.PredecessorsGone, h.HasWork = "p1", false, true })
@@ -119,8 +119,8 @@ func TestAnotherHolderOfADev(t *testing.T) {
 	}
 }
 
-// TestCreditIsWhatTheStoreSays while a longer promise is on its way there.
-func TestCreditIsWhatTheStoreSays(t *testing.T) {
+// TestCreditFollowsTheStore while a longer promise is on its way there.
+func TestCreditFollowsTheStore(t *testing.T) {
 	m := member("p1", "w1", 1)
 	m.Promise = 50 * sec
 	r := newRig(t, withMembers(m))

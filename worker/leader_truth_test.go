@@ -110,8 +110,8 @@ func TestWhichProcessesAreBack(t *testing.T) {
 	}
 }
 
-// TestWhatRunsWhere counts what may run of a job and on a cell.
-func TestWhatRunsWhere(t *testing.T) {
+// TestWorkOfEachCell counts what may run of a job and on a cell.
+func TestWorkOfEachCell(t *testing.T) {
 	r := newRig(t, withMembers(member("p3", "w3", 1)))
 	r.healthy("w1", "p1", 1)
 	r.healthy("w2", "p2", 1)

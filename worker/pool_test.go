@@ -152,8 +152,8 @@ func TestCautionWait(t *testing.T) {
 	}
 }
 
-// TestWhoWasNotHeardOf is named when the wait is cut short, at most ten.
-func TestWhoWasNotHeardOf(t *testing.T) {
+// TestUnreportedProcessesAreNamed is named when the wait is cut short, at most ten.
+func TestUnreportedProcessesAreNamed(t *testing.T) {
 	for n, want := range map[int]string{
 		0:  "every listed process has reported",
 		2:  "no report from: w10, w11",

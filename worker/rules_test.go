@@ -9,8 +9,8 @@ import (
 	"cantina/fence"
 )
 
-// TestBeatsThatSayTooLittle: each thing that a heartbeat has to say is needed alone.
-func TestBeatsThatSayTooLittle(t *testing.T) {
+// TestIncompleteHeartbeats: each thing that a heartbeat has to say is needed alone.
+func TestIncompleteHeartbeats(t *testing.T) {
 	for name, change := range map[string]func(*Heartbeat){
 		"no cell": func(h *Heartbeat) { h.Cell = "" }, "no process": func(h *Heartbeat) { h.Proc = "" }, "no directory": func(h *Heartbeat) { h.DirID = "" },
 		"no beat": func(h *Heartbeat) { h.Beat = 0 }, "a negative beat": func(h *Heartbeat) { h.Beat = -1 },
@@ -44,8 +44,8 @@ func TestAProcessIsOneThing(t *testing.T) {
 	}
 }
 
-// TestWhoHoldsAName: a newcomer under the name of another process, by directory, start, state and flag.
-func TestWhoHoldsAName(t *testing.T) {
+// TestTheHolderOfAName: a newcomer under the name of another process, by directory, start, state and flag.
+func TestTheHolderOfAName(t *testing.T) {
 	silence := func(d time.Duration) func(*rig) { return func(r *rig) { r.tick(d) } }
 	at := DefaultTimeouts()
 	for name, c := range map[string]struct {

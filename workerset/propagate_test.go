@@ -151,8 +151,8 @@ func TestTheTrackerEqualsItsDefinition(t *testing.T) {
 	}
 }
 
-// TestTheDeadShowNothing: what one shows that is dead neither counts nor is waited for.
-func TestTheDeadShowNothing(t *testing.T) {
+// TestDeadProcessesDoNotCount: what one shows that is dead neither counts nor is waited for.
+func TestDeadProcessesDoNotCount(t *testing.T) {
 	old := ID{Leader: fence.Term{Epoch: 1, Revision: 3}, Version: 9, Hash: Hash{}.Add("w1").Add("w2")}
 	p := newPool(t, 0)
 	p.came("w1", old)
@@ -234,8 +234,8 @@ func TestAnUnknownCellLeavesConsensus(t *testing.T) {
 	}
 }
 
-// TestASetOfNobodysTerm: one of a leader before is ignored, one of a leader to come is refused.
-func TestASetOfNobodysTerm(t *testing.T) {
+// TestASetOfAnUnknownTerm: one of a leader before is ignored, one of a leader to come is refused.
+func TestASetOfAnUnknownTerm(t *testing.T) {
 	p := newPool(t, 0)
 	p.join("w1")
 	early := p.ids[1]

@@ -214,7 +214,7 @@ func TestRefreshSeesNewRules(t *testing.T) {
 	}
 }
 
-func TestRunTellsOfChangesAndEnds(t *testing.T) {
+func TestRunReportsChangesAndEnds(t *testing.T) {
 	dir := t.TempDir()
 	systemDir(t, dir, "2099a", "Europe/Berlin", "Europe/Berlin")
 	l := newLoader(t, dir)

@@ -128,7 +128,7 @@ func TestTimeoutIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestUnreachableCallback(t *testing.T) {
 	// A port that was free a moment ago may be somebody's by now; this one is nobody's.
 	if out := deliverTo(t, Config{}, "http://127.0.0.1:1"); out.delivered || out.problem == "" {
 		t.Errorf("%+v", out)
@@ -205,8 +205,8 @@ func TestOneTaskOneDelivery(t *testing.T) {
 	}
 }
 
-// TestNoAttemptForWhatIsNotWanted: the board is asked before each attempt.
-func TestNoAttemptForWhatIsNotWanted(t *testing.T) {
+// TestNoAttemptForUnwantedWork: the board is asked before each attempt.
+func TestNoAttemptForUnwantedWork(t *testing.T) {
 	calls, asked := make(chan bool, 9), make(chan task.Delivery, 9)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		calls <- true

@@ -12,8 +12,8 @@ import (
 	"cantina/task"
 )
 
-// TestMemoryOfWhatIsGone: of ends that were delivered, or could not be, nothing stays.
-func TestMemoryOfWhatIsGone(t *testing.T) {
+// TestMemoryIsFreed: of ends that were delivered, or could not be, nothing stays.
+func TestMemoryIsFreed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("make test runs it, without the race detector")
 	}

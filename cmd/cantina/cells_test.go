@@ -62,8 +62,8 @@ func TestADrainedCellThatIsSilentHasNoCount(t *testing.T) {
 	}
 }
 
-// TestExplainSaysWhyThereAreNoEvents: those of an earlier leader are not known.
-func TestExplainSaysWhyThereAreNoEvents(t *testing.T) {
+// TestExplainReportsWhyThereAreNoEvents: those of an earlier leader are not known.
+func TestExplainReportsWhyThereAreNoEvents(t *testing.T) {
 	for want, x := range map[string]*pb.ExplainResponse{
 		"cell/c1 is HEALTHY, as wanted\nno events since 2027-01-15T08:00:00Z; only the newest of this leader's term are kept\n": {EventsSince: timestamppb.New(now())},
 		"cell/c1 is HEALTHY, as wanted\n": {}, // an older server

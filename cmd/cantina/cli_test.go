@@ -232,7 +232,7 @@ func TestApplyAndPlan(t *testing.T) {
 	}
 }
 
-func TestABadSpecIsToldWholeAndSentNowhere(t *testing.T) {
+func TestABadSpecIsReportedWholeAndNotSent(t *testing.T) {
 	s := newShell(t)
 	s.env["CANTINA_ADDR"] = "unix:/nowhere"
 	dir := t.TempDir()
@@ -309,9 +309,9 @@ func TestFormsOfOutput(t *testing.T) {
 	}
 }
 
-// TestWhatIsGivenToAnotherVerbIsNeverCut: ids, names and addresses stay whole, however
+// TestNamesForOtherVerbsAreNeverCut: ids, names and addresses stay whole, however
 // narrow the terminal is.
-func TestWhatIsGivenToAnotherVerbIsNeverCut(t *testing.T) {
+func TestNamesForOtherVerbsAreNeverCut(t *testing.T) {
 	s := newShell(t)
 	s.apply()
 	s.tty, s.env["NO_COLOR"] = true, "1"
@@ -328,8 +328,8 @@ func TestWhatIsGivenToAnotherVerbIsNeverCut(t *testing.T) {
 	}
 }
 
-// TestAnEventSaysWhatItIsAbout: a number beside done is the name of a node.
-func TestAnEventSaysWhatItIsAbout(t *testing.T) {
+// TestAnEventNamesItsSubject: a number beside done is the name of a node.
+func TestAnEventNamesItsSubject(t *testing.T) {
 	if got := eventOf(&pb.Event{Node: &pb.JobNode{Node: "1087", State: "done"}}); got != "node 1087 is done" {
 		t.Error(got)
 	}
@@ -449,7 +449,7 @@ func TestAWholeNameBeatsTheBeginningOfAnId(t *testing.T) {
 		"count[http]")
 }
 
-func TestWhatDoesNotExistIsNotFound(t *testing.T) {
+func TestMissingObjectsAreNotFound(t *testing.T) {
 	s := newShell(t)
 	s.apply()
 	for says, all := range map[string][][]string{
@@ -526,7 +526,7 @@ type counted struct {
 
 func (c counted) Containers() (ending, staying int) { return c.ending, c.staying }
 
-func TestTheFirstCtrlCSaysWhatItWaitsFor(t *testing.T) {
+func TestTheFirstCtrlCReportsTheWait(t *testing.T) {
 	const keep = " on (on_cell_restart: keep); start this again on the same data directory to manage what was kept.\n" +
 		"Until then it cannot be stopped from here, and a service that is not exclusive may get another copy elsewhere\n"
 	for h, want := range map[counted]string{
@@ -579,9 +579,9 @@ func (b *broken) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestWhatCannotBePrintedIsTold: every verb that prints reports failed output, including help; a
+// TestFailedOutputIsReported: every verb that prints reports failed output, including help; a
 // reader that has gone is no error.
-func TestWhatCannotBePrintedIsTold(t *testing.T) {
+func TestFailedOutputIsReported(t *testing.T) {
 	s := newShell(t)
 	s.apply()
 	s.SetTask("d.once", func(x *task.Task) {

@@ -45,9 +45,9 @@ func badValues(f *pflag.Flag) []string {
 	return nil
 }
 
-// TestABadValueIsToldWithItsFlag tests all flags of all verbs: an invalid value is refused before
+// TestABadValueIsReportedWithItsFlag tests all flags of all verbs: an invalid value is refused before
 // any action, with the flag, the value and the allowed values, and without the library's text.
-func TestABadValueIsToldWithItsFlag(t *testing.T) {
+func TestABadValueIsReportedWithItsFlag(t *testing.T) {
 	c := &cli{environment: environment{Getenv: func(string) string { return "" }}, ctx: context.Background()}
 	tried := 0
 	var walk func(cmd *cobra.Command)
@@ -97,8 +97,8 @@ func TestABadValueIsToldWithItsFlag(t *testing.T) {
 	}
 }
 
-// TestABadTextIsToldWithItsFlag: of flags that are texts with a form, and of arguments.
-func TestABadTextIsToldWithItsFlag(t *testing.T) {
+// TestABadTextIsReportedWithItsFlag: of flags that are texts with a form, and of arguments.
+func TestABadTextIsReportedWithItsFlag(t *testing.T) {
 	s := newShell(t)
 	s.apply()
 	s.in = timed
@@ -165,8 +165,8 @@ func TestABadTextIsToldWithItsFlag(t *testing.T) {
 	}
 }
 
-// TestUsersThatNobodyCanBeAreRefused: nothing that is no user is sent to the server.
-func TestUsersThatNobodyCanBeAreRefused(t *testing.T) {
+// TestImpossibleUsersAreRefused: nothing that is no user is sent to the server.
+func TestImpossibleUsersAreRefused(t *testing.T) {
 	s := newShell(t)
 	for _, user := range []string{"4294967295", "65534:4294967295", "-1", "", ":0", "nobody:", "99999999999", "a b"} {
 		s.fails(api.ExitUsage, fmt.Sprintf("--user must be a user name, or a uid or uid:gid of numbers from 0 to 4294967294, not %q", user), "run", "--user", user, "--", "true")

@@ -9,9 +9,9 @@ import (
 	"cantina/task"
 )
 
-// TestInputThatNobodyReadsIsTold: for a pipe, a socket or a file with content; not for empty
+// TestUnreadInputIsReported: for a pipe, a socket or a file with content; not for empty
 // input, a device or a terminal.
-func TestInputThatNobodyReadsIsTold(t *testing.T) {
+func TestUnreadInputIsReported(t *testing.T) {
 	open := func(text string) *os.File {
 		name := filepath.Join(t.TempDir(), "f")
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
@@ -57,7 +57,7 @@ func TestInputThatNobodyReadsIsTold(t *testing.T) {
 	}
 }
 
-func TestRunTellsThatATaskHasNoInput(t *testing.T) {
+func TestRunReportsThatATaskHasNoInput(t *testing.T) {
 	for _, in := range []string{"", "three\nlines\nhere\n"} {
 		s := newShell(t)
 		s.in = in

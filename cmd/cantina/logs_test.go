@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestWhatIsMissingIsPrintedOnceAndForgotten: a follower that runs for months keeps few of the
+// TestIncompleteOutputIsReportedOnce: a follower that runs for months keeps few of the
 // messages that it has printed.
-func TestWhatIsMissingIsPrintedOnceAndForgotten(t *testing.T) {
+func TestIncompleteOutputIsReportedOnce(t *testing.T) {
 	var errs bytes.Buffer
 	c := &cli{environment: environment{Err: &errs}}
 	said := map[string]bool{}

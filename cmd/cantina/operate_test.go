@@ -118,8 +118,8 @@ func TestEventTexts(t *testing.T) {
 	}
 }
 
-// TestAReasonSaysAShortageOnce: a shortage in the text has no separate line.
-func TestAReasonSaysAShortageOnce(t *testing.T) {
+// TestAReasonNamesAShortageOnce: a shortage in the text has no separate line.
+func TestAReasonNamesAShortageOnce(t *testing.T) {
 	r := &pb.Reason{Text: "running: 1 needed, 0 free, held by count/a", Resource: "running", Need: 1, Holder: "count/a"}
 	if !saysAll(r) {
 		t.Error("said twice")

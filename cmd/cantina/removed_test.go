@@ -7,9 +7,9 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-// TestLogsOfWhatWasRemoved: kept output is found by the name that its service or job
+// TestLogsOfRemovedWork: kept output is found by the name that its service or job
 // had, as by its subject when there are several.
-func TestLogsOfWhatWasRemoved(t *testing.T) {
+func TestLogsOfRemovedWork(t *testing.T) {
 	s := newShell(t)
 	out := pb.LogStream_LOG_STREAM_STDOUT
 	s.Logs.Write("c1", "i0", map[string]string{"kind": "lrp", "domain": "default", "service": "web", "index": "0"}, out, "zero")

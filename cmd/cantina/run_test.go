@@ -155,8 +155,8 @@ func TestWait(t *testing.T) {
 	s.fails(api.ExitNotFound, "service d/web was removed", "wait", "web")
 }
 
-// TestAWaitSaysWhatItWaitsFor: each reason once, and at the end of --timeout that it continues.
-func TestAWaitSaysWhatItWaitsFor(t *testing.T) {
+// TestAWaitReportsItsReasons: each reason once, and at the end of --timeout that it continues.
+func TestAWaitReportsItsReasons(t *testing.T) {
 	s := newShell(t)
 	s.apply()
 	s.fails(api.ExitTimeout, "timed out: task/d.once is PENDING: no cell has memory_mb 512 free", "wait", "once", "--timeout", "2s")
@@ -252,8 +252,8 @@ func TestTaskVerbs(t *testing.T) {
 	s.ok("task", "resolve", "gone", "--as", "done")
 }
 
-// TestTheReasonThatKeepsARolloutIsTold: how far it has come is no reason.
-func TestTheReasonThatKeepsARolloutIsTold(t *testing.T) {
+// TestTheReasonOfAStoppedRolloutIsReported: how far it has come is no reason.
+func TestTheReasonOfAStoppedRolloutIsReported(t *testing.T) {
 	far := &pb.Reason{Code: "rolling_out", Text: "version 1: 0 of 1 healthy"}
 	failed := &pb.Reason{Code: "rollout_failed", Text: "version 1: no progress"}
 	room := &pb.Reason{Code: "insufficient_resources", Text: "web/0: memory"}

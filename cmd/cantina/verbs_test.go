@@ -101,9 +101,9 @@ func TestHelp(t *testing.T) {
 	s.fails(api.ExitUsage, "no help for", "help", "nonsense")
 }
 
-// TestEveryVerbIsWhole walks all verbs: each has a sentence and an example, and
+// TestEveryVerbIsComplete walks all verbs: each has a sentence and an example, and
 // each that reads data has every form of output.
-func TestEveryVerbIsWhole(t *testing.T) {
+func TestEveryVerbIsComplete(t *testing.T) {
 	c := &cli{environment: environment{Getenv: func(string) string { return "" }}, ctx: context.Background()}
 	root := rootCommand(c)
 	readers := 0

@@ -257,8 +257,8 @@ func TestLayersKeepOwnersAndWhiteouts(t *testing.T) {
 	}
 }
 
-// TestOwnersThatNobodyCanBeAreRefused: what belongs to none does not become root's.
-func TestOwnersThatNobodyCanBeAreRefused(t *testing.T) {
+// TestImpossibleOwnersAreRefused: what belongs to none does not become root's.
+func TestImpossibleOwnersAreRefused(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: changes owners")
 	}

@@ -197,7 +197,7 @@ func TestUnpinnedFileIsAskedForAgain(t *testing.T) {
 	}
 }
 
-func TestManyWhoAskAtOnceCauseOneFetch(t *testing.T) {
+func TestConcurrentRequestsCauseOneFetch(t *testing.T) {
 	s := serve(t)
 	s.files["/a"] = "hello"
 	arrived, goOn := make(chan bool, 1), make(chan bool)
@@ -247,7 +247,7 @@ func TestManyWhoAskAtOnceCauseOneFetch(t *testing.T) {
 	}
 }
 
-func TestFetchNobodyWaitsForIsEnded(t *testing.T) {
+func TestUnneededFetchIsCancelled(t *testing.T) {
 	s := serve(t)
 	gone, arrived := make(chan bool), make(chan bool)
 	s.before = func(_ http.ResponseWriter, r *http.Request) bool {
@@ -306,7 +306,7 @@ func TestTransferThatStandsStillFails(t *testing.T) {
 	}
 }
 
-func TestLeastRecentlyUsedGoesAndWhatIsInUseStays(t *testing.T) {
+func TestLeastRecentlyUsedGoesAndImagesInUseStay(t *testing.T) {
 	s, dir := serve(t), t.TempDir()
 	body := func(i int) string { return strings.Repeat(fmt.Sprint(i), 100) }
 	for i := range 9 {

@@ -343,7 +343,7 @@ func TestNoInitAndNoSleepInTests(t *testing.T) {
 // advances a fake clock and waits for nothing.
 func inBubble(s source) bool { return slices.Contains(imports(s.ast), "testing/synctest") }
 
-func TestTheProjectSpeaksOfItselfAlone(t *testing.T) {
+func TestNoPathsOfThisMachine(t *testing.T) {
 	words := []string{"/" + "work/", "proxy." + "golang.org", "registry." + "npmjs", "deb." + "debian.org", "/" + "root/"}
 	for _, s := range sources(t) {
 		for _, w := range words {

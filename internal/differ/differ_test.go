@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestDifferTellsByName: what people know by a name is told by it, wherever it stands.
-func TestDifferTellsByName(t *testing.T) {
+// TestDifferUsesNames: what people know by a name is told by it, wherever it stands.
+func TestDifferUsesNames(t *testing.T) {
 	type variable struct{ Name, Value string }
 	type port struct {
 		Name  string

@@ -8,9 +8,9 @@ import (
 	"cantina/action"
 )
 
-// TestPlanTellsNoSecrets: a plan says that a variable changes, came or went, not its
+// TestPlanPrintsNoSecrets: a plan says that a variable changes, came or went, not its
 // value.
-func TestPlanTellsNoSecrets(t *testing.T) {
+func TestPlanPrintsNoSecrets(t *testing.T) {
 	was := action.Workload{Env: []action.Variable{{Name: "A", Value: "hunter1"}, {Name: "B", Value: "same"}}}
 	is := action.Workload{Env: []action.Variable{{Name: "A", Value: "hunter2"}, {Name: "B", Value: "same"}, {Name: "C", Value: "hunter3"}}}
 	changes := Fields("", was, is)

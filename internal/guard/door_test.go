@@ -70,7 +70,7 @@ func ask(t *testing.T, d *guard.Door, change func(*http.Request)) (int, string) 
 	return a.StatusCode, string(text)
 }
 
-func TestWhoMayCall(t *testing.T) {
+func TestPermittedCallers(t *testing.T) {
 	d := open(t, guard.Listener{Address: "127.0.0.1:0", Token: token, Hosts: []string{"Cantina.example"}}, nil)
 	_, port, _ := net.SplitHostPort(d.Address())
 	for name, c := range map[string]struct {
@@ -242,7 +242,7 @@ func TestSlowCallersAreClosed(t *testing.T) {
 	}
 }
 
-func TestWhatUnpacksToTooMuchEndsSoon(t *testing.T) {
+func TestOversizeArchivesEndEarly(t *testing.T) {
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
 	if _, err := io.Copy(w, io.LimitReader(endless{}, 64<<20)); err != nil {

@@ -13,9 +13,9 @@ import (
 	"cantina/internal/guard"
 )
 
-// TestWhoListens: both ways of asking name the user of a listener, on each family, also of one
+// TestTheUserOfAListener: both ways of asking name the user of a listener, on each family, also of one
 // that listens everywhere.
-func TestWhoListens(t *testing.T) {
+func TestTheUserOfAListener(t *testing.T) {
 	for listen, call := range map[string]string{"127.0.0.1:0": "127.0.0.1", "[::1]:0": "::1", "0.0.0.0:0": "127.0.0.1", "[::]:0": "::1"} {
 		ln, err := net.Listen("tcp", listen)
 		if err != nil {

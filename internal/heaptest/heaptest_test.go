@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestFindsWhatStays: a map from which nothing is removed is found by name; one that is emptied is not.
-func TestFindsWhatStays(t *testing.T) {
+// TestFindsLeftovers: a map from which nothing is removed is found by name; one that is emptied is not.
+func TestFindsLeftovers(t *testing.T) {
 	if os.Getenv(marker) != "" {
 		t.Skip("for the first process alone")
 	}
@@ -29,7 +29,7 @@ func keep(i int) { kept[i] = strings.Repeat("x", 20) }
 
 func TestKeeps(t *testing.T) {
 	if os.Getenv(marker) != t.Name() {
-		t.Skip("run by TestFindsWhatStays")
+		t.Skip("run by TestFindsLeftovers")
 	}
 	Levels(t, Config{Round: keep, Things: 1, Rounds: 1000})
 }

@@ -21,10 +21,10 @@ import (
 	"cantina/worker"
 )
 
-// TestEveryCallAtACellSaysWhomItMeans: every call of the definition has a Callee, and one that
+// TestEveryCallAtACellNamesItsCallee: every call of the definition has a Callee, and one that
 // names another cell, or none, is refused before anything is done; what the session does not
 // check itself is refused for another process or an older term, too.
-func TestEveryCallAtACellSaysWhomItMeans(t *testing.T) {
+func TestEveryCallAtACellNamesItsCallee(t *testing.T) {
 	a := &witness{agent: agent{}}
 	s := httptest.NewUnstartedServer(NewCellHandler(a))
 	s.EnableHTTP2 = true

@@ -59,9 +59,9 @@ func TestATermKnowsItsOwnCells(t *testing.T) {
 	}
 }
 
-// TestMemoryOfWhatIsGone: of cells that came, were called and went nothing stays: neither in the
+// TestMemoryIsFreed: of cells that came, were called and went nothing stays: neither in the
 // directory of the leader nor on the connections that cells keep.
-func TestMemoryOfWhatIsGone(t *testing.T) {
+func TestMemoryIsFreed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("make test runs it, without the race detector")
 	}

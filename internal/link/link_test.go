@@ -99,7 +99,7 @@ func client(t *testing.T, servers ...string) *LeaderClient {
 	return c
 }
 
-func TestEverythingACellSaysArrives(t *testing.T) {
+func TestEveryReportOfACellArrives(t *testing.T) {
 	l := &leader{}
 	c := client(t, serve(t, func() (cell.Leader, error) { return l, nil }))
 	ctx := context.Background()

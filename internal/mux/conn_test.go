@@ -211,7 +211,7 @@ func TestTooManyAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-func TestWhoTakesNoLine(t *testing.T) {
+func TestRefusedUpgrades(t *testing.T) {
 	plain := httptest.NewServer(http.NotFoundHandler())
 	defer plain.Close()
 	c := newClient(t, Config{Connect: func(ctx context.Context) (net.Conn, error) {

@@ -10,9 +10,9 @@ import (
 	"cantina/internal/heaptest"
 )
 
-// TestMemoryOfWhatIsGone: of connections that were opened, used in both directions and ended by
+// TestMemoryIsFreed: of connections that were opened, used in both directions and ended by
 // either end, with calls under way or without, nothing stays.
-func TestMemoryOfWhatIsGone(t *testing.T) {
+func TestMemoryIsFreed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("make test runs it, without the race detector")
 	}

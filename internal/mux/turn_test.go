@@ -129,9 +129,9 @@ func TestLateIsNotCut(t *testing.T) {
 	}
 }
 
-// TestSilenceWhereNothingIsKnown: over what is no socket, a request without an answer in time ends
+// TestSilenceWithoutASocket: over what is no socket, a request without an answer in time ends
 // the connection, unless it was given up.
-func TestSilenceWhereNothingIsKnown(t *testing.T) {
+func TestSilenceWithoutASocket(t *testing.T) {
 	near, far := net.Pipe()
 	go io.Copy(io.Discard, far)
 	defer far.Close()

@@ -89,9 +89,9 @@ func (r *real) follow(ctx context.Context, c *api.Client, q *pb.OutputQuery, fir
 	}
 }
 
-// TestMemoryOfWhatIsGoneFromLogs: of those who followed an output through a server and a cell nothing stays,
+// TestMemoryIsFreedOfLogFollowers: of those who followed an output through a server and a cell nothing stays,
 // however it ended: by the reader, by its context, by the end of its connection or of the output.
-func TestMemoryOfWhatIsGoneFromLogs(t *testing.T) {
+func TestMemoryIsFreedOfLogFollowers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("make test runs it, without the race detector")
 	}

@@ -143,9 +143,9 @@ var bounded = map[string]string{
 	"worker.(*Leader).forget": "16,384 ids of dead processes, so that a late beat gets the right answer",
 }
 
-// TestMemoryOfWhatIsGone: nothing of what was made and is gone again stays in the leader's memory,
+// TestMemoryIsFreed: nothing of what was made and is gone again stays in the leader's memory,
 // or in that of the cells. Each kind of work is made and removed in numbers, and ten times as often.
-func TestMemoryOfWhatIsGone(t *testing.T) {
+func TestMemoryIsFreed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("make test runs it, without the race detector")
 	}

@@ -88,8 +88,8 @@ func TestUnrelatedProcessesStay(t *testing.T) {
 	}
 }
 
-// TestWhatADeadProcessLeftIsSwept: the group of a process that is gone goes with the next process tree.
-func TestWhatADeadProcessLeftIsSwept(t *testing.T) {
+// TestLeftoversOfADeadProcessAreRemoved: the group of a process that is gone goes with the next process tree.
+func TestLeftoversOfADeadProcessAreRemoved(t *testing.T) {
 	b := New(false)
 	if b.group == nil {
 		t.Skip("no unified control group here")

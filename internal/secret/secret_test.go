@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestNothingPrintsIt tries all the ways in which a value gets into text by mistake.
-func TestNothingPrintsIt(t *testing.T) {
+// TestSecretsAreNeverPrinted tries all the ways in which a value gets into text by mistake.
+func TestSecretsAreNeverPrinted(t *testing.T) {
 	const value = "hunter2hunter2"
 	s := New(value)
 	type config struct {

@@ -409,9 +409,9 @@ schedules:
 	w.check()
 }
 
-// TestUndrainSavesWhatRuns: an undrain cancels the evacuation of what still runs, also when it
+// TestUndrainKeepsRunningInstances: an undrain cancels the evacuation of what still runs, also when it
 // comes before the cell has said that it is being emptied, and what waited is placed at once.
-func TestUndrainSavesWhatRuns(t *testing.T) {
+func TestUndrainKeepsRunningInstances(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, nil, 1, 1) // beats every 5 s: longer than the drain
 	apply(t, c.addr(), "domain: d\nservices:\n  web: {command: ["+w.command()+", web, sleep, \"1000\"], instances: 3}\n")

@@ -14,9 +14,9 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-// TestEventsShowWhatListsShow: whoever follows the events of anything sees each row as a list
+// TestEventsAndListsAgree: whoever follows the events of anything sees each row as a list
 // shows it, field by field, once nothing moves any more.
-func TestEventsShowWhatListsShow(t *testing.T) {
+func TestEventsAndListsAgree(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, patient, 1, 1)
 	apply(t, c.addr(), fmt.Sprintf(`services:

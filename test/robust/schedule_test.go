@@ -88,9 +88,9 @@ func exactly(t *testing.T, w *witness, fired, skipped int) {
 	t.Logf("%d firings from %s to %s", fired, first.Format(time.TimeOnly), last.Format(time.TimeOnly))
 }
 
-// TestReplaceStartsWhenTheCellSaysSo: the next run begins as soon as the earlier one is
+// TestReplaceStartsAfterTheReportOfTheCell: the next run begins as soon as the earlier one is
 // gone, and never beside it.
-func TestReplaceStartsWhenTheCellSaysSo(t *testing.T) {
+func TestReplaceStartsAfterTheReportOfTheCell(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, patient, 1, 1)
 	apply(t, c.addr(), fmt.Sprintf(`
