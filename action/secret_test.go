@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestEnvironmentIsNotPrinted: whatever prints a workload prints no value of its
-// environment.
+// TestEnvironmentIsNotPrinted: no way to print a workload shows a value of its environment.
 func TestEnvironmentIsNotPrinted(t *testing.T) {
 	const value = "hunter2"
 	env := []Variable{{Name: "PASSWORD", Value: value}}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestImpossibleArguments: what is permitted can be started with, one byte more is refused.
+// TestImpossibleArguments: a program starts with arguments of the permitted size; one byte more is refused.
 func TestImpossibleArguments(t *testing.T) {
 	name, run := "TOKEN", &Run{Path: "/bin/true"}
 	longest := Variable{Name: name, Value: strings.Repeat("x", MaxText-len(name)-1)}

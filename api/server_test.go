@@ -38,7 +38,7 @@ type calls = cantinav1connect.CantinaServiceClient
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a server over a fake leader, and a client of it.
+// world has a server over a fake leader, and a client of that server.
 type world struct {
 	*apitest.Fake
 	server *api.Server

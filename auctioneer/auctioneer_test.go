@@ -65,7 +65,7 @@ func (f *fakeCells) take() []string {
 	return c
 }
 
-// fakeBoard records what it hears.
+// fakeBoard records all calls.
 type fakeBoard struct {
 	mu         sync.Mutex
 	waiting    []string
@@ -188,8 +188,8 @@ func TestRefusalByACellIsReportedAndCarriedOver(t *testing.T) {
 	})
 }
 
-// TestACallWithoutAnswerIsMadeAgain: whether the cell has the work is unknown, so it is asked, more and more slowly,
-// under the same ids; meanwhile it gets no other. What is not claimed in its time is left to convergence.
+// TestACallWithoutAnswerIsMadeAgain: the cell may have the work, so the call is repeated at growing intervals under
+// the same ids. Meanwhile the cell gets no other call. Work that is not claimed in time is left to convergence.
 func TestACallWithoutAnswerIsMadeAgain(t *testing.T) {
 	within(t, func(t *testing.T, r rig) {
 		r.join("a", 100)
@@ -230,7 +230,7 @@ func TestDeliveredWorkIsNotSentAgain(t *testing.T) {
 	})
 }
 
-// TestASuccessorGetsItsOwnCalls: what was sent to a process that is gone is not sent to the next one of its cell.
+// TestASuccessorGetsItsOwnCalls: a call to an ended process is not sent to the next process of its cell.
 func TestASuccessorGetsItsOwnCalls(t *testing.T) {
 	within(t, func(t *testing.T, r rig) {
 		r.join("a", 100)
@@ -248,7 +248,8 @@ func TestASuccessorGetsItsOwnCalls(t *testing.T) {
 	})
 }
 
-// TestCallsAreBounded: not more than so many calls at once, and so many items in each, whatever is asked for.
+// TestCallsAreBounded: the number of concurrent calls and the items of each call are limited, for any number of
+// requests.
 func TestCallsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rig{cells: &fakeCells{block: make(chan struct{})}, board: &fakeBoard{}}
@@ -309,8 +310,8 @@ func TestClaimConfirms(t *testing.T) {
 	})
 }
 
-// TestOnlyChangesOfRoomAreReported: a heartbeat that says the same again wakes nobody; a
-// session that comes, goes or has a new process does.
+// TestOnlyChangesOfRoomAreReported: a heartbeat without a change wakes no waiter. A session that begins, ends or
+// has a new process does.
 func TestOnlyChangesOfRoomAreReported(t *testing.T) {
 	within(t, func(t *testing.T, r rig) {
 		r.join("a", 100)
@@ -414,8 +415,8 @@ func BenchmarkRequestToPerform(b *testing.B) {
 	<-ended
 }
 
-// TestTheLoopWithoutGoroutines: one call to a process at a time, what comes meanwhile goes
-// with the next, and nothing is woken by what changes nothing.
+// TestTheLoopWithoutGoroutines: a process gets one call at a time. Later items go with the next call, and an event
+// without a change wakes no call.
 func TestTheLoopWithoutGoroutines(t *testing.T) {
 	var begun []func()
 	var watched int

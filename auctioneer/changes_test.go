@@ -10,8 +10,8 @@ import (
 	"cantina/resource"
 )
 
-// TestAChangeWaitsForNoRound: whoever has a change leaves it for the one that has the lock, which
-// makes all of them, in order, when it gives the lock back.
+// TestAChangeWaitsForNoRound: a caller leaves its change for the holder of the lock. The holder makes all changes,
+// in order, when it releases the lock.
 func TestAChangeWaitsForNoRound(t *testing.T) {
 	within(t, func(t *testing.T, r rig) {
 		r.join("a", 100)

@@ -450,8 +450,7 @@ type tb interface {
 	Fatalf(string, ...any)
 }
 
-// end ends an invocation and applies what follows; ok = there was something to
-// store.
+// end ends an invocation and applies the update; ok = the update had something to store.
 func end(b *Board, k Key, i fence.Invocation, r Report, guard int) (Update, bool) {
 	u := b.End(k, i, r, guard)
 	b.Apply(u)

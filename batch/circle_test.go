@@ -6,9 +6,8 @@ import (
 	"cantina/batch"
 )
 
-// TestJobsThatWaitForEachOther: files that are applied one after the other can make a circle of jobs.
-// None of them starts, and what is said of them names the circle, also of a job that only waits
-// for one of it.
+// TestJobsThatWaitForEachOther: files that are applied one after the other can make a circle of jobs. None of them
+// starts. Their reasons name the circle, also for a job outside that waits for one of them.
 func TestJobsThatWaitForEachOther(t *testing.T) {
 	b, err := batch.NewBoard(batch.ForestSpec{Name: "f", Levels: []string{"db"}})
 	if err != nil {

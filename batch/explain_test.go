@@ -87,8 +87,8 @@ func TestQuoted(t *testing.T) {
 	}
 }
 
-// TestExplainCountsDown: what is left of a backoff is told by the time of the question, not
-// by when the board last heard of the time, which is when something was due.
+// TestExplainCountsDown: the rest of a backoff is computed at the time of the question, not at the last event of
+// the board.
 func TestExplainCountsDown(t *testing.T) {
 	b := twoHosts(t)
 	n := int64(0)

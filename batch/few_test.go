@@ -152,7 +152,7 @@ func TestResultsOfPausedJobs(t *testing.T) {
 	}
 }
 
-// TestEndsInWords: what the process was ended by is not said twice.
+// TestEndsInWords: the cause of an end is printed once.
 func TestEndsInWords(t *testing.T) {
 	for _, c := range []struct {
 		s            Status
@@ -236,7 +236,7 @@ func TestUseOfARemovedLevel(t *testing.T) {
 	checkBoard(t, b)
 }
 
-// TestAPickKeepsItsDraws, whatever its job takes from now on.
+// TestAPickKeepsItsDraws: later changes of the resources of its job do not change them.
 func TestAPickKeepsItsDraws(t *testing.T) {
 	b := newBoard(t, ForestSpec{Name: "f", Levels: []string{"db"}, Limits: map[string]map[string]Limit{
 		LevelInstance: {"all": {Limit: 4}},

@@ -15,7 +15,7 @@ import (
 	"cantina/resource"
 )
 
-// teller prints what a board of jobs decides in a random history.
+// teller prints the decisions of a board of jobs in a random history.
 type teller struct {
 	t       *testing.T
 	rng     *rand.Rand
@@ -27,7 +27,7 @@ type teller struct {
 	nodes   []batch.NodeSpec
 }
 
-// TestHistories: what a board starts, stores and explains, word for word.
+// TestHistories compares all starts, stored rows and explanations of a board with a stored text.
 func TestHistories(t *testing.T) {
 	occupy := history.Open(t, "testdata/histories.txt")
 	for n := range 60 {

@@ -7,8 +7,8 @@ import (
 	"cantina/resource"
 )
 
-// play is a board of two hosts, h1 with the nodes a, b and c and h2 with d, e and f, in this order.
-// A host has two slots and two io, of which a task takes one slot unless it says more.
+// play is a board of two hosts: h1 with the nodes a, b and c, and h2 with d, e and f, in this order. A host has two
+// slots and two io. A task takes one slot by default.
 type play struct {
 	t *testing.T
 	b *Board
@@ -45,7 +45,7 @@ func (p *play) job(name string, needs map[string]resource.Amounts, only ...strin
 // at sets the clock, in milliseconds.
 func (p *play) at(ms int64) *play { p.b.Advance(ms); return p }
 
-// starts compares what is picked, and starts it.
+// starts compares the picked tasks, and starts them.
 func (p *play) starts(want string) *play {
 	p.t.Helper()
 	s := p.b.Pick(9)
@@ -225,7 +225,7 @@ func TestRoomLeftForOthers(t *testing.T) {
 	}
 }
 
-// TestRoomIsReservedWhereLeastIsLacking, as a share of what a node has.
+// TestRoomIsReservedWhereLeastIsLacking: the shortage counts as a share of the capacity of a node.
 func TestRoomIsReservedWhereLeastIsLacking(t *testing.T) {
 	io := func(slots, io int) map[string]resource.Amounts {
 		return map[string]resource.Amounts{"host": {"slots": slots, "io": io}}
@@ -259,7 +259,7 @@ func TestRoomOfTheRoot(t *testing.T) {
 	p.at(2000).starts("").at(40_000).starts("").kept("root:instance").ends("narrow:a").starts("").ends("narrow:b").starts("root:instance").kept("")
 }
 
-// TestRoomAboveTheNodes that is reserved holds back what shares only the root, whatever its host.
+// TestRoomAboveTheNodes: a reservation there holds back tasks that share only the root, on any host.
 func TestRoomAboveTheNodes(t *testing.T) {
 	all := func(n int) map[string]resource.Amounts {
 		return map[string]resource.Amounts{LevelInstance: {"all": n}, "host": {"slots": 0}}

@@ -45,7 +45,8 @@ func until(t *testing.T, b *Board, from, most int64) int64 {
 	return 0
 }
 
-// TestAWideNeedOnANodeIsNotStarved by narrow ones: its wait is bounded, and both say why.
+// TestAWideNeedOnANodeIsNotStarved by narrow ones: its wait is bounded, and the reasons of both name the
+// reservation.
 func TestAWideNeedOnANodeIsNotStarved(t *testing.T) {
 	b := hosts(t)
 	b.Advance(1000)

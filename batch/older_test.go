@@ -2,8 +2,8 @@ package batch
 
 import "testing"
 
-// TestARealEndOfAnOlderRunIsKept: what a process says of a run is stored though a later one
-// is on, which may turn out never to have started. That an older run is lost is not.
+// TestARealEndOfAnOlderRunIsKept: the report of a process about its run is stored although a later run is placed,
+// which may never have started. The loss of an older run is not stored.
 func TestARealEndOfAnOlderRunIsKept(t *testing.T) {
 	k := Key{"a", "db11"}
 	for name, c := range map[string]struct {

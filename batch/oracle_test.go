@@ -232,7 +232,7 @@ func bruteForce(b *Board, most int) string {
 	return strings.Join(out, " ")
 }
 
-// checkBoard recomputes what is drawn and counted.
+// checkBoard recomputes all draws and counts.
 func checkBoard(t fataler, b *Board) {
 	used := make([][]int, len(b.f.used))
 	for l := range used {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestAnIncompleteTaskRunsOnceInASecond: one that took longer runs again at once, a shorter
-// one a second after its end, and Explain says so. One that its cell moved has no pause.
+// TestAnIncompleteTaskRunsOnceInASecond: a run of more than a second is followed at once by the next, a shorter one
+// a second after its end. Explain shows the pause. A task that its cell moved has no pause.
 func TestAnIncompleteTaskRunsOnceInASecond(t *testing.T) {
 	for name, c := range map[string]struct {
 		took   int64

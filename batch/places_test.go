@@ -80,7 +80,7 @@ func smaller(t *testing.T) *Board {
 	return b
 }
 
-// TestJobIsGoneBeforeAnEndIsStored: what ran gives back what it drew, and nothing else changes.
+// TestJobIsGoneBeforeAnEndIsStored: the run returns its draws, and all else stays the same.
 func TestJobIsGoneBeforeAnEndIsStored(t *testing.T) {
 	b := twoHosts(t)
 	n := int64(0)
@@ -98,8 +98,8 @@ func TestJobIsGoneBeforeAnEndIsStored(t *testing.T) {
 	checkBoard(t, b)
 }
 
-// TestTheBestOfManyNodes: whatever comes and goes among 120 nodes of forty hosts, those that are ready
-// start in their order.
+// TestTheBestOfManyNodes: 120 nodes of forty hosts become ready and unready at random; the ready ones start in
+// their order.
 func TestTheBestOfManyNodes(t *testing.T) {
 	var nodes []NodeSpec
 	for i := range 160 {

@@ -106,7 +106,7 @@ func TestARefusalThatComesLate(t *testing.T) {
 	}
 }
 
-// TestPickedAndRunning are two: what is picked does not run yet, what runs is not picked any more.
+// TestPickedAndRunning: a picked task does not run yet, and a running task is not picked any more.
 func TestPickedAndRunning(t *testing.T) {
 	b := pairs(t)
 	put(t, b, Job{Name: "j"})
@@ -170,7 +170,7 @@ func TestAnUnknownJob(t *testing.T) {
 	}
 }
 
-// TestStatusesAtTheirBounds: the longest text and data, and what is said of bits that cannot be.
+// TestStatusesAtTheirBounds has the longest text and data, and the errors for impossible bits.
 func TestStatusesAtTheirBounds(t *testing.T) {
 	data := func(n int) string { return `{"a":"` + strings.Repeat("x", n-8) + `"}` }
 	for name, c := range map[string]struct{ text, want string }{
@@ -193,7 +193,7 @@ func TestStatusesAtTheirBounds(t *testing.T) {
 	}
 }
 
-// TestRoomThatIsLess than what is taken of it by now keeps only those from starting that need some.
+// TestRoomThatIsLess than its current use holds back only tasks that need some.
 func TestRoomThatIsLess(t *testing.T) {
 	p := full(t)
 	spec := p.b.Spec()
@@ -265,7 +265,7 @@ func TestABistroTaskThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestNothingRunsWithoutAnInvocation: what is reported so is not booked, and takes the place of no pick.
+// TestNothingRunsWithoutAnInvocation: a report without one is not recorded, and takes the place of no pick.
 func TestNothingRunsWithoutAnInvocation(t *testing.T) {
 	b := pairs(t)
 	unknown := Key{"gone", "a"}

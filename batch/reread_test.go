@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestARefusalAfterTheNodesWereReadAnew: the place that a pick was made at is another's
-// then, or nobody's: nothing is shut for it, and the pick may be made again.
+// TestARefusalAfterTheNodesWereReadAnew: the place of the pick belongs to another node by then, or to none. No
+// place is closed, and the pick may be made again.
 func TestARefusalAfterTheNodesWereReadAnew(t *testing.T) {
 	for _, scope := range []Scope{ScopeJob, ScopeHost, ScopeNode} {
 		b := twoHosts(t)
@@ -34,8 +34,7 @@ func TestARefusalAfterTheNodesWereReadAnew(t *testing.T) {
 	}
 }
 
-// TestReadingTheNodesAgainKeepsNoTimers: what a board remembers does not grow with every
-// reading of its nodes.
+// TestReadingTheNodesAgainKeepsNoTimers: the memory of a board does not grow with each reading of its nodes.
 func TestReadingTheNodesAgainKeepsNoTimers(t *testing.T) {
 	const records = 100
 	var nodes []NodeSpec

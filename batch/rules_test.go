@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestStatusAfterAReport has what each kind of report makes of what was stored.
+// TestStatusAfterAReport has the stored status after each kind of report, for each earlier status.
 func TestStatusAfterAReport(t *testing.T) {
 	rules := Rules{Next: NextBackoff{Seconds: 30}, Retries: 2, Guard: 66}
 	prev := Status{Bits: Error | UsesBackoff, Backoff: 15, Attempts: 2, Losses: 4}

@@ -219,8 +219,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestTheWorseOfEndAndStatusCounts: every end with every status in every form. What was
-// written is never better than the end, and its data is kept as progress.
+// TestTheWorseOfEndAndStatusCounts tries every end with every status in every form. The stored status is never
+// better than the end, and its data is kept as progress.
 func TestTheWorseOfEndAndStatusCounts(t *testing.T) {
 	ends := map[string]struct {
 		e    Ended

@@ -45,8 +45,8 @@ func is(t *testing.T, b *Board, job string, want Progress) {
 	}
 }
 
-// TestAFailureGoesThroughTheChain: what waits for a batch task that failed for good ends with it,
-// names it, and goes on when that one is retried.
+// TestAFailureGoesThroughTheChain: tasks that wait for a failed batch task end with it and name it. They go on when
+// that task is retried.
 func TestAFailureGoesThroughTheChain(t *testing.T) {
 	b, n := chain(t)
 	if got := strings.Join(b.Touched(), " "); got != "second third" {
@@ -86,8 +86,8 @@ func retry(t *testing.T, b *Board, job string) {
 	}
 }
 
-// TestOtherThingsThatWillNotBeDone strand what waits for them too, until a change: a job that is
-// gone, is invalid, or does not run on the node. A pause does not: it is only said.
+// TestOtherThingsThatWillNotBeDone strand their waiting tasks too, until a change: a removed job, an invalid job,
+// or one that does not run on the node. A pause strands no task: it is only reported.
 func TestOtherThingsThatWillNotBeDone(t *testing.T) {
 	for name, c := range map[string]struct {
 		change   func(b *Board)
@@ -117,7 +117,7 @@ func TestOtherThingsThatWillNotBeDone(t *testing.T) {
 	}
 }
 
-// TestStrandedAfterALoad: a new leader finds the same, whatever the order in which it reads.
+// TestStrandedAfterALoad: a new leader strands the same tasks, for any order of reading.
 func TestStrandedAfterALoad(t *testing.T) {
 	old, _ := chain(t)
 	for _, order := range [][]string{{"first", "second", "third"}, {"third", "second", "first"}} {

@@ -440,8 +440,8 @@ func TestAFixedPortStopsFirst(t *testing.T) {
 	})
 }
 
-// TestPortsThatNeverFitAreRefused: at plan, apply and scale, with what other services fix; what
-// takes no more ports than before is not asked.
+// TestPortsThatNeverFitAreRefused at plan, apply and scale, counting the fixed ports of other services. A change
+// that takes no more ports than before is not checked.
 func TestPortsThatNeverFitAreRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		d := web(2, "1")
@@ -480,8 +480,8 @@ func TestPortsThatNeverFitAreRefused(t *testing.T) {
 	})
 }
 
-// TestBecomingExclusiveIsStopFirstAndWarns: an instance of a version that was not exclusive
-// is stopped before an exclusive one starts; plan and apply say what that does not prove.
+// TestBecomingExclusiveIsStopFirstAndWarns: an instance of a version that was not exclusive is stopped before an
+// exclusive one starts. Plan and apply warn that this does not prove its end.
 func TestBecomingExclusiveIsStopFirstAndWarns(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.apply([]lrp.Desired{web(1, "1")}, nil)

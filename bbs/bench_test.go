@@ -45,8 +45,8 @@ func (idle) Stale() bool                 { return false }
 // Send does nothing.
 func (idle) Send(*task.Task) bool { return true }
 
-// BenchmarkTasks is desire, start and complete of tasks by 16 callers on the memory
-// store: what the board itself costs.
+// BenchmarkTasks measures the cost of the board alone: desire, start and complete of tasks by 16 callers on the
+// memory store.
 func BenchmarkTasks(b *testing.B) {
 	clock := run.Kernel()
 	s, err := store.New(mem.New(mem.Config{}), store.Config{Clock: clock, NewCluster: true})

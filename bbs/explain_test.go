@@ -13,8 +13,8 @@ import (
 	"cantina/task"
 )
 
-// coherent demands of an explanation that what is as wanted says nothing else, and that
-// what is not is in another state than it should be, for a reason.
+// coherent checks an explanation: an object that is as desired gives nothing more. Any other object is in another
+// state than the desired one, and gives a reason.
 func coherent(t *testing.T, what string, e plan.Explanation) {
 	t.Helper()
 	switch {
@@ -120,8 +120,8 @@ func TestCrashesInWords(t *testing.T) {
 	}
 }
 
-// TestStoppingInstancesAreShown: whatever the cause, an instance that is being stopped is neither
-// routable nor as wanted, and the time that it has left is said.
+// TestStoppingInstancesAreShown: for each cause, a stopping instance is neither routable nor as desired, and its
+// remaining time is shown.
 func TestStoppingInstancesAreShown(t *testing.T) {
 	now := time.Unix(1e9, 0).UTC()
 	by := lrp.Identity{Instance: "i", Cell: "c1", Proc: "p"}

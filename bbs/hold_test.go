@@ -12,9 +12,9 @@ import (
 	"cantina/worker"
 )
 
-// TestTheInitialWaitHoldsPlacement: while rows may be older than what cells run, tasks and exclusive
-// instances ask for no place, say why, and end by nothing but their own time-out. When the wait is
-// over they are placed at once, the others were all the while.
+// TestTheInitialWaitHoldsPlacement: while rows may be older than the work of cells, tasks and exclusive instances
+// request no placement. They report the reason, and end only by their own timeout. All others are placed all the
+// while, and these at once when the wait is over.
 func TestTheInitialWaitHoldsPlacement(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.setStale(true)
@@ -68,7 +68,7 @@ func TestTheInitialWaitHoldsPlacement(t *testing.T) {
 	})
 }
 
-// TestAStaleTermBeginsWithoutAsking: so it is for what an earlier term has left.
+// TestAStaleTermBeginsWithoutAsking: the wait also holds tasks that an earlier term has left.
 func TestAStaleTermBeginsWithoutAsking(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{}); err != nil {

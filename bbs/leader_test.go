@@ -32,9 +32,9 @@ func TestARolloutGoesOnUnderANewLeader(t *testing.T) {
 	})
 }
 
-// TestANewLeaderTrustsNoHealthThatItDidNotSee: an instance of the new version that was
-// RUNNING when nobody led may have ended. It counts once its cell can tell and its
-// time has passed; and the time without a leader is none without progress.
+// TestANewLeaderTrustsNoHealthThatItDidNotSee: an instance of the new version that was RUNNING without a leader may
+// have ended. It counts once its cell can report and its time has passed. The time without a leader does not count
+// as time without progress.
 func TestANewLeaderTrustsNoHealthThatItDidNotSee(t *testing.T) {
 	for _, ended := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, r *rig) {
@@ -189,9 +189,9 @@ func TestUnlistedMembers(t *testing.T) {
 	})
 }
 
-// TestAnUntrustedListDeclaresNoProcessDead: while a leader does not believe its member list,
-// what a row names may live; one that says so keeps its rows, the others lose them when
-// the list is believed. And who was reaped all the same takes work again when it lives.
+// TestAnUntrustedListDeclaresNoProcessDead: while a leader does not trust its member list, a process that a row
+// names may be alive. A process that reports keeps its rows; the others lose them when the list is trusted. A
+// process that was reaped wrongly takes work again when it is alive.
 func TestAnUntrustedListDeclaresNoProcessDead(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.apply([]lrp.Desired{web(2, "1")}, nil)

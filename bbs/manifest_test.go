@@ -141,9 +141,8 @@ func TestOneThingLargerThanATransaction(t *testing.T) {
 	})
 }
 
-// TestAPromisedApplyMeetsARowThatCannotBeRead: a leader died in the middle of a large
-// application, and a row that the rest of it writes cannot be read any more: that part
-// is left out, the rest goes on, and the term lasts.
+// TestAPromisedApplyMeetsARowThatCannotBeRead: a leader died in the middle of a large application, and a row of the
+// rest has become unreadable. That part is left out, the rest goes on, and the term lasts.
 func TestAPromisedApplyMeetsARowThatCannotBeRead(t *testing.T) {
 	for _, key := range []string{domainRow("d"), ServiceRow(webNamed("s030")), appliedRow("d", "once"), idemRow("k")} {
 		t.Run(key, func(t *testing.T) {

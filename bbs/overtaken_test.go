@@ -13,9 +13,9 @@ import (
 	"cantina/task"
 )
 
-// TestARowThatIsBackGoesToTheSuccessor: while nobody could read a row, its process was succeeded by
-// another of the cell; what survives the restart may be with that one, so the row goes to it, in
-// the same term and in a later one, and what does not survive is dead.
+// TestARowThatIsBackGoesToTheSuccessor: while a row was unreadable, its process was succeeded by another process of
+// the cell. Work that survives the restart may be with the successor, so its row goes there, in the same term and
+// in a later one. Work that does not survive is dead.
 func TestARowThatIsBackGoesToTheSuccessor(t *testing.T) {
 	kept := lrp.ServiceKey{Domain: "d", Name: "web"}
 	type step func(r *rig)

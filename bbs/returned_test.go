@@ -8,8 +8,8 @@ import (
 	"cantina/event"
 )
 
-// TestARestoredRowIsAnnounced: whoever follows the events did not know a row that could not be
-// read, and hears of it when an operator has restored it; of a service with its instances.
+// TestARestoredRowIsAnnounced: a reader of the events did not know an unreadable row, and gets an event when an
+// operator has restored it. A service is announced with its instances.
 func TestARestoredRowIsAnnounced(t *testing.T) {
 	for _, c := range []struct {
 		kind string

@@ -24,8 +24,8 @@ import (
 	"cantina/worker"
 )
 
-// rig is a board on a memory store with a fake auctioneer and fake cells, inside a
-// synctest bubble. What the board asks for is collected; serve does it.
+// rig is a board on a memory store with a fake auctioneer and fake cells, inside a synctest bubble. It collects the
+// requests of the board; serve fulfils them.
 type rig struct {
 	t       *testing.T
 	backend *mem.Backend
@@ -64,7 +64,7 @@ type dying struct {
 	dead bool
 }
 
-// at says which transaction from now on is the first that is lost; 0 = none.
+// at is the number of the first transaction that is lost, counted from now on; 0 = none.
 func (d *dying) at(n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -173,7 +173,7 @@ func (r *rig) Withdraw(lrps []lrp.Key, tasks []TaskID) {
 	r.withdrawn += len(lrps) + len(tasks)
 }
 
-// StopInstance collects what is to be stopped.
+// StopInstance collects the instances to stop.
 func (r *rig) StopInstance(key lrp.Key, who lrp.Identity) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -229,7 +229,7 @@ func (r *rig) Alive(proc string) []worker.Alive {
 	return r.alive[proc]
 }
 
-// Stale is what the test says.
+// Stale returns the value that the test has set.
 func (r *rig) Stale() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -250,8 +250,8 @@ func (r *rig) take() (lrps []LRPWant, tasks []TaskWant, stops []lrp.StopInstance
 	return lrps, tasks, stops
 }
 
-// serve does what was asked for until nothing is: instances run, stopped ones are
-// removed, tasks start (and end when they are named so).
+// serve fulfils the requests until none is left: instances run, stopped ones are removed, tasks start (and end when
+// they are named so).
 func (r *rig) serve() {
 	r.t.Helper()
 	for range 100 {
@@ -331,7 +331,7 @@ func (r *rig) apply(services []lrp.Desired, tasks []plan.NamedTask) plan.Applied
 	return out
 }
 
-// running returns "cell/index" of what runs of a service, by the resolved view.
+// running returns "cell/index" of each running instance of a service, by the resolved view.
 func (r *rig) running(k lrp.ServiceKey) []string {
 	r.t.Helper()
 	page, err := r.b.ListInstances(plan.InstanceFilter{Domain: k.Domain, Service: k.Name, States: []lrp.State{lrp.Running}}, plan.Range{Limit: 1000})

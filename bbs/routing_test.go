@@ -15,9 +15,9 @@ import (
 	"cantina/plan"
 )
 
-// router keeps what a routing consumer makes of the event stream: which instances of
-// each index of web run and are ready, by the rows, and by what readers are shown. Every now and
-// then it loses its connection and resumes, or lists afresh.
+// router keeps the state of a routing consumer of the event stream: the running and the ready instances of each
+// index of web, by the rows and by the view of readers. At times it loses its connection and resumes, or lists
+// afresh.
 type router struct {
 	r   *rig
 	rng *rand.Rand

@@ -8,8 +8,8 @@ import (
 	"cantina/task"
 )
 
-// TestAStaleLeaderStartsNoTask: in a store that went back a task may stand as PENDING while it runs.
-// Only the cell that has it says so, and goes on.
+// TestAStaleLeaderStartsNoTask: in a store that went back, a task may stand as PENDING while it runs. Only its cell
+// reports that, and goes on.
 func TestAStaleLeaderStartsNoTask(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		start := func(guid, proc string, live bool) error {

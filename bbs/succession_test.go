@@ -108,9 +108,9 @@ func where(t *testing.T, r *rig, k lrp.ServiceKey) string {
 	return fmt.Sprint(page.Items[0].Cell, " ", page.Items[0].Proc)
 }
 
-// TestWorkOfASuccessorIsNotDead: an exclusive instance and a task do not survive the restart of
-// their cell, and are released and lost when its process is dead; what the successor has
-// reported a container of, because it does not die, goes to it instead.
+// TestWorkOfASuccessorIsNotDead: an exclusive instance and a task do not survive the restart of their cell. They
+// are released and lost when its process is dead. If the successor has reported a container of theirs as stuck,
+// they go to the successor instead.
 func TestWorkOfASuccessorIsNotDead(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		s := web(1, "1")
@@ -151,11 +151,11 @@ func TestWorkOfASuccessorIsNotDead(t *testing.T) {
 		if t2, _ := r.b.GetTask("t2"); t2.Outcome != task.Lost {
 			t.Errorf("the task that is gone: %+v", t2)
 		}
-		// Who replaces it waits for its end, and not for a process that is dead.
+		// The successor that holds it waits for its end, and not for a process that is dead.
 		if t3, _ := r.b.GetTask("t3"); !t3.Ending() || t3.Holder.Proc != "a2" {
 			t.Errorf("the task that was cancelled and does not die: %+v", t3)
 		}
-		// Nobody speaks for it any more.
+		// No process reports on it any more.
 		r.b.Dead(worker.Dead{Cell: "a", Proc: "a2", Proof: worker.ProofExpiry}, "a2")
 		synctest.Wait()
 		if t1, _ := r.b.GetTask("t1"); t1.Outcome != task.Lost {

@@ -60,8 +60,8 @@ func TestADeadCellLosesItsTasks(t *testing.T) {
 	})
 }
 
-// TestACancelledTaskIsDeletedWhenItsContainerIsGone, and not before: who waits for its end asks
-// for its row. A refused delete changes nothing.
+// TestACancelledTaskIsDeletedWhenItsContainerIsGone, and not before: a caller that waits for its end polls its row.
+// A refused delete changes nothing.
 func TestACancelledTaskIsDeletedWhenItsContainerIsGone(t *testing.T) {
 	for name, over := range map[string]func(r *rig, uid string) error{
 		"gone, as its cell says": func(r *rig, uid string) error {
@@ -174,8 +174,7 @@ func TestAppliedTasksRunOncePerDefinition(t *testing.T) {
 	})
 }
 
-// TestEndedTasksAreKept as long as the leader's settings say; who asks later hears how
-// long that is.
+// TestEndedTasksAreKept as long as the leader's settings require; a later reader gets that duration in the error.
 func TestEndedTasksAreKept(t *testing.T) {
 	for text, c := range map[string]struct {
 		policy task.Policy
@@ -258,9 +257,8 @@ func TestCallbacksOfTasks(t *testing.T) {
 	})
 }
 
-// TestASlowEndPoint: an end that is being delivered is not handed out again, one that was not
-// taken is; the real end of a lost task is handed out at once, and the board says that the
-// delivery of "lost" is no longer wanted.
+// TestASlowEndPoint: an end in delivery is not handed out again; an end that was not taken is. The real end of a
+// lost task is handed out at once, and the board reports that the delivery of "lost" is no longer wanted.
 func TestASlowEndPoint(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		row, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true"), CallbackURL: "http://x"}}, plan.Write{})
@@ -311,8 +309,8 @@ func TestASlowEndPoint(t *testing.T) {
 	})
 }
 
-// TestADeadLetterIsVisible: an end that cannot be delivered is tried again, later and
-// later, also by the next leader, and then counted and told.
+// TestADeadLetterIsVisible: an end that cannot be delivered is retried at growing intervals, also by the next
+// leader. Then it is counted and reported.
 func TestADeadLetterIsVisible(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true"), CallbackURL: "http://x"}}, plan.Write{}); err != nil {
@@ -351,8 +349,8 @@ func TestADeadLetterIsVisible(t *testing.T) {
 	})
 }
 
-// TestATaskThatIsNotStartedInTime fails with the arithmetic of the last refusal; what is
-// tried in vain meanwhile is asked for again.
+// TestATaskThatIsNotStartedInTime fails with the arithmetic of the last refusal. Until then a refused task is
+// requested again.
 func TestATaskThatIsNotStartedInTime(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		row, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{})

@@ -70,7 +70,7 @@ func (r *rig) value(key string) []byte {
 	return row.Value
 }
 
-// damages are the ways in which a record cannot be used, by what the reason says.
+// damages has the ways in which a record can be unusable, by the text of the reason.
 func damages(t *testing.T, value []byte) map[string][]byte {
 	version, kind, payload, err := store.Decode(value)
 	if err != nil {
@@ -95,8 +95,8 @@ func (r *rig) rowsOfEveryKind() map[string]string {
 	}
 }
 
-// TestEveryUnreadableRowIsSetAside: whatever is wrong with a row, of whatever kind, the
-// term begins, the row is counted, counts as existing, and stays as it is.
+// TestEveryUnreadableRowIsSetAside: for any damage and any kind of row, the term begins. The row is counted, counts
+// as existing, and stays as it is.
 func TestEveryUnreadableRowIsSetAside(t *testing.T) {
 	for _, kind := range []string{kindService, kindIndex, kindTask, kindDomain, kindApplied, kindIdem} {
 		inBubble(t, func(t *testing.T, r *rig) {

@@ -17,7 +17,8 @@ func readOnly() (*BBS, *view) {
 	return &BBS{rows: &rows{view: v}, queries: &queries{view: v}, loader: &loader{}}, v
 }
 
-// TestTheViewCountsItsRows: whatever rows change, its figures, lists and pages are those of a look at all rows.
+// TestTheViewCountsItsRows: after any change of rows, its figures, lists and pages equal those of a scan of all
+// rows.
 func TestTheViewCountsItsRows(t *testing.T) {
 	for seed := range 100 {
 		r := rand.New(rand.NewSource(int64(seed)))
@@ -157,7 +158,7 @@ func samePages(t *testing.T, seed int, b *BBS, v *view) {
 	}
 }
 
-// TestAPageOfManyLooksAtFew: a page costs what it shows, whatever there is.
+// TestAPageOfManyLooksAtFew: the cost of a page depends on its rows, not on the total.
 func TestAPageOfManyLooksAtFew(t *testing.T) {
 	b, v := readOnly()
 	k := lrp.ServiceKey{Domain: "d", Name: "s"}

@@ -77,8 +77,8 @@ func (h *hooked) List() []executor.Container {
 	return all
 }
 
-// TestNothingIsReservedBehindTheEnd: work that is being reserved while the cell is told to
-// leave, or its session ends, is refused: it was not among what has been told to the leader.
+// TestNothingIsReservedBehindTheEnd: a reservation is refused when the cell begins to leave or its session ends
+// meanwhile: the leader's list did not contain it.
 func TestNothingIsReservedBehindTheEnd(t *testing.T) {
 	for name, end := range map[string]func(*world){
 		"the cell leaves": func(w *world) { w.cell.Leave() },

@@ -519,8 +519,8 @@ func TestACallOfAnOlderTermOrForAnotherProcessIsRefused(t *testing.T) {
 	})
 }
 
-// TestACellWithoutAClusterIsNotForeign: it joins that of a leader who knows its process, and says to one who does not
-// that it is another process; only a cell that belongs to a cluster is foreign to another.
+// TestACellWithoutAClusterIsNotForeign: it joins the cluster of a leader that knows its process. To another leader
+// it reports a different process. Only a cell that belongs to a cluster is foreign to another.
 func TestACellWithoutAClusterIsNotForeign(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		if err := w.cell.Addressed("x", "someone else"); !errors.Is(err, ErrProc) || errors.Is(err, ErrForeign) {
@@ -535,9 +535,8 @@ func TestACellWithoutAClusterIsNotForeign(t *testing.T) {
 	})
 }
 
-// TestUnmadeContainersAreNotCounted: without control groups a cell makes no container.
-// That is no crash of a service and no retry of a batch task; what comes afterwards is
-// refused as by a full cell, and the probe tells.
+// TestUnmadeContainersAreNotCounted: without control groups a cell makes no container. That is no crash of a
+// service and no retry of a batch task. Later work is refused as by a full cell, and the probe reports the fault.
 func TestUnmadeContainersAreNotCounted(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.exec.FailGroups()

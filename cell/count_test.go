@@ -8,8 +8,8 @@ import (
 	"cantina/worker"
 )
 
-// TestAnOlderCountNeverComesAfter: two counts at once; what one of them has not seen is
-// counted all the same, so that it ends with the session and is in no deregistration.
+// TestAnOlderCountNeverComesAfter: of two concurrent counts, work that one has missed is counted all the same. It
+// ends with the session and is in no deregistration.
 func TestAnOlderCountNeverComesAfter(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		var other sync.WaitGroup

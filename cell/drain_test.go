@@ -42,9 +42,9 @@ func TestADrainedCellRefusesWorkAndInterruptsBatch(t *testing.T) {
 	})
 }
 
-// TestOrdersThatOvertakeOneAnother: an undrain that comes before the drain that it takes back,
-// or a drain that comes after the one that replaced it, empties nothing; under another leader
-// the same name is taken as it comes. The leader hears at once of what has changed.
+// TestOrdersThatOvertakeOneAnother: an undrain that arrives before its drain, or a drain that arrives after its
+// replacement, drains nothing. Under another leader the same name is accepted in the order of arrival. The leader
+// gets each change at once.
 func TestOrdersThatOvertakeOneAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		tell := func(e Drain) {
@@ -79,9 +79,8 @@ func TestOrdersThatOvertakeOneAnother(t *testing.T) {
 	})
 }
 
-// TestADrainEndsAtItsDeadline: what is left ends within a moment of it, also
-// when it comes before the next poll, and the cell says what it waited for. The same
-// drain told again changes nothing; another one begins anew.
+// TestADrainEndsAtItsDeadline: the rest ends within a moment of the deadline, also before the next poll, and the
+// cell reports the work it waited for. A repeated order changes nothing; a different drain begins anew.
 func TestADrainEndsAtItsDeadline(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.runBatch(1, sleeper("1h"))
@@ -138,10 +137,9 @@ func (w *world) runTask(d task.Definition) {
 	}
 }
 
-// TestTheEndOfATaskIsReportedAfterItsEnd: whatever has its container end (the deadline of an
-// drain, a cancellation, an orderly end of the cell), nobody is told
-// that a task has ended, or that it is gone, while its container may run. What does not die
-// is shown as stuck meanwhile, and makes the cell unclean.
+// TestTheEndOfATaskIsReportedAfterItsEnd: a container may end by the deadline of a drain, a cancellation or an
+// orderly end of the cell. In each case no report calls the task ended or gone while its container may run. A stuck
+// container is shown as such meanwhile, and makes the cell unclean.
 func TestTheEndOfATaskIsReportedAfterItsEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		end    func(w *world)
@@ -196,8 +194,8 @@ func TestTheEndOfATaskIsReportedAfterItsEnd(t *testing.T) {
 	}
 }
 
-// TestOwnEndsAreNotDrained: the deadline of a drain stops nothing that has
-// ended by itself, and its own end is told.
+// TestOwnEndsAreNotDrained: the deadline of a drain stops no task that has ended by itself, and its own end is
+// reported.
 func TestOwnEndsAreNotDrained(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.runTask(task.Definition{})
@@ -215,8 +213,8 @@ func TestOwnEndsAreNotDrained(t *testing.T) {
 	})
 }
 
-// TestNoBatchTaskStartsOnACellThatStopsThem: what was on its way when the drain came
-// ends at once and runs again elsewhere.
+// TestNoBatchTaskStartsOnACellThatStopsThem: a start that was on its way when the drain came ends at once. The task
+// runs again elsewhere.
 func TestNoBatchTaskStartsOnACellThatStopsThem(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		if err := w.cell.Drain(context.Background(), w.leader.term, w.proc(), Drain{ID: "d1", StopBatch: true}); err != nil {

@@ -2,8 +2,8 @@ package cell
 
 import "testing"
 
-// TestRemovedContainersAreForgotten: the event of a deletion may be lost, so a poll drops what is
-// known of containers that are not there, but not of those that are about to be made.
+// TestRemovedContainersAreForgotten: the event of a deletion may be lost. So a poll drops the records of missing
+// containers, but not of those that are about to be made.
 func TestRemovedContainersAreForgotten(t *testing.T) {
 	k := &containers{plans: newTable[plan](), endReasons: newTable[string](), unknown: newTable[string]()}
 	put := func(id string) {

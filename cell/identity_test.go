@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestACreditRewritesNoIdentity: what each heartbeat changes is stored without another file; it
-// outlives the process under the same boot only, and a damaged one has passed.
+// TestACreditRewritesNoIdentity: the changes of each heartbeat are stored without another file. The credit outlives
+// the process under the same boot only, and a damaged one has expired.
 func TestACreditRewritesNoIdentity(t *testing.T) {
 	d := diskIdentity(t.TempDir())
 	file := func() (os.FileInfo, []byte) {
@@ -63,9 +63,9 @@ func TestACreditRewritesNoIdentity(t *testing.T) {
 	}
 }
 
-// TestCopiedDirCountsAsNew: a copy of a data directory, beside the original or on another
-// machine, claims nothing of it: its lock and its boot prove nothing about the original's
-// processes. A directory that was only moved stays what it is.
+// TestCopiedDirCountsAsNew: a copy of a data directory, beside the original or on another machine, claims nothing
+// from the original. Its lock and its boot prove nothing about the original's processes. A moved directory keeps
+// its identity.
 func TestCopiedDirCountsAsNew(t *testing.T) {
 	top := t.TempDir()
 	a, b := filepath.Join(top, "a"), filepath.Join(top, "b")

@@ -28,7 +28,7 @@ func alone(t *testing.T, dir string) (*Cell, *simulate.Executor, run.Clock) {
 	return c, exec, clock
 }
 
-// TestCellWithoutLeaderLeavesAtOnce: it does not wait for an answer that nobody owes it.
+// TestCellWithoutLeaderLeavesAtOnce: it waits for no answer.
 func TestCellWithoutLeaderLeavesAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -70,8 +70,8 @@ func TestAnEndedCellNamesTheRemedy(t *testing.T) {
 	})
 }
 
-// TestKeptWorkIsNotWaitedFor: a cell that leaves waits for what it ends, not for what
-// runs on without it.
+// TestKeptWorkIsNotWaitedFor: a cell that leaves waits for the work that it ends, not for the work that outlives
+// it.
 func TestKeptWorkIsNotWaitedFor(t *testing.T) {
 	for name, c := range map[string]struct {
 		keep, hang bool
@@ -108,7 +108,7 @@ func TestKeptWorkIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestACellWhoseServerFailedWaitsForItsWorkAlone: nobody will hear its statuses.
+// TestACellWhoseServerFailedWaitsForItsWorkAlone: no server can receive its statuses.
 func TestACellWhoseServerFailedWaitsForItsWorkAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		works, hangs bool

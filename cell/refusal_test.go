@@ -14,8 +14,8 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-// TestARefusalReportsWhetherTheCellIsItsCause: what a full, drained or silent cell refuses is
-// placed on another one at once.
+// TestARefusalReportsWhetherTheCellIsItsCause: work that a full, drained or silent cell refuses is placed on
+// another one at once.
 func TestARefusalReportsWhetherTheCellIsItsCause(t *testing.T) {
 	for name, c := range map[string]struct {
 		before func(*world)
@@ -84,7 +84,7 @@ func TestReasonsInRowsNameNoContainer(t *testing.T) {
 	})
 }
 
-// TestACellThatCannotWriteTakesNoWork: it says why, its disk counts for taken, and it comes back.
+// TestACellThatCannotWriteTakesNoWork: it reports the reason, its disk counts as full, and it recovers.
 func TestACellThatCannotWriteTakesNoWork(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		key := w.desire()

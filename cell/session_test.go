@@ -14,7 +14,7 @@ import (
 	"cantina/worker"
 )
 
-// fickle answers heartbeats as it is told, one after the other.
+// fickle answers heartbeats with the given answers, one after the other.
 type fickle struct {
 	Leader
 	answers []error
@@ -47,8 +47,8 @@ func TestSilenceIsReportedOnce(t *testing.T) {
 	}
 }
 
-// TestAnElectionAtTheStartIsNoSilence: servers that have just started choose a leader; one
-// that they do not find is told, and so is one that is gone later.
+// TestAnElectionAtTheStartIsNoSilence: servers that have just started choose a leader. A server without a leader is
+// reported, and so is a later loss.
 func TestAnElectionAtTheStartIsNoSilence(t *testing.T) {
 	const lost, found = "no answer from a leader; retrying", "connected to the leader"
 	for name, c := range map[string]struct {

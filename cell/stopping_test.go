@@ -7,8 +7,8 @@ import (
 	"cantina/executor"
 )
 
-// TestEndingContainersAreReported: tasks and batch tasks, with the cause and the time; not services,
-// whose rows have it, nor what has ended.
+// TestEndingContainersAreReported for tasks and batch tasks, with the cause and the time. Services are left out,
+// because their rows have it, and so are ended containers.
 func TestEndingContainersAreReported(t *testing.T) {
 	by := time.Unix(1e9, 0)
 	for name, c := range map[string]struct {

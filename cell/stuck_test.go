@@ -25,9 +25,9 @@ func (e inherited) List() []executor.Container {
 	return all
 }
 
-// TestStuckWorkIsReported: a batch task that an earlier process could not end is held
-// by this one, so that it runs nowhere else; of what has no name any more nobody can say
-// what it is, and the end of the earlier process is not proven before its own.
+// TestStuckWorkIsReported: a batch task that an earlier process could not end is held by this one, so that it runs
+// nowhere else. A container that has lost its name cannot be identified. The end of the earlier process is not
+// proven before that container's own end.
 func TestStuckWorkIsReported(t *testing.T) {
 	run1 := worker.Run{Work: worker.Work{Job: "j", Node: "n"}, Invocation: fence.Invocation{Term: fence.Term{Epoch: 1, Revision: 7}, Counter: 1}}
 	for name, labels := range map[string]executor.Labels{"batch": batchLabels(run1, &BatchWork{}), "nameless": nil} {

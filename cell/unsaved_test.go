@@ -25,8 +25,8 @@ func (f *full) Save(id Identity, durable bool) error {
 	return f.err
 }
 
-// TestUnsavedIdentityIsSavedLater: what could not be saved is saved as soon as that works, as
-// durably as it was to be, also when nothing has changed since.
+// TestUnsavedIdentityIsSavedLater: an identity that could not be saved is saved as soon as that works, with the
+// required durability, also without a further change.
 func TestUnsavedIdentityIsSavedLater(t *testing.T) {
 	f := &full{err: errors.New("no space left")}
 	s := &session{log: slog.New(slog.DiscardHandler), store: f}

@@ -209,8 +209,8 @@ func TestSlotsAreUsedAgainWithNewLimits(t *testing.T) {
 	})
 }
 
-// TestRemovedClassesAreMadeAgain: whoever removes directories of a tree that are empty, or all
-// of them, stops no later container; where none can be made that is said to be of the machine.
+// TestRemovedClassesAreMadeAgain: removal of the empty directories of a tree, or of all of them, stops no later
+// container. Where none can be made, the error is marked as the machine's.
 func TestRemovedClassesAreMadeAgain(t *testing.T) {
 	withTree(t, func(t *testing.T, tree *Tree) {
 		limits := Limits{Pids: 100}

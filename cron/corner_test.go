@@ -270,8 +270,8 @@ func TestIterationsThatNeverMeet(t *testing.T) {
 	}
 }
 
-// TestOneInstantAfterAnother: a second poll at the same time changes nothing of what is said of an event, and a
-// clock that goes back by no more than the maximum forgets nothing.
+// TestOneInstantAfterAnother: a second poll at the same time changes no answer. A clock that goes back by no more
+// than the maximum forgets nothing.
 func TestOneInstantAfterAnother(t *testing.T) {
 	sc := newScene(t, quarters, "UTC", "2026-01-10T12:00:30Z")
 	sc.step(-20 * time.Minute)

@@ -34,7 +34,7 @@ func TestLastDaysOfEightThousandYears(t *testing.T) {
 	}
 }
 
-// TestWholeNumbersOfEachType: what decoders of JSON and YAML make of a number.
+// TestWholeNumbersOfEachType has the types that decoders of JSON and YAML give a number.
 func TestWholeNumbersOfEachType(t *testing.T) {
 	fixes := []any{"skip", "repeat_use_both"}
 	for _, v := range []any{7, int32(7), int64(7), uint(7), uint64(7), json.Number("7"), []any{uint64(7)}} {
@@ -348,7 +348,7 @@ func TestCountsOfSeconds(t *testing.T) {
 	}
 }
 
-// TestWithoutAZone nothing is said of local time.
+// TestWithoutAZone: the description has no local time.
 func TestWithoutAZone(t *testing.T) {
 	it, err := cron.ParseJSON([]byte(`{"minute":0` + fixes))
 	must(t, err)
@@ -418,7 +418,7 @@ func TestLongValuesAreCut(t *testing.T) {
 	}
 }
 
-// TestGapsOnlyArePreviewedAsSuch: what is left out for 400 days, and then the error.
+// TestGapsOnlyArePreviewedAsSuch: a preview lists the times skipped within 400 days, and then the error.
 func TestGapsOnlyArePreviewedAsSuch(t *testing.T) {
 	it, err := cron.ParseJSON([]byte(
 		`{"minute":30,"hour":2,"day_of_week":1,"weekday_of_the_month":2,"month":3,"dst_fixes":["skip","repeat_use_both"]}`))

@@ -56,7 +56,7 @@ func ExampleParseLine_impossible() {
 	// Output: day of month (column 5): day 30 never occurs in month 2
 }
 
-// A scheduler keeps one cursor per schedule and asks what is due.
+// A scheduler keeps one cursor per schedule and asks for the due times.
 func ExampleSchedule_Latest() {
 	item, _, err := cron.ParseLine("0 * * * *", cron.LineOptions{Zone: time.UTC, Now: time.Unix(0, 0)})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"cantina/zone"
 )
 
-// teller prints what random calendars say.
+// teller prints the answers of random calendars.
 type teller struct {
 	rng  *rand.Rand
 	out  strings.Builder
@@ -26,7 +26,7 @@ func (w *teller) in(n int) bool { return w.rng.IntN(n) == 0 }
 
 func (w *teller) printf(format string, args ...any) { fmt.Fprintf(&w.out, format+"\n", args...) }
 
-// TestHistories: what lines and items mean in zones whose clocks change, word for word.
+// TestHistories compares the firing times of lines and items in zones with clock changes with a stored text.
 func TestHistories(t *testing.T) {
 	book := history.Open(t, "testdata/histories.txt")
 	zones, err := zone.New(zone.Options{Dirs: []string{}}) // none of the machine: the rules that came with Go

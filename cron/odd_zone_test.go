@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// madeZone is a zone with a first offset and changes of it, all in seconds, as a file of zone data says it.
+// madeZone is a zone with a first offset and its changes, all in seconds, as in a file of zone data.
 func madeZone(t testing.TB, first int32, changes []int64, offsets []int32) *time.Location {
 	t.Helper()
 	head := func(times, types int) []byte {

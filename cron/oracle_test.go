@@ -25,7 +25,7 @@ type pattern struct {
 	Line                          bool // a crontab line: both day fields are either-or
 }
 
-// item makes the real thing: from JSON, or from a line that says the same.
+// item makes the real item: from JSON, or from an equivalent line.
 func (p pattern) item(loc *time.Location) (*cron.Item, error) {
 	if !p.Line {
 		return cron.ParseJSON(p.json())
@@ -102,9 +102,8 @@ func labelOf(wall time.Time) label {
 	return label{wall.Unix(), wall.Minute(), wall.Hour(), wall.Day(), int(wall.Month()), int(wall.Weekday())}
 }
 
-// walk is what a patient observer of the clocks of a zone writes down: which
-// minute each instant shows, and which minutes no clock showed. It asks the
-// zone only for the local time of single instants.
+// walk is the record of a patient observer of the clocks of a zone: the minute that each instant shows, and the
+// minutes that no clock showed. It asks the zone only for the local time of single instants.
 type walk struct {
 	from, to int64 // the part that answers are asked for; seen is wider
 	shown    map[int64][]int64
@@ -119,7 +118,7 @@ type missing struct {
 
 const margin = 3 * 86400
 
-// wallAt is what a clock in loc shows, written as if it were UTC.
+// wallAt is the display of a clock in loc, written as if it were UTC.
 func wallAt(loc *time.Location, t int64) time.Time {
 	_, off := time.Unix(t, 0).In(loc).Zone()
 	return time.Unix(t+int64(off), 0).UTC()
@@ -390,8 +389,8 @@ func drawPattern(t *rapid.T) pattern {
 	return p
 }
 
-// setChecks tells rapid how many runs to make in this test, in the usual and in
-// the long form. Rapid makes a fifth of them with -short, which is made up for.
+// setChecks sets the number of rapid runs of this test, in the usual and in the long form. Rapid makes a fifth of
+// them with -short; the number makes up for that.
 func setChecks(t *testing.T, usual, long int) {
 	t.Helper()
 	n := usual

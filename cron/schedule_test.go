@@ -11,8 +11,8 @@ import (
 	"cantina/cron"
 )
 
-// TestScheduleAgainstTheObserver compares what a schedule says is due, passed
-// over and left out with what the observer of clocks wrote down.
+// TestScheduleAgainstTheObserver compares the due, passed-over and skipped times of a schedule with the record of
+// the observer of clocks.
 func TestScheduleAgainstTheObserver(t *testing.T) {
 	zones := loader(t)
 	r := rand.New(rand.NewPCG(7, 7))
@@ -131,7 +131,7 @@ func TestScheduleEdges(t *testing.T) {
 	if err != nil || !ok || last.Unix() != 1000 || passed != 0 || !next.IsZero() {
 		t.Errorf("an item that is over: %v %d %v %v %v", last, passed, next, ok, err)
 	}
-	// One that lives in gaps only says so.
+	// A calendar whose times all fall into gaps has an error of its own.
 	gap, err := cron.ParseJSON([]byte(`{"minute":30,"hour":2,"day_of_week":1,"weekday_of_the_month":2,"month":3,"dst_fixes":["skip","repeat_use_both"]}`))
 	must(t, err)
 	if _, err := (cron.Schedule{Item: gap, Zone: load(t, loader(t), "America/New_York")}).Due(now, now.Add(time.Hour), 1); !errors.Is(err, cron.ErrNeverMatches) {
@@ -146,8 +146,8 @@ func TestScheduleEdges(t *testing.T) {
 	}
 }
 
-// TestTenYears walks ten years of a nightly line in four zones: every local day
-// fires exactly once, whatever the clocks do.
+// TestTenYears walks ten years of a nightly line in four zones: every local day fires exactly once, through all
+// clock changes.
 func TestTenYears(t *testing.T) {
 	for _, name := range []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca"} {
 		it, loc := parse(t, "0 2 * * *", name, "run", "first", at(t, "2016-01-01T00:00:00Z"))

@@ -13,8 +13,8 @@ import (
 	"cantina/cron"
 )
 
-// world is what the oracle of stateful cron knows: the true events of each item
-// in each zone over some years, found by watching clocks, minute by minute.
+// world holds the knowledge of the oracle of stateful cron: the true events of each item in each zone over some
+// years. It finds them by watching clocks minute by minute.
 type world struct {
 	zones   []*time.Location
 	borders [][]int64 // where offsets change, by zone
@@ -142,8 +142,7 @@ func (o *oracle) moved(zone int, r reached) reached {
 	return reached{found[0], r.label}
 }
 
-// poll says which events fire when a clock in the zone shows t, and how many are
-// too old for it.
+// poll returns the events that fire when a clock in the zone shows t, and the number of those too old for it.
 func (o *oracle) poll(zone int, t int64) (fires []int64, tooOld int64) {
 	maxShift := o.w.items[o.item].maxShift
 	if zone != o.zone { // where both passes count, the furthest and the present instant say what is decided

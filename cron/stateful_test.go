@@ -181,8 +181,8 @@ func TestPairsAndTriplesAddUp(t *testing.T) {
 			if sc.last.Net != net {
 				t.Errorf("net %v, want %v: %+v", sc.last.Net, net, sc.last)
 			}
-			// Whatever happened, each quarter of the next six hours of local
-			// time after the furthest point fires once.
+			// After any history, each quarter of the next six hours of local time after the furthest point fires
+			// once.
 			furthest := local.Add(max(net, 0))
 			if net < -2*time.Hour {
 				furthest = local.Add(net)
@@ -418,8 +418,8 @@ func TestDaylightSavingIsNoZoneChange(t *testing.T) {
 	}
 }
 
-// TestZoneChangesInsideAFold: what the repeated hour has decided when the zone
-// changes in the middle of it depends on the pass that counts.
+// TestZoneChangesInsideAFold: the zone changes in the middle of a repeated hour. The events that this hour has
+// already decided depend on the pass that counts.
 func TestZoneChangesInsideAFold(t *testing.T) {
 	const item = `{"minute":30,"hour":1,"max_shift_seconds_for_unskip_and_do_not_repeat":86400,"dst_fixes":["skip","repeat_use_only_%s"]}`
 	for _, c := range []struct{ fold, start, want string }{

@@ -46,8 +46,8 @@ func readVectors(t *testing.T) vectorFile {
 	return f
 }
 
-// inverted are vectors that record a defect, or a refusal that the seed's text
-// contradicts; the value is what is right (docs/decisions/0600).
+// inverted has vectors that record a defect, or a refusal that contradicts the text of the seed. The value is the
+// right result (docs/decisions/0600).
 var inverted = map[string]any{
 	"v0236": int64(1362909599),  // unskip must not be lost in the last minute
 	"v0237": int64(1362909599),  //

@@ -16,8 +16,8 @@ import (
 //
 //	go test -run xxx -bench . -cpu 2 -benchtime 3000x ./executor
 
-// cpu reports the processor time of the cell and of what it ran: on a busy
-// machine its ratio says more than that of the wall clock.
+// cpu reports the processor time of the cell and of its containers: on a busy machine its ratio is more reliable
+// than that of the wall clock.
 func cpu(b *testing.B) func() {
 	before := cpuTime()
 	return func() {

@@ -15,7 +15,7 @@ import (
 	"cantina/resource"
 )
 
-// TestALargeResultIsAnError: a result is whole, or it is an error that says how large it may be.
+// TestALargeResultIsAnError: a result is whole, or it is an error that gives the maximum size.
 func TestALargeResultIsAnError(t *testing.T) {
 	e := testExecutor(t, nil)
 	for n, want := range map[int]error{0: nil, MaxResult: nil, MaxResult + 1: ErrResult, 3 * MaxResult: ErrResult} {

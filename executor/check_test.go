@@ -14,7 +14,7 @@ import (
 	"cantina/action"
 )
 
-// leavings are scripts of checks that leave a process each, with an argument that tells.
+// leavings has scripts of checks that each leave a process, with an argument that identifies it.
 var leavings = map[string]string{
 	"in the background":      `sleep 1000.%[1]s & exit 0`,
 	"own session":            `setsid sleep 1000.%[1]s & exit 0`,
@@ -44,8 +44,8 @@ func alike(t testing.TB, mark string) []int {
 	return out
 }
 
-// TestChecksLeaveNothing: what a check started ends with it, however it ended; a few hundred of
-// them leave nothing and take nothing from the processes that the service may have.
+// TestChecksLeaveNothing: processes that a check started end with it, for each kind of end. A few hundred checks
+// leave no process, and use none of the processes that the service may have.
 func TestChecksLeaveNothing(t *testing.T) {
 	isolations := map[string]action.Isolation{"process": action.IsolationProcess}
 	if os.Getuid() == 0 {

@@ -9,8 +9,7 @@ import (
 	"cantina/internal/run"
 )
 
-// TestPartsShareClockAndLog: the parts tell the same time and write to the same log
-// as the executor, unless they were given their own.
+// TestPartsShareClockAndLog: the parts use the clock and the log of the executor, unless they have their own.
 func TestPartsShareClockAndLog(t *testing.T) {
 	at := time.Unix(17, 0)
 	clock := run.Clock{Wall: func() time.Time { return at }, Boot: func() time.Duration { return 7 }}

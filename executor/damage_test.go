@@ -18,8 +18,8 @@ import (
 	"cantina/spawn/procid"
 )
 
-// TestDamagedPrevious: whichever of the files that name what a dead cell left cannot be
-// read, its successor knows all of it, and adopts or ends it.
+// TestDamagedPrevious: any file that names the leftovers of a dead cell may be unreadable. Its successor still
+// knows all of them, and adopts or ends them.
 func TestDamagedPrevious(t *testing.T) {
 	for _, damage := range []struct {
 		files string // pattern below the directory
@@ -67,8 +67,7 @@ func TestDamagedPrevious(t *testing.T) {
 	}
 }
 
-// TestDamagedIdentityByTracker: a successor that has nothing but the
-// control groups to go by finds its own, and nobody else's.
+// TestDamagedIdentityByTracker: a successor that has only the control groups finds its own, and no other cell's.
 func TestDamagedIdentityByTracker(t *testing.T) {
 	for _, name := range []string{"damaged", "removed"} {
 		t.Run(name, func(t *testing.T) {
@@ -118,8 +117,8 @@ func TestDamagedIdentityByTracker(t *testing.T) {
 	}
 }
 
-// TestUnreadableDataProvesNothing: a cell does not start while it cannot read what
-// its predecessor wrote, says what, and disturbs nothing; then it adopts.
+// TestUnreadableDataProvesNothing: a cell does not start while it cannot read the files of its predecessor. It
+// names the file and disturbs nothing; once it can read them, it adopts.
 func TestUnreadableDataProvesNothing(t *testing.T) {
 	dataDir := tempDir(t)
 	cell := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: "k", Spec: keep(sh("echo up; while :; do sleep 0.1; done"))}}})
@@ -184,7 +183,7 @@ func TestWatchAsksAgain(t *testing.T) {
 	}
 }
 
-// lineChan hands on the first line that says that something is asked again.
+// lineChan passes on the first line that reports a repeated request.
 type lineChan chan string
 
 // Write implements io.Writer.

@@ -11,7 +11,7 @@ import (
 	"cantina/internal/run"
 )
 
-// stableDir returns a pool, and a directory of it that was given out as settled.
+// stableDir returns a pool, and a directory that the pool gave out as settled.
 func stableDir(t *testing.T) (*dirPool, *pooledDir) {
 	t.Helper()
 	now := time.Hour
@@ -57,7 +57,7 @@ func TestDirIsGivenOutAgain(t *testing.T) {
 	}
 }
 
-// TestTouchedDirIsNotGivenOutAgain: whatever a container does to its directory.
+// TestTouchedDirIsNotGivenOutAgain after any change by a container.
 func TestTouchedDirIsNotGivenOutAgain(t *testing.T) {
 	for name, do := range map[string]func(dir string) error{
 		"a file": func(dir string) error { return os.WriteFile(dir+"/x", nil, 0o600) },
@@ -96,7 +96,7 @@ func TestTouchedDirIsNotGivenOutAgain(t *testing.T) {
 	}
 }
 
-// TestDirsOfShortContainers: what one container leaves, no other one sees.
+// TestDirsOfShortContainers: no container sees the files of an earlier one.
 func TestDirsOfShortContainers(t *testing.T) {
 	e := testExecutor(t, nil)
 	for i := range 30 {

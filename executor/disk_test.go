@@ -34,8 +34,8 @@ func fill(t testing.TB, dir string) (free func()) {
 	}
 }
 
-// TestACellOnAFullDisk: it takes no work and says why, what it loses of output is a gap and stands
-// in the result, and it goes on by itself when there is room.
+// TestACellOnAFullDisk: it takes no work and reports the reason. Lost output is a gap and stands in the result. The
+// cell goes on by itself when there is room.
 func TestACellOnAFullDisk(t *testing.T) {
 	needRoot(t)
 	dataDir := tempDir(t)
@@ -103,7 +103,7 @@ func TestACellOnAFullDisk(t *testing.T) {
 	}
 }
 
-// TestForeignDisk: what is missing of the capacity, and is nobody's who has reserved it.
+// TestForeignDisk measures the used part of the capacity that no reservation covers.
 func TestForeignDisk(t *testing.T) {
 	for _, c := range []struct{ capacity, free, used, want int }{
 		{1000, 1000, 0, 0}, {1000, 2000, 0, 0}, {1000, 900, 100, 0}, {1000, 900, 50, 50}, {1000, 895, 50, 60},

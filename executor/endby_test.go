@@ -9,9 +9,8 @@ import (
 	"cantina/action"
 )
 
-// TestTheTimeOfTheKillIsKnown: from when a container's end is decided it is known when it is
-// killed: after its grace if its program is told to stop, after the grace of leftovers if the
-// program has ended.
+// TestTheTimeOfTheKillIsKnown from the decision to end a container. The kill comes after its grace if its program
+// gets the stop signal, and after the grace of leftovers if the program has ended.
 func TestTheTimeOfTheKillIsKnown(t *testing.T) {
 	const own, leftovers = 20 * time.Minute, 40 * time.Minute
 	ignoresTerm := `trap '' TERM; while [ ! -e end ]; do sleep 0.05; done`

@@ -51,7 +51,7 @@ func TestExec(t *testing.T) {
 					t.Errorf("process 1 is %q, not the container's", out)
 				}
 			}
-			// What was started by exec ends with the container.
+			// Processes started by exec end with the container.
 			z, err := e.Exec(t.Context(), "x", ExecSpec{Path: "sleep", Args: []string{"1000"}})
 			if err != nil {
 				t.Fatal(err)
@@ -82,8 +82,8 @@ func TestExecTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer x.Close()
-	// Ctrl-C reaches the foreground program only; the shell goes on. That the program is in the
-	// foreground it says itself: before, Ctrl-C would reach the shell alone.
+	// Ctrl-C reaches the foreground program only; the shell goes on. The program itself reports that it is in the
+	// foreground: before that, Ctrl-C would reach the shell alone.
 	io.WriteString(x.Stdin, "trap 'echo inter''rupted' INT; stty size; tty; sh -c 'echo fore''ground; exec sleep 1000'\n")
 	if got := readUntil(t, x.Stdout, "foreground"); !strings.Contains(got, "/dev/pts/") {
 		t.Errorf("no terminal: %q", got)
@@ -100,7 +100,7 @@ func TestExecTerminal(t *testing.T) {
 	}
 }
 
-// TestFailedExecHoldsNothing: whatever makes a start fail, no end of a stream stays open.
+// TestFailedExecHoldsNothing: after any failed start, both ends of each stream are closed.
 func TestFailedExecHoldsNothing(t *testing.T) {
 	e := testExecutor(t, nil)
 	if err := e.Launch(Reservation{ID: "x"}, sh("echo up; sleep 1000")); err != nil {
@@ -121,7 +121,7 @@ func TestFailedExecHoldsNothing(t *testing.T) {
 	for range 20 {
 		fails()
 	}
-	// The cell has some open for a moment now and then; what is leaked stays.
+	// The cell has some open for a moment now and then; leaked ones stay.
 	now := before + 1
 	for end := time.Now().Add(10 * time.Second); now > before && time.Now().Before(end); {
 		now = count(t, e).descriptors

@@ -12,8 +12,8 @@ import (
 	"cantina/cgroup"
 )
 
-// TestDeadlineIsHeldAllThrough: from the death of a cell process on, whatever becomes of its
-// successors, some reaper holds the deadline of what is kept, and ends it.
+// TestDeadlineIsHeldAllThrough: after the death of a cell process some reaper holds the deadline of kept work and
+// ends it, for any fate of the successors.
 func TestDeadlineIsHeldAllThrough(t *testing.T) {
 	for name, succeed := range map[string]func(t *testing.T, dataDir string){
 		"cannot start": func(t *testing.T, dataDir string) {
@@ -118,7 +118,7 @@ func TestGroupsOfEarlierProcessesAreKnown(t *testing.T) {
 			first := trackerOf(t, dataDir)
 			class := classAt(t, first, classKeepBound)
 			startCell(t, script{Dir: dataDir, Mode: CgroupNone}).kill(t)
-			// What the second has not written down is left by the first, and is not kept.
+			// Work that the second has not recorded is left by the first, and is not kept.
 			stray := cgroup.At(filepath.Join(class, "stray"))
 			if err := os.Mkdir(stray.Dir(), 0o755); err != nil {
 				t.Fatal(err)
@@ -140,7 +140,7 @@ func TestGroupsOfEarlierProcessesAreKnown(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(dataDir, "run", "x")); err != nil || !ids[0].Alive() {
 				t.Errorf("alive: %v, its directory: %v", ids[0].Alive(), err)
 			}
-			// A deadline reaches it there, whatever this one tracks by.
+			// A deadline reaches it there, for each kind of tracking.
 			await(t, e, "x", func(c Container, _ bool) bool { return c.Pid != 0 })
 			e.SetDeadline(e.clock.Boot() + 100*time.Millisecond)
 			e.AdoptionRecorded()

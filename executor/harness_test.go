@@ -26,16 +26,15 @@ import (
 	"cantina/spawn/procid"
 )
 
-// patienceOfTests bounds what a test waits for: it ends a test that hangs, also on a machine
-// that does much else and is slow.
+// patienceOfTests bounds each wait of a test: it ends a test that hangs, also on a busy and slow machine.
 const patienceOfTests = 90 * time.Second
 
 // The tests run real processes. Some need a cell that can be killed or stopped:
 // then this test program runs itself as a cell, with the script in its environment.
 const cellScript = "CANTINA_TEST_CELL"
 
-// testUser names the user that runs what names none, so that the same tests show that
-// everything works for a user without privileges: make test runs them a second time so.
+// testUser names the user of work without a user. make test runs the tests a second time with it, to show that
+// everything works for a user without privileges.
 const testUser = "CANTINA_TEST_USER"
 
 // builtReaper names the reaper in a test program that this one runs.
@@ -67,7 +66,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// tempDir is a directory for a test, in which its containers can write, whoever runs them.
+// tempDir is a directory for a test that its containers can write to, for any user.
 func tempDir(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -197,7 +196,7 @@ func launch(t testing.TB, e *Executor, id string, s Spec) Container {
 	return await(t, e, id, completed)
 }
 
-// lines returns what a container wrote to one stream.
+// lines returns the lines that a container wrote to one stream.
 func lines(t testing.TB, e *Executor, id string, stream logstore.Stream) []string {
 	t.Helper()
 	page, err := e.Output().Query(context.Background(), logstore.Query{IDs: []string{id}, Streams: []logstore.Stream{stream}, Limit: 100000})
@@ -213,7 +212,7 @@ func lines(t testing.TB, e *Executor, id string, stream logstore.Stream) []strin
 	return out
 }
 
-// script is what a test cell does.
+// script has the actions of a test cell.
 type script struct {
 	Dir      string
 	Reaper   string
@@ -365,8 +364,8 @@ func startCell(t testing.TB, s script) *cell {
 	return c
 }
 
-// endLeftovers kills what a failed test left in the groups of a data directory, and removes
-// the empty groups of a cell that had no successor.
+// endLeftovers kills the processes that a failed test left in the groups of a data directory. It removes the empty
+// groups of a cell without a successor.
 func endLeftovers(t testing.TB, dataDir string) {
 	var l previous
 	b, err := os.ReadFile(filepath.Join(dataDir, previousFile))
@@ -443,7 +442,7 @@ func awaitDeath(t testing.TB, id procid.Identity) time.Duration {
 	return time.Since(began)
 }
 
-// previousOf is what the cell of a data directory wrote down for its successor.
+// previousOf returns the record that the cell of a data directory wrote for its successor.
 func previousOf(t testing.TB, dataDir string) previous {
 	t.Helper()
 	var l previous

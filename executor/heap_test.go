@@ -67,7 +67,7 @@ func (c *churned) each(round, n int, spec func(i int) (Reservation, Spec)) {
 	c.awaitDrivers()
 }
 
-// awaitDrivers lets so much time pass that no output of what is gone is kept.
+// awaitDrivers waits until no output of removed containers is kept.
 func (c *churned) awaitDrivers() {
 	for range 3 {
 		c.skew.Add(int64(time.Hour))

@@ -231,9 +231,8 @@ func TestHungCheckAndExec(t *testing.T) {
 	await(t, e, "x", gone)
 }
 
-// TestCellWithHungStartEnds: the cell's process ends although it has a start that
-// hangs; nothing of it, its lock above all, stays with what hangs; its successor shows
-// what does not die.
+// TestCellWithHungStartEnds: the cell's process ends although a start hangs. The hung start keeps nothing of the
+// cell, above all not its lock. Its successor shows the stuck container.
 func TestCellWithHungStartEnds(t *testing.T) {
 	h := hungMount(t)
 	dataDir := tempDir(t)
@@ -274,7 +273,7 @@ func TestCellWithHungStartEnds(t *testing.T) {
 	}
 }
 
-// TestDirectoryIsNamed: a program that is a directory is told to be one.
+// TestDirectoryIsNamed: for a program that is a directory, the error names it as a directory.
 func TestDirectoryIsNamed(t *testing.T) {
 	e := testExecutor(t, nil)
 	dir := tempDir(t)
@@ -417,7 +416,7 @@ func TestHungSourcesAndCopies(t *testing.T) {
 		}
 		cancel()
 	}
-	// A result file is read without a look at what is mounted in the directory.
+	// A result file is read without access to the mounts in the directory.
 	r := sh("true")
 	r.Workload.ResultFile = "mnt/result"
 	dataDir := launch(t, e, "result", r).Dir

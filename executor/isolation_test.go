@@ -23,7 +23,7 @@ func needRoot(t testing.TB) {
 	}
 }
 
-// report is a script that prints what a container sees of its machine.
+// report is a script that prints the container's view of its machine.
 const report = `echo pid $$
 echo procs $(ls /proc | grep -c '^[0-9]')
 echo nnp $(grep NoNewPrivs /proc/self/status | cut -f2)
@@ -216,7 +216,7 @@ func copyProgram(t testing.TB, root string, programs ...string) {
 	}
 }
 
-// libraries lists what a program is linked with.
+// libraries lists the libraries that a program is linked with.
 func libraries(t testing.TB, program string) []string {
 	t.Helper()
 	out, err := exec.Command("ldd", program).Output()
@@ -232,8 +232,8 @@ func libraries(t testing.TB, program string) []string {
 	return libs
 }
 
-// TestAccountsOfAnImageStayInside: an image whose account file is a link to one of the
-// machine, or to something without an end, gives nobody that is not its own.
+// TestAccountsOfAnImageStayInside: an image's account file may be a link to a file of the machine, or to an endless
+// file. It yields no account from outside the image.
 func TestAccountsOfAnImageStayInside(t *testing.T) {
 	outside := filepath.Join(tempDir(t), "passwd")
 	if err := os.WriteFile(outside, []byte("app:x:4711:4711::/:\n"), 0o644); err != nil {
@@ -263,9 +263,9 @@ func TestAccountsOfAnImageStayInside(t *testing.T) {
 	}
 }
 
-// TestACellReportsMissingControlGroups: classes that somebody removed are made again.
-// While groups cannot be made, whatever is started was not made, which is not its fault;
-// then Reserve refuses, and the probe tells, until groups can be made again.
+// TestACellReportsMissingControlGroups: removed classes are made again. While groups cannot be made, each start
+// ends as not made, without fault of the work. Reserve then refuses, and the probe reports the fault, until groups
+// can be made again.
 func TestACellReportsMissingControlGroups(t *testing.T) {
 	e := testExecutor(t, nil)
 	for _, class := range e.generation.classes() {

@@ -191,7 +191,7 @@ func TestAdoptedKeepsItsDeadline(t *testing.T) {
 	early, free := pidsOf(t, dir, "early"), pidsOf(t, dir, "free")
 	c.deadline(t, 2*time.Second)
 	c.kill(t)
-	// Nobody comes: the reaper holds the deadline of what is kept.
+	// No successor comes: the reaper holds the deadline of kept work.
 	for _, id := range early {
 		awaitDeath(t, id)
 	}
@@ -254,8 +254,7 @@ func TestSuccessorDoesNotExtendAnAdoptedDeadline(t *testing.T) {
 	}
 }
 
-// TestRecordedDeadlineIsInherited: what a leader extended after one adoption is what
-// the next successor finds.
+// TestRecordedDeadlineIsInherited: the next successor finds the deadline that a leader extended after one adoption.
 func TestRecordedDeadlineIsInherited(t *testing.T) {
 	dataDir, dir := tempDir(t), tempDir(t)
 	c := startCell(t, script{Dir: dataDir, Deadline: 20 * time.Second, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})

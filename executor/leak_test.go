@@ -20,7 +20,7 @@ import (
 // soak reports whether the long forms of tests are wanted.
 func soak() bool { return os.Getenv("CANTINA_SOAK") != "" }
 
-// holdings counts what a leak would make grow.
+// holdings counts the things that a leak would make grow.
 type holdings struct{ descriptors, goroutines, groups, mounts, containerDirs int }
 
 func count(t testing.TB, e *Executor) holdings {
@@ -259,7 +259,7 @@ func TestDelegatedKill(t *testing.T) {
 	if c := await(t, e, "x", completed); !c.Result.Stopped || c.Result.Signal != 9 {
 		t.Errorf("%+v", c.Result)
 	}
-	// The next reaper lets start what the last one had closed for good.
+	// The next reaper permits starts again in the classes that the last one had closed for good.
 	for _, bound := range []bool{true, false} {
 		id := fmt.Sprint("after, bound ", bound)
 		if err := e.Launch(Reservation{ID: id, DeadlineBound: bound}, sh("true")); err != nil {

@@ -41,9 +41,9 @@ func TestGracefulEndLetsKeptGoOn(t *testing.T) {
 	}
 }
 
-// TestGracefulEndEndsTheRequestedWork: a kept container whose end has been asked for, or whose
-// program has ended, is not let go when its cell ends: it is stopped, killed after its
-// grace, its last output is stored, and nothing of it is left.
+// TestGracefulEndEndsTheRequestedWork: a kept container may have an end requested, or a program that has ended. It
+// does not outlive its cell. It is stopped and killed after its grace; its last output is stored, and nothing is
+// left.
 func TestGracefulEndEndsTheRequestedWork(t *testing.T) {
 	const loop = "; while :; do sleep 0.05; done"
 	dir := tempDir(t)

@@ -14,8 +14,7 @@ var (
 	later  = time.Unix(200, 0)
 )
 
-// TestRequest: what follows from each thing that is asked, in each state, when something was asked
-// before or not.
+// TestRequest has the result of each request in each state, with and without an earlier request.
 func TestRequest(t *testing.T) {
 	both, ending := []EventKind{EventRoutable, EventEnding}, []EventKind{EventEnding}
 	for name, c := range map[string]struct {
@@ -61,7 +60,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestLeave: the end of the cell ends what is not kept, or does not run yet, once.
+// TestLeave: the end of the cell ends, once, all containers that are not kept or do not run yet.
 func TestLeave(t *testing.T) {
 	for name, c := range map[string]struct {
 		was         lifecycle
@@ -138,7 +137,7 @@ func TestStatesGoOneStep(t *testing.T) {
 	}
 }
 
-// TestEndsAndWhy: what is asked, or decided, ends a container; the reason is that of the first.
+// TestEndsAndWhy: a request or a decision ends a container; the first gives the reason.
 func TestEndsAndWhy(t *testing.T) {
 	leftovers := "its main program has ended; its leftover processes are being ended"
 	for _, c := range []struct {
@@ -164,7 +163,7 @@ func TestEndsAndWhy(t *testing.T) {
 	}
 }
 
-// TestRoutableWhileItRuns: traffic is told of changes alone, and of what runs.
+// TestRoutableWhileItRuns: only changes are reported to the router, and only for running containers.
 func TestRoutableWhileItRuns(t *testing.T) {
 	for _, s := range []State{Reserved, Initializing, Created, Completed} {
 		if l := (lifecycle{state: s}); l.route(true) || l.routable {
@@ -181,7 +180,8 @@ func TestRoutableWhileItRuns(t *testing.T) {
 	}
 }
 
-// TestStuckSinceTheFirst: what does not die is told once, since when it was seen first, until it dies.
+// TestStuckSinceTheFirst: a container that does not die is reported once, with the time of its first sighting,
+// until it dies.
 func TestStuckSinceTheFirst(t *testing.T) {
 	var l lifecycle
 	if l.unstick() {
@@ -198,7 +198,7 @@ func TestStuckSinceTheFirst(t *testing.T) {
 	}
 }
 
-// TestHangsWhileAnyStartHangs: the first is told, and the last that goes on.
+// TestHangsWhileAnyStartHangs: the first hanging start is reported, and the end of the last one.
 func TestHangsWhileAnyStartHangs(t *testing.T) {
 	var l lifecycle
 	first, second := l.startHangs(&Hang{Program: "a"}), l.startHangs(&Hang{Program: "b"})
@@ -213,7 +213,7 @@ func TestHangsWhileAnyStartHangs(t *testing.T) {
 	}
 }
 
-// TestCounts: of what the kernel counted, and of programs and checks.
+// TestCounts has the figures of the kernel, and those of programs and checks.
 func TestCounts(t *testing.T) {
 	l := lifecycle{state: Running}
 	if more := []int{l.countKills(2), l.countKills(2), l.countKills(3), l.countKills(1)}; !slices.Equal(more, []int{2, 0, 1, 0}) || l.oomKills != 3 {
@@ -241,8 +241,8 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestOutcomesThatAreDue: how a container ended is written down when nobody has deleted it from
-// one look to the next, or at the last look, and again where that failed.
+// TestOutcomesThatAreDue: the outcome of a container is written when it has not been deleted between two polls, or
+// at the last poll. After a failed write it is written again.
 func TestOutcomesThatAreDue(t *testing.T) {
 	o := &outcome{}
 	for name, c := range map[string]struct {

@@ -50,7 +50,7 @@ func TestOutOfMemoryIsReported(t *testing.T) {
 	}
 }
 
-// TestVerdictIsNotOfThePredecessor: whatever limits follow one another in one slot.
+// TestVerdictIsNotOfThePredecessor, for any limits that follow one another in one slot.
 func TestVerdictIsNotOfThePredecessor(t *testing.T) {
 	e := testExecutor(t, nil)
 	needLimit(t, e, "memory")
@@ -143,8 +143,8 @@ func TestProcessorQuota(t *testing.T) {
 	}
 }
 
-// TestDiskLimit: what is over the limit is found while it runs and when a step ends, whatever
-// it is: files, files that have no name any more, and a /tmp of its own.
+// TestDiskLimit: usage over the limit is found during the run and at the end of a step. It counts files, deleted
+// files that are still open, and a private /tmp.
 func TestDiskLimit(t *testing.T) {
 	const big = "dd if=/dev/zero of=%s bs=1M count=4 2>/dev/null; "
 	scripts := map[string]string{
@@ -185,8 +185,7 @@ func TestDiskLimit(t *testing.T) {
 	}
 }
 
-// freePorts returns the first of n ports at which nobody listens, none of which the kernel
-// gives out.
+// freePorts returns the first of n consecutive free ports, none of which the kernel gives out.
 func freePorts(t testing.TB, n int) int {
 	t.Helper()
 	low, _ := ephemeral()

@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestReaperThatDoesNotListenIsReplaced: a deadline that the reaper could not be told is told
-// to the next one.
+// TestReaperThatDoesNotListenIsReplaced: a deadline that the reaper could not receive goes to the next one.
 func TestReaperThatDoesNotListenIsReplaced(t *testing.T) {
 	e := testExecutor(t, nil)
 	needGroups(t, e)

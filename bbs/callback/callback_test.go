@@ -129,7 +129,7 @@ func TestTimeoutIsTriedAgain(t *testing.T) {
 }
 
 func TestUnreachableCallback(t *testing.T) {
-	// A port that was free a moment ago may be somebody's by now; this one is nobody's.
+	// A free port may be taken at any moment; this port is reserved and never in use.
 	if out := deliverTo(t, Config{}, "http://127.0.0.1:1"); out.delivered || out.problem == "" {
 		t.Errorf("%+v", out)
 	}
@@ -161,8 +161,8 @@ func TestAFullQueueDrops(t *testing.T) {
 	}
 }
 
-// TestOneTaskOneDelivery: while an end point is slow, the same end is not sent again, an end that
-// replaces it waits its turn, and what has been replaced before it began is never sent.
+// TestOneTaskOneDelivery: while an end point is slow, the same end is not sent again. An end that replaces it waits
+// its turn. An end that was replaced before its delivery began is never sent.
 func TestOneTaskOneDelivery(t *testing.T) {
 	arrived, goOn := make(chan string), make(chan int)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -34,10 +34,9 @@ func (g group) write(name, text string) {
 
 func (g group) populated(n int) { g.write("cgroup.events", fmt.Sprintf("populated %d\nfrozen 0\n", n)) }
 
-// TestAnEndedClassStaysClosed: a class that ends because the cell is gone, or because the
-// reaper was told to end everything, stays closed whatever deadline comes when, and the reaper
-// ends. A reaper that heard of a credit after its TERM would let the class go on otherwise, and
-// never end.
+// TestAnEndedClassStaysClosed: a class that ends with the cell, or by an order to end everything, stays closed. No
+// later deadline opens it, and the reaper ends. A reaper that accepted a credit after its TERM would let the class
+// go on and never end.
 func TestAnEndedClassStaysClosed(t *testing.T) {
 	const past, never = 1, 0
 	later := bootNow() + int64(time.Hour)

@@ -24,8 +24,7 @@ CRON_TZ=America/New_York
 61 * * * * x
 `
 
-// TestCronImport: what is printed is a spec file with the lines that a schedule can express; the
-// others are named by number.
+// TestCronImport prints a spec file with the lines that a schedule can express; the others are named by number.
 func TestCronImport(t *testing.T) {
 	s := newShell(t)
 	file := filepath.Join(t.TempDir(), "crontab")

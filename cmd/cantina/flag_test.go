@@ -16,7 +16,7 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-// enumeration is what the usage of a flag that is one of some words looks like.
+// enumeration matches the usage of a flag with a fixed set of values.
 var enumeration = regexp.MustCompile(`^\w[\w-]*(, \w[\w-]*)* or \w[\w-]*( \(\w+(,\w+)*\)|: .*| \(.*\)|)$`)
 
 // badValues are values that a flag cannot have, by its type.

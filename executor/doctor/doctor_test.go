@@ -48,7 +48,7 @@ func TestMissingReaperIsAFailure(t *testing.T) {
 	}
 }
 
-// What doctor says of limits is what the kernel does.
+// The limits that doctor reports are those that the kernel enforces.
 func TestMayRaiseLimits(t *testing.T) {
 	var was unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_CORE, &was); err != nil {
@@ -64,7 +64,7 @@ func TestMayRaiseLimits(t *testing.T) {
 	}
 }
 
-// TestStuckWork: doctor says what would be done, and that it would not work.
+// TestStuckWork: doctor prints its action, and that it would not work.
 func TestStuckWork(t *testing.T) {
 	for name, c := range map[string]struct {
 		reboot []string
