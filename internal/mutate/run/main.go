@@ -60,6 +60,9 @@ type attempt struct {
 	verdict mutate.Verdict
 }
 
+// progress is after how many changes a run prints how far it is.
+const progress = 200
+
 // passed begins a line about a change that the tests of its package did not notice.
 const passed = "tests let pass "
 
@@ -194,6 +197,7 @@ func tests(p *mutate.Package, all []*attempt, o options, scratch string, c *coun
 	begin := time.Now()
 	var mu sync.Mutex
 	var failed error
+	tried := 0
 	each(all, o.workers, func(a *attempt) {
 		var err error
 		a.number = p.Number[a.number] // an index until now
@@ -206,6 +210,9 @@ func tests(p *mutate.Package, all []*attempt, o options, scratch string, c *coun
 		defer mu.Unlock()
 		if err != nil {
 			failed = err
+		}
+		if tried++; tried%progress == 0 {
+			fmt.Fprintf(os.Stderr, "%s: tried %d of %d\n", p.Dir, tried, len(all))
 		}
 		if a.verdict == mutate.Survives { // at once: a long run may be cut short
 			fmt.Fprintln(os.Stderr, passed+a.ID())
