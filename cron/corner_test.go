@@ -311,3 +311,17 @@ func TestAPollFailsForGapsOnly(t *testing.T) {
 		}
 	}
 }
+
+// TestNamesOfVariables in a crontab: letters, digits that are not first, and _.
+func TestNamesOfVariables(t *testing.T) {
+	for name, good := range map[string]bool{
+		"a": true, "z": true, "A": true, "Z": true, "_": true, "a0": true, "a9": true, `"a"`: true,
+		"`": false, "{": false, "@": false, "[": false, "a/": false, "a:": false, "0a": false, "9a": false, "": false, "ä": false, "a b": false,
+	} {
+		entries, problems := cron.ParseCrontab(name+"=1\n@daily x", false)
+		set := len(entries) == 1 && len(entries[0].Environment) == 1 && entries[0].Environment[0].Value == "1"
+		if set != good || good != (len(problems) == 0) {
+			t.Errorf("%s: %+v, %v", name, entries, problems)
+		}
+	}
+}

@@ -160,6 +160,8 @@ func TestVixieFixes(t *testing.T) {
 		`{"minute":30,"dst_fixes":["vixie"]}`:                     cron.GapSkip,
 		`{"minute":{"period":10},"hour":2,"dst_fixes":["vixie"]}`: cron.GapSkip,
 		`{"minute":[0,30],"hour":2,"dst_fixes":["vixie"]}`:        cron.GapRun,
+		`{"minute":{"end":58},"hour":2,"dst_fixes":["vixie"]}`:    cron.GapRun,
+		`{"minute":{"end":59},"hour":2,"dst_fixes":["vixie"]}`:    cron.GapSkip,
 	} {
 		it, err := cron.ParseJSON([]byte(text))
 		must(t, err)
