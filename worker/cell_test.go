@@ -28,7 +28,13 @@ func newCellRig(t *testing.T, set func(*CellConfig)) *cellRig {
 	return r
 }
 
-func (r *cellRig) step(e CellEvent) { r.out = append(r.out, r.c.Step(r.now, e)...) }
+func (r *cellRig) step(e CellEvent) {
+	r.t.Helper()
+	r.out = append(r.out, r.c.Step(r.now, e)...)
+	if _, ok := e.(CellTick); ok && r.c.Due(r.now) <= r.now {
+		r.t.Errorf("after a tick at %v, the next is due at %v", r.now, r.c.Due(r.now))
+	}
+}
 
 func (r *cellRig) tick(d time.Duration) {
 	for end := r.now + d; r.now < end; {

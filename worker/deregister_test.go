@@ -169,6 +169,7 @@ func TestEachSessionAnnouncesTheNextProcess(t *testing.T) {
 		t.Fatalf("announced with %+v", beats)
 	}
 	r.step(BoundCount{Containers: 1, Kept: 1}) // one that was being started
+	r.tick(2 * sec)
 	r.step(SuicideAsked{Suicide{term5, "p1", false}})
 	if r.tick(11 * sec); len(cellTake[NewSession](r)) != 1 || r.c.Ended() {
 		t.Fatal("a container does not end, and the session does not change")
