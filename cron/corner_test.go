@@ -325,3 +325,25 @@ func TestNamesOfVariables(t *testing.T) {
 		}
 	}
 }
+
+// TestTheSixthFieldOfALine may be meant as a year, or as a command or a user: an error names that.
+func TestTheSixthFieldOfALine(t *testing.T) {
+	const year, command = "; a year cannot be given in a line", "; a line has no command: it is the command of the task or job"
+	for last, want := range map[string]string{
+		"1970": year, "2027": year, "9999": year, "1969": "", "999": "", "10000": "", "202x": "",
+		"/bin/x": command, "./x": command, "~/x": command, ".x": command,
+		"root": command, "aaaa": command, "zzzz": command, "a{{{": command, "z```": command,
+		"run": "", "Root": "", "{abc": "", "`abc": "", "8": "", "mon-": command,
+	} {
+		_, _, err := cron.ParseLine("0 2 * * * "+last, cron.LineOptions{Zone: time.UTC})
+		if err == nil || !strings.Contains(err.Error(), "six fields are read as second 0, minute 2, hour *") {
+			t.Errorf("%s: %v", last, err)
+			continue
+		}
+		for _, hint := range []string{year, command} {
+			if strings.HasSuffix(err.Error(), hint) != (want == hint) {
+				t.Errorf("%s: %v, want %q at the end", last, err, want)
+			}
+		}
+	}
+}

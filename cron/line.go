@@ -239,8 +239,8 @@ func surplus(given []string) string {
 
 // isYear reports whether a field can only be meant as a year.
 func isYear(field string) bool {
-	n, ok := digits(field)
-	return ok && n >= 1970 && n <= 9999
+	n, ok := digits(field) // at most four
+	return ok && n >= 1970
 }
 
 // sixRead adds to an error of a line with six fields how they are read: the first may be meant as

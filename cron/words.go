@@ -163,7 +163,7 @@ func runsWords(set uint64, name func(int) string) string {
 			continue
 		}
 		end := v
-		for end < 63 && set>>uint(end+1)&1 == 1 {
+		for set>>uint(end+1)&1 == 1 {
 			end++
 		}
 		if end-v >= 2 {

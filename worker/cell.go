@@ -202,7 +202,7 @@ func (c *Cell) Due(now time.Duration) time.Duration {
 	if !c.term.IsZero() && (c.health.State != New || c.told) {
 		due = c.outbox.next(&c.work)
 	}
-	if c.back > 0 && c.succeeded() {
+	if c.succeeded() { // then the step before has announced the next process
 		due = min(due, c.backBy)
 	}
 	if c.renewing {
