@@ -347,3 +347,13 @@ func TestTheSixthFieldOfALine(t *testing.T) {
 		}
 	}
 }
+
+// TestASettingIsNoLine, with or without a line behind it.
+func TestASettingIsNoLine(t *testing.T) {
+	for _, text := range []string{"TZ=Europe/Berlin", "CRON_TZ=UTC 0 2 * * *", "TZ=UTC 0"} {
+		_, _, err := cron.ParseLine(text, cron.LineOptions{Zone: time.UTC})
+		if err == nil || !strings.Contains(err.Error(), "settings do not belong into the line") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
