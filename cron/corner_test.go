@@ -357,3 +357,32 @@ func TestASettingIsNoLine(t *testing.T) {
 		}
 	}
 }
+
+// TestDaysThatAreNone in the forms of a crontab line that count weekdays or spread.
+func TestDaysThatAreNone(t *testing.T) {
+	for _, field := range []string{"x#2", "8#2", "#2", "xL", "8L", "-L", "1#0", "1#6", "1#x", "1#", "H(x-3)", "H(1-x)", "H(1-8)", "H(3-1)", "H(1", "H(1)"} {
+		if it, _, err := cron.ParseLine("0 0 * * "+field, cron.LineOptions{Zone: time.UTC, Name: "n"}); err == nil {
+			t.Errorf("%s is read as %v", field, it)
+		}
+	}
+	for field, want := range map[string]string{"1#2": "2026-01-12", "7#1": "2026-01-04", "7L": "2026-01-25", "mon#5": "2026-03-30", "friL": "2026-01-30"} {
+		it, _, err := cron.ParseLine("0 0 * * "+field, cron.LineOptions{Zone: time.UTC})
+		must(t, err)
+		if x, err := it.FirstMatch(at(t, "2026-01-01T00:00:00Z"), time.UTC); err != nil || x.Format("2006-01-02") != want {
+			t.Errorf("%s: %v, %v, want %s", field, x, err, want)
+		}
+	}
+}
+
+// TestPercentInACommand ends it; behind a backslash it is one, at the end of a line too.
+func TestPercentInACommand(t *testing.T) {
+	for text, want := range map[string][2]string{
+		`echo 100\%`: {"echo 100%", ""}, `echo \`: {`echo \`, ""}, `cat%a%b`: {"cat", "a\nb\n"}, `cat%`: {"cat", "\n"},
+		`a\%b\\c%d\%`: {`a%b\\c`, "d%\n"}, `echo \%%`: {"echo %", "\n"},
+	} {
+		entries, problems := cron.ParseCrontab("@daily "+text, false)
+		if len(problems) != 0 || len(entries) != 1 || entries[0].Command != want[0] || entries[0].Input != want[1] {
+			t.Errorf("%s: %+v, %v, want %q", text, entries, problems, want)
+		}
+	}
+}

@@ -282,9 +282,9 @@ func (s *Stateful) Due() iter.Seq[Event] {
 	return func(yield func(Event) bool) {
 		st := &s.state
 		if from := max(st.High.At, s.target-s.maxShift-1); from > st.Seen.At {
-			s.advance(min(from, s.target))
+			s.advance(min(from, s.target)) // all later ones fire
 		}
-		s.each(yield, true)
+		s.each(yield)
 	}
 }
 
@@ -292,10 +292,10 @@ func (s *Stateful) Due() iter.Seq[Event] {
 // fire. It walks through all that were missed: after a step of a year that may
 // be very many, which Due does not do.
 func (s *Stateful) Events() iter.Seq[Event] {
-	return func(yield func(Event) bool) { s.each(yield, false) }
+	return s.each
 }
 
-func (s *Stateful) each(yield func(Event) bool, firing bool) {
+func (s *Stateful) each(yield func(Event) bool) {
 	for s.state.Seen.At < s.target {
 		x, err := s.item.first(s.state.Seen.At+1, s.zone)
 		if err != nil || x > s.target {
@@ -304,7 +304,7 @@ func (s *Stateful) each(yield func(Event) bool, firing bool) {
 		}
 		e := s.classify(x)
 		s.advance(x)
-		if (e.Fire || !firing) && !yield(e) {
+		if !yield(e) {
 			return
 		}
 	}

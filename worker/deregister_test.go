@@ -117,6 +117,9 @@ func TestKeptWorkDoesNotDeregister(t *testing.T) {
 	if silent.c.Ended() {
 		t.Fatal("it did not say so")
 	}
+	if due := silent.c.Due(silent.now); due != silent.now+returnWait {
+		t.Errorf("at %v, the end of its wait is due at %v", silent.now, due)
+	}
 	if silent.tick(2 * sec); !silent.c.Ended() {
 		t.Error("it waits for a leader that does not answer")
 	}
