@@ -195,3 +195,22 @@ func TestQuotesOfACrontab(t *testing.T) {
 		}
 	}
 }
+
+// TestAPartOfAFieldIsNotAllOfIt, also when only one number is missing.
+func TestAPartOfAFieldIsNotAllOfIt(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"start":1}`: "0 1-23:1 * * * *", `{"end":22}`: "0 0-22:1 * * * *", `{"start":0,"end":23}`: "0 * * * * *", `[]`: "0 * * * * *",
+	} {
+		it, err := cron.ParseJSON([]byte(`{"minute":0,"hour":` + text + fixes))
+		if err != nil || it.String() != want {
+			t.Errorf("%s: %v, %v, want %s", text, it, err, want)
+		}
+	}
+	for text, want := range map[string]string{`{"start":1970}`: "1970-01-01", `{"end":9998}`: "1969-01-01"} {
+		it, err := cron.ParseJSON([]byte(`{"minute":0,"hour":0,"year":` + text + fixes))
+		must(t, err)
+		if x, err := it.Next(at(t, "1968-06-01T00:00:00Z"), time.UTC); err != nil || x.Format("2006-01-02") != want {
+			t.Errorf("%s: %v, %v, want %s", text, x, err, want)
+		}
+	}
+}
