@@ -12,8 +12,8 @@ import (
 	"cantina/action"
 )
 
-// TestExecEndsWithItsContainerWithoutGroups: what was run beside a container is one of its
-// processes: nothing of it is alive when the container has ended.
+// TestExecEndsWithItsContainerWithoutGroups: a program started beside a container is one of its processes. None of
+// them is alive when the container has ended.
 func TestExecEndsWithItsContainerWithoutGroups(t *testing.T) {
 	dir := tempDir(t)
 	e := testExecutor(t, func(c *Config) { c.Cgroups = CgroupNone })

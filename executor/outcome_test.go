@@ -11,8 +11,8 @@ import (
 	"cantina/action"
 )
 
-// TestTheVerdictOutlivesAKilledCell: whatever of a container is yet to end when its cell gets
-// KILL, the successor reports what was decided, ends the rest, and forgets it when it is told to.
+// TestTheVerdictOutlivesAKilledCell: a cell gets KILL while a container is ending. The successor reports the
+// decided outcome, ends the rest, and forgets the container when it gets the order.
 func TestTheVerdictOutlivesAKilledCell(t *testing.T) {
 	sidecar := func(s *Spec) {
 		s.Workload.Sidecars = []action.Action{sh(`trap '' TERM; while :; do sleep 1; done`).Workload.Action}

@@ -11,8 +11,8 @@ import (
 	"cantina/logstore"
 )
 
-// TestLimitsCountFromTheBeginning: while an image is pulled from a registry that accepts and
-// stays silent, and while setup runs; and the container's log says what it was at.
+// TestLimitsCountFromTheBeginning, also while an image is pulled from a registry that accepts and stays silent, and
+// while setup runs. The container's log has the phase.
 func TestLimitsCountFromTheBeginning(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -114,7 +114,7 @@ func TestUseIsThatOfTheContainer(t *testing.T) {
 				continue
 			}
 			for _, limited := range []bool{false, true} {
-				// The main program does nothing; its child works, and nobody waits for it.
+				// The main program is idle; its child works, and no process waits for the child.
 				s := sh("(i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; echo >done) & until [ -e done ]; do sleep 0.01; done; exit 3")
 				change(&s)
 				counts := e.tree != nil

@@ -83,8 +83,8 @@ func smallImage(t *testing.T) v1.Image {
 	return img
 }
 
-// TestRootfsImage runs containers from an image of a registry, pinned by digest, and
-// from a tarball; none sees what another one wrote.
+// TestRootfsImage runs containers from an image of a registry, pinned by digest, and from a tarball. No container
+// sees the writes of another.
 func TestRootfsImage(t *testing.T) {
 	needRoot(t)
 	img := smallImage(t)
@@ -168,8 +168,8 @@ test -d /sys/class/net/lo && echo net
 	}
 }
 
-// TestARootKnowsItsOwnNames: the loopback has its names, also in a network of its own and
-// where a tool left an empty file; what the image says stays.
+// TestARootKnowsItsOwnNames: the loopback has its names, also in a network of its own and where a tool left an
+// empty file. Entries of the image stay.
 func TestARootKnowsItsOwnNames(t *testing.T) {
 	needRoot(t)
 	e := testExecutor(t, nil)

@@ -245,8 +245,7 @@ func TestALimitIsSeenWhileItEndsTheContainer(t *testing.T) {
 	}
 }
 
-// awaitFile waits until a file exists and is not empty; a container has no other
-// way to say so.
+// awaitFile waits until a file exists and is not empty: the only signal that a container can give.
 func awaitFile(t testing.TB, path string) {
 	t.Helper()
 	awaitThat(t, path, func() bool {
@@ -282,9 +281,8 @@ func awaitThat(t testing.TB, path string, there func() bool) {
 	}
 }
 
-// TestErrorsNameTheContainerInOnePlace: what a call says of why it was refused names
-// neither the container nor a directory of the cell, for it goes into rows that have a name
-// of their own.
+// TestErrorsNameTheContainerInOnePlace: the reason of a refused call names neither the container nor a directory of
+// the cell. It goes into rows that have a name of their own.
 func TestErrorsNameTheContainerInOnePlace(t *testing.T) {
 	e := testExecutor(t, func(c *Config) { c.Capacity = resource.Amounts{resource.Containers: 3} })
 	const id = "t-0123456789"

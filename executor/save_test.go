@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestAnUnwrittenDeadlineKeepsNothing: a successor would find none, and let it live
-// for ever. What ends with the cell, or has no deadline, needs no such file.
+// TestAnUnwrittenDeadlineKeepsNothing: without the file, a successor would let the container live for ever. A
+// container that ends with the cell, or has no deadline, needs no such file.
 func TestAnUnwrittenDeadlineKeepsNothing(t *testing.T) {
 	e := testExecutor(t, nil)
 	needGroups(t, e)

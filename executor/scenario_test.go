@@ -23,9 +23,8 @@ func TestStatesGoForward(t *testing.T) {
 	}
 }
 
-// TestSignalsAroundTheEnd: programs that are stopped about when they end by themselves
-// have ended one way or the other, and nobody else got a signal. (Bistro, Test
-// scenarios: 100 processes signalled around their exit.)
+// TestSignalsAroundTheEnd: programs that are stopped close to their own end have ended one way or the other, and no
+// other process got a signal. (Bistro, Test scenarios: 100 processes signalled around their exit.)
 func TestSignalsAroundTheEnd(t *testing.T) {
 	unrelated := startUnrelated(t)
 	e := testExecutor(t, nil)
@@ -151,8 +150,8 @@ func TestClausesHaveTheirTests(t *testing.T) {
 	}
 }
 
-// TestMountsInTheDirectoryAreNotEmptied: a container that has mounted something in its
-// directory leaves the mount to nobody, and what is mounted as it is.
+// TestMountsInTheDirectoryAreNotEmptied: a container that has mounted something in its directory leaves the mount
+// to no later container, and the mounted files as they are.
 func TestMountsInTheDirectoryAreNotEmptied(t *testing.T) {
 	needRoot(t)
 	precious := tempDir(t)

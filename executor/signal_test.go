@@ -8,7 +8,7 @@ import (
 	"cantina/action"
 )
 
-// TestSignalReachesTheMainProcessOnly, once, whatever keeps the container apart.
+// TestSignalReachesTheMainProcessOnly, once, at each level of isolation.
 func TestSignalReachesTheMainProcessOnly(t *testing.T) {
 	needRoot(t)
 	for name, level := range map[string]action.Isolation{"process": action.IsolationProcess, "namespaces": action.IsolationNamespaces} {

@@ -155,7 +155,7 @@ func TestCadences(t *testing.T) {
 	}
 }
 
-// zombies are the children of a process that nobody waited for.
+// zombies returns the children of a process that it has not waited for.
 func zombies(t *testing.T, parent int) (out []int) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")

@@ -83,7 +83,7 @@ func TestStuckContainer(t *testing.T) {
 	if !strings.HasPrefix(c.Stuck.String(), "STUCK_KILLING: pid ") {
 		t.Error(c.Stuck)
 	}
-	// It blocks nothing else, and holds what it has.
+	// It blocks no other container, and holds its resources.
 	if d := launch(t, e, "other", sh("true")); d.Result.Failed {
 		t.Errorf("%+v", d.Result)
 	}
@@ -141,8 +141,8 @@ func TestSuccessorShowsStuckWork(t *testing.T) {
 	}
 }
 
-// TestSuccessorKnowsAProbe: a probe that hangs is nobody's work. The successor of its cell waits
-// for its end, but holds nothing for it.
+// TestSuccessorKnowsAProbe: a hanging probe belongs to no work. The successor of its cell waits for its end, but
+// holds no resources for it.
 func TestSuccessorKnowsAProbe(t *testing.T) {
 	dataDir, dir := tempDir(t), tempDir(t)
 	id := probePrefix + "1"
@@ -174,8 +174,7 @@ func TestSuccessorKnowsAProbe(t *testing.T) {
 	}
 }
 
-// endsClean waits for the end of what was stuck and has been let go, and for that of the executor:
-// nothing is left.
+// endsClean waits for the end of released stuck containers, and for that of the executor: nothing is left.
 func endsClean(t *testing.T, e *Executor, id string, stop func() error) {
 	t.Helper()
 	await(t, e, id, completed)
@@ -189,8 +188,8 @@ func endsClean(t *testing.T, e *Executor, id string, stop func() error) {
 	}
 }
 
-// TestSuccessorShowsUnadoptableWork: what was to outlive its cell, and of which nothing can
-// be read, is ended; when it does not die it is as stuck as any other, and nobody knows what it is.
+// TestSuccessorShowsUnadoptableWork: a container that was to outlive its cell, and whose files are unreadable, is
+// ended. If it does not die, it is shown as stuck, and its work is unknown.
 func TestSuccessorShowsUnadoptableWork(t *testing.T) {
 	dataDir, dir := tempDir(t), tempDir(t)
 	c := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: "x", Bound: true, Spec: keep(sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir)))}}})
@@ -215,8 +214,8 @@ func TestSuccessorShowsUnadoptableWork(t *testing.T) {
 	endsClean(t, e, all[0].ID, stop)
 }
 
-// TestSuccessorShowsStuckWorkWithoutGroups: nobody knows what it is, only that it is
-// there; a cell does not take its predecessor for dead then.
+// TestSuccessorShowsStuckWorkWithoutGroups: a stuck container is present, but its work is unknown. A cell does not
+// declare its predecessor dead then.
 func TestSuccessorShowsStuckWorkWithoutGroups(t *testing.T) {
 	dataDir, dir := tempDir(t), tempDir(t)
 	c := startCell(t, script{Dir: dataDir, Mode: CgroupNone, Jobs: []job{{ID: "x", Bound: true, Spec: sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir))}}})

@@ -80,7 +80,7 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestKillModes: choice c, and the stop signal, on a process that notes what it gets.
+// TestKillModes runs choice c, and the stop signal, on a process that records its signals.
 func TestKillModes(t *testing.T) {
 	for name, c := range map[string]struct {
 		t      action.Termination
@@ -111,8 +111,7 @@ func TestKillModes(t *testing.T) {
 	}
 }
 
-// TestKilledByHandIsNoLackOfMemory: SIGKILL by a person in a container with a memory limit
-// is told as a signal.
+// TestKilledByHandIsNoLackOfMemory: SIGKILL by a person in a container with a memory limit is reported as a signal.
 func TestKilledByHandIsNoLackOfMemory(t *testing.T) {
 	e := testExecutor(t, nil)
 	needLimit(t, e, "memory")
@@ -123,8 +122,8 @@ func TestKilledByHandIsNoLackOfMemory(t *testing.T) {
 	}
 }
 
-// TestEnvironmentByLevel: only level none hands on the environment of the cell; whatever
-// the level, the arguments of no process of it show a value of an environment.
+// TestEnvironmentByLevel: only level none passes on the environment of the cell. At each level, the arguments of
+// its processes show no value of an environment.
 func TestEnvironmentByLevel(t *testing.T) {
 	t.Setenv("OF_THE_CELL", "yes")
 	const secret = "hunter2-of-the-environment"

@@ -30,8 +30,8 @@ func filesBelow(t testing.TB, dataDir string, names ...string) map[string]uint64
 	return all
 }
 
-// TestUnknownBootClearsNothing: a cell that cannot tell which boot of the machine this is
-// does not start, and removes nothing by which its successor finds what lives.
+// TestUnknownBootClearsNothing: a cell that cannot determine the boot of the machine does not start. It removes no
+// file that its successor needs to find living processes.
 func TestUnknownBootClearsNothing(t *testing.T) {
 	dataDir := tempDir(t)
 	cell := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: "k", Spec: keep(sh("echo up; while :; do sleep 0.1; done"))}}})
@@ -54,8 +54,8 @@ func TestUnknownBootClearsNothing(t *testing.T) {
 	adopts(t, dataDir, "k")
 }
 
-// TestUnreadPreviousIsNotDamaged: what could not be read is not guessed: only what is readable,
-// and nonsense, is.
+// TestUnreadPreviousIsNotDamaged: a file that could not be read is an error; only a readable file with invalid
+// content is damaged.
 func TestUnreadPreviousIsNotDamaged(t *testing.T) {
 	dataDir := tempDir(t)
 	path := filepath.Join(dataDir, previousFile)

@@ -30,7 +30,7 @@ func closedDir(t testing.TB) string {
 	return dir
 }
 
-// levels are the ways in which a container is kept apart, each with what it needs.
+// levels has the levels of isolation, each with its requirements.
 func levels(t testing.TB) map[string]action.Workload {
 	t.Helper()
 	root := smallRoot(t)
@@ -52,7 +52,7 @@ func levels(t testing.TB) map[string]action.Workload {
 	}
 }
 
-// asAnother does what a workload does in its directory and with its streams.
+// asAnother does the usual work of a workload in its directory and with its streams.
 const asAnother = `set -e
 echo id $(id -u) $(id -g)
 cd "$CANTINA_DIR"
@@ -66,12 +66,12 @@ echo first > /dev/fd/3
 echo done > "$CANTINA_STATUS"
 `
 
-// TestAnotherUserWorks: a workload with a user of its own does all that one without does,
-// whatever directories its data directory lies in, at every level; and gets to nothing else there.
+// TestAnotherUserWorks: a workload with a user of its own does all that one without does, for any parents of its
+// data directory and at every level. It has no access to anything else there.
 func TestAnotherUserWorks(t *testing.T) {
 	needRoot(t)
 	all := levels(t)
-	// Below a link to a closed directory, and with a mask that closes whatever is made.
+	// Below a link to a closed directory, and with a mask that closes each new file.
 	defer syscall.Umask(syscall.Umask(0o077))
 	link := filepath.Join(tempDir(t), "link")
 	if err := os.Symlink(filepath.Dir(closedDir(t)), link); err != nil {
@@ -123,8 +123,8 @@ func worksAs(t *testing.T, e *Executor, level string, w action.Workload, user, o
 	}
 }
 
-// TestStepsOfSeveralUsers: each program of a tree runs as who it names, all write in the
-// directory, none loses what it made to another, and what runs beside them works too.
+// TestStepsOfSeveralUsers: each program of a tree runs as its own user, and all write in the directory. None loses
+// its files to another, and the programs beside them work too.
 func TestStepsOfSeveralUsers(t *testing.T) {
 	needRoot(t)
 	for level, w := range levels(t) {
@@ -173,8 +173,8 @@ func TestStepsOfSeveralUsers(t *testing.T) {
 	}
 }
 
-// TestTheUserOfAProgram: the environment and the groups say what the user database does, that of
-// the root where there is one.
+// TestTheUserOfAProgram: the environment and the groups match the user database, that of the root where there is
+// one.
 func TestTheUserOfAProgram(t *testing.T) {
 	needRoot(t)
 	const script = `echo $HOME,$USER,$LOGNAME,$SHELL,$(id -G)`
@@ -214,8 +214,8 @@ func TestTheUserOfAProgram(t *testing.T) {
 	}
 }
 
-// TestUnreadableUserDatabasesAreRefused: whatever stands in a user database, nobody
-// becomes root, or a number that the kernel takes for "as it is", by accident.
+// TestUnreadableUserDatabasesAreRefused: no content of a user database gives root by accident, or a number that the
+// kernel takes for "as it is".
 func TestUnreadableUserDatabasesAreRefused(t *testing.T) {
 	good := "root:x:0:0::/root:/bin/sh\n"
 	for _, c := range []struct{ passwd, group, user, says string }{
@@ -260,8 +260,7 @@ func TestUnreadableUserDatabasesAreRefused(t *testing.T) {
 	}
 }
 
-// TestLayersShowOneDatabase: what a higher layer has, removes or hides is what counts, for
-// each file on its own.
+// TestLayersShowOneDatabase: the files that a higher layer has, removes or hides count, for each file on its own.
 func TestLayersShowOneDatabase(t *testing.T) {
 	needRoot(t)
 	low, high := tempDir(t), tempDir(t)
@@ -301,8 +300,8 @@ func TestLayersShowOneDatabase(t *testing.T) {
 	}
 }
 
-// TestAUserKeepsAccessibleDirectories: only what is closed to a user is covered; what it may enter
-// on the way, by itself or by a group, stays as it is.
+// TestAUserKeepsAccessibleDirectories: only directories without access for a user are covered. A directory that the
+// user may enter, by itself or by a group, stays as it is.
 func TestAUserKeepsAccessibleDirectories(t *testing.T) {
 	needRoot(t)
 	for name, gid := range map[string]int{"own": 0, "group": 4322} {

@@ -23,8 +23,8 @@ echo result > r; echo written >&3; exit %[2]d`, file, code))
 	return s
 }
 
-// TestTheVerdictIsFixedWhenTheMainProgramEnds: whatever is asked while leftovers are ended
-// changes nothing of how the container ended.
+// TestTheVerdictIsFixedWhenTheMainProgramEnds: requests while leftovers are ended do not change the outcome of the
+// container.
 func TestTheVerdictIsFixedWhenTheMainProgramEnds(t *testing.T) {
 	shapes := map[string]func(*Spec){
 		"single": func(*Spec) {},
@@ -121,8 +121,8 @@ func setup() *action.Action {
 	return &s.Workload.Action
 }
 
-// TestTheStatusIsThatOfTheMainProgram: what was written before it ended counts, whoever wrote
-// it; what a leftover or a sidecar writes afterwards does not, and who writes is not disturbed.
+// TestTheStatusIsThatOfTheMainProgram: a status written before its end counts, from any process. A later one by a
+// leftover or a sidecar does not count, and its writer is not disturbed.
 func TestTheStatusIsThatOfTheMainProgram(t *testing.T) {
 	const awaitEnd = `while kill -0 $(cat main) 2>/dev/null; do sleep 0.01; done; `
 	for name, x := range map[string]struct{ status, main, other string }{

@@ -89,7 +89,7 @@ func sample(t *testing.T) v1.Image {
 		layerOf(t, "etc/change", "high", "etc/.wh.gone", "", "var/.wh..wh..opq", "", "var/new", "high"))
 }
 
-// hub is a registry on loopback that counts what it is asked for.
+// hub is a registry on loopback that counts its requests.
 type hub struct {
 	*httptest.Server
 	requests atomic.Int64
@@ -151,7 +151,7 @@ func get(t *testing.T, st *Store, name string) *Image {
 	return i
 }
 
-// checkSample mounts the layers and looks at what a container would see.
+// checkSample mounts the layers and checks the view of a container.
 func checkSample(t *testing.T, i *Image) {
 	t.Helper()
 	if i.Settings.Env[0] != "A=b" || i.Settings.Cmd[0] != "/bin/x" || i.Settings.WorkingDir != "/w" || i.Settings.User != "1000" {
@@ -490,8 +490,8 @@ func TestPullEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestTarballsAreReadOrRefusedByName: what tools write for images is read, also compressed
-// with gzip; what is no image says what it is.
+// TestTarballsAreReadOrRefusedByName: image files of the usual tools are read, also compressed with gzip. Any other
+// file is refused with its kind.
 func TestTarballsAreReadOrRefusedByName(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()

@@ -88,7 +88,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestDamagedCredentials: what is wrong with the file is told without what is in it.
+// TestDamagedCredentials: the error names the fault of the file without its content.
 func TestDamagedCredentials(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.json")
 	for _, text := range []string{`{"auths":{"r":{"auth":"hunter2`, `hunter2`, `{"auths":{"r":{"auth":"hunter2!!"}}}`} {

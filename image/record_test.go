@@ -19,8 +19,8 @@ func recordFiles(t *testing.T, dir string) int {
 	return len(files)
 }
 
-// TestARecordGoesWithItsLayers: what is kept of an image goes with the first layer that is removed,
-// and no record is left of one that a dead process was about to write.
+// TestARecordGoesWithItsLayers: the record of an image is removed with the first of its layers. No record is left
+// of one that a dead process was about to write.
 func TestARecordGoesWithItsLayers(t *testing.T) {
 	needRoot(t)
 	h, dir := newHub(t), t.TempDir()

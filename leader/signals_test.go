@@ -146,7 +146,7 @@ func (x torn) ListInstances(f plan.InstanceFilter, r plan.Range) (plan.Page[plan
 	return x.instances.ListInstances(f, r)
 }
 
-// TestHalfAListIsNone: an incomplete list is reported, and none of it is called.
+// TestHalfAListIsNone: an incomplete list is reported, and none of its members is called.
 func TestHalfAListIsNone(t *testing.T) {
 	in, _ := web(20)
 	h := &hall{ctx: t.Context()}

@@ -111,7 +111,7 @@ func TestRefusedWritesOfAFullDiskAreAGap(t *testing.T) {
 	}
 }
 
-// tally counts what can be read of a source, and what stands in gaps of a disk error.
+// tally counts the readable bytes of a source, and the bytes in gaps of a disk error.
 func tally(t testing.TB, st *Store, id string) (got, missing int64) {
 	t.Helper()
 	for q, more := (Query{IDs: []string{id}}), true; more; {

@@ -13,8 +13,8 @@ import (
 
 const childDir = "CANTINA_TEST_OUTPUT_DIR"
 
-// TestWriterChild is not a test: it is the process that TestKilledProcess kills.
-// It writes numbered lines and says on its standard output which are written.
+// TestWriterChild is not a test: it is the process that TestKilledProcess kills. It writes numbered lines and
+// prints the written ones on its standard output.
 func TestWriterChild(t *testing.T) {
 	dir := os.Getenv(childDir)
 	if dir == "" {
@@ -80,7 +80,7 @@ func TestKilledProcess(t *testing.T) {
 	}
 }
 
-// killed runs the child until it has said some lines and returns the last number it said.
+// killed runs the child until it has printed some lines and returns the last number.
 func killed(t *testing.T, dir string, lines int) int {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestWriterChild$")

@@ -58,7 +58,7 @@ func TestPackedLinesAreTheSameLines(t *testing.T) {
 	})
 }
 
-// A message is remote input: whatever it holds, reading it ends with lines or ErrPacked.
+// A message is remote input: reading any message ends with lines or ErrPacked.
 func TestPackedLinesThatDoNotFitTogetherAreRefused(t *testing.T) {
 	good := func() *pb.LogLines {
 		return Pack("c", []Line{{Position: 1, Time: time.Unix(1, 0), Seq: 1, Source: &Source{ID: "a"}, Data: []byte("one")}})

@@ -56,8 +56,7 @@ func TestEndedSourceIsReadWhole(t *testing.T) {
 	}
 }
 
-// TestResolved: it waits for what was under way when it was asked, for nothing later, and
-// no longer than its reader.
+// TestResolved: it waits for writes that had begun at the call, for no later ones, and no longer than its reader.
 func TestResolved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c clock

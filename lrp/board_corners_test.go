@@ -42,7 +42,7 @@ func TestAServiceThatCannotBeReadStandsStill(t *testing.T) {
 	}
 }
 
-// TestOrphansGoOneByOne: what is forgotten of an index leaves the others of its process.
+// TestOrphansGoOneByOne: forgetting one index leaves the others of its process.
 func TestOrphansGoOneByOne(t *testing.T) {
 	b := NewBoard(ConvergePolicy{})
 	for i := range 3 {
@@ -110,7 +110,7 @@ func TestRangesThatChange(t *testing.T) {
 	}
 }
 
-// TestAnUnloadedRowStaysSo: storing the same value again makes no row of an earlier term of it.
+// TestAnUnloadedRowStaysSo: storing the same value again does not mark the row as one of an earlier term.
 func TestAnUnloadedRowStaysSo(t *testing.T) {
 	b := boardOf(t, 1, plainService)
 	x := rowAt(t, key0, "RUNNING self")
@@ -192,7 +192,7 @@ func TestARolloutThatIsLookedAtOftenIsPlannedOnce(t *testing.T) {
 	}
 }
 
-// TestANewVersionForgetsTheFailedOne, its reason and what was healthy of it.
+// TestANewVersionForgetsTheFailedOne, with its reason and its healthy instances.
 func TestANewVersionForgetsTheFailedOne(t *testing.T) {
 	s, err := Apply(nil, Desired{Service: svc, Instances: 2}, "p1", t0)
 	if err != nil {

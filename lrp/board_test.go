@@ -92,8 +92,7 @@ func TestAnUnwantedIndexCountsForNoDrain(t *testing.T) {
 	}
 }
 
-// TestHealthyUnderANewLeader: a row of an earlier term counts from when its cell can tell what
-// became of it.
+// TestHealthyUnderANewLeader: a row of an earlier term counts from the time at which its cell can report on it.
 func TestHealthyUnderANewLeader(t *testing.T) {
 	w := newWorld(t)
 	w.apply(Desired{Instances: 2, Workload: checked()})

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// world is a board with a leader's loop around it and cells that do what they are told.
+// world is a board with a leader's loop around it and cells that obey its calls.
 type world struct {
 	t       testing.TB
 	b       *Board
@@ -86,8 +86,8 @@ func (w *world) quiesce() int {
 	return 0
 }
 
-// serve has cells do what the effects so far ask for: start what is requested,
-// stop what is to be stopped. Broken processes crash instead of starting.
+// serve makes cells fulfil the effects so far: start requested instances, and stop those to be stopped. Broken
+// processes crash instead of starting.
 func (w *world) serve(broken map[string]bool) {
 	for len(w.effects) > 0 {
 		effects := w.effects
@@ -193,9 +193,9 @@ func TestQuarantinedRowsAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestARemovedServiceStaysForUnreadableRows: an instance whose row cannot be read may run; as
-// long as that is so, its service and its version stay known, so that a later version of
-// the same name knows what it must wait for.
+// TestARemovedServiceStaysForUnreadableRows: an instance with an unreadable row may run. Until that is resolved,
+// its service and its version stay known. A later version of the same name thus knows the instances that it must
+// wait for.
 func TestARemovedServiceStaysForUnreadableRows(t *testing.T) {
 	w := newWorld(t)
 	w.b.QuarantineIndex(Key{"p1", 0}, true)

@@ -230,7 +230,7 @@ func TestCheckServiceNamesTheError(t *testing.T) {
 	}
 }
 
-// TestScale: what is wanted at once, what a rollout is to come to, and when nothing changes.
+// TestScale has the immediate count, the target of a rollout, and the cases without a change.
 func TestScale(t *testing.T) {
 	d := Desired{Service: svc, Instances: 4}
 	steady, err := Apply(nil, d, "p1", t0)

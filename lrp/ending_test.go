@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestHarmoniseCorners: what a cell does where two rules meet, whether it is being emptied or not.
+// TestHarmoniseCorners has the actions of a cell where two rules meet, with and without a drain.
 func TestHarmoniseCorners(t *testing.T) {
 	end, slow := dying(), netA
 	slow.Routable = false
@@ -66,7 +66,7 @@ func TestHarmoniseCorners(t *testing.T) {
 	}
 }
 
-// TestReasonsOfAnEvacuation: what is done may be the same, and the reason is not.
+// TestReasonsOfAnEvacuation: the action may be the same where the reason differs.
 func TestReasonsOfAnEvacuation(t *testing.T) {
 	for words, want := range map[string]string{
 		"UNCLAIMED": "waiting for placement on another cell", "CLAIMED other": "another cell is starting it",
@@ -164,8 +164,8 @@ func TestWhereTheTurnIs(t *testing.T) {
 	}
 }
 
-// TestPlansOfAPlaceThatIsAskedFor: a copy is waited for as long as its service says, also when that
-// is shorter than a request is left unanswered; the earlier one of two moments is kept.
+// TestPlansOfAPlaceThatIsAskedFor: a copy is waited for as long as its service requires, also when that is shorter
+// than the timeout of a request. The earlier of two times is kept.
 func TestPlansOfAPlaceThatIsAskedFor(t *testing.T) {
 	until := func(d time.Duration) func(*Actual) { return func(a *Actual) { a.NotBefore = t0.Add(d) } }
 	b := boardOf(t, 1, plainService)

@@ -209,7 +209,7 @@ func TestEvacuationTable(t *testing.T) {
 	}
 }
 
-// written says in the words of the table what a call changed; a refreshed expiry is no change.
+// written describes the changes of a call in the words of the table; a refreshed expiry is no change.
 func written(before, after Index) string {
 	var out []string
 	switch {

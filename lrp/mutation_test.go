@@ -8,9 +8,8 @@ import (
 	"cantina/internal/mutate"
 )
 
-// TestEveryCaseIsMissed deletes each case of the machines, one at a time, and runs
-// the tests of the package on what is left: at least nine in ten deletions must
-// make a table, a property or the search fail. It prints the table of
+// TestEveryCaseIsMissed deletes each case of the machines, one at a time, and runs the tests of the package on the
+// rest. At least nine in ten deletions must make a table, a property or the search fail. It prints the table of
 // docs/design/evacuation.md. Long: `make soak` only.
 func TestEveryCaseIsMissed(t *testing.T) {
 	if os.Getenv("CANTINA_SOAK") == "" || os.Getenv(mutate.Marker) != "" {

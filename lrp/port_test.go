@@ -16,8 +16,8 @@ func withPorts(name string, instances int, ports ...int) *Desired {
 	return d
 }
 
-// TestPortsFit: as many instances as machines, those of other services that fix the same port
-// among them; what is not known is not refused.
+// TestPortsFit: a fixed port fits as many instances as there are machines, counting other services with the same
+// port. An unknown number is not refused.
 func TestPortsFit(t *testing.T) {
 	for name, c := range map[string]struct {
 		d        *Desired

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestAProcessCountsItsRows: whatever changes of its rows and its definition, the counts of a process are those of a
-// look at all of its rows.
+// TestAProcessCountsItsRows: after any change of its rows and its definition, the counts of a process equal those
+// of a scan of all its rows.
 func TestAProcessCountsItsRows(t *testing.T) {
 	for seed := range 200 {
 		r := rand.New(rand.NewSource(int64(seed)))
@@ -112,8 +112,8 @@ func TestWorkInProportionToChange(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftOfAProcessThatTwoRowsName: an index whose rows name one cell process twice leaves nothing of it in
-// the board when its rows go, and the session of that process may become HEALTHY and die afterwards.
+// TestNothingIsLeftOfAProcessThatTwoRowsName: the rows of an index may name one cell process twice. Nothing stays
+// in the board when those rows are deleted, and the session of that process may become HEALTHY and die afterwards.
 func TestNothingIsLeftOfAProcessThatTwoRowsName(t *testing.T) {
 	who := Identity{"i1", "a", "pa"}
 	row := func() *Actual {
@@ -185,7 +185,7 @@ func TestADomainThatStaysFresh(t *testing.T) {
 	}
 }
 
-// TestAnIndexThatWasNotCreated, though convergence had said so, is found by the pass over everything.
+// TestAnIndexThatWasNotCreated despite an order of convergence is found by the pass over everything.
 func TestAnIndexThatWasNotCreated(t *testing.T) {
 	b := NewBoard(ConvergePolicy{})
 	s, err := Apply(nil, Desired{Service: svc, Instances: 2}, "p1", t0)
@@ -208,7 +208,7 @@ func TestAnIndexThatWasNotCreated(t *testing.T) {
 	}
 }
 
-// TestPlansOfOneIndex: however often its row is replaced, what is planned of it stays little.
+// TestPlansOfOneIndex: the number of its plans stays small after any number of replaced rows.
 func TestPlansOfOneIndex(t *testing.T) {
 	b := boardOf(t, 1, plainService)
 	for i := range 1000 {
@@ -220,7 +220,7 @@ func TestPlansOfOneIndex(t *testing.T) {
 	}
 }
 
-// TestUnhealthyAsksForNoMore than it was asked for: what comes after the last index that counts plans no look.
+// TestUnhealthyAsksForNoMore than the requested range: an index above the last one plans no check.
 func TestUnhealthyAsksForNoMore(t *testing.T) {
 	b := boardOf(t, 3, plainService)
 	put := func(i int, since time.Time) {

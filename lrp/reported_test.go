@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestReportedContainersComeFirst: an index that runs at most once is not placed while cells have reported containers
-// of it that no row names. One after the other gets the row, until all are gone.
+// TestReportedContainersComeFirst: an index that runs at most once is not placed while cells have reported
+// containers of that index without a row. One after the other gets the row, until all are gone.
 func TestReportedContainersComeFirst(t *testing.T) {
 	for name, end := range map[string]func(*Board, Identity) Event{
 		"removed": func(_ *Board, by Identity) Event { return Remove{By: by} },

@@ -19,8 +19,8 @@ func replacedBy(t *testing.T, env Env) Index {
 	return x
 }
 
-// TestWhichCopyStays: when the cell of an instance that was replaced is back, the old one stays if
-// it is ready for traffic and its cell may be given work; the new one where the service says so.
+// TestWhichCopyStays: the cell of a replaced instance is back. The old instance stays if it is ready for traffic
+// and its cell may get work; the new one stays where the service requires it.
 func TestWhichCopyStays(t *testing.T) {
 	env := wantedEnv()
 	x := replacedBy(t, env)
@@ -105,8 +105,8 @@ func TestWhichCopyStays(t *testing.T) {
 	}
 }
 
-// TestReplaceAfter: a suspect instance is waited for as the service says, also by a new leader, and
-// not longer than its cell is.
+// TestReplaceAfter: a suspect instance is waited for as long as the service requires, also by a new leader, and not
+// longer than its cell.
 func TestReplaceAfter(t *testing.T) {
 	w := newWorld(t)
 	d := Desired{Instances: 1, Workload: checked(), ReplaceAfter: time.Minute}

@@ -114,9 +114,8 @@ func TestFailedRolloutReturnsToTheLastGoodVersion(t *testing.T) {
 	}
 }
 
-// TestFailedRolloutThatIsKept is left where it is, the last good version serving what
-// it still has, until something newer is applied; and without a good version there is
-// nothing to return to: it goes on trying.
+// TestFailedRolloutThatIsKept is left where it is, and the last good version serves with its remaining instances,
+// until a newer one is applied. Without a good version there is no way back: the rollout goes on trying.
 func TestFailedRolloutThatIsKept(t *testing.T) {
 	for _, first := range []bool{false, true} {
 		w := newWorld(t)

@@ -8,7 +8,7 @@ import (
 
 var key1 = Key{"p1", 1}
 
-// moves prints what a pass wants: "p1/0 Create, p1/1 Undesire".
+// moves prints the moves of a pass: "p1/0 Create, p1/1 Undesire".
 func moves(out Outcome) (s string) {
 	for _, m := range out.Moves {
 		s += fmt.Sprintf("%d:%T ", m.Key.Index, m.Event)
@@ -107,7 +107,7 @@ func TestRequiredEventOfARow(t *testing.T) {
 	}
 }
 
-// TestAPassChecksOnlyChangedRows: a pass looks at what a change touches, and at nothing that it does not.
+// TestAPassChecksOnlyChangedRows: a pass visits the rows that a change touches, and no others.
 func TestAPassChecksOnlyChangedRows(t *testing.T) {
 	b := boardOf(t, 0, plainService)
 	other := ServiceKey{Domain: "e", Name: "web"}
@@ -162,7 +162,7 @@ func TestAPassChecksOnlyChangedRows(t *testing.T) {
 	}
 }
 
-// TestSurplus: what has something to stop and is not wanted, unless it cannot be read.
+// TestSurplus: an index is surplus if it has something to stop and is not wanted, unless it is unreadable.
 func TestSurplus(t *testing.T) {
 	b := boardOf(t, 1, plainService)
 	put := func(i int, words string, f func(*Actual)) {
@@ -181,7 +181,7 @@ func TestSurplus(t *testing.T) {
 	}
 }
 
-// TestARequestIsOfItsRow: what was asked for counts for the row that waits for the same thing.
+// TestARequestIsOfItsRow: a request counts for the row that waits for the same placement.
 func TestARequestIsOfItsRow(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Actual)
@@ -346,7 +346,8 @@ func TestADrainWaitsForARollout(t *testing.T) {
 	}
 }
 
-// TestRunningIsCounted of what is wanted, serves and is not to be stopped, when rows or ranges change.
+// TestRunningIsCounted: a row counts if it is wanted, serves and is not to be stopped. The count follows changes of
+// rows and ranges.
 func TestRunningIsCounted(t *testing.T) {
 	b := boardOf(t, 3, func(d *Desired) { d.Strategy = StopFirst })
 	others := func(i int) bool { return b.Env(Key{"p1", i}, t0).OthersRunning }

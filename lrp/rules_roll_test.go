@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// instances are as a test says.
+// instances has the health and presence that a test sets.
 type instances struct {
 	healthy map[string]int  // how many from index 0 of a process are
 	exists  map[string]bool // "process/index"
@@ -128,7 +128,7 @@ func TestRollByOneLook(t *testing.T) {
 	}
 }
 
-// TestAFailedRollout: what it says, what it goes back to, and what is left as it is.
+// TestAFailedRollout has its reason, the version that it returns to, and the indices that stay as they are.
 func TestAFailedRollout(t *testing.T) {
 	late := t0.Add(time.Hour)
 	in := instances{cause: map[string]string{"p2/1": "crashed: exit status 1", "p2/2": "another", "p2/3": "not wanted"}}
@@ -171,7 +171,7 @@ func TestAFailedRollout(t *testing.T) {
 	}
 }
 
-// TestRolloutSizes: the batch and the deadline by default, and what a new leader does with them.
+// TestRolloutSizes has the batch and the deadline by default, and under a new leader.
 func TestRolloutSizes(t *testing.T) {
 	for _, c := range [][3]int{{0, 1, 1}, {0, 7, 1}, {0, 8, 2}, {0, 40, 10}, {1, 40, 1}, {3, 40, 3}} {
 		if got := (RolloutPolicy{Batch: c[0]}).batch(c[1]); got != c[2] {

@@ -330,8 +330,8 @@ func TestPredicatesOfARow(t *testing.T) {
 	}
 }
 
-// TestHarmoniseOlderContainers: of what a younger store does not know only what runs, and only without
-// rows, is left alone.
+// TestHarmoniseOlderContainers: a container that a younger store does not know is left alone only if it runs, and
+// only without rows.
 func TestHarmoniseOlderContainers(t *testing.T) {
 	row := Index{Key: key0, Ordinary: rowOf(t, "RUNNING other")}
 	for name, c := range map[string]struct {

@@ -22,7 +22,7 @@ type cellWorld struct {
 	session   sessionState
 }
 
-// sessionState is the leader's view of a cell; a cell that is not healthy reaches nobody.
+// sessionState is the leader's view of a cell; a cell that is not healthy gets no call.
 type sessionState int
 
 const (
@@ -135,7 +135,7 @@ func byOf(e Event) Identity {
 	return Identity{}
 }
 
-// readyIn is what a call says of its instance's readiness.
+// readyIn returns the readiness of the instance in a call.
 func readyIn(e Event) bool {
 	switch e := e.(type) {
 	case Start:
@@ -186,9 +186,8 @@ func (s *search) apply(st *searchState, e Event) error {
 	return nil
 }
 
-// poll has a cell look at its container (or at a row without one) and act; deliver
-// says what becomes of the call: 0 answered, 1 lost, 2 applied but the answer is
-// lost, 3 as 0 and a copy comes late, 4 it comes late only.
+// poll has a cell check its container (or a row without one) and act. deliver is the fate of the call: 0 answered,
+// 1 lost, 2 applied but the answer is lost, 3 as 0 and a copy comes late, 4 it comes late only.
 func (s *search) poll(st searchState, cell, deliver int, orphan bool) (searchState, bool) {
 	c := &st.cells[cell]
 	if c.session != healthy {
@@ -407,8 +406,8 @@ func (s *search) explore(start searchState, crashFree bool) {
 	}
 }
 
-// checkEdge: without crashes and scale-downs an index that runs goes on running, for
-// itself and for readers; what may have no second copy never has two.
+// checkEdge: without crashes and scale-downs a running index goes on running, for itself and for readers. An index
+// that must not have a second copy never has two.
 func (s *search) checkEdge(st, n *searchState, crashFree bool) {
 	if s.exclusive || s.stopFirst {
 		if s.exclusive && n.up() > 1 {

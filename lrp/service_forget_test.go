@@ -18,9 +18,8 @@ func (b bare) Exists(process string, i int) bool { return i < b.top[process] }
 func (b bare) Top(process string) int            { return b.top[process] }
 func (bare) Cause(string, int) string            { return "" }
 
-// TestSupersededVersionsAreForgotten: a service that is restarted again and again while nothing of
-// it gets healthy keeps the versions that have rows or are wanted, and the last good one; a rollout
-// that fails goes back to that.
+// TestSupersededVersionsAreForgotten: a service is restarted again and again without a healthy instance. It keeps
+// the versions with rows, the wanted one, and the last good one; a failed rollout returns to that one.
 func TestSupersededVersionsAreForgotten(t *testing.T) {
 	for _, good := range []bool{false, true} {
 		d := Desired{Service: ServiceKey{"d", "s"}, Instances: 2, Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/false"}}}}

@@ -119,7 +119,7 @@ func checkNoGap(rt *rapid.T, before, after Index) {
 	}
 }
 
-// checkView replays what readers are told: they see what Resolved says, told once.
+// checkView replays the events of readers: they equal the changes of Resolved, each sent once.
 func checkView(rt *rapid.T, before, after Index) {
 	seen, turns := before.Resolved(), 0
 	for _, c := range Changes(before, after) {

@@ -128,8 +128,8 @@ func TestHeartbeatOfAnUnchangedInstanceWritesNothing(t *testing.T) {
 	}
 }
 
-// TestUnheard: a cell that does not come back after a leader change. Its instance becomes suspect and
-// no traffic goes there, until the cell is HEALTHY, or speaks of it; what is exclusive waits.
+// TestUnheard: a cell does not come back after a leader change. Its instance becomes suspect and gets no traffic,
+// until the cell is HEALTHY, or reports it. An exclusive instance waits.
 func TestUnheard(t *testing.T) {
 	x := Index{Key: key0, Ordinary: rowOf(t, "RUNNING self")}
 	env := wantedEnv()
@@ -527,7 +527,7 @@ func suspectOf(who string) *Actual {
 	return &a
 }
 
-// TestTurns is what readers are told of an index, and with which change.
+// TestTurns has the events that readers get of an index, and the change that causes each.
 func TestTurns(t *testing.T) {
 	env := wantedEnv()
 	with := func(o string, e, s *Actual) Index {

@@ -13,8 +13,8 @@ func dying() Net {
 	return n
 }
 
-// TestEndingInstancesTakeNoPlace: an instance that its cell is ending says so in its own row, whatever
-// table is used, and takes no other row: what waits for a place is placed meanwhile.
+// TestEndingInstancesTakeNoPlace: an instance that its cell is ending shows that in its own row, under each table,
+// and takes no other row. A waiting index is placed meanwhile.
 func TestEndingInstancesTakeNoPlace(t *testing.T) {
 	net := dying()
 	for name, ordinary := range map[string]string{"not claimed": "UNCLAIMED", "starting elsewhere": "CLAIMED other", "crashed": "CRASHED"} {

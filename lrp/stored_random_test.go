@@ -101,8 +101,8 @@ func (o *odd) event() Event {
 		ProcMoved{who.Cell, who.Proc, "pb2"}, Found{who, o.service(), o.Flag()})
 }
 
-// TestStoredRowsNeverEndTheLeader: whatever rows and services of the store Check and CheckService let pass, in
-// whatever order, and whatever cells say: the board takes it, and what becomes of it is found by a look at all.
+// TestStoredRowsNeverEndTheLeader: the board takes any rows and services that Check and CheckService accept, in any
+// order, and any reports of cells. Its counts equal those of a full scan.
 func TestStoredRowsNeverEndTheLeader(t *testing.T) {
 	for seed := range uint64(300) {
 		o := &odd{draw.From(seed, 7, t0)}
@@ -157,7 +157,7 @@ func TestStoredRowsNeverEndTheLeader(t *testing.T) {
 	}
 }
 
-// looksWhole compares what the board has of its cell processes with all of its rows.
+// looksWhole compares the board's entries of its cell processes with all of its rows.
 func looksWhole(t *testing.T, seed uint64, b *Board) {
 	t.Helper()
 	want := map[string]bool{}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What no sequence of changes makes, rows of a store may have all the same. It must not end the leader.
+// Rows of a store may be in a state that no sequence of changes makes. It must not end the leader.
 
 // TestAProcessThatTwoServicesName goes with the first of them that goes. The other one is judged as if the process had
 // no rows, and its own process is looked after as before.
@@ -32,7 +32,7 @@ func TestAProcessThatTwoServicesName(t *testing.T) {
 	}
 }
 
-// TestScaleOfASteadyServiceWithAnOldVersion: nothing rolls, so that nobody else would move the range of its target.
+// TestScaleOfASteadyServiceWithAnOldVersion: without a rollout, nothing else would move the range of its target.
 func TestScaleOfASteadyServiceWithAnOldVersion(t *testing.T) {
 	s := boardOf(t, 2, plainService).Service(svc).Restart("p2", t0)
 	s.Versions[0].High, s.Versions[1].High, s.Phase = 0, 2, Steady
@@ -58,7 +58,7 @@ func TestNothingIsStartedAfreshOfAServiceThatIsGone(t *testing.T) {
 	}
 }
 
-// TestUnplacedInstancesDoNotStop, whatever else its row has.
+// TestUnplacedInstancesDoNotStop, for any other fields of the row.
 func TestUnplacedInstancesDoNotStop(t *testing.T) {
 	for words, want := range map[string]bool{
 		"UNCLAIMED": false, "CRASHED": false, "CLAIMED self": true, "RUNNING self": true,

@@ -9,7 +9,7 @@ import (
 	"cantina/lrp"
 )
 
-// TestWordsOfASpecFile: each value as a spec file has it, and what a number that is stored means.
+// TestWordsOfASpecFile has each value as a spec file writes it, and the meaning of a stored number.
 func TestWordsOfASpecFile(t *testing.T) {
 	for got, want := range map[fmt.Stringer]string{
 		lrp.StartFirst: "start_first", lrp.StopFirst: "stop_first", lrp.Strategy(2): "Strategy(2)",

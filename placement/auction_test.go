@@ -519,7 +519,7 @@ func TestAuctionNeverOverbooksAndNeverForgets(t *testing.T) {
 					}
 					fate[p.Item.ID] = "flying"
 				}
-				// What waits now finds no cell.
+				// Waiting items find no cell.
 				for id, f := range fate {
 					if f == "waiting" && a.waiting[id].from <= now {
 						e := a.waiting[id]

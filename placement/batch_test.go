@@ -24,8 +24,8 @@ func twoProcessors(t *testing.T) *Auction {
 	return a
 }
 
-// TestWideBatchWorkIsNotStarved: by narrow work that is fed for ever; the wait is bounded, both say
-// why, and services have their turn all the same.
+// TestWideBatchWorkIsNotStarved by an endless supply of narrow work: the wait is bounded, the reasons of both name
+// it, and services have their turn all the same.
 func TestWideBatchWorkIsNotStarved(t *testing.T) {
 	a := twoProcessors(t)
 	n, granted := 0, time.Duration(0)
@@ -79,7 +79,7 @@ func TestServicesMayUseRoomReservedForBatch(t *testing.T) {
 	}
 }
 
-// TestUnneededReservationsAreReleased: whoever asks is woken first.
+// TestUnneededReservationsAreReleased: waiting callers are woken first.
 func TestUnneededReservationsAreReleased(t *testing.T) {
 	a := twoProcessors(t)
 	a.Reserve([]Want{narrow(0), wide()}, 0)

@@ -23,7 +23,7 @@ func TestRefusedSubmissions(t *testing.T) {
 	}
 }
 
-// TestABatchGrantWithoutAnAnswer frees its room, is no item that expired, and wakes whoever asks.
+// TestABatchGrantWithoutAnAnswer frees its room, is no expired item, and wakes waiting callers.
 func TestABatchGrantWithoutAnAnswer(t *testing.T) {
 	a := NewAuction(Config{})
 	join(a, plainState("c", 1, 100, 10))
@@ -105,8 +105,8 @@ func TestWhichCellsSuit(t *testing.T) {
 	}
 }
 
-// TestHeldWantsHaveNoShape: a task that is granted anew what it has says nothing of its neighbour, and its
-// neighbour is not taken for the one before it.
+// TestHeldWantsHaveNoShape: a repeated grant of a held task gives no information about the next want. The next want
+// is not taken for its equal.
 func TestHeldWantsHaveNoShape(t *testing.T) {
 	l := NewLedger(Config{})
 	for _, s := range []State{plainState("small", 1, 10, 10), plainState("big", 1, 100, 10)} {

@@ -12,7 +12,7 @@ import (
 	"cantina/resource"
 )
 
-// teller prints what an auction decides in a random history.
+// teller prints the decisions of an auction in a random history.
 type teller struct {
 	t       *testing.T
 	rng     *rand.Rand
@@ -25,7 +25,8 @@ type teller struct {
 	version int64
 }
 
-// TestHistories: what auctions decide, word for word, and how many nodes their searches visit.
+// TestHistories compares the decisions of auctions, and the number of nodes that their searches visit, with a
+// stored text.
 func TestHistories(t *testing.T) {
 	book := history.Open(t, "testdata/histories.txt")
 	for n := range 80 {
@@ -56,7 +57,7 @@ func (w *teller) some(all ...string) (out []string) {
 	return out
 }
 
-// state draws what a cell says of itself. Half of the cells of a history are alike.
+// state draws the state that a cell reports. Half of the cells of a history are alike.
 func (w *teller) state(name string) State {
 	w.version++
 	s := State{

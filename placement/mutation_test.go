@@ -7,10 +7,9 @@ import (
 	"cantina/internal/mutate"
 )
 
-// TestEveryCaseIsMissed deletes each case and each branch of ledger and auction, one
-// at a time, and runs the tests of the package on what is left: at least nine in ten
-// deletions must be noticed. It prints the table of docs/design/auction.md. Long:
-// `make soak` only.
+// TestEveryCaseIsMissed deletes each case and each branch of ledger and auction, one at a time, and runs the tests
+// of the package on the rest. At least nine in ten deletions must be noticed. It prints the table of
+// docs/design/auction.md. Long: `make soak` only.
 func TestEveryCaseIsMissed(t *testing.T) {
 	if os.Getenv("CANTINA_SOAK") == "" || os.Getenv(mutate.Marker) != "" {
 		t.Skip("long form only")

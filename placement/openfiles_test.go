@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestOpenFilesAreAskedOfACell: work goes to a cell that can give its limit of open files,
-// and is told which one none can give.
+// TestOpenFilesAreAskedOfACell: work goes to a cell that can give its limit of open files. If none can, the refusal
+// names the limit.
 func TestOpenFilesAreAskedOfACell(t *testing.T) {
 	for _, c := range []struct {
 		can, asks int

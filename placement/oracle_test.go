@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// verdict is what the optimum is made of: zones over colocation over even use.
+// verdict has the parts of the optimum: zones over colocation over even use.
 type verdict struct {
 	zone, count int
 	score       int64

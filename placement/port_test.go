@@ -21,8 +21,8 @@ func fixed(id string, ports ...int) Item {
 	return Item{ID: id, Hold: "h-" + id, Name: "d/" + id, Group: "g", Constraint: Constraint{Ports: ports}}
 }
 
-// TestAPortIsHeldOnceAMachine: by all cells of it together, in flight or held, and by no cell
-// of another machine, be it of the same name or of none.
+// TestAPortIsHeldOnceAMachine by all its cells together, in flight or held, and by no cell of another machine, of
+// the same name or of none.
 func TestAPortIsHeldOnceAMachine(t *testing.T) {
 	a := NewAuction(Config{})
 	host(a, "a1", "alpha", "10.0.0.1")
@@ -79,7 +79,7 @@ func TestPortsOfBatchWork(t *testing.T) {
 	}
 }
 
-// TestMachines: each once, whatever cells it has, whether they take work now or not.
+// TestMachines lists each machine once, for any cells, also while none of them takes work.
 func TestMachines(t *testing.T) {
 	l := NewLedger(Config{})
 	host(l, "a1", "alpha", "x")

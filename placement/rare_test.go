@@ -10,8 +10,7 @@ import (
 	"cantina/resource"
 )
 
-// What seldom happens, one situation a test; most of it is what deleting a branch
-// would leave unnoticed.
+// Rare situations, one per test; most of them would not notice a deleted branch otherwise.
 
 func TestWithdrawnWorkIsForgotten(t *testing.T) {
 	a := NewAuction(Config{})
@@ -83,8 +82,8 @@ func TestRefusedWhileAskedForAgainWaitsOnce(t *testing.T) {
 	}
 }
 
-// TestUnreleasedRoom: every way in which room comes free without a call of Release
-// is told once, so that batch work that was refused asks again.
+// TestUnreleasedRoom: room that becomes free without a call of Release is reported once, in each way. Refused batch
+// work then asks again.
 func TestUnreleasedRoom(t *testing.T) {
 	for name, c := range map[string]func(a *Auction) (now time.Duration){
 		"no answer in time":      func(*Auction) time.Duration { return time.Minute },
@@ -205,8 +204,7 @@ func TestOnlyRefusalsAreReported(t *testing.T) {
 	}
 }
 
-// TestAnotherRefusalCodeIsReported: a refusal that becomes another one is told again, once the
-// cells have changed.
+// TestAnotherRefusalCodeIsReported: a refusal with a new code is reported again, once the cells have changed.
 func TestAnotherRefusalCodeIsReported(t *testing.T) {
 	broken := plainState("c", 2, 100, 10)
 	broken.Unavailable = "probe failed"
@@ -399,7 +397,7 @@ func TestARestartedInstanceJoinsTheBatch(t *testing.T) {
 	}
 }
 
-// TestWorkThatFitsNoCell leaves to batch what is batch's.
+// TestWorkThatFitsNoCell leaves the batch reserve to batch work.
 func TestWorkThatFitsNoCell(t *testing.T) {
 	l := NewLedger(Config{BatchReserve: 50})
 	l.Admit("c", "p-c", "")
@@ -487,8 +485,8 @@ func TestOrderOfVerdicts(t *testing.T) {
 	}
 }
 
-// TestASearchTouchesAPath: among many cells that fit, the best is found without
-// looking at all of them, whatever their order.
+// TestASearchTouchesAPath: among many fitting cells, the best is found without a visit of all of them, for any
+// order.
 func TestASearchTouchesAPath(t *testing.T) {
 	const n = 1024
 	for name, used := range map[string]func(i int) int{

@@ -7,7 +7,7 @@ import (
 	"cantina/resource"
 )
 
-// TestEveryRefusalHasARemedy: what would help is told for each cause but those that pass.
+// TestEveryRefusalHasARemedy: each cause has a remedy, except those that pass by themselves.
 func TestEveryRefusalHasARemedy(t *testing.T) {
 	short := func(s ...Shortage) *Refusal {
 		return &Refusal{Classes: []Class{{Cause: CauseTaint, Cells: 1}, {Cause: CauseResources, Cells: 1, Short: s}}}

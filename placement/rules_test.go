@@ -10,7 +10,7 @@ import (
 	"cantina/resource"
 )
 
-// TestTheHeapGivesTheBestFirst whatever came in which order.
+// TestTheHeapGivesTheBestFirst for any order of insertion.
 func TestTheHeapGivesTheBestFirst(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var h heap
@@ -25,7 +25,7 @@ func TestTheHeapGivesTheBestFirst(t *testing.T) {
 	}
 }
 
-// TestConfigIsCutToItsBounds and what is set is kept.
+// TestConfigIsCutToItsBounds and values within the bounds are kept.
 func TestConfigIsCutToItsBounds(t *testing.T) {
 	for _, c := range []struct{ give, want Config }{
 		{Config{}, Config{0, 30 * time.Second, time.Second, 30 * time.Second, 500}},
@@ -233,7 +233,7 @@ func TestOneCellByName(t *testing.T) {
 	}
 }
 
-// TestPlacementsInFlight: what is in flight to a process, and no other holding or process.
+// TestPlacementsInFlight lists the placements in flight to a process, and no other holding or process.
 func TestPlacementsInFlight(t *testing.T) {
 	a := NewAuction(Config{})
 	join(a, plainState("c", 1, 100, 10))

@@ -7,7 +7,7 @@ import (
 	"cantina/resource"
 )
 
-// TestShares: what is used of what there is; nonsense from a cell counts as nothing, or as full.
+// TestShares has the used part of a total; invalid values of a cell count as nothing, or as full.
 func TestShares(t *testing.T) {
 	for _, c := range []struct{ used, total, want int64 }{
 		{0, 100, 0}, {100, 0, 0}, {1, 0, 0}, {0, 0, 0}, {-5, 100, 0}, {5, -100, 0}, {1, 1, unit}, {50, 100, unit / 2}, {150, 100, unit * 3 / 2},
@@ -25,7 +25,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestVectors: amounts are bounded, and what no cell offers is named in order.
+// TestVectors: amounts are bounded, and resources that no cell offers are named in order.
 func TestVectors(t *testing.T) {
 	d := newDimensions()
 	v := d.learn(resource.Amounts{resource.MemoryMB: 7, "gpu": 2, resource.DiskMB: -3})

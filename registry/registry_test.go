@@ -18,7 +18,7 @@ import (
 	"cantina/worker"
 )
 
-// fakeStore is a store that commits when it is told to.
+// fakeStore is a store that commits on request.
 type fakeStore struct {
 	mu      sync.Mutex
 	rows    map[string][]byte

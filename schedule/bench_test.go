@@ -52,7 +52,7 @@ func decideAll(tb testing.TB, b *Board, now time.Time) (started int) {
 	}
 }
 
-// spent is the processor time of this process: what a shared machine tells truly.
+// spent returns the processor time of this process: the reliable figure on a shared machine.
 func spent(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -96,8 +96,7 @@ func BenchmarkAllDueOnce(b *testing.B) {
 	processor(b, before)
 }
 
-// BenchmarkIdle looks whether anything is due among a million schedules: what the
-// shell does each time it wakes.
+// BenchmarkIdle checks whether anything is due among a million schedules, as the shell does at each wake-up.
 func BenchmarkIdle(b *testing.B) {
 	now := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 	board := many(b, 1_000_000, now)

@@ -38,7 +38,7 @@ func TestABoardWithoutTheSchedule(t *testing.T) {
 	}
 }
 
-// TestTheItemOfAnObject: what is wrong with it, and with its zone.
+// TestTheItemOfAnObject has the errors of an item, and of its zone.
 func TestTheItemOfAnObject(t *testing.T) {
 	for text, c := range map[string]struct {
 		zone *time.Location
@@ -128,8 +128,8 @@ func minutely(t *testing.T) (step func(schedule.Event, time.Time) error, s *sche
 	}, &st
 }
 
-// TestLimitsOfManualRequests: how many future times, how much at once, and what is said of a time
-// that was decided.
+// TestLimitsOfManualRequests has the number of future times, the size of a request, and the error for a time that
+// was decided.
 func TestLimitsOfManualRequests(t *testing.T) {
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	step, s := minutely(t)

@@ -101,7 +101,7 @@ func TestBackfillsAreBounded(t *testing.T) {
 	}
 }
 
-// TestQueueInOrder, whatever is set, moved and taken out.
+// TestQueueInOrder for any entries that are set, moved and taken out.
 func TestQueueInOrder(t *testing.T) {
 	const many = 400
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -156,7 +156,7 @@ func TestRefusalsThatDifferHaveLinesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestTimesOfAnEarlierCalendarTakeNothingAway from what is missed: they only divide it.
+// TestTimesOfAnEarlierCalendarTakeNothingAway from the missed times: they only divide them.
 func TestTimesOfAnEarlierCalendarTakeNothingAway(t *testing.T) {
 	x := begin(t, hourly, Policy{})
 	x.s.Ahead = []time.Time{x.time("01:15")}

@@ -14,7 +14,7 @@ import (
 	"cantina/task"
 )
 
-// teller prints what a board of schedules decides in a random history.
+// teller prints the decisions of a board of schedules in a random history.
 type teller struct {
 	t    *testing.T
 	rng  *rand.Rand
@@ -27,7 +27,7 @@ type teller struct {
 	bare bool // no answers: all has ended
 }
 
-// TestHistories: what schedules of all policies decide, word for word.
+// TestHistories compares the decisions of schedules of all policies with a stored text.
 func TestHistories(t *testing.T) {
 	book := history.Open(t, "testdata/histories.txt")
 	for n := range 60 {
@@ -48,8 +48,8 @@ func TestHistories(t *testing.T) {
 	book.Close(t)
 }
 
-// resets is a history of schedules whose clock is often wrong: it is set ahead by hours, and what
-// was decided is set back; persons ask for what is past and for what is to come.
+// resets is a history of schedules whose clock is often wrong: it is set ahead by hours, and decided times are set
+// back. Persons request past and future times.
 func resets(t *testing.T, n int) string {
 	w := &teller{t: t, rng: rand.New(rand.NewPCG(uint64(n), 13)), b: schedule.NewBoard(), runs: map[string]schedule.Answer{}, job: schedule.Ended}
 	w.now = draw.One(w.rng, time.Date(2026, 3, 28, 23, 30, 0, 0, time.UTC), time.Date(2026, 10, 24, 22, 30, 1, 0, time.UTC), time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC))

@@ -16,8 +16,8 @@ func TestFileNamesStayRelative(t *testing.T) {
 	}
 }
 
-// TestPutAndTake: what is put can be run and is whole; what is taken is the same; nothing
-// but a regular file is, and no link leads out.
+// TestPutAndTake: a file that was put is executable and complete; a taken file equals its source. Only regular
+// files are taken, and no link leads out.
 func TestPutAndTake(t *testing.T) {
 	dir, root := t.TempDir(), t.TempDir()
 	from := filepath.Join(dir, "artifact")

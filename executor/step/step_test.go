@@ -22,9 +22,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fake is a container whose programs are described by their arguments:
-// "5s" runs so long, "exit=3" ends with that status, "deaf" ignores the stop
-// signal, "immortal" KILL too, "say=x" writes x. All is logged with its time.
+// fake is a container whose programs are described by their arguments: "5s" runs so long, "exit=3" ends with that
+// status, "deaf" ignores the stop signal, "immortal" KILL too, "say=x" writes x. It logs all with the time.
 type fake struct {
 	t     *testing.T
 	start time.Time
@@ -60,7 +59,7 @@ func (f *fake) Decided(r Result) {
 	}
 }
 
-// failNow says whether this attempt of what is to fail.
+// failNow reports whether this attempt fails.
 func (f *fake) failNow(what string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -347,8 +346,8 @@ func (s situation) run(t *testing.T) []string {
 	return all
 }
 
-// TestALateStartTimeoutLooksOnceMore: a cell that was stopped has not looked meanwhile, and is no
-// judge of what it has not seen.
+// TestALateStartTimeoutLooksOnceMore: a cell that was stopped has not polled meanwhile, and must not judge without
+// a poll.
 func TestALateStartTimeoutLooksOnceMore(t *testing.T) {
 	for failures, want := range map[int]string{7: "", 100: "unhealthy: never healthy within 1m0s (8 attempts): probe: exit status 1"} {
 		synctest.Test(t, func(t *testing.T) {

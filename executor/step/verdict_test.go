@@ -10,9 +10,9 @@ import (
 	"cantina/action"
 )
 
-// TestTheVerdictComesBeforeTheFirstSignal: how the whole tree ends is handed over before a
-// program is told to stop, if it is known by then, and is what Run returns. What happens while
-// the others end changes nothing.
+// TestTheVerdictComesBeforeTheFirstSignal: the outcome of the whole tree is handed over before a program gets the
+// stop signal, if it is known by then. Run returns the same outcome. Events during the end of the others change
+// nothing.
 func TestTheVerdictComesBeforeTheFirstSignal(t *testing.T) {
 	serial := func(as ...action.Action) action.Action { return action.Action{Serial: as} }
 	parallel := func(as ...action.Action) action.Action { return action.Action{Parallel: as} }

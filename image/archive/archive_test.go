@@ -257,7 +257,7 @@ func TestLayersKeepOwnersAndWhiteouts(t *testing.T) {
 	}
 }
 
-// TestImpossibleOwnersAreRefused: what belongs to none does not become root's.
+// TestImpossibleOwnersAreRefused: a file without an owner does not become root's.
 func TestImpossibleOwnersAreRefused(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: changes owners")

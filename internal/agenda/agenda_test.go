@@ -11,8 +11,8 @@ import (
 	"cantina/internal/agenda"
 )
 
-// TestTakenInOrder: whatever is planned and taken in between, what is due comes
-// earliest first, once, and nothing before its moment.
+// TestTakenInOrder: plans and takes in any order. Due entries come earliest first, once, and no entry comes before
+// its time.
 func TestTakenInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var a agenda.Agenda[int]
@@ -50,8 +50,8 @@ func TestTakenInOrder(t *testing.T) {
 	})
 }
 
-// TestThin: plans that do not count any more leave nothing, what counts stays in order, and
-// nothing is looked through while most of it counts.
+// TestThin: plans that do not count any more leave nothing, and the others stay in order. Nothing is scanned while
+// most of it counts.
 func TestThin(t *testing.T) {
 	var a agenda.Agenda[int]
 	for i := range 10_000 {

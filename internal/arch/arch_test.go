@@ -169,8 +169,8 @@ func f(c chan int) { go f(nil); _ = time.Now(); _ = rand.Int(); c <- 1 }`
 	}
 }
 
-// impure lists what a core package must not do: read a clock, use the global
-// random source, start a goroutine, use a channel.
+// impure lists the forbidden actions of a core package: read a clock, use the global random source, start a
+// goroutine, use a channel.
 func impure(s source) []string {
 	var out []string
 	say := func(n ast.Node, text string) {
@@ -221,8 +221,8 @@ func TestShellsDoNotImportOneAnother(t *testing.T) {
 	}
 }
 
-// TestOnlyProcessesAndSimulatorBuildALeader: the parts of a term meet in one package, and
-// nothing that is a part of it knows that package.
+// TestOnlyProcessesAndSimulatorBuildALeader: the parts of a term meet in one package, and no part imports that
+// package.
 func TestOnlyProcessesAndSimulatorBuildALeader(t *testing.T) {
 	builders := []string{"cmd/cantina", "internal/node", "sim"}
 	seen := 0
@@ -354,8 +354,7 @@ func TestNoPathsOfThisMachine(t *testing.T) {
 	}
 }
 
-// Planted errors are patches of the source: in what is built without them nothing imports the
-// table.
+// Planted errors are patches of the source: no package of the usual build imports the table.
 func TestNothingImportsPlantedErrors(t *testing.T) {
 	const table = "cantina/sim/mistake"
 	seen := 0
@@ -372,16 +371,16 @@ func TestNothingImportsPlantedErrors(t *testing.T) {
 	}
 }
 
-// driven lists what the simulator drives or speaks with beside the core: the shells
-// themselves, and the values that they exchange.
+// driven lists the packages beside the core that the simulator drives or talks to: the shells themselves, and the
+// values that they exchange.
 var driven = []string{"auctioneer", "bbs", "cell", "event", "executor", "internal/run", "leader", "registry", "scheduler", "store", "timetable"}
 
 // simStandard are the standard packages that the simulator needs beside the value packages:
 // shells take a context and a log.
 var simStandard = []string{"context", "flag", "io", "log/slog"}
 
-// The simulator holds the world, in one goroutine without a clock; what is decided in it
-// comes from the core and from the shells, whose Run it never calls.
+// The simulator holds the world, in one goroutine without a clock. Its decisions come from the core and from the
+// shells, and it never calls their Run.
 func TestSimulatorDrivesTheCoreAlone(t *testing.T) {
 	imported := map[string]bool{}
 	for _, s := range sources(t) {

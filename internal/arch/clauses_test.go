@@ -12,8 +12,8 @@ import (
 // named finds `package.Test` in a page.
 var named = regexp.MustCompile("`(\\w+)\\.(Test\\w+)`")
 
-// TestClausesNameTestsThatExist: the pages that say which test holds which clause of the
-// seeds tell the truth, and no clause is without one.
+// TestClausesNameTestsThatExist: the pages name an existing test for each clause of the seeds, and no clause is
+// without one.
 func TestClausesNameTestsThatExist(t *testing.T) {
 	tests := map[string]bool{}
 	for _, s := range sources(t) {

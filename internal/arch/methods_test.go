@@ -56,7 +56,7 @@ func locks(typ *ast.StructType) (n int) {
 	return n
 }
 
-// count adds up what one finds in each file that people wrote for production.
+// count adds up the findings in each handwritten file of production code.
 func count(t *testing.T, one func(source, map[string]int)) map[string]int {
 	all := map[string]int{}
 	for _, s := range sources(t) {

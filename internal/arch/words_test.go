@@ -135,7 +135,7 @@ func joined(x ast.Expr) (string, bool) {
 // docTag is the text of a spec field in its struct tag.
 var docTag = regexp.MustCompile(`\bdoc:"((?:[^"\\]|\\.)*)"`)
 
-// problems lists what is wrong with a text of the program.
+// problems lists the faults of a text of the program.
 func problems(s string) []string {
 	var out []string
 	if m := docTag.FindStringSubmatch(s); m != nil {

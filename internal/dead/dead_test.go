@@ -7,7 +7,7 @@ import (
 	"cantina/internal/dead"
 )
 
-// TestSet: what rows name is remembered for ever, of the others the newest.
+// TestSet: names in rows are kept for ever, and the newest of the others.
 func TestSet(t *testing.T) {
 	var s dead.Set
 	if s.Has("p0") {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestDifferUsesNames: what people know by a name is told by it, wherever it stands.
+// TestDifferUsesNames: an item with a name is shown by its name, at any depth.
 func TestDifferUsesNames(t *testing.T) {
 	type variable struct{ Name, Value string }
 	type port struct {

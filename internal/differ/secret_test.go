@@ -8,8 +8,7 @@ import (
 	"cantina/action"
 )
 
-// TestPlanPrintsNoSecrets: a plan says that a variable changes, came or went, not its
-// value.
+// TestPlanPrintsNoSecrets: a plan shows that a variable changes, is added or is removed, not its value.
 func TestPlanPrintsNoSecrets(t *testing.T) {
 	was := action.Workload{Env: []action.Variable{{Name: "A", Value: "hunter1"}, {Name: "B", Value: "same"}}}
 	is := action.Workload{Env: []action.Variable{{Name: "A", Value: "hunter2"}, {Name: "B", Value: "same"}, {Name: "C", Value: "hunter3"}}}

@@ -199,7 +199,7 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// refusing is a body that nobody may read.
+// refusing is a body that must not be read.
 type refusing struct{ t *testing.T }
 
 func (r *refusing) Read([]byte) (int, error) {

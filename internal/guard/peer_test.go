@@ -37,8 +37,8 @@ func TestTheUserOfAListener(t *testing.T) {
 	}
 }
 
-// TestAPortOfAnotherUserIsNotCalled: whoever takes the port while its server is down gets
-// neither the token nor a cell to command.
+// TestAPortOfAnotherUserIsNotCalled: a process that takes the port while its server is down gets neither the token
+// nor a cell to command.
 func TestAPortOfAnotherUserIsNotCalled(t *testing.T) {
 	if address := os.Getenv("GUARD_TEST_LISTEN"); address != "" {
 		listenForParent(t)

@@ -21,9 +21,9 @@ import (
 	"cantina/worker"
 )
 
-// TestEveryCallAtACellNamesItsCallee: every call of the definition has a Callee, and one that
-// names another cell, or none, is refused before anything is done; what the session does not
-// check itself is refused for another process or an older term, too.
+// TestEveryCallAtACellNamesItsCallee: every call of the definition has a Callee. A call that names another cell, or
+// none, is refused before any action. A call that the session does not check itself is also refused for another
+// process or an older term.
 func TestEveryCallAtACellNamesItsCallee(t *testing.T) {
 	a := &witness{agent: agent{}}
 	s := httptest.NewUnstartedServer(NewCellHandler(a))
@@ -62,7 +62,7 @@ func TestEveryCallAtACellNamesItsCallee(t *testing.T) {
 	}
 }
 
-// send makes one call with the Connect protocol and returns what is answered.
+// send makes one call with the Connect protocol and returns the answer.
 func send(t *testing.T, s *httptest.Server, m protoreflect.MethodDescriptor, path, to string) string {
 	t.Helper()
 	body := `{"to":` + to + `,"key":{"process":"x","domain":"d"},"instance":"i","uid":"u"}`
@@ -91,7 +91,7 @@ func send(t *testing.T, s *httptest.Server, m protoreflect.MethodDescriptor, pat
 	return fmt.Sprint(r.StatusCode, " ", string(text))
 }
 
-// witness is a cell that notes what it was asked.
+// witness is a cell that records its calls.
 type witness struct {
 	agent
 	asked string

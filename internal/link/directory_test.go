@@ -39,8 +39,8 @@ func TestCellsAtOneAddressKeepTheirClients(t *testing.T) {
 	}
 }
 
-// TestATermKnowsItsOwnCells: cells of an earlier term, of whose end this one is not told, leave neither address
-// nor client; those of this process stay.
+// TestATermKnowsItsOwnCells: cells of an earlier term, whose end is not reported to this one, leave neither address
+// nor client. Those of this process stay.
 func TestATermKnowsItsOwnCells(t *testing.T) {
 	d := NewDirectory(Security{})
 	defer d.Close()

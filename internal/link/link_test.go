@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var term = fence.Term{Epoch: 1, Revision: 7}
 
-// leader answers what it was told to and notes what it was asked.
+// leader gives the set answers and records its calls.
 type leader struct {
 	beat   worker.Heartbeat
 	state  cell.State
@@ -182,7 +182,7 @@ func TestAnAnswerOfALowerTermIsDropped(t *testing.T) {
 	}
 }
 
-// agent notes what a leader calls.
+// agent records the calls of a leader.
 type agent struct {
 	Cell
 	items []cell.RunItem

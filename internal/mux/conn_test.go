@@ -90,7 +90,7 @@ func post(ctx context.Context, to interface {
 	return a.StatusCode, a.Header.Get("Told") + string(text), err
 }
 
-// echo answers with what it was asked.
+// echo answers with the body of the request.
 func echo(who string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		body, _ := io.ReadAll(q.Body)
@@ -128,7 +128,7 @@ func TestBothDirections(t *testing.T) {
 	}
 }
 
-// TestACallWithinACall: what serves a request may call back over the same connection.
+// TestACallWithinACall: the handler of a request may call back over the same connection.
 func TestACallWithinACall(t *testing.T) {
 	var s *server
 	s = newServer(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -232,8 +232,7 @@ func TestRefusedUpgrades(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// TestMute: a server that takes the connection and says nothing holds nobody longer
-// than its time.
+// TestMute: a server that accepts the connection and stays silent holds no caller longer than its timeout.
 func TestMute(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -63,8 +63,8 @@ func TestUrgentGoesFirst(t *testing.T) {
 	}
 }
 
-// TestOthersLeaveRoomForUrgent: requests that hang take all places of others, over two connections,
-// and urgent ones are served all the same; what waited is served when there is a place.
+// TestOthersLeaveRoomForUrgent: hanging requests take all places of others, over two connections, and urgent ones
+// are served all the same. Waiting requests are served when there is a place.
 func TestOthersLeaveRoomForUrgent(t *testing.T) {
 	release, began := make(chan struct{}), make(chan struct{}, 100)
 	h := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -108,8 +108,8 @@ func TestOthersLeaveRoomForUrgent(t *testing.T) {
 	}
 }
 
-// TestLateIsNotCut: a request without an answer does not end a connection whose other end's machine
-// acknowledges what is sent; the answers of others still come.
+// TestLateIsNotCut: a request without an answer does not end a connection whose remote machine acknowledges the
+// data. The answers of other requests still come.
 func TestLateIsNotCut(t *testing.T) {
 	s := newServer(t, silentAt("/silent", echo("server")))
 	c := newClient(t, Config{Connect: s.dial})
@@ -129,8 +129,8 @@ func TestLateIsNotCut(t *testing.T) {
 	}
 }
 
-// TestSilenceWithoutASocket: over what is no socket, a request without an answer in time ends
-// the connection, unless it was given up.
+// TestSilenceWithoutASocket: on a connection without a socket, a request without an answer in time ends the
+// connection, unless it was given up.
 func TestSilenceWithoutASocket(t *testing.T) {
 	near, far := net.Pipe()
 	go io.Copy(io.Discard, far)
@@ -153,7 +153,7 @@ func TestSilenceWithoutASocket(t *testing.T) {
 	}
 }
 
-// TestBehind: what has come and was not read is seen, and no more when it was.
+// TestBehind: data that has arrived unread is noticed, until it is read.
 func TestBehind(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

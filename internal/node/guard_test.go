@@ -18,8 +18,7 @@ import (
 	"cantina/worker"
 )
 
-// paths lists every path that is served: what is registered, and of Connect's services each
-// call of the definition.
+// paths lists every served path: the registered ones, and each call of Connect's services.
 func paths(t *testing.T, patterns []string) (methods, all []string) {
 	t.Helper()
 	calls := map[string][]string{}
@@ -55,9 +54,8 @@ func paths(t *testing.T, patterns []string) (methods, all []string) {
 	return methods, all
 }
 
-// TestNoPathIsReachedByAForeignPage: on every kind of listener, at every path that is served,
-// whatever a page in a browser can make it send is refused, and nothing behind the guard is
-// asked.
+// TestNoPathIsReachedByAForeignPage: on every kind of listener, at every served path, any request that a web page
+// can make a browser send is refused. No handler behind the guard is called.
 func TestNoPathIsReachedByAForeignPage(t *testing.T) {
 	token := guard.NewToken("0123456789abcdef")
 	s, err := OpenServer(t.Context(), ServerConfig{Dir: t.TempDir(), Listen: []string{"127.0.0.1:0", "unix:" + t.TempDir() + "/s.sock", "0.0.0.0:0"}, Insecure: true, Token: token,

@@ -29,8 +29,8 @@ import (
 	"cantina/worker"
 )
 
-// small is a whole cluster in a bubble: a leader over a store in memory, and cells whose
-// containers exist in memory alone. What it keeps of the past is little.
+// small is a whole cluster in a bubble: a leader over a store in memory, and cells whose containers exist in memory
+// alone. It keeps little history.
 type small struct {
 	*leader.Term
 	everything
@@ -42,7 +42,7 @@ type small struct {
 	stop    func()
 }
 
-// everything is what a client calls.
+// everything has all calls of a client.
 type everything struct {
 	api.Applications
 	api.Services
@@ -92,7 +92,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// join brings a cell; what it returns has it leave in good order, or be silent from then on.
+// join adds a cell and returns functions: one makes it leave in good order, one makes it silent from then on.
 func (s *small) join(name string) (exec *simulate.Executor, leave, silence func()) {
 	exec = simulate.New(resource.Amounts{resource.MemoryMB: 10_000, resource.CPUMilli: 64_000, resource.DiskMB: 10_000, resource.Containers: 1000}, s.clock.Wall)
 	cut := false
@@ -143,8 +143,8 @@ var bounded = map[string]string{
 	"worker.(*Leader).forget": "16,384 ids of dead processes, so that a late beat gets the right answer",
 }
 
-// TestMemoryIsFreed: nothing of what was made and is gone again stays in the leader's memory,
-// or in that of the cells. Each kind of work is made and removed in numbers, and ten times as often.
+// TestMemoryIsFreed: removed objects leave nothing in the memory of the leader or of the cells. Each kind of work
+// is made and removed in numbers, and ten times as often.
 func TestMemoryIsFreed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("make test runs it, without the race detector")

@@ -13,7 +13,7 @@ import (
 	"cantina/spawn/procid"
 )
 
-// stragglers are what a program leaves: each writes its pid to $1.NAME when it is what it is.
+// stragglers are the leftovers of a program: each writes its pid to $1.NAME once it has its final form.
 var stragglers = map[string]string{
 	"in the background": `sh -c 'echo $$ >$1; exec sleep 1000' x $1.a &`,
 	"deaf":              `sh -c 'trap "" TERM HUP INT; echo $$ >$1; exec sleep 1000' x $1.b &`,

@@ -126,8 +126,8 @@ func TestKernelClocks(t *testing.T) {
 	}
 }
 
-// TestALoopAsksAgainWhenWokenOrDue: what is there is done at once, piece after piece;
-// then it waits for its time or for a wake-up, whatever is first.
+// TestALoopAsksAgainWhenWokenOrDue: present work is done at once, piece after piece. Then the loop waits for its
+// time or for a wake-up, for the first of the two.
 func TestALoopAsksAgainWhenWokenOrDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
