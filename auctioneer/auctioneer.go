@@ -38,7 +38,7 @@ type Refusal struct {
 // Cells reaches the cell processes.
 type Cells interface {
 	// Perform gives work to a cell process and returns the refused items. An error is no response:
-	// the cell may have taken any of it.
+	// the cell may have taken any of it. It bounds the call itself.
 	Perform(ctx context.Context, cell, process string, work []placement.Item) ([]Refusal, error)
 }
 
@@ -56,8 +56,6 @@ type Feedback interface {
 // Config of an Auctioneer.
 type Config struct {
 	Placement placement.Config
-	// PerformTimeout bounds one call to a cell; 0 = 20 s.
-	PerformTimeout time.Duration
 	// Calls is the maximum number of calls to cells in progress; 0 = 64. Others wait.
 	Calls int
 	// CallItems is how many items one call has at most; 0 = 250.
@@ -68,12 +66,11 @@ type Config struct {
 	Runtime Runtime
 }
 
-// Runtime is how calls to cells run concurrently, and are limited in time. Unset fields are those
-// of a real process: goroutines and timers.
+// Runtime is how calls to cells run concurrently. Unset fields are those of a real process:
+// goroutines.
 type Runtime struct {
 	// Go has f run beside everything else.
-	Go     func(f func())
-	Within func(context.Context, time.Duration) (context.Context, context.CancelFunc)
+	Go func(f func())
 	// Watch, if set, gets the cells that a pass has placed work on, before they are called.
 	Watch func(cells []string)
 }
@@ -146,7 +143,6 @@ type Call struct {
 
 // New returns the auctioneer of a term. It starts nothing.
 func New(cfg Config, cells Cells, board Feedback) *Auctioneer {
-	cfg.PerformTimeout = cmp.Or(cfg.PerformTimeout, 20*time.Second)
 	cfg.Calls, cfg.CallItems = cmp.Or(cfg.Calls, 64), cmp.Or(cfg.CallItems, 250)
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -158,9 +154,6 @@ func New(cfg Config, cells Cells, board Feedback) *Auctioneer {
 	a.loop = run.NewLoop("auction", a.next)
 	if a.cfg.Runtime.Go == nil {
 		a.cfg.Runtime.Go = a.calls.Go
-	}
-	if a.cfg.Runtime.Within == nil {
-		a.cfg.Runtime.Within = context.WithTimeout
 	}
 	return a
 }

@@ -47,9 +47,7 @@ func (a *Auctioneer) begin(ctx context.Context) {
 // perform makes a call, and those whose turn comes when one has ended.
 func (a *Auctioneer) perform(ctx context.Context, c Call) {
 	for more := true; more && ctx.Err() == nil; {
-		called, cancel := a.cfg.Runtime.Within(ctx, a.cfg.PerformTimeout)
-		refused, err := a.cells.Perform(called, c.Cell, c.Process, c.Work)
-		cancel()
+		refused, err := a.cells.Perform(ctx, c.Cell, c.Process, c.Work)
 		c, more = a.answered(c, refused, err)
 	}
 }

@@ -20,6 +20,9 @@ const callTimeout = time.Second
 // errNeverSent means that a call certainly was not sent.
 var errNeverSent = errors.New("no connection can be made")
 
+// performTimeout bounds one call of the auction to a cell.
+const performTimeout = 1500 * time.Millisecond
+
 // calls carries a leader's calls to cells: it implements leader.Cells.
 type calls struct{ r *leadership }
 
@@ -154,6 +157,8 @@ func (c calls) RequestSuicide(ctx context.Context, _ worker.CellName, q worker.S
 // Perform implements leader.Performer.
 func (c calls) Perform(ctx context.Context, _ worker.CellName, work cell.Work) (out []cell.Refusal, err error) {
 	w, m := c.r.s.w, c.r.s.w.byProc[work.Proc]
+	ctx, cancel := within(ctx, performTimeout)
+	defer cancel()
 	if err := c.unreachable(ctx, OpPerform, m, m.cutOff > w.now); err != nil {
 		return nil, err
 	}

@@ -20,9 +20,6 @@ import (
 	"cantina/worker"
 )
 
-// performTimeout bounds one call of the auction to a cell.
-const performTimeout = 1500 * time.Millisecond
-
 // open makes the production parts of the term and their wiring, over the world. Values passed
 // between them are checked, and the process may die there.
 func (r *leadership) open(cfg worker.Config) error {
@@ -32,8 +29,8 @@ func (r *leadership) open(cfg worker.Config) error {
 	l, err := leader.New(leader.Config{Cluster: cluster, Term: r.term, Store: termStore{r}, Revision: w.store.revision, Cells: calls{r}, Hub: r.hub,
 		Callbacks: r.board, Clock: s.kernel(), Log: slog.New(complaints{r}), NewID: func() string { return w.customers.newID("id-") }, Go: r.beside,
 		Resign: func(fence.Term) { r.end("a higher term was heard") },
-		Auctioneer: auctioneer.Config{Placement: placement.Config{InFlight: 5 * time.Second, Rest: time.Second, Patience: 5 * time.Second}, PerformTimeout: performTimeout,
-			Runtime: auctioneer.Runtime{Go: r.threads.run, Within: within, Watch: func(placed []string) {
+		Auctioneer: auctioneer.Config{Placement: placement.Config{InFlight: 5 * time.Second, Rest: time.Second, Patience: 5 * time.Second},
+			Runtime: auctioneer.Runtime{Go: r.threads.run, Watch: func(placed []string) {
 				r.fit(func(cell string) bool { return slices.Contains(placed, cell) })
 			}}},
 		Scheduler: scheduler.Config{NodesEvery: 20 * time.Second, NodesRetry: time.Second, MergeAt: 2},
