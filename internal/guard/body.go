@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"cantina/internal/mux"
 )
 
 // errLarge reports a body that is larger than it may be.
@@ -122,10 +124,7 @@ const narrowSize = 64 << 10
 // blocks its stream, and costs no more from then on.
 func Narrow(ctx context.Context) {
 	c, _ := ctx.Value(connKey{}).(net.Conn)
-	if t, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
-		c = t.NetConn()
-	}
-	if b, ok := c.(interface{ SetWriteBuffer(bytes int) error }); ok {
+	if b, ok := mux.Base(c).(interface{ SetWriteBuffer(bytes int) error }); ok {
 		_ = b.SetWriteBuffer(narrowSize) // a wish
 	}
 }

@@ -12,8 +12,8 @@ import (
 // taken for cut.
 const ackTime = 1000
 
-// base is the connection below TLS.
-func base(c net.Conn) net.Conn {
+// Base is the connection below TLS.
+func Base(c net.Conn) net.Conn {
 	if t, ok := c.(*tls.Conn); ok {
 		return t.NetConn()
 	}
@@ -22,7 +22,7 @@ func base(c net.Conn) net.Conn {
 
 // control calls f with the descriptor of a socket, and does nothing if c is none or is closed.
 func control(c net.Conn, f func(fd int)) {
-	s, ok := base(c).(syscall.Conn)
+	s, ok := Base(c).(syscall.Conn)
 	if !ok {
 		return
 	}
@@ -35,7 +35,7 @@ func control(c net.Conn, f func(fd int)) {
 // does, a request without an answer is late, and no reason to end the connection. A Unix socket is
 // never cut; of what is no socket nothing is known, so silence counts.
 func cut(c net.Conn) bool {
-	if _, ok := base(c).(*net.UnixConn); ok {
+	if _, ok := Base(c).(*net.UnixConn); ok {
 		return false
 	}
 	silent := true
