@@ -62,6 +62,9 @@ type Config struct {
 	CallItems int
 	Clock     run.Clock
 	Log       *slog.Logger
+	// Placed and Round, if set, get how long placed work waited, and how long each round took. They
+	// must not wait.
+	Placed, Round func(time.Duration)
 	// Runtime is how calls to cells run; a simulator has its own.
 	Runtime Runtime
 }
@@ -81,7 +84,10 @@ type Stats struct {
 	// RefusedByCell counts items that a cell did not take, Granted batch grants.
 	RefusedByCell, Granted int
 	Waiting                int
-	LastRound              time.Duration // how long the newest round took
+	// Calls are in progress, Ready are the cells whose next call waits for room, Silent those that did
+	// not answer the last one.
+	Calls, Ready, Silent int
+	LastRound            time.Duration // how long the newest round took
 }
 
 // Auctioneer places work in one term.
@@ -333,6 +339,6 @@ func (a *Auctioneer) Stats() Stats {
 	a.lock()
 	defer a.unlock()
 	s := a.stats
-	s.Waiting = a.auction.Waiting()
+	s.Waiting, s.Calls, s.Ready, s.Silent = a.auction.Waiting(), a.underWay, len(a.ready), len(a.silent)
 	return s
 }

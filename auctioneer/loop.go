@@ -90,6 +90,7 @@ func (a *Auctioneer) round(now time.Duration) (more bool) {
 	a.stats.Refused += len(r.Refused)
 	a.stats.Unanswered += len(r.Expired)
 	a.stats.LastRound = a.cfg.Clock.Boot() - now
+	measure(&a.cfg, &r, a.stats.LastRound)
 	if r.Woken {
 		ring(a.room)
 	}
@@ -97,6 +98,17 @@ func (a *Auctioneer) round(now time.Duration) (more bool) {
 		a.outbox = append(a.outbox, r)
 	}
 	return r.More
+}
+
+func measure(cfg *Config, r *placement.Result, took time.Duration) {
+	if cfg.Round != nil {
+		cfg.Round(took)
+	}
+	if cfg.Placed != nil {
+		for i := range r.Placed {
+			cfg.Placed(r.Placed[i].Waited)
+		}
+	}
 }
 
 // tell reports to the board the work that a round did not place.

@@ -295,6 +295,12 @@ func (c *Cell) Run(ctx context.Context) error {
 	return err
 }
 
+// State returns the state of the cell's session.
+func (c *Cell) State() worker.State {
+	state, _, _ := c.session.view()
+	return state
+}
+
 // DirID is the id of the cell's data directory.
 func (c *Cell) DirID() string {
 	c.session.mu.Lock()

@@ -220,6 +220,7 @@ func (e *ending) killAll() {
 	c := e.c
 	if e.killed.IsZero() {
 		e.killed = time.Now()
+		c.e.kills.Add(1)
 	}
 	if c.programs.group != nil {
 		c.programs.killButShim(time.Since(e.killed))

@@ -32,6 +32,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"cantina/cgroup"
@@ -156,6 +157,7 @@ type Executor struct {
 	ports
 	disk
 	kinds
+	counters
 
 	mu         sync.Mutex
 	containers map[string]*container
@@ -400,8 +402,22 @@ func (e *Executor) keepsBound() bool {
 	return false
 }
 
+// Counters count since the executor was opened.
+type Counters struct {
+	Launches int64 // containers that became RUNNING
+	Kills    int64 // containers that got SIGKILL
+}
+
+type counters struct{ launches, kills atomic.Int64 }
+
+// Counters returns them.
+func (c *counters) Counters() Counters { return Counters{c.launches.Load(), c.kills.Load()} }
+
 // emit sends an event to subscribers, if there are any.
 func (e *Executor) emit(k EventKind, c *container) {
+	if k == EventRunning && !c.hidden {
+		e.launches.Add(1)
+	}
 	if e.hub.none() || c != nil && c.hidden {
 		return
 	}

@@ -51,10 +51,18 @@ type Settings struct {
 	CallbackSecret secret.Text
 	// ScriptEnv is the environment of node scripts.
 	ScriptEnv []string
+	// Measures gets measurements; unset fields get none.
+	Measures Measures
 	// Zone finds a time zone.
 	Zone  func(name string) (*time.Location, error)
 	Clock run.Clock
 	Log   *slog.Logger
+}
+
+// Measures are functions that get measurements of a term. They must not wait.
+type Measures struct {
+	Placed func(waited time.Duration) // an instance or task got a cell
+	Round  func(took time.Duration)   // of placements
 }
 
 // Past limits the records of a term about the past: events for resuming readers, the age of
@@ -107,7 +115,7 @@ func Begin(cfg Settings, lease *store.Leadership, rows []store.Row, cells *link.
 	t.Leader, err = New(Config{Cluster: lease.Cluster(), Term: lease.Term(), Store: lease, Revision: lease.Revision(),
 		Cells: directory{cells}, Hub: t.hub, Callbacks: t.callbacks, Clock: cfg.Clock, Log: t.log, NewID: NewID,
 		Go: t.call, Resign: t.resign, Signals: SignalCalls{Go: t.call, Signal: t.signal},
-		Auctioneer: auctioneer.Config{Placement: placement.Config{BatchReserve: cfg.BatchReserve}},
+		Auctioneer: auctioneer.Config{Placement: placement.Config{BatchReserve: cfg.BatchReserve}, Placed: cfg.Measures.Placed, Round: cfg.Measures.Round},
 		Scheduler:  scheduler.Config{Scripts: scheduler.Programs{Env: cfg.ScriptEnv}},
 		Registry: registry.Config{Behind: cells.Behind, Worker: worker.Config{Timeouts: cfg.Timeouts, Witness: cfg.Witness, Restored: lease.Restored(),
 			NewStore: lease.NewStore(), NewCluster: cfg.NewCluster, InitialWait: cfg.InitialWait, AllowBump: cfg.AllowBump,

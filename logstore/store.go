@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,6 +18,27 @@ type Store struct {
 	shared    sharedLog
 	retention retention
 	followers watchers
+	limited   loss // by rate limits
+	refused   loss // by the disk
+}
+
+// loss counts what was not stored.
+type loss struct{ lines, bytes atomic.Int64 }
+
+func (l *loss) add(bytes, lines int64) {
+	l.bytes.Add(bytes)
+	l.lines.Add(lines)
+}
+
+// Losses is output that was not stored since the store was opened.
+type Losses struct {
+	LimitedLines, LimitedBytes int64 // dropped by rate limits
+	RefusedLines, RefusedBytes int64 // the disk did not take it
+}
+
+// Losses returns them.
+func (st *Store) Losses() Losses {
+	return Losses{st.limited.lines.Load(), st.limited.bytes.Load(), st.refused.lines.Load(), st.refused.bytes.Load()}
 }
 
 // Writer opens one stream of a source. The first Writer of a source makes it live; it ends when

@@ -398,6 +398,9 @@ func TestRateLimitCountsDroppedLines(t *testing.T) {
 		if w.Written() != 15*50 {
 			t.Errorf("accounts for %d bytes", w.Written())
 		}
+		if l := st.Losses(); l != (Losses{LimitedLines: 11, LimitedBytes: 550}) {
+			t.Errorf("%+v", l)
+		}
 		if err := st.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -578,6 +581,9 @@ func TestFullDiskIsCountedAndReportedWhenThereIsRoom(t *testing.T) {
 	}
 	if w.Written() != int64(len("before\nlost 1\nlost 2\nbegun and lost\nafter\n")) {
 		t.Errorf("accounts for %d bytes", w.Written())
+	}
+	if l := st.Losses(); l != (Losses{RefusedLines: 3, RefusedBytes: 29}) {
+		t.Errorf("%+v", l)
 	}
 }
 

@@ -217,6 +217,7 @@ func (s *source) line(stream Stream, data []byte, terminated bool) {
 	switch s.decide(stream) {
 	case dropped:
 		s.limit.drop(stream, n, true)
+		s.st.limited.add(int64(n), 1)
 	case lost:
 		s.lose(stream, n, true)
 		if p.chain > 0 {
@@ -241,6 +242,7 @@ func (s *source) spill(stream Stream) {
 	switch s.decide(stream) {
 	case dropped:
 		s.limit.drop(stream, n, false)
+		s.st.limited.add(int64(n), 0)
 	case lost:
 		s.lose(stream, n, false)
 	default:
@@ -328,6 +330,7 @@ func (s *source) flush() {
 		for i := range s.lost {
 			s.lost[i].Bytes += int64(b.raw[i])
 			s.lost[i].Lines += each[i]
+			s.st.refused.add(int64(b.raw[i]), each[i])
 			s.gone[i] += int64(b.raw[i])
 		}
 	}
@@ -335,7 +338,9 @@ func (s *source) flush() {
 
 // lose counts the bytes that the disk has refused.
 func (s *source) lose(stream Stream, bytes int, lineEnds bool) {
+	before := s.lost[stream].Lines
 	addLoss(&s.lost[stream], bytes, lineEnds)
+	s.st.refused.add(int64(bytes), s.lost[stream].Lines-before)
 	s.gone[stream] += int64(bytes)
 }
 

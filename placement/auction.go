@@ -349,7 +349,9 @@ func (a *Auction) award(e *entry, now time.Duration, r *Result) bool {
 	}
 	it := e.item
 	a.drop(e)
-	r.Placed = append(r.Placed, a.take(it, s, c, now))
+	placed := a.take(it, s, c, now)
+	placed.Waited = now - e.since
+	r.Placed = append(r.Placed, placed)
 	a.holds[it.Hold].tries = e.tries
 	return true
 }

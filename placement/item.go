@@ -3,6 +3,7 @@ package placement
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"cantina/resource"
 )
@@ -116,6 +117,7 @@ type Placement struct {
 	Item    Item
 	Cell    string
 	Process string
+	Waited  time.Duration // since its request, in the auction
 }
 
 // Holding is work on a cell according to a row or a report: the ledger is rebuilt from it when a

@@ -21,7 +21,11 @@ func (r *Leadership) commitLoop(ctx context.Context) {
 		if !ok {
 			break
 		}
+		begun := r.store.cfg.Clock.Boot()
 		revision, err := r.writer.commit(ctx, b)
+		if measure := r.store.cfg.Committed; measure != nil && err == nil && !b.empty() {
+			measure(r.store.cfg.Clock.Boot()-begun, begun-b.items[0].at, len(b.items), b.bytes)
+		}
 		switch {
 		case errors.Is(err, ErrTooLarge):
 			limits = r.shrink(b, limits, err)

@@ -133,6 +133,9 @@ func (r *Leadership) Fits(t Transition) error {
 }
 
 func (r *Leadership) submit(i item) {
+	if r.store.cfg.Committed != nil {
+		i.at = r.store.cfg.Clock.Boot()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -154,6 +157,14 @@ func (r *Leadership) submit(i item) {
 	}
 	r.queue.push(i)
 	r.changed.Broadcast()
+}
+
+// Queues returns how many transitions wait for their commit, and how many committed ones for the
+// call of their done.
+func (r *Leadership) Queues() (waiting, undelivered int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.queue.len(), len(r.outbox)
 }
 
 // Full reports whether the queue is over its limit.

@@ -1,6 +1,9 @@
 package store
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Room that one write and one transaction take beside keys and values. Estimates
 // on the large side, checked against etcd by a test.
@@ -14,9 +17,10 @@ type item struct {
 	ops      []Op
 	done     func(int64, error)
 	bytes    int
-	clear    bool  // take away the Restored mark
-	resolves bool  // an operator's answer to a quarantined row
-	err      error // refused: only waits for its turn
+	at       time.Duration // of its submission, if that is measured
+	clear    bool          // take away the Restored mark
+	resolves bool          // an operator's answer to a quarantined row
+	err      error         // refused: only waits for its turn
 }
 
 // batch is the content of one transaction.

@@ -168,6 +168,9 @@ type Config struct {
 	Sole bool
 	// Clock is required: leases run by Boot, new epochs are named by Wall.
 	Clock run.Clock
+	// Committed, if set, gets the measurements of each commit: the time it took, the time that its
+	// oldest transition had waited, and its size. It must not wait.
+	Committed func(took, waited time.Duration, transitions, bytes int)
 	// NewID makes the identity of a store that has none [random].
 	NewID func() fence.Cluster
 	// Log receives messages for operators [discarded].

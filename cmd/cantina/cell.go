@@ -39,6 +39,7 @@ type cellFlags struct {
 	stuck     stuckFlags
 	user      string
 	storage   storageFlags
+	metrics   metricsFlag
 }
 
 func cellVerb(c *cli) *cobra.Command {
@@ -76,6 +77,7 @@ func cellVerb(c *cli) *cobra.Command {
 	f.stuck.add(cmd)
 	defaultUserFlag(cmd, &f.user)
 	f.storage.add(cmd)
+	f.metrics.add(cmd)
 	numberVar(p, &f.readyFD, "ready-fd", "", 0, 0, math.MaxInt32,
 		"file descriptor that receives the address once the cell listens")
 	return cmd
@@ -122,15 +124,23 @@ func runCell(c *cli, f cellFlags) error {
 		}
 		cfg.Capacity[name] = n
 	}
+	monitor, err := f.metrics.open(c, log, f.insecure, token)
+	if err != nil {
+		return err
+	}
+	cfg.Metrics = monitor.set()
 	if f.simulate != 0 {
-		return runSimulatedCell(c, cfg, f, log)
+		return runSimulatedCell(c, cfg, f, log, monitor)
 	}
 	cell, err := node.OpenCell(c.ctx, cfg)
 	if err != nil {
 		return err
 	}
 	return plainEnd(runProcess(c, log, cell, f.readyFD, []string{cell.Address()},
-		func(g *run.Group) { g.Add("cell", cell.Run) }))
+		func(g *run.Group) {
+			g.Add("cell", cell.Run)
+			monitor.run(g)
+		}))
 }
 
 // plainEnd is the leader's reason without the wrapping errors of the process.
@@ -143,7 +153,7 @@ func plainEnd(err error) error {
 }
 
 // runSimulatedCell runs many cells whose containers exist only in memory.
-func runSimulatedCell(c *cli, cfg node.CellConfig, f cellFlags, log *slog.Logger) error {
+func runSimulatedCell(c *cli, cfg node.CellConfig, f cellFlags, log *slog.Logger, monitor metrics) error {
 	_, port, err := net.SplitHostPort(f.listen)
 	switch {
 	case err != nil || port != "0" || f.advertise != "":
@@ -160,7 +170,10 @@ func runSimulatedCell(c *cli, cfg node.CellConfig, f cellFlags, log *slog.Logger
 	}
 	c.sayf("simulating %d cells, %s-0 to %s-%d\n", f.simulate, f.name, f.name, f.simulate-1)
 	return runProcess(c, log, nothing{}, f.readyFD, []string{all.Address()},
-		func(g *run.Group) { g.Add("simulation", all.Run) })
+		func(g *run.Group) {
+			g.Add("simulation", all.Run)
+			monitor.run(g)
+		})
 }
 
 // maxSimulated limits the cells of one process: each has its own address.

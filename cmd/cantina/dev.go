@@ -39,6 +39,7 @@ type devFlags struct {
 	stuck    stuckFlags
 	user     string
 	storage  storageFlags
+	metrics  metricsFlag
 }
 
 func devVerb(c *cli) *cobra.Command {
@@ -66,6 +67,7 @@ func devVerb(c *cli) *cobra.Command {
 	f.stuck.add(cmd)
 	defaultUserFlag(cmd, &f.user)
 	f.storage.add(cmd)
+	f.metrics.add(cmd)
 	numberVar(cmd.Flags(), &f.readyFD, "ready-fd", "", 0, 0, math.MaxInt32, "file descriptor that receives the addresses, one per line, once the API answers")
 	return cmd
 }
@@ -146,6 +148,11 @@ func runDev(c *cli, f devFlags) error {
 		return err
 	}
 	cfg.Listen, cfg.Insecure = []string{f.listen}, f.insecure
+	monitor, err := f.metrics.open(c, log, f.insecure, cfg.Token)
+	if err != nil {
+		return err
+	}
+	cfg.Metrics, work.Metrics = monitor.set(), monitor.set()
 	server, err := openServer(c, cfg, f.socket, f.group, devSocket)
 	if err != nil {
 		return err
@@ -161,6 +168,7 @@ func runDev(c *cli, f devFlags) error {
 		return runProcess(c, log, h, f.readyFD, server.Addresses(), func(g *run.Group) {
 			g.Add("server", serve)
 			g.Add("cell", func(ctx context.Context) error { return lateCell(ctx, server, work, h) })
+			monitor.run(g)
 		})
 	}
 	cell, err := node.OpenCell(c.ctx, work)
@@ -172,6 +180,7 @@ func runDev(c *cli, f devFlags) error {
 	return runProcess(c, log, cell, f.readyFD, server.Addresses(), func(g *run.Group) {
 		g.Add("server", serve)
 		g.Add("cell", cell.Run)
+		monitor.run(g)
 	})
 }
 

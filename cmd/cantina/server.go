@@ -29,6 +29,7 @@ type serverFlags struct {
 	etcdCert guard.TLSFiles
 	callback string
 	kept     retention
+	metrics  metricsFlag
 }
 
 func serverVerb(c *cli) *cobra.Command {
@@ -65,6 +66,7 @@ func serverVerb(c *cli) *cobra.Command {
 	numberVar(p, &f.cfg.BatchReserve, "batch-reserve", "", 0, 0, 100, "percentage of each cell reserved for batch tasks")
 	callbackFlag(cmd, &f.callback)
 	retentionFlags(cmd, &f.kept)
+	f.metrics.add(cmd)
 	p.BoolVar(&f.print, "print-timeouts", false, "print all timeouts and their constraints, and exit")
 	numberVar(p, &f.readyFD, "ready-fd", "", 0, 0, math.MaxInt32, "file descriptor that receives the addresses, one per line, once the API answers")
 	return cmd
@@ -100,9 +102,17 @@ func runServer(c *cli, f serverFlags) error {
 	if cfg.EtcdTLS, err = f.etcdCert.Client(); err != nil {
 		return err
 	}
+	monitor, err := f.metrics.open(c, log, f.insecure, cfg.Token)
+	if err != nil {
+		return err
+	}
+	cfg.Metrics = monitor.set()
 	server, err := openServer(c, cfg, f.socket, f.group, serverSocket)
 	if err != nil {
 		return err
 	}
-	return runProcess(c, log, nothing{}, f.readyFD, server.Addresses(), func(g *run.Group) { g.Add("server", server.Run) })
+	return runProcess(c, log, nothing{}, f.readyFD, server.Addresses(), func(g *run.Group) {
+		g.Add("server", server.Run)
+		monitor.run(g)
+	})
 }

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -86,6 +87,8 @@ type Listener struct {
 	Token Token
 	// Group may use a Unix socket beside its owner; empty = none.
 	Group string
+	// Flag sets the address, for the text of an error; empty = --listen.
+	Flag string
 	// Hosts are further names that requests may be addressed to; those of Address, of the
 	// certificate and of the machine are always among them.
 	Hosts []string
@@ -123,7 +126,7 @@ func (l Listener) Open(ctx context.Context) (*Door, error) {
 	}
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", l.Address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%s: %w; is another cantina running? choose another address with --listen", l.Address, ErrAddressInUse)
+		return nil, fmt.Errorf("%s: %w; is another cantina running? choose another address with %s", l.Address, ErrAddressInUse, cmp.Or(l.Flag, "--listen"))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", l.Address, err)

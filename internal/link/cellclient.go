@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -26,6 +27,7 @@ import (
 type Directory struct {
 	sec   Security
 	conns sync.WaitGroup
+	calls mux.Service // of cells, without their handler
 
 	mu      sync.Mutex
 	cluster fence.Cluster
@@ -38,8 +40,17 @@ type Directory struct {
 
 // NewDirectory returns an empty directory.
 func NewDirectory(sec Security) *Directory {
-	return &Directory{sec: sec, conn: map[string]*mux.Conn{}, local: map[worker.CellName]Cell{},
+	calls := mux.Service{Urgent: urgent, Others: make(chan struct{}, othersAtOnce), Waiting: &atomic.Int64{}}
+	return &Directory{sec: sec, calls: calls, conn: map[string]*mux.Conn{}, local: map[worker.CellName]Cell{},
 		remote: map[worker.CellName]*remote{}, address: map[worker.CellName]string{}}
+}
+
+// OnWait has f called with the time that a call of a cell waited for room. It is for the start.
+func (d *Directory) OnWait(f func(time.Duration)) { d.calls.Waited = f }
+
+// Calls returns how many calls of cells that are not urgent are served now, and how many wait.
+func (d *Directory) Calls() (served, waiting int) {
+	return len(d.calls.Others), int(d.calls.Waiting.Load())
 }
 
 // Begin begins a term over a store with this identity, which every call names; Cluster returns it.
@@ -130,7 +141,8 @@ func (d *Directory) Close() {
 
 // muxHandler takes the connections of cells; h serves their calls.
 func (d *Directory) muxHandler(h http.Handler) http.Handler {
-	service := mux.Service{Handler: h, Urgent: urgent, Others: make(chan struct{}, othersAtOnce)}
+	service := d.calls
+	service.Handler = h
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if !d.begin() {
 			http.Error(w, "this server is about to end", http.StatusServiceUnavailable)

@@ -44,6 +44,32 @@ type Service struct {
 	// Others has a place for each request that is not urgent and is served, over all connections;
 	// what comes meanwhile waits. nil = no bound.
 	Others chan struct{}
+	// Waiting, if set, counts those that wait now, and Waited gets for how long each one did.
+	Waiting *atomic.Int64
+	Waited  func(time.Duration)
+}
+
+// enter takes a place for a request that is not urgent, false = none before ctx was done.
+func (s Service) enter(ctx context.Context) bool {
+	select {
+	case s.Others <- struct{}{}:
+		return true
+	default:
+	}
+	if s.Waiting != nil {
+		s.Waiting.Add(1)
+		defer s.Waiting.Add(-1)
+	}
+	begun := time.Now()
+	select {
+	case s.Others <- struct{}{}:
+	case <-ctx.Done():
+		return false
+	}
+	if s.Waited != nil {
+		s.Waited(time.Since(begun))
+	}
+	return true
 }
 
 func (s Service) urgent(path string) bool { return s.Urgent != nil && s.Urgent(path) }
@@ -172,12 +198,8 @@ func (l *Conn) asked(f *frame) {
 	l.serving.Go(func() {
 		defer func() { <-room }()
 		over()
-		if others != nil {
-			select {
-			case others <- struct{}{}:
-			case <-l.ctx.Done():
-				return
-			}
+		if others != nil && !l.service.enter(l.ctx) {
+			return
 		}
 		a := &answer{}
 		l.serve(f, a)

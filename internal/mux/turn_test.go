@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -74,7 +75,9 @@ func TestOthersLeaveRoomForUrgent(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, "done")
 	})
-	s := newServerOf(t, Service{Handler: h, Urgent: isUrgent, Others: make(chan struct{}, 2)})
+	var waiting, waited atomic.Int64
+	s := newServerOf(t, Service{Handler: h, Urgent: isUrgent, Others: make(chan struct{}, 2), Waiting: &waiting,
+		Waited: func(time.Duration) { waited.Add(1) }})
 	a, b := newClient(t, Config{Connect: s.dial, Service: Service{Urgent: isUrgent}}), newClient(t, Config{Connect: s.dial, Service: Service{Urgent: isUrgent}})
 	answers := make(chan error, 6)
 	for i := range 6 {
@@ -97,14 +100,17 @@ func TestOthersLeaveRoomForUrgent(t *testing.T) {
 			t.Fatalf("urgent: %d %q %v", code, text, err)
 		}
 	}
-	if len(began) != 0 {
-		t.Errorf("%d more than two others are served", len(began))
+	if len(began) != 0 || waiting.Load() > 4 || waited.Load() != 0 {
+		t.Errorf("%d more than two others are served, %d wait, %d have", len(began), waiting.Load(), waited.Load())
 	}
 	close(release)
 	for range 6 {
 		if err := <-answers; err != nil {
 			t.Error(err)
 		}
+	}
+	if waiting.Load() != 0 || waited.Load() > 4 {
+		t.Errorf("%d wait, %d have waited", waiting.Load(), waited.Load())
 	}
 }
 

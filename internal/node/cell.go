@@ -24,6 +24,7 @@ import (
 	"cantina/image/cache"
 	"cantina/internal/guard"
 	"cantina/internal/link"
+	"cantina/internal/metric"
 	"cantina/internal/run"
 	"cantina/logstore"
 	"cantina/placement"
@@ -71,6 +72,8 @@ type CellConfig struct {
 	// stays and takes no work.
 	StuckAfter    time.Duration
 	RebootCommand []string
+	// Metrics gets the cell's measurements; nil = none.
+	Metrics *metric.Set
 	// User runs the work that names none; empty = the cell itself.
 	User  string
 	Build string
@@ -133,6 +136,7 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 	if err != nil {
 		return nil, errors.Join(err, n.closeListener())
 	}
+	cfg.Metrics.Watch(n.samples)
 	n.local = &link.Local{Cell: n.cell, Name: cfg.Name, Output: exec.Output(), Executor: exec}
 	if n.client != nil {
 		h := link.NewCellHandler(n.local)

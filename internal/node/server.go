@@ -16,6 +16,7 @@ import (
 	"cantina/fence"
 	"cantina/internal/guard"
 	"cantina/internal/link"
+	"cantina/internal/metric"
 	"cantina/internal/run"
 	"cantina/leader"
 	"cantina/store"
@@ -43,6 +44,9 @@ type ServerConfig struct {
 	Group string
 	// Hosts are further names under which browsers and clients may address the API.
 	Hosts []string
+
+	// Metrics gets the server's measurements; nil = none.
+	Metrics *metric.Set
 
 	// Zones finds the time zones of schedules; their rules are read again regularly. Settings.Zone is
 	// made from it.
@@ -93,6 +97,11 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, log: cfg.Log, dir: f, cells: link.NewDirectory(link.Security{TLS: client, Token: cfg.Token}),
 		api: api.New(api.Config{Log: cfg.Log, Build: cfg.Build, NewID: leader.NewID, Now: cfg.Clock.Wall, Zone: cfg.Zone})}
+	if cfg.Metrics != nil {
+		s.cells.OnWait(cfg.Metrics.CallWaited)
+		s.cfg.Measures = leader.Measures{Placed: cfg.Metrics.Placed, Round: cfg.Metrics.Round}
+		cfg.Metrics.Watch(s.samples)
+	}
 	names := append(slices.Clone(cfg.Hosts), namesOf(cfg.Advertise)...)
 	for _, address := range cfg.Listen {
 		d, err := guard.Listener{Address: address, TLS: cfg.TLS, Insecure: cfg.Insecure, Token: cfg.Token, Group: cfg.Group, Hosts: names}.Open(ctx)
@@ -167,7 +176,11 @@ func (s *Server) runStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	st, err := store.New(backend, store.Config{Sole: len(s.cfg.Endpoints) == 0, LeaseTTL: s.cfg.Timeouts.Lease, KeepAlive: s.cfg.Timeouts.KeepAlive, Drift: s.cfg.Timeouts.LeaseDrift,
+	var committed func(took, waited time.Duration, transitions, bytes int)
+	if s.cfg.Metrics != nil {
+		committed = s.cfg.Metrics.Committed
+	}
+	st, err := store.New(backend, store.Config{Committed: committed, Sole: len(s.cfg.Endpoints) == 0, LeaseTTL: s.cfg.Timeouts.Lease, KeepAlive: s.cfg.Timeouts.KeepAlive, Drift: s.cfg.Timeouts.LeaseDrift,
 		NewCluster: s.cfg.NewCluster, Memory: s.dir, Clock: s.cfg.Clock, Log: s.log})
 	if err != nil {
 		return errors.Join(err, closeStore())

@@ -85,6 +85,7 @@ func OpenSimulation(ctx context.Context, cfg CellConfig, n int) (*Simulation, er
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
+	cfg.Metrics.Watch(s.samples)
 	return s, nil
 }
 
