@@ -18,8 +18,8 @@ func (x *situation) runsInTurn(clocks ...string) *situation {
 	return x
 }
 
-// TestMisfireAllRunsAllInOrder: whatever the overlap policy, each missed time runs with its logical
-// time, one after the other, or as many at once as the policy allows.
+// TestMisfireAllRunsAllInOrder: under each overlap policy, every missed time runs with its logical time. They run
+// one after the other, or as many at once as the policy allows.
 func TestMisfireAllRunsAllInOrder(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -74,8 +74,8 @@ func TestMisfireAllRunsAllInOrder(t *testing.T) {
 	})
 }
 
-// TestForbidSkipsTimesWithARunInProgress: what ran at the time of a missed firing, and
-// still does, would have been in its way without the outage too.
+// TestForbidSkipsTimesWithARunInProgress: a run that was active at the time of a missed firing, and still is, would
+// have blocked it without the outage too.
 func TestForbidSkipsTimesWithARunInProgress(t *testing.T) {
 	x := begin(t, hourly, Policy{Misfire: MisfireAll}).at("01:00").does(Tick{}, "start 02T01:00")
 	x.at("04:30").does(Tick{}).last("skipped: an earlier run was still running: "+x.run("01:00"), 3).pending()
@@ -98,7 +98,7 @@ func TestDueTimesWaitBehindMissedOnes(t *testing.T) {
 	x.inOrder()
 }
 
-// inOrder compares what was started and skipped by time: the history is in order.
+// inOrder compares the started and skipped firings by time: the history is in order.
 func (x *situation) inOrder() {
 	x.t.Helper()
 	var last time.Time
@@ -113,8 +113,8 @@ func (x *situation) inOrder() {
 	}
 }
 
-// TestAnOlderTimeNeverReplacesANewerRun: what could not be decided while nobody knew what runs is
-// skipped, with the reason, once a newer run is there.
+// TestAnOlderTimeNeverReplacesANewerRun: a firing that was undecided while the state of the runs was unknown is
+// skipped, with the reason, once there is a newer run.
 func TestAnOlderTimeNeverReplacesANewerRun(t *testing.T) {
 	for _, misfire := range []Misfire{MisfireOnce, MisfireSkip, MisfireAll} {
 		t.Run(misfire.String(), func(t *testing.T) {
@@ -142,8 +142,8 @@ func TestAnOlderTimeNeverReplacesANewerRun(t *testing.T) {
 	})
 }
 
-// TestALeaderThatKnowsNothingYetQueues: while nobody knows what runs, all that comes due waits, and
-// runs in order when it is known that nothing does.
+// TestALeaderThatKnowsNothingYetQueues: while the state of the runs is unknown, all due firings wait. They run in
+// order when it is known that none runs.
 func TestALeaderThatKnowsNothingYetQueues(t *testing.T) {
 	x := begin(t, hourly, Policy{Misfire: MisfireAll}).at("01:00").does(Tick{}, "start 02T01:00").is("01:00", Unknown)
 	x.at("02:00").does(Tick{}).at("03:00").does(Tick{}).at("04:00").does(Tick{}).pending("02T02:00", "02T03:00", "02T04:00")
@@ -153,8 +153,8 @@ func TestALeaderThatKnowsNothingYetQueues(t *testing.T) {
 	x.is("01:00", Running).does(Tick{}).last("skipped: an earlier run was still running: "+x.run("01:00"), 3).pending()
 }
 
-// TestAPersonIsNotInTheBacklog: a run by hand does not wait for what was missed, and with forbid what
-// was missed waits for it.
+// TestAPersonIsNotInTheBacklog: a run by hand does not wait for missed firings. With forbid, missed firings wait
+// for it.
 func TestAPersonIsNotInTheBacklog(t *testing.T) {
 	x := begin(t, hourly, Policy{Misfire: MisfireAll}).at("03:30").does(Tick{}, "start 02T01:00").refuses(Fire{}, ErrOverlap).is("01:00", Ended)
 	x.does(Fire{}, "start 02T03:30").does(Tick{}).pending("02T02:00", "02T03:00")

@@ -14,8 +14,8 @@ import (
 	"cantina/task"
 )
 
-// world is one schedule through many leaders. What a leader decides is durable only at
-// its commit: a crash between the two loses state and starts together.
+// world is one schedule through many leaders. A leader's decision is durable only at its commit: a crash between
+// the two loses state and starts together.
 type world struct {
 	t       *rapid.T
 	key     Key
@@ -51,7 +51,7 @@ type flight struct {
 // truth is what really runs.
 type truth struct{ running, ending bool }
 
-// theJob stands among the runs for the one job of a schedule, whoever set it going.
+// theJob stands among the runs for the one job of a schedule, for any trigger.
 const theJob = "the job"
 
 func lines() []string {
@@ -134,7 +134,7 @@ func (w *world) step(e Event) {
 	w.flight = append(w.flight, flight{next, moves, w.now, wants{w.def, w.cron}})
 }
 
-// check judges what one step decided.
+// check judges the decisions of one step.
 func (w *world) check(s *State, moves []Move) {
 	live := 0
 	for _, r := range s.Live {
@@ -348,7 +348,7 @@ func TestEachLogicalTimeFollowsItsPolicy(t *testing.T) {
 	})
 }
 
-// edit gives the schedule another calendar: what the earlier one fired stays fired.
+// edit gives the schedule another calendar: firings of the earlier one stay fired.
 func (w *world) edit() {
 	c := w.def.Calendar
 	c.Line = rapid.SampledFrom(lines()).Draw(w.t, "other line")

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestRewind: what lies after the clock and was not started comes again; what was started never
-// does, however it was started, over several resets.
+// TestRewind: firings after the clock that were not started come again. A started one never does, for any kind of
+// start, over several resets.
 func TestRewind(t *testing.T) {
 	x := begin(t, hourly, Policy{}).at("01:00").does(Tick{}, "start 02T01:00").is("01:00", Ended)
 	x.does(Fire{At: x.time("03:00")}, "start 02T03:00").is("03:00", Ended)
@@ -50,7 +50,7 @@ func TestRewindCountsMissedTimes(t *testing.T) {
 	}
 }
 
-// TestRewindReturnsWaitingTimes, and what has no future by the clock stays.
+// TestRewindReturnsWaitingTimes: a waiting time without a future by the clock stays.
 func TestRewindReturnsWaitingTimes(t *testing.T) {
 	x := begin(t, hourly, Policy{Misfire: MisfireAll}).at("04:30").does(Tick{}, "start 02T01:00").pending("02T02:00", "02T03:00", "02T04:00")
 	x.at("02:30").does(Rewind{}).pending("02T02:00").is("01:00", Ended).does(Tick{}, "start 02T02:00").is("02:00", Ended)
@@ -87,7 +87,7 @@ func TestElapsedGoesOnByItself(t *testing.T) {
 	}
 }
 
-// TestTheBacklogIsInOrderOverTwoOutages: what waits gives way before what was missed later.
+// TestTheBacklogIsInOrderOverTwoOutages: waiting firings give way before those that were missed later.
 func TestTheBacklogIsInOrderOverTwoOutages(t *testing.T) {
 	x := begin(t, "* * * * *", Policy{Misfire: MisfireAll}).at("01:30").does(Tick{}, "start 02T00:31").at("06:30").does(Tick{})
 	if len(x.s.Open) != 2 || x.s.Open[1].Why != WhyMany || x.s.Open[1].Count != 259 || len(x.s.Pending) != 100 {

@@ -59,7 +59,7 @@ func TestPhases(t *testing.T) {
 	}
 }
 
-// TestLeadAtItsBound: what clocks of two machines differ by is no lead.
+// TestLeadAtItsBound: the permitted difference between the clocks of two machines is no lead.
 func TestLeadAtItsBound(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for _, c := range []struct{ ahead, skew, want time.Duration }{
@@ -73,7 +73,7 @@ func TestLeadAtItsBound(t *testing.T) {
 	}
 }
 
-// TestAnswerOfATask: whether a run may still run, by its row, its cell and what has passed.
+// TestAnswerOfATask has whether a run may still run, by its row, its cell and the elapsed time.
 func TestAnswerOfATask(t *testing.T) {
 	on := task.Holder{Cell: "c", Proc: "p"}
 	def := &task.Definition{}

@@ -24,7 +24,7 @@ func (x *situation) newest() string {
 	return ""
 }
 
-// TestASignalIsOneMoveAndOneLine: nothing of it runs, so nothing is in its way.
+// TestASignalIsOneMoveAndOneLine: it leaves no run, so no run blocks it.
 func TestASignalIsOneMoveAndOneLine(t *testing.T) {
 	x := signalled(t)
 	x.at("01:00").step(Tick{})
@@ -52,7 +52,7 @@ func TestASignalIsOneMoveAndOneLine(t *testing.T) {
 	}
 }
 
-// TestASignalOfALostLeaderIsNeverSentAgain: the next one only says so.
+// TestASignalOfALostLeaderIsNeverSentAgain: the next leader only reports it.
 func TestASignalOfALostLeaderIsNeverSentAgain(t *testing.T) {
 	x := signalled(t)
 	x.at("01:00").step(Tick{})

@@ -12,7 +12,7 @@ import (
 	"cantina/task"
 )
 
-// situation is one schedule, its clock, and what is known of its runs.
+// situation is one schedule, its clock, and the known state of its runs.
 type situation struct {
 	t     *testing.T
 	key   Key
@@ -74,7 +74,7 @@ func (x *situation) env() Env {
 	return Env{Now: x.now, Key: x.key, Cron: x.cron, Definition: &x.def, Runs: func(r Run) Answer { return x.runs[r.ID] }}
 }
 
-// step gives an event and keeps what follows; started runs run.
+// step gives an event and keeps the moves; started runs run.
 func (x *situation) step(e Event) error {
 	next, moves, err := Step(x.s, e, x.env())
 	x.moves = moves
@@ -127,7 +127,7 @@ func (x *situation) refuses(e Event, want error) *situation {
 // run is the id of the run of a logical time.
 func (x *situation) run(clock string) string { return RunID(x.key, x.time(clock), 0) }
 
-// is says what the run of a logical time does.
+// is sets the state of the run of a logical time.
 func (x *situation) is(clock string, a Answer) *situation {
 	x.runs[x.run(clock)] = a
 	return x
@@ -196,8 +196,7 @@ func TestOverlapForbid(t *testing.T) {
 	}
 }
 
-// TestUndecided: nobody knows whether the earlier run runs; the firing waits with its
-// logical time.
+// TestUndecided: whether the earlier run still runs is unknown; the firing waits with its logical time.
 func TestUndecided(t *testing.T) {
 	start := func() *situation {
 		x := begin(t, hourly, Policy{}).at("01:00").does(Tick{}, "start 02T01:00").is("01:00", Unknown)
@@ -231,8 +230,7 @@ func TestOverlapAllow(t *testing.T) {
 	x.is("01:00", Ended).does(Tick{}, "start 02T04:00")
 }
 
-// TestOverlapReplace: the earlier run is told to end once, and the new one starts only
-// when it is certain that it has.
+// TestOverlapReplace: the earlier run gets one order to end, and the new one starts only when that end is certain.
 func TestOverlapReplace(t *testing.T) {
 	x := begin(t, hourly, Policy{Overlap: OverlapReplace}).at("01:00").does(Tick{}, "start 02T01:00")
 	x.at("02:00").does(Tick{}, "end "+x.run("01:00")).pending("02T02:00").does(Tick{})
@@ -240,9 +238,8 @@ func TestOverlapReplace(t *testing.T) {
 	x.is("01:00", Ended).does(Tick{}, "start 02T02:00").pending()
 }
 
-// TestAJobIsBornOnceInAStep: of several times that were missed the oldest starts, and the others
-// wait for it; one that comes on time replaces it and overtakes them. What was overtaken can be
-// filled in, one after the other.
+// TestAJobIsBornOnceInAStep: of several missed times the oldest starts, and the others wait for it. A firing on
+// time replaces it and overtakes them. Overtaken times can be filled in, one after the other.
 func TestAJobIsBornOnceInAStep(t *testing.T) {
 	x := begin(t, hourly, Policy{Overlap: OverlapReplace, Misfire: MisfireAll})
 	x.def.Task, x.def.Job = nil, &Job{}
@@ -399,8 +396,8 @@ func TestJitterMovesTheMomentNotTheLogicalTime(t *testing.T) {
 	}
 }
 
-// TestClockChangesAreInTheHistory: what the policies of the calendar leave out has its
-// reason there, and fires once.
+// TestClockChangesAreInTheHistory: a time that the policies of the calendar skip has its reason there, and fires
+// once.
 func TestClockChangesAreInTheHistory(t *testing.T) {
 	x := beginIn(t, "30 2 * * *", "Europe/Berlin", Policy{})
 	x.at("28T12:00").does(Tick{}, "start 28T01:30").is("28T01:30", Ended)

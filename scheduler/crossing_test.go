@@ -15,8 +15,8 @@ import (
 	"cantina/worker"
 )
 
-// change is something a person, a schedule or a file does to jobs; it is decided and
-// handed to the store at once, and done returns what it answered.
+// change is an action of a person, a schedule or a file on jobs. It is decided and handed to the store at once, and
+// done returns its answer.
 type change struct {
 	name string
 	do   func(r *rig) (done func() string)
@@ -128,8 +128,8 @@ func (r *rig) drain() {
 	}
 }
 
-// twoChanges makes two changes, the second before or after the first is durable, and
-// returns what was answered and what was shown then, in the end, and to a new leader.
+// twoChanges makes two changes, the second before or after the first is durable. It returns the answers and the
+// views: at that time, in the end, and of a new leader.
 func twoChanges(t *testing.T, before func(*rig), one, two change, cross bool) (out []string) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newFakeStore()
@@ -156,8 +156,8 @@ func twoChanges(t *testing.T, before func(*rig), one, two change, cross bool) (o
 	return out
 }
 
-// TestChangesThatCross: two changes of which the second is decided before the first is
-// durable give what they give one after the other.
+// TestChangesThatCross: two changes of which the second is decided before the first is durable have the same result
+// as one after the other.
 func TestChangesThatCross(t *testing.T) {
 	for situation, before := range started() {
 		for _, one := range changes() {

@@ -30,7 +30,7 @@ func (r *rig) reported(v worker.RunView) {
 	synctest.Wait()
 }
 
-// busy makes a job run over forest f, ends its life in some way, and returns what runs.
+// busy makes a job run over forest f, ends its life in some way, and returns the running tasks.
 func busy(t *testing.T, st *fakeStore, f string, end func(r *rig)) worker.RunView {
 	t.Helper()
 	r := begin(t, st, 1)
@@ -46,9 +46,8 @@ func busy(t *testing.T, st *fakeStore, f string, end func(r *rig)) worker.RunVie
 	return run
 }
 
-// TestEarlierRunsHoldTheirNodes: after a change of leader, what still runs of a
-// job that was removed, or born again over another forest, draws on the nodes it had, though
-// nobody can say which.
+// TestEarlierRunsHoldTheirNodes: a job was removed, or born again over another forest, and the leader changes. Its
+// remaining runs draw on their former nodes, although these are unknown.
 func TestEarlierRunsHoldTheirNodes(t *testing.T) {
 	for name, end := range map[string]func(r *rig){
 		"removed": func(r *rig) { r.do(r.Remove("j")) },
@@ -102,8 +101,8 @@ func TestAReportIsLookedAtBeforeTheNextStart(t *testing.T) {
 	})
 }
 
-// TestARenewedJobLeavesTheBoardOfItsEarlierForest: nothing is picked there any more, and what
-// runs draws there until it ends.
+// TestARenewedJobLeavesTheBoardOfItsEarlierForest: no task is picked there any more, and the running ones draw
+// there until they end.
 func TestARenewedJobLeavesTheBoardOfItsEarlierForest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := begin(t, newFakeStore(), 1)

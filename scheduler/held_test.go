@@ -14,8 +14,8 @@ import (
 	"cantina/worker"
 )
 
-// TestNodesOfEarlierDefinitionsAreHeld: what still runs may come from a definition that
-// was changed, or a job that was removed, and draws on its nodes all the same.
+// TestNodesOfEarlierDefinitionsAreHeld: a remaining run may come from a changed definition, or a removed job, and
+// draws on its nodes all the same.
 func TestNodesOfEarlierDefinitionsAreHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newFakeStore()
@@ -69,8 +69,7 @@ func TestAKillThatCrossesTheEndLeavesNoRow(t *testing.T) {
 	})
 }
 
-// TestAStoreThatDoesNotAnswerKeepsNoTerm: a pass that reads what a task reported last
-// ends with its term.
+// TestAStoreThatDoesNotAnswerKeepsNoTerm: a pass that reads the last reports of tasks ends with its term.
 func TestAStoreThatDoesNotAnswerKeepsNoTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newFakeStore()
@@ -87,8 +86,7 @@ func TestAStoreThatDoesNotAnswerKeepsNoTerm(t *testing.T) {
 	})
 }
 
-// TestAllNodesAreHeldForARowThatCannotBeRead: what it runs may draw on any node, also on
-// one of a forest that is new.
+// TestAllNodesAreHeldForARowThatCannotBeRead: its runs may draw on any node, also on one of a new forest.
 func TestAllNodesAreHeldForARowThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newFakeStore()
@@ -129,8 +127,8 @@ func TestAllNodesAreHeldForARowThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// TestAnEndBesideTheComparisonIsNotTakenBack: what ends after the model was read does not
-// run, whatever the model said.
+// TestAnEndBesideTheComparisonIsNotTakenBack: a run that ends after the model was read does not run, for any state
+// of the model.
 func TestAnEndBesideTheComparisonIsNotTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newFakeStore()

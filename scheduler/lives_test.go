@@ -11,9 +11,9 @@ import (
 	"cantina/worker"
 )
 
-// TestAStartThatCrossesARenewal: a start that is asked for before its job is removed or born
-// again, and would be handed out afterwards, is not: whoever adopts it would take it for one
-// of the next life. Nor when the change is durable by then.
+// TestAStartThatCrossesARenewal: a start was requested before its job is removed or born again, and its hand-out
+// would come later. It is dropped, because its cell would take it for one of the next life. The same holds when the
+// change is durable by then.
 func TestAStartThatCrossesARenewal(t *testing.T) {
 	for name, decide := range map[string]func(r *rig) (*Change, error){
 		"renew":  func(r *rig) (*Change, error) { return r.Renew("dom", jobWith(7, "a")) },
@@ -121,8 +121,8 @@ func uidOf(key string) string {
 	return ""
 }
 
-// TestAJobThatCannotBeReadLosesNothing: neither its forest, when the last other job of it goes,
-// nor its statuses and kill rows. Restored, it goes on; dropped, what it left goes.
+// TestAJobThatCannotBeReadLosesNothing: it keeps its forest, when the last other job there is removed, and its
+// statuses and kill rows. Restored, it goes on; dropped, its leftovers are removed.
 func TestAJobThatCannotBeReadLosesNothing(t *testing.T) {
 	for _, then := range []string{"restored", "dropped"} {
 		t.Run(then, func(t *testing.T) {

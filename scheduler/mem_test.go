@@ -20,7 +20,7 @@ import (
 	"cantina/worker"
 )
 
-// Leadership must be what the scheduler needs.
+// Leadership must satisfy the interface of the scheduler.
 var _ Store = (*store.Leadership)(nil)
 
 // term is a scheduler over a real term, whose work ends the moment it starts.
@@ -32,7 +32,7 @@ type term struct {
 	stop       func()
 }
 
-// doneHub tells when a job is done.
+// doneHub signals when a job is done.
 type doneHub struct {
 	once sync.Once
 	done chan struct{}

@@ -32,7 +32,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeStore commits in order when told to, or at once.
+// fakeStore commits in order, on request or at once.
 type fakeStore struct {
 	mu       sync.Mutex
 	rows     map[string][]byte
@@ -155,7 +155,7 @@ func (f *fakeStore) keys(prefix string) []string {
 	return out
 }
 
-// fakeRegistry is a model of what runs, and starts it at once.
+// fakeRegistry is a model of the runs, and starts each at once.
 type fakeRegistry struct {
 	mu      sync.Mutex
 	s       *Scheduler
@@ -165,7 +165,7 @@ type fakeRegistry struct {
 	hold    worker.Hold // while its reason is not HoldNone
 	// heldNodes are held with HoldNode, as in an initial wait.
 	heldNodes []string
-	// cellHold is what StartBatch alone says.
+	// cellHold is the answer of StartBatch alone.
 	cellHold worker.Hold
 	payload  map[worker.Work]batch.Payload
 	started  []worker.Work
@@ -298,7 +298,7 @@ func (r *fakeRegistry) Idle(job string) bool {
 	return !r.notIdle && r.hold.Reason == worker.HoldNone
 }
 
-// mayRun says whether something may run of which no report tells.
+// mayRun sets whether there may be runs without a report.
 func (r *fakeRegistry) mayRun(may bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -492,14 +492,14 @@ func endOf(x worker.Run, cell string, code int, status string) worker.Ended {
 	return worker.Ended{Run: x, Cell: worker.CellName(cell), Proc: worker.Proc("p-" + cell), Kind: worker.Real, Status: string(b)}
 }
 
-// end ends what runs of a job on a node.
+// end ends the run of a job on a node.
 func (r *rig) end(job, node string, code int, status string) {
 	r.t.Helper()
 	r.Ended(r.ended(job, node, code, status))
 	synctest.Wait()
 }
 
-// Ended tells an end as the registry does: it says of the invocation that it is ending.
+// Ended reports an end as the registry does: it marks the invocation as ending.
 func (r *rig) Ended(e worker.Ended) {
 	r.reg.mu.Lock()
 	if v, ok := r.reg.model[e.Run.Work]; ok && v.Run == e.Run && e.Kind == worker.Real {

@@ -370,7 +370,7 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 		if _, err := r.Remove("bad"); !errors.Is(err, fault.ErrQuarantined) {
 			t.Error(err)
 		}
-		// Nobody writes a row that is quarantined: such a commit would end the term.
+		// No component writes a quarantined row: such a commit would end the term.
 		if _, err := r.Apply("dom", []plan.NamedJob{testJob("odd", nil)}, false); !errors.Is(err, fault.ErrQuarantined) {
 			t.Error(err)
 		}

@@ -39,8 +39,8 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// TestAScriptLeavesNothingBehind: what it started ends with it, also when it runs too long, and
-// holds its output up no longer.
+// TestAScriptLeavesNothingBehind: its processes end with it, also when it runs too long, and hold its output up no
+// longer.
 func TestAScriptLeavesNothingBehind(t *testing.T) {
 	for name, byMark := range map[string]bool{"groups": false, "marks": true} {
 		for kind, end := range map[string]string{"ends": "", "fails": "exit 3", "hangs": "sleep 1000"} {

@@ -12,11 +12,10 @@ import (
 	"cantina/worker"
 )
 
-// TestRandomTerms drives scheduler after scheduler over one store, with commits
-// that land late or, at the end of a term, never, and with ends that are real,
-// synthetic, doubled or late. The cells are the truth of what runs. After each term
-// a model of what was acknowledged is compared: nothing acknowledged is lost,
-// nothing runs twice, and in the end everything is done.
+// TestRandomTerms drives scheduler after scheduler over one store. Commits land late or, at the end of a term,
+// never. Ends are real, synthetic, doubled or late. The cells are the truth about runs. After each term a model of
+// the acknowledged changes is compared: nothing acknowledged is lost, nothing runs twice, and in the end everything
+// is done.
 func TestRandomTerms(t *testing.T) {
 	seeds := uint64(12)
 	if os.Getenv("CANTINA_SOAK") != "" {
@@ -58,7 +57,7 @@ func randomTerms(t *testing.T, seed uint64) {
 		if term == 6 {
 			r.toTheEnd(done)
 		}
-		// The term is over: what has not landed never does.
+		// The term is over: a commit that has not landed never does.
 		running = r.reg.Model()
 		r.stop()
 		st.mu.Lock()
@@ -99,7 +98,7 @@ func (r *rig) step(rnd *rand.Rand, done map[string]bool) {
 	r.noteDone(done)
 }
 
-// noteDone checks that what was done once stays so.
+// noteDone checks that a done task stays done.
 func (r *rig) noteDone(done map[string]bool) {
 	nodes, err := r.JobNodes("j", batch.NodeFilter{Classes: []batch.Class{batch.ClassDone}})
 	if err != nil {
@@ -124,7 +123,7 @@ func (r *rig) noteDone(done map[string]bool) {
 	}
 }
 
-// checkHosts counts what runs per host against its limit, and the scheduler's sums.
+// checkHosts compares the runs of each host with its limit, and with the scheduler's sums.
 func (r *rig) checkHosts(limit int) {
 	per := make(map[string]int)
 	for _, v := range r.reg.Model() {

@@ -8,10 +8,10 @@ import (
 	"cantina/plan"
 )
 
-// TestAnUnownedTaskEndsWhenItsNameIsBornAgain: what runs of a job that a restored store has
-// forgotten is let be as long as no row says what it is. Once its name is born again it is
-// of an earlier life, which ends before the new one starts: in the term in which it was
-// reported, too, whether the report comes before the birth or while that is being committed.
+// TestAnUnownedTaskEndsWhenItsNameIsBornAgain: a restored store has forgotten a job that runs. Its tasks are left
+// alone while no row identifies them. Once its name is born again they belong to an earlier life, which ends before
+// the new one starts. This also holds in the term of the report, for a report before the birth or during its
+// commit.
 func TestAnUnownedTaskEndsWhenItsNameIsBornAgain(t *testing.T) {
 	for _, reported := range []string{"before the birth", "while it is committed", "just before it is durable"} {
 		t.Run(reported, func(t *testing.T) {

@@ -26,7 +26,7 @@ import (
 	"cantina/worker"
 )
 
-// The real registry is what the scheduler needs, and the other way round.
+// The real registry must satisfy the interface of the scheduler, and the other way round.
 var (
 	_ Registry        = (*registry.Registry)(nil)
 	_ worker.Statuses = (*Scheduler)(nil)

@@ -22,7 +22,7 @@ func (w *world) until(limit time.Duration, ok func() bool) bool {
 	return false
 }
 
-// whole: somebody leads, waits for nobody, and every cell may be given work.
+// whole: there is a leader, it waits for no cell, and every cell may get work.
 func (w *world) whole() bool {
 	r := w.leading()
 	if r == nil || r.leader.Wait(r.s.local()).Active {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestCoroutinesTakeTurns: what waits goes on in the order in which it was let through,
-// never within what lets it through, and an end of the process lets everything go.
+// TestCoroutinesTakeTurns: waiting coroutines go on in the order of their release, never within the caller that
+// releases them. An end of the process releases all.
 func TestCoroutinesTakeTurns(t *testing.T) {
 	w := newWorld(Config{Faults: []Fault{}}.withDefaults())
 	defer w.close()

@@ -128,8 +128,8 @@ func TestMutation(t *testing.T) {
 	}
 }
 
-// mutantLimit is when a mutant is taken to hang, which somebody noticed: a multiple of what
-// the slowest of the runs takes on a busy machine.
+// mutantLimit is the time after which a mutant counts as hanging, and thus as noticed: a multiple of the slowest
+// run on a busy machine.
 const mutantLimit = 9 * time.Minute
 
 // tryMutant deletes one clause and runs the simulator, the search, then the tables.

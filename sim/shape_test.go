@@ -12,8 +12,8 @@ import (
 	"cantina/worker"
 )
 
-// TestEveryShapeIsDrawn: each value of each flag comes up, and a flag that is given changes
-// nothing of what is drawn for the others.
+// TestEveryShapeIsDrawn: each value of each flag is drawn, and a given flag does not change the drawn values of the
+// others.
 func TestEveryShapeIsDrawn(t *testing.T) {
 	shapes := Shapes{}
 	for seed := range uint64(500) {
@@ -37,8 +37,8 @@ func TestEveryShapeIsDrawn(t *testing.T) {
 	}
 }
 
-// TestAReplayLineReplays: the arguments that a violation prints give the same run again, of
-// whatever shape, drawn or given.
+// TestAReplayLineReplays: the arguments that a violation prints give the same run again, for any shape, drawn or
+// given.
 func TestAReplayLineReplays(t *testing.T) {
 	for name, m := range map[string]Many{
 		"the usual shape": {Config: Config{Load: Alternate}},
@@ -70,7 +70,7 @@ func TestAReplayLineReplays(t *testing.T) {
 	}
 }
 
-// TestWrongFlags: each has an error with the flag, its value and what is wanted.
+// TestWrongFlags: each has an error with the flag, its value and the permitted values.
 func TestWrongFlags(t *testing.T) {
 	for line, want := range map[string]string{
 		"--cells 0":        `invalid value "0" for flag -cells: want a number of at least 1`,
@@ -87,7 +87,7 @@ func TestWrongFlags(t *testing.T) {
 	}
 }
 
-// TestDrawnShapes runs clusters of whatever shape.
+// TestDrawnShapes runs clusters of drawn shapes.
 func TestDrawnShapes(t *testing.T) {
 	sum, err := RunMany(Many{Seed: *seedFlag, Steps: steps(), Draw: true})
 	if err != nil {

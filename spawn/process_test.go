@@ -171,8 +171,7 @@ func TestNoNewPrivsAndOpenFiles(t *testing.T) {
 	}
 }
 
-// TestBurstNeedsFewDescriptors: a burst of starts needs what the running processes
-// hold and little more.
+// TestBurstNeedsFewDescriptors: a burst of starts needs the descriptors of the running processes and few more.
 func TestBurstNeedsFewDescriptors(t *testing.T) {
 	const n, each = 600, 3
 	l, _ := start(t)

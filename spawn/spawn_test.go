@@ -16,8 +16,7 @@ import (
 	"cantina/executor/executortest"
 )
 
-// TestIgnoredSignalsAreReset: what a shell's "&" or nohup has the cell ignore, its
-// containers do not.
+// TestIgnoredSignalsAreReset: a shell's "&" or nohup makes the cell ignore signals; its containers do not.
 func TestIgnoredSignalsAreReset(t *testing.T) {
 	signal.Ignore(syscall.SIGUSR2)
 	defer signal.Reset(syscall.SIGUSR2)
@@ -33,8 +32,8 @@ func TestIgnoredSignalsAreReset(t *testing.T) {
 	}
 }
 
-// TestNothingOfTheCellStays: a child has no descriptor of the cell's but its own three,
-// whatever their numbers are, and no signal blocked or handled.
+// TestNothingOfTheCellStays: a child inherits no descriptor of the cell but its own three, under any numbers, and
+// no blocked or handled signal.
 func TestNothingOfTheCellStays(t *testing.T) {
 	l, _ := start(t)
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)

@@ -39,8 +39,8 @@ func TestOffMain(t *testing.T) {
 	}
 }
 
-// TestDescriptorsAreSeenByProc: /proc/self/fd shows what the process has open, whatever
-// threads of a launcher have tables of their own.
+// TestDescriptorsAreSeenByProc: /proc/self/fd shows the open descriptors of the process, although some threads of a
+// launcher have tables of their own.
 func TestDescriptorsAreSeenByProc(t *testing.T) {
 	for range 10 {
 		t.Run("launcher", func(t *testing.T) {

@@ -18,8 +18,8 @@ func built(n *yaml.Node) int {
 	return sum
 }
 
-// TestNoTextHasMoreValuesThanAreCounted: whatever is written, also to lead the count astray,
-// the reader builds no more than was counted (but for the document itself).
+// TestNoTextHasMoreValuesThanAreCounted: for any text, also one made to mislead the count, the reader builds no
+// more values than were counted (but for the document itself).
 func TestNoTextHasMoreValuesThanAreCounted(t *testing.T) {
 	pieces := []string{"a", "k: ", "- ", "- - ", "|", ">-", "|2", " ", "  ", "\n", "\n  ", "\n    ", "[", "]", "{", "}", ", ", ",", ": ", "\"", "'", "\\", "#", " # x: |", "? ", "&a ", "*a", "!!str ", "b: |\n", "---\n", "\"x\": ", "\t", "...\n", "%"}
 	read := 0

@@ -179,7 +179,7 @@ services:
 	}
 }
 
-// wrong are files and all that must be said about them.
+// wrong has files and all errors that they must give.
 var wrong = map[string]struct{ text, says string }{
 	"fields and forms of other tools": {"services:\n  web:\n    cmd: [a]\n    command: [a]\n    replicas: 2\n    restart: always\n    ports: [8080, http]\n", `
 f:3:5: services.web: unknown field "cmd"; did you mean command?
@@ -624,8 +624,8 @@ func TestExamplesAreAccepted(t *testing.T) {
 	}
 }
 
-// TestAnErrorOfFormHidesNoOther: whatever one thing of a file has wrong in its form,
-// what the others mean is judged in the same run; of the thing itself nothing is guessed.
+// TestAnErrorOfFormHidesNoOther: an object of a file has an error of form. The other objects are checked in the
+// same run; nothing is guessed about this one.
 func TestAnErrorOfFormHidesNoOther(t *testing.T) {
 	const meaning = `
 services:

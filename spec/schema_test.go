@@ -90,7 +90,7 @@ func tables() string {
 	return b.String()
 }
 
-// wordsFor says what a field holds and which structs it leads to.
+// wordsFor returns the content of a field and the structs that it leads to.
 func wordsFor(t reflect.Type) (string, []reflect.Type) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -72,7 +72,7 @@ func TestHeadAndElectionRoundTrip(t *testing.T) {
 	}
 }
 
-// TestOpenTakesOneKindOfOneSchema: what is intact and something else is corrupt too.
+// TestOpenTakesOneKindOfOneSchema: an intact record of another kind is corrupt too.
 func TestOpenTakesOneKindOfOneSchema(t *testing.T) {
 	payload := marshal(&storepb.Election{Id: "s"})
 	for name, value := range map[string][]byte{

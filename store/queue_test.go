@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// However transitions are cut into batches: each is whole, in order and within the
-// limits, and the batches do to a store what the transitions do one by one.
+// For any division of transitions into batches: each is whole, in order and within the limits. The batches have the
+// same effect on a store as the transitions one by one.
 func TestCutKeepsTransitions(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		limits := Limits{Ops: rapid.IntRange(1, 8).Draw(rt, "ops"), Bytes: rapid.IntRange(100, 2000).Draw(rt, "bytes")}

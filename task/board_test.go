@@ -158,8 +158,7 @@ func TestADeliveryUnderWayIsNotDemoted(t *testing.T) {
 	}
 }
 
-// TestAnEndThatReplacesAnother has a delivery of its own; what comes of the earlier one's
-// says nothing of it.
+// TestAnEndThatReplacesAnother has a delivery of its own; the result of the earlier delivery does not count for it.
 func TestAnEndThatReplacesAnother(t *testing.T) {
 	w := newWorld(t, Policy{})
 	w.desire("g", Definition{CallbackURL: "http://x"})
@@ -227,8 +226,8 @@ func TestDomainKeepsTheNewest(t *testing.T) {
 	}
 }
 
-// TestACancelledTaskGoesOnlyWhenItsContainerHas, also when others are newer and its time
-// is over: the cell says so, or is certainly dead.
+// TestACancelledTaskGoesOnlyWhenItsContainerHas, also when others are newer and its retention is over: its cell has
+// reported that end, or is certainly dead.
 func TestACancelledTaskGoesOnlyWhenItsContainerHas(t *testing.T) {
 	for name, ends := range map[string]func(w *world){
 		"the cell says so":           func(w *world) { _ = w.step("g", Missing{UID: "ug", By: alpha}) },
@@ -280,8 +279,8 @@ func TestACancelledTaskThatOutlivesItsCellHasItsGraceTime(t *testing.T) {
 	}
 }
 
-// TestTheGraceTimeOfAnotherLeadersCancelCountsFromTheLoad: that one's clock may have been far
-// behind, and its container has been told to end just now.
+// TestTheGraceTimeOfAnotherLeadersCancelCountsFromTheLoad: that leader's clock may have been far behind, and its
+// container may have got the stop signal just now.
 func TestTheGraceTimeOfAnotherLeadersCancelCountsFromTheLoad(t *testing.T) {
 	w := newWorld(t, Policy{KeepPerDomain: 1})
 	w.desire("g", Definition{OnLost: LostKeep})

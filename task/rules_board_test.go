@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// TestAPlaceIsAskedForAnewInEachLife: what was asked for the task as it was does not count for the
-// task as it is.
+// TestAPlaceIsAskedForAnewInEachLife: a request of an earlier life does not count for the present one.
 func TestAPlaceIsAskedForAnewInEachLife(t *testing.T) {
 	for name, again := range map[string]func(w *world){
 		"placed anew": func(w *world) {
@@ -73,7 +72,7 @@ func resolving(t *testing.T) (*world, *Task) {
 	return w, w.b.Get("g")
 }
 
-// TestSendingIsAboutOneEnd of one task: what is said about another holds nothing back.
+// TestSendingIsAboutOneEnd of one task: the state of another delivery holds nothing back.
 func TestSendingIsAboutOneEnd(t *testing.T) {
 	demoted := func(w *world) bool {
 		w.now = w.now.Add(time.Minute)
@@ -269,8 +268,8 @@ func TestALateEndCountsFromItself(t *testing.T) {
 	}
 }
 
-// TestARowIsLoadedInAnyState: a place was asked for by the event that made the row, but nobody
-// knows that of a row that was loaded.
+// TestARowIsLoadedInAnyState: the event that made the row requested a placement, but for a loaded row that is
+// unknown.
 func TestARowIsLoadedInAnyState(t *testing.T) {
 	for words, want := range map[string]string{"PENDING": "task.Kick", "RUNNING self": "", "RESOLVING self": "", "COMPLETED self": ""} {
 		b := NewBoard(Policy{})

@@ -182,8 +182,8 @@ func TestEventsThatComeTooLate(t *testing.T) {
 
 var errUnknown = errors.New("any error")
 
-// TestRefusals is the table of Reject: by placement (nobody) or by a cell, of the work or of the
-// attempt alone (carried).
+// TestRefusals is the table of Reject: by placement (no cell) or by a cell, of the work or of the attempt alone
+// (carried).
 func TestRefusals(t *testing.T) {
 	wait, fail := &Definition{}, &Definition{WhenFull: WhenFullFail}
 	for name, c := range map[string]struct {
@@ -289,7 +289,7 @@ func TestReasonsThatHoldACell(t *testing.T) {
 	}
 }
 
-// TestWorkUnknownToTheStoreIsLeftAlone, but only what runs, and only what is from before.
+// TestWorkUnknownToTheStoreIsLeftAlone, but only running work from before.
 func TestWorkUnknownToTheStoreIsLeftAlone(t *testing.T) {
 	another := with(t, "RUNNING self", func(r *Task) { r.UID = "another" })
 	for name, c := range map[string]struct {
@@ -312,7 +312,7 @@ func TestWorkUnknownToTheStoreIsLeftAlone(t *testing.T) {
 			t.Errorf("%s: %+v", name, a)
 		}
 	}
-	// Without a container of its own the row is this cell's to answer for, whatever its uid.
+	// Without a container of its own, the row belongs to this cell, for any uid.
 	if a := Harmonise(View{Self: alpha, UID: "u", Row: another}); a.Call != CallMissing {
 		t.Errorf("%+v", a)
 	}
@@ -349,8 +349,8 @@ func TestHarmoniseByTheRow(t *testing.T) {
 	}
 }
 
-// TestACellThatIsEmptied stops what runs as its row says when the time is over, and nothing else;
-// it gives back what waits.
+// TestACellThatIsEmptied stops running tasks as their rows require when the time is over, and no others; it returns
+// waiting ones.
 func TestACellThatIsEmptied(t *testing.T) {
 	kept := with(t, "COMPLETED self", func(r *Task) { r.Outcome, r.MayStillRun = Lost, true })
 	for name, c := range map[string]struct {

@@ -8,7 +8,7 @@ import (
 	"cantina/internal/draw"
 )
 
-// odd draws tasks of which nothing is known but that Check lets them pass, and what cells say of them.
+// odd draws tasks with any content that Check accepts, and reports of cells on them.
 type odd struct{ draw.Source }
 
 func (o *odd) holder() Holder { return Holder{draw.One(o, "", "a", "b"), draw.One(o, "", "pa", "pb")} }
@@ -45,8 +45,8 @@ func (o *odd) event() Event {
 		Kick{}, KickCallback{}, CallbackDone{uid, draw.One(o, 0, 1, -1), o.Flag(), "x"}, Demote{}, Prune{})
 }
 
-// TestStoredRowsNeverEndTheLeader: whatever tasks of the store Check lets pass, and whatever cells say: the board
-// takes it, and what it keeps by cell process is what its tasks have.
+// TestStoredRowsNeverEndTheLeader: the board takes any tasks that Check accepts, and any reports of cells. Its
+// entries by cell process equal those of its tasks.
 func TestStoredRowsNeverEndTheLeader(t *testing.T) {
 	for seed := range uint64(300) {
 		o := &odd{draw.From(seed, 5, time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC))}

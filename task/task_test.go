@@ -151,8 +151,8 @@ func TestHarmoniseBesideTheTable(t *testing.T) {
 	}
 }
 
-// TestTheEndOfACancelledTask: it stays cancelled, unless it had ended before by itself; its
-// cell alone says when it was gone, and once.
+// TestTheEndOfACancelledTask: it stays cancelled, unless it had ended before by itself. Its cell alone reports its
+// end, once.
 func TestTheEndOfACancelledTask(t *testing.T) {
 	running := rowOf(t, "RUNNING self")
 	row, _, err := Step(running, Cancel{}, env())
@@ -211,7 +211,7 @@ func TestHarmoniseEvacuating(t *testing.T) {
 	if a := HarmoniseEvacuating(v, true); a.Reason != "" || a.Call != CallComplete {
 		t.Errorf("it has ended: %+v", a)
 	}
-	// No state of the row has the end of a live container told.
+	// In no state of the row is the end of a live container reported.
 	for _, name := range []string{"none", "PENDING", "RUNNING self", "RUNNING other", "COMPLETED self", "RESOLVING self"} {
 		for _, timedOut := range []bool{false, true} {
 			v := View{Container: Live, Self: alpha, UID: "u", Row: rowOf(t, name)}
@@ -492,9 +492,8 @@ func TestDesire(t *testing.T) {
 	}
 }
 
-// TestAtMostOnce is I1: whatever order calls and deaths come in, replayed or not,
-// leave to run is given to one reservation only, unless that one said that it
-// never ran.
+// TestAtMostOnce is I1: calls and deaths come in any order, replayed or not. Permission to run is given to one
+// reservation only, unless that one reported that it never ran.
 func TestAtMostOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		row, _, _ := Desire(Task{GUID: "g", UID: "u", Domain: "d", Definition: &Definition{}}, t0)

@@ -86,8 +86,7 @@ func (x *Invocation) GetCounter() int64 {
 	return 0
 }
 
-// job/<name>: the name of a job, from its birth until nothing of it can run any
-// more; deleted = a tombstone.
+// job/<name>: the name of a job, from its birth until none of its tasks can run any more; deleted = a tombstone.
 type Job struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1145,8 +1144,8 @@ func (x *Entry) GetReason() string {
 	return ""
 }
 
-// data/batch/<uid>/<number>: what the tasks of the segment of the same number
-// reported, by place in it. Never loaded, only read.
+// data/batch/<uid>/<number>: the reports of the tasks of the segment of the same number, by place in it. Never
+// loaded, only read.
 type SegmentData struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Items         []*SegmentData_Item    `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`

@@ -68,8 +68,7 @@ func TestPatchesFit(t *testing.T) {
 	}
 }
 
-// TestEveryMistakeIsPlanted: each has a patch that asks for it by its name, and no patch asks for
-// what the table does not have.
+// TestEveryMistakeIsPlanted: each has a patch that uses its name, and no patch uses a name outside the table.
 func TestEveryMistakeIsPlanted(t *testing.T) {
 	call, name := regexp.MustCompile(`mistake\.On\(([^)]*)\)`), regexp.MustCompile(`"(\w+)"`)
 	asked := map[string]bool{}
@@ -107,7 +106,7 @@ func TestARuleThatMovedIsNamed(t *testing.T) {
 	}
 }
 
-// violation is what the simulator prints of a broken invariant.
+// violation matches the simulator's text of a broken invariant.
 var violation = regexp.MustCompile(`(?m)^(\S+) violated at step (\d+) .*; replay: cantina sim --seed (\d+) `)
 
 type found struct {
@@ -224,7 +223,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// states is what the search prints.
+// states matches the text that the search prints.
 var states = regexp.MustCompile(`(\d+) states, \d+ ways`)
 
 // TestAnUnknownMistakeIsRefused: a name that is not in the table is no run without a mistake.

@@ -40,7 +40,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// TestNoDescriptorIsNoEnd: who cannot look does not take a process for gone.
+// TestNoDescriptorIsNoEnd: a caller that cannot check a process does not take it for ended.
 func TestNoDescriptorIsNoEnd(t *testing.T) {
 	id, err := Of(os.Getpid())
 	if err != nil {

@@ -55,7 +55,7 @@ func TestEachKindHasItsOwnDirectory(t *testing.T) {
 	}
 }
 
-// TestLocate: one place, and whatever else holds a store is refused by name.
+// TestLocate: there is one place, and any other directory with a store is refused by name.
 func TestLocate(t *testing.T) {
 	for name, c := range map[string]struct {
 		make   []string // below the root's parent

@@ -73,7 +73,7 @@ func (d *deadly) Grant(ctx context.Context, ttl time.Duration) (store.LeaseID, t
 	return d.Backend.Grant(ctx, ttl)
 }
 
-// kind names a transaction by what it writes.
+// kind names a transaction by the rows it writes.
 func kind(t store.Txn) string {
 	head, election := false, false
 	for _, w := range t.Then {
@@ -102,15 +102,15 @@ func (d *deadly) Range(ctx context.Context, q store.Query) (store.Page, error) {
 	return d.Backend.Range(ctx, q)
 }
 
-// points are where a leader may die: around everything it says to the store, and
-// between a commit and its effect.
+// points are the moments at which a leader may die: around each call to the store, and between a commit and its
+// effect.
 var points = []string{
 	"before grant", "after grant", "before election", "after election", "before win", "after win", "load",
 	"before commit", "after commit", "before effect", "after effect",
 }
 
-// countingChild leads, says what it found, and counts: each number is one transition
-// of two rows, followed by its effect, a line.
+// countingChild leads, prints the state that it found, and counts: each number is one transition of two rows,
+// followed by its effect, a line.
 func countingChild() error {
 	f, err := datadir.Open(os.Getenv("CHILD_DIR"))
 	if err != nil {
@@ -174,7 +174,7 @@ func counted(rows []store.Row) (int, error) {
 	return strconv.Atoi(string(rows[0].Value))
 }
 
-// life is what one child said before it ended.
+// life has the lines of one child before its end.
 type life struct {
 	led    bool
 	term   string

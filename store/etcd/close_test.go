@@ -62,7 +62,7 @@ func TestCloseUnderCalls(t *testing.T) {
 	if _, err := m.Backend().Range(t.Context(), store.Query{From: "a", To: "b"}); !errors.Is(err, store.ErrBroken) {
 		t.Error(err)
 	}
-	// What has been told to end ends when it gets a processor.
+	// Stopped goroutines end when they get a processor.
 	err := goleak.Find(before)
 	for end := time.Now().Add(time.Minute); err != nil && time.Now().Before(end); {
 		err = goleak.Find(before)
@@ -72,7 +72,7 @@ func TestCloseUnderCalls(t *testing.T) {
 	}
 }
 
-// A damaged log does not end the process: Start says what is wrong with it.
+// A damaged log does not end the process: Start names the damage.
 func TestDamagedLog(t *testing.T) {
 	dir := t.TempDir()
 	m, f := startMember(t, dir)
@@ -149,7 +149,7 @@ func TestUnbornMemberIsBegunAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	// What a kill leaves in the worst case: a log without an entry.
+	// The worst result of a kill: a log without an entry.
 	half := f.Path(filepath.Join("etcd", "member", "wal"))
 	if err := errors.Join(os.WriteFile(f.Path("etcd.unborn"), nil, 0o600), os.MkdirAll(half, 0o700),
 		os.WriteFile(filepath.Join(half, "0000000000000000-0000000000000000.wal"), make([]byte, 64), 0o600)); err != nil {

@@ -68,8 +68,8 @@ func fill(t *testing.T, dir string, leave int64) string {
 	return name
 }
 
-// nextSegment says whether etcd has set aside the next file of its log, which it does
-// beside its start: while that is under way it may hold all that is free.
+// nextSegment reports whether etcd has reserved the next file of its log, which it does beside its start. While
+// that is under way it may hold all free space.
 func nextSegment(t *testing.T, dir string) bool {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "data/etcd/member/wal/*.tmp"))
@@ -84,8 +84,8 @@ func nextSegment(t *testing.T, dir string) bool {
 	return false
 }
 
-// The disk gets short: the term goes on without writes before etcd meets the end of it, says
-// why, and commits what waits when there is room again.
+// The disk gets short: the term goes on without writes before etcd reaches the end of it, and reports the reason.
+// Waiting changes are committed when there is room again.
 func TestDiskGetsShort(t *testing.T) {
 	dir := smallDisk(t, 256)
 	m, f := startMemberWith(t, filepath.Join(dir, "data"), etcd.MemberConfig{MinFree: 16 << 20})
@@ -131,8 +131,7 @@ func TestDiskGetsShort(t *testing.T) {
 	}
 }
 
-// fillingChild writes until the disk is full to the last byte, and says what was
-// acknowledged.
+// fillingChild writes until the disk is full to the last byte, and prints the acknowledged writes.
 func fillingChild() error {
 	f, err := datadir.Open(os.Getenv("CHILD_DIR"))
 	if err != nil {
@@ -168,8 +167,8 @@ func fillingChild() error {
 	}
 }
 
-// The disk is full to the last byte: whether etcd gives up or not, the process does not; it
-// says why, and with room all that was acknowledged is there.
+// The disk is full to the last byte: etcd may give up, but the process does not. It reports the reason, and with
+// room all acknowledged writes are there.
 func TestDiskFullToTheLastByte(t *testing.T) {
 	disk := smallDisk(t, 180)
 	dir := filepath.Join(disk, "data")

@@ -37,8 +37,8 @@ func frames(t *testing.T, log []byte) []int {
 	return at
 }
 
-// TestDamagedLengthInTheLog: a member whose log cannot be read to the end of what was committed does
-// not start, and says at once which file it is and what to do; what a crash has torn off does no harm.
+// TestDamagedLengthInTheLog: a member whose log is unreadable before the end of the committed part does not start.
+// It names the file and the remedy at once; a tail torn off by a crash does no harm.
 func TestDamagedLengthInTheLog(t *testing.T) {
 	whole := t.TempDir()
 	m, f := startMember(t, whole)
@@ -114,8 +114,8 @@ func TestDamagedLengthInTheLog(t *testing.T) {
 	}
 }
 
-// TestMissingFiles: a member that has served and has lost its log or its database does not start, and
-// says at once what is missing and what to do. A database that the log still has whole is made anew.
+// TestMissingFiles: a member that has served and has lost its log or its database does not start, and names the
+// missing file and the remedy at once. A database is made again while the log still has all of it.
 func TestMissingFiles(t *testing.T) {
 	member := func(commits int) string {
 		dir := t.TempDir()

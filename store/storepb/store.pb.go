@@ -275,8 +275,7 @@ func (x *Election) GetCluster() string {
 	return ""
 }
 
-// ManifestMarker says that the steps of one numbered manifest are all in the
-// store and have to be rolled forward.
+// ManifestMarker means that all steps of one numbered manifest are in the store and have to be rolled forward.
 type ManifestMarker struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// steps is the number of steps written.

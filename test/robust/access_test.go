@@ -57,7 +57,7 @@ tasks:
 	}
 }
 
-// outside tries what a user without rights can try.
+// outside tries all that a user without rights can try.
 func outside(t *testing.T, address, socket string) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestCallbackIsSigned: who waits for the end of a task can tell that this cluster
-// says so, by the secret that both have from a file.
+// TestCallbackIsSigned: a receiver of the end of a task can verify that this cluster sent it, by a shared secret
+// from a file.
 func TestCallbackIsSigned(t *testing.T) {
 	const secret = "0123456789abcdef-secret"
 	type delivery struct{ signature, body string }

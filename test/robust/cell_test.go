@@ -43,8 +43,8 @@ func TestFollowAcrossCells(t *testing.T) {
 	c.stopKept("n")
 }
 
-// TestLostIsNoSuccess kills the cell under a task: whoever follows it is told that
-// it was lost, by words and exit code, and never that it ended well.
+// TestLostIsNoSuccess kills the cell under a task: each follower gets the loss, by text and exit code, and never a
+// success.
 func TestLostIsNoSuccess(t *testing.T) {
 	c := startCluster(t, patient, 1, 1)
 	id := strings.TrimSpace(must(t, c.addr(), "run", "-d", "--", "sh", "-c", "echo up; sleep 1000"))
@@ -71,8 +71,7 @@ func TestLostIsNoSuccess(t *testing.T) {
 	must(t, c.addr(), "rm", "task/"+id, "--yes")
 }
 
-// TestWordsOnLostTasks: a person says what became of them, in three ways; rerun makes a
-// new task of the same definition.
+// TestWordsOnLostTasks: a person resolves them in three ways; rerun makes a new task of the same definition.
 func TestWordsOnLostTasks(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, patient, 1, 1)
@@ -161,8 +160,8 @@ func TestDamagedCell(t *testing.T) {
 	t.Logf("%d files damaged; processes %v, then %v", damaged, old, left)
 }
 
-// TestCapacityIsAdded starts a cell in a directory that is not there, with amounts of
-// its own: they count beside what the machine has.
+// TestCapacityIsAdded starts a cell in a directory that does not exist, with custom resources: they count beside
+// the capacity of the machine.
 func TestCapacityIsAdded(t *testing.T) {
 	c := startCluster(t, patient, 1, 0)
 	name := filepath.Join("not", "there", "yet")
@@ -176,8 +175,8 @@ func TestCapacityIsAdded(t *testing.T) {
 	}
 }
 
-// TestStopHeedsTheTrap: a program that traps the signal and ends is not waited for,
-// whatever its grace, also below a shell.
+// TestStopHeedsTheTrap: a program that traps the signal and ends is not waited for, with any grace, also below a
+// shell.
 func TestStopHeedsTheTrap(t *testing.T) {
 	d := startDev(t, tempDir(t)).wait()
 	inner := filepath.Join(tempDir(t), "inner")
@@ -200,9 +199,8 @@ func TestStopHeedsTheTrap(t *testing.T) {
 	}
 }
 
-// TestLargeApply applies what does not fit into one transaction of an etcd with its
-// default limits, services and jobs; another leader sees all of it, and nothing is
-// left to do.
+// TestLargeApply applies services and jobs that do not fit into one transaction of an etcd with its default limits.
+// Another leader sees all of them, and nothing is left to do.
 func TestLargeApply(t *testing.T) {
 	c := startCluster(t, patient, 2, 1)
 	var b strings.Builder

@@ -83,8 +83,8 @@ func (c *cluster) start(servers, cells int) *cluster {
 	return c
 }
 
-// cleanup ends the cells, which have something to say to their leader, and then the
-// servers; a cell that ends in good order leaves nothing.
+// cleanup ends the cells, which still report to their leader, and then the servers; a cell that ends in good order
+// leaves nothing.
 func (c *cluster) cleanup() {
 	for _, group := range []map[string]*process{c.cells, c.servers} {
 		var wg sync.WaitGroup
@@ -166,7 +166,7 @@ func (c *cluster) addr() string { return strings.Join(c.addresses, ",") }
 
 func (c *cluster) client() *api.Client { return dial(c.t, c.addresses...) }
 
-// status asks the leader, whoever it is by then.
+// status asks the current leader.
 func (c *cluster) status() *pb.Status {
 	c.t.Helper()
 	got, err := api.Call(c.t.Context(), c.client(), calls.GetStatus, &pb.GetStatusRequest{})
@@ -176,7 +176,7 @@ func (c *cluster) status() *pb.Status {
 	return got.Status
 }
 
-// cell returns what the leader knows of a cell.
+// cell returns the leader's view of a cell.
 func (c *cluster) cell(name string) *pb.Cell {
 	c.t.Helper()
 	l, err := api.Call(c.t.Context(), c.client(), calls.ListCells, &pb.ListCellsRequest{})
@@ -206,12 +206,12 @@ func (c *cluster) session(name, state string) {
 	}
 }
 
-// until waits until look says yes: at first, and after each event of the stream.
+// until waits until look returns true: at first, and after each event of the stream.
 func until(ctx context.Context, client *api.Client, q *pb.StreamEventsRequest, look func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return client.Events(ctx, q, func(*pb.StreamEventsResponse) error {
-		// The first message tells that the stream is open: nothing is missed after it.
+		// The first message confirms that the stream is open: nothing is missed after it.
 		if look() {
 			return api.Stop()
 		}

@@ -77,8 +77,7 @@ func TestKillDuringPlacement(t *testing.T) {
 	}
 }
 
-// TestFinishedStaysFinished applies what has ended again, over restarts: nothing
-// of it runs again.
+// TestFinishedStaysFinished applies ended work again, over restarts: none of it runs again.
 func TestFinishedStaysFinished(t *testing.T) {
 	w, data := newWitness(t), tempDir(t)
 	spec := fmt.Sprintf("domain: d\ntasks: {t: {command: [%[1]s, t, 'true']}}\njobs: {j: {levels: [n], nodes: [{manual: [a, b]}], command: [%[1]s, '{}', 'true']}}\n", w.command())
@@ -96,8 +95,8 @@ func TestFinishedStaysFinished(t *testing.T) {
 	clean(t, filepath.Join(data, "cell"))
 }
 
-// TestGrandchildren stops work that put a child into a session of its own, and
-// kills the cell of such work: nothing of it is left by the time it is said to have ended.
+// TestGrandchildren stops work that put a child into a session of its own, and kills the cell of such work. No
+// process of the work is left when its end is reported.
 func TestGrandchildren(t *testing.T) {
 	w, data := newWitness(t), tempDir(t)
 	d := startDev(t, data).wait()
@@ -161,7 +160,7 @@ func TestGrandchildren(t *testing.T) {
 	clean(t, filepath.Join(data, "cell"))
 }
 
-// TestVerdicts tells an OOM kill, a kill by hand and an exit apart.
+// TestVerdicts distinguishes an OOM kill, a kill by hand and an exit.
 func TestVerdicts(t *testing.T) {
 	d := startDev(t, tempDir(t)).wait()
 	if _, err := os.Stat("/sys/fs/cgroup/memory"); err != nil {
@@ -184,7 +183,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestShortOutput runs tasks that say one word and fail: no word and no code is lost.
+// TestShortOutput runs tasks that print one word and fail: no word and no code is lost.
 func TestShortOutput(t *testing.T) {
 	d := startDev(t, tempDir(t)).wait()
 	n := soak(100, 500)
@@ -256,7 +255,7 @@ func peak(t *testing.T, p *process) int64 {
 	return 0
 }
 
-// fileSize is what a file takes on the disk, in bytes.
+// fileSize returns the size of a file on the disk, in bytes.
 func fileSize(t *testing.T, path string) int64 {
 	t.Helper()
 	var st syscall.Stat_t

@@ -131,7 +131,7 @@ func runWorkload(argv ...string) *pb.Workload {
 	return &pb.Workload{Action: &pb.Action{Kind: &pb.Action_Run{Run: &pb.Run{Path: argv[0], Args: argv[1:]}}}}
 }
 
-// awaitEnd waits until all has ended and compares it with what was promised.
+// awaitEnd waits until all has ended and compares it with the expected outcomes.
 func awaitEnd(t *testing.T, d *process, w *witness, known *acked, nodes int) {
 	t.Helper()
 	must(t, d.Addr, "wait", "append", "--timeout", "100s")

@@ -44,7 +44,7 @@ func (c *cluster) onCells(service string) []string {
 	return out
 }
 
-// routes is what a routing consumer makes of events: the running instances of each index.
+// routes is the view of a routing consumer of events: the running instances of each index.
 type routes struct {
 	running map[int32]map[string]bool
 	moved   int
@@ -141,9 +141,8 @@ func TestDrainMovesBeforeItStops(t *testing.T) {
 	}
 }
 
-// TestDrainSurvivesItsLeaderAndItsCell: a drain goes on under the next leader and in
-// the next process of the cell, ends at its deadline with what it waited for, and is
-// taken back.
+// TestDrainSurvivesItsLeaderAndItsCell: a drain goes on under the next leader and in the next process of the cell.
+// It ends at its deadline, names the work it waited for, and is undone.
 func TestDrainSurvivesItsLeaderAndItsCell(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, patient, 2, 2)
@@ -201,8 +200,8 @@ func getTask(t *testing.T, client *api.Client, id string) *pb.Task {
 	return got.Task
 }
 
-// TestDrainWaitsForReadiness drains the cell of a service that takes its time until
-// it is ready: who routes is never without an instance that serves.
+// TestDrainWaitsForReadiness drains the cell of a service that becomes ready slowly: a router always has an
+// instance that serves.
 func TestDrainWaitsForReadiness(t *testing.T) {
 	c := startCluster(t, patient, 1, 2)
 	apply(t, c.addr(), `
@@ -228,10 +227,9 @@ services:
 	}
 }
 
-// TestDrainOfBatchTasks drains cells that run batch tasks beside a service and a
-// schedule of another domain. They may finish, or are stopped and run again on
-// another cell, or wait for a cell when there is none; whatever holds it up, a drain
-// ends at its deadline and says what it waited for, and nothing runs twice at a time.
+// TestDrainOfBatchTasks drains cells that run batch tasks beside a service and a schedule of another domain. The
+// tasks may finish, or are stopped and run again on another cell, or wait for a cell when there is none. A blocked
+// drain ends at its deadline and names the work it waited for, and nothing runs twice at a time.
 func TestDrainOfBatchTasks(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, patient, 1, 2)
@@ -265,7 +263,7 @@ schedules:
 		t.Fatalf("the batch tasks run on %v: nothing of both cells is tested", first)
 	}
 
-	// They may finish: the drain waits for them, says so, and the other cell goes on.
+	// They may finish: the drain waits for them and reports that, and the other cell goes on.
 	must(t, c.addr(), "drain", "c1", "--reason", "finish", "--deadline", "60s")
 	c.waits("c1", func(list string) bool {
 		return strings.Count(list, "job long") == first["c1"] && !strings.Contains(list, "service")
@@ -363,7 +361,7 @@ func (c *cluster) noRetries(job string) {
 	}
 }
 
-// waits waits until what a drain waits for is as it should be.
+// waits waits until the list of a drain's remaining work is as expected.
 func (c *cluster) waits(name string, want func(list string) bool) {
 	c.t.Helper()
 	list := ""
@@ -376,9 +374,8 @@ func (c *cluster) waits(name string, want func(list string) bool) {
 	}
 }
 
-// TestADrainsDeadlineAndForbiddenOverlap drains the cell of a schedule's run that takes three
-// seconds to end when it is told to: the next run begins on another cell as soon as that has
-// ended, and not at the deadline.
+// TestADrainsDeadlineAndForbiddenOverlap drains the cell of a schedule's run that takes three seconds to stop. The
+// next run begins on another cell as soon as that has ended, and not at the deadline.
 func TestADrainsDeadlineAndForbiddenOverlap(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, patient, 1, 2)
@@ -409,8 +406,8 @@ schedules:
 	w.check()
 }
 
-// TestUndrainKeepsRunningInstances: an undrain cancels the evacuation of what still runs, also when it
-// comes before the cell has said that it is being emptied, and what waited is placed at once.
+// TestUndrainKeepsRunningInstances: an undrain cancels the evacuation of running instances, also before the cell
+// has reported the drain. Waiting work is placed at once.
 func TestUndrainKeepsRunningInstances(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, nil, 1, 1) // beats every 5 s: longer than the drain

@@ -14,8 +14,8 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-// TestEventsAndListsAgree: whoever follows the events of anything sees each row as a list
-// shows it, field by field, once nothing moves any more.
+// TestEventsAndListsAgree: a follower of any kind of event sees each row as a list shows it, field by field, once
+// nothing changes any more.
 func TestEventsAndListsAgree(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, patient, 1, 1)
@@ -56,8 +56,7 @@ schedules:
 			return rows(t, client, calls.ListCells, &pb.ListCellsRequest{}, (*pb.ListCellsResponse).GetCells)
 		},
 	}
-	// What still moves, the start of a task say, or the room of a cell that has just become
-	// free, does not for long.
+	// A pending change, such as the start of a task or the room of a cell that has just become free, ends soon.
 	var wrong []string
 	if !eventually(func() bool {
 		wrong = compare(lastRows(t, client), lists)
@@ -68,7 +67,7 @@ schedules:
 	must(t, c.addr(), "stop", "long")
 }
 
-// compare says in what the last rows of events and lists are unlike.
+// compare names the differences between the last rows of events and of lists.
 func compare(last map[string]map[string]proto.Message, lists map[string]func() []proto.Message) (wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	for kind, read := range lists {

@@ -113,8 +113,8 @@ func (c *cluster) flip(key string) {
 	}
 }
 
-// TestFullDisk fills the disk of a cell: what cannot run says so, what runs goes
-// on, and when there is room again all is well.
+// TestFullDisk fills the disk of a cell: refused work gives the reason, running work goes on, and when there is
+// room again all is well.
 func TestFullDisk(t *testing.T) {
 	disk := tempDir(t)
 	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=24m"); err != nil {

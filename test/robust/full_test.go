@@ -26,9 +26,8 @@ func smallDisk(t *testing.T, size string) string {
 	return disk
 }
 
-// TestFullDiskUnderTheStore: what runs goes on, reads are answered, writes are refused with the
-// reason, and all goes on when there is room; with too little of it at the start clients get
-// the cause. (docs/decisions/0212)
+// TestFullDiskUnderTheStore: running work goes on, reads are answered, and writes are refused with the reason. All
+// goes on when there is room; with too little of it at the start clients get the cause. (docs/decisions/0212)
 func TestFullDiskUnderTheStore(t *testing.T) {
 	disk := smallDisk(t, "400m")
 	ballast, beats := filepath.Join(disk, "ballast"), filepath.Join(t.TempDir(), "beats")
@@ -131,10 +130,9 @@ func (w *witness) lives(id string) bool {
 	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == unix.EWOULDBLOCK
 }
 
-// TestServerWithoutRoom: the disk of a server is full for longer than a cell lives without its leader.
-// Healthy cells go on with all they have, ends wait and are taken once, a cell that comes has to
-// wait, one that goes is given up when that can be written down; and a server that starts meanwhile
-// says why it does not lead.
+// TestServerWithoutRoom: the disk of a server is full for longer than a cell lives without its leader. Healthy
+// cells go on with all their work, and ends wait and are taken once. A joining cell has to wait, and a lost one is
+// given up when that can be written. A server that starts meanwhile reports why it does not lead.
 // (docs/decisions/0525)
 func TestServerWithoutRoom(t *testing.T) {
 	disk := smallDisk(t, "500m") // which its users leave first

@@ -22,15 +22,14 @@ import (
 	"cantina/internal/guard"
 )
 
-// patience bounds everything that a test waits for, unless it says otherwise. It is there to
-// end a test that hangs, on a machine that does much else too.
+// patience bounds each wait of a test, by default. It is there to end a test that hangs, on a busy machine.
 const patience = 100 * time.Second
 
-// testUser names the user that runs what names none, so that the same tests show that
-// everything works for a user without privileges: make test runs them a second time so.
+// testUser names the user of work without a user. make test runs the tests a second time with it, to show that
+// everything works for a user without privileges.
 const testUser = "CANTINA_TEST_USER"
 
-// tempDir is a directory for a test, in which its containers can write, whoever runs them.
+// tempDir is a directory for a test that its containers can write to, for any user.
 func tempDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -52,7 +51,7 @@ var (
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "cantina-robust")
 	if err == nil {
-		// Their own token and sockets, and not those of whoever uses this machine.
+		// Their own token and sockets, and not those of the user of this machine.
 		err = errors.Join(os.Setenv("XDG_DATA_HOME", dir+"/own"), os.Setenv("XDG_RUNTIME_DIR", dir+"/own"))
 	}
 	if err == nil {
@@ -70,8 +69,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build returns bin/cantina when make says that it is up to date, and builds one
-// into dir otherwise. CANTINA_BIN names another.
+// build returns bin/cantina when make reports it up to date, and builds one into dir otherwise. CANTINA_BIN names
+// another.
 func build(dir string) (string, error) {
 	if p := os.Getenv("CANTINA_BIN"); p != "" {
 		return p, nil
@@ -97,7 +96,7 @@ func build(dir string) (string, error) {
 	return out, nil
 }
 
-// soak tells which form runs, and picks its number.
+// soak reports which form runs, and picks its number.
 func soak(short, long int) int {
 	if os.Getenv("CANTINA_SOAK") != "" {
 		return long
@@ -265,7 +264,7 @@ func dial(t *testing.T, addresses ...string) *api.Client {
 	return c
 }
 
-// result is what a verb of the CLI did.
+// result is the result of a verb of the CLI.
 type result struct {
 	out, err string
 	code     int
@@ -288,7 +287,7 @@ func cli(t *testing.T, addr string, args ...string) result {
 	return result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
 
-// must is cli for verbs that must succeed; it returns what they print.
+// must is cli for verbs that must succeed; it returns their output.
 func must(t *testing.T, addr string, args ...string) string {
 	t.Helper()
 	r := cli(t, addr, args...)
@@ -304,7 +303,7 @@ func apply(t *testing.T, addr, spec string) {
 	must(t, addr, "apply", write(t, "cantina.yaml", spec))
 }
 
-// eventually waits until want says yes, for what no event tells of. It asks again and again.
+// eventually waits until want returns true, for changes without an event. It asks again and again.
 func eventually(want func() bool) bool {
 	end := time.NewTimer(patience)
 	defer end.Stop()
@@ -320,8 +319,8 @@ func eventually(want func() bool) bool {
 	return true
 }
 
-// shows waits until what a verb prints has all these words: of what was just asked for, the
-// auction, or a program, has yet to say something.
+// shows waits until the output of a verb has all these words: the auction, or a program, may still have to report
+// on a new request.
 func shows(t *testing.T, addr string, words []string, args ...string) {
 	t.Helper()
 	out := ""
@@ -343,7 +342,7 @@ func write(t *testing.T, name, text string) string {
 	return path
 }
 
-// journal keeps what a process prints and wakes who waits for it.
+// journal keeps the output of a process and wakes its waiters.
 type journal struct {
 	mu   sync.Mutex
 	text []byte
@@ -369,7 +368,7 @@ func (j *journal) tail(lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "")
 }
 
-// until waits until what was printed satisfies want, or done is closed, or the time is over.
+// until waits until the output satisfies want, or done is closed, or the time is over.
 func (j *journal) until(done <-chan struct{}, limit time.Duration, want func(text string) bool) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()

@@ -32,10 +32,9 @@ func hangingCluster(t *testing.T, flags []string) (*cluster, *witness, *executor
 	return c, w, hung
 }
 
-// TestHungWorkIsStartedNowhereElse lets a batch task hang in the kernel and takes
-// the leader away. The task must be dead and is not: its cell runs the command that
-// reboots the machine, once, and stays. The next leader starts the task nowhere else
-// as long as the cell says that it may still run, and other work on another cell.
+// TestHungWorkIsStartedNowhereElse lets a batch task hang in the kernel and takes the leader away. The task must be
+// dead and is not: its cell runs the command that reboots the machine, once, and stays. The next leader starts the
+// task nowhere else while the cell reports that it may still run, and starts other work on another cell.
 func TestHungWorkIsStartedNowhereElse(t *testing.T) {
 	c, w, hung := hangingCluster(t, hasty)
 	c.startCell("c1", "--stuck", "reboot", "--reboot-command", "echo now >>"+w.dir+"/rebooted").wait()
@@ -74,9 +73,9 @@ func TestHungWorkIsStartedNowhereElse(t *testing.T) {
 	c.session("c1", "HEALTHY")
 }
 
-// TestHungWorkOfAKilledCell kills the process of a cell whose batch task and task hang in the
-// kernel. Its next process holds both, says where they hang, and takes no work; nothing of
-// them starts on another cell until they have ended.
+// TestHungWorkOfAKilledCell kills the process of a cell whose batch task and task hang in the kernel. Its next
+// process holds both, names the place where they hang, and takes no work. Neither starts on another cell until it
+// has ended.
 func TestHungWorkOfAKilledCell(t *testing.T) {
 	c, w, hung := hangingCluster(t, patient)
 	c.startCell("c1", "--stuck-after=300ms").wait()

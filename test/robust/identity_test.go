@@ -41,9 +41,9 @@ func (l *lone) shows(words []string, args ...string) {
 
 func terms(p *process) int { return strings.Count(p.log.tail(100000), "msg=leading") }
 
-// TestServerOnEmptyDataEndsNothing: a server that is started on empty data by mistake is refused
-// by the cells of the other store, at both ends by name; what runs goes on, and the right
-// server has it again, in one term. What no cell of a cluster can have heard ends no term.
+// TestServerOnEmptyDataEndsNothing: a server that is started on empty data by mistake is refused by the cells of
+// the other store, by name at both ends. Running work goes on, and the right server has it again, in one term. A
+// term that no cell of a cluster can have received ends no term.
 func TestServerOnEmptyDataEndsNothing(t *testing.T) {
 	l := newLone(t)
 	s := l.server("right", "--new-cluster")
@@ -95,8 +95,8 @@ func TestServerOnEmptyDataEndsNothing(t *testing.T) {
 	s.stop()
 }
 
-// TestOlderBackup: after a restore from a backup that is older than the work, the work goes on
-// and a person decides; the store is not what the cells' terms end. One that was rolled back by
+// TestOlderBackup: after a restore from a backup that is older than the work, the work goes on and a person
+// decides. The terms that the cells know do not end the term of the restored store. A store that was rolled back by
 // other means raises its epoch once.
 func TestOlderBackup(t *testing.T) {
 	l := newLone(t)
@@ -127,7 +127,7 @@ func TestOlderBackup(t *testing.T) {
 	}
 	s.kill()
 
-	// The file system is rolled back in place: nothing beside the store tells of it.
+	// The file system is rolled back in place: nothing beside the store shows it.
 	data, copied := filepath.Join(l.dir, "second"), filepath.Join(l.dir, "copy")
 	clone := func(from, to string) {
 		t.Helper()

@@ -11,8 +11,8 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-// TestBadInput gives one dev server what nobody should give it. Each case ends in
-// words, and a task that runs afterwards shows that nothing was harmed.
+// TestBadInput gives one dev server invalid input. Each case ends in an error text, and a task that runs afterwards
+// shows that nothing was harmed.
 func TestBadInput(t *testing.T) {
 	data := filepath.Join(tempDir(t), "data")
 	d := startDev(t, data).wait()
@@ -103,7 +103,7 @@ func missingCommand(t *testing.T, d *process) {
 
 func dirCommand(t *testing.T, d *process) { refusedCommand(t, d, "/usr", "directory") }
 
-// refusedCommand runs what cannot be run as a task, a service and a batch task; each says why.
+// refusedCommand runs impossible work as a task, a service and a batch task; each gives the reason.
 func refusedCommand(t *testing.T, d *process, command, words string) {
 	t.Helper()
 	if r := cli(t, d.Addr, "run", "--", command); r.code == 0 || !strings.Contains(r.err, words) {

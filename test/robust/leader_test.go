@@ -13,9 +13,9 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-// TestKillLeader kills the leader again and again while batch tasks and tasks run
-// on three cells, each in a network name space: no id is written twice, none is missing without a record of its
-// loss, and what runs over the change goes on.
+// TestKillLeader kills the leader again and again while batch tasks and tasks run on three cells, each in a network
+// name space. No id is written twice, and none is missing without a record of its loss. Work that runs over the
+// change goes on.
 func TestKillLeader(t *testing.T) {
 	r, w := seeded(t), newWitness(t)
 	kills, nodes := soak(5, 50), 1000

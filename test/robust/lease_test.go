@@ -9,10 +9,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// TestLeaseGone takes away what says that somebody is alive: the leader's election key,
-// its time to renew it, and the row of a cell process. Each time somebody leads again
-// at once, no server ends, work that may run is neither forgotten for ever nor run
-// twice, and new work runs.
+// TestLeaseGone removes a proof of life: the leader's election key, its time to renew it, and the row of a cell
+// process. Each time there is a leader again at once, and no server ends. Work that may run is neither forgotten
+// for ever nor run twice, and new work runs.
 func TestLeaseGone(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, hasty, 2, 1)

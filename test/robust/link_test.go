@@ -10,9 +10,8 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-// TestCutLink cuts the link of a cell, in both directions and in each alone, for
-// longer than its loss time: what may run once ends before it starts elsewhere, and
-// what may run on is reconciled when the link is back.
+// TestCutLink cuts the link of a cell, in both directions and in each alone, for longer than its loss time. Work
+// that may run once ends before it starts elsewhere. Work that may run on is reconciled when the link is back.
 func TestCutLink(t *testing.T) {
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
@@ -66,8 +65,8 @@ func startLinked(t *testing.T) *losable {
 	return holdOnFirst(t, c)
 }
 
-// TestWhichCopyStaysAfterACut cuts the link of a cell until its instances are replaced, and gives it
-// back: the old copy stays, the new one where the service says so, and what waits for its cell has no copy.
+// TestWhichCopyStaysAfterACut cuts the link of a cell until its instances are replaced, and restores it. The old
+// copy stays, or the new one where the service requires it. An instance that waits for its cell has no copy.
 func TestWhichCopyStaysAfterACut(t *testing.T) {
 	w := newWitness(t)
 	c := startNetwork(t, patient, 1, 1)

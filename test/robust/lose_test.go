@@ -29,10 +29,9 @@ func holdOnFirst(t *testing.T, c *cluster) *losable {
 	return l
 }
 
-// lose takes c1 away for longer than its loss time and gives it back. What may run
-// once runs elsewhere after that, and began twice by the end: never two at a time,
-// which the witness sees. What may run on does so until c1 is back and its replacement
-// is preferred.
+// lose takes c1 away for longer than its loss time and brings it back. Work that may run once runs elsewhere after
+// that, and has begun twice by the end: never two at a time, as the witness checks. Work that may run on does so
+// until c1 is back and its replacement is preferred.
 func (l *losable) lose(away, back func()) {
 	t, c := l.t, l.c
 	t.Helper()

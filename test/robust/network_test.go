@@ -23,19 +23,19 @@ type network struct {
 	undo   []string         // calls of ip that remove what was made, last one first
 }
 
-// unknown processes is an address of links that nothing has: what is sent to it is lost.
-// The bridge has one of its own, which would otherwise change with its links.
+// unusedMAC is a link address without a device: packets sent to it are lost. The bridge has an address of its own,
+// which would otherwise change with its links.
 const (
 	unusedMAC = "02:00:00:00:00:02"
 	bridges   = "02:00:00:00:00:01"
 )
 
-// errTaken: somebody else has what was to be made.
+// errTaken: the resource already exists and belongs to another program.
 var errTaken = errors.New("is taken")
 
-// newNetwork makes a network with a link for cell c1. Its subnet is one of the range
-// for tests of networks (RFC 2544) to which this machine has no route. The bridge is
-// named after it: who could add that bridge has the subnet for itself.
+// newNetwork makes a network with a link for cell c1. Its subnet is one of the range for tests of networks (RFC
+// 2544) to which this machine has no route. The bridge is named after it: the program that could add that bridge
+// has the subnet for itself.
 func newNetwork(t *testing.T) (*network, error) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -139,7 +139,7 @@ func (n *network) add(call, undo string) error {
 	return err
 }
 
-// remove removes what was made, and nothing else.
+// remove removes the created devices, and nothing else.
 func (n *network) remove() {
 	for _, call := range slices.Backward(n.undo) {
 		if _, err := ip(call); err != nil {
@@ -149,7 +149,7 @@ func (n *network) remove() {
 	n.undo = nil
 }
 
-// ip runs `ip` with the words of a call and returns what it prints.
+// ip runs `ip` with the words of a call and returns its output.
 func ip(call string) (string, error) {
 	out, err := exec.Command("ip", strings.Fields(call)...).CombinedOutput()
 	switch {
@@ -176,8 +176,8 @@ func (l *link) enter() []string { return []string{"nsenter", "--net=/run/netns/"
 // way is how to cut a link and to give it back, as calls of ip.
 type way struct{ name, cut, join string }
 
-// ways are the ways to cut a link. One way: what goes to the other end is sent to
-// an address of links that nobody has, without a word to the sender.
+// ways are the ways to cut a link. One way: packets to the other end go to an unused link address, without an error
+// for the sender.
 var ways = []way{
 	{"both ways", "link set LINK down", "link set LINK up"},
 	{"to the cell", "neigh replace CELL lladdr " + unusedMAC + " dev BRIDGE nud permanent", "neigh del CELL dev BRIDGE"},

@@ -19,7 +19,7 @@ import (
 // slowEnd is how long the deadlines of these tests are: all has to begin before the pause.
 const slowEnd = 8 * time.Second
 
-// pausing is work that ends when the test says so, also while who runs it is stopped.
+// pausing is work that ends at the order of the test, also while its runner is stopped.
 type pausing struct {
 	t   *testing.T
 	dir string
@@ -72,7 +72,7 @@ func (p *pausing) touch(name string) {
 	}
 }
 
-// endNow has all end, and waits until they have: nobody may be there to wait for them.
+// endNow makes all end, and waits for that: there may be no parent to wait for them.
 func (p *pausing) endNow(ids ...string) {
 	p.t.Helper()
 	p.touch("go")
@@ -104,7 +104,7 @@ func (p *process) freeze() {
 	}
 }
 
-// passes waits until a time is over: nothing tells of it.
+// passes waits until a time is over: there is no event for it.
 func passes(at time.Time) { <-time.After(time.Until(at)) }
 
 // follow runs verbs of the CLI beside the test; wait returns how they ended.
@@ -120,9 +120,9 @@ func follow(t *testing.T, addr string, verbs ...[]string) (wait func() []result)
 	}
 }
 
-// TestEndsBeforeDeadlines stops dev until every deadline of its work has passed. What ended well
-// meanwhile has ended well: no time limit, timeout of a step, of a check or of a start is
-// acted on before the ends have been taken, and nothing runs a second time.
+// TestEndsBeforeDeadlines stops dev until every deadline of its work has passed. Work that ended well meanwhile has
+// ended well. No time limit, timeout of a step, of a check or of a start is acted on before the ends have been
+// taken, and nothing runs a second time.
 func TestEndsBeforeDeadlines(t *testing.T) {
 	p := newPausing(t)
 	d := startDev(t, t.TempDir()).wait()
@@ -181,9 +181,9 @@ jobs:
 	}
 }
 
-// TestStoppedCellKeepsTheEnds stops a cell until its reaper has ended what may not outlive its
-// credit. What had ended before has its own end when the cell is back; what the reaper ended has
-// failed, also when it then said 0.
+// TestStoppedCellKeepsTheEnds stops a cell until its reaper has ended the work that must not outlive its credit.
+// Work that ended before has its own end when the cell is back. Work that the reaper ended has failed, also when
+// its exit code was 0.
 func TestStoppedCellKeepsTheEnds(t *testing.T) {
 	p := newPausing(t)
 	c := startCluster(t, hasty, 1, 1)

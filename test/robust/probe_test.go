@@ -11,11 +11,10 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-// TestCellWhoseProbeFails has a cell whose machine cannot run even /bin/true any more:
-// in its mount name space that is a script of the test. Its session goes on, for it answers,
-// and so does what runs; it is given nothing new, and status, cells and explain say
-// why. When its probe passes again it takes what waited. (Diego dev notes, Detecting Cell
-// Failures: a Cell fails to create new containers.)
+// TestCellWhoseProbeFails has a cell whose machine cannot run even /bin/true any more: in its mount name space that
+// is a script of the test. Its session goes on, because it answers, and so does its running work. It gets no new
+// work, and status, cells and explain give the reason. When its probe passes again it takes the waiting work.
+// (Diego dev notes, Detecting Cell Failures: a Cell fails to create new containers.)
 func TestCellWhoseProbeFails(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("skipped: needs root to mount")
@@ -50,7 +49,7 @@ func TestCellWhoseProbeFails(t *testing.T) {
 	apply(t, c.addr(), fmt.Sprintf("domain: new\nservices:\n  new: {command: [sh, -c, 'echo $$ >>%[1]s/new; exec sleep 1000'], stop_grace: 1s}\n", w.dir)+
 		fmt.Sprintf("jobs:\n  batch: {levels: [n], nodes: [{manual: [x]}], command: [sh, -c, 'echo x >>%[1]s/batch']}\n", w.dir))
 	id := strings.TrimSpace(must(t, c.addr(), "run", "-d", "--", "sh", "-c", "echo x >>"+w.dir+"/task"))
-	// Nothing of it is placed while the cell is asked again and again and fails.
+	// None of it is placed while the cell is asked again and again and fails.
 	seen := len(w.lines("failed"))
 	if err := os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\necho x >>%s/failed\nexit 7\n", w.dir), 0o755); err != nil {
 		t.Fatal(err)

@@ -72,8 +72,8 @@ func find(t *testing.T, dir string) remains {
 	return r
 }
 
-// belongs tells whether a process is one of the cell's: by control group, by the
-// reaper's arguments, by what every container finds in its environment.
+// belongs reports whether a process is one of the cell's: by control group, by the reaper's arguments, by the
+// variables that every container has in its environment.
 func belongs(pid int, id, dir string) bool {
 	read := func(name string) string {
 		b, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), name)) // it may be gone
@@ -108,8 +108,8 @@ func gone(t *testing.T, dir string, limit time.Duration) time.Duration {
 	}
 }
 
-// steady returns the processes of a cell that stay: others, like the container with which it
-// probes itself now and then, and what has just been told to end, end first.
+// steady returns the processes of a cell that stay. Others end first, such as the container of its probe, and
+// processes that have just got the stop signal.
 func steady(t *testing.T, dir string) []int {
 	t.Helper()
 	all := find(t, dir).pids

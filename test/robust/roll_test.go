@@ -11,9 +11,8 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-// viewer is a routing consumer: it follows what is shown of a service over leaders
-// that come and go, and remembers the first moment at which an index had no instance
-// that serves.
+// viewer is a routing consumer. It follows the view of a service over a succession of leaders, and remembers the
+// first moment at which an index had no instance that serves.
 type viewer struct {
 	c       *cluster
 	service string
@@ -23,7 +22,7 @@ type viewer struct {
 	lists   int
 }
 
-// watch follows until the test calls stop, which returns what was bad.
+// watch follows until the test calls stop, which returns the faults.
 func (c *cluster) watch(service string) (stop func() *viewer) {
 	c.t.Helper()
 	v := &viewer{c: c, service: service}
@@ -50,7 +49,7 @@ func (c *cluster) watch(service string) (stop func() *viewer) {
 	}
 }
 
-// list reads what is shown now and returns from where to go on.
+// list reads the present view and returns the position from which to go on.
 func (v *viewer) list(client *api.Client) string {
 	l, err := api.Call(context.Background(), client, calls.ListInstances, &pb.ListInstancesRequest{Domain: "d", Service: v.service, Page: &pb.Page{Limit: api.MaxPage}})
 	if err != nil {
@@ -128,10 +127,9 @@ func (c *cluster) changeLeader() {
 	c.startServer(was.Leader).wait()
 }
 
-// TestRollOverALeaderChange rolls services while their leader is killed in the
-// middle: the rollout goes on where it was, a failed one is taken back, a newer one
-// supersedes; who routes never sees an index without an instance, and the exclusive
-// one never runs twice.
+// TestRollOverALeaderChange rolls services while their leader is killed in the middle. The rollout goes on where it
+// was, a failed one is rolled back, and a newer one supersedes. A router never sees an index without an instance,
+// and the exclusive one never runs twice.
 func TestRollOverALeaderChange(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, patient, 2, 2)
