@@ -26,8 +26,8 @@ import (
 	"cantina/worker"
 )
 
-// world is everything around a timetable on an embedded etcd that a benchmark does
-// not look at: no cell takes what is started.
+// world has all parts around a timetable on an embedded etcd that a benchmark does not measure: no cell takes the
+// started work.
 type world struct {
 	mu   sync.Mutex
 	wall time.Time

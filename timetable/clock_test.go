@@ -11,7 +11,7 @@ import (
 	"cantina/schedule"
 )
 
-// clockSays is what Explain says of the clock.
+// clockSays returns the clock text of Explain.
 func (r *rig) clockSays() (state, text string) {
 	r.t.Helper()
 	state, _, why, err := r.times.Explain(key)
@@ -36,8 +36,8 @@ func (r *rig) reset() time.Time {
 	return was
 }
 
-// TestTheClockIsSetBack: a calendar never fires the same logical time twice, says why nothing
-// fires, and a reset lets what did not fire come again, under this leader and the next.
+// TestTheClockIsSetBack: a calendar never fires the same logical time twice, and gives the reason why nothing
+// fires. A reset lets unfired times come again, under this leader and the next.
 func TestTheClockIsSetBack(t *testing.T) {
 	for _, next := range []bool{false, true} {
 		t.Run(fmt.Sprint("next leader ", next), func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestTheClockIsSetBack(t *testing.T) {
 	}
 }
 
-// TestTheClockWasAYearAhead: for one firing. What fired then never fires again, and all else does.
+// TestTheClockWasAYearAhead for one firing: the times that it fired never fire again, and all others do.
 func TestTheClockWasAYearAhead(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	inBubble(t, func(t *testing.T, r *rig) {
@@ -109,7 +109,7 @@ func TestTheClockWasAYearAhead(t *testing.T) {
 	})
 }
 
-// TestEveryCountsElapsedTime: whatever is done to the wall clock, in a term and between two.
+// TestEveryCountsElapsedTime under any changes of the wall clock, in a term and between two.
 func TestEveryCountsElapsedTime(t *testing.T) {
 	every := one(func(d *schedule.Definition) {
 		d.Calendar = schedule.Calendar{Line: "@every 10m"}

@@ -61,8 +61,8 @@ func (r *rig) refused(key string, value []byte, want error) {
 	}
 }
 
-// TestARepairedScheduleGoesOnByItsCursor: what it fired does not fire again, what it
-// missed falls under its policy, also for the next leader.
+// TestARepairedScheduleGoesOnByItsCursor: fired times do not fire again, and missed times fall under its policy,
+// also for the next leader.
 func TestARepairedScheduleGoesOnByItsCursor(t *testing.T) {
 	for name, keys := range map[string][]string{"definition": {definitionRow}, "state": {stateRow}, "both": {definitionRow, stateRow}} {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestARepairedScheduleGoesOnByItsCursor(t *testing.T) {
 	}
 }
 
-// TestAStateOfAnotherScheduleIsNotTaken: it says nothing of what this one fired.
+// TestAStateOfAnotherScheduleIsNotTaken: it does not have the firings of this one.
 func TestAStateOfAnotherScheduleIsNotTaken(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.apply(false, plan.NamedSchedule{Name: "other", Definition: hourly(nil)})

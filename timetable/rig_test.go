@@ -57,7 +57,7 @@ type rig struct {
 	jobs   map[string]schedule.Answer
 	renews []string
 	zones  map[string]*time.Location
-	// signals are those that were sent; tells are what tells how they fared, in order.
+	// signals are the sent ones; tells are the callbacks that report their results, in order.
 	signals []string
 	tells   []func(schedule.Delivery)
 }
@@ -82,7 +82,7 @@ func (r *rig) clock() run.Clock {
 	}
 }
 
-// elect begins a term on what the store has.
+// elect begins a term on the state of the store.
 func (r *rig) elect() {
 	r.t.Helper()
 	s, err := store.New(r.backend, store.Config{Clock: r.bubble, NewCluster: true})
@@ -164,7 +164,7 @@ func (r *rig) to(at time.Time) {
 	r.serve()
 }
 
-// set sets the wall clock alone, and lets what follows happen.
+// set sets the wall clock alone, and waits for the effects.
 func (r *rig) set(by time.Duration) *rig {
 	r.t.Helper()
 	r.mu.Lock()
@@ -205,7 +205,7 @@ func (r *rig) take() []string {
 	return out
 }
 
-// serve is the cell: it runs what it is given, and ends it unless r.keep is set.
+// serve is the cell: it runs the given work, and ends it unless r.keep is set.
 func (r *rig) serve() {
 	r.t.Helper()
 	for range 1000 {
@@ -262,7 +262,7 @@ func (r *rig) event(guid string, e task.Event) error {
 	return answers[0]
 }
 
-// logical is what the environment of a task says of its firing.
+// logical returns the variables of the firing in the environment of a task.
 func logical(w bbs.TaskWant) string {
 	at, name := "", ""
 	for _, v := range w.Definition.Workload.Env {
@@ -359,7 +359,7 @@ func (r *rig) Alive(string) []worker.Alive { return r.alive }
 // Heard implements timetable.Sessions.
 func (r *rig) Heard(string) bool { r.mu.Lock(); defer r.mu.Unlock(); return r.heard }
 
-// die tells the board that the cell's process is certainly dead; successor may be empty.
+// die reports to the board that the cell's process is certainly dead; successor may be empty.
 func (r *rig) die(successor string) *rig {
 	r.t.Helper()
 	r.dead = true

@@ -21,7 +21,7 @@ func (r *rig) story() string {
 	return h[len(h)-1].String()
 }
 
-// told lets the n-th signal be told of.
+// told delivers the result of the n-th signal.
 func (r *rig) told(n int, d schedule.Delivery) {
 	r.mu.Lock()
 	tell := r.tells[n]
@@ -64,8 +64,8 @@ func TestASignalIsSentAfterItsCommitAndReported(t *testing.T) {
 	})
 }
 
-// TestASignalOfALostLeaderIsNotSentAgain, and the history says that nobody knows. What
-// the lost leader's calls come to changes nothing.
+// TestASignalOfALostLeaderIsNotSentAgain, and the history has its result as unknown. The results of the lost
+// leader's calls change nothing.
 func TestASignalOfALostLeaderIsNotSentAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.apply(false, signalled())

@@ -48,8 +48,7 @@ func TestATaskStartsWithItsLogicalTime(t *testing.T) {
 	})
 }
 
-// TestTheNextLeaderGoesOn: it never goes behind the cursor, and fires what is missed by
-// the policy.
+// TestTheNextLeaderGoesOn: it never goes behind the cursor, and fires missed times by the policy.
 func TestTheNextLeaderGoesOn(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.apply(false, one(nil))
@@ -71,8 +70,8 @@ func TestTheNextLeaderGoesOn(t *testing.T) {
 	})
 }
 
-// TestTheNextLeaderRunsAllThatWasMissed: one after the other, each with its logical time, over one
-// more change of leader; and Explain says so.
+// TestTheNextLeaderRunsAllThatWasMissed one after the other, each with its logical time, over one more change of
+// leader. Explain reports it.
 func TestTheNextLeaderRunsAllThatWasMissed(t *testing.T) {
 	for _, overlap := range []schedule.Overlap{schedule.OverlapForbid, schedule.OverlapReplace} {
 		t.Run(overlap.String(), func(t *testing.T) {
@@ -145,9 +144,8 @@ func TestReplaceEndsTheEarlierRunFirst(t *testing.T) {
 	})
 }
 
-// TestTheGraceOfKeptWorkIsByRealTime: a run that was cancelled, may outlive its cell, and
-// that no process takes over has its grace time, whatever is done to the wall clock, in one
-// term and between two.
+// TestTheGraceOfKeptWorkIsByRealTime: a cancelled run that may outlive its cell, and that no process adopts, has
+// its grace time. Changes of the wall clock do not matter, in one term and between two.
 func TestTheGraceOfKeptWorkIsByRealTime(t *testing.T) {
 	for name, set := range map[string]func(r *rig){
 		"set ahead":                     func(r *rig) { r.set(20 * time.Minute) },
@@ -174,9 +172,9 @@ func TestTheGraceOfKeptWorkIsByRealTime(t *testing.T) {
 	}
 }
 
-// TestARunThatASuccessorHasIsNotOver: the registry knows that a process is dead before the board
-// has given what its successor adopted to that one. Until then, and after it, an earlier run that
-// was told to end and does not die stands in the way of the next.
+// TestARunThatASuccessorHasIsNotOver: the registry knows that a process is dead before the board has moved its
+// adopted work to the successor. Until then, and after it, an earlier run that is ending and does not die blocks
+// the next.
 func TestARunThatASuccessorHasIsNotOver(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.apply(false, one(func(d *schedule.Definition) { d.Overlap = schedule.OverlapReplace }))
@@ -307,8 +305,8 @@ func TestAJobIsRunAnew(t *testing.T) {
 	})
 }
 
-// TestAJobThatOthersHaveSetGoing is not started over by its schedule, which knows of no
-// run of it: somebody ran it again or forgave it, or a restored store had forgotten an end.
+// TestAJobThatOthersHaveSetGoing is not started over by its schedule, which has no run of it. It was run again or
+// forgiven by a person, or a restored store had forgotten an end.
 func TestAJobThatOthersHaveSetGoing(t *testing.T) {
 	for _, c := range []struct {
 		overlap schedule.Overlap
@@ -343,8 +341,7 @@ func TestAJobThatOthersHaveSetGoing(t *testing.T) {
 	}
 }
 
-// TestATaskWhoseRowCannotBeRead may run: nothing starts until an operator has said what
-// became of it.
+// TestATaskWhoseRowCannotBeRead may run: nothing starts until an operator has resolved it.
 func TestATaskWhoseRowCannotBeRead(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.keep = true
@@ -366,7 +363,7 @@ func TestATaskWhoseRowCannotBeRead(t *testing.T) {
 	})
 }
 
-// TestAStateThatCannotBeReadNeverFires: without its cursor nobody knows what it fired.
+// TestAStateThatCannotBeReadNeverFires: without its cursor the fired times are unknown.
 func TestAStateThatCannotBeReadNeverFires(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.apply(false, one(nil))
@@ -384,7 +381,7 @@ func TestAStateThatCannotBeReadNeverFires(t *testing.T) {
 	})
 }
 
-// TestChangedRulesOfAZone move what is to come, without a restart.
+// TestChangedRulesOfAZone move future times, without a restart.
 func TestChangedRulesOfAZone(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.zones["X"] = time.FixedZone("X", 3600)
@@ -437,7 +434,7 @@ func TestClockChangesAreReportedWhenTheyHappen(t *testing.T) {
 	}
 }
 
-// remark is what a history says of times that the calendar's policies left out.
+// remark is the note of a history on times that the calendar's policies skipped.
 func remark(h []schedule.Entry) string {
 	for i := len(h) - 1; i >= 0; i-- {
 		if e := h[i]; e.Why == schedule.WhyGap || e.Why == schedule.WhyRepeated {
@@ -447,8 +444,8 @@ func remark(h []schedule.Entry) string {
 	return ""
 }
 
-// TestTenYearsInFourZones: each night at two, once, whatever the clocks do and whoever
-// leads. The oracle looks at every half hour of ten years.
+// TestTenYearsInFourZones: a calendar fires each night at two, once, through all clock changes and changes of
+// leader. The oracle checks every half hour of ten years.
 func TestTenYearsInFourZones(t *testing.T) {
 	zones := []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata"}
 	inBubble(t, func(t *testing.T, r *rig) {

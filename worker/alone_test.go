@@ -24,8 +24,8 @@ func (r *rig) second() {
 	r.step(Tick{LeaseHeld: true})
 }
 
-// TestAClusterThatIsAlone: its restored store waits for its own cell, and for nothing else; for that
-// until all of its predecessors is gone, whatever the rows name.
+// TestAClusterThatIsAlone: its restored store waits for its own cell, and for nothing else. It waits until all of
+// that cell's predecessors are gone, for any rows.
 func TestAClusterThatIsAlone(t *testing.T) {
 	old := Member{Proc: "q", Cell: "vm", DirID: "f", Started: 3, Boot: "b"}
 	for name, members := range map[string][]Member{"a predecessor is listed": {old}, "the rows name nobody": nil} {
@@ -75,7 +75,7 @@ func TestContainersWithoutARow(t *testing.T) {
 	}
 }
 
-// TestNotAlone: without the row, in a store of another kind, the wait is what it was.
+// TestNotAlone: without the row, in a store of another kind, the usual wait applies.
 func TestNotAlone(t *testing.T) {
 	r := devRig(t, func(c *Config) { c.Restored = true })
 	r.devBeat("p", 7, true)
@@ -133,8 +133,8 @@ func TestTheRowOfAClusterThatIsAlone(t *testing.T) {
 	}
 }
 
-// TestADirectoryOfItsOwnNeedsNoDeadline: a leader whose cells live by deadlines has no cell of its own, whatever it was
-// given: it takes others in, and waits for them.
+// TestADirectoryOfItsOwnNeedsNoDeadline: a leader whose cells live by deadlines has no cell of its own, for any
+// configured name. It admits other cells, and waits for them.
 func TestADirectoryOfItsOwnNeedsNoDeadline(t *testing.T) {
 	c := Config{Term: term5, Now: sec, Timeouts: DefaultTimeouts(), NewStore: true, Own: "f"}
 	l, err := NewLeader(c)

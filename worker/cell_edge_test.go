@@ -9,7 +9,7 @@ import (
 	"cantina/workerset"
 )
 
-// TestAnEndedCellDoesNothing, whatever it hears.
+// TestAnEndedCellDoesNothing for any message.
 func TestAnEndedCellDoesNothing(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.healthy()
@@ -27,7 +27,8 @@ func TestAnEndedCellDoesNothing(t *testing.T) {
 	}
 }
 
-// TestOverdue is what the next step would find: the deadline, or a leader that was silent for too long.
+// TestOverdue: Overdue reports the finding of the next step: the deadline has passed, or a leader was silent for
+// too long.
 func TestOverdue(t *testing.T) {
 	r := newCellRig(t, nil)
 	if r.c.Overdue(r.now + 1000*sec) {
@@ -135,8 +136,8 @@ func TestANewLeaderHasToGiveCreditItself(t *testing.T) {
 	}
 }
 
-// TestStatusesComeAfterTheReport: a leader that does not know yet what the cell has would refuse them. One
-// that dies before tells of them all the same.
+// TestStatusesComeAfterTheReport: a leader that does not know the cell's work yet would refuse them. A dying cell
+// sends them all the same.
 func TestStatusesComeAfterTheReport(t *testing.T) {
 	x, y := x5(1, "a"), x5(2, "b")
 	r := newCellRig(t, nil)
@@ -347,7 +348,7 @@ func TestNoClockBoundsNoEpoch(t *testing.T) {
 	}
 }
 
-// TestADyingSessionStaysOne, whatever it hears.
+// TestADyingSessionStaysOne for any message.
 func TestADyingSessionStaysOne(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.healthy()
@@ -429,7 +430,7 @@ func TestTwoNotesAreTwo(t *testing.T) {
 	}
 }
 
-// TestAProcessThatEndsItsWorkHasNoNotice: what it says is not running is forgotten with the session.
+// TestAProcessThatEndsItsWorkHasNoNotice: its declarations of work as not running are forgotten with the session.
 func TestAProcessThatEndsItsWorkHasNoNotice(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.healthy()

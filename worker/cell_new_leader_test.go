@@ -141,7 +141,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestStatusLists is scenario 31: what runs, and what is not acknowledged, is reported.
+// TestStatusLists is scenario 31: running work, and unacknowledged ends, are reported.
 func TestStatusLists(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.healthy()

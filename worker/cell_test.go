@@ -174,8 +174,8 @@ func TestRunTask(t *testing.T) {
 	}
 }
 
-// TestSequence: what was declared not running never starts late (runTask 1 lost,
-// notify 2, runTask 2, then runTask 1 arrives).
+// TestSequence: a run that was declared not running never starts late (runTask 1 lost, notify 2, runTask 2, then
+// runTask 1 arrives).
 func TestSequence(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.healthy()
@@ -301,7 +301,7 @@ func TestCellGivesUpFirst(t *testing.T) {
 	}
 }
 
-// TestStuckWorkIsAdopted: what does not end in time goes over to the next session.
+// TestStuckWorkIsAdopted: work that does not end in time goes over to the next session.
 func TestStuckWorkIsAdopted(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.healthy()
@@ -398,7 +398,7 @@ func TestTheCellDeregisters(t *testing.T) {
 	}
 }
 
-// TestPredecessorsCleared is told with the next beat, which comes at once.
+// TestPredecessorsCleared is reported with the next beat, which comes at once.
 func TestPredecessorsCleared(t *testing.T) {
 	r := newCellRig(t, func(c *CellConfig) { c.Gone, c.Predecessor = false, "p0" })
 	if h := r.beat(); h.PredecessorsGone || h.Predecessor != "p0" {

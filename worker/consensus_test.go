@@ -8,8 +8,8 @@ import (
 	"cantina/workerset"
 )
 
-// The worker set as the only witness: these leaders know of a store that went back, so that its
-// list says nothing (worker-set consensus, "How can Bistro's consensus mechanism fail?").
+// The worker set as the only witness: these leaders know of a store that went back, so that its list proves nothing
+// (worker-set consensus, "How can Bistro's consensus mechanism fail?").
 func alone(c *Config) { c.Witness, c.Restored = WitnessConsensus, true }
 
 // back brings a process back to a new leader, with the set that it shows.
@@ -82,7 +82,7 @@ func TestMustDieWorker(t *testing.T) {
 	}
 }
 
-// TestTheSetIsGivenWithCredit, since it must not outlive it, and to whoever is in it.
+// TestTheSetIsGivenWithCredit, because the credit must not outlive it, and to each of its members.
 func TestTheSetIsGivenWithCredit(t *testing.T) {
 	r := newRig(t, func(c *Config) { consensus(c); c.TurnoverLimit = 1 })
 	r.tick(sec)
@@ -177,8 +177,8 @@ func TestALongPromiseIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestRowsThatWentBackAreDoubtedFurther: the cells' sets say who runs batch work. Tasks and
-// exclusive instances that stand as waiting in an older store may run all the same.
+// TestRowsThatWentBackAreDoubtedFurther: the cells' sets name all processes with batch work. Tasks and exclusive
+// instances that stand as waiting in an older store may run all the same.
 func TestRowsThatWentBackAreDoubtedFurther(t *testing.T) {
 	r := newRig(t, alone)
 	r.back("w1", "p1", setOf(3, 1, "p1"))

@@ -43,7 +43,7 @@ func TestUnknownCellLeavesAtOnce(t *testing.T) {
 	}
 }
 
-// TestCellNames: what may be a cell's name.
+// TestCellNames has the valid and the invalid names of a cell.
 func TestCellNames(t *testing.T) {
 	for name, ok := range map[CellName]bool{"c1": true, "db-7": true, "0": true, "-": true, "": false, "a b": false, "A": false, "a.b": false,
 		"a_b": false, "a/b": false, "ä": false, "a\n": false, "a\xff": false} {
@@ -53,9 +53,9 @@ func TestCellNames(t *testing.T) {
 	}
 }
 
-// TestWorkThatOutlivesTheCellIsNotWaitedFor: a cell that leaves ends without deregistering when its
-// successor has all that it holds: as soon as it has been answered that the next process will be
-// back, or nobody answers; not while something else runs, or is not told.
+// TestWorkThatOutlivesTheCellIsNotWaitedFor: a leaving cell whose successor has all of its work ends without
+// deregistering. It ends as soon as its notice of return is answered, or no leader answers. It does not end while
+// other work runs, or is not reported.
 func TestWorkThatOutlivesTheCellIsNotWaitedFor(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.healthy()
@@ -83,7 +83,7 @@ func TestWorkThatOutlivesTheCellIsNotWaitedFor(t *testing.T) {
 	r.leavesAnnounced(t)
 }
 
-// leavesAnnounced demands that the cell says that it will be back, and ends with the answer.
+// leavesAnnounced checks that the cell announces its return, and ends with the answer.
 func (r *cellRig) leavesAnnounced(t *testing.T) {
 	t.Helper()
 	beats := cellTake[SendBeat](r)
@@ -97,8 +97,8 @@ func (r *cellRig) leavesAnnounced(t *testing.T) {
 	}
 }
 
-// TestKeptWorkDoesNotDeregister: a cell that leaves work behind which no deadline ends, services most
-// of all, does not say that it is gone for good.
+// TestKeptWorkDoesNotDeregister: a cell that leaves work behind without a deadline, services most of all, does not
+// report that it is gone for good.
 func TestKeptWorkDoesNotDeregister(t *testing.T) {
 	leave := func(t *testing.T) *cellRig {
 		r := newCellRig(t, nil)

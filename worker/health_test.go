@@ -118,8 +118,8 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestNoChangeBeforeItIsDue looks at each moment: the state is as it is until then, what is due is never in the past,
-// and one that goes from one moment that is due to the next misses no change.
+// TestNoChangeBeforeItIsDue checks each moment: until the due time the state stays as it is, and the due time is
+// never in the past. A caller that goes from one due time to the next misses no change.
 func TestNoChangeBeforeItIsDue(t *testing.T) {
 	const end = 20
 	for n := range 3 * 4 * 6 * 6 * 6 * 2 {

@@ -57,7 +57,7 @@ func (w *teller) in(n int) bool { return w.rng.IntN(n) == 0 }
 
 func (w *teller) printf(format string, args ...any) { fmt.Fprintf(&w.out, format+"\n", args...) }
 
-// TestHistories: what leaders and cells decide, word for word.
+// TestHistories compares the decisions of leaders and cells with a stored text.
 func TestHistories(t *testing.T) {
 	book := history.Open(t, "testdata/histories.txt")
 	for n := range 80 {
@@ -81,7 +81,7 @@ func TestHistories(t *testing.T) {
 	book.Close(t)
 }
 
-// lead begins the next term on what is stored.
+// lead begins the next term on the stored state.
 func (w *teller) lead() {
 	w.cfg.Now = w.now
 	w.cfg.Members = nil
@@ -122,7 +122,7 @@ func (w *teller) next() {
 	w.lead()
 }
 
-// join begins a process on a directory, which may go on with what the one before it has.
+// join begins a process on a directory, which may adopt the work of the one before it.
 func (w *teller) join(cell CellName, dir string, started int64, before *peer) {
 	c := CellConfig{Cell: cell, Proc: Proc(fmt.Sprint("p", len(w.peers))), Started: started, DirID: dir, Boot: "boot", Now: w.now, Timeouts: w.cfg.Timeouts, Gone: !w.in(3), Unix: w.cfg.Unix}
 	if before != nil {
@@ -279,7 +279,7 @@ func (w *teller) deliver(x letter) {
 	w.up(x.up)
 }
 
-// mail delivers what is on its way, most of it in order.
+// mail delivers the letters on their way, most of them in order.
 func (w *teller) mail() {
 	for range 60 {
 		if len(w.flight) == 0 {
@@ -308,7 +308,7 @@ func (w *teller) mail() {
 	}
 }
 
-// lost tells whoever sent a letter that there is no answer.
+// lost reports to the sender of a letter that there is no answer.
 func (w *teller) lost(x letter) {
 	switch e := x.down.(type) {
 	case RunAsked:
@@ -455,7 +455,7 @@ func (w *teller) wrongBeat() {
 	w.up(BeatReceived{h, true})
 }
 
-// wrongWord is about what is not so, or no more.
+// wrongWord sends a message about a fact that is not true, or no more.
 func (w *teller) wrongWord() {
 	p, x, term := w.peer(), w.run(), draw.One(w.rng, w.cfg.Term, w.cfg.Term, term5, fence.Term{})
 	cluster := draw.One[fence.Cluster](w.rng, "", "ours")

@@ -12,8 +12,8 @@ func ofCluster(name fence.Cluster) func(*Config) {
 	return func(c *Config) { c.Cluster, c.Unix = name, 1_700_000_000 }
 }
 
-// TestForeignCellChangesNothing: a heartbeat of another cluster is answered with both
-// identities, whatever its term is, and nothing of it is believed.
+// TestForeignCellChangesNothing: a heartbeat of another cluster is answered with both identities, for any term, and
+// nothing in it is believed.
 func TestForeignCellChangesNothing(t *testing.T) {
 	r := newRig(t, ofCluster("mine"))
 	h := r.hb("w1", "p1", 1)
@@ -29,8 +29,8 @@ func TestForeignCellChangesNothing(t *testing.T) {
 	}
 }
 
-// TestAdoptIsAPersonsDecision: the verdict comes once an operator has said so, and is over
-// when the cell has joined.
+// TestAdoptIsAPersonsDecision: the verdict comes once an operator has ordered it, and is over when the cell has
+// joined.
 func TestAdoptIsAPersonsDecision(t *testing.T) {
 	r := newRig(t, ofCluster("mine"))
 	r.step(AdoptWanted{"w1", "ann"})
@@ -138,7 +138,7 @@ func TestCellJoinsOnce(t *testing.T) {
 	}
 }
 
-// TestForeignLeaderChangesNothing: whatever it answers, the cell's session, term and work stay.
+// TestForeignLeaderChangesNothing: no answer of a foreign leader changes the cell's session, term or work.
 func TestForeignLeaderChangesNothing(t *testing.T) {
 	higher := fence.Term{Epoch: 9, Revision: 1}
 	for name, change := range map[string]func(*HeartbeatAnswer){

@@ -28,8 +28,8 @@ func TestReportIsFollowedByABeat(t *testing.T) {
 	}
 }
 
-// TestStatusesGoOnWhileItDies: what ends while the session ends, and what ended before, is
-// told to the leader in the meantime and not only by the next session.
+// TestStatusesGoOnWhileItDies: work that ends before or during the end of the session is reported to the leader
+// meanwhile, and not only by the next session.
 func TestStatusesGoOnWhileItDies(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.healthy()
@@ -49,8 +49,8 @@ func TestStatusesGoOnWhileItDies(t *testing.T) {
 	}
 }
 
-// TestStatusesOfAReplacedProcess: the leader takes of a process that it has reaped only the
-// end of what nobody else holds; what a successor has adopted, that one tells of.
+// TestStatusesOfAReplacedProcess: the leader takes from a process that it has reaped only the ends of work that no
+// other process holds. The successor reports the work that it has adopted.
 func TestStatusesOfAReplacedProcess(t *testing.T) {
 	r := newRig(t, nil)
 	r.healthy("w1", "p1", 1)
@@ -112,8 +112,8 @@ func TestNotRunningWhileTheEndIsOnItsWay(t *testing.T) {
 	}
 }
 
-// TestNoRunTaskBeforeTheReport: a listed process has a durable row at once; it is given
-// nothing before its list is in, and the hold says so.
+// TestNoRunTaskBeforeTheReport: a listed process has a durable row at once. It gets no work before its list is in,
+// and the hold gives that reason.
 func TestNoRunTaskBeforeTheReport(t *testing.T) {
 	r := newRig(t, withMembers(member("p1", "w1", 1)))
 	r.beat("w1", "p1", 1)

@@ -6,7 +6,7 @@ import (
 	"cantina/fence"
 )
 
-// TestRunResults: what each result of a RunTask means.
+// TestRunResults has the meaning of each result of a RunTask.
 func TestRunResults(t *testing.T) {
 	r := newRig(t, nil)
 	r.healthy("w1", "p1", 1)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestDeregister: an empty process that says it leaves is dead at once.
+// TestDeregister: an empty process that reports that it leaves is dead at once.
 func TestDeregister(t *testing.T) {
 	r := newRig(t, nil)
 	r.healthy("w1", "p1", 1)
@@ -42,8 +42,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestDeadNonMembersAreForgotten: a lost newcomer without a row is told to die
-// for a while, then nothing of it is kept.
+// TestDeadNonMembersAreForgotten: a lost newcomer without a row gets the order to die for a while, then nothing of
+// it is kept.
 func TestDeadNonMembersAreForgotten(t *testing.T) {
 	r := newRig(t, nil)
 	r.beat("w1", "p1", 1)
@@ -60,7 +60,7 @@ func TestDeadNonMembersAreForgotten(t *testing.T) {
 	}
 }
 
-// TestNewStoreIsStale unless the operator says that the cluster is new.
+// TestNewStoreIsStale unless the operator declares the cluster new.
 func TestNewStoreIsStale(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.NewCluster = false })
 	r.tick(sec)
@@ -96,9 +96,8 @@ func TestDeathIsReportedBeforeTheRowIsDeleted(t *testing.T) {
 	t.Fatalf("told: %v, and the row stays", told)
 }
 
-// TestReportedRemainsAreNotDeadByTime: a process whose successor says that something of it
-// is not gone, which therefore does not die by KILL, is dead by that one's word, or when that
-// one falls silent.
+// TestReportedRemainsAreNotDeadByTime: a successor reports that some work of a process is not gone, which therefore
+// does not die by KILL. The process is dead when its successor reports its end, or falls silent.
 func TestReportedRemainsAreNotDeadByTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		then func(r *rig)

@@ -9,7 +9,7 @@ import (
 	"cantina/workerset"
 )
 
-// TestAClusterOfListedProcessesIsNotAlone, whatever version its list has.
+// TestAClusterOfListedProcessesIsNotAlone for any version of its list.
 func TestAClusterOfListedProcessesIsNotAlone(t *testing.T) {
 	c := Config{Term: term5, Now: sec, Timeouts: DefaultTimeouts(), NoDeadline: true, Own: "f", Members: []Member{member("p1", "w1", 1)}}
 	l, err := NewLeader(c)
@@ -21,8 +21,8 @@ func TestAClusterOfListedProcessesIsNotAlone(t *testing.T) {
 	}
 }
 
-// TestRequiredReportOfTheOwnCell before the wait of a cluster that is alone is over: its report, and of each
-// container that it has, where no leader can say that a row names it.
+// TestRequiredReportOfTheOwnCell: the wait of a cluster that is alone ends only after that report. It also waits
+// for each reported container, because no leader knows a row that names one.
 func TestRequiredReportOfTheOwnCell(t *testing.T) {
 	r := devRig(t, func(c *Config) { c.Restored, c.Alone = true, true })
 	r.devBeat("p", 7, true)
@@ -43,7 +43,7 @@ func TestRequiredReportOfTheOwnCell(t *testing.T) {
 	}
 }
 
-// TestOtherCellsAreNotTheOwnOne: what another process says does not end the wait of a cluster that is alone.
+// TestOtherCellsAreNotTheOwnOne: a report of another process does not end the wait of a cluster that is alone.
 func TestOtherCellsAreNotTheOwnOne(t *testing.T) {
 	r := devRig(t, func(c *Config) { c.Restored, c.Alone = true, true })
 	r.devBeat("p", 7, true)
@@ -148,7 +148,7 @@ func TestThreeProcessesOfADir(t *testing.T) {
 	}
 }
 
-// TestAMessageOfAHigherTermIsNotTaken: nothing of it is looked at.
+// TestAMessageOfAHigherTermIsNotTaken: its content is not read.
 func TestAMessageOfAHigherTermIsNotTaken(t *testing.T) {
 	high := fence.Term{Epoch: 1, Revision: 6}
 	start := func() (*rig, Run) {
@@ -238,7 +238,7 @@ func TestProbesAreSentInTime(t *testing.T) {
 	}
 }
 
-// TestSessionsAreReportedInFull: each change of a session's state, with all that is said of it.
+// TestSessionsAreReportedInFull: each change of a session's state is reported, with all of its fields.
 func TestSessionsAreReportedInFull(t *testing.T) {
 	r := newRig(t, nil)
 	want := func(what string, c SessionChanged) {
@@ -278,8 +278,8 @@ func TestSessionsAreReportedInFull(t *testing.T) {
 	want("lost", SessionChanged{From: Unhealthy, To: MustDie, WasHealthy: true, Reason: "lost: no heartbeat for 1m16s"})
 }
 
-// TestAProcessIsNotItsOwnSuccessor: a silent process that has said that something of its
-// predecessors is left is dead by time all the same.
+// TestAProcessIsNotItsOwnSuccessor: a silent process that has reported remains of its predecessors is dead by time
+// all the same.
 func TestAProcessIsNotItsOwnSuccessor(t *testing.T) {
 	r := newRig(t, nil)
 	r.healthy("w1", "p1", 1)

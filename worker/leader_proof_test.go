@@ -8,8 +8,8 @@ import (
 	"cantina/workerset"
 )
 
-// TestEndsReportedBeforeTheDeadline: a process whose successor has come is not judged before that one has
-// said what it has, ends among it. That ends with the report, or when the successor is lost.
+// TestEndsReportedBeforeTheDeadline: a process with a successor is not judged before the successor has reported its
+// work, including ends. The delay ends with that report, or when the successor is lost.
 func TestEndsReportedBeforeTheDeadline(t *testing.T) {
 	for name, c := range map[string]struct {
 		comes bool
@@ -55,7 +55,7 @@ func TestOneThatNeverReportsIsDeadByTime(t *testing.T) {
 	}
 }
 
-// TestNothingBeforeTheReport: a process with a durable row is given credit when it has said what it runs.
+// TestNothingBeforeTheReport: a process with a durable row gets credit when it has reported its work.
 func TestNothingBeforeTheReport(t *testing.T) {
 	r := newRig(t, withMembers(member("p1", "w1", 1)))
 	if a := r.beat("w1", "p1", 1); a.Credit || a.Eligible || a.Reported || a.State != New {
@@ -80,8 +80,8 @@ func TestNothingBeforeTheReport(t *testing.T) {
 	}
 }
 
-// TestDeadProcessesCoverNoWork: what a process has on no list ends, also when it took it over from one that was
-// declared dead a moment ago.
+// TestDeadProcessesCoverNoWork: unlisted work of a process is ended, also when it was adopted from a process that
+// was declared dead a moment ago.
 func TestDeadProcessesCoverNoWork(t *testing.T) {
 	r := newRig(t, withMembers(member("p1", "w1", 1)))
 	if a := r.beat("w1", "p2", 2, func(h *Heartbeat) { h.HasWork = true }); a.Verdict != Welcome {
@@ -123,7 +123,7 @@ func TestOfTwoRowsOfACellOneIsDisplaced(t *testing.T) {
 	}
 }
 
-// TestOldStoresAreTrusted unless something says that they went back.
+// TestOldStoresAreTrusted unless there is evidence that they went back.
 func TestOldStoresAreTrusted(t *testing.T) {
 	for name, set := range map[string]func(*Config){
 		"an old store":               func(c *Config) { c.NewStore, c.NewCluster = false, false },
@@ -180,7 +180,8 @@ func TestBlockedIsReported(t *testing.T) {
 	}
 }
 
-// TestWorkOnNoListAfterTheSetsAgreed: what is reported then is told to end, though the rows are in doubt.
+// TestWorkOnNoListAfterTheSetsAgreed: work that is reported then gets the order to end, though the rows are in
+// doubt.
 func TestWorkOnNoListAfterTheSetsAgreed(t *testing.T) {
 	r := newRig(t, alone)
 	r.back("w1", "p1", setOf(3, 1, "p1"))
@@ -219,7 +220,8 @@ func TestAShortPromiseUnconfirmedTwice(t *testing.T) {
 	}
 }
 
-// TestTermsThatCannotBeWithoutAClock: a revision is bounded all the same; the first, second and fourth are told.
+// TestTermsThatCannotBeWithoutAClock: a revision is bounded all the same; the first, second and fourth are
+// reported.
 func TestTermsThatCannotBeWithoutAClock(t *testing.T) {
 	r := newRig(t, nil)
 	for n, told := range []bool{true, true, false, true, false, false, false, true} {

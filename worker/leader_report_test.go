@@ -7,8 +7,8 @@ import (
 	"cantina/workerset"
 )
 
-// TestALateReportRevivesNoProcess: a report counts once, of a session that is NEW; what a process says
-// that was given up meanwhile, or of a term that is over, changes nothing.
+// TestALateReportRevivesNoProcess: a report counts once, for a session that is NEW. A report of a process that was
+// given up meanwhile, or of a past term, changes nothing.
 func TestALateReportRevivesNoProcess(t *testing.T) {
 	late := Held{Run: old(1, "a")}
 	for name, c := range map[string]struct {
@@ -60,8 +60,8 @@ func (r *rig) holder(x Run) Proc {
 	return vs[0].Proc
 }
 
-// TestWorkOfAnotherProcessIsNotTaken: neither by a report nor by an end. Only a later process of the
-// directory takes over what one before it has.
+// TestWorkOfAnotherProcessIsNotTaken, neither by a report nor by an end. Only a later process of the directory
+// adopts the work of an earlier one.
 func TestWorkOfAnotherProcessIsNotTaken(t *testing.T) {
 	t.Run("reported by a process of another directory", func(t *testing.T) {
 		r, x := held2(t)
@@ -136,8 +136,8 @@ func TestWorkOfAnotherProcessIsNotTaken(t *testing.T) {
 	})
 }
 
-// TestTheRowIsDeletedAfterTheReportOfTheDeath is durable, whatever else becomes durable first: an output
-// before it, or an end that was on its way.
+// TestTheRowIsDeletedAfterTheReportOfTheDeath, for any output that becomes durable first: an earlier one, or an end
+// that was on its way.
 func TestTheRowIsDeletedAfterTheReportOfTheDeath(t *testing.T) {
 	r := newRig(t, nil)
 	r.healthy("w1", "p1", 1)
@@ -176,7 +176,7 @@ func TestTheRowIsDeletedAfterTheReportOfTheDeath(t *testing.T) {
 	}
 }
 
-// TestEndedWorkIsNotDoubled: an operator is told of two that may run, not of one whose end waits
+// TestEndedWorkIsNotDoubled: an operator gets a report of two runs that may be alive, not of one whose end waits
 // for its acknowledgement.
 func TestEndedWorkIsNotDoubled(t *testing.T) {
 	for _, ended := range []bool{false, true} {

@@ -56,7 +56,8 @@ func TestAnEndOfTheDeadIsTaken(t *testing.T) {
 	}
 }
 
-// TestARowWithoutAPromiseGivesNoCredit to a cell that lives by deadlines: it could not tell it from credit for ever.
+// TestARowWithoutAPromiseGivesNoCredit to a cell that lives by deadlines: it could not distinguish it from credit
+// for ever.
 func TestARowWithoutAPromiseGivesNoCredit(t *testing.T) {
 	m := member("p1", "w1", 1)
 	m.Promise = 0 // of a leader without deadlines
@@ -83,7 +84,7 @@ func TestARowWithoutAPromiseGivesNoCredit(t *testing.T) {
 	}
 }
 
-// TestALongPromiseStaysInTheRow as long as the cell says that it lives by it.
+// TestALongPromiseStaysInTheRow as long as the cell reports that it lives by it.
 func TestALongPromiseStaysInTheRow(t *testing.T) {
 	m := member("p1", "w1", 1)
 	m.Promise = 96 * sec
@@ -244,8 +245,8 @@ func TestAnEarlierProcessWithoutARow(t *testing.T) {
 	}
 }
 
-// TestDeregisteringProvesTheDeathOfPredecessors: a process that leaves for good, and says that nothing of earlier ones is left, proves
-// their death with its own.
+// TestDeregisteringProvesTheDeathOfPredecessors: a process that leaves for good, and reports no remains of earlier
+// ones, proves their death with its own.
 func TestDeregisteringProvesTheDeathOfPredecessors(t *testing.T) {
 	for gone, want := range map[bool][]Proof{true: {ProofSuccessor, ProofDeregistered}, false: {ProofDeregistered}} {
 		r := newRig(t, withMembers(member("p1", "w1", 1)))
@@ -263,7 +264,8 @@ func TestDeregisteringProvesTheDeathOfPredecessors(t *testing.T) {
 	}
 }
 
-// TestNoProofBeforeTheReport: what a process says of earlier ones counts when the leader knows what it has of them.
+// TestNoProofBeforeTheReport: a process's statement on earlier ones counts when the leader has its list of their
+// work.
 func TestNoProofBeforeTheReport(t *testing.T) {
 	r := newRig(t, withMembers(member("p1", "w1", 1)))
 	r.beat("w1", "p2", 2)

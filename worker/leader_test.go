@@ -49,8 +49,8 @@ func TestMemberRowComesFirst(t *testing.T) {
 	}
 }
 
-// TestSilentMembersHoldOldWork: what a row says may run is waited for; what is
-// new in this term is not; a report ends the wait for one process.
+// TestSilentMembersHoldOldWork: work that may run by a row is waited for; work that is new in this term is not. A
+// report ends the wait for one process.
 func TestSilentMembersHoldOldWork(t *testing.T) {
 	r := newRig(t, func(c *Config) {
 		withMembers(member("p1", "w1", 1), member("p2", "w2", 1))(c)
@@ -145,7 +145,7 @@ func TestPromiseIsRaisedFirstAndLoweredLast(t *testing.T) {
 	}
 }
 
-// TestUnlistedProcess: work on no list is told to end; free work and none are admitted.
+// TestUnlistedProcess: work on no list gets the order to end; processes with free work or none are admitted.
 func TestUnlistedProcess(t *testing.T) {
 	r := newRig(t, nil)
 	work := func(h *Heartbeat) { h.HasWork = true }
@@ -210,8 +210,8 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// TestRowsAreTrustedWithWorkOfKnownJobs: what runs of jobs that have rows, or was started in
-// this term, keeps no mark.
+// TestRowsAreTrustedWithWorkOfKnownJobs: runs of jobs that have rows, or that were started in this term, keep no
+// mark.
 func TestRowsAreTrustedWithWorkOfKnownJobs(t *testing.T) {
 	r := newRig(t, func(c *Config) {
 		withMembers(member("p1", "w1", 1))(c)
@@ -300,7 +300,7 @@ func TestRowsThatDoNotAddUp(t *testing.T) {
 	}
 }
 
-// TestAdoption: a successor moves what it adopted, the rest is lost, in one step.
+// TestAdoption: a successor moves the work that it adopted, and the rest is lost, in one step.
 func TestAdoption(t *testing.T) {
 	r := newRig(t, nil)
 	r.healthy("w1", "p1", 1)
@@ -443,7 +443,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestHigherTermEndsTheTerm: in whatever message it comes, and then nothing is taken.
+// TestHigherTermEndsTheTerm for any message with it, and then nothing is taken.
 func TestHigherTermEndsTheTerm(t *testing.T) {
 	high := fence.Term{Epoch: 1, Revision: 6}
 	for name, e := range map[string]Event{
@@ -533,8 +533,8 @@ func TestTheFirstProbeIsDatedByTheBeatThatCameBeforeIt(t *testing.T) {
 	t.Fatalf("no probe in %+v", out.Effects)
 }
 
-// TestAStallIsSeenByTheFirstEvent: after a stall the heartbeats that waited come
-// before the tick, and make nobody suspect.
+// TestAStallIsSeenByTheFirstEvent: after a stall the waiting heartbeats come before the tick, and no cell becomes
+// suspect.
 func TestAStallIsSeenByTheFirstEvent(t *testing.T) {
 	r := newRig(t, nil)
 	r.healthy("w1", "p1", 1)
@@ -569,8 +569,7 @@ func TestImpossibleDurationsAreMalformed(t *testing.T) {
 	}
 }
 
-// TestAdoptedOnNoListIsNotEligibleBeforeItsReport: a durable row alone tells nobody that
-// the process may be given work.
+// TestAdoptedOnNoListIsNotEligibleBeforeItsReport: a durable row alone does not show that the process may get work.
 func TestAdoptedOnNoListIsNotEligibleBeforeItsReport(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.NewStore, c.Restored = false, true })
 	r.beat("w1", "p1", 1, func(h *Heartbeat) { h.HasWork, h.Promise = true, 86*sec })

@@ -63,7 +63,7 @@ func TestReportsOfALostSuccessorDoNotCount(t *testing.T) {
 	}
 }
 
-// TestAnUnconfirmedListIsWrittenAnew when the doubt ends: what cells remember is older then.
+// TestAnUnconfirmedListIsWrittenAnew when the doubt ends: the lists that cells remember are older then.
 func TestAnUnconfirmedListIsWrittenAnew(t *testing.T) {
 	r := newRig(t, func(c *Config) {
 		c.NewStore, c.Restored, c.List = false, true, workerset.ID{Version: 7}

@@ -39,7 +39,7 @@ func TestANewerRunThanTheLastAppliedOne(t *testing.T) {
 	}
 }
 
-// TestAVetoDoubtsTheSilentOnly: a process that has come lives by what its row says.
+// TestAVetoDoubtsTheSilentOnly: a process that has joined lives by the promise of its row.
 func TestAVetoDoubtsTheSilentOnly(t *testing.T) {
 	r := newRig(t, withMembers(member("p1", "w1", 1), member("p2", "w2", 1)))
 	r.healthy("w1", "p1", 1)

@@ -7,8 +7,8 @@ import (
 	"cantina/workerset"
 )
 
-// TestUnheard: who is not HEALTHY in time under a new leader is told, once, whether it was heard of or
-// not; who comes in time, and who was HEALTHY, is not.
+// TestUnheard: a cell that is not HEALTHY in time under a new leader is reported, once, whether it has joined or
+// not. A cell that comes in time, or was HEALTHY before, is not.
 func TestUnheard(t *testing.T) {
 	dead := Member{Proc: "d", Cell: "cell-d", DirID: "fd", Started: 1, Boot: "b", Promise: 86 * sec}
 	halfway := Member{Proc: "h", Cell: "cell-h", DirID: "fh", Started: 1, Boot: "b", Promise: 86 * sec}

@@ -47,7 +47,7 @@ func (o *odd) length() time.Duration {
 	return draw.One[time.Duration](o, 0, 1, 5*sec, 86*sec, 86*sec, 100*sec, longestDuration, -1, 1<<62)
 }
 
-// beat draws a heartbeat; what says who sends it mostly fits together.
+// beat draws a heartbeat; the fields that identify the sender mostly match.
 func (o *odd) beat(l *Leader, n int64) Heartbeat {
 	i := o.IntN(5)
 	h := Heartbeat{Protocol: draw.One(o, Protocol, Protocol, Protocol, 0), Term: o.term(),
@@ -145,8 +145,8 @@ func (o *odd) config(r *rig) Config {
 	return c
 }
 
-// TestNoMessageEndsTheLeader: whatever rows the store has and whatever cells say, in whatever order, the leader takes
-// it or refuses it; what it keeps of processes and of their work fits together, and so do list and rows.
+// TestNoMessageEndsTheLeader: the leader takes or refuses any rows of the store and any messages of cells, in any
+// order. Its entries of processes and of their work stay consistent, and so do list and rows.
 func TestNoMessageEndsTheLeader(t *testing.T) {
 	for seed := range uint64(400) {
 		o := &odd{draw.From(seed, 3, time.Time{})}
@@ -183,7 +183,7 @@ func TestNoMessageEndsTheLeader(t *testing.T) {
 	}
 }
 
-// fits demands that what a leader keeps of one thing in several places is the same.
+// fits checks that the copies of one fact in a leader are equal.
 func fits(t *testing.T, seed uint64, l *Leader) {
 	t.Helper()
 	bad := func(format string, args ...any) { t.Fatalf("seed %d: "+format, append([]any{seed}, args...)...) }

@@ -108,7 +108,7 @@ func TestWaitWithoutCells(t *testing.T) {
 	}
 }
 
-// TestCautionWait is scenario 19: a custom wait ends in time, loudly, whoever is missing.
+// TestCautionWait is scenario 19: a custom wait ends in time, with a warning, for any missing cells.
 func TestCautionWait(t *testing.T) {
 	r := newRig(t, func(c *Config) {
 		c.InitialWait = 10 * sec

@@ -136,8 +136,8 @@ func (r *rig) tick(d time.Duration) {
 	}
 }
 
-// hb makes a heartbeat of cell c's process p, whose directory is that of the cell
-// unless the id says another ("p@directory"), started n.
+// hb makes a heartbeat of cell c's process p, started n. Its directory is that of the cell unless the id has
+// another ("p@directory").
 func (r *rig) hb(c CellName, p Proc, n int64, set ...func(*Heartbeat)) Heartbeat {
 	r.beats[p]++
 	dirID := string(c)

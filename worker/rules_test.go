@@ -9,7 +9,7 @@ import (
 	"cantina/fence"
 )
 
-// TestIncompleteHeartbeats: each thing that a heartbeat has to say is needed alone.
+// TestIncompleteHeartbeats: each required field of a heartbeat is needed alone.
 func TestIncompleteHeartbeats(t *testing.T) {
 	for name, change := range map[string]func(*Heartbeat){
 		"no cell": func(h *Heartbeat) { h.Cell = "" }, "no process": func(h *Heartbeat) { h.Proc = "" }, "no directory": func(h *Heartbeat) { h.DirID = "" },
@@ -104,7 +104,7 @@ func TestTheLatestRowHoldsTheName(t *testing.T) {
 	}
 }
 
-// TestAnAnswerOfARunIsAboutIt: what another process says, or of another run, or after its end, changes nothing.
+// TestAnAnswerOfARunIsAboutIt: an answer of another process, for another run, or after its end, changes nothing.
 func TestAnAnswerOfARunIsAboutIt(t *testing.T) {
 	r := newRig(t, nil)
 	r.healthy("w1", "p1", 1)

@@ -84,8 +84,8 @@ func TestMissedHeartbeat(t *testing.T) {
 	}
 }
 
-// TestLostForSilenceOnly is scenario 8 and 9: lack of consensus loses nobody,
-// silence does, once; its tasks are held until it is certainly dead.
+// TestLostForSilenceOnly is scenario 8 and 9: no cell is lost for lack of consensus. A silent one is lost, once;
+// its tasks are held until it is certainly dead.
 func TestLostForSilenceOnly(t *testing.T) {
 	r := newRig(t, consensus)
 	r.beat("w0", "p0", 1) // never shows a set

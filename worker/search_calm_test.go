@@ -2,8 +2,8 @@ package worker
 
 import "fmt"
 
-// calm lets a state go on without faults and tells what does not come right: each wanted task is
-// alive once in the end, and the leader knows it.
+// calm lets a state go on without faults and reports errors: each wanted task is alive once in the end, and the
+// leader knows it.
 func (s *world) calm(n *node) string {
 	c := n.copied()
 	for i := range c.cells {
@@ -42,7 +42,7 @@ func (s *world) calm(n *node) string {
 // calmRounds is how many rounds of calm suffice: an expiry, and the pause between two questions.
 const calmRounds = 24
 
-// resolved tells that each wanted task runs once, in the leader's eyes, too.
+// resolved reports whether each wanted task runs once, also in the leader's view.
 func (s *world) resolved(n *node) bool {
 	if n.leader == nil || len(n.flight) > 0 {
 		return false

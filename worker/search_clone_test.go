@@ -7,7 +7,7 @@ import (
 	"cantina/fence"
 )
 
-// ownLeader and ownCell give a node its own copy of what it is about to change.
+// ownLeader and ownCell give a node its own copy of the machine that it is about to change.
 func (n *node) ownLeader() *Leader {
 	if !n.own.leader {
 		n.leader, n.own.leader = cloneLeader(n.leader), true
@@ -23,7 +23,7 @@ func (n *node) ownCell(i int) *Cell {
 	return n.cells[i]
 }
 
-// twins maps what a leader points to, to the copies.
+// twins maps the objects that a leader points to, to the copies.
 type twins struct {
 	oldProcs, newProcs []*process
 	entries            map[*entry]*entry

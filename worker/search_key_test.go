@@ -12,10 +12,9 @@ import (
 	"cantina/workerset"
 )
 
-// The key of a state. States with one key have the same future: they differ in names
-// (of cells, tasks, process ids, invocations), in counters of which only the order is ever
-// asked, in how long ago something was that is too long ago already, or in what nobody
-// reads any more. TestKey holds the keys against whole states.
+// The key of a state. States with one key have the same future. They differ in names (of cells, tasks, process ids,
+// invocations), in counters of which only the order is ever read, in times that are too long ago already, or in
+// values that are never read again. TestKey holds the keys against whole states.
 
 type stateKey [2]uint64
 
@@ -305,8 +304,8 @@ func (k *keys) sortProcs(ids []Proc) {
 	})
 }
 
-// health writes a session's health: how long until each of its limits. Of the times of a
-// HEALTHY session that nobody has looked at since it passed one, the very time counts.
+// health writes a session's health: the time until each of its limits. For a HEALTHY session, a time whose limit
+// has passed since the last check is written exactly.
 func (k *keys) health(h Health, g Gaps, drops time.Duration) {
 	k.int(int64(h.State))
 	probe, beat := h.LastProbe+g.Probe, h.LastBeat+g.Beat
@@ -362,8 +361,8 @@ func (k *keys) oneCell(i int) {
 	k.int(-3)
 }
 
-// note writes what the cell has to say. The answer to a probe counts as long as the
-// leader remembers the probe; it is told when the leader is ready, not when it is due.
+// note writes the pending messages of a cell. The answer to a probe counts as long as the leader remembers the
+// probe; it is sent when the leader is ready, not when it is due.
 func (k *keys) note(c *Cell, o note) {
 	if o.item.Kind != StatusProbe {
 		k.run(o.item.Run)

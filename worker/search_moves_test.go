@@ -46,9 +46,8 @@ func (s *moves) next(n *node, by step, change func(*node)) {
 	s.resolve(c)
 }
 
-// inert tells that a message can make no difference any more: it is for a session of the cell
-// that is over, or of a leader that neither end obeys any more, or answers what is answered.
-// TestInert delivers such messages.
+// inert reports that a message can make no difference any more. It is for a session of the cell that is over, or of
+// a leader that neither end obeys any more, or answers an answered call. TestInert delivers such messages.
 func (s *moves) inert(n *node, m msg) bool {
 	old := func(t fence.Term, p Proc) bool {
 		c := n.cells[m.cell]
@@ -79,9 +78,8 @@ func (s *moves) inert(n *node, m msg) bool {
 	return false
 }
 
-// heedless tells that the leader cannot learn from an answer: it has no such invocation with that
-// session, or gave the session up, or knows already that it runs; or the answer says nothing
-// and nobody is left to be asked.
+// heedless reports that the leader cannot learn from an answer. It has no such invocation with that session, or
+// gave the session up, or knows already that it runs. Or the answer has no news and no process is left to be asked.
 func (s *moves) heedless(n *node, c *Cell, a RunAnswer) bool {
 	e := n.leader.batch.model.byRun[a.Run.Invocation]
 	if e == nil || e.on.row.Proc != a.Proc {
@@ -92,8 +90,8 @@ func (s *moves) heedless(n *node, c *Cell, a RunAnswer) bool {
 	return p.dead || p.health.State == MustDie || known || a.Result == RunUnknown && c.proc != a.Proc
 }
 
-// leaveOut drops the inert messages. Who listens to left hears of each, and again of those that
-// were left out on the way here.
+// leaveOut drops the inert messages. A listener of left gets each, and again those that were left out on the way
+// here.
 func (s *moves) leaveOut(c *node) {
 	if s.left == nil {
 		c.flight = slices.DeleteFunc(c.flight, func(m msg) bool { return s.inert(c, m) })
@@ -112,7 +110,7 @@ func (s *moves) leaveOut(c *node) {
 	}
 }
 
-// copied returns a copy that shares what the state points to until it changes it.
+// copied returns a copy that shares the objects of the state until it changes them.
 func (n *node) copied() *node {
 	c := *n
 	c.own.leader, c.own.members, c.own.cells = false, false, [2]bool{}
@@ -120,7 +118,7 @@ func (n *node) copied() *node {
 	return &c
 }
 
-// resolve hands out a state, once for each way of losing what is too much in flight.
+// resolve hands out a state, once for each way of losing the surplus of messages in flight.
 func (s *moves) resolve(c *node) {
 	s.leaveOut(c)
 	if len(c.flight) <= inFlight || c.err != "" {

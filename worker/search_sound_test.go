@@ -16,7 +16,7 @@ func after(t *testing.T, n *node, k *keys) map[stateKey]*step {
 	return m
 }
 
-// checkSameFuture fails unless what comes after a is, to its keys, what comes after b.
+// checkSameFuture fails unless the successors of a and of b have the same keys.
 func checkSameFuture(t *testing.T, b budget, n, o *node, k *keys) {
 	t.Helper()
 	of, in := after(t, n, k), after(t, o, k)
@@ -59,9 +59,9 @@ func wanderBy(b budget, k *keys, limit int, mv *moves, look func(n, first *node)
 	return len(firsts)
 }
 
-// TestKey: two states of one key have the same future: after each come states of the same keys.
-// So the search by keys finds what a search by whole states finds. Looked at are the first whole
-// states from the start, and states met anywhere.
+// TestKey: two states of one key have the same future: each has successors of the same keys. So the search by keys
+// finds all that a search by whole states finds. It checks the first whole states from the start, and states met
+// anywhere.
 func TestKey(t *testing.T) {
 	t.Parallel()
 	k := newKeys()

@@ -16,7 +16,7 @@ import (
 // The exhaustive search: every state that the choices of moves reach from two healthy cells
 // within a budget is visited once, and no task is ever alive twice.
 
-// search visits the states. The workers share what follows mu.
+// search visits the states. The workers share the fields that follow mu.
 type search struct {
 	world
 	seeds [2]maphash.Seed
@@ -50,7 +50,7 @@ func newSearch(t testing.TB) *search {
 	return s
 }
 
-// first tells that a state is seen for the first time.
+// first reports that a state is seen for the first time.
 func (s *search) first(k stateKey) bool {
 	shard := &s.seen[k[0]%64]
 	shard.mu.Lock()
@@ -63,8 +63,8 @@ func (s *search) first(k stateKey) bool {
 	return true
 }
 
-// take returns a state to look at, or nil when none is left. One worker goes breadth first,
-// so that what it finds is short; deep keeps few states in memory.
+// take returns a state to visit, or nil when none is left. One worker goes breadth first, so that its findings are
+// short; deep keeps few states in memory.
 func (s *search) take() *node {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -95,8 +95,8 @@ func (d *dumper) dumpMap(v reflect.Value) {
 	d.b.WriteByte('}')
 }
 
-// holds collects the addresses of all that a machine may change: what two states that do
-// not own it together must not share.
+// holds collects the addresses of all that a machine may change: two states that do not own it together must not
+// share them.
 func holds(v reflect.Value, into map[unsafe.Pointer]string, name string) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -136,11 +136,11 @@ func holds(v reflect.Value, into map[unsafe.Pointer]string, name string) {
 	}
 }
 
-// neverChanges begin the names of what a copy may share: the configuration, what is fixed when
-// a term begins, and the lists of runs that a question asked about.
+// neverChanges begin the names of fields that a copy may share: the configuration, values that are fixed when a
+// term begins, and the lists of runs that a question asked about.
 var neverChanges = []string{"Config.", "CellConfig.", "waiting.jobs", "waiting.nodes", "unsureList.asked[]"}
 
-// checkClone fails unless the copy says the same as the machine and shares nothing that changes.
+// checkClone fails unless the copy equals the machine and shares nothing that changes.
 func checkClone[T any](t *testing.T, machine, copied *T) {
 	t.Helper()
 	if a, b := dumped(machine), dumped(copied); a != b {
@@ -187,8 +187,8 @@ var smallBudgets = []budget{
 	{time: 2}, {tasks: 2, time: 1}, {late: 1, time: 1, pause: 1}, {restart: 1, calls: 1, late: 1},
 }
 
-// TestClone: a copy says the same as the machine, shares nothing with it that changes, and
-// what happens to one does not reach the other.
+// TestClone: a copy equals the machine and shares nothing with it that changes. A change of one does not reach the
+// other.
 func TestClone(t *testing.T) {
 	t.Parallel()
 	k := newKeys()

@@ -32,7 +32,7 @@ func (m msg) String() string {
 	return fmt.Sprintf("%T of cell %d", m.up, m.cell)
 }
 
-// same tells that two messages are the same in every field.
+// same reports that two messages are the same in every field.
 func (m msg) same(o msg) bool {
 	if m.cell != o.cell {
 		return false
@@ -48,8 +48,8 @@ func (m msg) same(o msg) bool {
 	return reflect.DeepEqual(m, o)
 }
 
-// node is one state of the search. What it points to belongs to it only where own says
-// so; the rest it shares with the state it came from.
+// node is one state of the search. Its objects belong to it only where own is set; it shares the rest with its
+// predecessor.
 type node struct {
 	now    time.Duration
 	term   int64
@@ -160,10 +160,10 @@ func searchTimeouts() Timeouts {
 // by more than two check intervals would leave the time out.
 const tick = 850 * time.Millisecond
 
-// world performs what the machines of a node want.
+// world performs the effects of the machines of a node.
 type world struct {
 	t testing.TB
-	// never is nil, or tells of effects of the leader that get lost always: a planted fault.
+	// never is nil, or selects effects of the leader that always get lost: a planted fault.
 	never func(Effect) bool
 }
 
@@ -224,7 +224,7 @@ func (s *world) up(n *node, e Event) {
 	}
 }
 
-// mayStart tells whether task w may be started on cell i.
+// mayStart reports whether task w may be started on cell i.
 func (s *world) mayStart(n *node, w, i int) bool {
 	l := n.leader
 	if l == nil || len(l.batch.model.byWork[theWorks()[w]]) > 0 {
@@ -324,8 +324,7 @@ func (s *world) down(n *node, p Proc, e CellEvent) {
 	}
 }
 
-// probed tells the leader of a probe that the cell has answered, once the leader is
-// ready to hear of it.
+// probed reports to the leader of a probe that the cell has answered, once the leader is ready for it.
 func (s *world) probed(n *node, i int) {
 	c := n.cells[i]
 	if n.leader == nil || n.paused[i] {
@@ -364,7 +363,7 @@ func (s *world) exchange(n *node, i int, report, late bool) {
 	s.probed(n, i)
 }
 
-// asks tells that the leader asks cell i for its list.
+// asks reports that the leader asks cell i for its list.
 func (n *node) asks(i int) bool {
 	if n.leader == nil {
 		return false
@@ -464,9 +463,8 @@ func (s *world) deliver(n *node, m msg) {
 	s.probed(n, m.cell)
 }
 
-// pass lets time pass by some ticks: the leader first, then reapers and agents, those of one
-// cell after those of the other. Those cells beat that are told to. Each second tick every call
-// without an answer times out.
+// pass lets time pass by some ticks: the leader first, then reapers and agents, those of one cell after those of
+// the other. The selected cells send heartbeats. Each second tick every call without an answer times out.
 func (s *world) pass(n *node, ticks int, beat [2]bool, order [2]int) {
 	for k := range ticks {
 		n.now += tick
@@ -500,7 +498,7 @@ func (s *world) giveUp(n *node) {
 	}
 }
 
-// resume lets a paused agent go on: it hears what has ended meanwhile.
+// resume lets a paused agent go on: it gets the ends that have come meanwhile.
 func (s *world) resume(n *node, i int) {
 	n.paused[i] = false
 	for _, h := range n.cells[i].Held() {

@@ -114,7 +114,7 @@ ok   0 < heartbeat: 0s < 5s
 	}
 }
 
-// TestHealthInFull: what each step leaves behind, at the edges of the limits.
+// TestHealthInFull has the state after each step, at the edges of the limits.
 func TestHealthInFull(t *testing.T) {
 	g := Gaps{Probe: 5, Beat: 7, Lost: 20}
 	since := func(s State, unhealthy, healthy, probe, beat time.Duration, been bool) Health {

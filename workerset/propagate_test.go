@@ -93,8 +93,8 @@ func (n *naive) permits(proc string) bool {
 	return c.set == n.version
 }
 
-// TestTheTrackerEqualsItsDefinition: what each requires and who may take work, in random lives of
-// small pools; some processes that were taken for dead come back.
+// TestTheTrackerEqualsItsDefinition: the requirements of each process and the permission to take work, in random
+// lives of small pools. Some processes that were taken for dead come back.
 func TestTheTrackerEqualsItsDefinition(t *testing.T) {
 	raised := 0
 	for seed := range uint64(300) {
@@ -151,7 +151,7 @@ func TestTheTrackerEqualsItsDefinition(t *testing.T) {
 	}
 }
 
-// TestDeadProcessesDoNotCount: what one shows that is dead neither counts nor is waited for.
+// TestDeadProcessesDoNotCount: the set that a dead process shows neither counts nor is waited for.
 func TestDeadProcessesDoNotCount(t *testing.T) {
 	old := ID{Leader: fence.Term{Epoch: 1, Revision: 3}, Version: 9, Hash: Hash{}.Add("w1").Add("w2")}
 	p := newPool(t, 0)

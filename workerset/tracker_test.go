@@ -15,7 +15,7 @@ import (
 
 var term = fence.Term{Epoch: 1, Revision: 7}
 
-// pool is a tracker with cells that show what they were given.
+// pool is a tracker with cells that show the sets they were given.
 type pool struct {
 	t   *testing.T
 	tr  *Tracker
@@ -198,8 +198,8 @@ func TestOneEchoPermitsMany(t *testing.T) {
 	}
 }
 
-// TestConsensus is scenario 20 and 21: it takes all that a set names, an impostor does not matter
-// to it, a process that shows no set is no consensus, nobody is none.
+// TestConsensus is scenario 20 and 21: it takes all members of a set, and an impostor does not matter. A process
+// that shows no set is no consensus, and an empty pool is none.
 func TestConsensus(t *testing.T) {
 	old := ID{Leader: fence.Term{Epoch: 1, Revision: 3}, Version: 9, Hash: Hash{}.Add("w1").Add("w2")}
 	alone := ID{Leader: fence.Term{Epoch: 1, Revision: 2}, Version: 1, Hash: Hash{}.Add("w3").Add("w4")}
@@ -282,7 +282,7 @@ func TestReplacementAdvancesByTwo(t *testing.T) {
 	p.want("5w2", "w2")
 }
 
-// TestRemoteInputIsRefused: what no correct cell shows changes nothing.
+// TestRemoteInputIsRefused: a set that no correct cell shows changes nothing.
 func TestRemoteInputIsRefused(t *testing.T) {
 	p := newPool(t, 0)
 	p.join("w1")
@@ -345,8 +345,8 @@ func closure(from string, direct map[string]map[string]bool) map[string]bool {
 	return seen
 }
 
-// TestPermitIsSafe compares with explicit sets: whoever is permitted is indeed
-// required, directly or through others, by every living cell.
+// TestPermitIsSafe compares with explicit sets: each permitted process is indeed required, directly or through
+// others, by every living cell.
 func TestPermitIsSafe(t *testing.T) {
 	permitted := 0
 	for seed := range uint64(300) {
@@ -548,8 +548,7 @@ func TestTheDeadAreForgotten(t *testing.T) {
 	}
 }
 
-// TestOneThatCameAgainIsNotRequiredByOldSets: what it shows now says nothing of who required it
-// before.
+// TestOneThatCameAgainIsNotRequiredByOldSets: its present set does not show by which sets it was required before.
 func TestOneThatCameAgainIsNotRequiredByOldSets(t *testing.T) {
 	p := newPool(t, 0)
 	p.join("w1")
@@ -564,8 +563,8 @@ func TestOneThatCameAgainIsNotRequiredByOldSets(t *testing.T) {
 	p.want("4w1 4w2 5x", "") // w2 requires w1
 }
 
-// TestTheLeastCounts: one that shows an old set forbids first work, whoever else showed that set
-// and has gone on or is gone.
+// TestTheLeastCounts: a process that shows an old set forbids first work, also if all others that showed that set
+// have gone on or are gone.
 func TestTheLeastCounts(t *testing.T) {
 	for name, do := range map[string]func(p *pool){
 		"gone":    func(p *pool) { p.leave("w2") },
@@ -590,8 +589,7 @@ func TestTheLeastCounts(t *testing.T) {
 	}
 }
 
-// TestAgreementLetsNewcomersIn: what came before the others agreed does not count against who
-// comes after that.
+// TestAgreementLetsNewcomersIn: a process that came before the others agreed does not count against later ones.
 func TestAgreementLetsNewcomersIn(t *testing.T) {
 	p := newPool(t, 2)
 	p.join("w1")

@@ -9,9 +9,8 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-// TestScheduleFiresOnce: a schedule of every two seconds while its leader is killed
-// again and again. Every logical time between the first and the last is there exactly
-// once; misfire "all" brings those for which nobody led.
+// TestScheduleFiresOnce runs a schedule of every two seconds while its leader is killed again and again. Every
+// logical time between the first and the last is there exactly once; misfire "all" fills in those without a leader.
 func TestScheduleFiresOnce(t *testing.T) {
 	w := newWitness(t)
 	kills, every := soak(1, 6), time.Duration(soak(6, 20))*time.Second

@@ -13,9 +13,8 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-// TestCrashesWaitByTheClock: a service that ends at once is started again by its
-// policy, at once at first and later and later then, until it is given up; what is
-// asked afterwards says so, and a person's word starts it anew.
+// TestCrashesWaitByTheClock: a service that ends at once is restarted by its policy, at growing intervals, until it
+// is given up. Later reads report that, and an operator's retry starts it anew.
 func TestCrashesWaitByTheClock(t *testing.T) {
 	w := newWitness(t)
 	d := startDev(t, tempDir(t)).wait()
@@ -54,8 +53,8 @@ services:
 	}
 }
 
-// TestFixedPortsAreWaitedFor: a service that takes the fixed port of one that ends slowly waits
-// for it, and what something else on the machine has, without a crash; what can never fit is refused.
+// TestFixedPortsAreWaitedFor: a service waits without a crash for a fixed port of another that ends slowly, or of
+// another program of the machine. A port that can never fit is refused.
 func TestFixedPortsAreWaitedFor(t *testing.T) {
 	d := startDev(t, t.TempDir()).wait()
 	client := d.client()

@@ -10,9 +10,8 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-// TestAScheduledSignalReachesItsService: each running instance gets it once, the history
-// says how many, and which were not reached; a leader that is killed changes nothing of
-// what it sent.
+// TestAScheduledSignalReachesItsService: each running instance gets it once, and the history has the number and the
+// instances that were not reached. The death of the leader does not change the signals that it sent.
 func TestAScheduledSignalReachesItsService(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, patient, 2, 2)

@@ -14,10 +14,9 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-// TestStoppedCell stops a cell's process alone past its loss time. Its reaper ends
-// its batch task and its exclusive service before they start elsewhere; its other
-// service runs on. When the cell goes on, it begins a new session and stops what
-// was replaced meanwhile.
+// TestStoppedCell stops a cell's process alone past its loss time. Its reaper ends its batch task and its exclusive
+// service before they start elsewhere; its other service runs on. When the cell goes on, it begins a new session
+// and stops the instances that were replaced meanwhile.
 func TestStoppedCell(t *testing.T) {
 	c := startNetwork(t, hasty, 2, 1)
 	l := holdOnFirst(t, c)
@@ -54,9 +53,8 @@ func TestAdoptedOutlivesTheDeadlineOfItsPredecessor(t *testing.T) {
 	c.stopKept("one")
 }
 
-// TestWaitForStoppedCell restarts the leader while one of three cells is stopped:
-// what that cell may run is held until it is certainly dead, status says so, and
-// new work is not held.
+// TestWaitForStoppedCell restarts the leader while one of three cells is stopped. Work that this cell may run is
+// held until the cell is certainly dead. Status shows it, and new work is not held.
 func TestWaitForStoppedCell(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, hasty, 1, 3)
@@ -127,8 +125,8 @@ func (w *witness) release() {
 	}
 }
 
-// begunPids waits until n processes have written their pids, and returns them: that a service
-// runs does not say that its program has come so far.
+// begunPids waits until n processes have written their pids, and returns them: the program of a running service may
+// not have begun yet.
 func (w *witness) begunPids(name string, n int) []int {
 	w.t.Helper()
 	if !w.until(patience, func() bool { return len(w.lines(name)) >= n }) {

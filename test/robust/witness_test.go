@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// witness watches work from outside cantina. Each piece holds a lock of the kernel
-// while any process of it lives, and writes its id and its fence when it begins.
+// witness watches work from outside cantina. Each piece holds a lock of the kernel while any of its processes
+// lives, and writes its id and its fence when it begins.
 type witness struct {
 	t   *testing.T
 	dir string
@@ -71,8 +71,7 @@ func (w *witness) check() {
 	}
 }
 
-// until waits until the files of the witness satisfy want; the kernel tells when
-// one was written to.
+// until waits until the files of the witness satisfy want; the kernel reports each write.
 func (w *witness) until(limit time.Duration, want func() bool) bool {
 	w.t.Helper()
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)

@@ -1,6 +1,5 @@
-// Package stories tells what a person does over a day, in verbs, with a kill, a
-// restart, a full disk or a cut link in between, and checks at each step what they see
-// (ps, explain, wait, exit code, hint) as well as what runs: the seams between parts
+// Package stories plays a day of a user, in verbs, with a kill, a restart, a full disk or a cut link in between. At
+// each step it checks the output (ps, explain, wait, exit code, hint) and the running work: the seams between parts
 // that are each right by themselves. Package scripttest has the commands.
 package stories
 

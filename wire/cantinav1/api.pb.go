@@ -219,7 +219,7 @@ func (x *Problem) GetHint() string {
 	return ""
 }
 
-// What writing calls may carry.
+// The common fields of writing calls.
 type Write struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The call happens at most once; a second one with the same key gets the first
@@ -329,7 +329,7 @@ func (x *Page) GetLimit() int32 {
 	return 0
 }
 
-// What every list tells about itself.
+// The common fields of every list.
 type Listing struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Cursor of the next page; empty = no more.
@@ -5070,7 +5070,7 @@ func (x *ScheduleFiring) GetBy() string {
 	return ""
 }
 
-// What became of a logical time, or of several in a row.
+// The outcome of a logical time, or of several in a row.
 type ScheduleEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The logical time; with a count above 1 the first, and until the last.
@@ -7094,7 +7094,7 @@ func (*AdoptCellResponse) Descriptor() ([]byte, []int) {
 	return file_cantina_v1_api_proto_rawDescGZIP(), []int{96}
 }
 
-// Ends what runs on a cell and this cluster's store does not know.
+// Ends the work on a cell that this cluster's store does not know.
 type DiscardUnknownRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -8126,7 +8126,7 @@ func (*ReleaseQuarantinedResponse) Descriptor() ([]byte, []int) {
 	return file_cantina_v1_api_proto_rawDescGZIP(), []int{113}
 }
 
-// What Explain is asked about.
+// The subject of a call of Explain.
 type Subject struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// service, instance, task, job, node, cell or schedule

@@ -642,8 +642,7 @@ func (x *SetID) GetHash() *SetHash {
 	return nil
 }
 
-// What a cell says about itself; sent when its version is newer than the one the
-// leader acknowledged.
+// The state that a cell reports of itself; sent when its version is newer than the one the leader acknowledged.
 type CellState struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Version      int64                  `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
@@ -3024,7 +3023,7 @@ func (x *RowsResponse) GetQuarantinedTasks() []string {
 	return nil
 }
 
-// What a cell says about one index; By is the identity of its own container.
+// The report of a cell on one index; By is the identity of its own container.
 type LRPEvent struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Key      *LRPKey                `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -3399,7 +3398,7 @@ func (x *LRPEventsResponse) GetAnswers() []*EventAnswer {
 	return nil
 }
 
-// What a cell says about one task.
+// The report of a cell on one task.
 type TaskEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Guid  string                 `protobuf:"bytes,1,opt,name=guid,proto3" json:"guid,omitempty"`
@@ -4646,10 +4645,10 @@ func (x *DrainResponse) GetProc() string {
 	return ""
 }
 
-// Bistro's getLogs. Failure: the reader is told that the cell does not answer, and asks
-// again at the same cursor. Partial failure, delay and replay: harmless, it changes nothing
-// and a cursor names lines for ever. Identity: to says whom the leader means, and is checked:
-// who knows no cell, process and term of this cluster reads nothing.
+// Bistro's getLogs. Failure: the reader gets the error that the cell does not answer, and asks again at the same
+// cursor. Partial failure, delay and replay: harmless, it changes nothing and a cursor names lines for ever.
+// Identity: to names the callee, and is checked: a caller without the cell, process and term of this cluster reads
+// nothing.
 type ReadLogsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	To    *Callee                `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`

@@ -337,7 +337,7 @@ func (x *LRPKey) GetIndex() int32 {
 	return 0
 }
 
-// Who runs an instance.
+// The process that runs an instance.
 type Identity struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Instance      string                 `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
@@ -911,7 +911,7 @@ func (x *TaskResult) GetOutputLost() int64 {
 	return 0
 }
 
-// What the harmoniser of a cell has to know of a task.
+// The part of a task that the harmoniser of a cell needs.
 type TaskRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Guid          string                 `protobuf:"bytes,1,opt,name=guid,proto3" json:"guid,omitempty"`
