@@ -19,24 +19,20 @@ import (
 // adopt takes over the kept containers of predecessors, whose groups still exist. Each keeps the
 // deadline of its class.
 func (r *recovery) adopt() error {
-	entries, err := os.ReadDir(r.e.path("keep"))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
+	records, err := r.keptRecords()
+	if err != nil {
+		return err
 	}
-	for _, d := range entries {
-		dir := filepath.Join(r.e.path("keep"), d.Name())
-		var s keptRecord
-		switch gerr := shim.Get(dir, keptRecordFile, &s); {
-		case unread(gerr):
-			err = errors.Join(err, gerr)
-			continue
-		case gerr != nil:
+	dirs, err := dirsIn(r.e.path("keep"))
+	for _, dir := range dirs {
+		if s, ok := records[filepath.Base(dir)]; ok {
+			err = errors.Join(err, r.adoptOne(s))
+		} else {
 			// It was about to be started. Its group, if any, is ended with the unrelated processes.
 			err = errors.Join(err, os.RemoveAll(dir))
-			continue
 		}
-		err = errors.Join(err, r.adoptOne(s))
 	}
+	r.records = nil // each container has its own
 	return err
 }
 

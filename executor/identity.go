@@ -5,14 +5,15 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"cantina/cgroup"
-	"cantina/executor/shim"
 )
 
 // dirID is the random name of the data directory in the hierarchies.
@@ -37,7 +38,7 @@ func (r *recovery) formerID() (id string, ok bool, err error) {
 	if id = strings.TrimSpace(string(b)); err == nil && validID(id) {
 		return id, true, nil
 	}
-	for _, find := range []func() (string, error){r.idFromPrevious, r.idFromKeepsakes, r.idFromGroups} {
+	for _, find := range []func() (string, error){r.idFromPrevious, r.idFromRecords, r.idFromGroups} {
 		id, err := find()
 		if err != nil {
 			return "", false, err
@@ -71,23 +72,15 @@ func (r *recovery) idFromPrevious() (string, error) {
 	return filepath.Base(l.Tracker), nil
 }
 
-// idFromKeepsakes goes by the groups of kept containers: <id>/<class>/<container>.
-func (r *recovery) idFromKeepsakes() (string, error) {
-	dirs, err := dirsIn(r.e.path("keep"))
-	if err != nil {
-		return "", err
-	}
-	for _, dir := range dirs {
-		var s keptRecord
-		err := shim.Get(dir, keptRecordFile, &s)
-		if unread(err) {
-			return "", err
-		}
-		if id := filepath.Base(filepath.Dir(filepath.Dir(s.Group))); err == nil && validID(id) {
+// idFromRecords goes by the groups of kept containers: <id>/<class>/<container>.
+func (r *recovery) idFromRecords() (string, error) {
+	records, err := r.keptRecords()
+	for _, name := range slices.Sorted(maps.Keys(records)) {
+		if id := filepath.Base(filepath.Dir(filepath.Dir(records[name].Group))); validID(id) {
 			return id, nil
 		}
 	}
-	return "", nil
+	return "", err
 }
 
 // idFromGroups looks for groups that no cell holds and that have this directory for their

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,7 +26,8 @@ type recovery struct {
 	kept    []string // directories of the classes of predecessors whose containers were adopted
 	former  []site   // where predecessors have left something that lives
 	adopted []adoptedClass
-	left    []*container // adopted or stuck
+	left    []*container          // adopted or stuck
+	records map[string]keptRecord // of kept containers, by the name of their directory; nil = not read
 
 	// oldReapers hold deadlines until a reaper of this process does; guarded by e.mu.
 	oldReapers []procid.Identity
@@ -245,7 +245,7 @@ func (r *recovery) clearPredecessor() error {
 	if boot != l.Boot && l.Boot != "" {
 		return errors.Join(r.clearDirs(nil), os.RemoveAll(r.e.path("keep")))
 	}
-	kept, err := r.keptNames()
+	records, err := r.keptRecords()
 	if err != nil {
 		return err
 	}
@@ -268,26 +268,34 @@ func (r *recovery) clearPredecessor() error {
 			r.former = append(r.former, p)
 		}
 	}
-	maps.Copy(stays, kept)
+	for name := range records { // also ended ones whose group a reaper has removed: their result is still to be read
+		stays[name] = true
+	}
 	return r.clearDirs(stays)
 }
 
-// keptNames are the directories of all kept containers, including ended ones whose group a reaper
-// has removed: their result is still to be read.
-func (r *recovery) keptNames() (map[string]bool, error) {
-	names := map[string]bool{}
+// keptRecords reads the records of kept containers, once.
+func (r *recovery) keptRecords() (map[string]keptRecord, error) {
+	if r.records != nil {
+		return r.records, nil
+	}
 	dirs, err := dirsIn(r.e.path("keep"))
+	if err != nil {
+		return nil, err
+	}
+	records := map[string]keptRecord{}
 	for _, dir := range dirs {
 		var s keptRecord
-		kerr := shim.Get(dir, keptRecordFile, &s)
-		if unread(kerr) {
-			return nil, kerr
+		err := shim.Get(dir, keptRecordFile, &s)
+		if unread(err) {
+			return nil, err
 		}
-		if kerr == nil {
-			names[filepath.Base(dir)] = true
+		if err == nil {
+			records[filepath.Base(dir)] = s
 		}
 	}
-	return names, err
+	r.records = records
+	return records, nil
 }
 
 // awaitReaper waits until an old reaper has ended its work. It continues to hold the deadlines of
@@ -473,12 +481,7 @@ func (r *recovery) clearKept(class string, stays map[string]bool) error {
 	held := false
 	for _, dir := range groups {
 		name := filepath.Base(dir)
-		var s keptRecord
-		kerr := shim.Get(filepath.Join(r.e.path("keep"), name), keptRecordFile, &s)
-		if unread(kerr) {
-			return kerr
-		}
-		if kerr == nil && s.Group == dir {
+		if s, ok := r.records[name]; ok && s.Group == dir {
 			stays[name], held = true, true
 			continue
 		}
