@@ -174,7 +174,7 @@ func (w *teller) job(name string) batch.Job {
 		DependsOn: draw.One(w.rng, nil, nil, nil, []string{"copy"}, []string{"index"}, []string{"copy", "prune"}, []string{"nothing"}),
 		Errors:    draw.One(w.rng, nil, nil, nil, nil, nil, nil, nil, nil, nil, []string{"bad"}),
 	}
-	switch w.rng.IntN(30) { // what cannot be
+	switch w.rng.IntN(30) { // invalid changes
 	case 0:
 		j.Level, j.HostLevel = "shelf", "rack"
 	case 1:

@@ -15,7 +15,7 @@ func TestHowFarARefusalReaches(t *testing.T) {
 	for name, c := range map[string]struct {
 		job    Job
 		scope  Scope
-		then   string // what still starts
+		then   string // the keys that still start
 		reason string // of the job as a whole
 	}{
 		"the job":               {Job{}, ScopeJob, "", "no cell"},

@@ -54,7 +54,7 @@ func TestEveryInstanceIsExplained(t *testing.T) {
 				what := fmt.Sprintf("%v, marks %05b, wanted %s", state, marks, wanted)
 				e := plan.Explanation{State: "no row", Wanted: wanted}
 				b.explainRows(&e, x, &v, now)
-				if wanted == "gone" && len(e.Reasons) == 0 { // ExplainInstance says it
+				if wanted == "gone" && len(e.Reasons) == 0 { // ExplainInstance adds it
 					e.Add("unwanted", "", "", 0)
 				}
 				coherent(t, what, e)

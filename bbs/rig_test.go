@@ -36,7 +36,7 @@ type rig struct {
 	b          *BBS
 	hub        *event.Hub
 	stop       func()
-	rows       []store.Row // what the term began with
+	rows       []store.Row // the rows at the start of the term
 
 	mu        sync.Mutex
 	ids       int
@@ -51,7 +51,7 @@ type rig struct {
 	alive     map[string][]worker.Alive
 	stale     bool
 	full      bool // no callback is taken
-	slow      bool // what starts is ready a call later
+	slow      bool // a start is ready a call later
 	mute      bool // cells do not reach the next leader
 	machines  int  // 0 = not known
 }

@@ -24,7 +24,7 @@ type router struct {
 
 	mu    sync.Mutex
 	rows  map[int]map[string]bool    // index → instances that run
-	shown map[int]map[lrp.Key]string // index → what is shown of each version's
+	shown map[int]map[lrp.Key]string // index → the view of each version's instances
 	floor int64                      // the list has all that was committed up to here
 	bad   string
 	moves int // instances that came

@@ -243,7 +243,7 @@ func TestHandlingOfUnreadableRows(t *testing.T) {
 			if n := r.b.Count().Orphans; n != 0 {
 				t.Errorf("%d orphans", n)
 			}
-		}, func(t *testing.T, r *rig) { runs2(t, r, "[]") }}, // a fresh domain: what nobody wants is stopped
+		}, func(t *testing.T, r *rig) { runs2(t, r, "[]") }}, // a fresh domain: unwanted instances are stopped
 		kindIndex: {func(t *testing.T, r *rig) {
 			runs2(t, r, "[a/1]")
 			if _, err := r.b.ScaleService(t.Context(), webKey, 0, plan.Write{}); err != nil {
@@ -299,7 +299,7 @@ func TestHandlingOfUnreadableRows(t *testing.T) {
 			if n := r.b.Count(); n.Quarantined != 0 || n.Pruned != 1 || len(r.rowsLeft("idem/")) != 0 {
 				t.Errorf("not pruned: %+v", n)
 			}
-			r.overwrite(idemRow("token"), []byte("garbage")) // for what follows
+			r.overwrite(idemRow("token"), []byte("garbage")) // for the next case
 			r.reelect()
 		}, func(t *testing.T, r *rig) {
 			if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "u", Domain: "d", Definition: again.Definition}, plan.Write{Key: "token"}); err != nil {

@@ -39,7 +39,7 @@ type leader struct {
 	mu       sync.Mutex
 	silent   bool // answers nothing
 	promise  time.Duration
-	uncredit bool // gives no credit: it has not recorded what the cell holds
+	uncredit bool // gives no credit: it has not recorded the cell's work
 	proc     worker.Proc
 	index    lrp.Index
 	desired  *lrp.Desired

@@ -11,7 +11,7 @@ import (
 	"cantina/cron"
 )
 
-// TestPeriodsHaveNoPolicy: a gap or a fold of its own is not used, and a warning says so.
+// TestPeriodsHaveNoPolicy: a gap or a fold policy is not used, and a warning reports that.
 func TestPeriodsHaveNoPolicy(t *testing.T) {
 	for _, c := range []struct {
 		opt    cron.LineOptions
@@ -156,7 +156,7 @@ func TestARestartRemembersHowFarTimeWentBack(t *testing.T) {
 	}
 }
 
-// TestTheWidestPeriod of a field chooses its first and its last number, and is not all of it.
+// TestTheWidestPeriod of a field chooses its first and its last number only.
 func TestTheWidestPeriod(t *testing.T) {
 	for key, want := range map[string]string{"hour": "0 0-23:23 * * * *", "minute": "0-59:59 0 * * * *"} {
 		obj := map[string]any{"minute": 0, "hour": 0, "dst_fixes": []any{"skip", "repeat_use_both"}}

@@ -145,7 +145,7 @@ func (o *oracle) moved(zone int, r reached) reached {
 // poll returns the events that fire when a clock in the zone shows t, and the number of those too old for it.
 func (o *oracle) poll(zone int, t int64) (fires []int64, tooOld int64) {
 	maxShift := o.w.items[o.item].maxShift
-	if zone != o.zone { // where both passes count, the furthest and the present instant say what is decided
+	if zone != o.zone { // where both passes count, the furthest and the present instant decide
 		o.zone = zone
 		o.history = []reached{
 			slices.MaxFunc(o.history, func(a, b reached) int { return int(a.at - b.at) }),
@@ -214,7 +214,7 @@ func TestStatefulAgainstTheOracle(t *testing.T) {
 		items[i], err = cron.ParseJSON([]byte(it.json))
 		must(t, err)
 	}
-	met := map[string]int{} // what the runs met, so that the test cannot pass by doing nothing
+	met := map[string]int{} // counts of the runs, so that the test cannot pass by doing nothing
 	defer func() {
 		t.Logf("met %v", met)
 		for _, what := range []string{"pass", "step", "zone", "suspend", "restart", "fired", "forgot", "too old"} {

@@ -171,7 +171,7 @@ func TestPairsAndTriplesAddUp(t *testing.T) {
 				net += hours(name)
 			}
 			var want []string
-			local := time.Date(2026, 1, 10, 13, 0, 30, 0, time.UTC) // what the clock on the wall showed
+			local := time.Date(2026, 1, 10, 13, 0, 30, 0, time.UTC) // the display of the clock on the wall
 			for e := local.Truncate(15 * time.Minute).Add(15 * time.Minute); !e.After(local.Add(net)); e = e.Add(15 * time.Minute) {
 				if local.Add(net).Sub(e) <= 2*time.Hour {
 					want = append(want, e.Format("15:04"))

@@ -92,7 +92,7 @@ func TestDamagedIdentityByTracker(t *testing.T) {
 			}
 			cfg := testConfig(dataDir)
 			e, end := runExecutor(t, cfg)
-			for _, id := range append(kept, ends...) { // nothing tells what the kept one is for
+			for _, id := range append(kept, ends...) { // no file names the purpose of the kept one
 				awaitDeath(t, id)
 			}
 			if is := strings.TrimSpace(string(mustRead(t, filepath.Join(dataDir, "id")))); is != was || len(e.List()) != 0 {

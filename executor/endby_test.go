@@ -45,7 +45,7 @@ func TestTheTimeOfTheKillIsKnown(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dataDir, "sick"), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			got := await(t, e, "x", func(c Container, _ bool) bool { // each change of it is an event
+			got := await(t, e, "x", func(c Container, _ bool) bool { // each change is an event
 				return c.Decided && c.EndBy.After(begin.Add(x.want-time.Second))
 			})
 			if in := got.EndBy.Sub(begin); in > x.want+30*time.Second {

@@ -286,7 +286,7 @@ func beCell(text string) int {
 			fmt.Fprintln(os.Stderr, err)
 			break
 		}
-		e.SetDeadline(e.clock.Boot() + d) // the reaper is told before it returns
+		e.SetDeadline(e.clock.Boot() + d) // the reaper gets it before it returns
 		fmt.Println("set")
 	}
 	cancel()

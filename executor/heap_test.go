@@ -83,7 +83,7 @@ func TestMemoryIsFreed(t *testing.T) {
 	}
 	for name, churn := range churns() {
 		modes := []CgroupMode{CgroupAuto}
-		if slices.Contains([]string{"programs", "steps", "probes"}, name) { // what is tracked differs
+		if slices.Contains([]string{"programs", "steps", "probes"}, name) { // the tracking differs
 			modes = append(modes, CgroupNone)
 		}
 		for _, groups := range modes {

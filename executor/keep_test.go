@@ -325,7 +325,7 @@ func TestKeptWorkEndsWhileNoCellIsThere(t *testing.T) {
 			t.Errorf("process %d: ended after %v", id.Pid, after)
 		}
 	}
-	awaitDeath(t, reaper) // which removes what is empty
+	awaitDeath(t, reaper) // the reaper removes the empty groups
 	if time.Now().After(passed.Add(10 * time.Second)) {
 		t.Error("the reaper outlived the deadline")
 	}

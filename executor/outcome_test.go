@@ -53,7 +53,7 @@ func TestTheVerdictOutlivesAKilledCell(t *testing.T) {
 				c.kill(t)
 				e, stop := runExecutor(t, testConfig(dataDir))
 				defer stop()
-				if err := os.WriteFile(file, nil, 0o600); err != nil { // what is left of a kept one may go
+				if err := os.WriteFile(file, nil, 0o600); err != nil { // the files of a kept one may be gone
 					t.Fatal(err)
 				}
 				got := await(t, e, "x", completed)

@@ -119,7 +119,7 @@ func TestRootStop(t *testing.T) {
 		}
 	}
 	s := root("echo up; sleep 1000")
-	s.Workload.Termination.Grace = time.Hour // nobody can wait for what nobody handles
+	s.Workload.Termination.Grace = time.Hour // no wait: the program has no handler
 	if err := e.Launch(Reservation{ID: "deaf"}, s); err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestRootNoticesTheDeathOfTheCell(t *testing.T) {
 	_, root := rootExecutor(t)
 	dataDir := tempDir(t)
 	c := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: "x", Spec: root("trap 'exit 0' TERM; echo up > up; while :; do sleep 1000 & wait; done")}}})
-	awaitOne(t, filepath.Join(dataDir, "run", "*", "directory", "up")) // process 1 hears only what it handles
+	awaitOne(t, filepath.Join(dataDir, "run", "*", "directory", "up")) // process 1 gets only signals that it handles
 	reaper := reaperOf(t, dataDir)
 	if err := unix.Kill(reaper.Pid, unix.SIGSTOP); err != nil {
 		t.Fatal(err)

@@ -100,7 +100,7 @@ func TestEveryStepKind(t *testing.T) {
 		{Upload: &action.Upload{From: "out", To: server.URL + "/out"}},
 		{EmitProgress: &action.EmitProgress{Action: do("test ! -e other; exit 3"), FailureMessagePrefix: "it failed"}},
 	}}}
-	w.Termination.Grace = time.Minute // which nothing of it needs
+	w.Termination.Grace = time.Minute // no part needs it
 	c := launch(t, e, "x", Spec{Workload: w})
 	if !c.Result.Failed || c.Result.ExitCode != 3 {
 		t.Errorf("%+v", c.Result)

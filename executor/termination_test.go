@@ -59,7 +59,7 @@ func TestSession(t *testing.T) {
 	for name, mode := range map[string]CgroupMode{"groups": CgroupAuto, "none": CgroupNone} {
 		for _, shares := range []bool{false, true} {
 			e := testExecutor(t, func(c *Config) { c.Cgroups = mode })
-			s := sh("exec sleep 1000") // of a child nobody would know where there is neither a group nor a session
+			s := sh("exec sleep 1000") // a child is lost where there is neither a group nor a session
 			s.Workload.Termination.NoSession = shares
 			if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
 				t.Fatal(err)

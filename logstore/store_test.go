@@ -319,7 +319,7 @@ func TestFollowerThatFallsBehindGetsTheExactGap(t *testing.T) {
 			write(t, w, line)
 		}
 	}
-	put(10_000) // what of this is left the follower reads first
+	put(10_000) // the follower reads the rest of this first
 	read, gaps, seq := 0, 0, uint64(0)
 	err := st.Follow(t.Context(), Query{IDs: []string{"a"}, UntilEnd: true}, func(l Line) error {
 		if l.Gap != nil {

@@ -142,7 +142,7 @@ func TestFailedRolloutThatIsKept(t *testing.T) {
 		if !first && fmt.Sprint(w.running(good)) != "[0 1 2 3]" {
 			t.Fatalf("the good one runs %v", w.running(good))
 		}
-		if first { // what was wrong outside is mended: it gets well by itself
+		if first { // the outside fault is repaired: it recovers by itself
 			for range 30 {
 				w.quiesce()
 				w.serve(nil)

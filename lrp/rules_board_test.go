@@ -185,7 +185,7 @@ func TestSurplus(t *testing.T) {
 func TestARequestIsOfItsRow(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Actual)
-		asked  bool // what was asked for still counts after 20 s
+		asked  bool // the request still counts after 20 s
 	}{
 		"another reason": {func(a *Actual) { a.PlacementError = "full" }, true},
 		"a new wait":     {func(a *Actual) { a.Since = t0.Add(20 * time.Second) }, false},

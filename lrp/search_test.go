@@ -53,7 +53,7 @@ type search struct {
 	exclusive bool
 	stopFirst bool
 	silent    bool // cells may fall silent
-	slow      bool // what runs is not ready at once
+	slow      bool // a started instance is not ready at once
 	flips     int  // times that a ready instance may turn unready
 	seen      map[string]bool
 	states    int
@@ -422,7 +422,7 @@ func (s *search) checkEdge(st, n *searchState, crashFree bool) {
 		s.t.Fatalf("nothing runs any more: %s → %s", st.key(), n.key())
 	}
 	if n.flips != s.flips {
-		return // what turned unready was not kept, and may be ready again too late
+		return // an unready instance was not kept, and may be ready again too late
 	}
 	if st.ready() > 0 && n.ready() == 0 {
 		s.t.Fatalf("nothing is ready any more: %s → %s", st.key(), n.key())

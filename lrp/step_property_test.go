@@ -98,7 +98,7 @@ func checkNoGap(rt *rapid.T, before, after Index) {
 			end++
 		}
 	}
-	by := map[string]bool{} // what a consumer knows that goes by the instance alone
+	by := map[string]bool{} // a consumer's view, by the instance alone
 	for _, a := range before.Rows() {
 		by[a.Instance] = a.State == Running
 	}

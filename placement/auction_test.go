@@ -577,7 +577,7 @@ func TestLateAnswerMovesTheAttempt(t *testing.T) {
 			if err := a.Hold(row); err != nil {
 				t.Fatal(err)
 			}
-			a.Refuse(2*time.Second, it.Hold, true, "") // what the other cell says comes too late
+			a.Refuse(2*time.Second, it.Hold, true, "") // the answer of the other cell comes too late
 			for _, v := range a.Cells() {
 				want := 0
 				if v.Name == "c1" {

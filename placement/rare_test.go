@@ -317,7 +317,7 @@ func TestGroupsAreForgotten(t *testing.T) {
 	}
 	hold("1", "c", KindLRP)
 	hold("2", "d", KindLRP)
-	hold("3", "c", KindBatch) // of no group, whatever it says
+	hold("3", "c", KindBatch) // of no group, for any field
 	if n := l.Release("3", "never"); n != 1 || l.groups["g"].total != 2 {
 		t.Errorf("%d released, group %+v", n, l.groups["g"])
 	}

@@ -28,10 +28,10 @@ type world struct {
 	flight  []flight // decided, not yet durable, in order
 
 	runs    map[string]*truth
-	fired   map[int64]Cause // logical time in nanoseconds → why, of what is durable
-	held    bool            // the leader does not know yet what runs
-	edited  time.Time       // what is before is an earlier calendar's
-	last    time.Time       // that started by time, of what is durable
+	fired   map[int64]Cause // logical time in nanoseconds → why, durable ones only
+	held    bool            // the leader does not know the runs yet
+	edited  time.Time       // earlier times belong to an earlier calendar
+	last    time.Time       // the last start by time, durable ones only
 	dropped time.Time       // open spans up to here were forgotten, or are another definition's
 }
 
@@ -174,7 +174,7 @@ func (w *world) check(s *State, moves []Move) {
 	if starts > 1 && w.def.Job != nil {
 		w.t.Fatalf("a job is born %d times in one step", starts)
 	}
-	replaces := w.def.Job != nil && w.def.Overlap == OverlapReplace // a job ends what ran of it by itself, also what this step has set going
+	replaces := w.def.Job != nil && w.def.Overlap == OverlapReplace // a job ends its own earlier run, also one started in this step
 	if starts > 0 && live+starts > most && !replaces {
 		w.t.Fatalf("%d started while %d may run, at most %d", starts, live, most)
 	}
@@ -367,7 +367,7 @@ func (w *world) edit() {
 	}
 	for _, s := range []*State{&w.newest, &w.durable} {
 		w.edited = later(w.edited, s.Cursor)
-		for _, c := range s.Done { // also what another calendar names there never fires
+		for _, c := range s.Done { // times of another calendar there never fire either
 			w.edited = later(w.edited, c.Until)
 		}
 	}

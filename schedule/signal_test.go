@@ -42,7 +42,7 @@ func TestASignalIsOneMoveAndOneLine(t *testing.T) {
 	if got := x.newest(); got != "signal sent to 2 of 3; not reached: instance 1 on cell c: it cannot be reached" || len(x.moves) != 0 {
 		t.Fatal(got, x.moves)
 	}
-	x.step(Delivered{At: x.time("01:00"), Delivery: Delivery{Of: 9, Reached: 9}}) // told once
+	x.step(Delivered{At: x.time("01:00"), Delivery: Delivery{Of: 9, Reached: 9}}) // reported once
 	if got := x.newest(); !strings.Contains(got, "2 of 3") {
 		t.Fatal(got)
 	}

@@ -20,7 +20,7 @@ type situation struct {
 	cron  cron.Schedule
 	now   time.Time
 	s     State
-	runs  map[string]Answer // of those that were started; what is not here has ended
+	runs  map[string]Answer // of started ones; a missing one has ended
 	moves []Move            // of the last step
 }
 

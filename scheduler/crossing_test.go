@@ -269,7 +269,7 @@ func TestAnEndingJobStartsNothing(t *testing.T) {
 		r.wantStarted("j/a")
 		r.end("j", "a", 0, "")
 		st.setManual(false)
-		r.do(r.Pause("j", true)) // decided on what is left without the removal
+		r.do(r.Pause("j", true)) // decided on the state without the removal
 		if v, err := r.Job("j"); err != nil || v.Removed || !v.Paused {
 			t.Errorf("%+v, %v", v, err)
 		}

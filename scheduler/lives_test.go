@@ -212,7 +212,7 @@ func TestAMergeThatCrossesARebirth(t *testing.T) {
 			t.Fatalf("%d rows merged", got)
 		}
 		mergeAt(64)
-		for _, node := range []string{"a", "b", "c", "d", "e"} { // what ran of the first life ends
+		for _, node := range []string{"a", "b", "c", "d", "e"} { // the run of the first life ends
 			if v, ok := r.reg.model[worker.Work{Job: "j", Node: node}]; ok && v.Run.Invocation.Compare(r.jobs["j"].row.born) <= 0 {
 				r.end("j", node, 0, "")
 			}

@@ -173,7 +173,7 @@ type fakeRegistry struct {
 	acks     []string
 	double   []worker.Work // started though in the model
 	notIdle  bool          // see mayRun; from the first in every term but the first, which begins with a wait
-	adopted  int           // what tests put into the model, by their own word
+	adopted  int           // runs that tests put into the model
 	late     func()        // happens once between the reading of the model and its use
 	crossing func()        // happens once between the asking for a start and the start
 	// instant, when set, ends each run before Run returns.
@@ -404,7 +404,7 @@ func beginOff(t *testing.T, st *fakeStore, revision int64, off time.Duration, mo
 	clock.Wall = func() time.Time { return right().Add(time.Duration(r.off.Load())) }
 	r.reg = &fakeRegistry{term: fence.Term{Epoch: 1, Revision: revision}, model: make(map[worker.Work]worker.RunView), payload: make(map[worker.Work]batch.Payload), notIdle: revision > 1}
 	for _, v := range model {
-		v.Ending, v.Kill = false, false // what an earlier leader was told is told again
+		v.Ending, v.Kill = false, false // orders of an earlier leader are sent again
 		r.reg.model[v.Run.Work] = v
 	}
 	r.auction = auctioneer.New(auctioneer.Config{Clock: clock}, noCells{}, noBoard{})

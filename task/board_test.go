@@ -215,7 +215,7 @@ func TestDomainKeepsTheNewest(t *testing.T) {
 	if got := fmt.Sprint(w.b.GUIDs()); got != "[g0 g6 g7]" { // g0 is lost and waits
 		t.Errorf("%s", got)
 	}
-	for i := range 1000 { // what is gone takes no room
+	for i := range 1000 { // a removed task takes no room
 		g := fmt.Sprint("h", i)
 		w.desire(g, Definition{})
 		_ = w.step(g, Cancel{})

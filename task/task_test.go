@@ -306,7 +306,7 @@ func TestTheSameReservationGetsTheSameAnswer(t *testing.T) {
 	if _, _, err := Step(rowOf(t, "PENDING"), ask, late); !errors.Is(err, ErrNotEligible) {
 		t.Errorf("not eligible: %v", err)
 	}
-	ask.Live = true // the store went back: what runs goes on
+	ask.Live = true // the store went back: running work goes on
 	if row, _, err := Step(rowOf(t, "PENDING"), ask, late); err != nil || row.State != Running {
 		t.Errorf("it runs already: %v", err)
 	}
@@ -519,7 +519,7 @@ func TestAtMostOnce(t *testing.T) {
 				}
 			case Reject:
 				if err == nil && event.By == holder && row.State == Running {
-					clear(granted) // its holder says that it never ran
+					clear(granted) // its holder reports that it never ran
 				}
 			}
 			if len(granted) > 1 {

@@ -49,7 +49,7 @@ type rig struct {
 	boot   time.Duration
 	ids    int
 	wants  []bbs.TaskWant
-	starts []string // logical times of what the cell was given, with the schedule
+	starts []string // logical times of the cell's work, with the schedule
 	keep   bool     // started tasks run on
 	heard  bool
 	dead   bool           // the cell's process
@@ -57,7 +57,7 @@ type rig struct {
 	jobs   map[string]schedule.Answer
 	renews []string
 	zones  map[string]*time.Location
-	// signals are the sent ones; tells are the callbacks that report their results, in order.
+	// signals are the sent ones; tells[i] reports the result of the i-th.
 	signals []string
 	tells   []func(schedule.Delivery)
 }

@@ -57,7 +57,7 @@ func TestTheNextLeaderGoesOn(t *testing.T) {
 		r.at("01:00:30").started()
 		r.stop()
 		r.mu.Lock()
-		r.wall = r.wall.Add(3 * time.Hour) // nobody leads
+		r.wall = r.wall.Add(3 * time.Hour) // there is no leader
 		r.mu.Unlock()
 		r.elect()
 		r.serve()
@@ -78,7 +78,7 @@ func TestTheNextLeaderRunsAllThatWasMissed(t *testing.T) {
 			inBubble(t, func(t *testing.T, r *rig) {
 				r.apply(false, one(func(d *schedule.Definition) { d.Overlap, d.Misfire = overlap, schedule.MisfireAll }))
 				r.stop()
-				r.wall = r.wall.Add(5 * time.Hour) // nobody leads
+				r.wall = r.wall.Add(5 * time.Hour) // there is no leader
 				r.keep = true
 				r.elect()
 				r.serve()
@@ -138,7 +138,7 @@ func TestReplaceEndsTheEarlierRunFirst(t *testing.T) {
 		if err != nil || !old.Ended() {
 			t.Fatalf("the earlier run was not told to end: %+v, %v", old.Task, err)
 		}
-		r.at("02:59:00").started() // nobody has said that its container is gone
+		r.at("02:59:00").started() // no report yet that its container is gone
 		r.end(old.GUID, old.UID)
 		r.at("02:59:01").started("d/n 2026-03-02T02:00:00Z")
 	})
@@ -184,7 +184,7 @@ func TestARunThatASuccessorHasIsNotOver(t *testing.T) {
 		if err != nil || !old.Ending() {
 			t.Fatalf("the earlier run was not told to end: %+v, %v", old.Task, err)
 		}
-		r.dead = true // so says the registry
+		r.dead = true // by the registry
 		r.at("02:10:00").started()
 		r.alive = []worker.Alive{{ID: old.UID}}
 		r.die("q").at("02:20:00").started()
@@ -305,8 +305,8 @@ func TestAJobIsRunAnew(t *testing.T) {
 	})
 }
 
-// TestAJobThatOthersHaveSetGoing is not started over by its schedule, which has no run of it. It was run again or
-// forgiven by a person, or a restored store had forgotten an end.
+// TestAJobThatOthersHaveSetGoing is not started over by its schedule, which has no such run. A person ran the job
+// again or forgave it, or a restored store had forgotten an end.
 func TestAJobThatOthersHaveSetGoing(t *testing.T) {
 	for _, c := range []struct {
 		overlap schedule.Overlap

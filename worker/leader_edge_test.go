@@ -285,7 +285,7 @@ func TestAProcessIsNotItsOwnSuccessor(t *testing.T) {
 	r.healthy("w1", "p1", 1)
 	r.beat("w1", "p1", 1, func(h *Heartbeat) { h.PredecessorsGone = false })
 	r.out = nil
-	for range 93 { // without its lease the leader takes nobody for lost by its policy
+	for range 93 { // without its lease the leader takes no cell for lost by its policy
 		r.now += sec
 		r.step(Tick{})
 	}
@@ -354,7 +354,7 @@ func TestHowLongTheWaitLasts(t *testing.T) {
 func TestAHeartbeatTooLateForItsSession(t *testing.T) {
 	for late, want := range map[bool]Verdict{false: Welcome, true: Die} {
 		second := member("p2@second", "w1", 3)
-		second.Promise = 0 // nothing of it can be alive, so that it never dies of its promise
+		second.Promise = 0 // no work can be alive, so that it never dies of its promise
 		r := newRig(t, withMembers(member("p1@first", "w1", 5), second))
 		r.step(Forget{Proc: "p1@first", By: "ann"})
 		for end := r.now + r.l.t.Lost; r.now < end; {

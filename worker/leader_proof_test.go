@@ -46,7 +46,7 @@ func TestOneThatNeverReportsIsDeadByTime(t *testing.T) {
 	r := newRig(t, withMembers(member("p1", "w1", 1)))
 	r.beat("w1", "p1", 1)
 	r.out = nil
-	for range 93 { // without its lease the leader takes nobody for lost by its policy
+	for range 93 { // without its lease the leader takes no cell for lost by its policy
 		r.now += sec
 		r.step(Tick{})
 	}

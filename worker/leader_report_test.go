@@ -151,7 +151,7 @@ func TestTheRowIsDeletedAfterTheReportOfTheDeath(t *testing.T) {
 	r.step(StatusCommitted{x, Real})
 	told, went := false, false
 	for len(r.pending) > 0 {
-		for _, out := range r.pending { // what is submitted is before what follows from the death
+		for _, out := range r.pending { // earlier outputs come before those that follow from the death
 			if slices.Contains(out.Rows, Row(DeleteMember{"p1"})) && !told {
 				t.Fatal("the row goes, and nobody was told of the death")
 			}

@@ -20,7 +20,7 @@ func TestANewerRunThanTheLastAppliedOne(t *testing.T) {
 			t.Errorf("%s: %+v, adopted %d", name, rs, r.l.Adopted())
 		}
 		r.out = nil
-		r.status("w9", "p9", StatusItem{Kind: StatusEnded, Run: old(3, "j"), Status: "done"}) // of a process that nobody knows
+		r.status("w9", "p9", StatusItem{Kind: StatusEnded, Run: old(3, "j"), Status: "done"}) // of an unknown process
 		if e := one[Ended](r); e.Run != old(3, "j") || e.Kind != Real || e.Status != "done" {
 			t.Errorf("%s: %+v", name, e)
 		}

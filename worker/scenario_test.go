@@ -34,7 +34,7 @@ func TestNewSession(t *testing.T) {
 // TestFirstHealthy is scenario 6, with the consensus witness.
 func TestFirstHealthy(t *testing.T) {
 	r := newRig(t, consensus)
-	r.tick(sec) // nobody is waited for in a new cluster
+	r.tick(sec) // a new cluster waits for no cell
 	r.beat("w1", "p1", 1)
 	r.beat("w2", "p2", 1)
 	r.report("p1")
@@ -290,7 +290,7 @@ func TestStatuses(t *testing.T) {
 	other := x
 	other.Invocation.Counter += 7
 	r.status("w1", "p1", StatusItem{Kind: StatusEnded, Run: other, Status: "done"})
-	r.out = nil // an invocation nobody knows goes to the scheduler, which decides
+	r.out = nil // an unknown invocation goes to the scheduler, which decides
 	r.status("w1", "p1", StatusItem{Kind: StatusEnded, Run: x, Status: "done"})
 	e := one[Ended](r)
 	if e.Run != x || e.Kind != Real || e.Status != "done" {

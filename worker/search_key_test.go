@@ -457,7 +457,7 @@ func (k *keys) process(l *Leader, p *process) {
 	}
 	k.seq(p.row.Proc, l.cfg.Term, p.seq)
 	if c := k.n.cells[k.n.procs[procNumber(p.row.Proc)].cell]; c.proc == p.row.Proc {
-		k.unsure(l, p) // of a session that is over nobody answers
+		k.unsure(l, p) // no answer comes for a session that is over
 	}
 	k.int(-2)
 	for _, c := range p.open {

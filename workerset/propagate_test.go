@@ -67,7 +67,7 @@ func (n *naive) tick() {
 		}
 	}
 	if len(n.living) == 0 {
-		n.began = n.version // nobody requires anybody
+		n.began = n.version // there are no requirements
 		n.all = map[string]*naiveCell{}
 	}
 }

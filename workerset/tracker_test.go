@@ -221,7 +221,7 @@ func TestConsensus(t *testing.T) {
 	if !p.tr.Consensus() {
 		t.Fatal("w1 and w2 are all that their set names")
 	}
-	p.tr.Tick() // refuses to prune: nobody has shown a set of this leader
+	p.tr.Tick() // refuses to prune: no cell has shown a set of this leader
 	p.wantHistory("1+w2 2+w3 3+w1")
 	if err := p.tr.Echo("w3", ID{Leader: fence.Term{Revision: 1}, Version: 3}); err != nil {
 		t.Fatalf("a set of an earlier leader is ignored: %v", err)

@@ -1182,7 +1182,7 @@ func (x *Applied) GetDigest() []byte {
 type Idem struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Operation string                 `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
-	// SHA-256 of what was asked for.
+	// SHA-256 of the request.
 	Request []byte `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
 	// The guid, service or domain that the answer is about.
 	Subject       string                 `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`

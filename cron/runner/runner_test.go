@@ -102,7 +102,7 @@ func TestAFullQueueHoldsBackAndDropsTheOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, Options{Item: item(t, minutely), Queue: 2})
 		defer b.end()
-		wait(30*time.Minute + 5*time.Second) // nobody takes events: 00:01 to 00:30 become due
+		wait(30*time.Minute + 5*time.Second) // no receiver of events: 00:01 to 00:30 become due
 		synctest.Wait()
 		if n := b.Dropped(); n == 0 {
 			t.Error("nothing was dropped")

@@ -40,7 +40,7 @@ var shellEdges = map[string][]string{
 	"cell":             {"executor", "executor/simulate"},
 	"api":              {"event", "spec", "logstore"}, // its streams read the hub; it parses specs; it merges output of cells
 	"api/apitest":      {"api", "event", "logstore"},
-	"bbs":              {"store", "event"}, // it commits records and publishes what is durable: both are values and one call
+	"bbs":              {"store", "event"}, // it commits records and publishes durable ones: both are values and one call
 }
 
 // forbiddenTime are the names of package time that read a clock or the machine.

@@ -51,7 +51,7 @@ func TestAPortOfAnotherUserIsNotCalled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(self) // where nobody may read it
+	text, err := os.ReadFile(self) // unreadable for others
 	if err != nil {
 		t.Fatal(err)
 	}

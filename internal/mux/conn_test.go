@@ -148,7 +148,7 @@ func TestTheEndOfALine(t *testing.T) {
 	s := newServer(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if q.URL.Path == "/hang" {
 			asked <- struct{}{}
-			<-q.Context().Done() // the end of the connection cancels what it serves
+			<-q.Context().Done() // the end of the connection cancels its calls
 		}
 	}))
 	lost := make(chan struct{}, 10)

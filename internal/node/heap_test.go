@@ -207,7 +207,7 @@ func churns() map[string]func(s *small, exec *simulate.Executor) heaptest.Config
 					must(s, err)
 				}
 				pass(5 * time.Second)
-				for j := range 50 { // what has not gone by itself
+				for j := range 50 { // those that have not gone by themselves
 					_ = s.everything.DeleteTask(ctx, fmt.Sprintf("t%d-%d", i, j), plan.Write{})
 				}
 			}}

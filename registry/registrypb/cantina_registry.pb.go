@@ -220,7 +220,7 @@ type Drain struct {
 	StopBatch bool                   `protobuf:"varint,6,opt,name=stop_batch,json=stopBatch,proto3" json:"stop_batch,omitempty"`
 	// When nothing was left, or the deadline ended the rest; absent before.
 	Ended *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=ended,proto3" json:"ended,omitempty"`
-	// What the deadline ended.
+	// Work that the deadline ended.
 	Waited        []string `protobuf:"bytes,8,rep,name=waited,proto3" json:"waited,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -100,8 +100,7 @@ type Job struct {
 	Spec *JobSpec `protobuf:"bytes,7,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Of a tombstone: whose nodes what still runs may draw on.
 	Forest string `protobuf:"bytes,8,opt,name=forest,proto3" json:"forest,omitempty"`
-	// Other forests over which earlier lives of the name ran: what still runs may draw on
-	// their nodes.
+	// Other forests over which earlier lives of the name ran: remaining runs may draw on their nodes.
 	Former        []string `protobuf:"bytes,9,rep,name=former,proto3" json:"former,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

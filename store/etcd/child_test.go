@@ -244,7 +244,7 @@ func TestKilledAtNamedPoints(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := time.Now()
-	low, high := 0, 0 // what the store must hold at least and at most
+	low, high := 0, 0 // the least and the most that the store must hold
 	lastTerm := ""
 	hits := make(map[string]int)
 	for round := range times() {

@@ -114,8 +114,8 @@ func TestDamagedLengthInTheLog(t *testing.T) {
 	}
 }
 
-// TestMissingFiles: a member that has served and has lost its log or its database does not start, and names the
-// missing file and the remedy at once. A database is made again while the log still has all of it.
+// TestMissingFiles: a member that has served and has lost its log or its database does not start. It names the
+// missing file and the remedy at once. A database is made again while the log still has all its content.
 func TestMissingFiles(t *testing.T) {
 	member := func(commits int) string {
 		dir := t.TempDir()

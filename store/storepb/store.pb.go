@@ -109,10 +109,9 @@ type Head struct {
 	Revision int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	// seq counts the commits of the term; 0 is the win.
 	Seq int64 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
-	// attempt numbers the transactions a term has sent, so that a head tells which
-	// of several with the same seq has landed.
+	// attempt numbers the transactions of a term: a head thus shows which of several with the same seq has landed.
 	Attempt int64 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// restored says that the content may be older than what cells have seen.
+	// restored means that the content may be older than the cells have seen.
 	Restored bool `protobuf:"varint,5,opt,name=restored,proto3" json:"restored,omitempty"`
 	// cluster is the identity of the store: made with its first head, kept in backups,
 	// unchanged by a restore.
@@ -198,7 +197,7 @@ type Election struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// id names the server.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// addresses tell how others reach it, best first.
+	// addresses are those for other servers, best first.
 	Addresses []string `protobuf:"bytes,2,rep,name=addresses,proto3" json:"addresses,omitempty"`
 	// epoch and revision are its term; both 0 while it is elected but its term has
 	// not begun.
@@ -280,7 +279,7 @@ type ManifestMarker struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// steps is the number of steps written.
 	Steps int32 `protobuf:"varint,1,opt,name=steps,proto3" json:"steps,omitempty"`
-	// subject is free text for people: what the manifest does.
+	// subject is free text for people: the action of the manifest.
 	Subject       string `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

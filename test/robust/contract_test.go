@@ -77,7 +77,7 @@ func TestKillDuringPlacement(t *testing.T) {
 	}
 }
 
-// TestFinishedStaysFinished applies ended work again, over restarts: none of it runs again.
+// TestFinishedStaysFinished applies ended work again, over restarts: it does not run again.
 func TestFinishedStaysFinished(t *testing.T) {
 	w, data := newWitness(t), tempDir(t)
 	spec := fmt.Sprintf("domain: d\ntasks: {t: {command: [%[1]s, t, 'true']}}\njobs: {j: {levels: [n], nodes: [{manual: [a, b]}], command: [%[1]s, '{}', 'true']}}\n", w.command())

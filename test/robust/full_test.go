@@ -27,7 +27,7 @@ func smallDisk(t *testing.T, size string) string {
 }
 
 // TestFullDiskUnderTheStore: running work goes on, reads are answered, and writes are refused with the reason. All
-// goes on when there is room; with too little of it at the start clients get the cause. (docs/decisions/0212)
+// goes on when there is room. With too little room at the start, clients get the cause. (docs/decisions/0212)
 func TestFullDiskUnderTheStore(t *testing.T) {
 	disk := smallDisk(t, "400m")
 	ballast, beats := filepath.Join(disk, "ballast"), filepath.Join(t.TempDir(), "beats")
@@ -206,6 +206,6 @@ func TestServerWithoutRoom(t *testing.T) {
 	if x := c.cell("c1"); x.Proc != proc {
 		t.Errorf("c1 began a new session: %v", x)
 	}
-	c.startCell("c2").wait() // it clears away what is left of its predecessor
+	c.startCell("c2").wait() // it removes the leftovers of its predecessor
 	c.session("c2", "HEALTHY")
 }

@@ -79,7 +79,7 @@ func bigSpec(t *testing.T, d *process) {
 		t.Errorf("exit code %d, %.500s", r.code, r.err)
 	}
 	t.Logf("exit code %d, %.300s", r.code, r.out+r.err)
-	if r.code == 0 { // what is acknowledged is there
+	if r.code == 0 { // acknowledged writes are there
 		must(t, d.Addr, "rm", "job/big", "--yes")
 	} else if !strings.Contains(r.err, "too large") {
 		t.Errorf("refused with %.500q", r.err)

@@ -20,7 +20,7 @@ type network struct {
 	name   string // of the bridge; of what else is made, with a cell's name behind it
 	subnet netip.Prefix
 	links  map[string]*link // by cell
-	undo   []string         // calls of ip that remove what was made, last one first
+	undo   []string         // calls of ip that remove the devices, last one first
 }
 
 // unusedMAC is a link address without a device: packets sent to it are lost. The bridge has an address of its own,

@@ -49,7 +49,7 @@ func TestCellWhoseProbeFails(t *testing.T) {
 	apply(t, c.addr(), fmt.Sprintf("domain: new\nservices:\n  new: {command: [sh, -c, 'echo $$ >>%[1]s/new; exec sleep 1000'], stop_grace: 1s}\n", w.dir)+
 		fmt.Sprintf("jobs:\n  batch: {levels: [n], nodes: [{manual: [x]}], command: [sh, -c, 'echo x >>%[1]s/batch']}\n", w.dir))
 	id := strings.TrimSpace(must(t, c.addr(), "run", "-d", "--", "sh", "-c", "echo x >>"+w.dir+"/task"))
-	// None of it is placed while the cell is asked again and again and fails.
+	// No part is placed while the cell is asked again and again and fails.
 	seen := len(w.lines("failed"))
 	if err := os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\necho x >>%s/failed\nexit 7\n", w.dir), 0o755); err != nil {
 		t.Fatal(err)

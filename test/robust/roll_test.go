@@ -16,7 +16,7 @@ import (
 type viewer struct {
 	c       *cluster
 	service string
-	shown   map[int32]map[string]bool // index → versions of it that serve
+	shown   map[int32]map[string]bool // index → versions with an instance that serves
 	floor   int64                     // the list has all up to here
 	bad     string
 	lists   int

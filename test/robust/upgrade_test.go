@@ -9,8 +9,8 @@ import (
 )
 
 // TestRollingUpgradeKeepsWork stops and starts every cell and every server in good order, one after the other, as
-// an upgrade does. Kept work (services, one of them exclusive, a task and a batch task) runs on in the same
-// processes, and no copy of it starts anywhere. A cell that leaves such work behind reports that it will be back.
+// an upgrade does. Kept work runs on in the same processes, and no copy starts anywhere: services, one of them
+// exclusive, a task and a batch task. A cell that leaves such work behind reports that it will be back.
 func TestRollingUpgradeKeepsWork(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, nil, 2, 2)

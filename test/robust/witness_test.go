@@ -23,7 +23,7 @@ func newWitness(t *testing.T) *witness {
 	t.Helper()
 	w := &witness{t: t, dir: tempDir(t)}
 	lock := filepath.Join(w.dir, "lock")
-	if err := errors.Join(os.Mkdir(lock, 0o755), os.Chmod(lock, 0o777)); err != nil { // whoever runs the work
+	if err := errors.Join(os.Mkdir(lock, 0o755), os.Chmod(lock, 0o777)); err != nil { // for any user of the work
 		t.Fatal(err)
 	}
 	script := fmt.Sprintf(`#!/bin/sh

@@ -554,7 +554,7 @@ func (x *PlanResponse) GetDomains() []*DomainChange {
 type ApplyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Files []*SpecFile            `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
-	// Remove what the domains have and the files have not.
+	// Remove objects of the domains that are not in the files.
 	Prune         bool   `protobuf:"varint,2,opt,name=prune,proto3" json:"prune,omitempty"`
 	Write         *Write `protobuf:"bytes,3,opt,name=write,proto3" json:"write,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -891,7 +891,7 @@ type Service struct {
 	Failure string `protobuf:"bytes,14,opt,name=failure,proto3" json:"failure,omitempty"`
 	// How many instances of the newest version are healthy, from index 0 on.
 	Healthy int32 `protobuf:"varint,15,opt,name=healthy,proto3" json:"healthy,omitempty"`
-	// How many instances are being stopped, for whatever reason. They do not count as running.
+	// How many instances are being stopped, for any reason. They do not count as running.
 	Stopping int32 `protobuf:"varint,16,opt,name=stopping,proto3" json:"stopping,omitempty"`
 	// How many instances are unconfirmed: the process that runs them is not heard of.
 	Unconfirmed   int32 `protobuf:"varint,17,opt,name=unconfirmed,proto3" json:"unconfirmed,omitempty"`
@@ -1383,11 +1383,11 @@ type Instance struct {
 	// Why it may not be so any more: its cell is not HEALTHY, or was not heard of in this
 	// term. In an event as it is when that is sent, of the newest row.
 	UnconfirmedReason string `protobuf:"bytes,25,opt,name=unconfirmed_reason,json=unconfirmedReason,proto3" json:"unconfirmed_reason,omitempty"`
-	// Where its start hangs, or what of it does not die: START_HANGS or STUCK_KILLING, the
-	// process and the kernel function. Not in events.
+	// Where its start hangs, or the part that does not die: START_HANGS or STUCK_KILLING, the process and the kernel
+	// function. Not in events.
 	Condition string `protobuf:"bytes,26,opt,name=condition,proto3" json:"condition,omitempty"`
-	// It is being stopped, for whatever reason: nothing is routed to it. It is killed at stop_by
-	// at the latest; absent when that is not known yet.
+	// It is being stopped, for any reason: no traffic is routed to it. It is killed at stop_by at the latest; absent
+	// while that time is unknown.
 	Stopping bool                   `protobuf:"varint,27,opt,name=stopping,proto3" json:"stopping,omitempty"`
 	StopBy   *timestamppb.Timestamp `protobuf:"bytes,28,opt,name=stop_by,json=stopBy,proto3" json:"stop_by,omitempty"`
 	// How, where and when this index crashed last, on this cell or another one; crash_reason is that
@@ -1655,7 +1655,7 @@ type ListInstancesRequest struct {
 	State   []string               `protobuf:"bytes,5,rep,name=state,proto3" json:"state,omitempty"`
 	// Every row, not the one resolved row of each index.
 	All bool `protobuf:"varint,6,opt,name=all,proto3" json:"all,omitempty"`
-	// Only what no service owns.
+	// Only objects without a service.
 	Orphans       bool `protobuf:"varint,7,opt,name=orphans,proto3" json:"orphans,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2165,7 +2165,7 @@ type Task struct {
 	RejectionCode string `protobuf:"bytes,25,opt,name=rejection_code,json=rejectionCode,proto3" json:"rejection_code,omitempty"`
 	// As that of an instance, for one that runs.
 	UnconfirmedReason string `protobuf:"bytes,26,opt,name=unconfirmed_reason,json=unconfirmedReason,proto3" json:"unconfirmed_reason,omitempty"`
-	// What holds it up, or that it is being stopped, and why. Not in events.
+	// The cause of its delay, or that it is being stopped, and why. Not in events.
 	Condition string `protobuf:"bytes,27,opt,name=condition,proto3" json:"condition,omitempty"`
 	// Bytes of output that the disk of its cell refused; they are gaps in its logs.
 	OutputLost    int64 `protobuf:"varint,28,opt,name=output_lost,json=outputLost,proto3" json:"output_lost,omitempty"`
@@ -3616,8 +3616,8 @@ type JobNode struct {
 	// ready, running, done, failed, backoff, blocked, stranded, avoided, disabled or absent
 	State string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
 	Cell  string `protobuf:"bytes,4,opt,name=cell,proto3" json:"cell,omitempty"`
-	// Attempts that ended in an error since the last that did not, or since it was told to
-	// run again: what "retries" bounds. 0 of one that is done.
+	// Attempts that ended in an error since the last that did not, or since the last order to run again: "retries"
+	// bounds them. 0 for a node that is done.
 	Errors   int32                  `protobuf:"varint,5,opt,name=errors,proto3" json:"errors,omitempty"`
 	ExitCode int32                  `protobuf:"varint,6,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
 	Signal   int32                  `protobuf:"varint,7,opt,name=signal,proto3" json:"signal,omitempty"`
@@ -3627,14 +3627,14 @@ type JobNode struct {
 	Next       *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=next,proto3" json:"next,omitempty"`
 	Invocation string                 `protobuf:"bytes,11,opt,name=invocation,proto3" json:"invocation,omitempty"`
 	Path       []string               `protobuf:"bytes,12,rep,name=path,proto3" json:"path,omitempty"`
-	// What it reported; only in results.
+	// The data it reported; only in results.
 	Data *structpb.Struct `protobuf:"bytes,13,opt,name=data,proto3" json:"data,omitempty"`
 	// Attempts since then that ended because their cell was lost.
 	Losses int32                  `protobuf:"varint,14,opt,name=losses,proto3" json:"losses,omitempty"`
 	Since  *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=since,proto3" json:"since,omitempty"`
 	// Why a running one may not be so any more, as that of an instance. Not in events.
 	UnconfirmedReason string `protobuf:"bytes,16,opt,name=unconfirmed_reason,json=unconfirmedReason,proto3" json:"unconfirmed_reason,omitempty"`
-	// Of a running one: what holds it up, or that it is being stopped, and why. Not in events.
+	// For a running one: the cause of its delay, or that it is being stopped, and why. Not in events.
 	Condition     string `protobuf:"bytes,17,opt,name=condition,proto3" json:"condition,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4709,7 +4709,7 @@ type Schedule struct {
 	Upcoming []*ScheduleTime `protobuf:"bytes,29,rep,name=upcoming,proto3" json:"upcoming,omitempty"`
 	// With starts signal.
 	Signal *ScheduleSignal `protobuf:"bytes,30,opt,name=signal,proto3" json:"signal,omitempty"`
-	// What the clocks have to do with it: that the wall clock was set, or is behind what is decided.
+	// The effect of the clocks: the wall clock was set, or is behind the decided times.
 	Note          string `protobuf:"bytes,31,opt,name=note,proto3" json:"note,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5087,7 +5087,7 @@ type ScheduleEntry struct {
 	Run string `protobuf:"bytes,7,opt,name=run,proto3" json:"run,omitempty"`
 	// When it was decided.
 	Decided *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=decided,proto3" json:"decided,omitempty"`
-	// What became of the run: of a task while it is kept, of a job when it is the newest run.
+	// The outcome of the run: of a task while it is kept, of a job when it is the newest run.
 	Outcome       string `protobuf:"bytes,9,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5823,7 +5823,7 @@ func (x *RunScheduleRequest) GetWrite() *Write {
 
 type RunScheduleResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What was started; empty when it waits for an earlier run to end (replace).
+	// The started run; empty when it waits for an earlier run to end (replace).
 	Run           string    `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
 	Schedule      *Schedule `protobuf:"bytes,2,opt,name=schedule,proto3" json:"schedule,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -6227,8 +6227,8 @@ type Cell struct {
 	Address string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
 	Zone    string                 `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`
 	Host    string                 `protobuf:"bytes,5,opt,name=host,proto3" json:"host,omitempty"`
-	// NEW, UNHEALTHY, HEALTHY or MUST_DIE; LOST when it is certainly dead, LEFT when it said
-	// deregistration, until a process takes its name; FOREIGN when it belongs to another cluster
+	// NEW, UNHEALTHY, HEALTHY or MUST_DIE; LOST when it is certainly dead, LEFT when it has deregistered, until a
+	// process takes its name; FOREIGN when it belongs to another cluster
 	Session     string                 `protobuf:"bytes,6,opt,name=session,proto3" json:"session,omitempty"`
 	Since       *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`
 	Reason      string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -6249,11 +6249,11 @@ type Cell struct {
 	Build       string                 `protobuf:"bytes,23,opt,name=build,proto3" json:"build,omitempty"`
 	// Set while the cell is drained: it gets no new work.
 	Drain *Drain `protobuf:"bytes,24,opt,name=drain,proto3" json:"drain,omitempty"`
-	// Of a cell that is gone (reason says why): what was done with its work.
+	// For a cell that is gone (reason gives the cause): the handling of its work.
 	Aftermath string `protobuf:"bytes,25,opt,name=aftermath,proto3" json:"aftermath,omitempty"`
 	// Identity of the cluster that a FOREIGN cell belongs to.
 	Cluster string `protobuf:"bytes,26,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	// What runs there and this cluster's store does not know, in words.
+	// Work there that this cluster's store does not know, in words.
 	Unknown       []string `protobuf:"bytes,27,rep,name=unknown,proto3" json:"unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6484,14 +6484,14 @@ type Drain struct {
 	Reason string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	By     string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
 	Since  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
-	// When what is left is ended.
+	// When the rest is ended.
 	Until     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=until,proto3" json:"until,omitempty"`
 	StopBatch bool                   `protobuf:"varint,5,opt,name=stop_batch,json=stopBatch,proto3" json:"stop_batch,omitempty"`
 	// When nothing was left, or the deadline ended the rest; absent before.
 	Ended *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=ended,proto3" json:"ended,omitempty"`
-	// What it waits for now, or what the deadline ended.
+	// The work it waits for now, or that the deadline ended.
 	Waits []string `protobuf:"bytes,7,rep,name=waits,proto3" json:"waits,omitempty"`
-	// Why it is not known what it waits for now: then waits is as last reported. Empty = it is known.
+	// Why the present waits are unknown: then waits is as last reported. Empty = known.
 	Unknown       string `protobuf:"bytes,8,opt,name=unknown,proto3" json:"unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7149,7 +7149,7 @@ func (x *DiscardUnknownRequest) GetWrite() *Write {
 
 type DiscardUnknownResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What was told to end, in words.
+	// The work that got the order to end, in words.
 	Ended         []string `protobuf:"bytes,1,rep,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8262,7 +8262,7 @@ type ShortenStopResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How much work of the subject is to end and has a container.
 	Ending int32 `protobuf:"varint,1,opt,name=ending,proto3" json:"ending,omitempty"`
-	// How much of it is killed after the shorter grace.
+	// How many of them are killed after the shorter grace.
 	Shortened int32 `protobuf:"varint,2,opt,name=shortened,proto3" json:"shortened,omitempty"`
 	// The cells that did not answer.
 	Unreached     []string `protobuf:"bytes,3,rep,name=unreached,proto3" json:"unreached,omitempty"`

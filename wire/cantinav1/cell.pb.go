@@ -1,7 +1,7 @@
 // The calls between leader and cells. Every request names the term of its sender
 // and the cell process that it comes from or is meant for; every answer names the
-// term of the answerer. What each call means, and what its failure, partial
-// failure, delay and replay mean, stands at the types of cantina/worker.
+// term of the answerer. The types of cantina/worker have the meaning of each call,
+// and that of its failure, partial failure, delay and replay.
 //
 // Internal calls never carry an idempotency key: the transport would send them
 // again.
@@ -662,11 +662,11 @@ type CellState struct {
 	// Build of the cell, and how strong its isolation is, in words.
 	Build     string   `protobuf:"bytes,14,opt,name=build,proto3" json:"build,omitempty"`
 	Isolation []string `protobuf:"bytes,15,rep,name=isolation,proto3" json:"isolation,omitempty"`
-	// How long a drain may take when nothing else is said.
+	// The default time limit of a drain.
 	DrainTimeout *durationpb.Duration `protobuf:"bytes,16,opt,name=drain_timeout,json=drainTimeout,proto3" json:"drain_timeout,omitempty"`
-	// The deadline of the drain has ended what was left.
+	// The deadline of the drain has ended the rest.
 	DrainOver bool `protobuf:"varint,17,opt,name=drain_over,json=drainOver,proto3" json:"drain_over,omitempty"`
-	// What the drain waits for, or waited for when its deadline came, in words.
+	// The work the drain waits for, or waited for when its deadline came, in words.
 	DrainWaits []string `protobuf:"bytes,18,rep,name=drain_waits,json=drainWaits,proto3" json:"drain_waits,omitempty"`
 	// Which drain it is: DrainRequest.id.
 	DrainId string `protobuf:"bytes,19,opt,name=drain_id,json=drainId,proto3" json:"drain_id,omitempty"`
@@ -676,7 +676,7 @@ type CellState struct {
 	MostOpenFiles int64 `protobuf:"varint,21,opt,name=most_open_files,json=mostOpenFiles,proto3" json:"most_open_files,omitempty"`
 	// Kinds of isolation that the cell cannot give, with the reason.
 	Withdrawn map[string]string `protobuf:"bytes,22,rep,name=withdrawn,proto3" json:"withdrawn,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Where its instances are reached: with host, it tells machines apart.
+	// The address of its instances: with host, it distinguishes machines.
 	InstanceAddress string `protobuf:"bytes,24,opt,name=instance_address,json=instanceAddress,proto3" json:"instance_address,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -876,12 +876,12 @@ func (x *CellState) GetInstanceAddress() string {
 // A container whose start hangs, or that does not die.
 type Condition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is of: one of instance, task, or job and node.
+	// Its work: one of instance, task, or job and node.
 	Instance string `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
 	Task     string `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
 	Job      string `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
 	Node     string `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
-	// In words for people: what it is, and where it hangs.
+	// In words for people: the kind, and where it hangs.
 	What string `protobuf:"bytes,5,opt,name=what,proto3" json:"what,omitempty"`
 	Text string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
 	// It runs, and the leader's store does not know it: it was started for another
@@ -889,7 +889,7 @@ type Condition struct {
 	Unknown bool `protobuf:"varint,7,opt,name=unknown,proto3" json:"unknown,omitempty"`
 	// Of a task: its uid.
 	Uid string `protobuf:"bytes,8,opt,name=uid,proto3" json:"uid,omitempty"`
-	// Of one that starts: since when it has been at what text says, and what ends its start.
+	// For a start: since when it has been in the phase of text, and the limit of its start.
 	Since *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=since,proto3" json:"since,omitempty"`
 	Limit *durationpb.Duration   `protobuf:"bytes,10,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Of one that starts: why it is still at that.
@@ -1838,15 +1838,15 @@ type RunTask struct {
 	Run   *BatchRun              `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
 	Probe int64                  `protobuf:"varint,2,opt,name=probe,proto3" json:"probe,omitempty"`
 	Beat  int64                  `protobuf:"varint,3,opt,name=beat,proto3" json:"beat,omitempty"`
-	// What to run; absent for a probe. Equal workloads of one call stand once in
-	// RunTasksRequest.workloads: this is the index there, from 1.
+	// The work to run; absent for a probe. Equal workloads of one call stand once in RunTasksRequest.workloads: this
+	// is the index there, from 1.
 	Workload int32 `protobuf:"varint,4,opt,name=workload,proto3" json:"workload,omitempty"`
 	// Environment of this one batch task, stronger than the workload's.
 	Env []*Variable `protobuf:"bytes,5,rep,name=env,proto3" json:"env,omitempty"`
 	// Path, arguments and directory of this one batch task where "{}" made them differ
 	// from the workload's.
 	Program *Run `protobuf:"bytes,6,opt,name=program,proto3" json:"program,omitempty"`
-	// What it takes from the cell.
+	// The resources it takes from the cell.
 	Resources      map[string]int64  `protobuf:"bytes,7,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	Labels         map[string]string `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	IgnoreExitCode bool              `protobuf:"varint,9,opt,name=ignore_exit_code,json=ignoreExitCode,proto3" json:"ignore_exit_code,omitempty"`
@@ -5404,7 +5404,7 @@ func (*LRPEvent_Claimed) Descriptor() ([]byte, []int) {
 type LRPEvent_Started struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Net   *Net                   `protobuf:"bytes,1,opt,name=net,proto3" json:"net,omitempty"`
-	// What the container's labels say; serves when the definition is gone.
+	// The value of the container's labels; used when the definition is gone.
 	Exclusive     bool `protobuf:"varint,2,opt,name=exclusive,proto3" json:"exclusive,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -29,7 +29,7 @@ type LogStream int32
 const (
 	LogStream_LOG_STREAM_STDOUT LogStream = 0
 	LogStream_LOG_STREAM_STDERR LogStream = 1
-	// What the executor says about the container.
+	// The executor's messages on the container.
 	LogStream_LOG_STREAM_EVENT LogStream = 2
 )
 

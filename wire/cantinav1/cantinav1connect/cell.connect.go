@@ -1,7 +1,7 @@
 // The calls between leader and cells. Every request names the term of its sender
 // and the cell process that it comes from or is meant for; every answer names the
-// term of the answerer. What each call means, and what its failure, partial
-// failure, delay and replay mean, stands at the types of cantina/worker.
+// term of the answerer. The types of cantina/worker have the meaning of each call,
+// and that of its failure, partial failure, delay and replay.
 //
 // Internal calls never carry an idempotency key: the transport would send them
 // again.
