@@ -40,7 +40,7 @@ func everywhere(user string) (Workload, []string) {
 			"sidecars[0].emit_progress.action.run", "checks[1].exec", "readiness_checks[0].exec"}
 }
 
-// TestUsersAreLookedAtEverywhere: wherever a program can stand, its user is read.
+// TestUsersAreLookedAtEverywhere: the user of a program is read at each place where a program can stand.
 func TestUsersAreLookedAtEverywhere(t *testing.T) {
 	w, want := everywhere("4294967295")
 	var got []string

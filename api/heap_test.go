@@ -54,8 +54,8 @@ func (f *front) streams(n int, one func(i int, c *api.Client)) {
 	f.conns.Wait()
 }
 
-// TestMemoryIsFreed: of streams that have ended nothing stays, however they ended: by their
-// readers, by a connection that was cut, or with their subject.
+// TestMemoryIsFreed: ended streams leave nothing in memory, for each kind of end: by their readers, by a connection
+// that was cut, or with their subject.
 func TestMemoryIsFreed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("make test runs it, without the race detector")

@@ -443,7 +443,7 @@ func TestRefusals(t *testing.T) {
 	checkBoard(t, b)
 }
 
-// tb is what helpers need of a test, be it a testing.T or a rapid.T.
+// tb is the interface that helpers need of a test: a testing.T or a rapid.T.
 type tb interface {
 	Helper()
 	Fatal(...any)
@@ -464,8 +464,8 @@ func apply(b *Board, us []Update) {
 	}
 }
 
-// TestEndOfALaterInvocationThanIsKnown: the end of an invocation that was not reported yet
-// counts, though the board knows of an earlier one that may run; that one's end does not.
+// TestEndOfALaterInvocationThanIsKnown: the end of an unreported invocation counts, though the board has an earlier
+// one that may run. The end of that earlier one does not count.
 func TestEndOfALaterInvocationThanIsKnown(t *testing.T) {
 	b, err := NewBoard(ForestSpec{Name: "f", Levels: []string{"host"}})
 	if err != nil {

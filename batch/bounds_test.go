@@ -88,7 +88,7 @@ func TestForestsAtTheirBounds(t *testing.T) {
 	}
 }
 
-// TestCountsThatAreKept: a pair holds as many attempts and losses as fit, and does not begin anew.
+// TestCountsThatAreKept: a pair holds as many attempts and losses as fit, and does not begin again at zero.
 func TestCountsThatAreKept(t *testing.T) {
 	b, err := batch.NewBoard(batch.ForestSpec{Name: "f", Levels: []string{"db"}})
 	if err != nil {
@@ -112,8 +112,8 @@ func TestCountsThatAreKept(t *testing.T) {
 	}
 }
 
-// TestBracesAreFilledEverywhere: in each kind of action, in what stands beside the main one, and
-// nothing is copied when there are none.
+// TestBracesAreFilledEverywhere: in each kind of action, and in the parts beside the main one. Nothing is copied
+// when there are none.
 func TestBracesAreFilledEverywhere(t *testing.T) {
 	run := action.Action{Run: &action.Run{Path: "/bin/x", Args: []string{"{}"}}}
 	plain := action.Action{Run: &action.Run{Path: "/bin/x"}}

@@ -10,7 +10,7 @@ import (
 	"cantina/resource"
 )
 
-// TestTimersComeInOrder, however they are set.
+// TestTimersComeInOrder for any order of setting them.
 func TestTimersComeInOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	var q timers

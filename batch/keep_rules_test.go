@@ -101,7 +101,7 @@ func TestRoomIsReservedAfterThirtySeconds(t *testing.T) {
 	p.ends("narrow:c").starts("wide:a").kept("")
 	p.at(40_000).ends("wide:a").starts("wide:b").ends("wide:b").starts("wide:c").ends("wide:c")
 	p.ends("narrow:e").starts("").at(69_999).starts("").kept("")
-	p.at(70_000).starts("").kept("wide:d") // it waited anew since its last start
+	p.at(70_000).starts("").kept("wide:d") // it has waited since its last start
 }
 
 // TestRoomIsReservedForTheOneThatWaitsLongest; of those that wait equally long the first by name.

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestLayersOfJobs: jobs in layers, each of which depends on all of the layer before, are looked
-// at in time that does not multiply from layer to layer.
+// TestLayersOfJobs: in layers of jobs, each job depends on all jobs of the layer before. The time of a visit does
+// not multiply from layer to layer.
 func TestLayersOfJobs(t *testing.T) {
 	const wide = 10
 	layers := 30

@@ -128,7 +128,7 @@ func TestDecisionsEqualBruteForce(t *testing.T) {
 	})
 }
 
-// fataler is what checks need of a test.
+// fataler is the interface that checks need of a test.
 type fataler interface{ Fatalf(string, ...any) }
 
 // bruteForce is Bistro's scheduler: walk over all jobs, scan all their nodes, check

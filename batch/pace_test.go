@@ -91,7 +91,7 @@ func TestTheStatusOfTheProgramIsReported(t *testing.T) {
 		start(t, b, b.Pick(4), &n)
 		r := Judge(c.end, []byte(c.text), c.ignore)
 		finish(t, b, k, r)
-		for _, reason := range []string{r.Reason, ""} { // the board alone does not know it
+		for _, reason := range []string{r.Reason, ""} { // the board alone cannot know it
 			why, err := b.Explain(k, reason, 0)
 			got, _, _ := strings.Cut(lines(why), "; cantina")
 			if err != nil || reason != "" && got != c.want || reason == "" && strings.Contains(got, "exit code 0") {

@@ -44,7 +44,7 @@ func TestRemovedJobRunsOnANodeThatLeft(t *testing.T) {
 	}
 }
 
-// TestTimersOfALargerForest mean nothing in a smaller one, in which the nodes have other numbers.
+// TestTimersOfALargerForest have no effect in a smaller one, in which the nodes have other numbers.
 func TestTimersOfALargerForest(t *testing.T) {
 	b := smaller(t)
 	if at, ok := b.NextDue(); ok {

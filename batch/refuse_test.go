@@ -144,7 +144,7 @@ func TestPickedAndRunning(t *testing.T) {
 	}
 }
 
-// TestAnUnknownJob for those who ask.
+// TestAnUnknownJob is not found; an invalid forest is an error.
 func TestAnUnknownJob(t *testing.T) {
 	b := pairs(t)
 	put(t, b, Job{Name: "j"})

@@ -6,8 +6,8 @@ import (
 	"cantina/fence"
 )
 
-// TestRoundRobinGoesOnWhereItWas: each pick begins after the job that started last, so that the
-// first names do not get all the slots that come free one by one.
+// TestRoundRobinGoesOnWhereItWas: each pick begins after the job that started last. So the first names do not get
+// all slots that become free one by one.
 func TestRoundRobinGoesOnWhereItWas(t *testing.T) {
 	b := twoHosts(t)
 	for _, name := range []string{"a", "b", "c"} {
@@ -37,8 +37,8 @@ func TestATurnOutlivesItsJob(t *testing.T) {
 	}
 }
 
-// TestRetriedBeginsAnew: attempts and losses begin anew, so that it takes as many as the first
-// time to fail again.
+// TestRetriedBeginsAnew: attempts and losses restart at zero, so that it takes as many as the first time to fail
+// again.
 func TestRetriedBeginsAnew(t *testing.T) {
 	rules := Rules{Next: NextBackoff{Seconds: 1}, Retries: 1}
 	fail := func(s Status, r Report) (Status, int) {
@@ -101,7 +101,7 @@ func TestAClockThatGoesBack(t *testing.T) {
 	}
 }
 
-// TestATimerOfARemovedJobOrNode means nothing: its job was deleted, or its node has left.
+// TestATimerOfARemovedJobOrNode has no effect: its job was deleted, or its node has left.
 func TestATimerOfARemovedJobOrNode(t *testing.T) {
 	for name, gone := range map[string]func(b *Board){
 		"the job": func(b *Board) { b.Delete("a") },

@@ -99,7 +99,8 @@ func TestEveryTaskIsExplained(t *testing.T) {
 	}
 }
 
-// TestCrashesInWords: how often, and how, where and when the last one was, wherever it runs now.
+// TestCrashesInWords has the number of crashes, and the cause, place and time of the last one, for any present
+// cell.
 func TestCrashesInWords(t *testing.T) {
 	at := time.Unix(1e9, 0).UTC()
 	last := lrp.LastCrash{Reason: "exit status 1", Cell: "c1", At: at}
@@ -155,7 +156,7 @@ func TestStoppingInstancesAreShown(t *testing.T) {
 	}
 }
 
-// TestAStaleDomainIsAReasonOnlyForKeptInstances: a service that is as wanted names none.
+// TestAStaleDomainIsAReasonOnlyForKeptInstances: a service that is as desired does not name it.
 func TestAStaleDomainIsAReasonOnlyForKeptInstances(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.kept()

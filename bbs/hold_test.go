@@ -89,9 +89,9 @@ func TestAStaleTermBeginsWithoutAsking(t *testing.T) {
 	})
 }
 
-// TestReportedContainersHaveTheirRows: rows of a store that went back have an exclusive instance as waiting, or as
-// another one on another cell, and a task as waiting, although a cell has the containers, which may survive KILL.
-// The report of the cell gives them their rows, so that the end of the wait places none of them again.
+// TestReportedContainersHaveTheirRows: a store went back. Its rows have an exclusive instance as waiting, or as
+// another one on another cell, and a task as waiting. Yet a cell has the containers, which may survive KILL. The
+// report of the cell gives them their rows, so that the end of the wait places none of them again.
 func TestReportedContainersHaveTheirRows(t *testing.T) {
 	for name, elsewhere := range map[string]bool{"waiting": false, "on another cell": true} {
 		t.Run(name, func(t *testing.T) {

@@ -77,9 +77,8 @@ func TestALargeApplyKeepsItsKey(t *testing.T) {
 	})
 }
 
-// TestALargeApplyIsWholeOrNothing: wherever the leader dies, the next one has all
-// of a promised application, with its key and the rows of the other owner, who reads
-// them as they will be.
+// TestALargeApplyIsWholeOrNothing: for each moment of the leader's death, the next one has all of a promised
+// application, with its key. It also has the rows of the other owner, whose readers see them as they will be.
 func TestALargeApplyIsWholeOrNothing(t *testing.T) {
 	var d dying
 	whole := 0

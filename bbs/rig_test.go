@@ -159,7 +159,7 @@ func (r *rig) newID() string {
 	return fmt.Sprintf("%032x", r.ids)
 }
 
-// Request collects what needs a place.
+// Request collects the work that needs placement.
 func (r *rig) Request(lrps []LRPWant, tasks []TaskWant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

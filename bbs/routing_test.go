@@ -156,9 +156,8 @@ func (r *rig) back(cell string) {
 	}
 }
 
-// TestARoutingConsumerNeverLosesAnIndex is the order of events: over suspicion and its
-// end, replacement, evacuation, rollouts and takings-back, with a consumer whose
-// connection breaks at any event.
+// TestARoutingConsumerNeverLosesAnIndex is the order of events over suspicion and its end, replacement, evacuation,
+// rollouts and rollbacks. The connection of the consumer breaks at any event.
 func TestARoutingConsumerNeverLosesAnIndex(t *testing.T) {
 	for seed := range uint64(30) {
 		inBubble(t, func(t *testing.T, r *rig) {

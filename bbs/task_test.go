@@ -101,8 +101,8 @@ func TestACancelledTaskIsDeletedWhenItsContainerIsGone(t *testing.T) {
 	}
 }
 
-// TestFiftyCallsWithOneKey is what users report of tokens that are checked in the
-// handler: one run, fifty equal answers.
+// TestFiftyCallsWithOneKey covers a fault that users report of tokens checked in the handler: one run, fifty equal
+// answers.
 func TestFiftyCallsWithOneKey(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		def := task.Definition{Workload: runs("/bin/true")}

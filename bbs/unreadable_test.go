@@ -404,7 +404,7 @@ func TestCorruptRowsAreQuarantined(t *testing.T) {
 		if _, err := r.b.Apply(t.Context(), plan.Application{Domain: "d", Services: []lrp.Desired{ghost}}, plan.Write{}, nil); !errors.Is(err, fault.ErrQuarantined) {
 			t.Fatalf("applied over it: %v", err)
 		}
-		// Dropped: the index is made anew.
+		// Dropped: the index is made again.
 		done := make(chan error, 1)
 		if err := r.b.Release(IndexRow(k0), false, nil, func(_ int64, err error) { done <- err }); err != nil {
 			t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"cantina/worker"
 )
 
-// hooked is an executor at whose calls something else may happen, once.
+// hooked is an executor that runs a hook at one of its calls, once.
 type hooked struct {
 	Executor
 

@@ -301,8 +301,8 @@ func TestARowWithoutContainerIsRemovedAtTheNextPoll(t *testing.T) {
 	})
 }
 
-// TestARowOfAnotherProcessIsLeftAlone: an exclusive instance may run on another machine under
-// this cell's name; only the leader knows when it is dead.
+// TestARowOfAnotherProcessIsLeftAlone: an exclusive instance may run on another machine under this cell's name.
+// Only the leader can determine when it is dead.
 func TestARowOfAnotherProcessIsLeftAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		key := w.desire()

@@ -80,7 +80,7 @@ func TestOrdersThatOvertakeOneAnother(t *testing.T) {
 }
 
 // TestADrainEndsAtItsDeadline: the rest ends within a moment of the deadline, also before the next poll, and the
-// cell reports the work it waited for. A repeated order changes nothing; a different drain begins anew.
+// cell reports the work it waited for. A repeated order changes nothing; a different drain starts over.
 func TestADrainEndsAtItsDeadline(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.runBatch(1, sleeper("1h"))

@@ -48,8 +48,8 @@ func (w *world) poll() {
 	synctest.Wait()
 }
 
-// TestAnInstanceThatCannotBeStarted gives its row and its room back, so that it is placed anew,
-// also when the leader does not hear so at once.
+// TestAnInstanceThatCannotBeStarted returns its row and its room, so that it is placed again. This also holds when
+// the report reaches the leader late.
 func TestAnInstanceThatCannotBeStarted(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		key := w.desire()
@@ -87,8 +87,8 @@ func TestATaskThatCannotBeStarted(t *testing.T) {
 	})
 }
 
-// TestTheReasonOfAFailedStartIsNotLost: a leader that does not answer when the start fails hears
-// the reason later, and not that the container is gone.
+// TestTheReasonOfAFailedStartIsNotLost: a leader that does not answer when the start fails gets the reason later,
+// and not a report that the container is gone.
 func TestTheReasonOfAFailedStartIsNotLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.desireTask("t1")
@@ -177,7 +177,7 @@ func TestAResultFileThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestAStartThatIsRefusedForGood ends the container: somebody else has the row.
+// TestAStartThatIsRefusedForGood ends the container: another instance has the row.
 func TestAStartThatIsRefusedForGood(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		key := w.desire()

@@ -45,7 +45,7 @@ func TestCellWithoutLeaderLeavesAtOnce(t *testing.T) {
 	})
 }
 
-// TestAnEndedCellNamesTheRemedy: the leader's word, the cell and what to do, once each.
+// TestAnEndedCellNamesTheRemedy: the error has the leader's reason, the cell and the remedy, once each.
 func TestAnEndedCellNamesTheRemedy(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

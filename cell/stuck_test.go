@@ -14,7 +14,7 @@ import (
 	"cantina/worker"
 )
 
-// inherited is an executor all of whose containers an earlier process has left.
+// inherited is an executor whose containers all come from an earlier process.
 type inherited struct{ Simulated }
 
 func (e inherited) List() []executor.Container {

@@ -97,7 +97,7 @@ func TestGroupLife(t *testing.T) {
 	})
 }
 
-// remove gives a group back whose last process is just going.
+// remove deletes a group whose last process is just ending.
 func remove(t *testing.T, g *Group) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; {

@@ -11,8 +11,8 @@ import (
 	"cantina/cron"
 )
 
-// TestAnItemThatIsOver has no more matches, in zones east of UTC too whose clocks never change
-// again, and at times behind all others.
+// TestAnItemThatIsOver has no more matches. This includes zones east of UTC whose clocks never change again, and
+// times behind all others.
 func TestAnItemThatIsOver(t *testing.T) {
 	it, err := cron.ParseJSON([]byte(`{"minute":0,"hour":0,"year":2026` + fixes))
 	must(t, err)
@@ -36,8 +36,8 @@ func TestAnItemThatIsOver(t *testing.T) {
 	}
 }
 
-// TestARangeOfOne is its one number, of an epoch too; one that ends before its start also, but only
-// for who asks before it.
+// TestARangeOfOne is its one number, also for an epoch. A range that ends before its start matches too, but only
+// for a query before it.
 func TestARangeOfOne(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"start":10,"end":10}`: "at 10 and before", `{"start":10,"end":9}`: "before 10",
@@ -226,7 +226,7 @@ func TestEachPlaceOfAWeekdayExists(t *testing.T) {
 	}
 }
 
-// TestAnErrorNamesItsPlace, however short its name is.
+// TestAnErrorNamesItsPlace for names of any length.
 func TestAnErrorNamesItsPlace(t *testing.T) {
 	for text, want := range map[string]string{`{"x":1` + fixes: "x: unknown key", `3`: "3 is not an object"} {
 		if _, err := cron.ParseJSON([]byte(text)); err == nil || err.Error() != want {

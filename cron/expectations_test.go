@@ -180,7 +180,7 @@ func TestB06TimeInsideTheGap(t *testing.T) {
 	}
 }
 
-// quickest is what f takes when nothing else has the processor: the least of some tries.
+// quickest returns the time of f on an idle processor: the least of some tries.
 func quickest(f func()) time.Duration {
 	least := time.Hour
 	for range 20 {

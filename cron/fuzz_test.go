@@ -8,7 +8,7 @@ import (
 	"cantina/cron"
 )
 
-// sane checks what must hold of any item that a parser lets through.
+// sane checks the invariants of any item that a parser accepts.
 func sane(t *testing.T, it *cron.Item, loc *time.Location, text string) {
 	if it.Words() == "" || it.String() == "" {
 		t.Errorf("%q has no words", text)

@@ -36,9 +36,8 @@ func madeZone(t testing.TB, first int32, changes []int64, offsets []int32) *time
 	return loc
 }
 
-// TestOddZonesAgainstTheObserver draws zones that change their mind: several changes of the offset
-// within days or hours of each other, so that a label is shown three times, or is missing at one
-// border and shown by the next.
+// TestOddZonesAgainstTheObserver draws zones with several changes of the offset within days or hours of each other.
+// A label is thus shown three times, or is missing at one border and shown by the next.
 func TestOddZonesAgainstTheObserver(t *testing.T) {
 	setChecks(t, 400, 5000)
 	rapid.Check(t, func(rt *rapid.T) {

@@ -229,7 +229,7 @@ func (w *walk) fires(p pattern) []int64 {
 func (w *walk) check(p pattern, loc *time.Location) error {
 	it, err := p.item(loc)
 	if errors.Is(err, cron.ErrImpossible) || errors.Is(err, cron.ErrNeverMatches) {
-		return nil // the oracle knows only windows; other tests cover these
+		return nil // the oracle has only windows; other tests cover these
 	}
 	if err != nil {
 		return err

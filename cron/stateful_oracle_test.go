@@ -79,8 +79,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// reached is a moment of which the oracle knows up to which local time everything
-// has been decided.
+// reached is a moment with a local time up to which everything has been decided.
 type reached struct{ at, label int64 }
 
 // oracle decides from the whole history of one run: every place that time has
@@ -179,7 +178,7 @@ func (o *oracle) poll(zone int, t int64) (fires []int64, tooOld int64) {
 	panic("the world ends too early")
 }
 
-// disruption is one thing that happens to a machine.
+// disruption is an event of a machine, such as a clock step.
 type disruption struct {
 	Kind string
 	Secs int64

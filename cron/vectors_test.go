@@ -184,7 +184,7 @@ func conversion(t *testing.T, v vector, zones *zone.Loader) {
 	}
 }
 
-// node is what Bistro's add_time fetcher makes of a firing.
+// node is the result of Bistro's add_time fetcher for a firing.
 type node struct {
 	Time    int64    `json:"time"`
 	Enabled bool     `json:"enabled"`

@@ -25,7 +25,7 @@ var leavings = map[string]string{
 	"hangs and ignores TERM": `trap "" TERM; setsid sleep 1000.%[1]s & while :; do sleep 1001.%[1]s; done`,
 }
 
-// alike are the processes of the machine whose arguments end like this.
+// alike returns the processes of the machine whose arguments end like this.
 func alike(t testing.TB, mark string) []int {
 	t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*")

@@ -73,8 +73,8 @@ func TestDeadlineIsHeldAllThrough(t *testing.T) {
 	}
 }
 
-// TestOldReapersAreReplaced: when a reaper of this process holds the deadlines, no older one
-// does, however many processes have come and gone without one.
+// TestOldReapersAreReplaced: when a reaper of this process holds the deadlines, no older one does, after any number
+// of processes without a reaper.
 func TestOldReapersAreReplaced(t *testing.T) {
 	dataDir, dir := tempDir(t), tempDir(t)
 	c := startCell(t, script{Dir: dataDir, Deadline: 4 * time.Second, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})

@@ -519,7 +519,7 @@ func pidfdOf(id procid.Identity) (int, error) {
 	return int(fd), nil
 }
 
-// waiters hands each completed container to the one who expects it.
+// waiters passes each completed container to its waiting caller.
 type waiters struct {
 	mu   sync.Mutex
 	want map[string]chan Container

@@ -27,7 +27,7 @@ import (
 	"cantina/logstore"
 )
 
-// churned is an executor whose containers come and go, each under a name of its own.
+// churned is an executor whose containers start and end, each under a name of its own.
 type churned struct {
 	*Executor
 	t    *testing.T
@@ -75,8 +75,8 @@ func (c *churned) awaitDrivers() {
 	}
 }
 
-// TestMemoryIsFreed: of containers that are gone nothing stays in the cell's memory,
-// however they were made, how they ended, and who looked at them meanwhile.
+// TestMemoryIsFreed: removed containers leave nothing in the cell's memory. It covers each way to make, to end and
+// to read them.
 func TestMemoryIsFreed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("make test runs it")
@@ -192,7 +192,7 @@ func ended(c *churned) heaptest.Config {
 	}}
 }
 
-// downloads are of files that no other container wants; the cache has room for a few.
+// downloads are files that no other container uses; the cache has room for a few.
 func downloads(c *churned) heaptest.Config {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", `"`+r.URL.Path+`"`)

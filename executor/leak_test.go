@@ -289,8 +289,8 @@ func TestDeleteInDelegateMode(t *testing.T) {
 	}
 }
 
-// TestReaperForgetsEndedProcesses: a kill that was handed to the reaper does not reach a
-// later container of the same id, also through a reaper that was started again.
+// TestReaperForgetsEndedProcesses: a kill that was passed to the reaper does not reach a later container of the
+// same id, also through a restarted reaper.
 func TestReaperForgetsEndedProcesses(t *testing.T) {
 	e := testExecutor(t, nil)
 	needGroups(t, e)
@@ -340,7 +340,7 @@ func TestKillTargets(t *testing.T) {
 		for n := range strings.FieldsSeq(want) {
 			awaitFile(t, filepath.Join(dir, n))
 		}
-		tick, stop := timer(150 * time.Millisecond) // for what should not come; while the main process is there nothing is left over
+		tick, stop := timer(150 * time.Millisecond) // no event may come; while the main process is there nothing is left over
 		<-tick
 		stop()
 		var got []string

@@ -90,7 +90,7 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// TestExpiryIsOfReservationsAlone: one whose start came, or whose end was asked for, does not expire.
+// TestExpiryIsOfReservationsAlone: a reservation with a start, or with a requested end, does not expire.
 func TestExpiryIsOfReservationsAlone(t *testing.T) {
 	for _, l := range []lifecycle{{state: Initializing}, {ask: askStop}, {state: Completed}} {
 		if was := l; l.expire() || !reflect.DeepEqual(was, l) {

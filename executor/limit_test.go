@@ -17,7 +17,7 @@ import (
 	"cantina/resource"
 )
 
-// needLimit skips a test whose limit nothing enforces here.
+// needLimit skips a test if nothing enforces the limit here.
 func needLimit(t testing.TB, e *Executor, name string) {
 	t.Helper()
 	needGroups(t, e)
@@ -36,7 +36,7 @@ func TestOutOfMemoryIsReported(t *testing.T) {
 	needLimit(t, e, "memory")
 	s := sh(hog)
 	s.Workload.Resources = resource.Amounts{resource.MemoryMB: 32}
-	for i := range 3 { // the counters of a pooled slot start anew
+	for i := range 3 { // the counters of a pooled slot restart at zero
 		c := launch(t, e, fmt.Sprint("oom", i), s)
 		r := c.Result
 		if r.OOM == nil || r.OOM.Limit != 32<<20 || r.OOM.Peak < 20<<20 || r.OOM.Kills != 1 || r.Signal != 9 || !strings.Contains(r.Reason, "out of memory") {

@@ -72,8 +72,8 @@ func TestTheVerdictOutlivesAKilledCell(t *testing.T) {
 	}
 }
 
-// TestADecidedEndOutlivesAKilledCell: a cell gets KILL while the programs are ended that are left
-// of a tree whose outcome is decided, or that is over its time.
+// TestADecidedEndOutlivesAKilledCell: a cell gets KILL while it ends the remaining programs of a tree whose outcome
+// is decided, or that is over its time limit.
 func TestADecidedEndOutlivesAKilledCell(t *testing.T) {
 	ignoresTerm := sh(`trap '' TERM; while :; do sleep 1; done`).Workload.Action
 	fails := sh("sleep 0.3; exit 4").Workload.Action
@@ -145,7 +145,7 @@ func TestAnUnreportedEndOutlivesTheCell(t *testing.T) {
 			t.Parallel()
 			dataDir := tempDir(t)
 			end(t, dataDir)
-			for range 2 { // the second successor knows it too
+			for range 2 { // the second successor has it too
 				e, stop := runExecutor(t, testConfig(dataDir))
 				r := await(t, e, "x", completed).Result
 				if out, err := e.ResultFile("x"); r.ExitCode != 3 || string(r.Status) != "written" || string(out) != "result\n" || err != nil {

@@ -132,8 +132,8 @@ func TestReaperIsRestarted(t *testing.T) {
 	}
 }
 
-// TestNextReaperOpensClosedClasses: a reaper freezes the classes that it has closed; when
-// it ends, however, starts go on with the next one, and do not hang.
+// TestNextReaperOpensClosedClasses: a reaper freezes the classes that it has closed. When it ends, starts go on
+// with the next one, and do not hang.
 func TestNextReaperOpensClosedClasses(t *testing.T) {
 	e := testExecutor(t, nil)
 	needGroups(t, e)

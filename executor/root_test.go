@@ -98,8 +98,8 @@ func TestRootSecrets(t *testing.T) {
 	}
 }
 
-// TestRootStop: the stop signal comes once, its handler runs, and what makes a session
-// of its own is ended too; likewise with each destination, and without a handler.
+// TestRootStop: the stop signal comes once, its handler runs, and processes in a session of their own are ended
+// too. This holds with each destination, and without a handler.
 func TestRootStop(t *testing.T) {
 	e, root := rootExecutor(t)
 	const script = "trap 'echo term; n=1' TERM; (trap '' TERM; exec sleep 1000) & echo up; n=0; while test $n = 0; do wait; done; exit 0"
@@ -166,8 +166,8 @@ func TestRootLimits(t *testing.T) {
 	}
 }
 
-// TestRootTree: several programs share a root, checks and exec join the program, files
-// are copied out of its root, and a network of its own is one.
+// TestRootTree: several programs share a root, checks and exec join the program, and files are copied out of its
+// root. A network of its own is a private one.
 func TestRootTree(t *testing.T) {
 	e, root := rootExecutor(t)
 	s := root("cat /from-setup; ls /proc; echo up; cat /proc/net/dev; sleep 1000")

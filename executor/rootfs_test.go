@@ -27,7 +27,7 @@ import (
 	"cantina/logstore"
 )
 
-// layer makes a layer of an image from what fill writes.
+// layer makes a layer of an image from the files that fill writes.
 func layer(t *testing.T, fill func(w *tar.Writer) error) v1.Layer {
 	t.Helper()
 	var b bytes.Buffer

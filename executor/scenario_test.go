@@ -60,8 +60,8 @@ func TestSignalsAroundTheEnd(t *testing.T) {
 	}
 }
 
-// TestManyRunAtOnce: ten containers run beside one another, however few threads start
-// them: each waits for all. (Bistro, Test scenarios: 10 tasks on 2 threads.)
+// TestManyRunAtOnce: ten containers run beside one another with any number of starting threads: each waits for all.
+// (Bistro, Test scenarios: 10 tasks on 2 threads.)
 func TestManyRunAtOnce(t *testing.T) {
 	e := testExecutor(t, nil)
 	dir := tempDir(t)

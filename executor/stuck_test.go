@@ -14,9 +14,8 @@ import (
 	"cantina/resource"
 )
 
-// hang puts a process into a frozen group of the v1 freezer, where not even KILL
-// reaches it: the stand-in for one that hangs in the kernel. It returns what lets
-// it go.
+// hang puts a process into a frozen group of the v1 freezer, where not even KILL reaches it: the stand-in for one
+// that hangs in the kernel. It returns a function that releases it.
 func hang(t *testing.T, pid int) func() {
 	t.Helper()
 	host, err := cgroup.Detect()

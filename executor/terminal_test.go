@@ -90,7 +90,7 @@ func TestCtrlCEndsEverything(t *testing.T) {
 						t.Errorf("cell: %v", err)
 					}
 				case <-again.C:
-					if tc.second { // one that comes before the first was heard is none
+					if tc.second { // one that comes before the first was handled is none
 						tc.send(cmd, tty)
 					}
 				case <-limit:

@@ -9,8 +9,8 @@ import (
 	"cantina/action"
 )
 
-// TestDelegatedKillAtTheEndOfTheCell: a container that leaves KILL to the reaper and heeds no
-// signal does not hold the cell up for ever, whether it ends in order or at once.
+// TestDelegatedKillAtTheEndOfTheCell: a container that leaves KILL to the reaper and ignores signals does not delay
+// the cell for ever, for an orderly end and for a sudden one.
 func TestDelegatedKillAtTheEndOfTheCell(t *testing.T) {
 	for name, mode := range map[string]CgroupMode{"v2": CgroupAuto, "none": CgroupNone} {
 		for _, abort := range []bool{false, true} {

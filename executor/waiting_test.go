@@ -10,8 +10,8 @@ import (
 	"cantina/action"
 )
 
-// TestWaitingForHealthChecksIsAPhase: it has how the latest attempt failed, it is an event when it
-// takes long and when the reason changes, seldom, and it is over when the container is RUNNING.
+// TestWaitingForHealthChecksIsAPhase: it has the failure of the latest attempt. It is an event when it takes long
+// and when the reason changes, seldom. It is over when the container is RUNNING.
 func TestWaitingForHealthChecksIsAPhase(t *testing.T) {
 	probe := func(dataDir string) *action.Run {
 		return sh("cd " + dataDir + "; test -e ok && exit 0; cat why; exit 4").Workload.Action.Run

@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// TestCredentials: a registry that wants a password is asked with that of the file,
-// also with one that was changed since; the password is in no error and no log.
+// TestCredentials: a registry that requires a password gets the one in the file, also after a change of the file.
+// The password is in no error and no log.
 func TestCredentials(t *testing.T) {
 	const user, password = "puller", "s3cret-of-the-registry"
 	open := false

@@ -84,9 +84,9 @@ func goneCell(t *testing.T, v view, name string) api.Cell {
 	return c
 }
 
-// TestTheEndOfACellIsReported: each kind of end of a cell leaves its name, its time, the reason,
-// and the handling of its work, in the list, in explain and in the events; status names lost
-// cells. A process that takes the name removes it.
+// TestTheEndOfACellIsReported: each kind of end of a cell leaves its name, its time, the reason, and the handling
+// of its work. They are in the list, in explain and in the events; status names lost cells. A process that takes
+// the name removes it.
 func TestTheEndOfACellIsReported(t *testing.T) {
 	ways := map[string]struct {
 		word, why string

@@ -104,8 +104,8 @@ func (o obedient) RunTasks(_ context.Context, items []cell.RunItem) ([]worker.Ru
 
 func (obedient) RequestSuicide(context.Context, worker.Suicide) error { return nil }
 
-// TestBatchTasksOfASilentCellAreDoubted: job nodes, explain and status mark a batch task whose
-// cell is not in order, and for one on a lost cell the maximum time before it starts elsewhere.
+// TestBatchTasksOfASilentCellAreDoubted: job nodes, explain and status mark a batch task whose cell is not in
+// order. For one on a lost cell they show the maximum time before it starts elsewhere.
 func TestBatchTasksOfASilentCellAreDoubted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)

@@ -78,7 +78,7 @@ func texts(lines []Line) []string {
 	return out
 }
 
-// all pages through everything that q wants, forward.
+// all pages through all entries of q, forward.
 func all(t testing.TB, st *Store, q Query) []Line {
 	t.Helper()
 	var out []Line

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestEndedSourceIsReadWhole: an append of another source that takes long hides nothing
-// of one that has ended, neither from a query nor from a follower until the end.
+// TestEndedSourceIsReadWhole: a long append of another source hides nothing of an ended one, neither from a query
+// nor from a follower until the end.
 func TestEndedSourceIsReadWhole(t *testing.T) {
 	st, err := Open(t.TempDir(), Config{})
 	if err != nil {

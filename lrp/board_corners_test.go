@@ -87,8 +87,8 @@ func TestADeletedServiceLeavesItsCopies(t *testing.T) {
 	}
 }
 
-// TestRangesThatChange: an index that is wanted now and has a copy only is created, and one that is
-// not wanted any more is stopped by the next pass, also if the change itself did not do so.
+// TestRangesThatChange: an index that is wanted now and has only a copy is created. An unwanted index is stopped by
+// the next pass, also if the change itself did not do so.
 func TestRangesThatChange(t *testing.T) {
 	b := boardOf(t, 2, plainService)
 	b.PutIndex(rowAt(t, key0, "RUNNING self"))

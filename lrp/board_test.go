@@ -140,8 +140,8 @@ func TestHealthyUnderANewLeader(t *testing.T) {
 	check("its cell is dead", 0, 0, false, time.Time{})
 }
 
-// TestARolloutWaitsForCellsUnderANewLeader: the oldest instances stay until the cell of the new
-// ones has been heard, however long those have been in the store.
+// TestARolloutWaitsForCellsUnderANewLeader: the oldest instances stay until the cell of the new ones has reported,
+// for any age of the new rows.
 func TestARolloutWaitsForCellsUnderANewLeader(t *testing.T) {
 	w := newWorld(t)
 	d := Desired{Instances: 2, Workload: checked(), Rollout: RolloutPolicy{Batch: 2}}

@@ -83,8 +83,8 @@ func TestReasonsOfAnEvacuation(t *testing.T) {
 	}
 }
 
-// TestChangesOfSeveralSteps: an ordinary row that no instance held goes on as the same row unless it
-// is tried anew, and is no copy of the index.
+// TestChangesOfSeveralSteps: an ordinary row that no instance held goes on as the same row unless it is tried
+// again, and is no copy of the index.
 func TestChangesOfSeveralSteps(t *testing.T) {
 	row := func(words string) Index { return Index{Key: key0, Ordinary: rowOf(t, words)} }
 	beside := func(words string, c *Actual) Index {
@@ -135,8 +135,8 @@ func TestChangesOfSeveralSteps(t *testing.T) {
 	}
 }
 
-// TestWhereTheTurnIs: with the change of the row that is shown, however many others change; with the
-// first one when that did not change, with the last one when nothing is shown any more.
+// TestWhereTheTurnIs: with the change of the row that is shown, among any number of others. If that row did not
+// change, it is with the first change, and with the last when no row is shown any more.
 func TestWhereTheTurnIs(t *testing.T) {
 	copied := copyOf("other")
 	for name, c := range map[string]struct {

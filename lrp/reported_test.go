@@ -57,8 +57,8 @@ func TestReportedContainersComeFirst(t *testing.T) {
 	}
 }
 
-// TestReportedWithoutAnEvent: a row that could not be read when the container was reported, and is there again, is
-// claimed by no other container, and the next repetition of its request gives it to the one that was reported.
+// TestReportedWithoutAnEvent: a row was unreadable when its container was reported, and is readable again. No other
+// container claims it, and the next repetition of its request gives it to the reported one.
 func TestReportedWithoutAnEvent(t *testing.T) {
 	env := wantedEnv()
 	env.Eligible, env.Reported = true, []Identity{beta}

@@ -262,7 +262,7 @@ func TestALoadedRowStaysSo(t *testing.T) {
 	}
 }
 
-// TestCauseAndTop are what Roll reads of the rows.
+// TestCauseAndTop are the values that Roll reads of the rows.
 func TestCauseAndTop(t *testing.T) {
 	b := boardOf(t, 3, plainService)
 	for i, a := range []*Actual{rowOf(t, "RUNNING self"), rowWith(t, "CRASHED", func(a *Actual) { a.CrashReason = "exit status 1" }), rowOf(t, "UNCLAIMED+error"), rowOf(t, "UNCLAIMED")} {

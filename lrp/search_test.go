@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// The exhaustive search: every interleaving of a small world in which cells are
-// emptied. One index, two or three cells, calls that are lost, whose answers are
-// lost, that are delivered late or twice, containers that crash.
+// The exhaustive search visits every interleaving of a small world in which cells are drained. It has one index and
+// two or three cells. Calls and their answers are lost, delivered late or twice, and containers crash.
 
 // cellWorld is one cell of the search: at most one container for the index.
 type cellWorld struct {
@@ -436,9 +435,8 @@ func (s *search) checkEdge(st, n *searchState, crashFree bool) {
 	}
 }
 
-// comesRight: when nothing is lost any more and a cell has room, then within some
-// rounds one instance runs, on a cell that is not drained, and nothing else is left
-// (I14 and "an evacuated index is never without a running instance").
+// comesRight: no call is lost any more and a cell has room. Then within some rounds one instance runs, on a cell
+// that is not drained, and nothing else is left (I14 and "an evacuated index is never without a running instance").
 func (s *search) comesRight(st searchState) {
 	var path []string
 	st.late, st.crashes, st.drains, st.silences, st.flips = nil, 0, 0, 0, 0

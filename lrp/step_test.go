@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestAllowedTransitions is the table of who may take an ordinary row where. The
-// words are those of the test tables; "refused" is an error that changes nothing.
+// TestAllowedTransitions is the table of the permitted changes of an ordinary row, by instance. The words are those
+// of the test tables; "refused" is an error that changes nothing.
 func TestAllowedTransitions(t *testing.T) {
 	claim, start := Event(Claim{By: alpha}), Event(Start{By: alpha, Net: netA, Service: svc})
 	crash, remove := Event(Crash{By: alpha, Reason: "r"}), Event(Remove{By: alpha})
@@ -214,7 +214,7 @@ func TestSuspect(t *testing.T) {
 	if twice.Suspect == nil || words(twice.Ordinary) != "UNCLAIMED" {
 		t.Errorf("twice: %+v", twice)
 	}
-	// The suspect itself speaks: nothing changes; it crashes or stops: it goes.
+	// The suspect itself reports: nothing changes; it crashes or stops: its row is deleted.
 	if same, _, err := Step(claimed, Start{By: alpha, Net: netA}, env); err != nil || same != claimed {
 		t.Errorf("suspect's start: %v", err)
 	}
@@ -444,8 +444,8 @@ func TestChangesInOrder(t *testing.T) {
 	}
 }
 
-// TestAnUnreadyInstanceReplacesNone: RUNNING means ready for traffic in the notes;
-// a replacement whose readiness check fails yet leaves copies that serve alone.
+// TestAnUnreadyInstanceReplacesNone: RUNNING means ready for traffic in the notes. A replacement whose readiness
+// check still fails does not displace copies that serve.
 func TestAnUnreadyInstanceReplacesNone(t *testing.T) {
 	env := wantedEnv()
 	slow := netA
@@ -583,8 +583,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestACopyIsNoOtherRow: several steps in one commit; the ordinary row is not what
-// became of another instance's copy.
+// TestACopyIsNoOtherRow: several steps in one commit; the ordinary row does not come from another instance's copy.
 func TestACopyIsNoOtherRow(t *testing.T) {
 	before := Index{Key: key0, Suspect: suspectOf("self")}
 	after := Index{Key: key0, Ordinary: rowOf(t, "CRASHED")}

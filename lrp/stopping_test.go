@@ -42,8 +42,8 @@ func TestEndingInstancesTakeNoPlace(t *testing.T) {
 	}
 }
 
-// TestADrainDeadlineEndsACopyInSight: the copy whose time is over does not serve, and its row stays
-// until it is gone, also when the drain is taken back; the index is placed anew.
+// TestADrainDeadlineEndsACopyInSight: a copy whose time is over does not serve. Its row stays until it is gone,
+// also when the drain is undone; the index is placed again.
 func TestADrainDeadlineEndsACopyInSight(t *testing.T) {
 	net := dying()
 	x := Index{Key: key0, Ordinary: rowOf(t, "UNCLAIMED"), Evacuating: copyOf("self")}
@@ -97,8 +97,8 @@ func TestAGivenUpCellServesNothing(t *testing.T) {
 	}
 }
 
-// TestTheLastCrashMoves: how, where and when an index crashed last stays with it over starts and
-// moves, until somebody has it started afresh.
+// TestTheLastCrashMoves: the cause, place and time of the last crash of an index stay with it over starts and
+// moves, until an operator restarts it.
 func TestTheLastCrashMoves(t *testing.T) {
 	env := wantedEnv()
 	x := Index{Key: key0, Ordinary: rowOf(t, "RUNNING self")}

@@ -44,7 +44,7 @@ func TestWordsOfASpecFile(t *testing.T) {
 	}
 }
 
-// TestTheRemedyOfPortsThatDoNotFit names who fixes the port, and the way out that there is.
+// TestTheRemedyOfPortsThatDoNotFit names the service that fixes the port, and the remedy.
 func TestTheRemedyOfPortsThatDoNotFit(t *testing.T) {
 	web := func(name string, instances int) *lrp.Desired {
 		d := &lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: name}, Instances: instances}

@@ -259,7 +259,7 @@ func TestRefusalsByCause(t *testing.T) {
 	}
 }
 
-// TestCodes are the notes' two placement errors, as programs know them.
+// TestCodes are the notes' two placement errors, as codes for programs.
 func TestCodes(t *testing.T) {
 	for text, want := range map[string]string{
 		(&Refusal{Code: NoCompatibleCells}).String():     "no_compatible_cells",

@@ -48,7 +48,7 @@ func TestAPortIsHeldOnceAMachine(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// No other room is kept for what waits for a port.
+	// No other room is reserved for work that waits for a port.
 	if r := a.Round(time.Hour); len(r.Placed) != 0 || len(a.marks) != 0 {
 		t.Errorf("%+v, cells kept: %d", r, len(a.marks))
 	}

@@ -43,8 +43,8 @@ func TestEveryRefusalHasARemedy(t *testing.T) {
 	}
 }
 
-// TestADrainedCellIsUndrained: while a person drains the only cell, that is the cause, whether or not the cell has
-// reported it yet, and its end is what helps.
+// TestADrainedCellIsUndrained: while an operator drains the only cell, the drain is the cause, before and after the
+// cell has reported it. The end of the drain is the remedy.
 func TestADrainedCellIsUndrained(t *testing.T) {
 	l := NewLedger(Config{})
 	l.Admit("a", "p", Drained+"kernel")

@@ -106,7 +106,7 @@ func TestPlacementsInFlightStay(t *testing.T) {
 	}
 }
 
-// TestASessionIsNewsOnce, and a state of another process is taken however low its version.
+// TestASessionIsNewsOnce, and a state of another process is taken with any version, also a lower one.
 func TestASessionIsNewsOnce(t *testing.T) {
 	l := NewLedger(Config{})
 	for i, c := range []struct {

@@ -17,8 +17,7 @@ func (x *situation) edit(line string) *situation {
 	return x
 }
 
-// TestTimesOfAnEarlierCalendarStayFired, also when calendars in between did not know
-// that time.
+// TestTimesOfAnEarlierCalendarStayFired, also when calendars in between did not have that time.
 func TestTimesOfAnEarlierCalendarStayFired(t *testing.T) {
 	x := begin(t, hourly, Policy{})
 	x.at("01:00").does(Tick{}, "start 02T01:00").is("01:00", Ended)

@@ -87,7 +87,7 @@ func TestStartedRunsAreNamed(t *testing.T) {
 	}
 }
 
-// TestBackfillsAreBounded: with what waits at most twice as many as one may ask for.
+// TestBackfillsAreBounded: together with the waiting runs, the bound is twice the maximum of a request.
 func TestBackfillsAreBounded(t *testing.T) {
 	for most, good := range map[int]bool{MaxBackfill - 1: true, MaxBackfill: false} {
 		x := begin(t, hourly, Policy{}).at("01:00").does(Tick{}, "start 02T01:00")

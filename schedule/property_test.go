@@ -48,7 +48,7 @@ type flight struct {
 	wants wants
 }
 
-// truth is what really runs.
+// truth is the real state of the runs.
 type truth struct{ running, ending bool }
 
 // theJob stands among the runs for the one job of a schedule, for any trigger.
@@ -97,8 +97,7 @@ func newWorld(t *rapid.T) *world {
 	return w
 }
 
-// answer is what this leader knows of a run: one that is not durable yet counts as
-// pending in the board.
+// answer is this leader's knowledge of a run: one that is not durable yet counts as pending in the board.
 func (w *world) answer(r Run) Answer {
 	if w.def.Job != nil {
 		r.ID = theJob
@@ -145,7 +144,7 @@ func (w *world) check(s *State, moves []Move) {
 	if w.def.Job != nil {
 		live = 0
 		if w.answer(Run{}) != Ended {
-			live = 1 // also one of which the schedule knows nothing
+			live = 1 // also one that the schedule does not know
 		}
 	}
 	starts := 0
@@ -187,7 +186,7 @@ func (w *world) check(s *State, moves []Move) {
 func (w *world) commit() {
 	f := w.flight[0]
 	w.flight = w.flight[1:]
-	if f.s.Cursor.Before(w.durable.Cursor) { // a person's word
+	if f.s.Cursor.Before(w.durable.Cursor) { // a reset by an operator
 		w.last = earlier(w.last, f.s.Cursor)
 	}
 	w.durable, w.stored = f.s, f.wants
@@ -271,10 +270,8 @@ func dump(s *State) string {
 	return out
 }
 
-// TestEachLogicalTimeFollowsItsPolicy is I12 over crashes, leader changes, clock
-// steps, pauses, edits, and what people ask for.
-//
-// The long form draws 30,000 runs.
+// TestEachLogicalTimeFollowsItsPolicy is I12 over crashes, leader changes, clock steps, pauses, edits, and manual
+// requests. The long form draws 30,000 runs.
 func TestEachLogicalTimeFollowsItsPolicy(t *testing.T) {
 	if os.Getenv("CANTINA_SOAK") == "1" {
 		was := flag.Lookup("rapid.checks").Value.String()

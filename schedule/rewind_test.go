@@ -64,7 +64,7 @@ func TestRunsFromTheFutureAreNotNewer(t *testing.T) {
 	x.at("02:00").does(Tick{}, "end "+x.run("06:00")).is("06:00", Ended).does(Tick{}, "start 02T02:00")
 }
 
-// TestElapsedGoesOnByItself: without anybody who saw the step, from the cursor on.
+// TestElapsedGoesOnByItself: no leader saw the step; it goes on from the cursor.
 func TestElapsedGoesOnByItself(t *testing.T) {
 	x := begin(t, hourly, Policy{})
 	x.def.Calendar = Calendar{Line: "@every 10m"}

@@ -298,7 +298,7 @@ func TestPauseIsNotMissed(t *testing.T) {
 	if got := x.s.Missed(); len(got) != 0 {
 		t.Fatalf("missed: %v", got)
 	}
-	x.is("06:00", Ended).does(Backfill{From: x.time("02:00"), To: x.time("03:59"), Max: 9}, "start 02T02:00") // but a person may ask
+	x.is("06:00", Ended).does(Backfill{From: x.time("02:00"), To: x.time("03:59"), Max: 9}, "start 02T02:00") // but an operator may request it
 }
 
 func TestTimesBeforeAPauseAreSkipped(t *testing.T) {
@@ -440,7 +440,7 @@ func TestNamesOfRuns(t *testing.T) {
 	}
 }
 
-// TestAJobThatOthersSetGoing counts as an earlier run, also when the schedule knows of none.
+// TestAJobThatOthersSetGoing counts as an earlier run, also when the schedule has no record of one.
 func TestAJobThatOthersSetGoing(t *testing.T) {
 	for _, c := range []struct {
 		overlap Overlap

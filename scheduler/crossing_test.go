@@ -104,7 +104,7 @@ func started() map[string]func(r *rig) {
 	}
 }
 
-// shown is what readers see, and how many rows there are.
+// shown is the view of readers, and the number of rows.
 func (r *rig) shown() string {
 	var out []string
 	for _, v := range r.Jobs("", "", 0) {

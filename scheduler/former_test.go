@@ -11,7 +11,7 @@ import (
 	"cantina/worker"
 )
 
-// onHosts is a job whose batch tasks draw on one host at a time, over a forest of this name.
+// onHosts is a job over a forest of this name, whose batch tasks draw on one host at a time.
 func onHosts(name, forest string) plan.NamedJob {
 	w := testJob(name, map[string][]string{"h": {"a"}})
 	w.Job.Forest, w.Forest.Name = forest, forest
@@ -80,7 +80,7 @@ func TestEarlierRunsHoldTheirNodes(t *testing.T) {
 	}
 }
 
-// TestAReportIsLookedAtBeforeTheNextStart: however shortly before the model was compared.
+// TestAReportIsLookedAtBeforeTheNextStart, also when the model was compared just before.
 func TestAReportIsLookedAtBeforeTheNextStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newFakeStore()
@@ -125,9 +125,9 @@ func TestARenewedJobLeavesTheBoardOfItsEarlierForest(t *testing.T) {
 	})
 }
 
-// TestAnEndOfAnEarlierLifeThatIsBeingCommitted: while the end of a batch task is on its way to the
-// store, behind the change by which its job is born again over another forest, the new board
-// learns that it runs. It ends there too.
+// TestAnEndOfAnEarlierLifeThatIsBeingCommitted: the end of a batch task is on its way to the store, behind the
+// change by which its job is born again over another forest. The new board gets the report that it runs. It ends
+// there too.
 func TestAnEndOfAnEarlierLifeThatIsBeingCommitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newFakeStore()

@@ -48,7 +48,7 @@ func TestARenewedJobRunsOnEveryNodeOnceMore(t *testing.T) {
 		r.end("j", "b", 0, "")
 		r.stop()
 
-		r = begin(t, st, 2) // the next leader knows only the second life
+		r = begin(t, st, 2) // the next leader has only the second life
 		r.cell("c", 10)
 		synctest.Wait()
 		if p := r.progressOf("j"); p.State != batch.JobDone || p.Done != 2 {

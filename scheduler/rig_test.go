@@ -106,7 +106,7 @@ func (f *fakeStore) commit(n int) (landed int) {
 	return landed
 }
 
-// run commits as things come, until ctx is done.
+// run commits pending changes until ctx is done.
 func (f *fakeStore) run(ctx context.Context) {
 	for {
 		select {
@@ -388,7 +388,7 @@ type rig struct {
 	off     atomic.Int64 // how far the wall clock of the server is off, in nanoseconds
 }
 
-// begin starts a term on a store; model is what cells run.
+// begin starts a term on a store; model has the runs of the cells.
 func begin(t *testing.T, st *fakeStore, revision int64, model ...worker.RunView) *rig {
 	t.Helper()
 	return beginOff(t, st, revision, 0, model...)

@@ -70,7 +70,7 @@ func randomTerms(t *testing.T, seed uint64) {
 	}
 }
 
-// step does one random thing.
+// step performs one random action.
 func (r *rig) step(rnd *rand.Rand, done map[string]bool) {
 	model := r.reg.Model()
 	switch k := rnd.IntN(10); {

@@ -23,7 +23,7 @@ func TestAnUnownedTaskEndsWhenItsNameIsBornAgain(t *testing.T) {
 				old := r.reg.Model()[0]
 				r.stop()
 
-				st := newFakeStore() // it knows nothing of the job
+				st := newFakeStore() // it has no record of the job
 				r = begin(t, st, 2)
 				r.cell("c", 3)
 				if reported == "before the birth" {

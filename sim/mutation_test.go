@@ -50,7 +50,7 @@ func mutants(t *testing.T, root string) []mutant {
 	return ms
 }
 
-// wording are functions whose cases choose words for people and nothing else.
+// wording are functions whose cases only choose words for people.
 var wording = map[string]bool{"String": true, "why": true, "silence": true}
 
 func mutantsOf(t *testing.T, path, rel string) []mutant {
@@ -84,8 +84,8 @@ func mutantsOf(t *testing.T, path, rel string) []mutant {
 	return ms
 }
 
-// TestMutation deletes each case of worker/, workerset/, lrp/ and task/ and shows who
-// notices: the simulator, the search, or only a table. It writes the table that docs/design/simulator.md has. CANTINA_MUTATION=file;
+// TestMutation deletes each case of worker/, workerset/, lrp/ and task/ and reports the detector: the simulator,
+// the search, or only a table. It writes the table of docs/design/simulator.md. CANTINA_MUTATION=file;
 // CANTINA_MUTATION_ONLY: only clauses whose "file:line " begins with one of these words.
 func TestMutation(t *testing.T) {
 	out := os.Getenv("CANTINA_MUTATION")

@@ -8,9 +8,8 @@ import (
 // schedules is how many a run has: two each of tasks, jobs and signals.
 const schedules = 6
 
-// TestSchedules is I12 over whole clusters: leaders that crash between commit and effect,
-// unknown commits, restored stores, wall clocks that step, and people who edit, pause,
-// run by hand and fill in.
+// TestSchedules is I12 over whole clusters: leaders that crash between commit and effect, unknown commits, restored
+// stores, wall clocks that step. Users edit, pause, run by hand and fill in.
 func TestSchedules(t *testing.T) {
 	for _, load := range []Load{Batch, Mixed} {
 		sum, err := RunMany(Many{Seed: *seedFlag, Steps: steps(), Config: Config{Schedules: schedules, Load: load}})

@@ -96,7 +96,7 @@ func TestDrawnShapes(t *testing.T) {
 	t.Logf("%d steps, %d seeds: %v", sum.Steps, sum.Seeds, sum.Shapes)
 }
 
-// TestSeedsThatFailed runs what once showed a fault again.
+// TestSeedsThatFailed runs seeds that once showed a fault again.
 func TestSeedsThatFailed(t *testing.T) {
 	for what, args := range map[string]string{
 		"an overtaken order to empty a cell counted":              "--seed 996000183 --servers 1 --cells 1 --jobs 1 --schedules 1 --load mixed --alone true",

@@ -106,7 +106,7 @@ func TestWithoutClone3(t *testing.T) {
 	}
 }
 
-// TestParentHasEnded: a child whose parent is not the cell any more does not go on.
+// TestParentHasEnded: a child whose parent is not the cell any more ends.
 func TestParentHasEnded(t *testing.T) {
 	l, _ := start(t)
 	c, err := newChild(&Spec{Path: "/bin/true", ParentDeath: syscall.SIGKILL}, []uintptr{0, 1, 2}, &l.limit, nil)
@@ -193,9 +193,9 @@ func TestThreadsOfHungStartsAreNotPiledUp(t *testing.T) {
 	}
 }
 
-// TestAStartThatWasSlowHangsNoMore: on a busy machine a program may be reached late; once it
-// is, nothing hangs, though the process lives on. A container whose action began so would
-// start no check ever again otherwise.
+// TestAStartThatWasSlowHangsNoMore: on a busy machine a program may start late. Once it has started, the start does
+// not count as hanging, though the process lives on. Otherwise a container whose action began so would never start
+// a check again.
 func TestAStartThatWasSlowHangsNoMore(t *testing.T) {
 	r := &request{done: make(chan struct{})}
 	p := &Process{start: r, done: make(chan struct{})}

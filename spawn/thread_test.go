@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOffMain: however many threads there are, none is the main one, and each ends.
+// TestOffMain: with any number of threads, none is the main one, and each ends.
 func TestOffMain(t *testing.T) {
 	const threads = 200
 	var all, here sync.WaitGroup
@@ -62,8 +62,8 @@ func TestDescriptorsAreSeenByProc(t *testing.T) {
 	}
 }
 
-// TestNoCopyStaysWithoutDescriptors: a thread that makes its table of descriptors while there
-// is no new one to be had keeps none of the cell's open, and forks again when there is one.
+// TestNoCopyStaysWithoutDescriptors: a thread makes its table of descriptors while no new descriptor is available.
+// It keeps none of the cell's open, and forks again when one is available.
 func TestNoCopyStaysWithoutDescriptors(t *testing.T) {
 	l, err := NewLauncher(nil)
 	if err != nil {

@@ -594,8 +594,7 @@ func testTimes() Times {
 	return Times{Now: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), Zone: time.LoadLocation}
 }
 
-// TestExamplesAreAccepted without a warning; the schedules show each thing that a
-// schedule can do.
+// TestExamplesAreAccepted without a warning; the schedules show each feature of a schedule.
 func TestExamplesAreAccepted(t *testing.T) {
 	files, err := filepath.Glob("../examples/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -676,7 +675,7 @@ schedules:
 			}
 			want := len(alone)
 			if name == "jobs" {
-				want-- // x may be what j1 depends on
+				want-- // j1 may depend on x
 			}
 			if n := count(got, "") - count(got, x); n != want {
 				t.Errorf("%s%s: %d other mistakes, want %d: %v", section, broken, n, want, got)

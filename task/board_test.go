@@ -86,7 +86,7 @@ func TestConvergenceDuties(t *testing.T) {
 	if w.quiesce(); w.b.Get("pending").State != Completed {
 		t.Errorf("%v", w.b.Get("pending").State)
 	}
-	w.now = w.now.Add(24 * time.Hour) // completed too long ago; the lost one waits for a person
+	w.now = w.now.Add(24 * time.Hour) // completed too long ago; the lost one waits for an operator
 	if w.quiesce(); w.b.Get("pending") != nil || w.b.Get("running") == nil {
 		t.Errorf("%v %v", w.b.Get("pending"), w.b.Get("running"))
 	}
@@ -133,8 +133,8 @@ func TestCompletedIsDeliveredAgain(t *testing.T) {
 	}
 }
 
-// TestADeliveryUnderWayIsNotDemoted, however long it takes; one of an earlier verdict, and one
-// that was not taken, protects nothing.
+// TestADeliveryUnderWayIsNotDemoted for any duration; one of an earlier verdict, and one that was not taken,
+// protects nothing.
 func TestADeliveryUnderWayIsNotDemoted(t *testing.T) {
 	w := newWorld(t, Policy{})
 	w.desire("g", Definition{CallbackURL: "http://x"})

@@ -44,7 +44,7 @@ func TestAPlaceIsAskedForAnewInEachLife(t *testing.T) {
 	}
 }
 
-// TestAnUnchangedRowKeepsItsRequest: a refusal that changes the reason alone asks for nothing anew.
+// TestAnUnchangedRowKeepsItsRequest: a refusal that changes the reason alone requests nothing again.
 func TestAnUnchangedRowKeepsItsRequest(t *testing.T) {
 	w := newWorld(t, Policy{})
 	w.desire("g", Definition{})

@@ -59,7 +59,7 @@ func (*world) Alive(string) []worker.Alive { return nil }
 // Send does nothing.
 func (*world) Send(*task.Task) bool { return true }
 
-// Heard is true.
+// Heard returns true.
 func (*world) Heard(string) bool { return true }
 
 // Dead is false.

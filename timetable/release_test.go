@@ -27,7 +27,7 @@ func (r *rig) stored(key string) []byte {
 	return row.Value
 }
 
-// damaged fires once, tears rows, and changes the leader. It returns what stood there.
+// damaged fires once, tears rows, and changes the leader. It returns the former content.
 func (r *rig) damaged(keys ...string) map[string][]byte {
 	r.t.Helper()
 	r.apply(false, one(nil))

@@ -41,7 +41,7 @@ type rig struct {
 	times      *timetable.Timetable
 	tasks      task.Policy
 	events     int      // that the hub keeps; 0 = its default
-	notes      []string // events of what changes no row
+	notes      []string // events without a change of a row
 	stop       func()
 
 	mu     sync.Mutex
@@ -53,7 +53,7 @@ type rig struct {
 	keep   bool     // started tasks run on
 	heard  bool
 	dead   bool           // the cell's process
-	alive  []worker.Alive // uids of the tasks whose containers its successor has
+	alive  []worker.Alive // uids of the tasks whose containers are with its successor
 	jobs   map[string]schedule.Answer
 	renews []string
 	zones  map[string]*time.Location
@@ -186,7 +186,7 @@ func (r *rig) at(clock string) *rig {
 	return r
 }
 
-// started compares what started since the last call.
+// started compares the starts since the last call.
 func (r *rig) started(want ...string) *rig {
 	r.t.Helper()
 	got := r.take()
@@ -288,7 +288,7 @@ func hourly(change func(*schedule.Definition)) schedule.Definition {
 	return d
 }
 
-// apply makes the schedules of domain d as wanted, and returns the verbs.
+// apply brings the schedules of domain d to the desired state, and returns the verbs.
 func (r *rig) apply(prune bool, wanted ...plan.NamedSchedule) string {
 	r.t.Helper()
 	var lines []plan.Change

@@ -19,8 +19,8 @@ import (
 	"cantina/worker"
 )
 
-// full sets every field that can be reached to something that is not its zero
-// value, so that a field that a conversion forgets is seen.
+// full sets every field that can be reached to a value other than zero, so that a field that a conversion forgets
+// is noticed.
 func full[T any](t *testing.T) T {
 	var v T
 	n := 0

@@ -51,8 +51,8 @@ func TestAClusterThatIsAlone(t *testing.T) {
 	}
 }
 
-// TestContainersWithoutARow: a container that the rows of a restored store do not know has as long to end as
-// any cell has; one that they name holds nothing up.
+// TestContainersWithoutARow: a container that the rows of a restored store do not name has as long to end as any
+// cell has. A named one delays nothing.
 func TestContainersWithoutARow(t *testing.T) {
 	for id, want := range map[string]bool{"named": false, "forgotten": true} {
 		r := devRig(t, func(c *Config) {

@@ -240,8 +240,7 @@ func TestAnyAnswerRaisesTheTerm(t *testing.T) {
 	}
 }
 
-// TestManyQuestions: a question is noted once however often it is asked, and many take
-// no time to speak of.
+// TestManyQuestions: a question is noted once for any number of requests, and many are written in little time.
 func TestManyQuestions(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.healthy()

@@ -33,14 +33,14 @@ func TestNothingIsReportedTwice(t *testing.T) {
 	}
 }
 
-// TestAnUnreportedEnd keeps the cell, though it was counted among what outlives it.
+// TestAnUnreportedEnd keeps the cell, though it was counted among the work that outlives it.
 func TestAnUnreportedEnd(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.healthy()
 	x := x5(1, "a")
 	r.run(x, 0)
 	r.step(BoundCount{Lasting: 1})
-	r.step(WorkEnded{x, "done"}) // it is counted anew a moment later
+	r.step(WorkEnded{x, "done"}) // it is counted again a moment later
 	r.out = nil
 	r.step(LeaveAsked{})
 	for _, b := range cellTake[SendBeat](r) {
@@ -61,7 +61,7 @@ func TestAnUnreportedEnd(t *testing.T) {
 }
 
 // TestAnswersThatDoNotFit change nothing: those of another kind of status, of other work under the same invocation,
-// and those of what still runs.
+// and those of running work.
 func TestAnswersThatDoNotFit(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.healthy()

@@ -162,7 +162,7 @@ func TestEventsThatDoNotEndTheWait(t *testing.T) {
 	}
 }
 
-// TestALongPromiseIsWaitedFor: a row may have a longer promise than this leader's flags know of.
+// TestALongPromiseIsWaitedFor: a row may have a longer promise than this leader's flags allow.
 func TestALongPromiseIsWaitedFor(t *testing.T) {
 	long := member("p1", "w1", 1)
 	long.Promise = 300 * sec

@@ -14,8 +14,8 @@ import (
 	"cantina/internal/history"
 )
 
-// teller prints what leaders and cells decide in a random history: messages are late, lost and
-// doubled, processes restart, stores go back.
+// teller prints the decisions of leaders and cells in a random history: messages are late, lost and doubled,
+// processes restart, stores go back.
 type teller struct {
 	t       *testing.T
 	rng     *rand.Rand
@@ -479,7 +479,7 @@ func (w *teller) wrongWord() {
 	}
 }
 
-// look prints what both ends answer when they are asked.
+// look prints the answers of both ends.
 func (w *teller) look() {
 	for _, v := range w.l.Sessions(w.now) {
 		w.printf("  %+v back %v, dead %v, may live %v", v, w.l.IsBack(v.Proc), w.l.IsDead(v.Proc), w.l.MayLive(v.Cell))

@@ -52,8 +52,8 @@ func TestAdoptIsAPersonsDecision(t *testing.T) {
 	}
 }
 
-// TestImpossibleTermIsRefused: one that this cluster cannot have given ends nothing, wherever
-// it comes from, and is counted; one that it can have given ends the term.
+// TestImpossibleTermIsRefused: a term that this cluster cannot have given ends nothing, from any source, and is
+// counted. A term that it can have given ends the present term.
 func TestImpossibleTermIsRefused(t *testing.T) {
 	far := fence.Term{Epoch: 9e18, Revision: 1}
 	for name, bad := range map[string]fence.Term{
@@ -93,7 +93,7 @@ func TestImpossibleTermIsRefused(t *testing.T) {
 	}
 }
 
-// TestTermWithoutClusterIsRefused: a cell that never joined has heard no leader.
+// TestTermWithoutClusterIsRefused: a cell that never joined has no leader.
 func TestTermWithoutClusterIsRefused(t *testing.T) {
 	r := newRig(t, ofCluster("mine"))
 	h := r.hb("w1", "p1", 1)
@@ -176,8 +176,8 @@ func (r *cellRig) healthyIn(cluster fence.Cluster) {
 	r.out = nil
 }
 
-// TestAdoptedCellBeginsAnew: deadline-bound work ends, and the next session belongs to the
-// new cluster and knows nothing of the old one.
+// TestAdoptedCellBeginsAnew: deadline-bound work ends. The next session belongs to the new cluster and has nothing
+// from the old one.
 func TestAdoptedCellBeginsAnew(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.healthyIn("mine")

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestReportIsFollowedByABeat: a cell that waits long between heartbeats beats at once when
-// it has been asked for its list, so that the leader's new view reaches it.
+// TestReportIsFollowedByABeat: a cell that waits long between heartbeats sends one at once when the leader has
+// requested its list. So the leader's new view reaches it.
 func TestReportIsFollowedByABeat(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.step(welcome(r.beat(), func(a *HeartbeatAnswer) { a.State, a.Reported, a.Eligible, a.Credit = New, false, false, false }))

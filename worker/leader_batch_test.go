@@ -18,7 +18,7 @@ func TestRunResults(t *testing.T) {
 	}{{RunOK, false, false}, {RunNeverSent, true, false}, {RunRefused, true, false}, {RunUnknown, false, true}, {RunStale, false, true}} {
 		x := r.run("w1", string(rune('a'+i)))
 		r.out = nil
-		r.answer("p2", x, c.res) // somebody else's word
+		r.answer("p2", x, c.res) // the answer for another process
 		r.answer("p1", x, c.res)
 		if e := peek[Ended](r); (len(e) == 1) != c.ends || c.ends && e[0].Kind != NeverStarted {
 			t.Errorf("%v: %v", c.res, e)

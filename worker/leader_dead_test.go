@@ -69,8 +69,8 @@ func TestNewStoreIsStale(t *testing.T) {
 	}
 }
 
-// TestDeathIsReportedBeforeTheRowIsDeleted: rows of services and tasks on a process without a
-// member row are lost to a new leader, so what its successor adopted is moved first.
+// TestDeathIsReportedBeforeTheRowIsDeleted: rows of services and tasks on a process without a member row are lost
+// to a new leader. So work that its successor adopted is moved first.
 func TestDeathIsReportedBeforeTheRowIsDeleted(t *testing.T) {
 	r := newRig(t, withMembers(member("p1", "w1", 1)))
 	r.beat("w1", "p2", 2, func(h *Heartbeat) { h.Predecessor, h.PredecessorsGone = "p1", true })

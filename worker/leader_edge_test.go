@@ -55,7 +55,7 @@ func TestOtherCellsAreNotTheOwnOne(t *testing.T) {
 	}
 }
 
-// TestRowsOfADevThatWentBack promise nothing, however old they are.
+// TestRowsOfADevThatWentBack promise nothing, at any age.
 func TestRowsOfADevThatWentBack(t *testing.T) {
 	r := newRig(t, func(c *Config) {
 		c.NewStore, c.NoDeadline, c.Restored = false, true, true
@@ -98,7 +98,7 @@ func TestAuditsNameTheProcess(t *testing.T) {
 	}
 }
 
-// TestAProcessIsReapedOnce, however often its death is proven before that is durable.
+// TestAProcessIsReapedOnce, for any number of proofs of its death before that is durable.
 func TestAProcessIsReapedOnce(t *testing.T) {
 	r := newRig(t, withMembers(member("p1", "w1", 1), member("p2", "w2", 1)))
 	r.hold = true
@@ -374,7 +374,7 @@ func TestAHeartbeatTooLateForItsSession(t *testing.T) {
 	}
 }
 
-// TestOneWithoutABoundIsEnough: the wait for it has none, whichever is looked at last.
+// TestOneWithoutABoundIsEnough: the wait for it has none, for any order of visits.
 func TestOneWithoutABoundIsEnough(t *testing.T) {
 	without := member("p2", "w2", 1)
 	without.Promise = 0

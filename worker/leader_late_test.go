@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// TestALateLeaderJudgesNoOne: a cell whose messages have arrived and were not handled is named by
-// Late, and keeps its state in a tick that names it as behind; without that it is UNHEALTHY. Its
-// promise passes all the same: then it is dead.
+// TestALateLeaderJudgesNoOne: a cell with unhandled messages is named by Late, and keeps its state in a tick that
+// names it as behind. Without that it is UNHEALTHY. Its promise passes all the same: then it is dead.
 func TestALateLeaderJudgesNoOne(t *testing.T) {
 	for _, behind := range []bool{true, false} {
 		r := newRig(t, nil)

@@ -196,8 +196,8 @@ func TestWorkOnNoListAfterTheSetsAgreed(t *testing.T) {
 	}
 }
 
-// TestAShortPromiseUnconfirmedTwice: a row that was in doubt, whose doubt an operator ended, and that is in doubt
-// again, is written before the process lives by more.
+// TestAShortPromiseUnconfirmedTwice: an operator ended the doubt of a row, and the row is in doubt again. It is
+// written before the process lives by more.
 func TestAShortPromiseUnconfirmedTwice(t *testing.T) {
 	m := member("p1", "w1", 1)
 	m.Promise = 50 * sec

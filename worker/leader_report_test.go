@@ -40,7 +40,7 @@ func TestALateReportRevivesNoProcess(t *testing.T) {
 	}
 }
 
-// held2 is a leader that knows of a run on p1, and of another cell's process p2 that has begun a session.
+// held2 is a leader with a run on p1, and with another cell's process p2 that has begun a session.
 func held2(t *testing.T) (*rig, Run) {
 	r := newRig(t, withMembers(member("p1", "w1", 1), member("p2", "w2", 1)))
 	x := old(1, "a")

@@ -25,7 +25,7 @@ func TestALaterProcessOfAnotherBootProvesNothing(t *testing.T) {
 	}
 }
 
-// TestAFlagThatEndsTheWaitIsAudited however short it is.
+// TestAFlagThatEndsTheWaitIsAudited for any length of the wait.
 func TestAFlagThatEndsTheWaitIsAudited(t *testing.T) {
 	r := newRig(t, func(c *Config) { withMembers(member("p1", "w1", 1))(c); c.InitialWait = 1 })
 	if a := one[Audit](r); a.Kind != AuditWaitForced {

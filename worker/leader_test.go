@@ -338,10 +338,9 @@ func TestAdoption(t *testing.T) {
 
 func (r *rig) kill(x Run) { r.kills[x] = true; r.step(KillWanted{x}) }
 
-// TestShortPromiseOfAnOldCopy: a restored row that promises less than this leader does is
-// raised to the longest promise first, then the cell is credited with the leader's own, and
-// its row comes down to that. It would live by the short one for ever otherwise, and end its
-// work while its session lasts.
+// TestShortPromiseOfAnOldCopy: a restored row that promises less than this leader does is raised to the longest
+// promise first. Then the cell is credited with the leader's own promise, and its row comes down to that. Otherwise
+// it would live by the short one for ever, and end its work while its session lasts.
 func TestShortPromiseOfAnOldCopy(t *testing.T) {
 	m := member("p1", "w1", 1)
 	m.Promise = 50 * sec

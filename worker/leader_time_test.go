@@ -108,7 +108,7 @@ func TestASteadySessionWritesNothing(t *testing.T) {
 	}
 }
 
-// TestAnotherHolderOfADev that has been heard of keeps its name.
+// TestAnotherHolderOfADev keeps its name once it has reported.
 func TestAnotherHolderOfADev(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.NoDeadline = true })
 	r.beat("w1", "p1", 1)

@@ -59,7 +59,7 @@ func TestAVetoDoubtsTheSilentOnly(t *testing.T) {
 	}
 }
 
-// TestAVetoAfterTheSetsHaveEndedTheWait begins the wait anew.
+// TestAVetoAfterTheSetsHaveEndedTheWait starts the wait over.
 func TestAVetoAfterTheWait(t *testing.T) {
 	r := newRig(t, nil)
 	r.tick(sec)
@@ -110,7 +110,7 @@ func TestWhichProcessesAreBack(t *testing.T) {
 	}
 }
 
-// TestWorkOfEachCell counts what may run of a job and on a cell.
+// TestWorkOfEachCell counts the possible runs of a job and on a cell.
 func TestWorkOfEachCell(t *testing.T) {
 	r := newRig(t, withMembers(member("p3", "w3", 1)))
 	r.healthy("w1", "p1", 1)

@@ -147,7 +147,7 @@ func TestAnAnswerOfARunIsAboutIt(t *testing.T) {
 	}
 }
 
-// TestAKillIsRepeated until it ends, and is sent at once when the cell may have heard of the run.
+// TestAKillIsRepeated until the run ends, and is sent at once when the cell may have got the run.
 func TestAKillIsRepeated(t *testing.T) {
 	r := newRig(t, nil)
 	r.healthy("w1", "p1", 1)
@@ -194,7 +194,7 @@ func TestWordsOfProofs(t *testing.T) {
 	}
 }
 
-// TestWhyWorkMayNotBeReceived names the first thing that a cell lacks.
+// TestWhyWorkMayNotBeReceived names the first condition that a cell does not meet.
 func TestWhyWorkMayNotBeReceived(t *testing.T) {
 	r := newRig(t, nil)
 	why := func() HoldReason { h, _ := r.l.MayReceive("w1"); return h.Reason }

@@ -324,7 +324,7 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// TestNotRunning: a synthetic end loses to a real one, whichever comes first.
+// TestNotRunning: a synthetic end loses to a real one, in either order.
 func TestRealBeatsSynthetic(t *testing.T) {
 	r := newRig(t, nil)
 	r.healthy("w1", "p1", 1)
@@ -390,8 +390,8 @@ func TestLateEndAfterRestart(t *testing.T) {
 	}
 }
 
-// TestReportOfALateEnd: a successor reports what ended late before that end is
-// durable: it is counted once, and acknowledged to both.
+// TestReportOfALateEnd: a successor reports late ends before they are durable. Each is counted once, and
+// acknowledged to both.
 func TestReportOfALateEnd(t *testing.T) {
 	r := newRig(t, nil)
 	r.healthy("w1", "p1", 1)

@@ -14,8 +14,8 @@ import (
 // reason that is written.
 type fields struct{ keyed, others, why string }
 
-// inKey must have each field of each type; a new one fails TestKeyHasEveryField until
-// somebody has thought about it.
+// inKey must have each field of each type; a new one fails TestKeyHasEveryField until a developer has classified
+// it.
 var inKey = map[reflect.Type]fields{
 	reflect.TypeFor[node](): {"term leader cells alive dead paused flight store budget", "now own out procs path late beats err",
 		"times are written from now; who owns what, names, and what lasts only for one step"},

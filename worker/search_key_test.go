@@ -13,8 +13,8 @@ import (
 )
 
 // The key of a state. States with one key have the same future. They differ in names (of cells, tasks, process ids,
-// invocations), in counters of which only the order is ever read, in times that are too long ago already, or in
-// values that are never read again. TestKey holds the keys against whole states.
+// invocations) or in counters of which only the order is ever read. They also differ in times that are too long ago
+// already, or in values that are never read again. TestKey holds the keys against whole states.
 
 type stateKey [2]uint64
 

@@ -33,7 +33,7 @@ const inFlight = 4
 type moves struct {
 	world
 	emit func(*node)
-	left func(*node, msg) // nil, or hears of messages that are left out
+	left func(*node, msg) // nil, or the receiver of messages that are left out
 	lost int              // states with too many messages
 }
 
@@ -46,8 +46,8 @@ func (s *moves) next(n *node, by step, change func(*node)) {
 	s.resolve(c)
 }
 
-// inert reports that a message can make no difference any more. It is for a session of the cell that is over, or of
-// a leader that neither end obeys any more, or answers an answered call. TestInert delivers such messages.
+// inert reports that a message can make no difference any more. Its session of the cell is over, or neither end
+// obeys its leader any more, or it answers an answered call. TestInert delivers such messages.
 func (s *moves) inert(n *node, m msg) bool {
 	old := func(t fence.Term, p Proc) bool {
 		c := n.cells[m.cell]

@@ -30,8 +30,8 @@ func checkSameFuture(t *testing.T, b budget, n, o *node, k *keys) {
 	}
 }
 
-// wander searches by keys in an order drawn from a seed, and hands each state that is met to
-// look, with the first one of its key.
+// wander searches by keys in an order drawn from a seed. It passes each state to look, with the first one of its
+// key.
 func wander(t *testing.T, b budget, k *keys, limit int, look func(n, first *node)) int {
 	return wanderBy(b, k, limit, &moves{world: world{t: t}}, look)
 }

@@ -21,7 +21,7 @@ type search struct {
 	world
 	seeds [2]maphash.Seed
 	limit int // of states; 0 = none
-	// calms: of so many states, one is let go on without faults; 0 = none.
+	// calms: one of so many states is let go on without faults; 0 = none.
 	calms uint64
 	deep  bool
 
@@ -90,7 +90,7 @@ func (s *search) take() *node {
 	return n
 }
 
-// give takes what came of a state.
+// give takes the successors of a state.
 func (s *search) give(fresh []*node, ways int, fault string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

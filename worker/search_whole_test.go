@@ -180,7 +180,7 @@ func wholeStates(t *testing.T, b budget, limit int) []*node {
 	return frontier
 }
 
-// smallBudgets are those whose states the tests of copies and keys look at.
+// smallBudgets are the budgets whose states the tests of copies and keys visit.
 var smallBudgets = []budget{
 	{time: 1}, {lose: 1, calls: 1}, {restart: 1, time: 1}, {pause: 1, time: 1}, {tasks: 2, twice: 1, calls: 1},
 	{tasks: 2, restart: 1}, {late: 2, lose: 1}, {twice: 1, kill: 1},

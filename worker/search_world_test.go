@@ -73,7 +73,7 @@ type node struct {
 	err    string
 }
 
-// session is whose a process id is, and its place on the directory.
+// session is the cell of a process id, and its place on the directory.
 type session struct {
 	cell    int
 	started int64
@@ -103,7 +103,7 @@ func (b budget) String() string {
 	return strings.Join(out, ", ")
 }
 
-// parseBudget reads what String prints.
+// parseBudget reads the output of String.
 func parseBudget(text string) (b budget, err error) {
 	for part := range strings.SplitSeq(text, ", ") {
 		name, n, _ := strings.Cut(part, " ")
@@ -301,8 +301,8 @@ func (s *world) answerBeat(n *node, a HeartbeatAnswer) {
 	}
 }
 
-// down puts a message to a cell in flight. Probes succeed at once where the agent runs,
-// and what answers them is no message in flight.
+// down puts a message to a cell in flight. Probes succeed at once where the agent runs, and their answers are no
+// messages in flight.
 func (s *world) down(n *node, p Proc, e CellEvent) {
 	for i, c := range n.cells {
 		if c.proc != p {

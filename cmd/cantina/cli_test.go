@@ -309,8 +309,7 @@ func TestFormsOfOutput(t *testing.T) {
 	}
 }
 
-// TestNamesForOtherVerbsAreNeverCut: ids, names and addresses stay whole, however
-// narrow the terminal is.
+// TestNamesForOtherVerbsAreNeverCut: ids, names and addresses stay whole on a terminal of any width.
 func TestNamesForOtherVerbsAreNeverCut(t *testing.T) {
 	s := newShell(t)
 	s.apply()
@@ -425,7 +424,7 @@ func TestSubjects(t *testing.T) {
 	s.fails(api.ExitUsage, "no output of its own", "logs", "c1")
 }
 
-// TestAWholeNameBeatsTheBeginningOfAnId: and one name means the newest run.
+// TestAWholeNameBeatsTheBeginningOfAnId: a name selects its newest run.
 func TestAWholeNameBeatsTheBeginningOfAnId(t *testing.T) {
 	s := newShell(t)
 	s.apply()
@@ -485,7 +484,7 @@ func TestMissingObjectsAreNotFound(t *testing.T) {
 	s.fails(api.ExitUsage, "--grep", "logs", "web", "--grep", "(")
 }
 
-// TestAnInstanceIsNotItsService: a verb that takes an index means it, and another refuses it.
+// TestAnInstanceIsNotItsService: a verb that takes an index acts on that instance; other verbs refuse one.
 func TestAnInstanceIsNotItsService(t *testing.T) {
 	s := newShell(t)
 	s.apply()

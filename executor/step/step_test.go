@@ -183,7 +183,7 @@ func sh(name string, args ...string) action.Action {
 
 func ptr(a action.Action) *action.Action { return &a }
 
-// situation is a workload and what must happen with it, in virtual time.
+// situation is a workload and its expected events, in virtual time.
 type situation struct {
 	name   string
 	w      action.Workload
@@ -312,7 +312,7 @@ func TestSituations(t *testing.T) {
 	}
 }
 
-// run returns what happened, the stop signals too.
+// run returns the events, including the stop signals.
 func (s situation) run(t *testing.T) []string {
 	f := newFake(t)
 	if s.before != nil {

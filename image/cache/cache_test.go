@@ -225,7 +225,7 @@ func TestConcurrentRequestsCauseOneFetch(t *testing.T) {
 		}
 		c.mu.Unlock()
 	}
-	leave() // the one for whom it was begun leaves; the others still get it
+	leave() // the caller that began it leaves; the others still get it
 	if err := <-first; !errors.Is(err, context.Canceled) {
 		t.Errorf("the one who left got %v", err)
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// mostMethods is how many methods a type has at most. One with more holds several things: give each
-// a type with its own fields, and let the owner keep the flow between them.
+// mostMethods is the maximum number of methods of a type. One with more has several responsibilities: give each a
+// type with its own fields, and let the owner keep the flow between them.
 const mostMethods = 45
 
 // moreMethods are the types that are still above, with the count that they must not exceed.

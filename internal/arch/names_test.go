@@ -25,7 +25,7 @@ var privateWords = map[string]string{
 	"tidings": "result", "evacuation": "drain",
 }
 
-// wordsOfOthers are places where one of these words is somebody else's name.
+// wordsOfOthers are places where one of these words is a name of another project.
 var wordsOfOthers = map[string][]string{
 	"evacuation": {"lrp", "task", "bbs", "docs/design/evacuation.md"}, // the state of an instance is EVACUATING (Diego)
 }
@@ -119,8 +119,8 @@ func TestTheRuleOfNamesCanFail(t *testing.T) {
 	}
 }
 
-// sharedTypes are the exported type names that at least four packages have, with how many: words
-// that mean the same in each, like the state of its machine. The numbers only fall.
+// sharedTypes are the exported type names of at least four packages, with the number: words with the same meaning
+// in each, like the state of its machine. The numbers only fall.
 var sharedTypes = map[string]int{
 	"Backend": 4, "Board": 5, "Call": 5, "Cell": 5, "Cells": 5, "Change": 4, "Config": 20, "Effect": 4,
 	"Event": 7, "Host": 4, "Hub": 5, "Leader": 4, "Options": 5, "Report": 4, "Result": 6, "Row": 4,

@@ -29,10 +29,10 @@ var (
 	}
 )
 
-// slack is by how much a number of these may be above what there is.
+// slack is the permitted excess of one of these numbers over the count.
 const slack = 20
 
-// prose is a piece of text that a person reads, with its place.
+// prose is a piece of text for people, with its place.
 type prose struct {
 	at   string
 	text string
@@ -73,7 +73,7 @@ func TestDocCommentsAreHeldToTheListOfStrings(t *testing.T) {
 	hold(t, all, allowedInComments)
 }
 
-// pages are all pages of the repository that a person reads, apart from the change log, which has a test of its own.
+// pages are all pages of the repository for people, apart from the change log, which has a test of its own.
 func pages(t *testing.T) []string {
 	t.Helper()
 	out := []string{"README.md", "CONTRIBUTING.md"}

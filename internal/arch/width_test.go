@@ -15,7 +15,7 @@ const columns = 120
 // wideLines is how many lines are still wider. It only falls: lower it when a change wraps many.
 const wideLines = 3550
 
-// mayLag is by how much wideLines may be above what there is.
+// mayLag is the permitted excess of wideLines over the count.
 const mayLag = 150
 
 func TestLinesAreNarrow(t *testing.T) {

@@ -46,12 +46,11 @@ func words(alternatives string) *regexp.Regexp {
 // longest is how many words a sentence of help and errors has at most.
 const longest = 25
 
-// notYetPlain are the packages and pages whose texts are still to be rewritten. The list only
-// shrinks: a package that is clean must leave it.
+// notYetPlain are the packages and pages with texts that are still to be rewritten. The list only shrinks: a clean
+// package must leave it.
 var notYetPlain = []string{}
 
-// exempt are packages whose texts no user of cantina reads: they come from a
-// format, or go to the people who change the code.
+// exempt are packages without texts for users of cantina: they come from a format, or are for developers.
 func exempt(pkg string) bool {
 	return strings.HasSuffix(pkg, "test") || strings.HasSuffix(pkg, "pb") || slices.Contains([]string{
 		"bench", "internal/mutate", "internal/arch", "wire/cantinav1", "scripts",

@@ -2,7 +2,7 @@ package guard
 
 import "connectrpc.com/connect"
 
-// Unpacker is what Compression reads bodies with.
+// Unpacker is the reader that Compression uses for bodies.
 func Unpacker(limit int64) connect.Decompressor { return &bounded{limit: limit} }
 
 var (

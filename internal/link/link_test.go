@@ -76,7 +76,7 @@ func (l *leader) TaskEvents(_ context.Context, from cell.Caller, es []cell.TaskE
 	return l.errs, nil
 }
 
-// serve answers calls of cells with what now returns, and gives the address.
+// serve answers calls of cells with the present value of now, and returns the address.
 func serve(t *testing.T, now func() (cell.Leader, error)) string {
 	t.Helper()
 	cells := NewDirectory(Security{})

@@ -15,8 +15,8 @@ import (
 
 func isUrgent(path string) bool { return path == "/urgent" }
 
-// TestUrgentGoesFirst: of what waits for the connection, urgent frames are sent before all others,
-// each kind in its order, and one that is given up takes no turn.
+// TestUrgentGoesFirst: among the frames that wait for the connection, urgent ones are sent before all others, each
+// kind in its order. A frame that is given up takes no turn.
 func TestUrgentGoesFirst(t *testing.T) {
 	var l turns
 	if err := l.take(t.Context(), false); err != nil {

@@ -89,8 +89,8 @@ func (r *real) follow(ctx context.Context, c *api.Client, q *pb.OutputQuery, fir
 	}
 }
 
-// TestMemoryIsFreedOfLogFollowers: of those who followed an output through a server and a cell nothing stays,
-// however it ended: by the reader, by its context, by the end of its connection or of the output.
+// TestMemoryIsFreedOfLogFollowers: followers of an output through a server and a cell leave nothing in memory. It
+// covers each kind of end: by the reader, by its context, by the end of its connection or of the output.
 func TestMemoryIsFreedOfLogFollowers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("make test runs it, without the race detector")

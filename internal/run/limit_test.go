@@ -39,8 +39,8 @@ func TestPatientEndsWithItsTime(t *testing.T) {
 	})
 }
 
-// TestAPauseCostsPatientOnePart: a timer that comes late has used up one of ten parts, however
-// late; after a late last one there is one more, once.
+// TestAPauseCostsPatientOnePart: a timer that comes late has used up one of ten parts, for any delay. After a late
+// last one there is one more, once.
 func TestAPauseCostsPatientOnePart(t *testing.T) {
 	p := &patient{part: time.Second, due: time.Second, left: parts, timer: time.NewTimer(Never), began: time.Unix(0, 0)}
 	defer func() { p.timer.Stop() }()

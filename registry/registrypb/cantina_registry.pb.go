@@ -209,7 +209,7 @@ func (x *Alone) GetCluster() string {
 	return ""
 }
 
-// drain/<cell>: that a cell is to be emptied, until somebody takes it back.
+// drain/<cell>: an order to drain a cell, until it is undone.
 type Drain struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Cell      string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`

@@ -98,7 +98,7 @@ type Job struct {
 	Paused  bool                   `protobuf:"varint,6,opt,name=paused,proto3" json:"paused,omitempty"`
 	// Absent in a tombstone.
 	Spec *JobSpec `protobuf:"bytes,7,opt,name=spec,proto3" json:"spec,omitempty"`
-	// Of a tombstone: whose nodes what still runs may draw on.
+	// For a tombstone: the forest whose nodes the remaining runs may draw on.
 	Forest string `protobuf:"bytes,8,opt,name=forest,proto3" json:"forest,omitempty"`
 	// Other forests over which earlier lives of the name ran: remaining runs may draw on their nodes.
 	Former        []string `protobuf:"bytes,9,rep,name=former,proto3" json:"former,omitempty"`
@@ -1242,7 +1242,7 @@ func (x *Kill) GetInvocation() *Invocation {
 	return nil
 }
 
-// A job in the record of another owner, who runs it at certain times.
+// A job in the record of another owner, which runs it at certain times.
 type Wanted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`

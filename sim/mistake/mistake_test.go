@@ -195,7 +195,7 @@ func TestAfresh(t *testing.T) {
 	}
 }
 
-// TestSearch: the exhaustive search finds what needs few steps, and nothing without it.
+// TestSearch: the exhaustive search finds mistakes that need few steps, and reports nothing without a mistake.
 func TestSearch(t *testing.T) {
 	search := programs(t).Search
 	tried := 0

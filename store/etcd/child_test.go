@@ -231,9 +231,8 @@ func runChildUntil(t *testing.T, ctx context.Context, env ...string) life {
 	return l
 }
 
-// A leader on an embedded store is killed at every point, again and again on the
-// same directory: no effect is lost, no transition is half, and the next one leads at
-// once though the lease of the dead one has a minute to live.
+// A leader on an embedded store is killed at every point, again and again on the same directory. No effect is lost
+// and no transition is half. The next one leads at once though the lease of the dead one has a minute to live.
 func TestKilledAtNamedPoints(t *testing.T) {
 	dir := t.TempDir()
 	f, err := datadir.Open(dir)

@@ -141,8 +141,7 @@ func TestStartUnderAnEndedContext(t *testing.T) {
 	}
 }
 
-// A first start that was killed at any moment is begun anew; a member that has
-// served is not.
+// A first start that was killed at any moment starts over; a member that has served does not.
 func TestUnbornMemberIsBegunAnew(t *testing.T) {
 	f, err := datadir.Open(t.TempDir())
 	if err != nil {

@@ -48,8 +48,7 @@ func smallDisk(t *testing.T, mib int) string {
 	return dir
 }
 
-// fill leaves so many bytes free on the file system of dir; it returns what to
-// delete.
+// fill leaves so many bytes free on the file system of dir; it returns the file to delete.
 func fill(t *testing.T, dir string, leave int64) string {
 	t.Helper()
 	var st unix.Statfs_t
@@ -198,8 +197,8 @@ func TestDiskFullToTheLastByte(t *testing.T) {
 	}
 }
 
-// The quota is used up by history: commits wait, with the reason; compaction makes the
-// room, and what waits lands.
+// The quota is used up by history: commits wait, with the reason; compaction makes the room, and the waiting
+// commits land.
 func TestQuota(t *testing.T) {
 	dir := t.TempDir()
 	config := etcd.MemberConfig{Quota: 24 << 20, Upkeep: etcd.Upkeep{DefragSlack: 1 << 20}}

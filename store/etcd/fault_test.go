@@ -116,8 +116,7 @@ func TestRequestLostBeforeCommit(t *testing.T) {
 	}
 }
 
-// The request arrives after the leader has given it up and written the same rows
-// anew: it changes nothing.
+// The request arrives after the leader has given it up and written the same rows again: it changes nothing.
 func TestRequestArrivesLate(t *testing.T) {
 	c := newCutLine(t)
 	for i := range times() {

@@ -13,9 +13,8 @@ import (
 	"cantina/store/mem"
 )
 
-// A leader whose keep-alives no longer arrive: by its own clock it stops to hold
-// the lease a drift before the store ends it; the next leader begins not earlier
-// than that; the old term ends by itself.
+// A leader whose keep-alives no longer arrive gives the lease up by its own clock, a drift before the store ends
+// it. The next leader begins not earlier than that; the old term ends by itself.
 func TestLeaseRunsOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cut atomic.Bool

@@ -121,9 +121,9 @@ func TestWordsOnLostTasks(t *testing.T) {
 	}
 }
 
-// TestDamagedCell writes nonsense over all that a cell wrote while it ran, when it was
-// killed: its successor starts all the same, ends what ran and takes new work. It cannot prove any
-// more whose successor it is, so it comes when the leader misses its predecessor.
+// TestDamagedCell writes nonsense over all files that a cell wrote while it ran, after it was killed. Its successor
+// starts all the same, ends the running work and takes new work. It cannot prove any more which process it
+// succeeds, so it joins when the leader declares its predecessor lost.
 func TestDamagedCell(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, hasty, 1, 1)
@@ -151,7 +151,7 @@ func TestDamagedCell(t *testing.T) {
 	}
 	left := append(w.pids("stop"), w.pids("keep")...)
 	for _, pid := range old {
-		// A service is either adopted as it was, or ended and started anew.
+		// A service is either adopted as it was, or ended and started again.
 		if len(left) > len(old) && !ended(pid, patience) {
 			t.Errorf("process %d runs beside its successor: %v, now %v", pid, old, left)
 		}

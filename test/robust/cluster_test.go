@@ -48,7 +48,7 @@ func startCluster(t *testing.T, flags []string, servers, cells int) *cluster {
 // network name space of its own. Where that cannot be made all is on loopback.
 func startNetwork(t *testing.T, flags []string, servers, cells int) *cluster {
 	t.Helper()
-	n, err := newNetwork(t) // it is removed after all who use it have ended
+	n, err := newNetwork(t) // it is removed after all its users have ended
 	if err != nil {
 		t.Logf("on loopback, for this machine makes no network name spaces: %v", err)
 	}
@@ -98,8 +98,8 @@ func (c *cluster) cleanup() {
 	}
 }
 
-// stopKept stops services, some of which would outlive their cell, and waits until they
-// have stopped: a cell that ends before it has heard of the stop lets them go.
+// stopKept stops services, some of which would outlive their cell, and waits until they have stopped: a cell that
+// ends before the stop reaches it would leave them running.
 func (c *cluster) stopKept(services ...string) {
 	c.t.Helper()
 	must(c.t, c.addr(), append([]string{"stop"}, services...)...)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestDevEndsOnSignals: each of the signals that end a program from outside ends what
-// cantina dev runs too, with what made a session of its own, before dev itself.
+// TestDevEndsOnSignals: each signal that ends a program from outside also ends the work of cantina dev, before dev
+// itself. This includes processes in a session of their own.
 func TestDevEndsOnSignals(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGINT, syscall.SIGHUP} {
 		t.Run(sig.String(), func(t *testing.T) {

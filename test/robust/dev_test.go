@@ -22,7 +22,7 @@ func startDev(t *testing.T, data string, more ...string) *process {
 	return start(t, "dev", append([]string{"dev", "--data", data, "--socket", "none", "--listen", "127.0.0.1:0", "--name", "one"}, more...)...)
 }
 
-// acked is what cantina has promised.
+// acked has the promises of cantina.
 type acked struct {
 	mu     sync.Mutex
 	tasks  map[string]bool

@@ -82,8 +82,8 @@ func (r *routes) take(e *pb.Event) {
 	}
 }
 
-// routed follows a service as a routing consumer does until stop is called, which fails the
-// test if an index was without a running instance, and returns how many instances were new.
+// routed follows a service as a routing consumer does until stop is called. The call fails the test if an index was
+// without a running instance, and returns the number of new instances.
 func (c *cluster) routed(service string) (stop func() (moved int)) {
 	c.t.Helper()
 	ctx, cancel := context.WithCancel(c.t.Context())
@@ -437,7 +437,7 @@ func TestUndrainKeepsRunningInstances(t *testing.T) {
 			t.Fatalf("c1: %v", x)
 		}
 	}
-	// One whose time was over is placed again as soon as its cell takes work.
+	// An instance whose time was over is placed again as soon as its cell takes work.
 	must(t, c.addr(), "drain", "c1", "--reason", "for good", "--deadline", "1s")
 	c.drained("c1")
 	must(t, c.addr(), "undrain", "c1")

@@ -141,7 +141,7 @@ func lastRows(t *testing.T, client *api.Client) map[string]map[string]proto.Mess
 	return out
 }
 
-// nameOf is by what people know a row.
+// nameOf returns the name of a row for people.
 func nameOf(m proto.Message) string {
 	switch x := m.(type) {
 	case *pb.Service:
@@ -160,7 +160,7 @@ func nameOf(m proto.Message) string {
 	return ""
 }
 
-// unlike names the fields in which two rows differ, but for what time alone changes.
+// unlike names the fields in which two rows differ, except those that time alone changes.
 func unlike(want, got proto.Message) (fields []string) {
 	a, b := want.ProtoReflect(), got.ProtoReflect()
 	for i := range a.Descriptor().Fields().Len() {

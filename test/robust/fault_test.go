@@ -36,7 +36,7 @@ func TestCorruptRow(t *testing.T) {
 	if s := c.status(); s.Quarantined == 0 {
 		t.Errorf("status says nothing of the damaged row")
 	}
-	// It cannot be restored as it is; once somebody has repaired it, it can.
+	// It cannot be restored as it is; once an operator has repaired it, it can.
 	name := strings.TrimSpace(out)
 	if r := cli(t, c.addr(), "store", "quarantine", "restore", name); r.code == 0 || !strings.Contains(r.err, name) {
 		t.Errorf("restored a damaged row: code %d, %q", r.code, r.err)

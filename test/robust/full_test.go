@@ -96,7 +96,7 @@ func length(t *testing.T, path string) int64 {
 	return info.Size()
 }
 
-// narrow leaves less room on a file system than a server needs, and returns what frees it.
+// narrow leaves less room on a file system than a server needs, and returns a function that frees it.
 func narrow(t *testing.T, disk string) (free func()) {
 	t.Helper()
 	var fs unix.Statfs_t

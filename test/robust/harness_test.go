@@ -141,8 +141,7 @@ func start(t *testing.T, name string, args ...string) *process {
 	return p
 }
 
-// launch is start behind a wrapper like `ip netns exec NAME`, of a process that
-// somebody else ends.
+// launch is start behind a wrapper like `ip netns exec NAME`, of a process that another function ends.
 func launch(t *testing.T, name string, wrapper []string, args ...string) *process {
 	t.Helper()
 	if user := os.Getenv(testUser); user != "" && (args[0] == "dev" || args[0] == "cell") {

@@ -107,7 +107,7 @@ jobs:
 	w.check()
 }
 
-// remove deletes what begins with a key from the store, and returns how much that was.
+// remove deletes all keys with a prefix from the store, and returns their number.
 func (c *cluster) remove(key string) int64 {
 	c.t.Helper()
 	client, ctx, done := c.etcd()

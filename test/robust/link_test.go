@@ -22,9 +22,8 @@ func TestCutLink(t *testing.T) {
 	}
 }
 
-// TestCutLinkShortly cuts the link of a cell for less than its loss time: nothing that
-// may run once is restarted, and of what may run on, for which a replacement is made
-// at once, the old one is left.
+// TestCutLinkShortly cuts the link of a cell for less than its loss time. Work that may run once is not restarted.
+// Work that may run on has a replacement at once, and its old instance is left.
 func TestCutLinkShortly(t *testing.T) {
 	l := startLinked(t)
 	c, link := l.c, l.c.net.link("c1")

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// losable is a cluster whose cell c1 has the work of holdSpec, beside c2 and c3, which
-// can take it over.
+// losable is a cluster whose cell c1 has the work of holdSpec. The cells c2 and c3 can take it over.
 type losable struct {
 	*witness
 	c    *cluster

@@ -17,7 +17,7 @@ import (
 // and its cells: each in a network name space with a link to that bridge.
 type network struct {
 	t      *testing.T
-	name   string // of the bridge; of what else is made, with a cell's name behind it
+	name   string // of the bridge; of other devices, with a cell's name behind it
 	subnet netip.Prefix
 	links  map[string]*link // by cell
 	undo   []string         // calls of ip that remove the devices, last one first

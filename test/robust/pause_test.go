@@ -221,8 +221,8 @@ tasks:
 	}
 }
 
-// TestStoppedServerSendsItsReadersOn stops a server until its lease is gone, around the end of
-// what clients wait for: each of them ends, with the exit code of its subject.
+// TestStoppedServerSendsItsReadersOn stops a server until its lease is gone, around the end of the subjects that
+// clients wait for. Each client ends, with the exit code of its subject.
 func TestStoppedServerSendsItsReadersOn(t *testing.T) {
 	p := newPausing(t)
 	c := startCluster(t, patient, 1, 1)

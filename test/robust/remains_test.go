@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// remains is what there is of the cell with a data directory.
+// remains has the leftovers of the cell with a data directory.
 type remains struct {
 	groups []string // directories in the hierarchies
 	pids   []int    // in its control groups, or started for its directory

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestALoneDevStartsAtOnce: started again after any end, also when its store counts as an older copy,
-// dev starts new work without the wait for cells that cannot be.
+// TestALoneDevStartsAtOnce: after any end, and also when its store counts as an older copy, dev starts new work. It
+// does not wait for cells that cannot exist.
 func TestALoneDevStartsAtOnce(t *testing.T) {
 	data := tempDir(t)
 	d := startDev(t, data).wait()

@@ -210,8 +210,8 @@ services:
 	w.check()
 }
 
-// TestRestartIsRolling: restart starts every instance afresh, and each index goes on running
-// all the while; with --all-at-once all stop and start again together.
+// TestRestartIsRolling: restart replaces every instance, and each index goes on running all the while; with
+// --all-at-once all stop and start again together.
 func TestRestartIsRolling(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, patient, 1, 1)

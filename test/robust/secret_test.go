@@ -72,9 +72,8 @@ schedules:
 `
 }
 
-// TestSecretsAreNotPrinted: of all that is given to programs in confidence, nothing is in what
-// plan, apply, lists, explain, events, logs, the API, errors and the server's own log print, nor
-// in the arguments of a process.
+// TestSecretsAreNotPrinted: no secret that is given to programs is printed by plan, apply, lists, explain, events,
+// logs, the API, errors or the server's own log. No argument of a process has one either.
 func TestSecretsAreNotPrinted(t *testing.T) {
 	p := start(t, "dev", "dev", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--socket", "none", "--log-level", "debug").wait()
 	shows(t, p.Addr, []string{"HEALTHY"}, "cells")
@@ -124,7 +123,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	}
 }
 
-// get reads one thing of the API.
+// get reads one object of the API.
 func get(t *testing.T, addr, path string) string {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+path, nil)

@@ -121,7 +121,7 @@ func TestKilledCellMoves(t *testing.T) {
 		}
 	}
 	t.Logf("nothing of it runs on after %v", gone(t, c.cellDir("c1"), patience).Round(time.Millisecond))
-	c.startCell("c1").wait() // it clears up what its predecessor left
+	c.startCell("c1").wait() // it removes the leftovers of its predecessor
 	c.session("c1", "HEALTHY")
 }
 

@@ -23,9 +23,8 @@ func TestStoppedCell(t *testing.T) {
 	l.lose(func() { c.cells["c1"].signal(syscall.SIGSTOP) }, func() { c.cells["c1"].signal(syscall.SIGCONT) })
 }
 
-// TestAdoptedOutlivesTheDeadlineOfItsPredecessor kills a cell whose job and whose
-// exclusive service are to be kept: by the credit of the leader that has recorded
-// them they live past the deadline that the dead process had.
+// TestAdoptedOutlivesTheDeadlineOfItsPredecessor kills a cell whose job and exclusive service are kept. By the
+// credit of the leader that has recorded them they live past the deadline of the dead process.
 func TestAdoptedOutlivesTheDeadlineOfItsPredecessor(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, hasty, 1, 1)
@@ -100,8 +99,8 @@ func TestWaitForStoppedCell(t *testing.T) {
 	w.check()
 }
 
-// holdSpec is batch tasks that run until release, a service of which there may be
-// one, and one that a cell keeps while it is cut off.
+// holdSpec has batch tasks that run until release, an exclusive service, and one that a cell keeps while it is cut
+// off.
 func holdSpec(w *witness, nodes string) string {
 	return fmt.Sprintf(`
 domain: d

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestStuckCellReboots cuts a cell off whose work hangs where not even KILL reaches
-// it: the cell runs its --reboot-command once, and is empty when the work can die.
+// TestStuckCellReboots cuts a cell off whose work hangs where not even KILL reaches it. The cell runs its
+// --reboot-command once, and is empty when the work can die.
 func TestStuckCellReboots(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, hasty, 1, 0)
@@ -43,8 +43,8 @@ func TestStuckCellReboots(t *testing.T) {
 	c.session("c1", "HEALTHY")
 }
 
-// hang freezes a process in a group of the v1 freezer, the stand-in for one that
-// hangs in the kernel. It returns what lets it go.
+// hang freezes a process in a group of the v1 freezer, the stand-in for one that hangs in the kernel. It returns a
+// function that releases it.
 func hang(t *testing.T, pid int) func() {
 	t.Helper()
 	dir := filepath.Join("/sys/fs/cgroup/freezer", "cantina-robust-"+strconv.Itoa(os.Getpid()))

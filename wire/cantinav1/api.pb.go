@@ -225,7 +225,7 @@ type Write struct {
 	// The call happens at most once; a second one with the same key gets the first
 	// one's answer.
 	IdempotencyKey string `protobuf:"bytes,1,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// The revision that the thing, or the domain, must have; 0 = any.
+	// The revision that the object, or the domain, must have; 0 = any.
 	IfMatch       int64 `protobuf:"varint,2,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -893,7 +893,7 @@ type Service struct {
 	Healthy int32 `protobuf:"varint,15,opt,name=healthy,proto3" json:"healthy,omitempty"`
 	// How many instances are being stopped, for any reason. They do not count as running.
 	Stopping int32 `protobuf:"varint,16,opt,name=stopping,proto3" json:"stopping,omitempty"`
-	// How many instances are unconfirmed: the process that runs them is not heard of.
+	// How many instances are unconfirmed: the process that runs them has not reported.
 	Unconfirmed   int32 `protobuf:"varint,17,opt,name=unconfirmed,proto3" json:"unconfirmed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1380,8 +1380,8 @@ type Instance struct {
 	PlacementCode string `protobuf:"bytes,23,opt,name=placement_code,json=placementCode,proto3" json:"placement_code,omitempty"`
 	// No service owns it; it is kept until its domain is fresh.
 	Orphan bool `protobuf:"varint,24,opt,name=orphan,proto3" json:"orphan,omitempty"`
-	// Why it may not be so any more: its cell is not HEALTHY, or was not heard of in this
-	// term. In an event as it is when that is sent, of the newest row.
+	// Why it may not be so any more: its cell is not HEALTHY, or has not reported in this term. In an event as it is
+	// when that is sent, of the newest row.
 	UnconfirmedReason string `protobuf:"bytes,25,opt,name=unconfirmed_reason,json=unconfirmedReason,proto3" json:"unconfirmed_reason,omitempty"`
 	// Where its start hangs, or the part that does not die: START_HANGS or STUCK_KILLING, the process and the kernel
 	// function. Not in events.
@@ -6788,7 +6788,7 @@ func (x *GetCellResponse) GetPosition() string {
 type DrainCellRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Why; shown to everybody who looks at the cell. Must not be empty.
+	// Why; shown to every reader of the cell. Must not be empty.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// How long it may take; absent = the cell's own setting.
 	Deadline *durationpb.Duration `protobuf:"bytes,3,opt,name=deadline,proto3" json:"deadline,omitempty"`
@@ -7379,7 +7379,7 @@ type Status struct {
 	Warnings    []string             `protobuf:"bytes,13,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	Quarantined int32                `protobuf:"varint,14,opt,name=quarantined,proto3" json:"quarantined,omitempty"`
 	Domains     []*Domain            `protobuf:"bytes,15,rep,name=domains,proto3" json:"domains,omitempty"`
-	// Services that are being rolled out or taken back, and those whose rollout failed.
+	// Services that are being rolled out or rolled back, and those whose rollout failed.
 	Rollouts     []*Rollout `protobuf:"bytes,16,rep,name=rollouts,proto3" json:"rollouts,omitempty"`
 	RolloutsMore int32      `protobuf:"varint,17,opt,name=rollouts_more,json=rolloutsMore,proto3" json:"rollouts_more,omitempty"`
 	// Identity of the store: made with it, kept in backups, unchanged by a restore.
@@ -8376,7 +8376,7 @@ type ExplainResponse struct {
 	Events []*Event `protobuf:"bytes,6,rep,name=events,proto3" json:"events,omitempty"`
 	// The last lines of its output.
 	Lines []*OutputLine `protobuf:"bytes,7,rep,name=lines,proto3" json:"lines,omitempty"`
-	// Since when the leader knows events: a new leader begins with none.
+	// The start of the leader's events: a new leader begins with none.
 	EventsSince   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=events_since,json=eventsSince,proto3" json:"events_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8878,7 +8878,7 @@ func (x *Event) GetSchedule() *Schedule {
 	return nil
 }
 
-// Events are missing: list afresh.
+// Events are missing: list again.
 type Gap struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	After         string                 `protobuf:"bytes,1,opt,name=after,proto3" json:"after,omitempty"`
@@ -8931,7 +8931,7 @@ func (x *Gap) GetBefore() string {
 	return ""
 }
 
-// Whose output. A service, task or job by name, or containers; and which part.
+// The output to read: a service, task or job by name, or containers; and which part.
 type OutputQuery struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Domain  string                 `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`

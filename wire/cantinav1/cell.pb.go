@@ -436,13 +436,13 @@ func (x *Caller) GetCluster() string {
 	return ""
 }
 
-// The cell process that is called, and who calls.
+// The callee, a cell process, and the caller.
 type Callee struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Term          *Term                  `protobuf:"bytes,1,opt,name=term,proto3" json:"term,omitempty"` // of the leader
 	Proc          string                 `protobuf:"bytes,2,opt,name=proc,proto3" json:"proc,omitempty"`
 	Cluster       string                 `protobuf:"bytes,3,opt,name=cluster,proto3" json:"cluster,omitempty"` // identity of the leader's store
-	Cell          string                 `protobuf:"bytes,4,opt,name=cell,proto3" json:"cell,omitempty"`       // whose name the process holds
+	Cell          string                 `protobuf:"bytes,4,opt,name=cell,proto3" json:"cell,omitempty"`       // the cell whose name the process holds
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4515,7 +4515,7 @@ type DrainRequest struct {
 	Undo bool `protobuf:"varint,4,opt,name=undo,proto3" json:"undo,omitempty"`
 	// Stop batch tasks at once: they run again elsewhere, and no retry is counted.
 	StopBatch bool `protobuf:"varint,5,opt,name=stop_batch,json=stopBatch,proto3" json:"stop_batch,omitempty"`
-	// Names this drain: the same id again changes nothing, another begins anew.
+	// Names this drain: the same id again changes nothing, another starts over.
 	Id            string `protobuf:"bytes,6,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5705,7 +5705,7 @@ func (*LRPEvent_RemovedEvacuating) Descriptor() ([]byte, []int) {
 type TaskEvent_Started struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Reservation string                 `protobuf:"bytes,1,opt,name=reservation,proto3" json:"reservation,omitempty"`
-	// The container runs already, and the row does not know.
+	// The container runs already, and the row does not have it.
 	Live          bool `protobuf:"varint,2,opt,name=live,proto3" json:"live,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -382,7 +382,7 @@ type LogGap struct {
 	Lines  int64                  `protobuf:"varint,3,opt,name=lines,proto3" json:"lines,omitempty"`
 	AtMost bool                   `protobuf:"varint,4,opt,name=at_most,json=atMost,proto3" json:"at_most,omitempty"`
 	At     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`
-	// Index of the line whose place it takes; in LogLines only.
+	// Index of the line whose position it takes; in LogLines only.
 	Line          uint32 `protobuf:"varint,6,opt,name=line,proto3" json:"line,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -502,13 +502,13 @@ type ActualLRP struct {
 	Retiring       bool                   `protobuf:"varint,13,opt,name=retiring,proto3" json:"retiring,omitempty"`
 	// Ended by itself and is not started again.
 	Finished bool `protobuf:"varint,14,opt,name=finished,proto3" json:"finished,omitempty"`
-	// The leader of this term has not heard of its cell in time.
+	// Its cell has not reported in time to the leader of this term.
 	Unheard bool `protobuf:"varint,15,opt,name=unheard,proto3" json:"unheard,omitempty"`
 	// Until when no place is asked for it: its suspect copy is waited for.
 	NotBefore *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
-	// The suspect instance whose place it took, and which stays when its cell is back.
+	// The suspect instance that it replaced, and which stays when its cell is back.
 	Replaces *Identity `protobuf:"bytes,17,opt,name=replaces,proto3" json:"replaces,omitempty"`
-	// The last crash of the index, wherever it was.
+	// The last crash of the index, on any cell.
 	LastCrash     *LastCrash `protobuf:"bytes,18,opt,name=last_crash,json=lastCrash,proto3" json:"last_crash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -796,7 +796,7 @@ type TaskResult struct {
 	Oom      bool                   `protobuf:"varint,7,opt,name=oom,proto3" json:"oom,omitempty"`
 	Started  *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=started,proto3" json:"started,omitempty"`
 	Ended    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=ended,proto3" json:"ended,omitempty"`
-	// The program was ended because somebody asked for that.
+	// The program was ended by request.
 	Ordered bool `protobuf:"varint,10,opt,name=ordered,proto3" json:"ordered,omitempty"`
 	// Bytes of output that the disk of the cell refused.
 	OutputLost    int64 `protobuf:"varint,11,opt,name=output_lost,json=outputLost,proto3" json:"output_lost,omitempty"`

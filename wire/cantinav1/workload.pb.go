@@ -1386,7 +1386,7 @@ func (x *Termination) GetNoSession() bool {
 	return false
 }
 
-// Everything the executor needs to know of one container.
+// All that the executor needs for one container.
 type Workload struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Setup           *Action                `protobuf:"bytes,1,opt,name=setup,proto3" json:"setup,omitempty"`
@@ -1410,7 +1410,7 @@ type Workload struct {
 	OnCellRestart   OnCellRestart          `protobuf:"varint,19,opt,name=on_cell_restart,json=onCellRestart,proto3,enum=cantina.v1.OnCellRestart" json:"on_cell_restart,omitempty"`
 	// Bytes per second of output; 0 = no bound.
 	LogRate int64 `protobuf:"varint,20,opt,name=log_rate,json=logRate,proto3" json:"log_rate,omitempty"`
-	// It is given the address of the API and what opens it: CANTINA_API, CANTINA_TOKEN.
+	// It gets the address of the API and its token: CANTINA_API, CANTINA_TOKEN.
 	Api           bool `protobuf:"varint,21,opt,name=api,proto3" json:"api,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
