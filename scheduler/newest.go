@@ -311,7 +311,7 @@ func (s *newest) progress(j *job) batch.Progress {
 		p.Running = len(j.forest.board.Runs(j.row.name))
 		return p
 	}
-	if !j.forest.planted && j.forest.hasSources() && p.State.Ended() {
+	if !j.forest.current() && p.State.Ended() {
 		p.State, p.Reason = batch.JobWaiting, cmpText(j.forest.problem, "its nodes are being listed")
 	}
 	return p

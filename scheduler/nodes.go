@@ -16,6 +16,10 @@ import (
 // maxNodes bounds the nodes of one forest.
 const maxNodes = 10_000_000
 
+// current reports whether the nodes are those of the newest definition: before, a job over them
+// has not ended.
+func (f *forest) current() bool { return !f.hasSources() || f.planted && f.plantedOf == f.version }
+
 func (f *forest) hasSources() bool { return len(f.board.Spec().Sources) > 0 }
 
 // Reads returns the reads beside the passes: the nodes of due forests, and small rows of statuses
@@ -179,7 +183,7 @@ func (s *Scheduler) planted(f *forest, version int, nodes []batch.NodeSpec, note
 			s.cfg.Log.Warn("cannot read nodes; keeping those of the last successful run", "forest", f.board.Spec().Name, "error", err)
 		}
 	} else {
-		f.problem, f.planted, f.readAt = note, true, now+s.cfg.NodesEvery
+		f.problem, f.planted, f.plantedOf, f.readAt = note, true, version, now+s.cfg.NodesEvery
 		s.tellPlanted(f)
 	}
 	ring(s.wake)

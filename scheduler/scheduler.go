@@ -243,7 +243,9 @@ type forest struct {
 	reading bool
 	readAt  time.Duration // when to read next
 	version int           // of its spec: a reading of an older one is dropped
-	loose   bool          // no job of the load needs it, but one that cannot be read may
+	// plantedOf is the version of the spec whose nodes were read last.
+	plantedOf int
+	loose     bool // no job of the load needs it, but one that cannot be read may
 }
 
 // job is one name.

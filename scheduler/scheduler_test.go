@@ -484,3 +484,39 @@ func TestRerun(t *testing.T) {
 		r.stop()
 	})
 }
+
+// TestAChangeOfNodesIsWaitedFor: a job that was done has not ended while the nodes of its new
+// definition are not read.
+func TestAChangeOfNodesIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := begin(t, newFakeStore(), 1)
+		defer func() { r.stop() }()
+		r.cell("c", 9)
+		w := testJob("j", nil)
+		w.Forest.Levels = []string{"host"}
+		w.Forest.Sources = []batch.Source{{Kind: batch.SourceScript, ParentLevel: batch.LevelInstance, Script: []string{"old"}}}
+		r.scripts.set(nil, map[string]string{"old j": "a\n"})
+		r.apply(w)
+		r.end("j", "a", 0, "")
+		if p := r.progressOf("j"); p.State != batch.JobDone {
+			t.Fatal(p.State)
+		}
+		r.scripts.set(errors.New("no answer"), nil)
+		w.Forest.Sources = []batch.Source{{Kind: batch.SourceScript, ParentLevel: batch.LevelInstance, Script: []string{"new"}}}
+		r.apply(w)
+		v, err := r.Job("j")
+		if err != nil || v.Over() || v.Progress.State != batch.JobWaiting || !strings.Contains(v.Progress.Reason, "no answer") {
+			t.Errorf("ended with the nodes of the old definition: %+v, %v", v.Progress, err)
+		}
+		r.scripts.set(nil, map[string]string{"new j": "a\n"})
+		pass(time.Minute)
+		if p := r.progressOf("j"); p.State != batch.JobDone {
+			t.Error(p.State)
+		}
+		r.scripts.set(errors.New("gone"), nil) // the same definition, read again: it stays done
+		pass(5 * time.Minute)
+		if v, _ := r.Job("j"); v.Progress.State != batch.JobDone || v.NodesError == "" {
+			t.Errorf("%+v", v)
+		}
+	})
+}

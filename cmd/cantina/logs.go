@@ -206,6 +206,7 @@ type linePrinter struct {
 	prefix     bool
 	timestamps bool
 	split      bool // stderr goes to stderr, as if the program ran here
+	joined     bool // there are several sources: a missing newline is added
 	printed    int  // lines
 
 	buf    []byte
@@ -266,7 +267,7 @@ func (p *linePrinter) line(l *logstore.Line, cell string) error {
 	p.buf = append(p.buf, l.Data...)
 	// A line that continues in the next piece stays one line; elsewhere a missing newline would join
 	// it to another source's line.
-	if l.Terminated || !p.raw && !p.split && !l.Continues {
+	if l.Terminated || !p.raw && (!p.split || p.joined) && !l.Continues {
 		p.buf = append(p.buf, '\n')
 	}
 	return nil

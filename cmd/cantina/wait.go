@@ -131,20 +131,38 @@ func waitTask(ctx context.Context, c *cli, id string) (*pb.Task, error) {
 	return end, err
 }
 
-func waitJob(ctx context.Context, c *cli, name string) error {
+// jobEnd returns a job that has ended. seen takes it whenever it has changed.
+func jobEnd(ctx context.Context, c *cli, name string, seen func(*pb.Job)) (*pb.Job, error) {
 	client, err := c.client()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var end *pb.Job
-	err = waitUntil(ctx, c, &pb.StreamEventsRequest{Kind: []string{"job"}, Subject: name}, func(ctx context.Context) (bool, string, error) {
+	going := func(e *pb.Event) bool {
+		if e.Job == nil || e.Gone {
+			return false
+		}
+		seen(e.Job)
+		return !jobEnded(e.Job.State)
+	}
+	err = waitUntilBut(ctx, c, &pb.StreamEventsRequest{Kind: []string{"job"}, Subject: name}, going, func(ctx context.Context) (bool, string, error) {
 		got, err := api.Call(ctx, client, calls.GetJob, &pb.GetJobRequest{Name: name})
 		if err != nil {
 			return false, "", err
 		}
 		end = got.Job
+		seen(end)
 		return jobEnded(end.State), got.Position, nil
 	})
+	return end, err
+}
+
+func waitJob(ctx context.Context, c *cli, name string) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	end, err := jobEnd(ctx, c, name, func(*pb.Job) {})
 	if err != nil {
 		return err
 	}

@@ -30,15 +30,20 @@ func (c *cli) every(d time.Duration) (<-chan time.Time, func()) {
 
 // startReasons starts printReasons; the function that it returns ends it.
 func startReasons(ctx context.Context, c *cli, s subject) func() {
+	return startReasonsUnless(ctx, c, s, func() bool { return false })
+}
+
+// startReasonsUnless is startReasons; while busy reports true, no reason is looked for.
+func startReasonsUnless(ctx context.Context, c *cli, s subject, busy func() bool) func() {
 	ctx, cancel := context.WithCancel(ctx)
 	told := make(chan struct{})
-	go func() { defer close(told); printReasons(ctx, c, s) }()
+	go func() { defer close(told); printReasons(ctx, c, s, busy) }()
 	return func() { cancel(); <-told }
 }
 
 // printReasons prints why a resource is not in its desired state, each reason once, until ctx is
 // done. For a running task it prints only that its cell is silent.
-func printReasons(ctx context.Context, c *cli, s subject) {
+func printReasons(ctx context.Context, c *cli, s subject, busy func() bool) {
 	client, err := c.client()
 	if err != nil {
 		return
@@ -55,6 +60,9 @@ func printReasons(ctx context.Context, c *cli, s subject) {
 		}
 		if rest > 0 {
 			rest--
+			continue
+		}
+		if busy() {
 			continue
 		}
 		x, err := api.Call(ctx, client, calls.Explain, &pb.ExplainRequest{Subject: s.wire()})
