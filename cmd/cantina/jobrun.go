@@ -79,6 +79,7 @@ func jobRunVerb(c *cli) *cobra.Command {
 	fl.Var(&sizeFlag{bytes: &f.memory}, "memory", "memory that each reserves, also its limit, like 64Mi")
 	fl.Var(&cpuFlag{&f.cpu}, "cpu", "processors that each reserves, like 0.5 or 500m")
 	fl.Var(&durationFlag{d: &f.limit}, "time-limit", "maximum run time of one attempt")
+	oneOf(cmd, "resume", "name")
 	c.waiting(cmd)
 	return cmd
 }
@@ -113,9 +114,6 @@ func runJob(c *cli, cmd *cobra.Command, f *jobRunFlags, args []string) error {
 
 // check refuses flags that do not fit together.
 func (f *jobRunFlags) check(cmd *cobra.Command, args []string) error {
-	if f.resume != "" && f.name != "" {
-		return failf(api.ExitUsage, "--resume and --name exclude each other; --resume names the job")
-	}
 	if f.name != "" && !lrp.ValidName(f.name) {
 		return failf(api.ExitUsage, "--name: %s, not %q", lrp.NameRule, f.name)
 	}
@@ -268,7 +266,7 @@ func continueJob(c *cli, name string) error {
 func (f *jobRunFlags) follow(c *cli, name string, since *timestamppb.Timestamp) error {
 	s := subject{kind: "job", name: name}
 	stop := func() error {
-		said, err := stopOne(c, s)
+		said, _, err := stopIt(c, s)
 		if err == nil {
 			c.notef("%s: %s\n", s, said)
 		}
