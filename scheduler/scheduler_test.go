@@ -494,7 +494,8 @@ func TestAChangeOfNodesIsWaitedFor(t *testing.T) {
 		r.cell("c", 9)
 		w := testJob("j", nil)
 		w.Forest.Levels = []string{"host"}
-		w.Forest.Sources = []batch.Source{{Kind: batch.SourceScript, ParentLevel: batch.LevelInstance, Script: []string{"old"}}}
+		w.Forest.Sources = []batch.Source{{Kind: batch.SourceScript, ParentLevel: batch.LevelInstance,
+			Script: []string{"old"}}}
 		r.scripts.set(nil, map[string]string{"old j": "a\n"})
 		r.apply(w)
 		r.end("j", "a", 0, "")
@@ -502,10 +503,12 @@ func TestAChangeOfNodesIsWaitedFor(t *testing.T) {
 			t.Fatal(p.State)
 		}
 		r.scripts.set(errors.New("no answer"), nil)
-		w.Forest.Sources = []batch.Source{{Kind: batch.SourceScript, ParentLevel: batch.LevelInstance, Script: []string{"new"}}}
+		w.Forest.Sources = []batch.Source{{Kind: batch.SourceScript, ParentLevel: batch.LevelInstance,
+			Script: []string{"new"}}}
 		r.apply(w)
 		v, err := r.Job("j")
-		if err != nil || v.Over() || v.Progress.State != batch.JobWaiting || !strings.Contains(v.Progress.Reason, "no answer") {
+		if err != nil || v.Over() || v.Progress.State != batch.JobWaiting || !strings.Contains(v.Progress.Reason,
+			"no answer") {
 			t.Errorf("ended with the nodes of the old definition: %+v, %v", v.Progress, err)
 		}
 		r.scripts.set(nil, map[string]string{"new j": "a\n"})

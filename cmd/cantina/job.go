@@ -142,7 +142,8 @@ func jobVerb(c *cli) *cobra.Command {
 		},
 	}
 	return group("job", "Manage jobs, their nodes and results",
-		c.reading(ls), c.reading(get), jobRunVerb(c), jobNodesVerb(c), jobResultsVerb(c), jobPauseVerb(c, true), jobPauseVerb(c, false), jobRetryVerb(c), jobKillVerb(c))
+		c.reading(ls), c.reading(get), jobRunVerb(c), jobNodesVerb(c), jobResultsVerb(c), jobPauseVerb(c, true),
+		jobPauseVerb(c, false), jobRetryVerb(c), jobKillVerb(c))
 }
 
 func jobName(arg string) string { return strings.TrimPrefix(arg, "job/") }

@@ -45,7 +45,8 @@ func readOver(c *cli, arg string) (over, error) {
 	}
 	f, err := os.Open(arg)
 	if err != nil {
-		return over{}, failf(api.ExitUsage, "--over: %v; it must be a file with one value per line, a pattern like 'data/*.csv', a range "+
+		return over{}, failf(api.ExitUsage, "--over: %v; it must be a file with one value per line, a pattern like "+
+			"'data/*.csv', a range "+
 			"like 1-100 or 0-100:5, or - for standard input", err)
 	}
 	defer f.Close()
@@ -59,7 +60,8 @@ func rangeValues(arg, a, b, s string) (over, error) {
 	}
 	for _, n := range []string{a, b} {
 		if len(n) > 1 && n[0] == '0' {
-			return over{}, failf(api.ExitUsage, "--over %s: numbers of a range have no leading zeros; use a file of values: seq -w %s %d %s | cantina job run --over - ...",
+			return over{}, failf(api.ExitUsage, "--over %s: numbers of a range have no leading zeros; use a file of "+
+				"values: seq -w %s %d %s | cantina job run --over - ...",
 				arg, a, step, b)
 		}
 	}
@@ -116,7 +118,8 @@ func readValues(name string, r io.Reader) (over, error) {
 	case err != nil:
 		return over{}, failf(api.ExitUsage, "--over: %s: %v", name, err)
 	case len(content) > spec.MaxSize:
-		return over{}, failf(api.ExitUsage, "--over: %s: larger than %s; use a job in a spec file", name, spec.FormatSize(spec.MaxSize))
+		return over{}, failf(api.ExitUsage, "--over: %s: larger than %s; use a job in a spec file", name,
+			spec.FormatSize(spec.MaxSize))
 	}
 	var o over
 	seen := map[string]bool{}
@@ -132,7 +135,8 @@ func readValues(name string, r io.Reader) (over, error) {
 			continue
 		}
 		if err := batch.CheckName(v); err != nil {
-			return over{}, failf(api.ExitUsage, "--over: %s:%d: %s", name, number, strings.TrimSuffix(err.Error(), ": "+batch.ErrNodes.Error()))
+			return over{}, failf(api.ExitUsage, "--over: %s:%d: %s", name, number, strings.TrimSuffix(err.Error(),
+				": "+batch.ErrNodes.Error()))
 		}
 		if len(o.values) == maxOver {
 			return over{}, failf(api.ExitUsage, "--over: %s:%d: more than %d values", name, number, maxOver)

@@ -64,8 +64,10 @@ func jobRunVerb(c *cli) *cobra.Command {
 	}
 	fl := cmd.Flags()
 	fl.SetInterspersed(false)
-	fl.StringVar(&f.over, "over", "", "values: a file with one per line, a pattern of files, a range like 1-100 or 0-100:5, or - for standard input")
-	numberVar(fl, &f.parallel, "parallel", "P", 0, 1, 1_000_000, "maximum number at once (default: the processors of the cells)")
+	fl.StringVar(&f.over, "over", "", "values: a file with one per line, a pattern of files, a range like 1-100 or "+
+		"0-100:5, or - for standard input")
+	numberVar(fl, &f.parallel, "parallel", "P", 0, 1, 1_000_000, "maximum number at once (default: the processors "+
+		"of the cells)")
 	numberVar(fl, &f.retries, "retries", "", 0, 0, 1_000_000, "number of retries after a failed attempt")
 	fl.StringVar(&f.resume, "resume", "", "continue the job of this name: run its failed and unfinished batch tasks")
 	fl.StringVar(&f.name, "name", "", "name of the job (default: generated)")
@@ -73,7 +75,8 @@ func jobRunVerb(c *cli) *cobra.Command {
 	fl.BoolVarP(&f.detach, "detach", "d", false, "print the name of the job and return")
 	fl.BoolVar(&f.remove, "rm", false, "remove the job when all has succeeded")
 	fl.BoolVar(&f.prefix, "prefix", false, "print the job and the value before each line")
-	fl.StringArrayVarP(&f.env, "env", "e", nil, "environment variable: NAME=VALUE, or NAME to pass on the local value if set")
+	fl.StringArrayVarP(&f.env, "env", "e", nil, "environment variable: NAME=VALUE, or NAME to pass on the local "+
+		"value if set")
 	fl.StringVar(&f.dir, "dir", "", "working directory of the program")
 	fl.Var(&userFlag{&f.user}, "user", "user: name, uid or uid:gid; a name must exist on the cell")
 	fl.Var(&sizeFlag{bytes: &f.memory}, "memory", "memory that each reserves, also its limit, like 64Mi")
@@ -128,7 +131,8 @@ func (f *jobRunFlags) check(cmd *cobra.Command, args []string) error {
 	}
 	for _, flag := range newJobFlags() {
 		if cmd.Flags().Changed(flag) {
-			return failf(api.ExitUsage, "--%s needs the command, too; --resume %s alone continues the job as it is", flag, f.resume)
+			return failf(api.ExitUsage, "--%s needs the command, too; --resume %s alone continues the job as it "+
+				"is", flag, f.resume)
 		}
 	}
 	return nil
@@ -148,7 +152,8 @@ func (f *jobRunFlags) apply(c *cli, name string, args []string) (nothing bool, e
 	_, err = call(c, calls.GetJob, &pb.GetJobRequest{Name: name})
 	switch {
 	case err == nil && f.resume == "":
-		return false, failf(api.ExitFailed, "job %s already exists; choose another --name, or continue it: cantina job run --resume %s", name, name)
+		return false, failf(api.ExitFailed, "job %s already exists; choose another --name, or continue it: cantina "+
+			"job run --resume %s", name, name)
 	case f.resume != "" && err != nil:
 		return false, noJob(c, name, err)
 	case err != nil && !isCode(err, "not_found", "collected"):
@@ -199,8 +204,9 @@ func (f *jobRunFlags) definition(c *cli, name string, values over, args []string
 	}
 	type object = map[string]any
 	job := object{
-		"command": append([]string{path}, args[1:]...), "nodes": []object{{"manual": values.values}}, "node_order": "original",
-		"retries": f.retries, "backoff": []string{"1s", "5s", "15s", "1m", "5m", "repeat"},
+		"command": append([]string{path}, args[1:]...), "nodes": []object{{"manual": values.values}},
+		"node_order": "original",
+		"retries":    f.retries, "backoff": []string{"1s", "5s", "15s", "1m", "5m", "repeat"},
 		"resources": object{"instance": object{"parallel": object{"limit": f.parallel}}},
 	}
 	if len(env) > 0 {
@@ -334,12 +340,15 @@ func (f *jobRunFlags) ended(c *cli, j *pb.Job) error {
 		}
 		return nil
 	case "removed":
-		return failf(api.ExitFailed, "job %s was removed: %d of %d done", j.Name, j.Counts.GetDone(), j.Counts.GetTotal())
+		return failf(api.ExitFailed, "job %s was removed: %d of %d done", j.Name, j.Counts.GetDone(),
+			j.Counts.GetTotal())
 	case "invalid":
 		return failf(api.ExitFailed, "job %s is invalid%s", j.Name, whyInvalid(j))
 	case "empty":
-		return failf(api.ExitFailed, "job %s has no nodes%s", j.Name, strings.TrimSuffix(": "+printable(j.NodesError), ": "))
+		return failf(api.ExitFailed, "job %s has no nodes%s", j.Name,
+			strings.TrimSuffix(": "+printable(j.NodesError), ": "))
 	}
-	return failf(api.ExitFailed, "job %s: %d of %d failed; list them: cantina job nodes %s --state failed; run them again: cantina job run --resume %s",
+	return failf(api.ExitFailed, "job %s: %d of %d failed; list them: cantina job nodes %s --state failed; run them "+
+		"again: cantina job run --resume %s",
 		j.Name, j.Counts.GetFailed(), j.Counts.GetTotal(), j.Name, j.Name)
 }

@@ -19,7 +19,8 @@ import (
 func TestOverReadsFilesPatternsAndRanges(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	for name, content := range map[string]string{"list": "b\r\n\na b\nb\nc", "a.csv": "", "b.csv": "", "[x]": "one\n", "1-3.txt": "z"} {
+	for name, content := range map[string]string{"list": "b\r\n\na b\nb\nc", "a.csv": "", "b.csv": "",
+		"[x]": "one\n", "1-3.txt": "z"} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -88,8 +89,10 @@ func TestTheValueGoesToTheCommand(t *testing.T) {
 func TestJobRunMakesAJob(t *testing.T) {
 	s := newShell(t)
 	s.in = "a b\nc\nc\n"
-	out, errs, code := s.run("job", "run", "--over", "-", "--name", "x", "-P", "3", "--retries", "2", "-e", "V=1 2", "--memory", "64Mi", "--cpu", "0.5",
-		"--time-limit", "90s", "--dir", "/data", "--user", "65534:65534", "--domain", "d", "-d", "--", "./prog", "--flag", "{}")
+	out, errs, code := s.run("job", "run", "--over", "-", "--name", "x", "-P", "3", "--retries", "2", "-e",
+		"V=1 2", "--memory", "64Mi", "--cpu", "0.5",
+		"--time-limit", "90s", "--dir", "/data", "--user", "65534:65534", "--domain", "d", "-d", "--", "./prog",
+		"--flag", "{}")
 	if code != 0 || out != "x\n" || !strings.Contains(errs, "1 line left out") {
 		t.Fatalf("%d %q %q", code, out, errs)
 	}
@@ -103,10 +106,13 @@ func TestJobRunMakesAJob(t *testing.T) {
 	for _, n := range j.Forest.Sources[0].Manual {
 		names = append(names, n.Name)
 	}
-	if j.Domain != "d" || strings.Join(names, "|") != "a b|c" || j.Forest.Order != batch.OrderOriginal || j.Retries != 2 ||
+	if j.Domain != "d" || strings.Join(names, "|") != "a b|c" || j.Forest.Order != batch.OrderOriginal ||
+		j.Retries != 2 ||
 		j.Forest.Limits["instance"]["parallel"].Limit != 3 || j.Resources["instance"]["parallel"] != 1 ||
-		w.Action.Run.Path != here+"/prog" || strings.Join(w.Action.Run.Args, "|") != "--flag|{}" || w.Action.Run.Dir != "/data" ||
-		w.Env[0].Value != "1 2" || w.TimeLimit != 90*time.Second || w.User != "65534:65534" || w.Resources.String() != "cpu_milli=500 memory_mb=64" {
+		w.Action.Run.Path != here+"/prog" || strings.Join(w.Action.Run.Args, "|") != "--flag|{}" ||
+		w.Action.Run.Dir != "/data" ||
+		w.Env[0].Value != "1 2" || w.TimeLimit != 90*time.Second || w.User != "65534:65534" ||
+		w.Resources.String() != "cpu_milli=500 memory_mb=64" {
 		t.Fatalf("%+v", j.Job)
 	}
 	s.fails(api.ExitFailed, "already exists", "job", "run", "--over", "1-2", "--name", "x", "--", "true")
@@ -119,11 +125,14 @@ func TestJobRunMakesAJob(t *testing.T) {
 	s.fails(api.ExitUsage, "is not UTF-8", "job", "run", "--over", "1-2", "--", "true", "\xff")
 	s.fails(api.ExitUsage, "--name: a name is 1 to 128", "job", "run", "--over", "1-2", "--name", "a b", "--", "true")
 	s.in = "\n"
-	if out, errs, code := s.run("job", "run", "--over", "-", "--", "true"); code != 0 || out != "" || !strings.Contains(errs, "nothing to run") {
+	if out, errs, code := s.run("job", "run", "--over", "-", "--", "true"); code != 0 || out != "" ||
+		!strings.Contains(errs, "nothing to run") {
 		t.Fatalf("%d %q %q", code, out, errs)
 	}
-	for _, name := range []string{overName([]string{"/bin/a.b c"}), overName([]string{"--"}), overName([]string{strings.Repeat("x", 300)})} {
-		if len(name) > 128 || !strings.HasPrefix(name, "abc-") && !strings.HasPrefix(name, "run-") && !strings.HasPrefix(name, "xxx") {
+	for _, name := range []string{overName([]string{"/bin/a.b c"}), overName([]string{"--"}),
+		overName([]string{strings.Repeat("x", 300)})} {
+		if len(name) > 128 || !strings.HasPrefix(name, "abc-") && !strings.HasPrefix(name, "run-") &&
+			!strings.HasPrefix(name, "xxx") {
 			t.Error(name)
 		}
 	}
@@ -137,7 +146,8 @@ func (s *shell) runs(args ...string) (wait func() (out, errs string, code int)) 
 		code      int
 	}
 	ended := make(chan result, 1)
-	s.Logs.Write("c1", "x", map[string]string{"kind": "batch", "job": "x", "node": "1", "domain": "default"}, pb.LogStream_LOG_STREAM_STDOUT, "begin")
+	s.Logs.Write("c1", "x", map[string]string{"kind": "batch", "job": "x", "node": "1", "domain": "default"},
+		pb.LogStream_LOG_STREAM_STDOUT, "begin")
 	go func() {
 		out, errs, code := s.run(args...)
 		ended <- result{out, errs, code}
@@ -161,7 +171,8 @@ func TestJobRunEndsWithTheJob(t *testing.T) {
 	wait := s.runs("job", "run", "--over", "1-3", "--name", "x", "--", "true")
 	s.endJob("x", 2, 1)
 	out, errs, code := wait()
-	if code != api.ExitFailed || out != "begin\n" || errs != "cantina: job x: 1 of 3 failed; list them: cantina job nodes x --state failed; "+
+	if code != api.ExitFailed || out != "begin\n" || errs != "cantina: job x: 1 of 3 failed; list them: cantina job "+
+		"nodes x --state failed; "+
 		"run them again: cantina job run --resume x\n" {
 		t.Fatalf("%d %q %q", code, out, errs)
 	}
@@ -191,7 +202,8 @@ func TestJobRunResumes(t *testing.T) {
 	if j, _ := s.GetJob("x"); j.Paused {
 		t.Error("still paused")
 	}
-	if l, _ := s.ListNodes(plan.JobNodeFilter{Job: "x", Classes: []batch.Class{batch.ClassFailed}}, plan.Range{Limit: 9}); len(l.Items) != 0 {
+	if l, _ := s.ListNodes(plan.JobNodeFilter{Job: "x", Classes: []batch.Class{batch.ClassFailed}},
+		plan.Range{Limit: 9}); len(l.Items) != 0 {
 		t.Errorf("not tried again: %+v", l.Items)
 	}
 }
@@ -200,7 +212,8 @@ func TestCtrlCDetachesFromAJobAndASecondStops(t *testing.T) {
 	s := newShell(t)
 	s.signals <- os.Interrupt
 	_, errs, code := s.run("job", "run", "--over", "1-3", "--name", "x", "--", "sleep")
-	if j, _ := s.GetJob("x"); code != exitInterrupted || !strings.Contains(errs, "cantina job run --resume x") || j.Paused {
+	if j, _ := s.GetJob("x"); code != exitInterrupted || !strings.Contains(errs, "cantina job run --resume x") ||
+		j.Paused {
 		t.Fatalf("%d %s", code, errs)
 	}
 	s.tty = true
@@ -224,12 +237,14 @@ func TestProgressLine(t *testing.T) {
 		}
 	}
 	job := func(done, failed, running int32) *pb.Job {
-		return &pb.Job{Name: "x", State: "running", Counts: &pb.Counts{Total: 100, Done: done, Failed: failed, Running: running}}
+		return &pb.Job{Name: "x", State: "running", Counts: &pb.Counts{Total: 100, Done: done, Failed: failed,
+			Running: running}}
 	}
 	const clear = "\r\x1b[K"
 	step("nothing known", "", func() { p.tick(at(0)) })
 	step("first", clear+"x: 0 of 100 done, 4 running", func() { p.update(job(0, 0, 4)); p.tick(at(0)) })
-	step("rate", clear+"x: 18 of 100 done, 2 failed, 4 running, 2.0/s, ETA 40s", func() { p.update(job(18, 2, 4)); p.tick(at(10)) })
+	step("rate", clear+"x: 18 of 100 done, 2 failed, 4 running, 2.0/s, ETA 40s",
+		func() { p.update(job(18, 2, 4)); p.tick(at(10)) })
 	step("output", clear+"a\n", func() { fmt.Fprint(p.over(&term), "a\n") })
 	step("more output", "b", func() { fmt.Fprint(p.over(&term), "b") })
 	step("within a line", "", func() { p.tick(at(11)) })
@@ -246,7 +261,8 @@ func TestProgressLine(t *testing.T) {
 	step("narrow", clear+"x: 58 of ", func() { p.width = func() int { return 10 }; p.tick(at(60)) })
 	step("end", clear, p.end)
 	step("end again", "", p.end)
-	if got := progressText(&pb.Job{Name: "x", State: "paused", Counts: &pb.Counts{Total: 9, Done: 9}}, []sample{{at(0), 9}, {at(5), 9}}); got != "x: 9 of 9 done, 0 running, paused" {
+	if got := progressText(&pb.Job{Name: "x", State: "paused", Counts: &pb.Counts{Total: 9, Done: 9}},
+		[]sample{{at(0), 9}, {at(5), 9}}); got != "x: 9 of 9 done, 0 running, paused" {
 		t.Error(got)
 	}
 	for r, want := range map[float64]string{1234.5: "1234", 12.34: "12.3", 0.0423: "0.04"} {

@@ -145,15 +145,16 @@ func jobEnd(ctx context.Context, c *cli, name string, seen func(*pb.Job)) (*pb.J
 		seen(e.Job)
 		return !jobEnded(e.Job.State)
 	}
-	err = waitUntilBut(ctx, c, &pb.StreamEventsRequest{Kind: []string{"job"}, Subject: name}, going, func(ctx context.Context) (bool, string, error) {
-		got, err := api.Call(ctx, client, calls.GetJob, &pb.GetJobRequest{Name: name})
-		if err != nil {
-			return false, "", err
-		}
-		end = got.Job
-		seen(end)
-		return jobEnded(end.State), got.Position, nil
-	})
+	err = waitUntilBut(ctx, c, &pb.StreamEventsRequest{Kind: []string{"job"}, Subject: name}, going,
+		func(ctx context.Context) (bool, string, error) {
+			got, err := api.Call(ctx, client, calls.GetJob, &pb.GetJobRequest{Name: name})
+			if err != nil {
+				return false, "", err
+			}
+			end = got.Job
+			seen(end)
+			return jobEnded(end.State), got.Position, nil
+		})
 	return end, err
 }
 
