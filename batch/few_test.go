@@ -137,7 +137,7 @@ func TestReasonsOfAJobThatWaits(t *testing.T) {
 	reason("no cell")
 }
 
-// TestResultsOfPausedJobs is done.
+// TestResultsOfPausedJobs: a done node of a paused job stays done.
 func TestResultsOfPausedJobs(t *testing.T) {
 	b := twoHosts(t)
 	put(t, b, Job{Name: "a", Paused: true})
@@ -219,7 +219,7 @@ func TestTenHoldersAreNamed(t *testing.T) {
 	}
 }
 
-// TestUseOfARemovedLevel runs on, and draws on the others.
+// TestUseOfARemovedLevel: running tasks go on, and draw on the other levels.
 func TestUseOfARemovedLevel(t *testing.T) {
 	b := twoHosts(t)
 	n := int64(0)

@@ -119,7 +119,7 @@ func TestAMomentBeforeTheClockIsSet(t *testing.T) {
 	p.job("wide", slots(2)).starts("").at(30_000).starts("").kept("").at(30_001).starts("").kept("wide:a")
 }
 
-// TestRoomIsReservedOnlyForStartableWork when it is there.
+// TestRoomIsReservedOnlyForStartableWork, which could start with that room.
 func TestRoomIsReservedOnlyForStartableWork(t *testing.T) {
 	for name, c := range map[string]struct {
 		older  map[string]resource.Amounts
@@ -202,7 +202,7 @@ func TestReservedRoomStaysWhereItIs(t *testing.T) {
 	p.starts("third:c").kept("wide:d")
 }
 
-// TestRoomLeftForOthers beside reserved room.
+// TestRoomLeftForOthers has the room beside a reservation.
 func TestRoomLeftForOthers(t *testing.T) {
 	needs := func(slots, io int) map[string]resource.Amounts {
 		return map[string]resource.Amounts{"host": {"slots": slots, "io": io}}

@@ -10,8 +10,8 @@ import (
 	"cantina/resource"
 )
 
-// TestHowFarARefusalReaches, by its scope and by where the job is pinned.
-func TestHowFarARefusalReaches(t *testing.T) {
+// TestScopeOfARefusal depends on its scope and on the pin of the job.
+func TestScopeOfARefusal(t *testing.T) {
 	for name, c := range map[string]struct {
 		job    Job
 		scope  Scope

@@ -67,8 +67,8 @@ func checkSchedule(t *testing.T, s cron.Schedule, want []int64, cursor, now time
 	}
 }
 
-// leftOut lists the instants in the window at which a match is shown but does
-// not fire, and the borders at which a gap swallows one.
+// leftOut lists the instants in the window with a match that is shown but does not fire, and the borders with a
+// match inside a gap.
 func (w *walk) leftOut(p pattern) []int64 {
 	fires := w.fires(p)
 	var out []int64

@@ -9,8 +9,8 @@ import (
 	"cantina/action"
 )
 
-// TestUnstartedWorkIsNotInherited: a kept container whose program could not be started, or
-// that was ended while it started, leaves nothing that a successor takes for a running one.
+// TestUnstartedWorkIsNotInherited: a kept container has a program that could not be started, or that was ended
+// while it started. It leaves nothing that a successor takes for a running one.
 func TestUnstartedWorkIsNotInherited(t *testing.T) {
 	missing := keep(Spec{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/no/such/program"}}}})
 	for name, deleted := range map[string]bool{"deleted": true, "not deleted": false} {

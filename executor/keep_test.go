@@ -380,9 +380,9 @@ func mustRead(t testing.TB, path string) []byte {
 	return b
 }
 
-// TestEmptyGroupsOfDeadCells: the next cell removes the empty groups of dead cells, and no others. It leaves those
-// of a living cell, those with a process, those of a container that its own successor shall adopt, and those of
-// unrelated processes.
+// TestEmptyGroupsOfDeadCells: the next cell removes the empty groups of dead cells, and no others. It leaves groups
+// of a living cell, groups with a process, groups of a container for its own successor, and groups of unrelated
+// processes.
 func TestEmptyGroupsOfDeadCells(t *testing.T) {
 	dir := tempDir(t)
 	dead, alive, kept := tempDir(t), tempDir(t), tempDir(t)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestTheCellEndsInSpiteOfItsReaper: a stopped or killed reaper, or one that has not read for long, delays the end
-// of its cell by no more than its time to end.
+// TestTheCellEndsInSpiteOfItsReaper: a stopped or killed reaper, or one that has stopped reading, delays the end of
+// its cell only by its time to end.
 func TestTheCellEndsInSpiteOfItsReaper(t *testing.T) {
 	for name, disturb := range map[string]func(t *testing.T, k *keeper){
 		"stopped": func(_ *testing.T, k *keeper) { k.reaper.Signal(syscall.SIGSTOP) },

@@ -348,7 +348,8 @@ func TestForgedContentIsRefused(t *testing.T) {
 	}
 }
 
-// A config that lies about the uncompressed content is found out by the store itself.
+// TestLayerThatDiffersFromTheConfig: the store itself finds a config with wrong digests of the uncompressed
+// content.
 func TestLayerThatDiffersFromTheConfig(t *testing.T) {
 	needRoot(t)
 	h := newHub(t)

@@ -199,9 +199,9 @@ func TestOutcomesOfACall(t *testing.T) {
 	}
 }
 
-// TestWhyWorkWaits: the refusal of one cell fails no work; work that no cell could hold fails once
+// TestReasonsOfWaitingWork: the refusal of one cell fails no work; work that no cell could hold fails once
 // the cells had their time to join, if no new one could.
-func TestWhyWorkWaits(t *testing.T) {
+func TestReasonsOfWaitingWork(t *testing.T) {
 	r := beginPlacement()
 	r.Request(nil, []bbs.TaskWant{oneOff("large", "u", 1000), oneOff("largest", "v", 5000)})
 	r.drain(t)

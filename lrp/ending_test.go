@@ -135,9 +135,9 @@ func TestChangesOfSeveralSteps(t *testing.T) {
 	}
 }
 
-// TestWhereTheTurnIs: with the change of the row that is shown, among any number of others. If that row did not
+// TestPositionOfTheTurn: with the change of the row that is shown, among any number of others. If that row did not
 // change, it is with the first change, and with the last when no row is shown any more.
-func TestWhereTheTurnIs(t *testing.T) {
+func TestPositionOfTheTurn(t *testing.T) {
 	copied := copyOf("other")
 	for name, c := range map[string]struct {
 		before, after Index

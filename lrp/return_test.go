@@ -19,9 +19,9 @@ func replacedBy(t *testing.T, env Env) Index {
 	return x
 }
 
-// TestWhichCopyStays: the cell of a replaced instance is back. The old instance stays if it is ready for traffic
-// and its cell may get work; the new one stays where the service requires it.
-func TestWhichCopyStays(t *testing.T) {
+// TestTheKeptCopy: the cell of a replaced instance is back. The old instance stays if it is ready for traffic and
+// its cell may get work; the new one stays where the service requires it.
+func TestTheKeptCopy(t *testing.T) {
 	env := wantedEnv()
 	x := replacedBy(t, env)
 	if len(x.Rows()) != 1 || !x.Ordinary.Is(omega) || !x.Ordinary.replaced(alpha) {

@@ -436,7 +436,7 @@ func (s *search) checkEdge(st, n *searchState, crashFree bool) {
 }
 
 // comesRight: no call is lost any more and a cell has room. Then within some rounds one instance runs, on a cell
-// that is not drained, and nothing else is left (I14 and "an evacuated index is never without a running instance").
+// that is not drained. Nothing else is left (I14 and "an evacuated index is never without a running instance").
 func (s *search) comesRight(st searchState) {
 	var path []string
 	st.late, st.crashes, st.drains, st.silences, st.flips = nil, 0, 0, 0, 0

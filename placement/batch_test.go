@@ -62,7 +62,7 @@ func TestWideBatchWorkIsNotStarved(t *testing.T) {
 	}
 }
 
-// TestServicesMayUseRoomReservedForBatch when one comes, and not for tasks.
+// TestServicesMayUseRoomReservedForBatch; tasks may not.
 func TestServicesMayUseRoomReservedForBatch(t *testing.T) {
 	a := twoProcessors(t)
 	a.Reserve([]Want{narrow(0), wide()}, 0)

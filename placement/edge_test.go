@@ -45,8 +45,8 @@ func TestABatchGrantWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// TestWhichCellsSuit: each constraint alone, met and not met.
-func TestWhichCellsSuit(t *testing.T) {
+// TestSuitableCells: each constraint alone, met and not met.
+func TestSuitableCells(t *testing.T) {
 	state := State{Cell: "c", Process: "p", Version: 1, Host: "m", Stacks: []string{"deb", "alpine"}, RequiredTags: []string{"gpu"}, OptionalTags: []string{"ssd"},
 		Labels: map[string]string{"rack": "7", "empty": ""}, Taints: []string{"old"}, OpenFiles: 100, Withdrawn: map[string]string{"rootfs": "it failed"},
 		Capacity: resource.Amounts{resource.Containers: 9}}

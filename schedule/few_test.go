@@ -77,7 +77,7 @@ func TestTheFirstPassIsNotedWhenItPasses(t *testing.T) {
 	x.does(Tick{}, "start 25T01:30")
 }
 
-// TestStartedRunsAreNamed when the history has forgotten it.
+// TestStartedRunsAreNamed, also when the history has forgotten them.
 func TestStartedRunsAreNamed(t *testing.T) {
 	x := begin(t, hourly, Policy{Overlap: OverlapAllow, Max: 5}).at("01:00").does(Tick{}, "start 02T01:00")
 	x.s.History = nil

@@ -310,8 +310,8 @@ func TestAFailedCommitOfJobsEndsTheTerm(t *testing.T) {
 	})
 }
 
-// TestAnEditThatCrossesAnEnd: a run whose cell reports it as ended is on no board, and its end is on
-// its way when a person forgives or runs the job again. The status stays that of the newest run.
+// TestAnEditThatCrossesAnEnd: a run whose cell reports it as ended is on no board. Its end is on its way when a
+// person forgives or runs the job again. The status stays that of the newest run.
 func TestAnEditThatCrossesAnEnd(t *testing.T) {
 	for name, edit := range map[string]func(r *rig) (int, error){
 		"again":   func(r *rig) (int, error) { return r.Rerun(r.t.Context(), "j", batch.NodeFilter{}) },

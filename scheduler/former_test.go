@@ -125,9 +125,9 @@ func TestARenewedJobLeavesTheBoardOfItsEarlierForest(t *testing.T) {
 	})
 }
 
-// TestAnEndOfAnEarlierLifeThatIsBeingCommitted: the end of a batch task is on its way to the store, behind the
-// change by which its job is born again over another forest. The new board gets the report that it runs. It ends
-// there too.
+// TestAnEndOfAnEarlierLifeThatIsBeingCommitted: the end of a batch task is on its way to the store. Before it goes
+// the change by which its job is born again over another forest. The new board gets the report that the task runs;
+// it ends there too.
 func TestAnEndOfAnEarlierLifeThatIsBeingCommitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newFakeStore()

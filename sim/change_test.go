@@ -36,8 +36,8 @@ func (w *world) whole() bool {
 	return true
 }
 
-// TestLeaderChangeIsQuick: with healthy cells, work may start again within 2 s of
-// the election, ten times in a row, and nothing is restarted, lost or run twice.
+// TestLeaderChangeIsQuick: with healthy cells, work may start again within 2 s of the election, ten times in a row.
+// Nothing is restarted, lost or run twice.
 func TestLeaderChangeIsQuick(t *testing.T) {
 	w := newWorld(Config{Seed: 5, Faults: []Fault{}, Servers: 3}.withDefaults())
 	w.calm = true

@@ -290,7 +290,7 @@ func TestARowIsLoadedInAnyState(t *testing.T) {
 	}
 }
 
-// TestDeletedTasksLeaveTheOrder of the order by age, and nothing that is still there.
+// TestDeletedTasksLeaveTheOrder by age, and present tasks stay in it.
 func TestDeletedTasksLeaveTheOrder(t *testing.T) {
 	for churn := 50; churn < 90; churn++ {
 		b := NewBoard(Policy{KeepPerDomain: 2})

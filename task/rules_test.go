@@ -240,8 +240,8 @@ func TestARefusalForTheSameReasonCounts(t *testing.T) {
 	}
 }
 
-// TestHowLongACallbackWaits: twice as long after each run, an hour at most.
-func TestHowLongACallbackWaits(t *testing.T) {
+// TestCallbackDelays: twice as long after each run, an hour at most.
+func TestCallbackDelays(t *testing.T) {
 	e := env()
 	e.Policy = Policy{Kick: time.Second, CallbackRuns: 100}
 	for runs, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 11: 1024 * time.Second, 12: 1024 * time.Second, 50: 1024 * time.Second} {

@@ -30,8 +30,8 @@ import (
 	"cantina/worker"
 )
 
-// rig is a timetable on a real board and the memory store, with a clock that is moved
-// by hand, a fake scheduler and one fake cell.
+// rig is a timetable on a real board and the memory store. It has a clock that is moved by hand, a fake scheduler
+// and one fake cell.
 type rig struct {
 	t          *testing.T
 	backend    *mem.Backend

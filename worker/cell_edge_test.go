@@ -63,7 +63,7 @@ func TestOverdue(t *testing.T) {
 	}
 }
 
-// TestAdoptedWork is held as adopted, and with the end that it had.
+// TestAdoptedWork: it is held as adopted, with its recorded end.
 func TestAdoptedWork(t *testing.T) {
 	runs, ended := x5(1, "a"), x5(2, "b")
 	r := newCellRig(t, func(c *CellConfig) {
@@ -320,7 +320,7 @@ func TestAnAnswerOfAnotherClusterIsTakenOnce(t *testing.T) {
 	}
 }
 
-// TestAMovedCellKeepsOnlyItsNewCluster is its new cluster, and nothing of the old one.
+// TestAMovedCellKeepsOnlyItsNewCluster, and nothing of the old one.
 func TestAMovedCellKeepsOnlyItsNewCluster(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.healthyIn("mine")
@@ -365,8 +365,8 @@ func TestADyingSessionStaysOne(t *testing.T) {
 	}
 }
 
-// TestANewLeaderThatKnowsNothingYet is not beaten at without a pause.
-func TestANewLeaderThatKnowsNothingYet(t *testing.T) {
+// TestANewLeaderWithoutReports is not beaten at without a pause.
+func TestANewLeaderWithoutReports(t *testing.T) {
 	r := newCellRig(t, nil)
 	answer := func(reported bool) []SendBeat {
 		h := r.beat()

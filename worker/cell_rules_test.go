@@ -22,7 +22,7 @@ func TestTheFirstBeatIsForgotten(t *testing.T) {
 	}
 }
 
-// TestNothingIsReportedTwice of one question that names an invocation twice.
+// TestNothingIsReportedTwice: one question names an invocation twice.
 func TestNothingIsReportedTwice(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.healthy()

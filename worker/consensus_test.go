@@ -106,7 +106,7 @@ func TestTheSetIsGivenWithCredit(t *testing.T) {
 	}
 }
 
-// TestEventsThatDoNotEndTheWait of a leader whose witness is the worker set.
+// TestEventsThatDoNotEndTheWait for a leader whose witness is the worker set.
 func TestEventsThatDoNotEndTheWait(t *testing.T) {
 	set := setOf(3, 2, "p1", "p2")
 	for name, c := range map[string]struct {

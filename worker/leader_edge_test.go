@@ -305,8 +305,8 @@ func TestAnAnswerOfAnUnknownProcess(t *testing.T) {
 	}
 }
 
-// TestHowLongTheWaitLasts by the rows of those that are silent, the flag, and time that has passed.
-func TestHowLongTheWaitLasts(t *testing.T) {
+// TestLengthOfTheWait, by the rows of silent cells, the flag, and the elapsed time.
+func TestLengthOfTheWait(t *testing.T) {
 	unbounded := member("p3", "w3", 1)
 	unbounded.Promise = 0
 	many := []Member{unbounded}

@@ -59,7 +59,7 @@ func TestAVetoDoubtsTheSilentOnly(t *testing.T) {
 	}
 }
 
-// TestAVetoAfterTheSetsHaveEndedTheWait starts the wait over.
+// TestAVetoAfterTheWait: a veto after the sets have ended the wait starts the wait over.
 func TestAVetoAfterTheWait(t *testing.T) {
 	r := newRig(t, nil)
 	r.tick(sec)
@@ -79,8 +79,8 @@ func TestAVetoAfterTheWait(t *testing.T) {
 	}
 }
 
-// TestWhichProcessesAreBack, may live, and hold a name.
-func TestWhichProcessesAreBack(t *testing.T) {
+// TestReturnedProcesses: the processes that are back, may live, and hold a name.
+func TestReturnedProcesses(t *testing.T) {
 	r := newRig(t, withMembers(member("p1", "w1", 1), member("p2", "w2", 1), member("p9@g", "w1", 9)))
 	if r.l.IsBack("p1") || r.l.IsBack("nobody") {
 		t.Error("back before it came")

@@ -152,7 +152,7 @@ func TestCautionWait(t *testing.T) {
 	}
 }
 
-// TestUnreportedProcessesAreNamed is named when the wait is cut short, at most ten.
+// TestUnreportedProcessesAreNamed when the wait is cut short, at most ten.
 func TestUnreportedProcessesAreNamed(t *testing.T) {
 	for n, want := range map[int]string{
 		0:  "every listed process has reported",

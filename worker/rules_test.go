@@ -194,8 +194,8 @@ func TestWordsOfProofs(t *testing.T) {
 	}
 }
 
-// TestWhyWorkMayNotBeReceived names the first condition that a cell does not meet.
-func TestWhyWorkMayNotBeReceived(t *testing.T) {
+// TestReasonsAgainstNewWork name the first condition that a cell does not meet.
+func TestReasonsAgainstNewWork(t *testing.T) {
 	r := newRig(t, nil)
 	why := func() HoldReason { h, _ := r.l.MayReceive("w1"); return h.Reason }
 	if why() != HoldNoSession {

@@ -324,7 +324,7 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// TestNotRunning: a synthetic end loses to a real one, in either order.
+// TestRealBeatsSynthetic: a synthetic end loses to a real one, in either order.
 func TestRealBeatsSynthetic(t *testing.T) {
 	r := newRig(t, nil)
 	r.healthy("w1", "p1", 1)

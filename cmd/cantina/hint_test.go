@@ -64,7 +64,7 @@ func TestHintsNameVerbsThatExist(t *testing.T) {
 	}
 }
 
-// TestAWrongHintIsFound keeps the search honest.
+// TestAWrongHintIsFound checks the search itself.
 func TestAWrongHintIsFound(t *testing.T) {
 	root := rootCommand(&cli{environment: environment{Getenv: func(string) string { return "" }}})
 	for text, ok := range map[string]bool{

@@ -134,8 +134,8 @@ func TestEveryVerbIsComplete(t *testing.T) {
 	}
 }
 
-// TestEveryReaderSpeaksJSON calls each verb that reads with -o json.
-func TestEveryReaderSpeaksJSON(t *testing.T) {
+// TestEveryReaderPrintsJSON calls each verb that reads with -o json.
+func TestEveryReaderPrintsJSON(t *testing.T) {
 	s := newShell(t)
 	s.apply()
 	s.SetTask("d.once", func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Succeeded })

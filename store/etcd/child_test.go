@@ -23,8 +23,8 @@ import (
 	"cantina/store/etcdtest"
 )
 
-// The tests of this file run the test program again as a child that leads and
-// commits, and kills itself with SIGKILL at a named point.
+// The tests of this file run the test program again as a child. The child leads and commits, and kills itself with
+// SIGKILL at a named point.
 
 const childEnv = "CANTINA_STORE_CHILD"
 

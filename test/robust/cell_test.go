@@ -71,8 +71,8 @@ func TestLostIsNoSuccess(t *testing.T) {
 	must(t, c.addr(), "rm", "task/"+id, "--yes")
 }
 
-// TestWordsOnLostTasks: a person resolves them in three ways; rerun makes a new task of the same definition.
-func TestWordsOnLostTasks(t *testing.T) {
+// TestResolutionsOfLostTasks: a person resolves them in three ways; rerun makes a new task of the same definition.
+func TestResolutionsOfLostTasks(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, patient, 1, 1)
 	client := c.client()

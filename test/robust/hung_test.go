@@ -11,8 +11,8 @@ import (
 	"cantina/executor/executortest"
 )
 
-// hangingCluster is a server without cells, and a mount whose files hang in the kernel until it is
-// released, which it is before the cells have to end.
+// hangingCluster is a server without cells, and a mount whose files hang in the kernel until it is released. That
+// is done before the cells have to end.
 func hangingCluster(t *testing.T, flags []string) (*cluster, *witness, *executortest.HungMount) {
 	t.Helper()
 	if os.Getuid() != 0 {

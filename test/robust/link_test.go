@@ -64,9 +64,9 @@ func startLinked(t *testing.T) *losable {
 	return holdOnFirst(t, c)
 }
 
-// TestWhichCopyStaysAfterACut cuts the link of a cell until its instances are replaced, and restores it. The old
-// copy stays, or the new one where the service requires it. An instance that waits for its cell has no copy.
-func TestWhichCopyStaysAfterACut(t *testing.T) {
+// TestTheKeptCopyAfterACut cuts the link of a cell until its instances are replaced, and restores it. The old copy
+// stays, or the new one where the service requires it. An instance that waits for its cell has no copy.
+func TestTheKeptCopyAfterACut(t *testing.T) {
 	w := newWitness(t)
 	c := startNetwork(t, patient, 1, 1)
 	if c.net == nil {

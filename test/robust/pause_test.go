@@ -121,8 +121,8 @@ func follow(t *testing.T, addr string, verbs ...[]string) (wait func() []result)
 }
 
 // TestEndsBeforeDeadlines stops dev until every deadline of its work has passed. Work that ended well meanwhile has
-// ended well. No time limit, timeout of a step, of a check or of a start is acted on before the ends have been
-// taken, and nothing runs a second time.
+// ended well. The ends are taken before any time limit or timeout (of a step, of a check, of a start) has an
+// effect. Nothing runs a second time.
 func TestEndsBeforeDeadlines(t *testing.T) {
 	p := newPausing(t)
 	d := startDev(t, t.TempDir()).wait()

@@ -11,7 +11,7 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-// viewer is a routing consumer. It follows the view of a service over a succession of leaders, and remembers the
+// viewer is a routing consumer. It follows the view of a service over a succession of leaders. It remembers the
 // first moment at which an index had no instance that serves.
 type viewer struct {
 	c       *cluster
