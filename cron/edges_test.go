@@ -154,6 +154,9 @@ func TestSecondsThatAreLeftOut(t *testing.T) {
 		if ok != !c.want.IsZero() || ok && !o.At.Equal(c.want) {
 			t.Errorf("left out in (%v, %v]: %v, %v, want %v", c.cursor, c.until, o, ok, c.want)
 		}
+		if all := s.Skips(c.cursor, c.until, 9); ok != (len(all) > 0) || ok && all[0] != o {
+			t.Errorf("left out in (%v, %v]: %v, want %v first", c.cursor, c.until, all, o)
+		}
 	}
 }
 

@@ -156,12 +156,15 @@ func TestItemsInWords(t *testing.T) {
 
 func TestVixieFixes(t *testing.T) {
 	for text, want := range map[string]cron.Gap{
-		`{"minute":30,"hour":2,"dst_fixes":["vixie"]}`:            cron.GapRun,
-		`{"minute":30,"dst_fixes":["vixie"]}`:                     cron.GapSkip,
-		`{"minute":{"period":10},"hour":2,"dst_fixes":["vixie"]}`: cron.GapSkip,
-		`{"minute":[0,30],"hour":2,"dst_fixes":["vixie"]}`:        cron.GapRun,
-		`{"minute":{"end":58},"hour":2,"dst_fixes":["vixie"]}`:    cron.GapRun,
-		`{"minute":{"end":59},"hour":2,"dst_fixes":["vixie"]}`:    cron.GapSkip,
+		`{"minute":30,"hour":2,"dst_fixes":["vixie"]}`:                    cron.GapRun,
+		`{"minute":30,"dst_fixes":["vixie"]}`:                             cron.GapSkip,
+		`{"minute":{"period":10},"hour":2,"dst_fixes":["vixie"]}`:         cron.GapSkip,
+		`{"minute":[0,30],"hour":2,"dst_fixes":["vixie"]}`:                cron.GapRun,
+		`{"minute":[` + numbers(60) + `],"hour":2,"dst_fixes":["vixie"]}`: cron.GapSkip,
+		`{"minute":[` + numbers(59) + `],"hour":2,"dst_fixes":["vixie"]}`: cron.GapRun,
+		`{"minute":0,"hour":[` + numbers(24) + `],"dst_fixes":["vixie"]}`: cron.GapSkip,
+		`{"minute":{"end":58},"hour":2,"dst_fixes":["vixie"]}`:            cron.GapRun,
+		`{"minute":{"end":59},"hour":2,"dst_fixes":["vixie"]}`:            cron.GapSkip,
 	} {
 		it, err := cron.ParseJSON([]byte(text))
 		must(t, err)

@@ -2,6 +2,7 @@ package cron_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -83,24 +84,28 @@ func TestDatesOfIterationsAtTheirBounds(t *testing.T) {
 	}
 }
 
-// TestTheNewestOfNone lists nothing, and counts all.
-func TestTheNewestOfNone(t *testing.T) {
+// TestAsManyAsAreAskedFor are listed, the oldest or the newest, and the others counted.
+func TestAsManyAsAreAskedFor(t *testing.T) {
 	it, err := cron.ParseJSON([]byte(`{"epoch":{"period":10}}`))
 	must(t, err)
 	s := cron.Schedule{Item: it}
-	for limit, want := range []string{"[] 4", "[40] 3", "[30 40] 2", "[20 30 40] 1", "[10 20 30 40] 0", "[10 20 30 40] 0"} {
-		due, err := s.Latest(time.Unix(9, 0), time.Unix(49, 0), limit)
-		must(t, err)
-		list := []int64{}
-		for _, o := range due.Fire {
-			list = append(list, o.At.Unix())
+	for limit, want := range [][2]string{{"[] 4", "[] 4"}, {"[10] 3", "[40] 3"}, {"[10 20] 2", "[30 40] 2"},
+		{"[10 20 30] 1", "[20 30 40] 1"}, {"[10 20 30 40] 0", "[10 20 30 40] 0"}, {"[10 20 30 40] 0", "[10 20 30 40] 0"}} {
+		for i, ask := range []func(time.Time, time.Time, int) (cron.Due, error){s.Due, s.Latest} {
+			due, err := ask(time.Unix(9, 0), time.Unix(49, 0), limit)
+			must(t, err)
+			list := []int64{}
+			for _, o := range due.Fire {
+				list = append(list, o.At.Unix())
+			}
+			if got := fmt.Sprint(list, due.Rest); got != want[i] || due.Next.Unix() != 50 {
+				t.Errorf("%d: %s and then %v, want %s", limit, got, due.Next, want[i])
+			}
+			due, err = ask(time.Unix(70, 0), time.Unix(49, 0), 3)
+			if err != nil || len(due.Fire) != 0 || due.Rest != 0 || due.Next.Unix() != 80 {
+				t.Errorf("behind the cursor: %+v, %v", due, err)
+			}
 		}
-		if got := fmt.Sprint(list, due.Rest); got != want || due.Next.Unix() != 50 {
-			t.Errorf("%d: %s and then %v, want %s", limit, got, due.Next, want)
-		}
-	}
-	if due, err := s.Latest(time.Unix(70, 0), time.Unix(49, 0), 3); err != nil || len(due.Fire) != 0 || due.Rest != 0 || due.Next.Unix() != 80 {
-		t.Errorf("behind the cursor: %+v, %v", due, err)
 	}
 }
 
@@ -212,5 +217,174 @@ func TestAPartOfAFieldIsNotAllOfIt(t *testing.T) {
 		if x, err := it.Next(at(t, "1968-06-01T00:00:00Z"), time.UTC); err != nil || x.Format("2006-01-02") != want {
 			t.Errorf("%s: %v, %v, want %s", text, x, err, want)
 		}
+	}
+}
+
+// numbers lists those from 0 on, n of them.
+func numbers(n int) string {
+	var out []string
+	for i := range n {
+		out = append(out, fmt.Sprint(i))
+	}
+	return strings.Join(out, ",")
+}
+
+// TestFieldsEnd with their last number.
+func TestFieldsEnd(t *testing.T) {
+	for _, f := range []cron.Field{cron.SecondField(), cron.MinuteField(), cron.HourField(), cron.MonthDayField(), cron.MonthField(),
+		cron.WeekdayField(), cron.YearField()} {
+		want := map[string][2]int64{"seconds": {0, 59}, "minute": {0, 59}, "hour": {0, 23}, "day_of_month": {1, 31}, "month": {1, 12},
+			"day_of_week": {1, 7}, "year": {1969, 9999}}[f.Key]
+		for _, v := range []int64{want[0] - 1, want[0], want[1], want[1] + 1} {
+			obj := map[string]any{"minute": 0, "dst_fixes": []any{"skip", "repeat_use_both"}}
+			obj[f.Key] = int(v)
+			if _, err := cron.ParseValue(obj); (err == nil) != (v >= want[0] && v <= want[1]) {
+				t.Errorf("%s %d: %v", f.Key, v, err)
+			}
+		}
+	}
+}
+
+// TestWordsOfDays and of steps, each as it is said.
+func TestWordsOfDays(t *testing.T) {
+	for line, want := range map[string]string{
+		"0 0 L * *": "at 00:00 on the last day of the month", "0 0 L-1 * *": "at 00:00 on 1 day before the last of the month",
+		"0 0 L-2 * *": "at 00:00 on 2 days before the last of the month", "0 0 * 3 *": "at 00:00 in March", "0 0 * * *": "at 00:00 every day",
+		"*/2 * * * *": "every 2 minutes every day", "*/30 * * * *": "every 30 minutes every day",
+	} {
+		it, _, err := cron.ParseLine(line, cron.LineOptions{Zone: time.UTC})
+		must(t, err)
+		if got := it.WordsIn(time.UTC, time.Unix(0, 0)); got != want {
+			t.Errorf("%s: %s, want %s", line, got, want)
+		}
+	}
+}
+
+// TestHStaysWhereItIs: a name has the same places in every version of the program.
+func TestHStaysWhereItIs(t *testing.T) {
+	for name, want := range map[string]string{
+		"a":              "at 00:47 on day 19 of the month or on Saturday in May",
+		"b":              "at 22:47 on day 8 of the month or on Friday in December",
+		"default/backup": "at 06:05 on day 12 of the month or on Wednesday in May",
+		"nightly":        "at 06:58 on day 12 of the month or on Saturday in October",
+	} {
+		it, _, err := cron.ParseLine("H H H H H", cron.LineOptions{Zone: time.UTC, Name: name})
+		must(t, err)
+		if got := it.WordsIn(time.UTC, time.Unix(0, 0)); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
+
+// TestStepsOfOneNumber are not remarked upon: nobody can mean more.
+func TestStepsOfOneNumber(t *testing.T) {
+	for line, remarked := range map[string]bool{"5-5/1 2 * * *": false, "5-5/3 2 * * *": false, "5-6/2 2 * * *": true, "5-6/1 2 * * *": false} {
+		_, warnings, err := cron.ParseLine(line, cron.LineOptions{Zone: time.UTC})
+		must(t, err)
+		if found := slices.ContainsFunc(warnings, func(w cron.Warning) bool { return w.Code == "step" }); found != remarked {
+			t.Errorf("%s: %v", line, warnings)
+		}
+	}
+}
+
+// TestMonthsOfAnIteration count from its start, in any year, which may be a day.
+func TestMonthsOfAnIteration(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"start":"2026-01","period":5}`:                                "2026-01-01 2026-06-01 2026-11-01 2027-04-01",
+		`{"start":"2023-02","period":7}`:                                "2026-01-01 2026-08-01 2027-03-01 2027-10-01",
+		`{"start":"31 January 2026","end":"1 February 2026"}`:           "2026-02-01",
+		`{"start":"2 January 2026","end":"1 March 2026","period":"2"}`:  "2026-03-01",
+		`{"start":"January 2026","end":"March 2026","period":2}`:        "2026-01-01 2026-03-01",
+		`{"start":"2026-01-01","end":"2026-12","period":11}`:            "2026-01-01 2026-12-01",
+		`{"start":"Dec 1, 2025","end":"1 January, 2027","period":"13"}`: "2027-01-01",
+		`{"start":"1 May 2026","end":"May 2026"}`:                       "2026-05-01",
+	} {
+		it, err := cron.ParseJSON([]byte(`{"minute":0,"hour":0,"day_of_month":1,"iter_month":` + text + fixes))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		list, err := cron.Preview(it, time.UTC, at(t, "2026-01-01T00:00:00Z"), 4)
+		must(t, err)
+		var got []string
+		for _, o := range list {
+			got = append(got, o.At.Format("2006-01-02"))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %v, want %s", text, got, want)
+		}
+	}
+}
+
+// TestNothingIsLeftOutBehindTheEnd of what is asked for, where a gap begins right behind it.
+func TestNothingIsLeftOutBehindTheEnd(t *testing.T) {
+	loc := load(t, loader(t), "America/New_York")
+	it, err := cron.ParseJSON([]byte(`{"minute":30,"hour":2` + fixes))
+	must(t, err)
+	s, gap := cron.Schedule{Item: it, Zone: loc}, at(t, "2026-03-08T07:00:00Z")
+	for until, want := range map[time.Duration]bool{-2 * time.Second: false, -time.Second: false, 0: true, time.Second: true} {
+		if o, ok := s.NextSkip(gap.Add(-time.Second), gap.Add(until)); ok != want {
+			t.Errorf("until %v: %v", until, o)
+		}
+		if all := s.Skips(gap.Add(-time.Second), gap.Add(until), 5); (len(all) > 0) != want {
+			t.Errorf("until %v: %v", until, all)
+		}
+	}
+}
+
+// TestAZoneInWhichTheTimeDoesNotExist: what was decided up to 02:30 is decided up to the end of the gap.
+func TestAZoneInWhichTheTimeDoesNotExist(t *testing.T) {
+	sc := newScene(t, quarters, "UTC", "2026-03-29T02:30:00Z")
+	sc.zone = load(t, loader(t), "Europe/Berlin") // 04:30, and no 02:30
+	sc.want("03:15 03:30 03:45 04:00 04:15 04:30")
+}
+
+// TestSecondsHaveNoOffset, in whatever zone the machine is.
+func TestSecondsHaveNoOffset(t *testing.T) {
+	sc := newScene(t, `{"epoch":{"period":900}}`, "Asia/Tokyo", "2026-01-10T12:00:30Z")
+	if s := sc.s.State(); s.Offset != 0 || s.Seen.Label != s.Seen.At {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestTheLastOfEachSecond is the second itself.
+func TestTheLastOfEachSecond(t *testing.T) {
+	it, err := cron.ParseJSON([]byte(`{"seconds":[],"minute":[]` + fixes))
+	must(t, err)
+	noon := at(t, "2026-01-10T12:00:00Z")
+	for after, want := range map[time.Duration]bool{0: false, -time.Second: true, -10 * time.Second: true, -time.Hour: true} {
+		if last, ok := it.Last(noon.Add(after), noon, time.UTC); ok != want || ok && !last.Equal(noon) {
+			t.Errorf("after %v: %v, %v", after, last, ok)
+		}
+	}
+}
+
+// TestWhyNoDayMatches names the day of the month only where no other is chosen.
+func TestWhyNoDayMatches(t *testing.T) {
+	for line, want := range map[string]string{
+		"0 0 30 2 *": "day 30 never occurs in month 2", "0 0 31,30 2 *": "day 30 never occurs in month 2",
+		"0 0 31 4,6 *": "day 31 never occurs in months 4, 6", "0 0 30,L-30 2 *": "no month has such a day",
+	} {
+		_, _, err := cron.ParseLine(line, cron.LineOptions{Zone: time.UTC})
+		if !errors.Is(err, cron.ErrImpossible) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", line, err, want)
+		}
+	}
+}
+
+// TestWhatIsLeftOutRightAfterAMatch is listed: the second pass begins a second after the last match of the first.
+func TestWhatIsLeftOutRightAfterAMatch(t *testing.T) {
+	loc := load(t, loader(t), "America/New_York")
+	it, err := cron.ParseJSON([]byte(`{"seconds":[0,59],"minute":[0,59],"hour":1,"dst_fixes":["skip","repeat_use_only_early"]}`))
+	must(t, err)
+	list, err := cron.Preview(it, loc, at(t, "2026-11-01T05:59:59Z"), 2)
+	must(t, err)
+	var got []string
+	for _, o := range list {
+		got = append(got, o.At.UTC().Format("02 15:04:05 ")+o.Skip.String())
+	}
+	const out = " skipped: repeated hour"
+	if want := []string{"01 05:59:59 ", "01 06:00:00" + out, "01 06:00:59" + out, "01 06:59:00" + out, "01 06:59:59" + out, "02 06:00:00 "}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -209,7 +209,7 @@ func (l *line) parseFields() error {
 	return l.quartzDays(given)
 }
 
-// reading lists how the fields of a line are read: "minute 0, hour 2, ...".
+// reading lists how five or six fields are read: "minute 0, hour 2, ...".
 func reading(given []string) string {
 	kinds := lineKinds()
 	if len(given) != len(kinds) {
@@ -217,9 +217,7 @@ func reading(given []string) string {
 	}
 	var out []string
 	for i, k := range kinds {
-		if i < len(given) {
-			out = append(out, k.name+" "+given[i])
-		}
+		out = append(out, k.name+" "+given[i])
 	}
 	return strings.Join(out, ", ")
 }

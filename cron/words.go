@@ -247,7 +247,7 @@ func (g *gregorian) domWords() string {
 		case 0:
 			parts = append(parts, "the last day of the month")
 		default:
-			parts = append(parts, fmt.Sprintf("%d days before the last of the month", k))
+			parts = append(parts, text.Count(k, "day")+" before the last of the month")
 		}
 	}
 	return listWords(parts)

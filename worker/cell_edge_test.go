@@ -465,3 +465,21 @@ func TestASetWithoutItsCreditIsNotTaken(t *testing.T) {
 		}
 	}
 }
+
+// TestADeadlineIsDue, however soon it is.
+func TestADeadlineIsDue(t *testing.T) {
+	x := x5(3, "a")
+	r := newCellRig(t, func(c *CellConfig) {
+		c.Adopted, c.Deadline, c.Promise = []Held{{Run: x, Adopted: true}}, c.Now+firstHurry/2, 70*sec
+	})
+	deadline := r.now + firstHurry/2
+	r.step(CellTick{})
+	if due := r.c.Due(r.now); due != deadline {
+		t.Fatalf("due at %v, the deadline is %v", due, deadline)
+	}
+	r.now = deadline
+	r.step(CellTick{})
+	if len(cellTake[EndBound](r)) != 1 {
+		t.Error("its work goes on")
+	}
+}
