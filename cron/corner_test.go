@@ -61,6 +61,10 @@ func TestTheLastSecondOfAFoldIsDecidedInItsFirstPass(t *testing.T) {
 		`"dst_fixes":["skip","repeat_use_only_early"]}`, "America/New_York", "2022-11-06T06:15:00Z")
 	sc.zone = load(t, loader(t), "Europe/Berlin")
 	sc.want("")
+	sc = newScene(t, `{"seconds":[58,59],"minute":59,"hour":0,"max_shift_seconds_for_unskip_and_do_not_repeat":86400,`+
+		`"dst_fixes":["skip","repeat_use_only_late"]}`, "America/New_York", "2022-11-06T05:15:00Z")
+	sc.zone = load(t, loader(t), "Europe/Berlin") // the second before the fold, which is to come
+	sc.want("")
 }
 
 // TestNeverAgain is a warning of the line as a whole.

@@ -278,7 +278,8 @@ func TestHStaysWhereItIs(t *testing.T) {
 
 // TestStepsOfOneNumber are not remarked upon: nobody can mean more.
 func TestStepsOfOneNumber(t *testing.T) {
-	for line, remarked := range map[string]bool{"5-5/1 2 * * *": false, "5-5/3 2 * * *": false, "5-6/2 2 * * *": true, "5-6/1 2 * * *": false} {
+	for line, remarked := range map[string]bool{"5-5/1 2 * * *": false, "5-5/3 2 * * *": false, "5-6/2 2 * * *": true, "5-6/1 2 * * *": false,
+		"*/7 2 * * *": true, "0-59/7 2 * * *": true, "0-50/7 2 * * *": false, "5-59/7 2 * * *": false, "*/5 2 * * *": false} {
 		_, warnings, err := cron.ParseLine(line, cron.LineOptions{Zone: time.UTC})
 		must(t, err)
 		if found := slices.ContainsFunc(warnings, func(w cron.Warning) bool { return w.Code == "step" }); found != remarked {
@@ -386,5 +387,14 @@ func TestWhatIsLeftOutRightAfterAMatch(t *testing.T) {
 	const out = " skipped: repeated hour"
 	if want := []string{"01 05:59:59 ", "01 06:00:00" + out, "01 06:00:59" + out, "01 06:59:00" + out, "01 06:59:59" + out, "02 06:00:00 "}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestSecondsHaveNoLabel in any zone.
+func TestSecondsHaveNoLabel(t *testing.T) {
+	it, err := cron.ParseJSON([]byte(`{"epoch":{"period":900}}`))
+	must(t, err)
+	if o := it.Describe(time.Unix(900, 0), load(t, loader(t), "Asia/Tokyo")); o != (cron.Occurrence{At: time.Unix(900, 0).UTC()}) {
+		t.Errorf("%+v", o)
 	}
 }
