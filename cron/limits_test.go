@@ -251,6 +251,11 @@ func TestWordsOfDays(t *testing.T) {
 		"0 0 L * *": "at 00:00 on the last day of the month", "0 0 L-1 * *": "at 00:00 on 1 day before the last of the month",
 		"0 0 L-2 * *": "at 00:00 on 2 days before the last of the month", "0 0 * 3 *": "at 00:00 in March", "0 0 * * *": "at 00:00 every day",
 		"*/2 * * * *": "every 2 minutes every day", "*/30 * * * *": "every 30 minutes every day",
+		"*/10 */15 * * * *": "every 10 seconds, every 15 minutes every day", "*/10 * * * * *": "every 10 seconds of every minute every day",
+		"7 */15 * * * *": "at second 7, every 15 minutes of every hour every day", "7 5 3 * * *": "at 03:05:07 every day",
+		"0 */15 * * * *": "every 15 minutes every day", "* * * * * *": "every second every day", "* * * * *": "every minute every day",
+		"5 * * * *": "at minute 5 of every hour every day", "0 */4 * * *": "at 00:00, 04:00, 08:00, 12:00, 16:00 and 20:00 every day",
+		"*/20 */2 * * *": "every 20 minutes, every 2 hours every day",
 	} {
 		it, _, err := cron.ParseLine(line, cron.LineOptions{Zone: time.UTC})
 		must(t, err)
@@ -396,5 +401,89 @@ func TestSecondsHaveNoLabel(t *testing.T) {
 	must(t, err)
 	if o := it.Describe(time.Unix(900, 0), load(t, loader(t), "Asia/Tokyo")); o != (cron.Occurrence{At: time.Unix(900, 0).UTC()}) {
 		t.Errorf("%+v", o)
+	}
+}
+
+// TestListedSecondsAreMissedForADay at most, where nothing else is set.
+func TestListedSecondsAreMissedForADay(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		`[1000,2000]`: 24 * time.Hour, `1000`: 24 * time.Hour, `{"period":59}`: time.Minute, `{"period":61}`: 61 * time.Second,
+	} {
+		if sc := newScene(t, `{"epoch":`+text+`}`, "UTC", "2026-01-10T12:00:00Z"); sc.s.MaxShift() != want {
+			t.Errorf("%s: %v, want %v", text, sc.s.MaxShift(), want)
+		}
+	}
+}
+
+// TestAStarInADayFieldMeansBoth, and two fields without one mean either.
+func TestAStarInADayFieldMeansBoth(t *testing.T) {
+	for line, want := range map[string]string{ // 1 January 2026 is a Thursday
+		"0 0 15 * 1":     "2026-01-05 2026-01-12 2026-01-15",
+		"0 0 15 * */2":   "2026-01-15 2026-02-15 2026-03-15",
+		"0 0 */15 * 1":   "2026-02-16 2026-03-16 2026-06-01",
+		"0 0 */15 * */6": "2026-01-31 2026-02-01 2026-03-01",
+	} {
+		it, _, err := cron.ParseLine(line, cron.LineOptions{Zone: time.UTC})
+		must(t, err)
+		list, err := cron.Preview(it, time.UTC, at(t, "2026-01-02T00:00:00Z"), 3)
+		must(t, err)
+		var got []string
+		for _, o := range list {
+			got = append(got, o.At.Format("2006-01-02"))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %v, want %s", line, got, want)
+		}
+	}
+}
+
+// TestHChoosesWhatExists in each year: a day of each month, an hour of each day.
+func TestHChoosesWhatExists(t *testing.T) {
+	for i := range 400 {
+		name := fmt.Sprint("job-", i)
+		for line, want := range map[string]int64{"H H H H *": 1, "H H H H * *": 0} {
+			it, _, err := cron.ParseLine(line, cron.LineOptions{Zone: time.UTC, Name: name})
+			must(t, err)
+			x, err := it.FirstMatch(at(t, "2026-01-01T00:00:00Z"), time.UTC)
+			must(t, err)
+			if want > 0 && x.Day() > 28 {
+				t.Fatalf("%s: %v", name, x)
+			}
+			if n := it.Count(at(t, "2025-12-31T23:59:59Z"), at(t, "2026-12-31T23:59:59Z"), time.UTC); n != max(want, 12*(1-want)) {
+				t.Fatalf("%s %s: %d times in 2026", name, line, n)
+			}
+		}
+	}
+	for _, field := range []string{"H(0-24)", "H(24-24)"} {
+		if it, _, err := cron.ParseLine("0 "+field+" * * *", cron.LineOptions{Zone: time.UTC, Name: "n"}); err == nil {
+			t.Errorf("%s is read as %v", field, it)
+		}
+	}
+	_, _, err := cron.ParseLine("0 H(1) * * *", cron.LineOptions{Zone: time.UTC, Name: "n"})
+	if err == nil || !strings.Contains(err.Error(), `"H(1)" is not understood; write H(0-23)`) {
+		t.Error(err)
+	}
+}
+
+// TestTheLastDayOfAll is a Friday.
+func TestTheLastDayOfAll(t *testing.T) {
+	for text, want := range map[string]bool{`"day_of_week":"Fri",`: true, `"day_of_week":"Sat",`: false, ``: true, `"day_of_month":31,`: true} {
+		it, err := cron.ParseJSON([]byte(`{"minute":0,"hour":0,` + text + `"month":[]` + fixes))
+		must(t, err)
+		x, err := it.Next(at(t, "9999-12-30T12:00:00Z"), time.UTC)
+		if want && (err != nil || x.Format("2006-01-02") != "9999-12-31") || !want && !errors.Is(err, cron.ErrNoMoreMatches) {
+			t.Errorf("%s: %v, %v", text, x, err)
+		}
+	}
+}
+
+// TestTheStateIsThatOfThePoll: all three marks stand where time is.
+func TestTheStateIsThatOfThePoll(t *testing.T) {
+	sc := newScene(t, quarters, "UTC", "2026-01-10T12:00:00Z")
+	sc.pass(20 * time.Minute)
+	sc.want("12:15")
+	here := cron.Reached{At: sc.wall.Unix(), Label: sc.wall.Unix()}
+	if got := sc.s.State(); got != (cron.State{Seen: here, High: here, Furthest: here}) {
+		t.Errorf("%+v, want %+v", got, here)
 	}
 }
