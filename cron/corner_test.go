@@ -2,6 +2,7 @@ package cron_test
 
 import (
 	"errors"
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -20,7 +21,8 @@ func TestAnItemThatIsOver(t *testing.T) {
 		"Pacific/Honolulu": "2026-12-31T10:00:00Z", "Europe/Berlin": "2026-12-30T23:00:00Z"}
 	for name, want := range last {
 		s := cron.Schedule{Item: it, Zone: load(t, loader(t), name)}
-		for _, after := range []time.Time{at(t, want), at(t, "2027-05-01T00:00:00Z"), time.Unix(1<<59, 0), time.Unix(1<<61, 0)} {
+		for _, after := range []time.Time{at(t, want), at(t, "2027-05-01T00:00:00Z"), time.Unix(1<<59, 0),
+			time.Unix(1<<61, 0)} {
 			if next, err := it.Next(after, s.Zone); !errors.Is(err, cron.ErrNoMoreMatches) {
 				t.Errorf("%s: after %v comes %v, %v", name, after, next, err)
 			}
@@ -48,7 +50,8 @@ func TestARangeOfOne(t *testing.T) {
 			t.Errorf("%s: %v, %v", text, x, err)
 		}
 		x, err := it.FirstMatch(time.Unix(10, 0), nil)
-		if atTen := err == nil && x.Unix() == 10; atTen != (want == "at 10 and before") || !atTen && !errors.Is(err, cron.ErrNoMoreMatches) {
+		if atTen := err == nil && x.Unix() == 10; atTen != (want == "at 10 and before") || !atTen && !errors.Is(err,
+			cron.ErrNoMoreMatches) {
 			t.Errorf("%s: at 10 %v, %v, want %s", text, x, err, want)
 		}
 	}
@@ -155,8 +158,10 @@ func TestNothingIsDueBesideAnError(t *testing.T) {
 	if !errors.Is(err, cron.ErrNoZone) || ok || passed != 0 || !last.IsZero() || !next.IsZero() {
 		t.Errorf("%v, %d, %v, %v, %v", last, passed, next, ok, err)
 	}
-	for name, list := range map[string]func(time.Time, time.Time, int) (cron.Due, error){"due": s.Due, "latest": s.Latest} {
-		if due, err := list(time.Unix(0, 0), now, 3); !errors.Is(err, cron.ErrNoZone) || len(due.Fire) != 0 || due.Rest != 0 {
+	for name, list := range map[string]func(time.Time, time.Time, int) (cron.Due, error){"due": s.Due,
+		"latest": s.Latest} {
+		if due, err := list(time.Unix(0, 0), now, 3); !errors.Is(err, cron.ErrNoZone) || len(due.Fire) != 0 ||
+			due.Rest != 0 {
 			t.Errorf("%s: %+v, %v", name, due, err)
 		}
 	}
@@ -180,7 +185,8 @@ func TestDaysFromTheEndAreNumbers(t *testing.T) {
 			t.Errorf("%s is read as %v", field, it)
 		}
 	}
-	for field, want := range map[string]string{"L": "2026-04-30", "L-0": "2026-04-30", "L-29": "2026-04-01", "L-30": "2026-05-01"} {
+	for field, want := range map[string]string{"L": "2026-04-30", "L-0": "2026-04-30", "L-29": "2026-04-01",
+		"L-30": "2026-05-01"} {
 		it, _, err := cron.ParseLine("0 0 "+field+" * *", cron.LineOptions{Zone: time.UTC})
 		must(t, err)
 		if x, err := it.FirstMatch(at(t, "2026-04-01T00:00:00Z"), time.UTC); err != nil || x.Format("2006-01-02") != want {
@@ -192,7 +198,8 @@ func TestDaysFromTheEndAreNumbers(t *testing.T) {
 // TestTheLastMatchOfAllIsRepeated: after its first pass nothing comes in that pass, and one in the second.
 func TestTheLastMatchOfAllIsRepeated(t *testing.T) {
 	loc := load(t, loader(t), "Europe/Berlin")
-	for fold, want := range map[string]string{"both": "2026-10-25T01:15:00Z", "only_late": "2026-10-25T01:15:00Z", "only_early": ""} {
+	for fold, want := range map[string]string{"both": "2026-10-25T01:15:00Z", "only_late": "2026-10-25T01:15:00Z",
+		"only_early": ""} {
 		it, err := cron.ParseJSON([]byte(
 			`{"minute":15,"hour":2,"day_of_month":25,"month":10,"year":2026,"dst_fixes":["skip","repeat_use_` + fold + `"]}`))
 		must(t, err)
@@ -306,12 +313,19 @@ func TestOneInstantAfterAnother(t *testing.T) {
 // TestAPollFailsForGapsOnly, and not for an item that is over.
 func TestAPollFailsForGapsOnly(t *testing.T) {
 	for text, never := range map[string]bool{
-		`"hour":2,"day_of_week":1,"weekday_of_the_month":2,"month":3`: true, `"hour":2,"day_of_month":1,"month":1,"year":2026`: false,
+		`"hour":2,"day_of_week":1,"weekday_of_the_month":2,"month":3`: true,
+		`"hour":2,"day_of_month":1,"month":1,"year":2026`:             false,
 	} {
 		sc := newScene(t, `{"minute":30,`+text+`,"max_shift_seconds_for_unskip_and_do_not_repeat":60`+fixes,
 			"America/New_York", "2026-06-01T00:00:00Z")
+		sc.pass(24 * time.Hour)
 		if _, err := sc.s.Poll(); never != errors.Is(err, cron.ErrNeverMatches) || !never && err != nil {
 			t.Errorf("%s: %v", text, err)
+		}
+		for _, all := range []iter.Seq[cron.Event]{sc.s.Events(), sc.s.Due()} {
+			for e := range all {
+				t.Fatalf("%s: %+v", text, e)
+			}
 		}
 	}
 }
@@ -320,7 +334,8 @@ func TestAPollFailsForGapsOnly(t *testing.T) {
 func TestNamesOfVariables(t *testing.T) {
 	for name, good := range map[string]bool{
 		"a": true, "z": true, "A": true, "Z": true, "_": true, "a0": true, "a9": true, `"a"`: true,
-		"`": false, "{": false, "@": false, "[": false, "a/": false, "a:": false, "0a": false, "9a": false, "": false, "ä": false, "a b": false,
+		"`": false, "{": false, "@": false, "[": false, "a/": false, "a:": false, "0a": false, "9a": false, "": false,
+		"ä": false, "a b": false,
 	} {
 		entries, problems := cron.ParseCrontab(name+"=1\n@daily x", false)
 		set := len(entries) == 1 && len(entries[0].Environment) == 1 && entries[0].Environment[0].Value == "1"
@@ -332,7 +347,8 @@ func TestNamesOfVariables(t *testing.T) {
 
 // TestTheSixthFieldOfALine may be meant as a year, or as a command or a user: an error names that.
 func TestTheSixthFieldOfALine(t *testing.T) {
-	const year, command = "; a year cannot be given in a line", "; a line has no command: it is the command of the task or job"
+	const year, command = "; a year cannot be given in a line",
+		"; a line has no command: it is the command of the task or job"
 	for last, want := range map[string]string{
 		"1970": year, "2027": year, "9999": year, "1969": "", "999": "", "10000": "", "202x": "",
 		"/bin/x": command, "./x": command, "~/x": command, ".x": command,
@@ -364,12 +380,14 @@ func TestASettingIsNoLine(t *testing.T) {
 
 // TestDaysThatAreNone in the forms of a crontab line that count weekdays or spread.
 func TestDaysThatAreNone(t *testing.T) {
-	for _, field := range []string{"x#2", "8#2", "#2", "xL", "8L", "-L", "1#0", "1#6", "1#x", "1#", "H(x-3)", "H(1-x)", "H(1-8)", "H(3-1)", "H(1", "H(1)"} {
+	for _, field := range []string{"x#2", "8#2", "#2", "xL", "8L", "-L", "1#0", "1#6", "1#x", "1#", "H(x-3)", "H(1-x)",
+		"H(1-8)", "H(3-1)", "H(1", "H(1)"} {
 		if it, _, err := cron.ParseLine("0 0 * * "+field, cron.LineOptions{Zone: time.UTC, Name: "n"}); err == nil {
 			t.Errorf("%s is read as %v", field, it)
 		}
 	}
-	for field, want := range map[string]string{"1#2": "2026-01-12", "7#1": "2026-01-04", "7L": "2026-01-25", "mon#5": "2026-03-30", "friL": "2026-01-30"} {
+	for field, want := range map[string]string{"1#2": "2026-01-12", "7#1": "2026-01-04", "7L": "2026-01-25",
+		"mon#5": "2026-03-30", "friL": "2026-01-30"} {
 		it, _, err := cron.ParseLine("0 0 * * "+field, cron.LineOptions{Zone: time.UTC})
 		must(t, err)
 		if x, err := it.FirstMatch(at(t, "2026-01-01T00:00:00Z"), time.UTC); err != nil || x.Format("2006-01-02") != want {
