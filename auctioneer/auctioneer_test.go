@@ -345,7 +345,7 @@ func TestWaitingWorkComesBeforeBatch(t *testing.T) {
 		}
 		r.Release("h-x")
 		if len(r.Room()) != 1 {
-			t.Error("the scheduler is not told of room")
+			t.Error("the scheduler gets no report of room")
 		}
 		g := r.Reserve(wants)
 		if g[0].Cell != "a" || g[0].Process != "p-a" || g[1].Refusal == nil {

@@ -428,7 +428,7 @@ func TestRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := keys(b.Pick(9)); got != "pinned:db12 pinned:db11" {
-		t.Errorf("a dead host stops only what is pinned to it: %s", got)
+		t.Errorf("a dead host stops only the jobs pinned to it: %s", got)
 	}
 	if w, _ := b.Explain(Key{"pinned", "db21"}, "", 0); len(w) != 1 || w[0].Text != "no cell on host2" {
 		t.Errorf("explain: %v", w)

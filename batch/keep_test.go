@@ -75,7 +75,7 @@ func TestReservationsAreExplainedAndReturned(t *testing.T) {
 	b.Advance(40_000)
 	finish(t, b, s[0].Key, Report{Bits: Done})
 	if got := keys(b.Pick(9)); got != "" {
-		t.Fatalf("%s takes what is kept", got)
+		t.Fatalf("%s takes reserved room", got)
 	}
 	for job, want := range map[string]string{"narrow": "host h: room is reserved for wide/dbaa, which has waited longer", "wide": "room is reserved for it: it starts when enough of them have ended"} {
 		why, err := b.ExplainJob(job, func(string) string { return "" }, 0)

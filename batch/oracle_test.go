@@ -249,7 +249,7 @@ func checkBoard(t fataler, b *Board) {
 			}
 		}
 		if r.job != nil && !r.job.record(r.node).running {
-			t.Fatalf("%v runs, its pair does not say so", r.key)
+			t.Fatalf("%v runs, its pair has no such run", r.key)
 		}
 	}
 	if live != b.Live() {
@@ -257,7 +257,7 @@ func checkBoard(t fataler, b *Board) {
 	}
 	for l := range used {
 		if !slices.Equal(used[l], b.f.used[l]) {
-			t.Fatalf("level %s: used %v, runs say %v", b.f.levels[l], b.f.used[l], used[l])
+			t.Fatalf("level %s: used %v, the runs use %v", b.f.levels[l], b.f.used[l], used[l])
 		}
 	}
 	for _, j := range b.jobs.order {

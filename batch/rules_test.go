@@ -82,7 +82,7 @@ func TestBackoffAtItsEnds(t *testing.T) {
 	five := Backoff{Seconds: []int{5}, Fail: true}
 	if !five.Equal(Backoff{Seconds: []int{5}}) || five.Equal(Backoff{Seconds: []int{5}, Repeat: true}) || five.Equal(Backoff{Seconds: []int{6}}) ||
 		!(Backoff{}).Equal(defaultBackoff()) || (Backoff{Fail: true}).Equal(Backoff{}) {
-		t.Error("equal by what they mean")
+		t.Error("equal by their meaning")
 	}
 	if (Backoff{Seconds: []int{0}}).Check() == nil || (Backoff{Seconds: []int{1, 1}}).Check() == nil || (Backoff{Repeat: true}).Check() == nil || five.Check() != nil {
 		t.Error("positive, increasing, and something to repeat")

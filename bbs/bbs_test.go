@@ -299,7 +299,7 @@ func TestALargeApplyIsAManifest(t *testing.T) {
 			r.serve()
 			page, _ := r.b.ListServices("d", plan.Range{Limit: 1000})
 			if got := len(page.Items); got != n && (got != 0 || err == nil) {
-				t.Fatalf("after %d transactions: %d services, apply said %v", after, got, err)
+				t.Fatalf("after %d transactions: %d services, apply returned %v", after, got, err)
 			}
 			if rows := r.rowsLeft(store.ManifestPrefix); len(rows) != 0 {
 				t.Fatalf("left: %v", rows)
@@ -475,7 +475,7 @@ func TestPortsThatNeverFitAreRefused(t *testing.T) {
 		}
 		r.machines = 0
 		if _, err := r.b.ScaleService(t.Context(), webKey, 9, plan.Write{}); err != nil {
-			t.Errorf("nobody knows the machines: %v", err)
+			t.Errorf("the machines are unknown: %v", err)
 		}
 	})
 }

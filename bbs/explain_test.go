@@ -19,7 +19,7 @@ func coherent(t *testing.T, what string, e plan.Explanation) {
 	t.Helper()
 	switch {
 	case e.State == "" || e.Wanted == "":
-		t.Errorf("%s: nothing is said: %+v", what, e)
+		t.Errorf("%s: no reason: %+v", what, e)
 	case !e.Fine && e.State == e.Wanted:
 		t.Errorf("%s: is not fine and as it should be: %+v", what, e)
 	case !e.Fine && len(e.Reasons) == 0:

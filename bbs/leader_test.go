@@ -66,7 +66,7 @@ func TestANewLeaderTrustsNoHealthThatItDidNotSee(t *testing.T) {
 			r.b.CellHealthy("a", "a1")
 			synctest.Wait()
 			if _, _, stops := r.take(); len(stops) != 0 {
-				t.Fatalf("stopped before the cell could tell: %v", stops)
+				t.Fatalf("stopped before the cell could report: %v", stops)
 			}
 			page, _ := r.b.ListInstances(plan.InstanceFilter{}, plan.Range{})
 			for _, i := range page.Items {
@@ -268,10 +268,10 @@ func TestALostCommitEndsTheTerm(t *testing.T) {
 		mu.Unlock()
 		_, err := r.b.ScaleService(t.Context(), webKey, 5, plan.Write{})
 		if err == nil {
-			t.Fatal("acknowledged what is not durable")
+			t.Fatal("acknowledged before it is durable")
 		}
 		if s, _ := r.b.GetService(webKey); s.Instances != 1 {
-			t.Fatal("readers see what is not durable")
+			t.Fatal("readers see it before it is durable")
 		}
 		if lrps, _, _ := r.take(); len(lrps) != 0 {
 			t.Fatalf("acted before the commit: %+v", lrps)

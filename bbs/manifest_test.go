@@ -112,7 +112,7 @@ func TestALargeApplyIsWholeOrNothing(t *testing.T) {
 				}
 			case len(page.Items) == 0 && len(jobs) == 1 && jobs[0] == "job/old" && seen == 0 && err != nil:
 			default:
-				t.Fatalf("after %d transactions: %d services, jobs %v, seen %d; apply said %v", after, len(page.Items), jobs, seen, err)
+				t.Fatalf("after %d transactions: %d services, jobs %v, seen %d; apply returned %v", after, len(page.Items), jobs, seen, err)
 			}
 			if rows := r.rowsLeft(store.ManifestPrefix); len(rows) != 0 {
 				t.Fatalf("left: %v", rows)

@@ -79,7 +79,7 @@ func TestAnUnchangedServiceIsKept(t *testing.T) {
 			rt.Fatalf("a new version: %+v, %v", changed(read.Target().Desired, again), err)
 		}
 		if d := changed(wanted, again); len(d) > 0 {
-			rt.Fatalf("no list and an empty one are told apart: %+v", d)
+			rt.Fatalf("no list and an empty one differ: %+v", d)
 		}
 	})
 }

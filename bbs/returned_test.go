@@ -44,7 +44,7 @@ func TestARestoredRowIsAnnounced(t *testing.T) {
 			}
 			for kind, n := range c.want {
 				if got[kind] < n {
-					t.Errorf("%s is back, and of kind %v %d events are told, not %d", c.kind, kind, got[kind], n)
+					t.Errorf("%s is back, with %[3]d events of kind %[2]v, not %[4]d", c.kind, kind, got[kind], n)
 				}
 			}
 			r.take()

@@ -31,7 +31,7 @@ func TestADrainedCellRefusesWorkAndInterruptsBatch(t *testing.T) {
 			t.Fatalf("got %+v", refused)
 		}
 		if !w.cell.report.state().Draining {
-			t.Fatal("placement is not told")
+			t.Fatal("placement gets no report")
 		}
 		if err := w.cell.Drain(context.Background(), w.leader.term, w.proc(), Drain{Undo: true}); err != nil {
 			t.Fatal(err)
@@ -111,7 +111,7 @@ func TestADrainEndsAtItsDeadline(t *testing.T) {
 		}
 		tell(first)
 		if s := w.cell.report.state().Drain; !s.Over {
-			t.Fatalf("told again it began anew: %+v", s)
+			t.Fatalf("the repeated order starts over: %+v", s)
 		}
 		tell(Drain{ID: "d2", Deadline: time.Minute})
 		if s := w.cell.report.state().Drain; s.Over || s.ID != "d2" || len(s.Waits) != 0 {
@@ -169,18 +169,18 @@ func TestTheEndOfATaskIsReportedAfterItsEnd(t *testing.T) {
 				time.Sleep(50 * time.Second) // over a poll, and two of a drain
 				synctest.Wait()
 				if got := w.leader.taskRow(); got.Ended() && !got.Ending() {
-					t.Fatalf("told as %v, %q, while its container runs", got.Outcome, got.Result.Reason)
+					t.Fatalf("reported as %v, %q, while its container runs", got.Outcome, got.Result.Reason)
 				}
 				s := w.cell.report.state()
 				if !strings.HasPrefix(s.Unavailable, "unclean: task t1 (STUCK_KILLING") || len(s.Conditions) != 1 || s.Foreign[resource.MemoryMB] != 10 {
-					t.Errorf("the cell says %q, %v, foreign %v", s.Unavailable, s.Conditions, s.Foreign)
+					t.Errorf("the cell reports %q, %v, foreign %v", s.Unavailable, s.Conditions, s.Foreign)
 				}
 				w.exec.Release("t-u1")
 				time.Sleep(31 * time.Second) // a poll
 				synctest.Wait()
 				got := w.leader.taskRow()
 				if !got.Ended() || got.Ending() || got.Result.Reason != c.reason || got.Result.Ended.IsZero() {
-					t.Errorf("told as %v, %q, ended at %v", got.Outcome, got.Result.Reason, got.Result.Ended)
+					t.Errorf("reported as %v, %q, ended at %v", got.Outcome, got.Result.Reason, got.Result.Ended)
 				}
 				says := "" // a cell that leaves is told from one that takes work
 				if name == "leaving" {

@@ -40,7 +40,7 @@ func TestCellWithoutLeaderLeavesAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := clock.Boot() - time.Hour; took < 30*time.Second || took > 31*time.Second {
-			t.Errorf("told to leave after 30 s, it left after %v", took)
+			t.Errorf("ordered to leave after 30 s, it left after %v", took)
 		}
 	})
 }
@@ -56,7 +56,7 @@ func TestAnEndedCellNamesTheRemedy(t *testing.T) {
 		}
 		c.session.acts.hands.endAll("another process holds its name: p7, which is HEALTHY")
 		if ct, ok := exec.Get("x"); ok && ct.State != executor.Completed {
-			t.Errorf("told to end everything, it leaves %v", ct.State)
+			t.Errorf("ordered to end everything, it leaves %v", ct.State)
 		}
 		var told *Told
 		if err := c.Run(t.Context()); !errors.As(err, &told) {
@@ -101,7 +101,7 @@ func TestKeptWorkIsNotWaitedFor(t *testing.T) {
 					t.Errorf("it left after %v, not after %v to %v", took, c.least, c.at)
 				}
 				if ct, ok := w.exec.Get("t-u1"); c.keep && (!ok || ct.State != executor.Running) {
-					t.Errorf("what is kept is %+v", ct)
+					t.Errorf("the kept container is %+v", ct)
 				}
 			})
 		})

@@ -59,10 +59,10 @@ func TestStuckWorkIsReported(t *testing.T) {
 					t.Errorf("it answers for %+v", r.Held)
 				}
 				if r.PredecessorsGone != (labels != nil) {
-					t.Errorf("of its predecessors it says that they are gone: %v", r.PredecessorsGone)
+					t.Errorf("it reports its predecessors as gone: %v", r.PredecessorsGone)
 				}
 				if s := c.report.state(); !strings.HasPrefix(s.Unavailable, "unclean: ") || len(s.Conditions) != 1 {
-					t.Errorf("it says %q, %v", s.Unavailable, s.Conditions)
+					t.Errorf("it reports %q, %v", s.Unavailable, s.Conditions)
 				}
 				exec.Release("x")
 				ct, _ := exec.Get("x")

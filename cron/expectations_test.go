@@ -155,7 +155,7 @@ func TestB03TimeAdvancesAndLaunchesOnce(t *testing.T) {
 						t.Fatalf("%q in %s: next(%v) = %v", line, name, last, next)
 					}
 					if again, err := it.FirstMatch(next, opt.Zone); err != nil || !again.Equal(next) {
-						t.Fatalf("%q in %s: %v is a match but FirstMatch says %v, %v", line, name, next, again, err)
+						t.Fatalf("%q in %s: %v is a match but FirstMatch returns %v, %v", line, name, next, again, err)
 					}
 					last = next
 				}

@@ -161,7 +161,7 @@ func TestNoEventIsLostUnseen(t *testing.T) {
 			rt.Fatalf("ended at %s of %d", events[n-1].Subject, len(published))
 		}
 		if complete && len(gaps) == 0 && got+len(events) != len(published) {
-			rt.Fatalf("no gap was told, but %d of %d events came", got+len(events), len(published))
+			rt.Fatalf("no gap was reported, but %d of %d events came", got+len(events), len(published))
 		}
 	})
 }
@@ -191,7 +191,7 @@ func TestNextWakesBeatsAndEnds(t *testing.T) {
 		h.Close()
 		h.Publish(4, Event{Subject: "too late"})
 		if b, err := s.Next(t.Context(), time.Hour); err != nil || len(b.Events) != 1 {
-			t.Fatalf("what was published before the end is delivered: %v, %v", b, err)
+			t.Fatalf("an event from before the end is delivered: %v, %v", b, err)
 		}
 		if _, err := s.Next(t.Context(), time.Hour); !errors.Is(err, ErrClosed) {
 			t.Fatalf("want ErrClosed, got %v", err)

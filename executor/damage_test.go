@@ -51,7 +51,7 @@ func TestDamagedPrevious(t *testing.T) {
 				awaitDeath(t, id)
 			}
 			if _, there := e.Get("kept"); there != damage.lives {
-				t.Errorf("the successor has what was kept: %v, want %v", there, damage.lives)
+				t.Errorf("the successor has the kept container: %v, want %v", there, damage.lives)
 			}
 			if damage.lives {
 				e.Delete("kept")

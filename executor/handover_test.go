@@ -24,7 +24,7 @@ func TestDeadlineIsHeldAllThrough(t *testing.T) {
 			}
 			if e, err := Open(testConfig(dataDir)); err == nil {
 				e.release()
-				t.Error("it has opened what it cannot read")
+				t.Error("it has opened with an unreadable file")
 			}
 			if err := errors.Join(os.Remove(path), os.Rename(saved, path)); err != nil {
 				t.Fatal(err)
@@ -87,7 +87,7 @@ func TestOldReapersAreReplaced(t *testing.T) {
 	}
 	e.release()
 	if !old.Alive() {
-		t.Fatal("nobody holds the deadline")
+		t.Fatal("no process holds the deadline")
 	}
 	e, stop := runExecutor(t, testConfig(dataDir))
 	e.SetDeadline(e.clock.Boot() + time.Hour)
@@ -131,7 +131,7 @@ func TestGroupsOfEarlierProcessesAreKnown(t *testing.T) {
 			cfg.Cgroups = last
 			e, stop := runExecutor(t, cfg)
 			if unrelated.Alive() {
-				t.Error("what is left in the groups of the first lives")
+				t.Error("the rest of the first's groups is alive")
 				syscall.Kill(unrelated.Pid, syscall.SIGKILL)
 			}
 			if len(e.recovery.adopted) != 1 || e.recovery.adopted[0].dir != class || e.recovery.adopted[0].deadline <= int64(e.clock.Boot()) {

@@ -359,7 +359,7 @@ func startCell(t testing.TB, s script) *cell {
 	})
 	line, err := c.out.ReadString('\n')
 	if err != nil || strings.TrimSpace(line) != "ready" {
-		t.Fatalf("cell says %q, %v", line, err)
+		t.Fatalf("cell prints %q, %v", line, err)
 	}
 	return c
 }
@@ -396,7 +396,7 @@ func (c *cell) deadline(t testing.TB, in time.Duration) time.Time {
 	t.Helper()
 	fmt.Fprintln(c.stdin, in)
 	if line, err := c.out.ReadString('\n'); err != nil || line != "set\n" {
-		t.Fatalf("cell says %q, %v", line, err)
+		t.Fatalf("cell prints %q, %v", line, err)
 	}
 	return time.Now().Add(in)
 }

@@ -248,7 +248,7 @@ func TestCellWithHungStartEnds(t *testing.T) {
 	select {
 	case err := <-ended:
 		if err == nil {
-			t.Error("the cell says that it is clean")
+			t.Error("the cell reports itself clean")
 		}
 	case <-time.After(patienceOfTests):
 		t.Fatal("the cell does not end")

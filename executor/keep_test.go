@@ -275,7 +275,7 @@ func TestRecordedDeadlineIsInherited(t *testing.T) {
 			await(t, e, "x", gone)
 		}
 		if err := stop(); (err == nil) != (i == 2) {
-			t.Errorf("what is kept keeps its group, and nothing else: %v", err)
+			t.Errorf("the kept container keeps its group, and no other stays: %v", err)
 		}
 	}
 	for _, id := range ids {

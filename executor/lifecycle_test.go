@@ -84,7 +84,7 @@ func TestLeave(t *testing.T) {
 				t.Errorf("is %+v", l)
 			}
 			if c.was.ask != askNothing && (l.ask != c.was.ask || !l.endBy.IsZero()) {
-				t.Errorf("what was asked before changed: %+v", l)
+				t.Errorf("the earlier request changed: %+v", l)
 			}
 		})
 	}
@@ -106,7 +106,7 @@ func TestExpiryIsOfReservationsAlone(t *testing.T) {
 	}
 	l = lifecycle{ask: askStop, reason: "not of a stop"}
 	if r := l.neverRan(later); !r.NeverRan || !r.Stopped || r.Failed || r.Retryable || r.Reason != "" {
-		t.Errorf("result of what was stopped: %+v", r)
+		t.Errorf("result of a stopped container: %+v", r)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestStatesGoOneStep(t *testing.T) {
 		t.Errorf("completes once: %+v", l)
 	}
 	if l.state != Completed || l.routable || l.stuck != nil || l.phase.What != "" {
-		t.Errorf("what has ended: %+v", l)
+		t.Errorf("an ended container: %+v", l)
 	}
 	if !l.forget() || l.forget() {
 		t.Error("forgotten once")
@@ -203,7 +203,7 @@ func TestHangsWhileAnyStartHangs(t *testing.T) {
 	var l lifecycle
 	first, second := l.startHangs(&Hang{Program: "a"}), l.startHangs(&Hang{Program: "b"})
 	if !first || second || l.hang.Program != "b" {
-		t.Errorf("told: %v, %v; %+v", first, second, l.hang)
+		t.Errorf("reported: %v, %v; %+v", first, second, l.hang)
 	}
 	if l.startGoesOn() || l.hang == nil {
 		t.Error("one still hangs")

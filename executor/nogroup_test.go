@@ -39,7 +39,7 @@ func TestExecEndsWithItsContainerWithoutGroups(t *testing.T) {
 	}
 	if s, err := e.Exec(t.Context(), "x", ExecSpec{Path: "/bin/true"}); err == nil {
 		s.Close()
-		t.Error("something was started beside what has ended")
+		t.Error("a program was started beside an ended container")
 	}
 }
 

@@ -122,7 +122,7 @@ func TestRootfsImage(t *testing.T) {
 			}
 		}
 		if slices.Contains(out, "gone") || slices.Contains(out, "mine") {
-			t.Errorf("%s sees what is not there: %q", id, out)
+			t.Errorf("%s sees a missing file: %q", id, out)
 		}
 		e.Delete(id)
 		await(t, e, id, gone)

@@ -124,7 +124,7 @@ func TestSuccessorShowsStuckWork(t *testing.T) {
 		t.Errorf("%v %+v, unclean %v", there, got, e.Unclean())
 	}
 	if got.Labels["name"] != "x" || got.Resources[resource.Containers] != 1 || e.used[resource.Containers] != 1 {
-		t.Errorf("nobody knows what is stuck: %v takes %v, in all %v", got.Labels, got.Resources, e.used)
+		t.Errorf("the stuck work is unknown: %v takes %v, in all %v", got.Labels, got.Resources, e.used)
 	}
 	thaw()
 	if got = await(t, e, "x", completed); !got.Result.Lost || !got.Result.Failed {

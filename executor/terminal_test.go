@@ -41,7 +41,7 @@ func terminalCell(t *testing.T, s script) (*exec.Cmd, *os.File) {
 			break
 		}
 		if err != nil {
-			t.Fatalf("cell says %q, %v", line, err)
+			t.Fatalf("cell prints %q, %v", line, err)
 		}
 	}
 	go r.WriteTo(os.Stderr)

@@ -197,7 +197,7 @@ func TestImageOfARegistry(t *testing.T) {
 	i.Close()
 	i.Close()
 	if n := h.requests.Load() - before; n != 0 {
-		t.Errorf("%d requests for what is here", n)
+		t.Errorf("%d requests for a cached image", n)
 	}
 }
 

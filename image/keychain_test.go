@@ -74,7 +74,7 @@ func TestCredentials(t *testing.T) {
 	}
 	for _, secret := range []string{password, base64.StdEncoding.EncodeToString([]byte(user + ":wrong-" + password))} {
 		if strings.Contains(err.Error()+log.String(), secret) {
-			t.Errorf("a secret is told: %v; %s", err, &log)
+			t.Errorf("a secret is printed: %v; %s", err, &log)
 		}
 	}
 	login(user, password)

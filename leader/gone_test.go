@@ -131,7 +131,7 @@ func TestTheEndOfACellIsReported(t *testing.T) {
 					}
 				}
 				if !strings.HasPrefix(told, w.word+": ") {
-					t.Errorf("its event says %q", told)
+					t.Errorf("its event has %q", told)
 				}
 				if _, err := v.DrainCell(t.Context(), "c3", api.NewDrain{Reason: "x"}, plan.Write{}); !errors.Is(err, worker.ErrUnknownProcess) {
 					t.Errorf("drain: %v", err)

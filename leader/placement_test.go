@@ -221,7 +221,7 @@ func TestReasonsOfWaitingWork(t *testing.T) {
 	}
 	r.Recheck()
 	if got := r.board.take(); len(got) > 0 {
-		t.Fatalf("said twice: %v", got)
+		t.Fatalf("reported twice: %v", got)
 	}
 	r.Waiting([]placement.Refused{{Item: placement.Item{ID: TaskItem("large"), Hold: "u"}, Refusal: placement.RefusedByCell("c", "no")},
 		{Item: placement.Item{ID: TaskItem("large"), Hold: "an earlier life"}, Refusal: &placement.Refusal{Never: true}},
@@ -249,7 +249,7 @@ func TestPlacedWorkIsForgotten(t *testing.T) {
 	r.Request([]bbs.LRPWant{service(1, nil)}, nil)
 	r.drain(t)
 	if n := len(r.tasks) + len(r.lrps) + len(r.asked); n != 0 {
-		t.Fatalf("%d wants are left of what was placed", n)
+		t.Fatalf("%d wants of placed work are left", n)
 	}
 	r.Request(nil, []bbs.TaskWant{oneOff("big", "ub", 100_000)})
 	r.drain(t)

@@ -311,7 +311,7 @@ func TestCallsOfAnotherClusterAreRefused(t *testing.T) {
 			t.Error(got) // its address is not known
 		}
 		if err := v.AdoptCell(t.Context(), "d", plan.Write{By: "ann"}); !errors.Is(err, worker.ErrUnknownProcess) {
-			t.Errorf("a cell that nobody knows is adopted: %v", err)
+			t.Errorf("an unknown cell is adopted: %v", err)
 		}
 		if err := v.AdoptCell(t.Context(), "c", plan.Write{By: "ann"}); err != nil {
 			t.Fatal(err)

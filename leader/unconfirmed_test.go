@@ -61,10 +61,10 @@ func TestStatesOfASilentCellAreDoubted(t *testing.T) {
 			t.Errorf("%v, doubt %q", x.State, x.UnconfirmedReason)
 		}
 		if i := v.InstanceOf(&x.Actual, x.Revision); i.UnconfirmedReason != x.UnconfirmedReason || i.Version != x.Version || i.Revision != x.Revision {
-			t.Errorf("its event says %+v", i)
+			t.Errorf("its event has %+v", i)
 		}
 		if i := v.InstanceOf(&x.Actual, x.Revision-1); i.UnconfirmedReason != "" || i.Version != x.Version {
-			t.Errorf("an earlier event says %+v", i)
+			t.Errorf("an earlier event has %+v", i)
 		}
 		for _, s := range []plan.Subject{{Kind: plan.SubjectService, Domain: "d", Name: "web"}, {Kind: plan.SubjectInstance, Domain: "d", Name: "web"}} {
 			e, err := v.Explain(t.Context(), s)

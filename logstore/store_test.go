@@ -343,7 +343,7 @@ func TestFollowerThatFallsBehindGetsTheExactGap(t *testing.T) {
 		t.Fatal(err)
 	}
 	if read != total || gaps != 3 {
-		t.Errorf("read and told %d of %d bytes, %d gaps", read, total, gaps-1)
+		t.Errorf("read and reported %d of %d bytes, %d gaps", read, total, gaps-1)
 	}
 }
 

@@ -205,7 +205,7 @@ func TestANewVersionForgetsTheFailedOne(t *testing.T) {
 		}
 	}
 	if gone := s.Remove(); gone.Restart("p2", t0) != gone {
-		t.Error("what is removed is not restarted")
+		t.Error("a removed service is not restarted")
 	}
 	for _, phase := range []Phase{Steady, RollingOut, RollFailed} {
 		s.Phase = phase

@@ -178,7 +178,7 @@ func TestARolloutWaitsForCellsUnderANewLeader(t *testing.T) {
 	w.quiesce()
 	for _, k := range w.b.OnProc("pa") {
 		if w.b.Index(k).Ordinary.Retiring {
-			t.Fatalf("%v is stopped before the cell had time to say that the new one ended", k)
+			t.Fatalf("%v is stopped before the cell had time to report the end of the new one", k)
 		}
 	}
 	w.now = w.now.Add(UncheckedSettle)

@@ -343,7 +343,7 @@ func TestConvergenceIsIdempotentAndMissesNothing(t *testing.T) {
 				rt.Fatalf("second pass: %+v", out)
 			}
 			if out := w.b.ConvergeAll(w.now); !out.Empty() {
-				rt.Fatalf("full pass finds what the incremental one missed: %s, was %+v", showOut(out), w.b.Service(svc))
+				rt.Fatalf("full pass finds more than the incremental one: %s, was %+v", showOut(out), w.b.Service(svc))
 			}
 		}
 		finishWell(rt, w)

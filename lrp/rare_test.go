@@ -43,7 +43,7 @@ func TestRareRows(t *testing.T) {
 		t.Errorf("it runs, but its auction goes on: %v", effects)
 	}
 	if _, _, err := Step(Index{Key: key0}, Crash{By: alpha}, unwanted); !errors.Is(err, ErrNotFound) {
-		t.Errorf("a crash of what is not wanted and has no row: %v", err)
+		t.Errorf("a crash of an unwanted index without a row: %v", err)
 	}
 	y, _, err := Step(Index{Key: key0, Suspect: suspect}, CellHealthy{"alpha", "pa"}, unwanted)
 	if err != nil || y.Suspect != nil || words(y.Ordinary) != "RUNNING self" {

@@ -84,7 +84,7 @@ func TestTheKeptCopy(t *testing.T) {
 	b := NewBoard(ConvergePolicy{})
 	b.PutIndex(x)
 	if on := b.OnProc("pa"); len(on) != 1 {
-		t.Errorf("nobody would tell it of the end of the process: %v", on)
+		t.Errorf("it would get no report of the end of the process: %v", on)
 	}
 	b.PutIndex(Index{Key: key0})
 	if on := b.Procs(); len(on) != 0 {

@@ -139,7 +139,7 @@ func TestAFailedRollout(t *testing.T) {
 		t.Errorf("%+v", back)
 	}
 	if back, _ := s.Roll(instances{cause: map[string]string{"p2/3": "not wanted"}}, late); !strings.HasSuffix(back.Failure, "0 of 4 instances healthy") {
-		t.Errorf("what is not wanted is no cause: %s", back.Failure)
+		t.Errorf("an unwanted index is no cause: %s", back.Failure)
 	}
 	s.Versions[1].Rollout.KeepFailed = true
 	kept, next := s.Roll(in, late)

@@ -148,7 +148,7 @@ func TestUnheard(t *testing.T) {
 	notReady.Routable = false
 	running, _, _ := Step(claimed, Start{By: omega, Net: notReady}, env)
 	if running.Suspect != nil {
-		t.Errorf("a copy that runs takes the place of one that nobody reaches: %+v", running)
+		t.Errorf("a copy that runs takes the place of an unreachable one: %+v", running)
 	}
 	for name, before := range map[string]Index{"before the claim": silent, "while it starts": claimed} {
 		back, _, _ := Step(before, CellHealthy{"alpha", "pa"}, env)
@@ -161,7 +161,7 @@ func TestUnheard(t *testing.T) {
 		t.Errorf("it speaks: %+v %v", spoke, err)
 	}
 	if a := Harmonise(View{Container: Up, Self: alpha, Net: &netA, Rows: silent}); a.Call != CallStart || a.Then != Leave {
-		t.Errorf("its cell says that it runs: %+v", a)
+		t.Errorf("its cell reports it as running: %+v", a)
 	}
 	if starting, _, _ := Step(Index{Key: key0, Ordinary: rowOf(t, "CLAIMED self")}, CellUnheard{"alpha", "pa"}, env); words(starting.Ordinary) != "UNCLAIMED" || starting.Suspect != nil {
 		t.Errorf("claimed: %+v", starting)

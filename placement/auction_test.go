@@ -69,7 +69,7 @@ func TestBatchIsDeduplicated(t *testing.T) {
 	}
 	submit(t, a, 0, lrpItem("x", 0, 10))
 	if r := a.Round(0); len(r.Placed) != 0 || a.Waiting() != 0 {
-		t.Errorf("what is in flight is not placed again: %+v", r)
+		t.Errorf("a placement in flight is repeated: %+v", r)
 	}
 }
 
@@ -153,7 +153,7 @@ func TestWorkForACellThatGoesAwayIsFreed(t *testing.T) {
 		t.Errorf("in flight to a cell that went: %+v", r)
 	}
 	if at, ok := a.Where("h-y.0"); !ok || at != "c1" {
-		t.Error("what was confirmed stays until its owner releases it")
+		t.Error("a confirmed holding stays until its owner releases it")
 	}
 }
 
@@ -245,7 +245,7 @@ func TestRefusalsByCause(t *testing.T) {
 	}
 	l.Admit("b", "p-b", "")
 	if r := l.Explain(large); r.Never {
-		t.Errorf("a cell has not told yet what it has: %v", r)
+		t.Errorf("a cell has not reported its work yet: %v", r)
 	}
 	l.Push(plainState("b", 1, 2000, 1))
 	l.Admit("b", "p-b", "unhealthy")
@@ -339,7 +339,7 @@ func TestLongWaitReservesOneCell(t *testing.T) {
 					t.Errorf("placed on %s, reserved %s", p.Cell, kept)
 				}
 			} else if p.Cell == kept && !placed {
-				t.Errorf("%s took what is reserved on %s", p.Item.ID, kept)
+				t.Errorf("%s took the room reserved on %s", p.Item.ID, kept)
 			}
 		}
 	}

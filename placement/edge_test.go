@@ -158,7 +158,7 @@ func TestTheHolderOfAPort(t *testing.T) {
 			t.Errorf("%s: two of three have it still: %v", name, r)
 		}
 		if l.Release("1", "2") != 2 || l.Explain(Item{Kind: KindTask, Constraint: Constraint{Ports: []int{80}}}) != nil {
-			t.Errorf("%s: nobody has it any more", name)
+			t.Errorf("%s: no cell has it any more", name)
 		}
 	}
 }

@@ -303,7 +303,7 @@ func checkLedger(rt *rapid.T, l *Ledger) {
 			}
 		}
 		if !equal(c.used, used) || !equal(c.batch, batch) {
-			rt.Fatalf("cell %s: used %v batch %v, holdings say %v and %v", c.name, c.used, c.batch, used, batch)
+			rt.Fatalf("cell %s: used %v batch %v, the holdings have %v and %v", c.name, c.used, c.batch, used, batch)
 		}
 	}
 	for name, g := range l.groups {
@@ -316,7 +316,7 @@ func checkLedger(rt *rapid.T, l *Ledger) {
 		}
 		for c, n := range per {
 			if g.onCell(c.id) != n {
-				rt.Fatalf("group %s on %s: %d, holdings say %d", name, c.name, g.onCell(c.id), n)
+				rt.Fatalf("group %s on %s: %d, the holdings have %d", name, c.name, g.onCell(c.id), n)
 			}
 			if c.class >= 0 {
 				zones[c.zone] += n
@@ -328,13 +328,13 @@ func checkLedger(rt *rapid.T, l *Ledger) {
 		}
 		for z := range g.zones {
 			if g.zones[z] != zones[z] {
-				rt.Fatalf("group %s in zone %d: %d, holdings say %d", name, z, g.zones[z], zones[z])
+				rt.Fatalf("group %s in zone %d: %d, the holdings have %d", name, z, g.zones[z], zones[z])
 			}
 		}
 		for i, s := range g.classes {
 			for n, x := range s.exact {
 				if x != classes[i][n] {
-					rt.Fatalf("group %s class %d: %d cells with %d, holdings say %d", name, i, x, n, classes[i][n])
+					rt.Fatalf("group %s class %d: %d cells with %d, the holdings have %d", name, i, x, n, classes[i][n])
 				}
 			}
 		}

@@ -55,7 +55,7 @@ func TestRefusalsOfUnknownPlacements(t *testing.T) {
 	}
 	a.Refuse(0, "h-x.0", true, "")
 	if at, ok := a.Where("h-x.0"); !ok || at != "c" || a.Waiting() != 0 {
-		t.Errorf("what was confirmed was refused: %v %v, %d wait", at, ok, a.Waiting())
+		t.Errorf("a confirmed placement was refused: %v %v, %d wait", at, ok, a.Waiting())
 	}
 	g := a.Reserve([]Want{{Hold: "b", Need: resource.Amounts{resource.MemoryMB: 10}}}, 0)
 	if g[0].Cell != "c" {
@@ -116,10 +116,10 @@ func TestUnreleasedRoom(t *testing.T) {
 			}
 			now := c(a)
 			if r := a.Round(now); !r.Woken {
-				t.Error("nobody was told")
+				t.Error("no report")
 			}
 			if r := a.Round(now); r.Woken {
-				t.Error("told twice")
+				t.Error("reported twice")
 			}
 		})
 	}
@@ -225,7 +225,7 @@ func TestAnotherRefusalCodeIsReported(t *testing.T) {
 			t.Errorf("%s: %+v", name, r)
 		}
 		if r := a.Round(4 * time.Second); len(r.Refused) != 0 {
-			t.Errorf("%s: told again without a change: %+v", name, r)
+			t.Errorf("%s: reported again without a change: %+v", name, r)
 		}
 	}
 }
@@ -270,7 +270,7 @@ func TestUnchangedStates(t *testing.T) {
 		t.Error("a state of no cell")
 	}
 	if !l.Admit("c", "p-c", "") || l.Admit("c", "p-c", "") || !l.Admit("c", "p-c", "unhealthy") || l.Admit("c", "p-c", "unhealthy") || !l.Admit("c", "p-c", "other") {
-		t.Error("what changed is told, and nothing else")
+		t.Error("only changes are reported")
 	}
 	s := plainState("c", 1, 100, 10)
 	s.Host = "h1"

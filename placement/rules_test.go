@@ -102,7 +102,7 @@ func TestPlacementsInFlightStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	if submit(t, a, 0, taskItem("t", 10)); a.Waiting() != 0 {
-		t.Error("what is in flight waits too")
+		t.Error("placements in flight wait too")
 	}
 }
 

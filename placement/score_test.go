@@ -55,6 +55,6 @@ func TestVectors(t *testing.T) {
 		t.Error("each piece of work is a container")
 	}
 	if v := withContainer(vector{0, 0, 3, 0}); v[dimContainers] != 3 {
-		t.Error("it says how many")
+		t.Error("it has no number")
 	}
 }

@@ -23,7 +23,7 @@ func filled() State {
 func TestEqualTakesEveryField(t *testing.T) {
 	a, b := filled(), filled()
 	if !a.Equal(&b) {
-		t.Fatal("two states that say the same")
+		t.Fatal("two equal states")
 	}
 	fields := reflect.TypeFor[State]()
 	for i := range fields.NumField() {

@@ -424,7 +424,7 @@ func TestScriptSources(t *testing.T) {
 		r.scripts.set(nil, map[string]string{"hosts j": "h1\n", "files h1": "x\ny\nx\n"})
 		pass(5 * time.Minute)
 		if v, _ := r.Job("j"); !strings.Contains(v.NodesError, `node "x" twice`) || !v.NodesKnown || v.Progress.Total != 3 {
-			t.Errorf("a repeated name is told and harms nothing: %+v", v)
+			t.Errorf("a repeated name is reported and harms nothing: %+v", v)
 		}
 		r.stop()
 	})

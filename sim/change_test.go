@@ -50,7 +50,7 @@ func TestLeaderChangeIsQuick(t *testing.T) {
 		s.crash()
 		w.after(5*time.Second, s.start)
 		if !w.until(w.now+30*time.Second, func() bool { return w.leading() != nil }) {
-			t.Fatal("nobody leads")
+			t.Fatal("there is no leader")
 		}
 		elected := w.now
 		if !w.until(w.now+30*time.Second, w.whole) {

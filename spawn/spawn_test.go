@@ -165,7 +165,7 @@ func TestThreadsOfHungStartsAreNotPiledUp(t *testing.T) {
 				continue
 			}
 			if <-p.Launched(); p.LaunchError() == nil {
-				t.Error("a start that hung in what is gone has come to a program")
+				t.Error("a start that hung in a removed mount has reached its program")
 			}
 			<-p.Done()
 		}

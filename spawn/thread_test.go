@@ -104,7 +104,7 @@ func TestNoCopyStaysWithoutDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := read.Read(make([]byte, 1)); err != io.EOF {
-		t.Errorf("a thread holds a copy of what was closed: %d %v", n, err)
+		t.Errorf("a thread holds a copy of a closed descriptor: %d %v", n, err)
 	}
 	for range starters {
 		p, err := l.Start(&Spec{Path: "true"})

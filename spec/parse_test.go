@@ -666,7 +666,7 @@ schedules:
 			got := parse(strings.Replace(meaning, section, section+broken, 1))
 			x := name + ".x"
 			if count(got, x) == 0 {
-				t.Errorf("%s%s: its own mistake is not told: %v", section, broken, got)
+				t.Errorf("%s%s: its own error is not reported: %v", section, broken, got)
 			}
 			for _, p := range got {
 				if strings.HasPrefix(p.Path, x) && p.Semantic {

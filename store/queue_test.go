@@ -141,7 +141,7 @@ func TestARefusedNeighbourDoesNotClearTheMark(t *testing.T) {
 	l = r.shrink(b, l, ErrTooLarge)
 	r.join()
 	if len(cleared) > 0 {
-		t.Fatal("the mark is said to be cleared")
+		t.Fatal("the mark counts as cleared")
 	}
 	if next := r.queue.cut(l); len(next.items) != 1 || !next.clear {
 		t.Fatalf("%+v", next)

@@ -154,7 +154,7 @@ func TestADeliveryUnderWayIsNotDemoted(t *testing.T) {
 	}
 	w.b.Sending(d, false)
 	if w.quiesce(); len(w.did) != 1 {
-		t.Fatalf("nobody delivers it: %v", w.did)
+		t.Fatalf("no delivery of it: %v", w.did)
 	}
 }
 
@@ -356,7 +356,7 @@ func TestConvergenceIsIdempotentAndMissesNothing(t *testing.T) {
 				rt.Fatalf("second pass: %v", out)
 			}
 			if out := w.b.ConvergeAll(w.now); len(out) != 0 {
-				rt.Fatalf("full pass finds what the incremental one missed: %v", out)
+				rt.Fatalf("full pass finds more than the incremental one: %v", out)
 			}
 		}
 	})

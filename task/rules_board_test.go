@@ -203,7 +203,7 @@ func TestTheOldestGoFirst(t *testing.T) {
 	calls.Callback.Next = t0.Add(time.Hour)
 	end(b, "f", "u", 5, plain)
 	if got := names(b.Converge(t0)); got != "f:task.Prune " {
-		t.Fatalf("what is to be delivered stays: %s", got)
+		t.Fatalf("a pending delivery stays: %s", got)
 	}
 	if got := names(b.Converge(t0.Add(48 * time.Hour))); got != "c:task.Prune e:task.KickCallback f:task.Prune " {
 		t.Fatalf("after their retention: %s", got)

@@ -136,7 +136,7 @@ func TestReplaceEndsTheEarlierRunFirst(t *testing.T) {
 		r.at("01:00:00").started("d/n 2026-03-02T01:00:00Z").at("02:00:00").started()
 		old, err := r.board.GetTask(schedule.RunID(key, began().Add(30*time.Minute), 0))
 		if err != nil || !old.Ended() {
-			t.Fatalf("the earlier run was not told to end: %+v, %v", old.Task, err)
+			t.Fatalf("the earlier run got no order to end: %+v, %v", old.Task, err)
 		}
 		r.at("02:59:00").started() // no report yet that its container is gone
 		r.end(old.GUID, old.UID)
@@ -182,7 +182,7 @@ func TestARunThatASuccessorHasIsNotOver(t *testing.T) {
 		r.at("01:00:00").started("d/n 2026-03-02T01:00:00Z").at("02:00:00").started()
 		old, err := r.board.GetTask(schedule.RunID(key, began().Add(30*time.Minute), 0))
 		if err != nil || !old.Ending() {
-			t.Fatalf("the earlier run was not told to end: %+v, %v", old.Task, err)
+			t.Fatalf("the earlier run got no order to end: %+v, %v", old.Task, err)
 		}
 		r.dead = true // by the registry
 		r.at("02:10:00").started()
@@ -425,7 +425,7 @@ func TestClockChangesAreReportedWhenTheyHappen(t *testing.T) {
 					}
 					r.to(at)
 					if got := remark(r.get().State.History); got != c.want[i] {
-						t.Errorf("%s: the history says %q, want %q", text, got, c.want[i])
+						t.Errorf("%s: the history has %q, want %q", text, got, c.want[i])
 					}
 					r.depose()
 				}

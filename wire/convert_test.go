@@ -263,6 +263,6 @@ func TestEventErrorsKeepTheirMeaning(t *testing.T) {
 		t.Error("applied is applied")
 	}
 	if _, known := FromEventError(errors.New("term over")); known {
-		t.Error("an unknown outcome must not be told as an answer")
+		t.Error("an unknown outcome must not be reported as an answer")
 	}
 }

@@ -83,7 +83,7 @@ func TestAdoptedWork(t *testing.T) {
 		t.Fatalf("%+v", a)
 	}
 	if got := r.c.Held()[2]; got != (Held{Run: x5(3, "c")}) {
-		t.Errorf("what it started itself: %+v", got)
+		t.Errorf("its own starts: %+v", got)
 	}
 }
 
@@ -274,7 +274,7 @@ func TestUndeliveredReportsAreSentAgain(t *testing.T) {
 		return n
 	}
 	if told() != 1 {
-		t.Fatal("not told")
+		t.Fatal("not reported")
 	}
 	r.step(StatusAnswered{StatusAnswer{Term: term5, Proc: "p1", Kind: StatusNotRunning, Run: x}})
 	r.now += refusedWait - 1
@@ -283,7 +283,7 @@ func TestUndeliveredReportsAreSentAgain(t *testing.T) {
 	}
 	r.now++
 	if r.step(CellTick{}); told() != 1 {
-		t.Error("not told again")
+		t.Error("not reported again")
 	}
 	r.now += statusRetry - 1
 	if r.step(CellTick{}); told() != 0 {
@@ -291,12 +291,12 @@ func TestUndeliveredReportsAreSentAgain(t *testing.T) {
 	}
 	r.now++
 	if r.step(CellTick{}); told() != 1 {
-		t.Error("not told again without an answer")
+		t.Error("not reported again without an answer")
 	}
 	r.step(StatusAnswered{StatusAnswer{Term: term5, Proc: "p1", Kind: StatusNotRunning, Run: x, OK: true}})
 	r.now += 2 * statusRetry
 	if r.step(CellTick{}); told() != 0 {
-		t.Error("told again although it was taken")
+		t.Error("reported again although it was taken")
 	}
 }
 
@@ -338,12 +338,12 @@ func TestNoClockBoundsNoEpoch(t *testing.T) {
 	for unix, believed := range map[int64]bool{0: true, 1: false} {
 		r := newCellRig(t, func(c *CellConfig) { c.Unix = unix })
 		if r.step(CallHeard{far}); (r.c.Term() == far) != believed {
-			t.Errorf("the clock says %d: the cell is in term %v", unix, r.c.Term())
+			t.Errorf("the clock is at %d: the cell is in term %v", unix, r.c.Term())
 		}
 		l := newRig(t, func(c *Config) { c.Unix = unix })
 		l.step(TermHeard{"w1", "p1", far})
 		if _, err := l.l.Step(l.now, Tick{}); (err != nil) != believed {
-			t.Errorf("the clock says %d: the leader goes on: %v", unix, err == nil)
+			t.Errorf("the clock is at %d: the leader goes on: %v", unix, err == nil)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func TestAnUnreportedEnd(t *testing.T) {
 	r.step(LeaveAsked{})
 	for _, b := range cellTake[SendBeat](r) {
 		if b.Beat.Returns {
-			t.Error("it says that it comes back")
+			t.Error("it announces its return")
 		}
 	}
 	r.tick(10 * sec)

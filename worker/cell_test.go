@@ -139,7 +139,7 @@ func TestRunTask(t *testing.T) {
 	}
 	r.healthy()
 	if a := r.run(x5(1, "a"), 0); a.Result != RunStale {
-		t.Fatalf("a copy of what was refused: %+v", a)
+		t.Fatalf("a copy of a refused call: %+v", a)
 	}
 	if a := r.run(x5(2, "a"), 0); a.Result != RunOK || len(cellTake[Launch](r)) != 1 {
 		t.Fatalf("%+v", a)
@@ -297,7 +297,7 @@ func TestCellGivesUpFirst(t *testing.T) {
 	}
 	r.step(SessionBegun{"p3", 3})
 	if r.c.Proc() != "p2" {
-		t.Fatal("nobody asked for it")
+		t.Fatal("it was not requested")
 	}
 }
 

@@ -70,7 +70,7 @@ func TestMustDieWorker(t *testing.T) {
 		t.Fatalf("%v, %+v", h, a)
 	}
 	if a := r.beat("w1", "p1", 1, func(h *Heartbeat) { h.HasWork = true }); a.Verdict != DieAll {
-		t.Fatalf("the displaced one is told: %+v", a)
+		t.Fatalf("the displaced one gets the order: %+v", a)
 	}
 	for end := r.now + r.l.t.LongestWait(); r.now < end && !r.l.procs["p1"].dead; {
 		r.tick(5 * sec)
@@ -82,7 +82,7 @@ func TestMustDieWorker(t *testing.T) {
 	}
 }
 
-// TestTheSetIsGivenWithCredit, because the credit must not outlive it, and to each of its members.
+// TestTheSetIsGivenWithCredit, because the set must not outlive it, and to each of its members.
 func TestTheSetIsGivenWithCredit(t *testing.T) {
 	r := newRig(t, func(c *Config) { consensus(c); c.TurnoverLimit = 1 })
 	r.tick(sec)
@@ -209,7 +209,7 @@ func TestRowsThatWentBackAreDoubtedFurther(t *testing.T) {
 	other := newRig(t, func(c *Config) { withMembers(long)(c); alone(c) })
 	other.back("w1", "p1", setOf(3, 1, "p1"))
 	if w := other.l.Wait(other.now); w.Active || w.Longest != other.l.waiting.t0+other.l.t.Stretch(300*sec)-other.now {
-		t.Fatalf("a silent process of which a row says that it may live longer: %+v", w)
+		t.Fatalf("a silent process that may live longer by its row: %+v", w)
 	}
 	forced := newRig(t, alone)
 	forced.back("w1", "p1", setOf(3, 1, "p1"))

@@ -21,7 +21,7 @@ func TestUnknownCellLeavesAtOnce(t *testing.T) {
 	r.out = nil
 	r.step(BoundCount{Containers: 0})
 	if len(cellTake[Exit](r)) != 1 || !r.c.Ended() {
-		t.Fatal("nobody knows it: nobody is to be told")
+		t.Fatal("no leader knows it: there is no report to make")
 	}
 	run := x5(1, "a")
 	for name, set := range map[string]func(*CellConfig){
@@ -115,7 +115,7 @@ func TestKeptWorkDoesNotDeregister(t *testing.T) {
 	leave(t).leavesAnnounced(t)
 	silent := leave(t)
 	if silent.c.Ended() {
-		t.Fatal("it did not say so")
+		t.Fatal("it did not report it")
 	}
 	if due := silent.c.Due(silent.now); due != silent.now+returnWait {
 		t.Errorf("at %v, the end of its wait is due at %v", silent.now, due)
@@ -139,7 +139,7 @@ func TestKeptWorkDoesNotDeregister(t *testing.T) {
 	ended := leave(t)
 	ended.out = nil
 	if ended.step(BoundCount{}); ended.c.Ended() {
-		t.Error("what was kept has ended: it deregisters, and waits for the answer")
+		t.Error("the kept work has ended: it deregisters, and waits for the answer")
 	}
 	if h := ended.beat(); !h.Deregister || h.Returns {
 		t.Errorf("%+v", h)

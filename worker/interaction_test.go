@@ -70,7 +70,7 @@ func TestStatusesOfAReplacedProcess(t *testing.T) {
 	r.out = nil
 	r.status("w1", "p1", StatusItem{Kind: StatusEnded, Run: kept, Status: "done"})
 	if len(peek[Ended](r)) != 0 || one[AnswerStatus](r).Answer.OK {
-		t.Error("adopted: p2 tells of its end, and p1 is not told to forget it")
+		t.Error("adopted: p2 reports its end, and p1 gets no order to forget it")
 	}
 	r.status("w1", "p1", StatusItem{Kind: StatusNotRunning, Run: kept}, StatusItem{Kind: StatusProbe, Probe: 1, OK: true})
 	if e := peek[Ended](r); len(e) != 0 {

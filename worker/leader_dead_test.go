@@ -81,7 +81,7 @@ func TestDeathIsReportedBeforeTheRowIsDeleted(t *testing.T) {
 		out := r.pending[0]
 		if slices.Contains(out.Rows, Row(DeleteMember{"p1"})) {
 			if !told {
-				t.Fatal("the row goes in or before the transition that tells of the death")
+				t.Fatal("the row is deleted in or before the transition that reports the death")
 			}
 			return
 		}
@@ -93,7 +93,7 @@ func TestDeathIsReportedBeforeTheRowIsDeleted(t *testing.T) {
 		}
 		r.submit(next)
 	}
-	t.Fatalf("told: %v, and the row stays", told)
+	t.Fatalf("reported: %v, and the row stays", told)
 }
 
 // TestReportedRemainsAreNotDeadByTime: a successor reports that some work of a process is not gone, which therefore
@@ -122,7 +122,7 @@ func TestReportedRemainsAreNotDeadByTime(t *testing.T) {
 				r.probe("w1", "p2", true)
 			}
 			if r.l.IsDead("p1") {
-				t.Fatal("dead by its promise, and its successor says that something of it is not gone")
+				t.Fatal("dead by its promise, and its successor reports remains of it")
 			}
 			c.then(r)
 			if r.l.IsDead("p1") != c.dead {
@@ -148,6 +148,6 @@ func TestDeathNamesTheSuccessorOfItsTime(t *testing.T) {
 	got := take[Dead](r)
 	want := []Dead{{"w1", "p1", ProofSuccessor, "p2"}, {"w1", "p2", ProofSuccessor, "p3"}}
 	if !slices.Equal(got, want) {
-		t.Errorf("told %v, want %v", got, want)
+		t.Errorf("reported %v, want %v", got, want)
 	}
 }

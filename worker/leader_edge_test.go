@@ -22,7 +22,7 @@ func TestAClusterOfListedProcessesIsNotAlone(t *testing.T) {
 }
 
 // TestRequiredReportOfTheOwnCell: the wait of a cluster that is alone ends only after that report. It also waits
-// for each reported container, because no leader knows a row that names one.
+// for each reported container that no known row names.
 func TestRequiredReportOfTheOwnCell(t *testing.T) {
 	r := devRig(t, func(c *Config) { c.Restored, c.Alone = true, true })
 	r.devBeat("p", 7, true)
@@ -36,7 +36,7 @@ func TestRequiredReportOfTheOwnCell(t *testing.T) {
 	r.step(ReportReceived{Report{Term: term5, Proc: "p", Alive: []Alive{{ID: "i"}}}})
 	r.second()
 	if active, _ := r.l.Waits(); !active {
-		t.Fatal("no row is known to name what it has")
+		t.Fatal("no row is known to name its container")
 	}
 	if a := r.l.Alive("p"); !slices.Equal(a, []Alive{{ID: "i"}}) || r.l.Alive("nobody") != nil {
 		t.Errorf("%v", a)
@@ -68,7 +68,7 @@ func TestRowsOfADevThatWentBack(t *testing.T) {
 		t.Error("lost too early")
 	}
 	if r.tick(sec); r.session("p1").State != MustDie {
-		t.Error("a process that nobody hears of is lost in the end")
+		t.Error("a process that never reports is lost in the end")
 	}
 }
 

@@ -157,7 +157,7 @@ func TestProbesFailInARow(t *testing.T) {
 			t.Errorf("probe %d: %+v", i, v)
 		}
 		if changed := i == 5 || i == 7; len(take[Availability](r)) == 1 != changed {
-			t.Errorf("probe %d: told of a change: %v", i, !changed)
+			t.Errorf("probe %d: reported a change: %v", i, !changed)
 		}
 	}
 }

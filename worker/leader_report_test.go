@@ -153,7 +153,7 @@ func TestTheRowIsDeletedAfterTheReportOfTheDeath(t *testing.T) {
 	for len(r.pending) > 0 {
 		for _, out := range r.pending { // earlier outputs come before those that follow from the death
 			if slices.Contains(out.Rows, Row(DeleteMember{"p1"})) && !told {
-				t.Fatal("the row goes, and nobody was told of the death")
+				t.Fatal("the row is deleted before the report of the death")
 			}
 		}
 		out := r.pending[0]
@@ -172,7 +172,7 @@ func TestTheRowIsDeletedAfterTheReportOfTheDeath(t *testing.T) {
 		r.submit(next)
 	}
 	if !told || !went {
-		t.Fatalf("told %v, gone %v", told, went)
+		t.Fatalf("reported %v, deleted %v", told, went)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestEndedWorkIsNotDoubled(t *testing.T) {
 		r.report("p2", Held{Run: Run{x.Work, old(2, "a").Invocation}, Ended: ended})
 		doubled := slices.ContainsFunc(take[Audit](r), func(a Audit) bool { return a.Kind == AuditDoubled })
 		if doubled == ended {
-			t.Errorf("ended %v: said to be doubled: %v", ended, doubled)
+			t.Errorf("ended %v: reported as doubled: %v", ended, doubled)
 		}
 	}
 }

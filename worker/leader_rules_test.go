@@ -21,7 +21,7 @@ func TestALaterProcessOfAnotherBootProvesNothing(t *testing.T) {
 		r.probe("w2", "q@d", true)
 	}
 	if !r.l.IsDead("p@d") || r.l.IsDead("q@d") {
-		t.Error("the silent one is dead by time, whatever the other machine has")
+		t.Error("the silent one is dead by time, for any work on the other machine")
 	}
 }
 
@@ -152,7 +152,7 @@ func TestAnInvocationThatWasNotGiven(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 		if a := one[AnswerStatus](r); !a.Answer.OK {
-			t.Errorf("the cell tells it again and again: %+v", a)
+			t.Errorf("the cell repeats the report: %+v", a)
 		}
 	}
 	if next := r.run("w1", "b"); next.Invocation.Counter != 2 || r.l.Live() != 2 {
@@ -186,7 +186,7 @@ func TestALateEndIsAcknowledgedWhenDurable(t *testing.T) {
 	}
 	r.status("w1", "p1", end)
 	if a := one[AnswerStatus](r); !a.Answer.OK {
-		t.Errorf("told again: %+v", a)
+		t.Errorf("repeated: %+v", a)
 	}
 }
 
@@ -240,7 +240,7 @@ func TestAnEarlierProcessWithoutARow(t *testing.T) {
 			r.report("p1")
 		}
 		if a := r.beat("w1", "p2", 2, func(h *Heartbeat) { h.HasWork = true }); a.Verdict != want {
-			t.Errorf("p1 has a row: %v, p2 is told %v", row, a.Verdict)
+			t.Errorf("p1 has a row: %v, p2 gets %v", row, a.Verdict)
 		}
 	}
 }

@@ -186,7 +186,7 @@ func TestStale(t *testing.T) {
 		t.Fatalf("nothing is provably new: %+v", h)
 	}
 	if r.l.IsDead("whoever") {
-		t.Fatal("nobody is dead by a list that is not trusted")
+		t.Fatal("no process is dead by a list that is not trusted")
 	}
 	for r.now < 1105*sec { // 1000 + 100·1.01 + 5 = 1106
 		r.tick(sec)
@@ -315,7 +315,7 @@ func TestAdoption(t *testing.T) {
 		t.Fatal("not every container of p1 is gone")
 	}
 	if k := take[SendKill](r); len(k) == 0 || k[0].Call.Proc != "p2" {
-		t.Fatalf("the kill goes to whoever holds it now: %v", k)
+		t.Fatalf("the kill goes to the present holder: %v", k)
 	}
 	r.beat("w1", "p2", 2, func(h *Heartbeat) { h.HasWork = true })
 	d, e := peek[Dead](r), peek[Ended](r)
@@ -332,7 +332,7 @@ func TestAdoption(t *testing.T) {
 	r.out = nil
 	r.status("w1", "p1", StatusItem{Kind: StatusEnded, Run: x}) // late, from a process that is known no more
 	if a := peek[AnswerStatus](r); len(a) != 1 || a[0].Answer.OK || len(peek[Ended](r)) != 0 {
-		t.Fatalf("what p2 runs is for p2 to tell: %v %v", a, peek[Ended](r))
+		t.Fatalf("only p2 reports on its own runs: %v %v", a, peek[Ended](r))
 	}
 }
 
@@ -412,7 +412,7 @@ func TestReports(t *testing.T) {
 	r.step(ReportReceived{Report{Term: fence.Term{Epoch: 1, Revision: 4}, Proc: "p1"}})
 	r.step(ReportReceived{Report{Term: term5, Proc: "p9"}})
 	if r.state("p1") != New {
-		t.Fatal("of another term, or nobody")
+		t.Fatal("of another term, or of no process")
 	}
 	done, lost, killed := old(1, "done"), old(2, "lost"), old(3, "killed")
 	r.applied[done.Work], r.applied[lost.Work] = applied{done.Invocation, true}, applied{lost.Invocation, false}

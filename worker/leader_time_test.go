@@ -89,7 +89,7 @@ func TestUnheardForWantOfAProbe(t *testing.T) {
 		r.beat("w1", "p1", 1)
 	}
 	if got := r.now - start; got != r.l.t.HealthcheckGap()+sec {
-		t.Errorf("told after %v", got)
+		t.Errorf("reported after %v", got)
 	}
 }
 

@@ -34,7 +34,7 @@ func TestANewerRunThanTheLastAppliedOne(t *testing.T) {
 		r.out = nil
 		r.status("w9", "p9", StatusItem{Kind: StatusEnded, Run: old(0, "j")})
 		if a := one[AnswerStatus](r); !a.Answer.OK {
-			t.Errorf("%s: what is older than the last applied one is dropped", name)
+			t.Errorf("%s: a run older than the last applied one is dropped", name)
 		}
 	}
 }
@@ -55,7 +55,7 @@ func TestAVetoDoubtsTheSilentOnly(t *testing.T) {
 	newer.Version += 5
 	r.out = nil
 	if r.beat("w4", "p4", 1, func(h *Heartbeat) { h.SetID = newer }); len(peek[Audit](r)) != 0 || r.l.members.list.Version != newer.Version {
-		t.Errorf("told once: %+v, version %d", peek[Audit](r), r.l.members.list.Version)
+		t.Errorf("reported once: %+v, version %d", peek[Audit](r), r.l.members.list.Version)
 	}
 }
 

@@ -38,14 +38,14 @@ func TestUnheard(t *testing.T) {
 		r.step(Tick{LeaseHeld: true})
 		for _, u := range take[Unheard](r) {
 			if at[u.Proc] != 0 {
-				t.Errorf("%s is told twice", u.Proc)
+				t.Errorf("%s is reported twice", u.Proc)
 			}
 			at[u.Proc] = r.now - start
 		}
 		r.now += sec
 	}
 	if len(at) != 2 || at["d"] != 16*sec || at["h"] != 17*sec {
-		t.Errorf("told at %v; want d after 15 s of the term, h after 15 s of silence", at)
+		t.Errorf("reported at %v; want d after 15 s of the term, h after 15 s of silence", at)
 	}
 }
 

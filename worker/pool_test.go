@@ -87,7 +87,7 @@ func TestWaitWithoutCells(t *testing.T) {
 		}
 	}
 	if r.mayRun("new") != HoldWait {
-		t.Fatal("nothing is provably new: its cell may be one of which no set says anything")
+		t.Fatal("nothing is provably new: its cell may be one that no set names")
 	}
 	r.now = 1000*sec + longest
 	r.step(Tick{LeaseHeld: true})
@@ -103,7 +103,7 @@ func TestWaitWithoutCells(t *testing.T) {
 		l := newRig(t, func(c *Config) { c.Witness = w })
 		l.tick(sec)
 		if l.l.Wait(l.now).Active {
-			t.Fatal("nobody is on the list of a new cluster")
+			t.Fatal("the list of a new cluster is empty")
 		}
 	}
 }
@@ -190,7 +190,7 @@ func TestConsensusWithAnImpostor(t *testing.T) {
 	r.beat("w2", "p2", 1)
 	r.tick(5 * sec)
 	if !r.l.Wait(r.now).Active {
-		t.Fatal("w3 has not said yet what it runs")
+		t.Fatal("w3 has not reported its work yet")
 	}
 	for range 13 {
 		r.tick(5 * sec)

@@ -109,7 +109,7 @@ func TestLostForSilenceOnly(t *testing.T) {
 	l.out = nil
 	l.tick(80 * sec)
 	if len(peek[SendSuicide](l)) != 1 || peek[SendSuicide](l)[0].Call.All || len(peek[Ended](l)) != 0 || len(peek[Dead](l)) != 0 {
-		t.Fatalf("lost, told to die, and not yet dead: %v", l.out)
+		t.Fatalf("lost, ordered to die, and not yet dead: %v", l.out)
 	}
 	if l.state("p1") != MustDie || l.mayRun("job") != HoldRunning {
 		t.Fatal("held until certainly dead")
@@ -183,16 +183,16 @@ func TestReplacementFromElsewhere(t *testing.T) {
 		a := r.beat("w1", "p3@b", 2)
 		if bump {
 			if c := peek[SessionChanged](r); len(c) != 1 || !c[0].Displaced || c[0].Succeeded {
-				t.Fatalf("another machine succeeds nobody: %+v", c)
+				t.Fatalf("another machine succeeds no process: %+v", c)
 			}
 			if s := one[SendSuicide](r); a.State != New || s.Call.Proc != "p1" || !s.Call.All {
 				t.Fatalf("%+v %+v", a, s)
 			}
 			if a := r.beat("w1", "p1", 1); a.Verdict != DieAll {
-				t.Fatalf("the displaced one is told again: %+v", a)
+				t.Fatalf("the displaced one gets the order again: %+v", a)
 			}
 			if !r.l.procs["p1"].row.Displaced {
-				t.Fatal("and its row says so")
+				t.Fatal("and its row has it")
 			}
 			if a := r.beat("w1", "p4@c", 1); a.State != New {
 				t.Fatalf("NEW may be bumped too: %+v", a)
@@ -205,7 +205,7 @@ func TestReplacementFromElsewhere(t *testing.T) {
 		r.tick(60 * sec)
 		r.out = nil
 		if a := r.beat("w1", "p1", 1); a.Verdict != Die {
-			t.Fatalf("MUST_DIE, told again: %+v", a)
+			t.Fatalf("MUST_DIE, ordered again: %+v", a)
 		}
 		if a := r.beat("w1", "p4@b", 3); a.State != New || !one[SendSuicide](r).Call.All {
 			t.Fatalf("a lost holder is replaced: %+v", a)
@@ -275,7 +275,7 @@ func TestStatuses(t *testing.T) {
 	r.out = nil
 	r.status("w1", "p1", StatusItem{Kind: StatusEnded, Run: x0})
 	if one[AnswerStatus](r).Answer.OK {
-		t.Fatal("a NEW session is told to retry")
+		t.Fatal("a NEW session gets the order to retry")
 	}
 	r.report("p1")
 	r.probe("w1", "p1", false)

@@ -76,7 +76,7 @@ func TestKeyHasEveryField(t *testing.T) {
 		want := append(strings.Fields(f.keyed), strings.Fields(f.others)...)
 		for _, n := range have {
 			if !slices.Contains(want, n) {
-				t.Errorf("%v.%s is new: say in inKey whether the key of the search has it", typ, n)
+				t.Errorf("%v.%s is new: state in inKey whether the key of the search has it", typ, n)
 			}
 		}
 		for _, n := range want {

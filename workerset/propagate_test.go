@@ -169,7 +169,7 @@ func TestDeadProcessesDoNotCount(t *testing.T) {
 	}
 	p.leave("w1")
 	if p.tr.Consensus() || len(p.tr.initial) != 0 {
-		t.Error("nobody is left")
+		t.Error("the pool is empty")
 	}
 }
 

@@ -205,7 +205,7 @@ func TestConsensus(t *testing.T) {
 	alone := ID{Leader: fence.Term{Epoch: 1, Revision: 2}, Version: 1, Hash: Hash{}.Add("w3").Add("w4")}
 	p := newPool(t, 0)
 	if p.tr.Consensus() {
-		t.Fatal("nobody agrees")
+		t.Fatal("an empty pool agrees")
 	}
 	p.came("w2", old)
 	if p.tr.Consensus() {
@@ -403,7 +403,7 @@ func TestPermitIsSafe(t *testing.T) {
 		}
 	}
 	if permitted == 0 {
-		t.Fatal("nobody was ever permitted")
+		t.Fatal("no process was ever permitted")
 	}
 }
 
@@ -519,7 +519,7 @@ func TestQueuedNewcomers(t *testing.T) {
 	}
 	p.tr.Join("w6", false)
 	if p.tr.Queued() != 1 {
-		t.Fatal("nobody queues while the initial wait lasts")
+		t.Fatal("no process queues while the initial wait lasts")
 	}
 }
 

@@ -151,7 +151,7 @@ func TestProblemsDoNotShowTheAddress(t *testing.T) {
 }
 
 func TestAFullQueueDrops(t *testing.T) {
-	s := New(Config{Queue: 1, Done: func(task.Delivery, bool, string) { t.Error("told something") }})
+	s := New(Config{Queue: 1, Done: func(task.Delivery, bool, string) { t.Error("unexpected report") }})
 	var taken []bool
 	for _, guid := range []string{"a", "b", "a"} {
 		taken = append(taken, s.Send(&task.Task{GUID: guid, Definition: &task.Definition{}}))
@@ -213,7 +213,7 @@ func TestNoAttemptForUnwantedWork(t *testing.T) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}))
 	defer server.Close()
-	s := New(Config{Wall: time.Now, Done: func(d task.Delivery, _ bool, _ string) { t.Errorf("told of %v", d) },
+	s := New(Config{Wall: time.Now, Done: func(d task.Delivery, _ bool, _ string) { t.Errorf("unexpected report of %v", d) },
 		Wanted: func(d task.Delivery) bool { asked <- d; return len(asked) < 2 }})
 	s.Send(&task.Task{GUID: "g", UID: "u", Verdict: 1, Definition: &task.Definition{CallbackURL: server.URL}})
 	s.deliver(t.Context(), s.take(<-s.queue))

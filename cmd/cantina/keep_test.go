@@ -56,7 +56,7 @@ func TestStorageFlags(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err != nil && strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s tells a secret: %v", name, err)
+			t.Errorf("%s prints a secret: %v", name, err)
 		}
 		switch name {
 		case "defaults":

@@ -122,10 +122,10 @@ func TestEventTexts(t *testing.T) {
 func TestAReasonNamesAShortageOnce(t *testing.T) {
 	r := &pb.Reason{Text: "running: 1 needed, 0 free, held by count/a", Resource: "running", Need: 1, Holder: "count/a"}
 	if !saysAll(r) {
-		t.Error("said twice")
+		t.Error("printed twice")
 	}
 	if r.Holder += ", count/b"; saysAll(r) {
-		t.Error("a holder is not told")
+		t.Error("a holder is missing")
 	}
 }
 

@@ -112,7 +112,7 @@ func TestEveryVerbIsComplete(t *testing.T) {
 		for _, sub := range cmd.Commands() {
 			path := sub.CommandPath()
 			if sub.Short == "" || strings.HasSuffix(sub.Short, ".") {
-				t.Errorf("%s: one sentence without a full stop says what it does, not %q", path, sub.Short)
+				t.Errorf("%s: one sentence without a full stop describes it, not %q", path, sub.Short)
 			}
 			if sub.Example == "" {
 				t.Errorf("%s has no example", path)

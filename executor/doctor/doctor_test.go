@@ -60,7 +60,7 @@ func TestMayRaiseLimits(t *testing.T) {
 	}
 	err := unix.Setrlimit(unix.RLIMIT_CORE, &was)
 	if was.Max > 0 && mayRaiseLimits() != (err == nil) {
-		t.Errorf("may raise limits: %v, the kernel says %v", mayRaiseLimits(), err)
+		t.Errorf("may raise limits: %v, the kernel returns %v", mayRaiseLimits(), err)
 	}
 }
 

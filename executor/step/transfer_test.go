@@ -205,7 +205,7 @@ func TestHTTPCheck(t *testing.T) {
 	}
 	srv.Close()
 	if err := try("/", time.Minute); err == nil || !strings.Contains(err.Error(), "connection refused") {
-		t.Errorf("nobody listens: %v", err)
+		t.Errorf("no listener: %v", err)
 	}
 }
 

@@ -328,7 +328,7 @@ func TestLeastRecentlyUsedGoesAndImagesInUseStay(t *testing.T) {
 	get(0).Close()
 	get(5).Close()
 	if s.requests.Load() != before {
-		t.Error("what was in use, or used last, was not kept")
+		t.Error("an image in use, or used last, was not kept")
 	}
 	var held []*Artifact
 	for i := range 9 { // more than fits, all in use

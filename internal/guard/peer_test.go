@@ -31,7 +31,7 @@ func TestTheUserOfAListener(t *testing.T) {
 		_ = ln.Close()
 		for name, ask := range map[string]func(netip.AddrPort) (int, error){"sock_diag": guard.AskKernel, "proc": guard.AskProc} {
 			if who, err := ask(at); err == nil {
-				t.Errorf("%s by %s: nobody listens, and it is user %d", listen, name, who)
+				t.Errorf("%s by %s: no listener, and it is user %d", listen, name, who)
 			}
 		}
 	}

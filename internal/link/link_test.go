@@ -330,7 +330,7 @@ func TestOnlyAFailedDialCountsAsNeverSent(t *testing.T) {
 	}
 	s.Close()
 	if _, err := d.Cell("c1").RunTasks(context.Background(), call); err == nil || !NeverSent(err) {
-		t.Fatalf("nobody listens: %v", err)
+		t.Fatalf("no listener: %v", err)
 	}
 }
 

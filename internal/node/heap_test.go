@@ -342,7 +342,7 @@ func churns() map[string]func(s *small, exec *simulate.Executor) heaptest.Config
 				for j := range 50 {
 					key := fmt.Sprintf("%d-%d", i, j)
 					if err := s.everything.RemoveJob(ctx, "j"+key, plan.Write{Key: key}); err == nil {
-						s.t.Fatal("removed what is not there")
+						s.t.Fatal("removed a missing object")
 					}
 					_, _ = s.everything.RemoveService(ctx, lrp.ServiceKey{Domain: "d", Name: key}, plan.Write{Key: key, Expect: 9})
 					_, _ = s.Rows(ctx, cell.Caller{Cluster: s.cluster, Cell: worker.CellName("x" + key), Proc: worker.Proc(key), Term: s.Leader.Term()}, cell.RowsQuery{})

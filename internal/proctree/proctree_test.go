@@ -78,7 +78,7 @@ func TestUnrelatedProcessesStay(t *testing.T) {
 		t.Fatal("an unrelated process was killed", err)
 	}
 	if err := a.End(id.Pid, time.Second); err != nil || !id.Alive() {
-		t.Error("whoever has the number of the program now was killed", err)
+		t.Error("a later process with the pid of the program was killed", err)
 	}
 	if err := b.End(id.Pid, time.Second); err != nil {
 		t.Error(err)

@@ -145,7 +145,7 @@ func awaitEnd(t *testing.T, d *process, w *witness, known *acked, nodes int) {
 		id := fmt.Sprintf("n%d", n+1)
 		list := begun[id]
 		if len(list) == 0 {
-			t.Errorf("batch task %s never ran and is said to be done", id)
+			t.Errorf("batch task %s never ran and is reported as done", id)
 			continue
 		}
 		if last, ok := known.done[id]; ok && last != list[len(list)-1] {
@@ -158,7 +158,7 @@ func awaitEnd(t *testing.T, d *process, w *witness, known *acked, nodes int) {
 		case n > 1:
 			t.Errorf("task %s ran %d times", id, n)
 		case n == 0 && end.Outcome == "succeeded":
-			t.Errorf("task %s never ran and is said to have succeeded", id)
+			t.Errorf("task %s never ran and is reported as succeeded", id)
 		case end.Outcome == "lost":
 			lost++
 		case end.Outcome != "succeeded":

@@ -34,7 +34,7 @@ func TestCorruptRow(t *testing.T) {
 		t.Errorf("quarantine shows %q, want %s", out, row)
 	}
 	if s := c.status(); s.Quarantined == 0 {
-		t.Errorf("status says nothing of the damaged row")
+		t.Errorf("status does not report the damaged row")
 	}
 	// It cannot be restored as it is; once an operator has repaired it, it can.
 	name := strings.TrimSpace(out)

@@ -62,7 +62,7 @@ func TestServerOnEmptyDataEndsNothing(t *testing.T) {
 	l.shows([]string{"FOREIGN", "belongs to cluster"}, "explain", "cell/c1")
 	for _, p := range []*process{wrong, l.cell} {
 		if !p.log.until(p.ended, patience, func(text string) bool { return strings.Contains(text, "of another cluster") }) {
-			t.Errorf("%s does not say so", p.name)
+			t.Errorf("%s does not report it", p.name)
 		}
 	}
 	before := length(t, alive)
@@ -153,7 +153,7 @@ func TestOlderBackup(t *testing.T) {
 		t.Errorf("%d terms after a rollback", n)
 	}
 	if !strings.Contains(s.log.tail(100000), "raising the epoch") {
-		t.Error("the server does not say what is wrong")
+		t.Error("the server does not report the fault")
 	}
 	l.cell.stop()
 	s.stop()

@@ -73,7 +73,7 @@ jobs:
 	before := led(other.log.tail(1 << 20))
 	leader.signal(syscall.SIGSTOP)
 	if !other.log.until(other.ended, patience, func(s string) bool { return led(s) > before }) {
-		t.Fatal("nobody leads while the leader is stopped")
+		t.Fatal("there is no leader while the leader is stopped")
 	}
 	leader.signal(syscall.SIGCONT)
 	alive("after its leader was stopped")

@@ -43,7 +43,7 @@ func TestCellWhoseProbeFails(t *testing.T) {
 	}
 	for verb, args := range map[string][]string{"status": {"status"}, "cells": {"cells"}, "explain": {"explain", "cell/c1"}} {
 		if out := must(t, c.addr(), args...); !strings.Contains(out, x.Unavailable) {
-			t.Errorf("%s does not say why:\n%s", verb, out)
+			t.Errorf("%s gives no reason:\n%s", verb, out)
 		}
 	}
 	apply(t, c.addr(), fmt.Sprintf("domain: new\nservices:\n  new: {command: [sh, -c, 'echo $$ >>%[1]s/new; exec sleep 1000'], stop_grace: 1s}\n", w.dir)+

@@ -113,7 +113,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	look("rm", "web", "monitored", "fetches", "count", "steps", "--yes")
 	all.WriteString(p.log.tail(100000))
 	if n := strings.Count(all.String(), "[secret]"); n < 20 {
-		t.Errorf("only %d secrets are shown as such: what was looked at?", n)
+		t.Errorf("only %d secrets are marked as such: were the pages checked?", n)
 	}
 	for i, line := range strings.Split(all.String(), "\n") {
 		if strings.Contains(line, "MARKER") {

@@ -50,7 +50,7 @@ schedules:
 	must(t, c.addr(), "cron", "run", "reload", "--domain", "d")
 	last := c.told("reload", "signal sent to 2 of 4; not reached: instance")
 	if !strings.Contains(last, "on cell c2: it did not answer, and may have got it") {
-		t.Errorf("the history says %q", last)
+		t.Errorf("the history has %q", last)
 	}
 	was := c.status()
 	c.servers[was.Leader].kill()
@@ -88,7 +88,7 @@ func (c *cluster) told(name, want string) string {
 		return strings.HasPrefix(last, want)
 	})
 	if err != nil {
-		c.t.Fatalf("schedule %s says %q, not %q: %v", name, last, want, err)
+		c.t.Fatalf("schedule %s has %q, not %q: %v", name, last, want, err)
 	}
 	return last
 }

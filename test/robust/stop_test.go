@@ -68,7 +68,7 @@ func TestWaitForStoppedCell(t *testing.T) {
 	c.startServer("s1").wait()
 	s := c.status()
 	if !s.Waiting || !strings.Contains(strings.Join(s.WaitingFor, " "), victim) || s.Longest == nil {
-		t.Errorf("status does not say that it waits for %s: %v", victim, s)
+		t.Errorf("status does not report the wait for %s: %v", victim, s)
 	} else {
 		t.Logf("waiting for %v, %v left", s.WaitingFor, s.Longest.AsDuration())
 	}

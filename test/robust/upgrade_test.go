@@ -41,7 +41,7 @@ jobs:
 			t.Fatalf("cell %s is not back: %v", name, err)
 		}
 		if !eventually(func() bool { return c.logged(name, "cell will be back") }) {
-			t.Errorf("cell %s did not say that it will be back", name)
+			t.Errorf("cell %s did not announce its return", name)
 		}
 		must(t, c.addr(), "wait", "web", "one", "other", "--timeout", "100s")
 	}
@@ -55,7 +55,7 @@ jobs:
 	w.check()
 	for _, id := range kept {
 		if got := len(w.begun()[id]); got != 1 {
-			t.Errorf("%s was started %d times in all: what is kept runs on", id, got)
+			t.Errorf("%s was started %d times in all: kept work runs on", id, got)
 		}
 	}
 	must(t, c.addr(), "stop", "task/d.long", "sum")
