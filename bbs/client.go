@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -190,8 +191,7 @@ func (wr *writes) DesireTask(ctx context.Context, n plan.NewTask, w plan.Write) 
 	out, revision, err := wr.write(ctx, w, "task", request, func(t *tx) (reply, error) {
 		guid := n.GUID
 		if guid == "" {
-			id := wr.cfg.NewID()
-			guid = "t-" + id[max(0, len(id)-16):]
+			guid = taskID(wr.cfg.Clock.Wall(), wr.cfg.NewID())
 		}
 		row := task.Task{GUID: guid, UID: wr.cfg.NewID(), Domain: n.Domain, Name: n.Name, Definition: &def}
 		return reply{subject: guid}, t.desire(row)
@@ -200,6 +200,11 @@ func (wr *writes) DesireTask(ctx context.Context, n plan.NewTask, w plan.Write) 
 		return plan.Task{}, err
 	}
 	return wr.answerTask(out.subject, n.Domain, revision)
+}
+
+// taskID makes an id that sorts by time: milliseconds, then a part of a random id.
+func taskID(now time.Time, id string) string {
+	return "t-" + strconv.FormatInt(now.UnixMilli(), 32) + id[max(0, len(id)-8):]
 }
 
 // answerTask returns the committed row of a guid, or its record if the row is already gone.

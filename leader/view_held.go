@@ -64,5 +64,5 @@ func (v operationView) held(s *api.Status, w worker.WaitView, all []plan.Job) {
 func sayHeld(x *plan.Explanation, longest time.Duration) {
 	x.Reasons = slices.DeleteFunc(x.Reasons, func(r plan.Reason) bool { return r.Code == "placing" || r.Text == staleText })
 	x.Reasons = slices.Insert(x.Reasons, 0, plan.Reason{Code: codeHeld, Text: staleText, Longest: longest,
-		Change: "cantina leader end-wait --accept-double-starts, where you know that no such cell runs anything"})
+		Change: "cantina leader end-wait --accept-double-starts --yes, where you know that no such cell runs anything"})
 }

@@ -280,6 +280,15 @@ func inPath(name string, env []string) (names []string, dirs string) {
 	return names, "PATH " + dirs
 }
 
+// errNotInPath is the error for a program that no directory of PATH has.
+type errNotInPath struct{}
+
+// Error does not list the directories: they are those of env, or of the cell.
+func (errNotInPath) Error() string { return "not found in PATH" }
+
+// Unwrap makes it ENOENT.
+func (errNotInPath) Unwrap() error { return unix.ENOENT }
+
 // failure is why the child did not get to its program; nil when it did, or was killed.
 func (c *child) failure(s *Spec) error {
 	if c.report.op == 0 {
@@ -289,7 +298,7 @@ func (c *child) failure(s *Spec) error {
 	o := &c.ops[(c.report.op-uintptr(unsafe.Pointer(&c.ops[0])))/unsafe.Sizeof(op{})]
 	switch {
 	case o.nr == ^uintptr(0) && c.search != "":
-		return fmt.Errorf("not found in %s: %w", c.search, unix.ENOENT)
+		return errNotInPath{}
 	case o.nr == ^uintptr(0):
 		return fmt.Errorf("is a directory: %w", unix.EACCES)
 	case o.nr == unix.SYS_OPENAT: // error of exec

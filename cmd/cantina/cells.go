@@ -137,10 +137,12 @@ func cellsVerb(c *cli) *cobra.Command {
 				return err
 			}
 			c.notef("process %s declared dead\n", proc)
-			return nil
+			return answer(c, factTable("process", "result"), fact(map[string]any{"process": proc, "result": "declared dead"}))
 		},
 	}
 	c.needYes(forget)
+	c.waiting(forget)
+	c.writing(forget)
 	out := c.reading(cmd)
 	out.AddCommand(forget, adoptVerb(c), discardVerb(c))
 	return out

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	pb "cantina/wire/cantinav1"
 )
@@ -21,18 +22,21 @@ func adoptVerb(c *cli) *cobra.Command {
 				strings.Join(args, ", ")); err != nil {
 				return err
 			}
+			var done []*structpb.Struct
 			for _, name := range args {
 				name = strings.TrimPrefix(name, "cell/")
 				if _, err := call(c, calls.AdoptCell, &pb.AdoptCellRequest{Name: name}); err != nil {
 					return err
 				}
 				c.notef("cell %s joins at its next heartbeat\n", name)
+				done = append(done, fact(map[string]any{"cell": name, "result": "joins"}))
 			}
-			return nil
+			return answers(c, factTable("cell", "result"), done)
 		},
 	}
 	c.needYes(cmd)
-	return cmd
+	c.waiting(cmd)
+	return c.writing(cmd)
 }
 
 func discardVerb(c *cli) *cobra.Command {
@@ -45,6 +49,7 @@ func discardVerb(c *cli) *cobra.Command {
 			if err := c.confirm("end work on %s that is not in the store", strings.Join(args, ", ")); err != nil {
 				return err
 			}
+			var done []*structpb.Struct
 			for _, name := range args {
 				name = strings.TrimPrefix(name, "cell/")
 				got, err := call(c, calls.DiscardUnknown, &pb.DiscardUnknownRequest{Name: name})
@@ -53,13 +58,15 @@ func discardVerb(c *cli) *cobra.Command {
 				}
 				if len(got.Ended) == 0 {
 					c.notef("cell %s has no work outside the store\n", name)
-					continue
+				} else {
+					c.notef("cell %s: ending %s\n", name, strings.Join(got.Ended, ", "))
 				}
-				c.notef("cell %s: ending %s\n", name, strings.Join(got.Ended, ", "))
+				done = append(done, fact(map[string]any{"cell": name, "ended": strings.Join(got.Ended, ", ")}))
 			}
-			return nil
+			return answers(c, factTable("cell", "ended"), done)
 		},
 	}
 	c.needYes(cmd)
-	return cmd
+	c.waiting(cmd)
+	return c.writing(cmd)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"cantina/api"
 	pb "cantina/wire/cantinav1"
@@ -108,13 +109,47 @@ func listed(ctx context.Context, client *api.Client, kind string) (out []thing) 
 // addCompletions registers the names that each verb takes.
 func addCompletions(c *cli, root *cobra.Command) {
 	for path, kinds := range map[string][]string{
-		"ps": {"service"}, "logs": {"service", "task", "job"}, "wait": {"service", "task", "job"}, "stop": {"service", "task", "job"},
-		"rm": {"service", "task", "job"}, "restart": {"service"}, "explain": {"service", "task", "job", "cell"}, "cells": {"cell"},
+		"drain": {"cell"}, "undrain": {"cell"}, "cells forget": {"cell"}, "cells adopt": {"cell"}, "cells discard": {"cell"},
+		"cron next": {"schedule"}, "cron show": {"schedule"}, "cron run": {"schedule"}, "cron pause": {"schedule"},
+		"cron resume": {"schedule"}, "cron missed": {"schedule"}, "cron backfill": {"schedule"}, "cron history": {"schedule"},
+		"cron reset": {"schedule"},
+		"ps":         {"service"}, "logs": {"service", "task", "job"}, "wait": {"service", "task",
+			"job"}, "stop": {"service", "task", "job"},
+		"rm": {"service", "task", "job", "schedule"}, "restart": {"service"}, "explain": {"service", "task", "job", "cell",
+			"schedule"}, "cells": {"cell"},
 		"service get": {"service"}, "service scale": {"service"}, "task get": {"task"}, "task result": {"task"}, "task resolve": {"task"},
 		"job get": {"job"}, "job nodes": {"job"}, "job results": {"job"}, "job pause": {"job"}, "job resume": {"job"}, "job retry": {"job"}, "job kill": {"job"},
 	} {
 		if cmd, _, err := root.Find(strings.Fields(path)); err == nil {
 			cmd.ValidArgsFunction = completeNames(c, kinds...)
 		}
+	}
+	completeFlags(c, root)
+}
+
+// completeFlags registers the values of flags: the words of a choice, and names of cells.
+func completeFlags(c *cli, cmd *cobra.Command) {
+	words := func(list []string) cobra.CompletionFunc {
+		return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return list, cobra.ShellCompDirectiveNoFileComp
+		}
+	}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		var complete cobra.CompletionFunc
+		switch v := f.Value.(type) {
+		case *choiceFlag:
+			complete = words(v.words)
+		case *choicesFlag:
+			complete = words(v.words)
+		}
+		if f.Name == "cell" {
+			complete = completeNames(c, "cell")
+		}
+		if complete != nil {
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, complete) // it exists, and this is the first
+		}
+	})
+	for _, sub := range cmd.Commands() {
+		completeFlags(c, sub)
 	}
 }

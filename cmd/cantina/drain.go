@@ -40,29 +40,40 @@ func drainVerb(c *cli) *cobra.Command {
 				return noCell(c, args[0], err)
 			}
 			d := got.Cell.Drain
-			c.notef("cell %s draining, deadline in %s; to cancel: cantina undrain %[1]s\n", q.Name, short(d.GetUntil().AsTime().Sub(d.GetSince().AsTime())))
+			c.notef("cell %s draining, deadline in %s; to cancel: cantina undrain %[1]s\n", q.Name,
+				short(d.GetUntil().AsTime().Sub(d.GetSince().AsTime())))
 			if x := got.Cell; x.Session != worker.Healthy.String() {
 				c.notef("cell %s is %s (%s): it begins when it is heard again\n", q.Name, x.Session, printable(x.Reason))
 			}
 			if !wait {
-				return nil
+				return answer(c, cellTable(c), got.Cell)
 			}
-			return c.detachable("cantina cells "+q.Name, nil, func(ctx context.Context) error {
+			err = c.detachable("cantina cells "+q.Name, nil, func(ctx context.Context) error {
 				defer startReasons(ctx, c, subject{kind: "cell", name: q.Name})()
 				return waitDrained(ctx, c, q.Name, d)
 			})
+			if err != nil {
+				return err
+			}
+			now, err := call(c, calls.GetCell, &pb.GetCellRequest{Name: q.Name})
+			if err != nil {
+				return err
+			}
+			return answer(c, cellTable(c), now.Cell)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&reason, "reason", "", "reason (required); shown wherever the cell is listed")
-	f.Var(&durationFlag{d: &deadline}, "deadline", "end remaining work after this duration, like 30m (default: the cell's --drain-timeout)")
-	choiceVar(f, &batch, "batch", "", "finish", []string{"finish", "stop"}, "finish: batch tasks may finish until the deadline; stop: end them at once and run them "+
-		"elsewhere, without counting a retry")
+	f.Var(&durationFlag{d: &deadline}, "deadline",
+		"end remaining work after this duration, like 30m (default: the cell's --drain-timeout)")
+	choiceVar(f, &batch, "batch", "", "finish", []string{"finish", "stop"},
+		"finish: batch tasks may finish until the deadline; stop: end them at once and run them "+
+			"elsewhere, without counting a retry")
 	f.BoolVar(&stopBatch, "stop-batch", false, "same as --batch stop")
 	_ = f.MarkHidden("stop-batch")
 	f.BoolVar(&wait, "wait", false, "wait until the cell is empty")
 	c.waiting(cmd)
-	return cmd
+	return c.writing(cmd)
 }
 
 // waitDrained waits for the end of a drain, and fails with the list of work that its deadline
@@ -73,17 +84,18 @@ func waitDrained(ctx context.Context, c *cli, name string, d *pb.Drain) error {
 		return err
 	}
 	var end *pb.Drain
-	err = waitUntil(ctx, c, &pb.StreamEventsRequest{Kind: []string{"cell"}, Subject: name}, func(ctx context.Context) (bool, string, error) {
-		got, err := api.Call(ctx, client, calls.GetCell, &pb.GetCellRequest{Name: name})
-		if err != nil {
-			return false, "", err
-		}
-		end = got.Cell.Drain
-		if end == nil || !end.Since.AsTime().Equal(d.GetSince().AsTime()) {
-			return false, "", failf(api.ExitFailed, "drain of cell %s was cancelled or replaced", name)
-		}
-		return end.Ended != nil, got.Position, nil
-	})
+	err = waitUntil(ctx, c, &pb.StreamEventsRequest{Kind: []string{"cell"}, Subject: name},
+		func(ctx context.Context) (bool, string, error) {
+			got, err := api.Call(ctx, client, calls.GetCell, &pb.GetCellRequest{Name: name})
+			if err != nil {
+				return false, "", err
+			}
+			end = got.Cell.Drain
+			if end == nil || !end.Since.AsTime().Equal(d.GetSince().AsTime()) {
+				return false, "", failf(api.ExitFailed, "drain of cell %s was cancelled or replaced", name)
+			}
+			return end.Ended != nil, got.Position, nil
+		})
 	if err != nil {
 		return err
 	}
@@ -95,7 +107,7 @@ func waitDrained(ctx context.Context, c *cli, name string, d *pb.Drain) error {
 }
 
 func undrainVerb(c *cli) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use: "undrain CELL", Short: "Accept work on a drained cell again",
 		Long:    "undrain cancels a drain, even a finished one. Work that has moved away does not move back.",
 		Example: "  cantina undrain node7", Args: exactly(1, "CELL"),
@@ -104,15 +116,18 @@ func undrainVerb(c *cli) *cobra.Command {
 			was, err := call(c, calls.GetCell, &pb.GetCellRequest{Name: name})
 			if err == nil && was.Cell.Drain == nil {
 				c.notef("cell %s is not drained\n", name)
-				return nil
+				return answer(c, cellTable(c), was.Cell)
 			}
-			_, err = call(c, calls.UndrainCell, &pb.UndrainCellRequest{Name: name})
+			got, err := call(c, calls.UndrainCell, &pb.UndrainCellRequest{Name: name})
 			if err == nil {
 				c.notef("cell %s accepts work again\n", name)
+				return answer(c, cellTable(c), got.Cell)
 			}
 			return noCell(c, args[0], err)
 		},
 	}
+	c.waiting(cmd)
+	return c.writing(cmd)
 }
 
 // drainNote describes the progress of a drain in a few words.
@@ -129,7 +144,8 @@ func drainNote(c *cli, d *pb.Drain) string {
 	case d.Unknown != "" && len(d.Waits) == 0:
 		return fmt.Sprintf("draining until %s%s; the work left is not known: %s", c.when(d.Until), why, printable(d.Unknown))
 	case d.Unknown != "":
-		return fmt.Sprintf("draining until %s%s; %s at its last report, now not known: %s", c.when(d.Until), why, left, printable(d.Unknown))
+		return fmt.Sprintf("draining until %s%s; %s at its last report, now not known: %s", c.when(d.Until), why, left,
+			printable(d.Unknown))
 	}
 	return fmt.Sprintf("draining until %s; %s%s", c.when(d.Until), left, why)
 }

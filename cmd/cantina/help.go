@@ -31,6 +31,8 @@ const exitCodes = `EXIT CODES
   5    no connection to a server, or access denied
   6    lost: the outcome is unknown
   10   plan: there are changes
+  126  run, wait: the program is not executable
+  127  run, wait: the program was not found
   130  detached by Ctrl-C; the task or job continues
 
   run and wait exit with the program's own code, or 128+n if signal n ended it.

@@ -124,7 +124,8 @@ func jobVerb(c *cli) *cobra.Command {
 		Use: "ls", Short: "List jobs with their progress", Example: "  cantina job ls -w", Args: atMost(0, "none"),
 		RunE: func(*cobra.Command, []string) error {
 			return listing(c, jobTable(c), watch, eventsOf("job"), func(cursor string) ([]*pb.Job, *pb.Listing, error) {
-				l, err := call(c, calls.ListJobs, &pb.ListJobsRequest{Domain: domain, Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
+				l, err := call(c, calls.ListJobs,
+					&pb.ListJobsRequest{Domain: domain, Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
 				return l.GetJobs(), l.GetListing(), err
 			}, func(e *pb.Event) (*pb.Job, bool) { return e.Job, e.Job != nil && (domain == "" || e.Domain == domain) })
 		},
@@ -134,7 +135,7 @@ func jobVerb(c *cli) *cobra.Command {
 	get := &cobra.Command{
 		Use: "get JOB", Short: "Show a job with its definition", Example: "  cantina job get count -o yaml", Args: exactly(1, "JOB"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: jobName(args[0])})
+			got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: c.jobName(args[0])})
 			if err != nil {
 				return noJob(c, args[0], err)
 			}
@@ -148,6 +149,19 @@ func jobVerb(c *cli) *cobra.Command {
 
 func jobName(arg string) string { return strings.TrimPrefix(arg, "job/") }
 
+// jobName is the name of the job that an argument names: NAME, job/NAME, and DOMAIN/NAME if the job
+// is in that domain.
+func (c *cli) jobName(arg string) string {
+	domain, name, qualified := strings.Cut(jobName(arg), "/")
+	if !qualified {
+		return jobName(arg)
+	}
+	if got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: name}); err == nil && got.Job.Domain == domain {
+		return name
+	}
+	return jobName(arg)
+}
+
 func jobNodesVerb(c *cli) *cobra.Command {
 	q := &pb.ListNodesRequest{}
 	cmd := &cobra.Command{
@@ -157,7 +171,7 @@ func jobNodesVerb(c *cli) *cobra.Command {
 			"is number ERRORS + LOSSES + 1.",
 		Example: "  cantina job nodes count --state failed\n  cantina job nodes count --below net/http -o wide",
 		RunE: func(_ *cobra.Command, args []string) error {
-			q.Job = jobName(args[0])
+			q.Job = c.jobName(args[0])
 			return stream(c, nodeTable(c), func(cursor string) ([]*pb.JobNode, string, error) {
 				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
 				l, err := call(c, calls.ListNodes, q)
@@ -165,7 +179,8 @@ func jobNodesVerb(c *cli) *cobra.Command {
 			})
 		},
 	}
-	choicesVar(cmd.Flags(), &q.State, "state", []string{"ready", "running", "done", "failed", "backoff", "blocked", "stranded", "avoided", "disabled", "absent"},
+	choicesVar(cmd.Flags(), &q.State, "state",
+		[]string{"ready", "running", "done", "failed", "backoff", "blocked", "stranded", "avoided", "disabled", "absent"},
 		"ready, running, done, failed, backoff, blocked, stranded (a job it depends on cannot finish on "+
 			"this node), avoided, disabled or absent")
 	cmd.Flags().StringVar(&q.Node, "node", "", "only this node")
@@ -181,7 +196,7 @@ func jobResultsVerb(c *cli) *cobra.Command {
 			"streamed page by page, so a job of a million nodes needs little memory.",
 		Example: "  cantina job results count -o jsonl | jq .data.lines\n  cantina job results count --state failed",
 		RunE: func(_ *cobra.Command, args []string) error {
-			q.Job = jobName(args[0])
+			q.Job = c.jobName(args[0])
 			return stream(c, resultTable(c), func(cursor string) ([]*pb.JobNode, string, error) {
 				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
 				l, err := call(c, calls.ListResults, q)
@@ -200,16 +215,20 @@ func jobPauseVerb(c *cli, pause bool) *cobra.Command {
 	if pause {
 		verb, short = "pause", "Start no more batch tasks of a job; running ones continue"
 	}
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use: verb + " JOB", Short: short, Example: "  cantina job " + verb + " count", Args: exactly(1, "JOB"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			_, err := call(c, calls.PauseJob, &pb.PauseJobRequest{Name: jobName(args[0]), Paused: pause})
-			if err == nil {
-				c.notef("job %s: %sd\n", jobName(args[0]), verb)
+			name := c.jobName(args[0])
+			got, err := call(c, calls.PauseJob, &pb.PauseJobRequest{Name: name, Paused: pause})
+			if err != nil {
+				return noJob(c, args[0], err)
 			}
-			return noJob(c, args[0], err)
+			c.notef("job %s: %sd\n", name, verb)
+			return answer(c, jobTable(c), got.Job)
 		},
 	}
+	c.waiting(cmd)
+	return c.writing(cmd)
 }
 
 func jobRetryVerb(c *cli) *cobra.Command {
@@ -218,20 +237,22 @@ func jobRetryVerb(c *cli) *cobra.Command {
 		Use: "retry JOB", Short: "Retry failed batch tasks of a job", Args: exactly(1, "JOB"),
 		Example: "  cantina job retry count\n  cantina job retry count --node net/http",
 		RunE: func(_ *cobra.Command, args []string) error {
-			q.Name = jobName(args[0])
+			q.Name = c.jobName(args[0])
 			got, err := call(c, calls.RetryJob, q)
 			if err == nil {
 				c.notef("job %s: %s may run again\n", q.Name, text.Count(got.Retried, "failed batch task"))
 				if got.Retried == 0 {
 					noteStranded(c, q.Name)
 				}
+				return answer(c, factTable("job", "retried"), fact(map[string]any{"job": q.Name, "retried": int(got.Retried)}))
 			}
 			return noJob(c, args[0], err)
 		},
 	}
 	cmd.Flags().StringVar(&q.Node, "node", "", "only this node")
 	cmd.Flags().StringVar(&q.Below, "below", "", "only nodes below this one")
-	return cmd
+	c.waiting(cmd)
+	return c.writing(cmd)
 }
 
 // noteStranded names the job to retry instead, if another job failed.
@@ -250,15 +271,17 @@ func jobKillVerb(c *cli) *cobra.Command {
 			"incomplete; pause the job first to prevent that.",
 		Example: "  cantina job kill count --node net/http",
 		RunE: func(_ *cobra.Command, args []string) error {
-			q.Name = jobName(args[0])
+			q.Name = c.jobName(args[0])
 			got, err := call(c, calls.KillJob, q)
 			if err == nil {
 				c.notef("job %s: %s\n", q.Name, beingEnded(got.Killed))
+				return answer(c, factTable("job", "killed"), fact(map[string]any{"job": q.Name, "killed": int(got.Killed)}))
 			}
 			return noJob(c, args[0], err)
 		},
 	}
 	cmd.Flags().StringVar(&q.Node, "node", "", "only this node")
 	cmd.Flags().StringVar(&q.Below, "below", "", "only nodes below this one")
-	return cmd
+	c.waiting(cmd)
+	return c.writing(cmd)
 }

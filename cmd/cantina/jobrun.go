@@ -93,7 +93,7 @@ func runJob(c *cli, cmd *cobra.Command, f *jobRunFlags, args []string) error {
 	}
 	name, since := f.name, (*timestamppb.Timestamp)(nil)
 	if f.resume != "" {
-		name = jobName(f.resume)
+		name = c.jobName(f.resume)
 		since = timestamppb.New(c.Now())
 	}
 	if len(args) > 0 {

@@ -166,5 +166,5 @@ func nearName(c *cli, kind, rest, domain string) string {
 			return "did you mean " + k + "/" + rest + "?"
 		}
 	}
-	return text.DidYouMean(rest, all)
+	return text.DidYouMean(rest, slices.DeleteFunc(all, func(name string) bool { return name == rest }))
 }

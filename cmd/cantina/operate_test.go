@@ -259,7 +259,11 @@ func TestEventsAndWatch(t *testing.T) {
 	if strings.Count(got, "\n") != 1 || !strings.Contains(got, `"subject":"d.once"`) {
 		t.Fatal(got)
 	}
-	s.fails(api.ExitUsage, "--since", "events")
+	if got := s.ok("events", "--since", "10m", "-q"); got == "" {
+		t.Error("no events of the last minutes")
+	}
+	s.signals <- os.Interrupt // bare, it follows
+	s.ok("events", "-q")
 	s.out = &safeBuffer{wrote: make(chan struct{}, 1)}
 	changed := make(chan struct{})
 	go func() {

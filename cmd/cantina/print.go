@@ -33,6 +33,7 @@ type column[T proto.Message] struct {
 type table[T proto.Message] struct {
 	id      func(T) string
 	columns []column[T]
+	order   func([]T) []T // of a whole list; nil = as the server lists it
 }
 
 // list prints items in the form that the flags select.

@@ -18,7 +18,8 @@ func instanceTable(c *cli) table[*pb.Instance] {
 		id: func(x *pb.Instance) string { return fmt.Sprintf("%s/%s/%d", x.Domain, x.Service, x.Index) },
 		columns: []column[*pb.Instance]{
 			{name: "DOMAIN", whole: true, text: func(x *pb.Instance) string { return x.Domain }},
-			{name: "SERVICE", whole: true, text: func(x *pb.Instance) string { return fmt.Sprintf("%s/%d", x.Service, x.Index) }},
+			{name: "SERVICE", whole: true,
+				text: func(x *pb.Instance) string { return fmt.Sprintf("%s/%d", x.Service, x.Index) }},
 			{name: "STATE", text: instanceState},
 			{name: "ROUTABLE", text: func(x *pb.Instance) string { return yesNo(x.Routable) }},
 			{name: "CELL", text: func(x *pb.Instance) string { return x.Cell }},
@@ -111,21 +112,25 @@ func psVerb(c *cli) *cobra.Command {
 					index = &s.index
 				}
 			}
-			return listing(c, instanceTable(c), watch, &pb.StreamEventsRequest{Kind: []string{"instance"}, All: q.All}, func(cursor string) ([]*pb.Instance, *pb.Listing, error) {
-				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
-				l, err := call(c, calls.ListInstances, q)
-				return slices.DeleteFunc(l.GetInstances(), func(x *pb.Instance) bool { return !wanted(x) }), l.GetListing(), err
-			}, func(e *pb.Event) (*pb.Instance, bool) {
-				x := e.Instance
-				return x, x != nil && wanted(x) && (q.Domain == "" || x.Domain == q.Domain) && (q.Service == "" || x.Service == q.Service) && (q.Cell == "" || x.Cell == q.Cell)
-			})
+			return listing(c, instanceTable(c), watch, &pb.StreamEventsRequest{Kind: []string{"instance"}, All: q.All},
+				func(cursor string) ([]*pb.Instance, *pb.Listing, error) {
+					q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
+					l, err := call(c, calls.ListInstances, q)
+					return slices.DeleteFunc(l.GetInstances(), func(x *pb.Instance) bool { return !wanted(x) }), l.GetListing(), err
+				}, func(e *pb.Event) (*pb.Instance, bool) {
+					x := e.Instance
+					return x, x != nil && wanted(x) && (q.Domain == "" || x.Domain == q.Domain) &&
+						(q.Service == "" || x.Service == q.Service) && (q.Cell == "" || x.Cell == q.Cell)
+				})
 		},
 	}
 	cmd.Flags().StringVar(&q.Domain, "domain", "", "only this domain")
 	cmd.Flags().StringVar(&q.Cell, "cell", "", "only this cell")
-	choicesVar(cmd.Flags(), &q.State, "state", wordsOf(lrp.Unclaimed, lrp.Crashed), "UNCLAIMED, CLAIMED, RUNNING or CRASHED")
+	choicesVar(cmd.Flags(), &q.State, "state", wordsOf(lrp.Unclaimed, lrp.Crashed),
+		"UNCLAIMED, CLAIMED, RUNNING or CRASHED")
 	cmd.Flags().BoolVar(&q.All, "all", false, "list every row, also replaced and suspect ones")
-	cmd.Flags().BoolVar(&q.Orphans, "orphans", false, "list only orphans: instances without a service, kept until their domain is applied again")
+	cmd.Flags().BoolVar(&q.Orphans, "orphans", false,
+		"list only orphans: instances without a service, kept until their domain is applied again")
 	watchFlag(cmd, &watch)
 	return c.reading(cmd)
 }
@@ -177,12 +182,14 @@ func serviceVerb(c *cli) *cobra.Command {
 	ls := &cobra.Command{
 		Use: "ls", Short: "List services", Example: "  cantina service ls", Args: atMost(0, "none"),
 		RunE: func(*cobra.Command, []string) error {
-			return listing(c, serviceTable(c), watch, eventsOf("service"), func(cursor string) ([]*pb.Service, *pb.Listing, error) {
-				l, err := call(c, calls.ListServices, &pb.ListServicesRequest{Domain: domain, Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
-				return l.GetServices(), l.GetListing(), err
-			}, func(e *pb.Event) (*pb.Service, bool) {
-				return e.Service, e.Service != nil && (domain == "" || e.Domain == domain)
-			})
+			return listing(c, serviceTable(c), watch, eventsOf("service"),
+				func(cursor string) ([]*pb.Service, *pb.Listing, error) {
+					l, err := call(c, calls.ListServices,
+						&pb.ListServicesRequest{Domain: domain, Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
+					return l.GetServices(), l.GetListing(), err
+				}, func(e *pb.Event) (*pb.Service, bool) {
+					return e.Service, e.Service != nil && (domain == "" || e.Domain == domain)
+				})
 		},
 	}
 	domainFlag(ls, &domain)
@@ -220,14 +227,18 @@ func scaleVerb(c *cli) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = call(c, calls.ScaleService, &pb.ScaleServiceRequest{Domain: s.domain, Name: s.name, Instances: n, Write: &pb.Write{IfMatch: check}})
-			if err == nil {
-				c.notef("%s: scaled to %d\n", s, n)
+			got, err := call(c, calls.ScaleService,
+				&pb.ScaleServiceRequest{Domain: s.domain, Name: s.name, Instances: n, Write: &pb.Write{IfMatch: check}})
+			if err != nil {
+				return err
 			}
-			return err
+			c.notef("%s: scaled to %d\n", s, n)
+			return answer(c, serviceTable(c), got.Service)
 		},
 	}
 	domainFlag(cmd, &domain)
-	numberVar(cmd.Flags(), &check, "check-revision", "", 0, 1, unbounded, "fail unless the service is still at this revision")
-	return cmd
+	numberVar(cmd.Flags(), &check, "check-revision", "", 0, 1, unbounded,
+		"fail unless the service is still at this revision")
+	c.waiting(cmd)
+	return c.writing(cmd)
 }

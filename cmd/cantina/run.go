@@ -51,10 +51,11 @@ func runVerb(c *cli) *cobra.Command {
 			"n ended it, 6 if the task was lost. A task starts at most once. -d prints the id and returns " +
 			"while the task continues.\n" +
 			"\n" +
-			"A task can run on any cell and outlives this command. It has no standard input and not your " +
-			"working directory: use --dir and --env, or files that its cell can read. Ctrl-C detaches; a " +
-			"second Ctrl-C stops the task.",
+			"A task runs in a directory of its own, not in yours: for files here, add --dir . if its cell is " +
+			"this machine. It has no standard input, and only the variables of --env. It can run on any cell and " +
+			"outlives this command. Ctrl-C detaches; a second Ctrl-C stops the task.",
 		Example: "  cantina run -- sh -c 'echo hello; exit 3'\n" +
+			"  cantina run --dir . -- cat notes.txt\n" +
 			"  id=$(cantina run -d --memory 512Mi -- ./measure.sh)\n" +
 			"  cantina run --result out.json -- ./report && cantina task result report",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -72,23 +73,30 @@ func runVerb(c *cli) *cobra.Command {
 	fl.StringVar(&f.name, "name", "", "name of the task")
 	fl.BoolVarP(&f.detach, "detach", "d", false, "print the id and return")
 	fl.BoolVar(&f.ownCode, "client-exit-code", false, "exit with 0, 1 or 6 instead of the program's exit code")
-	fl.StringArrayVarP(&f.env, "env", "e", nil, "environment variable: NAME=VALUE, or NAME to pass on the local value if set")
-	fl.StringVar(&f.dir, "dir", "", "working directory of the program")
+	fl.StringArrayVarP(&f.env, "env", "e", nil,
+		"environment variable: NAME=VALUE, or NAME to pass on the local value if set")
+	fl.StringVar(&f.dir, "dir", "", "working directory of the program; . or ./DIRECTORY is relative to this one")
 	fl.Var(&userFlag{&f.user}, "user", "user: name, uid or uid:gid; a name must exist on the cell")
 	fl.StringVar(&f.result, "result", "", "file with the task's result, read when the program ends")
 	fl.Var(&sizeFlag{bytes: &f.memory}, "memory", "memory to reserve, also the limit, like 64Mi")
 	fl.Var(&sizeFlag{bytes: &f.disk}, "disk", "disk space to reserve, like 1Gi")
 	fl.Var(&cpuFlag{&f.cpu}, "cpu", "processors to reserve, like 0.5 or 500m")
-	fl.Var(&durationFlag{d: &f.limit}, "time-limit", "maximum run time")
-	fl.Var(&durationFlag{d: &f.pending}, "pending-timeout", "fail the task if it has not started after this duration (default 30m)")
-	choiceVar(fl, &f.onLost, "on-lost", "", "end", []string{"end", "keep"}, "end or keep: reaction of the cell when it loses contact with the leader")
-	choiceVar(fl, &f.whenFull, "when-full", "", "wait", []string{"wait", "fail"}, "wait or fail: reaction when no cell has room (a task too large for any cell always fails at once)")
+	fl.Var(&durationFlag{d: &f.limit, least: 1}, "time-limit", "maximum run time")
+	fl.Var(&durationFlag{d: &f.pending, least: 1}, "pending-timeout",
+		"fail the task if it has not started after this duration (default 30m)")
+	choiceVar(fl, &f.onLost, "on-lost", "", "end", []string{"end", "keep"},
+		"end or keep: reaction of the cell when it loses contact with the leader")
+	choiceVar(fl, &f.whenFull, "when-full", "", "wait", []string{"wait", "fail"},
+		"wait or fail: reaction when no cell has room (a task too large for any cell always fails at once)")
 	fl.StringVar(&f.stack, "stack", "", "stack that the cell must provide")
 	fl.StringVar(&f.annotation, "annotation", "", "opaque text, kept with the task")
 	fl.StringToStringVar(&f.labels, "cell-label", nil, "label that the cell must have: NAME=VALUE")
-	choiceVar(fl, &f.isolation, "isolation", "", "process", []string{"process", "none", "namespaces"}, "isolation: process, none or namespaces")
+	choiceVar(fl, &f.isolation, "isolation", "", "process", []string{"process", "none", "namespaces"},
+		"isolation: process, none or namespaces")
 	fl.BoolVar(&f.timestamps, "timestamps", false, "print the time before each line")
 	c.waiting(cmd)
+	c.writing(cmd)
+	fl.Lookup("output").Usage = "print the task when it has ended, instead of its output: table, wide, json, yaml, name or jsonl"
 	return cmd
 }
 
@@ -101,11 +109,15 @@ func runTask(c *cli, f *runFlags, args []string) error {
 		return err
 	}
 	told := noteInput(c, false)
-	got, err := call(c, calls.RunTask, &pb.RunTaskRequest{Id: f.id, Domain: f.domain, Name: f.name, Definition: api.FromDefinition(d)})
+	got, err := call(c, calls.RunTask,
+		&pb.RunTaskRequest{Id: f.id, Domain: f.domain, Name: f.name, Definition: api.FromDefinition(d)})
 	if err != nil {
 		return err
 	}
 	id := got.Task.Id
+	if f.detach && c.answers() {
+		return answer(c, taskTable(c), got.Task)
+	}
 	if f.detach {
 		return line(c.Out, id)
 	}
@@ -118,6 +130,10 @@ func runTask(c *cli, f *runFlags, args []string) error {
 	err = c.detachable("cantina logs -f "+id+", cantina wait "+id, stop, func(ctx context.Context) error {
 		defer startReasons(ctx, c, subject{kind: "task", name: id})()
 		p := &linePrinter{c: c, timestamps: f.timestamps, split: true}
+		if c.answers() { // standard output is for the task itself
+			end, err = waitTask(ctx, c, id)
+			return err
+		}
 		if err := followOutput(ctx, c, &pb.FollowOutputRequest{Query: &pb.OutputQuery{Task: id}}, p); err != nil {
 			return err
 		}
@@ -131,7 +147,14 @@ func runTask(c *cli, f *runFlags, args []string) error {
 	if f.dir != "" && strings.Contains(end.Reason, "no such file or directory") {
 		end.Reason += fmt.Sprintf("; does directory %s (--dir) exist on cell %s?", f.dir, end.Cell)
 	}
-	return taskCode(c, end, f.ownCode)
+	if err := answer(c, taskTable(c), end); err != nil {
+		return err
+	}
+	err = taskCode(c, end, f.ownCode)
+	if err != nil {
+		noteDirectory(c, f, args)
+	}
+	return err
 }
 
 // taskVariables are those that --env names. A name alone passes on its value here; a variable that
@@ -157,12 +180,16 @@ func taskVariables(c *cli, given []string) ([]action.Variable, error) {
 // definition makes the task of the flags, but for its environment.
 func (f *runFlags) definition(args []string) (task.Definition, error) {
 	d := task.Definition{Stack: f.stack, Annotation: f.annotation, Labels: f.labels, PendingTimeout: f.pending}
+	dir, err := directory(f.dir)
+	if err != nil {
+		return d, err
+	}
 	path, err := program(args[0])
 	if err != nil {
 		return d, err
 	}
 	d.Workload = action.Workload{
-		Action: action.Action{Run: &action.Run{Path: path, Args: args[1:], Dir: f.dir}},
+		Action: action.Action{Run: &action.Run{Path: path, Args: args[1:], Dir: dir}},
 		User:   f.user, ResultFile: f.result, TimeLimit: f.limit, Resources: f.resources(),
 	}
 	d.Workload.Isolation = map[string]action.Isolation{
@@ -175,6 +202,21 @@ func (f *runFlags) definition(args []string) (task.Definition, error) {
 		d.WhenFull = task.WhenFullFail
 	}
 	return d, nil
+}
+
+// directory makes one that is given relative to here, with ., absolute.
+func directory(name string) (string, error) {
+	switch {
+	case name == "~", strings.HasPrefix(name, "~/"):
+		return "", failf(api.ExitUsage, "--dir %q is not expanded; use --dir ~/DIRECTORY without = and quotes", name)
+	case name != "." && name != ".." && !strings.HasPrefix(name, "./") && !strings.HasPrefix(name, "../"):
+		return name, nil
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return "", failf(api.ExitFailed, "working directory: %v", err)
+	}
+	return filepath.Join(here, name), nil
 }
 
 // program makes a program that is given relative to here absolute; one without a
@@ -210,6 +252,46 @@ func (f *runFlags) resources() resource.Amounts {
 	return out
 }
 
+// Exit codes of a shell for a program that cannot be started.
+const (
+	exitNotExecutable = 126
+	exitNoProgram     = 127
+)
+
+// startCode is the exit code for a program that did not start, by the reason; 0 for any other
+// reason. A directory that does not exist is no missing program.
+func startCode(reason string) int {
+	program, ok := strings.CutPrefix(reason, "start ")
+	if !ok || strings.Contains(program, ": directory ") {
+		return 0
+	}
+	for end, n := range map[string]int{
+		": not found in PATH": exitNoProgram, ": no such file or directory": exitNoProgram, ": permission denied": exitNotExecutable,
+		": exec format error": exitNotExecutable, ": is a directory: permission denied": exitNotExecutable,
+	} {
+		if strings.HasSuffix(program, end) {
+			return n
+		}
+	}
+	return 0
+}
+
+// noteDirectory hints at --dir for a failed program with an argument that names a file here.
+func noteDirectory(c *cli, f *runFlags, args []string) {
+	if f.dir != "" {
+		return
+	}
+	for _, a := range args[1:] {
+		if a == "" || strings.HasPrefix(a, "-") || filepath.IsAbs(a) {
+			continue
+		}
+		if _, err := os.Lstat(a); err == nil {
+			c.notef("%s is in this directory, and a task runs in one of its own; to run it here, add --dir .\n", printable(a))
+			return
+		}
+	}
+}
+
 // taskCode is the exit code for a task that has ended.
 func taskCode(c *cli, t *pb.Task, own bool) error {
 	if t.OutputLost > 0 {
@@ -241,6 +323,9 @@ func taskCode(c *cli, t *pb.Task, own bool) error {
 		return failed(exitSignal + int(t.Signal))
 	case t.ExitCode > 0: // below 0 it never ran
 		return failed(int(t.ExitCode))
+	}
+	if n := startCode(t.Reason); n > 0 {
+		return failed(n)
 	}
 	return failed(api.ExitFailed)
 }

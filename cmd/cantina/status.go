@@ -34,6 +34,26 @@ func statusVerb(c *cli) *cobra.Command {
 	return c.reading(cmd)
 }
 
+// countsInOrder are the names of the counts as status prints them: kind by kind, then the rest.
+func countsInOrder(counts map[string]int32) []string {
+	order := []string{"cells", "cells_healthy", "services", "instances", "running", "unclaimed", "crashed", "suspect",
+		"evacuating",
+		"orphans", "tasks_pending", "tasks_running", "tasks_lost", "dead_letters", "jobs", "batch_running", "schedules"}
+	var names, rest []string
+	for n := range counts {
+		if !slices.Contains(order, n) {
+			rest = append(rest, n)
+		}
+	}
+	for _, n := range order {
+		if _, there := counts[n]; there {
+			names = append(names, n)
+		}
+	}
+	slices.Sort(rest)
+	return append(names, rest...)
+}
+
 func printStatus(c *cli, s *pb.Status) error {
 	var b strings.Builder
 	width := len("quarantine")
@@ -48,12 +68,7 @@ func printStatus(c *cli, s *pb.Status) error {
 	row("leader", fmt.Sprintf("%s, term %s, since %s", s.Leader, s.Term, c.when(s.Since)))
 	row("build", s.Build)
 	row("revision", fmt.Sprint(s.Revision))
-	var names []string
-	for n := range s.Counts {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	for _, n := range names {
+	for _, n := range countsInOrder(s.Counts) {
 		text := number(s.Counts[n])
 		if n == "tasks_lost" && s.Counts[n] > 0 {
 			text += lostTasks(c, s.Counts[n])
@@ -110,7 +125,8 @@ const shownLost = 3
 // lostTasks names some of the lost tasks, with the remedy.
 func lostTasks(c *cli, n int32) string {
 	const resolve = "cantina task resolve ID --as done, failed or rerun"
-	l, err := call(c, calls.ListTasks, &pb.ListTasksRequest{Outcome: []string{task.Lost.String()}, Page: &pb.Page{Limit: api.MaxPage}})
+	l, err := call(c, calls.ListTasks,
+		&pb.ListTasksRequest{Outcome: []string{task.Lost.String()}, Page: &pb.Page{Limit: api.MaxPage}})
 	var ids []string
 	for _, t := range l.GetTasks() {
 		if t.Resolution == "" && len(ids) < shownLost {
@@ -128,7 +144,8 @@ func lostTasks(c *cli, n int32) string {
 
 // rolloutText describes the progress of a rollout, and why the last one failed.
 func rolloutText(r *pb.Rollout) string {
-	text := fmt.Sprintf("%s/%s: %s, version %d: %d of %d healthy", r.Domain, r.Service, r.Phase, r.Version, r.Healthy, r.Instances)
+	text := fmt.Sprintf("%s/%s: %s, version %d: %d of %d healthy", r.Domain, r.Service, r.Phase, r.Version, r.Healthy,
+		r.Instances)
 	if r.Phase == lrp.Steady.String() {
 		text = fmt.Sprintf("%s/%s: rolled back, version %d serves", r.Domain, r.Service, r.Version)
 	}
@@ -159,7 +176,8 @@ func leaderVerb(c *cli) *cobra.Command {
 		Example: "  cantina leader end-wait --accept-double-starts --yes",
 		RunE: func(*cobra.Command, []string) error {
 			if !accept {
-				return failf(api.ExitUsage, "work on a silent cell may start a second time; add --accept-double-starts to accept that")
+				return failf(api.ExitUsage,
+					"work on a silent cell may start a second time; add --accept-double-starts --yes to accept that")
 			}
 			if err := c.confirm("end the initial wait; work that still runs on a silent cell may run twice"); err != nil {
 				return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"cantina/api"
 	"cantina/internal/text"
@@ -34,7 +35,7 @@ func stopVerb(c *cli) *cobra.Command {
 	g.add(cmd)
 	domainFlag(cmd, &domain)
 	c.waiting(cmd)
-	return cmd
+	return c.writing(cmd)
 }
 
 // eachSubject finds all subjects before it does anything to the first; the answers of all
@@ -49,6 +50,7 @@ func eachSubject(c *cli, args []string, domain string, do func(subject) (string,
 		all = append(all, s)
 	}
 	var errs []error
+	var done []*structpb.Struct
 	for _, s := range all {
 		said, err := do(s)
 		if err != nil {
@@ -56,6 +58,10 @@ func eachSubject(c *cli, args []string, domain string, do func(subject) (string,
 			continue
 		}
 		c.notef("%s: %s\n", s, said)
+		done = append(done, fact(map[string]any{"subject": s.String(), "kind": s.kind, "domain": s.domain, "result": said}))
+	}
+	if err := answers(c, factTable("subject", "result"), done); err != nil {
+		errs = append(errs, err)
 	}
 	if len(all) == 1 || len(errs) == 1 {
 		return errors.Join(errs...)
@@ -169,7 +175,7 @@ func rmVerb(c *cli) *cobra.Command {
 	cmd.Flags().BoolVar(&force, "force", false, "cancel an unfinished task and wait until its container is gone")
 	c.needYes(cmd)
 	c.waiting(cmd)
-	return cmd
+	return c.writing(cmd)
 }
 
 func rmOne(c *cli, s subject, force bool, g *graceFlags) (string, error) {
@@ -292,5 +298,5 @@ func restartVerb(c *cli) *cobra.Command {
 	cmd.Flags().BoolVar(&allAtOnce, "all-at-once", false, "stop and start all instances at the same time")
 	domainFlag(cmd, &domain)
 	c.waiting(cmd)
-	return cmd
+	return c.writing(cmd)
 }

@@ -36,7 +36,7 @@ func backupVerb(c *cli) *cobra.Command {
 	}
 	p.flags(cmd)
 	cmd.Flags().BoolVar(&force, "force", false, "overwrite FILE")
-	return cmd
+	return c.writing(cmd)
 }
 
 // free refuses a name that is taken.
@@ -114,7 +114,8 @@ func writeBackup(c *cli, name string, force bool, take func(context.Context, io.
 	}
 	c.notef("%s: %s\n", name, described(info))
 	noteUnreadable(c, info)
-	return nil
+	return answer(c, factTable("file", "rows", "revision"),
+		fact(map[string]any{"file": name, "rows": int(info.Rows), "revision": int(info.Revision)}))
 }
 
 // install durably gives the file its name, which must not exist.
@@ -152,7 +153,8 @@ func verify(f *os.File, see func(store.Row)) (store.BackupInfo, error) {
 }
 
 func described(i store.BackupInfo) string {
-	return fmt.Sprintf("%d rows at revision %d of cluster %s, term %s, taken %s", i.Rows, i.Revision, i.Cluster, i.Term, i.Taken.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%d rows at revision %d of cluster %s, term %s, taken %s", i.Rows, i.Revision, i.Cluster, i.Term,
+		i.Taken.UTC().Format(time.RFC3339))
 }
 
 // noteUnreadable names the rows of a good backup that mean nothing to this version.
@@ -226,7 +228,8 @@ func restoreVerb(c *cli) *cobra.Command {
 					c.notef("store restored to %s; start it with: cantina dev --data %s (it belongs to a dev; for a server, "+
 						"restore with --new-identity)\n", filepath.Join(p.data, "server"), p.data)
 				default:
-					c.notef("store restored to %s; start it with: cantina dev --data %s, or cantina server --data %s\n", filepath.Join(p.data, "server"), p.data, p.data)
+					c.notef("store restored to %s; start it with: cantina dev --data %s, or cantina server --data %s\n",
+						filepath.Join(p.data, "server"), p.data, p.data)
 				}
 				noteUnreadable(c, info)
 				return nil
@@ -234,6 +237,7 @@ func restoreVerb(c *cli) *cobra.Command {
 		},
 	}
 	p.flags(cmd)
-	cmd.Flags().BoolVar(&renew, "new-identity", false, "create a new cluster identity: cells of the original cluster do not belong to it")
+	cmd.Flags().BoolVar(&renew, "new-identity", false,
+		"create a new cluster identity: cells of the original cluster do not belong to it")
 	return cmd
 }

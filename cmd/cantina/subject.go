@@ -33,7 +33,8 @@ func call[Q, A any](c *cli, method api.Method[Q, A], q *Q) (*A, error) {
 	}
 	ctx, cancel := c.limited()
 	defer cancel()
-	if m, ok := any(q).(proto.Message); ok && c.timeout <= 0 && m.ProtoReflect().Descriptor().Fields().ByName("write") == nil {
+	if m, ok := any(q).(proto.Message); ok && c.timeout <= 0 &&
+		m.ProtoReflect().Descriptor().Fields().ByName("write") == nil {
 		ctx, cancel = context.WithTimeout(ctx, readTime)
 		defer cancel()
 	}
@@ -58,6 +59,7 @@ type subject struct {
 	name   string // of the service, job or cell; id of the task
 	index  int32  // of the instance
 	node   string // of the batch task
+	ended  bool   // of the task
 }
 
 // String prints it so that it can be given as an argument again.
@@ -113,7 +115,8 @@ func findSubject(c *cli, text, domain string) (subject, error) {
 	}
 	kind, rest, explicit := strings.Cut(text, "/")
 	switch {
-	case explicit && rest != "" && (kind == "service" || kind == "task" || kind == "job" || kind == "cell" || kind == "schedule"):
+	case explicit && rest != "" &&
+		(kind == "service" || kind == "task" || kind == "job" || kind == "cell" || kind == "schedule"):
 	default:
 		kind, rest = "", text
 	}
@@ -155,7 +158,22 @@ func findSubject(c *cli, text, domain string) (subject, error) {
 		}
 		return subject{}, nothingCalled(c, kind, rest, domain)
 	}
-	return theOne(text, found)
+	return theOne(text, preferred(kind, found))
+}
+
+// preferred drops what a name hardly means: a task that has ended beside a service or a job, and,
+// behind "service/", an instance beside the service of that domain and name.
+func preferred(kind string, found []subject) []subject {
+	has := func(kinds ...string) bool {
+		return slices.ContainsFunc(found, func(s subject) bool { return slices.Contains(kinds, s.kind) })
+	}
+	switch {
+	case kind == "" && has("service", "job"):
+		return slices.DeleteFunc(found, func(s subject) bool { return s.kind == "task" && s.ended })
+	case kind == "service" && has("service"):
+		return slices.DeleteFunc(found, func(s subject) bool { return s.kind == "instance" })
+	}
+	return found
 }
 
 // findQualified looks up DOMAIN/NAME of a task or job, as tables and hints print it.
@@ -292,13 +310,15 @@ func findService(c *cli, text, domain string) ([]subject, error) {
 		return nil, nil
 	}
 	if s.domain != "" {
-		_, err := call(c, calls.GetService, &pb.GetServiceRequest{Domain: s.domain, Name: s.name})
-		if isCode(err, "not_found", "collected") {
-			return nil, nil
-		}
-		return []subject{s}, err
+		return knownService(c, s)
 	}
 	var found []subject
+	if of, name, qualified := strings.Cut(text, "/"); qualified { // a service may be named like an index
+		var err error
+		if found, err = knownService(c, subject{kind: "service", domain: of, name: name}); err != nil {
+			return nil, err
+		}
+	}
 	err := pages(func(cursor string) (string, error) {
 		l, err := call(c, calls.ListServices, &pb.ListServicesRequest{Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
 		if err != nil {
@@ -314,6 +334,15 @@ func findService(c *cli, text, domain string) ([]subject, error) {
 		return l.Listing.Next, nil
 	})
 	return found, err
+}
+
+// knownService is the service or instance, if the service exists.
+func knownService(c *cli, s subject) ([]subject, error) {
+	_, err := call(c, calls.GetService, &pb.GetServiceRequest{Domain: s.domain, Name: s.name})
+	if isCode(err, "not_found", "collected") {
+		return nil, nil
+	}
+	return []subject{s}, err
 }
 
 // findWhole finds a service for a verb that applies to all of it.
@@ -389,7 +418,7 @@ func findTask(c *cli, text, domain string) ([]subject, error) {
 	}
 	got, err := call(c, calls.GetTask, &pb.GetTaskRequest{Id: text})
 	if err == nil && (domain == "" || got.Task.Domain == domain) {
-		return []subject{{kind: "task", name: text, domain: got.Task.Domain}}, nil
+		return []subject{{kind: "task", name: text, domain: got.Task.Domain, ended: got.Task.Outcome != ""}}, nil
 	}
 	if err != nil && !isCode(err, "not_found", "collected") {
 		return nil, err
@@ -424,7 +453,8 @@ func findTaskByStart(c *cli, text, domain string) ([]subject, error) {
 func findTaskByName(c *cli, name, domain string) ([]subject, error) {
 	newest := map[string]*pb.Task{}
 	err := pages(func(cursor string) (string, error) {
-		l, err := call(c, calls.ListTasks, &pb.ListTasksRequest{Domain: domain, Name: name, Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
+		l, err := call(c, calls.ListTasks,
+			&pb.ListTasksRequest{Domain: domain, Name: name, Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
 		for _, t := range l.GetTasks() {
 			if old := newest[t.Domain]; old == nil || later(t, old) {
 				newest[t.Domain] = t
@@ -434,7 +464,8 @@ func findTaskByName(c *cli, name, domain string) ([]subject, error) {
 	})
 	var found []subject
 	for _, domain := range slices.Sorted(maps.Keys(newest)) {
-		found = append(found, subject{kind: "task", name: newest[domain].Id, domain: domain})
+		t := newest[domain]
+		found = append(found, subject{kind: "task", name: t.Id, domain: domain, ended: t.Outcome != ""})
 	}
 	return found, err
 }

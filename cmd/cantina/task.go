@@ -69,27 +69,48 @@ func taskNote(x *pb.Task) string {
 func taskVerb(c *cli) *cobra.Command {
 	q := &pb.ListTasksRequest{}
 	var watch bool
+	var limit int
 	ls := &cobra.Command{
-		Use: "ls", Short: "List tasks", Args: atMost(0, "none"),
-		Example: "  cantina task ls --state RUNNING\n  cantina task ls --outcome lost\n  cantina task ls -q --domain demo",
+		Use: "ls", Short: "List tasks, the newest first", Args: atMost(0, "none"),
+		Example: "  cantina task ls --limit 20\n  cantina task ls --state RUNNING\n  cantina task ls --outcome lost\n  cantina task ls -q --domain demo",
 		RunE: func(*cobra.Command, []string) error {
-			return listing(c, taskTable(c), watch, eventsOf("task"), func(cursor string) ([]*pb.Task, *pb.Listing, error) {
+			t := taskTable(c)
+			t.order = func(all []*pb.Task) []*pb.Task { return newest(all, limit) }
+			return listing(c, t, watch, eventsOf("task"), func(cursor string) ([]*pb.Task, *pb.Listing, error) {
 				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
 				l, err := call(c, calls.ListTasks, q)
 				return l.GetTasks(), l.GetListing(), err
 			}, func(e *pb.Event) (*pb.Task, bool) {
 				x := e.Task
-				return x, x != nil && (q.Domain == "" || x.Domain == q.Domain) && (q.Name == "" || x.Name == q.Name) && (len(q.Outcome) == 0 || slices.Contains(q.Outcome, x.Outcome))
+				return x, x != nil && (q.Domain == "" || x.Domain == q.Domain) && (q.Name == "" || x.Name == q.Name) &&
+					(len(q.Outcome) == 0 || slices.Contains(q.Outcome, x.Outcome))
 			})
 		},
 	}
 	ls.Flags().StringVar(&q.Domain, "domain", "", "only this domain")
+	numberVar(ls.Flags(), &limit, "limit", "n", 0, 0, unbounded, "list at most this many (0: all)")
 	ls.Flags().StringVar(&q.Name, "name", "", "only tasks with this name")
 	ls.Flags().StringVar(&q.Cell, "cell", "", "only this cell")
-	choicesVar(ls.Flags(), &q.State, "state", wordsOf(task.Pending, task.Resolving), "PENDING, RUNNING, COMPLETED or RESOLVING")
-	choicesVar(ls.Flags(), &q.Outcome, "outcome", wordsOf(task.Succeeded, task.Lost), "succeeded, failed, cancelled or lost")
+	choicesVar(ls.Flags(), &q.State, "state", wordsOf(task.Pending, task.Resolving),
+		"PENDING, RUNNING, COMPLETED or RESOLVING")
+	choicesVar(ls.Flags(), &q.Outcome, "outcome", wordsOf(task.Succeeded, task.Lost),
+		"succeeded, failed, cancelled or lost")
 	watchFlag(ls, &watch)
 	return group("task", "Manage tasks", c.reading(ls), taskGetVerb(c), taskResultVerb(c), taskResolveVerb(c))
+}
+
+// newest sorts tasks by the time of their creation, the newest first, and keeps some.
+func newest(all []*pb.Task, limit int) []*pb.Task {
+	slices.SortStableFunc(all, func(a, b *pb.Task) int {
+		if later(a, b) {
+			return -1
+		}
+		return 1
+	})
+	if limit > 0 && len(all) > limit {
+		all = all[:limit]
+	}
+	return all
 }
 
 // findTaskArgument finds a task and returns it whole.
@@ -134,7 +155,8 @@ func taskResultVerb(c *cli) *cobra.Command {
 				return one(c, taskTable(c), t)
 			}
 			if t.Outcome == "" {
-				return failf(api.ExitFailed, "task %s is %s and has no result yet; wait for it: cantina wait %s", t.Id, t.State, t.Id)
+				return failf(api.ExitFailed, "task %s is %s and has no result yet; wait for it: cantina wait %s", t.Id, t.State,
+					t.Id)
 			}
 			if len(t.Result) == 0 {
 				return failf(api.ExitFailed, "task %s %s without a result", t.Id, t.Outcome)
@@ -167,13 +189,14 @@ func taskResolveVerb(c *cli) *cobra.Command {
 				return err
 			}
 			c.notef("task %s resolved as %s\n", s.name, as)
-			if got.Task.Successor != "" {
+			if got.Task.Successor != "" && !c.answers() {
 				return line(c.Out, got.Task.Successor)
 			}
-			return nil
+			return answer(c, taskTable(c), got.Task)
 		},
 	}
 	domainFlag(cmd, &domain)
 	choiceVar(cmd.Flags(), &as, "as", "", "", []string{"done", "failed", "rerun"}, "outcome: done, failed or rerun")
-	return cmd
+	c.waiting(cmd)
+	return c.writing(cmd)
 }

@@ -51,15 +51,33 @@ func waitVerb(c *cli) *cobra.Command {
 				if worst == nil {
 					worst = err
 				}
+				if err := waitedFor(c, s); err != nil {
+					return err
+				}
 			}
 			return worst
 		},
 	}
 	domainFlag(cmd, &domain)
-	choiceVar(cmd.Flags(), &until, "for", "", "", []string{"done", "healthy", "stopped"}, "state to wait for: done (default for tasks and jobs), stopped, or healthy (default for services)")
+	choiceVar(cmd.Flags(), &until, "for", "", "", []string{"done", "healthy", "stopped"},
+		"state to wait for: done (default for tasks and jobs), stopped, or healthy (default for services)")
 	cmd.Flags().BoolVar(&ownCode, "client-exit-code", false, "exit with 0, 1 or 6 instead of the program's exit code")
 	c.waiting(cmd)
+	c.writing(cmd)
+	cmd.Flags().Lookup("output").Usage = "print each resource at the end: table, wide, json, yaml, name or jsonl"
 	return cmd
+}
+
+// waitedFor prints a resource with -o; one that was removed is left out.
+func waitedFor(c *cli, s subject) error {
+	if !c.answers() {
+		return nil
+	}
+	err := resourceOf(c, s)
+	if isCode(err, "not_found", "collected") {
+		return nil
+	}
+	return err
 }
 
 // waitFor waits for one subject.
@@ -79,19 +97,22 @@ func waitFor(ctx context.Context, c *cli, s subject, until string, ownCode bool)
 	if until == "" {
 		return failf(api.ExitUsage, "cannot wait for a %s", s.kind)
 	}
-	return failf(api.ExitUsage, "--for %q is not a state of a %s; use done or stopped for tasks and jobs, healthy or stopped "+
-		"for services", until, s.kind)
+	return failf(api.ExitUsage,
+		"--for %q is not a state of a %s; use done or stopped for tasks and jobs, healthy or stopped "+
+			"for services", until, s.kind)
 }
 
 // waitUntil calls look until it is satisfied: at once, and after each event of the
 // stream q and each gap in it. look returns the position at which it looked. Nothing
 // is missed, because the stream begins at that position.
-func waitUntil(ctx context.Context, c *cli, q *pb.StreamEventsRequest, look func(context.Context) (done bool, position string, err error)) error {
+func waitUntil(ctx context.Context, c *cli, q *pb.StreamEventsRequest,
+	look func(context.Context) (done bool, position string, err error)) error {
 	return waitUntilBut(ctx, c, q, func(*pb.Event) bool { return false }, look)
 }
 
 // waitUntilBut is waitUntil without a look after the events that skip.
-func waitUntilBut(ctx context.Context, c *cli, q *pb.StreamEventsRequest, skip func(*pb.Event) bool, look func(context.Context) (done bool, position string, err error)) error {
+func waitUntilBut(ctx context.Context, c *cli, q *pb.StreamEventsRequest, skip func(*pb.Event) bool,
+	look func(context.Context) (done bool, position string, err error)) error {
 	client, err := c.client()
 	if err != nil {
 		return err
@@ -120,14 +141,15 @@ func waitTask(ctx context.Context, c *cli, id string) (*pb.Task, error) {
 		return nil, err
 	}
 	var end *pb.Task
-	err = waitUntil(ctx, c, &pb.StreamEventsRequest{Kind: []string{"task"}, Subject: id}, func(ctx context.Context) (bool, string, error) {
-		got, err := api.Call(ctx, client, calls.GetTask, &pb.GetTaskRequest{Id: id})
-		if err != nil {
-			return false, "", err
-		}
-		end = got.Task
-		return end.State == task.Completed.String() || end.State == task.Resolving.String(), got.Position, nil
-	})
+	err = waitUntil(ctx, c, &pb.StreamEventsRequest{Kind: []string{"task"}, Subject: id},
+		func(ctx context.Context) (bool, string, error) {
+			got, err := api.Call(ctx, client, calls.GetTask, &pb.GetTaskRequest{Id: id})
+			if err != nil {
+				return false, "", err
+			}
+			end = got.Task
+			return end.State == task.Completed.String() || end.State == task.Resolving.String(), got.Position, nil
+		})
 	return end, err
 }
 
@@ -168,7 +190,8 @@ func waitJob(ctx context.Context, c *cli, name string) error {
 		return err
 	}
 	if end.State == "failed" || end.State == "invalid" {
-		c.notef("job %s %s: %d of %d failed%s%s\n", name, end.State, end.Counts.Failed, end.Counts.Total, strandedText(end), whyInvalid(end))
+		c.notef("job %s %s: %d of %d failed%s%s\n", name, end.State, end.Counts.Failed, end.Counts.Total, strandedText(end),
+			whyInvalid(end))
 		noteFailed(ctx, c, client, name)
 		return code(api.ExitFailed)
 	}
@@ -258,7 +281,8 @@ func waitService(ctx context.Context, c *cli, s subject, stopped bool) error {
 			healthy, there, at, err := lookAtInstance(ctx, client, s)
 			return healthy && !stopped || stopped && !there, at, err
 		}
-		l, err := api.Call(ctx, client, calls.ListInstances, &pb.ListInstancesRequest{Domain: s.domain, Service: s.name, Page: &pb.Page{Limit: 1}})
+		l, err := api.Call(ctx, client, calls.ListInstances,
+			&pb.ListInstancesRequest{Domain: s.domain, Service: s.name, Page: &pb.Page{Limit: 1}})
 		if err != nil {
 			return false, "", err
 		}
@@ -273,7 +297,8 @@ func waitService(ctx context.Context, c *cli, s subject, stopped bool) error {
 		if err := failedRollout(x); err != nil {
 			return false, "", err
 		}
-		return x.Routable == x.Instances && x.Unconfirmed+x.Stopping == 0 && x.Phase == lrp.Steady.String(), l.Listing.Position, nil
+		return x.Routable == x.Instances && x.Unconfirmed+x.Stopping == 0 &&
+			x.Phase == lrp.Steady.String(), l.Listing.Position, nil
 	})
 }
 
@@ -301,7 +326,8 @@ func lookAtInstance(ctx context.Context, client *api.Client, s subject) (healthy
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
-			return failf(api.ExitUsage, "%s takes %s, %s, not %d; see %s --help", cmd.CommandPath(), text.Count(n, "argument"), what, len(args), cmd.CommandPath())
+			return failf(api.ExitUsage, "%s takes %s, %s, not %d; see %s --help", cmd.CommandPath(), text.Count(n, "argument"),
+				what, len(args), cmd.CommandPath())
 		}
 		return nil
 	}
@@ -319,7 +345,8 @@ func atLeast(n int, what string) cobra.PositionalArgs {
 func atMost(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > n {
-			return failf(api.ExitUsage, "%s takes at most %s, %s; see %s --help", cmd.CommandPath(), text.Count(n, "argument"), what, cmd.CommandPath())
+			return failf(api.ExitUsage, "%s takes at most %s, %s; see %s --help", cmd.CommandPath(), text.Count(n, "argument"),
+				what, cmd.CommandPath())
 		}
 		return nil
 	}

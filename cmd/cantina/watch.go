@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -11,6 +12,7 @@ import (
 	"cantina/api"
 	"cantina/event"
 	"cantina/lrp"
+	"cantina/spec"
 	pb "cantina/wire/cantinav1"
 )
 
@@ -32,7 +34,8 @@ func eventsOf(kind string) *pb.StreamEventsRequest {
 
 // listing prints a whole list, page by page, and with watch one row per change
 // afterwards. It misses nothing: the stream begins where the list was read.
-func listing[T proto.Message](c *cli, t table[T], watch bool, changes *pb.StreamEventsRequest, read func(cursor string) ([]T, *pb.Listing, error), pick func(*pb.Event) (T, bool)) error {
+func listing[T proto.Message](c *cli, t table[T], watch bool, changes *pb.StreamEventsRequest,
+	read func(cursor string) ([]T, *pb.Listing, error), pick func(*pb.Event) (T, bool)) error {
 	var all []T
 	position := ""
 	err := pages(func(cursor string) (string, error) {
@@ -48,6 +51,9 @@ func listing[T proto.Message](c *cli, t table[T], watch bool, changes *pb.Stream
 	})
 	if err != nil {
 		return err
+	}
+	if t.order != nil {
+		all = t.order(all)
 	}
 	if watch {
 		c.streaming()
@@ -103,33 +109,69 @@ func eventsVerb(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "Print committed changes in order",
-		Long: "events prints events since a revision or position, then exits; -f follows. Missing events are " +
-			"reported as a gap. -f without --since prints new events only.",
-		Example: "  cantina events -f\n" +
+		Long: "events prints the newest events and follows. With --since it prints the events since then and exits, unless -f " +
+			"is given. -f without --since prints new events only. Missing events are reported as a gap.",
+		Example: "  cantina events\n" +
+			"  cantina events --since 10m\n" +
 			"  cantina events --since 1042 --kind task -o jsonl",
 		Args: atMost(0, "none"),
 		RunE: func(*cobra.Command, []string) error {
-			if !follow && q.Since == "" {
-				return failf(api.ExitUsage, "no start given: use --since REVISION, or -f to follow new events")
-			}
 			c.streaming()
-			err := c.detachable("cantina events -f --since POSITION", nil, func(ctx context.Context) error { return printEvents(ctx, c, t, q, follow) })
+			f := eventsFrom{follow: follow}
+			if d, ok := spec.ParseDuration(q.Since); ok {
+				q.Since, f.after = "0", c.Now().Add(-d)
+			}
+			if q.Since == "" && !follow {
+				q.Since, f.follow, f.last = "0", true, tailEvents
+			}
+			err := c.detachable("cantina events -f --since POSITION", nil, func(ctx context.Context) error {
+				return printEvents(ctx, c, t, q, f)
+			})
 			if e, ok := err.(*exit); ok && e.code == exitInterrupted {
 				return nil
 			}
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&q.Since, "since", "", "print events after this revision or position")
+	cmd.Flags().StringVar(&q.Since, "since", "",
+		"print events after this revision or position, or of this duration, like 10m")
 	cmd.Flags().StringVar(&q.Domain, "domain", "", "only this domain")
-	choicesVar(cmd.Flags(), &q.Kind, "kind", wordsOf(event.Service, event.Note), "only this kind: service, instance, task, job, node, cell, schedule or note")
+	choicesVar(cmd.Flags(), &q.Kind, "kind", wordsOf(event.Service, event.Note),
+		"only this kind: service, instance, task, job, node, cell, schedule or note")
 	cmd.Flags().BoolVar(&q.All, "all", false, "for instances: every row, also replaced and suspect ones")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "follow: print new events as they arrive")
 	c.waiting(cmd)
 	return c.reading(cmd)
 }
 
-func printEvents(ctx context.Context, c *cli, t table[*pb.Event], q *pb.StreamEventsRequest, follow bool) error {
+// tailEvents is how many events are printed before new ones.
+const tailEvents = 20
+
+// eventsFrom is which events are printed.
+type eventsFrom struct {
+	follow bool
+	after  time.Time // only those that are not older; zero = all
+	last   int       // of those that are there, only so many; 0 = all
+}
+
+// old reports whether an event is left out because of its time.
+func (f *eventsFrom) old(e *pb.Event) bool {
+	return !f.after.IsZero() && e.Time.AsTime().Before(f.after)
+}
+
+// tail waits with the events that are there until all have been read, and returns the last.
+type tail struct {
+	kept []*pb.Event
+	last int
+}
+
+func (t *tail) add(e *pb.Event) {
+	if t.kept = append(t.kept, e); len(t.kept) > t.last {
+		t.kept = t.kept[1:]
+	}
+}
+
+func printEvents(ctx context.Context, c *cli, t table[*pb.Event], q *pb.StreamEventsRequest, f eventsFrom) error {
 	client, err := c.client()
 	if err != nil {
 		return err
@@ -142,24 +184,43 @@ func printEvents(ctx context.Context, c *cli, t table[*pb.Event], q *pb.StreamEv
 	end := l.Listing.Position
 	if since, err := event.ParsePosition(q.Since); err == nil {
 		if newest, err := event.ParsePosition(end); err == nil && since.Revision > newest.Revision {
-			return failf(api.ExitFailed, "--since %s is later than the newest event %s: another cluster, or the store was restored; list "+
-				"again and continue from there", since, newest)
+			return failf(api.ExitFailed,
+				"--since %s is later than the newest event %s: another cluster, or the store was restored; list "+
+					"again and continue from there", since, newest)
 		}
 	}
-	first := true
+	first, held := true, &tail{last: f.last}
+	show := func(events ...*pb.Event) error {
+		if len(events) == 0 {
+			return nil
+		}
+		err := list(c, t, events)
+		if first {
+			first, c.noHeader = false, true
+		}
+		return err
+	}
 	return client.Events(ctx, q, func(m *pb.StreamEventsResponse) error {
-		if m.Gap != nil {
+		if m.Gap != nil && (f.after.IsZero() && f.last == 0 || !first) {
 			c.sayf("[%s]\n", missing("events", m.Gap))
 		}
-		if m.Event != nil {
-			if err := list(c, t, []*pb.Event{m.Event}); err != nil {
+		there := reached(m, end)
+		switch {
+		case m.Event == nil || f.old(m.Event):
+		case held.last > 0:
+			held.add(m.Event)
+		default:
+			if err := show(m.Event); err != nil {
 				return err
 			}
-			if first {
-				first, c.noHeader = false, true
+		}
+		if there && held.last > 0 {
+			held.last = 0
+			if err := show(held.kept...); err != nil {
+				return err
 			}
 		}
-		if !follow && reached(m, end) {
+		if !f.follow && there {
 			return api.Stop()
 		}
 		return nil
