@@ -274,6 +274,10 @@ func ends(ct executor.Container) bool {
 	return ct.State != executor.Completed && (ct.Ending || ct.Decided)
 }
 
+// LateAnswer takes the answer to a heartbeat whose call has failed for lack of time: the leader has
+// had the heartbeat, and the credit counts from the time it was sent.
+func (c *Cell) LateAnswer(a worker.HeartbeatAnswer) { c.session.step(worker.BeatAnswered{Answer: a}) }
+
 // LinkBroken reports that a connection to the leader broke: the cell sends a heartbeat at once. It
 // may be called from anywhere and does not wait.
 func (c *Cell) LinkBroken() {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"cantina/cell"
 	"cantina/fence"
@@ -28,6 +29,10 @@ type LeaderClient struct {
 	servers []string
 	sec     Security
 	lost    func()
+	late    func(worker.HeartbeatAnswer) // nil = late answers are dropped
+	beats   sync.WaitGroup               // heartbeats that are waited for
+	ctx     context.Context              // of these
+	end     context.CancelFunc
 	handler http.Handler // of the leader's calls, over the same connection
 	address string       // where the cell can be called without a connection
 
@@ -46,24 +51,32 @@ type leaderConn struct {
 // NewLeaderClient returns a client of the servers; lost is called when a connection ends,
 // and must not wait.
 func NewLeaderClient(servers []string, sec Security, lost func()) *LeaderClient {
-	return &LeaderClient{servers: servers, sec: sec, lost: lost, current: servers[rand.IntN(len(servers))], clients: map[string]*leaderConn{}}
+	ctx, end := context.WithCancel(context.Background())
+	return &LeaderClient{servers: servers, sec: sec, lost: lost, ctx: ctx, end: end, current: servers[rand.IntN(len(servers))],
+		clients: map[string]*leaderConn{}}
 }
 
 // Serve has the leader's calls answered that come over the connections: address is where
 // the leader can call the cell without one. It is called before the first call.
 func (c *LeaderClient) Serve(address string, h http.Handler) { c.address, c.handler = address, h }
 
+// Late has f called with answers to heartbeats that come after the time of the call. It is called
+// before the first call; f must not wait.
+func (c *LeaderClient) Late(f func(worker.HeartbeatAnswer)) { c.late = f }
+
 // Close ends the connections and waits for the requests that they serve.
 func (c *LeaderClient) Close() {
+	c.end()
 	c.mu.Lock()
 	clients := slices.Collect(maps.Values(c.clients))
 	c.mu.Unlock()
 	for _, conn := range clients {
 		conn.conn.Close()
 	}
+	c.beats.Wait()
 }
 
-func (c *LeaderClient) conn() (string, cantinav1connect.LeaderServiceClient) {
+func (c *LeaderClient) conn() (string, *leaderConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	conn := c.clients[c.current]
@@ -81,7 +94,7 @@ func (c *LeaderClient) conn() (string, cantinav1connect.LeaderServiceClient) {
 			}
 		}
 	}
-	return c.current, conn.rpc
+	return c.current, conn
 }
 
 // failed chooses another server after a call at address failed.
@@ -101,13 +114,11 @@ func (c *LeaderClient) failed(address string, err error) {
 
 // call makes one call and records its result.
 func call[Q, A any](ctx context.Context, c *LeaderClient, do func(cantinav1connect.LeaderServiceClient) func(context.Context, *connect.Request[Q]) (*connect.Response[A], error), q *Q) (*A, error) {
-	address, rpc := c.conn()
-	answer, err := do(rpc)(ctx, connect.NewRequest(q))
+	address, conn := c.conn()
+	answer, err := do(conn.rpc)(ctx, connect.NewRequest(q))
 	if err != nil {
 		err = fromConnect(err)
-		if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			c.failed(address, err)
-		}
+		c.judge(ctx, address, err)
 		return nil, err
 	}
 	return answer.Msg, nil
@@ -115,30 +126,77 @@ func call[Q, A any](ctx context.Context, c *LeaderClient, do func(cantinav1conne
 
 type leaderRPC = cantinav1connect.LeaderServiceClient
 
-// Heartbeat implements cell.Leader.
+// patience is how many times as long as its call a heartbeat is waited for: a leader that is late has
+// it, and the cell counts from the time it was sent.
+const patience = 3
+
+// Heartbeat implements cell.Leader. An answer that comes later is passed to Late; meanwhile the next
+// heartbeats are sent, to another server if there is one.
 func (c *LeaderClient) Heartbeat(ctx context.Context, b worker.Heartbeat, s cell.State) (worker.HeartbeatAnswer, error) {
-	q := wire.FromHeartbeat(b)
 	c.mu.Lock()
 	if c.cluster != b.Cluster {
 		c.cluster, c.heard = b.Cluster, fence.Term{}
 	}
-	asked := c.current
 	c.mu.Unlock()
+	q := wire.FromHeartbeat(b)
 	q.State = fromState(s)
-	m, err := call(ctx, c, func(r leaderRPC) func(context.Context, *connect.Request[pb.HeartbeatRequest]) (*connect.Response[pb.HeartbeatResponse], error) {
-		return r.Heartbeat
-	}, q)
-	if err != nil {
-		return worker.HeartbeatAnswer{}, err
+	address, conn := c.conn()
+	if c.late == nil {
+		a, err := c.beat(ctx, address, conn, q)
+		c.judge(ctx, address, err)
+		return a, err
 	}
-	a, err := wire.ToHeartbeatAnswer(m)
+	type result struct {
+		answer worker.HeartbeatAnswer
+		err    error
+	}
+	got := make(chan result)
+	c.beats.Go(func() {
+		long, cancel := context.WithTimeout(c.ctx, patience*max(b.Period, time.Second))
+		defer cancel()
+		a, err := c.beat(long, address, conn, q)
+		select {
+		case got <- result{a, err}:
+		case <-ctx.Done():
+			if err == nil {
+				c.late(a)
+			}
+		}
+	})
+	select {
+	case r := <-got:
+		c.judge(ctx, address, r.err)
+		return r.answer, r.err
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			conn.conn.EndIfCut()
+		}
+		c.judge(ctx, address, ctx.Err())
+		return worker.HeartbeatAnswer{}, ctx.Err()
+	}
+}
+
+// judge chooses another server after a call failed, unless the caller has ended it.
+func (c *LeaderClient) judge(ctx context.Context, address string, err error) {
+	if err != nil && (ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded)) {
+		c.failed(address, err)
+	}
+}
+
+// beat makes the call.
+func (c *LeaderClient) beat(ctx context.Context, address string, conn *leaderConn, q *pb.HeartbeatRequest) (worker.HeartbeatAnswer, error) {
+	m, err := conn.rpc.Heartbeat(ctx, connect.NewRequest(q))
+	if err != nil {
+		return worker.HeartbeatAnswer{}, fromConnect(err)
+	}
+	a, err := wire.ToHeartbeatAnswer(m.Msg)
 	if err != nil {
 		return a, err
 	}
 	if a.Verdict == worker.Foreign || a.Verdict == worker.Adopt {
-		a.Reason = "server " + asked + ": " + a.Reason
+		a.Reason = "server " + address + ": " + a.Reason
 		if a.Verdict == worker.Foreign {
-			c.failed(asked, cell.ErrForeign)
+			c.failed(address, cell.ErrForeign)
 		}
 		return a, nil
 	}

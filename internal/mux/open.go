@@ -205,6 +205,14 @@ func said(body io.Reader) string {
 	return ": " + problem.Detail
 }
 
+// EndIfCut ends a connection whose other end's machine does not acknowledge what was sent. It is for
+// callers that have no answer, and go on to wait for it.
+func (c *Client) EndIfCut() {
+	if l, _ := c.current(); l != nil && cut(l.conn) {
+		l.fail(errSilent)
+	}
+}
+
 // Idle ends the connection unless a request is in progress, and reports whether it has: the next
 // request opens another.
 func (c *Client) Idle() bool {

@@ -141,6 +141,7 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 	if n.client != nil {
 		h := link.NewCellHandler(n.local)
 		n.client.Serve(n.cfg.Advertise, h)
+		n.client.Late(n.cell.LateAnswer)
 	}
 	return n, nil
 }

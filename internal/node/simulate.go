@@ -134,6 +134,7 @@ func (s *Simulation) openOne(ctx context.Context, i int) (*simulated, error) {
 	}
 	h := link.NewCellHandler(m)
 	m.client.Serve(d.Address(), h)
+	m.client.Late(m.LateAnswer)
 	return m, nil
 }
 
