@@ -1,6 +1,7 @@
 // Command cells measures a server with simulated cells (cantina cell --simulate): how fast
 // services and tasks start, one service at a time compared with a durable write of the same run,
-// how fast the instances of lost cells are RUNNING again, and the cost of heartbeats. Every figure
+// how fast the instances of lost cells are RUNNING again, the cost of heartbeats, and how the cost
+// of each kind of work grows with its amount. Every figure
 // is of a fresh server with an embedded store and fsync. It is no test: it fails only if a figure
 // cannot be measured.
 package main
@@ -35,9 +36,15 @@ func bench(ctx context.Context) error {
 	n := flag.Int("n", 1000, "services, instances and tasks")
 	single := flag.Int("single", 100, "services that are applied one at a time")
 	beats := flag.Int("beats", 0, "simulated cells whose heartbeats are measured for a minute; 0 = not")
+	grown := flag.Int("growth", 0, "amount of work that is compared with four times as much; 0 = not")
+	only := flag.String("only", "", "the only measurement to make: services, one service, one at a time, tasks, lost cells, heartbeats, growth")
 	flag.Parse()
 	rigs := func(do func(ctx context.Context, r *rig) error, sets ...int) error {
-		r, err := newRig(ctx, *program, sets...)
+		var flags []string
+		if len(sets) > 1 {
+			flags = hasty
+		}
+		r, err := newRig(ctx, *program, flags, sets...)
 		if err == nil {
 			err = do(ctx, r)
 		}
@@ -76,7 +83,16 @@ func bench(ctx context.Context) error {
 			}
 			return rigs(func(ctx context.Context, r *rig) error { return heartbeats(ctx, r, *beats) }, *beats)
 		}},
+		{"growth", func() error {
+			if *grown == 0 {
+				return nil
+			}
+			return growth(ctx, *program, *grown)
+		}},
 	} {
+		if *only != "" && *only != m.name {
+			continue
+		}
 		if err := m.run(); err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}

@@ -43,15 +43,12 @@ var hasty = []string{"--heartbeat-grace=2s", "--heartbeat=1s"}
 
 // newRig starts all and waits until every cell is HEALTHY. The rig is to be closed
 // also when there is an error.
-func newRig(ctx context.Context, program string, sets ...int) (*rig, error) {
+// The flags are those of all processes.
+func newRig(ctx context.Context, program string, flags []string, sets ...int) (*rig, error) {
 	r := &rig{sets: sets, news: &news{changed: make(chan struct{}), seen: seen{instances: map[string]string{}, tasks: map[string]bool{}, healthy: map[string]bool{}, silent: map[string]time.Time{}}}}
 	var err error
 	if r.dir, err = os.MkdirTemp("", "cantina-bench-"); err != nil {
 		return r, err
-	}
-	var flags []string
-	if len(sets) > 1 {
-		flags = hasty
 	}
 	token, err := guard.OpenToken(filepath.Join(r.dir, "token"))
 	if err != nil {
@@ -129,7 +126,15 @@ func (r *rig) close(err error) error {
 }
 
 func (r *rig) apply(ctx context.Context, text string) error {
-	_, err := api.Call(ctx, r.client, calls.Apply, &pb.ApplyRequest{Files: []*pb.SpecFile{{Name: "bench", Content: []byte(text)}}})
+	q := &pb.ApplyRequest{Files: []*pb.SpecFile{{Name: "bench", Content: []byte(text)}}}
+	_, err := api.Call(ctx, r.client, calls.Apply, q)
+	return err
+}
+
+// empty removes all that a domain has.
+func (r *rig) empty(ctx context.Context, domain string) error {
+	q := &pb.ApplyRequest{Files: []*pb.SpecFile{{Name: "bench", Content: []byte("domain: " + domain + "\n")}}, Prune: true}
+	_, err := api.Call(ctx, r.client, calls.Apply, q)
 	return err
 }
 
@@ -176,7 +181,7 @@ func (n *news) take(e *pb.Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
-	case e.Instance != nil && !e.Gone && e.Instance.State == "RUNNING":
+	case e.Instance != nil && !e.Gone && e.Instance.State == "RUNNING" && e.Instance.Presence == "ORDINARY":
 		n.seen.instances[e.Domain+"/"+e.Subject] = e.Instance.Cell
 	case e.Task != nil && e.Task.State == "COMPLETED" && !n.seen.tasks[e.Subject]:
 		n.seen.tasks[e.Subject] = true
