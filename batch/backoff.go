@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -58,40 +57,7 @@ func (b Backoff) Check() error {
 	return nil
 }
 
-// ParseBackoff parses the JSON form: strictly increasing positive whole seconds, optionally ended
-// by "repeat" or "fail"; values after the first text are ignored; no text at the end means "fail".
-// It returns ErrBackoff.
-func ParseBackoff(text []byte) (Backoff, error) {
-	var list []json.RawMessage
-	if err := json.Unmarshal(text, &list); err != nil {
-		return Backoff{}, fmt.Errorf("backoff is not a list: %w", ErrBackoff)
-	}
-	if len(list) == 0 {
-		return Backoff{}, fmt.Errorf("backoff is empty: %w", ErrBackoff)
-	}
-	b := Backoff{Fail: true}
-	for i, raw := range list {
-		var s string
-		if json.Unmarshal(raw, &s) == nil {
-			switch s {
-			case "repeat":
-				b.Repeat, b.Fail = true, false
-			case "fail":
-			default:
-				return Backoff{}, fmt.Errorf("backoff element %d: %q is neither repeat nor fail: %w", i, s, ErrBackoff)
-			}
-			return b, b.Check()
-		}
-		var n int
-		if err := json.Unmarshal(raw, &n); err != nil {
-			return Backoff{}, fmt.Errorf("backoff element %d is no whole number: %w", i, ErrBackoff)
-		}
-		b.Seconds = append(b.Seconds, n)
-	}
-	return b, b.Check()
-}
-
-// List is the inverse of ParseBackoff, always with its end spelled out.
+// List is the JSON form: the seconds, and repeat or fail at its end.
 func (b Backoff) List() []any {
 	b = b.effective()
 	out := make([]any, 0, len(b.Seconds)+1)

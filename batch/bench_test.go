@@ -69,13 +69,13 @@ func refill(b *testing.B, board *Board) {
 		}
 	}
 	take(1 << 30)
-	visits, most, last := board.Visits(), int64(0), int64(0)
+	visits, most, last := board.f.visits, int64(0), int64(0)
 	at := 0
 	for b.Loop() {
 		if at == len(running) {
 			b.Fatal("everything has ended")
 		}
-		before := board.Visits()
+		before := board.f.visits
 		k := running[at].Key
 		at++
 		i, _, _ := board.Running(k)
@@ -83,10 +83,10 @@ func refill(b *testing.B, board *Board) {
 			b.Fatal("not applied")
 		}
 		take(1)
-		last = board.Visits() - before
+		last = board.f.visits - before
 		most = max(most, last)
 	}
-	b.ReportMetric(float64(board.Visits()-visits)/float64(b.N), "visits/slot")
+	b.ReportMetric(float64(board.f.visits-visits)/float64(b.N), "visits/slot")
 	b.ReportMetric(float64(most), "max-visits")
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "decisions/s")
 }

@@ -52,9 +52,6 @@ func NewBoard(spec ForestSpec) (*Board, error) {
 // Spec returns the spec of the forest.
 func (b *Board) Spec() ForestSpec { return b.f.spec }
 
-// Visits returns how many places all passes have looked at so far.
-func (b *Board) Visits() int64 { return b.f.visits }
-
 // SetNodes replaces the nodes. Statuses, running tasks and draws stay. On an error (ErrNodes) the
 // old nodes stay.
 func (b *Board) SetNodes(specs []NodeSpec) error {

@@ -257,9 +257,6 @@ func TestABistroTaskThatCannotBe(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if b, err := ParseBackoff([]byte(`[1,"repeat"]`)); err != nil || !b.Repeat || b.Fail {
-		t.Errorf("%+v %v", b, err)
-	}
 	if _, err := ScriptNodes([]string{"host"}, LevelInstance, "instance", []byte("a\n\xff\n")); err == nil || !strings.Contains(err.Error(), "line 2") {
 		t.Error(err)
 	}

@@ -268,17 +268,17 @@ func TestTheWorseOfEndAndStatusCounts(t *testing.T) {
 }
 
 func TestBackoffList(t *testing.T) {
-	for text, want := range map[string]string{
-		`[15,30]`: `[15 30 fail]`, `[15,"repeat"]`: `[15 repeat]`, `["fail"]`: `[fail]`, `[1,"fail",0,"x"]`: `[1 fail]`,
+	for want, b := range map[string]Backoff{
+		`[15 30 fail]`: {Seconds: []int{15, 30}}, `[15 repeat]`: {Seconds: []int{15}, Repeat: true}, `[fail]`: {Fail: true},
+		`[15 30 60 300 900 3600 7200 21600 86400 repeat]`: {},
 	} {
-		b, err := ParseBackoff([]byte(text))
-		if err != nil || fmt.Sprint(b.List()) != want {
-			t.Errorf("%s: %v, %v", text, b.List(), err)
+		if err := b.Check(); err != nil || fmt.Sprint(b.List()) != want {
+			t.Errorf("%s: %v, %v", want, b.List(), err)
 		}
 	}
-	for _, text := range []string{`{}`, `[]`, `[0]`, `[-1]`, `[5,5]`, `[5,4]`, `["x"]`, `["repeat"]`, `[1.5]`, `[[1]]`, `7`} {
-		if b, err := ParseBackoff([]byte(text)); !errors.Is(err, ErrBackoff) {
-			t.Errorf("%s: %v, %v", text, b, err)
+	for _, b := range []Backoff{{Seconds: []int{0}}, {Seconds: []int{-1}}, {Seconds: []int{5, 5}}, {Seconds: []int{5, 4}}, {Repeat: true}} {
+		if err := b.Check(); !errors.Is(err, ErrBackoff) {
+			t.Errorf("%+v: %v", b, err)
 		}
 	}
 	if n := (Backoff{}).Next(86400); n.NoMore || n.Seconds != 86400 {

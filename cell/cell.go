@@ -231,7 +231,7 @@ func New(cfg Config, exec Executor, leader Leader) (*Cell, error) {
 	if err := rt.Identity.Save(id, true); err != nil {
 		return nil, err
 	}
-	c := &Cell{cfg: cfg, log: cfg.Log, exec: exec, leader: leader, queue: run.NewKeyedOn(64, rt.Go), exit: newOnceError(), ended: make(chan struct{}, 1)}
+	c := &Cell{cfg: cfg, log: cfg.Log, exec: exec, leader: leader, queue: run.NewKeyed(64, rt.Go), exit: newOnceError(), ended: make(chan struct{}, 1)}
 	c.containers = &containers{cfg: &c.cfg, log: c.log, exec: exec, plans: newTable[plan](), endReasons: newTable[string](), unknown: newTable[string]()}
 	c.drain = &evacuating{cfg: &c.cfg}
 	c.polls = &polls{clock: cfg.Clock, loop: run.NewLoop("poll", c.nextPoll)}

@@ -532,13 +532,3 @@ func (r *recovery) clearDirs(stays map[string]bool) error {
 	}
 	return err
 }
-
-// reaperIdentity is the reaper that was started last.
-func (r *recovery) reaperIdentity() procid.Identity {
-	var l previous
-	b, err := os.ReadFile(r.e.path(previousFile))
-	if err != nil || json.Unmarshal(b, &l) != nil {
-		return procid.Identity{}
-	}
-	return l.Reaper
-}

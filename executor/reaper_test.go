@@ -1,7 +1,9 @@
 package executor
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
 	"syscall"
@@ -221,4 +223,14 @@ func TestDeadlineOfARunningCell(t *testing.T) {
 	if c, _ := e.Get("free"); c.State != Running {
 		t.Errorf("free container is %v: %+v", c.State, c.Result)
 	}
+}
+
+// reaperIdentity is the reaper that was started last.
+func (r *recovery) reaperIdentity() procid.Identity {
+	var l previous
+	b, err := os.ReadFile(r.e.path(previousFile))
+	if err != nil || json.Unmarshal(b, &l) != nil {
+		return procid.Identity{}
+	}
+	return l.Reaper
 }

@@ -51,7 +51,7 @@ type SignalSender struct {
 
 // NewSignalSender returns the sender of a term.
 func NewSignalSender(b Instances, c SignalCalls) *SignalSender {
-	return &SignalSender{board: b, calls: c, queue: run.NewKeyedOn(maxCalls, func(f func()) { c.Go(func(context.Context) { f() }) })}
+	return &SignalSender{board: b, calls: c, queue: run.NewKeyed(maxCalls, func(f func()) { c.Go(func(context.Context) { f() }) })}
 }
 
 // Signal implements timetable.Signals.

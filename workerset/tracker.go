@@ -65,8 +65,6 @@ func (t *Tracker) Has(proc string) bool {
 	return m != nil && !m.dead
 }
 
-func (t *Tracker) version(i int) uint64 { return t.current.Version - uint64(len(t.history)-1-i) }
-
 // place returns the index of a version in the history; ok is false before it.
 func (t *Tracker) place(v uint64) (int, bool) {
 	i := len(t.history) - 1 - int(int64(t.current.Version-v))

@@ -630,3 +630,6 @@ func benchmarkTick(b *testing.B, n int) {
 
 func BenchmarkTick10k(b *testing.B)  { benchmarkTick(b, 10_000) }
 func BenchmarkTick100k(b *testing.B) { benchmarkTick(b, 100_000) }
+
+// version is that of an entry of the history.
+func (t *Tracker) version(i int) uint64 { return t.current.Version - uint64(len(t.history)-1-i) }

@@ -29,12 +29,9 @@ type operation struct {
 	run func(context.Context)
 }
 
-// NewKeyed returns a queue that runs at most width operations at once.
-func NewKeyed(width int) *Keyed { return NewKeyedOn(width, func(f func()) { go f() }) }
-
-// NewKeyedOn is NewKeyed for operations that do not run in goroutines: spawn runs a function
+// NewKeyed returns a queue that runs at most width operations at once; spawn runs a function
 // concurrently.
-func NewKeyedOn(width int, spawn func(func())) *Keyed {
+func NewKeyed(width int, spawn func(func())) *Keyed {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Keyed{width: width, spawn: spawn, waiting: map[string]func(context.Context){}, busy: map[string]bool{}, ctx: ctx, cancel: cancel}
 }

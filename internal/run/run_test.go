@@ -71,7 +71,7 @@ func TestGroupEndsWithItsContext(t *testing.T) {
 
 func TestKeyedRunsOnePerKeyAndKeepsTheNewest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := NewKeyed(4)
+		q := NewKeyed(4, func(f func()) { go f() })
 		var got []int
 		var mu sync.Mutex
 		note := func(n int) func(context.Context) {
@@ -103,7 +103,7 @@ func TestKeyedRunsOnePerKeyAndKeepsTheNewest(t *testing.T) {
 
 func TestKeyedCloseCancelsAndWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := NewKeyed(1)
+		q := NewKeyed(1, func(f func()) { go f() })
 		var ended bool
 		q.Push("a", func(ctx context.Context) { <-ctx.Done(); ended = true })
 		synctest.Wait()
