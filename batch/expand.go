@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -185,7 +186,7 @@ func (e *Expanded) bistro(j *Job, s *Start, at Where, prev Status, prevData []by
 		Worker    string                      `json:"worker_node"`
 		Host      string                      `json:"worker_host"`
 	}{
-		ID: j.Name, Path: s.Path, Config: json.RawMessage(cmpOr(j.Config, "{}")), Worker: at.Cell, Host: at.Host,
+		ID: j.Name, Path: s.Path, Config: json.RawMessage(cmp.Or(j.Config, "{}")), Worker: at.Cell, Host: at.Host,
 		Resources: map[string]resource.Amounts{at.Cell: s.Cell},
 	}
 	for _, d := range s.Draws {

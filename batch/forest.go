@@ -102,7 +102,7 @@ func (f *forest) node(level int, name string) int32 {
 // and draws stay. Unchanged on error.
 func (f *forest) plant(specs []NodeSpec) error {
 	g := grower{f: f, byLevel: make([][]sprout, len(f.levels)), byName: make([]map[string]int32, len(f.levels))}
-	root := cmpOr(f.spec.Instance, "instance")
+	root := cmp.Or(f.spec.Instance, "instance")
 	g.add(0, sprout{name: root, parent: -1, own: true})
 	for i := range specs {
 		if err := g.sow(&specs[i]); err != nil {

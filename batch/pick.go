@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -157,7 +158,7 @@ func (b *Board) Refuse(k Key, scope Scope, reason string) error {
 		return nil
 	}
 	if scope == ScopeJob || scope == ScopeHost && j.hostAt < 0 {
-		j.blocked = cmpOr(reason, "refused")
+		j.blocked = cmp.Or(reason, "refused")
 		return nil
 	}
 	if scope == ScopeHost {
@@ -168,7 +169,7 @@ func (b *Board) Refuse(k Key, scope Scope, reason string) error {
 	if j.shut == nil {
 		j.shut = make(map[int32]string)
 	}
-	j.shut[p] = cmpOr(reason, "refused")
+	j.shut[p] = cmp.Or(reason, "refused")
 	j.t.update(p)
 	return nil
 }

@@ -61,27 +61,9 @@ const (
 
 // String returns the lower case word.
 func (c Class) String() string {
-	switch c {
-	case ClassAbsent:
-		return "absent"
-	case ClassRunning:
-		return "running"
-	case ClassAvoided:
-		return "avoided"
-	case ClassDisabled:
-		return "disabled"
-	case ClassDone:
-		return "done"
-	case ClassFailed:
-		return "failed"
-	case ClassBackoff:
-		return "backoff"
-	case ClassBlocked:
-		return "blocked"
-	case ClassStranded:
-		return "stranded"
-	case ClassReady:
-		return "ready"
+	words := [...]string{"absent", "running", "avoided", "disabled", "done", "failed", "backoff", "blocked", "stranded", "ready"}
+	if int(c) < len(words) {
+		return words[c]
 	}
 	return "unknown class"
 }

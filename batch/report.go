@@ -2,6 +2,7 @@ package batch
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -168,9 +169,9 @@ func (e Ended) report(ignoreExit bool) Report {
 	case e.Again == AgainLater:
 		return Report{Bits: Incomplete | UsesBackoff | KeepBackoff, Reason: e.Reason}
 	case e.TimedOut:
-		return Report{Bits: Error | UsesBackoff, Reason: cmpOr(e.Reason, "time-out")}
+		return Report{Bits: Error | UsesBackoff, Reason: cmp.Or(e.Reason, "time-out")}
 	case e.Killed:
-		return Report{Bits: Incomplete | UsesBackoff | KeepBackoff, Reason: cmpOr(e.Reason, "Task killed, no status returned")}
+		return Report{Bits: Incomplete | UsesBackoff | KeepBackoff, Reason: cmp.Or(e.Reason, "Task killed, no status returned")}
 	case ignoreExit:
 		return Report{Bits: Error | UsesBackoff, Reason: "Failed to read a status"}
 	case e.Reason != "":
@@ -213,13 +214,6 @@ func NeverStarted(reason string) Report {
 // LostReport is the report of an invocation whose cell process is certainly dead.
 func LostReport(reason string) Report {
 	return Report{Bits: Error | UsesBackoff | Overwriteable | HasSavedBackoff, Reason: reason}
-}
-
-func cmpOr(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // clip shortens a text for a message.

@@ -288,3 +288,12 @@ func TestBackoffList(t *testing.T) {
 		t.Errorf("only fail: %+v", n)
 	}
 }
+
+func TestWordsOfClassesAndStates(t *testing.T) {
+	if got := fmt.Sprint(ClassAbsent, ClassReady, classes); got != "absent ready unknown class" {
+		t.Error(got)
+	}
+	if got := fmt.Sprint(JobWaiting, JobEmpty, JobEmpty+1); got != "waiting empty unknown state" {
+		t.Error(got)
+	}
+}

@@ -26,23 +26,9 @@ const (
 
 // String returns the lower case word.
 func (s State) String() string {
-	switch s {
-	case JobWaiting:
-		return "waiting"
-	case JobInvalid:
-		return "invalid"
-	case JobRunning:
-		return "running"
-	case JobDisabled:
-		return "disabled"
-	case JobPaused:
-		return "paused"
-	case JobFailed:
-		return "failed"
-	case JobDone:
-		return "done"
-	case JobEmpty:
-		return "empty"
+	words := [...]string{"waiting", "invalid", "running", "disabled", "paused", "failed", "done", "empty"}
+	if int(s) < len(words) {
+		return words[s]
 	}
 	return "unknown state"
 }
