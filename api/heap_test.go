@@ -107,7 +107,7 @@ func TestMemoryIsFreed(t *testing.T) {
 				return nil
 			})
 		},
-		"of what is not there": func(f *front, i int, c *api.Client) {
+		"of missing subjects": func(f *front, i int, c *api.Client) {
 			_ = c.FollowOutput(context.Background(), &pb.FollowOutputRequest{Query: &pb.OutputQuery{Task: fmt.Sprint("none", newID())}}, func(*pb.FollowOutputResponse) error { return nil })
 			_ = c.Events(context.Background(), &pb.StreamEventsRequest{Since: "no position"}, func(*pb.StreamEventsResponse) error { return nil })
 		},

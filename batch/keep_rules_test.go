@@ -235,12 +235,12 @@ func TestRoomIsReservedWhereLeastIsLacking(t *testing.T) {
 		need   map[string]resource.Amounts
 		want   string
 	}{
-		"the first of equal ones":           {io(1, 0), io(1, 0), io(2, 0), "wide:b"},
-		"less on the second":                {io(2, 0), io(1, 0), io(2, 0), "wide:e"},
-		"what is not needed does not count": {io(1, 2), io(1, 0), io(2, 0), "wide:b"},
-		"one of each is short":              {io(2, 2), io(2, 0), io(1, 1), "wide:e"},
-		"all of one, or half of each":       {io(2, 0), io(1, 1), io(2, 2), "wide:b"},
-		"one unit counts":                   {io(2, 2), io(2, 1), io(1, 2), "wide:e"},
+		"the first of equal ones":       {io(1, 0), io(1, 0), io(2, 0), "wide:b"},
+		"less on the second":            {io(2, 0), io(1, 0), io(2, 0), "wide:e"},
+		"unneeded amounts do not count": {io(1, 2), io(1, 0), io(2, 0), "wide:b"},
+		"one of each is short":          {io(2, 2), io(2, 0), io(1, 1), "wide:e"},
+		"all of one, or half of each":   {io(2, 0), io(1, 1), io(2, 2), "wide:b"},
+		"one unit counts":               {io(2, 2), io(2, 1), io(1, 2), "wide:e"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := playing(t).job("x", c.h1, "a").job("y", c.h2, "d").at(1000).starts("x:a y:d")

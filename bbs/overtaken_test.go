@@ -33,7 +33,7 @@ func TestARowThatIsBackGoesToTheSuccessor(t *testing.T) {
 		"dead, not kept":          {action.RestartStop, func(r *rig) { r.later["a2"] = true; dies(r) }, "b b1", "lost", ""},
 		"dead, no successor":      {action.RestartKeep, func(r *rig) { dies(r) }, "b b1", "lost", ""},
 		"more than one successor": {action.RestartKeep, func(r *rig) { r.later["a2"], r.later["a3"] = true, true; dies(r) }, "", "", "any of [a2 a3] may have its work"},
-		"nobody knows the list":   {action.RestartKeep, func(r *rig) { dies(r); r.stale = true }, "", "", "initial wait"},
+		"the list is unknown":     {action.RestartKeep, func(r *rig) { dies(r); r.stale = true }, "", "", "initial wait"},
 	} {
 		for _, kind := range []string{kindService, kindIndex, kindTask} {
 			t.Run(name+"/"+kind, func(t *testing.T) {

@@ -64,7 +64,7 @@ func TestADeadCellLosesItsTasks(t *testing.T) {
 // A refused delete changes nothing.
 func TestACancelledTaskIsDeletedWhenItsContainerIsGone(t *testing.T) {
 	for name, over := range map[string]func(r *rig, uid string) error{
-		"gone, as its cell says": func(r *rig, uid string) error {
+		"gone, reported by its cell": func(r *rig, uid string) error {
 			return r.taskEvent("t", task.Missing{UID: uid, By: task.Holder{Cell: "a", Proc: "a1"}})
 		},
 		"its cell is certainly dead": func(r *rig, _ string) error { r.b.ProcDead("a", "a1", ""); return nil },

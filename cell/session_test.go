@@ -57,7 +57,7 @@ func TestAnElectionAtTheStartIsNoSilence(t *testing.T) {
 	}{
 		"an election":        {[]error{ErrNotLeader, ErrNotLeader, nil}, found},
 		"no leader is found": {append(slices.Repeat([]error{ErrNotLeader}, 6), nil), lost + "|" + found},
-		"nobody there":       {[]error{errors.New("refused"), nil}, lost + "|" + found},
+		"no server":          {[]error{errors.New("refused"), nil}, lost + "|" + found},
 		"a later one":        {[]error{nil, ErrNotLeader, nil}, found + "|" + lost + "|" + found},
 	} {
 		var out strings.Builder

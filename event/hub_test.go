@@ -98,7 +98,7 @@ func TestMissedEventsAreReported(t *testing.T) {
 	}{
 		"before the ring":               {h.Since(After(10)), 1, "[c d]"},
 		"before the hub":                {h.Since(After(3)), 1, "[c d]"},
-		"exactly what was lost":         {h.Since(Position{11, 2}), 0, "[c d]"},
+		"exactly the lost events":       {h.Since(Position{11, 2}), 0, "[c d]"},
 		"inside":                        {h.Since(Position{12, 1}), 0, "[d]"},
 		"another time line":             {h.Since(After(99)), 1, "[c d]"},
 		"a reader that was overtaken":   {slow, 1, "[c d]"},

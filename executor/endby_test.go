@@ -26,7 +26,7 @@ func TestTheTimeOfTheKillIsKnown(t *testing.T) {
 			return action.Workload{Action: action.Action{Serial: []action.Action{do(ignoresTerm)}}, TimeLimit: 100 * time.Millisecond}
 		}, own},
 		"leftovers": {func(string) action.Workload { return action.Workload{Action: do("(" + ignoresTerm + ") & sleep 0.2")} }, leftovers},
-		"leftovers of what was told to stop": {func(string) action.Workload {
+		"leftovers after a stop": {func(string) action.Workload {
 			return action.Workload{TimeLimit: 300 * time.Millisecond, Action: action.Action{Serial: []action.Action{do("(" + ignoresTerm + `) & trap 'exit 3' TERM; while :; do sleep 0.05; done`)}}}
 		}, leftovers},
 	} {

@@ -24,7 +24,7 @@ func TestForget(t *testing.T) {
 		"as many as are kept":      {place(3), []string{"c0"}, "[c0 c1 c2]"},
 		"the newest are kept":      {place(6), []string{"c0"}, "[c0 c4 c5]"},
 		"none holds output":        {place(6), nil, "[c4 c5]"},
-		"what is no cursor is old": {Place{"a": "?", "b": formatCursor(1), "c": formatCursor(2)}, nil, "[b c]"},
+		"an invalid cursor is old": {Place{"a": "?", "b": formatCursor(1), "c": formatCursor(2)}, nil, "[b c]"},
 		"nothing is named":         {Place{}, nil, "[]"},
 	} {
 		c.p.Forget(c.holders, 2)

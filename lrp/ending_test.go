@@ -41,7 +41,7 @@ func TestHarmoniseCorners(t *testing.T) {
 		"exclusive, starting":                {in(Starting, with(nil, "CLAIMED self", exclusive)), "- leave leave", "- delete leave"},
 		"exclusive, reserved":                {in(Reserved, with(nil, "CLAIMED self", exclusive)), "- run leave", "- delete leave"},
 		"crashed while it was being ended":   {in(CompletedCrashed, with(&end, "RUNNING self", known)), "Crash delete delete", "EvacuateCrashed delete delete"},
-		"ended as it was told":               {in(CompletedShutdown, with(&end, "RUNNING self", known)), "Remove delete delete", "EvacuateStopped delete delete"},
+		"ended by order":                     {in(CompletedShutdown, with(&end, "RUNNING self", known)), "Remove delete delete", "EvacuateStopped delete delete"},
 		"a copy that crashed":                {in(CompletedCrashed, beside(with(nil, "UNCLAIMED", func(*Actual) {}), copyOf("self"), nil)), "Remove delete delete", "EvacuateCrashed delete delete"},
 		"a copy that ended":                  {in(CompletedShutdown, beside(with(nil, "UNCLAIMED", func(*Actual) {}), copyOf("self"), nil)), "Remove delete delete", "EvacuateStopped delete delete"},
 		"a copy beside one that serves":      {beside(with(&slow, "RUNNING other", func(*Actual) {}), copyOf("self"), nil), "- delete leave", "RemoveEvacuating delete delete"},
@@ -110,7 +110,7 @@ func TestChangesOfSeveralSteps(t *testing.T) {
 		"all of it goes":        {beside("UNCLAIMED", copyOf("self")), Index{Key: key0}, "removed UNCLAIMED, removed RUNNING EVACUATING", "nothing at 1"},
 		"the last one goes":     {row("UNCLAIMED"), Index{Key: key0}, "removed UNCLAIMED", "nothing at 0"},
 		"nothing, before also":  {Index{Key: key0}, Index{Key: key0}, "", "-"},
-		"beside what is shown":  {beside("UNCLAIMED", claimed), beside("UNCLAIMED+error", claimed), "changed UNCLAIMED", "-"},
+		"beside the shown row":  {beside("UNCLAIMED", claimed), beside("UNCLAIMED+error", claimed), "changed UNCLAIMED", "-"},
 		"claimed beside a copy": {beside("UNCLAIMED", claimed), beside("CLAIMED other", claimed), "changed CLAIMED", "-"},
 	} {
 		all := Changes(c.before, c.after)

@@ -16,8 +16,8 @@ func TestSettleByDefault(t *testing.T) {
 		"monitor":           {Desired{Workload: checked()}, 0},
 		"check":             {Desired{Workload: action.Workload{Checks: make([]action.Check, 1)}}, 0},
 		"readiness":         {Desired{Workload: action.Workload{ReadinessChecks: make([]action.Check, 1)}}, 0},
-		"said":              {Desired{Rollout: RolloutPolicy{Settle: time.Minute}}, time.Minute},
-		"said, checked":     {Desired{Workload: checked(), Rollout: RolloutPolicy{Settle: time.Minute}}, time.Minute},
+		"set":               {Desired{Rollout: RolloutPolicy{Settle: time.Minute}}, time.Minute},
+		"set, checked":      {Desired{Workload: checked(), Rollout: RolloutPolicy{Settle: time.Minute}}, time.Minute},
 	} {
 		if got := c.d.settle(); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)

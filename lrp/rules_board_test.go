@@ -67,7 +67,7 @@ func TestRequiredEventOfARow(t *testing.T) {
 		"crashed, for good":                  {x: Index{Ordinary: rowWith(t, "CRASHED", func(a *Actual) { a.Finished = true })}, at: time.Hour},
 		"crashed, unwanted":                  {x: Index{Ordinary: rowOf(t, "CRASHED")}, unwanted: true, stale: true, at: time.Hour},
 		"waits":                              {x: Index{Ordinary: rowOf(t, "UNCLAIMED")}, due: 30 * time.Second},
-		"waits, nobody knows":                {x: Index{Ordinary: rowOf(t, "UNCLAIMED")}, loaded: true, want: "0:lrp.Resend ", due: 30 * time.Second},
+		"waits, loaded":                      {x: Index{Ordinary: rowOf(t, "UNCLAIMED")}, loaded: true, want: "0:lrp.Resend ", due: 30 * time.Second},
 		"waits for its copy":                 {x: Index{Ordinary: rowWith(t, "UNCLAIMED", func(a *Actual) { a.NotBefore = t0.Add(time.Minute) }), Suspect: suspectOf("self")}, loaded: true, due: time.Minute},
 		"has waited for its copy":            {x: Index{Ordinary: rowWith(t, "UNCLAIMED", func(a *Actual) { a.NotBefore = t0.Add(time.Minute) }), Suspect: suspectOf("self")}, at: time.Minute, want: "0:lrp.Resend ", due: 90 * time.Second},
 		"waits for its copy, unwanted":       {x: Index{Ordinary: rowWith(t, "UNCLAIMED", func(a *Actual) { a.NotBefore = t0.Add(time.Minute) }), Suspect: suspectOf("self")}, unwanted: true, stale: true},

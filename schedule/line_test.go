@@ -58,7 +58,7 @@ func TestMisfireAllRunsAllInOrder(t *testing.T) {
 		x.at("03:30").does(Tick{}, "end "+x.run("01:00")).pending("02T02:00", "02T03:00")
 		x.is("01:00", Ended).does(Tick{}, "start 02T02:00").runsInTurn("02:00", "03:00").pending()
 	})
-	t.Run("misfire skip: what is not too old", func(t *testing.T) {
+	t.Run("misfire skip: times that are not too old", func(t *testing.T) {
 		x := begin(t, "*/10 * * * * *", Policy{Misfire: MisfireSkip}).at("00:30:35").does(Tick{}, "start 02T00:30").pending("02T00:30", "02T00:30")
 		x.is("00:30:10", Ended).does(Tick{}, "start 02T00:30").is("00:30:20", Ended).does(Tick{}, "start 02T00:30").pending()
 		if x.s.Fired != 3 || x.s.Skipped != 0 {

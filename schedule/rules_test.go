@@ -47,10 +47,10 @@ func TestPhases(t *testing.T) {
 	}{
 		"paused":                       {State{Paused: true, Pending: []Firing{late}}, Paused},
 		"nothing is due":               {State{Live: []Run{{Late: true}}}, Waiting},
-		"what was missed runs":         {State{Pending: []Firing{late}, Live: []Run{{Late: true}}}, CatchingUp},
-		"what was missed waits":        {State{Pending: []Firing{late}}, Undecided},
+		"a missed time runs":           {State{Pending: []Firing{late}, Live: []Run{{Late: true}}}, CatchingUp},
+		"a missed time waits":          {State{Pending: []Firing{late}}, Undecided},
 		"one of the runs was on time":  {State{Pending: []Firing{late}, Live: []Run{{Late: true}, {}}}, Undecided},
-		"what is due was not missed":   {State{Pending: []Firing{onTime}, Live: []Run{{Late: true}}}, Undecided},
+		"a due time was not missed":    {State{Pending: []Firing{onTime}, Live: []Run{{Late: true}}}, Undecided},
 		"the run before it is in time": {State{Pending: []Firing{late}, Live: []Run{{}}}, Undecided},
 	} {
 		if got := c.s.Phase(); got != c.want {
@@ -126,7 +126,7 @@ func TestDefinitionsAtTheirBounds(t *testing.T) {
 		"signal 64":                {func(d *Definition) { signal(d); d.Signal.Number = 64 }, ""},
 		"signal 65":                {func(d *Definition) { signal(d); d.Signal.Number = 65 }, "from 1 to 64"},
 		"signal 0":                 {func(d *Definition) { signal(d); d.Signal.Number = 0 }, "from 1 to 64"},
-		"signal to nobody":         {func(d *Definition) { signal(d); d.Signal.Service = "" }, "name of a service"},
+		"signal without a service": {func(d *Definition) { signal(d); d.Signal.Service = "" }, "name of a service"},
 		"signal, several times":    {func(d *Definition) { signal(d); d.Misfire = MisfireAll }, "missed signals are sent at most once"},
 		"signal, overlap":          {func(d *Definition) { signal(d); d.Overlap = OverlapReplace }, "overlap belongs to"},
 		"a task that is refused":   {func(d *Definition) { d.Task.PendingTimeout = -1 }, "pending_timeout"},

@@ -195,7 +195,7 @@ f:4:14: services.web.command: must be a list of program and arguments, or a stri
 f:5:16: services.web.instances: must be from 0 to 1000000
 f:6:13: services.web.memory: a size needs a unit, not a bare number; did you mean 64Mi?
 f:7:13: services.web.checks: must be a list, not a mapping`},
-	"keep what no shim holds": {`services:
+	"keep without a shim": {`services:
   a: {command: [a], on_cell_restart: keep, sidecars: [{run: {command: [b]}}]}
   b: {action: {serial: [{run: {command: [a]}}]}, on_cell_restart: keep}
 tasks:
@@ -256,7 +256,7 @@ f:2:50: services.tag.rootfs: "golang:1.22": an image of a registry is pinned by 
 f:3:52: services.plain.rootfs: "root": an image of a registry is pinned by its digest, like root@sha256:DIGEST (a directory or a tarball needs its absolute path); use ./root for a path relative to the directory of this file
 f:4:53: services.beside.rootfs: "./root" is relative, but the file has no directory; use an absolute path
 f:5:50: services.odd.rootfs: "docker://x": neither the absolute path of a directory or a tarball nor an image of a registry like NAME@sha256:DIGEST`},
-	"ports that nobody reaches": {"services: {s: {command: [a], isolation: namespaces, own_net: true, ports: [{name: http}]}}", `
+	"unreachable ports": {"services: {s: {command: [a], isolation: namespaces, own_net: true, ports: [{name: http}]}}", `
 f:1:75: services.s.ports: with own_net there is no way in: the network of its own has nothing but loopback, so no other process could reach the ports; remove own_net or the ports`},
 	"no command": {"tasks: {t: {}}", `
 f:1:12: tasks.t: field command is missing; or use action`},

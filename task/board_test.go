@@ -230,7 +230,7 @@ func TestDomainKeepsTheNewest(t *testing.T) {
 // reported that end, or is certainly dead.
 func TestACancelledTaskGoesOnlyWhenItsContainerHas(t *testing.T) {
 	for name, ends := range map[string]func(w *world){
-		"the cell says so":           func(w *world) { _ = w.step("g", Missing{UID: "ug", By: alpha}) },
+		"the cell reports it":        func(w *world) { _ = w.step("g", Missing{UID: "ug", By: alpha}) },
 		"the cell is certainly dead": func(w *world) { w.b.ProcDied(alpha.Proc) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -113,13 +113,13 @@ func TestEventsThatDoNotEndTheWait(t *testing.T) {
 		start func(c *Config)
 		do    func(r *rig)
 	}{
-		"one of the set has not said what it runs": {alone, func(r *rig) {
+		"one of the set has not reported": {alone, func(r *rig) {
 			r.back("w1", "p1", set)
 			r.sets["p2"] = set
 			r.beat("w2", "p2", 1)
 			r.beat("w2", "p2", 1)
 		}},
-		"one of the set was lost before it said what it runs": {alone, func(r *rig) {
+		"one of the set was lost before its report": {alone, func(r *rig) {
 			r.sets["p2"] = set
 			r.beat("w2", "p2", 1, func(h *Heartbeat) { h.HasWork = true })
 			for r.state("p2") != MustDie {
@@ -128,7 +128,7 @@ func TestEventsThatDoNotEndTheWait(t *testing.T) {
 			}
 			r.back("w1", "p1", set)
 		}},
-		"a newcomer has not said what it runs": {alone, func(r *rig) {
+		"a newcomer has not reported": {alone, func(r *rig) {
 			r.beat("w3", "p3", 1)
 			r.back("w1", "p1", set)
 			r.back("w2", "p2", set)

@@ -106,7 +106,7 @@ func TestReportedRemainsAreNotDeadByTime(t *testing.T) {
 		"it remains":              {func(*rig) {}, false},
 		"it is gone":              {func(r *rig) { r.beat("w1", "p2", 2, func(h *Heartbeat) { h.Predecessor = "p1" }) }, true},
 		"the machine has started": {func(r *rig) { r.beat("w1", "p3", 3, func(h *Heartbeat) { h.Boot = "next" }); r.report("p3") }, true},
-		"nobody says so any more": {func(r *rig) { r.tick(4 * r.l.ownPromise()) }, true},
+		"no report any more":      {func(r *rig) { r.tick(4 * r.l.ownPromise()) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, withMembers())

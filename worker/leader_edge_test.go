@@ -326,7 +326,7 @@ func TestLengthOfTheWait(t *testing.T) {
 			withMembers(unbounded)(c)
 			c.Restored = true
 		}, 0, 0},
-		"nobody, in a restored store": {func(c *Config) { c.NewStore, c.Restored = false, true }, 0, 106 * sec},
+		"none, in a restored store": {func(c *Config) { c.NewStore, c.Restored = false, true }, 0, 106 * sec},
 		"the flag is shorter": {func(c *Config) {
 			withMembers(member("p1", "w1", 1))(c)
 			c.InitialWait = 1

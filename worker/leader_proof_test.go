@@ -16,7 +16,7 @@ func TestEndsReportedBeforeTheDeadline(t *testing.T) {
 		then  func(*rig)
 		dead  bool
 	}{
-		"nobody comes":                     {false, func(*rig) {}, true},
+		"none comes":                       {false, func(*rig) {}, true},
 		"it is about to report":            {true, func(*rig) {}, false},
 		"it has reported that all is gone": {true, func(r *rig) { r.report("p2") }, true},
 		"it has reported and is silent":    {true, func(r *rig) { r.step(ReportReceived{Report{Term: term5, Proc: "p2"}}) }, true},

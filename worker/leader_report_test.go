@@ -104,21 +104,21 @@ func TestWorkOfAnotherProcessIsNotTaken(t *testing.T) {
 			t.Errorf("%v", r.out)
 		}
 	})
-	t.Run("ended by a process of which nobody knows", func(t *testing.T) {
+	t.Run("ended by an unknown process", func(t *testing.T) {
 		r, x := held2(t)
 		r.status("w9", "p9", StatusItem{Kind: StatusEnded, Run: x})
 		if a := peek[AnswerStatus](r); len(a) != 1 || a[0].Answer.OK || len(peek[Ended](r)) != 0 || r.holder(x) != "p1" {
 			t.Errorf("%v", r.out)
 		}
 	})
-	t.Run("ended, as its cell says under another cell's name", func(t *testing.T) {
+	t.Run("ended, reported under another cell's name", func(t *testing.T) {
 		r, x := held2(t)
 		r.status("w2", "p1", StatusItem{Kind: StatusEnded, Run: x})
 		if a := peek[AnswerStatus](r); len(a) != 1 || a[0].Answer.OK || len(peek[Ended](r)) != 0 {
 			t.Errorf("%v", r.out)
 		}
 	})
-	t.Run("not running, as another process says", func(t *testing.T) {
+	t.Run("not running, reported by another process", func(t *testing.T) {
 		r, x := held2(t)
 		r.report("p2")
 		r.out = nil
