@@ -35,6 +35,10 @@ func TestAnItemThatIsOver(t *testing.T) {
 		if err != nil || !ok || !newest.Equal(at(t, want)) || passed != 364 || !next.IsZero() {
 			t.Errorf("%s: %v after %d others, then %v; %v, %v", name, newest, passed, next, ok, err)
 		}
+		due, err := s.Due(at(t, want).Add(-time.Second), now, 5)
+		if err != nil || len(due.Fire) != 1 || due.Rest != 0 || !due.Next.IsZero() {
+			t.Errorf("%s: %+v, %v", name, due, err)
+		}
 	}
 }
 
@@ -406,5 +410,15 @@ func TestPercentInACommand(t *testing.T) {
 		if len(problems) != 0 || len(entries) != 1 || entries[0].Command != want[0] || entries[0].Input != want[1] {
 			t.Errorf("%s: %+v, %v, want %q", text, entries, problems, want)
 		}
+	}
+}
+
+// TestAMatchBeforeTheBorderIsRepeated behind it, though the next one in this pass is a week away.
+func TestAMatchBeforeTheBorderIsRepeated(t *testing.T) {
+	it, err := cron.ParseJSON([]byte(`{"minute":15,"hour":2,"day_of_week":"Sun","dst_fixes":["skip","repeat_use_both"]}`))
+	must(t, err)
+	x, err := it.FirstMatch(at(t, "2026-10-25T00:20:00Z"), load(t, loader(t), "Europe/Berlin"))
+	if err != nil || !x.Equal(at(t, "2026-10-25T01:15:00Z")) {
+		t.Errorf("%v, %v", x, err)
 	}
 }

@@ -106,7 +106,7 @@ func (it *Item) first(t int64, loc *time.Location) (int64, error) {
 		if label == farFuture && s.end-t >= near {
 			return 0, ErrNoMoreMatches
 		}
-		if jump := label - s.off - near; label != farFuture && s.end-t >= near && jump > s.end {
+		if jump := label - s.off - near; s.end-t >= near && jump > s.end {
 			t = jump
 			s = spanAt(loc, t)
 			continue

@@ -214,8 +214,9 @@ func TestWordsOfDays(t *testing.T) {
 		"*/2 * * * *": "every 2 minutes every day", "*/30 * * * *": "every 30 minutes every day",
 		"*/10 */15 * * * *": "every 10 seconds, every 15 minutes every day",
 		"*/10 * * * * *":    "every 10 seconds of every minute every day",
-		"7 */15 * * * *":    "at second 7, every 15 minutes of every hour every day", "7 5 3 * * *": "at 03:05:07 every day",
-		"0 */15 * * * *": "every 15 minutes every day", "* * * * * *": "every second every day",
+		"7 */15 * * * *":    "at second 7, every 15 minutes of every hour every day",
+		"7 5 3 * * *":       "at 03:05:07 every day",
+		"0 */15 * * * *":    "every 15 minutes every day", "* * * * * *": "every second every day",
 		"* * * * *":      "every minute every day",
 		"5 * * * *":      "at minute 5 of every hour every day",
 		"0 */4 * * *":    "at 00:00, 04:00, 08:00, 12:00, 16:00 and 20:00 every day",
@@ -250,7 +251,8 @@ func TestStepsOfOneNumber(t *testing.T) {
 	for line, remarked := range map[string]bool{"5-5/1 2 * * *": false, "5-5/3 2 * * *": false, "5-6/2 2 * * *": true,
 		"5-6/1 2 * * *": false,
 		"*/7 2 * * *":   true, "0-59/7 2 * * *": true, "0-50/7 2 * * *": false, "5-59/7 2 * * *": false,
-		"*/5 2 * * *": false} {
+		"*/5 2 * * *": false,
+		"0 */7 * * *": true, "0 */6 * * *": false, "0 0 */7 * *": false} {
 		_, warnings, err := cron.ParseLine(line, cron.LineOptions{Zone: time.UTC})
 		must(t, err)
 		if found := slices.ContainsFunc(warnings,
@@ -364,7 +366,9 @@ func TestSecondsHaveNoLabel(t *testing.T) {
 func TestAStarInADayFieldMeansBoth(t *testing.T) {
 	for line, want := range map[string]string{ // 1 January 2026 is a Thursday
 		"0 0 15 * 1":     "2026-01-05 2026-01-12 2026-01-15",
-		"0 0 15 * */2":   "2026-01-15 2026-02-15 2026-03-15",
+		"0 0 1 * */2":    "2026-02-01 2026-03-01 2026-08-01",
+		"0 0 * * */2":    "2026-01-03 2026-01-04 2026-01-06",
+		"0 0 */10 * *":   "2026-01-11 2026-01-21 2026-01-31",
 		"0 0 */15 * 1":   "2026-02-16 2026-03-16 2026-06-01",
 		"0 0 */15 * */6": "2026-01-31 2026-02-01 2026-03-01",
 	} {

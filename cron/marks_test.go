@@ -52,8 +52,11 @@ func TestARestartRemembersHowFarTimeWentBack(t *testing.T) {
 		sc.s, err = cron.NewStateful(it, sc.clocks(), cron.StatefulOptions{Resume: &state})
 		must(t, err)
 		sc.pass(20 * time.Minute)
-		_, err = sc.s.Poll()
+		found, err := sc.s.Poll()
 		must(t, err)
+		if found.Elapsed != 20*time.Minute || found.Step != 0 || found.Net != found.Elapsed {
+			t.Errorf("%v back: %+v", back, found)
+		}
 		var got []string
 		for e := range sc.s.Events() {
 			got = append(got, fmt.Sprintf("%s %v %v %v", e.At.Format("15:04"), e.Label, e.Shift, e.Fire))
@@ -116,5 +119,21 @@ func TestTheEventOfThePresentHasFired(t *testing.T) {
 	}
 	if want := []string{"12:00 already fired false", "12:15 due true"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestTheNextSecondIsNext, after what the clock has reached, and after what has fired.
+func TestTheNextSecondIsNext(t *testing.T) {
+	sc := newScene(t, `{"seconds":[],"minute":[],"max_shift_seconds_for_unskip_and_do_not_repeat":60`+fixes,
+		"UTC", "2026-01-10T12:00:00Z")
+	sc.want("")
+	for back, want := range map[time.Duration]string{0: "2026-01-10T12:00:01Z",
+		-10 * time.Second: "2026-01-10T12:00:01Z"} {
+		sc.wall = at(t, "2026-01-10T12:00:00Z").Add(back)
+		_, err := sc.s.Poll()
+		must(t, err)
+		if next, err := sc.s.Next(); err != nil || !next.Equal(at(t, want)) {
+			t.Errorf("%v back: %v, %v, want %s", back, next, err, want)
+		}
 	}
 }
