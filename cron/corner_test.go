@@ -211,6 +211,13 @@ func TestTheLastMatchOfAllIsRepeated(t *testing.T) {
 		if want == "" && !errors.Is(err, cron.ErrNoMoreMatches) || want != "" && (err != nil || !x.Equal(at(t, want))) {
 			t.Errorf("%s: %v, %v, want %s", fold, x, err, want)
 		}
+		first := map[string]string{"only_late": "2026-10-25T01:15:00Z"}[fold]
+		if first == "" {
+			first = "2026-10-25T00:15:00Z"
+		}
+		if x, err := it.FirstMatch(at(t, "2026-05-01T00:00:00Z"), loc); err != nil || !x.Equal(at(t, first)) {
+			t.Errorf("%s: from May on %v, %v, want %s", fold, x, err, first)
+		}
 	}
 }
 
@@ -391,7 +398,7 @@ func TestDaysThatAreNone(t *testing.T) {
 		}
 	}
 	for field, want := range map[string]string{"1#2": "2026-01-12", "7#1": "2026-01-04", "7L": "2026-01-25",
-		"mon#5": "2026-03-30", "friL": "2026-01-30"} {
+		"mon#5": "2026-03-30", "friL": "2026-01-30", "mon-sun": "2026-01-01", "fri-sun": "2026-01-02", "2-0": "2026-01-01"} {
 		it, _, err := cron.ParseLine("0 0 * * "+field, cron.LineOptions{Zone: time.UTC})
 		must(t, err)
 		if x, err := it.FirstMatch(at(t, "2026-01-01T00:00:00Z"), time.UTC); err != nil || x.Format("2006-01-02") != want {

@@ -219,6 +219,7 @@ func TestWordsOfDays(t *testing.T) {
 		"0 */15 * * * *":    "every 15 minutes every day", "* * * * * *": "every second every day",
 		"* * * * *":      "every minute every day",
 		"5 * * * *":      "at minute 5 of every hour every day",
+		"0 0-6 * * *":    "at minute 0, in hour 0 to 6 every day",
 		"0 */4 * * *":    "at 00:00, 04:00, 08:00, 12:00, 16:00 and 20:00 every day",
 		"*/20 */2 * * *": "every 20 minutes, every 2 hours every day",
 	} {
