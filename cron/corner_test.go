@@ -285,7 +285,8 @@ func TestIterationsThatNeverMeet(t *testing.T) {
 	for days, refused := range map[string]bool{
 		`{"start":"2026-02-01","end":"2026-02-28"}`: true, `{"start":"2026-02-01","end":"2026-03-01"}`: false,
 	} {
-		_, err := cron.ParseJSON([]byte(`{"minute":0,"hour":0,"iter_month":{"start":"2026-01","period":2},"iter_day":` + days + fixes))
+		_, err := cron.ParseJSON([]byte(
+			`{"minute":0,"hour":0,"iter_month":{"start":"2026-01","period":2},"iter_day":` + days + fixes))
 		if refused != errors.Is(err, cron.ErrImpossible) || !refused && err != nil {
 			t.Errorf("%s: %v", days, err)
 		}

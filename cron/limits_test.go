@@ -338,7 +338,8 @@ func TestWhyNoDayMatches(t *testing.T) {
 // TestWhatIsLeftOutRightAfterAMatch is listed: the second pass begins a second after the last match of the first.
 func TestWhatIsLeftOutRightAfterAMatch(t *testing.T) {
 	loc := load(t, loader(t), "America/New_York")
-	it, err := cron.ParseJSON([]byte(`{"seconds":[0,59],"minute":[0,59],"hour":1,"dst_fixes":["skip","repeat_use_only_early"]}`))
+	it, err := cron.ParseJSON([]byte(
+		`{"seconds":[0,59],"minute":[0,59],"hour":1,"dst_fixes":["skip","repeat_use_only_early"]}`))
 	must(t, err)
 	list, err := cron.Preview(it, loc, at(t, "2026-11-01T05:59:59Z"), 2)
 	must(t, err)

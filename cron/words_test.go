@@ -66,18 +66,24 @@ func TestRemarksOnRanges(t *testing.T) {
 
 // TestWordsOfIterations have a number from two on.
 func TestWordsOfIterations(t *testing.T) {
-	for text, want := range map[string]string{
-		`"iter_month":{"start":"2026-01"}`:                                    "at 00:00, every month from 2026-01-01 on",
-		`"iter_month":{"start":"2026-01","period":2}`:                         "at 00:00, every 2 months from 2026-01-01 on",
-		`"iter_day":{"start":"2026-01-01","end":"2026-02-01"}`:                "at 00:00, every day from 2026-01-01 on until 2026-02-01",
-		`"month":3,"iter_day":{"start":"2026-01-01","end":"2026-05-01"}`:      "at 00:00 in March, every day from 2026-01-01 on until 2026-05-01",
-		`"iter_day_of_week":{"start":"2026-01-01","period":1}`:                "at 00:00 on Thursday, every week from 2026-01-01 on",
-		`"day_of_month":[1,2,3],"iter_day":{"start":"2026-01-01","period":7}`: "at 00:00 on day 1 to 3 of the month, every 7 days from 2026-01-01 on",
+	for _, c := range [][2]string{
+		{`"iter_month":{"start":"2026-01"}`,
+			"at 00:00, every month from 2026-01-01 on"},
+		{`"iter_month":{"start":"2026-01","period":2}`,
+			"at 00:00, every 2 months from 2026-01-01 on"},
+		{`"iter_day":{"start":"2026-01-01","end":"2026-02-01"}`,
+			"at 00:00, every day from 2026-01-01 on until 2026-02-01"},
+		{`"month":3,"iter_day":{"start":"2026-01-01","end":"2026-05-01"}`,
+			"at 00:00 in March, every day from 2026-01-01 on until 2026-05-01"},
+		{`"iter_day_of_week":{"start":"2026-01-01","period":1}`,
+			"at 00:00 on Thursday, every week from 2026-01-01 on"},
+		{`"day_of_month":[1,2,3],"iter_day":{"start":"2026-01-01","period":7}`,
+			"at 00:00 on day 1 to 3 of the month, every 7 days from 2026-01-01 on"},
 	} {
-		it, err := cron.ParseJSON([]byte(`{"minute":0,"hour":0,` + text + fixes))
+		it, err := cron.ParseJSON([]byte(`{"minute":0,"hour":0,` + c[0] + fixes))
 		must(t, err)
-		if got := it.WordsIn(time.UTC, time.Unix(0, 0)); got != want {
-			t.Errorf("%s: %s, want %s", text, got, want)
+		if got := it.WordsIn(time.UTC, time.Unix(0, 0)); got != c[1] {
+			t.Errorf("%s: %s, want %s", c[0], got, c[1])
 		}
 	}
 }
