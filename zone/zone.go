@@ -73,6 +73,9 @@ func New(o Options) (*Loader, error) {
 	return &Loader{dirs: o.Dirs, localtime: o.Localtime, embedded: db, names: db.names(), loaded: map[string]loaded{}}, nil
 }
 
+// Names lists the IANA names of the embedded database, sorted: tests of package cron look at all.
+func (l *Loader) Names() []string { return slices.Clone(l.names) }
+
 // Load returns a zone by IANA name or POSIX string. The location never changes; after a change of
 // rules (see Refresh) Load returns another. Errors: ErrUnknown with the nearest names, ErrPOSIX.
 func (l *Loader) Load(name string) (Zone, error) {
