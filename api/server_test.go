@@ -517,7 +517,7 @@ func TestFieldsAndFilter(t *testing.T) {
 	}
 }
 
-// failing is a backend whose calls fail.
+// failing is a backend with failing calls.
 type failing struct {
 	api.Services
 	api.Tasks

@@ -457,7 +457,7 @@ func end(b *Board, k Key, i fence.Invocation, r Report, guard int) (Update, bool
 	return u, u.Store
 }
 
-// apply makes changes by a person effective.
+// apply makes an operator's changes effective.
 func apply(b *Board, us []Update) {
 	for _, u := range us {
 		b.Apply(u)

@@ -204,7 +204,7 @@ func TestFieldsEnd(t *testing.T) {
 	}
 }
 
-// TestWordsOfDays and of steps, each as it is said.
+// TestWordsOfDays has the descriptions of days and of steps.
 func TestWordsOfDays(t *testing.T) {
 	for line, want := range map[string]string{
 		"0 0 L * *":   "at 00:00 on the last day of the month",
@@ -247,7 +247,7 @@ func TestHStaysWhereItIs(t *testing.T) {
 	}
 }
 
-// TestStepsOfOneNumber are not remarked upon: nobody can mean more.
+// TestStepsOfOneNumber give no warning: they cannot mean more.
 func TestStepsOfOneNumber(t *testing.T) {
 	for line, remarked := range map[string]bool{"5-5/1 2 * * *": false, "5-5/3 2 * * *": false, "5-6/2 2 * * *": true,
 		"5-6/1 2 * * *": false,
@@ -292,7 +292,7 @@ func TestMonthsOfAnIteration(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftOutBehindTheEnd of what is asked for, where a gap begins right behind it.
+// TestNothingIsLeftOutBehindTheEnd of the window, where a gap begins right behind it.
 func TestNothingIsLeftOutBehindTheEnd(t *testing.T) {
 	loc := load(t, loader(t), "America/New_York")
 	it, err := cron.ParseJSON([]byte(`{"minute":30,"hour":2` + fixes))
@@ -364,7 +364,7 @@ func TestSecondsHaveNoLabel(t *testing.T) {
 	}
 }
 
-// TestAStarInADayFieldMeansBoth, and two fields without one mean either.
+// TestAStarInADayFieldMeansBoth; two fields without a star mean either.
 func TestAStarInADayFieldMeansBoth(t *testing.T) {
 	for line, want := range map[string]string{ // 1 January 2026 is a Thursday
 		"0 0 15 * 1":     "2026-01-05 2026-01-12 2026-01-15",

@@ -67,14 +67,14 @@ func TestARestartRemembersHowFarTimeWentBack(t *testing.T) {
 	}
 }
 
-// TestAZoneInWhichTheTimeDoesNotExist: what was decided up to 02:30 is decided up to the end of the gap.
+// TestAZoneInWhichTheTimeDoesNotExist: times decided up to 02:30 are decided up to the end of the gap.
 func TestAZoneInWhichTheTimeDoesNotExist(t *testing.T) {
 	sc := newScene(t, quarters, "UTC", "2026-03-29T02:30:00Z")
 	sc.zone = load(t, loader(t), "Europe/Berlin") // 04:30, and no 02:30
 	sc.want("03:15 03:30 03:45 04:00 04:15 04:30")
 }
 
-// TestSecondsHaveNoOffset, in whatever zone the machine is.
+// TestSecondsHaveNoOffset, in any zone of the machine.
 func TestSecondsHaveNoOffset(t *testing.T) {
 	sc := newScene(t, `{"epoch":{"period":900}}`, "Asia/Tokyo", "2026-01-10T12:00:30Z")
 	if s := sc.s.State(); s.Offset != 0 || s.Seen.Label != s.Seen.At {

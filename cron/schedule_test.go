@@ -67,8 +67,8 @@ func checkSchedule(t *testing.T, s cron.Schedule, want []int64, cursor, now time
 	}
 }
 
-// leftOut lists the instants in the window with a match that is shown but does not fire, and the borders with a
-// match inside a gap.
+// leftOut lists the instants in the window with a match that is shown but does not fire, and the borders where a
+// gap hides a match.
 func (w *walk) leftOut(p pattern) []int64 {
 	fires := w.fires(p)
 	var out []int64

@@ -466,7 +466,7 @@ func TestASetWithoutItsCreditIsNotTaken(t *testing.T) {
 	}
 }
 
-// TestADeadlineIsDue, however soon it is.
+// TestADeadlineIsDue, even when it is soon.
 func TestADeadlineIsDue(t *testing.T) {
 	x := x5(3, "a")
 	r := newCellRig(t, func(c *CellConfig) {

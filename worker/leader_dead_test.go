@@ -42,8 +42,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestDeadNonMembersAreForgotten: a lost newcomer without a row gets the order to die for a while, then nothing of
-// it is kept.
+// TestDeadNonMembersAreForgotten: a lost newcomer without a row gets the order to die for a while, then it leaves
+// nothing.
 func TestDeadNonMembersAreForgotten(t *testing.T) {
 	r := newRig(t, nil)
 	r.beat("w1", "p1", 1)

@@ -14,8 +14,8 @@ import (
 	"cantina/task"
 )
 
-// TestEveryWriterAnswers calls each verb that changes something with -o json: standard output is
-// one JSON document. Without -o it is what it was.
+// TestEveryWriterAnswers calls each verb that changes something with -o json: standard output is one JSON document.
+// Without -o the output is unchanged.
 func TestEveryWriterAnswers(t *testing.T) {
 	arguments := map[string][]string{
 		"run": {"-d", "--", "x"}, "wait": {"d.once"}, "stop": {"web", "count"}, "rm": {"web", "--yes"}, "restart": {"web"},
@@ -59,7 +59,7 @@ func TestEveryWriterAnswers(t *testing.T) {
 	}
 }
 
-// TestNamesAsPrinted: verbs accept what -o name prints, also names of digits, and DOMAIN/NAME.
+// TestNamesAsPrinted: verbs accept the output of -o name, also names of digits, and DOMAIN/NAME.
 func TestNamesAsPrinted(t *testing.T) {
 	s := newShell(t)
 	s.in = "domain: d\nservices:\n  123: {command: [a]}\n  web: {command: [a], instances: 3}\n" +

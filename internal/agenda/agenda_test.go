@@ -51,7 +51,7 @@ func TestTakenInOrder(t *testing.T) {
 }
 
 // TestThin: plans that do not count any more leave nothing, and the others stay in order. Nothing is scanned while
-// most of it counts.
+// most plans count.
 func TestThin(t *testing.T) {
 	var a agenda.Agenda[int]
 	for i := range 10_000 {

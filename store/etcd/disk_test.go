@@ -83,8 +83,8 @@ func nextSegment(t *testing.T, dir string) bool {
 	return false
 }
 
-// The disk gets short: the term goes on without writes before etcd reaches the end of it, and reports the reason.
-// Waiting changes are committed when there is room again.
+// The disk gets short: the term goes on without writes before etcd fills it, and reports the reason. Waiting
+// changes are committed when there is room again.
 func TestDiskGetsShort(t *testing.T) {
 	dir := smallDisk(t, 256)
 	m, f := startMemberWith(t, filepath.Join(dir, "data"), etcd.MemberConfig{MinFree: 16 << 20})

@@ -42,7 +42,7 @@ func tempDir(t *testing.T) string {
 	return dir
 }
 
-// program is the cantina that the tests run, token what opens its loopback ports.
+// program is the cantina that the tests run; token opens its loopback ports.
 var (
 	program string
 	token   guard.Token
