@@ -146,37 +146,25 @@ func (m *machine) mustReboot() {
 	})
 }
 
-// each calls f for every container that is alive; bound ones end with the cell's credit.
-func (cs *containers) each(f func(g *grip, bound, adopted bool)) {
-	for _, u := range cs.units {
-		if u.alive {
-			f(&u.grip, u.bound, u.adopted)
-		}
-	}
-	for _, c := range cs.box {
-		if c.alive {
-			f(&c.grip, true, c.adopted)
-		}
-	}
+// some reports whether a container is alive that passes a test; bound ones end with the cell's credit.
+func (cs *containers) some(is func(g *grip, bound, adopted bool) bool) bool {
+	return slices.ContainsFunc(cs.units, func(u *unit) bool { return u.alive && is(&u.grip, u.bound, u.adopted) }) ||
+		slices.ContainsFunc(cs.box, func(c *container) bool { return c.alive && is(&c.grip, true, c.adopted) })
 }
 
-func (cs *containers) anyStuck() (any bool) {
-	cs.each(func(g *grip, _, _ bool) { any = any || g.stuck })
-	return any
+func (cs *containers) anyStuck() bool {
+	return cs.some(func(g *grip, _, _ bool) bool { return g.stuck })
 }
 
 // unclean: deadline-bound work must be dead and does not die. Nothing is started beside it.
-func (cs *containers) unclean() (is bool) {
+func (cs *containers) unclean() bool {
 	past := cs.pastDeadline()
-	cs.each(func(g *grip, bound, adopted bool) { is = is || g.stuck && bound && (adopted || past) })
-	return is
+	return cs.some(func(g *grip, bound, adopted bool) bool { return g.stuck && bound && (adopted || past) })
 }
 
 // pastDeadline: a deadline that passed stays passed until all that it ended is gone.
 func (cs *containers) pastDeadline() bool {
-	past := cs.m.deadline > 0 && cs.m.local() >= cs.m.deadline
-	cs.each(func(g *grip, _, _ bool) { past = past || g.reaped })
-	return past
+	return cs.m.deadline > 0 && cs.m.local() >= cs.m.deadline || cs.some(func(g *grip, _, _ bool) bool { return g.reaped })
 }
 
 // inherit makes a container that a new process could not end one of its own.
@@ -190,15 +178,14 @@ func (g *grip) inherit(unnamed bool, end func()) {
 // clearing reports whether something of an earlier process is being ended, and something else
 // of one does not die.
 func (cs *containers) clearing() bool {
-	ends, hangs := false, false
-	cs.each(func(g *grip, _, _ bool) { hangs = hangs || g.held })
+	ends := false
 	for _, u := range cs.units {
 		ends = ends || u.orphan && u.alive && !u.held
 	}
 	for _, c := range cs.box {
 		ends = ends || c.orphan && c.alive && !c.held
 	}
-	return ends && hangs
+	return ends && cs.anyHeld()
 }
 
 // sticksShown: a cell identifies its stuck work, and reports that it takes no work.
@@ -248,14 +235,12 @@ func (fs *faults) calmStuck() {
 
 // shutOut: no leader accepts a cell whose promise has passed while some of its work survives; the
 // order to end that is repeated.
-func (cs *containers) shutOut() (is bool) {
-	cs.each(func(g *grip, _, _ bool) { is = is || g.unseen && g.stuck })
-	return is
+func (cs *containers) shutOut() bool {
+	return cs.some(func(g *grip, _, _ bool) bool { return g.unseen && g.stuck })
 }
 
-func (cs *containers) anyHeld() (any bool) {
-	cs.each(func(g *grip, _, _ bool) { any = any || g.held })
-	return any
+func (cs *containers) anyHeld() bool {
+	return cs.some(func(g *grip, _, _ bool) bool { return g.held })
 }
 
 // stuckWork reports whether a batch task waits for one that does not die: the same work, or
