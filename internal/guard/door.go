@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -36,10 +37,14 @@ type Door struct {
 	hosts       []string
 	certificate *x509.Certificate // nil = without TLS
 	token       Token             // zero = the kernel, TLS or no one checks the callers
+	keys        *Keys             // of browsers; nil = none
 }
 
 // Address is how it is dialled.
 func (d *Door) Address() string { return d.address }
+
+// NeedsToken reports whether callers must send the token, or the key of a browser.
+func (d *Door) NeedsToken() bool { return !d.token.IsZero() }
 
 // Times of a connection.
 const (
@@ -113,7 +118,7 @@ func (d *Door) check(r *http.Request) *refusal {
 		return &refusal{fmt.Errorf("this server is not %q: %w", text.Shorten(r.Host, 60), ErrForeign), "Host", "use its address, localhost, or a name given with --host"}
 	}
 	for _, site := range r.Header.Values("Sec-Fetch-Site") {
-		if site != "same-origin" && site != "none" {
+		if site != "same-origin" && site != "none" && !opensPage(r) {
 			return &refusal{fmt.Errorf("cross-origin request refused: %w", ErrForeign), "Sec-Fetch-Site", ""}
 		}
 	}
@@ -122,7 +127,7 @@ func (d *Door) check(r *http.Request) *refusal {
 			return &refusal{fmt.Errorf("cross-origin request refused: %w", ErrForeign), "Origin", ""}
 		}
 	}
-	if !d.token.IsZero() && !d.token.shown(r.Header) && !health(r) {
+	if d.NeedsToken() && !d.token.shown(r.Header) && !d.keys.shown(r.Header) && !health(r) && !page(r) {
 		hint := "send the header Authorization: Bearer TOKEN"
 		if d.token.path != "" {
 			hint += ", with the content of " + d.token.path
@@ -135,6 +140,23 @@ func (d *Door) check(r *http.Request) *refusal {
 // health reports whether a request only checks that the server lives: a monitor has no token.
 func health(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.URL.Path == "/health"
+}
+
+// PagePath is where the files of the web UI are. They are the same for everyone and hold no data, so
+// they are served without the token: a browser cannot send it before it has the page.
+const PagePath = "/ui/"
+
+// page reports whether a request reads a file of the web UI. A path with .. or // is none.
+func page(r *http.Request) bool {
+	p := r.URL.Path
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.HasPrefix(p, PagePath) &&
+		path.Clean(p) == strings.TrimSuffix(p, "/")
+}
+
+// opensPage reports whether a link, perhaps on a page of another origin, opens the web UI in a tab of
+// its own. That page can neither read it nor frame it.
+func opensPage(r *http.Request) bool {
+	return page(r) && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
 // ours reports whether a Host header names this server: an address (a page cannot rebind

@@ -85,6 +85,8 @@ type Listener struct {
 	// Token is the token that callers of a loopback port must send without TLS. It is needed for such
 	// a port.
 	Token Token
+	// Keys are the keys of browsers, which are accepted in place of the token; nil = none.
+	Keys *Keys
 	// Group may use a Unix socket beside its owner; empty = none.
 	Group string
 	// Flag sets the address, for the text of an error; empty = --listen.
@@ -116,7 +118,7 @@ func (l Listener) Open(ctx context.Context) (*Door, error) {
 	case conf != nil:
 		d.certificate = conf.Certificates[0].Leaf
 	case local:
-		if d.token = l.Token; d.token.IsZero() {
+		if d.token, d.keys = l.Token, l.Keys; d.token.IsZero() {
 			return nil, fmt.Errorf("%s: a loopback port needs a token for its callers: %w", l.Address, ErrInsecure)
 		}
 	case l.Insecure:

@@ -107,7 +107,14 @@ func (t Token) Sign(h http.Header) {
 
 // shown reports whether a request shows the token.
 func (t Token) shown(h http.Header) bool {
+	return subtle.ConstantTimeCompare([]byte(bearer(h)), []byte(t.text.Reveal())) == 1
+}
+
+// bearer returns the token that a request shows; empty = none.
+func bearer(h http.Header) string {
 	given := h.Get("Authorization")
-	return len(given) > len(scheme) && strings.EqualFold(given[:len(scheme)], scheme) &&
-		subtle.ConstantTimeCompare([]byte(strings.TrimSpace(given[len(scheme):])), []byte(t.text.Reveal())) == 1
+	if len(given) <= len(scheme) || !strings.EqualFold(given[:len(scheme)], scheme) {
+		return ""
+	}
+	return strings.TrimSpace(given[len(scheme):])
 }
