@@ -22,6 +22,17 @@ func (c operationCalls) GetStatus(context.Context, *request[pb.GetStatusRequest]
 		})
 }
 
+// CreateBrowserKey returns the addresses of the web UI, and a key for the loopback ports among them.
+func (c operationCalls) CreateBrowserKey(context.Context, *request[pb.CreateBrowserKeyRequest]) (
+	*response[pb.CreateBrowserKeyResponse], error) {
+	m := &pb.CreateBrowserKeyResponse{}
+	if c.cfg.Browser != nil {
+		b := c.cfg.Browser()
+		m.Addresses, m.Key, m.Tls = b.Addresses, b.Key.Reveal(), b.TLS
+	}
+	return answer(m, nil)
+}
+
 // EndWait ends the initial wait.
 func (c operationCalls) EndWait(ctx context.Context, q *request[pb.EndWaitRequest]) (*response[pb.EndWaitResponse],
 	error) {

@@ -11,6 +11,7 @@ import (
 
 	"cantina/fence"
 	"cantina/internal/guard"
+	"cantina/internal/secret"
 	"cantina/spec"
 	"cantina/wire/cantinav1/cantinav1connect"
 )
@@ -41,6 +42,15 @@ type Config struct {
 	// zone is found. Without Zone no calendar that depends on one is accepted.
 	Now  func() time.Time
 	Zone func(name string) (*time.Location, error)
+	// Browser returns the addresses for browsers, with a new key; nil = there are none.
+	Browser func() Browser
+}
+
+// Browser is the way of a browser into a server.
+type Browser struct {
+	Addresses []string // host:port
+	Key       secret.Text
+	TLS       bool
 }
 
 func (c *Config) times() spec.Times {

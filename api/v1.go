@@ -96,6 +96,7 @@ func routes(c *calls) []route {
 		{"PUT /v1/cells/{name}/drain", call(c.DrainCell, jsonBody)},
 		{"DELETE /v1/cells/{name}/drain", call(c.UndrainCell, nil)},
 		{"GET /v1/status", call(c.GetStatus, nil)},
+		{"POST /v1/browser-keys", call(c.CreateBrowserKey, jsonBody)},
 		{"POST /v1/wait/end", call(c.EndWait, jsonBody)},
 		{"GET /v1/quarantine", call(c.ListQuarantine, nil)},
 		{"POST /v1/quarantine/release", call(c.ReleaseQuarantined, jsonBody)},

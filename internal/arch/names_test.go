@@ -65,7 +65,7 @@ func TestNamesAreOfTheGlossary(t *testing.T) {
 			return err
 		}
 		rel, _ := filepath.Rel("../..", path)
-		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && rel != "." || d.Name() == "bin" || rel == "docs/decisions") {
+		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && rel != "." || d.Name() == "bin" || d.Name() == "node_modules" || rel == "docs/decisions") {
 			return fs.SkipDir
 		}
 		check(filepath.ToSlash(rel), rel, d.Name())

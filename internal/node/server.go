@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"cantina/store"
 	"cantina/store/datadir"
 	"cantina/store/etcd"
+	"cantina/ui"
 	"cantina/zone"
 )
 
@@ -59,6 +61,7 @@ type Server struct {
 	log       *slog.Logger
 	dir       *datadir.Dir
 	doors     []*guard.Door
+	keys      *guard.Keys
 	addresses []string
 	api       *api.Server
 	cells     *link.Directory
@@ -95,8 +98,9 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	s := &Server{cfg: cfg, log: cfg.Log, dir: f, cells: link.NewDirectory(link.Security{TLS: client, Token: cfg.Token}),
-		api: api.New(api.Config{Log: cfg.Log, Build: cfg.Build, NewID: leader.NewID, Now: cfg.Clock.Wall, Zone: cfg.Zone})}
+	s := &Server{cfg: cfg, log: cfg.Log, dir: f, keys: guard.NewKeys(cfg.Clock.Boot),
+		cells: link.NewDirectory(link.Security{TLS: client, Token: cfg.Token})}
+	s.api = api.New(api.Config{Log: cfg.Log, Build: cfg.Build, NewID: leader.NewID, Now: cfg.Clock.Wall, Zone: cfg.Zone, Browser: s.browser})
 	if cfg.Metrics != nil {
 		s.cells.OnWait(cfg.Metrics.CallWaited)
 		s.cfg.Measures = leader.Measures{Placed: cfg.Metrics.Placed, Round: cfg.Metrics.Round}
@@ -104,7 +108,7 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	}
 	names := append(slices.Clone(cfg.Hosts), namesOf(cfg.Advertise)...)
 	for _, address := range cfg.Listen {
-		d, err := guard.Listener{Address: address, TLS: cfg.TLS, Insecure: cfg.Insecure, Token: cfg.Token, Group: cfg.Group, Hosts: names}.Open(ctx)
+		d, err := guard.Listener{Address: address, TLS: cfg.TLS, Insecure: cfg.Insecure, Token: cfg.Token, Keys: s.keys, Group: cfg.Group, Hosts: names}.Open(ctx)
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
@@ -358,6 +362,23 @@ func (s *Server) handler() *guard.Mux {
 	for path, h := range link.Handlers(s.Leader, s.cells) {
 		mux.Handle(path, h)
 	}
+	mux.Handle("GET "+guard.PagePath, ui.Handler(guard.PagePath))
 	mux.Handle("/", s.api.Handler())
 	return mux
+}
+
+// browser lists the addresses that a browser can reach. A key is made only if one of them needs it.
+func (s *Server) browser() api.Browser {
+	b := api.Browser{TLS: s.cfg.TLS != guard.TLSFiles{}}
+	needed := false
+	for _, d := range s.doors {
+		if !strings.HasPrefix(d.Address(), "unix:") {
+			b.Addresses = append(b.Addresses, d.Address())
+			needed = needed || d.NeedsToken()
+		}
+	}
+	if needed {
+		b.Key = s.keys.New()
+	}
+	return b
 }

@@ -7784,6 +7784,106 @@ func (x *Domain) GetExpires() *timestamppb.Timestamp {
 	return nil
 }
 
+type CreateBrowserKeyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateBrowserKeyRequest) Reset() {
+	*x = CreateBrowserKeyRequest{}
+	mi := &file_cantina_v1_api_proto_msgTypes[107]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateBrowserKeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateBrowserKeyRequest) ProtoMessage() {}
+
+func (x *CreateBrowserKeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[107]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateBrowserKeyRequest.ProtoReflect.Descriptor instead.
+func (*CreateBrowserKeyRequest) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{107}
+}
+
+type CreateBrowserKeyResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Host and port of the server's listeners that a browser can reach.
+	Addresses []string `protobuf:"bytes,1,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	// Key for the loopback ports of this server process; empty = they need none. It ends with the
+	// process, or after a day without a request.
+	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	// The listeners use TLS.
+	Tls           bool `protobuf:"varint,3,opt,name=tls,proto3" json:"tls,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateBrowserKeyResponse) Reset() {
+	*x = CreateBrowserKeyResponse{}
+	mi := &file_cantina_v1_api_proto_msgTypes[108]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateBrowserKeyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateBrowserKeyResponse) ProtoMessage() {}
+
+func (x *CreateBrowserKeyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[108]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateBrowserKeyResponse.ProtoReflect.Descriptor instead.
+func (*CreateBrowserKeyResponse) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{108}
+}
+
+func (x *CreateBrowserKeyResponse) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+func (x *CreateBrowserKeyResponse) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *CreateBrowserKeyResponse) GetTls() bool {
+	if x != nil {
+		return x.Tls
+	}
+	return false
+}
+
 type EndWaitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Must be true: work that still runs somewhere may be started a second time.
@@ -7795,7 +7895,7 @@ type EndWaitRequest struct {
 
 func (x *EndWaitRequest) Reset() {
 	*x = EndWaitRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[107]
+	mi := &file_cantina_v1_api_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7807,7 +7907,7 @@ func (x *EndWaitRequest) String() string {
 func (*EndWaitRequest) ProtoMessage() {}
 
 func (x *EndWaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[107]
+	mi := &file_cantina_v1_api_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7820,7 +7920,7 @@ func (x *EndWaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWaitRequest.ProtoReflect.Descriptor instead.
 func (*EndWaitRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{107}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *EndWaitRequest) GetAcceptDoubleStarts() bool {
@@ -7845,7 +7945,7 @@ type EndWaitResponse struct {
 
 func (x *EndWaitResponse) Reset() {
 	*x = EndWaitResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[108]
+	mi := &file_cantina_v1_api_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7857,7 +7957,7 @@ func (x *EndWaitResponse) String() string {
 func (*EndWaitResponse) ProtoMessage() {}
 
 func (x *EndWaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[108]
+	mi := &file_cantina_v1_api_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7870,7 +7970,7 @@ func (x *EndWaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWaitResponse.ProtoReflect.Descriptor instead.
 func (*EndWaitResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{108}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{110}
 }
 
 type Quarantined struct {
@@ -7884,7 +7984,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_cantina_v1_api_proto_msgTypes[109]
+	mi := &file_cantina_v1_api_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7896,7 +7996,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[109]
+	mi := &file_cantina_v1_api_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7909,7 +8009,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{109}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *Quarantined) GetKey() string {
@@ -7942,7 +8042,7 @@ type ListQuarantineRequest struct {
 
 func (x *ListQuarantineRequest) Reset() {
 	*x = ListQuarantineRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[110]
+	mi := &file_cantina_v1_api_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7954,7 +8054,7 @@ func (x *ListQuarantineRequest) String() string {
 func (*ListQuarantineRequest) ProtoMessage() {}
 
 func (x *ListQuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[110]
+	mi := &file_cantina_v1_api_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7967,7 +8067,7 @@ func (x *ListQuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuarantineRequest.ProtoReflect.Descriptor instead.
 func (*ListQuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{110}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ListQuarantineRequest) GetPage() *Page {
@@ -7987,7 +8087,7 @@ type ListQuarantineResponse struct {
 
 func (x *ListQuarantineResponse) Reset() {
 	*x = ListQuarantineResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[111]
+	mi := &file_cantina_v1_api_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7999,7 +8099,7 @@ func (x *ListQuarantineResponse) String() string {
 func (*ListQuarantineResponse) ProtoMessage() {}
 
 func (x *ListQuarantineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[111]
+	mi := &file_cantina_v1_api_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8012,7 +8112,7 @@ func (x *ListQuarantineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuarantineResponse.ProtoReflect.Descriptor instead.
 func (*ListQuarantineResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{111}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ListQuarantineResponse) GetRows() []*Quarantined {
@@ -8041,7 +8141,7 @@ type ReleaseQuarantinedRequest struct {
 
 func (x *ReleaseQuarantinedRequest) Reset() {
 	*x = ReleaseQuarantinedRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[112]
+	mi := &file_cantina_v1_api_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8053,7 +8153,7 @@ func (x *ReleaseQuarantinedRequest) String() string {
 func (*ReleaseQuarantinedRequest) ProtoMessage() {}
 
 func (x *ReleaseQuarantinedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[112]
+	mi := &file_cantina_v1_api_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8066,7 +8166,7 @@ func (x *ReleaseQuarantinedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantinedRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantinedRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{112}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ReleaseQuarantinedRequest) GetKey() string {
@@ -8098,7 +8198,7 @@ type ReleaseQuarantinedResponse struct {
 
 func (x *ReleaseQuarantinedResponse) Reset() {
 	*x = ReleaseQuarantinedResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[113]
+	mi := &file_cantina_v1_api_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8110,7 +8210,7 @@ func (x *ReleaseQuarantinedResponse) String() string {
 func (*ReleaseQuarantinedResponse) ProtoMessage() {}
 
 func (x *ReleaseQuarantinedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[113]
+	mi := &file_cantina_v1_api_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8123,7 +8223,7 @@ func (x *ReleaseQuarantinedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantinedResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantinedResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{113}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{115}
 }
 
 // The subject of a call of Explain.
@@ -8142,7 +8242,7 @@ type Subject struct {
 
 func (x *Subject) Reset() {
 	*x = Subject{}
-	mi := &file_cantina_v1_api_proto_msgTypes[114]
+	mi := &file_cantina_v1_api_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8154,7 +8254,7 @@ func (x *Subject) String() string {
 func (*Subject) ProtoMessage() {}
 
 func (x *Subject) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[114]
+	mi := &file_cantina_v1_api_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8167,7 +8267,7 @@ func (x *Subject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subject.ProtoReflect.Descriptor instead.
 func (*Subject) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{114}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *Subject) GetKind() string {
@@ -8216,7 +8316,7 @@ type ShortenStopRequest struct {
 
 func (x *ShortenStopRequest) Reset() {
 	*x = ShortenStopRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[115]
+	mi := &file_cantina_v1_api_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8228,7 +8328,7 @@ func (x *ShortenStopRequest) String() string {
 func (*ShortenStopRequest) ProtoMessage() {}
 
 func (x *ShortenStopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[115]
+	mi := &file_cantina_v1_api_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8241,7 +8341,7 @@ func (x *ShortenStopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShortenStopRequest.ProtoReflect.Descriptor instead.
 func (*ShortenStopRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{115}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ShortenStopRequest) GetSubject() *Subject {
@@ -8272,7 +8372,7 @@ type ShortenStopResponse struct {
 
 func (x *ShortenStopResponse) Reset() {
 	*x = ShortenStopResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[116]
+	mi := &file_cantina_v1_api_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8284,7 +8384,7 @@ func (x *ShortenStopResponse) String() string {
 func (*ShortenStopResponse) ProtoMessage() {}
 
 func (x *ShortenStopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[116]
+	mi := &file_cantina_v1_api_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8297,7 +8397,7 @@ func (x *ShortenStopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShortenStopResponse.ProtoReflect.Descriptor instead.
 func (*ShortenStopResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{116}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *ShortenStopResponse) GetEnding() int32 {
@@ -8330,7 +8430,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[117]
+	mi := &file_cantina_v1_api_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8342,7 +8442,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[117]
+	mi := &file_cantina_v1_api_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8355,7 +8455,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{117}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *ExplainRequest) GetSubject() *Subject {
@@ -8384,7 +8484,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[118]
+	mi := &file_cantina_v1_api_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8396,7 +8496,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[118]
+	mi := &file_cantina_v1_api_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8409,7 +8509,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{118}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *ExplainResponse) GetSubject() *Subject {
@@ -8486,7 +8586,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_cantina_v1_api_proto_msgTypes[119]
+	mi := &file_cantina_v1_api_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8498,7 +8598,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[119]
+	mi := &file_cantina_v1_api_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8511,7 +8611,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{119}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *Reason) GetCode() string {
@@ -8595,7 +8695,7 @@ type StreamEventsRequest struct {
 
 func (x *StreamEventsRequest) Reset() {
 	*x = StreamEventsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[120]
+	mi := &file_cantina_v1_api_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8607,7 +8707,7 @@ func (x *StreamEventsRequest) String() string {
 func (*StreamEventsRequest) ProtoMessage() {}
 
 func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[120]
+	mi := &file_cantina_v1_api_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8620,7 +8720,7 @@ func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsRequest.ProtoReflect.Descriptor instead.
 func (*StreamEventsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{120}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *StreamEventsRequest) GetSince() string {
@@ -8671,7 +8771,7 @@ type StreamEventsResponse struct {
 
 func (x *StreamEventsResponse) Reset() {
 	*x = StreamEventsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[121]
+	mi := &file_cantina_v1_api_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8683,7 +8783,7 @@ func (x *StreamEventsResponse) String() string {
 func (*StreamEventsResponse) ProtoMessage() {}
 
 func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[121]
+	mi := &file_cantina_v1_api_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8696,7 +8796,7 @@ func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsResponse.ProtoReflect.Descriptor instead.
 func (*StreamEventsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{121}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *StreamEventsResponse) GetEvent() *Event {
@@ -8745,7 +8845,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_cantina_v1_api_proto_msgTypes[122]
+	mi := &file_cantina_v1_api_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8757,7 +8857,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[122]
+	mi := &file_cantina_v1_api_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8770,7 +8870,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{122}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *Event) GetRevision() int64 {
@@ -8889,7 +8989,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_cantina_v1_api_proto_msgTypes[123]
+	mi := &file_cantina_v1_api_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8901,7 +9001,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[123]
+	mi := &file_cantina_v1_api_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8914,7 +9014,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{123}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *Gap) GetAfter() string {
@@ -8958,7 +9058,7 @@ type OutputQuery struct {
 
 func (x *OutputQuery) Reset() {
 	*x = OutputQuery{}
-	mi := &file_cantina_v1_api_proto_msgTypes[124]
+	mi := &file_cantina_v1_api_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8970,7 +9070,7 @@ func (x *OutputQuery) String() string {
 func (*OutputQuery) ProtoMessage() {}
 
 func (x *OutputQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[124]
+	mi := &file_cantina_v1_api_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8983,7 +9083,7 @@ func (x *OutputQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputQuery.ProtoReflect.Descriptor instead.
 func (*OutputQuery) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{124}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *OutputQuery) GetDomain() string {
@@ -9105,7 +9205,7 @@ type OutputLine struct {
 
 func (x *OutputLine) Reset() {
 	*x = OutputLine{}
-	mi := &file_cantina_v1_api_proto_msgTypes[125]
+	mi := &file_cantina_v1_api_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9117,7 +9217,7 @@ func (x *OutputLine) String() string {
 func (*OutputLine) ProtoMessage() {}
 
 func (x *OutputLine) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[125]
+	mi := &file_cantina_v1_api_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9130,7 +9230,7 @@ func (x *OutputLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputLine.ProtoReflect.Descriptor instead.
 func (*OutputLine) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{125}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *OutputLine) GetTime() *timestamppb.Timestamp {
@@ -9215,7 +9315,7 @@ type ReadOutputRequest struct {
 
 func (x *ReadOutputRequest) Reset() {
 	*x = ReadOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[126]
+	mi := &file_cantina_v1_api_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9227,7 +9327,7 @@ func (x *ReadOutputRequest) String() string {
 func (*ReadOutputRequest) ProtoMessage() {}
 
 func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[126]
+	mi := &file_cantina_v1_api_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9240,7 +9340,7 @@ func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputRequest.ProtoReflect.Descriptor instead.
 func (*ReadOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{126}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *ReadOutputRequest) GetQuery() *OutputQuery {
@@ -9280,7 +9380,7 @@ type ReadOutputResponse struct {
 
 func (x *ReadOutputResponse) Reset() {
 	*x = ReadOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[127]
+	mi := &file_cantina_v1_api_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9292,7 +9392,7 @@ func (x *ReadOutputResponse) String() string {
 func (*ReadOutputResponse) ProtoMessage() {}
 
 func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[127]
+	mi := &file_cantina_v1_api_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9305,7 +9405,7 @@ func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputResponse.ProtoReflect.Descriptor instead.
 func (*ReadOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{127}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *ReadOutputResponse) GetLines() []*OutputLine {
@@ -9362,7 +9462,7 @@ type FollowOutputRequest struct {
 
 func (x *FollowOutputRequest) Reset() {
 	*x = FollowOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[128]
+	mi := &file_cantina_v1_api_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9374,7 +9474,7 @@ func (x *FollowOutputRequest) String() string {
 func (*FollowOutputRequest) ProtoMessage() {}
 
 func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[128]
+	mi := &file_cantina_v1_api_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9387,7 +9487,7 @@ func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputRequest.ProtoReflect.Descriptor instead.
 func (*FollowOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{128}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *FollowOutputRequest) GetQuery() *OutputQuery {
@@ -9425,7 +9525,7 @@ type FollowOutputResponse struct {
 
 func (x *FollowOutputResponse) Reset() {
 	*x = FollowOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[129]
+	mi := &file_cantina_v1_api_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9437,7 +9537,7 @@ func (x *FollowOutputResponse) String() string {
 func (*FollowOutputResponse) ProtoMessage() {}
 
 func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[129]
+	mi := &file_cantina_v1_api_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9450,7 +9550,7 @@ func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputResponse.ProtoReflect.Descriptor instead.
 func (*FollowOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{129}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *FollowOutputResponse) GetLines() []*OutputLine {
@@ -10137,7 +10237,12 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06Domain\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05fresh\x18\x02 \x01(\bR\x05fresh\x124\n" +
-	"\aexpires\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"k\n" +
+	"\aexpires\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\x19\n" +
+	"\x17CreateBrowserKeyRequest\"\\\n" +
+	"\x18CreateBrowserKeyResponse\x12\x1c\n" +
+	"\taddresses\x18\x01 \x03(\tR\taddresses\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x10\n" +
+	"\x03tls\x18\x03 \x01(\bR\x03tls\"k\n" +
 	"\x0eEndWaitRequest\x120\n" +
 	"\x14accept_double_starts\x18\x01 \x01(\bR\x12acceptDoubleStarts\x12'\n" +
 	"\x05write\x18\x02 \x01(\v2\x11.cantina.v1.WriteR\x05write\"\x11\n" +
@@ -10270,7 +10375,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x18\n" +
 	"\amissing\x18\x03 \x03(\tR\amissing\x12\x10\n" +
 	"\x03end\x18\x04 \x01(\bR\x03end\x12,\n" +
-	"\x06packed\x18\x05 \x01(\v2\x14.cantina.v1.LogLinesR\x06packed2\x97\x1c\n" +
+	"\x06packed\x18\x05 \x01(\v2\x14.cantina.v1.LogLinesR\x06packed2\xf6\x1c\n" +
 	"\x0eCantinaService\x129\n" +
 	"\x04Plan\x12\x17.cantina.v1.PlanRequest\x1a\x18.cantina.v1.PlanResponse\x12<\n" +
 	"\x05Apply\x12\x18.cantina.v1.ApplyRequest\x1a\x19.cantina.v1.ApplyResponse\x12Q\n" +
@@ -10314,7 +10419,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x0eDiscardUnknown\x12!.cantina.v1.DiscardUnknownRequest\x1a\".cantina.v1.DiscardUnknownResponse\x12H\n" +
 	"\tDrainCell\x12\x1c.cantina.v1.DrainCellRequest\x1a\x1d.cantina.v1.DrainCellResponse\x12N\n" +
 	"\vUndrainCell\x12\x1e.cantina.v1.UndrainCellRequest\x1a\x1f.cantina.v1.UndrainCellResponse\x12H\n" +
-	"\tGetStatus\x12\x1c.cantina.v1.GetStatusRequest\x1a\x1d.cantina.v1.GetStatusResponse\x12B\n" +
+	"\tGetStatus\x12\x1c.cantina.v1.GetStatusRequest\x1a\x1d.cantina.v1.GetStatusResponse\x12]\n" +
+	"\x10CreateBrowserKey\x12#.cantina.v1.CreateBrowserKeyRequest\x1a$.cantina.v1.CreateBrowserKeyResponse\x12B\n" +
 	"\aEndWait\x12\x1a.cantina.v1.EndWaitRequest\x1a\x1b.cantina.v1.EndWaitResponse\x12W\n" +
 	"\x0eListQuarantine\x12!.cantina.v1.ListQuarantineRequest\x1a\".cantina.v1.ListQuarantineResponse\x12c\n" +
 	"\x12ReleaseQuarantined\x12%.cantina.v1.ReleaseQuarantinedRequest\x1a&.cantina.v1.ReleaseQuarantinedResponse\x12B\n" +
@@ -10337,7 +10443,7 @@ func file_cantina_v1_api_proto_rawDescGZIP() []byte {
 	return file_cantina_v1_api_proto_rawDescData
 }
 
-var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 139)
+var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 141)
 var file_cantina_v1_api_proto_goTypes = []any{
 	(*ErrorDetail)(nil),                // 0: cantina.v1.ErrorDetail
 	(*Problem)(nil),                    // 1: cantina.v1.Problem
@@ -10446,51 +10552,53 @@ var file_cantina_v1_api_proto_goTypes = []any{
 	(*Rollout)(nil),                    // 104: cantina.v1.Rollout
 	(*Held)(nil),                       // 105: cantina.v1.Held
 	(*Domain)(nil),                     // 106: cantina.v1.Domain
-	(*EndWaitRequest)(nil),             // 107: cantina.v1.EndWaitRequest
-	(*EndWaitResponse)(nil),            // 108: cantina.v1.EndWaitResponse
-	(*Quarantined)(nil),                // 109: cantina.v1.Quarantined
-	(*ListQuarantineRequest)(nil),      // 110: cantina.v1.ListQuarantineRequest
-	(*ListQuarantineResponse)(nil),     // 111: cantina.v1.ListQuarantineResponse
-	(*ReleaseQuarantinedRequest)(nil),  // 112: cantina.v1.ReleaseQuarantinedRequest
-	(*ReleaseQuarantinedResponse)(nil), // 113: cantina.v1.ReleaseQuarantinedResponse
-	(*Subject)(nil),                    // 114: cantina.v1.Subject
-	(*ShortenStopRequest)(nil),         // 115: cantina.v1.ShortenStopRequest
-	(*ShortenStopResponse)(nil),        // 116: cantina.v1.ShortenStopResponse
-	(*ExplainRequest)(nil),             // 117: cantina.v1.ExplainRequest
-	(*ExplainResponse)(nil),            // 118: cantina.v1.ExplainResponse
-	(*Reason)(nil),                     // 119: cantina.v1.Reason
-	(*StreamEventsRequest)(nil),        // 120: cantina.v1.StreamEventsRequest
-	(*StreamEventsResponse)(nil),       // 121: cantina.v1.StreamEventsResponse
-	(*Event)(nil),                      // 122: cantina.v1.Event
-	(*Gap)(nil),                        // 123: cantina.v1.Gap
-	(*OutputQuery)(nil),                // 124: cantina.v1.OutputQuery
-	(*OutputLine)(nil),                 // 125: cantina.v1.OutputLine
-	(*ReadOutputRequest)(nil),          // 126: cantina.v1.ReadOutputRequest
-	(*ReadOutputResponse)(nil),         // 127: cantina.v1.ReadOutputResponse
-	(*FollowOutputRequest)(nil),        // 128: cantina.v1.FollowOutputRequest
-	(*FollowOutputResponse)(nil),       // 129: cantina.v1.FollowOutputResponse
-	nil,                                // 130: cantina.v1.ServiceVersion.RoutesEntry
-	nil,                                // 131: cantina.v1.TaskDefinition.LabelsEntry
-	nil,                                // 132: cantina.v1.JobDefinition.ResourcesEntry
-	nil,                                // 133: cantina.v1.LevelResources.TakeEntry
-	nil,                                // 134: cantina.v1.LevelResources.LimitEntry
-	nil,                                // 135: cantina.v1.Cell.CapacityEntry
-	nil,                                // 136: cantina.v1.Cell.FreeEntry
-	nil,                                // 137: cantina.v1.Cell.LabelsEntry
-	nil,                                // 138: cantina.v1.Status.CountsEntry
-	(*Term)(nil),                       // 139: cantina.v1.Term
-	(*timestamppb.Timestamp)(nil),      // 140: google.protobuf.Timestamp
-	(*Workload)(nil),                   // 141: cantina.v1.Workload
-	(*Mapping)(nil),                    // 142: cantina.v1.Mapping
-	(*structpb.Value)(nil),             // 143: google.protobuf.Value
-	(*durationpb.Duration)(nil),        // 144: google.protobuf.Duration
-	(*structpb.Struct)(nil),            // 145: google.protobuf.Struct
-	(*LogGap)(nil),                     // 146: cantina.v1.LogGap
-	(*LogLines)(nil),                   // 147: cantina.v1.LogLines
+	(*CreateBrowserKeyRequest)(nil),    // 107: cantina.v1.CreateBrowserKeyRequest
+	(*CreateBrowserKeyResponse)(nil),   // 108: cantina.v1.CreateBrowserKeyResponse
+	(*EndWaitRequest)(nil),             // 109: cantina.v1.EndWaitRequest
+	(*EndWaitResponse)(nil),            // 110: cantina.v1.EndWaitResponse
+	(*Quarantined)(nil),                // 111: cantina.v1.Quarantined
+	(*ListQuarantineRequest)(nil),      // 112: cantina.v1.ListQuarantineRequest
+	(*ListQuarantineResponse)(nil),     // 113: cantina.v1.ListQuarantineResponse
+	(*ReleaseQuarantinedRequest)(nil),  // 114: cantina.v1.ReleaseQuarantinedRequest
+	(*ReleaseQuarantinedResponse)(nil), // 115: cantina.v1.ReleaseQuarantinedResponse
+	(*Subject)(nil),                    // 116: cantina.v1.Subject
+	(*ShortenStopRequest)(nil),         // 117: cantina.v1.ShortenStopRequest
+	(*ShortenStopResponse)(nil),        // 118: cantina.v1.ShortenStopResponse
+	(*ExplainRequest)(nil),             // 119: cantina.v1.ExplainRequest
+	(*ExplainResponse)(nil),            // 120: cantina.v1.ExplainResponse
+	(*Reason)(nil),                     // 121: cantina.v1.Reason
+	(*StreamEventsRequest)(nil),        // 122: cantina.v1.StreamEventsRequest
+	(*StreamEventsResponse)(nil),       // 123: cantina.v1.StreamEventsResponse
+	(*Event)(nil),                      // 124: cantina.v1.Event
+	(*Gap)(nil),                        // 125: cantina.v1.Gap
+	(*OutputQuery)(nil),                // 126: cantina.v1.OutputQuery
+	(*OutputLine)(nil),                 // 127: cantina.v1.OutputLine
+	(*ReadOutputRequest)(nil),          // 128: cantina.v1.ReadOutputRequest
+	(*ReadOutputResponse)(nil),         // 129: cantina.v1.ReadOutputResponse
+	(*FollowOutputRequest)(nil),        // 130: cantina.v1.FollowOutputRequest
+	(*FollowOutputResponse)(nil),       // 131: cantina.v1.FollowOutputResponse
+	nil,                                // 132: cantina.v1.ServiceVersion.RoutesEntry
+	nil,                                // 133: cantina.v1.TaskDefinition.LabelsEntry
+	nil,                                // 134: cantina.v1.JobDefinition.ResourcesEntry
+	nil,                                // 135: cantina.v1.LevelResources.TakeEntry
+	nil,                                // 136: cantina.v1.LevelResources.LimitEntry
+	nil,                                // 137: cantina.v1.Cell.CapacityEntry
+	nil,                                // 138: cantina.v1.Cell.FreeEntry
+	nil,                                // 139: cantina.v1.Cell.LabelsEntry
+	nil,                                // 140: cantina.v1.Status.CountsEntry
+	(*Term)(nil),                       // 141: cantina.v1.Term
+	(*timestamppb.Timestamp)(nil),      // 142: google.protobuf.Timestamp
+	(*Workload)(nil),                   // 143: cantina.v1.Workload
+	(*Mapping)(nil),                    // 144: cantina.v1.Mapping
+	(*structpb.Value)(nil),             // 145: google.protobuf.Value
+	(*durationpb.Duration)(nil),        // 146: google.protobuf.Duration
+	(*structpb.Struct)(nil),            // 147: google.protobuf.Struct
+	(*LogGap)(nil),                     // 148: cantina.v1.LogGap
+	(*LogLines)(nil),                   // 149: cantina.v1.LogLines
 }
 var file_cantina_v1_api_proto_depIdxs = []int32{
 	1,   // 0: cantina.v1.ErrorDetail.problems:type_name -> cantina.v1.Problem
-	139, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
+	141, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
 	5,   // 2: cantina.v1.PlanRequest.files:type_name -> cantina.v1.SpecFile
 	10,  // 3: cantina.v1.PlanResponse.domains:type_name -> cantina.v1.DomainChange
 	5,   // 4: cantina.v1.ApplyRequest.files:type_name -> cantina.v1.SpecFile
@@ -10498,18 +10606,18 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	10,  // 6: cantina.v1.ApplyResponse.domains:type_name -> cantina.v1.DomainChange
 	11,  // 7: cantina.v1.DomainChange.changes:type_name -> cantina.v1.Change
 	12,  // 8: cantina.v1.Change.fields:type_name -> cantina.v1.FieldChange
-	140, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
+	142, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
 	14,  // 10: cantina.v1.Service.versions:type_name -> cantina.v1.ServiceVersion
-	141, // 11: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
-	130, // 12: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
+	143, // 11: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
+	132, // 12: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
 	3,   // 13: cantina.v1.ListServicesRequest.page:type_name -> cantina.v1.Page
 	13,  // 14: cantina.v1.ListServicesResponse.services:type_name -> cantina.v1.Service
 	4,   // 15: cantina.v1.ListServicesResponse.listing:type_name -> cantina.v1.Listing
 	13,  // 16: cantina.v1.GetServiceResponse.service:type_name -> cantina.v1.Service
-	142, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
-	140, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
-	140, // 19: cantina.v1.Instance.stop_by:type_name -> google.protobuf.Timestamp
-	140, // 20: cantina.v1.Instance.last_crash_time:type_name -> google.protobuf.Timestamp
+	144, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
+	142, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
+	142, // 19: cantina.v1.Instance.stop_by:type_name -> google.protobuf.Timestamp
+	142, // 20: cantina.v1.Instance.last_crash_time:type_name -> google.protobuf.Timestamp
 	3,   // 21: cantina.v1.ListInstancesRequest.page:type_name -> cantina.v1.Page
 	19,  // 22: cantina.v1.ListInstancesResponse.instances:type_name -> cantina.v1.Instance
 	4,   // 23: cantina.v1.ListInstancesResponse.listing:type_name -> cantina.v1.Listing
@@ -10518,14 +10626,14 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 26: cantina.v1.RemoveServiceRequest.write:type_name -> cantina.v1.Write
 	13,  // 27: cantina.v1.RemoveServiceResponse.service:type_name -> cantina.v1.Service
 	2,   // 28: cantina.v1.RestartServiceRequest.write:type_name -> cantina.v1.Write
-	143, // 29: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
-	140, // 30: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
-	140, // 31: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
-	140, // 32: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
+	145, // 29: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
+	142, // 30: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
+	142, // 31: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
+	142, // 32: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
 	29,  // 33: cantina.v1.Task.definition:type_name -> cantina.v1.TaskDefinition
-	141, // 34: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
-	131, // 35: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
-	144, // 36: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
+	143, // 34: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
+	133, // 35: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
+	146, // 36: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
 	3,   // 37: cantina.v1.ListTasksRequest.page:type_name -> cantina.v1.Page
 	28,  // 38: cantina.v1.ListTasksResponse.tasks:type_name -> cantina.v1.Task
 	4,   // 39: cantina.v1.ListTasksResponse.listing:type_name -> cantina.v1.Listing
@@ -10539,17 +10647,17 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 47: cantina.v1.ResolveTaskRequest.write:type_name -> cantina.v1.Write
 	28,  // 48: cantina.v1.ResolveTaskResponse.task:type_name -> cantina.v1.Task
 	45,  // 49: cantina.v1.Job.counts:type_name -> cantina.v1.Counts
-	140, // 50: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
-	140, // 51: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	142, // 50: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
+	142, // 51: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
 	43,  // 52: cantina.v1.Job.definition:type_name -> cantina.v1.JobDefinition
-	141, // 53: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
-	132, // 54: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
-	133, // 55: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
-	134, // 56: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
-	140, // 57: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
-	140, // 58: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
-	145, // 59: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
-	140, // 60: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
+	143, // 53: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
+	134, // 54: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
+	135, // 55: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
+	136, // 56: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
+	142, // 57: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
+	142, // 58: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
+	147, // 59: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
+	142, // 60: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
 	3,   // 61: cantina.v1.ListJobsRequest.page:type_name -> cantina.v1.Page
 	42,  // 62: cantina.v1.ListJobsResponse.jobs:type_name -> cantina.v1.Job
 	4,   // 63: cantina.v1.ListJobsResponse.listing:type_name -> cantina.v1.Listing
@@ -10565,55 +10673,55 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	42,  // 73: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
 	2,   // 74: cantina.v1.RetryJobRequest.write:type_name -> cantina.v1.Write
 	2,   // 75: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
-	144, // 76: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
-	144, // 77: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	140, // 78: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	140, // 79: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
-	140, // 80: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
+	146, // 76: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
+	146, // 77: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	142, // 78: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	142, // 79: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
+	142, // 80: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
 	65,  // 81: cantina.v1.Schedule.pending:type_name -> cantina.v1.ScheduleFiring
-	140, // 82: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
-	140, // 83: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
+	142, // 82: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
+	142, // 83: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
 	66,  // 84: cantina.v1.Schedule.history:type_name -> cantina.v1.ScheduleEntry
 	67,  // 85: cantina.v1.Schedule.upcoming:type_name -> cantina.v1.ScheduleTime
 	64,  // 86: cantina.v1.Schedule.signal:type_name -> cantina.v1.ScheduleSignal
-	140, // 87: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
-	140, // 88: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
-	140, // 89: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
-	140, // 90: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
-	140, // 91: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
+	142, // 87: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
+	142, // 88: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
+	142, // 89: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
+	142, // 90: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
+	142, // 91: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
 	3,   // 92: cantina.v1.ListSchedulesRequest.page:type_name -> cantina.v1.Page
 	63,  // 93: cantina.v1.ListSchedulesResponse.schedules:type_name -> cantina.v1.Schedule
 	4,   // 94: cantina.v1.ListSchedulesResponse.listing:type_name -> cantina.v1.Listing
 	63,  // 95: cantina.v1.GetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	140, // 96: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
+	142, // 96: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
 	72,  // 97: cantina.v1.ListMissedResponse.missed:type_name -> cantina.v1.Missed
 	2,   // 98: cantina.v1.PauseScheduleRequest.write:type_name -> cantina.v1.Write
 	63,  // 99: cantina.v1.PauseScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	140, // 100: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
+	142, // 100: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
 	2,   // 101: cantina.v1.RunScheduleRequest.write:type_name -> cantina.v1.Write
 	63,  // 102: cantina.v1.RunScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	140, // 103: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	140, // 104: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	142, // 103: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	142, // 104: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
 	2,   // 105: cantina.v1.BackfillScheduleRequest.write:type_name -> cantina.v1.Write
 	63,  // 106: cantina.v1.BackfillScheduleResponse.schedule:type_name -> cantina.v1.Schedule
 	2,   // 107: cantina.v1.ResetScheduleRequest.write:type_name -> cantina.v1.Write
-	140, // 108: cantina.v1.ResetScheduleResponse.cursor:type_name -> google.protobuf.Timestamp
+	142, // 108: cantina.v1.ResetScheduleResponse.cursor:type_name -> google.protobuf.Timestamp
 	63,  // 109: cantina.v1.ResetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
 	2,   // 110: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
-	140, // 111: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
-	144, // 112: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
-	135, // 113: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
-	136, // 114: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
-	137, // 115: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
+	142, // 111: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
+	146, // 112: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
+	137, // 113: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
+	138, // 114: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
+	139, // 115: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
 	86,  // 116: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
-	140, // 117: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	140, // 118: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
-	140, // 119: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
+	142, // 117: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	142, // 118: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
+	142, // 119: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
 	3,   // 120: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
 	85,  // 121: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
 	4,   // 122: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
 	85,  // 123: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
-	144, // 124: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
+	146, // 124: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
 	2,   // 125: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
 	85,  // 126: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
 	2,   // 127: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
@@ -10622,32 +10730,32 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 130: cantina.v1.DiscardUnknownRequest.write:type_name -> cantina.v1.Write
 	2,   // 131: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
 	103, // 132: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
-	140, // 133: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
-	144, // 134: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
+	142, // 133: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
+	146, // 134: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
 	105, // 135: cantina.v1.Status.held:type_name -> cantina.v1.Held
-	138, // 136: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
+	140, // 136: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
 	106, // 137: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
 	104, // 138: cantina.v1.Status.rollouts:type_name -> cantina.v1.Rollout
-	140, // 139: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
-	144, // 140: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
-	140, // 141: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
+	142, // 139: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
+	146, // 140: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
+	142, // 141: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
 	2,   // 142: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
 	3,   // 143: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
-	109, // 144: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
+	111, // 144: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
 	4,   // 145: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
 	2,   // 146: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
-	114, // 147: cantina.v1.ShortenStopRequest.subject:type_name -> cantina.v1.Subject
-	144, // 148: cantina.v1.ShortenStopRequest.grace:type_name -> google.protobuf.Duration
-	114, // 149: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
-	114, // 150: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
-	119, // 151: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
-	122, // 152: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
-	125, // 153: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
-	140, // 154: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
-	144, // 155: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
-	122, // 156: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
-	123, // 157: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
-	140, // 158: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
+	116, // 147: cantina.v1.ShortenStopRequest.subject:type_name -> cantina.v1.Subject
+	146, // 148: cantina.v1.ShortenStopRequest.grace:type_name -> google.protobuf.Duration
+	116, // 149: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
+	116, // 150: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
+	121, // 151: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
+	124, // 152: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
+	127, // 153: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
+	142, // 154: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
+	146, // 155: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
+	124, // 156: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
+	125, // 157: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
+	142, // 158: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
 	13,  // 159: cantina.v1.Event.service:type_name -> cantina.v1.Service
 	19,  // 160: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
 	28,  // 161: cantina.v1.Event.task:type_name -> cantina.v1.Task
@@ -10655,17 +10763,17 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	46,  // 163: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
 	85,  // 164: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
 	63,  // 165: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
-	140, // 166: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
-	140, // 167: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
-	140, // 168: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
-	146, // 169: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
-	124, // 170: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	142, // 166: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
+	142, // 167: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
+	142, // 168: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
+	148, // 169: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
+	126, // 170: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
 	3,   // 171: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
-	125, // 172: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	147, // 173: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
-	124, // 174: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	125, // 175: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	147, // 176: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
+	127, // 172: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	149, // 173: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
+	126, // 174: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	127, // 175: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	149, // 176: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
 	44,  // 177: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
 	6,   // 178: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
 	8,   // 179: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
@@ -10705,62 +10813,64 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	91,  // 213: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
 	93,  // 214: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
 	101, // 215: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
-	107, // 216: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
-	110, // 217: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
-	112, // 218: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
-	117, // 219: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
-	115, // 220: cantina.v1.CantinaService.ShortenStop:input_type -> cantina.v1.ShortenStopRequest
-	120, // 221: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
-	126, // 222: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
-	128, // 223: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
-	7,   // 224: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
-	9,   // 225: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
-	16,  // 226: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
-	18,  // 227: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
-	21,  // 228: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
-	23,  // 229: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
-	25,  // 230: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
-	27,  // 231: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
-	31,  // 232: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
-	33,  // 233: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
-	35,  // 234: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
-	37,  // 235: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
-	39,  // 236: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
-	41,  // 237: cantina.v1.CantinaService.ResolveTask:output_type -> cantina.v1.ResolveTaskResponse
-	48,  // 238: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
-	50,  // 239: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
-	52,  // 240: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
-	54,  // 241: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
-	56,  // 242: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
-	58,  // 243: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
-	60,  // 244: cantina.v1.CantinaService.RetryJob:output_type -> cantina.v1.RetryJobResponse
-	62,  // 245: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
-	69,  // 246: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
-	71,  // 247: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
-	74,  // 248: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
-	76,  // 249: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
-	78,  // 250: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
-	80,  // 251: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
-	82,  // 252: cantina.v1.CantinaService.ResetSchedule:output_type -> cantina.v1.ResetScheduleResponse
-	84,  // 253: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
-	88,  // 254: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
-	90,  // 255: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
-	100, // 256: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
-	96,  // 257: cantina.v1.CantinaService.AdoptCell:output_type -> cantina.v1.AdoptCellResponse
-	98,  // 258: cantina.v1.CantinaService.DiscardUnknown:output_type -> cantina.v1.DiscardUnknownResponse
-	92,  // 259: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
-	94,  // 260: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
-	102, // 261: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
-	108, // 262: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
-	111, // 263: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
-	113, // 264: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
-	118, // 265: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
-	116, // 266: cantina.v1.CantinaService.ShortenStop:output_type -> cantina.v1.ShortenStopResponse
-	121, // 267: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
-	127, // 268: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
-	129, // 269: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
-	224, // [224:270] is the sub-list for method output_type
-	178, // [178:224] is the sub-list for method input_type
+	107, // 216: cantina.v1.CantinaService.CreateBrowserKey:input_type -> cantina.v1.CreateBrowserKeyRequest
+	109, // 217: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
+	112, // 218: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
+	114, // 219: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
+	119, // 220: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
+	117, // 221: cantina.v1.CantinaService.ShortenStop:input_type -> cantina.v1.ShortenStopRequest
+	122, // 222: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
+	128, // 223: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
+	130, // 224: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
+	7,   // 225: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
+	9,   // 226: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
+	16,  // 227: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
+	18,  // 228: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
+	21,  // 229: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
+	23,  // 230: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
+	25,  // 231: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
+	27,  // 232: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
+	31,  // 233: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
+	33,  // 234: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
+	35,  // 235: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
+	37,  // 236: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
+	39,  // 237: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
+	41,  // 238: cantina.v1.CantinaService.ResolveTask:output_type -> cantina.v1.ResolveTaskResponse
+	48,  // 239: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
+	50,  // 240: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
+	52,  // 241: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
+	54,  // 242: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
+	56,  // 243: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
+	58,  // 244: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
+	60,  // 245: cantina.v1.CantinaService.RetryJob:output_type -> cantina.v1.RetryJobResponse
+	62,  // 246: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
+	69,  // 247: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
+	71,  // 248: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
+	74,  // 249: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
+	76,  // 250: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
+	78,  // 251: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
+	80,  // 252: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
+	82,  // 253: cantina.v1.CantinaService.ResetSchedule:output_type -> cantina.v1.ResetScheduleResponse
+	84,  // 254: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
+	88,  // 255: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
+	90,  // 256: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
+	100, // 257: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
+	96,  // 258: cantina.v1.CantinaService.AdoptCell:output_type -> cantina.v1.AdoptCellResponse
+	98,  // 259: cantina.v1.CantinaService.DiscardUnknown:output_type -> cantina.v1.DiscardUnknownResponse
+	92,  // 260: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
+	94,  // 261: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
+	102, // 262: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
+	108, // 263: cantina.v1.CantinaService.CreateBrowserKey:output_type -> cantina.v1.CreateBrowserKeyResponse
+	110, // 264: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
+	113, // 265: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
+	115, // 266: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
+	120, // 267: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
+	118, // 268: cantina.v1.CantinaService.ShortenStop:output_type -> cantina.v1.ShortenStopResponse
+	123, // 269: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
+	129, // 270: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
+	131, // 271: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
+	225, // [225:272] is the sub-list for method output_type
+	178, // [178:225] is the sub-list for method input_type
 	178, // [178:178] is the sub-list for extension type_name
 	178, // [178:178] is the sub-list for extension extendee
 	0,   // [0:178] is the sub-list for field type_name
@@ -10774,14 +10884,14 @@ func file_cantina_v1_api_proto_init() {
 	file_cantina_v1_fence_proto_init()
 	file_cantina_v1_log_proto_init()
 	file_cantina_v1_workload_proto_init()
-	file_cantina_v1_api_proto_msgTypes[124].OneofWrappers = []any{}
+	file_cantina_v1_api_proto_msgTypes[126].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_api_proto_rawDesc), len(file_cantina_v1_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   139,
+			NumMessages:   141,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -143,6 +143,9 @@ const (
 	// CantinaServiceGetStatusProcedure is the fully-qualified name of the CantinaService's GetStatus
 	// RPC.
 	CantinaServiceGetStatusProcedure = "/cantina.v1.CantinaService/GetStatus"
+	// CantinaServiceCreateBrowserKeyProcedure is the fully-qualified name of the CantinaService's
+	// CreateBrowserKey RPC.
+	CantinaServiceCreateBrowserKeyProcedure = "/cantina.v1.CantinaService/CreateBrowserKey"
 	// CantinaServiceEndWaitProcedure is the fully-qualified name of the CantinaService's EndWait RPC.
 	CantinaServiceEndWaitProcedure = "/cantina.v1.CantinaService/EndWait"
 	// CantinaServiceListQuarantineProcedure is the fully-qualified name of the CantinaService's
@@ -208,6 +211,8 @@ type CantinaServiceClient interface {
 	DrainCell(context.Context, *connect.Request[cantinav1.DrainCellRequest]) (*connect.Response[cantinav1.DrainCellResponse], error)
 	UndrainCell(context.Context, *connect.Request[cantinav1.UndrainCellRequest]) (*connect.Response[cantinav1.UndrainCellResponse], error)
 	GetStatus(context.Context, *connect.Request[cantinav1.GetStatusRequest]) (*connect.Response[cantinav1.GetStatusResponse], error)
+	// Makes a key for a browser; any server answers.
+	CreateBrowserKey(context.Context, *connect.Request[cantinav1.CreateBrowserKeyRequest]) (*connect.Response[cantinav1.CreateBrowserKeyResponse], error)
 	EndWait(context.Context, *connect.Request[cantinav1.EndWaitRequest]) (*connect.Response[cantinav1.EndWaitResponse], error)
 	ListQuarantine(context.Context, *connect.Request[cantinav1.ListQuarantineRequest]) (*connect.Response[cantinav1.ListQuarantineResponse], error)
 	ReleaseQuarantined(context.Context, *connect.Request[cantinav1.ReleaseQuarantinedRequest]) (*connect.Response[cantinav1.ReleaseQuarantinedResponse], error)
@@ -458,6 +463,12 @@ func NewCantinaServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(cantinaServiceMethods.ByName("GetStatus")),
 			connect.WithClientOptions(opts...),
 		),
+		createBrowserKey: connect.NewClient[cantinav1.CreateBrowserKeyRequest, cantinav1.CreateBrowserKeyResponse](
+			httpClient,
+			baseURL+CantinaServiceCreateBrowserKeyProcedure,
+			connect.WithSchema(cantinaServiceMethods.ByName("CreateBrowserKey")),
+			connect.WithClientOptions(opts...),
+		),
 		endWait: connect.NewClient[cantinav1.EndWaitRequest, cantinav1.EndWaitResponse](
 			httpClient,
 			baseURL+CantinaServiceEndWaitProcedure,
@@ -549,6 +560,7 @@ type cantinaServiceClient struct {
 	drainCell          *connect.Client[cantinav1.DrainCellRequest, cantinav1.DrainCellResponse]
 	undrainCell        *connect.Client[cantinav1.UndrainCellRequest, cantinav1.UndrainCellResponse]
 	getStatus          *connect.Client[cantinav1.GetStatusRequest, cantinav1.GetStatusResponse]
+	createBrowserKey   *connect.Client[cantinav1.CreateBrowserKeyRequest, cantinav1.CreateBrowserKeyResponse]
 	endWait            *connect.Client[cantinav1.EndWaitRequest, cantinav1.EndWaitResponse]
 	listQuarantine     *connect.Client[cantinav1.ListQuarantineRequest, cantinav1.ListQuarantineResponse]
 	releaseQuarantined *connect.Client[cantinav1.ReleaseQuarantinedRequest, cantinav1.ReleaseQuarantinedResponse]
@@ -749,6 +761,11 @@ func (c *cantinaServiceClient) GetStatus(ctx context.Context, req *connect.Reque
 	return c.getStatus.CallUnary(ctx, req)
 }
 
+// CreateBrowserKey calls cantina.v1.CantinaService.CreateBrowserKey.
+func (c *cantinaServiceClient) CreateBrowserKey(ctx context.Context, req *connect.Request[cantinav1.CreateBrowserKeyRequest]) (*connect.Response[cantinav1.CreateBrowserKeyResponse], error) {
+	return c.createBrowserKey.CallUnary(ctx, req)
+}
+
 // EndWait calls cantina.v1.CantinaService.EndWait.
 func (c *cantinaServiceClient) EndWait(ctx context.Context, req *connect.Request[cantinav1.EndWaitRequest]) (*connect.Response[cantinav1.EndWaitResponse], error) {
 	return c.endWait.CallUnary(ctx, req)
@@ -830,6 +847,8 @@ type CantinaServiceHandler interface {
 	DrainCell(context.Context, *connect.Request[cantinav1.DrainCellRequest]) (*connect.Response[cantinav1.DrainCellResponse], error)
 	UndrainCell(context.Context, *connect.Request[cantinav1.UndrainCellRequest]) (*connect.Response[cantinav1.UndrainCellResponse], error)
 	GetStatus(context.Context, *connect.Request[cantinav1.GetStatusRequest]) (*connect.Response[cantinav1.GetStatusResponse], error)
+	// Makes a key for a browser; any server answers.
+	CreateBrowserKey(context.Context, *connect.Request[cantinav1.CreateBrowserKeyRequest]) (*connect.Response[cantinav1.CreateBrowserKeyResponse], error)
 	EndWait(context.Context, *connect.Request[cantinav1.EndWaitRequest]) (*connect.Response[cantinav1.EndWaitResponse], error)
 	ListQuarantine(context.Context, *connect.Request[cantinav1.ListQuarantineRequest]) (*connect.Response[cantinav1.ListQuarantineResponse], error)
 	ReleaseQuarantined(context.Context, *connect.Request[cantinav1.ReleaseQuarantinedRequest]) (*connect.Response[cantinav1.ReleaseQuarantinedResponse], error)
@@ -1076,6 +1095,12 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 		connect.WithSchema(cantinaServiceMethods.ByName("GetStatus")),
 		connect.WithHandlerOptions(opts...),
 	)
+	cantinaServiceCreateBrowserKeyHandler := connect.NewUnaryHandler(
+		CantinaServiceCreateBrowserKeyProcedure,
+		svc.CreateBrowserKey,
+		connect.WithSchema(cantinaServiceMethods.ByName("CreateBrowserKey")),
+		connect.WithHandlerOptions(opts...),
+	)
 	cantinaServiceEndWaitHandler := connect.NewUnaryHandler(
 		CantinaServiceEndWaitProcedure,
 		svc.EndWait,
@@ -1202,6 +1227,8 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 			cantinaServiceUndrainCellHandler.ServeHTTP(w, r)
 		case CantinaServiceGetStatusProcedure:
 			cantinaServiceGetStatusHandler.ServeHTTP(w, r)
+		case CantinaServiceCreateBrowserKeyProcedure:
+			cantinaServiceCreateBrowserKeyHandler.ServeHTTP(w, r)
 		case CantinaServiceEndWaitProcedure:
 			cantinaServiceEndWaitHandler.ServeHTTP(w, r)
 		case CantinaServiceListQuarantineProcedure:
@@ -1377,6 +1404,10 @@ func (UnimplementedCantinaServiceHandler) UndrainCell(context.Context, *connect.
 
 func (UnimplementedCantinaServiceHandler) GetStatus(context.Context, *connect.Request[cantinav1.GetStatusRequest]) (*connect.Response[cantinav1.GetStatusResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.GetStatus is not implemented"))
+}
+
+func (UnimplementedCantinaServiceHandler) CreateBrowserKey(context.Context, *connect.Request[cantinav1.CreateBrowserKeyRequest]) (*connect.Response[cantinav1.CreateBrowserKeyResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.CreateBrowserKey is not implemented"))
 }
 
 func (UnimplementedCantinaServiceHandler) EndWait(context.Context, *connect.Request[cantinav1.EndWaitRequest]) (*connect.Response[cantinav1.EndWaitResponse], error) {

@@ -1,0 +1,204 @@
+import { useRef, useState } from 'preact/hooks'
+import { Act } from '../act'
+import { all, get } from '../api'
+import { natural, number, plural, span } from '../format'
+import { CellName } from '../lists'
+import { useData } from '../live'
+import { Bar, Failure, Facts, Filter, Json, kindsOfNode, Legend, matches, Panel, State, Table, type NodeKind } from '../parts'
+import { href, setParam, useRoute } from '../route'
+import { Ago, Took, When } from '../time'
+import type { Counts, Event, Job, JobNode } from '../types'
+import { Head, History, LastLines, useExplain, Why } from './about'
+
+const most = 5000 // nodes that one page reads: larger jobs are shown by their counts and by the filter
+
+export function JobPage({ name, state, below }: { name: string; state: string; below: string }) {
+  const path = `/jobs/${encodeURIComponent(name)}`
+  const mine = (e: Event) => e.subject === name || e.subject.startsWith(name + '/')
+  const { data, error, refresh } = useData(path, ['job', 'node'], async (s) => {
+    const [one, nodes] = await Promise.all([
+      get<{ job: Job }>(path, {}, s), all<JobNode>(`${path}/nodes`, 'nodes', { fields: 'node,state,path' }, most, s),
+    ])
+    return { job: one.job, nodes: nodes.items, more: nodes.more }
+  }, mine)
+  const x = data?.job
+  const progress = useProgress(x?.counts)
+  if (error) return <Failure of={error} />
+  const to = (k: NodeKind | '') => href('job', [name], { state: k, below })
+  return (
+    <>
+      <Head kind="job" name={name} state={x?.state ?? ''} back={['jobs', href('jobs')]}>
+        {x && <JobActions of={x} path={path} after={refresh} />}
+      </Head>
+      {x && <Facts list={[
+        ['done', <><b>{share(x.counts)}</b> <span class="dim">{number(x.counts?.done ?? 0)} of {number(x.counts?.total ?? 0)}</span></>],
+        ...progress,
+        ['domain', x.domain], ['priority', x.priority], ['retries', x.definition?.retries ?? 0],
+        ['age', <Took from={x.created} to={x.ended} />],
+        ...(x.definition?.depends_on.length ? [['depends on', x.definition.depends_on.map((d) => <a key={d} href={href('job', [d])}>{d} </a>)] as [string, preact.ComponentChildren]] : []),
+      ]} />}
+      {x && [...x.errors, x.nodes_error, x.reason].filter(Boolean).map((t) => <p key={t} class="notice warn">{t}</p>)}
+      {x?.counts && (
+        <Panel title="Batch tasks" count={x.counts.total}>
+          <div class="pad">
+            <Bar counts={x.counts} label={`Batch tasks of ${name}`} to={to} />
+            <Legend counts={x.counts} to={to} chosen={state} />
+          </div>
+        </Panel>
+      )}
+      {x && data && !data.more && <Levels job={x} nodes={data.nodes} below={below} state={state} />}
+      {x && <Nodes job={name} state={state} below={below} />}
+      {x?.definition && <Json title="Definition" value={x.definition} />}
+    </>
+  )
+}
+
+const share = (c: Counts | null) => (c && c.total ? `${Math.floor((c.done / c.total) * 100)} %` : '–')
+
+// useProgress computes rate and remaining time from the counts since the page was opened.
+function useProgress(c: Counts | null | undefined): [string, string][] {
+  const seen = useRef<{ at: number; ended: number }[]>([])
+  if (!c) return []
+  const ended = c.done + c.failed
+  const now = Date.now()
+  const list = seen.current
+  if (list.length === 0 || list[list.length - 1]!.ended !== ended) list.push({ at: now, ended })
+  while (list.length > 2 && now - list[0]!.at > 60_000) list.shift()
+  const first = list[0]!
+  const rate = ((ended - first.ended) / (now - first.at)) * 1000
+  const left = c.total - ended
+  if (!(rate > 0) || left <= 0) return []
+  return [['rate', `${rate.toLocaleString('en', { maximumFractionDigits: rate < 10 ? 1 : 0 })}/s`], ['remaining', span((left / rate) * 1000)]]
+}
+
+function JobActions({ of: x, path, after }: { of: Job; path: string; after: () => void }) {
+  const target = `job ${x.name} (${x.uid.slice(0, 8)})`
+  const running = x.counts?.running ?? 0, failed = x.counts?.failed ?? 0
+  return (
+    <>
+      <Act after={after} of={x.paused
+        ? { name: 'Resume…', title: `Resume job ${x.name}?`, target, method: 'PUT', path: `${path}/paused`, revision: x.revision, text: 'Batch tasks start again.', body: () => ({ paused: false }), done: `${target} is resumed` }
+        : { name: 'Pause…', title: `Pause job ${x.name}?`, target, method: 'PUT', path: `${path}/paused`, revision: x.revision, text: `No batch task starts until it is resumed. ${plural(running, 'running batch task')} continue.`, body: () => ({ paused: true }), done: `${target} is paused` }} />
+      {failed > 0 && <Act after={after} of={{
+        name: 'Retry failed…', title: `Retry failed batch tasks of job ${x.name}?`, target, method: 'POST', path: `${path}/retry`, revision: x.revision,
+        text: `${plural(failed, 'failed batch task')} of the job run again, with all retries.`, body: () => ({}), done: `Failed batch tasks of ${target} run again`,
+      }} />}
+      {running > 0 && <Act after={after} of={{
+        name: 'Kill…', title: `Kill running batch tasks of job ${x.name}?`, target, method: 'POST', path: `${path}/kill`, danger: true, revision: x.revision,
+        text: `${plural(running, 'running batch task')} are ended now. The job goes on: pause it first if they must not run again.`, body: () => ({}), done: `Running batch tasks of ${target} are being ended`,
+      }} />}
+    </>
+  )
+}
+
+interface Group { node: string; level: number; counts: Partial<Record<NodeKind, number>>; total: number; bad: number }
+
+// groups counts the states below each node of the upper levels.
+export function groups(nodes: JobNode[], levels: number): Group[][] {
+  const by = Array.from({ length: levels }, () => new Map<string, Group>())
+  for (const n of nodes) {
+    const kind = kindsOfNode.includes(n.state as NodeKind) ? (n.state as NodeKind) : 'ready'
+    n.path.slice(1, -1).forEach((node, level) => {
+      let g = by[level]?.get(node)
+      if (!g) by[level]?.set(node, (g = { node, level, counts: {}, total: 0, bad: 0 }))
+      if (!g) return
+      g.counts[kind] = (g.counts[kind] ?? 0) + 1
+      g.total++
+      if (kind === 'failed' || kind === 'stranded') g.bad++
+    })
+  }
+  return by.map((m) => [...m.values()].sort((a, b) => b.bad - a.bad || natural(a.node, b.node)))
+}
+
+// Levels has one bar for each node above the level at which batch tasks run; failed ones first.
+function Levels({ job, nodes, below, state }: { job: Job; nodes: JobNode[]; below: string; state: string }) {
+  const names = job.definition?.levels ?? []
+  const depth = Math.max(0, ...nodes.slice(0, 100).map((n) => n.path.length - 2))
+  if (depth === 0) return null
+  return (
+    <>
+      {groups(nodes, depth).map((list, level) => list.length > 0 && (
+        <Panel key={level} title={`Level ${names[level] ?? level + 1}`} id={`level-${level}`} count={list.length}
+          extra={below && <a class="button" href={href('job', [job.name], { state })}>Show all nodes</a>}>
+          <ul class="groups">
+            {list.slice(0, 200).map((g) => (
+              <li key={g.node} class={g.node === below ? 'chosen' : ''}>
+                <a class="name" href={href('job', [job.name], { state, below: g.node })} aria-current={g.node === below ? 'true' : undefined}>{g.node}</a>
+                <Bar thin counts={g.counts} label={`Batch tasks below ${g.node}`} to={(k) => href('job', [job.name], { state: k, below: g.node })} />
+                <span class="num">{g.bad > 0 && <b class="bad-text">{g.bad} failed </b>}<span class="dim">{g.counts.done ?? 0}/{g.total}</span></span>
+              </li>
+            ))}
+          </ul>
+          {list.length > 200 && <p class="empty">and {number(list.length - 200)} more nodes without failures</p>}
+        </Panel>
+      ))}
+    </>
+  )
+}
+
+// urgent puts failed and running batch tasks first.
+const urgent = (n: JobNode) => (n.state === 'failed' ? 0 : n.state === 'running' ? 1 : n.state === 'backoff' || n.state === 'stranded' ? 2 : n.state === 'done' ? 4 : 3)
+
+// Nodes lists the batch tasks of a state, of a part of the tree.
+function Nodes({ job, state, below }: { job: string; state: string; below: string }) {
+  const q = useRoute().params.get('q') ?? ''
+  const [shown, setShown] = useState(100)
+  const limit = Math.max(500, shown)
+  const path = `/jobs/${encodeURIComponent(job)}/nodes`
+  const { data, error } = useData(`${path} ${state} ${below} ${limit}`, ['node'], (s) => all<JobNode>(path, 'nodes', { state, below }, limit, s), (e) => e.node?.job === job)
+  const rows = data?.items.filter((n) => matches(`${n.node} ${n.reason} ${n.cell}`, q)).sort((a, b) => urgent(a) - urgent(b) || natural(a.node, b.node))
+  const title = `${state ? state[0]!.toUpperCase() + state.slice(1) : 'All'} nodes${below ? ` below ${below}` : ''}`
+  return (
+    <Panel title={title} id="nodes" count={rows && rows.length + (data!.more ? '+' : '')}
+      extra={<>{(state || below) && <a class="button" href={href('job', [job])}>Clear</a>}<Filter label="Filter nodes" value={q} set={(v) => setParam('q', v)} /></>}>
+      {error && <Failure of={error} />}
+      <Table label={title} rows={rows} id={(n) => n.node} empty="no such nodes" most={shown} rest={false} columns={[
+        { name: 'node', cell: (n) => <a class="name" href={href('node', [job, n.node])}>{n.node}</a> },
+        { name: 'state', cell: (n) => <State is={n.state} /> },
+        { name: 'errors', num: true, cell: (n) => n.errors || <span class="dim">0</span> },
+        { name: 'cell', cell: (n) => <CellName name={n.cell} /> },
+        { name: 'changed', cell: (n) => <Ago at={n.since ?? n.time} /> },
+        { name: 'note', wide: true, cell: (n) => <span class="note">{n.unconfirmed_reason || n.condition || n.reason}{n.next && <> · next try <Ago at={n.next} /></>}</span> },
+        { name: 'output', cell: (n) => <a href={href('output', [], { job, node: n.node })} aria-label={`Output of ${n.node}`}>output</a> },
+      ]} />
+      {rows && (data!.more || rows.length > shown) && (
+        <p class="empty">{number(Math.min(shown, rows.length))} nodes are shown. <button type="button" onClick={() => setShown(shown * 4)}>Show more</button></p>
+      )}
+    </Panel>
+  )
+}
+
+export function NodePage({ job, node }: { job: string; node: string }) {
+  const path = `/jobs/${encodeURIComponent(job)}`
+  const mine = (e: Event) => e.node?.job === job && e.node.node === node
+  const { data, error, refresh } = useData(`${path} ${node}`, ['node'], async (s) => {
+    const [nodes, results] = await Promise.all([
+      get<{ nodes: JobNode[] }>(`${path}/nodes`, { node }, s), get<{ results: JobNode[] }>(`${path}/results`, { node }, s),
+    ])
+    return { node: nodes.nodes[0], result: results.results[0]?.data }
+  }, mine)
+  const why = useExplain('node', job, { node }, ['node'], mine)
+  if (error) return <Failure of={error} />
+  const x = data?.node
+  const target = `node ${node} of job ${job}`
+  return (
+    <>
+      <Head kind="node" name={node} state={x?.state ?? (data ? 'absent' : '')} back={[`job ${job}`, href('job', [job])]}>
+        {x?.state === 'failed' && <Act after={refresh} of={{ name: 'Retry…', title: `Retry ${target}?`, target, method: 'POST', path: `${path}/retry`, text: 'It runs again, with all retries.', body: () => ({ node }), done: `${target} runs again` }} />}
+        {x?.state === 'running' && <Act after={refresh} of={{ name: 'Kill…', title: `Kill ${target}?`, target: `${target}, invocation ${x.invocation}`, method: 'POST', path: `${path}/kill`, danger: true, text: 'Its process is ended now. It may be retried.', body: () => ({ node }), done: `${target} is being ended` }} />}
+      </Head>
+      {x && <Facts list={[
+        ['path', <code>{x.path.slice(1).join(' › ')}</code>],
+        ['errors', x.errors], ['losses', x.losses],
+        ['exit', x.signal ? `signal ${x.signal}` : x.state === 'ready' ? '–' : x.exit_code],
+        ['cell', <CellName name={x.cell} />],
+        ['changed', <When at={x.since ?? x.time} short />],
+        ['invocation', <code>{x.invocation || '–'}</code>],
+      ]} />}
+      <Why of={why.data} />
+      {data?.result != null && <Json title="Result" value={data.result} open />}
+      <LastLines of={why.data} params={{ job, node }} />
+      <History of={why.data} />
+    </>
+  )
+}
