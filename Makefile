@@ -1,6 +1,6 @@
 # cantina: everything a person or a CI run does, one target each.
 #   make demo    the main job on real input, on this machine
-#   make test    real processes, faults, CLI scripts
+#   make test    real processes, faults, CLI scripts, the web UI in Chromium
 #   make check   format, vet, staticcheck, rules, generated files, unit tests with -race, simulator
 #   make soak    the long forms of all tests
 #   make bench   the figures of docs/design/performance.md
@@ -32,7 +32,7 @@ AS_USER    := Verdicts|Output|Grandchildren|Trap|DrainMoves|DrainWaits|DrainOf|F
 HEAP       := MemoryIsFreed|TooManyValues
 HEAPPKGS   := $(addprefix cantina/,executor internal/node api spec bbs/callback internal/link internal/mux image)
 
-.PHONY: all build demo test check soak sim bench generate generated fmt tidy vet lint arch unit race container-build clean mutate need
+.PHONY: ui ui-check all build demo test check soak sim bench generate generated fmt tidy vet lint arch unit race container-build clean mutate need
 
 all: build
 
@@ -55,15 +55,16 @@ need:
 demo: $(BIN)/cantina $(BIN)/cantina-demo
 	@$(BIN)/cantina-demo run --cantina $(BIN)/cantina --spec examples/demo/cantina.yaml
 
-test: NEED = iproute2 procps git fuse3
+test: NEED = iproute2 procps git fuse3 chromium
 test: need $(BIN)/cantina $(BIN)/cantina-demo
+	scripts/ui packages
 	$(GO) test -count=1 -p 1 -timeout 20m -skip '$(HEAP)' $(REALPKGS)
 	$(GO) test -count=1 -timeout 8m -run '$(HEAP)' $(HEAPPKGS)
 	[ $$(id -u) != 0 ] || CANTINA_TEST_USER=65534:65534 $(GO) test -count=1 -p 1 -timeout 20m -skip '$(HEAP)' cantina/executor
 	[ $$(id -u) != 0 ] || CANTINA_TEST_USER=65534:65534 $(GO) test -count=1 -p 1 -timeout 20m -run '$(AS_USER)' cantina/test/robust
 
 check: NEED = protobuf-compiler git
-check: need $(REAPER) fmt tidy vet lint arch generated race sim
+check: need $(REAPER) fmt tidy vet lint arch generated ui-check race sim
 
 fmt:
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not gofmt-ed:"; echo "$$out"; exit 1; fi
@@ -93,11 +94,19 @@ sim:
 generate:
 	scripts/generate
 
+# ui builds the web UI; ui-check fails if the committed files are not what that builds.
+ui:
+	scripts/ui
+
+ui-check:
+	@scripts/ui --check
+
 generated:
 	@scripts/generate --check
 
-soak: NEED = iproute2 procps git fuse3
+soak: NEED = iproute2 procps git fuse3 chromium
 soak: need $(BIN)/cantina $(BIN)/cantina-demo
+	scripts/ui packages
 	CANTINA_SOAK=1 $(GO) test -count=1 -timeout 8h ./...
 	$(GO) run ./cmd/cantina sim --draw --seed $$(date +%s) --for 10m
 

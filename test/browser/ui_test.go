@@ -1,0 +1,170 @@
+package browser
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// TestPages opens every page on real work: its content, its console, its accessibility, in light and
+// dark, wide and narrow.
+func TestPages(t *testing.T) {
+	c := startCluster(t)
+	c.run("apply", "testdata/work.yaml")
+	x := openTab(t)
+	x.open0(c.run("ui", "-q"))
+	x.shows("live", "Needs attention", "shop/flaky", "not placed: insufficient resources", "task shop.broken")
+	if key := eval[string](x, "location.href + document.referrer"); strings.Contains(key, "key=") {
+		t.Errorf("the key stays in the address bar: %s", key)
+	}
+	c.run("wait", "shop/web")
+	x.open("#/job/measure", "running", "Level rack")
+	x.shoot("job-running")
+	c.fails(1, "wait", "job/measure", "--timeout", "100s")
+	for _, p := range []struct {
+		name, hash string
+		texts      []string
+	}{
+		{"overview", "#/", []string{"3/5", "10 of 200 batch tasks failed"}},
+		{"services", "#/services", []string{"shop/web", "rolling out"}},
+		{"service", "#/service/shop/web", []string{"web/2", "Follow output", "Definition of version 1"}},
+		{"service-unplaced", "#/service/shop/huge", []string{"memory 900Gi needed, largest free", "remedy:"}},
+		{"service-crashed", "#/service/shop/flaky", []string{"exit status 3", "cannot open /etc/flaky.conf"}},
+		{"jobs", "#/jobs", []string{"measure", "190/200"}},
+		{"job", "#/job/measure", []string{"Retry failed…", "Level rack", "rack10", "19/20", "95 %"}},
+		{"job-failed", "#/job/measure?state=failed", []string{"Failed nodes", "rack7/d7", "exit status 1"}},
+		{"job-below", "#/job/measure?below=rack2", []string{"All nodes below rack2", "rack2/d20"}},
+		{"node", "#/node/measure/rack3%2Fd7", []string{"bad sector on rack3/d7", "exit status 1", "Retry…"}},
+		{"node-result", "#/node/measure/rack3%2Fd8", []string{"4096", "measured rack3/d8"}},
+		{"tasks", "#/tasks", []string{"shop.report", "succeeded", "failed"}},
+		{"task", "#/task/shop.report", []string{"succeeded", "42", "counted 42 rows"}},
+		{"schedules", "#/schedules", []string{"Europe/Berlin"}},
+		{"schedule", "#/schedule/shop/nightly", []string{"very minute every day", "Next firings"}},
+		{"cells", "#/cells", []string{"c1", "HEALTHY"}},
+		{"cell", "#/cell/c1", []string{"processors", "of 2", "shop/web/0", "control groups"}},
+		{"events", "#/events", []string{"t-ui"}},
+		{"output", "#/output?domain=shop&service=web", []string{"GET /cart/", `caf\xe9`, "<b>bold</b>"}},
+	} {
+		t.Run(p.name, func(t *testing.T) {
+			x.t = t
+			if p.name == "events" {
+				x.open(p.hash, "waiting for events")
+				c.run("run", "-d", "--id", "t-ui", "--", "true")
+			}
+			x.open(p.hash, p.texts...)
+			x.shoot(p.name)
+			x.accessible(p.name)
+			x.scheme("dark")
+			x.accessible(p.name + ", dark")
+			if p.name != "events" {
+				x.shoot(p.name + "-dark")
+			}
+			x.scheme("light")
+			x.size(390, 844)
+			x.holds("document.documentElement.scrollWidth <= innerWidth")
+			if p.name == "overview" || p.name == "job" || p.name == "output" {
+				x.shoot(p.name + "-narrow")
+			}
+			x.size(1360, 900)
+		})
+	}
+	x.t = t
+	x.clean()
+}
+
+// open0 loads the page itself.
+func (x *tab) open0(url string) {
+	x.t.Helper()
+	x.do(chromedp.Navigate(url))
+	x.holds("document.querySelector('header nav')")
+}
+
+// TestActions makes each write by its button, and looks for its effect at the server.
+func TestActions(t *testing.T) {
+	c := startCluster(t)
+	c.run("apply", "testdata/work.yaml")
+	x := openTab(t)
+	x.open0(c.run("ui", "-q"))
+
+	x.open("#/job/measure", "Pause…")
+	x.press("main", "Pause…")
+	x.press("dialog", "Pause")
+	x.shows("is paused", "Resume…")
+	x.press("main", "Resume…")
+	x.press("dialog", "Resume")
+	x.press("main", "Kill…")
+	x.press("dialog", "Kill")
+	x.shows("are being ended")
+	c.fails(1, "wait", "job/measure", "--timeout", "100s")
+	x.press("main", "Retry failed…")
+	x.press("dialog", "Retry failed")
+	x.shows("run again")
+
+	x.open("#/service/shop/web", "Scale…")
+	x.press("main", "Scale…")
+	x.shows("Scale service shop/web?")
+	x.shoot("dialog")
+	x.accessible("a dialog")
+	x.press("dialog", "Cancel")
+	x.holds("!document.querySelector('dialog')")
+	x.press("main", "Scale…")
+	eval[bool](x, `(i => { i.value = "1"; i.dispatchEvent(new Event("input", {bubbles: true})); return true })(document.querySelector("dialog input"))`)
+	x.press("dialog", "Scale")
+	x.shows("service shop/web is scaled", "1 of 1")
+	if got := c.run("service", "ls", "-o", "json"); !strings.Contains(got, `"instances": 1`) {
+		t.Errorf("after the scaling: %s", got)
+	}
+
+	x.open("#/schedule/shop/nightly", "Run now…")
+	x.press("main", "Run now…")
+	x.press("dialog", "Run now")
+	x.shows("runs", "May still run")
+	x.press("main", "Pause…")
+	x.press("dialog", "Pause")
+	x.shows("is paused", "Resume…")
+
+	c.run("run", "-d", "--id", "t-long", "--", "sleep", "1000")
+	x.open("#/tasks", "t-long")
+	eval[bool](x, `([...document.querySelectorAll("a.name")].find(a => a.textContent === "t-long").click(), true)`)
+	x.press("main", "Stop…")
+	x.press("dialog", "Stop")
+	x.shows("is being cancelled", "cancelled")
+
+	x.open("#/output?domain=shop&service=web&index=0", "GET /cart/")
+	first := eval[string](x, "document.querySelector('.lines').innerText")
+	x.holds("document.querySelector('.lines').innerText.length > " + eval[string](x, "String(document.querySelector('.lines').innerText.length)"))
+	if first == "" || eval[int](x, "document.querySelectorAll('.lines b, .lines script').length") != 0 {
+		t.Errorf("output became markup, or there is none: %q", first)
+	}
+	eval[bool](x, `(i => { i.value = "bold"; i.dispatchEvent(new Event("input", {bubbles: true})); i.form.requestSubmit(); return true })(document.querySelector(".toolbar input"))`)
+	x.holds("[...document.querySelectorAll('.line .txt')].length > 0 && [...document.querySelectorAll('.line .txt')].every(e => e.textContent.includes('bold'))")
+
+	x.open("#/service/shop/web", "Stop…")
+	x.press("main", "Stop…")
+	x.press("dialog", "Stop")
+	x.shows("is being removed")
+	x.clean()
+}
+
+// TestNoAccess: without a key the page asks for one, and shows no data. The server refuses a key that
+// it did not make.
+func TestNoAccess(t *testing.T) {
+	c := startCluster(t)
+	x := openTab(t)
+	for _, hash := range []string{"", "#key=ABCDEFGHIJKLMNOPQRSTUVWXYZ"} {
+		x.open0("http://" + c.address + "/ui/" + hash)
+		x.shows("This browser has no access", "cantina ui", "no access")
+	}
+	x.accessible("no access")
+	x.shoot("no-access")
+	r, err := http.Get("http://" + c.address + "/ui/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if got := r.Header.Get("Content-Security-Policy"); !strings.HasPrefix(got, "default-src 'none'; script-src 'self'; style-src 'self'") {
+		t.Errorf("policy %q", got)
+	}
+}
