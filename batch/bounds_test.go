@@ -16,8 +16,10 @@ func TestWordsOfASpecFile(t *testing.T) {
 	for got, want := range map[fmt.Stringer]string{
 		batch.CallTemplate: "template", batch.CallBistro: "bistro", batch.Call(2): "Call(2)",
 		batch.OrderRandom: "random", batch.OrderOriginal: "original", batch.OrderLexicographic: "lexicographic", batch.Order(3): "Order(3)",
-		batch.SourceManual: "manual", batch.SourceScript: "script", batch.SourceEmpty: "empty", batch.SourceKind(3): "SourceKind(3)",
-		batch.RoundRobin: "round_robin", batch.Policy(1): "Policy(1)",
+		batch.SourceManual: "manual", batch.SourceScript: "script", batch.SourceEmpty: "empty",
+		batch.SourceRange: "range", batch.SourceFile: "file",
+		batch.SourceKind(9): "SourceKind(9)",
+		batch.RoundRobin:    "round_robin", batch.Policy(1): "Policy(1)",
 	} {
 		if got.String() != want {
 			t.Errorf("%T %q, want %q", got, got, want)

@@ -129,6 +129,8 @@ const (
 	SourceManual SourceKind = iota // Manual lists them
 	SourceScript                   // Script prints them, one a line, once per parent
 	SourceEmpty                    // none
+	SourceRange                    // numbers, below each node of ParentLevel
+	SourceFile                     // File lists them; it is read again when it changes
 )
 
 // Source is one source of nodes; sources run in order and a later one may use the
@@ -142,6 +144,13 @@ type Source struct {
 	Script []string
 	// Timeout limits one run of the script; 0 = 30 s.
 	Timeout time.Duration
+	// First, Last and Step (0 = 1) are a range's numbers, Last included; Format makes their names.
+	First, Last, Step int
+	Format            string
+	// Disabled: the nodes of a range are disabled.
+	Disabled bool
+	// File is the absolute name of a file on each server.
+	File string
 }
 
 // ManualNode is one entry of a manual source. Names that are no child of another are below the

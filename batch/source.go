@@ -184,15 +184,30 @@ func CheckForest(s *ForestSpec) error {
 		}
 	}
 	for i, src := range s.Sources {
-		if src.Kind != SourceScript {
-			continue
-		}
-		if len(src.Script) == 0 {
-			return fmt.Errorf("source %d: no script: %w", i, ErrNodes)
-		}
-		if _, err := below(s.Levels, src.ParentLevel); err != nil {
+		if err := src.check(s.Levels); err != nil {
 			return fmt.Errorf("source %d: %w", i, err)
 		}
 	}
 	return nil
+}
+
+// check returns ErrNodes for a source that cannot be.
+func (s *Source) check(levels []string) (err error) {
+	switch s.Kind {
+	case SourceManual, SourceEmpty:
+	case SourceScript:
+		if len(s.Script) == 0 {
+			return fmt.Errorf("no script: %w", ErrNodes)
+		}
+		_, err = below(levels, s.ParentLevel)
+	case SourceRange:
+		if _, err = below(levels, s.ParentLevel); err == nil {
+			err = s.checkRange()
+		}
+	case SourceFile:
+		if s.File == "" {
+			return fmt.Errorf("no file: %w", ErrNodes)
+		}
+	}
+	return err
 }

@@ -35,6 +35,10 @@ func (k SourceKind) String() string {
 		return "script"
 	case SourceEmpty:
 		return "empty"
+	case SourceRange:
+		return "range"
+	case SourceFile:
+		return "file"
 	}
 	return fmt.Sprintf("SourceKind(%d)", int(k))
 }

@@ -201,22 +201,31 @@ func tryOut(forest *batch.ForestSpec, spec batch.Job) []string {
 	return problems
 }
 
-// countNodes counts the nodes of the last level where that needs no script.
+// countNodes counts the nodes of the last level; -1 = that needs a script or a file.
 func countNodes(f *batch.ForestSpec) int {
 	if len(f.Levels) == 0 {
 		return 1
 	}
+	last := f.Levels[len(f.Levels)-1]
 	n := 0
-	for _, src := range f.Sources {
-		if src.Kind == batch.SourceScript {
+	var all []batch.NodeSpec
+	for i := range f.Sources {
+		var nodes []batch.NodeSpec
+		var err error
+		switch src := &f.Sources[i]; src.Kind {
+		case batch.SourceManual, batch.SourceEmpty:
+			nodes, err = batch.ManualNodes(f.Levels, src.Manual)
+		case batch.SourceRange:
+			nodes, err = batch.RangeNodes(f.Levels, src, parentsAt(f, src.ParentLevel, all))
+		default:
 			return -1
 		}
-		nodes, err := batch.ManualNodes(f.Levels, src.Manual)
 		if err != nil {
 			return -1
 		}
+		all = append(all, nodes...)
 		for _, x := range nodes {
-			if x.Level == f.Levels[len(f.Levels)-1] {
+			if x.Level == last {
 				n++
 			}
 		}

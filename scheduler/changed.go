@@ -61,7 +61,7 @@ func (ch *changing) setForest(spec *batch.ForestSpec) {
 	}
 	f.version++
 	f.gone, f.unread = false, false
-	f.readAt, f.problem = 0, ""
+	f.readAt, f.wholeAt, f.problem = 0, 0, ""
 }
 
 // setJob makes a row effective. It returns the work to be ended.

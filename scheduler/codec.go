@@ -215,7 +215,10 @@ func encodeForest(f *batch.ForestSpec) ([]byte, error) {
 		m.Limits[text.Clean(level)] = l
 	}
 	for _, s := range f.Sources {
-		x := &schedulerpb.Source{Kind: int32(s.Kind), ParentLevel: text.Clean(s.ParentLevel), Script: validAll(s.Script), Timeout: wire.FromDuration(s.Timeout)}
+		x := &schedulerpb.Source{Kind: int32(s.Kind), ParentLevel: text.Clean(s.ParentLevel),
+			Script: validAll(s.Script), Timeout: wire.FromDuration(s.Timeout),
+			First: int64(s.First), Last: int64(s.Last), Step: int64(s.Step), Format: text.Clean(s.Format),
+			Disabled: s.Disabled, File: text.Clean(s.File)}
 		for _, n := range s.Manual {
 			x.Manual = append(x.Manual, &schedulerpb.ManualNode{Name: text.Clean(n.Name), Children: validAll(n.Children), Disabled: n.Disabled, Tags: validAll(n.Tags)})
 		}
@@ -251,10 +254,13 @@ func decodeForest(value []byte) (*batch.ForestSpec, error) {
 		if err != nil {
 			return nil, err
 		}
-		if s.Kind < 0 || s.Kind > int32(batch.SourceEmpty) {
+		if s.Kind < 0 || s.Kind > int32(batch.SourceFile) {
 			return nil, fmt.Errorf("source kind %d: %w", s.Kind, errRecord)
 		}
-		x := batch.Source{Kind: batch.SourceKind(s.Kind), ParentLevel: s.ParentLevel, Script: s.Script, Timeout: timeout}
+		x := batch.Source{Kind: batch.SourceKind(s.Kind), ParentLevel: s.ParentLevel, Script: s.Script,
+			Timeout: timeout,
+			First:   int(s.First), Last: int(s.Last), Step: int(s.Step), Format: s.Format, Disabled: s.Disabled,
+			File: s.File}
 		for _, n := range s.Manual {
 			x.Manual = append(x.Manual, batch.ManualNode{Name: n.Name, Children: n.Children, Disabled: n.Disabled, Tags: n.Tags})
 		}

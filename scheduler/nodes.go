@@ -7,14 +7,12 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"cantina/batch"
 	"cantina/event"
 	"cantina/store"
 )
-
-// maxNodes bounds the nodes of one forest.
-const maxNodes = 10_000_000
 
 // current reports whether the nodes are those of the newest definition: before, a job over them
 // has not ended.
@@ -40,10 +38,13 @@ func (s *Scheduler) Reads() []func(context.Context) {
 			continue
 		}
 		f.reading = true
-		spec, version := f.board.Spec(), f.version
+		spec, version, stamp, whole := f.board.Spec(), f.version, f.stamp, f.wholeAt <= now
 		reads = append(reads, func(ctx context.Context) {
-			nodes, note, err := s.readNodes(ctx, &spec)
-			s.planted(f, version, nodes, note, err)
+			r := reading{version: version, stamp: stampOf(&spec)}
+			if r.same = !whole && r.stamp == stamp; !r.same {
+				r.nodes, r.note, r.err = s.readNodes(ctx, &spec)
+			}
+			s.planted(f, r)
 		})
 	}
 	return reads
@@ -62,14 +63,18 @@ func (s *Scheduler) readNodes(ctx context.Context, spec *batch.ForestSpec) (out 
 			nodes, err = batch.ManualNodes(spec.Levels, src.Manual)
 		case batch.SourceScript:
 			nodes, odd, err = s.runScript(ctx, spec, src, out)
+		case batch.SourceRange:
+			nodes, err = batch.RangeNodes(spec.Levels, src, parentsAt(spec, src.ParentLevel, out))
+		case batch.SourceFile:
+			nodes, odd, err = fileNodes(spec.Levels, src.File)
 		case batch.SourceEmpty:
 		}
 		if err != nil {
 			return nil, "", fmt.Errorf("source %d: %w", i, err)
 		}
 		note = cmpText(note, odd)
-		if out = append(out, nodes...); len(out) > maxNodes {
-			return nil, "", fmt.Errorf("source %d: more than %d nodes: %w", i, maxNodes, batch.ErrNodes)
+		if out = append(out, nodes...); len(out) > batch.MaxNodes {
+			return nil, "", fmt.Errorf("source %d: more than %d nodes: %w", i, batch.MaxNodes, batch.ErrNodes)
 		}
 	}
 	return out, note, nil
@@ -162,31 +167,53 @@ func parentsAt(spec *batch.ForestSpec, level string, have []batch.NodeSpec) []st
 	return out
 }
 
+// reading is the result of a reading of a forest's nodes.
+type reading struct {
+	version int    // of the spec
+	stamp   string // of the files, before they were read
+	same    bool   // only the stamp was read, and it is as before
+	nodes   []batch.NodeSpec
+	note    string
+	err     error
+}
+
 // planted applies the result of a reading. After a failure the last good nodes stay. A note is
 // shown like a problem, and prevents no start.
-func (s *Scheduler) planted(f *forest, version int, nodes []batch.NodeSpec, note string, err error) {
+func (s *Scheduler) planted(f *forest, r reading) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer ring(s.wake)
 	f.reading = false
 	now := s.cfg.Clock.Boot()
-	if f.version != version { // the spec changed meanwhile: read again
-		f.readAt = now
-		ring(s.wake)
+	if f.version != r.version { // the spec changed meanwhile: read again
+		f.readAt, f.wholeAt = now, 0
 		return
 	}
-	if err == nil {
-		err = f.board.SetNodes(nodes)
+	if !r.same {
+		s.plant(f, r, now)
 	}
-	if err != nil {
-		f.problem, f.readAt = err.Error(), now+s.cfg.NodesRetry
-		if !errors.Is(err, context.Canceled) {
-			s.cfg.Log.Warn("cannot read nodes; keeping those of the last successful run", "forest", f.board.Spec().Name, "error", err)
+	f.readAt = f.wholeAt
+	if r.stamp != "" {
+		f.readAt = min(f.readAt, now+filesEvery)
+	}
+}
+
+// plant replaces the nodes of a forest; the lock is held.
+func (s *Scheduler) plant(f *forest, r reading, now time.Duration) {
+	f.stamp = r.stamp
+	if r.err == nil {
+		r.err = f.board.SetNodes(r.nodes)
+	}
+	if r.err != nil {
+		f.problem, f.wholeAt = r.err.Error(), now+s.cfg.NodesRetry
+		if !errors.Is(r.err, context.Canceled) {
+			s.cfg.Log.Warn("cannot read nodes; keeping those of the last successful run",
+				"forest", f.board.Spec().Name, "error", r.err)
 		}
-	} else {
-		f.problem, f.planted, f.plantedOf, f.readAt = note, true, version, now+s.cfg.NodesEvery
-		s.tellPlanted(f)
+		return
 	}
-	ring(s.wake)
+	f.problem, f.planted, f.plantedOf, f.wholeAt = r.note, true, r.version, now+s.cfg.NodesEvery
+	s.tellPlanted(f)
 }
 
 // tellPlanted publishes jobs whose state the nodes have changed: no commit will, if all of them

@@ -241,7 +241,9 @@ type forest struct {
 	gone    bool // its row is deleted, running work is accounted for
 	problem string
 	reading bool
-	readAt  time.Duration // when to read next
+	readAt  time.Duration // when to look next: at the stamp of the files, or to read
+	wholeAt time.Duration // when to read, even if the stamp is as before
+	stamp   string        // of the files that were read last
 	version int           // of its spec: a reading of an older one is dropped
 	// plantedOf is the version of the spec whose nodes were read last.
 	plantedOf int

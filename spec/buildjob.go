@@ -1,8 +1,10 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -108,31 +110,90 @@ func (j *job) levelNames() []string {
 	return j.Levels
 }
 
+// sourceKinds are the fields of which a source of nodes has one.
+func sourceKinds() []string { return []string{"manual", "script", "range", "file"} }
+
 func (b *builder) source(s *source, levels []string) batch.Source {
-	switch {
-	case (s.Manual != nil) == (len(s.Script) > 0):
-		b.meaning(s.at, s.node, "a source of nodes needs exactly one of manual and script", "")
-	case s.Manual != nil:
-		for _, f := range []string{"parent_level", "timeout"} {
-			if s.has(f) {
-				b.field(&s.place, f, "only valid with script", "")
-			}
+	kind := ""
+	for _, k := range sourceKinds() {
+		if !s.has(k) {
+			continue
 		}
-		return b.manual(s, levels)
+		if kind != "" {
+			b.meaning(s.at, s.node, "a source of nodes needs exactly one of "+oneOf(sourceKinds()), "")
+			return batch.Source{Kind: batch.SourceEmpty}
+		}
+		kind = k
 	}
+	if s.has("timeout") && kind != "script" {
+		b.field(&s.place, "timeout", "only valid with script", "")
+	}
+	if s.has("parent_level") && (kind == "manual" || kind == "file") {
+		b.field(&s.place, "parent_level", "only valid with script and range", "")
+	}
+	switch kind {
+	case "manual":
+		return b.manual(s, levels)
+	case "script":
+		return b.script(s, levels)
+	case "range":
+		return b.numbered(s, levels)
+	case "file":
+		if s.File == "" {
+			b.field(&s.place, "file", "must not be empty", "")
+		}
+		file := b.relative(&s.place, "file", s.File)
+		if file != "" && !filepath.IsAbs(file) {
+			b.field(&s.place, "file", fmt.Sprintf("%q is relative", text.Shorten(file, 60)),
+				"use an absolute path, or ./ for the directory of this file")
+		}
+		return batch.Source{Kind: batch.SourceFile, File: file}
+	}
+	b.meaning(s.at, s.node, "a source of nodes needs exactly one of "+oneOf(sourceKinds()), "")
+	return batch.Source{Kind: batch.SourceEmpty}
+}
+
+// parentLevel is the level whose nodes get children.
+func (b *builder) parentLevel(s *source, levels []string) string {
+	b.level(&s.place, "parent_level", s.Parent, levels, batch.LevelInstance)
+	if n := len(levels); n > 0 && s.Parent == levels[n-1] {
+		b.field(&s.place, "parent_level", s.Parent+" is on the last level and cannot have children", "")
+	}
+	return cmp.Or(s.Parent, batch.LevelInstance)
+}
+
+func (b *builder) script(s *source, levels []string) batch.Source {
 	if s.has("timeout") {
 		b.longer(&s.place, "timeout", s.Timeout, "remove it: the default is 30s")
 	}
-	out := batch.Source{Kind: batch.SourceScript, ParentLevel: s.Parent, Script: slices.Clone([]string(s.Script)), Timeout: time.Duration(s.Timeout)}
-	if s.Parent == "" {
-		out.ParentLevel = batch.LevelInstance
+	out := batch.Source{
+		Kind: batch.SourceScript, ParentLevel: b.parentLevel(s, levels), Script: slices.Clone([]string(s.Script)),
+		Timeout: time.Duration(s.Timeout),
 	}
 	if len(out.Script) > 0 {
 		out.Script[0] = b.relative(&s.place, "script", out.Script[0])
 	}
-	b.level(&s.place, "parent_level", s.Parent, levels, batch.LevelInstance)
-	if n := len(levels); n > 0 && s.Parent == levels[n-1] {
-		b.field(&s.place, "parent_level", s.Parent+" is on the last level and cannot have children", "")
+	return out
+}
+
+// numbers reads a range of numbered nodes.
+func (b *builder) numbered(s *source, levels []string) batch.Source {
+	r := s.Range
+	out := batch.Source{
+		Kind: batch.SourceRange, ParentLevel: b.parentLevel(s, levels), First: r.First, Last: r.Last, Step: r.Step,
+		Format: r.Format, Disabled: r.Enabled != nil && !*r.Enabled,
+	}
+	out.Format = cmp.Or(out.Format, batch.RangeFormat(s.Parent))
+	switch {
+	case r.Last < r.First:
+		b.field(&r.place, "last", "must not be below first", "")
+	case (r.Last-r.First)/max(r.Step, 1) >= batch.MaxNodes:
+		b.field(&r.place, "last", fmt.Sprintf("more than %d nodes", batch.MaxNodes), "")
+	case !strings.Contains(out.Format, "{i}"):
+		b.field(&r.place, "format", "needs {i}, the number of the node", "")
+	case s.Parent != "" && s.Parent != batch.LevelInstance && !strings.Contains(out.Format, "{parent}"):
+		b.notes = append(b.notes, fmt.Sprintf("%s: the same node below each parent: it runs once; use {parent} in "+
+			"format for one each", s.at))
 	}
 	return out
 }

@@ -154,8 +154,19 @@ type source struct {
 	place
 	Manual  *manual  `spec:"manual" doc:"nodes by name: a list of names, or a mapping of names to their children"`
 	Script  argv     `spec:"script" doc:"program and arguments, run by the leader with one more argument, the name of the parent node (for the root, the name of the job); prints one node per line"`
-	Parent  string   `spec:"parent_level" default:"the root" doc:"with script: run once per node of this level; the lines are its children"`
+	Range   *numbers `spec:"range" doc:"numbers, below each node of parent_level"`
+	File    string   `spec:"file" doc:"file on each server, read again within 2s of a change; the last good nodes stay if it is bad. NAME.json has the forms of manual; another one has a node of the first level on each line, empty lines are left out, and a name twice counts once. A path with ./ is relative to the spec file"`
+	Parent  string   `spec:"parent_level" default:"the root" doc:"with script: run once per node of this level; the lines are its children. With range: the level of the parents"`
 	Timeout duration `spec:"timeout" default:"30s" doc:"timeout of one run of the script"`
+}
+
+type numbers struct {
+	place
+	First   int    `spec:"first" min:"0" default:"0" doc:"first number"`
+	Last    int    `spec:"last,required" min:"0" doc:"last number, included if a step reaches it"`
+	Step    int    `spec:"step" min:"1" default:"1" doc:"difference of two numbers"`
+	Format  string `spec:"format" minlen:"1" default:"{i} below the root, else {parent}__{i}" doc:"name of a node: {i} is the number, {parent} the parent's name, {start} and {end} are the first and last number"`
+	Enabled *bool  `spec:"enabled" default:"true" doc:"false disables the nodes"`
 }
 
 type node struct {

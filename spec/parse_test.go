@@ -372,8 +372,8 @@ f:5:20: jobs.j.levels[1]: "cell" is taken or reserved
 f:5:26: jobs.j.levels[2]: "host" is taken or reserved
 f:6:12: jobs.j.level: no level "hots"; did you mean host?
 f:7:41: jobs.j.nodes[0].parent_level: no level "hosts"; did you mean host?
-f:7:49: jobs.j.nodes[1]: a source of nodes needs exactly one of manual and script
-f:7:77: jobs.j.nodes[2]: a source of nodes needs exactly one of manual and script
+f:7:49: jobs.j.nodes[1]: a source of nodes needs exactly one of manual, script, range or file
+f:7:77: jobs.j.nodes[2]: a source of nodes needs exactly one of manual, script, range or file
 f:8:45: jobs.j.resources.host.io.take: must not exceed limit, or the job could never run
 f:8:50: jobs.j.resources.disk: no level "disk"
 f:8:80: jobs.j.resources.cell.gpu.limit: cells report their own capacity; set only take
@@ -382,6 +382,43 @@ f:9:47: jobs.j.filters.host.include_regex: missing closing ): ` + "`(`" + `
 f:9:62: jobs.j.filters.host.fraction: must be greater than 0 and at most 1
 f:10:18: jobs.j.depends_on[0]: no job "k" in this file
 f:11:20: jobs.j.backoff[1]: each pause must be longer than the one before, in whole seconds`},
+	"sources of nodes": {`
+jobs:
+  j:
+    command: [a, "{}"]
+    levels: [host, db]
+    nodes:
+      - {range: {first: 5, last: 4}}
+      - {range: {last: 4, format: x}, timeout: 1s}
+      - {range: {last: 20000000}, parent_level: db}
+      - {range: {first: 1}}
+      - {file: nodes, parent_level: host}
+      - {file: ""}
+      - {file: x, manual: []}
+`, `
+f:10:17: jobs.j.nodes[3].range: field last is missing`},
+	"meaning of sources of nodes": {`
+jobs:
+  j:
+    command: [a, "{}"]
+    levels: [host, db]
+    nodes:
+      - {range: {first: 5, last: 4}}
+      - {range: {last: 4, format: x}, timeout: 1s}
+      - {range: {last: 20000000}, parent_level: db}
+      - {file: nodes, parent_level: host}
+      - {file: ""}
+      - {file: /x, manual: []}
+`, `
+f:7:34: jobs.j.nodes[0].range.last: must not be below first
+f:8:35: jobs.j.nodes[1].range.format: needs {i}, the number of the node
+f:8:48: jobs.j.nodes[1].timeout: only valid with script
+f:9:24: jobs.j.nodes[2].range.last: more than 10000000 nodes
+f:9:49: jobs.j.nodes[2].parent_level: db is on the last level and cannot have children
+f:10:16: jobs.j.nodes[3].file: "nodes" is relative; use an absolute path, or ./ for the directory of this file
+f:10:37: jobs.j.nodes[3].parent_level: only valid with script and range
+f:11:16: jobs.j.nodes[4].file: must not be empty
+f:12:9: jobs.j.nodes[5]: a source of nodes needs exactly one of manual, script, range or file`},
 	"circle": {"jobs:\n  a: {command: [x], levels: [n], nodes: [{manual: [q]}], depends_on: [b]}\n  b: {command: [x], nodes_of: a, depends_on: [c]}\n  c: {command: [x], nodes_of: a, depends_on: [a]}\n  d: {command: [x], nodes_of: a, depends_on: [a]}\n", `
 f:2:71: jobs.a.depends_on[0]: dependency cycle: b depends on a
 f:3:47: jobs.b.depends_on[0]: dependency cycle: c depends on b

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -25,6 +26,8 @@ const maxOver = 500_000
 // over is the input of job run: the values that become nodes, in order.
 type over struct {
 	values []string
+	// numbers, instead of values, are FIRST, LAST and STEP of a range.
+	numbers *[3]int
 	// repeated counts further occurrences of a value.
 	repeated int
 }
@@ -70,14 +73,19 @@ func rangeValues(arg, a, b, s string) (over, error) {
 		return over{}, failf(api.ExitUsage, "--over %s: the step must be at least 1", arg)
 	case last < first:
 		return over{}, failf(api.ExitUsage, "--over %s: the first number must not be above the last", arg)
-	case (last-first)/step >= maxOver:
-		return over{}, failf(api.ExitUsage, "--over %s: more than %d values", arg, maxOver)
+	case last > math.MaxInt32 || step > math.MaxInt32 || (last-first)/step >= batch.MaxNodes:
+		return over{}, failf(api.ExitUsage, "--over %s: more than %d values, or numbers over %d", arg,
+			batch.MaxNodes, math.MaxInt32)
 	}
-	var o over
-	for i := first; i <= last; i += step {
-		o.values = append(o.values, strconv.Itoa(i))
+	return over{numbers: &[3]int{first, last, step}}, nil
+}
+
+// source is the source of the nodes in a spec file.
+func (o *over) source() map[string]any {
+	if o.numbers == nil {
+		return map[string]any{"manual": o.values}
 	}
-	return o, nil
+	return map[string]any{"range": map[string]int{"first": o.numbers[0], "last": o.numbers[1], "step": o.numbers[2]}}
 }
 
 // atoi reads digits that rangeForm has checked.

@@ -145,7 +145,7 @@ func (f *jobRunFlags) apply(c *cli, name string, args []string) (nothing bool, e
 		return false, err
 	}
 	noteOver(c, values)
-	if len(values.values) == 0 {
+	if len(values.values) == 0 && values.numbers == nil {
 		c.notef("--over %s has no values; nothing to run\n", f.over)
 		return true, nil
 	}
@@ -204,7 +204,7 @@ func (f *jobRunFlags) definition(c *cli, name string, values over, args []string
 	}
 	type object = map[string]any
 	job := object{
-		"command": append([]string{path}, args[1:]...), "nodes": []object{{"manual": values.values}},
+		"command": append([]string{path}, args[1:]...), "nodes": []object{values.source()},
 		"node_order": "original",
 		"retries":    f.retries, "backoff": []string{"1s", "5s", "15s", "1m", "5m", "repeat"},
 		"resources": object{"instance": object{"parallel": object{"limit": f.parallel}}},

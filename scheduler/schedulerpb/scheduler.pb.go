@@ -819,6 +819,12 @@ type Source struct {
 	ParentLevel   string                 `protobuf:"bytes,3,opt,name=parent_level,json=parentLevel,proto3" json:"parent_level,omitempty"`
 	Script        []string               `protobuf:"bytes,4,rep,name=script,proto3" json:"script,omitempty"`
 	Timeout       *durationpb.Duration   `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	First         int64                  `protobuf:"varint,6,opt,name=first,proto3" json:"first,omitempty"`
+	Last          int64                  `protobuf:"varint,7,opt,name=last,proto3" json:"last,omitempty"`
+	Step          int64                  `protobuf:"varint,8,opt,name=step,proto3" json:"step,omitempty"`
+	Format        string                 `protobuf:"bytes,9,opt,name=format,proto3" json:"format,omitempty"`
+	Disabled      bool                   `protobuf:"varint,10,opt,name=disabled,proto3" json:"disabled,omitempty"`
+	File          string                 `protobuf:"bytes,11,opt,name=file,proto3" json:"file,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -886,6 +892,48 @@ func (x *Source) GetTimeout() *durationpb.Duration {
 		return x.Timeout
 	}
 	return nil
+}
+
+func (x *Source) GetFirst() int64 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *Source) GetLast() int64 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
+func (x *Source) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *Source) GetFormat() string {
+	if x != nil {
+		return x.Format
+	}
+	return ""
+}
+
+func (x *Source) GetDisabled() bool {
+	if x != nil {
+		return x.Disabled
+	}
+	return false
+}
+
+func (x *Source) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
 }
 
 type ManualNode struct {
@@ -1500,13 +1548,20 @@ const file_scheduler_proto_rawDesc = "" +
 	"\x05Limit\x12\x18\n" +
 	"\adefault\x18\x01 \x01(\x03R\adefault\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x03R\x05limit\x12\x16\n" +
-	"\x06weight\x18\x03 \x01(\x03R\x06weight\"\xc3\x01\n" +
+	"\x06weight\x18\x03 \x01(\x03R\x06weight\"\xc9\x02\n" +
 	"\x06Source\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\x05R\x04kind\x125\n" +
 	"\x06manual\x18\x02 \x03(\v2\x1d.cantina.scheduler.ManualNodeR\x06manual\x12!\n" +
 	"\fparent_level\x18\x03 \x01(\tR\vparentLevel\x12\x16\n" +
 	"\x06script\x18\x04 \x03(\tR\x06script\x123\n" +
-	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"l\n" +
+	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x14\n" +
+	"\x05first\x18\x06 \x01(\x03R\x05first\x12\x12\n" +
+	"\x04last\x18\a \x01(\x03R\x04last\x12\x12\n" +
+	"\x04step\x18\b \x01(\x03R\x04step\x12\x16\n" +
+	"\x06format\x18\t \x01(\tR\x06format\x12\x1a\n" +
+	"\bdisabled\x18\n" +
+	" \x01(\bR\bdisabled\x12\x12\n" +
+	"\x04file\x18\v \x01(\tR\x04file\"l\n" +
 	"\n" +
 	"ManualNode\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
