@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -147,7 +146,7 @@ func strict(b []byte, to any) error {
 	if err := d.Decode(to); err != nil {
 		return err
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+	if len(bytes.TrimSpace(b[d.InputOffset():])) > 0 {
 		return errors.New("more than one value")
 	}
 	return nil
