@@ -87,3 +87,33 @@ func TestWordsOfIterations(t *testing.T) {
 		}
 	}
 }
+
+// TestOtherCalendarsHaveFieldsOfTheirOwn, and none of the Gregorian one.
+func TestOtherCalendarsHaveFieldsOfTheirOwn(t *testing.T) {
+	for _, key := range []string{"month", "day_of_month", "day_of_week", "year", "iter_day", "weekday_of_the_month"} {
+		_, err := cron.ParseCalendarJSON(someDays{}, []byte(`{"minute":0,"`+key+`":1`+fixes))
+		if err == nil || !strings.Contains(err.Error(), key+": unknown key") {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+}
+
+// TestNothingIsLeftOutAfterAllTime: a search up to a time that is far away ends.
+func TestNothingIsLeftOutAfterAllTime(t *testing.T) {
+	it, err := cron.ParseJSON([]byte(`{"minute":0` + fixes))
+	must(t, err)
+	s := cron.Schedule{Item: it, Zone: time.UTC}
+	if o, ok := s.NextSkip(time.Unix(0, 0), time.Unix(1<<61, 0)); ok {
+		t.Error(o)
+	}
+}
+
+// TestDelaysOfACrontab are minutes.
+func TestDelaysOfACrontab(t *testing.T) {
+	for text, want := range map[string]time.Duration{"7": 7 * time.Minute, "x": -1, "": -1, "-1": -1, "5m": -1} {
+		entries, problems := cron.ParseCrontab("RANDOM_DELAY="+text+"\n@daily x", false)
+		if len(entries) != 1 || entries[0].Delay != max(want, 0) || (want < 0) != (len(problems) == 1) {
+			t.Errorf("%s: %+v, %v", text, entries, problems)
+		}
+	}
+}
