@@ -2,6 +2,7 @@ package lrp
 
 import (
 	"errors"
+	"slices"
 	"testing"
 )
 
@@ -105,6 +106,27 @@ func TestFound(t *testing.T) {
 			t.Errorf("%s: %s %v, want %q", c.name, got, err, c.want)
 		case c.want != "" && (!after.Ordinary.Exclusive || after.Ordinary.Service != svc):
 			t.Errorf("%s: %+v", c.name, after.Ordinary)
+		}
+	}
+}
+
+// TestLeft forgets a reported container when its row goes, and not while another row of the index has it.
+func TestLeft(t *testing.T) {
+	running, gone := Index{Key: key0, Ordinary: rowOf(t, "RUNNING other")}, Index{Key: key0}
+	other, row := running.Ordinary.Identity, *running.Ordinary
+	row.Presence = Suspect
+	suspect := Index{Key: key0, Suspect: &row}
+	for name, c := range map[string]struct {
+		before, after Index
+		stays         bool
+	}{
+		"the row stays": {running, running, true}, "another row of it comes": {gone, suspect, true},
+		"it becomes suspect": {running, suspect, true}, "the row goes": {running, gone, false}, "it has none": {gone, gone, true},
+	} {
+		r := Reported{key0: {other, beta}}
+		r.left(c.before, c.after)
+		if all := r[key0]; slices.Contains(all, other) != c.stays || !slices.Contains(all, beta) {
+			t.Errorf("%s: %v", name, all)
 		}
 	}
 }
