@@ -130,3 +130,16 @@ func TestLeft(t *testing.T) {
 		}
 	}
 }
+
+// TestResendMovesNoRow: a row that is placed, or not wanted, stays as it is, though another container is reported.
+func TestResendMovesNoRow(t *testing.T) {
+	env, none := wantedEnv(), wantedEnv()
+	env.Reported, none.Reported, none.Wanted = []Identity{beta}, []Identity{beta}, false
+	for text, e := range map[string]Env{"RUNNING other": env, "CLAIMED other": env, "CRASHED": env, "UNCLAIMED": none} {
+		x := Index{Key: key0, Ordinary: rowOf(t, text)}
+		after, effects, err := Step(x, Resend{}, e)
+		if err != nil || show(after) != show(x) || len(effects) != 0 {
+			t.Errorf("%s: %s %v %v", text, show(after), effects, err)
+		}
+	}
+}
