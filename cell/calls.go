@@ -281,5 +281,5 @@ func (c *Cell) LateAnswer(a worker.HeartbeatAnswer) { c.session.step(worker.Beat
 // LinkBroken reports that a connection to the leader broke: the cell sends a heartbeat at once. It
 // may be called from anywhere and does not wait.
 func (c *Cell) LinkBroken() {
-	c.queue.Push("link", func(context.Context) { c.session.step(worker.LinkBroken{}) })
+	c.vital.Push("link", func(context.Context) { c.session.step(worker.LinkBroken{}) })
 }

@@ -196,6 +196,7 @@ type Cell struct {
 	leader  Leader
 	session *session
 	queue   *run.Keyed
+	vital   *run.Keyed // what keeps the session alive: it waits for no other work
 
 	containers *containers
 	drain      *evacuating
@@ -231,7 +232,8 @@ func New(cfg Config, exec Executor, leader Leader) (*Cell, error) {
 	if err := rt.Identity.Save(id, true); err != nil {
 		return nil, err
 	}
-	c := &Cell{cfg: cfg, log: cfg.Log, exec: exec, leader: leader, queue: run.NewKeyed(64, rt.Go), exit: newOnceError(), ended: make(chan struct{}, 1)}
+	c := &Cell{cfg: cfg, log: cfg.Log, exec: exec, leader: leader, queue: run.NewKeyed(64, rt.Go), vital: run.NewKeyed(2, rt.Go),
+		exit: newOnceError(), ended: make(chan struct{}, 1)}
 	c.containers = &containers{cfg: &c.cfg, log: c.log, exec: exec, plans: newTable[plan](), endReasons: newTable[string](), unknown: newTable[string]()}
 	c.drain = &evacuating{cfg: &c.cfg}
 	c.polls = &polls{clock: cfg.Clock, loop: run.NewLoop("poll", c.nextPoll)}
@@ -240,7 +242,7 @@ func New(cfg Config, exec Executor, leader Leader) (*Cell, error) {
 		identity: id, cell: cfg.Name, address: cfg.Address, within: rt.Within}
 	c.batch = newBatchRuns(c)
 	c.rows = newHarmoniser(c)
-	c.session.makeLoops(&orders{batchRuns: c.batch, queue: c.queue, polls: c.polls, exit: c.exit})
+	c.session.makeLoops(&orders{batchRuns: c.batch, vital: c.vital, polls: c.polls, exit: c.exit})
 	c.session.machine = rt.Machine(c.machineConfig(before, id))
 	return c, nil
 }
@@ -292,6 +294,7 @@ func (c *Cell) Run(ctx context.Context) error {
 	g.Add("lifetime", func(inner context.Context) error { return c.lifetime(ctx, inner) })
 	err = g.Run(inner)
 	c.queue.Close()
+	c.vital.Close()
 	return err
 }
 

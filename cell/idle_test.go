@@ -1,6 +1,8 @@
 package cell
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -60,5 +62,34 @@ func TestAnIdleCellSleeps(t *testing.T) {
 		if !os.SameFile(old, file()) {
 			t.Error("the identity was written again")
 		}
+	})
+}
+
+// TestAProbeWaitsForNoWork: rows and containers that wait for a late leader take all places, and a
+// probe and a broken line are handled all the same.
+func TestAProbeWaitsForNoWork(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		hang := make(chan struct{})
+		for i := range 200 {
+			w.cell.queue.Push(fmt.Sprint("row ", i), func(context.Context) { <-hang })
+		}
+		synctest.Wait()
+		probes := func() (n int) {
+			w.leader.mu.Lock()
+			defer w.leader.mu.Unlock()
+			for _, s := range w.leader.statuses {
+				if s.Kind == worker.StatusProbe {
+					n++
+				}
+			}
+			return n
+		}
+		before := probes()
+		w.cell.LinkBroken() // a heartbeat is sent, and the leader answers it with a probe
+		synctest.Wait()
+		if n := probes() - before; n != 1 {
+			t.Errorf("%d probes are answered", n)
+		}
+		close(hang)
 	})
 }

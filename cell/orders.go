@@ -12,7 +12,7 @@ import (
 // orders are the orders of the session's machine to the cell.
 type orders struct {
 	*batchRuns // orders about batch tasks
-	queue      *run.Keyed
+	vital      *run.Keyed
 	polls      *polls
 	exit       *onceError
 }
@@ -31,7 +31,7 @@ func (o *orders) probe(ctx context.Context, number int64) {
 }
 
 func (o *orders) startProbe(number int64) {
-	o.queue.Push("probe", func(ctx context.Context) { o.probe(ctx, number) })
+	o.vital.Push("probe", func(ctx context.Context) { o.probe(ctx, number) })
 }
 
 // setDeadline: a deadline comes from a credit, and the leader gives credit only when it has
