@@ -69,27 +69,13 @@ func spentOn(ctx context.Context, program string, steps []step) (spent []time.Du
 	if err != nil {
 		return nil, err
 	}
-	limit, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	for _, s := range steps {
 		before, err := gauge.SpentBy(r.server.cmd.Process.Pid)
 		if err != nil {
 			return nil, err
 		}
-		if err := s.do(limit, r); err != nil {
+		if err := s.make(ctx, r); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.name, err)
-		}
-		for {
-			over, err := s.over(limit, r)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", s.name, err)
-			}
-			if over {
-				break
-			}
-			if err := run.Pause(limit, 200*time.Millisecond); err != nil {
-				return nil, fmt.Errorf("%s: %w", s.name, err)
-			}
 		}
 		after, err := gauge.SpentBy(r.server.cmd.Process.Pid)
 		if err != nil {
@@ -98,6 +84,19 @@ func spentOn(ctx context.Context, program string, steps []step) (spent []time.Du
 		spent = append(spent, after-before)
 	}
 	return spent, nil
+}
+
+// make does a step and waits until it is over.
+func (s *step) make(ctx context.Context, r *rig) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := s.do(ctx, r)
+	for over := false; err == nil && !over; {
+		if over, err = s.over(ctx, r); err == nil && !over {
+			err = run.Pause(ctx, 200*time.Millisecond)
+		}
+	}
+	return err
 }
 
 // services are the steps of count services with so many instances each.
