@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 
 	"cantina/batch"
@@ -15,7 +16,7 @@ func (ch *changing) changedJobs(revision int64, b *builder) {
 	forests, rows, unused := b.forests, b.rows, b.gone
 	b.land()
 	for _, name := range slices.Sorted(maps.Keys(forests)) {
-		ch.setForest(forests[name])
+		ch.setForest(forests[name], rows)
 	}
 	var kill []worker.Run
 	var events []event.Event
@@ -44,7 +45,9 @@ func (ch *changing) changedJobs(revision int64, b *builder) {
 	ring(ch.wake)
 }
 
-func (ch *changing) setForest(spec *batch.ForestSpec) {
+// setForest makes the spec of a forest effective. If its sources are new, nothing starts on it until
+// they were read; so it is, too, if none of its jobs lives on: then also its nodes are forgotten.
+func (ch *changing) setForest(spec *batch.ForestSpec, rows []*jobRow) {
 	f := ch.forests[spec.Name]
 	if f == nil {
 		b, err := ch.newBoard(*spec)
@@ -55,13 +58,39 @@ func (ch *changing) setForest(spec *batch.ForestSpec) {
 		ch.forests[spec.Name] = &forest{board: b}
 		return
 	}
+	was := f.board.Spec()
 	if err := f.board.Configure(*spec); err != nil {
 		ch.failLocked(err)
 		return
 	}
 	f.version++
+	same := was.Instance == spec.Instance && slices.Equal(was.Levels, spec.Levels) &&
+		reflect.DeepEqual(was.Sources, spec.Sources)
+	inherited := f.inherited(rows)
+	if !same || !inherited {
+		f.sourced = f.version
+	}
+	if !inherited || !f.hasSources() {
+		if err := f.board.SetNodes(nil); err != nil {
+			ch.failLocked(err)
+			return
+		}
+		f.planted = false
+	}
 	f.gone, f.unread = false, false
 	f.readAt, f.wholeAt, f.problem = 0, 0, ""
+}
+
+// inherited reports whether a job over the forest lives on after a change of these rows.
+func (f *forest) inherited(rows []*jobRow) bool {
+	for _, name := range f.board.Jobs() {
+		was, _, _ := f.board.Job(name)
+		ends := func(r *jobRow) bool { return r.name == name && (r.deleted || r.uid != was.UID) }
+		if !slices.ContainsFunc(rows, ends) {
+			return true
+		}
+	}
+	return false
 }
 
 // setJob makes a row effective. It returns the work to be ended.

@@ -18,6 +18,9 @@ import (
 // has not ended.
 func (f *forest) current() bool { return !f.hasSources() || f.planted && f.plantedOf == f.version }
 
+// listed reports whether the nodes are those of the present sources: before, nothing starts on them.
+func (f *forest) listed() bool { return !f.hasSources() || f.planted && f.plantedOf >= f.sourced }
+
 func (f *forest) hasSources() bool { return len(f.board.Spec().Sources) > 0 }
 
 // Reads returns the reads beside the passes: the nodes of due forests, and small rows of statuses

@@ -116,6 +116,7 @@ type pick struct {
 	j     *job
 	spec  *batch.Job
 	f     *forest
+	of    int // the version of the forest
 	prev  batch.Status
 	mark  uint32
 	grant placement.Grant
@@ -130,10 +131,13 @@ func (s *Scheduler) pick(most int) []*pick {
 	}
 	var out []*pick
 	for _, f := range s.inOrder() {
+		if !f.listed() {
+			continue
+		}
 		share := max(most-len(out), 1)
 		for _, st := range f.board.Pick(share) {
 			j := s.jobs[st.Key.Job]
-			p := &pick{Start: st, j: j, spec: j.spec, f: f, mark: f.board.Mark(st.Key)}
+			p := &pick{Start: st, j: j, spec: j.spec, f: f, of: f.version, mark: f.board.Mark(st.Key)}
 			p.prev, _ = f.board.Status(st.Key)
 			out = append(out, p)
 		}
@@ -289,16 +293,22 @@ func (s *Scheduler) start(ctx context.Context, p *pick) bool {
 	return true
 }
 
-// overtaken withdraws a pick whose job is being removed or created again. Otherwise the invocation
-// that it is about to get is known from now on: later births are younger.
+// overtaken withdraws a pick whose job is being removed or created again, or whose nodes have another
+// definition by now. Otherwise the invocation that it is about to get is known from now on: later
+// births are younger.
 func (s *Scheduler) overtaken(p *pick, inv fence.Invocation) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if j := s.jobs[p.Key.Job]; j != nil && !j.row.deleted && j.row.uid == p.spec.UID && !s.ending(p.Key.Job, p.spec.UID) {
+	j := s.jobs[p.Key.Job]
+	switch {
+	case j == nil || j.row.deleted || j.row.uid != p.spec.UID || s.ending(p.Key.Job, p.spec.UID):
+		s.unpicked(p, batch.ScopeJob, "its job is being removed or replaced")
+	case p.f.version != p.of:
+		s.unpicked(p, batch.ScopeJob, "the definition of its nodes has changed")
+	default:
 		s.seen(inv)
 		return false
 	}
-	s.unpicked(p, batch.ScopeJob, "its job is being removed or replaced")
 	return true
 }
 

@@ -247,7 +247,9 @@ type forest struct {
 	version int           // of its spec: a reading of an older one is dropped
 	// plantedOf is the version of the spec whose nodes were read last.
 	plantedOf int
-	loose     bool // no job of the load needs it, but one that cannot be read may
+	// sourced is the version of the spec that changed the sources last.
+	sourced int
+	loose   bool // no job of the load needs it, but one that cannot be read may
 }
 
 // job is one name.

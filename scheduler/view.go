@@ -155,7 +155,7 @@ func (s *Scheduler) Explain(name, node string) ([]batch.Why, error) {
 		return nil, err
 	}
 	var why []batch.Why
-	if f := j.forest; f.problem != "" || !f.planted && f.hasSources() {
+	if f := j.forest; f.problem != "" || !f.listed() {
 		why = append(why, batch.Why{Text: cmpText(f.problem, "its nodes are being listed")})
 	}
 	r := worker.Request{Work: worker.Work{Job: name, Node: node}, JobUID: j.row.uid}
