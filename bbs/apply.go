@@ -177,7 +177,8 @@ func applicationRecord(a plan.Application) *bbspb.ApplyStep {
 		s.Services = append(s.Services, desiredRecord(&a.Services[i]))
 	}
 	for i := range a.Tasks {
-		s.Tasks = append(s.Tasks, &bbspb.NamedTask{Name: a.Tasks[i].Name, Definition: definitionRecord(&a.Tasks[i].Definition)})
+		s.Tasks = append(s.Tasks,
+			&bbspb.NamedTask{Name: a.Tasks[i].Name, Definition: definitionRecord(&a.Tasks[i].Definition)})
 	}
 	return s
 }
@@ -271,6 +272,9 @@ func (ap *applies) diffService(d lrp.Desired) (plan.Change, error) {
 		was := old.Target().Desired
 		was.Process, was.Instances = "", old.Instances
 		c.Fields = changed(was, d)
+		if old.Instances == 0 && d.Instances > 0 {
+			c.AddNote("it is stopped (scaled to 0); apply starts it again")
+		}
 	}
 	if d.Exclusive && old != nil && (c.Verb == plan.VerbReplace || c.Verb == plan.VerbCreate) && !exclusiveAll(old) {
 		c.AddNote("becomes exclusive: its earlier instances are stopped first, but the end of one on a cut-off cell is not proven; if a second copy does harm, " +
@@ -403,7 +407,8 @@ func (t *tx) runApplied(domain string, n plan.NamedTask) error {
 	for i := 2; !b.free(guid); i++ {
 		guid = fmt.Sprintf("%s.%s.%d", domain, n.Name, i)
 	}
-	if err := t.desire(task.Task{GUID: guid, UID: b.cfg.NewID(), Domain: domain, Name: n.Name, Definition: &n.Definition}); err != nil {
+	if err := t.desire(task.Task{GUID: guid, UID: b.cfg.NewID(), Domain: domain, Name: n.Name,
+		Definition: &n.Definition}); err != nil {
 		return err
 	}
 	t.setApplied(domain, n.Name, guid, digest(&n.Definition))

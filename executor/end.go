@@ -49,6 +49,7 @@ func (c *container) askToEnd(p *spawn.Process, t *action.Termination) time.Durat
 	default:
 		c.programs.group.Signal(unix.Signal(sig))
 	}
+	c.programs.wake(p, t)
 	if c.files.view != nil && !handles(p.Pid, sig) {
 		// Process 1 of a namespace does not even notice; the others have had theirs.
 		if pids, err := c.programs.group.Procs(); err == nil && len(pids) == 1 {
@@ -57,6 +58,30 @@ func (c *container) askToEnd(p *spawn.Process, t *action.Termination) time.Durat
 		return c.graceWithin(min(grace(t), leftoverGrace(t)))
 	}
 	return c.graceWithin(grace(t))
+}
+
+// wake sends CONT after a stop signal: a process that was stopped by SIGSTOP handles no other
+// signal before.
+func (ps *programs) wake(p *spawn.Process, t *action.Termination) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	switch {
+	case ps.group != nil && t.Target != action.TargetChild:
+		ps.group.Signal(unix.SIGCONT)
+	case t.Target == action.TargetChild || t.NoSession:
+		p.Signal(syscall.SIGCONT)
+	default:
+		p.SignalGroup(syscall.SIGCONT)
+	}
+}
+
+// wakeGroup is wake for every process of a kept container.
+func (ps *programs) wakeGroup() {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.group != nil {
+		ps.group.Signal(unix.SIGCONT)
+	}
 }
 
 // graceWithin is the shorter of the workload's own grace and that of StopWithin.
@@ -349,7 +374,8 @@ func reboot(e *Executor, c *container) {
 	e.rebooting.Do(func() {
 		e.log.Error("rebooting: a container does not die", "container", c.id)
 		cmd := e.cfg.RebootCommand
-		if _, err := e.launcher.Start(&spawn.Spec{Path: cmd[0], Args: cmd[1:], Env: os.Environ(), Session: true, Gain: true}); err != nil {
+		if _, err := e.launcher.Start(&spawn.Spec{Path: cmd[0], Args: cmd[1:], Env: os.Environ(), Session: true,
+			Gain: true}); err != nil {
 			e.log.Error("reboot command", "error", err)
 		}
 	})

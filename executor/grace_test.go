@@ -85,3 +85,34 @@ func TestAShorterGraceIsShown(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestStoppedProcessesHandleTheStopSignal: CONT follows it, so that a process which SIGSTOP has
+// stopped ends by its own handler and not by KILL.
+func TestStoppedProcessesHandleTheStopSignal(t *testing.T) {
+	for shape, change := range map[string]func(*Spec){
+		"single": func(*Spec) {},
+		"steps":  func(s *Spec) { s.Workload.Action = action.Action{Serial: []action.Action{s.Workload.Action}} },
+		"kept":   func(s *Spec) { s.Workload.OnCellRestart = action.RestartKeep },
+		"child":  func(s *Spec) { s.Workload.Termination.Target = action.TargetChild },
+		"group":  func(s *Spec) { s.Workload.Termination.Target = action.TargetGroup },
+	} {
+		t.Run(shape, func(t *testing.T) {
+			t.Parallel()
+			e := testExecutor(t, nil)
+			needGroups(t, e)
+			s := sh(`trap 'echo bye; exit 7' TERM; echo up; kill -STOP $$; while :; do sleep 0.02; done`)
+			s.Workload.Termination.Grace = time.Minute
+			change(&s)
+			if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
+				t.Fatal(err)
+			}
+			awaitLine(t, e, "x", "up")
+			if err := e.Stop("x"); err != nil {
+				t.Fatal(err)
+			}
+			if r := await(t, e, "x", completed).Result; r.ExitCode != 7 {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}

@@ -479,6 +479,7 @@ func (k *kept) Stop() {
 	default:
 		k.signalGroup(main.Pid, sig)
 	}
+	k.c.programs.wakeGroup()
 	if main != nil && k.c.files.view != nil && !handles(main.Pid, sig) {
 		time.AfterFunc(min(leftoverGrace(t), grace(t)), k.Kill)
 	}

@@ -338,6 +338,11 @@ func (s *stepProcess) Stop() {
 	default:
 		s.p.SignalGroup(sig)
 	}
+	if whole != askNothing {
+		c.programs.wake(s.p, t)
+	} else {
+		s.p.Signal(syscall.SIGCONT)
+	}
 	if c.files.view != nil && !handles(s.p.Pid, sig) {
 		// Process 1 of a namespace without a handler does not notice.
 		time.AfterFunc(min(leftoverGrace(t), grace(t)), s.Kill)

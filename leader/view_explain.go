@@ -66,8 +66,9 @@ func (v explainView) explainJob(s plan.Subject) (plan.Explanation, error) {
 		return plan.Explanation{}, err
 	}
 	if j.Removed {
-		out := plan.Explanation{Subject: s, State: "removed", Wanted: "removed", Fine: true, Reasons: []plan.Reason{{Code: "batch",
-			Text: fmt.Sprintf("it was removed; it is listed until the last of its batch tasks is certainly over: %d are known to run", j.Progress.Running)}}}
+		out := plan.Explanation{Subject: s, State: "removed", Wanted: "removed", Fine: true,
+			Reasons: []plan.Reason{{Code: "batch",
+				Text: fmt.Sprintf("it was removed; it is listed until the last of its batch tasks is certainly over: %d are known to run", j.Progress.Running)}}}
 		if j.Progress.Running > 0 {
 			out.Fine, out.State = false, "removed, being stopped"
 		}
@@ -89,6 +90,9 @@ func (v explainView) explainJob(s plan.Subject) (plan.Explanation, error) {
 		}
 	}
 	out := explainedJob(s, &j.Progress, class, why)
+	if j.Paused && s.Node == "" && j.Progress.State == batch.JobRunning {
+		pausedWhileRunning(&out, j.Progress.Running)
+	}
 	v.heldUp(&out, func(c cell.Condition) bool {
 		return c.Job == s.Name && (s.Node == "" || c.Node == s.Node && !(c.Starting() && class != batch.ClassRunning))
 	})
@@ -110,7 +114,8 @@ func explainedJob(s plan.Subject, p *batch.Progress, class batch.Class, why []ba
 	}
 	out.Fine = out.State == out.Wanted
 	for _, w := range why {
-		r := plan.Reason{Code: "batch", Text: w.Text, Change: w.Change, Longest: w.Longest, Level: w.Level, Resource: w.Short.Name, Need: w.Short.Need, Have: w.Short.Have}
+		r := plan.Reason{Code: "batch", Text: w.Text, Change: w.Change, Longest: w.Longest, Level: w.Level,
+			Resource: w.Short.Name, Need: w.Short.Need, Have: w.Short.Have}
 		for i, h := range w.Holders {
 			if i > 0 {
 				r.Holder += ", "
@@ -125,11 +130,18 @@ func explainedJob(s plan.Subject, p *batch.Progress, class batch.Class, why []ba
 	return out
 }
 
+// pausedWhileRunning describes a paused job with batch tasks that run to their end.
+func pausedWhileRunning(out *plan.Explanation, running int) {
+	out.State, out.Wanted, out.Fine = "paused, running", batch.JobDone.String(), false
+	out.Reasons = append([]plan.Reason{{Code: "paused", Change: "cantina job resume " + out.Subject.Name,
+		Text: fmt.Sprintf("the job is paused: no batch task is started, and %d run to their end", running)}}, out.Reasons...)
+}
+
 // unexplained returns why a job is not done if its board has no reason.
 func unexplained(s batch.State) string {
 	switch s {
 	case batch.JobEmpty:
-		return "no node of its level passes its filters"
+		return "it has no nodes: its sources list none of its level, or its filters leave none"
 	case batch.JobRunning:
 		return "it runs"
 	}
@@ -150,8 +162,9 @@ func (v explainView) explainCell(s plan.Subject) (plan.Explanation, error) {
 	out := explainCell(s, &c, v.cfg.Clock.Wall())
 	for _, x := range v.reported().of(c.Name) {
 		if x.Unknown {
-			out.Reasons = append(out.Reasons, plan.Reason{Code: codeUnknown, Text: x.What + " runs there, and the store does not know it: " + x.Text,
-				Change: "it is left alone until it ends; cantina cells discard " + s.Name + " ends it"})
+			out.Reasons = append(out.Reasons,
+				plan.Reason{Code: codeUnknown, Text: x.What + " runs there, and the store does not know it: " + x.Text,
+					Change: "it is left alone until it ends; cantina cells discard " + s.Name + " ends it"})
 			continue
 		}
 		code := codeHeldUp
@@ -178,9 +191,10 @@ func foreignText(name worker.CellName, address string, its, own fence.Cluster) s
 
 // explainForeign returns why a cell of another cluster is refused, and the possible decisions.
 func (v explainView) explainForeign(s plan.Subject, c *api.Cell) plan.Explanation {
-	return plan.Explanation{Subject: s, State: "FOREIGN", Wanted: worker.Healthy.String(), Reasons: []plan.Reason{{Code: codeForeign,
-		Text:   foreignText(c.Name, c.Address, c.Cluster, v.lease.Cluster()),
-		Change: "give the cell the servers of its own cluster (--servers), or start this server on the right data directory; cantina cells adopt " + s.Name + " has it join this cluster"}}}
+	return plan.Explanation{Subject: s, State: "FOREIGN", Wanted: worker.Healthy.String(),
+		Reasons: []plan.Reason{{Code: codeForeign,
+			Text:   foreignText(c.Name, c.Address, c.Cluster, v.lease.Cluster()),
+			Change: "give the cell the servers of its own cluster (--servers), or start this server on the right data directory; cantina cells adopt " + s.Name + " has it join this cluster"}}}
 }
 
 // explainGone describes the fate of a cell that is gone, and of its work.
@@ -208,7 +222,8 @@ func ifSilent(dead time.Duration) string {
 }
 
 func explainCell(s plan.Subject, c *api.Cell, now time.Time) plan.Explanation {
-	out := plan.Explanation{Subject: s, State: c.Session.String(), Wanted: worker.Healthy.String(), Fine: c.Session == worker.Healthy && c.Unavailable == "" && !c.Draining}
+	out := plan.Explanation{Subject: s, State: c.Session.String(), Wanted: worker.Healthy.String(),
+		Fine: c.Session == worker.Healthy && c.Unavailable == "" && !c.Draining}
 	add := func(code, text string) { out.Reasons = append(out.Reasons, plan.Reason{Code: code, Text: text}) }
 	if c.Session != worker.Healthy {
 		add("session", c.Reason+ifSilent(c.DeadIn))

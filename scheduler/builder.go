@@ -136,6 +136,14 @@ func (ch *changing) youngest() fence.Invocation {
 	return ch.last
 }
 
+// withPause notes that a job stays paused.
+func withPause(c plan.Change, j *batch.Job) plan.Change {
+	if j.Paused {
+		c.AddNote("it stays paused; to resume: cantina job resume " + j.Name)
+	}
+	return c
+}
+
 func (b *builder) update(old *jobRow, spec batch.Job, forest *batch.ForestSpec) {
 	was := old.spec
 	if spec.Forest != was.Forest {
@@ -149,7 +157,7 @@ func (b *builder) update(old *jobRow, spec batch.Job, forest *batch.ForestSpec) 
 	}
 	if len(fields) == 0 {
 		delete(b.forests, spec.Forest)
-		b.line(plan.Change{Kind: "job", Name: spec.Name, Verb: plan.VerbKeep})
+		b.line(withPause(plan.Change{Kind: "job", Name: spec.Name, Verb: plan.VerbKeep}, &spec))
 		return
 	}
 	row := *old

@@ -24,7 +24,8 @@ func TestLogs(t *testing.T) {
 	s.Logs.Write("c2", "i1", labels(1), pb.LogStream_LOG_STREAM_STDERR, "raw \xff")
 	s.Logs.Lose("c2", "i1", labels(1), 99)
 	out, errs, code := s.run("logs", "web")
-	if code != 0 || out != "web/0 | hello\nweb/1 | raw \xff\n" || !strings.Contains(errs, "99 bytes of output are missing") {
+	if code != 0 || out != "web/0 | hello\nweb/1 | raw \xff\n" ||
+		!strings.Contains(errs, "99 bytes of output are missing") {
 		t.Fatalf("%d %q %q", code, out, errs)
 	}
 	if got := s.ok("logs", "--raw", "web/1"); got != "raw \xff\n" {
@@ -52,7 +53,8 @@ func TestRunEndsLikeItsProgram(t *testing.T) {
 		"signal": {func(x *task.Task) {
 			x.Outcome, x.Result = task.Failed, task.Result{Failed: true, Signal: 9, Reason: "killed"}
 		}, nil, 137, "killed"},
-		"own code": {func(x *task.Task) { x.Outcome, x.Result = task.Failed, task.Result{Failed: true, ExitCode: 3} }, []string{"--client-exit-code"}, 1, ""},
+		"own code": {func(x *task.Task) { x.Outcome, x.Result = task.Failed, task.Result{Failed: true, ExitCode: 3} },
+			[]string{"--client-exit-code"}, 1, ""},
 		"lost": {func(x *task.Task) {
 			x.Outcome, x.Result = task.Lost, task.Result{Failed: true, Reason: task.ReasonLost}
 		}, nil, api.ExitLost, "task resolve job1"},
@@ -87,7 +89,8 @@ func TestRunEndsLikeItsProgram(t *testing.T) {
 func TestRunTakesItsFlags(t *testing.T) {
 	s := newShell(t)
 	s.env["HOME"] = "/home/x"
-	id := strings.TrimSpace(s.ok("run", "-d", "--domain", "d", "--name", "n", "-e", "A=b=c $x", "-e", "HOME", "--memory", "64Mi", "--cpu", "0.5",
+	id := strings.TrimSpace(s.ok("run", "-d", "--domain", "d", "--name", "n", "-e", "A=b=c $x", "-e", "HOME", "--memory",
+		"64Mi", "--cpu", "0.5",
 		"--result", "r", "--time-limit", "1m", "--on-lost", "keep", "--", "./prog", "--flag", "a b"))
 	got, err := s.GetTask(id)
 	if err != nil {
@@ -95,8 +98,10 @@ func TestRunTakesItsFlags(t *testing.T) {
 	}
 	w := got.Definition.Workload
 	here, _ := os.Getwd()
-	if w.Action.Run.Path != here+"/prog" || strings.Join(w.Action.Run.Args, "|") != "--flag|a b" || w.Env[0].Value != "b=c $x" || w.Env[1].Value != "/home/x" ||
-		w.Resources.String() != "cpu_milli=500 memory_mb=64" || w.TimeLimit != time.Minute || got.Definition.OnLost != task.LostKeep || w.ResultFile != "r" {
+	if w.Action.Run.Path != here+"/prog" || strings.Join(w.Action.Run.Args, "|") != "--flag|a b" ||
+		w.Env[0].Value != "b=c $x" || w.Env[1].Value != "/home/x" ||
+		w.Resources.String() != "cpu_milli=500 memory_mb=64" || w.TimeLimit != time.Minute ||
+		got.Definition.OnLost != task.LostKeep || w.ResultFile != "r" {
 		t.Fatalf("%+v", got.Definition)
 	}
 	s.fails(api.ExitUsage, "no program given", "run")
@@ -159,9 +164,10 @@ func TestWait(t *testing.T) {
 func TestAWaitReportsItsReasons(t *testing.T) {
 	s := newShell(t)
 	s.apply()
-	s.fails(api.ExitTimeout, "timed out: task/d.once is PENDING: no cell has memory_mb 512 free", "wait", "once", "--timeout", "2s")
+	s.fails(api.ExitTimeout, "timed out: task/d.once is PENDING: no cell has memory_mb 512 free", "wait", "once",
+		"--timeout", "2s")
 	s.fails(api.ExitTimeout, "it continues; follow it with cantina logs -f task/d.once, stop it with cantina stop task/d.once", "wait", "once", "--timeout", "2s")
-	s.fails(api.ExitTimeout, "stop it with cantina stop service/d/web", "wait", "web/1", "--timeout", "2s")
+	s.fails(api.ExitTimeout, "see cantina explain service/d/web/1", "wait", "web/1", "--timeout", "2s")
 	s.ticks = make(chan time.Time)
 	done := make(chan struct{})
 	go func() {
@@ -173,7 +179,8 @@ func TestAWaitReportsItsReasons(t *testing.T) {
 	}()
 	_, errs, code := s.run("wait", "once")
 	<-done
-	if code != 0 || strings.Count(errs, "waiting for 0s: ") != 1 || !strings.Contains(errs, "ask for memory: 300Mi or less") {
+	if code != 0 || strings.Count(errs, "waiting for 0s: ") != 1 ||
+		!strings.Contains(errs, "ask for memory: 300Mi or less") {
 		t.Fatalf("%d %s", code, errs)
 	}
 }
@@ -260,7 +267,8 @@ func TestTheReasonOfAStoppedRolloutIsReported(t *testing.T) {
 	for _, c := range []struct {
 		want *pb.Reason
 		of   []*pb.Reason
-	}{{far, []*pb.Reason{far}}, {room, []*pb.Reason{far, room}}, {room, []*pb.Reason{room, far}}, {failed, []*pb.Reason{failed, room}}} {
+	}{{far, []*pb.Reason{far}}, {room, []*pb.Reason{far, room}}, {room, []*pb.Reason{room, far}}, {failed,
+		[]*pb.Reason{failed, room}}} {
 		if got := mainReason(c.of); got != c.want {
 			t.Errorf("%v: %v", c.of, got)
 		}
@@ -271,7 +279,8 @@ func TestTheReasonOfAStoppedRolloutIsReported(t *testing.T) {
 func TestAVariableThatIsNotSetIsLeftOut(t *testing.T) {
 	s := newShell(t)
 	s.env["SET"], s.env["EMPTY"] = "a=b", ""
-	_, errs, code := s.run("run", "-d", "--id", "t", "-e", "SET", "-e", "EMPTY", "-e", "UNSET", "-e", "GIVEN=", "--", "true")
+	_, errs, code := s.run("run", "-d", "--id", "t", "-e", "SET", "-e", "EMPTY", "-e", "UNSET", "-e", "GIVEN=", "--",
+		"true")
 	if code != 0 || errs != "--env UNSET: not set here; omitted\n" {
 		t.Fatalf("%d %q", code, errs)
 	}

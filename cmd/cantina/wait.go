@@ -40,8 +40,9 @@ func waitVerb(c *cli) *cobra.Command {
 					return err
 				}
 				err = c.detachable("cantina wait "+s.String(), nil, func(ctx context.Context) error {
-					defer startReasons(ctx, c, s)()
-					return waitFor(ctx, c, s, until, ownCode)
+					p := &jobProgress{c: c}
+					defer startReasonsUnless(ctx, c, s, p.busy)()
+					return waitFor(ctx, c, s, until, ownCode, p)
 				})
 				err = timedOut(c, s, err)
 				var e *exit
@@ -81,7 +82,7 @@ func waitedFor(c *cli, s subject) error {
 }
 
 // waitFor waits for one subject.
-func waitFor(ctx context.Context, c *cli, s subject, until string, ownCode bool) error {
+func waitFor(ctx context.Context, c *cli, s subject, until string, ownCode bool, p *jobProgress) error {
 	switch {
 	case s.kind == "task" && (until == "" || until == "done" || until == "stopped"):
 		t, err := waitTask(ctx, c, s.name)
@@ -90,7 +91,7 @@ func waitFor(ctx context.Context, c *cli, s subject, until string, ownCode bool)
 		}
 		return taskCode(c, t, ownCode)
 	case s.kind == "job" && (until == "" || until == "done" || until == "stopped"):
-		return waitJob(ctx, c, s.name)
+		return waitJob(ctx, c, s.name, p)
 	case (s.kind == "service" || s.kind == "instance") && (until == "" || until == "healthy" || until == "stopped"):
 		return waitService(ctx, c, s, until == "stopped")
 	}
@@ -180,14 +181,17 @@ func jobEnd(ctx context.Context, c *cli, name string, seen func(*pb.Job)) (*pb.J
 	return end, err
 }
 
-func waitJob(ctx context.Context, c *cli, name string) error {
+func waitJob(ctx context.Context, c *cli, name string, p *jobProgress) error {
 	client, err := c.client()
 	if err != nil {
 		return err
 	}
-	end, err := jobEnd(ctx, c, name, func(*pb.Job) {})
+	end, err := jobEnd(ctx, c, name, p.see)
 	if err != nil {
 		return err
+	}
+	if end.State == "empty" {
+		c.notef("job %s has no nodes; see cantina explain job/%[1]s\n", name)
 	}
 	if end.State == "failed" || end.State == "invalid" {
 		c.notef("job %s %s: %d of %d failed%s%s\n", name, end.State, end.Counts.Failed, end.Counts.Total, strandedText(end),

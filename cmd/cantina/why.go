@@ -149,10 +149,15 @@ func timedOut(c *cli, s subject, err error) error {
 			text += ": " + reasonText(mainReason(x.Reasons))
 		}
 	}
-	stop := s.String()
-	if s.kind == "instance" {
-		stop = subject{kind: "service", domain: s.domain, name: s.name}.String()
+	if s.kind == "job" {
+		if got, err := api.Call(ctx, client, calls.GetJob, &pb.GetJobRequest{Name: s.name}); err == nil {
+			text += "; " + printable(progressText(got.Job, nil))
+		}
+	}
+	if s.kind == "service" || s.kind == "instance" || s.kind == "cell" {
+		return failf(api.ExitTimeout, "%s\n"+
+			"it continues; see cantina explain %s", text, s)
 	}
 	return failf(api.ExitTimeout, "%s\n"+
-		"it continues; follow it with cantina logs -f %s, stop it with cantina stop %s", text, s, stop)
+		"it continues; follow it with cantina logs -f %s, stop it with cantina stop %s", text, s, s)
 }
