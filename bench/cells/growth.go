@@ -137,7 +137,10 @@ func services(count, each int) []step {
 			return nil
 		}, func(ctx context.Context, r *rig) (bool, error) {
 			is, err := whole(all)(ctx, r)
-			return is && r.news.on("b-") == 0, err
+			for i := 0; i < growthSets[1] && is && err == nil; i++ {
+				is, err = r.vacant(ctx, fmt.Sprint("b-", i))
+			}
+			return is, err
 		}},
 		{"loss", func(ctx context.Context, r *rig) error {
 			if err := r.cells[2].kill(); err != nil {
@@ -146,10 +149,19 @@ func services(count, each int) []step {
 			return r.news.until(ctx, func(s *seen) bool { return len(s.silent) >= growthSets[2] })
 		}, func(ctx context.Context, r *rig) (bool, error) {
 			is, err := whole(all)(ctx, r)
-			return is && r.news.on("c-") == 0, err
+			for i := 0; i < growthSets[2] && is && err == nil; i++ {
+				is, err = r.vacant(ctx, fmt.Sprint("c-", i))
+			}
+			return is, err
 		}},
 		{"remove", func(ctx context.Context, r *rig) error { return r.empty(ctx, "d") }, whole(0)},
 	}
+}
+
+// vacant reports whether no instance is on a cell.
+func (r *rig) vacant(ctx context.Context, cell string) (bool, error) {
+	a, err := api.Call(ctx, r.client, calls.ListInstances, &pb.ListInstancesRequest{Cell: cell, All: true})
+	return err == nil && len(a.Instances) == 0, err
 }
 
 // settled reports whether so many instances are wanted, all of them run, and nothing else does.
