@@ -35,6 +35,7 @@ func (b *builder) job(domain, name string, j *job, all jobIndex) plan.NamedJob {
 		out.Forest = b.forest(name, j)
 	}
 	b.numbers(j, &out.Job)
+	b.call(j, &out.Job)
 	b.level(&j.place, "level", j.Level, levels, batch.LevelInstance)
 	b.level(&j.place, "host_level", j.HostLevel, levels)
 	b.resources(j, &out, levels)
@@ -62,6 +63,28 @@ func (b *builder) numbers(j *job, out *batch.Job) {
 			out.Retries = 0 // [fail]: the first error is the last
 			out.Backoff = batch.Backoff{}
 		}
+	}
+}
+
+// maxConfig bounds the config of a job, in bytes: the kernel refuses an argument over 128 KiB.
+const maxConfig = 64 << 10
+
+// call reads how the command gets its node.
+func (b *builder) call(j *job, out *batch.Job) {
+	out.Call = batch.Call(j.Call.index)
+	switch {
+	case out.Call == batch.CallBistro && j.Command.shell != "":
+		b.field(&j.place, "command", "call: bistro appends arguments and needs a list",
+			"use [sh, -c, SCRIPT, sh]; $1 is the node, $2 the status pipe, $3 the JSON object")
+	case out.Call == batch.CallBistro && len(j.Command.args) == 0:
+		b.field(&j.place, "call", "call: bistro needs command", "")
+	case out.Call != batch.CallBistro && j.Config != nil:
+		b.field(&j.place, "config", "only valid with call: bistro", "")
+	case j.Config != nil && len(j.Config.json) > maxConfig:
+		b.field(&j.place, "config", fmt.Sprintf("%d bytes as JSON, at most %d: it is an argument of the program",
+			len(j.Config.json), maxConfig), "pass the name of a file instead")
+	case j.Config != nil:
+		out.Config = j.Config.json
 	}
 }
 

@@ -101,6 +101,8 @@ type job struct {
 	HostLevel  string            `spec:"host_level" doc:"run each batch task on the cell with the name of its ancestor node at this level"`
 	Host       string            `spec:"host" doc:"run on this cell only"`
 	IgnoreExit bool              `spec:"ignore_exit_code" default:"false" doc:"use only the status that the program writes to its status pipe; otherwise the worse of that and its exit code"`
+	Call       enum[callForms]   `spec:"call" default:"template" doc:"how the command gets its node. template: {} and {/} in it are replaced. bistro: three arguments are appended: the name of the node, the path of the status pipe, and a JSON object with id, path_to_node, config, resources_by_node, prev_status, worker_node and worker_host"`
+	Config     *anyMapping       `spec:"config" doc:"with call bistro: mapping that the program gets in its JSON object"`
 	Owner      string            `spec:"owner" doc:"contact for questions"`
 }
 
@@ -205,6 +207,7 @@ type restartModes struct{}
 type updateOrders struct{}
 type updateFailures struct{}
 type nodeOrders struct{}
+type callForms struct{}
 
 // The order of the choices is the order of the constants of the domain.
 func (isolations) choices() []string     { return []string{"process", "none", "namespaces", "rootfs"} }
@@ -218,4 +221,5 @@ func (fulls) choices() []string          { return []string{"wait", "fail"} }
 func (restartModes) choices() []string   { return []string{"always", "on_failure", "never"} }
 func (updateOrders) choices() []string   { return []string{"start_first", "stop_first"} }
 func (updateFailures) choices() []string { return []string{"rollback", "keep"} }
+func (callForms) choices() []string      { return []string{"template", "bistro"} }
 func (nodeOrders) choices() []string     { return []string{"random", "original", "lexicographic"} }

@@ -382,6 +382,20 @@ f:9:47: jobs.j.filters.host.include_regex: missing closing ): ` + "`(`" + `
 f:9:62: jobs.j.filters.host.fraction: must be greater than 0 and at most 1
 f:10:18: jobs.j.depends_on[0]: no job "k" in this file
 f:11:20: jobs.j.backoff[1]: each pause must be longer than the one before, in whole seconds`},
+	"calls": {`
+jobs:
+  a: {command: "x $1", call: bistro}
+  b: {action: {run: {command: [x]}}, call: bistro}
+  c: {command: [x], config: {a: 1}}
+  d: {command: [x], call: bistro, nodes: [{manual: [q]}], config: {a: {b: [1, null, x]}}}
+`, `
+f:3:16: jobs.a.command: call: bistro appends arguments and needs a list; use [sh, -c, SCRIPT, sh]; $1 is the node,
+	$2 the status pipe, $3 the JSON object
+f:4:44: jobs.b.call: call: bistro needs command
+f:5:29: jobs.c.config: only valid with call: bistro`},
+	"form of calls": {"jobs: {a: {command: [x], call: bistr, config: [a]}}", `
+f:1:32: jobs.a.call: must be template or bistro, not "bistr"; did you mean bistro?
+f:1:47: jobs.a.config: must be a mapping, not a list`},
 	"sources of nodes": {`
 jobs:
   j:
@@ -757,5 +771,23 @@ func TestFieldsOfOtherToolsExist(t *testing.T) {
 		if n := otherNames(other); !known[n] {
 			t.Errorf("%s: %q is no field", other, n)
 		}
+	}
+}
+
+// TestCallOfBistro: a job that is called as Bistro does, with its config as JSON.
+func TestCallOfBistro(t *testing.T) {
+	const text = "jobs:\n  d: {command: [x], call: bistro, nodes: [{manual: [q]}], config: {n: 12345678901, a: {b: " +
+		"[1, null, x]}}}\n"
+	got, err := Parse("f", "", []byte(text), testTimes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := strings.Replace(text, "x]}}}", strings.Repeat("x", maxConfig)+"]}}}", 1)
+	if _, err := Parse("f", "", []byte(large), testTimes()); err == nil || !strings.Contains(err.Error(),
+		"at most 65536") {
+		t.Error(err)
+	}
+	if j := got.Jobs[0].Job; j.Call != batch.CallBistro || j.Config != `{"a":{"b":[1,null,"x"]},"n":12345678901}` {
+		t.Errorf("%v %s", j.Call, j.Config)
 	}
 }

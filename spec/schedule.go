@@ -99,6 +99,27 @@ func (*calendar) form() schema {
 	}}}
 }
 
+// anyMapping is a mapping with any content, as JSON.
+type anyMapping struct{ json string }
+
+func (o *anyMapping) decode(d *decoder, at *path, n *yaml.Node) {
+	if n.Kind != yaml.MappingNode {
+		d.problem(at, n, "must be a mapping, not "+kindOf(n), "")
+		return
+	}
+	v := d.anything(at, n)
+	text, err := json.Marshal(v)
+	if err != nil {
+		d.meaning(at, n, "cannot be written as JSON", "")
+		return
+	}
+	o.json = string(text)
+}
+
+func (*anyMapping) form() schema {
+	return schema{words: "a mapping", json: map[string]any{"type": "object"}}
+}
+
 // anything turns a node into the values of JSON; whole numbers stay exact.
 func (d *decoder) anything(at *path, n *yaml.Node) any {
 	switch n.Kind {
