@@ -137,3 +137,26 @@ func TestTheNextSecondIsNext(t *testing.T) {
 		}
 	}
 }
+
+// TestTheFurthestIsNotBehind where another zone changes the order of two marks: time went back from the second pass
+// of a fold to the first one, whose label is later.
+func TestTheFurthestIsNotBehind(t *testing.T) {
+	sc := newScene(t, `{"minute":{"period":15},"dst_fixes":["skip","repeat_use_both"],`+
+		`"max_shift_seconds_for_unskip_and_do_not_repeat":600}`, "America/New_York", "2022-11-06T06:10:00Z")
+	sc.step(-20 * time.Minute) // from 01:10 to 01:50
+	if sc.want(""); !sc.last.Forgot {
+		t.Fatalf("%+v", sc.last)
+	}
+	sc.zone, sc.wall = load(t, loader(t), "Europe/Berlin"), at(t, "2022-11-06T00:30:00Z") // 01:30
+	if sc.want(""); !sc.last.Forgot {
+		t.Fatalf("%+v", sc.last)
+	}
+	sc.pass(15 * time.Minute)
+	_, err := sc.s.Poll()
+	must(t, err)
+	for e := range sc.s.Events() {
+		if got := e.At.Format("15:04"); got != "01:45" || e.Label != cron.LabelAlreadyFired {
+			t.Errorf("%s %v", got, e.Label)
+		}
+	}
+}
