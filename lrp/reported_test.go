@@ -143,3 +143,17 @@ func TestResendMovesNoRow(t *testing.T) {
 		}
 	}
 }
+
+// TestOnlyAWaitingRowIsWithdrawn: a row on a cell has no auction.
+func TestOnlyAWaitingRowIsWithdrawn(t *testing.T) {
+	env := wantedEnv()
+	env.Reported = []Identity{beta}
+	x := Index{Key: key0, Ordinary: rowOf(t, "RUNNING other")}
+	after, effects, err := Step(x, Remove{By: x.Ordinary.Identity}, env)
+	if o := after.Ordinary; err != nil || o == nil || !o.Is(beta) || o.State != Claimed {
+		t.Errorf("%s %v", show(after), err)
+	}
+	if slices.Contains(effects, Effect(WithdrawAuction{Key: key0})) {
+		t.Errorf("%v", effects)
+	}
+}
