@@ -13,6 +13,7 @@ import (
 	"cantina/api"
 	"cantina/internal/guard"
 	"cantina/task"
+	pb "cantina/wire/cantinav1"
 )
 
 func TestCronNext(t *testing.T) {
@@ -151,7 +152,7 @@ func TestEveryReaderPrintsJSON(t *testing.T) {
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		for _, sub := range cmd.Commands() {
-			if sub.Annotations[reads] != "" {
+			if sub.Annotations[reads] != "" && sub.Name() != "ui" { // it needs a port: TestBrowserLink
 				path := strings.TrimPrefix(sub.CommandPath(), "cantina ")
 				s.in = demo
 				args := slices.Concat(strings.Fields(path), arguments[path], []string{"-o", "json"})
@@ -193,4 +194,19 @@ func TestVerbsOfOtherToolsAreUnderstood(t *testing.T) {
 	}
 	s.fails(api.ExitUsage, "did you mean cantina rm?", "task", "delete", "x")
 	s.fails(api.ExitUsage, "-1 is not allowed: numbers must be 0 or more", "service", "scale", "web", "-1")
+}
+
+// TestBrowserLink: the address that was called, or behind a socket the first port of the server.
+func TestBrowserLink(t *testing.T) {
+	for address, want := range map[string]string{
+		"127.0.0.1:7480": "http://127.0.0.1:7480", "0.0.0.0:1": "http://localhost:1", "unix:/run/s.sock": "http://127.0.0.1:9",
+	} {
+		got, err := browserLink(address, &pb.CreateBrowserKeyResponse{Key: "k", Addresses: []string{"127.0.0.1:9"}})
+		if err != nil || !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "#key=k") {
+			t.Errorf("%s: %q, %v", address, got, err)
+		}
+	}
+	if _, err := browserLink("unix:/run/s.sock", &pb.CreateBrowserKeyResponse{}); exitOf(err) != api.ExitFailed {
+		t.Errorf("without a port: %v", err)
+	}
 }
