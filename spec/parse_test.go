@@ -389,8 +389,7 @@ jobs:
   c: {command: [x], config: {a: 1}}
   d: {command: [x], call: bistro, nodes: [{manual: [q]}], config: {a: {b: [1, null, x]}}}
 `, `
-f:3:16: jobs.a.command: call: bistro appends arguments and needs a list; use [sh, -c, SCRIPT, sh]; $1 is the node,
-	$2 the status pipe, $3 the JSON object
+f:3:16: jobs.a.command: call: bistro appends arguments and needs a list; use [sh, -c, SCRIPT, sh]; $1 is the node, $2 the status pipe, $3 the JSON object
 f:4:44: jobs.b.call: call: bistro needs command
 f:5:29: jobs.c.config: only valid with call: bistro`},
 	"form of calls": {"jobs: {a: {command: [x], call: bistr, config: [a]}}", `
