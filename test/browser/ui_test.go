@@ -45,7 +45,7 @@ func TestPages(t *testing.T) {
 		{"cells", "#/cells", []string{"c1", "HEALTHY"}},
 		{"cell", "#/cell/c1", []string{"processors", "of 2", "shop/web/0", "control groups"}},
 		{"events", "#/events", []string{"t-ui"}},
-		{"output", "#/output?domain=shop&service=web", []string{"GET /cart/", `caf\xe9`, "<b>bold</b>"}},
+		{"output", "#/output?domain=shop&service=web&grep=caf%7C%5B17%5D+200", []string{"GET /cart/", `caf\xe9`, "<b>bold</b>"}},
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			x.t = t
