@@ -3,7 +3,6 @@ package executor
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -29,7 +28,7 @@ func (r *recovery) adopt() error {
 			err = errors.Join(err, r.adoptOne(s))
 		} else {
 			// It was about to be started. Its group, if any, is ended with the unrelated processes.
-			err = errors.Join(err, os.RemoveAll(dir))
+			r.e.remains.discard(dir)
 		}
 	}
 	r.records = nil // each container has its own

@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -240,9 +239,7 @@ func (c *container) forget() {
 	}
 	spare := c.files.removeDir()
 	if c.keep() { // also of a start that came to nothing
-		if err := os.RemoveAll(c.e.keepDir(c.id)); err != nil {
-			c.e.log.Warn("cannot remove the saved state of a container", "container", c.id, "error", err)
-		}
+		c.e.remains.discard(c.e.keepDir(c.id))
 	}
 	c.e.mu.Lock()
 	if c.e.containers[c.id] != c {

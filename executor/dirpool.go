@@ -2,16 +2,14 @@ package executor
 
 import (
 	"errors"
-	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -62,12 +60,15 @@ func (f *dirPool) take() (*pooledDir, error) {
 
 // create makes a directory. Its name begins with a dot, as that of no container does.
 func (f *dirPool) create() (*pooledDir, error) {
-	f.mu.Lock()
-	f.made++
-	s := &pooledDir{path: filepath.Join(f.dir, "."+strconv.Itoa(f.made))}
-	f.mu.Unlock()
-	if err := os.Mkdir(s.path, 0o755); err != nil {
-		return nil, err
+	s := &pooledDir{}
+	for err := fs.ErrExist; errors.Is(err, fs.ErrExist); { // one that could not be removed keeps its name
+		f.mu.Lock()
+		f.made++
+		s.path = filepath.Join(f.dir, "."+strconv.Itoa(f.made))
+		f.mu.Unlock()
+		if err = os.Mkdir(s.path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
 	}
 	var st unix.Stat_t
 	if err := unix.Lstat(s.path, &st); err != nil {
@@ -126,33 +127,4 @@ func (f *dirPool) clear() {
 		unix.Rmdir(s.path)
 	}
 	f.spare = nil
-}
-
-// removeAll removes a directory, which is empty most of the time.
-func removeAll(path string) error {
-	if unix.Rmdir(path) == nil {
-		return nil
-	}
-	// A file system that a container has mounted there is not its own: it is unmounted, not emptied.
-	for _, at := range slices.Backward(mountsBelow(path)) {
-		if err := unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && err != unix.EINVAL {
-			return fmt.Errorf("unmount %s: %w", at, err)
-		}
-	}
-	return os.RemoveAll(path)
-}
-
-// mountsBelow lists the mounts in a directory, in the order of mounting.
-func mountsBelow(dir string) []string {
-	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
-		return !strings.HasPrefix(m.Mountpoint, dir+"/"), false
-	})
-	if err != nil {
-		return nil
-	}
-	var out []string
-	for _, m := range mounts {
-		out = append(out, m.Mountpoint)
-	}
-	return out
 }

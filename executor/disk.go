@@ -46,13 +46,15 @@ type Disk struct {
 	ForeignMB int
 	// Fault is why the cell cannot write; nil = it can.
 	Fault error
+	// Remains are the directories of earlier containers that could not be removed, each with the cause.
+	Remains []string
 }
 
 // Disk returns the last result.
 func (d *disk) Disk() Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s := Disk{FreeMB: int(d.free >> 20), Fault: d.fault}
+	s := Disk{FreeMB: int(d.free >> 20), Fault: d.fault, Remains: d.e.remains.left()}
 	if d.measure {
 		s.ForeignMB = foreign(d.e.cfg.Capacity[resource.DiskMB], s.FreeMB, int(d.used>>20))
 	}

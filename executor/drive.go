@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"syscall"
 	"time"
@@ -107,7 +106,7 @@ func (fl *files) makeDir() error {
 			return err
 		}
 		fl.pooled, path = f, f.path
-	} else if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+	} else if err := fl.e.remains.mkdir(path); err != nil {
 		return err
 	}
 	fl.e.mu.Lock()

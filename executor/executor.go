@@ -40,6 +40,7 @@ import (
 	"cantina/executor/step"
 	"cantina/image"
 	"cantina/image/cache"
+	"cantina/internal/removal"
 	"cantina/internal/run"
 	"cantina/logstore"
 	"cantina/resource"
@@ -157,6 +158,7 @@ type Executor struct {
 	ports
 	disk
 	kinds
+	remains
 	counters
 
 	mu         sync.Mutex
@@ -184,6 +186,7 @@ func newExecutor(cfg Config) *Executor {
 		containers: map[string]*container{}, used: resource.Amounts{}, stuck: map[*container]bool{}}
 	e.probing = map[*container]bool{}
 	e.recovery.e, e.deadlines.e, e.freezer.e, e.prober.e, e.ports.e, e.disk.e, e.kinds.e = e, e, e, e, e, e, e
+	e.remains.e, e.remains.remove, e.remains.known = e, removal.Tree, map[string]error{}
 	e.kinds.withdrawn = map[string]string{}
 	e.ports.open(cfg.FirstPort, cfg.LastPort)
 	e.ports.leaves = e.ports.portLeaves
@@ -211,6 +214,9 @@ func (e *Executor) open() error {
 	RaiseFileLimit()
 	e.dirPool.dir, e.dirPool.clock = e.path("run"), e.clock.Boot
 	e.generation = generation(fmt.Sprintf("%016x", int64(e.clock.Boot())))
+	if err := e.remains.open(); err != nil {
+		return err
+	}
 	if err := e.recovery.clearPredecessor(); err != nil {
 		return err
 	}
@@ -286,6 +292,7 @@ func (e *Executor) Run(ctx context.Context) error {
 	g.Add("launcher", e.launcher.Run)
 	g.Add("reaper", e.keeper.run)
 	g.Add("housekeeping", housekeeper{e}.housekeep)
+	g.Add("removal", e.remains.retry)
 	if e.cfg.TestKinds {
 		g.Add("isolation", e.kinds.testKinds)
 	}

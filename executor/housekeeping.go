@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cantina/cgroup"
+	"cantina/internal/removal"
 	"cantina/resource"
 )
 
@@ -248,7 +249,7 @@ func ownTmp(dir string, seen map[[2]uint64]bool) int64 {
 func diskUsage(dir string) int64 {
 	var sum int64
 	seen := map[uint64]bool{}
-	mounts := mountsBelow(dir) // not the container's own, and they may not answer
+	mounts, _ := removal.Mounts(dir) // not the container's own, and they may not answer
 	filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return nil
@@ -283,9 +284,7 @@ func (fl *files) removeDir() *pooledDir {
 	if fl.pooled.untouched() {
 		return fl.pooled
 	}
-	if err := removeAll(fl.dir); err != nil {
-		fl.e.log.Warn("cannot remove directory", "container", fl.id, "error", err)
-	}
+	fl.e.remains.discard(fl.dir)
 	if fl.pooled == nil {
 		return nil
 	}

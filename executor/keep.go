@@ -94,7 +94,7 @@ func (h *stepHost) startKept(ctx context.Context, r *action.Run) (*kept, error) 
 		}
 	}
 	dir := c.e.keepDir(c.id)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := errors.Join(c.e.remains.unused(dir), os.MkdirAll(dir, 0o700)); err != nil {
 		return nil, err
 	}
 	spec, err := c.shimSpec(r)

@@ -166,9 +166,7 @@ func (r *recovery) inherit() error {
 		}
 		if err != nil || o.ID == "" { // half written, or damaged
 			r.e.log.Warn("recorded end of a container not readable", "file", d.Name(), "error", err)
-			if err := os.RemoveAll(filepath.Join(r.e.path(endedDir), d.Name())); err != nil {
-				return err
-			}
+			r.e.remains.discard(filepath.Join(r.e.path(endedDir), d.Name()))
 			continue
 		}
 		r.inheritOne(&o)

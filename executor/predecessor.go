@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -243,7 +244,8 @@ func (r *recovery) clearPredecessor() error {
 		return err
 	}
 	if boot != l.Boot && l.Boot != "" {
-		return errors.Join(r.clearDirs(nil), os.RemoveAll(r.e.path("keep")))
+		r.e.remains.discard(r.e.path("keep"))
+		return r.clearDirs(nil)
 	}
 	records, err := r.keptRecords()
 	if err != nil {
@@ -403,7 +405,7 @@ func (n *pidNotes) add(dir string, id procid.Identity) error {
 func (r *recovery) clearProcesses(stays map[string]bool) error {
 	dirs, err := dirsIn(r.e.path("run"))
 	for _, dir := range dirs {
-		b, rerr := os.ReadFile(filepath.Join(dir, pidFile))
+		b, rerr := readOwn(filepath.Join(dir, pidFile))
 		if unread(rerr) {
 			err = errors.Join(err, rerr)
 		}
@@ -413,6 +415,31 @@ func (r *recovery) clearProcesses(stays map[string]bool) error {
 	}
 	return err
 }
+
+// readOwn reads a file that the cell has written to a directory in which a container can make
+// others: a link, a pipe, or a file of another user is as good as none.
+func readOwn(path string) ([]byte, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err == unix.ELOOP || err == unix.ENOTDIR || err == unix.ENXIO {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() {
+		return nil, nil
+	}
+	return io.ReadAll(io.LimitReader(f, ownMost))
+}
+
+// ownMost is more than the cell ever writes to such a file.
+const ownMost = 1 << 20
 
 // clearProcess ends one of them.
 func (r *recovery) clearProcess(line, dir string, stays map[string]bool) error {
@@ -519,7 +546,8 @@ func (r *recovery) killAndWait(g *cgroup.Group) {
 	}
 }
 
-// clearDirs removes the directories of containers that are gone.
+// clearDirs removes the directories of containers that are gone. What a container has left in one
+// keeps no cell from its start.
 func (r *recovery) clearDirs(stays map[string]bool) error {
 	entries, err := os.ReadDir(r.e.path("run"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -527,7 +555,7 @@ func (r *recovery) clearDirs(stays map[string]bool) error {
 	}
 	for _, d := range entries {
 		if !stays[d.Name()] {
-			err = errors.Join(err, removeAll(filepath.Join(r.e.path("run"), d.Name())))
+			r.e.remains.discard(filepath.Join(r.e.path("run"), d.Name()))
 		}
 	}
 	return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"cantina/action"
+	"cantina/internal/removal"
 )
 
 // TestStatesGoForward: a state is followed by the next or by the last, and by no other.
@@ -168,15 +169,15 @@ func TestMountsInTheDirectoryAreNotEmptied(t *testing.T) {
 	if used := diskUsage(c.Dir); used > 64<<10 {
 		t.Errorf("%d bytes are counted as the container's", used)
 	}
-	if len(mountsBelow(c.Dir)) != 1 {
-		t.Errorf("mounts %v", mountsBelow(c.Dir))
+	if at, err := removal.Mounts(c.Dir); err != nil || len(at) != 1 {
+		t.Errorf("mounts %v, %v", at, err)
 	}
 	e.Delete("x")
 	await(t, e, "x", gone)
 	if b, err := os.ReadFile(file); err != nil || string(b) != "precious" {
 		t.Errorf("%q, %v", b, err)
 	}
-	if left := mountsBelow(c.Dir); len(left) != 0 {
+	if left, err := removal.Mounts(c.Dir); err != nil || len(left) != 0 {
 		t.Errorf("mounts are left: %v", left)
 	}
 }
