@@ -30,6 +30,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"cantina/internal/removal"
 	"cantina/internal/run"
 )
 
@@ -165,17 +166,23 @@ func (st *Store) load() error {
 	}
 	for _, n := range names {
 		if !good[n.Name()] {
-			if err := os.RemoveAll(filepath.Join(base, n.Name())); err != nil {
-				return err
-			}
+			st.discard(filepath.Join(base, n.Name()))
 		}
 	}
 	st.sweep()
 	tmp, err := filepath.Glob(filepath.Join(st.dir, tmpPrefix+"*"))
 	for _, t := range tmp {
-		err = errors.Join(err, os.RemoveAll(t))
+		st.discard(t)
 	}
 	return err
+}
+
+// discard removes what is left of a layer. An image chooses what is in it: it may not be removable
+// as it is, and keeps nothing from its start.
+func (st *Store) discard(path string) {
+	if err := removal.Tree(path); err != nil {
+		st.cfg.Log.Warn("cannot remove directory; trying again at the next start", "path", path, "error", err)
+	}
 }
 
 var pinnedFile = regexp.MustCompile(`^(.+)@sha256:([0-9a-f]{64})$`)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cantina/image/archive"
+	"cantina/internal/removal"
 )
 
 // layerName is the directory of a digest: short, because overlayfs takes all layers
@@ -73,7 +74,7 @@ func (st *Store) remove(gone []*layer) {
 	for _, l := range gone {
 		path := filepath.Join(st.dir, layerDir, l.name)
 		// The description goes first: without it a directory counts as unfinished.
-		if err := errors.Join(os.Remove(path+".json"), os.RemoveAll(path)); err != nil {
+		if err := errors.Join(os.Remove(path+".json"), removal.Tree(path)); err != nil {
 			st.cfg.Log.Warn("image layer not removed", "layer", l.DiffID, "error", err)
 		}
 		st.done(l.name)
@@ -131,7 +132,7 @@ func (st *Store) unpack(ctx context.Context, name string, id v1.Hash, from v1.La
 	st.mu.Unlock()
 	size, err := st.unpackTo(ctx, tmp, id, from)
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(tmp))
+		return nil, errors.Join(err, removal.Tree(tmp))
 	}
 	l := &layer{DiffID: id.String(), Size: size, Used: st.cfg.Clock.Wall(), name: name, refs: 1}
 	text, err := json.Marshal(l)
@@ -139,11 +140,11 @@ func (st *Store) unpack(ctx context.Context, name string, id v1.Hash, from v1.La
 		return nil, err
 	}
 	path := filepath.Join(st.dir, layerDir, name)
-	if err := errors.Join(os.RemoveAll(path), os.Rename(tmp, path)); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(tmp))
+	if err := errors.Join(removal.Tree(path), os.Rename(tmp, path)); err != nil {
+		return nil, errors.Join(err, removal.Tree(tmp))
 	}
 	if err := writeFile(path+".json", text); err != nil { // after the directory: it makes the layer valid
-		return nil, errors.Join(err, os.RemoveAll(path))
+		return nil, errors.Join(err, removal.Tree(path))
 	}
 	st.mu.Lock()
 	gone := st.evict(size)
@@ -158,7 +159,7 @@ func (st *Store) unpackTo(ctx context.Context, dir string, id v1.Hash, from v1.L
 	if id.Algorithm != "sha256" {
 		return 0, fmt.Errorf("%w: algorithm %s", ErrDigest, id.Algorithm)
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	if err := errors.Join(removal.Tree(dir), os.Mkdir(dir, 0o755)); err != nil {
 		return 0, err
 	}
 	root, err := os.OpenRoot(dir)

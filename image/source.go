@@ -23,6 +23,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"cantina/image/archive"
+	"cantina/internal/removal"
 	"cantina/internal/run"
 )
 
@@ -189,7 +190,7 @@ func (st *Store) fromLayout(ctx context.Context, r io.Reader, digest string) (i 
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, removal.Tree(dir)) }()
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err

@@ -30,6 +30,7 @@ import (
 	"sync"
 	"time"
 
+	"cantina/internal/removal"
 	"cantina/internal/run"
 )
 
@@ -172,8 +173,8 @@ func (c *Cache) load() error {
 	}
 	for _, n := range names {
 		if !good[n.Name()] {
-			if err := os.RemoveAll(filepath.Join(c.dir, n.Name())); err != nil {
-				return fmt.Errorf("open download cache: %w", err)
+			if err := removal.Tree(filepath.Join(c.dir, n.Name())); err != nil { // the next start tries again
+				c.cfg.Log.Warn("cannot remove file from the download cache", "error", err)
 			}
 		}
 	}
