@@ -113,3 +113,19 @@ func TestACellThatCannotWriteTakesNoWork(t *testing.T) {
 		}
 	})
 }
+
+// TestACellReportsWhatItCannotRemove, and goes on taking work.
+func TestACellReportsWhatItCannotRemove(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.exec.SetDisk(executor.Disk{Remains: []string{"/d/remains/1: device or resource busy", "/d/remains/2: x"}})
+		s := w.cell.report.state()
+		want := Condition{What: "2 directories of earlier containers", Text: "cannot be removed, trying again: /d/remains/1: device or resource busy, and 1 more"}
+		if s.State.Unavailable != "" || len(s.Conditions) != 1 || s.Conditions[0] != want {
+			t.Errorf("%+v", s)
+		}
+		w.exec.SetDisk(executor.Disk{})
+		if s := w.cell.report.state(); len(s.Conditions) != 0 {
+			t.Errorf("%+v", s.Conditions)
+		}
+	})
+}

@@ -2,11 +2,13 @@ package cell
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"cantina/executor"
+	"cantina/internal/text"
 	"cantina/placement"
 	"cantina/resource"
 	"cantina/task"
@@ -56,7 +58,21 @@ func (r *reporter) conditions(all []executor.Container) []Condition {
 			return cmp.Or(cmp.Compare(min(1, len(a.Detail)), min(1, len(b.Detail))), cmp.Compare(a.What+a.Instance, b.What+b.Instance))
 		})
 	}
-	return slices.Concat(held[:min(len(held), maxConditions)], stopping[:min(len(stopping), maxStopping)])
+	held = append(held[:min(len(held), maxConditions)], r.remains()...)
+	return slices.Concat(held, stopping[:min(len(stopping), maxStopping)])
+}
+
+// remains is the condition of a cell that cannot remove directories of earlier containers.
+func (r *reporter) remains() []Condition {
+	left := r.exec.Disk().Remains
+	if len(left) == 0 {
+		return nil
+	}
+	said := "cannot be removed, trying again: " + left[0]
+	if more := len(left) - 1; more > 0 {
+		said += fmt.Sprintf(", and %d more", more)
+	}
+	return []Condition{{What: text.CountAs(len(left), "directory of an earlier container", "directories of earlier containers"), Text: said}}
 }
 
 // condition is the condition of a container, without its identity; false = none.

@@ -20,6 +20,7 @@ import (
 	"cantina/cgroup"
 	"cantina/executor"
 	"cantina/executor/reaperbin"
+	"cantina/internal/text"
 	"cantina/resource"
 )
 
@@ -89,6 +90,7 @@ func Examine(ctx context.Context, o Options) (*Report, error) {
 	r.containers(ctx, executor.Config{Dir: dir, Reaper: reaper, Cgroups: mode, User: o.User,
 		Capacity: resource.Amounts{resource.Containers: 100, resource.MemoryMB: 1024, resource.CPUMilli: 1000}})
 	r.stuck(o.Reboot)
+	r.remains(o.Dir)
 	return r, ctx.Err()
 }
 
@@ -290,5 +292,21 @@ func (r *Report) stuck(reboot []string) {
 		r.add("stuck work", Warning, "--stuck=reboot would run %q, which uid %d may not be allowed to do", text, os.Getuid())
 	default:
 		r.add("stuck work", Note, "--stuck=reboot: when work that must be dead does not die, or the cell ends with such work, the cell runs %q (%s), once", text, path)
+	}
+}
+
+// remains reports the directories of containers that the cell of a data directory could not remove.
+func (r *Report) remains(dir string) {
+	if dir == "" {
+		return
+	}
+	var left []string
+	for _, below := range []string{"executor", "cell/executor"} {
+		found, _ := filepath.Glob(filepath.Join(executor.Remains(filepath.Join(dir, below)), "*")) // the pattern is valid
+		left = append(left, found...)
+	}
+	if len(left) > 0 {
+		r.add("remains", Warning, "%s of earlier containers cannot be removed, and the cell goes on trying: %s; its log has the cause",
+			text.CountAs(len(left), "directory", "directories"), left[0])
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"cantina/executor"
 )
 
 func TestExamine(t *testing.T) {
@@ -79,6 +81,24 @@ func TestStuckWork(t *testing.T) {
 		r.stuck(c.reboot)
 		if f := r.Findings[0]; f.Level != c.level || !strings.Contains(f.Detail, c.says) {
 			t.Errorf("%s: %v", name, f)
+		}
+	}
+}
+
+// TestRemainsAreReported, of a cell's data directory and of dev's.
+func TestRemainsAreReported(t *testing.T) {
+	for _, below := range []string{"executor", "cell/executor"} {
+		dir := t.TempDir()
+		r := &Report{}
+		if r.remains(dir); len(r.Findings) != 0 {
+			t.Errorf("nothing is left: %v", r.Findings)
+		}
+		path := filepath.Join(executor.Remains(filepath.Join(dir, below)), "x")
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if r.remains(dir); r.Worst() != Warning || !strings.Contains(r.Findings[0].Detail, path) {
+			t.Errorf("%s: %v", below, r.Findings)
 		}
 	}
 }
