@@ -21,8 +21,11 @@ func ToRunTasks(m *pb.RunTasksRequest) ([]worker.RunTask, error) {
 	r := &reader{}
 	out := eachAt(m.GetTasks(), func(i int, x *pb.RunTask) worker.RunTask {
 		call := worker.RunTask{Term: t, Proc: p, Seq: m.GetSeq(), Probe: x.GetProbe(), Beat: x.GetBeat()}
-		if call.Probe == 0 {
-			at := fmt.Sprintf("tasks[%d]", i)
+		at := fmt.Sprintf("tasks[%d]", i)
+		if call.Probe < 0 {
+			r.fail(at+".probe", "a negative number")
+		}
+		if call.Probe <= 0 {
 			call.Run = r.batchRun(at, x.GetRun())
 			if w := x.GetWorkload(); w < 1 || int(w) > len(m.GetWorkloads()) {
 				r.fail(at, "no workload")

@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"connectrpc.com/connect"
@@ -104,9 +105,12 @@ func (h *cellHandler) RunTasks(ctx context.Context,
 
 // batchWork makes the workload of one batch task concrete.
 func batchWork(m *pb.RunTask, loads []*action.Workload) (*cell.BatchWork, error) {
+	load, err := pick(loads, m.GetWorkload())
+	if err != nil {
+		return nil, err
+	}
 	w := &cell.BatchWork{Domain: m.GetDomain(), JobUID: m.GetLabels()["job_uid"], Attempt: m.GetLabels()["attempt"],
-		Resources: wire.ToAmounts(m.GetResources()), Workload: loads[m.GetWorkload()-1]}
-	var err error
+		Resources: wire.ToAmounts(m.GetResources()), Workload: load}
 	if w.Env, err = wire.ToEnv(m.GetEnv()); err != nil {
 		return nil, err
 	}
@@ -190,6 +194,14 @@ func (h *cellHandler) Perform(ctx context.Context,
 // errWorkload reports work without a workload.
 var errWorkload = errors.New("work names no workload of its request")
 
+// pick returns a workload of a request by its number, which begins with 1.
+func pick(loads []*action.Workload, number int32) (*action.Workload, error) {
+	if number < 1 || int(number) > len(loads) {
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("%w: number %d of %d", errWorkload, number, len(loads)))
+	}
+	return loads[number-1], nil
+}
+
 func workOf(m *pb.PerformRequest) (cell.Work, error) {
 	t, proc, err := wire.ToCallee(m.GetTo())
 	if err != nil {
@@ -200,25 +212,19 @@ func workOf(m *pb.PerformRequest) (cell.Work, error) {
 	if err != nil {
 		return w, err
 	}
-	pick := func(i int32) (*action.Workload, error) {
-		if i < 1 || int(i) > len(loads) {
-			return nil, connect.NewError(connect.CodeInvalidArgument, errWorkload)
-		}
-		return loads[i-1], nil
-	}
 	for _, l := range m.GetLrps() {
 		key, err := wire.ToLRPKey(l.GetKey())
 		if err != nil {
 			return w, err
 		}
-		load, err := pick(l.GetWorkload())
+		load, err := pick(loads, l.GetWorkload())
 		if err != nil {
 			return w, err
 		}
 		w.LRPs = append(w.LRPs, cell.LRPWork{Key: key, Service: wire.ToServiceKey(l.GetService()), Instance: l.GetInstance(), Workload: load, DeadlineBound: l.GetDeadlineBound(), Exclusive: l.GetExclusive()})
 	}
 	for _, x := range m.GetTasks() {
-		load, err := pick(x.GetWorkload())
+		load, err := pick(loads, x.GetWorkload())
 		if err != nil {
 			return w, err
 		}
