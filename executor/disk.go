@@ -24,6 +24,7 @@ const (
 	answerLimit = 10 * time.Second // after which a file system does not answer
 	floorMost   = 16 << 20         // bytes that have to be free; less on a small file system
 	floorPart   = 50               // of its size, that is
+	inodesMost  = 500              // inodes that have to be free; less on a file system with few of them
 )
 
 // disk is the executor's data about the file system of its directory.
@@ -129,16 +130,32 @@ func tryWrite(dir string, again, due bool) (free int64, err error) {
 	if again {
 		floor *= 2
 	}
-	if !due && free >= 2*floor {
+	if !due && free >= 2*floor && freeInodes(dir, &fs, again) == nil {
 		return free, nil
 	}
 	if err := writeThrough(dir); err != nil {
 		return free, fail(fmt.Errorf("%w (%d MiB free)", err, free>>20))
 	}
+	if err := freeInodes(dir, &fs, again); err != nil {
+		return free, fail(err)
+	}
 	if free < floor {
 		return free, fail(fmt.Errorf("%s has %.1f MiB free, %.1f MiB are needed", dir, float64(free)/(1<<20), float64(floor)/(1<<20)))
 	}
 	return free, nil
+}
+
+// freeInodes returns an error if there are too few inodes for the files of new work; after a fault it
+// requires twice as many. Some file systems have no limit, and report none.
+func freeInodes(dir string, fs *unix.Statfs_t, again bool) error {
+	floor := min(inodesMost, fs.Files/floorPart)
+	if again {
+		floor *= 2
+	}
+	if fs.Files == 0 || fs.Ffree > 0 && fs.Ffree >= floor {
+		return nil
+	}
+	return fmt.Errorf("%s has %d inodes free, %d are needed: remove files there", dir, fs.Ffree, max(1, floor))
 }
 
 // writeThrough writes a file and has it on disk, and gives its room back.

@@ -114,3 +114,51 @@ func TestForeignDisk(t *testing.T) {
 		}
 	}
 }
+
+// TestACellWithoutInodes takes no work and reports the reason, within seconds and without a probe, and goes on by
+// itself when there are some.
+func TestACellWithoutInodes(t *testing.T) {
+	needRoot(t)
+	dataDir := tempDir(t)
+	if err := unix.Mount("tmpfs", dataDir, "tmpfs", 0, "size=64m,nr_inodes=2000"); err != nil {
+		t.Skip("skipped: nothing can be mounted here: ", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dataDir, unix.MNT_DETACH) }) // it was mounted
+	e, stop := runExecutor(t, testConfig(dataDir))
+	awaitThat(t, "a measure", func() bool { return e.Disk().FreeMB > 0 })
+	if c := launch(t, e, "x", sh("mkdir many; i=0; while : > many/$i; do i=$((i+1)); done; true")); c.State != Completed {
+		t.Fatalf("%+v", c)
+	}
+	awaitThat(t, "the fault", func() bool { return e.Disk().Fault != nil })
+	if err := e.Disk().Fault; !errors.Is(err, ErrUnwritable) || !strings.Contains(err.Error(), "0 inodes free, 40 are needed") && !strings.Contains(err.Error(), "0 inodes free, 80 are needed") {
+		t.Errorf("the fault: %v", err)
+	}
+	if err := e.Reserve(Reservation{ID: "y"}); !errors.Is(err, ErrUnwritable) {
+		t.Errorf("reserve: %v", err)
+	}
+	e.Delete("x")
+	await(t, e, "x", gone)
+	awaitThat(t, "the end of the fault", func() bool { return e.Disk().Fault == nil })
+	if c := launch(t, e, "z", sh("echo out")); c.Result.Failed {
+		t.Errorf("%+v", c.Result)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFreeInodes: file systems of any size, and those that count none.
+func TestFreeInodes(t *testing.T) {
+	for _, c := range []struct {
+		all, free uint64
+		again, ok bool
+	}{
+		{0, 0, false, true}, {1 << 20, 500, false, true}, {1 << 20, 499, false, false}, {1 << 20, 999, true, false}, {1 << 20, 1000, true, true},
+		{1000, 20, false, true}, {1000, 19, false, false}, {10, 1, false, true}, {10, 0, false, false},
+	} {
+		err := freeInodes("/d", &unix.Statfs_t{Files: c.all, Ffree: c.free}, c.again)
+		if (err == nil) != c.ok || err != nil && !strings.Contains(err.Error(), "inodes free") {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}

@@ -98,7 +98,12 @@ func (c *container) prepare() error {
 
 // makeDir gives the container its directory: a service one with its name, short-lived work a
 // pooled one.
-func (fl *files) makeDir() error {
+func (fl *files) makeDir() (err error) {
+	defer func() {
+		if errors.Is(err, syscall.ENOSPC) {
+			fl.e.disk.watchDisk(true) // the next container does not have to fail for it
+		}
+	}()
 	path := fl.dirPath()
 	if fl.bound && !fl.keep() && !fl.hidden {
 		f, err := fl.e.dirPool.take()
