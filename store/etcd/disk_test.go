@@ -342,3 +342,23 @@ func TestOlderCopyIsNoticed(t *testing.T) {
 		t.Fatalf("term %s after %s, restored %v", seventh, fifth, restored)
 	}
 }
+
+// TestAStoreWithoutInodesWaits for some, with the reason.
+func TestAStoreWithoutInodesWaits(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1g,nr_inodes=200"); err != nil {
+		t.Skip("skipped: nothing can be mounted here: ", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }) // it was mounted
+	if err := etcd.RoomToStart(dir); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 190 {
+		if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := etcd.RoomToStart(dir); !errors.Is(err, store.ErrFull) || !strings.Contains(err.Error(), "inodes free") {
+		t.Errorf("9 inodes: %v", err)
+	}
+}

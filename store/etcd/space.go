@@ -54,6 +54,9 @@ func (m *Member) reserve() {
 // room returns nil if writes may continue, or store.ErrFull with the numbers.
 func (m *Member) room() error {
 	m.checkSpace()
+	if err := inodes(m.dir); errors.Is(err, store.ErrFull) {
+		return err
+	}
 	if m.full.Load() {
 		return fmt.Errorf("less than %d MiB free in %s: %w", m.cfg.MinFree>>20, m.dir, store.ErrFull)
 	}
@@ -81,5 +84,25 @@ func RoomToStart(dir string) error {
 	if err == nil && free < need {
 		err = fmt.Errorf("%d MiB free in %s, and the store needs %d MiB to start: %w", free>>20, dir, need>>20, store.ErrFull)
 	}
+	if err == nil {
+		err = inodes(dir)
+	}
 	return err
+}
+
+// inodesMin is how many free inodes a member needs for the files of its log, its snapshots and its
+// database.
+const inodesMin = 64
+
+// inodes returns store.ErrFull when a file system has too few free inodes. Some have no limit, and
+// report none.
+func inodes(dir string) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return fmt.Errorf("statfs %s: %w", dir, err)
+	}
+	if st.Files > 0 && st.Ffree < inodesMin {
+		return fmt.Errorf("%d inodes free in %s, and the store needs %d: remove files there: %w", st.Ffree, dir, inodesMin, store.ErrFull)
+	}
+	return nil
 }
