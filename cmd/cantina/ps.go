@@ -216,8 +216,11 @@ func scaleVerb(c *cli) *cobra.Command {
 	var domain string
 	var check int64
 	cmd := &cobra.Command{
-		Use: "scale SERVICE INSTANCES", Short: "Set the number of instances of a service", Example: "  cantina service scale web 5",
-		Args: exactly(2, "SERVICE and INSTANCES"),
+		Use: "scale SERVICE INSTANCES", Short: "Set the number of instances of a service",
+		Long: "scale sets how many instances a service has. Their indices are 0 to INSTANCES-1, so scaling down stops " +
+			"those with the highest indices, also if a lower one has crashed.",
+		Example: "  cantina service scale web 5",
+		Args:    exactly(2, "SERVICE and INSTANCES"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			var n int32
 			if _, err := fmt.Sscanf(args[1], "%d", &n); err != nil || n < 0 || fmt.Sprint(n) != args[1] {
