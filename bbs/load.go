@@ -67,7 +67,7 @@ type loader struct {
 // work: the owner declared a later state than this one as complete. No instance is destroyed until
 // the owner declares it again. (docs/decisions/0210)
 func (ld *loader) endFreshness(t *tx) {
-	if !ld.cfg.Sessions.Stale() {
+	if !ld.older() {
 		return
 	}
 	now := ld.now()

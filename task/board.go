@@ -34,6 +34,8 @@ type slot struct {
 	// loaded is when this board loaded a task that another leader has cancelled, whose wall clock may
 	// differ from this one's. Zero for all others.
 	loaded time.Time
+	// former: the row is as an earlier leader stored it.
+	former bool
 }
 
 // NewBoard returns an empty board.
@@ -79,7 +81,7 @@ func (b *Board) Put(t *Task) {
 	if t.Ended() && (s.task == nil || !s.task.Ended() || s.task.UID != t.UID || !s.task.FirstCompleted.Equal(t.FirstCompleted)) {
 		b.pushEnded(t)
 	}
-	s.task = t
+	s.task, s.former = t, false
 	b.track(t, true)
 	b.dirty[t.GUID] = struct{}{}
 }
@@ -110,10 +112,16 @@ func (b *Board) isEnded(i endedItem) bool {
 func (b *Board) Load(t *Task, now time.Time) {
 	b.Put(t)
 	s := b.tasks[t.GUID]
-	s.asked = time.Unix(0, 0)
+	s.asked, s.former = time.Unix(0, 0), true
 	if t.Ending() {
 		s.loaded = now
 	}
+}
+
+// Former reports whether a row is as an earlier leader stored it.
+func (b *Board) Former(guid string) bool {
+	s := b.tasks[guid]
+	return s != nil && s.former
 }
 
 // Sending sets whether the delivery of a task's end is in progress: a RESOLVING task is not

@@ -143,7 +143,10 @@ type Env struct {
 	// process that its row names is certainly dead.
 	Over       time.Duration
 	HolderDead bool
-	Policy     Policy
+	// Older: the row of a Missing may be older than the work of the cells. The task may have ended, and
+	// its cell may have reported that, since the row was stored.
+	Older  bool
+	Policy Policy
 }
 
 // Policy holds the leader's settings for tasks. Zero fields mean the defaults in

@@ -102,6 +102,12 @@ func TestEnds(t *testing.T) {
 	full := ran
 	full.Output = make([]byte, MaxResult)
 	rejected := with(t, "PENDING", func(r *Task) { r.Rejection = "memory" })
+	older := env()
+	older.Older = true
+	if after, _, err := Step(rowOf(t, "RUNNING self"), Missing{UID: "u", By: alpha}, older); err != nil ||
+		!after.Unresolved() || after.MayStillRun || after.Result.Reason != ReasonForgotten {
+		t.Errorf("no container, after a restore: %+v, %v", after, err)
+	}
 	for name, c := range map[string]struct {
 		row     *Task
 		event   Event

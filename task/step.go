@@ -204,7 +204,8 @@ func (m *machine) complete(e Complete) error {
 }
 
 // missing ends a task whose holder has no container for it. Another process of the same cell does
-// not prove that: the death of its predecessor is decided elsewhere.
+// not prove that: the death of its predecessor is decided elsewhere. If the row is of a store that
+// went back, the end of the task is not known.
 func (m *machine) missing(e Missing) error {
 	if err := m.uid(e.UID); err != nil {
 		return err
@@ -217,6 +218,10 @@ func (m *machine) missing(e Missing) error {
 		return ErrInvalidStateTransition
 	case m.t.Holder != e.By:
 		return ErrRunningOnDifferentCell
+	}
+	if m.env.Older {
+		m.end(Lost, Result{Failed: true, Reason: ReasonForgotten})
+		return nil
 	}
 	m.end(Failed, Result{Failed: true, Reason: ReasonNoContainer})
 	return nil

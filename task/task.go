@@ -299,6 +299,7 @@ const (
 	ReasonNotStarted  = "not started within time limit"
 	ReasonLost        = "cell disappeared before completion"
 	ReasonNoContainer = "task container does not exist"
+	ReasonForgotten   = "ended after the backup that the store was restored from: how is not known"
 	ReasonRunFailed   = "failed to run container"
 	ReasonDrain       = "timed out during cell evacuation"
 	ReasonEmptied     = "the cell is being drained"
