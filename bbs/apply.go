@@ -415,7 +415,7 @@ func (t *tx) runApplied(domain string, n plan.NamedTask) error {
 	return nil
 }
 
-// desire stores a new task.
+// desire stores a new task, RUNNING if a cell has reported its container: the store went back.
 func (t *tx) desire(n task.Task) error {
 	if !t.b.free(n.GUID) {
 		return fmt.Errorf("task %s: %w", n.GUID, task.ErrExists)
@@ -426,6 +426,9 @@ func (t *tx) desire(n task.Task) error {
 	}
 	t.taskEffects = append(t.taskEffects, effects...)
 	t.recordTask(n.GUID, nil, row)
+	if f, ok := t.forgetReported(n.GUID); ok {
+		return t.stepTask(n.GUID, f)
+	}
 	return nil
 }
 

@@ -232,8 +232,8 @@ func (ps *processes) reported(cell, proc string) {
 				ps.services.Reported.Add(ps.services.Index(k), by)
 				service := lrp.ServiceKey{Domain: a.Domain, Name: a.Service}
 				t.try(k, lrp.Found{By: by, Service: service, Stale: stale && !ps.confirmed(k)})
-			case a.Task != "" && pending(ps.tasks.Get(a.Task), a.ID):
-				t.tryTask(a.Task, task.Start{UID: a.ID, By: task.Holder{Cell: cell, Proc: proc}, Live: true})
+			case a.Task != "":
+				t.foundTask(a, task.Found{UID: a.ID, Bound: a.Bound, By: task.Holder{Cell: cell, Proc: proc}})
 			}
 		}
 	})
@@ -245,9 +245,26 @@ func (ps *processes) confirmed(k lrp.Key) bool {
 	return o != nil && names(ps.cfg.Sessions.Alive(o.Proc), o.Instance)
 }
 
-// pending reports whether a row has the task of this uid as waiting.
-func pending(t *task.Task, uid string) bool {
-	return t != nil && t.UID == uid && t.State == task.Pending
+// foundTask gives a PENDING task its container, also one that was made again in a restored store.
+// A container of which the store has no task is remembered.
+func (t *tx) foundTask(a worker.Alive, f task.Found) {
+	row := t.b.tasks.Get(a.Task)
+	switch {
+	case row != nil && row.State == task.Pending && (row.UID == a.ID || a.Older):
+		t.tryTask(a.Task, f)
+	case a.Older && (row == nil || row.UID != a.ID):
+		t.b.tasks.Reported.Add(a.Task, f)
+	}
+}
+
+// forgetReported forgets a reported container that has no row, until the change is undone.
+func (t *tx) forgetReported(guid string) (f task.Found, ok bool) {
+	all := &t.b.tasks.Reported
+	if f, ok = all.Get(guid); ok {
+		all.Remove(guid)
+		t.undo = append(t.undo, func() { all.Add(guid, f) })
+	}
+	return f, ok
 }
 
 // CellUnheard: a session that was not HEALTHY yet in this term has been silent for too long.
@@ -290,6 +307,7 @@ func (ps *processes) procDead(cell, proc, successor string, succeeds bool) (lost
 		t.handOver(cell, proc, successor, succeeds)
 	}
 	ps.services.Reported.Drop(proc)
+	ps.tasks.Reported.Drop(proc)
 	t.onProc(proc, lrp.ProcDead{Proc: proc})
 	for _, g := range t.b.tasks.OnProc(proc) {
 		if t.b.tasks.Get(g).State == task.Running {

@@ -22,6 +22,12 @@ type Decision struct{ t *tx }
 // Task returns the newest row of a guid, or nil.
 func (d *Decision) Task(guid string) *task.Task { return d.t.b.tasks.Get(guid) }
 
+// Reported names a task that a cell has reported and no row has; "" if there is none. Its guid is
+// prefix, a dot and more. It is neither except nor that, a dot and more.
+func (d *Decision) Reported(prefix, except string) string {
+	return d.t.b.tasks.Reported.Run(prefix, except)
+}
+
 // SinceEnd is for how long at least a task has been over, by the time that really passed: of one
 // that was cancelled under an earlier leader, since this term has its row.
 func (d *Decision) SinceEnd(x *task.Task) time.Duration { return d.t.b.tasks.SinceEnd(x, d.t.b.now()) }

@@ -18,7 +18,7 @@ type held struct {
 	tasks map[TaskID]bool
 }
 
-// back keeps the work that must wait, reports it, and returns the rest. blind is called under the
+// back keeps the work that must wait, reports it, and returns the rest. stale is called under the
 // lock: kept work is there when the end of the wait is reported.
 func (h *held) back(stale func() bool, lrps []LRPWant, tasks []TaskWant, tell func([]lrp.Key, []TaskID)) ([]LRPWant, []TaskWant) {
 	h.mu.Lock()

@@ -1,6 +1,7 @@
 package bbs
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -131,6 +132,67 @@ func TestReportedContainersHaveTheirRows(t *testing.T) {
 				}
 				if x, _ := r.b.GetTask("t"); x.State != task.Running || x.Holder != (task.Holder{Cell: "b", Proc: "b1"}) {
 					t.Errorf("the task: %+v", x.Task)
+				}
+			})
+		})
+	}
+}
+
+// TestTasksThatAreMadeAgain: a store that went back has no row of a task whose container a cell reports. When it is
+// made again, before the report or after, it is RUNNING there and keeps the uid of its container, which ends once.
+func TestTasksThatAreMadeAgain(t *testing.T) {
+	def := task.Definition{Workload: runs("/bin/true")}
+	for name, late := range map[string]bool{"before the report": false, "after the report": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				make := func(guid string) {
+					t.Helper()
+					wanted := plan.NewTask{GUID: guid, Domain: "d", Definition: def}
+					if _, err := r.b.DesireTask(t.Context(), wanted, plan.Write{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				r.setStale(true)
+				if !late {
+					make("d.t")
+				}
+				r.mu.Lock()
+				r.alive = map[string][]worker.Alive{"b1": {
+					{ID: "older", Task: "d.t", Older: true}, {ID: "deleted", Task: "d.u"},
+					{ID: "ended", Task: "d.v", Older: true}, {ID: "gone", Task: "d.w", Older: true, Bound: true},
+				}}
+				r.mu.Unlock()
+				r.b.SessionChanged(worker.SessionChanged{Cell: "b", Proc: "b1", From: worker.New, To: worker.Unhealthy})
+				synctest.Wait()
+				if late {
+					make("d.t")
+				}
+				by := task.Holder{Cell: "b", Proc: "b1"}
+				if err := r.taskEvent("d.v", task.Complete{UID: "ended", By: by}); err != nil {
+					t.Errorf("the end of a container without a row: %v", err)
+				}
+				make("d.u")
+				make("d.v")
+				r.setStale(false)
+				r.b.StartsChanged()
+				synctest.Wait()
+				_, tasks, _ := r.take()
+				var asked []string
+				for _, w := range tasks {
+					asked = append(asked, w.GUID)
+				}
+				slices.Sort(asked)
+				if !slices.Equal(asked, []string{"d.u", "d.v"}) {
+					t.Errorf("to be placed: %v", asked)
+				}
+				x, _ := r.b.GetTask("d.t")
+				if x.State != task.Running || x.UID != "older" || x.Holder != by || x.Definition.OnLost != task.LostKeep {
+					t.Errorf("the task: %+v", x.Task)
+				}
+				r.b.Dead(worker.Dead{Cell: "b", Proc: "b1", Proof: worker.ProofExpiry}, "")
+				make("d.w")
+				if x, _ := r.b.GetTask("d.w"); x.State != task.Pending {
+					t.Errorf("of a dead process: %+v", x.Task)
 				}
 			})
 		})

@@ -166,6 +166,12 @@ func (t *tx) stepTask(guid string, e task.Event) error {
 	if b.tasks.Quarantined(guid) {
 		return fmt.Errorf("task %s: %w: %w", guid, fault.ErrQuarantined, task.ErrNotEligible)
 	}
+	if c, ok := e.(task.Complete); ok {
+		if f, known := b.tasks.Reported.Get(guid); known && f.UID == c.UID {
+			t.forgetReported(guid)
+			return nil // of a task that the store does not have
+		}
+	}
 	env := task.Env{Now: t.now, Policy: b.cfg.Tasks}
 	if s, ok := e.(task.Start); ok {
 		// While rows may be older than the cells' work, a PENDING task may run somewhere.

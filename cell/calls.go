@@ -39,7 +39,8 @@ func (c *Cell) GetRunningTasks(_ context.Context, q worker.ReportRequest) (worke
 		return worker.Report{}, ErrProc
 	}
 	r := *got.report
-	r.Alive = c.containers.alive()
+	_, _, term := c.session.view()
+	r.Alive = c.containers.alive(c.session.joined(), term)
 	return r, nil
 }
 

@@ -20,18 +20,18 @@ import (
 	"cantina/worker"
 )
 
-// Told is the reason of an exit that the leader ordered: another process holds the cell's name.
-type Told struct {
+// Displaced is the reason of an exit that the leader ordered: another process holds the cell's name.
+type Displaced struct {
 	Cell worker.CellName
 	// Reason is the leader's.
 	Reason string
 }
 
 // Error returns the remedy.
-func (t *Told) Error() string {
+func (d *Displaced) Error() string {
 	return fmt.Sprintf("the leader ended cell %s: %s. If that process lives, give one of the two another name (--name); "+
 		"if its machine is gone, the name is free when the process is certainly dead (cantina cells shows when), "+
-		"or at once after cantina cells forget %s", t.Cell, t.Reason, t.Cell)
+		"or at once after cantina cells forget %s", d.Cell, d.Reason, d.Cell)
 }
 
 // Executor is the part of the executor that a cell needs; package executor documents each method.
@@ -332,7 +332,7 @@ func (c *Cell) namelessEnded(id string) {
 	}
 }
 
-// Over returns the reason why the cell must end: a *Told, or nil when it has left.
+// Over returns the reason why the cell must end: a *Displaced, or nil when it has left.
 func (c *Cell) Over() (bool, error) {
 	select {
 	case <-c.exit.done:

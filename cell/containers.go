@@ -11,6 +11,7 @@ import (
 	"cantina/action"
 	"cantina/batch"
 	"cantina/executor"
+	"cantina/fence"
 	"cantina/wire"
 	"cantina/worker"
 )
@@ -70,20 +71,22 @@ func (k *containers) statusOf(ct executor.Container) (string, error) {
 }
 
 // alive returns the containers of services that have not ended, and those of tasks, including ends
-// that are not reported yet. While the session is NEW, as when it reports, none is started.
-func (k *containers) alive() (all []worker.Alive) {
+// that are not reported yet. While the session is NEW, as when it reports, none is started. cluster
+// and term are those of the leader that it reports to.
+func (k *containers) alive(cluster fence.Cluster, term fence.Term) (all []worker.Alive) {
 	for _, ct := range k.exec.List() {
 		l, ended := ct.Labels, ct.State == executor.Completed
 		switch {
 		case ct.State == executor.Reserved:
 		case l[labelKind] == kindLRP && !ended:
-			a := worker.Alive{ID: l[labelInstance]}
+			a := worker.Alive{ID: l[labelInstance], Bound: ct.DeadlineBound, Older: ofOlder(l, cluster, term)}
 			if key, service, ok := keyOf(l); ok && l[labelExclusive] != "" {
 				a.Process, a.Index, a.Domain, a.Service = key.Process, key.Index, service.Domain, service.Name
 			}
 			all = append(all, a)
 		case l[labelKind] == kindTask:
-			all = append(all, worker.Alive{ID: l[labelUID], Task: l[labelTask]})
+			all = append(all, worker.Alive{ID: l[labelUID], Task: l[labelTask],
+				Bound: ct.DeadlineBound, Older: ofOlder(l, cluster, term)})
 		}
 	}
 	slices.SortFunc(all, func(a, b worker.Alive) int { return cmp.Compare(a.ID, b.ID) })

@@ -58,7 +58,7 @@ func TestAnEndedCellNamesTheRemedy(t *testing.T) {
 		if ct, ok := exec.Get("x"); ok && ct.State != executor.Completed {
 			t.Errorf("ordered to end everything, it leaves %v", ct.State)
 		}
-		var told *Told
+		var told *Displaced
 		if err := c.Run(t.Context()); !errors.As(err, &told) {
 			t.Fatalf("%v", err)
 		}

@@ -59,7 +59,7 @@ func (o *orders) endAll(reason string) {
 			o.containers.warn("end", ct.ID, o.exec.Stop(ct.ID))
 		}
 	}
-	o.exit.set(&Told{o.cfg.Name, reason})
+	o.exit.set(&Displaced{o.cfg.Name, reason})
 }
 
 func (o *orders) changed(from, to worker.State, reason string) {

@@ -25,7 +25,7 @@ type outcome struct {
 	Output  []byte // the result file, as it was then
 	Missing string // why there is none
 	Large   bool   // since it is too large
-	Told    bool   // in the container's log
+	Logged  bool   // in the container's log
 }
 
 // endedDir holds a file for each outcome.
@@ -66,7 +66,7 @@ func (j *judgement) takeTails(r *RunResult) {
 // writeOutcome writes down how the container ended. Where that fails, it is known as long as
 // this process lives, and is tried again.
 func (j *judgement) writeOutcome(r *RunResult, told bool) {
-	o := &outcome{ID: j.c.id, Labels: j.c.labels, Bound: j.c.bound, Created: j.c.created, Result: *r, Told: told}
+	o := &outcome{ID: j.c.id, Labels: j.c.labels, Bound: j.c.bound, Created: j.c.created, Result: *r, Logged: told}
 	text, err := j.c.files.resultFile()
 	if o.Output = text; err != nil {
 		o.Missing, o.Large = err.Error(), errors.Is(err, ErrResult)
@@ -181,7 +181,7 @@ func (r *recovery) inheritOne(o *outcome) {
 		c.state, c.result, c.adopted, c.created = Completed, o.Result, true, o.Created
 		close(c.doneC)
 		r.e.containers[o.ID] = c
-		if !o.Told {
+		if !o.Logged {
 			c.tellEnd(&o.Result)
 		}
 	}

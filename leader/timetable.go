@@ -25,6 +25,7 @@ type jobRunner interface {
 type sessionSource interface {
 	IsBack(proc worker.Proc) bool
 	Waits() bool
+	Stale() bool
 }
 
 // ConnectTimetable connects a timetable to board, scheduler and registry.

@@ -16,6 +16,8 @@ import (
 type Board struct {
 	Reported Reported
 
+	exclusive holders // indices of exclusive services that have an instance
+
 	policy   ConvergePolicy
 	services map[ServiceKey]*Service
 	procs    processes
@@ -52,7 +54,7 @@ func NewBoard(p ConvergePolicy) *Board {
 	return &Board{
 		policy: p, services: map[ServiceKey]*Service{}, procs: processes{},
 		byProc: multimap.Map[string, Key]{}, domains: map[string]time.Time{},
-		badKeys: map[Key]bool{}, badSvcs: map[ServiceKey]bool{}, heard: map[string]time.Time{}, Reported: Reported{},
+		badKeys: map[Key]bool{}, badSvcs: map[ServiceKey]bool{}, heard: map[string]time.Time{}, Reported: Reported{}, exclusive: holders{},
 		dirtyKeys: map[Key]struct{}{}, dirtySvcs: map[ServiceKey]struct{}{},
 		svcDue: map[ServiceKey]time.Time{},
 	}
@@ -219,6 +221,9 @@ func (b *Board) track(x Index, add bool) {
 			b.trackProc(a.Replaces.Proc, x.Key, add)
 		}
 	}
+	if o := x.Ordinary; o != nil && o.Exclusive && (o.State == Claimed || o.State == Running) {
+		b.exclusive.track(b, indexName{o.Service, x.Key.Index}, x.Key, add)
+	}
 }
 
 func (b *Board) trackProc(proc string, k Key, add bool) {
@@ -329,6 +334,7 @@ func (b *Board) Env(k Key, now time.Time) Env {
 	if p.version != nil {
 		env.Desired, env.Wanted = &p.version.Desired, p.version.Wants(k.Index)
 		env.OthersRunning = b.othersRunning(p, k.Index)
+		env.Beside = env.Desired.Exclusive && b.exclusive.beside(indexName{p.service, k.Index}, k)
 	}
 	return env
 }

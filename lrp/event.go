@@ -197,6 +197,9 @@ type Env struct {
 	// Reported are containers of an index that runs at most once, which cells have reported and no
 	// row names. None is placed as long as one of them may be alive.
 	Reported []Identity
+	// Beside: an instance of another version of an exclusive service has the same index, and may run.
+	// None is placed beside it.
+	Beside bool
 }
 
 // keepsOrphan reports whether the row has no definition and must be kept all the

@@ -1,6 +1,11 @@
 package lrp
 
-import "slices"
+import (
+	"slices"
+	"time"
+
+	"cantina/internal/multimap"
+)
 
 // Reported are the containers of indices that run at most once, which cells have reported and no
 // row names: rows of a store that went back may name others, or none. They are of this term; the
@@ -48,4 +53,39 @@ func (r Reported) left(before, after Index) {
 // owns reports whether a row of the index names the instance.
 func owns(x Index, by Identity) bool {
 	return slices.ContainsFunc(x.Rows(), func(a *Actual) bool { return a.Is(by) })
+}
+
+// indexName is an index of a service in all its versions.
+type indexName struct {
+	service ServiceKey
+	index   int
+}
+
+// holders are the versions of exclusive services that have an instance of an index.
+type holders multimap.Map[indexName, Key]
+
+// beside reports whether another version than that of k has an instance of the index.
+func (h holders) beside(n indexName, k Key) bool {
+	for o := range h[n] {
+		if o != k {
+			return true
+		}
+	}
+	return false
+}
+
+// track keeps the rows of k: where a version has no instance any more, the others are looked at
+// again.
+func (h holders) track(b *Board, n indexName, k Key, add bool) {
+	multimap.Map[indexName, Key](h).Set(n, k, add)
+	s := b.services[n.service]
+	if add || s == nil {
+		return
+	}
+	for i := range s.Versions {
+		if o := (Key{s.Versions[i].Process, n.index}); o != k && b.slot(o) != nil {
+			b.slot(o).asked = time.Time{}
+			b.dirtyKeys[o] = struct{}{}
+		}
+	}
 }

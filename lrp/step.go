@@ -143,7 +143,22 @@ func (m *machine) place(old *Actual) {
 		a.CrashCount, a.CrashReason, a.LastCrash, a.Service, a.Exclusive = old.CrashCount, old.CrashReason, old.LastCrash, old.Service, old.Exclusive
 	}
 	m.x.Ordinary = a
-	m.do(RequestAuction{Key: m.x.Key})
+	m.request()
+}
+
+// heldByOther is why an index of an exclusive service is not placed.
+const heldByOther = "another version of this exclusive service may still run the index"
+
+// request requests a placement of the UNCLAIMED row, or stores why not.
+func (m *machine) request() {
+	if !m.env.Beside {
+		m.do(RequestAuction{Key: m.x.Key})
+		return
+	}
+	if b := *m.x.Ordinary; b.PlacementError != heldByOther {
+		b.PlacementError = heldByOther
+		m.x.Ordinary = &b
+	}
 }
 
 // unclaim takes the ordinary row off its cell: to be placed again when it is
@@ -247,7 +262,7 @@ func (m *machine) resend() {
 		m.place(a)
 	case a.State == Unclaimed && m.env.Wanted:
 		if !m.env.Now.Before(a.NotBefore) {
-			m.do(RequestAuction{Key: m.x.Key})
+			m.request()
 		}
 	case a.Retiring:
 		m.stop(a)
@@ -286,7 +301,7 @@ func (m *machine) claim(by Identity) error {
 	case a.Is(by): // RUNNING: the cell knows better
 	case a.State != Unclaimed, m.env.Desired == nil, !m.env.Wanted, m.x.Evacuating.Is(by): // a late call about a RUNNING one
 		return ErrCannotBeClaimed
-	case len(m.env.Reported) > 0:
+	case len(m.env.Reported) > 0, m.env.Beside:
 		return ErrCannotBeClaimed
 	case !m.env.Eligible:
 		return ErrNotEligible

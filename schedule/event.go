@@ -80,9 +80,10 @@ type Env struct {
 	Definition *Definition
 	// Runs answers for a run that may still run; nil = all have ended.
 	Runs func(Run) Answer
-	// Job answers for the job of the schedule, started by anyone: it may have been applied, retried
-	// or rerun by hand, or continue in a restored store. nil = it has ended.
-	Job func() Answer
+	// Other answers for work of the schedule that is not among its runs, and names it: its job,
+	// started by anyone (it may have been applied, retried or rerun by hand), or a task of which a
+	// restored store has no row. id is the run that is to start. nil = there is none.
+	Other func(id string) (Answer, string)
 	// Free reports whether a name for a run is free; nil = all are.
 	Free func(id string) bool
 }

@@ -248,7 +248,7 @@ func (w *teller) edit(row schedule.Row) {
 	w.step(row.Key, schedule.Edit{})
 }
 
-func (w *teller) env() schedule.Env {
+func (w *teller) env(k schedule.Key) schedule.Env {
 	env := schedule.Env{Now: w.now, Free: func(id string) bool { return !strings.HasSuffix(id, "00Z") || len(w.runs)%5 > 0 }}
 	if !w.bare {
 		env.Runs = func(r schedule.Run) schedule.Answer {
@@ -257,20 +257,22 @@ func (w *teller) env() schedule.Env {
 			}
 			return schedule.Running
 		}
-		env.Job = func() schedule.Answer { return w.job }
+		if row, ok := w.b.Get(k); ok && row.Definition.Job != nil {
+			env.Other = func(string) (schedule.Answer, string) { return w.job, "job/" + k.Name }
+		}
 	}
 	return env
 }
 
 func (w *teller) step(k schedule.Key, e schedule.Event) {
-	s, moves, err := w.b.Step(k, e, w.env())
+	s, moves, err := w.b.Step(k, e, w.env(k))
 	if err != nil {
 		w.printf("%s %+v: %v", k, e, err)
 		return
 	}
 	for _, m := range moves {
 		if x, ok := m.(schedule.Start); ok && w.rng.IntN(12) == 0 {
-			env := w.env()
+			env := w.env(k)
 			row, _ := w.b.Get(k)
 			env.Key, env.Definition = k, row.Definition
 			env.Cron, _ = w.b.Cron(k)

@@ -207,7 +207,7 @@ func (m *machine) judgeReplace(f Firing, b busy, one string) (verdict, string) {
 }
 
 // counts returns the number of blocking runs, the number of those in an unknown state, and the
-// name of one of all. A job may run even if this schedule has no run of it.
+// name of one of all. Work of the schedule may run even if this has no run of it.
 func (m *machine) counts(f Firing) (b busy, unknown int, one string) {
 	for _, r := range m.s.Live {
 		a := m.answer(r)
@@ -230,15 +230,14 @@ func (m *machine) counts(f Firing) (b busy, unknown int, one string) {
 			b.before++
 		}
 	}
-	if b.running+unknown > 0 || m.env.Definition.Job == nil || m.env.Job == nil {
+	if b.running+unknown > 0 || m.env.Other == nil {
 		return b, unknown, one
 	}
-	one = "job/" + m.env.Key.Name
-	switch m.env.Job() {
+	switch a, other := m.env.Other(RunID(m.env.Key, f.At, 0)); a {
 	case Running:
-		return busy{running: 1, before: 1, one: one}, 0, one
+		return busy{running: 1, before: 1, one: other}, 0, other
 	case Unknown:
-		return b, 1, one
+		return b, 1, other
 	case Ended:
 	}
 	return b, 0, ""

@@ -118,7 +118,7 @@ func (w *world) answer(r Run) Answer {
 }
 
 func (w *world) step(e Event) {
-	next, moves, err := Step(w.newest, e, Env{Now: w.now, Key: w.key, Cron: w.cron, Definition: w.def, Runs: w.answer, Job: func() Answer { return w.answer(Run{}) }})
+	next, moves, err := Step(w.newest, e, Env{Now: w.now, Key: w.key, Cron: w.cron, Definition: w.def, Runs: w.answer, Other: func(string) (Answer, string) { return w.answer(Run{}), "job/" + w.key.Name }})
 	if err != nil {
 		if !next.Equal(&w.newest) {
 			w.t.Fatalf("%T failed with %v and changed the state", e, err)

@@ -455,7 +455,7 @@ func TestAJobThatOthersSetGoing(t *testing.T) {
 		x := begin(t, hourly, Policy{Overlap: c.overlap})
 		x.def.Task, x.def.Job = nil, &Job{}
 		env := x.at("01:00").env()
-		env.Job = func() Answer { return c.answer }
+		env.Other = func(string) (Answer, string) { return c.answer, "job/n" }
 		s, moves, err := Step(x.s, Tick{}, env)
 		if err != nil || len(moves) != c.moves || len(s.Pending) != c.pending {
 			t.Fatalf("%+v: %v %+v %v", c, moves, s, err)

@@ -14,13 +14,13 @@ const editChunk = 2000
 // ones, after their commit. A long change is done in steps, each durable on its own. Errors as of
 // Remove, batch.ErrUnknownNode as of Kill, ctx's, or those of the store.
 func (st *statuses) Retry(ctx context.Context, name string, f batch.NodeFilter) (int, error) {
-	return st.Forgiving(name, f).run(ctx)
+	return st.RetryInSteps(name, f).run(ctx)
 }
 
 // Rerun resets the statuses of batch tasks that have ended, so that they run again. Otherwise as
 // Retry.
 func (st *statuses) Rerun(ctx context.Context, name string, f batch.NodeFilter) (int, error) {
-	return st.Rerunning(name, f).run(ctx)
+	return st.RerunInSteps(name, f).run(ctx)
 }
 
 // Edit is a change of many statuses by a person, done in steps that are durable on their own.
@@ -32,14 +32,14 @@ type Edit struct {
 	changed int
 }
 
-// Forgiving is Retry in steps.
-func (st *statuses) Forgiving(name string, f batch.NodeFilter) *Edit {
+// RetryInSteps is Retry in steps.
+func (st *statuses) RetryInSteps(name string, f batch.NodeFilter) *Edit {
 	f.Classes = []batch.Class{batch.ClassFailed, batch.ClassBackoff}
 	return st.edit(name, f, (*batch.Board).Retry)
 }
 
-// Rerunning is Rerun in steps.
-func (st *statuses) Rerunning(name string, f batch.NodeFilter) *Edit {
+// RerunInSteps is Rerun in steps.
+func (st *statuses) RerunInSteps(name string, f batch.NodeFilter) *Edit {
 	if len(f.Classes) == 0 {
 		f.Classes = []batch.Class{batch.ClassDone, batch.ClassFailed, batch.ClassBackoff}
 	}

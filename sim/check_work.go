@@ -20,10 +20,13 @@ type workCheck struct {
 	begun   map[string]bool   // uids whose action has started
 	durable map[string]bool   // uids of tasks that a commit has written
 	excused map[string]bool   // uids that had started when the store went back: nothing remembers it
+	// released: uids of tasks whose rows were deleted after their end, which may be a person's word.
+	released map[string]bool
 }
 
 func newWorkCheck() workCheck {
-	return workCheck{only: map[lrp.Key]*unit{}, running: map[string]*unit{}, begun: map[string]bool{}, durable: map[string]bool{}, excused: map[string]bool{}}
+	return workCheck{only: map[lrp.Key]*unit{}, running: map[string]*unit{}, begun: map[string]bool{},
+		durable: map[string]bool{}, excused: map[string]bool{}, released: map[string]bool{}}
 }
 
 // began: I1, the action of a task starts once, over everything; I3, no instance of
@@ -45,6 +48,12 @@ func (c *checker) began(w *world, u *unit) {
 	if o := c.work.running[u.uid]; o != nil && (o.bound || !c.work.excused[u.uid]) {
 		w.fail("I1", "%v starts on %s while it is alive on %s", u, u.m.dir, o.m.dir)
 	}
+	for _, o := range c.work.units {
+		same := o != u && o.guid == u.guid && o.uid != u.uid && !c.work.released[o.uid] && !c.work.released[u.uid]
+		if r := w.leading(); same && (o.bound || r != nil && couldSay(r, o.m)) {
+			w.fail("I1", "%v starts on %s while %v of the same name is alive on %s", u, u.m.dir, o, o.m.dir)
+		}
+	}
 	row := w.store.task(u.guid)
 	if row != nil && row.UID == u.uid && row.Definition.Labels != nil && row.Definition.Labels["side"] != u.m.side()["side"] {
 		w.fail("contract", "%v starts on %s and wants a cell that is %s", u, u.m.dir, row.Definition.Labels["side"])
@@ -62,12 +71,12 @@ func (c *checker) began(w *world, u *unit) {
 
 // oneVersion: an index of an exclusive service starts in its next version after it has ended in
 // the one before, if that was exclusive too: the end of others is not proven. A store that went
-// back may lack one of the two.
+// back may have a version that was not exclusive.
 func (c *checker) oneVersion(w *world, u *unit) {
 	for _, o := range c.work.units {
 		twice := o != u && o.service == u.service && o.uid == "" && o.key.Index == u.key.Index && o.key.Process != u.key.Process
 		next := func() bool { return number(worker.Proc(u.key.Process)) > number(worker.Proc(o.key.Process)) }
-		if twice && o.exclusive && (u.exclusive || next()) && o.made == w.store.made {
+		if twice && o.exclusive && (u.exclusive || next() && o.made == w.store.made) {
 			w.fail("I3", "%v %v starts on %s while %v is alive on %s", u.service, u, u.m.dir, o, o.m.dir)
 		}
 	}
@@ -138,14 +147,24 @@ func (c *checker) stored(w *world, o op) {
 	c.taskStored(w, before, after)
 }
 
+// has reports whether a cell has a container of a task's uid.
+func (w *world) has(uid string) bool {
+	return slices.ContainsFunc(w.machines, func(m *machine) bool { return m.containers.unit("t-"+uid) != nil })
+}
+
 func (c *checker) taskStored(w *world, before, after *task.Task) {
 	same := before != nil && after != nil && before.UID == after.UID
+	if before != nil && before.Ended() && !same {
+		c.work.released[before.UID] = true
+	}
 	switch {
 	case before == nil:
 	case before.Ended() && after != nil && !same:
 		w.fail("I5", "the end of %s is overwritten by another task", describeTask(before))
 	case before.Unresolved() && after == nil:
 		w.fail("I5", "%s is deleted and nobody has said what became of it", describeTask(before))
+	case before.State == task.Pending && after != nil && !same && w.has(after.UID):
+		// It was made again in a restored store, and a cell has reported its container.
 	case !before.Ended() && (after == nil || !same):
 		w.fail("I5", "%s is gone before its end", describeTask(before))
 	case same && before.Ended() && !after.Ended():

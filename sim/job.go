@@ -114,7 +114,7 @@ func (s *sched) use(name string) {
 		s.change(s.Renew(domain, w.wanted(name, w.draws())))
 	case err == nil && v.Progress.State.Ended():
 		w.trace("client: run %s again", name)
-		s.do(s.Rerunning(name, batch.NodeFilter{}))
+		s.do(s.RerunInSteps(name, batch.NodeFilter{}))
 	}
 }
 
@@ -141,7 +141,7 @@ func (s *sched) mend(v *plan.Job) {
 	case v.Paused:
 		s.change(s.Pause(v.Name, false))
 	case v.Progress.State == batch.JobFailed:
-		s.do(s.Forgiving(v.Name, batch.NodeFilter{}))
+		s.do(s.RetryInSteps(v.Name, batch.NodeFilter{}))
 	}
 }
 

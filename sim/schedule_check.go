@@ -80,7 +80,9 @@ func (p *plans) committing(o op) {
 	}
 	switch row := x.row.(type) {
 	case *task.Task:
-		if was := p.w.store.task(row.GUID); was == nil || was.UID != row.UID {
+		was := p.w.store.task(row.GUID)
+		found := was != nil && was.State == task.Pending && row.State == task.Running // it gets its container's uid
+		if was == nil || was.UID != row.UID && !found {
 			p.taskMade(row)
 		}
 	case scheduler.Row:

@@ -268,10 +268,10 @@ func (p *plans) useJob(s *sched, name string) {
 		s.change(s.Pause(name, !v.Paused))
 	case v.Progress.State == batch.JobFailed && p.chance(500):
 		p.w.trace("client: forgive %s", name)
-		s.do(s.Forgiving(name, batch.NodeFilter{}))
+		s.do(s.RetryInSteps(name, batch.NodeFilter{}))
 	case v.Progress.State.Ended():
 		p.w.trace("client: run %s again", name)
-		s.do(s.Rerunning(name, batch.NodeFilter{}))
+		s.do(s.RerunInSteps(name, batch.NodeFilter{}))
 	default:
 		s.kill(worker.Work{Job: name, Node: node(p.rng.IntN(p.w.cfg.Nodes))})
 	}

@@ -14,6 +14,8 @@ import (
 // Board holds all tasks of a leader and knows which of them convergence must check. It is an owned
 // value, changed in place by one goroutine. It never changes tasks that were put in.
 type Board struct {
+	Reported Reported
+
 	policy  Policy
 	tasks   map[string]*slot             // by guid
 	byProc  multimap.Map[string, string] // cell process id → guids RUNNING on it, or being ended

@@ -35,6 +35,14 @@ type (
 		From string
 		By   Holder
 	}
+	// Found: By's process reports a container of the task at the start of its session. A restored
+	// store has the task as PENDING, perhaps made again under another uid. Bound: the container ends
+	// when its cell has had no leader for too long.
+	Found struct {
+		UID   string
+		By    Holder
+		Bound bool
+	}
 )
 
 // Reject: the task could not be placed or its container not be made. Never means that no cell
@@ -93,6 +101,7 @@ type (
 func (Start) event()         {}
 func (Complete) event()      {}
 func (Adopt) event()         {}
+func (Found) event()         {}
 func (Missing) event()       {}
 func (Reject) event()        {}
 func (Cancel) event()        {}

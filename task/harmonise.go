@@ -249,6 +249,7 @@ func table() taskTable {
 //
 //   - A quarantined row leaves the container alone.
 //   - A container of another uid belongs to a deleted task, unless the store is older than the container's work.
+//     The end of such a container is reported.
 //   - The reservation that was granted the start, without receiving the response, repeats the request.
 //   - A container that outlived its cell process is reported as adopted.
 //   - A reservation whose row was handed over from such a process is deleted, because the response to its start went to that process.
@@ -263,6 +264,9 @@ func Harmonise(v View) Action {
 	}
 	if row == nil && v.Older && v.Container == Live {
 		return Action{Grade: Conceivable, Unknown: true, Why: "started before this store was created or restored, and not in the store"}
+	}
+	if row == nil && v.Older && v.ended() {
+		return Action{Call: CallComplete, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "not in the store, and ended: the leader need not wait for it any more"}
 	}
 	here := row != nil && row.Holder.Cell == v.Self.Cell
 	if here && row.Holder != v.Self && row.State == Running {

@@ -101,6 +101,8 @@ func (m *machine) step(e Event) error {
 		return m.missing(e)
 	case Adopt:
 		return m.adopt(e)
+	case Found:
+		m.found(e)
 	case Reject:
 		return m.reject(e)
 	case Cancel:
@@ -250,6 +252,23 @@ func (m *machine) adopt(e Adopt) error {
 	m.changed = true
 	m.t.Holder, m.t.Reservation = e.By, "" // an adopted task has been started
 	return nil
+}
+
+// found lets a PENDING task be the one whose container is there. A restored store may have it under
+// another uid, since it was made again, with another on_lost. The container keeps its own.
+func (m *machine) found(e Found) {
+	if m.t.State != Pending {
+		return
+	}
+	m.do(WithdrawAuction{m.t.GUID, m.t.UID})
+	m.to(Running)
+	m.t.UID, m.t.Holder, m.t.Reservation, m.t.Rejection = e.UID, e.By, "", ""
+	if d := *m.t.Definition; d.DeadlineBound() != e.Bound {
+		if d.OnLost = LostKeep; e.Bound {
+			d.OnLost = LostEnd
+		}
+		m.t.Definition = &d
+	}
 }
 
 func (m *machine) reject(e Reject) error {

@@ -174,7 +174,24 @@ func (b *batch) one(k schedule.Key, e schedule.Event) (schedule.State, error) {
 // env is the input of a step about a schedule.
 func (b *batch) env(row *schedule.Row) schedule.Env {
 	return schedule.Env{Now: b.now, Runs: func(r schedule.Run) schedule.Answer { return b.runs(row, r) }, Free: b.rows.Free,
-		Job: func() schedule.Answer { return b.t.cfg.Jobs.Runs(row.Name) }}
+		Other: func(id string) (schedule.Answer, string) { return b.other(row, id) }}
+}
+
+// other answers for work of a schedule that is not among its runs. While rows may be older than the
+// work of the cells, a run that no row names may be reported yet.
+func (b *batch) other(row *schedule.Row, id string) (schedule.Answer, string) {
+	switch {
+	case row.Definition.Job != nil:
+		return b.t.cfg.Jobs.Runs(row.Name), "job/" + row.Name
+	case row.Definition.Task == nil:
+		return schedule.Ended, ""
+	case b.t.cfg.Sessions.Stale():
+		return schedule.Unknown, id
+	}
+	if guid := b.rows.Reported(row.Domain+"."+row.Name, id); guid != "" {
+		return schedule.Running, guid
+	}
+	return schedule.Ended, ""
 }
 
 // put makes a state the newest and adds its row.

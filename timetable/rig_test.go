@@ -51,6 +51,7 @@ type rig struct {
 	wants  []bbs.TaskWant
 	starts []string // logical times of the cell's work, with the schedule
 	keep   bool     // started tasks run on
+	stale  bool
 	heard  bool
 	dead   bool           // the cell's process
 	alive  []worker.Alive // uids of the tasks whose containers are with its successor
@@ -350,7 +351,7 @@ func (r *rig) Send(*task.Task) bool { return true }
 func (r *rig) MayStart(string, string) bool { return true }
 
 // Stale implements bbs.Sessions.
-func (r *rig) Stale() bool { return false }
+func (r *rig) Stale() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.stale }
 
 // MayLive implements bbs.Sessions: nothing runs.
 func (r *rig) MayLive(string) []string     { return nil }

@@ -41,6 +41,9 @@ type Rows interface {
 	Dead(proc string) bool
 	// Free reports whether a guid may be used for a new task.
 	Free(guid string) bool
+	// Reported names a task that a cell has reported and no row has: its guid is prefix, a dot and
+	// more, and neither except nor that, a dot and more. "" = none.
+	Reported(prefix, except string) (guid string)
 	// Desire adds a task; when it fails nothing was changed.
 	Desire(t task.Task) error
 	// Cancel ends a task; one that has ended is left alone.
@@ -75,6 +78,8 @@ type Jobs interface {
 type Sessions interface {
 	// Heard reports whether a cell process has reported in this term, or the initial wait is over.
 	Heard(proc string) bool
+	// Stale reports whether rows may be older than the work of the cells.
+	Stale() bool
 }
 
 // Sending is the signal of one firing.

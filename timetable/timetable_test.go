@@ -129,6 +129,39 @@ func TestUndecidedUntilTheCellReports(t *testing.T) {
 	})
 }
 
+// TestRunsOfARestoredStore: while rows may be older than the work of the cells, a firing is undecided. A run that a
+// cell reports and no row has counts as one of the schedule; its own time gets that container.
+func TestRunsOfARestoredStore(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.apply(false, one(nil))
+		r.keep = true
+		r.mu.Lock()
+		r.stale = true
+		r.mu.Unlock()
+		r.at("01:00:00").started()
+		if v := r.get(); len(v.State.Pending) != 1 {
+			t.Fatalf("%+v", v.State)
+		}
+		first := schedule.RunID(key, began().Add(30*time.Minute), 0)
+		r.mu.Lock()
+		r.alive = []worker.Alive{{ID: "u1", Task: first, Older: true, Bound: true}}
+		r.mu.Unlock()
+		r.board.SessionChanged(worker.SessionChanged{Cell: "c", Proc: "p", From: worker.New, To: worker.Unhealthy})
+		r.mu.Lock()
+		r.stale = false
+		r.mu.Unlock()
+		r.at("01:30:00").started()
+		run, err := r.board.GetTask(first)
+		if err != nil || run.State != task.Running || run.UID != "u1" || run.Holder != (task.Holder{Cell: "c", Proc: "p"}) {
+			t.Fatalf("%+v %v", run.Task, err)
+		}
+		r.at("02:00:00").started() // and that one runs: skipped
+		if e := r.get().State.History[len(r.get().State.History)-1]; e.Why != schedule.WhyOverlap || e.ID != first {
+			t.Fatal(e)
+		}
+	})
+}
+
 func TestReplaceEndsTheEarlierRunFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.apply(false, one(func(d *schedule.Definition) { d.Overlap = schedule.OverlapReplace }))

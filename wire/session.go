@@ -166,7 +166,7 @@ func FromReport(x worker.Report) *pb.GetRunningTasksResponse {
 			return &pb.HeldRun{Run: FromRun(h.Run), Ended: h.Ended, Adopted: h.Adopted}
 		}),
 		Alive: each(x.Alive, func(a worker.Alive) *pb.AliveContainer {
-			return &pb.AliveContainer{Id: a.ID, Task: a.Task,
+			return &pb.AliveContainer{Id: a.ID, Task: a.Task, Older: a.Older, Bound: a.Bound,
 				Process: a.Process, Index: int32(a.Index), Domain: a.Domain, Service: a.Service}
 		}),
 	}
@@ -181,7 +181,7 @@ func ToReport(m *pb.GetRunningTasksResponse) (worker.Report, error) {
 			return worker.Held{Run: r.batchRun(fmt.Sprintf("held[%d]", i), h.GetRun()), Ended: h.GetEnded(), Adopted: h.GetAdopted()}
 		}),
 		Alive: each(m.GetAlive(), func(a *pb.AliveContainer) worker.Alive {
-			return worker.Alive{ID: a.GetId(), Task: a.GetTask(),
+			return worker.Alive{ID: a.GetId(), Task: a.GetTask(), Older: a.GetOlder(), Bound: a.GetBound(),
 				Process: a.GetProcess(), Index: int(a.GetIndex()), Domain: a.GetDomain(), Service: a.GetService()}
 		}),
 	}

@@ -166,6 +166,11 @@ type Alive struct {
 	ID string // the instance, or the uid of the task
 	// Task is the guid of a task.
 	Task string
+	// Bound: it ends when its cell has had no leader for too long.
+	Bound bool
+	// Older: it was started for another store, or before this one was restored, so that the store
+	// need not know it.
+	Older bool
 	// Process, Index, Domain and Service are those of an instance that runs at most once; empty for
 	// other instances.
 	Process         string

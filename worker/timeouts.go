@@ -141,7 +141,7 @@ func (t Timeouts) Print() string {
 	line("= unhealthy after", t.HeartbeatGap())
 	line("= dies-within", t.DiesWithin())
 	line("= longest wait", t.LongestWait())
-	line("= longest wait, blind", t.Stretch(t.MaxDiesWithin))
+	line("= longest wait, stale", t.Stretch(t.MaxDiesWithin))
 	for _, i := range t.inequalities() {
 		state := "ok  "
 		if !i.holds() {

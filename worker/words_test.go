@@ -103,7 +103,7 @@ lease-drift            500ms
 = unhealthy after      15s
 = dies-within          1m26s
 = longest wait         1m31.86s
-= longest wait, blind  1m46s
+= longest wait, stale  1m46s
 ok   0 < heartbeat: 0s < 5s
 `
 	if got := DefaultTimeouts().Print(); len(got) < len(want) || got[:len(want)] != want {

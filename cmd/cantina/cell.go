@@ -145,9 +145,9 @@ func runCell(c *cli, f cellFlags) error {
 
 // plainEnd is the leader's reason without the wrapping errors of the process.
 func plainEnd(err error) error {
-	var told *cell.Told
-	if errors.As(err, &told) {
-		return told
+	var displaced *cell.Displaced
+	if errors.As(err, &displaced) {
+		return displaced
 	}
 	return err
 }

@@ -28,7 +28,7 @@ func TestNamesOfCells(t *testing.T) {
 
 // TestPlainEnd: the leader's reason is printed without the wrapping errors.
 func TestPlainEnd(t *testing.T) {
-	told := &cell.Told{Cell: "c1", Reason: "why"}
+	told := &cell.Displaced{Cell: "c1", Reason: "why"}
 	if err := plainEnd(fmt.Errorf("cell: %w", errors.Join(fmt.Errorf("cell: lifetime: %w", told)))); err == nil || err.Error() != told.Error() {
 		t.Errorf("%v", err)
 	}

@@ -1752,10 +1752,14 @@ type AliveContainer struct {
 	// The guid of a task.
 	Task string `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
 	// Those of an instance that runs at most once; absent for other instances.
-	Process       string `protobuf:"bytes,3,opt,name=process,proto3" json:"process,omitempty"`
-	Index         int32  `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"`
-	Domain        string `protobuf:"bytes,5,opt,name=domain,proto3" json:"domain,omitempty"`
-	Service       string `protobuf:"bytes,6,opt,name=service,proto3" json:"service,omitempty"`
+	Process string `protobuf:"bytes,3,opt,name=process,proto3" json:"process,omitempty"`
+	Index   int32  `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"`
+	Domain  string `protobuf:"bytes,5,opt,name=domain,proto3" json:"domain,omitempty"`
+	Service string `protobuf:"bytes,6,opt,name=service,proto3" json:"service,omitempty"`
+	// It was started for another store, or before this one was restored.
+	Older bool `protobuf:"varint,7,opt,name=older,proto3" json:"older,omitempty"`
+	// It ends when its cell has had no leader for too long.
+	Bound         bool `protobuf:"varint,8,opt,name=bound,proto3" json:"bound,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1830,6 +1834,20 @@ func (x *AliveContainer) GetService() string {
 		return x.Service
 	}
 	return ""
+}
+
+func (x *AliveContainer) GetOlder() bool {
+	if x != nil {
+		return x.Older
+	}
+	return false
+}
+
+func (x *AliveContainer) GetBound() bool {
+	if x != nil {
+		return x.Bound
+	}
+	return false
 }
 
 // One runTask: a batch task, or a probe.
@@ -6051,14 +6069,16 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\vpredecessor\x18\x03 \x01(\tR\vpredecessor\x12+\n" +
 	"\x11predecessors_gone\x18\x04 \x01(\bR\x10predecessorsGone\x12'\n" +
 	"\x04held\x18\x05 \x03(\v2\x13.cantina.v1.HeldRunR\x04held\x120\n" +
-	"\x05alive\x18\x06 \x03(\v2\x1a.cantina.v1.AliveContainerR\x05alive\"\x96\x01\n" +
+	"\x05alive\x18\x06 \x03(\v2\x1a.cantina.v1.AliveContainerR\x05alive\"\xc2\x01\n" +
 	"\x0eAliveContainer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x18\n" +
 	"\aprocess\x18\x03 \x01(\tR\aprocess\x12\x14\n" +
 	"\x05index\x18\x04 \x01(\x05R\x05index\x12\x16\n" +
 	"\x06domain\x18\x05 \x01(\tR\x06domain\x12\x18\n" +
-	"\aservice\x18\x06 \x01(\tR\aservice\"\x80\x04\n" +
+	"\aservice\x18\x06 \x01(\tR\aservice\x12\x14\n" +
+	"\x05older\x18\a \x01(\bR\x05older\x12\x14\n" +
+	"\x05bound\x18\b \x01(\bR\x05bound\"\x80\x04\n" +
 	"\aRunTask\x12&\n" +
 	"\x03run\x18\x01 \x01(\v2\x14.cantina.v1.BatchRunR\x03run\x12\x14\n" +
 	"\x05probe\x18\x02 \x01(\x03R\x05probe\x12\x12\n" +

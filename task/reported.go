@@ -1,0 +1,66 @@
+package task
+
+import "strings"
+
+// Reported are the containers of tasks that cells have reported and no row has: the store went back,
+// and has no row of their task. A task that is made under the name of one is that task. They are of
+// this term; the next leader gets the reports of the cells again.
+type Reported struct {
+	all  map[string]Found           // by guid
+	runs map[string]map[string]bool // what a guid begins with, up to any dot → guids
+}
+
+// Add records a container. A later report of the same task replaces an earlier one.
+func (r *Reported) Add(guid string, f Found) {
+	if r.all == nil {
+		r.all, r.runs = map[string]Found{}, map[string]map[string]bool{}
+	}
+	r.all[guid] = f
+	for i, c := range guid {
+		if c == '.' {
+			if r.runs[guid[:i]] == nil {
+				r.runs[guid[:i]] = map[string]bool{}
+			}
+			r.runs[guid[:i]][guid] = true
+		}
+	}
+}
+
+// Get returns the container of a task.
+func (r *Reported) Get(guid string) (Found, bool) {
+	f, ok := r.all[guid]
+	return f, ok
+}
+
+// Remove forgets the container of a task.
+func (r *Reported) Remove(guid string) {
+	delete(r.all, guid)
+	for i, c := range guid {
+		if c != '.' {
+			continue
+		}
+		if delete(r.runs[guid[:i]], guid); len(r.runs[guid[:i]]) == 0 {
+			delete(r.runs, guid[:i])
+		}
+	}
+}
+
+// Drop forgets the containers of a process that is certainly dead.
+func (r *Reported) Drop(proc string) {
+	for guid, f := range r.all {
+		if f.By.Proc == proc {
+			r.Remove(guid)
+		}
+	}
+}
+
+// Run returns the first of the tasks whose guid is prefix, a dot and more, without those of except
+// and a dot and more; "" if there is none.
+func (r *Reported) Run(prefix, except string) (guid string) {
+	for g := range r.runs[prefix] {
+		if g != except && !strings.HasPrefix(g, except+".") && (guid == "" || g < guid) {
+			guid = g
+		}
+	}
+	return guid
+}
