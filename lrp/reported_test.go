@@ -148,12 +148,17 @@ func TestResendMovesNoRow(t *testing.T) {
 func TestOnlyAWaitingRowIsWithdrawn(t *testing.T) {
 	env := wantedEnv()
 	env.Reported = []Identity{beta}
-	x := Index{Key: key0, Ordinary: rowOf(t, "RUNNING other")}
-	after, effects, err := Step(x, Remove{By: x.Ordinary.Identity}, env)
-	if o := after.Ordinary; err != nil || o == nil || !o.Is(beta) || o.State != Claimed {
-		t.Errorf("%s %v", show(after), err)
-	}
-	if slices.Contains(effects, Effect(WithdrawAuction{Key: key0})) {
-		t.Errorf("%v", effects)
+	for _, text := range []string{"RUNNING other", "CLAIMED other"} {
+		x := Index{Key: key0, Ordinary: rowOf(t, text)}
+		by := x.Ordinary.Identity
+		for _, e := range []Event{Remove{By: by}, ProcDead{by.Proc}} {
+			after, effects, err := Step(x, e, env)
+			if o := after.Ordinary; err != nil || o == nil || !o.Is(beta) || o.State != Claimed {
+				t.Errorf("%s, %T: %s %v", text, e, show(after), err)
+			}
+			if slices.Contains(effects, Effect(WithdrawAuction{Key: key0})) {
+				t.Errorf("%s, %T: %v", text, e, effects)
+			}
+		}
 	}
 }
