@@ -37,6 +37,9 @@ func (d *Decision) SinceEnd(x *task.Task) time.Duration { return d.t.b.tasks.Sin
 // successor has adopted may be alive.
 func (d *Decision) Dead(proc string) bool { return d.t.b.tasks.Dead(proc) }
 
+// MayRun returns the tasks of a name in a domain that may run or wait to run, in order of guid.
+func (d *Decision) MayRun(domain, name string) []string { return d.t.b.tasks.MayRun(domain, name) }
+
 // Free reports whether a guid may be used for a new task.
 func (d *Decision) Free(guid string) bool { return d.t.b.free(guid) }
 

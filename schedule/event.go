@@ -73,9 +73,12 @@ func (End) move()   {}
 // Env is the input of Step besides the state.
 type Env struct {
 	// Now is the wall clock.
-	Now  time.Time
-	Key  Key
-	Cron cron.Schedule
+	Now time.Time
+	// Earlier returns runs of a removed schedule of this name that may still run: they count as runs
+	// of this one. nil = there are none.
+	Earlier func() []Run
+	Key     Key
+	Cron    cron.Schedule
 	// Definition of the schedule.
 	Definition *Definition
 	// Runs answers for a run that may still run; nil = all have ended.

@@ -236,6 +236,16 @@ func hash(s string) uint64 {
 	return h ^ h>>33
 }
 
+// RunAt returns the logical time in the name of a run; false if it is none of this schedule.
+func RunAt(k Key, id string) (at time.Time, ok bool) {
+	stamp, ok := strings.CutPrefix(id, k.Domain+"."+k.Name+".")
+	if stamp, _, _ = strings.Cut(stamp, "Z"); !ok {
+		return time.Time{}, false
+	}
+	at, err := time.Parse("20060102T150405", stamp) // and any fraction
+	return at, err == nil && strings.HasPrefix(id, RunID(k, at, 0))
+}
+
 // RunID is the name of a firing's run: the guid of its task. Tries beyond the first add a number,
 // for a name whose task of an earlier schedule is still kept.
 func RunID(k Key, at time.Time, try int) string {

@@ -189,6 +189,11 @@ type State struct {
 	Fired, Skipped int
 }
 
+// Runs reports whether a run is one of those that may still run.
+func (s *State) Runs(id string) bool {
+	return slices.ContainsFunc(s.Live, func(r Run) bool { return r.ID == id })
+}
+
 // New returns the state of a schedule that is created now: it never fires for the
 // past.
 func New(now time.Time) State {

@@ -13,6 +13,7 @@ import (
 func Step(s State, e Event, env Env) (State, []Move, error) {
 	m := machine{s: s, env: env}
 	m.setClock()
+	m.takeOver()
 	if err := m.step(e); err != nil {
 		return s, nil, err
 	}
@@ -46,6 +47,24 @@ func GoneOn(s State, d *Definition, now time.Time) State {
 		s.Skew += behind
 	}
 	return s
+}
+
+// takeOver makes the runs of a removed schedule of the name runs of this one. None is newer than a
+// firing to come.
+func (m *machine) takeOver() {
+	if m.env.Earlier == nil {
+		return
+	}
+	var all []Run
+	for _, r := range m.env.Earlier() {
+		if !m.s.Runs(r.ID) {
+			r.At = earlier(r.At, m.now)
+			all = append(all, r)
+		}
+	}
+	if len(all) > 0 {
+		m.s.Live = append(all, m.s.Live...)
+	}
 }
 
 func (m *machine) step(e Event) error {

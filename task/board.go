@@ -19,6 +19,7 @@ type Board struct {
 	policy  Policy
 	tasks   map[string]*slot             // by guid
 	byProc  multimap.Map[string, string] // cell process id → guids RUNNING on it, or being ended
+	runs    multimap.Map[named, string]  // guids that may run
 	bad     map[string]bool              // quarantined guids
 	dead    dead.Set                     // cell processes that are certainly dead
 	ended   map[string]*endedHeap        // domain → ended tasks, oldest first
@@ -26,6 +27,9 @@ type Board struct {
 	dirty   map[string]struct{}
 	due     agenda.Agenda[string] // guids
 }
+
+// named is the name in a spec file: that of a task, or of a schedule with its runs.
+type named struct{ domain, name string }
 
 type slot struct {
 	task  *Task
@@ -43,7 +47,7 @@ type slot struct {
 // NewBoard returns an empty board.
 func NewBoard(p Policy) *Board {
 	return &Board{
-		policy: p.WithDefaults(), tasks: map[string]*slot{}, byProc: multimap.Map[string, string]{},
+		policy: p.WithDefaults(), tasks: map[string]*slot{}, byProc: multimap.Map[string, string]{}, runs: multimap.Map[named, string]{},
 		bad: map[string]bool{}, ended: map[string]*endedHeap{}, endings: map[string]int{}, dirty: map[string]struct{}{},
 	}
 }
@@ -161,6 +165,9 @@ func (b *Board) track(t *Task, add bool) {
 	if t.State == Running || t.Ending() {
 		b.byProc.Set(t.Holder.Proc, t.GUID, add)
 	}
+	if t.Name != "" && (!t.Ended() || t.Ending() || t.MayStillRun && t.Unresolved()) {
+		b.runs.Set(named{t.Domain, t.Name}, t.GUID, add)
+	}
 	if !t.Ended() {
 		return
 	}
@@ -170,6 +177,9 @@ func (b *Board) track(t *Task, add bool) {
 	}
 	b.endings[t.Domain]++
 }
+
+// MayRun returns the guids of a name in a domain that may run or wait to run, in order.
+func (b *Board) MayRun(domain, name string) []string { return keys(b.runs[named{domain, name}]) }
 
 // OnProc returns the guids RUNNING on a cell process, or being ended there, in order.
 func (b *Board) OnProc(proc string) []string { return keys(b.byProc[proc]) }

@@ -361,3 +361,48 @@ func TestConvergenceIsIdempotentAndMissesNothing(t *testing.T) {
 		}
 	})
 }
+
+// TestTasksOfANameThatMayRun: those that wait or run, that have not ended yet, and lost ones that may still run.
+func TestTasksOfANameThatMayRun(t *testing.T) {
+	b := NewBoard(Policy{})
+	x := rowOf(t, "PENDING")
+	x.Domain, x.Name = "d", "n"
+	step := func(e Event) {
+		t.Helper()
+		after, _, err := Step(x, e, Env{Now: t0, Eligible: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x = after
+		b.Put(x)
+	}
+	want := func(n int) {
+		t.Helper()
+		if got := b.MayRun("d", "n"); len(got) != n || len(b.MayRun("d", "")) != 0 || len(b.MayRun("e", "n")) != 0 {
+			t.Errorf("%v: %v", x.State, got)
+		}
+	}
+	b.Put(x)
+	want(1)
+	step(Start{UID: x.UID, By: alpha, Reservation: "r"})
+	want(1)
+	running := x
+	step(Cancel{})
+	want(1)
+	step(Missing{UID: x.UID, By: alpha})
+	want(0)
+	x = running
+	d := *x.Definition
+	d.OnLost = LostKeep
+	kept := *x
+	kept.Definition = &d
+	x = &kept
+	b.Put(x)
+	step(ProcDead{Proc: alpha.Proc})
+	want(1)
+	step(ResolveLost{As: ResolvedDone})
+	want(0)
+	b.Put(running)
+	b.Delete(running.GUID)
+	want(0)
+}

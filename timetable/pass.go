@@ -131,6 +131,7 @@ func (b *batch) step(k schedule.Key, e schedule.Event) (schedule.State, error) {
 		return schedule.State{}, fmt.Errorf("schedule %v: %w", k, schedule.ErrNotFound)
 	}
 	env := b.env(&row)
+	env.Earlier = func() []schedule.Run { return b.earlier(&row) }
 	st, moves, err := t.board.Step(k, e, env)
 	if err != nil {
 		return st, err
@@ -160,6 +161,22 @@ func (b *batch) step(k schedule.Key, e schedule.Event) (schedule.State, error) {
 	next.State = st
 	b.put(row, next)
 	return st, nil
+}
+
+// earlier returns the runs of a removed schedule of the name that may still run: those of this one
+// are in its state.
+func (b *batch) earlier(row *schedule.Row) (out []schedule.Run) {
+	if row.Definition.Task == nil {
+		return nil
+	}
+	for _, guid := range b.rows.MayRun(row.Domain, row.Name) {
+		at, ok := schedule.RunAt(row.Key, guid)
+		r := schedule.Run{At: at, ID: guid}
+		if ok && !row.State.Runs(guid) && b.runs(row, r) != schedule.Ended {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // one is a transaction of one step.

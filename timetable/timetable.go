@@ -34,6 +34,8 @@ import (
 // Rows are the newest rows of the board, within one decision.
 type Rows interface {
 	Task(guid string) *task.Task
+	// MayRun returns the tasks of a name in a domain that may run or wait to run, in order.
+	MayRun(domain, name string) (guids []string)
 	// SinceEnd is for how long at least a task has been over, in elapsed time.
 	SinceEnd(x *task.Task) time.Duration
 	// Dead reports whether a process is certainly dead and its rows have been decided on: adopted
