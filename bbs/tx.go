@@ -166,10 +166,12 @@ func (t *tx) stepTask(guid string, e task.Event) error {
 	if b.tasks.Quarantined(guid) {
 		return fmt.Errorf("task %s: %w: %w", guid, fault.ErrQuarantined, task.ErrNotEligible)
 	}
+	before := b.tasks.Get(guid)
 	if c, ok := e.(task.Complete); ok {
 		if f, known := b.tasks.Reported.Get(guid); known && f.UID == c.UID {
-			t.forgetReported(guid)
-			return nil // of a task that the store does not have
+			if t.forgetReported(guid); before == nil || before.UID != c.UID {
+				return nil // of a task that the store does not have
+			}
 		}
 	}
 	env := task.Env{Now: t.now, Policy: b.cfg.Tasks}
@@ -178,7 +180,6 @@ func (t *tx) stepTask(guid string, e task.Event) error {
 		env.Eligible = b.cfg.Sessions.MayStart(s.By.Cell, s.By.Proc) && !b.cfg.Sessions.Stale()
 	}
 	env.Older = b.older() && b.tasks.Former(guid)
-	before := b.tasks.Get(guid)
 	if _, ok := e.(task.Delete); ok && before != nil {
 		env.Over, env.HolderDead = b.tasks.SinceEnd(before, t.now), b.tasks.Dead(before.Holder.Proc)
 	}

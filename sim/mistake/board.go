@@ -15,18 +15,20 @@ func boards() []Mistake {
 `),
 		}},
 		{Name: "LostStartsAgain", Rule: "a lost task is put back among those that wait", Args: "--load mixed", Patches: []mutate.Patch{
-			patch("task/step.go", "\tm.end(Lost, Result{", `	if mistake.On("LostStartsAgain") {
+			patch("task/step.go", "\tm.end(Lost, Result{Failed: true, Reason: ReasonLost})\n", `	if mistake.On("LostStartsAgain") {
 		m.to(Pending)
 		m.t.Holder, m.t.Reservation = Holder{}, ""
 		m.do(RequestAuction{m.t.GUID, m.t.UID})
 		return
 	}
-	m.end(Lost, Result{`),
+	m.end(Lost, Result{Failed: true, Reason: ReasonLost})
+`),
 		}},
 		{Name: "StartWhileBlind", Rule: "tasks start while rows may be older than what runs",
 			Args: "--load mixed --faults restore-store,cut-link,pause-agent,change-task", Patches: []mutate.Patch{
-				patch("bbs/tx.go", "\tbefore := b.tasks.Get(guid)\n", `	env.Eligible = env.Eligible || mistake.On("StartWhileBlind")
-	before := b.tasks.Get(guid)
+				patch("bbs/tx.go", "\tif _, ok := e.(task.Delete); ok && before != nil {\n",
+					`	env.Eligible = env.Eligible || mistake.On("StartWhileBlind")
+	if _, ok := e.(task.Delete); ok && before != nil {
 `),
 				patch("bbs/effects.go", "\tlrps, tasks = ef.held.back(", `	if !mistake.On("StartWhileBlind", "ClaimWhileBlind") {
 		lrps, tasks = ef.held.back(`),
