@@ -76,10 +76,11 @@ type Isolation int
 
 // The levels of isolation.
 const (
-	IsolationProcess    Isolation = iota // default: own cgroup and session, no_new_privs, no inherited descriptors or environment
-	IsolationNone                        // own session only (and a cgroup where there is one, to find its processes)
-	IsolationNamespaces                  // pid, mount (private /tmp, the rest read-only), ipc, uts
-	IsolationRootfs                      // a root file system of its own
+	// default: own cgroup and session, no_new_privs, no inherited descriptors or environment
+	IsolationProcess    Isolation = iota
+	IsolationNone                 // own session only (and a cgroup where there is one, to find its processes)
+	IsolationNamespaces           // pid, mount (private /tmp, the rest read-only), ipc, uts
+	IsolationRootfs               // a root file system of its own
 )
 
 // Check is one health or readiness check. Exactly one of HTTP, TCP, Exec is set.

@@ -11,7 +11,8 @@ type namedSignal struct {
 // namedSignals lists them in the order of the documentation.
 func namedSignals() []namedSignal {
 	return []namedSignal{
-		{"HUP", 1}, {"INT", 2}, {"QUIT", 3}, {"USR1", 10}, {"USR2", 12}, {"TERM", 15}, {"CONT", 18}, {"WINCH", 28}, {"KILL", 9}, {"ABRT", 6}, {"ALRM", 14}, {"PIPE", 13}, {"STOP", 19},
+		{"HUP", 1}, {"INT", 2}, {"QUIT", 3}, {"USR1", 10}, {"USR2", 12}, {"TERM", 15}, {"CONT", 18}, {"WINCH", 28},
+		{"KILL", 9}, {"ABRT", 6}, {"ALRM", 14}, {"PIPE", 13}, {"STOP", 19},
 	}
 }
 

@@ -29,7 +29,8 @@ func CheckEnv(env []Variable) error {
 	var errs []error
 	for _, v := range env {
 		if n := len(v.Name) + 1 + len(v.Value); n > MaxText {
-			errs = append(errs, fmt.Errorf("%.60s: %d bytes with its name, at most %d: %w; hand it over in a file", v.Name, n, MaxText, ErrTooLong))
+			errs = append(errs, fmt.Errorf("%.60s: %d bytes with its name, at most %d: %w; hand it over in a file", v.Name, n,
+				MaxText, ErrTooLong))
 		}
 		if v.Value == Secret {
 			errs = append(errs, fmt.Errorf("%.60s: %s %w", v.Name, Secret, ErrShown))
@@ -54,7 +55,8 @@ func (r *Run) CheckArguments(env []Variable) error {
 		}
 	}
 	if sum > MaxTexts {
-		return fmt.Errorf("arguments and variables have %d bytes together, at most %d: %w; hand them over in a file", sum, MaxTexts, ErrTooLong)
+		return fmt.Errorf("arguments and variables have %d bytes together, at most %d: %w; hand them over in a file", sum,
+			MaxTexts, ErrTooLong)
 	}
 	return nil
 }

@@ -30,7 +30,8 @@ func TestImpossibleArguments(t *testing.T) {
 	}
 	longest.Value += "x"
 	w := Workload{Action: Action{Run: run}, Env: []Variable{longest}}
-	if err := w.Validate(); !errors.Is(err, ErrTooLong) || !strings.Contains(err.Error(), "env: TOKEN: 131072 bytes") || strings.Contains(err.Error(), "xx") {
+	if err := w.Validate(); !errors.Is(err, ErrTooLong) || !strings.Contains(err.Error(), "env: TOKEN: 131072 bytes") ||
+		strings.Contains(err.Error(), "xx") {
 		t.Errorf("a variable: %.200v", err)
 	}
 	w.Env = append(many, Variable{Name: "B", Value: "yz"})

@@ -20,7 +20,8 @@ func TestUsersAreRead(t *testing.T) {
 		`CORP\ann.lee$`:         {Account: Account{Name: `CORP\ann.lee$`}},
 	} {
 		got, err := ParseUser(text)
-		if err != nil || got.Account != want.Account || (got.Group == nil) != (want.Group == nil) || got.Group != nil && *got.Group != *want.Group {
+		if err != nil || got.Account != want.Account || (got.Group == nil) != (want.Group == nil) || got.Group != nil &&
+			*got.Group != *want.Group {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
 	}
@@ -28,14 +29,17 @@ func TestUsersAreRead(t *testing.T) {
 
 // TestUnknownUsersAreRefusedByName: nothing that cannot be read becomes number 0.
 func TestUnknownUsersAreRefusedByName(t *testing.T) {
-	for _, text := range []string{"", ":", ":0", "nobody:", "a:b:c", "-1", "+0", "0:-1", " 0", "0 ", "no body", "a\nb", "a\x00b", "00", "007", "0:00",
-		"4294967295", "65534:4294967295", "4294967296", "4294967296:0", "99999999999", "99999999999999999999999", "nobody:99999999999", "../x", "a,b"} {
+	for _, text := range []string{"", ":", ":0", "nobody:", "a:b:c", "-1", "+0", "0:-1", " 0", "0 ", "no body", "a\nb",
+		"a\x00b", "00", "007", "0:00",
+		"4294967295", "65534:4294967295", "4294967296", "4294967296:0", "99999999999", "99999999999999999999999",
+		"nobody:99999999999", "../x", "a,b"} {
 		got, err := ParseUser(text)
 		if !errors.Is(err, ErrUser) || got != (User{}) {
 			t.Errorf("%q: %+v, %v", text, got, err)
 			continue
 		}
-		if at := strings.Trim(text, "\x00\n "); at != "" && !strings.ContainsAny(text, "\x00\n") && !strings.Contains(err.Error(), at) {
+		if at := strings.Trim(text, "\x00\n "); at != "" && !strings.ContainsAny(text, "\x00\n") &&
+			!strings.Contains(err.Error(), at) {
 			t.Errorf("%q is not named: %v", text, err)
 		}
 	}

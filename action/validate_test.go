@@ -11,18 +11,22 @@ import (
 const digest = "sha256:0123456789012345678901234567890123456789012345678901234567890123"
 
 func TestRootsAreNamed(t *testing.T) {
-	for _, good := range []string{"/", "/srv/root", "/srv/image.tar", "/srv/image.tar@" + digest, "/srv/with@at", "busybox@" + digest, "golang:1.22@" + digest,
+	for _, good := range []string{"/", "/srv/root", "/srv/image.tar", "/srv/image.tar@" + digest, "/srv/with@at",
+		"busybox@" + digest, "golang:1.22@" + digest,
 		"registry.example.com:5000/team/app-x_y:v1.2@" + digest, "localhost/a/b/c@" + digest} {
 		if err := CheckRootfs(good); err != nil {
 			t.Errorf("%q: %v", good, err)
 		}
 	}
 	for bad, why := range map[string]string{
-		"": "neither", "golang:1.22": "golang:1.22@sha256:DIGEST", "busybox": "pinned", "./root": "absolute", "../root": "absolute", "~/root": "absolute",
-		"docker://busybox": "neither", "busybox@sha256:abc": "neither", "busybox@sha512:" + digest[7:]: "neither", "@" + digest: "neither", "no such thing@" + digest: "neither",
+		"": "neither", "golang:1.22": "golang:1.22@sha256:DIGEST", "busybox": "pinned", "./root": "absolute",
+		"../root": "absolute", "~/root": "absolute",
+		"docker://busybox": "neither", "busybox@sha256:abc": "neither", "busybox@sha512:" + digest[7:]: "neither", "@" +
+			digest: "neither", "no such thing@" + digest: "neither",
 		"-rf@" + digest: "neither", "/srv/image.tar@sha256:abc": "64", "Busybox@" + digest: "neither",
 	} {
-		if err := CheckRootfs(bad); !errors.Is(err, ErrRootfs) || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), fmt.Sprintf("%q", bad)) {
+		if err := CheckRootfs(bad); !errors.Is(err, ErrRootfs) || !strings.Contains(err.Error(), why) ||
+			!strings.Contains(err.Error(), fmt.Sprintf("%q", bad)) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
@@ -33,10 +37,12 @@ func everywhere(user string) (Workload, []string) {
 	run := func() *Run { return &Run{Path: "a", User: user} }
 	act := func() Action { return Action{Run: run()} }
 	inner := act()
-	return Workload{Setup: &Action{Serial: []Action{act(), {Try: &inner}}}, Action: Action{Parallel: []Action{act(), {Codependent: []Action{act()}}}},
+	return Workload{Setup: &Action{Serial: []Action{act(), {Try: &inner}}},
+			Action:  Action{Parallel: []Action{act(), {Codependent: []Action{act()}}}},
 			Monitor: &Action{Timeout: &Timeout{Action: act()}}, Sidecars: []Action{{EmitProgress: &EmitProgress{Action: act()}}},
 			Checks: []Check{{TCP: &TCPCheck{}}, {Exec: run()}}, ReadinessChecks: []Check{{Exec: run()}}},
-		[]string{"setup.serial[0].run", "setup.serial[1].try.run", "action.parallel[0].run", "action.parallel[1].codependent[0].run", "monitor.timeout.action.run",
+		[]string{"setup.serial[0].run", "setup.serial[1].try.run", "action.parallel[0].run",
+			"action.parallel[1].codependent[0].run", "monitor.timeout.action.run",
 			"sidecars[0].emit_progress.action.run", "checks[1].exec", "readiness_checks[0].exec"}
 }
 

@@ -56,7 +56,8 @@ func writeOf(ctx context.Context, m *pb.Write) (plan.Write, error) {
 
 // list is the form of list calls; say makes the message of an item. The position is taken before
 // the rows are read: then no later event is missed.
-func list[T, M any](s *Server, page *pb.Page, read func(*Backend, plan.Range) (plan.Page[T], error), say func(*T) M) ([]M, *pb.Listing, error) {
+func list[T, M any](s *Server, page *pb.Page, read func(*Backend, plan.Range) (plan.Page[T], error),
+	say func(*T) M) ([]M, *pb.Listing, error) {
 	r, err := rangeOf(page)
 	if err != nil {
 		return nil, nil, err

@@ -94,7 +94,8 @@ func (s *Server) oneLarge(ctx context.Context, files []*pb.SpecFile) (done func(
 	for _, f := range files {
 		size += len(f.GetContent())
 		if values += spec.CountValues(f.GetContent()); values > spec.MaxValues {
-			return nil, &FieldError{Err: fmt.Errorf("more than %d keys, strings, lists and mappings in one request: %w", spec.MaxValues, fault.ErrTooLarge), Field: "files"}
+			return nil, &FieldError{Err: fmt.Errorf("more than %d keys, strings, lists and mappings in one request: %w",
+				spec.MaxValues, fault.ErrTooLarge), Field: "files"}
 		}
 	}
 	if size < largeSpec {

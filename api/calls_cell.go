@@ -13,7 +13,8 @@ import (
 )
 
 // ListCells lists cells by name, and those that are gone when all is set.
-func (c cellCalls) ListCells(_ context.Context, q *request[pb.ListCellsRequest]) (*response[pb.ListCellsResponse], error) {
+func (c cellCalls) ListCells(_ context.Context, q *request[pb.ListCellsRequest]) (*response[pb.ListCellsResponse],
+	error) {
 	all, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[Cell], error) {
 		return b.Cells.ListCells(r, q.Msg.All)
 	}, cellMessage)
@@ -35,7 +36,8 @@ const (
 )
 
 // DrainCell has a cell emptied.
-func (c cellCalls) DrainCell(ctx context.Context, q *request[pb.DrainCellRequest]) (*response[pb.DrainCellResponse], error) {
+func (c cellCalls) DrainCell(ctx context.Context, q *request[pb.DrainCellRequest]) (*response[pb.DrainCellResponse],
+	error) {
 	d := NewDrain{Reason: strings.TrimSpace(text.Clean(q.Msg.Reason)), StopBatch: q.Msg.StopBatch}
 	var err error
 	if d.Deadline, err = wire.ToDuration(q.Msg.Deadline); err != nil {
@@ -59,7 +61,8 @@ func (c cellCalls) DrainCell(ctx context.Context, q *request[pb.DrainCellRequest
 }
 
 // UndrainCell lets a cell take work again.
-func (c cellCalls) UndrainCell(ctx context.Context, q *request[pb.UndrainCellRequest]) (*response[pb.UndrainCellResponse], error) {
+func (c cellCalls) UndrainCell(ctx context.Context,
+	q *request[pb.UndrainCellRequest]) (*response[pb.UndrainCellResponse], error) {
 	m := &pb.UndrainCellResponse{}
 	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) error {
 		got, err := b.Cells.UndrainCell(ctx, worker.CellName(q.Msg.Name), w)
@@ -70,19 +73,28 @@ func (c cellCalls) UndrainCell(ctx context.Context, q *request[pb.UndrainCellReq
 }
 
 // ForgetCell is an operator's declaration that a cell process is dead.
-func (c cellCalls) ForgetCell(ctx context.Context, q *request[pb.ForgetCellRequest]) (*response[pb.ForgetCellResponse], error) {
-	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) error { return b.Cells.ForgetCell(ctx, worker.Proc(q.Msg.Proc), w) })
+func (c cellCalls) ForgetCell(ctx context.Context, q *request[pb.ForgetCellRequest]) (*response[pb.ForgetCellResponse],
+	error) {
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend,
+		w plan.Write) error {
+		return b.Cells.ForgetCell(ctx, worker.Proc(q.Msg.Proc), w)
+	})
 	return answer(&pb.ForgetCellResponse{}, err)
 }
 
 // AdoptCell has a cell of another cluster join this one.
-func (c cellCalls) AdoptCell(ctx context.Context, q *request[pb.AdoptCellRequest]) (*response[pb.AdoptCellResponse], error) {
-	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) error { return b.Cells.AdoptCell(ctx, worker.CellName(q.Msg.Name), w) })
+func (c cellCalls) AdoptCell(ctx context.Context, q *request[pb.AdoptCellRequest]) (*response[pb.AdoptCellResponse],
+	error) {
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend,
+		w plan.Write) error {
+		return b.Cells.AdoptCell(ctx, worker.CellName(q.Msg.Name), w)
+	})
 	return answer(&pb.AdoptCellResponse{}, err)
 }
 
 // DiscardUnknown ends work on a cell that the store does not contain.
-func (c cellCalls) DiscardUnknown(ctx context.Context, q *request[pb.DiscardUnknownRequest]) (*response[pb.DiscardUnknownResponse], error) {
+func (c cellCalls) DiscardUnknown(ctx context.Context,
+	q *request[pb.DiscardUnknownRequest]) (*response[pb.DiscardUnknownResponse], error) {
 	m := &pb.DiscardUnknownResponse{}
 	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) error {
 		ended, err := b.Cells.DiscardUnknown(ctx, worker.CellName(q.Msg.Name), w)

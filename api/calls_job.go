@@ -40,7 +40,10 @@ func nodeFilter(job string, states []string, node, below string) (plan.JobNodeFi
 			}
 		}
 		if !found {
-			return f, invalid("state", "invalid state %q: must be one of ready, running, done, failed, backoff, blocked, avoided, disabled, absent", text.Shorten(s, 60))
+			return f,
+				invalid("state",
+					"invalid state %q: must be one of ready, running, done, failed, backoff, blocked, avoided, disabled, absent",
+					text.Shorten(s, 60))
 		}
 	}
 	return f, nil
@@ -68,13 +71,15 @@ func knownNodes(b *Backend, f plan.JobNodeFilter) error {
 }
 
 // ListNodes lists the batch tasks of a job.
-func (c jobCalls) ListNodes(_ context.Context, q *request[pb.ListNodesRequest]) (*response[pb.ListNodesResponse], error) {
+func (c jobCalls) ListNodes(_ context.Context, q *request[pb.ListNodesRequest]) (*response[pb.ListNodesResponse],
+	error) {
 	nodes, where, err := c.nodes(q.Msg, Jobs.ListNodes)
 	return answer(&pb.ListNodesResponse{Nodes: nodes, Listing: where}, err)
 }
 
 // ListResults lists ended batch tasks with their reports.
-func (c jobCalls) ListResults(ctx context.Context, q *request[pb.ListResultsRequest]) (*response[pb.ListResultsResponse], error) {
+func (c jobCalls) ListResults(ctx context.Context,
+	q *request[pb.ListResultsRequest]) (*response[pb.ListResultsResponse], error) {
 	nodes, where, err := c.nodes(q.Msg, func(j Jobs, f plan.JobNodeFilter, r plan.Range) (plan.Page[plan.JobNode], error) {
 		return j.ListResults(ctx, f, r)
 	})
@@ -88,7 +93,8 @@ func (c jobCalls) nodes(q interface {
 	GetNode() string
 	GetBelow() string
 	GetPage() *pb.Page
-}, read func(Jobs, plan.JobNodeFilter, plan.Range) (plan.Page[plan.JobNode], error)) ([]*pb.JobNode, *pb.Listing, error) {
+}, read func(Jobs, plan.JobNodeFilter, plan.Range) (plan.Page[plan.JobNode], error)) ([]*pb.JobNode, *pb.Listing,
+	error) {
 	f, err := nodeFilter(q.GetJob(), q.GetState(), q.GetNode(), q.GetBelow())
 	if err != nil {
 		return nil, nil, err
@@ -102,13 +108,18 @@ func (c jobCalls) nodes(q interface {
 }
 
 // RemoveJob deletes a job and ends its running batch tasks.
-func (c jobCalls) RemoveJob(ctx context.Context, q *request[pb.RemoveJobRequest]) (*response[pb.RemoveJobResponse], error) {
-	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) error { return b.Jobs.RemoveJob(ctx, q.Msg.Name, w) })
+func (c jobCalls) RemoveJob(ctx context.Context, q *request[pb.RemoveJobRequest]) (*response[pb.RemoveJobResponse],
+	error) {
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend,
+		w plan.Write) error {
+		return b.Jobs.RemoveJob(ctx, q.Msg.Name, w)
+	})
 	return answer(&pb.RemoveJobResponse{}, err)
 }
 
 // PauseJob stops or resumes starting batch tasks.
-func (c jobCalls) PauseJob(ctx context.Context, q *request[pb.PauseJobRequest]) (*response[pb.PauseJobResponse], error) {
+func (c jobCalls) PauseJob(ctx context.Context, q *request[pb.PauseJobRequest]) (*response[pb.PauseJobResponse],
+	error) {
 	var j plan.Job
 	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) (err error) {
 		j, err = b.Jobs.PauseJob(ctx, q.Msg.Name, q.Msg.Paused, w)
@@ -118,7 +129,8 @@ func (c jobCalls) PauseJob(ctx context.Context, q *request[pb.PauseJobRequest]) 
 }
 
 // RetryJob lets failed batch tasks run again.
-func (c jobCalls) RetryJob(ctx context.Context, q *request[pb.RetryJobRequest]) (*response[pb.RetryJobResponse], error) {
+func (c jobCalls) RetryJob(ctx context.Context, q *request[pb.RetryJobRequest]) (*response[pb.RetryJobResponse],
+	error) {
 	n, err := c.changeNodes(ctx, q.Msg, Jobs.RetryJob)
 	return answer(&pb.RetryJobResponse{Retried: n}, err)
 }

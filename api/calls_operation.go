@@ -89,8 +89,9 @@ func (c operationCalls) Explain(ctx context.Context, q *request[pb.ExplainReques
 		Fine: x.Fine}
 	for _, r := range x.Reasons {
 		m.Reasons = append(m.Reasons, &pb.Reason{
-			Code: r.Code, Text: text.Clean(r.Text), Resource: text.Clean(r.Resource), Need: int32(r.Need), Have: int32(r.Have), Holder: text.Clean(r.Holder),
-			Level: text.Clean(r.Level), Change: text.Clean(r.Change), Longest: wire.FromDuration(r.Longest),
+			Code: r.Code, Text: text.Clean(r.Text), Resource: text.Clean(r.Resource), Need: int32(r.Need), Have: int32(r.Have),
+			Holder: text.Clean(r.Holder),
+			Level:  text.Clean(r.Level), Change: text.Clean(r.Change), Longest: wire.FromDuration(r.Longest),
 		})
 	}
 	m.EventsSince = wire.FromTime(b.Events.Kept())

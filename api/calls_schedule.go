@@ -49,7 +49,8 @@ func scheduleKey(domain, name string) (schedule.Key, error) {
 }
 
 // ListSchedules lists schedules by domain and name.
-func (c scheduleCalls) ListSchedules(_ context.Context, q *request[pb.ListSchedulesRequest]) (*response[pb.ListSchedulesResponse], error) {
+func (c scheduleCalls) ListSchedules(_ context.Context,
+	q *request[pb.ListSchedulesRequest]) (*response[pb.ListSchedulesResponse], error) {
 	all, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Schedule], error) {
 		return b.Schedules.ListSchedules(q.Msg.Domain, r)
 	}, scheduleMessage)
@@ -57,7 +58,8 @@ func (c scheduleCalls) ListSchedules(_ context.Context, q *request[pb.ListSchedu
 }
 
 // GetSchedule returns a schedule with its history, and its coming firings.
-func (c scheduleCalls) GetSchedule(_ context.Context, q *request[pb.GetScheduleRequest]) (*response[pb.GetScheduleResponse], error) {
+func (c scheduleCalls) GetSchedule(_ context.Context,
+	q *request[pb.GetScheduleRequest]) (*response[pb.GetScheduleResponse], error) {
 	k, err := scheduleKey(q.Msg.Domain, q.Msg.Name)
 	if err != nil {
 		return nil, err
@@ -103,7 +105,8 @@ func oneSchedule(b *Backend, k schedule.Key) (*pb.Schedule, error) {
 	for i := max(0, len(h)-schedule.MaxHistory); i < len(h); i++ {
 		e := &h[i]
 		x := &pb.ScheduleEntry{
-			At: wire.FromTime(e.At), Count: int32(e.Count), What: e.What.String(), Text: text.Clean(e.String()), By: e.By.String(), Run: text.Clean(e.ID), Decided: wire.FromTime(e.When),
+			At: wire.FromTime(e.At), Count: int32(e.Count), What: e.What.String(), Text: text.Clean(e.String()),
+			By: e.By.String(), Run: text.Clean(e.ID), Decided: wire.FromTime(e.When),
 		}
 		if !e.Until.Equal(e.At) {
 			x.Until = wire.FromTime(e.Until)
@@ -130,7 +133,8 @@ func outcomeOfJob(b *Backend, k schedule.Key) string {
 }
 
 // ListMissed lists logical times that did not fire.
-func (c scheduleCalls) ListMissed(_ context.Context, q *request[pb.ListMissedRequest]) (*response[pb.ListMissedResponse], error) {
+func (c scheduleCalls) ListMissed(_ context.Context,
+	q *request[pb.ListMissedRequest]) (*response[pb.ListMissedResponse], error) {
 	k, err := scheduleKey(q.Msg.Domain, q.Msg.Name)
 	if err != nil {
 		return nil, err
@@ -152,7 +156,8 @@ func (c scheduleCalls) ListMissed(_ context.Context, q *request[pb.ListMissedReq
 }
 
 // changeSchedule is the shape of the writing calls: it returns the schedule afterwards.
-func (c scheduleCalls) changeSchedule(ctx context.Context, domain, name string, w *pb.Write, do func(b *Backend, k schedule.Key, w plan.Write) error) (out *pb.Schedule, err error) {
+func (c scheduleCalls) changeSchedule(ctx context.Context, domain, name string, w *pb.Write,
+	do func(b *Backend, k schedule.Key, w plan.Write) error) (out *pb.Schedule, err error) {
 	k, err := scheduleKey(domain, name)
 	if err != nil {
 		return nil, err
@@ -168,29 +173,34 @@ func (c scheduleCalls) changeSchedule(ctx context.Context, domain, name string, 
 }
 
 // PauseSchedule pauses or resumes a schedule.
-func (c scheduleCalls) PauseSchedule(ctx context.Context, q *request[pb.PauseScheduleRequest]) (*response[pb.PauseScheduleResponse], error) {
-	s, err := c.changeSchedule(ctx, q.Msg.Domain, q.Msg.Name, q.Msg.Write, func(b *Backend, k schedule.Key, w plan.Write) error {
-		return b.Schedules.PauseSchedule(ctx, k, q.Msg.Paused, w)
-	})
+func (c scheduleCalls) PauseSchedule(ctx context.Context,
+	q *request[pb.PauseScheduleRequest]) (*response[pb.PauseScheduleResponse], error) {
+	s, err := c.changeSchedule(ctx, q.Msg.Domain, q.Msg.Name, q.Msg.Write,
+		func(b *Backend, k schedule.Key, w plan.Write) error {
+			return b.Schedules.PauseSchedule(ctx, k, q.Msg.Paused, w)
+		})
 	return answer(&pb.PauseScheduleResponse{Schedule: s}, err)
 }
 
 // RunSchedule starts a run by hand.
-func (c scheduleCalls) RunSchedule(ctx context.Context, q *request[pb.RunScheduleRequest]) (*response[pb.RunScheduleResponse], error) {
+func (c scheduleCalls) RunSchedule(ctx context.Context,
+	q *request[pb.RunScheduleRequest]) (*response[pb.RunScheduleResponse], error) {
 	at, err := wire.ToTime(q.Msg.At)
 	if err != nil {
 		return nil, err
 	}
 	run := ""
-	s, err := c.changeSchedule(ctx, q.Msg.Domain, q.Msg.Name, q.Msg.Write, func(b *Backend, k schedule.Key, w plan.Write) (err error) {
-		run, err = b.Schedules.RunSchedule(ctx, k, at, w)
-		return err
-	})
+	s, err := c.changeSchedule(ctx, q.Msg.Domain, q.Msg.Name, q.Msg.Write,
+		func(b *Backend, k schedule.Key, w plan.Write) (err error) {
+			run, err = b.Schedules.RunSchedule(ctx, k, at, w)
+			return err
+		})
 	return answer(&pb.RunScheduleResponse{Run: run, Schedule: s}, err)
 }
 
 // BackfillSchedule runs logical times that did not fire.
-func (c scheduleCalls) BackfillSchedule(ctx context.Context, q *request[pb.BackfillScheduleRequest]) (*response[pb.BackfillScheduleResponse], error) {
+func (c scheduleCalls) BackfillSchedule(ctx context.Context,
+	q *request[pb.BackfillScheduleRequest]) (*response[pb.BackfillScheduleResponse], error) {
 	from, err := wire.ToTime(q.Msg.From)
 	if err != nil {
 		return nil, err
@@ -200,30 +210,37 @@ func (c scheduleCalls) BackfillSchedule(ctx context.Context, q *request[pb.Backf
 		return nil, err
 	}
 	n := 0
-	s, err := c.changeSchedule(ctx, q.Msg.Domain, q.Msg.Name, q.Msg.Write, func(b *Backend, k schedule.Key, w plan.Write) (err error) {
-		n, err = b.Schedules.Backfill(ctx, k, from, to, int(q.Msg.Max), w)
-		return err
-	})
+	s, err := c.changeSchedule(ctx, q.Msg.Domain, q.Msg.Name, q.Msg.Write,
+		func(b *Backend, k schedule.Key, w plan.Write) (err error) {
+			n, err = b.Schedules.Backfill(ctx, k, from, to, int(q.Msg.Max), w)
+			return err
+		})
 	return answer(&pb.BackfillScheduleResponse{Queued: int32(n), Schedule: s}, err)
 }
 
 // ResetSchedule sets the cursor of a schedule back to the clock.
-func (c scheduleCalls) ResetSchedule(ctx context.Context, q *request[pb.ResetScheduleRequest]) (*response[pb.ResetScheduleResponse], error) {
+func (c scheduleCalls) ResetSchedule(ctx context.Context,
+	q *request[pb.ResetScheduleRequest]) (*response[pb.ResetScheduleResponse], error) {
 	var was time.Time
-	s, err := c.changeSchedule(ctx, q.Msg.Domain, q.Msg.Name, q.Msg.Write, func(b *Backend, k schedule.Key, w plan.Write) (err error) {
-		was, err = b.Schedules.ResetSchedule(ctx, k, w)
-		return err
-	})
+	s, err := c.changeSchedule(ctx, q.Msg.Domain, q.Msg.Name, q.Msg.Write,
+		func(b *Backend, k schedule.Key, w plan.Write) (err error) {
+			was, err = b.Schedules.ResetSchedule(ctx, k, w)
+			return err
+		})
 	return answer(&pb.ResetScheduleResponse{Cursor: wire.FromTime(was), Schedule: s}, err)
 }
 
 // RemoveSchedule deletes a schedule; its runs continue.
-func (c scheduleCalls) RemoveSchedule(ctx context.Context, q *request[pb.RemoveScheduleRequest]) (*response[pb.RemoveScheduleResponse], error) {
+func (c scheduleCalls) RemoveSchedule(ctx context.Context,
+	q *request[pb.RemoveScheduleRequest]) (*response[pb.RemoveScheduleResponse], error) {
 	k, err := scheduleKey(q.Msg.Domain, q.Msg.Name)
 	if err != nil {
 		return nil, err
 	}
-	err = write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) error { return b.Schedules.RemoveSchedule(ctx, k, w) })
+	err = write(ctx, c.Server, q.Msg.Write, func(b *Backend,
+		w plan.Write) error {
+		return b.Schedules.RemoveSchedule(ctx, k, w)
+	})
 	return answer(&pb.RemoveScheduleResponse{}, err)
 }
 
@@ -231,10 +248,14 @@ func (c scheduleCalls) RemoveSchedule(ctx context.Context, q *request[pb.RemoveS
 func scheduleMessage(s *plan.Schedule) *pb.Schedule {
 	d, st := s.Definition, &s.State
 	m := &pb.Schedule{
-		Domain: s.Domain, Name: s.Name, Uid: s.UID, Cron: text.Clean(d.Line + d.JSON), Timezone: text.Clean(d.Zone), Gap: d.Gap.String(), Fold: d.Fold.String(), Words: text.Clean(s.Words),
-		State: scheduleState(s), Overlap: d.Overlap.String(), OverlapMax: int32(d.Max), Misfire: d.Misfire.String(), MisfireMax: int32(d.MisfireMax),
-		MisfireDeadline: wire.FromDuration(d.Deadline), Jitter: wire.FromDuration(d.Jitter), Next: wire.FromTime(s.Next), Cursor: wire.FromTime(st.Cursor),
-		Fired: int64(st.Fired), Skipped: int64(st.Skipped), Problem: text.Clean(s.Problem), Created: wire.FromTime(s.Created), Edited: wire.FromTime(s.Edited), Revision: s.Revision,
+		Domain: s.Domain, Name: s.Name, Uid: s.UID, Cron: text.Clean(d.Line + d.JSON), Timezone: text.Clean(d.Zone),
+		Gap: d.Gap.String(), Fold: d.Fold.String(), Words: text.Clean(s.Words),
+		State: scheduleState(s), Overlap: d.Overlap.String(), OverlapMax: int32(d.Max), Misfire: d.Misfire.String(),
+		MisfireMax:      int32(d.MisfireMax),
+		MisfireDeadline: wire.FromDuration(d.Deadline), Jitter: wire.FromDuration(d.Jitter), Next: wire.FromTime(s.Next),
+		Cursor: wire.FromTime(st.Cursor),
+		Fired:  int64(st.Fired), Skipped: int64(st.Skipped), Problem: text.Clean(s.Problem),
+		Created: wire.FromTime(s.Created), Edited: wire.FromTime(s.Edited), Revision: s.Revision,
 	}
 	m.Starts, m.Note = d.Starts(), text.Clean(s.Note)
 	if d.Signal != nil {

@@ -14,7 +14,8 @@ import (
 )
 
 // ListServices lists services by domain and name.
-func (c serviceCalls) ListServices(_ context.Context, q *request[pb.ListServicesRequest]) (*response[pb.ListServicesResponse], error) {
+func (c serviceCalls) ListServices(_ context.Context,
+	q *request[pb.ListServicesRequest]) (*response[pb.ListServicesResponse], error) {
 	all, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Service], error) {
 		return b.Services.ListServices(q.Msg.Domain, r)
 	}, func(s *plan.Service) *pb.Service { return service(s, false) })
@@ -22,7 +23,8 @@ func (c serviceCalls) ListServices(_ context.Context, q *request[pb.ListServices
 }
 
 // GetService returns a service with its versions.
-func (c serviceCalls) GetService(_ context.Context, q *request[pb.GetServiceRequest]) (*response[pb.GetServiceResponse], error) {
+func (c serviceCalls) GetService(_ context.Context, q *request[pb.GetServiceRequest]) (*response[pb.GetServiceResponse],
+	error) {
 	return get(c.Server, func(b *Backend) (plan.Service, error) {
 		return b.Services.GetService(serviceKey(q.Msg.Domain, q.Msg.Name))
 	}, func(s *plan.Service, _ string) *pb.GetServiceResponse {
@@ -43,13 +45,15 @@ func orDefault(domain string) string {
 }
 
 // ListInstances lists indices by the resolved view, or every row.
-func (c serviceCalls) ListInstances(_ context.Context, q *request[pb.ListInstancesRequest]) (*response[pb.ListInstancesResponse], error) {
+func (c serviceCalls) ListInstances(_ context.Context,
+	q *request[pb.ListInstancesRequest]) (*response[pb.ListInstancesResponse], error) {
 	states, err := lrpStates(q.Msg.State)
 	if err != nil {
 		return nil, err
 	}
 	all, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Instance], error) {
-		return b.Services.ListInstances(plan.InstanceFilter{Domain: q.Msg.Domain, Service: q.Msg.Service, Cell: q.Msg.Cell, States: states, Orphans: q.Msg.Orphans}, r)
+		return b.Services.ListInstances(plan.InstanceFilter{Domain: q.Msg.Domain, Service: q.Msg.Service, Cell: q.Msg.Cell,
+			States: states, Orphans: q.Msg.Orphans}, r)
 	}, func(i *plan.Instance) []*pb.Instance { return instances(i, q.Msg.All) })
 	return answer(&pb.ListInstancesResponse{Instances: slices.Concat(all...), Listing: where}, err)
 }
@@ -79,7 +83,8 @@ func named[T interface {
 }
 
 // ScaleService sets how many instances are wanted.
-func (c serviceCalls) ScaleService(ctx context.Context, q *request[pb.ScaleServiceRequest]) (*response[pb.ScaleServiceResponse], error) {
+func (c serviceCalls) ScaleService(ctx context.Context,
+	q *request[pb.ScaleServiceRequest]) (*response[pb.ScaleServiceResponse], error) {
 	if q.Msg.Instances < 0 {
 		return nil, invalid("instances", "must not be negative")
 	}
@@ -92,7 +97,8 @@ func (c serviceCalls) ScaleService(ctx context.Context, q *request[pb.ScaleServi
 }
 
 // RemoveService undesires a service.
-func (c serviceCalls) RemoveService(ctx context.Context, q *request[pb.RemoveServiceRequest]) (*response[pb.RemoveServiceResponse], error) {
+func (c serviceCalls) RemoveService(ctx context.Context,
+	q *request[pb.RemoveServiceRequest]) (*response[pb.RemoveServiceResponse], error) {
 	var s plan.Service
 	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) (err error) {
 		s, err = b.Services.RemoveService(ctx, serviceKey(q.Msg.Domain, q.Msg.Name), w)
@@ -117,7 +123,8 @@ func knownIndices(b *Backend, k lrp.ServiceKey, indices []int) error {
 
 // RestartService has instances started afresh: all by the rules of an update, or the given
 // ones, or all, at once.
-func (c serviceCalls) RestartService(ctx context.Context, q *request[pb.RestartServiceRequest]) (*response[pb.RestartServiceResponse], error) {
+func (c serviceCalls) RestartService(ctx context.Context,
+	q *request[pb.RestartServiceRequest]) (*response[pb.RestartServiceResponse], error) {
 	var indices []int
 	for _, i := range q.Msg.Index {
 		if i < 0 {

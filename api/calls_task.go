@@ -14,7 +14,8 @@ import (
 )
 
 // ListTasks lists tasks by id.
-func (c taskCalls) ListTasks(_ context.Context, q *request[pb.ListTasksRequest]) (*response[pb.ListTasksResponse], error) {
+func (c taskCalls) ListTasks(_ context.Context, q *request[pb.ListTasksRequest]) (*response[pb.ListTasksResponse],
+	error) {
 	states, err := taskStates(q.Msg.State)
 	if err != nil {
 		return nil, err
@@ -24,7 +25,8 @@ func (c taskCalls) ListTasks(_ context.Context, q *request[pb.ListTasksRequest])
 		return nil, err
 	}
 	all, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Task], error) {
-		return b.Tasks.ListTasks(plan.TaskFilter{Domain: q.Msg.Domain, Name: q.Msg.Name, Cell: q.Msg.Cell, States: states, Outcomes: outcomes}, r)
+		return b.Tasks.ListTasks(plan.TaskFilter{Domain: q.Msg.Domain, Name: q.Msg.Name, Cell: q.Msg.Cell, States: states,
+			Outcomes: outcomes}, r)
 	}, func(t *plan.Task) *pb.Task { return planTask(t, false) })
 	return answer(&pb.ListTasksResponse{Tasks: all, Listing: where}, err)
 }
@@ -79,7 +81,8 @@ func (c taskCalls) RunTask(ctx context.Context, q *request[pb.RunTaskRequest]) (
 }
 
 // CancelTask ends a task.
-func (c taskCalls) CancelTask(ctx context.Context, q *request[pb.CancelOneTaskRequest]) (*response[pb.CancelOneTaskResponse], error) {
+func (c taskCalls) CancelTask(ctx context.Context,
+	q *request[pb.CancelOneTaskRequest]) (*response[pb.CancelOneTaskResponse], error) {
 	var t plan.Task
 	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) (err error) {
 		t, err = b.Tasks.CancelTask(ctx, q.Msg.Id, w)
@@ -89,7 +92,8 @@ func (c taskCalls) CancelTask(ctx context.Context, q *request[pb.CancelOneTaskRe
 }
 
 // DeleteTask removes a task that has ended.
-func (c taskCalls) DeleteTask(ctx context.Context, q *request[pb.DeleteTaskRequest]) (*response[pb.DeleteTaskResponse], error) {
+func (c taskCalls) DeleteTask(ctx context.Context, q *request[pb.DeleteTaskRequest]) (*response[pb.DeleteTaskResponse],
+	error) {
 	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) error {
 		return inWords(b, q.Msg.Id, b.Tasks.DeleteTask(ctx, q.Msg.Id, w))
 	})
@@ -112,11 +116,13 @@ func inWords(b *Backend, id string, err error) error {
 	case t.Ended():
 		return fault.As(fmt.Errorf("task %s has already ended: %s", id, t.Outcome), err)
 	}
-	return &FieldError{Err: fault.As(fmt.Errorf("task %s has not ended: it is %s", id, t.State), err), Hint: "stop it, or wait until it has ended"}
+	return &FieldError{Err: fault.As(fmt.Errorf("task %s has not ended: it is %s", id, t.State), err),
+		Hint: "stop it, or wait until it has ended"}
 }
 
 // ResolveTask records a person's decision about a lost task.
-func (c taskCalls) ResolveTask(ctx context.Context, q *request[pb.ResolveTaskRequest]) (*response[pb.ResolveTaskResponse], error) {
+func (c taskCalls) ResolveTask(ctx context.Context,
+	q *request[pb.ResolveTaskRequest]) (*response[pb.ResolveTaskResponse], error) {
 	var as task.Resolution
 	switch q.Msg.As {
 	case "done":

@@ -92,7 +92,8 @@ func (c *Client) reach(address string) *server {
 		options = append(options, connect.WithAcceptCompression("gzip", nil, nil))
 	}
 	h := &http.Client{Transport: way.Transport(t)}
-	return &server{address: address, http: h, calls: cantinav1connect.NewCantinaServiceClient(h, scheme+way.Host(), options...)}
+	return &server{address: address, http: h, calls: cantinav1connect.NewCantinaServiceClient(h, scheme+way.Host(),
+		options...)}
 }
 
 // onThisMachine reports whether an address is one of loopback.
@@ -127,7 +128,8 @@ func (c *Client) server() (*server, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.servers) == 0 {
-		return nil, &Error{Code: "no_connection", Message: "no server address configured", Detail: &pb.ErrorDetail{Hint: "set --addr or CANTINA_ADDR"}, Exit: ExitConnection}
+		return nil, &Error{Code: "no_connection", Message: "no server address configured",
+			Detail: &pb.ErrorDetail{Hint: "set --addr or CANTINA_ADDR"}, Exit: ExitConnection}
 	}
 	return c.servers[c.at%len(c.servers)], nil
 }
@@ -159,7 +161,8 @@ func (c *Client) elsewhere(from *server, leader string) {
 
 // Method is a call of CantinaServiceClient as a method expression, such as
 // cantinav1connect.CantinaServiceClient.ListTasks.
-type Method[Q, A any] func(cantinav1connect.CantinaServiceClient, context.Context, *connect.Request[Q]) (*connect.Response[A], error)
+type Method[Q, A any] func(cantinav1connect.CantinaServiceClient, context.Context,
+	*connect.Request[Q]) (*connect.Response[A], error)
 
 // Call makes one unary call. A writing call gets an idempotency key when it has
 // none, so that repeating it is safe. The error is *Error.
@@ -193,7 +196,8 @@ const silence = 3 * time.Second
 // unanswered is the error of a call that a server did not answer in time.
 func unanswered(address string, err error) *Error {
 	return &Error{Code: "timeout", Message: "timed out: no answer from " + address, Exit: ExitTimeout, cause: err,
-		Detail: &pb.ErrorDetail{Code: "timeout", Hint: "its process may be stopped or overloaded; look at it and its log, or use another server (--addr)"}}
+		Detail: &pb.ErrorDetail{Code: "timeout",
+			Hint: "its process may be stopped or overloaded; look at it and its log, or use another server (--addr)"}}
 }
 
 // sign gives a writing request its idempotency key.
@@ -282,9 +286,11 @@ func toError(err error, address string) *Error {
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), connect.CodeOf(err) == connect.CodeDeadlineExceeded:
-		return &Error{Code: "timeout", Message: "timed out", Detail: &pb.ErrorDetail{Code: "timeout"}, Exit: ExitTimeout, cause: err}
+		return &Error{Code: "timeout", Message: "timed out", Detail: &pb.ErrorDetail{Code: "timeout"}, Exit: ExitTimeout,
+			cause: err}
 	case errors.Is(err, context.Canceled):
-		return &Error{Code: "cancelled", Message: "cancelled", Detail: &pb.ErrorDetail{Code: "cancelled"}, Exit: ExitFailed, cause: err}
+		return &Error{Code: "cancelled", Message: "cancelled", Detail: &pb.ErrorDetail{Code: "cancelled"}, Exit: ExitFailed,
+			cause: err}
 	}
 	var c *connect.Error
 	if errors.As(err, &c) {
@@ -295,12 +301,15 @@ func toError(err error, address string) *Error {
 			}
 		}
 		if connect.IsWireError(err) {
-			return &Error{Code: c.Code().String(), Message: c.Message(), Detail: &pb.ErrorDetail{Code: c.Code().String()}, Exit: ExitFailed, cause: err}
+			return &Error{Code: c.Code().String(), Message: c.Message(), Detail: &pb.ErrorDetail{Code: c.Code().String()},
+				Exit: ExitFailed, cause: err}
 		}
 	}
 	return &Error{
-		Code: "no_connection", Message: fmt.Sprintf("no connection to %s: %s", address, reason(err)), Exit: ExitConnection, cause: err,
-		Detail: &pb.ErrorDetail{Code: "no_connection", Hint: "is a server running there? Start one with `cantina dev`, or use --addr or CANTINA_ADDR"},
+		Code: "no_connection", Message: fmt.Sprintf("no connection to %s: %s", address, reason(err)), Exit: ExitConnection,
+		cause: err,
+		Detail: &pb.ErrorDetail{Code: "no_connection",
+			Hint: "is a server running there? Start one with `cantina dev`, or use --addr or CANTINA_ADDR"},
 	}
 }
 

@@ -30,7 +30,8 @@ const StreamPatience = 30 * time.Second
 // position. So is one whose each returns the error of a call that may succeed later: it gets the
 // same message again. Events returns when ctx is done, each fails, or no server can be reached for
 // some time.
-func (c *Client) Events(ctx context.Context, q *pb.StreamEventsRequest, each func(*pb.StreamEventsResponse) error) error {
+func (c *Client) Events(ctx context.Context, q *pb.StreamEventsRequest,
+	each func(*pb.StreamEventsResponse) error) error {
 	return follow(ctx, c, func(ctx context.Context, s *server, progress func()) error {
 		res, err := s.calls.StreamEvents(ctx, connect.NewRequest(q))
 		return receive(res, err, func(m *pb.StreamEventsResponse) error {
@@ -48,7 +49,8 @@ func (c *Client) Events(ctx context.Context, q *pb.StreamEventsRequest, each fun
 
 // FollowOutput calls each for every message of an output stream until it ends. A stream that
 // breaks is resumed at its position. logstore.EachPacked reads packed messages.
-func (c *Client) FollowOutput(ctx context.Context, q *pb.FollowOutputRequest, each func(*pb.FollowOutputResponse) error) error {
+func (c *Client) FollowOutput(ctx context.Context, q *pb.FollowOutputRequest,
+	each func(*pb.FollowOutputResponse) error) error {
 	return follow(ctx, c, func(ctx context.Context, s *server, progress func()) error {
 		res, err := s.calls.FollowOutput(ctx, connect.NewRequest(q))
 		ended := false
@@ -72,7 +74,8 @@ func (c *Client) FollowOutput(ctx context.Context, q *pb.FollowOutputRequest, ea
 // ReadOutput calls each for the packed pages of an output, in order, until its end or,
 // with tail, for one page. The next page is read while each works on one.
 // patience is how long the first page may wait for a leader.
-func (c *Client) ReadOutput(ctx context.Context, patience time.Duration, q *pb.OutputQuery, each func(*pb.ReadOutputResponse) error) error {
+func (c *Client) ReadOutput(ctx context.Context, patience time.Duration, q *pb.OutputQuery,
+	each func(*pb.ReadOutputResponse) error) error {
 	type result struct {
 		m   *pb.ReadOutputResponse
 		err error

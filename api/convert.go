@@ -34,8 +34,10 @@ func amounts(a resource.Amounts) map[string]int32 {
 // service puts a service on the wire; whole adds the workloads of its versions.
 func service(s *plan.Service, whole bool) *pb.Service {
 	m := &pb.Service{
-		Domain: s.Key.Domain, Name: s.Key.Name, Instances: int32(s.Instances), Running: int32(s.Running), Routable: int32(s.Routable),
-		Crashed: int32(s.Crashed), Phase: s.Phase.String(), Failure: text.Clean(s.Failure), Healthy: int32(s.Healthy), Removed: s.Removed, Applied: wire.FromTime(s.Applied), Revision: s.Revision,
+		Domain: s.Key.Domain, Name: s.Key.Name, Instances: int32(s.Instances), Running: int32(s.Running),
+		Routable: int32(s.Routable),
+		Crashed:  int32(s.Crashed), Phase: s.Phase.String(), Failure: text.Clean(s.Failure), Healthy: int32(s.Healthy),
+		Removed: s.Removed, Applied: wire.FromTime(s.Applied), Revision: s.Revision,
 		Stopping: int32(s.Stopping), Unconfirmed: int32(s.Unconfirmed),
 	}
 	for i := range s.Versions {
@@ -46,7 +48,8 @@ func service(s *plan.Service, whole bool) *pb.Service {
 		}
 		m.Versions = append(m.Versions, &pb.ServiceVersion{
 			Number: int32(v.Number), Process: v.Process, Good: v.Good,
-			Workload: hidden(wire.FromWorkload(v.Workload)), Routes: text.CleanMap(v.Routes), Annotation: text.Clean(v.Annotation), Low: int32(v.Low), High: int32(v.High),
+			Workload: hidden(wire.FromWorkload(v.Workload)), Routes: text.CleanMap(v.Routes),
+			Annotation: text.Clean(v.Annotation), Low: int32(v.Low), High: int32(v.High),
 		})
 	}
 	return m
@@ -55,11 +58,15 @@ func service(s *plan.Service, whole bool) *pb.Service {
 // instance puts one row on the wire.
 func instance(a *lrp.Actual) *pb.Instance {
 	return &pb.Instance{
-		Domain: a.Service.Domain, Service: a.Service.Name, Index: int32(a.Key.Index), State: a.State.String(), Presence: a.Presence.String(),
-		Instance: a.Identity.Instance, Cell: a.Cell, Process: a.Key.Process, Address: a.Net.Address, Ports: wire.FromMappings(a.Net.Ports),
+		Domain: a.Service.Domain, Service: a.Service.Name, Index: int32(a.Key.Index), State: a.State.String(),
+		Presence: a.Presence.String(),
+		Instance: a.Identity.Instance, Cell: a.Cell, Process: a.Key.Process, Address: a.Net.Address,
+		Ports:    wire.FromMappings(a.Net.Ports),
 		Routable: a.Serves(), Zone: a.Net.Zone, CrashCount: int32(a.CrashCount), CrashReason: text.Clean(a.CrashReason),
-		PlacementError: text.Clean(a.PlacementError), PlacementCode: placement.CodeOf(a.PlacementError), Since: wire.FromTime(a.Since), Retiring: a.Retiring, Finished: a.Finished,
-		Stopping: a.Stopping(), StopBy: wire.FromTime(a.Net.StopBy), LastCrash: text.Clean(a.LastCrash.Reason), LastCrashCell: a.LastCrash.Cell, LastCrashTime: wire.FromTime(a.LastCrash.At),
+		PlacementError: text.Clean(a.PlacementError), PlacementCode: placement.CodeOf(a.PlacementError),
+		Since: wire.FromTime(a.Since), Retiring: a.Retiring, Finished: a.Finished,
+		Stopping: a.Stopping(), StopBy: wire.FromTime(a.Net.StopBy), LastCrash: text.Clean(a.LastCrash.Reason),
+		LastCrashCell: a.LastCrash.Cell, LastCrashTime: wire.FromTime(a.LastCrash.At),
 	}
 }
 
@@ -88,10 +95,14 @@ func instances(x *plan.Instance, all bool) []*pb.Instance {
 func taskMessage(t *task.Task, revision int64, whole bool) *pb.Task {
 	r := &t.Result
 	m := &pb.Task{
-		Id: t.GUID, Uid: t.UID, Domain: t.Domain, Name: t.Name, State: t.State.String(), Outcome: t.Outcome.String(), Cell: t.Holder.Cell,
-		Reason: text.Clean(r.Reason), ExitCode: int32(r.ExitCode), Signal: int32(r.Signal), Oom: r.OOM, OutputLost: r.OutputLost, MayStillRun: t.MayStillRun,
-		Rejections: int32(t.Rejections), Rejection: text.Clean(t.Rejection), RejectionCode: placement.CodeOf(t.Rejection), Created: wire.FromTime(t.Created), Started: wire.FromTime(r.Started),
-		Ended: wire.FromTime(t.FirstCompleted), Resolution: t.Resolution.String(), Successor: t.Successor, Revision: revision, Container: t.Reservation,
+		Id: t.GUID, Uid: t.UID, Domain: t.Domain, Name: t.Name, State: t.State.String(), Outcome: t.Outcome.String(),
+		Cell:   t.Holder.Cell,
+		Reason: text.Clean(r.Reason), ExitCode: int32(r.ExitCode), Signal: int32(r.Signal), Oom: r.OOM,
+		OutputLost: r.OutputLost, MayStillRun: t.MayStillRun,
+		Rejections: int32(t.Rejections), Rejection: text.Clean(t.Rejection), RejectionCode: placement.CodeOf(t.Rejection),
+		Created: wire.FromTime(t.Created), Started: wire.FromTime(r.Started),
+		Ended: wire.FromTime(t.FirstCompleted), Resolution: t.Resolution.String(), Successor: t.Successor, Revision: revision,
+		Container: t.Reservation,
 	}
 	if !whole {
 		return m
@@ -110,8 +121,10 @@ func taskMessage(t *task.Task, revision int64, whole bool) *pb.Task {
 // FromDefinition is the wire form of a task's definition.
 func FromDefinition(d task.Definition) *pb.TaskDefinition {
 	m := &pb.TaskDefinition{
-		Workload: wire.FromWorkload(d.Workload), Stack: d.Stack, PlacementTags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations,
-		Annotation: text.Clean(d.Annotation), Callback: d.CallbackURL, WhenFull: "wait", OnLost: "end", PendingTimeout: wire.FromDuration(d.PendingTimeout),
+		Workload: wire.FromWorkload(d.Workload), Stack: d.Stack, PlacementTags: d.PlacementTags, Labels: d.Labels,
+		Tolerates:  d.Tolerations,
+		Annotation: text.Clean(d.Annotation), Callback: d.CallbackURL, WhenFull: "wait", OnLost: "end",
+		PendingTimeout: wire.FromDuration(d.PendingTimeout),
 	}
 	if d.WhenFull == task.WhenFullFail {
 		m.WhenFull = "fail"
@@ -129,8 +142,9 @@ func toDefinition(m *pb.TaskDefinition) (task.Definition, error) {
 		return task.Definition{}, &FieldError{Err: err, Field: "definition"}
 	}
 	d := task.Definition{
-		Workload: w, Stack: m.GetStack(), PlacementTags: m.GetPlacementTags(), Labels: m.GetLabels(), Tolerations: m.GetTolerates(),
-		Annotation: m.GetAnnotation(), CallbackURL: m.GetCallback(),
+		Workload: w, Stack: m.GetStack(), PlacementTags: m.GetPlacementTags(), Labels: m.GetLabels(),
+		Tolerations: m.GetTolerates(),
+		Annotation:  m.GetAnnotation(), CallbackURL: m.GetCallback(),
 	}
 	if d.PendingTimeout, err = wire.ToDuration(m.GetPendingTimeout()); err != nil {
 		return d, &FieldError{Err: err, Field: "definition.pending_timeout"}
@@ -163,8 +177,10 @@ func checkAction(a action.Action) error {
 // job puts a job on the wire; whole adds its definition.
 func job(j *plan.Job, whole bool) *pb.Job {
 	m := &pb.Job{
-		Name: j.Name, Uid: j.UID, Domain: j.Domain, Owner: text.Clean(j.Owner), State: jobState(j), Counts: counts(&j.Progress), Enabled: !j.Disabled, Paused: j.Paused,
-		Priority: j.Priority, Reason: text.Clean(j.Progress.Reason), NodesError: text.Clean(j.NodesError), Errors: text.CleanAll(j.Errors),
+		Name: j.Name, Uid: j.UID, Domain: j.Domain, Owner: text.Clean(j.Owner), State: jobState(j),
+		Counts: counts(&j.Progress), Enabled: !j.Disabled, Paused: j.Paused,
+		Priority: j.Priority, Reason: text.Clean(j.Progress.Reason), NodesError: text.Clean(j.NodesError),
+		Errors:  text.CleanAll(j.Errors),
 		Created: wire.FromTime(j.Created), Ended: wire.FromTime(j.Ended), Revision: j.Revision,
 	}
 	if whole {
@@ -190,7 +206,8 @@ func stateWord(s batch.State, removed, known bool) string {
 func counts(p *batch.Progress) *pb.Counts {
 	return &pb.Counts{
 		Total: int32(p.Total), Done: int32(p.Done), Failed: int32(p.Failed), Running: int32(p.Running), Ready: int32(p.Ready),
-		Backoff: int32(p.Backoff), Blocked: int32(p.Blocked), Stranded: int32(p.Stranded), Avoided: int32(p.Avoided), Disabled: int32(p.Disabled),
+		Backoff: int32(p.Backoff), Blocked: int32(p.Blocked), Stranded: int32(p.Stranded), Avoided: int32(p.Avoided),
+		Disabled: int32(p.Disabled),
 	}
 }
 
@@ -226,8 +243,10 @@ func jobDefinition(j *plan.Job) *pb.JobDefinition {
 func node(job string, v *batch.NodeView) *pb.JobNode {
 	s := &v.Status
 	m := &pb.JobNode{
-		Job: job, Node: text.Clean(v.Node), State: v.Class.String(), Cell: v.Cell, Errors: int32(s.Attempts), Losses: int32(s.Losses),
-		ExitCode: int32(s.ExitCode), Signal: int32(s.Signal), Reason: text.Clean(s.Reason), Time: millis(s.Time), Since: millis(v.Since),
+		Job: job, Node: text.Clean(v.Node), State: v.Class.String(), Cell: v.Cell, Errors: int32(s.Attempts),
+		Losses:   int32(s.Losses),
+		ExitCode: int32(s.ExitCode), Signal: int32(s.Signal), Reason: text.Clean(s.Reason), Time: millis(s.Time),
+		Since: millis(v.Since),
 	}
 	if v.Class == batch.ClassBackoff {
 		m.Next = millis(s.Time + int64(s.Backoff)*1000)
@@ -243,7 +262,8 @@ func node(job string, v *batch.NodeView) *pb.JobNode {
 // listedNode is node with the fields that only a list of one job has.
 func listedNode(p *plan.JobNode) *pb.JobNode {
 	m := node(p.Job, &p.NodeView)
-	m.Path, m.Data, m.UnconfirmedReason, m.Condition = text.CleanAll(p.Path), toStruct(p.Data), text.Clean(p.UnconfirmedReason), text.Clean(p.Condition)
+	m.Path, m.Data, m.UnconfirmedReason, m.Condition = text.CleanAll(p.Path), toStruct(p.Data),
+		text.Clean(p.UnconfirmedReason), text.Clean(p.Condition)
 	return m
 }
 
@@ -272,10 +292,13 @@ const wordForeign = "FOREIGN"
 
 func cellMessage(c *Cell) *pb.Cell {
 	m := &pb.Cell{
-		Name: string(c.Name), Proc: string(c.Proc), Address: c.Address, Zone: c.Zone, Host: c.Host, Session: c.Session.String(),
-		Since: wire.FromTime(c.Since), Reason: text.Clean(c.Reason), Reported: c.Reported, Eligible: c.Eligible, DeadIn: wire.FromDuration(c.DeadIn),
+		Name: string(c.Name), Proc: string(c.Proc), Address: c.Address, Zone: c.Zone, Host: c.Host,
+		Session: c.Session.String(),
+		Since:   wire.FromTime(c.Since), Reason: text.Clean(c.Reason), Reported: c.Reported, Eligible: c.Eligible,
+		DeadIn:      wire.FromDuration(c.DeadIn),
 		Unavailable: text.Clean(c.Unavailable), Draining: c.Draining, Capacity: amounts(c.Capacity), Free: amounts(c.Free),
-		Instances: int32(c.LRPs), Tasks: int32(c.Tasks), Batch: int32(c.Batch), Labels: text.CleanMap(c.Labels), Taints: c.Taints, Tags: c.Tags,
+		Instances: int32(c.LRPs), Tasks: int32(c.Tasks), Batch: int32(c.Batch), Labels: text.CleanMap(c.Labels),
+		Taints: c.Taints, Tags: c.Tags,
 		Isolation: text.CleanAll(c.Isolation), Build: c.Build, Drain: drainMessage(c.Drain),
 	}
 	m.Cluster, m.Unknown = string(c.Cluster), text.CleanAll(c.Unknown)
@@ -292,25 +315,30 @@ func drainMessage(d *Drain) *pb.Drain {
 	if d == nil {
 		return nil
 	}
-	return &pb.Drain{Reason: text.Clean(d.Reason), By: text.Clean(d.By), Since: wire.FromTime(d.Since), Until: wire.FromTime(d.Until),
+	return &pb.Drain{Reason: text.Clean(d.Reason), By: text.Clean(d.By), Since: wire.FromTime(d.Since),
+		Until:     wire.FromTime(d.Until),
 		StopBatch: d.StopBatch, Ended: wire.FromTime(d.Ended), Waits: text.CleanAll(d.Waits), Unknown: text.Clean(d.Unknown)}
 }
 
 func status(s *Status) *pb.Status {
 	m := &pb.Status{
-		Cluster: s.Cluster, ClusterId: string(s.ClusterID), Leader: s.Leader, Term: s.Term.String(), Build: s.Build, Since: wire.FromTime(s.Since), Revision: s.Revision,
+		Cluster: s.Cluster, ClusterId: string(s.ClusterID), Leader: s.Leader, Term: s.Term.String(), Build: s.Build,
+		Since: wire.FromTime(s.Since), Revision: s.Revision,
 		Waiting: s.Waiting, WaitingFor: s.For, Longest: wire.FromDuration(s.Longest), HeldMore: int32(s.HeldMore),
 		Counts: map[string]int32{}, Warnings: text.CleanAll(s.Warnings), Quarantined: int32(s.Quarantined),
 	}
 	for _, h := range s.Held {
-		m.Held = append(m.Held, &pb.Held{What: text.Clean(h.What), Reason: text.Clean(h.Reason), Cell: h.Cell, Proc: h.Proc, Longest: wire.FromDuration(h.Longest)})
+		m.Held = append(m.Held, &pb.Held{What: text.Clean(h.What), Reason: text.Clean(h.Reason), Cell: h.Cell, Proc: h.Proc,
+			Longest: wire.FromDuration(h.Longest)})
 	}
 	for k, v := range s.Counts {
 		m.Counts[k] = int32(v)
 	}
 	for _, r := range s.Rollouts {
-		m.Rollouts = append(m.Rollouts, &pb.Rollout{Domain: r.Key.Domain, Service: r.Key.Name, Phase: r.Phase.String(), Version: int32(r.Version),
-			Healthy: int32(r.Healthy), Instances: int32(r.Instances), Failure: text.Clean(r.Failure), Progress: wire.FromTime(r.Progress)})
+		m.Rollouts = append(m.Rollouts, &pb.Rollout{Domain: r.Key.Domain, Service: r.Key.Name, Phase: r.Phase.String(),
+			Version: int32(r.Version),
+			Healthy: int32(r.Healthy), Instances: int32(r.Instances), Failure: text.Clean(r.Failure),
+			Progress: wire.FromTime(r.Progress)})
 	}
 	m.RolloutsMore = int32(s.RolloutsMore)
 	for _, d := range s.Domains {
@@ -324,7 +352,8 @@ func changes(domain string, a plan.Applied) *pb.DomainChange {
 	for _, c := range a.Changes {
 		x := &pb.Change{Kind: c.Kind, Name: c.Name, Verb: string(c.Verb), Nodes: int32(c.Nodes), Note: text.Clean(c.Note)}
 		for _, f := range c.Fields {
-			x.Fields = append(x.Fields, &pb.FieldChange{Path: text.Clean(f.Path), Old: text.Clean(f.Old), New: text.Clean(f.New)})
+			x.Fields = append(x.Fields, &pb.FieldChange{Path: text.Clean(f.Path), Old: text.Clean(f.Old),
+				New: text.Clean(f.New)})
 		}
 		m.Changes = append(m.Changes, x)
 	}

@@ -114,7 +114,8 @@ func (s *Server) detail(err error, id string) (Class, *pb.ErrorDetail) {
 	if errors.As(err, &problems) {
 		for _, p := range problems.List {
 			d.Problems = append(d.Problems, &pb.Problem{
-				File: text.Clean(p.File), Line: int32(p.Line), Column: int32(p.Column), Path: text.Clean(p.Path), Text: text.Clean(p.Text), Hint: text.Clean(p.Hint),
+				File: text.Clean(p.File), Line: int32(p.Line), Column: int32(p.Column), Path: text.Clean(p.Path),
+				Text: text.Clean(p.Text), Hint: text.Clean(p.Hint),
 			})
 		}
 		if len(d.Problems) > 0 {

@@ -23,7 +23,8 @@ const Heartbeat = 15 * time.Second
 
 // StreamEvents sends committed changes in order, from strictly after a position
 // on, until the client goes or the term ends.
-func (c streamCalls) StreamEvents(ctx context.Context, q *request[pb.StreamEventsRequest], out *connect.ServerStream[pb.StreamEventsResponse]) error {
+func (c streamCalls) StreamEvents(ctx context.Context, q *request[pb.StreamEventsRequest],
+	out *connect.ServerStream[pb.StreamEventsResponse]) error {
 	binary := strings.HasSuffix(q.Header().Get("Content-Type"), "proto")
 	return c.streamEvents(ctx, q.Msg, reader{
 		event: func(e *shared) error {
@@ -134,7 +135,8 @@ func (s *Server) streamEvents(ctx context.Context, q *pb.StreamEventsRequest, to
 
 func sendBatch(now *Backend, b event.Batch, all bool, to reader) error {
 	if g := b.Gap; g != nil {
-		return to.other(&pb.StreamEventsResponse{Gap: &pb.Gap{After: g.After.String(), Before: g.Before.String()}, Position: b.Seen.String()})
+		return to.other(&pb.StreamEventsResponse{Gap: &pb.Gap{After: g.After.String(), Before: g.Before.String()},
+			Position: b.Seen.String()})
 	}
 	for i := range b.Events {
 		if err := to.event(&shared{now, &b.Events[i], all}); err != nil {
@@ -157,7 +159,9 @@ func eventFilter(q *pb.StreamEventsRequest) (func(*event.Event) bool, error) {
 			}
 		}
 		if !found {
-			return nil, invalid("kind", "invalid kind %q: must be one of service, instance, task, job, node, cell, schedule, note", text.Shorten(name, 60))
+			return nil,
+				invalid("kind", "invalid kind %q: must be one of service, instance, task, job, node, cell, schedule, note",
+					text.Shorten(name, 60))
 		}
 	}
 	return func(e *event.Event) bool {
@@ -187,13 +191,15 @@ func eventMessage(e *event.Event, all bool) *pb.Event {
 		m.Task = taskMessage(e.Task, e.Revision, false)
 	case e.Job != nil:
 		j := e.Job
-		m.Job = &pb.Job{Name: j.Name, Uid: j.UID, Domain: e.Domain, State: stateWord(j.State, j.Removed, j.NodesKnown), Counts: counts(&j.Progress), Reason: text.Clean(j.Reason)}
+		m.Job = &pb.Job{Name: j.Name, Uid: j.UID, Domain: e.Domain, State: stateWord(j.State, j.Removed, j.NodesKnown),
+			Counts: counts(&j.Progress), Reason: text.Clean(j.Reason)}
 	case e.JobNode != nil:
 		m.Node = node(e.JobNode.Job, &e.JobNode.NodeView)
 	case e.Schedule != nil:
 		m.Schedule = scheduleMessage(&plan.Schedule{Row: *e.Schedule, Revision: e.Revision})
 	case e.Cell != nil:
-		m.Cell = &pb.Cell{Name: string(e.Cell.Name), Proc: string(e.Cell.Proc), Session: e.Cell.Session.String(), Reason: text.Clean(e.Cell.Reason), Draining: e.Cell.Draining, Unavailable: text.Clean(e.Cell.Unavailable)}
+		m.Cell = &pb.Cell{Name: string(e.Cell.Name), Proc: string(e.Cell.Proc), Session: e.Cell.Session.String(),
+			Reason: text.Clean(e.Cell.Reason), Draining: e.Cell.Draining, Unavailable: text.Clean(e.Cell.Unavailable)}
 	}
 	return m
 }

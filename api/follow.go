@@ -36,11 +36,13 @@ const (
 
 // FollowOutput sends output as it is written, merged over the cells, until the
 // subject has ended and everything was sent, or the client goes.
-func (c streamCalls) FollowOutput(ctx context.Context, q *request[pb.FollowOutputRequest], out *connect.ServerStream[pb.FollowOutputResponse]) error {
+func (c streamCalls) FollowOutput(ctx context.Context, q *request[pb.FollowOutputRequest],
+	out *connect.ServerStream[pb.FollowOutputResponse]) error {
 	return c.followOutput(ctx, q.Msg, out.Send)
 }
 
-func (s *Server) followOutput(ctx context.Context, q *pb.FollowOutputRequest, send func(*pb.FollowOutputResponse) error) error {
+func (s *Server) followOutput(ctx context.Context, q *pb.FollowOutputRequest,
+	send func(*pb.FollowOutputResponse) error) error {
 	b, err := s.now()
 	if err != nil {
 		return err

@@ -92,7 +92,8 @@ func TestMemoryIsFreed(t *testing.T) {
 		"log followers": func(f *front, i int, c *api.Client) {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
-			q := &pb.FollowOutputRequest{Query: &pb.OutputQuery{Domain: "d", Service: "web", Tail: int32(i % 2)}, Packed: i%4 < 2}
+			q := &pb.FollowOutputRequest{Query: &pb.OutputQuery{Domain: "d", Service: "web", Tail: int32(i % 2)},
+				Packed: i%4 < 2}
 			if i%5 == 0 {
 				q.Query = &pb.OutputQuery{Task: "d.once"}
 			}
@@ -108,8 +109,11 @@ func TestMemoryIsFreed(t *testing.T) {
 			})
 		},
 		"of missing subjects": func(f *front, i int, c *api.Client) {
-			_ = c.FollowOutput(context.Background(), &pb.FollowOutputRequest{Query: &pb.OutputQuery{Task: fmt.Sprint("none", newID())}}, func(*pb.FollowOutputResponse) error { return nil })
-			_ = c.Events(context.Background(), &pb.StreamEventsRequest{Since: "no position"}, func(*pb.StreamEventsResponse) error { return nil })
+			_ = c.FollowOutput(context.Background(),
+				&pb.FollowOutputRequest{Query: &pb.OutputQuery{Task: fmt.Sprint("none", newID())}},
+				func(*pb.FollowOutputResponse) error { return nil })
+			_ = c.Events(context.Background(), &pb.StreamEventsRequest{Since: "no position"},
+				func(*pb.StreamEventsResponse) error { return nil })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +124,8 @@ func TestMemoryIsFreed(t *testing.T) {
 			f.apply(t, demo)
 			f.SetTask("d.once", func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Succeeded })
 			for _, cell := range []string{"c1", "c2"} {
-				f.Logs.Write(cell, "x", map[string]string{"service": "web", "domain": "d", "index": "0"}, pb.LogStream_LOG_STREAM_STDOUT, "hello")
+				f.Logs.Write(cell, "x", map[string]string{"service": "web", "domain": "d", "index": "0"},
+					pb.LogStream_LOG_STREAM_STDOUT, "hello")
 			}
 			heaptest.Levels(t, heaptest.Config{Things: 10, Rounds: 3, Warm: 4, Round: func(int) {
 				f.streams(10, func(i int, c *api.Client) { one(f, i, c) })

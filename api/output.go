@@ -21,7 +21,8 @@ import (
 )
 
 // ReadOutput reads one page of output, merged over the cells that may have it.
-func (c streamCalls) ReadOutput(ctx context.Context, q *request[pb.ReadOutputRequest]) (*response[pb.ReadOutputResponse], error) {
+func (c streamCalls) ReadOutput(ctx context.Context,
+	q *request[pb.ReadOutputRequest]) (*response[pb.ReadOutputResponse], error) {
 	b, err := c.now()
 	if err != nil {
 		return nil, err
@@ -46,7 +47,8 @@ func (c streamCalls) ReadOutput(ctx context.Context, q *request[pb.ReadOutputReq
 	if unproven != nil && (len(page.Missing) > 0 || page.empty() && r.After == "") {
 		return nil, unproven
 	}
-	m := &pb.ReadOutputResponse{Missing: page.Missing, Previous: page.Prev.Cursor(), Next: page.Next.Cursor(), More: page.More}
+	m := &pb.ReadOutputResponse{Missing: page.Missing, Previous: page.Prev.Cursor(), Next: page.Next.Cursor(),
+		More: page.More}
 	if q.Msg.Packed {
 		m.Packed = page.packed()
 	} else {
@@ -70,7 +72,8 @@ func (s *Server) known(ctx context.Context, b *Backend, q *pb.OutputQuery) (unpr
 		return nil, err
 	}
 	// Kept output outlives a service and a job.
-	kept := &pb.OutputQuery{Domain: q.GetDomain(), Service: q.GetService(), Index: q.Index, Job: q.GetJob(), Node: q.GetNode(), Stream: []string{"stdout", "stderr", "event"}}
+	kept := &pb.OutputQuery{Domain: q.GetDomain(), Service: q.GetService(), Index: q.Index, Job: q.GetJob(),
+		Node: q.GetNode(), Stream: []string{"stdout", "stderr", "event"}}
 	page, rerr := readOutput(ctx, b.Logs, kept, "", pageSize{lines: 1})
 	if rerr != nil || page.empty() {
 		return nil, cmp.Or(rerr, err)
@@ -134,7 +137,8 @@ func logQuery(q *pb.OutputQuery) (*pb.LogQuery, error) {
 	for _, name := range streams {
 		s, ok := logstore.ParseStream(name)
 		if !ok {
-			return nil, invalid("query.stream", "invalid stream %q: must be one of stdout, stderr, event", text.Shorten(name, 60))
+			return nil, invalid("query.stream", "invalid stream %q: must be one of stdout, stderr, event",
+				text.Shorten(name, 60))
 		}
 		m.Streams = append(m.Streams, pb.LogStream(s))
 	}
@@ -201,7 +205,8 @@ func readOutput(ctx context.Context, logs Logs, q *pb.OutputQuery, cursor string
 }
 
 // readOnly reads a page for packing of the only cell, without taking it apart.
-func readOnly(ctx context.Context, logs Logs, query *pb.LogQuery, from logstore.Place, cell string, size pageSize) (*outputPage, error) {
+func readOnly(ctx context.Context, logs Logs, query *pb.LogQuery, from logstore.Place, cell string,
+	size pageSize) (*outputPage, error) {
 	m, err := logs.ReadLogs(ctx, cell, readRequest(query, from[cell], size, 1))
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -231,7 +236,8 @@ const minPageBytes = 256 << 10
 // maxCells is the number of cells that are queried concurrently.
 const maxCells = 32
 
-func readPlace(ctx context.Context, logs Logs, query *pb.LogQuery, from logstore.Place, size pageSize) (*outputPage, error) {
+func readPlace(ctx context.Context, logs Logs, query *pb.LogQuery, from logstore.Place, size pageSize) (*outputPage,
+	error) {
 	cells := logs.Holders(query)
 	if size.bytes > 0 && len(cells) == 1 {
 		return readOnly(ctx, logs, query, from, cells[0], size)
@@ -285,13 +291,15 @@ func readCell(ctx context.Context, logs Logs, cell string, q *pb.ReadLogsRequest
 // OutputLine is a line as a public message.
 func OutputLine(l logstore.CellLine) *pb.OutputLine {
 	m := &pb.OutputLine{
-		Time: wire.FromTime(l.Time), Source: SourceName(l.Source), Container: l.Source.ID, Cell: l.Cell, Stream: l.Stream.String(),
+		Time: wire.FromTime(l.Time), Source: SourceName(l.Source), Container: l.Source.ID, Cell: l.Cell,
+		Stream:       l.Stream.String(),
 		Unterminated: !l.Terminated, Continues: l.Continues,
 	}
 	switch {
 	case l.Gap != nil:
 		g := l.Gap
-		m.Gap = &pb.LogGap{Reason: g.Reason.String(), Bytes: g.Bytes, Lines: g.Lines, AtMost: g.AtMost, At: wire.FromTime(g.At)}
+		m.Gap = &pb.LogGap{Reason: g.Reason.String(), Bytes: g.Bytes, Lines: g.Lines, AtMost: g.AtMost,
+			At: wire.FromTime(g.At)}
 	case utf8.Valid(l.Data):
 		m.Text = string(l.Data)
 	default:

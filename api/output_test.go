@@ -66,7 +66,8 @@ func TestOutputIsMergedAndPaged(t *testing.T) {
 	if s := strings.Join(got, " "); s != `web/0:0 web/1:1 web/0:2 web/1:3 web/0:4 web/1:5 web/0:"bad \xff" gap 77` {
 		t.Fatal(s)
 	}
-	tail, err := api.Call(t.Context(), w.client, calls.ReadOutput, &pb.ReadOutputRequest{Query: &pb.OutputQuery{Domain: "d", Service: "web", Tail: 3, Stream: []string{"stdout"}}})
+	tail, err := api.Call(t.Context(), w.client, calls.ReadOutput,
+		&pb.ReadOutputRequest{Query: &pb.OutputQuery{Domain: "d", Service: "web", Tail: 3, Stream: []string{"stdout"}}})
 	if err != nil || texts(tail.Lines) != "web/0:4 web/1:5 gap 77" {
 		t.Fatalf("tail: %v, %v", tail, err)
 	}
@@ -83,7 +84,8 @@ func TestACellThatIsSilentIsNamedAndLosesNothing(t *testing.T) {
 	w.Logs.Cut("c1", errors.New("no route"))
 	q := &pb.ReadOutputRequest{Query: &pb.OutputQuery{Domain: "d", Service: "web"}}
 	page, err := api.Call(t.Context(), w.client, calls.ReadOutput, q)
-	if err != nil || texts(page.Lines) != "web/0:a" || len(page.Missing) != 1 || !strings.Contains(page.Missing[0], "c1: no route") {
+	if err != nil || texts(page.Lines) != "web/0:a" || len(page.Missing) != 1 ||
+		!strings.Contains(page.Missing[0], "c1: no route") {
 		t.Fatalf("%v, %v", page, err)
 	}
 	w.Logs.Cut("c1", nil)
@@ -100,21 +102,22 @@ func TestFollowEndsWithItsTask(t *testing.T) {
 	w.Logs.Write("c0", "t-1", labels, out, "one")
 	var got []string
 	ended := false
-	err := w.client.FollowOutput(t.Context(), &pb.FollowOutputRequest{Query: &pb.OutputQuery{Task: "d.once"}}, func(m *pb.FollowOutputResponse) error {
-		ended = m.End
-		for _, l := range m.Lines {
-			got = append(got, l.Text)
-			switch l.Text {
-			case "one":
-				w.Logs.Write("c0", "t-1", labels, out, "two")
-			case "two":
-				// The last line is written just before the end is committed.
-				w.Logs.Write("c0", "t-1", labels, out, "three")
-				w.SetTask("d.once", func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Succeeded })
+	err := w.client.FollowOutput(t.Context(), &pb.FollowOutputRequest{Query: &pb.OutputQuery{Task: "d.once"}},
+		func(m *pb.FollowOutputResponse) error {
+			ended = m.End
+			for _, l := range m.Lines {
+				got = append(got, l.Text)
+				switch l.Text {
+				case "one":
+					w.Logs.Write("c0", "t-1", labels, out, "two")
+				case "two":
+					// The last line is written just before the end is committed.
+					w.Logs.Write("c0", "t-1", labels, out, "three")
+					w.SetTask("d.once", func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Succeeded })
+				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
 	if err != nil || !ended || strings.Join(got, " ") != "one two three" {
 		t.Fatalf("got %v, ended %v, %v", got, ended, err)
 	}
@@ -124,21 +127,23 @@ func TestFollowOfAnEndedJobReadsAllAndEnds(t *testing.T) {
 	w := newWorld(t)
 	w.apply(t, demo)
 	for i := range 1200 {
-		w.Logs.Write(fmt.Sprintf("c%d", i%3), fmt.Sprint("b", i), map[string]string{"kind": "batch", "job": "j", "node": fmt.Sprint(i)}, out, fmt.Sprint(i))
+		w.Logs.Write(fmt.Sprintf("c%d", i%3), fmt.Sprint("b", i),
+			map[string]string{"kind": "batch", "job": "j", "node": fmt.Sprint(i)}, out, fmt.Sprint(i))
 	}
 	w.SetJob("j", func(j *plan.Job) {
 		j.NodesKnown, j.Progress = true, batch.Progress{State: batch.JobDone, Total: 2, Done: 2}
 	})
 	n := 0
-	err := w.client.FollowOutput(t.Context(), &pb.FollowOutputRequest{Query: &pb.OutputQuery{Job: "j"}}, func(m *pb.FollowOutputResponse) error {
-		for _, l := range m.Lines {
-			if l.Text != fmt.Sprint(n) || l.Source != fmt.Sprintf("j[%d]", n) {
-				t.Errorf("line %d is %v", n, l)
+	err := w.client.FollowOutput(t.Context(), &pb.FollowOutputRequest{Query: &pb.OutputQuery{Job: "j"}},
+		func(m *pb.FollowOutputResponse) error {
+			for _, l := range m.Lines {
+				if l.Text != fmt.Sprint(n) || l.Source != fmt.Sprintf("j[%d]", n) {
+					t.Errorf("line %d is %v", n, l)
+				}
+				n++
 			}
-			n++
-		}
-		return nil
-	})
+			return nil
+		})
 	if err != nil || n != 1200 {
 		t.Fatalf("%d lines, %v", n, err)
 	}
@@ -304,7 +309,8 @@ func (d *unproven) GetJob(name string) (plan.Job, error) {
 // resource is not stopped because the leader's proof is late; only if a cell does not answer
 // either, the error asks for a retry.
 func TestOutputNeedsNoProofOfTheLease(t *testing.T) {
-	for name, q := range map[string]*pb.OutputQuery{"service": {Domain: "d", Service: "web"}, "task": {Task: "d.once"}, "job": {Job: "j"}} {
+	for name, q := range map[string]*pb.OutputQuery{"service": {Domain: "d", Service: "web"}, "task": {Task: "d.once"},
+		"job": {Job: "j"}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.apply(t, demo)
@@ -312,7 +318,8 @@ func TestOutputNeedsNoProofOfTheLease(t *testing.T) {
 			b := w.Backend()
 			b.Services, b.Tasks, b.Jobs = d, d, d
 			w.server.Lead(b)
-			labels := map[string]map[string]string{"service": web(0), "task": {"kind": "task", "task": "d.once"}, "job": {"kind": "batch", "job": "j", "node": "1"}}[name]
+			labels := map[string]map[string]string{"service": web(0), "task": {"kind": "task", "task": "d.once"},
+				"job": {"kind": "batch", "job": "j", "node": "1"}}[name]
 			write := func(s string) { w.Logs.Write("c0", "i0", labels, out, s) }
 			read := &pb.ReadOutputRequest{Query: q}
 			d.unproven.Store(true)
@@ -358,7 +365,8 @@ func TestOutputNeedsNoProofOfTheLease(t *testing.T) {
 // service, a task or a job is sent on, loses no line, and ends when the next leader reports the
 // end.
 func TestFollowGoesOnWithTheNextLeader(t *testing.T) {
-	for name, q := range map[string]*pb.OutputQuery{"service": {Domain: "d", Service: "web"}, "task": {Task: "d.once"}, "job": {Job: "j"}} {
+	for name, q := range map[string]*pb.OutputQuery{"service": {Domain: "d", Service: "web"}, "task": {Task: "d.once"},
+		"job": {Job: "j"}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.apply(t, demo)
@@ -367,7 +375,8 @@ func TestFollowGoesOnWithTheNextLeader(t *testing.T) {
 			old.Services, old.Tasks, old.Jobs = d, d, d
 			old.Events = event.New(0, w.Hub.Newest().Revision, clock)
 			w.server.Lead(old)
-			labels := map[string]map[string]string{"service": web(0), "task": {"kind": "task", "task": "d.once"}, "job": {"kind": "batch", "job": "j", "node": "1"}}[name]
+			labels := map[string]map[string]string{"service": web(0), "task": {"kind": "task", "task": "d.once"},
+				"job": {"kind": "batch", "job": "j", "node": "1"}}[name]
 			write := func(s string) { w.Logs.Write("c0", "i0", labels, out, s) }
 			write("one")
 			var got []string
@@ -412,22 +421,27 @@ func TestOutputOutlivesItsSubject(t *testing.T) {
 	w := newWorld(t)
 	w.Logs.Write("c0", "i0", web(1), out, "last words")
 	w.Logs.Write("c0", "b", map[string]string{"kind": "batch", "job": "gone", "node": "n"}, out, "node's last words")
-	for _, q := range []*pb.OutputQuery{{Domain: "d", Service: "web"}, {Domain: "d", Service: "web", Index: new(int32(1))}, {Job: "gone"}, {Job: "gone", Node: "n"}} {
+	for _, q := range []*pb.OutputQuery{{Domain: "d", Service: "web"}, {Domain: "d", Service: "web", Index: new(int32(1))},
+		{Job: "gone"}, {Job: "gone", Node: "n"}} {
 		page, err := api.Call(t.Context(), w.client, calls.ReadOutput, &pb.ReadOutputRequest{Query: q})
 		if err != nil || len(page.Lines) != 1 {
 			t.Errorf("%v: %v, %v", q, page, err)
 		}
 		n := 0
-		err = w.client.FollowOutput(t.Context(), &pb.FollowOutputRequest{Query: q}, func(m *pb.FollowOutputResponse) error { n += len(m.Lines); return nil })
+		err = w.client.FollowOutput(t.Context(), &pb.FollowOutputRequest{Query: q},
+			func(m *pb.FollowOutputResponse) error { n += len(m.Lines); return nil })
 		if err != nil || n != 1 {
 			t.Errorf("follow %v: %d lines, %v", q, n, err)
 		}
-		none := &pb.OutputQuery{Domain: q.Domain, Service: q.Service, Job: q.Job, Index: q.Index, Node: q.Node, Stream: []string{"stderr"}}
-		if page, err := api.Call(t.Context(), w.client, calls.ReadOutput, &pb.ReadOutputRequest{Query: none}); err != nil || len(page.Lines) != 0 {
+		none := &pb.OutputQuery{Domain: q.Domain, Service: q.Service, Job: q.Job, Index: q.Index, Node: q.Node,
+			Stream: []string{"stderr"}}
+		if page, err := api.Call(t.Context(), w.client, calls.ReadOutput, &pb.ReadOutputRequest{Query: none}); err != nil ||
+			len(page.Lines) != 0 {
 			t.Errorf("%v: %v, %v", none, page, err)
 		}
 	}
-	for _, q := range []*pb.OutputQuery{{Domain: "other", Service: "web"}, {Domain: "d", Service: "web", Index: new(int32(2))}, {Job: "never"}, {Job: "gone", Node: "m"}, {Task: "never"}} {
+	for _, q := range []*pb.OutputQuery{{Domain: "other", Service: "web"},
+		{Domain: "d", Service: "web", Index: new(int32(2))}, {Job: "never"}, {Job: "gone", Node: "m"}, {Task: "never"}} {
 		_, err := api.Call(t.Context(), w.client, calls.ReadOutput, &pb.ReadOutputRequest{Query: q})
 		var e *api.Error
 		if !errors.As(err, &e) || e.Code != "not_found" {
@@ -468,7 +482,8 @@ func TestAFilteredStreamReportsItsRevision(t *testing.T) {
 	if now.Compare(start) <= 0 {
 		t.Fatal("nothing has happened")
 	}
-	for _, q := range []*pb.StreamEventsRequest{{}, {Kind: []string{"task"}}, {Kind: []string{"cell"}}, {Domain: "another"}, {Subject: "nothing"}} {
+	for _, q := range []*pb.StreamEventsRequest{{}, {Kind: []string{"task"}}, {Kind: []string{"cell"}},
+		{Domain: "another"}, {Subject: "nothing"}} {
 		q.Since = start.String()
 		ctx, cancel := context.WithTimeout(t.Context(), api.Heartbeat/3)
 		last := start

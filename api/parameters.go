@@ -102,7 +102,8 @@ func (s *setter) find(name protoreflect.Name) (protoreflect.Message, protoreflec
 const timestampName = "google.protobuf.Timestamp"
 
 func settable(f protoreflect.FieldDescriptor) bool {
-	return !f.IsMap() && f.Kind() != protoreflect.BytesKind && (f.Message() == nil || f.Message().FullName() == timestampName)
+	return !f.IsMap() && f.Kind() != protoreflect.BytesKind &&
+		(f.Message() == nil || f.Message().FullName() == timestampName)
 }
 
 func (s *setter) names() []string {

@@ -58,7 +58,8 @@ func newWorld(t *testing.T) *world {
 	w.server = api.New(api.Config{Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Build: "test", NewID: newID})
 	w.server.Lead(w.Backend())
 	w.http = httptest.NewServer(w.server.Handler())
-	w.client = api.NewClient(api.ClientConfig{Addresses: []string{strings.TrimPrefix(w.http.URL, "http://")}, NewKey: newID})
+	w.client = api.NewClient(api.ClientConfig{Addresses: []string{strings.TrimPrefix(w.http.URL, "http://")},
+		NewKey: newID})
 	t.Cleanup(func() {
 		w.client.Close()
 		w.Hub.Close()
@@ -70,7 +71,8 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) apply(t *testing.T, text string) *pb.ApplyResponse {
 	t.Helper()
-	got, err := api.Call(t.Context(), w.client, calls.Apply, &pb.ApplyRequest{Files: []*pb.SpecFile{{Name: "f.yaml", Dir: "/x", Content: []byte(text)}}})
+	got, err := api.Call(t.Context(), w.client, calls.Apply,
+		&pb.ApplyRequest{Files: []*pb.SpecFile{{Name: "f.yaml", Dir: "/x", Content: []byte(text)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,12 +124,15 @@ func TestApplyPlanAndLists(t *testing.T) {
 	if err != nil || len(l.Instances) != 2 || l.Listing.Next == "" {
 		t.Fatalf("first page: %v, %v", l, err)
 	}
-	l, err = api.Call(t.Context(), w.client, calls.ListInstances, &pb.ListInstancesRequest{Page: &pb.Page{Limit: 2, Cursor: l.Listing.Next}})
+	l, err = api.Call(t.Context(), w.client, calls.ListInstances,
+		&pb.ListInstancesRequest{Page: &pb.Page{Limit: 2, Cursor: l.Listing.Next}})
 	if err != nil || len(l.Instances) != 1 || l.Listing.Next != "" || l.Instances[0].Index != 2 {
 		t.Fatalf("second page: %v, %v", l, err)
 	}
-	p, err := api.Call(t.Context(), w.client, calls.Plan, &pb.PlanRequest{Files: []*pb.SpecFile{{Content: []byte(strings.Replace(demo, "3", "5", 1))}}})
-	if err != nil || p.Domains[0].Changes[0].Verb != "update" || p.Domains[0].Changes[0].Fields[0].New != "5" || p.Domains[0].Changes[1].Verb != "keep" {
+	p, err := api.Call(t.Context(), w.client, calls.Plan,
+		&pb.PlanRequest{Files: []*pb.SpecFile{{Content: []byte(strings.Replace(demo, "3", "5", 1))}}})
+	if err != nil || p.Domains[0].Changes[0].Verb != "update" || p.Domains[0].Changes[0].Fields[0].New != "5" ||
+		p.Domains[0].Changes[1].Verb != "keep" {
 		t.Fatalf("plan: %v, %v", p, err)
 	}
 	if w.Writes() != 1 {
@@ -145,13 +150,16 @@ func TestABadSpecReportsAllErrors(t *testing.T) {
 		{Name: "a", Content: []byte("domian: x\n")}, {Name: "b", Content: []byte("tasks: {t: {command: [a], memory: 64}}")},
 	}})
 	var e *api.Error
-	if !errors.As(err, &e) || e.Code != "invalid_spec" || e.Exit != 2 || len(e.Detail.Problems) != 2 || e.Detail.Problems[1].Column != 35 || e.Detail.RequestId == "" {
+	if !errors.As(err, &e) || e.Code != "invalid_spec" || e.Exit != 2 || len(e.Detail.Problems) != 2 ||
+		e.Detail.Problems[1].Column != 35 || e.Detail.RequestId == "" {
 		t.Fatalf("got %+v", e)
 	}
 	res, body := w.get(t, "POST", "/v1/apply", "application/yaml", "domian: x\n")
 	var p map[string]any
-	if json.Unmarshal([]byte(body), &p) != nil || res.StatusCode != 422 || res.Header.Get("Content-Type") != "application/problem+json" ||
-		p["code"] != "invalid_spec" || p["hint"] != "did you mean domain?" || p["line"] != 1.0 || p["request_id"] == "" || p["status"] != 422.0 {
+	if json.Unmarshal([]byte(body), &p) != nil || res.StatusCode != 422 ||
+		res.Header.Get("Content-Type") != "application/problem+json" ||
+		p["code"] != "invalid_spec" || p["hint"] != "did you mean domain?" || p["line"] != 1.0 || p["request_id"] == "" ||
+		p["status"] != 422.0 {
 		t.Fatalf("%d %s", res.StatusCode, body)
 	}
 	if w.Writes() != 0 {
@@ -168,7 +176,8 @@ func TestOneKeyOneTask(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 50 {
 		wg.Go(func() {
-			got, err := api.Call(t.Context(), w.client, calls.RunTask, &pb.RunTaskRequest{Definition: def, Write: &pb.Write{IdempotencyKey: "same"}})
+			got, err := api.Call(t.Context(), w.client, calls.RunTask,
+				&pb.RunTaskRequest{Definition: def, Write: &pb.Write{IdempotencyKey: "same"}})
 			if err != nil {
 				t.Error(err)
 				return
@@ -196,10 +205,12 @@ func TestIfMatch(t *testing.T) {
 	w.apply(t, demo)
 	res, _ := w.get(t, "GET", "/v1/services/d/web", "", "")
 	tag := res.Header.Get("ETag")
-	if res, body := w.get(t, "PUT", "/v1/services/d/web/instances", "application/json", `{"instances": 1}`, "If-Match", `"3"`); res.StatusCode != 409 || !strings.Contains(body, "revision_mismatch") {
+	if res, body := w.get(t, "PUT", "/v1/services/d/web/instances", "application/json", `{"instances": 1}`, "If-Match",
+		`"3"`); res.StatusCode != 409 || !strings.Contains(body, "revision_mismatch") {
 		t.Fatalf("%d %s", res.StatusCode, body)
 	}
-	if res, body := w.get(t, "PUT", "/v1/services/d/web/instances", "application/json", `{"instances": 1}`, "If-Match", tag); res.StatusCode != 200 || !strings.Contains(body, `"instances":1`) {
+	if res, body := w.get(t, "PUT", "/v1/services/d/web/instances", "application/json", `{"instances": 1}`, "If-Match",
+		tag); res.StatusCode != 200 || !strings.Contains(body, `"instances":1`) {
 		t.Fatalf("%d %s (tag %s)", res.StatusCode, body, tag)
 	}
 }
@@ -213,7 +224,8 @@ func TestErrorsHaveTheirStatus(t *testing.T) {
 	}
 	for _, id := range []string{"open", "ended"} {
 		body := `{"id":"` + id + `","definition":{"workload":{"action":{"run":{"path":"a"}}}}}`
-		if res, text := w.get(t, "POST", "/v1/tasks", "application/json", body); res.StatusCode != 200 && res.StatusCode != 201 {
+		if res, text := w.get(t, "POST", "/v1/tasks", "application/json", body); res.StatusCode != 200 &&
+			res.StatusCode != 201 {
 			t.Fatalf("%d %s", res.StatusCode, text)
 		}
 	}
@@ -233,7 +245,8 @@ func TestErrorsHaveTheirStatus(t *testing.T) {
 		{"GET", "/v1/output?job=j&grep=(", "", "", 422, "query.grep"},
 		{"GET", "/v1/jobs/j/nodes?below=zz", "", "", 404, "no node below zz"},
 		{"POST", "/v1/services/d/web/restart", "application/json", `{"index":[9]}`, 404, "no index 9"},
-		{"POST", "/v1/tasks/open/resolve", "application/json", `{"as":"done"}`, 409, "task open has not ended: it is PENDING"},
+		{"POST", "/v1/tasks/open/resolve", "application/json", `{"as":"done"}`, 409,
+			"task open has not ended: it is PENDING"},
 		{"DELETE", "/v1/tasks/open", "", "", 409, "task open has not ended: it is PENDING"},
 		{"POST", "/v1/tasks/ended/cancel", "application/json", "{}", 409, "task ended has already ended: succeeded"},
 		{"GET", "/v1/nonsense", "", "", 404, "docs/api.md"},
@@ -248,8 +261,10 @@ func TestErrorsHaveTheirStatus(t *testing.T) {
 		{"POST", "/v1/tasks", "text/plain", "{}", 422, "application/json"},
 		{"POST", "/v1/tasks", "application/json", "{", 422, `"field":"body"`},
 		{"POST", "/v1/tasks", "application/json", `{"definition":{}}`, 422, "workload missing"},
-		{"POST", "/v1/tasks", "application/json", `{"definition":{"workload":{"action":{"run":{"path":"a","args":["\u0000"]}}}}}`, 422, "NUL"},
-		{"POST", "/v1/tasks", "application/json", `{"id":"a/b","definition":{"workload":{"action":{"run":{"path":"a"}}}}}`, 422, `"field":"id"`},
+		{"POST", "/v1/tasks", "application/json",
+			`{"definition":{"workload":{"action":{"run":{"path":"a","args":["\u0000"]}}}}}`, 422, "NUL"},
+		{"POST", "/v1/tasks", "application/json", `{"id":"a/b","definition":{"workload":{"action":{"run":{"path":"a"}}}}}`,
+			422, `"field":"id"`},
 		{"POST", "/v1/apply", "application/json", strings.Repeat(" ", 21<<20), 413, "too_large"},
 		{"POST", "/v1/wait/end", "application/json", "{}", 422, "a second time"},
 		{"POST", "/v1/tasks/none/resolve", "application/json", `{"as":"maybe"}`, 422, "done, failed or rerun"},
@@ -349,7 +364,8 @@ func TestAServerThatDoesNotAnswerIsNamed(t *testing.T) {
 	defer end()
 	_, failed = api.Call(short, c, calls.ListServices, &pb.ListServicesRequest{})
 	var e *api.Error
-	if !errors.As(failed, &e) || e.Exit != api.ExitTimeout || e.Message != "timed out: no answer from "+address || !strings.Contains(e.Detail.Hint, "stopped") {
+	if !errors.As(failed, &e) || e.Exit != api.ExitTimeout || e.Message != "timed out: no answer from "+address ||
+		!strings.Contains(e.Detail.Hint, "stopped") {
 		t.Errorf("%v", failed)
 	}
 }
@@ -358,7 +374,8 @@ func TestNoServer(t *testing.T) {
 	c := api.NewClient(api.ClientConfig{Addresses: []string{"unix:" + t.TempDir() + "/none.sock"}})
 	_, err := api.Call(t.Context(), c, calls.ListServices, &pb.ListServicesRequest{})
 	var e *api.Error
-	if !errors.As(err, &e) || e.Code != "no_connection" || e.Exit != api.ExitConnection || !strings.Contains(e.Message, "none.sock") || e.Detail.Hint == "" {
+	if !errors.As(err, &e) || e.Code != "no_connection" || e.Exit != api.ExitConnection ||
+		!strings.Contains(e.Message, "none.sock") || e.Detail.Hint == "" {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -373,15 +390,16 @@ func TestAListAndItsEventsMissNothing(t *testing.T) {
 	w.SetTask("d.once", func(x *task.Task) { x.State = task.Running })
 	w.SetTask("d.once", func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Succeeded })
 	var states []string
-	err = w.client.Events(t.Context(), &pb.StreamEventsRequest{Since: l.Listing.Position, Kind: []string{"task"}}, func(m *pb.StreamEventsResponse) error {
-		if m.Event != nil {
-			states = append(states, m.Event.Task.State)
-		}
-		if len(states) == 2 {
-			return api.Stop()
-		}
-		return nil
-	})
+	err = w.client.Events(t.Context(), &pb.StreamEventsRequest{Since: l.Listing.Position, Kind: []string{"task"}},
+		func(m *pb.StreamEventsResponse) error {
+			if m.Event != nil {
+				states = append(states, m.Event.Task.State)
+			}
+			if len(states) == 2 {
+				return api.Stop()
+			}
+			return nil
+		})
 	if err != nil || fmt.Sprint(states) != "[RUNNING COMPLETED]" {
 		t.Fatalf("got %v, %v", states, err)
 	}
@@ -392,13 +410,15 @@ func TestAListAndItsEventsMissNothing(t *testing.T) {
 func TestInstanceEventsFollowTheRowThatCounts(t *testing.T) {
 	w := newWorld(t)
 	k := lrp.Key{Process: "p", Index: 0}
-	old := &lrp.Actual{Key: k, Service: lrp.ServiceKey{Domain: "d", Name: "web"}, State: lrp.Running, Identity: lrp.Identity{Instance: "i1", Cell: "a"}}
+	old := &lrp.Actual{Key: k, Service: lrp.ServiceKey{Domain: "d", Name: "web"}, State: lrp.Running,
+		Identity: lrp.Identity{Instance: "i1", Cell: "a"}}
 	leaves, next := *old, *old
 	leaves.Presence = lrp.Evacuating
 	next.Instance, next.Cell, next.State = "i2", "b", lrp.Claimed
 	runs := next
 	runs.State = lrp.Running
-	steps := []lrp.Index{{Key: k}, {Key: k, Ordinary: old}, {Key: k, Evacuating: &leaves, Ordinary: &next}, {Key: k, Ordinary: &runs}, {Key: k}}
+	steps := []lrp.Index{{Key: k}, {Key: k, Ordinary: old}, {Key: k, Evacuating: &leaves, Ordinary: &next},
+		{Key: k, Ordinary: &runs}, {Key: k}}
 	for i := range steps[1:] {
 		var events []event.Event
 		for _, c := range lrp.Changes(steps[i], steps[i+1]) {
@@ -406,7 +426,8 @@ func TestInstanceEventsFollowTheRowThatCounts(t *testing.T) {
 			if row == nil {
 				row = c.Before
 			}
-			events = append(events, event.Event{Kind: event.Instance, Domain: "d", Subject: "d/web/0", Instance: row, Gone: c.After == nil, Hidden: c.Hidden, Turn: c.Turn, Shown: c.Shown})
+			events = append(events, event.Event{Kind: event.Instance, Domain: "d", Subject: "d/web/0", Instance: row,
+				Gone: c.After == nil, Hidden: c.Hidden, Turn: c.Turn, Shown: c.Shown})
 		}
 		w.Hub.Publish(int64(200+i), events...)
 	}
@@ -415,24 +436,27 @@ func TestInstanceEventsFollowTheRowThatCounts(t *testing.T) {
 		want string
 	}{
 		{false, "RUNNING ORDINARY i1, RUNNING EVACUATING i1, RUNNING ORDINARY i2, gone i2"},
-		{true, "RUNNING ORDINARY i1, RUNNING EVACUATING i1, CLAIMED ORDINARY i2 hidden, RUNNING ORDINARY i2, gone i1, gone i2"},
+		{true,
+			"RUNNING ORDINARY i1, RUNNING EVACUATING i1, CLAIMED ORDINARY i2 hidden, RUNNING ORDINARY i2, gone i1, gone i2"},
 	} {
 		var got []string
-		err := w.client.Events(t.Context(), &pb.StreamEventsRequest{Since: "199", Kind: []string{"instance"}, All: c.all}, func(m *pb.StreamEventsResponse) error {
-			e := m.Event
-			switch {
-			case e == nil:
+		err := w.client.Events(t.Context(), &pb.StreamEventsRequest{Since: "199", Kind: []string{"instance"}, All: c.all},
+			func(m *pb.StreamEventsResponse) error {
+				e := m.Event
+				switch {
+				case e == nil:
+					return nil
+				case e.Gone:
+					got = append(got, "gone "+e.Instance.Instance)
+				default:
+					got = append(got, strings.TrimSuffix(fmt.Sprintf("%s %s %s %s", e.Instance.State, e.Instance.Presence,
+						e.Instance.Instance, map[bool]string{true: "hidden"}[e.Instance.Hidden]), " "))
+				}
+				if e.Gone && e.Instance.Instance == "i2" {
+					return api.Stop()
+				}
 				return nil
-			case e.Gone:
-				got = append(got, "gone "+e.Instance.Instance)
-			default:
-				got = append(got, strings.TrimSuffix(fmt.Sprintf("%s %s %s %s", e.Instance.State, e.Instance.Presence, e.Instance.Instance, map[bool]string{true: "hidden"}[e.Instance.Hidden]), " "))
-			}
-			if e.Gone && e.Instance.Instance == "i2" {
-				return api.Stop()
-			}
-			return nil
-		})
+			})
 		if s := strings.Join(got, ", "); err != nil || s != c.want {
 			t.Errorf("all %v: %s, %v\nwant %s", c.all, s, err, c.want)
 		}
@@ -496,8 +520,10 @@ func TestExplainHasReasonsEventsAndLines(t *testing.T) {
 	w.Logs.Write("c1", "t-1", map[string]string{"task": "d.once", "kind": "task"}, pb.LogStream_LOG_STREAM_STDOUT, "hello")
 	_, body := w.get(t, "GET", "/v1/explain/task/d.once", "", "")
 	var x pb.ExplainResponse
-	got, err := api.Call(t.Context(), w.client, calls.Explain, &pb.ExplainRequest{Subject: &pb.Subject{Kind: "task", Name: "d.once"}})
-	if err != nil || got.Fine || got.Reasons[0].Need != 512 || len(got.Events) != 1 || len(got.Lines) != 1 || got.Lines[0].Text != "hello" {
+	got, err := api.Call(t.Context(), w.client, calls.Explain,
+		&pb.ExplainRequest{Subject: &pb.Subject{Kind: "task", Name: "d.once"}})
+	if err != nil || got.Fine || got.Reasons[0].Need != 512 || len(got.Events) != 1 || len(got.Lines) != 1 ||
+		got.Lines[0].Text != "hello" {
 		t.Fatalf("%v, %v", got, err)
 	}
 	if !strings.Contains(body, `"need":512`) || x.Fine {
@@ -509,7 +535,8 @@ func TestFieldsAndFilter(t *testing.T) {
 	w := newWorld(t)
 	w.apply(t, demo)
 	w.SetInstance(lrp.ServiceKey{Domain: "d", Name: "web"}, 1, func(a *lrp.Actual) {
-		a.State, a.Identity, a.Net = lrp.Running, lrp.Identity{Instance: "i", Cell: "c1", Proc: "p"}, lrp.Net{Address: "10.0.0.1", Routable: true}
+		a.State, a.Identity, a.Net = lrp.Running, lrp.Identity{Instance: "i", Cell: "c1", Proc: "p"},
+			lrp.Net{Address: "10.0.0.1", Routable: true}
 	})
 	_, body := w.get(t, "GET", "/v1/instances?filter=state=RUNNING,domain=d&fields=index,state", "", "")
 	if !strings.Contains(body, `"instances":[{"index":1,"state":"RUNNING"}]`) {
@@ -556,7 +583,8 @@ func TestErrorsOfTheLoopsAreReportedByTheirMeaning(t *testing.T) {
 		f := failing{b.Services, b.Tasks, fmt.Errorf("list: %w", c.err)}
 		b.Services, b.Tasks = f, f
 		s.Lead(&b)
-		if res, body := w.get(t, c.method, c.path, "", ""); res.StatusCode != c.status || !strings.Contains(body, c.code) || !strings.Contains(body, "list: board") {
+		if res, body := w.get(t, c.method, c.path, "", ""); res.StatusCode != c.status || !strings.Contains(body, c.code) ||
+			!strings.Contains(body, "list: board") {
 			t.Errorf("%v: %d %s", c, res.StatusCode, body)
 		}
 	}

@@ -44,7 +44,8 @@ func (s *Server) v1(c *calls) *guard.Mux {
 		_, _ = w.Write(spec.Schema())
 	})
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, q *http.Request) {
-		s.problem(w, q, &FieldError{Err: fmt.Errorf("%s %s: %w", q.Method, text.Shorten(q.URL.Path, 60), fault.ErrNotFound), Field: "path", Hint: "see docs/api.md for the paths"})
+		s.problem(w, q, &FieldError{Err: fmt.Errorf("%s %s: %w", q.Method, text.Shorten(q.URL.Path, 60), fault.ErrNotFound),
+			Field: "path", Hint: "see docs/api.md for the paths"})
 	})
 	return mux
 }
@@ -110,7 +111,8 @@ type body func(r *http.Request, m proto.Message) error
 
 // call serves one unary call: body, then query, then path into the request; the
 // answer as JSON.
-func call[Q, A any](do func(context.Context, *connect.Request[Q]) (*connect.Response[A], error), read body) func(http.ResponseWriter, *http.Request) error {
+func call[Q, A any](do func(context.Context, *connect.Request[Q]) (*connect.Response[A], error),
+	read body) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		q := new(Q)
 		m := any(q).(proto.Message)
@@ -171,7 +173,8 @@ func jsonBody(r *http.Request, m proto.Message) error {
 		return invalid("Content-Type", "must be %s, not %q", allowed, text.Shorten(kind, 60))
 	}
 	if err := protojson.Unmarshal(body, m); err != nil {
-		return &FieldError{Err: fmt.Errorf("body: %s: %w", text.Clean(strings.ReplaceAll(err.Error(), "\u00a0", " ")), fault.ErrInvalid), Field: "body"}
+		return &FieldError{Err: fmt.Errorf("body: %s: %w", text.Clean(strings.ReplaceAll(err.Error(), "\u00a0", " ")),
+			fault.ErrInvalid), Field: "body"}
 	}
 	return nil
 }

@@ -34,7 +34,8 @@ type stream struct {
 }
 
 func newStream(w http.ResponseWriter, r *http.Request) *stream {
-	return &stream{w: w, flush: http.NewResponseController(w), sse: strings.Contains(r.Header.Get("Accept"), "text/event-stream")}
+	return &stream{w: w, flush: http.NewResponseController(w),
+		sse: strings.Contains(r.Header.Get("Accept"), "text/event-stream")}
 }
 
 func (s *stream) start() {
@@ -143,7 +144,10 @@ func (s *Server) v1Output(w http.ResponseWriter, r *http.Request, c *calls) {
 	case follow:
 		q := &pb.FollowOutputRequest{}
 		if _, err = parameters(r, q); err == nil {
-			err = s.followOutput(r.Context(), q, func(m *pb.FollowOutputResponse) error { return out.send(m, m.Cursor, "output") })
+			err = s.followOutput(r.Context(), q, func(m *pb.FollowOutputResponse) error {
+				return out.send(m, m.Cursor,
+					"output")
+			})
 		}
 	case raw:
 		err = s.v1Raw(w, r, c, out)

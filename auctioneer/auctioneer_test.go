@@ -118,7 +118,8 @@ func (r rig) join(name string, memory int) {
 }
 
 func work(id string, memory int) placement.Item {
-	return placement.Item{ID: id, Hold: "h-" + id, Kind: placement.KindLRP, Group: id, Need: resource.Amounts{resource.MemoryMB: memory}}
+	return placement.Item{ID: id, Hold: "h-" + id, Kind: placement.KindLRP, Group: id,
+		Need: resource.Amounts{resource.MemoryMB: memory}}
 }
 
 func (r rig) request(t *testing.T, items ...placement.Item) {
@@ -289,7 +290,8 @@ func TestClaimConfirms(t *testing.T) {
 	within(t, func(t *testing.T, r rig) {
 		r.join("a", 100)
 		r.request(t, work("x", 60))
-		if err := r.Hold(placement.Holding{Hold: "h-x", Cell: "a", Kind: placement.KindLRP, Group: "x", Need: resource.Amounts{resource.MemoryMB: 60}}); err != nil {
+		if err := r.Hold(placement.Holding{Hold: "h-x", Cell: "a", Kind: placement.KindLRP, Group: "x",
+			Need: resource.Amounts{resource.MemoryMB: 60}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.Hold(placement.Holding{Hold: "h-x", Cell: "b"}); !errors.Is(err, placement.ErrHeld) {
@@ -318,7 +320,8 @@ func TestOnlyChangesOfRoomAreReported(t *testing.T) {
 		for _, x := range []struct {
 			process, reason string
 			want            int
-		}{{"p-a", "", 0}, {"p-a", "unhealthy", 1}, {"p-a", "unhealthy", 0}, {"p-a", "", 1}, {"p-a", "", 0}, {"p-b", "", 1}, {"p-b", "", 0}} {
+		}{{"p-a", "", 0}, {"p-a", "unhealthy", 1}, {"p-a", "unhealthy", 0}, {"p-a", "", 1}, {"p-a", "", 0}, {"p-b", "", 1},
+			{"p-b", "", 0}} {
 			for len(r.Room()) > 0 {
 				<-r.Room()
 			}
@@ -336,7 +339,8 @@ func TestWaitingWorkComesBeforeBatch(t *testing.T) {
 		r.request(t, work("x", 100))
 		r.request(t, work("y", 70))
 		r.cells.take()
-		wants := []placement.Want{{Hold: "b1", Need: resource.Amounts{resource.MemoryMB: 30}}, {Hold: "b2", Need: resource.Amounts{resource.MemoryMB: 30}}}
+		wants := []placement.Want{{Hold: "b1", Need: resource.Amounts{resource.MemoryMB: 30}},
+			{Hold: "b2", Need: resource.Amounts{resource.MemoryMB: 30}}}
 		if g := r.Reserve(wants); g[0].Refusal == nil {
 			t.Fatalf("grants %+v", g)
 		}
@@ -421,7 +425,8 @@ func TestTheLoopWithoutGoroutines(t *testing.T) {
 	var begun []func()
 	var watched int
 	cells := &fakeCells{}
-	a := New(Config{Clock: run.Kernel(), Runtime: Runtime{Go: func(f func()) { begun = append(begun, f) }, Watch: func(c []string) { watched += len(c) }}}, cells, &fakeBoard{})
+	a := New(Config{Clock: run.Kernel(), Runtime: Runtime{Go: func(f func()) { begun = append(begun, f) },
+		Watch: func(c []string) { watched += len(c) }}}, cells, &fakeBoard{})
 	woken := 0
 	a.Loop().OnWake(func() { woken++ })
 	turn := func() {

@@ -23,7 +23,8 @@ func TestAChangeWaitsForNoRound(t *testing.T) {
 		r.join("b", 50)
 		r.join("c", 50)
 		r.Remove("c")
-		r.Follow(placement.Holding{Hold: "seen", Cell: "b", Kind: placement.KindTask, Need: resource.Amounts{resource.MemoryMB: 20}})
+		r.Follow(placement.Holding{Hold: "seen", Cell: "b", Kind: placement.KindTask,
+			Need: resource.Amounts{resource.MemoryMB: 20}})
 		if err := r.Request(work("x", 60), work("y", 60), placement.Item{ID: "z"}); err == nil {
 			t.Error("an item without a hold is taken")
 		}
@@ -50,11 +51,13 @@ func TestAChangeWaitsForNoRound(t *testing.T) {
 func TestARoundIsShort(t *testing.T) {
 	cells := &fakeCells{}
 	begun := 0
-	a := New(Config{Clock: run.Clock{Boot: func() time.Duration { return time.Hour }}, Placement: placement.Config{Batch: 3},
-		Runtime: Runtime{Go: func(func()) { begun++ }}}, cells, &fakeBoard{})
+	a := New(Config{Clock: run.Clock{Boot: func() time.Duration { return time.Hour }},
+		Placement: placement.Config{Batch: 3},
+		Runtime:   Runtime{Go: func(func()) { begun++ }}}, cells, &fakeBoard{})
 	for _, c := range []string{"a", "b", "c", "d"} {
 		a.Admit(c, "p", "")
-		a.Push(placement.State{Cell: c, Process: "p", Version: 1, Capacity: resource.Amounts{resource.MemoryMB: 100, resource.Containers: 9}})
+		a.Push(placement.State{Cell: c, Process: "p", Version: 1,
+			Capacity: resource.Amounts{resource.MemoryMB: 100, resource.Containers: 9}})
 	}
 	if err := a.Request(work("1", 1), work("2", 1), work("3", 1), work("4", 1), work("5", 1)); err != nil {
 		t.Fatal(err)
@@ -74,7 +77,8 @@ func TestARoundIsShort(t *testing.T) {
 	if err := a.Request(work("6", 1), work("7", 1), work("8", 1), work("9", 1)); err != nil {
 		t.Fatal(err)
 	}
-	if g := a.Reserve([]placement.Want{{Hold: "b", Need: resource.Amounts{resource.MemoryMB: 1}}}); g[0].Refusal != nil || a.Stats().Placed != 9 {
+	if g := a.Reserve([]placement.Want{{Hold: "b", Need: resource.Amounts{resource.MemoryMB: 1}}}); g[0].Refusal != nil ||
+		a.Stats().Placed != 9 {
 		t.Errorf("batch work before the waiting work: %+v, %d placed", g, a.Stats().Placed)
 	}
 }

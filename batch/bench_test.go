@@ -8,9 +8,10 @@ import (
 
 // grove is hosts × dbs with two at a time per host and one per db.
 func grove(b *testing.B, hosts, dbs, jobs, root int) *Board {
-	spec := ForestSpec{Name: "f", Levels: []string{"host", "db"}, Order: OrderOriginal, Limits: map[string]map[string]Limit{
-		"host": {"slots": {Default: 1, Limit: 2}}, "db": {"slots": {Default: 1, Limit: 1}},
-	}}
+	spec := ForestSpec{Name: "f", Levels: []string{"host", "db"}, Order: OrderOriginal,
+		Limits: map[string]map[string]Limit{
+			"host": {"slots": {Default: 1, Limit: 2}}, "db": {"slots": {Default: 1, Limit: 1}},
+		}}
 	if root > 0 {
 		spec.Limits[LevelInstance] = map[string]Limit{"all": {Default: 1, Limit: root}}
 	}

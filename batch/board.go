@@ -119,7 +119,8 @@ func (f *forest) redraw(r *run, old *forest) {
 		if level < 0 {
 			continue
 		}
-		nd := draw{level: level, node: f.node(level, old.names[d.level].list[d.node]), need: make([]int, len(f.resources[level]))}
+		nd := draw{level: level, node: f.node(level, old.names[d.level].list[d.node]),
+			need: make([]int, len(f.resources[level]))}
 		for i, x := range d.need {
 			if k := slices.Index(f.resources[level], old.resources[d.level][i]); k >= 0 {
 				nd.need[k] = x

@@ -24,10 +24,12 @@ func newBoard(t tb, spec ForestSpec, nodes ...NodeSpec) *Board {
 // twoHosts is Bistro's reference: host1{db11,db12}, host2{db21,db22}, two at a time
 // per host, one per db.
 func twoHosts(t tb) *Board {
-	spec := ForestSpec{Name: "f", Levels: []string{"host", "db"}, Order: OrderOriginal, Backwards: true, Limits: map[string]map[string]Limit{
-		"host": {"slots": {Default: 1, Limit: 2}}, "db": {"slots": {Default: 1, Limit: 1}},
-	}}
-	nodes, err := ManualNodes(spec.Levels, []ManualNode{{Name: "host1", Children: []string{"db11", "db12"}}, {Name: "host2", Children: []string{"db21", "db22"}}})
+	spec := ForestSpec{Name: "f", Levels: []string{"host", "db"}, Order: OrderOriginal, Backwards: true,
+		Limits: map[string]map[string]Limit{
+			"host": {"slots": {Default: 1, Limit: 2}}, "db": {"slots": {Default: 1, Limit: 1}},
+		}}
+	nodes, err := ManualNodes(spec.Levels, []ManualNode{{Name: "host1", Children: []string{"db11", "db12"}},
+		{Name: "host2", Children: []string{"db21", "db22"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +104,8 @@ func TestDependencies(t *testing.T) {
 	if got := keys(b.Pick(9)); got != "job1:db11" {
 		t.Errorf("got %s", got)
 	}
-	if w, err := b.Explain(Key{"job1", "db21"}, "", 0); err != nil || len(w) != 1 || !strings.Contains(w[0].Text, `depends on job "job2", which failed on this node`) {
+	if w, err := b.Explain(Key{"job1", "db21"}, "", 0); err != nil || len(w) != 1 ||
+		!strings.Contains(w[0].Text, `depends on job "job2", which failed on this node`) {
 		t.Errorf("explain: %v, %v", w, err)
 	}
 }
@@ -117,7 +120,8 @@ func TestFreedSlotIsRefilledFromItsOwnNode(t *testing.T) {
 		t.Fatal(got)
 	}
 	why, err := b.Explain(Key{"a", "db21"}, "", 0)
-	if err != nil || len(why) != 1 || why[0].String() != "host host2: slots 2 needed, 0 free, held by a/db22; it starts when one of them ends" {
+	if err != nil || len(why) != 1 ||
+		why[0].String() != "host host2: slots 2 needed, 0 free, held by a/db22; it starts when one of them ends" {
 		t.Errorf("explain: %v, %v", why, err)
 	}
 	finish(t, b, Key{"a", "db22"}, Report{Bits: Done})
@@ -133,8 +137,10 @@ func TestABackoffByAClockThatWasAhead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := twoHosts(t)
 			b.Advance(1_000_000)
-			put(t, b, Job{Name: "a", Retries: -1, Backoff: Backoff{Seconds: []int{7}}, Filters: map[string]Filter{"db": {Whitelist: []string{"db11"}}}})
-			if _, err := b.Load(Key{"a", "db11"}, Status{Bits: UsesBackoff, Time: at, Backoff: 7, Invocation: fence.Invocation{Counter: 1}}, 1); err != nil {
+			put(t, b, Job{Name: "a", Retries: -1, Backoff: Backoff{Seconds: []int{7}},
+				Filters: map[string]Filter{"db": {Whitelist: []string{"db11"}}}})
+			if _, err := b.Load(Key{"a", "db11"}, Status{Bits: UsesBackoff, Time: at, Backoff: 7,
+				Invocation: fence.Invocation{Counter: 1}}, 1); err != nil {
 				t.Fatal(err)
 			}
 			end := min(at, 1_000_000) + 7000
@@ -159,7 +165,8 @@ func TestABackoffByAClockThatWasAhead(t *testing.T) {
 func TestBackoffAndRetry(t *testing.T) {
 	b := twoHosts(t)
 	n := int64(0)
-	put(t, b, Job{Name: "a", Retries: -1, Backoff: Backoff{Seconds: []int{7}, Fail: true}, Filters: map[string]Filter{"db": {Whitelist: []string{"db11"}}}})
+	put(t, b, Job{Name: "a", Retries: -1, Backoff: Backoff{Seconds: []int{7}, Fail: true},
+		Filters: map[string]Filter{"db": {Whitelist: []string{"db11"}}}})
 	b.Advance(1000)
 	start(t, b, b.Pick(9), &n)
 	finish(t, b, Key{"a", "db11"}, errorBackoff)
@@ -190,7 +197,8 @@ func TestReplayAndForeignEnds(t *testing.T) {
 	b := twoHosts(t)
 	n := int64(0)
 	k := Key{"a", "db11"}
-	put(t, b, Job{Name: "a", Retries: 5, Backoff: Backoff{Seconds: []int{1}, Repeat: true}, Filters: map[string]Filter{"db": {Whitelist: []string{"db11"}}}})
+	put(t, b, Job{Name: "a", Retries: 5, Backoff: Backoff{Seconds: []int{1}, Repeat: true},
+		Filters: map[string]Filter{"db": {Whitelist: []string{"db11"}}}})
 	start(t, b, b.Pick(9), &n)
 	finish(t, b, k, errorBackoff)
 	if _, ok := end(b, k, inv(1), errorBackoff, 0); ok {
@@ -218,11 +226,13 @@ func blockedByFormer(t *testing.T, b *Board, node string) {
 		t.Errorf("%s: %+v", node, p)
 	}
 	own, err := b.Explain(Key{"a", node}, "", 0)
-	if err != nil || len(own) != 1 || own[0].Class != ClassBlocked || !strings.HasPrefix(own[0].Text, WaitsForRemoved+", which runs on cell c as ") {
+	if err != nil || len(own) != 1 || own[0].Class != ClassBlocked ||
+		!strings.HasPrefix(own[0].Text, WaitsForRemoved+", which runs on cell c as ") {
 		t.Errorf("%s: %+v, %v", node, own, err)
 	}
 	all, err := b.ExplainJob("a", func(string) string { return "" }, 0)
-	if err != nil || !slices.ContainsFunc(all, func(w Why) bool { return strings.HasPrefix(w.Text, node+": "+WaitsForRemoved) }) {
+	if err != nil ||
+		!slices.ContainsFunc(all, func(w Why) bool { return strings.HasPrefix(w.Text, node+": "+WaitsForRemoved) }) {
 		t.Errorf("%s: %+v, %v", node, all, err)
 	}
 }
@@ -375,10 +385,12 @@ func TestConfigureKeepsStatusesAndDraws(t *testing.T) {
 }
 
 func TestReplicas(t *testing.T) {
-	spec := ForestSpec{Name: "f", Levels: []string{"host", "db"}, Order: OrderOriginal, Limits: map[string]map[string]Limit{
-		"host": {"slots": {Default: 1, Limit: 1}}, "db": {"slots": {Default: 1, Limit: 1}},
-	}}
-	nodes, err := ManualNodes(spec.Levels, []ManualNode{{Name: "h1", Children: []string{"db"}}, {Name: "h2", Children: []string{"db", "other"}}})
+	spec := ForestSpec{Name: "f", Levels: []string{"host", "db"}, Order: OrderOriginal,
+		Limits: map[string]map[string]Limit{
+			"host": {"slots": {Default: 1, Limit: 1}}, "db": {"slots": {Default: 1, Limit: 1}},
+		}}
+	nodes, err := ManualNodes(spec.Levels, []ManualNode{{Name: "h1", Children: []string{"db"}},
+		{Name: "h2", Children: []string{"db", "other"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -476,7 +488,8 @@ func TestEndOfALaterInvocationThanIsKnown(t *testing.T) {
 	}
 	b.Put(Job{Name: "j", UID: "u", Forest: "f"})
 	k := Key{"j", "n"}
-	earlier, later := fence.Invocation{Term: fence.Term{Epoch: 1, Revision: 1}, Counter: 3}, fence.Invocation{Term: fence.Term{Epoch: 1, Revision: 2}, Counter: 1}
+	earlier, later := fence.Invocation{Term: fence.Term{Epoch: 1, Revision: 1}, Counter: 3},
+		fence.Invocation{Term: fence.Term{Epoch: 1, Revision: 2}, Counter: 1}
 	b.Adopt(k, earlier, "c")
 	u := b.End(k, later, Report{Bits: Done}, 0)
 	if !u.Store {

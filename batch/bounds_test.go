@@ -15,7 +15,8 @@ import (
 func TestWordsOfASpecFile(t *testing.T) {
 	for got, want := range map[fmt.Stringer]string{
 		batch.CallTemplate: "template", batch.CallBistro: "bistro", batch.Call(2): "Call(2)",
-		batch.OrderRandom: "random", batch.OrderOriginal: "original", batch.OrderLexicographic: "lexicographic", batch.Order(3): "Order(3)",
+		batch.OrderRandom: "random", batch.OrderOriginal: "original", batch.OrderLexicographic: "lexicographic",
+		batch.Order(3):     "Order(3)",
 		batch.SourceManual: "manual", batch.SourceScript: "script", batch.SourceEmpty: "empty",
 		batch.SourceRange: "range", batch.SourceFile: "file",
 		batch.SourceKind(9): "SourceKind(9)",
@@ -38,7 +39,8 @@ func TestWordsOfASpecFile(t *testing.T) {
 // TestBitsAtTheirBounds: a number that is only a status when its high bits are cut off is none.
 func TestBitsAtTheirBounds(t *testing.T) {
 	for text, want := range map[string]batch.Bits{
-		"4": batch.Done, "8": batch.Incomplete, "16": batch.Failed, "32": batch.Error, "1028": batch.Done, "65540": 0, "-65532": 0, "0": 0, "-1": 0, "2": 0, "12": 0, "131076": 0, "2052": 0,
+		"4": batch.Done, "8": batch.Incomplete, "16": batch.Failed, "32": batch.Error, "1028": batch.Done, "65540": 0,
+		"-65532": 0, "0": 0, "-1": 0, "2": 0, "12": 0, "131076": 0, "2052": 0,
 	} {
 		r, err := batch.ParseStatus([]byte(`{"result_bits":` + text + `}`))
 		if r.Bits != want || (err == nil) != (want != 0) {
@@ -65,24 +67,31 @@ func TestForestsAtTheirBounds(t *testing.T) {
 		return batch.ForestSpec{Levels: []string{"db"}, Limits: map[string]map[string]batch.Limit{"db": {"a": l}}}
 	}
 	from := func(kind batch.SourceKind, parent string, script ...string) batch.ForestSpec {
-		return batch.ForestSpec{Levels: []string{"db"}, Sources: []batch.Source{{Kind: kind, ParentLevel: parent, Script: script}}}
+		return batch.ForestSpec{Levels: []string{"db"},
+			Sources: []batch.Source{{Kind: kind, ParentLevel: parent, Script: script}}}
 	}
 	for name, c := range map[string]struct {
 		spec batch.ForestSpec
 		ok   bool
 	}{
 		"16 levels": {batch.ForestSpec{Levels: levels(16)}, true}, "17 levels": {batch.ForestSpec{Levels: levels(17)}, false},
-		"no name": {batch.ForestSpec{Levels: []string{""}}, false}, "twice": {batch.ForestSpec{Levels: []string{"a", "a"}}, false}, "reserved": {batch.ForestSpec{Levels: []string{"worker"}}, false},
-		"nothing": {limit(batch.Limit{}), true}, "weight": {limit(batch.Limit{Weight: -1}), false}, "limit": {limit(batch.Limit{Limit: -1}), false}, "default": {limit(batch.Limit{Default: -1}), false},
-		"script": {from(batch.SourceScript, "instance", "x"), true}, "of no parent": {from(batch.SourceScript, "", "x"), true}, "no script": {from(batch.SourceScript, "instance"), false},
-		"below the last": {from(batch.SourceScript, "db", "x"), false}, "below nothing": {from(batch.SourceScript, "rack", "x"), false}, "manual": {from(batch.SourceManual, "rack"), true},
+		"no name":  {batch.ForestSpec{Levels: []string{""}}, false},
+		"twice":    {batch.ForestSpec{Levels: []string{"a", "a"}}, false},
+		"reserved": {batch.ForestSpec{Levels: []string{"worker"}}, false},
+		"nothing":  {limit(batch.Limit{}), true}, "weight": {limit(batch.Limit{Weight: -1}), false},
+		"limit": {limit(batch.Limit{Limit: -1}), false}, "default": {limit(batch.Limit{Default: -1}), false},
+		"script":       {from(batch.SourceScript, "instance", "x"), true},
+		"of no parent": {from(batch.SourceScript, "", "x"), true}, "no script": {from(batch.SourceScript, "instance"), false},
+		"below the last": {from(batch.SourceScript, "db", "x"), false},
+		"below nothing":  {from(batch.SourceScript, "rack", "x"), false}, "manual": {from(batch.SourceManual, "rack"), true},
 	} {
 		if err := batch.CheckForest(&c.spec); (err == nil) != c.ok || err != nil && !errors.Is(err, batch.ErrNodes) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for name, want := range map[string]string{
-		"": "empty name", strings.Repeat("x", 4096): "", strings.Repeat("x", 4097): "name of 4097 bytes", "a\x00b": "NUL byte at 1", "\x00": "NUL byte at 0", "\xff": "not UTF-8", "a/b": "",
+		"": "empty name", strings.Repeat("x", 4096): "", strings.Repeat("x", 4097): "name of 4097 bytes",
+		"a\x00b": "NUL byte at 1", "\x00": "NUL byte at 0", "\xff": "not UTF-8", "a/b": "",
 	} {
 		if err := batch.CheckName(name); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%.9q: %v", name, err)
@@ -102,7 +111,8 @@ func TestCountsThatAreKept(t *testing.T) {
 	b.Put(batch.Job{Name: "a", UID: "a"})
 	k := batch.Key{Job: "a", Node: "n"}
 	for n, want := range map[int]int{65534: 65534, 65535: 65535, 65536: 65535, 1 << 20: 65535} {
-		if _, err := b.Load(k, batch.Status{Bits: batch.Done, Attempts: n, Losses: n, Time: 1, Invocation: fence.Invocation{Counter: 1}}, 1); err != nil {
+		if _, err := b.Load(k, batch.Status{Bits: batch.Done, Attempts: n, Losses: n, Time: 1,
+			Invocation: fence.Invocation{Counter: 1}}, 1); err != nil {
 			t.Fatal(err)
 		}
 		if s, err := b.Status(k); err != nil || s.Attempts != want || s.Losses != want {
@@ -120,15 +130,23 @@ func TestBracesAreFilledEverywhere(t *testing.T) {
 	run := action.Action{Run: &action.Run{Path: "/bin/x", Args: []string{"{}"}}}
 	plain := action.Action{Run: &action.Run{Path: "/bin/x"}}
 	for name, w := range map[string]action.Workload{
-		"upload from": {Action: action.Action{Upload: &action.Upload{From: "{}"}}}, "upload to": {Action: action.Action{Upload: &action.Upload{To: "{}"}}},
-		"download from": {Action: action.Action{Download: &action.Download{From: "{}"}}}, "download to": {Action: action.Action{Download: &action.Download{To: "{}"}}},
-		"try": {Action: action.Action{Try: &run}}, "progress": {Action: action.Action{EmitProgress: &action.EmitProgress{Action: run}}}, "timeout": {Action: action.Action{Timeout: &action.Timeout{Action: run}}},
-		"before a download": {Action: action.Action{Serial: []action.Action{run, {Download: &action.Download{From: "a"}}}}}, "before an upload": {Action: action.Action{Serial: []action.Action{run, {Upload: &action.Upload{From: "a"}}}}},
-		"serial": {Action: action.Action{Serial: []action.Action{plain, run, plain}}}, "setup": {Action: plain, Setup: &run}, "monitor": {Action: plain, Monitor: &run},
-		"sidecar": {Action: plain, Sidecars: []action.Action{run}}, "setup beside": {Action: run, Setup: &plain}, "sidecar beside": {Action: run, Sidecars: []action.Action{plain}}, "monitor beside": {Action: run, Monitor: &plain},
+		"upload from":       {Action: action.Action{Upload: &action.Upload{From: "{}"}}},
+		"upload to":         {Action: action.Action{Upload: &action.Upload{To: "{}"}}},
+		"download from":     {Action: action.Action{Download: &action.Download{From: "{}"}}},
+		"download to":       {Action: action.Action{Download: &action.Download{To: "{}"}}},
+		"try":               {Action: action.Action{Try: &run}},
+		"progress":          {Action: action.Action{EmitProgress: &action.EmitProgress{Action: run}}},
+		"timeout":           {Action: action.Action{Timeout: &action.Timeout{Action: run}}},
+		"before a download": {Action: action.Action{Serial: []action.Action{run, {Download: &action.Download{From: "a"}}}}},
+		"before an upload":  {Action: action.Action{Serial: []action.Action{run, {Upload: &action.Upload{From: "a"}}}}},
+		"serial":            {Action: action.Action{Serial: []action.Action{plain, run, plain}}},
+		"setup":             {Action: plain, Setup: &run}, "monitor": {Action: plain, Monitor: &run},
+		"sidecar": {Action: plain, Sidecars: []action.Action{run}}, "setup beside": {Action: run, Setup: &plain},
+		"sidecar beside": {Action: run, Sidecars: []action.Action{plain}}, "monitor beside": {Action: run, Monitor: &plain},
 	} {
 		j := batch.Job{Name: "a", Workload: w}
-		e, err := batch.Expand(&j, &batch.Start{Key: batch.Key{Job: "a", Node: "n1"}}, fence.Invocation{Counter: 1}, batch.Where{}, batch.Status{}, nil)
+		e, err := batch.Expand(&j, &batch.Start{Key: batch.Key{Job: "a", Node: "n1"}}, fence.Invocation{Counter: 1},
+			batch.Where{}, batch.Status{}, nil)
 		if err != nil || e.Workload == nil || e.Program != nil {
 			t.Errorf("%s: %+v %v", name, e, err)
 			continue
@@ -140,17 +158,22 @@ func TestBracesAreFilledEverywhere(t *testing.T) {
 			t.Errorf("%s: the cell gets %p, not %p", name, p.Workload, e.Workload)
 		}
 	}
-	for name, r := range map[string]action.Run{"path": {Path: "/{}"}, "dir": {Path: "x", Dir: "{}"}, "args": {Args: []string{"{}"}}} {
+	for name, r := range map[string]action.Run{"path": {Path: "/{}"}, "dir": {Path: "x", Dir: "{}"},
+		"args": {Args: []string{"{}"}}} {
 		j := batch.Job{Name: "a", Workload: action.Workload{Action: action.Action{Run: &r}}}
 		s := batch.Start{Key: batch.Key{Job: "a", Node: "n1"}}
 		e, err := batch.Expand(&j, &s, fence.Invocation{Counter: 1}, batch.Where{}, batch.Status{}, nil)
-		if err != nil || e.Program == nil || !strings.Contains(e.Program.Path+e.Program.Dir+strings.Join(e.Program.Args, ""), "n1") {
+		if err != nil || e.Program == nil || !strings.Contains(e.Program.Path+e.Program.Dir+strings.Join(e.Program.Args, ""),
+			"n1") {
 			t.Errorf("one program, %s: %+v %v", name, e, err)
 		}
 	}
-	for name, w := range map[string]action.Workload{"one": {Action: plain}, "upload": {Action: action.Action{Upload: &action.Upload{From: "a", To: "b"}}}, "setup": {Action: plain, Setup: &plain}} {
+	for name, w := range map[string]action.Workload{"one": {Action: plain},
+		"upload": {Action: action.Action{Upload: &action.Upload{From: "a", To: "b"}}},
+		"setup":  {Action: plain, Setup: &plain}} {
 		j := batch.Job{Name: "a", Workload: w}
-		if e, err := batch.Expand(&j, &batch.Start{Key: batch.Key{Job: "a", Node: "n1"}}, fence.Invocation{Counter: 1}, batch.Where{}, batch.Status{}, nil); err != nil || e.Workload != nil || e.Program != nil {
+		if e, err := batch.Expand(&j, &batch.Start{Key: batch.Key{Job: "a", Node: "n1"}}, fence.Invocation{Counter: 1},
+			batch.Where{}, batch.Status{}, nil); err != nil || e.Workload != nil || e.Program != nil {
 			t.Errorf("nothing to fill, %s: %+v %v", name, e, err)
 		}
 	}

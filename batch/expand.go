@@ -53,7 +53,8 @@ type Payload struct {
 
 // Payload builds the cell's input.
 func (e Expanded) Payload(j *Job, k Key, inv fence.Invocation) Payload {
-	p := Payload{Domain: j.Domain, Workload: &j.Workload, Env: e.Env, Program: e.Program, Resources: e.Resources, IgnoreExitCode: j.IgnoreExitCode}
+	p := Payload{Domain: j.Domain, Workload: &j.Workload, Env: e.Env, Program: e.Program, Resources: e.Resources,
+		IgnoreExitCode: j.IgnoreExitCode}
 	if e.Workload != nil {
 		p.Workload = e.Workload
 	}
@@ -71,7 +72,8 @@ func Expand(j *Job, s *Start, inv fence.Invocation, at Where, prev Status, prevD
 		return Expanded{}, fmt.Errorf("expand %s on %s: %w", j.Name, s.Key.Node, err)
 	}
 	e := Expanded{Resources: s.Cell, Attempt: prev.Attempts + prev.Losses + 1, Env: []action.Variable{
-		{Name: "CANTINA_JOB", Value: j.Name}, {Name: "CANTINA_NODE", Value: s.Key.Node}, {Name: "CANTINA_PATH", Value: string(list)},
+		{Name: "CANTINA_JOB", Value: j.Name}, {Name: "CANTINA_NODE", Value: s.Key.Node},
+		{Name: "CANTINA_PATH", Value: string(list)},
 		{Name: "CANTINA_FENCE", Value: inv.String()}, {Name: "CANTINA_STATUS", Value: StatusPipe},
 	}}
 	switch j.Call {
@@ -86,7 +88,8 @@ func Expand(j *Job, s *Start, inv fence.Invocation, at Where, prev Status, prevD
 // template puts the node's name for "{}" and its last path element for "{/}".
 func (e *Expanded) template(j *Job, node string) {
 	r := strings.NewReplacer("{}", node, "{/}", path.Base(node))
-	if run := j.Workload.Action.Run; run != nil && j.Workload.Setup == nil && j.Workload.Monitor == nil && len(j.Workload.Sidecars) == 0 {
+	if run := j.Workload.Action.Run; run != nil && j.Workload.Setup == nil && j.Workload.Monitor == nil &&
+		len(j.Workload.Sidecars) == 0 {
 		if p := fill(*run, r); !same(p, *run) {
 			e.Program = &p
 		}
@@ -140,7 +143,8 @@ func fillAction(a action.Action, r *strings.Replacer, changed *bool) action.Acti
 		*changed = *changed || u != *a.Upload
 		a.Upload = &u
 	}
-	a.Serial, a.Parallel, a.Codependent = fillAll(a.Serial, r, changed), fillAll(a.Parallel, r, changed), fillAll(a.Codependent, r, changed)
+	a.Serial, a.Parallel, a.Codependent = fillAll(a.Serial, r, changed), fillAll(a.Parallel, r, changed),
+		fillAll(a.Codependent, r, changed)
 	if a.Try != nil {
 		t := fillAction(*a.Try, r, changed)
 		a.Try = &t

@@ -97,13 +97,16 @@ func (b *Board) explainSwitches(j *job, say func(Why)) {
 // explainEnd describes how a node's last run ended, and how to run it again.
 func (b *Board) explainEnd(j *job, n int32, reason string, now int64) Why {
 	x := j.record(n)
-	w := Why{Text: "failed", Change: "cantina job retry " + quoted(j.Name) + " --node " + quoted(b.f.names[j.level].list[n])}
+	w := Why{Text: "failed", Change: "cantina job retry " + quoted(j.Name) + " --node " +
+		quoted(b.f.names[j.level].list[n])}
 	s := b.terms.unpack(x)
 	if x.class == ClassBackoff {
-		left := max(0, time.Duration(b.clock.dueAt(x)-max(b.clock.now, now))*time.Millisecond+time.Second-1).Truncate(time.Second)
+		left := max(0, time.Duration(b.clock.dueAt(x)-max(b.clock.now,
+			now))*time.Millisecond+time.Second-1).Truncate(time.Second)
 		switch {
 		case s.Paced():
-			return Why{Text: fmt.Sprintf("%s after less than %ds: it runs again in %v", endedIncomplete, pace, left), Longest: left}
+			return Why{Text: fmt.Sprintf("%s after less than %ds: it runs again in %v", endedIncomplete, pace, left),
+				Longest: left}
 		case s.Bits&Incomplete != 0:
 			w.Text = fmt.Sprintf("%s: waits %v more", endedIncomplete, left)
 		default:
@@ -133,7 +136,8 @@ func (s Status) ending(reason string) string {
 	switch {
 	case reason == "":
 		return how
-	case strings.Contains(reason, how) || s.Signal == 0 && strings.Contains(reason, fmt.Sprintf("exit status %d", s.ExitCode)):
+	case strings.Contains(reason, how) || s.Signal == 0 &&
+		strings.Contains(reason, fmt.Sprintf("exit status %d", s.ExitCode)):
 		return reason
 	}
 	return how + ": " + reason
@@ -178,7 +182,8 @@ func (b *Board) ExplainJob(name string, reason func(node string) string, now int
 		of(n)(b.explainEnd(j, n, reason(b.f.names[j.level].list[n]), now))
 	}
 	if more := c[ClassFailed] + c[ClassBackoff] - named; more > 0 {
-		out = append(out, Why{Text: fmt.Sprintf("%d more nodes failed or wait for a retry", more), Change: "cantina job retry " + quoted(name)})
+		out = append(out, Why{Text: fmt.Sprintf("%d more nodes failed or wait for a retry", more),
+			Change: "cantina job retry " + quoted(name)})
 	}
 	for _, n := range j.first(named, ClassStranded, ClassBlocked) {
 		b.explainDependencies(j, n, of(n))
@@ -219,7 +224,8 @@ func (b *Board) explainDependencies(j *job, n int32, say func(Why)) {
 		d := b.jobs.named[name]
 		switch {
 		case d == nil:
-			say(Why{Text: fmt.Sprintf("blocked by %s/%s: depends on job %q, which does not exist", name, node, name), Change: "apply job " + quoted(name) + " again, or remove it from depends_on"})
+			say(Why{Text: fmt.Sprintf("blocked by %s/%s: depends on job %q, which does not exist", name, node, name),
+				Change: "apply job " + quoted(name) + " again, or remove it from depends_on"})
 		case b.jobs.doneOn(d, j, n):
 		case b.jobs.hopelessOn(d, j, n, &search{}):
 			w := b.explainHopeless(d, j, n)
@@ -256,10 +262,12 @@ func (b *Board) explainHopeless(d, j *job, n int32, through ...*job) Why {
 		next := b.jobs.named[name]
 		switch {
 		case next == nil:
-			return Why{Text: fmt.Sprintf("depends on job %q, which does not exist", name), Change: "apply job " + quoted(name) + " again, or remove it from depends_on"}
+			return Why{Text: fmt.Sprintf("depends on job %q, which does not exist", name), Change: "apply job " + quoted(name) +
+				" again, or remove it from depends_on"}
 		case b.jobs.hopelessOn(next, d, at, &search{}):
 			if slices.Contains(through, next) {
-				return Why{Text: fmt.Sprintf("depends on job %q: %s", name, inCircle), Change: "remove " + quoted(name) + " from depends_on of job " + quoted(d.Name)}
+				return Why{Text: fmt.Sprintf("depends on job %q: %s", name, inCircle), Change: "remove " + quoted(name) +
+					" from depends_on of job " + quoted(d.Name)}
 			}
 			w := b.explainHopeless(next, d, at, append(slices.Clip(through), d)...)
 			w.Text = fmt.Sprintf("is blocked by %s/%s: depends on job %q, which %s", name, node, name, w.Text)
@@ -276,10 +284,12 @@ func (b *Board) explainPlaces(j *job, n int32, say func(Why)) {
 			at := &b.f.places[q]
 			name := b.f.names[level].list[at.name]
 			if !at.own {
-				say(Why{Level: b.f.levels[level], Node: name, Text: fmt.Sprintf("node %s on level %s is disabled", name, b.f.levels[level])})
+				say(Why{Level: b.f.levels[level], Node: name,
+					Text: fmt.Sprintf("node %s on level %s is disabled", name, b.f.levels[level])})
 			}
 			if !j.filters[level].pass(name, at.tags) {
-				say(Why{Level: b.f.levels[level], Node: name, Text: fmt.Sprintf("the job's filter on level %s excludes node %s", b.f.levels[level], name)})
+				say(Why{Level: b.f.levels[level], Node: name,
+					Text: fmt.Sprintf("the job's filter on level %s excludes node %s", b.f.levels[level], name)})
 			}
 		}
 	})
@@ -310,7 +320,8 @@ func (b *Board) explainNode(j *job, level int, node int32, say func(Why)) {
 			continue
 		}
 		name := b.f.names[level].list[node]
-		w := Why{Level: b.f.levels[level], Node: name, Short: resource.Missing{Name: b.f.resources[level][i], Need: x, Have: left}}
+		w := Why{Level: b.f.levels[level], Node: name,
+			Short: resource.Missing{Name: b.f.resources[level][i], Need: x, Have: left}}
 		w.Holders = b.runs.holders(level, node)
 		w.Text = fmt.Sprintf("%s %s: %s", w.Level, name, w.Short)
 		if len(w.Holders) > 0 {
@@ -320,7 +331,8 @@ func (b *Board) explainNode(j *job, level int, node int32, say func(Why)) {
 			}
 			w.Text += ", held by " + strings.Join(keys, ", ")
 			w.Change = "it starts when one of them ends"
-			if k := b.reservation.kept; k != nil && k.job == j && slices.ContainsFunc(k.draws, func(d draw) bool { return d.level == level && d.node == node }) {
+			if k := b.reservation.kept; k != nil && k.job == j &&
+				slices.ContainsFunc(k.draws, func(d draw) bool { return d.level == level && d.node == node }) {
 				w.Change = "room is reserved for it: it starts when enough of them have ended"
 			}
 		} else {

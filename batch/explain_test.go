@@ -29,7 +29,8 @@ func TestExplainAJob(t *testing.T) {
 	reasons := map[string]string{"db12": "exit status 3", "db21": "no disk"}
 	of := func(node string) string { return reasons[node] }
 	retry := "; cantina job retry 'first job' --node "
-	want := "db12: failed: exit status 3" + retry + "db12\ndb21: failed: exit code 4: no disk" + retry + "db21\ndb22: failed: signal 9" + retry + "db22"
+	want := "db12: failed: exit status 3" + retry + "db12\ndb21: failed: exit code 4: no disk" + retry +
+		"db21\ndb22: failed: signal 9" + retry + "db22"
 	why, err := b.ExplainJob("first job", of, 0)
 	if err != nil || lines(why) != want {
 		t.Errorf("%v\n%s\nwant\n%s", err, lines(why), want)
@@ -39,12 +40,14 @@ func TestExplainAJob(t *testing.T) {
 		t.Errorf("%v\n%s", err, lines(one))
 	}
 	why, _ = b.ExplainJob("second", of, 0)
-	if got := lines(why); strings.Count(got, "blocked by first job/db") != 3 || !strings.Contains(got, "db12: blocked by first job/db12: depends on") {
+	if got := lines(why); strings.Count(got, "blocked by first job/db") != 3 ||
+		!strings.Contains(got, "db12: blocked by first job/db12: depends on") {
 		t.Errorf("blocked:\n%s", got)
 	}
 	put(t, b, Job{Name: "second", DependsOn: []string{"first job"}, Paused: true, Disabled: true})
 	why, _ = b.ExplainJob("second", of, 0)
-	if got := lines(why); !strings.HasPrefix(got, "the job is disabled; enable it in its file and apply it\nthe job is paused; cantina job resume second\n") {
+	if got := lines(why); !strings.HasPrefix(got,
+		"the job is disabled; enable it in its file and apply it\nthe job is paused; cantina job resume second\n") {
 		t.Errorf("switches:\n%s", got)
 	}
 	if _, err := b.ExplainJob("x", of, 0); !errors.Is(err, ErrUnknownJob) {
@@ -67,7 +70,8 @@ func TestExplainNamesAFewNodes(t *testing.T) {
 	}
 	put(t, b, Job{Name: "a"})
 	for i := range 8 {
-		if _, err := b.Load(Key{"a", fmt.Sprint("n", i)}, Status{Bits: Failed, ExitCode: 1, Time: 1, Invocation: inv(int64(i + 1))}, 0); err != nil {
+		if _, err := b.Load(Key{"a", fmt.Sprint("n", i)},
+			Status{Bits: Failed, ExitCode: 1, Time: 1, Invocation: inv(int64(i + 1))}, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -79,8 +83,10 @@ func TestExplainNamesAFewNodes(t *testing.T) {
 }
 
 func TestQuoted(t *testing.T) {
-	for name, want := range map[string]string{"a-1/b.c": "a-1/b.c", "a b": "'a b'", "": "''", "it's": `'it'\''s'`, "$x": "'$x'",
-		"azAZ09": "azAZ09", "a[b": "'a[b'", "a`b": "'a`b'", "a{b": "'a{b'", "a<b": "'a<b'", "ä": "'ä'", "-_./:@%+=,": "-_./:@%+=,", "a;b": "'a;b'"} {
+	for name, want := range map[string]string{"a-1/b.c": "a-1/b.c", "a b": "'a b'", "": "''", "it's": `'it'\''s'`,
+		"$x":     "'$x'",
+		"azAZ09": "azAZ09", "a[b": "'a[b'", "a`b": "'a`b'", "a{b": "'a{b'", "a<b": "'a<b'", "ä": "'ä'",
+		"-_./:@%+=,": "-_./:@%+=,", "a;b": "'a;b'"} {
 		if got := quoted(name); got != want {
 			t.Errorf("%q: %s, want %s", name, got, want)
 		}
@@ -103,7 +109,8 @@ func TestExplainCountsDown(t *testing.T) {
 	if !ok {
 		t.Fatal("no backoff")
 	}
-	for left, want := range map[int64]string{30_000: "retry in 30s", 12_001: "retry in 13s", 1: "retry in 1s", 0: "retry in 0s", -5000: "retry in 0s"} {
+	for left, want := range map[int64]string{30_000: "retry in 30s", 12_001: "retry in 13s", 1: "retry in 1s",
+		0: "retry in 0s", -5000: "retry in 0s"} {
 		one, err := b.Explain(k, "", due-left)
 		if err != nil || !strings.Contains(lines(one), want) {
 			t.Errorf("%d ms before: %v\n%s", left, err, lines(one))

@@ -181,7 +181,8 @@ func (g *grower) sow(n *NodeSpec) error {
 	}
 	p, ok := g.byName[level-1][n.Parent]
 	if !ok {
-		return fmt.Errorf("node %q on level %q: no node %q on level %q: %w", n.Name, n.Level, n.Parent, g.f.levels[level-1], ErrNodes)
+		return fmt.Errorf("node %q on level %q: no node %q on level %q: %w", n.Name, n.Level, n.Parent, g.f.levels[level-1],
+			ErrNodes)
 	}
 	for {
 		s.parent = p
@@ -207,7 +208,10 @@ func (g *grower) layOut() {
 			order[i] = int32(i)
 		}
 		if level > 0 {
-			slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(moved[sprouts[a].parent], moved[sprouts[b].parent]) })
+			slices.SortStableFunc(order, func(a, b int32) int {
+				return cmp.Compare(moved[sprouts[a].parent],
+					moved[sprouts[b].parent])
+			})
 		}
 		here := make([]int32, len(sprouts))
 		for _, i := range order {

@@ -60,7 +60,9 @@ func crowd(t *testing.T, n int) string {
 		s := w.spec()
 		s.Levels, s.Disabled = []string{"host", "db"}, false
 		s.Limits = map[string]map[string]batch.Limit{
-			batch.LevelInstance: {"all": {Limit: draw.One(w.rng, 3, 5)}}, "host": {"slots": {Default: 1, Limit: draw.One(w.rng, 2, 3, 4)}, "io": {Limit: draw.One(w.rng, 0, 1, 2)}},
+			batch.LevelInstance: {"all": {Limit: draw.One(w.rng, 3, 5)}},
+			"host": {"slots": {Default: 1, Limit: draw.One(w.rng, 2, 3, 4)},
+				"io": {Limit: draw.One(w.rng, 0, 1, 2)}},
 			"db": {"a": {Default: w.rng.IntN(2), Limit: 1}},
 		}
 		return s
@@ -73,10 +75,12 @@ func crowd(t *testing.T, n int) string {
 	w.plant()
 	jobs := []string{"copy", "index", "prune", "rest"}
 	put := func(name string) {
-		j := batch.Job{Name: name, UID: fmt.Sprint(name, w.rng.IntN(9)/8), Retries: -1, Level: draw.One(w.rng, "", "", "", "", "host", batch.LevelInstance), Paused: w.rng.IntN(12) == 0,
+		j := batch.Job{Name: name, UID: fmt.Sprint(name, w.rng.IntN(9)/8), Retries: -1,
+			Level: draw.One(w.rng, "", "", "", "", "host", batch.LevelInstance), Paused: w.rng.IntN(12) == 0,
 			HostLevel: draw.One(w.rng, "", "", "host"), Backoff: batch.Backoff{Seconds: []int{1}, Repeat: true},
-			Resources: map[string]resource.Amounts{"host": {"slots": draw.One(w.rng, 0, 1, 1, 2, 2, 3), "io": draw.One(w.rng, 0, 0, 0, 1, 2)}, batch.LevelInstance: {"all": draw.One(w.rng, 0, 0, 0, 1, 3)}},
-			Filters:   draw.One(w.rng, nil, nil, nil, map[string]batch.Filter{"db": {Blacklist: []string{"d1", "d2"}}})}
+			Resources: map[string]resource.Amounts{"host": {"slots": draw.One(w.rng, 0, 1, 1, 2, 2, 3),
+				"io": draw.One(w.rng, 0, 0, 0, 1, 2)}, batch.LevelInstance: {"all": draw.One(w.rng, 0, 0, 0, 1, 3)}},
+			Filters: draw.One(w.rng, nil, nil, nil, map[string]batch.Filter{"db": {Blacklist: []string{"d1", "d2"}}})}
 		if j.Level == "host" || j.Level == batch.LevelInstance {
 			j.HostLevel = ""
 		}
@@ -106,7 +110,8 @@ func crowd(t *testing.T, n int) string {
 				w.apply(u)
 			}
 		case 4:
-			_, err := w.b.Load(batch.Key{Job: draw.One(w.rng, jobs...), Node: w.key().Node}, batch.Status{Bits: batch.Done, Time: w.now, Invocation: w.inv()}, 7)
+			_, err := w.b.Load(batch.Key{Job: draw.One(w.rng, jobs...), Node: w.key().Node},
+				batch.Status{Bits: batch.Done, Time: w.now, Invocation: w.inv()}, 7)
 			w.printf("loaded: %v", err)
 		case 5, 6, 7, 8, 9:
 			w.now += int64(draw.One(w.rng, 1, 1000, 5000, 15_000, 30_000, 29_999))
@@ -130,11 +135,14 @@ func (w *teller) printf(format string, args ...any) { fmt.Fprintf(&w.out, format
 
 func (w *teller) spec() batch.ForestSpec {
 	return batch.ForestSpec{
-		Name: "f", Levels: draw.One(w.rng, []string{"host", "db"}, []string{"host", "db"}, []string{"db"}), Instance: draw.One(w.rng, "", "root"),
-		Order: draw.One(w.rng, batch.OrderRandom, batch.OrderOriginal, batch.OrderLexicographic), Backwards: w.rng.IntN(4) == 0, Disabled: w.rng.IntN(12) == 0,
+		Name: "f", Levels: draw.One(w.rng, []string{"host", "db"}, []string{"host", "db"}, []string{"db"}),
+		Instance:  draw.One(w.rng, "", "root"),
+		Order:     draw.One(w.rng, batch.OrderRandom, batch.OrderOriginal, batch.OrderLexicographic),
+		Backwards: w.rng.IntN(4) == 0, Disabled: w.rng.IntN(12) == 0,
 		Limits: map[string]map[string]batch.Limit{
-			batch.LevelInstance: {"all": {Default: 1, Limit: draw.One(w.rng, 3, 6, 9)}}, "db": {"a": {Default: 1, Limit: draw.One(w.rng, 1, 2)}, "b": {Limit: 1}},
-			batch.LevelWorker: {"cpu": {Default: 1}},
+			batch.LevelInstance: {"all": {Default: 1, Limit: draw.One(w.rng, 3, 6, 9)}},
+			"db":                {"a": {Default: 1, Limit: draw.One(w.rng, 1, 2)}, "b": {Limit: 1}},
+			batch.LevelWorker:   {"cpu": {Default: 1}},
 		},
 	}
 }
@@ -155,7 +163,8 @@ func (w *teller) plant() {
 	}
 	for _, p := range parents {
 		for range w.rng.IntN(6) {
-			specs = append(specs, batch.NodeSpec{Name: fmt.Sprint("d", w.rng.IntN(9)), Level: "db", Parent: p, Disabled: off(), Tags: tags()})
+			specs = append(specs, batch.NodeSpec{Name: fmt.Sprint("d", w.rng.IntN(9)), Level: "db", Parent: p, Disabled: off(),
+				Tags: tags()})
 		}
 	}
 	w.nodes = specs
@@ -164,15 +173,23 @@ func (w *teller) plant() {
 
 func (w *teller) job(name string) batch.Job {
 	j := batch.Job{
-		Name: name, UID: fmt.Sprint(name, w.rng.IntN(7)/6), Domain: "d", Disabled: w.rng.IntN(12) == 0, Paused: w.rng.IntN(12) == 0, Level: draw.One(w.rng, "", "", "", "", "db", "host"),
-		HostLevel: draw.One(w.rng, "", "", "host", "db"), Host: draw.One(w.rng, "", "", "", "m1"), Retries: draw.One(w.rng, -1, 0, 1, 3),
-		Backoff: draw.One(w.rng, batch.Backoff{}, batch.Backoff{Fail: true}, batch.Backoff{Seconds: []int{1, 3}, Repeat: true}, batch.Backoff{Seconds: []int{2}}),
-		Resources: draw.One(w.rng, nil, map[string]resource.Amounts{"db": {"a": 1, "b": 1}}, map[string]resource.Amounts{batch.LevelInstance: {"all": 3}, "worker": {"cpu": 2, "mem": 3}},
-			map[string]resource.Amounts{"db": {"a": 2}}, map[string]resource.Amounts{"db": {"a": 0}}, map[string]resource.Amounts{batch.LevelInstance: {"all": 0}}),
-		Filters: draw.One(w.rng, nil, nil, map[string]batch.Filter{"db": {Blacklist: []string{"d1", "d2"}}}, map[string]batch.Filter{"db": {TagWhitelist: []string{"ssd"}}, "host": {WhitelistRegex: "[01]"}},
-			map[string]batch.Filter{"db": {Fraction: 0.5, BlacklistRegex: "7$"}}, map[string]batch.Filter{"worker": {Whitelist: []string{"x"}}}),
-		DependsOn: draw.One(w.rng, nil, nil, nil, []string{"copy"}, []string{"index"}, []string{"copy", "prune"}, []string{"nothing"}),
-		Errors:    draw.One(w.rng, nil, nil, nil, nil, nil, nil, nil, nil, nil, []string{"bad"}),
+		Name: name, UID: fmt.Sprint(name, w.rng.IntN(7)/6), Domain: "d", Disabled: w.rng.IntN(12) == 0,
+		Paused: w.rng.IntN(12) == 0, Level: draw.One(w.rng, "", "", "", "", "db", "host"),
+		HostLevel: draw.One(w.rng, "", "", "host", "db"), Host: draw.One(w.rng, "", "", "", "m1"),
+		Retries: draw.One(w.rng, -1, 0, 1, 3),
+		Backoff: draw.One(w.rng, batch.Backoff{}, batch.Backoff{Fail: true},
+			batch.Backoff{Seconds: []int{1, 3}, Repeat: true}, batch.Backoff{Seconds: []int{2}}),
+		Resources: draw.One(w.rng, nil, map[string]resource.Amounts{"db": {"a": 1, "b": 1}},
+			map[string]resource.Amounts{batch.LevelInstance: {"all": 3}, "worker": {"cpu": 2, "mem": 3}},
+			map[string]resource.Amounts{"db": {"a": 2}}, map[string]resource.Amounts{"db": {"a": 0}},
+			map[string]resource.Amounts{batch.LevelInstance: {"all": 0}}),
+		Filters: draw.One(w.rng, nil, nil, map[string]batch.Filter{"db": {Blacklist: []string{"d1", "d2"}}},
+			map[string]batch.Filter{"db": {TagWhitelist: []string{"ssd"}}, "host": {WhitelistRegex: "[01]"}},
+			map[string]batch.Filter{"db": {Fraction: 0.5, BlacklistRegex: "7$"}},
+			map[string]batch.Filter{"worker": {Whitelist: []string{"x"}}}),
+		DependsOn: draw.One(w.rng, nil, nil, nil, []string{"copy"}, []string{"index"}, []string{"copy", "prune"},
+			[]string{"nothing"}),
+		Errors: draw.One(w.rng, nil, nil, nil, nil, nil, nil, nil, nil, nil, []string{"bad"}),
 	}
 	switch w.rng.IntN(30) { // invalid changes
 	case 0:
@@ -205,19 +222,23 @@ func (w *teller) inv() fence.Invocation {
 }
 
 func (w *teller) key() batch.Key {
-	return batch.Key{Job: draw.One(w.rng, append(names(), "nothing")...), Node: draw.One(w.rng, "d0", "d1", "d2", "d3", "d4", "d5", "d8", "h0", "h1", "root")}
+	return batch.Key{Job: draw.One(w.rng, append(names(), "nothing")...),
+		Node: draw.One(w.rng, "d0", "d1", "d2", "d3", "d4", "d5", "d8", "h0", "h1", "root")}
 }
 
 func (w *teller) report() batch.Report {
-	texts := []string{"", "done", `{"result_bits":4}`, `{"result_bits":8}`, `{"result_bits":72,"data":{"a":1}}`, `{"result_bits":96}`, `{"result_bits":16}`, `{"result_bits":608}`, "incomplete", "error_backoff", "{", "failed"}
+	texts := []string{"", "done", `{"result_bits":4}`, `{"result_bits":8}`, `{"result_bits":72,"data":{"a":1}}`,
+		`{"result_bits":96}`, `{"result_bits":16}`, `{"result_bits":608}`, "incomplete", "error_backoff", "{", "failed"}
 	switch w.rng.IntN(12) {
 	case 0:
 		return batch.NeverStarted("no room")
 	case 1, 2:
 		return batch.LostReport("cell lost")
 	}
-	e := batch.Ended{ExitCode: draw.One(w.rng, 0, 0, 0, 1, -1), Signal: draw.One(w.rng, 0, 0, 0, 9), Killed: w.rng.IntN(9) == 0, TimedOut: w.rng.IntN(9) == 0, Reason: draw.One(w.rng, "", "", "", "exit status 1", "no disk"),
-		Again: draw.One(w.rng, batch.AgainNot, batch.AgainNot, batch.AgainNot, batch.AgainNow, batch.AgainLater)}
+	e := batch.Ended{ExitCode: draw.One(w.rng, 0, 0, 0, 1, -1), Signal: draw.One(w.rng, 0, 0, 0, 9),
+		Killed: w.rng.IntN(9) == 0, TimedOut: w.rng.IntN(9) == 0,
+		Reason: draw.One(w.rng, "", "", "", "exit status 1", "no disk"),
+		Again:  draw.One(w.rng, batch.AgainNot, batch.AgainNot, batch.AgainNot, batch.AgainNow, batch.AgainLater)}
 	return batch.Judge(e, []byte(draw.One(w.rng, texts...)), w.rng.IntN(5) == 0)
 }
 
@@ -256,7 +277,8 @@ func (w *teller) something() {
 		}
 	case 12:
 		k := w.key()
-		_, err := w.b.Load(k, batch.Status{Bits: draw.One(w.rng, batch.Done, batch.Error|batch.UsesBackoff, batch.Failed), Time: w.now + int64(w.rng.IntN(3)-1)*5000, Backoff: 3, Attempts: 1, Invocation: w.inv()}, 7)
+		_, err := w.b.Load(k, batch.Status{Bits: draw.One(w.rng, batch.Done, batch.Error|batch.UsesBackoff, batch.Failed),
+			Time: w.now + int64(w.rng.IntN(3)-1)*5000, Backoff: 3, Attempts: 1, Invocation: w.inv()}, 7)
 		w.printf("loaded %v: %v", k, err)
 	case 13:
 		w.b.SetMark(w.key(), 5)
@@ -328,7 +350,8 @@ func (w *teller) tell() {
 	name := draw.One(w.rng, names()...)
 	p, ok := w.b.Progress(name)
 	w.printf(" %s %v %+v ended %v, draws %v, needs %v", name, ok, p, p.State.Ended(), w.b.Draws(name), w.b.CellNeeds(name))
-	filter := batch.NodeFilter{Node: draw.One(w.rng, "", "", "", "d1"), Below: draw.One(w.rng, "", "", "", "h0"), After: draw.One(w.rng, "", "", "", "d2"), Limit: draw.One(w.rng, 0, 0, 0, 1, 2)}
+	filter := batch.NodeFilter{Node: draw.One(w.rng, "", "", "", "d1"), Below: draw.One(w.rng, "", "", "", "h0"),
+		After: draw.One(w.rng, "", "", "", "d2"), Limit: draw.One(w.rng, 0, 0, 0, 1, 2)}
 	filter.Classes = draw.One(w.rng, nil, nil, nil, []batch.Class{batch.ClassReady, batch.ClassAbsent})
 	list, err := w.b.Nodes(name, filter)
 	if err != nil {
@@ -337,7 +360,8 @@ func (w *teller) tell() {
 	for _, n := range list {
 		w.printf(" %+v", n)
 	}
-	why, err := w.b.ExplainJob(name, func(node string) string { return map[string]string{"d1": "exit status 1"}[node] }, w.now+draw.One(w.rng, 0, 1500, int64(time.Hour/time.Millisecond)))
+	why, err := w.b.ExplainJob(name, func(node string) string { return map[string]string{"d1": "exit status 1"}[node] },
+		w.now+draw.One(w.rng, 0, 1500, int64(time.Hour/time.Millisecond)))
 	w.why(why, err)
 	k := w.key()
 	why, err = w.b.Explain(k, draw.One(w.rng, "", "", "no disk"), w.now)

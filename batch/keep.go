@@ -47,7 +47,8 @@ func (v *reservation) reserve() {
 	}
 	var most *job
 	for _, j := range v.jobs.order {
-		if j.starved > 0 && v.clock.now-j.starved >= patience && v.jobs.runnable(j) && j.blocked == "" && j.counts[ClassReady] > 0 && (most == nil || j.starved < most.starved) {
+		if j.starved > 0 && v.clock.now-j.starved >= patience && v.jobs.runnable(j) && j.blocked == "" &&
+			j.counts[ClassReady] > 0 && (most == nil || j.starved < most.starved) {
 			most = j
 		}
 	}
@@ -158,6 +159,7 @@ func (v *reservation) explainKept(j *job, level int, node int32, say func(Why)) 
 		return
 	}
 	name, k := v.f.names[level].list[node], v.kept
-	say(Why{Level: v.f.levels[level], Node: name, Text: fmt.Sprintf("%s %s: room is reserved for %s/%s, which has waited longer",
-		v.f.levels[level], name, k.job.Name, v.f.names[k.job.level].list[k.node])})
+	say(Why{Level: v.f.levels[level], Node: name,
+		Text: fmt.Sprintf("%s %s: room is reserved for %s/%s, which has waited longer",
+			v.f.levels[level], name, k.job.Name, v.f.names[k.job.level].list[k.node])})
 }

@@ -17,10 +17,12 @@ type play struct {
 
 func playing(t *testing.T) *play {
 	t.Helper()
-	spec := ForestSpec{Name: "f", Levels: []string{"host", "db"}, Order: OrderOriginal, Limits: map[string]map[string]Limit{
-		LevelInstance: {"all": {Limit: 4}}, "host": {"slots": {Default: 1, Limit: 2}, "io": {Limit: 2}},
-	}}
-	nodes, err := ManualNodes(spec.Levels, []ManualNode{{Name: "h1", Children: []string{"a", "b", "c"}}, {Name: "h2", Children: []string{"d", "e", "f"}}})
+	spec := ForestSpec{Name: "f", Levels: []string{"host", "db"}, Order: OrderOriginal,
+		Limits: map[string]map[string]Limit{
+			LevelInstance: {"all": {Limit: 4}}, "host": {"slots": {Default: 1, Limit: 2}, "io": {Limit: 2}},
+		}}
+	nodes, err := ManualNodes(spec.Levels, []ManualNode{{Name: "h1", Children: []string{"a", "b", "c"}},
+		{Name: "h2", Children: []string{"d", "e", "f"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,8 +128,11 @@ func TestRoomIsReservedOnlyForStartableWork(t *testing.T) {
 		change func(p *play)
 		want   string
 	}{
-		"nothing changed":           {slots(2), func(*play) {}, "older:a"},
-		"it is paused":              {slots(2), func(p *play) { put(p.t, p.b, Job{Name: "older", Resources: slots(2), Paused: true}) }, "younger:a"},
+		"nothing changed": {slots(2), func(*play) {}, "older:a"},
+		"it is paused": {slots(2), func(p *play) {
+			put(p.t, p.b,
+				Job{Name: "older", Resources: slots(2), Paused: true})
+		}, "younger:a"},
 		"it is refused":             {slots(2), func(p *play) { p.b.jobs.named["older"].blocked = "no cell" }, "younger:a"},
 		"it has no ready node left": {slots(2), func(p *play) { p.job("older", slots(2), "none") }, "younger:a"},
 		"it is gone":                {slots(2), func(p *play) { p.b.Delete("older") }, "younger:a"},
@@ -135,7 +140,8 @@ func TestRoomIsReservedOnlyForStartableWork(t *testing.T) {
 		"it needs more than there is": {slots(3), func(p *play) {
 			p.starts("").kept("") // it is looked at once, and gives way
 		}, "younger:a"},
-		"it needs more than the root has": {map[string]resource.Amounts{LevelInstance: {"all": 5}}, func(p *play) { p.starts("").kept("") }, "younger:a"},
+		"it needs more than the root has": {map[string]resource.Amounts{LevelInstance: {"all": 5}},
+			func(p *play) { p.starts("").kept("") }, "younger:a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := full(t).job("older", c.older).at(2000).starts("").job("younger", slots(2)).at(3000).starts("").at(32_500)
@@ -152,8 +158,9 @@ func TestReservedRoomIsGivenUp(t *testing.T) {
 		change func(p *play)
 		want   string // reserved at the next pick
 	}{
-		"nothing changed":    {func(*play) {}, "older:a"},
-		"paused":             {func(p *play) { put(p.t, p.b, Job{Name: "older", Resources: slots(2), Paused: true}) }, "younger:a"},
+		"nothing changed": {func(*play) {}, "older:a"},
+		"paused": {func(p *play) { put(p.t, p.b, Job{Name: "older", Resources: slots(2), Paused: true}) },
+			"younger:a"},
 		"deleted":            {func(p *play) { p.b.Delete("older") }, "younger:a"},
 		"another is deleted": {func(p *play) { p.b.Delete("narrow") }, "older:a"},
 		"another is put":     {func(p *play) { p.job("third", nil, "c") }, "older:a"},
@@ -184,7 +191,8 @@ func TestReservedRoomIsGivenUp(t *testing.T) {
 		}, "older:a"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := full(t).job("older", slots(2)).at(2000).starts("").job("younger", slots(2)).at(3000).starts("").at(40_000).starts("").kept("older:a")
+			p := full(t).job("older", slots(2)).at(2000).starts("").job("younger",
+				slots(2)).at(3000).starts("").at(40_000).starts("").kept("older:a")
 			c.change(p)
 			p.starts("").kept(c.want)
 		})
@@ -194,7 +202,8 @@ func TestReservedRoomIsGivenUp(t *testing.T) {
 // TestReservedRoomStaysWhereItIs, also when less is lacking elsewhere; when it moves, others start
 // where it was.
 func TestReservedRoomStaysWhereItIs(t *testing.T) {
-	p := full(t).job("wide", slots(2), "a", "d").at(2000).starts("").job("third", nil, "c").at(3000).starts("").at(40_000).starts("").kept("wide:a")
+	p := full(t).job("wide", slots(2), "a", "d").at(2000).starts("").job("third", nil,
+		"c").at(3000).starts("").at(40_000).starts("").kept("wide:a")
 	p.ends("narrow:d").starts("").kept("wide:a").ends("narrow:a").starts("").kept("wide:a")
 	if _, err := p.b.Load(Key{"wide", "a"}, Status{Bits: Done, Time: 1, Invocation: inv(99)}, 1); err != nil {
 		t.Fatal(err)
@@ -219,7 +228,8 @@ func TestRoomLeftForOthers(t *testing.T) {
 		"nothing":                       {needs(2, 2), needs(0, 0), "other:a other:b other:c"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := playing(t).job("narrow", nil, "a", "b").at(1000).starts("narrow:a narrow:b").job("wide", c.kept, "a").at(2000).starts("").at(40_000).starts("").kept("wide:a")
+			p := playing(t).job("narrow", nil, "a", "b").at(1000).starts("narrow:a narrow:b").job("wide", c.kept,
+				"a").at(2000).starts("").at(40_000).starts("").kept("wide:a")
 			p.ends("narrow:a").job("other", c.other, "a", "b", "c").starts(c.want)
 		})
 	}
@@ -256,7 +266,8 @@ func TestRoomOfTheRoot(t *testing.T) {
 	}
 	p := playing(t).job("narrow", all(2), "a", "b").at(1000).starts("narrow:a narrow:b")
 	put(t, p.b, Job{Name: "root", Level: LevelInstance, Resources: all(4)})
-	p.at(2000).starts("").at(40_000).starts("").kept("root:instance").ends("narrow:a").starts("").ends("narrow:b").starts("root:instance").kept("")
+	p.at(2000).starts("").at(40_000).starts("").kept("root:instance").ends("narrow:a").starts("").ends("narrow:b").starts(
+		"root:instance").kept("")
 }
 
 // TestRoomAboveTheNodes: a reservation there holds back tasks that share only the root, on any host.

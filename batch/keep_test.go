@@ -9,7 +9,8 @@ import (
 
 // hosts is a forest of one host with two slots and many nodes, a job of one slot and one of two.
 func hosts(t *testing.T) *Board {
-	spec := ForestSpec{Name: "f", Levels: []string{"host", "db"}, Order: OrderOriginal, Limits: map[string]map[string]Limit{"host": {"slots": {Default: 1, Limit: 2}}}}
+	spec := ForestSpec{Name: "f", Levels: []string{"host", "db"}, Order: OrderOriginal,
+		Limits: map[string]map[string]Limit{"host": {"slots": {Default: 1, Limit: 2}}}}
 	m := ManualNode{Name: "h"}
 	for i := range 200 {
 		m.Children = append(m.Children, "db"+string(rune('a'+i/26))+string(rune('a'+i%26)))
@@ -77,7 +78,8 @@ func TestReservationsAreExplainedAndReturned(t *testing.T) {
 	if got := keys(b.Pick(9)); got != "" {
 		t.Fatalf("%s takes reserved room", got)
 	}
-	for job, want := range map[string]string{"narrow": "host h: room is reserved for wide/dbaa, which has waited longer", "wide": "room is reserved for it: it starts when enough of them have ended"} {
+	for job, want := range map[string]string{"narrow": "host h: room is reserved for wide/dbaa, which has waited longer",
+		"wide": "room is reserved for it: it starts when enough of them have ended"} {
 		why, err := b.ExplainJob(job, func(string) string { return "" }, 0)
 		if err != nil || !strings.Contains(lines(why), want) {
 			t.Errorf("%s: %s, %v", job, lines(why), err)

@@ -16,7 +16,8 @@ import (
 // scan over jobs × nodes.
 func TestDecisionsEqualBruteForce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		spec := ForestSpec{Name: "f", Levels: []string{"host", "db"}, Order: rapid.SampledFrom([]Order{OrderRandom, OrderOriginal, OrderLexicographic}).Draw(rt, "order")}
+		spec := ForestSpec{Name: "f", Levels: []string{"host", "db"},
+			Order: rapid.SampledFrom([]Order{OrderRandom, OrderOriginal, OrderLexicographic}).Draw(rt, "order")}
 		spec.Limits = map[string]map[string]Limit{
 			LevelInstance: {"all": {Default: 1, Limit: rapid.IntRange(1, 9).Draw(rt, "root")}},
 			"host":        {"slots": {Default: 1, Limit: rapid.IntRange(1, 3).Draw(rt, "host")}},
@@ -29,7 +30,8 @@ func TestDecisionsEqualBruteForce(t *testing.T) {
 				host := fmt.Sprint("h", h)
 				out = append(out, NodeSpec{Name: host, Level: "host", Disabled: rapid.IntRange(0, 9).Draw(rt, "off") == 0})
 				for range rapid.IntRange(0, 9).Draw(rt, "dbs") {
-					out = append(out, NodeSpec{Name: fmt.Sprint("d", rapid.IntRange(0, 15).Draw(rt, "name")), Level: "db", Parent: host, Disabled: rapid.IntRange(0, 9).Draw(rt, "off") == 0})
+					out = append(out, NodeSpec{Name: fmt.Sprint("d", rapid.IntRange(0, 15).Draw(rt, "name")), Level: "db",
+						Parent: host, Disabled: rapid.IntRange(0, 9).Draw(rt, "off") == 0})
 				}
 			}
 			return out
@@ -43,9 +45,13 @@ func TestDecisionsEqualBruteForce(t *testing.T) {
 				}
 			},
 			"job": func(rt *rapid.T) {
-				j := Job{Name: rapid.SampledFrom(names).Draw(rt, "job"), UID: "u", Retries: -1, Backoff: Backoff{Seconds: []int{1, 3}, Repeat: true},
-					Disabled: rapid.IntRange(0, 5).Draw(rt, "disabled") == 0, Level: rapid.SampledFrom([]string{"", "host", "db"}).Draw(rt, "level"), HostLevel: rapid.SampledFrom([]string{"", "host"}).Draw(rt, "pin")}
-				j.Resources = map[string]resource.Amounts{"host": {"slots": rapid.IntRange(0, 2).Draw(rt, "slots")}, "db": {"b": rapid.IntRange(0, 1).Draw(rt, "b")}}
+				j := Job{Name: rapid.SampledFrom(names).Draw(rt, "job"), UID: "u", Retries: -1,
+					Backoff:   Backoff{Seconds: []int{1, 3}, Repeat: true},
+					Disabled:  rapid.IntRange(0, 5).Draw(rt, "disabled") == 0,
+					Level:     rapid.SampledFrom([]string{"", "host", "db"}).Draw(rt, "level"),
+					HostLevel: rapid.SampledFrom([]string{"", "host"}).Draw(rt, "pin")}
+				j.Resources = map[string]resource.Amounts{"host": {"slots": rapid.IntRange(0, 2).Draw(rt, "slots")},
+					"db": {"b": rapid.IntRange(0, 1).Draw(rt, "b")}}
 				switch rapid.IntRange(0, 3).Draw(rt, "kind") {
 				case 0:
 					j.DependsOn = []string{rapid.SampledFrom(names).Draw(rt, "dep")}
@@ -61,12 +67,14 @@ func TestDecisionsEqualBruteForce(t *testing.T) {
 			"finish": func(rt *rapid.T) {
 				if runs := b.Runs(""); len(runs) > 0 {
 					r := rapid.SampledFrom(runs).Draw(rt, "run")
-					end(b, r.Key, r.Invocation, rapid.SampledFrom([]Report{{Bits: Done}, errorBackoff, incomplete, {Bits: Failed}, NeverStarted("x"), LostReport("x")}).Draw(rt, "report"), 0)
+					end(b, r.Key, r.Invocation, rapid.SampledFrom([]Report{{Bits: Done}, errorBackoff, incomplete, {Bits: Failed},
+						NeverStarted("x"), LostReport("x")}).Draw(rt, "report"), 0)
 				}
 			},
 			"adopt": func(rt *rapid.T) {
 				n++
-				b.Adopt(Key{rapid.SampledFrom(names).Draw(rt, "job"), fmt.Sprint("d", rapid.IntRange(0, 7).Draw(rt, "name"))}, inv(n), "c")
+				b.Adopt(Key{rapid.SampledFrom(names).Draw(rt, "job"), fmt.Sprint("d", rapid.IntRange(0, 7).Draw(rt, "name"))},
+					inv(n), "c")
 			},
 			"unblock": func(rt *rapid.T) { b.Unblock() },
 			"time":    func(rt *rapid.T) { b.Advance(b.clock.now + int64(rapid.IntRange(0, 2000).Draw(rt, "ms"))) },
@@ -112,7 +120,8 @@ func TestDecisionsEqualBruteForce(t *testing.T) {
 						}
 						continue
 					case 1:
-						if err := b.Refuse(x.Key, rapid.SampledFrom([]Scope{ScopeJob, ScopeHost, ScopeNode}).Draw(rt, "scope"), "no"); err != nil {
+						if err := b.Refuse(x.Key, rapid.SampledFrom([]Scope{ScopeJob, ScopeHost, ScopeNode}).Draw(rt, "scope"),
+							"no"); err != nil {
 							rt.Fatal(err)
 						}
 						continue
@@ -166,7 +175,8 @@ func bruteForce(b *Board, most int) string {
 				continue
 			}
 			s := b.terms.unpack(j.record(b.f.places[p].name))
-			if s.Bits&(Done|Failed) != 0 || (s.Bits&UsesBackoff != 0 || s.Paced()) && s.Time+int64(s.Backoff)*1000 > b.clock.now {
+			if s.Bits&(Done|Failed) != 0 || (s.Bits&UsesBackoff != 0 || s.Paced()) &&
+				s.Time+int64(s.Backoff)*1000 > b.clock.now {
 				continue
 			}
 			for _, dep := range j.DependsOn {

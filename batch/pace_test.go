@@ -14,13 +14,20 @@ func TestAnIncompleteTaskRunsOnceInASecond(t *testing.T) {
 		due    int64 // after the end, milliseconds
 		why    string
 	}{
-		"short":        {0, Report{Bits: Incomplete}, 1000, "its last run ended incomplete after less than 1s: it runs again in 1s"},
-		"almost":       {999, Report{Bits: Incomplete}, 1000, "its last run ended incomplete after less than 1s: it runs again in 1s"},
-		"long":         {1000, Report{Bits: Incomplete}, 0, "its last run ended incomplete: it runs again as soon as there is room"},
-		"moved":        {0, Judge(Ended{ExitCode: -1, Again: AgainNow, Reason: "evacuated"}, nil, false), 0, "its last run ended incomplete: it runs again as soon as there is room"},
-		"moved, wrote": {0, Judge(Ended{Signal: 15, Again: AgainNow}, []byte("incomplete"), false), 0, "its last run ended incomplete: it runs again as soon as there is room"},
-		"with backoff": {0, incompleteBackoff, 5000, "its last run ended incomplete: waits 5s more; cantina job retry j --node db11"},
-		"error":        {0, Report{Bits: Error | UsesBackoff, ExitCode: 3}, 5000, "retry in 5s after a failed attempt: exit code 3; cantina job retry j --node db11"},
+		"short": {0, Report{Bits: Incomplete}, 1000,
+			"its last run ended incomplete after less than 1s: it runs again in 1s"},
+		"almost": {999, Report{Bits: Incomplete}, 1000,
+			"its last run ended incomplete after less than 1s: it runs again in 1s"},
+		"long": {1000, Report{Bits: Incomplete}, 0,
+			"its last run ended incomplete: it runs again as soon as there is room"},
+		"moved": {0, Judge(Ended{ExitCode: -1, Again: AgainNow, Reason: "evacuated"}, nil, false), 0,
+			"its last run ended incomplete: it runs again as soon as there is room"},
+		"moved, wrote": {0, Judge(Ended{Signal: 15, Again: AgainNow}, []byte("incomplete"), false), 0,
+			"its last run ended incomplete: it runs again as soon as there is room"},
+		"with backoff": {0, incompleteBackoff, 5000,
+			"its last run ended incomplete: waits 5s more; cantina job retry j --node db11"},
+		"error": {0, Report{Bits: Error | UsesBackoff, ExitCode: 3}, 5000,
+			"retry in 5s after a failed attempt: exit code 3; cantina job retry j --node db11"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := twoHosts(t)

@@ -114,7 +114,8 @@ func (b *Board) giveBack(r *run) {
 func (f *forest) drawsOf(r *run) []Draw {
 	var out []Draw
 	for _, d := range slices.Backward(r.draws) {
-		out = append(out, Draw{Level: f.levels[d.level], Node: f.names[d.level].list[d.node], Amounts: f.amounts(d.level, d.need)})
+		out = append(out, Draw{Level: f.levels[d.level], Node: f.names[d.level].list[d.node],
+			Amounts: f.amounts(d.level, d.need)})
 	}
 	return out
 }

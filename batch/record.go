@@ -61,7 +61,8 @@ const (
 
 // String returns the lower case word.
 func (c Class) String() string {
-	words := [...]string{"absent", "running", "avoided", "disabled", "done", "failed", "backoff", "blocked", "stranded", "ready"}
+	words := [...]string{"absent", "running", "avoided", "disabled", "done", "failed", "backoff", "blocked", "stranded",
+		"ready"}
 	if int(c) < len(words) {
 		return words[c]
 	}
@@ -88,7 +89,8 @@ func (t *terms) intern(x fence.Term) int32 {
 
 func (t *terms) unpack(p *record) Status {
 	s := Status{
-		Bits: p.bits, Time: p.time, Backoff: int(p.backoff), Saved: int(p.saved), Attempts: int(p.tries), Losses: int(p.losses),
+		Bits: p.bits, Time: p.time, Backoff: int(p.backoff), Saved: int(p.saved), Attempts: int(p.tries),
+		Losses:   int(p.losses),
 		ExitCode: int(p.exit), Signal: int(p.signal),
 	}
 	if p.counter != 0 {

@@ -61,7 +61,8 @@ func TestScopeOfARefusal(t *testing.T) {
 func pairs(t *testing.T) *Board {
 	t.Helper()
 	levels := []string{"host", "db"}
-	nodes, err := ManualNodes(levels, []ManualNode{{Name: "h1", Children: []string{"a", "b"}}, {Name: "h2", Children: []string{"c", "d"}}})
+	nodes, err := ManualNodes(levels, []ManualNode{{Name: "h1", Children: []string{"a", "b"}},
+		{Name: "h2", Children: []string{"c", "d"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,15 +155,17 @@ func TestAnUnknownJob(t *testing.T) {
 	if j, _, ok := b.Job("j"); !ok || j.Name != "j" {
 		t.Error("it is there")
 	}
-	if err := b.Configure(ForestSpec{Name: "f", Levels: []string{""}}); !errors.Is(err, ErrNodes) || len(b.Spec().Levels) != 2 {
+	if err := b.Configure(ForestSpec{Name: "f", Levels: []string{""}}); !errors.Is(err, ErrNodes) ||
+		len(b.Spec().Levels) != 2 {
 		t.Error(err)
 	}
 	if _, err := NewBoard(ForestSpec{Name: "f", Levels: []string{"a", "a"}}); !errors.Is(err, ErrNodes) {
 		t.Error(err)
 	}
 	for name, n := range map[string]NodeSpec{
-		"an unknown level": {Name: "x", Level: "moon"}, "no name": {Name: "", Level: "host"}, "the root again": {Name: "x", Level: LevelInstance},
-		"no parent": {Name: "x", Level: "db"}, "an unknown parent": {Name: "x", Level: "db", Parent: "y"},
+		"an unknown level": {Name: "x", Level: "moon"}, "no name": {Name: "", Level: "host"},
+		"the root again": {Name: "x", Level: LevelInstance},
+		"no parent":      {Name: "x", Level: "db"}, "an unknown parent": {Name: "x", Level: "db", Parent: "y"},
 	} {
 		if err := b.SetNodes([]NodeSpec{n}); err == nil || len(b.f.nodes) != 6 {
 			t.Errorf("%s: %v, %d nodes", name, err, len(b.f.nodes))
@@ -174,8 +177,9 @@ func TestAnUnknownJob(t *testing.T) {
 func TestStatusesAtTheirBounds(t *testing.T) {
 	data := func(n int) string { return `{"a":"` + strings.Repeat("x", n-8) + `"}` }
 	for name, c := range map[string]struct{ text, want string }{
-		"longest data":     {`{"result":"done","data":` + data(MaxData) + `}`, ""},
-		"longer data":      {`{"result":"done","data":` + data(MaxData+1) + `}`, "data has 4097 bytes, at most 4096 are kept"},
+		"longest data": {`{"result":"done","data":` + data(MaxData) + `}`, ""},
+		"longer data": {`{"result":"done","data":` + data(MaxData+1) + `}`,
+			"data has 4097 bytes, at most 4096 are kept"},
 		"longest text":     {`{"result":"done"` + strings.Repeat(" ", maxStatusText-17) + `}`, ""},
 		"longer text":      {`{"result":"done"` + strings.Repeat(" ", maxStatusText-16) + `}`, "status of 65537 bytes"},
 		"no data":          {`{"result":"done","data":null}`, ""},
@@ -187,7 +191,8 @@ func TestStatusesAtTheirBounds(t *testing.T) {
 		"running":          {`{"result_bits":2}`, "means running"},
 	} {
 		r, err := ParseStatus([]byte(c.text))
-		if c.want == "" && (err != nil || r.Bits != Done) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+		if c.want == "" && (err != nil || r.Bits != Done) || c.want != "" &&
+			(err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v %v", name, r.Bits, err)
 		}
 	}
@@ -201,9 +206,11 @@ func TestRoomThatIsLess(t *testing.T) {
 	if err := p.b.Configure(spec); err != nil {
 		t.Fatal(err)
 	}
-	p.job("io", map[string]resource.Amounts{"host": {"slots": 0, "io": 2}}, "c", "f").starts("io:c io:f").job("more", map[string]resource.Amounts{"host": {"slots": 0, "io": 1}}, "c")
+	p.job("io", map[string]resource.Amounts{"host": {"slots": 0, "io": 2}}, "c", "f").starts("io:c io:f").job("more",
+		map[string]resource.Amounts{"host": {"slots": 0, "io": 1}}, "c")
 	why, err := p.b.Explain(Key{"more", "c"}, "", 0)
-	if err != nil || lines(why) != "host h1: io 1 needed, 0 free, held by io/c, narrow/a, narrow/b; it starts when one of them ends" {
+	if err != nil ||
+		lines(why) != "host h1: io 1 needed, 0 free, held by io/c, narrow/a, narrow/b; it starts when one of them ends" {
 		t.Errorf("%v %s", err, lines(why))
 	}
 }
@@ -215,7 +222,8 @@ func TestTheRootInFilters(t *testing.T) {
 	if p, _ := b.Progress("j"); p.Avoided != 4 {
 		t.Errorf("%+v", p)
 	}
-	if why, err := b.Explain(Key{"j", "a"}, "", 0); err != nil || lines(why) != "the job's filter on level instance excludes node instance" {
+	if why, err := b.Explain(Key{"j", "a"}, "", 0); err != nil ||
+		lines(why) != "the job's filter on level instance excludes node instance" {
 		t.Errorf("%v %s", err, lines(why))
 	}
 	for below, want := range map[string]int{"": 4, "instance": 4, "h1": 2, "a": 1, "x": 0} {
@@ -234,7 +242,8 @@ func TestTheRootInFilters(t *testing.T) {
 func TestABackoffThatIsLoadedBeforeTheClock(t *testing.T) {
 	b := pairs(t)
 	put(t, b, Job{Name: "j", Retries: -1})
-	if _, err := b.Load(Key{"j", "a"}, Status{Bits: Error | UsesBackoff, Time: 5000, Backoff: 7, Invocation: inv(1)}, 1); err != nil {
+	if _, err := b.Load(Key{"j", "a"}, Status{Bits: Error | UsesBackoff, Time: 5000, Backoff: 7, Invocation: inv(1)},
+		1); err != nil {
 		t.Fatal(err)
 	}
 	b.Advance(6000)
@@ -250,14 +259,16 @@ func TestABistroTaskThatCannotBe(t *testing.T) {
 		job Job
 		ok  bool
 	}{
-		"right": {Job{Workload: run, Config: "{}"}, true}, "no object": {Job{Workload: run, Config: "{"}, false}, "no command": {Job{Config: "{}"}, false},
+		"right": {Job{Workload: run, Config: "{}"}, true}, "no object": {Job{Workload: run, Config: "{"}, false},
+		"no command": {Job{Config: "{}"}, false},
 	} {
 		c.job.Name, c.job.Call = "j", CallBistro
 		if _, err := Expand(&c.job, &Start{Key: Key{"j", "a"}}, inv(1), Where{}, Status{}, nil); (err == nil) != c.ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := ScriptNodes([]string{"host"}, LevelInstance, "instance", []byte("a\n\xff\n")); err == nil || !strings.Contains(err.Error(), "line 2") {
+	if _, err := ScriptNodes([]string{"host"}, LevelInstance, "instance", []byte("a\n\xff\n")); err == nil ||
+		!strings.Contains(err.Error(), "line 2") {
 		t.Error(err)
 	}
 }

@@ -94,7 +94,8 @@ func parseBits(raw json.RawMessage) (Bits, error) {
 	case n < 0 || n > 1<<16-1 || b&^allowed != 0:
 		return 0, fmt.Errorf("result_bits %d has bits a task may not set: %w", n, ErrStatus)
 	case current == 0 || current&(current-1) != 0:
-		return 0, fmt.Errorf("result_bits %d must have exactly one of running, done, incomplete, failed, error: %w", n, ErrStatus)
+		return 0, fmt.Errorf("result_bits %d must have exactly one of running, done, incomplete, failed, error: %w", n,
+			ErrStatus)
 	case current == Running:
 		return 0, fmt.Errorf("result_bits %d means running, but the process has ended: %w", n, ErrStatus)
 	}
@@ -171,7 +172,8 @@ func (e Ended) report(ignoreExit bool) Report {
 	case e.TimedOut:
 		return Report{Bits: Error | UsesBackoff, Reason: cmp.Or(e.Reason, "time-out")}
 	case e.Killed:
-		return Report{Bits: Incomplete | UsesBackoff | KeepBackoff, Reason: cmp.Or(e.Reason, "Task killed, no status returned")}
+		return Report{Bits: Incomplete | UsesBackoff | KeepBackoff,
+			Reason: cmp.Or(e.Reason, "Task killed, no status returned")}
 	case ignoreExit:
 		return Report{Bits: Error | UsesBackoff, Reason: "Failed to read a status"}
 	case e.Reason != "":

@@ -16,28 +16,49 @@ func TestStatusAfterAReport(t *testing.T) {
 		rules Rules
 		want  Status
 	}{
-		"done":                          {prev, Report{Bits: Done}, rules, Status{Bits: Done}},
-		"incomplete":                    {prev, Report{Bits: Incomplete}, rules, Status{Bits: Incomplete}},
-		"failed":                        {prev, Report{Bits: Failed}, rules, Status{Bits: Failed, Attempts: 2, Losses: 4}},
-		"error at once":                 {Status{Attempts: 1, Losses: 4}, Report{Bits: Error}, rules, Status{Bits: Error, Attempts: 2, Losses: 4}},
-		"error, the retries spent":      {prev, Report{Bits: Error}, rules, Status{Bits: Failed, Attempts: 3, Losses: 4}},
-		"error, no end of retries":      {prev, Report{Bits: Error}, Rules{Retries: -1}, Status{Bits: Error, Attempts: 3, Losses: 4}},
-		"error, no retries":             {Status{}, Report{Bits: Error}, Rules{}, Status{Bits: Failed, Attempts: 1}},
-		"error with backoff":            {Status{Backoff: 15}, Report{Bits: Error | UsesBackoff}, rules, Status{Bits: Error | UsesBackoff, Backoff: 30, Attempts: 1}},
-		"error, backoff is kept":        {Status{Backoff: 15}, Report{Bits: Error | UsesBackoff | KeepBackoff}, rules, Status{Bits: Error | UsesBackoff | KeepBackoff, Backoff: 15, Attempts: 1}},
-		"error, kept, none yet":         {Status{}, Report{Bits: Error | UsesBackoff | KeepBackoff}, rules, Status{Bits: Error | UsesBackoff | KeepBackoff, Backoff: 30, Attempts: 1}},
-		"error, no more backoffs":       {Status{}, Report{Bits: Error | UsesBackoff}, Rules{Next: NextBackoff{Seconds: 60, NoMore: true}, Retries: -1}, Status{Bits: Failed | UsesBackoff, Backoff: 60, Attempts: 1}},
-		"error, kept, no more backoffs": {Status{}, Report{Bits: Error | UsesBackoff | KeepBackoff}, Rules{Next: NextBackoff{Seconds: 60, NoMore: true}, Retries: -1}, Status{Bits: Error | UsesBackoff | KeepBackoff, Backoff: 60, Attempts: 1}},
-		"error at once, no more":        {Status{}, Report{Bits: Error}, Rules{Next: NextBackoff{NoMore: true}, Retries: -1}, Status{Bits: Error, Attempts: 1}},
-		"incomplete with backoff":       {Status{Backoff: 15, Attempts: 1}, Report{Bits: Incomplete | UsesBackoff}, rules, Status{Bits: Incomplete | UsesBackoff, Backoff: 15, Attempts: 1}},
-		"incomplete, none yet":          {Status{Attempts: 1}, Report{Bits: Incomplete | UsesBackoff}, rules, Status{Bits: Incomplete | UsesBackoff, Backoff: 30, Attempts: 1}},
-		"never started":                 {prev, NeverStarted(""), rules, Status{Bits: Error | Overwriteable, Backoff: 15, Attempts: 2, Losses: 4}},
-		"lost":                          {Status{Backoff: 15, Attempts: 2}, LostReport(""), rules, Status{Bits: Error | UsesBackoff | Overwriteable | HasSavedBackoff, Backoff: 66, Saved: 30, Attempts: 2, Losses: 1}},
-		"lost, longer than the guard":   {Status{}, LostReport(""), Rules{Next: NextBackoff{Seconds: 300}, Retries: 2, Guard: 66}, Status{Bits: Error | UsesBackoff | Overwriteable | HasSavedBackoff, Backoff: 300, Saved: 300, Losses: 1}},
-		"lost once too often":           {Status{Losses: 5}, LostReport(""), rules, Status{Bits: Failed | UsesBackoff | Overwriteable | HasSavedBackoff, Backoff: 66, Saved: 30, Losses: 6}},
-		"lost, no retries":              {Status{Losses: 3}, LostReport(""), Rules{Next: rules.Next, Guard: 66}, Status{Bits: Failed | UsesBackoff | Overwriteable | HasSavedBackoff, Backoff: 66, Saved: 30, Losses: 4}},
-		"lost often, no end of retries": {Status{Losses: 50}, LostReport(""), Rules{Next: rules.Next, Guard: 66, Retries: -1}, Status{Bits: Error | UsesBackoff | Overwriteable | HasSavedBackoff, Backoff: 66, Saved: 30, Losses: 51}},
-		"an error after a loss":         {Status{Bits: HasSavedBackoff, Backoff: 66, Saved: 7}, Report{Bits: Error | UsesBackoff | KeepBackoff}, rules, Status{Bits: Error | UsesBackoff | KeepBackoff, Backoff: 7, Attempts: 1}},
+		"done":       {prev, Report{Bits: Done}, rules, Status{Bits: Done}},
+		"incomplete": {prev, Report{Bits: Incomplete}, rules, Status{Bits: Incomplete}},
+		"failed":     {prev, Report{Bits: Failed}, rules, Status{Bits: Failed, Attempts: 2, Losses: 4}},
+		"error at once": {Status{Attempts: 1, Losses: 4}, Report{Bits: Error}, rules,
+			Status{Bits: Error, Attempts: 2, Losses: 4}},
+		"error, the retries spent": {prev, Report{Bits: Error}, rules, Status{Bits: Failed, Attempts: 3, Losses: 4}},
+		"error, no end of retries": {prev, Report{Bits: Error}, Rules{Retries: -1},
+			Status{Bits: Error, Attempts: 3, Losses: 4}},
+		"error, no retries": {Status{}, Report{Bits: Error}, Rules{}, Status{Bits: Failed, Attempts: 1}},
+		"error with backoff": {Status{Backoff: 15}, Report{Bits: Error | UsesBackoff}, rules,
+			Status{Bits: Error | UsesBackoff, Backoff: 30, Attempts: 1}},
+		"error, backoff is kept": {Status{Backoff: 15}, Report{Bits: Error | UsesBackoff | KeepBackoff}, rules,
+			Status{Bits: Error | UsesBackoff | KeepBackoff, Backoff: 15, Attempts: 1}},
+		"error, kept, none yet": {Status{}, Report{Bits: Error | UsesBackoff | KeepBackoff}, rules,
+			Status{Bits: Error | UsesBackoff | KeepBackoff, Backoff: 30, Attempts: 1}},
+		"error, no more backoffs": {Status{}, Report{Bits: Error | UsesBackoff},
+			Rules{Next: NextBackoff{Seconds: 60, NoMore: true}, Retries: -1},
+			Status{Bits: Failed | UsesBackoff, Backoff: 60, Attempts: 1}},
+		"error, kept, no more backoffs": {Status{}, Report{Bits: Error | UsesBackoff | KeepBackoff},
+			Rules{Next: NextBackoff{Seconds: 60, NoMore: true}, Retries: -1},
+			Status{Bits: Error | UsesBackoff | KeepBackoff, Backoff: 60, Attempts: 1}},
+		"error at once, no more": {Status{}, Report{Bits: Error}, Rules{Next: NextBackoff{NoMore: true}, Retries: -1},
+			Status{Bits: Error, Attempts: 1}},
+		"incomplete with backoff": {Status{Backoff: 15, Attempts: 1}, Report{Bits: Incomplete | UsesBackoff}, rules,
+			Status{Bits: Incomplete | UsesBackoff, Backoff: 15, Attempts: 1}},
+		"incomplete, none yet": {Status{Attempts: 1}, Report{Bits: Incomplete | UsesBackoff}, rules,
+			Status{Bits: Incomplete | UsesBackoff, Backoff: 30, Attempts: 1}},
+		"never started": {prev, NeverStarted(""), rules,
+			Status{Bits: Error | Overwriteable, Backoff: 15, Attempts: 2, Losses: 4}},
+		"lost": {Status{Backoff: 15, Attempts: 2}, LostReport(""), rules,
+			Status{Bits: Error | UsesBackoff | Overwriteable | HasSavedBackoff, Backoff: 66, Saved: 30, Attempts: 2, Losses: 1}},
+		"lost, longer than the guard": {Status{}, LostReport(""),
+			Rules{Next: NextBackoff{Seconds: 300}, Retries: 2, Guard: 66},
+			Status{Bits: Error | UsesBackoff | Overwriteable | HasSavedBackoff, Backoff: 300, Saved: 300, Losses: 1}},
+		"lost once too often": {Status{Losses: 5}, LostReport(""), rules,
+			Status{Bits: Failed | UsesBackoff | Overwriteable | HasSavedBackoff, Backoff: 66, Saved: 30, Losses: 6}},
+		"lost, no retries": {Status{Losses: 3}, LostReport(""), Rules{Next: rules.Next, Guard: 66},
+			Status{Bits: Failed | UsesBackoff | Overwriteable | HasSavedBackoff, Backoff: 66, Saved: 30, Losses: 4}},
+		"lost often, no end of retries": {Status{Losses: 50}, LostReport(""), Rules{Next: rules.Next, Guard: 66, Retries: -1},
+			Status{Bits: Error | UsesBackoff | Overwriteable | HasSavedBackoff, Backoff: 66, Saved: 30, Losses: 51}},
+		"an error after a loss": {Status{Bits: HasSavedBackoff, Backoff: 66, Saved: 7},
+			Report{Bits: Error | UsesBackoff | KeepBackoff}, rules,
+			Status{Bits: Error | UsesBackoff | KeepBackoff, Backoff: 7, Attempts: 1}},
 	} {
 		c.want.Time, c.want.Invocation = 5, inv(9)
 		if got := Apply(c.prev, inv(9), c.r, 5, c.rules); got != c.want {
@@ -48,9 +69,12 @@ func TestStatusAfterAReport(t *testing.T) {
 		s    Status
 		want int64
 	}{
-		"waits": {Status{Bits: Error | UsesBackoff, Time: 1000, Backoff: 2}, 3000}, "no backoff": {Status{Bits: Error, Time: 1000, Backoff: 2}, 0},
-		"failed": {Status{Bits: Failed | UsesBackoff, Time: 1000, Backoff: 2}, 0}, "paced": {Status{Bits: Incomplete, Time: 1000, Backoff: 1}, 2000}, "not paced": {Status{Bits: Incomplete, Time: 1000}, 0},
-		"done": {Status{Bits: Done | UsesBackoff, Time: 1000, Backoff: 2}, 0},
+		"waits":      {Status{Bits: Error | UsesBackoff, Time: 1000, Backoff: 2}, 3000},
+		"no backoff": {Status{Bits: Error, Time: 1000, Backoff: 2}, 0},
+		"failed":     {Status{Bits: Failed | UsesBackoff, Time: 1000, Backoff: 2}, 0},
+		"paced":      {Status{Bits: Incomplete, Time: 1000, Backoff: 1}, 2000},
+		"not paced":  {Status{Bits: Incomplete, Time: 1000}, 0},
+		"done":       {Status{Bits: Done | UsesBackoff, Time: 1000, Backoff: 2}, 0},
 	} {
 		if got := c.s.Due(); got != c.want {
 			t.Errorf("%s: due at %d", name, got)
@@ -80,11 +104,13 @@ func TestBackoffAtItsEnds(t *testing.T) {
 		}
 	}
 	five := Backoff{Seconds: []int{5}, Fail: true}
-	if !five.Equal(Backoff{Seconds: []int{5}}) || five.Equal(Backoff{Seconds: []int{5}, Repeat: true}) || five.Equal(Backoff{Seconds: []int{6}}) ||
+	if !five.Equal(Backoff{Seconds: []int{5}}) || five.Equal(Backoff{Seconds: []int{5}, Repeat: true}) ||
+		five.Equal(Backoff{Seconds: []int{6}}) ||
 		!(Backoff{}).Equal(defaultBackoff()) || (Backoff{Fail: true}).Equal(Backoff{}) {
 		t.Error("equal by their meaning")
 	}
-	if (Backoff{Seconds: []int{0}}).Check() == nil || (Backoff{Seconds: []int{1, 1}}).Check() == nil || (Backoff{Repeat: true}).Check() == nil || five.Check() != nil {
+	if (Backoff{Seconds: []int{0}}).Check() == nil || (Backoff{Seconds: []int{1, 1}}).Check() == nil ||
+		(Backoff{Repeat: true}).Check() == nil || five.Check() != nil {
 		t.Error("positive, increasing, and something to repeat")
 	}
 }

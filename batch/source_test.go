@@ -58,8 +58,11 @@ func TestFilters(t *testing.T) {
 }
 
 func TestExpand(t *testing.T) {
-	j := &Job{Name: "sum", Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/sum", Args: []string{"-f", "{}", "--out={/}.sum"}, Dir: "/x"}}}}
-	s := &Start{Key: Key{"sum", "net/http/server.go"}, Path: []string{"h", "net/http", "net/http/server.go"}, Cell: resource.Amounts{"cpu_milli": 100}}
+	j := &Job{Name: "sum",
+		Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/sum",
+			Args: []string{"-f", "{}", "--out={/}.sum"}, Dir: "/x"}}}}
+	s := &Start{Key: Key{"sum", "net/http/server.go"}, Path: []string{"h", "net/http", "net/http/server.go"},
+		Cell: resource.Amounts{"cpu_milli": 100}}
 	e, err := Expand(j, s, inv(3), Where{"c", "h"}, Status{}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -71,13 +74,16 @@ func TestExpand(t *testing.T) {
 	for _, v := range e.Env {
 		env = append(env, v.Name+"="+v.Value)
 	}
-	if got, want := strings.Join(env, " "), `CANTINA_JOB=sum CANTINA_NODE=net/http/server.go CANTINA_PATH=["h","net/http","net/http/server.go"] CANTINA_FENCE=1.1.3 CANTINA_STATUS=/dev/fd/3`; got != want {
+	if got, want := strings.Join(env, " "),
+		`CANTINA_JOB=sum CANTINA_NODE=net/http/server.go CANTINA_PATH=["h","net/http","net/http/server.go"] CANTINA_FENCE=1.1.3 CANTINA_STATUS=/dev/fd/3`; got != want {
 		t.Errorf("env %s", got)
 	}
-	if p := e.Payload(j, s.Key, inv(3)); p.Workload != &j.Workload || p.Program != e.Program || len(p.Env) != 5 || p.Resources["cpu_milli"] != 100 {
+	if p := e.Payload(j, s.Key, inv(3)); p.Workload != &j.Workload || p.Program != e.Program || len(p.Env) != 5 ||
+		p.Resources["cpu_milli"] != 100 {
 		t.Errorf("payload: %+v", p)
 	}
-	for prev, want := range map[Status]string{{}: "1", {Attempts: 1}: "2", {Losses: 1}: "2", {Attempts: 2, Losses: 3}: "6"} {
+	for prev, want := range map[Status]string{{}: "1", {Attempts: 1}: "2", {Losses: 1}: "2",
+		{Attempts: 2, Losses: 3}: "6"} {
 		e, err := Expand(j, s, inv(4), Where{}, prev, nil)
 		if got := e.Payload(j, s.Key, inv(4)).Labels["attempt"]; err != nil || got != want {
 			t.Errorf("after %+v: attempt %q, want %s (%v)", prev, got, want, err)
@@ -86,8 +92,10 @@ func TestExpand(t *testing.T) {
 	if j.Workload.Action.Run.Args[1] != "{}" {
 		t.Error("the job's own workload changed")
 	}
-	deep := &Job{Name: "d", Workload: action.Workload{Action: action.Action{Serial: []action.Action{{Timeout: &action.Timeout{Action: action.Action{Run: &action.Run{Path: "{}"}}}}}}}}
-	if e, _ := Expand(deep, s, inv(3), Where{}, Status{}, nil); e.Workload == nil || e.Workload.Action.Serial[0].Timeout.Action.Run.Path != "net/http/server.go" {
+	deep := &Job{Name: "d",
+		Workload: action.Workload{Action: action.Action{Serial: []action.Action{{Timeout: &action.Timeout{Action: action.Action{Run: &action.Run{Path: "{}"}}}}}}}}
+	if e, _ := Expand(deep, s, inv(3), Where{}, Status{}, nil); e.Workload == nil ||
+		e.Workload.Action.Serial[0].Timeout.Action.Run.Path != "net/http/server.go" {
 		t.Errorf("deep: %+v", e)
 	}
 	plain := &Job{Name: "p", Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/true"}}}}
@@ -96,7 +104,8 @@ func TestExpand(t *testing.T) {
 	}
 	bistro := &Job{Name: "b", Call: CallBistro, Config: `{"k":1}`, Workload: plain.Workload}
 	s.Draws = []Draw{{"host", "h", resource.Amounts{"io": 2}}}
-	e, err = Expand(bistro, s, inv(3), Where{"c", "h9"}, Status{Bits: Error | UsesBackoff, Time: 9000, Backoff: 4}, []byte(`{"a":1}`))
+	e, err = Expand(bistro, s, inv(3), Where{"c", "h9"}, Status{Bits: Error | UsesBackoff, Time: 9000, Backoff: 4},
+		[]byte(`{"a":1}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,11 +140,13 @@ func TestSources(t *testing.T) {
 		"below the last": func() error { _, err := ScriptNodes(levels, "db", "h", nil); return err },
 		"unknown level":  func() error { _, err := ScriptNodes(levels, "moon", "h", nil); return err },
 		"cycle": func() error {
-			_, err := ManualNodes(levels, []ManualNode{{Name: "a", Children: []string{"b"}}, {Name: "b", Children: []string{"a"}}})
+			_, err := ManualNodes(levels, []ManualNode{{Name: "a", Children: []string{"b"}},
+				{Name: "b", Children: []string{"a"}}})
 			return err
 		},
 		"too deep": func() error {
-			_, err := ManualNodes(levels, []ManualNode{{Name: "a", Children: []string{"b"}}, {Name: "b", Children: []string{"c"}}, {Name: "c", Children: []string{"d"}}})
+			_, err := ManualNodes(levels, []ManualNode{{Name: "a", Children: []string{"b"}},
+				{Name: "b", Children: []string{"c"}}, {Name: "c", Children: []string{"d"}}})
 			return err
 		},
 		"child twice": func() error {
@@ -149,9 +160,13 @@ func TestSources(t *testing.T) {
 		"negative limit": func() error {
 			return CheckForest(&ForestSpec{Limits: map[string]map[string]Limit{LevelInstance: {"x": {Limit: -1}}}})
 		},
-		"no script": func() error { return CheckForest(&ForestSpec{Levels: levels, Sources: []Source{{Kind: SourceScript}}}) },
+		"no script": func() error {
+			return CheckForest(&ForestSpec{Levels: levels,
+				Sources: []Source{{Kind: SourceScript}}})
+		},
 		"script too deep": func() error {
-			return CheckForest(&ForestSpec{Levels: levels, Sources: []Source{{Kind: SourceScript, Script: []string{"x"}, ParentLevel: "db"}}})
+			return CheckForest(&ForestSpec{Levels: levels,
+				Sources: []Source{{Kind: SourceScript, Script: []string{"x"}, ParentLevel: "db"}}})
 		},
 	} {
 		if err := f(); !errors.Is(err, ErrNodes) {
@@ -167,16 +182,19 @@ func TestListsAndLookups(t *testing.T) {
 	start(t, b, b.Pick(2), &n)
 	finish(t, b, Key{"a", "db22"}, Report{Bits: Done, ExitCode: 0})
 	all, err := b.Nodes("a", NodeFilter{})
-	if err != nil || len(all) != 4 || all[0].Node != "db11" || all[3].Class != ClassDone || all[2].Class != ClassRunning || all[2].Invocation != inv(2) {
+	if err != nil || len(all) != 4 || all[0].Node != "db11" || all[3].Class != ClassDone || all[2].Class != ClassRunning ||
+		all[2].Invocation != inv(2) {
 		t.Errorf("%+v, %v", all, err)
 	}
-	if page, _ := b.Nodes("a", NodeFilter{After: "db11", Limit: 1, Classes: []Class{ClassReady, ClassRunning}}); len(page) != 1 || page[0].Node != "db12" {
+	if page, _ := b.Nodes("a", NodeFilter{After: "db11", Limit: 1,
+		Classes: []Class{ClassReady, ClassRunning}}); len(page) != 1 || page[0].Node != "db12" {
 		t.Errorf("page %+v", page)
 	}
 	if below, _ := b.Nodes("a", NodeFilter{Below: "host2"}); len(below) != 2 || below[0].Node != "db21" {
 		t.Errorf("below %+v", below)
 	}
-	if one, _ := b.Nodes("a", NodeFilter{Node: "db12", Below: "host1"}); len(one) != 1 || strings.Join(b.Path(Key{"a", "db12"}), "/") != "instance/host1/db12" {
+	if one, _ := b.Nodes("a", NodeFilter{Node: "db12", Below: "host1"}); len(one) != 1 ||
+		strings.Join(b.Path(Key{"a", "db12"}), "/") != "instance/host1/db12" {
 		t.Errorf("one %+v, %v", one, b.Path(Key{"a", "db12"}))
 	}
 	if _, err := b.Nodes("x", NodeFilter{}); !errors.Is(err, ErrUnknownJob) {
@@ -185,7 +203,8 @@ func TestListsAndLookups(t *testing.T) {
 	if _, err := b.Status(Key{"a", "x"}); !errors.Is(err, ErrUnknownNode) {
 		t.Error(err)
 	}
-	for k, want := range map[Key]error{{"a", "db12"}: nil, {"a", "host1"}: ErrUnknownNode, {"a", "nope"}: ErrUnknownNode, {"x", "db12"}: ErrUnknownJob} {
+	for k, want := range map[Key]error{{"a", "db12"}: nil, {"a", "host1"}: ErrUnknownNode, {"a", "nope"}: ErrUnknownNode,
+		{"x", "db12"}: ErrUnknownJob} {
 		if err := b.HasNode(k); !errors.Is(err, want) {
 			t.Errorf("%v: %v, want %v", k, err, want)
 		}
@@ -193,7 +212,8 @@ func TestListsAndLookups(t *testing.T) {
 	if _, err := b.Load(Key{"x", "y"}, Status{}, 0); !errors.Is(err, ErrUnknownJob) {
 		t.Error(err)
 	}
-	for _, err := range []error{b.Started(Key{"a", "db12"}, inv(9), "c"), b.Unpick(Key{"a", "db12"}), b.Refuse(Key{"a", "db11"}, ScopeJob, "")} {
+	for _, err := range []error{b.Started(Key{"a", "db12"}, inv(9), "c"), b.Unpick(Key{"a", "db12"}),
+		b.Refuse(Key{"a", "db11"}, ScopeJob, "")} {
 		if !errors.Is(err, ErrNotPicked) {
 			t.Error(err)
 		}

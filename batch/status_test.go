@@ -179,9 +179,12 @@ func TestParseStatusVectors(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"", "foo", `{"result_bits":"bad"}`, `{"result_bits":[]}`, `{"result_bits":0}`, `{"result_bits":12}`, `{"result_bits":1}`, `{"result_bits":128}`,
-		`{"result_bits":256}`, `{"result_bits":2048}`, `{"result_bits":4098}`, `{"result_bits":2}`, `{"result_bits":-4}`, `{"result":"done","data":[5,"6"]}`,
-		`{"result":"potato"}`, `{}`, `{"result":"done","data":{"x":"` + strings.Repeat("y", MaxData) + `"}}`, strings.Repeat("z", 10<<20),
+		"", "foo", `{"result_bits":"bad"}`, `{"result_bits":[]}`, `{"result_bits":0}`, `{"result_bits":12}`,
+		`{"result_bits":1}`, `{"result_bits":128}`,
+		`{"result_bits":256}`, `{"result_bits":2048}`, `{"result_bits":4098}`, `{"result_bits":2}`, `{"result_bits":-4}`,
+		`{"result":"done","data":[5,"6"]}`,
+		`{"result":"potato"}`, `{}`, `{"result":"done","data":{"x":"` + strings.Repeat("y", MaxData) + `"}}`,
+		strings.Repeat("z", 10<<20),
 	} {
 		if r, err := ParseStatus([]byte(text)); !errors.Is(err, ErrStatus) {
 			t.Errorf("%.60s: %+v, %v", text, r, err)
@@ -198,19 +201,25 @@ func TestJudge(t *testing.T) {
 		bits   Bits
 		reason string
 	}{
-		{"a written status is no better than the exit code", Ended{ExitCode: 3}, "done", false, Error | UsesBackoff, "exit code 3; it had written the status done"},
+		{"a written status is no better than the exit code", Ended{ExitCode: 3}, "done", false, Error | UsesBackoff,
+			"exit code 3; it had written the status done"},
 		{"a written status is all that counts", Ended{ExitCode: 3}, "done", true, Done, ""},
-		{"the cell is emptied in the middle of a status", Ended{Signal: 15, Killed: true, Reason: "evacuated", Again: AgainNow}, `{"resu`, false, Incomplete, "evacuated"},
+		{"the cell is emptied in the middle of a status",
+			Ended{Signal: 15, Killed: true, Reason: "evacuated", Again: AgainNow}, `{"resu`, false, Incomplete, "evacuated"},
 		{"exit 0 without a status", Ended{}, "", false, Done, ""},
 		{"empty last line", Ended{}, "\n", false, Done, ""},
 		{"exit 3", Ended{ExitCode: 3}, "", false, Error | UsesBackoff, "exit code 3"},
 		{"signal", Ended{Signal: 11}, "", false, Error | UsesBackoff, "ended by signal 11"},
-		{"killed", Ended{Signal: 15, Killed: true}, "", false, Incomplete | UsesBackoff | KeepBackoff, "Task killed, no status returned"},
+		{"killed", Ended{Signal: 15, Killed: true}, "", false, Incomplete | UsesBackoff | KeepBackoff,
+			"Task killed, no status returned"},
 		{"time-out", Ended{Signal: 9, Killed: true, TimedOut: true}, "", false, Error | UsesBackoff, "time-out"},
-		{"time-out while the image is pulled", Ended{ExitCode: -1, TimedOut: true, Reason: "rootfs: time limit exceeded: 5s, while the image i was made ready"}, "", false, Error | UsesBackoff, "rootfs: time limit exceeded: 5s, while the image i was made ready"},
+		{"time-out while the image is pulled", Ended{ExitCode: -1, TimedOut: true,
+			Reason: "rootfs: time limit exceeded: 5s, while the image i was made ready"}, "", false, Error | UsesBackoff,
+			"rootfs: time limit exceeded: 5s, while the image i was made ready"},
 		{"old meaning", Ended{}, "", true, Error | UsesBackoff, "Failed to read a status"},
 		{"did not start", Ended{Reason: "no such file"}, "", false, Error | UsesBackoff, "no such file"},
-		{"nonsense", Ended{}, "what", false, Error | UsesBackoff, `cannot read status "what": neither a status word nor a JSON object: bad status`},
+		{"nonsense", Ended{}, "what", false, Error | UsesBackoff,
+			`cannot read status "what": neither a status word nor a JSON object: bad status`},
 	} {
 		r := Judge(c.e, []byte(c.text), c.ignore)
 		if r.Bits != c.bits || r.Reason != c.reason || r.ExitCode != c.e.ExitCode || r.Signal != c.e.Signal {
@@ -248,7 +257,8 @@ func TestTheWorseOfEndAndStatusCounts(t *testing.T) {
 			forms := map[string]bool{
 				label: false, label + "\n": false, " " + label + " ": false,
 				fmt.Sprintf(`{"result":%q}`, label): false, fmt.Sprintf(`{"result":%q,"data":{"at":5}}`, label): true,
-				fmt.Sprintf(`{"result_bits":%d,"data":{"at":5}}`, bits): true, fmt.Sprintf(`{"data":{"at":5},"result_bits":"%d","result":"failed"}`, bits): true,
+				fmt.Sprintf(`{"result_bits":%d,"data":{"at":5}}`, bits):                     true,
+				fmt.Sprintf(`{"data":{"at":5},"result_bits":"%d","result":"failed"}`, bits): true,
 			}
 			for text, data := range forms {
 				want := bits
@@ -256,7 +266,8 @@ func TestTheWorseOfEndAndStatusCounts(t *testing.T) {
 					want = end.bits
 				}
 				r := Judge(end.e, []byte(text), false)
-				if r.Bits != want || (string(r.Data) == `{"at":5}`) != data || r.ExitCode != end.e.ExitCode || r.Signal != end.e.Signal {
+				if r.Bits != want || (string(r.Data) == `{"at":5}`) != data || r.ExitCode != end.e.ExitCode ||
+					r.Signal != end.e.Signal {
 					t.Errorf("%s, %s: %+v, want %s", name, text, r, word(want))
 				}
 				if r := Judge(end.e, []byte(text), true); r.Bits != bits || (string(r.Data) == `{"at":5}`) != data {
@@ -276,7 +287,8 @@ func TestBackoffList(t *testing.T) {
 			t.Errorf("%s: %v, %v", want, b.List(), err)
 		}
 	}
-	for _, b := range []Backoff{{Seconds: []int{0}}, {Seconds: []int{-1}}, {Seconds: []int{5, 5}}, {Seconds: []int{5, 4}}, {Repeat: true}} {
+	for _, b := range []Backoff{{Seconds: []int{0}}, {Seconds: []int{-1}}, {Seconds: []int{5, 5}}, {Seconds: []int{5, 4}},
+		{Repeat: true}} {
 		if err := b.Check(); !errors.Is(err, ErrBackoff) {
 			t.Errorf("%+v: %v", b, err)
 		}

@@ -60,10 +60,13 @@ func TestAFailureGoesThroughTheChain(t *testing.T) {
 		picks(t, b, n, "third:"+node)
 		finish(t, b, Key{"third", node}, Report{Bits: Done})
 	}
-	is(t, b, "second", Progress{State: JobFailed, Total: 4, Done: 3, Stranded: 1, Reason: "depends on job first, which failed on 1 of its nodes"})
-	is(t, b, "third", Progress{State: JobFailed, Total: 4, Done: 3, Stranded: 1, Reason: "depends on job second, which depends on job first, which failed on 1 of its nodes"})
+	is(t, b, "second", Progress{State: JobFailed, Total: 4, Done: 3, Stranded: 1,
+		Reason: "depends on job first, which failed on 1 of its nodes"})
+	is(t, b, "third", Progress{State: JobFailed, Total: 4, Done: 3, Stranded: 1,
+		Reason: "depends on job second, which depends on job first, which failed on 1 of its nodes"})
 	why, err := b.ExplainJob("third", func(string) string { return "" }, 0)
-	if err != nil || len(why) != 1 || why[0].String() != `db11: blocked by second/db11: depends on job "second", which is blocked by first/db11: depends on job "first", which failed on this node: exit code 3; cantina job retry first --node db11` {
+	if err != nil || len(why) != 1 ||
+		why[0].String() != `db11: blocked by second/db11: depends on job "second", which is blocked by first/db11: depends on job "first", which failed on this node: exit code 3; cantina job retry first --node db11` {
 		t.Fatal(why, err)
 	}
 	retry(t, b, "first")
@@ -95,14 +98,18 @@ func TestOtherThingsThatWillNotBeDone(t *testing.T) {
 		state    State
 		reason   string
 	}{
-		"gone":    {func(b *Board) { b.Delete("first") }, 4, JobFailed, "depends on job first, which does not exist"},
-		"invalid": {func(b *Board) { b.Put(Job{Name: "first", UID: "u-first", Errors: []string{"bad"}}) }, 4, JobFailed, "depends on job first, which is invalid"},
+		"gone": {func(b *Board) { b.Delete("first") }, 4, JobFailed, "depends on job first, which does not exist"},
+		"invalid": {func(b *Board) { b.Put(Job{Name: "first", UID: "u-first", Errors: []string{"bad"}}) }, 4, JobFailed,
+			"depends on job first, which is invalid"},
 		"avoids": {func(b *Board) {
 			b.Put(Job{Name: "first", UID: "u-first", Filters: map[string]Filter{"db": {WhitelistRegex: "db1."}}})
 		}, 2, JobWaiting, "depends on job first, which does not run on all of these nodes"},
-		"level":    {func(b *Board) { b.Put(Job{Name: "first", UID: "u-first", Level: "host"}) }, 4, JobFailed, "depends on job first, which does not run on all of these nodes"},
-		"paused":   {func(b *Board) { b.Put(Job{Name: "first", UID: "u-first", Paused: true}) }, 0, JobWaiting, "waiting for job first, which is paused"},
-		"disabled": {func(b *Board) { b.Put(Job{Name: "first", UID: "u-first", Disabled: true}) }, 0, JobWaiting, "waiting for job first, which is disabled"},
+		"level": {func(b *Board) { b.Put(Job{Name: "first", UID: "u-first", Level: "host"}) }, 4, JobFailed,
+			"depends on job first, which does not run on all of these nodes"},
+		"paused": {func(b *Board) { b.Put(Job{Name: "first", UID: "u-first", Paused: true}) }, 0, JobWaiting,
+			"waiting for job first, which is paused"},
+		"disabled": {func(b *Board) { b.Put(Job{Name: "first", UID: "u-first", Disabled: true}) }, 0, JobWaiting,
+			"waiting for job first, which is disabled"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := twoHosts(t)
@@ -110,7 +117,8 @@ func TestOtherThingsThatWillNotBeDone(t *testing.T) {
 			put(t, b, Job{Name: "first"})
 			is(t, b, "second", Progress{State: JobWaiting, Total: 4, Blocked: 4, Reason: "waiting for job first"})
 			c.change(b)
-			is(t, b, "second", Progress{State: c.state, Total: 4, Blocked: 4 - c.stranded, Stranded: c.stranded, Reason: c.reason})
+			is(t, b, "second", Progress{State: c.state, Total: 4, Blocked: 4 - c.stranded, Stranded: c.stranded,
+				Reason: c.reason})
 			b.Put(Job{Name: "first", UID: "u-first"})
 			is(t, b, "second", Progress{State: JobWaiting, Total: 4, Blocked: 4, Reason: "waiting for job first"})
 		})

@@ -97,7 +97,8 @@ func (c *clock) NextDue() (at int64, ok bool) {
 // waits reports whether a batch task is in backoff until the time of the timer.
 func (c *clock) waits(x timer) bool {
 	j := c.jobs.named[x.job]
-	return j != nil && int(x.node) < len(j.records) && j.records[x.node].class == ClassBackoff && c.dueAt(&j.records[x.node]) == x.at
+	return j != nil && int(x.node) < len(j.records) && j.records[x.node].class == ClassBackoff &&
+		c.dueAt(&j.records[x.node]) == x.at
 }
 
 // leastThin is how many timers are never looked through.

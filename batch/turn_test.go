@@ -82,7 +82,8 @@ func TestAClockThatGoesBack(t *testing.T) {
 	b := twoHosts(t)
 	n := int64(0)
 	k := Key{"a", "db11"}
-	put(t, b, Job{Name: "a", Retries: -1, Backoff: Backoff{Seconds: []int{7}, Repeat: true}, Filters: map[string]Filter{"db": {Whitelist: []string{"db11"}}}})
+	put(t, b, Job{Name: "a", Retries: -1, Backoff: Backoff{Seconds: []int{7}, Repeat: true},
+		Filters: map[string]Filter{"db": {Whitelist: []string{"db11"}}}})
 	b.Advance(100_000)
 	start(t, b, b.Pick(9), &n)
 	finish(t, b, k, errorBackoff)

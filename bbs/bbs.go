@@ -55,9 +55,11 @@ type rows struct {
 func assemble(cfg Config, revision int64) *BBS {
 	cfg = cfg.withDefaults()
 	r := &rows{
-		cfg: cfg, view: newView(revision, cfg.Collected), now: cfg.Clock.Steady(), services: lrp.NewBoard(cfg.Converge), tasks: task.NewBoard(cfg.Tasks),
-		domains: map[string]time.Time{}, applied: map[string]appliedTask{}, keys: keys{byRow: map[string]*idemEntry{}}, inFlight: map[string]int{},
-		bad: map[string]bool{}, kick: make(chan struct{}, 1), over: make(chan struct{}),
+		cfg: cfg, view: newView(revision, cfg.Collected), now: cfg.Clock.Steady(), services: lrp.NewBoard(cfg.Converge),
+		tasks:   task.NewBoard(cfg.Tasks),
+		domains: map[string]time.Time{}, applied: map[string]appliedTask{}, keys: keys{byRow: map[string]*idemEntry{}},
+		inFlight: map[string]int{},
+		bad:      map[string]bool{}, kick: make(chan struct{}, 1), over: make(chan struct{}),
 	}
 	r.effects = &effects{rows: r, held: held{lrps: map[lrp.Key]bool{}, tasks: map[TaskID]bool{}}}
 	q := &queries{view: r.view, now: r.now, clock: cfg.Clock, policy: r.tasks.Policy()}

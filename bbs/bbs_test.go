@@ -80,13 +80,15 @@ func TestAChangedServiceRolls(t *testing.T) {
 			t.Fatalf("nothing rolls: %+v", list)
 		}
 		out := r.apply([]lrp.Desired{web(3, "2")}, nil)
-		if list, more := r.b.Rollouts(10); len(list) != 1 || more != 0 || list[0].Phase != lrp.RollingOut || list[0].Version != 2 || list[0].Instances != 3 {
+		if list, more := r.b.Rollouts(10); len(list) != 1 || more != 0 || list[0].Phase != lrp.RollingOut ||
+			list[0].Version != 2 || list[0].Instances != 3 {
 			t.Fatalf("%+v", list)
 		}
 		if list, more := r.b.Rollouts(0); len(list) != 0 || more != 1 {
 			t.Fatalf("%+v and %d more", list, more)
 		}
-		if out.Changes[0].Verb != plan.VerbReplace || len(out.Changes[0].Fields) != 1 || out.Changes[0].Fields[0].Path != "workload.action.run.args" {
+		if out.Changes[0].Verb != plan.VerbReplace || len(out.Changes[0].Fields) != 1 ||
+			out.Changes[0].Fields[0].Path != "workload.action.run.args" {
 			t.Fatalf("%+v", out.Changes)
 		}
 		r.serve()
@@ -116,12 +118,14 @@ func TestCrashesWaitByTheClock(t *testing.T) {
 			crash()
 		}
 		e, err := r.b.ExplainInstance(webKey, 0)
-		if err != nil || e.State != "CRASHED" || e.Reasons[0].Code != "crash_backoff" || e.Reasons[0].Longest != 30*time.Second {
+		if err != nil || e.State != "CRASHED" || e.Reasons[0].Code != "crash_backoff" ||
+			e.Reasons[0].Longest != 30*time.Second {
 			t.Fatalf("%v %+v", err, e)
 		}
 		of, err := r.b.ExplainService(webKey)
 		last := of.Reasons[len(of.Reasons)-1]
-		if err != nil || of.Fine || last.Code != "crash_backoff" || !strings.HasPrefix(last.Text, "web/0: crash 3: exited with status 1") {
+		if err != nil || of.Fine || last.Code != "crash_backoff" ||
+			!strings.HasPrefix(last.Text, "web/0: crash 3: exited with status 1") {
 			t.Fatalf("%v %+v", err, of)
 		}
 		time.Sleep(30*time.Second - time.Millisecond)
@@ -163,7 +167,8 @@ func TestExpectedRevision(t *testing.T) {
 		out := r.apply([]lrp.Desired{web(1, "1")}, nil)
 		r.serve()
 		s, _ := r.b.GetService(webKey)
-		if _, err := r.b.ScaleService(t.Context(), webKey, 2, plan.Write{Expect: s.Revision + 1}); !errors.Is(err, fault.ErrRevision) {
+		if _, err := r.b.ScaleService(t.Context(), webKey, 2, plan.Write{Expect: s.Revision + 1}); !errors.Is(err,
+			fault.ErrRevision) {
 			t.Fatalf("%v", err)
 		}
 		if _, err := r.b.ScaleService(t.Context(), webKey, 2, plan.Write{Expect: s.Revision}); err != nil {
@@ -215,7 +220,9 @@ func TestEventsRebuildTheView(t *testing.T) {
 					}
 					// A row that gains or loses its instance keeps its key in the stream.
 					for k, a := range seen {
-						if strings.HasPrefix(k, subject+"/") && (a.Instance == "" || e.Instance.State == lrp.Crashed && a.Presence == lrp.Ordinary) && e.Instance.Presence == lrp.Ordinary && a != e.Instance {
+						if strings.HasPrefix(k, subject+"/") &&
+							(a.Instance == "" || e.Instance.State == lrp.Crashed && a.Presence == lrp.Ordinary) &&
+							e.Instance.Presence == lrp.Ordinary && a != e.Instance {
 							delete(seen, k)
 						}
 					}
@@ -348,7 +355,8 @@ func TestListsArePaged(t *testing.T) {
 		if n != 8 {
 			t.Errorf("%d instances", n)
 		}
-		if _, err := r.b.ListInstances(plan.InstanceFilter{}, plan.Range{After: "nonsense"}); !errors.Is(err, fault.ErrInvalid) {
+		if _, err := r.b.ListInstances(plan.InstanceFilter{}, plan.Range{After: "nonsense"}); !errors.Is(err,
+			fault.ErrInvalid) {
 			t.Errorf("%v", err)
 		}
 	})
@@ -375,7 +383,8 @@ func TestExtraRowsAreInTheSameCommit(t *testing.T) {
 		var told int64
 		a := plan.Application{Domain: "d", Services: []lrp.Desired{web(1, "1")}}
 		others := func() (store.Part, error) {
-			return store.Part{Ops: []store.Op{{Key: "job/x", Value: []byte("x")}}, Done: func(revision int64, _ error) { told = revision }}, nil
+			return store.Part{Ops: []store.Op{{Key: "job/x", Value: []byte("x")}},
+				Done: func(revision int64, _ error) { told = revision }}, nil
 		}
 		out, err := r.b.Apply(t.Context(), a, plan.Write{}, others)
 		if err != nil {
@@ -405,7 +414,8 @@ func TestOneBatchOfEventsAnswersEach(t *testing.T) {
 		var calls []wire.LRPCall
 		for i, want := range w {
 			by := lrp.Identity{Instance: fmt.Sprint("i", i), Cell: "a", Proc: "a1"}
-			calls = append(calls, wire.LRPCall{Key: want.Key, Event: lrp.Claim{By: by}}, wire.LRPCall{Key: want.Key, Event: lrp.Crash{By: lrp.Identity{Instance: "no", Cell: "a", Proc: "a1"}}})
+			calls = append(calls, wire.LRPCall{Key: want.Key, Event: lrp.Claim{By: by}},
+				wire.LRPCall{Key: want.Key, Event: lrp.Crash{By: lrp.Identity{Instance: "no", Cell: "a", Proc: "a1"}}})
 		}
 		answers, err := r.b.LRPEvents(t.Context(), calls)
 		if err != nil || len(answers) != 240 {
@@ -491,7 +501,8 @@ func TestBecomingExclusiveIsStopFirstAndWarns(t *testing.T) {
 		d.Exclusive = true
 		app := plan.Application{Domain: "d", Services: []lrp.Desired{d}}
 		planned, err := r.b.Plan(app)
-		if err != nil || planned.Changes[0].Verb != plan.VerbReplace || !strings.Contains(planned.Changes[0].Note, "becomes exclusive") {
+		if err != nil || planned.Changes[0].Verb != plan.VerbReplace ||
+			!strings.Contains(planned.Changes[0].Note, "becomes exclusive") {
 			t.Errorf("%+v, %v", planned, err)
 		}
 		r.slow = true
@@ -514,7 +525,8 @@ func TestBecomingExclusiveIsStopFirstAndWarns(t *testing.T) {
 			t.Errorf("%d starts when the old one is gone", len(wants))
 		}
 		d.Workload = web(1, "3").Workload
-		if planned, err = r.b.Plan(plan.Application{Domain: "d", Services: []lrp.Desired{d}}); err != nil || !strings.Contains(planned.Changes[0].Note, "becomes exclusive") {
+		if planned, err = r.b.Plan(plan.Application{Domain: "d", Services: []lrp.Desired{d}}); err != nil ||
+			!strings.Contains(planned.Changes[0].Note, "becomes exclusive") {
 			t.Errorf("while an older version is there: %+v, %v", planned, err)
 		}
 	})
@@ -543,7 +555,8 @@ func TestAServiceNamesItsFirstInstancesThatAreNotAsWanted(t *testing.T) {
 				texts = append(texts, strings.SplitN(x.Text, ":", 2)[0])
 			}
 		}
-		if got := strings.Join(texts, ", "); got != "web/0, web/2, web/3, web/4, web/5, 2 more instances are not in the desired state" {
+		if got := strings.Join(texts,
+			", "); got != "web/0, web/2, web/3, web/4, web/5, 2 more instances are not in the desired state" {
 			t.Errorf("%s", got)
 		}
 		if _, err := r.b.ExplainService(lrp.ServiceKey{Domain: "d", Name: "nope"}); !errors.Is(err, ErrServiceNotFound) {

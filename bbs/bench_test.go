@@ -61,7 +61,8 @@ func BenchmarkTasks(b *testing.B) {
 	defer func() { _ = leadership.Resign(ctx) }()
 	var ids atomic.Int64
 	board := New(Config{
-		Store: leadership, Auctioneer: idle{}, Cells: idle{}, Sessions: idle{}, Hub: event.New(0, leadership.Revision(), clock.Wall), Callbacks: idle{}, Clock: clock,
+		Store: leadership, Auctioneer: idle{}, Cells: idle{}, Sessions: idle{},
+		Hub: event.New(0, leadership.Revision(), clock.Wall), Callbacks: idle{}, Clock: clock,
 		Log: slog.New(slog.DiscardHandler), NewID: func() string { return fmt.Sprintf("%032x", ids.Add(1)) },
 	}, leadership.Rows(), leadership.Revision(), nil)
 	def := task.Definition{Workload: runs("/bin/true")}
@@ -79,8 +80,10 @@ func BenchmarkTasks(b *testing.B) {
 					b.Error(err)
 					return
 				}
-				for _, e := range []task.Event{task.Start{UID: row.UID, By: by, Reservation: "r"}, task.Complete{UID: row.UID, By: by}} {
-					if answers, err := board.TaskEvents(ctx, []wire.TaskCall{{GUID: row.GUID, Event: e}}); err != nil || answers[0] != nil {
+				for _, e := range []task.Event{task.Start{UID: row.UID, By: by, Reservation: "r"},
+					task.Complete{UID: row.UID, By: by}} {
+					if answers, err := board.TaskEvents(ctx, []wire.TaskCall{{GUID: row.GUID, Event: e}}); err != nil ||
+						answers[0] != nil {
 						b.Error(err, answers)
 						return
 					}

@@ -145,7 +145,8 @@ func (q *queries) OnProc(cell, proc string) (lrps, tasks int) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	for k := range v.byCell[cell] {
-		if x, ok := v.indices[k]; ok && slices.ContainsFunc(x.row.Rows(), func(a *lrp.Actual) bool { return a.OnProc(proc) }) {
+		if x, ok := v.indices[k]; ok && slices.ContainsFunc(x.row.Rows(),
+			func(a *lrp.Actual) bool { return a.OnProc(proc) }) {
 			lrps++
 		}
 	}

@@ -27,7 +27,8 @@ func (wr *writes) service(k lrp.ServiceKey, w plan.Write) (*lrp.Service, error) 
 }
 
 // ScaleService sets the number of instances. It acts at once, also if the domain is not fresh.
-func (wr *writes) ScaleService(ctx context.Context, k lrp.ServiceKey, instances int, w plan.Write) (plan.Service, error) {
+func (wr *writes) ScaleService(ctx context.Context, k lrp.ServiceKey, instances int, w plan.Write) (plan.Service,
+	error) {
 	if instances < 0 || instances > lrp.MaxInstances {
 		return plan.Service{}, fmt.Errorf("instances %d: not from 0 to %d: %w", instances, lrp.MaxInstances, fault.ErrInvalid)
 	}
@@ -164,17 +165,18 @@ func (wr *writes) SetDomain(ctx context.Context, name string, ttl time.Duration,
 	if !lrp.ValidName(name) || ttl < 0 {
 		return 0, fmt.Errorf("domain %q for %v: %w", name, ttl, fault.ErrInvalid)
 	}
-	_, revision, err := wr.write(ctx, w, "domain", binary.AppendVarint([]byte(name+"\x00"), int64(ttl)), func(t *tx) (reply, error) {
-		if wr.bad[domainRow(name)] {
-			return reply{}, fmt.Errorf("domain %s: %w", name, fault.ErrQuarantined)
-		}
-		var until time.Time
-		if ttl > 0 {
-			until = t.now.Add(ttl)
-		}
-		t.setDomain(name, until)
-		return reply{subject: name}, nil
-	})
+	_, revision, err := wr.write(ctx, w, "domain", binary.AppendVarint([]byte(name+"\x00"), int64(ttl)),
+		func(t *tx) (reply, error) {
+			if wr.bad[domainRow(name)] {
+				return reply{}, fmt.Errorf("domain %s: %w", name, fault.ErrQuarantined)
+			}
+			var until time.Time
+			if ttl > 0 {
+				until = t.now.Add(ttl)
+			}
+			t.setDomain(name, until)
+			return reply{subject: name}, nil
+		})
 	return revision, err
 }
 
@@ -212,11 +214,13 @@ func (wr *writes) answerTask(guid, domain string, revision int64) (plan.Task, er
 	if t, err := wr.queries.GetTask(guid); err == nil {
 		return t, nil
 	}
-	return plan.Task{Task: &task.Task{GUID: guid, Domain: domain, State: task.Completed, Definition: &task.Definition{}}, Revision: revision}, nil
+	return plan.Task{Task: &task.Task{GUID: guid, Domain: domain, State: task.Completed, Definition: &task.Definition{}},
+		Revision: revision}, nil
 }
 
 // onTask writes one change of one task.
-func (wr *writes) onTask(ctx context.Context, guid, operation string, request []byte, w plan.Write, fn func(t *tx, row *task.Task) error) (plan.Task, error) {
+func (wr *writes) onTask(ctx context.Context, guid, operation string, request []byte, w plan.Write,
+	fn func(t *tx, row *task.Task) error) (plan.Task, error) {
 	_, revision, err := wr.write(ctx, w, operation, append([]byte(guid+"\x00"), request...), func(t *tx) (reply, error) {
 		row := wr.tasks.Get(guid)
 		switch {
@@ -255,12 +259,14 @@ func (q *queries) kept() error {
 			age = age[:len(age)-2]
 		}
 	}
-	return fmt.Errorf("%w: finished tasks are kept for %s, %d per domain, or until removed", fault.ErrCollected, age, p.KeepPerDomain)
+	return fmt.Errorf("%w: finished tasks are kept for %s, %d per domain, or until removed", fault.ErrCollected, age,
+		p.KeepPerDomain)
 }
 
 // CancelTask ends a PENDING or RUNNING task.
 func (wr *writes) CancelTask(ctx context.Context, guid string, w plan.Write) (plan.Task, error) {
-	return wr.onTask(ctx, guid, "cancel", nil, w, func(t *tx, _ *task.Task) error { return t.stepTask(guid, task.Cancel{}) })
+	return wr.onTask(ctx, guid, "cancel", nil, w,
+		func(t *tx, _ *task.Task) error { return t.stepTask(guid, task.Cancel{}) })
 }
 
 // DeleteTask resolves and deletes a COMPLETED task.
@@ -287,7 +293,8 @@ func (wr *writes) ResolveTask(ctx context.Context, guid string, as task.Resoluti
 		if err := t.stepTask(guid, resolve); err != nil || as != task.ResolvedRerun {
 			return err
 		}
-		return t.desire(task.Task{GUID: resolve.Successor, UID: wr.cfg.NewID(), Domain: row.Domain, Name: row.Name, Definition: row.Definition})
+		return t.desire(task.Task{GUID: resolve.Successor, UID: wr.cfg.NewID(), Domain: row.Domain, Name: row.Name,
+			Definition: row.Definition})
 	})
 }
 

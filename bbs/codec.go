@@ -102,13 +102,16 @@ func (r *reader) keep(err error) {
 
 func serviceRecord(s *lrp.Service) *bbspb.Service {
 	m := &bbspb.Service{
-		Key: wire.FromServiceKey(s.Key), Instances: int64(s.Instances), Numbers: int64(s.Numbers), Removed: s.Removed, Phase: int32(s.Phase),
-		Progress: wire.FromTime(s.Progress), Healthy: int64(s.Healthy), Failure: text.Clean(s.Failure), FailedVersion: int64(s.FailedVersion),
-		Applied: wire.FromTime(s.Applied),
+		Key: wire.FromServiceKey(s.Key), Instances: int64(s.Instances), Numbers: int64(s.Numbers), Removed: s.Removed,
+		Phase:    int32(s.Phase),
+		Progress: wire.FromTime(s.Progress), Healthy: int64(s.Healthy), Failure: text.Clean(s.Failure),
+		FailedVersion: int64(s.FailedVersion),
+		Applied:       wire.FromTime(s.Applied),
 	}
 	for i := range s.Versions {
 		v := &s.Versions[i]
-		m.Versions = append(m.Versions, &bbspb.Version{Desired: desiredRecord(&v.Desired), Number: int64(v.Number), Low: int64(v.Low), High: int64(v.High), Good: v.Good})
+		m.Versions = append(m.Versions, &bbspb.Version{Desired: desiredRecord(&v.Desired), Number: int64(v.Number),
+			Low: int64(v.Low), High: int64(v.High), Good: v.Good})
 	}
 	return m
 }
@@ -123,24 +126,30 @@ func serviceFrom(m *bbspb.Service) (*lrp.Service, error) {
 	for _, v := range m.Versions {
 		d, err := desiredOf(v.Desired)
 		r.keep(err)
-		s.Versions = append(s.Versions, lrp.Version{Desired: d, Number: r.count(v.Number), Low: r.count(v.Low), High: r.count(v.High), Good: v.Good})
+		s.Versions = append(s.Versions, lrp.Version{Desired: d, Number: r.count(v.Number), Low: r.count(v.Low),
+			High: r.count(v.High), Good: v.Good})
 	}
 	return s, r.err
 }
 
 func desiredRecord(d *lrp.Desired) *bbspb.Desired {
 	m := &bbspb.Desired{
-		Process: text.Clean(d.Process), Service: wire.FromServiceKey(d.Service), Instances: int64(d.Instances), Annotation: []byte(d.Annotation),
-		Workload: wire.FromWorkload(d.Workload), Stack: text.Clean(d.Stack), PlacementTags: text.CleanAll(d.PlacementTags), Labels: text.CleanMap(d.Labels),
-		Tolerations: text.CleanAll(d.Tolerations), Strategy: int32(d.Strategy), Exclusive: d.Exclusive, OnPartition: int32(d.OnPartition),
+		Process: text.Clean(d.Process), Service: wire.FromServiceKey(d.Service), Instances: int64(d.Instances),
+		Annotation: []byte(d.Annotation),
+		Workload:   wire.FromWorkload(d.Workload), Stack: text.Clean(d.Stack), PlacementTags: text.CleanAll(d.PlacementTags),
+		Labels:      text.CleanMap(d.Labels),
+		Tolerations: text.CleanAll(d.Tolerations), Strategy: int32(d.Strategy), Exclusive: d.Exclusive,
+		OnPartition:  int32(d.OnPartition),
 		ReplaceAfter: wire.FromDuration(d.ReplaceAfter), OnReturn: int32(d.OnReturn),
 		Restart: &bbspb.Restart{
-			Mode: int32(d.Restart.Mode), Immediate: int64(d.Restart.Immediate), Base: wire.FromDuration(d.Restart.Base), Max: wire.FromDuration(d.Restart.Max),
+			Mode: int32(d.Restart.Mode), Immediate: int64(d.Restart.Immediate), Base: wire.FromDuration(d.Restart.Base),
+			Max:    wire.FromDuration(d.Restart.Max),
 			GiveUp: int64(d.Restart.GiveUp), ResetAfter: wire.FromDuration(d.Restart.ResetAfter),
 		},
 		Rollout: &bbspb.Rollout{
-			Batch: int64(d.Rollout.Batch), Settle: wire.FromDuration(d.Rollout.Settle), ProgressDeadline: wire.FromDuration(d.Rollout.ProgressDeadline),
-			KeepFailed: d.Rollout.KeepFailed,
+			Batch: int64(d.Rollout.Batch), Settle: wire.FromDuration(d.Rollout.Settle),
+			ProgressDeadline: wire.FromDuration(d.Rollout.ProgressDeadline),
+			KeepFailed:       d.Rollout.KeepFailed,
 		},
 	}
 	for k, v := range d.Routes {
@@ -158,18 +167,23 @@ func desiredOf(m *bbspb.Desired) (lrp.Desired, error) {
 	r.keep(err)
 	restart, rollout := m.GetRestart(), m.GetRollout()
 	d := lrp.Desired{
-		Process: m.GetProcess(), Service: wire.ToServiceKey(m.GetService()), Instances: r.count(m.GetInstances()), Annotation: string(m.GetAnnotation()),
-		Workload: w, Stack: m.GetStack(), PlacementTags: text.CleanAll(m.GetPlacementTags()), Labels: text.CleanMap(m.GetLabels()), Tolerations: text.CleanAll(m.GetTolerations()),
+		Process: m.GetProcess(), Service: wire.ToServiceKey(m.GetService()), Instances: r.count(m.GetInstances()),
+		Annotation: string(m.GetAnnotation()),
+		Workload:   w, Stack: m.GetStack(), PlacementTags: text.CleanAll(m.GetPlacementTags()),
+		Labels: text.CleanMap(m.GetLabels()), Tolerations: text.CleanAll(m.GetTolerations()),
 		Strategy: lrp.Strategy(r.enum(m.GetStrategy(), int(lrp.StopFirst))), Exclusive: m.GetExclusive(),
 		OnPartition:  lrp.OnPartition(r.enum(m.GetOnPartition(), int(lrp.PartitionStop))),
 		ReplaceAfter: r.duration(m.GetReplaceAfter()), OnReturn: lrp.OnReturn(r.enum(m.GetOnReturn(), int(lrp.ReturnNew))),
 		Restart: lrp.RestartPolicy{
-			Mode: lrp.RestartMode(r.enum(restart.GetMode(), int(lrp.RestartNever))), Immediate: r.count(restart.GetImmediate()), Base: r.duration(restart.GetBase()),
-			Max: r.duration(restart.GetMax()), GiveUp: r.count(restart.GetGiveUp()), ResetAfter: r.duration(restart.GetResetAfter()),
+			Mode: lrp.RestartMode(r.enum(restart.GetMode(), int(lrp.RestartNever))), Immediate: r.count(restart.GetImmediate()),
+			Base: r.duration(restart.GetBase()),
+			Max:  r.duration(restart.GetMax()), GiveUp: r.count(restart.GetGiveUp()),
+			ResetAfter: r.duration(restart.GetResetAfter()),
 		},
 		Rollout: lrp.RolloutPolicy{
-			Batch: r.count(rollout.GetBatch()), Settle: r.duration(rollout.GetSettle()), ProgressDeadline: r.duration(rollout.GetProgressDeadline()),
-			KeepFailed: rollout.GetKeepFailed(),
+			Batch: r.count(rollout.GetBatch()), Settle: r.duration(rollout.GetSettle()),
+			ProgressDeadline: r.duration(rollout.GetProgressDeadline()),
+			KeepFailed:       rollout.GetKeepFailed(),
 		},
 	}
 	for k, v := range m.GetRoutes() {

@@ -15,12 +15,17 @@ import (
 
 func taskRecord(t *task.Task) *bbspb.Task {
 	return &bbspb.Task{
-		Guid: text.Clean(t.GUID), Uid: text.Clean(t.UID), Domain: text.Clean(t.Domain), Name: text.Clean(t.Name), Definition: definitionRecord(t.Definition),
-		State: int32(t.State), Outcome: int32(t.Outcome), Cell: text.Clean(t.Holder.Cell), Proc: text.Clean(t.Holder.Proc), Reservation: text.Clean(t.Reservation),
-		Result: wire.FromTaskResult(t.Result), MayStillRun: t.MayStillRun, Rejections: int64(t.Rejections), Rejection: []byte(t.Rejection),
-		Created: wire.FromTime(t.Created), Updated: wire.FromTime(t.Updated), FirstCompleted: wire.FromTime(t.FirstCompleted),
+		Guid: text.Clean(t.GUID), Uid: text.Clean(t.UID), Domain: text.Clean(t.Domain), Name: text.Clean(t.Name),
+		Definition: definitionRecord(t.Definition),
+		State:      int32(t.State), Outcome: int32(t.Outcome), Cell: text.Clean(t.Holder.Cell),
+		Proc: text.Clean(t.Holder.Proc), Reservation: text.Clean(t.Reservation),
+		Result: wire.FromTaskResult(t.Result), MayStillRun: t.MayStillRun, Rejections: int64(t.Rejections),
+		Rejection: []byte(t.Rejection),
+		Created:   wire.FromTime(t.Created), Updated: wire.FromTime(t.Updated),
+		FirstCompleted: wire.FromTime(t.FirstCompleted),
 		Callback: &bbspb.Callback{
-			Runs: int64(t.Callback.Runs), Next: wire.FromTime(t.Callback.Next), Error: []byte(t.Callback.Error), Delivered: t.Callback.Delivered, Dead: t.Callback.Dead,
+			Runs: int64(t.Callback.Runs), Next: wire.FromTime(t.Callback.Next), Error: []byte(t.Callback.Error),
+			Delivered: t.Callback.Delivered, Dead: t.Callback.Dead,
 		},
 		Verdict: int64(t.Verdict), Resolution: int32(t.Resolution), Successor: text.Clean(t.Successor),
 	}
@@ -36,9 +41,12 @@ func taskOf(m *bbspb.Task) (*task.Task, error) {
 	return &task.Task{
 		GUID: m.Guid, UID: m.Uid, Domain: m.Domain, Name: m.Name, Definition: &def,
 		State: task.State(r.enum(m.State, int(task.Resolving))), Outcome: task.Outcome(r.enum(m.Outcome, int(task.Lost))),
-		Holder: task.Holder{Cell: m.Cell, Proc: m.Proc}, Reservation: m.Reservation, Result: result, MayStillRun: m.MayStillRun,
-		Rejections: r.count(m.Rejections), Rejection: string(m.Rejection), Created: r.time(m.Created), Updated: r.time(m.Updated), FirstCompleted: r.time(m.FirstCompleted),
-		Callback:   task.Callback{Runs: r.count(c.GetRuns()), Next: r.time(c.GetNext()), Error: string(c.GetError()), Delivered: c.GetDelivered(), Dead: c.GetDead()},
+		Holder: task.Holder{Cell: m.Cell, Proc: m.Proc}, Reservation: m.Reservation, Result: result,
+		MayStillRun: m.MayStillRun,
+		Rejections:  r.count(m.Rejections), Rejection: string(m.Rejection), Created: r.time(m.Created),
+		Updated: r.time(m.Updated), FirstCompleted: r.time(m.FirstCompleted),
+		Callback: task.Callback{Runs: r.count(c.GetRuns()), Next: r.time(c.GetNext()), Error: string(c.GetError()),
+			Delivered: c.GetDelivered(), Dead: c.GetDead()},
 		Verdict:    r.count(m.Verdict),
 		Resolution: task.Resolution(r.enum(m.Resolution, int(task.ResolvedRerun))), Successor: m.Successor,
 	}, r.err
@@ -46,9 +54,11 @@ func taskOf(m *bbspb.Task) (*task.Task, error) {
 
 func definitionRecord(d *task.Definition) *bbspb.Definition {
 	return &bbspb.Definition{
-		Workload: wire.FromWorkload(d.Workload), Stack: text.Clean(d.Stack), PlacementTags: text.CleanAll(d.PlacementTags), Labels: text.CleanMap(d.Labels),
-		Tolerations: text.CleanAll(d.Tolerations), Annotation: []byte(d.Annotation), CallbackUrl: text.Clean(d.CallbackURL), WhenFull: int32(d.WhenFull),
-		OnLost: int32(d.OnLost), PendingTimeout: wire.FromDuration(d.PendingTimeout),
+		Workload: wire.FromWorkload(d.Workload), Stack: text.Clean(d.Stack), PlacementTags: text.CleanAll(d.PlacementTags),
+		Labels:      text.CleanMap(d.Labels),
+		Tolerations: text.CleanAll(d.Tolerations), Annotation: []byte(d.Annotation), CallbackUrl: text.Clean(d.CallbackURL),
+		WhenFull: int32(d.WhenFull),
+		OnLost:   int32(d.OnLost), PendingTimeout: wire.FromDuration(d.PendingTimeout),
 	}
 }
 
@@ -57,9 +67,11 @@ func definitionOf(m *bbspb.Definition) (task.Definition, error) {
 	w, err := wire.ToWorkload(m.GetWorkload())
 	r.keep(err)
 	return task.Definition{
-		Workload: w, Stack: m.GetStack(), PlacementTags: text.CleanAll(m.GetPlacementTags()), Labels: text.CleanMap(m.GetLabels()), Tolerations: text.CleanAll(m.GetTolerations()),
-		Annotation: string(m.GetAnnotation()), CallbackURL: m.GetCallbackUrl(), WhenFull: task.WhenFull(r.enum(m.GetWhenFull(), int(task.WhenFullFail))),
-		OnLost: task.OnLost(r.enum(m.GetOnLost(), int(task.LostKeep))), PendingTimeout: r.duration(m.GetPendingTimeout()),
+		Workload: w, Stack: m.GetStack(), PlacementTags: text.CleanAll(m.GetPlacementTags()),
+		Labels: text.CleanMap(m.GetLabels()), Tolerations: text.CleanAll(m.GetTolerations()),
+		Annotation: string(m.GetAnnotation()), CallbackURL: m.GetCallbackUrl(),
+		WhenFull: task.WhenFull(r.enum(m.GetWhenFull(), int(task.WhenFullFail))),
+		OnLost:   task.OnLost(r.enum(m.GetOnLost(), int(task.LostKeep))), PendingTimeout: r.duration(m.GetPendingTimeout()),
 	}, r.err
 }
 

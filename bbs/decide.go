@@ -109,7 +109,8 @@ func (wr *writes) Decide(fn func(d *Decision) error) error {
 
 // WriteDecision is Decide for a client's request: at most once for its key. It returns after the
 // commit, with the answer of fn and the revision.
-func (wr *writes) WriteDecision(ctx context.Context, w plan.Write, operation string, request []byte, fn func(d *Decision) (answer []byte, err error)) ([]byte, int64, error) {
+func (wr *writes) WriteDecision(ctx context.Context, w plan.Write, operation string, request []byte,
+	fn func(d *Decision) (answer []byte, err error)) ([]byte, int64, error) {
 	out, revision, err := wr.write(ctx, w, operation, request, func(t *tx) (reply, error) {
 		answer, err := fn(&Decision{t})
 		return reply{answer: answer}, err

@@ -125,7 +125,8 @@ func (ef *effects) StartsChanged() {
 	h.lrps, h.tasks = map[lrp.Key]bool{}, map[TaskID]bool{}
 	h.mu.Unlock()
 	lrps, tasks := ef.Pending()
-	ef.request(only(lrps, keys, func(w LRPWant) lrp.Key { return w.Key }), only(tasks, ids, func(w TaskWant) TaskID { return TaskID{w.GUID, w.UID} }))
+	ef.request(only(lrps, keys, func(w LRPWant) lrp.Key { return w.Key }),
+		only(tasks, ids, func(w TaskWant) TaskID { return TaskID{w.GUID, w.UID} }))
 }
 
 // RequestPending requests a placement for all waiting work, at the beginning of a term.
@@ -157,7 +158,8 @@ func (ef *effects) act(t *tx) {
 		switch e := e.(type) {
 		case task.RequestAuction:
 			if row := ef.view.task(e.GUID); row != nil && row.UID == e.UID && row.State == task.Pending {
-				tasks = append(tasks, TaskWant{GUID: row.GUID, UID: row.UID, Domain: row.Domain, Definition: row.Definition, Dropped: again[TaskID{e.GUID, e.UID}]})
+				tasks = append(tasks, TaskWant{GUID: row.GUID, UID: row.UID, Domain: row.Domain, Definition: row.Definition,
+					Dropped: again[TaskID{e.GUID, e.UID}]})
 			}
 		case task.WithdrawAuction:
 			noTasks = append(noTasks, TaskID{e.GUID, e.UID})

@@ -42,7 +42,8 @@ func (q *queries) explainIndex(s *lrp.Service, index int, now time.Time) (plan.E
 		e.Wanted = lrp.Running.String()
 	}
 	if v.badRows[IndexRow(key)] {
-		e.Add("quarantined", "its row cannot be read; it counts as existing, and nothing changes it", "cantina store quarantine restore "+IndexRow(key)+", or drop", 0)
+		e.Add("quarantined", "its row cannot be read; it counts as existing, and nothing changes it",
+			"cantina store quarantine restore "+IndexRow(key)+", or drop", 0)
 		return e, nil
 	}
 	if !exists && !version.Wants(index) {
@@ -85,7 +86,8 @@ func (q *queries) explainRows(e *plan.Explanation, x lrp.Index, version *lrp.Ver
 		e.Add("suspect", fmt.Sprintf(text, s.Cell), "", 0)
 	}
 	if c := x.Evacuating; c != nil && !c.Stopping() {
-		e.Add("evacuating", fmt.Sprintf("cell %s is draining; the instance stays in use until a replacement runs", c.Cell), "", c.Expires.Sub(now))
+		e.Add("evacuating", fmt.Sprintf("cell %s is draining; the instance stays in use until a replacement runs", c.Cell),
+			"", c.Expires.Sub(now))
 	}
 	if o := x.Ordinary; o != nil {
 		explainOrdinary(e, o, version, now)
@@ -114,7 +116,8 @@ func explainStopping(e *plan.Explanation, a *lrp.Actual, version *lrp.Version, n
 		e.Add("stopping", text, "", 0)
 		return
 	}
-	e.Add("stopping", text+"; it is killed at "+a.Net.StopBy.Format(time.RFC3339)+" at the latest", "", a.Net.StopBy.Sub(now))
+	e.Add("stopping", text+"; it is killed at "+a.Net.StopBy.Format(time.RFC3339)+" at the latest", "",
+		a.Net.StopBy.Sub(now))
 }
 
 // loops is how many crashes in a row make a restart loop.
@@ -131,7 +134,8 @@ func placementCode(text string) string { return cmp.Or(placement.CodeOf(text), "
 func explainOrdinary(e *plan.Explanation, o *lrp.Actual, version *lrp.Version, now time.Time) {
 	switch {
 	case o.State == lrp.Unclaimed && now.Before(o.NotBefore):
-		e.Add("replace_after", "no replacement before "+o.NotBefore.Format(time.RFC3339)+" (replace_after), unless the cell is lost", "", o.NotBefore.Sub(now))
+		e.Add("replace_after", "no replacement before "+o.NotBefore.Format(time.RFC3339)+
+			" (replace_after), unless the cell is lost", "", o.NotBefore.Sub(now))
 	case o.State == lrp.Unclaimed && o.PlacementError != "":
 		e.Add(placementCode(o.PlacementError), o.PlacementError, "", 0)
 	case o.State == lrp.Unclaimed:
@@ -185,7 +189,8 @@ func explainCrash(e *plan.Explanation, o *lrp.Actual, version *lrp.Version, now 
 	case !ever:
 		e.Add("given_up", fmt.Sprintf("crashed %d times; no more restarts, last: %s", o.CrashCount, o.CrashReason), again, 0)
 	default:
-		e.Add("crash_backoff", fmt.Sprintf("crash %d: %s; restarts in %v", o.CrashCount, o.CrashReason, max(at.Sub(now), 0).Round(time.Second)), "", at.Sub(now))
+		e.Add("crash_backoff", fmt.Sprintf("crash %d: %s; restarts in %v", o.CrashCount, o.CrashReason,
+			max(at.Sub(now), 0).Round(time.Second)), "", at.Sub(now))
 	}
 }
 
@@ -239,7 +244,8 @@ func (q *queries) explainLeaving(e *plan.Explanation, k lrp.ServiceKey, now time
 		var one plan.Explanation
 		explainStopping(&one, a, p.version, now)
 		for _, r := range one.Reasons {
-			e.Add(r.Code, fmt.Sprintf("%s/%d of version %d: %s", k.Name, key.Index, p.version.Number, r.Text), r.Change, r.Longest)
+			e.Add(r.Code, fmt.Sprintf("%s/%d of version %d: %s", k.Name, key.Index, p.version.Number, r.Text), r.Change,
+				r.Longest)
 		}
 	}
 	if more > 0 {
@@ -260,7 +266,8 @@ func (q *queries) ExplainService(k lrp.ServiceKey) (plan.Explanation, error) {
 	if err != nil {
 		return plan.Explanation{}, err
 	}
-	e := plan.Explanation{State: fmt.Sprintf("%d of %d running", s.Running, s.Instances), Wanted: fmt.Sprintf("%d running, %s", s.Instances, lrp.Steady)}
+	e := plan.Explanation{State: fmt.Sprintf("%d of %d running", s.Running, s.Instances),
+		Wanted: fmt.Sprintf("%d running, %s", s.Instances, lrp.Steady)}
 	if s.Instances == 0 && s.Running == 0 {
 		e.State, e.Wanted = "scaled to 0", "scaled to 0"
 	}
@@ -297,13 +304,15 @@ func (q *queries) ExplainService(k lrp.ServiceKey) (plan.Explanation, error) {
 	} else if s.Instances > 0 || s.Phase != lrp.Steady {
 		e.State += ", " + s.Phase.String()
 	}
-	e.Fine = s.Running+finished == s.Instances && s.Routable == s.Running && s.Stopping == 0 && s.Phase == lrp.Steady && !s.Removed && !back && !looping(&e)
+	e.Fine = s.Running+finished == s.Instances && s.Routable == s.Running && s.Stopping == 0 && s.Phase == lrp.Steady &&
+		!s.Removed && !back && !looping(&e)
 	if !e.Fine && len(e.Reasons) == 0 {
 		e.Add("phase", "it is "+s.Phase.String(), "", 0)
 	}
 	if d, known := q.view.domains[k.Domain]; known && !d.until.IsZero() && !now.Before(d.until) {
 		if n := q.view.keptOf(k); n > 0 {
-			e.Add("stale_domain", fmt.Sprintf("domain %s is not fresh, so %s not wanted", k.Domain, text.CountAs(n, "instance stays that is", "instances stay that are")), "apply it again", 0)
+			e.Add("stale_domain", fmt.Sprintf("domain %s is not fresh, so %s not wanted", k.Domain,
+				text.CountAs(n, "instance stays that is", "instances stay that are")), "apply it again", 0)
 		}
 	}
 	return e, nil
@@ -315,7 +324,8 @@ func (v *view) keptOf(k lrp.ServiceKey) int {
 	for _, i := range v.instancesOf(k) {
 		key := i.key
 		p := v.processes[key.Process]
-		if a := v.indices[key].row.Resolved(); (p.version == nil || !p.version.Wants(key.Index)) && a != nil && a.State != lrp.Crashed && !a.Stopping() {
+		if a := v.indices[key].row.Resolved(); (p.version == nil || !p.version.Wants(key.Index)) && a != nil &&
+			a.State != lrp.Crashed && !a.Stopping() {
 			n++
 		}
 	}
@@ -343,7 +353,8 @@ func explainTask(row plan.Task, now time.Time) plan.Explanation {
 		e.Wanted = task.Succeeded.String()
 	case row.Ending():
 		e.Wanted, e.State = e.State, e.State+", being ended"
-		e.Add("ending", "cell "+row.Holder.Cell+" has not reported that its container is gone; until then the task cannot be removed", "", 0)
+		e.Add("ending", "cell "+row.Holder.Cell+
+			" has not reported that its container is gone; until then the task cannot be removed", "", 0)
 	default:
 		e.Wanted, e.Fine = "ended", true
 	}
@@ -367,7 +378,8 @@ func explainTask(row plan.Task, now time.Time) plan.Explanation {
 		}
 		e.Add("dead_letter", "its callback could not be delivered: "+c.Error, "", 0)
 	} else if c.Runs > 0 && !c.Delivered {
-		e.Add("callback", fmt.Sprintf("its callback is not delivered yet (%d attempts): %s", c.Runs, c.Error), "", c.Next.Sub(now))
+		e.Add("callback", fmt.Sprintf("its callback is not delivered yet (%d attempts): %s", c.Runs, c.Error), "",
+			c.Next.Sub(now))
 	}
 	return e
 }

@@ -35,7 +35,8 @@ func TestEveryInstanceIsExplained(t *testing.T) {
 	for state := lrp.Unclaimed; state <= lrp.Crashed; state++ {
 		for marks := range 1 << 5 {
 			on := func(bit int) bool { return marks&(1<<bit) != 0 }
-			a := &lrp.Actual{Key: lrp.Key{Process: "p"}, Service: version.Service, State: state, Since: now, Retiring: on(0) && (state == lrp.Claimed || state == lrp.Running), Net: lrp.Net{Routable: on(1)}}
+			a := &lrp.Actual{Key: lrp.Key{Process: "p"}, Service: version.Service, State: state, Since: now, Retiring: on(0) &&
+				(state == lrp.Claimed || state == lrp.Running), Net: lrp.Net{Routable: on(1)}}
 			if state == lrp.Crashed {
 				a.CrashCount, a.Finished = 3, on(2)
 			}
@@ -58,7 +59,8 @@ func TestEveryInstanceIsExplained(t *testing.T) {
 					e.Add("unwanted", "", "", 0)
 				}
 				coherent(t, what, e)
-				fine := wanted != "gone" && (state == lrp.Running && a.Net.Routable && !a.Retiring || a.Finished && !a.Retiring && !on(3))
+				fine := wanted != "gone" && (state == lrp.Running && a.Net.Routable && !a.Retiring || a.Finished && !a.Retiring &&
+					!on(3))
 				if e.Fine != fine {
 					t.Errorf("%s: fine is %t: %+v", what, e.Fine, e)
 				}
@@ -80,14 +82,23 @@ func TestEveryTaskIsExplained(t *testing.T) {
 		{task.Task{State: task.Running, Holder: task.Holder{Cell: "c"}}, "RUNNING", "RUNNING", true},
 		{task.Task{State: task.Completed, Outcome: task.Succeeded}, "COMPLETED, succeeded", "ended", true},
 		{task.Task{State: task.Resolving, Outcome: task.Succeeded}, "RESOLVING, succeeded", "ended", true},
-		{task.Task{State: task.Completed, Outcome: task.Failed, Result: task.Result{Reason: "exit 3"}}, "COMPLETED, failed", "succeeded", false},
-		{task.Task{State: task.Resolving, Outcome: task.Failed, Result: task.Result{Reason: "exit 3"}}, "RESOLVING, failed", "succeeded", false},
-		{task.Task{State: task.Completed, Outcome: task.Cancelled, Result: task.Result{Reason: task.ReasonCancelled, Ended: now}}, "COMPLETED, cancelled", "ended", true},
-		{task.Task{State: task.Completed, Outcome: task.Cancelled, Holder: task.Holder{Cell: "c"}, Result: task.Result{Reason: task.ReasonCancelled}}, "COMPLETED, cancelled, being ended", "COMPLETED, cancelled", false},
-		{task.Task{State: task.Completed, Outcome: task.Lost, Holder: task.Holder{Cell: "c"}, Result: task.Result{Reason: task.ReasonLost}}, "COMPLETED, lost", "succeeded", false},
-		{task.Task{State: task.Completed, Outcome: task.Lost, Resolution: task.ResolvedDone, Result: task.Result{Reason: task.ReasonLost}}, "COMPLETED, lost", "ended", true},
-		{task.Task{State: task.Completed, Outcome: task.Succeeded, Callback: task.Callback{Dead: true, Error: "status 503"}}, "COMPLETED, succeeded, not delivered", "COMPLETED, succeeded", false},
-		{task.Task{State: task.Completed, Outcome: task.Succeeded, Callback: task.Callback{Runs: 1, Error: "status 503"}}, "COMPLETED, succeeded", "ended", true},
+		{task.Task{State: task.Completed, Outcome: task.Failed, Result: task.Result{Reason: "exit 3"}}, "COMPLETED, failed",
+			"succeeded", false},
+		{task.Task{State: task.Resolving, Outcome: task.Failed, Result: task.Result{Reason: "exit 3"}}, "RESOLVING, failed",
+			"succeeded", false},
+		{task.Task{State: task.Completed, Outcome: task.Cancelled,
+			Result: task.Result{Reason: task.ReasonCancelled, Ended: now}}, "COMPLETED, cancelled", "ended", true},
+		{task.Task{State: task.Completed, Outcome: task.Cancelled, Holder: task.Holder{Cell: "c"},
+			Result: task.Result{Reason: task.ReasonCancelled}}, "COMPLETED, cancelled, being ended", "COMPLETED, cancelled",
+			false},
+		{task.Task{State: task.Completed, Outcome: task.Lost, Holder: task.Holder{Cell: "c"},
+			Result: task.Result{Reason: task.ReasonLost}}, "COMPLETED, lost", "succeeded", false},
+		{task.Task{State: task.Completed, Outcome: task.Lost, Resolution: task.ResolvedDone,
+			Result: task.Result{Reason: task.ReasonLost}}, "COMPLETED, lost", "ended", true},
+		{task.Task{State: task.Completed, Outcome: task.Succeeded, Callback: task.Callback{Dead: true, Error: "status 503"}},
+			"COMPLETED, succeeded, not delivered", "COMPLETED, succeeded", false},
+		{task.Task{State: task.Completed, Outcome: task.Succeeded, Callback: task.Callback{Runs: 1, Error: "status 503"}},
+			"COMPLETED, succeeded", "ended", true},
 	} {
 		x.row.Definition, x.row.Created = &task.Definition{}, now
 		e := explainTask(plan.Task{Task: &x.row}, now)
@@ -115,7 +126,8 @@ func TestCrashesInWords(t *testing.T) {
 		"crashed 200 times, last on cell c1 at 2001-09-09T01:46:40Z: exit status 1; it is not restarted after the next crash": {200, last, lrp.RestartPolicy{}},
 		"crashed before, last on cell c1 at 2001-09-09T01:46:40Z: exit status 1":                                              {0, last, lrp.RestartPolicy{}},
 	} {
-		if got := crashes(&lrp.Actual{CrashCount: c.n, LastCrash: c.last}, &lrp.Version{Desired: lrp.Desired{Restart: c.policy}}); got != want {
+		if got := crashes(&lrp.Actual{CrashCount: c.n, LastCrash: c.last},
+			&lrp.Version{Desired: lrp.Desired{Restart: c.policy}}); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -150,7 +162,8 @@ func TestStoppingInstancesAreShown(t *testing.T) {
 		}
 		(&queries{}).explainRows(&e, x, v, now)
 		i := slices.IndexFunc(e.Reasons, func(r plan.Reason) bool { return r.Code == "stopping" })
-		if a.Serves() || e.Fine || e.State != Stopping || i < 0 || e.Reasons[i].Text != want || e.Reasons[i].Longest != c.left {
+		if a.Serves() || e.Fine || e.State != Stopping || i < 0 || e.Reasons[i].Text != want ||
+			e.Reasons[i].Longest != c.left {
 			t.Errorf("%q: %+v", want, e)
 		}
 	}
@@ -186,7 +199,8 @@ func TestAStaleDomainIsAReasonOnlyForKeptInstances(t *testing.T) {
 			kept++
 		}
 		want := fmt.Sprintf("domain d is not fresh, so %d instance", kept)
-		if got := stale(); kept == 0 || len(got) != 1 || !strings.HasPrefix(got[0].Text, want) || !strings.HasSuffix(got[0].Text, "not wanted") {
+		if got := stale(); kept == 0 || len(got) != 1 || !strings.HasPrefix(got[0].Text, want) ||
+			!strings.HasSuffix(got[0].Text, "not wanted") {
 			t.Errorf("%d are not wanted: %+v", kept, got)
 		}
 	})

@@ -20,7 +20,8 @@ type held struct {
 
 // back keeps the work that must wait, reports it, and returns the rest. stale is called under the
 // lock: kept work is there when the end of the wait is reported.
-func (h *held) back(stale func() bool, lrps []LRPWant, tasks []TaskWant, tell func([]lrp.Key, []TaskID)) ([]LRPWant, []TaskWant) {
+func (h *held) back(stale func() bool, lrps []LRPWant, tasks []TaskWant, tell func([]lrp.Key, []TaskID)) ([]LRPWant,
+	[]TaskWant) {
 	h.mu.Lock()
 	if !stale() {
 		h.mu.Unlock()

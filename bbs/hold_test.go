@@ -27,7 +27,8 @@ func TestTheInitialWaitHoldsPlacement(t *testing.T) {
 		short := task.Definition{Workload: runs("/bin/true"), PendingTimeout: time.Minute}
 		long := task.Definition{Workload: runs("/bin/true"), WhenFull: task.WhenFullFail}
 		for guid, d := range map[string]task.Definition{"short": short, "long": long} {
-			if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: guid, Domain: "d", Definition: d}, plan.Write{}); err != nil {
+			if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: guid, Domain: "d", Definition: d},
+				plan.Write{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -49,7 +50,8 @@ func TestTheInitialWaitHoldsPlacement(t *testing.T) {
 		if x, _ := r.b.GetTask("long"); x.State != task.Pending || x.Rejection != HeldByWait {
 			t.Errorf("%+v", x.Task)
 		}
-		if x, _ := r.b.GetTask("short"); x.Outcome != task.Failed || !strings.Contains(x.Result.Reason, "initial wait") || !strings.HasPrefix(x.Result.Reason, task.ReasonNotStarted) {
+		if x, _ := r.b.GetTask("short"); x.Outcome != task.Failed || !strings.Contains(x.Result.Reason, "initial wait") ||
+			!strings.HasPrefix(x.Result.Reason, task.ReasonNotStarted) {
 			t.Errorf("%+v", x.Task)
 		}
 		r.b.StartsChanged()
@@ -72,7 +74,8 @@ func TestTheInitialWaitHoldsPlacement(t *testing.T) {
 // TestAStaleTermBeginsWithoutAsking: the wait also holds tasks that an earlier term has left.
 func TestAStaleTermBeginsWithoutAsking(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{}); err != nil {
+		if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "t", Domain: "d",
+			Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		r.setStale(true)

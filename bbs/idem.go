@@ -48,7 +48,8 @@ type writes struct {
 
 // write runs fn once for its key, in one atomic commit together with the key and
 // the answer. It returns after the commit.
-func (wr *writes) write(ctx context.Context, w plan.Write, operation string, request []byte, fn func(t *tx) (reply, error)) (reply, int64, error) {
+func (wr *writes) write(ctx context.Context, w plan.Write, operation string, request []byte,
+	fn func(t *tx) (reply, error)) (reply, int64, error) {
 	if err := wr.cfg.Store.Wait(ctx); err != nil {
 		return reply{}, 0, err
 	}
@@ -75,7 +76,8 @@ func (wr *writes) wait(ctx context.Context, k *ticket, earlier *idemEntry) (int6
 
 // Answered returns the response of WriteDecision to an earlier call with w's key, after its
 // commit; ok is false if there was none. It returns ErrKeyReused if that call was a different one.
-func (wr *writes) Answered(ctx context.Context, w plan.Write, operation string, request []byte) (answer []byte, ok bool, err error) {
+func (wr *writes) Answered(ctx context.Context, w plan.Write, operation string, request []byte) (answer []byte, ok bool,
+	err error) {
 	sum := sha256.Sum256(request)
 	ticket := wr.newTicket()
 	wr.mu.Lock()
@@ -93,7 +95,8 @@ func (wr *writes) Answered(ctx context.Context, w plan.Write, operation string, 
 
 // writeLocked returns the entry when the key has been used before: then the ticket
 // is a barrier behind the commit of that use.
-func (wr *writes) writeLocked(w plan.Write, operation, request string, fn func(t *tx) (reply, error), k *ticket) (reply, *idemEntry, error) {
+func (wr *writes) writeLocked(w plan.Write, operation, request string, fn func(t *tx) (reply, error), k *ticket) (reply,
+	*idemEntry, error) {
 	wr.mu.Lock()
 	defer wr.mu.Unlock()
 	if err := wr.isOver(); err != nil {
@@ -143,7 +146,8 @@ func (wr *writes) used(w plan.Write, operation, request string) (string, *idemEn
 }
 
 func (e *idemEntry) record(until time.Time) *bbspb.Idem {
-	return &bbspb.Idem{Operation: e.operation, Request: []byte(e.request), Subject: text.Clean(e.subject), Answer: e.answer, Expires: wire.FromTime(until)}
+	return &bbspb.Idem{Operation: e.operation, Request: []byte(e.request), Subject: text.Clean(e.subject),
+		Answer: e.answer, Expires: wire.FromTime(until)}
 }
 
 // remember adds the key with its answer to the change.
@@ -175,7 +179,8 @@ func (t *tx) recall(row string, m *bbspb.Idem) error {
 	if err != nil {
 		return err
 	}
-	t.rememberUntil(row, &idemEntry{operation: m.Operation, request: string(m.Request), subject: m.Subject, answer: m.Answer}, until)
+	t.rememberUntil(row, &idemEntry{operation: m.Operation, request: string(m.Request), subject: m.Subject,
+		answer: m.Answer}, until)
 	return nil
 }
 

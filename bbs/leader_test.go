@@ -102,7 +102,9 @@ func TestANewLeaderSeesTheSame(t *testing.T) {
 		if after := r.snapshot(); !reflect.DeepEqual(before, after) {
 			t.Fatalf("before %+v\nafter %+v", before, after)
 		}
-		if out := r.apply([]lrp.Desired{d}, []plan.NamedTask{{Name: "once", Definition: task.Definition{Workload: runs("/bin/true")}}}); out.Changes[0].Verb != plan.VerbKeep || out.Changes[1].Verb != plan.VerbKeep {
+		if out := r.apply([]lrp.Desired{d}, []plan.NamedTask{{Name: "once",
+			Definition: task.Definition{Workload: runs("/bin/true")}}}); out.Changes[0].Verb != plan.VerbKeep ||
+			out.Changes[1].Verb != plan.VerbKeep {
 			t.Fatalf("applied unchanged under a new leader: %+v", out.Changes)
 		}
 		r.take()
@@ -125,7 +127,8 @@ func (r *rig) snapshot() snapshot {
 
 func TestCellFailure(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		lock := lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: "lock"}, Instances: 1, Exclusive: true, Workload: runs("/bin/lock")}
+		lock := lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: "lock"}, Instances: 1, Exclusive: true,
+			Workload: runs("/bin/lock")}
 		r.apply([]lrp.Desired{web(2, "1"), lock}, nil)
 		r.serve()
 		r.b.CellUnhealthy("a", "a1")

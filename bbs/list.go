@@ -22,7 +22,8 @@ const defaultPage = 100
 
 // page walks sorted keys after the given one, all of them if it is nil, and collects those that
 // pick accepts; more is false after the last key.
-func page[K, T any](keys *btree.BTreeG[K], from K, after *K, limit int, name func(K) string, pick func(K) (item T, ok, more bool)) (out []T, next string) {
+func page[K, T any](keys *btree.BTreeG[K], from K, after *K, limit int, name func(K) string,
+	pick func(K) (item T, ok, more bool)) (out []T, next string) {
 	if limit <= 0 {
 		limit = defaultPage
 	}
@@ -73,12 +74,13 @@ func (q *queries) ListServices(domain string, r plan.Range) (plan.Page[plan.Serv
 		after.Domain, after.Name, _ = strings.Cut(r.After, "/")
 	}
 	from := lrp.ServiceKey{Domain: domain}
-	items, next := page(v.serviceOrder, from, after, r.Limit, lrp.ServiceKey.String, func(k lrp.ServiceKey) (plan.Service, bool, bool) {
-		if domain != "" && k.Domain != domain {
-			return plan.Service{}, false, k.Domain < domain
-		}
-		return v.count(v.services[k]), true, true
-	})
+	items, next := page(v.serviceOrder, from, after, r.Limit, lrp.ServiceKey.String,
+		func(k lrp.ServiceKey) (plan.Service, bool, bool) {
+			if domain != "" && k.Domain != domain {
+				return plan.Service{}, false, k.Domain < domain
+			}
+			return v.count(v.services[k]), true, true
+		})
 	return plan.Page[plan.Service]{Items: items, Next: next, Revision: v.revision}, nil
 }
 
@@ -134,7 +136,8 @@ func (q *queries) ListInstances(f plan.InstanceFilter, r plan.Range) (plan.Page[
 		}
 	}
 	items, next := page(keys, from, after, r.Limit, instanceKey.String, func(k instanceKey) (plan.Instance, bool, bool) {
-		past := f.Domain != "" && (k.service.Domain > f.Domain || k.service.Domain == f.Domain && f.Service != "" && k.service.Name > f.Service)
+		past := f.Domain != "" && (k.service.Domain > f.Domain || k.service.Domain == f.Domain && f.Service != "" &&
+			k.service.Name > f.Service)
 		if past {
 			return plan.Instance{}, false, false
 		}
@@ -159,7 +162,8 @@ func (v *view) instance(k instanceKey, f plan.InstanceFilter) (plan.Instance, bo
 		len(f.States) > 0 && !slices.Contains(f.States, a.State):
 		return plan.Instance{}, false
 	}
-	i := plan.Instance{Actual: *a, Rows: x.row, Revision: x.revision, Quarantined: v.isBadIndex(k.key), Orphan: v.orphan(x.row)}
+	i := plan.Instance{Actual: *a, Rows: x.row, Revision: x.revision, Quarantined: v.isBadIndex(k.key),
+		Orphan: v.orphan(x.row)}
 	if p, ok := v.processes[k.key.Process]; ok {
 		i.Version, i.Wanted = p.version.Number, p.version.Wants(k.key.Index)
 	}
@@ -192,13 +196,16 @@ func (q *queries) ListTasks(f plan.TaskFilter, r plan.Range) (plan.Page[plan.Tas
 	if r.After != "" {
 		after = &r.After
 	}
-	items, next := page(v.taskOrder, "", after, r.Limit, func(s string) string { return s }, func(guid string) (plan.Task, bool, bool) {
-		t := v.tasks[guid]
-		row := t.row
-		match := (f.Domain == "" || row.Domain == f.Domain) && (f.Name == "" || row.Name == f.Name) && (f.Cell == "" || row.Holder.Cell == f.Cell) &&
-			(len(f.States) == 0 || slices.Contains(f.States, row.State)) && (len(f.Outcomes) == 0 || slices.Contains(f.Outcomes, row.Outcome))
-		return plan.Task{Task: row, Revision: t.revision}, match, true
-	})
+	items, next := page(v.taskOrder, "", after, r.Limit, func(s string) string { return s },
+		func(guid string) (plan.Task, bool, bool) {
+			t := v.tasks[guid]
+			row := t.row
+			match := (f.Domain == "" || row.Domain == f.Domain) && (f.Name == "" || row.Name == f.Name) &&
+				(f.Cell == "" || row.Holder.Cell == f.Cell) &&
+				(len(f.States) == 0 || slices.Contains(f.States, row.State)) &&
+				(len(f.Outcomes) == 0 || slices.Contains(f.Outcomes, row.Outcome))
+			return plan.Task{Task: row, Revision: t.revision}, match, true
+		})
 	return plan.Page[plan.Task]{Items: items, Next: next, Revision: v.revision}, nil
 }
 
@@ -232,8 +239,9 @@ func (q *queries) Rollouts(limit int) (list []plan.Rollout, more int) {
 			more++
 			return true
 		}
-		list = append(list, plan.Rollout{Key: k, Phase: s.Phase, Version: s.Target().Number, Healthy: s.Healthy, Instances: s.Instances,
-			Failure: s.Failure, Progress: s.Progress})
+		list = append(list, plan.Rollout{Key: k, Phase: s.Phase, Version: s.Target().Number, Healthy: s.Healthy,
+			Instances: s.Instances,
+			Failure:   s.Failure, Progress: s.Progress})
 		return true
 	})
 	return list, more
@@ -246,7 +254,8 @@ func (q *queries) ListDomains() []plan.Domain {
 	defer q.view.mu.RUnlock()
 	out := make([]plan.Domain, 0, len(q.view.domains))
 	for n, d := range q.view.domains {
-		out = append(out, plan.Domain{Name: n, Fresh: d.until.IsZero() || now.Before(d.until), Expires: d.until, Revision: d.revision})
+		out = append(out, plan.Domain{Name: n, Fresh: d.until.IsZero() ||
+			now.Before(d.until), Expires: d.until, Revision: d.revision})
 	}
 	slices.SortFunc(out, func(x, y plan.Domain) int { return strings.Compare(x.Name, y.Name) })
 	return out

@@ -280,7 +280,8 @@ func (ld *loader) readIdem(row store.Row) (func(), error) {
 		return nil, err
 	}
 	return func() {
-		ld.keys.byRow[row.Key] = &idemEntry{operation: m.Operation, request: string(m.Request), subject: m.Subject, answer: m.Answer, revision: row.Revision}
+		ld.keys.byRow[row.Key] = &idemEntry{operation: m.Operation, request: string(m.Request), subject: m.Subject,
+			answer: m.Answer, revision: row.Revision}
 		ld.keys.ages = append(ld.keys.ages, idemAge{until, row.Key})
 	}, nil
 }
@@ -338,7 +339,8 @@ func (ld *loader) Release(key string, restore bool, value []byte, done func(revi
 	}
 	row := store.Row{Key: key, Value: value}
 	if _, err := ld.read(row); err != nil {
-		return fmt.Errorf("restore %s: %w (repair the row in the store first, or drop it): %w", key, err, fault.ErrQuarantined)
+		return fmt.Errorf("restore %s: %w (repair the row in the store first, or drop it): %w", key, err,
+			fault.ErrQuarantined)
 	}
 	if _, err := ld.overtaken(row); err != nil {
 		return fmt.Errorf("restore %s: %w: %w", key, err, fault.ErrQuarantined)

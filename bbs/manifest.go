@@ -27,7 +27,8 @@ const stepBytes = 256 << 10
 // applyLarge commits an application that is larger than one transaction: first the
 // promise, step by step and marker last, then the steps, each in one transaction
 // with its deletion. It returns after the last one.
-func (ap *applies) applyLarge(ctx context.Context, a plan.Application, w plan.Write, others Others, request []byte) (plan.Applied, error) {
+func (ap *applies) applyLarge(ctx context.Context, a plan.Application, w plan.Write, others Others,
+	request []byte) (plan.Applied, error) {
 	ticket := ap.newTicket()
 	sum := sha256.Sum256(request)
 	answer, earlier, err := ap.applyLargeLocked(a, w, others, string(sum[:]), ticket)
@@ -42,7 +43,8 @@ func (ap *applies) applyLarge(ctx context.Context, a plan.Application, w plan.Wr
 	return appliedOf(answer, revision)
 }
 
-func (ap *applies) applyLargeLocked(a plan.Application, w plan.Write, others Others, request string, k *ticket) (answer []byte, earlier *idemEntry, err error) {
+func (ap *applies) applyLargeLocked(a plan.Application, w plan.Write, others Others, request string,
+	k *ticket) (answer []byte, earlier *idemEntry, err error) {
 	ap.mu.Lock()
 	defer ap.mu.Unlock()
 	if err := ap.isOver(); err != nil {
@@ -97,7 +99,8 @@ func (ap *applies) promise(domain string, steps []step, done func(int64, error))
 	m := store.Manifest{Number: ap.highest + 1, Subject: manifestSubject + domain}
 	for _, s := range steps {
 		payload := marshal(s.record())
-		if err := ap.cfg.Store.Fits(store.Transition{Ops: []store.Op{{Key: store.ManifestPrefix, Value: payload}}}); err != nil {
+		if err := ap.cfg.Store.Fits(store.Transition{Ops: []store.Op{{Key: store.ManifestPrefix,
+			Value: payload}}}); err != nil {
 			return err // one service or job alone is larger than a transaction
 		}
 		m.Steps = append(m.Steps, payload)
@@ -242,12 +245,14 @@ func (s step) split() []step {
 }
 
 func (s step) record() *bbspb.ApplyStep {
-	m := &bbspb.ApplyStep{Domain: s.domain, SetFresh: s.setFresh, FreshUntil: wire.FromTime(s.until), RemoveServices: s.removeServices, RemoveTasks: s.removeTasks}
+	m := &bbspb.ApplyStep{Domain: s.domain, SetFresh: s.setFresh, FreshUntil: wire.FromTime(s.until),
+		RemoveServices: s.removeServices, RemoveTasks: s.removeTasks}
 	for i := range s.services {
 		m.Services = append(m.Services, desiredRecord(&s.services[i]))
 	}
 	for i := range s.tasks {
-		m.Tasks = append(m.Tasks, &bbspb.NamedTask{Name: s.tasks[i].Name, Definition: definitionRecord(&s.tasks[i].Definition)})
+		m.Tasks = append(m.Tasks, &bbspb.NamedTask{Name: s.tasks[i].Name,
+			Definition: definitionRecord(&s.tasks[i].Definition)})
 	}
 	for _, op := range s.rows {
 		m.Rows = append(m.Rows, &bbspb.OtherRow{Key: op.Key, Value: op.Value, Remove: op.Value == nil})
@@ -262,7 +267,8 @@ func stepOf(payload []byte) (step, error) {
 		return step{}, fmt.Errorf("step: %v: %w", err, store.ErrCorrupt)
 	}
 	r := &reader{}
-	s := step{domain: m.Domain, setFresh: m.SetFresh, until: r.time(m.FreshUntil), removeServices: m.RemoveServices, removeTasks: m.RemoveTasks}
+	s := step{domain: m.Domain, setFresh: m.SetFresh, until: r.time(m.FreshUntil), removeServices: m.RemoveServices,
+		removeTasks: m.RemoveTasks}
 	for _, d := range m.Services {
 		got, err := desiredOf(d)
 		r.keep(err)

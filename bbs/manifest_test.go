@@ -57,12 +57,14 @@ func TestALargeApplyKeepsItsKey(t *testing.T) {
 		}
 		for range 2 {
 			again, err := r.b.Apply(t.Context(), a, plan.Write{Key: "k"}, others)
-			if err != nil || fmt.Sprint(again.Changes) != fmt.Sprint(first.Changes) || again.Revision != first.Revision || told != 1 {
+			if err != nil || fmt.Sprint(again.Changes) != fmt.Sprint(first.Changes) || again.Revision != first.Revision ||
+				told != 1 {
 				t.Fatalf("%v, revision %d and %d, told %d", err, again.Revision, first.Revision, told)
 			}
 			r.reelect()
 		}
-		if _, err := r.b.Apply(t.Context(), plan.Application{Domain: "d"}, plan.Write{Key: "k"}, nil); !errors.Is(err, fault.ErrKeyReused) {
+		if _, err := r.b.Apply(t.Context(), plan.Application{Domain: "d"}, plan.Write{Key: "k"}, nil); !errors.Is(err,
+			fault.ErrKeyReused) {
 			t.Fatalf("another request: %v", err)
 		}
 		for i := range a.Services {
@@ -107,12 +109,14 @@ func TestALargeApplyIsWholeOrNothing(t *testing.T) {
 			switch {
 			case len(page.Items) == 40 && len(jobs) == 30 && jobs[0] == "job/x00" && seen == 30:
 				whole++
-				if _, err := r.b.Apply(t.Context(), plan.Application{Domain: "d"}, plan.Write{Key: "k"}, nil); !errors.Is(err, fault.ErrKeyReused) {
+				if _, err := r.b.Apply(t.Context(), plan.Application{Domain: "d"}, plan.Write{Key: "k"}, nil); !errors.Is(err,
+					fault.ErrKeyReused) {
 					t.Fatalf("after %d transactions the key is not known: %v", after, err)
 				}
 			case len(page.Items) == 0 && len(jobs) == 1 && jobs[0] == "job/old" && seen == 0 && err != nil:
 			default:
-				t.Fatalf("after %d transactions: %d services, jobs %v, seen %d; apply returned %v", after, len(page.Items), jobs, seen, err)
+				t.Fatalf("after %d transactions: %d services, jobs %v, seen %d; apply returned %v", after, len(page.Items), jobs,
+					seen, err)
 			}
 			if rows := r.rowsLeft(store.ManifestPrefix); len(rows) != 0 {
 				t.Fatalf("left: %v", rows)
@@ -160,12 +164,16 @@ func TestAPromisedApplyMeetsARowThatCannotBeRead(t *testing.T) {
 					if err != nil && len(r.keysLeft("row/"+store.ManifestPrefix)) > 0 {
 						cut++
 					}
-					if _, err := r.backend.Txn(t.Context(), store.Txn{Then: []store.Write{{Key: "cantina/row/" + key, Value: []byte("garbage")}}}); err != nil {
+					if _,
+						err := r.backend.Txn(t.Context(),
+						store.Txn{Then: []store.Write{{Key: "cantina/row/" + key, Value: []byte("garbage")}}}); err != nil {
 						t.Fatal(err)
 					}
 					r.elect(nil)
 					r.serve()
-					if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "later", Domain: "e", Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{}); err != nil {
+					if _, err := r.b.DesireTask(t.Context(),
+						plan.NewTask{GUID: "later", Domain: "e", Definition: task.Definition{Workload: runs("/bin/true")}},
+						plan.Write{}); err != nil {
 						t.Fatalf("after %d transactions: %v", after, err)
 					}
 				})

@@ -42,7 +42,8 @@ func anyWorkload(rt *rapid.T) action.Workload {
 		Resources: resource.Amounts(mapOf(rt, "resources", rapid.IntRange(0, 9))),
 	}
 	if rapid.Bool().Draw(rt, "has lists") {
-		w.Sidecars, w.Checks, w.ReadinessChecks, w.Ports = []action.Action{}, []action.Check{}, []action.Check{}, []action.Port{}
+		w.Sidecars, w.Checks, w.ReadinessChecks, w.Ports = []action.Action{}, []action.Check{}, []action.Check{},
+			[]action.Port{}
 	}
 	return w
 }
@@ -52,7 +53,8 @@ func anyWorkload(rt *rapid.T) action.Workload {
 func TestAnUnchangedServiceIsKept(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		wanted := lrp.Desired{
-			Service: webKey, Instances: rapid.IntRange(0, 3).Draw(rt, "instances"), Routes: mapOf(rt, "routes", word()), Workload: anyWorkload(rt),
+			Service: webKey, Instances: rapid.IntRange(0, 3).Draw(rt, "instances"), Routes: mapOf(rt, "routes", word()),
+			Workload:      anyWorkload(rt),
 			PlacementTags: texts(rt, "tags"), Labels: mapOf(rt, "labels", word()), Tolerations: texts(rt, "tolerates"),
 		}
 		first, err := normalised(wanted)
@@ -86,7 +88,8 @@ func TestAnUnchangedServiceIsKept(t *testing.T) {
 
 func TestAnUnchangedTaskIsKept(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		wanted := task.Definition{Workload: anyWorkload(rt), PlacementTags: texts(rt, "tags"), Labels: mapOf(rt, "labels", word()), Tolerations: texts(rt, "tolerates")}
+		wanted := task.Definition{Workload: anyWorkload(rt), PlacementTags: texts(rt, "tags"),
+			Labels: mapOf(rt, "labels", word()), Tolerations: texts(rt, "tolerates")}
 		first, err := normalisedTask(&wanted)
 		if err != nil {
 			rt.Fatal(err)

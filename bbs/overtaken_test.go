@@ -27,13 +27,15 @@ func TestARowThatIsBackGoesToTheSuccessor(t *testing.T) {
 		holder   string
 		problem  string
 	}{
-		"nothing happened":        {action.RestartKeep, func(*rig) {}, "a a1", "a1", ""},
-		"succeeded":               {action.RestartKeep, func(r *rig) { r.later["a2"] = true; dies(r) }, "a a2", "a2", ""},
-		"in an earlier term":      {action.RestartKeep, func(r *rig) { r.later["a2"] = true; dies(r); r.reelect() }, "a a2", "a2", ""},
-		"dead, not kept":          {action.RestartStop, func(r *rig) { r.later["a2"] = true; dies(r) }, "b b1", "lost", ""},
-		"dead, no successor":      {action.RestartKeep, func(r *rig) { dies(r) }, "b b1", "lost", ""},
-		"more than one successor": {action.RestartKeep, func(r *rig) { r.later["a2"], r.later["a3"] = true, true; dies(r) }, "", "", "any of [a2 a3] may have its work"},
-		"the list is unknown":     {action.RestartKeep, func(r *rig) { dies(r); r.stale = true }, "", "", "initial wait"},
+		"nothing happened": {action.RestartKeep, func(*rig) {}, "a a1", "a1", ""},
+		"succeeded":        {action.RestartKeep, func(r *rig) { r.later["a2"] = true; dies(r) }, "a a2", "a2", ""},
+		"in an earlier term": {action.RestartKeep, func(r *rig) { r.later["a2"] = true; dies(r); r.reelect() }, "a a2",
+			"a2", ""},
+		"dead, not kept":     {action.RestartStop, func(r *rig) { r.later["a2"] = true; dies(r) }, "b b1", "lost", ""},
+		"dead, no successor": {action.RestartKeep, func(r *rig) { dies(r) }, "b b1", "lost", ""},
+		"more than one successor": {action.RestartKeep, func(r *rig) { r.later["a2"], r.later["a3"] = true, true; dies(r) },
+			"", "", "any of [a2 a3] may have its work"},
+		"the list is unknown": {action.RestartKeep, func(r *rig) { dies(r); r.stale = true }, "", "", "initial wait"},
 	} {
 		for _, kind := range []string{kindService, kindIndex, kindTask} {
 			t.Run(name+"/"+kind, func(t *testing.T) {
@@ -49,11 +51,13 @@ func TestARowThatIsBackGoesToTheSuccessor(t *testing.T) {
 					}
 					synctest.Wait()
 					_, tasks, _ := r.take()
-					if err := r.taskEvent("t", task.Start{UID: tasks[0].UID, By: task.Holder{Cell: "a", Proc: "a1"}, Reservation: tasks[0].UID}); err != nil {
+					if err := r.taskEvent("t", task.Start{UID: tasks[0].UID, By: task.Holder{Cell: "a", Proc: "a1"},
+						Reservation: tasks[0].UID}); err != nil {
 						t.Fatal(err)
 					}
 					page, _ := r.b.ListInstances(plan.InstanceFilter{}, plan.Range{})
-					key := map[string]string{kindService: ServiceRow(kept), kindIndex: IndexRow(page.Items[0].Key), kindTask: TaskRow("t")}[kind]
+					key := map[string]string{kindService: ServiceRow(kept), kindIndex: IndexRow(page.Items[0].Key),
+						kindTask: TaskRow("t")}[kind]
 					good := r.value(key)
 					r.overwrite(key, []byte("garbage"))
 					r.reelect()

@@ -93,7 +93,8 @@ func inBubble(t *testing.T, fn func(t *testing.T, r *rig)) {
 func inBubbleOn(t *testing.T, cfg mem.Config, fn func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{t: t, backend: mem.New(cfg), clock: run.Bubble(), cells: []worker.CellName{"a", "b"}, dead: map[string]bool{}}
+		r := &rig{t: t, backend: mem.New(cfg), clock: run.Bubble(), cells: []worker.CellName{"a", "b"},
+			dead: map[string]bool{}}
 		r.elect(nil)
 		defer r.depose()
 		fn(t, r)
@@ -115,7 +116,9 @@ func (r *rig) elect(change func(*Config)) {
 	r.leadership = leadership
 	r.hub = event.New(0, leadership.Revision(), r.clock.Wall)
 	cfg := Config{
-		Store: leadership, Auctioneer: r, Cells: r, Machines: func([]*lrp.Desired) (int, bool) { return r.machines, r.machines > 0 }, Sessions: r, Hub: r.hub, Callbacks: r, Clock: r.clock, Log: slog.New(slog.DiscardHandler), NewID: r.newID,
+		Store: leadership, Auctioneer: r, Cells: r,
+		Machines: func([]*lrp.Desired) (int, bool) { return r.machines, r.machines > 0 }, Sessions: r, Hub: r.hub,
+		Callbacks: r, Clock: r.clock, Log: slog.New(slog.DiscardHandler), NewID: r.newID,
 	}
 	if change != nil {
 		change(&cfg)
@@ -317,14 +320,16 @@ func runs(path string, args ...string) action.Workload {
 func web(n int, version string) lrp.Desired {
 	w := runs("/bin/web", version)
 	w.Monitor = &action.Action{Run: &action.Run{Path: "/bin/check"}} // healthy as soon as it is RUNNING
-	return lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: "web"}, Instances: n, Workload: w, Rollout: lrp.RolloutPolicy{Batch: 1}}
+	return lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: "web"}, Instances: n, Workload: w,
+		Rollout: lrp.RolloutPolicy{Batch: 1}}
 }
 
 var webKey = lrp.ServiceKey{Domain: "d", Name: "web"}
 
 func (r *rig) apply(services []lrp.Desired, tasks []plan.NamedTask) plan.Applied {
 	r.t.Helper()
-	out, err := r.b.Apply(r.t.Context(), plan.Application{Domain: "d", Services: services, Tasks: tasks, Prune: true}, plan.Write{}, nil)
+	out, err := r.b.Apply(r.t.Context(), plan.Application{Domain: "d", Services: services, Tasks: tasks, Prune: true},
+		plan.Write{}, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -334,7 +339,8 @@ func (r *rig) apply(services []lrp.Desired, tasks []plan.NamedTask) plan.Applied
 // running returns "cell/index" of each running instance of a service, by the resolved view.
 func (r *rig) running(k lrp.ServiceKey) []string {
 	r.t.Helper()
-	page, err := r.b.ListInstances(plan.InstanceFilter{Domain: k.Domain, Service: k.Name, States: []lrp.State{lrp.Running}}, plan.Range{Limit: 1000})
+	page, err := r.b.ListInstances(plan.InstanceFilter{Domain: k.Domain, Service: k.Name,
+		States: []lrp.State{lrp.Running}}, plan.Range{Limit: 1000})
 	if err != nil {
 		r.t.Fatal(err)
 	}

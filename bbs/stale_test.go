@@ -17,10 +17,12 @@ func TestAStaleLeaderStartsNoTask(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return r.taskEvent(guid, task.Start{UID: row.UID, By: task.Holder{Cell: proc[:1], Proc: proc}, Reservation: "r", Live: live})
+			return r.taskEvent(guid, task.Start{UID: row.UID, By: task.Holder{Cell: proc[:1], Proc: proc}, Reservation: "r",
+				Live: live})
 		}
 		for _, guid := range []string{"runs", "waits"} {
-			if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: guid, Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{}); err != nil {
+			if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: guid, Domain: "d",
+				Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -26,8 +26,10 @@ func TestSuccession(t *testing.T) {
 		"at first":              {func(*rig) {}, "a a1", "a a1"},
 		"the successor has all": {func(r *rig) { r.has("a2", kept, stopped); r.b.ProcDead("a", "a1", "a2") }, "a a2", "a a2"},
 		"the successor reports": {func(r *rig) { r.b.ProcDead("a", "a1", "a2") }, "a a2", "b b1"},
-		"reported twice":        {func(r *rig) { r.b.ProcDead("a", "a1", "a2"); r.b.ProcDead("a", "a1", "a2") }, "a a2", "b b1"},
-		"succeeded again":       {func(r *rig) { r.b.CellMustDie("a", "a2", true); r.b.ProcDead("a", "a1", "a3") }, "a a3", "b b1"},
+		"reported twice": {func(r *rig) { r.b.ProcDead("a", "a1", "a2"); r.b.ProcDead("a", "a1", "a2") }, "a a2",
+			"b b1"},
+		"succeeded again": {func(r *rig) { r.b.CellMustDie("a", "a2", true); r.b.ProcDead("a", "a1", "a3") }, "a a3",
+			"b b1"},
 		"the successor is lost": {func(r *rig) { r.b.CellMustDie("a", "a2", false) }, "b b1", "b b1"},
 		"the second is lost": {func(r *rig) {
 			r.b.CellMustDie("a", "a2", true)
@@ -101,7 +103,8 @@ func containers(ids ...string) (all []worker.Alive) {
 // where is the cell and the process that run the one instance of a service.
 func where(t *testing.T, r *rig, k lrp.ServiceKey) string {
 	t.Helper()
-	page, err := r.b.ListInstances(plan.InstanceFilter{Domain: k.Domain, Service: k.Name, States: []lrp.State{lrp.Running}}, plan.Range{Limit: 10})
+	page, err := r.b.ListInstances(plan.InstanceFilter{Domain: k.Domain, Service: k.Name,
+		States: []lrp.State{lrp.Running}}, plan.Range{Limit: 10})
 	if err != nil || len(page.Items) != 1 {
 		t.Fatalf("%s: %d instances run, %v", k.Name, len(page.Items), err)
 	}
@@ -118,11 +121,13 @@ func TestWorkOfASuccessorIsNotDead(t *testing.T) {
 		r.apply([]lrp.Desired{s}, nil)
 		r.serve()
 		for _, guid := range []string{"t1", "t2", "t3"} {
-			if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: guid, Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{}); err != nil {
+			if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: guid, Domain: "d",
+				Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{}); err != nil {
 				t.Fatal(err)
 			}
 			row, _ := r.b.GetTask(guid)
-			if err := r.taskEvent(guid, task.Start{UID: row.UID, By: task.Holder{Cell: "a", Proc: "a1"}, Reservation: "r"}); err != nil {
+			if err := r.taskEvent(guid, task.Start{UID: row.UID, By: task.Holder{Cell: "a", Proc: "a1"},
+				Reservation: "r"}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -17,11 +17,13 @@ import (
 func TestADeadCellLosesItsTasks(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		for _, guid := range []string{"t1", "t2"} {
-			if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: guid, Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{}); err != nil {
+			if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: guid, Domain: "d",
+				Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{}); err != nil {
 				t.Fatal(err)
 			}
 			row, _ := r.b.GetTask(guid)
-			if err := r.taskEvent(guid, task.Start{UID: row.UID, By: task.Holder{Cell: "a", Proc: "a1"}, Reservation: "r"}); err != nil {
+			if err := r.taskEvent(guid, task.Start{UID: row.UID, By: task.Holder{Cell: "a", Proc: "a1"},
+				Reservation: "r"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -33,7 +35,8 @@ func TestADeadCellLosesItsTasks(t *testing.T) {
 			t.Fatalf("%+v", row)
 		}
 		for outcome, want := range map[task.Outcome]int{task.Lost: 2, task.Succeeded: 0} {
-			if page, err := r.b.ListTasks(plan.TaskFilter{Outcomes: []task.Outcome{outcome}}, plan.Range{}); err != nil || len(page.Items) != want {
+			if page, err := r.b.ListTasks(plan.TaskFilter{Outcomes: []task.Outcome{outcome}}, plan.Range{}); err != nil ||
+				len(page.Items) != want {
 				t.Errorf("%d tasks %v, %v", len(page.Items), outcome, err)
 			}
 		}
@@ -51,7 +54,8 @@ func TestADeadCellLosesItsTasks(t *testing.T) {
 		}
 		// The real end of the other one comes late, from a later process of the cell.
 		row, _ = r.b.GetTask("t2")
-		if err := r.taskEvent("t2", task.Complete{UID: row.UID, By: task.Holder{Cell: "a", Proc: "a2"}, Result: task.Result{Output: []byte("late")}}); err != nil {
+		if err := r.taskEvent("t2", task.Complete{UID: row.UID, By: task.Holder{Cell: "a", Proc: "a2"},
+			Result: task.Result{Output: []byte("late")}}); err != nil {
 			t.Fatal(err)
 		}
 		if row, _ = r.b.GetTask("t2"); row.Outcome != task.Succeeded {
@@ -71,18 +75,21 @@ func TestACancelledTaskIsDeletedWhenItsContainerIsGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, r *rig) {
-				if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{}); err != nil {
+				if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "t", Domain: "d",
+					Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{}); err != nil {
 					t.Fatal(err)
 				}
 				row, _ := r.b.GetTask("t")
-				if err := r.taskEvent("t", task.Start{UID: row.UID, By: task.Holder{Cell: "a", Proc: "a1"}, Reservation: "r"}); err != nil {
+				if err := r.taskEvent("t", task.Start{UID: row.UID, By: task.Holder{Cell: "a", Proc: "a1"},
+					Reservation: "r"}); err != nil {
 					t.Fatal(err)
 				}
 				if _, err := r.b.CancelTask(t.Context(), "t", plan.Write{}); err != nil {
 					t.Fatal(err)
 				}
 				for range 2 { // also under the next leader
-					if err := r.b.DeleteTask(t.Context(), "t", plan.Write{}); !errors.Is(err, task.ErrEnding) || !strings.Contains(err.Error(), "cell a") {
+					if err := r.b.DeleteTask(t.Context(), "t", plan.Write{}); !errors.Is(err, task.ErrEnding) ||
+						!strings.Contains(err.Error(), "cell a") {
 						t.Fatalf("deleted while its container may run: %v", err)
 					}
 					if row, err := r.b.GetTask("t"); err != nil || row.State != task.Completed || !row.Ending() {
@@ -127,11 +134,13 @@ func TestFiftyCallsWithOneKey(t *testing.T) {
 		if page, _ := r.b.ListTasks(plan.TaskFilter{}, plan.Range{}); len(page.Items) != 1 {
 			t.Fatalf("%d tasks", len(page.Items))
 		}
-		if _, err := r.b.DesireTask(t.Context(), plan.NewTask{Domain: "e", Definition: def}, plan.Write{Key: "token"}); !errors.Is(err, fault.ErrKeyReused) {
+		if _, err := r.b.DesireTask(t.Context(), plan.NewTask{Domain: "e", Definition: def},
+			plan.Write{Key: "token"}); !errors.Is(err, fault.ErrKeyReused) {
 			t.Fatalf("another request: %v", err)
 		}
 		r.reelect() // a new leader remembers
-		if row, err := r.b.DesireTask(t.Context(), plan.NewTask{Domain: "d", Definition: def}, plan.Write{Key: "token"}); err != nil || row.GUID != guids[0] {
+		if row, err := r.b.DesireTask(t.Context(), plan.NewTask{Domain: "d", Definition: def},
+			plan.Write{Key: "token"}); err != nil || row.GUID != guids[0] {
 			t.Fatalf("%v %+v", err, row)
 		}
 		time.Sleep(25 * time.Hour)
@@ -189,7 +198,8 @@ func TestEndedTasksAreKept(t *testing.T) {
 			r.depose()
 			r.elect(func(cfg *Config) { cfg.Tasks = c.policy })
 			for _, guid := range []string{"t", "u"} {
-				if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: guid, Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{}); err != nil {
+				if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: guid, Domain: "d",
+					Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{}); err != nil {
 					t.Fatal(err)
 				}
 				if r.serve(); c.policy.KeepPerDomain == 0 {
@@ -214,7 +224,8 @@ func TestEndedTasksAreKept(t *testing.T) {
 
 func TestPrunedServicesAndTasksEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		r.apply([]lrp.Desired{web(1, "1")}, []plan.NamedTask{{Name: "long", Definition: task.Definition{Workload: runs("/bin/sleep")}}})
+		r.apply([]lrp.Desired{web(1, "1")}, []plan.NamedTask{{Name: "long",
+			Definition: task.Definition{Workload: runs("/bin/sleep")}}})
 		synctest.Wait()
 		r.apply(nil, nil)
 		r.serve()
@@ -229,7 +240,8 @@ func TestPrunedServicesAndTasksEnd(t *testing.T) {
 
 func TestCallbacksOfTasks(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		_, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true"), CallbackURL: "http://x"}}, plan.Write{})
+		_, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "t", Domain: "d",
+			Definition: task.Definition{Workload: runs("/bin/true"), CallbackURL: "http://x"}}, plan.Write{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,7 +273,8 @@ func TestCallbacksOfTasks(t *testing.T) {
 // lost task is handed out at once, and the board reports that the delivery of "lost" is no longer wanted.
 func TestASlowEndPoint(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		row, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true"), CallbackURL: "http://x"}}, plan.Write{})
+		row, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "t", Domain: "d",
+			Definition: task.Definition{Workload: runs("/bin/true"), CallbackURL: "http://x"}}, plan.Write{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -288,12 +301,14 @@ func TestASlowEndPoint(t *testing.T) {
 		if n := len(r.sent()); n != 2 || !r.b.Delivers(lost) {
 			t.Fatalf("it is being delivered: sent %d times", n)
 		}
-		if err := r.taskEvent("t", task.Complete{UID: row.UID, By: by, Result: task.Result{Output: []byte("done")}}); err != nil {
+		if err := r.taskEvent("t", task.Complete{UID: row.UID, By: by,
+			Result: task.Result{Output: []byte("done")}}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		sent := r.sent()
-		if len(sent) != 3 || sent[2].Outcome != task.Succeeded || sent[2].Delivery().ID() == lost.ID() || r.b.Delivers(lost) || !r.b.Delivers(sent[2].Delivery()) {
+		if len(sent) != 3 || sent[2].Outcome != task.Succeeded || sent[2].Delivery().ID() == lost.ID() ||
+			r.b.Delivers(lost) || !r.b.Delivers(sent[2].Delivery()) {
 			t.Fatalf("%d sent, %+v", len(sent), sent[len(sent)-1])
 		}
 		r.b.CallbackDone(lost, true, "")
@@ -313,7 +328,8 @@ func TestASlowEndPoint(t *testing.T) {
 // leader. Then it is counted and reported.
 func TestADeadLetterIsVisible(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true"), CallbackURL: "http://x"}}, plan.Write{}); err != nil {
+		if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "t", Domain: "d",
+			Definition: task.Definition{Workload: runs("/bin/true"), CallbackURL: "http://x"}}, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		r.serve()
@@ -342,7 +358,9 @@ func TestADeadLetterIsVisible(t *testing.T) {
 		time.Sleep(10 * time.Hour)
 		synctest.Wait()
 		e, err := r.b.ExplainTask("t")
-		if err != nil || len(r.sent()) != 10 || r.b.Count().DeadLetters != 1 || e.Reasons[len(e.Reasons)-1] != (plan.Reason{Code: "dead_letter", Text: "its callback could not be delivered: status 503"}) {
+		if err != nil || len(r.sent()) != 10 || r.b.Count().DeadLetters != 1 ||
+			e.Reasons[len(e.Reasons)-1] != (plan.Reason{Code: "dead_letter",
+				Text: "its callback could not be delivered: status 503"}) {
 			t.Fatalf("%d calls, %+v, %v", len(r.sent()), e, err)
 		}
 		r.take()
@@ -353,7 +371,8 @@ func TestADeadLetterIsVisible(t *testing.T) {
 // requested again.
 func TestATaskThatIsNotStartedInTime(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		row, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{})
+		row, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "t", Domain: "d",
+			Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -361,7 +380,8 @@ func TestATaskThatIsNotStartedInTime(t *testing.T) {
 		r.b.TaskRejected("t", row.UID, "found no compatible cells: no cells registered", false)
 		r.b.TaskRejected("t", row.UID, why, false)
 		synctest.Wait()
-		if e, err := r.b.ExplainTask("t"); err != nil || e.Reasons[0].Code != "insufficient_resources" || e.Reasons[0].Text != why || e.Reasons[0].Longest != 30*time.Minute {
+		if e, err := r.b.ExplainTask("t"); err != nil || e.Reasons[0].Code != "insufficient_resources" ||
+			e.Reasons[0].Text != why || e.Reasons[0].Longest != 30*time.Minute {
 			t.Fatalf("%+v, %v", e, err)
 		}
 		r.take()
@@ -372,7 +392,8 @@ func TestATaskThatIsNotStartedInTime(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if x, err := r.b.GetTask("t"); err != nil || x.Outcome != task.Failed || x.Result.Reason != "not started within time limit: "+why {
+		if x, err := r.b.GetTask("t"); err != nil || x.Outcome != task.Failed ||
+			x.Result.Reason != "not started within time limit: "+why {
 			t.Fatalf("%+v, %v", x.Task, err)
 		}
 	})

@@ -121,7 +121,8 @@ func (t *tx) step(k lrp.Key, e lrp.Event) error {
 	}
 	if err := lrp.Check(after); err != nil {
 		b.broken++
-		b.cfg.Log.Error("refused a change that breaks an invariant", "index", k.String(), "event", fmt.Sprintf("%T", e), "error", err)
+		b.cfg.Log.Error("refused a change that breaks an invariant", "index", k.String(), "event", fmt.Sprintf("%T", e),
+			"error", err)
 		return err
 	}
 	t.lrpEffects = append(t.lrpEffects, effects...)
@@ -330,7 +331,8 @@ func (t *tx) setDomain(name string, until time.Time) {
 		b.services.SetDomain(name, time.Unix(0, 0))
 	})
 	value := encode(kindDomain, &bbspb.Domain{Name: text.Clean(name), Expires: wire.FromTime(until)})
-	t.others = append(t.others, rowChange{op: store.Op{Key: domainRow(name), Value: value}, show: func(v *view, revision int64) { v.domains[name] = domainView{until, revision} }})
+	t.others = append(t.others, rowChange{op: store.Op{Key: domainRow(name), Value: value},
+		show: func(v *view, revision int64) { v.domains[name] = domainView{until, revision} }})
 }
 
 // redefine increments the revision of a domain without changing its freshness. A domain that was
@@ -356,7 +358,8 @@ func (t *tx) setApplied(domain, name, guid string, sum []byte) {
 		delete(b.applied, key)
 	} else {
 		b.applied[key] = appliedTask{guid, string(sum)}
-		op.Value = encode(kindApplied, &bbspb.Applied{Domain: text.Clean(domain), Name: text.Clean(name), Guid: text.Clean(guid), Digest: sum})
+		op.Value = encode(kindApplied, &bbspb.Applied{Domain: text.Clean(domain), Name: text.Clean(name),
+			Guid: text.Clean(guid), Digest: sum})
 	}
 	t.undo = append(t.undo, func() {
 		if known {

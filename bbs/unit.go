@@ -85,7 +85,8 @@ func indexUnit(c indexChange, notes []event.Event) unit {
 		if row == nil {
 			row = ch.Before
 		}
-		u.events = append(u.events, event.Event{Kind: event.Instance, Domain: row.Service.Domain, Subject: subjectOf(row), Gone: ch.Kind == lrp.RowRemoved, Instance: row,
+		u.events = append(u.events, event.Event{Kind: event.Instance, Domain: row.Service.Domain, Subject: subjectOf(row),
+			Gone: ch.Kind == lrp.RowRemoved, Instance: row,
 			Hidden: ch.Hidden, Turn: ch.Turn, Shown: ch.Shown})
 	}
 	u.show = func(v *view, revision int64) { v.putIndex(c.after, revision) }

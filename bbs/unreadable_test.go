@@ -19,7 +19,8 @@ import (
 // instances, a task of a spec file, one that a key was given for, and a domain.
 func (r *rig) kept() {
 	r.t.Helper()
-	r.apply([]lrp.Desired{web(2, "1")}, []plan.NamedTask{{Name: "once", Definition: task.Definition{Workload: runs("/bin/true")}}})
+	r.apply([]lrp.Desired{web(2, "1")}, []plan.NamedTask{{Name: "once",
+		Definition: task.Definition{Workload: runs("/bin/true")}}})
 	n := plan.NewTask{GUID: "t", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}
 	if _, err := r.b.DesireTask(r.t.Context(), n, plan.Write{Key: "token"}); err != nil {
 		r.t.Fatal(err)
@@ -90,7 +91,8 @@ func damages(t *testing.T, value []byte) map[string][]byte {
 func (r *rig) rowsOfEveryKind() map[string]string {
 	page, _ := r.b.ListInstances(plan.InstanceFilter{}, plan.Range{})
 	return map[string]string{
-		kindService: ServiceRow(webKey), kindIndex: IndexRow(page.Items[0].Key), kindTask: TaskRow("t"), kindDomain: domainRow("d"),
+		kindService: ServiceRow(webKey), kindIndex: IndexRow(page.Items[0].Key), kindTask: TaskRow("t"),
+		kindDomain:  domainRow("d"),
 		kindApplied: appliedRow("d", "once"), kindIdem: idemRow("token"),
 	}
 }
@@ -152,12 +154,14 @@ func TestInvalidRowsAreSetAside(t *testing.T) {
 		return encode(kindService, serviceRecord(s))
 	}
 	index := func(alter func(*lrp.Actual)) []byte {
-		a := &lrp.Actual{Key: lrp.Key{Process: "p", Index: 1}, Service: webKey, State: lrp.Running, Identity: lrp.Identity{Instance: "i", Cell: "a", Proc: "a1"}, Since: at}
+		a := &lrp.Actual{Key: lrp.Key{Process: "p", Index: 1}, Service: webKey, State: lrp.Running,
+			Identity: lrp.Identity{Instance: "i", Cell: "a", Proc: "a1"}, Since: at}
 		alter(a)
 		return encode(kindIndex, indexRecord(lrp.Index{Key: a.Key, Ordinary: a}))
 	}
 	row := func(alter func(*task.Task)) []byte {
-		x := &task.Task{GUID: "t", UID: "u", Domain: "d", Definition: &task.Definition{Workload: runs("/bin/true")}, Created: at, Updated: at}
+		x := &task.Task{GUID: "t", UID: "u", Domain: "d", Definition: &task.Definition{Workload: runs("/bin/true")},
+			Created: at, Updated: at}
 		alter(x)
 		return encode(kindTask, taskRecord(x))
 	}
@@ -167,33 +171,41 @@ func TestInvalidRowsAreSetAside(t *testing.T) {
 		value []byte
 		ok    bool
 	}{
-		"a good service":            {svc, service(func(*lrp.Service) {}), true},
-		"a good index":              {idx, index(func(*lrp.Actual) {}), true},
-		"a good task":               {tsk, row(func(*task.Task) {}), true},
-		"no version":                {svc, service(func(s *lrp.Service) { s.Versions = nil }), false},
-		"another service's key":     {svc, service(func(s *lrp.Service) { s.Key.Name, s.Versions[0].Service.Name = "x", "x" }), false},
+		"a good service": {svc, service(func(*lrp.Service) {}), true},
+		"a good index":   {idx, index(func(*lrp.Actual) {}), true},
+		"a good task":    {tsk, row(func(*task.Task) {}), true},
+		"no version":     {svc, service(func(s *lrp.Service) { s.Versions = nil }), false},
+		"another service's key": {svc, service(func(s *lrp.Service) {
+			s.Key.Name, s.Versions[0].Service.Name = "x",
+				"x"
+		}), false},
 		"another service's version": {svc, service(func(s *lrp.Service) { s.Versions[0].Service.Name = "x" }), false},
 		"a version without process": {svc, service(func(s *lrp.Service) { s.Versions[0].Process = "" }), false},
 		"one process twice": {svc, service(func(s *lrp.Service) {
 			s.Numbers, s.Versions = 2, append(s.Versions, s.Versions[0])
 			s.Versions[1].Number = 2
 		}), false},
-		"a range below zero":         {svc, service(func(s *lrp.Service) { s.Versions[0].Low = -1 }), false},
-		"a range turned round":       {svc, service(func(s *lrp.Service) { s.Versions[0].Low, s.Versions[0].High = 2, 1 }), false},
-		"a range beyond instances":   {svc, service(func(s *lrp.Service) { s.Versions[0].High = 3 }), false},
-		"an unknown number":          {svc, service(func(s *lrp.Service) { s.Versions[0].Number = 2 }), false},
-		"a refused definition":       {svc, service(func(s *lrp.Service) { s.Versions[0].Annotation = strings.Repeat("x", lrp.MaxAnnotation+1) }), false},
-		"negative instances":         {svc, service(func(s *lrp.Service) { s.Instances, s.Versions[0].High = -1, -1 }), false},
-		"another index's row":        {idx, index(func(a *lrp.Actual) { a.Key.Index = 2 }), false},
-		"RUNNING on no cell":         {idx, index(func(a *lrp.Actual) { a.Identity = lrp.Identity{} }), false},
-		"UNCLAIMED on a cell":        {idx, index(func(a *lrp.Actual) { a.State = lrp.Unclaimed }), false},
-		"no since":                   {idx, index(func(a *lrp.Actual) { a.Since = time.Time{} }), false},
-		"a placement error running":  {idx, index(func(a *lrp.Actual) { a.PlacementError = "full" }), false},
-		"another task's row":         {tsk, row(func(x *task.Task) { x.GUID = "x" }), false},
-		"no uid":                     {tsk, row(func(x *task.Task) { x.UID = "" }), false},
-		"COMPLETED without outcome":  {tsk, row(func(x *task.Task) { x.State, x.FirstCompleted = task.Completed, at }), false},
-		"an outcome while PENDING":   {tsk, row(func(x *task.Task) { x.Outcome = task.Failed }), false},
-		"COMPLETED at no time":       {tsk, row(func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Failed }), false},
+		"a range below zero": {svc, service(func(s *lrp.Service) { s.Versions[0].Low = -1 }), false},
+		"a range turned round": {svc, service(func(s *lrp.Service) { s.Versions[0].Low, s.Versions[0].High = 2, 1 }),
+			false},
+		"a range beyond instances": {svc, service(func(s *lrp.Service) { s.Versions[0].High = 3 }), false},
+		"an unknown number":        {svc, service(func(s *lrp.Service) { s.Versions[0].Number = 2 }), false},
+		"a refused definition": {svc,
+			service(func(s *lrp.Service) { s.Versions[0].Annotation = strings.Repeat("x", lrp.MaxAnnotation+1) }), false},
+		"negative instances": {svc, service(func(s *lrp.Service) { s.Instances, s.Versions[0].High = -1, -1 }),
+			false},
+		"another index's row":       {idx, index(func(a *lrp.Actual) { a.Key.Index = 2 }), false},
+		"RUNNING on no cell":        {idx, index(func(a *lrp.Actual) { a.Identity = lrp.Identity{} }), false},
+		"UNCLAIMED on a cell":       {idx, index(func(a *lrp.Actual) { a.State = lrp.Unclaimed }), false},
+		"no since":                  {idx, index(func(a *lrp.Actual) { a.Since = time.Time{} }), false},
+		"a placement error running": {idx, index(func(a *lrp.Actual) { a.PlacementError = "full" }), false},
+		"another task's row":        {tsk, row(func(x *task.Task) { x.GUID = "x" }), false},
+		"no uid":                    {tsk, row(func(x *task.Task) { x.UID = "" }), false},
+		"COMPLETED without outcome": {tsk, row(func(x *task.Task) { x.State, x.FirstCompleted = task.Completed, at }),
+			false},
+		"an outcome while PENDING": {tsk, row(func(x *task.Task) { x.Outcome = task.Failed }), false},
+		"COMPLETED at no time": {tsk, row(func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Failed }),
+			false},
 		"a task RUNNING on no cell":  {tsk, row(func(x *task.Task) { x.State = task.Running }), false},
 		"a resolution without loss":  {tsk, row(func(x *task.Task) { x.Resolution = task.ResolvedDone }), false},
 		"may run without loss":       {tsk, row(func(x *task.Task) { x.MayStillRun = true }), false},
@@ -280,9 +292,11 @@ func TestHandlingOfUnreadableRows(t *testing.T) {
 			}
 		}},
 		kindApplied: {func(t *testing.T, r *rig) {
-			refused(t, "apply", app(r, nil, []plan.NamedTask{{Name: "once", Definition: task.Definition{Workload: runs("/bin/false")}}}))
+			refused(t, "apply",
+				app(r, nil, []plan.NamedTask{{Name: "once", Definition: task.Definition{Workload: runs("/bin/false")}}}))
 		}, func(t *testing.T, r *rig) {
-			if err := app(r, nil, []plan.NamedTask{{Name: "once", Definition: task.Definition{Workload: runs("/bin/false")}}}); err != nil {
+			if err := app(r, nil, []plan.NamedTask{{Name: "once",
+				Definition: task.Definition{Workload: runs("/bin/false")}}}); err != nil {
 				t.Error(err)
 			}
 		}},
@@ -302,7 +316,8 @@ func TestHandlingOfUnreadableRows(t *testing.T) {
 			r.overwrite(idemRow("token"), []byte("garbage")) // for the next case
 			r.reelect()
 		}, func(t *testing.T, r *rig) {
-			if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "u", Domain: "d", Definition: again.Definition}, plan.Write{Key: "token"}); err != nil {
+			if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "u", Domain: "d", Definition: again.Definition},
+				plan.Write{Key: "token"}); err != nil {
 				t.Errorf("the key can be used: %v", err)
 			}
 		}},
@@ -355,11 +370,13 @@ func TestOrphansAreCounted(t *testing.T) {
 		}
 		other := web(1, "1")
 		other.Service = lrp.ServiceKey{Domain: "e", Name: "other"}
-		if _, err := r.b.Apply(t.Context(), plan.Application{Domain: "e", Services: []lrp.Desired{other}}, plan.Write{}, nil); err != nil {
+		if _, err := r.b.Apply(t.Context(), plan.Application{Domain: "e", Services: []lrp.Desired{other}}, plan.Write{},
+			nil); err != nil {
 			t.Fatal(err)
 		}
 		r.serveLRPs()
-		if page, err := r.b.ListInstances(plan.InstanceFilter{Orphans: true}, plan.Range{}); err != nil || len(page.Items) != 2 || !page.Items[0].Orphan || page.Items[0].Service != webKey {
+		if page, err := r.b.ListInstances(plan.InstanceFilter{Orphans: true}, plan.Range{}); err != nil ||
+			len(page.Items) != 2 || !page.Items[0].Orphan || page.Items[0].Service != webKey {
 			t.Fatalf("%v %+v", err, page.Items)
 		}
 		if _, err := r.b.SetDomain(t.Context(), "d", 0, plan.Write{}); err != nil {
@@ -393,15 +410,18 @@ func TestCorruptRowsAreQuarantined(t *testing.T) {
 		if len(rows.LRPs) != 0 || len(rows.QuarantinedLRPs) != 1 || len(rows.QuarantinedTasks) != 1 {
 			t.Fatalf("%+v", rows)
 		}
-		if err := r.event(k0, lrp.Remove{By: lrp.Identity{Instance: "x", Cell: "a", Proc: "a1"}}); !errors.Is(err, lrp.ErrNotEligible) {
+		if err := r.event(k0, lrp.Remove{By: lrp.Identity{Instance: "x", Cell: "a", Proc: "a1"}}); !errors.Is(err,
+			lrp.ErrNotEligible) {
 			t.Fatalf("an event for it: %v", err)
 		}
-		if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "bad", Domain: "d", Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{}); !errors.Is(err, task.ErrExists) {
+		if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "bad", Domain: "d",
+			Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{}); !errors.Is(err, task.ErrExists) {
 			t.Fatalf("its guid is taken: %v", err)
 		}
 		ghost := web(1, "1")
 		ghost.Service.Name = "ghost"
-		if _, err := r.b.Apply(t.Context(), plan.Application{Domain: "d", Services: []lrp.Desired{ghost}}, plan.Write{}, nil); !errors.Is(err, fault.ErrQuarantined) {
+		if _, err := r.b.Apply(t.Context(), plan.Application{Domain: "d", Services: []lrp.Desired{ghost}}, plan.Write{},
+			nil); !errors.Is(err, fault.ErrQuarantined) {
 			t.Fatalf("applied over it: %v", err)
 		}
 		// Dropped: the index is made again.
@@ -420,7 +440,8 @@ func TestCorruptRowsAreQuarantined(t *testing.T) {
 		if err := r.b.Release("task/bad", true, []byte("still bad"), nil); err == nil {
 			t.Fatal("restored garbage")
 		}
-		good := encode(kindTask, taskRecord(&task.Task{GUID: "bad", UID: "u", Domain: "d", Definition: &task.Definition{Workload: runs("/bin/true")}, Created: r.clock.Wall(), Updated: r.clock.Wall()}))
+		good := encode(kindTask, taskRecord(&task.Task{GUID: "bad", UID: "u", Domain: "d",
+			Definition: &task.Definition{Workload: runs("/bin/true")}, Created: r.clock.Wall(), Updated: r.clock.Wall()}))
 		if err := r.b.Release("task/bad", true, good, func(_ int64, err error) { done <- err }); err != nil {
 			t.Fatal(err)
 		}

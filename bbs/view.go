@@ -73,9 +73,11 @@ type domainView struct {
 
 func newView(revision int64, keep int) *view {
 	return &view{
-		revision: revision, keep: cmp.Or(keep, defaultCollected), services: map[lrp.ServiceKey]serviceView{}, processes: map[string]processView{}, indices: map[lrp.Key]indexView{},
+		revision: revision, keep: cmp.Or(keep, defaultCollected), services: map[lrp.ServiceKey]serviceView{},
+		processes: map[string]processView{}, indices: map[lrp.Key]indexView{},
 		byService: map[lrp.ServiceKey]*tally{}, byCell: multimap.Map[string, lrp.Key]{}, tasks: map[string]taskView{},
-		taskCells: multimap.Map[string, string]{}, domains: map[string]domainView{}, badRows: map[string]bool{}, collected: map[string]time.Time{},
+		taskCells: multimap.Map[string, string]{}, domains: map[string]domainView{}, badRows: map[string]bool{},
+		collected:    map[string]time.Time{},
 		serviceOrder: btree.NewG(treeDegree, func(a, b lrp.ServiceKey) bool { return a.Compare(b) < 0 }),
 		indexOrder:   btree.NewG(treeDegree, func(a, b instanceKey) bool { return a.compare(b) < 0 }),
 		taskOrder:    btree.NewG(treeDegree, func(a, b string) bool { return a < b }),
@@ -323,7 +325,8 @@ func (k instanceKey) String() string {
 }
 
 func (k instanceKey) compare(o instanceKey) int {
-	return cmp.Or(k.service.Compare(o.service), cmp.Compare(k.key.Index, o.key.Index), cmp.Compare(k.key.Process, o.key.Process))
+	return cmp.Or(k.service.Compare(o.service), cmp.Compare(k.key.Index, o.key.Index),
+		cmp.Compare(k.key.Process, o.key.Process))
 }
 
 // parseInstanceKey is the inverse of String; ok is false for anything else.

@@ -33,7 +33,8 @@ func TestTheViewCountsItsRows(t *testing.T) {
 			case 1:
 				s := &lrp.Service{Key: k, Instances: r.Intn(5)}
 				for i := range 1 + r.Intn(2) {
-					s.Versions = append(s.Versions, lrp.Version{Desired: lrp.Desired{Service: k, Process: fmt.Sprint(k.Domain, k.Name, "p", i)}, Number: i, High: 3})
+					s.Versions = append(s.Versions, lrp.Version{Desired: lrp.Desired{Service: k,
+						Process: fmt.Sprint(k.Domain, k.Name, "p", i)}, Number: i, High: 3})
 				}
 				v.putService(k, s, int64(n))
 			case 2:
@@ -43,14 +44,17 @@ func TestTheViewCountsItsRows(t *testing.T) {
 				if r.Intn(3) == 0 {
 					v.putTask(guid, nil, int64(n))
 				} else {
-					v.putTask(guid, &task.Task{GUID: guid, UID: guid, State: []task.State{task.Pending, task.Running, task.Completed}[r.Intn(3)]}, int64(n))
+					v.putTask(guid, &task.Task{GUID: guid, UID: guid,
+						State: []task.State{task.Pending, task.Running, task.Completed}[r.Intn(3)]}, int64(n))
 				}
 			default:
 				row := func() *lrp.Actual {
-					a := &lrp.Actual{Key: key, Service: k, State: []lrp.State{lrp.Unclaimed, lrp.Running, lrp.Crashed}[r.Intn(3)], Retiring: r.Intn(5) == 0}
+					a := &lrp.Actual{Key: key, Service: k, State: []lrp.State{lrp.Unclaimed, lrp.Running, lrp.Crashed}[r.Intn(3)],
+						Retiring: r.Intn(5) == 0}
 					if a.State == lrp.Running {
 						cell := fmt.Sprint("c", r.Intn(2))
-						a.Net, a.Identity = lrp.Net{Routable: r.Intn(2) == 0}, lrp.Identity{Instance: fmt.Sprint("i", r.Int()), Cell: cell, Proc: cell + "p"}
+						a.Net, a.Identity = lrp.Net{Routable: r.Intn(2) == 0},
+							lrp.Identity{Instance: fmt.Sprint("i", r.Int()), Cell: cell, Proc: cell + "p"}
 					}
 					return a
 				}
@@ -106,7 +110,8 @@ func sameCounts(t *testing.T, seed int, b *BBS, v *view) {
 // samePages reads each list in pages of every small size.
 func samePages(t *testing.T, seed int, b *BBS, v *view) {
 	t.Helper()
-	for _, f := range []plan.InstanceFilter{{}, {Domain: "d1"}, {Domain: "d0", Service: "s1"}, {Service: "s2"}, {Cell: "c1"}, {Orphans: true}} {
+	for _, f := range []plan.InstanceFilter{{}, {Domain: "d1"}, {Domain: "d0", Service: "s1"}, {Service: "s2"},
+		{Cell: "c1"}, {Orphans: true}} {
 		var want []instanceKey
 		for k, x := range v.indices {
 			i := instanceKey{serviceOf(x.row), k}
@@ -167,7 +172,8 @@ func TestAPageOfManyLooksAtFew(t *testing.T) {
 		v.putIndex(lrp.Index{Key: key, Ordinary: &lrp.Actual{Key: key, Service: k}}, 1)
 	}
 	one := testing.AllocsPerRun(5, func() {
-		if p, err := b.ListInstances(plan.InstanceFilter{Domain: "d", Service: "s"}, plan.Range{Limit: 10}); err != nil || len(p.Items) != 10 {
+		if p, err := b.ListInstances(plan.InstanceFilter{Domain: "d", Service: "s"}, plan.Range{Limit: 10}); err != nil ||
+			len(p.Items) != 10 {
 			t.Fatal(len(p.Items), err)
 		}
 	})

@@ -99,14 +99,16 @@ func TestNothingIsReservedBehindTheEnd(t *testing.T) {
 						synctest.Wait()
 					}
 					call := Work{Term: w.leader.term, Proc: w.proc(),
-						LRPs:  []LRPWork{{Key: key, Service: w.leader.desired.Service, Instance: "i1", Workload: sleeper("forever"), DeadlineBound: bound}},
+						LRPs: []LRPWork{{Key: key, Service: w.leader.desired.Service, Instance: "i1", Workload: sleeper("forever"),
+							DeadlineBound: bound}},
 						Tasks: []TaskWork{{GUID: "t", UID: "u", Domain: "d", Workload: sleeper("forever"), DeadlineBound: bound}}}
 					refused, err := w.cell.Perform(context.Background(), call)
 					synctest.Wait()
 					if err == nil && len(refused) != 2 {
 						t.Errorf("refused: %+v", refused)
 					}
-					if row, u := w.leader.rowOf(), w.leader.taskRow(); row.State != lrp.Unclaimed || u.State != task.Pending || len(w.exec.List()) != 0 {
+					if row, u := w.leader.rowOf(), w.leader.taskRow(); row.State != lrp.Unclaimed || u.State != task.Pending ||
+						len(w.exec.List()) != 0 {
 						t.Errorf("the instance is %v, the task %v, containers %+v", row.State, u.State, w.exec.List())
 					}
 				})

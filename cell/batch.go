@@ -73,8 +73,10 @@ func (b *batchRuns) launch(r worker.Run) {
 		load.Action = action.Action{Run: w.Program}
 	}
 	err := b.exec.Launch(executor.Reservation{
-		ID: batchContainer(r.Invocation), Labels: stamp(batchLabels(r, w), b.session.joined(), r.Invocation.Term.Epoch), Resources: w.Resources, DeadlineBound: true,
-	}, executor.Spec{Workload: load, Defaults: b.cfg.Env, Env: b.containers.environment(w.Workload, w.Env), StatusPipe: true})
+		ID: batchContainer(r.Invocation), Labels: stamp(batchLabels(r, w), b.session.joined(), r.Invocation.Term.Epoch),
+		Resources: w.Resources, DeadlineBound: true,
+	}, executor.Spec{Workload: load, Defaults: b.cfg.Env, Env: b.containers.environment(w.Workload, w.Env),
+		StatusPipe: true})
 	if err == nil {
 		return
 	}

@@ -147,7 +147,8 @@ func why(err error) string {
 // ofCell reports whether the cell is the reason of a refusal, for any work: it is placed on
 // another cell at once, and no failure is counted.
 func ofCell(err error) bool {
-	return errors.Is(err, executor.ErrInsufficient) || errors.Is(err, executor.ErrNoGroup) || errors.Is(err, executor.ErrUnwritable)
+	return errors.Is(err, executor.ErrInsufficient) || errors.Is(err, executor.ErrNoGroup) ||
+		errors.Is(err, executor.ErrUnwritable)
 }
 
 // takesWork returns why the cell takes no new work now, or nil.
@@ -196,7 +197,8 @@ func (c *Cell) StopInstance(_ context.Context, t fence.Term, proc worker.Proc, k
 
 // SignalInstance sends a signal to the main process of an instance. It returns
 // ErrUnknownContainer when it is not here, and the executor's error when it does not run.
-func (c *Cell) SignalInstance(_ context.Context, t fence.Term, proc worker.Proc, key lrp.Key, instance string, signal int) error {
+func (c *Cell) SignalInstance(_ context.Context, t fence.Term, proc worker.Proc, key lrp.Key, instance string,
+	signal int) error {
 	if err := c.session.heard(t, proc); err != nil {
 		return err
 	}

@@ -232,13 +232,16 @@ func New(cfg Config, exec Executor, leader Leader) (*Cell, error) {
 	if err := rt.Identity.Save(id, true); err != nil {
 		return nil, err
 	}
-	c := &Cell{cfg: cfg, log: cfg.Log, exec: exec, leader: leader, queue: run.NewKeyed(64, rt.Go), vital: run.NewKeyed(2, rt.Go),
-		exit: newOnceError(), ended: make(chan struct{}, 1)}
-	c.containers = &containers{cfg: &c.cfg, log: c.log, exec: exec, plans: newTable[plan](), endReasons: newTable[string](), unknown: newTable[string]()}
+	c := &Cell{cfg: cfg, log: cfg.Log, exec: exec, leader: leader, queue: run.NewKeyed(64, rt.Go),
+		vital: run.NewKeyed(2, rt.Go),
+		exit:  newOnceError(), ended: make(chan struct{}, 1)}
+	c.containers = &containers{cfg: &c.cfg, log: c.log, exec: exec, plans: newTable[plan](),
+		endReasons: newTable[string](), unknown: newTable[string]()}
 	c.drain = &evacuating{cfg: &c.cfg}
 	c.polls = &polls{clock: cfg.Clock, loop: run.NewLoop("poll", c.nextPoll)}
 	c.report = &reporter{cfg: &c.cfg, exec: exec, containers: c.containers, drain: c.drain, leaving: &c.leaving}
-	c.session = &session{clock: cfg.Clock, log: cfg.Log, leader: leader, store: rt.Identity, boot: boot, state: c.report.state,
+	c.session = &session{clock: cfg.Clock, log: cfg.Log, leader: leader, store: rt.Identity, boot: boot,
+		state:    c.report.state,
 		identity: id, cell: cfg.Name, address: cfg.Address, within: rt.Within}
 	c.batch = newBatchRuns(c)
 	c.rows = newHarmoniser(c)
@@ -258,9 +261,11 @@ func forgetEnds(exec Executor) {
 
 // machineConfig is the initial state of the machine.
 func (c *Cell) machineConfig(before, id Identity) worker.CellConfig {
-	m := worker.CellConfig{Cell: c.cfg.Name, Proc: id.Proc, Started: id.Started, DirID: id.DirID, Boot: id.Boot, Cluster: id.Cluster, Unix: c.cfg.Clock.Wall().Unix(),
+	m := worker.CellConfig{Cell: c.cfg.Name, Proc: id.Proc, Started: id.Started, DirID: id.DirID, Boot: id.Boot,
+		Cluster: id.Cluster, Unix: c.cfg.Clock.Wall().Unix(),
 		Now: c.cfg.Clock.Boot(), Timeouts: c.cfg.Timeouts, SetID: before.SetID, Epoch: before.Epoch,
-		Predecessor: before.Proc, Deadline: id.Deadline, Promise: id.Promise, Gone: !c.containers.nameless(), Statuses: map[worker.Run]string{}}
+		Predecessor: before.Proc, Deadline: id.Deadline, Promise: id.Promise, Gone: !c.containers.nameless(),
+		Statuses: map[worker.Run]string{}}
 	for _, ct := range c.exec.List() {
 		r, ok := runOf(ct.Labels)
 		if ct.Labels[labelKind] != kindBatch || !ok || ofOther(ct.Labels, id.Cluster) {
@@ -394,7 +399,8 @@ func (c *Cell) leave(ctx context.Context) {
 			abandoned, ended = nil, c.ended
 		case <-ended:
 		case <-limit.Done():
-			c.log.Warn("exiting without deregistration: no answer from the leader, or work is still running", "after", c.cfg.Leave)
+			c.log.Warn("exiting without deregistration: no answer from the leader, or work is still running", "after",
+				c.cfg.Leave)
 			return
 		}
 		if ended != nil && !c.ending() {
@@ -405,7 +411,10 @@ func (c *Cell) leave(ctx context.Context) {
 
 // ending reports whether work has still to end that does not outlive the cell.
 func (c *Cell) ending() bool {
-	return slices.ContainsFunc(c.exec.List(), func(ct executor.Container) bool { return !c.outlives(ct) && ct.State != executor.Completed })
+	return slices.ContainsFunc(c.exec.List(), func(ct executor.Container) bool {
+		return !c.outlives(ct) &&
+			ct.State != executor.Completed
+	})
 }
 
 // outlives reports whether a container is kept at a restart of the cell.
@@ -525,7 +534,8 @@ func (c *Cell) countBound() {
 
 // sameState compares the fields that can change while a cell runs.
 func sameState(a, b placement.State) bool {
-	return a.Draining == b.Draining && a.Unavailable == b.Unavailable && a.Capacity.Equal(b.Capacity) && a.Foreign.Equal(b.Foreign) && maps.Equal(a.Withdrawn, b.Withdrawn)
+	return a.Draining == b.Draining && a.Unavailable == b.Unavailable && a.Capacity.Equal(b.Capacity) &&
+		a.Foreign.Equal(b.Foreign) && maps.Equal(a.Withdrawn, b.Withdrawn)
 }
 
 // leavingText is why a cell whose process is ending takes no work.

@@ -73,7 +73,8 @@ func (l *leader) Heartbeat(_ context.Context, b worker.Heartbeat, _ State) (work
 	}
 	l.proc = b.Proc
 	if l.uncredit { // a probe that ends hurries the next beat
-		return worker.HeartbeatAnswer{Protocol: worker.Protocol, Term: l.term, Proc: b.Proc, Beat: b.Beat, State: worker.Unhealthy, Reported: true,
+		return worker.HeartbeatAnswer{Protocol: worker.Protocol, Term: l.term, Proc: b.Proc, Beat: b.Beat,
+			State: worker.Unhealthy, Reported: true,
 			Timeouts: worker.DefaultTimeouts()}, nil
 	}
 	l.probe++
@@ -89,7 +90,8 @@ func (l *leader) Heartbeat(_ context.Context, b worker.Heartbeat, _ State) (work
 	if b.Deregister {
 		state = worker.MustDie
 	}
-	return worker.HeartbeatAnswer{Protocol: worker.Protocol, Term: l.term, Proc: b.Proc, Beat: b.Beat, State: state, Reported: true,
+	return worker.HeartbeatAnswer{Protocol: worker.Protocol, Term: l.term, Proc: b.Proc, Beat: b.Beat, State: state,
+		Reported: true,
 		Eligible: true, Credit: true, Promise: l.promise, Timeouts: t}, nil
 }
 
@@ -131,7 +133,8 @@ func (l *leader) LRPEvents(_ context.Context, _ Caller, es []LRPEvent) ([]error,
 	}
 	out := make([]error, len(es))
 	for i, e := range es {
-		next, _, err := lrp.Step(l.index, e.Event, lrp.Env{Now: l.clock.Wall(), Desired: l.desired, Wanted: l.desired != nil, Fresh: true, Eligible: true})
+		next, _, err := lrp.Step(l.index, e.Event, lrp.Env{Now: l.clock.Wall(), Desired: l.desired, Wanted: l.desired != nil,
+			Fresh: true, Eligible: true})
 		if out[i] = err; err == nil {
 			l.index = next
 		}
@@ -177,8 +180,10 @@ func inBubbleOf(t *testing.T, change func(*leader), f func(t *testing.T, w *worl
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		clock := run.Bubble()
-		w := &world{t: t, clock: clock, exec: simulate.New(resource.Amounts{resource.MemoryMB: 100, resource.Containers: 10}, clock.Wall),
-			leader: &leader{clock: clock, promise: worker.DefaultTimeouts().DiesWithin(), term: fence.Term{Epoch: 1, Revision: 7}}}
+		w := &world{t: t, clock: clock, exec: simulate.New(resource.Amounts{resource.MemoryMB: 100, resource.Containers: 10},
+			clock.Wall),
+			leader: &leader{clock: clock, promise: worker.DefaultTimeouts().DiesWithin(),
+				term: fence.Term{Epoch: 1, Revision: 7}}}
 		w.hooks = &hooked{Executor: Simulated{w.exec}}
 		healthy := make(chan struct{}, 10)
 		cfg := Config{Name: "c1", Dir: dir, Clock: clock, Log: slog.New(slog.DiscardHandler), Leave: 5 * time.Second,
@@ -219,7 +224,8 @@ func (w *world) proc() worker.Proc {
 }
 
 func sleeper(text string) *action.Workload {
-	return &action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/sleep", Args: []string{text}}}, Resources: resource.Amounts{resource.MemoryMB: 10}}
+	return &action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/sleep", Args: []string{text}}},
+		Resources: resource.Amounts{resource.MemoryMB: 10}}
 }
 
 // desire puts an UNCLAIMED row of a service into the leader.
@@ -229,7 +235,8 @@ func (w *world) desire() lrp.Key {
 	w.leader.mu.Lock()
 	defer w.leader.mu.Unlock()
 	w.leader.desired = &lrp.Desired{Process: "p1", Service: service, Instances: 1}
-	x, _, err := lrp.Step(lrp.Index{Key: key}, lrp.Create{}, lrp.Env{Now: w.clock.Wall(), Desired: w.leader.desired, Wanted: true, Fresh: true})
+	x, _, err := lrp.Step(lrp.Index{Key: key}, lrp.Create{},
+		lrp.Env{Now: w.clock.Wall(), Desired: w.leader.desired, Wanted: true, Fresh: true})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -251,9 +258,11 @@ func (w *world) perform(work Work) []Refusal {
 func TestAnInstanceIsClaimedThenRunsAndIsReported(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		key := w.desire()
-		w.perform(Work{LRPs: []LRPWork{{Key: key, Service: w.leader.desired.Service, Instance: "i1", Workload: sleeper("forever")}}})
+		w.perform(Work{LRPs: []LRPWork{{Key: key, Service: w.leader.desired.Service, Instance: "i1",
+			Workload: sleeper("forever")}}})
 		row := w.leader.rowOf()
-		if row == nil || row.State != lrp.Running || row.Instance != "i1" || row.Cell != "c1" || row.Proc != string(w.proc()) {
+		if row == nil || row.State != lrp.Running || row.Instance != "i1" || row.Cell != "c1" ||
+			row.Proc != string(w.proc()) {
 			t.Fatalf("row %+v", row)
 		}
 		w.exec.Exit("i1", 3)
@@ -271,7 +280,8 @@ func TestAReservationLosesAgainstAnotherCell(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		key := w.desire()
 		w.leader.mu.Lock()
-		w.leader.index.Ordinary = &lrp.Actual{Key: key, Service: w.leader.desired.Service, State: lrp.Running, Since: w.clock.Wall(),
+		w.leader.index.Ordinary = &lrp.Actual{Key: key, Service: w.leader.desired.Service, State: lrp.Running,
+			Since:    w.clock.Wall(),
 			Identity: lrp.Identity{Instance: "other", Cell: "c2", Proc: "p2"}}
 		w.leader.mu.Unlock()
 		w.perform(Work{LRPs: []LRPWork{{Key: key, Instance: "i1", Workload: sleeper("forever")}}})
@@ -288,7 +298,8 @@ func TestARowWithoutContainerIsRemovedAtTheNextPoll(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		key := w.desire()
 		w.leader.mu.Lock()
-		w.leader.index.Ordinary = &lrp.Actual{Key: key, Service: w.leader.desired.Service, State: lrp.Running, Since: w.clock.Wall(),
+		w.leader.index.Ordinary = &lrp.Actual{Key: key, Service: w.leader.desired.Service, State: lrp.Running,
+			Since:    w.clock.Wall(),
 			Identity: lrp.Identity{Instance: "ghost", Cell: "c1", Proc: string(w.proc())}}
 		w.leader.mu.Unlock()
 		time.Sleep(31 * time.Second)
@@ -322,7 +333,8 @@ func TestARowOfAnotherProcessIsLeftAlone(t *testing.T) {
 
 func TestATaskRunsOnceAndItsEndIsReported(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		row, _, err := task.Desire(task.Task{GUID: "t1", UID: "u1", Domain: "d", Definition: &task.Definition{Workload: *sleeper("5")}}, w.clock.Wall())
+		row, _, err := task.Desire(task.Task{GUID: "t1", UID: "u1", Domain: "d",
+			Definition: &task.Definition{Workload: *sleeper("5")}}, w.clock.Wall())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -351,7 +363,8 @@ func TestARefusalNamesTheShortage(t *testing.T) {
 		big := sleeper("forever")
 		big.Resources = resource.Amounts{resource.MemoryMB: 1000}
 		refused := w.perform(Work{LRPs: []LRPWork{{Key: key, Instance: "i1", Workload: big}}})
-		if len(refused) != 1 || refused[0].ID != "i1" || refused[0].Reason != "insufficient resources: memory 1000Mi needed, 100Mi free" {
+		if len(refused) != 1 || refused[0].ID != "i1" ||
+			refused[0].Reason != "insufficient resources: memory 1000Mi needed, 100Mi free" {
 			t.Fatalf("got %+v", refused)
 		}
 	})
@@ -359,8 +372,11 @@ func TestARefusalNamesTheShortage(t *testing.T) {
 
 func (w *world) runBatch(counter int64, load *action.Workload) []worker.RunAnswer {
 	w.t.Helper()
-	call := worker.RunTask{Term: w.leader.term, Proc: w.proc(), Run: worker.Run{Work: worker.Work{Job: "j", Node: "n"}, Invocation: fence.Invocation{Term: w.leader.term, Counter: counter}}}
-	got, err := w.cell.RunTasks(context.Background(), []RunItem{{Call: call, Work: &BatchWork{Domain: "d", Workload: load}}})
+	call := worker.RunTask{Term: w.leader.term, Proc: w.proc(),
+		Run: worker.Run{Work: worker.Work{Job: "j", Node: "n"},
+			Invocation: fence.Invocation{Term: w.leader.term, Counter: counter}}}
+	got, err := w.cell.RunTasks(context.Background(),
+		[]RunItem{{Call: call, Work: &BatchWork{Domain: "d", Workload: load}}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -419,7 +435,9 @@ func TestABatchTaskRunsAndItsStatusIsSentUntilAcknowledged(t *testing.T) {
 func TestABatchTaskWithoutRoomRunsAgainWithoutPenalty(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		big := sleeper("1")
-		call := worker.RunTask{Term: w.leader.term, Proc: w.proc(), Run: worker.Run{Work: worker.Work{Job: "j", Node: "n"}, Invocation: fence.Invocation{Term: w.leader.term, Counter: 1}}}
+		call := worker.RunTask{Term: w.leader.term, Proc: w.proc(),
+			Run: worker.Run{Work: worker.Work{Job: "j", Node: "n"},
+				Invocation: fence.Invocation{Term: w.leader.term, Counter: 1}}}
 		item := RunItem{Call: call, Work: &BatchWork{Workload: big, Resources: resource.Amounts{resource.MemoryMB: 1000}}}
 		if _, err := w.cell.RunTasks(context.Background(), []RunItem{item}); err != nil {
 			t.Fatal(err)
@@ -504,7 +522,8 @@ func TestACallOfAnOlderTermOrForAnotherProcessIsRefused(t *testing.T) {
 			t.Fatalf("older term: %v", err)
 		}
 		newer := fence.Term{Epoch: w.leader.term.Epoch, Revision: w.leader.term.Revision + 17}
-		want := fmt.Sprintf("call of a newer term than this cell has accepted: %v, the newest accepted is %v", newer, w.leader.term)
+		want := fmt.Sprintf("call of a newer term than this cell has accepted: %v, the newest accepted is %v", newer,
+			w.leader.term)
 		if err := w.cell.Meant(newer, w.proc()); !errors.Is(err, ErrNewer) || errors.Is(err, ErrTerm) || err.Error() != want {
 			t.Fatalf("newer term: %v, want %s", err, want)
 		}
@@ -541,7 +560,8 @@ func TestUnmadeContainersAreNotCounted(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.exec.FailGroups()
 		key := w.desire()
-		w.perform(Work{LRPs: []LRPWork{{Key: key, Service: w.leader.desired.Service, Instance: "i1", Workload: sleeper("forever")}}})
+		w.perform(Work{LRPs: []LRPWork{{Key: key, Service: w.leader.desired.Service, Instance: "i1",
+			Workload: sleeper("forever")}}})
 		if row := w.leader.rowOf(); row != nil && (row.CrashCount != 0 || row.State != lrp.Unclaimed) {
 			t.Errorf("an instance that was not made: %+v", row)
 		}
@@ -560,7 +580,8 @@ func TestUnmadeContainersAreNotCounted(t *testing.T) {
 				t.Errorf("a batch task that was not made: %+v", r)
 			}
 		}
-		got := w.perform(Work{LRPs: []LRPWork{{Key: key, Instance: "i2", Workload: sleeper("forever")}}, Tasks: []TaskWork{{GUID: "t", UID: "u", Workload: sleeper("1")}}})
+		got := w.perform(Work{LRPs: []LRPWork{{Key: key, Instance: "i2", Workload: sleeper("forever")}},
+			Tasks: []TaskWork{{GUID: "t", UID: "u", Workload: sleeper("1")}}})
 		if len(got) != 2 || !got[0].Cell || !got[1].Cell || !strings.Contains(got[0].Reason, executor.ErrNoGroup.Error()) {
 			t.Errorf("refused: %+v", got)
 		}

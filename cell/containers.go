@@ -60,7 +60,8 @@ func (k *containers) stop(id, reason string) {
 // wire.DecodeBatchEnd.
 func (k *containers) statusOf(ct executor.Container) (string, error) {
 	r := ct.Result
-	end := batch.Ended{ExitCode: r.ExitCode, Signal: r.Signal, Killed: r.Stopped || r.Expired, TimedOut: r.TimedOut, Reason: r.Reason}
+	end := batch.Ended{ExitCode: r.ExitCode, Signal: r.Signal, Killed: r.Stopped ||
+		r.Expired, TimedOut: r.TimedOut, Reason: r.Reason}
 	switch {
 	case r.NotMade:
 		end.Again = batch.AgainLater
@@ -135,7 +136,8 @@ func (k *containers) start(ct executor.Container) error {
 	if !ok {
 		return fmt.Errorf("container %s has no workload: %w", ct.ID, ErrUnknownContainer)
 	}
-	return k.exec.Start(ct.ID, executor.Spec{Workload: *p.workload, Defaults: k.cfg.Env, Env: k.environment(p.workload, p.env)})
+	return k.exec.Start(ct.ID, executor.Spec{Workload: *p.workload, Defaults: k.cfg.Env,
+		Env: k.environment(p.workload, p.env)})
 }
 
 func (k *containers) delete(id string) { k.warn("delete", id, k.exec.Delete(id)) }

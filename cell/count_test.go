@@ -14,7 +14,8 @@ func TestAnOlderCountNeverComesAfter(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		var other sync.WaitGroup
 		w.hooks.listed = func() {
-			if err := w.exec.Launch(executor.Reservation{ID: "x", DeadlineBound: true, Labels: executor.Labels{labelKind: kindTask}}, executor.Spec{Workload: *sleeper("forever")}); err != nil {
+			if err := w.exec.Launch(executor.Reservation{ID: "x", DeadlineBound: true,
+				Labels: executor.Labels{labelKind: kindTask}}, executor.Spec{Workload: *sleeper("forever")}); err != nil {
 				t.Error(err)
 			}
 			if w.cell.counting.TryLock() { // then another count may come in between

@@ -17,7 +17,8 @@ func TestADrainedCellRefusesWorkAndInterruptsBatch(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		key := w.desire()
 		w.runBatch(1, sleeper("1h"))
-		if err := w.cell.Drain(context.Background(), w.leader.term, w.proc(), Drain{ID: "d1", Deadline: time.Minute, StopBatch: true}); err != nil {
+		if err := w.cell.Drain(context.Background(), w.leader.term, w.proc(),
+			Drain{ID: "d1", Deadline: time.Minute, StopBatch: true}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -36,7 +37,8 @@ func TestADrainedCellRefusesWorkAndInterruptsBatch(t *testing.T) {
 		if err := w.cell.Drain(context.Background(), w.leader.term, w.proc(), Drain{Undo: true}); err != nil {
 			t.Fatal(err)
 		}
-		if refused = w.perform(Work{LRPs: []LRPWork{{Key: key, Instance: "i1", Workload: sleeper("forever")}}}); len(refused) != 0 {
+		if refused = w.perform(Work{LRPs: []LRPWork{{Key: key, Instance: "i1",
+			Workload: sleeper("forever")}}}); len(refused) != 0 {
 			t.Fatalf("after undrain: %+v", refused)
 		}
 	})
@@ -131,7 +133,8 @@ func (w *world) runTask(d task.Definition) {
 	w.leader.mu.Lock()
 	w.leader.task = row
 	w.leader.mu.Unlock()
-	w.perform(Work{Tasks: []TaskWork{{GUID: "t1", UID: "u1", Domain: "d", Workload: sleeper("forever"), DeadlineBound: true}}})
+	w.perform(Work{Tasks: []TaskWork{{GUID: "t1", UID: "u1", Domain: "d", Workload: sleeper("forever"),
+		DeadlineBound: true}}})
 	if got := w.leader.taskRow(); got.State != task.Running {
 		w.t.Fatalf("%+v", got)
 	}
@@ -146,7 +149,8 @@ func TestTheEndOfATaskIsReportedAfterItsEnd(t *testing.T) {
 		reason string
 	}{
 		"drain": {func(w *world) {
-			if err := w.cell.Drain(context.Background(), w.leader.term, w.proc(), Drain{ID: "d1", Deadline: 3 * time.Second}); err != nil {
+			if err := w.cell.Drain(context.Background(), w.leader.term, w.proc(),
+				Drain{ID: "d1", Deadline: 3 * time.Second}); err != nil {
 				w.t.Fatal(err)
 			}
 		}, task.ReasonDrain},
@@ -172,7 +176,8 @@ func TestTheEndOfATaskIsReportedAfterItsEnd(t *testing.T) {
 					t.Fatalf("reported as %v, %q, while its container runs", got.Outcome, got.Result.Reason)
 				}
 				s := w.cell.report.state()
-				if !strings.HasPrefix(s.Unavailable, "unclean: task t1 (STUCK_KILLING") || len(s.Conditions) != 1 || s.Foreign[resource.MemoryMB] != 10 {
+				if !strings.HasPrefix(s.Unavailable, "unclean: task t1 (STUCK_KILLING") || len(s.Conditions) != 1 ||
+					s.Foreign[resource.MemoryMB] != 10 {
 					t.Errorf("the cell reports %q, %v, foreign %v", s.Unavailable, s.Conditions, s.Foreign)
 				}
 				w.exec.Release("t-u1")
@@ -222,7 +227,8 @@ func TestNoBatchTaskStartsOnACellThatStopsThem(t *testing.T) {
 		}
 		w.runBatch(1, sleeper("1h"))
 		synctest.Wait()
-		if got := ended(t, w.leader); len(got) != 1 || got[0].GetAgain() != pb.BatchAgain_BATCH_AGAIN_NOW || got[0].GetReason() != reasonDrained {
+		if got := ended(t, w.leader); len(got) != 1 || got[0].GetAgain() != pb.BatchAgain_BATCH_AGAIN_NOW ||
+			got[0].GetReason() != reasonDrained {
 			t.Fatalf("got %v", got)
 		}
 	})

@@ -54,7 +54,8 @@ func TestAnInstanceThatCannotBeStarted(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		key := w.desire()
 		w.hooks.fail(errStart, nil)
-		work := Work{LRPs: []LRPWork{{Key: key, Service: w.leader.desired.Service, Instance: "i1", Workload: sleeper("forever")}}}
+		work := Work{LRPs: []LRPWork{{Key: key, Service: w.leader.desired.Service, Instance: "i1",
+			Workload: sleeper("forever")}}}
 		w.perform(work)
 		if row := w.leader.rowOf(); row.State != lrp.Unclaimed || row.CrashCount != 0 {
 			t.Fatalf("row %+v, want it UNCLAIMED and no crash counted", row)
@@ -102,7 +103,8 @@ func TestTheReasonOfAFailedStartIsNotLost(t *testing.T) {
 		}
 		w.silence(false)
 		w.poll()
-		if got := w.leader.taskRow(); got.Outcome != task.Failed || got.Result.Reason != task.ReasonRunFailed+": no such program" {
+		if got := w.leader.taskRow(); got.Outcome != task.Failed ||
+			got.Result.Reason != task.ReasonRunFailed+": no such program" {
 			t.Fatalf("row %+v", got)
 		}
 		if n := len(w.exec.List()); n != 0 {
@@ -116,7 +118,8 @@ func TestTheReasonOfAFailedStartIsNotLost(t *testing.T) {
 func TestAnEvacuatingRowWithoutContainerIsRemoved(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		key := w.desire()
-		row := lrp.Actual{Key: key, Service: w.leader.desired.Service, Presence: lrp.Evacuating, State: lrp.Running, Since: w.clock.Wall(),
+		row := lrp.Actual{Key: key, Service: w.leader.desired.Service, Presence: lrp.Evacuating, State: lrp.Running,
+			Since:   w.clock.Wall(),
 			Expires: w.clock.Wall().Add(time.Hour), Identity: lrp.Identity{Instance: "gone", Cell: "c1", Proc: "another"}}
 		theirs := row
 		ordinary := w.leader.index.Ordinary
@@ -181,7 +184,8 @@ func TestAResultFileThatCannotBeRead(t *testing.T) {
 func TestAStartThatIsRefusedForGood(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		key := w.desire()
-		w.perform(Work{LRPs: []LRPWork{{Key: key, Service: w.leader.desired.Service, Instance: "i1", Workload: sleeper("forever")}}})
+		w.perform(Work{LRPs: []LRPWork{{Key: key, Service: w.leader.desired.Service, Instance: "i1",
+			Workload: sleeper("forever")}}})
 		other := &lrp.Actual{Key: key, Service: w.leader.desired.Service, State: lrp.Running, Since: w.clock.Wall(),
 			Identity: lrp.Identity{Instance: "other", Cell: "c2", Proc: "p2"}}
 		w.setIndex(func(x *lrp.Index) { x.Ordinary = other })

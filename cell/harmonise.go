@@ -83,7 +83,8 @@ func (h *harmoniser) harmoniseLRP(ctx context.Context, id string) {
 		if !ok && !fresh {
 			continue
 		}
-		v := lrp.View{Container: lrpState(ct), Self: h.identityOf(ct), Net: h.netOf(ct), Rows: known.index, Quarantined: known.quarantined, Older: h.older(ct)}
+		v := lrp.View{Container: lrpState(ct), Self: h.identityOf(ct), Net: h.netOf(ct), Rows: known.index,
+			Quarantined: known.quarantined, Older: h.older(ct)}
 		if h.actLRP(ctx, ct, service, v, fresh) {
 			return
 		}
@@ -91,14 +92,16 @@ func (h *harmoniser) harmoniseLRP(ctx context.Context, id string) {
 }
 
 // actLRP performs the action of the table and reports whether it was the last one.
-func (h *harmoniser) actLRP(ctx context.Context, ct executor.Container, service lrp.ServiceKey, v lrp.View, fresh bool) bool {
+func (h *harmoniser) actLRP(ctx context.Context, ct executor.Container, service lrp.ServiceKey, v lrp.View,
+	fresh bool) bool {
 	a := h.lrpTable(v)
 	alive := ct.State != executor.Completed
 	if !fresh && alive && a.Call == lrp.NoCall && (a.Then == lrp.DeleteContainer || a.Then == lrp.StopContainer) {
 		return false
 	}
 	if a.Grade == lrp.Inconceivable {
-		h.log.Error("row and container disagree", "container", ct.ID, "state", v.Container.String(), "call", a.Call.String(), "why", a.Why)
+		h.log.Error("row and container disagree", "container", ct.ID, "state", v.Container.String(), "call", a.Call.String(),
+			"why", a.Why)
 	}
 	fate := a.Then
 	if a.Call != lrp.NoCall {
@@ -129,7 +132,8 @@ func (h *harmoniser) lrpTable(v lrp.View) lrp.Action {
 }
 
 // decideLRP decides the container's fate.
-func (h *harmoniser) decideLRP(ctx context.Context, ct executor.Container, service lrp.ServiceKey, v lrp.View, fate lrp.Fate) {
+func (h *harmoniser) decideLRP(ctx context.Context, ct executor.Container, service lrp.ServiceKey, v lrp.View,
+	fate lrp.Fate) {
 	switch fate {
 	case lrp.Leave:
 	case lrp.RunContainer:
@@ -150,7 +154,8 @@ func (h *harmoniser) decideLRP(ctx context.Context, ct executor.Container, servi
 }
 
 // lrpCall makes one call and remembers the resulting row.
-func (h *harmoniser) lrpCall(ctx context.Context, call lrp.Call, v lrp.View, service lrp.ServiceKey, ct executor.Container) error {
+func (h *harmoniser) lrpCall(ctx context.Context, call lrp.Call, v lrp.View, service lrp.ServiceKey,
+	ct executor.Container) error {
 	ev := h.lrpEvent(call, v, service, ct)
 	key := v.Rows.Key
 	if key.Process == "" {
@@ -280,7 +285,8 @@ func (h *harmoniser) netOf(ct executor.Container) *lrp.Net {
 		return nil
 	}
 	ends := ends(ct)
-	n := &lrp.Net{Address: h.cfg.Host, Ports: ct.Ports, Routable: ct.Routable && !ends, Zone: h.cfg.Offer.Zone, Stopping: ends}
+	n := &lrp.Net{Address: h.cfg.Host, Ports: ct.Ports, Routable: ct.Routable &&
+		!ends, Zone: h.cfg.Offer.Zone, Stopping: ends}
 	if ends {
 		n.StopBy = ct.EndBy
 	}

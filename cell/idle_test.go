@@ -56,7 +56,8 @@ func TestAnIdleCellSleeps(t *testing.T) {
 		synctest.Wait()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if n, beats := m.all-before, int(10*time.Minute/worker.DefaultTimeouts().Heartbeat); n < beats-1 || n > beats+1 || m.idle > 0 {
+		if n, beats := m.all-before, int(10*time.Minute/worker.DefaultTimeouts().Heartbeat); n < beats-1 || n > beats+1 ||
+			m.idle > 0 {
 			t.Errorf("%d ticks for %d heartbeats, %d of all did nothing", n, beats, m.idle)
 		}
 		if !os.SameFile(old, file()) {

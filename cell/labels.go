@@ -49,7 +49,8 @@ func lrpLabels(w LRPWork) executor.Labels {
 }
 
 func taskLabels(w TaskWork) executor.Labels {
-	return executor.Labels{labelKind: kindTask, labelDomain: w.Domain, labelTask: w.GUID, labelUID: w.UID, labelAttempt: onlyAttempt}
+	return executor.Labels{labelKind: kindTask, labelDomain: w.Domain, labelTask: w.GUID, labelUID: w.UID,
+		labelAttempt: onlyAttempt}
 }
 
 func batchLabels(r worker.Run, w *BatchWork) executor.Labels {
@@ -80,7 +81,8 @@ func ofOlder(l executor.Labels, own fence.Cluster, term fence.Term) bool {
 func keyOf(l executor.Labels) (lrp.Key, lrp.ServiceKey, bool) {
 	index, err := strconv.Atoi(l[labelIndex])
 	key := lrp.Key{Process: l[labelProcess], Index: index}
-	return key, lrp.ServiceKey{Domain: l[labelDomain], Name: l[labelService]}, err == nil && key.Process != "" && l[labelInstance] != ""
+	return key, lrp.ServiceKey{Domain: l[labelDomain], Name: l[labelService]}, err == nil && key.Process != "" &&
+		l[labelInstance] != ""
 }
 
 // runOf reads the identity of a batch invocation off its labels.

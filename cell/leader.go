@@ -53,7 +53,8 @@ func (f *Foreign) Error() string {
 	if f.Address != "" {
 		where = " (" + f.Address + ")"
 	}
-	return fmt.Sprintf("cell %s%s belongs to cluster %s, the server to cluster %s", f.Cell, where, cmp.Or(f.Cluster, "none yet"), cmp.Or(f.Other, "none"))
+	return fmt.Sprintf("cell %s%s belongs to cluster %s, the server to cluster %s", f.Cell, where,
+		cmp.Or(f.Cluster, "none yet"), cmp.Or(f.Other, "none"))
 }
 
 // Is makes errors.Is find ErrForeign.

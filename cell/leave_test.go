@@ -21,7 +21,8 @@ func alone(t *testing.T, dir string) (*Cell, *simulate.Executor, run.Clock) {
 	t.Helper()
 	clock := run.Bubble()
 	exec := simulate.New(resource.Amounts{resource.MemoryMB: 100, resource.Containers: 10}, clock.Wall)
-	c, err := New(Config{Name: "c1", Dir: dir, Clock: clock, Log: slog.New(slog.DiscardHandler)}, Simulated{exec}, &leader{clock: clock, silent: true})
+	c, err := New(Config{Name: "c1", Dir: dir, Clock: clock, Log: slog.New(slog.DiscardHandler)}, Simulated{exec},
+		&leader{clock: clock, silent: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +63,8 @@ func TestAnEndedCellNamesTheRemedy(t *testing.T) {
 		if err := c.Run(t.Context()); !errors.As(err, &told) {
 			t.Fatalf("%v", err)
 		}
-		for _, part := range []string{"ended cell c1:", "cantina cells forget c1", "p7, which is HEALTHY", "--name", "leader"} {
+		for _, part := range []string{"ended cell c1:", "cantina cells forget c1", "p7, which is HEALTHY", "--name",
+			"leader"} {
 			if text := told.Error(); strings.Count(text, part) != 1 {
 				t.Errorf("%q has %q not once", text, part)
 			}
@@ -88,7 +90,8 @@ func TestKeptWorkIsNotWaitedFor(t *testing.T) {
 				if c.keep {
 					w.exec.Keep("t-u1")
 				}
-				if err := w.exec.Launch(executor.Reservation{ID: "x", DeadlineBound: true}, executor.Spec{Workload: *sleeper("forever")}); err != nil {
+				if err := w.exec.Launch(executor.Reservation{ID: "x", DeadlineBound: true},
+					executor.Spec{Workload: *sleeper("forever")}); err != nil {
 					t.Fatal(err)
 				}
 				if c.hang {
@@ -124,12 +127,14 @@ func TestACellWhoseServerFailedWaitsForItsWorkAlone(t *testing.T) {
 				clock, abandoned := run.Bubble(), make(chan struct{})
 				exec := simulate.New(resource.Amounts{resource.MemoryMB: 100, resource.Containers: 10}, clock.Wall)
 				defer exec.Close()
-				cell, err := New(Config{Name: "c1", Dir: dir, Clock: clock, Log: slog.New(slog.DiscardHandler), Abandoned: abandoned}, Simulated{exec}, &leader{clock: clock, silent: true})
+				cell, err := New(Config{Name: "c1", Dir: dir, Clock: clock, Log: slog.New(slog.DiscardHandler),
+					Abandoned: abandoned}, Simulated{exec}, &leader{clock: clock, silent: true})
 				if err != nil {
 					t.Fatal(err)
 				}
 				if c.works {
-					if err := exec.Launch(executor.Reservation{ID: "x", DeadlineBound: true}, executor.Spec{Workload: *sleeper("forever")}); err != nil {
+					if err := exec.Launch(executor.Reservation{ID: "x", DeadlineBound: true},
+						executor.Spec{Workload: *sleeper("forever")}); err != nil {
 						t.Fatal(err)
 					}
 				}

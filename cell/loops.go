@@ -107,7 +107,8 @@ func (s *session) logForeign(own fence.Cluster) {
 		s.lastForeign = e.Cluster
 		s.log.Warn("refused by a server of another cluster; nothing changes on this cell",
 			"cell", string(s.cell), "address", s.address, "cluster", string(own), "other", string(e.Cluster),
-			"remedy", "set --servers to the servers of this cell's cluster; to move the cell: cantina cells adopt "+string(s.cell)+" at the other cluster")
+			"remedy", "set --servers to the servers of this cell's cluster; to move the cell: cantina cells adopt "+
+				string(s.cell)+" at the other cluster")
 	}
 }
 

@@ -24,7 +24,8 @@ func TestARefusalReportsWhetherTheCellIsItsCause(t *testing.T) {
 	}{
 		"full": {func(*world) {}, 200, "insufficient"},
 		"drained": {func(w *world) {
-			if err := w.cell.Drain(context.Background(), w.leader.term, w.proc(), Drain{ID: "d1", Deadline: time.Hour}); err != nil {
+			if err := w.cell.Drain(context.Background(), w.leader.term, w.proc(),
+				Drain{ID: "d1", Deadline: time.Hour}); err != nil {
 				w.t.Fatal(err)
 			}
 		}, 10, "draining"},
@@ -67,7 +68,8 @@ func heavy(mb int) *action.Workload {
 func TestReasonsInRowsNameNoContainer(t *testing.T) {
 	for _, err := range []error{
 		&executor.CallError{Call: "start", ID: "t-1", Err: executor.ErrState},
-		fmt.Errorf("again: %w", &executor.CallError{Call: "reserve", ID: "t-1", Err: &executor.InsufficientError{Missing: []resource.Missing{{Name: "disk_mb", Need: 2, Have: 1}}}}),
+		fmt.Errorf("again: %w", &executor.CallError{Call: "reserve", ID: "t-1",
+			Err: &executor.InsufficientError{Missing: []resource.Missing{{Name: "disk_mb", Need: 2, Have: 1}}}}),
 	} {
 		if got := why(err); strings.Contains(got, "t-1") || got == "" {
 			t.Errorf("%q", got)
@@ -77,7 +79,8 @@ func TestReasonsInRowsNameNoContainer(t *testing.T) {
 		w.exec.FailGroups()
 		load := heavy(10)
 		w.perform(Work{LRPs: []LRPWork{{Key: w.desire(), Instance: "i1", Workload: load}}})
-		got := w.perform(Work{LRPs: []LRPWork{{Key: w.desire(), Instance: "i2", Workload: load}}, Tasks: []TaskWork{{GUID: "g", UID: "u1", Workload: load}}})
+		got := w.perform(Work{LRPs: []LRPWork{{Key: w.desire(), Instance: "i2", Workload: load}},
+			Tasks: []TaskWork{{GUID: "g", UID: "u1", Workload: load}}})
 		if len(got) != 2 || got[0].Reason != executor.ErrNoGroup.Error() || got[1].Reason != executor.ErrNoGroup.Error() {
 			t.Errorf("%+v", got)
 		}
@@ -93,7 +96,8 @@ func TestACellThatCannotWriteTakesNoWork(t *testing.T) {
 		if s := w.cell.report.state(); s.State.Unavailable != fault.Error() || s.State.Foreign[resource.DiskMB] != 7 {
 			t.Errorf("%+v", s.State)
 		}
-		work := Work{LRPs: []LRPWork{{Key: key, Instance: "i1", Workload: sleeper("forever")}}, Tasks: []TaskWork{{GUID: "t", UID: "u", Workload: sleeper("1")}}}
+		work := Work{LRPs: []LRPWork{{Key: key, Instance: "i1", Workload: sleeper("forever")}},
+			Tasks: []TaskWork{{GUID: "t", UID: "u", Workload: sleeper("1")}}}
 		refused := w.perform(work)
 		if len(refused) != 2 || !refused[0].Cell || !refused[1].Cell || refused[0].Reason != fault.Error() {
 			t.Errorf("%+v", refused)
@@ -119,7 +123,8 @@ func TestACellReportsWhatItCannotRemove(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.exec.SetDisk(executor.Disk{Remains: []string{"/d/remains/1: device or resource busy", "/d/remains/2: x"}})
 		s := w.cell.report.state()
-		want := Condition{What: "2 directories of earlier containers", Text: "cannot be removed, trying again: /d/remains/1: device or resource busy, and 1 more"}
+		want := Condition{What: "2 directories of earlier containers",
+			Text: "cannot be removed, trying again: /d/remains/1: device or resource busy, and 1 more"}
 		if s.State.Unavailable != "" || len(s.Conditions) != 1 || s.Conditions[0] != want {
 			t.Errorf("%+v", s)
 		}

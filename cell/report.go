@@ -55,7 +55,8 @@ func (r *reporter) conditions(all []executor.Container) []Condition {
 	}
 	for _, list := range [][]Condition{held, stopping} {
 		slices.SortFunc(list, func(a, b Condition) int { // those that merely start come last
-			return cmp.Or(cmp.Compare(min(1, len(a.Detail)), min(1, len(b.Detail))), cmp.Compare(a.What+a.Instance, b.What+b.Instance))
+			return cmp.Or(cmp.Compare(min(1, len(a.Detail)), min(1, len(b.Detail))),
+				cmp.Compare(a.What+a.Instance, b.What+b.Instance))
 		})
 	}
 	held = append(held[:min(len(held), maxConditions)], r.remains()...)
@@ -72,7 +73,8 @@ func (r *reporter) remains() []Condition {
 	if more := len(left) - 1; more > 0 {
 		said += fmt.Sprintf(", and %d more", more)
 	}
-	return []Condition{{What: text.CountAs(len(left), "directory of an earlier container", "directories of earlier containers"), Text: said}}
+	return []Condition{{What: text.CountAs(len(left), "directory of an earlier container",
+		"directories of earlier containers"), Text: said}}
 }
 
 // condition is the condition of a container, without its identity; false = none.

@@ -11,8 +11,9 @@ import (
 // reserveLRP reserves the container of an instance; false: there is one already.
 func (h *harmoniser) reserveLRP(w LRPWork, epoch int64) (bool, error) {
 	h.containers.plans.put(w.Instance, plan{workload: w.Workload, env: lrpEnv(w)})
-	err := h.exec.Reserve(executor.Reservation{ID: w.Instance, Labels: stamp(lrpLabels(w), h.session.joined(), epoch), Resources: w.Workload.Resources,
-		Ports: w.Workload.Ports, DeadlineBound: w.DeadlineBound, Expires: claimLife})
+	err := h.exec.Reserve(executor.Reservation{ID: w.Instance, Labels: stamp(lrpLabels(w), h.session.joined(), epoch),
+		Resources: w.Workload.Resources,
+		Ports:     w.Workload.Ports, DeadlineBound: w.DeadlineBound, Expires: claimLife})
 	if errors.Is(err, executor.ErrExists) {
 		return false, nil
 	}
@@ -28,8 +29,9 @@ func (h *harmoniser) reserveLRP(w LRPWork, epoch int64) (bool, error) {
 func (h *harmoniser) reserveTask(w TaskWork, epoch int64) (bool, error) {
 	id := taskContainer(w.UID)
 	h.containers.plans.put(id, plan{workload: w.Workload, env: taskEnv(w)})
-	err := h.exec.Reserve(executor.Reservation{ID: id, Labels: stamp(taskLabels(w), h.session.joined(), epoch), Resources: w.Workload.Resources,
-		Ports: w.Workload.Ports, DeadlineBound: w.DeadlineBound, Expires: claimLife})
+	err := h.exec.Reserve(executor.Reservation{ID: id, Labels: stamp(taskLabels(w), h.session.joined(), epoch),
+		Resources: w.Workload.Resources,
+		Ports:     w.Workload.Ports, DeadlineBound: w.DeadlineBound, Expires: claimLife})
 	if errors.Is(err, executor.ErrExists) {
 		return false, nil
 	}

@@ -14,7 +14,8 @@ import (
 func TestASignalIsForOneInstanceOfOneTerm(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		key := w.desire()
-		w.perform(Work{LRPs: []LRPWork{{Key: key, Service: w.leader.desired.Service, Instance: "i1", Workload: sleeper("forever")}}})
+		w.perform(Work{LRPs: []LRPWork{{Key: key, Service: w.leader.desired.Service, Instance: "i1",
+			Workload: sleeper("forever")}}})
 		send := func(term fence.Term, proc string, k lrp.Key, instance string) error {
 			p := w.proc()
 			if proc != "" {
@@ -38,7 +39,8 @@ func TestASignalIsForOneInstanceOfOneTerm(t *testing.T) {
 			t.Error(err)
 		}
 		w.exec.Exit("i1", 3)
-		if err := send(w.leader.term, "", key, "i1"); !errors.Is(err, executor.ErrState) && !errors.Is(err, ErrUnknownContainer) {
+		if err := send(w.leader.term, "", key, "i1"); !errors.Is(err, executor.ErrState) &&
+			!errors.Is(err, ErrUnknownContainer) {
 			t.Error(err)
 		}
 	})

@@ -17,9 +17,11 @@ func TestEndingContainersAreReported(t *testing.T) {
 		why  string // of the cell
 		text string // empty = nothing is reported
 	}{
-		"on request":   {executor.Container{Ending: true, EndBy: by}, kindBatch, "", "stopped on request"},
-		"limit":        {executor.Container{Ending: true, EndWhy: "time limit of 2s exceeded", EndBy: by}, kindTask, "", "time limit of 2s exceeded"},
-		"leftovers":    {executor.Container{Decided: true, EndWhy: "its program has ended", EndBy: by}, kindBatch, "", "its program has ended"},
+		"on request": {executor.Container{Ending: true, EndBy: by}, kindBatch, "", "stopped on request"},
+		"limit": {executor.Container{Ending: true, EndWhy: "time limit of 2s exceeded", EndBy: by}, kindTask, "",
+			"time limit of 2s exceeded"},
+		"leftovers": {executor.Container{Decided: true, EndWhy: "its program has ended", EndBy: by}, kindBatch, "",
+			"its program has ended"},
 		"drain":        {executor.Container{Ending: true, EndBy: by}, kindBatch, reasonDrained, "the cell is being drained"},
 		"ended":        {executor.Container{Ending: true, EndBy: by, State: executor.Completed}, kindBatch, "", ""},
 		"runs":         {executor.Container{State: executor.Running}, kindTask, "", ""},
@@ -32,7 +34,8 @@ func TestEndingContainersAreReported(t *testing.T) {
 				w.cell.containers.endReasons.put("x", c.why)
 			}
 			got, ok := w.cell.report.condition(c.ct)
-			if ok != (c.text != "") || got.Text != c.text || got.Stopping != (ok && c.ct.Stuck == nil) || got.Stopping && !got.StopBy.Equal(by) {
+			if ok != (c.text != "") || got.Text != c.text || got.Stopping != (ok && c.ct.Stuck == nil) || got.Stopping &&
+				!got.StopBy.Equal(by) {
 				t.Errorf("%s: %+v, %v", name, got, ok)
 			}
 		})

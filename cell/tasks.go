@@ -175,7 +175,8 @@ func (h *harmoniser) taskCall(ctx context.Context, a task.Action, ct executor.Co
 func (h *harmoniser) resultOf(ct executor.Container, row *task.Task) task.Result {
 	r := ct.Result
 	out := task.Result{Failed: r.Failed, Cancelled: r.Stopped, Reason: r.Reason, ExitCode: r.ExitCode, Signal: r.Signal,
-		Ordered: r.Stopped || r.Expired || r.Lost, OOM: r.OOM != nil, OutputLost: r.OutputLost, Started: r.Started, Ended: r.Ended}
+		Ordered: r.Stopped || r.Expired || r.Lost, OOM: r.OOM != nil, OutputLost: r.OutputLost, Started: r.Started,
+		Ended: r.Ended}
 	reason, ok := h.containers.endReasons.get(ct.ID)
 	if !ok && ct.Adopted && (row == nil || !row.Ending()) {
 		reason, ok = reasonEarlier, true // it knew why
@@ -220,7 +221,8 @@ func (h *harmoniser) residualTask(ctx context.Context, t *task.Task) {
 
 // taskRefused reports whether the leader's refusal of a call is final.
 func taskRefused(err error) bool {
-	for _, no := range []error{task.ErrNotFound, task.ErrInvalidStateTransition, task.ErrRunningOnDifferentCell, task.ErrOtherUID, wire.ErrRefused} {
+	for _, no := range []error{task.ErrNotFound, task.ErrInvalidStateTransition, task.ErrRunningOnDifferentCell,
+		task.ErrOtherUID, wire.ErrRefused} {
 		if errors.Is(err, no) {
 			return true
 		}

@@ -175,7 +175,8 @@ func TestSlotsAreUsedAgainWithNewLimits(t *testing.T) {
 			return s
 		}
 		var dir string
-		for i, l := range []Limits{{MemoryBytes: 64 << 20, Pids: 10, CPUMilli: 500}, {Pids: 20}, {MemoryBytes: 128 << 20}, {MemoryBytes: 32 << 20, CPUMilli: 100}} {
+		for i, l := range []Limits{{MemoryBytes: 64 << 20, Pids: 10, CPUMilli: 500}, {Pids: 20}, {MemoryBytes: 128 << 20},
+			{MemoryBytes: 32 << 20, CPUMilli: 100}} {
 			g, err := tree.Create("c", fmt.Sprint("x", i), l)
 			if err != nil {
 				t.Fatal(err)
@@ -201,7 +202,8 @@ func TestSlotsAreUsedAgainWithNewLimits(t *testing.T) {
 			if err := g.Throttle(); err != nil {
 				t.Error(err)
 			}
-			if m, p, c := read(g, "memory", "memory.limit_in_bytes"), read(g, "pids", "pids.max"), read(g, "cpu", "cpu.cfs_quota_us"); m != wantMemory || p != wantPids || c != wantCPU {
+			if m, p, c := read(g, "memory", "memory.limit_in_bytes"), read(g, "pids", "pids.max"),
+				read(g, "cpu", "cpu.cfs_quota_us"); m != wantMemory || p != wantPids || c != wantCPU {
 				t.Errorf("limits %+v: %q %q %q", l, m, p, c)
 			}
 			remove(t, g)

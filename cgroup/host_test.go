@@ -48,7 +48,8 @@ func TestEscapeIsInjectiveAndSafe(t *testing.T) {
 		long[i] = 'a'
 	}
 	seen := map[string]string{}
-	for _, s := range []string{"", "a", ".", "..", ".a", "a/b", "a%2Fb", "a b", "ä", string(long), string(long) + "b", "b-1.2.3"} {
+	for _, s := range []string{"", "a", ".", "..", ".a", "a/b", "a%2Fb", "a b", "ä", string(long), string(long) + "b",
+		"b-1.2.3"} {
 		e := Escape(s)
 		if o, ok := seen[e]; ok {
 			t.Errorf("%q and %q both become %q", o, s, e)
@@ -88,9 +89,11 @@ func TestMachinesThatCannotTrack(t *testing.T) {
 	}{
 		"v1 alone": {Host{V1: map[string]*Mount{"memory": {Dir: t.TempDir(), Root: "/", Self: "/"}}},
 			"cgroup v2 is not mounted (as root: mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified)"},
-		"old kernel":       {Host{Unified: &Mount{Dir: t.TempDir(), Root: "/", Self: "/"}}, "the kernel is older than 5.14"},
-		"group elsewhere":  {Host{Unified: &Mount{Dir: t.TempDir(), Root: "/a", Self: "/b"}}, "own group /b is not visible below"},
-		"mount point gone": {Host{Unified: &Mount{Dir: filepath.Join(t.TempDir(), "gone"), Root: "/", Self: "/"}}, "no such file or directory"},
+		"old kernel": {Host{Unified: &Mount{Dir: t.TempDir(), Root: "/", Self: "/"}}, "the kernel is older than 5.14"},
+		"group elsewhere": {Host{Unified: &Mount{Dir: t.TempDir(), Root: "/a", Self: "/b"}},
+			"own group /b is not visible below"},
+		"mount point gone": {Host{Unified: &Mount{Dir: filepath.Join(t.TempDir(), "gone"), Root: "/", Self: "/"}},
+			"no such file or directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tree, err := Open(c.host, "id", Options{})

@@ -278,7 +278,8 @@ func (t *Tree) remake() error {
 	if !t.v2ctl {
 		return nil
 	}
-	return errors.Join(write(filepath.Join(top, "cgroup.subtree_control"), handDown), write(filepath.Join(t.root, "cgroup.subtree_control"), handDown))
+	return errors.Join(write(filepath.Join(top, "cgroup.subtree_control"), handDown),
+		write(filepath.Join(t.root, "cgroup.subtree_control"), handDown))
 }
 
 // ClassGroup is the whole class as one group, to freeze or kill it.

@@ -15,7 +15,8 @@ func TestUnseenProcessesAreAlive(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, "cgroup.events"), fmt.Appendf(nil, "populated %d\nfrozen 0\n", min(len(text), 1)), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.events"),
+			fmt.Appendf(nil, "populated %d\nfrozen 0\n", min(len(text), 1)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		g := At(dir)

@@ -59,12 +59,19 @@ func BenchmarkNextCommon(b *testing.B) {
 func BenchmarkNextWorst(b *testing.B) {
 	zones := loader(b)
 	for _, c := range []struct{ name, json, zone string }{
-		{"29-february-sunday", `{"minute":0,"hour":0,"day_of_month":29,"month":2,"iter_day":{"start":"1970-01-04","period":7},"dst_fixes":["skip","repeat_use_both"]}`, "Europe/Berlin"},
-		{"far-year", `{"minute":0,"hour":0,"day_of_month":31,"month":12,"year":9999,"dst_fixes":["skip","repeat_use_both"]}`, "Europe/Berlin"},
-		{"rare-iteration", `{"minute":0,"hour":0,"day_of_month":29,"month":2,"iter_day":{"start":"2000-02-29","period":99999},"dst_fixes":["skip","repeat_use_both"]}`, "America/New_York"},
-		{"always-in-a-gap", `{"minute":30,"hour":2,"day_of_week":1,"weekday_of_the_month":2,"month":3,"dst_fixes":["skip","repeat_use_both"]}`, "America/New_York"},
-		{"over-by-2050", `{"minute":30,"hour":2,"day_of_week":1,"weekday_of_the_month":2,"month":3,"year":{"start":2040,"end":2100},"dst_fixes":["skip","repeat_use_both"]}`, "America/New_York"},
-		{"posix-far", `{"minute":30,"hour":1,"day_of_week":1,"weekday_of_the_month":1,"month":11,"dst_fixes":["unskip","repeat_use_only_late"]}`, "EST5EDT,M3.2.0,M11.1.0"},
+		{"29-february-sunday",
+			`{"minute":0,"hour":0,"day_of_month":29,"month":2,"iter_day":{"start":"1970-01-04","period":7},"dst_fixes":["skip","repeat_use_both"]}`, "Europe/Berlin"},
+		{"far-year", `{"minute":0,"hour":0,"day_of_month":31,"month":12,"year":9999,"dst_fixes":["skip","repeat_use_both"]}`,
+			"Europe/Berlin"},
+		{"rare-iteration",
+			`{"minute":0,"hour":0,"day_of_month":29,"month":2,"iter_day":{"start":"2000-02-29","period":99999},"dst_fixes":["skip","repeat_use_both"]}`, "America/New_York"},
+		{"always-in-a-gap",
+			`{"minute":30,"hour":2,"day_of_week":1,"weekday_of_the_month":2,"month":3,"dst_fixes":["skip","repeat_use_both"]}`,
+			"America/New_York"},
+		{"over-by-2050",
+			`{"minute":30,"hour":2,"day_of_week":1,"weekday_of_the_month":2,"month":3,"year":{"start":2040,"end":2100},"dst_fixes":["skip","repeat_use_both"]}`, "America/New_York"},
+		{"posix-far",
+			`{"minute":30,"hour":1,"day_of_week":1,"weekday_of_the_month":1,"month":11,"dst_fixes":["unskip","repeat_use_only_late"]}`, "EST5EDT,M3.2.0,M11.1.0"},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			it, err := cron.ParseJSON([]byte(c.json))
@@ -84,7 +91,8 @@ func BenchmarkNextWorst(b *testing.B) {
 // BenchmarkScheduleOnce decides one schedule that is due after an outage of
 // three hours, misfire "once": a million of them must take less than 3 s.
 func BenchmarkScheduleOnce(b *testing.B) {
-	for _, c := range []struct{ name, line string }{{"minute", "* * * * *"}, {"daily", "0 2 * * *"}, {"weekdays", "30 1 * * 1-5"}} {
+	for _, c := range []struct{ name, line string }{{"minute", "* * * * *"}, {"daily", "0 2 * * *"},
+		{"weekdays", "30 1 * * 1-5"}} {
 		b.Run(c.name, func(b *testing.B) {
 			it, loc := benchItem(b, c.line, "Europe/Berlin", cron.LineOptions{})
 			s := cron.Schedule{Item: it, Zone: loc}
@@ -115,7 +123,8 @@ func BenchmarkCount(b *testing.B) {
 // BenchmarkParse reads a line, with its checks over ten years.
 func BenchmarkParse(b *testing.B) {
 	loc := load(b, loader(b), "Europe/Berlin")
-	opt := cron.LineOptions{Zone: loc, Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Gap: cron.GapRun, Fold: cron.FoldFirst}
+	opt := cron.LineOptions{Zone: loc, Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Gap: cron.GapRun,
+		Fold: cron.FoldFirst}
 	for b.Loop() {
 		if _, _, err := cron.ParseLine("30 2 * * 1-5", opt); err != nil {
 			b.Fatal(err)

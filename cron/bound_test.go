@@ -45,7 +45,8 @@ func TestTheWorstSearchIsBounded(t *testing.T) {
 	}
 	// Eight thousand years ahead there is one jump, not a walk over borders; the
 	// benchmark of the worst cases has the cost.
-	it, err = cron.ParseJSON([]byte(`{"minute":30,"hour":2,"year":9999,"month":7,"dst_fixes":["unskip","repeat_use_both"]}`))
+	it,
+		err = cron.ParseJSON([]byte(`{"minute":30,"hour":2,"year":9999,"month":7,"dst_fixes":["unskip","repeat_use_both"]}`))
 	must(t, err)
 	got, err := it.FirstMatch(at(t, "2010-01-01T00:00:00Z"), loc)
 	must(t, err)

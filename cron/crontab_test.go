@@ -55,7 +55,8 @@ func TestAdviceForARangeThatWraps(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"0 0 * * fri-mon": "write FRI-SAT,SUN-MON", "0 0 * * FRI-MON/2": "write FRI,SUN", "0 22-2/2 * * *": "write 22,0-2/2",
-		"0 0 * * 7-1": "write 0-1", "0 0 * NOV-FEB *": "write NOV-DEC,JAN-FEB", "0 0 28-3 * *": "write 28-31,1-3", "0 0 * * sat-mon": "write SAT,SUN-MON",
+		"0 0 * * 7-1": "write 0-1", "0 0 * NOV-FEB *": "write NOV-DEC,JAN-FEB", "0 0 28-3 * *": "write 28-31,1-3",
+		"0 0 * * sat-mon": "write SAT,SUN-MON",
 	} {
 		_, _, err := ParseLine(text, LineOptions{Zone: time.UTC})
 		var p *ParseError
@@ -133,7 +134,9 @@ RANDOM_DELAY=7
 		"{15 not understood: a line has five fields or a word like @daily and a command}]" {
 		t.Error(got)
 	}
-	entries, problems = ParseCrontab("17 *\t* * *\troot    cd / && run-parts /etc/cron.hourly\n@hourly nobody x\n1 2 3 4 5 root\n", true)
+	entries,
+		problems = ParseCrontab("17 *\t* * *\troot    cd / && run-parts /etc/cron.hourly\n@hourly nobody x\n1 2 3 4 5 root\n",
+		true)
 	if len(entries) != 2 || entries[0].User != "root" || entries[0].Command != "cd / && run-parts /etc/cron.hourly" ||
 		entries[1].User != "nobody" ||
 		entries[1].Calendar != "@hourly" || len(problems) != 1 {

@@ -34,7 +34,8 @@ func ExampleParseJSON() {
 }
 
 func ExampleLint() {
-	report := cron.Lint("* 0 13 * 5", cron.LineOptions{Zone: time.UTC, Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}, 2)
+	report := cron.Lint("* 0 13 * 5", cron.LineOptions{Zone: time.UTC, Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)},
+		2)
 	fmt.Println(report.Words)
 	for _, w := range report.Warnings {
 		fmt.Println("warning:", w)
@@ -45,7 +46,8 @@ func ExampleLint() {
 	// Output:
 	// every minute, in hour 0 on day 13 of the month or on Friday
 	// warning: minute: fires 60 times on each matching day; did you mean `0 0 13 * 5`?
-	// warning: day of week: a day matches if day of month OR day of week does; next: Fri 2026-01-02 00:00, Fri 2026-01-02 00:01, Fri 2026-01-02 00:02
+	// warning: day of week: a day matches if day of month OR day of week does; next: Fri 2026-01-02 00:00, Fri 2026-01-02
+	// 00:01, Fri 2026-01-02 00:02
 	// 2026-01-02 00:00:00 +00:00 Fri
 	// 2026-01-02 00:01:00 +00:00 Fri
 }

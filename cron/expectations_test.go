@@ -72,7 +72,8 @@ func TestB01RepeatedHourRunsAsChosen(t *testing.T) {
 			}
 		case "first":
 			s := due.Skipped
-			if len(s) != 1 || s[0].At.Unix() != at(t, "2023-10-29T01:00:00Z").Unix() || s[0].Skip.String() != "skipped: repeated hour" {
+			if len(s) != 1 || s[0].At.Unix() != at(t, "2023-10-29T01:00:00Z").Unix() ||
+				s[0].Skip.String() != "skipped: repeated hour" {
 				t.Errorf("first: skipped %v", s)
 			}
 			if due.Fire[0].Mark != cron.MarkFoldFirst {
@@ -130,7 +131,8 @@ func randomLine(r *rand.Rand) string {
 
 func TestB03TimeAdvancesAndLaunchesOnce(t *testing.T) {
 	zones := loader(t)
-	names := []string{"Europe/Berlin", "America/New_York", "America/Los_Angeles", "Australia/Lord_Howe", "Asia/Tehran", "Africa/Casablanca",
+	names := []string{"Europe/Berlin", "America/New_York", "America/Los_Angeles", "Australia/Lord_Howe", "Asia/Tehran",
+		"Africa/Casablanca",
 		"America/Sao_Paulo", "Pacific/Apia", "Asia/Kathmandu", "Europe/Dublin", "Antarctica/Troll", "UTC"}
 	r := rand.New(rand.NewPCG(3, 3))
 	lines := 200
@@ -230,12 +232,16 @@ func TestB11BothDayFields(t *testing.T) {
 	_, warnings, err := cron.ParseLine("0 0 13 * 5", cron.LineOptions{Zone: loc, Now: now})
 	must(t, err)
 	if len(warnings) != 1 || warnings[0].Code != "both-days" || warnings[0].Column != 10 ||
-		!strings.Contains(warnings[0].Text, "OR") || !strings.Contains(warnings[0].Text, "next: Fri 2026-01-02 00:00, Fri 2026-01-09 00:00, Tue 2026-01-13 00:00") {
+		!strings.Contains(warnings[0].Text, "OR") ||
+		!strings.Contains(warnings[0].Text, "next: Fri 2026-01-02 00:00, Fri 2026-01-09 00:00, Tue 2026-01-13 00:00") {
 		t.Errorf("warnings %v", warnings)
 	}
 	_, warnings, err = cron.ParseLine("0 0 */2 * 1", cron.LineOptions{Zone: loc, Now: now})
 	must(t, err)
-	if !slices.ContainsFunc(warnings, func(w cron.Warning) bool { return w.Code == "both-days" && strings.Contains(w.Text, "AND") }) {
+	if !slices.ContainsFunc(warnings, func(w cron.Warning) bool {
+		return w.Code == "both-days" &&
+			strings.Contains(w.Text, "AND")
+	}) {
 		t.Errorf("warnings %v", warnings)
 	}
 }
@@ -273,7 +279,8 @@ func TestB14LongOutageLeavesTheScheduleAlive(t *testing.T) {
 		cursor := now.Add(-outage)
 		last, passed, next, ok, err := s.Once(cursor, now)
 		must(t, err)
-		if !ok || last.UTC() != at(t, "2026-05-05T12:00:00Z") || next.UTC() != at(t, "2026-05-05T12:01:00Z") || passed != int64(outage/time.Minute)-1 {
+		if !ok || last.UTC() != at(t, "2026-05-05T12:00:00Z") || next.UTC() != at(t, "2026-05-05T12:01:00Z") ||
+			passed != int64(outage/time.Minute)-1 {
 			t.Errorf("after %v: last %v, passed %d, next %v, %v", outage, last, passed, next, ok)
 		}
 	}
@@ -283,7 +290,8 @@ func TestB15EditedScheduleWaitsForItsTime(t *testing.T) {
 	edited := at(t, "2026-05-05T12:00:00Z") // the cursor of an edited schedule is the time of the edit
 	it, loc := parse(t, "0 5 * * *", "UTC", "", "", edited)
 	s := cron.Schedule{Item: it, Zone: loc}
-	if _, _, next, ok, err := s.Once(edited, edited.Add(time.Second)); ok || err != nil || next.UTC() != at(t, "2026-05-06T05:00:00Z") {
+	if _, _, next, ok, err := s.Once(edited, edited.Add(time.Second)); ok || err != nil ||
+		next.UTC() != at(t, "2026-05-06T05:00:00Z") {
 		t.Errorf("fires at once %v, next %v, %v", ok, next, err)
 	}
 }

@@ -33,9 +33,13 @@ func TestHistories(t *testing.T) {
 	must(t, err)
 	for n := range 80 {
 		rng := rand.New(rand.NewPCG(uint64(n), 17))
-		w := &teller{rng: rng, zone: load(t, zones, draw.One(rng, "UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", "Pacific/Apia"))}
+		w := &teller{rng: rng, zone: load(t, zones,
+			draw.One(rng, "UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca",
+				"Pacific/Apia"))}
 		for range 30 {
-			border := draw.One(rng, "2026-03-29T01:00:00Z", "2026-10-25T01:00:00Z", "2026-03-08T07:00:00Z", "2026-11-01T06:00:00Z", "2026-04-04T15:00:00Z", "2026-10-03T15:30:00Z", "2011-12-30T10:00:00Z", "2028-02-29T00:00:00Z", "9999-12-31T20:00:00Z")
+			border := draw.One(rng, "2026-03-29T01:00:00Z", "2026-10-25T01:00:00Z", "2026-03-08T07:00:00Z",
+				"2026-11-01T06:00:00Z", "2026-04-04T15:00:00Z", "2026-10-03T15:30:00Z", "2011-12-30T10:00:00Z",
+				"2028-02-29T00:00:00Z", "9999-12-31T20:00:00Z")
 			w.now = at(t, border).Add(time.Duration(rng.IntN(7200)-5400)*time.Second + draw.One(rng, 0, 0, time.Nanosecond))
 			if w.in(3) {
 				w.now = w.now.AddDate(0, 0, -rng.IntN(400))
@@ -81,16 +85,20 @@ func (w *teller) element(lo, hi int, names ...string) string {
 func (w *teller) line() {
 	fields := []string{
 		w.element(0, 59), w.element(0, 23), w.element(1, 31, "L", "L-1", "L-3,7", "L-31", "30", "31"),
-		w.element(1, 12, "feb", "2", "jan-mar", "SEP", "june"), w.element(0, 7, "mon", "fri-sun", "5L", "tue#1", "1#5", "3#6", "7", "sat,sun"),
+		w.element(1, 12, "feb", "2", "jan-mar", "SEP", "june"),
+		w.element(0, 7, "mon", "fri-sun", "5L", "tue#1", "1#5", "3#6", "7", "sat,sun"),
 	}
 	if w.in(4) {
 		fields = append([]string{w.element(0, 59)}, fields...)
 	}
 	text := strings.Join(fields, draw.One(w.rng, " ", " ", "\t", "  "))
 	if w.in(8) {
-		text = draw.One(w.rng, "@daily", "@hourly", "@weekly", "@monthly", "@yearly", "@every 90s", "@every 1h", "@every 36h", "@every 7d", "@every 0s", "@every 1", "@midnight", "@annually", "@reboot", "@daly", "")
+		text = draw.One(w.rng, "@daily", "@hourly", "@weekly", "@monthly", "@yearly", "@every 90s", "@every 1h", "@every 36h",
+			"@every 7d", "@every 0s", "@every 1", "@midnight", "@annually", "@reboot", "@daly", "")
 	}
-	o := cron.LineOptions{Name: draw.One(w.rng, "", "nightly", "ns/backup"), Zone: w.zone, Now: w.now, Gap: draw.One(w.rng, cron.GapUnset, cron.GapRun, cron.GapSkip), Fold: draw.One(w.rng, cron.FoldUnset, cron.FoldFirst, cron.FoldLast, cron.FoldBoth),
+	o := cron.LineOptions{Name: draw.One(w.rng, "", "nightly", "ns/backup"), Zone: w.zone, Now: w.now,
+		Gap:   draw.One(w.rng, cron.GapUnset, cron.GapRun, cron.GapSkip),
+		Fold:  draw.One(w.rng, cron.FoldUnset, cron.FoldFirst, cron.FoldLast, cron.FoldBoth),
 		Vixie: w.in(4), Anchor: draw.One(w.rng, time.Time{}, w.now.Add(-1000*time.Second), w.now.Add(time.Hour))}
 	r := cron.Lint(text, o, 5)
 	w.printf("line %q %+v: %q %v %v %v", text, o.Name, r.Words, r.Warnings, r.Next, r.Err)
@@ -114,7 +122,8 @@ func (w *teller) selector(lo, hi int, names ...string) any {
 	case 5:
 		return map[string]any{"period": 1 + w.rng.IntN(hi)}
 	case 6:
-		return draw.One(w.rng, append([]any{hi + 1, lo - 1, "x", []any{}, nil, map[string]any{"start": hi, "end": lo}, true}, lo, hi)...)
+		return draw.One(w.rng, append([]any{hi + 1, lo - 1, "x", []any{}, nil, map[string]any{"start": hi, "end": lo}, true},
+			lo, hi)...)
 	}
 	if len(names) > 0 {
 		return names[w.rng.IntN(len(names))]
@@ -123,7 +132,9 @@ func (w *teller) selector(lo, hi int, names ...string) any {
 }
 
 func (w *teller) json() {
-	obj := map[string]any{"minute": w.selector(0, 59), "dst_fixes": []any{draw.One(w.rng, "skip", "unskip"), draw.One(w.rng, "repeat_use_both", "repeat_use_only_early", "repeat_use_only_late")}}
+	obj := map[string]any{"minute": w.selector(0, 59),
+		"dst_fixes": []any{draw.One(w.rng, "skip", "unskip"),
+			draw.One(w.rng, "repeat_use_both", "repeat_use_only_early", "repeat_use_only_late")}}
 	some := func(n int, key string, value func() any) {
 		if w.in(n) {
 			obj[key] = value()
@@ -141,13 +152,17 @@ func (w *teller) json() {
 	some(12, "iter_day", func() any { return w.iteration("2026-01-02", "2 January 2026", "2026-02-30") })
 	some(12, "iter_month", func() any { return w.iteration("2026-01", "March 2025", "2026-13") })
 	some(12, "iter_day_of_week", func() any { return w.iteration("2026-01-02", "2025-12-30") })
-	some(3, "max_shift_seconds_for_unskip_and_do_not_repeat", func() any { return draw.One(w.rng, 0, 600, 3600, 86400, -1) })
+	some(3, "max_shift_seconds_for_unskip_and_do_not_repeat",
+		func() any { return draw.One(w.rng, 0, 600, 3600, 86400, -1) })
 	some(20, "dst_fixes", func() any {
-		return draw.One[any](w.rng, []any{"vixie"}, []any{"skip"}, "skip", []any{"skip", "unskip", "repeat_use_both"}, []any{"run"})
+		return draw.One[any](w.rng, []any{"vixie"}, []any{"skip"}, "skip", []any{"skip", "unskip", "repeat_use_both"},
+			[]any{"run"})
 	})
 	some(20, "minutes", func() any { return 1 })
 	if w.in(10) {
-		obj = map[string]any{"epoch": draw.One[any](w.rng, map[string]any{"period": 1800}, map[string]any{"start": 1774000000, "period": 777, "end": 1790000000}, []any{1774746000, 1775000000}, 1774746000, -1)}
+		obj = map[string]any{"epoch": draw.One[any](w.rng, map[string]any{"period": 1800},
+			map[string]any{"start": 1774000000, "period": 777, "end": 1790000000}, []any{1774746000, 1775000000}, 1774746000,
+			-1)}
 		some(2, "max_shift_seconds_for_unskip_and_do_not_repeat", func() any { return 600 })
 	}
 	text, err := json.Marshal(obj)
@@ -173,7 +188,8 @@ func (w *teller) iteration(starts ...string) any {
 // item prints all that can be asked of one.
 func (w *teller) item(it *cron.Item) {
 	shift, ok := it.MaxShift()
-	w.printf("%s; %s; %v %v %v %v %v", it, it.WordsIn(w.zone, w.now), it.TimezoneDependent(), it.Gap(), it.Fold(), shift, ok)
+	w.printf("%s; %s; %v %v %v %v %v", it, it.WordsIn(w.zone, w.now), it.TimezoneDependent(), it.Gap(), it.Fold(), shift,
+		ok)
 	first, err := it.FirstMatch(w.now, w.zone)
 	w.printf("first %v %v", first, err)
 	from := w.now.Add(-time.Duration(w.rng.IntN(3*86400)) * time.Second)
@@ -200,7 +216,8 @@ func (w *teller) item(it *cron.Item) {
 func (w *teller) stateful(it *cron.Item) {
 	now, mono, zone := w.now, time.Duration(0), w.zone
 	clocks := cron.Clocks{System: func() time.Time { return now }, Monotonic: func() time.Duration { return mono }}
-	o := cron.StatefulOptions{Zone: zone, MaxShift: draw.One(w.rng, 0, 10*time.Minute, 3*time.Hour), Tick: draw.One(w.rng, 0, time.Second)}
+	o := cron.StatefulOptions{Zone: zone, MaxShift: draw.One(w.rng, 0, 10*time.Minute, 3*time.Hour),
+		Tick: draw.One(w.rng, 0, time.Second)}
 	s, err := cron.NewStateful(it, clocks, o)
 	w.printf("stateful %v", err)
 	for range 8 {

@@ -49,7 +49,8 @@ func WeekdayField() Field {
 
 // MonthField is the field of the month.
 func MonthField() Field {
-	return Field{Key: keyMonth, Min: 1, Max: 12, Names: names("january february march april may june july august september october november december")}
+	return Field{Key: keyMonth, Min: 1, Max: 12,
+		Names: names("january february march april may june july august september october november december")}
 }
 
 // nthField is the field of weekday_of_the_month: 1..5 from the start of the

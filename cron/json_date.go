@@ -55,7 +55,8 @@ func (p *itemParser) nthWeekday(g *gregorian, dowGiven bool) error {
 		return nil
 	}
 	if !dowGiven {
-		return syntax(keyNth, "needs %s", keyDOW).hint(`the first Tuesday is {"day_of_week": "Tue", "weekday_of_the_month": 1}`)
+		return syntax(keyNth, "needs %s",
+			keyDOW).hint(`the first Tuesday is {"day_of_week": "Tue", "weekday_of_the_month": 1}`)
 	}
 	if obj, isRange := value.(map[string]any); isRange && obj["start"] == nil {
 		value = withKey(obj, "start", 1)

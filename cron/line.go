@@ -113,7 +113,8 @@ func (l *line) macro() (*Item, error) {
 	case "@hourly":
 		l.text = "0 * * * *"
 	case "@reboot":
-		return nil, bad("is not a time").hint("a schedule outlives the machines it runs on; use a service with a task of its own")
+		return nil,
+			bad("is not a time").hint("a schedule outlives the machines it runs on; use a service with a task of its own")
 	default:
 		return nil, bad("unknown word").hint("known are @yearly, @monthly, @weekly, @daily, @hourly and @every 90s")
 	}

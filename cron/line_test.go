@@ -166,15 +166,19 @@ func TestChoiceIsMandatoryWhereItMatters(t *testing.T) {
 		return it, err
 	}
 	for _, c := range []struct{ line, zone, want string }{
-		{"30 2 * * *", "America/New_York", "cron: gap or fold must be chosen: gap is not set, and 02:30 on 2026-03-08 does not exist in America/New_York: the clock goes from 02:00 to 03:00; set gap to run (once, right after) or skip"},
-		{"30 1 * * *", "America/New_York", "cron: gap or fold must be chosen: fold is not set, and 01:30 on 2026-11-01 occurs twice in America/New_York: the clock goes from 02:00 back to 01:00; set fold to first, last or both"},
-		{"30 1-2 * * *", "America/New_York", "cron: gap or fold must be chosen: gap is not set, and 02:30 on 2026-03-08 does not exist in America/New_York: the clock goes from 02:00 to 03:00; set gap to run (once, right after) or skip; fold is not set, and 01:30 on 2026-11-01 occurs twice in America/New_York: the clock goes from 02:00 back to 01:00; set fold to first, last or both"},
+		{"30 2 * * *", "America/New_York",
+			"cron: gap or fold must be chosen: gap is not set, and 02:30 on 2026-03-08 does not exist in America/New_York: the clock goes from 02:00 to 03:00; set gap to run (once, right after) or skip"},
+		{"30 1 * * *", "America/New_York",
+			"cron: gap or fold must be chosen: fold is not set, and 01:30 on 2026-11-01 occurs twice in America/New_York: the clock goes from 02:00 back to 01:00; set fold to first, last or both"},
+		{"30 1-2 * * *", "America/New_York",
+			"cron: gap or fold must be chosen: gap is not set, and 02:30 on 2026-03-08 does not exist in America/New_York: the clock goes from 02:00 to 03:00; set gap to run (once, right after) or skip; fold is not set, and 01:30 on 2026-11-01 occurs twice in America/New_York: the clock goes from 02:00 back to 01:00; set fold to first, last or both"},
 		{"30 3 * * *", "America/New_York", ""},
 		{"30 2 * * *", "UTC", ""},
 		{"30 2 * * *", "Asia/Tokyo", ""},
 		{"*/5 * * * *", "America/New_York", ""},
 		{"30 2 1 1 *", "America/New_York", ""}, // never on a day of change
-		{"30 2 14 3 *", "America/New_York", "cron: gap or fold must be chosen: gap is not set, and 02:30 on 2027-03-14 does not exist in America/New_York: the clock goes from 02:00 to 03:00; set gap to run (once, right after) or skip"},
+		{"30 2 14 3 *", "America/New_York",
+			"cron: gap or fold must be chosen: gap is not set, and 02:30 on 2027-03-14 does not exist in America/New_York: the clock goes from 02:00 to 03:00; set gap to run (once, right after) or skip"},
 		{"30 2 * * 1", "America/New_York", ""}, // changes are on Sundays
 	} {
 		it, err := read(c.line, c.zone, cron.LineOptions{})

@@ -62,9 +62,11 @@ func (l *line) lintEvery() {
 		if sec.full {
 			cols = append(cols, colSecond)
 		}
-		l.warn("every-minute", "minute", minute.column, "fires %d times on each matching day; did you mean `%s`?", l.item.clock.perDay, zero(cols...))
+		l.warn("every-minute", "minute", minute.column, "fires %d times on each matching day; did you mean `%s`?",
+			l.item.clock.perDay, zero(cols...))
 	case sec.full && single(minute):
-		l.warn("every-second", "second", sec.column, "fires %d times on each matching day; did you mean `%s`?", l.item.clock.perDay, zero(colSecond))
+		l.warn("every-second", "second", sec.column, "fires %d times on each matching day; did you mean `%s`?",
+			l.item.clock.perDay, zero(colSecond))
 	}
 }
 
@@ -79,7 +81,9 @@ func (l *line) lintSteps() {
 				l.warn("step", kind.name, f.column, "the step of %s is as long as its range: only %d is chosen", s.text, s.from)
 			case i <= colHour && s.from == kind.min && s.to == kind.max && width%s.by != 0:
 				last := s.from + (s.to-s.from)/s.by*s.by
-				l.warn("step", kind.name, f.column, "%s is uneven: after %d comes %d, a distance of %d instead of %d; `@every` keeps a distance", s.text, last, s.from, width-last, s.by)
+				l.warn("step", kind.name, f.column,
+					"%s is uneven: after %d comes %d, a distance of %d instead of %d; `@every` keeps a distance", s.text, last, s.from,
+					width-last, s.by)
 			}
 		}
 	}
@@ -93,7 +97,8 @@ func (l *line) lintShortMonths() {
 		return
 	}
 	if day := g.deadDay(); day > 0 {
-		l.warn("short-months", "day of month", dom.column, "day %d never occurs in %s: only the day of week counts", day, monthList(g.months))
+		l.warn("short-months", "day of month", dom.column, "day %d never occurs in %s: only the day of week counts", day,
+			monthList(g.months))
 		return
 	}
 	day := bits.TrailingZeros64(dom.mask)
@@ -108,7 +113,8 @@ func (l *line) lintShortMonths() {
 	case g.months == 1<<2:
 		l.warn("short-months", "day of month", dom.column, "29 February exists in leap years only")
 	default:
-		l.warn("short-months", "day of month", dom.column, "day %d does not occur in %s each year; `L` is the last day of every month", day, monthList(short))
+		l.warn("short-months", "day of month", dom.column,
+			"day %d does not occur in %s each year; `L` is the last day of every month", day, monthList(short))
 	}
 }
 
@@ -144,7 +150,8 @@ func LintItem(it *Item, value any, loc *time.Location, now time.Time) []Warning 
 		start, ok1 := integer(r["start"])
 		end, ok2 := integer(r["end"])
 		if ok1 && ok2 && end < start {
-			out = append(out, Warning{Code: "range", Field: key, Text: fmt.Sprintf("the end %d lies before the start: only %d is chosen", end, start)})
+			out = append(out, Warning{Code: "range", Field: key,
+				Text: fmt.Sprintf("the end %d lies before the start: only %d is chosen", end, start)})
 		}
 	}
 	switch _, err := it.FirstMatch(now, loc); {

@@ -375,7 +375,8 @@ func drawPattern(t *rapid.T) pattern {
 		Hour:   list("hour", 0, 23),
 		Month:  list("month", 1, 12),
 		Gap:    rapid.SampledFrom([]string{"skip", "unskip"}).Draw(t, "gap"),
-		Fold:   rapid.SampledFrom([]string{"repeat_use_both", "repeat_use_only_early", "repeat_use_only_late"}).Draw(t, "fold"),
+		Fold: rapid.SampledFrom([]string{"repeat_use_both", "repeat_use_only_early", "repeat_use_only_late"}).Draw(t,
+			"fold"),
 	}
 	if rapid.Bool().Draw(t, "line") {
 		p.Line, p.DOM, p.DOW = true, list("dom", 1, 31), list("dow", 0, 6)

@@ -73,7 +73,8 @@ func parseFixes(value any) (g Gap, f Fold, vixie bool, err error) {
 	}
 	for _, e := range list {
 		word, _ := e.(string)
-		switch i := slices.Index([]string{"skip", "unskip", "repeat_use_both", "repeat_use_only_early", "repeat_use_only_late"}, word); {
+		switch i := slices.Index([]string{"skip", "unskip", "repeat_use_both", "repeat_use_only_early",
+			"repeat_use_only_late"}, word); {
 		case i < 0:
 			return 0, 0, false, syntax(key, "%s is unknown", show(e)).hint(fixesHint)
 		case i < 2 && g == GapUnset:

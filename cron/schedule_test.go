@@ -16,7 +16,8 @@ import (
 func TestScheduleAgainstTheObserver(t *testing.T) {
 	zones := loader(t)
 	r := rand.New(rand.NewPCG(7, 7))
-	for _, name := range []string{"America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Africa/Casablanca", "Pacific/Apia"} {
+	for _, name := range []string{"America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Africa/Casablanca",
+		"Pacific/Apia"} {
 		loc := load(t, zones, name)
 		borders := transitions(loc, at(t, "2005-01-01T00:00:00Z"), at(t, "2025-01-01T00:00:00Z"))
 		for range 12 {
@@ -62,7 +63,8 @@ func checkSchedule(t *testing.T, s cron.Schedule, want []int64, cursor, now time
 	}
 	last, passed, next, ok, err := s.Once(cursor, now)
 	must(t, err)
-	if ok != (len(want) > 0) || ok && (last.Unix() != want[len(want)-1] || passed != int64(len(want)-1)) || !next.Equal(due.Next) || !next.After(now) {
+	if ok != (len(want) > 0) || ok && (last.Unix() != want[len(want)-1] || passed != int64(len(want)-1)) ||
+		!next.Equal(due.Next) || !next.After(now) {
 		t.Fatalf("%s: Once(%v, %v) = %v, %d, %v, want %v", what, cursor.UTC(), now.UTC(), last, passed, next, want)
 	}
 }
@@ -132,9 +134,12 @@ func TestScheduleEdges(t *testing.T) {
 		t.Errorf("an item that is over: %v %d %v %v %v", last, passed, next, ok, err)
 	}
 	// A calendar whose times all fall into gaps has an error of its own.
-	gap, err := cron.ParseJSON([]byte(`{"minute":30,"hour":2,"day_of_week":1,"weekday_of_the_month":2,"month":3,"dst_fixes":["skip","repeat_use_both"]}`))
+	gap,
+		err := cron.ParseJSON([]byte(
+		`{"minute":30,"hour":2,"day_of_week":1,"weekday_of_the_month":2,"month":3,"dst_fixes":["skip","repeat_use_both"]}`))
 	must(t, err)
-	if _, err := (cron.Schedule{Item: gap, Zone: load(t, loader(t), "America/New_York")}).Due(now, now.Add(time.Hour), 1); !errors.Is(err, cron.ErrNeverMatches) {
+	if _, err := (cron.Schedule{Item: gap, Zone: load(t, loader(t), "America/New_York")}).Due(now, now.Add(time.Hour),
+		1); !errors.Is(err, cron.ErrNeverMatches) {
 		t.Errorf("in gaps only: %v", err)
 	}
 	w := cron.LintItem(gap, nil, load(t, loader(t), "America/New_York"), now)
@@ -178,7 +183,8 @@ func BenchmarkMassDue(b *testing.B) {
 	for i := range 10000 {
 		loc := load(b, zones, []string{"Europe/Berlin", "America/New_York", "UTC", "Asia/Tokyo"}[i%4])
 		line := []string{"* * * * *", "H * * * *", "*/5 * * * *", "H H(0-5) * * *"}[i/4%4]
-		it, _, err := cron.ParseLine(line, cron.LineOptions{Name: fmt.Sprint(i), Zone: loc, Now: now, Gap: cron.GapRun, Fold: cron.FoldFirst})
+		it, _, err := cron.ParseLine(line, cron.LineOptions{Name: fmt.Sprint(i), Zone: loc, Now: now, Gap: cron.GapRun,
+			Fold: cron.FoldFirst})
 		must(b, err)
 		all = append(all, cron.Schedule{Item: it, Zone: loc})
 	}

@@ -134,7 +134,9 @@ func NewStateful(item *Item, clocks Clocks, o StatefulOptions) (*Stateful, error
 		s.maxShift = int64(o.MaxShift / time.Second)
 	case item.hasMaxShift:
 	case item.TimezoneDependent():
-		return nil, syntax(keyMaxShift, "missing").hint("say up to how many seconds of delay an event still fires, and within how many seconds it must not fire twice")
+		return nil,
+			syntax(keyMaxShift,
+				"missing").hint("say up to how many seconds of delay an event still fires, and within how many seconds it must not fire twice")
 	default:
 		s.maxShift = item.epochShift()
 	}

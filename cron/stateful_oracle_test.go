@@ -51,7 +51,8 @@ func newWorld(t *testing.T) *world {
 	add(pattern{Minute: []int{30}, Hour: []int{2}, Gap: "unskip", Fold: "repeat_use_only_early"}, 7200)
 	add(pattern{Minute: []int{0, 30}, Gap: "skip", Fold: "repeat_use_both"}, 1800)
 	add(pattern{Minute: []int{30}, Hour: []int{1, 13}, Gap: "unskip", Fold: "repeat_use_only_late"}, 86400)
-	w.items = append(w.items, worldItem{`{"epoch":{"period":1800},"max_shift_seconds_for_unskip_and_do_not_repeat":3600}`, nil, 3600, ""})
+	w.items = append(w.items, worldItem{`{"epoch":{"period":1800},"max_shift_seconds_for_unskip_and_do_not_repeat":3600}`,
+		nil, 3600, ""})
 	for _, loc := range w.zones {
 		w.borders = append(w.borders, transitions(loc, time.Unix(worldStart, 0), time.Unix(worldEnd, 0)))
 		var patterns []pattern
@@ -227,7 +228,8 @@ func TestStatefulAgainstTheOracle(t *testing.T) {
 		zone := rapid.IntRange(0, 3).Draw(t, "first zone")
 		start := worldStart + 500*86400 + rapid.Int64Range(0, 365*86400).Draw(t, "start")
 		if rapid.Bool().Draw(t, "near a border") { // New York, Berlin and Lord Howe, spring and autumn
-			start = rapid.SampledFrom([]int64{1647154800, 1667714400, 1648342800, 1648911600, 1633190400}).Draw(t, "border") + rapid.Int64Range(-9000, 9000).Draw(t, "distance")
+			start = rapid.SampledFrom([]int64{1647154800, 1667714400, 1648342800, 1648911600, 1633190400}).Draw(t,
+				"border") + rapid.Int64Range(-9000, 9000).Draw(t, "distance")
 		}
 		m := machine{wall: time.Unix(start, 0), zone: w.zones[zone]}
 		s, err := cron.NewStateful(items[item], m.clocks(), cron.StatefulOptions{})
@@ -279,7 +281,8 @@ func TestStatefulAgainstTheOracle(t *testing.T) {
 				t.Fatalf("poll %d at %v: %d events are too old, want %d", i, m.wall.In(m.zone), found.TooOld, old)
 			}
 			if !slices.Equal(got, want) {
-				t.Fatalf("poll %d at %v: fires %v, want %v\n%s", i, m.wall.In(m.zone), times(got, m.zone), times(want, m.zone), w.items[item].json)
+				t.Fatalf("poll %d at %v: fires %v, want %v\n%s", i, m.wall.In(m.zone), times(got, m.zone), times(want, m.zone),
+					w.items[item].json)
 			}
 		}
 	})

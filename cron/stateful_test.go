@@ -109,17 +109,26 @@ func TestSingleDisruptions(t *testing.T) {
 		then string // after another hour
 		late int64
 	}{
-		"step forward an hour":                  {func(s *scene) { s.step(time.Hour) }, "13:15 13:30 13:45 14:00", "14:15 14:30 14:45 15:00", 0},
-		"step forward three hours":              {func(s *scene) { s.step(3 * time.Hour) }, "14:15 14:30 14:45 15:00 15:15 15:30 15:45 16:00", "16:15 16:30 16:45 17:00", 4},
-		"step back an hour":                     {func(s *scene) { s.step(-time.Hour) }, "", "", 0},
-		"step back three hours":                 {func(s *scene) { s.step(-3 * time.Hour) }, "", "10:15 10:30 10:45 11:00", 0},
-		"suspended for an hour":                 {func(s *scene) { s.pass(time.Hour) }, "13:15 13:30 13:45 14:00", "14:15 14:30 14:45 15:00", 0},
-		"suspended for four hours":              {func(s *scene) { s.pass(4 * time.Hour) }, "15:15 15:30 15:45 16:00 16:15 16:30 16:45 17:00", "17:15 17:30 17:45 18:00", 8},
-		"zone an hour further east":             {func(s *scene) { s.zone = load(s, loader(s), "Europe/Athens") }, "13:15 13:30 13:45 14:00", "14:15 14:30 14:45 15:00", 0},
-		"zone an hour further west":             {func(s *scene) { s.zone = load(s, loader(s), "Europe/London") }, "", "", 0},
-		"zone eight hours east":                 {func(s *scene) { s.zone = load(s, loader(s), "Asia/Tokyo") }, "19:15 19:30 19:45 20:00 20:15 20:30 20:45 21:00", "21:15 21:30 21:45 22:00", 24},
-		"zone six hours west":                   {func(s *scene) { s.zone = load(s, loader(s), "America/New_York") }, "", "07:15 07:30 07:45 08:00", 0},
-		"another zone with the same local time": {func(s *scene) { s.zone = load(s, loader(s), "Africa/Lagos") }, "", "13:15 13:30 13:45 14:00", 0},
+		"step forward an hour": {func(s *scene) { s.step(time.Hour) }, "13:15 13:30 13:45 14:00",
+			"14:15 14:30 14:45 15:00", 0},
+		"step forward three hours": {func(s *scene) { s.step(3 * time.Hour) },
+			"14:15 14:30 14:45 15:00 15:15 15:30 15:45 16:00", "16:15 16:30 16:45 17:00", 4},
+		"step back an hour": {func(s *scene) { s.step(-time.Hour) }, "", "", 0},
+		"step back three hours": {func(s *scene) { s.step(-3 * time.Hour) }, "", "10:15 10:30 10:45 11:00",
+			0},
+		"suspended for an hour": {func(s *scene) { s.pass(time.Hour) }, "13:15 13:30 13:45 14:00",
+			"14:15 14:30 14:45 15:00", 0},
+		"suspended for four hours": {func(s *scene) { s.pass(4 * time.Hour) },
+			"15:15 15:30 15:45 16:00 16:15 16:30 16:45 17:00", "17:15 17:30 17:45 18:00", 8},
+		"zone an hour further east": {func(s *scene) { s.zone = load(s, loader(s), "Europe/Athens") },
+			"13:15 13:30 13:45 14:00", "14:15 14:30 14:45 15:00", 0},
+		"zone an hour further west": {func(s *scene) { s.zone = load(s, loader(s), "Europe/London") }, "", "", 0},
+		"zone eight hours east": {func(s *scene) { s.zone = load(s, loader(s), "Asia/Tokyo") },
+			"19:15 19:30 19:45 20:00 20:15 20:30 20:45 21:00", "21:15 21:30 21:45 22:00", 24},
+		"zone six hours west": {func(s *scene) { s.zone = load(s, loader(s), "America/New_York") }, "",
+			"07:15 07:30 07:45 08:00", 0},
+		"another zone with the same local time": {func(s *scene) { s.zone = load(s, loader(s), "Africa/Lagos") }, "",
+			"13:15 13:30 13:45 14:00", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sc := newScene(t, quarters, "Europe/Berlin", "2026-01-10T12:00:30Z")
@@ -172,7 +181,8 @@ func TestPairsAndTriplesAddUp(t *testing.T) {
 			}
 			var want []string
 			local := time.Date(2026, 1, 10, 13, 0, 30, 0, time.UTC) // the display of the clock on the wall
-			for e := local.Truncate(15 * time.Minute).Add(15 * time.Minute); !e.After(local.Add(net)); e = e.Add(15 * time.Minute) {
+			for e := local.Truncate(15 * time.Minute).Add(15 * time.Minute); !e.After(local.Add(net)); e = e.Add(
+				15 * time.Minute) {
 				if local.Add(net).Sub(e) <= 2*time.Hour {
 					want = append(want, e.Format("15:04"))
 				}
@@ -235,7 +245,8 @@ func TestAYearAtOnce(t *testing.T) {
 	var sc *scene
 	least := time.Hour // of some tries: another program may have the processor meanwhile
 	for range 5 {
-		sc = newScene(t, `{"seconds":[],"minute":[],"dst_fixes":["skip","repeat_use_both"],"max_shift_seconds_for_unskip_and_do_not_repeat":3}`, "Europe/Berlin", "2026-01-10T12:00:30Z")
+		sc = newScene(t,
+			`{"seconds":[],"minute":[],"dst_fixes":["skip","repeat_use_both"],"max_shift_seconds_for_unskip_and_do_not_repeat":3}`, "Europe/Berlin", "2026-01-10T12:00:30Z")
 		sc.step(365 * 24 * time.Hour)
 		begin := time.Now()
 		if got := sc.poll(); got != "13:00 13:00 13:00 13:00" { // seconds 27 to 30
@@ -259,7 +270,8 @@ func TestAYearAtOnce(t *testing.T) {
 }
 
 func TestEpochItemsIgnoreTheZone(t *testing.T) {
-	sc := newScene(t, `{"epoch":{"period":900},"max_shift_seconds_for_unskip_and_do_not_repeat":7200}`, "Europe/Berlin", "2026-01-10T12:00:30Z")
+	sc := newScene(t, `{"epoch":{"period":900},"max_shift_seconds_for_unskip_and_do_not_repeat":7200}`, "Europe/Berlin",
+		"2026-01-10T12:00:30Z")
 	if sc.s.TimezoneDependent() {
 		t.Error("depends on the zone")
 	}
@@ -282,10 +294,12 @@ func TestMaxShiftIsMandatoryButForEpoch(t *testing.T) {
 	m := machine{wall: at(t, "2026-01-10T12:00:30Z")}
 	it, err := cron.ParseJSON([]byte(`{"minute":0,"dst_fixes":["skip","repeat_use_both"]}`))
 	must(t, err)
-	if _, err := cron.NewStateful(it, m.clocks(), cron.StatefulOptions{}); !errors.Is(err, cron.ErrSyntax) || !strings.Contains(err.Error(), "max_shift_seconds") {
+	if _, err := cron.NewStateful(it, m.clocks(), cron.StatefulOptions{}); !errors.Is(err, cron.ErrSyntax) ||
+		!strings.Contains(err.Error(), "max_shift_seconds") {
 		t.Errorf("without max_shift: %v", err)
 	}
-	if _, err := cron.NewStateful(it, m.clocks(), cron.StatefulOptions{MaxShift: time.Hour}); !errors.Is(err, cron.ErrNoZone) {
+	if _, err := cron.NewStateful(it, m.clocks(), cron.StatefulOptions{MaxShift: time.Hour}); !errors.Is(err,
+		cron.ErrNoZone) {
 		t.Errorf("without a zone: %v", err)
 	}
 	if it, err = cron.ParseJSON([]byte(`{"epoch":{"period":300}}`)); err != nil {
@@ -379,11 +393,13 @@ func TestRestart(t *testing.T) {
 		do   func(*machine)
 		want string
 	}{
-		"an hour later":                    {func(m *machine) { m.pass(time.Hour) }, "13:15 13:30 13:45 14:00"},
-		"the clock set back meanwhile":     {func(m *machine) { m.pass(time.Hour); m.step(-90 * time.Minute) }, ""},
-		"set back a day":                   {func(m *machine) { m.pass(time.Hour); m.step(-24 * time.Hour) }, ""},
-		"in another zone":                  {func(m *machine) { m.zone = load(t, zones, "Europe/Athens") }, "13:15 13:30 13:45 14:00"},
-		"in another zone, an hour later":   {func(m *machine) { m.pass(time.Hour); m.zone = load(t, zones, "Europe/London") }, ""},
+		"an hour later":                {func(m *machine) { m.pass(time.Hour) }, "13:15 13:30 13:45 14:00"},
+		"the clock set back meanwhile": {func(m *machine) { m.pass(time.Hour); m.step(-90 * time.Minute) }, ""},
+		"set back a day":               {func(m *machine) { m.pass(time.Hour); m.step(-24 * time.Hour) }, ""},
+		"in another zone": {func(m *machine) { m.zone = load(t, zones, "Europe/Athens") },
+			"13:15 13:30 13:45 14:00"},
+		"in another zone, an hour later": {func(m *machine) { m.pass(time.Hour); m.zone = load(t, zones, "Europe/London") },
+			""},
 		"with a monotonic clock from zero": {func(m *machine) { m.mono = 0; m.wall = m.wall.Add(15 * time.Minute) }, "13:15"},
 		"immediately":                      {func(m *machine) {}, ""},
 	} {
@@ -433,7 +449,8 @@ func TestZoneChangesInsideAFold(t *testing.T) {
 		sc.want(c.want)
 	}
 	// A step back into the first pass, seen before the zone changes.
-	sc := newScene(t, `{"minute":[0,30],"max_shift_seconds_for_unskip_and_do_not_repeat":1800,"dst_fixes":["skip","repeat_use_both"]}`,
+	sc := newScene(t,
+		`{"minute":[0,30],"max_shift_seconds_for_unskip_and_do_not_repeat":1800,"dst_fixes":["skip","repeat_use_both"]}`,
 		"America/New_York", "2022-11-06T06:00:00Z")
 	sc.step(-2 * time.Second)
 	sc.want("")

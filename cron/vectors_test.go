@@ -225,7 +225,8 @@ func addTime(t *testing.T, v vector, zones *zone.Loader) {
 		if enabled == 0 {
 			enabled = s.Lifetime
 		}
-		due, err := cron.Schedule{Item: it, Zone: load(t, zones, v.TZ)}.Due(now.Add(-time.Duration(s.Lifetime)*time.Second), now, 1000)
+		due, err := cron.Schedule{Item: it, Zone: load(t, zones, v.TZ)}.Due(now.Add(-time.Duration(s.Lifetime)*time.Second),
+			now, 1000)
 		must(t, err)
 		for _, o := range due.Fire {
 			at := o.At.Unix()
@@ -252,7 +253,8 @@ func addTime(t *testing.T, v vector, zones *zone.Loader) {
 func TestRoundtripTimestamps(t *testing.T) {
 	f := readVectors(t)
 	zones := loader(t)
-	for _, tz := range []string{"PST+8PDT,M3.2.0,M11.1.0", "EST+5EDT,M3.2.0,M11.1.0", "America/Los_Angeles", "Australia/Lord_Howe"} {
+	for _, tz := range []string{"PST+8PDT,M3.2.0,M11.1.0", "EST+5EDT,M3.2.0,M11.1.0", "America/Los_Angeles",
+		"Australia/Lord_Howe"} {
 		loc := load(t, zones, tz)
 		for _, ts := range f.Roundtrip {
 			at := time.Unix(ts, 0).In(loc)

@@ -62,7 +62,8 @@ func (it *Item) policyWords() string {
 	gap := map[Gap]string{
 		GapSkip: "not at all", GapUnskip: "in the last second before the jump", GapRun: "once right after the jump",
 	}[it.gap]
-	fold := map[Fold]string{FoldBoth: "both times", FoldFirst: "the first time only", FoldLast: "the last time only"}[it.fold]
+	fold := map[Fold]string{FoldBoth: "both times", FoldFirst: "the first time only",
+		FoldLast: "the last time only"}[it.fold]
 	return fmt.Sprintf("if the clock jumps over it: %s; if the hour is repeated: %s", gap, fold)
 }
 

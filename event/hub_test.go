@@ -171,7 +171,8 @@ func TestNextWakesBeatsAndEnds(t *testing.T) {
 		h := New(10, 1, time.Now)
 		s := h.Tail()
 		start := time.Now()
-		if b, err := s.Next(t.Context(), 15*time.Second); err != nil || len(b.Events) != 0 || time.Since(start) != 15*time.Second {
+		if b, err := s.Next(t.Context(), 15*time.Second); err != nil || len(b.Events) != 0 ||
+			time.Since(start) != 15*time.Second {
 			t.Fatalf("want a heartbeat after 15 s, got %v, %v after %v", b, err, time.Since(start))
 		}
 		done := make(chan Batch)
@@ -232,7 +233,8 @@ func TestAHeartbeatComesAmongFilteredEvents(t *testing.T) {
 			h.Publish(100, Event{Subject: "y"}, Event{Subject: "x"})
 		}()
 		b, err := s.Next(t.Context(), 15500*time.Millisecond)
-		if err != nil || b.Gap != nil || len(b.Events) != 0 || b.Seen != (Position{16, 2}) || time.Since(start) != 15500*time.Millisecond {
+		if err != nil || b.Gap != nil || len(b.Events) != 0 || b.Seen != (Position{16, 2}) ||
+			time.Since(start) != 15500*time.Millisecond {
 			t.Fatalf("want a heartbeat, got %+v, %v after %v", b, err, time.Since(start))
 		}
 		if b, err = s.Next(t.Context(), time.Hour); err != nil || len(b.Events) != 1 || b.Seen != (Position{100, 2}) {

@@ -24,7 +24,8 @@ func TestALargeResultIsAnError(t *testing.T) {
 		s.Workload.ResultFile = "r"
 		launch(t, e, id, s)
 		text, err := e.ResultFile(id)
-		if !errors.Is(err, want) || err == nil && len(text) != n || err != nil && (len(text) > 0 || !strings.Contains(err.Error(), "more than 51200 bytes")) {
+		if !errors.Is(err, want) || err == nil && len(text) != n || err != nil &&
+			(len(text) > 0 || !strings.Contains(err.Error(), "more than 51200 bytes")) {
 			t.Errorf("%d bytes: %d, %v", n, len(text), err)
 		}
 	}
@@ -59,9 +60,11 @@ func TestUnpackedDownloadsAreBounded(t *testing.T) {
 		if c.disk > 0 {
 			s.Workload.Resources = resource.Amounts{resource.DiskMB: c.disk}
 		}
-		s.Workload.Setup = &action.Action{Download: &action.Download{From: "file://" + bomb, To: "in", Unpack: true, AllowUnpinned: true}}
+		s.Workload.Setup = &action.Action{Download: &action.Download{From: "file://" + bomb, To: "in", Unpack: true,
+			AllowUnpinned: true}}
 		got := launch(t, e, strings.ReplaceAll(name, " ", "-"), s)
-		if got.Result.Failed == c.fine || !c.fine && !strings.Contains(got.Result.Reason, "too large when unpacked") && !strings.Contains(got.Result.Reason, "disk") {
+		if got.Result.Failed == c.fine || !c.fine && !strings.Contains(got.Result.Reason, "too large when unpacked") &&
+			!strings.Contains(got.Result.Reason, "disk") {
 			t.Errorf("%s: %+v %q", name, got.Result, lines(t, e, got.ID, logstore.Stderr))
 		}
 	}

@@ -38,9 +38,11 @@ func (h *stepHost) carry(ctx context.Context, verb string, f place.File) (err er
 	}
 	var said note
 	c.e.freezer.starts.RLock()
-	p, err := c.e.launcher.Start(&spawn.Spec{Path: c.e.keeper.path, Args: []string{verb, string(text)}, Group: c.programs.group, Session: true,
-		ParentDeath: c.programs.parentDeath(), Gain: c.spec.Workload.Isolation == action.IsolationNone, KillGroup: c.programs.group == nil,
-		Env: []string{"GOMAXPROCS=1"}, Stdout: &said, Stderr: &said})
+	p, err := c.e.launcher.Start(&spawn.Spec{Path: c.e.keeper.path, Args: []string{verb, string(text)},
+		Group: c.programs.group, Session: true,
+		ParentDeath: c.programs.parentDeath(), Gain: c.spec.Workload.Isolation == action.IsolationNone,
+		KillGroup: c.programs.group == nil,
+		Env:       []string{"GOMAXPROCS=1"}, Stdout: &said, Stderr: &said})
 	if err == nil {
 		c.programs.addProcess(p)
 		err = c.e.keeper.started(c, p)

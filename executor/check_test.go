@@ -61,7 +61,8 @@ func TestChecksLeaveNothing(t *testing.T) {
 					e := testExecutor(t, func(c *Config) { c.Cgroups = cgroups })
 					mark := fmt.Sprint(os.Getpid(), time.Now().UnixNano())
 					w := action.Workload{Action: do("sleep 1000"), Isolation: isolation, MaxPids: 20}
-					check := action.Check{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "echo >>count; " + fmt.Sprintf(script, mark)}},
+					check := action.Check{Exec: &action.Run{Path: "/bin/sh",
+						Args: []string{"-c", "echo >>count; " + fmt.Sprintf(script, mark)}},
 						StartupInterval: time.Millisecond, Interval: time.Millisecond, Timeout: 20 * time.Second}
 					want := 15
 					if mode == "v2" && kind == "own session" {
@@ -107,7 +108,8 @@ func TestASuccessorEndsLeftoversOfEarlierChecks(t *testing.T) {
 	mark := fmt.Sprint(os.Getpid(), time.Now().UnixNano())
 	file := filepath.Join(tempDir(t), "up")
 	s := keep(Spec{Workload: action.Workload{Action: do("sleep 1000"), ReadinessChecks: []action.Check{
-		{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "echo up >" + file + "; setsid sleep 1000." + mark}}, Timeout: time.Hour}}}})
+		{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "echo up >" + file + "; setsid sleep 1000." + mark}},
+			Timeout: time.Hour}}}})
 	c := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: "x", Spec: s}}})
 	awaitFile(t, file)
 	awaitThat(t, "the check", func() bool { return len(alike(t, mark)) > 0 })

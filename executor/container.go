@@ -110,8 +110,10 @@ func newContainer(e *Executor, r Reservation, need resource.Amounts) *container 
 // snapshot copies the public state. The executor is locked.
 func (c *container) snapshot() Container {
 	return Container{ID: c.id, Labels: c.labels, State: c.state, Result: c.result, Ports: slices.Clone(c.ports),
-		Routable: c.routable && !c.ends(), Resources: c.need, DeadlineBound: c.bound, Adopted: c.adopted, Kept: c.keep(), Ending: c.ask != askNothing,
-		EndWhy: c.endWhy(), Decided: c.decided && c.state != Completed, EndBy: c.endBy, Phase: c.phase, Stuck: c.stuck, Hang: c.hang,
+		Routable: c.routable && !c.ends(), Resources: c.need, DeadlineBound: c.bound, Adopted: c.adopted, Kept: c.keep(),
+		Ending: c.ask != askNothing,
+		EndWhy: c.endWhy(), Decided: c.decided && c.state != Completed, EndBy: c.endBy, Phase: c.phase, Stuck: c.stuck,
+		Hang:     c.hang,
 		OOMKills: c.oomKills, Created: c.created, Pid: c.pid, Dir: c.files.dirPath(), Isolation: c.spec.Workload.Isolation}
 }
 

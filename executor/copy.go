@@ -90,7 +90,8 @@ func (c *container) runCopy(ctx context.Context, verb string, at place.Place, in
 		return errors.Join(fmt.Errorf("open stream: %w", err), r.Close(), w.Close())
 	}
 	null := c.e.null.Fd()
-	s := &spawn.Spec{Path: c.e.keeper.path, Args: []string{verb, string(text)}, Session: true, Gain: true, Env: []string{"GOMAXPROCS=1"},
+	s := &spawn.Spec{Path: c.e.keeper.path, Args: []string{verb, string(text)}, Session: true, Gain: true,
+		Env:   []string{"GOMAXPROCS=1"},
 		Files: []uintptr{null, w.Fd(), ew.Fd()}}
 	near, far := r, w
 	if in != nil {

@@ -24,7 +24,8 @@ func TestDamagedPrevious(t *testing.T) {
 	for _, damage := range []struct {
 		files string // pattern below the directory
 		lives bool
-	}{{previousFile, true}, {"keep/*/" + keptRecordFile, false}, {"*", true}, {"keep/*/*", false}, {"id", true}, {"[ip]*", true}, {"[ip]*,keep/*/" + keptRecordFile, false}} {
+	}{{previousFile, true}, {"keep/*/" + keptRecordFile, false}, {"*", true}, {"keep/*/*", false}, {"id", true},
+		{"[ip]*", true}, {"[ip]*,keep/*/" + keptRecordFile, false}} {
 		t.Run(damage.files, func(t *testing.T) {
 			dataDir, dir := tempDir(t), tempDir(t)
 			c := startCell(t, script{Dir: dataDir, Deadline: 20 * time.Second, Jobs: []job{
@@ -121,7 +122,8 @@ func TestDamagedIdentityByTracker(t *testing.T) {
 // names the file and disturbs nothing; once it can read them, it adopts.
 func TestUnreadableDataProvesNothing(t *testing.T) {
 	dataDir := tempDir(t)
-	cell := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: "k", Spec: keep(sh("echo up; while :; do sleep 0.1; done"))}}})
+	cell := startCell(t,
+		script{Dir: dataDir, Jobs: []job{{ID: "k", Spec: keep(sh("echo up; while :; do sleep 0.1; done"))}}})
 	cell.kill(t)
 	for _, name := range []string{"id", "keep/k/container", "run/k/.pid"} {
 		path := filepath.Join(dataDir, name)
@@ -178,7 +180,8 @@ func TestWatchAsksAgain(t *testing.T) {
 		t.Errorf("%s: %v", line, p)
 	}
 	syscall.Kill(unrelated.Pid, syscall.SIGKILL)
-	if p, err := (&container{order: &order{e: e}}).watch(t.Context(), procid.Identity{Pid: unrelated.Pid, Start: unrelated.Start + 1}); !errors.Is(err, procid.ErrGone) {
+	if p, err := (&container{order: &order{e: e}}).watch(t.Context(),
+		procid.Identity{Pid: unrelated.Pid, Start: unrelated.Start + 1}); !errors.Is(err, procid.ErrGone) {
 		t.Errorf("another process: %v %v", p, err)
 	}
 }
@@ -229,7 +232,9 @@ func TestReusedPidIsNotKilled(t *testing.T) {
 	}
 	unrelated := startUnrelated(t)
 	dataDir := filepath.Join(cfg.Dir, "run", "y")
-	if err := errors.Join(os.MkdirAll(dataDir, 0o755), os.WriteFile(filepath.Join(dataDir, ".pid"), fmt.Appendf(nil, "%d %d", unrelated.Pid, unrelated.Start-7), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(dataDir, 0o755),
+		os.WriteFile(filepath.Join(dataDir, ".pid"), fmt.Appendf(nil, "%d %d", unrelated.Pid, unrelated.Start-7),
+			0o600)); err != nil {
 		t.Fatal(err)
 	}
 	_, stop = runExecutor(t, cfg)

@@ -140,7 +140,8 @@ func tryWrite(dir string, again, due bool) (free int64, err error) {
 		return free, fail(err)
 	}
 	if free < floor {
-		return free, fail(fmt.Errorf("%s has %.1f MiB free, %.1f MiB are needed", dir, float64(free)/(1<<20), float64(floor)/(1<<20)))
+		return free, fail(fmt.Errorf("%s has %.1f MiB free, %.1f MiB are needed", dir, float64(free)/(1<<20),
+			float64(floor)/(1<<20)))
 	}
 	return free, nil
 }

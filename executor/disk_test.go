@@ -51,13 +51,15 @@ func TestACellOnAFullDisk(t *testing.T) {
 		t.Errorf("an empty disk: %+v", d)
 	}
 	done := filepath.Join(tempDir(t), "go")
-	s := sh("echo up; until [ -e " + done + " ]; do sleep 0.01; done; head -c 2000000 /dev/zero | tr '\\0' '\\n'; printf end")
+	s := sh("echo up; until [ -e " + done +
+		" ]; do sleep 0.01; done; head -c 2000000 /dev/zero | tr '\\0' '\\n'; printf end")
 	if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
 		t.Fatal(err)
 	}
 	awaitLine(t, e, "x", "up")
 	free := fill(t, dataDir)
-	if err := e.Probe(t.Context()); !errors.Is(err, ErrUnwritable) || !strings.Contains(err.Error(), "no space left on device") {
+	if err := e.Probe(t.Context()); !errors.Is(err, ErrUnwritable) ||
+		!strings.Contains(err.Error(), "no space left on device") {
 		t.Errorf("the self-test: %v", err)
 	}
 	if err := e.Reserve(Reservation{ID: "y"}); !errors.Is(err, ErrUnwritable) {
@@ -130,7 +132,9 @@ func TestACellWithoutInodes(t *testing.T) {
 		t.Fatalf("%+v", c)
 	}
 	awaitThat(t, "the fault", func() bool { return e.Disk().Fault != nil })
-	if err := e.Disk().Fault; !errors.Is(err, ErrUnwritable) || !strings.Contains(err.Error(), "0 inodes free, 40 are needed") && !strings.Contains(err.Error(), "0 inodes free, 80 are needed") {
+	if err := e.Disk().Fault; !errors.Is(err, ErrUnwritable) ||
+		!strings.Contains(err.Error(), "0 inodes free, 40 are needed") &&
+			!strings.Contains(err.Error(), "0 inodes free, 80 are needed") {
 		t.Errorf("the fault: %v", err)
 	}
 	if err := e.Reserve(Reservation{ID: "y"}); !errors.Is(err, ErrUnwritable) {
@@ -153,7 +157,8 @@ func TestFreeInodes(t *testing.T) {
 		all, free uint64
 		again, ok bool
 	}{
-		{0, 0, false, true}, {1 << 20, 500, false, true}, {1 << 20, 499, false, false}, {1 << 20, 999, true, false}, {1 << 20, 1000, true, true},
+		{0, 0, false, true}, {1 << 20, 500, false, true}, {1 << 20, 499, false, false}, {1 << 20, 999, true, false},
+		{1 << 20, 1000, true, true},
 		{1000, 20, false, true}, {1000, 19, false, false}, {10, 1, false, true}, {10, 0, false, false},
 	} {
 		err := freeInodes("/d", &unix.Statfs_t{Files: c.all, Ffree: c.free}, c.again)

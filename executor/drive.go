@@ -34,7 +34,8 @@ func (c *container) drive() {
 func (c *container) run() (RunResult, bool) {
 	defer c.files.letGo()
 	if err := c.prepare(); err != nil {
-		r := RunResult{Failed: true, TimedOut: errors.Is(err, step.ErrTimeLimit), Retryable: true, NotMade: errors.Is(err, ErrNoGroup), Reason: err.Error(), ExitCode: -1, Ended: c.e.clock.Wall()}
+		r := RunResult{Failed: true, TimedOut: errors.Is(err, step.ErrTimeLimit), Retryable: true,
+			NotMade: errors.Is(err, ErrNoGroup), Reason: err.Error(), ExitCode: -1, Ended: c.e.clock.Wall()}
 		c.e.mu.Lock()
 		if c.ask != askNothing { // its end was requested before its beginning
 			r = c.neverRan()
@@ -197,7 +198,8 @@ func (o *order) note(format string, args ...any) {
 // runSingle is the fast path: one program, nothing that watches it.
 func (c *container) runSingle() (RunResult, bool) {
 	w := &c.spec.Workload
-	p, err := c.start(w.Action.Run, c.writers[0], c.writers[1], patience{c.stopC, c.remaining(shorter(w.StartTimeout, w.TimeLimit)), shorter(w.StartTimeout, w.TimeLimit)})
+	p, err := c.start(w.Action.Run, c.writers[0], c.writers[1],
+		patience{c.stopC, c.remaining(shorter(w.StartTimeout, w.TimeLimit)), shorter(w.StartTimeout, w.TimeLimit)})
 	if err != nil {
 		r := RunResult{Failed: true, Reason: err.Error(), ExitCode: -1, Ended: c.e.clock.Wall()}
 		r.Retryable = errors.Is(err, ErrDeadline) || errors.Is(err, ErrClosed)
@@ -467,14 +469,16 @@ func (c *container) processSpec(r *action.Run) (*spawn.Spec, error) {
 		return nil, err
 	}
 	if who.cred != nil && w.Isolation != action.IsolationRootfs && c.e.spaces == nil {
-		return nil, fmt.Errorf("user %q: this machine has no namespaces, which it needs to reach its directory", c.files.user(r))
+		return nil, fmt.Errorf("user %q: this machine has no namespaces, which it needs to reach its directory",
+			c.files.user(r))
 	}
 	if err := c.files.giveDir(who.cred, r.User == "" || r.User == w.User); err != nil {
 		return nil, err
 	}
 	s := &spawn.Spec{Path: r.Path, Args: r.Args, Dir: r.Dir, Env: c.environment(r, &who), Group: c.programs.group,
-		Session: !w.Termination.NoSession, ParentDeath: c.programs.parentDeath(), Gain: w.Isolation == action.IsolationNone, Credential: who.cred,
-		OpenFiles: uint64(max(r.OpenFiles, 0)), KillGroup: c.programs.group == nil && !w.Termination.NoSession}
+		Session: !w.Termination.NoSession, ParentDeath: c.programs.parentDeath(), Gain: w.Isolation == action.IsolationNone,
+		Credential: who.cred,
+		OpenFiles:  uint64(max(r.OpenFiles, 0)), KillGroup: c.programs.group == nil && !w.Termination.NoSession}
 	if s.Dir == "" {
 		s.Dir = cmp.Or(c.files.image.WorkingDir, c.files.insideDir())
 	}

@@ -19,15 +19,22 @@ func TestTheTimeOfTheKillIsKnown(t *testing.T) {
 		want time.Duration
 	}{
 		"failed check": {func(dataDir string) action.Workload {
-			return action.Workload{Action: do(ignoresTerm), Checks: []action.Check{{Exec: sh("! test -e " + dataDir + "/sick").Workload.Action.Run,
-				StartupInterval: 10 * time.Millisecond, Interval: 10 * time.Millisecond}}}
+			return action.Workload{Action: do(ignoresTerm),
+				Checks: []action.Check{{Exec: sh("! test -e " + dataDir + "/sick").Workload.Action.Run,
+					StartupInterval: 10 * time.Millisecond, Interval: 10 * time.Millisecond}}}
 		}, own},
 		"time limit": {func(string) action.Workload {
-			return action.Workload{Action: action.Action{Serial: []action.Action{do(ignoresTerm)}}, TimeLimit: 100 * time.Millisecond}
+			return action.Workload{Action: action.Action{Serial: []action.Action{do(ignoresTerm)}},
+				TimeLimit: 100 * time.Millisecond}
 		}, own},
-		"leftovers": {func(string) action.Workload { return action.Workload{Action: do("(" + ignoresTerm + ") & sleep 0.2")} }, leftovers},
+		"leftovers": {func(string) action.Workload {
+			return action.Workload{Action: do("(" + ignoresTerm +
+				") & sleep 0.2")}
+		}, leftovers},
 		"leftovers after a stop": {func(string) action.Workload {
-			return action.Workload{TimeLimit: 300 * time.Millisecond, Action: action.Action{Serial: []action.Action{do("(" + ignoresTerm + `) & trap 'exit 3' TERM; while :; do sleep 0.05; done`)}}}
+			return action.Workload{TimeLimit: 300 * time.Millisecond,
+				Action: action.Action{Serial: []action.Action{do("(" + ignoresTerm +
+					`) & trap 'exit 3' TERM; while :; do sleep 0.05; done`)}}}
 		}, leftovers},
 	} {
 		t.Run(name, func(t *testing.T) {

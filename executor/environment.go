@@ -211,7 +211,8 @@ func MostOpenFiles() int {
 		return 0
 	}
 	head, caps := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
-	if unix.Capget(&head, &caps[0]) == nil && caps[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0 { // only the kernel bounds it
+	if unix.Capget(&head, &caps[0]) == nil && caps[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0 {
+		// only the kernel bounds it
 		b, err := os.ReadFile("/proc/sys/fs/nr_open")
 		if n, perr := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && perr == nil {
 			return n

@@ -18,7 +18,8 @@ import (
 func TestExec(t *testing.T) {
 	needRoot(t)
 	root := smallRoot(t)
-	for name, level := range map[string]action.Isolation{"process": action.IsolationProcess, "namespaces": action.IsolationNamespaces, "rootfs": action.IsolationRootfs} {
+	for name, level := range map[string]action.Isolation{"process": action.IsolationProcess,
+		"namespaces": action.IsolationNamespaces, "rootfs": action.IsolationRootfs} {
 		t.Run(name, func(t *testing.T) {
 			e := testExecutor(t, nil)
 			s := sh("echo x > file; sleep 1000")
@@ -28,7 +29,8 @@ func TestExec(t *testing.T) {
 				t.Fatal(err)
 			}
 			await(t, e, "x", runningState)
-			x, err := e.Exec(t.Context(), "x", ExecSpec{Path: "sh", Args: []string{"-c", "read a; echo got $a $OF_CONTAINER; echo bad >&2; exit 7"}})
+			x, err := e.Exec(t.Context(), "x", ExecSpec{Path: "sh",
+				Args: []string{"-c", "read a; echo got $a $OF_CONTAINER; echo bad >&2; exit 7"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,7 +110,8 @@ func TestFailedExecHoldsNothing(t *testing.T) {
 	}
 	awaitLine(t, e, "x", "up")
 	fails := func() {
-		for _, s := range []ExecSpec{{Path: "/no/such"}, {Path: "/no/such", Terminal: true}, {Path: "true", User: "nobody-of-this-name"},
+		for _, s := range []ExecSpec{{Path: "/no/such"}, {Path: "/no/such", Terminal: true},
+			{Path: "true", User: "nobody-of-this-name"},
 			{Path: "true", Dir: "/no/such", Terminal: true, Rows: 1, Cols: 1}} {
 			if x, err := e.Exec(t.Context(), "x", s); err == nil {
 				x.Close()
@@ -175,7 +178,8 @@ func TestCopyInGivesAllToTheUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, _ := e.Get("x")
-	for name, want := range map[string]uint32{"old": 77, "old/a": 1234, "old/a/b": 1234, "old/a/b/d": 1234, "old/a/b/d/f": 1234} {
+	for name, want := range map[string]uint32{"old": 77, "old/a": 1234, "old/a/b": 1234, "old/a/b/d": 1234,
+		"old/a/b/d/f": 1234} {
 		info, err := os.Stat(filepath.Join(c.Dir, name))
 		if err != nil {
 			t.Fatal(err)
@@ -189,12 +193,14 @@ func TestCopyInGivesAllToTheUser(t *testing.T) {
 func TestCopy(t *testing.T) {
 	needRoot(t)
 	root := smallRoot(t)
-	for name, level := range map[string]action.Isolation{"process": action.IsolationProcess, "namespaces": action.IsolationNamespaces, "rootfs": action.IsolationRootfs} {
+	for name, level := range map[string]action.Isolation{"process": action.IsolationProcess,
+		"namespaces": action.IsolationNamespaces, "rootfs": action.IsolationRootfs} {
 		t.Run(name, func(t *testing.T) {
 			e := testExecutor(t, nil)
 			outside := filepath.Join(tempDir(t), "secret")
 			os.WriteFile(outside, []byte("secret"), 0o644)
-			s := sh("mkdir -p d/e; echo one > d/a; echo two > d/e/b; ln -s a d/l; ln -s " + outside + " leak; echo ready; sleep 1000")
+			s := sh("mkdir -p d/e; echo one > d/a; echo two > d/e/b; ln -s a d/l; ln -s " + outside +
+				" leak; echo ready; sleep 1000")
 			s.Workload.Isolation, s.Workload.Rootfs = level, root
 			if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
 				t.Fatal(err)
@@ -222,7 +228,8 @@ func TestCopy(t *testing.T) {
 				t.Error("a link led out of the container")
 			}
 			t.Log("copy through a link out of the container: ", err)
-			if err := e.CopyOut(t.Context(), "x", "../../../../../../../etc/shadow", &b); level == action.IsolationProcess && !errors.Is(err, ErrOutside) {
+			if err := e.CopyOut(t.Context(), "x", "../../../../../../../etc/shadow", &b); level == action.IsolationProcess &&
+				!errors.Is(err, ErrOutside) {
 				t.Errorf("copy from outside: %v", err)
 			}
 		})

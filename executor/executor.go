@@ -357,7 +357,8 @@ func (e *Executor) Collect() {
 	e.mu.Unlock()
 	end := time.Now().Add(collectWait)
 	for _, c := range all {
-		for c.programs.collect(); c.programs.mainEnded() && !c.outcomeKnown() && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for c.programs.collect(); c.programs.mainEnded() && !c.outcomeKnown() &&
+			time.Now().Before(end); time.Sleep(time.Millisecond) {
 		}
 	}
 }

@@ -33,7 +33,8 @@ func TestStuckInAHungMount(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := await(t, e, "x", func(c Container, there bool) bool { return !there || c.Stuck != nil })
-	if c.Stuck == nil || len(c.Stuck.Processes) != 1 || c.Stuck.Processes[0].Command != "cat" || !strings.Contains(c.Stuck.String(), "request_wait_answer") {
+	if c.Stuck == nil || len(c.Stuck.Processes) != 1 || c.Stuck.Processes[0].Command != "cat" ||
+		!strings.Contains(c.Stuck.String(), "request_wait_answer") {
 		t.Errorf("%v %+v", c.State, c.Stuck)
 	}
 	t.Log(c.Stuck)

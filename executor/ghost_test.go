@@ -35,7 +35,8 @@ func TestUnstartedWorkIsNotInherited(t *testing.T) {
 			}
 			defer e.release()
 			c, there := e.Get("x") // the cell's record before it runs
-			if there == deleted || there && (c.State != Completed || c.Result.Reason != was.Reason || c.Result.Ended.Sub(was.Ended).Abs() > time.Second) {
+			if there == deleted || there && (c.State != Completed || c.Result.Reason != was.Reason ||
+				c.Result.Ended.Sub(was.Ended).Abs() > time.Second) {
 				t.Errorf("%v %+v, was %+v", there, c, was)
 			}
 		})

@@ -52,7 +52,8 @@ func TestDeadlineIsHeldAllThrough(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dataDir, dir := tempDir(t), tempDir(t)
-			c := startCell(t, script{Dir: dataDir, Deadline: 4 * time.Second, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
+			c := startCell(t, script{Dir: dataDir, Deadline: 4 * time.Second,
+				Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
 			ids := pidsOf(t, dir, "x")
 			c.kill(t)
 			succeed(t, dataDir)
@@ -77,7 +78,8 @@ func TestDeadlineIsHeldAllThrough(t *testing.T) {
 // of processes without a reaper.
 func TestOldReapersAreReplaced(t *testing.T) {
 	dataDir, dir := tempDir(t), tempDir(t)
-	c := startCell(t, script{Dir: dataDir, Deadline: 4 * time.Second, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
+	c := startCell(t, script{Dir: dataDir, Deadline: 4 * time.Second,
+		Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
 	ids := pidsOf(t, dir, "x")
 	old := reaperOf(t, dataDir)
 	c.kill(t)
@@ -112,7 +114,8 @@ func TestGroupsOfEarlierProcessesAreKnown(t *testing.T) {
 	for name, last := range map[string]CgroupMode{"back": CgroupAuto, "none": CgroupNone} {
 		t.Run(name, func(t *testing.T) {
 			dataDir, dir := tempDir(t), tempDir(t)
-			c := startCell(t, script{Dir: dataDir, Deadline: time.Hour, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
+			c := startCell(t, script{Dir: dataDir, Deadline: time.Hour,
+				Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
 			ids := pidsOf(t, dir, "x")
 			c.kill(t)
 			first := trackerOf(t, dataDir)
@@ -124,7 +127,8 @@ func TestGroupsOfEarlierProcessesAreKnown(t *testing.T) {
 				t.Fatal(err)
 			}
 			unrelated := startUnrelated(t)
-			if err := os.WriteFile(filepath.Join(stray.Dir(), "cgroup.procs"), []byte(strconv.Itoa(unrelated.Pid)), 0); err != nil {
+			if err := os.WriteFile(filepath.Join(stray.Dir(), "cgroup.procs"), []byte(strconv.Itoa(unrelated.Pid)),
+				0); err != nil {
 				t.Fatal(err)
 			}
 			cfg := testConfig(dataDir)
@@ -134,7 +138,8 @@ func TestGroupsOfEarlierProcessesAreKnown(t *testing.T) {
 				t.Error("the rest of the first's groups is alive")
 				syscall.Kill(unrelated.Pid, syscall.SIGKILL)
 			}
-			if len(e.recovery.adopted) != 1 || e.recovery.adopted[0].dir != class || e.recovery.adopted[0].deadline <= int64(e.clock.Boot()) {
+			if len(e.recovery.adopted) != 1 || e.recovery.adopted[0].dir != class ||
+				e.recovery.adopted[0].deadline <= int64(e.clock.Boot()) {
 				t.Errorf("adopted: %+v, want the deadline of %s", e.recovery.adopted, class)
 			}
 			if _, err := os.Stat(filepath.Join(dataDir, "run", "x")); err != nil || !ids[0].Alive() {

@@ -63,7 +63,8 @@ func (s *starting) awaitLaunch(p *spawn.Process, program string, pa patience) er
 
 // await waits until a start is done, and meanwhile reports the processes in which it hangs. If it
 // is no longer waited for, it kills p.
-func (s *starting) await(done <-chan struct{}, p *spawn.Process, program string, hanging func() []int, pa patience) error {
+func (s *starting) await(done <-chan struct{}, p *spawn.Process, program string, hanging func() []int,
+	pa patience) error {
 	limit, stop := timer(pa.limit)
 	defer stop()
 	look := time.NewTicker(hangsAfter)

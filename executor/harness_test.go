@@ -82,7 +82,8 @@ func tempDir(t testing.TB) string {
 func testConfig(dataDir string) Config {
 	return Config{
 		Dir: dataDir, Reaper: reaperPath, User: os.Getenv(testUser), KillWait: 2 * time.Second, StuckAfter: 30 * time.Second,
-		Capacity: resource.Amounts{resource.Containers: 20000, resource.MemoryMB: 1 << 20, resource.CPUMilli: 1 << 20, resource.DiskMB: 1 << 20},
+		Capacity: resource.Amounts{resource.Containers: 20000, resource.MemoryMB: 1 << 20, resource.CPUMilli: 1 << 20,
+			resource.DiskMB: 1 << 20},
 	}
 }
 
@@ -154,7 +155,8 @@ func needGroups(t testing.TB, e *Executor) {
 }
 
 func sh(script string) Spec {
-	return Spec{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/sh", Args: []string{"-c", script}}}}}
+	return Spec{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/sh",
+		Args: []string{"-c", script}}}}}
 }
 
 // await waits until a container is in a state that ok accepts, by events, with
@@ -199,7 +201,8 @@ func launch(t testing.TB, e *Executor, id string, s Spec) Container {
 // lines returns the lines that a container wrote to one stream.
 func lines(t testing.TB, e *Executor, id string, stream logstore.Stream) []string {
 	t.Helper()
-	page, err := e.Output().Query(context.Background(), logstore.Query{IDs: []string{id}, Streams: []logstore.Stream{stream}, Limit: 100000})
+	page, err := e.Output().Query(context.Background(),
+		logstore.Query{IDs: []string{id}, Streams: []logstore.Stream{stream}, Limit: 100000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -578,7 +581,8 @@ func awaitLine(t testing.TB, e *Executor, id, want string) {
 // awaitOutputNote follows the events of a container until one has text.
 func awaitOutputNote(t testing.TB, e *Executor, id, text string) {
 	t.Helper()
-	awaitOutput(t, e, logstore.Query{IDs: []string{id}, Streams: []logstore.Stream{logstore.Event}}, func(l string) bool { return strings.Contains(l, text) })
+	awaitOutput(t, e, logstore.Query{IDs: []string{id}, Streams: []logstore.Stream{logstore.Event}},
+		func(l string) bool { return strings.Contains(l, text) })
 }
 
 func awaitOutput(t testing.TB, e *Executor, q logstore.Query, ok func(string) bool) {

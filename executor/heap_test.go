@@ -87,17 +87,19 @@ func TestMemoryIsFreed(t *testing.T) {
 			modes = append(modes, CgroupNone)
 		}
 		for _, groups := range modes {
-			t.Run(strings.ReplaceAll(fmt.Sprintf("%s %s", name, map[CgroupMode]string{CgroupAuto: "in groups", CgroupNone: "without groups"}[groups]), " ", "-"), func(t *testing.T) {
-				if !heaptest.Child(t) {
-					return
-				}
-				c := newChurned(t, func(cfg *Config) {
-					cfg.Cgroups, cfg.Cache, cfg.Image = groups, cache.Config{MaxBytes: 64 << 10}, image.Config{MaxBytes: 16 << 20}
+			t.Run(strings.ReplaceAll(fmt.Sprintf("%s %s", name,
+				map[CgroupMode]string{CgroupAuto: "in groups", CgroupNone: "without groups"}[groups]), " ", "-"),
+				func(t *testing.T) {
+					if !heaptest.Child(t) {
+						return
+					}
+					c := newChurned(t, func(cfg *Config) {
+						cfg.Cgroups, cfg.Cache, cfg.Image = groups, cache.Config{MaxBytes: 64 << 10}, image.Config{MaxBytes: 16 << 20}
+					})
+					h := churn(c)
+					h.Quiesce = c.awaitDrivers
+					heaptest.Levels(t, h)
 				})
-				h := churn(c)
-				h.Quiesce = c.awaitDrivers
-				heaptest.Levels(t, h)
-			})
 		}
 	}
 }
@@ -133,8 +135,10 @@ func steps(c *churned) heaptest.Config {
 	return heaptest.Config{Things: 6, Rounds: 3, Warm: 2, Round: func(round int) {
 		c.each(round, 6, func(i int) (Reservation, Spec) {
 			setup, look := do("echo setup"), &action.Run{Path: "/bin/true"}
-			check := []action.Check{{Exec: look, StartupInterval: 5 * time.Millisecond, Interval: 5 * time.Millisecond, Timeout: time.Minute}}
-			w := action.Workload{Setup: &setup, Action: action.Action{Serial: []action.Action{do("echo 1"), do("echo 2 > result"), do("sleep 0.05; exit 1")}},
+			check := []action.Check{{Exec: look, StartupInterval: 5 * time.Millisecond, Interval: 5 * time.Millisecond,
+				Timeout: time.Minute}}
+			w := action.Workload{Setup: &setup, Action: action.Action{Serial: []action.Action{do("echo 1"),
+				do("echo 2 > result"), do("sleep 0.05; exit 1")}},
 				Sidecars: []action.Action{do("sleep 1000")}, Checks: check, ReadinessChecks: check, ResultFile: "result"}
 			if i%2 == 0 {
 				w.Monitor, w.Checks = &action.Action{Run: look}, nil
@@ -157,7 +161,8 @@ func refused(c *churned) heaptest.Config {
 			case 2:
 				r.User = "no-such-user"
 			case 3:
-				s.Workload.Setup = &action.Action{Download: &action.Download{From: "file:///no/such/file", To: "x", AllowUnpinned: true}}
+				s.Workload.Setup = &action.Action{Download: &action.Download{From: "file:///no/such/file", To: "x",
+					AllowUnpinned: true}}
 			}
 			return Reservation{DeadlineBound: i%2 == 0}, s
 		})
@@ -205,7 +210,8 @@ func downloads(c *churned) heaptest.Config {
 			path := fmt.Sprintf("/f%08d", i)
 			d := action.Download{From: server.URL + path, To: "in", AllowUnpinned: i%3 == 0}
 			if i%3 > 0 {
-				d.ChecksumAlgorithm, d.ChecksumValue = "sha256", fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Repeat(path, 1<<10))))
+				d.ChecksumAlgorithm, d.ChecksumValue = "sha256",
+					fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Repeat(path, 1<<10))))
 			}
 			if i%3 == 2 {
 				d.From = "file://" + filepath.Join(dir, path)
@@ -240,7 +246,8 @@ func followers(c *churned) heaptest.Config {
 	ctx, cancel := context.WithCancel(context.Background())
 	all := make(chan error, 1)
 	go func() {
-		all <- c.out.Follow(ctx, logstore.Query{Labels: map[string]string{"service": "web"}}, func(logstore.Line) error { return nil })
+		all <- c.out.Follow(ctx, logstore.Query{Labels: map[string]string{"service": "web"}},
+			func(logstore.Line) error { return nil })
 	}()
 	c.t.Cleanup(func() { cancel(); <-all })
 	return heaptest.Config{Things: 16, Rounds: 3, Warm: 8, Round: func(round int) {
@@ -249,10 +256,11 @@ func followers(c *churned) heaptest.Config {
 			ctx, cancel := context.WithCancel(context.Background())
 			go func() {
 				defer cancel()
-				done <- c.out.Follow(ctx, logstore.Query{IDs: []string{fmt.Sprintf("c%d-%d", round, i/2)}, UntilEnd: i%3 == 0}, func(logstore.Line) error {
-					cancel()
-					return nil
-				})
+				done <- c.out.Follow(ctx, logstore.Query{IDs: []string{fmt.Sprintf("c%d-%d", round, i/2)}, UntilEnd: i%3 == 0},
+					func(logstore.Line) error {
+						cancel()
+						return nil
+					})
 			}()
 		}
 		c.each(round, 16, func(i int) (Reservation, Spec) {

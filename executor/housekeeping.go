@@ -92,7 +92,8 @@ func (h housekeeper) watchMemory() {
 		h.e.mu.Unlock()
 		if more > 0 {
 			u := c.programs.usageNow()
-			c.note("%d processes were killed for lack of memory%s (limit %d bytes, peak %d bytes)", more, c.programs.victims(), u.MemoryLimit, u.MemoryPeak)
+			c.note("%d processes were killed for lack of memory%s (limit %d bytes, peak %d bytes)", more, c.programs.victims(),
+				u.MemoryLimit, u.MemoryPeak)
 		}
 	}
 }
@@ -224,7 +225,8 @@ func (fl *files) unseen(pids []int) int64 {
 // blocksOnce is the size of a file, once, if want holds.
 func blocksOnce(name string, seen map[[2]uint64]bool, want func(*unix.Stat_t) bool) int64 {
 	var st unix.Stat_t
-	if unix.Stat(name, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || seen[[2]uint64{st.Dev, st.Ino}] || !want(&st) {
+	if unix.Stat(name, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || seen[[2]uint64{st.Dev, st.Ino}] ||
+		!want(&st) {
 		return 0
 	}
 	seen[[2]uint64{st.Dev, st.Ino}] = true

@@ -84,7 +84,8 @@ func TestHungStartBlocksNoOthers(t *testing.T) {
 	starts := hungStarts(h.Dir)
 	for name, s := range starts {
 		for i := range 2 { // more than there are threads that fork
-			if err := e.Launch(Reservation{ID: fmt.Sprint(name, i), Resources: resource.Amounts{resource.CPUMilli: 10}}, s); err != nil {
+			if err := e.Launch(Reservation{ID: fmt.Sprint(name, i), Resources: resource.Amounts{resource.CPUMilli: 10}},
+				s); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -301,9 +302,11 @@ func TestHungTransfers(t *testing.T) {
 		t.Fatal(err)
 	}
 	download := func(to string) Spec {
-		return Spec{Workload: action.Workload{Action: action.Action{Download: &action.Download{From: "file://" + source, To: to, AllowUnpinned: true}}}}
+		return Spec{Workload: action.Workload{Action: action.Action{Download: &action.Download{From: "file://" + source,
+			To: to, AllowUnpinned: true}}}}
 	}
-	upload := Spec{Workload: action.Workload{Action: action.Action{Upload: &action.Upload{From: h.Dir + "/result", To: "http://127.0.0.1:1/x"}}}}
+	upload := Spec{Workload: action.Workload{Action: action.Action{Upload: &action.Upload{From: h.Dir + "/result",
+		To: "http://127.0.0.1:1/x"}}}}
 	all := map[string]Spec{"upload": upload}
 	for i := range 7 {
 		all[fmt.Sprint("download", i)] = download(fmt.Sprint(h.Dir, "/to", i))
@@ -381,7 +384,8 @@ func TestHungSourcesAndCopies(t *testing.T) {
 	e := testExecutor(t, func(c *Config) { c.StuckAfter = 100 * time.Millisecond })
 	needGroups(t, e)
 	download := func(from string) Spec {
-		return Spec{Workload: action.Workload{Action: action.Action{Download: &action.Download{From: "file://" + from, To: "here", AllowUnpinned: true}}}}
+		return Spec{Workload: action.Workload{Action: action.Action{Download: &action.Download{From: "file://" + from,
+			To: "here", AllowUnpinned: true}}}}
 	}
 	for i := range 7 { // more than are fetched at a time
 		if err := e.Launch(Reservation{ID: fmt.Sprint("source", i)}, download(h.Dir+"/file")); err != nil {

@@ -46,13 +46,18 @@ func imageFile(t *testing.T, c v1.Config) string {
 func TestSettingsOfAnImageAreDefaults(t *testing.T) {
 	needRoot(t)
 	e := testExecutor(t, nil)
-	file := imageFile(t, v1.Config{Entrypoint: []string{"sh", "-c", `echo $0 $1; pwd; id -u; echo $PATH,$LANG,$BOTH,$HOME; echo > $CANTINA_DIR/here`}, Cmd: []string{"zero", "one"},
+	file := imageFile(t, v1.Config{Entrypoint: []string{"sh", "-c",
+		`echo $0 $1; pwd; id -u; echo $PATH,$LANG,$BOTH,$HOME; echo > $CANTINA_DIR/here`}, Cmd: []string{"zero", "one"},
 		WorkingDir: "app/src", User: "app", Env: []string{"PATH=/opt/image:/bin:/usr/bin", "LANG=image", "BOTH=image"}})
-	defaults := []action.Variable{{Name: "PATH", Value: "/opt/cell:/usr/bin"}, {Name: "LANG", Value: "cell"}, {Name: "TZ", Value: "cell"}}
-	image := Spec{Workload: action.Workload{Isolation: action.IsolationRootfs, Rootfs: file, Action: action.Action{Run: &action.Run{}}}, Defaults: defaults}
+	defaults := []action.Variable{{Name: "PATH", Value: "/opt/cell:/usr/bin"}, {Name: "LANG", Value: "cell"},
+		{Name: "TZ", Value: "cell"}}
+	image := Spec{Workload: action.Workload{Isolation: action.IsolationRootfs, Rootfs: file,
+		Action: action.Action{Run: &action.Run{}}}, Defaults: defaults}
 	own := image
-	own.Workload.Env, own.Workload.User = []action.Variable{{Name: "BOTH", Value: "entry"}, {Name: "PATH", Value: "/opt/entry:/bin:/usr/bin"}}, "root"
-	own.Workload.Action.Run = &action.Run{Path: "sh", Args: []string{"-c", `echo own; pwd; id -u; echo $PATH,$LANG,$BOTH,$TZ; ulimit -n`}, Dir: "/etc"}
+	own.Workload.Env, own.Workload.User = []action.Variable{{Name: "BOTH", Value: "entry"},
+		{Name: "PATH", Value: "/opt/entry:/bin:/usr/bin"}}, "root"
+	own.Workload.Action.Run = &action.Run{Path: "sh",
+		Args: []string{"-c", `echo own; pwd; id -u; echo $PATH,$LANG,$BOTH,$TZ; ulimit -n`}, Dir: "/etc"}
 	for id, c := range map[string]struct {
 		s    Spec
 		want []string
@@ -72,7 +77,8 @@ func TestSettingsOfAnImageAreDefaults(t *testing.T) {
 	for _, from := range []string{imageFile(t, v1.Config{}), smallRoot(t)} {
 		none := image
 		none.Workload.Rootfs = from
-		if r := launch(t, e, "none in "+filepath.Base(from), none).Result; !r.Failed || !strings.Contains(r.Reason, "give a command") {
+		if r := launch(t, e, "none in "+filepath.Base(from), none).Result; !r.Failed ||
+			!strings.Contains(r.Reason, "give a command") {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -81,9 +87,12 @@ func TestSettingsOfAnImageAreDefaults(t *testing.T) {
 func TestAnImageSetsItsStopSignal(t *testing.T) {
 	needRoot(t)
 	e := testExecutor(t, nil)
-	file := imageFile(t, v1.Config{StopSignal: "SIGUSR2", Cmd: []string{"sh", "-c", `trap 'echo usr2; exit 0' USR2; trap 'echo term; exit 0' TERM; echo up; while :; do sleep 0.05; done`}})
+	file := imageFile(t, v1.Config{StopSignal: "SIGUSR2",
+		Cmd: []string{"sh", "-c",
+			`trap 'echo usr2; exit 0' USR2; trap 'echo term; exit 0' TERM; echo up; while :; do sleep 0.05; done`}})
 	for id, signal := range map[string]int{"usr2": 0, "term": 15} {
-		s := Spec{Workload: action.Workload{Isolation: action.IsolationRootfs, Rootfs: file, Action: action.Action{Run: &action.Run{}}, Termination: action.Termination{Signal: signal}}}
+		s := Spec{Workload: action.Workload{Isolation: action.IsolationRootfs, Rootfs: file,
+			Action: action.Action{Run: &action.Run{}}, Termination: action.Termination{Signal: signal}}}
 		if err := e.Launch(Reservation{ID: id}, s); err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +109,8 @@ func TestAnImageSetsItsStopSignal(t *testing.T) {
 }
 
 func TestSignalsOfImages(t *testing.T) {
-	for text, want := range map[string]int{"SIGTERM": 15, "TERM": 15, "sigquit": 3, "9": 9, "WINCH": 28, "SIGRTMIN+3": 37, "RTMIN": 34, "SIGRTMAX-1": 63, "64": 64,
+	for text, want := range map[string]int{"SIGTERM": 15, "TERM": 15, "sigquit": 3, "9": 9, "WINCH": 28, "SIGRTMIN+3": 37,
+		"RTMIN": 34, "SIGRTMAX-1": 63, "64": 64,
 		"": 0, "0": 0, "65": 0, "-1": 0, "SIGRTMIN+99": 0, "SIGRTMIN3": 0, "RTMINx": 0, "nonsense": 0} {
 		if got := signalOf(text); got != want {
 			t.Errorf("%q: %d, want %d", text, got, want)
@@ -128,7 +138,8 @@ func TestUsersThatCannotBeAreRefusedWhereverTheyStand(t *testing.T) {
 			}
 		}
 	}
-	for _, user := range []string{"4294967295", "65534:4294967295", "99999999999", "-1", "no-such-user", "root:no-such-group", ":", "00"} {
+	for _, user := range []string{"4294967295", "65534:4294967295", "99999999999", "-1", "no-such-user",
+		"root:no-such-group", ":", "00"} {
 		quoted := `"` + user + `"`
 		do := func(u string) action.Action { return action.Action{Run: run(u)} }
 		setup := do(user)
@@ -136,15 +147,19 @@ func TestUsersThatCannotBeAreRefusedWhereverTheyStand(t *testing.T) {
 		refused("step "+user, action.Workload{Action: do(user)}, quoted)
 		refused("setup "+user, action.Workload{Action: do(""), Setup: &setup}, quoted)
 		refused("sidecar "+user, action.Workload{Action: do("65534"), Sidecars: []action.Action{do(user)}}, quoted)
-		refused("check "+user, action.Workload{Action: do("65534"), Checks: []action.Check{{Exec: run(user), StartupInterval: time.Millisecond}}, StartTimeout: time.Second})
+		refused("check "+user, action.Workload{Action: do("65534"),
+			Checks: []action.Check{{Exec: run(user), StartupInterval: time.Millisecond}}, StartTimeout: time.Second})
 		refused("image "+user, action.Workload{Action: action.Action{Run: &action.Run{}}, Isolation: action.IsolationRootfs,
-			Rootfs: imageFile(t, v1.Config{Cmd: []string{"sh", "-c", "echo ran as 0"}, User: user})}, quoted, "USER of the image")
+			Rootfs: imageFile(t, v1.Config{Cmd: []string{"sh", "-c", "echo ran as 0"}, User: user})}, quoted,
+			"USER of the image")
 	}
-	if err := e.Launch(Reservation{ID: "x"}, Spec{Workload: action.Workload{Action: action.Action{Run: run("65534")}}}); err != nil {
+	if err := e.Launch(Reservation{ID: "x"},
+		Spec{Workload: action.Workload{Action: action.Action{Run: run("65534")}}}); err != nil {
 		t.Fatal(err)
 	}
 	await(t, e, "x", runningState)
-	if x, err := e.Exec(t.Context(), "x", ExecSpec{Path: "id", User: "4294967295"}); err == nil || !strings.Contains(err.Error(), `"4294967295"`) {
+	if x, err := e.Exec(t.Context(), "x", ExecSpec{Path: "id", User: "4294967295"}); err == nil ||
+		!strings.Contains(err.Error(), `"4294967295"`) {
 		t.Errorf("%v, %v", x, err)
 	}
 }

@@ -88,7 +88,8 @@ func TestNamespaces(t *testing.T) {
 func TestProcessOneWithoutHandlerIsStopped(t *testing.T) {
 	needRoot(t)
 	e := testExecutor(t, nil)
-	s := Spec{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "sleep", Args: []string{"1000"}}}, Isolation: action.IsolationNamespaces}}
+	s := Spec{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "sleep", Args: []string{"1000"}}},
+		Isolation: action.IsolationNamespaces}}
 	if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
 		t.Fatal(err)
 	}
@@ -120,8 +121,10 @@ func smallRoot(t testing.TB) string {
 			}
 		}
 	}
-	copyProgram(t, dir, "/bin/sh", "/usr/bin/ls", "/usr/bin/sleep", "/usr/bin/id", "/usr/bin/cat", "/usr/bin/mkdir", "/usr/bin/ln")
-	if err := os.WriteFile(filepath.Join(dir, "etc/passwd"), []byte("root:x:0:0::/:/bin/sh\napp:x:4321:4322::/:/bin/sh\n"), 0o644); err != nil {
+	copyProgram(t, dir, "/bin/sh", "/usr/bin/ls", "/usr/bin/sleep", "/usr/bin/id", "/usr/bin/cat", "/usr/bin/mkdir",
+		"/usr/bin/ln")
+	if err := os.WriteFile(filepath.Join(dir, "etc/passwd"), []byte("root:x:0:0::/:/bin/sh\napp:x:4321:4322::/:/bin/sh\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -132,7 +135,8 @@ func TestRootfsDir(t *testing.T) {
 	root := smallRoot(t)
 	e := testExecutor(t, nil)
 	s := sh("echo pid $$; id -u; ls /; pwd; echo hi > /made; echo result > r; ls /proc/self > /dev/null && echo proc; cat /etc/passwd > /dev/null && echo x > /dev/null; ls /dev")
-	s.Workload.Isolation, s.Workload.Rootfs, s.Workload.ResultFile, s.Workload.User = action.IsolationRootfs, root, "r", "root"
+	s.Workload.Isolation, s.Workload.Rootfs, s.Workload.ResultFile, s.Workload.User = action.IsolationRootfs, root, "r",
+		"root"
 	c := launch(t, e, "x", s)
 	out := lines(t, e, "x", logstore.Stdout)
 	if c.Result.Failed {
@@ -168,7 +172,8 @@ func TestAnotherUser(t *testing.T) {
 	s := sh("id -u; id -g; id -G; echo > mine && echo writable")
 	s.Workload.User = "1234:2345"
 	c := launch(t, e, "x", s)
-	if out := lines(t, e, "x", logstore.Stdout); c.Result.Failed || !slices.Equal(out, []string{"1234", "2345", "2345", "writable"}) {
+	if out := lines(t, e, "x", logstore.Stdout); c.Result.Failed ||
+		!slices.Equal(out, []string{"1234", "2345", "2345", "writable"}) {
 		t.Errorf("%q %+v %q", out, c.Result, lines(t, e, "x", logstore.Stderr))
 	}
 	s.Workload.User = "no-such-user"

@@ -107,7 +107,8 @@ func (h *stepHost) startKept(ctx context.Context, r *action.Run) (*kept, error) 
 	k := &kept{h: h, c: c, dir: dir, done: make(chan struct{})}
 	events, unwatch := c.e.watcher.WatchPath(dir, unix.IN_MODIFY|unix.IN_MOVED_TO)
 	c.e.freezer.starts.RLock()
-	k.shim, err = c.e.launcher.Start(&spawn.Spec{Path: c.e.keeper.path, Args: []string{"shim", dir}, Group: c.programs.group, Session: true,
+	k.shim, err = c.e.launcher.Start(&spawn.Spec{Path: c.e.keeper.path, Args: []string{"shim", dir},
+		Group: c.programs.group, Session: true,
 		Gain: c.spec.Workload.Isolation == action.IsolationNone, Env: []string{"GOMAXPROCS=1", "GODEBUG=madvdontneed=1"}})
 	if err == nil {
 		c.programs.addProcess(k.shim)
@@ -132,7 +133,8 @@ func (c *container) shimSpec(r *action.Run) (*shim.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shim.Spec{Path: ps.Path, Args: ps.Args, Dir: ps.Dir, Env: ps.Env, OpenFiles: ps.OpenFiles, Limit: c.e.launcher.Limit(), Session: true,
+	s := &shim.Spec{Path: ps.Path, Args: ps.Args, Dir: ps.Dir, Env: ps.Env, OpenFiles: ps.OpenFiles,
+		Limit: c.e.launcher.Limit(), Session: true,
 		Status: c.spec.StatusPipe, Quiet: r.SuppressOutput, TimeLimit: c.shimLimit()}
 	if ps.Credential != nil {
 		s.User = &shim.User{Uid: ps.Credential.Uid, Gid: ps.Credential.Gid, Groups: ps.Credential.Groups}
@@ -437,7 +439,8 @@ func (k *kept) Exit() step.Exit {
 	defer k.mu.Unlock()
 	switch {
 	case k.ended != nil:
-		e := step.Exit{Code: k.ended.ExitCode, Signal: k.ended.Signal, Stopped: k.told.before(k.ended.At) || k.h.told.before(k.ended.At)}
+		e := step.Exit{Code: k.ended.ExitCode, Signal: k.ended.Signal, Stopped: k.told.before(k.ended.At) ||
+			k.h.told.before(k.ended.At)}
 		e.TimeLimit = k.ended.TimeLimit
 		e.OutOfMemory = (e.Code != 0 || e.Signal != 0) && k.c.programs.oomKillsNow() > 0
 		return e

@@ -43,14 +43,17 @@ func TestKeptContainerIsOrdinaryOtherwise(t *testing.T) {
 		e.Delete(id)
 		await(t, e, id, gone)
 	}
-	if c := launch(t, e, "none", keep(Spec{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/no/such"}}}})); !strings.Contains(c.Result.Reason, "no such file") {
+	if c := launch(t, e, "none",
+		keep(Spec{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/no/such"}}}})); !strings.Contains(
+		c.Result.Reason, "no such file") {
 		t.Errorf("%+v", c.Result)
 	}
 	if c := launch(t, e, "killed", keep(sh("kill -7 $$"))); c.Result.Signal != 7 {
 		t.Errorf("%+v", c.Result)
 	}
 	// Stopped whole, with a process in a session of its own that does not heed TERM.
-	if err := e.Launch(Reservation{ID: "stop"}, keep(sh("setsid sh -c 'trap \"\" TERM; echo up; while :; do sleep 1; done' & wait"))); err != nil {
+	if err := e.Launch(Reservation{ID: "stop"},
+		keep(sh("setsid sh -c 'trap \"\" TERM; echo up; while :; do sleep 1; done' & wait"))); err != nil {
 		t.Fatal(err)
 	}
 	awaitLine(t, e, "stop", "up")
@@ -113,7 +116,8 @@ func TestReadoption(t *testing.T) {
 	flag := filepath.Join(dir, "end")
 	s := script{Dir: dataDir}
 	for i := range writers {
-		s.Jobs = append(s.Jobs, job{ID: fmt.Sprint("w", i), Spec: keep(sh(fmt.Sprintf("echo $$ > %s/w%d; ", dir, i) + fmt.Sprintf(writerScript, long, count, flag, i)))})
+		s.Jobs = append(s.Jobs, job{ID: fmt.Sprint("w", i),
+			Spec: keep(sh(fmt.Sprintf("echo $$ > %s/w%d; ", dir, i) + fmt.Sprintf(writerScript, long, count, flag, i)))})
 	}
 	c := startCell(t, s)
 	pids := map[string]int{}
@@ -257,7 +261,8 @@ func TestSuccessorDoesNotExtendAnAdoptedDeadline(t *testing.T) {
 // TestRecordedDeadlineIsInherited: the next successor finds the deadline that a leader extended after one adoption.
 func TestRecordedDeadlineIsInherited(t *testing.T) {
 	dataDir, dir := tempDir(t), tempDir(t)
-	c := startCell(t, script{Dir: dataDir, Deadline: 20 * time.Second, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
+	c := startCell(t, script{Dir: dataDir, Deadline: 20 * time.Second,
+		Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
 	ids := pidsOf(t, dir, "x")
 	c.kill(t)
 	deadline := time.Duration(0)
@@ -389,7 +394,10 @@ func TestEmptyGroupsOfDeadCells(t *testing.T) {
 	c := startCell(t, script{Dir: dead, Jobs: []job{{ID: "x", Spec: writesPid(dir, "x", "")}}})
 	ids, reaper := pidsOf(t, dir, "x"), reaperOf(t, dead)
 	startCell(t, script{Dir: alive})
-	k := startCell(t, script{Dir: kept, Jobs: []job{{ID: "k", Spec: keep(sh(fmt.Sprintf("echo $$ > %[1]s/k; while [ ! -e %[1]s/end ]; do sleep 0.01; done; exit 7", dir)))}}})
+	k := startCell(t,
+		script{Dir: kept,
+			Jobs: []job{{ID: "k",
+				Spec: keep(sh(fmt.Sprintf("echo $$ > %[1]s/k; while [ ! -e %[1]s/end ]; do sleep 0.01; done; exit 7", dir)))}}})
 	awaitFile(t, filepath.Join(dir, "k"))
 	k.kill(t)
 	if err := os.WriteFile(filepath.Join(dir, "end"), nil, 0o600); err != nil {
@@ -433,7 +441,8 @@ func TestEmptyGroupsOfDeadCells(t *testing.T) {
 	if left := host.Dirs(id(dead)); len(left) != 0 {
 		t.Errorf("left of the dead cell: %v", left)
 	}
-	for what, path := range map[string]string{"of a living cell": trackerOf(t, alive), "of what is to be adopted": trackerOf(t, kept), "of an unrelated process": strange, "with a process": busy} {
+	for what, path := range map[string]string{"of a living cell": trackerOf(t, alive),
+		"of what is to be adopted": trackerOf(t, kept), "of an unrelated process": strange, "with a process": busy} {
 		if _, err := os.Stat(path); err != nil {
 			t.Errorf("group %s is gone: %v", what, err)
 		}

@@ -210,7 +210,8 @@ func (k *keeper) start() (*spawn.Process, *os.File, error) {
 			args = append(args, "clean="+pattern)
 		}
 	}
-	p, err := k.e.launcher.Start(&spawn.Spec{Path: k.path, Args: args, Session: true, Gain: true, Env: []string{"GOMAXPROCS=2"},
+	p, err := k.e.launcher.Start(&spawn.Spec{Path: k.path, Args: args, Session: true, Gain: true,
+		Env:   []string{"GOMAXPROCS=2"},
 		Files: []uintptr{uintptr(fds[1]), k.e.null.Fd(), os.Stderr.Fd()}})
 	unix.Close(fds[1])
 	if err != nil {

@@ -33,7 +33,8 @@ func count(t testing.TB, e *Executor) holdings {
 		return len(l)
 	}
 	// The thread that the program began with may be one that forks, with a table of its own.
-	h := holdings{descriptors: dirs("/proc/thread-self/fd/*"), goroutines: runtime.NumGoroutine(), containerDirs: dirs(e.path("run") + "/[^.]*")}
+	h := holdings{descriptors: dirs("/proc/thread-self/fd/*"), goroutines: runtime.NumGoroutine(),
+		containerDirs: dirs(e.path("run") + "/[^.]*")}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +63,8 @@ func TestManyContainersLeakNothing(t *testing.T) {
 	if os.Getuid() == 0 {
 		ns := sh("true")
 		ns.Workload.Isolation = action.IsolationNamespaces
-		tree := Spec{Workload: action.Workload{Action: action.Action{Serial: []action.Action{do("true"), do("true")}}, Isolation: action.IsolationNamespaces}}
+		tree := Spec{Workload: action.Workload{Action: action.Action{Serial: []action.Action{do("true"), do("true")}},
+			Isolation: action.IsolationNamespaces}}
 		specs = append(specs, ns, tree)
 	}
 	round := func(from, to int) {
@@ -96,7 +98,8 @@ func TestManyContainersLeakNothing(t *testing.T) {
 	round(100, n)
 	awaitDrivers(e)
 	after := count(t, e)
-	if after.descriptors > before.descriptors+5 || after.goroutines > before.goroutines+5 || after.groups > before.groups || after.mounts != before.mounts || after.containerDirs != before.containerDirs {
+	if after.descriptors > before.descriptors+5 || after.goroutines > before.goroutines+5 ||
+		after.groups > before.groups || after.mounts != before.mounts || after.containerDirs != before.containerDirs {
 		t.Errorf("after 100 containers %+v, after %d %+v", before, n, after)
 	}
 	if !e.Free().Equal(e.Capacity()) || len(e.List()) != 0 {
@@ -124,7 +127,8 @@ func TestThreadsComeAndGoButNoSignalComes(t *testing.T) {
 	e := testExecutor(t, nil)
 	dir := tempDir(t)
 	for i := range n {
-		if err := e.Launch(Reservation{ID: fmt.Sprint("s", i)}, sh(fmt.Sprintf("trap 'echo hit >> %s/hit' TERM INT HUP USR1; while :; do sleep 0.5; done", dir))); err != nil {
+		if err := e.Launch(Reservation{ID: fmt.Sprint("s", i)},
+			sh(fmt.Sprintf("trap 'echo hit >> %s/hit' TERM INT HUP USR1; while :; do sleep 0.5; done", dir))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -177,7 +181,8 @@ func TestWithoutControlGroups(t *testing.T) {
 	}
 	// The group of a process that ended is ended, too.
 	dir := tempDir(t)
-	launch(t, e, "left", sh(fmt.Sprintf("sh -c 'echo $$ > %s/a; exec sleep 1000' & while [ ! -s %s/a ]; do :; done", dir, dir)))
+	launch(t, e, "left", sh(fmt.Sprintf("sh -c 'echo $$ > %s/a; exec sleep 1000' & while [ ! -s %s/a ]; do :; done", dir,
+		dir)))
 	b, _ := os.ReadFile(filepath.Join(dir, "a"))
 	var pid int
 	fmt.Sscan(string(b), &pid)
@@ -322,13 +327,16 @@ func TestReaperForgetsEndedProcesses(t *testing.T) {
 func TestKillTargets(t *testing.T) {
 	e := testExecutor(t, nil)
 	needGroups(t, e)
-	for target, want := range map[action.KillTarget]string{action.TargetChild: "main", action.TargetGroup: "main group", action.TargetCgroup: "main group session"} {
+	for target, want := range map[action.KillTarget]string{action.TargetChild: "main", action.TargetGroup: "main group",
+		action.TargetCgroup: "main group session"} {
 		id := fmt.Sprint("t", target)
 		dir := tempDir(t)
 		one := func(name, how string) string {
-			return fmt.Sprintf("%s sh -c 'trap \"echo > %s/%s; exit\" TERM; echo > %s/up-%s; while :; do sleep 0.02; done'", how, dir, name, dir, name)
+			return fmt.Sprintf("%s sh -c 'trap \"echo > %s/%s; exit\" TERM; echo > %s/up-%s; while :; do sleep 0.02; done'", how,
+				dir, name, dir, name)
 		}
-		s := sh(one("group", "") + " & " + one("session", "setsid") + " & trap 'echo > " + dir + "/main; until [ -e " + dir + "/seen ]; do sleep 0.02; done; exit' TERM; echo > " + dir + "/up-main; while :; do sleep 0.02; done")
+		s := sh(one("group", "") + " & " + one("session", "setsid") + " & trap 'echo > " + dir + "/main; until [ -e " + dir +
+			"/seen ]; do sleep 0.02; done; exit' TERM; echo > " + dir + "/up-main; while :; do sleep 0.02; done")
 		s.Workload.Termination.Target, s.Workload.Termination.Grace = target, time.Hour
 		if err := e.Launch(Reservation{ID: id}, s); err != nil {
 			t.Fatal(err)
@@ -367,7 +375,8 @@ func TestBigOutput(t *testing.T) {
 	e := testExecutor(t, nil)
 	var before, m runtime.MemStats
 	runtime.ReadMemStats(&before)
-	c := launch(t, e, "x", sh(fmt.Sprintf("dd if=/dev/zero bs=1M count=%d 2>/dev/null | tr '\\0' 'a' | fold -w 1000; exit 6", n)))
+	c := launch(t, e, "x",
+		sh(fmt.Sprintf("dd if=/dev/zero bs=1M count=%d 2>/dev/null | tr '\\0' 'a' | fold -w 1000; exit 6", n)))
 	if c.Result.ExitCode != 6 {
 		t.Errorf("%+v", c.Result)
 	}

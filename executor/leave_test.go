@@ -47,7 +47,8 @@ func TestGracefulEndLetsKeptGoOn(t *testing.T) {
 func TestGracefulEndEndsTheRequestedWork(t *testing.T) {
 	const loop = "; while :; do sleep 0.05; done"
 	dir := tempDir(t)
-	late := fmt.Sprintf(`trap "echo ending; while [ ! -e %s/go ]; do sleep 0.05; done; echo late; exit" TERM; echo up%s`, dir, loop)
+	late := fmt.Sprintf(`trap "echo ending; while [ ! -e %s/go ]; do sleep 0.05; done; echo late; exit" TERM; echo up%s`,
+		dir, loop)
 	for name, c := range map[string]struct {
 		script string
 		stop   func(*Executor, string) error

@@ -47,7 +47,8 @@ func (r *recovery) noteStuck(dir string, stays map[string]bool) {
 	if err := json.Unmarshal(g.Work(), &w); err != nil || w.ID == "" {
 		w = work{ID: name} // and its work is unknown
 	}
-	c := newContainer(r.e, Reservation{ID: w.ID, Labels: w.Labels, DeadlineBound: kind == classStopBound || kind == classKeepBound}, w.Resources)
+	c := newContainer(r.e, Reservation{ID: w.ID, Labels: w.Labels, DeadlineBound: kind == classStopBound ||
+		kind == classKeepBound}, w.Resources)
 	c.programs.group = g
 	if kind == classStopFree && strings.HasPrefix(name, cgroup.Escape(probePrefix)) {
 		c.state, c.adopted, c.hidden = Running, true, true
@@ -87,6 +88,7 @@ func (c *container) driveLeft() {
 			c.complete(c.outcome.Result)
 			return
 		}
-		c.complete(RunResult{Failed: true, Reason: "left by a cell process that ended", Lost: true, ExitCode: -1, Ended: c.e.clock.Wall()})
+		c.complete(RunResult{Failed: true, Reason: "left by a cell process that ended", Lost: true, ExitCode: -1,
+			Ended: c.e.clock.Wall()})
 	}
 }

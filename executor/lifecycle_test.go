@@ -35,9 +35,11 @@ func TestRequest(t *testing.T) {
 			lifecycle{state: Running, ask: askKill, reason: "why", endBy: later}},
 		"kill, routable": {lifecycle{state: Running, routable: true}, askKill, "why", demand{first: true, events: both},
 			lifecycle{state: Running, routable: true, ask: askKill, reason: "why", endBy: later}},
-		"kill what stops: the first counts": {lifecycle{state: Running, routable: true, ask: askStop, endBy: sooner}, askKill, "why", demand{},
+		"kill what stops: the first counts": {lifecycle{state: Running, routable: true, ask: askStop, endBy: sooner}, askKill,
+			"why", demand{},
 			lifecycle{state: Running, routable: true, ask: askStop, endBy: sooner}},
-		"delete, killed": {lifecycle{state: Running, ask: askKill, reason: "why", endBy: sooner}, askDelete, "", demand{deletes: true},
+		"delete, killed": {lifecycle{state: Running, ask: askKill, reason: "why", endBy: sooner}, askDelete, "",
+			demand{deletes: true},
 			lifecycle{state: Running, ask: askKill, reason: "why", delete: true, endBy: sooner}},
 		"delete, deleted": {lifecycle{state: Running, ask: askStop, delete: true, endBy: sooner}, askDelete, "", demand{},
 			lifecycle{state: Running, ask: askStop, delete: true, endBy: sooner}},
@@ -45,7 +47,8 @@ func TestRequest(t *testing.T) {
 			lifecycle{state: Completed, ask: askStop, endBy: later}},
 		"delete, ended": {lifecycle{state: Completed}, askDelete, "", demand{first: true, deletes: true, forget: true},
 			lifecycle{state: Completed, ask: askStop, delete: true, endBy: later}},
-		"stop, deleted and ended": {lifecycle{state: Completed, ask: askStop, delete: true, endBy: sooner}, askStop, "", demand{forget: true},
+		"stop, deleted and ended": {lifecycle{state: Completed, ask: askStop, delete: true, endBy: sooner}, askStop, "",
+			demand{forget: true},
 			lifecycle{state: Completed, ask: askStop, delete: true, endBy: sooner}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +104,8 @@ func TestExpiryIsOfReservationsAlone(t *testing.T) {
 	if !l.expire() || l.expire() {
 		t.Error("a reservation expires once")
 	}
-	if r := l.neverRan(later); !r.NeverRan || !r.Failed || !r.Retryable || r.Stopped || r.Reason != "the reservation expired" || r.ExitCode != -1 || !r.Ended.Equal(later) {
+	if r := l.neverRan(later); !r.NeverRan || !r.Failed || !r.Retryable || r.Stopped ||
+		r.Reason != "the reservation expired" || r.ExitCode != -1 || !r.Ended.Equal(later) {
 		t.Errorf("result: %+v", r)
 	}
 	l = lifecycle{ask: askStop, reason: "not of a stop"}
@@ -216,7 +220,8 @@ func TestHangsWhileAnyStartHangs(t *testing.T) {
 // TestCounts has the figures of the kernel, and those of programs and checks.
 func TestCounts(t *testing.T) {
 	l := lifecycle{state: Running}
-	if more := []int{l.countKills(2), l.countKills(2), l.countKills(3), l.countKills(1)}; !slices.Equal(more, []int{2, 0, 1, 0}) || l.oomKills != 3 {
+	if more := []int{l.countKills(2), l.countKills(2), l.countKills(3), l.countKills(1)}; !slices.Equal(more,
+		[]int{2, 0, 1, 0}) || l.oomKills != 3 {
 		t.Errorf("new kills %v of %d", more, l.oomKills)
 	}
 	if l.state = Completed; l.countKills(9) != 6 || l.oomKills != 3 {
@@ -228,7 +233,8 @@ func TestCounts(t *testing.T) {
 	}
 	l.count(cgroup.Usage{Counted: true, User: 7, System: 8, MemoryPeak: 9, OOMKills: 4, MemoryLimit: 10})
 	l.addAccount(&r)
-	if want := (Usage{User: 7, System: 8, Whole: true, MemoryPeak: 9}); r.Usage != want || l.oomKills != 4 || *r.OOM != (OOM{Kills: 4, Limit: 10, Peak: 9}) {
+	if want := (Usage{User: 7, System: 8, Whole: true, MemoryPeak: 9}); r.Usage != want || l.oomKills != 4 ||
+		*r.OOM != (OOM{Kills: 4, Limit: 10, Peak: 9}) {
 		t.Errorf("counted: %+v, %+v", r.Usage, r.OOM)
 	}
 	l.begin(11)
@@ -250,12 +256,13 @@ func TestOutcomesThatAreDue(t *testing.T) {
 		last bool
 		want due
 	}{
-		"runs":                    {lifecycle{state: Running, seen: true}, true, dueNothing},
-		"just ended":              {lifecycle{state: Completed}, false, dueNothing},
-		"just ended, last look":   {lifecycle{state: Completed}, true, dueOutcome},
-		"seen before":             {lifecycle{state: Completed, seen: true}, false, dueOutcome},
-		"deleted":                 {lifecycle{state: Completed, seen: true, delete: true}, true, dueNothing},
-		"stopped":                 {lifecycle{state: Completed, seen: true, result: RunResult{Stopped: true}}, true, dueNothing},
+		"runs":                  {lifecycle{state: Running, seen: true}, true, dueNothing},
+		"just ended":            {lifecycle{state: Completed}, false, dueNothing},
+		"just ended, last look": {lifecycle{state: Completed}, true, dueOutcome},
+		"seen before":           {lifecycle{state: Completed, seen: true}, false, dueOutcome},
+		"deleted":               {lifecycle{state: Completed, seen: true, delete: true}, true, dueNothing},
+		"stopped": {lifecycle{state: Completed, seen: true, result: RunResult{Stopped: true}}, true,
+			dueNothing},
 		"written down":            {lifecycle{state: Completed, seen: true, outcome: o}, true, dueNothing},
 		"not written":             {lifecycle{state: Completed, seen: true, outcome: o, unsaved: true}, false, dueAgain},
 		"not written, just ended": {lifecycle{state: Completed, outcome: o, unsaved: true}, false, dueNothing},

@@ -39,7 +39,8 @@ func TestOutOfMemoryIsReported(t *testing.T) {
 	for i := range 3 { // the counters of a pooled slot restart at zero
 		c := launch(t, e, fmt.Sprint("oom", i), s)
 		r := c.Result
-		if r.OOM == nil || r.OOM.Limit != 32<<20 || r.OOM.Peak < 20<<20 || r.OOM.Kills != 1 || r.Signal != 9 || !strings.Contains(r.Reason, "out of memory") {
+		if r.OOM == nil || r.OOM.Limit != 32<<20 || r.OOM.Peak < 20<<20 || r.OOM.Kills != 1 || r.Signal != 9 ||
+			!strings.Contains(r.Reason, "out of memory") {
 			t.Errorf("result = %+v %+v", r, r.OOM)
 		}
 		k := sh("kill -9 $$")
@@ -114,7 +115,8 @@ func TestForkBombUnderAPidsLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := await(t, e, "x", runningState)
-	for end := time.Now().Add(2 * time.Second); c.State == Running && time.Now().Before(end); { // at its limit, or burnt out
+	for end := time.Now().Add(2 * time.Second); c.State == Running && time.Now().Before(end); {
+		// at its limit, or burnt out
 		if pids, _ := e.containers["x"].programs.group.Procs(); len(pids) > 50 {
 			t.Fatalf("%d processes", len(pids))
 		} else if len(pids) > 20 {
@@ -175,7 +177,8 @@ func TestDiskLimit(t *testing.T) {
 				s.Workload.Isolation = action.IsolationNamespaces
 			}
 			c := launch(t, e, "x", s)
-			if over := c.Result.Failed && strings.Contains(c.Result.Reason, "disk limit exceeded"); over != (name != "within the rule") {
+			if over := c.Result.Failed && strings.Contains(c.Result.Reason,
+				"disk limit exceeded"); over != (name != "within the rule") {
 				t.Errorf("%+v", c.Result)
 			}
 			if _, err := os.Stat(filepath.Join(c.Dir, "ran")); err == nil {
@@ -231,7 +234,8 @@ func TestPortsAreNotGivenTwice(t *testing.T) {
 			seen[p.Port] = true
 		}
 	}
-	if c := launch(t, e, "full", s); !c.Result.Failed || !strings.Contains(c.Result.Reason, "no free port") || !c.Result.Retryable {
+	if c := launch(t, e, "full", s); !c.Result.Failed || !strings.Contains(c.Result.Reason, "no free port") ||
+		!c.Result.Retryable {
 		t.Errorf("%+v", c.Result)
 	}
 	// A completed container still holds its ports; a deleted one does not.

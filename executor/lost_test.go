@@ -32,7 +32,8 @@ func TestUnreadEndIsNotLost(t *testing.T) {
 	k.follow(nil, func() {})
 	line := <-told
 	whole := filepath.Join(k.dir, "whole") // between two steps it would be lost
-	if err := errors.Join(shim.Put(k.dir, "whole", shim.Ended{ExitCode: 7}, false), unix.Renameat2(unix.AT_FDCWD, whole, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE)); err != nil {
+	if err := errors.Join(shim.Put(k.dir, "whole", shim.Ended{ExitCode: 7}, false),
+		unix.Renameat2(unix.AT_FDCWD, whole, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE)); err != nil {
 		t.Fatal(err)
 	}
 	c.followers.Wait()
@@ -48,7 +49,8 @@ func TestUnreadEndIsNotLost(t *testing.T) {
 // ended, or until when it may live.
 func TestSuccessorNeedsTheRecordsOfKeptWork(t *testing.T) {
 	dataDir, dir := tempDir(t), tempDir(t)
-	c := startCell(t, script{Dir: dataDir, Deadline: time.Hour, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
+	c := startCell(t, script{Dir: dataDir, Deadline: time.Hour,
+		Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
 	ids := pidsOf(t, dir, "x")
 	c.kill(t)
 	deadlines, err := filepath.Glob(filepath.Join(dataDir, "deadline."+classKeepBound+".*"))

@@ -24,7 +24,8 @@ func TestExecEndsWithItsContainerWithoutGroups(t *testing.T) {
 	}
 	awaitLine(t, e, "x", "up")
 	await(t, e, "x", runningState)
-	x, err := e.Exec(t.Context(), "x", ExecSpec{Path: "/bin/sh", Args: []string{"-c", fmt.Sprintf("trap '' TERM HUP; echo $$ > %s/beside; while :; do sleep 0.1; done", dir)}})
+	x, err := e.Exec(t.Context(), "x", ExecSpec{Path: "/bin/sh",
+		Args: []string{"-c", fmt.Sprintf("trap '' TERM HUP; echo $$ > %s/beside; while :; do sleep 0.1; done", dir)}})
 	if err != nil {
 		t.Fatal(err)
 	}

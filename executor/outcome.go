@@ -98,7 +98,8 @@ func (j *judgement) putOutcome(o *outcome, sync bool) {
 }
 
 func (j *judgement) removeOutcome() {
-	if err := os.Remove(filepath.Join(j.c.e.path(endedDir), j.c.outcomeFile())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(filepath.Join(j.c.e.path(endedDir), j.c.outcomeFile())); err != nil &&
+		!errors.Is(err, fs.ErrNotExist) {
 		j.c.e.log.Warn("recorded end of a container not removed", "container", j.c.id, "error", err)
 	}
 }

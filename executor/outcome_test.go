@@ -42,7 +42,8 @@ func TestTheVerdictOutlivesAKilledCell(t *testing.T) {
 				t.Parallel()
 				dataDir, file := tempDir(t), filepath.Join(tempDir(t), "go")
 				s := leaving(file, code)
-				s.Workload.Action.Run.Args[1] = "until [ -e " + file + ".run ]; do sleep 0.01; done; " + s.Workload.Action.Run.Args[1]
+				s.Workload.Action.Run.Args[1] = "until [ -e " + file + ".run ]; do sleep 0.01; done; " +
+					s.Workload.Action.Run.Args[1]
 				x.change(&s)
 				c := startCell(t, script{Dir: dataDir, Deadline: time.Hour, Jobs: []job{{ID: "x", Bound: x.bound, Spec: s}}})
 				if err := os.WriteFile(file+".run", nil, 0o600); err != nil { // it is RUNNING
@@ -57,7 +58,8 @@ func TestTheVerdictOutlivesAKilledCell(t *testing.T) {
 					t.Fatal(err)
 				}
 				got := await(t, e, "x", completed)
-				if r := got.Result; r.ExitCode != code || r.Failed != (code != 0) || r.Stopped || r.Lost || string(r.Status) != "written" {
+				if r := got.Result; r.ExitCode != code || r.Failed != (code != 0) || r.Stopped || r.Lost ||
+					string(r.Status) != "written" {
 					t.Errorf("%+v status %q", r, r.Status)
 				}
 				if out, err := e.ResultFile("x"); err != nil || string(out) != "result\n" {
@@ -85,11 +87,13 @@ func TestADecidedEndOutlivesAKilledCell(t *testing.T) {
 		reason string
 		timed  bool
 	}{
-		"codependent":          {action.Action{Codependent: []action.Action{fails, ignoresTerm}}, 0, 4, "exit status 4", false},
-		"timeout":              {timeout, 0, -1, "exceeded timeout of 300ms", false},
-		"timeout, forgiven":    {action.Action{Try: &timeout}, 0, 0, "", false},
-		"time limit":           {ignoresTerm, 300 * time.Millisecond, -1, "time limit of 300ms exceeded", true},
-		"time limit of a tree": {action.Action{Serial: []action.Action{ignoresTerm}}, 300 * time.Millisecond, -1, "time limit of 300ms exceeded", true},
+		"codependent": {action.Action{Codependent: []action.Action{fails, ignoresTerm}}, 0, 4, "exit status 4",
+			false},
+		"timeout":           {timeout, 0, -1, "exceeded timeout of 300ms", false},
+		"timeout, forgiven": {action.Action{Try: &timeout}, 0, 0, "", false},
+		"time limit":        {ignoresTerm, 300 * time.Millisecond, -1, "time limit of 300ms exceeded", true},
+		"time limit of a tree": {action.Action{Serial: []action.Action{ignoresTerm}}, 300 * time.Millisecond, -1,
+			"time limit of 300ms exceeded", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -102,7 +106,8 @@ func TestADecidedEndOutlivesAKilledCell(t *testing.T) {
 			e, stop := runExecutor(t, testConfig(dataDir))
 			defer stop()
 			r := await(t, e, "x", completed).Result
-			if r.ExitCode != x.code || r.Failed != (x.reason != "") || !strings.HasSuffix(r.Reason, x.reason) || r.TimedOut != x.timed || r.Stopped || r.Lost {
+			if r.ExitCode != x.code || r.Failed != (x.reason != "") || !strings.HasSuffix(r.Reason, x.reason) ||
+				r.TimedOut != x.timed || r.Stopped || r.Lost {
 				t.Errorf("%+v", r)
 			}
 			forgets(t, e, dataDir, "x")
@@ -148,7 +153,8 @@ func TestAnUnreportedEndOutlivesTheCell(t *testing.T) {
 			for range 2 { // the second successor has it too
 				e, stop := runExecutor(t, testConfig(dataDir))
 				r := await(t, e, "x", completed).Result
-				if out, err := e.ResultFile("x"); r.ExitCode != 3 || string(r.Status) != "written" || string(out) != "result\n" || err != nil {
+				if out, err := e.ResultFile("x"); r.ExitCode != 3 || string(r.Status) != "written" || string(out) != "result\n" ||
+					err != nil {
 					t.Errorf("%+v, result file %q %v", r, out, err)
 				}
 				if err := stop(); err != nil {

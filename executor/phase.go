@@ -50,7 +50,8 @@ func (s *starting) inPhase(what string, on bool) {
 // enter begins a phase. The executor is locked.
 func (s *starting) enter(what string, now time.Duration) {
 	s.quiet()
-	s.c.phase = Phase{What: what, Since: now, At: s.c.e.clock.Wall(), Limit: shorter(s.c.spec.Workload.TimeLimit, s.c.spec.Workload.StartTimeout)}
+	s.c.phase = Phase{What: what, Since: now, At: s.c.e.clock.Wall(),
+		Limit: shorter(s.c.spec.Workload.TimeLimit, s.c.spec.Workload.StartTimeout)}
 	if what != "" && !s.c.hidden {
 		s.slowAt(now + SlowPhase)
 	}

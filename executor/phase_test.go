@@ -27,11 +27,16 @@ func TestLimitsCountFromTheBeginning(t *testing.T) {
 		timed  bool
 		note   string
 	}{
-		"image, time limit":    {action.Workload{TimeLimit: limit, Isolation: action.IsolationRootfs}, "time limit exceeded: 300ms, while the image", true, "pulling image 127"},
-		"image, start timeout": {action.Workload{StartTimeout: limit, Isolation: action.IsolationRootfs}, "not RUNNING within the start timeout of 300ms, while the image", false, "pulling image 127"},
-		"setup, time limit":    {action.Workload{TimeLimit: limit, Setup: &slow}, "time limit of 300ms exceeded", true, "running setup"},
-		"setup, start timeout": {action.Workload{StartTimeout: limit, Setup: &slow}, "not RUNNING within the start timeout of 300ms", false, "running setup"},
-		"setup, checked": {action.Workload{StartTimeout: limit, Setup: &slow, Checks: []action.Check{{Exec: &action.Run{Path: "/bin/true"}}}},
+		"image, time limit": {action.Workload{TimeLimit: limit, Isolation: action.IsolationRootfs},
+			"time limit exceeded: 300ms, while the image", true, "pulling image 127"},
+		"image, start timeout": {action.Workload{StartTimeout: limit, Isolation: action.IsolationRootfs},
+			"not RUNNING within the start timeout of 300ms, while the image", false, "pulling image 127"},
+		"setup, time limit": {action.Workload{TimeLimit: limit, Setup: &slow}, "time limit of 300ms exceeded", true,
+			"running setup"},
+		"setup, start timeout": {action.Workload{StartTimeout: limit, Setup: &slow},
+			"not RUNNING within the start timeout of 300ms", false, "running setup"},
+		"setup, checked": {action.Workload{StartTimeout: limit, Setup: &slow,
+			Checks: []action.Check{{Exec: &action.Run{Path: "/bin/true"}}}},
 			"not RUNNING within the start timeout of 300ms", false, "running setup"},
 	} {
 		t.Run(name, func(t *testing.T) {

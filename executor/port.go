@@ -76,7 +76,8 @@ const takeFixed, tryAgain = 150 * time.Millisecond, 5 * time.Millisecond
 // last container is about to be deleted. So it is retried for some time.
 func (p *ports) take(want action.Port) (int, error) {
 	n, mine, err := p.try(want)
-	for pause, spent := tryAgain, time.Duration(0); err != nil && want.Fixed != 0 && (!mine || p.leaves(want.Fixed)) && spent < takeFixed; pause *= 2 {
+	for pause, spent := tryAgain, time.Duration(0); err != nil && want.Fixed != 0 && (!mine || p.leaves(want.Fixed)) &&
+		spent < takeFixed; pause *= 2 {
 		over, stop := timer(pause)
 		<-over
 		stop()
@@ -168,7 +169,8 @@ func (p *ports) portLeaves(port int) bool {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
 	for _, c := range p.e.containers {
-		if c.state == Completed && c.stuck == nil && slices.ContainsFunc(c.ports, func(m action.Mapping) bool { return m.Port == port }) {
+		if c.state == Completed && c.stuck == nil &&
+			slices.ContainsFunc(c.ports, func(m action.Mapping) bool { return m.Port == port }) {
 			return true
 		}
 	}

@@ -26,15 +26,18 @@ func TestATakenPortNamesItsHolder(t *testing.T) {
 	}
 	s := sh("sleep 1000")
 	s.Workload.Ports = []action.Port{{Name: "web", Fixed: port}}
-	if c := launch(t, e, "foreign", s); !c.Result.Failed || !strings.Contains(c.Result.Reason, "is in use") || strings.Contains(c.Result.Reason, "is in use by") {
+	if c := launch(t, e, "foreign", s); !c.Result.Failed || !strings.Contains(c.Result.Reason, "is in use") ||
+		strings.Contains(c.Result.Reason, "is in use by") {
 		t.Errorf("%+v", c.Result)
 	}
 	l.Close()
-	if err := e.Launch(Reservation{ID: "first", Labels: Labels{"domain": "d", "service": "web", "index": "0"}}, s); err != nil {
+	if err := e.Launch(Reservation{ID: "first", Labels: Labels{"domain": "d", "service": "web", "index": "0"}},
+		s); err != nil {
 		t.Fatal(err)
 	}
 	await(t, e, "first", runningState)
-	if c := launch(t, e, "second", s); !c.Result.Failed || !strings.Contains(c.Result.Reason, "in use by service d/web, index 0 (container first)") {
+	if c := launch(t, e, "second", s); !c.Result.Failed ||
+		!strings.Contains(c.Result.Reason, "in use by service d/web, index 0 (container first)") {
 		t.Errorf("%+v", c.Result)
 	}
 }

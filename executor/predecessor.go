@@ -147,7 +147,8 @@ func (r *recovery) openGroups() error {
 		r.e.log.Warn("containers run without control groups", "error", err)
 		err = nil
 	case errors.Is(err, cgroup.ErrInUse):
-		return fmt.Errorf("%w: this data directory is a copy of another's; remove its file \"id\" if nothing of it runs here", err)
+		return fmt.Errorf("%w: this data directory is a copy of another's; remove its file \"id\" if nothing of it runs here",
+			err)
 	case err == nil:
 		owner, oerr := r.owner()
 		if err = oerr; err == nil {

@@ -37,9 +37,11 @@ func TestNoContainerKeepsACellFromItsStart(t *testing.T) {
 	dataDir := tempDir(t)
 	s := script{Dir: dataDir, Deadline: time.Minute}
 	for name, text := range stubborn(t) {
-		s.Jobs = append(s.Jobs, job{ID: name, Spec: sh(text + "\necho made; sleep 60")}, job{ID: name + ", bound", Bound: true, Spec: sh(text + "\nsleep 60")})
+		s.Jobs = append(s.Jobs, job{ID: name, Spec: sh(text + "\necho made; sleep 60")},
+			job{ID: name + ", bound", Bound: true, Spec: sh(text + "\nsleep 60")})
 	}
-	s.Jobs = append(s.Jobs, job{ID: "directory", Spec: sh("mkdir .pid; sleep 60")}, job{ID: "pipe", Spec: sh("mkfifo .pid; sleep 60")},
+	s.Jobs = append(s.Jobs, job{ID: "directory", Spec: sh("mkdir .pid; sleep 60")},
+		job{ID: "pipe", Spec: sh("mkfifo .pid; sleep 60")},
 		job{ID: "link", Spec: sh("ln -s /dev/zero .pid; sleep 60")})
 	c := startCell(t, s)
 	made := func() bool {

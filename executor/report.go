@@ -44,7 +44,8 @@ func (r *RunResult) String() string {
 	u := &r.Usage
 	fmt.Fprintf(&b, "; %s", u)
 	if r.OOM != nil {
-		fmt.Fprintf(&b, "; %d killed for lack of memory, limit %d MB, peak %d MB", r.OOM.Kills, r.OOM.Limit>>20, r.OOM.Peak>>20)
+		fmt.Fprintf(&b, "; %d killed for lack of memory, limit %d MB, peak %d MB", r.OOM.Kills, r.OOM.Limit>>20,
+			r.OOM.Peak>>20)
 	}
 	return b.String()
 }

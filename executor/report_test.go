@@ -19,7 +19,8 @@ func TestResultInWords(t *testing.T) {
 	}
 	for want, r := range map[string]*RunResult{
 		"exit status 0 after 1.234s; user 31ms, system 9ms, memory 12.0 MB": ran(RunResult{}),
-		"exit status 3 after 1.234s; user 31ms, system 9ms, memory 12.0 MB": ran(RunResult{Failed: true, Reason: "exit status 3", ExitCode: 3}),
+		"exit status 3 after 1.234s; user 31ms, system 9ms, memory 12.0 MB": ran(RunResult{Failed: true,
+			Reason: "exit status 3", ExitCode: 3}),
 		"killed after 1.234s; user 31ms, system 9ms, memory 12.0 MB; 2 killed for lack of memory, limit 32 MB, peak 31 MB": ran(RunResult{
 			Failed: true, Reason: "killed", OOM: &OOM{Kills: 2, Limit: 32 << 20, Peak: 31 << 20}}),
 		"exit status 0 after 1s; user 1s, system 0s (of the main program and the children it waited for), memory not counted without a limit": {

@@ -41,7 +41,8 @@ func TestRootResults(t *testing.T) {
 	} {
 		id := strings.ReplaceAll(want, " ", "-")
 		c := launch(t, e, id, root(script))
-		if !c.Result.Failed || c.Result.Reason != want || c.Result.Started.IsZero() || c.Result.Usage.User+c.Result.Usage.System == 0 {
+		if !c.Result.Failed || c.Result.Reason != want || c.Result.Started.IsZero() ||
+			c.Result.Usage.User+c.Result.Usage.System == 0 {
 			t.Errorf("%q: %+v", want, c.Result)
 		}
 	}
@@ -50,13 +51,15 @@ func TestRootResults(t *testing.T) {
 		s.StatusPipe = true
 		return s
 	}())
-	if string(c.Result.Status) != "half" || !slices.Equal(lines(t, e, "status", logstore.Stdout), []string{"/dev/fd/3", "bye"}) {
+	if string(c.Result.Status) != "half" || !slices.Equal(lines(t, e, "status", logstore.Stdout),
+		[]string{"/dev/fd/3", "bye"}) {
 		t.Errorf("%+v %q", c.Result, c.Result.Status)
 	}
 	for _, program := range []string{"/no/such", "nosuch"} {
 		s := root("")
 		s.Workload.Action.Run.Path = program
-		if c := launch(t, e, strings.ReplaceAll("none"+program, "/", "-"), s); !c.Result.Failed || !strings.Contains(c.Result.Reason, program) {
+		if c := launch(t, e, strings.ReplaceAll("none"+program, "/", "-"), s); !c.Result.Failed ||
+			!strings.Contains(c.Result.Reason, program) {
 			t.Errorf("%+v", c.Result)
 		}
 	}
@@ -79,7 +82,8 @@ func TestRootSecrets(t *testing.T) {
 		t.Fatalf("%v, %v", pids, err)
 	}
 	for _, pid := range pids {
-		if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err != nil || strings.Contains(string(b), "hunter2-xyzzy\x00") && !strings.Contains(string(b), "test ") {
+		if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err != nil ||
+			strings.Contains(string(b), "hunter2-xyzzy\x00") && !strings.Contains(string(b), "test ") {
 			t.Errorf("%q, %v", b, err)
 		}
 	}
@@ -103,7 +107,8 @@ func TestRootSecrets(t *testing.T) {
 func TestRootStop(t *testing.T) {
 	e, root := rootExecutor(t)
 	const script = "trap 'echo term; n=1' TERM; (trap '' TERM; exec sleep 1000) & echo up; n=0; while test $n = 0; do wait; done; exit 0"
-	for name, target := range map[string]action.KillTarget{"all": action.TargetCgroup, "group": action.TargetGroup, "child": action.TargetChild} {
+	for name, target := range map[string]action.KillTarget{"all": action.TargetCgroup, "group": action.TargetGroup,
+		"child": action.TargetChild} {
 		s := root(script)
 		s.Workload.Termination = action.Termination{Target: target, LeftoverGrace: 100 * time.Millisecond}
 		if err := e.Launch(Reservation{ID: name}, s); err != nil {
@@ -153,7 +158,8 @@ func TestRootLimits(t *testing.T) {
 	s.Workload.Action.Run.OpenFiles, s.Workload.MaxPids = 123, 5
 	if slices.Contains(have, "pids") {
 		c := launch(t, e, "pids", s)
-		if out := lines(t, e, "pids", logstore.Stdout); len(out) == 0 || out[0] != "123" || slices.Contains(out, "all") || !c.Result.Failed {
+		if out := lines(t, e, "pids", logstore.Stdout); len(out) == 0 || out[0] != "123" || slices.Contains(out, "all") ||
+			!c.Result.Failed {
 			t.Errorf("%+v %q", c.Result, out)
 		}
 	}
@@ -173,7 +179,8 @@ func TestRootTree(t *testing.T) {
 	s := root("cat /from-setup; ls /proc; echo up; cat /proc/net/dev; sleep 1000")
 	s.Workload.OwnNet, s.Workload.User = true, "0" // it writes into its root
 	s.Workload.Setup = &action.Action{Run: &action.Run{Path: "sh", Args: []string{"-c", "echo set up > /from-setup"}}}
-	s.Workload.Checks = []action.Check{{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "cat /proc/1/cmdline > /cantina/one"}}}}
+	s.Workload.Checks = []action.Check{{Exec: &action.Run{Path: "/bin/sh",
+		Args: []string{"-c", "cat /proc/1/cmdline > /cantina/one"}}}}
 	if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +224,9 @@ func TestRootEndsWithItsCell(t *testing.T) {
 func TestRootNoticesTheDeathOfTheCell(t *testing.T) {
 	_, root := rootExecutor(t)
 	dataDir := tempDir(t)
-	c := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: "x", Spec: root("trap 'exit 0' TERM; echo up > up; while :; do sleep 1000 & wait; done")}}})
+	c := startCell(t,
+		script{Dir: dataDir,
+			Jobs: []job{{ID: "x", Spec: root("trap 'exit 0' TERM; echo up > up; while :; do sleep 1000 & wait; done")}}})
 	awaitOne(t, filepath.Join(dataDir, "run", "*", "directory", "up")) // process 1 gets only signals that it handles
 	reaper := reaperOf(t, dataDir)
 	if err := unix.Kill(reaper.Pid, unix.SIGSTOP); err != nil {

@@ -38,7 +38,10 @@ func layer(t *testing.T, fill func(w *tar.Writer) error) v1.Layer {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil })
+	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(b.Bytes())),
+			nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +111,8 @@ func TestRootfsImage(t *testing.T) {
 	e := testExecutor(t, nil)
 	mounts := count(t, e).mounts
 	want := []string{"high", "image yes", "4321"}
-	for id, from := range map[string]string{"registry": ref.Context().Name() + "@" + digest.String(), "tarball": file, "again": file} {
+	for id, from := range map[string]string{"registry": ref.Context().Name() + "@" + digest.String(), "tarball": file,
+		"again": file} {
 		s := sh("cat /etc/low; ls /etc; echo image $FROM_IMAGE; id -u; ls /cantina; echo > /cantina/mine")
 		s.Workload.Isolation, s.Workload.Rootfs = action.IsolationRootfs, from
 		c := launch(t, e, id, s)
@@ -153,9 +157,11 @@ test -d /sys/class/net/lo && echo net
 	e := testExecutor(t, nil)
 	root := smallRoot(t)
 	copyProgram(t, root, "/usr/bin/touch")
-	for i, w := range []action.Workload{{Isolation: action.IsolationNamespaces}, {Isolation: action.IsolationNamespaces, OwnNet: true},
+	for i, w := range []action.Workload{{Isolation: action.IsolationNamespaces},
+		{Isolation: action.IsolationNamespaces, OwnNet: true},
 		{Isolation: action.IsolationRootfs, Rootfs: root}, {Isolation: action.IsolationRootfs, Rootfs: root, OwnNet: true},
-		{Isolation: action.IsolationNamespaces, Sidecars: []action.Action{{Run: &action.Run{Path: "sleep", Args: []string{"1000"}}}}}} {
+		{Isolation: action.IsolationNamespaces,
+			Sidecars: []action.Action{{Run: &action.Run{Path: "sleep", Args: []string{"1000"}}}}}} {
 		s := sh(script)
 		run := s.Workload.Action.Run
 		s.Workload = w
@@ -185,7 +191,8 @@ func TestARootKnowsItsOwnNames(t *testing.T) {
 		id := fmt.Sprint("x", i)
 		r := launch(t, e, id, s).Result
 		out := strings.Join(lines(t, e, id, logstore.Stdout), "\n")
-		if mine := strings.Contains(out, "10.0.0.1 mine"); r.Failed || mine != (i == 2) || strings.Contains(out, "127.0.0.1\tlocalhost") == mine || !strings.HasSuffix(out, "\nlo") {
+		if mine := strings.Contains(out, "10.0.0.1 mine"); r.Failed || mine != (i == 2) ||
+			strings.Contains(out, "127.0.0.1\tlocalhost") == mine || !strings.HasSuffix(out, "\nlo") {
 			t.Errorf("%q: %+v %q", hosts, r, out)
 		}
 	}
@@ -197,7 +204,8 @@ func TestLinksOfAnImageLeadNowhere(t *testing.T) {
 	needRoot(t)
 	for _, name := range []string{"dev", "proc", "sys", "cantina", "etc", "etc/hosts"} {
 		outside, root := tempDir(t), smallRoot(t)
-		if err := errors.Join(os.RemoveAll(filepath.Join(root, name)), os.Symlink(filepath.Join(outside, "target"), filepath.Join(root, name))); err != nil {
+		if err := errors.Join(os.RemoveAll(filepath.Join(root, name)),
+			os.Symlink(filepath.Join(outside, "target"), filepath.Join(root, name))); err != nil {
 			t.Fatal(err)
 		}
 		if name != "etc/hosts" {

@@ -107,7 +107,8 @@ func TestStubbornTreeIsKilledAfterGrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, e, "x", gone)
-	if d := time.Since(began); d < 200*time.Millisecond || d > 9*time.Second { // without the workload's own, the grace time is 10 s
+	if d := time.Since(began); d < 200*time.Millisecond || d > 9*time.Second {
+		// without the workload's own, the grace time is 10 s
 		t.Errorf("took %v", d)
 	}
 }
@@ -232,7 +233,8 @@ func TestALimitIsSeenWhileItEndsTheContainer(t *testing.T) {
 					continue
 				}
 				c := ev.Container
-				if !c.Ending && !c.Decided || c.Routable || c.EndWhy != "time limit of 500ms exceeded" || c.EndBy.Sub(e.clock.Wall()) < 2*time.Second {
+				if !c.Ending && !c.Decided || c.Routable || c.EndWhy != "time limit of 500ms exceeded" ||
+					c.EndBy.Sub(e.clock.Wall()) < 2*time.Second {
 					t.Errorf("%+v", c)
 				}
 				e.Abort()

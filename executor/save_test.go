@@ -26,10 +26,12 @@ func TestAnUnwrittenDeadlineKeepsNothing(t *testing.T) {
 		}
 		return await(t, e, id, completed).Result
 	}
-	if r := run("kept", true, keep(sh("true"))); !r.Failed || !r.Retryable || !strings.Contains(r.Reason, "cannot be written down") {
+	if r := run("kept", true, keep(sh("true"))); !r.Failed || !r.Retryable ||
+		!strings.Contains(r.Reason, "cannot be written down") {
 		t.Errorf("%+v", r)
 	}
-	for id, r := range map[string]RunResult{"ends": run("ends", true, sh("true")), "free": run("free", false, keep(sh("true")))} {
+	for id, r := range map[string]RunResult{"ends": run("ends", true, sh("true")),
+		"free": run("free", false, keep(sh("true")))} {
 		if r.Failed {
 			t.Errorf("%s: %+v", id, r)
 		}

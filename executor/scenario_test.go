@@ -133,8 +133,10 @@ func TestClausesHaveTheirTests(t *testing.T) {
 		}
 		rows++
 		before := named
-		for _, word := range strings.FieldsFunc(line, func(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9') }) {
-			if !strings.HasPrefix(word, "Test") && !strings.HasPrefix(word, "Benchmark") || word == "Test" || word == "Benchmark" {
+		for _, word := range strings.FieldsFunc(line,
+			func(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9') }) {
+			if !strings.HasPrefix(word, "Test") && !strings.HasPrefix(word, "Benchmark") || word == "Test" ||
+				word == "Benchmark" {
 				continue
 			}
 			named++

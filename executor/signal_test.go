@@ -11,7 +11,8 @@ import (
 // TestSignalReachesTheMainProcessOnly, once, at each level of isolation.
 func TestSignalReachesTheMainProcessOnly(t *testing.T) {
 	needRoot(t)
-	for name, level := range map[string]action.Isolation{"process": action.IsolationProcess, "namespaces": action.IsolationNamespaces} {
+	for name, level := range map[string]action.Isolation{"process": action.IsolationProcess,
+		"namespaces": action.IsolationNamespaces} {
 		t.Run(name, func(t *testing.T) {
 			e := testExecutor(t, nil)
 			// The child would leave a mark, for which the main process waits.
@@ -22,7 +23,8 @@ trap 'sleep 0.3; [ -e child ] && exit 8; exit 7' USR1; touch ready2; while :; do
 				t.Fatal(err)
 			}
 			await(t, e, "x", runningState)
-			x, err := e.Exec(t.Context(), "x", ExecSpec{Path: "sh", Args: []string{"-c", "until [ -e ready1 ] && [ -e ready2 ]; do sleep 0.05; done"}})
+			x, err := e.Exec(t.Context(), "x", ExecSpec{Path: "sh",
+				Args: []string{"-c", "until [ -e ready1 ] && [ -e ready2 ]; do sleep 0.05; done"}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -26,7 +26,8 @@ func do(script string) action.Action {
 }
 
 func TestSetupActionSidecarAndChecks(t *testing.T) {
-	for name, level := range map[string]action.Isolation{"process": action.IsolationProcess, "namespaces": action.IsolationNamespaces} {
+	for name, level := range map[string]action.Isolation{"process": action.IsolationProcess,
+		"namespaces": action.IsolationNamespaces} {
 		t.Run(name, func(t *testing.T) {
 			if level != action.IsolationProcess {
 				needRoot(t)
@@ -34,10 +35,13 @@ func TestSetupActionSidecarAndChecks(t *testing.T) {
 			e := testExecutor(t, nil)
 			setup := do("echo setup; echo made > made")
 			w := action.Workload{
-				Setup: &setup, Action: do("cat made; echo serving; touch up; sleep 1000"), Sidecars: []action.Action{do("echo sidecar; sleep 1000")},
-				Checks:          []action.Check{{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "test -e up"}}, StartupInterval: 10 * time.Millisecond, Interval: 10 * time.Millisecond, Timeout: time.Minute}},
-				ReadinessChecks: []action.Check{{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "test -e ready"}}, StartupInterval: 10 * time.Millisecond, Interval: 10 * time.Millisecond, Timeout: time.Minute}},
-				Isolation:       level,
+				Setup: &setup, Action: do("cat made; echo serving; touch up; sleep 1000"),
+				Sidecars: []action.Action{do("echo sidecar; sleep 1000")},
+				Checks: []action.Check{{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "test -e up"}},
+					StartupInterval: 10 * time.Millisecond, Interval: 10 * time.Millisecond, Timeout: time.Minute}},
+				ReadinessChecks: []action.Check{{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "test -e ready"}},
+					StartupInterval: 10 * time.Millisecond, Interval: 10 * time.Millisecond, Timeout: time.Minute}},
+				Isolation: level,
 			}
 			if err := e.Launch(Reservation{ID: "x"}, Spec{Workload: w}); err != nil {
 				t.Fatal(err)
@@ -91,12 +95,16 @@ func TestEveryStepKind(t *testing.T) {
 	try := func(a action.Action) action.Action { return action.Action{Try: &a} }
 	w := action.Workload{Action: action.Action{Serial: []action.Action{
 		{Download: &action.Download{From: server.URL + "/in", To: "in", ChecksumAlgorithm: "sha256", ChecksumValue: sum}},
-		try(action.Action{Download: &action.Download{From: server.URL + "/other", To: "other", ChecksumAlgorithm: "sha256", ChecksumValue: sum[1:] + "0"}}),
-		{Parallel: []action.Action{do("until test -e b; do sleep 0.01; done; touch a"), do("touch b; until test -e a; do sleep 0.01; done")}},
+		try(action.Action{Download: &action.Download{From: server.URL + "/other", To: "other", ChecksumAlgorithm: "sha256",
+			ChecksumValue: sum[1:] + "0"}}),
+		{Parallel: []action.Action{do("until test -e b; do sleep 0.01; done; touch a"),
+			do("touch b; until test -e a; do sleep 0.01; done")}},
 		try(do("exit 5")),
-		try(action.Action{Codependent: []action.Action{do("until test -e waits; do sleep 0.01; done; echo first"), do("trap 'echo other ends; exit' TERM; touch waits; while :; do sleep 0.01; done")}}),
+		try(action.Action{Codependent: []action.Action{do("until test -e waits; do sleep 0.01; done; echo first"),
+			do("trap 'echo other ends; exit' TERM; touch waits; while :; do sleep 0.01; done")}}),
 		try(action.Action{Timeout: &action.Timeout{After: 50 * time.Millisecond, Action: do("exec sleep 1000")}}),
-		{EmitProgress: &action.EmitProgress{Action: do("cat in > out; echo ' and sent' >> out"), Start: "it begins", Success: "it went well"}},
+		{EmitProgress: &action.EmitProgress{Action: do("cat in > out; echo ' and sent' >> out"), Start: "it begins",
+			Success: "it went well"}},
 		{Upload: &action.Upload{From: "out", To: server.URL + "/out"}},
 		{EmitProgress: &action.EmitProgress{Action: do("test ! -e other; exit 3"), FailureMessagePrefix: "it failed"}},
 	}}}
@@ -112,7 +120,8 @@ func TestEveryStepKind(t *testing.T) {
 		t.Errorf("output %q", out)
 	}
 	events := strings.Join(lines(t, e, "x", logstore.Event), "\n")
-	for _, want := range []string{"it begins", "it went well", "it failed: /bin/sh: exit status 3", "downloaded " + server.URL + "/in", "downloading " + server.URL + "/other failed", "uploaded out"} {
+	for _, want := range []string{"it begins", "it went well", "it failed: /bin/sh: exit status 3", "downloaded " +
+		server.URL + "/in", "downloading " + server.URL + "/other failed", "uploaded out"} {
 		if !strings.Contains(events, want) {
 			t.Errorf("%q is missing in\n%s", want, events)
 		}
@@ -123,8 +132,9 @@ func TestEveryStepKind(t *testing.T) {
 // one.
 func TestCadences(t *testing.T) {
 	e := testExecutor(t, nil)
-	w := action.Workload{Action: do("sleep 1000"), Checks: []action.Check{{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "echo >> count; test -e up"}},
-		StartupInterval: 5 * time.Millisecond, Interval: time.Hour, Timeout: time.Minute}}}
+	w := action.Workload{Action: do("sleep 1000"),
+		Checks: []action.Check{{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "echo >> count; test -e up"}},
+			StartupInterval: 5 * time.Millisecond, Interval: time.Hour, Timeout: time.Minute}}}
 	if err := e.Launch(Reservation{ID: "x"}, Spec{Workload: w}); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +190,9 @@ func zombies(t *testing.T, parent int) (out []int) {
 func TestExecChecksLeaveNoZombies(t *testing.T) {
 	before := zombies(t, os.Getpid()) // reapers of executors that a test gave up
 	e := testExecutor(t, nil)
-	w := action.Workload{Action: do("sleep 1000"), Checks: []action.Check{{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "echo >> count"}}, StartupInterval: time.Millisecond, Interval: time.Millisecond, Timeout: time.Minute}}}
+	w := action.Workload{Action: do("sleep 1000"),
+		Checks: []action.Check{{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "echo >> count"}},
+			StartupInterval: time.Millisecond, Interval: time.Millisecond, Timeout: time.Minute}}}
 	if err := e.Launch(Reservation{ID: "x"}, Spec{Workload: w}); err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +223,8 @@ func TestTreeIsStoppedWhole(t *testing.T) {
 	pid := func(n string) string {
 		return fmt.Sprintf("setsid sh -c 'echo $$ > %s/%s; exec sleep 1000' & wait", dir, n)
 	}
-	w := action.Workload{Action: action.Action{Parallel: []action.Action{do(pid("a")), {Serial: []action.Action{do("true"), do(pid("b"))}}}}}
+	w := action.Workload{Action: action.Action{Parallel: []action.Action{do(pid("a")),
+		{Serial: []action.Action{do("true"), do(pid("b"))}}}}}
 	if err := e.Launch(Reservation{ID: "x"}, Spec{Workload: w}); err != nil {
 		t.Fatal(err)
 	}
@@ -248,11 +261,13 @@ func TestCodeOfATree(t *testing.T) {
 		{try(action.Action{Timeout: &action.Timeout{Action: do("sleep 1000"), After: 50 * time.Millisecond}}), false, 0, ""},
 		{action.Action{Serial: []action.Action{do("true"), do("exit 4"), do("echo never")}}, true, 4, "exit status 4"},
 		{action.Action{Serial: []action.Action{{Try: &[]action.Action{do("exit 4")}[0]}, do("true")}}, false, 0, ""},
-		{action.Action{Timeout: &action.Timeout{Action: do("sleep 1000"), After: 50 * time.Millisecond}}, true, -1, "timeout"},
+		{action.Action{Timeout: &action.Timeout{Action: do("sleep 1000"), After: 50 * time.Millisecond}}, true, -1,
+			"timeout"},
 		{action.Action{Codependent: []action.Action{do("sleep 1000"), do("true")}}, true, -1, "ended"},
 	} {
 		c := launch(t, e, fmt.Sprint("t", i), Spec{Workload: action.Workload{Action: tc.a}})
-		if r := c.Result; tc.code == 0 && r.Signal != 0 || r.Failed != tc.failed || tc.code >= 0 && r.ExitCode != tc.code || !strings.Contains(r.Reason, tc.reason) {
+		if r := c.Result; tc.code == 0 && r.Signal != 0 || r.Failed != tc.failed || tc.code >= 0 && r.ExitCode != tc.code ||
+			!strings.Contains(r.Reason, tc.reason) {
 			t.Errorf("%+v, want %+v", r, tc)
 		}
 	}
@@ -263,11 +278,15 @@ func TestDownloadIntoTheContainer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "content") })}
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		fmt.Fprint(w, "content")
+	})}
 	go srv.Serve(l)
 	defer srv.Close()
 	e := testExecutor(t, nil)
-	get := action.Action{Download: &action.Download{From: "http://" + l.Addr().String() + "/file", To: "got", AllowUnpinned: true}}
+	get := action.Action{Download: &action.Download{From: "http://" + l.Addr().String() + "/file", To: "got",
+		AllowUnpinned: true}}
 	w := action.Workload{Setup: &get, Action: do("cat got*/* got 2>/dev/null; true")}
 	c := launch(t, e, "x", Spec{Workload: w})
 	if out := lines(t, e, "x", logstore.Stdout); c.Result.Failed || !slices.Contains(out, "content") {

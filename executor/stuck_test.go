@@ -76,7 +76,8 @@ func TestStuckContainer(t *testing.T) {
 		t.Fatal(err)
 	}
 	c = await(t, e, "x", func(c Container, _ bool) bool { return c.Stuck != nil })
-	if c.State == Completed || len(c.Stuck.Processes) != 1 || c.Stuck.Processes[0].Pid != c.Pid || c.Stuck.Processes[0].Command != "sleep" {
+	if c.State == Completed || len(c.Stuck.Processes) != 1 || c.Stuck.Processes[0].Pid != c.Pid ||
+		c.Stuck.Processes[0].Command != "sleep" {
 		t.Errorf("%v %+v", c.State, c.Stuck)
 	}
 	if !strings.HasPrefix(c.Stuck.String(), "STUCK_KILLING: pid ") {
@@ -86,7 +87,8 @@ func TestStuckContainer(t *testing.T) {
 	if d := launch(t, e, "other", sh("true")); d.Result.Failed {
 		t.Errorf("%+v", d.Result)
 	}
-	if err := e.Reserve(Reservation{ID: "full", Resources: resource.Amounts{resource.Containers: 2}}); !errors.Is(err, ErrInsufficient) {
+	if err := e.Reserve(Reservation{ID: "full", Resources: resource.Amounts{resource.Containers: 2}}); !errors.Is(err,
+		ErrInsufficient) {
 		t.Errorf("reserve beside a stuck container: %v", err)
 	}
 	e.Delete("other")
@@ -111,7 +113,9 @@ func TestStuckContainer(t *testing.T) {
 
 func TestSuccessorShowsStuckWork(t *testing.T) {
 	dataDir, dir := tempDir(t), tempDir(t)
-	c := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: "x", Bound: true, Spec: sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir))}}})
+	c := startCell(t,
+		script{Dir: dataDir, Jobs: []job{{ID: "x", Bound: true,
+			Spec: sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir))}}})
 	awaitFile(t, filepath.Join(dir, "x"))
 	id := readPid(t, filepath.Join(dir, "x"))
 	thaw := hang(t, id.Pid)
@@ -145,7 +149,8 @@ func TestSuccessorShowsStuckWork(t *testing.T) {
 func TestSuccessorKnowsAProbe(t *testing.T) {
 	dataDir, dir := tempDir(t), tempDir(t)
 	id := probePrefix + "1"
-	c := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: id, Spec: sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir))}}})
+	c := startCell(t,
+		script{Dir: dataDir, Jobs: []job{{ID: id, Spec: sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir))}}})
 	awaitFile(t, filepath.Join(dir, "x"))
 	thaw := hang(t, readPid(t, filepath.Join(dir, "x")).Pid)
 	group := filepath.Join(classAt(t, trackerOf(t, dataDir), classStopFree), cgroup.Escape(id))
@@ -191,7 +196,9 @@ func endsClean(t *testing.T, e *Executor, id string, stop func() error) {
 // ended. If it does not die, it is shown as stuck, and its work is unknown.
 func TestSuccessorShowsUnadoptableWork(t *testing.T) {
 	dataDir, dir := tempDir(t), tempDir(t)
-	c := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: "x", Bound: true, Spec: keep(sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir)))}}})
+	c := startCell(t,
+		script{Dir: dataDir, Jobs: []job{{ID: "x", Bound: true,
+			Spec: keep(sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir)))}}})
 	awaitFile(t, filepath.Join(dir, "x"))
 	thaw := hang(t, readPid(t, filepath.Join(dir, "x")).Pid)
 	c.kill(t)
@@ -206,7 +213,8 @@ func TestSuccessorShowsUnadoptableWork(t *testing.T) {
 	cfg.KillWait, cfg.StuckAfter = 100*time.Millisecond, 200*time.Millisecond
 	e, stop := runExecutor(t, cfg)
 	all := e.List()
-	if len(all) != 1 || all[0].Stuck == nil || all[0].Labels != nil || !all[0].Adopted || !all[0].DeadlineBound || !e.Unclean() {
+	if len(all) != 1 || all[0].Stuck == nil || all[0].Labels != nil || !all[0].Adopted || !all[0].DeadlineBound ||
+		!e.Unclean() {
 		t.Fatalf("%+v, unclean %v", all, e.Unclean())
 	}
 	thaw()
@@ -217,7 +225,8 @@ func TestSuccessorShowsUnadoptableWork(t *testing.T) {
 // declare its predecessor dead then.
 func TestSuccessorShowsStuckWorkWithoutGroups(t *testing.T) {
 	dataDir, dir := tempDir(t), tempDir(t)
-	c := startCell(t, script{Dir: dataDir, Mode: CgroupNone, Jobs: []job{{ID: "x", Bound: true, Spec: sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir))}}})
+	c := startCell(t, script{Dir: dataDir, Mode: CgroupNone,
+		Jobs: []job{{ID: "x", Bound: true, Spec: sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir))}}})
 	awaitFile(t, filepath.Join(dir, "x"))
 	thaw := hang(t, readPid(t, filepath.Join(dir, "x")).Pid)
 	c.kill(t)

@@ -110,12 +110,14 @@ func TestCtrlCEndsEverything(t *testing.T) {
 func TestCtrlZFreezesAndFgThaws(t *testing.T) {
 	dir, dataDir := tempDir(t), tempDir(t)
 	ticks := filepath.Join(dir, "ticks")
-	cmd, tty := terminalCell(t, script{Dir: dataDir, Jobs: []job{{ID: "x", Spec: sh("while :; do echo >> " + ticks + "; sleep 0.01; done")}}})
+	cmd, tty := terminalCell(t, script{Dir: dataDir,
+		Jobs: []job{{ID: "x", Spec: sh("while :; do echo >> " + ticks + "; sleep 0.01; done")}}})
 	awaitFile(t, ticks)
 	tty.WriteString("\x1a")
 	awaitState(t, cmd.Process.Pid, "T")
 	class := classAt(t, trackerOf(t, dataDir), classStopFree)
-	if b, err := os.ReadFile(filepath.Join(class, "cgroup.events")); err == nil && !strings.Contains(string(b), "frozen 1") {
+	if b, err := os.ReadFile(filepath.Join(class, "cgroup.events")); err == nil &&
+		!strings.Contains(string(b), "frozen 1") {
 		t.Errorf("class is not frozen: %s", b)
 	}
 	before, _ := os.Stat(ticks)

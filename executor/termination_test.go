@@ -24,7 +24,8 @@ func TestParentDeathSignal(t *testing.T) {
 	s := script{Dir: tempDir(t), Mode: CgroupNone}
 	choices := map[string]int{"default": 0, "term": int(syscall.SIGTERM), "user": int(syscall.SIGUSR1), "none": -1}
 	for name, sig := range choices {
-		j := job{ID: name, Spec: sh(fmt.Sprintf("for s in TERM USR1; do trap \"echo $s > %[1]s/got-%[2]s; exit\" $s; done; echo $$ > %[1]s/%[2]s; while :; do sleep 0.02; done", dir, name))}
+		j := job{ID: name,
+			Spec: sh(fmt.Sprintf("for s in TERM USR1; do trap \"echo $s > %[1]s/got-%[2]s; exit\" $s; done; echo $$ > %[1]s/%[2]s; while :; do sleep 0.02; done", dir, name))}
 		j.Spec.Workload.Termination.ParentDeath = sig
 		s.Jobs = append(s.Jobs, j)
 	}
@@ -90,7 +91,8 @@ func TestKillModes(t *testing.T) {
 		"term, wait, kill": {action.Termination{Grace: 3 * time.Second}, "TERM", 9},
 		"own signal":       {action.Termination{Signal: int(syscall.SIGUSR1), Grace: 3 * time.Second}, "USR1", 9},
 		"kill now":         {action.Termination{Mode: action.KillNow}, "", 9},
-		"heeded":           {action.Termination{Signal: int(syscall.SIGUSR2), Mode: action.KillTerm}, "", int(syscall.SIGUSR2)},
+		"heeded": {action.Termination{Signal: int(syscall.SIGUSR2), Mode: action.KillTerm}, "",
+			int(syscall.SIGUSR2)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := testExecutor(t, nil)
@@ -104,7 +106,8 @@ func TestKillModes(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := await(t, e, "x", completed).Result
-			if out := strings.Join(r.LastOut, " "); r.Signal != c.signal || strings.Contains(out, "got") != (c.got != "") || !strings.Contains(out, c.got) {
+			if out := strings.Join(r.LastOut, " "); r.Signal != c.signal || strings.Contains(out, "got") != (c.got != "") ||
+				!strings.Contains(out, c.got) {
 				t.Errorf("signal %d, output %q", r.Signal, out)
 			}
 		})
@@ -117,7 +120,8 @@ func TestKilledByHandIsNoLackOfMemory(t *testing.T) {
 	needLimit(t, e, "memory")
 	s := sh("kill -9 $$")
 	s.Workload.Resources = map[string]int{"memory_mb": 32}
-	if c := launch(t, e, "x", s); c.Result.Signal != 9 || c.Result.OOM != nil || strings.Contains(c.Result.Reason, "memory") {
+	if c := launch(t, e, "x", s); c.Result.Signal != 9 || c.Result.OOM != nil ||
+		strings.Contains(c.Result.Reason, "memory") {
 		t.Errorf("%+v", c.Result)
 	}
 }
@@ -140,12 +144,14 @@ func TestEnvironmentByLevel(t *testing.T) {
 			if err := e.Launch(Reservation{ID: "kept " + name}, k); err != nil {
 				t.Fatal(err)
 			}
-			awaitLine(t, e, "kept "+name, map[bool]string{true: "cell=yes own=" + secret, false: "cell= own=" + secret}[level == action.IsolationNone])
+			awaitLine(t, e, "kept "+name, map[bool]string{true: "cell=yes own=" + secret, false: "cell= own=" +
+				secret}[level == action.IsolationNone])
 		}
 		if err := e.Launch(Reservation{ID: name}, s); err != nil {
 			t.Fatal(err)
 		}
-		awaitLine(t, e, name, map[bool]string{true: "cell=yes own=" + secret, false: "cell= own=" + secret}[level == action.IsolationNone])
+		awaitLine(t, e, name, map[bool]string{true: "cell=yes own=" + secret, false: "cell= own=" +
+			secret}[level == action.IsolationNone])
 	}
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -153,7 +159,8 @@ func TestEnvironmentByLevel(t *testing.T) {
 	}
 	for _, d := range entries {
 		if _, err := strconv.Atoi(d.Name()); err == nil {
-			if b, err := os.ReadFile(filepath.Join("/proc", d.Name(), "cmdline")); err == nil && strings.Contains(string(b), secret) {
+			if b, err := os.ReadFile(filepath.Join("/proc", d.Name(), "cmdline")); err == nil &&
+				strings.Contains(string(b), secret) {
 				t.Errorf("process %s shows the secret: %q", d.Name(), b)
 			}
 		}

@@ -34,7 +34,8 @@ func filesBelow(t testing.TB, dataDir string, names ...string) map[string]uint64
 // file that its successor needs to find living processes.
 func TestUnknownBootClearsNothing(t *testing.T) {
 	dataDir := tempDir(t)
-	cell := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: "k", Spec: keep(sh("echo up; while :; do sleep 0.1; done"))}}})
+	cell := startCell(t,
+		script{Dir: dataDir, Jobs: []job{{ID: "k", Spec: keep(sh("echo up; while :; do sleep 0.1; done"))}}})
 	cell.kill(t)
 	if err := os.WriteFile(filepath.Join(dataDir, "run", "k", ".pid"), []byte("1 1"), 0o600); err != nil {
 		t.Fatal(err)

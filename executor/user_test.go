@@ -37,7 +37,8 @@ func levels(t testing.TB) map[string]action.Workload {
 	copyProgram(t, root, "/usr/bin/touch", "/usr/bin/env", "/usr/bin/stat", "/usr/bin/rm")
 	accounts := "root:x:0:0::/root:/bin/sh\nann:x:4321:4322:Ann:/home/ann:/bin/ash\n"
 	groups := "ann:x:4322:\naudio:x:63:bob,ann\nvideo:x:44:ann\nother:x:99:annabel\n"
-	if err := errors.Join(os.WriteFile(filepath.Join(root, "etc/passwd"), []byte(accounts), 0o644), os.WriteFile(filepath.Join(root, "etc/group"), []byte(groups), 0o644)); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(root, "etc/passwd"), []byte(accounts), 0o644),
+		os.WriteFile(filepath.Join(root, "etc/group"), []byte(groups), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	return map[string]action.Workload{
@@ -90,7 +91,8 @@ func TestAnotherUserWorks(t *testing.T) {
 }
 
 func worksAs(t *testing.T, e *Executor, level string, w action.Workload, user, other string) {
-	s := sh(asAnother + fmt.Sprintf("! cat %s/secret\n! ls %s\n! ls %s/../secret\n! cat %s/id\n! touch ../beside\n", other, other, other, e.cfg.Dir))
+	s := sh(asAnother + fmt.Sprintf("! cat %s/secret\n! ls %s\n! ls %s/../secret\n! cat %s/id\n! touch ../beside\n", other,
+		other, other, e.cfg.Dir))
 	run := s.Workload.Action.Run
 	s.Workload, s.StatusPipe = w, true
 	s.Workload.Action.Run, s.Workload.User, s.Workload.ResultFile = run, user, "made"
@@ -145,16 +147,21 @@ func TestStepsOfSeveralUsers(t *testing.T) {
 				run("1111", "set -e; id -u; cat mine; echo > others; ! rm mine; ! echo > mine; echo two > /dev/fd/3"),
 				run("", "set -e; id -u; rm mine; ! rm others; echo > again"),
 				run("", "sleep 1000")}}
-			s.Workload.Checks = []action.Check{{Exec: &action.Run{Path: "/bin/sh", Args: []string{"-c", "test $(id -u) = 2222 && cat again && echo > by-check-$$"}, User: "2222"}}}
+			s.Workload.Checks = []action.Check{{Exec: &action.Run{Path: "/bin/sh",
+				Args: []string{"-c", "test $(id -u) = 2222 && cat again && echo > by-check-$$"}, User: "2222"}}}
 			if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
 				t.Fatal(err)
 			}
 			c := await(t, e, "x", runningState)
-			if out, errs := lines(t, e, "x", logstore.Stdout), lines(t, e, "x", logstore.Stderr); c.State != Running || !slices.Equal(out, []string{"0", "4321", "1111", "mine", "4321"}) {
+			if out, errs := lines(t, e, "x", logstore.Stdout), lines(t, e, "x", logstore.Stderr); c.State != Running ||
+				!slices.Equal(out, []string{"0", "4321", "1111", "mine", "4321"}) {
 				t.Fatalf("%+v %q %q %q", c.Result, out, errs, lines(t, e, "x", logstore.Event))
 			}
 			for _, user := range []string{"", "1111", "0"} {
-				x, err := e.Exec(t.Context(), "x", ExecSpec{Path: "/bin/sh", Args: []string{"-c", "id -u; cd $CANTINA_DIR && ls again > /dev/stdout && echo > /dev/stderr; read line < /dev/stdin; echo $line"}, User: user})
+				x, err := e.Exec(t.Context(), "x", ExecSpec{Path: "/bin/sh",
+					Args: []string{"-c",
+						"id -u; cd $CANTINA_DIR && ls again > /dev/stdout && echo > /dev/stderr; read line < /dev/stdin; echo $line"},
+					User: user})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -233,27 +240,33 @@ func TestUnreadableUserDatabasesAreRefused(t *testing.T) {
 		{"app\n", "", "app", `uid ""`},
 		{"app:x:5:5::/:\n", "g:x:abc:\n", "app:g", `/etc/group of the root file system, line 1, g: its gid "abc"`},
 		{"app:x:5:5::/:\n", "g:x:4294967295:\n", "app:g", `gid "4294967295"`},
-		{"app:x:5:5::/:\n", "a:x:1:\ng:x:99999999999:app\n", "app", `/etc/group of the root file system, line 2, g: its gid "99999999999"`},
+		{"app:x:5:5::/:\n", "a:x:1:\ng:x:99999999999:app\n", "app",
+			`/etc/group of the root file system, line 2, g: its gid "99999999999"`},
 		{"5:x:0:0::/:\n", "", "six", `not in /etc/passwd of the root file system`},
 		{"app:x:5:5::/:\n", "", "app:g", `group "g" is not in /etc/group of the root file system`},
 		{"", "", "4294967295", `user "4294967295"`},
 		{"", "", "65534:4294967295", `user "65534:4294967295"`},
 	} {
 		dir := tempDir(t)
-		if err := errors.Join(os.Mkdir(filepath.Join(dir, "etc"), 0o755), os.WriteFile(filepath.Join(dir, "etc/passwd"), []byte(good+c.passwd), 0o644),
+		if err := errors.Join(os.Mkdir(filepath.Join(dir, "etc"), 0o755),
+			os.WriteFile(filepath.Join(dir, "etc/passwd"), []byte(good+c.passwd), 0o644),
 			os.WriteFile(filepath.Join(dir, "etc/group"), []byte(c.group), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 		a, err := rootAccounts([]string{dir}).find(c.user)
-		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), fmt.Sprintf("user %q", c.user)) || a.cred != nil {
+		if err == nil || !strings.Contains(err.Error(), c.says) ||
+			!strings.Contains(err.Error(), fmt.Sprintf("user %q", c.user)) || a.cred != nil {
 			t.Errorf("%q %q %s: %+v, %v", c.passwd, c.group, c.user, a.cred, err)
 		}
 	}
 	dir := tempDir(t)
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "etc"), 0o755), os.WriteFile(filepath.Join(dir, "etc/passwd"), []byte("# users\n\n5:x:0:0::/:\nsix:x:6:60::/six:\r\nlast:x:4294967294:4294967294::/:"), 0o644)); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "etc"), 0o755),
+		os.WriteFile(filepath.Join(dir, "etc/passwd"),
+			[]byte("# users\n\n5:x:0:0::/:\nsix:x:6:60::/six:\r\nlast:x:4294967294:4294967294::/:"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	for user, want := range map[string]syscall.Credential{"5": {Uid: 5, Gid: 5}, "6": {Uid: 6, Gid: 60}, "six": {Uid: 6, Gid: 60}, "last": {Uid: action.MaxID, Gid: action.MaxID}, "7:8": {Uid: 7, Gid: 8}} {
+	for user, want := range map[string]syscall.Credential{"5": {Uid: 5, Gid: 5}, "6": {Uid: 6, Gid: 60},
+		"six": {Uid: 6, Gid: 60}, "last": {Uid: action.MaxID, Gid: action.MaxID}, "7:8": {Uid: 7, Gid: 8}} {
 		if a, err := rootAccounts([]string{dir}).find(user); err != nil || a.cred.Uid != want.Uid || a.cred.Gid != want.Gid {
 			t.Errorf("%s: %+v, %v", user, a.cred, err)
 		}
@@ -266,7 +279,8 @@ func TestLayersShowOneDatabase(t *testing.T) {
 	low, high := tempDir(t), tempDir(t)
 	write := func(dir, file, text string) {
 		t.Helper()
-		if err := errors.Join(os.MkdirAll(filepath.Join(dir, "etc"), 0o755), os.WriteFile(filepath.Join(dir, "etc", file), []byte(text), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Join(dir, "etc"), 0o755),
+			os.WriteFile(filepath.Join(dir, "etc", file), []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -286,13 +300,15 @@ func TestLayersShowOneDatabase(t *testing.T) {
 	if got := gid("app:g"); got != "3 2" {
 		t.Error(got)
 	}
-	if err := errors.Join(os.Remove(filepath.Join(high, "etc/passwd")), syscall.Mknod(filepath.Join(high, "etc/passwd"), syscall.S_IFCHR, 0)); err != nil {
+	if err := errors.Join(os.Remove(filepath.Join(high, "etc/passwd")),
+		syscall.Mknod(filepath.Join(high, "etc/passwd"), syscall.S_IFCHR, 0)); err != nil {
 		t.Fatal(err)
 	}
 	if got := gid("app"); !strings.Contains(got, "passwd") {
 		t.Errorf("it was removed: %s", got)
 	}
-	if err := errors.Join(os.Remove(filepath.Join(high, "etc/passwd")), syscall.Setxattr(filepath.Join(high, "etc"), "trusted.overlay.opaque", []byte("y"), 0)); err != nil {
+	if err := errors.Join(os.Remove(filepath.Join(high, "etc/passwd")),
+		syscall.Setxattr(filepath.Join(high, "etc"), "trusted.overlay.opaque", []byte("y"), 0)); err != nil {
 		t.Fatal(err)
 	}
 	if got := gid("app"); !strings.Contains(got, "not in /etc/passwd") {
@@ -311,11 +327,13 @@ func TestAUserKeepsAccessibleDirectories(t *testing.T) {
 			if gid != 0 {
 				owner, mode = 0, 0o750
 			}
-			if err := errors.Join(os.Chown(home, owner, gid), os.Chmod(home, mode), os.WriteFile(home+"/notes", []byte("mine\n"), 0o644)); err != nil {
+			if err := errors.Join(os.Chown(home, owner, gid), os.Chmod(home, mode),
+				os.WriteFile(home+"/notes", []byte("mine\n"), 0o644)); err != nil {
 				t.Fatal(err)
 			}
 			e := testExecutor(t, func(c *Config) { c.Dir = filepath.Join(home, "data", "cell", "executor") })
-			s := sh("set -e; cat " + home + "/notes; ls " + home + "; cd $CANTINA_DIR; echo > made; ! ls " + home + "/data 2>/dev/null")
+			s := sh("set -e; cat " + home + "/notes; ls " + home + "; cd $CANTINA_DIR; echo > made; ! ls " + home +
+				"/data 2>/dev/null")
 			s.Workload.User = "4321:4322"
 			r := launch(t, e, "x", s).Result
 			if out := lines(t, e, "x", logstore.Stdout); r.Failed || !slices.Equal(out, []string{"mine", "data", "notes"}) {
@@ -335,7 +353,8 @@ func TestWorkWithoutAUserRunsAsTheDefaultUser(t *testing.T) {
 		w    action.Workload
 		user string
 		want string
-	}{{action.Workload{}, "", "4321"}, {action.Workload{}, "0", "0"}, {action.Workload{}, "1111", "1111"}, {action.Workload{Isolation: action.IsolationNone}, "", "4321"}, {root, "", "4321"}} {
+	}{{action.Workload{}, "", "4321"}, {action.Workload{}, "0", "0"}, {action.Workload{}, "1111", "1111"},
+		{action.Workload{Isolation: action.IsolationNone}, "", "4321"}, {root, "", "4321"}} {
 		s := sh("id -u")
 		run := s.Workload.Action.Run
 		s.Workload = c.w
@@ -351,7 +370,9 @@ func TestWorkWithoutAUserRunsAsTheDefaultUser(t *testing.T) {
 	for _, user := range []string{"no-such-user", "4294967295", "root:"} {
 		cfg := testConfig(tempDir(t))
 		cfg.User = user
-		if _, err := Open(cfg); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("the cell's --default-user: user %q", user)) && !strings.Contains(err.Error(), fmt.Sprintf("the cell's --default-user: bad user %q", user)) {
+		if _, err := Open(cfg); err == nil || !strings.Contains(err.Error(),
+			fmt.Sprintf("the cell's --default-user: user %q", user)) &&
+			!strings.Contains(err.Error(), fmt.Sprintf("the cell's --default-user: bad user %q", user)) {
 			t.Errorf("%s: %v", user, err)
 		}
 	}
@@ -367,7 +388,8 @@ func TestATerminalBelongsToItsUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, e, "x", runningState)
-	x, err := e.Exec(t.Context(), "x", ExecSpec{Path: "/bin/sh", Args: []string{"-c", "id -u; echo by name > $(tty) && echo as tty > /dev/tty"}, Terminal: true})
+	x, err := e.Exec(t.Context(), "x", ExecSpec{Path: "/bin/sh",
+		Args: []string{"-c", "id -u; echo by name > $(tty) && echo as tty > /dev/tty"}, Terminal: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -388,8 +410,10 @@ func TestFilesAreReadAndPutAsTheUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(dir+"/open", []byte("open\n"), 0o644), os.WriteFile(dir+"/closed", []byte("hunter2\n"), 0o600),
-		os.WriteFile(dir+"/grouped", []byte("grouped\n"), 0o640), os.Chown(dir+"/grouped", 0, 4322), os.Mkdir(dir+"/free", 0o777), os.Chmod(dir+"/free", 0o777)); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(dir+"/open", []byte("open\n"), 0o644),
+		os.WriteFile(dir+"/closed", []byte("hunter2\n"), 0o600),
+		os.WriteFile(dir+"/grouped", []byte("grouped\n"), 0o640), os.Chown(dir+"/grouped", 0, 4322),
+		os.Mkdir(dir+"/free", 0o777), os.Chmod(dir+"/free", 0o777)); err != nil {
 		t.Fatal(err)
 	}
 	download := func(from, to string) action.Action {
@@ -402,7 +426,8 @@ func TestFilesAreReadAndPutAsTheUser(t *testing.T) {
 		{"open", dir + "/free/f", ""}, {"open", dir + "/f", "permission denied"},
 	} {
 		id := fmt.Sprint("d", i)
-		s := Spec{Workload: action.Workload{User: "4321:4322", Action: action.Action{Serial: []action.Action{download(c.from, c.to), sh("").Workload.Action}}}}
+		s := Spec{Workload: action.Workload{User: "4321:4322",
+			Action: action.Action{Serial: []action.Action{download(c.from, c.to), sh("").Workload.Action}}}}
 		s.Workload.Action.Serial[1].Run.Args[1] = "cat " + c.to + "; stat -c %u:%g " + c.to
 		r := launch(t, e, id, s).Result
 		out := lines(t, e, id, logstore.Stdout)

@@ -35,7 +35,8 @@ func (j *judgement) fix(asked bool) {
 	if j.fixed != nil {
 		return
 	}
-	v := &verdict{late: j.c.e.deadlines.pastDeadline(), oomKills: j.c.programs.oomKillsNow(), status: j.statusAt(j.decider)}
+	v := &verdict{late: j.c.e.deadlines.pastDeadline(), oomKills: j.c.programs.oomKillsNow(),
+		status: j.statusAt(j.decider)}
 	if asked {
 		v.asked, v.reason = j.c.asked()
 	} else if _, over := j.c.files.overDisk(&j.c.programs); over != "" {

@@ -58,7 +58,8 @@ func TestTheVerdictIsFixedWhenTheMainProgramEnds(t *testing.T) {
 						t.Fatal(err)
 					}
 					r := await(t, e, "x", completed).Result
-					if r.ExitCode != code || r.Stopped || r.TimedOut || r.Lost || r.Failed != (code != 0) || code != 0 && r.Reason != reasonOf(shape, code) {
+					if r.ExitCode != code || r.Stopped || r.TimedOut || r.Lost || r.Failed != (code != 0) || code != 0 &&
+						r.Reason != reasonOf(shape, code) {
 						t.Errorf("%+v", r)
 					}
 					if string(r.Status) != "written" {
@@ -126,21 +127,24 @@ func setup() *action.Action {
 func TestTheStatusIsThatOfTheMainProgram(t *testing.T) {
 	const awaitEnd = `while kill -0 $(cat main) 2>/dev/null; do sleep 0.01; done; `
 	for name, x := range map[string]struct{ status, main, other string }{
-		"leftover":              {"mine", `echo mine >&3`, awaitEnd + `echo late >&3 && touch wrote`},
-		"leftover in parts":     {"mine", `echo mine >&3`, awaitEnd + `printf la >&3; printf te >&3 && touch wrote`},
-		"unfinished":            {"mi", `printf mi >&3`, awaitEnd + `printf ne >&3 && touch wrote`},
-		"nothing of its own":    {"", `:`, awaitEnd + `echo late >&3 && touch wrote`},
-		"by a child, in time":   {"child", `until [ -e wrote ]; do sleep 0.01; done`, `echo child >&3 && touch wrote`},
-		"much, and all of late": {"mine", `echo mine >&3`, awaitEnd + `head -c 300000 /dev/zero | tr '\0' '\n' >&3 && touch wrote`},
+		"leftover":            {"mine", `echo mine >&3`, awaitEnd + `echo late >&3 && touch wrote`},
+		"leftover in parts":   {"mine", `echo mine >&3`, awaitEnd + `printf la >&3; printf te >&3 && touch wrote`},
+		"unfinished":          {"mi", `printf mi >&3`, awaitEnd + `printf ne >&3 && touch wrote`},
+		"nothing of its own":  {"", `:`, awaitEnd + `echo late >&3 && touch wrote`},
+		"by a child, in time": {"child", `until [ -e wrote ]; do sleep 0.01; done`, `echo child >&3 && touch wrote`},
+		"much, and all of late": {"mine", `echo mine >&3`, awaitEnd +
+			`head -c 300000 /dev/zero | tr '\0' '\n' >&3 && touch wrote`},
 	} {
 		for shape, change := range map[string]func(*Spec){
 			"single": func(*Spec) {},
 			"serial": func(s *Spec) {
-				s.Workload.Action = action.Action{Serial: []action.Action{s.Workload.Action, sh("until [ -e wrote ]; do sleep 0.01; done").Workload.Action}}
+				s.Workload.Action = action.Action{Serial: []action.Action{s.Workload.Action,
+					sh("until [ -e wrote ]; do sleep 0.01; done").Workload.Action}}
 			},
 			"kept": func(s *Spec) { s.Workload.OnCellRestart = action.RestartKeep },
 			"sidecar": func(s *Spec) {
-				s.Workload.Sidecars = []action.Action{sh("trap '' TERM; touch ready; until [ -e main ]; do sleep 0.01; done; " + x.other + "; " + awaitEnd + ":").Workload.Action}
+				s.Workload.Sidecars = []action.Action{sh("trap '' TERM; touch ready; until [ -e main ]; do sleep 0.01; done; " +
+					x.other + "; " + awaitEnd + ":").Workload.Action}
 			},
 		} {
 			t.Run(name+" "+shape, func(t *testing.T) {

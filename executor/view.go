@@ -82,7 +82,8 @@ func (c *container) openImage() error {
 	case late && limit == w.TimeLimit:
 		return fmt.Errorf("rootfs: %w: %v, while the image %s was made ready", step.ErrTimeLimit, limit, w.Rootfs)
 	case late:
-		return fmt.Errorf("rootfs: not RUNNING within the start timeout of %v, while the image %s was made ready", limit, w.Rootfs)
+		return fmt.Errorf("rootfs: not RUNNING within the start timeout of %v, while the image %s was made ready", limit,
+			w.Rootfs)
 	case err != nil:
 		return fmt.Errorf("rootfs: %w", err)
 	}

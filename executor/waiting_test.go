@@ -31,7 +31,8 @@ func TestWaitingForHealthChecksIsAPhase(t *testing.T) {
 			return action.Workload{Checks: []action.Check{{TCP: &action.TCPCheck{Port: "web"}, StartupInterval: soon}}}
 		}, "TCP check of port web: "},
 		"http": {func(string) action.Workload {
-			return action.Workload{Checks: []action.Check{{HTTP: &action.HTTPCheck{Port: "web", Path: "/x"}, StartupInterval: soon}}}
+			return action.Workload{Checks: []action.Check{{HTTP: &action.HTTPCheck{Port: "web", Path: "/x"},
+				StartupInterval: soon}}}
 		}, "HTTP check of port web, path /x: "},
 		"after setup": {func(dataDir string) action.Workload {
 			setup := do("true")

@@ -22,7 +22,8 @@ func TestOrder(t *testing.T) {
 
 func TestTextRoundTrip(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		i := Invocation{Term{rapid.Int64().Draw(rt, "epoch"), rapid.Int64().Draw(rt, "revision")}, rapid.Int64().Draw(rt, "counter")}
+		i := Invocation{Term{rapid.Int64().Draw(rt, "epoch"), rapid.Int64().Draw(rt, "revision")},
+			rapid.Int64().Draw(rt, "counter")}
 		got, err := ParseInvocation(i.String())
 		if err != nil || got != i {
 			rt.Fatalf("%v: got %v, %v", i, got, err)

@@ -257,7 +257,8 @@ func (st *Store) suits(p v1.Platform) error {
 	if p.OS == "" || p.Architecture == "" || p.Satisfies(st.platform) {
 		return nil
 	}
-	return fmt.Errorf("%w: it is for %s/%s, and this is %s/%s", ErrFormat, p.OS, p.Architecture, st.platform.OS, st.platform.Architecture)
+	return fmt.Errorf("%w: it is for %s/%s, and this is %s/%s", ErrFormat, p.OS, p.Architecture, st.platform.OS,
+		st.platform.Architecture)
 }
 
 // image takes over the references of held. A layer that occurs twice is used
@@ -274,7 +275,8 @@ func (st *Store) image(held []*layer, s Settings, digest string) *Image {
 
 func settings(f *v1.ConfigFile) Settings {
 	c := f.Config
-	return Settings{Env: c.Env, Entrypoint: c.Entrypoint, Cmd: c.Cmd, WorkingDir: c.WorkingDir, User: c.User, StopSignal: c.StopSignal}
+	return Settings{Env: c.Env, Entrypoint: c.Entrypoint, Cmd: c.Cmd, WorkingDir: c.WorkingDir, User: c.User,
+		StopSignal: c.StopSignal}
 }
 
 // writeFile replaces a small file whole or not at all.

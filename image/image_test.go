@@ -56,7 +56,10 @@ func layerOf(t *testing.T, files ...string) v1.Layer {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil })
+	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(b.Bytes())),
+			nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +157,8 @@ func get(t *testing.T, st *Store, name string) *Image {
 // checkSample mounts the layers and checks the view of a container.
 func checkSample(t *testing.T, i *Image) {
 	t.Helper()
-	if i.Settings.Env[0] != "A=b" || i.Settings.Cmd[0] != "/bin/x" || i.Settings.WorkingDir != "/w" || i.Settings.User != "1000" {
+	if i.Settings.Env[0] != "A=b" || i.Settings.Cmd[0] != "/bin/x" || i.Settings.WorkingDir != "/w" ||
+		i.Settings.User != "1000" {
 		t.Errorf("settings %+v", i.Settings)
 	}
 	if len(i.Layers) != 2 {
@@ -206,7 +210,8 @@ func TestImageOfAnIndex(t *testing.T) {
 	h := newHub(t)
 	other := imageOf(t, layerOf(t, "wrong", "machine"))
 	index := mutate.AppendManifests(empty.Index,
-		mutate.IndexAddendum{Add: other, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "plan9", Architecture: "mips"}}},
+		mutate.IndexAddendum{Add: other, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "plan9",
+			Architecture: "mips"}}},
 		mutate.IndexAddendum{Add: sample(t), Descriptor: v1.Descriptor{Platform: new(machine())}})
 	ref, err := name.ParseReference(h.name("multi:latest"))
 	if err != nil {
@@ -236,7 +241,8 @@ func TestImageOfATarball(t *testing.T) {
 		t.Fatal(err)
 	}
 	tree := filepath.Join(dir, "layout")
-	if _, err := layout.Write(tree, mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: sample(t)})); err != nil {
+	if _, err := layout.Write(tree, mutate.AppendManifests(empty.Index,
+		mutate.IndexAddendum{Add: sample(t)})); err != nil {
 		t.Fatal(err)
 	}
 	tarTree(t, tree, oci)
@@ -557,7 +563,8 @@ func TestTarballsAreReadOrRefusedByName(t *testing.T) {
 				i.Close()
 			}
 		}
-		if (err == nil) != (says == "") || err != nil && (!errors.Is(err, ErrFormat) && says != "gzip" || !strings.Contains(err.Error(), says)) {
+		if (err == nil) != (says == "") || err != nil &&
+			(!errors.Is(err, ErrFormat) && says != "gzip" || !strings.Contains(err.Error(), says)) {
 			t.Errorf("%q: %v", says, err)
 		}
 		if left, err := filepath.Glob(filepath.Join(st.dir, tmpPrefix+"*")); err != nil || len(left) > 0 {
@@ -590,7 +597,8 @@ func TestImagesForOtherMachinesAreRefused(t *testing.T) {
 	}
 	h := newHub(t)
 	_, err = store(t, t.TempDir(), Config{}).Get(t.Context(), h.push(t, "other", img))
-	if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "for linux/s390x") || !strings.Contains(err.Error(), "this is linux/"+runtime.GOARCH) {
+	if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "for linux/s390x") ||
+		!strings.Contains(err.Error(), "this is linux/"+runtime.GOARCH) {
 		t.Error(err)
 	}
 }

@@ -34,7 +34,9 @@ func (k fileKeychain) read() (*configfile.ConfigFile, error) {
 	defer func() { _ = f.Close() }() // read only
 	c, err := config.LoadFromReader(f)
 	if err != nil {
-		return nil, fmt.Errorf("registry credentials: %s is not a file that \"docker login\" writes: it must be JSON with \"auths\"", k.file)
+		return nil,
+			fmt.Errorf("registry credentials: %s is not a file that \"docker login\" writes: it must be JSON with \"auths\"",
+				k.file)
 	}
 	return c, nil
 }

@@ -63,7 +63,8 @@ func TestCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	st, err := Open(t.TempDir(), Config{Keychain: keychain, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	st, err := Open(t.TempDir(), Config{Keychain: keychain,
+		Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,8 @@ func (st *Store) sweep() {
 	for _, e := range st.records() {
 		path := filepath.Join(base, e.Name())
 		r, err := readRecord(path)
-		whole := err == nil && path == st.recordPath(r.Digest) && !slices.ContainsFunc(r.Layers, func(id string) bool { return !st.has(layerName(id)) })
+		whole := err == nil && path == st.recordPath(r.Digest) &&
+			!slices.ContainsFunc(r.Layers, func(id string) bool { return !st.has(layerName(id)) })
 		if !whole {
 			st.removeRecord(path)
 		}

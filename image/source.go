@@ -95,7 +95,8 @@ func (st *Store) fromTarball(ctx context.Context, file, sum string) (*Image, err
 
 // uncompressed is the content of a tarball that may be compressed with gzip: it is read
 // several times, so that one lies unpacked in the store until done.
-func (st *Store) uncompressed(ctx context.Context, content func() io.Reader) (plain func() io.Reader, done func(), err error) {
+func (st *Store) uncompressed(ctx context.Context, content func() io.Reader) (plain func() io.Reader, done func(),
+	err error) {
 	head := make([]byte, 6)
 	if _, err := io.ReadFull(content(), head); err != nil && err != io.ErrUnexpectedEOF && err != io.EOF {
 		return nil, nil, err
@@ -164,7 +165,8 @@ func tarKind(r io.Reader) (tarFormat, error) {
 		case err == io.EOF && isLayout:
 			return layoutTar, nil
 		case err == io.EOF && isRoot:
-			return 0, fmt.Errorf("%w: it is a tar of a root file system, not of an image: unpack it into a directory and name that directory", ErrFormat)
+			return 0,
+				fmt.Errorf("%w: it is a tar of a root file system, not of an image: unpack it into a directory and name that directory", ErrFormat)
 		case err == io.EOF && members > 0:
 			return 0, fmt.Errorf("%w: the tar has neither manifest.json nor oci-layout", ErrFormat)
 		case err != nil && members == 0:

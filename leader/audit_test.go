@@ -13,8 +13,10 @@ import (
 // is one, and nothing empty is printed.
 func TestAuditsInTheLog(t *testing.T) {
 	for kind := worker.AuditDoubled; kind <= worker.AuditRefused; kind++ {
-		run := worker.Run{Work: worker.Work{Job: "j", Node: "a"}, Invocation: fence.Invocation{Term: fence.Term{Epoch: 1, Revision: 2}, Counter: 3}}
-		for _, e := range []worker.Audit{{Kind: kind, Text: "why"}, {Kind: kind, Cell: "c", Proc: "p", Text: "why"}, {Kind: kind, Cell: "c", Proc: "p", Run: run, Text: "why"}} {
+		run := worker.Run{Work: worker.Work{Job: "j", Node: "a"},
+			Invocation: fence.Invocation{Term: fence.Term{Epoch: 1, Revision: 2}, Counter: 3}}
+		for _, e := range []worker.Audit{{Kind: kind, Text: "why"}, {Kind: kind, Cell: "c", Proc: "p", Text: "why"},
+			{Kind: kind, Cell: "c", Proc: "p", Run: run, Text: "why"}} {
 			var out strings.Builder
 			logAudit(slog.New(slog.NewTextHandler(&out, nil)), e)
 			line := out.String()
@@ -34,7 +36,8 @@ func TestAuditsInTheLog(t *testing.T) {
 // TestAuditsNameTheCellAndTheTask: status names the cell and the batch task.
 func TestAuditsNameTheCellAndTheTask(t *testing.T) {
 	run := func(n int64) worker.Run {
-		return worker.Run{Work: worker.Work{Job: "j", Node: "a"}, Invocation: fence.Invocation{Term: fence.Term{Epoch: 1, Revision: 2}, Counter: n}}
+		return worker.Run{Work: worker.Work{Job: "j", Node: "a"},
+			Invocation: fence.Invocation{Term: fence.Term{Epoch: 1, Revision: 2}, Counter: n}}
 	}
 	for want, e := range map[string]worker.Audit{
 		"why":                      {Text: "why"},

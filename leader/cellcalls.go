@@ -17,14 +17,16 @@ type cellCalls struct{ *Leader }
 // StopInstance implements bbs.Cells.
 func (c cellCalls) StopInstance(key lrp.Key, who lrp.Identity) {
 	c.cfg.Go(func(ctx context.Context) {
-		c.failed("StopInstance", who.Cell, c.cfg.Cells.StopInstance(ctx, worker.CellName(who.Cell), c.cfg.Term, worker.Proc(who.Proc), key, who.Instance))
+		c.failed("StopInstance", who.Cell, c.cfg.Cells.StopInstance(ctx, worker.CellName(who.Cell), c.cfg.Term,
+			worker.Proc(who.Proc), key, who.Instance))
 	})
 }
 
 // CancelTask implements bbs.Cells.
 func (c cellCalls) CancelTask(holder task.Holder, _, uid string) {
 	c.cfg.Go(func(ctx context.Context) {
-		c.failed("CancelTask", holder.Cell, c.cfg.Cells.CancelTask(ctx, worker.CellName(holder.Cell), c.cfg.Term, worker.Proc(holder.Proc), uid))
+		c.failed("CancelTask", holder.Cell, c.cfg.Cells.CancelTask(ctx, worker.CellName(holder.Cell), c.cfg.Term,
+			worker.Proc(holder.Proc), uid))
 	})
 }
 

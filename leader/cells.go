@@ -55,7 +55,8 @@ func (l *Leader) Heartbeat(ctx context.Context, b worker.Heartbeat, s cell.State
 func (l *Leader) publishReturn(b worker.Heartbeat) {
 	const text = "its process ends, and leaves work behind (on_cell_restart: keep): the next one takes it over, if it is there before the time of a silent cell is over"
 	l.log.Info("cell will be back", "cell", string(b.Cell), "proc", string(b.Proc))
-	state := event.CellState{Name: b.Cell, Proc: b.Proc, Term: l.cfg.Term, Draining: l.Drains.Of(b.Cell) != nil, Unavailable: text}
+	state := event.CellState{Name: b.Cell, Proc: b.Proc, Term: l.cfg.Term, Draining: l.Drains.Of(b.Cell) != nil,
+		Unavailable: text}
 	if s, ok := l.Registry.Session(b.Cell); ok && s.Proc == b.Proc {
 		state.Session, state.Reason = s.State, s.Reason
 	}
@@ -122,7 +123,8 @@ func (l *Leader) Rows(_ context.Context, from cell.Caller, q cell.RowsQuery) (ce
 		return cell.Rows{}, store.ErrLeaseNotProven
 	}
 	r := l.Board.Rows(string(from.Cell), q.LRPs, q.Tasks, q.Only)
-	return cell.Rows{LRPs: r.LRPs, Tasks: r.Tasks, QuarantinedLRPs: r.QuarantinedLRPs, QuarantinedTasks: r.QuarantinedTasks}, nil
+	return cell.Rows{LRPs: r.LRPs, Tasks: r.Tasks, QuarantinedLRPs: r.QuarantinedLRPs,
+		QuarantinedTasks: r.QuarantinedTasks}, nil
 }
 
 // LRPEvents implements cell.Leader.

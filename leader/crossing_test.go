@@ -18,7 +18,8 @@ import (
 // and not before it is.
 func TestWritesOfAJobThatCross(t *testing.T) {
 	apply := func(tm *Term) error {
-		_, err := viewOf(tm).Apply(context.Background(), plan.Application{Domain: "d", Jobs: []plan.NamedJob{jobOver("j", "a", "b")}}, plan.Write{})
+		_, err := viewOf(tm).Apply(context.Background(),
+			plan.Application{Domain: "d", Jobs: []plan.NamedJob{jobOver("j", "a", "b")}}, plan.Write{})
 		return err
 	}
 	pause := func(tm *Term) error {
@@ -35,12 +36,14 @@ func TestWritesOfAJobThatCross(t *testing.T) {
 		known, paused bool
 	}{
 		{"apply, pause", nil, apply, pause, nil, true, true},
-		{"pause, remove", apply, pause, remove, nil, false, false}, // whether the first answer has the job depends on the deletions by then
+		// whether the first answer has the job depends on the deletions by then
+		{"pause, remove", apply, pause, remove, nil, false, false},
 		{"remove, pause", apply, remove, pause, batch.ErrUnknownJob, false, false},
 		{"remove, apply", apply, remove, apply, nil, true, false},
 		{"apply, remove", nil, apply, remove, nil, false, false},
 		{"remove, remove", apply, remove, remove, batch.ErrUnknownJob, false, false},
-		{"apply, a removal that expects another revision, which leaves nothing", nil, apply, stale, fault.ErrRevision, true, false},
+		{"apply, a removal that expects another revision, which leaves nothing", nil, apply, stale, fault.ErrRevision, true,
+			false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -88,7 +91,8 @@ func TestAnApplyWhoseSchedulesAreRefusedLeavesNoJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
-		bad := plan.Application{Domain: "d", Jobs: []plan.NamedJob{jobOver("j", "a")}, Schedules: []plan.NamedSchedule{{Name: "s"}}}
+		bad := plan.Application{Domain: "d", Jobs: []plan.NamedJob{jobOver("j", "a")},
+			Schedules: []plan.NamedSchedule{{Name: "s"}}}
 		if _, err := (viewOf(tm)).Apply(t.Context(), bad, plan.Write{}); err == nil {
 			t.Fatal("a schedule of nothing is applied")
 		}

@@ -27,7 +27,8 @@ func (d directory) to(name worker.CellName) (link.Cell, error) {
 }
 
 // GetRunningTasks implements registry.Cells.
-func (d directory) GetRunningTasks(ctx context.Context, name worker.CellName, q worker.ReportRequest) (worker.Report, error) {
+func (d directory) GetRunningTasks(ctx context.Context, name worker.CellName, q worker.ReportRequest) (worker.Report,
+	error) {
 	c, err := d.to(name)
 	if err != nil {
 		return worker.Report{}, err
@@ -36,7 +37,8 @@ func (d directory) GetRunningTasks(ctx context.Context, name worker.CellName, q 
 }
 
 // RunTasks implements registry.Cells.
-func (d directory) RunTasks(ctx context.Context, name worker.CellName, tasks []worker.RunTask, payloads []*batch.Payload) ([]worker.RunAnswer, error) {
+func (d directory) RunTasks(ctx context.Context, name worker.CellName, tasks []worker.RunTask,
+	payloads []*batch.Payload) ([]worker.RunAnswer, error) {
 	c, err := d.to(name)
 	if err != nil {
 		return nil, err
@@ -45,7 +47,8 @@ func (d directory) RunTasks(ctx context.Context, name worker.CellName, tasks []w
 }
 
 // NotifyIfTasksNotRunning implements registry.Cells.
-func (d directory) NotifyIfTasksNotRunning(ctx context.Context, name worker.CellName, q worker.Notify) (worker.NotifyAnswer, error) {
+func (d directory) NotifyIfTasksNotRunning(ctx context.Context, name worker.CellName,
+	q worker.Notify) (worker.NotifyAnswer, error) {
 	c, err := d.to(name)
 	if err != nil {
 		return worker.NotifyAnswer{}, err
@@ -81,7 +84,8 @@ func (d directory) Perform(ctx context.Context, name worker.CellName, work cell.
 }
 
 // StopInstance implements Cells.
-func (d directory) StopInstance(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, key lrp.Key, instance string) error {
+func (d directory) StopInstance(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc,
+	key lrp.Key, instance string) error {
 	c, err := d.to(name)
 	if err == nil {
 		err = c.StopInstance(ctx, term, proc, key, instance)
@@ -90,7 +94,8 @@ func (d directory) StopInstance(ctx context.Context, name worker.CellName, term 
 }
 
 // CancelTask implements Cells.
-func (d directory) CancelTask(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, uid string) error {
+func (d directory) CancelTask(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc,
+	uid string) error {
 	c, err := d.to(name)
 	if err == nil {
 		err = c.CancelTask(ctx, term, proc, uid)
@@ -99,7 +104,8 @@ func (d directory) CancelTask(ctx context.Context, name worker.CellName, term fe
 }
 
 // Drain implements Cells.
-func (d directory) Drain(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, e cell.Drain) error {
+func (d directory) Drain(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc,
+	e cell.Drain) error {
 	c, err := d.to(name)
 	if err == nil {
 		err = c.Drain(ctx, term, proc, e)

@@ -31,7 +31,8 @@ func TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack(t *testing.T) {
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			tm, end := beginWith(t, mem.Config{}, true, []store.Op{garbage}, store.Row{Key: key, Value: garbage.Value, Revision: 2})
+			tm, end := beginWith(t, mem.Config{}, true, []store.Op{garbage},
+				store.Row{Key: key, Value: garbage.Value, Revision: 2})
 			defer end()
 			v := viewOf(tm)
 			d := tm.Drains.Of("c")
@@ -39,13 +40,15 @@ func TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack(t *testing.T) {
 				t.Fatalf("%+v", d)
 			}
 			s, err := v.Status()
-			if err != nil || s.Quarantined != 1 || !strings.Contains(strings.Join(s.Warnings, "; "), "cell c is drained: its drain cannot be read") {
+			if err != nil || s.Quarantined != 1 || !strings.Contains(strings.Join(s.Warnings, "; "),
+				"cell c is drained: its drain cannot be read") {
 				t.Errorf("status: %d quarantined, %v, %v", s.Quarantined, s.Warnings, err)
 			}
 			tm.Drains.Heard("c", DrainReport{}) // there is no order for a cell
-			err = tm.Drains.Change(t.Context(), plan.Write{}, "x", nil, "c", func(was *registry.Drain) (*registry.Drain, string, error) {
-				return nil, "", nil
-			})
+			err = tm.Drains.Change(t.Context(), plan.Write{}, "x", nil, "c",
+				func(was *registry.Drain) (*registry.Drain, string, error) {
+					return nil, "", nil
+				})
 			if !errors.Is(err, store.ErrQuarantined) {
 				t.Errorf("written over: %v", err)
 			}
@@ -54,7 +57,8 @@ func TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack(t *testing.T) {
 			}
 		})
 		synctest.Test(t, func(t *testing.T) {
-			tm, end := beginWith(t, mem.Config{}, true, []store.Op{garbage}, store.Row{Key: key, Value: garbage.Value, Revision: 2})
+			tm, end := beginWith(t, mem.Config{}, true, []store.Op{garbage},
+				store.Row{Key: key, Value: garbage.Value, Revision: 2})
 			defer end()
 			v, sub := viewOf(tm), tm.hub.Tail()
 			if err := word(t.Context(), v); err != nil {
@@ -67,7 +71,8 @@ func TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack(t *testing.T) {
 			if _, ok, err := tm.lease.Get(t.Context(), key); ok || err != nil {
 				t.Errorf("%s: the row is still there: %v", name, err)
 			}
-			if b, err := sub.Next(t.Context(), time.Second); err != nil || len(b.Events) != 1 || b.Events[0].Kind != event.Cell || b.Events[0].Text != "takes work again" {
+			if b, err := sub.Next(t.Context(), time.Second); err != nil || len(b.Events) != 1 ||
+				b.Events[0].Kind != event.Cell || b.Events[0].Text != "takes work again" {
 				t.Errorf("%s: %+v, %v", name, b, err)
 			}
 			if err := v.ReleaseQuarantined(t.Context(), key, false, plan.Write{}); !errors.Is(err, store.ErrNotQuarantined) {
@@ -81,14 +86,18 @@ func TestAnUnreadableDrainKeepsWorkAwayUntilItIsTakenBack(t *testing.T) {
 func TestADrainIsRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key, now := registry.DrainRow("c"), time.Now().Round(0)
-		op := registry.DrainOp(&registry.Drain{Cell: "c", Reason: "new disk", By: "ann", Since: now, Until: now.Add(time.Hour)})
-		tm, end := beginWith(t, mem.Config{}, true, []store.Op{op}, store.Row{Key: key, Value: []byte("garbage"), Revision: 2}) // repaired meanwhile
+		op := registry.DrainOp(&registry.Drain{Cell: "c", Reason: "new disk", By: "ann", Since: now,
+			Until: now.Add(time.Hour)})
+		// repaired meanwhile
+		tm, end := beginWith(t, mem.Config{}, true, []store.Op{op},
+			store.Row{Key: key, Value: []byte("garbage"), Revision: 2})
 		defer end()
 		if err := (viewOf(tm)).ReleaseQuarantined(t.Context(), key, true, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if d := tm.Drains.Of("c"); d == nil || d.Quarantined || d.Reason != "new disk" || !d.Until.Equal(now.Add(time.Hour)) || d.Revision == 0 {
+		if d := tm.Drains.Of("c"); d == nil || d.Quarantined || d.Reason != "new disk" ||
+			!d.Until.Equal(now.Add(time.Hour)) || d.Revision == 0 {
 			t.Errorf("%+v", d)
 		}
 	})

@@ -154,7 +154,8 @@ type DecideDrain func(was *registry.Drain) (next *registry.Drain, text string, e
 
 // Change decides on the newest drain of a cell and commits, once for w's key. It returns
 // after the commit.
-func (k *Drains) Change(ctx context.Context, w plan.Write, operation string, request []byte, name worker.CellName, decide DecideDrain) error {
+func (k *Drains) Change(ctx context.Context, w plan.Write, operation string, request []byte, name worker.CellName,
+	decide DecideDrain) error {
 	_, _, err := k.leader.Board.WriteDecision(ctx, w, operation, request, func(d *bbs.Decision) ([]byte, error) {
 		was := k.Submitted(name)
 		if w.Expect != 0 && (was == nil || was.Revision != w.Expect) {
@@ -203,7 +204,8 @@ func (k *Drains) tell(name worker.CellName) {
 	case d == nil && said.Draining:
 		k.order(name, DrainOrder{ID: said.ID, Undo: true})
 	case d != nil && !d.Until.IsZero() && (!said.Draining || said.ID != d.ID()):
-		k.order(name, DrainOrder{ID: d.ID(), Reason: d.Reason, Deadline: d.Left(k.leader.cfg.Clock.Wall()), StopBatch: d.StopBatch})
+		k.order(name, DrainOrder{ID: d.ID(), Reason: d.Reason, Deadline: d.Left(k.leader.cfg.Clock.Wall()),
+			StopBatch: d.StopBatch})
 	}
 }
 
@@ -268,16 +270,19 @@ type DrainRequest struct {
 
 // Drain stores a new drain of a cell, in place of an earlier one; normal is its duration if the
 // request has none. It returns after the commit: bbs.ErrRevision, bbs.ErrKeyReused, ErrUnreadable.
-func (k *Drains) Drain(ctx context.Context, name worker.CellName, n DrainRequest, normal time.Duration, w plan.Write) error {
+func (k *Drains) Drain(ctx context.Context, name worker.CellName, n DrainRequest, normal time.Duration,
+	w plan.Write) error {
 	deadline := cmp.Or(n.Deadline, normal)
-	return k.Change(ctx, w, "drain", fmt.Appendf(nil, "%q %v", name, n), name, func(was *registry.Drain) (*registry.Drain, string, error) {
-		if was != nil && was.Quarantined {
-			return nil, "", fmt.Errorf("cell %s: %s: %w", name, was.Reason, ErrDrainUnreadable)
-		}
-		now := k.leader.cfg.Clock.Wall().Round(0)
-		d := &registry.Drain{Cell: name, Reason: n.Reason, By: w.By, Since: now, Until: now.Add(deadline), StopBatch: n.StopBatch}
-		return d, fmt.Sprintf("is drained, until %s at most: %s", d.Until.UTC().Format(time.RFC3339), n.Reason), nil
-	})
+	return k.Change(ctx, w, "drain", fmt.Appendf(nil, "%q %v", name, n), name,
+		func(was *registry.Drain) (*registry.Drain, string, error) {
+			if was != nil && was.Quarantined {
+				return nil, "", fmt.Errorf("cell %s: %s: %w", name, was.Reason, ErrDrainUnreadable)
+			}
+			now := k.leader.cfg.Clock.Wall().Round(0)
+			d := &registry.Drain{Cell: name, Reason: n.Reason, By: w.By, Since: now, Until: now.Add(deadline),
+				StopBatch: n.StopBatch}
+			return d, fmt.Sprintf("is drained, until %s at most: %s", d.Until.UTC().Format(time.RFC3339), n.Reason), nil
+		})
 }
 
 // Undrain deletes the drain of a cell, if there is one. It returns after the commit, as Drain
@@ -304,7 +309,8 @@ func (k *Drains) Drop(name worker.CellName, done func(err error)) {
 func (k *Drains) Restore(name worker.CellName, row store.Row, done func(err error)) error {
 	d := registry.Drains([]store.Row{row}, nil)[name]
 	if d == nil || d.Until.IsZero() {
-		return fmt.Errorf("restore %s: %w (repair the row in the store first, or undrain the cell)", row.Key, ErrDrainUnreadable)
+		return fmt.Errorf("restore %s: %w (repair the row in the store first, or undrain the cell)", row.Key,
+			ErrDrainUnreadable)
 	}
 	k.leader.cfg.Store.Restore(row.Key, row.Value, func(revision int64, err error) {
 		if err == nil {

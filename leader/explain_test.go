@@ -57,14 +57,16 @@ func TestEveryJobIsExplained(t *testing.T) {
 			}
 		}
 		for c := batch.ClassAbsent; c <= batch.ClassReady; c++ {
-			e := explainedJob(plan.Subject{Kind: plan.SubjectNode, Name: "j", Node: "a"}, &batch.Progress{State: batch.JobRunning, Failed: 1}, c, why)
+			e := explainedJob(plan.Subject{Kind: plan.SubjectNode, Name: "j", Node: "a"},
+				&batch.Progress{State: batch.JobRunning, Failed: 1}, c, why)
 			coherent(t, c.String(), e)
 			if e.Fine != (c == batch.ClassDone || c == batch.ClassRunning) {
 				t.Errorf("%v: %+v", c, e)
 			}
 		}
 	}
-	e := explainedJob(plan.Subject{Kind: plan.SubjectJob, Name: "j"}, &batch.Progress{State: batch.JobRunning, Failed: 1}, batch.ClassAbsent, []batch.Why{{Text: "b: failed"}})
+	e := explainedJob(plan.Subject{Kind: plan.SubjectJob, Name: "j"}, &batch.Progress{State: batch.JobRunning, Failed: 1},
+		batch.ClassAbsent, []batch.Why{{Text: "b: failed"}})
 	coherent(t, "running, one failed", e)
 	if e.Fine {
 		t.Errorf("one failed: %+v", e)

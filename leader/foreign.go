@@ -50,7 +50,8 @@ func (l *Leader) noteForeign(b worker.Heartbeat, s cell.State, v worker.Verdict)
 	now := l.cfg.Clock.Wall()
 	l.mu.Lock()
 	old, known := l.foreign[b.Cell]
-	f := ForeignCell{Cell: b.Cell, Proc: b.Proc, Address: s.Address, Cluster: b.Cluster, At: now, Since: now, Adopting: v == worker.Adopt}
+	f := ForeignCell{Cell: b.Cell, Proc: b.Proc, Address: s.Address, Cluster: b.Cluster, At: now, Since: now,
+		Adopting: v == worker.Adopt}
 	if known = known && old.Cluster == f.Cluster && now.Sub(old.At) < foreignFor; known {
 		f.Since = old.Since
 	}
@@ -62,7 +63,8 @@ func (l *Leader) noteForeign(b worker.Heartbeat, s cell.State, v worker.Verdict)
 		return
 	}
 	text := (&cell.Foreign{Cell: f.Cell, Address: f.Address, Cluster: f.Cluster, Other: l.cfg.Cluster}).Error()
-	l.log.Warn("a cell of another cluster calls: it is refused, and nothing on it changes", "cell", string(f.Cell), "address", f.Address,
+	l.log.Warn("a cell of another cluster calls: it is refused, and nothing on it changes", "cell", string(f.Cell),
+		"address", f.Address,
 		"cluster", string(f.Cluster), "own", string(l.cfg.Cluster), "adopting", f.Adopting)
 	l.cfg.Hub.Publish(0, event.Event{Kind: event.Note, Subject: string(f.Cell), Text: text})
 }

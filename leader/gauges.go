@@ -23,7 +23,8 @@ type Gauges struct {
 
 // Gauges returns them. It looks at all jobs, instances and tasks only while the initial wait lasts.
 func (t *Term) Gauges() Gauges {
-	g := Gauges{Board: t.Board.Count(), Auction: t.Auctioneer.Stats(), Sessions: map[worker.State]int{}, Batch: t.Registry.Live(),
+	g := Gauges{Board: t.Board.Count(), Auction: t.Auctioneer.Stats(), Sessions: map[worker.State]int{},
+		Batch:     t.Registry.Live(),
 		Suspended: t.lease.NoRoom() != nil, Quarantined: len(t.lease.Quarantined())}
 	g.Uncommitted, g.Undelivered = t.lease.Queues()
 	for _, s := range t.Registry.Sessions() {

@@ -163,7 +163,8 @@ func (d *silentProc) work() string {
 		out = append(out, text.Count(d.instances, "instance")+" placed anew on other cells, as these have room")
 	}
 	if d.tasks > 0 {
-		out = append(out, text.Count(d.tasks, "task")+" lost and not started again: record the outcome with cantina task resolve")
+		out = append(out, text.Count(d.tasks, "task")+
+			" lost and not started again: record the outcome with cantina task resolve")
 	}
 	if d.batch > 0 {
 		out = append(out, text.Count(d.batch, "batch task")+" lost, run again as the retries of the job allow")

@@ -51,7 +51,8 @@ func (t *Term) joins(test *testing.T, name, proc string) {
 func (t *Term) joinsAs(test *testing.T, name, proc string, as link.Cell) {
 	test.Helper()
 	t.cells.SetLocal(worker.CellName(name), as)
-	h := worker.Heartbeat{Protocol: worker.Protocol, Cell: worker.CellName(name), Proc: worker.Proc(proc), DirID: "f-" + proc, Started: 1, Boot: "b", Beat: 1,
+	h := worker.Heartbeat{Protocol: worker.Protocol, Cell: worker.CellName(name), Proc: worker.Proc(proc), DirID: "f-" +
+		proc, Started: 1, Boot: "b", Beat: 1,
 		Promise: worker.DefaultTimeouts().MaxDiesWithin, PredecessorsGone: true}
 	if _, err := t.Heartbeat(test.Context(), h, stateOf(name)); err != nil {
 		test.Fatal(err)
@@ -67,7 +68,9 @@ func (t *Term) answerProbes(test *testing.T, o obedient, name, proc string) {
 	o.mu.Unlock()
 	for _, p := range probes {
 		item := worker.StatusItem{Kind: worker.StatusProbe, Probe: p.Probe, OK: true}
-		if _, err := t.UpdateStatus(test.Context(), worker.UpdateStatus{Cluster: t.lease.Cluster(), Term: t.Term(), Cell: worker.CellName(name), Proc: worker.Proc(proc), Items: []worker.StatusItem{item}}); err != nil {
+		if _, err := t.UpdateStatus(test.Context(),
+			worker.UpdateStatus{Cluster: t.lease.Cluster(), Term: t.Term(), Cell: worker.CellName(name), Proc: worker.Proc(proc),
+				Items: []worker.StatusItem{item}}); err != nil {
 			test.Fatal(err)
 		}
 	}
@@ -94,11 +97,15 @@ func TestTheEndOfACellIsReported(t *testing.T) {
 		wait      time.Duration
 	}{
 		"deregister": {"LEFT", "deregistered", func(tm *Term, _ view) error {
-			_, err := tm.Heartbeat(context.Background(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c3", Proc: "p", DirID: "f-p", Started: 1, Boot: "b", Beat: 2, Deregister: true, PredecessorsGone: true}, stateOf("c3"))
+			_, err := tm.Heartbeat(context.Background(),
+				worker.Heartbeat{Protocol: worker.Protocol, Cell: "c3", Proc: "p", DirID: "f-p", Started: 1, Boot: "b", Beat: 2,
+					Deregister: true, PredecessorsGone: true}, stateOf("c3"))
 			return err
 		}, time.Second},
-		"silence":         {"LOST", "silent for longer than its work may live", func(*Term, view) error { return nil }, time.Hour},
-		"operator's word": {"LOST", "declared dead by ann", func(_ *Term, v view) error { return v.ForgetCell(context.Background(), "p", plan.Write{By: "ann"}) }, time.Second},
+		"silence": {"LOST", "silent for longer than its work may live", func(*Term, view) error { return nil },
+			time.Hour},
+		"operator's word": {"LOST", "declared dead by ann",
+			func(_ *Term, v view) error { return v.ForgetCell(context.Background(), "p", plan.Write{By: "ann"}) }, time.Second},
 	}
 	for name, w := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +119,8 @@ func TestTheEndOfACellIsReported(t *testing.T) {
 				}
 				pass(w.wait)
 				c := goneCell(t, v, "c3")
-				if c.Gone.Word() != w.word || !strings.Contains(c.Gone.Why, w.why) || c.Gone.Work != "nothing was left on it" || c.Gone.At.IsZero() || c.Zone != "z1" {
+				if c.Gone.Word() != w.word || !strings.Contains(c.Gone.Why, w.why) || c.Gone.Work != "nothing was left on it" ||
+					c.Gone.At.IsZero() || c.Zone != "z1" {
 					t.Errorf("%+v %+v", c, c.Gone)
 				}
 				e, err := v.Explain(t.Context(), plan.Subject{Kind: plan.SubjectCell, Name: "c3"})
@@ -121,7 +129,8 @@ func TestTheEndOfACellIsReported(t *testing.T) {
 					t.Errorf("%+v, %v", e, err)
 				}
 				s, _ := v.Status()
-				if got := strings.Contains(strings.Join(s.Warnings, "\n"), "lost cells: c3"); got == c.Gone.Left || s.Counts["cells_lost"] > 0 == c.Gone.Left {
+				if got := strings.Contains(strings.Join(s.Warnings, "\n"), "lost cells: c3"); got == c.Gone.Left ||
+					s.Counts["cells_lost"] > 0 == c.Gone.Left {
 					t.Errorf("status: %v %v", s.Counts, s.Warnings)
 				}
 				told := ""
@@ -133,7 +142,8 @@ func TestTheEndOfACellIsReported(t *testing.T) {
 				if !strings.HasPrefix(told, w.word+": ") {
 					t.Errorf("its event has %q", told)
 				}
-				if _, err := v.DrainCell(t.Context(), "c3", api.NewDrain{Reason: "x"}, plan.Write{}); !errors.Is(err, worker.ErrUnknownProcess) {
+				if _, err := v.DrainCell(t.Context(), "c3", api.NewDrain{Reason: "x"}, plan.Write{}); !errors.Is(err,
+					worker.ErrUnknownProcess) {
 					t.Errorf("drain: %v", err)
 				}
 				tm.joins(t, "c3", "q")
@@ -166,13 +176,16 @@ func TestLostWorkIsCountedByKind(t *testing.T) {
 		if err != nil || len(l.Items) != 1 {
 			t.Fatalf("%+v, %v", l, err)
 		}
-		start := wire.LRPCall{Key: l.Items[0].Key, Service: web, Event: lrp.Start{By: lrp.Identity{Instance: "i", Cell: "c3", Proc: "p"}, Net: lrp.Net{Routable: true}, Service: web}}
+		start := wire.LRPCall{Key: l.Items[0].Key, Service: web,
+			Event: lrp.Start{By: lrp.Identity{Instance: "i", Cell: "c3", Proc: "p"}, Net: lrp.Net{Routable: true}, Service: web}}
 		row, err := v.GetTask("t")
 		if err != nil {
 			t.Fatal(err)
 		}
 		got, err1 := tm.Board.LRPEvents(ctx, []wire.LRPCall{start})
-		got2, err2 := tm.Board.TaskEvents(ctx, []wire.TaskCall{{GUID: "t", Event: task.Start{UID: row.UID, By: task.Holder{Cell: "c3", Proc: "p"}}}})
+		got2,
+			err2 := tm.Board.TaskEvents(ctx, []wire.TaskCall{{GUID: "t",
+			Event: task.Start{UID: row.UID, By: task.Holder{Cell: "c3", Proc: "p"}}}})
 		if err := errors.Join(err1, err2, got[0], got2[0]); err != nil {
 			t.Fatal(err)
 		}
@@ -213,7 +226,9 @@ func TestInstancesOfASilentCellAreCounted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := tm.Board.LRPEvents(ctx, []wire.LRPCall{{Key: l.Items[0].Key, Service: web, Event: lrp.Start{By: by, Net: lrp.Net{Routable: true}, Service: web}}})
+			got,
+				err := tm.Board.LRPEvents(ctx, []wire.LRPCall{{Key: l.Items[0].Key, Service: web,
+				Event: lrp.Start{By: by, Net: lrp.Net{Routable: true}, Service: web}}})
 			if err != nil || got[0] != nil {
 				t.Fatal(got, err)
 			}

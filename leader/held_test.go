@@ -30,8 +30,10 @@ func TestWorkHeldByTheInitialWaitIsReported(t *testing.T) {
 		defer end()
 		v, ctx := viewOf(tm), t.Context()
 		load := action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/sleep", Args: []string{"9"}}}}
-		one, free := lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: "one"}, Instances: 1, Exclusive: true, Workload: load}, lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: "free"}, Instances: 1, Workload: load}
-		if _, err := v.Apply(ctx, plan.Application{Domain: "d", Services: []lrp.Desired{one, free}, Jobs: []plan.NamedJob{jobOver("j", "a")}}, plan.Write{}); err != nil {
+		one, free := lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: "one"}, Instances: 1, Exclusive: true,
+			Workload: load}, lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: "free"}, Instances: 1, Workload: load}
+		if _, err := v.Apply(ctx, plan.Application{Domain: "d", Services: []lrp.Desired{one, free},
+			Jobs: []plan.NamedJob{jobOver("j", "a")}}, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := v.DesireTask(ctx, plan.NewTask{GUID: "t", Domain: "d", Definition: large()}, plan.Write{}); err != nil {
@@ -55,10 +57,12 @@ func TestWorkHeldByTheInitialWaitIsReported(t *testing.T) {
 		if got := held(); got != "job j, instance d/one/0, task t" {
 			t.Errorf("held: %s", got)
 		}
-		subjects := []plan.Subject{{Kind: plan.SubjectService, Domain: "d", Name: "one"}, {Kind: plan.SubjectInstance, Domain: "d", Name: "one"}, {Kind: plan.SubjectTask, Name: "t"}}
+		subjects := []plan.Subject{{Kind: plan.SubjectService, Domain: "d", Name: "one"},
+			{Kind: plan.SubjectInstance, Domain: "d", Name: "one"}, {Kind: plan.SubjectTask, Name: "t"}}
 		for _, s := range subjects {
 			e, err := v.Explain(ctx, s)
-			if err != nil || e.Fine || len(e.Reasons) == 0 || e.Reasons[0].Code != codeHeld || e.Reasons[0].Longest <= 0 || slices.ContainsFunc(e.Reasons, func(r plan.Reason) bool { return r.Code == "placing" }) {
+			if err != nil || e.Fine || len(e.Reasons) == 0 || e.Reasons[0].Code != codeHeld || e.Reasons[0].Longest <= 0 ||
+				slices.ContainsFunc(e.Reasons, func(r plan.Reason) bool { return r.Code == "placing" }) {
 				t.Errorf("%s: %+v, %v", s.Kind, e, err)
 			}
 			same := slices.DeleteFunc(e.Reasons, func(r plan.Reason) bool { return r.Text != staleText })
@@ -66,7 +70,8 @@ func TestWorkHeldByTheInitialWaitIsReported(t *testing.T) {
 				t.Errorf("%s gives the wait as reason %d times", s.Kind, len(same))
 			}
 		}
-		if e, err := v.Explain(ctx, plan.Subject{Kind: plan.SubjectInstance, Domain: "d", Name: "free"}); err != nil || slices.ContainsFunc(e.Reasons, func(r plan.Reason) bool { return r.Code == codeHeld }) {
+		if e, err := v.Explain(ctx, plan.Subject{Kind: plan.SubjectInstance, Domain: "d", Name: "free"}); err != nil ||
+			slices.ContainsFunc(e.Reasons, func(r plan.Reason) bool { return r.Code == codeHeld }) {
 			t.Errorf("%+v, %v", e, err)
 		}
 		pass(worker.DefaultTimeouts().Stretch(worker.DefaultTimeouts().MaxDiesWithin))
@@ -74,7 +79,8 @@ func TestWorkHeldByTheInitialWaitIsReported(t *testing.T) {
 			t.Errorf("after the wait: %s", got)
 		}
 		for _, s := range subjects {
-			if e, err := v.Explain(ctx, s); err != nil || slices.ContainsFunc(e.Reasons, func(r plan.Reason) bool { return r.Code == codeHeld }) {
+			if e, err := v.Explain(ctx, s); err != nil ||
+				slices.ContainsFunc(e.Reasons, func(r plan.Reason) bool { return r.Code == codeHeld }) {
 				t.Errorf("after the wait, %s: %+v, %v", s.Kind, e, err)
 			}
 		}
@@ -116,21 +122,25 @@ func TestBatchTasksOfASilentCellAreDoubted(t *testing.T) {
 		beats := int64(0)
 		beat := func() {
 			beats++
-			state := cell.State{State: placement.State{Cell: "c", Version: beats, Capacity: resource.Amounts{resource.MemoryMB: 1000, resource.Containers: 9}}}
-			if _, err := tm.Heartbeat(ctx, worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", DirID: "f", Started: 1, Boot: "b", Beat: beats}, state); err != nil {
+			state := cell.State{State: placement.State{Cell: "c", Version: beats,
+				Capacity: resource.Amounts{resource.MemoryMB: 1000, resource.Containers: 9}}}
+			if _, err := tm.Heartbeat(ctx, worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", DirID: "f",
+				Started: 1, Boot: "b", Beat: beats}, state); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			for _, p := range *o.probes {
-				if _, err := tm.UpdateStatus(ctx, worker.UpdateStatus{Cluster: tm.lease.Cluster(), Term: tm.Term(), Cell: "c", Proc: "p", Items: []worker.StatusItem{{Kind: worker.StatusProbe, Probe: p.Probe, OK: true}}}); err != nil {
+				if _, err := tm.UpdateStatus(ctx, worker.UpdateStatus{Cluster: tm.lease.Cluster(), Term: tm.Term(), Cell: "c",
+					Proc: "p", Items: []worker.StatusItem{{Kind: worker.StatusProbe, Probe: p.Probe, OK: true}}}); err != nil {
 					t.Fatal(err)
 				}
 			}
 			*o.probes = nil
 		}
-		if _, err := v.Apply(ctx, plan.Application{Domain: "d", Jobs: []plan.NamedJob{jobOver("j", "a")}}, plan.Write{}); err != nil {
+		if _, err := v.Apply(ctx, plan.Application{Domain: "d", Jobs: []plan.NamedJob{jobOver("j", "a")}},
+			plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		for range 5 {
@@ -144,16 +154,19 @@ func TestBatchTasksOfASilentCellAreDoubted(t *testing.T) {
 				t.Fatalf("%+v, %v", l.Items, err)
 			}
 			unconfirmedReason := l.Items[0].UnconfirmedReason
-			if state == worker.Healthy != (unconfirmedReason == "") || unconfirmedReason != "" && !strings.HasPrefix(unconfirmedReason, fmt.Sprintf("cell c is %v: ", state)) {
+			if state == worker.Healthy != (unconfirmedReason == "") || unconfirmedReason != "" &&
+				!strings.HasPrefix(unconfirmedReason, fmt.Sprintf("cell c is %v: ", state)) {
 				t.Errorf("%v: doubt %q", state, unconfirmedReason)
 			}
-			for _, s := range []plan.Subject{{Kind: plan.SubjectJob, Name: "j"}, {Kind: plan.SubjectNode, Name: "j", Node: "a"}} {
+			for _, s := range []plan.Subject{{Kind: plan.SubjectJob, Name: "j"},
+				{Kind: plan.SubjectNode, Name: "j", Node: "a"}} {
 				e, err := v.Explain(ctx, s)
 				if err != nil {
 					t.Fatal(err)
 				}
 				i := slices.IndexFunc(e.Reasons, func(r plan.Reason) bool { return r.Code == codeUnconfirmed })
-				if (i >= 0) != (unconfirmedReason != "") || i >= 0 && (!strings.Contains(e.Reasons[i].Text, want) || e.Reasons[i].Longest > 0 != bounded) {
+				if (i >= 0) != (unconfirmedReason != "") || i >= 0 &&
+					(!strings.Contains(e.Reasons[i].Text, want) || e.Reasons[i].Longest > 0 != bounded) {
 					t.Errorf("%v, %s: %+v", state, s.Kind, e.Reasons)
 				}
 			}
@@ -177,9 +190,11 @@ func TestBatchTasksOfASilentCellAreDoubted(t *testing.T) {
 
 // TestOnlyASilentCellIsBounded: certain death bounds a silence, no other reason.
 func TestOnlyASilentCellIsBounded(t *testing.T) {
-	c := api.Cell{Name: "c", Session: worker.Unhealthy, Reason: "no heartbeat for 18s", DeadIn: 8 * time.Second, Unavailable: "no room"}
+	c := api.Cell{Name: "c", Session: worker.Unhealthy, Reason: "no heartbeat for 18s", DeadIn: 8 * time.Second,
+		Unavailable: "no room"}
 	e := explainCell(plan.Subject{Kind: plan.SubjectCell, Name: "c"}, &c, time.Unix(0, 0))
-	if len(e.Reasons) != 2 || e.Reasons[0].Text != "no heartbeat for 18s; if it stays silent, certainly dead in 8s" || e.Reasons[1].Text != "no room" {
+	if len(e.Reasons) != 2 || e.Reasons[0].Text != "no heartbeat for 18s; if it stays silent, certainly dead in 8s" ||
+		e.Reasons[1].Text != "no room" {
 		t.Errorf("%+v", e.Reasons)
 	}
 	for _, r := range e.Reasons {
@@ -190,7 +205,8 @@ func TestOnlyASilentCellIsBounded(t *testing.T) {
 }
 
 func TestCounted(t *testing.T) {
-	for want, n := range map[string][3]int{"1 instance": {1, 0, 0}, "2 instances and 1 task": {2, 1, 0}, "1 instance, 2 tasks and 3 batch tasks": {1, 2, 3}, "1 batch task": {0, 0, 1}} {
+	for want, n := range map[string][3]int{"1 instance": {1, 0, 0}, "2 instances and 1 task": {2, 1, 0},
+		"1 instance, 2 tasks and 3 batch tasks": {1, 2, 3}, "1 batch task": {0, 0, 1}} {
 		if got := counted(n[0], n[1], n[2]); got != want {
 			t.Errorf("%v: %q, want %q", n, got, want)
 		}

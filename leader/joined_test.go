@@ -65,7 +65,8 @@ func beginWith(t *testing.T, backend mem.Config, newCluster bool, ops []store.Op
 	rows := slices.DeleteFunc(slices.Clone(leadership.Rows()), func(r store.Row) bool {
 		return slices.ContainsFunc(bad, func(b store.Row) bool { return b.Key == r.Key })
 	})
-	tm, err := Begin(Settings{Name: "s", NewCluster: newCluster, Timeouts: worker.DefaultTimeouts(), Clock: clock, Log: slog.New(slog.DiscardHandler)}, leadership, append(rows, bad...), link.NewDirectory(link.Security{}))
+	tm, err := Begin(Settings{Name: "s", NewCluster: newCluster, Timeouts: worker.DefaultTimeouts(), Clock: clock,
+		Log: slog.New(slog.DiscardHandler)}, leadership, append(rows, bad...), link.NewDirectory(link.Security{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +90,8 @@ func (silent) Perform(context.Context, cell.Work) ([]cell.Refusal, error) {
 
 func (t *Term) join(name string, memory int) {
 	t.cells.SetLocal(worker.CellName(name), silent{})
-	t.Auctioneer.Push(placement.State{Cell: name, Process: "p-" + name, Version: 1, Capacity: resource.Amounts{resource.MemoryMB: memory, resource.Containers: 9}})
+	t.Auctioneer.Push(placement.State{Cell: name, Process: "p-" + name, Version: 1,
+		Capacity: resource.Amounts{resource.MemoryMB: memory, resource.Containers: 9}})
 	t.Auctioneer.Admit(name, "p-"+name, "")
 }
 
@@ -99,7 +101,8 @@ func pass(d time.Duration) {
 }
 
 func large() task.Definition {
-	return task.Definition{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/true"}}, Resources: resource.Amounts{resource.MemoryMB: 1000}}}
+	return task.Definition{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/true"}},
+		Resources: resource.Amounts{resource.MemoryMB: 1000}}}
 }
 
 func TestTooLargeFailsOnceTheCellsHadTheirTimeToJoin(t *testing.T) {
@@ -120,7 +123,8 @@ func TestTooLargeFailsOnceTheCellsHadTheirTimeToJoin(t *testing.T) {
 		tm.Placement.Recheck()
 		synctest.Wait()
 		for _, guid := range []string{"helped", "never"} {
-			if x, err := tm.Board.GetTask(guid); err != nil || x.State != task.Pending || !strings.Contains(x.Rejection, "largest cell 100") {
+			if x, err := tm.Board.GetTask(guid); err != nil || x.State != task.Pending ||
+				!strings.Contains(x.Rejection, "largest cell 100") {
 				t.Fatalf("cells are still joining: %+v, %v", x.Task, err)
 			}
 		}
@@ -131,7 +135,8 @@ func TestTooLargeFailsOnceTheCellsHadTheirTimeToJoin(t *testing.T) {
 		if x, _ := tm.Board.GetTask("helped"); x.Ended() {
 			t.Errorf("a cell that helps has joined: %+v", x.Task)
 		}
-		if x, _ := tm.Board.GetTask("never"); x.Outcome != task.Failed || !strings.Contains(x.Result.Reason, "it did not answer the last placement") {
+		if x, _ := tm.Board.GetTask("never"); x.Outcome != task.Failed ||
+			!strings.Contains(x.Result.Reason, "it did not answer the last placement") {
 			t.Errorf("no cell could ever hold it: %+v", x.Task)
 		}
 	})
@@ -155,9 +160,11 @@ func TestOneCellsRefusalIsNoFullness(t *testing.T) {
 			t.Fatal(err)
 		}
 		item := placement.Item{ID: TaskItem("t"), Hold: wanted.UID}
-		tm.Placement.Waiting([]placement.Refused{{Item: item, Refusal: placement.RefusedByCell("c", "insufficient resources: memory_mb")}})
+		tm.Placement.Waiting([]placement.Refused{{Item: item,
+			Refusal: placement.RefusedByCell("c", "insufficient resources: memory_mb")}})
 		synctest.Wait()
-		if x, err := tm.Board.GetTask("t"); err != nil || x.State != task.Pending || !strings.Contains(x.Rejection, "c refused: insufficient resources") {
+		if x, err := tm.Board.GetTask("t"); err != nil || x.State != task.Pending ||
+			!strings.Contains(x.Rejection, "c refused: insufficient resources") {
 			t.Fatalf("one cell refused: %+v, %v", x.Task, err)
 		}
 		full := []placement.Refused{{Item: item, Refusal: &placement.Refusal{Code: placement.InsufficientResources}}}

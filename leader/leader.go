@@ -34,7 +34,8 @@ type Store interface {
 type Cells interface {
 	registry.Cells
 	Performer
-	StopInstance(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, key lrp.Key, instance string) error
+	StopInstance(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, key lrp.Key,
+		instance string) error
 	CancelTask(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, uid string) error
 	Drain(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, e cell.Drain) error
 	// SetAddress sets where a cell is reached, by the process that has its name; empty = it is gone.
@@ -147,7 +148,8 @@ func New(cfg Config, rows []store.Row) (*Leader, error) {
 
 	sessions := &lateRegistry{}
 	jobs := cfg.Scheduler
-	jobs.Term, jobs.Store, jobs.Hub, jobs.Clock, jobs.Log, jobs.NewID = cfg.Term, cfg.Store, cfg.Hub, cfg.Clock, cfg.Log, cfg.NewID
+	jobs.Term, jobs.Store, jobs.Hub, jobs.Clock, jobs.Log, jobs.NewID = cfg.Term, cfg.Store, cfg.Hub, cfg.Clock, cfg.Log,
+		cfg.NewID
 	jobs.Registry = edge[scheduler.Registry](cfg.Edges.Registry, sessions)
 	jobs.Auctioneer = edge[scheduler.Auctioneer](cfg.Edges.Ledger, l.Auctioneer)
 	l.Scheduler = scheduler.New(jobs, rows)
@@ -168,7 +170,8 @@ func New(cfg Config, rows []store.Row) (*Leader, error) {
 
 	feed := newLedgerFeed(l.Auctioneer, func(process string) *lrp.Desired { return l.Board.Definition(process) })
 	board := cfg.Board
-	board.Store, board.Hub, board.Clock, board.Log, board.NewID = cfg.Store, &ledgerHub{cfg.Hub, feed}, cfg.Clock, cfg.Log, cfg.NewID
+	board.Store, board.Hub, board.Clock, board.Log, board.NewID = cfg.Store, &ledgerHub{cfg.Hub, feed}, cfg.Clock, cfg.Log,
+		cfg.NewID
 	board.Auctioneer = edge[bbs.Auctioneer](cfg.Edges.Placement, l.Placement)
 	board.Cells, board.Sessions, board.Callbacks, board.Machines = cellCalls{l}, l.Registry, cfg.Callbacks, l.machines
 	l.Board = bbs.New(board, rows, cfg.Revision, l.Registry.Members())

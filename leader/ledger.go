@@ -76,7 +76,8 @@ func (b *LedgerFeed) instance(e event.Event) {
 		is[at] = a.Instance
 		// An instance that the ledger has on another cell stays there: the harmoniser
 		// of one of the two ends its container.
-		b.ledger.Follow(placement.Holding{Hold: a.Instance, Cell: a.Cell, Kind: placement.KindLRP, Group: a.Key.Process, Need: d.Workload.Resources,
+		b.ledger.Follow(placement.Holding{Hold: a.Instance, Cell: a.Cell, Kind: placement.KindLRP, Group: a.Key.Process,
+			Need:  d.Workload.Resources,
 			Ports: d.Workload.FixedPorts(), Name: fmt.Sprintf("%v/%d", a.Service, a.Key.Index)})
 	}
 	b.holds[a.Key] = is
@@ -97,7 +98,8 @@ func (b *LedgerFeed) task(e event.Event) {
 	switch on := !e.Gone && t.State == task.Running; {
 	case on:
 		b.tasks[t.UID] = true
-		b.ledger.Follow(placement.Holding{Hold: t.UID, Cell: t.Holder.Cell, Kind: placement.KindTask, Need: t.Definition.Workload.Resources,
+		b.ledger.Follow(placement.Holding{Hold: t.UID, Cell: t.Holder.Cell, Kind: placement.KindTask,
+			Need:  t.Definition.Workload.Resources,
 			Ports: t.Definition.Workload.FixedPorts(), Name: "task " + t.GUID})
 	case b.tasks[t.UID]:
 		delete(b.tasks, t.UID)
@@ -122,7 +124,8 @@ func (b *LedgerFeed) Load(board *bbs.BBS) {
 		}
 	}
 	for after := ""; ; {
-		page, err := board.ListTasks(plan.TaskFilter{States: []task.State{task.Running}}, plan.Range{After: after, Limit: 1000})
+		page, err := board.ListTasks(plan.TaskFilter{States: []task.State{task.Running}},
+			plan.Range{After: after, Limit: 1000})
 		if err != nil {
 			return
 		}

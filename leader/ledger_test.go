@@ -91,7 +91,8 @@ func row(k lrp.Key, p lrp.Presence, instance string) *lrp.Actual {
 	if instance == "" {
 		return nil
 	}
-	return &lrp.Actual{Key: k, Presence: p, State: lrp.Running, Identity: lrp.Identity{Instance: instance, Cell: "cell-" + instance, Proc: "1"}}
+	return &lrp.Actual{Key: k, Presence: p, State: lrp.Running,
+		Identity: lrp.Identity{Instance: instance, Cell: "cell-" + instance, Proc: "1"}}
 }
 
 func names(x lrp.Index) (out []string) {
@@ -103,7 +104,8 @@ func names(x lrp.Index) (out []string) {
 
 func TestATaskHoldsWhileItRuns(t *testing.T) {
 	b, l := newLedger()
-	row := &task.Task{GUID: "t", UID: "u", Definition: &task.Definition{}, State: task.Running, Holder: task.Holder{Cell: "c"}}
+	row := &task.Task{GUID: "t", UID: "u", Definition: &task.Definition{}, State: task.Running,
+		Holder: task.Holder{Cell: "c"}}
 	row.Definition.Workload.Resources = resource.Amounts{"memory_mb": 1}
 	b.Take(event.Event{Kind: event.Task, Task: row})
 	if l["u"] != "c" {

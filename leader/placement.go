@@ -66,7 +66,8 @@ type PlacementAdapter struct {
 
 // newPlacementAdapter also makes the auctioneer, as its Cells and Feedback.
 func newPlacementAdapter(cfg placementConfig) *PlacementAdapter {
-	p := &PlacementAdapter{cfg: cfg, lrps: map[string]bbs.LRPWant{}, tasks: map[string]bbs.TaskWant{}, asked: map[string]int{},
+	p := &PlacementAdapter{cfg: cfg, lrps: map[string]bbs.LRPWant{}, tasks: map[string]bbs.TaskWant{},
+		asked: map[string]int{},
 		early: earlyItems{holds: map[string]string{}}}
 	p.auctioneer = auctioneer.New(cfg.Auctioneer, p, p)
 	return p
@@ -80,7 +81,8 @@ func TaskItem(guid string) string { return "task/" + guid }
 
 // Suits is the constraint that a cell must meet to get an instance.
 func Suits(d *lrp.Desired) placement.Constraint {
-	return placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations, Ports: d.Workload.FixedPorts(), OpenFiles: d.Workload.MostOpenFiles(), Isolation: d.Workload.Kinds()}
+	return placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations,
+		Ports: d.Workload.FixedPorts(), OpenFiles: d.Workload.MostOpenFiles(), Isolation: d.Workload.Kinds()}
 }
 
 // Request implements bbs.Auctioneer.
@@ -91,7 +93,8 @@ func (p *PlacementAdapter) Request(lrps []bbs.LRPWant, tasks []bbs.TaskWant) {
 	p.last++
 	for _, w := range lrps {
 		d := w.Desired
-		items = append(items, placement.Item{ID: LRPItem(w.Key), Hold: p.cfg.NewID(), Kind: placement.KindLRP, Group: w.Key.Process, Index: w.Key.Index,
+		items = append(items, placement.Item{ID: LRPItem(w.Key), Hold: p.cfg.NewID(), Kind: placement.KindLRP,
+			Group: w.Key.Process, Index: w.Key.Index,
 			Need: d.Workload.Resources, Avoid: w.Avoid,
 			Name: fmt.Sprintf("%v/%d", d.Service, w.Key.Index), Constraint: Suits(d)})
 		p.lrps[LRPItem(w.Key)], p.asked[LRPItem(w.Key)] = w, p.last
@@ -99,8 +102,10 @@ func (p *PlacementAdapter) Request(lrps []bbs.LRPWant, tasks []bbs.TaskWant) {
 	}
 	for _, w := range tasks {
 		d := w.Definition
-		items = append(items, placement.Item{ID: TaskItem(w.GUID), Hold: w.UID, Name: "task " + w.GUID, Kind: placement.KindTask, Need: d.Workload.Resources,
-			Constraint: placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations, Ports: d.Workload.FixedPorts(), OpenFiles: d.Workload.MostOpenFiles(), Isolation: d.Workload.Kinds()}})
+		items = append(items, placement.Item{ID: TaskItem(w.GUID), Hold: w.UID, Name: "task " + w.GUID,
+			Kind: placement.KindTask, Need: d.Workload.Resources,
+			Constraint: placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations,
+				Ports: d.Workload.FixedPorts(), OpenFiles: d.Workload.MostOpenFiles(), Isolation: d.Workload.Kinds()}})
 		p.tasks[TaskItem(w.GUID)], p.asked[TaskItem(w.GUID)] = w, p.last
 		if w.Dropped {
 			dropped = append(dropped, w.UID)
@@ -167,7 +172,8 @@ func (p *PlacementAdapter) taken(items []placement.Item, refused []cell.Refusal,
 }
 
 // Perform implements auctioneer.Cells.
-func (p *PlacementAdapter) Perform(ctx context.Context, name, process string, items []placement.Item) ([]auctioneer.Refusal, error) {
+func (p *PlacementAdapter) Perform(ctx context.Context, name, process string,
+	items []placement.Item) ([]auctioneer.Refusal, error) {
 	p.mu.Lock()
 	before := p.last
 	p.mu.Unlock()
@@ -193,9 +199,11 @@ func (p *PlacementAdapter) work(process string, items []placement.Item) cell.Wor
 	defer p.mu.Unlock()
 	for _, it := range items {
 		if w, ok := p.lrps[it.ID]; ok {
-			work.LRPs = append(work.LRPs, cell.LRPWork{Key: w.Key, Service: w.Desired.Service, Instance: it.Hold, Workload: &w.Desired.Workload, DeadlineBound: w.Desired.DeadlineBound(), Exclusive: w.Desired.Exclusive})
+			work.LRPs = append(work.LRPs, cell.LRPWork{Key: w.Key, Service: w.Desired.Service, Instance: it.Hold,
+				Workload: &w.Desired.Workload, DeadlineBound: w.Desired.DeadlineBound(), Exclusive: w.Desired.Exclusive})
 		} else if w, ok := p.tasks[it.ID]; ok && w.UID == it.Hold {
-			work.Tasks = append(work.Tasks, cell.TaskWork{GUID: w.GUID, UID: w.UID, Domain: w.Domain, Workload: &w.Definition.Workload, DeadlineBound: w.Definition.DeadlineBound()})
+			work.Tasks = append(work.Tasks, cell.TaskWork{GUID: w.GUID, UID: w.UID, Domain: w.Domain,
+				Workload: &w.Definition.Workload, DeadlineBound: w.Definition.DeadlineBound()})
 		}
 	}
 	return work

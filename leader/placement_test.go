@@ -82,7 +82,8 @@ func (r *placementRig) drain(t *testing.T) {
 func beginPlacement() *placementRig {
 	r := &placementRig{cells: &performer{}, board: &refusals{}}
 	ids := 0
-	r.PlacementAdapter = newPlacementAdapter(placementConfig{Term: fence.Term{Epoch: 1, Revision: 2}, Cells: r.cells, Board: func() PlacementBoard { return r.board },
+	r.PlacementAdapter = newPlacementAdapter(placementConfig{Term: fence.Term{Epoch: 1, Revision: 2}, Cells: r.cells,
+		Board:      func() PlacementBoard { return r.board },
 		Auctioneer: auctioneer.Config{Clock: run.Kernel(), Runtime: auctioneer.Runtime{Go: func(f func()) { f() }}},
 		NewID:      func() string { ids++; return fmt.Sprint("i", ids) }, Joined: func() bool { return r.joined }})
 	r.offer(100, 1)
@@ -117,7 +118,8 @@ func TestADroppedAttemptIsPlacedAgainAtOnce(t *testing.T) {
 	want.Dropped, once.Dropped = []string{"i1"}, true
 	r.Request([]bbs.LRPWant{want}, []bbs.TaskWant{once})
 	r.drain(t)
-	if n := len(r.cells.got); n != 2 || len(r.cells.got[1].LRPs) != 1 || r.cells.got[1].LRPs[0].Instance != "i2" || len(r.cells.got[1].Tasks) != 1 {
+	if n := len(r.cells.got); n != 2 || len(r.cells.got[1].LRPs) != 1 || r.cells.got[1].LRPs[0].Instance != "i2" ||
+		len(r.cells.got[1].Tasks) != 1 {
 		t.Fatalf("%d calls: %+v, told %v", n, r.cells.got, r.board.told)
 	}
 }
@@ -135,7 +137,8 @@ func TestWantsBecomeWork(t *testing.T) {
 	if w.Term != (fence.Term{Epoch: 1, Revision: 2}) || w.Proc != "p" || len(w.LRPs) != 1 || len(w.Tasks) != 1 {
 		t.Fatalf("%+v", w)
 	}
-	if l := w.LRPs[0]; l.Key != (lrp.Key{Process: "web", Index: 3}) || l.Service.Name != "web" || l.Instance != "i1" || !l.Exclusive || l.Workload.Resources[resource.MemoryMB] != 10 {
+	if l := w.LRPs[0]; l.Key != (lrp.Key{Process: "web", Index: 3}) || l.Service.Name != "web" || l.Instance != "i1" ||
+		!l.Exclusive || l.Workload.Resources[resource.MemoryMB] != 10 {
 		t.Errorf("%+v", l)
 	}
 	if x := w.Tasks[0]; x.GUID != "t" || x.UID != "u" || x.Domain != "d" || x.Workload.Resources[resource.MemoryMB] != 20 {
@@ -162,8 +165,9 @@ func TestOnlyWantedWorkIsSent(t *testing.T) {
 		"withdrawn": {func(r *placementRig) {
 			r.Withdraw([]lrp.Key{{Process: "web", Index: 3}}, []bbs.TaskID{{GUID: "t", UID: "u"}})
 		}, 0, 0},
-		"another life withdrawn": {func(r *placementRig) { r.Withdraw(nil, []bbs.TaskID{{GUID: "t", UID: "earlier"}}) }, 1, 1},
-		"born again":             {func(r *placementRig) { r.Request(nil, []bbs.TaskWant{oneOff("t", "later", 1)}) }, 1, 0},
+		"another life withdrawn": {func(r *placementRig) { r.Withdraw(nil, []bbs.TaskID{{GUID: "t", UID: "earlier"}}) }, 1,
+			1},
+		"born again": {func(r *placementRig) { r.Request(nil, []bbs.TaskWant{oneOff("t", "later", 1)}) }, 1, 0},
 	} {
 		r := beginPlacement()
 		r.Request([]bbs.LRPWant{service(1, nil)}, []bbs.TaskWant{oneOff("t", "u", 1)})
@@ -185,10 +189,12 @@ func TestOutcomesOfACall(t *testing.T) {
 		want   []auctioneer.Refusal
 		fails  error
 	}{
-		"taken":      {nil, nil, []auctioneer.Refusal{}, nil},
-		"refused":    {[]cell.Refusal{{ID: "h2", Reason: "full", Cell: true}}, nil, []auctioneer.Refusal{{Hold: "h2", Reason: "full", Full: true}}, nil},
-		"never sent": {nil, errUnsent, []auctioneer.Refusal{{Hold: "h1", Reason: "the cell cannot be reached: no connection", Full: true}, {Hold: "h2", Reason: "the cell cannot be reached: no connection", Full: true}}, nil},
-		"no answer":  {nil, lost, nil, lost},
+		"taken": {nil, nil, []auctioneer.Refusal{}, nil},
+		"refused": {[]cell.Refusal{{ID: "h2", Reason: "full", Cell: true}}, nil,
+			[]auctioneer.Refusal{{Hold: "h2", Reason: "full", Full: true}}, nil},
+		"never sent": {nil, errUnsent, []auctioneer.Refusal{{Hold: "h1", Reason: "the cell cannot be reached: no connection",
+			Full: true}, {Hold: "h2", Reason: "the cell cannot be reached: no connection", Full: true}}, nil},
+		"no answer": {nil, lost, nil, lost},
 	} {
 		r := beginPlacement()
 		r.cells.refuse, r.cells.err = c.refuse, c.err
@@ -223,7 +229,8 @@ func TestReasonsOfWaitingWork(t *testing.T) {
 	if got := r.board.take(); len(got) > 0 {
 		t.Fatalf("reported twice: %v", got)
 	}
-	r.Waiting([]placement.Refused{{Item: placement.Item{ID: TaskItem("large"), Hold: "u"}, Refusal: placement.RefusedByCell("c", "no")},
+	r.Waiting([]placement.Refused{{Item: placement.Item{ID: TaskItem("large"), Hold: "u"},
+		Refusal: placement.RefusedByCell("c", "no")},
 		{Item: placement.Item{ID: TaskItem("large"), Hold: "an earlier life"}, Refusal: &placement.Refusal{Never: true}},
 		{Item: placement.Item{ID: TaskItem("nobody's"), Hold: "x"}, Refusal: &placement.Refusal{Never: true}}})
 	if got := r.board.take(); !slices.Equal(got, []string{"refused large/u"}) {

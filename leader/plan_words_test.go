@@ -48,7 +48,8 @@ func TestPlanPrintsWords(t *testing.T) {
 	is.Rollout.Batch, is.Workload.MaxPids, is.Workload.Termination.ParentDeath = 3, 20, -1
 	is.Workload.OnCellRestart = action.RestartKeep
 	want := map[string][2]string{
-		"restart.immediate": {"0", "1"}, "restart.give_up": {"never", "default (200)"}, "rollout.batch": {"default (a quarter)", "3"},
+		"restart.immediate": {"0", "1"}, "restart.give_up": {"never", "default (200)"},
+		"rollout.batch":     {"default (a quarter)", "3"},
 		"workload.max_pids": {"unlimited", "20"}, "workload.termination.parent_death": {"default", "none"},
 		"workload.on_cell_restart": {"stop", "keep"}, "strategy": {"start_first", "stop_first"}, "on_return": {"old", "new"},
 	}
@@ -61,7 +62,8 @@ func TestPlanPrintsWords(t *testing.T) {
 	if len(got) != len(want) {
 		t.Errorf("%+v", got)
 	}
-	if f := differ.Fields("", batch.Job{Retries: -1}, batch.Job{Retries: 3}); len(f) != 1 || f[0].Old != "unlimited" || f[0].New != "3" {
+	if f := differ.Fields("", batch.Job{Retries: -1}, batch.Job{Retries: 3}); len(f) != 1 || f[0].Old != "unlimited" ||
+		f[0].New != "3" {
 		t.Errorf("%+v", f)
 	}
 }

@@ -22,7 +22,8 @@ func TestEveryChangeMovesTheRevisionOfTheDomain(t *testing.T) {
 		defer end()
 		v, ctx := viewOf(tm), t.Context()
 		web := lrp.ServiceKey{Domain: "d", Name: "web"}
-		full := plan.Application{Domain: "d", Services: []lrp.Desired{{Service: web, Instances: 1, Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/do"}}}}}}
+		full := plan.Application{Domain: "d", Services: []lrp.Desired{{Service: web, Instances: 1,
+			Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/do"}}}}}}
 		if _, err := v.Apply(ctx, full, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
@@ -62,11 +63,24 @@ func TestEveryChangeMovesTheRevisionOfTheDomain(t *testing.T) {
 			{"retire", false, func() error { _, err := v.RetireInstances(ctx, web, nil, plan.Write{}); return err }},
 			{"pause job", true, func() error { _, err := v.PauseJob(ctx, "j", true, plan.Write{}); return err }},
 			{"pause job again", false, func() error { _, err := v.PauseJob(ctx, "j", true, plan.Write{}); return err }},
-			{"forgive", false, func() error { _, err := v.RetryJob(ctx, plan.JobNodeFilter{Job: "j"}, plan.Write{}); return err }},
+			{"forgive", false, func() error {
+				_, err := v.RetryJob(ctx, plan.JobNodeFilter{Job: "j"},
+					plan.Write{})
+				return err
+			}},
 			{"kill", false, func() error { _, err := v.KillJob(ctx, plan.JobNodeFilter{Job: "j"}, plan.Write{}); return err }},
-			{"pause schedule", true, func() error { return v.PauseSchedule(ctx, schedule.Key{Domain: "d", Name: "s"}, true, plan.Write{}) }},
-			{"pause schedule again", false, func() error { return v.PauseSchedule(ctx, schedule.Key{Domain: "d", Name: "s"}, true, plan.Write{}) }},
-			{"resume schedule", true, func() error { return v.PauseSchedule(ctx, schedule.Key{Domain: "d", Name: "s"}, false, plan.Write{}) }},
+			{"pause schedule", true, func() error {
+				return v.PauseSchedule(ctx, schedule.Key{Domain: "d", Name: "s"}, true,
+					plan.Write{})
+			}},
+			{"pause schedule again", false, func() error {
+				return v.PauseSchedule(ctx, schedule.Key{Domain: "d", Name: "s"},
+					true, plan.Write{})
+			}},
+			{"resume schedule", true, func() error {
+				return v.PauseSchedule(ctx, schedule.Key{Domain: "d", Name: "s"}, false,
+					plan.Write{})
+			}},
 			{"a run of a schedule", false, func() error {
 				_, err := v.RunSchedule(ctx, schedule.Key{Domain: "d", Name: "s"}, time.Time{}, plan.Write{})
 				return err
@@ -76,7 +90,10 @@ func TestEveryChangeMovesTheRevisionOfTheDomain(t *testing.T) {
 				_, err := v.DesireTask(ctx, plan.NewTask{GUID: "own", Domain: "d", Definition: def}, plan.Write{})
 				return err
 			}},
-			{"remove schedule", true, func() error { return v.RemoveSchedule(ctx, schedule.Key{Domain: "d", Name: "s"}, plan.Write{}) }},
+			{"remove schedule", true, func() error {
+				return v.RemoveSchedule(ctx, schedule.Key{Domain: "d", Name: "s"},
+					plan.Write{})
+			}},
 			{"remove job", true, func() error { return v.RemoveJob(ctx, "j", plan.Write{}) }},
 			{"remove service", true, func() error { _, err := v.RemoveService(ctx, web, plan.Write{}); return err }},
 			{"prune", true, apply(plan.Application{Prune: true})},

@@ -30,7 +30,8 @@ func TestAPruneLeavesTheJobOfASchedule(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
 		v := viewOf(tm)
-		a := plan.Application{Domain: "d", Schedules: []plan.NamedSchedule{everyMinute("j", true), everyMinute("t", false)}, Prune: true}
+		a := plan.Application{Domain: "d", Schedules: []plan.NamedSchedule{everyMinute("j", true), everyMinute("t", false)},
+			Prune: true}
 		if _, err := v.Apply(t.Context(), a, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +69,8 @@ func TestSchedulesArePaged(t *testing.T) {
 		defer end()
 		v := viewOf(tm)
 		for _, domain := range []string{"e", "d"} {
-			if _, err := v.Apply(t.Context(), plan.Application{Domain: domain, Schedules: []plan.NamedSchedule{everyMinute("y", false), everyMinute("x", false)}}, plan.Write{}); err != nil {
+			if _, err := v.Apply(t.Context(), plan.Application{Domain: domain,
+				Schedules: []plan.NamedSchedule{everyMinute("y", false), everyMinute("x", false)}}, plan.Write{}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -153,12 +153,14 @@ func (l *Leader) SessionChanged(e worker.SessionChanged) {
 		l.mu.Unlock()
 	}
 	l.cfg.Hub.Publish(0, event.Event{Kind: event.Cell, Subject: string(e.Cell), Text: e.To.String() + ": " + e.Reason,
-		Cell: &event.CellState{Name: e.Cell, Proc: e.Proc, Session: e.To, Reason: e.Reason, Term: l.cfg.Term, Draining: l.Drains.Of(e.Cell) != nil}})
+		Cell: &event.CellState{Name: e.Cell, Proc: e.Proc, Session: e.To, Reason: e.Reason, Term: l.cfg.Term,
+			Draining: l.Drains.Of(e.Cell) != nil}})
 }
 
 // Unheard implements registry.Listener.
 func (l *Leader) Unheard(e worker.Unheard) {
-	l.log.Info("cell is not back under this leader: its services are replaced, but for exclusive ones", "cell", string(e.Cell), "reason", e.Reason)
+	l.log.Info("cell is not back under this leader: its services are replaced, but for exclusive ones", "cell",
+		string(e.Cell), "reason", e.Reason)
 	l.Board.CellUnheard(string(e.Cell), string(e.Proc))
 }
 
@@ -168,7 +170,8 @@ func (l *Leader) Availability(e worker.Availability) {
 		l.log.Warn("cell is alive but unavailable", "cell", string(e.Cell), "reason", e.Reason)
 	}
 	l.admission.admit(e.Cell)
-	state, text := event.CellState{Name: e.Cell, Proc: e.Proc, Term: l.cfg.Term, Draining: l.Drains.Of(e.Cell) != nil}, "takes new work again"
+	state, text := event.CellState{Name: e.Cell, Proc: e.Proc, Term: l.cfg.Term, Draining: l.Drains.Of(e.Cell) != nil},
+		"takes new work again"
 	if e.Unavailable {
 		state.Unavailable, text = e.Reason, "is given no new work: "+e.Reason
 	}
@@ -193,8 +196,10 @@ func (l *Leader) Dead(e worker.Dead) {
 	s, held := l.Registry.Session(e.Cell)
 	if x, ok := l.departures.dead(e, tasks, held && s.Proc != e.Proc && !s.Dead); ok {
 		l.gone(e.Cell)
-		l.cfg.Hub.Publish(0, event.Event{Kind: event.Cell, Subject: string(e.Cell), Text: event.GoneWord(x.Left) + ": " + x.Why + "; " + x.Work,
-			Cell: &event.CellState{Name: e.Cell, Proc: e.Proc, Session: worker.MustDie, Reason: x.Why, Term: l.cfg.Term, Gone: true}})
+		l.cfg.Hub.Publish(0, event.Event{Kind: event.Cell, Subject: string(e.Cell), Text: event.GoneWord(x.Left) + ": " +
+			x.Why + "; " + x.Work,
+			Cell: &event.CellState{Name: e.Cell, Proc: e.Proc, Session: worker.MustDie, Reason: x.Why, Term: l.cfg.Term,
+				Gone: true}})
 	}
 }
 
@@ -260,7 +265,8 @@ func (l *Leader) Audit(e worker.Audit) {
 	if e.Kind == worker.AuditForgotten {
 		l.departures.note(e.Cell, e.Proc, func(d *silentProc) { d.by = e.Text }) // an operator's declaration
 	}
-	l.cfg.Hub.Publish(0, event.Event{Kind: event.Note, Subject: string(e.Cell), Text: auditText(worker.Audit{Run: e.Run, Text: e.Text})})
+	l.cfg.Hub.Publish(0, event.Event{Kind: event.Note, Subject: string(e.Cell),
+		Text: auditText(worker.Audit{Run: e.Run, Text: e.Text})})
 	if e.Kind == worker.AuditWaitEnded || e.Kind == worker.AuditRefused {
 		return
 	}

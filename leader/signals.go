@@ -51,7 +51,8 @@ type SignalSender struct {
 
 // NewSignalSender returns the sender of a term.
 func NewSignalSender(b Instances, c SignalCalls) *SignalSender {
-	return &SignalSender{board: b, calls: c, queue: run.NewKeyed(maxCalls, func(f func()) { c.Go(func(context.Context) { f() }) })}
+	return &SignalSender{board: b, calls: c, queue: run.NewKeyed(maxCalls,
+		func(f func()) { c.Go(func(context.Context) { f() }) })}
 }
 
 // Signal implements timetable.Signals.
@@ -134,7 +135,8 @@ func (s *SignalSender) ended(ctx context.Context, x *sending) {
 // targets lists the running instances of a service, in any presence; problem is the reason why
 // there can be none. A service with an unreadable row still has its instances.
 func (s *SignalSender) targets(domain, service string) (list []lrp.Actual, problem string) {
-	if _, err := s.board.GetService(lrp.ServiceKey{Domain: domain, Name: service}); errors.Is(err, bbs.ErrServiceNotFound) {
+	if _, err := s.board.GetService(lrp.ServiceKey{Domain: domain, Name: service}); errors.Is(err,
+		bbs.ErrServiceNotFound) {
 		return nil, fmt.Sprintf("there is no service %s in domain %s", service, domain)
 	}
 	for r := (plan.Range{Limit: 1000}); ; {

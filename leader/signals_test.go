@@ -42,7 +42,8 @@ func (in instances) ListInstances(_ plan.InstanceFilter, r plan.Range) (p plan.P
 // web has n instances, of which every fifth is only claimed.
 func web(n int) (in instances, running int) {
 	for i := range n {
-		a := lrp.Actual{Key: lrp.Key{Process: "g", Index: i}, State: lrp.Running, Identity: lrp.Identity{Cell: fmt.Sprint("c", i)}}
+		a := lrp.Actual{Key: lrp.Key{Process: "g", Index: i}, State: lrp.Running,
+			Identity: lrp.Identity{Cell: fmt.Sprint("c", i)}}
 		if i%5 == 4 {
 			a.State = lrp.Claimed
 		} else {
@@ -72,7 +73,8 @@ func (h *hall) next() bool {
 }
 
 func signalOf(service string) timetable.Sending {
-	return timetable.Sending{Key: schedule.Key{Domain: "d", Name: "n"}, Signal: schedule.Signal{Service: service, Number: 1}}
+	return timetable.Sending{Key: schedule.Key{Domain: "d", Name: "n"},
+		Signal: schedule.Signal{Service: service, Number: 1}}
 }
 
 // TestASignalReachesEachInstanceOnce, and unreached ones are reported, once.
@@ -80,15 +82,16 @@ func TestASignalReachesEachInstanceOnce(t *testing.T) {
 	in, running := web(200)
 	h := &hall{ctx: t.Context()}
 	called := map[int]int{}
-	s := NewSignalSender(in, SignalCalls{Go: h.run, Signal: func(_ context.Context, what timetable.Sending, a *lrp.Actual) error {
-		if called[a.Key.Index]++; what.Number != 1 || a.State != lrp.Running {
-			t.Errorf("%+v to %+v", what, a)
-		}
-		if a.Key.Index == 7 {
-			return errors.New("it cannot be reached")
-		}
-		return nil
-	}})
+	s := NewSignalSender(in, SignalCalls{Go: h.run,
+		Signal: func(_ context.Context, what timetable.Sending, a *lrp.Actual) error {
+			if called[a.Key.Index]++; what.Number != 1 || a.State != lrp.Running {
+				t.Errorf("%+v to %+v", what, a)
+			}
+			if a.Key.Index == 7 {
+				return errors.New("it cannot be reached")
+			}
+			return nil
+		}})
 	var told []schedule.Delivery
 	tell := func(d schedule.Delivery) { told = append(told, d) }
 	s.Signal(signalOf("web"), tell)
@@ -97,7 +100,9 @@ func TestASignalReachesEachInstanceOnce(t *testing.T) {
 			t.Fatalf("%d calls at once", widest)
 		}
 	}
-	if len(called) != running || called[3] != 1 || len(told) != 1 || told[0].Of != running || told[0].Reached != running-1 || len(told[0].Missed) != 1 || told[0].Missed[0] != "instance 7 on cell c7: it cannot be reached" {
+	if len(called) != running || called[3] != 1 || len(told) != 1 || told[0].Of != running ||
+		told[0].Reached != running-1 || len(told[0].Missed) != 1 ||
+		told[0].Missed[0] != "instance 7 on cell c7: it cannot be reached" {
 		t.Fatalf("%d called, told %+v", len(called), told)
 	}
 	if n, known := s.Signalled("d", "web"); n != running || !known {
@@ -117,7 +122,8 @@ func TestTooManySignals(t *testing.T) {
 	in, _ := web(1)
 	ctx, end := context.WithCancel(t.Context())
 	h := &hall{ctx: ctx}
-	s := NewSignalSender(in, SignalCalls{Go: h.run, Signal: func(context.Context, timetable.Sending, *lrp.Actual) error { return nil }})
+	s := NewSignalSender(in, SignalCalls{Go: h.run,
+		Signal: func(context.Context, timetable.Sending, *lrp.Actual) error { return nil }})
 	told := 0
 	for range maxFirings {
 		s.Signal(signalOf("web"), func(schedule.Delivery) { told++ })
@@ -150,10 +156,11 @@ func (x torn) ListInstances(f plan.InstanceFilter, r plan.Range) (plan.Page[plan
 func TestHalfAListIsNone(t *testing.T) {
 	in, _ := web(20)
 	h := &hall{ctx: t.Context()}
-	s := NewSignalSender(torn{in}, SignalCalls{Go: h.run, Signal: func(_ context.Context, _ timetable.Sending, a *lrp.Actual) error {
-		t.Errorf("instance %d is called", a.Key.Index)
-		return nil
-	}})
+	s := NewSignalSender(torn{in}, SignalCalls{Go: h.run,
+		Signal: func(_ context.Context, _ timetable.Sending, a *lrp.Actual) error {
+			t.Errorf("instance %d is called", a.Key.Index)
+			return nil
+		}})
 	var told []schedule.Delivery
 	s.Signal(signalOf("web"), func(d schedule.Delivery) { told = append(told, d) })
 	for h.next() {

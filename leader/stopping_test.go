@@ -26,14 +26,18 @@ func TestStoppingTasksAreNotAsDesired(t *testing.T) {
 			{Job: "j", Node: "y", What: "job j on y", Text: "STUCK_KILLING: pid 7"},
 		}}
 		state.Version = 1
-		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", DirID: "f", Started: 1, Boot: "b", Beat: 1}, state); err != nil {
+		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", DirID: "f",
+			Started: 1, Boot: "b", Beat: 1}, state); err != nil {
 			t.Fatal(err)
 		}
-		x := plan.Explanation{State: "RUNNING", Wanted: "RUNNING", Fine: true, Reasons: []plan.Reason{{Code: "running", Text: "it runs"}}}
+		x := plan.Explanation{State: "RUNNING", Wanted: "RUNNING", Fine: true,
+			Reasons: []plan.Reason{{Code: "running", Text: "it runs"}}}
 		v.heldUp(&x, func(c cell.Condition) bool { return c.Task == "t" })
 		r := x.Reasons[0]
-		if x.Fine || x.State != "RUNNING, being stopped" || x.Wanted != "stopped" || r.Code != codeStopping || r.Longest != 5*time.Second ||
-			r.Text != "task t on cell c is being stopped: time limit of 2s exceeded; killed at "+by.UTC().Format(time.RFC3339)+" at the latest" {
+		if x.Fine || x.State != "RUNNING, being stopped" || x.Wanted != "stopped" || r.Code != codeStopping ||
+			r.Longest != 5*time.Second ||
+			r.Text != "task t on cell c is being stopped: time limit of 2s exceeded; killed at "+by.UTC().Format(time.RFC3339)+
+				" at the latest" {
 			t.Errorf("%+v", x)
 		}
 		if got := tm.reported().stoppingOf("j"); got != "1 batch task is being stopped" {
@@ -57,7 +61,8 @@ func TestAJobNamesTheRemovedOneOfItsName(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
 		v := viewOf(tm)
-		if _, err := v.Apply(t.Context(), plan.Application{Domain: "d", Jobs: []plan.NamedJob{jobOver("j", "a")}}, plan.Write{}); err != nil {
+		if _, err := v.Apply(t.Context(), plan.Application{Domain: "d", Jobs: []plan.NamedJob{jobOver("j", "a")}},
+			plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		j, err := v.GetJob("j")
@@ -65,12 +70,16 @@ func TestAJobNamesTheRemovedOneOfItsName(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, c := range []struct{ uid, note, state, wanted, why string }{
-			{j.UID, "1 batch task is being stopped", "running, being stopped", "stopped", "job j on a on cell c is being stopped: stopped on request"},
-			{"earlier", "waits for 1 batch task of the removed job of this name", "waiting", "done", "it waits for the removed job of this name: job j on a on cell c is being stopped: stopped on request"},
+			{j.UID, "1 batch task is being stopped", "running, being stopped", "stopped",
+				"job j on a on cell c is being stopped: stopped on request"},
+			{"earlier", "waits for 1 batch task of the removed job of this name", "waiting", "done",
+				"it waits for the removed job of this name: job j on a on cell c is being stopped: stopped on request"},
 		} {
-			state := cell.State{Conditions: []cell.Condition{{Job: "j", UID: c.uid, Node: "a", What: "job j on a", Text: "stopped on request", Stopping: true}}}
+			state := cell.State{Conditions: []cell.Condition{{Job: "j", UID: c.uid, Node: "a", What: "job j on a",
+				Text: "stopped on request", Stopping: true}}}
 			state.Version = int64(i + 1)
-			if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", DirID: "f", Started: 1, Boot: "b", Beat: int64(i + 1)}, state); err != nil {
+			if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", DirID: "f",
+				Started: 1, Boot: "b", Beat: int64(i + 1)}, state); err != nil {
 				t.Fatal(err)
 			}
 			if got := tm.reported().stoppingOf("j"); got != c.note {
@@ -78,14 +87,17 @@ func TestAJobNamesTheRemovedOneOfItsName(t *testing.T) {
 			}
 			x := plan.Explanation{State: "running", Wanted: "running", Fine: true}
 			if c.uid == "earlier" { // the board's text, which has less detail
-				x = plan.Explanation{State: "waiting", Wanted: "done", Reasons: []plan.Reason{{Text: "a: " + batch.WaitsForRemoved + ", which runs on cell c"}}}
+				x = plan.Explanation{State: "waiting", Wanted: "done",
+					Reasons: []plan.Reason{{Text: "a: " + batch.WaitsForRemoved + ", which runs on cell c"}}}
 			}
 			v.heldUp(&x, func(c cell.Condition) bool { return c.Job == "j" })
 			if x.Fine || x.State != c.state || x.Wanted != c.wanted || len(x.Reasons) != 1 || x.Reasons[0].Text != c.why {
 				t.Errorf("%s: %+v", c.uid, x)
 			}
-			p := newUnconfirmed(tm).node(plan.JobNode{Job: "j", NodeView: batch.NodeView{Node: "a", Class: batch.ClassRunning, Cell: "c"}})
-			if strings.HasPrefix(p.Condition, "waits for the removed job") != (c.uid == "earlier") || !strings.Contains(p.Condition, "being stopped") {
+			p := newUnconfirmed(tm).node(plan.JobNode{Job: "j",
+				NodeView: batch.NodeView{Node: "a", Class: batch.ClassRunning, Cell: "c"}})
+			if strings.HasPrefix(p.Condition, "waits for the removed job") != (c.uid == "earlier") ||
+				!strings.Contains(p.Condition, "being stopped") {
 				t.Errorf("%s: %q", c.uid, p.Condition)
 			}
 		}

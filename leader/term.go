@@ -100,10 +100,14 @@ type Term struct {
 // Begin builds the parts of a won term, from the rows of its load. It starts only the board's
 // first submissions; Run starts the rest.
 func Begin(cfg Settings, lease *store.Leadership, rows []store.Row, cells *link.Directory) (*Term, error) {
-	t := &Term{cfg: cfg, log: cfg.Log.With("term", lease.Term().String()), lease: lease, since: cfg.Clock.Wall(), cells: cells}
+	t := &Term{cfg: cfg, log: cfg.Log.With("term", lease.Term().String()), lease: lease, since: cfg.Clock.Wall(),
+		cells: cells}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.hub = event.New(cfg.Past.Events, lease.Revision(), cfg.Clock.Wall)
-	t.callbacks = callback.New(callback.Config{Done: func(d task.Delivery, ok bool, problem string) { t.Board.CallbackDone(d, ok, problem) },
+	t.callbacks = callback.New(callback.Config{Done: func(d task.Delivery, ok bool,
+		problem string) {
+		t.Board.CallbackDone(d, ok, problem)
+	},
 		Wanted: func(d task.Delivery) bool { return t.Board.Delivers(d) },
 		Wall:   cfg.Clock.Wall, Secret: cfg.CallbackSecret, Log: cfg.Log})
 	cells.Begin(lease.Cluster())
@@ -115,11 +119,13 @@ func Begin(cfg Settings, lease *store.Leadership, rows []store.Row, cells *link.
 	t.Leader, err = New(Config{Cluster: lease.Cluster(), Term: lease.Term(), Store: lease, Revision: lease.Revision(),
 		Cells: directory{cells}, Hub: t.hub, Callbacks: t.callbacks, Clock: cfg.Clock, Log: t.log, NewID: NewID,
 		Go: t.call, Resign: t.resign, Signals: SignalCalls{Go: t.call, Signal: t.signal},
-		Auctioneer: auctioneer.Config{Placement: placement.Config{BatchReserve: cfg.BatchReserve}, Placed: cfg.Measures.Placed, Round: cfg.Measures.Round},
-		Scheduler:  scheduler.Config{Scripts: scheduler.Programs{Env: cfg.ScriptEnv}},
-		Registry: registry.Config{Behind: cells.Behind, Worker: worker.Config{Timeouts: cfg.Timeouts, Witness: cfg.Witness, Restored: lease.Restored(),
-			NewStore: lease.NewStore(), NewCluster: cfg.NewCluster, InitialWait: cfg.InitialWait, AllowBump: cfg.AllowBump,
-			NoDeadline: cfg.NoDeadline, Own: own, TurnoverLimit: cfg.TurnoverLimit}},
+		Auctioneer: auctioneer.Config{Placement: placement.Config{BatchReserve: cfg.BatchReserve},
+			Placed: cfg.Measures.Placed, Round: cfg.Measures.Round},
+		Scheduler: scheduler.Config{Scripts: scheduler.Programs{Env: cfg.ScriptEnv}},
+		Registry: registry.Config{Behind: cells.Behind,
+			Worker: worker.Config{Timeouts: cfg.Timeouts, Witness: cfg.Witness, Restored: lease.Restored(),
+				NewStore: lease.NewStore(), NewCluster: cfg.NewCluster, InitialWait: cfg.InitialWait, AllowBump: cfg.AllowBump,
+				NoDeadline: cfg.NoDeadline, Own: own, TurnoverLimit: cfg.TurnoverLimit}},
 		Board:     bbs.Config{Tasks: cfg.Tasks, KeyLife: cfg.Past.KeyLife, Collected: cfg.Past.Collected},
 		Timetable: &timetable.Config{Clock: cfg.Clock, Zone: cfg.Zone, NewID: NewID},
 	}, rows)
@@ -189,7 +195,8 @@ var _ link.Termed = (*Term)(nil)
 // Backend is the term as the API sees it.
 func (t *Term) Backend() *api.Backend {
 	v := viewOf(t)
-	return &api.Backend{Applications: v, Services: v, Tasks: v, Jobs: v, Schedules: v, Cells: v, Operation: v, Stops: v, Explainer: v, Logs: v, Events: t.hub, Writable: t.lease.NoRoom}
+	return &api.Backend{Applications: v, Services: v, Tasks: v, Jobs: v, Schedules: v, Cells: v, Operation: v, Stops: v,
+		Explainer: v, Logs: v, Events: t.hub, Writable: t.lease.NoRoom}
 }
 
 // ZonesChanged has the timetable read the rules of time zones again.

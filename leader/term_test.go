@@ -36,13 +36,15 @@ func TestASessionsChangeIsAnEvent(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
 		sub := tm.hub.Tail()
-		tm.SessionChanged(worker.SessionChanged{Cell: "c", Proc: "p", From: worker.New, To: worker.Unhealthy, Reason: "reported"})
+		tm.SessionChanged(worker.SessionChanged{Cell: "c", Proc: "p", From: worker.New, To: worker.Unhealthy,
+			Reason: "reported"})
 		b, err := sub.Next(t.Context(), time.Second)
 		if err != nil || len(b.Events) != 1 {
 			t.Fatalf("%+v, %v", b, err)
 		}
 		e := b.Events[0]
-		if e.Kind != event.Cell || e.Subject != "c" || e.Cell == nil || *e.Cell != (event.CellState{Name: "c", Proc: "p", Session: worker.Unhealthy, Reason: "reported", Term: tm.Term()}) {
+		if e.Kind != event.Cell || e.Subject != "c" || e.Cell == nil ||
+			*e.Cell != (event.CellState{Name: "c", Proc: "p", Session: worker.Unhealthy, Reason: "reported", Term: tm.Term()}) {
 			t.Fatalf("%+v %+v", e, e.Cell)
 		}
 	})
@@ -58,7 +60,8 @@ func TestAvailabilityIsAnEvent(t *testing.T) {
 		tm.Availability(worker.Availability{Cell: "c", Proc: "p", Unavailable: true, Reason: "probe: no"})
 		tm.Availability(worker.Availability{Cell: "c", Proc: "p"})
 		b, err := sub.Next(t.Context(), time.Second)
-		if err != nil || len(b.Events) != 2 || b.Events[0].Cell.Unavailable != "probe: no" || b.Events[0].Text != "is given no new work: probe: no" ||
+		if err != nil || len(b.Events) != 2 || b.Events[0].Cell.Unavailable != "probe: no" ||
+			b.Events[0].Text != "is given no new work: probe: no" ||
 			b.Events[1].Cell.Unavailable != "" || b.Events[1].Text != "takes new work again" {
 			t.Fatalf("%+v, %v", b, err)
 		}
@@ -73,7 +76,8 @@ func TestJobWritesHappenOnce(t *testing.T) {
 		defer end()
 		v := viewOf(tm)
 		ctx := t.Context()
-		if _, err := v.Apply(ctx, plan.Application{Domain: "d", Jobs: []plan.NamedJob{jobOver("j", "a", "b")}}, plan.Write{Key: "apply"}); err != nil {
+		if _, err := v.Apply(ctx, plan.Application{Domain: "d", Jobs: []plan.NamedJob{jobOver("j", "a", "b")}},
+			plan.Write{Key: "apply"}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -140,7 +144,8 @@ func TestARefusedNewcomerDrawsNoCalls(t *testing.T) {
 		defer end()
 		dir := t.TempDir()
 		beat := func(proc, dataDir string, n int64) worker.Verdict {
-			a, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: worker.Proc(proc), DirID: dataDir,
+			a, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: worker.Proc(proc),
+				DirID:   dataDir,
 				Started: 1, Boot: "b", Beat: n}, cell.State{Address: "unix:" + dir + "/" + proc})
 			if err != nil {
 				t.Fatal(err)
@@ -165,9 +170,10 @@ func TestADrainThatIsNotCommittedLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
-		err := tm.Drains.Change(t.Context(), plan.Write{}, "drain", nil, "c", func(*registry.Drain) (*registry.Drain, string, error) {
-			return &registry.Drain{Cell: "c", Reason: strings.Repeat("x", 8<<20), Since: time.Now()}, "is drained", nil
-		})
+		err := tm.Drains.Change(t.Context(), plan.Write{}, "drain", nil, "c",
+			func(*registry.Drain) (*registry.Drain, string, error) {
+				return &registry.Drain{Cell: "c", Reason: strings.Repeat("x", 8<<20), Since: time.Now()}, "is drained", nil
+			})
 		if err == nil || tm.Drains.Submitted("c") != nil {
 			t.Errorf("%v, %v", err, tm.Drains.Submitted("c") != nil)
 		}
@@ -213,15 +219,22 @@ func TestUnreachableIsDecidedByTheCode(t *testing.T) {
 func TestErrorsOfThePartsHaveTheirKind(t *testing.T) {
 	for err, kind := range map[error]error{
 		bbs.ErrServiceNotFound: fault.ErrNotFound, lrp.ErrNotFound: fault.ErrNotFound, task.ErrNotFound: fault.ErrNotFound,
-		batch.ErrUnknownJob: fault.ErrNotFound, batch.ErrUnknownNode: fault.ErrNotFound, worker.ErrUnknownProcess: fault.ErrNotFound,
-		schedule.ErrNotFound: fault.ErrNotFound, store.ErrNotQuarantined: fault.ErrNotFound,
+		batch.ErrUnknownJob: fault.ErrNotFound, batch.ErrUnknownNode: fault.ErrNotFound,
+		worker.ErrUnknownProcess: fault.ErrNotFound,
+		schedule.ErrNotFound:     fault.ErrNotFound, store.ErrNotQuarantined: fault.ErrNotFound,
 		task.ErrExists: fault.ErrExists, fault.ErrTaken: fault.ErrExists,
-		fault.ErrQuarantined: fault.ErrConflict, store.ErrQuarantined: fault.ErrConflict, task.ErrInvalidStateTransition: fault.ErrConflict,
-		task.ErrOtherUID: fault.ErrConflict, schedule.ErrOverlap: fault.ErrConflict, schedule.ErrFired: fault.ErrConflict, ErrDrainUnreadable: fault.ErrConflict,
-		scheduler.ErrInvalid: fault.ErrInvalid, lrp.ErrInvalid: fault.ErrInvalid, lrp.ErrNotUpdatable: fault.ErrInvalid, task.ErrInvalid: fault.ErrInvalid,
-		schedule.ErrInvalid: fault.ErrInvalid, schedule.ErrNoTime: fault.ErrInvalid, wire.ErrMalformed: fault.ErrInvalid, event.ErrPosition: fault.ErrInvalid,
-		store.ErrFull: fault.ErrFull, store.ErrStalled: fault.ErrBusy, store.ErrTooLarge: fault.ErrTooLarge, store.ErrUnresolved: fault.ErrUnknownOutcome,
-		store.ErrLeaseNotProven: fault.ErrTermOver, store.ErrLeaseGone: fault.ErrTermOver, store.ErrResigned: fault.ErrTermOver, worker.ErrDeposed: fault.ErrTermOver,
+		fault.ErrQuarantined: fault.ErrConflict, store.ErrQuarantined: fault.ErrConflict,
+		task.ErrInvalidStateTransition: fault.ErrConflict,
+		task.ErrOtherUID:               fault.ErrConflict, schedule.ErrOverlap: fault.ErrConflict,
+		schedule.ErrFired: fault.ErrConflict, ErrDrainUnreadable: fault.ErrConflict,
+		scheduler.ErrInvalid: fault.ErrInvalid, lrp.ErrInvalid: fault.ErrInvalid, lrp.ErrNotUpdatable: fault.ErrInvalid,
+		task.ErrInvalid:     fault.ErrInvalid,
+		schedule.ErrInvalid: fault.ErrInvalid, schedule.ErrNoTime: fault.ErrInvalid, wire.ErrMalformed: fault.ErrInvalid,
+		event.ErrPosition: fault.ErrInvalid,
+		store.ErrFull:     fault.ErrFull, store.ErrStalled: fault.ErrBusy, store.ErrTooLarge: fault.ErrTooLarge,
+		store.ErrUnresolved:     fault.ErrUnknownOutcome,
+		store.ErrLeaseNotProven: fault.ErrTermOver, store.ErrLeaseGone: fault.ErrTermOver,
+		store.ErrResigned: fault.ErrTermOver, worker.ErrDeposed: fault.ErrTermOver,
 	} {
 		if !errors.Is(err, kind) {
 			t.Errorf("%v is not %v", err, kind)
@@ -250,7 +263,8 @@ func TestCallsOfAnEarlierTermAreRefused(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
 		tm.cells.SetLocal("c", reporter{term: tm.Term()})
-		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", DirID: "f", Started: 1, Boot: "b", Beat: 1}, cell.State{}); err != nil {
+		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", DirID: "f",
+			Started: 1, Boot: "b", Beat: 1}, cell.State{}); err != nil {
 			t.Fatal(err)
 		}
 		pass(time.Second)
@@ -277,7 +291,8 @@ func TestCallsOfAnotherClusterAreRefused(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
 		v, own := viewOf(tm), tm.lease.Cluster()
-		beat := worker.Heartbeat{Protocol: worker.Protocol, Cluster: "other", Cell: "c", Proc: "p", DirID: "f", Started: 1, Boot: "b", Beat: 1, Term: fence.Term{Epoch: 9e17}}
+		beat := worker.Heartbeat{Protocol: worker.Protocol, Cluster: "other", Cell: "c", Proc: "p", DirID: "f", Started: 1,
+			Boot: "b", Beat: 1, Term: fence.Term{Epoch: 9e17}}
 		a, err := tm.Heartbeat(t.Context(), beat, cell.State{Address: "10.0.0.7:1"})
 		if err != nil || a.Verdict != worker.Foreign || a.Cluster != own {
 			t.Fatalf("%+v, %v", a, err)
@@ -301,13 +316,19 @@ func TestCallsOfAnotherClusterAreRefused(t *testing.T) {
 		if err != nil || len(l.Items) != 1 || l.Items[0].Cluster != "other" || l.Items[0].Address != "10.0.0.7:1" {
 			t.Fatalf("%+v, %v", l.Items, err)
 		}
-		if x, err := v.Explain(t.Context(), plan.Subject{Kind: plan.SubjectCell, Name: "c"}); err != nil || x.Fine || len(x.Reasons) != 1 || x.Reasons[0].Code != codeForeign {
+		if x, err := v.Explain(t.Context(), plan.Subject{Kind: plan.SubjectCell, Name: "c"}); err != nil || x.Fine ||
+			len(x.Reasons) != 1 || x.Reasons[0].Code != codeForeign {
 			t.Errorf("%+v, %v", x, err)
 		}
-		if s, err := v.Status(); err != nil || s.ClusterID != own || !slices.ContainsFunc(s.Warnings, func(w string) bool { return strings.Contains(w, "cell c (10.0.0.7:1) belongs to cluster other") }) {
+		if s, err := v.Status(); err != nil || s.ClusterID != own ||
+			!slices.ContainsFunc(s.Warnings, func(w string) bool {
+				return strings.Contains(w,
+					"cell c (10.0.0.7:1) belongs to cluster other")
+			}) {
 			t.Errorf("%v, %v", s.Warnings, err)
 		}
-		if got := foreignText("c", "", "other", own); got != "cell c belongs to cluster other, the server to cluster "+string(own)+": it is refused, and nothing on it changes" {
+		if got := foreignText("c", "", "other", own); got != "cell c belongs to cluster other, the server to cluster "+
+			string(own)+": it is refused, and nothing on it changes" {
 			t.Error(got) // its address is not known
 		}
 		if err := v.AdoptCell(t.Context(), "d", plan.Write{By: "ann"}); !errors.Is(err, worker.ErrUnknownProcess) {
@@ -359,7 +380,8 @@ func TestEverythingListedCanBeExplained(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
 		v, ctx := viewOf(tm), t.Context()
-		if _, err := v.Apply(ctx, plan.Application{Domain: "d", Jobs: []plan.NamedJob{jobOver("j", "a"), jobOver("k", "a")}}, plan.Write{}); err != nil {
+		if _, err := v.Apply(ctx, plan.Application{Domain: "d", Jobs: []plan.NamedJob{jobOver("j", "a"), jobOver("k", "a")}},
+			plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := v.RemoveJob(ctx, "j", plan.Write{}); err != nil {

@@ -30,7 +30,8 @@ type sessionSource interface {
 
 // ConnectTimetable connects a timetable to board, scheduler and registry.
 func ConnectTimetable(c timetable.Config, b *bbs.BBS, jobs jobRunner, reg sessionSource) timetable.Config {
-	c.Board, c.Jobs, c.Sessions, c.Contents, c.Differ = TimetableBoard(b), timetableJobs{jobs, reg}, timetableSessions{reg}, TimetableContents{}, DiffFields
+	c.Board, c.Jobs, c.Sessions, c.Contents, c.Differ = TimetableBoard(b), timetableJobs{jobs, reg},
+		timetableSessions{reg}, TimetableContents{}, DiffFields
 	return c
 }
 
@@ -60,8 +61,10 @@ func (b timetableBoard) Decide(fn func(timetable.Rows) error) error {
 }
 
 // Write implements timetable.Board.
-func (b timetableBoard) Write(ctx context.Context, w plan.Write, operation string, request []byte, fn func(timetable.Rows) ([]byte, error)) ([]byte, int64, error) {
-	return b.WriteDecision(ctx, plan.Write{Key: w.Key, By: w.By}, operation, request, func(d *bbs.Decision) ([]byte, error) { return fn(timetableRows{d}) })
+func (b timetableBoard) Write(ctx context.Context, w plan.Write, operation string, request []byte,
+	fn func(timetable.Rows) ([]byte, error)) ([]byte, int64, error) {
+	return b.WriteDecision(ctx, plan.Write{Key: w.Key, By: w.By}, operation, request,
+		func(d *bbs.Decision) ([]byte, error) { return fn(timetableRows{d}) })
 }
 
 // timetableJobs lets a timetable rerun jobs.

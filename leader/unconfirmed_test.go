@@ -24,7 +24,8 @@ func sleeping(t *testing.T, v view) lrp.ServiceKey {
 	t.Helper()
 	load := action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/sleep", Args: []string{"9"}}}}
 	web := lrp.ServiceKey{Domain: "d", Name: "web"}
-	if _, err := v.Apply(t.Context(), plan.Application{Domain: "d", Services: []lrp.Desired{{Service: web, Instances: 1, Workload: load}}}, plan.Write{}); err != nil {
+	if _, err := v.Apply(t.Context(), plan.Application{Domain: "d",
+		Services: []lrp.Desired{{Service: web, Instances: 1, Workload: load}}}, plan.Write{}); err != nil {
 		t.Fatal(err)
 	}
 	return web
@@ -39,7 +40,8 @@ func TestStatesOfASilentCellAreDoubted(t *testing.T) {
 		v := viewOf(tm)
 		web := sleeping(t, v)
 		synctest.Wait() // its instance has a row then
-		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", DirID: "f", Started: 1, Boot: "b", Beat: 1}, cell.State{}); err != nil {
+		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", DirID: "f",
+			Started: 1, Boot: "b", Beat: 1}, cell.State{}); err != nil {
 			t.Fatal(err)
 		}
 		list := func() plan.Instance {
@@ -53,23 +55,27 @@ func TestStatesOfASilentCellAreDoubted(t *testing.T) {
 		if x.UnconfirmedReason != "" {
 			t.Errorf("no cell has it: %q", x.UnconfirmedReason)
 		}
-		start := wire.LRPCall{Key: x.Key, Service: web, Event: lrp.Start{By: lrp.Identity{Instance: "i", Cell: "c", Proc: "p"}, Net: lrp.Net{Routable: true}, Service: web}}
+		start := wire.LRPCall{Key: x.Key, Service: web,
+			Event: lrp.Start{By: lrp.Identity{Instance: "i", Cell: "c", Proc: "p"}, Net: lrp.Net{Routable: true}, Service: web}}
 		if got, err := tm.Board.LRPEvents(t.Context(), []wire.LRPCall{start}); err != nil || got[0] != nil {
 			t.Fatal(got, err)
 		}
 		if x = list(); x.State != lrp.Running || !strings.Contains(x.UnconfirmedReason, "cell c is NEW: ") {
 			t.Errorf("%v, doubt %q", x.State, x.UnconfirmedReason)
 		}
-		if i := v.InstanceOf(&x.Actual, x.Revision); i.UnconfirmedReason != x.UnconfirmedReason || i.Version != x.Version || i.Revision != x.Revision {
+		if i := v.InstanceOf(&x.Actual, x.Revision); i.UnconfirmedReason != x.UnconfirmedReason || i.Version != x.Version ||
+			i.Revision != x.Revision {
 			t.Errorf("its event has %+v", i)
 		}
 		if i := v.InstanceOf(&x.Actual, x.Revision-1); i.UnconfirmedReason != "" || i.Version != x.Version {
 			t.Errorf("an earlier event has %+v", i)
 		}
-		for _, s := range []plan.Subject{{Kind: plan.SubjectService, Domain: "d", Name: "web"}, {Kind: plan.SubjectInstance, Domain: "d", Name: "web"}} {
+		for _, s := range []plan.Subject{{Kind: plan.SubjectService, Domain: "d", Name: "web"},
+			{Kind: plan.SubjectInstance, Domain: "d", Name: "web"}} {
 			e, err := v.Explain(t.Context(), s)
 			if err != nil || !slices.ContainsFunc(e.Reasons, func(r plan.Reason) bool {
-				return r.Code == codeUnconfirmed && strings.Contains(r.Text, x.UnconfirmedReason) && strings.Contains(r.Text, "web/0")
+				return r.Code == codeUnconfirmed && strings.Contains(r.Text, x.UnconfirmedReason) &&
+					strings.Contains(r.Text, "web/0")
 			}) {
 				t.Errorf("%s: %+v, %v", s.Kind, e, err)
 			}
@@ -91,14 +97,16 @@ func TestWorkEndedByADrainNamesIt(t *testing.T) {
 		defer end()
 		v := viewOf(tm)
 		web := sleeping(t, v)
-		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", DirID: "f", Started: 1, Boot: "b", Beat: 1}, cell.State{}); err != nil {
+		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", DirID: "f",
+			Started: 1, Boot: "b", Beat: 1}, cell.State{}); err != nil {
 			t.Fatal(err)
 		}
 		l, err := v.ListInstances(plan.InstanceFilter{Domain: "d"}, plan.Range{Limit: 9})
 		if err != nil {
 			t.Fatal(err)
 		}
-		start := wire.LRPCall{Key: l.Items[0].Key, Service: web, Event: lrp.Start{By: lrp.Identity{Instance: "i", Cell: "c", Proc: "p"}, Net: lrp.Net{Routable: true}, Service: web}}
+		start := wire.LRPCall{Key: l.Items[0].Key, Service: web,
+			Event: lrp.Start{By: lrp.Identity{Instance: "i", Cell: "c", Proc: "p"}, Net: lrp.Net{Routable: true}, Service: web}}
 		if got, err := tm.Board.LRPEvents(t.Context(), []wire.LRPCall{start}); err != nil || got[0] != nil {
 			t.Fatal(got, err)
 		}
@@ -114,7 +122,8 @@ func TestWorkEndedByADrainNamesIt(t *testing.T) {
 				t.Errorf("%s, not drained: %+v", kind, r)
 			}
 		}
-		if _, err := v.DrainCell(t.Context(), "c", api.NewDrain{Reason: "kernel", Deadline: time.Hour}, plan.Write{By: "ann"}); err != nil {
+		if _, err := v.DrainCell(t.Context(), "c", api.NewDrain{Reason: "kernel", Deadline: time.Hour},
+			plan.Write{By: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		for _, kind := range []plan.SubjectKind{plan.SubjectService, plan.SubjectInstance} {
@@ -123,7 +132,8 @@ func TestWorkEndedByADrainNamesIt(t *testing.T) {
 			}
 		}
 		c, err := v.GetCell("c")
-		if err != nil || c.Drain == nil || !strings.HasPrefix(c.Drain.Unknown, "the cell is NEW: ") || !strings.Contains(explainDrain(c.Drain), "the work left is not known") {
+		if err != nil || c.Drain == nil || !strings.HasPrefix(c.Drain.Unknown, "the cell is NEW: ") ||
+			!strings.Contains(explainDrain(c.Drain), "the work left is not known") {
 			t.Errorf("%+v, %v", c.Drain, err)
 		}
 		out := plan.Explanation{Reasons: []plan.Reason{{Code: "batch"}}}
@@ -145,7 +155,8 @@ func TestDrainUnknown(t *testing.T) {
 	}{
 		{healthy, true, true, ""},
 		{healthy, true, false, "the cell has not reported since the drain began"},
-		{worker.SessionView{State: worker.Unhealthy, Reason: "no heartbeat"}, true, true, "the cell is UNHEALTHY: no heartbeat"},
+		{worker.SessionView{State: worker.Unhealthy, Reason: "no heartbeat"}, true, true,
+			"the cell is UNHEALTHY: no heartbeat"},
 		{worker.SessionView{State: worker.MustDie, Dead: true}, true, true, "no cell of this name is connected"},
 		{worker.SessionView{}, false, false, "no cell of this name is connected"},
 	} {
@@ -161,7 +172,8 @@ func TestUnconfirmed(t *testing.T) {
 		"":                                  {State: worker.Healthy, Holder: true, Reason: "beats"},
 		"cell c is UNHEALTHY: no heartbeat": {State: worker.Unhealthy, Holder: true, Reason: "no heartbeat"},
 		"cell c is MUST_DIE: lost":          {State: worker.MustDie, Holder: true, Reason: "lost"},
-		"it is with an earlier process of cell c, p, which is MUST_DIE: lost": {Proc: "p", State: worker.MustDie, Reason: "lost"},
+		"it is with an earlier process of cell c, p, which is MUST_DIE: lost": {Proc: "p", State: worker.MustDie,
+			Reason: "lost"},
 	} {
 		if got := unconfirmedReason("c", s, true); got != want {
 			t.Errorf("%+v: %q", s, got)
@@ -177,8 +189,10 @@ func TestUnconfirmed(t *testing.T) {
 				t.Errorf("task %v: %q", state, got)
 			}
 		}
-		for state, doubted := range map[lrp.State]bool{lrp.Unclaimed: false, lrp.Claimed: true, lrp.Running: true, lrp.Crashed: false} {
-			got := d.instance(plan.Instance{Actual: lrp.Actual{State: state, Identity: lrp.Identity{Cell: "gone"}}}).UnconfirmedReason
+		for state, doubted := range map[lrp.State]bool{lrp.Unclaimed: false, lrp.Claimed: true, lrp.Running: true,
+			lrp.Crashed: false} {
+			got := d.instance(plan.Instance{Actual: lrp.Actual{State: state,
+				Identity: lrp.Identity{Cell: "gone"}}}).UnconfirmedReason
 			if (got == "the process of cell gone that has it is not known in this term") != doubted || !doubted && got != "" {
 				t.Errorf("instance %v: %q", state, got)
 			}
@@ -197,17 +211,21 @@ func TestOversizeWorkHasARemedy(t *testing.T) {
 		v := viewOf(tm)
 		tm.join("small", 100)
 		web := lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: "web"}, Instances: 1, Workload: large().Workload}
-		if _, err := v.Apply(t.Context(), plan.Application{Domain: "d", Services: []lrp.Desired{web}}, plan.Write{}); err != nil {
+		if _, err := v.Apply(t.Context(), plan.Application{Domain: "d", Services: []lrp.Desired{web}},
+			plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := v.DesireTask(t.Context(), plan.NewTask{GUID: "t", Domain: "d", Definition: large()}, plan.Write{}); err != nil {
+		if _, err := v.DesireTask(t.Context(), plan.NewTask{GUID: "t", Domain: "d", Definition: large()},
+			plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
 		pass(time.Second)
-		for _, s := range []plan.Subject{{Kind: plan.SubjectService, Domain: "d", Name: "web"}, {Kind: plan.SubjectInstance, Domain: "d", Name: "web"}, {Kind: plan.SubjectTask, Name: "t"}} {
+		for _, s := range []plan.Subject{{Kind: plan.SubjectService, Domain: "d", Name: "web"},
+			{Kind: plan.SubjectInstance, Domain: "d", Name: "web"}, {Kind: plan.SubjectTask, Name: "t"}} {
 			e, err := v.Explain(t.Context(), s)
 			if err != nil || !slices.ContainsFunc(e.Reasons, func(r plan.Reason) bool {
-				return r.Code == "insufficient_resources" && strings.Contains(r.Text, "memory 1000Mi needed, largest free 100Mi") && strings.Contains(r.Change, "ask for memory 100Mi at most")
+				return r.Code == "insufficient_resources" && strings.Contains(r.Text, "memory 1000Mi needed, largest free 100Mi") &&
+					strings.Contains(r.Change, "ask for memory 100Mi at most")
 			}) {
 				t.Errorf("%s: %+v, %v", s.Kind, e, err)
 			}
@@ -225,28 +243,34 @@ func TestHangingStartsAreShown(t *testing.T) {
 		const where = "START_HANGS: /mnt/a: pid 7 (cantina) in state D at request_wait_answer"
 		state := cell.State{Conditions: []cell.Condition{{Instance: "i", What: "service web/0", Text: where}}}
 		state.Version = 1
-		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", DirID: "f", Started: 1, Boot: "b", Beat: 1}, state); err != nil {
+		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", DirID: "f",
+			Started: 1, Boot: "b", Beat: 1}, state); err != nil {
 			t.Fatal(err)
 		}
 		l, err := v.ListInstances(plan.InstanceFilter{Domain: "d"}, plan.Range{Limit: 9})
 		if err != nil || len(l.Items) != 1 {
 			t.Fatalf("%+v, %v", l.Items, err)
 		}
-		start := wire.LRPCall{Key: l.Items[0].Key, Service: web, Event: lrp.Start{By: lrp.Identity{Instance: "i", Cell: "c", Proc: "p"}, Net: lrp.Net{Routable: true}, Service: web}}
+		start := wire.LRPCall{Key: l.Items[0].Key, Service: web,
+			Event: lrp.Start{By: lrp.Identity{Instance: "i", Cell: "c", Proc: "p"}, Net: lrp.Net{Routable: true}, Service: web}}
 		if got, err := tm.Board.LRPEvents(t.Context(), []wire.LRPCall{start}); err != nil || got[0] != nil {
 			t.Fatal(got, err)
 		}
-		if l, err = v.ListInstances(plan.InstanceFilter{Domain: "d"}, plan.Range{Limit: 9}); err != nil || l.Items[0].Condition != where {
+		if l, err = v.ListInstances(plan.InstanceFilter{Domain: "d"}, plan.Range{Limit: 9}); err != nil ||
+			l.Items[0].Condition != where {
 			t.Errorf("%+v, %v", l.Items, err)
 		}
-		for _, s := range []plan.Subject{{Kind: plan.SubjectService, Domain: "d", Name: "web"}, {Kind: plan.SubjectInstance, Domain: "d", Name: "web"}, {Kind: plan.SubjectCell, Name: "c"}} {
+		for _, s := range []plan.Subject{{Kind: plan.SubjectService, Domain: "d", Name: "web"},
+			{Kind: plan.SubjectInstance, Domain: "d", Name: "web"}, {Kind: plan.SubjectCell, Name: "c"}} {
 			e, err := v.Explain(t.Context(), s)
-			if err != nil || e.Fine || !slices.ContainsFunc(e.Reasons, func(r plan.Reason) bool { return r.Code == codeHeldUp && strings.Contains(r.Text, where) }) {
+			if err != nil || e.Fine || !slices.ContainsFunc(e.Reasons,
+				func(r plan.Reason) bool { return r.Code == codeHeldUp && strings.Contains(r.Text, where) }) {
 				t.Errorf("%s: %+v, %v", s.Kind, e, err)
 			}
 		}
 		s, err := v.Status()
-		if err != nil || !slices.ContainsFunc(s.Warnings, func(w string) bool { return strings.Contains(w, "cell c: service web/0: "+where) }) {
+		if err != nil || !slices.ContainsFunc(s.Warnings,
+			func(w string) bool { return strings.Contains(w, "cell c: service web/0: "+where) }) {
 			t.Errorf("%q, %v", s.Warnings, err)
 		}
 	})
@@ -269,7 +293,8 @@ func TestALaterProcessConfirmsNothing(t *testing.T) {
 				t.Fatalf("%+v, %v", l.Items, err)
 			}
 			by := lrp.Identity{Instance: "i", Cell: "c", Proc: proc}
-			call := wire.LRPCall{Key: l.Items[0].Key, Service: web, Event: lrp.Start{By: by, Net: lrp.Net{Routable: true}, Service: web}}
+			call := wire.LRPCall{Key: l.Items[0].Key, Service: web,
+				Event: lrp.Start{By: by, Net: lrp.Net{Routable: true}, Service: web}}
 			if got, err := tm.Board.LRPEvents(t.Context(), []wire.LRPCall{call}); err != nil || got[0] != nil {
 				t.Fatal(got, err)
 			}
@@ -280,7 +305,8 @@ func TestALaterProcessConfirmsNothing(t *testing.T) {
 			t.Errorf("%+v, %v", s, err)
 		}
 		e, err := v.Explain(t.Context(), plan.Subject{Kind: plan.SubjectService, Domain: "d", Name: "web"})
-		if err != nil || e.Fine || !slices.ContainsFunc(e.Reasons, func(r plan.Reason) bool { return r.Code == codeUnconfirmed }) {
+		if err != nil || e.Fine || !slices.ContainsFunc(e.Reasons,
+			func(r plan.Reason) bool { return r.Code == codeUnconfirmed }) {
 			t.Errorf("%+v, %v", e, err)
 		}
 		start("p")
@@ -292,7 +318,8 @@ func TestALaterProcessConfirmsNothing(t *testing.T) {
 
 // TestCellsThatAreAwaitedComeFirst: as long as cells are waited for, that is why work has no place.
 func TestCellsThatAreAwaitedComeFirst(t *testing.T) {
-	for want, cells := range map[string][]string{"": nil, "the leader waits for cell c1 to report": {"c1"}, "the leader waits for cells c1, c2 to report": {"c1", "c2"}} {
+	for want, cells := range map[string][]string{"": nil, "the leader waits for cell c1 to report": {"c1"},
+		"the leader waits for cells c1, c2 to report": {"c1", "c2"}} {
 		if got := awaitsText(cells); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -302,7 +329,8 @@ func TestCellsThatAreAwaitedComeFirst(t *testing.T) {
 	if got := (&unconfirmed{wait: &none}).placement(why); got != why {
 		t.Error(got)
 	}
-	if got := (&unconfirmed{wait: &some}).placement(why); got != "found no compatible cells: "+some+"; no cell is known" || placement.CodeOf(got) != placement.CodeOf(why) {
+	if got := (&unconfirmed{wait: &some}).placement(why); got != "found no compatible cells: "+some+"; no cell is known" ||
+		placement.CodeOf(got) != placement.CodeOf(why) {
 		t.Error(got)
 	}
 }

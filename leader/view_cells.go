@@ -16,9 +16,11 @@ import (
 // cellNow describes the cell whose name a session holds.
 func (v cellView) cellNow(s *worker.SessionView, free resource.Amounts) api.Cell {
 	st, since := v.State(s.Cell)
-	c := api.Cell{Name: s.Cell, Proc: s.Proc, Address: st.Address, Zone: st.Zone, Host: st.Host, Session: s.State, Since: since, Reason: s.Reason,
+	c := api.Cell{Name: s.Cell, Proc: s.Proc, Address: st.Address, Zone: st.Zone, Host: st.Host, Session: s.State,
+		Since: since, Reason: s.Reason,
 		Reported: s.Reported, Eligible: s.Eligible, DeadIn: s.Expiry, Draining: st.Draining, Capacity: st.Capacity,
-		Free: free, Batch: s.Work, Labels: st.Labels, Taints: st.Taints, Tags: slices.Concat(st.RequiredTags, st.OptionalTags),
+		Free: free, Batch: s.Work, Labels: st.Labels, Taints: st.Taints,
+		Tags:      slices.Concat(st.RequiredTags, st.OptionalTags),
 		Isolation: st.Isolation, Build: st.Build, Unavailable: st.State.Unavailable}
 	if s.Unavailable {
 		c.Unavailable = s.Reason
@@ -48,8 +50,10 @@ const goneMark = "~"
 // gone describes a cell whose name is free.
 func (v cellView) gone(l *Lost) api.Cell {
 	st := &l.State
-	return api.Cell{Name: l.Cell, Proc: l.Proc, Address: st.Address, Zone: st.Zone, Host: st.Host, Session: worker.MustDie, Since: l.At, Reason: l.Why,
-		Labels: st.Labels, Taints: st.Taints, Tags: slices.Concat(st.RequiredTags, st.OptionalTags), Isolation: st.Isolation, Build: st.Build, Drain: v.drainOf(l.Cell),
+	return api.Cell{Name: l.Cell, Proc: l.Proc, Address: st.Address, Zone: st.Zone, Host: st.Host, Session: worker.MustDie,
+		Since: l.At, Reason: l.Why,
+		Labels: st.Labels, Taints: st.Taints, Tags: slices.Concat(st.RequiredTags, st.OptionalTags), Isolation: st.Isolation,
+		Build: st.Build, Drain: v.drainOf(l.Cell),
 		Gone: &api.Gone{At: l.At, Left: l.Left, Why: l.Why, Work: l.Work}}
 }
 
@@ -150,7 +154,8 @@ func foreigner(f ForeignCell) api.Cell {
 	if f.Adopting {
 		reason = fmt.Sprintf("it leaves cluster %s and is about to join", f.Cluster)
 	}
-	return api.Cell{Name: f.Cell, Proc: f.Proc, Address: f.Address, Since: f.Since, Session: worker.New, Reason: reason, Cluster: f.Cluster}
+	return api.Cell{Name: f.Cell, Proc: f.Proc, Address: f.Address, Since: f.Since, Session: worker.New, Reason: reason,
+		Cluster: f.Cluster}
 }
 
 // ForgetCell implements api.Cells.

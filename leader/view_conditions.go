@@ -71,7 +71,10 @@ func (v explainView) heldUp(x *plan.Explanation, is func(cell.Condition) bool) {
 				}
 				r := v.stopping(name, &c)
 				r.Code, r.Text = codeRemoved, "it "+batch.WaitsForRemoved+": "+r.Text
-				x.Reasons = slices.DeleteFunc(x.Reasons, func(r plan.Reason) bool { return strings.Contains(r.Text, batch.WaitsForRemoved) })
+				x.Reasons = slices.DeleteFunc(x.Reasons, func(r plan.Reason) bool {
+					return strings.Contains(r.Text,
+						batch.WaitsForRemoved)
+				})
 				x.Reasons = slices.Insert(x.Reasons, min(shown-1, len(x.Reasons)), r)
 				continue
 			}
@@ -79,20 +82,23 @@ func (v explainView) heldUp(x *plan.Explanation, is func(cell.Condition) bool) {
 				if x.Fine {
 					x.Fine, x.State, x.Wanted = false, x.State+", being stopped", "stopped"
 				}
-				x.Reasons = slices.Insert(x.Reasons, min(shown-1, len(x.Reasons)), v.stopping(name, &c)) // before the other information about it
+				// before the other information about it
+				x.Reasons = slices.Insert(x.Reasons, min(shown-1, len(x.Reasons)), v.stopping(name, &c))
 				continue
 			}
 			if !c.Since.IsZero() {
 				if x.Fine {
 					x.Fine, x.State = false, x.State+", starting"
 				}
-				x.Reasons = append(x.Reasons, plan.Reason{Code: codeStarting, Text: fmt.Sprintf("%s on cell %s is starting: %s", c.What, name, c.Words(v.cfg.Clock.Wall()))})
+				x.Reasons = append(x.Reasons, plan.Reason{Code: codeStarting,
+					Text: fmt.Sprintf("%s on cell %s is starting: %s", c.What, name, c.Words(v.cfg.Clock.Wall()))})
 				continue
 			}
 			if x.Fine {
 				x.Fine, x.State = false, x.State+", held up"
 			}
-			x.Reasons = append(x.Reasons, plan.Reason{Code: codeHeldUp, Text: fmt.Sprintf("%s on cell %s hangs in the kernel: %s", c.What, name, c.Text),
+			x.Reasons = append(x.Reasons, plan.Reason{Code: codeHeldUp,
+				Text:   fmt.Sprintf("%s on cell %s hangs in the kernel: %s", c.What, name, c.Text),
 				Change: "the file system that it waits for answers again, or is unmounted"})
 		}
 	}

@@ -19,7 +19,8 @@ func (t *Term) drainOf(name worker.CellName) *api.Drain {
 	if d == nil {
 		return nil
 	}
-	out := &api.Drain{Reason: d.Reason, By: d.By, Since: d.Since, Until: d.Until, StopBatch: d.StopBatch, Ended: d.Ended, Waits: d.Waited}
+	out := &api.Drain{Reason: d.Reason, By: d.By, Since: d.Since, Until: d.Until, StopBatch: d.StopBatch, Ended: d.Ended,
+		Waits: d.Waited}
 	if !d.Ended.IsZero() {
 		return out
 	}
@@ -60,7 +61,8 @@ func (v explainView) sayDrained(x *plan.Explanation, on map[string]string) {
 		if d.By != "" {
 			by = " by " + d.By
 		}
-		r := plan.Reason{Code: "draining", Text: fmt.Sprintf("cell %s is drained%s: %s; %s", name, by, d.Reason, on[name]), Change: "cantina undrain " + name}
+		r := plan.Reason{Code: "draining", Text: fmt.Sprintf("cell %s is drained%s: %s; %s", name, by, d.Reason, on[name]),
+			Change: "cantina undrain " + name}
 		if left := d.Until.Sub(v.cfg.Clock.Wall()); left > 0 && d.Ended.IsZero() {
 			r.Longest = left
 		}
@@ -138,7 +140,8 @@ func explainDrain(d *api.Drain) string {
 	case d.Unknown != "" && len(d.Waits) == 0:
 		return text + "; the work left is not known: " + d.Unknown
 	case d.Unknown != "":
-		return text + "; at its last report it waited for " + strings.Join(d.Waits, ", ") + "; the work left now is not known: " + d.Unknown
+		return text + "; at its last report it waited for " + strings.Join(d.Waits, ", ") +
+			"; the work left now is not known: " + d.Unknown
 	case len(d.Waits) > 0:
 		return text + "; it waits for " + strings.Join(d.Waits, ", ")
 	}

@@ -202,13 +202,16 @@ func explainGone(s plan.Subject, c *api.Cell) plan.Explanation {
 	g := c.Gone
 	out := plan.Explanation{Subject: s, State: g.Word(), Wanted: worker.Healthy.String()}
 	since := "since " + g.At.UTC().Format(time.DateTime) + " UTC: "
-	why := plan.Reason{Code: "lost", Text: since + g.Why, Change: "a cell that is started under this name takes its place; cantina cells forget " + string(c.Proc) + " takes it off the list"}
+	why := plan.Reason{Code: "lost", Text: since + g.Why,
+		Change: "a cell that is started under this name takes its place; cantina cells forget " + string(c.Proc) +
+			" takes it off the list"}
 	if g.Left {
 		out.Wanted, out.Fine, why.Code, why.Change = out.State, true, "left", ""
 	}
 	out.Reasons = []plan.Reason{why, {Code: "work", Text: g.Work}}
 	if c.Drain != nil {
-		out.Reasons = append(out.Reasons, plan.Reason{Code: "draining", Text: explainDrain(c.Drain), Change: "cantina undrain " + s.Name + " lets a cell of this name take work"})
+		out.Reasons = append(out.Reasons, plan.Reason{Code: "draining", Text: explainDrain(c.Drain),
+			Change: "cantina undrain " + s.Name + " lets a cell of this name take work"})
 	}
 	return out
 }

@@ -41,7 +41,8 @@ func (v operationView) held(s *api.Status, w worker.WaitView, all []plan.Job) {
 			continue
 		}
 		if h, ok := v.Registry.MayRun(worker.Request{Work: worker.Work{Job: j.Name}, JobUID: j.UID}); !ok {
-			add(api.Held{What: "job " + j.Name, Reason: h.Reason.String(), Cell: string(h.Cell), Proc: string(h.Proc), Longest: h.Longest})
+			add(api.Held{What: "job " + j.Name, Reason: h.Reason.String(), Cell: string(h.Cell), Proc: string(h.Proc),
+				Longest: h.Longest})
 		}
 	}
 	if !w.Stale {
@@ -51,7 +52,8 @@ func (v operationView) held(s *api.Status, w worker.WaitView, all []plan.Job) {
 	instances, _ := v.Board.ListInstances(plan.InstanceFilter{States: []lrp.State{lrp.Unclaimed}}, everything)
 	for _, i := range instances.Items {
 		if i.Exclusive {
-			add(api.Held{What: "instance " + i.Service.String() + "/" + strconv.Itoa(i.Key.Index), Reason: staleText, Longest: w.Longest})
+			add(api.Held{What: "instance " + i.Service.String() + "/" + strconv.Itoa(i.Key.Index), Reason: staleText,
+				Longest: w.Longest})
 		}
 	}
 	tasks, _ := v.Board.ListTasks(plan.TaskFilter{States: []task.State{task.Pending}}, everything)
@@ -62,7 +64,10 @@ func (v operationView) held(s *api.Status, w worker.WaitView, all []plan.Job) {
 
 // sayHeld replaces the reason that work is about to be placed by the initial wait that holds it.
 func sayHeld(x *plan.Explanation, longest time.Duration) {
-	x.Reasons = slices.DeleteFunc(x.Reasons, func(r plan.Reason) bool { return r.Code == "placing" || r.Text == staleText })
+	x.Reasons = slices.DeleteFunc(x.Reasons, func(r plan.Reason) bool {
+		return r.Code == "placing" ||
+			r.Text == staleText
+	})
 	x.Reasons = slices.Insert(x.Reasons, 0, plan.Reason{Code: codeHeld, Text: staleText, Longest: longest,
 		Change: "cantina leader end-wait --accept-double-starts --yes, where you know that no such cell runs anything"})
 }

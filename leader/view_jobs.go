@@ -81,7 +81,8 @@ func (v jobView) ListResults(ctx context.Context, f plan.JobNodeFilter, r plan.R
 
 // change commits a change of one job, once for the caller's key, and returns how
 // many batch tasks it touches.
-func (v jobView) change(ctx context.Context, w plan.Write, operation string, f plan.JobNodeFilter, prepare func(*bbs.Decision) (*scheduler.Change, error)) (int, error) {
+func (v jobView) change(ctx context.Context, w plan.Write, operation string, f plan.JobNodeFilter,
+	prepare func(*bbs.Decision) (*scheduler.Change, error)) (int, error) {
 	answer, _, err := v.Board.WriteDecision(ctx, w, operation, request(f), func(d *bbs.Decision) ([]byte, error) {
 		c, err := prepare(d)
 		if err != nil {
@@ -109,7 +110,8 @@ func (v jobView) change(ctx context.Context, w plan.Write, operation string, f p
 }
 
 // define is change for the desired state of a job: it increments the domain's revision.
-func (v jobView) define(ctx context.Context, w plan.Write, operation, name string, prepare func() (*scheduler.Change, error)) error {
+func (v jobView) define(ctx context.Context, w plan.Write, operation, name string,
+	prepare func() (*scheduler.Change, error)) error {
 	_, err := v.change(ctx, w, operation, plan.JobNodeFilter{Job: name}, func(d *bbs.Decision) (*scheduler.Change, error) {
 		c, err := prepare()
 		if err == nil && len(c.Ops) > 0 {
@@ -136,7 +138,10 @@ func (v jobView) PauseJob(ctx context.Context, name string, paused bool, w plan.
 	if !paused {
 		operation = "resume job"
 	}
-	if err := v.define(ctx, w, operation, name, func() (*scheduler.Change, error) { return v.Scheduler.Pause(name, paused) }); err != nil {
+	if err := v.define(ctx, w, operation, name, func() (*scheduler.Change,
+		error) {
+		return v.Scheduler.Pause(name, paused)
+	}); err != nil {
 		return plan.Job{}, err
 	}
 	return v.GetJob(name)

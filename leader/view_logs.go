@@ -55,7 +55,8 @@ func (v logView) reach(name string) (link.Cell, *pb.Callee, error) {
 }
 
 // ReadLogs implements api.Logs.
-func (v logView) ReadLogs(ctx context.Context, name string, m *pb.ReadLogsRequest) (got *pb.ReadLogsResponse, err error) {
+func (v logView) ReadLogs(ctx context.Context, name string, m *pb.ReadLogsRequest) (got *pb.ReadLogsResponse,
+	err error) {
 	c, to, err := v.reach(name)
 	if err == nil {
 		m.To = to
@@ -65,7 +66,8 @@ func (v logView) ReadLogs(ctx context.Context, name string, m *pb.ReadLogsReques
 }
 
 // FollowLogs implements api.Logs.
-func (v logView) FollowLogs(ctx context.Context, name string, m *pb.FollowLogsRequest, each func(*pb.FollowLogsResponse) error) error {
+func (v logView) FollowLogs(ctx context.Context, name string, m *pb.FollowLogsRequest,
+	each func(*pb.FollowLogsResponse) error) error {
 	c, to, err := v.reach(name)
 	if err == nil {
 		m.To = to

@@ -19,10 +19,12 @@ import (
 func (v operationView) Status() (api.Status, error) {
 	n := v.Board.Count()
 	w := v.Registry.Wait()
-	s := api.Status{Cluster: v.cfg.Cluster, ClusterID: v.lease.Cluster(), Leader: v.cfg.Name, Term: v.Term.Term(), Build: v.cfg.Build, Since: v.since, Revision: v.hub.Newest().Revision,
+	s := api.Status{Cluster: v.cfg.Cluster, ClusterID: v.lease.Cluster(), Leader: v.cfg.Name, Term: v.Term.Term(),
+		Build: v.cfg.Build, Since: v.since, Revision: v.hub.Newest().Revision,
 		Waiting: w.Active, Longest: w.Longest, Quarantined: len(v.lease.Quarantined()), Counts: map[string]int{
 			"services": n.Services, "instances": n.Desired, "running": n.Running, "crashed": n.Crashed, "unclaimed": n.Unclaimed,
-			"suspect": n.Suspect, "evacuating": n.Evacuating, "tasks_pending": n.Pending, "tasks_running": n.TasksRunning, "tasks_lost": n.Lost, "dead_letters": n.DeadLetters,
+			"suspect": n.Suspect, "evacuating": n.Evacuating, "tasks_pending": n.Pending, "tasks_running": n.TasksRunning,
+			"tasks_lost": n.Lost, "dead_letters": n.DeadLetters,
 			"orphans": n.Orphans, "rows_pruned": n.Pruned,
 			"batch_running": v.Registry.Live()}}
 	for _, f := range w.For {
@@ -51,7 +53,8 @@ func (v operationView) Status() (api.Status, error) {
 	}
 	v.lostCells(&s)
 	if err := v.lease.NoRoom(); err != nil {
-		s.Warnings = append(s.Warnings, fmt.Sprintf("writes are suspended: %v; running work and reads continue, and writes resume automatically", err))
+		s.Warnings = append(s.Warnings,
+			fmt.Sprintf("writes are suspended: %v; running work and reads continue, and writes resume automatically", err))
 	}
 	s.Warnings = append(s.Warnings, v.identityWarnings(sessions)...)
 	for _, d := range v.Drains.All() {
@@ -60,7 +63,8 @@ func (v operationView) Status() (api.Status, error) {
 	v.held(&s, w, all)
 	s.Rollouts, s.RolloutsMore = v.Board.Rollouts(maxHeld)
 	if n.Orphans > 0 {
-		s.Warnings = append(s.Warnings, fmt.Sprintf("%d instances belong to no service and are kept: cantina ps --orphans lists them, applying their domain afresh stops them", n.Orphans))
+		s.Warnings = append(s.Warnings,
+			fmt.Sprintf("%d instances belong to no service and are kept: cantina ps --orphans lists them, applying their domain afresh stops them", n.Orphans))
 	}
 	s.Warnings = append(s.Warnings, v.Audits()...)
 	return s, v.fresh()
@@ -85,12 +89,14 @@ func (v operationView) identityWarnings(sessions []worker.SessionView) []string 
 	}
 	for _, s := range sessions {
 		if unknown := v.reported().unknownOn(s.Cell); s.Holder && len(unknown) > 0 {
-			out = append(out, fmt.Sprintf("cell %s runs what this store does not know, as after a restore from an older backup, and leaves it alone: %s; to end it: cantina cells discard %s",
-				s.Cell, list(unknown), s.Cell))
+			out = append(out,
+				fmt.Sprintf("cell %s runs what this store does not know, as after a restore from an older backup, and leaves it alone: %s; to end it: cantina cells discard %s",
+					s.Cell, list(unknown), s.Cell))
 		}
 	}
 	if n := v.Registry.RefusedTerms(); n > 0 {
-		out = append(out, fmt.Sprintf("%d messages with a term that this cluster cannot have given were refused in this term; the log names their senders", n))
+		out = append(out,
+			fmt.Sprintf("%d messages with a term that this cluster cannot have given were refused in this term; the log names their senders", n))
 	}
 	return out
 }

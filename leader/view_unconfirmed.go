@@ -91,7 +91,10 @@ func (d *unconfirmed) of(cell, proc string) string {
 func (d *unconfirmed) instance(i plan.Instance) plan.Instance {
 	if i.State == lrp.Claimed || i.State == lrp.Running {
 		i.UnconfirmedReason = d.of(i.Cell, i.Proc)
-		i.Condition = d.reported().text(i.Cell, func(c cell.Condition) bool { return c.Instance != "" && c.Instance == i.Identity.Instance })
+		i.Condition = d.reported().text(i.Cell, func(c cell.Condition) bool {
+			return c.Instance != "" &&
+				c.Instance == i.Identity.Instance
+		})
 	}
 	if i.PlacementError != "" {
 		i.PlacementError = d.placement(i.PlacementError)
@@ -103,7 +106,8 @@ func (d *unconfirmed) instance(i plan.Instance) plan.Instance {
 func (d *unconfirmed) task(t plan.Task) plan.Task {
 	if t.Task != nil && t.State == task.Running {
 		t.UnconfirmedReason = d.of(t.Holder.Cell, t.Holder.Proc)
-		t.Condition = d.reported().text(t.Holder.Cell, func(c cell.Condition) bool { return c.Task != "" && c.Task == t.GUID })
+		t.Condition = d.reported().text(t.Holder.Cell,
+			func(c cell.Condition) bool { return c.Task != "" && c.Task == t.GUID })
 	}
 	if t.Task != nil && t.State == task.Pending && t.Rejection != "" {
 		row := *t.Task
@@ -150,7 +154,8 @@ func (h holder) compare(o holder) int {
 // unconfirmedNodes adds a reason for each cell that has running batch tasks of a job and is not in
 // order, and how long its work counts as running; node "" = all.
 func (v explainView) unconfirmedNodes(x *plan.Explanation, job, node string) error {
-	running, err := v.Scheduler.JobNodes(job, batch.NodeFilter{Node: node, Classes: []batch.Class{batch.ClassRunning, batch.ClassBlocked}})
+	running, err := v.Scheduler.JobNodes(job, batch.NodeFilter{Node: node,
+		Classes: []batch.Class{batch.ClassRunning, batch.ClassBlocked}})
 	if err != nil {
 		return err
 	}
@@ -193,7 +198,8 @@ func (d *unconfirmed) reportUnconfirmed(x *plan.Explanation, on map[holder][]str
 		x.Reasons = append(x.Reasons, d.reason(h, d.of(h.cell, h.proc), list(slices.Compact(on[h]))))
 	}
 	if more := len(cells) - namedCells; more > 0 {
-		x.Reasons = append(x.Reasons, plan.Reason{Code: codeUnconfirmed, Text: fmt.Sprintf("%d more cells that have some of it are not HEALTHY", more)})
+		x.Reasons = append(x.Reasons, plan.Reason{Code: codeUnconfirmed,
+			Text: fmt.Sprintf("%d more cells that have some of it are not HEALTHY", more)})
 	}
 }
 
@@ -205,7 +211,8 @@ func (d *unconfirmed) reason(h holder, unconfirmedReason, what string) plan.Reas
 		if !s.Holder {
 			which = "that process"
 		}
-		r := plan.Reason{Code: codeUnconfirmed, Text: unconfirmedReason + "; " + what + " may still run, and starts nowhere else before " + which + " is certainly dead", Longest: s.Expiry}
+		r := plan.Reason{Code: codeUnconfirmed, Text: unconfirmedReason + "; " + what +
+			" may still run, and starts nowhere else before " + which + " is certainly dead", Longest: s.Expiry}
 		if s.Member && s.Expiry == 0 && !s.Dead { // it promised nothing, as that of a dev
 			r.Change = "cantina cells forget " + h.proc + ", where you know that it is dead"
 		}
@@ -236,7 +243,8 @@ func doubledText(runs []worker.RunView) string {
 // with its part; index < 0 = all.
 func (v explainView) addUnconfirmed(x *plan.Explanation, k lrp.ServiceKey, index int) error {
 	on, d := map[holder][]string{}, newUnconfirmed(v.Term)
-	p, err := v.Board.ListInstances(plan.InstanceFilter{Domain: k.Domain, Service: k.Name}, plan.Range{Limit: math.MaxInt32})
+	p, err := v.Board.ListInstances(plan.InstanceFilter{Domain: k.Domain, Service: k.Name},
+		plan.Range{Limit: math.MaxInt32})
 	if err != nil {
 		return err
 	}
@@ -333,7 +341,8 @@ const codeAwaited = "cells_awaited"
 func (v explainView) sayAwaited(x *plan.Explanation) bool {
 	text := awaitsText(v.awaited())
 	if text != "" && !slices.ContainsFunc(x.Reasons, func(r plan.Reason) bool { return r.Code == codeAwaited }) {
-		x.Reasons = slices.Insert(x.Reasons, 0, plan.Reason{Code: codeAwaited, Text: text, Longest: v.Registry.Wait().Longest})
+		x.Reasons = slices.Insert(x.Reasons, 0, plan.Reason{Code: codeAwaited, Text: text,
+			Longest: v.Registry.Wait().Longest})
 	}
 	return text != ""
 }

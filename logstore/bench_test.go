@@ -45,8 +45,10 @@ func BenchmarkTinyContainer(b *testing.B) {
 }
 
 func tiny(tb testing.TB, st *Store, i int) {
-	src := Source{ID: fmt.Sprintf("b-1234567890-%d", i), Labels: map[string]string{"kind": "batch", "domain": "demo", "job": "count",
-		"job_uid": "5f0c9a3e7d1b2468", "node": fmt.Sprintf("pkg/file%d.go", i), "invocation": fmt.Sprintf("1234567890-%d", i)}}
+	src := Source{ID: fmt.Sprintf("b-1234567890-%d", i),
+		Labels: map[string]string{"kind": "batch", "domain": "demo", "job": "count",
+			"job_uid": "5f0c9a3e7d1b2468", "node": fmt.Sprintf("pkg/file%d.go", i),
+			"invocation": fmt.Sprintf("1234567890-%d", i)}}
 	out, err := st.Writer(src, Stdout)
 	if err != nil {
 		tb.Fatal(err)
@@ -157,7 +159,8 @@ func BenchmarkFollow(b *testing.B) {
 	b.SetBytes(int64(1000 * len(block)))
 	for b.Loop() {
 		n := 0
-		if err := st.Follow(b.Context(), Query{UntilEnd: true}, func(Line) error { n++; return nil }); err != nil || n != 655_000 {
+		if err := st.Follow(b.Context(), Query{UntilEnd: true}, func(Line) error { n++; return nil }); err != nil ||
+			n != 655_000 {
 			b.Fatal(n, err)
 		}
 	}

@@ -112,7 +112,8 @@ func (d *decoder) entry(local uint32) *entry {
 func appendEntry(b []byte, e *entry) []byte {
 	c := binary.AppendUvarint(nil, uint64(e.local))
 	c = appendSource(c, e)
-	for _, n := range []uint64{e.seqNext, uint64(e.first), uint64(e.last), uint64(e.from), uint64(e.to), uint64(e.minTime), uint64(e.maxTime)} {
+	for _, n := range []uint64{e.seqNext, uint64(e.first), uint64(e.last), uint64(e.from), uint64(e.to), uint64(e.minTime),
+		uint64(e.maxTime)} {
 		c = binary.AppendUvarint(c, n)
 	}
 	ended := uint64(0)

@@ -71,7 +71,8 @@ func TestKilledProcess(t *testing.T) {
 		if next <= said {
 			t.Fatalf("life %d: line %d was written, %d lines are there", life, said, next)
 		}
-		if n := len(all(t, st, Query{Match: mustMatch("^A$")})); n < said/50-life-1 { // each kill may have come just before one
+		if n := len(all(t, st, Query{Match: mustMatch("^A$")})); n < said/50-life-1 {
+			// each kill may have come just before one
 			t.Errorf("life %d: %d small containers", life, n)
 		}
 		if err := st.Close(); err != nil {

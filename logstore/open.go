@@ -32,8 +32,9 @@ func Open(dir string, cfg Config) (*Store, error) {
 	}
 	cfg = cfg.withDefaults()
 	st := &Store{cfg: cfg, lock: lock,
-		dir:     directory{path: dir, log: cfg.Log, nextID: 1, own: map[key][]*segment{}},
-		sources: sources{live: map[key]*source{}, ends: map[key]time.Time{}, openAt: map[key]*segment{}, owed: map[key]debt{}}}
+		dir: directory{path: dir, log: cfg.Log, nextID: 1, own: map[key][]*segment{}},
+		sources: sources{live: map[key]*source{}, ends: map[key]time.Time{}, openAt: map[key]*segment{},
+			owed: map[key]debt{}}}
 	st.shared = sharedLog{dir: &st.dir, full: cfg.Shared}
 	st.retention = retention{cfg: cfg, dir: &st.dir, sources: &st.sources, shared: &st.shared}
 	if err := st.load(); err != nil {

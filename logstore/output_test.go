@@ -174,7 +174,8 @@ func TestFiltersOfAQuery(t *testing.T) {
 func TestAnyBytesAndAnyLengthComeBackExactly(t *testing.T) {
 	st := open(t, t.TempDir(), Config{MaxLine: 3 * mib})
 	var in []byte
-	for i, n := range []int{0, 1, 200 * kib, pieceSize - 1, pieceSize, pieceSize + 1, 2*pieceSize + 7, 3 * mib, 3*mib + 1, 8 * mib} {
+	for i, n := range []int{0, 1, 200 * kib, pieceSize - 1, pieceSize, pieceSize + 1, 2*pieceSize + 7, 3 * mib, 3*mib + 1,
+		8 * mib} {
 		line := bytes.Repeat([]byte{byte(i), 0xff, 0x00, '\r'}, n/4+1)[:n]
 		in = append(append(in, line...), '\n')
 	}

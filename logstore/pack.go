@@ -57,8 +57,9 @@ type sourceKey struct {
 
 func newColumns(lines, text int) *columns {
 	return &columns{m: &pb.LogLines{
-		Text: make([]byte, 0, text), Size: make([]uint32, 0, lines), Position: make([]int64, 0, lines), Time: make([]int64, 0, lines),
-		Seq: make([]int64, 0, lines), Source: make([]uint32, 0, lines), Flags: make([]byte, 0, lines),
+		Text: make([]byte, 0, text), Size: make([]uint32, 0, lines), Position: make([]int64, 0, lines),
+		Time: make([]int64, 0, lines),
+		Seq:  make([]int64, 0, lines), Source: make([]uint32, 0, lines), Flags: make([]byte, 0, lines),
 	}}
 }
 
@@ -97,7 +98,8 @@ func (c *columns) number(cell string, s *Source) uint32 {
 		}
 		n = uint32(len(c.known))
 		c.known[k] = n
-		c.m.Sources = append(c.m.Sources, &pb.LogSource{Id: s.ID, Labels: validLabels(s.Labels), Attempt: s.Attempt, Cell: cell})
+		c.m.Sources = append(c.m.Sources, &pb.LogSource{Id: s.ID, Labels: validLabels(s.Labels), Attempt: s.Attempt,
+			Cell: cell})
 	}
 	return n
 }

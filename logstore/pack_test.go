@@ -28,7 +28,8 @@ func drawLines(t *rapid.T) []CellLine {
 			Terminated: rapid.Bool().Draw(t, "terminated"), Continues: rapid.Bool().Draw(t, "continues"),
 		}
 		if rapid.Bool().Draw(t, "gap") {
-			l.Gap = &Gap{Reason: Reason(rapid.IntRange(0, 3).Draw(t, "reason")), Bytes: 7, Lines: 2, AtMost: true, At: time.Unix(9, 0).UTC()}
+			l.Gap = &Gap{Reason: Reason(rapid.IntRange(0, 3).Draw(t, "reason")), Bytes: 7, Lines: 2, AtMost: true,
+				At: time.Unix(9, 0).UTC()}
 		} else {
 			l.Data = rapid.SliceOfN(rapid.Byte(), 1, 50).Draw(t, "data")
 		}
@@ -49,7 +50,11 @@ func TestPackedLinesAreTheSameLines(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []CellLine
-		if err := EachPacked(m, func(l *Line, cell string) error { got = append(got, CellLine{cell, *l}); return nil }); err != nil {
+		if err := EachPacked(m, func(l *Line, cell string) error {
+			got = append(got,
+				CellLine{cell, *l})
+			return nil
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if d := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Line{}), cmpopts.EquateEmpty()); d != "" {

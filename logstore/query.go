@@ -139,7 +139,8 @@ func (q *query) wants(s *Source) bool {
 // accepts reports whether a line of a matching source matches.
 func (q *query) accepts(l *Line) bool {
 	t := l.Time.UnixNano()
-	if !q.streams[l.Stream] && (l.Gap == nil || l.Gap.Reason != Collected) || t < q.since || t >= q.until || l.Seq < q.atSeq {
+	if !q.streams[l.Stream] && (l.Gap == nil || l.Gap.Reason != Collected) || t < q.since || t >= q.until ||
+		l.Seq < q.atSeq {
 		return false
 	}
 	return l.Gap != nil || q.match == nil || q.match.Match(l.Data)

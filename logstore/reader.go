@@ -40,7 +40,8 @@ func (g *segment) open(q *query, lo, hi Position) (*reader, error) {
 		return nil, err
 	}
 	g.mu.Lock()
-	r := &reader{path: g.path("log"), size: g.size, marks: g.marks[:len(g.marks):len(g.marks)], lo: lo, hi: hi, backward: q.backward, share: g.own, reuse: q.begin != nil}
+	r := &reader{path: g.path("log"), size: g.size, marks: g.marks[:len(g.marks):len(g.marks)], lo: lo, hi: hi,
+		backward: q.backward, share: g.own, reuse: q.begin != nil}
 	collected := g.collected
 	g.mu.Unlock()
 	if !collected.IsZero() {
@@ -84,7 +85,8 @@ func (r *reader) gaps(entries []entry, at time.Time) {
 		}
 		g := &Gap{Reason: Collected, At: at, AtMost: e.first <= r.lo,
 			Bytes: int64(e.cum() - e.cumStart), Lines: int64(e.seqNext - e.seqStart)}
-		r.lines = append(r.lines, Line{Position: e.last, Time: time.Unix(0, e.maxTime).UTC(), Seq: e.seqNext - 1, Source: e.source, Gap: g,
+		r.lines = append(r.lines, Line{Position: e.last, Time: time.Unix(0, e.maxTime).UTC(), Seq: e.seqNext - 1,
+			Source: e.source, Gap: g,
 			start: mileage{e.cumStart, e.seqStart - 1}, end: e.cum()})
 	}
 	slices.SortFunc(r.lines, func(a, b Line) int { return cmp.Compare(a.Position, b.Position) })

@@ -108,7 +108,8 @@ func (st *Store) tryPage(ctx context.Context, q *query) (Page, error) {
 		c.page.next, c.page.prev = hi, 0
 	}
 	for {
-		for len(waiting) > 0 && (m.Len() == 0 || waiting[0].reaches(m.readers[0].lines[m.readers[0].at].Position, q.backward)) {
+		for len(waiting) > 0 && (m.Len() == 0 || waiting[0].reaches(m.readers[0].lines[m.readers[0].at].Position,
+			q.backward)) {
 			g := waiting[0]
 			waiting = waiting[1:]
 			r, err := g.open(q, lo, hi)

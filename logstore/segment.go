@@ -177,7 +177,8 @@ func (g *segment) append(s *source, b batch) (int64, error) {
 		e.cumStart = e.cum()
 		intro = introduce(e)
 	}
-	h := header{kind: b.kind, src: e.local, size: len(b.chunk) - headerSize, time: b.at.UnixNano(), seq: s.seq, cum: e.cum()}
+	h := header{kind: b.kind, src: e.local, size: len(b.chunk) - headerSize, time: b.at.UnixNano(), seq: s.seq,
+		cum: e.cum()}
 	h.sum = crc32.Checksum(b.chunk[headerSize:], castagnoli)
 	if b.lines > 0 {
 		h.pos = s.st.pos.begin(b.lines, b.at)
@@ -310,7 +311,8 @@ const (
 )
 
 func (g *segment) appendHead(b []byte, rows int, sum uint32) []byte {
-	for _, n := range []uint64{uint64(g.size), uint64(g.first), uint64(g.last), uint64(g.minTime), uint64(g.maxTime), uint64(rows), uint64(sum), uint64(len(g.marks))} {
+	for _, n := range []uint64{uint64(g.size), uint64(g.first), uint64(g.last), uint64(g.minTime), uint64(g.maxTime),
+		uint64(rows), uint64(sum), uint64(len(g.marks))} {
 		b = binary.AppendUvarint(b, n)
 	}
 	for _, m := range g.marks {

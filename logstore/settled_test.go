@@ -38,7 +38,8 @@ func TestEndedSourceIsReadWhole(t *testing.T) {
 	}()
 	go func() {
 		n := 0
-		if err := st.Follow(context.Background(), Query{IDs: []string{"quick"}, UntilEnd: true}, func(Line) error { n++; return nil }); err != nil {
+		if err := st.Follow(context.Background(), Query{IDs: []string{"quick"}, UntilEnd: true},
+			func(Line) error { n++; return nil }); err != nil {
 			t.Error(err)
 		}
 		read <- n

@@ -93,7 +93,8 @@ func BenchmarkCellLost(b *testing.B) {
 
 // BenchmarkHeartbeat is a cell's repeated Start of an unchanged instance.
 func BenchmarkHeartbeat(b *testing.B) {
-	x := Index{Key: key0, Ordinary: &Actual{Key: key0, Service: svc, State: Running, Identity: alpha, Net: netA, Since: t0}}
+	x := Index{Key: key0, Ordinary: &Actual{Key: key0, Service: svc, State: Running, Identity: alpha, Net: netA,
+		Since: t0}}
 	env := wantedEnv()
 	b.ReportAllocs()
 	for b.Loop() {
@@ -105,7 +106,8 @@ func BenchmarkHeartbeat(b *testing.B) {
 
 // BenchmarkHarmonise is one look of a cell at one instance.
 func BenchmarkHarmonise(b *testing.B) {
-	v := View{Container: Up, Self: alpha, Rows: Index{Key: key0, Ordinary: &Actual{Key: key0, State: Running, Identity: alpha}}}
+	v := View{Container: Up, Self: alpha, Rows: Index{Key: key0,
+		Ordinary: &Actual{Key: key0, State: Running, Identity: alpha}}}
 	b.ReportAllocs()
 	for b.Loop() {
 		if a := Harmonise(v); a.Then != Leave {

@@ -184,7 +184,8 @@ func TestARolloutWaitsForCellsUnderANewLeader(t *testing.T) {
 	w.now = w.now.Add(UncheckedSettle)
 	w.quiesce()
 	w.serve(nil)
-	if s := w.b.Service(svc); s.Phase != Steady || fmt.Sprint(w.running(newest)) != "[0 1]" || len(w.running(oldest)) != 0 {
+	if s := w.b.Service(svc); s.Phase != Steady || fmt.Sprint(w.running(newest)) != "[0 1]" ||
+		len(w.running(oldest)) != 0 {
 		t.Fatalf("%v, new %v, old %v", s.Phase, w.running(newest), w.running(oldest))
 	}
 }

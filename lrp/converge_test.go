@@ -125,8 +125,10 @@ func (w *world) running(process string) (out []int) {
 func TestMissingAndExtraAreIndexSets(t *testing.T) {
 	w := newWorld(t)
 	w.apply(Desired{Instances: 2})
-	w.b.PutIndex(Index{Key: Key{"p1", 1}, Ordinary: &Actual{Key: Key{"p1", 1}, State: Running, Identity: alpha, Since: t0}})
-	w.b.PutIndex(Index{Key: Key{"p1", 2}, Ordinary: &Actual{Key: Key{"p1", 2}, State: Running, Identity: omega, Since: t0}})
+	w.b.PutIndex(Index{Key: Key{"p1", 1}, Ordinary: &Actual{Key: Key{"p1", 1}, State: Running, Identity: alpha,
+		Since: t0}})
+	w.b.PutIndex(Index{Key: Key{"p1", 2}, Ordinary: &Actual{Key: Key{"p1", 2}, State: Running, Identity: omega,
+		Since: t0}})
 	out := w.b.Converge(w.now)
 	want := []Move{{Key{"p1", 0}, Create{}}, {Key{"p1", 2}, Undesire{}}}
 	if len(out.Moves) != 2 || out.Moves[0] != want[0] || out.Moves[1] != want[1] {
@@ -137,7 +139,8 @@ func TestMissingAndExtraAreIndexSets(t *testing.T) {
 func TestExtraIsStoppedOnlyInAFreshDomain(t *testing.T) {
 	w := newWorld(t)
 	w.b.SetDomain("d", w.now) // expired
-	orphan := Index{Key: Key{"gone", 0}, Ordinary: &Actual{Key: Key{"gone", 0}, Service: svc, State: Running, Identity: alpha, Since: t0}}
+	orphan := Index{Key: Key{"gone", 0}, Ordinary: &Actual{Key: Key{"gone", 0}, Service: svc, State: Running,
+		Identity: alpha, Since: t0}}
 	w.b.PutIndex(orphan)
 	if n := w.quiesce(); n != 0 {
 		t.Fatalf("%d moves in a stale domain", n)
@@ -248,7 +251,8 @@ func TestLoadedRowsAreAskedForAtOnce(t *testing.T) {
 	w.apply(Desired{Instances: 2})
 	w.b.LoadIndex(Index{Key: key0, Ordinary: &Actual{Key: key0, State: Unclaimed, Since: w.now}})
 	k1 := Key{"p1", 1}
-	w.b.LoadIndex(Index{Key: k1, Ordinary: &Actual{Key: k1, State: Running, Identity: alpha, Since: w.now, Retiring: true}})
+	w.b.LoadIndex(Index{Key: k1, Ordinary: &Actual{Key: k1, State: Running, Identity: alpha, Since: w.now,
+		Retiring: true}})
 	w.quiesce()
 	if !has(w.effects, RequestAuction{key0}) || !has(w.effects, StopInstance{k1, alpha}) {
 		t.Fatalf("%v", w.effects)
@@ -314,8 +318,10 @@ func TestConvergenceIsIdempotentAndMissesNothing(t *testing.T) {
 		for range rapid.IntRange(1, 25).Draw(rt, "steps") {
 			switch rapid.IntRange(0, 6).Draw(rt, "what") {
 			case 0:
-				w.apply(Desired{Instances: rapid.IntRange(0, 4).Draw(rt, "n"), Stack: rapid.SampledFrom([]string{"", "a", "b"}).Draw(rt, "version"),
-					Exclusive: rapid.Bool().Draw(rt, "exclusive"), Rollout: RolloutPolicy{Batch: 1, ProgressDeadline: 2 * time.Minute}})
+				w.apply(Desired{Instances: rapid.IntRange(0, 4).Draw(rt, "n"),
+					Stack:     rapid.SampledFrom([]string{"", "a", "b"}).Draw(rt, "version"),
+					Exclusive: rapid.Bool().Draw(rt, "exclusive"),
+					Rollout:   RolloutPolicy{Batch: 1, ProgressDeadline: 2 * time.Minute}})
 			case 1:
 				if s := w.b.Service(svc); s != nil && !s.Removed {
 					w.put(s.Scale(rapid.IntRange(0, 4).Draw(rt, "n")))
@@ -387,11 +393,13 @@ func TestAppliedUnchangedChangesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.apply(Desired{Instances: 2, Routes: map[string]string{"r": "1"}})
 	s := w.b.Service(svc)
-	if same, err := Apply(s, Desired{Service: svc, Instances: 2, Routes: map[string]string{"r": "1"}}, "x", w.now); err != nil || same != s {
+	if same, err := Apply(s, Desired{Service: svc, Instances: 2, Routes: map[string]string{"r": "1"}}, "x",
+		w.now); err != nil || same != s {
 		t.Fatalf("%v %+v", err, same)
 	}
 	c, err := Apply(s, Desired{Service: svc, Instances: 3, Annotation: "note"}, "x", w.now)
-	if err != nil || len(c.Versions) != 1 || c.Target().Process != "p1" || c.Target().Annotation != "note" || c.Instances != 3 {
+	if err != nil || len(c.Versions) != 1 || c.Target().Process != "p1" || c.Target().Annotation != "note" ||
+		c.Instances != 3 {
 		t.Fatalf("%v %+v", err, c)
 	}
 }

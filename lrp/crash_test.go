@@ -8,7 +8,8 @@ import (
 
 // TestCrashPolicy walks an instance that crashes at once, 202 times.
 func TestCrashPolicy(t *testing.T) {
-	waits := map[int]time.Duration{1: 0, 2: 0, 3: 30 * time.Second, 4: time.Minute, 5: 2 * time.Minute, 6: 4 * time.Minute, 7: 8 * time.Minute}
+	waits := map[int]time.Duration{1: 0, 2: 0, 3: 30 * time.Second, 4: time.Minute, 5: 2 * time.Minute, 6: 4 * time.Minute,
+		7: 8 * time.Minute}
 	x := Index{Key: key0, Ordinary: rowOf(t, "RUNNING self")}
 	env := wantedEnv()
 	for n := 1; n <= 202; n++ {
@@ -81,7 +82,8 @@ func TestCrashCountStartsAnew(t *testing.T) {
 
 func TestRestartPolicyPerService(t *testing.T) {
 	p := RestartPolicy{Immediate: 1, Base: time.Second, Max: 5 * time.Second, GiveUp: 6}
-	for n, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 3: 4 * time.Second, 4: 5 * time.Second, 6: 5 * time.Second} {
+	for n, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 3: 4 * time.Second, 4: 5 * time.Second,
+		6: 5 * time.Second} {
 		if got, ok := p.Wait(n); !ok || got != want {
 			t.Errorf("crash %d: %v %v, want %v", n, got, ok, want)
 		}

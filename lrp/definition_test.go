@@ -14,8 +14,10 @@ import (
 func TestTexts(t *testing.T) {
 	for got, want := range map[fmt.Stringer]string{
 		Steady: "steady", RollingOut: "rolling out", RollingBack: "rolling back", RollFailed: "rollout failed",
-		NoCall: "-", CallClaim: "Claim", CallStart: "Start", CallCrash: "Crash", CallRemove: "Remove", CallEvacuate: "Evacuate",
-		CallEvacuateClaimed: "EvacuateClaimed", CallEvacuateStopped: "EvacuateStopped", CallEvacuateCrashed: "EvacuateCrashed",
+		NoCall: "-", CallClaim: "Claim", CallStart: "Start", CallCrash: "Crash", CallRemove: "Remove",
+		CallEvacuate:        "Evacuate",
+		CallEvacuateClaimed: "EvacuateClaimed", CallEvacuateStopped: "EvacuateStopped",
+		CallEvacuateCrashed:  "EvacuateCrashed",
 		CallRemoveEvacuating: "RemoveEvacuating", Ordinary: "ORDINARY", Evacuating: "EVACUATING", Suspect: "SUSPECT",
 		Leave: "leave", RunContainer: "run", StopContainer: "stop", DeleteContainer: "delete",
 	} {
@@ -27,8 +29,10 @@ func TestTexts(t *testing.T) {
 
 func TestValidName(t *testing.T) {
 	for name, want := range map[string]bool{
-		"": false, ".": false, "..": false, "...": false, ".a": false, "-a": false, "_a": true, "a-": true, "123": true, "a": true, "z": true, "A": true, "Z": true, "0": true, "9": true, "-": false, "_": true, "a.b": true,
-		strings.Repeat("x", 128): true, strings.Repeat("x", 129): false, "a/b": false, "a:b": false, "a@b": false, "a[b": false, "a`b": false, "a{b": false,
+		"": false, ".": false, "..": false, "...": false, ".a": false, "-a": false, "_a": true, "a-": true, "123": true,
+		"a": true, "z": true, "A": true, "Z": true, "0": true, "9": true, "-": false, "_": true, "a.b": true,
+		strings.Repeat("x", 128): true, strings.Repeat("x", 129): false, "a/b": false, "a:b": false, "a@b": false,
+		"a[b": false, "a`b": false, "a{b": false,
 		"a b": false, "ü": false, "a\n": false,
 	} {
 		if got := ValidName(name); got != want {
@@ -43,17 +47,18 @@ func TestDefinitionsAtTheirBounds(t *testing.T) {
 		change func(*Desired)
 		want   string // "" = nothing is wrong
 	}{
-		"whole":                {func(*Desired) {}, ""},
-		"no domain":            {func(d *Desired) { d.Service.Domain = "" }, "domain: "},
-		"no name":              {func(d *Desired) { d.Service.Name = "a b" }, "name: "},
-		"no instance":          {func(d *Desired) { d.Instances = 0 }, ""},
-		"fewer":                {func(d *Desired) { d.Instances = -1 }, "instances: "},
-		"a million":            {func(d *Desired) { d.Instances = 1_000_000 }, ""},
-		"one more":             {func(d *Desired) { d.Instances = 1_000_001 }, "instances: at most 1000000"},
-		"annotation":           {func(d *Desired) { d.Annotation = strings.Repeat("x", 10<<10) }, ""},
-		"longer annotation":    {func(d *Desired) { d.Annotation = strings.Repeat("x", 10<<10+1) }, "annotation: "},
-		"routes":               {func(d *Desired) { d.Routes = map[string]string{"ab": strings.Repeat("x", 128<<10-2)} }, ""},
-		"more routes":          {func(d *Desired) { d.Routes = map[string]string{"ab": strings.Repeat("x", 128<<10-1)} }, "routes: "},
+		"whole":             {func(*Desired) {}, ""},
+		"no domain":         {func(d *Desired) { d.Service.Domain = "" }, "domain: "},
+		"no name":           {func(d *Desired) { d.Service.Name = "a b" }, "name: "},
+		"no instance":       {func(d *Desired) { d.Instances = 0 }, ""},
+		"fewer":             {func(d *Desired) { d.Instances = -1 }, "instances: "},
+		"a million":         {func(d *Desired) { d.Instances = 1_000_000 }, ""},
+		"one more":          {func(d *Desired) { d.Instances = 1_000_001 }, "instances: at most 1000000"},
+		"annotation":        {func(d *Desired) { d.Annotation = strings.Repeat("x", 10<<10) }, ""},
+		"longer annotation": {func(d *Desired) { d.Annotation = strings.Repeat("x", 10<<10+1) }, "annotation: "},
+		"routes":            {func(d *Desired) { d.Routes = map[string]string{"ab": strings.Repeat("x", 128<<10-2)} }, ""},
+		"more routes": {func(d *Desired) { d.Routes = map[string]string{"ab": strings.Repeat("x", 128<<10-1)} },
+			"routes: "},
 		"replace after":        {func(d *Desired) { d.ReplaceAfter = -1 }, "replace_after: "},
 		"batch":                {func(d *Desired) { d.Rollout.Batch = -1 }, "rollout: "},
 		"settle":               {func(d *Desired) { d.Rollout.Settle = -1 }, "rollout: "},
@@ -71,7 +76,8 @@ func TestDefinitionsAtTheirBounds(t *testing.T) {
 		d := Desired{Service: svc, Instances: 1}
 		c.change(&d)
 		err := d.Validate()
-		if (err == nil) != (c.want == "") || err != nil && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.want)) {
+		if (err == nil) != (c.want == "") || err != nil &&
+			(!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 		if _, err := Apply(nil, d, "p", t0); (err == nil) != (c.want == "") {
@@ -87,10 +93,12 @@ func TestDefinitionsAtTheirBounds(t *testing.T) {
 		"exclusive": {Desired{Exclusive: true}, true, true, ""},
 		"strategy":  {Desired{Strategy: StopFirst}, true, false, ""},
 		"partition": {Desired{OnPartition: PartitionStop}, false, true, ""},
-		"port":      {Desired{Workload: action.Workload{Ports: []action.Port{{Name: "a"}, {Name: "b", Fixed: 1}}}}, false, false, "b"},
+		"port": {Desired{Workload: action.Workload{Ports: []action.Port{{Name: "a"}, {Name: "b", Fixed: 1}}}}, false,
+			false, "b"},
 	} {
 		if c.d.StopFirst() != c.first || c.d.DeadlineBound() != c.ends || c.d.FixedPort() != c.port {
-			t.Errorf("%s: stop first %v, deadline-bound %v, port %q", name, c.d.StopFirst(), c.d.DeadlineBound(), c.d.FixedPort())
+			t.Errorf("%s: stop first %v, deadline-bound %v, port %q", name, c.d.StopFirst(), c.d.DeadlineBound(),
+				c.d.FixedPort())
 		}
 	}
 }
@@ -116,7 +124,8 @@ func TestWaitsAtTheirBounds(t *testing.T) {
 	}
 	p := RestartPolicy{}
 	for name, a := range map[string]*Actual{
-		"runs": {State: Running, Since: t0}, "finished": {State: Crashed, Finished: true, Since: t0}, "given up": {State: Crashed, CrashCount: 201, Since: t0},
+		"runs": {State: Running, Since: t0}, "finished": {State: Crashed, Finished: true, Since: t0},
+		"given up": {State: Crashed, CrashCount: 201, Since: t0},
 	} {
 		if at, ever := p.RestartAt(a); ever || !at.IsZero() {
 			t.Errorf("%s: %v %v", name, at, ever)
@@ -181,17 +190,24 @@ func TestCheckNamesTheError(t *testing.T) {
 		"finished, but runs":       {ordinary(func(a *Actual) { a.Finished = true }), "finished"},
 		"finished":                 {ordinary(func(a *Actual) { open(a); a.State, a.Finished = Crashed, true }), ""},
 		"an address of none":       {ordinary(func(a *Actual) { open(a); a.Net.Address = "1.2.3.4" }), "an address"},
-		"a port of none":           {ordinary(func(a *Actual) { open(a); a.Net.Ports = make([]action.Mapping, 1) }), "an address"},
-		"both copies":              {copied(Suspect, func(x *Index, c *Actual) { e := *c; e.Presence = Evacuating; x.Evacuating = &e }), "at once"},
-		"exclusive and suspect":    {copied(Suspect, beside(func(a *Actual) { a.Exclusive = true })), "exclusive"},
-		"exclusive and leaving":    {copied(Evacuating, beside(func(a *Actual) { a.Exclusive = true })), "exclusive"},
-		"exclusive alone":          {ordinary(func(a *Actual) { a.Exclusive = true }), ""},
-		"suspect and serving":      {copied(Suspect, beside(serves)), "a suspect copy beside"},
-		"leaving and serving":      {copied(Evacuating, beside(serves)), "an evacuating copy beside"},
-		"suspect and waiting":      {copied(Suspect, beside(func(*Actual) {})), ""},
+		"a port of none": {ordinary(func(a *Actual) { open(a); a.Net.Ports = make([]action.Mapping, 1) }),
+			"an address"},
+		"both copies": {copied(Suspect, func(x *Index,
+			c *Actual) {
+			e := *c
+			e.Presence = Evacuating
+			x.Evacuating = &e
+		}), "at once"},
+		"exclusive and suspect": {copied(Suspect, beside(func(a *Actual) { a.Exclusive = true })), "exclusive"},
+		"exclusive and leaving": {copied(Evacuating, beside(func(a *Actual) { a.Exclusive = true })), "exclusive"},
+		"exclusive alone":       {ordinary(func(a *Actual) { a.Exclusive = true }), ""},
+		"suspect and serving":   {copied(Suspect, beside(serves)), "a suspect copy beside"},
+		"leaving and serving":   {copied(Evacuating, beside(serves)), "an evacuating copy beside"},
+		"suspect and waiting":   {copied(Suspect, beside(func(*Actual) {})), ""},
 	} {
 		err := Check(c.x)
-		if (err == nil) != (c.want == "") || err != nil && (!errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), c.want)) {
+		if (err == nil) != (c.want == "") || err != nil &&
+			(!errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
@@ -224,7 +240,8 @@ func TestCheckServiceNamesTheError(t *testing.T) {
 		s := &Service{Key: svc, Instances: 3, Numbers: 2, Versions: []Version{version(1), version(2)}}
 		c.change(s)
 		err := CheckService(s)
-		if (err == nil) != (c.want == "") || err != nil && (!errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), c.want)) {
+		if (err == nil) != (c.want == "") || err != nil &&
+			(!errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
@@ -273,13 +290,15 @@ func TestScale(t *testing.T) {
 		}
 	}
 	removed := rolling.Remove()
-	if removed.Instances != 0 || !removed.Removed || removed.Phase != Steady || removed.Versions[0].High+removed.Versions[1].High != 0 {
+	if removed.Instances != 0 || !removed.Removed || removed.Phase != Steady ||
+		removed.Versions[0].High+removed.Versions[1].High != 0 {
 		t.Errorf("removed: %+v", removed)
 	}
 	if s := removed.Scale(0); s == removed {
 		t.Error("a removed service is another one than one of no instance")
 	}
-	if removed.Restart("p", t0) != removed || steady.Scale(0).Restart("p", t0).Numbers != 1 || (&Service{}).Restart("p", t0).Numbers != 0 {
+	if removed.Restart("p", t0) != removed || steady.Scale(0).Restart("p", t0).Numbers != 1 ||
+		(&Service{}).Restart("p", t0).Numbers != 0 {
 		t.Error("nothing is wanted: nothing is to be started afresh")
 	}
 	d.Stack = ""
@@ -301,13 +320,16 @@ func TestAppliedInPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(*Desired){
-		"annotation": func(d *Desired) { d.Annotation = "b" }, "routes": func(d *Desired) { d.Routes = map[string]string{"r": "2"} },
-		"instances": func(d *Desired) { d.Instances = 3 }, "all": func(d *Desired) { d.Annotation, d.Routes, d.Instances = "", nil, 1 },
+		"annotation": func(d *Desired) { d.Annotation = "b" },
+		"routes":     func(d *Desired) { d.Routes = map[string]string{"r": "2"} },
+		"instances":  func(d *Desired) { d.Instances = 3 },
+		"all":        func(d *Desired) { d.Annotation, d.Routes, d.Instances = "", nil, 1 },
 	} {
 		e := d
 		change(&e)
 		n, err := Apply(s, e, "p2", t0)
-		if err != nil || n == s || n.Numbers != 1 || n.Instances != e.Instances || n.Target().Annotation != e.Annotation || fmt.Sprint(n.Target().Routes) != fmt.Sprint(e.Routes) {
+		if err != nil || n == s || n.Numbers != 1 || n.Instances != e.Instances || n.Target().Annotation != e.Annotation ||
+			fmt.Sprint(n.Target().Routes) != fmt.Sprint(e.Routes) {
 			t.Errorf("%s: %+v, %v", name, n, err)
 		}
 		if s.Target().Annotation != "a" || s.Instances != 2 || s.Target().Routes["r"] != "1" {

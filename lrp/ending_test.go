@@ -29,31 +29,55 @@ func TestHarmoniseCorners(t *testing.T) {
 		v               View
 		normal, emptied string // call, fate, fate when the call is refused
 	}{
-		"retiring, its end is not known":     {with(&end, "RUNNING self", retiring), "Start leave leave", "Start leave leave"},
-		"retiring, its end is known":         {with(&end, "RUNNING self", both(retiring)), "- leave leave", "- leave leave"},
-		"exclusive, its end is not known":    {with(&end, "RUNNING self", exclusive), "Start leave leave", "Start leave leave"},
-		"exclusive, its end is known":        {with(&end, "RUNNING self", both(exclusive)), "- leave leave", "- leave leave"},
-		"exclusive":                          {with(&netA, "RUNNING self", exclusive), "- leave leave", "Evacuate leave leave"},
-		"exclusive, claimed by another":      {with(&netA, "CLAIMED other", exclusive), "Start leave stop", "- delete leave"},
-		"no container any more":              {in(NoContainer, with(nil, "CLAIMED self", exclusive)), "Remove leave leave", "Remove leave leave"},
-		"unready now, its row and its copy":  {beside(with(&slow, "RUNNING self", unready), copyOf("self"), nil), "- leave leave", "Evacuate leave leave"},
-		"exclusive, of another":              {with(&netA, "RUNNING other", exclusive), "- delete leave", "- delete leave"},
-		"exclusive, starting":                {in(Starting, with(nil, "CLAIMED self", exclusive)), "- leave leave", "- delete leave"},
-		"exclusive, reserved":                {in(Reserved, with(nil, "CLAIMED self", exclusive)), "- run leave", "- delete leave"},
-		"crashed while it was being ended":   {in(CompletedCrashed, with(&end, "RUNNING self", known)), "Crash delete delete", "EvacuateCrashed delete delete"},
-		"ended by order":                     {in(CompletedShutdown, with(&end, "RUNNING self", known)), "Remove delete delete", "EvacuateStopped delete delete"},
-		"a copy that crashed":                {in(CompletedCrashed, beside(with(nil, "UNCLAIMED", func(*Actual) {}), copyOf("self"), nil)), "Remove delete delete", "EvacuateCrashed delete delete"},
-		"a copy that ended":                  {in(CompletedShutdown, beside(with(nil, "UNCLAIMED", func(*Actual) {}), copyOf("self"), nil)), "Remove delete delete", "EvacuateStopped delete delete"},
-		"a copy beside one that serves":      {beside(with(&slow, "RUNNING other", func(*Actual) {}), copyOf("self"), nil), "- delete leave", "RemoveEvacuating delete delete"},
-		"a copy beside one that is unready":  {beside(with(&netA, "RUNNING other", unready), copyOf("self"), nil), "Start leave stop", "Evacuate leave leave"},
-		"another copy, and one unready":      {beside(with(&netA, "RUNNING other", unready), copyOf("other"), nil), "- delete leave", "- delete leave"},
-		"unready, beside a suspect":          {beside(with(&slow, "RUNNING self", unready), nil, suspectOf("other")), "- leave leave", "EvacuateClaimed delete leave"},
-		"unready, beside a copy":             {beside(with(&slow, "RUNNING self", unready), copyOf("other"), nil), "- leave leave", "EvacuateClaimed delete leave"},
-		"ready, beside a suspect":            {beside(with(&netA, "RUNNING self", unready), nil, suspectOf("other")), "Start leave leave", "Evacuate leave leave"},
-		"unready, beside an unready suspect": {beside(with(&slow, "RUNNING self", unready), nil, func() *Actual { s := *suspectOf("other"); s.Net.Routable = false; return &s }()), "- leave leave", "Evacuate leave leave"},
-		"a suspect that is unready now":      {beside(with(&slow, "UNCLAIMED", func(*Actual) {}), nil, suspectOf("self")), "Start leave leave", "Evacuate leave leave"},
-		"an unready suspect":                 {beside(with(&slow, "UNCLAIMED", func(*Actual) {}), nil, sick), "- leave leave", "Evacuate leave leave"},
-		"a copy that is unready now":         {beside(with(&slow, "UNCLAIMED", func(*Actual) {}), copyOf("self"), nil), "Start leave stop", "Evacuate leave leave"},
+		"retiring, its end is not known": {with(&end, "RUNNING self", retiring), "Start leave leave",
+			"Start leave leave"},
+		"retiring, its end is known": {with(&end, "RUNNING self", both(retiring)), "- leave leave", "- leave leave"},
+		"exclusive, its end is not known": {with(&end, "RUNNING self", exclusive), "Start leave leave",
+			"Start leave leave"},
+		"exclusive, its end is known": {with(&end, "RUNNING self", both(exclusive)), "- leave leave", "- leave leave"},
+		"exclusive": {with(&netA, "RUNNING self", exclusive), "- leave leave",
+			"Evacuate leave leave"},
+		"exclusive, claimed by another": {with(&netA, "CLAIMED other", exclusive), "Start leave stop", "- delete leave"},
+		"no container any more": {in(NoContainer, with(nil, "CLAIMED self", exclusive)), "Remove leave leave",
+			"Remove leave leave"},
+		"unready now, its row and its copy": {beside(with(&slow, "RUNNING self", unready), copyOf("self"), nil),
+			"- leave leave", "Evacuate leave leave"},
+		"exclusive, of another": {with(&netA, "RUNNING other", exclusive), "- delete leave", "- delete leave"},
+		"exclusive, starting": {in(Starting, with(nil, "CLAIMED self", exclusive)), "- leave leave",
+			"- delete leave"},
+		"exclusive, reserved": {in(Reserved, with(nil, "CLAIMED self", exclusive)), "- run leave",
+			"- delete leave"},
+		"crashed while it was being ended": {in(CompletedCrashed, with(&end, "RUNNING self", known)), "Crash delete delete",
+			"EvacuateCrashed delete delete"},
+		"ended by order": {in(CompletedShutdown, with(&end, "RUNNING self", known)),
+			"Remove delete delete", "EvacuateStopped delete delete"},
+		"a copy that crashed": {in(CompletedCrashed,
+			beside(with(nil, "UNCLAIMED", func(*Actual) {}), copyOf("self"), nil)), "Remove delete delete",
+			"EvacuateCrashed delete delete"},
+		"a copy that ended": {in(CompletedShutdown,
+			beside(with(nil, "UNCLAIMED", func(*Actual) {}), copyOf("self"), nil)), "Remove delete delete",
+			"EvacuateStopped delete delete"},
+		"a copy beside one that serves": {beside(with(&slow, "RUNNING other", func(*Actual) {}), copyOf("self"), nil),
+			"- delete leave", "RemoveEvacuating delete delete"},
+		"a copy beside one that is unready": {beside(with(&netA, "RUNNING other", unready), copyOf("self"), nil),
+			"Start leave stop", "Evacuate leave leave"},
+		"another copy, and one unready": {beside(with(&netA, "RUNNING other", unready), copyOf("other"), nil),
+			"- delete leave", "- delete leave"},
+		"unready, beside a suspect": {beside(with(&slow, "RUNNING self", unready), nil, suspectOf("other")),
+			"- leave leave", "EvacuateClaimed delete leave"},
+		"unready, beside a copy": {beside(with(&slow, "RUNNING self", unready), copyOf("other"), nil),
+			"- leave leave", "EvacuateClaimed delete leave"},
+		"ready, beside a suspect": {beside(with(&netA, "RUNNING self", unready), nil, suspectOf("other")),
+			"Start leave leave", "Evacuate leave leave"},
+		"unready, beside an unready suspect": {beside(with(&slow, "RUNNING self", unready), nil,
+			func() *Actual { s := *suspectOf("other"); s.Net.Routable = false; return &s }()), "- leave leave",
+			"Evacuate leave leave"},
+		"a suspect that is unready now": {beside(with(&slow, "UNCLAIMED", func(*Actual) {}), nil, suspectOf("self")),
+			"Start leave leave", "Evacuate leave leave"},
+		"an unready suspect": {beside(with(&slow, "UNCLAIMED", func(*Actual) {}), nil, sick), "- leave leave",
+			"Evacuate leave leave"},
+		"a copy that is unready now": {beside(with(&slow, "UNCLAIMED", func(*Actual) {}), copyOf("self"), nil),
+			"Start leave stop", "Evacuate leave leave"},
 	} {
 		c.v.Self, c.v.Rows.Key = alpha, key0
 		n, e := Harmonise(c.v), HarmoniseEvacuating(c.v)
@@ -72,12 +96,15 @@ func TestReasonsOfAnEvacuation(t *testing.T) {
 		"UNCLAIMED": "waiting for placement on another cell", "CLAIMED other": "another cell is starting it",
 		"CLAIMED self": "the row was not unclaimed yet", "RUNNING other": "evacuated: clean up",
 	} {
-		if a := HarmoniseEvacuating(View{Container: Up, Self: alpha, Rows: Index{Key: key0, Ordinary: rowOf(t, words), Evacuating: copyOf("self")}}); a.Why != want {
+		if a := HarmoniseEvacuating(View{Container: Up, Self: alpha,
+			Rows: Index{Key: key0, Ordinary: rowOf(t, words), Evacuating: copyOf("self")}}); a.Why != want {
 			t.Errorf("%s: %s, want %s", words, a.Why, want)
 		}
 	}
-	for words, want := range map[string]Grade{"CLAIMED self": Conceivable, "RUNNING self": Expected, "UNCLAIMED": Inconceivable} {
-		if a := HarmoniseEvacuating(View{Container: Up, Self: alpha, Rows: Index{Key: key0, Ordinary: rowOf(t, words)}}); a.Grade != want {
+	for words, want := range map[string]Grade{"CLAIMED self": Conceivable, "RUNNING self": Expected,
+		"UNCLAIMED": Inconceivable} {
+		if a := HarmoniseEvacuating(View{Container: Up, Self: alpha,
+			Rows: Index{Key: key0, Ordinary: rowOf(t, words)}}); a.Grade != want {
 			t.Errorf("%s: grade %v, want %v", words, a.Grade, want)
 		}
 	}
@@ -99,15 +126,20 @@ func TestChangesOfSeveralSteps(t *testing.T) {
 		before, after Index
 		want, turn    string
 	}{
-		"crashed again":         {row("CRASHED"), row("CRASHED"), "changed CRASHED", "CRASHED"},
-		"crashed at once":       {row("UNCLAIMED"), row("CRASHED"), "changed CRASHED", "CRASHED"},
-		"tried anew":            {row("CRASHED"), row("UNCLAIMED"), "created UNCLAIMED, removed CRASHED", "UNCLAIMED"},
-		"waits still":           {row("UNCLAIMED"), row("UNCLAIMED+error"), "changed UNCLAIMED", "UNCLAIMED"},
-		"only a copy is left":   {row("UNCLAIMED"), Index{Key: key0, Evacuating: claimed}, "created RUNNING EVACUATING, removed UNCLAIMED", "RUNNING EVACUATING"},
-		"a suspect, back":       {beside("UNCLAIMED", suspectOf("self")), row("RUNNING self"), "changed RUNNING, removed UNCLAIMED", "RUNNING"},
-		"another copy":          {beside("UNCLAIMED", copyOf("self")), beside("UNCLAIMED", copyOf("other")), "created RUNNING EVACUATING, changed UNCLAIMED, removed RUNNING EVACUATING", "RUNNING EVACUATING"},
-		"its copy goes":         {beside("UNCLAIMED", copyOf("self")), row("UNCLAIMED"), "changed UNCLAIMED, removed RUNNING EVACUATING", "UNCLAIMED"},
-		"all of it goes":        {beside("UNCLAIMED", copyOf("self")), Index{Key: key0}, "removed UNCLAIMED, removed RUNNING EVACUATING", "nothing at 1"},
+		"crashed again":   {row("CRASHED"), row("CRASHED"), "changed CRASHED", "CRASHED"},
+		"crashed at once": {row("UNCLAIMED"), row("CRASHED"), "changed CRASHED", "CRASHED"},
+		"tried anew":      {row("CRASHED"), row("UNCLAIMED"), "created UNCLAIMED, removed CRASHED", "UNCLAIMED"},
+		"waits still":     {row("UNCLAIMED"), row("UNCLAIMED+error"), "changed UNCLAIMED", "UNCLAIMED"},
+		"only a copy is left": {row("UNCLAIMED"), Index{Key: key0, Evacuating: claimed},
+			"created RUNNING EVACUATING, removed UNCLAIMED", "RUNNING EVACUATING"},
+		"a suspect, back": {beside("UNCLAIMED", suspectOf("self")), row("RUNNING self"),
+			"changed RUNNING, removed UNCLAIMED", "RUNNING"},
+		"another copy": {beside("UNCLAIMED", copyOf("self")), beside("UNCLAIMED", copyOf("other")),
+			"created RUNNING EVACUATING, changed UNCLAIMED, removed RUNNING EVACUATING", "RUNNING EVACUATING"},
+		"its copy goes": {beside("UNCLAIMED", copyOf("self")), row("UNCLAIMED"),
+			"changed UNCLAIMED, removed RUNNING EVACUATING", "UNCLAIMED"},
+		"all of it goes": {beside("UNCLAIMED", copyOf("self")), Index{Key: key0},
+			"removed UNCLAIMED, removed RUNNING EVACUATING", "nothing at 1"},
 		"the last one goes":     {row("UNCLAIMED"), Index{Key: key0}, "removed UNCLAIMED", "nothing at 0"},
 		"nothing, before also":  {Index{Key: key0}, Index{Key: key0}, "", "-"},
 		"beside the shown row":  {beside("UNCLAIMED", claimed), beside("UNCLAIMED+error", claimed), "changed UNCLAIMED", "-"},
@@ -143,10 +175,13 @@ func TestPositionOfTheTurn(t *testing.T) {
 		before, after Index
 		want          int
 	}{
-		"the second is shown": {Index{Ordinary: rowOf(t, "CLAIMED self")}, Index{Ordinary: rowOf(t, "RUNNING self"), Evacuating: copied}, 0},
-		"a copy is shown":     {Index{Ordinary: rowOf(t, "RUNNING self")}, Index{Ordinary: rowWith(t, "RUNNING self", func(a *Actual) { a.Net.Routable = false }), Evacuating: copied}, 1},
-		"it did not change":   {Index{Ordinary: rowOf(t, "RUNNING self"), Evacuating: copied}, Index{Ordinary: rowOf(t, "CLAIMED other"), Evacuating: copied}, 0},
-		"nothing is left":     {Index{Ordinary: rowOf(t, "UNCLAIMED"), Evacuating: copied}, Index{}, 1},
+		"the second is shown": {Index{Ordinary: rowOf(t, "CLAIMED self")},
+			Index{Ordinary: rowOf(t, "RUNNING self"), Evacuating: copied}, 0},
+		"a copy is shown": {Index{Ordinary: rowOf(t, "RUNNING self")},
+			Index{Ordinary: rowWith(t, "RUNNING self", func(a *Actual) { a.Net.Routable = false }), Evacuating: copied}, 1},
+		"it did not change": {Index{Ordinary: rowOf(t, "RUNNING self"), Evacuating: copied},
+			Index{Ordinary: rowOf(t, "CLAIMED other"), Evacuating: copied}, 0},
+		"nothing is left": {Index{Ordinary: rowOf(t, "UNCLAIMED"), Evacuating: copied}, Index{}, 1},
 	} {
 		c.before.Key, c.after.Key = key0, key0
 		at := -1

@@ -29,7 +29,8 @@ func (m *machine) evacuate(e Evacuate) error {
 			since = a.Since
 		}
 	}
-	m.x.Evacuating = &Actual{Key: m.x.Key, Service: service, Presence: Evacuating, State: Running, Identity: e.By, Net: e.Net, Since: since, Expires: e.Until}
+	m.x.Evacuating = &Actual{Key: m.x.Key, Service: service, Presence: Evacuating, State: Running, Identity: e.By,
+		Net: e.Net, Since: since, Expires: e.Until}
 	if s := m.x.Suspect; s != nil { // e.By itself, or the one that e.By has replaced
 		m.x.Suspect = nil
 		if !s.Is(e.By) {

@@ -52,9 +52,11 @@ func evacuationTable() evacTable {
 			del(evacuatedTwice),
 		},
 		copies{ // CLAIMED-α
-			evacRule{setEvacuating: true, unclaim: true, Grade: Conceivable, Why: "it is running, but the row does not show it yet"},
+			evacRule{setEvacuating: true, unclaim: true, Grade: Conceivable,
+				Why: "it is running, but the row does not show it yet"},
 			evacRule{unclaim: true, Grade: Conceivable, Why: "the row was not unclaimed yet"},
-			evacRule{setEvacuating: true, unclaim: true, Grade: Conceivable, Why: "taken over from a draining cell, and this one is draining too"},
+			evacRule{setEvacuating: true, unclaim: true, Grade: Conceivable,
+				Why: "taken over from a draining cell, and this one is draining too"},
 		},
 		copies{ // CLAIMED-ω
 			evacRule{setEvacuating: true, Grade: Inconceivable, Why: "keep traffic on the running instance"},
@@ -64,7 +66,8 @@ func evacuationTable() evacTable {
 		copies{ // RUNNING-α
 			evacRule{setEvacuating: true, unclaim: true, Grade: Expected, Why: "first step of an evacuation"},
 			evacRule{unclaim: true, Grade: Conceivable, Why: "the row was not unclaimed yet"},
-			evacRule{setEvacuating: true, unclaim: true, Grade: Conceivable, Why: "taken over from a draining cell, and this one is draining too"},
+			evacRule{setEvacuating: true, unclaim: true, Grade: Conceivable,
+				Why: "taken over from a draining cell, and this one is draining too"},
 		},
 		copies{ // RUNNING-ω
 			del("running elsewhere; the evacuating row is gone"),
@@ -129,15 +132,18 @@ func HarmoniseEvacuating(v View) Action {
 		return completed(CallEvacuateStopped, mine, "stopped")
 	case CompletedCrashed:
 		if mine == nil && v.Rows.Ordinary == nil {
-			return Action{Call: CallEvacuateCrashed, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "crashed without a row: report the crash"}
+			return Action{Call: CallEvacuateCrashed, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable,
+				Why: "crashed without a row: report the crash"}
 		}
 		return completed(CallEvacuateCrashed, mine, "crashed")
 	default:
 		if mine != nil && mine.Exclusive {
-			return Action{Then: DeleteContainer, Grade: Expected, Why: "cell is draining; the row is removed once the container is gone"}
+			return Action{Then: DeleteContainer, Grade: Expected,
+				Why: "cell is draining; the row is removed once the container is gone"}
 		}
 		if o := v.Rows.Ordinary; o != nil && o.State == Unclaimed {
-			return Action{Call: CallEvacuateClaimed, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected, Why: "cell is draining before the instance was claimed: request another placement"}
+			return Action{Call: CallEvacuateClaimed, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected,
+				Why: "cell is draining before the instance was claimed: request another placement"}
 		}
 		return completed(CallEvacuateClaimed, mine, "cell is draining, and the instance is not running yet")
 	}
@@ -160,7 +166,8 @@ func (v View) evacuateUp(mine *Actual) Action {
 		return v.harmoniseEnding(mine)
 	}
 	if startsBeside(v.Rows, v.Self, v.ready()) {
-		return Action{Call: CallEvacuateClaimed, Then: DeleteContainer, Refused: Leave, Grade: Expected, Why: "cell is draining, and the instance to replace still serves"}
+		return Action{Call: CallEvacuateClaimed, Then: DeleteContainer, Refused: Leave, Grade: Expected,
+			Why: "cell is draining, and the instance to replace still serves"}
 	}
 	if o := v.Rows.Ordinary; o != nil && o.Exclusive && !o.Is(v.Self) {
 		return Action{Then: DeleteContainer, Grade: Inconceivable, Why: "the exclusive row does not name this instance"}

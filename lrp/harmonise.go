@@ -60,32 +60,39 @@ func table() lrpTable {
 		columns{ // No Container
 			nothing,
 			nothing,
-			Action{Call: CallRemove, Grade: Conceivable, Why: "no container for the claimed row: the leader decides whether it is still wanted"},
+			Action{Call: CallRemove, Grade: Conceivable,
+				Why: "no container for the claimed row: the leader decides whether it is still wanted"},
 			nothing,
-			Action{Call: CallRemove, Grade: Conceivable, Why: "no container for the running row: the leader decides whether it is still wanted"},
+			Action{Call: CallRemove, Grade: Conceivable,
+				Why: "no container for the running row: the leader decides whether it is still wanted"},
 			nothing,
 			nothing,
 		},
 		columns{ // RESERVED
 			del("no longer desired"),
-			Action{Call: CallClaim, Then: RunContainer, Refused: DeleteContainer, Grade: Expected, Why: "reserved for this row: claim, then run"},
+			Action{Call: CallClaim, Then: RunContainer, Refused: DeleteContainer, Grade: Expected,
+				Why: "reserved for this row: claim, then run"},
 			Action{Then: RunContainer, Grade: Conceivable, Why: "already claimed: make sure that it runs"},
 			del("another cell is further ahead"),
-			Action{Call: CallClaim, Then: RunContainer, Refused: DeleteContainer, Grade: Inconceivable, Why: "row is RUNNING before the start: correct it and run"},
+			Action{Call: CallClaim, Then: RunContainer, Refused: DeleteContainer, Grade: Inconceivable,
+				Why: "row is RUNNING before the start: correct it and run"},
 			del("another cell is further ahead"),
 			del("row is CRASHED: do not run this one"),
 		},
 		columns{ // INITIALIZING/CREATED
 			del("no longer desired"),
-			Action{Call: CallClaim, Refused: DeleteContainer, Grade: Inconceivable, Why: "started without a claim: correct the row"},
+			Action{Call: CallClaim, Refused: DeleteContainer, Grade: Inconceivable,
+				Why: "started without a claim: correct the row"},
 			Action{Grade: Expected, Why: "starting, as in the row"},
 			del("starting elsewhere"),
-			Action{Call: CallClaim, Refused: DeleteContainer, Grade: Inconceivable, Why: "row is RUNNING, but the instance is starting: correct the row"},
+			Action{Call: CallClaim, Refused: DeleteContainer, Grade: Inconceivable,
+				Why: "row is RUNNING, but the instance is starting: correct the row"},
 			del("running elsewhere"),
 			del("started by mistake: another cell will take it over"),
 		},
 		columns{ // RUNNING
-			Action{Call: CallStart, Refused: StopContainer, Grade: Conceivable, Why: "running without a row: report it to the leader"},
+			Action{Call: CallStart, Refused: StopContainer, Grade: Conceivable,
+				Why: "running without a row: report it to the leader"},
 			Action{Call: CallStart, Refused: StopContainer, Grade: Conceivable, Why: "running here: no start elsewhere needed"},
 			Action{Call: CallStart, Refused: StopContainer, Grade: Expected, Why: "running now; remove the evacuating row"},
 			Action{Call: CallStart, Refused: StopContainer, Grade: Conceivable, Why: "running here: no start elsewhere needed"},
@@ -94,20 +101,25 @@ func table() lrpTable {
 			Action{Call: CallStart, Refused: StopContainer, Grade: Conceivable, Why: "running: not crashed, no restart needed"},
 		},
 		columns{ // COMPLETED (crashed)
-			Action{Call: CallCrash, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "crashed without a row: report it to the leader"},
+			Action{Call: CallCrash, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable,
+				Why: "crashed without a row: report it to the leader"},
 			del("to be placed elsewhere"),
-			Action{Call: CallCrash, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected, Why: "crashed here while starting"},
+			Action{Call: CallCrash, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected,
+				Why: "crashed here while starting"},
 			del("starting elsewhere"),
-			Action{Call: CallCrash, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected, Why: "crashed here while running"},
+			Action{Call: CallCrash, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected,
+				Why: "crashed here while running"},
 			del("running elsewhere"),
 			del("crash already recorded"),
 		},
 		columns{ // COMPLETED (shutdown)
 			del("stopped on request"),
 			del("nothing to do"),
-			Action{Call: CallRemove, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "stopped on request: clean up the row"},
+			Action{Call: CallRemove, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable,
+				Why: "stopped on request: clean up the row"},
 			del("starting elsewhere"),
-			Action{Call: CallRemove, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected, Why: "stopped on request: clean up the row"},
+			Action{Call: CallRemove, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected,
+				Why: "stopped on request: clean up the row"},
 			del("running elsewhere"),
 			del("nothing to do"),
 		},
@@ -126,18 +138,23 @@ func Harmonise(v View) Action {
 	alive := v.Container == Reserved || v.Container == Starting || v.Container == Up
 	switch {
 	case v.Container == NoContainer && mine != nil:
-		return Action{Call: CallRemove, Grade: Conceivable, Why: "no container for the row: the leader decides whether it is still wanted"}
+		return Action{Call: CallRemove, Grade: Conceivable,
+			Why: "no container for the row: the leader decides whether it is still wanted"}
 	case alive && mine != nil && mine.Retiring && !v.ending():
 		return Action{Then: StopContainer, Grade: Expected, Why: "to be stopped"}
 	case v.ending():
 		return v.harmoniseEnding(mine)
-	case (v.Container == CompletedShutdown || v.Container == CompletedCrashed) && mine != nil && mine.Presence == Evacuating:
-		return Action{Call: CallRemove, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "it has ended, and the cell is not emptied any more: clean up the row"}
+	case (v.Container == CompletedShutdown || v.Container == CompletedCrashed) && mine != nil &&
+		mine.Presence == Evacuating:
+		return Action{Call: CallRemove, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable,
+			Why: "it has ended, and the cell is not emptied any more: clean up the row"}
 	case v.Container == Up && v.Rows.Ordinary.replaced(v.Self) && v.ready():
-		return Action{Call: CallStart, Refused: StopContainer, Grade: Conceivable, Why: "replaced while its cell was silent; the cell is back, and it stays"}
+		return Action{Call: CallStart, Refused: StopContainer, Grade: Conceivable,
+			Why: "replaced while its cell was silent; the cell is back, and it stays"}
 	}
 	if v.Older && v.Container == Starting && v.Rows.Empty() {
-		return Action{Grade: Conceivable, Why: "started before this store was created or restored: report to the leader once it runs"}
+		return Action{Grade: Conceivable,
+			Why: "started before this store was created or restored: report to the leader once it runs"}
 	}
 	a := table().at(v.Container).at(relate(v.Rows, v.Self))
 	if v.Older && v.Container == Up && v.Rows.Empty() {

@@ -54,7 +54,8 @@ func rowOf(t *testing.T, words string) *Actual {
 }
 
 func copyOf(words string) *Actual {
-	a := &Actual{Key: key0, Service: svc, Presence: Evacuating, State: Running, Net: netA, Since: t0, Expires: t0.Add(time.Minute)}
+	a := &Actual{Key: key0, Service: svc, Presence: Evacuating, State: Running, Net: netA, Since: t0,
+		Expires: t0.Add(time.Minute)}
 	switch words {
 	case "self":
 		a.Identity = alpha
@@ -294,7 +295,8 @@ func TestEvacuationNotRunning(t *testing.T) {
 // TestCrashWithoutARowIsCounted: on a cell that is being emptied as on any other, beside its
 // own copy too.
 func TestCrashWithoutARowIsCounted(t *testing.T) {
-	crashes := map[string]Event{"emptied": EvacuateCrashed{By: alpha, Reason: "boom"}, "other": Crash{By: alpha, Reason: "boom"}}
+	crashes := map[string]Event{"emptied": EvacuateCrashed{By: alpha, Reason: "boom"},
+		"other": Crash{By: alpha, Reason: "boom"}}
 	for name, crash := range crashes {
 		for _, x := range []Index{{Key: key0}, {Key: key0, Evacuating: copyOf("self")}} {
 			after, effects, err := Step(x, crash, wantedEnv())
@@ -303,7 +305,8 @@ func TestCrashWithoutARowIsCounted(t *testing.T) {
 				t.Errorf("%s, copy %v: %+v %v %v", name, x.Evacuating != nil, after.Ordinary, effects, err)
 			}
 		}
-		if after, _, err := Step(Index{Key: key0, Evacuating: copyOf("self")}, crash, Env{Now: t0}); err != nil || !after.Empty() {
+		if after, _, err := Step(Index{Key: key0, Evacuating: copyOf("self")}, crash, Env{Now: t0}); err != nil ||
+			!after.Empty() {
 			t.Errorf("%s, not wanted: %+v %v", name, after, err)
 		}
 	}
@@ -359,19 +362,31 @@ func TestHarmoniseBesideTheTable(t *testing.T) {
 		call Call
 		then Fate
 	}{
-		"process has changed":         {View{Container: Up, Self: alpha, Rows: Index{Ordinary: &other}}, CallStart, Leave},
-		"readiness has changed":       {View{Container: Up, Self: alpha, Net: &flipped, Rows: Index{Ordinary: running}}, CallStart, Leave},
-		"nothing has changed":         {View{Container: Up, Self: alpha, Net: &netA, Rows: Index{Ordinary: running}}, NoCall, Leave},
-		"retired, running":            {View{Container: Up, Self: alpha, Rows: Index{Ordinary: &retiring}}, NoCall, StopContainer},
-		"retired, stopped":            {View{Container: CompletedShutdown, Self: alpha, Rows: Index{Ordinary: &retiring}}, CallRemove, DeleteContainer},
-		"retired while evacuating":    {View{Container: Up, Self: alpha, Rows: Index{Ordinary: &retiring}}, NoCall, StopContainer},
-		"suspect, running":            {View{Container: Up, Self: alpha, Rows: Index{Ordinary: rowOf(t, "UNCLAIMED"), Suspect: &suspect}}, NoCall, Leave},
-		"suspect, crashed":            {View{Container: CompletedCrashed, Self: alpha, Rows: Index{Ordinary: rowOf(t, "UNCLAIMED"), Suspect: &suspect}}, CallCrash, DeleteContainer},
-		"suspect, no container":       {View{Self: alpha, Rows: Index{Ordinary: rowOf(t, "UNCLAIMED"), Suspect: &suspect}}, CallRemove, Leave},
-		"evacuating, no container":    {View{Self: alpha, Rows: Index{Ordinary: rowOf(t, "UNCLAIMED"), Evacuating: copyOf("self")}}, CallRemove, Leave},
-		"undrained with a copy":       {View{Container: Up, Self: alpha, Rows: Index{Ordinary: rowOf(t, "UNCLAIMED"), Evacuating: copyOf("self")}}, CallStart, Leave},
-		"the same instance elsewhere": {View{Container: Up, Self: alpha, Rows: Index{Ordinary: &Actual{State: Running, Identity: Identity{"ia", "omega", "po"}}}}, NoCall, DeleteContainer},
-		"another instance here":       {View{Container: Up, Self: alpha, Rows: Index{Ordinary: &Actual{State: Running, Identity: Identity{"io", "alpha", "pa"}}}}, NoCall, DeleteContainer},
+		"process has changed": {View{Container: Up, Self: alpha, Rows: Index{Ordinary: &other}}, CallStart, Leave},
+		"readiness has changed": {View{Container: Up, Self: alpha, Net: &flipped, Rows: Index{Ordinary: running}},
+			CallStart, Leave},
+		"nothing has changed": {View{Container: Up, Self: alpha, Net: &netA, Rows: Index{Ordinary: running}}, NoCall,
+			Leave},
+		"retired, running": {View{Container: Up, Self: alpha, Rows: Index{Ordinary: &retiring}}, NoCall,
+			StopContainer},
+		"retired, stopped": {View{Container: CompletedShutdown, Self: alpha, Rows: Index{Ordinary: &retiring}},
+			CallRemove, DeleteContainer},
+		"retired while evacuating": {View{Container: Up, Self: alpha, Rows: Index{Ordinary: &retiring}}, NoCall,
+			StopContainer},
+		"suspect, running": {View{Container: Up, Self: alpha,
+			Rows: Index{Ordinary: rowOf(t, "UNCLAIMED"), Suspect: &suspect}}, NoCall, Leave},
+		"suspect, crashed": {View{Container: CompletedCrashed, Self: alpha,
+			Rows: Index{Ordinary: rowOf(t, "UNCLAIMED"), Suspect: &suspect}}, CallCrash, DeleteContainer},
+		"suspect, no container": {View{Self: alpha, Rows: Index{Ordinary: rowOf(t, "UNCLAIMED"), Suspect: &suspect}},
+			CallRemove, Leave},
+		"evacuating, no container": {View{Self: alpha,
+			Rows: Index{Ordinary: rowOf(t, "UNCLAIMED"), Evacuating: copyOf("self")}}, CallRemove, Leave},
+		"undrained with a copy": {View{Container: Up, Self: alpha,
+			Rows: Index{Ordinary: rowOf(t, "UNCLAIMED"), Evacuating: copyOf("self")}}, CallStart, Leave},
+		"the same instance elsewhere": {View{Container: Up, Self: alpha,
+			Rows: Index{Ordinary: &Actual{State: Running, Identity: Identity{"ia", "omega", "po"}}}}, NoCall, DeleteContainer},
+		"another instance here": {View{Container: Up, Self: alpha,
+			Rows: Index{Ordinary: &Actual{State: Running, Identity: Identity{"io", "alpha", "pa"}}}}, NoCall, DeleteContainer},
 	} {
 		got := Harmonise(c.v)
 		if name == "retired while evacuating" {

@@ -17,7 +17,8 @@ func TestAProcessCountsItsRows(t *testing.T) {
 		b := NewBoard(ConvergePolicy{})
 		b.SetDomain("d", time.Time{})
 		now := t0
-		s := &Service{Key: svc, Instances: 8, Phase: RollingOut, Versions: []Version{{Desired: Desired{Service: svc, Process: "p1"}, High: 8}}}
+		s := &Service{Key: svc, Instances: 8, Phase: RollingOut,
+			Versions: []Version{{Desired: Desired{Service: svc, Process: "p1"}, High: 8}}}
 		b.PutService(s)
 		for range 300 {
 			k := Key{fmt.Sprint("p", 1+r.Intn(3)), r.Intn(10)}
@@ -27,7 +28,8 @@ func TestAProcessCountsItsRows(t *testing.T) {
 				c.Versions = c.Versions[:0]
 				for n := range 1 + r.Intn(3) {
 					low := r.Intn(5)
-					c.Versions = append(c.Versions, Version{Desired: Desired{Service: svc, Process: fmt.Sprint("p", n+1)}, Low: low, High: low + r.Intn(6)})
+					c.Versions = append(c.Versions, Version{Desired: Desired{Service: svc, Process: fmt.Sprint("p", n+1)}, Low: low,
+						High: low + r.Intn(6)})
 				}
 				b.PutService(c)
 				s = c
@@ -38,7 +40,8 @@ func TestAProcessCountsItsRows(t *testing.T) {
 			case 3:
 				b.Converge(now)
 			default:
-				a := &Actual{Key: k, Service: svc, State: []State{Unclaimed, Running, Crashed}[r.Intn(3)], Since: now, Retiring: r.Intn(4) == 0}
+				a := &Actual{Key: k, Service: svc, State: []State{Unclaimed, Running, Crashed}[r.Intn(3)], Since: now,
+					Retiring: r.Intn(4) == 0}
 				if a.State == Running {
 					a.Net, a.Identity = Net{Routable: true}, Identity{fmt.Sprint("i", r.Int()), "a", "pa"}
 				}
@@ -63,8 +66,10 @@ func sameAsALookAtAll(t *testing.T, seed int, b *Board, now time.Time) {
 			}
 		}
 		slices.Sort(surplus)
-		if got := slices.Sorted(maps.Keys(p.surplus)); p.running != running || b.Top(guid) != top || !slices.Equal(got, surplus) {
-			t.Fatalf("seed %d: %s: running %d, top %d, surplus %v; a look at all: %d, %d, %v", seed, guid, p.running, b.Top(guid), got, running, top, surplus)
+		if got := slices.Sorted(maps.Keys(p.surplus)); p.running != running || b.Top(guid) != top ||
+			!slices.Equal(got, surplus) {
+			t.Fatalf("seed %d: %s: running %d, top %d, surplus %v; a look at all: %d, %d, %v", seed, guid, p.running,
+				b.Top(guid), got, running, top, surplus)
 		}
 		if v := p.version; v != nil {
 			want := 0

@@ -36,10 +36,12 @@ func TestRareRows(t *testing.T) {
 	}
 	moved := alpha
 	moved.Proc = "later"
-	if y, _, err := Step(x, Claim{By: moved}, env); err != nil || y.Ordinary.Proc != "later" || !y.Ordinary.Since.Equal(t0) {
+	if y, _, err := Step(x, Claim{By: moved}, env); err != nil || y.Ordinary.Proc != "later" ||
+		!y.Ordinary.Since.Equal(t0) {
 		t.Errorf("a repeated claim by a later process: %v %+v", err, y.Ordinary)
 	}
-	if _, effects, _ := Step(Index{Key: key0, Ordinary: rowOf(t, "UNCLAIMED")}, Start{By: alpha, Net: netA}, env); !has(effects, WithdrawAuction{key0}) {
+	if _, effects, _ := Step(Index{Key: key0, Ordinary: rowOf(t, "UNCLAIMED")}, Start{By: alpha, Net: netA},
+		env); !has(effects, WithdrawAuction{key0}) {
 		t.Errorf("it runs, but its auction goes on: %v", effects)
 	}
 	if _, _, err := Step(Index{Key: key0}, Crash{By: alpha}, unwanted); !errors.Is(err, ErrNotFound) {
@@ -56,10 +58,12 @@ func TestRareRows(t *testing.T) {
 	if y.Suspect != nil || words(y.Ordinary) != "RUNNING other" || !has(effects, StopInstance{key0, alpha}) {
 		t.Errorf("a suspect beside a running instance: %s %v", show(y), effects)
 	}
-	if y, _, err := Step(Index{Key: key0, Evacuating: copyOf("self")}, RemoveEvacuating{By: alpha}, env); !errors.Is(err, ErrNotYet) || y.Evacuating == nil {
+	if y, _, err := Step(Index{Key: key0, Evacuating: copyOf("self")}, RemoveEvacuating{By: alpha}, env); !errors.Is(err,
+		ErrNotYet) || y.Evacuating == nil {
 		t.Errorf("a wanted index whose row is about to be made: %v", err)
 	}
-	if _, _, err := Step(Index{Key: key0, Evacuating: copyOf("other")}, RemoveEvacuating{By: alpha}, env); !errors.Is(err, ErrNotFound) {
+	if _, _, err := Step(Index{Key: key0, Evacuating: copyOf("other")}, RemoveEvacuating{By: alpha}, env); !errors.Is(err,
+		ErrNotFound) {
 		t.Errorf("another cell's copy: %v", err)
 	}
 }

@@ -68,7 +68,8 @@ func TestReportedWithoutAnEvent(t *testing.T) {
 		t.Errorf("claimed beside it: %v", err)
 	}
 	after, effects, err := Step(x, Resend{}, env)
-	if o := after.Ordinary; err != nil || !o.Is(beta) || !o.Exclusive || len(effects) != 1 || effects[0] != (WithdrawAuction{Key: key0}) {
+	if o := after.Ordinary; err != nil || !o.Is(beta) || !o.Exclusive || len(effects) != 1 ||
+		effects[0] != (WithdrawAuction{Key: key0}) {
 		t.Errorf("%s %v %v", show(after), effects, err)
 	}
 }
@@ -121,7 +122,8 @@ func TestLeft(t *testing.T) {
 		stays         bool
 	}{
 		"the row stays": {running, running, true}, "another row of it comes": {gone, suspect, true},
-		"it becomes suspect": {running, suspect, true}, "the row goes": {running, gone, false}, "it has none": {gone, gone, true},
+		"it becomes suspect": {running, suspect, true}, "the row goes": {running, gone, false},
+		"it has none": {gone, gone, true},
 	} {
 		r := Reported{key0: {other, beta}}
 		r.left(c.before, c.after)

@@ -45,13 +45,15 @@ func TestTheKeptCopy(t *testing.T) {
 			t.Errorf("%s: %v %v", name, a.Call, a.Then)
 		}
 	}
-	if a := HarmoniseEvacuating(View{Container: Up, Net: &netA, Self: alpha, Rows: x}); a.Call != NoCall || a.Then != DeleteContainer {
+	if a := HarmoniseEvacuating(View{Container: Up, Net: &netA, Self: alpha, Rows: x}); a.Call != NoCall ||
+		a.Then != DeleteContainer {
 		t.Errorf("back on a cell that is being emptied: %v %v", a.Call, a.Then)
 	}
 	moved := alpha
 	moved.Proc = "later" // of the cell's next session
 	back, effects, err := Step(x, Start{By: moved, Net: netA, Service: svc}, env)
-	if err != nil || Check(back) != nil || !back.Ordinary.Is(alpha) || back.Ordinary.Proc != "later" || len(back.Rows()) != 1 || !has(effects, StopInstance{key0, omega}) {
+	if err != nil || Check(back) != nil || !back.Ordinary.Is(alpha) || back.Ordinary.Proc != "later" ||
+		len(back.Rows()) != 1 || !has(effects, StopInstance{key0, omega}) {
 		t.Errorf("the old one stays: %s %v %v", show(back), effects, err)
 	}
 	for name, c := range map[string]struct {
@@ -74,11 +76,13 @@ func TestTheKeptCopy(t *testing.T) {
 		if err != nil || gone.Ordinary.replaced(alpha) || !gone.Ordinary.Is(omega) {
 			t.Errorf("its cell is %s: %s %v", name, show(gone), err)
 		}
-		if a := Harmonise(View{Container: Up, Net: &netA, Self: alpha, Rows: gone}); a.Call != NoCall || a.Then != DeleteContainer {
+		if a := Harmonise(View{Container: Up, Net: &netA, Self: alpha, Rows: gone}); a.Call != NoCall ||
+			a.Then != DeleteContainer {
 			t.Errorf("back after its cell was %s: %v %v", name, a.Call, a.Then)
 		}
 	}
-	if y, _, _ := Step(x, ProcMoved{Cell: "alpha", From: "pa", To: "later"}, env); y.Ordinary.Replaces.Proc != "later" || !y.Ordinary.Is(omega) {
+	if y, _, _ := Step(x, ProcMoved{Cell: "alpha", From: "pa", To: "later"}, env); y.Ordinary.Replaces.Proc != "later" ||
+		!y.Ordinary.Is(omega) {
 		t.Errorf("its cell has another process: %s", show(y))
 	}
 	b := NewBoard(ConvergePolicy{})
@@ -100,7 +104,8 @@ func TestTheKeptCopy(t *testing.T) {
 	}
 	sick := Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Suspect: suspectOf("self")}
 	sick.Suspect.Net.Routable = false
-	if z, effects, _ := Step(sick, Start{By: omega, Net: netA}, wantedEnv()); z.Ordinary.Replaces != (Identity{}) || !has(effects, StopInstance{key0, alpha}) {
+	if z, effects, _ := Step(sick, Start{By: omega, Net: netA}, wantedEnv()); z.Ordinary.Replaces != (Identity{}) ||
+		!has(effects, StopInstance{key0, alpha}) {
 		t.Errorf("the old one was not ready when its cell fell silent: %s %v", show(z), effects)
 	}
 }
@@ -116,7 +121,8 @@ func TestReplaceAfter(t *testing.T) {
 	key := w.b.Keys()[0]
 	who := w.b.Index(key).Ordinary.Identity
 	silent, effects, err := Step(w.b.Index(key), CellUnhealthy{who.Cell, who.Proc}, w.b.Env(key, w.now))
-	if err != nil || Check(silent) != nil || !silent.Suspect.Is(who) || len(effects) != 0 || !silent.Ordinary.NotBefore.Equal(w.now.Add(time.Minute)) {
+	if err != nil || Check(silent) != nil || !silent.Suspect.Is(who) || len(effects) != 0 ||
+		!silent.Ordinary.NotBefore.Equal(w.now.Add(time.Minute)) {
 		t.Fatalf("%s %v %v", show(silent), effects, err)
 	}
 	if r := silent.Resolved(); r != silent.Suspect {
@@ -150,13 +156,16 @@ func TestReplaceAfter(t *testing.T) {
 		}
 	}
 	env := w.b.Env(key, w.now)
-	for name, e := range map[string]Event{"given up": CellMustDie{who.Cell, who.Proc}, "crashed": Crash{By: who}, "stopped": Remove{By: who}} {
+	for name, e := range map[string]Event{"given up": CellMustDie{who.Cell, who.Proc}, "crashed": Crash{By: who},
+		"stopped": Remove{By: who}} {
 		after, effects, err := Step(silent, e, env)
-		if err != nil || Check(after) != nil || after.Suspect != nil || !after.Ordinary.NotBefore.IsZero() || !has(effects, RequestAuction{key}) {
+		if err != nil || Check(after) != nil || after.Suspect != nil || !after.Ordinary.NotBefore.IsZero() ||
+			!has(effects, RequestAuction{key}) {
 			t.Errorf("%s: %s %v %v", name, show(after), effects, err)
 		}
 	}
-	if back, effects, err := Step(silent, CellHealthy{who.Cell, who.Proc}, env); err != nil || Check(back) != nil || !back.Ordinary.Is(who) || !has(effects, WithdrawAuction{key}) {
+	if back, effects, err := Step(silent, CellHealthy{who.Cell, who.Proc}, env); err != nil || Check(back) != nil ||
+		!back.Ordinary.Is(who) || !has(effects, WithdrawAuction{key}) {
 		t.Errorf("back: %s %v %v", show(back), effects, err)
 	}
 }

@@ -72,7 +72,8 @@ func sameRollout(a, b *Service) bool {
 	same := func(x, y Version) bool {
 		return x.Process == y.Process && x.Low == y.Low && x.High == y.High && x.Good == y.Good
 	}
-	return a.Phase == b.Phase && a.Healthy == b.Healthy && a.Failure == b.Failure && slices.EqualFunc(a.Versions, b.Versions, same)
+	return a.Phase == b.Phase && a.Healthy == b.Healthy && a.Failure == b.Failure &&
+		slices.EqualFunc(a.Versions, b.Versions, same)
 }
 
 type roll struct {
@@ -246,7 +247,8 @@ func (r *roll) goBack(t *Version, prefix int) {
 // fail ends a rollout that made no progress: back to the last good version, if any.
 func (r *roll) fail(t *Version) {
 	s := r.s
-	s.Failure = fmt.Sprintf("version %d: no progress for %v: %d of %d instances healthy", t.Number, t.Rollout.deadline(), s.Healthy, s.Instances)
+	s.Failure = fmt.Sprintf("version %d: no progress for %v: %d of %d instances healthy", t.Number, t.Rollout.deadline(),
+		s.Healthy, s.Instances)
 	for i := t.Low; i < t.High; i++ {
 		if cause := r.in.Cause(t.Process, i); cause != "" {
 			s.Failure += fmt.Sprintf("; %s/%d: %s", s.Key.Name, i, cause)

@@ -42,13 +42,15 @@ func TestRollingUpdateStartsBeforeItStops(t *testing.T) {
 			t.Fatalf("%d running", n)
 		}
 	}
-	if s := w.b.Service(svc); s.Phase != Steady || len(s.Versions) != 1 || fmt.Sprint(w.running(newest)) != "[0 1 2 3]" || !s.Target().Good {
+	if s := w.b.Service(svc); s.Phase != Steady || len(s.Versions) != 1 || fmt.Sprint(w.running(newest)) != "[0 1 2 3]" ||
+		!s.Target().Good {
 		t.Fatalf("%+v %v", s, w.running(newest))
 	}
 }
 
 func TestStopFirstNeverOverlaps(t *testing.T) {
-	for name, d := range map[string]Desired{"exclusive": {Exclusive: true}, "stop-first": {Strategy: StopFirst}, "fixed port": {Workload: action.Workload{Ports: []action.Port{{Name: "web", Fixed: 80}}}}} {
+	for name, d := range map[string]Desired{"exclusive": {Exclusive: true}, "stop-first": {Strategy: StopFirst},
+		"fixed port": {Workload: action.Workload{Ports: []action.Port{{Name: "web", Fixed: 80}}}}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			d.Instances, d.Rollout.Batch = 3, 1
@@ -85,7 +87,8 @@ func TestStopFirstNeverOverlaps(t *testing.T) {
 func TestFailedRolloutReturnsToTheLastGoodVersion(t *testing.T) {
 	for _, strategy := range []Strategy{StartFirst, StopFirst} {
 		w := newWorld(t)
-		d := Desired{Instances: 4, Strategy: strategy, Workload: checked(), Rollout: RolloutPolicy{Batch: 2, ProgressDeadline: time.Minute}}
+		d := Desired{Instances: 4, Strategy: strategy, Workload: checked(),
+			Rollout: RolloutPolicy{Batch: 2, ProgressDeadline: time.Minute}}
 		w.apply(d)
 		w.quiesce()
 		w.serve(nil)
@@ -102,7 +105,8 @@ func TestFailedRolloutReturnsToTheLastGoodVersion(t *testing.T) {
 			w.now = w.now.Add(10 * time.Second)
 		}
 		s := w.b.Service(svc)
-		if s.Phase != Steady || s.Target().Process != good || fmt.Sprint(w.running(good)) != "[0 1 2 3]" || s.FailedVersion != 2 || s.Failure == "" {
+		if s.Phase != Steady || s.Target().Process != good || fmt.Sprint(w.running(good)) != "[0 1 2 3]" ||
+			s.FailedVersion != 2 || s.Failure == "" {
 			t.Fatalf("%v: %+v, running %v", strategy, s, w.running(good))
 		}
 		if want := fmt.Sprintf("; %s/0: crashed: no database", svc.Name); !strings.Contains(s.Failure, want) {
@@ -119,7 +123,8 @@ func TestFailedRolloutReturnsToTheLastGoodVersion(t *testing.T) {
 func TestFailedRolloutThatIsKept(t *testing.T) {
 	for _, first := range []bool{false, true} {
 		w := newWorld(t)
-		d := Desired{Instances: 4, Workload: checked(), Rollout: RolloutPolicy{Batch: 2, ProgressDeadline: time.Minute, KeepFailed: !first}}
+		d := Desired{Instances: 4, Workload: checked(),
+			Rollout: RolloutPolicy{Batch: 2, ProgressDeadline: time.Minute, KeepFailed: !first}}
 		good := ""
 		if !first {
 			w.apply(d)
@@ -156,7 +161,8 @@ func TestFailedRolloutThatIsKept(t *testing.T) {
 				w.serve(map[string]bool{bad: true})
 			}
 		}
-		if s = w.b.Service(svc); s.Phase != Steady || s.Failure != "" || len(w.running(s.Target().Process)) != 4 || len(s.Versions) != 1 {
+		if s = w.b.Service(svc); s.Phase != Steady || s.Failure != "" || len(w.running(s.Target().Process)) != 4 ||
+			len(s.Versions) != 1 {
 			t.Fatalf("first %v, at last: %+v", first, s)
 		}
 	}
@@ -178,7 +184,8 @@ func TestNewerApplySupersedesARollout(t *testing.T) {
 	w.quiesce()
 	w.serve(map[string]bool{broken: true})
 	s := w.b.Service(svc)
-	if s.Phase != Steady || len(s.Versions) != 1 || s.Target().Number != 3 || fmt.Sprint(w.running(s.Target().Process)) != "[0 1 2]" {
+	if s.Phase != Steady || len(s.Versions) != 1 || s.Target().Number != 3 ||
+		fmt.Sprint(w.running(s.Target().Process)) != "[0 1 2]" {
 		t.Fatalf("%+v %v", s, w.running(s.Target().Process))
 	}
 }

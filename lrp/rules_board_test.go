@@ -48,35 +48,53 @@ func TestRequiredEventOfARow(t *testing.T) {
 		due              time.Duration // of the next look; 0 = none
 		dead, quarantine bool
 	}{
-		"nothing":                            {x: Index{}, want: "0:lrp.Create "},
-		"nothing, unwanted":                  {x: Index{}, unwanted: true},
-		"a copy alone":                       {x: Index{Evacuating: copyOf("self")}, want: "0:lrp.Create ", due: time.Minute},
-		"a copy alone, unwanted":             {x: Index{Evacuating: copyOf("self")}, unwanted: true, due: time.Minute},
-		"a copy, expired":                    {x: Index{Evacuating: copyOf("self")}, at: time.Minute, want: "0:lrp.ExpireEvacuating "},
-		"runs":                               {x: Index{Ordinary: rowOf(t, "RUNNING self")}},
-		"runs, unwanted":                     {x: Index{Ordinary: rowOf(t, "RUNNING self")}, unwanted: true, want: "0:lrp.Undesire "},
-		"runs, unwanted, stale":              {x: Index{Ordinary: rowOf(t, "RUNNING self")}, unwanted: true, stale: true},
-		"waits, unwanted, stale":             {x: Index{Ordinary: rowOf(t, "UNCLAIMED")}, unwanted: true, stale: true, at: time.Hour},
-		"stopping, unwanted":                 {x: Index{Ordinary: rowWith(t, "RUNNING self", retiring)}, unwanted: true, due: 30 * time.Second},
-		"stopping, unwanted, no answer":      {x: Index{Ordinary: rowWith(t, "RUNNING self", retiring)}, unwanted: true, loaded: true, want: "0:lrp.Resend ", due: 30 * time.Second},
-		"stopping, claimed, no answer":       {x: Index{Ordinary: rowWith(t, "CLAIMED self", retiring)}, loaded: true, want: "0:lrp.Resend ", due: 30 * time.Second},
-		"a suspect, unwanted":                {x: Index{Suspect: suspectOf("self")}, unwanted: true, want: "0:lrp.Undesire "},
-		"claimed":                            {x: Index{Ordinary: rowOf(t, "CLAIMED self")}, loaded: true, at: time.Hour},
-		"crashed":                            {x: Index{Ordinary: rowOf(t, "CRASHED")}, due: 30 * time.Second},
-		"crashed, its wait is over":          {x: Index{Ordinary: rowOf(t, "CRASHED")}, at: 30 * time.Second, want: "0:lrp.RestartCrashed "},
-		"crashed, for good":                  {x: Index{Ordinary: rowWith(t, "CRASHED", func(a *Actual) { a.Finished = true })}, at: time.Hour},
-		"crashed, unwanted":                  {x: Index{Ordinary: rowOf(t, "CRASHED")}, unwanted: true, stale: true, at: time.Hour},
-		"waits":                              {x: Index{Ordinary: rowOf(t, "UNCLAIMED")}, due: 30 * time.Second},
-		"waits, loaded":                      {x: Index{Ordinary: rowOf(t, "UNCLAIMED")}, loaded: true, want: "0:lrp.Resend ", due: 30 * time.Second},
-		"waits for its copy":                 {x: Index{Ordinary: rowWith(t, "UNCLAIMED", func(a *Actual) { a.NotBefore = t0.Add(time.Minute) }), Suspect: suspectOf("self")}, loaded: true, due: time.Minute},
-		"has waited for its copy":            {x: Index{Ordinary: rowWith(t, "UNCLAIMED", func(a *Actual) { a.NotBefore = t0.Add(time.Minute) }), Suspect: suspectOf("self")}, at: time.Minute, want: "0:lrp.Resend ", due: 90 * time.Second},
-		"waits for its copy, unwanted":       {x: Index{Ordinary: rowWith(t, "UNCLAIMED", func(a *Actual) { a.NotBefore = t0.Add(time.Minute) }), Suspect: suspectOf("self")}, unwanted: true, stale: true},
-		"on a dead process":                  {x: Index{Ordinary: rowOf(t, "RUNNING self")}, dead: true, want: "0:lrp.ProcDead "},
-		"a copy on a dead process":           {x: Index{Ordinary: rowOf(t, "UNCLAIMED"), Suspect: suspectOf("self")}, dead: true, want: "0:lrp.ProcDead "},
-		"another one on a dead process":      {x: Index{Ordinary: rowOf(t, "RUNNING other")}, dead: true},
-		"it replaced one on a dead process":  {x: Index{Ordinary: rowWith(t, "RUNNING other", func(a *Actual) { a.Replaces = alpha })}, dead: true, want: "0:lrp.ProcDead "},
-		"it replaced one on another process": {x: Index{Ordinary: rowWith(t, "RUNNING other", func(a *Actual) { a.Replaces = beta })}, dead: true},
-		"cannot be read":                     {x: Index{Ordinary: rowOf(t, "RUNNING self")}, unwanted: true, quarantine: true},
+		"nothing":                {x: Index{}, want: "0:lrp.Create "},
+		"nothing, unwanted":      {x: Index{}, unwanted: true},
+		"a copy alone":           {x: Index{Evacuating: copyOf("self")}, want: "0:lrp.Create ", due: time.Minute},
+		"a copy alone, unwanted": {x: Index{Evacuating: copyOf("self")}, unwanted: true, due: time.Minute},
+		"a copy, expired": {x: Index{Evacuating: copyOf("self")}, at: time.Minute,
+			want: "0:lrp.ExpireEvacuating "},
+		"runs": {x: Index{Ordinary: rowOf(t, "RUNNING self")}},
+		"runs, unwanted": {x: Index{Ordinary: rowOf(t, "RUNNING self")}, unwanted: true,
+			want: "0:lrp.Undesire "},
+		"runs, unwanted, stale": {x: Index{Ordinary: rowOf(t, "RUNNING self")}, unwanted: true, stale: true},
+		"waits, unwanted, stale": {x: Index{Ordinary: rowOf(t, "UNCLAIMED")}, unwanted: true, stale: true,
+			at: time.Hour},
+		"stopping, unwanted": {x: Index{Ordinary: rowWith(t, "RUNNING self", retiring)}, unwanted: true,
+			due: 30 * time.Second},
+		"stopping, unwanted, no answer": {x: Index{Ordinary: rowWith(t, "RUNNING self", retiring)}, unwanted: true,
+			loaded: true, want: "0:lrp.Resend ", due: 30 * time.Second},
+		"stopping, claimed, no answer": {x: Index{Ordinary: rowWith(t, "CLAIMED self", retiring)}, loaded: true,
+			want: "0:lrp.Resend ", due: 30 * time.Second},
+		"a suspect, unwanted": {x: Index{Suspect: suspectOf("self")}, unwanted: true, want: "0:lrp.Undesire "},
+		"claimed":             {x: Index{Ordinary: rowOf(t, "CLAIMED self")}, loaded: true, at: time.Hour},
+		"crashed":             {x: Index{Ordinary: rowOf(t, "CRASHED")}, due: 30 * time.Second},
+		"crashed, its wait is over": {x: Index{Ordinary: rowOf(t, "CRASHED")}, at: 30 * time.Second,
+			want: "0:lrp.RestartCrashed "},
+		"crashed, for good": {x: Index{Ordinary: rowWith(t, "CRASHED",
+			func(a *Actual) { a.Finished = true })}, at: time.Hour},
+		"crashed, unwanted": {x: Index{Ordinary: rowOf(t, "CRASHED")}, unwanted: true, stale: true,
+			at: time.Hour},
+		"waits": {x: Index{Ordinary: rowOf(t, "UNCLAIMED")}, due: 30 * time.Second},
+		"waits, loaded": {x: Index{Ordinary: rowOf(t, "UNCLAIMED")}, loaded: true, want: "0:lrp.Resend ",
+			due: 30 * time.Second},
+		"waits for its copy": {x: Index{Ordinary: rowWith(t, "UNCLAIMED",
+			func(a *Actual) { a.NotBefore = t0.Add(time.Minute) }), Suspect: suspectOf("self")}, loaded: true, due: time.Minute},
+		"has waited for its copy": {x: Index{Ordinary: rowWith(t, "UNCLAIMED",
+			func(a *Actual) { a.NotBefore = t0.Add(time.Minute) }), Suspect: suspectOf("self")}, at: time.Minute,
+			want: "0:lrp.Resend ", due: 90 * time.Second},
+		"waits for its copy, unwanted": {x: Index{Ordinary: rowWith(t, "UNCLAIMED",
+			func(a *Actual) { a.NotBefore = t0.Add(time.Minute) }), Suspect: suspectOf("self")}, unwanted: true, stale: true},
+		"on a dead process": {x: Index{Ordinary: rowOf(t, "RUNNING self")}, dead: true,
+			want: "0:lrp.ProcDead "},
+		"a copy on a dead process": {x: Index{Ordinary: rowOf(t, "UNCLAIMED"), Suspect: suspectOf("self")},
+			dead: true, want: "0:lrp.ProcDead "},
+		"another one on a dead process": {x: Index{Ordinary: rowOf(t, "RUNNING other")}, dead: true},
+		"it replaced one on a dead process": {x: Index{Ordinary: rowWith(t, "RUNNING other",
+			func(a *Actual) { a.Replaces = alpha })}, dead: true, want: "0:lrp.ProcDead "},
+		"it replaced one on another process": {x: Index{Ordinary: rowWith(t, "RUNNING other",
+			func(a *Actual) { a.Replaces = beta })}, dead: true},
+		"cannot be read": {x: Index{Ordinary: rowOf(t, "RUNNING self")}, unwanted: true, quarantine: true},
 	} {
 		n := 1
 		if c.unwanted {
@@ -113,7 +131,8 @@ func TestAPassChecksOnlyChangedRows(t *testing.T) {
 	other := ServiceKey{Domain: "e", Name: "web"}
 	orphan := Key{"gone", 0}
 	for k, a := range map[Key]*Actual{
-		key0: {Key: key0, Service: svc, State: Running, Identity: alpha, Since: t0, Net: netA}, orphan: {Key: orphan, Service: other, State: Running, Identity: omega, Since: t0, Net: netA},
+		key0:   {Key: key0, Service: svc, State: Running, Identity: alpha, Since: t0, Net: netA},
+		orphan: {Key: orphan, Service: other, State: Running, Identity: omega, Since: t0, Net: netA},
 	} {
 		b.SetDomain(a.Service.Domain, t0) // stale from now on
 		b.PutIndex(Index{Key: k, Ordinary: a})
@@ -132,7 +151,8 @@ func TestAPassChecksOnlyChangedRows(t *testing.T) {
 	if out := b.Converge(t0); len(out.Moves) != 1 || out.Moves[0].Key != key0 {
 		t.Errorf("domain d is fresh for ever: %+v", out.Moves)
 	}
-	if got := fmt.Sprint(b.Orphans(), len(b.Keys()), b.Services()); got != "[gone/0] 2 [d/web]" && got != fmt.Sprint([]Key{orphan}, 2, []ServiceKey{svc}) {
+	if got := fmt.Sprint(b.Orphans(), len(b.Keys()), b.Services()); got != "[gone/0] 2 [d/web]" &&
+		got != fmt.Sprint([]Key{orphan}, 2, []ServiceKey{svc}) {
 		t.Error(got)
 	}
 	b.QuarantineService(other, true)
@@ -246,13 +266,15 @@ func TestALoadedRowStaysSo(t *testing.T) {
 		x    Index
 		want bool
 	}{
-		"none":                 {Index{}, false},
-		"claimed":              {Index{Ordinary: rowOf(t, "CLAIMED self")}, false},
-		"to be stopped":        {Index{Ordinary: rowWith(t, "RUNNING self", func(a *Actual) { a.Retiring = true })}, false},
-		"a suspect that does":  {Index{Ordinary: rowOf(t, "UNCLAIMED"), Suspect: suspectOf("self")}, true},
-		"a suspect, unheard":   {Index{Ordinary: rowOf(t, "UNCLAIMED"), Suspect: func() *Actual { s := *suspectOf("self"); s.Unheard = true; return &s }()}, false},
-		"an evacuating one":    {Index{Ordinary: rowOf(t, "UNCLAIMED"), Evacuating: copyOf("self")}, false},
-		"stopping, a suspect?": {Index{Ordinary: rowWith(t, "RUNNING other", func(a *Actual) { a.Retiring = true }), Suspect: suspectOf("self")}, true},
+		"none":                {Index{}, false},
+		"claimed":             {Index{Ordinary: rowOf(t, "CLAIMED self")}, false},
+		"to be stopped":       {Index{Ordinary: rowWith(t, "RUNNING self", func(a *Actual) { a.Retiring = true })}, false},
+		"a suspect that does": {Index{Ordinary: rowOf(t, "UNCLAIMED"), Suspect: suspectOf("self")}, true},
+		"a suspect, unheard": {Index{Ordinary: rowOf(t, "UNCLAIMED"),
+			Suspect: func() *Actual { s := *suspectOf("self"); s.Unheard = true; return &s }()}, false},
+		"an evacuating one": {Index{Ordinary: rowOf(t, "UNCLAIMED"), Evacuating: copyOf("self")}, false},
+		"stopping, a suspect?": {Index{Ordinary: rowWith(t, "RUNNING other", func(a *Actual) { a.Retiring = true }),
+			Suspect: suspectOf("self")}, true},
 	} {
 		c.x.Key = key0
 		b.PutIndex(c.x)
@@ -265,7 +287,9 @@ func TestALoadedRowStaysSo(t *testing.T) {
 // TestCauseAndTop are the values that Roll reads of the rows.
 func TestCauseAndTop(t *testing.T) {
 	b := boardOf(t, 3, plainService)
-	for i, a := range []*Actual{rowOf(t, "RUNNING self"), rowWith(t, "CRASHED", func(a *Actual) { a.CrashReason = "exit status 1" }), rowOf(t, "UNCLAIMED+error"), rowOf(t, "UNCLAIMED")} {
+	for i, a := range []*Actual{rowOf(t, "RUNNING self"),
+		rowWith(t, "CRASHED", func(a *Actual) { a.CrashReason = "exit status 1" }), rowOf(t, "UNCLAIMED+error"),
+		rowOf(t, "UNCLAIMED")} {
 		a.Key.Index = i
 		a.CrashReason += map[bool]string{true: "old"}[i == 0]
 		b.PutIndex(Index{Key: a.Key, Ordinary: a})

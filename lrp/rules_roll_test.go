@@ -36,7 +36,8 @@ func (f instances) Cause(process string, i int) string { return f.cause[fmt.Spri
 func serviceOf(phase Phase, n int, first bool, ranges ...[2]int) *Service {
 	s := &Service{Key: svc, Instances: n, Numbers: len(ranges), Phase: phase, Progress: t0}
 	for i, r := range ranges {
-		d := Desired{Service: svc, Process: fmt.Sprint("p", i+1), Instances: n, Workload: checked(), Rollout: RolloutPolicy{Batch: 1}}
+		d := Desired{Service: svc, Process: fmt.Sprint("p", i+1), Instances: n, Workload: checked(),
+			Rollout: RolloutPolicy{Batch: 1}}
 		if first {
 			d.Strategy = StopFirst
 		}
@@ -76,39 +77,75 @@ func TestRollByOneLook(t *testing.T) {
 		want string
 		next time.Duration // after t0; 0 = none
 	}{
-		"steady":                             {s: serviceOf(Steady, 4, false, [2]int{0, 4}), want: "p1[0 4] steady"},
-		"no version":                         {s: &Service{Phase: RollingOut, Instances: 2}, want: "rolling out"},
-		"start first, none healthy":          {s: serviceOf(RollingOut, 4, false, [2]int{0, 4}, [2]int{0, 0}), want: "p1[0 4] p2[0 1] rolling out", next: 10 * time.Minute},
-		"start first, one healthy":           {s: serviceOf(RollingOut, 4, false, [2]int{0, 4}, [2]int{0, 1}), in: instances{healthy: map[string]int{"p2": 1}}, want: "p1[1 4] p2[0 2] rolling out", next: 11 * time.Minute},
-		"start first, one healthy soon":      {s: serviceOf(RollingOut, 4, false, [2]int{0, 4}, [2]int{0, 1}), in: instances{at: t0.Add(2 * time.Minute)}, want: "p1[0 4] p2[0 1] rolling out", next: 2 * time.Minute},
-		"start first, one falls back":        {s: serviceOf(RollingOut, 4, false, [2]int{2, 4}, [2]int{0, 3}), in: instances{healthy: map[string]int{"p2": 1}}, want: "p1[2 4] p2[0 3] rolling out", next: 11 * time.Minute},
-		"start first, none older wanted":     {s: serviceOf(RollingOut, 4, false, [2]int{4, 4}, [2]int{0, 2}), in: instances{healthy: map[string]int{"p2": 1}}, want: "p1[4 4] p2[0 4] rolling out", next: 11 * time.Minute},
-		"start first, one older wanted":      {s: serviceOf(RollingOut, 4, false, [2]int{3, 4}, [2]int{0, 2}), in: instances{healthy: map[string]int{"p2": 1}}, want: "p1[3 4] p2[0 2] rolling out", next: 11 * time.Minute},
-		"stop first, the older one is there": {s: serviceOf(RollingOut, 4, true, [2]int{0, 4}, [2]int{0, 0}), in: instances{exists: map[string]bool{"p1/0": true}}, want: "p1[1 4] p2[0 0] rolling out", next: 10 * time.Minute},
-		"stop first, the older one is gone":  {s: serviceOf(RollingOut, 4, true, [2]int{1, 4}, [2]int{0, 0}), want: "p1[1 4] p2[0 1] rolling out", next: 10 * time.Minute},
-		"stop first, none older wanted":      {s: serviceOf(RollingOut, 4, true, [2]int{4, 4}, [2]int{0, 1}), in: instances{exists: map[string]bool{"p1/1": true}}, want: "p1[4 4] p2[0 1] rolling out", next: 10 * time.Minute},
-		"whole, the older ones are there":    {s: serviceOf(RollingOut, 2, false, [2]int{2, 2}, [2]int{0, 2}), in: instances{healthy: map[string]int{"p2": 2}, exists: map[string]bool{"p1/0": true}}, want: "p1[0 0] p2[0 2] rolling out"},
-		"whole, the older ones are gone":     {s: serviceOf(RollingOut, 2, false, [2]int{2, 2}, [2]int{0, 2}), in: instances{healthy: map[string]int{"p2": 2}}, want: "p2[0 2] steady"},
-		"of no instance":                     {s: serviceOf(RollingOut, 0, false, [2]int{0, 0}), want: "p1[0 0] steady"},
-		"superseded, cut at the older one":   {s: serviceOf(RollingOut, 4, false, [2]int{1, 4}, [2]int{0, 2}, [2]int{0, 0}), want: "p1[1 4] p2[0 1] p3[0 1] rolling out", next: 10 * time.Minute},
-		"superseded, replaced nothing":       {s: serviceOf(RollingOut, 4, false, [2]int{0, 4}, [2]int{0, 1}, [2]int{0, 0}), want: "p1[0 4] p3[0 1] rolling out", next: 10 * time.Minute},
-		"superseded, replaced nothing yet":   {s: serviceOf(RollingOut, 4, false, [2]int{0, 4}, [2]int{0, 1}, [2]int{0, 0}), in: instances{exists: map[string]bool{"p2/0": true}}, want: "p1[0 4] p2[0 0] p3[0 1] rolling out", next: 10 * time.Minute},
-		"superseded, the oldest is gone":     {s: serviceOf(RollingOut, 4, false, [2]int{4, 4}, [2]int{0, 4}, [2]int{0, 0}), want: "p1[4 4] p2[0 4] p3[0 1] rolling out", next: 10 * time.Minute},
-		"back, start first":                  {s: serviceOf(RollingBack, 4, false, [2]int{0, 2}, [2]int{2, 4}), in: instances{healthy: map[string]int{"p2": 1}}, want: "p1[0 2] p2[0 4] rolling back"},
-		"back, start first, one is":          {s: serviceOf(RollingBack, 4, false, [2]int{0, 2}, [2]int{0, 4}), in: instances{healthy: map[string]int{"p2": 1}}, want: "p1[1 2] p2[0 4] rolling back"},
-		"back, stop first, the failed left":  {s: serviceOf(RollingBack, 4, true, [2]int{0, 2}, [2]int{2, 4}), in: instances{exists: map[string]bool{"p1/0": true, "p1/1": true}, healthy: map[string]int{"p2": 4}}, want: "p1[2 2] p2[2 4] rolling back"},
-		"back, stop first, one of them left": {s: serviceOf(RollingBack, 4, true, [2]int{2, 2}, [2]int{2, 4}), in: instances{exists: map[string]bool{"p1/0": true}}, want: "p1[2 2] p2[1 4] rolling back"},
-		"back, stop first, all gone":         {s: serviceOf(RollingBack, 4, true, [2]int{2, 2}, [2]int{2, 4}), want: "p1[2 2] p2[0 4] rolling back"},
-		"back, not whole, though healthy":    {s: serviceOf(RollingBack, 2, true, [2]int{2, 2}, [2]int{1, 2}), in: instances{exists: map[string]bool{"p1/0": true}, healthy: map[string]int{"p2": 2}}, want: "p1[2 2] p2[1 2] rolling back"},
-		"back, start first, from index 1":    {s: serviceOf(RollingBack, 4, false, [2]int{0, 1}, [2]int{1, 4}), in: instances{healthy: map[string]int{"p2": 1}}, want: "p1[0 1] p2[0 4] rolling back"},
-		"superseded, an older one gave up":   {s: serviceOf(RollingOut, 4, false, [2]int{2, 2}, [2]int{0, 4}, [2]int{0, 0}), in: instances{exists: map[string]bool{"p1/0": true}}, want: "p1[2 2] p2[0 4] p3[0 1] rolling out", next: 10 * time.Minute},
-		"superseded, above the older one":    {s: serviceOf(RollingOut, 4, false, [2]int{1, 4}, [2]int{2, 3}, [2]int{0, 0}), in: instances{exists: map[string]bool{"p2/2": true}}, want: "p1[1 4] p2[2 2] p3[0 1] rolling out", next: 10 * time.Minute},
-		"the deadline is before the next":    {s: serviceOf(RollingOut, 4, false, [2]int{0, 4}, [2]int{0, 1}), in: instances{at: t0.Add(20 * time.Minute)}, want: "p1[0 4] p2[0 1] rolling out", next: 10 * time.Minute},
-		"the older one is exclusive":         {s: exclusiveBefore(), in: instances{exists: map[string]bool{"p1/0": true}}, want: "p1[1 4] p2[0 0] rolling out", next: 10 * time.Minute},
-		"failed, and there is no good one":   {s: failedBefore(), in: instances{healthy: map[string]int{"p2": 1}}, want: "p1[1 4] p2[0 2] rollout failed"},
-		"stop first, none older is left":     {s: serviceOf(RollingOut, 4, true, [2]int{4, 4}, [2]int{0, 1}), want: "p1[4 4] p2[0 1] rolling out", next: 10 * time.Minute},
-		"failed by its deadline":             {s: serviceOf(RollingOut, 4, false, [2]int{1, 4}, [2]int{0, 2}), in: instances{}, at: 10 * time.Minute, want: "p2[0 1] p1[1 4] rolling back", next: 10 * time.Minute},
-		"not failed just before":             {s: serviceOf(RollingOut, 4, false, [2]int{1, 4}, [2]int{0, 2}), in: instances{}, at: 10*time.Minute - 1, want: "p1[1 4] p2[0 2] rolling out", next: 10 * time.Minute},
+		"steady":     {s: serviceOf(Steady, 4, false, [2]int{0, 4}), want: "p1[0 4] steady"},
+		"no version": {s: &Service{Phase: RollingOut, Instances: 2}, want: "rolling out"},
+		"start first, none healthy": {s: serviceOf(RollingOut, 4, false, [2]int{0, 4}, [2]int{0, 0}),
+			want: "p1[0 4] p2[0 1] rolling out", next: 10 * time.Minute},
+		"start first, one healthy": {s: serviceOf(RollingOut, 4, false, [2]int{0, 4}, [2]int{0, 1}),
+			in: instances{healthy: map[string]int{"p2": 1}}, want: "p1[1 4] p2[0 2] rolling out", next: 11 * time.Minute},
+		"start first, one healthy soon": {s: serviceOf(RollingOut, 4, false, [2]int{0, 4}, [2]int{0, 1}),
+			in: instances{at: t0.Add(2 * time.Minute)}, want: "p1[0 4] p2[0 1] rolling out", next: 2 * time.Minute},
+		"start first, one falls back": {s: serviceOf(RollingOut, 4, false, [2]int{2, 4}, [2]int{0, 3}),
+			in: instances{healthy: map[string]int{"p2": 1}}, want: "p1[2 4] p2[0 3] rolling out", next: 11 * time.Minute},
+		"start first, none older wanted": {s: serviceOf(RollingOut, 4, false, [2]int{4, 4}, [2]int{0, 2}),
+			in: instances{healthy: map[string]int{"p2": 1}}, want: "p1[4 4] p2[0 4] rolling out", next: 11 * time.Minute},
+		"start first, one older wanted": {s: serviceOf(RollingOut, 4, false, [2]int{3, 4}, [2]int{0, 2}),
+			in: instances{healthy: map[string]int{"p2": 1}}, want: "p1[3 4] p2[0 2] rolling out", next: 11 * time.Minute},
+		"stop first, the older one is there": {s: serviceOf(RollingOut, 4, true, [2]int{0, 4}, [2]int{0, 0}),
+			in: instances{exists: map[string]bool{"p1/0": true}}, want: "p1[1 4] p2[0 0] rolling out", next: 10 * time.Minute},
+		"stop first, the older one is gone": {s: serviceOf(RollingOut, 4, true, [2]int{1, 4}, [2]int{0, 0}),
+			want: "p1[1 4] p2[0 1] rolling out", next: 10 * time.Minute},
+		"stop first, none older wanted": {s: serviceOf(RollingOut, 4, true, [2]int{4, 4}, [2]int{0, 1}),
+			in: instances{exists: map[string]bool{"p1/1": true}}, want: "p1[4 4] p2[0 1] rolling out", next: 10 * time.Minute},
+		"whole, the older ones are there": {s: serviceOf(RollingOut, 2, false, [2]int{2, 2}, [2]int{0, 2}),
+			in:   instances{healthy: map[string]int{"p2": 2}, exists: map[string]bool{"p1/0": true}},
+			want: "p1[0 0] p2[0 2] rolling out"},
+		"whole, the older ones are gone": {s: serviceOf(RollingOut, 2, false, [2]int{2, 2}, [2]int{0, 2}),
+			in: instances{healthy: map[string]int{"p2": 2}}, want: "p2[0 2] steady"},
+		"of no instance": {s: serviceOf(RollingOut, 0, false, [2]int{0, 0}), want: "p1[0 0] steady"},
+		"superseded, cut at the older one": {s: serviceOf(RollingOut, 4, false, [2]int{1, 4}, [2]int{0, 2}, [2]int{0, 0}),
+			want: "p1[1 4] p2[0 1] p3[0 1] rolling out", next: 10 * time.Minute},
+		"superseded, replaced nothing": {s: serviceOf(RollingOut, 4, false, [2]int{0, 4}, [2]int{0, 1}, [2]int{0, 0}),
+			want: "p1[0 4] p3[0 1] rolling out", next: 10 * time.Minute},
+		"superseded, replaced nothing yet": {s: serviceOf(RollingOut, 4, false, [2]int{0, 4}, [2]int{0, 1}, [2]int{0, 0}),
+			in: instances{exists: map[string]bool{"p2/0": true}}, want: "p1[0 4] p2[0 0] p3[0 1] rolling out",
+			next: 10 * time.Minute},
+		"superseded, the oldest is gone": {s: serviceOf(RollingOut, 4, false, [2]int{4, 4}, [2]int{0, 4}, [2]int{0, 0}),
+			want: "p1[4 4] p2[0 4] p3[0 1] rolling out", next: 10 * time.Minute},
+		"back, start first": {s: serviceOf(RollingBack, 4, false, [2]int{0, 2}, [2]int{2, 4}),
+			in: instances{healthy: map[string]int{"p2": 1}}, want: "p1[0 2] p2[0 4] rolling back"},
+		"back, start first, one is": {s: serviceOf(RollingBack, 4, false, [2]int{0, 2}, [2]int{0, 4}),
+			in: instances{healthy: map[string]int{"p2": 1}}, want: "p1[1 2] p2[0 4] rolling back"},
+		"back, stop first, the failed left": {s: serviceOf(RollingBack, 4, true, [2]int{0, 2}, [2]int{2, 4}),
+			in:   instances{exists: map[string]bool{"p1/0": true, "p1/1": true}, healthy: map[string]int{"p2": 4}},
+			want: "p1[2 2] p2[2 4] rolling back"},
+		"back, stop first, one of them left": {s: serviceOf(RollingBack, 4, true, [2]int{2, 2}, [2]int{2, 4}),
+			in: instances{exists: map[string]bool{"p1/0": true}}, want: "p1[2 2] p2[1 4] rolling back"},
+		"back, stop first, all gone": {s: serviceOf(RollingBack, 4, true, [2]int{2, 2}, [2]int{2, 4}),
+			want: "p1[2 2] p2[0 4] rolling back"},
+		"back, not whole, though healthy": {s: serviceOf(RollingBack, 2, true, [2]int{2, 2}, [2]int{1, 2}),
+			in:   instances{exists: map[string]bool{"p1/0": true}, healthy: map[string]int{"p2": 2}},
+			want: "p1[2 2] p2[1 2] rolling back"},
+		"back, start first, from index 1": {s: serviceOf(RollingBack, 4, false, [2]int{0, 1}, [2]int{1, 4}),
+			in: instances{healthy: map[string]int{"p2": 1}}, want: "p1[0 1] p2[0 4] rolling back"},
+		"superseded, an older one gave up": {s: serviceOf(RollingOut, 4, false, [2]int{2, 2}, [2]int{0, 4}, [2]int{0, 0}),
+			in: instances{exists: map[string]bool{"p1/0": true}}, want: "p1[2 2] p2[0 4] p3[0 1] rolling out",
+			next: 10 * time.Minute},
+		"superseded, above the older one": {s: serviceOf(RollingOut, 4, false, [2]int{1, 4}, [2]int{2, 3}, [2]int{0, 0}),
+			in: instances{exists: map[string]bool{"p2/2": true}}, want: "p1[1 4] p2[2 2] p3[0 1] rolling out",
+			next: 10 * time.Minute},
+		"the deadline is before the next": {s: serviceOf(RollingOut, 4, false, [2]int{0, 4}, [2]int{0, 1}),
+			in: instances{at: t0.Add(20 * time.Minute)}, want: "p1[0 4] p2[0 1] rolling out", next: 10 * time.Minute},
+		"the older one is exclusive": {s: exclusiveBefore(), in: instances{exists: map[string]bool{"p1/0": true}},
+			want: "p1[1 4] p2[0 0] rolling out", next: 10 * time.Minute},
+		"failed, and there is no good one": {s: failedBefore(), in: instances{healthy: map[string]int{"p2": 1}},
+			want: "p1[1 4] p2[0 2] rollout failed"},
+		"stop first, none older is left": {s: serviceOf(RollingOut, 4, true, [2]int{4, 4}, [2]int{0, 1}),
+			want: "p1[4 4] p2[0 1] rolling out", next: 10 * time.Minute},
+		"failed by its deadline": {s: serviceOf(RollingOut, 4, false, [2]int{1, 4}, [2]int{0, 2}), in: instances{},
+			at: 10 * time.Minute, want: "p2[0 1] p1[1 4] rolling back", next: 10 * time.Minute},
+		"not failed just before": {s: serviceOf(RollingOut, 4, false, [2]int{1, 4}, [2]int{0, 2}), in: instances{},
+			at: 10*time.Minute - 1, want: "p1[1 4] p2[0 2] rolling out", next: 10 * time.Minute},
 	} {
 		at := now
 		if c.at != 0 {
@@ -134,11 +171,13 @@ func TestAFailedRollout(t *testing.T) {
 	in := instances{cause: map[string]string{"p2/1": "crashed: exit status 1", "p2/2": "another", "p2/3": "not wanted"}}
 	s := serviceOf(RollingOut, 4, false, [2]int{1, 4}, [2]int{0, 3})
 	back, _ := s.Roll(in, late)
-	if !strings.HasSuffix(back.Failure, "; s/1: crashed: exit status 1") || !strings.HasPrefix(back.Failure, "version 2: no progress for 10m0s: 0 of 4") ||
+	if !strings.HasSuffix(back.Failure, "; s/1: crashed: exit status 1") ||
+		!strings.HasPrefix(back.Failure, "version 2: no progress for 10m0s: 0 of 4") ||
 		back.FailedVersion != 2 || back.Healthy != 0 || back.Progress != late {
 		t.Errorf("%+v", back)
 	}
-	if back, _ := s.Roll(instances{cause: map[string]string{"p2/3": "not wanted"}}, late); !strings.HasSuffix(back.Failure, "0 of 4 instances healthy") {
+	if back, _ := s.Roll(instances{cause: map[string]string{"p2/3": "not wanted"}}, late); !strings.HasSuffix(back.Failure,
+		"0 of 4 instances healthy") {
 		t.Errorf("an unwanted index is no cause: %s", back.Failure)
 	}
 	s.Versions[1].Rollout.KeepFailed = true
@@ -166,7 +205,8 @@ func TestAFailedRollout(t *testing.T) {
 	}
 	done := serviceOf(RollingBack, 2, false, [2]int{2, 2}, [2]int{0, 2})
 	done.Failure, done.FailedVersion = "why", 1
-	if whole, _ := done.Roll(instances{healthy: map[string]int{"p2": 2}}, late); whole.Failure != "why" || whole.FailedVersion != 1 || whole.Phase != Steady {
+	if whole, _ := done.Roll(instances{healthy: map[string]int{"p2": 2}}, late); whole.Failure != "why" ||
+		whole.FailedVersion != 1 || whole.Phase != Steady {
 		t.Errorf("a rollback keeps why: %+v", whole)
 	}
 }
@@ -193,9 +233,12 @@ func TestRolloutSizes(t *testing.T) {
 	}
 	a := serviceOf(RollingOut, 2, false, [2]int{0, 2})
 	for name, change := range map[string]func(*Service){
-		"phase": func(s *Service) { s.Phase = RollFailed }, "healthy": func(s *Service) { s.Healthy = 1 }, "failure": func(s *Service) { s.Failure = "x" },
-		"process": func(s *Service) { s.Versions[0].Process = "x" }, "low": func(s *Service) { s.Versions[0].Low = 1 }, "high": func(s *Service) { s.Versions[0].High = 1 },
-		"good": func(s *Service) { s.Versions[0].Good = false }, "versions": func(s *Service) { s.Versions = append(s.Versions, s.Versions[0]) },
+		"phase": func(s *Service) { s.Phase = RollFailed }, "healthy": func(s *Service) { s.Healthy = 1 },
+		"failure": func(s *Service) { s.Failure = "x" },
+		"process": func(s *Service) { s.Versions[0].Process = "x" }, "low": func(s *Service) { s.Versions[0].Low = 1 },
+		"high":     func(s *Service) { s.Versions[0].High = 1 },
+		"good":     func(s *Service) { s.Versions[0].Good = false },
+		"versions": func(s *Service) { s.Versions = append(s.Versions, s.Versions[0]) },
 	} {
 		b := a.clone()
 		change(b)

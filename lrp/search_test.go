@@ -298,7 +298,8 @@ func (s *search) next(st searchState) []searchState {
 			add(n)
 		}
 		// The auction may try any cell that is not drained, at any time, also twice.
-		if o := st.x.Ordinary; o != nil && o.State == Unclaimed && c.container == NoContainer && !c.draining && c.session == healthy {
+		if o := st.x.Ordinary; o != nil && o.State == Unclaimed && c.container == NoContainer && !c.draining &&
+			c.session == healthy {
 			n := st
 			n.cells[cell].container, n.cells[cell].id = Reserved, n.next
 			n.next++
@@ -479,7 +480,8 @@ func (s *search) right(st *searchState) bool {
 	case !room:
 		return o != nil
 	}
-	return o.Serves() && st.x.Evacuating == nil && st.x.Suspect == nil && containers == 1 && !st.cells[int(o.Cell[0]-'A')].draining
+	return o.Serves() && st.x.Evacuating == nil && st.x.Suspect == nil && containers == 1 &&
+		!st.cells[int(o.Cell[0]-'A')].draining
 }
 
 // round is one fair round without faults.
@@ -534,7 +536,8 @@ func TestEvacuationSearch(t *testing.T) {
 		{name: "three cells, two drained, a late call", cells: 3, drains: 2, lates: 1},
 		{name: "two cells, both drained, slow to be ready", cells: 2, drains: 2, lates: 1, slow: true},
 		{name: "two cells, a drain, ready and not", cells: 2, drains: 1, lates: 1, slow: true, flips: 2},
-		{name: "two cells, slow, one falls silent, a crash", cells: 2, drains: 1, lates: 1, slow: true, silences: 1, crashes: 1},
+		{name: "two cells, slow, one falls silent, a crash", cells: 2, drains: 1, lates: 1, slow: true, silences: 1,
+			crashes: 1},
 		{name: "three cells, two drained, slow", cells: 3, drains: 2, slow: true, inSoak: true},
 		{name: "three cells, slow, drained and silent", cells: 3, drains: 1, silences: 1, slow: true, inSoak: true},
 		{name: "three cells, both others fall silent", cells: 3, silences: 2, lates: 1, inSoak: true},
@@ -547,12 +550,15 @@ func TestEvacuationSearch(t *testing.T) {
 		}
 		t.Run(b.name, func(t *testing.T) {
 			s := &search{
-				t: t, cells: b.cells, exclusive: b.exclusive, stopFirst: b.stopFirst, silent: b.silences > 0, slow: b.slow, flips: b.flips,
-				seen: map[string]bool{}, settled: map[string]bool{}, covered: map[string]int{},
+				t: t, cells: b.cells, exclusive: b.exclusive, stopFirst: b.stopFirst, silent: b.silences > 0, slow: b.slow,
+				flips: b.flips,
+				seen:  map[string]bool{}, settled: map[string]bool{}, covered: map[string]int{},
 			}
-			start := searchState{next: 2, crashes: b.crashes, drains: b.drains, lates: b.lates, scales: b.scales, silences: b.silences, flips: b.flips}
+			start := searchState{next: 2, crashes: b.crashes, drains: b.drains, lates: b.lates, scales: b.scales,
+				silences: b.silences, flips: b.flips}
 			start.cells[0] = cellWorld{container: Up, ready: true, id: 1}
-			start.x = Index{Key: key0, Ordinary: &Actual{Key: key0, Service: svc, State: Running, Identity: ident(0, 1), Since: t0, Exclusive: b.exclusive, Net: Net{Address: "x", Routable: true}}}
+			start.x = Index{Key: key0, Ordinary: &Actual{Key: key0, Service: svc, State: Running, Identity: ident(0, 1),
+				Since: t0, Exclusive: b.exclusive, Net: Net{Address: "x", Routable: true}}}
 			s.explore(start, b.crashes == 0)
 			t.Logf("%d states, %d steps", s.states, s.edges)
 			if s.states < 50 {

@@ -15,7 +15,8 @@ const (
 	Steady      Phase = iota // one version, nothing moves
 	RollingOut               // the newest version is replacing the others
 	RollingBack              // the newest version failed; the last good one is coming back
-	RollFailed               // it failed and is left as it is (KeepFailed), or continues because there is no good version to return to
+	// it failed and is left as it is (KeepFailed), or continues because there is no good version to return to
+	RollFailed
 )
 
 // String prints the phase in small letters.

@@ -22,7 +22,8 @@ func (bare) Cause(string, int) string            { return "" }
 // the versions with rows, the wanted one, and the last good one; a failed rollout returns to that one.
 func TestSupersededVersionsAreForgotten(t *testing.T) {
 	for _, good := range []bool{false, true} {
-		d := Desired{Service: ServiceKey{"d", "s"}, Instances: 2, Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/false"}}}}
+		d := Desired{Service: ServiceKey{"d", "s"}, Instances: 2,
+			Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/false"}}}}
 		now := time.Unix(1e9, 0)
 		s, err := Apply(nil, d, "v0", now)
 		if err != nil {
@@ -44,7 +45,8 @@ func TestSupersededVersionsAreForgotten(t *testing.T) {
 			}
 		}
 		s, _ = s.Roll(in, now.Add(time.Hour))
-		if want := map[bool]Phase{false: RollFailed, true: RollingBack}[good]; s.Phase != want || good && s.Target().Process != "v0" {
+		if want := map[bool]Phase{false: RollFailed, true: RollingBack}[good]; s.Phase != want || good &&
+			s.Target().Process != "v0" {
 			t.Errorf("good %v: %v, the target is %s", good, s.Phase, s.Target().Process)
 		}
 	}

@@ -87,7 +87,8 @@ func (m *machine) leaveProc(proc string, dead bool) {
 	if m.x.Evacuating.OnProc(proc) {
 		m.x.Evacuating = nil
 	}
-	if o := m.x.Ordinary; o != nil && o.Replaces.Proc == proc && proc != "" { // the one it replaced is not waited for any more
+	if o := m.x.Ordinary; o != nil && o.Replaces.Proc == proc && proc != "" {
+		// the one it replaced is not waited for any more
 		b := *o
 		b.Replaces = Identity{}
 		m.x.Ordinary = &b

@@ -140,7 +140,8 @@ func (m *machine) place(old *Actual) {
 	}
 	a := m.fresh()
 	if old != nil {
-		a.CrashCount, a.CrashReason, a.LastCrash, a.Service, a.Exclusive = old.CrashCount, old.CrashReason, old.LastCrash, old.Service, old.Exclusive
+		a.CrashCount, a.CrashReason, a.LastCrash, a.Service, a.Exclusive = old.CrashCount, old.CrashReason, old.LastCrash,
+			old.Service, old.Exclusive
 	}
 	m.x.Ordinary = a
 	m.request()
@@ -171,7 +172,8 @@ func (m *machine) unclaim() {
 		m.place(old)
 	case m.env.keepsOrphan():
 		a := m.fresh()
-		a.CrashCount, a.CrashReason, a.LastCrash, a.Service, a.Exclusive = old.CrashCount, old.CrashReason, old.LastCrash, old.Service, old.Exclusive
+		a.CrashCount, a.CrashReason, a.LastCrash, a.Service, a.Exclusive = old.CrashCount, old.CrashReason, old.LastCrash,
+			old.Service, old.Exclusive
 		a.PlacementError = "no definition of this process"
 		m.x.Ordinary = a
 	default:
@@ -299,7 +301,8 @@ func (m *machine) claim(by Identity) error {
 		m.x.Ordinary = movedTo(a, by.Proc)
 		return nil
 	case a.Is(by): // RUNNING: the cell knows better
-	case a.State != Unclaimed, m.env.Desired == nil, !m.env.Wanted, m.x.Evacuating.Is(by): // a late call about a RUNNING one
+	case a.State != Unclaimed, m.env.Desired == nil, !m.env.Wanted, m.x.Evacuating.Is(by):
+		// a late call about a RUNNING one
 		return ErrCannotBeClaimed
 	case len(m.env.Reported) > 0, m.env.Beside:
 		return ErrCannotBeClaimed

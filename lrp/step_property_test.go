@@ -33,9 +33,12 @@ func drawEvent(rt *rapid.T, now time.Time, exclusive bool) Event {
 	net := Net{Address: "a", Routable: rapid.Bool().Draw(rt, "routable"), Stopping: rapid.Bool().Draw(rt, "stopping")}
 	return rapid.SampledFrom([]Event{
 		Create{}, Undesire{}, Retire{}, RestartCrashed{}, Resend{}, ExpireEvacuating{}, PlacementFailed{"full"},
-		Claim{By: by}, Start{By: by, Net: net, Service: svc, Exclusive: exclusive}, Crash{By: by, Reason: "r"}, Remove{By: by},
-		Evacuate{By: by, Net: net, Until: now.Add(time.Minute)}, EvacuateClaimed{By: by}, EvacuateStopped{By: by}, EvacuateCrashed{By: by},
-		RemoveEvacuating{By: by}, CellHealthy{by.Cell, by.Proc}, CellUnhealthy{by.Cell, by.Proc}, CellUnheard{by.Cell, by.Proc}, CellMustDie{by.Cell, by.Proc},
+		Claim{By: by}, Start{By: by, Net: net, Service: svc, Exclusive: exclusive}, Crash{By: by, Reason: "r"},
+		Remove{By: by},
+		Evacuate{By: by, Net: net, Until: now.Add(time.Minute)}, EvacuateClaimed{By: by}, EvacuateStopped{By: by},
+		EvacuateCrashed{By: by},
+		RemoveEvacuating{By: by}, CellHealthy{by.Cell, by.Proc}, CellUnhealthy{by.Cell, by.Proc},
+		CellUnheard{by.Cell, by.Proc}, CellMustDie{by.Cell, by.Proc},
 		ProcDead{by.Proc}, ProcMoved{by.Cell, by.Proc, by.Proc + "2"},
 		Found{By: by, Service: svc, Stale: rapid.Bool().Draw(rt, "stale")},
 	}).Draw(rt, "event")
@@ -53,7 +56,8 @@ func TestAnyOrderOfEventsKeepsTheInvariants(t *testing.T) {
 		x := Index{Key: key0}
 		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
 			env.Now = env.Now.Add(time.Duration(rapid.IntRange(0, 600).Draw(rt, "seconds")) * time.Second)
-			env.Wanted, env.Fresh, env.Eligible = rapid.Bool().Draw(rt, "wanted"), rapid.Bool().Draw(rt, "fresh"), rapid.Bool().Draw(rt, "eligible")
+			env.Wanted, env.Fresh, env.Eligible = rapid.Bool().Draw(rt, "wanted"), rapid.Bool().Draw(rt, "fresh"),
+				rapid.Bool().Draw(rt, "eligible")
 			env.Desired = desired
 			if !env.Wanted && rapid.Bool().Draw(rt, "orphan") {
 				env.Desired = nil
@@ -105,7 +109,8 @@ func checkNoGap(rt *rapid.T, before, after Index) {
 	for _, c := range Changes(before, after) {
 		if row := c.After; row != nil {
 			by[row.Instance] = row.State == Running
-		} else if by[c.Before.Instance] = false; start > 0 && end > 0 && !slices.Contains(slices.Collect(maps.Values(by)), true) {
+		} else if by[c.Before.Instance] = false; start > 0 && end > 0 &&
+			!slices.Contains(slices.Collect(maps.Values(by)), true) {
 			rt.Fatalf("gap by instances between %s and %s: %s", show(before), show(after), describe(Changes(before, after)))
 		}
 		count(c.After, 1)

@@ -134,7 +134,8 @@ func TestUnheard(t *testing.T) {
 	x := Index{Key: key0, Ordinary: rowOf(t, "RUNNING self")}
 	env := wantedEnv()
 	silent, effects, err := Step(x, CellUnheard{"alpha", "pa"}, env)
-	if err != nil || !silent.Suspect.Is(alpha) || words(silent.Ordinary) != "UNCLAIMED" || !has(effects, RequestAuction{key0}) {
+	if err != nil || !silent.Suspect.Is(alpha) || words(silent.Ordinary) != "UNCLAIMED" ||
+		!has(effects, RequestAuction{key0}) {
 		t.Fatalf("%+v %v %v", silent, effects, err)
 	}
 	if r := silent.Resolved(); r != silent.Suspect || r.Serves() || !r.Net.Routable {
@@ -163,12 +164,14 @@ func TestUnheard(t *testing.T) {
 	if a := Harmonise(View{Container: Up, Self: alpha, Net: &netA, Rows: silent}); a.Call != CallStart || a.Then != Leave {
 		t.Errorf("its cell reports it as running: %+v", a)
 	}
-	if starting, _, _ := Step(Index{Key: key0, Ordinary: rowOf(t, "CLAIMED self")}, CellUnheard{"alpha", "pa"}, env); words(starting.Ordinary) != "UNCLAIMED" || starting.Suspect != nil {
+	if starting, _, _ := Step(Index{Key: key0, Ordinary: rowOf(t, "CLAIMED self")}, CellUnheard{"alpha", "pa"},
+		env); words(starting.Ordinary) != "UNCLAIMED" || starting.Suspect != nil {
 		t.Errorf("claimed: %+v", starting)
 	}
 	evacuating := Index{Key: key0, Evacuating: rowOf(t, "RUNNING self")}
 	evacuating.Evacuating.Presence = Evacuating
-	if silent, _, _ := Step(evacuating, CellUnheard{"alpha", "pa"}, env); silent.Evacuating == nil || silent.Evacuating.Serves() {
+	if silent, _, _ := Step(evacuating, CellUnheard{"alpha", "pa"}, env); silent.Evacuating == nil ||
+		silent.Evacuating.Serves() {
 		t.Errorf("evacuating: %+v", silent)
 	}
 	env.Desired.Exclusive = true
@@ -181,7 +184,8 @@ func TestSuspect(t *testing.T) {
 	x := Index{Key: key0, Ordinary: rowOf(t, "RUNNING self")}
 	env := wantedEnv()
 	suspect, effects, err := Step(x, CellUnhealthy{"alpha", "pa"}, env)
-	if err != nil || suspect.Suspect == nil || words(suspect.Ordinary) != "UNCLAIMED" || !has(effects, RequestAuction{key0}) {
+	if err != nil || suspect.Suspect == nil || words(suspect.Ordinary) != "UNCLAIMED" ||
+		!has(effects, RequestAuction{key0}) {
 		t.Fatalf("%+v %v %v", suspect, effects, err)
 	}
 	if r := suspect.Resolved(); r != suspect.Suspect {
@@ -194,7 +198,8 @@ func TestSuspect(t *testing.T) {
 	if words(back.Ordinary) != "RUNNING self" || back.Suspect != nil || !has(effects, StopInstance{key0, omega}) {
 		t.Errorf("back: %+v %v", back, effects)
 	}
-	if back, effects, _ = Step(suspect, CellHealthy{"alpha", "pa"}, env); words(back.Ordinary) != "RUNNING self" || !has(effects, WithdrawAuction{key0}) {
+	if back, effects, _ = Step(suspect, CellHealthy{"alpha", "pa"}, env); words(back.Ordinary) != "RUNNING self" ||
+		!has(effects, WithdrawAuction{key0}) {
 		t.Errorf("back before the claim: %+v %v", back, effects)
 	}
 	// The replacement runs first: the suspect is stopped on contact, where the new one stays.
@@ -241,8 +246,10 @@ func TestExclusive(t *testing.T) {
 		row.Exclusive = true
 		x := Index{Key: key0, Ordinary: row}
 		for _, e := range []Event{
-			CellUnhealthy{"alpha", "pa"}, CellMustDie{"alpha", "pa"}, Evacuate{By: alpha, Net: netA}, Undesire{}, Retire{}, Resend{},
-			Claim{By: omega}, Start{By: omega, Net: netA}, Remove{By: Identity{"ia", "alpha", "successor"}}, EvacuateClaimed{By: alpha}, ProcDead{"po"},
+			CellUnhealthy{"alpha", "pa"}, CellMustDie{"alpha", "pa"}, Evacuate{By: alpha, Net: netA}, Undesire{}, Retire{},
+			Resend{},
+			Claim{By: omega}, Start{By: omega, Net: netA}, Remove{By: Identity{"ia", "alpha", "successor"}},
+			EvacuateClaimed{By: alpha}, ProcDead{"po"},
 		} {
 			en := env
 			_, undesire := e.(Undesire)
@@ -252,7 +259,8 @@ func TestExclusive(t *testing.T) {
 				t.Errorf("%s, %T: %+v", state, e, after)
 			}
 		}
-		if after, effects, _ := Step(x, ProcDead{"pa"}, env); words(after.Ordinary) != "UNCLAIMED" || !has(effects, RequestAuction{key0}) {
+		if after, effects, _ := Step(x, ProcDead{"pa"}, env); words(after.Ordinary) != "UNCLAIMED" ||
+			!has(effects, RequestAuction{key0}) {
 			t.Errorf("dead: %+v", after)
 		}
 		unwanted := env
@@ -323,7 +331,8 @@ func TestScaleDownDuringEvacuation(t *testing.T) {
 	if a.Call != NoCall || a.Then != StopContainer {
 		t.Fatalf("%v", a)
 	}
-	if a = HarmoniseEvacuating(View{Container: CompletedShutdown, Self: alpha, Rows: x}); a.Call != CallEvacuateStopped || a.Then != DeleteContainer {
+	if a = HarmoniseEvacuating(View{Container: CompletedShutdown, Self: alpha, Rows: x}); a.Call != CallEvacuateStopped ||
+		a.Then != DeleteContainer {
 		t.Fatalf("%v", a)
 	}
 }
@@ -333,7 +342,8 @@ func TestScaleDownDuringEvacuation(t *testing.T) {
 func TestOrphansOfAStaleDomainAreKept(t *testing.T) {
 	env := Env{Now: t0}
 	x := Index{Key: key0, Ordinary: rowOf(t, "RUNNING self")}
-	for _, e := range []Event{CellMustDie{"alpha", "pa"}, CellUnhealthy{"alpha", "pa"}, Crash{By: alpha}, Evacuate{By: alpha, Net: netA, Until: t0}} {
+	for _, e := range []Event{CellMustDie{"alpha", "pa"}, CellUnhealthy{"alpha", "pa"}, Crash{By: alpha},
+		Evacuate{By: alpha, Net: netA, Until: t0}} {
 		after, effects, err := Step(x, e, env)
 		if err != nil || after.Empty() || has(effects, RequestAuction{key0}) {
 			t.Errorf("%T: %v %+v %v", e, err, after, effects)
@@ -418,21 +428,28 @@ func TestChangesInOrder(t *testing.T) {
 		event Event
 		want  string
 	}{
-		"first":            {Index{Key: key0}, Create{}, "created UNCLAIMED"},
-		"claimed":          {Index{Key: key0, Ordinary: rowOf(t, "UNCLAIMED")}, Claim{By: alpha}, "changed CLAIMED"},
-		"started":          {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED self")}, Start{By: alpha, Net: netA}, "changed RUNNING"},
-		"not crashed":      {Index{Key: key0, Ordinary: rowOf(t, "CRASHED")}, Start{By: alpha, Net: netA}, "changed RUNNING"},
-		"wins":             {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other")}, Start{By: alpha, Net: netA}, "created RUNNING, removed CLAIMED"},
+		"first":   {Index{Key: key0}, Create{}, "created UNCLAIMED"},
+		"claimed": {Index{Key: key0, Ordinary: rowOf(t, "UNCLAIMED")}, Claim{By: alpha}, "changed CLAIMED"},
+		"started": {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED self")}, Start{By: alpha, Net: netA},
+			"changed RUNNING"},
+		"not crashed": {Index{Key: key0, Ordinary: rowOf(t, "CRASHED")}, Start{By: alpha, Net: netA}, "changed RUNNING"},
+		"wins": {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other")}, Start{By: alpha, Net: netA},
+			"created RUNNING, removed CLAIMED"},
 		"identity is lost": {running, CellMustDie{"alpha", "pa"}, "created UNCLAIMED, removed RUNNING"},
-		"evacuation":       {running, Evacuate{By: alpha, Net: netA, Until: t0}, "changed RUNNING EVACUATING, created UNCLAIMED"},
-		"suspicion":        {running, CellUnhealthy{"alpha", "pa"}, "changed RUNNING SUSPECT, created UNCLAIMED"},
-		"not suspicious":   {Index{Key: key0, Ordinary: rowOf(t, "UNCLAIMED"), Suspect: suspectOf("self")}, CellHealthy{"alpha", "pa"}, "changed RUNNING, removed UNCLAIMED"},
-		"nor claimed away": {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Suspect: suspectOf("self")}, CellHealthy{"alpha", "pa"}, "changed RUNNING, removed CLAIMED"},
-		"takes over":       {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED self"), Evacuating: copyOf("other")}, Start{By: alpha, Net: netA}, "changed RUNNING, removed RUNNING EVACUATING"},
-		"crash, waits":     {Index{Key: key0, Ordinary: &Actual{Key: key0, State: Running, Identity: alpha, Since: t0, CrashCount: 5}}, Crash{By: alpha}, "changed CRASHED"},
-		"crash, restarts":  {running, Crash{By: alpha}, "created UNCLAIMED, removed RUNNING"},
-		"gone":             {running, Remove{By: alpha}, "created UNCLAIMED, removed RUNNING"},
-		"nothing":          {running, Start{By: alpha, Net: netA}, ""},
+		"evacuation": {running, Evacuate{By: alpha, Net: netA, Until: t0},
+			"changed RUNNING EVACUATING, created UNCLAIMED"},
+		"suspicion": {running, CellUnhealthy{"alpha", "pa"}, "changed RUNNING SUSPECT, created UNCLAIMED"},
+		"not suspicious": {Index{Key: key0, Ordinary: rowOf(t, "UNCLAIMED"), Suspect: suspectOf("self")},
+			CellHealthy{"alpha", "pa"}, "changed RUNNING, removed UNCLAIMED"},
+		"nor claimed away": {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Suspect: suspectOf("self")},
+			CellHealthy{"alpha", "pa"}, "changed RUNNING, removed CLAIMED"},
+		"takes over": {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED self"), Evacuating: copyOf("other")},
+			Start{By: alpha, Net: netA}, "changed RUNNING, removed RUNNING EVACUATING"},
+		"crash, waits": {Index{Key: key0, Ordinary: &Actual{Key: key0, State: Running, Identity: alpha, Since: t0,
+			CrashCount: 5}}, Crash{By: alpha}, "changed CRASHED"},
+		"crash, restarts": {running, Crash{By: alpha}, "created UNCLAIMED, removed RUNNING"},
+		"gone":            {running, Remove{By: alpha}, "created UNCLAIMED, removed RUNNING"},
+		"nothing":         {running, Start{By: alpha, Net: netA}, ""},
 	} {
 		after, _, err := Step(c.from, c.event, env)
 		if err != nil {
@@ -460,14 +477,22 @@ func TestAnUnreadyInstanceReplacesNone(t *testing.T) {
 		shown  Presence
 		stops  int
 	}{
-		"evacuating, not ready":        {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Evacuating: copyOf("self")}, omega, slow, 1, Evacuating, 0},
-		"evacuating, ready":            {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Evacuating: copyOf("self")}, omega, netA, 0, Ordinary, 1},
-		"evacuating, neither":          {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Evacuating: unready(copyOf("self"))}, omega, slow, 0, Ordinary, 1},
-		"evacuating, ready later":      {Index{Key: key0, Ordinary: unready(rowOf(t, "RUNNING other")), Evacuating: copyOf("self")}, omega, netA, 0, Ordinary, 1},
-		"taken back":                   {Index{Key: key0, Ordinary: unready(rowOf(t, "RUNNING other")), Evacuating: copyOf("self")}, alpha, netA, 0, Ordinary, 1},
-		"suspect, not ready":           {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Suspect: suspectOf("self")}, omega, slow, 1, Suspect, 0},
-		"suspect, ready":               {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Suspect: suspectOf("self")}, omega, netA, 0, Ordinary, 1},
-		"suspect, neither":             {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Suspect: unready(suspectOf("self"))}, omega, slow, 0, Ordinary, 1},
+		"evacuating, not ready": {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Evacuating: copyOf("self")},
+			omega, slow, 1, Evacuating, 0},
+		"evacuating, ready": {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Evacuating: copyOf("self")},
+			omega, netA, 0, Ordinary, 1},
+		"evacuating, neither": {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"),
+			Evacuating: unready(copyOf("self"))}, omega, slow, 0, Ordinary, 1},
+		"evacuating, ready later": {Index{Key: key0, Ordinary: unready(rowOf(t, "RUNNING other")),
+			Evacuating: copyOf("self")}, omega, netA, 0, Ordinary, 1},
+		"taken back": {Index{Key: key0, Ordinary: unready(rowOf(t, "RUNNING other")),
+			Evacuating: copyOf("self")}, alpha, netA, 0, Ordinary, 1},
+		"suspect, not ready": {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Suspect: suspectOf("self")},
+			omega, slow, 1, Suspect, 0},
+		"suspect, ready": {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"), Suspect: suspectOf("self")},
+			omega, netA, 0, Ordinary, 1},
+		"suspect, neither": {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other"),
+			Suspect: unready(suspectOf("self"))}, omega, slow, 0, Ordinary, 1},
 		"nothing to take the place of": {Index{Key: key0, Ordinary: rowOf(t, "CLAIMED other")}, omega, slow, 0, Ordinary, 0},
 	} {
 		x, effects, err := Step(c.from, Start{By: c.by, Net: c.net, Service: svc}, env)
@@ -481,14 +506,16 @@ func TestAnUnreadyInstanceReplacesNone(t *testing.T) {
 				stops++
 			}
 		}
-		if got := len(x.Rows()) - 1; got != c.copies || x.Resolved().Presence != c.shown || stops != c.stops || !x.Ordinary.Same(c.by) {
+		if got := len(x.Rows()) - 1; got != c.copies || x.Resolved().Presence != c.shown || stops != c.stops ||
+			!x.Ordinary.Same(c.by) {
 			t.Errorf("%s: %s, shown %v, %d stops", name, show(x), x.Resolved().Presence, stops)
 		}
 	}
 	// The cell of the suspect is back before its replacement serves.
 	x := Index{Key: key0, Ordinary: unready(rowOf(t, "RUNNING other")), Suspect: suspectOf("self")}
 	back, effects, err := Step(x, CellHealthy{"alpha", "pa"}, env)
-	if err != nil || !back.Ordinary.Same(alpha) || back.Suspect != nil || len(effects) != 1 || effects[0] != (StopInstance{key0, omega}) {
+	if err != nil || !back.Ordinary.Same(alpha) || back.Suspect != nil || len(effects) != 1 ||
+		effects[0] != (StopInstance{key0, omega}) {
 		t.Errorf("back: %s %v %v", show(back), effects, err)
 	}
 	// The replacement's cell falls silent too: only the replacement goes.
@@ -497,7 +524,8 @@ func TestAnUnreadyInstanceReplacesNone(t *testing.T) {
 		t.Errorf("both silent: %s %v", show(lost), err)
 	}
 	evac := Index{Key: key0, Ordinary: unready(rowOf(t, "RUNNING other")), Evacuating: copyOf("self")}
-	if lost, _, err = Step(evac, CellUnhealthy{"omega", "po"}, env); err != nil || lost.Suspect != nil || lost.Evacuating == nil || lost.Ordinary.State != Unclaimed {
+	if lost, _, err = Step(evac, CellUnhealthy{"omega", "po"}, env); err != nil || lost.Suspect != nil ||
+		lost.Evacuating == nil || lost.Ordinary.State != Unclaimed {
 		t.Errorf("silent beside an evacuating copy: %s %v", show(lost), err)
 	}
 	// Its cell is emptied: it goes, and the one that serves stays.
@@ -542,15 +570,18 @@ func TestTurns(t *testing.T) {
 		event Event
 		want  string
 	}{
-		"first":                     {with("", nil, nil), Create{}, "UNCLAIMED"},
-		"evacuation":                {with("RUNNING self", nil, nil), Evacuate{By: alpha, Net: netA, Until: t0}, "RUNNING EVACUATING (1 hidden)"},
-		"starts elsewhere":          {with("UNCLAIMED", copyOf("self"), nil), Claim{By: omega}, "- (1 hidden)"},
-		"runs elsewhere":            {with("CLAIMED other", copyOf("self"), nil), Start{By: omega, Net: netA}, "RUNNING"},
-		"suspicion":                 {with("RUNNING self", nil, nil), CellUnhealthy{"alpha", "pa"}, "RUNNING SUSPECT (1 hidden)"},
-		"the suspect is replaced":   {with("CLAIMED other", nil, suspectOf("self")), Start{By: omega, Net: netA}, "RUNNING"},
-		"the suspect is back":       {with("CLAIMED other", nil, suspectOf("self")), CellHealthy{"alpha", "pa"}, "RUNNING"},
-		"tried again beside a copy": {with("CRASHED", copyOf("self"), nil), RestartCrashed{}, "RUNNING EVACUATING (1 hidden)"},
-		"gone":                      {with("", copyOf("self"), nil), RemoveEvacuating{By: alpha}, "nothing"},
+		"first": {with("", nil, nil), Create{}, "UNCLAIMED"},
+		"evacuation": {with("RUNNING self", nil, nil), Evacuate{By: alpha, Net: netA, Until: t0},
+			"RUNNING EVACUATING (1 hidden)"},
+		"starts elsewhere": {with("UNCLAIMED", copyOf("self"), nil), Claim{By: omega}, "- (1 hidden)"},
+		"runs elsewhere":   {with("CLAIMED other", copyOf("self"), nil), Start{By: omega, Net: netA}, "RUNNING"},
+		"suspicion": {with("RUNNING self", nil, nil), CellUnhealthy{"alpha", "pa"},
+			"RUNNING SUSPECT (1 hidden)"},
+		"the suspect is replaced": {with("CLAIMED other", nil, suspectOf("self")), Start{By: omega, Net: netA}, "RUNNING"},
+		"the suspect is back":     {with("CLAIMED other", nil, suspectOf("self")), CellHealthy{"alpha", "pa"}, "RUNNING"},
+		"tried again beside a copy": {with("CRASHED", copyOf("self"), nil), RestartCrashed{},
+			"RUNNING EVACUATING (1 hidden)"},
+		"gone": {with("", copyOf("self"), nil), RemoveEvacuating{By: alpha}, "nothing"},
 	} {
 		env.Now = t0.Add(time.Hour)
 		env.Wanted = name != "gone"

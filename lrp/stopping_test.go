@@ -17,7 +17,8 @@ func dying() Net {
 // and takes no other row. A waiting index is placed meanwhile.
 func TestEndingInstancesTakeNoPlace(t *testing.T) {
 	net := dying()
-	for name, ordinary := range map[string]string{"not claimed": "UNCLAIMED", "starting elsewhere": "CLAIMED other", "crashed": "CRASHED"} {
+	for name, ordinary := range map[string]string{"not claimed": "UNCLAIMED", "starting elsewhere": "CLAIMED other",
+		"crashed": "CRASHED"} {
 		x := Index{Key: key0, Ordinary: rowOf(t, ordinary)}
 		v := View{Container: Up, Self: alpha, Net: &net, Rows: x}
 		for _, a := range []Action{Harmonise(v), HarmoniseEvacuating(v)} {
@@ -47,18 +48,22 @@ func TestEndingInstancesTakeNoPlace(t *testing.T) {
 func TestADrainDeadlineEndsACopyInSight(t *testing.T) {
 	net := dying()
 	x := Index{Key: key0, Ordinary: rowOf(t, "UNCLAIMED"), Evacuating: copyOf("self")}
-	if a := HarmoniseEvacuating(View{Container: Up, Self: alpha, Net: &net, Rows: x}); a.Call != CallEvacuate || a.Then != Leave {
+	if a := HarmoniseEvacuating(View{Container: Up, Self: alpha, Net: &net, Rows: x}); a.Call != CallEvacuate ||
+		a.Then != Leave {
 		t.Fatalf("%v", a)
 	}
-	for name, e := range map[string]Event{"while it is emptied": Evacuate{By: alpha, Net: net, Until: t0.Add(time.Hour)}, "taken back": Start{By: alpha, Net: net, Service: svc}} {
+	for name, e := range map[string]Event{"while it is emptied": Evacuate{By: alpha, Net: net, Until: t0.Add(time.Hour)},
+		"taken back": Start{By: alpha, Net: net, Service: svc}} {
 		after, _, err := Step(x, e, wantedEnv())
-		if err != nil || Check(after) != nil || after.Evacuating.Serves() || !after.Evacuating.Stopping() || after.Ordinary.State != Unclaimed {
+		if err != nil || Check(after) != nil || after.Evacuating.Serves() || !after.Evacuating.Stopping() ||
+			after.Ordinary.State != Unclaimed {
 			t.Errorf("%s: %s %v", name, show(after), err)
 		}
 		if r := after.Resolved(); r != after.Evacuating {
 			t.Errorf("%s: shown is %+v", name, r)
 		}
-		if a := Harmonise(View{Container: CompletedShutdown, Self: alpha, Rows: after}); a.Call != CallRemove || a.Then != DeleteContainer {
+		if a := Harmonise(View{Container: CompletedShutdown, Self: alpha, Rows: after}); a.Call != CallRemove ||
+			a.Then != DeleteContainer {
 			t.Errorf("%s, when it has ended: %v", name, a)
 		}
 		gone, _, err := Step(after, Remove{By: alpha}, wantedEnv())
@@ -103,8 +108,10 @@ func TestTheLastCrashMoves(t *testing.T) {
 	env := wantedEnv()
 	x := Index{Key: key0, Ordinary: rowOf(t, "RUNNING self")}
 	want := LastCrash{Reason: "exit status 3", Cell: alpha.Cell, At: env.Now}
-	for _, e := range []Event{Crash{By: alpha, Reason: "exit status 3"}, Claim{By: omega}, Start{By: omega, Net: netA, Service: svc},
-		Remove{By: omega}, Claim{By: alpha}, Start{By: alpha, Net: netA, Service: svc}, Evacuate{By: alpha, Net: netA, Until: t0.Add(time.Hour)},
+	for _, e := range []Event{Crash{By: alpha, Reason: "exit status 3"}, Claim{By: omega},
+		Start{By: omega, Net: netA, Service: svc},
+		Remove{By: omega}, Claim{By: alpha}, Start{By: alpha, Net: netA, Service: svc},
+		Evacuate{By: alpha, Net: netA, Until: t0.Add(time.Hour)},
 		Claim{By: omega}, Start{By: omega, Net: netA, Service: svc}} {
 		var err error
 		if x, _, err = Step(x, e, env); err != nil || x.Ordinary.LastCrash != want {

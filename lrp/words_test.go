@@ -15,7 +15,8 @@ func TestWordsOfASpecFile(t *testing.T) {
 		lrp.StartFirst: "start_first", lrp.StopFirst: "stop_first", lrp.Strategy(2): "Strategy(2)",
 		lrp.PartitionKeep: "keep", lrp.PartitionStop: "stop", lrp.OnPartition(2): "OnPartition(2)",
 		lrp.ReturnOld: "old", lrp.ReturnNew: "new", lrp.OnReturn(2): "OnReturn(2)",
-		lrp.RestartAlways: "always", lrp.RestartOnFailure: "on_failure", lrp.RestartNever: "never", lrp.RestartMode(3): "RestartMode(3)",
+		lrp.RestartAlways: "always", lrp.RestartOnFailure: "on_failure", lrp.RestartNever: "never",
+		lrp.RestartMode(3): "RestartMode(3)",
 	} {
 		if got.String() != want {
 			t.Errorf("%T %q, want %q", got, got, want)
@@ -56,9 +57,11 @@ func TestTheRemedyOfPortsThatDoNotFit(t *testing.T) {
 		machines int
 		want     string
 	}{
-		"alone":       {[]*lrp.Desired{web("a", 2)}, 1, "(d/a 2), a machine has it once, and 1 machine suits them: leave out fixed, so that the cell chooses a port, ask for fewer instances, or"},
-		"no machine":  {[]*lrp.Desired{web("a", 1)}, 0, "(d/a 1), a machine has it once, and 0 machines suit them: "},
-		"two of them": {[]*lrp.Desired{web("a", 2), web("b", 1)}, 2, "(d/a 2, d/b 1), a machine has it once, and 2 machines suit them: leave out fixed, so that the cell chooses a port, remove one of the services (apply"},
+		"alone": {[]*lrp.Desired{web("a", 2)}, 1,
+			"(d/a 2), a machine has it once, and 1 machine suits them: leave out fixed, so that the cell chooses a port, ask for fewer instances, or"},
+		"no machine": {[]*lrp.Desired{web("a", 1)}, 0, "(d/a 1), a machine has it once, and 0 machines suit them: "},
+		"two of them": {[]*lrp.Desired{web("a", 2), web("b", 1)}, 2,
+			"(d/a 2, d/b 1), a machine has it once, and 2 machines suit them: leave out fixed, so that the cell chooses a port, remove one of the services (apply"},
 	} {
 		err := lrp.PortsFit(c.all[0], c.all, func([]*lrp.Desired) (int, bool) { return c.machines, true })
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -26,7 +26,8 @@ func join(a *Auction, states ...State) {
 }
 
 func lrpItem(id string, index, memory int) Item {
-	return Item{ID: fmt.Sprint(id, ".", index), Hold: fmt.Sprint("h-", id, ".", index), Kind: KindLRP, Group: id, Index: index, Need: resource.Amounts{resource.MemoryMB: memory}}
+	return Item{ID: fmt.Sprint(id, ".", index), Hold: fmt.Sprint("h-", id, ".", index), Kind: KindLRP, Group: id,
+		Index: index, Need: resource.Amounts{resource.MemoryMB: memory}}
 }
 
 func taskItem(id string, memory int) Item {
@@ -51,7 +52,8 @@ func placedIDs(r Result) string {
 func TestOrderOfWork(t *testing.T) {
 	a := NewAuction(Config{})
 	join(a, plainState("c", 1, 10_000, 100))
-	submit(t, a, 0, lrpItem("small", 2, 1), lrpItem("small", 0, 1), taskItem("t1", 5), lrpItem("big", 1, 50), lrpItem("big", 0, 50), taskItem("t2", 9), lrpItem("small", 1, 1))
+	submit(t, a, 0, lrpItem("small", 2, 1), lrpItem("small", 0, 1), taskItem("t1", 5), lrpItem("big", 1, 50),
+		lrpItem("big", 0, 50), taskItem("t2", 9), lrpItem("small", 1, 1))
 	if got, want := placedIDs(a.Round(0)), "big.0 small.0 t2 t1 big.1 small.1 small.2"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -104,7 +106,8 @@ func TestAskedAgainWhileInFlight(t *testing.T) {
 	second := lrpItem("x", 0, 40)
 	second.Hold = "another attempt"
 	submit(t, a, time.Second, second)
-	if r := a.Round(30 * time.Second); placedIDs(r) != "x.0" || len(r.Expired) != 0 || r.Placed[0].Item.Hold != "another attempt" {
+	if r := a.Round(30 * time.Second); placedIDs(r) != "x.0" || len(r.Expired) != 0 ||
+		r.Placed[0].Item.Hold != "another attempt" {
 		t.Errorf("joins the batch when the first attempt expires: %+v", r)
 	}
 }
@@ -207,17 +210,27 @@ func TestRefusalsByCause(t *testing.T) {
 		never bool
 	}{
 		{"untagged work", tagged, nil, `found no compatible cells: 1 cell: only for work with tag "red"`, false},
-		{"tag not offered", plain, func(it *Item) { it.Constraint.Tags = []string{"blue"} }, `found no compatible cells: 1 cell: tag "blue" not offered`, false},
+		{"tag not offered", plain, func(it *Item) { it.Constraint.Tags = []string{"blue"} },
+			`found no compatible cells: 1 cell: tag "blue" not offered`, false},
 		{"taint", tainted, nil, "found no compatible cells: 1 cell: taint slow", false},
-		{"label", plain, func(it *Item) { it.Constraint.Labels = map[string]string{"disk": "ssd"} }, "found no compatible cells: 1 cell: label disk=ssd missing", false},
-		{"host", plain, func(it *Item) { it.Constraint.Host = "other" }, "found no compatible cells: 1 cell: other host", false},
-		{"avoided", plain, func(it *Item) { it.Avoid = []string{"c"} }, "found no compatible cells: 1 cell: not asked for", false},
+		{"label", plain, func(it *Item) { it.Constraint.Labels = map[string]string{"disk": "ssd"} },
+			"found no compatible cells: 1 cell: label disk=ssd missing", false},
+		{"host", plain, func(it *Item) { it.Constraint.Host = "other" }, "found no compatible cells: 1 cell: other host",
+			false},
+		{"avoided", plain, func(it *Item) { it.Avoid = []string{"c"} }, "found no compatible cells: 1 cell: not asked for",
+			false},
 		{"probe", broken, nil, "found no compatible cells: 1 cell: probe failed: no space", false},
 		{"evacuating", leaving, nil, "found no compatible cells: 1 cell: evacuating", false},
-		{"open files", files, func(it *Item) { it.Constraint.OpenFiles = 1001 }, "found no compatible cells: 1 cell: open_files 1001 needed, the cell allows 1000", true},
-		{"open files of another stack", files, func(it *Item) { it.Constraint.OpenFiles, it.Constraint.Stack = 1001, "other" }, "found no compatible cells: 1 cell: other stack", false},
-		{"open files of another host", files, func(it *Item) { it.Constraint.OpenFiles, it.Constraint.Host = 1001, "other" }, "found no compatible cells: 1 cell: other host", false},
-		{"named resource", plain, func(it *Item) { it.Need["gpu"] = 1 }, "insufficient resources: 1 cell: gpu 1 needed, largest free 0 (largest cell 0)", true},
+		{"open files", files, func(it *Item) { it.Constraint.OpenFiles = 1001 },
+			"found no compatible cells: 1 cell: open_files 1001 needed, the cell allows 1000", true},
+		{"open files of another stack", files, func(it *Item) {
+			it.Constraint.OpenFiles, it.Constraint.Stack = 1001,
+				"other"
+		}, "found no compatible cells: 1 cell: other stack", false},
+		{"open files of another host", files, func(it *Item) { it.Constraint.OpenFiles, it.Constraint.Host = 1001, "other" },
+			"found no compatible cells: 1 cell: other host", false},
+		{"named resource", plain, func(it *Item) { it.Need["gpu"] = 1 },
+			"insufficient resources: 1 cell: gpu 1 needed, largest free 0 (largest cell 0)", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := NewLedger(Config{})
@@ -458,7 +471,8 @@ func TestAuctionNeverOverbooksAndNeverForgets(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"join": func(rt *rapid.T) {
 				version++
-				join(a, plainState(fmt.Sprint("c", rapid.IntRange(0, 3).Draw(rt, "cell")), version, rapid.IntRange(50, 150).Draw(rt, "memory"), 8))
+				join(a, plainState(fmt.Sprint("c", rapid.IntRange(0, 3).Draw(rt, "cell")), version,
+					rapid.IntRange(50, 150).Draw(rt, "memory"), 8))
 			},
 			"submit": func(rt *rapid.T) {
 				n++
@@ -498,7 +512,8 @@ func TestAuctionNeverOverbooksAndNeverForgets(t *testing.T) {
 			},
 			"batch": func(rt *rapid.T) {
 				n++
-				a.Reserve([]Want{{Hold: fmt.Sprint("b", n), Need: resource.Amounts{resource.MemoryMB: rapid.IntRange(1, 60).Draw(rt, "memory")}}}, now)
+				a.Reserve([]Want{{Hold: fmt.Sprint("b", n),
+					Need: resource.Amounts{resource.MemoryMB: rapid.IntRange(1, 60).Draw(rt, "memory")}}}, now)
 			},
 			"round": func(rt *rapid.T) {
 				now += time.Duration(rapid.IntRange(0, 20).Draw(rt, "seconds")) * time.Second
@@ -623,7 +638,8 @@ func TestAnOutdatedRefusalIsReportedAgain(t *testing.T) {
 		want   string
 	}{
 		{func() { a.Admit("c", "p-c", "unhealthy") }, "found no compatible cells: 1 cell: unhealthy"},
-		{func() { a.Admit("c", "p-c", ""); a.Push(plainState("c", 1, 100, 10)) }, "found no compatible cells: 1 cell: label disk=fast missing"},
+		{func() { a.Admit("c", "p-c", ""); a.Push(plainState("c", 1, 100, 10)) },
+			"found no compatible cells: 1 cell: label disk=fast missing"},
 		{func() { a.Push(plainState("c", 2, 90, 10)) }, ""},
 	} {
 		step.change()

@@ -50,7 +50,8 @@ func TestWideBatchWorkIsNotStarved(t *testing.T) {
 		if text := g[2].Refusal.String(); kept != strings.Contains(text, "cell c is reserved for it") {
 			t.Fatal(now, text)
 		}
-		if kept && (g[0].Refusal == nil || !strings.Contains(g[0].Refusal.String(), "cell c is reserved for batch/wide/w, which has waited longer")) {
+		if kept && (g[0].Refusal == nil || !strings.Contains(g[0].Refusal.String(),
+			"cell c is reserved for batch/wide/w, which has waited longer")) {
 			t.Fatal(now, g[0])
 		}
 	}
@@ -71,7 +72,8 @@ func TestServicesMayUseRoomReservedForBatch(t *testing.T) {
 		t.Fatalf("%+v", c)
 	}
 	need := resource.Amounts{"cpu_milli": 1000}
-	if r := a.Explain(Item{ID: "t", Hold: "t", Kind: KindTask, Need: need}); r == nil || !strings.Contains(r.String(), "reserved for batch/wide/w") {
+	if r := a.Explain(Item{ID: "t", Hold: "t", Kind: KindTask, Need: need}); r == nil ||
+		!strings.Contains(r.String(), "reserved for batch/wide/w") {
 		t.Fatal(r)
 	}
 	if r := a.Explain(Item{ID: "l", Hold: "l", Kind: KindLRP, Need: need}); r != nil {

@@ -12,7 +12,8 @@ import (
 // TestRefusedSubmissions: each lack alone; the others of the call are taken.
 func TestRefusedSubmissions(t *testing.T) {
 	for name, change := range map[string]func(*Item){
-		"no id": func(it *Item) { it.ID = "" }, "no hold": func(it *Item) { it.Hold = "" }, "of batch": func(it *Item) { it.Kind = KindBatch },
+		"no id": func(it *Item) { it.ID = "" }, "no hold": func(it *Item) { it.Hold = "" },
+		"of batch": func(it *Item) { it.Kind = KindBatch },
 	} {
 		a := NewAuction(Config{})
 		bad := taskItem("bad", 1)
@@ -27,7 +28,8 @@ func TestRefusedSubmissions(t *testing.T) {
 func TestABatchGrantWithoutAnAnswer(t *testing.T) {
 	a := NewAuction(Config{})
 	join(a, plainState("c", 1, 100, 10))
-	if g := a.Reserve([]Want{{Hold: "b", Need: resource.Amounts{resource.MemoryMB: 100}}}, 0); g[0].Cell != "c" || g[0].Process != "p-c" {
+	if g := a.Reserve([]Want{{Hold: "b", Need: resource.Amounts{resource.MemoryMB: 100}}}, 0); g[0].Cell != "c" ||
+		g[0].Process != "p-c" {
 		t.Fatalf("%+v", g)
 	}
 	a.Round(0)
@@ -47,9 +49,11 @@ func TestABatchGrantWithoutAnAnswer(t *testing.T) {
 
 // TestSuitableCells: each constraint alone, met and not met.
 func TestSuitableCells(t *testing.T) {
-	state := State{Cell: "c", Process: "p", Version: 1, Host: "m", Stacks: []string{"deb", "alpine"}, RequiredTags: []string{"gpu"}, OptionalTags: []string{"ssd"},
-		Labels: map[string]string{"rack": "7", "empty": ""}, Taints: []string{"old"}, OpenFiles: 100, Withdrawn: map[string]string{"rootfs": "it failed"},
-		Capacity: resource.Amounts{resource.Containers: 9}}
+	state := State{Cell: "c", Process: "p", Version: 1, Host: "m", Stacks: []string{"deb", "alpine"},
+		RequiredTags: []string{"gpu"}, OptionalTags: []string{"ssd"},
+		Labels: map[string]string{"rack": "7", "empty": ""}, Taints: []string{"old"}, OpenFiles: 100,
+		Withdrawn: map[string]string{"rootfs": "it failed"},
+		Capacity:  resource.Amounts{resource.Containers: 9}}
 	suits := Constraint{Tags: []string{"gpu"}, Tolerates: []string{"old"}}
 	for name, c := range map[string]struct {
 		change func(*Constraint)
@@ -57,23 +61,29 @@ func TestSuitableCells(t *testing.T) {
 		detail string
 		ok     bool
 	}{
-		"it suits":            {change: func(*Constraint) {}, ok: true},
-		"host":                {change: func(c *Constraint) { c.Host = "m" }, ok: true},
-		"other host":          {change: func(c *Constraint) { c.Host = "n" }, cause: CauseHost},
-		"stack":               {change: func(c *Constraint) { c.Stack = "alpine" }, ok: true},
-		"other stack":         {change: func(c *Constraint) { c.Stack = "win" }, cause: CauseStack},
-		"optional tag":        {change: func(c *Constraint) { c.Tags = []string{"ssd", "gpu"} }, ok: true},
-		"tag not offered":     {change: func(c *Constraint) { c.Tags = []string{"gpu", "arm"} }, cause: CauseTags, detail: `tag "arm" not offered`},
-		"tag required":        {change: func(c *Constraint) { c.Tags = []string{"ssd"} }, cause: CauseTags, detail: `only for work with tag "gpu"`},
-		"label":               {change: func(c *Constraint) { c.Labels = map[string]string{"rack": "7"} }, ok: true},
-		"empty label":         {change: func(c *Constraint) { c.Labels = map[string]string{"empty": ""} }, ok: true},
-		"other value":         {change: func(c *Constraint) { c.Labels = map[string]string{"rack": "8"} }, cause: CauseLabels, detail: "rack=8"},
-		"no such label":       {change: func(c *Constraint) { c.Labels = map[string]string{"row": ""} }, cause: CauseLabels, detail: "row="},
-		"taint":               {change: func(c *Constraint) { c.Tolerates = nil }, cause: CauseTaint, detail: "old"},
-		"isolation":           {change: func(c *Constraint) { c.Isolation = []string{"own_net"} }, ok: true},
-		"withdrawn isolation": {change: func(c *Constraint) { c.Isolation = []string{"rootfs"} }, cause: CauseIsolation, detail: "isolation rootfs is unavailable: it failed"},
-		"as many files":       {change: func(c *Constraint) { c.OpenFiles = 100 }, ok: true},
-		"more files":          {change: func(c *Constraint) { c.OpenFiles = 101 }, cause: CauseOpenFiles, detail: "open_files 101 needed, the cell allows 100"},
+		"it suits":     {change: func(*Constraint) {}, ok: true},
+		"host":         {change: func(c *Constraint) { c.Host = "m" }, ok: true},
+		"other host":   {change: func(c *Constraint) { c.Host = "n" }, cause: CauseHost},
+		"stack":        {change: func(c *Constraint) { c.Stack = "alpine" }, ok: true},
+		"other stack":  {change: func(c *Constraint) { c.Stack = "win" }, cause: CauseStack},
+		"optional tag": {change: func(c *Constraint) { c.Tags = []string{"ssd", "gpu"} }, ok: true},
+		"tag not offered": {change: func(c *Constraint) { c.Tags = []string{"gpu", "arm"} }, cause: CauseTags,
+			detail: `tag "arm" not offered`},
+		"tag required": {change: func(c *Constraint) { c.Tags = []string{"ssd"} }, cause: CauseTags,
+			detail: `only for work with tag "gpu"`},
+		"label":       {change: func(c *Constraint) { c.Labels = map[string]string{"rack": "7"} }, ok: true},
+		"empty label": {change: func(c *Constraint) { c.Labels = map[string]string{"empty": ""} }, ok: true},
+		"other value": {change: func(c *Constraint) { c.Labels = map[string]string{"rack": "8"} }, cause: CauseLabels,
+			detail: "rack=8"},
+		"no such label": {change: func(c *Constraint) { c.Labels = map[string]string{"row": ""} }, cause: CauseLabels,
+			detail: "row="},
+		"taint":     {change: func(c *Constraint) { c.Tolerates = nil }, cause: CauseTaint, detail: "old"},
+		"isolation": {change: func(c *Constraint) { c.Isolation = []string{"own_net"} }, ok: true},
+		"withdrawn isolation": {change: func(c *Constraint) { c.Isolation = []string{"rootfs"} }, cause: CauseIsolation,
+			detail: "isolation rootfs is unavailable: it failed"},
+		"as many files": {change: func(c *Constraint) { c.OpenFiles = 100 }, ok: true},
+		"more files": {change: func(c *Constraint) { c.OpenFiles = 101 }, cause: CauseOpenFiles,
+			detail: "open_files 101 needed, the cell allows 100"},
 	} {
 		l := NewLedger(Config{})
 		l.Push(state)
@@ -81,7 +91,8 @@ func TestSuitableCells(t *testing.T) {
 		con := suits
 		c.change(&con)
 		r := l.Explain(Item{Kind: KindTask, Constraint: con})
-		if (r == nil) != c.ok || r != nil && (len(r.Classes) != 1 || r.Classes[0].Cause != c.cause || r.Classes[0].Detail != c.detail) {
+		if (r == nil) != c.ok || r != nil && (len(r.Classes) != 1 || r.Classes[0].Cause != c.cause ||
+			r.Classes[0].Detail != c.detail) {
 			t.Errorf("%s: %+v", name, r)
 		}
 		machines := 0
@@ -117,7 +128,8 @@ func TestHeldWantsHaveNoShape(t *testing.T) {
 	if g := l.Reserve([]Want{{Hold: "held", Need: wide}}, 0); g[0].Cell != "big" {
 		t.Fatalf("%+v", g)
 	}
-	g := l.Reserve([]Want{{Hold: "a", Need: resource.Amounts{resource.MemoryMB: 1}, Among: []string{"small"}}, {Hold: "held", Need: wide}, {Hold: "b", Need: wide}}, 0)
+	g := l.Reserve([]Want{{Hold: "a", Need: resource.Amounts{resource.MemoryMB: 1}, Among: []string{"small"}},
+		{Hold: "held", Need: wide}, {Hold: "b", Need: wide}}, 0)
 	if g[0].Cell != "small" || g[1].Cell != "big" || g[2].Cell != "big" {
 		t.Errorf("%+v", g)
 	}
@@ -171,7 +183,8 @@ func TestATenthOfTheCellsIsKept(t *testing.T) {
 			for i := range cells {
 				name := fmt.Sprintf("c%02d", i)
 				join(a, plainState(name, 1, 100, 10))
-				if err := a.Hold(Holding{Hold: "h" + name, Cell: name, Kind: KindTask, Need: resource.Amounts{resource.MemoryMB: 50}}); err != nil {
+				if err := a.Hold(Holding{Hold: "h" + name, Cell: name, Kind: KindTask,
+					Need: resource.Amounts{resource.MemoryMB: 50}}); err != nil {
 					t.Fatal(err)
 				}
 			}

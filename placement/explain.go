@@ -156,7 +156,8 @@ func (l *Ledger) classOf(s *shape, mask uint64, f *shortfall) Class {
 	cl := Class{Cause: CauseResources, Cells: f.cells}
 	for _, d := range s.where {
 		if mask&(1<<d) != 0 {
-			cl.Short = append(cl.Short, Shortage{Name: l.dims.names[d], Need: int(s.need[d]), LargestFree: int(f.free[d]), LargestAll: int(f.all[d])})
+			cl.Short = append(cl.Short, Shortage{Name: l.dims.names[d], Need: int(s.need[d]), LargestFree: int(f.free[d]),
+				LargestAll: int(f.all[d])})
 		}
 	}
 	cl.Short = append(cl.Short, l.hosts.shortages(f)...)
@@ -233,7 +234,8 @@ func (c *Class) why() string {
 func shortages(list []Shortage) string {
 	parts := make([]string, len(list))
 	for i, s := range list {
-		parts[i] = fmt.Sprintf("%s needed, largest free %s", resource.Words(s.Name, s.Need), resource.Text(s.Name, s.LargestFree))
+		parts[i] = fmt.Sprintf("%s needed, largest free %s", resource.Words(s.Name, s.Need),
+			resource.Text(s.Name, s.LargestFree))
 		if s.LargestAll < s.Need {
 			parts[i] += fmt.Sprintf(" (largest cell %s)", resource.Text(s.Name, s.LargestAll))
 		}
@@ -267,5 +269,6 @@ func RefusedByCell(cell, reason string) *Refusal {
 	if reason == "" {
 		reason = "no reason given"
 	}
-	return &Refusal{Code: InsufficientResources, Cell: cell, Classes: []Class{{Cause: CauseUnavailable, Cells: 1, Detail: cell + " refused: " + reason}}}
+	return &Refusal{Code: InsufficientResources, Cell: cell,
+		Classes: []Class{{Cause: CauseUnavailable, Cells: 1, Detail: cell + " refused: " + reason}}}
 }

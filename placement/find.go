@@ -250,8 +250,9 @@ func (s *shape) allows(c *cell) bool {
 // take allocates an item in flight on a cell.
 func (l *Ledger) take(it Item, s *shape, c *cell, now time.Duration) Placement {
 	l.allocate(&holding{
-		Holding: Holding{Hold: it.Hold, Cell: c.name, Kind: it.Kind, Group: it.Group, Need: it.Need, Ports: it.Constraint.Ports, Name: it.Name},
-		item:    it, cell: c, need: s.need, inFlight: true, deadline: now + l.cfg.InFlight,
+		Holding: Holding{Hold: it.Hold, Cell: c.name, Kind: it.Kind, Group: it.Group, Need: it.Need,
+			Ports: it.Constraint.Ports, Name: it.Name},
+		item: it, cell: c, need: s.need, inFlight: true, deadline: now + l.cfg.InFlight,
 	})
 	return Placement{Item: it, Cell: c.name, Process: c.process}
 }
@@ -317,9 +318,11 @@ func (l *Ledger) reserve(wants []Want, now time.Duration, waits *batchWaits) []G
 // sameWant is a cheap test for neighbours of one job; false only costs a
 // compilation.
 func sameWant(a, b *Want) bool {
-	return a.Need.Equal(b.Need) && a.Constraint.Stack == b.Constraint.Stack && a.Constraint.Host == b.Constraint.Host && a.Constraint.OpenFiles == b.Constraint.OpenFiles && slices.Equal(a.Constraint.Isolation, b.Constraint.Isolation) &&
+	return a.Need.Equal(b.Need) && a.Constraint.Stack == b.Constraint.Stack && a.Constraint.Host == b.Constraint.Host &&
+		a.Constraint.OpenFiles == b.Constraint.OpenFiles && slices.Equal(a.Constraint.Isolation, b.Constraint.Isolation) &&
 		slices.Equal(a.Constraint.Tags, b.Constraint.Tags) && slices.Equal(a.Constraint.Tolerates, b.Constraint.Tolerates) &&
-		slices.Equal(a.Constraint.Ports, b.Constraint.Ports) && len(a.Constraint.Labels) == 0 && len(b.Constraint.Labels) == 0 && slices.Equal(a.Among, b.Among)
+		slices.Equal(a.Constraint.Ports, b.Constraint.Ports) && len(a.Constraint.Labels) == 0 &&
+		len(b.Constraint.Labels) == 0 && slices.Equal(a.Among, b.Among)
 }
 
 func compareText(a, b string) int { return strings.Compare(a, b) }

@@ -32,7 +32,8 @@ func TestHistories(t *testing.T) {
 	for n := range 80 {
 		rng := rand.New(rand.NewPCG(uint64(n), 11))
 		w := &teller{t: t, rng: rng, cells: draw.One(rng, 2, 4, 9, 24), a: NewAuction(Config{
-			BatchReserve: draw.One(rng, 0, 0, 20, 50), InFlight: draw.One(rng, 0, 5*time.Second), Rest: draw.One(rng, 0, 3*time.Second),
+			BatchReserve: draw.One(rng, 0, 0, 20, 50), InFlight: draw.One(rng, 0, 5*time.Second),
+			Rest:     draw.One(rng, 0, 3*time.Second),
 			Patience: draw.One(rng, 0, 2*time.Second, 5*time.Second), Batch: draw.One(rng, 0, 0, 2),
 		})}
 		for range 100 {
@@ -61,15 +62,20 @@ func (w *teller) some(all ...string) (out []string) {
 func (w *teller) state(name string) State {
 	w.version++
 	s := State{
-		Cell: name, Process: "p-" + name, Version: w.version - int64(w.rng.IntN(3)), Zone: draw.One(w.rng, "z1", "z1", "z2", "z3"),
-		Host: draw.One(w.rng, "h1", "h2", "h3", ""), InstanceAddress: draw.One(w.rng, "10.1", "10.1", "10.2"), Stacks: []string{"deb"},
-		Capacity: resource.Amounts{resource.MemoryMB: 200, resource.DiskMB: 500, resource.Containers: 6, resource.CPUMilli: 4000},
+		Cell: name, Process: "p-" + name, Version: w.version - int64(w.rng.IntN(3)),
+		Zone: draw.One(w.rng, "z1", "z1", "z2", "z3"),
+		Host: draw.One(w.rng, "h1", "h2", "h3", ""), InstanceAddress: draw.One(w.rng, "10.1", "10.1", "10.2"),
+		Stacks: []string{"deb"},
+		Capacity: resource.Amounts{resource.MemoryMB: 200, resource.DiskMB: 500, resource.Containers: 6,
+			resource.CPUMilli: 4000},
 		Draining: w.rng.IntN(15) == 0,
 	}
 	if w.rng.IntN(2) == 0 {
 		return s
 	}
-	s.Capacity = resource.Amounts{resource.MemoryMB: draw.One(w.rng, 100, 150, 333), resource.DiskMB: draw.One(w.rng, 100, 1000), resource.Containers: 1 + w.rng.IntN(8), resource.CPUMilli: draw.One(w.rng, 0, 1000, 8000)}
+	s.Capacity = resource.Amounts{resource.MemoryMB: draw.One(w.rng, 100, 150, 333),
+		resource.DiskMB: draw.One(w.rng, 100, 1000), resource.Containers: 1 + w.rng.IntN(8),
+		resource.CPUMilli: draw.One(w.rng, 0, 1000, 8000)}
 	s.OptionalTags, s.RequiredTags, s.Taints = w.some("blue", "green"), w.some("red"), w.some("slow")
 	s.OpenFiles = draw.One(w.rng, 0, 0, 1024)
 	switch w.rng.IntN(8) {
@@ -130,7 +136,8 @@ func (w *teller) constraint() (c Constraint) {
 
 func (w *teller) item() Item {
 	w.items++
-	it := Item{Hold: fmt.Sprint("hold", w.items), Kind: draw.One(w.rng, KindLRP, KindLRP, KindTask), Need: w.need(), Constraint: w.constraint(), Avoid: w.some(w.cell())}
+	it := Item{Hold: fmt.Sprint("hold", w.items), Kind: draw.One(w.rng, KindLRP, KindLRP, KindTask), Need: w.need(),
+		Constraint: w.constraint(), Avoid: w.some(w.cell())}
 	it.Name = draw.One(w.rng, "", "default/"+it.Hold)
 	if it.Kind == KindTask {
 		it.ID = fmt.Sprint("task", w.rng.IntN(40))
@@ -160,7 +167,8 @@ func (w *teller) something() {
 		w.printf("push %+v %v", s, w.a.Push(s))
 	case 5:
 		name := w.cell()
-		w.printf("admit %s %v", name, w.a.Admit(name, draw.One(w.rng, "p-", "q-")+name, draw.One(w.rng, "", "", "unhealthy", "new")))
+		w.printf("admit %s %v", name, w.a.Admit(name, draw.One(w.rng, "p-", "q-")+name,
+			draw.One(w.rng, "", "", "unhealthy", "new")))
 	case 6:
 		name := w.cell()
 		w.a.Remove(name)
@@ -184,7 +192,9 @@ func (w *teller) something() {
 		w.printf("release %s %d", h, w.a.Release(h, w.hold()))
 	case 21:
 		it := w.item()
-		h := Holding{Hold: draw.One(w.rng, it.Hold, w.hold()), Cell: w.cell(), Kind: draw.One(w.rng, KindLRP, KindTask, KindBatch), Group: it.Group, Need: it.Need, Ports: it.Constraint.Ports, Name: it.Name}
+		h := Holding{Hold: draw.One(w.rng, it.Hold, w.hold()), Cell: w.cell(),
+			Kind: draw.One(w.rng, KindLRP, KindTask, KindBatch), Group: it.Group, Need: it.Need, Ports: it.Constraint.Ports,
+			Name: it.Name}
 		w.holds = append(w.holds, h.Hold)
 		w.printf("hold %+v %v", h, w.a.Hold(h))
 	case 22:
@@ -209,7 +219,8 @@ func (w *teller) reserve() {
 	for range 1 + w.rng.IntN(4) {
 		w.items++
 		job := w.rng.IntN(4)
-		x := Want{Hold: fmt.Sprintf("batch/job%d\x00t%d", job, w.items), Need: resource.Amounts{resource.MemoryMB: 30 + 50*job, resource.CPUMilli: 500 * job}}
+		x := Want{Hold: fmt.Sprintf("batch/job%d\x00t%d", job, w.items),
+			Need: resource.Amounts{resource.MemoryMB: 30 + 50*job, resource.CPUMilli: 500 * job}}
 		switch w.rng.IntN(6) {
 		case 0:
 			x.Constraint, x.Need = w.constraint(), w.need()
@@ -246,7 +257,8 @@ func (w *teller) ask() {
 	cell, ok := w.a.Where(w.hold())
 	one, known := w.a.Cell(w.cell())
 	w.printf("where %s %v, %+v %v", cell, ok, one, known)
-	w.printf("machines %d", w.a.Machines([]Constraint{it.Constraint, w.constraint()}, []State{w.state(w.cell()), w.state("other")}))
+	w.printf("machines %d", w.a.Machines([]Constraint{it.Constraint, w.constraint()},
+		[]State{w.state(w.cell()), w.state("other")}))
 }
 
 // round goes to a bound, or to another moment, and has an auction.

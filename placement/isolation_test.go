@@ -9,7 +9,8 @@ import (
 // the kind and why; other work stays welcome.
 func TestAWithdrawnIsolationIsAskedOfNoCell(t *testing.T) {
 	l := NewLedger(Config{})
-	for name, withdrawn := range map[string]map[string]string{"broken": {"rootfs": "no overlay"}, "poor": {"rootfs": "none", "namespaces": "none", "own_net": "none"}} {
+	for name, withdrawn := range map[string]map[string]string{"broken": {"rootfs": "no overlay"},
+		"poor": {"rootfs": "none", "namespaces": "none", "own_net": "none"}} {
 		s := plainState(name, 1, 100, 10)
 		s.Withdrawn = withdrawn
 		l.Admit(name, "p-"+name, "")
@@ -18,7 +19,8 @@ func TestAWithdrawnIsolationIsAskedOfNoCell(t *testing.T) {
 	for i, c := range []struct {
 		needs []string
 		cell  string
-	}{{nil, ""}, {[]string{"namespaces"}, "broken"}, {[]string{"rootfs"}, "none"}, {[]string{"namespaces", "own_net"}, "broken"}, {[]string{"rootfs", "own_net"}, "none"}} {
+	}{{nil, ""}, {[]string{"namespaces"}, "broken"}, {[]string{"rootfs"}, "none"},
+		{[]string{"namespaces", "own_net"}, "broken"}, {[]string{"rootfs", "own_net"}, "none"}} {
 		it := lrpItem("x", i, 1)
 		it.Constraint.Isolation = c.needs
 		p, r, err := l.Place(it, 0)
@@ -26,7 +28,8 @@ func TestAWithdrawnIsolationIsAskedOfNoCell(t *testing.T) {
 		case err != nil:
 			t.Error(err)
 		case c.cell == "none":
-			if r == nil || !strings.Contains(r.String(), "isolation rootfs is unavailable: no overlay") || !strings.Contains(r.Remedy(), "isolation") {
+			if r == nil || !strings.Contains(r.String(), "isolation rootfs is unavailable: no overlay") ||
+				!strings.Contains(r.Remedy(), "isolation") {
 				t.Errorf("%v", r)
 			}
 		case r != nil || c.cell != "" && p.Cell != c.cell:

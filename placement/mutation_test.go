@@ -15,8 +15,10 @@ func TestEveryCaseIsMissed(t *testing.T) {
 		t.Skip("long form only")
 	}
 	all, missed := 0, 0
-	for _, name := range []string{"auction.go", "cell.go", "class.go", "explain.go", "find.go", "group.go", "heap.go", "item.go", "ledger.go", "reserve.go", "score.go", "tree.go", "vector.go"} {
-		for kind, deleted := range map[string]func(string) (mutate.Result, error){"cases": mutate.Cases, "branches": mutate.Branches} {
+	for _, name := range []string{"auction.go", "cell.go", "class.go", "explain.go", "find.go", "group.go", "heap.go",
+		"item.go", "ledger.go", "reserve.go", "score.go", "tree.go", "vector.go"} {
+		for kind, deleted := range map[string]func(string) (mutate.Result, error){"cases": mutate.Cases,
+			"branches": mutate.Branches} {
 			r, err := deleted(name)
 			if err != nil {
 				t.Fatal(err)

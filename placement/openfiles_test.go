@@ -36,7 +36,8 @@ func TestOpenFilesAreAskedOfACell(t *testing.T) {
 		case err != nil:
 			t.Error(err)
 		case c.cell == "none":
-			if r == nil || !strings.Contains(r.String(), "open_files 1048577 needed, the cell allows 20000") || !strings.Contains(r.Remedy(), "open files") {
+			if r == nil || !strings.Contains(r.String(), "open_files 1048577 needed, the cell allows 20000") ||
+				!strings.Contains(r.Remedy(), "open files") {
 				t.Errorf("%v", r)
 			}
 		case r != nil || c.cell != "" && p.Cell != c.cell:

@@ -78,7 +78,8 @@ func oracle(l *Ledger, it Item) map[string]verdict {
 // oraclePortTaken looks for a port in all holdings of the cell and of those of its machine.
 func oraclePortTaken(l *Ledger, c *cell, port int) bool {
 	for _, h := range l.holds {
-		one := h.cell == c || h.cell.known && h.cell.state.Host == c.state.Host && h.cell.state.InstanceAddress == c.state.InstanceAddress
+		one := h.cell == c || h.cell.known && h.cell.state.Host == c.state.Host &&
+			h.cell.state.InstanceAddress == c.state.InstanceAddress
 		if one && slices.Contains(h.Ports, port) {
 			return true
 		}
@@ -160,7 +161,8 @@ func drawState(rt *rapid.T, name string, version int64) State {
 		InstanceAddress: rapid.SampledFrom([]string{"10.1", "10.1", "10.2"}).Draw(rt, "address"),
 		Stacks:          []string{"deb"}, OptionalTags: some("optional", "blue"), Labels: map[string]string{},
 		Capacity: resource.Amounts{
-			resource.MemoryMB: rapid.SampledFrom([]int{100, 200, 333}).Draw(rt, "memory"), resource.DiskMB: 500, resource.Containers: rapid.IntRange(1, 8).Draw(rt, "containers"),
+			resource.MemoryMB: rapid.SampledFrom([]int{100, 200, 333}).Draw(rt, "memory"), resource.DiskMB: 500,
+			resource.Containers: rapid.IntRange(1, 8).Draw(rt, "containers"),
 		},
 		Draining: rapid.IntRange(0, 9).Draw(rt, "evacuating") == 0,
 	}
@@ -246,7 +248,8 @@ func TestPlacementEqualsExhaustiveScoring(t *testing.T) {
 			"hold": func(rt *rapid.T) {
 				n++
 				it := drawItem(rt, n)
-				if err := l.Hold(Holding{Hold: it.Hold, Cell: cellName(), Kind: it.Kind, Group: it.Group, Need: it.Need, Ports: it.Constraint.Ports}); err != nil {
+				if err := l.Hold(Holding{Hold: it.Hold, Cell: cellName(), Kind: it.Kind, Group: it.Group, Need: it.Need,
+					Ports: it.Constraint.Ports}); err != nil {
 					rt.Fatal(err)
 				}
 				placed = append(placed, it.Hold)

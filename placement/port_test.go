@@ -13,7 +13,8 @@ func host(l interface {
 	Push(State) bool
 	Admit(cell, process, reason string) bool
 }, cell, machine, address string) {
-	l.Push(State{Cell: cell, Process: "p", Version: 1, Host: machine, InstanceAddress: address, Capacity: resource.Amounts{resource.MemoryMB: 100, resource.Containers: 100}})
+	l.Push(State{Cell: cell, Process: "p", Version: 1, Host: machine, InstanceAddress: address,
+		Capacity: resource.Amounts{resource.MemoryMB: 100, resource.Containers: 100}})
 	l.Admit(cell, "p", "")
 }
 
@@ -31,7 +32,8 @@ func TestAPortIsHeldOnceAMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := a.Round(0)
-	if len(r.Placed) != 2 || len(r.Refused) != 1 || r.Refused[0].Refusal.Code != InsufficientResources || r.Refused[0].Refusal.Never {
+	if len(r.Placed) != 2 || len(r.Refused) != 1 || r.Refused[0].Refusal.Code != InsufficientResources ||
+		r.Refused[0].Refusal.Never {
 		t.Fatalf("%+v", r)
 	}
 	first := r.Placed[0].Item
@@ -57,7 +59,8 @@ func TestAPortIsHeldOnceAMachine(t *testing.T) {
 	}
 	for _, x := range [][2]string{{"alpha", "10.0.0.2"}, {"beta", "10.0.0.1"}, {"", "10.0.0.1"}, {"", "10.0.0.1"}} {
 		host(a, "on "+x[0]+x[1]+string(rune('a'+len(a.byName))), x[0], x[1])
-		if err := a.Submit(time.Hour, Item{ID: "again", Hold: "again" + x[0] + x[1] + string(rune('a'+len(a.byName))), Constraint: Constraint{Ports: []int{80}}}); err != nil {
+		if err := a.Submit(time.Hour, Item{ID: "again", Hold: "again" + x[0] + x[1] + string(rune('a'+len(a.byName))),
+			Constraint: Constraint{Ports: []int{80}}}); err != nil {
 			t.Fatal(err)
 		}
 		r := a.Round(time.Hour)
@@ -73,7 +76,8 @@ func TestPortsOfBatchWork(t *testing.T) {
 	l := NewLedger(Config{})
 	host(l, "a1", "alpha", "x")
 	c := Constraint{Ports: []int{80}}
-	g := l.Reserve([]Want{{Hold: "1", Constraint: c}, {Hold: "2", Constraint: c}, {Hold: "3", Constraint: Constraint{Ports: []int{81}}}}, 0)
+	g := l.Reserve([]Want{{Hold: "1", Constraint: c}, {Hold: "2", Constraint: c},
+		{Hold: "3", Constraint: Constraint{Ports: []int{81}}}}, 0)
 	if g[0].Cell == "" || g[1].Refusal == nil || g[2].Cell == "" {
 		t.Errorf("%+v", g)
 	}

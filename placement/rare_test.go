@@ -132,7 +132,8 @@ func TestACellThatRests(t *testing.T) {
 	a.Rest(0, "c")
 	submit(t, a, 0, lrpItem("x", 0, 10))
 	r := a.Round(0)
-	if len(r.Placed) != 0 || len(r.Refused) != 1 || r.Refused[0].Refusal.String() != "found no compatible cells: 1 cell: refused work recently" {
+	if len(r.Placed) != 0 || len(r.Refused) != 1 ||
+		r.Refused[0].Refusal.String() != "found no compatible cells: 1 cell: refused work recently" {
 		t.Fatalf("%+v", r)
 	}
 	if at, ok := a.Next(); !ok || at != time.Second {
@@ -196,10 +197,12 @@ func TestOnlyRefusalsAreReported(t *testing.T) {
 	join(a, plainState("c", 1, 100, 10))
 	submit(t, a, 0, lrpItem("fits", 0, 60), lrpItem("not", 0, 61))
 	r := a.Round(0)
-	if len(r.Placed) != 1 || len(r.Refused) != 1 || r.Refused[0].Refusal == nil || r.Refused[0].Item.ID == r.Placed[0].Item.ID {
+	if len(r.Placed) != 1 || len(r.Refused) != 1 || r.Refused[0].Refusal == nil ||
+		r.Refused[0].Item.ID == r.Placed[0].Item.ID {
 		t.Fatalf("%+v", r)
 	}
-	if a.ExplainWaiting("nobody") != nil || a.ExplainWaiting(r.Placed[0].Item.ID) != nil || a.ExplainWaiting(r.Refused[0].Item.ID) == nil {
+	if a.ExplainWaiting("nobody") != nil || a.ExplainWaiting(r.Placed[0].Item.ID) != nil ||
+		a.ExplainWaiting(r.Refused[0].Item.ID) == nil {
 		t.Error("why it waits")
 	}
 }
@@ -250,7 +253,8 @@ func TestReasonsOfAnUnavailableCell(t *testing.T) {
 		}
 	}
 	for why, text := range map[string]string{
-		"unhealthy": "found no compatible cells: 1 cell: unhealthy", "waiting for its first report": "found no compatible cells: 1 cell: waiting for its first report",
+		"unhealthy":                    "found no compatible cells: 1 cell: unhealthy",
+		"waiting for its first report": "found no compatible cells: 1 cell: waiting for its first report",
 	} {
 		l := NewLedger(Config{})
 		l.Admit("c", "p-c", "")
@@ -269,7 +273,8 @@ func TestUnchangedStates(t *testing.T) {
 	if l.Push(State{Process: "p"}) || len(l.byName) != 0 {
 		t.Error("a state of no cell")
 	}
-	if !l.Admit("c", "p-c", "") || l.Admit("c", "p-c", "") || !l.Admit("c", "p-c", "unhealthy") || l.Admit("c", "p-c", "unhealthy") || !l.Admit("c", "p-c", "other") {
+	if !l.Admit("c", "p-c", "") || l.Admit("c", "p-c", "") || !l.Admit("c", "p-c", "unhealthy") ||
+		l.Admit("c", "p-c", "unhealthy") || !l.Admit("c", "p-c", "other") {
 		t.Error("only changes are reported")
 	}
 	s := plainState("c", 1, 100, 10)
@@ -408,9 +413,12 @@ func TestWorkThatFitsNoCell(t *testing.T) {
 	if r := l.Explain(lrpItem("x", 0, 50)); r != nil {
 		t.Errorf("just what they may have: %v", r)
 	}
-	g := l.Reserve([]Want{{Hold: "1", Need: resource.Amounts{resource.MemoryMB: 60}}, {Hold: "2", Need: resource.Amounts{resource.MemoryMB: 60}},
-		{Hold: "3", Need: resource.Amounts{resource.MemoryMB: 60}}, {Hold: "1", Need: resource.Amounts{resource.MemoryMB: 60}}}, 0)
-	if g[0].Cell != "c" || g[1].Refusal == nil || g[1].Refusal.Never || g[2].Refusal != g[1].Refusal || g[3].Cell != "c" || g[3].Refusal != nil {
+	g := l.Reserve([]Want{{Hold: "1", Need: resource.Amounts{resource.MemoryMB: 60}},
+		{Hold: "2", Need: resource.Amounts{resource.MemoryMB: 60}},
+		{Hold: "3", Need: resource.Amounts{resource.MemoryMB: 60}},
+		{Hold: "1", Need: resource.Amounts{resource.MemoryMB: 60}}}, 0)
+	if g[0].Cell != "c" || g[1].Refusal == nil || g[1].Refusal.Never || g[2].Refusal != g[1].Refusal || g[3].Cell != "c" ||
+		g[3].Refusal != nil {
 		t.Errorf("%+v", g)
 	}
 }
@@ -428,7 +436,8 @@ func TestMissing(t *testing.T) {
 	if got := fmt.Sprint(r.Missing()); got != "[containers 1 needed, 0 free memory 50Mi needed, 30Mi free]" {
 		t.Errorf("%s of %v", got, r)
 	}
-	if r := RefusedByCell("c", ""); r.Cell != "c" || r.String() != "insufficient resources: 1 cell: c refused: no reason given" {
+	if r := RefusedByCell("c", ""); r.Cell != "c" ||
+		r.String() != "insufficient resources: 1 cell: c refused: no reason given" {
 		t.Errorf("%+v", r)
 	}
 }
@@ -497,7 +506,8 @@ func TestASearchTouchesAPath(t *testing.T) {
 			cell := fmt.Sprint("c", i)
 			l.Admit(cell, "p-"+cell, "")
 			l.Push(plainState(cell, 1, 10*n, 10))
-			if err := l.Hold(Holding{Hold: cell, Cell: cell, Kind: KindLRP, Group: "other", Need: resource.Amounts{resource.MemoryMB: used(i)}}); err != nil {
+			if err := l.Hold(Holding{Hold: cell, Cell: cell, Kind: KindLRP, Group: "other",
+				Need: resource.Amounts{resource.MemoryMB: used(i)}}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -24,7 +24,8 @@ func (r *Refusal) Remedy() string {
 		{"accept work again on a drained cell: cantina undrain", []Cause{CauseDraining}},
 		{"make a cell HEALTHY and available; see cantina cells", []Cause{CauseNotAdmitted, CauseUnavailable}},
 		{"start a cell that matches, or relax the request: stack, tags, labels, taints, host, open " +
-			"files, isolation", []Cause{CauseHost, CauseStack, CauseTags, CauseLabels, CauseTaint, CauseOpenFiles, CauseIsolation}},
+			"files, isolation", []Cause{CauseHost, CauseStack, CauseTags, CauseLabels, CauseTaint, CauseOpenFiles,
+			CauseIsolation}},
 	} {
 		at := slices.IndexFunc(r.Classes, func(c Class) bool { return slices.Contains(try.causes, c.Cause) })
 		switch {

@@ -23,18 +23,23 @@ func TestEveryRefusalHasARemedy(t *testing.T) {
 		"full": {short(Shortage{Name: resource.CPUMilli, Need: 500, LargestFree: 250, LargestAll: 2000}),
 			"ask for cpu 250m at most, or end other work, or add a cell with cpu 500m free"},
 		"has room again": {short(), ""},
-		"a port":         {short(Shortage{Name: resource.Port(80), Need: 1, LargestAll: 1}), "end other work, or add a cell with port 80 free"},
-		"nothing free":   {short(Shortage{Name: "gpu", Need: 1, LargestAll: 1}), "end other work, or add a cell with gpu 1 free"},
-		"unknown":        {short(Shortage{Name: "gpu", Need: 1}), "add a cell with gpu 1 free"},
-		"two":            {short(memory, Shortage{Name: "gpu", Need: 1, LargestAll: 1}), "add a cell with memory 900Gi, gpu 1 free"},
+		"a port": {short(Shortage{Name: resource.Port(80), Need: 1, LargestAll: 1}),
+			"end other work, or add a cell with port 80 free"},
+		"nothing free": {short(Shortage{Name: "gpu", Need: 1, LargestAll: 1}),
+			"end other work, or add a cell with gpu 1 free"},
+		"unknown": {short(Shortage{Name: "gpu", Need: 1}), "add a cell with gpu 1 free"},
+		"two":     {short(memory, Shortage{Name: "gpu", Need: 1, LargestAll: 1}), "add a cell with memory 900Gi, gpu 1 free"},
 	} {
 		if got := c.r.Remedy(); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
-	for cause, part := range map[Cause]string{CauseNotAdmitted: "cantina cells", CauseUnavailable: "cantina cells", CauseDraining: "cantina undrain",
-		CauseHost: "a cell that matches", CauseStack: "a cell that matches", CauseTags: "a cell that matches", CauseLabels: "a cell that matches", CauseTaint: "a cell that matches", CauseOpenFiles: "open files"} {
-		if got := (&Refusal{Classes: []Class{{Cause: CauseAvoided}, {Cause: cause, Cells: 2}}}).Remedy(); !strings.Contains(got, part) {
+	for cause, part := range map[Cause]string{CauseNotAdmitted: "cantina cells", CauseUnavailable: "cantina cells",
+		CauseDraining: "cantina undrain",
+		CauseHost:     "a cell that matches", CauseStack: "a cell that matches", CauseTags: "a cell that matches",
+		CauseLabels: "a cell that matches", CauseTaint: "a cell that matches", CauseOpenFiles: "open files"} {
+		if got := (&Refusal{Classes: []Class{{Cause: CauseAvoided},
+			{Cause: cause, Cells: 2}}}).Remedy(); !strings.Contains(got, part) {
 			t.Errorf("cause %d: %q", cause, got)
 		}
 	}

@@ -112,7 +112,8 @@ func TestASessionIsNewsOnce(t *testing.T) {
 	for i, c := range []struct {
 		process, reason string
 		news            bool
-	}{{"", "no session", true}, {"", "no session", false}, {"p", "no session", true}, {"p", "", true}, {"p", "", false}, {"p", "new", true}} {
+	}{{"", "no session", true}, {"", "no session", false}, {"p", "no session", true}, {"p", "", true}, {"p", "", false},
+		{"p", "new", true}} {
 		if got := l.Admit("c", c.process, c.reason); got != c.news {
 			t.Errorf("%d: %v", i, got)
 		}
@@ -176,7 +177,8 @@ func TestOneCellIsKeptForOneItem(t *testing.T) {
 		a.Remove("c1")
 		a.Remove("c2")
 		a.Round(4 * time.Second)
-		submit(t, a, 4*time.Second, Item{ID: "next", Hold: "next", Kind: KindTask, Need: resource.Amounts{resource.MemoryMB: 70}, Constraint: c})
+		submit(t, a, 4*time.Second, Item{ID: "next", Hold: "next", Kind: KindTask,
+			Need: resource.Amounts{resource.MemoryMB: 70}, Constraint: c})
 		a.Round(4 * time.Second)
 		a.Reserve([]Want{{Hold: "wide", Need: need, Constraint: c}}, 6*time.Second)
 		a.Round(6 * time.Second)

@@ -10,7 +10,8 @@ import (
 // TestShares has the used part of a total; invalid values of a cell count as nothing, or as full.
 func TestShares(t *testing.T) {
 	for _, c := range []struct{ used, total, want int64 }{
-		{0, 100, 0}, {100, 0, 0}, {1, 0, 0}, {0, 0, 0}, {-5, 100, 0}, {5, -100, 0}, {1, 1, unit}, {50, 100, unit / 2}, {150, 100, unit * 3 / 2},
+		{0, 100, 0}, {100, 0, 0}, {1, 0, 0}, {0, 0, 0}, {-5, 100, 0}, {5, -100, 0}, {1, 1, unit}, {50, 100, unit / 2},
+		{150, 100, unit * 3 / 2},
 		{800, 100, 8 * unit}, {801, 100, 8 * unit}, {1 << 62, 1, 8 * unit}, {1 << 40, 1 << 40, unit},
 	} {
 		if got := share(c.used, c.total); got != c.want {
@@ -29,7 +30,8 @@ func TestShares(t *testing.T) {
 func TestVectors(t *testing.T) {
 	d := newDimensions()
 	v := d.learn(resource.Amounts{resource.MemoryMB: 7, "gpu": 2, resource.DiskMB: -3})
-	if got := fmt.Sprint(v, v.at(len(v)), d.amounts(v)); got != fmt.Sprint([]int64{7, 0, 0, 0, 2}, 0, resource.Amounts{resource.MemoryMB: 7, "gpu": 2}) {
+	if got := fmt.Sprint(v, v.at(len(v)), d.amounts(v)); got != fmt.Sprint([]int64{7, 0, 0, 0, 2}, 0,
+		resource.Amounts{resource.MemoryMB: 7, "gpu": 2}) {
 		t.Error(got)
 	}
 	if v := d.learn(resource.Amounts{resource.MemoryMB: 1<<32 + 1}); v[0] != 1<<32 {

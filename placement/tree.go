@@ -24,7 +24,8 @@ func (t *tree) reset(n, dims int) {
 	for leaves < n {
 		leaves *= 2
 	}
-	*t = tree{leaves: leaves, dims: dims, usage: make([]int64, 2*leaves), free: make([]int64, 2*leaves*dims), marked: make([]bool, leaves)}
+	*t = tree{leaves: leaves, dims: dims, usage: make([]int64, 2*leaves), free: make([]int64, 2*leaves*dims),
+		marked: make([]bool, leaves)}
 	for i := range t.usage {
 		t.usage[i] = never
 	}

@@ -38,8 +38,9 @@ type calls struct {
 }
 
 func newCalls(m *machine, cfg *Config, step func(...worker.Event)) *calls {
-	c := &calls{m: m, cells: cfg.Cells, log: cfg.Log, step: step, spawn: cfg.Runtime.Go, payloads: map[fence.Invocation]*batch.Payload{},
-		runs: queues[worker.RunTask]{}, kills: queues[worker.KillTask]{}, reports: map[worker.Proc]int{}}
+	c := &calls{m: m, cells: cfg.Cells, log: cfg.Log, step: step, spawn: cfg.Runtime.Go,
+		payloads: map[fence.Invocation]*batch.Payload{},
+		runs:     queues[worker.RunTask]{}, kills: queues[worker.KillTask]{}, reports: map[worker.Proc]int{}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if c.spawn == nil {
 		c.spawn = c.active.Go

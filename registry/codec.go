@@ -116,7 +116,8 @@ func load(rows []store.Row, t worker.Timeouts) (members []worker.Member, list wo
 			m, err := memberOf(r)
 			if err != nil {
 				bad = append(bad, fmt.Sprintf("%s: %v", r.Key, err))
-				m = worker.Member{Proc: worker.Proc(strings.TrimPrefix(r.Key, memberPrefix)), Promise: t.MaxDiesWithin, Displaced: true}
+				m = worker.Member{Proc: worker.Proc(strings.TrimPrefix(r.Key, memberPrefix)), Promise: t.MaxDiesWithin,
+					Displaced: true}
 			}
 			members = append(members, m)
 		}

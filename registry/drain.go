@@ -51,8 +51,10 @@ func DrainOp(d *Drain) store.Op {
 	for i, w := range d.Waited {
 		waited[i] = text.Clean(w)
 	}
-	return store.Op{Key: DrainRow(d.Cell), Value: encode(kindDrain, &registrypb.Drain{Cell: string(d.Cell), Reason: text.Clean(d.Reason), By: text.Clean(d.By),
-		Since: wire.FromTime(d.Since), Until: wire.FromTime(d.Until), StopBatch: d.StopBatch, Ended: wire.FromTime(d.Ended), Waited: waited})}
+	return store.Op{Key: DrainRow(d.Cell), Value: encode(kindDrain,
+		&registrypb.Drain{Cell: string(d.Cell), Reason: text.Clean(d.Reason), By: text.Clean(d.By),
+			Since: wire.FromTime(d.Since), Until: wire.FromTime(d.Until), StopBatch: d.StopBatch, Ended: wire.FromTime(d.Ended),
+			Waited: waited})}
 }
 
 // Drains reads the drains among the rows of a load, and the quarantined keys. One

@@ -38,7 +38,8 @@ type statusKey struct {
 }
 
 func (k statusKey) compare(o statusKey) int {
-	return cmp.Or(cmp.Compare(k.proc, o.proc), cmp.Compare(k.kind, o.kind), k.run.Compare(o.run), cmp.Compare(k.probe, o.probe))
+	return cmp.Or(cmp.Compare(k.proc, o.proc), cmp.Compare(k.kind, o.kind), k.run.Compare(o.run),
+		cmp.Compare(k.probe, o.probe))
 }
 
 // end wakes all that wait.
@@ -183,7 +184,8 @@ func (r *Registry) status(u worker.UpdateStatus) (*statusCall, func(context.Cont
 		return c, nil, r.over
 	}
 	for i, it := range u.Items {
-		c.answers = append(c.answers, worker.StatusAnswer{Term: r.leader.Term(), Proc: u.Proc, Kind: it.Kind, Run: it.Run, Probe: it.Probe})
+		c.answers = append(c.answers, worker.StatusAnswer{Term: r.leader.Term(), Proc: u.Proc, Kind: it.Kind, Run: it.Run,
+			Probe: it.Probe})
 		key := statusKey{u.Proc, it.Kind, it.Run, it.Probe}
 		r.answers.statuses[key] = append(r.answers.statuses[key], statusWait{c, i})
 	}

@@ -29,7 +29,8 @@ type Cells interface {
 	GetRunningTasks(ctx context.Context, cell worker.CellName, q worker.ReportRequest) (worker.Report, error)
 	// RunTasks sends calls of one term, process and sequence number; payloads has the
 	// work of each (nil for a probe). One answer for each batch task, in order.
-	RunTasks(ctx context.Context, cell worker.CellName, calls []worker.RunTask, payloads []*batch.Payload) ([]worker.RunAnswer, error)
+	RunTasks(ctx context.Context, cell worker.CellName, calls []worker.RunTask,
+		payloads []*batch.Payload) ([]worker.RunAnswer, error)
 	NotifyIfTasksNotRunning(ctx context.Context, cell worker.CellName, q worker.Notify) (worker.NotifyAnswer, error)
 	// KillTask sends calls of one term and process.
 	KillTask(ctx context.Context, cell worker.CellName, calls []worker.KillTask) error
@@ -323,7 +324,8 @@ func (r *Registry) Term() fence.Term { return r.cfg.Worker.Term }
 // everything before it is durable, the result of payload is sent to the cell. payload gets the
 // invocation before it is assigned, and may refuse it: then nothing has started, HoldVetoed is
 // returned, and the next start gets this invocation. No start comes between the two.
-func (r *Registry) StartBatch(q worker.Request, payload func(fence.Invocation) (p batch.Payload, ok bool)) (fence.Invocation, worker.Hold, bool) {
+func (r *Registry) StartBatch(q worker.Request,
+	payload func(fence.Invocation) (p batch.Payload, ok bool)) (fence.Invocation, worker.Hold, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over != nil {

@@ -104,8 +104,9 @@ type end struct {
 }
 
 func newEnd(clock run.Clock, name worker.CellName, proc worker.Proc) *end {
-	return &end{clock: clock, payloads: map[fence.Invocation]string{}, cell: worker.NewCell(worker.CellConfig{Cell: name, Proc: proc, Started: 1,
-		DirID: string(name), Boot: "b", Now: clock.Boot(), Timeouts: worker.DefaultTimeouts(), Gone: true})}
+	return &end{clock: clock, payloads: map[fence.Invocation]string{},
+		cell: worker.NewCell(worker.CellConfig{Cell: name, Proc: proc, Started: 1,
+			DirID: string(name), Boot: "b", Now: clock.Boot(), Timeouts: worker.DefaultTimeouts(), Gone: true})}
 }
 
 func (c *end) set(f func()) {
@@ -318,8 +319,10 @@ func start(t *testing.T, s *fakeStore, term int64) *fixture {
 	t.Helper()
 	f := &fixture{t: t, store: s, cells: &ends{}, ears: &ears{}, clock: run.Bubble(), done: make(chan struct{})}
 	r, err := New(Config{
-		Worker: worker.Config{Term: fence.Term{Epoch: 1, Revision: term}, Timeouts: worker.DefaultTimeouts(), NewStore: true, NewCluster: true},
-		Store:  s, Cells: f.cells, Listener: f.ears, Statuses: nothingApplied{}, Clock: f.clock, Log: slog.New(slog.DiscardHandler),
+		Worker: worker.Config{Term: fence.Term{Epoch: 1, Revision: term}, Timeouts: worker.DefaultTimeouts(), NewStore: true,
+			NewCluster: true},
+		Store: s, Cells: f.cells, Listener: f.ears, Statuses: nothingApplied{}, Clock: f.clock,
+		Log: slog.New(slog.DiscardHandler),
 	}, s.load())
 	if err != nil {
 		t.Fatal(err)
@@ -357,7 +360,8 @@ func (f *fixture) healthy(name worker.CellName, proc worker.Proc) *end {
 func (f *fixture) run(cell worker.CellName, job string) worker.Run {
 	f.t.Helper()
 	w := worker.Work{Job: job, Node: "n"}
-	inv, hold, ok := f.r.StartBatch(worker.Request{Work: w, Cell: cell}, func(fence.Invocation) (batch.Payload, bool) { return batch.Payload{Domain: "d-" + job}, true })
+	inv, hold, ok := f.r.StartBatch(worker.Request{Work: w, Cell: cell},
+		func(fence.Invocation) (batch.Payload, bool) { return batch.Payload{Domain: "d-" + job}, true })
 	if !ok {
 		f.t.Fatalf("%s is held: %v", job, hold.Reason)
 	}
@@ -387,7 +391,8 @@ func TestWholeLifeOfABatchTask(t *testing.T) {
 		c.step(worker.WorkEnded{Run: x, Status: "done"})
 		c.pump(t, f.r)
 		synctest.Wait()
-		if e := heard[worker.Ended](f.ears); len(e) != 1 || e[0].Status != "done" || len(c.cell.Held()) != 0 || f.r.Live() != 0 {
+		if e := heard[worker.Ended](f.ears); len(e) != 1 || e[0].Status != "done" || len(c.cell.Held()) != 0 ||
+			f.r.Live() != 0 {
 			t.Fatalf("%v %v", e, c.cell.Held())
 		}
 		if p, why := f.r.Receives("c1"); p != "p1" || why != "" || !f.r.MayStart("c1", "p1") || f.r.MayStart("c1", "p2") {
@@ -404,10 +409,11 @@ func TestAVetoedStartLeavesNothing(t *testing.T) {
 		defer f.end()
 		c := f.healthy("c1", "p1")
 		var asked fence.Invocation
-		_, hold, ok := f.r.StartBatch(worker.Request{Work: worker.Work{Job: "job", Node: "n"}, Cell: "c1"}, func(inv fence.Invocation) (batch.Payload, bool) {
-			asked = inv
-			return batch.Payload{}, false
-		})
+		_, hold, ok := f.r.StartBatch(worker.Request{Work: worker.Work{Job: "job", Node: "n"}, Cell: "c1"},
+			func(inv fence.Invocation) (batch.Payload, bool) {
+				asked = inv
+				return batch.Payload{}, false
+			})
 		synctest.Wait()
 		if ok || hold.Reason != worker.HoldVetoed || len(c.launched) != 0 || f.r.Live() != 0 {
 			t.Errorf("%v, %t: launched %v, live %d", hold.Reason, ok, c.launched, f.r.Live())
@@ -676,7 +682,8 @@ func TestRowsSurviveTheirEncoding(t *testing.T) {
 	if len(bad) != 0 || len(got) != 1 || got[0] != m {
 		t.Fatalf("%+v %v", got, bad)
 	}
-	got, list, bad := load([]store.Row{{Key: "member/other", Value: op.Value}, {Key: "listver", Value: op.Value}}, worker.DefaultTimeouts())
+	got, list, bad := load([]store.Row{{Key: "member/other", Value: op.Value}, {Key: "listver", Value: op.Value}},
+		worker.DefaultTimeouts())
 	if len(bad) != 2 || len(got) != 1 || got[0].Proc != "other" || got[0].Promise != 100*time.Second || !list.IsZero() {
 		t.Fatalf("%+v %v", got, bad)
 	}
@@ -745,7 +752,8 @@ func TestOnlyTheHolderIsHeld(t *testing.T) {
 		f := start(t, newStore(), 1)
 		defer f.end()
 		f.healthy("c1", "p1")
-		beat := worker.Heartbeat{Protocol: worker.Protocol, Cell: "c1", Proc: "other", DirID: "elsewhere", Started: 1, Boot: "b", Beat: 1}
+		beat := worker.Heartbeat{Protocol: worker.Protocol, Cell: "c1", Proc: "other", DirID: "elsewhere", Started: 1,
+			Boot: "b", Beat: 1}
 		a, err := f.r.Heartbeat(t.Context(), beat, func() { t.Error("it holds the name") })
 		if err != nil || a.Verdict != worker.DieAll {
 			t.Errorf("%+v, %v", a, err)

@@ -7,7 +7,8 @@ import (
 )
 
 func draw(rt *rapid.T, label string) Amounts {
-	return rapid.MapOf(rapid.SampledFrom([]string{MemoryMB, DiskMB, CPUMilli, Containers, "gpu"}), rapid.IntRange(0, 50)).Draw(rt, label)
+	return rapid.MapOf(rapid.SampledFrom([]string{MemoryMB, DiskMB, CPUMilli, Containers, "gpu"}),
+		rapid.IntRange(0, 50)).Draw(rt, label)
 }
 
 func TestFitsAgreesWithLacking(t *testing.T) {
@@ -35,7 +36,8 @@ func TestAddSubAreInverse(t *testing.T) {
 func TestText(t *testing.T) {
 	have := Amounts{MemoryMB: 300, "gpu": 1}
 	lack := have.Lacking(Amounts{MemoryMB: 512, "gpu": 1, DiskMB: 1})
-	if len(lack) != 2 || lack[0].String() != "disk 1Mi needed, 0 free" || lack[1].String() != "memory 512Mi needed, 300Mi free" {
+	if len(lack) != 2 || lack[0].String() != "disk 1Mi needed, 0 free" ||
+		lack[1].String() != "memory 512Mi needed, 300Mi free" {
 		t.Fatalf("got %v", lack)
 	}
 	if got := have.String(); got != "gpu=1 memory_mb=300" {

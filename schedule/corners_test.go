@@ -28,7 +28,8 @@ func TestABoardWithoutTheSchedule(t *testing.T) {
 		t.Error("it has no state")
 	}
 	broken := errors.New("no such zone")
-	b.Put(schedule.Row{Key: k, Definition: &schedule.Definition{Calendar: schedule.Calendar{Line: "@every 90s"}}}, cron.Schedule{}, broken)
+	b.Put(schedule.Row{Key: k, Definition: &schedule.Definition{Calendar: schedule.Calendar{Line: "@every 90s"}}},
+		cron.Schedule{}, broken)
 	b.Stepped(-time.Hour, time.Unix(0, 0))
 	if _, ok := b.First(); ok || b.Unsaved(k) {
 		t.Error("what cannot be used is never due")
@@ -51,7 +52,8 @@ func TestTheItemOfAnObject(t *testing.T) {
 	} {
 		c0 := schedule.Calendar{JSON: text}
 		it, _, err := c0.Item(schedule.Key{}, c.zone, time.Time{}, time.Time{})
-		if (err != nil) != (c.err != nil) || (it == nil) != (err != nil) || errors.Is(c.err, cron.ErrNoZone) && !errors.Is(err, cron.ErrNoZone) {
+		if (err != nil) != (c.err != nil) || (it == nil) != (err != nil) || errors.Is(c.err, cron.ErrNoZone) &&
+			!errors.Is(err, cron.ErrNoZone) {
 			t.Errorf("%s: %v %v", text, it, err)
 		}
 	}
@@ -64,7 +66,8 @@ func TestWordsAtTheirBounds(t *testing.T) {
 			t.Errorf("%v: %s", step, got)
 		}
 	}
-	for n, want := range map[int]string{0: "sent to 9 of 9", 1: "; not reached: a", 3: "; not reached: a; b; c", 4: "a; b; c; and 1 more"} {
+	for n, want := range map[int]string{0: "sent to 9 of 9", 1: "; not reached: a", 3: "; not reached: a; b; c",
+		4: "a; b; c; and 1 more"} {
 		d := schedule.Delivery{Of: 9, Reached: 9 - n, Missed: []string{"d", "b", "a", "c"}[4-max(n, 0):]}
 		switch n {
 		case 1:
@@ -87,7 +90,8 @@ func TestWordsAtTheirBounds(t *testing.T) {
 	if len(seen) != 2 || !seen[0] || !seen[time.Second] {
 		t.Errorf("a second: %v", seen)
 	}
-	d := schedule.Definition{Calendar: schedule.Calendar{Line: "* * * * *"}, Policy: schedule.Policy{Max: -1, Overlap: schedule.OverlapAllow}, Task: &task.Definition{}}
+	d := schedule.Definition{Calendar: schedule.Calendar{Line: "* * * * *"},
+		Policy: schedule.Policy{Max: -1, Overlap: schedule.OverlapAllow}, Task: &task.Definition{}}
 	if d.Validate() == nil {
 		t.Error("fewer than none at once")
 	}
@@ -103,8 +107,10 @@ func TestWordsAtTheirBounds(t *testing.T) {
 	if e := (schedule.Entry{At: at, Count: 2}); e.Times() != "2026-03-01T02:00:00Z" {
 		t.Error(e.Times())
 	}
-	sent := schedule.State{History: []schedule.Entry{{What: schedule.Sent}, {What: schedule.Sent, Text: "sent to 1 of 1"}, {What: schedule.Started}}}
-	for i, want := range []string{"sent at most once; the leader ended before it recorded the outcome", "sent to 1 of 1", ""} {
+	sent := schedule.State{History: []schedule.Entry{{What: schedule.Sent}, {What: schedule.Sent, Text: "sent to 1 of 1"},
+		{What: schedule.Started}}}
+	for i, want := range []string{"sent at most once; the leader ended before it recorded the outcome", "sent to 1 of 1",
+		""} {
 		if got := schedule.Forgotten(sent).History[i].Text; got != want || sent.History[0].Text != "" {
 			t.Errorf("%d: %q", i, got)
 		}
@@ -115,14 +121,16 @@ func TestWordsAtTheirBounds(t *testing.T) {
 func minutely(t *testing.T) (step func(schedule.Event, time.Time) error, s *schedule.State) {
 	t.Helper()
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	d := &schedule.Definition{Calendar: schedule.Calendar{Line: "* * * * *", Zone: "UTC"}, Policy: schedule.Policy{Overlap: schedule.OverlapAllow, Max: 1000}, Task: &task.Definition{}}
+	d := &schedule.Definition{Calendar: schedule.Calendar{Line: "* * * * *", Zone: "UTC"},
+		Policy: schedule.Policy{Overlap: schedule.OverlapAllow, Max: 1000}, Task: &task.Definition{}}
 	it, _, err := d.Item(schedule.Key{Domain: "d", Name: "n"}, time.UTC, noon, noon)
 	if err != nil {
 		t.Fatal(err)
 	}
 	st := schedule.New(noon)
 	return func(e schedule.Event, at time.Time) error {
-		next, _, err := schedule.Step(st, e, schedule.Env{Now: at, Key: schedule.Key{Domain: "d", Name: "n"}, Cron: cron.Schedule{Item: it, Zone: time.UTC}, Definition: d})
+		next, _, err := schedule.Step(st, e, schedule.Env{Now: at, Key: schedule.Key{Domain: "d", Name: "n"},
+			Cron: cron.Schedule{Item: it, Zone: time.UTC}, Definition: d})
 		st = next
 		return err
 	}, &st
@@ -138,10 +146,12 @@ func TestLimitsOfManualRequests(t *testing.T) {
 			t.Fatal(i, err)
 		}
 	}
-	if err := step(schedule.Fire{At: noon.Add(41 * time.Minute)}, noon); !errors.Is(err, schedule.ErrInvalid) || len(s.Ahead) != 40 {
+	if err := step(schedule.Fire{At: noon.Add(41 * time.Minute)}, noon); !errors.Is(err, schedule.ErrInvalid) ||
+		len(s.Ahead) != 40 {
 		t.Errorf("one more: %v, %d", err, len(s.Ahead))
 	}
-	if err := step(schedule.Fire{At: noon.Add(time.Second)}, noon); !errors.Is(err, schedule.ErrNoTime) || !strings.HasSuffix(err.Error(), "the next one is 2026-03-01T12:01:00Z") {
+	if err := step(schedule.Fire{At: noon.Add(time.Second)}, noon); !errors.Is(err, schedule.ErrNoTime) ||
+		!strings.HasSuffix(err.Error(), "the next one is 2026-03-01T12:01:00Z") {
 		t.Error(err)
 	}
 	step, s = minutely(t)
@@ -149,21 +159,24 @@ func TestLimitsOfManualRequests(t *testing.T) {
 	if err := step(schedule.Tick{}, noon.Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	s.Open = []schedule.Span{{After: noon.Add(-2 * time.Hour), Until: noon.Add(-time.Hour), Count: 60, Why: schedule.WhyLate}}
+	s.Open = []schedule.Span{{After: noon.Add(-2 * time.Hour), Until: noon.Add(-time.Hour), Count: 60,
+		Why: schedule.WhyLate}}
 	for at, want := range map[time.Time]string{
 		noon.Add(time.Minute):        "was started d.n.20260301T120100Z",
 		noon.Add(-time.Minute):       "was started, and is not in the history any more",
 		noon.Add(-3 * time.Hour):     "is older than the history, which begins at 2026-03-01T11:00:00Z",
 		noon.Add(-121 * time.Minute): "is older than the history, which begins at 2026-03-01T11:00:00Z",
 	} {
-		if err := step(schedule.Fire{At: at}, later); !errors.Is(err, schedule.ErrFired) || !strings.HasSuffix(err.Error(), want) {
+		if err := step(schedule.Fire{At: at}, later); !errors.Is(err, schedule.ErrFired) ||
+			!strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%v: %v", at, err)
 		}
 	}
 	s.History = nil
 	s.Live = []schedule.Run{{At: noon.Add(time.Minute), ID: "run"}}
 	s.Open = nil
-	if err := step(schedule.Fire{At: noon}, later); !errors.Is(err, schedule.ErrFired) || !strings.HasSuffix(err.Error(), "was started, and is not in the history any more") {
+	if err := step(schedule.Fire{At: noon}, later); !errors.Is(err, schedule.ErrFired) ||
+		!strings.HasSuffix(err.Error(), "was started, and is not in the history any more") {
 		t.Error(err)
 	}
 	for n, want := range map[int]bool{0: false, 1: true, schedule.MaxBackfill: true, schedule.MaxBackfill + 1: false} {

@@ -31,8 +31,10 @@ type teller struct {
 func TestHistories(t *testing.T) {
 	book := history.Open(t, "testdata/histories.txt")
 	for n := range 60 {
-		w := &teller{t: t, rng: rand.New(rand.NewPCG(uint64(n), 7)), b: schedule.NewBoard(), runs: map[string]schedule.Answer{}}
-		w.now = draw.One(w.rng, time.Date(2026, 3, 28, 22, 0, 1, 0, time.UTC), time.Date(2026, 10, 24, 21, 59, 59, 0, time.UTC), time.Date(2026, 6, 1, 0, 0, 0, 250e6, time.UTC))
+		w := &teller{t: t, rng: rand.New(rand.NewPCG(uint64(n), 7)), b: schedule.NewBoard(),
+			runs: map[string]schedule.Answer{}}
+		w.now = draw.One(w.rng, time.Date(2026, 3, 28, 22, 0, 1, 0, time.UTC),
+			time.Date(2026, 10, 24, 21, 59, 59, 0, time.UTC), time.Date(2026, 6, 1, 0, 0, 0, 250e6, time.UTC))
 		w.job = schedule.Ended
 		for i := range 1 + n%3 {
 			w.create(fmt.Sprint("s", i))
@@ -51,13 +53,16 @@ func TestHistories(t *testing.T) {
 // resets is a history of schedules whose clock is often wrong: it is set ahead by hours, and decided times are set
 // back. Persons request past and future times.
 func resets(t *testing.T, n int) string {
-	w := &teller{t: t, rng: rand.New(rand.NewPCG(uint64(n), 13)), b: schedule.NewBoard(), runs: map[string]schedule.Answer{}, job: schedule.Ended}
-	w.now = draw.One(w.rng, time.Date(2026, 3, 28, 23, 30, 0, 0, time.UTC), time.Date(2026, 10, 24, 22, 30, 1, 0, time.UTC), time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC))
+	w := &teller{t: t, rng: rand.New(rand.NewPCG(uint64(n), 13)), b: schedule.NewBoard(),
+		runs: map[string]schedule.Answer{}, job: schedule.Ended}
+	w.now = draw.One(w.rng, time.Date(2026, 3, 28, 23, 30, 0, 0, time.UTC),
+		time.Date(2026, 10, 24, 22, 30, 1, 0, time.UTC), time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC))
 	k := schedule.Key{Domain: "d", Name: "s"}
 	define := func() *schedule.Definition {
 		for {
 			d := w.definition()
-			d.Line, d.Zone = draw.One(w.rng, "*/10 * * * *", "*/20 * * * *", "0 * * * *", "30 1,2,3 * * *", "@every 10m"), draw.One(w.rng, "UTC", "Europe/Berlin", "Europe/Berlin")
+			d.Line, d.Zone = draw.One(w.rng, "*/10 * * * *", "*/20 * * * *", "0 * * * *", "30 1,2,3 * * *", "@every 10m"),
+				draw.One(w.rng, "UTC", "Europe/Berlin", "Europe/Berlin")
 			if w.rng.IntN(8) == 0 { // some times, and no more after the last
 				d.Line, d.JSON = "", fmt.Sprintf(`{"epoch":%d}`, w.now.Add(draw.One(w.rng, time.Minute, time.Hour)).Unix())
 			}
@@ -82,7 +87,8 @@ func resets(t *testing.T, n int) string {
 		case 7:
 			w.step(k, schedule.Fire{})
 		case 8:
-			w.step(k, schedule.Backfill{From: w.now.Add(-draw.One(w.rng, time.Hour, 24*time.Hour)), To: w.now.Add(draw.One(w.rng, 0, time.Hour)), Max: draw.One(w.rng, 1, 2, 5, 1000)})
+			w.step(k, schedule.Backfill{From: w.now.Add(-draw.One(w.rng, time.Hour, 24*time.Hour)),
+				To: w.now.Add(draw.One(w.rng, 0, time.Hour)), Max: draw.One(w.rng, 1, 2, 5, 1000)})
 		case 9:
 			w.step(k, draw.One[schedule.Event](w.rng, schedule.Pause{}, schedule.Resume{}, schedule.Resume{}))
 		case 10:
@@ -115,13 +121,18 @@ func (w *teller) definition() *schedule.Definition {
 	for {
 		d := &schedule.Definition{
 			Calendar: schedule.Calendar{
-				Line: draw.One(w.rng, "*/7 * * * *", "* * * * *", "30 2 * * *", "0,30 * * * *", "*/20 30 * * * *", "15 1-4 * * *", "@every 90s", "@every 7m", "H/10 * * * *"),
-				Zone: draw.One(w.rng, "UTC", "Europe/Berlin", "America/New_York"), Gap: draw.One(w.rng, cron.GapRun, cron.GapSkip), Fold: draw.One(w.rng, cron.FoldFirst, cron.FoldLast, cron.FoldBoth),
+				Line: draw.One(w.rng, "*/7 * * * *", "* * * * *", "30 2 * * *", "0,30 * * * *", "*/20 30 * * * *", "15 1-4 * * *",
+					"@every 90s", "@every 7m", "H/10 * * * *"),
+				Zone: draw.One(w.rng, "UTC", "Europe/Berlin", "America/New_York"), Gap: draw.One(w.rng, cron.GapRun, cron.GapSkip),
+				Fold: draw.One(w.rng, cron.FoldFirst, cron.FoldLast, cron.FoldBoth),
 			},
 			Policy: schedule.Policy{
-				Overlap: draw.One(w.rng, schedule.OverlapForbid, schedule.OverlapForbid, schedule.OverlapAllow, schedule.OverlapReplace), Max: draw.One(w.rng, 0, 1, 2, 3),
-				Misfire: draw.One(w.rng, schedule.MisfireOnce, schedule.MisfireSkip, schedule.MisfireAll, schedule.MisfireAll), MisfireMax: draw.One(w.rng, 0, 0, 1, 3),
-				Deadline: draw.One(w.rng, 0, 0, 10*time.Minute, 2*time.Hour), Jitter: draw.One(w.rng, 0, 0, 500*time.Millisecond, 90*time.Second),
+				Overlap: draw.One(w.rng, schedule.OverlapForbid, schedule.OverlapForbid, schedule.OverlapAllow,
+					schedule.OverlapReplace), Max: draw.One(w.rng, 0, 1, 2, 3),
+				Misfire:    draw.One(w.rng, schedule.MisfireOnce, schedule.MisfireSkip, schedule.MisfireAll, schedule.MisfireAll),
+				MisfireMax: draw.One(w.rng, 0, 0, 1, 3),
+				Deadline:   draw.One(w.rng, 0, 0, 10*time.Minute, 2*time.Hour),
+				Jitter:     draw.One(w.rng, 0, 0, 500*time.Millisecond, 90*time.Second),
 			},
 		}
 		switch w.rng.IntN(5) {
@@ -155,7 +166,8 @@ func (w *teller) put(row schedule.Row) {
 	}
 	d := row.Definition
 	w.printf("%s is %+v %+v, starts %s, guarded %v, elapsed %v, shared %v, %d warnings, offset %v",
-		row.Key, d.Calendar, d.Policy, d.Starts(), d.Guarded(), d.Elapsed(), d.Shared(), len(warnings), schedule.Offset(row.Key, d.Jitter))
+		row.Key, d.Calendar, d.Policy, d.Starts(), d.Guarded(), d.Elapsed(), d.Shared(), len(warnings),
+		schedule.Offset(row.Key, d.Jitter))
 	w.b.Put(row, cron.Schedule{Item: it, Zone: loc}, nil)
 }
 
@@ -172,10 +184,12 @@ func (w *teller) something() {
 	switch w.rng.IntN(40) {
 	case 0, 1, 2, 3, 4, 5, 6, 7: // to a bound
 		if comes {
-			w.now = at.Add(draw.One(w.rng, 0, 0, 0, -1, time.Second, 2*time.Second, 3*time.Second, time.Minute, time.Minute+1, 10*time.Minute, 10*time.Minute+time.Second))
+			w.now = at.Add(draw.One(w.rng, 0, 0, 0, -1, time.Second, 2*time.Second, 3*time.Second, time.Minute, time.Minute+1,
+				10*time.Minute, 10*time.Minute+time.Second))
 		}
 	case 8, 9, 10, 11, 12:
-		w.now = w.now.Add(draw.One(w.rng, time.Second, 29*time.Second, time.Minute, 7*time.Minute, time.Hour, 5*time.Hour, 26*time.Hour))
+		w.now = w.now.Add(draw.One(w.rng, time.Second, 29*time.Second, time.Minute, 7*time.Minute, time.Hour, 5*time.Hour,
+			26*time.Hour))
 	case 13:
 		by := -draw.One(w.rng, time.Second, 2*time.Second, 3*time.Second, 10*time.Minute, 3*time.Hour)
 		w.now = w.now.Add(by)
@@ -191,13 +205,15 @@ func (w *teller) something() {
 		w.step(k, schedule.Fire{At: w.logical(row)})
 	case 24, 25:
 		to := w.now.Add(draw.One(w.rng, 0, 0, -time.Hour))
-		w.step(k, schedule.Backfill{From: w.now.Add(-draw.One(w.rng, 0, time.Hour, 24*time.Hour, 24*time.Hour)), To: to, Max: draw.One(w.rng, 0, 1, 2, 3, 5, 1000, 1001)})
+		w.step(k, schedule.Backfill{From: w.now.Add(-draw.One(w.rng, 0, time.Hour, 24*time.Hour, 24*time.Hour)), To: to,
+			Max: draw.One(w.rng, 0, 1, 2, 3, 5, 1000, 1001)})
 	case 26:
 		w.step(k, schedule.Rewind{})
 	case 27:
 		w.edit(row)
 	case 28:
-		w.step(k, schedule.Delivered{At: w.logical(row), Delivery: schedule.Delivery{Of: 3, Reached: 1, Missed: []string{"b", "a"}}})
+		w.step(k, schedule.Delivered{At: w.logical(row),
+			Delivery: schedule.Delivery{Of: 3, Reached: 1, Missed: []string{"b", "a"}}})
 	case 29:
 		w.b.Update(k, schedule.Forgotten(schedule.GoneOn(row.State, row.Definition, w.now)))
 	case 30:
@@ -249,7 +265,10 @@ func (w *teller) edit(row schedule.Row) {
 }
 
 func (w *teller) env(k schedule.Key) schedule.Env {
-	env := schedule.Env{Now: w.now, Free: func(id string) bool { return !strings.HasSuffix(id, "00Z") || len(w.runs)%5 > 0 }}
+	env := schedule.Env{Now: w.now, Free: func(id string) bool {
+		return !strings.HasSuffix(id, "00Z") ||
+			len(w.runs)%5 > 0
+	}}
 	if !w.bare {
 		env.Runs = func(r schedule.Run) schedule.Answer {
 			if a, ok := w.runs[r.ID]; ok {
@@ -315,7 +334,8 @@ func (w *teller) tell(k schedule.Key) {
 	row, _ := w.b.Get(k)
 	s := &row.State
 	at, ok := w.b.Next(k)
-	w.printf("  %s cursor %v skew %v lead %v next %v %v line %d fired %d skipped %d", s.Phase(), s.Cursor, s.Skew, s.Lead(w.now), at.UTC(), ok, s.Backlog, s.Fired, s.Skipped)
+	w.printf("  %s cursor %v skew %v lead %v next %v %v line %d fired %d skipped %d", s.Phase(), s.Cursor, s.Skew,
+		s.Lead(w.now), at.UTC(), ok, s.Backlog, s.Fired, s.Skipped)
 	for _, f := range s.Pending[:min(len(s.Pending), 3)] {
 		w.printf("  pending %v %s %v: %s", f.At.Unix(), f.By, f.Late, s.WhyWaits(f))
 	}
@@ -328,7 +348,8 @@ func (w *teller) tell(k schedule.Key) {
 	for _, x := range s.Done {
 		w.printf("  done %v %v %d", x.After.Unix(), x.Until.Unix(), x.Count)
 	}
-	w.printf("  %d pending, %d open, %d missed, ahead %v, comes %v, %d lines", len(s.Pending), len(s.Open), len(s.Missed()), s.Ahead, s.Comes(at), len(s.History))
+	w.printf("  %d pending, %d open, %d missed, ahead %v, comes %v, %d lines", len(s.Pending), len(s.Open),
+		len(s.Missed()), s.Ahead, s.Comes(at), len(s.History))
 	for _, e := range s.History[max(len(s.History)-3, 0):] {
 		w.printf("  %s %s by %s: %s %v", e.What, e.Times(), e.By, &e, e.When.UnixNano())
 	}

@@ -91,7 +91,8 @@ func (m *machine) boundBacklog(most int) {
 // closeBacklog ends a backlog in which no firing waits, and of which no run is running.
 func (m *machine) closeBacklog() {
 	m.s.Backlog = min(m.s.Backlog, m.env.Definition.missedMax())
-	if !slices.ContainsFunc(m.s.Pending, func(f Firing) bool { return f.By == ByTime }) && !slices.ContainsFunc(m.s.Live, func(r Run) bool { return r.Late }) {
+	if !slices.ContainsFunc(m.s.Pending, func(f Firing) bool { return f.By == ByTime }) &&
+		!slices.ContainsFunc(m.s.Live, func(r Run) bool { return r.Late }) {
 		m.s.Backlog = 0
 	}
 }
@@ -194,7 +195,8 @@ func (m *machine) judge(f Firing) (verdict, string) {
 // judgeReplace is judge for overlap replace, if a run may be running. A firing replaces older
 // ones; but missed times run one after the other.
 func (m *machine) judgeReplace(f Firing, b busy, one string) (verdict, string) {
-	late := len(m.s.Live) > 0 && !slices.ContainsFunc(m.s.Live, func(r Run) bool { return !r.Late && m.answer(r) != Ended })
+	late := len(m.s.Live) > 0 && !slices.ContainsFunc(m.s.Live,
+		func(r Run) bool { return !r.Late && m.answer(r) != Ended })
 	switch {
 	case f.By == ByTime && b.newer != "":
 		return mustSkip, b.newer

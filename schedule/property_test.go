@@ -55,7 +55,8 @@ type truth struct{ running, ending bool }
 const theJob = "the job"
 
 func lines() []string {
-	return []string{"* * * * *", "*/7 * * * *", "0 * * * *", "30 2 * * *", "15 1-4 * * *", "0 9 * * 1", "*/20 30 * * * *", "@every 7m"}
+	return []string{"* * * * *", "*/7 * * * *", "0 * * * *", "30 2 * * *", "15 1-4 * * *", "0 9 * * 1", "*/20 30 * * * *",
+		"@every 7m"}
 }
 
 func newWorld(t *rapid.T) *world {
@@ -77,14 +78,17 @@ func newWorld(t *rapid.T) *world {
 		p.MisfireMax = rapid.IntRange(0, 5).Draw(t, "misfire_max")
 	}
 	// Around the clock changes of the four zones in spring and autumn.
-	day := rapid.SampledFrom([]string{"2026-03-07", "2026-03-28", "2026-04-04", "2026-10-03", "2026-10-24", "2026-10-31"}).Draw(t, "day")
+	day := rapid.SampledFrom([]string{"2026-03-07", "2026-03-28", "2026-04-04", "2026-10-03", "2026-10-24",
+		"2026-10-31"}).Draw(t, "day")
 	born, err := time.Parse(time.DateOnly, day)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Calendar{Line: rapid.SampledFrom(lines()).Draw(t, "line"), Zone: zone, Gap: rapid.SampledFrom([]cron.Gap{cron.GapRun, cron.GapSkip}).Draw(t, "gap"),
+	c := Calendar{Line: rapid.SampledFrom(lines()).Draw(t, "line"), Zone: zone,
+		Gap:  rapid.SampledFrom([]cron.Gap{cron.GapRun, cron.GapSkip}).Draw(t, "gap"),
 		Fold: rapid.SampledFrom([]cron.Fold{cron.FoldFirst, cron.FoldLast, cron.FoldBoth}).Draw(t, "fold")}
-	w := &world{t: t, key: Key{"d", "n"}, now: born, durable: New(born), runs: map[string]*truth{}, fired: map[int64]Cause{}, def: &Definition{Calendar: c, Policy: p, Task: &task.Definition{}}}
+	w := &world{t: t, key: Key{"d", "n"}, now: born, durable: New(born), runs: map[string]*truth{},
+		fired: map[int64]Cause{}, def: &Definition{Calendar: c, Policy: p, Task: &task.Definition{}}}
 	it, _, err := c.Item(w.key, loc, born, born)
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +108,11 @@ func (w *world) answer(r Run) Answer {
 	}
 	x := w.runs[r.ID]
 	for _, f := range w.flight {
-		if slices.ContainsFunc(f.moves, func(m Move) bool { s, ok := m.(Start); return ok && (s.ID == r.ID || r.ID == theJob) }) {
+		if slices.ContainsFunc(f.moves, func(m Move) bool {
+			s, ok := m.(Start)
+			return ok &&
+				(s.ID == r.ID || r.ID == theJob)
+		}) {
 			return Running
 		}
 	}
@@ -118,7 +126,8 @@ func (w *world) answer(r Run) Answer {
 }
 
 func (w *world) step(e Event) {
-	next, moves, err := Step(w.newest, e, Env{Now: w.now, Key: w.key, Cron: w.cron, Definition: w.def, Runs: w.answer, Other: func(string) (Answer, string) { return w.answer(Run{}), "job/" + w.key.Name }})
+	next, moves, err := Step(w.newest, e, Env{Now: w.now, Key: w.key, Cron: w.cron, Definition: w.def, Runs: w.answer,
+		Other: func(string) (Answer, string) { return w.answer(Run{}), "job/" + w.key.Name }})
 	if err != nil {
 		if !next.Equal(&w.newest) {
 			w.t.Fatalf("%T failed with %v and changed the state", e, err)
@@ -173,7 +182,8 @@ func (w *world) check(s *State, moves []Move) {
 	if starts > 1 && w.def.Job != nil {
 		w.t.Fatalf("a job is born %d times in one step", starts)
 	}
-	replaces := w.def.Job != nil && w.def.Overlap == OverlapReplace // a job ends its own earlier run, also one started in this step
+	// a job ends its own earlier run, also one started in this step
+	replaces := w.def.Job != nil && w.def.Overlap == OverlapReplace
 	if starts > 0 && live+starts > most && !replaces {
 		w.t.Fatalf("%d started while %d may run, at most %d", starts, live, most)
 	}
@@ -286,9 +296,11 @@ func TestEachLogicalTimeFollowsItsPolicy(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
-		steps := []time.Duration{time.Second, 29 * time.Second, time.Minute, 7 * time.Minute, time.Hour, 5 * time.Hour, 26 * time.Hour}
+		steps := []time.Duration{time.Second, 29 * time.Second, time.Minute, 7 * time.Minute, time.Hour, 5 * time.Hour,
+			26 * time.Hour}
 		for range rapid.IntRange(5, 60).Draw(t, "steps") {
-			switch rapid.SampledFrom([]string{"time", "time", "time", "back", "tick", "tick", "tick", "commit", "commit", "crash", "held", "end", "end", "pause", "edit", "hand", "backfill", "others", "rewind"}).Draw(t, "what") {
+			switch rapid.SampledFrom([]string{"time", "time", "time", "back", "tick", "tick", "tick", "commit", "commit",
+				"crash", "held", "end", "end", "pause", "edit", "hand", "backfill", "others", "rewind"}).Draw(t, "what") {
 			case "time":
 				w.now = w.now.Add(rapid.SampledFrom(steps).Draw(t, "forward"))
 				w.step(Tick{})
@@ -321,7 +333,8 @@ func TestEachLogicalTimeFollowsItsPolicy(t *testing.T) {
 			case "edit":
 				w.edit()
 			case "hand":
-				at := w.now.Add(rapid.SampledFrom([]time.Duration{-24 * time.Hour, -time.Hour, -time.Minute, 0, time.Hour}).Draw(t, "at"))
+				at := w.now.Add(rapid.SampledFrom([]time.Duration{-24 * time.Hour, -time.Hour, -time.Minute, 0, time.Hour}).Draw(t,
+					"at"))
 				if n, err := w.cron.Next(at); err == nil && rapid.Bool().Draw(t, "exact") {
 					at = n
 				}

@@ -51,7 +51,8 @@ func row(t *testing.T, name, line string) (Row, cron.Schedule) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Row{Key: Key{"d", name}, UID: name, Created: born(), Definition: d, State: New(born())}, cron.Schedule{Item: it, Zone: time.UTC}
+	return Row{Key: Key{"d", name}, UID: name, Created: born(), Definition: d, State: New(born())},
+		cron.Schedule{Item: it, Zone: time.UTC}
 }
 
 func TestBoardReturnsDueWorkInOrder(t *testing.T) {
@@ -129,7 +130,8 @@ func TestABrokenCalendarNeverFires(t *testing.T) {
 
 func TestOfTask(t *testing.T) {
 	now := born()
-	cancelled := &task.Task{State: task.Completed, Outcome: task.Cancelled, Holder: task.Holder{Cell: "c", Proc: "p"}, FirstCompleted: now, Definition: &task.Definition{}}
+	cancelled := &task.Task{State: task.Completed, Outcome: task.Cancelled, Holder: task.Holder{Cell: "c", Proc: "p"},
+		FirstCompleted: now, Definition: &task.Definition{}}
 	gone, pending, kept := *cancelled, *cancelled, *cancelled
 	gone.Result.Ended = now
 	pending.Holder = task.Holder{}
@@ -147,8 +149,10 @@ func TestOfTask(t *testing.T) {
 		{"running", &task.Task{State: task.Running}, 0, true, false, Running},
 		{"running on a dead cell, not yet lost", &task.Task{State: task.Running}, 0, false, true, Running},
 		{"completed", &task.Task{State: task.Completed, Outcome: task.Succeeded}, 0, true, false, Ended},
-		{"lost and may still run", &task.Task{State: task.Completed, Outcome: task.Lost, MayStillRun: true}, 0, true, false, Running},
-		{"the same, settled", &task.Task{State: task.Completed, Outcome: task.Lost, MayStillRun: true, Resolution: task.ResolvedDone}, 0, true, false, Ended},
+		{"lost and may still run", &task.Task{State: task.Completed, Outcome: task.Lost, MayStillRun: true}, 0, true, false,
+			Running},
+		{"the same, settled", &task.Task{State: task.Completed, Outcome: task.Lost, MayStillRun: true,
+			Resolution: task.ResolvedDone}, 0, true, false, Ended},
 		{"cancelled, its cell has not said that it is gone", cancelled, time.Hour, false, false, Running},
 		{"cancelled, gone", &gone, 0, true, false, Ended},
 		{"cancelled before it started", &pending, 0, true, false, Ended},

@@ -18,7 +18,8 @@ func (m *machine) rewind() {
 		}
 		return
 	}
-	m.note(Entry{What: Reset, By: ByHand, At: m.now, Until: m.now, Count: 1, Text: "the decisions up to " + stamp(m.s.Cursor) + " and was not started comes again"})
+	m.note(Entry{What: Reset, By: ByHand, At: m.now, Until: m.now, Count: 1, Text: "the decisions up to " +
+		stamp(m.s.Cursor) + " and was not started comes again"})
 	back := m.reopen()
 	was := m.s.Done
 	if m.s.Done = nil; !m.env.Definition.Elapsed() { // its logical times are others from now on

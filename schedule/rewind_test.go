@@ -17,14 +17,16 @@ func TestRewind(t *testing.T) {
 	if x.s.Skipped != 3 {
 		t.Fatal(x.s.Skipped)
 	}
-	x.at("01:30").does(Rewind{}).last("reset: the decisions up to 2026-03-02T06:00:00Z and was not started comes again", 1).does(Tick{})
+	x.at("01:30").does(Rewind{}).last("reset: the decisions up to 2026-03-02T06:00:00Z and was not started comes again",
+		1).does(Tick{})
 	if !x.s.Cursor.Equal(x.time("01:30")) || x.s.Skipped != 1 || len(x.s.Missed()) != 0 {
 		t.Fatalf("%+v", x.s)
 	}
 	x.refuses(Fire{At: x.time("04:00")}, ErrFired).refuses(Fire{At: x.time("06:00")}, ErrFired)
 	x.at("02:00").does(Tick{}, "start 02T02:00").is("02:00", Ended).at("03:00").does(Tick{}).at("04:00").does(Tick{})
 	x.at("05:00").does(Tick{}, "start 02T05:00").is("05:00", Ended)
-	x.at("04:30").does(Rewind{}).at("05:00").does(Tick{}).at("06:00").does(Tick{}).at("07:00").does(Tick{}, "start 02T07:00")
+	x.at("04:30").does(Rewind{}).at("05:00").does(Tick{}).at("06:00").does(Tick{}).at("07:00").does(Tick{},
+		"start 02T07:00")
 	if len(x.s.Done) != 0 || x.s.Fired != 7 {
 		t.Fatalf("%+v", x.s)
 	}
@@ -52,7 +54,8 @@ func TestRewindCountsMissedTimes(t *testing.T) {
 
 // TestRewindReturnsWaitingTimes: a waiting time without a future by the clock stays.
 func TestRewindReturnsWaitingTimes(t *testing.T) {
-	x := begin(t, hourly, Policy{Misfire: MisfireAll}).at("04:30").does(Tick{}, "start 02T01:00").pending("02T02:00", "02T03:00", "02T04:00")
+	x := begin(t, hourly, Policy{Misfire: MisfireAll}).at("04:30").does(Tick{}, "start 02T01:00").pending("02T02:00",
+		"02T03:00", "02T04:00")
 	x.at("02:30").does(Rewind{}).pending("02T02:00").is("01:00", Ended).does(Tick{}, "start 02T02:00").is("02:00", Ended)
 	x.at("03:00").does(Tick{}, "start 02T03:00").is("03:00", Ended).at("04:00").does(Tick{}, "start 02T04:00")
 }
@@ -60,7 +63,8 @@ func TestRewindReturnsWaitingTimes(t *testing.T) {
 // TestRunsFromTheFutureAreNotNewer: with replace, a run that the wrong clock started is
 // replaced by the next time.
 func TestRunsFromTheFutureAreNotNewer(t *testing.T) {
-	x := begin(t, hourly, Policy{Overlap: OverlapReplace}).at("06:00").does(Tick{}, "start 02T06:00").at("01:30").does(Rewind{})
+	x := begin(t, hourly, Policy{Overlap: OverlapReplace}).at("06:00").does(Tick{},
+		"start 02T06:00").at("01:30").does(Rewind{})
 	x.at("02:00").does(Tick{}, "end "+x.run("06:00")).is("06:00", Ended).does(Tick{}, "start 02T02:00")
 }
 
@@ -89,7 +93,8 @@ func TestElapsedGoesOnByItself(t *testing.T) {
 
 // TestTheBacklogIsInOrderOverTwoOutages: waiting firings give way before those that were missed later.
 func TestTheBacklogIsInOrderOverTwoOutages(t *testing.T) {
-	x := begin(t, "* * * * *", Policy{Misfire: MisfireAll}).at("01:30").does(Tick{}, "start 02T00:31").at("06:30").does(Tick{})
+	x := begin(t, "* * * * *", Policy{Misfire: MisfireAll}).at("01:30").does(Tick{},
+		"start 02T00:31").at("06:30").does(Tick{})
 	if len(x.s.Open) != 2 || x.s.Open[1].Why != WhyMany || x.s.Open[1].Count != 259 || len(x.s.Pending) != 100 {
 		t.Fatalf("%v, %d pending", x.s.Open, len(x.s.Pending))
 	}

@@ -14,8 +14,9 @@ import (
 func filled() State {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	return State{
-		Cursor: at, Done: []Span{{Until: at}}, Skew: time.Second, Paused: true, Pending: []Firing{{At: at}}, Backlog: 1, Ahead: []time.Time{at},
-		Live: []Run{{ID: "r"}}, Open: []Span{{Until: at, Why: WhyLate}}, History: []Entry{{At: at}}, Fired: 1, Skipped: 1,
+		Cursor: at, Done: []Span{{Until: at}}, Skew: time.Second, Paused: true, Pending: []Firing{{At: at}}, Backlog: 1,
+		Ahead: []time.Time{at},
+		Live:  []Run{{ID: "r"}}, Open: []Span{{Until: at, Why: WhyLate}}, History: []Entry{{At: at}}, Fired: 1, Skipped: 1,
 	}
 }
 
@@ -63,7 +64,8 @@ func TestPhases(t *testing.T) {
 func TestLeadAtItsBound(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for _, c := range []struct{ ahead, skew, want time.Duration }{
-		{2 * time.Second, 0, 0}, {2*time.Second + 1, 0, 2 * time.Second}, {time.Minute + 1, 0, time.Minute}, {-time.Hour, 0, 0},
+		{2 * time.Second, 0, 0}, {2*time.Second + 1, 0, 2 * time.Second}, {time.Minute + 1, 0, time.Minute},
+		{-time.Hour, 0, 0},
 		{time.Minute, time.Minute, 0}, {time.Minute, -time.Minute, 2 * time.Minute},
 	} {
 		s := State{Cursor: now.Add(c.ahead), Skew: c.skew}
@@ -82,17 +84,23 @@ func TestAnswerOfATask(t *testing.T) {
 		heard, dead bool
 		want        Answer
 	}{
-		"no row":                      {nil, true, false, Ended},
-		"waits":                       {&task.Task{State: task.Pending}, false, false, Running},
-		"runs, heard":                 {&task.Task{State: task.Running, Holder: on}, true, false, Running},
-		"runs, not heard":             {&task.Task{State: task.Running, Holder: on}, false, false, Unknown},
-		"runs, its cell is dead":      {&task.Task{State: task.Running, Holder: on}, false, true, Running},
-		"ended":                       {&task.Task{State: task.Completed, Outcome: task.Failed, Holder: on, Definition: def}, true, false, Ended},
-		"lost, may run on":            {&task.Task{State: task.Completed, Outcome: task.Lost, MayStillRun: true, Holder: on, Definition: def}, false, true, Running},
-		"lost, may run on, resolved":  {&task.Task{State: task.Completed, Outcome: task.Lost, MayStillRun: true, Resolution: task.ResolvedDone, Holder: on, Definition: def}, false, true, Ended},
-		"lost, ended by its deadline": {&task.Task{State: task.Completed, Outcome: task.Lost, Holder: on, Definition: def}, false, true, Ended},
-		"cancelled, still ending":     {&task.Task{State: task.Completed, Outcome: task.Cancelled, Holder: on, Definition: def}, true, false, Running},
-		"cancelled, its cell is dead": {&task.Task{State: task.Completed, Outcome: task.Cancelled, Holder: on, Definition: def}, true, true, Ended},
+		"no row":                 {nil, true, false, Ended},
+		"waits":                  {&task.Task{State: task.Pending}, false, false, Running},
+		"runs, heard":            {&task.Task{State: task.Running, Holder: on}, true, false, Running},
+		"runs, not heard":        {&task.Task{State: task.Running, Holder: on}, false, false, Unknown},
+		"runs, its cell is dead": {&task.Task{State: task.Running, Holder: on}, false, true, Running},
+		"ended": {&task.Task{State: task.Completed, Outcome: task.Failed, Holder: on, Definition: def},
+			true, false, Ended},
+		"lost, may run on": {&task.Task{State: task.Completed, Outcome: task.Lost, MayStillRun: true, Holder: on,
+			Definition: def}, false, true, Running},
+		"lost, may run on, resolved": {&task.Task{State: task.Completed, Outcome: task.Lost, MayStillRun: true,
+			Resolution: task.ResolvedDone, Holder: on, Definition: def}, false, true, Ended},
+		"lost, ended by its deadline": {&task.Task{State: task.Completed, Outcome: task.Lost, Holder: on, Definition: def},
+			false, true, Ended},
+		"cancelled, still ending": {&task.Task{State: task.Completed, Outcome: task.Cancelled, Holder: on,
+			Definition: def}, true, false, Running},
+		"cancelled, its cell is dead": {&task.Task{State: task.Completed, Outcome: task.Cancelled, Holder: on,
+			Definition: def}, true, true, Ended},
 	} {
 		if got := OfTask(c.t, 0, c.heard, c.dead); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
@@ -107,9 +115,10 @@ func TestDefinitionsAtTheirBounds(t *testing.T) {
 		change func(*Definition)
 		want   string // "" = nothing is wrong
 	}{
-		"whole":                    {func(*Definition) {}, ""},
-		"nothing to run":           {func(d *Definition) { d.Task = nil }, "exactly one of task"},
-		"two things to run":        {func(d *Definition) { d.Signal = &Signal{Service: "web", Number: 1} }, "exactly one of task"},
+		"whole":          {func(*Definition) {}, ""},
+		"nothing to run": {func(d *Definition) { d.Task = nil }, "exactly one of task"},
+		"two things to run": {func(d *Definition) { d.Signal = &Signal{Service: "web", Number: 1} },
+			"exactly one of task"},
 		"no calendar":              {func(d *Definition) { d.Line = "" }, "exactly one of a crontab line"},
 		"two calendars":            {func(d *Definition) { d.JSON = "{}" }, "exactly one of a crontab line"},
 		"overlap without a bound":  {func(d *Definition) { d.Overlap = OverlapAllow }, "needs overlap_max"},
@@ -127,14 +136,16 @@ func TestDefinitionsAtTheirBounds(t *testing.T) {
 		"signal 65":                {func(d *Definition) { signal(d); d.Signal.Number = 65 }, "from 1 to 64"},
 		"signal 0":                 {func(d *Definition) { signal(d); d.Signal.Number = 0 }, "from 1 to 64"},
 		"signal without a service": {func(d *Definition) { signal(d); d.Signal.Service = "" }, "name of a service"},
-		"signal, several times":    {func(d *Definition) { signal(d); d.Misfire = MisfireAll }, "missed signals are sent at most once"},
-		"signal, overlap":          {func(d *Definition) { signal(d); d.Overlap = OverlapReplace }, "overlap belongs to"},
-		"a task that is refused":   {func(d *Definition) { d.Task.PendingTimeout = -1 }, "pending_timeout"},
+		"signal, several times": {func(d *Definition) { signal(d); d.Misfire = MisfireAll },
+			"missed signals are sent at most once"},
+		"signal, overlap":        {func(d *Definition) { signal(d); d.Overlap = OverlapReplace }, "overlap belongs to"},
+		"a task that is refused": {func(d *Definition) { d.Task.PendingTimeout = -1 }, "pending_timeout"},
 	} {
 		d := Definition{Calendar: Calendar{Line: "* * * * *"}, Task: &task.Definition{}}
 		c.change(&d)
 		err := d.Validate()
-		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || !errors.Is(err, ErrInvalid) && c.want != "pending_timeout") {
+		if (err == nil) != (c.want == "") || err != nil &&
+			(!strings.Contains(err.Error(), c.want) || !errors.Is(err, ErrInvalid) && c.want != "pending_timeout") {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}

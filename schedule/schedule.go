@@ -166,7 +166,8 @@ func (d *Definition) Validate() error {
 	fail((d.Line == "") != (d.JSON == ""), "exactly one of a crontab line and an object is needed")
 	fail(d.Overlap != OverlapAllow || d.Max > 0, "overlap allow needs overlap_max")
 	fail(d.Overlap == OverlapAllow || d.Max == 0, "overlap_max belongs to overlap allow")
-	fail(d.Job == nil || d.Overlap != OverlapAllow, "two rounds of one job cannot run at once, since it runs at most once on each node: overlap is forbid or replace, or start a task")
+	fail(d.Job == nil || d.Overlap != OverlapAllow,
+		"two rounds of one job cannot run at once, since it runs at most once on each node: overlap is forbid or replace, or start a task")
 	fail(d.Misfire == MisfireAll || d.MisfireMax == 0, "misfire_max belongs to misfire all")
 	fail(d.Max <= 1000 && d.MisfireMax >= 0 && d.MisfireMax <= 1000, "overlap_max and misfire_max are at most 1000")
 	fail(d.Deadline >= 0 && d.Jitter >= 0, "durations must not be negative")
@@ -187,7 +188,8 @@ func (d *Definition) Validate() error {
 // are those of package cron.
 func (c *Calendar) Item(k Key, loc *time.Location, born, now time.Time) (*cron.Item, []cron.Warning, error) {
 	if c.Line != "" {
-		return cron.ParseLine(c.Line, cron.LineOptions{Name: k.String(), Zone: loc, Gap: c.Gap, Fold: c.Fold, Now: now, Anchor: born})
+		return cron.ParseLine(c.Line, cron.LineOptions{Name: k.String(), Zone: loc, Gap: c.Gap, Fold: c.Fold, Now: now,
+			Anchor: born})
 	}
 	it, err := cron.ParseJSON([]byte(c.JSON))
 	if err != nil {

@@ -38,8 +38,10 @@ func TestASignalIsOneMoveAndOneLine(t *testing.T) {
 	if len(x.moves) != 0 {
 		t.Fatalf("sent again: %v", x.moves)
 	}
-	x.step(Delivered{At: x.time("01:00"), Delivery: Delivery{Of: 3, Reached: 2, Missed: []string{"instance 1 on cell c: it cannot be reached"}}})
-	if got := x.newest(); got != "signal sent to 2 of 3; not reached: instance 1 on cell c: it cannot be reached" || len(x.moves) != 0 {
+	x.step(Delivered{At: x.time("01:00"), Delivery: Delivery{Of: 3, Reached: 2,
+		Missed: []string{"instance 1 on cell c: it cannot be reached"}}})
+	if got := x.newest(); got != "signal sent to 2 of 3; not reached: instance 1 on cell c: it cannot be reached" ||
+		len(x.moves) != 0 {
 		t.Fatal(got, x.moves)
 	}
 	x.step(Delivered{At: x.time("01:00"), Delivery: Delivery{Of: 9, Reached: 9}}) // reported once
@@ -68,10 +70,12 @@ func TestASignalOfALostLeaderIsNeverSentAgain(t *testing.T) {
 	if len(x.moves) != 0 {
 		t.Fatal(x.moves)
 	}
-	if _, _, err := Step(x.s, Fire{At: x.time("01:00")}, x.env()); !errors.Is(err, ErrFired) || !strings.Contains(err.Error(), "sent at most once") {
+	if _, _, err := Step(x.s, Fire{At: x.time("01:00")}, x.env()); !errors.Is(err, ErrFired) ||
+		!strings.Contains(err.Error(), "sent at most once") {
 		t.Fatal(err)
 	}
-	if _, _, err := Step(x.s, Backfill{From: born().Add(-time.Hour), To: x.now, Max: 3}, x.env()); !errors.Is(err, ErrInvalid) {
+	if _, _, err := Step(x.s, Backfill{From: born().Add(-time.Hour), To: x.now, Max: 3}, x.env()); !errors.Is(err,
+		ErrInvalid) {
 		t.Fatal(err)
 	}
 	x.step(Fire{})

@@ -123,7 +123,8 @@ func (m *machine) take(at time.Time) bool {
 	}
 	x := m.s.Open[i]
 	var parts []Span
-	for _, p := range []Span{{After: x.After, Until: at.Add(-time.Second), Why: x.Why}, {After: at, Until: x.Until, Why: x.Why}} {
+	for _, p := range []Span{{After: x.After, Until: at.Add(-time.Second), Why: x.Why},
+		{After: at, Until: x.Until, Why: x.Why}} {
 		if m.env.has(p) {
 			if x.Count > 0 {
 				p.Count = m.env.count(p)
@@ -246,7 +247,8 @@ func (m *machine) byHandNow() time.Time {
 	at := m.env.Now.UTC().Truncate(time.Millisecond)
 	used := func(t time.Time) bool {
 		return t.Nanosecond() == 0 || slices.ContainsFunc(m.s.History, func(e Entry) bool { return e.At.Equal(t) }) ||
-			slices.ContainsFunc(m.s.Live, func(r Run) bool { return r.At.Equal(t) }) || slices.ContainsFunc(m.s.Pending, func(f Firing) bool { return f.At.Equal(t) })
+			slices.ContainsFunc(m.s.Live, func(r Run) bool { return r.At.Equal(t) }) ||
+			slices.ContainsFunc(m.s.Pending, func(f Firing) bool { return f.At.Equal(t) })
 	}
 	for used(at) {
 		at = at.Add(time.Millisecond)

@@ -60,15 +60,18 @@ const (
 // String describes it, as the history shows it.
 func (w Why) String() string {
 	return [...]string{
-		"", "before the schedule was created or changed", "missed: a newer time was due", "missed: older than the deadline", "missed: more than misfire_max newer times were due",
-		"an earlier run was still running", "a newer time came before it could be decided", "overtaken by a newer run", "paused", "the schedule was changed before it could be decided",
+		"", "before the schedule was created or changed", "missed: a newer time was due", "missed: older than the deadline",
+		"missed: more than misfire_max newer times were due",
+		"an earlier run was still running", "a newer time came before it could be decided", "overtaken by a newer run",
+		"paused", "the schedule was changed before it could be decided",
 		"repeated hour: the other pass fires", "the clock jumps over it", "could not be started",
 	}[w]
 }
 
 // missed reports whether a person may want to fill it in: cron missed lists it.
 func (w Why) missed() bool {
-	return w == WhyMisfire || w == WhyLate || w == WhyMany || w == WhyOverlap || w == WhyReplaced || w == WhyOvertaken || w == WhyFailed
+	return w == WhyMisfire || w == WhyLate || w == WhyMany || w == WhyOverlap || w == WhyReplaced || w == WhyOvertaken ||
+		w == WhyFailed
 }
 
 // What is the result of a logical time.
@@ -214,8 +217,10 @@ func (s *State) Missed() []Span {
 
 // Equal reports whether two states are equal.
 func (s *State) Equal(o *State) bool {
-	return s.Cursor.Equal(o.Cursor) && s.Paused == o.Paused && s.Backlog == o.Backlog && s.Skew == o.Skew && slices.Equal(s.Done, o.Done) && s.Fired == o.Fired && s.Skipped == o.Skipped && slices.Equal(s.Pending, o.Pending) &&
-		slices.Equal(s.Live, o.Live) && slices.Equal(s.Ahead, o.Ahead) && slices.Equal(s.Open, o.Open) && slices.Equal(s.History, o.History)
+	return s.Cursor.Equal(o.Cursor) && s.Paused == o.Paused && s.Backlog == o.Backlog && s.Skew == o.Skew &&
+		slices.Equal(s.Done, o.Done) && s.Fired == o.Fired && s.Skipped == o.Skipped && slices.Equal(s.Pending, o.Pending) &&
+		slices.Equal(s.Live, o.Live) && slices.Equal(s.Ahead, o.Ahead) && slices.Equal(s.Open, o.Open) &&
+		slices.Equal(s.History, o.History)
 }
 
 // The phases of a schedule with a valid calendar.

@@ -242,14 +242,16 @@ func (m *machine) refused(e Refused) {
 	if !m.s.giveBack(e.Firing.At) {
 		m.addSpan(Span{After: e.Firing.At.Add(-time.Second), Until: e.Firing.At, Count: 1, Why: WhyFailed})
 	}
-	m.note(Entry{What: Skipped, Why: WhyFailed, By: e.Firing.By, At: e.Firing.At, Until: e.Firing.At, Count: 1, Text: e.Text})
+	m.note(Entry{What: Skipped, Why: WhyFailed, By: e.Firing.By, At: e.Firing.At, Until: e.Firing.At, Count: 1,
+		Text: e.Text})
 }
 
 // note adds an entry to the history; an entry like the last one only increments its count.
 func (m *machine) note(e Entry) {
 	e.When = m.env.Now
 	h := m.s.History
-	if n := len(h); e.What == Skipped && n > 0 && h[n-1].Why == e.Why && h[n-1].ID == e.ID && h[n-1].Text == e.Text && h[n-1].By == e.By {
+	if n := len(h); e.What == Skipped && n > 0 && h[n-1].Why == e.Why && h[n-1].ID == e.ID && h[n-1].Text == e.Text &&
+		h[n-1].By == e.By {
 		h = slices.Clone(h)
 		h[n-1].Until, h[n-1].When = e.Until, e.When
 		h[n-1].Count += e.Count

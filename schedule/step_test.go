@@ -39,7 +39,8 @@ func beginIn(t *testing.T, line, zone string, p Policy) *situation {
 		t.Fatal(err)
 	}
 	x := &situation{t: t, key: Key{"d", "n"}, now: born(), s: New(born()), runs: map[string]Answer{}}
-	x.def = Definition{Calendar: Calendar{Line: line, Zone: zone, Gap: cron.GapRun, Fold: cron.FoldFirst}, Policy: p, Task: &task.Definition{}}
+	x.def = Definition{Calendar: Calendar{Line: line, Zone: zone, Gap: cron.GapRun, Fold: cron.FoldFirst}, Policy: p,
+		Task: &task.Definition{}}
 	it, _, err := x.def.Item(x.key, loc, born(), born())
 	if err != nil {
 		t.Fatal(err)
@@ -208,7 +209,8 @@ func TestUndecided(t *testing.T) {
 		x.last("skipped: an earlier run was still running: "+x.run("01:00"), 1)
 	})
 	t.Run("a newer time comes", func(t *testing.T) {
-		x := start().at("03:00").does(Tick{}).pending("02T03:00").last("skipped: a newer time came before it could be decided", 1)
+		x := start().at("03:00").does(Tick{}).pending("02T03:00").last(
+			"skipped: a newer time came before it could be decided", 1)
 		x.is("01:00", Ended).does(Tick{}, "start 02T03:00")
 	})
 	t.Run("it grows too old", func(t *testing.T) {
@@ -245,7 +247,8 @@ func TestAJobIsBornOnceInAStep(t *testing.T) {
 	x.def.Task, x.def.Job = nil, &Job{}
 	x.at("04:30").does(Tick{}, "start 02T01:00").pending("02T02:00", "02T03:00", "02T04:00").does(Tick{})
 	x.at("05:00").does(Tick{}, "start 02T05:00").pending()
-	if h := x.s.History; len(h) != 3 || h[1].What != Skipped || h[1].Why != WhyOvertaken || h[1].Count != 3 || h[2].What != Started || x.s.Fired != 2 || x.s.Skipped != 3 {
+	if h := x.s.History; len(h) != 3 || h[1].What != Skipped || h[1].Why != WhyOvertaken || h[1].Count != 3 ||
+		h[2].What != Started || x.s.Fired != 2 || x.s.Skipped != 3 {
 		t.Fatalf("%+v, %d fired, %d skipped", h, x.s.Fired, x.s.Skipped)
 	}
 	fill := Backfill{From: x.time("01:00"), To: x.time("04:00"), Max: 3}
@@ -267,10 +270,14 @@ func TestMisfire(t *testing.T) {
 		{"once", Policy{}, "06:30", []string{"start 02T06:00"}, "missed: a newer time was due", 5},
 		{"once with deadline", Policy{Deadline: 10 * time.Minute}, "06:30", nil, "missed: older than the deadline", 1},
 		{"skip", Policy{Misfire: MisfireSkip}, "06:30", nil, "missed: older than the deadline", 6},
-		{"skip, the newest in time", Policy{Misfire: MisfireSkip}, "06:00:20", []string{"start 02T06:00"}, "missed: older than the deadline", 5},
-		{"all", Policy{Misfire: MisfireAll, Overlap: OverlapAllow, Max: 10}, "03:30", []string{"start 02T01:00", "start 02T02:00", "start 02T03:00"}, "", 0},
-		{"all, some", Policy{Misfire: MisfireAll, MisfireMax: 2, Overlap: OverlapAllow, Max: 10}, "06:30", []string{"start 02T05:00", "start 02T06:00"}, "missed: more than misfire_max newer times were due", 4},
-		{"all with deadline", Policy{Misfire: MisfireAll, Deadline: time.Hour, Overlap: OverlapAllow, Max: 10}, "06:30", []string{"start 02T06:00"}, "missed: older than the deadline", 5},
+		{"skip, the newest in time", Policy{Misfire: MisfireSkip}, "06:00:20", []string{"start 02T06:00"},
+			"missed: older than the deadline", 5},
+		{"all", Policy{Misfire: MisfireAll, Overlap: OverlapAllow, Max: 10}, "03:30",
+			[]string{"start 02T01:00", "start 02T02:00", "start 02T03:00"}, "", 0},
+		{"all, some", Policy{Misfire: MisfireAll, MisfireMax: 2, Overlap: OverlapAllow, Max: 10}, "06:30",
+			[]string{"start 02T05:00", "start 02T06:00"}, "missed: more than misfire_max newer times were due", 4},
+		{"all with deadline", Policy{Misfire: MisfireAll, Deadline: time.Hour, Overlap: OverlapAllow, Max: 10}, "06:30",
+			[]string{"start 02T06:00"}, "missed: older than the deadline", 5},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x := begin(t, hourly, c.p).at(c.now).does(Tick{}, c.want...)
@@ -298,24 +305,29 @@ func TestPauseIsNotMissed(t *testing.T) {
 	if got := x.s.Missed(); len(got) != 0 {
 		t.Fatalf("missed: %v", got)
 	}
-	x.is("06:00", Ended).does(Backfill{From: x.time("02:00"), To: x.time("03:59"), Max: 9}, "start 02T02:00") // but an operator may request it
+	// but an operator may request it
+	x.is("06:00", Ended).does(Backfill{From: x.time("02:00"), To: x.time("03:59"), Max: 9}, "start 02T02:00")
 }
 
 func TestTimesBeforeAPauseAreSkipped(t *testing.T) {
-	x := begin(t, hourly, Policy{Misfire: MisfireAll}).at("03:30").does(Pause{}).last("skipped: missed: older than the deadline", 3)
+	x := begin(t, hourly,
+		Policy{Misfire: MisfireAll}).at("03:30").does(Pause{}).last("skipped: missed: older than the deadline", 3)
 	x.does(Resume{}).does(Tick{})
 }
 
 func TestEditNeverFiresForThePast(t *testing.T) {
-	begin(t, hourly, Policy{Misfire: MisfireAll}).at("05:30").does(Edit{}).does(Tick{}).at("06:00").does(Tick{}, "start 02T06:00")
+	begin(t, hourly, Policy{Misfire: MisfireAll}).at("05:30").does(Edit{}).does(Tick{}).at("06:00").does(Tick{},
+		"start 02T06:00")
 }
 
 func TestByHand(t *testing.T) {
 	x := begin(t, hourly, Policy{}).refuses(Fire{At: born().Add(time.Second)}, ErrNoTime)
 	at := func(clock string) Fire { return Fire{At: x.time(clock)} }
-	x.does(at("04:00"), "start 02T04:00").refuses(at("05:00"), ErrOverlap).is("04:00", Ended).refuses(at("04:00"), ErrFired)
+	x.does(at("04:00"), "start 02T04:00").refuses(at("05:00"), ErrOverlap).is("04:00", Ended).refuses(at("04:00"),
+		ErrFired)
 	x.at("04:00").does(Tick{}).at("03:00").does(Tick{}) // its time comes: it was fired
-	x.at("05:00").does(Tick{}, "start 02T05:00").is("05:00", Ended).refuses(at("05:00"), ErrFired).refuses(at("04:00"), ErrFired)
+	x.at("05:00").does(Tick{}, "start 02T05:00").is("05:00", Ended).refuses(at("05:00"), ErrFired).refuses(at("04:00"),
+		ErrFired)
 	x.does(at("00:00"), "start 02T00:00").is("00:00", Ended).refuses(at("00:00"), ErrFired) // before its creation
 	n := x.s.Fired
 	x.at("05:10").does(Fire{}, "start 02T05:10")
@@ -326,14 +338,17 @@ func TestByHand(t *testing.T) {
 
 func TestByHandWhilePaused(t *testing.T) {
 	x := begin(t, hourly, Policy{}).does(Pause{})
-	x.at("02:30").does(Fire{At: x.time("02:00")}, "start 02T02:00").is("02:00", Ended).does(Resume{}).at("03:00").does(Tick{}, "start 02T03:00")
+	x.at("02:30").does(Fire{At: x.time("02:00")}, "start 02T02:00").is("02:00",
+		Ended).does(Resume{}).at("03:00").does(Tick{}, "start 02T03:00")
 }
 
 func TestBackfillRunsOneAfterTheOther(t *testing.T) {
 	x := begin(t, hourly, Policy{}).at("06:30").does(Tick{}, "start 02T06:00")
 	x.does(Backfill{From: x.time("02:00"), To: x.time("04:30"), Max: 2}).pending("02T02:00", "02T03:00")
-	x.is("06:00", Ended).does(Tick{}, "start 02T02:00").does(Tick{}).is("02:00", Ended).does(Tick{}, "start 02T03:00").is("03:00", Ended)
-	x.does(Tick{}).does(Backfill{From: x.time("00:00"), To: x.time("23:00"), Max: 100}, "start 02T00:00").pending("02T01:00", "02T04:00", "02T05:00")
+	x.is("06:00", Ended).does(Tick{}, "start 02T02:00").does(Tick{}).is("02:00", Ended).does(Tick{},
+		"start 02T03:00").is("03:00", Ended)
+	x.does(Tick{}).does(Backfill{From: x.time("00:00"), To: x.time("23:00"), Max: 100},
+		"start 02T00:00").pending("02T01:00", "02T04:00", "02T05:00")
 	x.refuses(Backfill{From: x.time("02:00"), To: x.time("03:30"), Max: 2}, ErrNoTime)
 	x.refuses(Backfill{From: x.time("02:00"), To: x.time("03:30")}, ErrInvalid)
 	x.refuses(Backfill{From: x.time("03:00"), To: x.time("02:00"), Max: 1}, ErrInvalid)
@@ -426,7 +441,8 @@ func TestNamesOfRuns(t *testing.T) {
 		at   time.Time
 		try  int
 		want string
-	}{{at, 0, "d.n.20260302T010000Z"}, {at, 1, "d.n.20260302T010000Z.2"}, {at.Add(7 * time.Millisecond), 0, "d.n.20260302T010000.007Z"}} {
+	}{{at, 0, "d.n.20260302T010000Z"}, {at, 1, "d.n.20260302T010000Z.2"},
+		{at.Add(7 * time.Millisecond), 0, "d.n.20260302T010000.007Z"}} {
 		if got := RunID(k, c.at, c.try); got != c.want {
 			t.Errorf("%s, want %s", got, c.want)
 		}
@@ -449,8 +465,10 @@ func TestAJobThatOthersSetGoing(t *testing.T) {
 		pending int
 		why     Why
 	}{
-		{OverlapForbid, Ended, 1, 0, WhyNone}, {OverlapForbid, Running, 0, 0, WhyOverlap}, {OverlapForbid, Unknown, 0, 1, WhyNone},
-		{OverlapReplace, Ended, 1, 0, WhyNone}, {OverlapReplace, Running, 1, 0, WhyNone}, {OverlapReplace, Unknown, 1, 0, WhyNone},
+		{OverlapForbid, Ended, 1, 0, WhyNone}, {OverlapForbid, Running, 0, 0, WhyOverlap},
+		{OverlapForbid, Unknown, 0, 1, WhyNone},
+		{OverlapReplace, Ended, 1, 0, WhyNone}, {OverlapReplace, Running, 1, 0, WhyNone},
+		{OverlapReplace, Unknown, 1, 0, WhyNone},
 	} {
 		x := begin(t, hourly, Policy{Overlap: c.overlap})
 		x.def.Task, x.def.Job = nil, &Job{}
@@ -465,7 +483,8 @@ func TestAJobThatOthersSetGoing(t *testing.T) {
 				t.Fatalf("%+v: %+v", c, e)
 			}
 		}
-		if _, _, err := Step(x.s, Fire{}, env); errors.Is(err, ErrOverlap) != (c.overlap == OverlapForbid && c.answer != Ended) {
+		if _, _, err := Step(x.s, Fire{}, env); errors.Is(err, ErrOverlap) != (c.overlap == OverlapForbid &&
+			c.answer != Ended) {
 			t.Fatalf("%+v: by hand: %v", c, err)
 		}
 	}

@@ -96,8 +96,10 @@ func (b *builder) want(w *plan.NamedJob) {
 		return
 	}
 	if old == nil || b.renew {
-		row := &jobRow{name: name, uid: b.s.cfg.NewID(), born: b.s.youngest(), created: b.s.cfg.Clock.Wall(), spec: spec, former: formerForests(b.s.newestRow(name), spec.Forest)}
-		b.put(row, plan.Change{Kind: "job", Name: name, Verb: plan.VerbCreate, Nodes: countNodes(forest), Note: b.s.leftOver(name)})
+		row := &jobRow{name: name, uid: b.s.cfg.NewID(), born: b.s.youngest(), created: b.s.cfg.Clock.Wall(), spec: spec,
+			former: formerForests(b.s.newestRow(name), spec.Forest)}
+		b.put(row, plan.Change{Kind: "job", Name: name, Verb: plan.VerbCreate, Nodes: countNodes(forest),
+			Note: b.s.leftOver(name)})
 		return
 	}
 	b.update(old, spec, forest)
@@ -114,7 +116,8 @@ func (s *newest) leftOver(name string) string {
 	if n == 0 {
 		return ""
 	}
-	return text.CountAs(n, "batch task of the removed job of this name still runs; its node starts", "batch tasks of the removed job of this name still run; their nodes start") + " after that"
+	return text.CountAs(n, "batch task of the removed job of this name still runs; its node starts",
+		"batch tasks of the removed job of this name still run; their nodes start") + " after that"
 }
 
 // formerForests are the forests over which lives of a name ran before it is born over another.
@@ -147,7 +150,8 @@ func withPause(c plan.Change, j *batch.Job) plan.Change {
 func (b *builder) update(old *jobRow, spec batch.Job, forest *batch.ForestSpec) {
 	was := old.spec
 	if spec.Forest != was.Forest {
-		b.fail(spec.Name, ErrInvalid, fmt.Sprintf("runs on the nodes of %q; remove it before it moves to %q", was.Forest, spec.Forest))
+		b.fail(spec.Name, ErrInvalid, fmt.Sprintf("runs on the nodes of %q; remove it before it moves to %q", was.Forest,
+			spec.Forest))
 		return
 	}
 	spec.UID, spec.Born, spec.Paused = was.UID, was.Born, was.Paused
@@ -166,7 +170,8 @@ func (b *builder) update(old *jobRow, spec batch.Job, forest *batch.ForestSpec) 
 	if j := b.s.life(old); j != nil {
 		p = b.s.progress(j)
 	}
-	b.put(&row, plan.Change{Kind: "job", Name: spec.Name, Verb: plan.VerbUpdate, Fields: fieldChanges(fields), Nodes: p.Total, Note: noteOf(p)})
+	b.put(&row, plan.Change{Kind: "job", Name: spec.Name, Verb: plan.VerbUpdate, Fields: fieldChanges(fields),
+		Nodes: p.Total, Note: noteOf(p)})
 }
 
 func fieldChanges(fields []differ.Field) (out []plan.FieldChange) {
@@ -248,7 +253,8 @@ func (b *builder) put(row *jobRow, l plan.Change) {
 }
 
 func (b *builder) remove(old *jobRow) {
-	row := jobRow{name: old.name, uid: old.uid, born: old.born, created: old.created, deleted: true, spec: batch.Job{Forest: old.spec.Forest}, former: old.former}
+	row := jobRow{name: old.name, uid: old.uid, born: old.born, created: old.created, deleted: true,
+		spec: batch.Job{Forest: old.spec.Forest}, former: old.former}
 	l := plan.Change{Kind: "job", Name: row.name, Verb: plan.VerbRemove}
 	if j := b.s.life(old); j != nil {
 		l.Nodes = b.s.progress(j).Running

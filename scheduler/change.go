@@ -60,7 +60,8 @@ func (ch *changing) applying(domain string, wanted []plan.NamedJob, prune bool, 
 	}
 	if prune {
 		for _, name := range ch.newestNames() {
-			if row, _, err := ch.changeable(name); err == nil && row.spec.Domain == domain && !names[name] && !slices.Contains(keep, name) {
+			if row, _, err := ch.changeable(name); err == nil && row.spec.Domain == domain && !names[name] &&
+				!slices.Contains(keep, name) {
 				b.remove(row)
 			}
 		}
@@ -97,7 +98,8 @@ func (ch *changing) Pause(name string, paused bool) (*Change, error) {
 		b.line(plan.Change{Kind: "job", Name: name, Verb: plan.VerbKeep})
 		return b.finish()
 	}
-	b.put(&row, plan.Change{Kind: "job", Name: name, Verb: plan.VerbUpdate, Fields: []plan.FieldChange{{Path: "paused", Old: fmt.Sprint(!paused), New: fmt.Sprint(paused)}}})
+	b.put(&row, plan.Change{Kind: "job", Name: name, Verb: plan.VerbUpdate,
+		Fields: []plan.FieldChange{{Path: "paused", Old: fmt.Sprint(!paused), New: fmt.Sprint(paused)}}})
 	return b.finish()
 }
 

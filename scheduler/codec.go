@@ -89,7 +89,8 @@ type jobRow struct {
 func (r *jobRow) quarantined() bool { return r.uid == "" && !r.deleted }
 
 func (r *jobRow) encode() ([]byte, error) {
-	m := &schedulerpb.Job{Name: text.Clean(r.name), Uid: r.uid, Born: fromInvocation(r.born), Deleted: r.deleted, Created: wire.FromTime(r.created), Paused: r.paused, Former: validAll(r.former)}
+	m := &schedulerpb.Job{Name: text.Clean(r.name), Uid: r.uid, Born: fromInvocation(r.born), Deleted: r.deleted,
+		Created: wire.FromTime(r.created), Paused: r.paused, Former: validAll(r.former)}
 	if r.deleted {
 		m.Forest = text.Clean(r.spec.Forest)
 	} else {
@@ -103,7 +104,8 @@ func decodeJob(value []byte) (*jobRow, error) {
 	if err := store.Open(value, kindJob, &m); err != nil {
 		return nil, err
 	}
-	r := &jobRow{name: m.Name, uid: m.Uid, born: toInvocation(m.Born), deleted: m.Deleted, paused: m.Paused, former: m.Former}
+	r := &jobRow{name: m.Name, uid: m.Uid, born: toInvocation(m.Born), deleted: m.Deleted, paused: m.Paused,
+		former: m.Former}
 	var err error
 	if r.created, err = wire.ToTime(m.Created); err != nil {
 		return nil, err
@@ -124,9 +126,12 @@ func decodeJob(value []byte) (*jobRow, error) {
 
 func fromJob(j *batch.Job) *schedulerpb.JobSpec {
 	m := &schedulerpb.JobSpec{
-		Domain: text.Clean(j.Domain), Owner: text.Clean(j.Owner), Forest: text.Clean(j.Forest), Disabled: j.Disabled, Level: text.Clean(j.Level), Priority: j.Priority,
-		DependsOn: validAll(j.DependsOn), Retries: int64(j.Retries), Workload: wire.FromWorkload(j.Workload), Call: int32(j.Call),
-		Config: text.Clean(j.Config), IgnoreExitCode: j.IgnoreExitCode, HostLevel: text.Clean(j.HostLevel), Host: text.Clean(j.Host), Stack: text.Clean(j.Stack),
+		Domain: text.Clean(j.Domain), Owner: text.Clean(j.Owner), Forest: text.Clean(j.Forest), Disabled: j.Disabled,
+		Level: text.Clean(j.Level), Priority: j.Priority,
+		DependsOn: validAll(j.DependsOn), Retries: int64(j.Retries), Workload: wire.FromWorkload(j.Workload),
+		Call:   int32(j.Call),
+		Config: text.Clean(j.Config), IgnoreExitCode: j.IgnoreExitCode, HostLevel: text.Clean(j.HostLevel),
+		Host: text.Clean(j.Host), Stack: text.Clean(j.Stack),
 		Tags: validAll(j.Tags), Tolerates: validAll(j.Tolerates), Errors: validAll(j.Errors),
 		Backoff: &schedulerpb.Backoff{Repeat: j.Backoff.Repeat, Fail: j.Backoff.Fail},
 	}
@@ -204,13 +209,15 @@ func toJob(m *schedulerpb.JobSpec) (batch.Job, error) {
 
 func encodeForest(f *batch.ForestSpec) ([]byte, error) {
 	m := &schedulerpb.Forest{
-		Name: text.Clean(f.Name), Levels: validAll(f.Levels), Instance: text.Clean(f.Instance), Order: int32(f.Order), Policy: int32(f.Policy),
+		Name: text.Clean(f.Name), Levels: validAll(f.Levels), Instance: text.Clean(f.Instance), Order: int32(f.Order),
+		Policy:   int32(f.Policy),
 		Disabled: f.Disabled, Backwards: f.Backwards, Limits: make(map[string]*schedulerpb.Limits),
 	}
 	for level, byName := range f.Limits {
 		l := &schedulerpb.Limits{Of: make(map[string]*schedulerpb.Limit)}
 		for name, x := range byName {
-			l.Of[text.Clean(name)] = &schedulerpb.Limit{Default: int64(x.Default), Limit: int64(x.Limit), Weight: int64(x.Weight)}
+			l.Of[text.Clean(name)] = &schedulerpb.Limit{Default: int64(x.Default), Limit: int64(x.Limit),
+				Weight: int64(x.Weight)}
 		}
 		m.Limits[text.Clean(level)] = l
 	}
@@ -220,7 +227,8 @@ func encodeForest(f *batch.ForestSpec) ([]byte, error) {
 			First: int64(s.First), Last: int64(s.Last), Step: int64(s.Step), Format: text.Clean(s.Format),
 			Disabled: s.Disabled, File: text.Clean(s.File)}
 		for _, n := range s.Manual {
-			x.Manual = append(x.Manual, &schedulerpb.ManualNode{Name: text.Clean(n.Name), Children: validAll(n.Children), Disabled: n.Disabled, Tags: validAll(n.Tags)})
+			x.Manual = append(x.Manual, &schedulerpb.ManualNode{Name: text.Clean(n.Name), Children: validAll(n.Children),
+				Disabled: n.Disabled, Tags: validAll(n.Tags)})
 		}
 		m.Sources = append(m.Sources, x)
 	}

@@ -109,7 +109,8 @@ func (r *rig) shown() string {
 	var out []string
 	for _, v := range r.Jobs("", "", 0) {
 		p := v.Progress
-		out = append(out, fmt.Sprintf("%s of %s: removed %t, paused %t, retries %d, nodes %d, done %d, failed %d, running %d", v.Name, v.Domain, v.Removed, v.Paused, v.Retries, p.Total, p.Done, p.Failed, p.Running))
+		out = append(out, fmt.Sprintf("%s of %s: removed %t, paused %t, retries %d, nodes %d, done %d, failed %d, running %d",
+			v.Name, v.Domain, v.Removed, v.Paused, v.Retries, p.Total, p.Done, p.Failed, p.Running))
 	}
 	return fmt.Sprintf("%s; rows %v %v", strings.Join(out, "; "), r.store.keys(jobPrefix), r.store.keys(forestPrefix))
 }
@@ -328,7 +329,8 @@ func TestAnEditThatCrossesAnEnd(t *testing.T) {
 				r.stop()
 				r = begin(t, st, 2)
 				synctest.Wait()
-				newest := worker.Run{Work: worker.Work{Job: "j", Node: "a"}, Invocation: fence.Invocation{Term: fence.Term{Epoch: 1, Revision: 1}, Counter: 50}}
+				newest := worker.Run{Work: worker.Work{Job: "j", Node: "a"},
+					Invocation: fence.Invocation{Term: fence.Term{Epoch: 1, Revision: 1}, Counter: 50}}
 				st.setManual(true)
 				r.Ended(endOf(newest, "c", 0, ""))
 				synctest.Wait()

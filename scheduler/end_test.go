@@ -112,7 +112,8 @@ func TestSyntheticAndRealEnds(t *testing.T) {
 		}
 		acks := strings.Split(r.reg.takeAcks(), ", ")
 		slices.Sort(acks)
-		if got := strings.Join(acks, ", "); got != "j/a 1 lost, j/a 1 real, j/b 2 lost, j/b 2 real, j/c 3 lost, j/c 3 real, unknown/x 1 real" {
+		if got := strings.Join(acks,
+			", "); got != "j/a 1 lost, j/a 1 real, j/b 2 lost, j/b 2 real, j/c 3 lost, j/c 3 real, unknown/x 1 real" {
 			t.Errorf("acks %s", got)
 		}
 		r.Ended(cReal) // a replay

@@ -23,7 +23,8 @@ func TestNodesOfEarlierDefinitionsAreHeld(t *testing.T) {
 		r.cell("c", 9)
 		limits := map[string]map[string]batch.Limit{"host": {"readers": {Limit: 1}}}
 		draws := map[string]resource.Amounts{"host": {"readers": 1}}
-		changed, removed, free := testJob("changed", map[string][]string{"h": {"a"}}), testJob("removed", map[string][]string{"h": {"a"}}), testJob("free", map[string][]string{"h": {"a"}})
+		changed, removed, free := testJob("changed", map[string][]string{"h": {"a"}}),
+			testJob("removed", map[string][]string{"h": {"a"}}), testJob("free", map[string][]string{"h": {"a"}})
 		changed.Forest.Limits, removed.Forest.Limits = limits, limits
 		changed.Job.Resources, removed.Job.Resources = draws, draws
 		r.apply(changed, free, removed)

@@ -59,7 +59,8 @@ func TestAStartThatCrossesARenewal(t *testing.T) {
 					r.stop()
 					next := begin(t, st, 2, model...)
 					synctest.Wait()
-					if born := next.jobs["j"].row.born; len(model) != 1 || model[0].Run.Invocation.Compare(born) <= 0 || next.KillStored(model[0].Run) {
+					if born := next.jobs["j"].row.born; len(model) != 1 || model[0].Run.Invocation.Compare(born) <= 0 ||
+						next.KillStored(model[0].Run) {
 						t.Errorf("%v runs of the life born at %v", model, born)
 					}
 					next.end("j", "a", 0, "")
@@ -213,7 +214,8 @@ func TestAMergeThatCrossesARebirth(t *testing.T) {
 		}
 		mergeAt(64)
 		for _, node := range []string{"a", "b", "c", "d", "e"} { // the run of the first life ends
-			if v, ok := r.reg.model[worker.Work{Job: "j", Node: node}]; ok && v.Run.Invocation.Compare(r.jobs["j"].row.born) <= 0 {
+			if v, ok := r.reg.model[worker.Work{Job: "j", Node: node}]; ok &&
+				v.Run.Invocation.Compare(r.jobs["j"].row.born) <= 0 {
 				r.end("j", node, 0, "")
 			}
 		}

@@ -57,15 +57,18 @@ func beginLeadership(t testing.TB, ctx context.Context, b store.Backend, clock r
 		t.Fatal(err)
 	}
 	x := &term{leadership: leadership, hub: &doneHub{done: make(chan struct{})}}
-	x.reg = &fakeRegistry{term: leadership.Term(), model: make(map[worker.Work]worker.RunView), payload: make(map[worker.Work]batch.Payload)}
+	x.reg = &fakeRegistry{term: leadership.Term(), model: make(map[worker.Work]worker.RunView),
+		payload: make(map[worker.Work]batch.Payload)}
 	x.reg.instant = func(r worker.Run) *worker.Ended {
-		e := endOf(r, "c", 0, `{"result":"done","data":{"sha256":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","lines":123}}`)
+		e := endOf(r, "c", 0,
+			`{"result":"done","data":{"sha256":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","lines":123}}`)
 		return &e
 	}
 	auction := auctioneer.New(auctioneer.Config{Clock: clock}, noCells{}, noBoard{})
 	n := 0
 	x.Scheduler = New(Config{
-		Term: leadership.Term(), Store: leadership, Registry: x.reg, Auctioneer: auction, Hub: x.hub, Scripts: &fakeScripts{}, Clock: clock,
+		Term: leadership.Term(), Store: leadership, Registry: x.reg, Auctioneer: auction, Hub: x.hub, Scripts: &fakeScripts{},
+		Clock: clock,
 		NewID: func() string { n++; return fmt.Sprint("uid", leadership.Term().Revision, "-", n) },
 	}, leadership.Rows())
 	x.reg.s = x.Scheduler
@@ -74,7 +77,8 @@ func beginLeadership(t testing.TB, ctx context.Context, b store.Backend, clock r
 	working.Go(func() { _ = auction.Run(running) })
 	working.Go(func() { _ = x.Run(running) })
 	auction.Admit("c", "p-c", "")
-	auction.Push(placement.State{Cell: "c", Process: "p-c", Version: 1, Capacity: resource.Amounts{resource.Containers: containers}})
+	auction.Push(placement.State{Cell: "c", Process: "p-c", Version: 1,
+		Capacity: resource.Amounts{resource.Containers: containers}})
 	x.stop = func() {
 		cancel()
 		working.Wait()

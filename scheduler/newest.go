@@ -338,7 +338,8 @@ func (s *newest) nodeEvent(j *job, node string) event.Event {
 	if j.forest == nil {
 		return e
 	}
-	if nodes, err := j.forest.board.Nodes(j.row.name, batch.NodeFilter{Node: node, Classes: allClasses()}); err == nil && len(nodes) == 1 {
+	if nodes, err := j.forest.board.Nodes(j.row.name, batch.NodeFilter{Node: node, Classes: allClasses()}); err == nil &&
+		len(nodes) == 1 {
 		nodes[0].Status.Reason = j.reasons[node]
 		e.JobNode = &event.NodeState{Job: j.row.name, NodeView: nodes[0]}
 	}
@@ -362,7 +363,8 @@ func (s *newest) dependants(f *forest) (events []event.Event) {
 // jobEvent shows a job after a commit; the lock is held.
 func (s *newest) jobEvent(j *job) event.Event {
 	p := s.progress(j)
-	e := event.Event{Kind: event.Job, Subject: j.row.name, Gone: j.row.deleted, Job: &event.JobState{Name: j.row.name, UID: j.row.uid, Progress: p, Removed: j.row.deleted, NodesKnown: j.known()}}
+	e := event.Event{Kind: event.Job, Subject: j.row.name, Gone: j.row.deleted,
+		Job: &event.JobState{Name: j.row.name, UID: j.row.uid, Progress: p, Removed: j.row.deleted, NodesKnown: j.known()}}
 	if j.spec != nil {
 		e.Domain = j.spec.Domain
 	}

@@ -56,7 +56,8 @@ func (s *Scheduler) Reads() []func(context.Context) {
 // readNodes runs the sources in order; a later one uses the nodes of the earlier ones as parents.
 // One that fails fails all: an incomplete list of nodes is worse than the last good one. The note
 // is a remark that is no error.
-func (s *Scheduler) readNodes(ctx context.Context, spec *batch.ForestSpec) (out []batch.NodeSpec, note string, err error) {
+func (s *Scheduler) readNodes(ctx context.Context, spec *batch.ForestSpec) (out []batch.NodeSpec, note string,
+	err error) {
 	for i := range spec.Sources {
 		src := &spec.Sources[i]
 		var nodes []batch.NodeSpec
@@ -88,7 +89,8 @@ const scriptWidth = 4
 
 // runScript runs a script once per parent, a few at a time; the order of the
 // parents is kept.
-func (s *Scheduler) runScript(ctx context.Context, spec *batch.ForestSpec, src *batch.Source, have []batch.NodeSpec) (nodes []batch.NodeSpec, note string, err error) {
+func (s *Scheduler) runScript(ctx context.Context, spec *batch.ForestSpec, src *batch.Source,
+	have []batch.NodeSpec) (nodes []batch.NodeSpec, note string, err error) {
 	parents := parentsAt(spec, src.ParentLevel, have)
 	results := make([][]batch.NodeSpec, len(parents))
 	errs, notes := make([]error, len(parents)), make([]string, len(parents))

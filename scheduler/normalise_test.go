@@ -35,7 +35,8 @@ func mapOf[V any](rt *rapid.T, label string, v *rapid.Generator[V]) map[string]V
 func anyJob(rt *rapid.T) batch.Job {
 	amounts := rapid.Custom(func(rt *rapid.T) resource.Amounts { return mapOf(rt, "amounts", rapid.IntRange(0, 9)) })
 	filter := rapid.Custom(func(rt *rapid.T) batch.Filter {
-		return batch.Filter{Whitelist: texts(rt, "white"), Blacklist: texts(rt, "black"), TagWhitelist: texts(rt, "filter tags"), Fraction: rapid.Float64Range(0, 1).Draw(rt, "fraction")}
+		return batch.Filter{Whitelist: texts(rt, "white"), Blacklist: texts(rt, "black"),
+			TagWhitelist: texts(rt, "filter tags"), Fraction: rapid.Float64Range(0, 1).Draw(rt, "fraction")}
 	})
 	seconds := []int(nil)
 	if rapid.Bool().Draw(rt, "has a backoff") {
@@ -46,11 +47,14 @@ func anyJob(rt *rapid.T) batch.Job {
 		env = []action.Variable{}
 	}
 	return batch.Job{
-		Name: "j", Owner: word().Draw(rt, "owner"), Forest: "j", Level: word().Draw(rt, "level"), Priority: rapid.Float64Range(0, 9).Draw(rt, "priority"),
+		Name: "j", Owner: word().Draw(rt, "owner"), Forest: "j", Level: word().Draw(rt, "level"),
+		Priority:  rapid.Float64Range(0, 9).Draw(rt, "priority"),
 		Resources: mapOf(rt, "resources", amounts), Filters: mapOf(rt, "filters", filter), DependsOn: texts(rt, "depends_on"),
-		Backoff: batch.Backoff{Seconds: seconds, Repeat: rapid.Bool().Draw(rt, "repeat")}, Retries: rapid.IntRange(-1, 9).Draw(rt, "retries"),
-		Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/true", Args: texts(rt, "args"), Env: env}}, Env: env, Resources: amounts.Draw(rt, "needs")},
-		Config:   word().Draw(rt, "config"), Stack: word().Draw(rt, "stack"), Tags: texts(rt, "tags"),
+		Backoff: batch.Backoff{Seconds: seconds, Repeat: rapid.Bool().Draw(rt, "repeat")},
+		Retries: rapid.IntRange(-1, 9).Draw(rt, "retries"),
+		Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/true", Args: texts(rt, "args"),
+			Env: env}}, Env: env, Resources: amounts.Draw(rt, "needs")},
+		Config: word().Draw(rt, "config"), Stack: word().Draw(rt, "stack"), Tags: texts(rt, "tags"),
 		Labels: mapOf(rt, "labels", word()), Tolerates: texts(rt, "tolerates"), Errors: texts(rt, "errors"),
 	}
 }

@@ -179,7 +179,8 @@ func (s *Scheduler) place(ctx context.Context, picks []*pick) bool {
 			continue
 		}
 		wants = append(wants, placement.Want{Hold: holdID(p.Key), Need: p.Cell, Constraint: placement.Constraint{
-			Stack: p.spec.Stack, Tags: p.spec.Tags, Labels: p.spec.Labels, Tolerates: p.spec.Tolerates, Host: p.Host, OpenFiles: p.spec.Workload.MostOpenFiles(), Isolation: p.spec.Workload.Kinds(),
+			Stack: p.spec.Stack, Tags: p.spec.Tags, Labels: p.spec.Labels, Tolerates: p.spec.Tolerates, Host: p.Host,
+			OpenFiles: p.spec.Workload.MostOpenFiles(), Isolation: p.spec.Workload.Kinds(),
 			Ports: p.spec.Workload.FixedPorts(),
 		}})
 		asked = append(asked, p)

@@ -109,7 +109,8 @@ func TestWantedComesBackFromItsBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, err := EncodeWanted(&back)
-	if err != nil || !bytes.Equal(first, again) || back.Job.Name != "j" || !slices.Equal(back.Forest.Levels, w.Forest.Levels) {
+	if err != nil || !bytes.Equal(first, again) || back.Job.Name != "j" ||
+		!slices.Equal(back.Forest.Levels, w.Forest.Levels) {
 		t.Errorf("%+v, %v", back, err)
 	}
 	if _, err := DecodeWanted([]byte("no")); err == nil {

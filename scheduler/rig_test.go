@@ -192,7 +192,8 @@ func (r *fakeRegistry) MayRun(q worker.Request) (worker.Hold, bool) {
 	return r.hold, r.hold.Reason == worker.HoldNone
 }
 
-func (r *fakeRegistry) StartBatch(q worker.Request, payload func(fence.Invocation) (batch.Payload, bool)) (fence.Invocation, worker.Hold, bool) {
+func (r *fakeRegistry) StartBatch(q worker.Request,
+	payload func(fence.Invocation) (batch.Payload, bool)) (fence.Invocation, worker.Hold, bool) {
 	if h, ok := r.MayRun(q); !ok {
 		return fence.Invocation{}, h, false
 	}
@@ -402,7 +403,8 @@ func beginOff(t *testing.T, st *fakeStore, revision int64, off time.Duration, mo
 	clock := run.Bubble()
 	right := clock.Wall
 	clock.Wall = func() time.Time { return right().Add(time.Duration(r.off.Load())) }
-	r.reg = &fakeRegistry{term: fence.Term{Epoch: 1, Revision: revision}, model: make(map[worker.Work]worker.RunView), payload: make(map[worker.Work]batch.Payload), notIdle: revision > 1}
+	r.reg = &fakeRegistry{term: fence.Term{Epoch: 1, Revision: revision}, model: make(map[worker.Work]worker.RunView),
+		payload: make(map[worker.Work]batch.Payload), notIdle: revision > 1}
 	for _, v := range model {
 		v.Ending, v.Kill = false, false // orders of an earlier leader are sent again
 		r.reg.model[v.Run.Work] = v
@@ -446,7 +448,8 @@ func testJob(name string, hosts map[string][]string) plan.NamedJob {
 		Name: name, Forest: name, Retries: 2, Backoff: batch.Backoff{Seconds: []int{10}, Repeat: true},
 		Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/do", Args: []string{"{}"}}}},
 	}}
-	w.Forest = batch.ForestSpec{Name: name, Levels: []string{"host", "db"}, Instance: name, Order: batch.OrderLexicographic}
+	w.Forest = batch.ForestSpec{Name: name, Levels: []string{"host", "db"}, Instance: name,
+		Order: batch.OrderLexicographic}
 	src := batch.Source{Kind: batch.SourceManual}
 	for _, h := range slices.Sorted(maps.Keys(hosts)) {
 		src.Manual = append(src.Manual, batch.ManualNode{Name: h, Children: hosts[h]})
@@ -489,7 +492,8 @@ func endOf(x worker.Run, cell string, code int, status string) worker.Ended {
 	if err != nil {
 		panic(err)
 	}
-	return worker.Ended{Run: x, Cell: worker.CellName(cell), Proc: worker.Proc("p-" + cell), Kind: worker.Real, Status: string(b)}
+	return worker.Ended{Run: x, Cell: worker.CellName(cell), Proc: worker.Proc("p-" + cell), Kind: worker.Real,
+		Status: string(b)}
 }
 
 // end ends the run of a job on a node.

@@ -53,7 +53,8 @@ func ReadRow(key string, value []byte) (r Row, ok bool, err error) {
 		if err != nil {
 			return Row{}, true, err
 		}
-		return Row{Job: &JobRecord{Name: row.name, UID: row.uid, Forest: row.spec.Forest, Born: row.born, Deleted: row.deleted, Spec: row.spec}}, true, nil
+		return Row{Job: &JobRecord{Name: row.name, UID: row.uid, Forest: row.spec.Forest, Born: row.born,
+			Deleted: row.deleted, Spec: row.spec}}, true, nil
 	case strings.HasPrefix(key, forestPrefix):
 		r.Forest, err = decodeForest(value)
 		return r, true, err

@@ -57,7 +57,8 @@ type Registry interface {
 	MayRun(r worker.Request) (worker.Hold, bool)
 	// StartBatch starts the work on r.Cell if it may: the invocation enters the model, and the result
 	// of payload is sent to the cell.
-	StartBatch(r worker.Request, payload func(fence.Invocation) (batch.Payload, bool)) (fence.Invocation, worker.Hold, bool)
+	StartBatch(r worker.Request, payload func(fence.Invocation) (batch.Payload, bool)) (fence.Invocation, worker.Hold,
+		bool)
 	// Kill ends an invocation; repeated until it ended, by the stored intent.
 	Kill(r worker.Run)
 	// StatusCommitted acknowledges an end that was passed to Scheduler.Ended.
@@ -214,11 +215,13 @@ type changing struct {
 func assemble(cfg Config) *Scheduler {
 	n := &newest{
 		cfg: cfg.withDefaults(), now: cfg.Clock.Steady(), forests: make(map[string]*forest), jobs: make(map[string]*job),
-		rows: make(flights[jobRow]), specs: make(flights[batch.ForestSpec]), bad: make(map[string]bool), uids: make(map[string]*job),
+		rows: make(flights[jobRow]), specs: make(flights[batch.ForestSpec]), bad: make(map[string]bool),
+		uids:    make(map[string]*job),
 		changed: true, wake: make(chan struct{}, 1), failed: make(chan struct{}),
 	}
 	st := &statuses{newest: n, ends: make(map[batch.Key]*end), early: make(map[fence.Invocation]bool)}
-	ad := &adoption{newest: n, statuses: st, unowned: make(map[batch.Key]fence.Invocation), former: make(map[fence.Invocation][]*forest),
+	ad := &adoption{newest: n, statuses: st, unowned: make(map[batch.Key]fence.Invocation),
+		former:  make(map[fence.Invocation][]*forest),
 		shadows: make(map[fence.Invocation][]string), adopted: -1}
 	st.adoption = ad
 	return &Scheduler{newest: n, statuses: st, adoption: ad, changing: &changing{newest: n, adoption: ad}}

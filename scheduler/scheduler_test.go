@@ -42,7 +42,8 @@ func TestJobRunsToItsEndAndStaysEnded(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 		results, err := r.Results(t.Context(), "sum", batch.NodeFilter{})
-		if err != nil || len(results) != 4 || string(results[3].Data) != `{"lines":4}` || strings.Join(results[3].Path, "/") != "sum/h2/d" {
+		if err != nil || len(results) != 4 || string(results[3].Data) != `{"lines":4}` ||
+			strings.Join(results[3].Path, "/") != "sum/h2/d" {
 			t.Errorf("%+v, %v", results, err)
 		}
 		if got := r.reg.takeAcks(); strings.Count(got, "real") != 4 {
@@ -83,7 +84,8 @@ func TestBackoffSurvivesAChangeOfLeader(t *testing.T) {
 		pass(5 * time.Second)
 		r.wantStarted("")
 		nodes, err := r.JobNodes("j", batch.NodeFilter{})
-		if err != nil || nodes[0].Class != batch.ClassBackoff || nodes[0].Status.Attempts != 1 || nodes[0].Status.Reason != "exit code 3" {
+		if err != nil || nodes[0].Class != batch.ClassBackoff || nodes[0].Status.Attempts != 1 ||
+			nodes[0].Status.Reason != "exit code 3" {
 			t.Errorf("%+v, %v", nodes, err)
 		}
 		pass(2 * time.Second)
@@ -149,7 +151,9 @@ func TestInitialWaitHoldsAndReportsAreAdopted(t *testing.T) {
 		}
 		r.cell("c", 9)
 		r.wantStarted("")
-		if why, err := r.Explain("j", "b"); err != nil || !strings.Contains(fmt.Sprint(why), "initial wait: a cell that has not reported yet may run it") || why[0].Longest != time.Minute || why[0].Change != "" {
+		if why, err := r.Explain("j", "b"); err != nil ||
+			!strings.Contains(fmt.Sprint(why), "initial wait: a cell that has not reported yet may run it") ||
+			why[0].Longest != time.Minute || why[0].Change != "" {
 			t.Errorf("explain: %v, %v", why, err)
 		}
 		r.reg.mu.Lock()
@@ -312,7 +316,8 @@ func TestApplyPlansAndRefuses(t *testing.T) {
 		bad.Job.Level = "moon"
 		nowhere := testJob("nowhere", nil)
 		nowhere.Job.Forest, nowhere.Forest = "x", batch.ForestSpec{}
-		if _, err := r.Apply("dom", []plan.NamedJob{bad, nowhere, two, two}, false); !errors.Is(err, ErrInvalid) || strings.Count(err.Error(), "\n") != 2 {
+		if _, err := r.Apply("dom", []plan.NamedJob{bad, nowhere, two, two}, false); !errors.Is(err, ErrInvalid) ||
+			strings.Count(err.Error(), "\n") != 2 {
 			t.Errorf("all at once: %v", err)
 		}
 		if _, err := r.Apply("other", []plan.NamedJob{one}, false); !errors.Is(err, fault.ErrTaken) {
@@ -341,7 +346,8 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 		st := newFakeStore()
 		r := begin(t, st, 1)
 		r.cell("c", 9)
-		r.apply(testJob("good", map[string][]string{"h": {"a"}}), testJob("bad", map[string][]string{"h": {"a"}}), testJob("seg", map[string][]string{"h": {"a"}}))
+		r.apply(testJob("good", map[string][]string{"h": {"a"}}), testJob("bad", map[string][]string{"h": {"a"}}),
+			testJob("seg", map[string][]string{"h": {"a"}}))
 		r.end("seg", "a", 0, "")
 		r.reg.takeStarted()
 		r.stop()
@@ -476,7 +482,8 @@ func TestRerun(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 		// A late replay of the first invocations changes nothing.
-		r.Ended(endOf(worker.Run{Work: worker.Work{Job: "j", Node: "a"}, Invocation: fence.Invocation{Term: r.reg.term, Counter: 1}}, "c", 9, ""))
+		r.Ended(endOf(worker.Run{Work: worker.Work{Job: "j", Node: "a"},
+			Invocation: fence.Invocation{Term: r.reg.term, Counter: 1}}, "c", 9, ""))
 		synctest.Wait()
 		if p := r.progressOf("j"); p.Done != 3 {
 			t.Errorf("%+v", p)

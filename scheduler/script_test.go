@@ -61,7 +61,8 @@ func TestAScriptLeavesNothingBehind(t *testing.T) {
 					t.Fatal(err)
 				}
 				if _, err := os.Stat("/proc/" + strings.TrimSpace(string(text))); !errors.Is(err, os.ErrNotExist) {
-					if b, _ := os.ReadFile("/proc/" + strings.TrimSpace(string(text)) + "/stat"); !strings.Contains(string(b), ") Z ") {
+					if b, _ := os.ReadFile("/proc/" + strings.TrimSpace(string(text)) + "/stat"); !strings.Contains(string(b),
+						") Z ") {
 						t.Errorf("process %s is left: %s", text, b)
 					}
 				}

@@ -117,15 +117,18 @@ func (p *packer) add(node string, s *batch.Status, data []byte) {
 	if !ok {
 		t = uint32(len(p.m.Terms))
 		p.terms[s.Invocation.Term] = t
-		p.m.Terms = append(p.m.Terms, &schedulerpb.Segment_Term{Epoch: s.Invocation.Term.Epoch, Revision: s.Invocation.Term.Revision})
+		p.m.Terms = append(p.m.Terms, &schedulerpb.Segment_Term{Epoch: s.Invocation.Term.Epoch,
+			Revision: s.Invocation.Term.Revision})
 	}
 	reason := s.Reason
 	if len(reason) > maxReason {
 		reason = reason[:maxReason] + " (truncated)"
 	}
 	p.m.Entries = append(p.m.Entries, &schedulerpb.Entry{
-		Node: []byte(node), Bits: uint32(s.Bits), Time: s.Time, Backoff: int32(s.Backoff), Saved: int32(s.Saved), Attempts: int32(s.Attempts),
-		Losses: int32(s.Losses), Term: t, Counter: s.Invocation.Counter, ExitCode: int32(s.ExitCode), Signal: int32(s.Signal), Reason: text.Clean(reason),
+		Node: []byte(node), Bits: uint32(s.Bits), Time: s.Time, Backoff: int32(s.Backoff), Saved: int32(s.Saved),
+		Attempts: int32(s.Attempts),
+		Losses:   int32(s.Losses), Term: t, Counter: s.Invocation.Counter, ExitCode: int32(s.ExitCode),
+		Signal: int32(s.Signal), Reason: text.Clean(reason),
 	})
 	p.bytes += len(node) + len(reason) + 40
 	if len(data) > 0 {
@@ -168,7 +171,8 @@ func decodeSegment(value []byte) ([]entry, error) {
 		}
 		t := m.Terms[e.Term]
 		out[i] = entry{node: string(e.Node), status: batch.Status{
-			Bits: batch.Bits(e.Bits), Time: e.Time, Backoff: int(e.Backoff), Saved: int(e.Saved), Attempts: int(e.Attempts), Losses: int(e.Losses),
+			Bits: batch.Bits(e.Bits), Time: e.Time, Backoff: int(e.Backoff), Saved: int(e.Saved), Attempts: int(e.Attempts),
+			Losses:     int(e.Losses),
 			Invocation: fence.Invocation{Term: fence.Term{Epoch: t.Epoch, Revision: t.Revision}, Counter: e.Counter},
 			ExitCode:   int(e.ExitCode), Signal: int(e.Signal), Reason: e.Reason,
 		}}

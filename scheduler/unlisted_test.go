@@ -76,7 +76,8 @@ func TestAJobMadeAgainNamesLeftoverTasks(t *testing.T) {
 		r.wantStarted("j/a j/b")
 		r.do(r.Remove("j"))
 		const want = "2 batch tasks of the removed job of this name still run; their nodes start after that"
-		if c, err := r.Plan("dom", []plan.NamedJob{jobWith(2, "a", "b")}, false); err != nil || len(c) != 1 || c[0].Note != want {
+		if c, err := r.Plan("dom", []plan.NamedJob{jobWith(2, "a", "b")}, false); err != nil || len(c) != 1 ||
+			c[0].Note != want {
 			t.Errorf("plan: %+v, %v", c, err)
 		}
 		r.end("j", "a", 0, "")

@@ -170,7 +170,8 @@ func (s *Scheduler) Explain(name, node string) ([]batch.Why, error) {
 			s.mu.Unlock()
 			return nil, err
 		}
-		if p := s.progress(j); p.Reason != "" && !slices.ContainsFunc(slices.Concat(why, more), func(w batch.Why) bool { return strings.Contains(w.Text, p.Reason) }) && p.State != batch.JobInvalid {
+		if p := s.progress(j); p.Reason != "" && !slices.ContainsFunc(slices.Concat(why, more),
+			func(w batch.Why) bool { return strings.Contains(w.Text, p.Reason) }) && p.State != batch.JobInvalid {
 			why = append(why, batch.Why{Text: p.Reason})
 		}
 		why = append(why, more...)
@@ -214,7 +215,8 @@ func (s *Scheduler) Running(name string, held bool) Answer {
 		}
 		return AnswerRunning
 	}
-	deleted, known := row.deleted, j != nil && j.forest != nil && (j.forest.planted || !j.forest.hasSources() || j.forest.problem != "")
+	deleted, known := row.deleted, j != nil && j.forest != nil &&
+		(j.forest.planted || !j.forest.hasSources() || j.forest.problem != "")
 	ended := !deleted && j != nil && j.forest != nil && s.progress(j).State.Ended()
 	s.mu.Unlock()
 	switch {

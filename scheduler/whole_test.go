@@ -74,21 +74,25 @@ func lead(t *testing.T, b store.Backend, cells registry.Cells, id string, room i
 	l.auction = auctioneer.New(auctioneer.Config{Clock: clock}, noCells{}, noBoard{})
 	n := 0
 	l.sched = New(Config{
-		Term: l.leadership.Term(), Store: l.leadership, Auctioneer: l.auction, Hub: &fakeHub{}, Scripts: &fakeScripts{}, Clock: clock,
+		Term: l.leadership.Term(), Store: l.leadership, Auctioneer: l.auction, Hub: &fakeHub{}, Scripts: &fakeScripts{},
+		Clock: clock,
 		NewID: func() string { n++; return fmt.Sprint(id, "-", n) },
 	}, rows)
 	l.reg, err = registry.New(registry.Config{
 		Worker: worker.Config{
-			Term: l.leadership.Term(), Timeouts: worker.DefaultTimeouts(), Restored: l.leadership.Restored(), NewStore: l.leadership.NewStore(), NewCluster: true,
+			Term: l.leadership.Term(), Timeouts: worker.DefaultTimeouts(), Restored: l.leadership.Restored(),
+			NewStore: l.leadership.NewStore(), NewCluster: true,
 			Jobs: l.sched.Names(), HeldNodes: l.sched.HeldNodes(),
 		},
-		Store: l.leadership, Cells: cells, Listener: listener{l}, Statuses: l.sched, Clock: clock, Log: slog.New(slog.DiscardHandler),
+		Store: l.leadership, Cells: cells, Listener: listener{l}, Statuses: l.sched, Clock: clock,
+		Log: slog.New(slog.DiscardHandler),
 	}, rows)
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.sched.Attach(l.reg)
-	l.auction.Push(placement.State{Cell: "c", Process: "p", Version: 1, Capacity: resource.Amounts{resource.Containers: room}})
+	l.auction.Push(placement.State{Cell: "c", Process: "p", Version: 1,
+		Capacity: resource.Amounts{resource.Containers: room}})
 	ctx, cancel := context.WithCancel(t.Context())
 	var working sync.WaitGroup
 	working.Go(func() { _ = l.reg.Run(ctx) })
@@ -203,7 +207,8 @@ func (m *machine) GetRunningTasks(_ context.Context, _ worker.CellName, q worker
 	return worker.Report{}, errors.New("no answer")
 }
 
-func (m *machine) RunTasks(_ context.Context, _ worker.CellName, calls []worker.RunTask, payloads []*batch.Payload) ([]worker.RunAnswer, error) {
+func (m *machine) RunTasks(_ context.Context, _ worker.CellName, calls []worker.RunTask,
+	payloads []*batch.Payload) ([]worker.RunAnswer, error) {
 	var out []worker.RunAnswer
 	for i, c := range calls {
 		a, ok := m.step(worker.RunAsked{Call: c}).(worker.AnswerRun)
@@ -221,7 +226,8 @@ func (m *machine) RunTasks(_ context.Context, _ worker.CellName, calls []worker.
 	return out, nil
 }
 
-func (m *machine) NotifyIfTasksNotRunning(_ context.Context, _ worker.CellName, q worker.Notify) (worker.NotifyAnswer, error) {
+func (m *machine) NotifyIfTasksNotRunning(_ context.Context, _ worker.CellName, q worker.Notify) (worker.NotifyAnswer,
+	error) {
 	if a, ok := m.step(worker.NotifyAsked{Call: q}).(worker.AnswerNotify); ok {
 		return a.Answer, nil
 	}
@@ -248,8 +254,10 @@ func (m *machine) NeverSent(error) bool { return false }
 func TestWholeLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		m := &machine{t: t, ctx: ctx, start: time.Now(), alive: make(map[worker.Work]worker.Run), launches: make(map[worker.Work]int)}
-		m.cell = worker.NewCell(worker.CellConfig{Cell: "c", Proc: "p", Started: 1, DirID: "f", Boot: "b", Now: time.Hour, Unix: time.Now().Unix(), Timeouts: worker.DefaultTimeouts(), Gone: true})
+		m := &machine{t: t, ctx: ctx, start: time.Now(), alive: make(map[worker.Work]worker.Run),
+			launches: make(map[worker.Work]int)}
+		m.cell = worker.NewCell(worker.CellConfig{Cell: "c", Proc: "p", Started: 1, DirID: "f", Boot: "b", Now: time.Hour,
+			Unix: time.Now().Unix(), Timeouts: worker.DefaultTimeouts(), Gone: true})
 		b := mem.New(mem.Config{})
 		one := lead(t, b, m, "one", 8)
 		m.leader = one

@@ -36,8 +36,10 @@ func (m *machine) startAgent() {
 	m.server = m.w.rng.IntN(len(m.w.servers))
 	m.threads = newThreads(m.w, func(fn func()) { m.later(0, fn) })
 	c, err := cell.New(cell.Config{Name: m.name, Clock: run.Clock{Wall: m.wall, Boot: m.local},
-		Offer: placement.State{Zone: m.zone(), Host: m.dir, Labels: m.side()}, Address: m.dir, Host: m.dir, Timeouts: m.w.faults.timeouts(),
-		Poll: pollEvery, DrainPoll: drainEvery, Leave: leaveBound, Runtime: cell.Runtime{Go: m.threads.run, Park: m.threads.park,
+		Offer: placement.State{Zone: m.zone(), Host: m.dir, Labels: m.side()}, Address: m.dir, Host: m.dir,
+		Timeouts: m.w.faults.timeouts(),
+		Poll:     pollEvery, DrainPoll: drainEvery, Leave: leaveBound,
+		Runtime: cell.Runtime{Go: m.threads.run, Park: m.threads.park,
 			Within: within, Identity: identityStore{m}, Machine: m.newSession}}, &engine{m, m.life}, &link{m, m.life})
 	if err != nil {
 		m.w.fail("setup", "%v", err)
@@ -216,7 +218,8 @@ func (l *link) ask(ctx context.Context, op Op, deliver func(s *server, reply fun
 }
 
 // Heartbeat implements cell.Leader.
-func (l *link) Heartbeat(ctx context.Context, b worker.Heartbeat, state cell.State) (got worker.HeartbeatAnswer, err error) {
+func (l *link) Heartbeat(ctx context.Context, b worker.Heartbeat, state cell.State) (got worker.HeartbeatAnswer,
+	err error) {
 	l.redirect()
 	if !l.gone() {
 		l.m.containers.sticksShown(state)

@@ -30,7 +30,8 @@ const (
 )
 
 func taskPolicy() task.Policy {
-	return task.Policy{Retention: 10 * time.Minute, KeepPerDomain: keepTasks, Kick: resend, StuckResolving: 4 * time.Second}
+	return task.Policy{Retention: 10 * time.Minute, KeepPerDomain: keepTasks, Kick: resend,
+		StuckResolving: 4 * time.Second}
 }
 
 // epoch is where all wall clocks begin.

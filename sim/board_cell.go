@@ -31,7 +31,8 @@ func (b *board) heeded(proc string, e lrp.Event) {
 		// The death of its holder counts as the end of a cancelled task (schedule.OfTask); for a task
 		// that was to continue without its cell there is no better evidence.
 		for _, t := range all.tasks {
-			if u := w.check.work.running[t.UID]; u != nil && u.bound && t.Ending() && t.Holder.Proc == proc && b.r.term == w.store.term {
+			if u := w.check.work.running[t.UID]; u != nil && u.bound && t.Ending() && t.Holder.Proc == proc &&
+				b.r.term == w.store.term {
 				w.fail("I12", "%s is dead, and %s, of which %v is alive on %s, is still on it", proc, describeTask(t), u, u.m.dir)
 			}
 		}

@@ -85,7 +85,8 @@ func (c calls) unreachable(ctx context.Context, op Op, m *machine, cutOff bool) 
 }
 
 // GetRunningTasks implements registry.Cells.
-func (c calls) GetRunningTasks(ctx context.Context, _ worker.CellName, q worker.ReportRequest) (out worker.Report, err error) {
+func (c calls) GetRunningTasks(ctx context.Context, _ worker.CellName, q worker.ReportRequest) (out worker.Report,
+	err error) {
 	err = c.ask(callTimeout, OpGetRunning, OpReport, q.Proc, func(to *cell.Cell) func() {
 		got, err := to.GetRunningTasks(ctx, q)
 		if err != nil {
@@ -97,7 +98,8 @@ func (c calls) GetRunningTasks(ctx context.Context, _ worker.CellName, q worker.
 }
 
 // RunTasks implements registry.Cells.
-func (c calls) RunTasks(ctx context.Context, _ worker.CellName, tasks []worker.RunTask, payloads []*batch.Payload) (out []worker.RunAnswer, err error) {
+func (c calls) RunTasks(ctx context.Context, _ worker.CellName, tasks []worker.RunTask,
+	payloads []*batch.Payload) (out []worker.RunAnswer, err error) {
 	w, m := c.r.s.w, c.r.s.w.byProc[tasks[0].Proc]
 	items := cell.RunItems(tasks, payloads)
 	op, answered := OpProbe, OpProbe
@@ -127,7 +129,8 @@ func (c calls) RunTasks(ctx context.Context, _ worker.CellName, tasks []worker.R
 }
 
 // NotifyIfTasksNotRunning implements registry.Cells.
-func (c calls) NotifyIfTasksNotRunning(ctx context.Context, _ worker.CellName, q worker.Notify) (out worker.NotifyAnswer, err error) {
+func (c calls) NotifyIfTasksNotRunning(ctx context.Context, _ worker.CellName,
+	q worker.Notify) (out worker.NotifyAnswer, err error) {
 	err = c.ask(callTimeout, OpNotify, OpNotifyAnswer, q.Proc, func(to *cell.Cell) func() {
 		got, err := to.NotifyIfTasksNotRunning(ctx, q)
 		if err != nil {
@@ -173,7 +176,8 @@ func (c calls) Perform(ctx context.Context, _ worker.CellName, work cell.Work) (
 }
 
 // StopInstance implements leader.Cells.
-func (c calls) StopInstance(ctx context.Context, _ worker.CellName, term fence.Term, proc worker.Proc, key lrp.Key, instance string) error {
+func (c calls) StopInstance(ctx context.Context, _ worker.CellName, term fence.Term, proc worker.Proc, key lrp.Key,
+	instance string) error {
 	return c.tell(OpStop, proc, func(to *cell.Cell) { _ = to.StopInstance(ctx, term, proc, key, instance) })
 }
 

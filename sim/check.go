@@ -27,8 +27,10 @@ type checker struct {
 }
 
 func newChecker() checker {
-	return checker{live: map[worker.Work]*container{}, byHost: map[string]int{}, hosts: map[fence.Invocation]string{}, uids: map[fence.Invocation]string{},
-		invoked: map[fence.Invocation]bool{}, launches: map[fence.Invocation]bool{}, own: map[fence.Invocation]string{}, members: map[worker.Proc]bool{}, jobs: newJobCheck(), work: newWorkCheck()}
+	return checker{live: map[worker.Work]*container{}, byHost: map[string]int{}, hosts: map[fence.Invocation]string{},
+		uids:    map[fence.Invocation]string{},
+		invoked: map[fence.Invocation]bool{}, launches: map[fence.Invocation]bool{}, own: map[fence.Invocation]string{},
+		members: map[worker.Proc]bool{}, jobs: newJobCheck(), work: newWorkCheck()}
 }
 
 // launched: I2, an invocation starts once, one of a work at a time; I4 on the
@@ -40,7 +42,8 @@ func (c *checker) launched(w *world, k *container) {
 	}
 	c.launches[k.run.Invocation] = true
 	if o := c.live[k.run.Work]; o != nil {
-		w.fail("I2", "%v starts on %s as %v while %v is alive on %s", k.run.Work, k.m.dir, k.run.Invocation, o.run.Invocation, o.m.dir)
+		w.fail("I2", "%v starts on %s as %v while %v is alive on %s", k.run.Work, k.m.dir, k.run.Invocation, o.run.Invocation,
+			o.m.dir)
 	}
 	c.live[k.run.Work] = k
 	c.all = append(c.all, k)
@@ -77,18 +80,21 @@ func (c *checker) dead(w *world, r *leadership, d worker.Dead) {
 		if !slices.Contains(k.procs, d.Proc) || k.extra && k.procs[len(k.procs)-1] != d.Proc {
 			continue
 		}
-		moved := awaited(r, d.Proc, k.procs[len(k.procs)-1]) || slices.ContainsFunc(r.leader.Running(k.run.Work), func(v worker.RunView) bool {
-			return v.Run == k.run && v.Proc != d.Proc && (!v.Ending || r.leader.IsDead(v.Proc)) // whose death is told next
-		})
+		moved := awaited(r, d.Proc, k.procs[len(k.procs)-1]) ||
+			slices.ContainsFunc(r.leader.Running(k.run.Work), func(v worker.RunView) bool {
+				return v.Run == k.run && v.Proc != d.Proc && (!v.Ending || r.leader.IsDead(v.Proc)) // whose death is told next
+			})
 		if !moved && k.stuck && d.Proof == worker.ProofExpiry && !couldSay(r, k.m) {
 			c.lostSight(k)
 		} else if !moved {
-			w.fail("I6", "process %s is declared dead (%v) while %v %v is alive; the leader has %+v", d.Proc, d.Proof, k.run.Work, k.run.Invocation, r.leader.Running(k.run.Work))
+			w.fail("I6", "process %s is declared dead (%v) while %v %v is alive; the leader has %+v", d.Proc, d.Proof,
+				k.run.Work, k.run.Invocation, r.leader.Running(k.run.Work))
 		}
 	}
 	c.deadUnits(w, r, d)
 	m := w.byProc[d.Proc]
-	if d.Proof == worker.ProofExpiry && m.alive && m.paused <= w.now && m.agent.Proc() == d.Proc && m.agent.Accepts(m.local()) == nil {
+	if d.Proof == worker.ProofExpiry && m.alive && m.paused <= w.now && m.agent.Proc() == d.Proc &&
+		m.agent.Accepts(m.local()) == nil {
 		w.fail("I6", "process %s is declared dead and accepts work", d.Proc)
 	}
 }

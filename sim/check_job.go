@@ -22,7 +22,8 @@ type jobCheck struct {
 }
 
 func newJobCheck() jobCheck {
-	return jobCheck{jobs: map[string]*scheduler.JobRecord{}, statuses: map[string]map[string]scheduler.StatusRecord{}, forests: map[string]string{},
+	return jobCheck{jobs: map[string]*scheduler.JobRecord{}, statuses: map[string]map[string]scheduler.StatusRecord{},
+		forests:  map[string]string{},
 		reopened: map[string]time.Duration{}, names: map[string]string{}}
 }
 
@@ -144,7 +145,8 @@ func (c *checker) replaced(w *world, was, is *scheduler.StatusRecord) {
 		w.fail("I5", "%s of %s goes back from %v to %v", is.Node, is.UID, was.Status.Invocation, is.Status.Invocation)
 	case newer > 0 || !real(was.Status):
 	case !edited(was.Status, is.Status):
-		w.fail("I5", "end of %s of %s, %v, is counted twice: %+v, then %+v", is.Node, is.UID, is.Status.Invocation, was.Status, is.Status)
+		w.fail("I5", "end of %s of %s, %v, is counted twice: %+v, then %+v", is.Node, is.UID, is.Status.Invocation,
+			was.Status, is.Status)
 	}
 }
 

@@ -55,10 +55,12 @@ func (c *checker) began(w *world, u *unit) {
 		}
 	}
 	row := w.store.task(u.guid)
-	if row != nil && row.UID == u.uid && row.Definition.Labels != nil && row.Definition.Labels["side"] != u.m.side()["side"] {
+	if row != nil && row.UID == u.uid && row.Definition.Labels != nil &&
+		row.Definition.Labels["side"] != u.m.side()["side"] {
 		w.fail("contract", "%v starts on %s and wants a cell that is %s", u, u.m.dir, row.Definition.Labels["side"])
 	}
-	if e := u.m.drain; e.id != "" && row != nil && row.UID == u.uid && w.store.rows[bbs.TaskRow(u.guid)].(*saved).at > e.since+5*time.Second {
+	if e := u.m.drain; e.id != "" && row != nil && row.UID == u.uid &&
+		w.store.rows[bbs.TaskRow(u.guid)].(*saved).at > e.since+5*time.Second {
 		w.fail("contract", "%v was given leave and starts on %s, which is being emptied since %v", u, u.m.name, e.since)
 	}
 	if c.work.begun[u.uid] && !c.work.excused[u.uid] {
@@ -74,7 +76,8 @@ func (c *checker) began(w *world, u *unit) {
 // back may have a version that was not exclusive.
 func (c *checker) oneVersion(w *world, u *unit) {
 	for _, o := range c.work.units {
-		twice := o != u && o.service == u.service && o.uid == "" && o.key.Index == u.key.Index && o.key.Process != u.key.Process
+		twice := o != u && o.service == u.service && o.uid == "" && o.key.Index == u.key.Index &&
+			o.key.Process != u.key.Process
 		next := func() bool { return number(worker.Proc(u.key.Process)) > number(worker.Proc(o.key.Process)) }
 		if twice && o.exclusive && (u.exclusive || next() && o.made == w.store.made) {
 			w.fail("I3", "%v %v starts on %s while %v is alive on %s", u.service, u, u.m.dir, o, o.m.dir)
@@ -171,7 +174,9 @@ func (c *checker) taskStored(w *world, before, after *task.Task) {
 		w.fail("I1", "%s becomes %s", describeTask(before), describeTask(after))
 	case same && before.Ending() && !after.Ending() && after.Outcome != task.Cancelled && !after.Result.Ordered:
 		// It had ended on its own before it was cancelled.
-	case same && before.Ended() && before.Outcome != task.Lost && (after.Outcome != before.Outcome || after.Result.Reason != before.Result.Reason || after.Result.ExitCode != before.Result.ExitCode && !before.Ending()):
+	case same && before.Ended() && before.Outcome != task.Lost &&
+		(after.Outcome != before.Outcome || after.Result.Reason != before.Result.Reason ||
+			after.Result.ExitCode != before.Result.ExitCode && !before.Ending()):
 		w.fail("I5", "the end of %s is replaced by %s", describeTask(before), describeTask(after))
 	}
 	if same && before.Ending() && !after.Ending() {
@@ -233,7 +238,8 @@ func (c *checker) judged(r *leadership, dead string, t *task.Task) {
 	w := r.s.w
 	for _, m := range w.machines {
 		u := m.containers.unit("t-" + t.UID)
-		if u == nil || t.Outcome != task.Lost || u.state != completed || u.began == 0 || u.nameless || u.made != w.store.made || !m.alive {
+		if u == nil || t.Outcome != task.Lost || u.state != completed || u.began == 0 || u.nameless ||
+			u.made != w.store.made || !m.alive {
 			continue
 		}
 		if couldSay(r, m) && !slices.Contains(r.silentAt[worker.Proc(dead)], m) {
@@ -247,7 +253,8 @@ func (c *checker) judged(r *leadership, dead string, t *task.Task) {
 func (c *checker) answered(r *leadership, guid string, asked task.Event, err error) {
 	w := r.s.w
 	if e, ok := asked.(task.Start); ok && err != nil {
-		if t := r.task(guid); t != nil && t.UID == e.UID && t.State == task.Running && t.Holder == e.By && t.Reservation == e.Reservation {
+		if t := r.task(guid); t != nil && t.UID == e.UID && t.State == task.Running && t.Holder == e.By &&
+			t.Reservation == e.Reservation {
 			w.fail("contract", "the reservation that has leave to run asks again and is refused: %v", err)
 		}
 	}
@@ -271,7 +278,8 @@ func (c *checker) answered(r *leadership, guid string, asked task.Event, err err
 // deleted, and one that was to continue is left alone. (A store that went back has another row.)
 func (c *checker) dropped(w *world, u *unit) {
 	row := w.store.task(u.guid)
-	if row == nil || row.UID != u.uid || row.Holder.Cell != string(u.m.name) || !row.Unresolved() || u.made != w.store.made {
+	if row == nil || row.UID != u.uid || row.Holder.Cell != string(u.m.name) || !row.Unresolved() ||
+		u.made != w.store.made {
 		return
 	}
 	if u.state == completed && len(u.procs) > 0 && u.began > 0 && !u.nameless {
@@ -301,7 +309,8 @@ func (c *checker) deadUnits(w *world, r *leadership, d worker.Dead) {
 		case u.stuck && d.Proof == worker.ProofExpiry && !couldSay(r, u.m):
 			c.lostSightOf(u)
 		case !recorded(later):
-			w.fail("I6", "process %s is declared dead (%v) while %v is alive on %s, held by %v", d.Proc, d.Proof, u, u.m.dir, u.procs)
+			w.fail("I6", "process %s is declared dead (%v) while %v is alive on %s, held by %v", d.Proc, d.Proof, u, u.m.dir,
+				u.procs)
 		}
 	}
 }
@@ -331,7 +340,8 @@ func (c *checker) fullWork(w *world) {
 		}
 	}
 	if n != len(c.work.units) || len(only) != len(c.work.only) || len(running) != len(c.work.running) {
-		w.fail("checker", "%d containers alive (%d exclusive, %d tasks), %d known", n, len(only), len(running), len(c.work.units))
+		w.fail("checker", "%d containers alive (%d exclusive, %d tasks), %d known", n, len(only), len(running),
+			len(c.work.units))
 	}
 	for _, row := range w.store.rowsOf("") {
 		if w.store.rows[row.Key].(*saved).sound != nil {

@@ -46,7 +46,8 @@ type container struct {
 
 // snapshot is the container as an executor shows it.
 func (c *container) snapshot() executor.Container {
-	ct := executor.Container{ID: c.id, Labels: c.labels, State: executor.Running, DeadlineBound: true, Adopted: c.adopted, Kept: c.keep && !c.left, Ending: c.dying, Stuck: c.condition()}
+	ct := executor.Container{ID: c.id, Labels: c.labels, State: executor.Running, DeadlineBound: true, Adopted: c.adopted,
+		Kept: c.keep && !c.left, Ending: c.dying, Stuck: c.condition()}
 	if c.nameless {
 		ct.Labels = nil
 	}
@@ -87,7 +88,8 @@ func (cs *containers) launch(r executor.Reservation, keep bool) {
 	if err != nil {
 		w.fail("contract", "%v: %v", r.Labels, err)
 	}
-	c := &container{m: cs.m, id: r.ID, labels: r.Labels, need: need(r.Resources), run: worker.Run{Work: worker.Work{Job: r.Labels["job"], Node: r.Labels["node"]}, Invocation: inv},
+	c := &container{m: cs.m, id: r.ID, labels: r.Labels, need: need(r.Resources),
+		run:   worker.Run{Work: worker.Work{Job: r.Labels["job"], Node: r.Labels["node"]}, Invocation: inv},
 		procs: []worker.Proc{cs.m.agent.Proc()}, keep: keep, alive: true}
 	cs.box = append(cs.box, c)
 	w.check.launched(w, c)

@@ -128,7 +128,8 @@ func (p *promises) follows(b before, e worker.CellEvent, es []worker.CellEffect)
 	if !ok || a.Answer.Proc != b.proc || !p.fresh || a.Answer.Term.Less(b.term) || b.state == worker.MustDie {
 		return
 	}
-	if die := a.Answer.Verdict == worker.Die || a.Answer.Verdict == worker.DieAll; die && p.m.agent.State() != worker.MustDie {
+	if die := a.Answer.Verdict == worker.Die || a.Answer.Verdict == worker.DieAll; die &&
+		p.m.agent.State() != worker.MustDie {
 		p.m.w.fail("contract", "%s was told %v and is %v", p.m.name, a.Answer.Verdict, p.m.agent.State())
 	}
 	p.eligible = a.Answer.Eligible && a.Answer.Verdict == worker.Welcome
@@ -156,7 +157,8 @@ func (p *promises) timely(b before, es []worker.CellEffect) {
 	if p.m.agent.State() == worker.Healthy && now > p.credited+gap {
 		p.m.w.fail("I6", "%s is HEALTHY %v after its last credit", p.m.name, now-p.credited)
 	}
-	if !p.m.w.cfg.Alone && b.state == worker.Unhealthy && p.m.agent.State() == worker.Unhealthy && now > p.credited+gap+p.t.Lost {
+	if !p.m.w.cfg.Alone && b.state == worker.Unhealthy && p.m.agent.State() == worker.Unhealthy &&
+		now > p.credited+gap+p.t.Lost {
 		p.m.w.fail("I6", "%s is not lost %v after its last credit", p.m.name, now-p.credited)
 	}
 }
@@ -168,7 +170,8 @@ func (p *promises) starting() {
 
 func (p *promises) grounded(what string, deadline time.Duration) {
 	if p.m.agent.State() != worker.Healthy || !p.eligible || p.credited == 0 || deadline > 0 && p.m.local() >= deadline {
-		p.m.w.fail("contract", "%s %s: %v, durable %v, credited %v, deadline in %v", p.m.name, what, p.m.agent.State(), p.eligible, p.credited, deadline-p.m.local())
+		p.m.w.fail("contract", "%s %s: %v, durable %v, credited %v, deadline in %v", p.m.name, what, p.m.agent.State(),
+			p.eligible, p.credited, deadline-p.m.local())
 	}
 }
 
@@ -195,7 +198,8 @@ func (p *promises) beatSent(h worker.Heartbeat) {
 		p.m.w.fail("contract", "%s holds %d containers and says that it holds none", p.m.name, own)
 	}
 	if h.PredecessorsGone != (older == 0) && (older > 0 || p.m.cleared) {
-		p.m.w.fail("contract", "%s says %v of its predecessors, of whom %d containers are alive", p.m.name, h.PredecessorsGone, older)
+		p.m.w.fail("contract", "%s says %v of its predecessors, of whom %d containers are alive", p.m.name,
+			h.PredecessorsGone, older)
 	}
 }
 
@@ -209,7 +213,8 @@ func (p *promises) rests(b before, e worker.CellEvent, es []worker.CellEffect) {
 	case worker.BeatAnswered:
 		p.quiet = 0
 		newest := p.sent[e.Answer.Beat+1] == 0 && p.sent[e.Answer.Beat] > 0
-		if e.Answer.Verdict == worker.Refused && e.Answer.Proc == b.proc && newest && !has[worker.SendBeat](es) && b.state != worker.MustDie {
+		if e.Answer.Verdict == worker.Refused && e.Answer.Proc == b.proc && newest && !has[worker.SendBeat](es) &&
+			b.state != worker.MustDie {
 			p.quiet, p.beatBy = p.m.w.now+900*time.Millisecond, p.m.w.now+1350*time.Millisecond
 		}
 	default:

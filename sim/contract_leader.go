@@ -148,7 +148,8 @@ func (r *leadership) verdict(s seen, h worker.Heartbeat, out worker.Output) {
 		r.leaves(h, out)
 	}
 	want, why, sure := r.wanted(s, h)
-	if gone := !s.known && (got == worker.Die || got == worker.DieAll); gone && (want == worker.Die || want == worker.Refused) {
+	if gone := !s.known && (got == worker.Die || got == worker.DieAll); gone &&
+		(want == worker.Die || want == worker.Refused) {
 		return // it was displaced or lost earlier in this term, and gets that response
 	}
 	old := h.HasWork && h.Epoch != r.term.Epoch && got == worker.Die
@@ -167,7 +168,8 @@ func (r *leadership) leaves(h worker.Heartbeat, out worker.Output) {
 			r.s.w.fail("contract", "%s deregisters and is told %v", h.Proc, a.Answer.State)
 		}
 	}
-	if v, known := r.leader.Session(r.s.local(), h.Cell); known && v.Proc == h.Proc && v.State != worker.MustDie && !h.HasWork {
+	if v, known := r.leader.Session(r.s.local(), h.Cell); known && v.Proc == h.Proc && v.State != worker.MustDie &&
+		!h.HasWork {
 		r.s.w.fail("contract", "%s has deregistered and is %v", h.Proc, v.State)
 	}
 }

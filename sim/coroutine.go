@@ -132,7 +132,8 @@ var errNoAnswer = errors.New("no answer")
 
 // await makes a call and waits for its response, not longer than limit by the process's own timer:
 // send calls answer with the receiver of it. Only the first one is accepted.
-func (p *threads) await(limit time.Duration, later func(time.Duration, func()), send func(answer func(take func()))) error {
+func (p *threads) await(limit time.Duration, later func(time.Duration, func()),
+	send func(answer func(take func()))) error {
 	wake, wait := p.park()
 	over, heard := false, false
 	send(func(take func()) {

@@ -38,7 +38,8 @@ func TestCoroutinesTakeTurns(t *testing.T) {
 	w.after(0, p.end)
 	w.step()
 	p.run(func() { say("after the end") })
-	want := []string{"1s a <nil>", "1s a again", "1s b <nil>", "1s c the process has ended", "1s c again the process has ended"}
+	want := []string{"1s a <nil>", "1s a again", "1s b <nil>", "1s c the process has ended",
+		"1s c again the process has ended"}
 	if !slices.Equal(got, want) || slices.Contains(w.threads, p) {
 		t.Errorf("%q", got)
 	}

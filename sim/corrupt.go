@@ -18,7 +18,8 @@ import (
 // quarantines it. Half of the times the leader dies, so that this is soon.
 func (fs *faults) corrupt() {
 	keys := slices.DeleteFunc(fs.w.store.texts(), func(key string) bool {
-		return !bbs.Owns(key) && leader.DrainedCell(key) == "" && !timetable.Owns(key) || fs.w.store.rows[key].(*saved).sound != nil
+		return !bbs.Owns(key) && leader.DrainedCell(key) == "" && !timetable.Owns(key) ||
+			fs.w.store.rows[key].(*saved).sound != nil
 	})
 	if len(keys) == 0 {
 		return
@@ -52,7 +53,8 @@ func (b *board) repair() {
 			continue
 		}
 		x, ok := w.store.rows[key].(*saved)
-		drop := !ok || x.sound == nil || (strings.HasPrefix(key, "domain/") || strings.HasPrefix(key, "applied/")) && w.chance(400)
+		drop := !ok || x.sound == nil || (strings.HasPrefix(key, "domain/") || strings.HasPrefix(key, "applied/")) &&
+			w.chance(400)
 		w.trace("operator: row %s is answered, dropped %v", key, drop)
 		var err error
 		switch name := leader.DrainedCell(key); {

@@ -48,7 +48,8 @@ const (
 // batchOps is how many of the messages there are in runs without services and tasks.
 const batchOps = OpRows
 
-var opNames = [opCount]string{"heartbeat", "heartbeat answer", "getRunningTasks", "its answer", "runTask", "its answer", "probe",
+var opNames = [opCount]string{"heartbeat", "heartbeat answer", "getRunningTasks", "its answer", "runTask", "its answer",
+	"probe",
 	"notifyIfTasksNotRunning", "its answer", "killTask", "requestSuicide", "updateStatus", "its answer", "other calls",
 	"rows", "their answer", "claim", "start", "crash", "remove", "evacuate, one of its kinds", "their answer",
 	"start of a task", "end of a task, adoption", "their answer", "perform", "its answer",

@@ -97,7 +97,9 @@ func (b *board) ask(what string, fn func(ctx context.Context) error) {
 		if errors.Is(err, fault.ErrTermOver) && !b.r.over {
 			b.r.s.w.fail("contract", "the board gave up in the middle of its term: %v", err)
 		}
-		for _, late := range []error{errTermOver, fault.ErrTermOver, bbs.ErrServiceNotFound, fault.ErrCollected, fault.ErrQuarantined, leader.ErrDrainUnreadable, task.ErrExists, task.ErrNotFound, task.ErrInvalidStateTransition, task.ErrEnding} {
+		for _, late := range []error{errTermOver, fault.ErrTermOver, bbs.ErrServiceNotFound, fault.ErrCollected,
+			fault.ErrQuarantined, leader.ErrDrainUnreadable, task.ErrExists, task.ErrNotFound, task.ErrInvalidStateTransition,
+			task.ErrEnding} {
 			if errors.Is(err, late) {
 				return
 			}
@@ -183,7 +185,8 @@ func (cu *customers) noted(f Fault, format string, args ...any) {
 }
 
 func (cu *customers) apply(b *board, d lrp.Desired) {
-	cu.noted(ChangeService, "apply %v: exclusive %v, strategy %v, keep %v, instances %d", d.Service, d.Exclusive, d.Strategy, d.Workload.OnCellRestart, d.Instances)
+	cu.noted(ChangeService, "apply %v: exclusive %v, strategy %v, keep %v, instances %d", d.Service, d.Exclusive,
+		d.Strategy, d.Workload.OnCellRestart, d.Instances)
 	cu.applies(b, plan.Application{Domain: domain, Services: []lrp.Desired{d}}, false)
 }
 
@@ -241,7 +244,9 @@ func (cu *customers) again(made int, a plan.Application, key plan.Write, first p
 	}
 	r.board.ask("repeated apply", func(ctx context.Context) error {
 		second, err := r.board.Apply(ctx, a, key, nil)
-		same := (second.Revision == first.Revision || cu.w.faults.corrupted > 0) && slices.EqualFunc(second.Changes, first.Changes, func(x, y plan.Change) bool { return x.Name == y.Name && x.Verb == y.Verb })
+		same := (second.Revision == first.Revision || cu.w.faults.corrupted > 0) &&
+			slices.EqualFunc(second.Changes, first.Changes,
+				func(x, y plan.Change) bool { return x.Name == y.Name && x.Verb == y.Verb })
 		if err == nil && !r.dead && r.made == cu.w.store.made && !same {
 			cu.w.fail("contract", "apply with key %s is answered %+v, and was answered %+v", key.Key, second, first)
 		}

@@ -21,7 +21,8 @@ func (b *board) drain(name worker.CellName, wanted bool) {
 		b.ask("undrain", func(ctx context.Context) error { return b.drains.Undrain(ctx, name, plan.Write{}) })
 		return
 	}
-	n := leader.DrainRequest{Reason: "by hand", Deadline: w.between(3*time.Second, 40*time.Second), StopBatch: w.chance(300)}
+	n := leader.DrainRequest{Reason: "by hand", Deadline: w.between(3*time.Second, 40*time.Second),
+		StopBatch: w.chance(300)}
 	w.trace("customer: drain %s for %v, stop batch tasks %v", name, n.Deadline, n.StopBatch)
 	b.ask("drain", func(ctx context.Context) error {
 		return b.drains.Drain(ctx, name, n, time.Minute, plan.Write{By: "operator"})

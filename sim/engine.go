@@ -39,8 +39,10 @@ func (h *engine) Reserve(r executor.Reservation) error {
 		return fail(&executor.InsufficientError{Missing: lacking})
 	}
 	l := r.Labels
-	u := &unit{m: m, id: r.ID, labels: l, service: lrp.ServiceKey{Domain: l["domain"], Name: l["service"]}, exclusive: l["exclusive"] != "",
-		guid: l["task"], uid: l["uid"], bound: r.DeadlineBound, need: need, procs: []worker.Proc{m.proc()}, made: m.w.store.made}
+	u := &unit{m: m, id: r.ID, labels: l, service: lrp.ServiceKey{Domain: l["domain"], Name: l["service"]},
+		exclusive: l["exclusive"] != "",
+		guid:      l["task"], uid: l["uid"], bound: r.DeadlineBound, need: need, procs: []worker.Proc{m.proc()},
+		made: m.w.store.made}
 	u.key.Process = l["process"]
 	u.key.Index, _ = strconv.Atoi(l["index"]) // a task has none
 	m.containers.units = append(m.containers.units, u)

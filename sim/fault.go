@@ -46,8 +46,10 @@ const (
 // batchFaults is how many of the faults there are in runs without services and tasks.
 const batchFaults = Drain
 
-var faultNames = [faultCount]string{"kill server", "pause server", "cut store", "unknown commit", "kill agent", "pause agent",
-	"pause machine", "reboot", "cut link", "cut calls", "rough network", "twin", "restore store", "move store", "delete job", "break probe",
+var faultNames = [faultCount]string{"kill server", "pause server", "cut store", "unknown commit", "kill agent",
+	"pause agent",
+	"pause machine", "reboot", "cut link", "cut calls", "rough network", "twin", "restore store", "move store",
+	"delete job", "break probe",
 	"other flags", "deregister", "hang work", "full store",
 	"drain", "fail work", "change service", "change task", "corrupt row"}
 

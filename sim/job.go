@@ -45,7 +45,8 @@ func (w *world) wanted(name string, d draw) plan.NamedJob {
 		nodes.Manual = append(nodes.Manual, batch.ManualNode{Name: node(n)})
 	}
 	f.Sources = []batch.Source{nodes}
-	return plan.NamedJob{Forest: f, Job: batch.Job{Name: name, Forest: f.Name, Retries: 2, Backoff: batch.Backoff{Seconds: []int{1, 2, 4}, Repeat: true},
+	return plan.NamedJob{Forest: f, Job: batch.Job{Name: name, Forest: f.Name, Retries: 2,
+		Backoff:   batch.Backoff{Seconds: []int{1, 2, 4}, Repeat: true},
 		Workload:  action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/do", Args: []string{"{}"}}}},
 		Resources: map[string]resource.Amounts{batch.LevelWorker: w.share()}}}
 }
@@ -202,7 +203,8 @@ func (s *sched) operator() {
 	for _, v := range l.Sessions(now) {
 		m := w.byProc[v.Proc]
 		gone := !m.alive || m.proc() != v.Proc
-		if !v.Member || v.Dead || !gone || slices.ContainsFunc(w.check.all, func(c *container) bool { return slices.Contains(c.procs, v.Proc) }) ||
+		if !v.Member || v.Dead || !gone || slices.ContainsFunc(w.check.all,
+			func(c *container) bool { return slices.Contains(c.procs, v.Proc) }) ||
 			slices.ContainsFunc(w.check.work.units, func(u *unit) bool { return slices.Contains(u.procs, v.Proc) }) {
 			continue
 		}

@@ -16,7 +16,8 @@ import (
 type complaints struct{ r *leadership }
 
 // worldly are the warnings that faults of the world cause.
-var worldly = []string{"cell did not answer a placement", "cell is alive but unavailable", "audit", "the wall clock was set", "a higher term was heard: this one ends",
+var worldly = []string{"cell did not answer a placement", "cell is alive but unavailable", "audit",
+	"the wall clock was set", "a higher term was heard: this one ends",
 	"segments cannot be merged", "adopted batch task is allocated on another cell"}
 
 // Enabled implements slog.Handler.
@@ -24,10 +25,12 @@ func (c complaints) Enabled(_ context.Context, l slog.Level) bool { return l >= 
 
 // Handle implements slog.Handler.
 func (c complaints) Handle(_ context.Context, rec slog.Record) error {
-	text, allowed := rec.Message, slices.Contains(worldly, rec.Message) || c.r.s.w.faults.corrupted > 0 && rec.Message == "row quarantined"
+	text, allowed := rec.Message, slices.Contains(worldly, rec.Message) || c.r.s.w.faults.corrupted > 0 &&
+		rec.Message == "row quarantined"
 	rec.Attrs(func(a slog.Attr) bool {
 		text += fmt.Sprintf(" %s=%v", a.Key, a.Value)
-		if err, ok := a.Value.Any().(error); ok && (errors.Is(err, task.ErrRunningOnDifferentCell) || errors.Is(err, fault.ErrQuarantined)) {
+		if err, ok := a.Value.Any().(error); ok && (errors.Is(err, task.ErrRunningOnDifferentCell) ||
+			errors.Is(err, fault.ErrQuarantined)) {
 			allowed = true // its row has changed since, or is unreadable
 		}
 		return true

@@ -82,10 +82,11 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.BoolVar(&o.many.Draw, "draw", false, "draw the flags of the cluster that are not given from each seed")
 	fs.BoolVar(&o.trace, "trace", false, "print every step of one seed")
 	fs.BoolVar(&o.cover, "coverage", false, "print how often each operation met each fault")
-	fs.Func("faults", "`names` of the faults that are made, with a comma between them; all; none (default all)", func(v string) (err error) {
-		o.many.Faults, err = parseFaults(v)
-		return err
-	})
+	fs.Func("faults", "`names` of the faults that are made, with a comma between them; all; none (default all)",
+		func(v string) (err error) {
+			o.many.Faults, err = parseFaults(v)
+			return err
+		})
 	for _, p := range parts() {
 		usage := fmt.Sprintf("%s (default %s)", p.help, p.get(&o.many.Config))
 		fs.Func(p.name, usage, func(v string) error {
@@ -125,7 +126,8 @@ func runMain(o options, stdout, stderr io.Writer) int {
 	}
 	s, err := RunMany(m)
 	took := time.Since(began).Seconds()
-	fmt.Fprintf(stdout, "%d steps, %.0f steps/s, seeds %d–%d, %d terms, %d launches, %d ends, %d lost; %d containers of services and tasks, %d tasks lost\n",
+	fmt.Fprintf(stdout,
+		"%d steps, %.0f steps/s, seeds %d–%d, %d terms, %d launches, %d ends, %d lost; %d containers of services and tasks, %d tasks lost\n",
 		s.Steps, float64(s.Steps)/max(took, 1e-9), m.Seed, s.Last, s.Terms, s.Launches, s.Ended, s.Lost, s.Begun, s.TasksLost)
 	if m.Draw {
 		fmt.Fprintln(stdout, "drawn:", s.Shapes)

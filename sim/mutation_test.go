@@ -101,7 +101,8 @@ func TestMutation(t *testing.T) {
 	ms := mutants(t, root)
 	if only := strings.Fields(os.Getenv("CANTINA_MUTATION_ONLY")); len(only) > 0 {
 		ms = slices.DeleteFunc(ms, func(m mutant) bool {
-			return !slices.ContainsFunc(only, func(o string) bool { return strings.HasPrefix(fmt.Sprintf("%s:%d ", m.file, m.line), o) })
+			return !slices.ContainsFunc(only,
+				func(o string) bool { return strings.HasPrefix(fmt.Sprintf("%s:%d ", m.file, m.line), o) })
 		})
 	}
 	for _, file := range []string{"worker/cell.go", "workerset/propagate.go", "lrp/step.go", "task/step.go"} {

@@ -26,16 +26,20 @@ func (r *leadership) open(cfg worker.Config) error {
 	s, w := r.s, r.s.w
 	r.sched, r.board, r.hub = &sched{r: r}, &board{r: r, off: w.plans.off(s.id)}, &hub{r: r, last: r.revision}
 	r.times = newTimes(r)
-	l, err := leader.New(leader.Config{Cluster: cluster, Term: r.term, Store: termStore{r}, Revision: w.store.revision, Cells: calls{r}, Hub: r.hub,
-		Callbacks: r.board, Clock: s.kernel(), Log: slog.New(complaints{r}), NewID: func() string { return w.customers.newID("id-") }, Go: r.beside,
+	l, err := leader.New(leader.Config{Cluster: cluster, Term: r.term, Store: termStore{r}, Revision: w.store.revision,
+		Cells: calls{r}, Hub: r.hub,
+		Callbacks: r.board, Clock: s.kernel(), Log: slog.New(complaints{r}),
+		NewID: func() string { return w.customers.newID("id-") }, Go: r.beside,
 		Resign: func(fence.Term) { r.end("a higher term was heard") },
-		Auctioneer: auctioneer.Config{Placement: placement.Config{InFlight: 5 * time.Second, Rest: time.Second, Patience: 5 * time.Second},
+		Auctioneer: auctioneer.Config{Placement: placement.Config{InFlight: 5 * time.Second, Rest: time.Second,
+			Patience: 5 * time.Second},
 			Runtime: auctioneer.Runtime{Go: r.threads.run, Watch: func(placed []string) {
 				r.fit(func(cell string) bool { return slices.Contains(placed, cell) })
 			}}},
 		Scheduler: scheduler.Config{NodesEvery: 20 * time.Second, NodesRetry: time.Second, MergeAt: 2},
 		Registry:  registry.Config{Worker: cfg, Runtime: r.rt()},
-		Board: bbs.Config{Park: r.threads.park, Watch: r.board.watch(), Converge: lrp.ConvergePolicy{Resend: resend}, Tasks: taskPolicy(), FullPass: fullPass,
+		Board: bbs.Config{Park: r.threads.park, Watch: r.board.watch(), Converge: lrp.ConvergePolicy{Resend: resend},
+			Tasks: taskPolicy(), FullPass: fullPass,
 			KeyLife: w.customers.keyLife()},
 		Timetable: r.times.config(), Signals: leader.SignalCalls{Go: r.times.beside, Signal: r.times.signal},
 		Edges: leader.Edges{

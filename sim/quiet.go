@@ -41,7 +41,8 @@ func (c *checker) quiet(w *world, b *board) {
 		if t.State == task.Completed && !t.Unresolved() && !(t.Ending() && hangs) {
 			kept++
 		}
-		if told := t.Callback.Delivered || t.Callback.Dead || t.Definition.CallbackURL == ""; t.State == task.Completed && !told && now.Sub(t.Callback.Next) > fullPass {
+		if told := t.Callback.Delivered || t.Callback.Dead || t.Definition.CallbackURL == ""; t.State == task.Completed &&
+			!told && now.Sub(t.Callback.Next) > fullPass {
 			w.fail("I14", "nobody was told of the end of %s %s: %+v", t.GUID, describeTask(t), t.Callback)
 		}
 		if t.State == task.Pending || t.State == task.Running && !hangs {
@@ -125,12 +126,16 @@ func (c *checker) serviceQuiet(w *world, s *lrp.Service) {
 				w.fail("I14", "%v %s is wanted", k, describe(x))
 				continue
 			}
-			if !slices.ContainsFunc(c.work.units, func(u *unit) bool { return u.id == o.Instance && string(u.m.name) == o.Cell }) {
+			if !slices.ContainsFunc(c.work.units, func(u *unit) bool {
+				return u.id == o.Instance &&
+					string(u.m.name) == o.Cell
+			}) {
 				w.fail("I14", "%v %s has no container", k, describe(x))
 			}
 		}
 	}
-	if !resting && !stuck && (s.Phase != lrp.Steady && s.Phase != lrp.RollFailed || len(s.Versions) > 1 && s.Phase == lrp.Steady) {
+	if !resting && !stuck && (s.Phase != lrp.Steady && s.Phase != lrp.RollFailed || len(s.Versions) > 1 &&
+		s.Phase == lrp.Steady) {
 		w.fail("I14", "%v is %v with %d versions", k, s.Phase, len(s.Versions))
 	}
 }
@@ -158,7 +163,8 @@ func (c *checker) ledgerQuiet(w *world, b *board, all *rows) {
 		}
 	}
 	for _, j := range b.r.sched.Jobs("", "", 0) {
-		nodes, err := b.r.sched.JobNodes(j.Name, batch.NodeFilter{Classes: []batch.Class{batch.ClassRunning, batch.ClassBlocked}})
+		nodes,
+			err := b.r.sched.JobNodes(j.Name, batch.NodeFilter{Classes: []batch.Class{batch.ClassRunning, batch.ClassBlocked}})
 		if err != nil {
 			continue // it is being removed, or cannot be read
 		}

@@ -87,7 +87,8 @@ func (x runs) MayRun(q worker.Request) (worker.Hold, bool) {
 }
 
 // StartBatch starts a batch task on a cell, if it may.
-func (x runs) StartBatch(q worker.Request, payload func(fence.Invocation) (batch.Payload, bool)) (fence.Invocation, worker.Hold, bool) {
+func (x runs) StartBatch(q worker.Request, payload func(fence.Invocation) (batch.Payload, bool)) (fence.Invocation,
+	worker.Hold, bool) {
 	if !x.r.over {
 		x.r.explains(q)
 	}

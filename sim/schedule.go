@@ -44,7 +44,8 @@ func berlin() (*time.Location, error) {
 }
 
 func newPlans(w *world) *plans {
-	p := &plans{w: w, rng: rand.New(rand.NewPCG(w.cfg.Seed, 0xca1e)), wall: make([]time.Duration, w.cfg.Servers), planCheck: newPlanCheck()}
+	p := &plans{w: w, rng: rand.New(rand.NewPCG(w.cfg.Seed, 0xca1e)), wall: make([]time.Duration, w.cfg.Servers),
+		planCheck: newPlanCheck()}
 	if w.cfg.Schedules == 0 {
 		return p
 	}
@@ -80,7 +81,8 @@ func (p *plans) clocks() {
 		return
 	}
 	p.w.after(p.between(3*time.Second, 20*time.Second), p.clocks)
-	size := []time.Duration{0, time.Second, 20 * time.Second, 90 * time.Second, 20 * time.Second, time.Second}[p.rng.IntN(6)]
+	size := []time.Duration{0, time.Second, 20 * time.Second, 90 * time.Second, 20 * time.Second,
+		time.Second}[p.rng.IntN(6)]
 	if p.chance(20) {
 		size = time.Hour
 	}
@@ -118,7 +120,8 @@ func (t *times) config() *timetable.Config {
 	}
 	clock := t.r.s.kernel()
 	clock.Wall = t.wall
-	return &timetable.Config{Clock: clock, Zone: w.plans.zone, NewID: func() string { return w.customers.newID("schedule-") }}
+	return &timetable.Config{Clock: clock, Zone: w.plans.zone,
+		NewID: func() string { return w.customers.newID("schedule-") }}
 }
 
 // run drives the loop while the term lasts.

@@ -147,7 +147,9 @@ func (p *plans) born(was, is *scheduler.JobRecord, row *schedule.Row, decided ti
 	if was == nil || was.Deleted || row.Definition.Overlap != schedule.OverlapForbid {
 		return
 	}
-	if at, ok := p.w.check.jobs.reopened[was.UID]; ok && (decided <= at+20*time.Millisecond || slices.ContainsFunc(p.w.servers, func(s *server) bool { return s.paused >= at })) {
+	if at, ok := p.w.check.jobs.reopened[was.UID]; ok &&
+		(decided <= at+20*time.Millisecond || slices.ContainsFunc(p.w.servers,
+			func(s *server) bool { return s.paused >= at })) {
 		return
 	}
 	for n := range p.w.cfg.Nodes {
@@ -162,7 +164,8 @@ func (p *plans) born(was, is *scheduler.JobRecord, row *schedule.Row, decided ti
 func (p *plans) moved(is *timetable.Stored) {
 	was, ok := p.w.store.state(is.Key)
 	reset := func(e schedule.Entry) bool { return e.What == schedule.Reset }
-	if ok && was.UID == is.UID && is.State.Cursor.Before(was.State.Cursor) && !slices.ContainsFunc(is.State.History, reset) {
+	if ok && was.UID == is.UID && is.State.Cursor.Before(was.State.Cursor) &&
+		!slices.ContainsFunc(is.State.History, reset) {
 		p.w.fail("I12", "the cursor of %v goes back from %v to %v", is.Key, was.State.Cursor, is.State.Cursor)
 	}
 	if row := p.w.store.schedule(is.Key); row == nil || row.UID != is.UID || row.Definition.Signal == nil {
@@ -238,7 +241,8 @@ func (p *plans) begun(u *unit) {
 func (p *plans) signalled(r *leadership, s timetable.Sending) {
 	f := firedKey{s.UID, s.At.UnixNano()}
 	p.w.trace("leader %v sends the signal of %s for %v", r.term, s.UID, s.At)
-	if _, known := p.w.store.rows[f]; known || r.made >= p.restored { // otherwise a restore has removed it from the store since
+	if _, known := p.w.store.rows[f]; known || r.made >= p.restored {
+		// otherwise a restore has removed it from the store since
 		p.sent[f]++
 	}
 	if p.sent[f] > 1 {
@@ -281,7 +285,8 @@ func (p *plans) liveness(r *leadership) {
 	for _, v := range all {
 		state, fine, why, err := r.times.Explain(v.Key)
 		if len(v.State.Pending) > 0 || v.Problem != "" || err != nil {
-			p.w.fail("I14", "%v is still undecided: %+v, %q %v %v %+v, %v", v.Key, v.State.Pending, v.Problem, state, fine, why, err)
+			p.w.fail("I14", "%v is still undecided: %+v, %q %v %v %+v, %v", v.Key, v.State.Pending, v.Problem, state, fine, why,
+				err)
 		}
 		row := p.w.store.schedule(v.Key)
 		stored, ok := p.w.store.state(v.Key)

@@ -61,7 +61,8 @@ func (p *plans) client() {
 // forgotten reports whether endless work of a job runs that is missing in a restored store: it is
 // ended when the job is created again.
 func (w *world) forgotten(r *leadership, job string) bool {
-	return r.sched.Changeable(job) != nil && slices.ContainsFunc(w.check.all, func(c *container) bool { return c.never && c.run.Work.Job == job })
+	return r.sched.Changeable(job) != nil && slices.ContainsFunc(w.check.all,
+		func(c *container) bool { return c.never && c.run.Work.Job == job })
 }
 
 // tidy cancels endless work, known or not.
@@ -93,7 +94,8 @@ func (t *times) ask(what string, fn func(ctx context.Context) error) {
 		if errors.Is(err, fault.ErrTermOver) && !t.r.over {
 			t.p.w.fail("contract", "the timetable gave up in the middle of its term: %v", err)
 		}
-		for _, fine := range []error{nil, errTermOver, fault.ErrTermOver, schedule.ErrNotFound, schedule.ErrOverlap, schedule.ErrFired, schedule.ErrNoTime, schedule.ErrInvalid, fault.ErrQuarantined} {
+		for _, fine := range []error{nil, errTermOver, fault.ErrTermOver, schedule.ErrNotFound, schedule.ErrOverlap,
+			schedule.ErrFired, schedule.ErrNoTime, schedule.ErrInvalid, fault.ErrQuarantined} {
 			if errors.Is(err, fine) {
 				return
 			}
@@ -103,7 +105,8 @@ func (t *times) ask(what string, fn func(ctx context.Context) error) {
 }
 
 func (p *plans) pause(t *times, k schedule.Key, paused bool) {
-	t.ask(fmt.Sprintf("pause of %v: %v", k, paused), func(ctx context.Context) error { return t.PauseSchedule(ctx, k, paused, plan.Write{}) })
+	t.ask(fmt.Sprintf("pause of %v: %v", k, paused),
+		func(ctx context.Context) error { return t.PauseSchedule(ctx, k, paused, plan.Write{}) })
 }
 
 func (p *plans) meddle(t *times, v *plan.Schedule, i int) {
@@ -119,10 +122,11 @@ func (p *plans) meddle(t *times, v *plan.Schedule, i int) {
 		p.fire(t, k, p.moment(t, v))
 	case 7:
 		to, most := t.wall(), 1+p.rng.IntN(3)
-		p.once(t, fmt.Sprintf("backfill of %v, at most %d", k, most), func(ctx context.Context, t *times, w plan.Write) (string, error) {
-			n, err := t.Backfill(ctx, k, to.Add(-time.Minute), to, most, w)
-			return fmt.Sprint(n), err
-		})
+		p.once(t, fmt.Sprintf("backfill of %v, at most %d", k, most),
+			func(ctx context.Context, t *times, w plan.Write) (string, error) {
+				n, err := t.Backfill(ctx, k, to.Add(-time.Minute), to, most, w)
+				return fmt.Sprint(n), err
+			})
 	case 8:
 		p.apply(t, false, i)
 	case 9:
@@ -185,7 +189,8 @@ func (p *plans) once(t *times, what string, call func(context.Context, *times, p
 	})
 }
 
-func (p *plans) again(made int, what string, w plan.Write, first string, call func(context.Context, *times, plan.Write) (string, error)) {
+func (p *plans) again(made int, what string, w plan.Write, first string,
+	call func(context.Context, *times, plan.Write) (string, error)) {
 	r := p.w.leading()
 	if r == nil || r.made != made || r.times == nil {
 		return // a store that went back has forgotten the key
@@ -209,7 +214,8 @@ func (p *plans) apply(t *times, prune bool, which ...int) {
 	var wanted []plan.NamedSchedule
 	for _, i := range which {
 		wanted = append(wanted, plan.NamedSchedule{Name: planKey(i).Name, Definition: *p.definition(i)})
-		p.w.trace("client: apply %v: %v %+v", planKey(i), wanted[len(wanted)-1].Definition.Calendar, wanted[len(wanted)-1].Definition.Policy)
+		p.w.trace("client: apply %v: %v %+v", planKey(i), wanted[len(wanted)-1].Definition.Calendar,
+			wanted[len(wanted)-1].Definition.Policy)
 	}
 	var ttl time.Duration
 	if !p.w.calm && p.chance(500) {
@@ -295,7 +301,8 @@ func (s *sched) mendOwned() {
 func (p *plans) definition(i int) *schedule.Definition {
 	lines := []schedule.Calendar{
 		{Line: "*/2 * * * * *", Zone: "UTC"}, {Line: "*/7 * * * * *", Zone: "UTC"}, {Line: "0,30 * * * * *", Zone: "UTC"},
-		{Line: "*/3 0-1 2 * * *", Zone: "Europe/Berlin", Gap: cron.GapRun, Fold: cron.FoldFirst}, {Line: "*/5 0-1 2 * * *", Zone: "Europe/Berlin", Gap: cron.GapSkip, Fold: cron.FoldLast},
+		{Line: "*/3 0-1 2 * * *", Zone: "Europe/Berlin", Gap: cron.GapRun, Fold: cron.FoldFirst},
+		{Line: "*/5 0-1 2 * * *", Zone: "Europe/Berlin", Gap: cron.GapSkip, Fold: cron.FoldLast},
 	}
 	d := &schedule.Definition{Calendar: lines[p.rng.IntN(len(lines))]}
 	d.Misfire = []schedule.Misfire{schedule.MisfireOnce, schedule.MisfireSkip, schedule.MisfireAll}[p.rng.IntN(3)]

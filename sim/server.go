@@ -197,9 +197,12 @@ func (s *server) campaign() {
 // begin starts a term with the linearizable load.
 func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 	w := s.w
-	r := &leadership{s: s, id: id, term: term, made: w.store.made, began: s.local(), held: sent + leaseTTL - leaseDrift, jobs: map[string]bool{}, nodes: map[string]bool{},
+	r := &leadership{s: s, id: id, term: term, made: w.store.made, began: s.local(), held: sent + leaseTTL - leaseDrift,
+		jobs: map[string]bool{}, nodes: map[string]bool{},
 		perished: map[worker.Proc]bool{}, displaced: map[worker.Proc]bool{},
-		silentAt: map[worker.Proc][]*machine{}, handed: map[worker.Run]bool{}, shows: map[worker.Proc]worker.Heartbeat{}, agreed: map[worker.Proc]bool{}, t: w.faults.timeouts(), revision: w.store.revision, bad: map[string]*aside{}, newest: map[string]any{}}
+		silentAt: map[worker.Proc][]*machine{}, handed: map[worker.Run]bool{}, shows: map[worker.Proc]worker.Heartbeat{},
+		agreed: map[worker.Proc]bool{}, t: w.faults.timeouts(), revision: w.store.revision, bad: map[string]*aside{},
+		newest: map[string]any{}}
 	s.setWall()
 	r.threads = newThreads(w, func(fn func()) { s.later(0, fn) })
 	for _, key := range w.store.texts() {
@@ -207,8 +210,9 @@ func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 			r.newest[key] = row
 		}
 	}
-	cfg := worker.Config{Timeouts: r.t, Witness: w.cfg.Witness, Restored: w.store.restored, NewStore: w.store.fresh, NewCluster: true,
-		AllowBump: w.chance(300), TurnoverLimit: 4}
+	cfg := worker.Config{Timeouts: r.t, Witness: w.cfg.Witness, Restored: w.store.restored, NewStore: w.store.fresh,
+		NewCluster: true,
+		AllowBump:  w.chance(300), TurnoverLimit: 4}
 	if w.cfg.Alone {
 		cfg.NoDeadline, cfg.Own = true, w.machines[0].identity.DirID
 	}
@@ -396,7 +400,11 @@ func (r *leadership) transact(all []op, done func()) {
 }
 
 func hasJob(all []op) bool {
-	return slices.ContainsFunc(all, func(o op) bool { text, ok := o.key.(string); return ok && strings.HasPrefix(text, jobPrefix) })
+	return slices.ContainsFunc(all, func(o op) bool {
+		text, ok := o.key.(string)
+		return ok &&
+			strings.HasPrefix(text, jobPrefix)
+	})
 }
 
 func (r *leadership) done(batch []item) {

@@ -29,12 +29,14 @@ func parts() []part {
 		amount("nodes", "nodes of each job", 1, func(c *Config) *int { return &c.Nodes }, []int{1, 2, 2, 3, 5}),
 		amount("schedules", "schedules of tasks, jobs and signals, in turn", 0, func(c *Config) *int { return &c.Schedules },
 			[]int{0, 0, 0, 1, 2, 3, 6}),
-		choice("load", "batch, mixed (with services and tasks) or both (by the seed)", func(c *Config) *Load { return &c.Load },
+		choice("load", "batch, mixed (with services and tasks) or both (by the seed)",
+			func(c *Config) *Load { return &c.Load },
 			map[string]Load{"batch": Batch, "mixed": Mixed, "both": Alternate}, []Load{Batch, Mixed}),
 		choice("witness", "list or consensus", func(c *Config) *worker.Witness { return &c.Witness },
 			map[string]worker.Witness{"list": worker.WitnessList, "consensus": worker.WitnessConsensus},
 			[]worker.Witness{worker.WitnessList, worker.WitnessList, worker.WitnessList, worker.WitnessConsensus}),
-		choice("alone", "the server and its one cell are one process, as in cantina dev", func(c *Config) *bool { return &c.Alone },
+		choice("alone", "the server and its one cell are one process, as in cantina dev",
+			func(c *Config) *bool { return &c.Alone },
 			map[string]bool{"true": true, "false": false}, []bool{false, false, false, false, false, false, true}),
 	}
 }

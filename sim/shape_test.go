@@ -42,8 +42,9 @@ func TestEveryShapeIsDrawn(t *testing.T) {
 func TestAReplayLineReplays(t *testing.T) {
 	for name, m := range map[string]Many{
 		"the usual shape": {Config: Config{Load: Alternate}},
-		"all flags": {Config: Config{Servers: 3, Cells: 4, Jobs: 3, Nodes: 1, Schedules: 2, Load: Mixed, Witness: worker.WitnessConsensus,
-			Faults: []Fault{KillServer, CutLink}}},
+		"all flags": {Config: Config{Servers: 3, Cells: 4, Jobs: 3, Nodes: 1, Schedules: 2, Load: Mixed,
+			Witness: worker.WitnessConsensus,
+			Faults:  []Fault{KillServer, CutLink}}},
 		"no faults": {Config: Config{Load: Mixed, Faults: []Fault{}}},
 		"drawn":     {Draw: true},
 	} {

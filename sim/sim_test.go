@@ -50,7 +50,8 @@ func TestClean(t *testing.T) {
 // TestConsensusWitness runs with the cells' sets as the witness: no less holds than with the list.
 func TestConsensusWitness(t *testing.T) {
 	for _, load := range []Load{Batch, Mixed} {
-		if _, err := RunMany(Many{Seed: *seedFlag, Steps: steps() / 2, Config: Config{Witness: worker.WitnessConsensus, Load: load}}); err != nil {
+		if _, err := RunMany(Many{Seed: *seedFlag, Steps: steps() / 2,
+			Config: Config{Witness: worker.WitnessConsensus, Load: load}}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -62,7 +63,8 @@ func TestCleanMixed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if sum.Begun == 0 || sum.TasksLost == 0 || sum.Launches == 0 || sum.Stale == 0 || sum.TooLarge == 0 || sum.Orphans == 0 {
+	if sum.Begun == 0 || sum.TasksLost == 0 || sum.Launches == 0 || sum.Stale == 0 || sum.TooLarge == 0 ||
+		sum.Orphans == 0 {
 		t.Fatalf("nothing happened: %+v", sum)
 	}
 	if testing.Short() {
@@ -81,7 +83,8 @@ func TestCleanMixed(t *testing.T) {
 	for _, pair := range missing {
 		t.Errorf("never happened: %s", pair)
 	}
-	t.Logf("%d steps, %d seeds, %d terms, %d containers, %d tasks lost", sum.Steps, sum.Seeds, sum.Terms, sum.Begun, sum.TasksLost)
+	t.Logf("%d steps, %d seeds, %d terms, %d containers, %d tasks lost", sum.Steps, sum.Seeds, sum.Terms, sum.Begun,
+		sum.TasksLost)
 }
 
 // mixedMissing lists the pairs of services and tasks that never happened; TestClean sees

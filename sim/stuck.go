@@ -195,7 +195,8 @@ const mostConditions = 20
 func (cs *containers) sticksShown(s cell.State) {
 	shown := func(is func(c cell.Condition) bool) {
 		if s.State.Unavailable == "" || len(s.Conditions) < mostConditions && !slices.ContainsFunc(s.Conditions, is) {
-			cs.m.w.fail("contract", "%s has a container that does not die and says %q, %v", cs.m.name, s.State.Unavailable, s.Conditions)
+			cs.m.w.fail("contract", "%s has a container that does not die and says %q, %v", cs.m.name, s.State.Unavailable,
+				s.Conditions)
 		}
 	}
 	for _, u := range cs.units {
@@ -289,7 +290,10 @@ func (c *checker) waitOver(r *leadership) {
 	all := r.leader.Sessions(r.s.local())
 	silent := func(procs []worker.Proc) bool {
 		last := procs[len(procs)-1]
-		return !slices.ContainsFunc(all, func(v worker.SessionView) bool { return v.Proc == last && (v.Member || v.Reported) })
+		return !slices.ContainsFunc(all, func(v worker.SessionView) bool {
+			return v.Proc == last &&
+				(v.Member || v.Reported)
+		})
 	}
 	for _, k := range slices.Clone(c.all) {
 		if k.stuck && silent(k.procs) {

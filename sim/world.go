@@ -108,7 +108,8 @@ func (v *Violation) Seed() uint64 { return v.Config.Seed }
 
 // Error prints the violation and how to replay it.
 func (v *Violation) Error() string {
-	return fmt.Sprintf("%s violated at step %d (%v): %s; replay: cantina sim %s", v.Invariant, v.Step, v.At, v.Text, v.Replay())
+	return fmt.Sprintf("%s violated at step %d (%v): %s; replay: cantina sim %s", v.Invariant, v.Step, v.At, v.Text,
+		v.Replay())
 }
 
 // Replay returns the arguments of `cantina sim` that run the same run again.
@@ -202,7 +203,8 @@ func (w *world) close() {
 }
 
 func newWorld(cfg Config) *world {
-	w := &world{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x5eed)), byProc: map[worker.Proc]*machine{}, boots: map[worker.Proc]string{}}
+	w := &world{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x5eed)), byProc: map[worker.Proc]*machine{},
+		boots: map[worker.Proc]string{}}
 	w.net = network{w: w, cuts: map[[2]int]time.Duration{}}
 	w.faults, w.customers = faults{w: w}, customers{w: w}
 	w.check = newChecker()

@@ -80,7 +80,8 @@ func NewLauncher(tree *cgroup.Tree) (*Launcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open launcher: %w", err)
 	}
-	l := &Launcher{tree: tree, null: null, plain: make(chan *request), bound: make(chan *request), slots: make(chan struct{}, maxStarts), ended: make(chan struct{})}
+	l := &Launcher{tree: tree, null: null, plain: make(chan *request), bound: make(chan *request),
+		slots: make(chan struct{}, maxStarts), ended: make(chan struct{})}
 	l.free.L = &l.mu
 	if l.limit, err = inheritedLimit(); err != nil {
 		return nil, fmt.Errorf("open launcher: %w", err)
@@ -116,7 +117,8 @@ func inheritedLimit() (unix.Rlimit, error) {
 	runtime.LockOSThread() // of the tracer
 	defer runtime.UnlockOSThread()
 	var lim unix.Rlimit
-	pid, err := syscall.ForkExec("/proc/self/exe", []string{"cantina"}, &syscall.ProcAttr{Sys: &syscall.SysProcAttr{Ptrace: true}})
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{"cantina"},
+		&syscall.ProcAttr{Sys: &syscall.SysProcAttr{Ptrace: true}})
 	if err != nil {
 		return lim, fmt.Errorf("read the limit of open files: %w", err)
 	}
@@ -227,7 +229,8 @@ func (l *Launcher) Watch(id procid.Identity) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch process %d: %w", id.Pid, err)
 	}
-	p := &Process{Pid: id.Pid, pidfd: fd, loop: l.loops[int(l.turn.Add(1))%len(l.loops)], done: make(chan struct{}), started: time.Now()}
+	p := &Process{Pid: id.Pid, pidfd: fd, loop: l.loops[int(l.turn.Add(1))%len(l.loops)], done: make(chan struct{}),
+		started: time.Now()}
 	if err := p.watch(); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("watch process %d: %w", id.Pid, err)

@@ -70,7 +70,8 @@ func TestOutputAndCode(t *testing.T) {
 	l, _ := start(t)
 	for range 100 {
 		out, errs := newBuffer(), newBuffer()
-		p, err := l.Start(&Spec{Path: "sh", Args: []string{"-c", "echo A; echo B >&2; exit 3"}, Stdout: out, Stderr: errs, Session: true})
+		p, err := l.Start(&Spec{Path: "sh", Args: []string{"-c", "echo A; echo B >&2; exit 3"}, Stdout: out, Stderr: errs,
+			Session: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +94,8 @@ func TestGrandchildDoesNotHoldTheVerdict(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := newBuffer()
-	p, err := l.Start(&Spec{Path: "sh", Args: []string{"-c", "sleep 1000 & echo done"}, Stdout: out, Session: true, Group: g})
+	p, err := l.Start(&Spec{Path: "sh", Args: []string{"-c", "sleep 1000 & echo done"}, Stdout: out, Session: true,
+		Group: g})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +156,9 @@ func TestNoNewPrivsAndOpenFiles(t *testing.T) {
 	l, _ := start(t)
 	for _, gain := range []bool{false, true} {
 		out := newBuffer()
-		p, err := l.Start(&Spec{Path: "sh", Args: []string{"-c", "grep NoNewPrivs /proc/self/status; ulimit -n; ls /proc/self/fd | wc -l"}, Stdout: out, OpenFiles: 77, Gain: gain})
+		p,
+			err := l.Start(&Spec{Path: "sh", Args: []string{"-c",
+			"grep NoNewPrivs /proc/self/status; ulimit -n; ls /proc/self/fd | wc -l"}, Stdout: out, OpenFiles: 77, Gain: gain})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +197,8 @@ func TestBurstNeedsFewDescriptors(t *testing.T) {
 	for i := range n {
 		wg.Go(func() {
 			var err error
-			if all[i], err = l.Start(&Spec{Path: "sleep", Args: []string{"1000"}, Session: true, Stdout: newBuffer(), Stderr: newBuffer()}); err != nil {
+			if all[i], err = l.Start(&Spec{Path: "sleep", Args: []string{"1000"}, Session: true, Stdout: newBuffer(),
+				Stderr: newBuffer()}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -241,7 +246,8 @@ func benchLaunch(b *testing.B, lim cgroup.Limits) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			p, err := l.Start(&Spec{Path: "/bin/true", Session: true, Group: g, Stdout: discard{}, Stderr: discard{}, ParentDeath: syscall.SIGTERM})
+			p, err := l.Start(&Spec{Path: "/bin/true", Session: true, Group: g, Stdout: discard{}, Stderr: discard{},
+				ParentDeath: syscall.SIGTERM})
 			if err != nil {
 				b.Fatal(err)
 			}

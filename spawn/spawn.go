@@ -361,7 +361,8 @@ func (c *child) spawnOld(flags uintptr) uintptr {
 
 // setMask sets which signals the thread blocks.
 func setMask(mask, old *uint64) error {
-	_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(mask)), uintptr(unsafe.Pointer(old)), 8, 0, 0)
+	_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(mask)),
+		uintptr(unsafe.Pointer(old)), 8, 0, 0)
 	if errno != 0 {
 		return fmt.Errorf("block signals: %w", errno)
 	}
@@ -383,7 +384,8 @@ func handlers() [signals]uintptr {
 	var out [signals]uintptr
 	for i := range out {
 		var was sigaction
-		if _, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(i+1), 0, uintptr(unsafe.Pointer(&was)), 8, 0, 0); errno == 0 {
+		if _, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(i+1), 0, uintptr(unsafe.Pointer(&was)), 8, 0,
+			0); errno == 0 {
 			out[i] = was.handler
 		}
 	}

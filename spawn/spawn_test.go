@@ -67,7 +67,8 @@ func TestNothingOfTheCellStays(t *testing.T) {
 	if more, _ := r.Read(buf[n:]); more > 0 {
 		text = string(buf[:n+more])
 	}
-	if !strings.HasPrefix(text, "0 1 2 3 ") || !strings.Contains(text, "SigBlk:0000000000000000SigIgn:0000000000000000SigCgt:0000000000000000") {
+	if !strings.HasPrefix(text, "0 1 2 3 ") || !strings.Contains(text,
+		"SigBlk:0000000000000000SigIgn:0000000000000000SigCgt:0000000000000000") {
 		t.Errorf("got %q", text)
 	}
 }

@@ -79,7 +79,8 @@ func TestNoCopyStaysWithoutDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	limit := func(lim unix.Rlimit) { // past the wrapper, which would make it the children's
-		if _, _, errno := unix.RawSyscall6(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(&lim)), 0, 0, 0); errno != 0 {
+		if _, _, errno := unix.RawSyscall6(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(&lim)), 0, 0,
+			0); errno != 0 {
 			t.Fatal(errno)
 		}
 	}

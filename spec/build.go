@@ -62,17 +62,20 @@ func (b *builder) service(domain, name string, s *service) lrp.Desired {
 	}
 	if s.Exclusive {
 		if s.Update != nil && s.Update.has("order") && out.Strategy == lrp.StartFirst {
-			b.field(&s.Update.place, "order", "an exclusive service is always replaced stop_first", "use stop_first, or remove the field")
+			b.field(&s.Update.place, "order", "an exclusive service is always replaced stop_first",
+				"use stop_first, or remove the field")
 		}
 		if s.has("on_partition") && out.OnPartition == lrp.PartitionKeep {
-			b.field(&s.place, "on_partition", "an exclusive service is always stopped on a partition", "use stop, or remove the field")
+			b.field(&s.place, "on_partition", "an exclusive service is always stopped on a partition",
+				"use stop, or remove the field")
 		}
 		if s.ReplaceAfter != 0 || s.has("on_return") {
 			field := "on_return"
 			if s.ReplaceAfter != 0 {
 				field = "replace_after"
 			}
-			b.field(&s.place, field, "an exclusive instance is replaced only after its old copy is declared dead", "remove replace_after or exclusive")
+			b.field(&s.place, field, "an exclusive instance is replaced only after its old copy is declared dead",
+				"remove replace_after or exclusive")
 		}
 		out.Strategy, out.OnPartition = lrp.StopFirst, lrp.PartitionStop
 	}
@@ -91,7 +94,8 @@ func (b *builder) restart(r *restart) lrp.RestartPolicy {
 			b.longer(&r.place, field, d, "remove it for the default")
 		}
 	}
-	out := lrp.RestartPolicy{Mode: lrp.RestartMode(r.Mode.index), Base: time.Duration(r.Base), Max: time.Duration(r.Max), ResetAfter: time.Duration(r.ResetAfter)}
+	out := lrp.RestartPolicy{Mode: lrp.RestartMode(r.Mode.index), Base: time.Duration(r.Base), Max: time.Duration(r.Max),
+		ResetAfter: time.Duration(r.ResetAfter)}
 	if r.Immediate != nil {
 		if out.Immediate = *r.Immediate + 1; *r.Immediate == 0 {
 			out.Immediate = -1
@@ -103,7 +107,8 @@ func (b *builder) restart(r *restart) lrp.RestartPolicy {
 		}
 	}
 	if err := out.Validate(); err != nil {
-		b.meaning(r.at, r.node, strings.TrimSuffix(strings.TrimPrefix(err.Error(), "restart: "), ": "+lrp.ErrInvalid.Error()), "")
+		b.meaning(r.at, r.node, strings.TrimSuffix(strings.TrimPrefix(err.Error(), "restart: "), ": "+lrp.ErrInvalid.Error()),
+			"")
 	}
 	return out
 }
@@ -113,7 +118,8 @@ func (b *builder) task(t *oneTask) task.Definition {
 		Workload: b.workload(&t.place, &t.workload, t.Resources),
 		Stack:    t.Stack, PlacementTags: t.Placement, Labels: literals(t.CellLabels), Tolerations: t.Tolerations,
 		Annotation: t.Annotation, CallbackURL: t.Callback,
-		WhenFull: task.WhenFull(t.WhenFull.index), OnLost: task.OnLost(t.OnLost.index), PendingTimeout: time.Duration(t.Pending),
+		WhenFull: task.WhenFull(t.WhenFull.index), OnLost: task.OnLost(t.OnLost.index),
+		PendingTimeout: time.Duration(t.Pending),
 	}
 	out.Workload.ResultFile = t.ResultFile
 	if t.has("pending_timeout") {
@@ -152,7 +158,8 @@ func (b *builder) workload(p *place, w *workload, extra named[amount]) action.Wo
 		r.Dir, r.OpenFiles, r.SuppressOutput = b.relative(p, "dir", w.Dir), w.OpenFiles, w.Quiet
 		out.Action = action.Action{Run: &r}
 	case w.Rootfs != "": // the image names it
-		out.Action = action.Action{Run: &action.Run{Dir: b.relative(p, "dir", w.Dir), OpenFiles: w.OpenFiles, SuppressOutput: w.Quiet}}
+		out.Action = action.Action{Run: &action.Run{Dir: b.relative(p, "dir", w.Dir), OpenFiles: w.OpenFiles,
+			SuppressOutput: w.Quiet}}
 	default:
 		b.meaning(p.at, p.node, "field command is missing", "or use action")
 	}
@@ -179,7 +186,8 @@ func (b *builder) workload(p *place, w *workload, extra named[amount]) action.Wo
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 func (b *builder) isolation(p *place, w *workload) {
-	rootfs, namespaces := w.Isolation.index == int(action.IsolationRootfs), w.Isolation.index == int(action.IsolationNamespaces)
+	rootfs, namespaces := w.Isolation.index == int(action.IsolationRootfs),
+		w.Isolation.index == int(action.IsolationNamespaces)
 	if rootfs != (w.Rootfs != "") {
 		b.field(p, "rootfs", "rootfs and isolation: rootfs need each other", "")
 	}
@@ -349,7 +357,8 @@ func (b *builder) step(a *tree) *action.Action {
 		if a.Timeout.After == 0 {
 			b.field(&a.Timeout.place, "after", "must be longer than 0", "")
 		}
-		return &action.Action{Timeout: &action.Timeout{Action: *b.step(&a.Timeout.Action), After: time.Duration(a.Timeout.After)}}
+		return &action.Action{Timeout: &action.Timeout{Action: *b.step(&a.Timeout.Action),
+			After: time.Duration(a.Timeout.After)}}
 	case a.EmitProgress != nil:
 		e := a.EmitProgress
 		return &action.Action{EmitProgress: &action.EmitProgress{
@@ -426,7 +435,8 @@ func (b *builder) ports(s *service) []action.Port {
 			seen[variable] = p
 		}
 		if at := slices.IndexFunc(out, func(q action.Port) bool { return p.Fixed != 0 && q.Fixed == p.Fixed }); at >= 0 {
-			b.field(&p.place, "fixed", fmt.Sprintf("same fixed port as port %s", out[at].Name), "use a different number for each port of a service")
+			b.field(&p.place, "fixed", fmt.Sprintf("same fixed port as port %s", out[at].Name),
+				"use a different number for each port of a service")
 		}
 		out = append(out, action.Port{Name: p.Name, Fixed: p.Fixed})
 	}
@@ -471,7 +481,8 @@ func (b *builder) checks(list []check, ports []action.Port) []action.Check {
 				b.longer(&c.place, field, d, "remove it for the default")
 			}
 		}
-		x := action.Check{Timeout: time.Duration(c.Timeout), StartupInterval: time.Duration(c.Startup), Interval: time.Duration(c.Interval)}
+		x := action.Check{Timeout: time.Duration(c.Timeout), StartupInterval: time.Duration(c.Startup),
+			Interval: time.Duration(c.Interval)}
 		kinds := 0
 		if c.HTTP != nil {
 			kinds++

@@ -98,7 +98,8 @@ func (b *builder) borrowed(name string, j *job, all jobIndex) []string {
 	other, ok := all.byName[j.NodesOf]
 	switch {
 	case !ok:
-		b.field(&j.place, "nodes_of", fmt.Sprintf("no job %q in this file", text.Shorten(j.NodesOf, 60)), b.guess(j.NodesOf, all.names))
+		b.field(&j.place, "nodes_of", fmt.Sprintf("no job %q in this file", text.Shorten(j.NodesOf, 60)),
+			b.guess(j.NodesOf, all.names))
 	case j.NodesOf == name:
 		b.field(&j.place, "nodes_of", "refers to this job itself", "")
 	case other.NodesOf != "":
@@ -112,7 +113,8 @@ func (b *builder) forest(name string, j *job) batch.ForestSpec {
 	seen := map[string]bool{batch.LevelInstance: true, batch.LevelWorker: true, levelCell: true, "": true}
 	for i, l := range j.Levels {
 		if seen[l] {
-			b.meaning(&path{outer: &path{outer: j.at, name: "levels"}, index: i}, j.keys["levels"].Content[i], fmt.Sprintf("%q is taken or reserved", l), "")
+			b.meaning(&path{outer: &path{outer: j.at, name: "levels"}, index: i}, j.keys["levels"].Content[i],
+				fmt.Sprintf("%q is taken or reserved", l), "")
 		}
 		seen[l] = true
 	}
@@ -246,7 +248,8 @@ func reasonOf(err, kind error) string { return strings.TrimSuffix(err.Error(), "
 func manualNodes(m manual) []batch.ManualNode {
 	var out []batch.ManualNode
 	for _, n := range m {
-		out = append(out, batch.ManualNode{Name: n.Name, Children: n.Children, Tags: n.Tags, Disabled: n.Enabled != nil && !*n.Enabled})
+		out = append(out, batch.ManualNode{Name: n.Name, Children: n.Children, Tags: n.Tags, Disabled: n.Enabled != nil &&
+			!*n.Enabled})
 	}
 	return out
 }
@@ -337,7 +340,8 @@ func (b *builder) filters(j *job, out *batch.Job, levels []string) {
 			}
 		}
 		x := batch.Filter{
-			Whitelist: f.Include, WhitelistRegex: f.IncludeRegex, Blacklist: f.Exclude, BlacklistRegex: f.ExcludeRegex, TagWhitelist: f.Tags,
+			Whitelist: f.Include, WhitelistRegex: f.IncludeRegex, Blacklist: f.Exclude, BlacklistRegex: f.ExcludeRegex,
+			TagWhitelist: f.Tags,
 		}
 		if f.Fraction != nil {
 			if x.Fraction = *f.Fraction; x.Fraction <= 0 || x.Fraction > 1 {
@@ -385,6 +389,7 @@ func forestOf(name string, j job) string {
 // part of the program.
 func (b *builder) shellBraces(j *job) {
 	if strings.Contains(j.Command.shell, "{}") || strings.Contains(j.Command.shell, "{/}") {
-		b.field(&j.place, "command", "{} in a shell command would run the node's name as program text", `use "$CANTINA_NODE", or write command as a list`)
+		b.field(&j.place, "command", "{} in a shell command would run the node's name as program text",
+			`use "$CANTINA_NODE", or write command as a list`)
 	}
 }

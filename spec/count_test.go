@@ -21,7 +21,9 @@ func built(n *yaml.Node) int {
 // TestNoTextHasMoreValuesThanAreCounted: for any text, also one made to mislead the count, the reader builds no
 // more values than were counted (but for the document itself).
 func TestNoTextHasMoreValuesThanAreCounted(t *testing.T) {
-	pieces := []string{"a", "k: ", "- ", "- - ", "|", ">-", "|2", " ", "  ", "\n", "\n  ", "\n    ", "[", "]", "{", "}", ", ", ",", ": ", "\"", "'", "\\", "#", " # x: |", "? ", "&a ", "*a", "!!str ", "b: |\n", "---\n", "\"x\": ", "\t", "...\n", "%"}
+	pieces := []string{"a", "k: ", "- ", "- - ", "|", ">-", "|2", " ", "  ", "\n", "\n  ", "\n    ", "[", "]", "{", "}",
+		", ", ",", ": ", "\"", "'", "\\", "#", " # x: |", "? ", "&a ", "*a", "!!str ", "b: |\n", "---\n", "\"x\": ", "\t",
+		"...\n", "%"}
 	read := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		text := strings.Join(rapid.SliceOfN(rapid.SampledFrom(pieces), 1, 30).Draw(rt, "pieces"), "")
@@ -37,7 +39,8 @@ func TestNoTextHasMoreValuesThanAreCounted(t *testing.T) {
 	if read == 0 {
 		t.Error("nothing was read")
 	}
-	for _, text := range []string{"- - |\n  - a\n  - a\n  - a", "- k: |\n  l: 1\n  m: 2", "- # x: |\n  a: 1\n  b: 2", "[ \"x: |\n  y\", a, a, a]", "[ \"\n# \", a, a, a]", "- \"\\\"\n k: |\n  \"\n- a", "a: 'x\n k: |\n   y'\nb: 1",
+	for _, text := range []string{"- - |\n  - a\n  - a\n  - a", "- k: |\n  l: 1\n  m: 2", "- # x: |\n  a: 1\n  b: 2",
+		"[ \"x: |\n  y\", a, a, a]", "[ \"\n# \", a, a, a]", "- \"\\\"\n k: |\n  \"\n- a", "a: 'x\n k: |\n   y'\nb: 1",
 		"a: |\n  x\nb: [1,2,3]", "a: >\n x\n\n y\nb: c", "? |\n a\n: b", "a: b |\n", "-\n |\n x\n- y"} {
 		var doc yaml.Node
 		if err := yaml.Unmarshal([]byte(text), &doc); err == nil && built(&doc)-1 > CountValues([]byte(text)) {

@@ -155,7 +155,8 @@ func (d *decoder) plain(at *path, n *yaml.Node, v reflect.Value, tag reflect.Str
 		d.integer(at, n, v, tag)
 	case reflect.Float64:
 		x, err := strconv.ParseFloat(n.Value, 64)
-		if tag := n.ShortTag(); n.Kind != yaml.ScalarNode || tag != "!!int" && tag != "!!float" || err != nil || x != x || x-x != 0 {
+		if tag := n.ShortTag(); n.Kind != yaml.ScalarNode || tag != "!!int" && tag != "!!float" || err != nil || x != x ||
+			x-x != 0 {
 			d.problem(at, n, "must be a number, not "+kindOf(n), "")
 			return
 		}
@@ -246,7 +247,8 @@ func (d *decoder) pairs(at *path, n *yaml.Node, each func(key, val *yaml.Node)) 
 		case key.ShortTag() == "!!merge":
 			d.problem(at, key, "merge keys are not supported", "write out the fields, or use an alias for a whole value")
 		case twice:
-			d.problem(at, key, fmt.Sprintf("duplicate key %q", text.Shorten(key.Value, 60)), fmt.Sprintf("first used in line %d", first))
+			d.problem(at, key, fmt.Sprintf("duplicate key %q", text.Shorten(key.Value, 60)),
+				fmt.Sprintf("first used in line %d", first))
 		default:
 			seen[key.Value] = key.Line
 			each(key, val)

@@ -83,7 +83,8 @@ func Merge(files []*File) ([]*File, error) {
 		for k, v := range f.names {
 			if first, twice := same.names[k]; twice {
 				problems.add(Problem{
-					File: v.file, Line: v.line, Column: v.column, Text: fmt.Sprintf("duplicate: %s of domain %s is already defined", k, f.Domain),
+					File: v.file, Line: v.line, Column: v.column,
+					Text: fmt.Sprintf("duplicate: %s of domain %s is already defined", k, f.Domain),
 					Hint: fmt.Sprintf("see %s:%d", first.file, first.line), Semantic: true,
 				})
 			}
@@ -125,7 +126,8 @@ func (b *builder) broken(at *path) bool {
 }
 
 func (b *builder) file(f *file) *File {
-	out := &File{Application: plan.Application{Domain: "default"}, names: map[string]mark{}, first: mark{b.decoder.file, 1, 1}}
+	out := &File{Application: plan.Application{Domain: "default"}, names: map[string]mark{},
+		first: mark{b.decoder.file, 1, 1}}
 	if f.Domain != "" && !b.broken(&path{outer: f.at, name: "domain"}) {
 		out.Domain = f.Domain
 		if !lrp.ValidName(f.Domain) {
@@ -194,7 +196,8 @@ func (b *builder) relative(p *place, field, s string) string {
 		return s
 	}
 	if b.base == "" {
-		b.field(p, field, fmt.Sprintf("%q is relative, but the file has no directory", text.Shorten(s, 60)), "use an absolute path")
+		b.field(p, field, fmt.Sprintf("%q is relative, but the file has no directory", text.Shorten(s, 60)),
+			"use an absolute path")
 		return s
 	}
 	return filepath.Join(b.base, s)

@@ -39,8 +39,9 @@ func TestDemoFile(t *testing.T) {
 			Restart: lrp.RestartPolicy{Base: time.Second},
 			Workload: action.Workload{
 				Action: demo("web"), Env: []action.Variable{{Name: "CANTINA_API", Value: "http://127.0.0.1:7480"}},
-				Ports:     []action.Port{{Name: "http"}},
-				Checks:    []action.Check{{HTTP: &action.HTTPCheck{Port: "http", Path: "/health"}, StartupInterval: 200 * time.Millisecond}},
+				Ports: []action.Port{{Name: "http"}},
+				Checks: []action.Check{{HTTP: &action.HTTPCheck{Port: "http", Path: "/health"},
+					StartupInterval: 200 * time.Millisecond}},
 				Resources: resource.Amounts{resource.MemoryMB: 64, resource.CPUMilli: 100},
 			},
 		}},
@@ -122,25 +123,30 @@ services:
 		env = append(env, v.Name+"="+v.Value)
 	}
 	if d := cmp.Diff([]string{
-		"DOLLAR=$HOME ${X} $(y)", `QUOTES=it's "so"`, "LINES=a\nb\n", "BLOCK=one\n two\n", "NUMBER=0123", "FLOAT=1.10", "TRUTH=yes",
+		"DOLLAR=$HOME ${X} $(y)", `QUOTES=it's "so"`, "LINES=a\nb\n", "BLOCK=one\n two\n", "NUMBER=0123", "FLOAT=1.10",
+		"TRUTH=yes",
 		"DATE=2026-01-02", "EMPTY=", "HIGH=\u00ff",
 	}, env); d != "" {
 		t.Error(d)
 	}
 	if d := cmp.Diff(action.Termination{
-		Signal: 2, Grace: 90 * time.Second, Mode: action.KillTerm, Target: action.TargetGroup, ParentDeath: -1, NoSession: true,
+		Signal: 2, Grace: 90 * time.Second, Mode: action.KillTerm, Target: action.TargetGroup, ParentDeath: -1,
+		NoSession: true,
 	}, w.Termination); d != "" {
 		t.Error(d)
 	}
-	if d := cmp.Diff(resource.Amounts{resource.MemoryMB: 1, resource.CPUMilli: 250, resource.DiskMB: 1024, "gpu": 2}, w.Resources); d != "" {
+	if d := cmp.Diff(resource.Amounts{resource.MemoryMB: 1, resource.CPUMilli: 250, resource.DiskMB: 1024, "gpu": 2},
+		w.Resources); d != "" {
 		t.Error(d)
 	}
 	s := f.Services[0]
-	if f.Domain != "default" || s.Instances != 1 || !s.Exclusive || s.Strategy != lrp.StopFirst || s.OnPartition != lrp.PartitionStop ||
+	if f.Domain != "default" || s.Instances != 1 || !s.Exclusive || s.Strategy != lrp.StopFirst ||
+		s.OnPartition != lrp.PartitionStop ||
 		w.LogRate != 1500 || w.Isolation != action.IsolationRootfs || w.OnCellRestart != action.RestartStop {
 		t.Errorf("got %+v", s)
 	}
-	if d := cmp.Diff(lrp.RestartPolicy{Mode: lrp.RestartOnFailure, Immediate: -1, GiveUp: -1, ResetAfter: 24 * time.Hour}, s.Restart); d != "" {
+	if d := cmp.Diff(lrp.RestartPolicy{Mode: lrp.RestartOnFailure, Immediate: -1, GiveUp: -1, ResetAfter: 24 * time.Hour},
+		s.Restart); d != "" {
 		t.Error(d)
 	}
 }
@@ -148,7 +154,9 @@ services:
 // TestAnImageNamesItsOwnProgram: with a root file system, and only then, the command may be
 // left out.
 func TestAnImageNamesItsOwnProgram(t *testing.T) {
-	f, err := Parse("x", "/base", []byte("services: {s: {isolation: rootfs, rootfs: ./image.tar, dir: /srv, open_files: 7}}\njobs: {j: {levels: [l], nodes: [{manual: [n]}], isolation: rootfs, rootfs: ../image.tar}}\n"), testTimes())
+	f,
+		err := Parse("x", "/base",
+		[]byte("services: {s: {isolation: rootfs, rootfs: ./image.tar, dir: /srv, open_files: 7}}\njobs: {j: {levels: [l], nodes: [{manual: [n]}], isolation: rootfs, rootfs: ../image.tar}}\n"), testTimes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -552,7 +560,8 @@ func TestMerge(t *testing.T) {
 	b := parse("b", "domain: y\ntasks: {t: {command: [a]}}")
 	c := parse("c", "domain: x\nservices: {t: {command: [a]}}")
 	got, err := Merge([]*File{a, b, c})
-	if err != nil || len(got) != 2 || got[0].Domain != "x" || len(got[0].Tasks) != 1 || len(got[0].Services) != 1 || len(a.Services) != 0 {
+	if err != nil || len(got) != 2 || got[0].Domain != "x" || len(got[0].Tasks) != 1 || len(got[0].Services) != 1 ||
+		len(a.Services) != 0 {
 		t.Fatalf("got %+v, %v", got, err)
 	}
 	if _, err := Merge([]*File{a, parse("d", "domain: x\ndomain_ttl: 1h\ntasks: {t: {command: [b]}}")}); err == nil ||
@@ -562,13 +571,16 @@ func TestMerge(t *testing.T) {
 }
 
 func TestSizesAndDurations(t *testing.T) {
-	for s, want := range map[string]int64{"64Mi": 64 << 20, "1.5G": 1.5e9, "1k": 1000, "0Ki": 0, "0.1Ki": 103, "999999999Ti": -1, "64": -1, "64MB": -1, "-1Mi": -1, "1e3k": -1} {
+	for s, want := range map[string]int64{"64Mi": 64 << 20, "1.5G": 1.5e9, "1k": 1000, "0Ki": 0, "0.1Ki": 103,
+		"999999999Ti": -1, "64": -1, "64MB": -1, "-1Mi": -1, "1e3k": -1} {
 		got, ok := ParseSize(s)
 		if want < 0 && ok || want >= 0 && (!ok || got != want) {
 			t.Errorf("%s: %d, %v", s, got, ok)
 		}
 	}
-	for s, want := range map[string]time.Duration{"10s": 10 * time.Second, "1h30m": 90 * time.Minute, "1.5d": 36 * time.Hour, "2w": 14 * 24 * time.Hour, "0s": 0, "100us": 100 * time.Microsecond, "10": -1, "999999w": -1, "-1s": -1, "1s 2m": -1} {
+	for s, want := range map[string]time.Duration{"10s": 10 * time.Second, "1h30m": 90 * time.Minute,
+		"1.5d": 36 * time.Hour, "2w": 14 * 24 * time.Hour, "0s": 0, "100us": 100 * time.Microsecond, "10": -1, "999999w": -1,
+		"-1s": -1, "1s 2m": -1} {
 		got, ok := ParseDuration(s)
 		if want < 0 && ok || want >= 0 && (!ok || got != want) {
 			t.Errorf("%s: %v, %v", s, got, ok)
@@ -609,7 +621,9 @@ func TestPortsAreReportedWithAllOtherErrors(t *testing.T) {
     checks: [{tcp: {port: http}}]
 `
 	_, err := Parse("f", "/", []byte(text), testTimes())
-	for _, want := range []string{"services.web.instances: must be a whole", "services.web.ports[1].name: is a duplicate: each name must be unique", "no port htp; did you mean http?", "odd.ports[0]"} {
+	for _, want := range []string{"services.web.instances: must be a whole",
+		"services.web.ports[1].name: is a duplicate: each name must be unique", "no port htp; did you mean http?",
+		"odd.ports[0]"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in\n%v", want, err)
 		}
@@ -691,7 +705,8 @@ schedules:
 	sections := []string{"services:\n", "tasks:\n", "jobs:\n", "schedules:\n"}
 	parse := func(text string) []Problem {
 		t.Helper()
-		_, err := Parse("f", "/", []byte(text), Times{Now: time.Unix(0, 0), Zone: func(string) (*time.Location, error) { return time.UTC, nil }})
+		_, err := Parse("f", "/", []byte(text), Times{Now: time.Unix(0, 0),
+			Zone: func(string) (*time.Location, error) { return time.UTC, nil }})
 		var p *Problems
 		if !errors.As(err, &p) {
 			t.Fatalf("%v in %s", err, text)
@@ -712,7 +727,8 @@ schedules:
 	}
 	for _, section := range sections {
 		name := strings.TrimSuffix(section, ":\n")
-		for _, broken := range []string{"  x: {comand: [a]}\n", "  x: {command: [a], env: 7}\n", "  x: 7\n", "  x: {task: {comand: [a]}, cron: 7, overlap: allow}\n"} {
+		for _, broken := range []string{"  x: {comand: [a]}\n", "  x: {command: [a], env: 7}\n", "  x: 7\n",
+			"  x: {task: {comand: [a]}, cron: 7, overlap: allow}\n"} {
 			got := parse(strings.Replace(meaning, section, section+broken, 1))
 			x := name + ".x"
 			if count(got, x) == 0 {
@@ -736,7 +752,9 @@ schedules:
 
 // TestWaitingForASilentCell: both fields reach the definition, and an exclusive service has neither.
 func TestWaitingForASilentCell(t *testing.T) {
-	parsed, err := Parse("f", "/", []byte("services:\n  web: {command: [a], replace_after: 45s, on_return: new}\n  api: {command: [a]}\n"), testTimes())
+	parsed,
+		err := Parse("f", "/",
+		[]byte("services:\n  web: {command: [a], replace_after: 45s, on_return: new}\n  api: {command: [a]}\n"), testTimes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -751,7 +769,8 @@ func TestWaitingForASilentCell(t *testing.T) {
 	}
 	for _, field := range []string{"replace_after: 1m", "on_return: new"} {
 		_, err := Parse("f", "/", []byte("services:\n  web: {command: [a], exclusive: true, "+field+"}\n"), testTimes())
-		if err == nil || !strings.Contains(err.Error(), "an exclusive instance is replaced only after its old copy is declared dead") {
+		if err == nil || !strings.Contains(err.Error(),
+			"an exclusive instance is replaced only after its old copy is declared dead") {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
@@ -765,7 +784,8 @@ func TestFieldsOfOtherToolsExist(t *testing.T) {
 			known[n] = true
 		}
 	}
-	for _, other := range []string{"cmd", "replicas", "image", "environment", "workdir", "mem", "cpus", "timeout", "healthcheck", "readiness",
+	for _, other := range []string{"cmd", "replicas", "image", "environment", "workdir", "mem", "cpus", "timeout",
+		"healthcheck", "readiness",
 		"restart_policy", "labels", "tags", "tolerations", "schedule", "tz", "namespace"} {
 		if n := otherNames(other); !known[n] {
 			t.Errorf("%s: %q is no field", other, n)

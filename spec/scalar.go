@@ -30,7 +30,8 @@ func (l *literal) read(n *yaml.Node) (string, string) {
 }
 
 func (*literal) form() schema {
-	return schema{words: "a string", json: map[string]any{"type": []any{"string", "number", "boolean"}, "not": map[string]any{"type": "string", "pattern": "\x00"}}}
+	return schema{words: "a string", json: map[string]any{"type": []any{"string", "number", "boolean"},
+		"not": map[string]any{"type": "string", "pattern": "\x00"}}}
 }
 
 // size is an amount of bytes with its unit.
@@ -63,7 +64,8 @@ func ParseSize(s string) (bytes int64, ok bool) {
 		return 0, false
 	}
 	i := strings.IndexFunc(s, func(r rune) bool { return r > '9' })
-	unit := map[string]float64{"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}[s[i:]]
+	unit := map[string]float64{"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "k": 1e3, "M": 1e6, "G": 1e9,
+		"T": 1e12}[s[i:]]
 	v, err := strconv.ParseFloat(s[:i], 64)
 	if b := math.Ceil(v * unit); err == nil && b < math.MaxInt64 {
 		return int64(b), true
@@ -110,7 +112,8 @@ func (t *duration) read(n *yaml.Node) (string, string) {
 }
 
 func (*duration) form() schema {
-	return schema{words: "a duration like 10s", json: map[string]any{"type": "string", "maxLength": 40, "pattern": durationPattern}}
+	return schema{words: "a duration like 10s", json: map[string]any{"type": "string", "maxLength": 40,
+		"pattern": durationPattern}}
 }
 
 // ParseDuration parses a duration like "10s" or "1h30m": Go's form and the units d (24 hours) and

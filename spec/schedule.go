@@ -165,8 +165,9 @@ func (b *builder) schedule(domain, name string, s *scheduled) plan.NamedSchedule
 		d.Fold = [...]cron.Fold{cron.FoldFirst, cron.FoldLast, cron.FoldBoth}[s.Fold.index]
 	}
 	d.Policy = schedule.Policy{
-		Overlap: schedule.Overlap(s.Overlap.index), Max: s.Max, Misfire: schedule.Misfire(s.Misfire.index), MisfireMax: s.Missed,
-		Deadline: time.Duration(s.Deadline), Jitter: time.Duration(s.Jitter),
+		Overlap: schedule.Overlap(s.Overlap.index), Max: s.Max, Misfire: schedule.Misfire(s.Misfire.index),
+		MisfireMax: s.Missed,
+		Deadline:   time.Duration(s.Deadline), Jitter: time.Duration(s.Jitter),
 	}
 	if s.has("misfire_deadline") {
 		b.longer(&s.place, "misfire_deadline", s.Deadline, "without it, no time is too old")
@@ -211,7 +212,8 @@ func (b *builder) schedulePolicy(s *scheduled, d *schedule.Definition) {
 	case d.Overlap != schedule.OverlapAllow && d.Max != 0:
 		b.field(&s.place, "overlap_max", "only valid with overlap: allow", "")
 	case d.Job != nil && d.Overlap == schedule.OverlapAllow:
-		b.field(&s.place, "overlap", "a job cannot run twice at once: it runs at most once on each node", "use forbid or replace, or a task instead of a job")
+		b.field(&s.place, "overlap", "a job cannot run twice at once: it runs at most once on each node",
+			"use forbid or replace, or a task instead of a job")
 	}
 	if d.Signal != nil && s.has("overlap") && d.Overlap != schedule.OverlapForbid {
 		b.field(&s.place, "overlap", "only valid for tasks and jobs; a signal does not keep running", "remove it")

@@ -53,7 +53,9 @@ func tables() string {
 	common := fieldsOf(reflect.TypeFor[workload]())
 	queue := []reflect.Type{reflect.TypeFor[file](), reflect.TypeFor[workload]()}
 	seen := map[reflect.Type]bool{}
-	title := map[string]string{"file": "The file", "oneTask": "tasks.NAME", "service": "services.NAME", "job": "jobs.NAME", "scheduled": "schedules.NAME", "workload": "Common to services, tasks and jobs", "step": "A step of action, setup, monitor and sidecars (exactly one)"}
+	title := map[string]string{"file": "The file", "oneTask": "tasks.NAME", "service": "services.NAME", "job": "jobs.NAME",
+		"scheduled": "schedules.NAME", "workload": "Common to services, tasks and jobs",
+		"step": "A step of action, setup, monitor and sidecars (exactly one)"}
 	for len(queue) > 0 {
 		t := queue[0]
 		queue = queue[1:]
@@ -251,11 +253,14 @@ func value(rt *rapid.T, t reflect.Type, depth int) any {
 	case reflect.TypeFor[backoff]():
 		return one([]any{"1s", "repeat"}, []any{}, []any{"fail"}, []any{1}, "1s", []any{"1s", "again"})
 	case reflect.TypeFor[manual]():
-		return one([]any{"a", map[string]any{"name": "b", "tags": []any{"t"}}}, map[string]any{"a": []any{"b"}}, map[string]any{"a": nil}, []any{""}, []any{1}, "a", map[string]any{"": []any{}}, []any{})
+		return one([]any{"a", map[string]any{"name": "b", "tags": []any{"t"}}}, map[string]any{"a": []any{"b"}},
+			map[string]any{"a": nil}, []any{""}, []any{1}, "a", map[string]any{"": []any{}}, []any{})
 	case reflect.TypeFor[variables]():
-		return one(map[string]any{"A": "b", "C": 1}, map[string]any{"A=": "b"}, map[string]any{"": "b"}, map[string]any{"A": nil}, []any{})
+		return one(map[string]any{"A": "b", "C": 1}, map[string]any{"A=": "b"}, map[string]any{"": "b"},
+			map[string]any{"A": nil}, []any{})
 	case reflect.TypeFor[calendar]():
-		return one("@every 90s", "0 2 * * *", "61 * * * *", "", map[string]any{"epoch": map[string]any{"period": 60}}, map[string]any{"x": 1.5}, 1, nil, []any{})
+		return one("@every 90s", "0 2 * * *", "61 * * * *", "", map[string]any{"epoch": map[string]any{"period": 60}},
+			map[string]any{"x": 1.5}, 1, nil, []any{})
 	}
 	if t.Kind() == reflect.Slice {
 		if t.Elem().Kind() == reflect.Struct {
@@ -298,7 +303,8 @@ func step1(rt *rapid.T, depth int) any {
 // damage changes one place of a document.
 func damage(rt *rapid.T, doc any, depth int) any {
 	if depth > 12 || rapid.IntRange(0, 4).Draw(rt, "here") == 0 && depth > 0 {
-		return rapid.SampledFrom([]any{nil, 1, -1.5, "text", "", true, []any{}, []any{"a"}, map[string]any{}, map[string]any{"x": 1}}).Draw(rt, "damage")
+		return rapid.SampledFrom([]any{nil, 1, -1.5, "text", "", true, []any{}, []any{"a"}, map[string]any{},
+			map[string]any{"x": 1}}).Draw(rt, "damage")
 	}
 	switch doc := doc.(type) {
 	case map[string]any:
@@ -406,7 +412,8 @@ func (v *validator) keyword(keyword string, arg any, s map[string]any, doc any) 
 			return no("minItems")
 		}
 	case "minLength", "maxLength":
-		if str, ok := doc.(string); ok && (keyword == "minLength" && len(str) < int(arg.(float64)) || keyword == "maxLength" && len(str) > int(arg.(float64))) {
+		if str, ok := doc.(string); ok && (keyword == "minLength" && len(str) < int(arg.(float64)) ||
+			keyword == "maxLength" && len(str) > int(arg.(float64))) {
 			return no(keyword)
 		}
 	case "pattern":
@@ -414,7 +421,8 @@ func (v *validator) keyword(keyword string, arg any, s map[string]any, doc any) 
 			return no("pattern")
 		}
 	case "minimum", "maximum":
-		if n, ok := number(doc); ok && (keyword == "minimum" && n < arg.(float64) || keyword == "maximum" && n > arg.(float64)) {
+		if n, ok := number(doc); ok && (keyword == "minimum" && n < arg.(float64) || keyword == "maximum" &&
+			n > arg.(float64)) {
 			return no(keyword)
 		}
 	default:

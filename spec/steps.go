@@ -249,9 +249,10 @@ func (b *backoff) decode(d *decoder, at *path, n *yaml.Node) {
 }
 
 func (*backoff) form() schema {
-	return schema{words: "a list of pauses", json: map[string]any{"type": "array", "minItems": 1, "items": map[string]any{"anyOf": []any{
-		map[string]any{"enum": []any{"repeat", "fail"}}, refTo(reflect.TypeFor[duration]()),
-	}}}}
+	return schema{words: "a list of pauses", json: map[string]any{"type": "array", "minItems": 1,
+		"items": map[string]any{"anyOf": []any{
+			map[string]any{"enum": []any{"repeat", "fail"}}, refTo(reflect.TypeFor[duration]()),
+		}}}}
 }
 
 // parentDeath is a signal or "none".
@@ -269,5 +270,6 @@ func (p *parentDeath) read(n *yaml.Node) (string, string) {
 }
 
 func (*parentDeath) form() schema {
-	return schema{words: "the name of a signal, or none", json: map[string]any{"enum": append([]any{"none"}, anys(action.SignalNames())...)}}
+	return schema{words: "the name of a signal, or none",
+		json: map[string]any{"enum": append([]any{"none"}, anys(action.SignalNames())...)}}
 }

@@ -27,11 +27,13 @@ const maxAliased = 100_000
 // problem with the text itself.
 func (d *decoder) readText(data []byte) *yaml.Node {
 	if len(data) > MaxSize {
-		d.problem(nil, nil, fmt.Sprintf("spec file too large: %d bytes", len(data)), fmt.Sprintf("the maximum is %d", MaxSize))
+		d.problem(nil, nil, fmt.Sprintf("spec file too large: %d bytes", len(data)),
+			fmt.Sprintf("the maximum is %d", MaxSize))
 		return nil
 	}
 	if CountValues(data) > MaxValues {
-		d.problem(nil, nil, "too many values", fmt.Sprintf("at most %d keys, strings, lists and mappings per request; split the request", MaxValues))
+		d.problem(nil, nil, "too many values",
+			fmt.Sprintf("at most %d keys, strings, lists and mappings per request; split the request", MaxValues))
 		return nil
 	}
 	if !d.checkBytes(data) {

@@ -10,7 +10,8 @@ import (
 func TestDocumentsOfComments(t *testing.T) {
 	const one = "domain: d\nservices:\n  s: {command: [a]}\n"
 	for _, text := range []string{
-		one, "---\n" + one, one + "---\n", one + "---\n# the end\n", "# a licence\n---\n" + one, "# a\n---\n# b\n---\n" + one + "...\n",
+		one, "---\n" + one, one + "---\n", one + "---\n# the end\n", "# a licence\n---\n" + one, "# a\n---\n# b\n---\n" +
+			one + "...\n",
 		"%YAML 1.1\n---\n" + one,
 	} {
 		f, err := Parse("f", "", []byte(text), Times{})

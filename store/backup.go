@@ -207,7 +207,8 @@ func (s *Store) loadRows(ctx context.Context, in *bufio.Reader) (int64, error) {
 // clearRows deletes the rows of an unfinished restore.
 func (s *Store) clearRows(ctx context.Context) error {
 	for {
-		p, err := s.backend.Range(ctx, Query{From: s.rowPrefix(), To: prefixEnd(s.rowPrefix()), Limit: s.backend.Limits().Ops})
+		p, err := s.backend.Range(ctx, Query{From: s.rowPrefix(), To: prefixEnd(s.rowPrefix()),
+			Limit: s.backend.Limits().Ops})
 		if err != nil || len(p.Entries) == 0 {
 			return err
 		}

@@ -81,13 +81,15 @@ func Open(value []byte, want string, m proto.Message) error {
 func encodeHead(h head.Head) []byte { return Encode(1, kindHead, marshal(protoHead(h))) }
 
 func protoHead(h head.Head) *storepb.Head {
-	return &storepb.Head{Epoch: h.Term.Epoch, Revision: h.Term.Revision, Seq: h.Seq, Attempt: h.Attempt, Restored: h.Restored, Cluster: string(h.Cluster)}
+	return &storepb.Head{Epoch: h.Term.Epoch, Revision: h.Term.Revision, Seq: h.Seq, Attempt: h.Attempt,
+		Restored: h.Restored, Cluster: string(h.Cluster)}
 }
 
 func headOf(p *storepb.Head) head.Head {
 	return head.Head{
-		Term: fence.Term{Epoch: p.GetEpoch(), Revision: p.GetRevision()}, Seq: p.GetSeq(), Attempt: p.GetAttempt(), Restored: p.GetRestored(),
-		Cluster: fence.Cluster(p.GetCluster()),
+		Term: fence.Term{Epoch: p.GetEpoch(), Revision: p.GetRevision()}, Seq: p.GetSeq(), Attempt: p.GetAttempt(),
+		Restored: p.GetRestored(),
+		Cluster:  fence.Cluster(p.GetCluster()),
 	}
 }
 
@@ -115,5 +117,6 @@ func decodeElection(value []byte) (Leader, error) {
 	if err := Open(value, kindElection, &p); err != nil {
 		return Leader{}, fmt.Errorf("election record: %w", err)
 	}
-	return Leader{Candidate: Candidate{ID: p.Id, Addresses: p.Addresses}, Term: fence.Term{Epoch: p.Epoch, Revision: p.Revision}, Cluster: fence.Cluster(p.Cluster)}, nil
+	return Leader{Candidate: Candidate{ID: p.Id, Addresses: p.Addresses},
+		Term: fence.Term{Epoch: p.Epoch, Revision: p.Revision}, Cluster: fence.Cluster(p.Cluster)}, nil
 }

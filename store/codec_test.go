@@ -41,14 +41,16 @@ func TestRecordRoundTrip(t *testing.T) {
 
 func TestDecodeRefuses(t *testing.T) {
 	for name, value := range map[string][]byte{
-		"nothing": nil, "text": []byte("hello"), "no schema": Encode(0, "k", nil), "no kind": Encode(1, "", nil), "cut": Encode(1, "kind", []byte("payload"))[:9],
+		"nothing": nil, "text": []byte("hello"), "no schema": Encode(0, "k", nil), "no kind": Encode(1, "", nil),
+		"cut": Encode(1, "kind", []byte("payload"))[:9],
 	} {
 		if _, _, _, err := Decode(value); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for name, value := range map[string][]byte{
-		"another kind": Encode(1, "lrp", nil), "another version": Encode(2, kindHead, nil), "no message": Encode(1, kindHead, []byte{0xff}),
+		"another kind": Encode(1, "lrp", nil), "another version": Encode(2, kindHead, nil),
+		"no message": Encode(1, kindHead, []byte{0xff}),
 	} {
 		if _, err := decodeHead(value); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)

@@ -71,7 +71,8 @@ func (m Manifest) Forward() (payload []byte, ops []Op, rest Manifest, ok bool) {
 func (r *Leadership) WriteManifest(m Manifest, done func(revision int64, err error)) {
 	all := m.Transitions()
 	if len(m.Steps) == 0 || m.First != 0 {
-		r.submit(item{done: done, err: fmt.Errorf("manifest %d: %d steps from %d: %w", m.Number, len(m.Steps), m.First, ErrBadManifest)})
+		r.submit(item{done: done, err: fmt.Errorf("manifest %d: %d steps from %d: %w", m.Number, len(m.Steps), m.First,
+			ErrBadManifest)})
 		return
 	}
 	for _, t := range all {

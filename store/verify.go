@@ -43,7 +43,8 @@ func VerifyBackup(r io.Reader, check func(Row) error) (BackupInfo, error) {
 		if end := b.GetEnd(); end != nil {
 			info.Rows = sum.rows
 			if want := sum.end(); end.Rows != want.Rows || end.Crc != want.Crc {
-				return info, fmt.Errorf("%d rows, sum %08x, want %d, %08x: %w", want.Rows, want.Crc, end.Rows, end.Crc, ErrBadBackup)
+				return info, fmt.Errorf("%d rows, sum %08x, want %d, %08x: %w", want.Rows, want.Crc, end.Rows, end.Crc,
+					ErrBadBackup)
 			}
 			if _, err := in.ReadByte(); err != io.EOF {
 				return info, fmt.Errorf("it goes on behind its end: %w", ErrBadBackup)

@@ -30,7 +30,8 @@ func TestAdopt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if after, _, err := Step(cancelled, Adopt{UID: "u", From: "pa", By: later}, env()); err != nil || after.Holder != later || !after.Ending() {
+	if after, _, err := Step(cancelled, Adopt{UID: "u", From: "pa", By: later}, env()); err != nil ||
+		after.Holder != later || !after.Ending() {
 		t.Errorf("cancelled, and its container has not ended: %v %+v", err, after)
 	}
 	if _, _, err := Step(row, Adopt{UID: "x", From: "pa", By: later}, env()); !errors.Is(err, ErrOtherUID) {
@@ -42,12 +43,14 @@ func TestAdopt(t *testing.T) {
 		dead   bool
 		want   error
 	}{
-		"its cell lives":                               {func(*Task) {}, time.Hour, false, ErrEnding},
-		"its cell is dead":                             {func(*Task) {}, 0, true, nil},
-		"its container is gone":                        {func(x *Task) { x.Result.Ended = t0 }, 0, false, nil},
-		"may outlive its dead cell":                    {func(x *Task) { x.Definition.OnLost = LostKeep }, 20 * time.Second, true, ErrEnding},
-		"may outlive its dead cell, the grace is over": {func(x *Task) { x.Definition.OnLost = LostKeep }, 22 * time.Second, true, nil},
-		"cancelled before it ran":                      {func(x *Task) { x.Holder = Holder{} }, 0, false, nil},
+		"its cell lives":        {func(*Task) {}, time.Hour, false, ErrEnding},
+		"its cell is dead":      {func(*Task) {}, 0, true, nil},
+		"its container is gone": {func(x *Task) { x.Result.Ended = t0 }, 0, false, nil},
+		"may outlive its dead cell": {func(x *Task) { x.Definition.OnLost = LostKeep }, 20 * time.Second,
+			true, ErrEnding},
+		"may outlive its dead cell, the grace is over": {func(x *Task) { x.Definition.OnLost = LostKeep }, 22 * time.Second,
+			true, nil},
+		"cancelled before it ran": {func(x *Task) { x.Holder = Holder{} }, 0, false, nil},
 	} {
 		resolving, _, err := Step(cancelled, Resolve{}, env())
 		if err != nil {

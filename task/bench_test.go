@@ -9,7 +9,8 @@ import (
 func BenchmarkConvergeIncremental(b *testing.B) {
 	board := NewBoard(Policy{KeepPerDomain: 1 << 30})
 	for i := range 100000 {
-		board.Put(&Task{GUID: fmt.Sprint("g", i), UID: "u", Domain: "d", Definition: &Definition{}, State: Completed, Outcome: Succeeded, FirstCompleted: t0})
+		board.Put(&Task{GUID: fmt.Sprint("g", i), UID: "u", Domain: "d", Definition: &Definition{}, State: Completed,
+			Outcome: Succeeded, FirstCompleted: t0})
 	}
 	board.Converge(t0)
 	row := &Task{GUID: "new", UID: "u", Domain: "d", Definition: &Definition{}, State: Running, Holder: alpha}
@@ -29,7 +30,8 @@ func BenchmarkLife(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		row, _, err := Desire(Task{GUID: "g", UID: "u", Domain: "d", Definition: def}, t0)
-		for _, ev := range []Event{Start{UID: "u", By: alpha, Reservation: "r"}, Complete{UID: "u", By: alpha}, Resolve{}, Delete{}} {
+		for _, ev := range []Event{Start{UID: "u", By: alpha, Reservation: "r"}, Complete{UID: "u", By: alpha}, Resolve{},
+			Delete{}} {
 			if err == nil {
 				row, _, err = Step(row, ev, e)
 			}

@@ -47,8 +47,9 @@ type slot struct {
 // NewBoard returns an empty board.
 func NewBoard(p Policy) *Board {
 	return &Board{
-		policy: p.WithDefaults(), tasks: map[string]*slot{}, byProc: multimap.Map[string, string]{}, runs: multimap.Map[named, string]{},
-		bad: map[string]bool{}, ended: map[string]*endedHeap{}, endings: map[string]int{}, dirty: map[string]struct{}{},
+		policy: p.WithDefaults(), tasks: map[string]*slot{}, byProc: multimap.Map[string, string]{},
+		runs: multimap.Map[named, string]{},
+		bad:  map[string]bool{}, ended: map[string]*endedHeap{}, endings: map[string]int{}, dirty: map[string]struct{}{},
 	}
 }
 
@@ -84,7 +85,8 @@ func (b *Board) Put(t *Task) {
 	if s.task == nil || s.task.UID != t.UID {
 		s.loaded = time.Time{}
 	}
-	if t.Ended() && (s.task == nil || !s.task.Ended() || s.task.UID != t.UID || !s.task.FirstCompleted.Equal(t.FirstCompleted)) {
+	if t.Ended() && (s.task == nil || !s.task.Ended() || s.task.UID != t.UID ||
+		!s.task.FirstCompleted.Equal(t.FirstCompleted)) {
 		b.pushEnded(t)
 	}
 	s.task, s.former = t, false
@@ -252,7 +254,10 @@ type Move struct {
 // time returns nothing. (Diego dev notes, Tasks, Maintaining Consistency: its five duties are the
 // cases of check.)
 func (b *Board) Converge(now time.Time) []Move {
-	b.due.Thin(len(b.tasks), func(guid string, at time.Time) bool { return b.tasks[guid] != nil && b.tasks[guid].due.Equal(at) })
+	b.due.Thin(len(b.tasks), func(guid string, at time.Time) bool {
+		return b.tasks[guid] != nil &&
+			b.tasks[guid].due.Equal(at)
+	})
 	for {
 		guid, at, ok := b.due.Take(now)
 		if !ok {

@@ -348,8 +348,10 @@ func TestConvergenceIsIdempotentAndMissesNothing(t *testing.T) {
 			default:
 				g := rapid.SampledFrom(guids).Draw(rt, "guid")
 				uid := "u" + g
-				_ = w.step(g, rapid.SampledFrom([]Event{Start{UID: uid, By: alpha}, Start{UID: uid, By: omega}, Complete{UID: uid, By: alpha}, Cancel{}, Resolve{},
-					CallbackDone{UID: uid, Verdict: 1}, CallbackDone{UID: uid, Verdict: 1, Delivered: true}, ResolveLost{As: ResolvedDone}, Reject{UID: uid, Reason: "full"}}).Draw(rt, "event"))
+				_ = w.step(g, rapid.SampledFrom([]Event{Start{UID: uid, By: alpha}, Start{UID: uid, By: omega},
+					Complete{UID: uid, By: alpha}, Cancel{}, Resolve{},
+					CallbackDone{UID: uid, Verdict: 1}, CallbackDone{UID: uid, Verdict: 1, Delivered: true},
+					ResolveLost{As: ResolvedDone}, Reject{UID: uid, Reason: "full"}}).Draw(rt, "event"))
 			}
 			w.quiesce()
 			if out := w.b.Converge(w.now); len(out) != 0 {

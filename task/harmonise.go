@@ -204,7 +204,8 @@ func table() taskTable {
 		},
 		columns{ // RESERVED
 			del(Conceivable, "cancelled"),
-			Action{Call: CallStart, Then: RunContainer, Refused: DeleteContainer, Grade: Expected, Why: "reserved for this task: start, then run"},
+			Action{Call: CallStart, Then: RunContainer, Refused: DeleteContainer, Grade: Expected,
+				Why: "reserved for this task: start, then run"},
 			Action{Grade: Expected, Why: "about to be initialized"},
 			del(Conceivable, noStart),
 			del(Conceivable, noStart),
@@ -214,7 +215,8 @@ func table() taskTable {
 		},
 		columns{ // INITIALIZING/CREATED/RUNNING
 			del(Conceivable, "cancelled: stop it"),
-			Action{Call: CallStart, Refused: DeleteContainer, Grade: Inconceivable, Why: "running without a start: report it to the leader"},
+			Action{Call: CallStart, Refused: DeleteContainer, Grade: Inconceivable,
+				Why: "running without a start: report it to the leader"},
 			Action{Grade: Expected, Why: "running, as in the row"},
 			del(Inconceivable, "running elsewhere"),
 			del(Conceivable, "completed, perhaps cancelled"),
@@ -263,10 +265,12 @@ func Harmonise(v View) Action {
 		row = nil
 	}
 	if row == nil && v.Older && v.Container == Live {
-		return Action{Grade: Conceivable, Unknown: true, Why: "started before this store was created or restored, and not in the store"}
+		return Action{Grade: Conceivable, Unknown: true,
+			Why: "started before this store was created or restored, and not in the store"}
 	}
 	if row == nil && v.Older && v.ended() {
-		return Action{Call: CallComplete, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "not in the store, and ended: the leader need not wait for it any more"}
+		return Action{Call: CallComplete, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable,
+			Why: "not in the store, and ended: the leader need not wait for it any more"}
 	}
 	here := row != nil && row.Holder.Cell == v.Self.Cell
 	if here && row.Holder != v.Self && row.State == Running {
@@ -274,13 +278,17 @@ func Harmonise(v View) Action {
 	}
 	switch {
 	case here && row.State == Running && v.Container == Reserved && row.Reservation == v.Reservation:
-		return Action{Call: CallStart, Then: RunContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "the answer to its start was lost: ask again, then run"}
+		return Action{Call: CallStart, Then: RunContainer, Refused: DeleteContainer, Grade: Conceivable,
+			Why: "the answer to its start was lost: ask again, then run"}
 	case here && row.State == Running && v.Container == Reserved && row.Reservation == "":
-		return Action{Then: DeleteContainer, Grade: Conceivable, Why: "taken over from an earlier process of this cell; unknown whether it ran"}
+		return Action{Then: DeleteContainer, Grade: Conceivable,
+			Why: "taken over from an earlier process of this cell; unknown whether it ran"}
 	case here && row.Unresolved() && v.ended():
-		return Action{Call: CallComplete, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable, Why: "given up as lost, but its end is known now"}
+		return Action{Call: CallComplete, Then: DeleteContainer, Refused: DeleteContainer, Grade: Conceivable,
+			Why: "given up as lost, but its end is known now"}
 	case here && row.Ending() && v.ended():
-		return Action{Call: CallComplete, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected, Why: "cancelled, and its end is known now"}
+		return Action{Call: CallComplete, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected,
+			Why: "cancelled, and its end is known now"}
 	case here && row.Ending() && row.Holder == v.Self && v.Container == NoContainer:
 		return Action{Call: CallMissing, Grade: Expected, Why: "cancelled, and its container is gone"}
 	case here && row.Unresolved() && row.MayStillRun && v.Container == Live:
@@ -316,7 +324,8 @@ func HarmoniseEvacuating(v View, timedOut bool) Action {
 	case v.Quarantined:
 		return a
 	case v.Container == Reserved && v.Row != nil && v.Row.State == Pending:
-		return Action{Call: CallReject, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected, Reason: ReasonEmptied, Why: "cell is draining: another one may start it"}
+		return Action{Call: CallReject, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected,
+			Reason: ReasonEmptied, Why: "cell is draining: another one may start it"}
 	case timedOut && v.Container == Live && a.Then == Leave && v.Row != nil && v.Row.State == Running:
 		return Action{Then: StopContainer, Grade: Expected, Reason: ReasonDrain, Why: "evacuation deadline exceeded"}
 	}

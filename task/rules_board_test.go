@@ -83,9 +83,13 @@ func TestSendingIsAboutOneEnd(t *testing.T) {
 		do      func(w *world, row *Task)
 		demoted bool
 	}{
-		"none under way":    {func(*world, *Task) {}, true},
-		"under way":         {func(w *world, row *Task) { w.b.Sending(row.Delivery(), true) }, false},
-		"over":              {func(w *world, row *Task) { w.b.Sending(row.Delivery(), true); w.b.Sending(row.Delivery(), false) }, true},
+		"none under way": {func(*world, *Task) {}, true},
+		"under way":      {func(w *world, row *Task) { w.b.Sending(row.Delivery(), true) }, false},
+		"over": {func(w *world, row *Task) {
+			w.b.Sending(row.Delivery(), true)
+			w.b.Sending(row.Delivery(),
+				false)
+		}, true},
 		"of an earlier end": {func(w *world, row *Task) { w.b.Sending(Delivery{"g", "ug", row.Verdict - 1}, true) }, true},
 		"of another task":   {func(w *world, row *Task) { w.b.Sending(Delivery{"g", "u2", row.Verdict}, true) }, true},
 		"of none":           {func(w *world, row *Task) { w.b.Sending(Delivery{"x", "ux", 1}, true) }, true},
@@ -164,7 +168,8 @@ func TestSinceEnd(t *testing.T) {
 // TestTheOldestGoFirst, by time and then by name, once each, and none that a callback waits for.
 func TestTheOldestGoFirst(t *testing.T) {
 	end := func(b *Board, guid, uid string, at time.Duration, def *Definition) *Task {
-		r := &Task{GUID: guid, UID: uid, Domain: "d", Definition: def, Created: t0, Updated: t0, State: Completed, Outcome: Failed,
+		r := &Task{GUID: guid, UID: uid, Domain: "d", Definition: def, Created: t0, Updated: t0, State: Completed,
+			Outcome: Failed,
 			Verdict: 1, FirstCompleted: t0.Add(at)}
 		b.Put(r)
 		return r
@@ -271,7 +276,8 @@ func TestALateEndCountsFromItself(t *testing.T) {
 // TestARowIsLoadedInAnyState: the event that made the row requested a placement, but for a loaded row that is
 // unknown.
 func TestARowIsLoadedInAnyState(t *testing.T) {
-	for words, want := range map[string]string{"PENDING": "task.Kick", "RUNNING self": "", "RESOLVING self": "", "COMPLETED self": ""} {
+	for words, want := range map[string]string{"PENDING": "task.Kick", "RUNNING self": "", "RESOLVING self": "",
+		"COMPLETED self": ""} {
 		b := NewBoard(Policy{})
 		b.Load(rowOf(t, words), t0)
 		out := b.Converge(t0)
@@ -295,7 +301,8 @@ func TestDeletedTasksLeaveTheOrder(t *testing.T) {
 	for churn := 50; churn < 90; churn++ {
 		b := NewBoard(Policy{KeepPerDomain: 2})
 		end := func(guid string, at int) {
-			b.Put(&Task{GUID: guid, UID: "u", Domain: "d", Definition: &Definition{}, Created: t0, Updated: t0, State: Completed, Outcome: Failed,
+			b.Put(&Task{GUID: guid, UID: "u", Domain: "d", Definition: &Definition{}, Created: t0, Updated: t0, State: Completed,
+				Outcome: Failed,
 				Verdict: 1, FirstCompleted: t0.Add(time.Duration(at))})
 		}
 		end("a", 0)

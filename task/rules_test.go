@@ -14,9 +14,11 @@ import (
 func TestTexts(t *testing.T) {
 	for got, want := range map[fmt.Stringer]string{
 		Open: "", Succeeded: "succeeded", Failed: "failed", Cancelled: "cancelled", Lost: "lost", Outcome(9): "Outcome(9)",
-		Unresolved: "", ResolvedDone: "done", ResolvedFailed: "failed", ResolvedRerun: "rerun", Resolution(9): "Resolution(9)",
-		NoCall: "-", CallStart: "Start", CallComplete: "Complete", CallMissing: "Missing", CallAdopt: "Adopt", CallReject: "Reject",
-		Leave: "leave", RunContainer: "run", DeleteContainer: "delete", StopContainer: "stop",
+		Unresolved: "", ResolvedDone: "done", ResolvedFailed: "failed", ResolvedRerun: "rerun",
+		Resolution(9): "Resolution(9)",
+		NoCall:        "-", CallStart: "Start", CallComplete: "Complete", CallMissing: "Missing", CallAdopt: "Adopt",
+		CallReject: "Reject",
+		Leave:      "leave", RunContainer: "run", DeleteContainer: "delete", StopContainer: "stop",
 	} {
 		if got.String() != want {
 			t.Errorf("%T %q, want %q", got, got, want)
@@ -37,29 +39,33 @@ func TestCheckNamesTheError(t *testing.T) {
 		row  *Task
 		want string // "" = nothing is wrong
 	}{
-		"waits":                 {rowOf(t, "PENDING"), ""},
-		"runs":                  {rowOf(t, "RUNNING self"), ""},
-		"ended":                 {rowOf(t, "COMPLETED self"), ""},
-		"resolving":             {rowOf(t, "RESOLVING self"), ""},
-		"no guid":               {with(t, "PENDING", func(r *Task) { r.GUID = "" }), "without guid"},
-		"no uid":                {with(t, "PENDING", func(r *Task) { r.UID = "" }), "without guid"},
-		"no domain":             {with(t, "PENDING", func(r *Task) { r.Domain = "" }), "without guid"},
-		"no definition":         {with(t, "PENDING", func(r *Task) { r.Definition = nil }), "without guid"},
-		"never made":            {with(t, "PENDING", func(r *Task) { r.Created = time.Time{} }), "without the time"},
-		"never changed":         {with(t, "PENDING", func(r *Task) { r.Updated = time.Time{} }), "without the time"},
-		"open, but ended":       {with(t, "COMPLETED self", func(r *Task) { r.Outcome = Open }), "with outcome"},
-		"ended, but open":       {with(t, "RUNNING self", func(r *Task) { r.Outcome = Failed }), "with outcome"},
-		"ended at no time":      {with(t, "RESOLVING self", func(r *Task) { r.FirstCompleted = time.Time{} }), "ended at no time"},
-		"runs on no cell":       {with(t, "RUNNING self", func(r *Task) { r.Holder.Cell = "" }), "RUNNING on no cell"},
-		"runs on no process":    {with(t, "RUNNING self", func(r *Task) { r.Holder.Proc = "" }), "RUNNING on no cell"},
-		"resolved, not lost":    {with(t, "COMPLETED self", func(r *Task) { r.Resolution = ResolvedDone }), "resolved, but not lost"},
-		"resolved":              {with(t, "COMPLETED self", func(r *Task) { lost(r); r.Resolution = ResolvedDone }), ""},
-		"runs on, not lost":     {with(t, "COMPLETED self", func(r *Task) { r.MayStillRun = true }), "may still run"},
-		"may run on":            {with(t, "COMPLETED self", func(r *Task) { lost(r); r.MayStillRun = true }), ""},
-		"definition is refused": {with(t, "PENDING", func(r *Task) { r.Definition = &Definition{PendingTimeout: -1} }), "pending_timeout"},
+		"waits":           {rowOf(t, "PENDING"), ""},
+		"runs":            {rowOf(t, "RUNNING self"), ""},
+		"ended":           {rowOf(t, "COMPLETED self"), ""},
+		"resolving":       {rowOf(t, "RESOLVING self"), ""},
+		"no guid":         {with(t, "PENDING", func(r *Task) { r.GUID = "" }), "without guid"},
+		"no uid":          {with(t, "PENDING", func(r *Task) { r.UID = "" }), "without guid"},
+		"no domain":       {with(t, "PENDING", func(r *Task) { r.Domain = "" }), "without guid"},
+		"no definition":   {with(t, "PENDING", func(r *Task) { r.Definition = nil }), "without guid"},
+		"never made":      {with(t, "PENDING", func(r *Task) { r.Created = time.Time{} }), "without the time"},
+		"never changed":   {with(t, "PENDING", func(r *Task) { r.Updated = time.Time{} }), "without the time"},
+		"open, but ended": {with(t, "COMPLETED self", func(r *Task) { r.Outcome = Open }), "with outcome"},
+		"ended, but open": {with(t, "RUNNING self", func(r *Task) { r.Outcome = Failed }), "with outcome"},
+		"ended at no time": {with(t, "RESOLVING self", func(r *Task) { r.FirstCompleted = time.Time{} }),
+			"ended at no time"},
+		"runs on no cell":    {with(t, "RUNNING self", func(r *Task) { r.Holder.Cell = "" }), "RUNNING on no cell"},
+		"runs on no process": {with(t, "RUNNING self", func(r *Task) { r.Holder.Proc = "" }), "RUNNING on no cell"},
+		"resolved, not lost": {with(t, "COMPLETED self", func(r *Task) { r.Resolution = ResolvedDone }),
+			"resolved, but not lost"},
+		"resolved":          {with(t, "COMPLETED self", func(r *Task) { lost(r); r.Resolution = ResolvedDone }), ""},
+		"runs on, not lost": {with(t, "COMPLETED self", func(r *Task) { r.MayStillRun = true }), "may still run"},
+		"may run on":        {with(t, "COMPLETED self", func(r *Task) { lost(r); r.MayStillRun = true }), ""},
+		"definition is refused": {with(t, "PENDING", func(r *Task) { r.Definition = &Definition{PendingTimeout: -1} }),
+			"pending_timeout"},
 	} {
 		err := Check(c.row)
-		if (err == nil) != (c.want == "") || err != nil && (!errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), c.want)) {
+		if (err == nil) != (c.want == "") || err != nil &&
+			(!errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
@@ -69,9 +75,10 @@ func TestDesireNeedsEverything(t *testing.T) {
 	whole := Task{GUID: "g", UID: "u", Domain: "d", Definition: &Definition{}}
 	for name, change := range map[string]func(*Task){
 		"guid": func(r *Task) { r.GUID = "" }, "uid": func(r *Task) { r.UID = "" }, "domain": func(r *Task) { r.Domain = "" },
-		"definition": func(r *Task) { r.Definition = nil }, "annotation": func(r *Task) { r.Definition = &Definition{Annotation: strings.Repeat("x", MaxAnnotation+1)} },
-		"callback": func(r *Task) { r.Definition = &Definition{CallbackURL: "ftp://x"} },
-		"user":     func(r *Task) { r.Definition = &Definition{Workload: action.Workload{User: "a b"}} },
+		"definition": func(r *Task) { r.Definition = nil },
+		"annotation": func(r *Task) { r.Definition = &Definition{Annotation: strings.Repeat("x", MaxAnnotation+1)} },
+		"callback":   func(r *Task) { r.Definition = &Definition{CallbackURL: "ftp://x"} },
+		"user":       func(r *Task) { r.Definition = &Definition{Workload: action.Workload{User: "a b"}} },
 	} {
 		r := whole
 		change(&r)
@@ -79,7 +86,8 @@ func TestDesireNeedsEverything(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, d := range []Definition{{Annotation: strings.Repeat("x", MaxAnnotation)}, {CallbackURL: "http://x"}, {CallbackURL: "https://x"}} {
+	for _, d := range []Definition{{Annotation: strings.Repeat("x", MaxAnnotation)}, {CallbackURL: "http://x"},
+		{CallbackURL: "https://x"}} {
 		r := whole
 		r.Definition = &d
 		if _, _, err := Desire(r, t0); err != nil {
@@ -114,21 +122,29 @@ func TestEnds(t *testing.T) {
 		outcome Outcome
 		result  Result
 	}{
-		"no container":              {rowOf(t, "RUNNING self"), Missing{UID: "u", By: alpha}, Failed, failed(ReasonNoContainer)},
-		"cancelled":                 {rowOf(t, "RUNNING self"), Cancel{}, Cancelled, Result{Failed: true, Cancelled: true, Reason: ReasonCancelled}},
-		"its cell is dead":          {rowOf(t, "RUNNING self"), ProcDead{"pa"}, Lost, failed(ReasonLost)},
-		"not started in time":       {rowOf(t, "PENDING"), ExpirePending{}, Failed, failed(ReasonNotStarted)},
-		"not started for a reason":  {rejected, ExpirePending{}, Failed, failed(ReasonNotStarted + ": memory")},
-		"never placed":              {rowOf(t, "PENDING"), Reject{UID: "u", Reason: "no such stack", Never: true}, Failed, failed("no such stack")},
-		"never placed, no reason":   {rowOf(t, "PENDING"), Reject{UID: "u", Never: true}, Failed, failed("refused without a reason")},
-		"its own end":               {rowOf(t, "RUNNING self"), Complete{UID: "u", By: alpha, Result: ran}, Failed, ran},
-		"the largest result":        {rowOf(t, "RUNNING self"), Complete{UID: "u", By: alpha, Result: full}, Failed, full},
-		"a larger result":           {rowOf(t, "RUNNING self"), Complete{UID: "u", By: alpha, Result: large}, Failed, Result{Failed: true, Reason: ReasonResult, ExitCode: 3, Started: t0, Ended: t0.Add(1)}},
-		"stopped by its cell":       {rowOf(t, "RUNNING self"), Complete{UID: "u", By: alpha, Result: Result{Cancelled: true, Failed: true}}, Cancelled, Result{Cancelled: true, Failed: true}},
+		"no container": {rowOf(t, "RUNNING self"), Missing{UID: "u", By: alpha}, Failed,
+			failed(ReasonNoContainer)},
+		"cancelled": {rowOf(t, "RUNNING self"), Cancel{}, Cancelled,
+			Result{Failed: true, Cancelled: true, Reason: ReasonCancelled}},
+		"its cell is dead":         {rowOf(t, "RUNNING self"), ProcDead{"pa"}, Lost, failed(ReasonLost)},
+		"not started in time":      {rowOf(t, "PENDING"), ExpirePending{}, Failed, failed(ReasonNotStarted)},
+		"not started for a reason": {rejected, ExpirePending{}, Failed, failed(ReasonNotStarted + ": memory")},
+		"never placed": {rowOf(t, "PENDING"), Reject{UID: "u", Reason: "no such stack", Never: true}, Failed,
+			failed("no such stack")},
+		"never placed, no reason": {rowOf(t, "PENDING"), Reject{UID: "u", Never: true}, Failed,
+			failed("refused without a reason")},
+		"its own end":        {rowOf(t, "RUNNING self"), Complete{UID: "u", By: alpha, Result: ran}, Failed, ran},
+		"the largest result": {rowOf(t, "RUNNING self"), Complete{UID: "u", By: alpha, Result: full}, Failed, full},
+		"a larger result": {rowOf(t, "RUNNING self"), Complete{UID: "u", By: alpha, Result: large}, Failed,
+			Result{Failed: true, Reason: ReasonResult, ExitCode: 3, Started: t0, Ended: t0.Add(1)}},
+		"stopped by its cell": {rowOf(t, "RUNNING self"),
+			Complete{UID: "u", By: alpha, Result: Result{Cancelled: true, Failed: true}}, Cancelled,
+			Result{Cancelled: true, Failed: true}},
 		"not heard that it started": {rowOf(t, "PENDING"), Complete{UID: "u", By: alpha}, Succeeded, Result{}},
 	} {
 		after, _, err := Step(c.row, c.event, late)
-		if err != nil || after.State != Completed || after.Outcome != c.outcome || !reflect.DeepEqual(after.Result, c.result) ||
+		if err != nil || after.State != Completed || after.Outcome != c.outcome ||
+			!reflect.DeepEqual(after.Result, c.result) ||
 			after.FirstCompleted != late.Now || after.Verdict != 1 {
 			t.Errorf("%s: %+v, %v", name, after, err)
 		}
@@ -146,34 +162,47 @@ func TestEventsThatComeTooLate(t *testing.T) {
 		event Event
 		err   error
 	}{
-		"died after its end":                {rowOf(t, "COMPLETED self"), ProcDead{"pa"}, nil},
-		"expired while it runs":             {rowOf(t, "RUNNING self"), ExpirePending{}, nil},
-		"expired after its end":             {rowOf(t, "COMPLETED self"), ExpirePending{}, nil},
-		"callback while one is made":        {with(t, "RESOLVING self", calls), KickCallback{}, nil},
-		"callback while it runs":            {with(t, "RUNNING self", calls), KickCallback{}, nil},
-		"callback again":                    {with(t, "COMPLETED self", func(r *Task) { calls(r); r.Callback.Delivered = true }), KickCallback{}, nil},
-		"callback of a dead letter":         {with(t, "COMPLETED self", func(r *Task) { calls(r); r.Callback.Dead = true }), KickCallback{}, nil},
-		"no callback receiver":              {rowOf(t, "COMPLETED self"), KickCallback{}, nil},
-		"answer after it was demoted":       {with(t, "COMPLETED self", calls), CallbackDone{UID: "u", Verdict: 1, Delivered: true}, nil},
-		"answer to a person's resolve":      {rowOf(t, "RESOLVING self"), CallbackDone{UID: "u", Verdict: 1, Delivered: true}, nil},
-		"answer about another end":          {with(t, "RESOLVING self", calls), CallbackDone{UID: "u", Verdict: 2, Delivered: true}, nil},
-		"kick while it runs":                {rowOf(t, "RUNNING self"), Kick{}, nil},
-		"prune while it runs":               {rowOf(t, "RUNNING self"), Prune{}, nil},
-		"prune while it is resolved":        {rowOf(t, "RESOLVING self"), Prune{}, nil},
-		"prune while it waits for you":      {with(t, "COMPLETED self", lost), Prune{}, nil},
-		"demote a running task":             {rowOf(t, "RUNNING self"), Demote{}, nil},
-		"settle as nothing":                 {with(t, "COMPLETED self", lost), ResolveLost{As: Unresolved}, ErrInvalidStateTransition},
-		"settle a task that is not lost":    {rowOf(t, "COMPLETED self"), ResolveLost{As: ResolvedDone}, ErrInvalidStateTransition},
-		"rerun without a guid":              {with(t, "COMPLETED self", lost), ResolveLost{As: ResolvedRerun}, ErrInvalid},
-		"rerun under its own guid":          {with(t, "COMPLETED self", lost), ResolveLost{As: ResolvedRerun, Successor: "g"}, ErrInvalid},
-		"no reservation asks again":         {rowOf(t, "RUNNING self"), Start{UID: "u", By: alpha}, ErrInvalidStateTransition},
-		"a reservation after the end":       {with(t, "COMPLETED self", func(r *Task) { r.Reservation = "r" }), Start{UID: "u", By: alpha, Reservation: "r"}, ErrInvalidStateTransition},
-		"another's reservation":             {with(t, "RUNNING other", func(r *Task) { r.Reservation = "r" }), Start{UID: "u", By: alpha, Reservation: "r"}, ErrInvalidStateTransition},
-		"an end from a cell it left":        {with(t, "COMPLETED other", func(r *Task) { r.Outcome = Cancelled }), Complete{UID: "u", By: alpha, Result: Result{Ordered: true}}, ErrInvalidStateTransition},
-		"an unknown event":                  {rowOf(t, "PENDING"), nil, errUnknown},
-		"resolve what waits for a word":     {with(t, "COMPLETED self", lost), Resolve{}, ErrLostUnresolved},
-		"delete what waits for a word":      {with(t, "RESOLVING self", lost), Delete{}, ErrLostUnresolved},
-		"delete a task that is being ended": {with(t, "RESOLVING self", func(r *Task) { r.Outcome = Cancelled }), Delete{}, ErrEnding},
+		"died after its end":         {rowOf(t, "COMPLETED self"), ProcDead{"pa"}, nil},
+		"expired while it runs":      {rowOf(t, "RUNNING self"), ExpirePending{}, nil},
+		"expired after its end":      {rowOf(t, "COMPLETED self"), ExpirePending{}, nil},
+		"callback while one is made": {with(t, "RESOLVING self", calls), KickCallback{}, nil},
+		"callback while it runs":     {with(t, "RUNNING self", calls), KickCallback{}, nil},
+		"callback again": {with(t, "COMPLETED self",
+			func(r *Task) { calls(r); r.Callback.Delivered = true }), KickCallback{}, nil},
+		"callback of a dead letter": {with(t, "COMPLETED self", func(r *Task) { calls(r); r.Callback.Dead = true }),
+			KickCallback{}, nil},
+		"no callback receiver": {rowOf(t, "COMPLETED self"), KickCallback{}, nil},
+		"answer after it was demoted": {with(t, "COMPLETED self", calls),
+			CallbackDone{UID: "u", Verdict: 1, Delivered: true}, nil},
+		"answer to a person's resolve": {rowOf(t, "RESOLVING self"), CallbackDone{UID: "u", Verdict: 1, Delivered: true},
+			nil},
+		"answer about another end": {with(t, "RESOLVING self", calls),
+			CallbackDone{UID: "u", Verdict: 2, Delivered: true}, nil},
+		"kick while it runs":           {rowOf(t, "RUNNING self"), Kick{}, nil},
+		"prune while it runs":          {rowOf(t, "RUNNING self"), Prune{}, nil},
+		"prune while it is resolved":   {rowOf(t, "RESOLVING self"), Prune{}, nil},
+		"prune while it waits for you": {with(t, "COMPLETED self", lost), Prune{}, nil},
+		"demote a running task":        {rowOf(t, "RUNNING self"), Demote{}, nil},
+		"settle as nothing": {with(t, "COMPLETED self", lost), ResolveLost{As: Unresolved},
+			ErrInvalidStateTransition},
+		"settle a task that is not lost": {rowOf(t, "COMPLETED self"), ResolveLost{As: ResolvedDone},
+			ErrInvalidStateTransition},
+		"rerun without a guid": {with(t, "COMPLETED self", lost), ResolveLost{As: ResolvedRerun}, ErrInvalid},
+		"rerun under its own guid": {with(t, "COMPLETED self", lost), ResolveLost{As: ResolvedRerun, Successor: "g"},
+			ErrInvalid},
+		"no reservation asks again": {rowOf(t, "RUNNING self"), Start{UID: "u", By: alpha},
+			ErrInvalidStateTransition},
+		"a reservation after the end": {with(t, "COMPLETED self", func(r *Task) { r.Reservation = "r" }),
+			Start{UID: "u", By: alpha, Reservation: "r"}, ErrInvalidStateTransition},
+		"another's reservation": {with(t, "RUNNING other", func(r *Task) { r.Reservation = "r" }),
+			Start{UID: "u", By: alpha, Reservation: "r"}, ErrInvalidStateTransition},
+		"an end from a cell it left": {with(t, "COMPLETED other", func(r *Task) { r.Outcome = Cancelled }),
+			Complete{UID: "u", By: alpha, Result: Result{Ordered: true}}, ErrInvalidStateTransition},
+		"an unknown event":              {rowOf(t, "PENDING"), nil, errUnknown},
+		"resolve what waits for a word": {with(t, "COMPLETED self", lost), Resolve{}, ErrLostUnresolved},
+		"delete what waits for a word":  {with(t, "RESOLVING self", lost), Delete{}, ErrLostUnresolved},
+		"delete a task that is being ended": {with(t, "RESOLVING self", func(r *Task) { r.Outcome = Cancelled }), Delete{},
+			ErrEnding},
 	} {
 		after, effects, err := Step(c.row, c.event, late)
 		ok := errors.Is(err, c.err)
@@ -202,10 +231,11 @@ func TestRefusals(t *testing.T) {
 		effects    string
 		err        error
 	}{
-		"full":                                  {"PENDING", wait, 0, Reject{}, Pending, 0, "[]", nil},
-		"full, and that fails it":               {"PENDING", fail, 0, Reject{}, Completed, 0, "[{g u}]", nil},
-		"full, after many":                      {"PENDING", wait, 9, Reject{}, Pending, 9, "[]", nil},
-		"full, of one that runs":                {"RUNNING self", wait, 0, Reject{}, Running, 0, "", ErrInvalidStateTransition},
+		"full":                    {"PENDING", wait, 0, Reject{}, Pending, 0, "[]", nil},
+		"full, and that fails it": {"PENDING", fail, 0, Reject{}, Completed, 0, "[{g u}]", nil},
+		"full, after many":        {"PENDING", wait, 9, Reject{}, Pending, 9, "[]", nil},
+		"full, of one that runs": {"RUNNING self", wait, 0, Reject{}, Running, 0, "",
+			ErrInvalidStateTransition},
 		"carried by placement":                  {"PENDING", fail, 0, Reject{Carried: true}, Pending, 0, "[]", nil},
 		"a cell cannot make it":                 {"RUNNING self", wait, 0, Reject{By: alpha}, Pending, 1, "[]", nil},
 		"a cell cannot make it, the last time":  {"RUNNING self", wait, 2, Reject{By: alpha}, Pending, 3, "[]", nil},
@@ -213,11 +243,13 @@ func TestRefusals(t *testing.T) {
 		"a cell cannot, before it was started":  {"PENDING", wait, 0, Reject{By: alpha}, Pending, 1, "[]", nil},
 		"a cell cannot, once too often before":  {"PENDING", wait, 3, Reject{By: alpha}, Completed, 3, "[{g u}]", nil},
 		"a cell cannot, though full fails it":   {"RUNNING self", fail, 0, Reject{By: alpha}, Pending, 1, "[]", nil},
-		"a cell is emptied, before the start":   {"PENDING", wait, 9, Reject{By: alpha, Carried: true}, Pending, 9, "[{g u} {g u}]", nil},
-		"a cell is emptied, after the start":    {"RUNNING self", wait, 9, Reject{By: alpha, Carried: true}, Pending, 10, "[]", nil},
-		"another cell":                          {"RUNNING other", wait, 0, Reject{By: alpha}, Running, 0, "", ErrRunningOnDifferentCell},
-		"after its end":                         {"COMPLETED self", wait, 0, Reject{By: alpha}, Completed, 0, "", ErrInvalidStateTransition},
-		"never":                                 {"RUNNING self", wait, 0, Reject{By: alpha, Never: true}, Completed, 0, "[]", nil},
+		"a cell is emptied, before the start": {"PENDING", wait, 9, Reject{By: alpha, Carried: true}, Pending, 9,
+			"[{g u} {g u}]", nil},
+		"a cell is emptied, after the start": {"RUNNING self", wait, 9, Reject{By: alpha, Carried: true}, Pending, 10, "[]",
+			nil},
+		"another cell":  {"RUNNING other", wait, 0, Reject{By: alpha}, Running, 0, "", ErrRunningOnDifferentCell},
+		"after its end": {"COMPLETED self", wait, 0, Reject{By: alpha}, Completed, 0, "", ErrInvalidStateTransition},
+		"never":         {"RUNNING self", wait, 0, Reject{By: alpha, Never: true}, Completed, 0, "[]", nil},
 	} {
 		row := with(t, c.from, func(r *Task) { r.Definition, r.Rejections = c.def, c.before })
 		c.e.UID, c.e.Reason = "u", "why"
@@ -228,7 +260,8 @@ func TestRefusals(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || after.State != c.to || after.Rejections != c.rejections || after.Rejection != "why" || fmt.Sprint(effects) != c.effects ||
+		if err != nil || after.State != c.to || after.Rejections != c.rejections || after.Rejection != "why" ||
+			fmt.Sprint(effects) != c.effects ||
 			after.State == Pending && (after.Holder != Holder{} || after.Reservation != "") {
 			t.Errorf("%s: %+v %v %v", name, after, effects, err)
 		}
@@ -238,7 +271,8 @@ func TestRefusals(t *testing.T) {
 // TestARefusalForTheSameReasonCounts each time.
 func TestARefusalForTheSameReasonCounts(t *testing.T) {
 	row := with(t, "PENDING", func(r *Task) { r.Rejection = "no disk" })
-	if after, _, err := Step(row, Reject{UID: "u", By: alpha, Reason: "no disk"}, env()); err != nil || after.Rejections != 1 {
+	if after, _, err := Step(row, Reject{UID: "u", By: alpha, Reason: "no disk"}, env()); err != nil ||
+		after.Rejections != 1 {
 		t.Errorf("%+v, %v", after, err)
 	}
 	if after, _, err := Step(row, Reject{UID: "u", Reason: "no disk"}, env()); err != nil || after != row {
@@ -250,29 +284,37 @@ func TestARefusalForTheSameReasonCounts(t *testing.T) {
 func TestCallbackDelays(t *testing.T) {
 	e := env()
 	e.Policy = Policy{Kick: time.Second, CallbackRuns: 100}
-	for runs, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 11: 1024 * time.Second, 12: 1024 * time.Second, 50: 1024 * time.Second} {
-		row := with(t, "RESOLVING self", func(r *Task) { r.Definition = &Definition{CallbackURL: "http://x"}; r.Callback.Runs = runs - 1 })
+	for runs, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 11: 1024 * time.Second,
+		12: 1024 * time.Second, 50: 1024 * time.Second} {
+		row := with(t, "RESOLVING self",
+			func(r *Task) { r.Definition = &Definition{CallbackURL: "http://x"}; r.Callback.Runs = runs - 1 })
 		after, _, err := Step(row, CallbackDone{UID: "u", Verdict: 1, Error: "refused"}, e)
-		if err != nil || after.Callback.Next.Sub(t0) != want || after.Callback.Error != "refused" || after.Callback.Runs != runs {
+		if err != nil || after.Callback.Next.Sub(t0) != want || after.Callback.Error != "refused" ||
+			after.Callback.Runs != runs {
 			t.Errorf("after %d: %+v, %v", runs, after.Callback, err)
 		}
 	}
 	e.Policy = Policy{Retention: -1}
 	for outcome, gone := range map[Outcome]bool{Failed: true, Lost: false} {
-		row := with(t, "RESOLVING self", func(r *Task) { r.Definition = &Definition{CallbackURL: "http://x"}; r.Outcome = outcome })
-		if after, _, err := Step(row, CallbackDone{UID: "u", Verdict: 1, Delivered: true}, e); err != nil || (after == nil) != gone {
+		row := with(t, "RESOLVING self",
+			func(r *Task) { r.Definition = &Definition{CallbackURL: "http://x"}; r.Outcome = outcome })
+		if after, _, err := Step(row, CallbackDone{UID: "u", Verdict: 1, Delivered: true}, e); err != nil ||
+			(after == nil) != gone {
 			t.Errorf("%v: %+v, %v", outcome, after, err)
 		}
 	}
-	row := with(t, "RESOLVING self", func(r *Task) { r.Definition = &Definition{CallbackURL: "http://x"}; r.Outcome = Failed })
-	if after, _, err := Step(row, CallbackDone{UID: "u", Verdict: 1, Delivered: true}, env()); err != nil || after == nil || !after.Callback.Delivered || after.Callback.Dead {
+	row := with(t, "RESOLVING self",
+		func(r *Task) { r.Definition = &Definition{CallbackURL: "http://x"}; r.Outcome = Failed })
+	if after, _, err := Step(row, CallbackDone{UID: "u", Verdict: 1, Delivered: true}, env()); err != nil ||
+		after == nil || !after.Callback.Delivered || after.Callback.Dead {
 		t.Errorf("kept for its retention: %+v, %v", after, err)
 	}
 }
 
 // TestReasonsThatHoldACell has the moments at which a cancelled task lets go of a cell that is dead.
 func TestReasonsThatHoldACell(t *testing.T) {
-	keep := &Definition{OnLost: LostKeep, Workload: action.Workload{Termination: action.Termination{Grace: time.Minute, LeftoverGrace: time.Second}}}
+	keep := &Definition{OnLost: LostKeep, Workload: action.Workload{Termination: action.Termination{Grace: time.Minute,
+		LeftoverGrace: time.Second}}}
 	row := with(t, "COMPLETED self", func(r *Task) { r.Outcome, r.Definition = Cancelled, keep })
 	over := time.Minute + time.Second + 10*time.Second
 	if !row.Held(over-1, true) || row.Held(over, true) || !row.Held(over, false) {
@@ -333,20 +375,31 @@ func TestHarmoniseByTheRow(t *testing.T) {
 		call      Call
 		then      Fate
 	}{
-		"a grant to this reservation, but ended":   {Reserved, with(t, "COMPLETED self", func(r *Task) { r.Reservation = "r" }), NoCall, DeleteContainer},
-		"a grant to none, but ended":               {Reserved, rowOf(t, "COMPLETED self"), NoCall, DeleteContainer},
-		"a grant to this reservation, elsewhere":   {Reserved, with(t, "RUNNING other", func(r *Task) { r.Reservation = "r" }), NoCall, DeleteContainer},
-		"lost, kept, resolved":                     {Live, with(t, "COMPLETED self", func(r *Task) { kept(r); r.Resolution = ResolvedDone }), NoCall, DeleteContainer},
-		"lost, kept, elsewhere":                    {Live, with(t, "COMPLETED other", kept), NoCall, DeleteContainer},
-		"lost, kept, without a container":          {NoContainer, with(t, "COMPLETED self", kept), NoCall, Leave},
-		"lost, kept, reserved":                     {Reserved, with(t, "COMPLETED self", kept), NoCall, DeleteContainer},
-		"ended before, under an earlier process":   {Done, with(t, "COMPLETED self", func(r *Task) { r.Holder.Proc = "older" }), NoCall, DeleteContainer},
-		"ended before, and runs":                   {Live, with(t, "COMPLETED self", func(r *Task) { r.Holder.Proc = "older" }), NoCall, DeleteContainer},
-		"cancelled, ended, under an earlier one":   {Done, with(t, "COMPLETED self", func(r *Task) { r.Outcome, r.Holder.Proc = Cancelled, "older" }), CallComplete, DeleteContainer},
-		"cancelled elsewhere, and has ended here":  {Done, with(t, "COMPLETED other", func(r *Task) { r.Outcome = Cancelled }), NoCall, DeleteContainer},
-		"cancelled elsewhere, and has none":        {NoContainer, with(t, "COMPLETED other", func(r *Task) { r.Outcome = Cancelled }), NoCall, Leave},
-		"lost elsewhere, and here is an end":       {Done, with(t, "COMPLETED other", func(r *Task) { r.Outcome = Lost }), NoCall, DeleteContainer},
-		"waits, though its reservation is granted": {Reserved, with(t, "PENDING", func(r *Task) { r.Reservation = "r" }), CallStart, RunContainer},
+		"a grant to this reservation, but ended": {Reserved,
+			with(t, "COMPLETED self", func(r *Task) { r.Reservation = "r" }), NoCall, DeleteContainer},
+		"a grant to none, but ended": {Reserved, rowOf(t, "COMPLETED self"), NoCall, DeleteContainer},
+		"a grant to this reservation, elsewhere": {Reserved,
+			with(t, "RUNNING other", func(r *Task) { r.Reservation = "r" }), NoCall, DeleteContainer},
+		"lost, kept, resolved": {Live,
+			with(t, "COMPLETED self", func(r *Task) { kept(r); r.Resolution = ResolvedDone }), NoCall, DeleteContainer},
+		"lost, kept, elsewhere":           {Live, with(t, "COMPLETED other", kept), NoCall, DeleteContainer},
+		"lost, kept, without a container": {NoContainer, with(t, "COMPLETED self", kept), NoCall, Leave},
+		"lost, kept, reserved":            {Reserved, with(t, "COMPLETED self", kept), NoCall, DeleteContainer},
+		"ended before, under an earlier process": {Done,
+			with(t, "COMPLETED self", func(r *Task) { r.Holder.Proc = "older" }), NoCall, DeleteContainer},
+		"ended before, and runs": {Live,
+			with(t, "COMPLETED self", func(r *Task) { r.Holder.Proc = "older" }), NoCall, DeleteContainer},
+		"cancelled, ended, under an earlier one": {Done,
+			with(t, "COMPLETED self", func(r *Task) { r.Outcome, r.Holder.Proc = Cancelled, "older" }), CallComplete,
+			DeleteContainer},
+		"cancelled elsewhere, and has ended here": {Done,
+			with(t, "COMPLETED other", func(r *Task) { r.Outcome = Cancelled }), NoCall, DeleteContainer},
+		"cancelled elsewhere, and has none": {NoContainer,
+			with(t, "COMPLETED other", func(r *Task) { r.Outcome = Cancelled }), NoCall, Leave},
+		"lost elsewhere, and here is an end": {Done, with(t, "COMPLETED other", func(r *Task) { r.Outcome = Lost }),
+			NoCall, DeleteContainer},
+		"waits, though its reservation is granted": {Reserved, with(t, "PENDING", func(r *Task) { r.Reservation = "r" }),
+			CallStart, RunContainer},
 	} {
 		a := Harmonise(View{Container: c.container, Self: alpha, UID: "u", Reservation: "r", Row: c.row})
 		if a.Call != c.call || a.Then != c.then {
@@ -364,19 +417,21 @@ func TestACellThatIsEmptied(t *testing.T) {
 		call Call
 		then Fate
 	}{
-		"runs":                       {View{Container: Live, Row: rowOf(t, "RUNNING self")}, NoCall, StopContainer},
-		"runs, not heard of":         {View{Container: Live, Row: rowOf(t, "PENDING")}, CallStart, Leave},
-		"runs, elsewhere too":        {View{Container: Live, Row: rowOf(t, "RUNNING other")}, NoCall, DeleteContainer},
-		"runs, no row":               {View{Container: Live}, NoCall, DeleteContainer},
-		"runs, from before":          {View{Container: Live, Older: true}, NoCall, Leave},
-		"runs, lost and kept":        {View{Container: Live, Row: kept}, NoCall, Leave},
-		"runs, cannot be read":       {View{Container: Live, Quarantined: true, Row: rowOf(t, "RUNNING self")}, NoCall, Leave},
-		"ended":                      {View{Container: Done, Row: rowOf(t, "RUNNING self")}, CallComplete, DeleteContainer},
-		"none":                       {View{Row: rowOf(t, "RUNNING self")}, CallMissing, Leave},
-		"reserved, no row":           {View{Container: Reserved}, NoCall, DeleteContainer},
-		"reserved, waits":            {View{Container: Reserved, Row: rowOf(t, "PENDING")}, CallReject, DeleteContainer},
-		"reserved, cannot be read":   {View{Container: Reserved, Quarantined: true, Row: rowOf(t, "PENDING")}, NoCall, Leave},
-		"reserved, and granted":      {View{Container: Reserved, Row: with(t, "RUNNING self", func(r *Task) { r.Reservation = "r" })}, CallStart, RunContainer},
+		"runs":                {View{Container: Live, Row: rowOf(t, "RUNNING self")}, NoCall, StopContainer},
+		"runs, not heard of":  {View{Container: Live, Row: rowOf(t, "PENDING")}, CallStart, Leave},
+		"runs, elsewhere too": {View{Container: Live, Row: rowOf(t, "RUNNING other")}, NoCall, DeleteContainer},
+		"runs, no row":        {View{Container: Live}, NoCall, DeleteContainer},
+		"runs, from before":   {View{Container: Live, Older: true}, NoCall, Leave},
+		"runs, lost and kept": {View{Container: Live, Row: kept}, NoCall, Leave},
+		"runs, cannot be read": {View{Container: Live, Quarantined: true, Row: rowOf(t, "RUNNING self")}, NoCall,
+			Leave},
+		"ended":                    {View{Container: Done, Row: rowOf(t, "RUNNING self")}, CallComplete, DeleteContainer},
+		"none":                     {View{Row: rowOf(t, "RUNNING self")}, CallMissing, Leave},
+		"reserved, no row":         {View{Container: Reserved}, NoCall, DeleteContainer},
+		"reserved, waits":          {View{Container: Reserved, Row: rowOf(t, "PENDING")}, CallReject, DeleteContainer},
+		"reserved, cannot be read": {View{Container: Reserved, Quarantined: true, Row: rowOf(t, "PENDING")}, NoCall, Leave},
+		"reserved, and granted": {View{Container: Reserved,
+			Row: with(t, "RUNNING self", func(r *Task) { r.Reservation = "r" })}, CallStart, RunContainer},
 		"reserved, runs elsewhere":   {View{Container: Reserved, Row: rowOf(t, "RUNNING other")}, NoCall, DeleteContainer},
 		"never ran, and still waits": {View{Container: Unstarted, Row: rowOf(t, "PENDING")}, NoCall, DeleteContainer},
 	} {

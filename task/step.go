@@ -48,7 +48,8 @@ func Desire(t Task, now time.Time) (*Task, []Effect, error) {
 	if err := t.Definition.Validate(); err != nil {
 		return nil, nil, fmt.Errorf("desire task %q: %w", t.GUID, err)
 	}
-	n := &Task{GUID: t.GUID, UID: t.UID, Domain: t.Domain, Name: t.Name, Definition: t.Definition, Created: now, Updated: now}
+	n := &Task{GUID: t.GUID, UID: t.UID, Domain: t.Domain, Name: t.Name, Definition: t.Definition, Created: now,
+		Updated: now}
 	return n, []Effect{RequestAuction{n.GUID, n.UID}}, nil
 }
 
@@ -199,7 +200,8 @@ func (m *machine) complete(e Complete) error {
 		return fmt.Errorf("running on cell %s, not %s: %w", m.t.Holder.Cell, e.By.Cell, ErrRunningOnDifferentCell)
 	}
 	if len(e.Result.Output) > MaxResult {
-		e.Result = Result{Failed: true, Reason: ReasonResult, ExitCode: e.Result.ExitCode, Started: e.Result.Started, Ended: e.Result.Ended}
+		e.Result = Result{Failed: true, Reason: ReasonResult, ExitCode: e.Result.ExitCode, Started: e.Result.Started,
+			Ended: e.Result.Ended}
 	}
 	m.end(e.Result.Outcome(), e.Result)
 	return nil
@@ -233,7 +235,8 @@ func (m *machine) missing(e Missing) error {
 func (m *machine) gone(r Result) {
 	m.changed = true
 	x := &m.t.Result
-	x.ExitCode, x.Signal, x.OOM, x.OutputLost, x.Started, x.Ended = r.ExitCode, r.Signal, r.OOM, r.OutputLost, r.Started, r.Ended
+	x.ExitCode, x.Signal, x.OOM, x.OutputLost, x.Started, x.Ended = r.ExitCode, r.Signal, r.OOM, r.OutputLost, r.Started,
+		r.Ended
 	if x.Ended.IsZero() {
 		x.Ended = m.env.Now
 	}

@@ -38,7 +38,8 @@ func (o *odd) task() *Task {
 
 func (o *odd) event() Event {
 	uid := draw.One(o, "u1", "u2", "")
-	return draw.One[Event](o, Start{uid, o.holder(), draw.One(o, "r", ""), o.Flag()}, Complete{uid, o.holder(), o.result()},
+	return draw.One[Event](o, Start{uid, o.holder(), draw.One(o, "r", ""), o.Flag()},
+		Complete{uid, o.holder(), o.result()},
 		Missing{uid, o.holder()}, Adopt{uid, draw.One(o, "pa", "pb", ""), o.holder()},
 		Reject{uid, "full", o.Flag(), o.Flag(), o.holder()}, Cancel{}, Resolve{}, Delete{},
 		ResolveLost{Resolution(o.IntN(4)), o.guid()}, ProcDead{o.holder().Proc}, ExpirePending{},

@@ -261,7 +261,8 @@ func (t *Task) Held(over time.Duration, dead bool) bool {
 	}
 	w := &t.Definition.Workload
 	e := w.Termination
-	return (w.OnCellRestart.Survives() || t.Definition.OnLost == LostKeep) && over < cmp.Or(e.Grace, action.DefaultGrace)+cmp.Or(e.LeftoverGrace, action.DefaultLeftoverGrace)+killWait
+	return (w.OnCellRestart.Survives() || t.Definition.OnLost == LostKeep) &&
+		over < cmp.Or(e.Grace, action.DefaultGrace)+cmp.Or(e.LeftoverGrace, action.DefaultLeftoverGrace)+killWait
 }
 
 // killWait is the time that a cell needs beyond the grace times until a stopped container is gone.

@@ -170,18 +170,22 @@ func TestTheEndOfACancelledTask(t *testing.T) {
 	if _, _, err := Step(row, Missing{UID: "u", By: older}, env()); !errors.Is(err, ErrInvalidStateTransition) {
 		t.Error(err)
 	}
-	for _, e := range []Event{Missing{UID: "u", By: alpha}, Complete{UID: "u", By: alpha, Result: Result{ExitCode: 3, Ordered: true, Ended: t0}}} {
+	for _, e := range []Event{Missing{UID: "u", By: alpha},
+		Complete{UID: "u", By: alpha, Result: Result{ExitCode: 3, Ordered: true, Ended: t0}}} {
 		after, effects, err := Step(row, e, env())
-		if err != nil || after.Ending() || after.Outcome != Cancelled || !after.Result.Cancelled || after.Result.Ended.IsZero() || len(effects) != 0 {
+		if err != nil || after.Ending() || after.Outcome != Cancelled || !after.Result.Cancelled ||
+			after.Result.Ended.IsZero() || len(effects) != 0 {
 			t.Errorf("%T: %+v %v %v", e, after, effects, err)
 		}
 		if _, _, err := Step(after, e, env()); !errors.Is(err, ErrInvalidStateTransition) {
 			t.Errorf("%T again: %v", e, err)
 		}
 	}
-	for want, r := range map[Outcome]Result{Succeeded: {Output: []byte("out"), Ended: t0}, Failed: {Failed: true, ExitCode: 3, Ended: t0}} {
+	for want, r := range map[Outcome]Result{Succeeded: {Output: []byte("out"), Ended: t0},
+		Failed: {Failed: true, ExitCode: 3, Ended: t0}} {
 		after, _, err := Step(row, Complete{UID: "u", By: alpha, Result: r}, env())
-		if err != nil || after.Ending() || after.Outcome != want || string(after.Result.Output) != string(r.Output) || after.Result.ExitCode != r.ExitCode {
+		if err != nil || after.Ending() || after.Outcome != want || string(after.Result.Output) != string(r.Output) ||
+			after.Result.ExitCode != r.ExitCode {
 			t.Errorf("ended before it was cancelled: %+v, %v", after, err)
 		}
 	}
@@ -192,11 +196,13 @@ func TestTheEndOfACancelledTask(t *testing.T) {
 
 func TestHarmoniseEvacuating(t *testing.T) {
 	v := View{Container: Reserved, Self: alpha, UID: "u", Row: rowOf(t, "PENDING")}
-	if a := HarmoniseEvacuating(v, false); a.Call != CallReject || a.Then != DeleteContainer || a.Refused != DeleteContainer || a.Reason != ReasonEmptied {
+	if a := HarmoniseEvacuating(v, false); a.Call != CallReject || a.Then != DeleteContainer ||
+		a.Refused != DeleteContainer || a.Reason != ReasonEmptied {
 		t.Errorf("nothing new starts: %+v", a)
 	}
 	given := Reject{UID: "u", Reason: ReasonEmptied, Carried: true, By: alpha}
-	if row, effects, err := Step(v.Row, given, env()); err != nil || row.State != Pending || row.Rejections != 0 || row.Rejection != ReasonEmptied ||
+	if row, effects, err := Step(v.Row, given, env()); err != nil || row.State != Pending || row.Rejections != 0 ||
+		row.Rejection != ReasonEmptied ||
 		len(effects) != 2 || effects[0] != (AttemptDropped{"g", "u"}) || effects[1] != (RequestAuction{"g", "u"}) {
 		t.Errorf("another place is asked for, and nothing is counted: %+v %v %v", row, effects, err)
 	}
@@ -204,7 +210,8 @@ func TestHarmoniseEvacuating(t *testing.T) {
 	if a := HarmoniseEvacuating(v, false); a.Call != NoCall || a.Then != Leave {
 		t.Errorf("it may end by itself: %v %v", a.Call, a.Then)
 	}
-	if a := HarmoniseEvacuating(v, true); a.Call != NoCall || a.Then != StopContainer || a.Reason != "timed out during cell evacuation" {
+	if a := HarmoniseEvacuating(v, true); a.Call != NoCall || a.Then != StopContainer ||
+		a.Reason != "timed out during cell evacuation" {
 		t.Errorf("out of time: %+v", a)
 	}
 	v.Container = Done
@@ -298,7 +305,8 @@ func TestTheSameReservationGetsTheSameAnswer(t *testing.T) {
 	if again, _, err := Step(row, ask, late); err != nil || again != row {
 		t.Errorf("asked again: %v", err)
 	}
-	for _, other := range []Start{{UID: "u", By: alpha, Reservation: "r2"}, {UID: "u", By: omega, Reservation: "r"}, {UID: "u", By: Holder{"alpha", "pa2"}, Reservation: "r"}} {
+	for _, other := range []Start{{UID: "u", By: alpha, Reservation: "r2"}, {UID: "u", By: omega, Reservation: "r"},
+		{UID: "u", By: Holder{"alpha", "pa2"}, Reservation: "r"}} {
 		if _, _, err := Step(row, other, env()); !errors.Is(err, ErrInvalidStateTransition) {
 			t.Errorf("%+v: %v", other, err)
 		}
@@ -331,8 +339,10 @@ func TestLostTasks(t *testing.T) {
 		t.Error("a lost task was pruned")
 	}
 	lost.Callback.Delivered = true
-	found, _, err := Step(lost, Complete{UID: "u", By: Holder{"alpha", "pa2"}, Result: Result{Output: []byte("late")}}, env())
-	if err != nil || found.Outcome != Succeeded || string(found.Result.Output) != "late" || found.MayStillRun || found.Callback.Delivered {
+	found, _, err := Step(lost, Complete{UID: "u", By: Holder{"alpha", "pa2"}, Result: Result{Output: []byte("late")}},
+		env())
+	if err != nil || found.Outcome != Succeeded || string(found.Result.Output) != "late" || found.MayStillRun ||
+		found.Callback.Delivered {
 		t.Errorf("late result: %v %+v", err, found)
 	}
 	if _, _, err := Step(lost, Complete{UID: "u", By: omega}, env()); !errors.Is(err, ErrRunningOnDifferentCell) {
@@ -377,7 +387,8 @@ func TestWhenFull(t *testing.T) {
 		t.Error("expired early")
 	}
 	late.Now = t0.Add(30 * time.Minute)
-	if ended, _, _ := Step(row, ExpirePending{}, late); ended.Outcome != Failed || ended.Result.Reason != "not started within time limit: "+full.Reason {
+	if ended, _, _ := Step(row, ExpirePending{}, late); ended.Outcome != Failed ||
+		ended.Result.Reason != "not started within time limit: "+full.Reason {
 		t.Errorf("%+v", ended)
 	}
 	never := full
@@ -392,7 +403,8 @@ func TestWhenFull(t *testing.T) {
 	}
 	carried := full
 	carried.Carried = true
-	if waits, effects, err := Step(row, carried, env()); err != nil || waits.State != Pending || waits.Rejection != full.Reason || effects != nil {
+	if waits, effects, err := Step(row, carried, env()); err != nil || waits.State != Pending ||
+		waits.Rejection != full.Reason || effects != nil {
 		t.Errorf("when_full fail, one cell did not take it: %+v %v %v", waits, effects, err)
 	}
 }
@@ -401,7 +413,8 @@ func TestCellsThatCannotMakeTheContainer(t *testing.T) {
 	row := rowOf(t, "RUNNING self")
 	for n := 1; n <= 3; n++ {
 		var err error
-		if row, _, err = Step(row, Reject{UID: "u", Reason: "no disk", By: alpha}, env()); err != nil || row.State != Pending || row.Rejections != n {
+		if row, _, err = Step(row, Reject{UID: "u", Reason: "no disk", By: alpha}, env()); err != nil ||
+			row.State != Pending || row.Rejections != n {
 			t.Fatalf("rejection %d: %v %+v", n, err, row)
 		}
 		row, _, _ = Step(row, Start{UID: "u", By: alpha, Reservation: "r"}, env())
@@ -414,19 +427,22 @@ func TestCellsThatCannotMakeTheContainer(t *testing.T) {
 
 func TestCancel(t *testing.T) {
 	row, effects, _ := Step(rowOf(t, "RUNNING self"), Cancel{}, env())
-	if row.Outcome != Cancelled || row.Result.Reason != "cancelled" || len(effects) != 1 || effects[0] != (CancelContainer{"g", "u", alpha}) {
+	if row.Outcome != Cancelled || row.Result.Reason != "cancelled" || len(effects) != 1 ||
+		effects[0] != (CancelContainer{"g", "u", alpha}) {
 		t.Errorf("%+v %v", row, effects)
 	}
 	if a := Harmonise(View{Container: Live, Self: alpha, UID: "u", Row: row}); a.Then != DeleteContainer {
 		t.Errorf("the poll does not find it: %v", a)
 	}
-	if _, effects, _ = Step(rowOf(t, "PENDING"), Cancel{}, env()); len(effects) != 1 || effects[0] != (WithdrawAuction{"g", "u"}) {
+	if _, effects, _ = Step(rowOf(t, "PENDING"), Cancel{}, env()); len(effects) != 1 ||
+		effects[0] != (WithdrawAuction{"g", "u"}) {
 		t.Errorf("%v", effects)
 	}
 }
 
 func TestResultTooLarge(t *testing.T) {
-	row, _, err := Step(rowOf(t, "RUNNING self"), Complete{UID: "u", By: alpha, Result: Result{Output: make([]byte, MaxResult+1)}}, env())
+	row, _, err := Step(rowOf(t, "RUNNING self"),
+		Complete{UID: "u", By: alpha, Result: Result{Output: make([]byte, MaxResult+1)}}, env())
 	if err != nil || row.Outcome != Failed || row.Result.Reason != "failed to fetch result" || row.Result.Output != nil {
 		t.Errorf("%v %+v", err, row)
 	}
@@ -484,8 +500,10 @@ func TestDesire(t *testing.T) {
 	if err != nil || row.State != Pending || len(effects) != 1 || effects[0] != (RequestAuction{"g", "u"}) {
 		t.Errorf("%+v %v %v", row, effects, err)
 	}
-	for _, bad := range []Task{{}, {GUID: "g", UID: "u", Domain: "d"}, {GUID: "g", UID: "u", Domain: "d", Definition: &Definition{CallbackURL: "ftp://x"}},
-		{GUID: "g", UID: "u", Domain: "d", Definition: &Definition{PendingTimeout: -1}}, {GUID: "g", UID: "u", Domain: "d", Definition: &Definition{Annotation: strings.Repeat("x", 10241)}}} {
+	for _, bad := range []Task{{}, {GUID: "g", UID: "u", Domain: "d"},
+		{GUID: "g", UID: "u", Domain: "d", Definition: &Definition{CallbackURL: "ftp://x"}},
+		{GUID: "g", UID: "u", Domain: "d", Definition: &Definition{PendingTimeout: -1}},
+		{GUID: "g", UID: "u", Domain: "d", Definition: &Definition{Annotation: strings.Repeat("x", 10241)}}} {
 		if _, _, err := Desire(bad, t0); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%+v: %v", bad, err)
 		}
@@ -505,8 +523,10 @@ func TestAtMostOnce(t *testing.T) {
 			by := rapid.SampledFrom([]Holder{alpha, omega, {"alpha", "pa2"}}).Draw(rt, "by")
 			ask := Start{UID: "u", By: by, Reservation: rapid.SampledFrom([]string{"r1", "r2"}).Draw(rt, "reservation")}
 			reject := Reject{UID: "u", Reason: "no", By: by}
-			event := rapid.SampledFrom([]Event{ask, ask, Complete{UID: "u", By: by}, Missing{UID: "u", By: by}, Adopt{UID: "u", From: "pa", By: by},
-				reject, Reject{UID: "u", Reason: "full"}, Cancel{}, Resolve{}, ProcDead{by.Proc}, ExpirePending{}, Kick{}, KickCallback{}, Demote{}, ResolveLost{As: ResolvedDone}}).Draw(rt, "event")
+			event := rapid.SampledFrom([]Event{ask, ask, Complete{UID: "u", By: by}, Missing{UID: "u", By: by},
+				Adopt{UID: "u", From: "pa", By: by},
+				reject, Reject{UID: "u", Reason: "full"}, Cancel{}, Resolve{}, ProcDead{by.Proc}, ExpirePending{}, Kick{},
+				KickCallback{}, Demote{}, ResolveLost{As: ResolvedDone}}).Draw(rt, "event")
 			holder := row.Holder
 			after, effects, err := Step(row, event, e)
 			if err != nil && (after != row || effects != nil) {

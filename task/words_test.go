@@ -23,11 +23,13 @@ func TestWordsOfASpecFile(t *testing.T) {
 // TestADeadProcessIsRememberedWhileARowNamesIt, and of the others the newest.
 func TestADeadProcessIsRememberedWhileARowNamesIt(t *testing.T) {
 	b := task.NewBoard(task.Policy{})
-	row, _, err := task.Desire(task.Task{GUID: "t", UID: "u", Domain: "d", Definition: &task.Definition{}}, time.Unix(1, 0))
+	row, _, err := task.Desire(task.Task{GUID: "t", UID: "u", Domain: "d", Definition: &task.Definition{}},
+		time.Unix(1, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	row, _, err = task.Step(row, task.Start{UID: "u", By: task.Holder{Cell: "c", Proc: "named"}, Reservation: "r"}, task.Env{Now: time.Unix(1, 0), Eligible: true})
+	row, _, err = task.Step(row, task.Start{UID: "u", By: task.Holder{Cell: "c", Proc: "named"}, Reservation: "r"},
+		task.Env{Now: time.Unix(1, 0), Eligible: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -124,15 +124,18 @@ func BenchmarkDurable(b *testing.B) {
 	w := &world{wall: born}
 	clock := run.Clock{Wall: w.now, Boot: run.Kernel().Boot}
 	hub := event.New(0, leadership.Revision(), w.now)
-	bb := bbs.New(bbs.Config{Store: leadership, Auctioneer: w, Cells: w, Sessions: w, Hub: hub, Callbacks: w, Clock: clock, Log: log, NewID: w.id}, nil, 0, nil)
+	bb := bbs.New(bbs.Config{Store: leadership, Auctioneer: w, Cells: w, Sessions: w, Hub: hub, Callbacks: w, Clock: clock,
+		Log: log, NewID: w.id}, nil, 0, nil)
 	times := timetable.New(timetable.Config{
-		Store: leadership, Board: leader.TimetableBoard(bb), Jobs: w, Sessions: w, Contents: leader.TimetableContents{}, Hub: hub, Clock: clock, Log: log, NewID: w.id,
+		Store: leadership, Board: leader.TimetableBoard(bb), Jobs: w, Sessions: w, Contents: leader.TimetableContents{},
+		Hub: hub, Clock: clock, Log: log, NewID: w.id,
 		Zone: time.LoadLocation, Differ: func(any, any) []plan.FieldChange { return nil },
 	}, nil)
 	def := schedule.Definition{
 		Calendar: schedule.Calendar{Line: "0 * * * *", Zone: "UTC", Gap: cron.GapSkip, Fold: cron.FoldBoth},
 		Policy:   schedule.Policy{Overlap: schedule.OverlapAllow, Max: 1000},
-		Task:     &task.Definition{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/true", Args: []string{"-x", "report"}}}}},
+		Task: &task.Definition{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/true",
+			Args: []string{"-x", "report"}}}}},
 	}
 	for i := 0; i < schedules; i += 40 {
 		var wanted []plan.NamedSchedule
@@ -176,7 +179,8 @@ func BenchmarkDurable(b *testing.B) {
 // commit writes one row and waits for it.
 func commit(b *testing.B, r *store.Leadership) {
 	done := make(chan error, 1)
-	r.Submit(store.Transition{Ops: []store.Op{{Key: "other/row", Value: make([]byte, 300)}}}, func(_ int64, err error) { done <- err })
+	r.Submit(store.Transition{Ops: []store.Op{{Key: "other/row", Value: make([]byte, 300)}}},
+		func(_ int64, err error) { done <- err })
 	if err := <-done; err != nil {
 		b.Fatal(err)
 	}

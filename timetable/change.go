@@ -69,7 +69,8 @@ func (t *Timetable) make(c *Change, edits []edit) error {
 				t.unmake(done)
 				return err
 			}
-			c.Ops = append(c.Ops, store.Op{Key: RowOf(e.is.Key), Value: value}, store.Op{Key: StateOf(e.is.Key), Value: encodeState(e.is.UID, &e.is.State)})
+			c.Ops = append(c.Ops, store.Op{Key: RowOf(e.is.Key), Value: value},
+				store.Op{Key: StateOf(e.is.Key), Value: encodeState(e.is.UID, &e.is.State)})
 			t.board.Put(*e.is, e.cron, nil)
 		}
 		done = append(done, e)
@@ -119,7 +120,8 @@ func (t *Timetable) made(edits []edit, revision int64, err error) {
 			continue
 		}
 		t.shown.delete(e.was.Key)
-		events = append(events, event.Event{Kind: event.Schedule, Domain: e.was.Domain, Subject: e.was.Key.String(), Gone: true, Schedule: e.was})
+		events = append(events, event.Event{Kind: event.Schedule, Domain: e.was.Domain, Subject: e.was.Key.String(),
+			Gone: true, Schedule: e.was})
 	}
 	t.mu.Unlock()
 	t.cfg.Hub.Publish(revision, events...)
@@ -127,7 +129,8 @@ func (t *Timetable) made(edits []edit, revision int64, err error) {
 }
 
 // edits compares the wanted schedules with the newest rows. The lock is held.
-func (t *Timetable) edits(domain string, wanted []plan.NamedSchedule, prune bool) (lines []plan.Change, out []edit, err error) {
+func (t *Timetable) edits(domain string, wanted []plan.NamedSchedule, prune bool) (lines []plan.Change, out []edit,
+	err error) {
 	var errs []error
 	named := map[string]bool{}
 	for i := range wanted {
@@ -228,31 +231,34 @@ func (t *Timetable) changeable(k schedule.Key, w plan.Write) (schedule.Row, erro
 	case !ok:
 		return row, fmt.Errorf("schedule %v: %w", k, schedule.ErrNotFound)
 	case w.Expect != 0 && (t.flying[k] > 0 || t.shown.rows[k].revision != w.Expect):
-		return row, fmt.Errorf("schedule %v has revision %d, not %d: %w", k, t.shown.rows[k].revision, w.Expect, fault.ErrRevision)
+		return row, fmt.Errorf("schedule %v has revision %d, not %d: %w", k, t.shown.rows[k].revision, w.Expect,
+			fault.ErrRevision)
 	}
 	return row, nil
 }
 
 // change gives a person's event to a schedule; answer makes the answer from the states
 // before and after.
-func (t *Timetable) change(ctx context.Context, k schedule.Key, w plan.Write, operation string, request []byte, e schedule.Event, answer func(was, is *schedule.State) []byte) ([]byte, error) {
-	out, _, err := t.cfg.Board.Write(ctx, w, operation, append([]byte(k.String()+"\x00"), request...), func(rows Rows) ([]byte, error) {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		row, err := t.changeable(k, w)
-		if err != nil {
-			return nil, err
-		}
-		b := &batch{t: t, rows: rows, now: t.cfg.Clock.Wall()}
-		st, err := b.one(k, e)
-		if err != nil {
-			return nil, fmt.Errorf("schedule %v: %w", k, err)
-		}
-		if row.State.Paused != st.Paused {
-			rows.Redefine(k.Domain)
-		}
-		return answer(&row.State, &st), nil
-	})
+func (t *Timetable) change(ctx context.Context, k schedule.Key, w plan.Write, operation string, request []byte,
+	e schedule.Event, answer func(was, is *schedule.State) []byte) ([]byte, error) {
+	out, _, err := t.cfg.Board.Write(ctx, w, operation, append([]byte(k.String()+"\x00"), request...),
+		func(rows Rows) ([]byte, error) {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			row, err := t.changeable(k, w)
+			if err != nil {
+				return nil, err
+			}
+			b := &batch{t: t, rows: rows, now: t.cfg.Clock.Wall()}
+			st, err := b.one(k, e)
+			if err != nil {
+				return nil, fmt.Errorf("schedule %v: %w", k, err)
+			}
+			if row.State.Paused != st.Paused {
+				rows.Redefine(k.Domain)
+			}
+			return answer(&row.State, &st), nil
+		})
 	return out, err
 }
 
@@ -320,19 +326,22 @@ func anchor(r *schedule.Row, now time.Time) time.Time {
 // RunSchedule starts a run now, for the logical time at (zero = beside them). It returns the
 // name of the run, empty when the run waits until an earlier one has ended (replace).
 func (t *Timetable) RunSchedule(ctx context.Context, k schedule.Key, at time.Time, w plan.Write) (string, error) {
-	id, err := t.change(ctx, k, w, "schedule-run", fmt.Append(nil, at.UTC()), schedule.Fire{At: at}, func(was, is *schedule.State) []byte {
-		if n := len(is.History); is.Fired > was.Fired && n > 0 {
-			return []byte(is.History[n-1].ID)
-		}
-		return nil
-	})
+	id, err := t.change(ctx, k, w, "schedule-run", fmt.Append(nil, at.UTC()), schedule.Fire{At: at},
+		func(was, is *schedule.State) []byte {
+			if n := len(is.History); is.Fired > was.Fired && n > 0 {
+				return []byte(is.History[n-1].ID)
+			}
+			return nil
+		})
 	return string(id), err
 }
 
 // Backfill has the logical times from … to that did not fire run, at most limit, one
 // after the other as the overlap policy allows. It returns how many.
-func (t *Timetable) Backfill(ctx context.Context, k schedule.Key, from, to time.Time, limit int, w plan.Write) (int, error) {
-	n, err := t.change(ctx, k, w, "schedule-backfill", fmt.Append(nil, from.UTC(), to.UTC(), limit), schedule.Backfill{From: from, To: to, Max: limit},
+func (t *Timetable) Backfill(ctx context.Context, k schedule.Key, from, to time.Time, limit int, w plan.Write) (int,
+	error) {
+	n, err := t.change(ctx, k, w, "schedule-backfill", fmt.Append(nil, from.UTC(), to.UTC(), limit),
+		schedule.Backfill{From: from, To: to, Max: limit},
 		func(was, is *schedule.State) []byte {
 			return binary.AppendVarint(nil, int64(is.Fired-was.Fired+len(is.Pending)-len(was.Pending)))
 		})

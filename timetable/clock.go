@@ -109,7 +109,8 @@ func (w *wallClock) stepText(now time.Time) string {
 		return ""
 	}
 	s := w.steps[n-1]
-	return fmt.Sprintf("the wall clock of the leader was set %s at %s", schedule.SetBy(s.By), s.At.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("the wall clock of the leader was set %s at %s", schedule.SetBy(s.By),
+		s.At.UTC().Format(time.RFC3339))
 }
 
 // reason is the effect of the clocks on a schedule; its code is empty if there is none.
@@ -122,10 +123,12 @@ func (w *wallClock) reason(r *schedule.Row) plan.Reason {
 	}
 	switch lead := s.Lead(now); {
 	case r.Definition.Elapsed() && s.Skew.Abs() >= leastStep:
-		return reason("clock", fmt.Sprintf("counts elapsed time and continues: its logical times are %s the wall clock%s", apart(s.Skew), since), "")
+		return reason("clock", fmt.Sprintf("counts elapsed time and continues: its logical times are %s the wall clock%s",
+			apart(s.Skew), since), "")
 	case r.Definition.Elapsed() || s.Paused:
 	case lead > 0:
-		return reason("clock", fmt.Sprintf("the wall clock is %s, but all times up to %s are decided: nothing fires for %v%s", now.UTC().Format(time.RFC3339), s.Cursor.Format(time.RFC3339), lead, since),
+		return reason("clock", fmt.Sprintf("the wall clock is %s, but all times up to %s are decided: nothing fires for %v%s",
+			now.UTC().Format(time.RFC3339), s.Cursor.Format(time.RFC3339), lead, since),
 			"wait; if the clock was wrong before and is right now: cantina cron reset "+r.Name)
 	case step != "":
 		return reason("clock", step, "")

@@ -52,8 +52,10 @@ func TestTheClockIsSetBack(t *testing.T) {
 					r.depose()
 				}
 				state, text := r.clockSays()
-				if state != schedule.Behind || !strings.Contains(text, "the wall clock is 2026-03-02T00:20:00Z, but all times up to 2026-03-02T03:00:00Z are decided: nothing fires for 2h40m0s") ||
-					!strings.Contains(text, "cantina cron reset n") || !next && !strings.Contains(text, "was set back by 2h50m0s at 2026-03-02T00:20:00Z") {
+				if state != schedule.Behind || !strings.Contains(text,
+					"the wall clock is 2026-03-02T00:20:00Z, but all times up to 2026-03-02T03:00:00Z are decided: nothing fires for 2h40m0s") ||
+					!strings.Contains(text, "cantina cron reset n") || !next &&
+					!strings.Contains(text, "was set back by 2h50m0s at 2026-03-02T00:20:00Z") {
 					t.Fatal(state, text)
 				}
 				if v := r.get(); v.Lead != 160*time.Minute || v.Note == "" {
@@ -94,7 +96,8 @@ func TestTheClockWasAYearAhead(t *testing.T) {
 		r.at("03:00:00").started("d/n 2026-03-02T03:00:00Z").depose()
 		r.at("04:00:00").started("d/n 2026-03-02T04:00:00Z")
 		v := r.get()
-		if h := v.State.History; !slices.ContainsFunc(h, func(e schedule.Entry) bool { return e.What == schedule.Reset }) || len(v.State.Done) != 1 {
+		if h := v.State.History; !slices.ContainsFunc(h, func(e schedule.Entry) bool { return e.What == schedule.Reset }) ||
+			len(v.State.Done) != 1 {
 			t.Fatalf("%+v", v.State)
 		}
 		r.to(began().Add(year - 30*time.Minute)) // 00:00
@@ -127,7 +130,8 @@ func TestEveryCountsElapsedTime(t *testing.T) {
 		n++
 		r.started(began().Add(time.Duration(n) * 10 * time.Minute).Format("d/n 2006-01-02T15:04:05Z"))
 	}
-	for name, step := range map[string]time.Duration{"back": -time.Hour, "ahead": time.Hour, "a year ahead": 365 * 24 * time.Hour} {
+	for name, step := range map[string]time.Duration{"back": -time.Hour, "ahead": time.Hour,
+		"a year ahead": 365 * 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			n = 0
 			inBubble(t, func(t *testing.T, r *rig) {
@@ -138,7 +142,8 @@ func TestEveryCountsElapsedTime(t *testing.T) {
 				if v := r.get(); v.State.Skew != -step || v.Lead != 0 || !v.Next.Equal(r.wall.Add(10*time.Minute)) {
 					t.Fatalf("skew %v, lead %v, next %v of %v", v.State.Skew, v.Lead, v.Next, r.wall)
 				}
-				if state, text := r.clockSays(); state != schedule.Waiting || !strings.Contains(text, "counts elapsed time and continues") {
+				if state, text := r.clockSays(); state != schedule.Waiting ||
+					!strings.Contains(text, "counts elapsed time and continues") {
 					t.Fatal(state, text)
 				}
 				r.depose()
@@ -164,7 +169,8 @@ func TestEveryCountsElapsedTime(t *testing.T) {
 			r.to(r.wall.Add(9 * time.Minute))
 			r.started()
 			r.to(r.wall.Add(time.Minute + time.Second))
-			if got := r.take(); len(got) != 1 || !strings.HasPrefix(got[0], "d/n 2026-03-01T23:") && !strings.HasPrefix(got[0], "d/n 2026-03-02T00:0") {
+			if got := r.take(); len(got) != 1 || !strings.HasPrefix(got[0], "d/n 2026-03-01T23:") &&
+				!strings.HasPrefix(got[0], "d/n 2026-03-02T00:0") {
 				t.Fatal(got)
 			}
 		})

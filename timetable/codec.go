@@ -113,13 +113,15 @@ func encodeRow(c Contents, r *schedule.Row) ([]byte, error) {
 		return nil, err
 	}
 	return encode(kindSchedule, &timetablepb.Schedule{
-		Domain: text.Clean(r.Domain), Name: text.Clean(r.Name), Uid: r.UID, Created: millis(r.Created), Edited: millis(r.Edited), Definition: d,
+		Domain: text.Clean(r.Domain), Name: text.Clean(r.Name), Uid: r.UID, Created: millis(r.Created),
+		Edited: millis(r.Edited), Definition: d,
 	}), nil
 }
 
 func fromDefinition(c Contents, d *schedule.Definition) (*timetablepb.Definition, error) {
 	m := &timetablepb.Definition{
-		Line: text.Clean(d.Line), Json: text.Clean(d.JSON), Zone: text.Clean(d.Zone), Gap: int32(d.Gap), Fold: int32(d.Fold), Overlap: int32(d.Overlap), Max: int64(d.Max),
+		Line: text.Clean(d.Line), Json: text.Clean(d.JSON), Zone: text.Clean(d.Zone), Gap: int32(d.Gap), Fold: int32(d.Fold),
+		Overlap: int32(d.Overlap), Max: int64(d.Max),
 		Misfire: int32(d.Misfire), MisfireMax: int64(d.MisfireMax), Deadline: int64(d.Deadline), Jitter: int64(d.Jitter),
 	}
 	var err error
@@ -137,13 +139,16 @@ func fromDefinition(c Contents, d *schedule.Definition) (*timetablepb.Definition
 
 func toDefinition(c Contents, m *timetablepb.Definition) (*schedule.Definition, error) {
 	d := &schedule.Definition{
-		Calendar: schedule.Calendar{Line: m.GetLine(), JSON: m.GetJson(), Zone: m.GetZone(), Gap: cron.Gap(m.GetGap()), Fold: cron.Fold(m.GetFold())},
+		Calendar: schedule.Calendar{Line: m.GetLine(), JSON: m.GetJson(), Zone: m.GetZone(), Gap: cron.Gap(m.GetGap()),
+			Fold: cron.Fold(m.GetFold())},
 		Policy: schedule.Policy{
-			Overlap: schedule.Overlap(m.GetOverlap()), Max: int(m.GetMax()), Misfire: schedule.Misfire(m.GetMisfire()), MisfireMax: int(m.GetMisfireMax()),
-			Deadline: time.Duration(m.GetDeadline()), Jitter: time.Duration(m.GetJitter()),
+			Overlap: schedule.Overlap(m.GetOverlap()), Max: int(m.GetMax()), Misfire: schedule.Misfire(m.GetMisfire()),
+			MisfireMax: int(m.GetMisfireMax()),
+			Deadline:   time.Duration(m.GetDeadline()), Jitter: time.Duration(m.GetJitter()),
 		},
 	}
-	if d.Gap > cron.GapRun || d.Fold > cron.FoldLast || uint(d.Overlap) > uint(schedule.OverlapReplace) || uint(d.Misfire) > uint(schedule.MisfireAll) {
+	if d.Gap > cron.GapRun || d.Fold > cron.FoldLast || uint(d.Overlap) > uint(schedule.OverlapReplace) ||
+		uint(d.Misfire) > uint(schedule.MisfireAll) {
 		return nil, fmt.Errorf("unknown choice: %w", errRecord)
 	}
 	var err error
@@ -187,7 +192,8 @@ func same(c Contents, a, b *schedule.Definition) bool {
 }
 
 func encodeState(uid string, s *schedule.State) []byte {
-	m := &timetablepb.State{Uid: uid, Cursor: millis(s.Cursor), Paused: s.Paused, Fired: int64(s.Fired), Skipped: int64(s.Skipped), Backlog: int64(s.Backlog), Skew: int64(s.Skew)}
+	m := &timetablepb.State{Uid: uid, Cursor: millis(s.Cursor), Paused: s.Paused, Fired: int64(s.Fired),
+		Skipped: int64(s.Skipped), Backlog: int64(s.Backlog), Skew: int64(s.Skew)}
 	for _, f := range s.Pending {
 		m.Pending = append(m.Pending, &timetablepb.Firing{At: millis(f.At), By: int32(f.By), Late: f.Late})
 	}
@@ -200,7 +206,8 @@ func encodeState(uid string, s *schedule.State) []byte {
 	m.Open, m.Done = fromSpans(s.Open), fromSpans(s.Done)
 	for _, e := range s.History[max(0, len(s.History)-schedule.MaxHistory):] {
 		p := &timetablepb.Entry{
-			What: int32(e.What), Why: int32(e.Why), By: int32(e.By), At: millis(e.At), Count: int64(e.Count), When: millis(e.When), Id: text.Clean(e.ID), Text: text.Clean(e.Text),
+			What: int32(e.What), Why: int32(e.Why), By: int32(e.By), At: millis(e.At), Count: int64(e.Count),
+			When: millis(e.When), Id: text.Clean(e.ID), Text: text.Clean(e.Text),
 		}
 		if !e.Until.Equal(e.At) {
 			p.Until = proto.Int64(millis(e.Until))
@@ -237,7 +244,8 @@ func decodeState(value []byte) (uid string, s schedule.State, err error) {
 	if err := decode(value, kindState, &m); err != nil {
 		return "", s, err
 	}
-	s = schedule.State{Cursor: fromMillis(m.Cursor), Paused: m.Paused, Fired: int(m.Fired), Skipped: int(m.Skipped), Backlog: int(m.Backlog), Skew: time.Duration(m.Skew)}
+	s = schedule.State{Cursor: fromMillis(m.Cursor), Paused: m.Paused, Fired: int(m.Fired), Skipped: int(m.Skipped),
+		Backlog: int(m.Backlog), Skew: time.Duration(m.Skew)}
 	for _, f := range m.Pending {
 		s.Pending = append(s.Pending, schedule.Firing{At: fromMillis(f.At), By: schedule.Cause(f.By), Late: f.Late})
 	}
@@ -254,13 +262,15 @@ func decodeState(value []byte) (uid string, s schedule.State, err error) {
 	s.Open, s.Done = toSpans(m.Open), toSpans(m.Done)
 	for _, e := range m.History {
 		p := schedule.Entry{
-			What: schedule.What(e.What), Why: schedule.Why(e.Why), By: schedule.Cause(e.By), At: fromMillis(e.At), Until: fromMillis(e.At), Count: int(e.Count),
+			What: schedule.What(e.What), Why: schedule.Why(e.Why), By: schedule.Cause(e.By), At: fromMillis(e.At),
+			Until: fromMillis(e.At), Count: int(e.Count),
 			When: fromMillis(e.When), ID: e.Id, Text: e.Text,
 		}
 		if e.Until != nil {
 			p.Until = fromMillis(*e.Until)
 		}
-		bad = bad || e.What < 0 || e.What > int32(schedule.Reset) || e.Why < 0 || e.Why > int32(schedule.WhyFailed) || e.By < 0 || e.By > int32(schedule.ByBackfill)
+		bad = bad || e.What < 0 || e.What > int32(schedule.Reset) || e.Why < 0 || e.Why > int32(schedule.WhyFailed) ||
+			e.By < 0 || e.By > int32(schedule.ByBackfill)
 		s.History = append(s.History, p)
 	}
 	if bad {

@@ -131,7 +131,8 @@ func decodeRow(c Contents, value []byte, k schedule.Key) (schedule.Row, error) {
 	if m.Domain != k.Domain || m.Name != k.Name || m.Uid == "" {
 		return schedule.Row{}, fmt.Errorf("schedule %s/%s in the row of %v: %w", m.Domain, m.Name, k, errRecord)
 	}
-	return schedule.Row{Key: k, UID: m.Uid, Created: fromMillis(m.Created), Edited: fromMillis(m.Edited), Definition: d}, nil
+	return schedule.Row{Key: k, UID: m.Uid, Created: fromMillis(m.Created), Edited: fromMillis(m.Edited), Definition: d},
+		nil
 }
 
 // calendars are those of schedules, shared where they are the same. The lock of the timetable is held.
@@ -181,7 +182,10 @@ func (t *Timetable) put(r schedule.Row) {
 // ZonesChanged reads the calendars of the named zones again.
 func (t *Timetable) ZonesChanged(names []string) {
 	t.mu.Lock()
-	maps.DeleteFunc(t.calendars.have, func(c schedule.Calendar, _ cron.Schedule) bool { return slices.Contains(names, c.Zone) })
+	maps.DeleteFunc(t.calendars.have, func(c schedule.Calendar,
+		_ cron.Schedule) bool {
+		return slices.Contains(names, c.Zone)
+	})
 	for _, k := range t.board.Keys() {
 		if r, ok := t.board.Get(k); ok && slices.Contains(names, r.Definition.Zone) {
 			t.put(r)

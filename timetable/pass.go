@@ -190,7 +190,8 @@ func (b *batch) one(k schedule.Key, e schedule.Event) (schedule.State, error) {
 
 // env is the input of a step about a schedule.
 func (b *batch) env(row *schedule.Row) schedule.Env {
-	return schedule.Env{Now: b.now, Runs: func(r schedule.Run) schedule.Answer { return b.runs(row, r) }, Free: b.rows.Free,
+	return schedule.Env{Now: b.now, Runs: func(r schedule.Run) schedule.Answer { return b.runs(row, r) },
+		Free:  b.rows.Free,
 		Other: func(id string) (schedule.Answer, string) { return b.other(row, id) }}
 }
 
@@ -275,8 +276,12 @@ const (
 
 // withTime adds the data of its firing to a run.
 func withTime(env []action.Variable, row *schedule.Row, f schedule.Firing) []action.Variable {
-	out := slices.DeleteFunc(slices.Clone(env), func(v action.Variable) bool { return v.Name == envAt || v.Name == envName })
-	return append(out, action.Variable{Name: envAt, Value: f.At.UTC().Format(time.RFC3339Nano)}, action.Variable{Name: envName, Value: row.Key.String()})
+	out := slices.DeleteFunc(slices.Clone(env), func(v action.Variable) bool {
+		return v.Name == envAt ||
+			v.Name == envName
+	})
+	return append(out, action.Variable{Name: envAt, Value: f.At.UTC().Format(time.RFC3339Nano)},
+		action.Variable{Name: envName, Value: row.Key.String()})
 }
 
 // submit hands the collected changes over; ended is called once under the lock, after
@@ -348,7 +353,8 @@ func (b *batch) committed(revision int64, err error, ended func()) {
 func scheduleEvent(is, was *schedule.Row) event.Event {
 	e := event.Event{Kind: event.Schedule, Domain: is.Domain, Subject: is.Key.String(), Schedule: is}
 	h := is.State.History
-	if n := len(h); n > 0 && (was == nil || len(was.State.History) == 0 || was.State.History[len(was.State.History)-1] != h[n-1]) {
+	if n := len(h); n > 0 && (was == nil || len(was.State.History) == 0 ||
+		was.State.History[len(was.State.History)-1] != h[n-1]) {
 		e.Text = h[n-1].Times() + " " + h[n-1].String()
 	}
 	return e

@@ -23,7 +23,10 @@ func (t *Timetable) Release(key string, restore bool, value []byte, done func(re
 		return fmt.Errorf("%s: %w", key, store.ErrNotQuarantined)
 	}
 	if !restore {
-		t.cfg.Store.Drop(key, func(revision int64, err error) { t.released(store.Row{Key: key, Revision: revision}, err, done) })
+		t.cfg.Store.Drop(key, func(revision int64, err error) {
+			t.released(store.Row{Key: key, Revision: revision}, err,
+				done)
+		})
 		return nil
 	}
 	k, ok := keyOf(key)
@@ -34,7 +37,8 @@ func (t *Timetable) Release(key string, restore bool, value []byte, done func(re
 	r := store.Row{Key: key, Value: value}
 	*p.of(key) = r
 	if err := p.readable(r, k, t.cfg.Contents); err != nil {
-		return fmt.Errorf("restore %s: %w (repair the row in the store first, or drop it): %w", key, err, fault.ErrQuarantined)
+		return fmt.Errorf("restore %s: %w (repair the row in the store first, or drop it): %w", key, err,
+			fault.ErrQuarantined)
 	}
 	t.cfg.Store.Restore(key, value, func(revision int64, err error) {
 		r.Revision = revision
@@ -47,7 +51,8 @@ func (t *Timetable) Release(key string, restore bool, value []byte, done func(re
 func (t *Timetable) released(r store.Row, err error, done func(revision int64, err error)) {
 	if err == nil {
 		if row := t.takeBack(r); row != nil {
-			t.cfg.Hub.Publish(r.Revision, event.Event{Kind: event.Schedule, Domain: row.Domain, Subject: row.Key.String(), Schedule: row})
+			t.cfg.Hub.Publish(r.Revision, event.Event{Kind: event.Schedule, Domain: row.Domain, Subject: row.Key.String(),
+				Schedule: row})
 		}
 		t.loop.Wake()
 	}

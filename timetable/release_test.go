@@ -64,7 +64,8 @@ func (r *rig) refused(key string, value []byte, want error) {
 // TestARepairedScheduleGoesOnByItsCursor: fired times do not fire again, and missed times fall under its policy,
 // also for the next leader.
 func TestARepairedScheduleGoesOnByItsCursor(t *testing.T) {
-	for name, keys := range map[string][]string{"definition": {definitionRow}, "state": {stateRow}, "both": {definitionRow, stateRow}} {
+	for name, keys := range map[string][]string{"definition": {definitionRow}, "state": {stateRow},
+		"both": {definitionRow, stateRow}} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, r *rig) {
 				was := r.damaged(keys...)

@@ -69,7 +69,8 @@ func began() time.Time { return time.Date(2026, 3, 2, 0, 30, 0, 0, time.UTC) }
 func inBubble(t *testing.T, fn func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{t: t, backend: mem.New(mem.Config{}), bubble: run.Bubble(), wall: began(), boot: time.Hour, heard: true, jobs: map[string]schedule.Answer{}, zones: map[string]*time.Location{}}
+		r := &rig{t: t, backend: mem.New(mem.Config{}), bubble: run.Bubble(), wall: began(), boot: time.Hour, heard: true,
+			jobs: map[string]schedule.Answer{}, zones: map[string]*time.Location{}}
 		r.elect()
 		defer func() { r.stop() }()
 		fn(t, r)
@@ -98,9 +99,11 @@ func (r *rig) elect() {
 	hub := event.New(r.events, leadership.Revision(), r.clock().Wall)
 	rows := bbs.RollForwardOthers(leadership, leadership.Rows())
 	log := slog.New(slog.DiscardHandler)
-	r.board = bbs.New(bbs.Config{Store: leadership, Auctioneer: r, Cells: r, Sessions: r, Hub: hub, Callbacks: r, Clock: r.clock(), Log: log, NewID: r.newID, Tasks: r.tasks}, rows, leadership.Revision(), r.members())
+	r.board = bbs.New(bbs.Config{Store: leadership, Auctioneer: r, Cells: r, Sessions: r, Hub: hub, Callbacks: r,
+		Clock: r.clock(), Log: log, NewID: r.newID, Tasks: r.tasks}, rows, leadership.Revision(), r.members())
 	r.times = timetable.New(timetable.Config{
-		Store: leadership, Board: leader.TimetableBoard(r.board), Jobs: r, Sessions: r, Signals: r, Contents: leader.TimetableContents{}, Hub: tap{hub, r}, Clock: r.clock(), Log: log, Zone: r.zone, NewID: r.newID,
+		Store: leadership, Board: leader.TimetableBoard(r.board), Jobs: r, Sessions: r, Signals: r,
+		Contents: leader.TimetableContents{}, Hub: tap{hub, r}, Clock: r.clock(), Log: log, Zone: r.zone, NewID: r.newID,
 		Differ: leader.DiffFields,
 	}, rows)
 	r.leadership = leadership
@@ -112,7 +115,8 @@ func (r *rig) elect() {
 	r.stop = func() {
 		cancel()
 		for range 2 {
-			if err := <-ended; err != nil && !errors.Is(err, fault.ErrTermOver) && !errors.Is(err, fault.ErrTermOver) && !errors.Is(err, context.Canceled) {
+			if err := <-ended; err != nil && !errors.Is(err, fault.ErrTermOver) && !errors.Is(err, fault.ErrTermOver) &&
+				!errors.Is(err, context.Canceled) {
 				r.t.Errorf("run: %v", err)
 			}
 		}
@@ -293,14 +297,15 @@ func hourly(change func(*schedule.Definition)) schedule.Definition {
 func (r *rig) apply(prune bool, wanted ...plan.NamedSchedule) string {
 	r.t.Helper()
 	var lines []plan.Change
-	_, err := r.board.Apply(r.t.Context(), plan.Application{Domain: "d", Prune: prune}, plan.Write{}, func() (store.Part, error) {
-		c, err := r.times.Apply("d", wanted, prune)
-		if err != nil {
-			return store.Part{}, err
-		}
-		lines = c.Lines
-		return c.Part, nil
-	})
+	_, err := r.board.Apply(r.t.Context(), plan.Application{Domain: "d", Prune: prune}, plan.Write{},
+		func() (store.Part, error) {
+			c, err := r.times.Apply("d", wanted, prune)
+			if err != nil {
+				return store.Part{}, err
+			}
+			lines = c.Lines
+			return c.Part, nil
+		})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -371,7 +376,8 @@ func (r *rig) die(successor string) *rig {
 
 // Signal implements timetable.Signals.
 func (r *rig) Signal(s timetable.Sending, tell func(schedule.Delivery)) {
-	if v, err := r.times.Get(s.Key); err != nil || len(v.State.History) == 0 || v.State.History[len(v.State.History)-1].What != schedule.Sent {
+	if v, err := r.times.Get(s.Key); err != nil || len(v.State.History) == 0 ||
+		v.State.History[len(v.State.History)-1].What != schedule.Sent {
 		r.t.Errorf("a signal was sent before its commit: %+v, %v", v.State.History, err)
 	}
 	r.mu.Lock()

@@ -17,7 +17,8 @@ func (t *Timetable) send(s Sending) func() {
 				return t.delivered(rows, s.Key, s.UID, schedule.Delivered{At: s.At, Delivery: d})
 			})
 			if err != nil && t.isOver() == nil {
-				t.cfg.Log.Warn("the history does not record the outcome of a signal", "schedule", s.Key.String(), "at", s.At, "signal", d.String(), "error", err)
+				t.cfg.Log.Warn("the history does not record the outcome of a signal", "schedule", s.Key.String(), "at", s.At,
+					"signal", d.String(), "error", err)
 			}
 		})
 	}
@@ -43,7 +44,8 @@ func target(signals Signals, domain string, s *schedule.Signal) plan.Reason {
 	case !known:
 		return reason("target", fmt.Sprintf("sends %v, which does not exist", s), "apply the service, or name another one")
 	case n == 0:
-		return reason("target", fmt.Sprintf("sends %v, which has no running instances", s), "cantina explain service/"+s.Service)
+		return reason("target", fmt.Sprintf("sends %v, which has no running instances", s), "cantina explain service/"+
+			s.Service)
 	}
 	return reason("target", fmt.Sprintf("sends %v, which has %d running instances", s, n), "")
 }

@@ -49,16 +49,18 @@ func TestASignalIsSentAfterItsCommitAndReported(t *testing.T) {
 		if got := r.story(); got != want {
 			t.Fatal(got)
 		}
-		if id, err := r.times.RunSchedule(t.Context(), key, began().Add(90*time.Minute), plan.Write{Key: "k"}); err != nil || id == "" || len(r.signals) != 2 {
+		if id, err := r.times.RunSchedule(t.Context(), key, began().Add(90*time.Minute), plan.Write{Key: "k"}); err != nil ||
+			id == "" || len(r.signals) != 2 {
 			t.Fatal(id, err, r.signals) // of 02:00, before its time
 		}
 		r.at("02:00:00")
 		if len(r.signals) != 2 {
 			t.Fatal(r.signals)
 		}
-		if state, fine, why, err := r.times.Explain(key); err != nil || state != "waiting" || !fine || !slices.ContainsFunc(why, func(x plan.Reason) bool {
-			return strings.Contains(x.Text, "HUP to service web, which has 2 running instances")
-		}) {
+		if state, fine, why, err := r.times.Explain(key); err != nil || state != "waiting" || !fine ||
+			!slices.ContainsFunc(why, func(x plan.Reason) bool {
+				return strings.Contains(x.Text, "HUP to service web, which has 2 running instances")
+			}) {
 			t.Fatal(state, fine, why, err)
 		}
 	})
@@ -84,7 +86,8 @@ func TestASignalOfALostLeaderIsNotSentAgain(t *testing.T) {
 			t.Fatal(got)
 		}
 		r.at("02:00:00").depose()
-		if got := r.get().State.History; len(r.signals) != 2 || len(got) != 2 || got[0].String() != want || got[1].String() != want {
+		if got := r.get().State.History; len(r.signals) != 2 || len(got) != 2 || got[0].String() != want ||
+			got[1].String() != want {
 			t.Fatal(r.signals, got)
 		}
 	})

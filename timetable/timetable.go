@@ -63,7 +63,8 @@ type Board interface {
 	Decide(fn func(Rows) error) error
 	// Write is Decide for a client's call: at most once for its key; it returns after
 	// the commit.
-	Write(ctx context.Context, w plan.Write, operation string, request []byte, fn func(Rows) ([]byte, error)) ([]byte, int64, error)
+	Write(ctx context.Context, w plan.Write, operation string, request []byte, fn func(Rows) ([]byte, error)) ([]byte,
+		int64, error)
 }
 
 // Jobs is the part of the scheduler that the timetable needs. It is called under locks.
@@ -186,7 +187,8 @@ func New(cfg Config, rows []store.Row) *Timetable {
 		cfg: cfg, wall: wallClock{Clock: cfg.Clock}, board: schedule.NewBoard(), polled: -pollGap,
 		unreadable: unreadable{cfg.Store, cfg.Contents, cfg.Log, map[string]bool{}, map[schedule.Key]*pair{}},
 		calendars:  calendars{cfg.Zone, cfg.Clock, map[schedule.Calendar]cron.Schedule{}},
-		shown:      committed{rows: map[schedule.Key]shown{}}, flying: map[schedule.Key]int{}, oversize: map[schedule.Key]bool{},
+		shown:      committed{rows: map[schedule.Key]shown{}}, flying: map[schedule.Key]int{},
+		oversize: map[schedule.Key]bool{},
 	}
 	t.loop = run.NewLoop("timetable", t.next)
 	t.over, t.fail = context.WithCancelCause(context.Background())

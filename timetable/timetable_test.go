@@ -84,7 +84,8 @@ func TestTheNextLeaderRunsAllThatWasMissed(t *testing.T) {
 				r.serve()
 				r.started("d/n 2026-03-02T01:00:00Z")
 				state, fine, why, err := r.times.Explain(key)
-				if err != nil || state != schedule.CatchingUp || !fine || len(why) < 5 || !strings.Contains(why[1].Text, "missed times run in order, and d.n.20260302T010000Z still runs") {
+				if err != nil || state != schedule.CatchingUp || !fine || len(why) < 5 ||
+					!strings.Contains(why[1].Text, "missed times run in order, and d.n.20260302T010000Z still runs") {
 					t.Fatal(state, fine, why, err)
 				}
 				for hour := 2; hour <= 5; hour++ {
@@ -245,7 +246,8 @@ func TestAPersonsCallHappensOncePerKey(t *testing.T) {
 		if _, err := r.times.RunSchedule(t.Context(), key, at, plan.Write{Key: "l"}); !errors.Is(err, schedule.ErrFired) {
 			t.Fatal(err)
 		}
-		if _, err := r.times.RunSchedule(t.Context(), schedule.Key{Domain: "d", Name: "x"}, at, plan.Write{}); !errors.Is(err, schedule.ErrNotFound) {
+		if _, err := r.times.RunSchedule(t.Context(), schedule.Key{Domain: "d", Name: "x"}, at, plan.Write{}); !errors.Is(err,
+			schedule.ErrNotFound) {
 			t.Fatal(err)
 		}
 		if err := r.times.PauseSchedule(t.Context(), key, true, plan.Write{Expect: 1}); !errors.Is(err, fault.ErrRevision) {
@@ -284,14 +286,17 @@ func TestPauseMissedAndBackfill(t *testing.T) {
 
 func TestApplyPlansKeepsEditsAndPrunes(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		if got := r.apply(false, one(nil), plan.NamedSchedule{Name: "b", Definition: hourly(nil)}); got != "create n, create b" {
+		if got := r.apply(false, one(nil), plan.NamedSchedule{Name: "b",
+			Definition: hourly(nil)}); got != "create n, create b" {
 			t.Fatal(got)
 		}
 		if got := r.apply(false, one(nil)); got != "keep n" {
 			t.Fatal(got)
 		}
-		lines, err := r.times.Plan("d", []plan.NamedSchedule{one(func(d *schedule.Definition) { d.Jitter = time.Minute })}, true)
-		if err != nil || len(lines) != 2 || lines[0].Verb != plan.VerbUpdate || fmt.Sprint(lines[0].Fields) != "[{policy.jitter  1m0s}]" || lines[1].Verb != plan.VerbRemove {
+		lines, err := r.times.Plan("d", []plan.NamedSchedule{one(func(d *schedule.Definition) { d.Jitter = time.Minute })},
+			true)
+		if err != nil || len(lines) != 2 || lines[0].Verb != plan.VerbUpdate ||
+			fmt.Sprint(lines[0].Fields) != "[{policy.jitter  1m0s}]" || lines[1].Verb != plan.VerbRemove {
 			t.Fatal(lines, err)
 		}
 		r.mu.Lock()
@@ -307,7 +312,8 @@ func TestApplyPlansKeepsEditsAndPrunes(t *testing.T) {
 		if _, err := r.times.Get(schedule.Key{Domain: "d", Name: "b"}); !errors.Is(err, schedule.ErrNotFound) {
 			t.Fatal(err)
 		}
-		if _, err := r.times.Plan("d", []plan.NamedSchedule{one(func(d *schedule.Definition) { d.Line = "0 0 30 2 *" })}, false); !errors.Is(err, schedule.ErrInvalid) {
+		if _, err := r.times.Plan("d", []plan.NamedSchedule{one(func(d *schedule.Definition) { d.Line = "0 0 30 2 *" })},
+			false); !errors.Is(err, schedule.ErrInvalid) {
 			t.Fatal(err)
 		}
 	})
@@ -318,7 +324,8 @@ func ofJob(overlap schedule.Overlap) plan.NamedSchedule {
 	return one(func(d *schedule.Definition) {
 		workload := d.Task.Workload
 		d.Task, d.Overlap = nil, overlap
-		d.Job = &schedule.Job{Job: batch.Job{Name: "n", Forest: "n", Workload: workload}, Forest: batch.ForestSpec{Name: "n", Levels: []string{"host"}}}
+		d.Job = &schedule.Job{Job: batch.Job{Name: "n", Forest: "n", Workload: workload},
+			Forest: batch.ForestSpec{Name: "n", Levels: []string{"host"}}}
 	})
 }
 
@@ -362,7 +369,8 @@ func TestAJobThatOthersHaveSetGoing(t *testing.T) {
 			if c.renews > 0 {
 				return
 			}
-			if _, err := r.times.RunSchedule(t.Context(), key, time.Time{}, plan.Write{}); !errors.Is(err, schedule.ErrOverlap) || !strings.Contains(err.Error(), "job/n") {
+			if _, err := r.times.RunSchedule(t.Context(), key, time.Time{}, plan.Write{}); !errors.Is(err,
+				schedule.ErrOverlap) || !strings.Contains(err.Error(), "job/n") {
 				t.Fatal(err)
 			}
 			r.jobs["n"] = schedule.Ended
@@ -438,9 +446,16 @@ func TestClockChangesAreReportedWhenTheyHappen(t *testing.T) {
 		run  []string // from 23:00 UTC of the day before to noon
 		want []string
 	}{
-		"gap":           {"30 2 * * *", cron.FoldFirst, []string{"2026-03-28T23:00:00Z", "2026-03-29T00:59:59Z", "2026-03-29T01:00:00Z", "2026-03-29T12:00:00Z"}, []string{"", "", "1 the clock jumps over it: 2026-03-29 02:30", "1 the clock jumps over it: 2026-03-29 02:30"}},
-		"repeated hour": {"0,30 2 * * *", cron.FoldFirst, []string{"2026-10-25T00:40:00Z", "2026-10-25T01:00:00Z", "2026-10-25T01:29:59Z", "2026-10-25T01:30:00Z"}, []string{"", "1 repeated hour: the other pass fires", "1 repeated hour: the other pass fires", "2 repeated hour: the other pass fires"}},
-		"first pass":    {"30 2 * * *", cron.FoldLast, []string{"2026-10-25T00:29:59Z", "2026-10-25T00:30:00Z", "2026-10-25T01:20:00Z"}, []string{"", "1 repeated hour: the other pass fires", "1 repeated hour: the other pass fires"}},
+		"gap": {"30 2 * * *", cron.FoldFirst,
+			[]string{"2026-03-28T23:00:00Z", "2026-03-29T00:59:59Z", "2026-03-29T01:00:00Z", "2026-03-29T12:00:00Z"},
+			[]string{"", "", "1 the clock jumps over it: 2026-03-29 02:30", "1 the clock jumps over it: 2026-03-29 02:30"}},
+		"repeated hour": {"0,30 2 * * *", cron.FoldFirst,
+			[]string{"2026-10-25T00:40:00Z", "2026-10-25T01:00:00Z", "2026-10-25T01:29:59Z", "2026-10-25T01:30:00Z"},
+			[]string{"", "1 repeated hour: the other pass fires", "1 repeated hour: the other pass fires",
+				"2 repeated hour: the other pass fires"}},
+		"first pass": {"30 2 * * *", cron.FoldLast,
+			[]string{"2026-10-25T00:29:59Z", "2026-10-25T00:30:00Z", "2026-10-25T01:20:00Z"},
+			[]string{"", "1 repeated hour: the other pass fires", "1 repeated hour: the other pass fires"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, r *rig) {
@@ -484,9 +499,10 @@ func TestTenYearsInFourZones(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		var wanted []plan.NamedSchedule
 		for i, z := range zones {
-			wanted = append(wanted, plan.NamedSchedule{Name: fmt.Sprint("z", i), Definition: hourly(func(d *schedule.Definition) {
-				d.Line, d.Zone, d.Gap, d.Fold = "0 2 * * *", z, cron.GapRun, cron.FoldFirst
-			})})
+			wanted = append(wanted, plan.NamedSchedule{Name: fmt.Sprint("z", i),
+				Definition: hourly(func(d *schedule.Definition) {
+					d.Line, d.Zone, d.Gap, d.Fold = "0 2 * * *", z, cron.GapRun, cron.FoldFirst
+				})})
 		}
 		r.apply(false, wanted...)
 		end := began().AddDate(10, 0, 0)

@@ -162,7 +162,8 @@ func (t *Timetable) Explain(k schedule.Key) (state string, fine bool, reasons []
 	s := &v.State
 	switch {
 	case v.Problem != "":
-		return "broken", false, []plan.Reason{reason("calendar", v.Problem, "apply it again with a calendar that can be used")}, nil
+		return "broken", false, []plan.Reason{reason("calendar", v.Problem,
+			"apply it again with a calendar that can be used")}, nil
 	case s.Paused:
 		return s.Phase(), false, []plan.Reason{reason("paused", "paused", "cantina cron resume "+k.Name)}, nil
 	case v.Next.IsZero():

@@ -92,7 +92,8 @@ func load() map[string]*file {
 			return err
 		}
 		sum := sha256.Sum256(content)
-		f := &file{content: content, packed: pack(content), kind: kinds[path.Ext(p)], tag: `"` + hex.EncodeToString(sum[:8]) + `"`}
+		f := &file{content: content, packed: pack(content), kind: kinds[path.Ext(p)], tag: `"` + hex.EncodeToString(sum[:8]) +
+			`"`}
 		files[strings.TrimPrefix(p, "dist/")] = f
 		return nil
 	})

@@ -34,7 +34,8 @@ func TestEveryFileIsServed(t *testing.T) {
 		at := "/ui/" + strings.TrimPrefix(path, "dist/")
 		r := answer(at)
 		got, _ := io.ReadAll(r.Body)
-		if r.StatusCode != 200 || !bytes.Equal(got, want) || r.Header.Get("Content-Type") == "" || r.Header.Get("Content-Security-Policy") != Policy {
+		if r.StatusCode != 200 || !bytes.Equal(got, want) || r.Header.Get("Content-Type") == "" ||
+			r.Header.Get("Content-Security-Policy") != Policy {
 			t.Errorf("%s: %d, %d of %d bytes, %v", at, r.StatusCode, len(got), len(want), r.Header)
 		}
 		if r := answer(at, "Accept-Encoding", "gzip"); r.Header.Get("Content-Encoding") == "gzip" {

@@ -34,7 +34,8 @@ func FromAction(a action.Action) *pb.Action {
 	case a.Try != nil:
 		return &pb.Action{Kind: &pb.Action_Try{Try: FromAction(*a.Try)}}
 	case a.Timeout != nil:
-		return &pb.Action{Kind: &pb.Action_Timeout{Timeout: &pb.Timeout{Action: FromAction(a.Timeout.Action), After: FromDuration(a.Timeout.After)}}}
+		return &pb.Action{Kind: &pb.Action_Timeout{Timeout: &pb.Timeout{Action: FromAction(a.Timeout.Action),
+			After: FromDuration(a.Timeout.After)}}}
 	case a.EmitProgress != nil:
 		e := a.EmitProgress
 		return &pb.Action{Kind: &pb.Action_EmitProgress{EmitProgress: &pb.EmitProgress{
@@ -147,7 +148,8 @@ func (r *reader) action(place string, m *pb.Action, depth int) action.Action {
 	case *pb.Action_Download:
 		return action.Action{Download: r.download(place+".download", k.Download)}
 	case *pb.Action_Upload:
-		return action.Action{Upload: &action.Upload{From: r.text(place+".upload.from", k.Upload.GetFrom()), To: r.text(place+".upload.to", k.Upload.GetTo())}}
+		return action.Action{Upload: &action.Upload{From: r.text(place+".upload.from", k.Upload.GetFrom()),
+			To: r.text(place+".upload.to", k.Upload.GetTo())}}
 	case *pb.Action_Serial:
 		return action.Action{Serial: r.list(place+".serial", k.Serial, depth)}
 	case *pb.Action_Parallel:
@@ -193,7 +195,8 @@ func (r *reader) run(place string, m *pb.Run) action.Run {
 
 func (r *reader) download(place string, d *pb.Download) *action.Download {
 	return &action.Download{
-		From: r.text(place+".from", d.GetFrom()), To: r.text(place+".to", d.GetTo()), Unpack: d.GetUnpack(), CacheKey: d.GetCacheKey(),
+		From: r.text(place+".from", d.GetFrom()), To: r.text(place+".to", d.GetTo()), Unpack: d.GetUnpack(),
+		CacheKey:          d.GetCacheKey(),
 		ChecksumAlgorithm: d.GetChecksumAlgorithm(), ChecksumValue: d.GetChecksumValue(), AllowUnpinned: d.GetAllowUnpinned(),
 	}
 }

@@ -71,7 +71,8 @@ func ToRunAnswers(m *pb.RunTasksResponse, asked []worker.RunTask) ([]worker.RunA
 		return nil, fmt.Errorf("%d answers to %d tasks: %w", len(m.GetAnswers()), len(asked), ErrMalformed)
 	}
 	return eachAt(m.GetAnswers(), func(i int, a *pb.RunAnswer) worker.RunAnswer {
-		out := worker.RunAnswer{Term: ToTerm(m.GetTerm()), Proc: worker.Proc(m.GetProc()), Run: asked[i].Run, Reason: a.GetReason()}
+		out := worker.RunAnswer{Term: ToTerm(m.GetTerm()), Proc: worker.Proc(m.GetProc()), Run: asked[i].Run,
+			Reason: a.GetReason()}
 		switch a.GetVerdict() {
 		case pb.RunVerdict_RUN_VERDICT_OK:
 			out.Result = worker.RunOK
@@ -172,7 +173,8 @@ func ToStatusAnswers(m *pb.UpdateStatusResponse, asked []worker.StatusItem) ([]w
 	}
 	return eachAt(m.GetOk(), func(i int, ok bool) worker.StatusAnswer {
 		return worker.StatusAnswer{
-			Term: ToTerm(m.GetTerm()), Proc: worker.Proc(m.GetProc()), Kind: asked[i].Kind, Run: asked[i].Run, Probe: asked[i].Probe, OK: ok,
+			Term: ToTerm(m.GetTerm()), Proc: worker.Proc(m.GetProc()), Kind: asked[i].Kind, Run: asked[i].Run,
+			Probe: asked[i].Probe, OK: ok,
 		}
 	}), nil
 }
@@ -181,16 +183,18 @@ func ToStatusAnswers(m *pb.UpdateStatusResponse, asked []worker.StatusItem) ([]w
 // the last line of its status pipe (nil = none).
 func FromBatchEnd(e batch.Ended, status []byte) *pb.BatchEnd {
 	return &pb.BatchEnd{
-		ExitCode: int32(e.ExitCode), Signal: int32(e.Signal), Killed: e.Killed, TimedOut: e.TimedOut, Reason: e.Reason, Status: status,
-		Again: pb.BatchAgain(e.Again),
+		ExitCode: int32(e.ExitCode), Signal: int32(e.Signal), Killed: e.Killed, TimedOut: e.TimedOut, Reason: e.Reason,
+		Status: status,
+		Again:  pb.BatchAgain(e.Again),
 	}
 }
 
 // ToBatchEnd is the inverse of FromBatchEnd.
 func ToBatchEnd(m *pb.BatchEnd) (batch.Ended, []byte) {
 	return batch.Ended{
-		ExitCode: int(m.GetExitCode()), Signal: int(m.GetSignal()), Killed: m.GetKilled(), TimedOut: m.GetTimedOut(), Reason: m.GetReason(),
-		Again: batch.Again(m.GetAgain()),
+		ExitCode: int(m.GetExitCode()), Signal: int(m.GetSignal()), Killed: m.GetKilled(), TimedOut: m.GetTimedOut(),
+		Reason: m.GetReason(),
+		Again:  batch.Again(m.GetAgain()),
 	}, m.Status
 }
 

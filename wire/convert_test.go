@@ -144,7 +144,8 @@ func TestRunTasksKeepEachCallAndItsAnswer(t *testing.T) {
 	run.Work.Node = "node \xff"
 	call := worker.RunTask{Term: fence.Term{Epoch: 1, Revision: 2}, Proc: "p", Run: run, Seq: 9}
 	probe := worker.RunTask{Term: call.Term, Proc: "p", Seq: 9, Probe: 4, Beat: 3}
-	m := &pb.RunTasksRequest{To: FromCallee(call.Term, "p"), Seq: 9, Tasks: []*pb.RunTask{FromRunTask(call), FromRunTask(probe)}}
+	m := &pb.RunTasksRequest{To: FromCallee(call.Term, "p"), Seq: 9,
+		Tasks: []*pb.RunTask{FromRunTask(call), FromRunTask(probe)}}
 	if _, err := ToRunTasks(crossed(t, m)); !errors.Is(err, ErrMalformed) {
 		t.Fatalf("a task without a workload: %v", err)
 	}
@@ -216,8 +217,10 @@ func TestEventsLoseNothingAndTrustOnlyTheCaller(t *testing.T) {
 	by := lrp.Identity{Instance: "i", Cell: "c", Proc: "p"}
 	net := full[lrp.Net](t)
 	for _, e := range []lrp.Event{
-		lrp.Claim{By: by}, lrp.Start{By: by, Net: net, Service: lrp.ServiceKey{Domain: "d", Name: "n"}, Exclusive: true}, lrp.Crash{By: by, Reason: "r", Clean: true}, lrp.Remove{By: by},
-		lrp.Evacuate{By: by, Net: net, Until: time.Unix(9, 0).UTC()}, lrp.EvacuateClaimed{By: by}, lrp.EvacuateStopped{By: by},
+		lrp.Claim{By: by}, lrp.Start{By: by, Net: net, Service: lrp.ServiceKey{Domain: "d", Name: "n"}, Exclusive: true},
+		lrp.Crash{By: by, Reason: "r", Clean: true}, lrp.Remove{By: by},
+		lrp.Evacuate{By: by, Net: net, Until: time.Unix(9, 0).UTC()}, lrp.EvacuateClaimed{By: by},
+		lrp.EvacuateStopped{By: by},
 		lrp.EvacuateCrashed{By: by, Reason: "r", Clean: true}, lrp.RemoveEvacuating{By: by},
 	} {
 		c := LRPCall{Key: lrp.Key{Process: "x", Index: 2}, Service: lrp.ServiceKey{Domain: "d", Name: "n"}, Event: e}
@@ -233,7 +236,8 @@ func TestEventsLoseNothingAndTrustOnlyTheCaller(t *testing.T) {
 	}
 	holder := task.Holder{Cell: "c", Proc: "p"}
 	for _, e := range []task.Event{
-		task.Start{UID: "u", By: holder, Reservation: "r", Live: true}, task.Complete{UID: "u", By: holder, Result: full[task.Result](t)},
+		task.Start{UID: "u", By: holder, Reservation: "r", Live: true},
+		task.Complete{UID: "u", By: holder, Result: full[task.Result](t)},
 		task.Adopt{UID: "u", From: "q", By: holder}, task.Reject{UID: "u", Reason: "r", Never: true, By: holder},
 	} {
 		c := TaskCall{GUID: "g", Event: e}
@@ -247,13 +251,15 @@ func TestEventsLoseNothingAndTrustOnlyTheCaller(t *testing.T) {
 }
 
 func TestEventErrorsKeepTheirMeaning(t *testing.T) {
-	for _, err := range []error{lrp.ErrNotFound, lrp.ErrNotEligible, lrp.ErrNotProven, lrp.ErrNotYet, task.ErrNotFound, task.ErrNotEligible, task.ErrOtherUID} {
+	for _, err := range []error{lrp.ErrNotFound, lrp.ErrNotEligible, lrp.ErrNotProven, lrp.ErrNotYet, task.ErrNotFound,
+		task.ErrNotEligible, task.ErrOtherUID} {
 		a, known := FromEventError(fmt.Errorf("claim x/1: %w", err))
 		if !known || !errors.Is(ToEventError(a), err) {
 			t.Errorf("%v became %v", err, ToEventError(a))
 		}
 	}
-	for _, err := range []error{lrp.ErrCannotBeClaimed, lrp.ErrCannotBeEvacuated, task.ErrInvalidStateTransition, task.ErrRunningOnDifferentCell} {
+	for _, err := range []error{lrp.ErrCannotBeClaimed, lrp.ErrCannotBeEvacuated, task.ErrInvalidStateTransition,
+		task.ErrRunningOnDifferentCell} {
 		a, known := FromEventError(err)
 		if !known || !errors.Is(ToEventError(a), ErrRefused) || !strings.Contains(ToEventError(a).Error(), err.Error()) {
 			t.Errorf("%v became %v", err, ToEventError(a))

@@ -27,19 +27,23 @@ func FromLRPCall(c LRPCall) (*pb.LRPEvent, error) {
 	case lrp.Claim:
 		m.Instance, m.Kind = e.By.Instance, &pb.LRPEvent_Claim{Claim: &pb.LRPEvent_Claimed{}}
 	case lrp.Start:
-		m.Instance, m.Kind = e.By.Instance, &pb.LRPEvent_Start{Start: &pb.LRPEvent_Started{Net: FromNet(e.Net), Exclusive: e.Exclusive}}
+		m.Instance, m.Kind = e.By.Instance, &pb.LRPEvent_Start{Start: &pb.LRPEvent_Started{Net: FromNet(e.Net),
+			Exclusive: e.Exclusive}}
 	case lrp.Crash:
-		m.Instance, m.Kind = e.By.Instance, &pb.LRPEvent_Crash{Crash: &pb.LRPEvent_Ended{Reason: text.Clean(e.Reason), Clean: e.Clean}}
+		m.Instance, m.Kind = e.By.Instance, &pb.LRPEvent_Crash{Crash: &pb.LRPEvent_Ended{Reason: text.Clean(e.Reason),
+			Clean: e.Clean}}
 	case lrp.Remove:
 		m.Instance, m.Kind = e.By.Instance, &pb.LRPEvent_Remove{Remove: &pb.LRPEvent_Removed{}}
 	case lrp.Evacuate:
-		m.Instance, m.Kind = e.By.Instance, &pb.LRPEvent_Evacuate{Evacuate: &pb.LRPEvent_Evacuating{Net: FromNet(e.Net), Until: FromTime(e.Until)}}
+		m.Instance, m.Kind = e.By.Instance, &pb.LRPEvent_Evacuate{Evacuate: &pb.LRPEvent_Evacuating{Net: FromNet(e.Net),
+			Until: FromTime(e.Until)}}
 	case lrp.EvacuateClaimed:
 		m.Instance, m.Kind = e.By.Instance, &pb.LRPEvent_EvacuateClaimed{EvacuateClaimed: &pb.LRPEvent_EvacuatedClaimed{}}
 	case lrp.EvacuateStopped:
 		m.Instance, m.Kind = e.By.Instance, &pb.LRPEvent_EvacuateStopped{EvacuateStopped: &pb.LRPEvent_EvacuatedStopped{}}
 	case lrp.EvacuateCrashed:
-		m.Instance, m.Kind = e.By.Instance, &pb.LRPEvent_EvacuateCrashed{EvacuateCrashed: &pb.LRPEvent_Ended{Reason: text.Clean(e.Reason), Clean: e.Clean}}
+		m.Instance, m.Kind = e.By.Instance,
+			&pb.LRPEvent_EvacuateCrashed{EvacuateCrashed: &pb.LRPEvent_Ended{Reason: text.Clean(e.Reason), Clean: e.Clean}}
 	case lrp.RemoveEvacuating:
 		m.Instance, m.Kind = e.By.Instance, &pb.LRPEvent_RemoveEvacuating{RemoveEvacuating: &pb.LRPEvent_RemovedEvacuating{}}
 	default:
@@ -100,7 +104,8 @@ func FromTaskCall(c TaskCall) (*pb.TaskEvent, error) {
 	case task.Adopt:
 		m.Uid, m.Kind = e.UID, &pb.TaskEvent_Adopt{Adopt: &pb.TaskEvent_Adopted{From: e.From}}
 	case task.Reject:
-		m.Uid, m.Kind = e.UID, &pb.TaskEvent_Reject{Reject: &pb.TaskEvent_Rejected{Reason: text.Clean(e.Reason), Never: e.Never, Carried: e.Carried}}
+		m.Uid, m.Kind = e.UID, &pb.TaskEvent_Reject{Reject: &pb.TaskEvent_Rejected{Reason: text.Clean(e.Reason),
+			Never: e.Never, Carried: e.Carried}}
 	default:
 		return nil, fmt.Errorf("event %T is not a cell's: %w", c.Event, ErrMalformed)
 	}
@@ -129,7 +134,8 @@ func ToTaskCall(m *pb.TaskEvent, cell worker.CellName, proc worker.Proc) (TaskCa
 	case *pb.TaskEvent_Adopt:
 		c.Event = task.Adopt{UID: m.GetUid(), From: k.Adopt.GetFrom(), By: by}
 	case *pb.TaskEvent_Reject:
-		c.Event = task.Reject{UID: m.GetUid(), Reason: k.Reject.GetReason(), Never: k.Reject.GetNever(), Carried: k.Reject.GetCarried(), By: by}
+		c.Event = task.Reject{UID: m.GetUid(), Reason: k.Reject.GetReason(), Never: k.Reject.GetNever(),
+			Carried: k.Reject.GetCarried(), By: by}
 	default:
 		r.fail("event", "no kind")
 	}

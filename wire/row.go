@@ -90,10 +90,12 @@ func (r *reader) lastCrash(m *pb.LastCrash) lrp.LastCrash {
 // FromActual is the wire form of one row of an index.
 func FromActual(a *lrp.Actual) *pb.ActualLRP {
 	return &pb.ActualLRP{
-		Key: FromLRPKey(a.Key), Service: FromServiceKey(a.Service), Presence: pb.Presence(a.Presence), State: pb.LRPState(a.State),
+		Key: FromLRPKey(a.Key), Service: FromServiceKey(a.Service), Presence: pb.Presence(a.Presence),
+		State:    pb.LRPState(a.State),
 		Identity: FromIdentity(a.Identity), Net: FromNet(a.Net), Exclusive: a.Exclusive,
 		CrashCount: int32(a.CrashCount), CrashReason: text.Clean(a.CrashReason), PlacementError: text.Clean(a.PlacementError),
-		Since: FromTime(a.Since), Expires: FromTime(a.Expires), Retiring: a.Retiring, Finished: a.Finished, Unheard: a.Unheard,
+		Since: FromTime(a.Since), Expires: FromTime(a.Expires), Retiring: a.Retiring, Finished: a.Finished,
+		Unheard:   a.Unheard,
 		NotBefore: FromTime(a.NotBefore), Replaces: FromIdentity(a.Replaces), LastCrash: FromLastCrash(a.LastCrash),
 	}
 }
@@ -107,8 +109,10 @@ func ToActual(m *pb.ActualLRP) (*lrp.Actual, error) {
 		State:    lrp.State(r.enum("state", pb.LRPState_name, int32(m.GetState()))),
 		Identity: ToIdentity(m.GetIdentity()), Net: r.net(m.GetNet()), Exclusive: m.GetExclusive(),
 		CrashCount: int(m.GetCrashCount()), CrashReason: m.GetCrashReason(), PlacementError: m.GetPlacementError(),
-		Since: r.time("since", m.GetSince()), Expires: r.time("expires", m.GetExpires()), Retiring: m.GetRetiring(), Finished: m.GetFinished(), Unheard: m.GetUnheard(),
-		NotBefore: r.time("not_before", m.GetNotBefore()), Replaces: ToIdentity(m.GetReplaces()), LastCrash: r.lastCrash(m.GetLastCrash()),
+		Since: r.time("since", m.GetSince()), Expires: r.time("expires", m.GetExpires()), Retiring: m.GetRetiring(),
+		Finished: m.GetFinished(), Unheard: m.GetUnheard(),
+		NotBefore: r.time("not_before", m.GetNotBefore()), Replaces: ToIdentity(m.GetReplaces()),
+		LastCrash: r.lastCrash(m.GetLastCrash()),
 	}
 	return a, r.err
 }
@@ -178,8 +182,10 @@ func fromHolder(h task.Holder) *pb.Holder {
 // FromTaskResult is the wire form of how a task's container ended.
 func FromTaskResult(x task.Result) *pb.TaskResult {
 	return &pb.TaskResult{
-		Failed: x.Failed, Cancelled: x.Cancelled, Ordered: x.Ordered, OutputLost: x.OutputLost, Reason: text.Clean(x.Reason), Output: x.Output,
-		ExitCode: int32(x.ExitCode), Signal: int32(x.Signal), Oom: x.OOM, Started: FromTime(x.Started), Ended: FromTime(x.Ended),
+		Failed: x.Failed, Cancelled: x.Cancelled, Ordered: x.Ordered, OutputLost: x.OutputLost, Reason: text.Clean(x.Reason),
+		Output:   x.Output,
+		ExitCode: int32(x.ExitCode), Signal: int32(x.Signal), Oom: x.OOM, Started: FromTime(x.Started),
+		Ended: FromTime(x.Ended),
 	}
 }
 
@@ -187,7 +193,8 @@ func FromTaskResult(x task.Result) *pb.TaskResult {
 func ToTaskResult(m *pb.TaskResult) (task.Result, error) {
 	r := &reader{}
 	x := task.Result{
-		Failed: m.GetFailed(), Cancelled: m.GetCancelled(), Ordered: m.GetOrdered(), OutputLost: m.GetOutputLost(), Reason: m.GetReason(), Output: m.GetOutput(),
+		Failed: m.GetFailed(), Cancelled: m.GetCancelled(), Ordered: m.GetOrdered(), OutputLost: m.GetOutputLost(),
+		Reason: m.GetReason(), Output: m.GetOutput(),
 		ExitCode: int(m.GetExitCode()), Signal: int(m.GetSignal()), OOM: m.GetOom(),
 		Started: r.time("started", m.GetStarted()), Ended: r.time("ended", m.GetEnded()),
 	}

@@ -34,7 +34,8 @@ func FromHeartbeat(b worker.Heartbeat) *pb.HeartbeatRequest {
 		From:     FromCaller(b.Cluster, b.Term, b.Cell, b.Proc),
 		Protocol: int32(b.Protocol), DirId: b.DirID, Started: b.Started, Boot: b.Boot, Beat: b.Beat, Epoch: b.Epoch,
 		Set: FromSet(b.SetID), HasWork: b.HasWork, Promise: FromDuration(b.Promise), Period: FromDuration(b.Period),
-		Predecessor: string(b.Predecessor), PredecessorsGone: b.PredecessorsGone, Deregister: b.Deregister, Returns: b.Returns,
+		Predecessor: string(b.Predecessor), PredecessorsGone: b.PredecessorsGone, Deregister: b.Deregister,
+		Returns: b.Returns,
 	}
 }
 
@@ -43,11 +44,13 @@ func ToHeartbeat(m *pb.HeartbeatRequest) (worker.Heartbeat, error) {
 	r := &reader{}
 	from := m.GetFrom()
 	b := worker.Heartbeat{
-		Protocol: int(m.GetProtocol()), Cluster: fence.Cluster(from.GetCluster()), Term: ToTerm(from.GetTerm()), Cell: worker.CellName(from.GetCell()), Proc: worker.Proc(from.GetProc()),
+		Protocol: int(m.GetProtocol()), Cluster: fence.Cluster(from.GetCluster()), Term: ToTerm(from.GetTerm()),
+		Cell: worker.CellName(from.GetCell()), Proc: worker.Proc(from.GetProc()),
 		DirID: m.GetDirId(), Started: m.GetStarted(), Boot: m.GetBoot(), Beat: m.GetBeat(), Epoch: m.GetEpoch(),
 		SetID: ToSet(m.GetSet()), HasWork: m.GetHasWork(),
 		Promise: r.duration("promise", m.GetPromise()), Period: r.duration("period", m.GetPeriod()),
-		Predecessor: worker.Proc(m.GetPredecessor()), PredecessorsGone: m.GetPredecessorsGone(), Deregister: m.GetDeregister(), Returns: m.GetReturns(),
+		Predecessor: worker.Proc(m.GetPredecessor()), PredecessorsGone: m.GetPredecessorsGone(),
+		Deregister: m.GetDeregister(), Returns: m.GetReturns(),
 	}
 	r.named("cell", from.GetCell())
 	r.named("proc", from.GetProc())
@@ -91,7 +94,8 @@ func FromTimeouts(t worker.Timeouts) *pb.Timeouts {
 	return &pb.Timeouts{
 		Heartbeat: FromDuration(t.Heartbeat), HeartbeatGrace: FromDuration(t.HeartbeatGrace),
 		Healthcheck: FromDuration(t.Healthcheck), HealthcheckGrace: FromDuration(t.HealthcheckGrace),
-		Check: FromDuration(t.Check), Lost: FromDuration(t.Lost), KillWait: FromDuration(t.KillWait), Margin: FromDuration(t.Margin),
+		Check: FromDuration(t.Check), Lost: FromDuration(t.Lost), KillWait: FromDuration(t.KillWait),
+		Margin:        FromDuration(t.Margin),
 		DriftPerMille: int32(t.DriftPerMille), MaxDiesWithin: FromDuration(t.MaxDiesWithin),
 		Lease: FromDuration(t.Lease), KeepAlive: FromDuration(t.KeepAlive), LeaseDrift: FromDuration(t.LeaseDrift),
 	}
@@ -99,12 +103,15 @@ func FromTimeouts(t worker.Timeouts) *pb.Timeouts {
 
 func (r *reader) timeouts(m *pb.Timeouts) worker.Timeouts {
 	return worker.Timeouts{
-		Heartbeat: r.duration("heartbeat", m.GetHeartbeat()), HeartbeatGrace: r.duration("heartbeat_grace", m.GetHeartbeatGrace()),
-		Healthcheck: r.duration("healthcheck", m.GetHealthcheck()), HealthcheckGrace: r.duration("healthcheck_grace", m.GetHealthcheckGrace()),
-		Check: r.duration("check", m.GetCheck()), Lost: r.duration("lost", m.GetLost()),
+		Heartbeat:        r.duration("heartbeat", m.GetHeartbeat()),
+		HeartbeatGrace:   r.duration("heartbeat_grace", m.GetHeartbeatGrace()),
+		Healthcheck:      r.duration("healthcheck", m.GetHealthcheck()),
+		HealthcheckGrace: r.duration("healthcheck_grace", m.GetHealthcheckGrace()),
+		Check:            r.duration("check", m.GetCheck()), Lost: r.duration("lost", m.GetLost()),
 		KillWait: r.duration("kill_wait", m.GetKillWait()), Margin: r.duration("margin", m.GetMargin()),
 		DriftPerMille: int(m.GetDriftPerMille()), MaxDiesWithin: r.duration("max_dies_within", m.GetMaxDiesWithin()),
-		Lease: r.duration("lease", m.GetLease()), KeepAlive: r.duration("keep_alive", m.GetKeepAlive()), LeaseDrift: r.duration("lease_drift", m.GetLeaseDrift()),
+		Lease: r.duration("lease", m.GetLease()), KeepAlive: r.duration("keep_alive", m.GetKeepAlive()),
+		LeaseDrift: r.duration("lease_drift", m.GetLeaseDrift()),
 	}
 }
 
@@ -112,8 +119,10 @@ func (r *reader) timeouts(m *pb.Timeouts) worker.Timeouts {
 func FromHeartbeatAnswer(a worker.HeartbeatAnswer) *pb.HeartbeatResponse {
 	return &pb.HeartbeatResponse{
 		Cluster: string(a.Cluster), Term: FromTerm(a.Term), Proc: string(a.Proc), Beat: a.Beat, Protocol: int32(a.Protocol),
-		Verdict: pb.Verdict(a.Verdict), Reason: a.Reason, State: pb.SessionState(a.State), Reported: a.Reported, Eligible: a.Eligible,
-		Credit: a.Credit, Promise: FromDuration(a.Promise), Resolved: a.Resolved, Timeouts: FromTimeouts(a.Timeouts), Set: FromSet(a.SetID),
+		Verdict: pb.Verdict(a.Verdict), Reason: a.Reason, State: pb.SessionState(a.State), Reported: a.Reported,
+		Eligible: a.Eligible,
+		Credit:   a.Credit, Promise: FromDuration(a.Promise), Resolved: a.Resolved, Timeouts: FromTimeouts(a.Timeouts),
+		Set: FromSet(a.SetID),
 	}
 }
 
@@ -121,10 +130,12 @@ func FromHeartbeatAnswer(a worker.HeartbeatAnswer) *pb.HeartbeatResponse {
 func ToHeartbeatAnswer(m *pb.HeartbeatResponse) (worker.HeartbeatAnswer, error) {
 	r := &reader{}
 	a := worker.HeartbeatAnswer{
-		Protocol: int(m.GetProtocol()), Cluster: fence.Cluster(m.GetCluster()), Term: ToTerm(m.GetTerm()), Proc: worker.Proc(m.GetProc()), Beat: m.GetBeat(),
+		Protocol: int(m.GetProtocol()), Cluster: fence.Cluster(m.GetCluster()), Term: ToTerm(m.GetTerm()),
+		Proc: worker.Proc(m.GetProc()), Beat: m.GetBeat(),
 		Verdict: worker.Verdict(r.enum("verdict", pb.Verdict_name, int32(m.GetVerdict()))), Reason: m.GetReason(),
 		State:    worker.State(r.enum("state", pb.SessionState_name, int32(m.GetState()))),
-		Reported: m.GetReported(), Eligible: m.GetEligible(), Credit: m.GetCredit(), Promise: r.duration("promise", m.GetPromise()),
+		Reported: m.GetReported(), Eligible: m.GetEligible(), Credit: m.GetCredit(),
+		Promise:  r.duration("promise", m.GetPromise()),
 		Resolved: m.GetResolved(), Timeouts: r.timeouts(m.GetTimeouts()), SetID: ToSet(m.GetSet()),
 	}
 	return a, r.err
@@ -136,7 +147,8 @@ func FromRun(x worker.Run) *pb.BatchRun {
 }
 
 func (r *reader) batchRun(place string, m *pb.BatchRun) worker.Run {
-	x := worker.Run{Work: worker.Work{Job: m.GetJob(), Node: string(m.GetNode())}, Invocation: ToInvocation(m.GetInvocation())}
+	x := worker.Run{Work: worker.Work{Job: m.GetJob(), Node: string(m.GetNode())},
+		Invocation: ToInvocation(m.GetInvocation())}
 	if x.Invocation.IsZero() {
 		r.fail(place, "no invocation")
 	}
@@ -161,7 +173,8 @@ func ToReportRequest(m *pb.GetRunningTasksRequest) (worker.ReportRequest, error)
 // FromReport is the wire form of the answer to getRunningTasks.
 func FromReport(x worker.Report) *pb.GetRunningTasksResponse {
 	return &pb.GetRunningTasksResponse{
-		Term: FromTerm(x.Term), Proc: string(x.Proc), Predecessor: string(x.Predecessor), PredecessorsGone: x.PredecessorsGone,
+		Term: FromTerm(x.Term), Proc: string(x.Proc), Predecessor: string(x.Predecessor),
+		PredecessorsGone: x.PredecessorsGone,
 		Held: each(x.Held, func(h worker.Held) *pb.HeldRun {
 			return &pb.HeldRun{Run: FromRun(h.Run), Ended: h.Ended, Adopted: h.Adopted}
 		}),
@@ -176,9 +189,11 @@ func FromReport(x worker.Report) *pb.GetRunningTasksResponse {
 func ToReport(m *pb.GetRunningTasksResponse) (worker.Report, error) {
 	r := &reader{}
 	x := worker.Report{
-		Term: ToTerm(m.GetTerm()), Proc: worker.Proc(m.GetProc()), Predecessor: worker.Proc(m.GetPredecessor()), PredecessorsGone: m.GetPredecessorsGone(),
+		Term: ToTerm(m.GetTerm()), Proc: worker.Proc(m.GetProc()), Predecessor: worker.Proc(m.GetPredecessor()),
+		PredecessorsGone: m.GetPredecessorsGone(),
 		Held: eachAt(m.GetHeld(), func(i int, h *pb.HeldRun) worker.Held {
-			return worker.Held{Run: r.batchRun(fmt.Sprintf("held[%d]", i), h.GetRun()), Ended: h.GetEnded(), Adopted: h.GetAdopted()}
+			return worker.Held{Run: r.batchRun(fmt.Sprintf("held[%d]", i), h.GetRun()), Ended: h.GetEnded(),
+				Adopted: h.GetAdopted()}
 		}),
 		Alive: each(m.GetAlive(), func(a *pb.AliveContainer) worker.Alive {
 			return worker.Alive{ID: a.GetId(), Task: a.GetTask(), Older: a.GetOlder(), Bound: a.GetBound(),

@@ -94,7 +94,8 @@ func ToEnv(env []*pb.Variable) ([]action.Variable, error) {
 
 func fromCheck(c action.Check) *pb.Check {
 	m := &pb.Check{
-		Timeout: FromDuration(c.Timeout), StartupInterval: FromDuration(c.StartupInterval), Interval: FromDuration(c.Interval),
+		Timeout: FromDuration(c.Timeout), StartupInterval: FromDuration(c.StartupInterval),
+		Interval: FromDuration(c.Interval),
 	}
 	switch {
 	case c.HTTP != nil:
@@ -117,7 +118,8 @@ func (r *reader) checks(place string, ms []*pb.Check) []action.Check {
 		}
 		switch k := m.GetKind().(type) {
 		case *pb.Check_Http:
-			c.HTTP = &action.HTTPCheck{Port: r.text(at+".http.port", k.Http.GetPort()), Path: r.text(at+".http.path", k.Http.GetPath())}
+			c.HTTP = &action.HTTPCheck{Port: r.text(at+".http.port", k.Http.GetPort()),
+				Path: r.text(at+".http.path", k.Http.GetPath())}
 		case *pb.Check_Tcp:
 			c.TCP = &action.TCPCheck{Port: r.text(at+".tcp.port", k.Tcp.GetPort())}
 		case *pb.Check_Exec:
@@ -147,7 +149,10 @@ func FromMappings(ms []action.Mapping) []*pb.Mapping {
 
 // ToMappings is the inverse of FromMappings.
 func ToMappings(ms []*pb.Mapping) []action.Mapping {
-	return each(ms, func(m *pb.Mapping) action.Mapping { return action.Mapping{Name: m.GetName(), Port: int(m.GetPort())} })
+	return each(ms, func(m *pb.Mapping) action.Mapping {
+		return action.Mapping{Name: m.GetName(),
+			Port: int(m.GetPort())}
+	})
 }
 
 func fromTermination(t action.Termination) *pb.Termination {

@@ -66,7 +66,8 @@ func tree(depth int) *rapid.Generator[action.Action] {
 		}
 		switch rapid.IntRange(1, kinds).Draw(t, "kind") {
 		case 2:
-			return action.Action{Download: &action.Download{From: plain().Draw(t, "from"), To: "x", Unpack: true, CacheKey: "k", ChecksumAlgorithm: "sha256", ChecksumValue: "00", AllowUnpinned: true}}
+			return action.Action{Download: &action.Download{From: plain().Draw(t, "from"), To: "x", Unpack: true, CacheKey: "k",
+				ChecksumAlgorithm: "sha256", ChecksumValue: "00", AllowUnpinned: true}}
 		case 3:
 			return action.Action{Upload: &action.Upload{From: "a", To: plain().Draw(t, "to")}}
 		case 4:
@@ -81,7 +82,8 @@ func tree(depth int) *rapid.Generator[action.Action] {
 		case 8:
 			return action.Action{Timeout: &action.Timeout{Action: tree(depth-1).Draw(t, "in"), After: span().Draw(t, "after")}}
 		case 9:
-			return action.Action{EmitProgress: &action.EmitProgress{Action: tree(depth-1).Draw(t, "in"), Start: "s", Success: "ok", FailureMessagePrefix: "bad"}}
+			return action.Action{EmitProgress: &action.EmitProgress{Action: tree(depth-1).Draw(t, "in"), Start: "s",
+				Success: "ok", FailureMessagePrefix: "bad"}}
 		}
 		r := run().Draw(t, "run")
 		return action.Action{Run: &r}
@@ -94,7 +96,8 @@ func list(t *rapid.T, depth int) []action.Action {
 
 func check() *rapid.Generator[action.Check] {
 	return rapid.Custom(func(t *rapid.T) action.Check {
-		c := action.Check{Timeout: span().Draw(t, "timeout"), StartupInterval: span().Draw(t, "startup"), Interval: span().Draw(t, "interval")}
+		c := action.Check{Timeout: span().Draw(t, "timeout"), StartupInterval: span().Draw(t, "startup"),
+			Interval: span().Draw(t, "interval")}
 		switch rapid.IntRange(0, 2).Draw(t, "kind") {
 		case 0:
 			c.HTTP = &action.HTTPCheck{Port: "web", Path: "/" + plain().Draw(t, "path")}
@@ -120,11 +123,14 @@ func workload() *rapid.Generator[action.Workload] {
 			Isolation: action.Isolation(rapid.IntRange(0, 3).Draw(t, "isolation")), OwnNet: rapid.Bool().Draw(t, "net"),
 			Rootfs: plain().Draw(t, "rootfs"), ResultFile: plain().Draw(t, "result"),
 			Termination: action.Termination{
-				Signal: rapid.IntRange(0, 64).Draw(t, "signal"), Grace: span().Draw(t, "grace"), LeftoverGrace: span().Draw(t, "leftover"),
-				Mode: action.KillMode(rapid.IntRange(0, 2).Draw(t, "mode")), Target: action.KillTarget(rapid.IntRange(0, 2).Draw(t, "target")),
-				ParentDeath: rapid.IntRange(-1, 64).Draw(t, "death"), NoSession: rapid.Bool().Draw(t, "session"),
+				Signal: rapid.IntRange(0, 64).Draw(t, "signal"), Grace: span().Draw(t, "grace"),
+				LeftoverGrace: span().Draw(t, "leftover"),
+				Mode:          action.KillMode(rapid.IntRange(0, 2).Draw(t, "mode")),
+				Target:        action.KillTarget(rapid.IntRange(0, 2).Draw(t, "target")),
+				ParentDeath:   rapid.IntRange(-1, 64).Draw(t, "death"), NoSession: rapid.Bool().Draw(t, "session"),
 			},
-			OnCellRestart: action.OnCellRestart(rapid.IntRange(0, 1).Draw(t, "restart")), LogRate: rapid.IntRange(0, 1<<30).Draw(t, "rate"),
+			OnCellRestart: action.OnCellRestart(rapid.IntRange(0, 1).Draw(t, "restart")),
+			LogRate:       rapid.IntRange(0, 1<<30).Draw(t, "rate"),
 		}
 		if rapid.Bool().Draw(t, "has resources") {
 			w.Resources = resource.Amounts{resource.MemoryMB: rapid.IntRange(0, 1<<30).Draw(t, "mb")}
@@ -179,20 +185,26 @@ func TestMalformedWorkloads(t *testing.T) {
 		change func(*pb.Workload)
 		says   string
 	}{
-		"no action":         {func(w *pb.Workload) { w.Action = nil }, "action: no kind of step"},
-		"too deep":          {func(w *pb.Workload) { w.Action = deep }, "nested too deeply"},
-		"nil in a list":     {func(w *pb.Workload) { w.Sidecars = []*pb.Action{nil} }, "sidecars[0]: no kind"},
-		"NUL in env":        {func(w *pb.Workload) { w.Env = []*pb.Variable{{Name: "A", Value: "b"}, {Name: "B", Value: "x\x00y"}} }, "env[1]: NUL"},
-		"NUL in raw env":    {func(w *pb.Workload) { w.Env = []*pb.Variable{{Name: "A", RawValue: []byte{255, 0}}} }, "env[0]: NUL"},
-		"NUL in args":       {func(w *pb.Workload) { w.Action.GetRun().Args = []string{"\x00"} }, "action.run.args: NUL"},
-		"huge duration":     {func(w *pb.Workload) { w.TimeLimit = &durationpb.Duration{Seconds: 300_000_000_000} }, "time_limit"},
+		"no action":     {func(w *pb.Workload) { w.Action = nil }, "action: no kind of step"},
+		"too deep":      {func(w *pb.Workload) { w.Action = deep }, "nested too deeply"},
+		"nil in a list": {func(w *pb.Workload) { w.Sidecars = []*pb.Action{nil} }, "sidecars[0]: no kind"},
+		"NUL in env": {func(w *pb.Workload) {
+			w.Env = []*pb.Variable{{Name: "A", Value: "b"},
+				{Name: "B", Value: "x\x00y"}}
+		}, "env[1]: NUL"},
+		"NUL in raw env": {func(w *pb.Workload) { w.Env = []*pb.Variable{{Name: "A", RawValue: []byte{255, 0}}} },
+			"env[0]: NUL"},
+		"NUL in args": {func(w *pb.Workload) { w.Action.GetRun().Args = []string{"\x00"} }, "action.run.args: NUL"},
+		"huge duration": {func(w *pb.Workload) { w.TimeLimit = &durationpb.Duration{Seconds: 300_000_000_000} },
+			"time_limit"},
 		"negative duration": {func(w *pb.Workload) { w.StartTimeout = durationpb.New(-1) }, "start_timeout"},
-		"broken duration":   {func(w *pb.Workload) { w.StartTimeout = &durationpb.Duration{Seconds: 1, Nanos: -1} }, "start_timeout"},
-		"isolation":         {func(w *pb.Workload) { w.Isolation = 9 }, "isolation: unknown value 9"},
-		"kill mode":         {func(w *pb.Workload) { w.Termination = &pb.Termination{Mode: 7} }, "termination.mode"},
-		"signal":            {func(w *pb.Workload) { w.Termination = &pb.Termination{Signal: 65} }, "no such signal"},
-		"port":              {func(w *pb.Workload) { w.Ports = []*pb.Port{{Fixed: 70000}} }, "ports[0]: no such port"},
-		"check":             {func(w *pb.Workload) { w.Checks = []*pb.Check{{}} }, "checks[0]: no kind of check"},
+		"broken duration": {func(w *pb.Workload) { w.StartTimeout = &durationpb.Duration{Seconds: 1, Nanos: -1} },
+			"start_timeout"},
+		"isolation": {func(w *pb.Workload) { w.Isolation = 9 }, "isolation: unknown value 9"},
+		"kill mode": {func(w *pb.Workload) { w.Termination = &pb.Termination{Mode: 7} }, "termination.mode"},
+		"signal":    {func(w *pb.Workload) { w.Termination = &pb.Termination{Signal: 65} }, "no such signal"},
+		"port":      {func(w *pb.Workload) { w.Ports = []*pb.Port{{Fixed: 70000}} }, "ports[0]: no such port"},
+		"check":     {func(w *pb.Workload) { w.Checks = []*pb.Check{{}} }, "checks[0]: no kind of check"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := ok()

@@ -15,7 +15,8 @@ func devRig(t *testing.T, set func(*Config)) *rig {
 
 func (r *rig) devBeat(proc Proc, started int64, gone bool) {
 	r.beats[proc]++
-	r.step(BeatReceived{Heartbeat{Protocol: Protocol, Cluster: r.l.cfg.Cluster, Term: term5, Cell: "vm", Proc: proc, DirID: "f", Started: started, Boot: "b", Beat: r.beats[proc],
+	r.step(BeatReceived{Heartbeat{Protocol: Protocol, Cluster: r.l.cfg.Cluster, Term: term5, Cell: "vm", Proc: proc,
+		DirID: "f", Started: started, Boot: "b", Beat: r.beats[proc],
 		Period: 5 * sec, PredecessorsGone: gone}, true})
 }
 
@@ -66,7 +67,8 @@ func TestContainersWithoutARow(t *testing.T) {
 		}
 		for range 110 {
 			r.devBeat("p", 7, true)
-			r.step(StatusReceived{UpdateStatus{Term: term5, Cell: "vm", Proc: "p", Items: []StatusItem{{Kind: StatusProbe, Probe: r.l.procs["p"].probe.sent, OK: true}}}})
+			r.step(StatusReceived{UpdateStatus{Term: term5, Cell: "vm", Proc: "p",
+				Items: []StatusItem{{Kind: StatusProbe, Probe: r.l.procs["p"].probe.sent, OK: true}}}})
 			r.second()
 		}
 		if active, _ := r.l.Waits(); active {
@@ -123,7 +125,8 @@ func TestTheRowOfAClusterThatIsAlone(t *testing.T) {
 		t.Errorf("a server leads it: %v", err)
 	}
 	r := devRig(t, func(c *Config) { c.NewStore = true })
-	r.step(BeatReceived{Heartbeat{Protocol: Protocol, Cluster: r.l.cfg.Cluster, Term: term5, Cell: "other", Proc: "o", DirID: "elsewhere", Started: 1, Boot: "b", Beat: 1, Period: 5 * sec}, true})
+	r.step(BeatReceived{Heartbeat{Protocol: Protocol, Cluster: r.l.cfg.Cluster, Term: term5, Cell: "other", Proc: "o",
+		DirID: "elsewhere", Started: 1, Boot: "b", Beat: 1, Period: 5 * sec}, true})
 	if a := take[AnswerBeat](r); len(a) != 1 || a[0].Answer.Verdict != Refused {
 		t.Errorf("a cell of another directory: %+v", a)
 	}

@@ -35,8 +35,10 @@ func (c *Cell) send(now time.Duration) {
 
 func (c *Cell) beat(now time.Duration) {
 	c.beats.count(now, c.t.Heartbeat, c.health.State == Healthy)
-	c.do(SendBeat{Heartbeat{Protocol: Protocol, Cluster: c.cluster, Term: c.term, Cell: c.cfg.Cell, Proc: c.proc, DirID: c.cfg.DirID,
-		Started: c.started, Boot: c.cfg.Boot, Beat: c.beats.number, Epoch: c.epoch, SetID: c.setID, HasWork: c.work.live() > 0,
+	c.do(SendBeat{Heartbeat{Protocol: Protocol, Cluster: c.cluster, Term: c.term, Cell: c.cfg.Cell, Proc: c.proc,
+		DirID:   c.cfg.DirID,
+		Started: c.started, Boot: c.cfg.Boot, Beat: c.beats.number, Epoch: c.epoch, SetID: c.setID,
+		HasWork: c.work.live() > 0,
 		Promise: c.promise, Period: c.t.Heartbeat, Predecessor: c.predecessor, PredecessorsGone: c.gone,
 		Deregister: c.empty(), Returns: c.succeeded()}})
 }
@@ -198,7 +200,8 @@ func (c *Cell) report(now time.Duration, q ReportRequest) {
 		c.told = true
 		c.beats.by(now + firstHurry/2)
 	}
-	c.do(AnswerReport{Report{Term: c.term, Proc: c.proc, Predecessor: c.predecessor, PredecessorsGone: c.gone, Held: c.Held()}})
+	c.do(AnswerReport{Report{Term: c.term, Proc: c.proc, Predecessor: c.predecessor, PredecessorsGone: c.gone,
+		Held: c.Held()}})
 }
 
 // run answers runTask. A refusal is final for every copy of the call, since the counter counts as seen.

@@ -76,7 +76,8 @@ func TestAdoptedWork(t *testing.T) {
 	r.healthy()
 	r.tick(4 * sec)
 	u := cellTake[SendStatus](r)
-	if len(u) == 0 || len(u[0].Update.Items) != 1 || u[0].Update.Items[0].Run != ended || u[0].Update.Items[0].Status != "done" {
+	if len(u) == 0 || len(u[0].Update.Items) != 1 || u[0].Update.Items[0].Run != ended ||
+		u[0].Update.Items[0].Status != "done" {
 		t.Errorf("%+v", u)
 	}
 	if a := r.run(x5(3, "c"), 0); a.Result != RunOK {
@@ -129,7 +130,8 @@ func TestANewLeaderHasToGiveCreditItself(t *testing.T) {
 		r.step(ProbeEnded{Probe: r.n, OK: true})
 		r.step(StatusAnswered{StatusAnswer{Term: third, Proc: "p1", Kind: StatusProbe, Probe: r.n, OK: true}})
 		h := r.beat()
-		r.step(BeatAnswered{HeartbeatAnswer{Protocol: Protocol, Term: third, Proc: "p1", Beat: h.Beat, State: Unhealthy, Reported: true, Eligible: true, Timeouts: r.c.t}})
+		r.step(BeatAnswered{HeartbeatAnswer{Protocol: Protocol, Term: third, Proc: "p1", Beat: h.Beat, State: Unhealthy,
+			Reported: true, Eligible: true, Timeouts: r.c.t}})
 	}
 	if err := r.c.Accepts(r.now); err == nil || r.c.credited {
 		t.Errorf("it takes work of a leader that gave it no credit: %v", err)
@@ -188,7 +190,8 @@ func TestADeregistrationIsSentAtOnce(t *testing.T) {
 	if b := cellTake[SendBeat](r); len(b) != 0 {
 		t.Errorf("again at the same moment: %+v", b)
 	}
-	r.step(BeatAnswered{HeartbeatAnswer{Protocol: Protocol, Term: term5, Proc: "p1", Beat: b[0].Beat.Beat, State: Healthy, Reported: true, Timeouts: r.c.t}})
+	r.step(BeatAnswered{HeartbeatAnswer{Protocol: Protocol, Term: term5, Proc: "p1", Beat: b[0].Beat.Beat, State: Healthy,
+		Reported: true, Timeouts: r.c.t}})
 	if r.c.Ended() {
 		t.Error("a leader that goes on with the session has not heard the deregistration")
 	}
@@ -307,7 +310,8 @@ func TestAnAnswerOfAnotherClusterIsTakenOnce(t *testing.T) {
 	h := r.beat()
 	foreign := func(beat int64) {
 		r.out = nil
-		r.step(BeatAnswered{HeartbeatAnswer{Protocol: Protocol, Cluster: "other", Proc: "p1", Beat: beat, Verdict: Foreign, Reason: "why"}})
+		r.step(BeatAnswered{HeartbeatAnswer{Protocol: Protocol, Cluster: "other", Proc: "p1", Beat: beat, Verdict: Foreign,
+			Reason: "why"}})
 	}
 	if foreign(h.Beat + 1); len(cellTake[ForeignHeard](r)) != 0 {
 		t.Error("an answer to no heartbeat")
@@ -325,7 +329,10 @@ func TestAMovedCellKeepsOnlyItsNewCluster(t *testing.T) {
 	r := newCellRig(t, nil)
 	r.healthyIn("mine")
 	r.step(welcome(r.beat(), from("mine"), func(a *HeartbeatAnswer) { a.SetID = workerset.ID{Leader: term5, Version: 3} }))
-	r.step(welcome(r.beat(), from("other"), func(a *HeartbeatAnswer) { a.Verdict, a.Term = Adopt, fence.Term{Epoch: 9, Revision: 1} }))
+	r.step(welcome(r.beat(), from("other"), func(a *HeartbeatAnswer) {
+		a.Verdict, a.Term = Adopt,
+			fence.Term{Epoch: 9, Revision: 1}
+	}))
 	r.step(SessionBegun{"p2", 2})
 	if k := r.c.Kept(); k != (Kept{Proc: "p2", Cluster: "other"}) {
 		t.Errorf("%+v", k)
@@ -371,7 +378,10 @@ func TestANewLeaderWithoutReports(t *testing.T) {
 	answer := func(reported bool) []SendBeat {
 		h := r.beat()
 		r.out = nil
-		r.step(welcome(h, func(a *HeartbeatAnswer) { a.State, a.Reported, a.Eligible, a.Credit = New, reported, false, false }))
+		r.step(welcome(h, func(a *HeartbeatAnswer) {
+			a.State, a.Reported, a.Eligible, a.Credit = New, reported, false,
+				false
+		}))
 		return cellTake[SendBeat](r)
 	}
 	if b := answer(false); len(b) != 1 {

@@ -15,7 +15,8 @@ func TestNewLeader(t *testing.T) {
 	for name, e := range map[string]CellEvent{
 		"report": ReportAsked{ReportRequest{high, "p1"}}, "run": RunAsked{RunTask{Term: high, Proc: "p1", Run: x5(9, "z")}},
 		"notify": NotifyAsked{Notify{high, "p1", 1, nil}}, "status": StatusAnswered{StatusAnswer{Term: high, Proc: "p1"}},
-		"call": CallHeard{high}, "kill": KillAsked{KillTask{high, "p1", x5(1, "a")}}, "suicide": SuicideAsked{Suicide{high, "p1", false}},
+		"call": CallHeard{high}, "kill": KillAsked{KillTask{high, "p1", x5(1, "a")}},
+		"suicide": SuicideAsked{Suicide{high, "p1", false}},
 	} {
 		r := newCellRig(t, nil)
 		r.healthy()
@@ -55,7 +56,8 @@ func TestNewLeader(t *testing.T) {
 		r.tick(4 * sec)
 		found := false
 		for _, s := range cellTake[SendStatus](r) {
-			found = found || slices.ContainsFunc(s.Update.Items, func(i StatusItem) bool { return i.Run == x5(2, "b") && s.Update.Term == high })
+			found = found || slices.ContainsFunc(s.Update.Items,
+				func(i StatusItem) bool { return i.Run == x5(2, "b") && s.Update.Term == high })
 		}
 		if !found {
 			t.Errorf("%s: the status is sent to the new leader", name)
@@ -218,7 +220,8 @@ func TestSetEcho(t *testing.T) {
 		t.Fatal("nothing seen")
 	}
 	for _, c := range []struct{ given, shown workerset.ID }{
-		{id(5, 3), id(5, 3)}, {id(5, 4), id(5, 4)}, {id(5, 2), id(5, 4)}, {id(5, 4+1<<63), id(5, 4)}, {workerset.ID{}, id(5, 4)}, {id(6, 1), id(6, 1)}, {workerset.ID{}, id(6, 1)},
+		{id(5, 3), id(5, 3)}, {id(5, 4), id(5, 4)}, {id(5, 2), id(5, 4)}, {id(5, 4+1<<63), id(5, 4)},
+		{workerset.ID{}, id(5, 4)}, {id(6, 1), id(6, 1)}, {workerset.ID{}, id(6, 1)},
 	} {
 		r.step(welcome(h, func(a *HeartbeatAnswer) { a.SetID = c.given }))
 		if h = r.beat(); h.SetID != c.shown || r.c.Kept().SetID != c.shown {

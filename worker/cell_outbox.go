@@ -68,7 +68,8 @@ func (o *outbox) probeEnded(e ProbeEnded) {
 	}
 	o.probing = 0
 	o.notes = slices.DeleteFunc(o.notes, func(n note) bool { return n.item.Kind == StatusProbe })
-	o.notes = append(o.notes, note{StatusItem{Kind: StatusProbe, Probe: e.Probe, OK: e.OK, Reason: e.Reason}, o.probeBeat, never})
+	o.notes = append(o.notes, note{StatusItem{Kind: StatusProbe, Probe: e.Probe, OK: e.OK, Reason: e.Reason}, o.probeBeat,
+		never})
 }
 
 // failed makes the items of a call without a response due again soon.

@@ -155,7 +155,8 @@ func TestOneInvocationIsOfOneWork(t *testing.T) {
 	x := x5(1, "a")
 	other := x
 	other.Work.Job = "b"
-	if a, b, c := r.run(x, 0), r.run(other, 0), r.run(x, 0); a.Result != RunOK || b.Result != RunStale || c.Result != RunOK {
+	if a, b, c := r.run(x, 0), r.run(other, 0), r.run(x, 0); a.Result != RunOK || b.Result != RunStale ||
+		c.Result != RunOK {
 		t.Errorf("%v, %v, %v", a.Result, b.Result, c.Result)
 	}
 }

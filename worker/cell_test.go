@@ -20,7 +20,8 @@ type cellRig struct {
 
 func newCellRig(t *testing.T, set func(*CellConfig)) *cellRig {
 	r := &cellRig{t: t, now: 500 * sec}
-	c := CellConfig{Cell: "w1", Proc: "p1", Started: 1, DirID: "f", Boot: "b", Now: r.now, Timeouts: DefaultTimeouts(), Gone: true}
+	c := CellConfig{Cell: "w1", Proc: "p1", Started: 1, DirID: "f", Boot: "b", Now: r.now, Timeouts: DefaultTimeouts(),
+		Gone: true}
 	if set != nil {
 		set(&c)
 	}
@@ -79,8 +80,9 @@ func (r *cellRig) beat() Heartbeat {
 }
 
 func welcome(h Heartbeat, set ...func(*HeartbeatAnswer)) BeatAnswered {
-	a := HeartbeatAnswer{Protocol: Protocol, Term: term5, Proc: h.Proc, Beat: h.Beat, State: Healthy, Reported: true, Eligible: true,
-		Credit: true, Promise: 86 * sec, Timeouts: DefaultTimeouts()}
+	a := HeartbeatAnswer{Protocol: Protocol, Term: term5, Proc: h.Proc, Beat: h.Beat, State: Healthy, Reported: true,
+		Eligible: true,
+		Credit:   true, Promise: 86 * sec, Timeouts: DefaultTimeouts()}
 	for _, f := range set {
 		f(&a)
 	}
@@ -425,8 +427,10 @@ func TestNeverLostBeforeContact(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	for _, s := range []interface{ String() string }{New, Unhealthy, Healthy, MustDie, State(9), Welcome, Refused, Die, DieAll, Verdict(9),
-		RunUnknown, RunOK, RunNeverSent, RunRefused, RunStale, RunResult(9), ProofDeregistered, ProofExpiry, ProofSuccessor, ProofBoot,
+	for _, s := range []interface{ String() string }{New, Unhealthy, Healthy, MustDie, State(9), Welcome, Refused, Die,
+		DieAll, Verdict(9),
+		RunUnknown, RunOK, RunNeverSent, RunRefused, RunStale, RunResult(9), ProofDeregistered, ProofExpiry, ProofSuccessor,
+		ProofBoot,
 		ProofOperator, Proof(9), Real, NeverStarted, Lost, Synthetic(9), HoldReason(99)} {
 		if s.String() == "" {
 			t.Errorf("%#v has no name", s)

@@ -37,7 +37,8 @@ func TestUnknownWorker(t *testing.T) {
 	if !third.l.Wait(third.now).Active || third.mayRun("j") != HoldWait {
 		t.Fatal("w2 may run it")
 	}
-	third.back("w2", "p2", set, Held{Run: Run{Work{"j", "n"}, fence.Invocation{Term: fence.Term{Epoch: 1, Revision: 3}, Counter: 1}}})
+	third.back("w2", "p2", set, Held{Run: Run{Work{"j", "n"},
+		fence.Invocation{Term: fence.Term{Epoch: 1, Revision: 3}, Counter: 1}}})
 	if third.l.Wait(third.now).Active || third.mayRun("j") != HoldRunning || third.mayRun("k") != HoldNone {
 		t.Fatal("all that the set names are back")
 	}
@@ -66,7 +67,8 @@ func TestMustDieWorker(t *testing.T) {
 		return r.beat("w1", "p1b@b", 1)
 	}
 	a := next()
-	if h, ok := r.l.MayReceive("w1"); ok || h.Reason != HoldConsensus || a.SetID.Hash != (workerset.Hash{}.Add("p1").Add("p1b@b")) {
+	if h, ok := r.l.MayReceive("w1"); ok || h.Reason != HoldConsensus ||
+		a.SetID.Hash != (workerset.Hash{}.Add("p1").Add("p1b@b")) {
 		t.Fatalf("%v, %+v", h, a)
 	}
 	if a := r.beat("w1", "p1", 1, func(h *Heartbeat) { h.HasWork = true }); a.Verdict != DieAll {
@@ -183,7 +185,8 @@ func TestRowsThatWentBackAreDoubtedFurther(t *testing.T) {
 	r := newRig(t, alone)
 	r.back("w1", "p1", setOf(3, 1, "p1"))
 	w := r.l.Wait(r.now)
-	if w.Active || !w.Stale || w.Longest != r.l.waiting.t0+r.l.t.Stretch(r.l.t.MaxDiesWithin)-r.now || r.mayRun("j") != HoldNone || r.l.IsDead("whoever") {
+	if w.Active || !w.Stale || w.Longest != r.l.waiting.t0+r.l.t.Stretch(r.l.t.MaxDiesWithin)-r.now ||
+		r.mayRun("j") != HoldNone || r.l.IsDead("whoever") {
 		t.Fatalf("%+v, %v", w, r.mayRun("j"))
 	}
 	for range 3 {
@@ -201,7 +204,8 @@ func TestRowsThatWentBackAreDoubtedFurther(t *testing.T) {
 		r.probe("w1", "p1", true)
 		r.beat("w1", "p1", 1)
 	}
-	if r.l.Wait(r.now).Stale || !r.l.IsDead("whoever") || len(peek[StartsChanged](r)) == 0 || !slices.Contains(r.rows, Row(ClearRestored{})) {
+	if r.l.Wait(r.now).Stale || !r.l.IsDead("whoever") || len(peek[StartsChanged](r)) == 0 ||
+		!slices.Contains(r.rows, Row(ClearRestored{})) {
 		t.Fatalf("what no row names is dead by now: %v", r.rows)
 	}
 	long := member("p9", "w9", 1)

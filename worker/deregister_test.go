@@ -45,7 +45,8 @@ func TestUnknownCellLeavesAtOnce(t *testing.T) {
 
 // TestCellNames has the valid and the invalid names of a cell.
 func TestCellNames(t *testing.T) {
-	for name, ok := range map[CellName]bool{"c1": true, "db-7": true, "0": true, "-": true, "": false, "a b": false, "A": false, "a.b": false,
+	for name, ok := range map[CellName]bool{"c1": true, "db-7": true, "0": true, "-": true, "": false, "a b": false,
+		"A": false, "a.b": false,
 		"a_b": false, "a/b": false, "ä": false, "a\n": false, "a\xff": false} {
 		if err := name.Check(); (err == nil) != ok || err != nil && !errors.Is(err, ErrName) {
 			t.Errorf("%q: %v", name, err)
@@ -91,7 +92,8 @@ func (r *cellRig) leavesAnnounced(t *testing.T) {
 		t.Fatalf("announced with %+v", beats)
 	}
 	r.out = nil
-	r.step(BeatAnswered{HeartbeatAnswer{Protocol: Protocol, Term: term5, Proc: beats[0].Beat.Proc, Beat: beats[0].Beat.Beat, State: Healthy, Timeouts: r.c.t}})
+	r.step(BeatAnswered{HeartbeatAnswer{Protocol: Protocol, Term: term5, Proc: beats[0].Beat.Proc,
+		Beat: beats[0].Beat.Beat, State: Healthy, Timeouts: r.c.t}})
 	if len(cellTake[Exit](r)) != 1 || !r.c.Ended() {
 		t.Fatal("it was answered, and goes on")
 	}

@@ -113,7 +113,8 @@ func TestNumbers(t *testing.T) {
 	if w := d.LongestWait(); w != 91*time.Second+860*time.Millisecond {
 		t.Fatal(w)
 	}
-	if out := d.Print(); !strings.Contains(out, "= dies-within          1m26s") || !strings.Contains(out, "0 <= drift in a second: 0s <= 10ms\n") || strings.Contains(out, "FAIL") {
+	if out := d.Print(); !strings.Contains(out, "= dies-within          1m26s") ||
+		!strings.Contains(out, "0 <= drift in a second: 0s <= 10ms\n") || strings.Contains(out, "FAIL") {
 		t.Fatal(out)
 	}
 }

@@ -62,9 +62,12 @@ func TestHistories(t *testing.T) {
 	book := history.Open(t, "testdata/histories.txt")
 	for n := range 80 {
 		rng := rand.New(rand.NewPCG(uint64(n), 13))
-		w := &teller{t: t, rng: rng, now: 1000 * sec, members: map[Proc]Member{}, applied: map[Work]applied{}, kills: map[Run]bool{}}
-		w.cfg = Config{Term: term5, Timeouts: draw.One(rng, DefaultTimeouts(), searchTimeouts(), searchTimeouts()), Witness: draw.One(rng, WitnessList, WitnessConsensus),
-			NewStore: true, NewCluster: !w.in(4), AllowBump: w.in(3), TurnoverLimit: rng.IntN(3), Statuses: w, Cluster: draw.One[fence.Cluster](rng, "", "ours"), Unix: draw.One[int64](rng, 0, 1<<30)}
+		w := &teller{t: t, rng: rng, now: 1000 * sec, members: map[Proc]Member{}, applied: map[Work]applied{},
+			kills: map[Run]bool{}}
+		w.cfg = Config{Term: term5, Timeouts: draw.One(rng, DefaultTimeouts(), searchTimeouts(), searchTimeouts()),
+			Witness:  draw.One(rng, WitnessList, WitnessConsensus),
+			NewStore: true, NewCluster: !w.in(4), AllowBump: w.in(3), TurnoverLimit: rng.IntN(3), Statuses: w,
+			Cluster: draw.One[fence.Cluster](rng, "", "ours"), Unix: draw.One[int64](rng, 0, 1<<30)}
 		if w.in(6) {
 			w.cfg.NoDeadline, w.cfg.Own = true, "d0"
 			w.cfg.Known = func(id string) bool { return id == "web-0" }
@@ -103,7 +106,8 @@ func (w *teller) lead() {
 func (w *teller) next() {
 	w.cfg.Term.Revision += 1 + int64(w.rng.IntN(3))
 	w.cfg.NewStore, w.cfg.NewCluster, w.cfg.InitialWait = false, !w.in(6), draw.One(w.rng, 0, 0, 0, 5*sec)
-	w.cfg.Jobs, w.cfg.HeldNodes = draw.One(w.rng, nil, []JobRow{{Name: "a"}}, []JobRow{{Name: "a"}, {Name: "b"}}), draw.One(w.rng, nil, []string{"gate"})
+	w.cfg.Jobs, w.cfg.HeldNodes = draw.One(w.rng, nil, []JobRow{{Name: "a"}}, []JobRow{{Name: "a"}, {Name: "b"}}),
+		draw.One(w.rng, nil, []string{"gate"})
 	w.cfg.Restored = w.in(8)
 	switch w.rng.IntN(12) {
 	case 0:
@@ -124,7 +128,8 @@ func (w *teller) next() {
 
 // join begins a process on a directory, which may adopt the work of the one before it.
 func (w *teller) join(cell CellName, dir string, started int64, before *peer) {
-	c := CellConfig{Cell: cell, Proc: Proc(fmt.Sprint("p", len(w.peers))), Started: started, DirID: dir, Boot: "boot", Now: w.now, Timeouts: w.cfg.Timeouts, Gone: !w.in(3), Unix: w.cfg.Unix}
+	c := CellConfig{Cell: cell, Proc: Proc(fmt.Sprint("p", len(w.peers))), Started: started, DirID: dir, Boot: "boot",
+		Now: w.now, Timeouts: w.cfg.Timeouts, Gone: !w.in(3), Unix: w.cfg.Unix}
 	if before != nil {
 		k := before.c.Kept()
 		c.Predecessor, c.Cluster, c.SetID, c.Epoch = k.Proc, k.Cluster, k.SetID, k.Epoch
@@ -261,7 +266,8 @@ func (w *teller) cellEffect(p *peer, e CellEffect) {
 		}
 	case NewSession:
 		p.calls++
-		w.flight = append(w.flight, letter{to: p, down: SessionBegun{Proc(fmt.Sprint(p.cfg.Proc, "s", p.calls)), p.cfg.Started + int64(p.calls)}})
+		w.flight = append(w.flight, letter{to: p, down: SessionBegun{Proc(fmt.Sprint(p.cfg.Proc, "s", p.calls)),
+			p.cfg.Started + int64(p.calls)}})
 	}
 }
 
@@ -313,7 +319,8 @@ func (w *teller) lost(x letter) {
 	switch e := x.down.(type) {
 	case RunAsked:
 		if e.Call.Probe == 0 {
-			w.up(RunAnswered{RunAnswer{e.Call.Term, e.Call.Proc, e.Call.Run, draw.One(w.rng, RunUnknown, RunNeverSent), "no route"}})
+			w.up(RunAnswered{RunAnswer{e.Call.Term, e.Call.Proc, e.Call.Run, draw.One(w.rng, RunUnknown, RunNeverSent),
+				"no route"}})
 		}
 	case NotifyAsked:
 		w.up(NotifyAnswered{NotifyAnswer{e.Call.Term, e.Call.Proc, e.Call.Seq, false}})
@@ -376,7 +383,8 @@ func (w *teller) something() {
 	case n == 32:
 		w.wrongWord()
 	case n < 36:
-		w.cell(w.peer(), draw.One[CellEvent](w.rng, LinkBroken{}, StateChanged{}, PredecessorsCleared{}, BoundCount{1, 0, 0}, BoundCount{1, 1, 0}, BoundCount{0, 0, 2}, BoundCount{}, LeaveAsked{}))
+		w.cell(w.peer(), draw.One[CellEvent](w.rng, LinkBroken{}, StateChanged{}, PredecessorsCleared{}, BoundCount{1, 0, 0},
+			BoundCount{1, 1, 0}, BoundCount{0, 0, 2}, BoundCount{}, LeaveAsked{}))
 	default:
 		for _, p := range w.peers {
 			w.cell(p, LinkBroken{})
@@ -402,7 +410,8 @@ func (w *teller) pass(by time.Duration) {
 }
 
 func (w *teller) start() {
-	r := Request{Work: Work{draw.One(w.rng, "a", "b", "c"), draw.One(w.rng, "n", "m")}, Nodes: draw.One(w.rng, nil, []string{"gate"}), Cell: w.peer().cfg.Cell}
+	r := Request{Work: Work{draw.One(w.rng, "a", "b", "c"), draw.One(w.rng, "n", "m")},
+		Nodes: draw.One(w.rng, nil, []string{"gate"}), Cell: w.peer().cfg.Cell}
 	hold, ok := w.l.MayStart(w.now, r)
 	next := w.l.NextInvocation()
 	inv, out, err := w.l.RunBatch(w.now, r)
@@ -463,19 +472,23 @@ func (w *teller) wrongWord() {
 	case 0:
 		w.up(RunAnswered{RunAnswer{term, p.c.Proc(), x, RunResult(w.rng.IntN(5)), "so"}})
 	case 1:
-		w.up(StatusReceived{UpdateStatus{cluster, term, p.cfg.Cell, p.c.Proc(), []StatusItem{{Kind: StatusKind(w.rng.IntN(3)), Run: x, Status: "so", Probe: 1}}}})
+		w.up(StatusReceived{UpdateStatus{cluster, term, p.cfg.Cell, p.c.Proc(),
+			[]StatusItem{{Kind: StatusKind(w.rng.IntN(3)), Run: x, Status: "so", Probe: 1}}}})
 	case 2:
 		w.up(NotifyAnswered{NotifyAnswer{term, p.c.Proc(), int64(w.rng.IntN(3)), true}})
 	case 3:
-		w.up(ReportReceived{Report{Term: term, Proc: p.c.Proc(), PredecessorsGone: w.in(2), Held: []Held{{Run: x, Ended: w.in(2)}}}})
+		w.up(ReportReceived{Report{Term: term, Proc: p.c.Proc(), PredecessorsGone: w.in(2),
+			Held: []Held{{Run: x, Ended: w.in(2)}}}})
 	case 4:
 		w.cell(p, KillAsked{KillTask{term, w.peer().c.Proc(), x}})
 	case 5:
-		w.cell(p, StatusAnswered{StatusAnswer{term, w.peer().c.Proc(), StatusKind(w.rng.IntN(3)), x, int64(w.rng.IntN(3)), w.in(2)}})
+		w.cell(p, StatusAnswered{StatusAnswer{term, w.peer().c.Proc(), StatusKind(w.rng.IntN(3)), x, int64(w.rng.IntN(3)),
+			w.in(2)}})
 	case 6:
 		w.cell(p, SuicideAsked{Suicide{term, w.peer().c.Proc(), w.in(4)}})
 	case 7:
-		w.cell(p, draw.One[CellEvent](w.rng, CallHeard{term}, Addressed{cluster, w.peer().c.Proc()}, EndsCollected{[]WorkEnded{{x, "so"}}}, BeatFailed{p.beats.Beat}))
+		w.cell(p, draw.One[CellEvent](w.rng, CallHeard{term}, Addressed{cluster, w.peer().c.Proc()},
+			EndsCollected{[]WorkEnded{{x, "so"}}}, BeatFailed{p.beats.Beat}))
 	}
 }
 
@@ -484,9 +497,11 @@ func (w *teller) look() {
 	for _, v := range w.l.Sessions(w.now) {
 		w.printf("  %+v back %v, dead %v, may live %v", v, w.l.IsBack(v.Proc), w.l.IsDead(v.Proc), w.l.MayLive(v.Cell))
 	}
-	w.printf("  %+v %+v adopted %d, idle %v, refused %d", w.l.Wait(w.now), w.l.Model(), w.l.Adopted(), w.l.Idle("a"), w.l.RefusedTerms())
+	w.printf("  %+v %+v adopted %d, idle %v, refused %d", w.l.Wait(w.now), w.l.Model(), w.l.Adopted(), w.l.Idle("a"),
+		w.l.RefusedTerms())
 	for _, p := range w.peers {
 		hold, _ := w.l.MayReceive(p.cfg.Cell)
-		w.printf("  %s %v %v: %+v %v, overdue %v, live %d; %v", p.c.Proc(), p.c.State(), p.c.Term(), p.c.Kept(), p.c.Accepts(w.now), p.c.Overdue(w.now), p.c.work.live(), hold)
+		w.printf("  %s %v %v: %+v %v, overdue %v, live %d; %v", p.c.Proc(), p.c.State(), p.c.Term(), p.c.Kept(),
+			p.c.Accepts(w.now), p.c.Overdue(w.now), p.c.work.live(), hold)
 	}
 }

@@ -22,7 +22,8 @@ func (l *Leader) foreign(h Heartbeat) bool {
 	if h.Cluster == "" {
 		return false
 	}
-	a := HeartbeatAnswer{Protocol: Protocol, Cluster: l.cfg.Cluster, Proc: h.Proc, Beat: h.Beat, Verdict: Foreign, State: MustDie, Timeouts: l.t,
+	a := HeartbeatAnswer{Protocol: Protocol, Cluster: l.cfg.Cluster, Proc: h.Proc, Beat: h.Beat, Verdict: Foreign,
+		State: MustDie, Timeouts: l.t,
 		Reason: fmt.Sprintf("cell %s belongs to cluster %s, this is cluster %s", h.Cell, h.Cluster, l.cfg.Cluster)}
 	if by, ok := l.adopting[h.Cell]; ok {
 		a.Verdict, a.Reason = Adopt, by+" has the cell join cluster "+string(l.cfg.Cluster)

@@ -21,7 +21,8 @@ func TestForeignCellChangesNothing(t *testing.T) {
 	h.SetID = workerset.ID{Leader: fence.Term{Epoch: 1}, Version: 77}
 	r.step(BeatReceived{h, true})
 	a := one[AnswerBeat](r).Answer
-	if a.Verdict != Foreign || a.Cluster != "mine" || a.Reason != "cell w1 belongs to cluster other, this is cluster mine" || !a.Term.IsZero() {
+	if a.Verdict != Foreign || a.Cluster != "mine" ||
+		a.Reason != "cell w1 belongs to cluster other, this is cluster mine" || !a.Term.IsZero() {
 		t.Fatalf("%+v", a)
 	}
 	if _, known := r.l.Session(r.now, "w1"); known || r.l.deposed || len(r.rows) > 0 {
@@ -68,8 +69,10 @@ func TestImpossibleTermIsRefused(t *testing.T) {
 			r := newRig(t, ofCluster("mine"))
 			h := r.hb("w1", "p1", 1)
 			h.Cluster, h.Term = "mine", bad
-			events := []Event{BeatReceived{h, true}, TermHeard{"w1", "p1", bad}, StatusReceived{UpdateStatus{Cluster: "mine", Term: bad, Cell: "w1", Proc: "p1"}},
-				RunAnswered{RunAnswer{Term: bad}}, NotifyAnswered{NotifyAnswer{Term: bad}}, ReportReceived{Report{Term: bad, Proc: "p1"}}}
+			events := []Event{BeatReceived{h, true}, TermHeard{"w1", "p1", bad},
+				StatusReceived{UpdateStatus{Cluster: "mine", Term: bad, Cell: "w1", Proc: "p1"}},
+				RunAnswered{RunAnswer{Term: bad}}, NotifyAnswered{NotifyAnswer{Term: bad}},
+				ReportReceived{Report{Term: bad, Proc: "p1"}}}
 			for _, e := range events {
 				r.step(e)
 			}
@@ -155,7 +158,8 @@ func TestForeignLeaderChangesNothing(t *testing.T) {
 			before, deadline := r.c.Term(), r.c.deadline
 			r.step(welcome(r.beat(), from("other"), func(a *HeartbeatAnswer) { a.Term = higher }, change))
 			heard := cellTake[ForeignHeard](r)
-			if len(heard) != 1 || r.c.Term() != before || r.c.Cluster() != "mine" || r.c.State() != Healthy || r.c.deadline != deadline || r.c.Ended() {
+			if len(heard) != 1 || r.c.Term() != before || r.c.Cluster() != "mine" || r.c.State() != Healthy ||
+				r.c.deadline != deadline || r.c.Ended() {
 				t.Fatalf("%v, term %v, cluster %s, %v, deadline %v", heard, r.c.Term(), r.c.Cluster(), r.c.State(), r.c.deadline)
 			}
 		})
@@ -166,7 +170,10 @@ func TestForeignLeaderChangesNothing(t *testing.T) {
 func (r *cellRig) healthyIn(cluster fence.Cluster) {
 	r.t.Helper()
 	r.step(Addressed{cluster, r.c.Proc()})
-	r.step(welcome(r.beat(), from(cluster), func(a *HeartbeatAnswer) { a.State, a.Reported, a.Eligible, a.Credit = New, false, false, false }))
+	r.step(welcome(r.beat(), from(cluster), func(a *HeartbeatAnswer) {
+		a.State, a.Reported, a.Eligible, a.Credit = New,
+			false, false, false
+	}))
 	r.step(ReportAsked{ReportRequest{term5, r.c.Proc()}})
 	r.goodProbe()
 	r.step(welcome(r.beat(), from(cluster)))
@@ -183,7 +190,10 @@ func TestAdoptedCellBeginsAnew(t *testing.T) {
 	r.healthyIn("mine")
 	run := x5(1, "j")
 	r.step(RunAsked{RunTask{Term: term5, Proc: r.c.Proc(), Run: run, Seq: 1}})
-	r.step(welcome(r.beat(), from("other"), func(a *HeartbeatAnswer) { a.Verdict, a.Term = Adopt, fence.Term{Epoch: 9, Revision: 1} }))
+	r.step(welcome(r.beat(), from("other"), func(a *HeartbeatAnswer) {
+		a.Verdict, a.Term = Adopt,
+			fence.Term{Epoch: 9, Revision: 1}
+	}))
 	if len(cellTake[EndBound](r)) != 1 {
 		t.Fatal("its deadline-bound work has to end")
 	}
@@ -194,7 +204,8 @@ func TestAdoptedCellBeginsAnew(t *testing.T) {
 	}
 	r.step(SessionBegun{"p2", 2})
 	h := r.beat()
-	if h.Cluster != "other" || !h.Term.IsZero() || h.Epoch != 0 || !h.SetID.IsZero() || h.HasWork || h.Predecessor != "" || !h.PredecessorsGone || len(r.c.Held()) > 0 {
+	if h.Cluster != "other" || !h.Term.IsZero() || h.Epoch != 0 || !h.SetID.IsZero() || h.HasWork || h.Predecessor != "" ||
+		!h.PredecessorsGone || len(r.c.Held()) > 0 {
 		t.Fatalf("%+v", h)
 	}
 }

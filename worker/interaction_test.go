@@ -9,7 +9,10 @@ import (
 // requested its list. So the leader's new view reaches it.
 func TestReportIsFollowedByABeat(t *testing.T) {
 	r := newCellRig(t, nil)
-	r.step(welcome(r.beat(), func(a *HeartbeatAnswer) { a.State, a.Reported, a.Eligible, a.Credit = New, false, false, false }))
+	r.step(welcome(r.beat(), func(a *HeartbeatAnswer) {
+		a.State, a.Reported, a.Eligible, a.Credit = New, false, false,
+			false
+	}))
 	r.tick(30 * sec) // without an answer the pauses grow to a period
 	r.out = nil
 	for range 100 {
@@ -60,7 +63,8 @@ func TestStatusesOfAReplacedProcess(t *testing.T) {
 	r.answer("p1", gone, RunOK)
 	r.beat("w1", "p2", 2)
 	r.out = nil
-	r.step(ReportReceived{Report{Term: term5, Proc: "p2", Predecessor: "p1", PredecessorsGone: true, Held: []Held{{Run: kept, Adopted: true}}}})
+	r.step(ReportReceived{Report{Term: term5, Proc: "p2", Predecessor: "p1", PredecessorsGone: true,
+		Held: []Held{{Run: kept, Adopted: true}}}})
 	for _, e := range take[Ended](r) {
 		r.apply(e)
 	}
@@ -122,7 +126,8 @@ func TestNoRunTaskBeforeTheReport(t *testing.T) {
 		t.Errorf("%+v", h)
 	}
 	r.out = nil
-	if _, _, err := r.l.RunBatch(r.now, Request{Work: Work{"j", "n"}, Cell: "w1"}); err == nil || slices.ContainsFunc(peek[SendRun](r), func(c SendRun) bool { return c.Call.Probe == 0 }) {
+	if _, _, err := r.l.RunBatch(r.now, Request{Work: Work{"j", "n"}, Cell: "w1"}); err == nil ||
+		slices.ContainsFunc(peek[SendRun](r), func(c SendRun) bool { return c.Call.Probe == 0 }) {
 		t.Error("started before the report")
 	}
 }

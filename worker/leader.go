@@ -115,7 +115,8 @@ func NewLeader(c Config) (*Leader, error) {
 		l.restore(m)
 	}
 	if c.InitialWait > 0 {
-		l.audit(AuditWaitForced, nil, Run{}, fmt.Sprintf("initial wait set to %v by a flag; below %v work may run twice", c.InitialWait, l.t.LongestWait()))
+		l.audit(AuditWaitForced, nil, Run{}, fmt.Sprintf("initial wait set to %v by a flag; below %v work may run twice",
+			c.InitialWait, l.t.LongestWait()))
 	}
 	l.waiting.begin()
 	return l, nil
@@ -128,7 +129,8 @@ func assemble(c Config) *Leader {
 	m.list.Leader = fence.Term{Epoch: c.Term.Epoch}
 	s := &sessions{roster: r}
 	b := &batch{roster: r, members: m, sessions: s, model: newModel()}
-	w := &waiting{roster: r, members: m, sessions: s, batch: b, t0: c.Now, wait: true, stale: c.Restored || c.NewStore && !c.NewCluster,
+	w := &waiting{roster: r, members: m, sessions: s, batch: b, t0: c.Now, wait: true, stale: c.Restored || c.NewStore &&
+		!c.NewCluster,
 		restored: c.Restored, jobs: map[string]bool{}, nodes: map[string]bool{}}
 	for _, j := range c.Jobs {
 		w.jobs[j.Name] = true

@@ -15,7 +15,8 @@ func TestRunResults(t *testing.T) {
 		res    RunResult
 		ends   bool
 		unsure bool
-	}{{RunOK, false, false}, {RunNeverSent, true, false}, {RunRefused, true, false}, {RunUnknown, false, true}, {RunStale, false, true}} {
+	}{{RunOK, false, false}, {RunNeverSent, true, false}, {RunRefused, true, false}, {RunUnknown, false, true},
+		{RunStale, false, true}} {
 		x := r.run("w1", string(rune('a'+i)))
 		r.out = nil
 		r.answer("p2", x, c.res) // the answer for another process

@@ -15,7 +15,8 @@ func (l *Leader) beat(now time.Duration, h Heartbeat, lease bool) error {
 	if l.foreign(h) {
 		return nil
 	}
-	if h.Cluster == "" && l.cfg.Cluster != "" && !h.Term.IsZero() && h.Term != l.cfg.Term || l.impossible(now, h.Cell, h.Proc, h.Term) {
+	if h.Cluster == "" && l.cfg.Cluster != "" && !h.Term.IsZero() && h.Term != l.cfg.Term ||
+		l.impossible(now, h.Cell, h.Proc, h.Term) {
 		l.verdict(h, Refused, "its term is of no leader of this cluster")
 		return nil
 	}
@@ -75,7 +76,8 @@ func (l *Leader) unlisted(p *process, h Heartbeat) bool {
 // the store went back and the list proves nothing.
 func (l *Leader) veto(now time.Duration, h Heartbeat) {
 	id := h.SetID
-	if l.sessions.set != nil || id.Leader != l.members.list.Leader || id.Version == l.members.list.Version && id.Hash == l.members.list.Hash {
+	if l.sessions.set != nil || id.Leader != l.members.list.Leader || id.Version == l.members.list.Version &&
+		id.Hash == l.members.list.Hash {
 		return
 	}
 	if older, _ := workerset.Earlier(id.Version, l.members.list.Version); older { // half the circle apart is not older
@@ -93,7 +95,8 @@ func (l *Leader) veto(now time.Duration, h Heartbeat) {
 			p.unsaid = p.unsaid || p.row.Promise != was
 		}
 	}
-	text := fmt.Sprintf("cell remembers member list version %d, the store has %d: the store went back", id.Version, l.members.list.Version)
+	text := fmt.Sprintf("cell remembers member list version %d, the store has %d: the store went back", id.Version,
+		l.members.list.Version)
 	l.members.list.Version = max(l.members.list.Version, id.Version)
 	if !l.waiting.wait {
 		l.waiting.wait, l.waiting.t0 = true, now
@@ -113,7 +116,8 @@ func (l *Leader) refuse(h Heartbeat, why string) {
 }
 
 func (l *Leader) verdict(h Heartbeat, v Verdict, why string) {
-	l.do(AnswerBeat{HeartbeatAnswer{Protocol: Protocol, Cluster: l.cfg.Cluster, Term: l.cfg.Term, Proc: h.Proc, Beat: h.Beat,
+	l.do(AnswerBeat{HeartbeatAnswer{Protocol: Protocol, Cluster: l.cfg.Cluster, Term: l.cfg.Term, Proc: h.Proc,
+		Beat:    h.Beat,
 		Verdict: v, Reason: why, State: MustDie, Timeouts: l.t}})
 }
 
@@ -178,7 +182,8 @@ func (l *Leader) replace(now time.Duration, cur *process, h Heartbeat) bool {
 		return false
 	case cur.row.DirID == h.DirID:
 		if h.Started == cur.row.Started {
-			l.do(Audit{Kind: AuditRefused, Cell: h.Cell, Proc: h.Proc, Text: "two processes of one directory claim the same start; the newcomer stays"})
+			l.do(Audit{Kind: AuditRefused, Cell: h.Cell, Proc: h.Proc,
+				Text: "two processes of one directory claim the same start; the newcomer stays"})
 		}
 		how := succeeded
 		if h.Boot != cur.row.Boot {
@@ -197,7 +202,8 @@ func (l *Leader) replace(now time.Duration, cur *process, h Heartbeat) bool {
 		// it is of the dev that the backup was taken of.
 		l.displace(now, cur, "of another dev, which the backup was taken of", bumped)
 	case !cur.connected:
-		l.verdict(h, Refused, fmt.Sprintf("another process holds its name: %s, of which this leader has not heard yet; it takes the name when that one is lost", cur.row.Proc))
+		l.verdict(h, Refused,
+			fmt.Sprintf("another process holds its name: %s, of which this leader has not heard yet; it takes the name when that one is lost", cur.row.Proc))
 		return false
 	default:
 		l.verdict(h, DieAll, fmt.Sprintf("another process holds its name: %s, which is %v", cur.row.Proc, cur.health.State))
@@ -224,7 +230,8 @@ func (l *Leader) displace(now time.Duration, cur *process, why string, how parti
 
 // welcome answers a heartbeat of a live session.
 func (l *Leader) welcome(now time.Duration, p *process, h Heartbeat, lease bool) {
-	a := HeartbeatAnswer{Protocol: Protocol, Cluster: l.cfg.Cluster, Term: l.cfg.Term, Proc: h.Proc, Beat: h.Beat, State: p.health.State,
+	a := HeartbeatAnswer{Protocol: Protocol, Cluster: l.cfg.Cluster, Term: l.cfg.Term, Proc: h.Proc, Beat: h.Beat,
+		State:    p.health.State,
 		Reported: p.reported, Eligible: p.reported && p.durable, Resolved: l.batch.resolved(p), Timeouts: l.t}
 	if !p.reported {
 		l.sessions.requestReport(p)
@@ -279,7 +286,8 @@ func (l *Leader) echo(p *process, h Heartbeat) {
 
 // deregister ends a process that is empty and will never take work.
 func (l *Leader) deregister(now time.Duration, p *process, h Heartbeat) {
-	l.do(AnswerBeat{HeartbeatAnswer{Protocol: Protocol, Cluster: l.cfg.Cluster, Term: l.cfg.Term, Proc: h.Proc, Beat: h.Beat, State: MustDie, Reason: "deregister", Timeouts: l.t}})
+	l.do(AnswerBeat{HeartbeatAnswer{Protocol: Protocol, Cluster: l.cfg.Cluster, Term: l.cfg.Term, Proc: h.Proc,
+		Beat: h.Beat, State: MustDie, Reason: "deregister", Timeouts: l.t}})
 	if p == nil || h.HasWork {
 		return
 	}

@@ -8,7 +8,8 @@ import (
 func (r *rig) manyCells(n int) {
 	for i := range n {
 		name := CellName(rune('a'+i%26)) + CellName(time.Duration(i).String())
-		h := Heartbeat{Protocol: Protocol, Term: term5, Cell: name, Proc: Proc("p" + name), DirID: string(name), Started: 1, Beat: 1, Period: 5 * sec, PredecessorsGone: true}
+		h := Heartbeat{Protocol: Protocol, Term: term5, Cell: name, Proc: Proc("p" + name), DirID: string(name), Started: 1,
+			Beat: 1, Period: 5 * sec, PredecessorsGone: true}
 		r.step(BeatReceived{h, true})
 		r.report(h.Proc)
 		r.probe(name, h.Proc, true)
@@ -47,7 +48,8 @@ func BenchmarkHeartbeat(b *testing.B) {
 	i := 0
 	for b.Loop() {
 		p := r.l.order[i%len(r.l.order)]
-		h := Heartbeat{Protocol: Protocol, Term: term5, Cell: p.row.Cell, Proc: p.row.Proc, DirID: p.row.DirID, Started: 1, Beat: int64(i + 2), Period: 5 * sec, Promise: 86 * sec}
+		h := Heartbeat{Protocol: Protocol, Term: term5, Cell: p.row.Cell, Proc: p.row.Proc, DirID: p.row.DirID, Started: 1,
+			Beat: int64(i + 2), Period: 5 * sec, Promise: 86 * sec}
 		if _, err := r.l.Step(r.now, BeatReceived{h, true}); err != nil {
 			b.Fatal(err)
 		}

@@ -12,10 +12,12 @@ func TestDeregister(t *testing.T) {
 	r := newRig(t, nil)
 	r.healthy("w1", "p1", 1)
 	leave := func(h *Heartbeat) { h.Deregister = true }
-	if a := r.beat("w1", "p1", 1, leave, func(h *Heartbeat) { h.HasWork = true }); a.State != MustDie || len(peek[Dead](r)) != 0 {
+	if a := r.beat("w1", "p1", 1, leave, func(h *Heartbeat) { h.HasWork = true }); a.State != MustDie ||
+		len(peek[Dead](r)) != 0 {
 		t.Fatalf("not empty: %+v", a)
 	}
-	if a := r.beat("w1", "p1", 1, leave); a.State != MustDie || one[Dead](r).Proof != ProofDeregistered || r.members() != "" {
+	if a := r.beat("w1", "p1", 1, leave); a.State != MustDie || one[Dead](r).Proof != ProofDeregistered ||
+		r.members() != "" {
 		t.Fatalf("%+v %q", a, r.members())
 	}
 	if a := r.beat("w1", "p1", 1); a.Verdict != Die {
@@ -103,10 +105,15 @@ func TestReportedRemainsAreNotDeadByTime(t *testing.T) {
 		then func(r *rig)
 		dead bool
 	}{
-		"it remains":              {func(*rig) {}, false},
-		"it is gone":              {func(r *rig) { r.beat("w1", "p2", 2, func(h *Heartbeat) { h.Predecessor = "p1" }) }, true},
-		"the machine has started": {func(r *rig) { r.beat("w1", "p3", 3, func(h *Heartbeat) { h.Boot = "next" }); r.report("p3") }, true},
-		"no report any more":      {func(r *rig) { r.tick(4 * r.l.ownPromise()) }, true},
+		"it remains": {func(*rig) {}, false},
+		"it is gone": {func(r *rig) { r.beat("w1", "p2", 2, func(h *Heartbeat) { h.Predecessor = "p1" }) },
+			true},
+		"the machine has started": {func(r *rig) {
+			r.beat("w1", "p3", 3,
+				func(h *Heartbeat) { h.Boot = "next" })
+			r.report("p3")
+		}, true},
+		"no report any more": {func(r *rig) { r.tick(4 * r.l.ownPromise()) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, withMembers())

@@ -11,7 +11,8 @@ import (
 
 // TestAClusterOfListedProcessesIsNotAlone for any version of its list.
 func TestAClusterOfListedProcessesIsNotAlone(t *testing.T) {
-	c := Config{Term: term5, Now: sec, Timeouts: DefaultTimeouts(), NoDeadline: true, Own: "f", Members: []Member{member("p1", "w1", 1)}}
+	c := Config{Term: term5, Now: sec, Timeouts: DefaultTimeouts(), NoDeadline: true, Own: "f",
+		Members: []Member{member("p1", "w1", 1)}}
 	l, err := NewLeader(c)
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +170,8 @@ func TestAMessageOfAHigherTermIsNotTaken(t *testing.T) {
 			return RunAnswered{RunAnswer{Term: high, Proc: "p1", Run: x, Result: RunRefused}}
 		},
 		"status": func(_ *rig, x Run) Event {
-			return StatusReceived{UpdateStatus{Term: high, Cell: "w1", Proc: "p1", Items: []StatusItem{{Kind: StatusEnded, Run: x}}}}
+			return StatusReceived{UpdateStatus{Term: high, Cell: "w1", Proc: "p1",
+				Items: []StatusItem{{Kind: StatusEnded, Run: x}}}}
 		},
 	} {
 		r, x := start()
@@ -263,7 +265,8 @@ func TestSessionsAreReportedInFull(t *testing.T) {
 		t.Error("a cell became healthy: starts may be possible")
 	}
 	want("probe", SessionChanged{From: Unhealthy, To: Healthy, Reason: "beats and answers probes"})
-	if v := r.session("p1"); v.Reason != "beats and answers probes" || !v.Eligible || v.Blocked || v.Promise != 86*sec || v.Expiry != r.l.t.LongestWait() {
+	if v := r.session("p1"); v.Reason != "beats and answers probes" || !v.Eligible || v.Blocked || v.Promise != 86*sec ||
+		v.Expiry != r.l.t.LongestWait() {
 		t.Errorf("%+v", v)
 	}
 	if v, _ := r.l.Process(r.now+200*sec, "p1"); v.Expiry != 0 {

@@ -19,9 +19,14 @@ func TestEndsReportedBeforeTheDeadline(t *testing.T) {
 		"none comes":                       {false, func(*rig) {}, true},
 		"it is about to report":            {true, func(*rig) {}, false},
 		"it has reported that all is gone": {true, func(r *rig) { r.report("p2") }, true},
-		"it has reported and is silent":    {true, func(r *rig) { r.step(ReportReceived{Report{Term: term5, Proc: "p2"}}) }, true},
-		"it is lost":                       {true, func(r *rig) { r.tick(90 * sec) }, true},
-		"it is displaced":                  {true, func(r *rig) { r.beat("w1", "p3", 3, func(h *Heartbeat) { h.Boot = "b2" }); r.report("p3") }, true},
+		"it has reported and is silent": {true, func(r *rig) { r.step(ReportReceived{Report{Term: term5, Proc: "p2"}}) },
+			true},
+		"it is lost": {true, func(r *rig) { r.tick(90 * sec) }, true},
+		"it is displaced": {true, func(r *rig) {
+			r.beat("w1", "p3", 3,
+				func(h *Heartbeat) { h.Boot = "b2" })
+			r.report("p3")
+		}, true},
 	} {
 		r := newRig(t, withMembers(member("p1", "w1", 1)))
 		r.tick(90 * sec)
@@ -147,7 +152,8 @@ func TestAStoreThatHadProcesses(t *testing.T) {
 func TestProbesFailInARow(t *testing.T) {
 	r := newRig(t, nil)
 	r.healthy("w1", "p1", 1)
-	for i, c := range []struct{ ok, out bool }{{false, false}, {false, false}, {true, false}, {false, false}, {false, false}, {false, true}, {false, true}, {true, false}} {
+	for i, c := range []struct{ ok, out bool }{{false, false}, {false, false}, {true, false}, {false, false},
+		{false, false}, {false, true}, {false, true}, {true, false}} {
 		r.tick(10 * sec)
 		r.beat("w1", "p1", 1)
 		r.out = nil
@@ -227,7 +233,8 @@ func TestTermsThatCannotBeWithoutAClock(t *testing.T) {
 	for n, told := range []bool{true, true, false, true, false, false, false, true} {
 		r.out = nil
 		r.step(TermHeard{"w1", "p1", fence.Term{Epoch: 1, Revision: 1 << 60}})
-		if a := take[Audit](r); len(a) == 1 != told || told && (a[0].Cell != "w1" || a[0].Proc != "p1" || a[0].Kind != AuditTerm) {
+		if a := take[Audit](r); len(a) == 1 != told || told &&
+			(a[0].Cell != "w1" || a[0].Proc != "p1" || a[0].Kind != AuditTerm) {
 			t.Errorf("message %d: %+v", n+1, a)
 		}
 	}

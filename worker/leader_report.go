@@ -120,7 +120,8 @@ func (b *batch) record(p *process, h Held, preds []*process) {
 	}
 	if others := b.model.byWork[h.Work]; len(others) > 0 && !h.Ended {
 		other := b.runView(others[0])
-		b.audit(AuditDoubled, p, h.Run, fmt.Sprintf("may run twice: also held as %v by cell %s (process %s)", other.Run.Invocation, other.Cell, other.Proc))
+		b.audit(AuditDoubled, p, h.Run, fmt.Sprintf("may run twice: also held as %v by cell %s (process %s)",
+			other.Run.Invocation, other.Cell, other.Proc))
 	}
 	e := b.model.add(p, h.Run)
 	b.adopted++

@@ -66,7 +66,8 @@ func TestWorkOfAnotherProcessIsNotTaken(t *testing.T) {
 	t.Run("reported by a process of another directory", func(t *testing.T) {
 		r, x := held2(t)
 		r.report("p2", Held{Run: x})
-		if a := peek[Audit](r); r.holder(x) != "p1" || !slices.ContainsFunc(a, func(a Audit) bool { return a.Kind == AuditRefused && a.Run == x }) {
+		if a := peek[Audit](r); r.holder(x) != "p1" ||
+			!slices.ContainsFunc(a, func(a Audit) bool { return a.Kind == AuditRefused && a.Run == x }) {
 			t.Errorf("held by %s, %v", r.holder(x), a)
 		}
 	})
@@ -75,7 +76,8 @@ func TestWorkOfAnotherProcessIsNotTaken(t *testing.T) {
 		r.beat("w4", "p4", 1)
 		r.out = nil
 		r.report("p4", Held{Run: x})
-		if s := peek[SendSuicide](r); r.holder(x) != "p1" || len(s) != 1 || s[0].Call.Proc != "p4" || s[0].Call.All || r.state("p4") != New {
+		if s := peek[SendSuicide](r); r.holder(x) != "p1" || len(s) != 1 || s[0].Call.Proc != "p4" || s[0].Call.All ||
+			r.state("p4") != New {
 			t.Errorf("held by %s, %v", r.holder(x), r.out)
 		}
 	})
@@ -90,7 +92,8 @@ func TestWorkOfAnotherProcessIsNotTaken(t *testing.T) {
 	t.Run("another work under the same invocation", func(t *testing.T) {
 		r, x := held2(t)
 		r.beat("w1", "p3", 2, func(h *Heartbeat) { h.Predecessor, h.PredecessorsGone = "p1", false })
-		r.step(ReportReceived{Report{Term: term5, Proc: "p3", Predecessor: "p1", Held: []Held{{Run: Run{Work{"b", "n"}, x.Invocation}}}}})
+		r.step(ReportReceived{Report{Term: term5, Proc: "p3", Predecessor: "p1",
+			Held: []Held{{Run: Run{Work{"b", "n"}, x.Invocation}}}}})
 		if r.holder(x) != "p1" || len(r.l.Running(Work{"b", "n"})) != 0 {
 			t.Errorf("held by %s, %v", r.holder(x), r.l.Model())
 		}
@@ -100,7 +103,8 @@ func TestWorkOfAnotherProcessIsNotTaken(t *testing.T) {
 		r.report("p2")
 		r.out = nil
 		r.status("w2", "p2", StatusItem{Kind: StatusEnded, Run: x})
-		if a := peek[AnswerStatus](r); len(a) != 1 || a[0].Answer.OK || len(peek[Ended](r)) != 0 || len(peek[Audit](r)) != 1 || r.holder(x) != "p1" {
+		if a := peek[AnswerStatus](r); len(a) != 1 || a[0].Answer.OK || len(peek[Ended](r)) != 0 ||
+			len(peek[Audit](r)) != 1 || r.holder(x) != "p1" {
 			t.Errorf("%v", r.out)
 		}
 	})

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestALaterProcessOfAnotherBootProvesNothing: a directory that was copied is used by two machines at once, and one that
-// remains on the other machine is none of this process.
+// TestALaterProcessOfAnotherBootProvesNothing: a directory that was copied is used by two machines at once, and one
+// that remains on the other machine is none of this process.
 func TestALaterProcessOfAnotherBootProvesNothing(t *testing.T) {
 	r := newRig(t, nil)
 	elsewhere := func(h *Heartbeat) { h.Boot, h.PredecessorsGone = "of another machine", false }

@@ -145,7 +145,8 @@ func (s *sessions) mustDie(p *process, now time.Duration, why string, how partin
 	if !p.member {
 		s.leaveSet(p)
 	}
-	s.do(SessionChanged{p.row.Cell, p.row.Proc, from, MustDie, p.health.HasBeenHealthy, how != lost, how == succeeded, why})
+	s.do(SessionChanged{p.row.Cell, p.row.Proc, from, MustDie, p.health.HasBeenHealthy, how != lost, how == succeeded,
+		why})
 }
 
 // leaveSet removes p from the worker set: when it is certainly dead, or has never had a row. A
@@ -308,9 +309,11 @@ func (s *sessions) Process(now time.Duration, proc Proc) (SessionView, bool) {
 }
 
 func (s *sessions) view(p *process, now time.Duration) SessionView {
-	v := SessionView{Cell: p.row.Cell, Proc: p.row.Proc, State: p.health.State, Holder: p.holds(s.roster), Member: p.member,
+	v := SessionView{Cell: p.row.Cell, Proc: p.row.Proc, State: p.health.State, Holder: p.holds(s.roster),
+		Member:   p.member,
 		Reported: p.reported, Eligible: p.reported && p.durable, Displaced: p.displaced, Dead: p.dead,
-		Blocked: p.blocked && p.health.State == Unhealthy, Unavailable: p.probe.out, Promise: p.row.Promise, Work: len(p.work), Unsure: len(p.unsure.runs)}
+		Blocked: p.blocked && p.health.State == Unhealthy, Unavailable: p.probe.out, Promise: p.row.Promise,
+		Work: len(p.work), Unsure: len(p.unsure.runs)}
 	if p.probe.out {
 		v.Reason = p.probe.reason
 	} else {

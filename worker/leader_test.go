@@ -437,7 +437,8 @@ func TestReports(t *testing.T) {
 	r.l.waiting.wait = true
 	r.l.waiting.stale = true
 	r.report("p2", Held{Run: old(8, "lost")})
-	if a := take[Audit](r); len(a) == 0 || a[0].Kind != AuditDoubled || a[0].Text != "may run twice: also held as "+lost.Invocation.String()+" by cell w1 (process p1)" {
+	if a := take[Audit](r); len(a) == 0 || a[0].Kind != AuditDoubled ||
+		a[0].Text != "may run twice: also held as "+lost.Invocation.String()+" by cell w1 (process p1)" {
 		t.Fatalf("%v", a)
 	}
 }
@@ -448,7 +449,8 @@ func TestHigherTermEndsTheTerm(t *testing.T) {
 	for name, e := range map[string]Event{
 		"beat":   BeatReceived{Beat: Heartbeat{Term: high, Cell: "w", Proc: "p", DirID: "f", Beat: 1}},
 		"report": ReportReceived{Report{Term: high}}, "status": StatusReceived{UpdateStatus{Term: high}},
-		"run": RunAnswered{RunAnswer{Term: high}}, "notify": NotifyAnswered{NotifyAnswer{Term: high}}, "heard": TermHeard{Term: high},
+		"run": RunAnswered{RunAnswer{Term: high}}, "notify": NotifyAnswered{NotifyAnswer{Term: high}},
+		"heard": TermHeard{Term: high},
 	} {
 		r := newRig(t, nil)
 		r.step(e)
@@ -517,7 +519,9 @@ func TestTheFirstProbeIsDatedByTheBeatThatCameBeforeIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := l.Step(time.Hour, BeatReceived{Beat: Heartbeat{Protocol: Protocol, Cell: "w", Proc: "p", DirID: "f", Beat: 3, Period: time.Second}})
+	out,
+		err := l.Step(time.Hour, BeatReceived{Beat: Heartbeat{Protocol: Protocol, Cell: "w", Proc: "p", DirID: "f", Beat: 3,
+		Period: time.Second}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -558,7 +562,8 @@ func TestImpossibleDurationsAreMalformed(t *testing.T) {
 	} {
 		r := newRig(t, nil)
 		r.healthy("w1", "p1", 1)
-		if _, err := r.l.Step(r.now, BeatReceived{Beat: r.hb("w1", "p1", 1, set), LeaseHeld: true}); !errors.Is(err, ErrMalformed) {
+		if _, err := r.l.Step(r.now, BeatReceived{Beat: r.hb("w1", "p1", 1, set), LeaseHeld: true}); !errors.Is(err,
+			ErrMalformed) {
 			t.Errorf("%s: %v", name, err)
 		}
 		r.tick(2 * sec)

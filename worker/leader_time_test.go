@@ -41,7 +41,8 @@ func TestASureRun(t *testing.T) {
 	r.tick(60 * sec)
 	r.tick(20 * sec)
 	h, _ := r.l.MayRun(r.now, Request{Work: x.Work})
-	if v := r.session("p1"); v.State != MustDie || h.Longest != v.Expiry || h.Longest == 0 || h.Cell != "w1" || h.Proc != "p1" {
+	if v := r.session("p1"); v.State != MustDie || h.Longest != v.Expiry || h.Longest == 0 || h.Cell != "w1" ||
+		h.Proc != "p1" {
 		t.Errorf("%+v of %+v", h, v)
 	}
 }
@@ -152,7 +153,11 @@ func TestTheRowOfADeadOneIsNotWrittenAgain(t *testing.T) {
 	r.beat("w1", "p2@f", 1)
 	r.hold = false
 	r.commit()
-	if slices.ContainsFunc(r.rows, func(row Row) bool { put, ok := row.(PutMember); return ok && put.Member.Proc == "p1" }) || !r.l.Holds("w1", "p2@f") {
+	if slices.ContainsFunc(r.rows, func(row Row) bool {
+		put, ok := row.(PutMember)
+		return ok &&
+			put.Member.Proc == "p1"
+	}) || !r.l.Holds("w1", "p2@f") {
 		t.Errorf("%+v", r.rows)
 	}
 }

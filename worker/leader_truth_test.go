@@ -16,7 +16,8 @@ func TestANewerRunThanTheLastAppliedOne(t *testing.T) {
 		r.applied[before.Work] = applied{before.Invocation, kind}
 		r.beat("w1", "p1", 1, func(h *Heartbeat) { h.HasWork = true })
 		r.report("p1", Held{Run: now})
-		if rs := r.l.Running(now.Work); len(rs) != 1 || rs[0] != (RunView{Run: now, Cell: "w1", Proc: "p1", Sure: true}) || r.l.Adopted() != 1 {
+		if rs := r.l.Running(now.Work); len(rs) != 1 || rs[0] != (RunView{Run: now, Cell: "w1", Proc: "p1", Sure: true}) ||
+			r.l.Adopted() != 1 {
 			t.Errorf("%s: %+v, adopted %d", name, rs, r.l.Adopted())
 		}
 		r.out = nil
@@ -54,7 +55,8 @@ func TestAVetoDoubtsTheSilentOnly(t *testing.T) {
 	}
 	newer.Version += 5
 	r.out = nil
-	if r.beat("w4", "p4", 1, func(h *Heartbeat) { h.SetID = newer }); len(peek[Audit](r)) != 0 || r.l.members.list.Version != newer.Version {
+	if r.beat("w4", "p4", 1, func(h *Heartbeat) { h.SetID = newer }); len(peek[Audit](r)) != 0 ||
+		r.l.members.list.Version != newer.Version {
 		t.Errorf("reported once: %+v, version %d", peek[Audit](r), r.l.members.list.Version)
 	}
 }
@@ -129,7 +131,8 @@ func TestWorkOfEachCell(t *testing.T) {
 	if r.l.Idle("a") || !r.l.Idle("d") || r.l.OnCell("w1") != 2 || r.l.OnCell("w2") != 1 || r.l.OnCell("w3") != 0 {
 		t.Errorf("w1 %d, w2 %d", r.l.OnCell("w1"), r.l.OnCell("w2"))
 	}
-	if m := r.l.Model(); len(m) != 3 || m[0].Run.Work.Job != "a" || m[2].Cell != "w2" || m[2].Sure || m[2].Ending || m[2].Kill {
+	if m := r.l.Model(); len(m) != 3 || m[0].Run.Work.Job != "a" || m[2].Cell != "w2" || m[2].Sure || m[2].Ending ||
+		m[2].Kill {
 		t.Errorf("%+v", m)
 	}
 }

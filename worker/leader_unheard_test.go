@@ -18,11 +18,13 @@ func TestUnheard(t *testing.T) {
 	at := map[Proc]time.Duration{}
 	beat := func(m Member) {
 		r.beats[m.Proc]++
-		r.step(BeatReceived{Heartbeat{Protocol: Protocol, Term: term5, Cell: m.Cell, Proc: m.Proc, DirID: m.DirID, Started: m.Started, Boot: m.Boot,
+		r.step(BeatReceived{Heartbeat{Protocol: Protocol, Term: term5, Cell: m.Cell, Proc: m.Proc, DirID: m.DirID,
+			Started: m.Started, Boot: m.Boot,
 			Beat: r.beats[m.Proc], Epoch: 1, Period: 5 * sec, SetID: workerset.ID{}}, true})
 	}
 	probe := func(m Member) {
-		r.step(StatusReceived{UpdateStatus{Term: term5, Cell: m.Cell, Proc: m.Proc, Items: []StatusItem{{Kind: StatusProbe, Probe: r.l.procs[m.Proc].probe.sent, OK: true}}}})
+		r.step(StatusReceived{UpdateStatus{Term: term5, Cell: m.Cell, Proc: m.Proc,
+			Items: []StatusItem{{Kind: StatusProbe, Probe: r.l.procs[m.Proc].probe.sent, OK: true}}}})
 	}
 	for r.now < start+80*sec {
 		switch at := r.now - start; {
@@ -52,7 +54,8 @@ func TestUnheard(t *testing.T) {
 // TestUnheardCountsNoTimeWithoutALease: a leader that was itself cut off starts no storm.
 func TestUnheardCountsNoTimeWithoutALease(t *testing.T) {
 	r := newRig(t, func(c *Config) {
-		c.NewStore, c.Members = false, []Member{{Proc: "d", Cell: "cell-d", DirID: "fd", Started: 1, Boot: "b", Promise: 86 * sec}}
+		c.NewStore, c.Members = false, []Member{{Proc: "d", Cell: "cell-d", DirID: "fd", Started: 1, Boot: "b",
+			Promise: 86 * sec}}
 	})
 	for range 30 {
 		r.now += sec

@@ -107,7 +107,8 @@ func (o *odd) event(l *Leader, n int64) Event {
 	case 8:
 		return RunAnswered{RunAnswer{Term: o.term(), Proc: o.proc(), Run: o.run(), Result: RunResult(o.IntN(7))}}
 	case 9:
-		return NotifyAnswered{NotifyAnswer{Term: o.term(), Proc: o.proc(), Seq: draw.One[int64](o, 0, 1, 2, -1), OK: o.Flag()}}
+		return NotifyAnswered{NotifyAnswer{Term: o.term(), Proc: o.proc(), Seq: draw.One[int64](o, 0, 1, 2, -1),
+			OK: o.Flag()}}
 	case 10:
 		return StatusCommitted{o.run(), Synthetic(o.IntN(3))}
 	case 11:

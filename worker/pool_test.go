@@ -59,7 +59,8 @@ func TestVersionsOfThePool(t *testing.T) {
 	if a := r.beat("w1", "new@h2", 1); a.Verdict != DieAll {
 		t.Fatalf("%+v", a)
 	}
-	if a := r.beat("w1", "pw1", 1); a.State != New || r.l.sessions.set.Current() != id || len(peek[SendReportRequest](r)) == 0 {
+	if a := r.beat("w1", "pw1", 1); a.State != New || r.l.sessions.set.Current() != id ||
+		len(peek[SendReportRequest](r)) == 0 {
 		t.Fatalf("the rejected newcomer changed something: %+v", a)
 	}
 	pass(3 * sec)
@@ -118,7 +119,8 @@ func TestCautionWait(t *testing.T) {
 		t.Fatalf("%+v", a)
 	}
 	r.tick(9 * sec)
-	if w := r.l.Wait(r.now); !w.Active || w.Longest != sec || len(w.For) != 1 || w.For[0].Longest != r.l.t.Stretch(86*sec)-9*sec {
+	if w := r.l.Wait(r.now); !w.Active || w.Longest != sec || len(w.For) != 1 ||
+		w.For[0].Longest != r.l.t.Stretch(86*sec)-9*sec {
 		t.Fatalf("%+v", w)
 	}
 	r.tick(sec)
@@ -143,7 +145,8 @@ func TestCautionWait(t *testing.T) {
 	}
 	m := newRig(t, func(c *Config) { c.Members = []Member{member("p1", "w1", 1)} })
 	m.step(EndWait{By: "ann"})
-	if a := one[Audit](m); a.Kind != AuditWaitForced || m.l.Wait(m.now).Active || !strings.Contains(a.Text, "ann, who accepts double starts; no report from: w1") {
+	if a := one[Audit](m); a.Kind != AuditWaitForced || m.l.Wait(m.now).Active ||
+		!strings.Contains(a.Text, "ann, who accepts double starts; no report from: w1") {
 		t.Fatalf("%+v", a)
 	}
 	m.step(EndWait{By: "ann"})
@@ -221,7 +224,8 @@ func TestNothingStartsWithoutACell(t *testing.T) {
 	if c := one[SendRun](r); c.Call.Run != x || c.Cell != "w1" || c.Call.Term != term5 {
 		t.Fatalf("%+v", c)
 	}
-	if h, ok := r.l.MayStart(r.now, Request{Work: x.Work, Cell: "w1"}); ok || h.Reason != HoldRunning || h.Invocation != x.Invocation {
+	if h, ok := r.l.MayStart(r.now, Request{Work: x.Work, Cell: "w1"}); ok || h.Reason != HoldRunning ||
+		h.Invocation != x.Invocation {
 		t.Fatalf("%+v", h)
 	}
 }

@@ -44,7 +44,8 @@ const sec = time.Second
 
 func newRig(t *testing.T, set func(*Config)) *rig {
 	t.Helper()
-	r := &rig{t: t, now: 1000 * sec, applied: map[Work]applied{}, kills: map[Run]bool{}, beats: map[Proc]int64{}, sets: map[Proc]workerset.ID{}}
+	r := &rig{t: t, now: 1000 * sec, applied: map[Work]applied{}, kills: map[Run]bool{}, beats: map[Proc]int64{},
+		sets: map[Proc]workerset.ID{}}
 	c := Config{Term: term5, Now: r.now, Timeouts: DefaultTimeouts(), NewStore: true, NewCluster: true, Statuses: r}
 	if set != nil {
 		set(&c)
@@ -145,7 +146,8 @@ func (r *rig) hb(c CellName, p Proc, n int64, set ...func(*Heartbeat)) Heartbeat
 		dirID = f
 	}
 	h := Heartbeat{Protocol: Protocol, Term: term5, Cell: c, Proc: p, DirID: dirID, Started: n, Boot: "boot-" + dirID,
-		Beat: r.beats[p], Period: 5 * sec, PredecessorsGone: true, SetID: r.sets[p], Promise: r.l.ownPromise(), Epoch: r.l.cfg.Term.Epoch}
+		Beat: r.beats[p], Period: 5 * sec, PredecessorsGone: true, SetID: r.sets[p], Promise: r.l.ownPromise(),
+		Epoch: r.l.cfg.Term.Epoch}
 	for _, f := range set {
 		f(&h)
 	}
@@ -180,7 +182,8 @@ func (r *rig) report(p Proc, held ...Held) {
 // probe answers the newest probe of a process.
 func (r *rig) probe(c CellName, p Proc, ok bool) {
 	r.t.Helper()
-	r.step(StatusReceived{UpdateStatus{Term: term5, Cell: c, Proc: p, Items: []StatusItem{{Kind: StatusProbe, Probe: r.l.procs[p].probe.sent, OK: ok, Reason: "no room"}}}})
+	r.step(StatusReceived{UpdateStatus{Term: term5, Cell: c, Proc: p,
+		Items: []StatusItem{{Kind: StatusProbe, Probe: r.l.procs[p].probe.sent, OK: ok, Reason: "no room"}}}})
 }
 
 // healthy brings a process to HEALTHY.

@@ -67,7 +67,8 @@ type process struct {
 func (p *process) holds(r *roster) bool { return r.holders[p.row.Cell] == p }
 
 func (r *roster) newProcess(m Member, now time.Duration) *process {
-	p := &process{row: m, health: NewHealth(r.policy(now)), born: r.policy(now), work: map[fence.Invocation]*entry{}, period: r.t.Heartbeat}
+	p := &process{row: m, health: NewHealth(r.policy(now)), born: r.policy(now), work: map[fence.Invocation]*entry{},
+		period: r.t.Heartbeat}
 	r.procs[m.Proc] = p
 	r.order = append(r.order, p)
 	r.dirs[m.DirID] = append(r.dirs[m.DirID], p)

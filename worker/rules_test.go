@@ -12,18 +12,25 @@ import (
 // TestIncompleteHeartbeats: each required field of a heartbeat is needed alone.
 func TestIncompleteHeartbeats(t *testing.T) {
 	for name, change := range map[string]func(*Heartbeat){
-		"no cell": func(h *Heartbeat) { h.Cell = "" }, "no process": func(h *Heartbeat) { h.Proc = "" }, "no directory": func(h *Heartbeat) { h.DirID = "" },
-		"no beat": func(h *Heartbeat) { h.Beat = 0 }, "a negative beat": func(h *Heartbeat) { h.Beat = -1 },
-		"a negative period": func(h *Heartbeat) { h.Period = -1 }, "a negative promise": func(h *Heartbeat) { h.Promise = -1 },
-		"an endless period": func(h *Heartbeat) { h.Period = longestDuration + 1 }, "an endless promise": func(h *Heartbeat) { h.Promise = longestDuration + 1 },
+		"no cell": func(h *Heartbeat) { h.Cell = "" }, "no process": func(h *Heartbeat) { h.Proc = "" },
+		"no directory": func(h *Heartbeat) { h.DirID = "" },
+		"no beat":      func(h *Heartbeat) { h.Beat = 0 }, "a negative beat": func(h *Heartbeat) { h.Beat = -1 },
+		"a negative period":  func(h *Heartbeat) { h.Period = -1 },
+		"a negative promise": func(h *Heartbeat) { h.Promise = -1 },
+		"an endless period":  func(h *Heartbeat) { h.Period = longestDuration + 1 },
+		"an endless promise": func(h *Heartbeat) { h.Promise = longestDuration + 1 },
 	} {
 		r := newRig(t, nil)
-		if _, err := r.l.Step(r.now, BeatReceived{Beat: r.hb("w1", "p1", 1, change), LeaseHeld: true}); !errors.Is(err, ErrMalformed) {
+		if _, err := r.l.Step(r.now, BeatReceived{Beat: r.hb("w1", "p1", 1, change), LeaseHeld: true}); !errors.Is(err,
+			ErrMalformed) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	r := newRig(t, nil)
-	if a := r.beat("w1", "p1", 1, func(h *Heartbeat) { h.Period, h.Promise = longestDuration, longestDuration }); a.Verdict != Welcome {
+	if a := r.beat("w1", "p1", 1, func(h *Heartbeat) {
+		h.Period, h.Promise = longestDuration,
+			longestDuration
+	}); a.Verdict != Welcome {
 		t.Errorf("the longest durations: %+v", a)
 	}
 }
@@ -31,7 +38,8 @@ func TestIncompleteHeartbeats(t *testing.T) {
 // TestAProcessIsOneThing: its id belongs to one cell, one directory and one start.
 func TestAProcessIsOneThing(t *testing.T) {
 	for name, change := range map[string]func(*Heartbeat){
-		"another cell": func(h *Heartbeat) { h.Cell = "w2" }, "another directory": func(h *Heartbeat) { h.DirID = "f" }, "another start": func(h *Heartbeat) { h.Started = 2 },
+		"another cell": func(h *Heartbeat) { h.Cell = "w2" }, "another directory": func(h *Heartbeat) { h.DirID = "f" },
+		"another start": func(h *Heartbeat) { h.Started = 2 },
 	} {
 		r := newRig(t, nil)
 		r.healthy("w1", "p1", 1)
@@ -56,14 +64,17 @@ func TestTheHolderOfAName(t *testing.T) {
 		verdict Verdict
 		state   State // of p1 afterwards
 	}{
-		"a later process of the directory":     {nil, silence(0), "p2", 2, Welcome, MustDie},
-		"the same start in the directory":      {nil, silence(0), "p2", 1, Welcome, MustDie},
-		"an earlier process of the directory":  {nil, silence(0), "p2", 0, Refused, Healthy},
-		"another directory":                    {nil, silence(0), "p2@f", 2, DieAll, Healthy},
-		"another directory, silent":            {nil, silence(at.HeartbeatGap() + 5*sec), "p2@f", 2, DieAll, Unhealthy},
-		"another directory, silent, may bump":  {func(c *Config) { c.AllowBump = true }, silence(at.HeartbeatGap() + 5*sec), "p2@f", 2, Welcome, MustDie},
-		"another directory, healthy, may bump": {func(c *Config) { c.AllowBump = true }, silence(0), "p2@f", 2, DieAll, Healthy},
-		"another directory, after it was lost": {nil, silence(at.HeartbeatGap() + at.Lost + 10*sec), "p2@f", 2, Welcome, MustDie},
+		"a later process of the directory":    {nil, silence(0), "p2", 2, Welcome, MustDie},
+		"the same start in the directory":     {nil, silence(0), "p2", 1, Welcome, MustDie},
+		"an earlier process of the directory": {nil, silence(0), "p2", 0, Refused, Healthy},
+		"another directory":                   {nil, silence(0), "p2@f", 2, DieAll, Healthy},
+		"another directory, silent":           {nil, silence(at.HeartbeatGap() + 5*sec), "p2@f", 2, DieAll, Unhealthy},
+		"another directory, silent, may bump": {func(c *Config) { c.AllowBump = true }, silence(at.HeartbeatGap() + 5*sec),
+			"p2@f", 2, Welcome, MustDie},
+		"another directory, healthy, may bump": {func(c *Config) { c.AllowBump = true }, silence(0), "p2@f", 2, DieAll,
+			Healthy},
+		"another directory, after it was lost": {nil, silence(at.HeartbeatGap() + at.Lost + 10*sec), "p2@f", 2, Welcome,
+			MustDie},
 	} {
 		r := newRig(t, c.set)
 		r.healthy("w1", "p1", 1)
@@ -93,9 +104,14 @@ func TestTheHolderOfAName(t *testing.T) {
 // TestTheLatestRowHoldsTheName of the rows that a leader finds; a displaced one never.
 func TestTheLatestRowHoldsTheName(t *testing.T) {
 	for name, members := range map[string][]Member{
-		"in order":      {member("p1", "w1", 1), member("p2@f", "w1", 2)},
-		"in no order":   {member("p2@f", "w1", 2), member("p1", "w1", 1)},
-		"one displaced": {member("p2@f", "w1", 2), func() Member { m := member("p3@g", "w1", 3); m.Displaced = true; return m }()},
+		"in order":    {member("p1", "w1", 1), member("p2@f", "w1", 2)},
+		"in no order": {member("p2@f", "w1", 2), member("p1", "w1", 1)},
+		"one displaced": {member("p2@f", "w1", 2), func() Member {
+			m := member("p3@g", "w1",
+				3)
+			m.Displaced = true
+			return m
+		}()},
 	} {
 		r := newRig(t, func(c *Config) { c.NewStore, c.Members = false, members })
 		if got := r.l.holders["w1"]; got == nil || got.row.Proc != "p2@f" {

@@ -108,7 +108,8 @@ func TestLostForSilenceOnly(t *testing.T) {
 	l.answer("p1", x, RunUnknown)
 	l.out = nil
 	l.tick(80 * sec)
-	if len(peek[SendSuicide](l)) != 1 || peek[SendSuicide](l)[0].Call.All || len(peek[Ended](l)) != 0 || len(peek[Dead](l)) != 0 {
+	if len(peek[SendSuicide](l)) != 1 || peek[SendSuicide](l)[0].Call.All || len(peek[Ended](l)) != 0 ||
+		len(peek[Dead](l)) != 0 {
 		t.Fatalf("lost, ordered to die, and not yet dead: %v", l.out)
 	}
 	if l.state("p1") != MustDie || l.mayRun("job") != HoldRunning {
@@ -147,7 +148,8 @@ func TestReplacementOnOneDir(t *testing.T) {
 	}
 	r.out = nil
 	a := r.beat("w1", "p6", 6)
-	if a.State != New || len(peek[SendSuicide](r)) != 0 || len(peek[SendReportRequest](r)) == 0 || len(peek[SendRun](r)) != 1 {
+	if a.State != New || len(peek[SendSuicide](r)) != 0 || len(peek[SendReportRequest](r)) == 0 ||
+		len(peek[SendRun](r)) != 1 {
 		t.Fatalf("a newer process replaces silently: %+v %v", a, r.out)
 	}
 	if c := peek[SessionChanged](r); len(c) != 1 || !c[0].Displaced || !c[0].Succeeded {
@@ -318,7 +320,8 @@ func TestStatuses(t *testing.T) {
 	if !one[AnswerStatus](r).Answer.OK {
 		t.Fatal("an older invocation is dropped and acknowledged")
 	}
-	r.step(StatusReceived{UpdateStatus{Term: fence.Term{Epoch: 1, Revision: 4}, Cell: "w1", Proc: "p1", Items: []StatusItem{{Run: x}}}})
+	r.step(StatusReceived{UpdateStatus{Term: fence.Term{Epoch: 1, Revision: 4}, Cell: "w1", Proc: "p1",
+		Items: []StatusItem{{Run: x}}}})
 	if one[AnswerStatus](r).Answer.OK {
 		t.Fatal("of an earlier term: retry")
 	}
@@ -403,7 +406,8 @@ func TestReportOfALateEnd(t *testing.T) {
 	e := one[Ended](r)
 	r.beat("w1", "p3", 3)
 	r.out = nil
-	r.step(ReportReceived{Report{Term: term5, Proc: "p3", Predecessor: "p1", Held: []Held{{Run: x, Adopted: true, Ended: true}}}})
+	r.step(ReportReceived{Report{Term: term5, Proc: "p3", Predecessor: "p1",
+		Held: []Held{{Run: x, Adopted: true, Ended: true}}}})
 	r.status("w1", "p3", StatusItem{Kind: StatusEnded, Run: x, Status: "done"})
 	if e := peek[Ended](r); len(e) != 0 || r.state("p3") != Unhealthy {
 		t.Fatalf("counted twice: %+v", e)

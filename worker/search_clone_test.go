@@ -100,7 +100,8 @@ func cloneLeader(l *Leader) *Leader {
 		c.dirs[k] = t.processes(ps)
 	}
 	c.gone, c.goneList, c.adopting = maps.Clone(l.gone), slices.Clone(l.goneList), maps.Clone(l.adopting)
-	c.batch.model = model{make(map[fence.Invocation]*entry, len(l.batch.model.byRun)), make(map[Work][]*entry, len(l.batch.model.byWork)), make(map[Run][]Proc)}
+	c.batch.model = model{make(map[fence.Invocation]*entry, len(l.batch.model.byRun)),
+		make(map[Work][]*entry, len(l.batch.model.byWork)), make(map[Run][]Proc)}
 	for k, e := range l.batch.model.byRun {
 		c.batch.model.byRun[k] = t.entry(e)
 	}

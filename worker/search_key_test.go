@@ -205,7 +205,8 @@ func (k *keys) collect() {
 	}
 	named := len(k.invs)
 	for w, a := range n.store.last {
-		k.lasts[w] = slices.ContainsFunc(k.invs[:named], func(i fence.Invocation) bool { return !i.IsZero() && i.Compare(a.inv) <= 0 })
+		k.lasts[w] = slices.ContainsFunc(k.invs[:named],
+			func(i fence.Invocation) bool { return !i.IsZero() && i.Compare(a.inv) <= 0 })
 		if k.lasts[w] {
 			k.invs = append(k.invs, a.inv)
 		}
@@ -326,7 +327,8 @@ func (k *keys) health(h Health, g Gaps, drops time.Duration) {
 
 func (k *keys) oneCell(i int) {
 	n, c := k.n, k.n.cells[i]
-	k.bits(n.paused[i], c.ended, c.renewing, c.renewing && c.asked, c.eligible && c.health.State != New && c.health.State != MustDie, c.credited, c.told, c.spent, c.gone, c.leaving, c.said,
+	k.bits(n.paused[i], c.ended, c.renewing, c.renewing && c.asked, c.eligible && c.health.State != New &&
+		c.health.State != MustDie, c.credited, c.told, c.spent, c.gone, c.leaving, c.said,
 		c.deadline > 0, n.dead[i] > 0)
 	k.term(c.term)
 	k.health(c.health, c.gaps(), 0)
@@ -384,7 +386,8 @@ func (k *keys) note(c *Cell, o note) {
 }
 
 func (k *keys) leader(l *Leader) {
-	if l.stalled != 0 || len(l.rows)+len(l.effects)+len(l.members.writes)+len(l.members.deaths) > 0 || l.sessions.set != nil || l.lastTick+tick < k.n.now {
+	if l.stalled != 0 || len(l.rows)+len(l.effects)+len(l.members.writes)+len(l.members.deaths) > 0 ||
+		l.sessions.set != nil || l.lastTick+tick < k.n.now {
 		panic("the key does not know this leader")
 	}
 	k.term(l.cfg.Term)
@@ -436,7 +439,8 @@ func (k *keys) process(l *Leader, p *process) {
 	k.int(int64(p.row.Promise))
 	k.int(int64(p.promised))
 	k.int(int64(p.period))
-	k.bits(p.row.Displaced, p.member, p.durable, p.unsaid, p.blocked, p.connected, p.reported, p.remains, p.displaced, p.dead,
+	k.bits(p.row.Displaced, p.member, p.durable, p.unsaid, p.blocked, p.connected, p.reported, p.remains, p.displaced,
+		p.dead,
 		p.credited, p.kills, l.silent[p.row.Proc] == p, p.probe.out)
 	drops := time.Duration(0)
 	if !p.member {

@@ -10,8 +10,10 @@ import (
 func TestWords(t *testing.T) {
 	for want, v := range map[string]fmt.Stringer{
 		"NEW": New, "UNHEALTHY": Unhealthy, "HEALTHY": Healthy, "MUST_DIE": MustDie, "State(9)": State(9),
-		"welcome": Welcome, "refused": Refused, "die": Die, "die-all": DieAll, "foreign": Foreign, "adopt": Adopt, "unknown verdict": Verdict(9),
-		"unknown": RunUnknown, "ok": RunOK, "never sent": RunNeverSent, "stale_invocation": RunStale, "RunResult?": RunResult(9),
+		"welcome": Welcome, "refused": Refused, "die": Die, "die-all": DieAll, "foreign": Foreign, "adopt": Adopt,
+		"unknown verdict": Verdict(9),
+		"unknown":         RunUnknown, "ok": RunOK, "never sent": RunNeverSent, "stale_invocation": RunStale,
+		"RunResult?": RunResult(9),
 		"deregister": ProofDeregistered, "expiry": ProofExpiry, "successor on its directory": ProofSuccessor,
 		"machine rebooted": ProofBoot, "operator's word": ProofOperator, "unknown proof": Proof(9),
 		"real": Real, "never started": NeverStarted, "lost": Lost, "unknown end": Synthetic(9),
@@ -28,7 +30,8 @@ func TestWords(t *testing.T) {
 
 // TestEdgesOfNames: the first and the last letter and digit, and their neighbours.
 func TestEdgesOfNames(t *testing.T) {
-	for name, ok := range map[CellName]bool{"a": true, "z": true, "0": true, "9": true, "`": false, "{": false, "/": false, ":": false} {
+	for name, ok := range map[CellName]bool{"a": true, "z": true, "0": true, "9": true, "`": false, "{": false, "/": false,
+		":": false} {
 		if err := name.Check(); (err == nil) != ok {
 			t.Errorf("%q: %v", name, err)
 		}
@@ -84,7 +87,8 @@ func TestTheEdgeOfEachInequality(t *testing.T) {
 func TestTheDefaults(t *testing.T) {
 	small := DefaultTimeouts()
 	small.Heartbeat, small.HealthcheckGrace = 1, 1
-	if err := small.Validate(); err == nil || err.Error() != "impossible timeouts: heartbeat < healthcheck grace (a probe is dated by the beat before it): 1ns < 1ns fails" {
+	if err := small.Validate(); err == nil ||
+		err.Error() != "impossible timeouts: heartbeat < healthcheck grace (a probe is dated by the beat before it): 1ns < 1ns fails" {
 		t.Error(err)
 	}
 	const want = `heartbeat              5s
@@ -118,7 +122,8 @@ ok   0 < heartbeat: 0s < 5s
 func TestHealthInFull(t *testing.T) {
 	g := Gaps{Probe: 5, Beat: 7, Lost: 20}
 	since := func(s State, unhealthy, healthy, probe, beat time.Duration, been bool) Health {
-		return Health{State: s, BecameUnhealthy: unhealthy, BecameHealthy: healthy, LastProbe: probe, LastBeat: beat, HasBeenHealthy: been}
+		return Health{State: s, BecameUnhealthy: unhealthy, BecameHealthy: healthy, LastProbe: probe, LastBeat: beat,
+			HasBeenHealthy: been}
 	}
 	for name, c := range map[string]struct {
 		from    Health
@@ -127,17 +132,25 @@ func TestHealthInFull(t *testing.T) {
 		want    Health
 		blocked bool
 	}{
-		"becomes HEALTHY":                 {since(Unhealthy, 1, 0, 9, 9, false), 10, true, since(Healthy, 1, 10, 9, 9, true), false},
-		"stays HEALTHY":                   {since(Healthy, 1, 4, 9, 9, true), 10, false, since(Healthy, 1, 4, 9, 9, true), false},
-		"HEALTHY at the probe's limit":    {since(Healthy, 1, 4, 5, 9, true), 10, true, since(Healthy, 1, 4, 5, 9, true), false},
-		"the probe is too old":            {since(Healthy, 1, 4, 5, 9, true), 11, true, since(Unhealthy, 10, 4, 5, 9, true), false},
-		"the heartbeat is too old":        {since(Healthy, 1, 4, 15, 5, true), 13, true, since(Unhealthy, 12, 4, 15, 5, true), false},
-		"the limit passed before that":    {since(Healthy, 1, 12, 5, 5, true), 13, true, since(Unhealthy, 12, 12, 5, 5, true), false},
-		"may not become HEALTHY":          {since(Unhealthy, 1, 0, 9, 9, false), 10, false, since(Unhealthy, 1, 0, 9, 9, false), true},
-		"UNHEALTHY for as long as it may": {since(Unhealthy, 1, 0, 1, 1, true), 21, true, since(Unhealthy, 1, 0, 1, 1, true), false},
-		"UNHEALTHY for longer":            {since(Unhealthy, 1, 0, 1, 1, true), 22, true, since(MustDie, 1, 0, 1, 1, true), false},
-		"NEW for longer":                  {since(New, 1, 0, 22, 22, false), 22, true, since(MustDie, 1, 0, 22, 22, false), false},
-		"MUST_DIE stays":                  {since(MustDie, 1, 0, 22, 22, true), 22, true, since(MustDie, 1, 0, 22, 22, true), false},
+		"becomes HEALTHY": {since(Unhealthy, 1, 0, 9, 9, false), 10, true, since(Healthy, 1, 10, 9, 9, true),
+			false},
+		"stays HEALTHY": {since(Healthy, 1, 4, 9, 9, true), 10, false, since(Healthy, 1, 4, 9, 9, true),
+			false},
+		"HEALTHY at the probe's limit": {since(Healthy, 1, 4, 5, 9, true), 10, true, since(Healthy, 1, 4, 5, 9, true),
+			false},
+		"the probe is too old": {since(Healthy, 1, 4, 5, 9, true), 11, true, since(Unhealthy, 10, 4, 5, 9, true),
+			false},
+		"the heartbeat is too old": {since(Healthy, 1, 4, 15, 5, true), 13, true, since(Unhealthy, 12, 4, 15, 5, true),
+			false},
+		"the limit passed before that": {since(Healthy, 1, 12, 5, 5, true), 13, true, since(Unhealthy, 12, 12, 5, 5, true),
+			false},
+		"may not become HEALTHY": {since(Unhealthy, 1, 0, 9, 9, false), 10, false,
+			since(Unhealthy, 1, 0, 9, 9, false), true},
+		"UNHEALTHY for as long as it may": {since(Unhealthy, 1, 0, 1, 1, true), 21, true, since(Unhealthy, 1, 0, 1, 1, true),
+			false},
+		"UNHEALTHY for longer": {since(Unhealthy, 1, 0, 1, 1, true), 22, true, since(MustDie, 1, 0, 1, 1, true), false},
+		"NEW for longer":       {since(New, 1, 0, 22, 22, false), 22, true, since(MustDie, 1, 0, 22, 22, false), false},
+		"MUST_DIE stays":       {since(MustDie, 1, 0, 22, 22, true), 22, true, since(MustDie, 1, 0, 22, 22, true), false},
 	} {
 		h := c.from
 		if blocked := h.Advance(c.now, g, c.allowed); h != c.want || blocked != c.blocked {

@@ -56,7 +56,8 @@ func TestHashIsASet(t *testing.T) {
 // TestHashOfEveryVersion: the hash that a leader of an earlier version made is compared with one of
 // this version.
 func TestHashOfEveryVersion(t *testing.T) {
-	want := Hash{Count: 2, Sum1: 0x8b9045dea90ccfb1, Xor1: 0x646f35de46c22f2d, Sum2: 0xce08f97608559e18, Xor2: 0xc9f48565f7025d14}
+	want := Hash{Count: 2, Sum1: 0x8b9045dea90ccfb1, Xor1: 0x646f35de46c22f2d, Sum2: 0xce08f97608559e18,
+		Xor2: 0xc9f48565f7025d14}
 	if got := (Hash{}).Add("w1").Add("w2"); got != want {
 		t.Errorf("%#v, want %#v", got, want)
 	}
@@ -84,7 +85,8 @@ func TestHashOfAnyOrder(t *testing.T) {
 
 func TestCompareOrdersEveryField(t *testing.T) {
 	base := ID{Version: 5, Hash: Hash{1, 2, 3, 4, 5}}
-	for _, bigger := range []ID{{Version: 6, Hash: base.Hash}, {Version: 5, Hash: Hash{2, 2, 3, 4, 5}}, {Version: 5, Hash: Hash{1, 2, 3, 4, 6}}} {
+	for _, bigger := range []ID{{Version: 6, Hash: base.Hash}, {Version: 5, Hash: Hash{2, 2, 3, 4, 5}},
+		{Version: 5, Hash: Hash{1, 2, 3, 4, 6}}} {
 		if base.Compare(bigger) >= 0 || bigger.Compare(base) <= 0 {
 			t.Errorf("%+v", bigger)
 		}

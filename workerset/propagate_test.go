@@ -137,7 +137,8 @@ func TestTheTrackerEqualsItsDefinition(t *testing.T) {
 				t.Fatalf("seed %d step %d: index %q, want %q", seed, i, got, n)
 			}
 			if p.tr.Current().Version != n.version || p.tr.Len() != len(n.living) {
-				t.Fatalf("seed %d step %d: version %d of %d, want %d of %d", seed, i, p.tr.Current().Version, p.tr.Len(), n.version, len(n.living))
+				t.Fatalf("seed %d step %d: version %d of %d, want %d of %d", seed, i, p.tr.Current().Version, p.tr.Len(), n.version,
+					len(n.living))
 			}
 			for proc := range n.living {
 				if got := p.tr.Permits(proc); got != n.permits(proc) {

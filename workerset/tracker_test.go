@@ -265,7 +265,8 @@ func TestReplacementAdvancesByTwo(t *testing.T) {
 	if err := p.tr.Echo("w1", p.ids[2]); err != nil || p.tr.index.size != 0 {
 		t.Fatal("a dead one shows nothing any more", err)
 	}
-	if got := p.tr.Current(); got.Version != 3 || got.Hash != (Hash{}.Add("w1a")) || p.tr.Len() != 1 || p.tr.Has("w1") || !p.tr.Has("w1a") {
+	if got := p.tr.Current(); got.Version != 3 || got.Hash != (Hash{}.Add("w1a")) || p.tr.Len() != 1 || p.tr.Has("w1") ||
+		!p.tr.Has("w1a") {
 		t.Fatalf("%+v", got)
 	}
 	p.leave("w1a")

@@ -148,7 +148,8 @@ func systemDir(t *testing.T, dir, version, name, rules string) {
 	if err := os.WriteFile(path, data, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "tzdata.zi"), []byte("# version "+version+"\n# This zic input file is in the public domain.\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "tzdata.zi"),
+		[]byte("# version "+version+"\n# This zic input file is in the public domain.\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -297,7 +298,8 @@ func TestManyLoadAtOnce(t *testing.T) {
 }
 
 func FuzzPOSIX(f *testing.F) {
-	for _, s := range []string{"EST5EDT,M3.2.0,M11.1.0", "<+1030>-10:30<+11>-11,M10.1.0,M4.1.0", "UTC0", "A,", "XXX3YYY,J60,300/3"} {
+	for _, s := range []string{"EST5EDT,M3.2.0,M11.1.0", "<+1030>-10:30<+11>-11,M10.1.0,M4.1.0", "UTC0", "A,",
+		"XXX3YYY,J60,300/3"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -85,14 +85,16 @@ func New(now func() time.Time) *Fake {
 		taskRows:     taskRows{c, map[string]*plan.Task{}, map[string]bool{}},
 		jobRows:      jobRows{c, map[string]*plan.Job{}, map[string]map[string]*plan.JobNode{}},
 		scheduleRows: scheduleRows{c, map[string]*plan.Schedule{}}, cellRows: cellRows{c, map[string]*api.Cell{}},
-		status: api.Status{Cluster: "test", Leader: "here", Term: fence.Term{Epoch: 1, Revision: 7}, Build: "test", Since: now()},
+		status: api.Status{Cluster: "test", Leader: "here", Term: fence.Term{Epoch: 1, Revision: 7}, Build: "test",
+			Since: now()},
 	}
 }
 
 // Backend is the fake as the API wants it.
 func (f *Fake) Backend() *api.Backend {
 	return &api.Backend{
-		Applications: f, Services: f, Tasks: f, Jobs: f, Schedules: f, Cells: f, Operation: f, Stops: f, Explainer: f, Logs: f.Logs, Events: f.Hub,
+		Applications: f, Services: f, Tasks: f, Jobs: f, Schedules: f, Cells: f, Operation: f, Stops: f, Explainer: f,
+		Logs: f.Logs, Events: f.Hub,
 	}
 }
 
@@ -195,7 +197,8 @@ func (f *Fake) diff(a plan.Application) plan.Applied {
 	if a.Prune {
 		for _, k := range slices.Sorted(maps.Keys(f.services)) {
 			s := f.services[k]
-			if s.Key.Domain == a.Domain && !slices.ContainsFunc(a.Services, func(d lrp.Desired) bool { return d.Service == s.Key }) {
+			if s.Key.Domain == a.Domain && !slices.ContainsFunc(a.Services,
+				func(d lrp.Desired) bool { return d.Service == s.Key }) {
 				out.Changes = append(out.Changes, plan.Change{Kind: "service", Name: s.Key.Name, Verb: plan.VerbRemove})
 			}
 		}
@@ -219,7 +222,8 @@ func (f *Fake) Apply(_ context.Context, a plan.Application, w plan.Write) (plan.
 		for _, j := range a.Jobs {
 			if f.jobs[j.Job.Name] == nil {
 				f.jobs[j.Job.Name] = &plan.Job{Job: j.Job, Forest: j.Forest, Created: f.now(), Revision: f.revision}
-				f.publish(event.Event{Kind: event.Job, Domain: a.Domain, Subject: j.Job.Name, Job: &event.JobState{Name: j.Job.Name}})
+				f.publish(event.Event{Kind: event.Job, Domain: a.Domain, Subject: j.Job.Name,
+					Job: &event.JobState{Name: j.Job.Name}})
 			}
 		}
 		for _, s := range a.Schedules {
@@ -248,7 +252,8 @@ func (f *serviceRows) putService(d lrp.Desired) {
 	if s == nil {
 		f.minted++
 		d.Process = fmt.Sprintf("p%d", f.minted)
-		s = &plan.Service{Service: lrp.Service{Key: d.Service, Applied: f.now(), Versions: []lrp.Version{{Desired: d, Number: 1, Good: true}}}}
+		s = &plan.Service{Service: lrp.Service{Key: d.Service, Applied: f.now(),
+			Versions: []lrp.Version{{Desired: d, Number: 1, Good: true}}}}
 	}
 	next := *s
 	next.Instances, next.Revision = d.Instances, f.revision
@@ -274,12 +279,14 @@ func (f *serviceRows) putInstance(a lrp.Actual) {
 	row := a
 	x.Rows.Ordinary = &row
 	f.indices[indexKey(a.Service, a.Key.Index)] = x
-	f.publish(event.Event{Kind: event.Instance, Domain: a.Service.Domain, Subject: fmt.Sprintf("%s/%d", a.Service, a.Key.Index), Instance: &row, Turn: true, Shown: &row})
+	f.publish(event.Event{Kind: event.Instance, Domain: a.Service.Domain,
+		Subject: fmt.Sprintf("%s/%d", a.Service, a.Key.Index), Instance: &row, Turn: true, Shown: &row})
 }
 
 func (f *serviceRows) dropInstance(a lrp.Actual) {
 	delete(f.indices, indexKey(a.Service, a.Key.Index))
-	f.publish(event.Event{Kind: event.Instance, Domain: a.Service.Domain, Subject: fmt.Sprintf("%s/%d", a.Service, a.Key.Index), Instance: &a, Gone: true, Turn: true})
+	f.publish(event.Event{Kind: event.Instance, Domain: a.Service.Domain,
+		Subject: fmt.Sprintf("%s/%d", a.Service, a.Key.Index), Instance: &a, Gone: true, Turn: true})
 }
 
 func (f *serviceRows) dropService(k lrp.ServiceKey) {
@@ -342,7 +349,8 @@ func (f *serviceRows) SetService(k lrp.ServiceKey, change func(*lrp.Service)) {
 
 // ListServices implements api.Services.
 func (f *serviceRows) ListServices(domain string, r plan.Range) (plan.Page[plan.Service], error) {
-	return page(f.commits, f.services, r, func(s *plan.Service) bool { return domain == "" || s.Key.Domain == domain }), nil
+	return page(f.commits, f.services, r, func(s *plan.Service) bool { return domain == "" || s.Key.Domain == domain }),
+		nil
 }
 
 // GetService implements api.Services.
@@ -359,7 +367,8 @@ func (f *serviceRows) GetService(k lrp.ServiceKey) (plan.Service, error) {
 func (f *serviceRows) ListInstances(q plan.InstanceFilter, r plan.Range) (plan.Page[plan.Instance], error) {
 	return page(f.commits, f.indices, r, func(x *plan.Instance) bool {
 		return (q.Domain == "" || x.Service.Domain == q.Domain) && (q.Service == "" || x.Service.Name == q.Service) &&
-			(q.Cell == "" || x.Cell == q.Cell) && (x.Orphan || !q.Orphans) && (len(q.States) == 0 || slices.Contains(q.States, x.State))
+			(q.Cell == "" || x.Cell == q.Cell) && (x.Orphan || !q.Orphans) &&
+			(len(q.States) == 0 || slices.Contains(q.States, x.State))
 	}), nil
 }
 
@@ -449,7 +458,8 @@ func (f *taskRows) putTask(n plan.NewTask) *plan.Task {
 	}
 	f.minted++
 	t := &plan.Task{Revision: f.revision, Task: &task.Task{
-		GUID: n.GUID, UID: fmt.Sprintf("u%d", f.minted), Domain: n.Domain, Name: n.Name, Definition: &n.Definition, Created: f.now(), Updated: f.now(),
+		GUID: n.GUID, UID: fmt.Sprintf("u%d", f.minted), Domain: n.Domain, Name: n.Name, Definition: &n.Definition,
+		Created: f.now(), Updated: f.now(),
 	}}
 	f.tasks[n.GUID] = t
 	f.publish(event.Event{Kind: event.Task, Domain: n.Domain, Subject: n.GUID, Task: t.Task})
@@ -479,7 +489,8 @@ func (f *taskRows) setTask(guid string, change func(*task.Task)) plan.Task {
 func (f *taskRows) ListTasks(q plan.TaskFilter, r plan.Range) (plan.Page[plan.Task], error) {
 	return page(f.commits, f.tasks, r, func(t *plan.Task) bool {
 		return (q.Domain == "" || t.Domain == q.Domain) && (q.Name == "" || t.Name == q.Name) &&
-			(q.Cell == "" || t.Holder.Cell == q.Cell) && (len(q.States) == 0 || slices.Contains(q.States, t.State)) && (len(q.Outcomes) == 0 || slices.Contains(q.Outcomes, t.Outcome))
+			(q.Cell == "" || t.Holder.Cell == q.Cell) && (len(q.States) == 0 || slices.Contains(q.States, t.State)) &&
+			(len(q.Outcomes) == 0 || slices.Contains(q.Outcomes, t.Outcome))
 	}), nil
 }
 

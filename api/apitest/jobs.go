@@ -28,7 +28,8 @@ func (f *jobRows) SetJob(name string, change func(*plan.Job), nodes ...plan.JobN
 		}
 		f.nodes[name][p.Node] = &p
 		if p.Class == batch.ClassDone || p.Class == batch.ClassFailed {
-			f.publish(event.Event{Kind: event.JobNode, Subject: name + "/" + p.Node, JobNode: &event.NodeState{Job: name, NodeView: p.NodeView}})
+			f.publish(event.Event{Kind: event.JobNode, Subject: name + "/" + p.Node,
+				JobNode: &event.NodeState{Job: name, NodeView: p.NodeView}})
 		}
 	}
 	f.publish(event.Event{Kind: event.Job, Domain: next.Domain, Subject: name, Job: &event.JobState{
@@ -81,7 +82,8 @@ func (f *jobRows) RemoveJob(_ context.Context, name string, w plan.Write) error 
 	}
 	_, err = once(f.commits, w, j.Revision, func() (bool, error) {
 		delete(f.jobs, name)
-		f.publish(event.Event{Kind: event.Job, Domain: j.Domain, Subject: name, Gone: true, Job: &event.JobState{Name: name, Removed: true}})
+		f.publish(event.Event{Kind: event.Job, Domain: j.Domain, Subject: name, Gone: true,
+			Job: &event.JobState{Name: name, Removed: true}})
 		return true, nil
 	})
 	return err
@@ -100,7 +102,8 @@ func (f *jobRows) PauseJob(_ context.Context, name string, paused bool, w plan.W
 	})
 }
 
-func (f *jobRows) changeNodes(q plan.JobNodeFilter, w plan.Write, from batch.Class, change func(*plan.JobNode)) (int, error) {
+func (f *jobRows) changeNodes(q plan.JobNodeFilter, w plan.Write, from batch.Class, change func(*plan.JobNode)) (int,
+	error) {
 	if _, err := f.GetJob(q.Job); err != nil {
 		return 0, err
 	}

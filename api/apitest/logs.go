@@ -44,7 +44,8 @@ func (l *Logs) Write(cell, container string, labels map[string]string, stream pb
 
 // Lose adds a gap.
 func (l *Logs) Lose(cell, container string, labels map[string]string, bytes int64) {
-	l.add(cell, line{source: &pb.LogSource{Id: container, Labels: labels, Cell: cell}, gap: &pb.LogGap{Reason: "rate_limited", Bytes: bytes}})
+	l.add(cell, line{source: &pb.LogSource{Id: container, Labels: labels, Cell: cell},
+		gap: &pb.LogGap{Reason: "rate_limited", Bytes: bytes}})
 }
 
 func (l *Logs) add(cell string, x line) {
@@ -168,7 +169,8 @@ func pack(all []line) *pb.LogLines {
 }
 
 // FollowLogs implements api.Logs.
-func (l *Logs) FollowLogs(ctx context.Context, cell string, m *pb.FollowLogsRequest, each func(*pb.FollowLogsResponse) error) error {
+func (l *Logs) FollowLogs(ctx context.Context, cell string, m *pb.FollowLogsRequest,
+	each func(*pb.FollowLogsResponse) error) error {
 	from, err := uint64(0), error(nil)
 	if m.Cursor != "" {
 		if from, err = position(m.Cursor); err != nil {

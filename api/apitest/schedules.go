@@ -13,7 +13,8 @@ import (
 
 // putSchedule stores a schedule that was applied; mu is held.
 func (f *scheduleRows) putSchedule(k schedule.Key, d schedule.Definition) {
-	row := schedule.Row{Key: k, UID: "u-" + k.Name, Created: f.now(), Edited: f.now(), Definition: &d, State: schedule.New(f.now())}
+	row := schedule.Row{Key: k, UID: "u-" + k.Name, Created: f.now(), Edited: f.now(), Definition: &d,
+		State: schedule.New(f.now())}
 	f.setSchedule(row)
 }
 
@@ -130,7 +131,8 @@ func (f *scheduleRows) RunSchedule(_ context.Context, k schedule.Key, at time.Ti
 }
 
 // Backfill implements api.ChangeSchedules.
-func (f *scheduleRows) Backfill(_ context.Context, k schedule.Key, from, to time.Time, limit int, w plan.Write) (int, error) {
+func (f *scheduleRows) Backfill(_ context.Context, k schedule.Key, from, to time.Time, limit int, w plan.Write) (int,
+	error) {
 	was, is, err := f.step(k, schedule.Backfill{From: from, To: to, Max: limit}, w)
 	return is.Fired - was.Fired + len(is.Pending) - len(was.Pending), err
 }

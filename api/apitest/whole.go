@@ -20,7 +20,8 @@ func (f *cellRows) SetCell(c api.Cell) {
 	defer f.mu.Unlock()
 	f.revision++
 	f.cells[string(c.Name)] = &c
-	f.publish(event.Event{Kind: event.Cell, Subject: string(c.Name), Cell: &event.CellState{Name: c.Name, Proc: c.Proc, Session: c.Session, Reason: c.Reason}})
+	f.publish(event.Event{Kind: event.Cell, Subject: string(c.Name),
+		Cell: &event.CellState{Name: c.Name, Proc: c.Proc, Session: c.Session, Reason: c.Reason}})
 }
 
 // ListCells implements api.Cells.
@@ -82,7 +83,8 @@ func (f *cellRows) ForgetCell(_ context.Context, proc worker.Proc, w plan.Write)
 func (f *cellRows) DrainCell(_ context.Context, name worker.CellName, d api.NewDrain, w plan.Write) (api.Cell, error) {
 	return f.changeCell(name, w, func(c *api.Cell) {
 		c.Draining = true
-		c.Drain = &api.Drain{Reason: d.Reason, By: w.By, Since: f.now(), Until: f.now().Add(max(d.Deadline, time.Second)), StopBatch: d.StopBatch}
+		c.Drain = &api.Drain{Reason: d.Reason, By: w.By, Since: f.now(), Until: f.now().Add(max(d.Deadline, time.Second)),
+			StopBatch: d.StopBatch}
 	})
 }
 
@@ -115,7 +117,8 @@ func (f *Fake) Status() (api.Status, error) {
 	defer f.mu.Unlock()
 	s := f.status
 	s.Revision, s.Quarantined = f.revision, len(f.rows)
-	s.Counts = map[string]int{"services": len(f.services), "instances": len(f.indices), "tasks": len(f.tasks), "jobs": len(f.jobs), "cells": len(f.cells)}
+	s.Counts = map[string]int{"services": len(f.services), "instances": len(f.indices), "tasks": len(f.tasks),
+		"jobs": len(f.jobs), "cells": len(f.cells)}
 	return s, nil
 }
 
@@ -172,7 +175,8 @@ func (f *Fake) Explain(_ context.Context, s plan.Subject) (plan.Explanation, err
 		if t, err = f.GetTask(s.Name); err == nil && t.State == task.Pending {
 			x.State, x.Wanted, x.Fine = "PENDING", "RUNNING", false
 			x.Reasons = []plan.Reason{{
-				Code: "insufficient_resources", Text: "no cell has memory_mb 512 free, the largest has 300", Resource: "memory_mb", Need: 512, Have: 300,
+				Code: "insufficient_resources", Text: "no cell has memory_mb 512 free, the largest has 300", Resource: "memory_mb",
+				Need: 512, Have: 300,
 				Level: "cell", Change: "ask for memory: 300Mi or less",
 			}}
 		}

@@ -109,7 +109,10 @@ func New(cfg Config) *Sender {
 		cfg.Timeout = 10 * time.Second
 	}
 	if cfg.Client == nil {
-		cfg.Client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		cfg.Client = &http.Client{CheckRedirect: func(*http.Request,
+			[]*http.Request) error {
+			return http.ErrUseLastResponse
+		}}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -229,7 +232,8 @@ func (s *Sender) attempt(ctx context.Context, t *task.Task, body []byte) error {
 	}
 	resp, err := s.cfg.Client.Do(req)
 	if err != nil {
-		if os.IsTimeout(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) || errors.Is(err, http.ErrServerClosed) {
+		if os.IsTimeout(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) ||
+			errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("callback of task %s: %w: %w", t.GUID, errRetry, withoutURL(err))
 		}
 		return fmt.Errorf("callback of task %s: %w", t.GUID, withoutURL(err))
@@ -254,7 +258,8 @@ func withoutURL(err error) error {
 func bodyOf(t *task.Task) Body {
 	r := t.Result
 	return Body{
-		TaskGUID: t.GUID, TaskUID: t.UID, Delivery: t.Delivery().ID(), Verdict: t.Verdict, Domain: t.Domain, Outcome: t.Outcome.String(), Failed: r.Failed, FailureReason: r.Reason, Result: string(r.Output),
+		TaskGUID: t.GUID, TaskUID: t.UID, Delivery: t.Delivery().ID(), Verdict: t.Verdict, Domain: t.Domain,
+		Outcome: t.Outcome.String(), Failed: r.Failed, FailureReason: r.Reason, Result: string(r.Output),
 		ExitCode: r.ExitCode, Annotation: t.Definition.Annotation, CreatedAt: t.Created, EndedAt: t.FirstCompleted,
 	}
 }

@@ -41,8 +41,9 @@ func deliverTo(t *testing.T, cfg Config, url string) outcome {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
 	s.Send(&task.Task{
-		GUID: "g", UID: "u", Domain: "d", Verdict: 1, Outcome: task.Failed, Definition: &task.Definition{CallbackURL: url, Annotation: "note"},
-		Result: task.Result{Failed: true, Reason: "exited with status 3", ExitCode: 3, Output: []byte("out")},
+		GUID: "g", UID: "u", Domain: "d", Verdict: 1, Outcome: task.Failed,
+		Definition: &task.Definition{CallbackURL: url, Annotation: "note"},
+		Result:     task.Result{Failed: true, Reason: "exited with status 3", ExitCode: 3, Output: []byte("out")},
 	})
 	out := <-done
 	cancel()
@@ -60,10 +61,12 @@ func TestBodyAndSignature(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if got := r.Header.Get(HeaderSignature); got != Sign(secret, time.Unix(1700000000, 0), raw) || !strings.HasPrefix(got, "t=1700000000,v1=") {
+		if got := r.Header.Get(HeaderSignature); got != Sign(secret, time.Unix(1700000000, 0), raw) ||
+			!strings.HasPrefix(got, "t=1700000000,v1=") {
 			t.Errorf("signature %q", got)
 		}
-		if r.Method != http.MethodPost || r.Header.Get(HeaderDelivery) != "u" || r.Header.Get("Content-Type") != "application/json" {
+		if r.Method != http.MethodPost || r.Header.Get(HeaderDelivery) != "u" ||
+			r.Header.Get("Content-Type") != "application/json" {
 			t.Errorf("%s %v", r.Method, r.Header)
 		}
 		if err := json.Unmarshal(raw, &body); err != nil {
@@ -73,7 +76,8 @@ func TestBodyAndSignature(t *testing.T) {
 	if out != (outcome{guid: "g", uid: "u", delivered: true}) {
 		t.Errorf("%+v", out)
 	}
-	want := Body{TaskGUID: "g", TaskUID: "u", Delivery: "u", Verdict: 1, Domain: "d", Outcome: "failed", Failed: true, FailureReason: "exited with status 3", Result: "out", ExitCode: 3, Annotation: "note"}
+	want := Body{TaskGUID: "g", TaskUID: "u", Delivery: "u", Verdict: 1, Domain: "d", Outcome: "failed", Failed: true,
+		FailureReason: "exited with status 3", Result: "out", ExitCode: 3, Annotation: "note"}
 	if body != want {
 		t.Errorf("%+v", body)
 	}
@@ -141,7 +145,8 @@ func TestUnreachableCallback(t *testing.T) {
 // The address of a callback may hold secrets: no problem has it.
 func TestProblemsDoNotShowTheAddress(t *testing.T) {
 	for _, url := range []string{
-		"http://user:hunter@127.0.0.1:1/hunter?sig=hunter#hunter", "http://user:hunter@no-such-host.invalid/?hunter", "http://hunter\x7f/?hunter",
+		"http://user:hunter@127.0.0.1:1/hunter?sig=hunter#hunter", "http://user:hunter@no-such-host.invalid/?hunter",
+		"http://hunter\x7f/?hunter",
 	} {
 		out := deliverTo(t, Config{Timeout: 3 * time.Second}, url)
 		if out.delivered || out.problem == "" || strings.Contains(out.problem, "hunter") {
@@ -213,7 +218,10 @@ func TestNoAttemptForUnwantedWork(t *testing.T) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}))
 	defer server.Close()
-	s := New(Config{Wall: time.Now, Done: func(d task.Delivery, _ bool, _ string) { t.Errorf("unexpected report of %v", d) },
+	s := New(Config{Wall: time.Now, Done: func(d task.Delivery, _ bool,
+		_ string) {
+		t.Errorf("unexpected report of %v", d)
+	},
 		Wanted: func(d task.Delivery) bool { asked <- d; return len(asked) < 2 }})
 	s.Send(&task.Task{GUID: "g", UID: "u", Verdict: 1, Definition: &task.Definition{CallbackURL: server.URL}})
 	s.deliver(t.Context(), s.take(<-s.queue))

@@ -43,7 +43,8 @@ func TestMemoryIsFreed(t *testing.T) {
 	heaptest.Levels(t, heaptest.Config{Things: 100, Rounds: 3, Warm: 2, Round: func(round int) {
 		for i := range 100 {
 			guid := fmt.Sprintf("%c%d-%d", "tx"[i/80], round, i)
-			if !s.Send(&task.Task{GUID: guid, UID: guid, Domain: "d", Verdict: 1, Definition: &task.Definition{CallbackURL: urls[i%len(urls)]}}) {
+			if !s.Send(&task.Task{GUID: guid, UID: guid, Domain: "d", Verdict: 1,
+				Definition: &task.Definition{CallbackURL: urls[i%len(urls)]}}) {
 				t.Fatal("the queue is full")
 			}
 		}

@@ -32,7 +32,8 @@ var growthSets = []int{32, 4, 4}
 
 // growth compares n with 4n.
 func growth(ctx context.Context, program string, n int) error {
-	fmt.Printf("server's processor time for %d and %d, %d cells (ratio; at most %.1f is in proportion):\n", n, 4*n, 40, most)
+	fmt.Printf("server's processor time for %d and %d, %d cells (ratio; at most %.1f is in proportion):\n", n, 4*n, 40,
+		most)
 	for _, kind := range []struct {
 		name  string
 		steps func(n int) []step
@@ -177,7 +178,8 @@ func settled(instances int) func(context.Context, *rig) (bool, error) {
 				return false, errors.New("a rollout failed: " + x.Failure)
 			}
 		}
-		return c["instances"] == int32(instances) && c["running"] == int32(instances) && c["unclaimed"]+c["suspect"]+c["evacuating"]+c["orphans"] == 0 &&
+		return c["instances"] == int32(instances) && c["running"] == int32(instances) &&
+			c["unclaimed"]+c["suspect"]+c["evacuating"]+c["orphans"] == 0 &&
 			len(a.Status.Rollouts) == 0, nil
 	}
 }
@@ -188,7 +190,8 @@ func others(n int) []step {
 	for i := range n {
 		fmt.Fprintf(&tasks, "  t%d: {command: [sleep, 50ms], memory: 32Mi, cpu: 10m}\n", i)
 		fmt.Fprintf(&nodes, "%sn%d", strings.Repeat(", ", min(i, 1)), i)
-		fmt.Fprintf(&schedules, "  c%d: {cron: '%d %d %d %d *', timezone: UTC, task: {command: [/bin/true]}}\n", i, i%60, i/60%24, i/1440%28+1, i/40320%12+1)
+		fmt.Fprintf(&schedules, "  c%d: {cron: '%d %d %d %d *', timezone: UTC, task: {command: [/bin/true]}}\n", i, i%60,
+			i/60%24, i/1440%28+1, i/40320%12+1)
 	}
 	apply := func(domain, text string) func(context.Context, *rig) error {
 		return func(ctx context.Context, r *rig) error { return r.apply(ctx, "domain: "+domain+"\n"+text) }
@@ -205,7 +208,8 @@ func others(n int) []step {
 			defer r.news.mu.Unlock()
 			return r.news.seen.done == n, nil
 		}},
-		{"job", apply("j", "jobs:\n  j: {levels: [node], nodes: [{manual: ["+nodes.String()+"]}], command: ['true'], memory: 32Mi, cpu: 10m}\n"),
+		{"job", apply("j", "jobs:\n  j: {levels: [node], nodes: [{manual: ["+nodes.String()+
+			"]}], command: ['true'], memory: 32Mi, cpu: 10m}\n"),
 			func(ctx context.Context, r *rig) (bool, error) {
 				a, err := api.Call(ctx, r.client, calls.GetJob, &pb.GetJobRequest{Name: "j"})
 				return err == nil && a.Job.State == "done", err

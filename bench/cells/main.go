@@ -37,7 +37,8 @@ func bench(ctx context.Context) error {
 	single := flag.Int("single", 100, "services that are applied one at a time")
 	beats := flag.Int("beats", 0, "simulated cells whose heartbeats are measured for a minute; 0 = not")
 	grown := flag.Int("growth", 0, "amount of work that is compared with four times as much; 0 = not")
-	only := flag.String("only", "", "the only measurement to make: services, one service, one at a time, tasks, lost cells, heartbeats, growth")
+	only := flag.String("only", "",
+		"the only measurement to make: services, one service, one at a time, tasks, lost cells, heartbeats, growth")
 	flag.Parse()
 	rigs := func(do func(ctx context.Context, r *rig) error, sets ...int) error {
 		var flags []string
@@ -196,6 +197,7 @@ func heartbeats(ctx context.Context, r *rig, n int) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("heartbeats and probes of %d cells: %.0f %% of one processor in the server\n", n, 100*float64(after-before)/float64(time.Since(begin)))
+	fmt.Printf("heartbeats and probes of %d cells: %.0f %% of one processor in the server\n", n,
+		100*float64(after-before)/float64(time.Since(begin)))
 	return nil
 }

@@ -45,7 +45,9 @@ var hasty = []string{"--heartbeat-grace=2s", "--heartbeat=1s"}
 // also when there is an error.
 // The flags are those of all processes.
 func newRig(ctx context.Context, program string, flags []string, sets ...int) (*rig, error) {
-	r := &rig{sets: sets, news: &news{changed: make(chan struct{}), seen: seen{instances: map[string]string{}, tasks: map[string]bool{}, healthy: map[string]bool{}, silent: map[string]time.Time{}}}}
+	r := &rig{sets: sets, news: &news{changed: make(chan struct{}),
+		seen: seen{instances: map[string]string{}, tasks: map[string]bool{}, healthy: map[string]bool{},
+			silent: map[string]time.Time{}}}}
 	var err error
 	if r.dir, err = os.MkdirTemp("", "cantina-bench-"); err != nil {
 		return r, err
@@ -55,20 +57,23 @@ func newRig(ctx context.Context, program string, flags []string, sets ...int) (*
 		return r, err
 	}
 	flags = append([]string{"--token-file", token.Path()}, flags...)
-	r.server, err = start(program, filepath.Join(r.dir, "server.log"), append([]string{"server", "--name", "s1", "--data", filepath.Join(r.dir, "server"),
-		"--listen", "127.0.0.1:0", "--socket", "none", "--new-cluster", "--log-level", "warn"}, flags...)...)
+	r.server, err = start(program, filepath.Join(r.dir, "server.log"),
+		append([]string{"server", "--name", "s1", "--data", filepath.Join(r.dir, "server"),
+			"--listen", "127.0.0.1:0", "--socket", "none", "--new-cluster", "--log-level", "warn"}, flags...)...)
 	if err != nil {
 		return r, err
 	}
-	r.client = api.NewClient(api.ClientConfig{Addresses: []string{r.server.address}, Token: token, NewKey: rand.Text, Patience: 30 * time.Second})
+	r.client = api.NewClient(api.ClientConfig{Addresses: []string{r.server.address}, Token: token, NewKey: rand.Text,
+		Patience: 30 * time.Second})
 	if err := r.follow(ctx); err != nil {
 		return r, err
 	}
 	all := 0
 	for i, n := range sets {
 		name := string(rune('a' + i))
-		c, err := start(program, filepath.Join(r.dir, name+".log"), append([]string{"cell", "--simulate", strconv.Itoa(n), "--name", name,
-			"--data", filepath.Join(r.dir, name), "--servers", r.server.address, "--log-level", "warn"}, flags...)...)
+		c, err := start(program, filepath.Join(r.dir, name+".log"),
+			append([]string{"cell", "--simulate", strconv.Itoa(n), "--name", name,
+				"--data", filepath.Join(r.dir, name), "--servers", r.server.address, "--log-level", "warn"}, flags...)...)
 		if err != nil {
 			return r, err
 		}
@@ -203,7 +208,8 @@ func (n *news) until(ctx context.Context, want func(*seen) bool) error {
 	for {
 		n.mu.Lock()
 		ok, changed := want(&n.seen), n.changed
-		state := fmt.Sprintf("%d run, %d tasks have ended, %d cells are HEALTHY, %d silent", len(n.seen.instances), n.seen.done, len(n.seen.healthy), len(n.seen.silent))
+		state := fmt.Sprintf("%d run, %d tasks have ended, %d cells are HEALTHY, %d silent", len(n.seen.instances),
+			n.seen.done, len(n.seen.healthy), len(n.seen.silent))
 		n.mu.Unlock()
 		if ok {
 			return nil

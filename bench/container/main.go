@@ -34,11 +34,14 @@ func forms() []*form {
 	all := []*form{
 		{name: "os/exec"},
 		{name: "process", target: 0.6, load: &action.Workload{Action: trueProgram}},
-		{name: "process, cpu limit", load: &action.Workload{Action: trueProgram, Resources: resource.Amounts{resource.CPUMilli: 1000}}},
-		{name: "process, memory, pids, cpu", target: 0.45, load: &action.Workload{Action: trueProgram, MaxPids: 50, Resources: limits}},
+		{name: "process, cpu limit", load: &action.Workload{Action: trueProgram,
+			Resources: resource.Amounts{resource.CPUMilli: 1000}}},
+		{name: "process, memory, pids, cpu", target: 0.45,
+			load: &action.Workload{Action: trueProgram, MaxPids: 50, Resources: limits}},
 	}
 	if os.Getuid() == 0 {
-		all = append(all, &form{name: "namespaces", target: 0.3, load: &action.Workload{Action: trueProgram, Isolation: action.IsolationNamespaces}})
+		all = append(all, &form{name: "namespaces", target: 0.3,
+			load: &action.Workload{Action: trueProgram, Isolation: action.IsolationNamespaces}})
 	}
 	return all
 }
@@ -95,15 +98,19 @@ func ratios(ctx context.Context, n, rounds int) error {
 				f.costs = append(f.costs, float64((gauge.Spent()-before).Microseconds())/float64(n))
 			}
 		}
-		fmt.Printf("launches of /bin/true, two at a time: %d each, %d rounds, %d processors, load %s\n", n, rounds, runtime.NumCPU(), gauge.Load())
-		fmt.Printf("%-28s %8s %8s %8s %9s %7s %8s %9s\n", "form", "median/s", "lowest", "highest", "of floor", "target", "CPU us", "of floor")
+		fmt.Printf("launches of /bin/true, two at a time: %d each, %d rounds, %d processors, load %s\n", n, rounds,
+			runtime.NumCPU(), gauge.Load())
+		fmt.Printf("%-28s %8s %8s %8s %9s %7s %8s %9s\n", "form", "median/s", "lowest", "highest", "of floor", "target",
+			"CPU us", "of floor")
 		for _, f := range all {
 			target := ""
 			if f.target > 0 {
 				target = fmt.Sprintf("%.2f", f.target)
 			}
-			fmt.Printf("%-28s %8.0f %8.0f %8.0f %9.2f %7s %8.0f %9.2f\n", f.name, gauge.Median(f.rates), slices.Min(f.rates), slices.Max(f.rates),
-				gauge.Median(f.rates)/gauge.Median(all[0].rates), target, gauge.Median(f.costs), gauge.Median(all[0].costs)/gauge.Median(f.costs))
+			fmt.Printf("%-28s %8.0f %8.0f %8.0f %9.2f %7s %8.0f %9.2f\n", f.name, gauge.Median(f.rates), slices.Min(f.rates),
+				slices.Max(f.rates),
+				gauge.Median(f.rates)/gauge.Median(all[0].rates), target, gauge.Median(f.costs),
+				gauge.Median(all[0].costs)/gauge.Median(f.costs))
 		}
 		return nil
 	})
@@ -165,7 +172,8 @@ func crowd(ctx context.Context, n, rounds, many int) error {
 		}
 	}
 	fmt.Printf("\n%d launches, %d rounds: beside %d running %.0f/s and %.0f us CPU each, beside %d %.0f/s and %.0f us (target: at most 1.20 of it; %.2f by time, %.2f by CPU); load %s\n",
-		n, rounds, few, gauge.Median(rates[few]), gauge.Median(costs[few]), many, gauge.Median(rates[many]), gauge.Median(costs[many]),
+		n, rounds, few, gauge.Median(rates[few]), gauge.Median(costs[few]), many, gauge.Median(rates[many]),
+		gauge.Median(costs[many]),
 		gauge.Median(rates[few])/gauge.Median(rates[many]), gauge.Median(costs[many])/gauge.Median(costs[few]), gauge.Load())
 	return nil
 }

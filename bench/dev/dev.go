@@ -42,7 +42,8 @@ func Start(ctx context.Context, program string) (*Dev, error) {
 	if err != nil {
 		return nil, errors.Join(err, d.Stop())
 	}
-	d.Client = api.NewClient(api.ClientConfig{Addresses: []string{d.Address}, Token: token, NewKey: rand.Text, Patience: 10 * time.Second})
+	d.Client = api.NewClient(api.ClientConfig{Addresses: []string{d.Address}, Token: token, NewKey: rand.Text,
+		Patience: 10 * time.Second})
 	if err := d.untilReady(ctx); err != nil {
 		return nil, errors.Join(err, d.Stop())
 	}
@@ -65,7 +66,8 @@ func (d *Dev) launch(ctx context.Context, program string) error {
 		return err
 	}
 	defer read.Close()
-	cmd := exec.Command(program, "dev", "--token-file", d.tokenFile(), "--data", filepath.Join(d.Dir, "data"), "--listen", "127.0.0.1:0", "--socket", "none", "--ready-fd", "3")
+	cmd := exec.Command(program, "dev", "--token-file", d.tokenFile(), "--data", filepath.Join(d.Dir, "data"), "--listen",
+		"127.0.0.1:0", "--socket", "none", "--ready-fd", "3")
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = log, log, []*os.File{write}
 	err = cmd.Start()
 	write.Close()

@@ -131,7 +131,8 @@ func (c *cluster) tasks(ctx context.Context, n int) (out outcome, err error) {
 // submit makes n RunTask calls, c.callers of them at a time.
 func (c *cluster) submit(ctx context.Context, d *dev.Dev, n int) error {
 	def := api.FromDefinition(task.Definition{Workload: action.Workload{
-		Action: action.Action{Run: &action.Run{Path: "/bin/true"}}, Resources: resource.Amounts{resource.CPUMilli: c.cpuMilli},
+		Action:    action.Action{Run: &action.Run{Path: "/bin/true"}},
+		Resources: resource.Amounts{resource.CPUMilli: c.cpuMilli},
 	}})
 	ids := make(chan int)
 	errs := make(chan error, c.callers)
@@ -139,7 +140,8 @@ func (c *cluster) submit(ctx context.Context, d *dev.Dev, n int) error {
 	for range c.callers {
 		wg.Go(func() {
 			for i := range ids {
-				if _, err := api.Call(ctx, d.Client, calls.RunTask, &pb.RunTaskRequest{Id: "t" + strconv.Itoa(i), Domain: "bench", Definition: def}); err != nil {
+				if _, err := api.Call(ctx, d.Client, calls.RunTask,
+					&pb.RunTaskRequest{Id: "t" + strconv.Itoa(i), Domain: "bench", Definition: def}); err != nil {
 					errs <- fmt.Errorf("run task %d: %w", i, err)
 					return
 				}

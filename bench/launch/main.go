@@ -88,7 +88,8 @@ func measure(ctx context.Context, args []string) error {
 			}
 			ms := float64(got.cpu.Microseconds()) / 1000
 			f.rates, f.costs = append(f.rates, got.rate), append(f.costs, ms)
-			fmt.Fprintf(os.Stderr, "round %d  %-6s %7.0f/s  %5.2f ms CPU  load %s\n", round+1, f.name, got.rate, ms, gauge.Load())
+			fmt.Fprintf(os.Stderr, "round %d  %-6s %7.0f/s  %5.2f ms CPU  load %s\n", round+1, f.name, got.rate, ms,
+				gauge.Load())
 		}
 	}
 	table(forms, *n, *rounds)
@@ -97,7 +98,8 @@ func measure(ctx context.Context, args []string) error {
 
 // table prints the medians and their parts of the floor.
 func table(forms []*form, n, rounds int) {
-	fmt.Printf("launches of /bin/true a second: %d each, %d rounds, %d processors, load %s\n", n, rounds, runtime.NumCPU(), gauge.Load())
+	fmt.Printf("launches of /bin/true a second: %d each, %d rounds, %d processors, load %s\n", n, rounds, runtime.NumCPU(),
+		gauge.Load())
 	fmt.Printf("%-8s %8s %8s %8s %9s %7s %8s\n", "form", "median", "lowest", "highest", "of floor", "target", "CPU ms")
 	floor := 0.0
 	for _, f := range forms {
@@ -112,6 +114,7 @@ func table(forms []*form, n, rounds int) {
 		if f.target > 0 {
 			target = fmt.Sprintf("%.2f", f.target)
 		}
-		fmt.Printf("%-8s %8.0f %8.0f %8.0f %9s %7s %8.2f\n", f.name, m, slices.Min(f.rates), slices.Max(f.rates), part, target, gauge.Median(f.costs))
+		fmt.Printf("%-8s %8.0f %8.0f %8.0f %9s %7s %8.2f\n", f.name, m, slices.Min(f.rates), slices.Max(f.rates), part,
+			target, gauge.Median(f.costs))
 	}
 }

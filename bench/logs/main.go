@@ -43,7 +43,8 @@ func bench(ctx context.Context, program string, lines, rounds int) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.Stop()) }()
 	write := fmt.Sprintf("seq -f '%%.0f is the number of a line that has about a hundred bytes, as lines of logs usually have, or so' 1 %d", lines)
-	if _, err := timed(exec.CommandContext(ctx, program, append(d.Flags(), "run", "-d", "--id", "big", "--", "sh", "-c", write)...), nil); err != nil {
+	if _, err := timed(exec.CommandContext(ctx, program,
+		append(d.Flags(), "run", "-d", "--id", "big", "--", "sh", "-c", write)...), nil); err != nil {
 		return err
 	}
 	if _, err := timed(exec.CommandContext(ctx, program, append(d.Flags(), "wait", "big")...), nil); err != nil {
@@ -81,7 +82,8 @@ func bench(ctx context.Context, program string, lines, rounds int) (err error) {
 		of   []float64
 	}{{"cat", floor}, {"logs", logs}, {"logs -f", follow}} {
 		d := gauge.Median(m.of)
-		fmt.Printf("%-8s %d lines, %d MB: %6.2f s, %5.0f MB/s, %.2f of cat's speed, load %s\n", m.name, lines, info.Size()>>20,
+		fmt.Printf("%-8s %d lines, %d MB: %6.2f s, %5.0f MB/s, %.2f of cat's speed, load %s\n", m.name, lines,
+			info.Size()>>20,
 			d, float64(info.Size())/1e6/d, f/d, gauge.Load())
 	}
 	return nil

@@ -65,7 +65,8 @@ func bench(ctx context.Context, program string, n, per int, idle time.Duration) 
 			return errors.Join(err, s.kill())
 		}
 	}
-	fmt.Printf("%d schedules applied, %d at a time: %v, load %s\n", n, per, time.Since(begin).Round(time.Millisecond), gauge.Load())
+	fmt.Printf("%d schedules applied, %d at a time: %v, load %s\n", n, per, time.Since(begin).Round(time.Millisecond),
+		gauge.Load())
 	if err := s.idle(ctx, idle); err != nil {
 		return errors.Join(err, s.kill())
 	}
@@ -76,8 +77,10 @@ func bench(ctx context.Context, program string, n, per int, idle time.Duration) 
 	if s, err = start(program, dir); err != nil {
 		return err
 	}
-	if _, err = api.Call(ctx, s.client, calls.ListSchedules, &pb.ListSchedulesRequest{Page: &pb.Page{Limit: 1}}); err == nil {
-		fmt.Printf("a new server leads and lists them: %v after its start, load %s\n", time.Since(begin).Round(time.Millisecond), gauge.Load())
+	if _, err = api.Call(ctx, s.client, calls.ListSchedules,
+		&pb.ListSchedulesRequest{Page: &pb.Page{Limit: 1}}); err == nil {
+		fmt.Printf("a new server leads and lists them: %v after its start, load %s\n",
+			time.Since(begin).Round(time.Millisecond), gauge.Load())
 		err = s.idle(ctx, idle)
 	}
 	return errors.Join(err, s.kill())
@@ -88,7 +91,8 @@ func spec(first, last int) string {
 	var b strings.Builder
 	b.WriteString("domain: d\nschedules:\n")
 	for i := first; i < last; i++ {
-		fmt.Fprintf(&b, "  s%d: {cron: '%d %d %d %d *', timezone: UTC, task: {command: [/bin/true]}}\n", i, i%60, i/60%24, i/1440%28+1, i/40320%12+1)
+		fmt.Fprintf(&b, "  s%d: {cron: '%d %d %d %d *', timezone: UTC, task: {command: [/bin/true]}}\n", i, i%60, i/60%24,
+			i/1440%28+1, i/40320%12+1)
 	}
 	return b.String()
 }
@@ -109,7 +113,8 @@ func start(program, dir string, more ...string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{"server", "--token-file", token.Path(), "--socket", "none", "--name", "s1", "--data", filepath.Join(dir, "server"), "--listen", "127.0.0.1:0", "--log-level", "warn", "--ready-fd", "3"}, more...)
+	args := append([]string{"server", "--token-file", token.Path(), "--socket", "none", "--name", "s1", "--data",
+		filepath.Join(dir, "server"), "--listen", "127.0.0.1:0", "--log-level", "warn", "--ready-fd", "3"}, more...)
 	s := &server{cmd: exec.Command(program, args...)}
 	s.cmd.Stderr, s.cmd.ExtraFiles = os.Stderr, []*os.File{write}
 	err = s.cmd.Start()
@@ -121,7 +126,8 @@ func start(program, dir string, more ...string) (*server, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("the server did not start: %w", err), s.kill())
 	}
-	s.client = api.NewClient(api.ClientConfig{Addresses: []string{strings.TrimSpace(line)}, Token: token, NewKey: rand.Text, Patience: 5 * time.Minute})
+	s.client = api.NewClient(api.ClientConfig{Addresses: []string{strings.TrimSpace(line)}, Token: token,
+		NewKey: rand.Text, Patience: 5 * time.Minute})
 	return s, nil
 }
 
@@ -153,7 +159,8 @@ func (s *server) idle(ctx context.Context, length time.Duration) error {
 		return err
 	}
 	memory, err := s.memory()
-	fmt.Printf("idle for %v: %v of processor time, %.2f %% of a core, %s resident, load %s\n", length, after-before, 100*float64(after-before)/float64(length), memory, gauge.Load())
+	fmt.Printf("idle for %v: %v of processor time, %.2f %% of a core, %s resident, load %s\n", length, after-before,
+		100*float64(after-before)/float64(length), memory, gauge.Load())
 	return err
 }
 

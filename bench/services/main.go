@@ -35,7 +35,8 @@ func main() {
 }
 
 func bench(ctx context.Context, program string, n, rounds int) error {
-	forms := []struct{ name, limits string }{{"without limits", ""}, {"memory limit", "memory: 8Mi"}, {"memory and cpu limit", "memory: 8Mi, cpu: 3m"}}
+	forms := []struct{ name, limits string }{{"without limits", ""}, {"memory limit", "memory: 8Mi"},
+		{"memory and cpu limit", "memory: 8Mi, cpu: 3m"}}
 	took := make([][]float64, len(forms))
 	for range rounds {
 		for i, f := range forms {
@@ -68,25 +69,26 @@ func round(ctx context.Context, program string, n int, limits string) (took time
 	}
 	running := map[string]bool{}
 	var begin time.Time
-	err = d.Client.Events(ctx, &pb.StreamEventsRequest{Kind: []string{"instance"}, Since: "tail"}, func(m *pb.StreamEventsResponse) error {
-		if begin.IsZero() {
-			begin = time.Now()
-			q := &pb.ApplyRequest{Files: []*pb.SpecFile{{Name: "bench", Content: []byte(file.String())}}}
-			if _, err := api.Call(ctx, d.Client, cantinav1connect.CantinaServiceClient.Apply, q); err != nil {
-				return err
+	err = d.Client.Events(ctx, &pb.StreamEventsRequest{Kind: []string{"instance"}, Since: "tail"},
+		func(m *pb.StreamEventsResponse) error {
+			if begin.IsZero() {
+				begin = time.Now()
+				q := &pb.ApplyRequest{Files: []*pb.SpecFile{{Name: "bench", Content: []byte(file.String())}}}
+				if _, err := api.Call(ctx, d.Client, cantinav1connect.CantinaServiceClient.Apply, q); err != nil {
+					return err
+				}
 			}
-		}
-		if m.Gap != nil {
-			return fmt.Errorf("the event stream has a gap from %s to %s", m.Gap.After, m.Gap.Before)
-		}
-		if i := m.GetEvent().GetInstance(); i.GetState() == "RUNNING" {
-			running[i.GetService()] = true
-		}
-		if len(running) == n {
-			took = time.Since(begin)
-			return api.Stop()
-		}
-		return nil
-	})
+			if m.Gap != nil {
+				return fmt.Errorf("the event stream has a gap from %s to %s", m.Gap.After, m.Gap.Before)
+			}
+			if i := m.GetEvent().GetInstance(); i.GetState() == "RUNNING" {
+				running[i.GetService()] = true
+			}
+			if len(running) == n {
+				took = time.Since(begin)
+				return api.Stop()
+			}
+			return nil
+		})
 	return took, err
 }

@@ -24,8 +24,10 @@ import (
 func runShim(dir string) int {
 	debug.SetGCPercent(10)
 	// Caught, not ignored: an ignored signal would stay ignored in the program.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
-		syscall.SIGALRM, syscall.SIGVTALRM, syscall.SIGPROF, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPIPE)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT,
+		syscall.SIGUSR1, syscall.SIGUSR2,
+		syscall.SIGALRM, syscall.SIGVTALRM, syscall.SIGPROF, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU,
+		syscall.SIGPIPE)
 	runtime.LockOSThread() // the thread of the parent-death signal
 	s := &shimmed{dir: dir}
 	if err := s.start(); err != nil {
@@ -115,7 +117,8 @@ func (s *shimmed) start() error {
 }
 
 func processSpec(s *shim.Spec) (*spawn.Spec, error) {
-	ps := &spawn.Spec{Path: s.Path, Args: s.Args, Dir: s.Dir, Env: s.Env, Session: s.Session, OpenFiles: s.OpenFiles, ParentDeath: unix.SIGKILL}
+	ps := &spawn.Spec{Path: s.Path, Args: s.Args, Dir: s.Dir, Env: s.Env, Session: s.Session, OpenFiles: s.OpenFiles,
+		ParentDeath: unix.SIGKILL}
 	if s.User != nil {
 		ps.Credential = &syscall.Credential{Uid: s.User.Uid, Gid: s.User.Gid, Groups: s.User.Groups}
 	}
@@ -255,7 +258,8 @@ func (s *shimmed) store(st *stream, p []byte) error {
 		}
 		if st.file < 0 {
 			s.awaitRoom(st.n)
-			fd, err := unix.Open(shim.SegmentPath(s.dir, st.n, st.at), unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND|unix.O_CLOEXEC, 0o600)
+			fd, err := unix.Open(shim.SegmentPath(s.dir, st.n, st.at), unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND|unix.O_CLOEXEC,
+				0o600)
 			if err != nil {
 				return err
 			}
@@ -311,8 +315,9 @@ func (s *shimmed) ended(buf []byte) error {
 	}
 	unix.Close(s.pidfd)
 	s.pidfd = -1
-	e := shim.Ended{ExitCode: ws.ExitStatus(), User: time.Duration(ru.Utime.Nano()), System: time.Duration(ru.Stime.Nano()),
-		At: time.Now(), Status: s.status.Last(), TimeLimit: s.late}
+	e := shim.Ended{ExitCode: ws.ExitStatus(), User: time.Duration(ru.Utime.Nano()),
+		System: time.Duration(ru.Stime.Nano()),
+		At:     time.Now(), Status: s.status.Last(), TimeLimit: s.late}
 	if ws.Signaled() {
 		e.Signal = int(ws.Signal())
 	}

@@ -66,7 +66,8 @@ func (w *watcher) run() error {
 	go readTimer(os.NewFile(uintptr(fd), "timer"), expired)
 	signals := make(chan os.Signal, 16)
 	// A terminal's signals are for the cell, which ends us when it is done.
-	signal.Ignore(syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPIPE)
+	signal.Ignore(syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU,
+		syscall.SIGPIPE)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGUSR1)
 	w.send("ready")
 	ticker := time.NewTicker(tick)

@@ -152,8 +152,9 @@ func TestFlagValuesAreCompleted(t *testing.T) {
 	s.in = timed
 	s.ok("apply", "-q", "-")
 	for args, want := range map[string]string{
-		"ps -o ": "json", "ps --state ": "CRASHED", "wait --for ": "healthy", "task ls --outcome ": "lost", "drain ": "c1", "cron pause ": "tick",
-		"ps --cell ": "c1", "stop -o ": "jsonl",
+		"ps -o ": "json", "ps --state ": "CRASHED", "wait --for ": "healthy", "task ls --outcome ": "lost", "drain ": "c1",
+		"cron pause ": "tick",
+		"ps --cell ":  "c1", "stop -o ": "jsonl",
 	} {
 		words := append(strings.Fields(args), "")
 		if out := s.ok(append([]string{"__complete"}, words...)...); !slices.Contains(strings.Split(out, "\n"), want) {

@@ -290,7 +290,8 @@ func printChanges(c *cli, domains []*pb.DomainChange) error {
 		}
 		for _, ch := range d.Changes {
 			for _, f := range ch.Fields {
-				if err := line(c.Out, printable(fmt.Sprintf("  %s/%s %s: %s -> %s", ch.Kind, ch.Name, f.Path, orNone(f.Old), orNone(f.New)))); err != nil {
+				if err := line(c.Out, printable(fmt.Sprintf("  %s/%s %s: %s -> %s", ch.Kind, ch.Name, f.Path, orNone(f.Old),
+					orNone(f.New)))); err != nil {
 					return err
 				}
 			}

@@ -31,7 +31,8 @@ func TestCellsThatAreGoneAreListedBelowTheLiving(t *testing.T) {
 		!strings.Contains(got, "deregistered; nothing was left on it") {
 		t.Error(got)
 	}
-	if got := s.ok("cells", "-o", "json"); !strings.Contains(got, `"aftermath": "2 tasks lost"`) || !strings.Contains(got, `"session": "LOST"`) {
+	if got := s.ok("cells", "-o", "json"); !strings.Contains(got, `"aftermath": "2 tasks lost"`) ||
+		!strings.Contains(got, `"session": "LOST"`) {
 		t.Error(got)
 	}
 	if got := s.ok("cells", "c4"); !strings.Contains(got, "LEFT") {
@@ -89,9 +90,11 @@ func TestExplainShowsAChangeOnce(t *testing.T) {
 		return &pb.Event{Time: timestamppb.New(now()), Kind: "service", Subject: "web",
 			Service: &pb.Service{Name: "web", Phase: "rolling out", Healthy: healthy, Instances: 2}}
 	}
-	x := &pb.ExplainResponse{State: "steady", Fine: true, Events: []*pb.Event{rolling(0), event("instance", "web/0", "stopping"), rolling(0), event("instance", "web/1", "stopping"),
-		event("instance", "web/0", "stopping"), rolling(1), event("instance", "web/0", "gone"), event("instance", "web/0",
-			"stopping")}}
+	x := &pb.ExplainResponse{State: "steady", Fine: true,
+		Events: []*pb.Event{rolling(0), event("instance", "web/0", "stopping"), rolling(0),
+			event("instance", "web/1", "stopping"),
+			event("instance", "web/0", "stopping"), rolling(1), event("instance", "web/0", "gone"), event("instance", "web/0",
+				"stopping")}}
 	var out strings.Builder
 	c := &cli{environment: environment{Out: &out}, printing: printing{zone: time.UTC}}
 	if err := printExplanation(c, subject{kind: "service", name: "web"}, x); err != nil {
@@ -103,7 +106,8 @@ func TestExplainShowsAChangeOnce(t *testing.T) {
 			got = append(got, l[at+7:])
 		}
 	}
-	if want := "rolling out: 0 of 2 healthy|stopping|stopping|rolling out: 1 of 2 healthy|gone|stopping"; strings.Join(got, "|") != want {
+	if want := "rolling out: 0 of 2 healthy|stopping|stopping|rolling out: 1 of 2 healthy|gone|stopping"; strings.Join(got,
+		"|") != want {
 		t.Errorf("%q", got)
 	}
 }

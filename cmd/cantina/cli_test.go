@@ -168,7 +168,9 @@ func TestSchedules(t *testing.T) {
 		"2")
 	s.fails(api.ExitNotFound, "schedule \"none\" not found", "cron", "run", "none")
 	s.fails(api.ExitUsage, "--at must be a time", "cron", "run", "tick", "--at", "noon")
-	s.fails(api.ExitUsage, "the schedule does not fire at this time: 2020-01-01T00:00:30Z; the next one is 2020-01-01T00:01:00Z", "cron", "run", "tick", "--at", "2020-01-01T00:00:30Z")
+	s.fails(api.ExitUsage,
+		"the schedule does not fire at this time: 2020-01-01T00:00:30Z; the next one is 2020-01-01T00:01:00Z", "cron", "run",
+		"tick", "--at", "2020-01-01T00:00:30Z")
 	s.fails(api.ExitUsage, "apply to a crontab line only", "cron", "next", "tick", "--from", "2027-03-12T00:00:00Z")
 	s.fails(api.ExitUsage, "cantina cron pause tick", "stop", "schedule/tick")
 	// A run has the name of its schedule: removing one must not remove the other.
@@ -243,7 +245,8 @@ func TestABadSpecIsReportedWholeAndNotSent(t *testing.T) {
 		}
 	}
 	_, errs, code := s.run("apply", dir)
-	want := dir + "/a.yaml:1:1: unknown field \"domian\"; did you mean domain?\n" + dir + "/b.yml:1:35: tasks.t.memory: a size needs a unit, not a bare number; did you mean 64Mi?\n"
+	want := dir + "/a.yaml:1:1: unknown field \"domian\"; did you mean domain?\n" + dir +
+		"/b.yml:1:35: tasks.t.memory: a size needs a unit, not a bare number; did you mean 64Mi?\n"
 	if code != api.ExitUsage || errs != want {
 		t.Fatalf("%d\n%s", code, errs)
 	}
@@ -379,7 +382,8 @@ func TestJobVerbs(t *testing.T) {
 	if got := s.ok("job", "ls"); !strings.Contains(got, "count  d       failed  3      2     0        1") {
 		t.Fatal(got)
 	}
-	if got := s.ok("job", "results", "count", "--template", `{{.node}} {{with .data}}{{.lines}}{{end}}`); got != "a 7\nb 8\nc \n" {
+	if got := s.ok("job", "results", "count", "--template",
+		`{{.node}} {{with .data}}{{.lines}}{{end}}`); got != "a 7\nb 8\nc \n" {
 		t.Fatal(got)
 	}
 	var all []map[string]any
@@ -415,7 +419,8 @@ func TestSubjects(t *testing.T) {
 	s.fails(api.ExitNotFound, "resource \"none\" not found", "logs", "none")
 	for arg, want := range map[string]string{
 		"service/web": "service/d/web", "d/web": "service/d/web", "web/1": "service/d/web/1", "d/web/0": "service/d/web/0",
-		"task/abc1": "task/abc1", "abc1": "task/abc1", "count": "job/count", "count[a]": "job/count/a", "count/b": "job/count/b", "c1": "cell/c1", "once": "task/d.once",
+		"task/abc1": "task/abc1", "abc1": "task/abc1", "count": "job/count", "count[a]": "job/count/a",
+		"count/b": "job/count/b", "c1": "cell/c1", "once": "task/d.once",
 	} {
 		if got := s.ok("explain", arg); !strings.HasPrefix(got, want+" is ") {
 			t.Errorf("%s: %s", arg, got)
@@ -436,7 +441,8 @@ func TestAWholeNameBeatsTheBeginningOfAnId(t *testing.T) {
 		plan.JobNode{NodeView: batch.NodeView{Node: "net/http", Class: batch.ClassDone}, Path: []string{"h1", "net/http"}})
 	for arg, want := range map[string]string{
 		"web": "service/d/web", "once": "task/d.once", "nr": "task/r2", "web-": "task/web-1",
-		"count[net/http]": "job/count/net/http", "count[h1/net/http]": "job/count/net/http", "count/h1/net/http": "job/count/net/http",
+		"count[net/http]": "job/count/net/http", "count[h1/net/http]": "job/count/net/http",
+		"count/h1/net/http": "job/count/net/http",
 	} {
 		if got := s.ok("explain", arg); !strings.HasPrefix(got, want+" is ") {
 			t.Errorf("%s: %s", arg, got)
@@ -605,10 +611,13 @@ func TestFailedOutputIsReported(t *testing.T) {
 		}{syscall.ENOSPC: {api.ExitFailed, "cantina: standard output: no space left on device\n"}, syscall.EPIPE: {141, ""}} {
 			var errs bytes.Buffer
 			code := invoke(t.Context(), args, environment{
-				In: strings.NewReader(in), Out: &broken{err: err}, Err: &errs, Getenv: func(k string) string { return s.env[k] }, Now: now,
+				In: strings.NewReader(in), Out: &broken{err: err}, Err: &errs, Getenv: func(k string) string { return s.env[k] },
+				Now:   now,
 				Width: func() int { return 100 }, Interrupts: func() (<-chan os.Signal, func()) { return s.signals, func() {} },
 			})
-			if code != want.code || !strings.HasSuffix(errs.String(), want.says) || strings.Count(errs.String(), "cantina: ") != strings.Count(want.says, "cantina: ") || strings.Contains(errs.String(), "write ") {
+			if code != want.code || !strings.HasSuffix(errs.String(), want.says) ||
+				strings.Count(errs.String(), "cantina: ") != strings.Count(want.says, "cantina: ") ||
+				strings.Contains(errs.String(), "write ") {
 				t.Errorf("%q, %v: exit code %d, %q", args, err, code, errs.String())
 			}
 		}

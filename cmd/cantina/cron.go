@@ -150,8 +150,9 @@ func firingsOf(all []*pb.ScheduleTime, zone *time.Location) []*structpb.Struct {
 		s := func(v string) *structpb.Value { return structpb.NewStringValue(v) }
 		at := o.At.AsTime()
 		out = append(out, &structpb.Struct{Fields: map[string]*structpb.Value{
-			"at": s(at.In(zone).Format(time.RFC3339)), "utc": s(at.Format(time.RFC3339)), "weekday": s(at.In(zone).Weekday().String()[:3]),
-			"mark": s(o.Mark), "skip": s(o.Skip),
+			"at": s(at.In(zone).Format(time.RFC3339)), "utc": s(at.Format(time.RFC3339)),
+			"weekday": s(at.In(zone).Weekday().String()[:3]),
+			"mark":    s(o.Mark), "skip": s(o.Skip),
 		}})
 	}
 	return out

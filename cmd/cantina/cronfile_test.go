@@ -114,8 +114,10 @@ func TestCronLint(t *testing.T) {
 
 func TestProgramName(t *testing.T) {
 	for command, want := range map[string]string{
-		"/usr/bin/backup.sh -x": "backup", "cd / && run-parts --report /etc/cron.hourly": "run-parts", "A=b nice -n 5 /opt/x/y": "y",
-		"test -x /usr/sbin/anacron || ( cd / && run-parts /etc )": "run-parts", "[ -x /a ] && b": "b", "'q w'": "line", "$X": "line",
+		"/usr/bin/backup.sh -x": "backup", "cd / && run-parts --report /etc/cron.hourly": "run-parts",
+		"A=b nice -n 5 /opt/x/y":                                  "y",
+		"test -x /usr/sbin/anacron || ( cd / && run-parts /etc )": "run-parts", "[ -x /a ] && b": "b", "'q w'": "line",
+		"$X": "line",
 	} {
 		if got := programName(command); got != want {
 			t.Errorf("%q: %q, want %q", command, got, want)

@@ -61,21 +61,25 @@ func devVerb(c *cli) *cobra.Command {
 	cmd.Flags().StringVar(&f.listen, "listen", defaultAddress, "address of the API")
 	socketFlags(cmd, &f.socket, &f.group, devSocket)
 	cmd.Flags().StringVar(&f.name, "name", hostName(), "name of the cell")
-	cmd.Flags().BoolVar(&f.insecure, "insecure-listen", false, "listen on a non-loopback address without TLS; anyone who can connect controls this machine")
+	cmd.Flags().BoolVar(&f.insecure, "insecure-listen", false,
+		"listen on a non-loopback address without TLS; anyone who can connect controls this machine")
 	callbackFlag(cmd, &f.callback)
 	retentionFlags(cmd, &f.kept)
 	f.stuck.add(cmd)
 	defaultUserFlag(cmd, &f.user)
 	f.storage.add(cmd)
 	f.metrics.add(cmd)
-	numberVar(cmd.Flags(), &f.readyFD, "ready-fd", "", 0, 0, math.MaxInt32, "file descriptor that receives the addresses, one per line, once the API answers")
+	numberVar(cmd.Flags(), &f.readyFD, "ready-fd", "", 0, 0, math.MaxInt32,
+		"file descriptor that receives the addresses, one per line, once the API answers")
 	return cmd
 }
 
 // socketFlags are those of the Unix socket of dev and server; name is its file's.
 func socketFlags(cmd *cobra.Command, socket, group *string, name string) {
-	cmd.Flags().StringVar(socket, "socket", "", "Unix socket of the API; none disables it (default: "+name+" in the runtime directory, the first that clients try)")
-	cmd.Flags().StringVar(group, "socket-group", "", "group with access to the Unix socket, which is full control (default: the owner only)")
+	cmd.Flags().StringVar(socket, "socket", "", "Unix socket of the API; none disables it (default: "+name+
+		" in the runtime directory, the first that clients try)")
+	cmd.Flags().StringVar(group, "socket-group", "",
+		"group with access to the Unix socket, which is full control (default: the owner only)")
 }
 
 // socketOf is where dev or server listens for clients of this machine; empty = nowhere.
@@ -158,7 +162,8 @@ func runDev(c *cli, f devFlags) error {
 		return err
 	}
 	work.Name, work.Dir, work.Leader = worker.CellName(f.name), filepath.Join(f.data, "cell"), server.Leader
-	work.Env, work.API, work.Timeouts, work.StuckAfter = c.containerEnv(), c.apiEnv(server.Addresses(), cfg.Token), cfg.Timeouts, f.stuck.after
+	work.Env, work.API, work.Timeouts, work.StuckAfter = c.containerEnv(), c.apiEnv(server.Addresses(), cfg.Token),
+		cfg.Timeouts, f.stuck.after
 	work.User = f.user
 	failed := make(chan struct{})
 	work.Abandoned = failed
@@ -227,7 +232,8 @@ func noteLeaving(c *cli, h host) {
 	}
 	if staying > 0 {
 		notice += fmt.Sprintf("%s on (on_cell_restart: keep); start this again on the same data directory to manage what was kept.\n"+
-			"Until then it cannot be stopped from here, and a service that is not exclusive may get another copy elsewhere\n", text.CountAs(staying, "container runs", "containers run"))
+			"Until then it cannot be stopped from here, and a service that is not exclusive may get another copy elsewhere\n",
+			text.CountAs(staying, "container runs", "containers run"))
 	}
 	c.sayf("%s", notice)
 }

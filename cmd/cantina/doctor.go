@@ -55,7 +55,8 @@ func doctorVerb(c *cli) *cobra.Command {
 			var rows []*structpb.Struct
 			for _, f := range r.Findings {
 				rows = append(rows, &structpb.Struct{Fields: map[string]*structpb.Value{
-					"name": structpb.NewStringValue(text.Clean(f.Name)), "level": structpb.NewStringValue(f.Level.String()), "detail": structpb.NewStringValue(text.Clean(f.Detail)),
+					"name": structpb.NewStringValue(text.Clean(f.Name)), "level": structpb.NewStringValue(f.Level.String()),
+					"detail": structpb.NewStringValue(text.Clean(f.Detail)),
 				}})
 			}
 			if err := list(c, t, rows); err != nil {
@@ -67,8 +68,9 @@ func doctorVerb(c *cli) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", "", "directory to work in (default: the data directory if it exists, else the system's temporary "+
-		"directory)")
+	cmd.Flags().StringVar(&dir, "dir", "",
+		"directory to work in (default: the data directory if it exists, else the system's temporary "+
+			"directory)")
 	cmd.Flags().StringVar(&reaper, "reaper", "", "path to cantina-reaper (default: the built-in one)")
 	stuck.choose(cmd)
 	defaultUserFlag(cmd, &user)

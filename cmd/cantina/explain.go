@@ -60,7 +60,8 @@ func printExplanation(c *cli, s subject, x *pb.ExplainResponse) error {
 	for _, r := range x.Reasons {
 		fmt.Fprintf(&b, "  because %s\n", printable(r.Text))
 		if r.Resource != "" && !saysAll(r) {
-			fmt.Fprintf(&b, "    %s needed, %s there%s\n", printable(resource.Words(r.Resource, int(r.Need))), resource.Text(r.Resource, int(r.Have)), at(r))
+			fmt.Fprintf(&b, "    %s needed, %s there%s\n", printable(resource.Words(r.Resource, int(r.Need))),
+				resource.Text(r.Resource, int(r.Have)), at(r))
 		}
 		if r.Longest != nil {
 			fmt.Fprintf(&b, "    for %s at most\n", r.Longest.AsDuration().Round(time.Second))
@@ -85,7 +86,8 @@ func printExplanation(c *cli, s subject, x *pb.ExplainResponse) error {
 		}
 	}
 	if len(x.Events) == 0 && x.EventsSince != nil {
-		fmt.Fprintf(&b, "no events since %s; only the newest of this leader's term are kept\n", x.EventsSince.AsTime().In(c.location()).Format(time.RFC3339))
+		fmt.Fprintf(&b, "no events since %s; only the newest of this leader's term are kept\n",
+			x.EventsSince.AsTime().In(c.location()).Format(time.RFC3339))
 	}
 	if len(x.Lines) > 0 {
 		b.WriteString("last output\n")

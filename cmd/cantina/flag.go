@@ -44,7 +44,8 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	if says.hint == "" {
 		says.hint = "see " + cmd.CommandPath() + " --help"
 	}
-	return failf(api.ExitUsage, "%s %s, not %q; %s", flagName(bad.GetFlag()), says.allowed, cmp.Or(says.value, bad.GetValue()), says.hint)
+	return failf(api.ExitUsage, "%s %s, not %q; %s", flagName(bad.GetFlag()), says.allowed,
+		cmp.Or(says.value, bad.GetValue()), says.hint)
 }
 
 // negative finds a negative number that was parsed as a flag.
@@ -212,7 +213,8 @@ type numberFlag[N int | int32 | int64] struct {
 const unbounded = math.MaxInt64
 
 // numberVar adds a flag for a whole number from least to most.
-func numberVar[N int | int32 | int64](f *pflag.FlagSet, to *N, name, short string, value N, least, most int64, usage string) {
+func numberVar[N int | int32 | int64](f *pflag.FlagSet, to *N, name, short string, value N, least, most int64,
+	usage string) {
 	*to = value
 	f.VarP(&numberFlag[N]{to, least, most}, name, short, usage)
 }
@@ -344,7 +346,8 @@ type userFlag struct{ text *string }
 // Set implements pflag.Value.
 func (f *userFlag) Set(s string) error {
 	if _, err := action.ParseUser(s); err != nil {
-		return &wrong{allowed: fmt.Sprintf("must be a user name, or a uid or uid:gid of numbers from 0 to %d", uint32(action.MaxID))}
+		return &wrong{allowed: fmt.Sprintf("must be a user name, or a uid or uid:gid of numbers from 0 to %d",
+			uint32(action.MaxID))}
 	}
 	*f.text = s
 	return nil

@@ -79,7 +79,8 @@ func TestABadValueIsReportedWithItsFlag(t *testing.T) {
 				}
 				err = cmd.FlagErrorFunc()(cmd, err)
 				says := err.Error()
-				if exitOf(err) != api.ExitUsage || !strings.Contains(says, "--"+f.Name+" must be ") || !strings.Contains(says, ", not "+strconv.Quote(bad)) ||
+				if exitOf(err) != api.ExitUsage || !strings.Contains(says, "--"+f.Name+" must be ") ||
+					!strings.Contains(says, ", not "+strconv.Quote(bad)) ||
 					regexp.MustCompile(`strconv|parse error|time:|invalid argument|syntax`).MatchString(says) {
 					t.Errorf("%s --%s=%q: %s", cmd.CommandPath(), f.Name, bad, says)
 				}
@@ -107,11 +108,16 @@ func TestABadTextIsReportedWithItsFlag(t *testing.T) {
 		says []string
 		args []string
 	}{
-		{[]string{"-n, --number must be a whole number from 1 to 1000", `"foo"`}, []string{"cron", "next", "tick", "-n", "foo"}},
-		{[]string{"-n, --number must be a whole number from 1 to 1000", `"-3"`}, []string{"cron", "next", "tick", "-n", "-3"}},
-		{[]string{"--check-revision must be a whole number, at least 1", `"foo"`}, []string{"apply", "-", "--check-revision", "foo"}},
-		{[]string{"--stream must be stdout, stderr or event", `"stdot"`, "did you mean stdout?"}, []string{"logs", "web", "--stream", "stdot"}},
-		{[]string{"--state must be UNCLAIMED, CLAIMED, RUNNING or CRASHED", `"runing"`}, []string{"ps", "--state", "running,runing"}},
+		{[]string{"-n, --number must be a whole number from 1 to 1000", `"foo"`},
+			[]string{"cron", "next", "tick", "-n", "foo"}},
+		{[]string{"-n, --number must be a whole number from 1 to 1000", `"-3"`},
+			[]string{"cron", "next", "tick", "-n", "-3"}},
+		{[]string{"--check-revision must be a whole number, at least 1", `"foo"`},
+			[]string{"apply", "-", "--check-revision", "foo"}},
+		{[]string{"--stream must be stdout, stderr or event", `"stdot"`, "did you mean stdout?"},
+			[]string{"logs", "web", "--stream", "stdot"}},
+		{[]string{"--state must be UNCLAIMED, CLAIMED, RUNNING or CRASHED", `"runing"`},
+			[]string{"ps", "--state", "running,runing"}},
 		{[]string{"--kind must be service, instance, task", `"cat"`}, []string{"events", "-f", "--kind", "cat"}},
 		{[]string{"--color must be auto, always or never", `"red"`}, []string{"stop", "web", "--color", "red"}},
 		{[]string{"--as must be done, failed or rerun", `"x"`}, []string{"task", "resolve", "once", "--as", "x"}},
@@ -126,7 +132,8 @@ func TestABadTextIsReportedWithItsFlag(t *testing.T) {
 		{[]string{`--template "{{"`, "unclosed action"}, []string{"ps", "--template", "{{"}},
 		{[]string{`--columns: no column "zz"`, "there are domain"}, []string{"ps", "--columns", "zz"}},
 		{[]string{"--at must be a time like", `"noon"`}, []string{"cron", "run", "tick", "--at", "noon"}},
-		{[]string{"--from must be a time like", `"a"`}, []string{"cron", "backfill", "tick", "--from", "a", "--to", "b", "--max", "1"}},
+		{[]string{"--from must be a time like", `"a"`},
+			[]string{"cron", "backfill", "tick", "--from", "a", "--to", "b", "--max", "1"}},
 		{[]string{"--from must be a time like", `"a"`}, []string{"cron", "next", "@daily", "--from", "a", "--utc"}},
 		{[]string{"INSTANCES must be a whole number", `"-3"`}, []string{"service", "scale", "web", "--", "-3"}},
 		{[]string{"--ports must be a range FIRST-LAST", `"x"`}, []string{"cell", "--ports", "x"}},
@@ -140,7 +147,8 @@ func TestABadTextIsReportedWithItsFlag(t *testing.T) {
 		if code != api.ExitUsage || out != "" {
 			t.Errorf("%q: exit code %d, %s", c.args, code, out)
 		}
-		if slices.ContainsFunc(c.says, func(x string) bool { return !strings.Contains(errs, x) }) || regexp.MustCompile(`strconv|query\.|upcoming|invalid request|parsing`).MatchString(errs) {
+		if slices.ContainsFunc(c.says, func(x string) bool { return !strings.Contains(errs, x) }) ||
+			regexp.MustCompile(`strconv|query\.|upcoming|invalid request|parsing`).MatchString(errs) {
 			t.Errorf("%q: %s", c.args, errs)
 		}
 	}
@@ -169,6 +177,8 @@ func TestABadTextIsReportedWithItsFlag(t *testing.T) {
 func TestImpossibleUsersAreRefused(t *testing.T) {
 	s := newShell(t)
 	for _, user := range []string{"4294967295", "65534:4294967295", "-1", "", ":0", "nobody:", "99999999999", "a b"} {
-		s.fails(api.ExitUsage, fmt.Sprintf("--user must be a user name, or a uid or uid:gid of numbers from 0 to 4294967294, not %q", user), "run", "--user", user, "--", "true")
+		s.fails(api.ExitUsage,
+			fmt.Sprintf("--user must be a user name, or a uid or uid:gid of numbers from 0 to 4294967294, not %q", user), "run",
+			"--user", user, "--", "true")
 	}
 }

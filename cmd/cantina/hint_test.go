@@ -29,7 +29,8 @@ func TestHintsNameVerbsThatExist(t *testing.T) {
 			return err
 		case e.IsDir() && (base == "testdata" || base == ".git" || base == "node_modules"):
 			return filepath.SkipDir
-		case e.IsDir() || !strings.HasSuffix(base, ".go") || strings.HasSuffix(base, "_test.go") || strings.HasSuffix(base, ".pb.go"):
+		case e.IsDir() || !strings.HasSuffix(base, ".go") || strings.HasSuffix(base, "_test.go") ||
+			strings.HasSuffix(base, ".pb.go"):
 			return nil
 		}
 		fset := token.NewFileSet()
@@ -68,9 +69,12 @@ func TestHintsNameVerbsThatExist(t *testing.T) {
 func TestAWrongHintIsFound(t *testing.T) {
 	root := rootCommand(&cli{environment: environment{Getenv: func(string) string { return "" }}})
 	for text, ok := range map[string]bool{
-		"see cantina task forgive X": false, "cantina forgive X": false, "cantina task resolve X --as done|failed|rerun": true,
-		"cantina task resolve X --like done": false, "cantina runs services": true, "cantina run -d -- prog --any": true,
-		"cantina wait x --timeout 5m; cantina ps --nope": false, "`cantina dev` starts one": true, "cantina leader endwait": false,
+		"see cantina task forgive X": false, "cantina forgive X": false,
+		"cantina task resolve X --as done|failed|rerun": true,
+		"cantina task resolve X --like done":            false, "cantina runs services": true,
+		"cantina run -d -- prog --any":                   true,
+		"cantina wait x --timeout 5m; cantina ps --nope": false, "`cantina dev` starts one": true,
+		"cantina leader endwait": false,
 	} {
 		wrong := ""
 		for _, hint := range hintsIn(text) {
@@ -113,7 +117,8 @@ var (
 )
 
 // prose are words that follow the name of the program in sentences.
-var prose = []string{"runs", "running", "did", "has", "is", "knows", "keeps", "itself", "on", "and", "for", "that", "subject", "help"}
+var prose = []string{"runs", "running", "did", "has", "is", "knows", "keeps", "itself", "on", "and", "for", "that",
+	"subject", "help"}
 
 func hintsIn(text string) []string {
 	var out []string
@@ -130,7 +135,10 @@ func wrongHint(root *cobra.Command, hint string) string {
 	words := strings.Fields(hint)[1:]
 	cmd := root
 	for len(words) > 0 && cmd.HasSubCommands() {
-		i := slices.IndexFunc(cmd.Commands(), func(s *cobra.Command) bool { return s.Name() == strings.TrimRight(words[0], ".:?'\"") })
+		i := slices.IndexFunc(cmd.Commands(), func(s *cobra.Command) bool {
+			return s.Name() == strings.TrimRight(words[0],
+				".:?'\"")
+		})
 		if i < 0 {
 			break
 		}

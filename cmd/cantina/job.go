@@ -133,7 +133,8 @@ func jobVerb(c *cli) *cobra.Command {
 	domainFlag(ls, &domain)
 	watchFlag(ls, &watch)
 	get := &cobra.Command{
-		Use: "get JOB", Short: "Show a job with its definition", Example: "  cantina job get count -o yaml", Args: exactly(1, "JOB"),
+		Use: "get JOB", Short: "Show a job with its definition", Example: "  cantina job get count -o yaml",
+		Args: exactly(1, "JOB"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: c.jobName(args[0])})
 			if err != nil {

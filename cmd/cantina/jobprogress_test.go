@@ -18,7 +18,8 @@ func TestProgressOfAJob(t *testing.T) {
 	p := &jobProgress{c: c}
 	look := func(after time.Duration, done, failed, running int32) {
 		at = at.Add(after)
-		p.see(&pb.Job{Name: "j", State: "running", Counts: &pb.Counts{Total: 100, Done: done, Failed: failed, Running: running}})
+		p.see(&pb.Job{Name: "j", State: "running", Counts: &pb.Counts{Total: 100, Done: done, Failed: failed,
+			Running: running}})
 		if p.busy() != (running > 0) {
 			t.Errorf("busy %v with %d running", p.busy(), running)
 		}

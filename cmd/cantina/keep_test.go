@@ -27,11 +27,13 @@ func TestStorageFlags(t *testing.T) {
 		args []string
 		says string // empty = accepted
 	}{
-		"defaults":         {nil, ""},
-		"all":              {[]string{"--log-per-container", "2Mi", "--log-total", "4Mi", "--log-keep", "1h", "--download-cache", "5Mi", "--image-cache", "6Mi", "--ports", "21000-21009", "--registry-config", good}, ""},
-		"too small":        {[]string{"--download-cache", "1k"}, "--download-cache must be at least 1Mi"},
-		"no size":          {[]string{"--image-cache", "big"}, "must be a size like 64Mi"},
-		"more than all":    {[]string{"--log-total", "2Mi"}, "--log-per-container (1Gi) must not be more than --log-total (2Mi)"},
+		"defaults": {nil, ""},
+		"all": {[]string{"--log-per-container", "2Mi", "--log-total", "4Mi", "--log-keep", "1h",
+			"--download-cache", "5Mi", "--image-cache", "6Mi", "--ports", "21000-21009", "--registry-config", good}, ""},
+		"too small": {[]string{"--download-cache", "1k"}, "--download-cache must be at least 1Mi"},
+		"no size":   {[]string{"--image-cache", "big"}, "must be a size like 64Mi"},
+		"more than all": {[]string{"--log-total", "2Mi"},
+			"--log-per-container (1Gi) must not be more than --log-total (2Mi)"},
 		"no age":           {[]string{"--log-keep", "0s"}, "--log-keep must be a duration longer than 0"},
 		"no range":         {[]string{"--ports", "20000"}, "FIRST-LAST like 20000-29999"},
 		"backwards":        {[]string{"--ports", "30000-20000"}, "FIRST not above LAST"},
@@ -60,12 +62,14 @@ func TestStorageFlags(t *testing.T) {
 		}
 		switch name {
 		case "defaults":
-			if cfg.Output.MaxContainer != 1<<30 || cfg.Output.MaxTotal != 10<<30 || cfg.Output.RetainAge != 24*time.Hour || cfg.Cache.MaxBytes != 10<<30 ||
+			if cfg.Output.MaxContainer != 1<<30 || cfg.Output.MaxTotal != 10<<30 || cfg.Output.RetainAge != 24*time.Hour ||
+				cfg.Cache.MaxBytes != 10<<30 ||
 				cfg.Image.MaxBytes != 20<<30 || cfg.FirstPort != 20000 || cfg.LastPort != 29999 || cfg.Image.Keychain != nil {
 				t.Errorf("%+v", cfg)
 			}
 		case "all":
-			if cfg.Output.MaxContainer != 2<<20 || cfg.Output.MaxTotal != 4<<20 || cfg.Output.RetainAge != time.Hour || cfg.Cache.MaxBytes != 5<<20 ||
+			if cfg.Output.MaxContainer != 2<<20 || cfg.Output.MaxTotal != 4<<20 || cfg.Output.RetainAge != time.Hour ||
+				cfg.Cache.MaxBytes != 5<<20 ||
 				cfg.Image.MaxBytes != 6<<20 || cfg.FirstPort != 21000 || cfg.LastPort != 21009 || cfg.Image.Keychain == nil {
 				t.Errorf("%+v", cfg)
 			}

@@ -54,7 +54,8 @@ func logsVerb(c *cli) *cobra.Command {
 	fl.StringVar(&f.since, "since", "", "only lines since this time: a duration ago like 10m, or RFC 3339")
 	fl.StringVar(&f.until, "until", "", "only lines before this time")
 	fl.StringVar(&f.grep, "grep", "", "only lines that match this regular expression (RE2)")
-	fl.StringVar(&f.attempt, "attempt", "", "only this attempt: a number for a job (1 is the first), an instance id for a service (ps -o wide)")
+	fl.StringVar(&f.attempt, "attempt", "",
+		"only this attempt: a number for a job (1 is the first), an instance id for a service (ps -o wide)")
 	choicesVar(fl, &f.streams, "stream", []string{"stdout", "stderr", "event"}, "stdout, stderr or event (stdout,stderr)")
 	fl.StringVar(&f.node, "node", "", "for a job: only this node")
 	fl.BoolVar(&f.raw, "raw", false, "print the original bytes")
@@ -162,7 +163,8 @@ func outputTime(c *cli, flag, text string) (*timestamppb.Timestamp, error) {
 	}
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		return nil, failf(api.ExitUsage, "%s must be a duration ago like 10m, or a time like 2026-01-02T15:04:05Z, not %q", flag, text)
+		return nil, failf(api.ExitUsage, "%s must be a duration ago like 10m, or a time like 2026-01-02T15:04:05Z, not %q",
+			flag, text)
 	}
 	return timestamppb.New(t), nil
 }
@@ -275,7 +277,8 @@ func (p *linePrinter) line(l *logstore.Line, cell string) error {
 
 // gapText describes output that is missing; at is when it was removed, zero = unknown.
 func gapText(source, reason string, bytes int64, at time.Time) string {
-	text := fmt.Sprintf("[%s: %d bytes of output are missing: %s", printable(source), bytes, strings.ReplaceAll(reason, "_", " "))
+	text := fmt.Sprintf("[%s: %d bytes of output are missing: %s", printable(source), bytes,
+		strings.ReplaceAll(reason, "_", " "))
 	if !at.IsZero() {
 		text += " at " + at.Format(time.RFC3339)
 	}

@@ -15,7 +15,8 @@ import (
 type metricsFlag struct{ address string }
 
 func (m *metricsFlag) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&m.address, "metrics", "", "address for monitoring, host:port or unix:PATH: Prometheus metrics at /metrics, profiles at /debug/pprof/ (default: none)")
+	cmd.Flags().StringVar(&m.address, "metrics", "",
+		"address for monitoring, host:port or unix:PATH: Prometheus metrics at /metrics, profiles at /debug/pprof/ (default: none)")
 }
 
 // metrics is the listener for monitoring of this process; without one it takes no measurements.
@@ -26,7 +27,8 @@ func (m *metricsFlag) open(c *cli, log *slog.Logger, insecure bool, token guard.
 	if m.address == "" {
 		return metrics{}, nil
 	}
-	served, err := node.OpenMetrics(c.ctx, guard.Listener{Address: m.address, TLS: c.tls, Insecure: insecure, Token: token, Flag: "--metrics"})
+	served, err := node.OpenMetrics(c.ctx, guard.Listener{Address: m.address, TLS: c.tls, Insecure: insecure, Token: token,
+		Flag: "--metrics"})
 	if err != nil {
 		return metrics{}, err
 	}

@@ -29,7 +29,8 @@ func nothingCalled(c *cli, kind, rest, domain string) error {
 	hint := nearName(c, kind, rest, domain)
 	if hint == "" || kind == "cell" { // the lost ones have names too
 		hint = strings.TrimSpace(hint + " " + map[string]string{
-			"": "list them: cantina ps, task ls, job ls, cron ls, cells", "service": "list them: cantina service ls", "task": "list them: cantina task ls", "job": "list them: cantina job ls", "schedule": "list them: cantina cron ls",
+			"": "list them: cantina ps, task ls, job ls, cron ls, cells", "service": "list them: cantina service ls",
+			"task": "list them: cantina task ls", "job": "list them: cantina job ls", "schedule": "list them: cantina cron ls",
 			"cell": "list them: cantina cells --all (a leader keeps only the lost cells of its term)",
 		}[kind])
 	}
@@ -42,7 +43,8 @@ func nothingCalled(c *cli, kind, rest, domain string) error {
 // partOf describes the requested part of an existing job or service.
 func partOf(c *cli, kind, rest, domain string) string {
 	if x := jobOf(rest); x.kind == "node" && (kind == "" || kind == "job") {
-		if got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: x.name}); err == nil && (domain == "" || got.Job.Domain == domain) {
+		if got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: x.name}); err == nil &&
+			(domain == "" || got.Job.Domain == domain) {
 			return noNode(c, x, got.Job)
 		}
 	}
@@ -63,7 +65,8 @@ func noNode(c *cli, x subject, job *pb.Job) string {
 		return fmt.Sprintf("job %s has no node %s; its nodes are not known yet, or it has none", x.name, x.node)
 	}
 	var names []string
-	if l, err := call(c, calls.ListNodes, &pb.ListNodesRequest{Job: x.name, Page: &pb.Page{Limit: api.MaxPage}}); err == nil {
+	if l, err := call(c, calls.ListNodes, &pb.ListNodesRequest{Job: x.name,
+		Page: &pb.Page{Limit: api.MaxPage}}); err == nil {
 		for _, n := range l.Nodes {
 			names = append(names, n.Node)
 		}

@@ -16,10 +16,12 @@ func TestNamesOfCells(t *testing.T) {
 	s := newShell(t)
 	for _, name := range []string{"a b", "", "Big", "a.b", "a/../b"} {
 		for _, verb := range [][]string{{"cell"}, {"cell", "--simulate", "2"}, {"dev", "--socket", "none"}} {
-			s.fails(api.ExitUsage, "--name: a cell's name has lower case letters", append(verb, "--data", t.TempDir(), "--name", name)...)
+			s.fails(api.ExitUsage, "--name: a cell's name has lower case letters",
+				append(verb, "--data", t.TempDir(), "--name", name)...)
 		}
 	}
-	for host, want := range map[string]string{"Db_7.example.com": "db-7", "": "localhost", ".x": "localhost", "näs": "n-s", "c1": "c1"} {
+	for host, want := range map[string]string{"Db_7.example.com": "db-7", "": "localhost", ".x": "localhost", "näs": "n-s",
+		"c1": "c1"} {
 		if got := nameOf(host); got != want || worker.CellName(got).Check() != nil {
 			t.Errorf("%q gives %q, want %q", host, got, want)
 		}
@@ -29,7 +31,8 @@ func TestNamesOfCells(t *testing.T) {
 // TestPlainEnd: the leader's reason is printed without the wrapping errors.
 func TestPlainEnd(t *testing.T) {
 	told := &cell.Displaced{Cell: "c1", Reason: "why"}
-	if err := plainEnd(fmt.Errorf("cell: %w", errors.Join(fmt.Errorf("cell: lifetime: %w", told)))); err == nil || err.Error() != told.Error() {
+	if err := plainEnd(fmt.Errorf("cell: %w", errors.Join(fmt.Errorf("cell: lifetime: %w", told)))); err == nil ||
+		err.Error() != told.Error() {
 		t.Errorf("%v", err)
 	}
 	other := errors.New("other")

@@ -27,8 +27,10 @@ import (
 func TestNotesOfInstances(t *testing.T) {
 	for want, x := range map[string]*pb.Instance{
 		"orphan; kept until its domain is applied again": {Orphan: true, State: "RUNNING"},
-		"insufficient resources: 1 cell":                 {State: "UNCLAIMED", PlacementError: "insufficient resources: 1 cell", PlacementCode: "insufficient_resources"},
-		"exit 1":                                         {State: "CRASHED", CrashReason: "exit 1"}, "suspect": {State: "RUNNING", Presence: "SUSPECT"}, "": {State: "RUNNING", Presence: "ORDINARY"},
+		"insufficient resources: 1 cell": {State: "UNCLAIMED",
+			PlacementError: "insufficient resources: 1 cell", PlacementCode: "insufficient_resources"},
+		"exit 1": {State: "CRASHED", CrashReason: "exit 1"}, "suspect": {State: "RUNNING", Presence: "SUSPECT"},
+		"": {State: "RUNNING", Presence: "ORDINARY"},
 	} {
 		if got := instanceNote(&cli{}, x); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -50,12 +52,14 @@ func TestStatusCellsAndQuarantine(t *testing.T) {
 		x.Warnings = []string{"listening on 0.0.0.0:7480 without protection"}
 		web := lrp.ServiceKey{Domain: "d", Name: "web"}
 		x.Rollouts = []plan.Rollout{{Key: web, Phase: lrp.RollingOut, Version: 3, Healthy: 1, Instances: 4},
-			{Key: web, Phase: lrp.Steady, Version: 2, Healthy: 4, Instances: 4, Failure: "version 3: no progress for 10m0s: 1 of 4 instances healthy"}}
+			{Key: web, Phase: lrp.Steady, Version: 2, Healthy: 4, Instances: 4,
+				Failure: "version 3: no progress for 10m0s: 1 of 4 instances healthy"}}
 		x.RolloutsMore = 7
 	})
 	s.Quarantine(api.Quarantined{Key: "task/x", Reason: "checksum", Bytes: []byte{1}})
 	got := s.ok("status")
-	for _, want := range []string{"for c3, at most 42s", "job count on a: initial wait", "WARNING     listening", "1 rows cannot be read",
+	for _, want := range []string{"for c3, at most 42s", "job count on a: initial wait", "WARNING     listening",
+		"1 rows cannot be read",
 		"rollout     d/web: rolling out, version 3: 1 of 4 healthy\n",
 		"rollout     d/web: rolled back, version 2 serves; version 3: no progress for 10m0s: 1 of 4 instances healthy\nrollout     and 7 more\n"} {
 		if !strings.Contains(got, want) {
@@ -63,7 +67,8 @@ func TestStatusCellsAndQuarantine(t *testing.T) {
 		}
 	}
 	s.SetStatus(func(x *api.Status) { x.For = nil })
-	if got := s.ok("status"); strings.Contains(got, "for ,") || !strings.Contains(got, "cells may run work that is not in it, at most 42s") {
+	if got := s.ok("status"); strings.Contains(got, "for ,") ||
+		!strings.Contains(got, "cells may run work that is not in it, at most 42s") {
 		t.Error(got)
 	}
 	if got := s.ok("cells"); !strings.Contains(got, "c1    HEALTHY") || !strings.Contains(got, "memory_mb 40/100") {
@@ -71,7 +76,8 @@ func TestStatusCellsAndQuarantine(t *testing.T) {
 	}
 	s.fails(api.ExitUsage, "a second time", "leader", "end-wait", "--yes")
 	for _, want := range []string{"the initial wait has ended", "there is no initial wait"} {
-		if _, errs, code := s.run("leader", "end-wait", "--accept-double-starts", "--yes"); code != 0 || !strings.Contains(errs, want) {
+		if _, errs, code := s.run("leader", "end-wait", "--accept-double-starts", "--yes"); code != 0 ||
+			!strings.Contains(errs, want) {
 			t.Errorf("%d %s", code, errs)
 		}
 	}
@@ -88,7 +94,8 @@ func TestStatusCellsAndQuarantine(t *testing.T) {
 func TestStatusIsAligned(t *testing.T) {
 	var out bytes.Buffer
 	c := &cli{environment: environment{Out: &out}}
-	if err := printStatus(c, &pb.Status{Cluster: "x", Counts: map[string]int32{"cells": 1, "batch_running": 2}}); err != nil {
+	if err := printStatus(c, &pb.Status{Cluster: "x",
+		Counts: map[string]int32{"cells": 1, "batch_running": 2}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"cluster        x\n", "\nbatch_running  2\n", "\ncells          1\n"} {
@@ -100,17 +107,20 @@ func TestStatusIsAligned(t *testing.T) {
 
 func TestEventTexts(t *testing.T) {
 	for want, e := range map[string]*pb.Event{
-		"RUNNING":                         {Task: &pb.Task{State: "RUNNING"}},
-		"COMPLETED failed":                {Task: &pb.Task{State: "COMPLETED", Outcome: "failed"}},
-		"job running":                     {Job: &pb.Job{State: "running"}},
-		"node n7 is backoff":              {Subject: "count/n7", Node: &pb.JobNode{Node: "n7", State: "backoff"}},
-		"d/web/0 is gone":                 {Subject: "d/web/0", Gone: true, Instance: &pb.Instance{}},
-		"waiting":                         {Schedule: &pb.Schedule{State: "waiting"}},
-		"web/0 RUNNING (suspect) on c1":   {Instance: &pb.Instance{Service: "web", State: "RUNNING", Presence: "SUSPECT", Cell: "c1"}},
-		"web/0 RUNNING on c2":             {Instance: &pb.Instance{Service: "web", State: "RUNNING", Presence: "ORDINARY", Cell: "c2"}},
-		"d/web/0 (suspect) on c1 is gone": {Subject: "d/web/0", Gone: true, Instance: &pb.Instance{Presence: "SUSPECT", Cell: "c1"}},
-		"web/1 CLAIMED":                   {Instance: &pb.Instance{Service: "web", Index: 1, State: "CLAIMED"}},
-		"web/1 UNCLAIMED: x":              {Instance: &pb.Instance{Service: "web", Index: 1, State: "UNCLAIMED", PlacementError: "x"}},
+		"RUNNING":            {Task: &pb.Task{State: "RUNNING"}},
+		"COMPLETED failed":   {Task: &pb.Task{State: "COMPLETED", Outcome: "failed"}},
+		"job running":        {Job: &pb.Job{State: "running"}},
+		"node n7 is backoff": {Subject: "count/n7", Node: &pb.JobNode{Node: "n7", State: "backoff"}},
+		"d/web/0 is gone":    {Subject: "d/web/0", Gone: true, Instance: &pb.Instance{}},
+		"waiting":            {Schedule: &pb.Schedule{State: "waiting"}},
+		"web/0 RUNNING (suspect) on c1": {Instance: &pb.Instance{Service: "web", State: "RUNNING", Presence: "SUSPECT",
+			Cell: "c1"}},
+		"web/0 RUNNING on c2": {Instance: &pb.Instance{Service: "web", State: "RUNNING", Presence: "ORDINARY",
+			Cell: "c2"}},
+		"d/web/0 (suspect) on c1 is gone": {Subject: "d/web/0", Gone: true,
+			Instance: &pb.Instance{Presence: "SUSPECT", Cell: "c1"}},
+		"web/1 CLAIMED":      {Instance: &pb.Instance{Service: "web", Index: 1, State: "CLAIMED"}},
+		"web/1 UNCLAIMED: x": {Instance: &pb.Instance{Service: "web", Index: 1, State: "UNCLAIMED", PlacementError: "x"}},
 	} {
 		if got := eventOf(e); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -162,13 +172,14 @@ func TestBackupAndRestore(t *testing.T) {
 // TestADirectoryOfAnotherProcessIsRefused: by all verbs that take --data, by name, and unchanged.
 func TestADirectoryOfAnotherProcessIsRefused(t *testing.T) {
 	s, dir := newShell(t), t.TempDir()
-	err := (&place{data: dir + "/server", empty: true}).open(t.Context(), func(ctx context.Context, st *store.Store) error {
-		leadership, err := st.Campaign(ctx, store.Candidate{ID: "test"})
-		if err != nil {
-			return err
-		}
-		return leadership.Resign(ctx)
-	})
+	err := (&place{data: dir + "/server", empty: true}).open(t.Context(),
+		func(ctx context.Context, st *store.Store) error {
+			leadership, err := st.Campaign(ctx, store.Candidate{ID: "test"})
+			if err != nil {
+				return err
+			}
+			return leadership.Resign(ctx)
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +211,8 @@ func TestABackupComesBack(t *testing.T) {
 			return err
 		}
 		done := make(chan error, 1)
-		leadership.Submit(store.Transition{Ops: []store.Op{{Key: "task/x", Value: []byte("row")}}}, func(_ int64, err error) { done <- err })
+		leadership.Submit(store.Transition{Ops: []store.Op{{Key: "task/x", Value: []byte("row")}}},
+			func(_ int64, err error) { done <- err })
 		return errors.Join(<-done, leadership.Resign(ctx))
 	}
 	if err := (&place{data: dir + "/old", empty: true}).open(t.Context(), write); err != nil {
@@ -233,7 +245,8 @@ func TestABackupComesBack(t *testing.T) {
 		}
 		return id
 	}
-	if old, same, second := identity("/old"), identity("/new"), identity("/second"); old == "" || same != old || second == "" || second == old {
+	if old, same, second := identity("/old"), identity("/new"), identity("/second"); old == "" || same != old ||
+		second == "" || second == old {
 		t.Errorf("identities: %q, restored %q, as new %q", old, same, second)
 	}
 	read := func(ctx context.Context, st *store.Store) error {
@@ -273,7 +286,8 @@ func TestEventsAndWatch(t *testing.T) {
 		<-s.out.wrote
 		s.signals <- os.Interrupt
 	}()
-	if got, _, code := s.run("task", "ls", "-w", "-o", "jsonl"); code != 0 || strings.Count(got, "\n") != 2 || !strings.Contains(got, "RUNNING") {
+	if got, _, code := s.run("task", "ls", "-w", "-o", "jsonl"); code != 0 || strings.Count(got, "\n") != 2 ||
+		!strings.Contains(got, "RUNNING") {
 		t.Fatal(code, got)
 	}
 	<-changed
@@ -285,7 +299,8 @@ func TestDrainVerbs(t *testing.T) {
 	s.fails(api.ExitUsage, "a reason is required", "drain", "c1")
 	s.fails(api.ExitNotFound, `cell "c9"`, "drain", "c9", "--reason", "x")
 	s.fails(api.ExitUsage, "from 1 s to 30 days", "drain", "c1", "--reason", "x", "--deadline", "10ms")
-	if _, errs, code := s.run("drain", "cell/c1", "--reason", "new disk", "--deadline", "30m"); code != 0 || !strings.Contains(errs, "deadline in 30m; to cancel: cantina undrain c1") {
+	if _, errs, code := s.run("drain", "cell/c1", "--reason", "new disk", "--deadline", "30m"); code != 0 ||
+		!strings.Contains(errs, "deadline in 30m; to cancel: cantina undrain c1") {
 		t.Fatalf("%d %s", code, errs)
 	}
 	if got := s.ok("cells", "c1"); !strings.Contains(got, "draining until") || !strings.Contains(got, "0 left: new disk") {
@@ -320,7 +335,8 @@ func TestNoNoteIsCut(t *testing.T) {
 	s.tty = true
 	long := "its heartbeats stopped 12 s ago: the cell, its machine or the network between them does not answer any more"
 	for i, reason := range []string{"", "short", long} {
-		s.SetCell(api.Cell{Name: worker.CellName(fmt.Sprintf("cell-%d", i)), Proc: "p", Session: worker.Unhealthy, Reason: reason, Reported: true, Since: time.Now(),
+		s.SetCell(api.Cell{Name: worker.CellName(fmt.Sprintf("cell-%d", i)), Proc: "p", Session: worker.Unhealthy,
+			Reason: reason, Reported: true, Since: time.Now(),
 			Capacity: resource.Amounts{"containers": 1000, "disk_mb": 97000, "memory_mb": 24105, "cpu_milli": 2000, "slots": 3},
 			Free:     resource.Amounts{"containers": 1000, "disk_mb": 97000, "memory_mb": 24105, "cpu_milli": 2000, "slots": 3}})
 	}
@@ -339,7 +355,8 @@ func TestNoNoteIsCut(t *testing.T) {
 		t.Errorf("FREE:\n%s", got)
 	}
 	s.tty = false
-	if got := s.ok("cells"); strings.Count(got, "\n") != 4 || !strings.Contains(got, "disk_mb 97000/97000, slots 3/3, containers 1000/1000  ") {
+	if got := s.ok("cells"); strings.Count(got, "\n") != 4 ||
+		!strings.Contains(got, "disk_mb 97000/97000, slots 3/3, containers 1000/1000  ") {
 		t.Errorf("one row for each, whole, where no terminal is:\n%s", got)
 	}
 }
@@ -350,7 +367,8 @@ func TestStatusNamesTheLostTasks(t *testing.T) {
 	s := newShell(t)
 	status := func(n int32, want string) {
 		t.Helper()
-		c := &cli{environment: environment{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}, Getenv: func(k string) string { return s.env[k] }}, ctx: t.Context(), printing: printing{zone: time.UTC}}
+		c := &cli{environment: environment{Out: &bytes.Buffer{}, Err: &bytes.Buffer{},
+			Getenv: func(k string) string { return s.env[k] }}, ctx: t.Context(), printing: printing{zone: time.UTC}}
 		if err := printStatus(c, &pb.Status{Counts: map[string]int32{"tasks_lost": n}}); err != nil {
 			t.Fatal(err)
 		}
@@ -395,10 +413,12 @@ func TestGraces(t *testing.T) {
 	s.ok("stop", "web")
 	s.ok("rm", "web", "--yes", "--grace", "2s")
 	want := []string{
-		"instance d/web 0s", "service d/web 0s", "instance d/web 1m30s", "service d/web 0s", "job d/count 0s", "service d/web 2s",
+		"instance d/web 0s", "service d/web 0s", "instance d/web 1m30s", "service d/web 0s", "job d/count 0s",
+		"service d/web 2s",
 	}
 	if !slices.Equal(s.Graces, want) {
 		t.Errorf("got  %q\nwant %q", s.Graces, want)
 	}
-	s.fails(api.ExitUsage, "--now and --grace exclude each other; give one of them", "stop", "web", "--now", "--grace", "1s")
+	s.fails(api.ExitUsage, "--now and --grace exclude each other; give one of them", "stop", "web", "--now", "--grace",
+		"1s")
 }

@@ -164,7 +164,8 @@ func templated[T proto.Message](c *cli, items []T) error {
 
 // wrongTemplate describes an error in --template, without the position that the library names.
 func wrongTemplate(text string, err error) error {
-	says := regexp.MustCompile(`^template: --template:\d+(:\d+)?: (executing "--template" at )?`).ReplaceAllString(err.Error(), "")
+	says := regexp.MustCompile(`^template: --template:\d+(:\d+)?: (executing "--template" at )?`).ReplaceAllString(
+		err.Error(), "")
 	return failf(api.ExitUsage, "--template %q: %s", text, says)
 }
 
@@ -331,7 +332,8 @@ func (c *cli) paint(v string, header bool) string {
 		return v
 	}
 	colour := map[string]string{
-		"RUNNING": "32", "HEALTHY": "32", "done": "32", "succeeded": "32", "CRASHED": "31", "failed": "31", "lost": "31", "MUST_DIE": "31",
+		"RUNNING": "32", "HEALTHY": "32", "done": "32", "succeeded": "32", "CRASHED": "31", "failed": "31", "lost": "31",
+		"MUST_DIE":  "31",
 		"UNHEALTHY": "33", "UNCLAIMED": "33", "PENDING": "33", "waiting": "33", "CLAIMED": "36", "running": "36",
 	}[v]
 	if colour == "" {

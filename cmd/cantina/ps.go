@@ -195,7 +195,8 @@ func serviceVerb(c *cli) *cobra.Command {
 	domainFlag(ls, &domain)
 	watchFlag(ls, &watch)
 	get := &cobra.Command{
-		Use: "get SERVICE", Short: "Show a service with its versions", Example: "  cantina service get web -o yaml", Args: exactly(1, "SERVICE"),
+		Use: "get SERVICE", Short: "Show a service with its versions", Example: "  cantina service get web -o yaml",
+		Args: exactly(1, "SERVICE"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			s, err := findWhole(c, args[0], domain)
 			if err != nil {

@@ -12,12 +12,15 @@ import (
 func TestLogsOfRemovedWork(t *testing.T) {
 	s := newShell(t)
 	out := pb.LogStream_LOG_STREAM_STDOUT
-	s.Logs.Write("c1", "i0", map[string]string{"kind": "lrp", "domain": "default", "service": "web", "index": "0"}, out, "zero")
-	s.Logs.Write("c1", "i1", map[string]string{"kind": "lrp", "domain": "default", "service": "web", "index": "1"}, out, "one")
+	s.Logs.Write("c1", "i0", map[string]string{"kind": "lrp", "domain": "default", "service": "web", "index": "0"}, out,
+		"zero")
+	s.Logs.Write("c1", "i1", map[string]string{"kind": "lrp", "domain": "default", "service": "web", "index": "1"}, out,
+		"one")
 	s.Logs.Write("c1", "b", map[string]string{"kind": "batch", "job": "count", "node": "n"}, out, "two")
 	for name, want := range map[string]string{
-		"web": "web/0 | zero\nweb/1 | one\n", "web/1": "one\n", "service/default/web/0": "zero\n", "default/web": "web/0 | zero\nweb/1 | one\n",
-		"count": "count[n] | two\n", "count[n]": "two\n", "job/count/n": "two\n",
+		"web": "web/0 | zero\nweb/1 | one\n", "web/1": "one\n", "service/default/web/0": "zero\n",
+		"default/web": "web/0 | zero\nweb/1 | one\n",
+		"count":       "count[n] | two\n", "count[n]": "two\n", "job/count/n": "two\n",
 	} {
 		if got := s.ok("logs", name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)

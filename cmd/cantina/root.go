@@ -41,11 +41,15 @@ func rootCommand(c *cli) *cobra.Command {
 	root.SetFlagErrorFunc(wrongFlag)
 	f := root.PersistentFlags()
 	f.StringSliceVar(&c.addr, "addr", nil, "addresses of the servers: host:port or unix:PATH (CANTINA_ADDR)")
-	f.StringVar(&c.tls.Cert, "tls-cert", c.Getenv("CANTINA_TLS_CERT"), "client certificate for mutual TLS (CANTINA_TLS_CERT)")
-	f.StringVar(&c.tls.Key, "tls-key", c.Getenv("CANTINA_TLS_KEY"), "private key of the client certificate (CANTINA_TLS_KEY)")
+	f.StringVar(&c.tls.Cert, "tls-cert", c.Getenv("CANTINA_TLS_CERT"),
+		"client certificate for mutual TLS (CANTINA_TLS_CERT)")
+	f.StringVar(&c.tls.Key, "tls-key", c.Getenv("CANTINA_TLS_KEY"),
+		"private key of the client certificate (CANTINA_TLS_KEY)")
 	f.StringVar(&c.tls.CA, "tls-ca", c.Getenv("CANTINA_TLS_CA"), "CA certificate used to verify servers (CANTINA_TLS_CA)")
-	f.StringVar(&c.tokenFile, "token-file", c.defaultTokenFile(), "file with the token for loopback ports; written by dev, server and cell (CANTINA_TOKEN_FILE)")
-	choiceVar(f, &c.color, "color", "", "auto", []string{"auto", "always", "never"}, "use colours: auto, always or never (NO_COLOR)")
+	f.StringVar(&c.tokenFile, "token-file", c.defaultTokenFile(),
+		"file with the token for loopback ports; written by dev, server and cell (CANTINA_TOKEN_FILE)")
+	choiceVar(f, &c.color, "color", "", "auto", []string{"auto", "always", "never"},
+		"use colours: auto, always or never (NO_COLOR)")
 	f.BoolVarP(&c.quiet, "quiet", "q", false, "print only ids, and no notes")
 	root.AddCommand(allVerbs(c)...)
 	root.SetHelpCommand(helpVerb(c, root))
@@ -58,7 +62,8 @@ func rootCommand(c *cli) *cobra.Command {
 func allVerbs(c *cli) []*cobra.Command {
 	return append([]*cobra.Command{
 		applyVerb(c), planVerb(c), runVerb(c), psVerb(c), logsVerb(c), waitVerb(c), stopVerb(c), rmVerb(c), restartVerb(c),
-		explainVerb(c), cellsVerb(c), drainVerb(c), undrainVerb(c), statusVerb(c), uiVerb(c), serviceVerb(c), taskVerb(c), jobVerb(c), eventsVerb(c), leaderVerb(c),
+		explainVerb(c), cellsVerb(c), drainVerb(c), undrainVerb(c), statusVerb(c), uiVerb(c), serviceVerb(c), taskVerb(c),
+		jobVerb(c), eventsVerb(c), leaderVerb(c),
 		storeVerb(c), doctorVerb(c), cronVerb(c), versionVerb(c), completionVerb(c),
 	}, processVerbs(c)...)
 }
@@ -85,9 +90,11 @@ func otherVerb(parent, name string) string {
 			"get": "cantina ps", "list": "cantina ps", "ls": "cantina ps", "top": "cantina cells", "nodes": "cantina cells",
 			"node": "cantina cells", "scale": "cantina service scale", "delete": "cantina rm", "remove": "cantina rm",
 			"kill": "cantina stop", "describe": "cantina explain", "inspect": "cantina explain", "create": "cantina apply",
-			"start": "cantina service scale", "up": "cantina apply", "down": "cantina rm", "deploy": "cantina apply", "diff": "cantina plan",
+			"start": "cantina service scale", "up": "cantina apply", "down": "cantina rm", "deploy": "cantina apply",
+			"diff":   "cantina plan",
 			"cordon": "cantina drain", "uncordon": "cantina undrain", "alloc": "cantina ps", "man": "cantina help",
-			"services": "cantina service ls", "tasks": "cantina task ls", "jobs": "cantina job ls", "schedules": "cantina cron ls",
+			"services": "cantina service ls", "tasks": "cantina task ls", "jobs": "cantina job ls",
+			"schedules": "cantina cron ls",
 		}[name]
 	case "service", "task", "job", "cron":
 		return map[string]string{"list": parent + " ls", "rm": "cantina rm", "delete": "cantina rm", "remove": "cantina rm",
@@ -99,7 +106,8 @@ func otherVerb(parent, name string) string {
 // reading adds the flags of a verb that prints data.
 func (c *cli) reading(cmd *cobra.Command) *cobra.Command {
 	f := cmd.Flags()
-	choiceVar(f, &c.output, "output", "o", "table", []string{"table", "wide", "json", "yaml", "name", "jsonl"}, "output format: table, wide, json, yaml, name or jsonl")
+	choiceVar(f, &c.output, "output", "o", "table", []string{"table", "wide", "json", "yaml", "name", "jsonl"},
+		"output format: table, wide, json, yaml, name or jsonl")
 	f.StringSliceVar(&c.columns, "columns", nil, "columns of the table, by name")
 	f.StringVar(&c.template, "template", "", "Go template for each item, applied to its JSON")
 	f.BoolVar(&c.noHeader, "no-header", false, "omit the header line")

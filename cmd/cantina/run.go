@@ -266,7 +266,8 @@ func startCode(reason string) int {
 		return 0
 	}
 	for end, n := range map[string]int{
-		": not found in PATH": exitNoProgram, ": no such file or directory": exitNoProgram, ": permission denied": exitNotExecutable,
+		": not found in PATH": exitNoProgram, ": no such file or directory": exitNoProgram,
+		": permission denied": exitNotExecutable,
 		": exec format error": exitNotExecutable, ": is a directory: permission denied": exitNotExecutable,
 	} {
 		if strings.HasSuffix(program, end) {

@@ -144,7 +144,9 @@ func TestWait(t *testing.T) {
 	}
 	s.SetInstance(web, 1, func(a *lrp.Actual) { a.State, a.Net = lrp.Running, lrp.Net{Address: "x", Routable: true} })
 	s.SetService(web, func(x *lrp.Service) { x.Failure = "version 2: no progress for 10s: 0 of 2 instances healthy" })
-	s.fails(api.ExitFailed, "the rollout failed: version 2: no progress for 10s: 0 of 2 instances healthy; rolled back to version 1", "wait", "web")
+	s.fails(api.ExitFailed,
+		"the rollout failed: version 2: no progress for 10s: 0 of 2 instances healthy; rolled back to version 1", "wait",
+		"web")
 	s.SetService(web, func(x *lrp.Service) { x.Phase = lrp.RollingBack })
 	s.fails(api.ExitTimeout, "timed out", "wait", "web", "--timeout", "50ms")
 	s.SetService(web, func(x *lrp.Service) { x.Phase = lrp.RollFailed })
@@ -153,7 +155,8 @@ func TestWait(t *testing.T) {
 	s.ok("wait", "web", "--for", "stopped")
 	s.ok("rm", "web", "--yes")
 	for range 2 { // its last instance was gone before we looked
-		if _, said, code := s.run("wait", "web", "--for", "stopped"); code != 0 || !strings.Contains(said, `"web" not found; it counts as stopped`) {
+		if _, said, code := s.run("wait", "web", "--for", "stopped"); code != 0 ||
+			!strings.Contains(said, `"web" not found; it counts as stopped`) {
 			t.Errorf("removed: %d %s", code, said)
 		}
 	}
@@ -166,7 +169,9 @@ func TestAWaitReportsItsReasons(t *testing.T) {
 	s.apply()
 	s.fails(api.ExitTimeout, "timed out: task/d.once is PENDING: no cell has memory_mb 512 free", "wait", "once",
 		"--timeout", "2s")
-	s.fails(api.ExitTimeout, "it continues; follow it with cantina logs -f task/d.once, stop it with cantina stop task/d.once", "wait", "once", "--timeout", "2s")
+	s.fails(api.ExitTimeout,
+		"it continues; follow it with cantina logs -f task/d.once, stop it with cantina stop task/d.once", "wait", "once",
+		"--timeout", "2s")
 	s.fails(api.ExitTimeout, "see cantina explain service/d/web/1", "wait", "web/1", "--timeout", "2s")
 	s.ticks = make(chan time.Time)
 	done := make(chan struct{})
@@ -284,7 +289,8 @@ func TestAVariableThatIsNotSetIsLeftOut(t *testing.T) {
 	if code != 0 || errs != "--env UNSET: not set here; omitted\n" {
 		t.Fatalf("%d %q", code, errs)
 	}
-	if got := s.ok("task", "get", "t", "--template", `{{range .definition.workload.env}}{{.name}}={{.value}};{{end}}`); got != "SET=[secret];EMPTY=;GIVEN=;\n" {
+	if got := s.ok("task", "get", "t", "--template",
+		`{{range .definition.workload.env}}{{.name}}={{.value}};{{end}}`); got != "SET=[secret];EMPTY=;GIVEN=;\n" {
 		t.Errorf("%q", got)
 	}
 	if x, err := s.Backend().Tasks.GetTask("t"); err != nil || x.Definition.Workload.Env[0].Value != "a=b" {

@@ -94,7 +94,8 @@ func findSchedule(c *cli, text, domain string) ([]subject, error) {
 	}
 	var found []subject
 	err := pages(func(cursor string) (string, error) {
-		l, err := call(c, calls.ListSchedules, &pb.ListSchedulesRequest{Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}, Domain: domain})
+		l, err := call(c, calls.ListSchedules, &pb.ListSchedulesRequest{Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage},
+			Domain: domain})
 		for _, x := range l.GetSchedules() {
 			if x.Name == text {
 				found = append(found, subject{kind: "schedule", domain: x.Domain, name: x.Name})
@@ -131,14 +132,15 @@ func cronListVerb(c *cli) *cobra.Command {
 		Use: "ls", Short: "List schedules", Args: atMost(0, "none"),
 		Example: "  cantina cron ls\n  cantina cron ls -o wide --domain demo",
 		RunE: func(*cobra.Command, []string) error {
-			return listing(c, scheduleTable(c), watch, eventsOf("schedule"), func(cursor string) ([]*pb.Schedule, *pb.Listing, error) {
-				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
-				l, err := call(c, calls.ListSchedules, q)
-				return l.GetSchedules(), l.GetListing(), err
-			}, func(e *pb.Event) (*pb.Schedule, bool) {
-				x := e.Schedule
-				return x, x != nil && (q.Domain == "" || x.Domain == q.Domain)
-			})
+			return listing(c, scheduleTable(c), watch, eventsOf("schedule"),
+				func(cursor string) ([]*pb.Schedule, *pb.Listing, error) {
+					q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
+					l, err := call(c, calls.ListSchedules, q)
+					return l.GetSchedules(), l.GetListing(), err
+				}, func(e *pb.Event) (*pb.Schedule, bool) {
+					x := e.Schedule
+					return x, x != nil && (q.Domain == "" || x.Domain == q.Domain)
+				})
 		},
 	}
 	ls.Flags().StringVar(&q.Domain, "domain", "", "only this domain")
@@ -164,8 +166,9 @@ func scheduleVerb(c *cli, use, short, long, example string, run func(s subject) 
 }
 
 func cronShowVerb(c *cli) *cobra.Command {
-	return scheduleVerb(c, "show", "Show one schedule", "show prints a schedule with its settings, undecided times and history. -o yaml or json prints "+
-		"all of it.",
+	return scheduleVerb(c, "show", "Show one schedule",
+		"show prints a schedule with its settings, undecided times and history. -o yaml or json prints "+
+			"all of it.",
 		"  cantina cron show nightly -o yaml", func(s subject) error {
 			got, err := call(c, calls.GetSchedule, &pb.GetScheduleRequest{Domain: s.domain, Name: s.name})
 			if err != nil {
@@ -192,7 +195,8 @@ func historyTable(c *cli) table[*pb.ScheduleEntry] {
 }
 
 func cronHistoryVerb(c *cli) *cobra.Command {
-	return scheduleVerb(c, "history", "Show the outcome of recent logical times", "history lists about twenty decisions, newest last: started runs with their outcome, and skipped times with the reason.",
+	return scheduleVerb(c, "history", "Show the outcome of recent logical times",
+		"history lists about twenty decisions, newest last: started runs with their outcome, and skipped times with the reason.",
 		"  cantina cron history nightly", func(s subject) error {
 			got, err := call(c, calls.GetSchedule, &pb.GetScheduleRequest{Domain: s.domain, Name: s.name})
 			if err != nil {
@@ -215,9 +219,10 @@ func missedTable(c *cli) table[*pb.Missed] {
 
 func cronMissedVerb(c *cli) *cobra.Command {
 	var limit int
-	cmd := scheduleVerb(c, "missed", "List the logical times that did not fire", "missed lists logical times that passed without a run. Run them with cron backfill, or a single "+
-		"one with cron run --at. Times while paused, or before the schedule was created or changed, do "+
-		"not count as missed.",
+	cmd := scheduleVerb(c, "missed", "List the logical times that did not fire",
+		"missed lists logical times that passed without a run. Run them with cron backfill, or a single "+
+			"one with cron run --at. Times while paused, or before the schedule was created or changed, do "+
+			"not count as missed.",
 		"  cantina cron missed nightly", func(s subject) error {
 			got, err := call(c, calls.ListMissed, &pb.ListMissedRequest{Domain: s.domain, Name: s.name, Limit: int32(limit)})
 			if err != nil {
@@ -243,10 +248,11 @@ func moment(flag, text string) (*timestamppb.Timestamp, error) {
 
 func cronRunVerb(c *cli) *cobra.Command {
 	var at string
-	cmd := scheduleVerb(c, "run", "Start a run now", "run starts the task, job or signal of the schedule now. --at runs a given logical time of the "+
-		"schedule that has not fired yet; each logical time fires at most once. The overlap policy "+
-		"applies: with forbid, the run is refused while an earlier one may still run. A signal goes "+
-		"once to each running instance; failed deliveries are recorded in the history and not retried.",
+	cmd := scheduleVerb(c, "run", "Start a run now",
+		"run starts the task, job or signal of the schedule now. --at runs a given logical time of the "+
+			"schedule that has not fired yet; each logical time fires at most once. The overlap policy "+
+			"applies: with forbid, the run is refused while an earlier one may still run. A signal goes "+
+			"once to each running instance; failed deliveries are recorded in the history and not retried.",
 		"  cantina cron run nightly\n  cantina cron run nightly --at 2026-03-01T02:00:00Z", func(s subject) error {
 			q := &pb.RunScheduleRequest{Domain: s.domain, Name: s.name}
 			if at != "" {
@@ -268,8 +274,9 @@ func cronRunVerb(c *cli) *cobra.Command {
 				c.notef("%s; see the number of instances reached: cantina cron history %s\n", startsText(got.Schedule), s.name)
 			}
 			return one(c, table[*pb.RunScheduleResponse]{
-				id:      func(x *pb.RunScheduleResponse) string { return x.Run },
-				columns: []column[*pb.RunScheduleResponse]{{name: "RUN", whole: true, text: func(x *pb.RunScheduleResponse) string { return x.Run }}},
+				id: func(x *pb.RunScheduleResponse) string { return x.Run },
+				columns: []column[*pb.RunScheduleResponse]{{name: "RUN", whole: true,
+					text: func(x *pb.RunScheduleResponse) string { return x.Run }}},
 			}, got)
 		})
 	cmd.Flags().StringVar(&at, "at", "", "logical time, RFC 3339 (default: now, outside the calendar)")
@@ -289,10 +296,12 @@ func cronPauseVerb(c *cli, verb string, paused bool, short, long string) *cobra.
 func cronBackfillVerb(c *cli) *cobra.Command {
 	var from, to string
 	var most int
-	cmd := scheduleVerb(c, "backfill", "Run logical times that did not fire", "backfill runs missed logical times from --from to --to, oldest first and at most --max, within "+
-		"the overlap policy. It also accepts times before the schedule was created. Each run gets its "+
-		"logical time as CANTINA_SCHEDULED_AT.",
-		"  cantina cron backfill nightly --from 2026-03-01T00:00:00Z --to 2026-03-08T00:00:00Z --max 7", func(s subject) error {
+	cmd := scheduleVerb(c, "backfill", "Run logical times that did not fire",
+		"backfill runs missed logical times from --from to --to, oldest first and at most --max, within "+
+			"the overlap policy. It also accepts times before the schedule was created. Each run gets its "+
+			"logical time as CANTINA_SCHEDULED_AT.",
+		"  cantina cron backfill nightly --from 2026-03-01T00:00:00Z --to 2026-03-08T00:00:00Z --max 7",
+		func(s subject) error {
 			q := &pb.BackfillScheduleRequest{Domain: s.domain, Name: s.name, Max: int32(most)}
 			if from == "" || to == "" || most < 1 {
 				return failf(api.ExitUsage, "--from, --to and --max are required; see cantina cron backfill --help")
@@ -318,10 +327,11 @@ func cronBackfillVerb(c *cli) *cobra.Command {
 }
 
 func cronResetVerb(c *cli) *cobra.Command {
-	return scheduleVerb(c, "reset", "Reset a schedule that a wrong clock has moved ahead", "reset returns a schedule that a wrong clock has moved ahead to the current time. Such a "+
-		"schedule does not fire until the time it has reached, because each logical time fires at most "+
-		"once. After reset, future times that have not started fire as usual; started ones never fire "+
-		"again. @every measures elapsed time: it needs no reset and would start counting anew.",
+	return scheduleVerb(c, "reset", "Reset a schedule that a wrong clock has moved ahead",
+		"reset returns a schedule that a wrong clock has moved ahead to the current time. Such a "+
+			"schedule does not fire until the time it has reached, because each logical time fires at most "+
+			"once. After reset, future times that have not started fire as usual; started ones never fire "+
+			"again. @every measures elapsed time: it needs no reset and would start counting anew.",
 		"  cantina cron reset nightly", func(s subject) error {
 			got, err := call(c, calls.ResetSchedule, &pb.ResetScheduleRequest{Domain: s.domain, Name: s.name})
 			if err != nil {

@@ -48,27 +48,37 @@ func serverVerb(c *cli) *cobra.Command {
 	p := cmd.Flags()
 	p.StringVar(&f.data, "data", c.dataDir(""), "data directory; the store is in server/ below it")
 	p.StringVar(&f.cfg.Name, "name", hostName(), "name of this server")
-	p.StringSliceVar(&f.cfg.Listen, "listen", []string{defaultAddress}, "addresses to listen on for clients and cells: host:port or unix:PATH")
+	p.StringSliceVar(&f.cfg.Listen, "listen", []string{defaultAddress},
+		"addresses to listen on for clients and cells: host:port or unix:PATH")
 	socketFlags(cmd, &f.socket, &f.group, serverSocket)
-	p.StringSliceVar(&f.cfg.Advertise, "advertise", nil, "addresses that others use to reach this server (default: those of --listen)")
+	p.StringSliceVar(&f.cfg.Advertise, "advertise", nil,
+		"addresses that others use to reach this server (default: those of --listen)")
 	p.StringSliceVar(&f.cfg.Hosts, "host", nil, "additional host names that clients may use for the API")
-	p.BoolVar(&f.insecure, "insecure-listen", false, "listen on non-loopback addresses without TLS; anyone who can connect controls the cluster")
-	p.StringSliceVar(&f.cfg.Endpoints, "etcd-endpoints", nil, "members of an external etcd cluster (default: an embedded member)")
+	p.BoolVar(&f.insecure, "insecure-listen", false,
+		"listen on non-loopback addresses without TLS; anyone who can connect controls the cluster")
+	p.StringSliceVar(&f.cfg.Endpoints, "etcd-endpoints", nil,
+		"members of an external etcd cluster (default: an embedded member)")
 	p.StringVar(&f.etcdCert.Cert, "etcd-cert", "", "client certificate for etcd")
 	p.StringVar(&f.etcdCert.Key, "etcd-key", "", "private key for etcd")
 	p.StringVar(&f.etcdCert.CA, "etcd-ca", "", "CA certificate used to verify etcd")
-	choiceVar(p, &f.witness, "witness", "", "list", []string{"list", "consensus"}, "when the initial wait ends: list (all stored cells are back or dead) or consensus (cells agree "+
-		"on one worker set; cells accept no new work until then, at most for --longest-promise)")
-	p.BoolVar(&f.cfg.NewCluster, "new-cluster", false, "new cluster: skip the initial wait, because no cell of an earlier store is alive")
-	durationVar(p, &f.cfg.InitialWait, "CAUTION-initial-wait", 0, "end the initial wait after this duration even if cells are missing; work may run twice")
-	p.BoolVar(&f.cfg.AllowBump, "allow-bump-unhealthy-worker", false, "let a new process replace an unhealthy cell of the same name")
-	numberVar(p, &f.cfg.TurnoverLimit, "turnover-limit", "", 0, 0, math.MaxInt32, "with worker-set consensus: queue further new cells while this many wait; 0 never queues")
+	choiceVar(p, &f.witness, "witness", "", "list", []string{"list", "consensus"},
+		"when the initial wait ends: list (all stored cells are back or dead) or consensus (cells agree "+
+			"on one worker set; cells accept no new work until then, at most for --longest-promise)")
+	p.BoolVar(&f.cfg.NewCluster, "new-cluster", false,
+		"new cluster: skip the initial wait, because no cell of an earlier store is alive")
+	durationVar(p, &f.cfg.InitialWait, "CAUTION-initial-wait", 0,
+		"end the initial wait after this duration even if cells are missing; work may run twice")
+	p.BoolVar(&f.cfg.AllowBump, "allow-bump-unhealthy-worker", false,
+		"let a new process replace an unhealthy cell of the same name")
+	numberVar(p, &f.cfg.TurnoverLimit, "turnover-limit", "", 0, 0, math.MaxInt32,
+		"with worker-set consensus: queue further new cells while this many wait; 0 never queues")
 	numberVar(p, &f.cfg.BatchReserve, "batch-reserve", "", 0, 0, 100, "percentage of each cell reserved for batch tasks")
 	callbackFlag(cmd, &f.callback)
 	retentionFlags(cmd, &f.kept)
 	f.metrics.add(cmd)
 	p.BoolVar(&f.print, "print-timeouts", false, "print all timeouts and their constraints, and exit")
-	numberVar(p, &f.readyFD, "ready-fd", "", 0, 0, math.MaxInt32, "file descriptor that receives the addresses, one per line, once the API answers")
+	numberVar(p, &f.readyFD, "ready-fd", "", 0, 0, math.MaxInt32,
+		"file descriptor that receives the addresses, one per line, once the API answers")
 	return cmd
 }
 
@@ -86,10 +96,12 @@ func runServer(c *cli, f serverFlags) error {
 		return err
 	}
 	if stored, err := hasStore(cfg.Dir); err != nil || stored && len(f.cfg.Endpoints) > 0 {
-		return errors.Join(err, failf(api.ExitUsage, "data directory %s already has a store of its own, but --etcd-endpoints is set: move %s away, "+
-			"or omit --etcd-endpoints", f.data, filepath.Join(cfg.Dir, "etcd")))
+		return errors.Join(err, failf(api.ExitUsage,
+			"data directory %s already has a store of its own, but --etcd-endpoints is set: move %s away, "+
+				"or omit --etcd-endpoints", f.data, filepath.Join(cfg.Dir, "etcd")))
 	}
-	cfg.Name, cfg.Listen, cfg.Advertise, cfg.Hosts, cfg.Insecure = f.cfg.Name, f.cfg.Listen, f.cfg.Advertise, f.cfg.Hosts, f.insecure
+	cfg.Name, cfg.Listen, cfg.Advertise, cfg.Hosts, cfg.Insecure = f.cfg.Name, f.cfg.Listen, f.cfg.Advertise, f.cfg.Hosts,
+		f.insecure
 	cfg.Endpoints, cfg.NewCluster, cfg.InitialWait = f.cfg.Endpoints, f.cfg.NewCluster, f.cfg.InitialWait
 	cfg.AllowBump, cfg.TurnoverLimit, cfg.BatchReserve = f.cfg.AllowBump, f.cfg.TurnoverLimit, f.cfg.BatchReserve
 	if f.witness == "consensus" {

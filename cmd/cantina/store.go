@@ -10,7 +10,8 @@ import (
 )
 
 func storeVerb(c *cli) *cobra.Command {
-	return group("store", "Back up, restore and repair the store", append([]*cobra.Command{quarantineVerb(c)}, offlineVerbs(c)...)...)
+	return group("store", "Back up, restore and repair the store",
+		append([]*cobra.Command{quarantineVerb(c)}, offlineVerbs(c)...)...)
 }
 
 func quarantineVerb(c *cli) *cobra.Command {
@@ -29,7 +30,9 @@ func quarantineVerb(c *cli) *cobra.Command {
 		Example: "  cantina store quarantine show -o json",
 		RunE: func(*cobra.Command, []string) error {
 			return stream(c, t, func(cursor string) ([]*pb.Quarantined, string, error) {
-				l, err := call(c, calls.ListQuarantine, &pb.ListQuarantineRequest{Page: &pb.Page{Cursor: cursor, Limit: api.DefaultPage}})
+				l,
+					err := call(c, calls.ListQuarantine, &pb.ListQuarantineRequest{Page: &pb.Page{Cursor: cursor,
+					Limit: api.DefaultPage}})
 				return l.GetRows(), l.GetListing().GetNext(), err
 			})
 		},

@@ -118,7 +118,8 @@ func offlineVerbs(c *cli) []*cobra.Command {
 func markVerb(c *cli) *cobra.Command {
 	p := &place{}
 	cmd := &cobra.Command{
-		Use: "mark-restored", Short: "Mark a store that was rolled back or copied outside of cantina", Args: atMost(0, "none"),
+		Use: "mark-restored", Short: "Mark a store that was rolled back or copied outside of cantina",
+		Args: atMost(0, "none"),
 		Long: "Use mark-restored after an etcd snapshot was restored or a data directory was copied back, " +
 			"before a server starts on it. The store may then be older than the work on cells.",
 		Example: "  cantina store mark-restored --data /var/lib/cantina",

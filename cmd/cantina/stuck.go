@@ -23,7 +23,8 @@ const (
 
 func (f *stuckFlags) add(cmd *cobra.Command) {
 	f.choose(cmd)
-	longerVar(cmd.Flags(), &f.after, "stuck-after", 5*time.Second, "delay after KILL before a container that is not empty counts as STUCK_KILLING")
+	longerVar(cmd.Flags(), &f.after, "stuck-after", 5*time.Second,
+		"delay after KILL before a container that is not empty counts as STUCK_KILLING")
 }
 
 // choose adds the flags of the action, without the delay.

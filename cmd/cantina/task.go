@@ -126,7 +126,8 @@ func findTaskArgument(c *cli, text, domain string) (*pb.Task, error) {
 func taskGetVerb(c *cli) *cobra.Command {
 	var domain string
 	cmd := &cobra.Command{
-		Use: "get TASK", Short: "Show a task with its definition and result", Example: "  cantina task get 4f1c -o yaml", Args: exactly(1, "TASK"),
+		Use: "get TASK", Short: "Show a task with its definition and result", Example: "  cantina task get 4f1c -o yaml",
+		Args: exactly(1, "TASK"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			t, err := findTaskArgument(c, args[0], domain)
 			if err != nil {

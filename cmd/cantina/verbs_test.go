@@ -25,7 +25,8 @@ func TestCronNext(t *testing.T) {
 	if _, _, code := s.run("cron", "next", "* 0 * * *", "--utc", "--strict"); code != api.ExitFailed {
 		t.Fatalf("--strict: %d", code)
 	}
-	out, _, _ = s.run("cron", "next", "30 2 * * *", "--tz", "Europe/Berlin", "--gap", "skip", "--fold", "first", "--from", "2027-10-30T12:00:00Z", "-n", "2")
+	out, _, _ = s.run("cron", "next", "30 2 * * *", "--tz", "Europe/Berlin", "--gap", "skip", "--fold", "first", "--from",
+		"2027-10-30T12:00:00Z", "-n", "2")
 	if strings.Count(out, "skipped:") != 1 || !strings.Contains(out, "  skipped: repeated hour\n") {
 		t.Errorf("a time that is skipped: %q", out)
 	}
@@ -35,7 +36,8 @@ func TestCronNext(t *testing.T) {
 	}
 	s.fails(api.ExitUsage, "30", "cron", "next", "0 0 30 2 *", "--utc")
 	s.fails(api.ExitUsage, "Europe/Berlin", "cron", "next", "0 0 * * *", "--tz", "Europe/Berln")
-	out = s.ok("cron", "next", "30 2 * * *", "--tz", "Europe/Berlin", "--gap", "run", "--fold", "first", "--from", "2026-03-28T12:00:00Z", "-n", "1", "-o", "jsonl")
+	out = s.ok("cron", "next", "30 2 * * *", "--tz", "Europe/Berlin", "--gap", "run", "--fold", "first", "--from",
+		"2026-03-28T12:00:00Z", "-n", "1", "-o", "jsonl")
 	if !strings.Contains(out, `"utc":"2026-03-29T01:00:00Z"`) {
 		t.Fatal(out)
 	}
@@ -143,10 +145,13 @@ func TestEveryReaderPrintsJSON(t *testing.T) {
 	s.in = timed
 	s.ok("apply", "-q", "-")
 	arguments := map[string][]string{
-		"cron show": {"tick"}, "cron history": {"tick"}, "cron missed": {"tick"}, "cron run": {"tick"}, "cron pause": {"tick"}, "cron resume": {"tick"}, "cron reset": {"tick"},
+		"cron show": {"tick"}, "cron history": {"tick"}, "cron missed": {"tick"}, "cron run": {"tick"},
+		"cron pause": {"tick"}, "cron resume": {"tick"}, "cron reset": {"tick"},
 		"cron backfill": {"tick", "--from", "2020-01-01T00:00:00Z", "--to", "2020-01-02T00:00:00Z", "--max", "1"},
-		"apply":         {"-"}, "plan": {"-"}, "logs": {"web"}, "explain": {"web"}, "service get": {"web"}, "task get": {"once"}, "task result": {"once"},
-		"job get": {"count"}, "job nodes": {"count"}, "job results": {"count"}, "events": {"--since", "100"}, "cron next": {"0 0 * * *", "--utc"},
+		"apply":         {"-"}, "plan": {"-"}, "logs": {"web"}, "explain": {"web"}, "service get": {"web"},
+		"task get": {"once"}, "task result": {"once"},
+		"job get": {"count"}, "job nodes": {"count"}, "job results": {"count"}, "events": {"--since", "100"},
+		"cron next": {"0 0 * * *", "--utc"},
 	}
 	c := &cli{environment: environment{Getenv: func(string) string { return "" }}, ctx: context.Background()}
 	var walk func(cmd *cobra.Command)
@@ -186,9 +191,11 @@ func jsonLines(s string) bool {
 // exists.
 func TestVerbsOfOtherToolsAreUnderstood(t *testing.T) {
 	s := newShell(t)
-	for verb, want := range map[string]string{"get": "cantina ps", "top": "cantina cells", "scale": "cantina service scale", "delete": "cantina rm", "nodes": "cantina cells"} {
+	for verb, want := range map[string]string{"get": "cantina ps", "top": "cantina cells",
+		"scale": "cantina service scale", "delete": "cantina rm", "nodes": "cantina cells"} {
 		s.fails(api.ExitUsage, "did you mean "+want+"?", verb, "x")
-		if wrong := wrongHint(rootCommand(&cli{environment: environment{Getenv: func(string) string { return "" }}}), want); wrong != "" {
+		if wrong := wrongHint(rootCommand(&cli{environment: environment{Getenv: func(string) string { return "" }}}),
+			want); wrong != "" {
 			t.Errorf("%s: %s", verb, wrong)
 		}
 	}
@@ -199,7 +206,8 @@ func TestVerbsOfOtherToolsAreUnderstood(t *testing.T) {
 // TestBrowserLink: the address that was called, or behind a socket the first port of the server.
 func TestBrowserLink(t *testing.T) {
 	for address, want := range map[string]string{
-		"127.0.0.1:7480": "http://127.0.0.1:7480", "0.0.0.0:1": "http://localhost:1", "unix:/run/s.sock": "http://127.0.0.1:9",
+		"127.0.0.1:7480": "http://127.0.0.1:7480", "0.0.0.0:1": "http://localhost:1",
+		"unix:/run/s.sock": "http://127.0.0.1:9",
 	} {
 		got, err := browserLink(address, &pb.CreateBrowserKeyResponse{Key: "k", Addresses: []string{"127.0.0.1:9"}})
 		if err != nil || !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "#key=k") {

@@ -45,7 +45,8 @@ type processLog struct {
 }
 
 func (l *processLog) add(cmd *cobra.Command) {
-	choiceVar(cmd.Flags(), &l.level, "log-level", "", "info", []string{"debug", "info", "warn", "error"}, "log level: debug, info, warn or error")
+	choiceVar(cmd.Flags(), &l.level, "log-level", "", "info", []string{"debug", "info", "warn", "error"},
+		"log level: debug, info, warn or error")
 	choiceVar(cmd.Flags(), &l.format, "log-format", "", "text", []string{"text", "json"}, "log format: text or json")
 }
 
@@ -70,15 +71,19 @@ func timeoutFlags(cmd *cobra.Command, t *worker.Timeouts) {
 	*t = worker.DefaultTimeouts()
 	f := cmd.Flags()
 	durationVar(f, &t.Heartbeat, "heartbeat", t.Heartbeat, "interval between heartbeats of a cell")
-	durationVar(f, &t.HeartbeatGrace, "heartbeat-grace", t.HeartbeatGrace, "silence beyond --heartbeat before a cell is UNHEALTHY")
+	durationVar(f, &t.HeartbeatGrace, "heartbeat-grace", t.HeartbeatGrace,
+		"silence beyond --heartbeat before a cell is UNHEALTHY")
 	durationVar(f, &t.Healthcheck, "healthcheck", t.Healthcheck, "interval between probes of a cell with a real container")
 	durationVar(f, &t.HealthcheckGrace, "healthcheck-grace", t.HealthcheckGrace, "maximum duration of a probe")
 	durationVar(f, &t.Check, "check-interval", t.Check, "interval between checks of deadlines")
 	durationVar(f, &t.Lost, "lost", t.Lost, "time a cell stays UNHEALTHY before it is lost")
 	durationVar(f, &t.KillWait, "kill-wait", t.KillWait, "delay between SIGTERM and SIGKILL for work past its deadline")
-	durationVar(f, &t.Margin, "margin", t.Margin, "longest pause of a machine (e.g. VM suspend) that must be survived safely")
-	numberVar(f, &t.DriftPerMille, "clock-drift", "", t.DriftPerMille, 0, 999, "maximum difference of the clock rates of two machines, in 1/1000")
-	durationVar(f, &t.MaxDiesWithin, "max-dies-within", t.MaxDiesWithin, "longest promise that any leader may make to a cell")
+	durationVar(f, &t.Margin, "margin", t.Margin,
+		"longest pause of a machine (e.g. VM suspend) that must be survived safely")
+	numberVar(f, &t.DriftPerMille, "clock-drift", "", t.DriftPerMille, 0, 999,
+		"maximum difference of the clock rates of two machines, in 1/1000")
+	durationVar(f, &t.MaxDiesWithin, "max-dies-within", t.MaxDiesWithin,
+		"longest promise that any leader may make to a cell")
 	durationVar(f, &t.Lease, "lease", t.Lease, "duration of the election lease")
 	durationVar(f, &t.KeepAlive, "keep-alive", t.KeepAlive, "interval between renewals of the lease")
 	durationVar(f, &t.LeaseDrift, "lease-drift", t.LeaseDrift, "safety margin that the leader subtracts from its lease")
@@ -179,7 +184,8 @@ func (c *cli) dataDir(name string) string {
 // serverConfig has the settings that dev and server share. callbackFlag names the file with the
 // secret that signs completion callbacks.
 func callbackFlag(cmd *cobra.Command, file *string) {
-	cmd.Flags().StringVar(file, "callback-secret-file", "", "file with the key that signs completion callbacks (default: not signed)")
+	cmd.Flags().StringVar(file, "callback-secret-file", "",
+		"file with the key that signs completion callbacks (default: not signed)")
 }
 
 // retention is how long ended tasks are kept.
@@ -191,8 +197,10 @@ type retention struct {
 // retentionFlags are the flags for it.
 func retentionFlags(cmd *cobra.Command, r *retention) {
 	p := task.Policy{}.WithDefaults()
-	durationVar(cmd.Flags(), &r.age, "task-retention", p.Retention, "how long to keep a finished task (0: two minutes, or until its callback is delivered)")
-	numberVar(cmd.Flags(), &r.perDomain, "tasks-per-domain", "", p.KeepPerDomain, 1, math.MaxInt32, "maximum number of finished tasks kept per domain")
+	durationVar(cmd.Flags(), &r.age, "task-retention", p.Retention,
+		"how long to keep a finished task (0: two minutes, or until its callback is delivered)")
+	numberVar(cmd.Flags(), &r.perDomain, "tasks-per-domain", "", p.KeepPerDomain, 1, math.MaxInt32,
+		"maximum number of finished tasks kept per domain")
 }
 
 // policy returns the values of the flags.
@@ -218,7 +226,9 @@ func secretOf(file string) (secret.Text, error) {
 	}
 	text = bytes.TrimRight(text, "\r\n")
 	if len(text) < minSecret {
-		return secret.Text{}, failf(api.ExitUsage, "--callback-secret-file %s: %d bytes are too short for a secret; at least %d are required", file, len(text), minSecret)
+		return secret.Text{},
+			failf(api.ExitUsage, "--callback-secret-file %s: %d bytes are too short for a secret; at least %d are required",
+				file, len(text), minSecret)
 	}
 	return secret.New(string(text)), nil
 }
@@ -234,7 +244,8 @@ func (c *cli) serverConfig(log *slog.Logger, data string, t worker.Timeouts) (no
 	}
 	loader, err := zones()
 	return node.ServerConfig{Settings: leader.Settings{Name: hostName(), Cluster: "cantina", Timeouts: t, Build: version,
-		ScriptEnv: scriptEnv(os.Environ()), Clock: run.Kernel(), Log: log}, Dir: dir, TLS: c.tls, Token: token, Zones: loader}, err
+		ScriptEnv: scriptEnv(os.Environ()), Clock: run.Kernel(), Log: log}, Dir: dir, TLS: c.tls, Token: token,
+		Zones: loader}, err
 }
 
 // scriptEnv is the environment of node scripts: that of this process without access to the API.

@@ -74,7 +74,8 @@ func monthNames() []cron.Name {
 	for i, w := range strings.Fields("tishrei cheshvan kislev tevet shevat adar nisan iyar sivan tammuz av elul") {
 		out = append(out, cron.Name{Text: w, Value: int64(i + 1)})
 	}
-	return append(out, cron.Name{Text: "marcheshvan", Value: Cheshvan}, cron.Name{Text: "adar i", Value: AdarI}, cron.Name{Text: "adar ii", Value: Adar})
+	return append(out, cron.Name{Text: "marcheshvan", Value: Cheshvan}, cron.Name{Text: "adar i", Value: AdarI},
+		cron.Name{Text: "adar ii", Value: Adar})
 }
 
 // Days makes the set of days; one that no year has is refused.
@@ -103,7 +104,8 @@ func (c Calendar) Days(given map[string]cron.Selector) (cron.DaySet, error) {
 		}
 	}
 	if !found {
-		return nil, &cron.ParseError{Field: keyDay, Problem: "no such day occurs in the chosen months and years", Kind: cron.ErrImpossible}
+		return nil, &cron.ParseError{Field: keyDay, Problem: "no such day occurs in the chosen months and years",
+			Kind: cron.ErrImpossible}
 	}
 	return d, nil
 }

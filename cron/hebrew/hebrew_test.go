@@ -145,7 +145,8 @@ func TestNextDayNeverGoesBack(t *testing.T) {
 }
 
 func TestPoliciesAndWords(t *testing.T) {
-	it, err := ParseJSON([]byte(`{"hebrew_month":["Nisan","Adar I"],"hebrew_day":15,"hour":9,"minute":0,"dst_fixes":["unskip","repeat_use_only_late"]}`))
+	it,
+		err := ParseJSON([]byte(`{"hebrew_month":["Nisan","Adar I"],"hebrew_day":15,"hour":9,"minute":0,"dst_fixes":["unskip","repeat_use_only_late"]}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,8 @@ func New(o Options) (*Runner, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s, err := cron.NewStateful(o.Item, o.Clocks, cron.StatefulOptions{Zone: o.Zone, MaxShift: o.MaxShift, Resume: o.Resume})
+	s, err := cron.NewStateful(o.Item, o.Clocks,
+		cron.StatefulOptions{Zone: o.Zone, MaxShift: o.MaxShift, Resume: o.Resume})
 	if err != nil {
 		return nil, fmt.Errorf("make a runner: %w", err)
 	}
@@ -160,7 +161,8 @@ func (r *Runner) look() (held *cron.Event, sleep time.Duration, err error) {
 		return nil, 0, err
 	}
 	if found.Forgot || found.TooOld > 0 {
-		r.log.Warn("time moved too far", "net", found.Net, "step", found.Step, "zone_shift", found.ZoneShift, "too_old", found.TooOld)
+		r.log.Warn("time moved too far", "net", found.Net, "step", found.Step, "zone_shift", found.ZoneShift, "too_old",
+			found.TooOld)
 	}
 	if r.held != nil && found.System.Sub(r.held.At) > r.stateful.MaxShift() {
 		r.log.Warn("event dropped: the queue was full", "event", r.held.At)

@@ -159,7 +159,8 @@ func TestRestartGoesOnFromTheState(t *testing.T) {
 		for range 4 {
 			got = append(got, b.next())
 		}
-		if want := []string{"00:01:00", "00:02:00", "00:03:00", "00:04:00", "00:05:00", "00:06:00"}; !slices.Equal(got, want) {
+		if want := []string{"00:01:00", "00:02:00", "00:03:00", "00:04:00", "00:05:00", "00:06:00"}; !slices.Equal(got,
+			want) {
 			t.Errorf("got %v, want %v", got, want)
 		}
 	})
@@ -176,7 +177,8 @@ func TestRunnerEndsWithoutMatches(t *testing.T) {
 		}
 		b.end()
 	})
-	if _, err := New(Options{Item: item(t, `{"minute":0,"dst_fixes":["skip","repeat_use_both"]}`), Zone: time.UTC}); !errors.Is(err, cron.ErrSyntax) {
+	if _, err := New(Options{Item: item(t, `{"minute":0,"dst_fixes":["skip","repeat_use_both"]}`),
+		Zone: time.UTC}); !errors.Is(err, cron.ErrSyntax) {
 		t.Errorf("without max_shift: %v", err)
 	}
 }

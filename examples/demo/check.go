@@ -40,7 +40,8 @@ func (d *demo) kill(ctx context.Context) error {
 	}
 	victim := before.Instances[0]
 	port := strconv.Itoa(victim.Ports[0].Port)
-	pid, err := exec.CommandContext(ctx, "sh", "-c", "for p in /proc/[0-9]*; do grep -qz '^PORT="+port+"$' $p/environ 2>/dev/null && echo ${p#/proc/}; done").Output()
+	pid, err := exec.CommandContext(ctx, "sh", "-c", "for p in /proc/[0-9]*; do grep -qz '^PORT="+port+
+		"$' $p/environ 2>/dev/null && echo ${p#/proc/}; done").Output()
 	if err != nil && len(pid) == 0 {
 		return fmt.Errorf("process of port %s: %w", port, err)
 	}
@@ -60,7 +61,8 @@ func (d *demo) kill(ctx context.Context) error {
 		}
 		it := now.Instances[0]
 		if it.State == "RUNNING" && it.Instance != victim.Instance {
-			d.say("  back after %s as another instance, on port %d; crashes counted: %d", time.Since(begin).Round(time.Millisecond), it.Ports[0].Port, it.CrashCount)
+			d.say("  back after %s as another instance, on port %d; crashes counted: %d",
+				time.Since(begin).Round(time.Millisecond), it.Ports[0].Port, it.CrashCount)
 			return nil
 		}
 		if time.Since(begin) > time.Minute {

@@ -45,7 +45,8 @@ func drive(args []string) error {
 	if info, err := os.Stderr.Stat(); err == nil {
 		d.tty = info.Mode()&os.ModeCharDevice != 0
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP,
+		syscall.SIGQUIT)
 	defer stop()
 	err := d.all(ctx, *hold)
 	if err := d.stop(); err != nil {
@@ -102,7 +103,8 @@ func (d *demo) start(ctx context.Context) error {
 		return err
 	}
 	defer read.Close()
-	d.dev = exec.Command(d.cantina, "dev", "--token-file", d.tokenFile(), "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--socket", "none", "--ready-fd", "3")
+	d.dev = exec.Command(d.cantina, "dev", "--token-file", d.tokenFile(), "--data", filepath.Join(dir, "data"), "--listen",
+		"127.0.0.1:0", "--socket", "none", "--ready-fd", "3")
 	d.dev.Stdout, d.dev.Stderr, d.dev.ExtraFiles = d.log, d.log, []*os.File{write}
 	// Signals of the terminal reach this driver alone; it stops dev itself.
 	d.dev.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
@@ -233,7 +235,8 @@ func (d *demo) watch(ctx context.Context) error {
 		c := j.Job.Counts
 		rate := float64(c.Done) / time.Since(begin).Seconds()
 		over := j.Job.State == "done" || j.Job.State == "failed"
-		d.progress(fmt.Sprintf("  job measure: %s, %d of %d files, %d running, %d failed, %.0f/s", j.Job.State, c.Done, c.Total, c.Running, c.Failed, rate), over)
+		d.progress(fmt.Sprintf("  job measure: %s, %d of %d files, %d running, %d failed, %.0f/s", j.Job.State, c.Done,
+			c.Total, c.Running, c.Failed, rate), over)
 		if over {
 			break
 		}

@@ -103,14 +103,16 @@ func (r *Report) kernel() {
 	release := unix.ByteSliceToString(u.Release[:])
 	fd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err != nil {
-		r.add("kernel", Failure, "%s has no pidfd (needs 5.4): a process cannot be distinguished from a later one with its number", release)
+		r.add("kernel", Failure,
+			"%s has no pidfd (needs 5.4): a process cannot be distinguished from a later one with its number", release)
 		return
 	}
 	unix.Close(fd)
 	r.add("kernel", Good, "%s", release)
 	var lim unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil && lim.Max < 65536 && !mayRaiseLimits() {
-		r.add("open files", Warning, "at most %d, and this user may not raise that: enough for about %d containers", lim.Max, lim.Max/4)
+		r.add("open files", Warning, "at most %d, and this user may not raise that: enough for about %d containers", lim.Max,
+			lim.Max/4)
 	}
 }
 
@@ -124,7 +126,8 @@ func mayRaiseLimits() bool {
 
 func (r *Report) user() {
 	if os.Getuid() == 0 {
-		r.add("user", Good, "root: other users, namespaces and root filesystems are available; a root workload with isolation none or process can leave its control group, so use another user or namespaces")
+		r.add("user", Good,
+			"root: other users, namespaces and root filesystems are available; a root workload with isolation none or process can leave its control group, so use another user or namespaces")
 		return
 	}
 	r.add("user", Note, "uid %d: containers run as this user; no name spaces, no roots", os.Getuid())
@@ -204,14 +207,20 @@ func (r *Report) containers(ctx context.Context, cfg executor.Config) {
 	}
 	r.add("container", Good, "made, run and removed in %v", time.Since(began).Round(time.Millisecond))
 	t := action.Action{Run: &action.Run{Path: "/bin/true"}}
-	r.try(ctx, e, "name spaces", "pid, mount, ipc, uts", 0, action.Workload{Action: t, Isolation: action.IsolationNamespaces})
-	r.try(ctx, e, "own network", "loopback only", 0, action.Workload{Action: t, Isolation: action.IsolationNamespaces, OwnNet: true})
+	r.try(ctx, e, "name spaces", "pid, mount, ipc, uts", 0,
+		action.Workload{Action: t, Isolation: action.IsolationNamespaces})
+	r.try(ctx, e, "own network", "loopback only", 0,
+		action.Workload{Action: t, Isolation: action.IsolationNamespaces, OwnNet: true})
 	r.rootfs(ctx, e, cfg)
 	if os.Getuid() == 0 {
 		// The tests of a workload: it enters its directory, writes there, and to its streams by name.
-		t := action.Action{Run: &action.Run{Path: "/bin/sh", Args: []string{"-c", `set -e; cd "$CANTINA_DIR"; : > written; echo > /dev/stdout; echo > /dev/stderr; echo done > "$CANTINA_STATUS"`}}}
-		r.try(ctx, e, "other users", "by name or number, each with its directory, its streams and its status pipe", 0, action.Workload{Action: t, User: "65534:65534"})
-		r.try(ctx, e, "other users in name spaces", "likewise", 0, action.Workload{Action: t, User: "65534:65534", Isolation: action.IsolationNamespaces})
+		t := action.Action{Run: &action.Run{Path: "/bin/sh",
+			Args: []string{"-c",
+				`set -e; cd "$CANTINA_DIR"; : > written; echo > /dev/stdout; echo > /dev/stderr; echo done > "$CANTINA_STATUS"`}}}
+		r.try(ctx, e, "other users", "by name or number, each with its directory, its streams and its status pipe", 0,
+			action.Workload{Action: t, User: "65534:65534"})
+		r.try(ctx, e, "other users in name spaces", "likewise", 0,
+			action.Workload{Action: t, User: "65534:65534", Isolation: action.IsolationNamespaces})
 	}
 }
 
@@ -236,7 +245,8 @@ func (r *Report) rootfs(ctx context.Context, e *executor.Executor, cfg executor.
 		r.add("root file system", Warning, "not tried: %v", err)
 		return
 	}
-	w := action.Workload{Action: action.Action{Run: &action.Run{Path: "/program"}}, Isolation: action.IsolationRootfs, Rootfs: root}
+	w := action.Workload{Action: action.Action{Run: &action.Run{Path: "/program"}}, Isolation: action.IsolationRootfs,
+		Rootfs: root}
 	r.try(ctx, e, "root file system", "overlayfs", 2, w)
 }
 
@@ -277,7 +287,8 @@ func (r *Report) try(ctx context.Context, e *executor.Executor, name, what strin
 // stuck describes a cell's action on a process that survives KILL. It runs nothing.
 func (r *Report) stuck(reboot []string) {
 	if len(reboot) == 0 {
-		r.add("stuck work", Note, "--stuck=keep-unclean: if work past its deadline survives KILL, the cell stays without new work and reports it to the leader; nothing is started in its place")
+		r.add("stuck work", Note,
+			"--stuck=keep-unclean: if work past its deadline survives KILL, the cell stays without new work and reports it to the leader; nothing is started in its place")
 		return
 	}
 	text := reboot[len(reboot)-1]
@@ -287,11 +298,14 @@ func (r *Report) stuck(reboot []string) {
 	}
 	switch path, err := exec.LookPath(program); {
 	case err != nil:
-		r.add("stuck work", Warning, "--stuck=reboot would run %q, whose program %s is not found: the cell would stay as with keep-unclean", text, program)
+		r.add("stuck work", Warning,
+			"--stuck=reboot would run %q, whose program %s is not found: the cell would stay as with keep-unclean", text,
+			program)
 	case os.Getuid() != 0 && (filepath.Base(path) == "reboot" || filepath.Base(path) == "systemctl"):
 		r.add("stuck work", Warning, "--stuck=reboot would run %q, which uid %d may not be allowed to do", text, os.Getuid())
 	default:
-		r.add("stuck work", Note, "--stuck=reboot: when work that must be dead does not die, or the cell ends with such work, the cell runs %q (%s), once", text, path)
+		r.add("stuck work", Note,
+			"--stuck=reboot: when work that must be dead does not die, or the cell ends with such work, the cell runs %q (%s), once", text, path)
 	}
 }
 
@@ -306,7 +320,8 @@ func (r *Report) remains(dir string) {
 		left = append(left, found...)
 	}
 	if len(left) > 0 {
-		r.add("remains", Warning, "%s of earlier containers cannot be removed, and the cell goes on trying: %s; its log has the cause",
+		r.add("remains", Warning,
+			"%s of earlier containers cannot be removed, and the cell goes on trying: %s; its log has the cause",
 			text.CountAs(len(left), "directory", "directories"), left[0])
 	}
 }

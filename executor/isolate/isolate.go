@@ -45,7 +45,8 @@ func OpenHost() (*Host, error) {
 	for _, ns := range []struct {
 		name string
 		flag int
-	}{{"mnt", unix.CLONE_NEWNS}, {"net", unix.CLONE_NEWNET}, {"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"pid", unix.CLONE_NEWPID}} {
+	}{{"mnt", unix.CLONE_NEWNS}, {"net", unix.CLONE_NEWNET}, {"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS},
+		{"pid", unix.CLONE_NEWPID}} {
 		fd, err := unix.Open("/proc/self/ns/"+ns.name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			h.Close()
@@ -102,7 +103,8 @@ func newView(h *Host, net, shared bool, steps ...func() error) *View {
 // Hooks are for one process of the container. Each has its own pid namespace, so that the end of
 // one is not the end of the others.
 func (v *View) Hooks() Hooks {
-	return Hooks{CloneFlags: unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS, Enter: v.enter, Mounts: procMounts()}
+	return Hooks{CloneFlags: unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS, Enter: v.enter,
+		Mounts: procMounts()}
 }
 
 // Close releases the namespaces; they end with their last process.

@@ -86,7 +86,8 @@ func lookAs(who *syscall.Credential) (back func() error, err error) {
 	back = func() error {
 		return errors.Join(fsID(unix.SYS_SETFSUID, uid), fsID(unix.SYS_SETFSGID, gid), setGroups(groups))
 	}
-	if err := errors.Join(setGroups(who.Groups), fsID(unix.SYS_SETFSGID, who.Gid), fsID(unix.SYS_SETFSUID, who.Uid)); err != nil {
+	if err := errors.Join(setGroups(who.Groups), fsID(unix.SYS_SETFSGID, who.Gid),
+		fsID(unix.SYS_SETFSUID, who.Uid)); err != nil {
 		return nil, errors.Join(fmt.Errorf("look as uid %d: %w", who.Uid, err), back())
 	}
 	return back, nil
@@ -123,7 +124,8 @@ func cover(closed, dir string) error {
 		return fmt.Errorf("bind %s: %w", dir, err)
 	}
 	defer unix.Close(own)
-	if err := unix.Mount("tmpfs", closed, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=711,size=64k"); err != nil {
+	if err := unix.Mount("tmpfs", closed, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC,
+		"mode=711,size=64k"); err != nil {
 		return fmt.Errorf("cover %s: %w", closed, err)
 	}
 	if err := os.MkdirAll(dir, 0o711); err != nil {

@@ -87,7 +87,8 @@ func (r Root) system() error {
 	if err != nil {
 		return err
 	}
-	if err := unix.Mount("sysfs", sys, "sysfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+	if err := unix.Mount("sysfs", sys, "sysfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC,
+		""); err != nil {
 		return fmt.Errorf("mount /sys: %w", err)
 	}
 	return nil
@@ -120,7 +121,8 @@ func (r Root) devices() error {
 			return err
 		}
 	}
-	for name, target := range map[string]string{"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"} {
+	for name, target := range map[string]string{"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2",
+		"ptmx": "pts/ptmx"} {
 		if err := os.Symlink(target, filepath.Join(dev, name)); err != nil {
 			return fmt.Errorf("make /dev/%s: %w", name, err)
 		}
@@ -128,7 +130,8 @@ func (r Root) devices() error {
 	if err := os.Mkdir(filepath.Join(dev, "pts"), 0o755); err != nil {
 		return fmt.Errorf("make /dev/pts: %w", err)
 	}
-	if err := unix.Mount("devpts", filepath.Join(dev, "pts"), "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620"); err != nil {
+	if err := unix.Mount("devpts", filepath.Join(dev, "pts"), "devpts", unix.MS_NOSUID|unix.MS_NOEXEC,
+		"newinstance,ptmxmode=0666,mode=0620"); err != nil {
 		return fmt.Errorf("mount /dev/pts: %w", err)
 	}
 	if err := os.Mkdir(filepath.Join(dev, "shm"), 0o1777); err != nil {

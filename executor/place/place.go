@@ -54,7 +54,8 @@ func (f *File) become() error {
 	for i, g := range f.At.Groups {
 		groups[i] = int(g)
 	}
-	if err := errors.Join(syscall.Setgroups(groups), syscall.Setresgid(f.At.Gid, f.At.Gid, f.At.Gid), syscall.Setresuid(f.At.Uid, f.At.Uid, f.At.Uid)); err != nil {
+	if err := errors.Join(syscall.Setgroups(groups), syscall.Setresgid(f.At.Gid, f.At.Gid, f.At.Gid),
+		syscall.Setresuid(f.At.Uid, f.At.Uid, f.At.Uid)); err != nil {
 		return fmt.Errorf("become uid %d: %w", f.At.Uid, err)
 	}
 	return nil

@@ -24,7 +24,8 @@ func TestPutAndTake(t *testing.T) {
 	if err := os.WriteFile(from, []byte("content"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Put(t.Context(), File{At: Place{Root: root, Path: "/a/b/"}, Path: from, Into: "tool", Dir: true}); err != nil {
+	if err := Put(t.Context(), File{At: Place{Root: root, Path: "/a/b/"}, Path: from, Into: "tool",
+		Dir: true}); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(filepath.Join(root, "a/b/tool"))
@@ -38,7 +39,8 @@ func TestPutAndTake(t *testing.T) {
 	if b, err := os.ReadFile(copied); err != nil || string(b) != "content" {
 		t.Errorf("%q, %v", b, err)
 	}
-	if err := Take(t.Context(), File{At: Place{Root: root, Path: "a/b/tool"}, Path: copied}); !errors.Is(err, fs.ErrExist) {
+	if err := Take(t.Context(), File{At: Place{Root: root, Path: "a/b/tool"}, Path: copied}); !errors.Is(err,
+		fs.ErrExist) {
 		t.Errorf("over a file that is there: %v", err)
 	}
 	if err := os.Symlink(dir, filepath.Join(root, "out")); err != nil {

@@ -7,7 +7,8 @@ func (e *Executor) end(c *container) {
 	switch {
 	case c.State == executor.Completed:
 	case c.hung && c.Stuck == nil:
-		c.Stuck = &executor.Stuck{Since: e.now(), Processes: []executor.StuckProcess{{Pid: 1, Command: "simulated", State: "D", Where: "nowhere"}}}
+		c.Stuck = &executor.Stuck{Since: e.now(), Processes: []executor.StuckProcess{{Pid: 1, Command: "simulated",
+			State: "D", Where: "nowhere"}}}
 		e.emit(executor.EventStuck, c)
 	case !c.hung:
 		c.Result.Stopped, c.Result.ExitCode = true, -1

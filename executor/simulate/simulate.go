@@ -50,7 +50,8 @@ type container struct {
 
 // New returns an empty executor with the given capacity.
 func New(capacity resource.Amounts, now func() time.Time) *Executor {
-	return &Executor{capacity: capacity.Clone(), now: now, containers: map[string]*container{}, used: resource.Amounts{}, subs: map[*Subscription]bool{}}
+	return &Executor{capacity: capacity.Clone(), now: now, containers: map[string]*container{}, used: resource.Amounts{},
+		subs: map[*Subscription]bool{}}
 }
 
 // Subscription receives the events of a simulated executor.
@@ -142,7 +143,8 @@ func (e *Executor) reserve(r executor.Reservation) (*container, error) {
 		}
 	}
 	e.used = e.used.Add(need)
-	c := &container{fixed: r.Ports, Container: executor.Container{ID: r.ID, Labels: r.Labels, Resources: need, DeadlineBound: r.DeadlineBound, Created: e.now()}}
+	c := &container{fixed: r.Ports, Container: executor.Container{ID: r.ID, Labels: r.Labels, Resources: need,
+		DeadlineBound: r.DeadlineBound, Created: e.now()}}
 	e.containers[r.ID] = c
 	at, _ := slices.BinarySearch(e.order, r.ID)
 	e.order = slices.Insert(e.order, at, r.ID)

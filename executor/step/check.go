@@ -296,7 +296,8 @@ func (p *program) checkHTTP(ctx context.Context, c *action.HTTPCheck) error {
 	}
 	t := &http.Transport{DisableKeepAlives: true, DisableCompression: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return p.h.Dial(ctx, c.Port) }}
-	req := (&http.Request{Method: http.MethodGet, URL: u, Host: "localhost", Header: http.Header{"User-Agent": {"cantina-check"}}}).WithContext(ctx)
+	req := (&http.Request{Method: http.MethodGet, URL: u, Host: "localhost",
+		Header: http.Header{"User-Agent": {"cantina-check"}}}).WithContext(ctx)
 	res, err := t.RoundTrip(req) // one request: a redirect is not an answer of 200
 	if err != nil {
 		return fail(err)

@@ -143,9 +143,11 @@ type Engine struct {
 
 // New makes an Engine that downloads through c. It starts nothing.
 func New(c *cache.Cache, clock run.Clock) *Engine {
-	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: 10 * time.Second,
+	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment,
+		TLSHandshakeTimeout:   10 * time.Second,
 		ResponseHeaderTimeout: 5 * time.Minute, DisableKeepAlives: true}}
-	return &Engine{clock: clock, cache: c, client: client, downloads: make(slots, maxDownloads), uploads: make(slots, maxUploads), checks: make(slots, maxChecks)}
+	return &Engine{clock: clock, cache: c, client: client, downloads: make(slots, maxDownloads),
+		uploads: make(slots, maxUploads), checks: make(slots, maxChecks)}
 }
 
 // slots bounds how many do something at a time.
@@ -397,7 +399,8 @@ func (p *program) group(ctx context.Context) error {
 		if p.checked() {
 			started = begin
 		}
-		return p.do(ctx, &p.w.Action, scope{main: true, started: started, decided: func(err error) { early(memberAction, err) }})
+		return p.do(ctx, &p.w.Action, scope{main: true, started: started,
+			decided: func(err error) { early(memberAction, err) }})
 	})
 	for i := range p.w.Sidecars {
 		add(memberSidecar, func(ctx context.Context) error {

@@ -39,7 +39,8 @@ type fake struct {
 }
 
 func newFake(t *testing.T) *fake {
-	return &fake{t: t, start: time.Now(), root: t.TempDir(), failing: map[string]bool{}, sick: map[string]int{}, attempts: map[string]int{}}
+	return &fake{t: t, start: time.Now(), root: t.TempDir(), failing: map[string]bool{}, sick: map[string]int{},
+		attempts: map[string]int{}}
 }
 
 func (f *fake) say(format string, args ...any) {
@@ -201,23 +202,29 @@ func TestSituations(t *testing.T) {
 			log: []string{"0s start a", "0s RUNNING", "0s routable true", "1s end a"}},
 		{name: "one program that fails", w: action.Workload{Action: sh("a", "1s", "exit=3")}, err: "a: exit status 3",
 			log: []string{"0s start a", "0s RUNNING", "0s routable true", "1s end a"}},
-		{name: "program that cannot be started", w: action.Workload{Action: sh("a")}, err: "a: cannot be started: no such file",
+		{name: "program that cannot be started", w: action.Workload{Action: sh("a")},
+			err:    "a: cannot be started: no such file",
 			before: func(f *fake) { f.failing["a"] = true }},
 		{name: "nothing", w: action.Workload{}, err: "empty action", is: ErrEmpty},
 		{name: "setup first", w: action.Workload{Setup: ptr(sh("s", "1s")), Action: sh("a", "1s")},
 			log: []string{"0s start s", "1s end s", "1s start a", "1s RUNNING", "1s routable true", "2s end a"}},
-		{name: "setup fails", w: action.Workload{Setup: ptr(sh("s", "1s", "exit=1")), Action: sh("a")}, err: "setup: s: exit status 1",
+		{name: "setup fails", w: action.Workload{Setup: ptr(sh("s", "1s", "exit=1")), Action: sh("a")},
+			err: "setup: s: exit status 1",
 			log: []string{"0s start s", "1s end s"}},
-		{name: "serial stops at the first error", w: action.Workload{Action: action.Action{Serial: []action.Action{sh("a"), sh("b", "exit=1"), sh("c")}}},
-			err: "b: exit status 1", log: []string{"0s start a", "0s RUNNING", "0s routable true", "0s end a", "0s start b", "0s end b"}},
+		{name: "serial stops at the first error",
+			w:   action.Workload{Action: action.Action{Serial: []action.Action{sh("a"), sh("b", "exit=1"), sh("c")}}},
+			err: "b: exit status 1", log: []string{"0s start a", "0s RUNNING", "0s routable true", "0s end a", "0s start b",
+				"0s end b"}},
 		{name: "parallel waits for all and joins errors", err: "a: exit status 1; c: exit status 2",
-			w: action.Workload{Action: action.Action{Parallel: []action.Action{sh("a", "1s", "exit=1"), sh("b", "3s"), sh("c", "2s", "exit=2")}}}},
+			w: action.Workload{Action: action.Action{Parallel: []action.Action{sh("a", "1s", "exit=1"), sh("b", "3s"),
+				sh("c", "2s", "exit=2")}}}},
 		{name: "codependent: success ends the others", is: ErrEnded,
 			w:   action.Workload{Action: action.Action{Codependent: []action.Action{sh("a", "1s"), sh("b", "100s")}}},
 			err: "ended, which ends the others too"},
 		{name: "codependent: failure ends the others", err: "a: exit status 4",
 			w: action.Workload{Action: action.Action{Codependent: []action.Action{sh("a", "1s", "exit=4"), sh("b", "100s")}}}},
-		{name: "try swallows errors", w: action.Workload{Action: action.Action{Serial: []action.Action{{Try: ptr(sh("a", "exit=1"))}, sh("b")}}},
+		{name: "try swallows errors",
+			w:   action.Workload{Action: action.Action{Serial: []action.Action{{Try: ptr(sh("a", "exit=1"))}, sh("b")}}},
 			log: []string{"0s start a", "0s RUNNING", "0s routable true", "0s end a", "0s start b", "0s end b"}},
 		{name: "try does not swallow the end", stop: time.Second, is: ErrCanceled, err: "canceled",
 			w: action.Workload{Action: action.Action{Serial: []action.Action{{Try: ptr(sh("a", "9s"))}, sh("b")}}}},
@@ -225,7 +232,8 @@ func TestSituations(t *testing.T) {
 			w:   action.Workload{Action: action.Action{Timeout: &action.Timeout{Action: sh("a", "9s"), After: 2 * time.Second}}},
 			log: []string{"0s start a", "0s RUNNING", "0s routable true", "2s decided: exceeded timeout of 2s", "2s end a"}},
 		{name: "timeout not reached", err: "a: exit status 1",
-			w: action.Workload{Action: action.Action{Timeout: &action.Timeout{Action: sh("a", "1s", "exit=1"), After: 2 * time.Second}}}},
+			w: action.Workload{Action: action.Action{Timeout: &action.Timeout{Action: sh("a", "1s", "exit=1"),
+				After: 2 * time.Second}}}},
 		{name: "timeout within try goes on", w: action.Workload{Action: action.Action{Serial: []action.Action{
 			{Try: ptr(action.Action{Timeout: &action.Timeout{Action: sh("a", "9s"), After: time.Second}})}, sh("b")}}},
 			log: []string{"0s start a", "0s RUNNING", "0s routable true", "1s end a", "1s start b", "1s end b"}},
@@ -237,9 +245,11 @@ func TestSituations(t *testing.T) {
 			{EmitProgress: &action.EmitProgress{Action: sh("b", "exit=1"), Start: "again", FailureMessagePrefix: "bad"}}}}},
 			log: []string{"0s note: begin", "0s start a", "0s RUNNING", "0s routable true", "0s end a", "0s note: good",
 				"0s note: again", "0s start b", "0s end b", "0s note: bad: b: exit status 1"}},
-		{name: "stop: signal heeded", stop: time.Second, w: action.Workload{Action: sh("a", "100s")}, is: ErrCanceled, err: "canceled",
+		{name: "stop: signal heeded", stop: time.Second, w: action.Workload{Action: sh("a", "100s")}, is: ErrCanceled,
+			err: "canceled",
 			log: []string{"0s start a", "0s RUNNING", "0s routable true", "1s end a"}},
-		{name: "stop: KILL after the default grace", stop: time.Second, w: action.Workload{Action: sh("a", "100s", "deaf")}, is: ErrCanceled, err: "canceled",
+		{name: "stop: KILL after the default grace", stop: time.Second, w: action.Workload{Action: sh("a", "100s", "deaf")},
+			is: ErrCanceled, err: "canceled",
 			log: []string{"0s start a", "0s RUNNING", "0s routable true", "11s end a"}},
 		{name: "stop: KILL after the own grace", stop: time.Second, is: ErrCanceled, err: "canceled",
 			w:   action.Workload{Action: sh("a", "100s", "deaf"), Termination: action.Termination{Grace: 3 * time.Second}},
@@ -251,13 +261,17 @@ func TestSituations(t *testing.T) {
 			w:   action.Workload{Action: sh("a", "100s", "deaf"), Termination: action.Termination{Mode: action.KillTerm}},
 			log: []string{"0s start a", "0s RUNNING", "0s routable true", "1m40s end a"}},
 		{name: "stop: a program that nothing ends is given up", stop: time.Second, is: ErrStuck,
-			w:   action.Workload{Action: sh("a", "100s", "deaf", "immortal"), Termination: action.Termination{Grace: time.Second}},
+			w: action.Workload{Action: sh("a", "100s", "deaf", "immortal"),
+				Termination: action.Termination{Grace: time.Second}},
 			err: "canceled; a: did not end although it was killed"},
-		{name: "time limit", w: action.Workload{Action: sh("a", "100s"), TimeLimit: 5 * time.Second}, is: ErrTimeLimit, err: "time limit of 5s exceeded",
+		{name: "time limit", w: action.Workload{Action: sh("a", "100s"), TimeLimit: 5 * time.Second}, is: ErrTimeLimit,
+			err: "time limit of 5s exceeded",
 			log: []string{"0s start a", "0s RUNNING", "0s routable true", "5s decided: time limit of 5s exceeded", "5s end a"}},
-		{name: "time limit covers setup", w: action.Workload{Setup: ptr(sh("s", "100s")), Action: sh("a"), TimeLimit: 5 * time.Second}, is: ErrTimeLimit,
+		{name: "time limit covers setup", w: action.Workload{Setup: ptr(sh("s", "100s")), Action: sh("a"),
+			TimeLimit: 5 * time.Second}, is: ErrTimeLimit,
 			err: "time limit of 5s exceeded", log: []string{"0s start s", "5s decided: time limit of 5s exceeded", "5s end s"}},
-		{name: "sidecars end with the action", w: action.Workload{Action: sh("a", "2s"), Sidecars: []action.Action{sh("s", "100s")}}},
+		{name: "sidecars end with the action", w: action.Workload{Action: sh("a", "2s"),
+			Sidecars: []action.Action{sh("s", "100s")}}},
 		{name: "a sidecar that ends, ends all", err: "sidecar 0: ended, which ends the others too", is: ErrEnded,
 			w: action.Workload{Action: sh("a", "100s"), Sidecars: []action.Action{sh("s", "2s")}}},
 		{name: "a sidecar that fails, ends all", err: "sidecar 1: t: exit status 9",
@@ -265,27 +279,35 @@ func TestSituations(t *testing.T) {
 		{name: "check passes at the third attempt", stop: 10 * time.Second, is: ErrCanceled, err: "canceled",
 			before: func(f *fake) { f.sick["web"] = 2 },
 			w:      action.Workload{Action: sh("a", "100s"), Checks: []action.Check{httpCheck()}, StartTimeout: 5 * time.Second},
-			log: []string{"0s start a", "0s note: waiting for the health checks to pass", "300ms note: container became healthy", "300ms RUNNING",
+			log: []string{"0s start a", "0s note: waiting for the health checks to pass", "300ms note: container became healthy",
+				"300ms RUNNING",
 				"300ms routable true", "10s end a"}},
 		{name: "never healthy", is: ErrUnhealthy, before: func(f *fake) { f.sick["web"] = 1000 },
 			w:   action.Workload{Action: sh("a", "100s"), Checks: []action.Check{httpCheck()}, StartTimeout: 5 * time.Second},
 			err: "unhealthy: never healthy within 5s (6 attempts): TCP check of port web: connection refused",
-			log: []string{"0s start a", "0s note: waiting for the health checks to pass", "5s note: not healthy within 5s: the start-up checks never passed",
-				"5s decided: unhealthy: never healthy within 5s (6 attempts): TCP check of port web: connection refused", "5s end a"}},
+			log: []string{"0s start a", "0s note: waiting for the health checks to pass",
+				"5s note: not healthy within 5s: the start-up checks never passed",
+				"5s decided: unhealthy: never healthy within 5s (6 attempts): TCP check of port web: connection refused",
+				"5s end a"}},
 		{name: "healthy, then a check fails", is: ErrUnhealthy, err: "unhealthy: TCP check of port web: connection refused",
 			before: func(f *fake) { time.AfterFunc(40*time.Second, func() { f.setSick("web", 1) }) },
-			w:      action.Workload{Action: sh("a", "1000s"), Checks: []action.Check{httpCheck(), {Exec: &action.Run{Path: "probe"}}}},
-			log: []string{"0s start a", "0s note: waiting for the health checks to pass", "0s note: container became healthy", "0s RUNNING", "0s routable true",
+			w: action.Workload{Action: sh("a", "1000s"),
+				Checks: []action.Check{httpCheck(), {Exec: &action.Run{Path: "probe"}}}},
+			log: []string{"0s start a", "0s note: waiting for the health checks to pass", "0s note: container became healthy",
+				"0s RUNNING", "0s routable true",
 				"1m0s note: container became unhealthy: TCP check of port web: connection refused", "1m0s routable false",
 				"1m0s decided: unhealthy: TCP check of port web: connection refused", "1m0s end a"}},
-		{name: "program check says why", is: ErrUnhealthy, err: "unhealthy: never healthy within 1s (4 attempts): probe: exit status 1: no database",
+		{name: "program check says why", is: ErrUnhealthy,
+			err:    "unhealthy: never healthy within 1s (4 attempts): probe: exit status 1: no database",
 			before: func(f *fake) { f.sick["probe"] = 1000 },
 			w: action.Workload{Action: sh("a", "100s"), StartTimeout: time.Second, Checks: []action.Check{
 				{Exec: &action.Run{Path: "probe", Args: []string{"say=no database"}}}}}},
-		{name: "check that hangs is timed out", is: ErrUnhealthy, err: "unhealthy: never healthy within 3s (2 attempts): timed out after 1s",
+		{name: "check that hangs is timed out", is: ErrUnhealthy,
+			err: "unhealthy: never healthy within 3s (2 attempts): timed out after 1s",
 			w: action.Workload{Action: sh("a", "100s"), StartTimeout: 3 * time.Second, Checks: []action.Check{
 				{Exec: &action.Run{Path: "probe", Args: []string{"1h", "deaf"}}}}}},
-		{name: "action in the background: the checks decide", is: ErrUnhealthy, err: "unhealthy: TCP check of port web: connection refused",
+		{name: "action in the background: the checks decide", is: ErrUnhealthy,
+			err:    "unhealthy: TCP check of port web: connection refused",
 			before: func(f *fake) { time.AfterFunc(45*time.Second, func() { f.setSick("web", 1) }) },
 			w:      action.Workload{Action: sh("a", "1s"), Checks: []action.Check{httpCheck()}}},
 		{name: "checked action that fails", err: "a: exit status 2",
@@ -293,20 +315,25 @@ func TestSituations(t *testing.T) {
 		{name: "monitor action", is: ErrUnhealthy, err: "unhealthy: m: exit status 1",
 			before: func(f *fake) { f.sick["m"] = 1; time.AfterFunc(50*time.Second, func() { f.setSick("m", 1) }) },
 			w:      action.Workload{Action: sh("a", "100s"), Monitor: ptr(sh("m"))},
-			log: []string{"0s start a", "0s note: waiting for the health checks to pass", "100ms note: container became healthy", "100ms RUNNING",
+			log: []string{"0s start a", "0s note: waiting for the health checks to pass", "100ms note: container became healthy",
+				"100ms RUNNING",
 				"100ms routable true", "1m0.1s note: container became unhealthy: m: exit status 1", "1m0.1s routable false",
 				"1m0.1s decided: unhealthy: m: exit status 1", "1m0.1s end a"}},
 		{name: "readiness comes and goes", stop: 100 * time.Second, is: ErrCanceled, err: "canceled",
 			before: func(f *fake) { f.sick["ready"] = 1; time.AfterFunc(20*time.Second, func() { f.setSick("ready", 3) }) },
 			w: action.Workload{Action: sh("a", "1000s"), Checks: []action.Check{httpCheck()}, ReadinessChecks: []action.Check{
 				{TCP: &action.TCPCheck{Port: "ready"}, StartupInterval: time.Second, Interval: 30 * time.Second}}},
-			log: []string{"0s start a", "0s note: waiting for the health checks to pass", "0s note: container became healthy", "0s RUNNING",
+			log: []string{"0s start a", "0s note: waiting for the health checks to pass", "0s note: container became healthy",
+				"0s RUNNING",
 				"100ms routable true", "100ms note: readiness checks pass: routable", "30.1s routable false",
-				"30.1s note: readiness check failed: not routable: TCP check of port ready: connection refused", "30.8s routable true",
+				"30.1s note: readiness check failed: not routable: TCP check of port ready: connection refused",
+				"30.8s routable true",
 				"30.8s note: readiness checks pass: routable", "1m40s end a"}},
 		{name: "readiness without checks", stop: 10 * time.Second, is: ErrCanceled, err: "canceled",
-			w:   action.Workload{Action: sh("a", "1000s"), ReadinessChecks: []action.Check{{TCP: &action.TCPCheck{Port: "ready"}}}},
-			log: []string{"0s start a", "0s RUNNING", "0s routable true", "0s note: readiness checks pass: routable", "10s end a"}},
+			w: action.Workload{Action: sh("a", "1000s"),
+				ReadinessChecks: []action.Check{{TCP: &action.TCPCheck{Port: "ready"}}}},
+			log: []string{"0s start a", "0s RUNNING", "0s routable true", "0s note: readiness checks pass: routable",
+				"10s end a"}},
 	} {
 		t.Run(s.name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { s.run(t) }) })
 	}
@@ -349,7 +376,8 @@ func (s situation) run(t *testing.T) []string {
 // TestALateStartTimeoutLooksOnceMore: a cell that was stopped has not polled meanwhile, and must not judge without
 // a poll.
 func TestALateStartTimeoutLooksOnceMore(t *testing.T) {
-	for failures, want := range map[int]string{7: "", 100: "unhealthy: never healthy within 1m0s (8 attempts): probe: exit status 1"} {
+	for failures, want := range map[int]string{7: "",
+		100: "unhealthy: never healthy within 1m0s (8 attempts): probe: exit status 1"} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake(t)
 			begin := time.Now()
@@ -361,7 +389,8 @@ func TestALateStartTimeoutLooksOnceMore(t *testing.T) {
 				return now
 			}
 			f.setSick("probe", failures)
-			w := action.Workload{Action: sh("a", "20s"), StartTimeout: time.Minute, Checks: []action.Check{{Exec: sh("probe").Run, StartupInterval: 2 * time.Hour, Interval: time.Hour}}}
+			w := action.Workload{Action: sh("a", "20s"), StartTimeout: time.Minute,
+				Checks: []action.Check{{Exec: sh("probe").Run, StartupInterval: 2 * time.Hour, Interval: time.Hour}}}
 			w.Sidecars = []action.Action{sh("s", "1h")}
 			r := New(nil, run.Clock{Boot: boot}).Run(t.Context(), &w, Spent{}, f, f)
 			if Reason(r.Err) != want {
@@ -374,11 +403,15 @@ func TestALateStartTimeoutLooksOnceMore(t *testing.T) {
 func TestResultNamesTheProgramThatDecided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		r := New(nil, run.Bubble()).Run(t.Context(), &action.Workload{Setup: ptr(sh("s")), Action: action.Action{Serial: []action.Action{sh("a"), sh("b")}}}, Spent{}, f, f)
+		r := New(nil, run.Bubble()).Run(t.Context(),
+			&action.Workload{Setup: ptr(sh("s")), Action: action.Action{Serial: []action.Action{sh("a"), sh("b")}}}, Spent{}, f,
+			f)
 		if r.Process.(*fakeProcess).name != "b" {
 			t.Errorf("success: %v", r.Process)
 		}
-		r = New(nil, run.Bubble()).Run(t.Context(), &action.Workload{Action: action.Action{Parallel: []action.Action{sh("a", "1s", "exit=1"), sh("b", "2s")}}}, Spent{}, f, f)
+		r = New(nil, run.Bubble()).Run(t.Context(),
+			&action.Workload{Action: action.Action{Parallel: []action.Action{sh("a", "1s", "exit=1"), sh("b", "2s")}}}, Spent{},
+			f, f)
 		if p := r.Process.(*fakeProcess); p.name != "a" || p.Exit().Code != 1 {
 			t.Errorf("failure: %v", r.Process)
 		}
@@ -388,7 +421,8 @@ func TestResultNamesTheProgramThatDecided(t *testing.T) {
 func TestLongReasonsLoseTheirMiddle(t *testing.T) {
 	long := errors.New("begin" + strings.Repeat("é", 20_000) + "end")
 	got := Reason(long)
-	if len(got) > maxReason || !strings.HasPrefix(got, "begin") || !strings.HasSuffix(got, "end") || !strings.Contains(got, " … ") {
+	if len(got) > maxReason || !strings.HasPrefix(got, "begin") || !strings.HasSuffix(got, "end") ||
+		!strings.Contains(got, " … ") {
 		t.Errorf("%d bytes, %.20q", len(got), got)
 	}
 	if Reason(nil) != "" {

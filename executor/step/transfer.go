@@ -45,7 +45,8 @@ func (p *program) fetch(ctx context.Context, d *action.Download, name string) (i
 		return 0, err
 	}
 	defer a.Close()
-	f := place.File{At: at.Place, Path: a.Path, Unpack: d.Unpack, Into: cache.Base(d.From), Dir: strings.HasSuffix(d.To, "/")}
+	f := place.File{At: at.Place, Path: a.Path, Unpack: d.Unpack, Into: cache.Base(d.From),
+		Dir: strings.HasSuffix(d.To, "/")}
 	if at.Carry != nil {
 		return a.Size, at.Carry(ctx, "put", f)
 	}
@@ -142,7 +143,8 @@ func (p *program) openUpload(ctx context.Context, from string) (*os.File, int64,
 }
 
 // put sends once; again: another attempt may succeed.
-func (p *program) put(ctx context.Context, to string, body io.Reader, size int64, digest string) (again bool, err error) {
+func (p *program) put(ctx context.Context, to string, body io.Reader, size int64, digest string) (again bool,
+	err error) {
 	if size == 0 {
 		body = http.NoBody
 	}
@@ -164,7 +166,8 @@ func (p *program) put(ctx context.Context, to string, body io.Reader, size int64
 		return true, err
 	}
 	if res.StatusCode/100 != 2 {
-		return res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests, fmt.Errorf("server answered %s", res.Status)
+		return res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests,
+			fmt.Errorf("server answered %s", res.Status)
 	}
 	return false, nil
 }

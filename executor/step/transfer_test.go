@@ -76,9 +76,14 @@ func TestDownload(t *testing.T) {
 		{"unpacked", func(*action.Download) {}, "app/bin/tool", "#!tool", nil},
 		{"as a file", func(d *action.Download) { d.Unpack, d.To = false, "/x/y/tool.bin" }, "x/y/tool.bin", "", nil},
 		{"into a directory", func(d *action.Download) { d.Unpack, d.To = false, "/x/" }, "x/tool.tgz", "", nil},
-		{"without checksum", func(d *action.Download) { d.ChecksumAlgorithm, d.ChecksumValue = "", "" }, "", "", cache.ErrUnpinned},
-		{"without checksum, allowed", func(d *action.Download) { d.ChecksumAlgorithm, d.ChecksumValue, d.AllowUnpinned = "", "", true }, "app/bin/tool", "#!tool", nil},
-		{"wrong checksum", func(d *action.Download) { d.CacheKey, d.ChecksumValue = "other", strings.Repeat("0", 64) }, "", "", cache.ErrChecksum},
+		{"without checksum", func(d *action.Download) { d.ChecksumAlgorithm, d.ChecksumValue = "", "" }, "", "",
+			cache.ErrUnpinned},
+		{"without checksum, allowed", func(d *action.Download) {
+			d.ChecksumAlgorithm, d.ChecksumValue, d.AllowUnpinned = "",
+				"", true
+		}, "app/bin/tool", "#!tool", nil},
+		{"wrong checksum", func(d *action.Download) { d.CacheKey, d.ChecksumValue = "other", strings.Repeat("0", 64) }, "",
+			"", cache.ErrChecksum},
 		{"not there", func(d *action.Download) { d.From = srv.URL + "/none" }, "", "", cache.ErrStatus},
 		{"forbidden place", func(d *action.Download) { d.To = "/forbidden/x" }, "", "", ErrDownload},
 	} {
@@ -96,7 +101,8 @@ func TestDownload(t *testing.T) {
 				}
 			} else if r.Err != nil {
 				t.Error(r.Err)
-			} else if b, err := os.ReadFile(filepath.Join(f.root, tc.file)); err != nil || string(b) != tc.want && (tc.want != "" || !bytes.Equal(b, content)) {
+			} else if b, err := os.ReadFile(filepath.Join(f.root, tc.file)); err != nil || string(b) != tc.want &&
+				(tc.want != "" || !bytes.Equal(b, content)) {
 				t.Errorf("%d bytes, %v", len(b), err)
 			}
 			if text := strings.Join(f.log, "\n") + Reason(r.Err); strings.Contains(text, "secret") {
@@ -141,7 +147,8 @@ func TestUpload(t *testing.T) {
 		t.Fatal(err)
 	}
 	up := func(from, to string) error {
-		return e.Run(t.Context(), &action.Workload{Action: action.Action{Upload: &action.Upload{From: from, To: srv.URL + to}}}, Spent{}, f, f).Err
+		return e.Run(t.Context(),
+			&action.Workload{Action: action.Action{Upload: &action.Upload{From: from, To: srv.URL + to}}}, Spent{}, f, f).Err
 	}
 	fails.Store(1)
 	if err := up("/result", "/x"); err != nil {
@@ -158,7 +165,8 @@ func TestUpload(t *testing.T) {
 			t.Errorf("%s to %s: %v", from, to, err)
 		}
 	}
-	if !slices.Contains(f.log, "0s note: uploaded /result (5 B)") && !strings.Contains(strings.Join(f.log, "\n"), "note: uploaded /result (5 B)") {
+	if !slices.Contains(f.log, "0s note: uploaded /result (5 B)") &&
+		!strings.Contains(strings.Join(f.log, "\n"), "note: uploaded /result (5 B)") {
 		t.Errorf("%q", f.log)
 	}
 }
@@ -185,7 +193,8 @@ func TestHTTPCheck(t *testing.T) {
 	f.addr = strings.TrimPrefix(srv.URL, "http://")
 	p := &program{e: engine(t), w: &action.Workload{}, h: f, o: f}
 	try := func(path string, timeout time.Duration) error {
-		return p.checker(&action.Check{HTTP: &action.HTTPCheck{Port: "web", Path: path}, Timeout: timeout}).attempt(t.Context())
+		return p.checker(&action.Check{HTTP: &action.HTTPCheck{Port: "web", Path: path},
+			Timeout: timeout}).attempt(t.Context())
 	}
 	for _, path := range []string{"", "/", "health?x=1", "/endless"} {
 		if err := try(path, time.Minute); err != nil {
@@ -193,8 +202,9 @@ func TestHTTPCheck(t *testing.T) {
 		}
 	}
 	status.Store(503)
-	for path, want := range map[string]string{"/": "HTTP check of port web, path /: status 503", "/redirect": "HTTP check of port web, path /redirect: status 302",
-		"/hang": "timed out after 50ms"} {
+	for path, want := range map[string]string{"/": "HTTP check of port web, path /: status 503",
+		"/redirect": "HTTP check of port web, path /redirect: status 302",
+		"/hang":     "timed out after 50ms"} {
 		timeout := time.Minute
 		if path == "/hang" {
 			timeout = 50 * time.Millisecond

@@ -96,7 +96,8 @@ func TestAllFormatsUnpackAlike(t *testing.T) {
 	for _, e := range []struct {
 		name, body string
 		mode       fs.FileMode
-	}{{"bin/", "", fs.ModeDir | 0o750}, {"bin/run", "#!/bin/sh\n", 0o755}, {"deep/er/file", "x", 0o644}, {"link", "bin/run", fs.ModeSymlink | 0o777}} {
+	}{{"bin/", "", fs.ModeDir | 0o750}, {"bin/run", "#!/bin/sh\n", 0o755}, {"deep/er/file", "x", 0o644},
+		{"link", "bin/run", fs.ModeSymlink | 0o777}} {
 		h := &zip.FileHeader{Name: e.name, Method: zip.Deflate}
 		h.SetMode(e.mode)
 		w, err := zw.CreateHeader(h)
@@ -143,8 +144,10 @@ func TestNothingLeavesTheDir(t *testing.T) {
 		{"through a link up", []item{link("l", ".."), file("l/out", "evil")}},
 		{"through an absolute link", []item{link("l", "@parent"), file("l/out", "evil")}},
 		{"over a link to a file outside", []item{link("l", "../victim"), file("l", "evil")}},
-		{"hard link to a file outside", []item{{Header: tar.Header{Name: "h", Typeflag: tar.TypeLink, Linkname: "../victim"}}, file("h", "evil")}},
-		{"directory mode through a link", []item{link("l", ".."), {Header: tar.Header{Name: "l", Typeflag: tar.TypeDir, Mode: 0o777}}}},
+		{"hard link to a file outside", []item{{Header: tar.Header{Name: "h", Typeflag: tar.TypeLink, Linkname: "../victim"}},
+			file("h", "evil")}},
+		{"directory mode through a link", []item{link("l", ".."),
+			{Header: tar.Header{Name: "l", Typeflag: tar.TypeDir, Mode: 0o777}}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			root, dir := dirAt(t)
@@ -176,10 +179,14 @@ func TestBoundsAndRefusals(t *testing.T) {
 		o       Options
 		want    error
 	}{
-		{"too many bytes", makeTar(t, file("a", strings.Repeat("x", 6000)), file("b", strings.Repeat("x", 6000))), Options{MaxBytes: 11_999}, ErrTooLarge},
-		{"as many bytes as allowed", makeTar(t, file("a", strings.Repeat("x", 6000)), file("b", strings.Repeat("x", 6000))), Options{MaxBytes: 12_000}, nil},
-		{"too many blocks", makeTar(t, file("a", ""), file("b", ""), file("c", "")), Options{MaxBytes: 3*4096 - 1}, ErrTooLarge},
-		{"as many blocks as allowed", makeTar(t, file("a", ""), file("b", ""), file("c", "")), Options{MaxBytes: 3 * 4096}, nil},
+		{"too many bytes", makeTar(t, file("a", strings.Repeat("x", 6000)), file("b", strings.Repeat("x", 6000))),
+			Options{MaxBytes: 11_999}, ErrTooLarge},
+		{"as many bytes as allowed", makeTar(t, file("a", strings.Repeat("x", 6000)), file("b", strings.Repeat("x", 6000))),
+			Options{MaxBytes: 12_000}, nil},
+		{"too many blocks", makeTar(t, file("a", ""), file("b", ""), file("c", "")), Options{MaxBytes: 3*4096 - 1},
+			ErrTooLarge},
+		{"as many blocks as allowed", makeTar(t, file("a", ""), file("b", ""), file("c", "")), Options{MaxBytes: 3 * 4096},
+			nil},
 		{"too many implied directories", makeTar(t, file("a/b/c/d", "")), Options{MaxBytes: 4*4096 - 1}, ErrTooLarge},
 		{"too many entries", makeTar(t, file("a", ""), file("b", ""), file("c", "")), Options{MaxEntries: 2}, ErrTooLarge},
 		{"device", makeTar(t, item{Header: tar.Header{Name: "sda", Typeflag: tar.TypeBlock}}), Options{}, ErrEntry},
@@ -193,7 +200,8 @@ func TestBoundsAndRefusals(t *testing.T) {
 		})
 	}
 	root, _ := dirAt(t)
-	if err := Unpack(t.Context(), onDisk(t, makeTar(t, file("a", strings.Repeat("x", 5000)))[:3000]), root, Options{}); err == nil {
+	if err := Unpack(t.Context(), onDisk(t, makeTar(t, file("a", strings.Repeat("x", 5000)))[:3000]), root,
+		Options{}); err == nil {
 		t.Error("a cut archive was taken")
 	}
 }
@@ -214,10 +222,13 @@ func TestLayersKeepOwnersAndWhiteouts(t *testing.T) {
 	root, dir := dirAt(t)
 	err := UnpackTar(t.Context(), bytes.NewReader(makeTar(t,
 		item{Header: tar.Header{Name: "bin/", Typeflag: tar.TypeDir, Mode: 0o755}},
-		item{Header: tar.Header{Name: "bin/su", Mode: 0o4755, Uid: 0, Gid: 42, PAXRecords: map[string]string{paxXattr + "user.note": "hi", paxXattr + "trusted.overlay.redirect": "/x"}}, body: "x"},
+		item{Header: tar.Header{Name: "bin/su", Mode: 0o4755, Uid: 0, Gid: 42,
+			PAXRecords: map[string]string{paxXattr + "user.note": "hi", paxXattr + "trusted.overlay.redirect": "/x"}},
+			body: "x"},
 		item{Header: tar.Header{Name: "home/u", Mode: 0o644, Uid: 1000, Gid: 1000}},
 		item{Header: tar.Header{Name: "dev/null", Typeflag: tar.TypeChar, Mode: 0o666, Devmajor: 1, Devminor: 3}},
-		file("etc/.wh.passwd", ""), file("var/cache/.wh..wh..opq", ""), file("tmp/.wh..wh.plnk", ""))), root, Options{Layer: true})
+		file("etc/.wh.passwd", ""), file("var/cache/.wh..wh..opq", ""), file("tmp/.wh..wh.plnk", ""))), root,
+		Options{Layer: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +260,8 @@ func TestLayersKeepOwnersAndWhiteouts(t *testing.T) {
 		}
 		return string(b[:n])
 	}
-	if attr("var/cache", "trusted.overlay.opaque") != "y" || attr("bin/su", "user.note") != "hi" || attr("bin/su", "trusted.overlay.redirect") != "" {
+	if attr("var/cache", "trusted.overlay.opaque") != "y" || attr("bin/su", "user.note") != "hi" ||
+		attr("bin/su", "trusted.overlay.redirect") != "" {
 		t.Error("wrong extended attributes")
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "tmp/.wh..wh.plnk")); !errors.Is(err, fs.ErrNotExist) {
@@ -277,7 +289,9 @@ func TestOwnerOfADownload(t *testing.T) {
 		t.Skip("needs root: changes owners")
 	}
 	root, dir := dirAt(t)
-	if err := UnpackTar(t.Context(), bytes.NewReader(makeTar(t, item{Header: tar.Header{Name: "a/b", Mode: 0o4755}, body: "x"})), root, Options{Owned: true, Uid: 65534, Gid: 65534}); err != nil {
+	if err := UnpackTar(t.Context(), bytes.NewReader(makeTar(t,
+		item{Header: tar.Header{Name: "a/b", Mode: 0o4755}, body: "x"})), root,
+		Options{Owned: true, Uid: 65534, Gid: 65534}); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"a", "a/b"} {

@@ -69,7 +69,8 @@ func (u *unpacker) device(name string, h *tar.Header) error {
 	if err := u.clear(name); err != nil {
 		return err
 	}
-	kind := map[byte]uint32{tar.TypeChar: unix.S_IFCHR, tar.TypeBlock: unix.S_IFBLK, tar.TypeFifo: unix.S_IFIFO}[h.Typeflag]
+	kind := map[byte]uint32{tar.TypeChar: unix.S_IFCHR, tar.TypeBlock: unix.S_IFBLK,
+		tar.TypeFifo: unix.S_IFIFO}[h.Typeflag]
 	if err := u.mknod(name, kind|0o600, unix.Mkdev(uint32(h.Devmajor), uint32(h.Devminor))); err != nil {
 		return err
 	}

@@ -193,7 +193,8 @@ func (c *Cache) loadEntry(base string) *entry {
 	}
 	e := &entry{file: base}
 	info, err := os.Lstat(filepath.Join(c.dir, base+dataExt))
-	if err != nil || json.Unmarshal(b, e) != nil || !info.Mode().IsRegular() || info.Size() != e.Size || e.Key == "" || !strings.HasPrefix(base, fileName(e.Key)) {
+	if err != nil || json.Unmarshal(b, e) != nil || !info.Mode().IsRegular() || info.Size() != e.Size || e.Key == "" ||
+		!strings.HasPrefix(base, fileName(e.Key)) {
 		return nil
 	}
 	if old := c.entries[e.Key]; old != nil && old.Used.After(e.Used) {
@@ -228,7 +229,8 @@ func (c *Cache) Size() int64 {
 // check brings a request into its normal form.
 func (r Request) check() (Request, *url.URL, error) {
 	u, err := url.Parse(r.URL)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "file" || u.Scheme != "file" && u.Host == "" ||
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "file" || u.Scheme != "file" &&
+		u.Host == "" ||
 		u.Scheme == "file" && (u.Host != "" && u.Host != "localhost" || !filepath.IsAbs(u.Path)) {
 		return r, nil, fmt.Errorf("%w: URL must be http, https or file:///…", ErrRequest)
 	}
@@ -330,7 +332,8 @@ func (c *Cache) take(e *entry, fresh bool) *Artifact {
 }
 
 func (c *Cache) artifact(e *entry, cached bool) *Artifact {
-	return &Artifact{Path: filepath.Join(c.dir, e.file+dataExt), Size: e.Size, Cached: cached, release: func() { c.release(e, 1) }}
+	return &Artifact{Path: filepath.Join(c.dir, e.file+dataExt), Size: e.Size, Cached: cached,
+		release: func() { c.release(e, 1) }}
 }
 
 // release gives back references; the last one of an entry that is not kept removes its file.

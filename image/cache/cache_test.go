@@ -128,7 +128,8 @@ func TestRefusals(t *testing.T) {
 	c := openAt(t, t.TempDir(), Config{MaxBytes: 100})
 	s.files["/big"] = strings.Repeat("x", 101)
 	sum := sha512.Sum512([]byte("hello"))
-	if a, err := c.Fetch(t.Context(), Request{URL: s.URL + "/a", Algorithm: "sha512", Checksum: strings.ToUpper(hex.EncodeToString(sum[:]))}); err != nil {
+	if a, err := c.Fetch(t.Context(), Request{URL: s.URL + "/a", Algorithm: "sha512",
+		Checksum: strings.ToUpper(hex.EncodeToString(sum[:]))}); err != nil {
 		t.Error("sha512: ", err)
 	} else {
 		a.Close()
@@ -301,7 +302,8 @@ func TestTransferThatStandsStillFails(t *testing.T) {
 		return false
 	}
 	c := openAt(t, t.TempDir(), Config{Idle: time.Second, Attempts: 1})
-	if _, err := c.Fetch(t.Context(), pinned(s, "/a", "hello")); err == nil || !strings.Contains(err.Error(), "no data for 1s") {
+	if _, err := c.Fetch(t.Context(), pinned(s, "/a", "hello")); err == nil ||
+		!strings.Contains(err.Error(), "no data for 1s") {
 		t.Errorf("%v", err)
 	}
 }
@@ -367,7 +369,8 @@ func TestDamageOnDiskIsSortedOutAtOpen(t *testing.T) {
 		}
 		return strings.TrimSuffix(m[0], dataExt)
 	}
-	for path, text := range map[string]string{base(0) + dataExt: "cut", base(1) + infoExt: "{rubbish", filepath.Join(dir, "tmp-1"): "x"} {
+	for path, text := range map[string]string{base(0) + dataExt: "cut", base(1) + infoExt: "{rubbish",
+		filepath.Join(dir, "tmp-1"): "x"} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -187,7 +187,8 @@ func (c *Cache) attempt(ctx context.Context, f *fetch) (*entry, bool, error) {
 	case res.StatusCode == http.StatusNotModified && f.old != nil && f.r.Checksum == "":
 		return f.old, false, nil
 	case res.StatusCode == http.StatusOK:
-	case res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests || res.StatusCode == http.StatusRequestTimeout:
+	case res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests ||
+		res.StatusCode == http.StatusRequestTimeout:
 		return nil, false, retryable{fmt.Errorf("%w: status %s", ErrStatus, res.Status)}
 	default:
 		return nil, false, fmt.Errorf("%w: status %s", ErrStatus, res.Status)
@@ -282,7 +283,8 @@ func (c *Cache) store(f *fetch, r io.Reader, length int64) (*entry, error) {
 	if err := errors.Join(err, out.Close()); err != nil {
 		return nil, errors.Join(err, os.Remove(path))
 	}
-	return &entry{Key: f.r.Key, URL: Name(f.r.URL), Source: fileName(f.r.URL), Size: n, Checksums: map[string]string{algorithm: got}, file: base}, nil
+	return &entry{Key: f.r.Key, URL: Name(f.r.URL), Source: fileName(f.r.URL), Size: n,
+		Checksums: map[string]string{algorithm: got}, file: base}, nil
 }
 
 // copyFile copies a file of the cell. A pinned one is cached like any other; one without a

@@ -43,7 +43,8 @@ func TestTakenInOrder(t *testing.T) {
 				}
 			}
 			next, ok := a.Next()
-			if ok != (len(planned) > 0) || ok && !next.Equal(slices.MinFunc(planned, func(x, y entry) int { return cmp.Compare(x.at.Unix(), y.at.Unix()) }).at) {
+			if ok != (len(planned) > 0) || ok && !next.Equal(slices.MinFunc(planned,
+				func(x, y entry) int { return cmp.Compare(x.at.Unix(), y.at.Unix()) }).at) {
 				t.Fatalf("next %v, %v of %v", next, ok, planned)
 			}
 		}

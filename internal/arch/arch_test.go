@@ -15,20 +15,25 @@ import (
 
 // core lists the pure packages, lowest first: each may import only earlier ones
 // of its own project besides the value packages of the standard library.
-var core = []string{"internal/text", "fault", "fence", "internal/agenda", "internal/dead", "internal/multimap", "resource", "action", "cron", "cron/hebrew", "lrp", "task", "placement", "workerset", "worker", "batch", "schedule", "plan", "store/head"}
+var core = []string{"internal/text", "fault", "fence", "internal/agenda", "internal/dead", "internal/multimap",
+	"resource", "action", "cron", "cron/hebrew", "lrp", "task", "placement", "workerset", "worker", "batch", "schedule",
+	"plan", "store/head"}
 
 // coreStandard are the value packages that core packages may import.
 var coreStandard = []string{
-	"bytes", "cmp", "container/heap", "container/list", "crypto/sha256", "encoding/base64", "encoding/binary", "encoding/hex", "encoding/json",
-	"errors", "fmt", "hash/fnv", "iter", "maps", "math", "math/bits", "math/rand/v2", "net/netip", "path", "reflect", "regexp", "slices", "sort", "strconv", "strings",
+	"bytes", "cmp", "container/heap", "container/list", "crypto/sha256", "encoding/base64", "encoding/binary",
+	"encoding/hex", "encoding/json",
+	"errors", "fmt", "hash/fnv", "iter", "maps", "math", "math/bits", "math/rand/v2", "net/netip", "path", "reflect",
+	"regexp", "slices", "sort", "strconv", "strings",
 	"time", "unicode", "unicode/utf8", "unsafe",
 }
 
 // shellEdges is the short list of shells that may import another shell; every
 // shell may import wire (the messages), internal/run and core.
 var shellEdges = map[string][]string{
-	"store":            {"store/storepb"},
-	"executor":         {"logstore", "image", "image/cache", "cgroup", "spawn", "spawn/procid", "executor/step", "executor/reaperbin"},
+	"store": {"store/storepb"},
+	"executor": {"logstore", "image", "image/cache", "cgroup", "spawn", "spawn/procid", "executor/step",
+		"executor/reaperbin"},
 	"executor/doctor":  {"executor", "cgroup"},
 	"executor/step":    {"image/cache"},
 	"executor/place":   {"image/archive"},
@@ -38,13 +43,15 @@ var shellEdges = map[string][]string{
 	"scheduler":        {"store", "event"},
 	"timetable":        {"store", "event"},
 	"cell":             {"executor", "executor/simulate"},
-	"api":              {"event", "spec", "logstore"}, // its streams read the hub; it parses specs; it merges output of cells
-	"api/apitest":      {"api", "event", "logstore"},
-	"bbs":              {"store", "event"}, // it commits records and publishes durable ones: both are values and one call
+	// its streams read the hub; it parses specs; it merges output of cells
+	"api":         {"event", "spec", "logstore"},
+	"api/apitest": {"api", "event", "logstore"},
+	"bbs":         {"store", "event"}, // it commits records and publishes durable ones: both are values and one call
 }
 
 // forbiddenTime are the names of package time that read a clock or the machine.
-var forbiddenTime = []string{"Now", "Since", "Until", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer", "Sleep", "Local", "LoadLocation"}
+var forbiddenTime = []string{"Now", "Since", "Until", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer", "Sleep",
+	"Local", "LoadLocation"}
 
 type source struct {
 	pkg  string // directory below the module, "" = root
@@ -202,7 +209,8 @@ func impure(s source) []string {
 }
 
 func TestShellsDoNotImportOneAnother(t *testing.T) {
-	shells := []string{"store", "bbs", "auctioneer", "scheduler", "timetable", "registry", "event", "cell", "executor", "api", "zone",
+	shells := []string{"store", "bbs", "auctioneer", "scheduler", "timetable", "registry", "event", "cell", "executor",
+		"api", "zone",
 		"logstore", "image", "spawn", "cgroup"}
 	top := func(p string) string { a, _, _ := strings.Cut(p, "/"); return a }
 	for _, s := range sources(t) {
@@ -215,7 +223,8 @@ func TestShellsDoNotImportOneAnother(t *testing.T) {
 				continue
 			}
 			if !slices.Contains(shellEdges[s.pkg], own) {
-				t.Errorf("%s imports %s: a shell imports no other shell (add the edge to shellEdges with a reason if it must)", s.path, own)
+				t.Errorf("%s imports %s: a shell imports no other shell (add the edge to shellEdges with a reason if it must)",
+					s.path, own)
 			}
 		}
 	}
@@ -373,7 +382,8 @@ func TestNothingImportsPlantedErrors(t *testing.T) {
 
 // driven lists the packages beside the core that the simulator drives or talks to: the shells themselves, and the
 // values that they exchange.
-var driven = []string{"auctioneer", "bbs", "cell", "event", "executor", "internal/run", "leader", "registry", "scheduler", "store", "timetable"}
+var driven = []string{"auctioneer", "bbs", "cell", "event", "executor", "internal/run", "leader", "registry",
+	"scheduler", "store", "timetable"}
 
 // simStandard are the standard packages that the simulator needs beside the value packages:
 // shells take a context and a log.
@@ -433,7 +443,8 @@ func TestOnlyTheGuardServesHTTP(t *testing.T) {
 				return true
 			}
 			id, ok := x.X.(*ast.Ident)
-			if !ok || id.Name != "http" || !slices.Contains([]string{"Server", "NewServeMux", "ServeMux", "Serve", "ServeTLS", "ListenAndServe", "ListenAndServeTLS"}, x.Sel.Name) {
+			if !ok || id.Name != "http" || !slices.Contains([]string{"Server", "NewServeMux", "ServeMux", "Serve", "ServeTLS",
+				"ListenAndServe", "ListenAndServeTLS"}, x.Sel.Name) {
 				return true
 			}
 			if seen++; s.pkg != "internal/guard" {

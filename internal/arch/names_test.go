@@ -17,7 +17,8 @@ import (
 // identifier, file name, route, flag, log key and row prefix.
 var privateWords = map[string]string{
 	"bequeath": "hand over", "blind": "stale", "brood": "process tree", "bury": "reap", "crew": "pool",
-	"deaf": "cut off", "desk": "drains", "doubt": "unconfirmed", "farewell": "deregister", "folder": "dir", "folders": "dirs",
+	"deaf": "cut off", "desk": "drains", "doubt": "unconfirmed", "farewell": "deregister", "folder": "dir",
+	"folders": "dirs",
 	"forgive": "retry", "forgiven": "retried", "heir": "successor", "heirs": "successors", "heritage": "previous",
 	"keepsake": "record", "market": "placement", "mourned": "dead", "obituary": "death", "office": "leader",
 	"reign": "leadership", "reigns": "leaderships", "relieve": "replace",
@@ -53,7 +54,8 @@ func TestNamesAreOfTheGlossary(t *testing.T) {
 			case *ast.Ident:
 				check(s.pkg, at(n.Pos()), n.Name)
 			case *ast.BasicLit:
-				if text, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING && !s.test && plainName.MatchString(text) {
+				if text, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING && !s.test &&
+					plainName.MatchString(text) {
 					check(s.pkg, at(n.Pos()), text)
 				}
 			}
@@ -65,7 +67,8 @@ func TestNamesAreOfTheGlossary(t *testing.T) {
 			return err
 		}
 		rel, _ := filepath.Rel("../..", path)
-		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && rel != "." || d.Name() == "bin" || d.Name() == "node_modules" || rel == "docs/decisions") {
+		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && rel != "." || d.Name() == "bin" || d.Name() == "node_modules" ||
+			rel == "docs/decisions") {
 			return fs.SkipDir
 		}
 		check(filepath.ToSlash(rel), rel, d.Name())
@@ -151,12 +154,14 @@ func TestTypeNamesMeanOneThing(t *testing.T) {
 	}
 	for name, in := range packages {
 		if n := len(in); n >= 4 && n > sharedTypes[name] {
-			t.Errorf("the type name %s is in %d packages, at most %d: choose a name that means one thing", name, n, max(3, sharedTypes[name]))
+			t.Errorf("the type name %s is in %d packages, at most %d: choose a name that means one thing", name, n,
+				max(3, sharedTypes[name]))
 		}
 	}
 	for name, n := range sharedTypes {
 		if len(packages[name]) < n {
-			t.Errorf("sharedTypes: %s is in %d packages only: lower its number, or take it out below 4", name, len(packages[name]))
+			t.Errorf("sharedTypes: %s is in %d packages only: lower its number, or take it out below 4", name,
+				len(packages[name]))
 		}
 	}
 }

@@ -20,7 +20,8 @@ var banned = []struct {
 	pattern *regexp.Regexp
 	instead string
 }{
-	{words(`tell|tells|telling|told|says|said|saying|nobody|somebody|everybody`), "report, print, unknown, no cell, anyone"},
+	{words(`tell|tells|telling|told|says|said|saying|nobody|somebody|everybody`),
+		"report, print, unknown, no cell, anyone"},
 	{words(`folders?`), "directory"},
 	{words(`time-outs?`), "timeout"},
 	{words(`strangers?|deaf|bury|buried|buries|mourn\w*|obituar\w+|heritage|legacy|keepsakes?|farewells?|bequeath\w*`),
@@ -31,8 +32,10 @@ var banned = []struct {
 	{regexp.MustCompile(`(?i)\bno more(?:$|[.,;:)]| (?:than|is|are)\b)`), "no longer, at most"},
 	{words(`heard? of|hears of|has not said|said so|says so`), "known, reported"},
 	{regexp.MustCompile(`(?i)(?:^|[.;:] )what (?:is|was|runs?|has|stands?|it|a|the|does|what|can|may|must|no|this)\b[^?]*$`), "a noun as the subject"},
-	{regexp.MustCompile(`(?i)(?:^|[.;] )(?:who|whoever|whom|of it|of what|of which|nothing of|not one)\b[^?]*$`), "a noun as the subject"},
-	{words(`of what|from what|for what|with what|by what|than what|that what|and what|but what`), "a noun: work, rows, output"},
+	{regexp.MustCompile(`(?i)(?:^|[.;] )(?:who|whoever|whom|of it|of what|of which|nothing of|not one)\b[^?]*$`),
+		"a noun as the subject"},
+	{words(`of what|from what|for what|with what|by what|than what|that what|and what|but what`),
+		"a noun: work, rows, output"},
 	{words(`stands? in|stands? for|stands? as|stands? at|stands? on|as it is wanted|comes to rest`), "is in, means, is"},
 	{words(`by itself|by themselves|do without|does without|a moment|here and there|thing|things`),
 		"automatically, without, short, several, a noun"},
@@ -161,7 +164,8 @@ func sentences(s string) []string { return ends.Split(s, -1) }
 
 // TestPagesArePlainEnglish reads the pages that a user reads.
 func TestPagesArePlainEnglish(t *testing.T) {
-	for _, page := range []string{"CHANGELOG.md", "docs/cli.md", "docs/api.md", "docs/build.md", "docs/operate.md", "docs/states.md", "docs/cron.md"} {
+	for _, page := range []string{"CHANGELOG.md", "docs/cli.md", "docs/api.md", "docs/build.md", "docs/operate.md",
+		"docs/states.md", "docs/cron.md"} {
 		b, err := os.ReadFile(filepath.Join("../..", page))
 		if err != nil {
 			t.Fatal(err)

@@ -41,7 +41,8 @@ func compare(path string, a, b reflect.Value, out *[]Field) {
 	case isNone(a) && isNone(b):
 	case a.Kind() == reflect.Pointer:
 		compare(path, a.Elem(), b.Elem(), out)
-	case a.Kind() == reflect.Struct && a.NumField() > 0 && a.Type().Field(0).IsExported() && a.Type() != reflect.TypeFor[action.Variable]():
+	case a.Kind() == reflect.Struct && a.NumField() > 0 && a.Type().Field(0).IsExported() &&
+		a.Type() != reflect.TypeFor[action.Variable]():
 		for i := range a.NumField() {
 			field := a.Type().Field(i).Name
 			from := len(*out)
@@ -121,7 +122,8 @@ func bearNames(a, b reflect.Value) bool {
 	}
 	was, is := names(a), names(b)
 	for _, list := range [][]string{was, is} {
-		if sorted := slices.Sorted(slices.Values(list)); len(slices.Compact(sorted)) < len(list) || slices.Contains(list, "") {
+		if sorted := slices.Sorted(slices.Values(list)); len(slices.Compact(sorted)) < len(list) ||
+			slices.Contains(list, "") {
 			return false
 		}
 	}

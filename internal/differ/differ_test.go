@@ -23,7 +23,8 @@ func TestDifferUsesNames(t *testing.T) {
 		was, is all
 		want    string
 	}{
-		"a value": {all{Env: []variable{{"A", "1"}, {"B", "1"}}}, all{Env: []variable{{"A", "1"}, {"B", "2"}}}, "env[B].value: 1 -> 2"},
+		"a value": {all{Env: []variable{{"A", "1"}, {"B", "1"}}}, all{Env: []variable{{"A", "1"}, {"B", "2"}}},
+			"env[B].value: 1 -> 2"},
 		"one more in front": {all{Env: []variable{{"B", "1"}}}, all{Env: []variable{{"A", "1"}, {"B", "1"}}},
 			"env[A]:  -> {name: A, value: 1}"},
 		"one less and a change": {all{Ports: []port{{"a", 1}, {"b", 2}}}, all{Ports: []port{{"b", 3}}},

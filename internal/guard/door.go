@@ -67,7 +67,8 @@ func (d *Door) Serve(ctx context.Context, h http.Handler) error {
 	protocols.SetUnencryptedHTTP2(true)
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	server := &http.Server{Handler: d.Handler(h), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader, Protocols: protocols,
+	server := &http.Server{Handler: d.Handler(h), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,
+		MaxHeaderBytes: maxHeader, Protocols: protocols,
 		BaseContext: func(net.Listener) context.Context { return base }, ConnContext: keepConn}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(d.Listener) }()
@@ -115,7 +116,8 @@ type refusal struct {
 // check returns why a request is refused, or nil.
 func (d *Door) check(r *http.Request) *refusal {
 	if !d.ours(r.Host) {
-		return &refusal{fmt.Errorf("this server is not %q: %w", text.Shorten(r.Host, 60), ErrForeign), "Host", "use its address, localhost, or a name given with --host"}
+		return &refusal{fmt.Errorf("this server is not %q: %w", text.Shorten(r.Host, 60), ErrForeign), "Host",
+			"use its address, localhost, or a name given with --host"}
 	}
 	for _, site := range r.Header.Values("Sec-Fetch-Site") {
 		if site != "same-origin" && site != "none" && !opensPage(r) {
@@ -132,7 +134,8 @@ func (d *Door) check(r *http.Request) *refusal {
 		if d.token.path != "" {
 			hint += ", with the content of " + d.token.path
 		}
-		return &refusal{fmt.Errorf("a loopback port needs its token: %w", ErrToken), "Authorization", hint + ", or use the Unix socket"}
+		return &refusal{fmt.Errorf("a loopback port needs its token: %w", ErrToken), "Authorization", hint +
+			", or use the Unix socket"}
 	}
 	return nil
 }
@@ -167,7 +170,8 @@ func (d *Door) ours(host string) bool {
 		name = h
 	}
 	name = strings.ToLower(strings.Trim(name, "[]"))
-	return name == "" || name == "localhost" || name == UnixHost || net.ParseIP(name) != nil || slices.Contains(d.hosts, name) ||
+	return name == "" || name == "localhost" || name == UnixHost || net.ParseIP(name) != nil ||
+		slices.Contains(d.hosts, name) ||
 		d.certificate != nil && d.certificate.VerifyHostname(name) == nil
 }
 
@@ -193,7 +197,8 @@ func (x *refusal) write(w http.ResponseWriter, r *http.Request) {
 		_ = answers.Write(w, r, err) // a caller that went away needs no answer
 		return
 	}
-	text, err := json.Marshal(map[string]any{"code": code, "title": code, "status": status, "detail": x.err.Error(), "field": x.field, "hint": x.hint})
+	text, err := json.Marshal(map[string]any{"code": code, "title": code, "status": status, "detail": x.err.Error(),
+		"field": x.field, "hint": x.hint})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

@@ -91,16 +91,27 @@ func TestPermittedCallers(t *testing.T) {
 		"a page without an origin": {403, func(q *http.Request) { q.Header.Set("Origin", "null") }},
 		"cross-site":               {403, func(q *http.Request) { q.Header.Set("Sec-Fetch-Site", "cross-site") }},
 		"same-site":                {403, func(q *http.Request) { q.Header.Set("Sec-Fetch-Site", "same-site") }},
-		"one of two sites":         {403, func(q *http.Request) { q.Header["Sec-Fetch-Site"] = []string{"none", "cross-site"} }},
-		"health without a token":   {200, func(q *http.Request) { q.Header.Del("Authorization"); q.URL.Path = "/health" }},
-		"POST of health":           {401, func(q *http.Request) { q.Header.Del("Authorization"); q.URL.Path, q.Method = "/health", "POST" }},
-		"below health":             {401, func(q *http.Request) { q.Header.Del("Authorization"); q.URL.Path = "/health/x" }},
-		"health of another origin": {403, func(q *http.Request) { q.Header.Set("Origin", "http://evil"); q.URL.Path = "/health" }},
-		"no token":                 {401, func(q *http.Request) { q.Header.Del("Authorization") }},
-		"an empty one":             {401, func(q *http.Request) { q.Header.Set("Authorization", "Bearer ") }},
-		"another one":              {401, func(q *http.Request) { q.Header.Set("Authorization", "Bearer 0123456789abcdeF") }},
-		"a longer one":             {401, func(q *http.Request) { q.Header.Set("Authorization", "Bearer 0123456789abcdef0") }},
-		"another scheme":           {401, func(q *http.Request) { q.Header.Set("Authorization", "Basic 0123456789abcdef") }},
+		"one of two sites": {403, func(q *http.Request) {
+			q.Header["Sec-Fetch-Site"] = []string{"none",
+				"cross-site"}
+		}},
+		"health without a token": {200, func(q *http.Request) { q.Header.Del("Authorization"); q.URL.Path = "/health" }},
+		"POST of health": {401, func(q *http.Request) {
+			q.Header.Del("Authorization")
+			q.URL.Path,
+				q.Method = "/health", "POST"
+		}},
+		"below health": {401, func(q *http.Request) { q.Header.Del("Authorization"); q.URL.Path = "/health/x" }},
+		"health of another origin": {403, func(q *http.Request) {
+			q.Header.Set("Origin",
+				"http://evil")
+			q.URL.Path = "/health"
+		}},
+		"no token":       {401, func(q *http.Request) { q.Header.Del("Authorization") }},
+		"an empty one":   {401, func(q *http.Request) { q.Header.Set("Authorization", "Bearer ") }},
+		"another one":    {401, func(q *http.Request) { q.Header.Set("Authorization", "Bearer 0123456789abcdeF") }},
+		"a longer one":   {401, func(q *http.Request) { q.Header.Set("Authorization", "Bearer 0123456789abcdef0") }},
+		"another scheme": {401, func(q *http.Request) { q.Header.Set("Authorization", "Basic 0123456789abcdef") }},
 	} {
 		if status, text := ask(t, d, c.change); status != c.status || (status == 200) != (text == "in") {
 			t.Errorf("%s: %d %s", name, status, text)
@@ -145,12 +156,14 @@ func TestTheTokenIsOnlyItsOwners(t *testing.T) {
 			t.Errorf("%o: %v", mode, err)
 		}
 	}
-	for name, text := range map[string]string{"short": "abc", "two words": "0123456789 abcdefghij", "empty": "", "control": "0123456789abcde\x01f"} {
+	for name, text := range map[string]string{"short": "abc", "two words": "0123456789 abcdefghij", "empty": "",
+		"control": "0123456789abcde\x01f"} {
 		bad := filepath.Join(t.TempDir(), "token")
 		if err := os.WriteFile(bad, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := guard.OpenToken(bad); !errors.Is(err, guard.ErrTokenFile) || text != "" && strings.Contains(err.Error(), text) {
+		if _, err := guard.OpenToken(bad); !errors.Is(err, guard.ErrTokenFile) || text != "" &&
+			strings.Contains(err.Error(), text) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -160,7 +173,8 @@ func TestTheTokenIsOnlyItsOwners(t *testing.T) {
 }
 
 func TestOnlyOnLoopbackIsTheTokenShown(t *testing.T) {
-	for address, want := range map[string]bool{"127.0.0.1:1": true, "[::1]:1": true, "localhost:1": true, "10.1.2.3:1": false, "unix:/x": false} {
+	for address, want := range map[string]bool{"127.0.0.1:1": true, "[::1]:1": true, "localhost:1": true,
+		"10.1.2.3:1": false, "unix:/x": false} {
 		h := http.Header{}
 		token.Way(address, false).Sign(t.Context(), h)
 		if got := h.Get("Authorization") != ""; got != want {
@@ -222,7 +236,8 @@ func TestSlowCallersAreClosed(t *testing.T) {
 		"half a header":       {"GET / HTTP/1.1\r\nHost: localhost\r\n", 12 * time.Second},
 		"half a body":         {"POST / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer 0123456789abcdef\r\nContent-Length: 100\r\n\r\nabc", 12 * time.Second},
 		"refused, and a body": {"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nabc", 12 * time.Second},
-		"one request":         {"GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer 0123456789abcdef\r\n\r\n", 32 * time.Second},
+		"one request": {"GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer 0123456789abcdef\r\n\r\n",
+			32 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

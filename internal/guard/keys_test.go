@@ -44,7 +44,8 @@ func TestKeys(t *testing.T) {
 	if show(first) || len(k.used) != maxKeys {
 		t.Errorf("the oldest of %d keys is accepted", len(k.used))
 	}
-	if other := NewKeys(func() time.Duration { return now }); other.shown(http.Header{"Authorization": {"Bearer " + first}}) {
+	if other := NewKeys(func() time.Duration { return now }); other.shown(http.Header{"Authorization": {"Bearer " +
+		first}}) {
 		t.Error("another process accepts a key")
 	}
 	if (*Keys)(nil).shown(http.Header{"Authorization": {"Bearer "}}) {
@@ -77,11 +78,14 @@ func TestPage(t *testing.T) {
 		"no slash":          {request("GET", "/ui"), false},
 		"link to the page":  {request("GET", "/ui/", link...), true},
 		"link to data":      {request("GET", "/v1/status", append(link, "Authorization", key)...), false},
-		"in a frame":        {request("GET", "/ui/", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "iframe"), false},
-		"as a script":       {request("GET", "/ui/app.js", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "script"), false},
-		"by fetch":          {request("GET", "/ui/", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Dest", "empty"), false},
-		"form":              {request("POST", "/ui/", append(link, "Authorization", key)...), false},
-		"foreign origin":    {request("GET", "/ui/", append(link, "Origin", "http://evil.example")...), false},
+		"in a frame": {request("GET", "/ui/", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate",
+			"Sec-Fetch-Dest", "iframe"), false},
+		"as a script": {request("GET", "/ui/app.js", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors",
+			"Sec-Fetch-Dest", "script"), false},
+		"by fetch": {request("GET", "/ui/", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Dest",
+			"empty"), false},
+		"form":           {request("POST", "/ui/", append(link, "Authorization", key)...), false},
+		"foreign origin": {request("GET", "/ui/", append(link, "Origin", "http://evil.example")...), false},
 	} {
 		if got := d.check(c.q) == nil; got != c.ok {
 			t.Errorf("%s: %v, want %v", name, got, c.ok)

@@ -41,7 +41,8 @@ func (f TLSFiles) Server() (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13}, nil
+	return &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
+		MinVersion: tls.VersionTLS13}, nil
 }
 
 // Client returns the configuration of a caller; nil when there are no files.
@@ -128,7 +129,8 @@ func (l Listener) Open(ctx context.Context) (*Door, error) {
 	}
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", l.Address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%s: %w; is another cantina running? choose another address with %s", l.Address, ErrAddressInUse, cmp.Or(l.Flag, "--listen"))
+		return nil, fmt.Errorf("%s: %w; is another cantina running? choose another address with %s", l.Address,
+			ErrAddressInUse, cmp.Or(l.Flag, "--listen"))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", l.Address, err)

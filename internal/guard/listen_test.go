@@ -14,7 +14,8 @@ var token = guard.NewToken("0123456789abcdef")
 
 func TestListenersAreClosedToTheOutsideByDefault(t *testing.T) {
 	for _, a := range []string{"0.0.0.0:0", ":0", "[::]:0"} {
-		if ln, err := (guard.Listener{Address: a}).Open(t.Context()); !errors.Is(err, guard.ErrInsecure) || !strings.Contains(err.Error(), "--insecure-listen") {
+		if ln, err := (guard.Listener{Address: a}).Open(t.Context()); !errors.Is(err, guard.ErrInsecure) ||
+			!strings.Contains(err.Error(), "--insecure-listen") {
 			t.Errorf("%s: %v, %v", a, ln, err)
 		}
 	}
@@ -24,7 +25,8 @@ func TestListenersAreClosedToTheOutsideByDefault(t *testing.T) {
 	}
 	_ = ln.Close()
 	for _, insecure := range []bool{false, true} {
-		if _, err := (guard.Listener{Address: "127.0.0.1:0", Insecure: insecure}).Open(t.Context()); !errors.Is(err, guard.ErrInsecure) {
+		if _, err := (guard.Listener{Address: "127.0.0.1:0", Insecure: insecure}).Open(t.Context()); !errors.Is(err,
+			guard.ErrInsecure) {
 			t.Errorf("a loopback port without a token: %v", err)
 		}
 	}
@@ -33,13 +35,15 @@ func TestListenersAreClosedToTheOutsideByDefault(t *testing.T) {
 		t.Fatalf("%v, %v", ln, err)
 	}
 	defer ln.Close()
-	if _, err := (guard.Listener{Address: ln.Addr().String(), Token: token}).Open(t.Context()); !errors.Is(err, guard.ErrAddressInUse) {
+	if _, err := (guard.Listener{Address: ln.Addr().String(), Token: token}).Open(t.Context()); !errors.Is(err,
+		guard.ErrAddressInUse) {
 		t.Fatalf("a port that is taken: %v", err)
 	}
 	if _, err := (guard.Listener{Address: "nonsense"}).Open(t.Context()); err == nil {
 		t.Fatal("no error")
 	}
-	if _, err := (guard.Listener{Address: "127.0.0.1:0", TLS: guard.TLSFiles{Cert: "x"}}).Open(t.Context()); !errors.Is(err, guard.ErrCertificates) {
+	if _, err := (guard.Listener{Address: "127.0.0.1:0",
+		TLS: guard.TLSFiles{Cert: "x"}}).Open(t.Context()); !errors.Is(err, guard.ErrCertificates) {
 		t.Fatalf("half of the files: %v", err)
 	}
 }

@@ -16,20 +16,23 @@ import (
 // TestTheUserOfAListener: both ways of asking name the user of a listener, on each family, also of one
 // that listens everywhere.
 func TestTheUserOfAListener(t *testing.T) {
-	for listen, call := range map[string]string{"127.0.0.1:0": "127.0.0.1", "[::1]:0": "::1", "0.0.0.0:0": "127.0.0.1", "[::]:0": "::1"} {
+	for listen, call := range map[string]string{"127.0.0.1:0": "127.0.0.1", "[::1]:0": "::1", "0.0.0.0:0": "127.0.0.1",
+		"[::]:0": "::1"} {
 		ln, err := net.Listen("tcp", listen)
 		if err != nil {
 			t.Logf("%s: %v", listen, err) // a machine without IPv6
 			continue
 		}
 		at := netip.AddrPortFrom(netip.MustParseAddr(call), ln.Addr().(*net.TCPAddr).AddrPort().Port())
-		for name, ask := range map[string]func(netip.AddrPort) (int, error){"sock_diag": guard.AskKernel, "proc": guard.AskProc} {
+		for name, ask := range map[string]func(netip.AddrPort) (int, error){"sock_diag": guard.AskKernel,
+			"proc": guard.AskProc} {
 			if who, err := ask(at); err != nil || who != os.Geteuid() {
 				t.Errorf("%s by %s: user %d, %v", listen, name, who, err)
 			}
 		}
 		_ = ln.Close()
-		for name, ask := range map[string]func(netip.AddrPort) (int, error){"sock_diag": guard.AskKernel, "proc": guard.AskProc} {
+		for name, ask := range map[string]func(netip.AddrPort) (int, error){"sock_diag": guard.AskKernel,
+			"proc": guard.AskProc} {
 			if who, err := ask(at); err == nil {
 				t.Errorf("%s by %s: no listener, and it is user %d", listen, name, who)
 			}
@@ -84,11 +87,13 @@ func TestAPortOfAnotherUserIsNotCalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := strings.TrimSpace(string(line[:n]))
-	if c, err := token.Way(address, false).Dial(t.Context()); !errors.Is(err, guard.ErrForeignPort) || !strings.Contains(err.Error(), "user 65534") {
+	if c, err := token.Way(address, false).Dial(t.Context()); !errors.Is(err, guard.ErrForeignPort) ||
+		!strings.Contains(err.Error(), "user 65534") {
 		t.Errorf("%s: %v, %v", address, c, err)
 	}
 	path := dir + "/token" // that user's own
-	if err := errors.Join(os.WriteFile(path, []byte("0123456789abcdef\n"), 0o600), os.Chown(path, 65534, 65534)); err != nil {
+	if err := errors.Join(os.WriteFile(path, []byte("0123456789abcdef\n"), 0o600),
+		os.Chown(path, 65534, 65534)); err != nil {
 		t.Fatal(err)
 	}
 	own, err := guard.ReadToken(path)

@@ -56,13 +56,16 @@ func ReadToken(path string) (Token, error) {
 		return Token{}, fmt.Errorf("%s: %w: not a plain file", path, ErrTokenFile)
 	}
 	if others := info.Mode().Perm() & 0o077; others != 0 {
-		return Token{}, fmt.Errorf("%s: %w: others may use it (mode %04o); delete it, and start the server again: another token is made", path, ErrTokenFile, info.Mode().Perm())
+		return Token{},
+			fmt.Errorf("%s: %w: others may use it (mode %04o); delete it, and start the server again: another token is made",
+				path, ErrTokenFile, info.Mode().Perm())
 	}
 	text := make([]byte, 4096)
 	n, err := f.Read(text)
 	word := strings.TrimSpace(string(text[:n]))
 	switch {
-	case n > 0 && (len(word) < minToken || n == len(text) || strings.ContainsFunc(word, func(r rune) bool { return r <= ' ' || r > '~' })):
+	case n > 0 && (len(word) < minToken || n == len(text) ||
+		strings.ContainsFunc(word, func(r rune) bool { return r <= ' ' || r > '~' })):
 		return Token{}, fmt.Errorf("%s: %w: a token is one word of %d to 4095 plain characters", path, ErrTokenFile, minToken)
 	case n == 0:
 		return Token{}, fmt.Errorf("%s: %w: it is empty (%w); delete it", path, ErrTokenFile, err)

@@ -62,7 +62,8 @@ func Child(t *testing.T) bool {
 	for i, p := range parts {
 		parts[i] = "^" + regexp.QuoteMeta(p) + "$"
 	}
-	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+strings.Join(parts, "/"), "-test.v=true", "-test.count=1")
+	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+strings.Join(parts, "/"), "-test.v=true",
+		"-test.count=1")
 	c.Env = append(os.Environ(), marker+"="+t.Name(), "GODEBUG=memprofilerate=1")
 	out, err := c.CombinedOutput()
 	switch {
@@ -109,14 +110,16 @@ func Levels(t *testing.T, c Config) {
 	}
 	ten := measure(c)
 	things := int64(c.Things * c.Rounds * (measures - 1))
-	t.Logf(counted+": %d KiB after %d things, %d KiB after %d", total(one)>>10, c.Things*c.Rounds, total(ten)>>10, measures*c.Things*c.Rounds)
+	t.Logf(counted+": %d KiB after %d things, %d KiB after %d", total(one)>>10, c.Things*c.Rounds, total(ten)>>10,
+		measures*c.Things*c.Rounds)
 	if n := runtime.NumGoroutine(); int64(n-goroutines) > max(ownGoroutines, things/100) {
 		t.Errorf("%d goroutines, and %d after ten times as much", goroutines, n)
 	}
 	var grown, bounded int64
 	var most strings.Builder
 	shown := 0
-	for _, p := range slices.SortedFunc(maps.Values(ten), func(a, b place) int { return cmp.Compare(b.bytes-one[b.stack].bytes, a.bytes-one[a.stack].bytes) }) {
+	for _, p := range slices.SortedFunc(maps.Values(ten),
+		func(a, b place) int { return cmp.Compare(b.bytes-one[b.stack].bytes, a.bytes-one[a.stack].bytes) }) {
 		more := p.bytes - one[p.stack].bytes
 		grown += more
 		if c.mayGrow(p) {
@@ -127,11 +130,13 @@ func Levels(t *testing.T, c Config) {
 			fmt.Fprintf(&most, "%d bytes in %d objects\n%s", more, p.objects-one[p.stack].objects, p.stack)
 		}
 		if more > max(atLeast, grace*things) {
-			t.Errorf("%d bytes in %d objects more for %d things that are gone, %d bytes each, allocated at\n%s", more, p.objects-one[p.stack].objects, things, more/things, p.stack)
+			t.Errorf("%d bytes in %d objects more for %d things that are gone, %d bytes each, allocated at\n%s", more,
+				p.objects-one[p.stack].objects, things, more/things, p.stack)
 		}
 	}
 	if grown -= bounded; grown > max(8*atLeast, graceInAll*things) {
-		t.Errorf("%d bytes more for %d things that are gone, %d bytes each, in many places; most at\n%s", grown, things, grown/things, most.String())
+		t.Errorf("%d bytes more for %d things that are gone, %d bytes each, in many places; most at\n%s", grown, things,
+			grown/things, most.String())
 	}
 }
 
@@ -194,7 +199,8 @@ func callers(stack []uintptr) string {
 	frames := runtime.CallersFrames(stack)
 	for n := 0; n < 7; {
 		f, more := frames.Next()
-		if f.Function != "" && !(n == 0 && (strings.HasPrefix(f.Function, "runtime.") || strings.HasPrefix(f.Function, "internal/runtime/"))) {
+		if f.Function != "" && !(n == 0 && (strings.HasPrefix(f.Function, "runtime.") ||
+			strings.HasPrefix(f.Function, "internal/runtime/"))) {
 			fmt.Fprintf(&b, "\t%s %s:%d\n", f.Function, path.Base(f.File), f.Line)
 			n++
 		}

@@ -30,7 +30,8 @@ func TestEveryCallAtACellNamesItsCallee(t *testing.T) {
 	s.EnableHTTP2 = true
 	s.StartTLS()
 	defer s.Close()
-	right := fmt.Sprintf(`{"cell":"c1","cluster":"mine","proc":"p1","term":{"epoch":%d,"revision":%d}}`, term.Epoch, term.Revision)
+	right := fmt.Sprintf(`{"cell":"c1","cluster":"mine","proc":"p1","term":{"epoch":%d,"revision":%d}}`, term.Epoch,
+		term.Revision)
 	methods := pb.File_cantina_v1_cell_proto.Services().ByName("CellService").Methods()
 	if methods.Len() != len(ofMachine)+3 {
 		t.Errorf("%d calls, of which the session checks %d: is it so for the new one?", methods.Len(), len(ofMachine))

@@ -338,7 +338,8 @@ func (r *remote) Perform(ctx context.Context, w cell.Work) ([]cell.Refusal, erro
 			Instance: l.Instance, Workload: loads.number(l.Workload), DeadlineBound: l.DeadlineBound, Exclusive: l.Exclusive})
 	}
 	for _, t := range w.Tasks {
-		q.Tasks = append(q.Tasks, &pb.TaskWork{Guid: t.GUID, Uid: t.UID, Domain: t.Domain, Workload: loads.number(t.Workload), DeadlineBound: t.DeadlineBound})
+		q.Tasks = append(q.Tasks, &pb.TaskWork{Guid: t.GUID, Uid: t.UID, Domain: t.Domain, Workload: loads.number(t.Workload),
+			DeadlineBound: t.DeadlineBound})
 	}
 	q.Workloads = loads.messages
 	m, err := invokeWithin(ctx, longTimeout, r.rpc.Perform, q)
@@ -369,7 +370,8 @@ func (r *remote) StopInstance(ctx context.Context, t fence.Term, proc worker.Pro
 // SignalInstance implements Cell.
 func (r *remote) SignalInstance(ctx context.Context, t fence.Term, proc worker.Proc, key lrp.Key, instance string,
 	signal int) error {
-	_, err := invoke(ctx, r.rpc.SignalInstance, &pb.SignalInstanceRequest{To: wire.FromCallee(t, proc), Key: wire.FromLRPKey(key), Instance: instance, Signal: int32(signal)})
+	_, err := invoke(ctx, r.rpc.SignalInstance, &pb.SignalInstanceRequest{To: wire.FromCallee(t, proc),
+		Key: wire.FromLRPKey(key), Instance: instance, Signal: int32(signal)})
 	return err
 }
 

@@ -124,7 +124,9 @@ func batchWork(m *pb.RunTask, loads []*action.Workload) (*cell.BatchWork, error)
 	return w, nil
 }
 
-func (h *cellHandler) NotifyIfTasksNotRunning(ctx context.Context, req *connect.Request[pb.NotifyIfTasksNotRunningRequest]) (*connect.Response[pb.NotifyIfTasksNotRunningResponse], error) {
+func (h *cellHandler) NotifyIfTasksNotRunning(ctx context.Context,
+	req *connect.Request[pb.NotifyIfTasksNotRunningRequest]) (*connect.Response[pb.NotifyIfTasksNotRunningResponse],
+	error) {
 	q, err := wire.ToNotify(req.Msg)
 	if err != nil {
 		return nil, toConnect(err)
@@ -197,7 +199,8 @@ var errWorkload = errors.New("work names no workload of its request")
 // pick returns a workload of a request by its number, which begins with 1.
 func pick(loads []*action.Workload, number int32) (*action.Workload, error) {
 	if number < 1 || int(number) > len(loads) {
-		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("%w: number %d of %d", errWorkload, number, len(loads)))
+		return nil, connect.NewError(connect.CodeInvalidArgument,
+			fmt.Errorf("%w: number %d of %d", errWorkload, number, len(loads)))
 	}
 	return loads[number-1], nil
 }
@@ -221,14 +224,16 @@ func workOf(m *pb.PerformRequest) (cell.Work, error) {
 		if err != nil {
 			return w, err
 		}
-		w.LRPs = append(w.LRPs, cell.LRPWork{Key: key, Service: wire.ToServiceKey(l.GetService()), Instance: l.GetInstance(), Workload: load, DeadlineBound: l.GetDeadlineBound(), Exclusive: l.GetExclusive()})
+		w.LRPs = append(w.LRPs, cell.LRPWork{Key: key, Service: wire.ToServiceKey(l.GetService()), Instance: l.GetInstance(),
+			Workload: load, DeadlineBound: l.GetDeadlineBound(), Exclusive: l.GetExclusive()})
 	}
 	for _, x := range m.GetTasks() {
 		load, err := pick(loads, x.GetWorkload())
 		if err != nil {
 			return w, err
 		}
-		w.Tasks = append(w.Tasks, cell.TaskWork{GUID: x.GetGuid(), UID: x.GetUid(), Domain: x.GetDomain(), Workload: load, DeadlineBound: x.GetDeadlineBound()})
+		w.Tasks = append(w.Tasks, cell.TaskWork{GUID: x.GetGuid(), UID: x.GetUid(), Domain: x.GetDomain(), Workload: load,
+			DeadlineBound: x.GetDeadlineBound()})
 	}
 	return w, nil
 }
@@ -323,6 +328,7 @@ func (h *cellHandler) ReadLogs(ctx context.Context,
 	return connect.NewResponse(m), nil
 }
 
-func (h *cellHandler) FollowLogs(ctx context.Context, req *connect.Request[pb.FollowLogsRequest], stream *connect.ServerStream[pb.FollowLogsResponse]) error {
+func (h *cellHandler) FollowLogs(ctx context.Context, req *connect.Request[pb.FollowLogsRequest],
+	stream *connect.ServerStream[pb.FollowLogsResponse]) error {
 	return toConnect(h.cell.FollowLogs(ctx, req.Msg, stream.Send))
 }

@@ -94,7 +94,8 @@ func TestMemoryIsFreed(t *testing.T) {
 		d.SetAddress(name, address)
 		defer d.SetAddress(name, "")
 		// The agent is c1 and refuses to be another: an answer of its own all the same.
-		if _, err := d.Cell(name).KillTask(t.Context(), []worker.KillTask{{Term: term, Proc: "p1"}}); err == nil || neverSent(err) {
+		if _, err := d.Cell(name).KillTask(t.Context(), []worker.KillTask{{Term: term, Proc: "p1"}}); err == nil ||
+			neverSent(err) {
 			t.Errorf("%s at %s: %v", name, address, err)
 		}
 	}

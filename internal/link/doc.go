@@ -75,7 +75,8 @@ func toConnect(err error) error {
 		c.Meta().Set(headerTerm, not.Term.String())
 		c.Meta().Set(headerCluster, string(not.Cluster))
 		return c
-	case errors.Is(err, cell.ErrForeign), errors.Is(err, cell.ErrTerm), errors.Is(err, cell.ErrNewer), errors.Is(err, cell.ErrProc), errors.Is(err, cell.ErrCell), errors.Is(err, worker.ErrNotAccepting):
+	case errors.Is(err, cell.ErrForeign), errors.Is(err, cell.ErrTerm), errors.Is(err, cell.ErrNewer),
+		errors.Is(err, cell.ErrProc), errors.Is(err, cell.ErrCell), errors.Is(err, worker.ErrNotAccepting):
 		return connect.NewError(connect.CodeFailedPrecondition, err)
 	case errors.Is(err, cell.ErrUnknownContainer):
 		return connect.NewError(connect.CodeNotFound, err)
@@ -119,7 +120,8 @@ func Unavailable(err error) bool {
 }
 
 func options() []connect.HandlerOption {
-	return []connect.HandlerOption{connect.WithReadMaxBytes(maxMessage), guard.Compression(maxMessage), connect.WithCompressMinBytes(64 << 10)}
+	return []connect.HandlerOption{connect.WithReadMaxBytes(maxMessage), guard.Compression(maxMessage),
+		connect.WithCompressMinBytes(64 << 10)}
 }
 
 func clientOptions() []connect.ClientOption {
@@ -135,18 +137,22 @@ func Handlers(now func() (cell.Leader, error), cells *Directory) map[string]http
 
 // fromState and toState convert a cell's report about itself.
 func fromState(s cell.State) *pb.CellState {
-	return &pb.CellState{Version: s.Version, Zone: s.Zone, Host: s.Host, InstanceAddress: s.InstanceAddress, Stacks: s.Stacks, RequiredTags: s.RequiredTags,
+	return &pb.CellState{Version: s.Version, Zone: s.Zone, Host: s.Host, InstanceAddress: s.InstanceAddress,
+		Stacks: s.Stacks, RequiredTags: s.RequiredTags,
 		OptionalTags: s.OptionalTags, Labels: s.Labels, Taints: s.Taints, Capacity: wire.FromAmounts(s.Capacity),
 		Foreign: wire.FromAmounts(s.Foreign), Unavailable: s.Unavailable, Draining: s.Draining,
 		Address: s.Address, Build: s.Build, Isolation: s.Isolation,
 		DrainId: s.Drain.ID, DrainOver: s.Drain.Over, DrainWaits: s.Drain.Waits,
-		DrainTimeout: wire.FromDuration(s.Drain.Timeout), Conditions: fromConditions(s.Conditions), MostOpenFiles: int64(s.OpenFiles), Withdrawn: s.Withdrawn}
+		DrainTimeout: wire.FromDuration(s.Drain.Timeout), Conditions: fromConditions(s.Conditions),
+		MostOpenFiles: int64(s.OpenFiles), Withdrawn: s.Withdrawn}
 }
 
 func fromConditions(list []cell.Condition) []*pb.Condition {
 	var out []*pb.Condition
 	for _, c := range list {
-		out = append(out, &pb.Condition{Instance: c.Instance, Task: c.Task, Job: c.Job, Node: c.Node, What: c.What, Text: c.Text, Unknown: c.Unknown, Uid: c.UID, Since: wire.FromTime(c.Since), Limit: wire.FromDuration(c.Limit), Detail: c.Detail,
+		out = append(out, &pb.Condition{Instance: c.Instance, Task: c.Task, Job: c.Job, Node: c.Node, What: c.What,
+			Text: c.Text, Unknown: c.Unknown, Uid: c.UID, Since: wire.FromTime(c.Since), Limit: wire.FromDuration(c.Limit),
+			Detail:   c.Detail,
 			Stopping: c.Stopping, StopBy: wire.FromTime(c.StopBy)})
 	}
 	return out
@@ -157,7 +163,9 @@ func toConditions(list []*pb.Condition) []cell.Condition {
 	for _, m := range list {
 		since, _ := wire.ToTime(m.GetSince())
 		by, _ := wire.ToTime(m.GetStopBy())
-		out = append(out, cell.Condition{Since: since, Limit: m.GetLimit().AsDuration(), Instance: m.GetInstance(), Task: m.GetTask(), Job: m.GetJob(), Node: m.GetNode(), What: m.GetWhat(), Text: m.GetText(), Unknown: m.GetUnknown(), UID: m.GetUid(), Detail: m.GetDetail(),
+		out = append(out, cell.Condition{Since: since, Limit: m.GetLimit().AsDuration(), Instance: m.GetInstance(),
+			Task: m.GetTask(), Job: m.GetJob(), Node: m.GetNode(), What: m.GetWhat(), Text: m.GetText(), Unknown: m.GetUnknown(),
+			UID: m.GetUid(), Detail: m.GetDetail(),
 			Stopping: m.GetStopping(), StopBy: by})
 	}
 	return out

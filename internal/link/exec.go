@@ -61,12 +61,14 @@ func (h *cellHandler) Exec(ctx context.Context, stream *connect.BidiStream[pb.Ex
 		return err
 	}
 	copies.Wait()
-	return out(&pb.ExecResponse{Kind: &pb.ExecResponse_End{End: &pb.ExecEnd{ExitCode: int32(r.ExitCode), Signal: int32(r.Signal)}}})
+	return out(&pb.ExecResponse{Kind: &pb.ExecResponse_End{End: &pb.ExecEnd{ExitCode: int32(r.ExitCode),
+		Signal: int32(r.Signal)}}})
 }
 
 func execSpec(r *action.Run, start *pb.ExecStart) executor.ExecSpec {
-	return executor.ExecSpec{Path: r.Path, Args: r.Args, Env: r.Env, Dir: r.Dir, User: r.User, Terminal: start.GetTerminal(),
-		Rows: uint16(start.GetSize().GetRows()), Cols: uint16(start.GetSize().GetColumns())}
+	return executor.ExecSpec{Path: r.Path, Args: r.Args, Env: r.Env, Dir: r.Dir, User: r.User,
+		Terminal: start.GetTerminal(),
+		Rows:     uint16(start.GetSize().GetRows()), Cols: uint16(start.GetSize().GetColumns())}
 }
 
 // receive hands input, sizes and signals to the program.

@@ -24,7 +24,8 @@ func (l *slow) Heartbeat(ctx context.Context, b worker.Heartbeat, s cell.State) 
 		case <-ctx.Done():
 		}
 	}
-	return worker.HeartbeatAnswer{Protocol: worker.Protocol, Term: term, Proc: b.Proc, Beat: b.Beat, State: worker.Healthy, Credit: true,
+	return worker.HeartbeatAnswer{Protocol: worker.Protocol, Term: term, Proc: b.Proc, Beat: b.Beat, State: worker.Healthy,
+		Credit:  true,
 		Promise: 86 * time.Second, Timeouts: worker.DefaultTimeouts()}, nil
 }
 
@@ -36,7 +37,8 @@ func TestALateAnswerToAHeartbeatCounts(t *testing.T) {
 	late := make(chan worker.HeartbeatAnswer, 9)
 	c.Late(func(a worker.HeartbeatAnswer) { late <- a })
 	beat := func(ctx context.Context, n int64) (worker.HeartbeatAnswer, error) {
-		b := worker.Heartbeat{Protocol: worker.Protocol, Term: term, Cell: "c1", Proc: "p1", DirID: "f", Started: 3, Boot: "b", Beat: n, Period: time.Minute}
+		b := worker.Heartbeat{Protocol: worker.Protocol, Term: term, Cell: "c1", Proc: "p1", DirID: "f", Started: 3,
+			Boot: "b", Beat: n, Period: time.Minute}
 		return c.Heartbeat(ctx, b, cell.State{})
 	}
 	limit, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

@@ -52,7 +52,8 @@ type leaderConn struct {
 // and must not wait.
 func NewLeaderClient(servers []string, sec Security, lost func()) *LeaderClient {
 	ctx, end := context.WithCancel(context.Background())
-	return &LeaderClient{servers: servers, sec: sec, lost: lost, ctx: ctx, end: end, current: servers[rand.IntN(len(servers))],
+	return &LeaderClient{servers: servers, sec: sec, lost: lost, ctx: ctx, end: end,
+		current: servers[rand.IntN(len(servers))],
 		clients: map[string]*leaderConn{}}
 }
 
@@ -105,7 +106,8 @@ func (c *LeaderClient) failed(address string, err error) {
 		return
 	}
 	var not *NotLeader
-	if errors.As(err, &not) && (not.Cluster == "" || c.cluster == "" || not.Cluster == c.cluster) && len(not.Addresses) > 0 && !not.Term.Less(c.heard) && not.Addresses[0] != address {
+	if errors.As(err, &not) && (not.Cluster == "" || c.cluster == "" || not.Cluster == c.cluster) &&
+		len(not.Addresses) > 0 && !not.Term.Less(c.heard) && not.Addresses[0] != address {
 		c.current = not.Addresses[0]
 		return
 	}
@@ -113,7 +115,9 @@ func (c *LeaderClient) failed(address string, err error) {
 }
 
 // call makes one call and records its result.
-func call[Q, A any](ctx context.Context, c *LeaderClient, do func(cantinav1connect.LeaderServiceClient) func(context.Context, *connect.Request[Q]) (*connect.Response[A], error), q *Q) (*A, error) {
+func call[Q, A any](ctx context.Context, c *LeaderClient,
+	do func(cantinav1connect.LeaderServiceClient) func(context.Context, *connect.Request[Q]) (*connect.Response[A], error),
+	q *Q) (*A, error) {
 	address, conn := c.conn()
 	answer, err := do(conn.rpc)(ctx, connect.NewRequest(q))
 	if err != nil {
@@ -132,7 +136,8 @@ const patience = 3
 
 // Heartbeat implements cell.Leader. An answer that comes later is passed to Late; meanwhile the next
 // heartbeats are sent, to another server if there is one.
-func (c *LeaderClient) Heartbeat(ctx context.Context, b worker.Heartbeat, s cell.State) (worker.HeartbeatAnswer, error) {
+func (c *LeaderClient) Heartbeat(ctx context.Context, b worker.Heartbeat, s cell.State) (worker.HeartbeatAnswer,
+	error) {
 	c.mu.Lock()
 	if c.cluster != b.Cluster {
 		c.cluster, c.heard = b.Cluster, fence.Term{}
@@ -184,7 +189,8 @@ func (c *LeaderClient) judge(ctx context.Context, address string, err error) {
 }
 
 // beat makes the call.
-func (c *LeaderClient) beat(ctx context.Context, address string, conn *leaderConn, q *pb.HeartbeatRequest) (worker.HeartbeatAnswer, error) {
+func (c *LeaderClient) beat(ctx context.Context, address string, conn *leaderConn,
+	q *pb.HeartbeatRequest) (worker.HeartbeatAnswer, error) {
 	m, err := conn.rpc.Heartbeat(ctx, connect.NewRequest(q))
 	if err != nil {
 		return worker.HeartbeatAnswer{}, fromConnect(err)
@@ -210,7 +216,8 @@ func (c *LeaderClient) beat(ctx context.Context, address string, conn *leaderCon
 
 // UpdateStatus implements cell.Leader.
 func (c *LeaderClient) UpdateStatus(ctx context.Context, u worker.UpdateStatus) ([]worker.StatusAnswer, error) {
-	m, err := call(ctx, c, func(r leaderRPC) func(context.Context, *connect.Request[pb.UpdateStatusRequest]) (*connect.Response[pb.UpdateStatusResponse], error) {
+	m, err := call(ctx, c, func(r leaderRPC) func(context.Context,
+		*connect.Request[pb.UpdateStatusRequest]) (*connect.Response[pb.UpdateStatusResponse], error) {
 		return r.UpdateStatus
 	}, wire.FromUpdateStatus(u))
 	if err != nil {
@@ -221,7 +228,8 @@ func (c *LeaderClient) UpdateStatus(ctx context.Context, u worker.UpdateStatus) 
 
 // Rows implements cell.Leader.
 func (c *LeaderClient) Rows(ctx context.Context, from cell.Caller, q cell.RowsQuery) (cell.Rows, error) {
-	m, err := call(ctx, c, func(r leaderRPC) func(context.Context, *connect.Request[pb.RowsRequest]) (*connect.Response[pb.RowsResponse], error) {
+	m, err := call(ctx, c, func(r leaderRPC) func(context.Context,
+		*connect.Request[pb.RowsRequest]) (*connect.Response[pb.RowsResponse], error) {
 		return r.Rows
 	}, &pb.RowsRequest{From: fromCaller(from), Only: q.Only, Tasks: q.Tasks, Lrps: fromKeys(q.LRPs)})
 	if err != nil {
@@ -240,7 +248,8 @@ func (c *LeaderClient) LRPEvents(ctx context.Context, from cell.Caller, events [
 		return nil, err
 	}
 	q := &pb.LRPEventsRequest{From: fromCaller(from), Events: all}
-	m, err := call(ctx, c, func(r leaderRPC) func(context.Context, *connect.Request[pb.LRPEventsRequest]) (*connect.Response[pb.LRPEventsResponse], error) {
+	m, err := call(ctx, c, func(r leaderRPC) func(context.Context,
+		*connect.Request[pb.LRPEventsRequest]) (*connect.Response[pb.LRPEventsResponse], error) {
 		return r.LRPEvents
 	}, q)
 	if err != nil {
@@ -256,7 +265,8 @@ func (c *LeaderClient) TaskEvents(ctx context.Context, from cell.Caller, events 
 		return nil, err
 	}
 	q := &pb.TaskEventsRequest{From: fromCaller(from), Events: all}
-	m, err := call(ctx, c, func(r leaderRPC) func(context.Context, *connect.Request[pb.TaskEventsRequest]) (*connect.Response[pb.TaskEventsResponse], error) {
+	m, err := call(ctx, c, func(r leaderRPC) func(context.Context,
+		*connect.Request[pb.TaskEventsRequest]) (*connect.Response[pb.TaskEventsResponse], error) {
 		return r.TaskEvents
 	}, q)
 	if err != nil {

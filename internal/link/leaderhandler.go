@@ -35,7 +35,8 @@ func termOf(l cell.Leader) *pb.Term {
 	return nil
 }
 
-func (h *leaderHandler) Heartbeat(ctx context.Context, req *connect.Request[pb.HeartbeatRequest]) (*connect.Response[pb.HeartbeatResponse], error) {
+func (h *leaderHandler) Heartbeat(ctx context.Context,
+	req *connect.Request[pb.HeartbeatRequest]) (*connect.Response[pb.HeartbeatResponse], error) {
 	l, err := h.now()
 	if err != nil {
 		return nil, toConnect(err)
@@ -53,7 +54,8 @@ func (h *leaderHandler) Heartbeat(ctx context.Context, req *connect.Request[pb.H
 	return connect.NewResponse(m), nil
 }
 
-func (h *leaderHandler) UpdateStatus(ctx context.Context, req *connect.Request[pb.UpdateStatusRequest]) (*connect.Response[pb.UpdateStatusResponse], error) {
+func (h *leaderHandler) UpdateStatus(ctx context.Context,
+	req *connect.Request[pb.UpdateStatusRequest]) (*connect.Response[pb.UpdateStatusResponse], error) {
 	l, err := h.now()
 	if err != nil {
 		return nil, toConnect(err)
@@ -81,7 +83,8 @@ func callerOf(m *pb.Caller) (cell.Caller, error) {
 	return cell.Caller{Cluster: fence.Cluster(m.GetCluster()), Cell: name, Proc: proc, Term: t}, err
 }
 
-func (h *leaderHandler) Rows(ctx context.Context, req *connect.Request[pb.RowsRequest]) (*connect.Response[pb.RowsResponse], error) {
+func (h *leaderHandler) Rows(ctx context.Context,
+	req *connect.Request[pb.RowsRequest]) (*connect.Response[pb.RowsResponse], error) {
 	l, err := h.now()
 	if err != nil {
 		return nil, toConnect(err)
@@ -129,7 +132,8 @@ func answersOf(errs []error) ([]*pb.EventAnswer, error) {
 	return out, nil
 }
 
-func (h *leaderHandler) LRPEvents(ctx context.Context, req *connect.Request[pb.LRPEventsRequest]) (*connect.Response[pb.LRPEventsResponse], error) {
+func (h *leaderHandler) LRPEvents(ctx context.Context,
+	req *connect.Request[pb.LRPEventsRequest]) (*connect.Response[pb.LRPEventsResponse], error) {
 	l, from, err := h.caller(req.Msg.GetFrom())
 	if err != nil {
 		return nil, toConnect(err)
@@ -151,7 +155,8 @@ func (h *leaderHandler) LRPEvents(ctx context.Context, req *connect.Request[pb.L
 	return connect.NewResponse(&pb.LRPEventsResponse{Term: termOf(l), Answers: answers}), nil
 }
 
-func (h *leaderHandler) TaskEvents(ctx context.Context, req *connect.Request[pb.TaskEventsRequest]) (*connect.Response[pb.TaskEventsResponse], error) {
+func (h *leaderHandler) TaskEvents(ctx context.Context,
+	req *connect.Request[pb.TaskEventsRequest]) (*connect.Response[pb.TaskEventsResponse], error) {
 	l, from, err := h.caller(req.Msg.GetFrom())
 	if err != nil {
 		return nil, toConnect(err)

@@ -58,10 +58,16 @@ func TestCallsToCellsAreBounded(t *testing.T) {
 			_, err := r.Perform(ctx, cell.Work{})
 			return err
 		}},
-		"StopInstance":   {callTimeout, func(ctx context.Context) error { return r.StopInstance(ctx, term, "p", lrp.Key{}, "i") }},
-		"SignalInstance": {callTimeout, func(ctx context.Context) error { return r.SignalInstance(ctx, term, "p", lrp.Key{}, "i", 1) }},
-		"CancelTask":     {callTimeout, func(ctx context.Context) error { return r.CancelTask(ctx, term, "p", "uid") }},
-		"Drain":          {callTimeout, func(ctx context.Context) error { return r.Drain(ctx, term, "p", cell.Drain{}) }},
+		"StopInstance": {callTimeout, func(ctx context.Context) error {
+			return r.StopInstance(ctx, term, "p", lrp.Key{},
+				"i")
+		}},
+		"SignalInstance": {callTimeout, func(ctx context.Context) error {
+			return r.SignalInstance(ctx, term, "p", lrp.Key{},
+				"i", 1)
+		}},
+		"CancelTask": {callTimeout, func(ctx context.Context) error { return r.CancelTask(ctx, term, "p", "uid") }},
+		"Drain":      {callTimeout, func(ctx context.Context) error { return r.Drain(ctx, term, "p", cell.Drain{}) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -77,18 +83,22 @@ func TestCallsToCellsAreBounded(t *testing.T) {
 // TestNumbersOfWorkloadsAreChecked: a request may name any, and probes may have any number.
 func TestNumbersOfWorkloadsAreChecked(t *testing.T) {
 	c := &cellHandler{cell: &agent{}}
-	to, loads := wire.FromCallee(term, "p1"), []*pb.Workload{wire.FromWorkload(action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/x"}}})}
-	run := wire.FromRun(worker.Run{Work: worker.Work{Job: "j", Node: "n"}, Invocation: fence.Invocation{Term: term, Counter: 1}})
+	to, loads := wire.FromCallee(term, "p1"),
+		[]*pb.Workload{wire.FromWorkload(action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/x"}}})}
+	run := wire.FromRun(worker.Run{Work: worker.Work{Job: "j", Node: "n"},
+		Invocation: fence.Invocation{Term: term, Counter: 1}})
 	for _, number := range []int32{math.MinInt32, -1, 0, 2, math.MaxInt32} {
 		for _, probe := range []int64{0, -1} {
-			req := connect.NewRequest(&pb.RunTasksRequest{To: to, Workloads: loads, Tasks: []*pb.RunTask{{Run: run, Probe: probe, Workload: number}}})
+			req := connect.NewRequest(&pb.RunTasksRequest{To: to, Workloads: loads,
+				Tasks: []*pb.RunTask{{Run: run, Probe: probe, Workload: number}}})
 			if _, err := c.RunTasks(t.Context(), req); connect.CodeOf(err) != connect.CodeInvalidArgument {
 				t.Errorf("runTask with workload %d, probe %d: %v", number, probe, err)
 			}
 		}
 		for name, m := range map[string]*pb.PerformRequest{
-			"service": {To: to, Workloads: loads, Lrps: []*pb.LRPWork{{Key: wire.FromLRPKey(lrp.Key{Process: "x"}), Instance: "i", Workload: number}}},
-			"task":    {To: to, Workloads: loads, Tasks: []*pb.TaskWork{{Guid: "g", Uid: "u", Workload: number}}},
+			"service": {To: to, Workloads: loads, Lrps: []*pb.LRPWork{{Key: wire.FromLRPKey(lrp.Key{Process: "x"}),
+				Instance: "i", Workload: number}}},
+			"task": {To: to, Workloads: loads, Tasks: []*pb.TaskWork{{Guid: "g", Uid: "u", Workload: number}}},
 		} {
 			if _, err := c.Perform(t.Context(), connect.NewRequest(m)); connect.CodeOf(err) != connect.CodeInvalidArgument {
 				t.Errorf("%s with workload %d: %v", name, number, err)

@@ -48,7 +48,8 @@ func (l *leader) Term() fence.Term { return term }
 
 func (l *leader) Heartbeat(_ context.Context, b worker.Heartbeat, s cell.State) (worker.HeartbeatAnswer, error) {
 	l.beat, l.state = b, s
-	return worker.HeartbeatAnswer{Protocol: worker.Protocol, Term: term, Proc: b.Proc, Beat: b.Beat, State: worker.Healthy, Credit: true,
+	return worker.HeartbeatAnswer{Protocol: worker.Protocol, Term: term, Proc: b.Proc, Beat: b.Beat, State: worker.Healthy,
+		Credit:  true,
 		Promise: 86 * time.Second, Timeouts: worker.DefaultTimeouts()}, nil
 }
 
@@ -105,8 +106,10 @@ func TestEveryReportOfACellArrives(t *testing.T) {
 	ctx := context.Background()
 	from := cell.Caller{Cell: "c1", Proc: "p1", Term: term}
 
-	beat := worker.Heartbeat{Protocol: worker.Protocol, Term: term, Cell: "c1", Proc: "p1", DirID: "f", Started: 3, Boot: "b", Beat: 9, Epoch: 1, HasWork: true, Promise: time.Minute, Period: 5 * time.Second}
-	state := cell.State{State: placement.State{Cell: "c1", Process: "p1", Version: 4, Zone: "z", Capacity: resource.Amounts{"gpu": 2}, Draining: true}, Address: "a:1", Build: "v",
+	beat := worker.Heartbeat{Protocol: worker.Protocol, Term: term, Cell: "c1", Proc: "p1", DirID: "f", Started: 3,
+		Boot: "b", Beat: 9, Epoch: 1, HasWork: true, Promise: time.Minute, Period: 5 * time.Second}
+	state := cell.State{State: placement.State{Cell: "c1", Process: "p1", Version: 4, Zone: "z",
+		Capacity: resource.Amounts{"gpu": 2}, Draining: true}, Address: "a:1", Build: "v",
 		Drain: cell.DrainState{ID: "d1", Over: true, Waits: []string{"task t"}, Timeout: time.Minute}}
 	a, err := c.Heartbeat(ctx, beat, state)
 	if err != nil || a.State != worker.Healthy || !a.Credit || a.Promise != 86*time.Second || a.Term != term {
@@ -120,30 +123,38 @@ func TestEveryReportOfACellArrives(t *testing.T) {
 	}
 
 	run := worker.Run{Work: worker.Work{Job: "j", Node: "n"}, Invocation: fence.Invocation{Term: term, Counter: 5}}
-	got, err := c.UpdateStatus(ctx, worker.UpdateStatus{Term: term, Cell: "c1", Proc: "p1", Items: []worker.StatusItem{{Kind: worker.StatusEnded, Run: run, Status: "s"}, {Kind: worker.StatusProbe, Probe: 2, OK: true}}})
+	got, err := c.UpdateStatus(ctx, worker.UpdateStatus{Term: term, Cell: "c1", Proc: "p1",
+		Items: []worker.StatusItem{{Kind: worker.StatusEnded, Run: run, Status: "s"},
+			{Kind: worker.StatusProbe, Probe: 2, OK: true}}})
 	if err != nil || len(got) != 2 || !got[0].OK || got[1].OK || got[0].Run != run || got[1].Probe != 2 {
 		t.Fatalf("%+v, %v", got, err)
 	}
 
 	key := lrp.Key{Process: "x", Index: 1}
-	l.rows = cell.Rows{LRPs: []lrp.Index{{Key: key}}, QuarantinedLRPs: []lrp.Key{{Process: "y"}}, QuarantinedTasks: []string{"q"}}
+	l.rows = cell.Rows{LRPs: []lrp.Index{{Key: key}}, QuarantinedLRPs: []lrp.Key{{Process: "y"}},
+		QuarantinedTasks: []string{"q"}}
 	rows, err := c.Rows(ctx, from, cell.RowsQuery{Only: true, LRPs: []lrp.Key{key}, Tasks: []string{"t"}})
-	if err != nil || len(rows.LRPs) != 1 || len(rows.QuarantinedLRPs) != 1 || rows.QuarantinedTasks[0] != "q" || l.from != from || !l.query.Only || l.query.Tasks[0] != "t" {
+	if err != nil || len(rows.LRPs) != 1 || len(rows.QuarantinedLRPs) != 1 || rows.QuarantinedTasks[0] != "q" ||
+		l.from != from || !l.query.Only || l.query.Tasks[0] != "t" {
 		t.Fatalf("%+v, %+v, %v", rows, l.query, err)
 	}
 
 	l.errs = []error{nil, lrp.ErrCannotBeClaimed}
 	by := lrp.Identity{Instance: "i", Cell: "c1", Proc: "p1"}
-	errs, err := c.LRPEvents(ctx, from, []cell.LRPEvent{{Key: key, Event: lrp.Claim{By: by}}, {Key: key, Event: lrp.Remove{By: by}}})
+	errs, err := c.LRPEvents(ctx, from, []cell.LRPEvent{{Key: key, Event: lrp.Claim{By: by}},
+		{Key: key, Event: lrp.Remove{By: by}}})
 	if err != nil || errs[0] != nil || !errors.Is(errs[1], wire.ErrRefused) {
 		t.Fatalf("%v, %v", errs, err)
 	}
 	l.errs = []error{task.ErrOtherUID}
-	errs, err = c.TaskEvents(ctx, from, []cell.TaskEvent{{GUID: "g", Event: task.Start{UID: "u", By: task.Holder{Cell: "c1", Proc: "p1"}, Reservation: "r"}}})
+	errs,
+		err = c.TaskEvents(ctx, from, []cell.TaskEvent{{GUID: "g",
+		Event: task.Start{UID: "u", By: task.Holder{Cell: "c1", Proc: "p1"}, Reservation: "r"}}})
 	if err != nil || !errors.Is(errs[0], task.ErrOtherUID) {
 		t.Fatalf("%v, %v", errs, err)
 	}
-	if diff := cmp.Diff(task.Start{UID: "u", By: task.Holder{Cell: "c1", Proc: "p1"}, Reservation: "r"}, l.tasks[0].Event); diff != "" {
+	if diff := cmp.Diff(task.Start{UID: "u", By: task.Holder{Cell: "c1", Proc: "p1"}, Reservation: "r"},
+		l.tasks[0].Event); diff != "" {
 		t.Errorf("event changed:\n%s", diff)
 	}
 }
@@ -153,7 +164,8 @@ func TestAnUnknownOutcomeFailsTheWholeCall(t *testing.T) {
 	c := client(t, serve(t, func() (cell.Leader, error) { return l, nil }))
 	by := lrp.Identity{Instance: "i", Cell: "c1", Proc: "p1"}
 	ev := cell.LRPEvent{Key: lrp.Key{Process: "x"}, Event: lrp.Claim{By: by}}
-	if errs, err := c.LRPEvents(context.Background(), cell.Caller{Cell: "c1", Proc: "p1"}, []cell.LRPEvent{ev, ev}); err == nil {
+	if errs, err := c.LRPEvents(context.Background(), cell.Caller{Cell: "c1", Proc: "p1"},
+		[]cell.LRPEvent{ev, ev}); err == nil {
 		t.Fatalf("got answers %v for an event of which nothing is known", errs)
 	}
 }
@@ -169,7 +181,8 @@ func TestACellFollowsTheLeaderThatAStandbyNames(t *testing.T) {
 	if !errors.As(err, &not) || not.Term != term || !errors.Is(err, cell.ErrNotLeader) {
 		t.Fatalf("a standby answered %v", err)
 	}
-	if _, err := c.Heartbeat(ctx, worker.Heartbeat{Cell: "c1", Proc: "p1", DirID: "f", Beat: 2}, cell.State{}); err != nil {
+	if _, err := c.Heartbeat(ctx, worker.Heartbeat{Cell: "c1", Proc: "p1", DirID: "f", Beat: 2},
+		cell.State{}); err != nil {
 		t.Fatalf("after the hint: %v", err)
 	}
 }
@@ -221,7 +234,8 @@ func (a *agent) RunTasks(_ context.Context, items []cell.RunItem) ([]worker.RunA
 	var out []worker.RunAnswer
 	for _, it := range items {
 		if it.Call.Probe == 0 {
-			out = append(out, worker.RunAnswer{Term: term, Proc: it.Call.Proc, Run: it.Call.Run, Result: worker.RunRefused, Reason: "no"})
+			out = append(out, worker.RunAnswer{Term: term, Proc: it.Call.Proc, Run: it.Call.Run, Result: worker.RunRefused,
+				Reason: "no"})
 		}
 	}
 	return out, nil
@@ -266,7 +280,8 @@ func TestEverythingALeaderCallsArrives(t *testing.T) {
 		for name, call := range map[string]func() error{
 			"unary": func() error { _, err := c.KillTask(ctx, []worker.KillTask{{Term: term, Proc: "p1"}}); return err },
 			"stream": func() error {
-				return c.FollowLogs(ctx, &pb.FollowLogsRequest{To: wire.FromCallee(term, "p1")}, func(*pb.FollowLogsResponse) error { return nil })
+				return c.FollowLogs(ctx, &pb.FollowLogsRequest{To: wire.FromCallee(term, "p1")},
+					func(*pb.FollowLogsResponse) error { return nil })
 			},
 			"unaddressed": func() error { _, err := c.ReadLogs(ctx, &pb.ReadLogsRequest{Limit: 5}); return err },
 		} {
@@ -277,11 +292,15 @@ func TestEverythingALeaderCallsArrives(t *testing.T) {
 	}
 	d.Begin("mine")
 
-	load := &action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/x", Args: []string{"{}"}}}, Resources: resource.Amounts{"cpu_milli": 1}}
-	call := worker.RunTask{Term: term, Proc: "p1", Run: worker.Run{Work: worker.Work{Job: "j", Node: "n"}, Invocation: fence.Invocation{Term: term, Counter: 1}}, Seq: 4}
+	load := &action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/x", Args: []string{"{}"}}},
+		Resources: resource.Amounts{"cpu_milli": 1}}
+	call := worker.RunTask{Term: term, Proc: "p1",
+		Run: worker.Run{Work: worker.Work{Job: "j", Node: "n"}, Invocation: fence.Invocation{Term: term, Counter: 1}}, Seq: 4}
 	items := []cell.RunItem{
 		{Call: worker.RunTask{Term: term, Proc: "p1", Seq: 4, Probe: 7, Beat: 3}},
-		{Call: call, Work: &cell.BatchWork{Domain: "d", Workload: load, Program: &action.Run{Path: "/bin/x", Args: []string{"n"}}, Env: []action.Variable{{Name: "A", Value: "$'\n"}}, Resources: resource.Amounts{"cpu_milli": 9}, JobUID: "u", Attempt: "3"}},
+		{Call: call, Work: &cell.BatchWork{Domain: "d", Workload: load,
+			Program: &action.Run{Path: "/bin/x", Args: []string{"n"}}, Env: []action.Variable{{Name: "A", Value: "$'\n"}},
+			Resources: resource.Amounts{"cpu_milli": 9}, JobUID: "u", Attempt: "3"}},
 	}
 	answers, err := c.RunTasks(ctx, items)
 	if err != nil || len(answers) != 1 || answers[0].Result != worker.RunRefused || answers[0].Run != call.Run {
@@ -292,16 +311,19 @@ func TestEverythingALeaderCallsArrives(t *testing.T) {
 	}
 
 	work := cell.Work{Term: term, Proc: "p1",
-		LRPs:  []cell.LRPWork{{Key: lrp.Key{Process: "x"}, Instance: "i1", Workload: load}, {Key: lrp.Key{Process: "x", Index: 1}, Instance: "i2", Workload: load, DeadlineBound: true, Exclusive: true}},
+		LRPs: []cell.LRPWork{{Key: lrp.Key{Process: "x"}, Instance: "i1", Workload: load},
+			{Key: lrp.Key{Process: "x", Index: 1}, Instance: "i2", Workload: load, DeadlineBound: true, Exclusive: true}},
 		Tasks: []cell.TaskWork{{GUID: "g", UID: "u1", Domain: "d", Workload: load}}}
 	refused, err := c.Perform(ctx, work)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]cell.Refusal{{ID: "i2", Reason: "full", Cell: true}, {ID: "u1", Reason: "also full"}}, refused); diff != "" {
+	if diff := cmp.Diff([]cell.Refusal{{ID: "i2", Reason: "full", Cell: true}, {ID: "u1", Reason: "also full"}},
+		refused); diff != "" {
 		t.Errorf("refusals changed:\n%s", diff)
 	}
-	if len(a.work.LRPs) != 2 || !a.work.LRPs[1].Exclusive || !a.work.LRPs[1].DeadlineBound || a.work.LRPs[0].Exclusive || a.work.Tasks[0].UID != "u1" {
+	if len(a.work.LRPs) != 2 || !a.work.LRPs[1].Exclusive || !a.work.LRPs[1].DeadlineBound || a.work.LRPs[0].Exclusive ||
+		a.work.Tasks[0].UID != "u1" {
 		t.Errorf("work changed: %+v", a.work)
 	}
 
@@ -309,10 +331,11 @@ func TestEverythingALeaderCallsArrives(t *testing.T) {
 		t.Fatalf("%v, stopped %q", err, a.stop)
 	}
 	var conns []string
-	err = c.FollowLogs(ctx, &pb.FollowLogsRequest{To: wire.FromCallee(term, "p1"), Cursor: "!"}, func(m *pb.FollowLogsResponse) error {
-		conns = append(conns, string(m.GetLines().GetText()))
-		return nil
-	})
+	err = c.FollowLogs(ctx, &pb.FollowLogsRequest{To: wire.FromCallee(term, "p1"), Cursor: "!"},
+		func(m *pb.FollowLogsResponse) error {
+			conns = append(conns, string(m.GetLines().GetText()))
+			return nil
+		})
 	if err != nil || strings.Join(conns, " ") != "one! two!" {
 		t.Fatalf("%v, %v", conns, err)
 	}

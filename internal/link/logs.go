@@ -33,7 +33,8 @@ func (l *Local) ReadLogs(ctx context.Context, m *pb.ReadLogsRequest) (*pb.ReadLo
 
 // FollowLogs hands out the lines after the cursor and those that come, until ctx
 // is done or, when the query wants it, its sources have ended.
-func (l *Local) FollowLogs(ctx context.Context, m *pb.FollowLogsRequest, each func(*pb.FollowLogsResponse) error) error {
+func (l *Local) FollowLogs(ctx context.Context, m *pb.FollowLogsRequest,
+	each func(*pb.FollowLogsResponse) error) error {
 	q, err := queryOf(m.GetQuery())
 	if err != nil {
 		return err
@@ -72,7 +73,8 @@ func logError(err error) error {
 
 // queryOf reads a query of output.
 func queryOf(m *pb.LogQuery) (logstore.Query, error) {
-	q := logstore.Query{IDs: m.GetContainers(), Labels: maps.Clone(m.GetLabels()), Attempt: m.GetAttempt(), Backward: m.GetBackward()}
+	q := logstore.Query{IDs: m.GetContainers(), Labels: maps.Clone(m.GetLabels()), Attempt: m.GetAttempt(),
+		Backward: m.GetBackward()}
 	for _, s := range m.GetStreams() {
 		q.Streams = append(q.Streams, logstore.Stream(s))
 	}

@@ -56,7 +56,8 @@ func Refused(err error) (string, bool) {
 	var c *connect.Error
 	switch {
 	case !errors.As(err, &c):
-		return err.Error(), !neverSent(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) // a cell in this process
+		// a cell in this process
+		return err.Error(), !neverSent(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 	case connect.IsWireError(c):
 		return c.Message(), true
 	}

@@ -57,7 +57,8 @@ func transport(way *guard.Way, sec Security) http.RoundTripper {
 	}
 	signed := way.Transport(t)
 	connect := dial(way)
-	t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return connect(ctx) } // with the mark that nothing was sent
+	// with the mark that nothing was sent
+	t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return connect(ctx) }
 	return signed
 }
 

@@ -46,7 +46,8 @@ func apply(text string, patches []Patch) (string, error) {
 	var errs []error
 	for _, p := range patches {
 		if n := strings.Count(text, p.Old); n != 1 {
-			errs = append(errs, fmt.Errorf("%s: %s has the old text of the patch %d times, want once; correct the patch:\n%s", p.Name, p.File, n, p.Old))
+			errs = append(errs, fmt.Errorf("%s: %s has the old text of the patch %d times, want once; correct the patch:\n%s",
+				p.Name, p.File, n, p.Old))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -58,7 +59,8 @@ func apply(text string, patches []Patch) (string, error) {
 	for i, p := range patches {
 		from := at(p)
 		if from < done {
-			return "", fmt.Errorf("%s: %s: the old text of the patch lies over that of %s:\n%s", p.Name, p.File, patches[i-1].Name, p.Old)
+			return "", fmt.Errorf("%s: %s: the old text of the patch lies over that of %s:\n%s", p.Name, p.File,
+				patches[i-1].Name, p.Old)
 		}
 		out.WriteString(text[done:from] + p.New)
 		done = from + len(p.Old)

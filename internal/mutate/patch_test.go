@@ -20,13 +20,17 @@ func TestPatched(t *testing.T) {
 		want    string
 		bad     []string
 	}{
-		"in any order":        {patches: []Patch{patch("b", "three", "one"), patch("a", "one", "two two")}, want: "two two two two one"},
-		"side by side":        {patches: []Patch{patch("a", "one", "1"), patch("b", " two two", "")}, want: "1 three"},
-		"not there":           {patches: []Patch{patch("a", "one", "1"), patch("Gone", "four", "4")}, bad: []string{"Gone: a.go has", "0 times, want once", "four"}},
-		"there twice":         {patches: []Patch{patch("Twice", "two", "2")}, bad: []string{"Twice: a.go has", "2 times"}},
-		"each wrong is named": {patches: []Patch{patch("Gone", "four", "4"), patch("Twice", "two", "2")}, bad: []string{"Gone", "Twice"}},
-		"over another":        {patches: []Patch{patch("a", "one two", "1"), patch("Over", "two two", "2")}, bad: []string{"Over: a.go", "lies over that of a"}},
-		"no such file":        {patches: []Patch{{"Lost", "b.go", "one", "1"}}, bad: []string{"Lost: ", "b.go"}},
+		"in any order": {patches: []Patch{patch("b", "three", "one"), patch("a", "one", "two two")},
+			want: "two two two two one"},
+		"side by side": {patches: []Patch{patch("a", "one", "1"), patch("b", " two two", "")}, want: "1 three"},
+		"not there": {patches: []Patch{patch("a", "one", "1"), patch("Gone", "four", "4")},
+			bad: []string{"Gone: a.go has", "0 times, want once", "four"}},
+		"there twice": {patches: []Patch{patch("Twice", "two", "2")}, bad: []string{"Twice: a.go has", "2 times"}},
+		"each wrong is named": {patches: []Patch{patch("Gone", "four", "4"), patch("Twice", "two", "2")},
+			bad: []string{"Gone", "Twice"}},
+		"over another": {patches: []Patch{patch("a", "one two", "1"), patch("Over", "two two", "2")},
+			bad: []string{"Over: a.go", "lies over that of a"}},
+		"no such file": {patches: []Patch{{"Lost", "b.go", "one", "1"}}, bad: []string{"Lost: ", "b.go"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Patched(root, c.patches)

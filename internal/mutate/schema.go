@@ -181,7 +181,8 @@ func isError(e ast.Expr, info *types.Info) bool {
 }
 
 // constants notes the type of each number in a constant expression: that of the whole.
-func (p *Package) constants(whole ast.Expr, t types.Type, texts map[int]string, fset *token.FileSet, pkg *types.Package) {
+func (p *Package) constants(whole ast.Expr, t types.Type, texts map[int]string, fset *token.FileSet,
+	pkg *types.Package) {
 	ast.Inspect(whole, func(n ast.Node) bool {
 		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.INT {
 			texts[fset.Position(lit.Pos()).Offset] = p.typeName(t, pkg)

@@ -220,8 +220,10 @@ func (l *Conn) serve(f *frame, a *answer) {
 			*a = answer{status: http.StatusInternalServerError, body: fmt.Appendf(nil, "panic: %v", p)}
 		}
 	}()
-	q := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: f.path}, RequestURI: f.path, Header: f.header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Body: io.NopCloser(bytes.NewReader(f.body)), ContentLength: int64(len(f.body)), RemoteAddr: l.conn.RemoteAddr().String()}
+	q := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: f.path}, RequestURI: f.path, Header: f.header,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Body: io.NopCloser(bytes.NewReader(f.body)), ContentLength: int64(len(f.body)),
+		RemoteAddr: l.conn.RemoteAddr().String()}
 	l.service.Handler.ServeHTTP(a, q.WithContext(l.ctx))
 }
 
@@ -332,7 +334,8 @@ func (l *Conn) forget(id uint32) {
 }
 
 func (f *frame) response(q *http.Request) *http.Response {
-	return &http.Response{Status: strconv.Itoa(f.status) + " " + http.StatusText(f.status), StatusCode: f.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	return &http.Response{Status: strconv.Itoa(f.status) + " " + http.StatusText(f.status), StatusCode: f.status,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: f.header, Body: io.NopCloser(bytes.NewReader(f.body)), ContentLength: int64(len(f.body)), Request: q}
 }
 

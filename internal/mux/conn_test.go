@@ -105,7 +105,8 @@ func TestBothDirections(t *testing.T) {
 	c := newClient(t, Config{Connect: s.dial, Service: Service{Handler: echo("client")}, Address: "me:1"})
 	big := strings.Repeat("x", 3*atOnce)
 	for range 3 {
-		if code, text, err := post(t.Context(), c, "/a/b", big); code != 202 || text != "server /a/b [a b] "+big || err != nil {
+		if code, text, err := post(t.Context(), c, "/a/b", big); code != 202 || text != "server /a/b [a b] "+big ||
+			err != nil {
 			t.Fatalf("%d %.40s %v", code, text, err)
 		}
 	}
@@ -117,7 +118,8 @@ func TestBothDirections(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 100 {
 		all.Go(func() {
-			if code, text, err := post(t.Context(), l, "/c", fmt.Sprint(i)); code != 202 || text != fmt.Sprintf("client /c [a b] %d", i) || err != nil {
+			if code, text, err := post(t.Context(), l, "/c", fmt.Sprint(i)); code != 202 ||
+				text != fmt.Sprintf("client /c [a b] %d", i) || err != nil {
 				t.Errorf("%d %q %v", code, text, err)
 			}
 		})
@@ -279,7 +281,8 @@ func TestFrames(t *testing.T) {
 
 // FuzzFrame: any bytes are a frame that encodes again to the same, or an error.
 func FuzzFrame(f *testing.F) {
-	for _, x := range []frame{{id: 1, path: "/p", header: http.Header{"K": {"v"}}, body: []byte("b")}, {answer: true, id: 2, status: 200}} {
+	for _, x := range []frame{{id: 1, path: "/p", header: http.Header{"K": {"v"}}, body: []byte("b")},
+		{answer: true, id: 2, status: 200}} {
 		b, err := x.encode()
 		if err != nil {
 			f.Fatal(err)

@@ -22,7 +22,8 @@ func TestMemoryIsFreed(t *testing.T) {
 	s := newServer(t, silentAt("/silent", echo("server")))
 	heaptest.Levels(t, heaptest.Config{Things: 12, Rounds: 4, Warm: 2, Round: func(round int) {
 		for i := range 12 {
-			c := NewClient(Config{Connect: s.dial, Service: Service{Handler: silentAt("/silent", echo("client"))}, Address: fmt.Sprint("cell", round, i)})
+			c := NewClient(Config{Connect: s.dial, Service: Service{Handler: silentAt("/silent", echo("client"))},
+				Address: fmt.Sprint("cell", round, i)})
 			if _, _, err := post(t.Context(), c, "/x", "a"); err != nil {
 				t.Fatal(err)
 			}

@@ -31,7 +31,8 @@ var ErrRefused = errors.New("the server takes no connection")
 // Accept takes a connection: it answers the request that asks for one, hands the connection to
 // opened with the address that the other end can be called at (empty = none), and
 // serves it until it ends or ctx is done.
-func Accept(ctx context.Context, w http.ResponseWriter, q *http.Request, service Service, opened func(address string, l *Conn)) {
+func Accept(ctx context.Context, w http.ResponseWriter, q *http.Request, service Service,
+	opened func(address string, l *Conn)) {
 	if !strings.EqualFold(q.Header.Get("Upgrade"), protocol) {
 		w.Header().Set("Upgrade", protocol)
 		http.Error(w, "this path takes connections of cells, which begin as an upgrade", http.StatusUpgradeRequired)
@@ -43,7 +44,8 @@ func Accept(ctx context.Context, w http.ResponseWriter, q *http.Request, service
 		return
 	}
 	_ = conn.SetDeadline(time.Time{}) // a connection that is gone is found by reading
-	if _, err := fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", protocol); err != nil {
+	if _, err := fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n",
+		protocol); err != nil {
 		conn.Close()
 		return
 	}

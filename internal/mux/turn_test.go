@@ -78,7 +78,8 @@ func TestOthersLeaveRoomForUrgent(t *testing.T) {
 	var waiting, waited atomic.Int64
 	s := newServerOf(t, Service{Handler: h, Urgent: isUrgent, Others: make(chan struct{}, 2), Waiting: &waiting,
 		Waited: func(time.Duration) { waited.Add(1) }})
-	a, b := newClient(t, Config{Connect: s.dial, Service: Service{Urgent: isUrgent}}), newClient(t, Config{Connect: s.dial, Service: Service{Urgent: isUrgent}})
+	a, b := newClient(t, Config{Connect: s.dial, Service: Service{Urgent: isUrgent}}),
+		newClient(t, Config{Connect: s.dial, Service: Service{Urgent: isUrgent}})
 	answers := make(chan error, 6)
 	for i := range 6 {
 		c := a

@@ -123,16 +123,21 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 	if err != nil {
 		return nil, errors.Join(err, n.closeListener())
 	}
-	exec, err := executor.Open(executor.Config{Dir: filepath.Join(cfg.Dir, "executor"), Capacity: cfg.Capacity, Reaper: cfg.Reaper,
-		Cgroups: cfg.Cgroups, KillWait: cfg.Timeouts.KillWait, StuckAfter: cfg.StuckAfter, RebootCommand: cfg.RebootCommand, TestKinds: true, User: cfg.User, Output: cfg.Output,
-		Cache: cfg.Cache, UnpackMax: cfg.Unpack, Image: cfg.Image, FirstPort: cfg.FirstPort, LastPort: cfg.LastPort, Clock: cfg.Clock, Log: cfg.Log})
+	exec, err := executor.Open(executor.Config{Dir: filepath.Join(cfg.Dir, "executor"), Capacity: cfg.Capacity,
+		Reaper:  cfg.Reaper,
+		Cgroups: cfg.Cgroups, KillWait: cfg.Timeouts.KillWait, StuckAfter: cfg.StuckAfter, RebootCommand: cfg.RebootCommand,
+		TestKinds: true, User: cfg.User, Output: cfg.Output,
+		Cache: cfg.Cache, UnpackMax: cfg.Unpack, Image: cfg.Image, FirstPort: cfg.FirstPort, LastPort: cfg.LastPort,
+		Clock: cfg.Clock, Log: cfg.Log})
 	if err != nil {
 		return nil, errors.Join(err, n.closeListener())
 	}
 	n.exec = exec
 	cfg.Offer.OpenFiles = executor.MostOpenFiles()
-	n.cell, err = cell.New(cell.Config{Name: cfg.Name, Dir: cfg.Dir, Clock: cfg.Clock, Log: cfg.Log, Offer: cfg.Offer, Address: n.cfg.Advertise,
-		Host: cfg.Host, Build: cfg.Build, Env: cfg.Env, API: cfg.API, Timeouts: cfg.Timeouts, DrainTimeout: cfg.DrainTimeout, Abandoned: cfg.Abandoned}, cell.Real{Executor: exec}, leader)
+	n.cell, err = cell.New(cell.Config{Name: cfg.Name, Dir: cfg.Dir, Clock: cfg.Clock, Log: cfg.Log, Offer: cfg.Offer,
+		Address: n.cfg.Advertise,
+		Host:    cfg.Host, Build: cfg.Build, Env: cfg.Env, API: cfg.API, Timeouts: cfg.Timeouts,
+		DrainTimeout: cfg.DrainTimeout, Abandoned: cfg.Abandoned}, cell.Real{Executor: exec}, leader)
 	if err != nil {
 		return nil, errors.Join(err, n.closeListener())
 	}
@@ -148,7 +153,8 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 
 // listener is where the leader calls.
 func (c *CellConfig) listener() guard.Listener {
-	return guard.Listener{Address: c.Listen, TLS: c.TLS, Insecure: c.Insecure, Token: c.Token, Hosts: namesOf([]string{c.Advertise})}
+	return guard.Listener{Address: c.Listen, TLS: c.TLS, Insecure: c.Insecure, Token: c.Token,
+		Hosts: namesOf([]string{c.Advertise})}
 }
 
 func (n *Cell) closeListener() error {

@@ -37,7 +37,8 @@ func newReal(t *testing.T) *real {
 	r := &real{t: t, token: token}
 	timeouts := worker.DefaultTimeouts()
 	settings := leader.Settings{Name: "s", NewCluster: true, Timeouts: timeouts, Clock: run.Kernel(), Log: log}
-	r.s, err = OpenServer(t.Context(), ServerConfig{Settings: settings, Dir: filepath.Join(dir, "s"), Listen: []string{"127.0.0.1:0"}, Token: token})
+	r.s, err = OpenServer(t.Context(), ServerConfig{Settings: settings, Dir: filepath.Join(dir, "s"),
+		Listen: []string{"127.0.0.1:0"}, Token: token})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,8 +58,10 @@ func paths(t *testing.T, patterns []string) (methods, all []string) {
 // can make a browser send is refused. No handler behind the guard is called.
 func TestNoPathIsReachedByAForeignPage(t *testing.T) {
 	token := guard.NewToken("0123456789abcdef")
-	s, err := OpenServer(t.Context(), ServerConfig{Dir: t.TempDir(), Listen: []string{"127.0.0.1:0", "unix:" + t.TempDir() + "/s.sock", "0.0.0.0:0"}, Insecure: true, Token: token,
-		Settings: leader.Settings{Name: "s", Timeouts: worker.DefaultTimeouts(), Clock: run.Kernel(), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}})
+	s, err := OpenServer(t.Context(), ServerConfig{Dir: t.TempDir(),
+		Listen: []string{"127.0.0.1:0", "unix:" + t.TempDir() + "/s.sock", "0.0.0.0:0"}, Insecure: true, Token: token,
+		Settings: leader.Settings{Name: "s", Timeouts: worker.DefaultTimeouts(), Clock: run.Kernel(),
+			Log: slog.New(slog.NewTextHandler(t.Output(), nil))}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +106,8 @@ func TestNoPathIsReachedByAForeignPage(t *testing.T) {
 			q.Host = "127.0.0.1:1"
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, q)
-			free := !strings.HasPrefix(d.Address(), "127.") || methods[i] == "GET" && (path == "/health" || path == guard.PagePath)
+			free := !strings.HasPrefix(d.Address(), "127.") || methods[i] == "GET" &&
+				(path == "/health" || path == guard.PagePath)
 			if want := map[bool]int{true: 200, false: 401}[free]; w.Code != want {
 				t.Errorf("%s %s %s without a token: %d, want %d", d.Address(), methods[i], path, w.Code, want)
 			}
@@ -122,7 +125,8 @@ func TestACellsListenerHasTheGuardToo(t *testing.T) {
 	defer d.Close()
 	h := d.Handler(link.NewCellHandler(simulatedCell{}))
 	for host, want := range map[string]int{"rebound.example:7481": 403, "127.0.0.1:1": 401} {
-		q := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/cantina.v1.CellService/ReadLogs", strings.NewReader(`{"query":{},"limit":5}`))
+		q := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/cantina.v1.CellService/ReadLogs",
+			strings.NewReader(`{"query":{},"limit":5}`))
 		q.Host = host
 		q.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()

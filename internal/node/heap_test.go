@@ -68,8 +68,9 @@ func newSmall(t *testing.T) *small {
 		t.Fatal(err)
 	}
 	cells := link.NewDirectory(link.Security{})
-	c := leader.Settings{Name: "s", NewCluster: true, Timeouts: worker.DefaultTimeouts(), Clock: clock, Log: log, Tasks: task.Policy{KeepPerDomain: kept, Retention: time.Minute},
-		Past: leader.Past{Events: kept, KeyLife: time.Minute, Collected: kept}}
+	c := leader.Settings{Name: "s", NewCluster: true, Timeouts: worker.DefaultTimeouts(), Clock: clock, Log: log,
+		Tasks: task.Policy{KeepPerDomain: kept, Retention: time.Minute},
+		Past:  leader.Past{Events: kept, KeyLife: time.Minute, Collected: kept}}
 	term, err := leader.Begin(c, leadership, leadership.Rows(), cells)
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +79,8 @@ func newSmall(t *testing.T) *small {
 	go func() { defer close(ended); _ = term.Run(ctx) }()
 	pass(time.Second)
 	b := term.Backend()
-	return &small{Term: term, everything: everything{b.Applications, b.Services, b.Tasks, b.Jobs, b.Schedules, b.Cells}, t: t, clock: clock, cluster: leadership.Cluster(),
+	return &small{Term: term, everything: everything{b.Applications, b.Services, b.Tasks, b.Jobs, b.Schedules, b.Cells},
+		t: t, clock: clock, cluster: leadership.Cluster(),
 		cells: cells, events: b.Events, stop: func() {
 			cancel()
 			<-ended
@@ -94,7 +96,8 @@ func pass(d time.Duration) {
 
 // join adds a cell and returns functions: one makes it leave in good order, one makes it silent from then on.
 func (s *small) join(name string) (exec *simulate.Executor, leave, silence func()) {
-	exec = simulate.New(resource.Amounts{resource.MemoryMB: 10_000, resource.CPUMilli: 64_000, resource.DiskMB: 10_000, resource.Containers: 1000}, s.clock.Wall)
+	exec = simulate.New(resource.Amounts{resource.MemoryMB: 10_000, resource.CPUMilli: 64_000, resource.DiskMB: 10_000,
+		resource.Containers: 1000}, s.clock.Wall)
 	cut := false
 	near := nearLeader{func() (cell.Leader, error) {
 		if cut {
@@ -102,7 +105,8 @@ func (s *small) join(name string) (exec *simulate.Executor, leave, silence func(
 		}
 		return s.Term, nil
 	}}
-	c, err := cell.New(cell.Config{Name: worker.CellName(name), Dir: s.t.TempDir(), Clock: s.clock, Log: slog.New(slog.DiscardHandler), Timeouts: worker.DefaultTimeouts()},
+	c, err := cell.New(cell.Config{Name: worker.CellName(name), Dir: s.t.TempDir(), Clock: s.clock,
+		Log: slog.New(slog.DiscardHandler), Timeouts: worker.DefaultTimeouts()},
 		cell.Simulated{Executor: exec}, near)
 	if err != nil {
 		s.t.Fatal(err)
@@ -130,12 +134,15 @@ func (s *small) apply(a plan.Application) {
 
 // jobOver is a job on nodes that are yet to be named.
 func jobOver(name string) plan.NamedJob {
-	return plan.NamedJob{Job: batch.Job{Name: name, Forest: name, Backoff: batch.Backoff{Seconds: []int{10}, Repeat: true}, Workload: program("/bin/true")},
-		Forest: batch.ForestSpec{Name: name, Levels: []string{"host"}, Instance: name, Sources: []batch.Source{{Kind: batch.SourceManual}}}}
+	return plan.NamedJob{Job: batch.Job{Name: name, Forest: name, Backoff: batch.Backoff{Seconds: []int{10}, Repeat: true},
+		Workload: program("/bin/true")},
+		Forest: batch.ForestSpec{Name: name, Levels: []string{"host"}, Instance: name,
+			Sources: []batch.Source{{Kind: batch.SourceManual}}}}
 }
 
 func program(path string, args ...string) action.Workload {
-	return action.Workload{Action: action.Action{Run: &action.Run{Path: path, Args: args}}, Resources: resource.Amounts{resource.MemoryMB: 1}}
+	return action.Workload{Action: action.Action{Run: &action.Run{Path: path, Args: args}},
+		Resources: resource.Amounts{resource.MemoryMB: 1}}
 }
 
 // bounded are places that may grow, and their bounds.
@@ -183,7 +190,8 @@ func churns() map[string]func(s *small, exec *simulate.Executor) heaptest.Config
 		"tasks": func(s *small, _ *simulate.Executor) heaptest.Config {
 			return heaptest.Config{Things: 100, Rounds: 3, Warm: 4, Round: func(i int) {
 				for j := range 100 {
-					_, err := s.everything.DesireTask(ctx, plan.NewTask{GUID: fmt.Sprintf("t%d-%d", i, j), Domain: "d", Definition: task.Definition{Workload: program("/bin/true")}}, plan.Write{Key: fmt.Sprintf("k%d-%d", i, j)})
+					_, err := s.everything.DesireTask(ctx, plan.NewTask{GUID: fmt.Sprintf("t%d-%d", i, j), Domain: "d",
+						Definition: task.Definition{Workload: program("/bin/true")}}, plan.Write{Key: fmt.Sprintf("k%d-%d", i, j)})
 					must(s, err)
 				}
 				pass(15 * time.Second)
@@ -197,7 +205,8 @@ func churns() map[string]func(s *small, exec *simulate.Executor) heaptest.Config
 					if j%2 == 0 {
 						load.Resources[resource.MemoryMB] = 9_000 // waits
 					}
-					_, err := s.everything.DesireTask(ctx, plan.NewTask{GUID: guid, Domain: fmt.Sprintf("d%d", i), Definition: task.Definition{Workload: load, PendingTimeout: time.Hour}}, plan.Write{})
+					_, err := s.everything.DesireTask(ctx, plan.NewTask{GUID: guid, Domain: fmt.Sprintf("d%d", i),
+						Definition: task.Definition{Workload: load, PendingTimeout: time.Hour}}, plan.Write{})
 					must(s, err)
 				}
 				pass(5 * time.Second)
@@ -219,14 +228,16 @@ func churns() map[string]func(s *small, exec *simulate.Executor) heaptest.Config
 					Calendar: schedule.Calendar{Line: "@every 1s"}, Task: &task.Definition{Workload: program("/bin/true")}}})
 			}
 			s.apply(a)
-			return heaptest.Config{Things: 100, Rounds: 2, Warm: 8, Round: func(int) { pass(5 * time.Second) }, Quiesce: func() { pass(5 * time.Second) }}
+			return heaptest.Config{Things: 100, Rounds: 2, Warm: 8, Round: func(int) { pass(5 * time.Second) },
+				Quiesce: func() { pass(5 * time.Second) }}
 		},
 		"schedules that are removed": func(s *small, _ *simulate.Executor) heaptest.Config {
 			return heaptest.Config{Things: 20, Rounds: 3, Round: func(i int) {
 				var a plan.Application
 				for j := range 20 {
 					n := plan.NamedSchedule{Name: fmt.Sprintf("s%d-%d", i, j), Definition: schedule.Definition{
-						Calendar: schedule.Calendar{Line: fmt.Sprintf("@every %ds", 2+(20*i+j)%1000)}, Task: &task.Definition{Workload: program("/bin/true")}}}
+						Calendar: schedule.Calendar{Line: fmt.Sprintf("@every %ds", 2+(20*i+j)%1000)},
+						Task:     &task.Definition{Workload: program("/bin/true")}}}
 					if j%4 == 0 {
 						n.Definition.Task = nil
 						x := jobOver(n.Name)
@@ -247,7 +258,8 @@ func churns() map[string]func(s *small, exec *simulate.Executor) heaptest.Config
 				for j := range 10 {
 					x := jobOver(fmt.Sprintf("j%d-%d", i, j))
 					for k := range 10 {
-						x.Forest.Sources[0].Manual = append(x.Forest.Sources[0].Manual, batch.ManualNode{Name: fmt.Sprintf("n%d-%d-%d", i, j, k)})
+						x.Forest.Sources[0].Manual = append(x.Forest.Sources[0].Manual,
+							batch.ManualNode{Name: fmt.Sprintf("n%d-%d-%d", i, j, k)})
 					}
 					x.Job.Workload = program([]string{"/bin/true", "/bin/false", "/bin/long"}[j%3])
 					a.Jobs = append(a.Jobs, x)
@@ -261,7 +273,8 @@ func churns() map[string]func(s *small, exec *simulate.Executor) heaptest.Config
 		"crash loops": func(s *small, _ *simulate.Executor) heaptest.Config {
 			var a plan.Application
 			for j := range 10 {
-				a.Services = append(a.Services, lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: fmt.Sprint("s", j)}, Instances: 1, Workload: program("/bin/false")})
+				a.Services = append(a.Services, lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: fmt.Sprint("s", j)},
+					Instances: 1, Workload: program("/bin/false")})
 			}
 			s.apply(a)
 			return heaptest.Config{Things: 50, Rounds: 3, Round: func(int) {
@@ -277,7 +290,8 @@ func churns() map[string]func(s *small, exec *simulate.Executor) heaptest.Config
 				for n := range 2 { // a second definition
 					var a plan.Application
 					for j := range 10 {
-						a.Services = append(a.Services, lrp.Desired{Service: lrp.ServiceKey{Domain: "d", Name: fmt.Sprintf("s%d-%d", i, j)}, Instances: 2, Workload: program("/bin/long", fmt.Sprint(n))})
+						a.Services = append(a.Services, lrp.Desired{Service: lrp.ServiceKey{Domain: "d",
+							Name: fmt.Sprintf("s%d-%d", i, j)}, Instances: 2, Workload: program("/bin/long", fmt.Sprint(n))})
 					}
 					s.apply(a)
 					pass(time.Minute)
@@ -291,7 +305,8 @@ func churns() map[string]func(s *small, exec *simulate.Executor) heaptest.Config
 			}}
 		},
 		"cells": func(s *small, _ *simulate.Executor) heaptest.Config {
-			s.apply(plan.Application{Services: []lrp.Desired{{Service: lrp.ServiceKey{Domain: "d", Name: "s"}, Instances: 4, Workload: program("/bin/long")}}})
+			s.apply(plan.Application{Services: []lrp.Desired{{Service: lrp.ServiceKey{Domain: "d", Name: "s"}, Instances: 4,
+				Workload: program("/bin/long")}}})
 			return heaptest.Config{Things: 8, Rounds: 2, Warm: 7, // as many as the leader remembers of those that are gone
 				Round: func(i int) {
 					var ends []func()
@@ -345,7 +360,8 @@ func churns() map[string]func(s *small, exec *simulate.Executor) heaptest.Config
 						s.t.Fatal("removed a missing object")
 					}
 					_, _ = s.everything.RemoveService(ctx, lrp.ServiceKey{Domain: "d", Name: key}, plan.Write{Key: key, Expect: 9})
-					_, _ = s.Rows(ctx, cell.Caller{Cluster: s.cluster, Cell: worker.CellName("x" + key), Proc: worker.Proc(key), Term: s.Leader.Term()}, cell.RowsQuery{})
+					_, _ = s.Rows(ctx, cell.Caller{Cluster: s.cluster, Cell: worker.CellName("x" + key), Proc: worker.Proc(key),
+						Term: s.Leader.Term()}, cell.RowsQuery{})
 				}
 				pass(time.Second)
 			}}
@@ -354,7 +370,9 @@ func churns() map[string]func(s *small, exec *simulate.Executor) heaptest.Config
 			return heaptest.Config{Things: 50, Rounds: 3, Round: func(i int) {
 				for j := range 50 {
 					name := fmt.Sprintf("c%d-%d", i, j)
-					_, err := s.Heartbeat(ctx, worker.Heartbeat{Protocol: worker.Protocol, Cluster: "other", Cell: worker.CellName(name), Proc: worker.Proc("p" + name), DirID: "f" + name, Started: 1, Boot: "b", Beat: 1}, cell.State{Address: "10.0.0.7:1"})
+					_, err := s.Heartbeat(ctx, worker.Heartbeat{Protocol: worker.Protocol, Cluster: "other",
+						Cell: worker.CellName(name), Proc: worker.Proc("p" + name), DirID: "f" + name, Started: 1, Boot: "b", Beat: 1},
+						cell.State{Address: "10.0.0.7:1"})
 					must(s, err)
 				}
 				pass(2 * time.Minute)

@@ -87,11 +87,15 @@ func termSamples(g leader.Gauges) []metric.Sample {
 		calls     = "Placement calls to cells: in progress, ready to be made, and to cells that did not answer the last one."
 	)
 	out := []metric.Sample{
-		count("cantina_instances", instances, "unclaimed", b.Unclaimed), count("cantina_instances", instances, "claimed", b.Claimed),
-		count("cantina_instances", instances, "running", b.Running), count("cantina_instances", instances, "crashed", b.Crashed),
-		count("cantina_instances", instances, "suspect", b.Suspect), count("cantina_instances", instances, "evacuating", b.Evacuating),
+		count("cantina_instances", instances, "unclaimed", b.Unclaimed),
+		count("cantina_instances", instances, "claimed", b.Claimed),
+		count("cantina_instances", instances, "running", b.Running),
+		count("cantina_instances", instances, "crashed", b.Crashed),
+		count("cantina_instances", instances, "suspect", b.Suspect),
+		count("cantina_instances", instances, "evacuating", b.Evacuating),
 		sampleOf("cantina_instances_desired", "Instances that services want.", b.Desired),
-		count("cantina_tasks", tasks, "pending", b.Pending), count("cantina_tasks", tasks, "running", b.TasksRunning), count("cantina_tasks", tasks, "completed", b.Completed),
+		count("cantina_tasks", tasks, "pending", b.Pending), count("cantina_tasks", tasks, "running", b.TasksRunning),
+		count("cantina_tasks", tasks, "completed", b.Completed),
 		sampleOf("cantina_tasks_lost", "Tasks whose outcome is lost, not resolved by an operator.", b.Lost),
 		sampleOf("cantina_batch_tasks_running", "Batch tasks that run.", g.Batch),
 		sampleOf("cantina_callbacks_failed", "Callbacks that are not tried any more.", b.DeadLetters),
@@ -100,16 +104,20 @@ func termSamples(g leader.Gauges) []metric.Sample {
 		sampleOf("cantina_rows_quarantined", "Rows of the store that cannot be read.", g.Quarantined),
 		{Name: "cantina_store_writes_suspended", Help: "1 while the store takes no writes.", Value: flag(g.Suspended)},
 		sampleOf("cantina_store_queue_transitions", "Transitions that wait for their commit.", g.Uncommitted),
-		sampleOf("cantina_store_outbox_transitions", "Committed transitions whose effects are still to be performed.", g.Undelivered),
+		sampleOf("cantina_store_outbox_transitions", "Committed transitions whose effects are still to be performed.",
+			g.Undelivered),
 		sampleOf("cantina_placement_queue_items", "Instances and tasks that wait for a cell.", a.Waiting),
-		count("cantina_placement_calls", calls, "in_progress", a.Calls), count("cantina_placement_calls", calls, "ready", a.Ready),
+		count("cantina_placement_calls", calls, "in_progress", a.Calls),
+		count("cantina_placement_calls", calls, "ready", a.Ready),
 		count("cantina_placement_calls", calls, "unanswered", a.Silent),
 		total("cantina_placement_rounds_total", "Rounds of placements in this term.", int64(a.Rounds)),
 		total("cantina_placements_total", "Instances and tasks that got a cell in this term.", int64(a.Placed)),
 		total("cantina_placements_granted_total", "Batch tasks that got a cell in this term.", int64(a.Granted)),
 		total("cantina_placements_refused_total", "Times that no cell fitted, in this term.", int64(a.Refused)),
-		total("cantina_placements_refused_by_cell_total", "Items that a cell did not take, in this term.", int64(a.RefusedByCell)),
-		total("cantina_placements_unanswered_total", "Items that no cell confirmed in time, in this term.", int64(a.Unanswered)),
+		total("cantina_placements_refused_by_cell_total", "Items that a cell did not take, in this term.",
+			int64(a.RefusedByCell)),
+		total("cantina_placements_unanswered_total", "Items that no cell confirmed in time, in this term.",
+			int64(a.Unanswered)),
 	}
 	for _, s := range sessionStates {
 		out = append(out, count("cantina_sessions", sessions, s.String(), g.Sessions[s]))
@@ -133,8 +141,10 @@ func (n *Cell) samples() []metric.Sample {
 		total("cantina_cell_launches_total", "Containers that became RUNNING.", c.Launches),
 		total("cantina_cell_kills_total", "Containers that got SIGKILL.", c.Kills),
 		metric.Sample{Name: "cantina_cell_log_bytes", Help: "Disk space of stored output.", Value: float64(size)},
-		of("cantina_cell_log_dropped_lines_total", lines, "rate_limit", lost.LimitedLines), of("cantina_cell_log_dropped_lines_total", lines, "disk", lost.RefusedLines),
-		of("cantina_cell_log_dropped_bytes_total", bytes, "rate_limit", lost.LimitedBytes), of("cantina_cell_log_dropped_bytes_total", bytes, "disk", lost.RefusedBytes))
+		of("cantina_cell_log_dropped_lines_total", lines, "rate_limit", lost.LimitedLines),
+		of("cantina_cell_log_dropped_lines_total", lines, "disk", lost.RefusedLines),
+		of("cantina_cell_log_dropped_bytes_total", bytes, "rate_limit", lost.LimitedBytes),
+		of("cantina_cell_log_dropped_bytes_total", bytes, "disk", lost.RefusedBytes))
 }
 
 // samples are the figures of all cells of a simulation.
@@ -154,7 +164,8 @@ func sessionSamples(states []worker.State) (out []metric.Sample) {
 		n[s]++
 	}
 	for _, s := range sessionStates {
-		out = append(out, count("cantina_cell_sessions", "Sessions of this process with a leader, by state as the cell sees it.", s.String(), n[s]))
+		out = append(out, count("cantina_cell_sessions",
+			"Sessions of this process with a leader, by state as the cell sees it.", s.String(), n[s]))
 	}
 	return out
 }
@@ -167,7 +178,8 @@ func containerSamples(all []executor.Container) (out []metric.Sample) {
 			stuck++
 		}
 	}
-	for _, s := range []executor.State{executor.Reserved, executor.Initializing, executor.Created, executor.Running, executor.Completed} {
+	for _, s := range []executor.State{executor.Reserved, executor.Initializing, executor.Created, executor.Running,
+		executor.Completed} {
 		out = append(out, count("cantina_cell_containers", "Containers of this process, by state.", s.String(), n[s]))
 	}
 	return append(out, sampleOf("cantina_cell_containers_stuck", "Containers that survive SIGKILL.", stuck))

@@ -100,7 +100,8 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, log: cfg.Log, dir: f, keys: guard.NewKeys(cfg.Clock.Boot),
 		cells: link.NewDirectory(link.Security{TLS: client, Token: cfg.Token})}
-	s.api = api.New(api.Config{Log: cfg.Log, Build: cfg.Build, NewID: leader.NewID, Now: cfg.Clock.Wall, Zone: cfg.Zone, Browser: s.browser})
+	s.api = api.New(api.Config{Log: cfg.Log, Build: cfg.Build, NewID: leader.NewID, Now: cfg.Clock.Wall, Zone: cfg.Zone,
+		Browser: s.browser})
 	if cfg.Metrics != nil {
 		s.cells.OnWait(cfg.Metrics.CallWaited)
 		s.cfg.Measures = leader.Measures{Placed: cfg.Metrics.Placed, Round: cfg.Metrics.Round}
@@ -108,7 +109,8 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	}
 	names := append(slices.Clone(cfg.Hosts), namesOf(cfg.Advertise)...)
 	for _, address := range cfg.Listen {
-		d, err := guard.Listener{Address: address, TLS: cfg.TLS, Insecure: cfg.Insecure, Token: cfg.Token, Keys: s.keys, Group: cfg.Group, Hosts: names}.Open(ctx)
+		d, err := guard.Listener{Address: address, TLS: cfg.TLS, Insecure: cfg.Insecure, Token: cfg.Token, Keys: s.keys,
+			Group: cfg.Group, Hosts: names}.Open(ctx)
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
@@ -152,7 +154,8 @@ func (s *Server) Leader() (cell.Leader, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.term == nil {
-		return nil, &link.NotLeader{Addresses: s.known.Addresses, Term: s.known.Term, Cluster: s.known.Cluster, Cause: s.cause}
+		return nil, &link.NotLeader{Addresses: s.known.Addresses, Term: s.known.Term, Cluster: s.known.Cluster,
+			Cause: s.cause}
 	}
 	return s.term, nil
 }
@@ -184,7 +187,8 @@ func (s *Server) runStore(ctx context.Context) error {
 	if s.cfg.Metrics != nil {
 		committed = s.cfg.Metrics.Committed
 	}
-	st, err := store.New(backend, store.Config{Committed: committed, Sole: len(s.cfg.Endpoints) == 0, LeaseTTL: s.cfg.Timeouts.Lease, KeepAlive: s.cfg.Timeouts.KeepAlive, Drift: s.cfg.Timeouts.LeaseDrift,
+	st, err := store.New(backend, store.Config{Committed: committed, Sole: len(s.cfg.Endpoints) == 0,
+		LeaseTTL: s.cfg.Timeouts.Lease, KeepAlive: s.cfg.Timeouts.KeepAlive, Drift: s.cfg.Timeouts.LeaseDrift,
 		NewCluster: s.cfg.NewCluster, Memory: s.dir, Clock: s.cfg.Clock, Log: s.log})
 	if err != nil {
 		return errors.Join(err, closeStore())

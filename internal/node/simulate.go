@@ -126,7 +126,8 @@ func (s *Simulation) openOne(ctx context.Context, i int) (*simulated, error) {
 		}
 	})
 	cfg.Offer.Host = string(cfg.Name)
-	m.Cell, err = cell.New(cell.Config{Name: cfg.Name, Dir: cfg.Dir, Clock: cfg.Clock, Log: cfg.Log.With("cell", string(cfg.Name)), Offer: cfg.Offer,
+	m.Cell, err = cell.New(cell.Config{Name: cfg.Name, Dir: cfg.Dir, Clock: cfg.Clock,
+		Log: cfg.Log.With("cell", string(cfg.Name)), Offer: cfg.Offer,
 		Address: d.Address(), Host: cfg.Host, Build: cfg.Build, Env: cfg.Env, API: cfg.API, Timeouts: cfg.Timeouts,
 		DrainTimeout: cfg.DrainTimeout}, cell.Simulated{Executor: m.exec}, m.client)
 	if err != nil {

@@ -227,7 +227,8 @@ func grant(fd int) {
 
 // clearFlags clears the attributes that forbid a removal, and returns those that there were.
 func clearFlags(fd int) (was int, cleared bool) {
-	const forbid = unix.STATX_ATTR_IMMUTABLE | unix.STATX_ATTR_APPEND // FS_IMMUTABLE_FL and FS_APPEND_FL have the same values
+	// FS_IMMUTABLE_FL and FS_APPEND_FL have the same values
+	const forbid = unix.STATX_ATTR_IMMUTABLE | unix.STATX_ATTR_APPEND
 	flags, err := unix.IoctlGetUint32(fd, unix.FS_IOC_GETFLAGS)
 	if err != nil || flags&forbid == 0 {
 		return int(flags), false

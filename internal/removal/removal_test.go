@@ -96,10 +96,18 @@ func TestTreeRemoves(t *testing.T) {
 			must(t, os.WriteFile(dir+"/f", nil, 0o600), os.Link(dir+"/f", dir+"/g"))
 			setFlags(t, dir+"/f", appendOnly)
 		},
-		"a mount on it":      func(t *testing.T, dir, _ string) { mount(t, "z", dir, "tmpfs", 0) },
-		"two mounts on it":   func(t *testing.T, dir, _ string) { mount(t, "z", dir, "tmpfs", 0); mount(t, "z", dir, "tmpfs", 0) },
-		"a mount below":      func(t *testing.T, dir, _ string) { nest(t, dir, 2); mount(t, "z", dir+"/d", "tmpfs", 0) },
-		"a directory beside": func(t *testing.T, dir, beside string) { nest(t, dir, 1); mount(t, beside, dir+"/d", "", unix.MS_BIND) },
+		"a mount on it": func(t *testing.T, dir, _ string) { mount(t, "z", dir, "tmpfs", 0) },
+		"two mounts on it": func(t *testing.T, dir,
+			_ string) {
+			mount(t, "z", dir, "tmpfs", 0)
+			mount(t, "z", dir, "tmpfs", 0)
+		},
+		"a mount below": func(t *testing.T, dir, _ string) { nest(t, dir, 2); mount(t, "z", dir+"/d", "tmpfs", 0) },
+		"a directory beside": func(t *testing.T, dir,
+			beside string) {
+			nest(t, dir, 1)
+			mount(t, beside, dir+"/d", "", unix.MS_BIND)
+		},
 		"a covered mount": func(t *testing.T, dir, beside string) {
 			nest(t, dir, 1)
 			mount(t, beside, dir+"/d", "", unix.MS_BIND)

@@ -19,7 +19,8 @@ func TestPatientEndsWithItsTime(t *testing.T) {
 		child, end := context.WithCancel(ctx)
 		defer end()
 		<-child.Done()
-		if took := time.Since(begin); took != time.Second+3 || ctx.Err() != context.DeadlineExceeded || !errors.Is(child.Err(), context.DeadlineExceeded) {
+		if took := time.Since(begin); took != time.Second+3 || ctx.Err() != context.DeadlineExceeded ||
+			!errors.Is(child.Err(), context.DeadlineExceeded) {
 			t.Errorf("ended after %v: %v, %v", took, ctx.Err(), child.Err())
 		}
 		cancel()

@@ -33,7 +33,8 @@ type operation struct {
 // concurrently.
 func NewKeyed(width int, spawn func(func())) *Keyed {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Keyed{width: width, spawn: spawn, waiting: map[string]func(context.Context){}, busy: map[string]bool{}, ctx: ctx, cancel: cancel}
+	return &Keyed{width: width, spawn: spawn, waiting: map[string]func(context.Context){}, busy: map[string]bool{},
+		ctx: ctx, cancel: cancel}
 }
 
 // Push queues op for key. After Close it does nothing.

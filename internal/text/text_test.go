@@ -12,7 +12,8 @@ func TestClean(t *testing.T) {
 	if got := Clean("a\xff\xfeb"); got != "a\uFFFDb" {
 		t.Errorf("%q", got)
 	}
-	if CleanAll(nil) != nil || CleanAll([]string{}) != nil || CleanMap(nil) != nil || CleanMap(map[string]string{}) != nil {
+	if CleanAll(nil) != nil || CleanAll([]string{}) != nil || CleanMap(nil) != nil ||
+		CleanMap(map[string]string{}) != nil {
 		t.Error("an empty list or map has to become nil")
 	}
 	if got := CleanAll([]string{"\xff", "ok"}); got[0] != "\uFFFD" || got[1] != "ok" {
@@ -31,7 +32,8 @@ func TestShorten(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		s, most := rapid.String().Draw(t, "text"), rapid.IntRange(0, 20).Draw(t, "most")
-		if got := Shorten(s, most); !utf8.ValidString(got) || len(got) > max(len(s), most+len("…")) || !strings.HasPrefix(s, strings.TrimSuffix(got, "…")) {
+		if got := Shorten(s, most); !utf8.ValidString(got) || len(got) > max(len(s), most+len("…")) ||
+			!strings.HasPrefix(s, strings.TrimSuffix(got, "…")) {
 			t.Fatalf("%q", got)
 		}
 	})
@@ -39,7 +41,8 @@ func TestShorten(t *testing.T) {
 
 func TestCount(t *testing.T) {
 	for got, want := range map[string]string{
-		Count(0, "task"): "0 tasks", Count(1, "task"): "1 task", Count(int32(2), "task"): "2 tasks", Count(int64(-1), "day"): "-1 days",
+		Count(0, "task"): "0 tasks", Count(1, "task"): "1 task", Count(int32(2), "task"): "2 tasks",
+		Count(int64(-1), "day"):               "-1 days",
 		CountAs(1, "copy runs", "copies run"): "1 copy runs", CountAs(3, "copy runs", "copies run"): "3 copies run",
 	} {
 		if got != want {
@@ -53,7 +56,8 @@ func TestDistance(t *testing.T) {
 		a, b string
 		want int
 	}{
-		{"", "", 0}, {"", "abc", 3}, {"abc", "abc", 0}, {"abc", "abd", 1}, {"abc", "ab", 1}, {"abc", "abcd", 1}, {"abc", "bac", 1}, {"kitten", "sitting", 3},
+		{"", "", 0}, {"", "abc", 3}, {"abc", "abc", 0}, {"abc", "abd", 1}, {"abc", "ab", 1}, {"abc", "abcd", 1},
+		{"abc", "bac", 1}, {"kitten", "sitting", 3},
 		{"ca", "abc", 3}, // a swap is of neighbours, and nothing is put between them
 		{strings.Repeat("x", 65), "x", 65},
 	} {
@@ -69,7 +73,8 @@ func TestDistance(t *testing.T) {
 func TestNearest(t *testing.T) {
 	names := []string{"instances", "image", "Restart"}
 	for in, want := range map[string]string{
-		"instancs": "instances", "imgae": "image", "restart": "Restart", "x": "", "": "", "environment": "", strings.Repeat("instances", 8): "",
+		"instancs": "instances", "imgae": "image", "restart": "Restart", "x": "", "": "", "environment": "",
+		strings.Repeat("instances", 8): "",
 	} {
 		if got := Nearest(in, names); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)

@@ -5,17 +5,21 @@ import "cantina/internal/mutate"
 // boards are mistakes of the rules of services and tasks, and of the board that holds them.
 func boards() []Mistake {
 	return []Mistake{
-		{Name: "LeaveTwice", Rule: "a task may be started by each cell that asks", Args: "--load mixed", Patches: []mutate.Patch{
-			patch("task/step.go", "\tcase m.t.State != Pending:\n\t\treturn ErrInvalidStateTransition\n", `	case mistake.On("LeaveTwice") && m.t.State == Running && m.env.Eligible:
+		{Name: "LeaveTwice", Rule: "a task may be started by each cell that asks", Args: "--load mixed",
+			Patches: []mutate.Patch{
+				patch("task/step.go", "\tcase m.t.State != Pending:\n\t\treturn ErrInvalidStateTransition\n",
+					`	case mistake.On("LeaveTwice") && m.t.State == Running && m.env.Eligible:
 		m.changed = true
 		m.t.Holder, m.t.Reservation = e.By, e.Reservation
 		return nil
 	case m.t.State != Pending:
 		return ErrInvalidStateTransition
 `),
-		}},
-		{Name: "LostStartsAgain", Rule: "a lost task is put back among those that wait", Args: "--load mixed", Patches: []mutate.Patch{
-			patch("task/step.go", "\tm.end(Lost, Result{Failed: true, Reason: ReasonLost})\n", `	if mistake.On("LostStartsAgain") {
+			}},
+		{Name: "LostStartsAgain", Rule: "a lost task is put back among those that wait", Args: "--load mixed",
+			Patches: []mutate.Patch{
+				patch("task/step.go", "\tm.end(Lost, Result{Failed: true, Reason: ReasonLost})\n",
+					`	if mistake.On("LostStartsAgain") {
 		m.to(Pending)
 		m.t.Holder, m.t.Reservation = Holder{}, ""
 		m.do(RequestAuction{m.t.GUID, m.t.UID})
@@ -23,7 +27,7 @@ func boards() []Mistake {
 	}
 	m.end(Lost, Result{Failed: true, Reason: ReasonLost})
 `),
-		}},
+			}},
 		{Name: "StartWhileBlind", Rule: "tasks start while rows may be older than what runs",
 			Args: "--load mixed --faults restore-store,cut-link,pause-agent,change-task", Patches: []mutate.Patch{
 				patch("bbs/tx.go", "\tif _, ok := e.(task.Delete); ok && before != nil {\n",
@@ -35,37 +39,43 @@ func boards() []Mistake {
 				patch("bbs/effects.go", "\tif len(lrps)+len(tasks) > 0 {\n\t\tef.cfg.",
 					"\t}\n\tif len(lrps)+len(tasks) > 0 {\n\t\tef.cfg."),
 			}},
-		{Name: "EndReplaced", Rule: "a second report of a task's end replaces the first", Args: "--load mixed", Patches: []mutate.Patch{
-			patch("task/step.go", "\tlate := m.t.Unresolved()\n", `	if mistake.On("EndReplaced") && m.t.State == Completed {
+		{Name: "EndReplaced", Rule: "a second report of a task's end replaces the first", Args: "--load mixed",
+			Patches: []mutate.Patch{
+				patch("task/step.go", "\tlate := m.t.Unresolved()\n", `	if mistake.On("EndReplaced") && m.t.State == Completed {
 		m.changed = true
 		m.t.Outcome, m.t.Result = e.Result.Outcome(), e.Result
 		return nil
 	}
 	late := m.t.Unresolved()
 `),
-		}},
-		{Name: "ExclusiveAtMustDie", Rule: "an exclusive row is given up at MUST_DIE, before certain death", Args: "--load mixed", Patches: []mutate.Patch{
-			patch("lrp/step.go", "m.leaveProc(e.Proc, false)", `m.leaveProc(e.Proc, mistake.On("ExclusiveAtMustDie"))`),
-		}},
-		{Name: "SuspectStays", Rule: "a suspect row stays when its cell is healthy again", Args: "--load mixed", Patches: []mutate.Patch{
-			patch("lrp/step.go", "\tcase CellHealthy:\n", `	case CellHealthy:
+			}},
+		{Name: "ExclusiveAtMustDie", Rule: "an exclusive row is given up at MUST_DIE, before certain death",
+			Args: "--load mixed", Patches: []mutate.Patch{
+				patch("lrp/step.go", "m.leaveProc(e.Proc, false)", `m.leaveProc(e.Proc, mistake.On("ExclusiveAtMustDie"))`),
+			}},
+		{Name: "SuspectStays", Rule: "a suspect row stays when its cell is healthy again", Args: "--load mixed",
+			Patches: []mutate.Patch{
+				patch("lrp/step.go", "\tcase CellHealthy:\n", `	case CellHealthy:
 		if mistake.On("SuspectStays") {
 			return nil
 		}
 `),
-		}},
-		{Name: "ClaimWhileBlind", Rule: "exclusive instances are claimed while rows may be older than what runs", Args: "--load mixed", Patches: []mutate.Patch{
-			patch("bbs/tx.go", "\tbefore := b.services.Index(k)\n", `	env.Eligible = env.Eligible || mistake.On("ClaimWhileBlind")
+			}},
+		{Name: "ClaimWhileBlind", Rule: "exclusive instances are claimed while rows may be older than what runs",
+			Args: "--load mixed", Patches: []mutate.Patch{
+				patch("bbs/tx.go", "\tbefore := b.services.Index(k)\n",
+					`	env.Eligible = env.Eligible || mistake.On("ClaimWhileBlind")
 	before := b.services.Index(k)
 `),
-		}},
-		{Name: "HandOverIgnored", Rule: "what a process hands to its successor is not noted", Args: "--load mixed", Patches: []mutate.Patch{
-			patch("lrp/step.go", "\tcase ProcMoved:\n", `	case ProcMoved:
+			}},
+		{Name: "HandOverIgnored", Rule: "what a process hands to its successor is not noted", Args: "--load mixed",
+			Patches: []mutate.Patch{
+				patch("lrp/step.go", "\tcase ProcMoved:\n", `	case ProcMoved:
 		if mistake.On("HandOverIgnored") {
 			return nil
 		}
 `),
-		}},
+			}},
 		{Name: "ReportHasNoRow", Rule: "a container that a cell reports gets no row",
 			Args: "--load mixed --faults hang-work,restore-store,pause-agent", Patches: []mutate.Patch{
 				patch("bbs/cell.go", "\tps.told(func(t *tx) {\n\t\tfor _, a := range alive {\n", `	if mistake.On("ReportHasNoRow") {
@@ -75,11 +85,16 @@ func boards() []Mistake {
 		for _, a := range alive {
 `),
 			}},
-		{Name: "RemovedUnproven", Rule: "an exclusive row is removed by a process that does not hold it", Args: "--load mixed", Patches: []mutate.Patch{
-			patch("lrp/step.go", "a.Proc != by.Proc {\n\t\treturn ErrNotProven", "a.Proc != by.Proc && !mistake.On(\"RemovedUnproven\") {\n\t\treturn ErrNotProven"),
-		}},
-		{Name: "StopForgotten", Rule: "the row of what is not wanted goes before its container", Args: "--load mixed", Patches: []mutate.Patch{
-			patch("lrp/step.go", "\tif s := m.x.Suspect; s != nil {\n\t\tm.x.Suspect = nil\n\t\tm.stop(s)\n\t}\n\tif e := m.x.Evacuating", `	if mistake.On("StopForgotten") {
+		{Name: "RemovedUnproven", Rule: "an exclusive row is removed by a process that does not hold it",
+			Args: "--load mixed", Patches: []mutate.Patch{
+				patch("lrp/step.go", "a.Proc != by.Proc {\n\t\treturn ErrNotProven",
+					"a.Proc != by.Proc && !mistake.On(\"RemovedUnproven\") {\n\t\treturn ErrNotProven"),
+			}},
+		{Name: "StopForgotten", Rule: "the row of what is not wanted goes before its container", Args: "--load mixed",
+			Patches: []mutate.Patch{
+				patch("lrp/step.go",
+					"\tif s := m.x.Suspect; s != nil {\n\t\tm.x.Suspect = nil\n\t\tm.stop(s)\n\t}\n\tif e := m.x.Evacuating",
+					`	if mistake.On("StopForgotten") {
 		m.x = Index{Key: m.x.Key}
 		return
 	}
@@ -88,14 +103,15 @@ func boards() []Mistake {
 		m.stop(s)
 	}
 	if e := m.x.Evacuating`),
-		}},
+			}},
 	}
 }
 
 // schedules are mistakes of the timetable.
 func schedules() []Mistake {
 	const six = "--schedules 6 --load batch"
-	signal := patch("timetable/pass.go", "\t\tb.sends = append(b.sends, b.t.send(Sending{row.Key, row.UID, m.Firing.At, *d.Signal}))\n",
+	signal := patch("timetable/pass.go",
+		"\t\tb.sends = append(b.sends, b.t.send(Sending{row.Key, row.UID, m.Firing.At, *d.Signal}))\n",
 		`		send := b.t.send(Sending{row.Key, row.UID, m.Firing.At, *d.Signal})
 		if mistake.On("SignalBeforeCommit", "SignalBeforeCommitAllFaults") {
 			send()
@@ -104,7 +120,8 @@ func schedules() []Mistake {
 		b.sends = append(b.sends, send)
 `)
 	return []Mistake{
-		{Name: "CursorApart", Rule: "the cursor is committed apart from the start", Args: six + " --faults unknown-commit,kill-server", By: "I12",
+		{Name: "CursorApart", Rule: "the cursor is committed apart from the start", Args: six +
+			" --faults unknown-commit,kill-server", By: "I12",
 			Patches: []mutate.Patch{
 				patch("timetable/pass.go", "\tb.rows.Add(b.ops, ", `	add := b.rows.Add
 	if mistake.On("CursorApart") && b.others > 0 {
@@ -124,15 +141,18 @@ func schedules() []Mistake {
 	}
 	add(b.ops, `),
 			}},
-		{Name: "WallBehindCursor", Rule: "a leader takes its wall clock for the cursor, also when it is behind", Args: six + " --faults kill-server", By: "I12",
+		{Name: "WallBehindCursor", Rule: "a leader takes its wall clock for the cursor, also when it is behind", Args: six +
+			" --faults kill-server", By: "I12",
 			Patches: []mutate.Patch{
 				patch("timetable/load.go", "\t\t\trow.State, revision = schedule.GoneOn(", `			if mistake.On("WallBehindCursor") {
 				s.Cursor = now.Truncate(1e9)
 			}
 			row.State, revision = schedule.GoneOn(`),
 			}},
-		{Name: "SignalBeforeCommit", Rule: "a signal is sent before its firing is durable", Args: six + " --faults unknown-commit,kill-server", By: "I12",
+		{Name: "SignalBeforeCommit", Rule: "a signal is sent before its firing is durable", Args: six +
+			" --faults unknown-commit,kill-server", By: "I12",
 			Patches: []mutate.Patch{signal}},
-		{Name: "SignalBeforeCommitAllFaults", Rule: "the same, with all faults and a restored store too", Args: six, By: "I12"},
+		{Name: "SignalBeforeCommitAllFaults", Rule: "the same, with all faults and a restored store too", Args: six,
+			By: "I12"},
 	}
 }

@@ -229,7 +229,8 @@ var states = regexp.MustCompile(`(\d+) states, \d+ ways`)
 // TestAnUnknownMistakeIsRefused: a name that is not in the table is no run without a mistake.
 func TestAnUnknownMistakeIsRefused(t *testing.T) {
 	out, err := Mistake{}.simulate(programs(t).Simulator, "NoSuch", 1, 1)
-	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 2 || !bytes.Contains(out, []byte("NoSuch")) {
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 2 ||
+		!bytes.Contains(out, []byte("NoSuch")) {
 		t.Fatalf("%v: %s", err, out)
 	}
 }

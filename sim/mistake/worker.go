@@ -5,7 +5,8 @@ import "cantina/internal/mutate"
 // sessions are mistakes of the leader's side of the worker protocol.
 func sessions() []Mistake {
 	return []Mistake{
-		{Name: "PartialConsensus", Rule: "the wait ends when the connected cells agree, whoever is missing", Args: "--load batch",
+		{Name: "PartialConsensus", Rule: "the wait ends when the connected cells agree, whoever is missing",
+			Args:   "--load batch",
 			Search: "tasks 1, restart 1, time 1", Quiet: true, Patches: []mutate.Patch{
 				patch("worker/leader_wait.go", "\tif iw.agreed() {\n", `	if mistake.On("PartialConsensus") && iw.partial() {
 		iw.endWait(AuditWaitEnded, "the connected cells agree")
@@ -42,9 +43,11 @@ func (t *Tracker) Agree() bool { return t.unshown == 0 && len(t.initial) == 1 }
 				patch("worker/leader_beat.go", " a.Eligible {", ` (a.Eligible || mistake.On("CreditBeforeRecord")) {`),
 			}},
 		{Name: "MemberAfterEligible", Rule: "a process is eligible before its member row is durable",
-			Args: "--load batch --faults kill-server,cut-link,kill-agent,unknown-commit,deregister", Quiet: true, Patches: []mutate.Patch{
+			Args: "--load batch --faults kill-server,cut-link,kill-agent,unknown-commit,deregister", Quiet: true,
+			Patches: []mutate.Patch{
 				patch("worker/leader_batch.go", "case !p.durable:", `case !p.durable && !mistake.On("MemberAfterEligible"):`),
-				patch("worker/leader_beat.go", "p.reported && p.durable,", `p.reported && (p.durable || mistake.On("MemberAfterEligible")),`),
+				patch("worker/leader_beat.go", "p.reported && p.durable,",
+					`p.reported && (p.durable || mistake.On("MemberAfterEligible")),`),
 				patch("worker/leader_report.go", "\tif !p.member {\n\t\tl.members.enlist(p, now)",
 					"\tif !p.member && !mistake.On(\"MemberAfterEligible\") {\n\t\tl.members.enlist(p, now)"),
 				patch("worker/leader_session.go", "func (l *Leader) tickProcess(p *process, now time.Duration, judge bool) {\n",
@@ -56,7 +59,8 @@ func (t *Tracker) Agree() bool { return t.unshown == 0 && len(t.initial) == 1 }
 			}},
 		{Name: "DeleteAtMustDie", Rule: "the member row goes at MUST_DIE, before certain death", Args: "--load batch",
 			Search: "tasks 1, pause 1, time 1", Quiet: true, Patches: []mutate.Patch{
-				patch("worker/leader_session.go", "\t\tl.tickProcess(p, now, lease && !slices.Contains(e.Behind, p.row.Cell))\n", `		l.tickProcess(p, now, lease && !slices.Contains(e.Behind, p.row.Cell))
+				patch("worker/leader_session.go", "\t\tl.tickProcess(p, now, lease && !slices.Contains(e.Behind, p.row.Cell))\n",
+					`		l.tickProcess(p, now, lease && !slices.Contains(e.Behind, p.row.Cell))
 		if mistake.On("DeleteAtMustDie") && p.member && p.health.State == MustDie {
 			l.die(p, now, ProofExpiry)
 		}
@@ -88,23 +92,30 @@ func (t *Tracker) Agree() bool { return t.unshown == 0 && len(t.initial) == 1 }
 
 // RunBatch starts`),
 			}},
-		{Name: "AckBeforeCommit", Rule: "a status is acknowledged before it is durable", Args: "--load batch", Quiet: true, Patches: []mutate.Patch{
-			patch("worker/leader_batch.go", "b.end(e, p, Ended{Kind: Real, Status: it.Status})\n\t}\n", `b.end(e, p, Ended{Kind: Real, Status: it.Status})
+		{Name: "AckBeforeCommit", Rule: "a status is acknowledged before it is durable", Args: "--load batch", Quiet: true,
+			Patches: []mutate.Patch{
+				patch("worker/leader_batch.go", "b.end(e, p, Ended{Kind: Real, Status: it.Status})\n\t}\n",
+					`b.end(e, p, Ended{Kind: Real, Status: it.Status})
 	}
 	if mistake.On("AckBeforeCommit") {
 		b.ack(p.row.Proc, it, true)
 	}
 `),
-		}},
+			}},
 		{Name: "SetBeforeWaitEnds", Rule: "a cell is given the set of a leader that still waits",
-			Args: "--load batch --witness consensus --faults restore-store,kill-server,cut-link,pause-agent", Quiet: true, Patches: []mutate.Patch{
-				patch("worker/leader_beat.go", "case !l.waiting.wait && credit &&", `case mistake.On("SetBeforeWaitEnds"), !l.waiting.wait && credit &&`),
+			Args: "--load batch --witness consensus --faults restore-store,kill-server,cut-link,pause-agent", Quiet: true,
+			Patches: []mutate.Patch{
+				patch("worker/leader_beat.go", "case !l.waiting.wait && credit &&",
+					`case mistake.On("SetBeforeWaitEnds"), !l.waiting.wait && credit &&`),
 			}},
 		{Name: "DisplacedLeaves", Rule: "a process that has lost its cell's name leaves the set before it is certainly dead",
-			Args: "--load batch --witness consensus --faults restore-store,cut-link,kill-agent,hang-work", Quiet: true, Patches: []mutate.Patch{
-				patch("worker/leader_session.go", "\tif !p.member {\n\t\ts.leaveSet(p)", "\tif !p.member || how != lost && mistake.On(\"DisplacedLeaves\") {\n\t\ts.leaveSet(p)"),
+			Args: "--load batch --witness consensus --faults restore-store,cut-link,kill-agent,hang-work", Quiet: true,
+			Patches: []mutate.Patch{
+				patch("worker/leader_session.go", "\tif !p.member {\n\t\ts.leaveSet(p)",
+					"\tif !p.member || how != lost && mistake.On(\"DisplacedLeaves\") {\n\t\ts.leaveSet(p)"),
 			}},
-		{Name: "AloneWithOthers", Rule: "the first cell that reports ends the wait for what no row names, as if there were no other",
+		{Name: "AloneWithOthers",
+			Rule: "the first cell that reports ends the wait for what no row names, as if there were no other",
 			Args: "--load batch --faults restore-store,cut-link,pause-agent,change-task", Quiet: true, Patches: []mutate.Patch{
 				patch("worker/alone.go", "\tif iw.alone && !iw.cfg.Alone {\n", `	if mistake.On("AloneWithOthers") {
 		iw.alone = true
@@ -115,7 +126,8 @@ func (t *Tracker) Agree() bool { return t.unshown == 0 && len(t.initial) == 1 }
 			}},
 		{Name: "DeadByTimeAlone", Rule: "a promise that passed is proof, though a successor says that something is not gone",
 			Args: "--load batch --faults hang-work,kill-agent", Quiet: true, Patches: []mutate.Patch{
-				patch("worker/leader_session.go", "!l.reports(p) && !l.survived(p) {", `!l.reports(p) && (!l.survived(p) || mistake.On("DeadByTimeAlone")) {`),
+				patch("worker/leader_session.go", "!l.reports(p) && !l.survived(p) {",
+					`!l.reports(p) && (!l.survived(p) || mistake.On("DeadByTimeAlone")) {`),
 			}},
 	}
 }
@@ -140,9 +152,11 @@ func cells() []Mistake {
 	if a.Promise == 0 {
 `),
 			}},
-		{Name: "EndsUnheard", Rule: "lost time ends a session before the ends that have happened are taken", Args: "--load batch --faults pause-agent",
-			By: "contract", Patches: []mutate.Patch{
-				patch("worker/cell.go", "\tif c.ended || c.renewing {\n\t\treturn false\n", "\tif c.ended || c.renewing || mistake.On(\"EndsUnheard\") {\n\t\treturn false\n"),
+		{Name: "EndsUnheard", Rule: "lost time ends a session before the ends that have happened are taken",
+			Args: "--load batch --faults pause-agent",
+			By:   "contract", Patches: []mutate.Patch{
+				patch("worker/cell.go", "\tif c.ended || c.renewing {\n\t\treturn false\n",
+					"\tif c.ended || c.renewing || mistake.On(\"EndsUnheard\") {\n\t\treturn false\n"),
 			}},
 		{Name: "CountFromAnswer", Rule: "the cell counts credit from the answer's arrival",
 			Args: "--load batch --faults cut-link,pause-agent", Quiet: true, Patches: []mutate.Patch{
@@ -152,15 +166,18 @@ func cells() []Mistake {
 	}
 `),
 			}},
-		{Name: "DuplicateNeverStarted", Rule: `a repeated RunTask is answered stale, and that is read as "never started"`, Args: "--load batch",
+		{Name: "DuplicateNeverStarted", Rule: `a repeated RunTask is answered stale, and that is read as "never started"`,
+			Args:   "--load batch",
 			Search: "tasks 1, twice 1", Quiet: true, Patches: []mutate.Patch{
-				patch("worker/cell_call.go", "h != nil && h.run == r.Run {", `h != nil && h.run == r.Run && !mistake.On("DuplicateNeverStarted") {`),
+				patch("worker/cell_call.go", "h != nil && h.run == r.Run {",
+					`h != nil && h.run == r.Run && !mistake.On("DuplicateNeverStarted") {`),
 				patch("worker/leader_batch.go", "\tresult := a.Result\n", `	result := a.Result
 	if result == RunStale && mistake.On("DuplicateNeverStarted") {
 		result, e.sure = RunRefused, false
 	}
 `),
-				patch("worker/search_moves_test.go", "known := e.sure &&", `known := e.sure && !mistake.On("DuplicateNeverStarted") &&`),
+				patch("worker/search_moves_test.go", "known := e.sure &&",
+					`known := e.sure && !mistake.On("DuplicateNeverStarted") &&`),
 			}},
 	}
 }

@@ -61,7 +61,8 @@ func ForCell(root string) error {
 	}
 	server := filepath.Join(root, serverPart)
 	for _, found := range []string{
-		filepath.Join(server, storeName), filepath.Join(server, memoName), filepath.Join(root, storeName), filepath.Join(root, memoName),
+		filepath.Join(server, storeName), filepath.Join(server, memoName), filepath.Join(root, storeName),
+		filepath.Join(root, memoName),
 	} {
 		if exists(found) {
 			return &WrongKind{Root: root, Found: found}

@@ -63,15 +63,18 @@ func TestLocate(t *testing.T) {
 		exists bool
 		words  []string // of the error
 	}{
-		"nothing there":           {nil, "d", false, nil},
-		"a store":                 {[]string{"d/server/etcd/member"}, "d", true, nil},
-		"a dev's other half":      {[]string{"d/cell/executor"}, "d", false, nil},
-		"the old place":           {[]string{"d/etcd/member"}, "d", false, []string{"d/etcd", "d/server/etcd", "mv "}},
-		"both places":             {[]string{"d/etcd/member", "d/server/etcd/member"}, "d", false, []string{"d/etcd", "d/server/etcd"}},
+		"nothing there":      {nil, "d", false, nil},
+		"a store":            {[]string{"d/server/etcd/member"}, "d", true, nil},
+		"a dev's other half": {[]string{"d/cell/executor"}, "d", false, nil},
+		"the old place":      {[]string{"d/etcd/member"}, "d", false, []string{"d/etcd", "d/server/etcd", "mv "}},
+		"both places": {[]string{"d/etcd/member", "d/server/etcd/member"}, "d", false,
+			[]string{"d/etcd", "d/server/etcd"}},
 		"another directory":       {[]string{"d/old/etcd/member"}, "d", false, []string{"d/old/etcd", "d/server/etcd"}},
 		"another, beside the own": {[]string{"d/old/etcd/member", "d/server/etcd/member"}, "d", true, nil},
-		"the server's part":       {[]string{"d/server/etcd/member"}, "d/server", false, []string{"d/server/etcd", "--data ", "/d"}},
-		"one level too deep":      {[]string{"d/server/server/etcd/member"}, "d", false, []string{"d/server/server/etcd", "d/server/etcd"}},
+		"the server's part": {[]string{"d/server/etcd/member"}, "d/server", false,
+			[]string{"d/server/etcd", "--data ", "/d"}},
+		"one level too deep": {[]string{"d/server/server/etcd/member"}, "d", false,
+			[]string{"d/server/server/etcd", "d/server/etcd"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -187,7 +187,8 @@ func entry(kv *mvccpb.KeyValue) store.Entry {
 	if value == nil {
 		value = []byte{}
 	}
-	return store.Entry{Key: string(kv.Key), Value: value, Created: kv.CreateRevision, Modified: kv.ModRevision, Lease: store.LeaseID(kv.Lease)}
+	return store.Entry{Key: string(kv.Key), Value: value, Created: kv.CreateRevision, Modified: kv.ModRevision,
+		Lease: store.LeaseID(kv.Lease)}
 }
 
 // Changed waits for an event of the key after the revision.

@@ -152,7 +152,8 @@ func countingChild() error {
 	for i := last + 1; i <= last+1000; i++ {
 		v := []byte(strconv.Itoa(i))
 		done := make(chan error)
-		r.Submit(store.Transition{Ops: []store.Op{{Key: "count/a", Value: v}, {Key: "count/b", Value: v}}}, func(_ int64, err error) { done <- err })
+		r.Submit(store.Transition{Ops: []store.Op{{Key: "count/a", Value: v}, {Key: "count/b", Value: v}}},
+			func(_ int64, err error) { done <- err })
 		if err := <-done; err != nil {
 			return err
 		}
@@ -252,7 +253,8 @@ func TestKilledAtNamedPoints(t *testing.T) {
 			if strings.Contains(point, "commit") || strings.Contains(point, "effect") {
 				n = 1 + round%5
 			}
-			l := runChild(t, childEnv+"=count", "CHILD_DIR="+dir, "CHILD_POINT="+point, fmt.Sprint("CHILD_N=", n), "CHILD_TTL=60s")
+			l := runChild(t, childEnv+"=count", "CHILD_DIR="+dir, "CHILD_POINT="+point, fmt.Sprint("CHILD_N=", n),
+				"CHILD_TTL=60s")
 			if !l.killed {
 				t.Fatalf("%s: not killed: %+v", point, l)
 			}
@@ -285,7 +287,8 @@ func TestStandByTakesOverFromTheDead(t *testing.T) {
 	server := etcdtest.Start(t)
 	for i := range times() {
 		point := []string{"after commit", "before effect", "before commit"}[i%3]
-		l := runChild(t, childEnv+"=count", "CHILD_DIR="+t.TempDir(), "CHILD_ETCD="+server.Endpoint, "CHILD_POINT="+point, "CHILD_N=5", "CHILD_TTL=2s")
+		l := runChild(t, childEnv+"=count", "CHILD_DIR="+t.TempDir(), "CHILD_ETCD="+server.Endpoint, "CHILD_POINT="+point,
+			"CHILD_N=5", "CHILD_TTL=2s")
 		if !l.killed || !l.led || l.effect < 4 {
 			t.Fatalf("%+v", l)
 		}

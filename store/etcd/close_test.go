@@ -32,7 +32,8 @@ func TestCloseUnderCalls(t *testing.T) {
 		"commit": func() error {
 			for {
 				done := make(chan error, 1)
-				r.Submit(store.Transition{Ops: []store.Op{{Key: "k", Value: []byte("v")}}}, func(_ int64, err error) { done <- err })
+				r.Submit(store.Transition{Ops: []store.Op{{Key: "k", Value: []byte("v")}}},
+					func(_ int64, err error) { done <- err })
 				if err := <-done; err != nil {
 					return err
 				}
@@ -110,7 +111,8 @@ func TestDamagedLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := etcd.Start(t.Context(), f, etcd.MemberConfig{}); err == nil || !strings.Contains(err.Error(), dir) || !strings.HasSuffix(err.Error(), "cantina store restore FILE --data "+filepath.Dir(dir)) {
+	if _, err := etcd.Start(t.Context(), f, etcd.MemberConfig{}); err == nil || !strings.Contains(err.Error(), dir) ||
+		!strings.HasSuffix(err.Error(), "cantina store restore FILE --data "+filepath.Dir(dir)) {
 		t.Fatal(err)
 	} else {
 		t.Log(err)

@@ -103,7 +103,8 @@ func TestDiskGetsShort(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := make(chan error, 1)
-	r.Submit(store.Transition{Ops: []store.Op{{Key: "tick", Value: []byte("late")}}}, func(_ int64, err error) { got <- err })
+	r.Submit(store.Transition{Ops: []store.Op{{Key: "tick", Value: []byte("late")}}},
+		func(_ int64, err error) { got <- err })
 	for range 3 { // several keep-alives
 		select {
 		case err := <-got:
@@ -152,7 +153,8 @@ func fillingChild() error {
 	value := bytes.Repeat([]byte("x"), 100_000)
 	for i := 0; ; i++ {
 		done := make(chan error, 1)
-		r.Submit(store.Transition{Ops: []store.Op{{Key: fmt.Sprintf("k%06d", i), Value: value}}}, func(_ int64, err error) { done <- err })
+		r.Submit(store.Transition{Ops: []store.Op{{Key: fmt.Sprintf("k%06d", i), Value: value}}},
+			func(_ int64, err error) { done <- err })
 		select {
 		case err := <-done:
 			if err != nil {
@@ -210,7 +212,8 @@ func TestQuota(t *testing.T) {
 	acked := 0
 	for waits == nil {
 		got := make(chan error, 1)
-		r.Submit(store.Transition{Ops: []store.Op{{Key: "same", Value: append(value, strconv.Itoa(acked)...)}}}, func(_ int64, err error) { got <- err })
+		r.Submit(store.Transition{Ops: []store.Op{{Key: "same", Value: append(value, strconv.Itoa(acked)...)}}},
+			func(_ int64, err error) { got <- err })
 		for landed := false; !landed && waits == nil; {
 			select {
 			case err := <-got:
@@ -247,7 +250,8 @@ func TestQuota(t *testing.T) {
 
 // Run compacts and defragments by itself.
 func TestUpkeep(t *testing.T) {
-	m, f := startMemberWith(t, t.TempDir(), etcd.MemberConfig{Upkeep: etcd.Upkeep{CompactWrites: 200, DefragSlack: 1 << 20}})
+	m,
+		f := startMemberWith(t, t.TempDir(), etcd.MemberConfig{Upkeep: etcd.Upkeep{CompactWrites: 200, DefragSlack: 1 << 20}})
 	defer stopMember(t, m, f)
 	r := campaign(t, newStore(t, m.Backend(), store.Config{}))
 	value := bytes.Repeat([]byte("x"), 100_000)

@@ -32,7 +32,8 @@ type cutLine struct {
 func newCutLine(t *testing.T) cutLine {
 	server := etcdtest.Start(t)
 	p := etcdtest.StartProxy(t, server.Addr)
-	s := newStore(t, etcdtest.DialAt(t, p.Endpoint), store.Config{CommitTimeout: 30 * time.Second, LeaseTTL: 30 * time.Second})
+	s := newStore(t, etcdtest.DialAt(t, p.Endpoint),
+		store.Config{CommitTimeout: 30 * time.Second, LeaseTTL: 30 * time.Second})
 	c := cutLine{proxy: p, direct: server.Dial(t), leadership: campaign(t, s)}
 	t.Cleanup(func() {
 		if err := c.leadership.Resign(t.Context()); err != nil && !errors.Is(err, t.Context().Err()) {
@@ -88,7 +89,8 @@ func TestAnswerLostAfterCommit(t *testing.T) {
 		c.proxy.Cut()
 		a := <-got
 		row, ok := c.row(t, key)
-		if a.err != nil || !ok || row.Modified != a.revision || row.Created != row.Modified || row.Modified != before.Modified+1 {
+		if a.err != nil || !ok || row.Modified != a.revision || row.Created != row.Modified ||
+			row.Modified != before.Modified+1 {
 			t.Fatalf("acknowledged %+v, row %+v, before %+v", a, row, before)
 		}
 	}
@@ -110,7 +112,8 @@ func TestRequestLostBeforeCommit(t *testing.T) {
 		a := <-got
 		row, ok := c.row(t, key)
 		// One revision for the bare transaction, the next for the batch.
-		if a.err != nil || !ok || row.Modified != a.revision || row.Created != row.Modified || row.Modified != before.Modified+2 {
+		if a.err != nil || !ok || row.Modified != a.revision || row.Created != row.Modified ||
+			row.Modified != before.Modified+2 {
 			t.Fatalf("acknowledged %+v, row %+v, before %+v", a, row, before)
 		}
 	}

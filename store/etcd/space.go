@@ -102,7 +102,8 @@ func inodes(dir string) error {
 		return fmt.Errorf("statfs %s: %w", dir, err)
 	}
 	if st.Files > 0 && st.Ffree < inodesMin {
-		return fmt.Errorf("%d inodes free in %s, and the store needs %d: remove files there: %w", st.Ffree, dir, inodesMin, store.ErrFull)
+		return fmt.Errorf("%d inodes free in %s, and the store needs %d: remove files there: %w", st.Ffree, dir, inodesMin,
+			store.ErrFull)
 	}
 	return nil
 }

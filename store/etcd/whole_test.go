@@ -103,7 +103,8 @@ func TestDamagedLengthInTheLog(t *testing.T) {
 				}
 			case ctx.Err() != nil:
 				t.Errorf("after 30 s: %v", err)
-			case err == nil || !strings.Contains(err.Error(), dir) || !strings.HasSuffix(err.Error(), "cantina store restore FILE --data "+filepath.Dir(dir)):
+			case err == nil || !strings.Contains(err.Error(), dir) ||
+				!strings.HasSuffix(err.Error(), "cantina store restore FILE --data "+filepath.Dir(dir)):
 				t.Error(err)
 			case name == "a bit of a length" && (!errors.Is(err, store.ErrBroken) || !strings.Contains(err.Error(), file)):
 				t.Error(err)

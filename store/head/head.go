@@ -69,7 +69,8 @@ func Win(e Evidence) (Head, error) {
 	if e.Elected <= 0 {
 		return Head{}, fmt.Errorf("win at revision %d: %w", e.Elected, ErrDisplaced)
 	}
-	won := Head{Term: fence.Term{Epoch: e.Head.Term.Epoch, Revision: e.Elected}, Restored: e.Head.Restored, Cluster: cmp.Or(e.Head.Cluster, e.Fresh)}
+	won := Head{Term: fence.Term{Epoch: e.Head.Term.Epoch, Revision: e.Elected}, Restored: e.Head.Restored,
+		Cluster: cmp.Or(e.Head.Cluster, e.Fresh)}
 	if e.Exists && !e.Moved && e.Head.Term.Less(won.Term) && e.Head.Term.Compare(e.Seen) >= 0 {
 		return won, nil
 	}

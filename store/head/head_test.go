@@ -16,18 +16,26 @@ func TestWin(t *testing.T) {
 		e    Evidence
 		want Head
 	}{
-		"next term of the same store":        {Evidence{Exists: true, Head: old, Elected: 50, Unix: 900}, Head{Term: at(100, 50)}},
-		"the mark stays for later terms":     {Evidence{Exists: true, Head: marked, Elected: 50, Unix: 900}, Head{Term: at(100, 50), Restored: true}},
-		"new store":                          {Evidence{Elected: 2, Unix: 900}, Head{Term: at(900, 2), Restored: true}},
-		"new store of a new cluster":         {Evidence{Elected: 2, Unix: 900, NewCluster: true}, Head{Term: at(900, 2)}},
-		"new store where there was one":      {Evidence{Elected: 2, Unix: 900, NewCluster: true, Seen: at(100, 40)}, Head{Term: at(900, 2), Restored: true}},
-		"moved":                              {Evidence{Exists: true, Head: old, Elected: 50, Unix: 900, Moved: true}, Head{Term: at(900, 50), Restored: true}},
-		"moved, clock behind":                {Evidence{Exists: true, Head: old, Elected: 50, Unix: 7, Moved: true}, Head{Term: at(101, 50), Restored: true}},
-		"revision not greater than the term": {Evidence{Exists: true, Head: old, Elected: 40, Unix: 900}, Head{Term: at(900, 40), Restored: true}},
-		"head older than one seen":           {Evidence{Exists: true, Head: old, Elected: 50, Unix: 900, Seen: at(100, 45)}, Head{Term: at(900, 50), Restored: true}},
+		"next term of the same store": {Evidence{Exists: true, Head: old, Elected: 50, Unix: 900},
+			Head{Term: at(100, 50)}},
+		"the mark stays for later terms": {Evidence{Exists: true, Head: marked, Elected: 50, Unix: 900},
+			Head{Term: at(100, 50), Restored: true}},
+		"new store":                  {Evidence{Elected: 2, Unix: 900}, Head{Term: at(900, 2), Restored: true}},
+		"new store of a new cluster": {Evidence{Elected: 2, Unix: 900, NewCluster: true}, Head{Term: at(900, 2)}},
+		"new store where there was one": {Evidence{Elected: 2, Unix: 900, NewCluster: true, Seen: at(100, 40)},
+			Head{Term: at(900, 2), Restored: true}},
+		"moved": {Evidence{Exists: true, Head: old, Elected: 50, Unix: 900, Moved: true},
+			Head{Term: at(900, 50), Restored: true}},
+		"moved, clock behind": {Evidence{Exists: true, Head: old, Elected: 50, Unix: 7, Moved: true},
+			Head{Term: at(101, 50), Restored: true}},
+		"revision not greater than the term": {Evidence{Exists: true, Head: old, Elected: 40, Unix: 900},
+			Head{Term: at(900, 40), Restored: true}},
+		"head older than one seen": {Evidence{Exists: true, Head: old, Elected: 50, Unix: 900, Seen: at(100, 45)},
+			Head{Term: at(900, 50), Restored: true}},
 		"seen in a later epoch, clock behind": {Evidence{Exists: true, Head: old, Elected: 50, Unix: 7, Seen: at(105, 1)},
 			Head{Term: at(106, 50), Restored: true}},
-		"marked by a restore": {Evidence{Exists: true, Head: Restore(old, 900), Elected: 3, Unix: 901}, Head{Term: at(900, 3), Restored: true}},
+		"marked by a restore": {Evidence{Exists: true, Head: Restore(old, 900), Elected: 3, Unix: 901},
+			Head{Term: at(900, 3), Restored: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Win(c.e)
@@ -63,19 +71,23 @@ func TestMachine(t *testing.T) {
 		steps []step
 		err   error
 	}{
-		"done":                                      {steps: []step{{Done, none, Landed}}},
-		"refused by its own resend":                 {steps: []step{{Refused, see(sent, true), Landed}}},
-		"landed though the key is gone":             {steps: []step{{Unknown, none, ReadHead}, {Read, see(sent, false), Landed}}},
-		"unknown, landed":                           {steps: []step{{Unknown, none, ReadHead}, {Unknown, none, ReadHead}, {Read, see(sent, true), Landed}}},
-		"unknown, barred, sent again":               {steps: []step{{Unknown, none, ReadHead}, {Read, see(base, true), SendBare}, {Done, none, SendBatch}, {Done, none, Landed}}},
-		"too large":                                 {steps: []step{{Void, none, Dropped}}},
-		"bare one refused as too large: look again": {steps: []step{{Unknown, none, ReadHead}, {Read, see(base, true), SendBare}, {Void, none, ReadHead}}},
-		"key gone":                                  {steps: []step{{Refused, see(base, false), Over}}, err: ErrDisplaced},
-		"another term":                              {steps: []step{{Refused, see(higher, true), Over}}, err: ErrDisplaced},
-		"store went back":                           {steps: []step{{Refused, see(lower, true), Over}}, err: ErrWentBack},
-		"no head":                                   {steps: []step{{Refused, none, Over}}, err: ErrWentBack},
-		"a read is never done":                      {steps: []step{{Unknown, none, ReadHead}, {Done, none, Over}}, err: ErrDisplaced},
-		"no such outcome":                           {steps: []step{{Outcome(99), none, Over}}, err: ErrDisplaced},
+		"done":                      {steps: []step{{Done, none, Landed}}},
+		"refused by its own resend": {steps: []step{{Refused, see(sent, true), Landed}}},
+		"landed though the key is gone": {steps: []step{{Unknown, none, ReadHead},
+			{Read, see(sent, false), Landed}}},
+		"unknown, landed": {steps: []step{{Unknown, none, ReadHead}, {Unknown, none, ReadHead},
+			{Read, see(sent, true), Landed}}},
+		"unknown, barred, sent again": {steps: []step{{Unknown, none, ReadHead},
+			{Read, see(base, true), SendBare}, {Done, none, SendBatch}, {Done, none, Landed}}},
+		"too large": {steps: []step{{Void, none, Dropped}}},
+		"bare one refused as too large: look again": {steps: []step{{Unknown, none, ReadHead},
+			{Read, see(base, true), SendBare}, {Void, none, ReadHead}}},
+		"key gone":             {steps: []step{{Refused, see(base, false), Over}}, err: ErrDisplaced},
+		"another term":         {steps: []step{{Refused, see(higher, true), Over}}, err: ErrDisplaced},
+		"store went back":      {steps: []step{{Refused, see(lower, true), Over}}, err: ErrWentBack},
+		"no head":              {steps: []step{{Refused, none, Over}}, err: ErrWentBack},
+		"a read is never done": {steps: []step{{Unknown, none, ReadHead}, {Done, none, Over}}, err: ErrDisplaced},
+		"no such outcome":      {steps: []step{{Outcome(99), none, Over}}, err: ErrDisplaced},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, e := New(won).Commit(false)

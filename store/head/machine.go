@@ -118,7 +118,8 @@ func (m Machine) send() (Machine, Effect) {
 }
 
 func (m Machine) next(restored bool) Head {
-	return Head{Term: m.base.Term, Seq: m.base.Seq + 1, Attempt: m.attempt + 1, Restored: restored, Cluster: m.base.Cluster}
+	return Head{Term: m.base.Term, Seq: m.base.Seq + 1, Attempt: m.attempt + 1, Restored: restored,
+		Cluster: m.base.Cluster}
 }
 
 // Step applies the outcome of the last effect's action. seen counts only for Refused and Read.
@@ -162,7 +163,8 @@ func (m Machine) done() (Machine, Effect) {
 
 // bar is the head that the present bare transaction puts.
 func (m Machine) bar() Head {
-	return Head{Term: m.base.Term, Seq: m.base.Seq + 1, Attempt: m.attempt, Restored: m.base.Restored, Cluster: m.base.Cluster}
+	return Head{Term: m.base.Term, Seq: m.base.Seq + 1, Attempt: m.attempt, Restored: m.base.Restored,
+		Cluster: m.base.Cluster}
 }
 
 // judge decides by a certain view of the head and the election key.
@@ -178,7 +180,8 @@ func (m Machine) judge(s Seen) (Machine, Effect) {
 		put := m.next(m.base.Restored)
 		m.attempt = put.Attempt
 		return m, Effect{Want: SendBare, Base: m.base, Put: put}
-	case s.Exists && h.Term == m.base.Term && h.Seq == m.base.Seq+1 && h.Attempt > m.batch.Attempt && h.Attempt <= m.attempt:
+	case s.Exists && h.Term == m.base.Term && h.Seq == m.base.Seq+1 && h.Attempt > m.batch.Attempt &&
+		h.Attempt <= m.attempt:
 		m.base = h // an earlier bare one has landed, so the batch never can
 		return m.send()
 	case s.Exists && m.base.Term.Less(h.Term):

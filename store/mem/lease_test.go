@@ -25,7 +25,8 @@ func TestLeaseRunsOut(t *testing.T) {
 			}
 			return mem.None
 		}})
-		s, err := store.New(b, store.Config{Clock: run.Bubble(), LeaseTTL: 5 * time.Second, KeepAlive: time.Second, Drift: 500 * time.Millisecond})
+		s, err := store.New(b, store.Config{Clock: run.Bubble(), LeaseTTL: 5 * time.Second, KeepAlive: time.Second,
+			Drift: 500 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +59,8 @@ func TestLeaseRunsOut(t *testing.T) {
 			t.Error("held after TTL - drift")
 		}
 		<-r.Done()
-		if since := time.Since(start); since < 15*time.Second || since > 17*time.Second || !errors.Is(r.Err(), store.ErrLeaseGone) && !errors.Is(r.Err(), store.ErrDisplaced) {
+		if since := time.Since(start); since < 15*time.Second || since > 17*time.Second ||
+			!errors.Is(r.Err(), store.ErrLeaseGone) && !errors.Is(r.Err(), store.ErrDisplaced) {
 			t.Errorf("ended after %s by %v", since, r.Err())
 		}
 		cut.Store(false)

@@ -25,9 +25,10 @@ func TestCommitsAreMeasured(t *testing.T) {
 			}
 			return mem.None
 		}})
-		s, err := store.New(b, store.Config{Clock: run.Bubble(), LeaseTTL: time.Minute, Committed: func(took, waited time.Duration, transitions, bytes int) {
-			all <- measured{took, waited, transitions, bytes}
-		}})
+		s, err := store.New(b, store.Config{Clock: run.Bubble(), LeaseTTL: time.Minute,
+			Committed: func(took, waited time.Duration, transitions, bytes int) {
+				all <- measured{took, waited, transitions, bytes}
+			}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -51,7 +51,8 @@ func TestTakeOverInBubble(t *testing.T) {
 		if rows := r2.Rows(); len(rows) != 1 || rows[0].Key != "k" || string(rows[0].Value) != "v" {
 			t.Fatalf("rows %v", rows)
 		}
-		r.Submit(store.Transition{Ops: []store.Op{{Key: "k", Value: []byte("old leader")}}}, func(_ int64, err error) { done <- err })
+		r.Submit(store.Transition{Ops: []store.Op{{Key: "k", Value: []byte("old leader")}}},
+			func(_ int64, err error) { done <- err })
 		if err := <-done; !errors.Is(err, store.ErrDisplaced) && !errors.Is(err, store.ErrLeaseGone) {
 			t.Fatalf("old leader wrote: %v", err)
 		}

@@ -58,7 +58,8 @@ func conditions(t *testing.T, f Fixture) {
 		"empty is no value": {[]store.Condition{valueIs("a", "")}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, err := b.Txn(ctx(t), store.Txn{If: c.ifs, Then: []store.Write{{Key: "out", Value: []byte(name)}}, Else: []string{"a", "b"}})
+			a, err := b.Txn(ctx(t), store.Txn{If: c.ifs, Then: []store.Write{{Key: "out", Value: []byte(name)}},
+				Else: []string{"a", "b"}})
 			must(t, err)
 			if a.Done != c.want {
 				t.Fatalf("done %v", a.Done)
@@ -67,7 +68,8 @@ func conditions(t *testing.T, f Fixture) {
 			if c.want != (string(out.Value) == name) {
 				t.Fatalf("wrote %q", out.Value)
 			}
-			if !c.want && (len(a.Found) != 1 || a.Found[0].Key != "a" || string(a.Found[0].Value) != "2" || a.Found[0].Created != created) {
+			if !c.want && (len(a.Found) != 1 || a.Found[0].Key != "a" || string(a.Found[0].Value) != "2" ||
+				a.Found[0].Created != created) {
 				t.Fatalf("found %+v", a.Found)
 			}
 		})

@@ -35,7 +35,8 @@ func resultData(t *testing.T, f Fixture) {
 	if _, ok, err := r.Get(ctx(t), "data/job/none"); ok || err != nil {
 		t.Fatalf("found %v, %v", ok, err)
 	}
-	if row, ok, err := r.Get(ctx(t), "data/job/n07"); !ok || err != nil || string(row.Value) != "7" || row.Key != "data/job/n07" {
+	if row, ok, err := r.Get(ctx(t), "data/job/n07"); !ok || err != nil || string(row.Value) != "7" ||
+		row.Key != "data/job/n07" {
 		t.Fatalf("%+v, %v, %v", row, ok, err)
 	}
 }
@@ -45,7 +46,8 @@ func quarantine(t *testing.T, f Fixture) {
 	commit(t, r, set("good", "1", "bad", "garbage", "worse", "rubbish"))
 	r.Quarantine(store.Quarantine{Key: "worse", Reason: "checksum", Bytes: []byte("rubbish")})
 	r.Quarantine(store.Quarantine{Key: "bad", Reason: "no record", Bytes: []byte("garbage")})
-	if list := r.Quarantined(); len(list) != 2 || list[0].Key != "bad" || list[1].Reason != "checksum" || !r.IsQuarantined("bad") || r.IsQuarantined("good") {
+	if list := r.Quarantined(); len(list) != 2 || list[0].Key != "bad" || list[1].Reason != "checksum" ||
+		!r.IsQuarantined("bad") || r.IsQuarantined("good") {
 		t.Fatalf("%+v", list)
 	}
 	for _, tr := range []store.Transition{set("good", "2", "bad", "2"), del("worse")} {
@@ -101,7 +103,8 @@ func manifest(t *testing.T, f Fixture) {
 
 	r2 := campaign(t, f.store(t, store.Config{}), "b")
 	pending, clear, bad := store.Manifests(r2.Rows())
-	if len(pending) != 1 || len(clear) != 1 || len(bad) != 0 || pending[0].First != 2 || pending[0].Subject != m.Subject || pending[0].Number != 7 {
+	if len(pending) != 1 || len(clear) != 1 || len(bad) != 0 || pending[0].First != 2 || pending[0].Subject != m.Subject ||
+		pending[0].Number != 7 {
 		t.Fatalf("pending %+v, torn %v, bad %v", pending, clear, bad)
 	}
 	commit(t, r2, clear[0])
@@ -182,7 +185,8 @@ func tornBackup(t *testing.T, f Fixture) {
 	for _, damaged := range []struct {
 		name  string
 		bytes []byte
-	}{{"empty", nil}, {"no backup", []byte("hello, world")}, {"torn", whole[:len(whole)-3]}, {"half", whole[:len(whole)/2]}, {"flipped", flipped}} {
+	}{{"empty", nil}, {"no backup", []byte("hello, world")}, {"torn", whole[:len(whole)-3]},
+		{"half", whole[:len(whole)/2]}, {"flipped", flipped}} {
 		_, err := other.LoadBackup(ctx(t), bytes.NewReader(damaged.bytes))
 		if !errors.Is(err, store.ErrBadBackup) || strings.Contains(err.Error(), "proto") {
 			t.Fatalf("%s: %v", damaged.name, err)

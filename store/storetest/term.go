@@ -62,7 +62,8 @@ func nextTerm(t *testing.T, f Fixture) {
 
 func load(t *testing.T, f Fixture) {
 	r := campaign(t, f.store(t, store.Config{}), "a")
-	at := commit(t, r, set("lrp/desired/b", "2", "data/job/n1", "not loaded", "lrp/desired/a", "1", "a", "0", "zz", "3", "data", "x", "datum", "y"))
+	at := commit(t, r, set("lrp/desired/b", "2", "data/job/n1", "not loaded", "lrp/desired/a", "1", "a", "0", "zz", "3",
+		"data", "x", "datum", "y"))
 	commit(t, r, del("zz"))
 	last := commit(t, r, set("a", "00"))
 	must(t, r.Resign(ctx(t)))
@@ -73,7 +74,8 @@ func load(t *testing.T, f Fixture) {
 	got := r2.Rows()
 	var text []string
 	for _, row := range got {
-		text = append(text, fmt.Sprintf("%s=%s@%v", row.Key, row.Value, row.Revision == at || row.Key == "a" && row.Revision == last))
+		text = append(text, fmt.Sprintf("%s=%s@%v", row.Key, row.Value, row.Revision == at || row.Key == "a" &&
+			row.Revision == last))
 	}
 	if want := "[a=00@true data=x@true datum=y@true lrp/desired/a=1@true lrp/desired/b=2@true]"; fmt.Sprint(text) != want {
 		t.Fatalf("%v, want %s", text, want)
@@ -210,7 +212,8 @@ func coalesce(t *testing.T, f Fixture) {
 		r.Submit(set("same", fmt.Sprint(i), fmt.Sprint("k", i%5), fmt.Sprint(i)), note)
 	}
 	r.Submit(del("k0"), note)
-	r.Submit(store.Transition{Ops: []store.Op{{Key: "twice", Value: []byte("1")}, {Key: "twice", Value: []byte("2")}}}, note)
+	r.Submit(store.Transition{Ops: []store.Op{{Key: "twice", Value: []byte("1")}, {Key: "twice", Value: []byte("2")}}},
+		note)
 	b.reset()
 	hold.release()
 	commit(t, r, store.Transition{})
@@ -223,7 +226,8 @@ func coalesce(t *testing.T, f Fixture) {
 		}
 	}
 	must(t, r.Resign(ctx(t)))
-	wantRows(t, campaign(t, f.store(t, store.Config{}), "b"), "first=1", "k1=496", "k2=497", "k3=498", "k4=499", "same=499", "twice=2")
+	wantRows(t, campaign(t, f.store(t, store.Config{}), "b"), "first=1", "k1=496", "k2=497", "k3=498", "k4=499",
+		"same=499", "twice=2")
 }
 
 func refusals(t *testing.T, f Fixture) {
@@ -323,7 +327,8 @@ func fenced(t *testing.T, f Fixture) {
 	if !errors.Is(err, store.ErrDisplaced) && !errors.Is(err, store.ErrLeaseGone) {
 		t.Fatalf("old leader: %v", err)
 	}
-	if end := ended(t, r); !errors.Is(err, end) && !errors.Is(end, store.ErrLeaseGone) && !errors.Is(end, store.ErrDisplaced) {
+	if end := ended(t, r); !errors.Is(err, end) && !errors.Is(end, store.ErrLeaseGone) &&
+		!errors.Is(end, store.ErrDisplaced) {
 		t.Fatalf("term ended by %v", end)
 	}
 	if r.LeaseHeld() {

@@ -44,7 +44,8 @@ func startCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	c := &cluster{t: t, program: program, env: append(os.Environ(), "XDG_DATA_HOME="+dir+"/own", "XDG_RUNTIME_DIR="+dir+"/run", "CANTINA_ADDR=")}
+	c := &cluster{t: t, program: program, env: append(os.Environ(), "XDG_DATA_HOME="+dir+"/own", "XDG_RUNTIME_DIR="+dir+
+		"/run", "CANTINA_ADDR=")}
 	c.start(dir)
 	return c
 }
@@ -57,7 +58,8 @@ func (c *cluster) start(dir string) {
 		c.t.Fatal(err)
 	}
 	var log bytes.Buffer
-	cmd := exec.Command(c.program, "dev", "--data", dir+"/data", "--listen", "127.0.0.1:0", "--name", "c1", "--ready-fd", "3")
+	cmd := exec.Command(c.program, "dev", "--data", dir+"/data", "--listen", "127.0.0.1:0", "--name", "c1", "--ready-fd",
+		"3")
 	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = c.env, &log, &log, []*os.File{w}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
@@ -118,7 +120,8 @@ func openTab(t *testing.T) *tab {
 	if err != nil {
 		t.Fatalf("%v: run scripts/ui packages", err)
 	}
-	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.DisableGPU,
 		chromedp.Flag("lang", "en-US"), chromedp.WSURLReadTimeout(patience))
 	ctx, stop := context.WithTimeout(t.Context(), 4*time.Minute)
 	t.Cleanup(stop)
@@ -210,7 +213,8 @@ func (x *tab) open(hash string, texts ...string) {
 // press clicks the button with a text, inside of an element.
 func (x *tab) press(inside, text string) {
 	x.t.Helper()
-	find := fmt.Sprintf("[...document.querySelectorAll(%s)].find(b => b.textContent.trim() === %s && !b.disabled)", quote(inside+" button"), quote(text))
+	find := fmt.Sprintf("[...document.querySelectorAll(%s)].find(b => b.textContent.trim() === %s && !b.disabled)",
+		quote(inside+" button"), quote(text))
 	x.holds(find)
 	eval[bool](x, "("+find+".click(), true)")
 }
@@ -247,7 +251,8 @@ func (x *tab) accessible(name string) {
 // anything from elsewhere.
 func (x *tab) clean() {
 	x.t.Helper()
-	if foreign := eval[string](x, `performance.getEntriesByType("resource").map(e => e.name).filter(n => !n.startsWith(location.origin + "/")).join(" ")`); foreign != "" {
+	if foreign := eval[string](x,
+		`performance.getEntriesByType("resource").map(e => e.name).filter(n => !n.startsWith(location.origin + "/")).join(" ")`); foreign != "" {
 		x.t.Errorf("the page loads from elsewhere: %s", foreign)
 	}
 	x.mu.Lock()

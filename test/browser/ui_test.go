@@ -45,7 +45,8 @@ func TestPages(t *testing.T) {
 		{"cells", "#/cells", []string{"c1", "HEALTHY"}},
 		{"cell", "#/cell/c1", []string{"processors", "of 2", "shop/web/0", "control groups"}},
 		{"events", "#/events", []string{"t-ui"}},
-		{"output", "#/output?domain=shop&service=web&grep=caf%7C%5B17%5D+200", []string{"GET /cart/", `caf\xe9`, "<b>bold</b>"}},
+		{"output", "#/output?domain=shop&service=web&grep=caf%7C%5B17%5D+200",
+			[]string{"GET /cart/", `caf\xe9`, "<b>bold</b>"}},
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			x.t = t
@@ -110,7 +111,8 @@ func TestActions(t *testing.T) {
 	x.press("dialog", "Cancel")
 	x.holds("!document.querySelector('dialog')")
 	x.press("main", "Scale…")
-	eval[bool](x, `(i => { i.value = "1"; i.dispatchEvent(new Event("input", {bubbles: true})); return true })(document.querySelector("dialog input"))`)
+	eval[bool](x,
+		`(i => { i.value = "1"; i.dispatchEvent(new Event("input", {bubbles: true})); return true })(document.querySelector("dialog input"))`)
 	x.press("dialog", "Scale")
 	x.shows("service shop/web is scaled", "1 of 1")
 	if got := c.run("service", "ls", "-o", "json"); !strings.Contains(got, `"instances": 1`) {
@@ -134,11 +136,13 @@ func TestActions(t *testing.T) {
 
 	x.open("#/output?domain=shop&service=web&index=0", "GET /cart/")
 	first := eval[string](x, "document.querySelector('.lines').innerText")
-	x.holds("document.querySelector('.lines').innerText.length > " + eval[string](x, "String(document.querySelector('.lines').innerText.length)"))
+	x.holds("document.querySelector('.lines').innerText.length > " +
+		eval[string](x, "String(document.querySelector('.lines').innerText.length)"))
 	if first == "" || eval[int](x, "document.querySelectorAll('.lines b, .lines script').length") != 0 {
 		t.Errorf("output became markup, or there is none: %q", first)
 	}
-	eval[bool](x, `(i => { i.value = "bold"; i.dispatchEvent(new Event("input", {bubbles: true})); i.form.requestSubmit(); return true })(document.querySelector(".toolbar input"))`)
+	eval[bool](x,
+		`(i => { i.value = "bold"; i.dispatchEvent(new Event("input", {bubbles: true})); i.form.requestSubmit(); return true })(document.querySelector(".toolbar input"))`)
 	x.holds("[...document.querySelectorAll('.line .txt')].length > 0 && [...document.querySelectorAll('.line .txt')].every(e => e.textContent.includes('bold'))")
 
 	x.open("#/service/shop/web", "Stop…")
@@ -164,7 +168,8 @@ func TestNoAccess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Body.Close()
-	if got := r.Header.Get("Content-Security-Policy"); !strings.HasPrefix(got, "default-src 'none'; script-src 'self'; style-src 'self'") {
+	if got := r.Header.Get("Content-Security-Policy"); !strings.HasPrefix(got,
+		"default-src 'none'; script-src 'self'; style-src 'self'") {
 		t.Errorf("policy %q", got)
 	}
 }

@@ -16,7 +16,8 @@ import (
 // address and token when its spec asks for them.
 func TestAccess(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s.sock")
-	s := start(t, "server", "server", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--socket", socket, "--new-cluster").wait()
+	s := start(t, "server", "server", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--socket", socket,
+		"--new-cluster").wait()
 	c := start(t, "cell", "cell", "--data", t.TempDir(), "--name", "c1", "--servers", s.Addr).wait()
 	shows(t, s.Addr, []string{"HEALTHY"}, "cells")
 	shows(t, "unix:"+socket, []string{"HEALTHY"}, "cells")
@@ -38,7 +39,8 @@ func TestAccess(t *testing.T) {
 	}
 	outside(t, s.Addr, socket)
 
-	if got := must(t, s.Addr, "run", "--", "sh", "-c", "echo api=$CANTINA_API token=$CANTINA_TOKEN"); got != "api= token=\n" {
+	if got := must(t, s.Addr, "run", "--", "sh", "-c",
+		"echo api=$CANTINA_API token=$CANTINA_TOKEN"); got != "api= token=\n" {
 		t.Errorf("work has %q", got)
 	}
 	apply(t, s.Addr, `
@@ -83,7 +85,8 @@ func outside(t *testing.T, address, socket string) {
 		cmd := exec.Command(dir+"/cantina", "run", "-d", "--addr", addr, "--", "id")
 		cmd.Dir, cmd.Env = "/", []string{"XDG_DATA_HOME=" + os.Getenv("XDG_DATA_HOME")}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-		if out, err := cmd.CombinedOutput(); err == nil || cmd.ProcessState.ExitCode() != 5 || !strings.Contains(string(out), says) {
+		if out, err := cmd.CombinedOutput(); err == nil || cmd.ProcessState.ExitCode() != 5 ||
+			!strings.Contains(string(out), says) {
 			t.Errorf("another user at %s: %v\n%s", addr, err, out)
 		}
 	}

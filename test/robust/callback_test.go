@@ -36,7 +36,8 @@ func TestCallbackIsSigned(t *testing.T) {
 		}
 	case <-t.Context().Done():
 	}
-	if r := cli(t, "", "dev", "--data", tempDir(t), "--callback-secret-file", write(t, "short", "x\n")); r.code != 2 || !strings.Contains(r.err, "at least 16") {
+	if r := cli(t, "", "dev", "--data", tempDir(t), "--callback-secret-file", write(t, "short", "x\n")); r.code != 2 ||
+		!strings.Contains(r.err, "at least 16") {
 		t.Errorf("a secret of one byte: code %d, %s", r.code, r.err)
 	}
 }

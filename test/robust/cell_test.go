@@ -17,24 +17,26 @@ import (
 func TestFollowAcrossCells(t *testing.T) {
 	c := startCluster(t, patient, 1, 1)
 	const lines = 3000
-	apply(t, c.addr(), fmt.Sprintf("services:\n  n: {command: 'i=0; while [ $i -lt %d ]; do echo $i; i=$((i+1)); [ $((i %% 50)) -ne 0 ] || sleep 0.1; done; sleep 1000', on_cell_restart: keep, stop_grace: 1s}\n", lines))
+	apply(t, c.addr(),
+		fmt.Sprintf("services:\n  n: {command: 'i=0; while [ $i -lt %d ]; do echo $i; i=$((i+1)); [ $((i %% 50)) -ne 0 ] || sleep 0.1; done; sleep 1000', on_cell_restart: keep, stop_grace: 1s}\n", lines))
 	must(t, c.addr(), "wait", "n", "--timeout", "100s")
 	next := 0
-	err := c.client().FollowOutput(t.Context(), &pb.FollowOutputRequest{Query: &pb.OutputQuery{Service: "n"}}, func(m *pb.FollowOutputResponse) error {
-		for _, l := range m.Lines {
-			if l.Text != fmt.Sprint(next) || l.Gap != nil {
-				return fmt.Errorf("line %d is %v", next, l)
+	err := c.client().FollowOutput(t.Context(), &pb.FollowOutputRequest{Query: &pb.OutputQuery{Service: "n"}},
+		func(m *pb.FollowOutputResponse) error {
+			for _, l := range m.Lines {
+				if l.Text != fmt.Sprint(next) || l.Gap != nil {
+					return fmt.Errorf("line %d is %v", next, l)
+				}
+				if next++; next == lines/3 {
+					c.cells["c1"].kill()
+					c.startCell("c1")
+				}
 			}
-			if next++; next == lines/3 {
-				c.cells["c1"].kill()
-				c.startCell("c1")
+			if next == lines {
+				return api.Stop()
 			}
-		}
-		if next == lines {
-			return api.Stop()
-		}
-		return nil
-	})
+			return nil
+		})
 	if err != nil || next != lines {
 		t.Errorf("%d lines, %v", next, err)
 	}
@@ -48,12 +50,13 @@ func TestFollowAcrossCells(t *testing.T) {
 func TestLostIsNoSuccess(t *testing.T) {
 	c := startCluster(t, patient, 1, 1)
 	id := strings.TrimSpace(must(t, c.addr(), "run", "-d", "--", "sh", "-c", "echo up; sleep 1000"))
-	err := c.client().FollowOutput(t.Context(), &pb.FollowOutputRequest{Query: &pb.OutputQuery{Task: id}}, func(m *pb.FollowOutputResponse) error {
-		if len(m.Lines) > 0 {
-			return api.Stop()
-		}
-		return nil
-	})
+	err := c.client().FollowOutput(t.Context(), &pb.FollowOutputRequest{Query: &pb.OutputQuery{Task: id}},
+		func(m *pb.FollowOutputResponse) error {
+			if len(m.Lines) > 0 {
+				return api.Stop()
+			}
+			return nil
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +81,8 @@ func TestResolutionsOfLostTasks(t *testing.T) {
 	client := c.client()
 	words := []string{"done", "failed", "rerun"}
 	for _, as := range words {
-		if err := runTask(t.Context(), client, as, w.command(), as, "sh", "-c", "[ -e "+w.dir+"/go ] || sleep 1000"); err != nil {
+		if err := runTask(t.Context(), client, as, w.command(), as, "sh", "-c", "[ -e "+w.dir+
+			"/go ] || sleep 1000"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -127,7 +131,8 @@ func TestResolutionsOfLostTasks(t *testing.T) {
 func TestDamagedCell(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, hasty, 1, 1)
-	apply(t, c.addr(), fmt.Sprintf("services:\n  stop: {command: [sh, -c, 'echo $$ >>%[1]s/stop; exec sleep 1000'], stop_grace: 1s}\n  keep: {command: [sh, -c, 'echo $$ >>%[1]s/keep; exec sleep 1000'], stop_grace: 1s, on_cell_restart: keep}\n", w.dir))
+	apply(t, c.addr(),
+		fmt.Sprintf("services:\n  stop: {command: [sh, -c, 'echo $$ >>%[1]s/stop; exec sleep 1000'], stop_grace: 1s}\n  keep: {command: [sh, -c, 'echo $$ >>%[1]s/keep; exec sleep 1000'], stop_grace: 1s, on_cell_restart: keep}\n", w.dir))
 	must(t, c.addr(), "wait", "stop", "keep", "--timeout", "100s")
 	old := append(w.begunPids("stop", 1), w.begunPids("keep", 1)...)
 	c.cells["c1"].kill()
@@ -165,12 +170,14 @@ func TestDamagedCell(t *testing.T) {
 func TestCapacityIsAdded(t *testing.T) {
 	c := startCluster(t, patient, 1, 0)
 	name := filepath.Join("not", "there", "yet")
-	p := launch(t, "c1", nil, append([]string{"cell", "--name", "c1", "--data", filepath.Join(c.dir, name), "--servers", c.addr(), "--capacity", "gpu=2,memory_mb=77"}, c.flags...)...)
+	p := launch(t, "c1", nil, append([]string{"cell", "--name", "c1", "--data", filepath.Join(c.dir, name), "--servers",
+		c.addr(), "--capacity", "gpu=2,memory_mb=77"}, c.flags...)...)
 	t.Cleanup(p.cleanup)
 	p.wait()
 	c.session("c1", "HEALTHY")
 	got := c.cell("c1").Capacity
-	if got["gpu"] != 2 || got["memory_mb"] != 77 || got["disk_mb"] == 0 || got["containers"] == 0 || got["cpu_milli"] == 0 {
+	if got["gpu"] != 2 || got["memory_mb"] != 77 || got["disk_mb"] == 0 || got["containers"] == 0 ||
+		got["cpu_milli"] == 0 {
 		t.Errorf("capacity %v", got)
 	}
 }
@@ -180,7 +187,8 @@ func TestCapacityIsAdded(t *testing.T) {
 func TestStopHeedsTheTrap(t *testing.T) {
 	d := startDev(t, tempDir(t)).wait()
 	inner := filepath.Join(tempDir(t), "inner")
-	if err := os.WriteFile(inner, []byte("#!/bin/sh\ntrap 'echo trapped; exit 0' TERM\necho up\nwhile :; do sleep 0.05; done\n"), 0o755); err != nil {
+	if err := os.WriteFile(inner,
+		[]byte("#!/bin/sh\ntrap 'echo trapped; exit 0' TERM\necho up\nwhile :; do sleep 0.05; done\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	apply(t, d.Addr, fmt.Sprintf("services:\n  web: {command: '%s; echo outer', stop_grace: 60s}\n", inner))
@@ -220,7 +228,8 @@ func TestLargeApply(t *testing.T) {
 	file := write(t, "large.yaml", b.String())
 	must(t, c.addr(), "apply", file)
 	count := func() (services, jobs int) {
-		return len(strings.Fields(must(t, c.addr(), "service", "ls", "-q"))), len(strings.Fields(must(t, c.addr(), "job", "ls", "-q")))
+		return len(strings.Fields(must(t, c.addr(), "service", "ls", "-q"))),
+			len(strings.Fields(must(t, c.addr(), "job", "ls", "-q")))
 	}
 	if s, j := count(); s != things || j != 3 {
 		t.Errorf("%d services and %d jobs", s, j)

@@ -19,10 +19,14 @@ import (
 // change leaders, hasty for those that wait until a cell is lost: as short as a machine that
 // does much else can keep to, on which a living cell must not be taken for lost.
 var (
-	patient = []string{"--heartbeat=500ms", "--heartbeat-grace=3s", "--healthcheck=2s", "--healthcheck-grace=4s", "--check-interval=300ms",
-		"--lost=15s", "--kill-wait=2s", "--margin=1s", "--max-dies-within=30s", "--lease=2s", "--keep-alive=400ms", "--lease-drift=300ms"}
-	hasty = []string{"--heartbeat=300ms", "--heartbeat-grace=2s", "--healthcheck=1s", "--healthcheck-grace=2500ms", "--check-interval=200ms",
-		"--lost=8s", "--kill-wait=1s", "--margin=1s", "--max-dies-within=18s", "--lease=2s", "--keep-alive=400ms", "--lease-drift=300ms"}
+	patient = []string{"--heartbeat=500ms", "--heartbeat-grace=3s", "--healthcheck=2s", "--healthcheck-grace=4s",
+		"--check-interval=300ms",
+		"--lost=15s", "--kill-wait=2s", "--margin=1s", "--max-dies-within=30s", "--lease=2s", "--keep-alive=400ms",
+		"--lease-drift=300ms"}
+	hasty = []string{"--heartbeat=300ms", "--heartbeat-grace=2s", "--healthcheck=1s", "--healthcheck-grace=2500ms",
+		"--check-interval=200ms",
+		"--lost=8s", "--kill-wait=1s", "--margin=1s", "--max-dies-within=18s", "--lease=2s", "--keep-alive=400ms",
+		"--lease-drift=300ms"}
 )
 
 // cluster is servers on one etcd, and cells.

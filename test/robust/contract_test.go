@@ -24,8 +24,9 @@ func TestKeyedSubmits(t *testing.T) {
 	for i := range uids {
 		c := d.client()
 		wg.Go(func() {
-			a, err := api.Call(t.Context(), c, calls.RunTask, &pb.RunTaskRequest{Domain: "d", Write: &pb.Write{IdempotencyKey: "one"},
-				Definition: &pb.TaskDefinition{Workload: runWorkload(w.command(), "once", "true")}})
+			a, err := api.Call(t.Context(), c, calls.RunTask,
+				&pb.RunTaskRequest{Domain: "d", Write: &pb.Write{IdempotencyKey: "one"},
+					Definition: &pb.TaskDefinition{Workload: runWorkload(w.command(), "once", "true")}})
 			if err != nil {
 				t.Errorf("submit: %v", err)
 				return
@@ -119,8 +120,9 @@ func TestGrandchildren(t *testing.T) {
 			t.Errorf("process %d is left %v after its task was cancelled", pid, patience)
 		}
 	}
-	apply(t, d.Addr, fmt.Sprintf("domain: d\nservices:\n  stop: {command: [sh, -c, %[1]q]}\n  keep: {command: [sh, -c, %[2]q], on_cell_restart: keep}\n",
-		script, strings.ReplaceAll(script, "/pids", "/kept")))
+	apply(t, d.Addr,
+		fmt.Sprintf("domain: d\nservices:\n  stop: {command: [sh, -c, %[1]q]}\n  keep: {command: [sh, -c, %[2]q], on_cell_restart: keep}\n",
+			script, strings.ReplaceAll(script, "/pids", "/kept")))
 	if !w.until(patience, func() bool { return len(w.lines("pids")) >= 4 && len(w.lines("kept")) >= 2 }) {
 		t.Fatal("the services did not start")
 	}
@@ -203,7 +205,8 @@ func TestShortOutput(t *testing.T) {
 		if end := taskEnd(t, c, id); end.ExitCode != 3 {
 			t.Errorf("%s: exit code %d, %s", id, end.ExitCode, end.Reason)
 		}
-		out, err := api.Call(t.Context(), c, calls.ReadOutput, &pb.ReadOutputRequest{Query: &pb.OutputQuery{Task: id}, Page: &pb.Page{Limit: 10}})
+		out, err := api.Call(t.Context(), c, calls.ReadOutput,
+			&pb.ReadOutputRequest{Query: &pb.OutputQuery{Task: id}, Page: &pb.Page{Limit: 10}})
 		if err != nil || len(out.Lines) != 1 || out.Lines[0].Text != "A" {
 			t.Errorf("%s: output %v, %v", id, out, err)
 		}
@@ -218,7 +221,8 @@ func TestBigOutput(t *testing.T) {
 	mb := soak(1100, 4000) // more than a container's output is kept of
 	store, before := filepath.Join(data, "server", "etcd", "member", "snap", "db"), peak(t, d)
 	size := fileSize(t, store)
-	id := strings.TrimSpace(must(t, d.Addr, "run", "-d", "--", "sh", "-c", fmt.Sprintf("yes 'a line of output that is not short and not long either' | head -c %dM; exit 7", mb)))
+	id := strings.TrimSpace(must(t, d.Addr, "run", "-d", "--", "sh", "-c",
+		fmt.Sprintf("yes 'a line of output that is not short and not long either' | head -c %dM; exit 7", mb)))
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()

@@ -16,7 +16,9 @@ func TestDevEndsOnSignals(t *testing.T) {
 		t.Run(sig.String(), func(t *testing.T) {
 			w, data := newWitness(t), tempDir(t)
 			d := startDev(t, data).wait()
-			apply(t, d.Addr, fmt.Sprintf("services:\n  s: {command: [/bin/sh, -c, 'setsid sleep 1000 & echo up >>%s/up; exec sleep 1000']}\n", w.dir))
+			apply(t, d.Addr,
+				fmt.Sprintf("services:\n  s: {command: [/bin/sh, -c, 'setsid sleep 1000 & echo up >>%s/up; exec sleep 1000']}\n",
+					w.dir))
 			if !w.until(patience, func() bool { return len(w.lines("up")) == 1 }) {
 				t.Fatal("the service does not start")
 			}

@@ -19,7 +19,8 @@ type calls = cantinav1connect.CantinaServiceClient
 
 func startDev(t *testing.T, data string, more ...string) *process {
 	t.Helper()
-	return start(t, "dev", append([]string{"dev", "--data", data, "--socket", "none", "--listen", "127.0.0.1:0", "--name", "one"}, more...)...)
+	return start(t, "dev", append([]string{"dev", "--data", data, "--socket", "none", "--listen", "127.0.0.1:0", "--name",
+		"one"}, more...)...)
 }
 
 // acked has the promises of cantina.
@@ -44,7 +45,8 @@ func TestKillDev(t *testing.T) {
 		load(t, d, w, known, event)
 		d.kill()
 		if r.IntN(2) == 0 {
-			t.Logf("round %d: killed at event %d, all gone after %v", round, event, gone(t, filepath.Join(data, "cell"), patience))
+			t.Logf("round %d: killed at event %d, all gone after %v", round, event,
+				gone(t, filepath.Join(data, "cell"), patience))
 		}
 		if r.IntN(3) == 0 {
 			killAtStart(t, r, data)
@@ -123,7 +125,8 @@ func load(t *testing.T, d *process, w *witness, known *acked, events int) {
 
 // runTask submits one task.
 func runTask(ctx context.Context, c *api.Client, id string, argv ...string) error {
-	_, err := api.Call(ctx, c, calls.RunTask, &pb.RunTaskRequest{Id: id, Domain: "d", Definition: &pb.TaskDefinition{Workload: runWorkload(argv...)}})
+	_, err := api.Call(ctx, c, calls.RunTask, &pb.RunTaskRequest{Id: id, Domain: "d",
+		Definition: &pb.TaskDefinition{Workload: runWorkload(argv...)}})
 	return err
 }
 
@@ -165,7 +168,8 @@ func awaitEnd(t *testing.T, d *process, w *witness, known *acked, nodes int) {
 			t.Errorf("task %s: %s, %s", id, end.Outcome, end.Reason)
 		}
 	}
-	t.Logf("%d tasks acknowledged, %d lost, %d batch tasks known to be done before the last start", len(known.tasks), lost, len(known.done))
+	t.Logf("%d tasks acknowledged, %d lost, %d batch tasks known to be done before the last start", len(known.tasks), lost,
+		len(known.done))
 }
 
 // taskEnd waits for the end of a task.
@@ -181,13 +185,14 @@ func taskEnd(t *testing.T, c *api.Client, id string) *pb.Task {
 	if task.State == "COMPLETED" {
 		return task
 	}
-	err = c.Events(ctx, &pb.StreamEventsRequest{Since: got.Position, Kind: []string{"task"}, Subject: id}, func(m *pb.StreamEventsResponse) error {
-		if e := m.Event; e != nil && e.Task != nil && e.Task.State == "COMPLETED" {
-			task = e.Task
-			return api.Stop()
-		}
-		return nil
-	})
+	err = c.Events(ctx, &pb.StreamEventsRequest{Since: got.Position, Kind: []string{"task"}, Subject: id},
+		func(m *pb.StreamEventsResponse) error {
+			if e := m.Event; e != nil && e.Task != nil && e.Task.State == "COMPLETED" {
+				task = e.Task
+				return api.Stop()
+			}
+			return nil
+		})
 	if err != nil || task.State != "COMPLETED" {
 		t.Fatalf("task %s is %s: %v", id, task.State, errors.Join(err, ctx.Err()))
 	}

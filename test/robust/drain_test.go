@@ -33,7 +33,8 @@ func (c *cluster) drained(name string) *pb.Drain {
 // onCells lists the cells of a service's instances.
 func (c *cluster) onCells(service string) []string {
 	c.t.Helper()
-	l, err := api.Call(c.t.Context(), c.client(), calls.ListInstances, &pb.ListInstancesRequest{Domain: "d", Service: service})
+	l, err := api.Call(c.t.Context(), c.client(), calls.ListInstances,
+		&pb.ListInstancesRequest{Domain: "d", Service: service})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -53,7 +54,8 @@ type routes struct {
 
 func (c *cluster) routes(service string) *routes {
 	c.t.Helper()
-	l, err := api.Call(c.t.Context(), c.client(), calls.ListInstances, &pb.ListInstancesRequest{Domain: "d", Service: service})
+	l, err := api.Call(c.t.Context(), c.client(), calls.ListInstances,
+		&pb.ListInstancesRequest{Domain: "d", Service: service})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -92,14 +94,15 @@ func (c *cluster) routed(service string) (stop func() (moved int)) {
 	go func() {
 		defer close(seen)
 		first := true
-		_ = client.Events(ctx, &pb.StreamEventsRequest{Kind: []string{"instance"}, Domain: "d", All: true}, func(m *pb.StreamEventsResponse) error {
-			if first {
-				first = false
-				close(open)
-			}
-			routes.take(m.Event)
-			return nil
-		})
+		_ = client.Events(ctx, &pb.StreamEventsRequest{Kind: []string{"instance"}, Domain: "d", All: true},
+			func(m *pb.StreamEventsResponse) error {
+				if first {
+					first = false
+					close(open)
+				}
+				routes.take(m.Event)
+				return nil
+			})
 	}()
 	<-open
 	return func() int {
@@ -117,7 +120,8 @@ func (c *cluster) routed(service string) (stop func() (moved int)) {
 func TestDrainMovesBeforeItStops(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, patient, 1, 2)
-	apply(t, c.addr(), "domain: d\nservices:\n  web: {command: ["+w.command()+", web, sleep, \"1000\"], instances: 4, stop_grace: 1s}\n")
+	apply(t, c.addr(), "domain: d\nservices:\n  web: {command: ["+w.command()+
+		", web, sleep, \"1000\"], instances: 4, stop_grace: 1s}\n")
 	must(t, c.addr(), "wait", "web", "--timeout", "100s")
 	stop := c.routed("web")
 	got := cli(t, c.addr(), "drain", "c1", "--reason", "new disk", "--deadline", "90s", "--wait", "--timeout", "80s")
@@ -133,7 +137,8 @@ func TestDrainMovesBeforeItStops(t *testing.T) {
 	if text := must(t, c.addr(), "cells", "c1"); !strings.Contains(text, "drained: new disk") {
 		t.Errorf("cells:\n%s", text)
 	}
-	if text := must(t, c.addr(), "explain", "cell/c1"); !strings.Contains(text, "new disk; nothing is left") || !strings.Contains(text, "undrain c1") {
+	if text := must(t, c.addr(), "explain", "cell/c1"); !strings.Contains(text, "new disk; nothing is left") ||
+		!strings.Contains(text, "undrain c1") {
 		t.Errorf("explain:\n%s", text)
 	}
 	if text := must(t, c.addr(), "events", "--since", "1", "--kind", "cell"); !strings.Contains(text, "nothing is left") {
@@ -173,7 +178,8 @@ func TestDrainSurvivesItsLeaderAndItsCell(t *testing.T) {
 		t.Errorf("the drain of c1 ended as %v", d)
 	}
 	cli(t, c.addr(), "wait", "t1", "--timeout", "100s")
-	if x := getTask(t, client, "t1"); x.Outcome != task.Failed.String() || !strings.Contains(x.String(), task.ReasonDrain) {
+	if x := getTask(t, client, "t1"); x.Outcome != task.Failed.String() ||
+		!strings.Contains(x.String(), task.ReasonDrain) {
 		t.Errorf("t1: %v", x)
 	}
 	c.cells["c1"].kill()
@@ -216,7 +222,8 @@ services:
 	must(t, c.addr(), "wait", "web", "--timeout", "100s")
 	stop := c.watch("web")
 	for _, cell := range []string{"c1", "c2"} {
-		if d := cli(t, c.addr(), "drain", cell, "--reason", "kernel", "--deadline", "60s", "--wait", "--timeout", "50s"); d.code != 0 {
+		if d := cli(t, c.addr(), "drain", cell, "--reason", "kernel", "--deadline", "60s", "--wait", "--timeout",
+			"50s"); d.code != 0 {
 			t.Fatalf("drain: %+v", d)
 		}
 		must(t, c.addr(), "undrain", cell)
@@ -282,7 +289,8 @@ schedules:
 		}
 		return n
 	}
-	if !w.until(patience, func() bool { return again() >= first["c1"] }) || again() != first["c1"] || c.batchCells("long")["c1"] != 0 {
+	if !w.until(patience, func() bool { return again() >= first["c1"] }) || again() != first["c1"] ||
+		c.batchCells("long")["c1"] != 0 {
 		t.Errorf("%d batch tasks began again elsewhere, want %d; they run on %v", again(), first["c1"], c.batchCells("long"))
 	}
 	c.noRetries("long")
@@ -293,7 +301,8 @@ schedules:
 	// No cell is left: the deadline ends them, and they wait.
 	must(t, c.addr(), "drain", "c2", "--reason", "deadline", "--deadline", "4s")
 	d := c.drained("c2")
-	if list := strings.Join(d.Waits, ", "); strings.Count(list, "job long on l") != len(nodes) || !strings.Contains(list, "service web/0") {
+	if list := strings.Join(d.Waits, ", "); strings.Count(list, "job long on l") != len(nodes) ||
+		!strings.Contains(list, "service web/0") {
 		t.Errorf("it waited for %s", list)
 	}
 	if took := d.Ended.AsTime().Sub(d.Since.AsTime()); took > 13*time.Second { // the grace time of the work is 10 s
@@ -336,7 +345,8 @@ schedules:
 // batchCells counts the running batch tasks of a job by their cells.
 func (c *cluster) batchCells(job string) map[string]int {
 	c.t.Helper()
-	l, err := api.Call(c.t.Context(), c.client(), calls.ListNodes, &pb.ListNodesRequest{Job: job, State: []string{"running"}})
+	l, err := api.Call(c.t.Context(), c.client(), calls.ListNodes,
+		&pb.ListNodesRequest{Job: job, State: []string{"running"}})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -399,7 +409,8 @@ schedules:
 		t.Fatalf("the drain ended as %v", d)
 	}
 	w.waitBegun("slow", 2)
-	if x := getTask(t, c.client(), strings.Fields(d.Waits[0])[1]); x.Outcome != task.Failed.String() || !strings.Contains(x.String(), task.ReasonDrain) {
+	if x := getTask(t, c.client(), strings.Fields(d.Waits[0])[1]); x.Outcome != task.Failed.String() ||
+		!strings.Contains(x.String(), task.ReasonDrain) {
 		t.Errorf("the run that the drain ended: %v", x)
 	}
 	must(t, c.addr(), "rm", "schedule/slow", "--domain", "d", "--yes")
@@ -415,7 +426,8 @@ func TestUndrainKeepsRunningInstances(t *testing.T) {
 	must(t, c.addr(), "wait", "web", "--timeout", "100s")
 	w.waitBegun("web", 3)
 	ordinary := func() bool {
-		l, err := api.Call(t.Context(), c.client(), calls.ListInstances, &pb.ListInstancesRequest{Domain: "d", Service: "web", All: true})
+		l, err := api.Call(t.Context(), c.client(), calls.ListInstances,
+			&pb.ListInstancesRequest{Domain: "d", Service: "web", All: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -430,7 +442,8 @@ func TestUndrainKeepsRunningInstances(t *testing.T) {
 	for range soak(3, 20) {
 		must(t, c.addr(), "drain", "c1", "--reason", "by mistake", "--deadline", "3s")
 		must(t, c.addr(), "undrain", "c1")
-		if err := until(t.Context(), c.client(), &pb.StreamEventsRequest{Kind: []string{"instance"}, Domain: "d", All: true}, ordinary); err != nil {
+		if err := until(t.Context(), c.client(), &pb.StreamEventsRequest{Kind: []string{"instance"}, Domain: "d", All: true},
+			ordinary); err != nil {
 			t.Fatalf("web is not as it was: %v\n%s", err, must(t, c.addr(), "ps", "--all"))
 		}
 		if x := c.cell("c1"); x.Drain != nil || x.Draining {

@@ -92,7 +92,8 @@ func compare(last map[string]map[string]proto.Message, lists map[string]func() [
 }
 
 // rows are all rows of a list.
-func rows[Q, R any, M proto.Message](t *testing.T, client *api.Client, call api.Method[Q, R], q *Q, items func(*R) []M) []proto.Message {
+func rows[Q, R any, M proto.Message](t *testing.T, client *api.Client, call api.Method[Q, R], q *Q,
+	items func(*R) []M) []proto.Message {
 	t.Helper()
 	got, err := api.Call(t.Context(), client, call, q)
 	if err != nil {

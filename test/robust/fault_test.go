@@ -20,7 +20,8 @@ import (
 func TestCorruptRow(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, patient, 1, 1)
-	apply(t, c.addr(), fmt.Sprintf("domain: d\nservices:\n  hurt: {command: [%[1]s, hurt, sleep, '1000'], stop_grace: 1s}\n  well: {command: [%[1]s, well, sleep, '1000'], stop_grace: 1s}\n", w.command()))
+	apply(t, c.addr(),
+		fmt.Sprintf("domain: d\nservices:\n  hurt: {command: [%[1]s, hurt, sleep, '1000'], stop_grace: 1s}\n  well: {command: [%[1]s, well, sleep, '1000'], stop_grace: 1s}\n", w.command()))
 	must(t, c.addr(), "wait", "hurt", "well", "--timeout", "100s")
 	c.servers["s1"].kill()
 	row := c.damage("hurt")
@@ -126,13 +127,16 @@ func TestFullDisk(t *testing.T) {
 		}
 	})
 	c := startCluster(t, patient, 1, 0)
-	cell := start(t, "c1", append([]string{"cell", "--name", "c1", "--data", filepath.Join(disk, "c1"), "--servers", c.addr()}, patient...)...)
+	cell := start(t, "c1", append([]string{"cell", "--name", "c1", "--data", filepath.Join(disk, "c1"), "--servers",
+		c.addr()}, patient...)...)
 	cell.wait()
 	c.session("c1", "HEALTHY")
-	apply(t, c.addr(), "domain: d\nservices: {web: {command: [sh, -c, 'while sleep 0.2; do echo line; done'], stop_grace: 1s}}\n")
+	apply(t, c.addr(),
+		"domain: d\nservices: {web: {command: [sh, -c, 'while sleep 0.2; do echo line; done'], stop_grace: 1s}}\n")
 	must(t, c.addr(), "wait", "web", "--timeout", "100s")
 	fill(t, filepath.Join(disk, "ballast"))
-	r := cli(t, c.addr(), "run", "--client-exit-code", "--timeout", "30s", "--", "sh", "-c", "head -c 100000 /dev/zero >file; head -c 3000000 /dev/zero")
+	r := cli(t, c.addr(), "run", "--client-exit-code", "--timeout", "30s", "--", "sh", "-c",
+		"head -c 100000 /dev/zero >file; head -c 3000000 /dev/zero")
 	t.Logf("on a full disk: exit code %d, %.300q", r.code, r.err)
 	select {
 	case <-cell.ended:

@@ -32,10 +32,13 @@ func TestFullDiskUnderTheStore(t *testing.T) {
 	disk := smallDisk(t, "400m")
 	ballast, beats := filepath.Join(disk, "ballast"), filepath.Join(t.TempDir(), "beats")
 	fill(t, ballast)
-	d := start(t, "dev", "dev", "--data", filepath.Join(disk, "data"), "--listen", "127.0.0.1:0", "--socket", "none").wait()
+	d := start(t, "dev", "dev", "--data", filepath.Join(disk, "data"), "--listen", "127.0.0.1:0", "--socket",
+		"none").wait()
 	refused := func(args ...string) {
 		t.Helper()
-		if r := cli(t, d.Addr, args...); r.code != 1 || !strings.Contains(r.err, "MiB free in "+filepath.Join(disk, "data", "server")) || !strings.Contains(r.err, "store is full") {
+		if r := cli(t, d.Addr, args...); r.code != 1 ||
+			!strings.Contains(r.err, "MiB free in "+filepath.Join(disk, "data", "server")) ||
+			!strings.Contains(r.err, "store is full") {
 			t.Errorf("cantina %s: exit code %d, %s", strings.Join(args, " "), r.code, r.err)
 		}
 	}
@@ -68,7 +71,8 @@ func TestFullDiskUnderTheStore(t *testing.T) {
 			t.Errorf("with room again, a task printed %q", out)
 		}
 	}
-	if out := must(t, d.Addr, "ps", "-o", "json"); !strings.Contains(out, "RUNNING") || strings.Contains(out, `"crashes": 1`) {
+	if out := must(t, d.Addr, "ps", "-o", "json"); !strings.Contains(out, "RUNNING") ||
+		strings.Contains(out, `"crashes": 1`) {
 		t.Errorf("the service was not left alone: %s", out)
 	}
 	if n := strings.Count(d.log.tail(100000), "term begun"); n != 1 {

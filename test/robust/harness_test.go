@@ -253,12 +253,13 @@ func dial(t *testing.T, addresses ...string) *api.Client {
 	n := 0
 	var mu sync.Mutex
 	prefix := fmt.Sprintf("%s-%d-", t.Name(), time.Now().UnixNano())
-	c := api.NewClient(api.ClientConfig{Addresses: addresses, Token: token, Patience: 30 * time.Second, NewKey: func() string {
-		mu.Lock()
-		defer mu.Unlock()
-		n++
-		return prefix + strconv.Itoa(n)
-	}})
+	c := api.NewClient(api.ClientConfig{Addresses: addresses, Token: token, Patience: 30 * time.Second,
+		NewKey: func() string {
+			mu.Lock()
+			defer mu.Unlock()
+			n++
+			return prefix + strconv.Itoa(n)
+		}})
 	t.Cleanup(c.Close)
 	return c
 }

@@ -83,7 +83,9 @@ func TestHungWorkOfAKilledCell(t *testing.T) {
 	hangs := func(name string) string {
 		return fmt.Sprintf("echo begun >>%s/%s; cat %s/name; true", w.dir, name, hung.Dir)
 	}
-	apply(t, c.addr(), fmt.Sprintf("domain: d\njobs:\n  job: {levels: [item], nodes: [{manual: [x]}], command: [sh, -c, %q]}\n", hangs("job")))
+	apply(t, c.addr(),
+		fmt.Sprintf("domain: d\njobs:\n  job: {levels: [item], nodes: [{manual: [x]}], command: [sh, -c, %q]}\n",
+			hangs("job")))
 	<-hung.Hung
 	if err := runTask(t.Context(), c.client(), "t1", "sh", "-c", hangs("task")); err != nil {
 		t.Fatal(err)

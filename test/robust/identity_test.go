@@ -25,13 +25,15 @@ func newLone(t *testing.T) *lone { return &lone{t: t, dir: t.TempDir(), addr: et
 
 func (l *lone) server(data string, more ...string) *process {
 	l.t.Helper()
-	args := append([]string{"server", "--name", "s1", "--data", filepath.Join(l.dir, data), "--listen", l.addr}, patient...)
+	args := append([]string{"server", "--name", "s1", "--data", filepath.Join(l.dir, data), "--listen", l.addr},
+		patient...)
 	return start(l.t, "server on "+data, append(args, more...)...).wait()
 }
 
 func (l *lone) startCell() {
 	l.t.Helper()
-	l.cell = start(l.t, "c1", append([]string{"cell", "--name", "c1", "--data", filepath.Join(l.dir, "c1"), "--servers", l.addr}, patient...)...).wait()
+	l.cell = start(l.t, "c1", append([]string{"cell", "--name", "c1", "--data", filepath.Join(l.dir, "c1"), "--servers",
+		l.addr}, patient...)...).wait()
 }
 
 func (l *lone) shows(words []string, args ...string) {
@@ -77,7 +79,8 @@ func TestServerOnEmptyDataEndsNothing(t *testing.T) {
 	body := `{"from":{"cell":"c1","proc":"p","cluster":"%s","term":{"epoch":"9000000000000000000"}},"protocol":1,"directory":"f","started":"1","beat":"1"}`
 	for _, id := range []string{"", "other"} {
 		for _, call := range []string{"Rows", "Heartbeat", "UpdateStatus", "LRPEvents", "TaskEvents"} {
-			a, err := http.Post("http://"+l.addr+"/cantina.v1.LeaderService/"+call, "application/json", strings.NewReader(fmt.Sprintf(body, id)))
+			a, err := http.Post("http://"+l.addr+"/cantina.v1.LeaderService/"+call, "application/json",
+				strings.NewReader(fmt.Sprintf(body, id)))
 			if err != nil {
 				t.Fatal(err)
 			}

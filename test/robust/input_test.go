@@ -23,7 +23,8 @@ func TestBadInput(t *testing.T) {
 		name string
 		run  func(*testing.T, *process)
 	}{
-		{"garbage instead of YAML", garbage}, {"a NUL in a value", nul}, {"a spec of 10 MB", bigSpec}, {"a spec that is too big", hugeSpec},
+		{"garbage instead of YAML", garbage}, {"a NUL in a value", nul}, {"a spec of 10 MB", bigSpec},
+		{"a spec that is too big", hugeSpec},
 		{"a command that does not exist", missingCommand}, {"a directory as command", dirCommand},
 		{"an environment value with everything in it", strangeValue}, {"output that is not UTF-8", rawOutput},
 		{"the data directory in use", func(t *testing.T, d *process) { dirInUse(t, d, data) }}, {"a port taken", portTaken},
@@ -61,7 +62,8 @@ func refusedSpec(t *testing.T, d *process, text string, words ...string) {
 
 func garbage(t *testing.T, d *process) {
 	refusedSpec(t, d, "services: [\x01\x02\xff{{{:", "bad.yaml:1:")
-	refusedSpec(t, d, "services: {web: {comand: [true], instances: many}}\n", "bad.yaml:1:", "comand", "did you mean", "instances")
+	refusedSpec(t, d, "services: {web: {comand: [true], instances: many}}\n", "bad.yaml:1:", "comand", "did you mean",
+		"instances")
 }
 
 func nul(t *testing.T, d *process) {
@@ -88,7 +90,8 @@ func bigSpec(t *testing.T, d *process) {
 
 func hugeSpec(t *testing.T, d *process) {
 	for _, kind := range []string{"tasks", "services", "jobs"} {
-		r := cli(t, d.Addr, "apply", write(t, "huge.yaml", "domain: huge\n"+kind+": {x: {command: ['true'], env: {A: '"+strings.Repeat("x", 10<<20)+"'}}}\n"))
+		r := cli(t, d.Addr, "apply", write(t, "huge.yaml", "domain: huge\n"+kind+": {x: {command: ['true'], env: {A: '"+
+			strings.Repeat("x", 10<<20)+"'}}}\n"))
 		if r.code != 1 && r.code != 2 || len(r.err) > 20000 {
 			t.Errorf("%s: exit code %d, %.500q", kind, r.code, r.err)
 		}
@@ -109,7 +112,8 @@ func refusedCommand(t *testing.T, d *process, command, words string) {
 	if r := cli(t, d.Addr, "run", "--", command); r.code == 0 || !strings.Contains(r.err, words) {
 		t.Errorf("run: exit code %d, %q", r.code, r.err)
 	}
-	apply(t, d.Addr, fmt.Sprintf("domain: bad\nservices: {bad: {command: [%[1]s]}}\njobs: {badjob: {levels: [n], nodes: [{manual: [x]}], retries: 0, command: [%[1]s]}}\n", command))
+	apply(t, d.Addr,
+		fmt.Sprintf("domain: bad\nservices: {bad: {command: [%[1]s]}}\njobs: {badjob: {levels: [n], nodes: [{manual: [x]}], retries: 0, command: [%[1]s]}}\n", command))
 	if r := cli(t, d.Addr, "wait", "badjob", "--timeout", "100s"); r.code != 1 {
 		t.Errorf("job: exit code %d, %q", r.code, r.err)
 	}
@@ -120,7 +124,8 @@ func refusedCommand(t *testing.T, d *process, command, words string) {
 	crashed := func() bool {
 		return strings.Contains(must(t, d.Addr, "ps", "--domain", "bad", "-o", "jsonl"), words)
 	}
-	if err := until(t.Context(), d.client(), &pb.StreamEventsRequest{Kind: []string{"instance"}, Domain: "bad"}, crashed); err != nil {
+	if err := until(t.Context(), d.client(), &pb.StreamEventsRequest{Kind: []string{"instance"}, Domain: "bad"},
+		crashed); err != nil {
 		t.Errorf("service: %v", err)
 	}
 	must(t, d.Addr, "rm", "bad", "--yes")
@@ -133,7 +138,8 @@ func strangeValue(t *testing.T, d *process) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	apply(t, d.Addr, fmt.Sprintf("domain: env\ntasks: {env: {command: 'printf %%s \"$STRANGE\" >out', result_file: out, env: {STRANGE: %s}}}\n", text))
+	apply(t, d.Addr,
+		fmt.Sprintf("domain: env\ntasks: {env: {command: 'printf %%s \"$STRANGE\" >out', result_file: out, env: {STRANGE: %s}}}\n", text))
 	must(t, d.Addr, "wait", "env", "--timeout", "100s")
 	if got := must(t, d.Addr, "task", "result", "env"); got != value {
 		t.Errorf("the program got %q, want %q", got, value)
@@ -154,7 +160,8 @@ func dirInUse(t *testing.T, _ *process, data string) {
 	second := launch(t, "second", nil, "dev", "--data", data, "--socket", "none", "--listen", "127.0.0.1:0")
 	<-second.ended
 	<-second.drained
-	if second.cmd.ProcessState.ExitCode() != 1 || !second.log.until(nil, patience, func(s string) bool { return strings.Contains(s, "in use") }) {
+	if second.cmd.ProcessState.ExitCode() != 1 ||
+		!second.log.until(nil, patience, func(s string) bool { return strings.Contains(s, "in use") }) {
 		t.Errorf("exit code %d: %s", second.cmd.ProcessState.ExitCode(), second.log.tail(5))
 	}
 }
@@ -162,7 +169,8 @@ func dirInUse(t *testing.T, _ *process, data string) {
 func portTaken(t *testing.T, d *process) {
 	second := launch(t, "second", nil, "dev", "--data", tempDir(t), "--socket", "none", "--listen", d.Addr)
 	<-second.ended
-	if second.cmd.ProcessState.ExitCode() != 1 || !second.log.until(nil, patience, func(s string) bool { return strings.Contains(s, "in use") }) {
+	if second.cmd.ProcessState.ExitCode() != 1 ||
+		!second.log.until(nil, patience, func(s string) bool { return strings.Contains(s, "in use") }) {
 		t.Errorf("exit code %d: %s", second.cmd.ProcessState.ExitCode(), second.log.tail(5))
 	}
 }

@@ -122,7 +122,8 @@ func (c *cluster) onceEach(w *witness, tasks []bool) {
 	}
 	seen := 0
 	for cursor := ""; ; {
-		l, err := api.Call(c.t.Context(), client, calls.ListResults, &pb.ListResultsRequest{Job: "append", Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
+		l, err := api.Call(c.t.Context(), client, calls.ListResults,
+			&pb.ListResultsRequest{Job: "append", Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
 		if err != nil {
 			c.t.Fatal(err)
 		}

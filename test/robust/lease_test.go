@@ -58,7 +58,8 @@ jobs:
 
 	was := c.status()
 	c.remove("cantina/election")
-	if !c.servers[was.Leader].log.until(nil, patience, func(s string) bool { return strings.Contains(s, "term ended") || strings.Contains(s, "is over") }) {
+	if !c.servers[was.Leader].log.until(nil, patience,
+		func(s string) bool { return strings.Contains(s, "term ended") || strings.Contains(s, "is over") }) {
 		t.Fatal("the leader does not notice that its key is gone")
 	}
 	alive("without its election key")

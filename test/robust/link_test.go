@@ -75,7 +75,8 @@ func TestTheKeptCopyAfterACut(t *testing.T) {
 	service := func(name, more string) string {
 		return fmt.Sprintf("  %[1]s: {command: [sh, -c, 'echo $$ >>%[2]s/%[1]s; exec sleep 1000']%[3]s}\n", name, w.dir, more)
 	}
-	apply(t, c.addr(), "domain: d\nservices:\n"+service("old", "")+service("new", ", on_return: new")+service("waits", ", replace_after: 1h"))
+	apply(t, c.addr(), "domain: d\nservices:\n"+
+		service("old", "")+service("new", ", on_return: new")+service("waits", ", replace_after: 1h"))
 	must(t, c.addr(), "wait", "old", "new", "waits", "--timeout", "100s")
 	c.startCell("c2").wait()
 	c.session("c2", "HEALTHY")

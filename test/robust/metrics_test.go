@@ -90,19 +90,25 @@ func TestMetrics(t *testing.T) {
 	if code, text := scrape(t, d.monitored(), "/metrics", nil); code != http.StatusUnauthorized {
 		t.Errorf("without the token: %d %s", code, text)
 	}
-	apply(t, d.Addr, "domain: d\nservices:\n  web: {command: [/bin/sh, -c, 'trap \"\" TERM; while :; do sleep 1; done'], stop_grace: 100ms}\n"+
-		"tasks:\n  loud: {command: [/usr/bin/seq, '100000'], log_rate: 1Ki}\n")
+	apply(t, d.Addr,
+		"domain: d\nservices:\n  web: {command: [/bin/sh, -c, 'trap \"\" TERM; while :; do sleep 1; done'], stop_grace: 100ms}\n"+
+			"tasks:\n  loud: {command: [/usr/bin/seq, '100000'], log_rate: 1Ki}\n")
 	must(t, d.Addr, "wait", "web", "loud", "--timeout", "100s")
 	values, types := d.metrics()
-	for name, want := range map[string]float64{"cantina_leader": 1, `cantina_sessions{state="HEALTHY"}`: 1, `cantina_instances{state="running"}`: 1, "cantina_instances_desired": 1,
-		`cantina_tasks{state="completed"}`: 1, "cantina_placements_total": 2, "cantina_placement_wait_seconds_count": 2, "cantina_placement_queue_items": 0, "cantina_cell_launches_total": 2,
-		`cantina_cell_sessions{state="HEALTHY"}`: 1, `cantina_cell_containers{state="RUNNING"}`: 1, `cantina_cell_log_dropped_lines_total{reason="disk"}`: 0, "cantina_held_work": 0} {
+	for name, want := range map[string]float64{"cantina_leader": 1, `cantina_sessions{state="HEALTHY"}`: 1,
+		`cantina_instances{state="running"}`: 1, "cantina_instances_desired": 1,
+		`cantina_tasks{state="completed"}`: 1, "cantina_placements_total": 2, "cantina_placement_wait_seconds_count": 2,
+		"cantina_placement_queue_items": 0, "cantina_cell_launches_total": 2,
+		`cantina_cell_sessions{state="HEALTHY"}`: 1, `cantina_cell_containers{state="RUNNING"}`: 1,
+		`cantina_cell_log_dropped_lines_total{reason="disk"}`: 0, "cantina_held_work": 0} {
 		if got, ok := values[name]; !ok || got != want {
 			t.Errorf("%s is %v, %v; want %v", name, got, ok, want)
 		}
 	}
-	for _, name := range []string{"cantina_store_commit_duration_seconds_count", "cantina_store_commit_bytes_sum", "cantina_store_commit_wait_seconds_count", "cantina_placement_rounds_total",
-		`cantina_cell_log_dropped_lines_total{reason="rate_limit"}`, "cantina_cell_log_bytes", "etcd_disk_wal_fsync_duration_seconds_count", "process_cpu_seconds_total", "go_goroutines"} {
+	for _, name := range []string{"cantina_store_commit_duration_seconds_count", "cantina_store_commit_bytes_sum",
+		"cantina_store_commit_wait_seconds_count", "cantina_placement_rounds_total",
+		`cantina_cell_log_dropped_lines_total{reason="rate_limit"}`, "cantina_cell_log_bytes",
+		"etcd_disk_wal_fsync_duration_seconds_count", "process_cpu_seconds_total", "go_goroutines"} {
 		if values[name] <= 0 {
 			t.Errorf("%s is %v", name, values[name])
 		}
@@ -123,14 +129,17 @@ func TestMetrics(t *testing.T) {
 	}
 	header := http.Header{}
 	token.Sign(header)
-	if code, text := scrape(t, d.monitored(), "/debug/pprof/goroutine?debug=1", header); code != http.StatusOK || !strings.Contains(text, "goroutine profile") {
+	if code, text := scrape(t, d.monitored(), "/debug/pprof/goroutine?debug=1", header); code != http.StatusOK ||
+		!strings.Contains(text, "goroutine profile") {
 		t.Errorf("a profile: %d", code)
 	}
-	s := start(t, "cells", "cell", "--simulate", "3", "--name", "many", "--data", filepath.Join(dir, "many"), "--servers", "127.0.0.1:1", "--metrics", "127.0.0.1:0").wait()
+	s := start(t, "cells", "cell", "--simulate", "3", "--name", "many", "--data", filepath.Join(dir, "many"), "--servers",
+		"127.0.0.1:1", "--metrics", "127.0.0.1:0").wait()
 	if now, _ := s.metrics(); now[`cantina_cell_sessions{state="NEW"}`] != 3 {
 		t.Errorf("simulated cells: %v", now)
 	}
-	if r := cli(t, d.Addr, "server", "--data", filepath.Join(dir, "other"), "--socket", "none", "--listen", "127.0.0.1:0", "--metrics", d.monitored()); r.code == 0 || !strings.Contains(r.err, "--metrics") {
+	if r := cli(t, d.Addr, "server", "--data", filepath.Join(dir, "other"), "--socket", "none", "--listen", "127.0.0.1:0",
+		"--metrics", d.monitored()); r.code == 0 || !strings.Contains(r.err, "--metrics") {
 		t.Errorf("an address that is in use: code %d, %s", r.code, r.err)
 	}
 }

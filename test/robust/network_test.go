@@ -181,7 +181,8 @@ type way struct{ name, cut, join string }
 var ways = []way{
 	{"both ways", "link set LINK down", "link set LINK up"},
 	{"to the cell", "neigh replace CELL lladdr " + unusedMAC + " dev BRIDGE nud permanent", "neigh del CELL dev BRIDGE"},
-	{"from the cell", "-n LINK neigh replace HOST lladdr " + unusedMAC + " dev eth0 nud permanent", "-n LINK neigh del HOST dev eth0"},
+	{"from the cell", "-n LINK neigh replace HOST lladdr " + unusedMAC + " dev eth0 nud permanent",
+		"-n LINK neigh del HOST dev eth0"},
 }
 
 func (l *link) cut(w way) {
@@ -196,7 +197,8 @@ func (l *link) join(w way) {
 
 func (l *link) run(call string) {
 	l.t.Helper()
-	if _, err := ip(strings.NewReplacer("LINK", l.name, "BRIDGE", l.bridge, "CELL", l.addr, "HOST", l.host).Replace(call)); err != nil {
+	if _, err := ip(strings.NewReplacer("LINK", l.name, "BRIDGE", l.bridge, "CELL", l.addr, "HOST",
+		l.host).Replace(call)); err != nil {
 		l.t.Fatal(err)
 	}
 }

@@ -207,7 +207,8 @@ tasks:
 	c.session("c1", "MUST_DIE")
 	c.cells["c1"].signal(syscall.SIGCONT)
 	c.session("c1", "HEALTHY")
-	for id, want := range map[string]string{"done": "succeeded", "steps": "succeeded", "soft": "failed", "hard": "failed"} {
+	for id, want := range map[string]string{"done": "succeeded", "steps": "succeeded", "soft": "failed",
+		"hard": "failed"} {
 		var got *pb.Task
 		if !eventually(func() bool { got = getTask(t, c.client(), "d."+id); return got.Outcome == want }) {
 			t.Errorf("%s is %s %s: %s", id, got.State, got.Outcome, got.Reason)
@@ -233,7 +234,8 @@ tasks:
 jobs:
   nodes: {levels: [item], nodes: [{manual: [n1]}], command: [%[1]s, "{}"]}
 `, p.command()))
-	clients := follow(t, c.addr(), []string{"run", "--", p.command(), "run", "echo said"}, []string{"logs", "-f", "d.one"}, []string{"wait", "d.one"},
+	clients := follow(t, c.addr(), []string{"run", "--", p.command(), "run", "echo said"}, []string{"logs", "-f", "d.one"},
+		[]string{"wait", "d.one"},
 		[]string{"logs", "-f", "nodes"}, []string{"wait", "nodes"})
 	p.begun("run", "one", "n1")
 	was := c.status().Term

@@ -29,9 +29,11 @@ func TestCellWhoseProbeFails(t *testing.T) {
 	}
 	probe(0)
 	c := startCluster(t, hasty, 1, 0)
-	c.startCellBehind("c1", []string{"unshare", "--mount", "sh", "-c", "mount --bind " + script + ` /bin/true && exec "$@"`, "-"}).wait()
+	c.startCellBehind("c1", []string{"unshare", "--mount", "sh", "-c", "mount --bind " + script +
+		` /bin/true && exec "$@"`, "-"}).wait()
 	c.session("c1", "HEALTHY")
-	apply(t, c.addr(), fmt.Sprintf("services:\n  old: {command: [sh, -c, 'echo $$ >>%[1]s/old; exec sleep 1000'], stop_grace: 1s}\n", w.dir))
+	apply(t, c.addr(),
+		fmt.Sprintf("services:\n  old: {command: [sh, -c, 'echo $$ >>%[1]s/old; exec sleep 1000'], stop_grace: 1s}\n", w.dir))
 	must(t, c.addr(), "wait", "old", "--timeout", "100s")
 	pids := w.begunPids("old", 1)
 
@@ -41,13 +43,16 @@ func TestCellWhoseProbeFails(t *testing.T) {
 	if !strings.Contains(x.Unavailable, "probe: /bin/true") || x.Session != "HEALTHY" {
 		t.Errorf("unavailable %q in session %s", x.Unavailable, x.Session)
 	}
-	for verb, args := range map[string][]string{"status": {"status"}, "cells": {"cells"}, "explain": {"explain", "cell/c1"}} {
+	for verb, args := range map[string][]string{"status": {"status"}, "cells": {"cells"},
+		"explain": {"explain", "cell/c1"}} {
 		if out := must(t, c.addr(), args...); !strings.Contains(out, x.Unavailable) {
 			t.Errorf("%s gives no reason:\n%s", verb, out)
 		}
 	}
-	apply(t, c.addr(), fmt.Sprintf("domain: new\nservices:\n  new: {command: [sh, -c, 'echo $$ >>%[1]s/new; exec sleep 1000'], stop_grace: 1s}\n", w.dir)+
-		fmt.Sprintf("jobs:\n  batch: {levels: [n], nodes: [{manual: [x]}], command: [sh, -c, 'echo x >>%[1]s/batch']}\n", w.dir))
+	apply(t, c.addr(),
+		fmt.Sprintf("domain: new\nservices:\n  new: {command: [sh, -c, 'echo $$ >>%[1]s/new; exec sleep 1000'], stop_grace: 1s}\n", w.dir)+
+			fmt.Sprintf("jobs:\n  batch: {levels: [n], nodes: [{manual: [x]}], command: [sh, -c, 'echo x >>%[1]s/batch']}\n",
+				w.dir))
 	id := strings.TrimSpace(must(t, c.addr(), "run", "-d", "--", "sh", "-c", "echo x >>"+w.dir+"/task"))
 	// No part is placed while the cell is asked again and again and fails.
 	seen := len(w.lines("failed"))

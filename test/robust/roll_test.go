@@ -51,7 +51,8 @@ func (c *cluster) watch(service string) (stop func() *viewer) {
 
 // list reads the present view and returns the position from which to go on.
 func (v *viewer) list(client *api.Client) string {
-	l, err := api.Call(context.Background(), client, calls.ListInstances, &pb.ListInstancesRequest{Domain: "d", Service: v.service, Page: &pb.Page{Limit: api.MaxPage}})
+	l, err := api.Call(context.Background(), client, calls.ListInstances,
+		&pb.ListInstancesRequest{Domain: "d", Service: v.service, Page: &pb.Page{Limit: api.MaxPage}})
 	if err != nil {
 		v.c.t.Errorf("list: %v", err)
 		return ""
@@ -173,13 +174,15 @@ services:
 		!strings.Contains(r.err, "; rolled back to version 2") {
 		t.Errorf("a version that fails: code %d, %s", r.code, r.err)
 	}
-	if text := must(t, c.addr(), "status"); !strings.Contains(text, "d/web: rolled back, version 2 serves; version 3: no progress") {
+	if text := must(t, c.addr(), "status"); !strings.Contains(text,
+		"d/web: rolled back, version 2 serves; version 3: no progress") {
 		t.Errorf("status:\n%s", text)
 	}
 
 	apply(t, c.addr(), version(4, "1m", "sleep 1000"))
 	c.rolls("web", 4, 0)
-	if r := cli(t, c.addr(), "plan", write(t, "cantina.yaml", version(5, "1s", "sleep 1000"))); r.code != 10 || !strings.Contains(r.out, "replaces a running rollout") {
+	if r := cli(t, c.addr(), "plan", write(t, "cantina.yaml", version(5, "1s", "sleep 1000"))); r.code != 10 ||
+		!strings.Contains(r.out, "replaces a running rollout") {
 		t.Errorf("plan: %d %s", r.code, r.out)
 	}
 	apply(t, c.addr(), version(5, "1s", "sleep 1000"))
@@ -215,7 +218,8 @@ services:
 func TestRestartIsRolling(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, patient, 1, 1)
-	apply(t, c.addr(), "domain: d\nservices:\n  web: {command: ["+w.command()+", web, sleep, \"1000\"], instances: 4, update: {batch: 1}}\n")
+	apply(t, c.addr(), "domain: d\nservices:\n  web: {command: ["+w.command()+
+		", web, sleep, \"1000\"], instances: 4, update: {batch: 1}}\n")
 	must(t, c.addr(), "wait", "web", "--timeout", "100s")
 	stop := c.routed("web")
 	must(t, c.addr(), "restart", "web")
@@ -223,7 +227,8 @@ func TestRestartIsRolling(t *testing.T) {
 	if moved := stop(); moved != 4 {
 		t.Errorf("%d instances were started, want 4", moved)
 	}
-	if text := must(t, c.addr(), "plan", write(t, "c.yaml", "domain: d\nservices:\n  web: {command: ["+w.command()+", web, sleep, \"1000\"], instances: 4, update: {batch: 1}}\n")); !strings.Contains(text, "keep") {
+	if text := must(t, c.addr(), "plan", write(t, "c.yaml", "domain: d\nservices:\n  web: {command: ["+w.command()+
+		", web, sleep, \"1000\"], instances: 4, update: {batch: 1}}\n")); !strings.Contains(text, "keep") {
 		t.Errorf("plan after a restart:\n%s", text)
 	}
 	must(t, c.addr(), "restart", "web", "--all-at-once")

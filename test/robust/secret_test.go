@@ -43,7 +43,8 @@ tasks:
     env: ` + env() + `
     callback: "` + url("http", "done") + `"
   loads:
-    action: {serial: [{download: {from: "` + url("http", "y") + `", to: y, allow_unpinned: true}}, {` + run(`["true"]`) + `}]}
+    action: {serial: [{download: {from: "` + url("http", "y") + `", to: y, allow_unpinned: true}}, {` +
+		run(`["true"]`) + `}]}
   sends:
     action: {serial: [{` + run("[sh, -c, 'echo x >f']") + `}, {upload: {from: f, to: "` + url("http", "z") + `"}}]}
   nothing:
@@ -75,7 +76,8 @@ schedules:
 // TestSecretsAreNotPrinted: no secret that is given to programs is printed by plan, apply, lists, explain, events,
 // logs, the API, errors or the server's own log. No argument of a process has one either.
 func TestSecretsAreNotPrinted(t *testing.T) {
-	p := start(t, "dev", "dev", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--socket", "none", "--log-level", "debug").wait()
+	p := start(t, "dev", "dev", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--socket", "none", "--log-level",
+		"debug").wait()
 	shows(t, p.Addr, []string{"HEALTHY"}, "cells")
 	var all strings.Builder
 	look := func(args ...string) {
@@ -96,18 +98,29 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	look("plan", second, "-o", "json")
 	look("apply", second)
 	look("wait", "monitored", "--timeout", "60s")
-	for _, args := range [][]string{{"ps", "-o", "wide"}, {"task", "ls", "-o", "json"}, {"job", "ls", "-o", "json"}, {"cron", "ls", "-o", "json"}, {"status", "-o", "json"},
-		{"service", "get", "web", "-o", "yaml"}, {"service", "get", "monitored", "-o", "json"}, {"service", "get", "fetches", "-o", "json"}, {"explain", "web"}, {"explain", "fetches"}, {"explain", "fetches/0", "-o", "json"},
-		{"task", "get", "d.once", "-o", "json"}, {"task", "get", "d.loads", "-o", "json"}, {"task", "get", "d.sends"}, {"explain", "task/d.loads"}, {"explain", "task/d.sends"}, {"explain", "task/d.nothing"}, {"job", "get", "count", "-o", "json"}, {"job", "get", "steps"},
-		{"explain", "count"}, {"job", "nodes", "count", "-o", "json"}, {"job", "results", "count"}, {"cron", "show", "tick", "-o", "json"}, {"cron", "show", "tock", "-o", "json"}, {"cron", "history", "tick"}, {"logs", "web"}, {"logs", "fetches"}, {"logs", "task/d.loads"}, {"logs", "task/d.sends"},
-		{"logs", "task/d.nothing"}, {"logs", "count"}, {"store", "quarantine", "show", "-o", "json"}, {"cells", "-o", "json"}} {
+	for _, args := range [][]string{{"ps", "-o", "wide"}, {"task", "ls", "-o", "json"}, {"job", "ls", "-o", "json"},
+		{"cron", "ls", "-o", "json"}, {"status", "-o", "json"},
+		{"service", "get", "web", "-o", "yaml"}, {"service", "get", "monitored", "-o", "json"},
+		{"service", "get", "fetches", "-o", "json"}, {"explain", "web"}, {"explain", "fetches"},
+		{"explain", "fetches/0", "-o", "json"},
+		{"task", "get", "d.once", "-o", "json"}, {"task", "get", "d.loads", "-o", "json"}, {"task", "get", "d.sends"},
+		{"explain", "task/d.loads"}, {"explain", "task/d.sends"}, {"explain", "task/d.nothing"},
+		{"job", "get", "count", "-o", "json"}, {"job", "get", "steps"},
+		{"explain", "count"}, {"job", "nodes", "count", "-o", "json"}, {"job", "results", "count"},
+		{"cron", "show", "tick", "-o", "json"}, {"cron", "show", "tock", "-o", "json"}, {"cron", "history", "tick"},
+		{"logs", "web"}, {"logs", "fetches"}, {"logs", "task/d.loads"}, {"logs", "task/d.sends"},
+		{"logs", "task/d.nothing"}, {"logs", "count"}, {"store", "quarantine", "show", "-o", "json"},
+		{"cells", "-o", "json"}} {
 		look(args...)
 	}
 	look("events", "--since", "0", "--timeout", "2s", "-o", "jsonl")
-	for _, path := range []string{"/v1/services/d/web", "/v1/instances?all=true", "/v1/tasks/d.once", "/v1/tasks?limit=100", "/v1/jobs/count", "/v1/schedules/d/tick", "/v1/schedules/d/tock", "/v1/explain/service/web?domain=d"} {
+	for _, path := range []string{"/v1/services/d/web", "/v1/instances?all=true", "/v1/tasks/d.once",
+		"/v1/tasks?limit=100", "/v1/jobs/count", "/v1/schedules/d/tick", "/v1/schedules/d/tock",
+		"/v1/explain/service/web?domain=d"} {
 		fmt.Fprintf(&all, "GET %s: %s\n", path, get(t, p.Addr, path))
 	}
-	bad := strings.Replace(strings.Replace(secretSpec(3), "allow_unpinned: true", "allow_unpinned: false", 1), `callback: "http:`, `callback: "ftp:`, 1)
+	bad := strings.Replace(strings.Replace(secretSpec(3), "allow_unpinned: true", "allow_unpinned: false", 1),
+		`callback: "http:`, `callback: "ftp:`, 1)
 	look("plan", write(t, "bad.yaml", bad))
 	all.WriteString(arguments(t))
 	look("rm", "web", "monitored", "fetches", "count", "steps", "--yes")

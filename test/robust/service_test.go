@@ -59,7 +59,9 @@ func TestFixedPortsAreWaitedFor(t *testing.T) {
 	d := startDev(t, t.TempDir()).wait()
 	client := d.client()
 	spec := func(name string, port, more string) string {
-		return "domain: d\nservices:\n  " + name + ": {command: [sh, -c, 'trap \"sleep 1; exit 0\" TERM; sleep 1000 & wait'], ports: [{name: http, fixed: " + port + "}]" + more + "}\n"
+		return "domain: d\nservices:\n  " + name +
+			": {command: [sh, -c, 'trap \"sleep 1; exit 0\" TERM; sleep 1000 & wait'], ports: [{name: http, fixed: " + port +
+			"}]" + more + "}\n"
 	}
 	l, err := net.Listen("tcp", ":0")
 	if err != nil {
@@ -75,7 +77,8 @@ func TestFixedPortsAreWaitedFor(t *testing.T) {
 	l.Close()
 	must(t, d.Addr, "wait", "old", "--timeout", "100s")
 	must(t, d.Addr, "apply", "--prune", "--yes", write(t, "renamed.yaml", spec("new", port, "")))
-	if got := cli(t, d.Addr, "explain", "new"); !strings.Contains(got.out, "port "+port+" needed, largest free 0 (d/old/0 has it)") {
+	if got := cli(t, d.Addr, "explain", "new"); !strings.Contains(got.out, "port "+port+
+		" needed, largest free 0 (d/old/0 has it)") {
 		t.Errorf("while the old one ends: %+v", got)
 	}
 	must(t, d.Addr, "wait", "new", "--timeout", "100s")
@@ -96,7 +99,8 @@ func TestFixedPortsAreWaitedFor(t *testing.T) {
 		{"apply", write(t, "other.yaml", spec("other", port, ""))},
 		{"service", "scale", "new", "2"},
 	} {
-		if got := cli(t, d.Addr, args...); got.code != 2 || !strings.Contains(got.err, "port "+port+" is fixed for 2 instances") {
+		if got := cli(t, d.Addr, args...); got.code != 2 ||
+			!strings.Contains(got.err, "port "+port+" is fixed for 2 instances") {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}
@@ -130,7 +134,9 @@ func TestKilledCellMoves(t *testing.T) {
 func TestScalingLeavesNothing(t *testing.T) {
 	w, data := newWitness(t), tempDir(t)
 	d := startDev(t, data).wait()
-	apply(t, d.Addr, fmt.Sprintf("domain: d\nservices: {web: {command: [sh, -c, 'echo $$ >>%s/pids; exec sleep 1000'], stop_grace: 1s}}\n", w.dir))
+	apply(t, d.Addr,
+		fmt.Sprintf("domain: d\nservices: {web: {command: [sh, -c, 'echo $$ >>%s/pids; exec sleep 1000'], stop_grace: 1s}}\n",
+			w.dir))
 	must(t, d.Addr, "wait", "web", "--timeout", "100s")
 	w.begunPids("pids", 1)
 	for _, n := range []string{"50", "0", "20"} {

@@ -11,14 +11,16 @@ import (
 func TestSimulatedCells(t *testing.T) {
 	c := startCluster(t, patient, 1, 0)
 	simulate := func(name string) *process {
-		return start(t, name, append([]string{"cell", "--simulate", "4", "--name", name, "--data", filepath.Join(c.dir, name), "--servers", c.addr(),
+		return start(t, name, append([]string{"cell", "--simulate", "4", "--name", name, "--data", filepath.Join(c.dir, name),
+			"--servers", c.addr(),
 			"--capacity", "containers=50"}, c.flags...)...).wait()
 	}
 	a := simulate("a")
 	for _, name := range []string{"a-0", "a-1", "a-2", "a-3"} {
 		c.session(name, "HEALTHY")
 	}
-	apply(t, c.addr(), "domain: d\nservices:\n  web: {command: [serve], instances: 100}\ntasks:\n  t: {command: [sleep, '0.05']}\njobs:\n  j:\n    levels: [n]\n    nodes: [{manual: [x, y, z]}]\n    command: ['true']\n")
+	apply(t, c.addr(),
+		"domain: d\nservices:\n  web: {command: [serve], instances: 100}\ntasks:\n  t: {command: [sleep, '0.05']}\njobs:\n  j:\n    levels: [n]\n    nodes: [{manual: [x, y, z]}]\n    command: ['true']\n")
 	must(t, c.addr(), "wait", "web", "t", "j", "--timeout", "100s")
 	if out := must(t, c.addr(), "logs", "web"); out != "" {
 		t.Errorf("a simulated container wrote %q", out)
@@ -37,7 +39,8 @@ func TestSimulatedCells(t *testing.T) {
 			t.Errorf("still on the dead: %s", line)
 		}
 	}
-	if r := cli(t, c.addr(), "cell", "--simulate", "4", "--data", filepath.Join(c.dir, "b"), "--servers", c.addr()); r.code == 0 || !strings.Contains(r.err, "in use") {
+	if r := cli(t, c.addr(), "cell", "--simulate", "4", "--data", filepath.Join(c.dir, "b"), "--servers",
+		c.addr()); r.code == 0 || !strings.Contains(r.err, "in use") {
 		t.Errorf("a directory that is in use: code %d, %s", r.code, r.err)
 	}
 	if r := cli(t, c.addr(), "cell", "--simulate", "4", "--listen", "127.0.0.1:7481"); r.code != 2 {

@@ -29,9 +29,10 @@ func TestAdoptedOutlivesTheDeadlineOfItsPredecessor(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, hasty, 1, 1)
 	const count = "echo $$ >>%[1]s/%[2]s.pid; i=0; while [ $i -lt %[3]d ]; do i=$((i+1)); echo $i >>%[1]s/%[2]s; sleep 0.25; done"
-	apply(t, c.addr(), fmt.Sprintf("domain: keep\nservices:\n  one: {command: [sh, -c, %q], exclusive: true, on_cell_restart: keep}\n"+
-		"jobs:\n  sum: {command: [sh, -c, %q], on_cell_restart: keep}\n",
-		fmt.Sprintf(count, w.dir, "one", 100_000), fmt.Sprintf(count, w.dir, "sum", 80)))
+	apply(t, c.addr(),
+		fmt.Sprintf("domain: keep\nservices:\n  one: {command: [sh, -c, %q], exclusive: true, on_cell_restart: keep}\n"+
+			"jobs:\n  sum: {command: [sh, -c, %q], on_cell_restart: keep}\n",
+			fmt.Sprintf(count, w.dir, "one", 100_000), fmt.Sprintf(count, w.dir, "sum", 80)))
 	if !w.until(patience, func() bool { return len(w.lines("one")) > 3 && len(w.lines("sum")) > 3 }) {
 		t.Fatal("the work does not start")
 	}
@@ -72,7 +73,9 @@ func TestWaitForStoppedCell(t *testing.T) {
 	} else {
 		t.Logf("waiting for %v, %v left", s.WaitingFor, s.Longest.AsDuration())
 	}
-	apply(t, c.addr(), fmt.Sprintf("domain: e\njobs:\n  new: {levels: [item], nodes: [{manual: [x, y]}], command: [%s, '{}', 'true']}\n", w.command()))
+	apply(t, c.addr(),
+		fmt.Sprintf("domain: e\njobs:\n  new: {levels: [item], nodes: [{manual: [x, y]}], command: [%s, '{}', 'true']}\n",
+			w.command()))
 	begin := time.Now()
 	must(t, c.addr(), "wait", "new", "--timeout", "100s")
 	t.Logf("new work has ended %v after it was applied", time.Since(begin))
@@ -150,7 +153,8 @@ func (w *witness) pids(name string) []int {
 // nodeCells returns where the batch tasks of a job run.
 func (c *cluster) nodeCells(job string) map[string]string {
 	c.t.Helper()
-	l, err := api.Call(c.t.Context(), c.client(), calls.ListNodes, &pb.ListNodesRequest{Job: job, Page: &pb.Page{Limit: api.MaxPage}})
+	l, err := api.Call(c.t.Context(), c.client(), calls.ListNodes,
+		&pb.ListNodesRequest{Job: job, Page: &pb.Page{Limit: api.MaxPage}})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -19,7 +19,8 @@ func TestStuckCellReboots(t *testing.T) {
 	cell := c.startCell("c1", "--stuck=reboot", "--stuck-after=500ms", "--reboot-command=echo now >>"+w.dir+"/rebooted")
 	cell.wait()
 	c.session("c1", "HEALTHY")
-	apply(t, c.addr(), fmt.Sprintf("domain: hang\njobs:\n  one: {command: [sh, -c, %q]}\n", "echo $$ >>"+w.dir+"/pid; exec sleep 1000"))
+	apply(t, c.addr(), fmt.Sprintf("domain: hang\njobs:\n  one: {command: [sh, -c, %q]}\n", "echo $$ >>"+w.dir+
+		"/pid; exec sleep 1000"))
 	if !w.until(patience, func() bool { return len(w.lines("pid")) == 1 }) {
 		t.Fatal("the job does not start")
 	}

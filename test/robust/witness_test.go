@@ -91,7 +91,8 @@ func (w *witness) until(limit time.Duration, want func() bool) bool {
 		if left <= 0 {
 			return false
 		}
-		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds())+1); err != nil && err != unix.EINTR {
+		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds())+1); err != nil &&
+			err != unix.EINTR {
 			w.t.Fatalf("inotify: %v", err)
 		}
 		_, _ = unix.Read(fd, buf)

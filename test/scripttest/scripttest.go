@@ -79,7 +79,8 @@ func Run(t *testing.T, bin, dir, user string) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"dev": r.dev, "undev": r.undev, "server": r.server, "cell": r.cell, "start": r.start, "signal": r.signal, "gone": r.gone, "log": r.log,
+			"dev": r.dev, "undev": r.undev, "server": r.server, "cell": r.cell, "start": r.start, "signal": r.signal,
+			"gone": r.gone, "log": r.log,
 			"proxy": r.proxy, "cut": r.cut, "mend": r.mend, "tmpfs": tmpfs, "fill": fill, "code": exitCode, "until": until,
 		},
 	})
@@ -135,8 +136,10 @@ func (r *rig) undev(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // hasty are timeouts as short as a busy machine can keep to.
-var hasty = []string{"--heartbeat=300ms", "--heartbeat-grace=2s", "--healthcheck=1s", "--healthcheck-grace=2500ms", "--check-interval=200ms",
-	"--lost=5s", "--kill-wait=1s", "--margin=500ms", "--max-dies-within=14s", "--lease=2s", "--keep-alive=400ms", "--lease-drift=300ms"}
+var hasty = []string{"--heartbeat=300ms", "--heartbeat-grace=2s", "--healthcheck=1s", "--healthcheck-grace=2500ms",
+	"--check-interval=200ms",
+	"--lost=5s", "--kill-wait=1s", "--margin=500ms", "--max-dies-within=14s", "--lease=2s", "--keep-alive=400ms",
+	"--lease-drift=300ms"}
 
 func (r *rig) server(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 1 {
@@ -147,7 +150,8 @@ func (r *rig) server(ts *testscript.TestScript, neg bool, args []string) {
 	if addr == "" {
 		addr = "127.0.0.1:0"
 	}
-	argv := append([]string{name, "server", "--name", name, "--data", filepath.Join(ts.Getenv("WORK"), name), "--listen", addr}, hasty...)
+	argv := append([]string{name, "server", "--name", name, "--data", filepath.Join(ts.Getenv("WORK"), name), "--listen",
+		addr}, hasty...)
 	r.start(ts, neg, append(argv, args[1:]...))
 	r.of(ts).addresses[name] = ts.Getenv("CANTINA_ADDR")
 }
@@ -157,7 +161,8 @@ func (r *rig) cell(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: cell NAME [FLAG...]")
 	}
 	name := args[0]
-	argv := append([]string{name, "cell", "--name", name, "--data", filepath.Join(ts.Getenv("WORK"), name), "--listen", "127.0.0.1:0"}, hasty...)
+	argv := append([]string{name, "cell", "--name", name, "--data", filepath.Join(ts.Getenv("WORK"), name), "--listen",
+		"127.0.0.1:0"}, hasty...)
 	if !slices.Contains(args, "--servers") {
 		argv = append(argv, "--servers", ts.Getenv("CANTINA_ADDR"))
 	}
@@ -244,7 +249,8 @@ func (r *rig) named(ts *testscript.TestScript, name string) *process {
 }
 
 func (r *rig) signal(ts *testscript.TestScript, neg bool, args []string) {
-	signals := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL, "STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT, "INT": syscall.SIGINT}
+	signals := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL, "STOP": syscall.SIGSTOP,
+		"CONT": syscall.SIGCONT, "INT": syscall.SIGINT}
 	if neg || len(args) != 2 || signals[args[1]] == 0 {
 		ts.Fatalf("usage: signal NAME TERM|KILL|STOP|CONT|INT")
 	}

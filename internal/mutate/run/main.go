@@ -41,7 +41,8 @@ func main() {
 	flag.StringVar(&o.known, "known", "internal/mutate/survivors.txt", "list of survivors with a reason each")
 	flag.DurationVar(&o.simulated, "sim", 10*time.Second,
 		"how long the simulator runs on each change that the tests let pass; 0 = it does not")
-	flag.BoolVar(&o.quick, "quick", false, "leave out tests of more than half a second, and the simulator: for writing tests")
+	flag.BoolVar(&o.quick, "quick", false,
+		"leave out tests of more than half a second, and the simulator: for writing tests")
 	flag.StringVar(&o.run, "run", "", "run only tests that match, and no simulator: for writing tests")
 	flag.StringVar(&o.only, "only", "", "only changes that this output of an earlier run names as survivors")
 	flag.BoolVar(&o.unlisted, "unlisted", false,
