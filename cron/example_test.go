@@ -46,8 +46,7 @@ func ExampleLint() {
 	// Output:
 	// every minute, in hour 0 on day 13 of the month or on Friday
 	// warning: minute: fires 60 times on each matching day; did you mean `0 0 13 * 5`?
-	// warning: day of week: a day matches if day of month OR day of week does; next: Fri 2026-01-02 00:00, Fri 2026-01-02
-	// 00:01, Fri 2026-01-02 00:02
+	// warning: day of week: a day matches if day of month OR day of week does; next: Fri 2026-01-02 00:00, Fri 2026-01-02 00:01, Fri 2026-01-02 00:02
 	// 2026-01-02 00:00:00 +00:00 Fri
 	// 2026-01-02 00:01:00 +00:00 Fri
 }

@@ -28,6 +28,7 @@ func sleeping(t *testing.T, v view) lrp.ServiceKey {
 		Services: []lrp.Desired{{Service: web, Instances: 1, Workload: load}}}, plan.Write{}); err != nil {
 		t.Fatal(err)
 	}
+	synctest.Wait() // its instance has a row then
 	return web
 }
 
@@ -39,7 +40,6 @@ func TestStatesOfASilentCellAreDoubted(t *testing.T) {
 		defer end()
 		v := viewOf(tm)
 		web := sleeping(t, v)
-		synctest.Wait() // its instance has a row then
 		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", DirID: "f",
 			Started: 1, Boot: "b", Beat: 1}, cell.State{}); err != nil {
 			t.Fatal(err)
