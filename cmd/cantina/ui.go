@@ -21,7 +21,7 @@ func uiVerb(c *cli) *cobra.Command {
 		Long: "ui prints a link that opens the web UI of the server in a browser on this machine. For a loopback port " +
 			"the link has a key, which gives full control: do not share it. The key ends when the server ends, or " +
 			"after a day without use. The page removes it from the address bar.",
-		Example: "  cantina ui\n  cantina ui -q",
+		Example: "  cantina ui\n  xdg-open \"$(cantina ui)\"",
 		RunE: func(*cobra.Command, []string) error {
 			got, err := call(c, calls.CreateBrowserKey, &pb.CreateBrowserKeyRequest{})
 			if err != nil {
@@ -34,6 +34,9 @@ func uiVerb(c *cli) *cobra.Command {
 			url, err := browserLink(client.Address(), got)
 			if err != nil {
 				return err
+			}
+			if (c.output == "table" || c.output == "wide") && c.template == "" && !c.quiet {
+				return line(c.Out, url) // whole on every terminal
 			}
 			return one(c, t, &structpb.Struct{Fields: map[string]*structpb.Value{"url": structpb.NewStringValue(url)}})
 		},
