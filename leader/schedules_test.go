@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cantina/action"
+	"cantina/fault"
 	"cantina/plan"
 	"cantina/schedule"
 	"cantina/task"
@@ -91,4 +92,29 @@ func TestSchedulesArePaged(t *testing.T) {
 			t.Fatal(got)
 		}
 	})
+}
+
+// TestEndedRunsAreNotLive: a run is shown as living until its task has ended, and nothing of it is left.
+func TestEndedRunsAreNotLive(t *testing.T) {
+	row := func(change func(*task.Task)) plan.Task {
+		x := task.Task{State: task.Completed, Outcome: task.Succeeded, Holder: task.Holder{Cell: "c", Proc: "p"}}
+		change(&x)
+		return plan.Task{Task: &x}
+	}
+	for name, c := range map[string]struct {
+		row  plan.Task
+		err  error
+		want bool
+	}{
+		"succeeded":     {row(func(*task.Task) {}), nil, true},
+		"running":       {row(func(x *task.Task) { x.State = task.Running }), nil, false},
+		"being ended":   {row(func(x *task.Task) { x.Outcome = task.Cancelled }), nil, false},
+		"lost, may run": {row(func(x *task.Task) { x.Outcome, x.MayStillRun = task.Lost, true }), nil, false},
+		"pruned":        {plan.Task{}, task.ErrNotFound, true},
+		"unreadable":    {plan.Task{}, fault.ErrQuarantined, false},
+	} {
+		if got := hasEnded(c.row, c.err); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
 }

@@ -2,10 +2,12 @@ package leader
 
 import (
 	"errors"
+	"slices"
 
 	"cantina/cron"
 	"cantina/plan"
 	"cantina/schedule"
+	"cantina/task"
 	"cantina/timetable"
 )
 
@@ -19,6 +21,9 @@ func (v scheduleView) ListSchedules(domain string, r plan.Range) (plan.Page[plan
 		after = timetable.ParseKey(r.After)
 	}
 	list, more := v.Timetable.List(domain, after, r.Limit)
+	for i := range list {
+		v.dropEnded(&list[i])
+	}
 	out := plan.Page[plan.Schedule]{Items: list, Revision: v.term.hub.Newest().Revision}
 	if more {
 		out.Next = list[len(list)-1].Key.String()
@@ -29,7 +34,27 @@ func (v scheduleView) ListSchedules(domain string, r plan.Range) (plan.Page[plan
 // GetSchedule implements api.Schedules.
 func (v scheduleView) GetSchedule(k schedule.Key) (plan.Schedule, error) {
 	s, err := v.Timetable.Get(k)
+	v.dropEnded(&s)
 	return s, errors.Join(v.term.fresh(), err)
+}
+
+// dropEnded leaves out the runs that have ended since the schedule was decided on last.
+func (v scheduleView) dropEnded(s *plan.Schedule) {
+	if s.Definition == nil || s.Definition.Task == nil {
+		return
+	}
+	s.State.Live = slices.DeleteFunc(slices.Clone(s.State.Live), func(r schedule.Run) bool {
+		t, err := v.term.Board.GetTask(r.ID)
+		return hasEnded(t, err)
+	})
+}
+
+// hasEnded reports whether nothing of a run is left, by the answer to a request for its task.
+func hasEnded(t plan.Task, err error) bool {
+	if err != nil {
+		return errors.Is(err, task.ErrNotFound)
+	}
+	return t.Ended() && !t.Ending() && !(t.MayStillRun && t.Unresolved())
 }
 
 // Upcoming implements api.Schedules.
