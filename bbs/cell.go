@@ -240,6 +240,14 @@ func (ps *processes) reported(cell, proc string) {
 	})
 }
 
+// Lists handles the list of all tasks whose containers a process has: a reported container that is
+// not there any more is gone. Its end is not reported if it was being deleted before the report.
+func (ps *processes) Lists(proc string, guids []string) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.tasks.Reported.Keep(proc, guids)
+}
+
 // confirmed reports whether the process in an index's row has reported the instance there.
 func (ps *processes) confirmed(k lrp.Key) bool {
 	o := ps.services.Index(k).Ordinary

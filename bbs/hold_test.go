@@ -163,6 +163,7 @@ func TestTasksThatAreMadeAgain(t *testing.T) {
 				r.alive = map[string][]worker.Alive{"b1": {
 					{ID: "older", Task: "d.t", Older: true}, {ID: "deleted", Task: "d.u"},
 					{ID: "ended", Task: "d.v", Older: true}, {ID: "gone", Task: "d.w", Older: true, Bound: true},
+					{ID: "unlisted", Task: "d.x", Older: true},
 				}}
 				r.mu.Unlock()
 				r.b.SessionChanged(worker.SessionChanged{Cell: "b", Proc: "b1", From: worker.New, To: worker.Unhealthy})
@@ -174,8 +175,10 @@ func TestTasksThatAreMadeAgain(t *testing.T) {
 				if err := r.taskEvent("d.v", task.Complete{UID: "ended", By: by}); err != nil {
 					t.Errorf("the end of a container without a row: %v", err)
 				}
+				r.b.Lists("b1", []string{"d.t", "d.u", "d.w"}) // and no other any more
 				make("d.u")
 				make("d.v")
+				make("d.x")
 				r.setStale(false)
 				r.b.StartsChanged()
 				synctest.Wait()
@@ -185,7 +188,7 @@ func TestTasksThatAreMadeAgain(t *testing.T) {
 					asked = append(asked, w.GUID)
 				}
 				slices.Sort(asked)
-				if !slices.Equal(asked, []string{"d.u", "d.v"}) {
+				if !slices.Equal(asked, []string{"d.u", "d.v", "d.x"}) {
 					t.Errorf("to be placed: %v", asked)
 				}
 				x, _ := r.b.GetTask("d.t")

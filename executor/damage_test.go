@@ -125,7 +125,7 @@ func TestUnreadableDataProvesNothing(t *testing.T) {
 	cell := startCell(t,
 		script{Dir: dataDir, Jobs: []job{{ID: "k", Spec: keep(sh("echo up; while :; do sleep 0.1; done"))}}})
 	cell.kill(t)
-	for _, name := range []string{"id", "keep/k/container", "run/k/.pid"} {
+	for _, name := range []string{"id", "keep/k/container"} {
 		path := filepath.Join(dataDir, name)
 		saved, err := os.ReadFile(path)
 		missing := errors.Is(err, os.ErrNotExist)

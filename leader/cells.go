@@ -122,6 +122,9 @@ func (l *Leader) Rows(_ context.Context, from cell.Caller, q cell.RowsQuery) (ce
 	if !l.cfg.Store.LeaseHeld() {
 		return cell.Rows{}, store.ErrLeaseNotProven
 	}
+	if !q.Only {
+		l.Board.Lists(string(from.Proc), q.Tasks)
+	}
 	r := l.Board.Rows(string(from.Cell), q.LRPs, q.Tasks, q.Only)
 	return cell.Rows{LRPs: r.LRPs, Tasks: r.Tasks, QuarantinedLRPs: r.QuarantinedLRPs,
 		QuarantinedTasks: r.QuarantinedTasks}, nil

@@ -1,6 +1,9 @@
 package task
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Reported are the containers of tasks that cells have reported and no row has: the store went back,
 // and has no row of their task. A task that is made under the name of one is that task. They are of
@@ -49,6 +52,15 @@ func (r *Reported) Remove(guid string) {
 func (r *Reported) Drop(proc string) {
 	for guid, f := range r.all {
 		if f.By.Proc == proc {
+			r.Remove(guid)
+		}
+	}
+}
+
+// Keep forgets the containers of a process that are not among guids, all of those that it has.
+func (r *Reported) Keep(proc string, guids []string) {
+	for guid, f := range r.all {
+		if f.By.Proc == proc && !slices.Contains(guids, guid) {
 			r.Remove(guid)
 		}
 	}
