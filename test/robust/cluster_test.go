@@ -82,7 +82,10 @@ func (c *cluster) start(servers, cells int) *cluster {
 		c.startCell(fmt.Sprintf("c%d", i+1)).wait()
 	}
 	for i := range cells {
-		c.session(fmt.Sprintf("c%d", i+1), "HEALTHY")
+		name := fmt.Sprintf("c%d", i+1)
+		c.session(name, "HEALTHY")
+		cell := c.cells[name] // which learns that with its next heartbeat, and takes no work before
+		cell.log.until(cell.ended, patience, func(text string) bool { return strings.Contains(text, "to=HEALTHY") })
 	}
 	return c
 }
