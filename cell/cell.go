@@ -412,8 +412,7 @@ func (c *Cell) leave(ctx context.Context) {
 // ending reports whether work has still to end that does not outlive the cell.
 func (c *Cell) ending() bool {
 	return slices.ContainsFunc(c.exec.List(), func(ct executor.Container) bool {
-		return !c.outlives(ct) &&
-			ct.State != executor.Completed
+		return !c.outlives(ct) && ct.State != executor.Completed
 	})
 }
 

@@ -60,8 +60,8 @@ func (k *containers) stop(id, reason string) {
 // wire.DecodeBatchEnd.
 func (k *containers) statusOf(ct executor.Container) (string, error) {
 	r := ct.Result
-	end := batch.Ended{ExitCode: r.ExitCode, Signal: r.Signal, Killed: r.Stopped ||
-		r.Expired, TimedOut: r.TimedOut, Reason: r.Reason}
+	end := batch.Ended{ExitCode: r.ExitCode, Signal: r.Signal,
+		Killed: r.Stopped || r.Expired, TimedOut: r.TimedOut, Reason: r.Reason}
 	switch {
 	case r.NotMade:
 		end.Again = batch.AgainLater

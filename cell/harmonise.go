@@ -285,8 +285,8 @@ func (h *harmoniser) netOf(ct executor.Container) *lrp.Net {
 		return nil
 	}
 	ends := ends(ct)
-	n := &lrp.Net{Address: h.cfg.Host, Ports: ct.Ports, Routable: ct.Routable &&
-		!ends, Zone: h.cfg.Offer.Zone, Stopping: ends}
+	n := &lrp.Net{Address: h.cfg.Host, Ports: ct.Ports,
+		Routable: ct.Routable && !ends, Zone: h.cfg.Offer.Zone, Stopping: ends}
 	if ends {
 		n.StopBy = ct.EndBy
 	}

@@ -110,8 +110,7 @@ func (w *world) answer(r Run) Answer {
 	for _, f := range w.flight {
 		if slices.ContainsFunc(f.moves, func(m Move) bool {
 			s, ok := m.(Start)
-			return ok &&
-				(s.ID == r.ID || r.ID == theJob)
+			return ok && (s.ID == r.ID || r.ID == theJob)
 		}) {
 			return Running
 		}

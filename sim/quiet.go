@@ -127,8 +127,7 @@ func (c *checker) serviceQuiet(w *world, s *lrp.Service) {
 				continue
 			}
 			if !slices.ContainsFunc(c.work.units, func(u *unit) bool {
-				return u.id == o.Instance &&
-					string(u.m.name) == o.Cell
+				return u.id == o.Instance && string(u.m.name) == o.Cell
 			}) {
 				w.fail("I14", "%v %s has no container", k, describe(x))
 			}

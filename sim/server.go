@@ -402,8 +402,7 @@ func (r *leadership) transact(all []op, done func()) {
 func hasJob(all []op) bool {
 	return slices.ContainsFunc(all, func(o op) bool {
 		text, ok := o.key.(string)
-		return ok &&
-			strings.HasPrefix(text, jobPrefix)
+		return ok && strings.HasPrefix(text, jobPrefix)
 	})
 }
 

@@ -291,8 +291,7 @@ func (c *checker) waitOver(r *leadership) {
 	silent := func(procs []worker.Proc) bool {
 		last := procs[len(procs)-1]
 		return !slices.ContainsFunc(all, func(v worker.SessionView) bool {
-			return v.Proc == last &&
-				(v.Member || v.Reported)
+			return v.Proc == last && (v.Member || v.Reported)
 		})
 	}
 	for _, k := range slices.Clone(c.all) {

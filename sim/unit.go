@@ -56,8 +56,8 @@ func (u *unit) String() string {
 
 // snapshot is the container as an executor shows it.
 func (u *unit) snapshot() executor.Container {
-	ct := executor.Container{ID: u.id, Labels: u.labels, Routable: u.state == up &&
-		!u.notReady, Resources: u.need, DeadlineBound: u.bound,
+	ct := executor.Container{ID: u.id, Labels: u.labels,
+		Routable: u.state == up && !u.notReady, Resources: u.need, DeadlineBound: u.bound,
 		Adopted: u.adopted, Kept: u.keep && !u.left, Ending: u.asked, Stuck: u.condition()}
 	if u.nameless {
 		ct.Labels = nil
@@ -323,8 +323,7 @@ func (cs *containers) reapUnits() {
 // clearedIf reports to the agent that no work of its predecessors is left, if so.
 func (cs *containers) clearedIf() {
 	old := slices.ContainsFunc(cs.box, func(c *container) bool {
-		return c.alive &&
-			c.procs[len(c.procs)-1] != cs.m.proc()
+		return c.alive && c.procs[len(c.procs)-1] != cs.m.proc()
 	})
 	if cs.m.cleared || old || slices.ContainsFunc(cs.units,
 		func(u *unit) bool { return u.procs[len(u.procs)-1] != cs.m.proc() }) {

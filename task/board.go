@@ -255,8 +255,7 @@ type Move struct {
 // cases of check.)
 func (b *Board) Converge(now time.Time) []Move {
 	b.due.Thin(len(b.tasks), func(guid string, at time.Time) bool {
-		return b.tasks[guid] != nil &&
-			b.tasks[guid].due.Equal(at)
+		return b.tasks[guid] != nil && b.tasks[guid].due.Equal(at)
 	})
 	for {
 		guid, at, ok := b.due.Take(now)

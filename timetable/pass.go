@@ -277,8 +277,7 @@ const (
 // withTime adds the data of its firing to a run.
 func withTime(env []action.Variable, row *schedule.Row, f schedule.Firing) []action.Variable {
 	out := slices.DeleteFunc(slices.Clone(env), func(v action.Variable) bool {
-		return v.Name == envAt ||
-			v.Name == envName
+		return v.Name == envAt || v.Name == envName
 	})
 	return append(out, action.Variable{Name: envAt, Value: f.At.UTC().Format(time.RFC3339Nano)},
 		action.Variable{Name: envName, Value: row.Key.String()})

@@ -155,8 +155,7 @@ func TestTheRowOfADeadOneIsNotWrittenAgain(t *testing.T) {
 	r.commit()
 	if slices.ContainsFunc(r.rows, func(row Row) bool {
 		put, ok := row.(PutMember)
-		return ok &&
-			put.Member.Proc == "p1"
+		return ok && put.Member.Proc == "p1"
 	}) || !r.l.Holds("w1", "p2@f") {
 		t.Errorf("%+v", r.rows)
 	}
