@@ -70,14 +70,20 @@ const (
 	explainWait = 2 * time.Second
 )
 
+// about returns the leader's backend, and the subject of a call.
+func (c operationCalls) about(m *pb.Subject) (*Backend, plan.Subject, error) {
+	b, err := c.now()
+	if err != nil {
+		return nil, plan.Subject{}, err
+	}
+	s, err := subject(m)
+	return b, s, err
+}
+
 // Explain returns the reasons for the state of a resource, with its newest events and lines.
 func (c operationCalls) Explain(ctx context.Context, q *request[pb.ExplainRequest]) (*response[pb.ExplainResponse],
 	error) {
-	b, err := c.now()
-	if err != nil {
-		return nil, err
-	}
-	s, err := subject(q.Msg.Subject)
+	b, s, err := c.about(q.Msg.Subject)
 	if err != nil {
 		return nil, err
 	}
@@ -112,11 +118,7 @@ func (c operationCalls) Explain(ctx context.Context, q *request[pb.ExplainReques
 func (c operationCalls) ShortenStop(
 	ctx context.Context, q *request[pb.ShortenStopRequest],
 ) (*response[pb.ShortenStopResponse], error) {
-	b, err := c.now()
-	if err != nil {
-		return nil, err
-	}
-	s, err := subject(q.Msg.Subject)
+	b, s, err := c.about(q.Msg.Subject)
 	if err != nil {
 		return nil, err
 	}

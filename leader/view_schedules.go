@@ -54,7 +54,7 @@ func hasEnded(t plan.Task, err error) bool {
 	if err != nil {
 		return errors.Is(err, task.ErrNotFound)
 	}
-	return t.Ended() && !t.Ending() && !(t.MayStillRun && t.Unresolved())
+	return !t.MayRun()
 }
 
 // Upcoming implements api.Schedules.

@@ -122,12 +122,9 @@ func (m *machine) found(e Found) {
 		return
 	case a != nil && (a.State == Claimed || a.State == Running) && !e.Stale:
 		return // its cell ends it
-	case a != nil && a.State == Unclaimed:
-		m.do(WithdrawAuction{Key: m.x.Key})
 	}
-	b := m.on(e.By, Claimed, a)
-	if b.Exclusive = true; b.Service == (ServiceKey{}) {
-		b.Service = e.Service
+	m.x.Evacuating, m.x.Suspect = nil, nil
+	if m.assign(e.By, a); m.x.Ordinary.Service == (ServiceKey{}) {
+		m.x.Ordinary.Service = e.Service
 	}
-	m.x = Index{Key: m.x.Key, Ordinary: b}
 }

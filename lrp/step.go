@@ -131,11 +131,7 @@ func (m *machine) fresh() *Actual {
 // instead; the cell removes the row when the container is gone.
 func (m *machine) place(old *Actual) {
 	if all := m.env.Reported; len(all) > 0 {
-		if old != nil && old.State == Unclaimed {
-			m.do(WithdrawAuction{Key: m.x.Key})
-		}
-		m.x.Ordinary = m.on(all[0], Claimed, old)
-		m.x.Ordinary.Exclusive = true
+		m.assign(all[0], old)
 		return
 	}
 	a := m.fresh()
@@ -145,6 +141,15 @@ func (m *machine) place(old *Actual) {
 	}
 	m.x.Ordinary = a
 	m.request()
+}
+
+// assign gives the ordinary row, which was old, to a container that a cell has reported.
+func (m *machine) assign(by Identity, old *Actual) {
+	if old != nil && old.State == Unclaimed {
+		m.do(WithdrawAuction{Key: m.x.Key})
+	}
+	m.x.Ordinary = m.on(by, Claimed, old)
+	m.x.Ordinary.Exclusive = true
 }
 
 // heldByOther is why an index of an exclusive service is not placed.

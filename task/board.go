@@ -167,7 +167,7 @@ func (b *Board) track(t *Task, add bool) {
 	if t.State == Running || t.Ending() {
 		b.byProc.Set(t.Holder.Proc, t.GUID, add)
 	}
-	if t.Name != "" && (!t.Ended() || t.Ending() || t.MayStillRun && t.Unresolved()) {
+	if t.Name != "" && t.MayRun() {
 		b.runs.Set(named{t.Domain, t.Name}, t.GUID, add)
 	}
 	if !t.Ended() {

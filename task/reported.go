@@ -3,28 +3,32 @@ package task
 import (
 	"slices"
 	"strings"
+
+	"cantina/internal/multimap"
 )
 
 // Reported are the containers of tasks that cells have reported and no row has: the store went back,
 // and has no row of their task. A task that is made under the name of one is that task. They are of
 // this term; the next leader gets the reports of the cells again.
 type Reported struct {
-	all  map[string]Found           // by guid
-	runs map[string]map[string]bool // what a guid begins with, up to any dot → guids
+	all  map[string]Found             // by guid
+	runs multimap.Map[string, string] // what a guid begins with, up to any dot → guids
 }
 
 // Add records a container. A later report of the same task replaces an earlier one.
 func (r *Reported) Add(guid string, f Found) {
 	if r.all == nil {
-		r.all, r.runs = map[string]Found{}, map[string]map[string]bool{}
+		r.all, r.runs = map[string]Found{}, multimap.Map[string, string]{}
 	}
 	r.all[guid] = f
+	r.setRuns(guid, true)
+}
+
+// setRuns keeps runs.
+func (r *Reported) setRuns(guid string, in bool) {
 	for i, c := range guid {
 		if c == '.' {
-			if r.runs[guid[:i]] == nil {
-				r.runs[guid[:i]] = map[string]bool{}
-			}
-			r.runs[guid[:i]][guid] = true
+			r.runs.Set(guid[:i], guid, in)
 		}
 	}
 }
@@ -37,14 +41,9 @@ func (r *Reported) Get(guid string) (Found, bool) {
 
 // Remove forgets the container of a task.
 func (r *Reported) Remove(guid string) {
-	delete(r.all, guid)
-	for i, c := range guid {
-		if c != '.' {
-			continue
-		}
-		if delete(r.runs[guid[:i]], guid); len(r.runs[guid[:i]]) == 0 {
-			delete(r.runs, guid[:i])
-		}
+	if _, ok := r.all[guid]; ok {
+		delete(r.all, guid)
+		r.setRuns(guid, false)
 	}
 }
 
