@@ -37,6 +37,7 @@ type container struct {
 	doneC   chan struct{} // closed at Completed
 	deleteC chan struct{} // closed when it is to be deleted
 	within  atomic.Int64  // longest grace in ns, of StopWithin; 0 = the workload's own
+	killed  moment        // by killOverdue, whether or not the driver has seen the request
 
 	lifecycle // guarded by e.mu
 

@@ -222,7 +222,7 @@ func (c *container) runSingle() (RunResult, bool) {
 		overdue = true
 	}
 	if c.programs.collect(); p.Ended() {
-		c.judgement.fix(false)
+		c.judgement.fix(c.killed.before(p.Result().Ended))
 	} else {
 		if overdue {
 			c.judgement.timedOut = true

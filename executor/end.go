@@ -441,6 +441,7 @@ func killOverdue(c *container) {
 		return
 	}
 	c.programs.collect()
+	c.killed.isNow()
 	c.programs.killAll()
 	time.AfterFunc(killAgain, func() { killOverdue(c) })
 }

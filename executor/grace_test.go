@@ -2,6 +2,7 @@ package executor
 
 import (
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -48,6 +49,40 @@ func TestAShorterGrace(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestKillBeforeTheDriverSeesTheRequest: a program that is killed at once, at a request, was stopped;
+// it has not failed on its own. The kill may come before the driver of the container runs.
+func TestKillBeforeTheDriverSeesTheRequest(t *testing.T) {
+	for shape, change := range map[string]func(*Spec){
+		"single": func(*Spec) {},
+		"steps":  func(s *Spec) { s.Workload.Action = action.Action{Serial: []action.Action{s.Workload.Action}} },
+		"kept":   func(s *Spec) { s.Workload.OnCellRestart = action.RestartKeep },
+	} {
+		t.Run(shape, func(t *testing.T) {
+			e := testExecutor(t, nil)
+			needGroups(t, e)
+			s := sh(`trap '' TERM; echo up; exec sleep 100`)
+			change(&s)
+			for i := range 20 {
+				id := strconv.Itoa(i)
+				if err := e.Launch(Reservation{ID: id}, s); err != nil {
+					t.Fatal(err)
+				}
+				awaitLine(t, e, id, "up")
+				if err := e.ShortenGrace(id, 0); err != nil {
+					t.Fatal(err)
+				}
+				e.mu.Lock()
+				c := e.containers[id]
+				e.mu.Unlock()
+				killOverdue(c)
+				if r := await(t, e, id, completed).Result; !r.Stopped || r.Failed {
+					t.Fatalf("%d: %+v", i, r)
+				}
+			}
+		})
 	}
 }
 

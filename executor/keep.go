@@ -440,7 +440,7 @@ func (k *kept) Exit() step.Exit {
 	switch {
 	case k.ended != nil:
 		e := step.Exit{Code: k.ended.ExitCode, Signal: k.ended.Signal, Stopped: k.told.before(k.ended.At) ||
-			k.h.told.before(k.ended.At)}
+			k.h.told.before(k.ended.At), Killed: k.c.killed.before(k.ended.At)}
 		e.TimeLimit = k.ended.TimeLimit
 		e.OutOfMemory = (e.Code != 0 || e.Signal != 0) && k.c.programs.oomKillsNow() > 0
 		return e

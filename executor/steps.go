@@ -315,7 +315,8 @@ func (s *stepProcess) Ended() bool {
 // Exit is how the program ended.
 func (s *stepProcess) Exit() step.Exit {
 	r := s.p.Result()
-	e := step.Exit{Code: r.ExitCode, Signal: int(r.Signal), Stopped: s.told.before(r.Ended) || s.h.told.before(r.Ended)}
+	e := step.Exit{Code: r.ExitCode, Signal: int(r.Signal), Stopped: s.told.before(r.Ended) || s.h.told.before(r.Ended),
+		Killed: s.h.c.killed.before(r.Ended)}
 	if e.Code != 0 || e.Signal != 0 {
 		e.OutOfMemory = s.h.c.programs.oomKillsNow() > 0
 	}

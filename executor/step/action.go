@@ -259,7 +259,7 @@ func (p *program) run(ctx context.Context, r *action.Run, s scope) error {
 	switch exit := proc.Exit(); {
 	case exit.TimeLimit:
 		return &limitError{p.w.TimeLimit}
-	case ctx.Err() != nil && exit.Stopped:
+	case exit.Killed || ctx.Err() != nil && exit.Stopped:
 		return canceled(ctx)
 	}
 	return exitError(r, proc) // on its own, perhaps just before it was stopped

@@ -110,6 +110,9 @@ type Exit struct {
 	OutOfMemory bool
 	// Stopped: it, or the whole container, was stopped before it ended.
 	Stopped bool
+	// Killed: the host killed all of the container at a request before it ended, which may come
+	// before the interpreter has seen the request.
+	Killed bool
 	// TimeLimit: its host ended it, since the workload's time limit was over.
 	TimeLimit bool
 }
