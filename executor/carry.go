@@ -14,6 +14,7 @@ import (
 
 	"cantina/action"
 	"cantina/executor/place"
+	"cantina/executor/reaper"
 	"cantina/spawn"
 )
 
@@ -38,7 +39,7 @@ func (h *stepHost) carry(ctx context.Context, verb string, f place.File) (err er
 	}
 	var said note
 	c.e.freezer.starts.RLock()
-	p, err := c.e.launcher.Start(&spawn.Spec{Path: c.e.keeper.path, Args: []string{verb, string(text)},
+	p, err := c.e.launcher.Start(&spawn.Spec{Path: c.e.keeper.path, Name: reaper.Name, Args: []string{verb, string(text)},
 		Group: c.programs.group, Session: true,
 		ParentDeath: c.programs.parentDeath(), Gain: c.spec.Workload.Isolation == action.IsolationNone,
 		KillGroup: c.programs.group == nil,
@@ -56,7 +57,7 @@ func (h *stepHost) carry(ctx context.Context, verb string, f place.File) (err er
 	}
 	p.CloseOutput()
 	if r := p.Result(); r.ExitCode != 0 || r.Signal != 0 {
-		text := strings.TrimPrefix(strings.TrimSpace(said.String()), "cantina-reaper: ")
+		text := strings.TrimPrefix(strings.TrimSpace(said.String()), reaper.Name+": ")
 		if text == "" {
 			text = fmt.Sprintf("ended with status %d, signal %d", r.ExitCode, r.Signal)
 		}

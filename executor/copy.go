@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"cantina/executor/place"
+	"cantina/executor/reaper"
 	"cantina/spawn"
 )
 
@@ -90,8 +91,8 @@ func (c *container) runCopy(ctx context.Context, verb string, at place.Place, in
 		return errors.Join(fmt.Errorf("open stream: %w", err), r.Close(), w.Close())
 	}
 	null := c.e.null.Fd()
-	s := &spawn.Spec{Path: c.e.keeper.path, Args: []string{verb, string(text)}, Session: true, Gain: true,
-		Env:   []string{"GOMAXPROCS=1"},
+	s := &spawn.Spec{Path: c.e.keeper.path, Name: reaper.Name, Args: []string{verb, string(text)}, Session: true,
+		Gain: true, Env: []string{"GOMAXPROCS=1"},
 		Files: []uintptr{null, w.Fd(), ew.Fd()}}
 	near, far := r, w
 	if in != nil {
@@ -119,7 +120,7 @@ func (c *container) runCopy(ctx context.Context, verb string, at place.Place, in
 		near.Close()
 	})
 	err = awaitCopy(ctx, p, at, &streams, near, er)
-	if text := strings.TrimPrefix(strings.TrimSpace(said.String()), "cantina-reaper: "); err == nil && text != "" {
+	if text := strings.TrimPrefix(strings.TrimSpace(said.String()), reaper.Name+": "); err == nil && text != "" {
 		err = errors.New(text)
 	}
 	if err == nil {

@@ -17,6 +17,7 @@ import (
 	"cantina/action"
 	"cantina/cgroup"
 	"cantina/executor/isolate"
+	"cantina/executor/reaper"
 	"cantina/executor/shim"
 	"cantina/executor/step"
 	"cantina/resource"
@@ -107,7 +108,7 @@ func (h *stepHost) startKept(ctx context.Context, r *action.Run) (*kept, error) 
 	k := &kept{h: h, c: c, dir: dir, done: make(chan struct{})}
 	events, unwatch := c.e.watcher.WatchPath(dir, unix.IN_MODIFY|unix.IN_MOVED_TO)
 	c.e.freezer.starts.RLock()
-	k.shim, err = c.e.launcher.Start(&spawn.Spec{Path: c.e.keeper.path, Args: []string{"shim", dir},
+	k.shim, err = c.e.launcher.Start(&spawn.Spec{Path: c.e.keeper.path, Name: reaper.Name, Args: []string{"shim", dir},
 		Group: c.programs.group, Session: true,
 		Gain: c.spec.Workload.Isolation == action.IsolationNone, Env: []string{"GOMAXPROCS=1", "GODEBUG=madvdontneed=1"}})
 	if err == nil {

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"cantina/executor/reaper"
 	"cantina/executor/reaperbin"
 	"cantina/spawn"
 	"cantina/spawn/procid"
@@ -210,7 +211,7 @@ func (k *keeper) start() (*spawn.Process, *os.File, error) {
 			args = append(args, "clean="+pattern)
 		}
 	}
-	p, err := k.e.launcher.Start(&spawn.Spec{Path: k.path, Args: args, Session: true, Gain: true,
+	p, err := k.e.launcher.Start(&spawn.Spec{Path: k.path, Name: reaper.Name, Args: args, Session: true, Gain: true,
 		Env:   []string{"GOMAXPROCS=2"},
 		Files: []uintptr{uintptr(fds[1]), k.e.null.Fd(), os.Stderr.Fd()}})
 	unix.Close(fds[1])

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -57,7 +56,7 @@ func (k *kinds) testKinds(ctx context.Context) error {
 func (k *kinds) testEach(ctx context.Context) {
 	program := action.Action{Run: &action.Run{Path: "/bin/true"}}
 	root, rerr := k.testRoot()
-	inRoot := action.Action{Run: &action.Run{Path: "/cantina-reaper", Args: []string{"nothing", "-"}}}
+	inRoot := action.Action{Run: &action.Run{Path: "/" + testProgram}}
 	for _, x := range []struct {
 		kind string
 		w    action.Workload
@@ -130,30 +129,16 @@ func (k *kinds) testKind(ctx context.Context, kind string, w action.Workload) er
 	return nil
 }
 
+// testProgram is the only program of the root file system that is tested.
+const testProgram = "test"
+
 // testRoot is the directory of a root file system with one program in it.
 func (k *kinds) testRoot() (string, error) {
 	dir := k.e.path("test-root")
-	program := filepath.Join(dir, "cantina-reaper")
-	if _, err := os.Stat(program); err == nil {
+	if _, err := os.Stat(filepath.Join(dir, testProgram)); err == nil {
 		return dir, nil
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	from, err := os.Open(k.e.keeper.path)
-	if err != nil {
-		return "", err
-	}
-	defer from.Close()
-	to, err := os.OpenFile(program+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755)
-	if err != nil {
-		return "", err
-	}
-	_, err = io.Copy(to, from)
-	if err = errors.Join(err, to.Close()); err == nil {
-		err = os.Rename(program+".new", program)
-	}
-	return dir, err
+	return dir, WriteExit0(dir, testProgram)
 }
 
 // Isolation describes the isolation of this machine, for the cell's state.

@@ -17,7 +17,7 @@ func TestAKindThatFailsIsWithdrawn(t *testing.T) {
 		if got := e.Withdrawn(); len(got) != 0 {
 			t.Fatalf("withdrawn: %v", got)
 		}
-		program := filepath.Join(e.path("test-root"), "cantina-reaper")
+		program := filepath.Join(e.path("test-root"), testProgram)
 		if err := os.WriteFile(program, []byte("no program"), 0o755); err != nil {
 			t.Fatal(err)
 		}

@@ -33,6 +33,7 @@ type Spec struct {
 	// Path is a program: with a slash as it is, else looked up in PATH of Env,
 	// after Enter.
 	Path string
+	Name string   // argv[0]; empty = Path
 	Args []string // without the program's own name
 	Dir  string   // empty = the cell's own
 	Env  []string // NAME=value

@@ -1,6 +1,7 @@
 package spawn
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -234,7 +235,7 @@ func (c *child) descriptors(files []uintptr, byExec bool) {
 // exec runs the program, looked for in PATH when its name has no slash. The last
 // operation cannot succeed: so every way here ends with a report.
 func (c *child) exec(s *Spec) error {
-	argv, err := c.texts(append(append(make([]string, 0, len(s.Args)+1), s.Path), s.Args...))
+	argv, err := c.texts(append(append(make([]string, 0, len(s.Args)+1), cmp.Or(s.Name, s.Path)), s.Args...))
 	if err != nil {
 		return fmt.Errorf("arguments: %w", err)
 	}

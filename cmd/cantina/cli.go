@@ -34,6 +34,8 @@ type environment struct {
 	Interrupts func() (<-chan os.Signal, func())
 	// Ticks, if set, replaces the clock that triggers another check of a reason.
 	Ticks <-chan time.Time
+	// Reaper is the program that cells start as their reaper; empty = the embedded one.
+	Reaper string
 }
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

@@ -164,7 +164,7 @@ func runDev(c *cli, f devFlags) error {
 	work.Name, work.Dir, work.Leader = worker.CellName(f.name), filepath.Join(f.data, "cell"), server.Leader
 	work.Env, work.API, work.Timeouts, work.StuckAfter = c.containerEnv(), c.apiEnv(server.Addresses(), cfg.Token),
 		cfg.Timeouts, f.stuck.after
-	work.User = f.user
+	work.User, work.Reaper = f.user, c.Reaper
 	failed := make(chan struct{})
 	work.Abandoned = failed
 	serve := atOnce(log, server.Run, func() { close(failed) })

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -48,7 +49,7 @@ func doctorVerb(c *cli) *cobra.Command {
 			if dir == "" {
 				dir = existingData(c)
 			}
-			r, err := doctor.Examine(ctx, doctor.Options{Dir: dir, Reaper: reaper, Reboot: reboot, User: user})
+			r, err := doctor.Examine(ctx, doctor.Options{Dir: dir, Reaper: cmp.Or(reaper, c.Reaper), Reboot: reboot, User: user})
 			if err != nil {
 				return failf(api.ExitFailed, "%v", err)
 			}

@@ -11,20 +11,30 @@ import (
 	"context"
 	"os"
 	"time"
+
+	"cantina/executor/reaper"
+	"cantina/executor/reaperbin"
 )
 
 // version is set by the linker.
 var version = "dev"
 
 func main() {
+	if reaper.Called(os.Args) {
+		os.Exit(reaper.Main(os.Args[1:]))
+	}
 	os.Exit(invoke(context.Background(), os.Args[1:], process()))
 }
 
 // process is the surroundings of a real invocation.
 func process() environment {
+	own := ""
+	if !reaperbin.Embedded() {
+		own = reaperbin.Own
+	}
 	return environment{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, LookupEnv: os.LookupEnv, Now: time.Now,
 		InTTY: isTerminal(os.Stdin), OutTTY: isTerminal(os.Stdout), ErrTTY: isTerminal(os.Stderr), Width: terminalWidth,
-		Interrupts: interrupts,
+		Interrupts: interrupts, Reaper: own,
 	}
 }

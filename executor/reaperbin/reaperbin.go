@@ -1,6 +1,6 @@
 // Package reaperbin carries the program cantina-reaper inside the cell's own. Make builds it into
-// this directory before all else; without it the build still works, and Open reports that the
-// reaper is missing. Only the executor uses this package.
+// this directory before all else. A build without it works too: cantina is then its own reaper
+// (Own). The executor and the command line use this package.
 package reaperbin
 
 import (
@@ -12,11 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Own is the path of the running program, whatever has become of its file.
+const Own = "/proc/self/exe"
+
 // ErrMissing reports a build without the reaper.
-var ErrMissing = errors.New("missing reaper: this program was built without cantina-reaper (build with make, or name one with --reaper)")
+var ErrMissing = errors.New("missing reaper: this program was built without cantina-reaper (build with make)")
 
 //go:embed cantina-reaper*
 var files embed.FS
+
+// Embedded reports whether the build has the small reaper.
+func Embedded() bool {
+	_, err := files.Open("cantina-reaper")
+	return err == nil
+}
 
 // Open puts the embedded reaper into memory, sealed, and returns the file to execute as
 // /proc/self/fd/<n>: the built program is run, in any state of the disk. It returns ErrMissing.

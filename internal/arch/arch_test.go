@@ -33,8 +33,9 @@ var coreStandard = []string{
 var shellEdges = map[string][]string{
 	"store": {"store/storepb"},
 	"executor": {"logstore", "image", "image/cache", "cgroup", "spawn", "spawn/procid", "executor/step",
-		"executor/reaperbin"},
+		"executor/reaper", "executor/reaperbin"},
 	"executor/doctor":  {"executor", "cgroup"},
+	"executor/reaper":  {"cgroup", "spawn", "spawn/procid"},
 	"executor/step":    {"image/cache"},
 	"executor/place":   {"image/archive"},
 	"executor/isolate": {"spawn"},

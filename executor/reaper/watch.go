@@ -1,4 +1,4 @@
-package main
+package reaper
 
 import (
 	"errors"
@@ -54,7 +54,6 @@ func bootNow() int64 {
 }
 
 func (w *watcher) run() error {
-	os.WriteFile("/proc/self/comm", []byte("cantina-reaper"), 0)
 	fd, err := unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	if err != nil {
 		return errors.New("timer: " + err.Error())
