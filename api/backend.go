@@ -75,6 +75,8 @@ type Tasks interface {
 	DeleteTask(ctx context.Context, guid string, w plan.Write) error
 	// ResolveTask records a person's decision about a lost task.
 	ResolveTask(ctx context.Context, guid string, as task.Resolution, w plan.Write) (plan.Task, error)
+	// RerunTask starts an ended task once more, as a new task, and returns that.
+	RerunTask(ctx context.Context, guid string, w plan.Write) (plan.Task, error)
 }
 
 // Jobs reads and changes jobs.

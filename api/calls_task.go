@@ -141,3 +141,14 @@ func (c taskCalls) ResolveTask(ctx context.Context,
 	})
 	return answer(&pb.ResolveTaskResponse{Task: planTask(&t, false)}, err)
 }
+
+// RerunTask starts an ended task once more, as a new task.
+func (c taskCalls) RerunTask(ctx context.Context, q *request[pb.RerunTaskRequest]) (*response[pb.RerunTaskResponse],
+	error) {
+	var t plan.Task
+	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) (err error) {
+		t, err = b.Tasks.RerunTask(ctx, q.Msg.Id, w)
+		return inWords(b, q.Msg.Id, err)
+	})
+	return answer(&pb.RerunTaskResponse{Task: planTask(&t, true)}, err)
+}

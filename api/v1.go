@@ -72,6 +72,7 @@ func routes(c *calls) []route {
 		{"GET /v1/tasks/{id}", call(c.GetTask, nil)},
 		{"POST /v1/tasks/{id}/cancel", call(c.CancelTask, jsonBody)},
 		{"POST /v1/tasks/{id}/resolve", call(c.ResolveTask, jsonBody)},
+		{"POST /v1/tasks/{id}/rerun", call(c.RerunTask, jsonBody)},
 		{"DELETE /v1/tasks/{id}", call(c.DeleteTask, nil)},
 		{"GET /v1/jobs", call(c.ListJobs, nil)},
 		{"GET /v1/jobs/{name}", call(c.GetJob, nil)},

@@ -309,8 +309,23 @@ func (ap *applies) diffTask(domain string, t plan.NamedTask) (plan.Change, error
 				c.Note = "the run of the earlier definition, " + last.guid + ", continues"
 			}
 		}
+	default:
+		c.Note = keptRun(last.guid, ap.tasks.Get(last.guid))
 	}
 	return c, nil
+}
+
+// keptRun is why a task of a spec file is not run again: what has become of its run.
+func keptRun(guid string, t *task.Task) string {
+	switch {
+	case t == nil:
+		return "its run " + guid + " has ended and is no longer listed"
+	case t.Unresolved():
+		return "its run " + guid + " is lost; to decide: cantina task resolve " + guid + " --as done, failed or rerun"
+	case t.Ended():
+		return fmt.Sprintf("its run %s has ended: %v; to run it again: cantina task rerun %s", guid, t.Outcome, guid)
+	}
+	return fmt.Sprintf("its run %s is %v", guid, t.State)
 }
 
 // surplusOf lists resources of the domain that are not in the application.
@@ -372,7 +387,7 @@ func (t *tx) applyStep(s step) error {
 		if b.leftOut(appliedRow(s.domain, n.Name)) {
 			continue
 		}
-		if err := t.runApplied(s.domain, n); err != nil {
+		if _, err := t.runApplied(s.domain, n); err != nil {
 			return err
 		}
 	}
@@ -400,8 +415,8 @@ func (s step) empty() bool {
 }
 
 // runApplied desires a new run of a task of a spec file, under the first free guid
-// of DOMAIN.NAME, DOMAIN.NAME.2, ….
-func (t *tx) runApplied(domain string, n plan.NamedTask) error {
+// of DOMAIN.NAME, DOMAIN.NAME.2, …, and returns that.
+func (t *tx) runApplied(domain string, n plan.NamedTask) (string, error) {
 	b := t.b
 	guid := domain + "." + n.Name
 	for i := 2; !b.free(guid); i++ {
@@ -409,10 +424,10 @@ func (t *tx) runApplied(domain string, n plan.NamedTask) error {
 	}
 	if err := t.desire(task.Task{GUID: guid, UID: b.cfg.NewID(), Domain: domain, Name: n.Name,
 		Definition: &n.Definition}); err != nil {
-		return err
+		return guid, err
 	}
 	t.setApplied(domain, n.Name, guid, digest(&n.Definition))
-	return nil
+	return guid, nil
 }
 
 // desire stores a new task, RUNNING if a cell has reported its container: the store went back.

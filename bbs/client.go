@@ -298,6 +298,43 @@ func (wr *writes) ResolveTask(ctx context.Context, guid string, as task.Resoluti
 	})
 }
 
+// RerunTask starts an ended task once more, as a new task with the same definition, and returns that.
+func (wr *writes) RerunTask(ctx context.Context, guid string, w plan.Write) (plan.Task, error) {
+	domain := ""
+	out, revision, err := wr.write(ctx, w, "rerun", []byte(guid), func(t *tx) (reply, error) {
+		row := wr.tasks.Get(guid)
+		switch {
+		case wr.tasks.Quarantined(guid):
+			return reply{}, fmt.Errorf("task %s: %w", guid, fault.ErrQuarantined)
+		case row == nil:
+			return reply{}, wr.queries.gone(guid)
+		}
+		if err := wr.expect(TaskRow(guid), wr.view.taskRevision(guid), w.Expect); err != nil {
+			return reply{}, err
+		}
+		if err := wr.tasks.MayRerun(row, t.now); err != nil {
+			return reply{}, fmt.Errorf("task %s: %w", guid, err)
+		}
+		domain = row.Domain
+		return t.rerun(row)
+	})
+	if err != nil {
+		return plan.Task{}, err
+	}
+	return wr.answerTask(out.subject, domain, revision)
+}
+
+// rerun desires a new task like an ended one. The newest run of a task of a spec file is followed by the next.
+func (t *tx) rerun(row *task.Task) (reply, error) {
+	if last := t.b.applied[appliedRow(row.Domain, row.Name)]; row.Name != "" && last.guid == row.GUID {
+		guid, err := t.runApplied(row.Domain, plan.NamedTask{Name: row.Name, Definition: *row.Definition})
+		return reply{subject: guid}, err
+	}
+	guid := taskID(t.b.cfg.Clock.Wall(), t.b.cfg.NewID())
+	return reply{subject: guid}, t.desire(task.Task{GUID: guid, UID: t.b.cfg.NewID(), Domain: row.Domain, Name: row.Name,
+		Definition: row.Definition})
+}
+
 // successorOf returns the first free guid for a rerun.
 func (t *tx) successorOf(row *task.Task) string {
 	for i := 2; ; i++ {

@@ -43,6 +43,9 @@ func TestADeadCellLosesItsTasks(t *testing.T) {
 		if err := r.b.DeleteTask(t.Context(), "t1", plan.Write{}); !errors.Is(err, task.ErrLostUnresolved) {
 			t.Fatalf("deleted a lost task: %v", err)
 		}
+		if _, err := r.b.RerunTask(t.Context(), "t1", plan.Write{}); !errors.Is(err, task.ErrLostUnresolved) {
+			t.Fatalf("ran a lost task again: %v", err)
+		}
 		resolved, err := r.b.ResolveTask(t.Context(), "t1", task.ResolvedRerun, plan.Write{})
 		if err != nil || resolved.Successor == "" {
 			t.Fatalf("%v %+v", err, resolved)
@@ -84,6 +87,9 @@ func TestACancelledTaskIsDeletedWhenItsContainerIsGone(t *testing.T) {
 					Reservation: "r"}); err != nil {
 					t.Fatal(err)
 				}
+				if _, err := r.b.RerunTask(t.Context(), "t", plan.Write{}); !errors.Is(err, task.ErrInvalidStateTransition) {
+					t.Fatalf("ran a running task again: %v", err)
+				}
 				if _, err := r.b.CancelTask(t.Context(), "t", plan.Write{}); err != nil {
 					t.Fatal(err)
 				}
@@ -92,6 +98,9 @@ func TestACancelledTaskIsDeletedWhenItsContainerIsGone(t *testing.T) {
 						!strings.Contains(err.Error(), "cell a") {
 						t.Fatalf("deleted while its container may run: %v", err)
 					}
+					if _, err := r.b.RerunTask(t.Context(), "t", plan.Write{}); !errors.Is(err, task.ErrEnding) {
+						t.Fatalf("ran again while its container may run: %v", err)
+					}
 					if row, err := r.b.GetTask("t"); err != nil || row.State != task.Completed || !row.Ending() {
 						t.Fatalf("%+v, %v", row, err)
 					}
@@ -99,6 +108,11 @@ func TestACancelledTaskIsDeletedWhenItsContainerIsGone(t *testing.T) {
 				}
 				if err := over(r, row.UID); err != nil {
 					t.Fatal(err)
+				}
+				again, err := r.b.RerunTask(t.Context(), "t", plan.Write{})
+				if err != nil || again.GUID == "t" || again.UID == row.UID || again.State == task.Completed ||
+					again.Definition.Workload.Action.Run.Path != "/bin/true" {
+					t.Fatalf("%+v, %v", again, err)
 				}
 				if err := r.b.DeleteTask(t.Context(), "t", plan.Write{}); err != nil {
 					t.Fatal(err)

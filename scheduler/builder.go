@@ -161,17 +161,24 @@ func (b *builder) update(old *jobRow, spec batch.Job, forest *batch.ForestSpec) 
 	}
 	if len(fields) == 0 {
 		delete(b.forests, spec.Forest)
-		b.line(withPause(plan.Change{Kind: "job", Name: spec.Name, Verb: plan.VerbKeep}, &spec))
+		p := b.progress(old, forest)
+		b.line(withPause(plan.Change{Kind: "job", Name: spec.Name, Verb: plan.VerbKeep, Nodes: p.Total, Note: noteOf(p)},
+			&spec))
 		return
 	}
 	row := *old
 	row.spec = spec
-	p := batch.Progress{Total: countNodes(forest)}
-	if j := b.s.life(old); j != nil {
-		p = b.s.progress(j)
-	}
+	p := b.progress(old, forest)
 	b.put(&row, plan.Change{Kind: "job", Name: spec.Name, Verb: plan.VerbUpdate, Fields: fieldChanges(fields),
 		Nodes: p.Total, Note: noteOf(p)})
+}
+
+// progress is how far an existing job is; before it has run, only its nodes are counted.
+func (b *builder) progress(old *jobRow, forest *batch.ForestSpec) batch.Progress {
+	if j := b.s.life(old); j != nil {
+		return b.s.progress(j)
+	}
+	return batch.Progress{Total: countNodes(forest)}
 }
 
 func fieldChanges(fields []differ.Field) (out []plan.FieldChange) {

@@ -3,6 +3,7 @@ package task
 import (
 	"cmp"
 	"container/heap"
+	"fmt"
 	"slices"
 	"time"
 
@@ -371,6 +372,20 @@ func (b *Board) checkCompleted(s *slot, now time.Time) Event {
 // because consumers of its end need the row.
 func (b *Board) mayGo(t *Task, now time.Time) bool {
 	return t.prunable() && !t.Held(b.SinceEnd(t, now), b.dead.Has(t.Holder.Proc))
+}
+
+// MayRerun returns nil if the task may be started once more as a new task: it has ended, and no process
+// of it is left. A lost one is resolved first.
+func (b *Board) MayRerun(t *Task, now time.Time) error {
+	switch {
+	case !t.Ended():
+		return ErrInvalidStateTransition
+	case t.Unresolved():
+		return ErrLostUnresolved
+	case t.Held(b.SinceEnd(t, now), b.dead.Has(t.Holder.Proc)):
+		return fmt.Errorf("on cell %s: %w", t.Holder.Cell, ErrEnding)
+	}
+	return nil
 }
 
 // pruneOldest adds moves for the oldest ended tasks of a domain that keeps too

@@ -182,6 +182,9 @@ func (t *Timetable) edit(k schedule.Key, d *schedule.Definition) (edit, error) {
 	was, known := t.board.Get(k)
 	if known && same(t.cfg.Contents, was.Definition, d) {
 		e.line.Verb = plan.VerbKeep
+		if was.State.Paused {
+			e.line.Note = "it stays paused; to resume: cantina cron resume " + k.String()
+		}
 		return e, nil
 	}
 	is := schedule.Row{Key: k, UID: t.cfg.NewID(), Created: now, Edited: now, Definition: d, State: schedule.New(now)}

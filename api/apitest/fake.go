@@ -568,3 +568,17 @@ func (f *taskRows) ResolveTask(_ context.Context, guid string, as task.Resolutio
 		return f.setTask(guid, func(t *task.Task) { t.Resolution = as }), nil
 	})
 }
+
+// RerunTask implements api.Tasks.
+func (f *taskRows) RerunTask(ctx context.Context, guid string, w plan.Write) (plan.Task, error) {
+	t, err := f.GetTask(guid)
+	switch {
+	case err != nil:
+		return t, err
+	case !t.Ended():
+		return t, fmt.Errorf("task %s: %w", guid, task.ErrInvalidStateTransition)
+	case t.Unresolved():
+		return t, fmt.Errorf("task %s: %w", guid, task.ErrLostUnresolved)
+	}
+	return f.DesireTask(ctx, plan.NewTask{Domain: t.Domain, Name: t.Name, Definition: *t.Definition}, w)
+}

@@ -22,6 +22,7 @@ func TestEveryWriterAnswers(t *testing.T) {
 		"service scale": {"web", "3"}, "drain": {"c1", "--reason",
 			"x"}, "undrain": {"c1"}, "job pause": {"count"}, "job resume": {"d/count"},
 		"job retry": {"count"}, "job kill": {"count"}, "task resolve": {"d.lost", "--as", "failed"},
+		"task rerun":    {"d.once"},
 		"cells discard": {"c1", "--yes"},
 	}
 	c := &cli{environment: environment{Getenv: func(string) string { return "" }}, ctx: context.Background()}

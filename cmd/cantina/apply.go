@@ -325,7 +325,12 @@ func changeTable(domain string, wide bool) table[*pb.Change] {
 			{name: "KIND", text: func(x *pb.Change) string { return x.Kind }},
 			{name: "NAME", text: func(x *pb.Change) string { return x.Name }},
 			{name: "NODES", text: nodes},
-			{name: "NOTE", text: func(x *pb.Change) string { return x.Note }},
+			{name: "NOTE", text: func(x *pb.Change) string {
+				if x.Note == "" && x.Verb == string(plan.VerbKeep) {
+					return "unchanged"
+				}
+				return x.Note
+			}},
 		},
 	}
 	if wide {

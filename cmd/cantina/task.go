@@ -96,7 +96,8 @@ func taskVerb(c *cli) *cobra.Command {
 	choicesVar(ls.Flags(), &q.Outcome, "outcome", wordsOf(task.Succeeded, task.Lost),
 		"succeeded, failed, cancelled or lost")
 	watchFlag(ls, &watch)
-	return group("task", "Manage tasks", c.reading(ls), taskGetVerb(c), taskResultVerb(c), taskResolveVerb(c))
+	return group("task", "Manage tasks", c.reading(ls), taskGetVerb(c), taskResultVerb(c), taskRerunVerb(c),
+		taskResolveVerb(c))
 }
 
 // newest sorts tasks by the time of their creation, the newest first, and keeps some.
@@ -198,6 +199,35 @@ func taskResolveVerb(c *cli) *cobra.Command {
 	}
 	domainFlag(cmd, &domain)
 	choiceVar(cmd.Flags(), &as, "as", "", "", []string{"done", "failed", "rerun"}, "outcome: done, failed or rerun")
+	c.waiting(cmd)
+	return c.writing(cmd)
+}
+
+func taskRerunVerb(c *cli) *cobra.Command {
+	var domain string
+	cmd := &cobra.Command{
+		Use: "rerun TASK", Short: "Run an ended task again as a new task",
+		Long: "rerun starts a task that has ended once more, with its stored definition, and prints the id of the " +
+			"new task. The ended task stays in the list. A lost task may still have run: resolve it first with " +
+			"cantina task resolve.",
+		Example: "  cantina task rerun report\n  cantina wait $(cantina task rerun -q report)", Args: exactly(1, "TASK"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			s, err := findSubject(c, "task/"+strings.TrimPrefix(args[0], "task/"), domain)
+			if err != nil {
+				return err
+			}
+			got, err := call(c, calls.RerunTask, &pb.RerunTaskRequest{Id: s.name})
+			if err != nil {
+				return err
+			}
+			c.notef("task %s runs again as %s\n", s.name, got.Task.Id)
+			if !c.answers() {
+				return line(c.Out, got.Task.Id)
+			}
+			return answer(c, taskTable(c), got.Task)
+		},
+	}
+	domainFlag(cmd, &domain)
 	c.waiting(cmd)
 	return c.writing(cmd)
 }

@@ -3160,6 +3160,104 @@ func (x *ResolveTaskResponse) GetTask() *Task {
 	return nil
 }
 
+// RerunTask starts a task that has ended once more, with its stored definition and as a new task.
+type RerunTaskRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Write         *Write                 `protobuf:"bytes,2,opt,name=write,proto3" json:"write,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RerunTaskRequest) Reset() {
+	*x = RerunTaskRequest{}
+	mi := &file_cantina_v1_api_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RerunTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RerunTaskRequest) ProtoMessage() {}
+
+func (x *RerunTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RerunTaskRequest.ProtoReflect.Descriptor instead.
+func (*RerunTaskRequest) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *RerunTaskRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RerunTaskRequest) GetWrite() *Write {
+	if x != nil {
+		return x.Write
+	}
+	return nil
+}
+
+type RerunTaskResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The new task.
+	Task          *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RerunTaskResponse) Reset() {
+	*x = RerunTaskResponse{}
+	mi := &file_cantina_v1_api_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RerunTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RerunTaskResponse) ProtoMessage() {}
+
+func (x *RerunTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RerunTaskResponse.ProtoReflect.Descriptor instead.
+func (*RerunTaskResponse) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *RerunTaskResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
 type Job struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -3187,7 +3285,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_cantina_v1_api_proto_msgTypes[42]
+	mi := &file_cantina_v1_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3199,7 +3297,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[42]
+	mi := &file_cantina_v1_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3212,7 +3310,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{42}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Job) GetName() string {
@@ -3344,7 +3442,7 @@ type JobDefinition struct {
 
 func (x *JobDefinition) Reset() {
 	*x = JobDefinition{}
-	mi := &file_cantina_v1_api_proto_msgTypes[43]
+	mi := &file_cantina_v1_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3356,7 +3454,7 @@ func (x *JobDefinition) String() string {
 func (*JobDefinition) ProtoMessage() {}
 
 func (x *JobDefinition) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[43]
+	mi := &file_cantina_v1_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3369,7 +3467,7 @@ func (x *JobDefinition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobDefinition.ProtoReflect.Descriptor instead.
 func (*JobDefinition) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{43}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *JobDefinition) GetWorkload() *Workload {
@@ -3445,7 +3543,7 @@ type LevelResources struct {
 
 func (x *LevelResources) Reset() {
 	*x = LevelResources{}
-	mi := &file_cantina_v1_api_proto_msgTypes[44]
+	mi := &file_cantina_v1_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3457,7 +3555,7 @@ func (x *LevelResources) String() string {
 func (*LevelResources) ProtoMessage() {}
 
 func (x *LevelResources) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[44]
+	mi := &file_cantina_v1_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3470,7 +3568,7 @@ func (x *LevelResources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LevelResources.ProtoReflect.Descriptor instead.
 func (*LevelResources) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{44}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *LevelResources) GetTake() map[string]int32 {
@@ -3510,7 +3608,7 @@ type Counts struct {
 
 func (x *Counts) Reset() {
 	*x = Counts{}
-	mi := &file_cantina_v1_api_proto_msgTypes[45]
+	mi := &file_cantina_v1_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3522,7 +3620,7 @@ func (x *Counts) String() string {
 func (*Counts) ProtoMessage() {}
 
 func (x *Counts) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[45]
+	mi := &file_cantina_v1_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3535,7 +3633,7 @@ func (x *Counts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counts.ProtoReflect.Descriptor instead.
 func (*Counts) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{45}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Counts) GetTotal() int32 {
@@ -3642,7 +3740,7 @@ type JobNode struct {
 
 func (x *JobNode) Reset() {
 	*x = JobNode{}
-	mi := &file_cantina_v1_api_proto_msgTypes[46]
+	mi := &file_cantina_v1_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3654,7 +3752,7 @@ func (x *JobNode) String() string {
 func (*JobNode) ProtoMessage() {}
 
 func (x *JobNode) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[46]
+	mi := &file_cantina_v1_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3667,7 +3765,7 @@ func (x *JobNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobNode.ProtoReflect.Descriptor instead.
 func (*JobNode) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *JobNode) GetJob() string {
@@ -3799,7 +3897,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[47]
+	mi := &file_cantina_v1_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3811,7 +3909,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[47]
+	mi := &file_cantina_v1_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3824,7 +3922,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListJobsRequest) GetPage() *Page {
@@ -3851,7 +3949,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[48]
+	mi := &file_cantina_v1_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3863,7 +3961,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[48]
+	mi := &file_cantina_v1_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3876,7 +3974,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{48}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -3902,7 +4000,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[49]
+	mi := &file_cantina_v1_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3914,7 +4012,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[49]
+	mi := &file_cantina_v1_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3927,7 +4025,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{49}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetJobRequest) GetName() string {
@@ -3947,7 +4045,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[50]
+	mi := &file_cantina_v1_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3959,7 +4057,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[50]
+	mi := &file_cantina_v1_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3972,7 +4070,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{50}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -4002,7 +4100,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[51]
+	mi := &file_cantina_v1_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4014,7 +4112,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[51]
+	mi := &file_cantina_v1_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4027,7 +4125,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{51}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListNodesRequest) GetPage() *Page {
@@ -4075,7 +4173,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[52]
+	mi := &file_cantina_v1_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4087,7 +4185,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[52]
+	mi := &file_cantina_v1_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4100,7 +4198,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{52}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListNodesResponse) GetNodes() []*JobNode {
@@ -4130,7 +4228,7 @@ type ListResultsRequest struct {
 
 func (x *ListResultsRequest) Reset() {
 	*x = ListResultsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[53]
+	mi := &file_cantina_v1_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4142,7 +4240,7 @@ func (x *ListResultsRequest) String() string {
 func (*ListResultsRequest) ProtoMessage() {}
 
 func (x *ListResultsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[53]
+	mi := &file_cantina_v1_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4155,7 +4253,7 @@ func (x *ListResultsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResultsRequest.ProtoReflect.Descriptor instead.
 func (*ListResultsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{53}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListResultsRequest) GetPage() *Page {
@@ -4203,7 +4301,7 @@ type ListResultsResponse struct {
 
 func (x *ListResultsResponse) Reset() {
 	*x = ListResultsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[54]
+	mi := &file_cantina_v1_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4215,7 +4313,7 @@ func (x *ListResultsResponse) String() string {
 func (*ListResultsResponse) ProtoMessage() {}
 
 func (x *ListResultsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[54]
+	mi := &file_cantina_v1_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4228,7 +4326,7 @@ func (x *ListResultsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResultsResponse.ProtoReflect.Descriptor instead.
 func (*ListResultsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{54}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListResultsResponse) GetResults() []*JobNode {
@@ -4255,7 +4353,7 @@ type RemoveJobRequest struct {
 
 func (x *RemoveJobRequest) Reset() {
 	*x = RemoveJobRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[55]
+	mi := &file_cantina_v1_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4267,7 +4365,7 @@ func (x *RemoveJobRequest) String() string {
 func (*RemoveJobRequest) ProtoMessage() {}
 
 func (x *RemoveJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[55]
+	mi := &file_cantina_v1_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4280,7 +4378,7 @@ func (x *RemoveJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveJobRequest.ProtoReflect.Descriptor instead.
 func (*RemoveJobRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{55}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *RemoveJobRequest) GetName() string {
@@ -4305,7 +4403,7 @@ type RemoveJobResponse struct {
 
 func (x *RemoveJobResponse) Reset() {
 	*x = RemoveJobResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[56]
+	mi := &file_cantina_v1_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4317,7 +4415,7 @@ func (x *RemoveJobResponse) String() string {
 func (*RemoveJobResponse) ProtoMessage() {}
 
 func (x *RemoveJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[56]
+	mi := &file_cantina_v1_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4330,7 +4428,7 @@ func (x *RemoveJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveJobResponse.ProtoReflect.Descriptor instead.
 func (*RemoveJobResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{56}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{58}
 }
 
 type PauseJobRequest struct {
@@ -4344,7 +4442,7 @@ type PauseJobRequest struct {
 
 func (x *PauseJobRequest) Reset() {
 	*x = PauseJobRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[57]
+	mi := &file_cantina_v1_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4356,7 +4454,7 @@ func (x *PauseJobRequest) String() string {
 func (*PauseJobRequest) ProtoMessage() {}
 
 func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[57]
+	mi := &file_cantina_v1_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4369,7 +4467,7 @@ func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseJobRequest.ProtoReflect.Descriptor instead.
 func (*PauseJobRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{57}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *PauseJobRequest) GetName() string {
@@ -4402,7 +4500,7 @@ type PauseJobResponse struct {
 
 func (x *PauseJobResponse) Reset() {
 	*x = PauseJobResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[58]
+	mi := &file_cantina_v1_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4414,7 +4512,7 @@ func (x *PauseJobResponse) String() string {
 func (*PauseJobResponse) ProtoMessage() {}
 
 func (x *PauseJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[58]
+	mi := &file_cantina_v1_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4427,7 +4525,7 @@ func (x *PauseJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseJobResponse.ProtoReflect.Descriptor instead.
 func (*PauseJobResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{58}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *PauseJobResponse) GetJob() *Job {
@@ -4449,7 +4547,7 @@ type RetryJobRequest struct {
 
 func (x *RetryJobRequest) Reset() {
 	*x = RetryJobRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[59]
+	mi := &file_cantina_v1_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4461,7 +4559,7 @@ func (x *RetryJobRequest) String() string {
 func (*RetryJobRequest) ProtoMessage() {}
 
 func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[59]
+	mi := &file_cantina_v1_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4474,7 +4572,7 @@ func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobRequest.ProtoReflect.Descriptor instead.
 func (*RetryJobRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{59}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RetryJobRequest) GetName() string {
@@ -4514,7 +4612,7 @@ type RetryJobResponse struct {
 
 func (x *RetryJobResponse) Reset() {
 	*x = RetryJobResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[60]
+	mi := &file_cantina_v1_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4526,7 +4624,7 @@ func (x *RetryJobResponse) String() string {
 func (*RetryJobResponse) ProtoMessage() {}
 
 func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[60]
+	mi := &file_cantina_v1_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4539,7 +4637,7 @@ func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobResponse.ProtoReflect.Descriptor instead.
 func (*RetryJobResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{60}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *RetryJobResponse) GetRetried() int32 {
@@ -4561,7 +4659,7 @@ type KillJobRequest struct {
 
 func (x *KillJobRequest) Reset() {
 	*x = KillJobRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[61]
+	mi := &file_cantina_v1_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4573,7 +4671,7 @@ func (x *KillJobRequest) String() string {
 func (*KillJobRequest) ProtoMessage() {}
 
 func (x *KillJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[61]
+	mi := &file_cantina_v1_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4586,7 +4684,7 @@ func (x *KillJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillJobRequest.ProtoReflect.Descriptor instead.
 func (*KillJobRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{61}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *KillJobRequest) GetName() string {
@@ -4626,7 +4724,7 @@ type KillJobResponse struct {
 
 func (x *KillJobResponse) Reset() {
 	*x = KillJobResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[62]
+	mi := &file_cantina_v1_api_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4638,7 +4736,7 @@ func (x *KillJobResponse) String() string {
 func (*KillJobResponse) ProtoMessage() {}
 
 func (x *KillJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[62]
+	mi := &file_cantina_v1_api_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4651,7 +4749,7 @@ func (x *KillJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillJobResponse.ProtoReflect.Descriptor instead.
 func (*KillJobResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{62}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *KillJobResponse) GetKilled() int32 {
@@ -4717,7 +4815,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_cantina_v1_api_proto_msgTypes[63]
+	mi := &file_cantina_v1_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4729,7 +4827,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[63]
+	mi := &file_cantina_v1_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4742,7 +4840,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{63}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Schedule) GetDomain() string {
@@ -4975,7 +5073,7 @@ type ScheduleSignal struct {
 
 func (x *ScheduleSignal) Reset() {
 	*x = ScheduleSignal{}
-	mi := &file_cantina_v1_api_proto_msgTypes[64]
+	mi := &file_cantina_v1_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4987,7 +5085,7 @@ func (x *ScheduleSignal) String() string {
 func (*ScheduleSignal) ProtoMessage() {}
 
 func (x *ScheduleSignal) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[64]
+	mi := &file_cantina_v1_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5000,7 +5098,7 @@ func (x *ScheduleSignal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleSignal.ProtoReflect.Descriptor instead.
 func (*ScheduleSignal) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{64}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ScheduleSignal) GetService() string {
@@ -5028,7 +5126,7 @@ type ScheduleFiring struct {
 
 func (x *ScheduleFiring) Reset() {
 	*x = ScheduleFiring{}
-	mi := &file_cantina_v1_api_proto_msgTypes[65]
+	mi := &file_cantina_v1_api_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5040,7 +5138,7 @@ func (x *ScheduleFiring) String() string {
 func (*ScheduleFiring) ProtoMessage() {}
 
 func (x *ScheduleFiring) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[65]
+	mi := &file_cantina_v1_api_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5053,7 +5151,7 @@ func (x *ScheduleFiring) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFiring.ProtoReflect.Descriptor instead.
 func (*ScheduleFiring) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{65}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ScheduleFiring) GetAt() *timestamppb.Timestamp {
@@ -5095,7 +5193,7 @@ type ScheduleEntry struct {
 
 func (x *ScheduleEntry) Reset() {
 	*x = ScheduleEntry{}
-	mi := &file_cantina_v1_api_proto_msgTypes[66]
+	mi := &file_cantina_v1_api_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5107,7 +5205,7 @@ func (x *ScheduleEntry) String() string {
 func (*ScheduleEntry) ProtoMessage() {}
 
 func (x *ScheduleEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[66]
+	mi := &file_cantina_v1_api_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5120,7 +5218,7 @@ func (x *ScheduleEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleEntry.ProtoReflect.Descriptor instead.
 func (*ScheduleEntry) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{66}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ScheduleEntry) GetAt() *timestamppb.Timestamp {
@@ -5200,7 +5298,7 @@ type ScheduleTime struct {
 
 func (x *ScheduleTime) Reset() {
 	*x = ScheduleTime{}
-	mi := &file_cantina_v1_api_proto_msgTypes[67]
+	mi := &file_cantina_v1_api_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5212,7 +5310,7 @@ func (x *ScheduleTime) String() string {
 func (*ScheduleTime) ProtoMessage() {}
 
 func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[67]
+	mi := &file_cantina_v1_api_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5225,7 +5323,7 @@ func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTime.ProtoReflect.Descriptor instead.
 func (*ScheduleTime) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{67}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ScheduleTime) GetAt() *timestamppb.Timestamp {
@@ -5266,7 +5364,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[68]
+	mi := &file_cantina_v1_api_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5278,7 +5376,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[68]
+	mi := &file_cantina_v1_api_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5291,7 +5389,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{68}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListSchedulesRequest) GetPage() *Page {
@@ -5318,7 +5416,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[69]
+	mi := &file_cantina_v1_api_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5330,7 +5428,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[69]
+	mi := &file_cantina_v1_api_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5343,7 +5441,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{69}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -5372,7 +5470,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[70]
+	mi := &file_cantina_v1_api_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5384,7 +5482,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[70]
+	mi := &file_cantina_v1_api_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5397,7 +5495,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{70}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *GetScheduleRequest) GetDomain() string {
@@ -5431,7 +5529,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[71]
+	mi := &file_cantina_v1_api_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5443,7 +5541,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[71]
+	mi := &file_cantina_v1_api_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5456,7 +5554,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{71}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -5483,7 +5581,7 @@ type Missed struct {
 
 func (x *Missed) Reset() {
 	*x = Missed{}
-	mi := &file_cantina_v1_api_proto_msgTypes[72]
+	mi := &file_cantina_v1_api_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5495,7 +5593,7 @@ func (x *Missed) String() string {
 func (*Missed) ProtoMessage() {}
 
 func (x *Missed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[72]
+	mi := &file_cantina_v1_api_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5508,7 +5606,7 @@ func (x *Missed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Missed.ProtoReflect.Descriptor instead.
 func (*Missed) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{72}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Missed) GetAt() *timestamppb.Timestamp {
@@ -5537,7 +5635,7 @@ type ListMissedRequest struct {
 
 func (x *ListMissedRequest) Reset() {
 	*x = ListMissedRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[73]
+	mi := &file_cantina_v1_api_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5549,7 +5647,7 @@ func (x *ListMissedRequest) String() string {
 func (*ListMissedRequest) ProtoMessage() {}
 
 func (x *ListMissedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[73]
+	mi := &file_cantina_v1_api_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5562,7 +5660,7 @@ func (x *ListMissedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMissedRequest.ProtoReflect.Descriptor instead.
 func (*ListMissedRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{73}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ListMissedRequest) GetDomain() string {
@@ -5597,7 +5695,7 @@ type ListMissedResponse struct {
 
 func (x *ListMissedResponse) Reset() {
 	*x = ListMissedResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[74]
+	mi := &file_cantina_v1_api_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5609,7 +5707,7 @@ func (x *ListMissedResponse) String() string {
 func (*ListMissedResponse) ProtoMessage() {}
 
 func (x *ListMissedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[74]
+	mi := &file_cantina_v1_api_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5622,7 +5720,7 @@ func (x *ListMissedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMissedResponse.ProtoReflect.Descriptor instead.
 func (*ListMissedResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{74}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ListMissedResponse) GetMissed() []*Missed {
@@ -5651,7 +5749,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[75]
+	mi := &file_cantina_v1_api_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5663,7 +5761,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[75]
+	mi := &file_cantina_v1_api_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5676,7 +5774,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{75}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *PauseScheduleRequest) GetDomain() string {
@@ -5716,7 +5814,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[76]
+	mi := &file_cantina_v1_api_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5728,7 +5826,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[76]
+	mi := &file_cantina_v1_api_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5741,7 +5839,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{76}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *PauseScheduleResponse) GetSchedule() *Schedule {
@@ -5765,7 +5863,7 @@ type RunScheduleRequest struct {
 
 func (x *RunScheduleRequest) Reset() {
 	*x = RunScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[77]
+	mi := &file_cantina_v1_api_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5777,7 +5875,7 @@ func (x *RunScheduleRequest) String() string {
 func (*RunScheduleRequest) ProtoMessage() {}
 
 func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[77]
+	mi := &file_cantina_v1_api_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5790,7 +5888,7 @@ func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RunScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{77}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *RunScheduleRequest) GetDomain() string {
@@ -5832,7 +5930,7 @@ type RunScheduleResponse struct {
 
 func (x *RunScheduleResponse) Reset() {
 	*x = RunScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[78]
+	mi := &file_cantina_v1_api_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5844,7 +5942,7 @@ func (x *RunScheduleResponse) String() string {
 func (*RunScheduleResponse) ProtoMessage() {}
 
 func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[78]
+	mi := &file_cantina_v1_api_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5857,7 +5955,7 @@ func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RunScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{78}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *RunScheduleResponse) GetRun() string {
@@ -5889,7 +5987,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[79]
+	mi := &file_cantina_v1_api_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5901,7 +5999,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[79]
+	mi := &file_cantina_v1_api_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5914,7 +6012,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{79}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *BackfillScheduleRequest) GetDomain() string {
@@ -5969,7 +6067,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[80]
+	mi := &file_cantina_v1_api_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5981,7 +6079,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[80]
+	mi := &file_cantina_v1_api_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5994,7 +6092,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{80}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *BackfillScheduleResponse) GetQueued() int32 {
@@ -6022,7 +6120,7 @@ type ResetScheduleRequest struct {
 
 func (x *ResetScheduleRequest) Reset() {
 	*x = ResetScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[81]
+	mi := &file_cantina_v1_api_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6034,7 +6132,7 @@ func (x *ResetScheduleRequest) String() string {
 func (*ResetScheduleRequest) ProtoMessage() {}
 
 func (x *ResetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[81]
+	mi := &file_cantina_v1_api_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6047,7 +6145,7 @@ func (x *ResetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{81}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ResetScheduleRequest) GetDomain() string {
@@ -6082,7 +6180,7 @@ type ResetScheduleResponse struct {
 
 func (x *ResetScheduleResponse) Reset() {
 	*x = ResetScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[82]
+	mi := &file_cantina_v1_api_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6094,7 +6192,7 @@ func (x *ResetScheduleResponse) String() string {
 func (*ResetScheduleResponse) ProtoMessage() {}
 
 func (x *ResetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[82]
+	mi := &file_cantina_v1_api_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6107,7 +6205,7 @@ func (x *ResetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{82}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ResetScheduleResponse) GetCursor() *timestamppb.Timestamp {
@@ -6135,7 +6233,7 @@ type RemoveScheduleRequest struct {
 
 func (x *RemoveScheduleRequest) Reset() {
 	*x = RemoveScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[83]
+	mi := &file_cantina_v1_api_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6147,7 +6245,7 @@ func (x *RemoveScheduleRequest) String() string {
 func (*RemoveScheduleRequest) ProtoMessage() {}
 
 func (x *RemoveScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[83]
+	mi := &file_cantina_v1_api_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6160,7 +6258,7 @@ func (x *RemoveScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RemoveScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{83}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *RemoveScheduleRequest) GetDomain() string {
@@ -6192,7 +6290,7 @@ type RemoveScheduleResponse struct {
 
 func (x *RemoveScheduleResponse) Reset() {
 	*x = RemoveScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[84]
+	mi := &file_cantina_v1_api_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6204,7 +6302,7 @@ func (x *RemoveScheduleResponse) String() string {
 func (*RemoveScheduleResponse) ProtoMessage() {}
 
 func (x *RemoveScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[84]
+	mi := &file_cantina_v1_api_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6217,7 +6315,7 @@ func (x *RemoveScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RemoveScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{84}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{86}
 }
 
 type Cell struct {
@@ -6261,7 +6359,7 @@ type Cell struct {
 
 func (x *Cell) Reset() {
 	*x = Cell{}
-	mi := &file_cantina_v1_api_proto_msgTypes[85]
+	mi := &file_cantina_v1_api_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6273,7 +6371,7 @@ func (x *Cell) String() string {
 func (*Cell) ProtoMessage() {}
 
 func (x *Cell) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[85]
+	mi := &file_cantina_v1_api_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6286,7 +6384,7 @@ func (x *Cell) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cell.ProtoReflect.Descriptor instead.
 func (*Cell) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{85}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Cell) GetName() string {
@@ -6499,7 +6597,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_cantina_v1_api_proto_msgTypes[86]
+	mi := &file_cantina_v1_api_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6511,7 +6609,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[86]
+	mi := &file_cantina_v1_api_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6524,7 +6622,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{86}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Drain) GetReason() string {
@@ -6594,7 +6692,7 @@ type ListCellsRequest struct {
 
 func (x *ListCellsRequest) Reset() {
 	*x = ListCellsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[87]
+	mi := &file_cantina_v1_api_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6606,7 +6704,7 @@ func (x *ListCellsRequest) String() string {
 func (*ListCellsRequest) ProtoMessage() {}
 
 func (x *ListCellsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[87]
+	mi := &file_cantina_v1_api_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6619,7 +6717,7 @@ func (x *ListCellsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCellsRequest.ProtoReflect.Descriptor instead.
 func (*ListCellsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{87}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ListCellsRequest) GetPage() *Page {
@@ -6646,7 +6744,7 @@ type ListCellsResponse struct {
 
 func (x *ListCellsResponse) Reset() {
 	*x = ListCellsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[88]
+	mi := &file_cantina_v1_api_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6658,7 +6756,7 @@ func (x *ListCellsResponse) String() string {
 func (*ListCellsResponse) ProtoMessage() {}
 
 func (x *ListCellsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[88]
+	mi := &file_cantina_v1_api_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6671,7 +6769,7 @@ func (x *ListCellsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCellsResponse.ProtoReflect.Descriptor instead.
 func (*ListCellsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{88}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ListCellsResponse) GetCells() []*Cell {
@@ -6697,7 +6795,7 @@ type GetCellRequest struct {
 
 func (x *GetCellRequest) Reset() {
 	*x = GetCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[89]
+	mi := &file_cantina_v1_api_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6709,7 +6807,7 @@ func (x *GetCellRequest) String() string {
 func (*GetCellRequest) ProtoMessage() {}
 
 func (x *GetCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[89]
+	mi := &file_cantina_v1_api_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6722,7 +6820,7 @@ func (x *GetCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCellRequest.ProtoReflect.Descriptor instead.
 func (*GetCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{89}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *GetCellRequest) GetName() string {
@@ -6743,7 +6841,7 @@ type GetCellResponse struct {
 
 func (x *GetCellResponse) Reset() {
 	*x = GetCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[90]
+	mi := &file_cantina_v1_api_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6755,7 +6853,7 @@ func (x *GetCellResponse) String() string {
 func (*GetCellResponse) ProtoMessage() {}
 
 func (x *GetCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[90]
+	mi := &file_cantina_v1_api_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6768,7 +6866,7 @@ func (x *GetCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCellResponse.ProtoReflect.Descriptor instead.
 func (*GetCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{90}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *GetCellResponse) GetCell() *Cell {
@@ -6801,7 +6899,7 @@ type DrainCellRequest struct {
 
 func (x *DrainCellRequest) Reset() {
 	*x = DrainCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[91]
+	mi := &file_cantina_v1_api_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6813,7 +6911,7 @@ func (x *DrainCellRequest) String() string {
 func (*DrainCellRequest) ProtoMessage() {}
 
 func (x *DrainCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[91]
+	mi := &file_cantina_v1_api_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6826,7 +6924,7 @@ func (x *DrainCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainCellRequest.ProtoReflect.Descriptor instead.
 func (*DrainCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{91}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *DrainCellRequest) GetName() string {
@@ -6873,7 +6971,7 @@ type DrainCellResponse struct {
 
 func (x *DrainCellResponse) Reset() {
 	*x = DrainCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[92]
+	mi := &file_cantina_v1_api_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6885,7 +6983,7 @@ func (x *DrainCellResponse) String() string {
 func (*DrainCellResponse) ProtoMessage() {}
 
 func (x *DrainCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[92]
+	mi := &file_cantina_v1_api_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6898,7 +6996,7 @@ func (x *DrainCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainCellResponse.ProtoReflect.Descriptor instead.
 func (*DrainCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{92}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *DrainCellResponse) GetCell() *Cell {
@@ -6918,7 +7016,7 @@ type UndrainCellRequest struct {
 
 func (x *UndrainCellRequest) Reset() {
 	*x = UndrainCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[93]
+	mi := &file_cantina_v1_api_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6930,7 +7028,7 @@ func (x *UndrainCellRequest) String() string {
 func (*UndrainCellRequest) ProtoMessage() {}
 
 func (x *UndrainCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[93]
+	mi := &file_cantina_v1_api_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6943,7 +7041,7 @@ func (x *UndrainCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainCellRequest.ProtoReflect.Descriptor instead.
 func (*UndrainCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{93}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *UndrainCellRequest) GetName() string {
@@ -6969,7 +7067,7 @@ type UndrainCellResponse struct {
 
 func (x *UndrainCellResponse) Reset() {
 	*x = UndrainCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[94]
+	mi := &file_cantina_v1_api_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6981,7 +7079,7 @@ func (x *UndrainCellResponse) String() string {
 func (*UndrainCellResponse) ProtoMessage() {}
 
 func (x *UndrainCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[94]
+	mi := &file_cantina_v1_api_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6994,7 +7092,7 @@ func (x *UndrainCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainCellResponse.ProtoReflect.Descriptor instead.
 func (*UndrainCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{94}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *UndrainCellResponse) GetCell() *Cell {
@@ -7016,7 +7114,7 @@ type AdoptCellRequest struct {
 
 func (x *AdoptCellRequest) Reset() {
 	*x = AdoptCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[95]
+	mi := &file_cantina_v1_api_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7028,7 +7126,7 @@ func (x *AdoptCellRequest) String() string {
 func (*AdoptCellRequest) ProtoMessage() {}
 
 func (x *AdoptCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[95]
+	mi := &file_cantina_v1_api_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7041,7 +7139,7 @@ func (x *AdoptCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptCellRequest.ProtoReflect.Descriptor instead.
 func (*AdoptCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{95}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *AdoptCellRequest) GetName() string {
@@ -7066,7 +7164,7 @@ type AdoptCellResponse struct {
 
 func (x *AdoptCellResponse) Reset() {
 	*x = AdoptCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[96]
+	mi := &file_cantina_v1_api_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7078,7 +7176,7 @@ func (x *AdoptCellResponse) String() string {
 func (*AdoptCellResponse) ProtoMessage() {}
 
 func (x *AdoptCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[96]
+	mi := &file_cantina_v1_api_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7091,7 +7189,7 @@ func (x *AdoptCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptCellResponse.ProtoReflect.Descriptor instead.
 func (*AdoptCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{96}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{98}
 }
 
 // Ends the work on a cell that this cluster's store does not know.
@@ -7105,7 +7203,7 @@ type DiscardUnknownRequest struct {
 
 func (x *DiscardUnknownRequest) Reset() {
 	*x = DiscardUnknownRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[97]
+	mi := &file_cantina_v1_api_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7117,7 +7215,7 @@ func (x *DiscardUnknownRequest) String() string {
 func (*DiscardUnknownRequest) ProtoMessage() {}
 
 func (x *DiscardUnknownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[97]
+	mi := &file_cantina_v1_api_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7130,7 +7228,7 @@ func (x *DiscardUnknownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardUnknownRequest.ProtoReflect.Descriptor instead.
 func (*DiscardUnknownRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{97}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *DiscardUnknownRequest) GetName() string {
@@ -7157,7 +7255,7 @@ type DiscardUnknownResponse struct {
 
 func (x *DiscardUnknownResponse) Reset() {
 	*x = DiscardUnknownResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[98]
+	mi := &file_cantina_v1_api_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7169,7 +7267,7 @@ func (x *DiscardUnknownResponse) String() string {
 func (*DiscardUnknownResponse) ProtoMessage() {}
 
 func (x *DiscardUnknownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[98]
+	mi := &file_cantina_v1_api_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7182,7 +7280,7 @@ func (x *DiscardUnknownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardUnknownResponse.ProtoReflect.Descriptor instead.
 func (*DiscardUnknownResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{98}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *DiscardUnknownResponse) GetEnded() []string {
@@ -7203,7 +7301,7 @@ type ForgetCellRequest struct {
 
 func (x *ForgetCellRequest) Reset() {
 	*x = ForgetCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[99]
+	mi := &file_cantina_v1_api_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7215,7 +7313,7 @@ func (x *ForgetCellRequest) String() string {
 func (*ForgetCellRequest) ProtoMessage() {}
 
 func (x *ForgetCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[99]
+	mi := &file_cantina_v1_api_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7228,7 +7326,7 @@ func (x *ForgetCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetCellRequest.ProtoReflect.Descriptor instead.
 func (*ForgetCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{99}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ForgetCellRequest) GetProc() string {
@@ -7253,7 +7351,7 @@ type ForgetCellResponse struct {
 
 func (x *ForgetCellResponse) Reset() {
 	*x = ForgetCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[100]
+	mi := &file_cantina_v1_api_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7265,7 +7363,7 @@ func (x *ForgetCellResponse) String() string {
 func (*ForgetCellResponse) ProtoMessage() {}
 
 func (x *ForgetCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[100]
+	mi := &file_cantina_v1_api_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7278,7 +7376,7 @@ func (x *ForgetCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetCellResponse.ProtoReflect.Descriptor instead.
 func (*ForgetCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{100}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{102}
 }
 
 type GetStatusRequest struct {
@@ -7289,7 +7387,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[101]
+	mi := &file_cantina_v1_api_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7301,7 +7399,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[101]
+	mi := &file_cantina_v1_api_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7314,7 +7412,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{101}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{103}
 }
 
 type GetStatusResponse struct {
@@ -7326,7 +7424,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[102]
+	mi := &file_cantina_v1_api_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7338,7 +7436,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[102]
+	mi := &file_cantina_v1_api_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7351,7 +7449,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{102}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *GetStatusResponse) GetStatus() *Status {
@@ -7390,7 +7488,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_cantina_v1_api_proto_msgTypes[103]
+	mi := &file_cantina_v1_api_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7402,7 +7500,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[103]
+	mi := &file_cantina_v1_api_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7415,7 +7513,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{103}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *Status) GetCluster() string {
@@ -7564,7 +7662,7 @@ type Rollout struct {
 
 func (x *Rollout) Reset() {
 	*x = Rollout{}
-	mi := &file_cantina_v1_api_proto_msgTypes[104]
+	mi := &file_cantina_v1_api_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7576,7 +7674,7 @@ func (x *Rollout) String() string {
 func (*Rollout) ProtoMessage() {}
 
 func (x *Rollout) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[104]
+	mi := &file_cantina_v1_api_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7589,7 +7687,7 @@ func (x *Rollout) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rollout.ProtoReflect.Descriptor instead.
 func (*Rollout) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{104}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *Rollout) GetDomain() string {
@@ -7661,7 +7759,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_cantina_v1_api_proto_msgTypes[105]
+	mi := &file_cantina_v1_api_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7673,7 +7771,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[105]
+	mi := &file_cantina_v1_api_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7686,7 +7784,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{105}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *Held) GetWhat() string {
@@ -7735,7 +7833,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_cantina_v1_api_proto_msgTypes[106]
+	mi := &file_cantina_v1_api_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7747,7 +7845,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[106]
+	mi := &file_cantina_v1_api_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7760,7 +7858,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{106}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *Domain) GetName() string {
@@ -7792,7 +7890,7 @@ type CreateBrowserKeyRequest struct {
 
 func (x *CreateBrowserKeyRequest) Reset() {
 	*x = CreateBrowserKeyRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[107]
+	mi := &file_cantina_v1_api_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7804,7 +7902,7 @@ func (x *CreateBrowserKeyRequest) String() string {
 func (*CreateBrowserKeyRequest) ProtoMessage() {}
 
 func (x *CreateBrowserKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[107]
+	mi := &file_cantina_v1_api_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7817,7 +7915,7 @@ func (x *CreateBrowserKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateBrowserKeyRequest.ProtoReflect.Descriptor instead.
 func (*CreateBrowserKeyRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{107}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{109}
 }
 
 type CreateBrowserKeyResponse struct {
@@ -7835,7 +7933,7 @@ type CreateBrowserKeyResponse struct {
 
 func (x *CreateBrowserKeyResponse) Reset() {
 	*x = CreateBrowserKeyResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[108]
+	mi := &file_cantina_v1_api_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7847,7 +7945,7 @@ func (x *CreateBrowserKeyResponse) String() string {
 func (*CreateBrowserKeyResponse) ProtoMessage() {}
 
 func (x *CreateBrowserKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[108]
+	mi := &file_cantina_v1_api_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7860,7 +7958,7 @@ func (x *CreateBrowserKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateBrowserKeyResponse.ProtoReflect.Descriptor instead.
 func (*CreateBrowserKeyResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{108}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *CreateBrowserKeyResponse) GetAddresses() []string {
@@ -7895,7 +7993,7 @@ type EndWaitRequest struct {
 
 func (x *EndWaitRequest) Reset() {
 	*x = EndWaitRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[109]
+	mi := &file_cantina_v1_api_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7907,7 +8005,7 @@ func (x *EndWaitRequest) String() string {
 func (*EndWaitRequest) ProtoMessage() {}
 
 func (x *EndWaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[109]
+	mi := &file_cantina_v1_api_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7920,7 +8018,7 @@ func (x *EndWaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWaitRequest.ProtoReflect.Descriptor instead.
 func (*EndWaitRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{109}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *EndWaitRequest) GetAcceptDoubleStarts() bool {
@@ -7945,7 +8043,7 @@ type EndWaitResponse struct {
 
 func (x *EndWaitResponse) Reset() {
 	*x = EndWaitResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[110]
+	mi := &file_cantina_v1_api_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7957,7 +8055,7 @@ func (x *EndWaitResponse) String() string {
 func (*EndWaitResponse) ProtoMessage() {}
 
 func (x *EndWaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[110]
+	mi := &file_cantina_v1_api_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7970,7 +8068,7 @@ func (x *EndWaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWaitResponse.ProtoReflect.Descriptor instead.
 func (*EndWaitResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{110}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{112}
 }
 
 type Quarantined struct {
@@ -7984,7 +8082,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_cantina_v1_api_proto_msgTypes[111]
+	mi := &file_cantina_v1_api_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7996,7 +8094,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[111]
+	mi := &file_cantina_v1_api_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8009,7 +8107,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{111}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *Quarantined) GetKey() string {
@@ -8042,7 +8140,7 @@ type ListQuarantineRequest struct {
 
 func (x *ListQuarantineRequest) Reset() {
 	*x = ListQuarantineRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[112]
+	mi := &file_cantina_v1_api_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8054,7 +8152,7 @@ func (x *ListQuarantineRequest) String() string {
 func (*ListQuarantineRequest) ProtoMessage() {}
 
 func (x *ListQuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[112]
+	mi := &file_cantina_v1_api_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8067,7 +8165,7 @@ func (x *ListQuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuarantineRequest.ProtoReflect.Descriptor instead.
 func (*ListQuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{112}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ListQuarantineRequest) GetPage() *Page {
@@ -8087,7 +8185,7 @@ type ListQuarantineResponse struct {
 
 func (x *ListQuarantineResponse) Reset() {
 	*x = ListQuarantineResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[113]
+	mi := &file_cantina_v1_api_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8099,7 +8197,7 @@ func (x *ListQuarantineResponse) String() string {
 func (*ListQuarantineResponse) ProtoMessage() {}
 
 func (x *ListQuarantineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[113]
+	mi := &file_cantina_v1_api_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8112,7 +8210,7 @@ func (x *ListQuarantineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuarantineResponse.ProtoReflect.Descriptor instead.
 func (*ListQuarantineResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{113}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ListQuarantineResponse) GetRows() []*Quarantined {
@@ -8141,7 +8239,7 @@ type ReleaseQuarantinedRequest struct {
 
 func (x *ReleaseQuarantinedRequest) Reset() {
 	*x = ReleaseQuarantinedRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[114]
+	mi := &file_cantina_v1_api_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8153,7 +8251,7 @@ func (x *ReleaseQuarantinedRequest) String() string {
 func (*ReleaseQuarantinedRequest) ProtoMessage() {}
 
 func (x *ReleaseQuarantinedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[114]
+	mi := &file_cantina_v1_api_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8166,7 +8264,7 @@ func (x *ReleaseQuarantinedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantinedRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantinedRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{114}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ReleaseQuarantinedRequest) GetKey() string {
@@ -8198,7 +8296,7 @@ type ReleaseQuarantinedResponse struct {
 
 func (x *ReleaseQuarantinedResponse) Reset() {
 	*x = ReleaseQuarantinedResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[115]
+	mi := &file_cantina_v1_api_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8210,7 +8308,7 @@ func (x *ReleaseQuarantinedResponse) String() string {
 func (*ReleaseQuarantinedResponse) ProtoMessage() {}
 
 func (x *ReleaseQuarantinedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[115]
+	mi := &file_cantina_v1_api_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8223,7 +8321,7 @@ func (x *ReleaseQuarantinedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantinedResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantinedResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{115}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{117}
 }
 
 // The subject of a call of Explain.
@@ -8242,7 +8340,7 @@ type Subject struct {
 
 func (x *Subject) Reset() {
 	*x = Subject{}
-	mi := &file_cantina_v1_api_proto_msgTypes[116]
+	mi := &file_cantina_v1_api_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8254,7 +8352,7 @@ func (x *Subject) String() string {
 func (*Subject) ProtoMessage() {}
 
 func (x *Subject) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[116]
+	mi := &file_cantina_v1_api_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8267,7 +8365,7 @@ func (x *Subject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subject.ProtoReflect.Descriptor instead.
 func (*Subject) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{116}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *Subject) GetKind() string {
@@ -8316,7 +8414,7 @@ type ShortenStopRequest struct {
 
 func (x *ShortenStopRequest) Reset() {
 	*x = ShortenStopRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[117]
+	mi := &file_cantina_v1_api_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8328,7 +8426,7 @@ func (x *ShortenStopRequest) String() string {
 func (*ShortenStopRequest) ProtoMessage() {}
 
 func (x *ShortenStopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[117]
+	mi := &file_cantina_v1_api_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8341,7 +8439,7 @@ func (x *ShortenStopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShortenStopRequest.ProtoReflect.Descriptor instead.
 func (*ShortenStopRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{117}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *ShortenStopRequest) GetSubject() *Subject {
@@ -8372,7 +8470,7 @@ type ShortenStopResponse struct {
 
 func (x *ShortenStopResponse) Reset() {
 	*x = ShortenStopResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[118]
+	mi := &file_cantina_v1_api_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8384,7 +8482,7 @@ func (x *ShortenStopResponse) String() string {
 func (*ShortenStopResponse) ProtoMessage() {}
 
 func (x *ShortenStopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[118]
+	mi := &file_cantina_v1_api_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8397,7 +8495,7 @@ func (x *ShortenStopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShortenStopResponse.ProtoReflect.Descriptor instead.
 func (*ShortenStopResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{118}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *ShortenStopResponse) GetEnding() int32 {
@@ -8430,7 +8528,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[119]
+	mi := &file_cantina_v1_api_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8442,7 +8540,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[119]
+	mi := &file_cantina_v1_api_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8455,7 +8553,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{119}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *ExplainRequest) GetSubject() *Subject {
@@ -8484,7 +8582,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[120]
+	mi := &file_cantina_v1_api_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8496,7 +8594,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[120]
+	mi := &file_cantina_v1_api_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8509,7 +8607,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{120}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *ExplainResponse) GetSubject() *Subject {
@@ -8586,7 +8684,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_cantina_v1_api_proto_msgTypes[121]
+	mi := &file_cantina_v1_api_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8598,7 +8696,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[121]
+	mi := &file_cantina_v1_api_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8611,7 +8709,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{121}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *Reason) GetCode() string {
@@ -8695,7 +8793,7 @@ type StreamEventsRequest struct {
 
 func (x *StreamEventsRequest) Reset() {
 	*x = StreamEventsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[122]
+	mi := &file_cantina_v1_api_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8707,7 +8805,7 @@ func (x *StreamEventsRequest) String() string {
 func (*StreamEventsRequest) ProtoMessage() {}
 
 func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[122]
+	mi := &file_cantina_v1_api_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8720,7 +8818,7 @@ func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsRequest.ProtoReflect.Descriptor instead.
 func (*StreamEventsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{122}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *StreamEventsRequest) GetSince() string {
@@ -8771,7 +8869,7 @@ type StreamEventsResponse struct {
 
 func (x *StreamEventsResponse) Reset() {
 	*x = StreamEventsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[123]
+	mi := &file_cantina_v1_api_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8783,7 +8881,7 @@ func (x *StreamEventsResponse) String() string {
 func (*StreamEventsResponse) ProtoMessage() {}
 
 func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[123]
+	mi := &file_cantina_v1_api_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8796,7 +8894,7 @@ func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsResponse.ProtoReflect.Descriptor instead.
 func (*StreamEventsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{123}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *StreamEventsResponse) GetEvent() *Event {
@@ -8845,7 +8943,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_cantina_v1_api_proto_msgTypes[124]
+	mi := &file_cantina_v1_api_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8857,7 +8955,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[124]
+	mi := &file_cantina_v1_api_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8870,7 +8968,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{124}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *Event) GetRevision() int64 {
@@ -8989,7 +9087,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_cantina_v1_api_proto_msgTypes[125]
+	mi := &file_cantina_v1_api_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9001,7 +9099,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[125]
+	mi := &file_cantina_v1_api_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9014,7 +9112,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{125}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *Gap) GetAfter() string {
@@ -9058,7 +9156,7 @@ type OutputQuery struct {
 
 func (x *OutputQuery) Reset() {
 	*x = OutputQuery{}
-	mi := &file_cantina_v1_api_proto_msgTypes[126]
+	mi := &file_cantina_v1_api_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9070,7 +9168,7 @@ func (x *OutputQuery) String() string {
 func (*OutputQuery) ProtoMessage() {}
 
 func (x *OutputQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[126]
+	mi := &file_cantina_v1_api_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9083,7 +9181,7 @@ func (x *OutputQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputQuery.ProtoReflect.Descriptor instead.
 func (*OutputQuery) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{126}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *OutputQuery) GetDomain() string {
@@ -9205,7 +9303,7 @@ type OutputLine struct {
 
 func (x *OutputLine) Reset() {
 	*x = OutputLine{}
-	mi := &file_cantina_v1_api_proto_msgTypes[127]
+	mi := &file_cantina_v1_api_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9217,7 +9315,7 @@ func (x *OutputLine) String() string {
 func (*OutputLine) ProtoMessage() {}
 
 func (x *OutputLine) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[127]
+	mi := &file_cantina_v1_api_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9230,7 +9328,7 @@ func (x *OutputLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputLine.ProtoReflect.Descriptor instead.
 func (*OutputLine) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{127}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *OutputLine) GetTime() *timestamppb.Timestamp {
@@ -9315,7 +9413,7 @@ type ReadOutputRequest struct {
 
 func (x *ReadOutputRequest) Reset() {
 	*x = ReadOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[128]
+	mi := &file_cantina_v1_api_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9327,7 +9425,7 @@ func (x *ReadOutputRequest) String() string {
 func (*ReadOutputRequest) ProtoMessage() {}
 
 func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[128]
+	mi := &file_cantina_v1_api_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9340,7 +9438,7 @@ func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputRequest.ProtoReflect.Descriptor instead.
 func (*ReadOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{128}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *ReadOutputRequest) GetQuery() *OutputQuery {
@@ -9380,7 +9478,7 @@ type ReadOutputResponse struct {
 
 func (x *ReadOutputResponse) Reset() {
 	*x = ReadOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[129]
+	mi := &file_cantina_v1_api_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9392,7 +9490,7 @@ func (x *ReadOutputResponse) String() string {
 func (*ReadOutputResponse) ProtoMessage() {}
 
 func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[129]
+	mi := &file_cantina_v1_api_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9405,7 +9503,7 @@ func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputResponse.ProtoReflect.Descriptor instead.
 func (*ReadOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{129}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *ReadOutputResponse) GetLines() []*OutputLine {
@@ -9462,7 +9560,7 @@ type FollowOutputRequest struct {
 
 func (x *FollowOutputRequest) Reset() {
 	*x = FollowOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[130]
+	mi := &file_cantina_v1_api_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9474,7 +9572,7 @@ func (x *FollowOutputRequest) String() string {
 func (*FollowOutputRequest) ProtoMessage() {}
 
 func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[130]
+	mi := &file_cantina_v1_api_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9487,7 +9585,7 @@ func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputRequest.ProtoReflect.Descriptor instead.
 func (*FollowOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{130}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *FollowOutputRequest) GetQuery() *OutputQuery {
@@ -9525,7 +9623,7 @@ type FollowOutputResponse struct {
 
 func (x *FollowOutputResponse) Reset() {
 	*x = FollowOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[131]
+	mi := &file_cantina_v1_api_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9537,7 +9635,7 @@ func (x *FollowOutputResponse) String() string {
 func (*FollowOutputResponse) ProtoMessage() {}
 
 func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[131]
+	mi := &file_cantina_v1_api_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9550,7 +9648,7 @@ func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputResponse.ProtoReflect.Descriptor instead.
 func (*FollowOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{131}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *FollowOutputResponse) GetLines() []*OutputLine {
@@ -9857,6 +9955,11 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x02as\x18\x02 \x01(\tR\x02as\x12'\n" +
 	"\x05write\x18\x03 \x01(\v2\x11.cantina.v1.WriteR\x05write\";\n" +
 	"\x13ResolveTaskResponse\x12$\n" +
+	"\x04task\x18\x01 \x01(\v2\x10.cantina.v1.TaskR\x04task\"K\n" +
+	"\x10RerunTaskRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
+	"\x05write\x18\x02 \x01(\v2\x11.cantina.v1.WriteR\x05write\"9\n" +
+	"\x11RerunTaskResponse\x12$\n" +
 	"\x04task\x18\x01 \x01(\v2\x10.cantina.v1.TaskR\x04task\"\xf9\x03\n" +
 	"\x03Job\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
@@ -10375,7 +10478,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x18\n" +
 	"\amissing\x18\x03 \x03(\tR\amissing\x12\x10\n" +
 	"\x03end\x18\x04 \x01(\bR\x03end\x12,\n" +
-	"\x06packed\x18\x05 \x01(\v2\x14.cantina.v1.LogLinesR\x06packed2\xf6\x1c\n" +
+	"\x06packed\x18\x05 \x01(\v2\x14.cantina.v1.LogLinesR\x06packed2\xc0\x1d\n" +
 	"\x0eCantinaService\x129\n" +
 	"\x04Plan\x12\x17.cantina.v1.PlanRequest\x1a\x18.cantina.v1.PlanResponse\x12<\n" +
 	"\x05Apply\x12\x18.cantina.v1.ApplyRequest\x1a\x19.cantina.v1.ApplyResponse\x12Q\n" +
@@ -10393,7 +10496,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"CancelTask\x12 .cantina.v1.CancelOneTaskRequest\x1a!.cantina.v1.CancelOneTaskResponse\x12K\n" +
 	"\n" +
 	"DeleteTask\x12\x1d.cantina.v1.DeleteTaskRequest\x1a\x1e.cantina.v1.DeleteTaskResponse\x12N\n" +
-	"\vResolveTask\x12\x1e.cantina.v1.ResolveTaskRequest\x1a\x1f.cantina.v1.ResolveTaskResponse\x12E\n" +
+	"\vResolveTask\x12\x1e.cantina.v1.ResolveTaskRequest\x1a\x1f.cantina.v1.ResolveTaskResponse\x12H\n" +
+	"\tRerunTask\x12\x1c.cantina.v1.RerunTaskRequest\x1a\x1d.cantina.v1.RerunTaskResponse\x12E\n" +
 	"\bListJobs\x12\x1b.cantina.v1.ListJobsRequest\x1a\x1c.cantina.v1.ListJobsResponse\x12?\n" +
 	"\x06GetJob\x12\x19.cantina.v1.GetJobRequest\x1a\x1a.cantina.v1.GetJobResponse\x12H\n" +
 	"\tListNodes\x12\x1c.cantina.v1.ListNodesRequest\x1a\x1d.cantina.v1.ListNodesResponse\x12N\n" +
@@ -10443,7 +10547,7 @@ func file_cantina_v1_api_proto_rawDescGZIP() []byte {
 	return file_cantina_v1_api_proto_rawDescData
 }
 
-var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 141)
+var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 143)
 var file_cantina_v1_api_proto_goTypes = []any{
 	(*ErrorDetail)(nil),                // 0: cantina.v1.ErrorDetail
 	(*Problem)(nil),                    // 1: cantina.v1.Problem
@@ -10487,118 +10591,120 @@ var file_cantina_v1_api_proto_goTypes = []any{
 	(*DeleteTaskResponse)(nil),         // 39: cantina.v1.DeleteTaskResponse
 	(*ResolveTaskRequest)(nil),         // 40: cantina.v1.ResolveTaskRequest
 	(*ResolveTaskResponse)(nil),        // 41: cantina.v1.ResolveTaskResponse
-	(*Job)(nil),                        // 42: cantina.v1.Job
-	(*JobDefinition)(nil),              // 43: cantina.v1.JobDefinition
-	(*LevelResources)(nil),             // 44: cantina.v1.LevelResources
-	(*Counts)(nil),                     // 45: cantina.v1.Counts
-	(*JobNode)(nil),                    // 46: cantina.v1.JobNode
-	(*ListJobsRequest)(nil),            // 47: cantina.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),           // 48: cantina.v1.ListJobsResponse
-	(*GetJobRequest)(nil),              // 49: cantina.v1.GetJobRequest
-	(*GetJobResponse)(nil),             // 50: cantina.v1.GetJobResponse
-	(*ListNodesRequest)(nil),           // 51: cantina.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),          // 52: cantina.v1.ListNodesResponse
-	(*ListResultsRequest)(nil),         // 53: cantina.v1.ListResultsRequest
-	(*ListResultsResponse)(nil),        // 54: cantina.v1.ListResultsResponse
-	(*RemoveJobRequest)(nil),           // 55: cantina.v1.RemoveJobRequest
-	(*RemoveJobResponse)(nil),          // 56: cantina.v1.RemoveJobResponse
-	(*PauseJobRequest)(nil),            // 57: cantina.v1.PauseJobRequest
-	(*PauseJobResponse)(nil),           // 58: cantina.v1.PauseJobResponse
-	(*RetryJobRequest)(nil),            // 59: cantina.v1.RetryJobRequest
-	(*RetryJobResponse)(nil),           // 60: cantina.v1.RetryJobResponse
-	(*KillJobRequest)(nil),             // 61: cantina.v1.KillJobRequest
-	(*KillJobResponse)(nil),            // 62: cantina.v1.KillJobResponse
-	(*Schedule)(nil),                   // 63: cantina.v1.Schedule
-	(*ScheduleSignal)(nil),             // 64: cantina.v1.ScheduleSignal
-	(*ScheduleFiring)(nil),             // 65: cantina.v1.ScheduleFiring
-	(*ScheduleEntry)(nil),              // 66: cantina.v1.ScheduleEntry
-	(*ScheduleTime)(nil),               // 67: cantina.v1.ScheduleTime
-	(*ListSchedulesRequest)(nil),       // 68: cantina.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),      // 69: cantina.v1.ListSchedulesResponse
-	(*GetScheduleRequest)(nil),         // 70: cantina.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),        // 71: cantina.v1.GetScheduleResponse
-	(*Missed)(nil),                     // 72: cantina.v1.Missed
-	(*ListMissedRequest)(nil),          // 73: cantina.v1.ListMissedRequest
-	(*ListMissedResponse)(nil),         // 74: cantina.v1.ListMissedResponse
-	(*PauseScheduleRequest)(nil),       // 75: cantina.v1.PauseScheduleRequest
-	(*PauseScheduleResponse)(nil),      // 76: cantina.v1.PauseScheduleResponse
-	(*RunScheduleRequest)(nil),         // 77: cantina.v1.RunScheduleRequest
-	(*RunScheduleResponse)(nil),        // 78: cantina.v1.RunScheduleResponse
-	(*BackfillScheduleRequest)(nil),    // 79: cantina.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil),   // 80: cantina.v1.BackfillScheduleResponse
-	(*ResetScheduleRequest)(nil),       // 81: cantina.v1.ResetScheduleRequest
-	(*ResetScheduleResponse)(nil),      // 82: cantina.v1.ResetScheduleResponse
-	(*RemoveScheduleRequest)(nil),      // 83: cantina.v1.RemoveScheduleRequest
-	(*RemoveScheduleResponse)(nil),     // 84: cantina.v1.RemoveScheduleResponse
-	(*Cell)(nil),                       // 85: cantina.v1.Cell
-	(*Drain)(nil),                      // 86: cantina.v1.Drain
-	(*ListCellsRequest)(nil),           // 87: cantina.v1.ListCellsRequest
-	(*ListCellsResponse)(nil),          // 88: cantina.v1.ListCellsResponse
-	(*GetCellRequest)(nil),             // 89: cantina.v1.GetCellRequest
-	(*GetCellResponse)(nil),            // 90: cantina.v1.GetCellResponse
-	(*DrainCellRequest)(nil),           // 91: cantina.v1.DrainCellRequest
-	(*DrainCellResponse)(nil),          // 92: cantina.v1.DrainCellResponse
-	(*UndrainCellRequest)(nil),         // 93: cantina.v1.UndrainCellRequest
-	(*UndrainCellResponse)(nil),        // 94: cantina.v1.UndrainCellResponse
-	(*AdoptCellRequest)(nil),           // 95: cantina.v1.AdoptCellRequest
-	(*AdoptCellResponse)(nil),          // 96: cantina.v1.AdoptCellResponse
-	(*DiscardUnknownRequest)(nil),      // 97: cantina.v1.DiscardUnknownRequest
-	(*DiscardUnknownResponse)(nil),     // 98: cantina.v1.DiscardUnknownResponse
-	(*ForgetCellRequest)(nil),          // 99: cantina.v1.ForgetCellRequest
-	(*ForgetCellResponse)(nil),         // 100: cantina.v1.ForgetCellResponse
-	(*GetStatusRequest)(nil),           // 101: cantina.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),          // 102: cantina.v1.GetStatusResponse
-	(*Status)(nil),                     // 103: cantina.v1.Status
-	(*Rollout)(nil),                    // 104: cantina.v1.Rollout
-	(*Held)(nil),                       // 105: cantina.v1.Held
-	(*Domain)(nil),                     // 106: cantina.v1.Domain
-	(*CreateBrowserKeyRequest)(nil),    // 107: cantina.v1.CreateBrowserKeyRequest
-	(*CreateBrowserKeyResponse)(nil),   // 108: cantina.v1.CreateBrowserKeyResponse
-	(*EndWaitRequest)(nil),             // 109: cantina.v1.EndWaitRequest
-	(*EndWaitResponse)(nil),            // 110: cantina.v1.EndWaitResponse
-	(*Quarantined)(nil),                // 111: cantina.v1.Quarantined
-	(*ListQuarantineRequest)(nil),      // 112: cantina.v1.ListQuarantineRequest
-	(*ListQuarantineResponse)(nil),     // 113: cantina.v1.ListQuarantineResponse
-	(*ReleaseQuarantinedRequest)(nil),  // 114: cantina.v1.ReleaseQuarantinedRequest
-	(*ReleaseQuarantinedResponse)(nil), // 115: cantina.v1.ReleaseQuarantinedResponse
-	(*Subject)(nil),                    // 116: cantina.v1.Subject
-	(*ShortenStopRequest)(nil),         // 117: cantina.v1.ShortenStopRequest
-	(*ShortenStopResponse)(nil),        // 118: cantina.v1.ShortenStopResponse
-	(*ExplainRequest)(nil),             // 119: cantina.v1.ExplainRequest
-	(*ExplainResponse)(nil),            // 120: cantina.v1.ExplainResponse
-	(*Reason)(nil),                     // 121: cantina.v1.Reason
-	(*StreamEventsRequest)(nil),        // 122: cantina.v1.StreamEventsRequest
-	(*StreamEventsResponse)(nil),       // 123: cantina.v1.StreamEventsResponse
-	(*Event)(nil),                      // 124: cantina.v1.Event
-	(*Gap)(nil),                        // 125: cantina.v1.Gap
-	(*OutputQuery)(nil),                // 126: cantina.v1.OutputQuery
-	(*OutputLine)(nil),                 // 127: cantina.v1.OutputLine
-	(*ReadOutputRequest)(nil),          // 128: cantina.v1.ReadOutputRequest
-	(*ReadOutputResponse)(nil),         // 129: cantina.v1.ReadOutputResponse
-	(*FollowOutputRequest)(nil),        // 130: cantina.v1.FollowOutputRequest
-	(*FollowOutputResponse)(nil),       // 131: cantina.v1.FollowOutputResponse
-	nil,                                // 132: cantina.v1.ServiceVersion.RoutesEntry
-	nil,                                // 133: cantina.v1.TaskDefinition.LabelsEntry
-	nil,                                // 134: cantina.v1.JobDefinition.ResourcesEntry
-	nil,                                // 135: cantina.v1.LevelResources.TakeEntry
-	nil,                                // 136: cantina.v1.LevelResources.LimitEntry
-	nil,                                // 137: cantina.v1.Cell.CapacityEntry
-	nil,                                // 138: cantina.v1.Cell.FreeEntry
-	nil,                                // 139: cantina.v1.Cell.LabelsEntry
-	nil,                                // 140: cantina.v1.Status.CountsEntry
-	(*Term)(nil),                       // 141: cantina.v1.Term
-	(*timestamppb.Timestamp)(nil),      // 142: google.protobuf.Timestamp
-	(*Workload)(nil),                   // 143: cantina.v1.Workload
-	(*Mapping)(nil),                    // 144: cantina.v1.Mapping
-	(*structpb.Value)(nil),             // 145: google.protobuf.Value
-	(*durationpb.Duration)(nil),        // 146: google.protobuf.Duration
-	(*structpb.Struct)(nil),            // 147: google.protobuf.Struct
-	(*LogGap)(nil),                     // 148: cantina.v1.LogGap
-	(*LogLines)(nil),                   // 149: cantina.v1.LogLines
+	(*RerunTaskRequest)(nil),           // 42: cantina.v1.RerunTaskRequest
+	(*RerunTaskResponse)(nil),          // 43: cantina.v1.RerunTaskResponse
+	(*Job)(nil),                        // 44: cantina.v1.Job
+	(*JobDefinition)(nil),              // 45: cantina.v1.JobDefinition
+	(*LevelResources)(nil),             // 46: cantina.v1.LevelResources
+	(*Counts)(nil),                     // 47: cantina.v1.Counts
+	(*JobNode)(nil),                    // 48: cantina.v1.JobNode
+	(*ListJobsRequest)(nil),            // 49: cantina.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),           // 50: cantina.v1.ListJobsResponse
+	(*GetJobRequest)(nil),              // 51: cantina.v1.GetJobRequest
+	(*GetJobResponse)(nil),             // 52: cantina.v1.GetJobResponse
+	(*ListNodesRequest)(nil),           // 53: cantina.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),          // 54: cantina.v1.ListNodesResponse
+	(*ListResultsRequest)(nil),         // 55: cantina.v1.ListResultsRequest
+	(*ListResultsResponse)(nil),        // 56: cantina.v1.ListResultsResponse
+	(*RemoveJobRequest)(nil),           // 57: cantina.v1.RemoveJobRequest
+	(*RemoveJobResponse)(nil),          // 58: cantina.v1.RemoveJobResponse
+	(*PauseJobRequest)(nil),            // 59: cantina.v1.PauseJobRequest
+	(*PauseJobResponse)(nil),           // 60: cantina.v1.PauseJobResponse
+	(*RetryJobRequest)(nil),            // 61: cantina.v1.RetryJobRequest
+	(*RetryJobResponse)(nil),           // 62: cantina.v1.RetryJobResponse
+	(*KillJobRequest)(nil),             // 63: cantina.v1.KillJobRequest
+	(*KillJobResponse)(nil),            // 64: cantina.v1.KillJobResponse
+	(*Schedule)(nil),                   // 65: cantina.v1.Schedule
+	(*ScheduleSignal)(nil),             // 66: cantina.v1.ScheduleSignal
+	(*ScheduleFiring)(nil),             // 67: cantina.v1.ScheduleFiring
+	(*ScheduleEntry)(nil),              // 68: cantina.v1.ScheduleEntry
+	(*ScheduleTime)(nil),               // 69: cantina.v1.ScheduleTime
+	(*ListSchedulesRequest)(nil),       // 70: cantina.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),      // 71: cantina.v1.ListSchedulesResponse
+	(*GetScheduleRequest)(nil),         // 72: cantina.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),        // 73: cantina.v1.GetScheduleResponse
+	(*Missed)(nil),                     // 74: cantina.v1.Missed
+	(*ListMissedRequest)(nil),          // 75: cantina.v1.ListMissedRequest
+	(*ListMissedResponse)(nil),         // 76: cantina.v1.ListMissedResponse
+	(*PauseScheduleRequest)(nil),       // 77: cantina.v1.PauseScheduleRequest
+	(*PauseScheduleResponse)(nil),      // 78: cantina.v1.PauseScheduleResponse
+	(*RunScheduleRequest)(nil),         // 79: cantina.v1.RunScheduleRequest
+	(*RunScheduleResponse)(nil),        // 80: cantina.v1.RunScheduleResponse
+	(*BackfillScheduleRequest)(nil),    // 81: cantina.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil),   // 82: cantina.v1.BackfillScheduleResponse
+	(*ResetScheduleRequest)(nil),       // 83: cantina.v1.ResetScheduleRequest
+	(*ResetScheduleResponse)(nil),      // 84: cantina.v1.ResetScheduleResponse
+	(*RemoveScheduleRequest)(nil),      // 85: cantina.v1.RemoveScheduleRequest
+	(*RemoveScheduleResponse)(nil),     // 86: cantina.v1.RemoveScheduleResponse
+	(*Cell)(nil),                       // 87: cantina.v1.Cell
+	(*Drain)(nil),                      // 88: cantina.v1.Drain
+	(*ListCellsRequest)(nil),           // 89: cantina.v1.ListCellsRequest
+	(*ListCellsResponse)(nil),          // 90: cantina.v1.ListCellsResponse
+	(*GetCellRequest)(nil),             // 91: cantina.v1.GetCellRequest
+	(*GetCellResponse)(nil),            // 92: cantina.v1.GetCellResponse
+	(*DrainCellRequest)(nil),           // 93: cantina.v1.DrainCellRequest
+	(*DrainCellResponse)(nil),          // 94: cantina.v1.DrainCellResponse
+	(*UndrainCellRequest)(nil),         // 95: cantina.v1.UndrainCellRequest
+	(*UndrainCellResponse)(nil),        // 96: cantina.v1.UndrainCellResponse
+	(*AdoptCellRequest)(nil),           // 97: cantina.v1.AdoptCellRequest
+	(*AdoptCellResponse)(nil),          // 98: cantina.v1.AdoptCellResponse
+	(*DiscardUnknownRequest)(nil),      // 99: cantina.v1.DiscardUnknownRequest
+	(*DiscardUnknownResponse)(nil),     // 100: cantina.v1.DiscardUnknownResponse
+	(*ForgetCellRequest)(nil),          // 101: cantina.v1.ForgetCellRequest
+	(*ForgetCellResponse)(nil),         // 102: cantina.v1.ForgetCellResponse
+	(*GetStatusRequest)(nil),           // 103: cantina.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),          // 104: cantina.v1.GetStatusResponse
+	(*Status)(nil),                     // 105: cantina.v1.Status
+	(*Rollout)(nil),                    // 106: cantina.v1.Rollout
+	(*Held)(nil),                       // 107: cantina.v1.Held
+	(*Domain)(nil),                     // 108: cantina.v1.Domain
+	(*CreateBrowserKeyRequest)(nil),    // 109: cantina.v1.CreateBrowserKeyRequest
+	(*CreateBrowserKeyResponse)(nil),   // 110: cantina.v1.CreateBrowserKeyResponse
+	(*EndWaitRequest)(nil),             // 111: cantina.v1.EndWaitRequest
+	(*EndWaitResponse)(nil),            // 112: cantina.v1.EndWaitResponse
+	(*Quarantined)(nil),                // 113: cantina.v1.Quarantined
+	(*ListQuarantineRequest)(nil),      // 114: cantina.v1.ListQuarantineRequest
+	(*ListQuarantineResponse)(nil),     // 115: cantina.v1.ListQuarantineResponse
+	(*ReleaseQuarantinedRequest)(nil),  // 116: cantina.v1.ReleaseQuarantinedRequest
+	(*ReleaseQuarantinedResponse)(nil), // 117: cantina.v1.ReleaseQuarantinedResponse
+	(*Subject)(nil),                    // 118: cantina.v1.Subject
+	(*ShortenStopRequest)(nil),         // 119: cantina.v1.ShortenStopRequest
+	(*ShortenStopResponse)(nil),        // 120: cantina.v1.ShortenStopResponse
+	(*ExplainRequest)(nil),             // 121: cantina.v1.ExplainRequest
+	(*ExplainResponse)(nil),            // 122: cantina.v1.ExplainResponse
+	(*Reason)(nil),                     // 123: cantina.v1.Reason
+	(*StreamEventsRequest)(nil),        // 124: cantina.v1.StreamEventsRequest
+	(*StreamEventsResponse)(nil),       // 125: cantina.v1.StreamEventsResponse
+	(*Event)(nil),                      // 126: cantina.v1.Event
+	(*Gap)(nil),                        // 127: cantina.v1.Gap
+	(*OutputQuery)(nil),                // 128: cantina.v1.OutputQuery
+	(*OutputLine)(nil),                 // 129: cantina.v1.OutputLine
+	(*ReadOutputRequest)(nil),          // 130: cantina.v1.ReadOutputRequest
+	(*ReadOutputResponse)(nil),         // 131: cantina.v1.ReadOutputResponse
+	(*FollowOutputRequest)(nil),        // 132: cantina.v1.FollowOutputRequest
+	(*FollowOutputResponse)(nil),       // 133: cantina.v1.FollowOutputResponse
+	nil,                                // 134: cantina.v1.ServiceVersion.RoutesEntry
+	nil,                                // 135: cantina.v1.TaskDefinition.LabelsEntry
+	nil,                                // 136: cantina.v1.JobDefinition.ResourcesEntry
+	nil,                                // 137: cantina.v1.LevelResources.TakeEntry
+	nil,                                // 138: cantina.v1.LevelResources.LimitEntry
+	nil,                                // 139: cantina.v1.Cell.CapacityEntry
+	nil,                                // 140: cantina.v1.Cell.FreeEntry
+	nil,                                // 141: cantina.v1.Cell.LabelsEntry
+	nil,                                // 142: cantina.v1.Status.CountsEntry
+	(*Term)(nil),                       // 143: cantina.v1.Term
+	(*timestamppb.Timestamp)(nil),      // 144: google.protobuf.Timestamp
+	(*Workload)(nil),                   // 145: cantina.v1.Workload
+	(*Mapping)(nil),                    // 146: cantina.v1.Mapping
+	(*structpb.Value)(nil),             // 147: google.protobuf.Value
+	(*durationpb.Duration)(nil),        // 148: google.protobuf.Duration
+	(*structpb.Struct)(nil),            // 149: google.protobuf.Struct
+	(*LogGap)(nil),                     // 150: cantina.v1.LogGap
+	(*LogLines)(nil),                   // 151: cantina.v1.LogLines
 }
 var file_cantina_v1_api_proto_depIdxs = []int32{
 	1,   // 0: cantina.v1.ErrorDetail.problems:type_name -> cantina.v1.Problem
-	141, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
+	143, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
 	5,   // 2: cantina.v1.PlanRequest.files:type_name -> cantina.v1.SpecFile
 	10,  // 3: cantina.v1.PlanResponse.domains:type_name -> cantina.v1.DomainChange
 	5,   // 4: cantina.v1.ApplyRequest.files:type_name -> cantina.v1.SpecFile
@@ -10606,18 +10712,18 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	10,  // 6: cantina.v1.ApplyResponse.domains:type_name -> cantina.v1.DomainChange
 	11,  // 7: cantina.v1.DomainChange.changes:type_name -> cantina.v1.Change
 	12,  // 8: cantina.v1.Change.fields:type_name -> cantina.v1.FieldChange
-	142, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
+	144, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
 	14,  // 10: cantina.v1.Service.versions:type_name -> cantina.v1.ServiceVersion
-	143, // 11: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
-	132, // 12: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
+	145, // 11: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
+	134, // 12: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
 	3,   // 13: cantina.v1.ListServicesRequest.page:type_name -> cantina.v1.Page
 	13,  // 14: cantina.v1.ListServicesResponse.services:type_name -> cantina.v1.Service
 	4,   // 15: cantina.v1.ListServicesResponse.listing:type_name -> cantina.v1.Listing
 	13,  // 16: cantina.v1.GetServiceResponse.service:type_name -> cantina.v1.Service
-	144, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
-	142, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
-	142, // 19: cantina.v1.Instance.stop_by:type_name -> google.protobuf.Timestamp
-	142, // 20: cantina.v1.Instance.last_crash_time:type_name -> google.protobuf.Timestamp
+	146, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
+	144, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
+	144, // 19: cantina.v1.Instance.stop_by:type_name -> google.protobuf.Timestamp
+	144, // 20: cantina.v1.Instance.last_crash_time:type_name -> google.protobuf.Timestamp
 	3,   // 21: cantina.v1.ListInstancesRequest.page:type_name -> cantina.v1.Page
 	19,  // 22: cantina.v1.ListInstancesResponse.instances:type_name -> cantina.v1.Instance
 	4,   // 23: cantina.v1.ListInstancesResponse.listing:type_name -> cantina.v1.Listing
@@ -10626,14 +10732,14 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 26: cantina.v1.RemoveServiceRequest.write:type_name -> cantina.v1.Write
 	13,  // 27: cantina.v1.RemoveServiceResponse.service:type_name -> cantina.v1.Service
 	2,   // 28: cantina.v1.RestartServiceRequest.write:type_name -> cantina.v1.Write
-	145, // 29: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
-	142, // 30: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
-	142, // 31: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
-	142, // 32: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
+	147, // 29: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
+	144, // 30: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
+	144, // 31: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
+	144, // 32: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
 	29,  // 33: cantina.v1.Task.definition:type_name -> cantina.v1.TaskDefinition
-	143, // 34: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
-	133, // 35: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
-	146, // 36: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
+	145, // 34: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
+	135, // 35: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
+	148, // 36: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
 	3,   // 37: cantina.v1.ListTasksRequest.page:type_name -> cantina.v1.Page
 	28,  // 38: cantina.v1.ListTasksResponse.tasks:type_name -> cantina.v1.Task
 	4,   // 39: cantina.v1.ListTasksResponse.listing:type_name -> cantina.v1.Listing
@@ -10646,234 +10752,238 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 46: cantina.v1.DeleteTaskRequest.write:type_name -> cantina.v1.Write
 	2,   // 47: cantina.v1.ResolveTaskRequest.write:type_name -> cantina.v1.Write
 	28,  // 48: cantina.v1.ResolveTaskResponse.task:type_name -> cantina.v1.Task
-	45,  // 49: cantina.v1.Job.counts:type_name -> cantina.v1.Counts
-	142, // 50: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
-	142, // 51: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	43,  // 52: cantina.v1.Job.definition:type_name -> cantina.v1.JobDefinition
-	143, // 53: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
-	134, // 54: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
-	135, // 55: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
-	136, // 56: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
-	142, // 57: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
-	142, // 58: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
-	147, // 59: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
-	142, // 60: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
-	3,   // 61: cantina.v1.ListJobsRequest.page:type_name -> cantina.v1.Page
-	42,  // 62: cantina.v1.ListJobsResponse.jobs:type_name -> cantina.v1.Job
-	4,   // 63: cantina.v1.ListJobsResponse.listing:type_name -> cantina.v1.Listing
-	42,  // 64: cantina.v1.GetJobResponse.job:type_name -> cantina.v1.Job
-	3,   // 65: cantina.v1.ListNodesRequest.page:type_name -> cantina.v1.Page
-	46,  // 66: cantina.v1.ListNodesResponse.nodes:type_name -> cantina.v1.JobNode
-	4,   // 67: cantina.v1.ListNodesResponse.listing:type_name -> cantina.v1.Listing
-	3,   // 68: cantina.v1.ListResultsRequest.page:type_name -> cantina.v1.Page
-	46,  // 69: cantina.v1.ListResultsResponse.results:type_name -> cantina.v1.JobNode
-	4,   // 70: cantina.v1.ListResultsResponse.listing:type_name -> cantina.v1.Listing
-	2,   // 71: cantina.v1.RemoveJobRequest.write:type_name -> cantina.v1.Write
-	2,   // 72: cantina.v1.PauseJobRequest.write:type_name -> cantina.v1.Write
-	42,  // 73: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
-	2,   // 74: cantina.v1.RetryJobRequest.write:type_name -> cantina.v1.Write
-	2,   // 75: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
-	146, // 76: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
-	146, // 77: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	142, // 78: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	142, // 79: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
-	142, // 80: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
-	65,  // 81: cantina.v1.Schedule.pending:type_name -> cantina.v1.ScheduleFiring
-	142, // 82: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
-	142, // 83: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
-	66,  // 84: cantina.v1.Schedule.history:type_name -> cantina.v1.ScheduleEntry
-	67,  // 85: cantina.v1.Schedule.upcoming:type_name -> cantina.v1.ScheduleTime
-	64,  // 86: cantina.v1.Schedule.signal:type_name -> cantina.v1.ScheduleSignal
-	142, // 87: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
-	142, // 88: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
-	142, // 89: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
-	142, // 90: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
-	142, // 91: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
-	3,   // 92: cantina.v1.ListSchedulesRequest.page:type_name -> cantina.v1.Page
-	63,  // 93: cantina.v1.ListSchedulesResponse.schedules:type_name -> cantina.v1.Schedule
-	4,   // 94: cantina.v1.ListSchedulesResponse.listing:type_name -> cantina.v1.Listing
-	63,  // 95: cantina.v1.GetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	142, // 96: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
-	72,  // 97: cantina.v1.ListMissedResponse.missed:type_name -> cantina.v1.Missed
-	2,   // 98: cantina.v1.PauseScheduleRequest.write:type_name -> cantina.v1.Write
-	63,  // 99: cantina.v1.PauseScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	142, // 100: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
-	2,   // 101: cantina.v1.RunScheduleRequest.write:type_name -> cantina.v1.Write
-	63,  // 102: cantina.v1.RunScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	142, // 103: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	142, // 104: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	2,   // 105: cantina.v1.BackfillScheduleRequest.write:type_name -> cantina.v1.Write
-	63,  // 106: cantina.v1.BackfillScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	2,   // 107: cantina.v1.ResetScheduleRequest.write:type_name -> cantina.v1.Write
-	142, // 108: cantina.v1.ResetScheduleResponse.cursor:type_name -> google.protobuf.Timestamp
-	63,  // 109: cantina.v1.ResetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	2,   // 110: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
-	142, // 111: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
-	146, // 112: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
-	137, // 113: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
-	138, // 114: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
-	139, // 115: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
-	86,  // 116: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
-	142, // 117: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	142, // 118: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
-	142, // 119: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
-	3,   // 120: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
-	85,  // 121: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
-	4,   // 122: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
-	85,  // 123: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
-	146, // 124: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
-	2,   // 125: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
-	85,  // 126: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
-	2,   // 127: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
-	85,  // 128: cantina.v1.UndrainCellResponse.cell:type_name -> cantina.v1.Cell
-	2,   // 129: cantina.v1.AdoptCellRequest.write:type_name -> cantina.v1.Write
-	2,   // 130: cantina.v1.DiscardUnknownRequest.write:type_name -> cantina.v1.Write
-	2,   // 131: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
-	103, // 132: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
-	142, // 133: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
-	146, // 134: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
-	105, // 135: cantina.v1.Status.held:type_name -> cantina.v1.Held
-	140, // 136: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
-	106, // 137: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
-	104, // 138: cantina.v1.Status.rollouts:type_name -> cantina.v1.Rollout
-	142, // 139: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
-	146, // 140: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
-	142, // 141: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
-	2,   // 142: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
-	3,   // 143: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
-	111, // 144: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
-	4,   // 145: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
-	2,   // 146: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
-	116, // 147: cantina.v1.ShortenStopRequest.subject:type_name -> cantina.v1.Subject
-	146, // 148: cantina.v1.ShortenStopRequest.grace:type_name -> google.protobuf.Duration
-	116, // 149: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
-	116, // 150: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
-	121, // 151: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
-	124, // 152: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
-	127, // 153: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
-	142, // 154: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
-	146, // 155: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
-	124, // 156: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
-	125, // 157: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
-	142, // 158: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
-	13,  // 159: cantina.v1.Event.service:type_name -> cantina.v1.Service
-	19,  // 160: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
-	28,  // 161: cantina.v1.Event.task:type_name -> cantina.v1.Task
-	42,  // 162: cantina.v1.Event.job:type_name -> cantina.v1.Job
-	46,  // 163: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
-	85,  // 164: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
-	63,  // 165: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
-	142, // 166: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
-	142, // 167: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
-	142, // 168: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
-	148, // 169: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
-	126, // 170: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	3,   // 171: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
-	127, // 172: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	149, // 173: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
-	126, // 174: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	127, // 175: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	149, // 176: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
-	44,  // 177: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
-	6,   // 178: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
-	8,   // 179: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
-	15,  // 180: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
-	17,  // 181: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
-	20,  // 182: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
-	22,  // 183: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
-	24,  // 184: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
-	26,  // 185: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
-	30,  // 186: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
-	32,  // 187: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
-	34,  // 188: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
-	36,  // 189: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
-	38,  // 190: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
-	40,  // 191: cantina.v1.CantinaService.ResolveTask:input_type -> cantina.v1.ResolveTaskRequest
-	47,  // 192: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
-	49,  // 193: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
-	51,  // 194: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
-	53,  // 195: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
-	55,  // 196: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
-	57,  // 197: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
-	59,  // 198: cantina.v1.CantinaService.RetryJob:input_type -> cantina.v1.RetryJobRequest
-	61,  // 199: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
-	68,  // 200: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
-	70,  // 201: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
-	73,  // 202: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
-	75,  // 203: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
-	77,  // 204: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
-	79,  // 205: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
-	81,  // 206: cantina.v1.CantinaService.ResetSchedule:input_type -> cantina.v1.ResetScheduleRequest
-	83,  // 207: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
-	87,  // 208: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
-	89,  // 209: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
-	99,  // 210: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
-	95,  // 211: cantina.v1.CantinaService.AdoptCell:input_type -> cantina.v1.AdoptCellRequest
-	97,  // 212: cantina.v1.CantinaService.DiscardUnknown:input_type -> cantina.v1.DiscardUnknownRequest
-	91,  // 213: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
-	93,  // 214: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
-	101, // 215: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
-	107, // 216: cantina.v1.CantinaService.CreateBrowserKey:input_type -> cantina.v1.CreateBrowserKeyRequest
-	109, // 217: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
-	112, // 218: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
-	114, // 219: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
-	119, // 220: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
-	117, // 221: cantina.v1.CantinaService.ShortenStop:input_type -> cantina.v1.ShortenStopRequest
-	122, // 222: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
-	128, // 223: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
-	130, // 224: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
-	7,   // 225: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
-	9,   // 226: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
-	16,  // 227: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
-	18,  // 228: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
-	21,  // 229: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
-	23,  // 230: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
-	25,  // 231: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
-	27,  // 232: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
-	31,  // 233: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
-	33,  // 234: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
-	35,  // 235: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
-	37,  // 236: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
-	39,  // 237: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
-	41,  // 238: cantina.v1.CantinaService.ResolveTask:output_type -> cantina.v1.ResolveTaskResponse
-	48,  // 239: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
-	50,  // 240: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
-	52,  // 241: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
-	54,  // 242: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
-	56,  // 243: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
-	58,  // 244: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
-	60,  // 245: cantina.v1.CantinaService.RetryJob:output_type -> cantina.v1.RetryJobResponse
-	62,  // 246: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
-	69,  // 247: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
-	71,  // 248: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
-	74,  // 249: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
-	76,  // 250: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
-	78,  // 251: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
-	80,  // 252: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
-	82,  // 253: cantina.v1.CantinaService.ResetSchedule:output_type -> cantina.v1.ResetScheduleResponse
-	84,  // 254: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
-	88,  // 255: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
-	90,  // 256: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
-	100, // 257: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
-	96,  // 258: cantina.v1.CantinaService.AdoptCell:output_type -> cantina.v1.AdoptCellResponse
-	98,  // 259: cantina.v1.CantinaService.DiscardUnknown:output_type -> cantina.v1.DiscardUnknownResponse
-	92,  // 260: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
-	94,  // 261: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
-	102, // 262: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
-	108, // 263: cantina.v1.CantinaService.CreateBrowserKey:output_type -> cantina.v1.CreateBrowserKeyResponse
-	110, // 264: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
-	113, // 265: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
-	115, // 266: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
-	120, // 267: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
-	118, // 268: cantina.v1.CantinaService.ShortenStop:output_type -> cantina.v1.ShortenStopResponse
-	123, // 269: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
-	129, // 270: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
-	131, // 271: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
-	225, // [225:272] is the sub-list for method output_type
-	178, // [178:225] is the sub-list for method input_type
-	178, // [178:178] is the sub-list for extension type_name
-	178, // [178:178] is the sub-list for extension extendee
-	0,   // [0:178] is the sub-list for field type_name
+	2,   // 49: cantina.v1.RerunTaskRequest.write:type_name -> cantina.v1.Write
+	28,  // 50: cantina.v1.RerunTaskResponse.task:type_name -> cantina.v1.Task
+	47,  // 51: cantina.v1.Job.counts:type_name -> cantina.v1.Counts
+	144, // 52: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
+	144, // 53: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	45,  // 54: cantina.v1.Job.definition:type_name -> cantina.v1.JobDefinition
+	145, // 55: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
+	136, // 56: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
+	137, // 57: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
+	138, // 58: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
+	144, // 59: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
+	144, // 60: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
+	149, // 61: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
+	144, // 62: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
+	3,   // 63: cantina.v1.ListJobsRequest.page:type_name -> cantina.v1.Page
+	44,  // 64: cantina.v1.ListJobsResponse.jobs:type_name -> cantina.v1.Job
+	4,   // 65: cantina.v1.ListJobsResponse.listing:type_name -> cantina.v1.Listing
+	44,  // 66: cantina.v1.GetJobResponse.job:type_name -> cantina.v1.Job
+	3,   // 67: cantina.v1.ListNodesRequest.page:type_name -> cantina.v1.Page
+	48,  // 68: cantina.v1.ListNodesResponse.nodes:type_name -> cantina.v1.JobNode
+	4,   // 69: cantina.v1.ListNodesResponse.listing:type_name -> cantina.v1.Listing
+	3,   // 70: cantina.v1.ListResultsRequest.page:type_name -> cantina.v1.Page
+	48,  // 71: cantina.v1.ListResultsResponse.results:type_name -> cantina.v1.JobNode
+	4,   // 72: cantina.v1.ListResultsResponse.listing:type_name -> cantina.v1.Listing
+	2,   // 73: cantina.v1.RemoveJobRequest.write:type_name -> cantina.v1.Write
+	2,   // 74: cantina.v1.PauseJobRequest.write:type_name -> cantina.v1.Write
+	44,  // 75: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
+	2,   // 76: cantina.v1.RetryJobRequest.write:type_name -> cantina.v1.Write
+	2,   // 77: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
+	148, // 78: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
+	148, // 79: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	144, // 80: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	144, // 81: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
+	144, // 82: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
+	67,  // 83: cantina.v1.Schedule.pending:type_name -> cantina.v1.ScheduleFiring
+	144, // 84: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
+	144, // 85: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
+	68,  // 86: cantina.v1.Schedule.history:type_name -> cantina.v1.ScheduleEntry
+	69,  // 87: cantina.v1.Schedule.upcoming:type_name -> cantina.v1.ScheduleTime
+	66,  // 88: cantina.v1.Schedule.signal:type_name -> cantina.v1.ScheduleSignal
+	144, // 89: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
+	144, // 90: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
+	144, // 91: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
+	144, // 92: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
+	144, // 93: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
+	3,   // 94: cantina.v1.ListSchedulesRequest.page:type_name -> cantina.v1.Page
+	65,  // 95: cantina.v1.ListSchedulesResponse.schedules:type_name -> cantina.v1.Schedule
+	4,   // 96: cantina.v1.ListSchedulesResponse.listing:type_name -> cantina.v1.Listing
+	65,  // 97: cantina.v1.GetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	144, // 98: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
+	74,  // 99: cantina.v1.ListMissedResponse.missed:type_name -> cantina.v1.Missed
+	2,   // 100: cantina.v1.PauseScheduleRequest.write:type_name -> cantina.v1.Write
+	65,  // 101: cantina.v1.PauseScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	144, // 102: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
+	2,   // 103: cantina.v1.RunScheduleRequest.write:type_name -> cantina.v1.Write
+	65,  // 104: cantina.v1.RunScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	144, // 105: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	144, // 106: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	2,   // 107: cantina.v1.BackfillScheduleRequest.write:type_name -> cantina.v1.Write
+	65,  // 108: cantina.v1.BackfillScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	2,   // 109: cantina.v1.ResetScheduleRequest.write:type_name -> cantina.v1.Write
+	144, // 110: cantina.v1.ResetScheduleResponse.cursor:type_name -> google.protobuf.Timestamp
+	65,  // 111: cantina.v1.ResetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	2,   // 112: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
+	144, // 113: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
+	148, // 114: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
+	139, // 115: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
+	140, // 116: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
+	141, // 117: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
+	88,  // 118: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
+	144, // 119: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	144, // 120: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
+	144, // 121: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
+	3,   // 122: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
+	87,  // 123: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
+	4,   // 124: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
+	87,  // 125: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
+	148, // 126: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
+	2,   // 127: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
+	87,  // 128: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
+	2,   // 129: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
+	87,  // 130: cantina.v1.UndrainCellResponse.cell:type_name -> cantina.v1.Cell
+	2,   // 131: cantina.v1.AdoptCellRequest.write:type_name -> cantina.v1.Write
+	2,   // 132: cantina.v1.DiscardUnknownRequest.write:type_name -> cantina.v1.Write
+	2,   // 133: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
+	105, // 134: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
+	144, // 135: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
+	148, // 136: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
+	107, // 137: cantina.v1.Status.held:type_name -> cantina.v1.Held
+	142, // 138: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
+	108, // 139: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
+	106, // 140: cantina.v1.Status.rollouts:type_name -> cantina.v1.Rollout
+	144, // 141: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
+	148, // 142: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
+	144, // 143: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
+	2,   // 144: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
+	3,   // 145: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
+	113, // 146: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
+	4,   // 147: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
+	2,   // 148: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
+	118, // 149: cantina.v1.ShortenStopRequest.subject:type_name -> cantina.v1.Subject
+	148, // 150: cantina.v1.ShortenStopRequest.grace:type_name -> google.protobuf.Duration
+	118, // 151: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
+	118, // 152: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
+	123, // 153: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
+	126, // 154: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
+	129, // 155: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
+	144, // 156: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
+	148, // 157: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
+	126, // 158: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
+	127, // 159: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
+	144, // 160: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
+	13,  // 161: cantina.v1.Event.service:type_name -> cantina.v1.Service
+	19,  // 162: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
+	28,  // 163: cantina.v1.Event.task:type_name -> cantina.v1.Task
+	44,  // 164: cantina.v1.Event.job:type_name -> cantina.v1.Job
+	48,  // 165: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
+	87,  // 166: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
+	65,  // 167: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
+	144, // 168: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
+	144, // 169: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
+	144, // 170: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
+	150, // 171: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
+	128, // 172: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	3,   // 173: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
+	129, // 174: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	151, // 175: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
+	128, // 176: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	129, // 177: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	151, // 178: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
+	46,  // 179: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
+	6,   // 180: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
+	8,   // 181: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
+	15,  // 182: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
+	17,  // 183: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
+	20,  // 184: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
+	22,  // 185: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
+	24,  // 186: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
+	26,  // 187: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
+	30,  // 188: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
+	32,  // 189: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
+	34,  // 190: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
+	36,  // 191: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
+	38,  // 192: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
+	40,  // 193: cantina.v1.CantinaService.ResolveTask:input_type -> cantina.v1.ResolveTaskRequest
+	42,  // 194: cantina.v1.CantinaService.RerunTask:input_type -> cantina.v1.RerunTaskRequest
+	49,  // 195: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
+	51,  // 196: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
+	53,  // 197: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
+	55,  // 198: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
+	57,  // 199: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
+	59,  // 200: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
+	61,  // 201: cantina.v1.CantinaService.RetryJob:input_type -> cantina.v1.RetryJobRequest
+	63,  // 202: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
+	70,  // 203: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
+	72,  // 204: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
+	75,  // 205: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
+	77,  // 206: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
+	79,  // 207: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
+	81,  // 208: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
+	83,  // 209: cantina.v1.CantinaService.ResetSchedule:input_type -> cantina.v1.ResetScheduleRequest
+	85,  // 210: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
+	89,  // 211: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
+	91,  // 212: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
+	101, // 213: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
+	97,  // 214: cantina.v1.CantinaService.AdoptCell:input_type -> cantina.v1.AdoptCellRequest
+	99,  // 215: cantina.v1.CantinaService.DiscardUnknown:input_type -> cantina.v1.DiscardUnknownRequest
+	93,  // 216: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
+	95,  // 217: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
+	103, // 218: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
+	109, // 219: cantina.v1.CantinaService.CreateBrowserKey:input_type -> cantina.v1.CreateBrowserKeyRequest
+	111, // 220: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
+	114, // 221: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
+	116, // 222: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
+	121, // 223: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
+	119, // 224: cantina.v1.CantinaService.ShortenStop:input_type -> cantina.v1.ShortenStopRequest
+	124, // 225: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
+	130, // 226: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
+	132, // 227: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
+	7,   // 228: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
+	9,   // 229: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
+	16,  // 230: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
+	18,  // 231: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
+	21,  // 232: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
+	23,  // 233: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
+	25,  // 234: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
+	27,  // 235: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
+	31,  // 236: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
+	33,  // 237: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
+	35,  // 238: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
+	37,  // 239: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
+	39,  // 240: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
+	41,  // 241: cantina.v1.CantinaService.ResolveTask:output_type -> cantina.v1.ResolveTaskResponse
+	43,  // 242: cantina.v1.CantinaService.RerunTask:output_type -> cantina.v1.RerunTaskResponse
+	50,  // 243: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
+	52,  // 244: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
+	54,  // 245: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
+	56,  // 246: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
+	58,  // 247: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
+	60,  // 248: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
+	62,  // 249: cantina.v1.CantinaService.RetryJob:output_type -> cantina.v1.RetryJobResponse
+	64,  // 250: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
+	71,  // 251: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
+	73,  // 252: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
+	76,  // 253: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
+	78,  // 254: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
+	80,  // 255: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
+	82,  // 256: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
+	84,  // 257: cantina.v1.CantinaService.ResetSchedule:output_type -> cantina.v1.ResetScheduleResponse
+	86,  // 258: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
+	90,  // 259: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
+	92,  // 260: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
+	102, // 261: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
+	98,  // 262: cantina.v1.CantinaService.AdoptCell:output_type -> cantina.v1.AdoptCellResponse
+	100, // 263: cantina.v1.CantinaService.DiscardUnknown:output_type -> cantina.v1.DiscardUnknownResponse
+	94,  // 264: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
+	96,  // 265: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
+	104, // 266: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
+	110, // 267: cantina.v1.CantinaService.CreateBrowserKey:output_type -> cantina.v1.CreateBrowserKeyResponse
+	112, // 268: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
+	115, // 269: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
+	117, // 270: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
+	122, // 271: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
+	120, // 272: cantina.v1.CantinaService.ShortenStop:output_type -> cantina.v1.ShortenStopResponse
+	125, // 273: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
+	131, // 274: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
+	133, // 275: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
+	228, // [228:276] is the sub-list for method output_type
+	180, // [180:228] is the sub-list for method input_type
+	180, // [180:180] is the sub-list for extension type_name
+	180, // [180:180] is the sub-list for extension extendee
+	0,   // [0:180] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_api_proto_init() }
@@ -10884,14 +10994,14 @@ func file_cantina_v1_api_proto_init() {
 	file_cantina_v1_fence_proto_init()
 	file_cantina_v1_log_proto_init()
 	file_cantina_v1_workload_proto_init()
-	file_cantina_v1_api_proto_msgTypes[126].OneofWrappers = []any{}
+	file_cantina_v1_api_proto_msgTypes[128].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_api_proto_rawDesc), len(file_cantina_v1_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   141,
+			NumMessages:   143,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

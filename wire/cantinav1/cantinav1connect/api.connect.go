@@ -77,6 +77,9 @@ const (
 	// CantinaServiceResolveTaskProcedure is the fully-qualified name of the CantinaService's
 	// ResolveTask RPC.
 	CantinaServiceResolveTaskProcedure = "/cantina.v1.CantinaService/ResolveTask"
+	// CantinaServiceRerunTaskProcedure is the fully-qualified name of the CantinaService's RerunTask
+	// RPC.
+	CantinaServiceRerunTaskProcedure = "/cantina.v1.CantinaService/RerunTask"
 	// CantinaServiceListJobsProcedure is the fully-qualified name of the CantinaService's ListJobs RPC.
 	CantinaServiceListJobsProcedure = "/cantina.v1.CantinaService/ListJobs"
 	// CantinaServiceGetJobProcedure is the fully-qualified name of the CantinaService's GetJob RPC.
@@ -186,6 +189,7 @@ type CantinaServiceClient interface {
 	CancelTask(context.Context, *connect.Request[cantinav1.CancelOneTaskRequest]) (*connect.Response[cantinav1.CancelOneTaskResponse], error)
 	DeleteTask(context.Context, *connect.Request[cantinav1.DeleteTaskRequest]) (*connect.Response[cantinav1.DeleteTaskResponse], error)
 	ResolveTask(context.Context, *connect.Request[cantinav1.ResolveTaskRequest]) (*connect.Response[cantinav1.ResolveTaskResponse], error)
+	RerunTask(context.Context, *connect.Request[cantinav1.RerunTaskRequest]) (*connect.Response[cantinav1.RerunTaskResponse], error)
 	ListJobs(context.Context, *connect.Request[cantinav1.ListJobsRequest]) (*connect.Response[cantinav1.ListJobsResponse], error)
 	GetJob(context.Context, *connect.Request[cantinav1.GetJobRequest]) (*connect.Response[cantinav1.GetJobResponse], error)
 	ListNodes(context.Context, *connect.Request[cantinav1.ListNodesRequest]) (*connect.Response[cantinav1.ListNodesResponse], error)
@@ -317,6 +321,12 @@ func NewCantinaServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			httpClient,
 			baseURL+CantinaServiceResolveTaskProcedure,
 			connect.WithSchema(cantinaServiceMethods.ByName("ResolveTask")),
+			connect.WithClientOptions(opts...),
+		),
+		rerunTask: connect.NewClient[cantinav1.RerunTaskRequest, cantinav1.RerunTaskResponse](
+			httpClient,
+			baseURL+CantinaServiceRerunTaskProcedure,
+			connect.WithSchema(cantinaServiceMethods.ByName("RerunTask")),
 			connect.WithClientOptions(opts...),
 		),
 		listJobs: connect.NewClient[cantinav1.ListJobsRequest, cantinav1.ListJobsResponse](
@@ -536,6 +546,7 @@ type cantinaServiceClient struct {
 	cancelTask         *connect.Client[cantinav1.CancelOneTaskRequest, cantinav1.CancelOneTaskResponse]
 	deleteTask         *connect.Client[cantinav1.DeleteTaskRequest, cantinav1.DeleteTaskResponse]
 	resolveTask        *connect.Client[cantinav1.ResolveTaskRequest, cantinav1.ResolveTaskResponse]
+	rerunTask          *connect.Client[cantinav1.RerunTaskRequest, cantinav1.RerunTaskResponse]
 	listJobs           *connect.Client[cantinav1.ListJobsRequest, cantinav1.ListJobsResponse]
 	getJob             *connect.Client[cantinav1.GetJobRequest, cantinav1.GetJobResponse]
 	listNodes          *connect.Client[cantinav1.ListNodesRequest, cantinav1.ListNodesResponse]
@@ -639,6 +650,11 @@ func (c *cantinaServiceClient) DeleteTask(ctx context.Context, req *connect.Requ
 // ResolveTask calls cantina.v1.CantinaService.ResolveTask.
 func (c *cantinaServiceClient) ResolveTask(ctx context.Context, req *connect.Request[cantinav1.ResolveTaskRequest]) (*connect.Response[cantinav1.ResolveTaskResponse], error) {
 	return c.resolveTask.CallUnary(ctx, req)
+}
+
+// RerunTask calls cantina.v1.CantinaService.RerunTask.
+func (c *cantinaServiceClient) RerunTask(ctx context.Context, req *connect.Request[cantinav1.RerunTaskRequest]) (*connect.Response[cantinav1.RerunTaskResponse], error) {
+	return c.rerunTask.CallUnary(ctx, req)
 }
 
 // ListJobs calls cantina.v1.CantinaService.ListJobs.
@@ -822,6 +838,7 @@ type CantinaServiceHandler interface {
 	CancelTask(context.Context, *connect.Request[cantinav1.CancelOneTaskRequest]) (*connect.Response[cantinav1.CancelOneTaskResponse], error)
 	DeleteTask(context.Context, *connect.Request[cantinav1.DeleteTaskRequest]) (*connect.Response[cantinav1.DeleteTaskResponse], error)
 	ResolveTask(context.Context, *connect.Request[cantinav1.ResolveTaskRequest]) (*connect.Response[cantinav1.ResolveTaskResponse], error)
+	RerunTask(context.Context, *connect.Request[cantinav1.RerunTaskRequest]) (*connect.Response[cantinav1.RerunTaskResponse], error)
 	ListJobs(context.Context, *connect.Request[cantinav1.ListJobsRequest]) (*connect.Response[cantinav1.ListJobsResponse], error)
 	GetJob(context.Context, *connect.Request[cantinav1.GetJobRequest]) (*connect.Response[cantinav1.GetJobResponse], error)
 	ListNodes(context.Context, *connect.Request[cantinav1.ListNodesRequest]) (*connect.Response[cantinav1.ListNodesResponse], error)
@@ -949,6 +966,12 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 		CantinaServiceResolveTaskProcedure,
 		svc.ResolveTask,
 		connect.WithSchema(cantinaServiceMethods.ByName("ResolveTask")),
+		connect.WithHandlerOptions(opts...),
+	)
+	cantinaServiceRerunTaskHandler := connect.NewUnaryHandler(
+		CantinaServiceRerunTaskProcedure,
+		svc.RerunTask,
+		connect.WithSchema(cantinaServiceMethods.ByName("RerunTask")),
 		connect.WithHandlerOptions(opts...),
 	)
 	cantinaServiceListJobsHandler := connect.NewUnaryHandler(
@@ -1179,6 +1202,8 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 			cantinaServiceDeleteTaskHandler.ServeHTTP(w, r)
 		case CantinaServiceResolveTaskProcedure:
 			cantinaServiceResolveTaskHandler.ServeHTTP(w, r)
+		case CantinaServiceRerunTaskProcedure:
+			cantinaServiceRerunTaskHandler.ServeHTTP(w, r)
 		case CantinaServiceListJobsProcedure:
 			cantinaServiceListJobsHandler.ServeHTTP(w, r)
 		case CantinaServiceGetJobProcedure:
@@ -1308,6 +1333,10 @@ func (UnimplementedCantinaServiceHandler) DeleteTask(context.Context, *connect.R
 
 func (UnimplementedCantinaServiceHandler) ResolveTask(context.Context, *connect.Request[cantinav1.ResolveTaskRequest]) (*connect.Response[cantinav1.ResolveTaskResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.ResolveTask is not implemented"))
+}
+
+func (UnimplementedCantinaServiceHandler) RerunTask(context.Context, *connect.Request[cantinav1.RerunTaskRequest]) (*connect.Response[cantinav1.RerunTaskResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.RerunTask is not implemented"))
 }
 
 func (UnimplementedCantinaServiceHandler) ListJobs(context.Context, *connect.Request[cantinav1.ListJobsRequest]) (*connect.Response[cantinav1.ListJobsResponse], error) {
