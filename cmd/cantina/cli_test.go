@@ -179,7 +179,10 @@ func TestSchedules(t *testing.T) {
 		s.fails(api.ExitUsage, "is ambiguous", verb...)
 	}
 	s.ok("stop", "task/tick")
-	s.ok("rm", "schedule/tick", "--yes")
+	s.ok("rm", "task/tick", "--yes")
+	if out := s.ok("rm", "tick", "--yes", "-o", "name"); out != "schedule/d/tick\n" {
+		t.Errorf("rm of a schedule and its runs removed %q", out)
+	}
 	s.fails(api.ExitNotFound, "schedule d/tick was removed (2027", "cron", "show", "tick")
 }
 

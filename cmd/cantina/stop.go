@@ -29,7 +29,7 @@ func stopVerb(c *cli) *cobra.Command {
 			"  cantina stop task/4f1c job/count --now",
 		Args: atLeast(1, "SUBJECT"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return eachSubject(c, args, domain, func(s subject) (string, error) { return stopOne(c, s, &g) })
+			return eachSubject(c, args, domain, false, func(s subject) (string, error) { return stopOne(c, s, &g) })
 		},
 	}
 	g.add(cmd)
@@ -40,10 +40,10 @@ func stopVerb(c *cli) *cobra.Command {
 
 // eachSubject finds all subjects before it does anything to the first; the answers of all
 // are joined.
-func eachSubject(c *cli, args []string, domain string, do func(subject) (string, error)) error {
+func eachSubject(c *cli, args []string, domain string, removes bool, do func(subject) (string, error)) error {
 	var all []subject
 	for _, a := range args {
-		s, err := findToChange(c, a, domain)
+		s, err := findToChange(c, a, domain, removes)
 		if err != nil {
 			return err
 		}
@@ -157,7 +157,8 @@ func rmVerb(c *cli) *cobra.Command {
 		Use:   "rm SUBJECT ...",
 		Short: "Remove services, tasks, jobs and schedules",
 		Long: "rm deletes a service or a job and stops its processes, and removes a finished task. It removes " +
-			"a schedule; tasks and jobs that it has started continue. For an unfinished task use --force: " +
+			"a schedule; tasks and jobs that it has started continue. A name that a schedule shares with its " +
+			"runs means the schedule. For an unfinished task use --force: " +
 			"it cancels the task and waits until its container is gone, but its work may be done in part.\n" +
 			"\n" + subjectHelp,
 		Example: "  cantina rm web --yes\n" +
@@ -167,7 +168,7 @@ func rmVerb(c *cli) *cobra.Command {
 			if err := c.confirm("remove %s", strings.Join(args, ", ")); err != nil {
 				return err
 			}
-			return eachSubject(c, args, domain, func(s subject) (string, error) { return rmOne(c, s, force, &g) })
+			return eachSubject(c, args, domain, true, func(s subject) (string, error) { return rmOne(c, s, force, &g) })
 		},
 	}
 	domainFlag(cmd, &domain)
@@ -268,7 +269,7 @@ func restartVerb(c *cli) *cobra.Command {
 			"  cantina restart web/0",
 		Args: atLeast(1, "SERVICE[/INDEX]"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return eachSubject(c, args, domain, func(s subject) (string, error) {
+			return eachSubject(c, args, domain, false, func(s subject) (string, error) {
 				q := &pb.RestartServiceRequest{Domain: s.domain, Name: s.name, AllAtOnce: allAtOnce}
 				rolling := ""
 				switch s.kind {

@@ -196,9 +196,9 @@ func findQualified(c *cli, kind, rest string) ([]subject, error) {
 	return found, nil
 }
 
-// findToChange is findSubject for verbs that end or remove: there the name that a schedule
-// shares with its runs decides nothing.
-func findToChange(c *cli, text, domain string) (subject, error) {
+// findToChange is findSubject for verbs that end or remove. A name that a schedule shares with its
+// runs means the schedule for a verb that removes, which leaves the runs; for others it is ambiguous.
+func findToChange(c *cli, text, domain string, removes bool) (subject, error) {
 	s, err := findSubject(c, text, domain)
 	if err != nil || s.kind != "task" && s.kind != "job" || s.kind == "task" && s.name == text {
 		return s, err
@@ -207,7 +207,17 @@ func findToChange(c *cli, text, domain string) (subject, error) {
 	if err != nil {
 		return s, err
 	}
+	if err == nil && removes && len(schedules) == 1 && schedules[0].hasRun(s) {
+		return schedules[0], nil
+	}
 	return theOne(text, append([]subject{s}, schedules...))
+}
+
+// hasRun reports whether another subject is a run of this schedule, by its id.
+func (s subject) hasRun(other subject) bool {
+	return s.domain == other.domain &&
+		(other.kind == "job" && other.name == s.name || other.kind == "task" && strings.HasPrefix(other.name,
+			s.domain+"."+s.name+"."))
 }
 
 // theOne is the only match of a text, if there is one.
