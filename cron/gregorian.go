@@ -39,9 +39,6 @@ func (s *yearSet) has(y int) bool { return s[(y-firstYear)/64]>>uint((y-firstYea
 // next is the first year of the set at or after y, which is one of the domain or the one after; 0 without one.
 func (s *yearSet) next(y int) int {
 	i := y - firstYear
-	if i/64 >= len(s) {
-		return 0
-	}
 	word := s[i/64] & (^uint64(0) << uint(i%64))
 	for k := i / 64; ; {
 		if word != 0 {
@@ -212,9 +209,6 @@ func (g *gregorian) yearHasDay(y int, iters bool) bool {
 
 func (g *gregorian) iterate(mask uint64, y, m int, first int64, n int) uint64 {
 	for i := range g.iters {
-		if mask == 0 {
-			return 0
-		}
 		mask &= g.iters[i].mask(y, m, first, n)
 	}
 	return mask

@@ -29,9 +29,6 @@ func (it *Item) last(after, t int64, loc *time.Location) (int64, bool) {
 	lo, hi := int64(0), t+1 // a match; no match in [hi, t]
 	for step := it.grain; ; step *= 2 {
 		from := max(after+1, t-step+1)
-		if from > t {
-			return 0, false
-		}
 		x, err := it.first(from, loc)
 		if err == nil && x <= t {
 			lo = x
@@ -106,7 +103,7 @@ func (it *Item) count(from, to int64, loc *time.Location) int64 {
 			return n
 		}
 		next := s.after(loc)
-		if it.gap == GapUnskip && s.end-1 >= from && it.inGap(loc, s, next) && !it.matches(loc, s, s.end-1) {
+		if it.gap == GapUnskip && it.inGap(loc, s, next) && !it.matches(loc, s, s.end-1) {
 			n++
 		}
 		if s.end == to {

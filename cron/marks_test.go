@@ -160,3 +160,15 @@ func TestTheFurthestIsNotBehind(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingFiresAgain where another zone changes the order of two marks: all up to 01:50 was decided in the first
+// pass of a fold, from where time went on to the second pass, and back.
+func TestNothingFiresAgain(t *testing.T) {
+	sc := newScene(t, quarters, "America/New_York", "2022-11-06T06:10:00Z")
+	sc.step(-20 * time.Minute) // from 01:10 to 01:50
+	sc.want("")
+	sc.zone, sc.wall = load(t, loader(t), "Europe/Berlin"), at(t, "2022-11-06T00:00:00Z") // 01:00
+	sc.want("")
+	sc.pass(65 * time.Minute)
+	sc.want("02:00")
+}

@@ -100,7 +100,7 @@ func (it *Item) Describe(at time.Time, loc *time.Location) Occurrence {
 // Occurrences yields, in order of time, the firings at or after from together with the matches
 // that the policies leave out. Each match in a fold that does not fire is yielded separately, the
 // matches of one gap as one. It ends where FirstMatch would return an error, which is yielded as
-// the last pair.
+// the last pair, after the matches of the next 400 days that are left out.
 func (it *Item) Occurrences(from time.Time, loc *time.Location) iter.Seq2[Occurrence, error] {
 	return func(yield func(Occurrence, error) bool) {
 		t := from.Unix()
@@ -111,11 +111,8 @@ func (it *Item) Occurrences(from time.Time, loc *time.Location) iter.Seq2[Occurr
 		for {
 			x, err := it.first(t, loc)
 			limit := x
-			if errors.Is(err, ErrNeverMatches) {
+			if err != nil { // policies may leave out matches after the last firing
 				limit = t + 400*daySecs
-			} else if err != nil {
-				yield(Occurrence{}, err)
-				return
 			}
 			for skip, at := it.firstSkip(skipFrom, limit, loc); skip != nil; skip, at = it.firstSkip(skipFrom, limit, loc) {
 				if !yield(*skip, nil) {
