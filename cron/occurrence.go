@@ -100,7 +100,7 @@ func (it *Item) Describe(at time.Time, loc *time.Location) Occurrence {
 // Occurrences yields, in order of time, the firings at or after from together with the matches
 // that the policies leave out. Each match in a fold that does not fire is yielded separately, the
 // matches of one gap as one. It ends where FirstMatch would return an error, which is yielded as
-// the last pair, after the matches of the next 400 days that are left out.
+// the last pair. Matches of the next 400 days that are left out come before it.
 func (it *Item) Occurrences(from time.Time, loc *time.Location) iter.Seq2[Occurrence, error] {
 	return func(yield func(Occurrence, error) bool) {
 		t := from.Unix()
