@@ -73,8 +73,8 @@ type Tasks interface {
 	CancelTask(ctx context.Context, guid string, w plan.Write) (plan.Task, error)
 	// DeleteTask resolves and deletes a COMPLETED task.
 	DeleteTask(ctx context.Context, guid string, w plan.Write) error
-	// ResolveTask records a person's decision about a lost task.
-	ResolveTask(ctx context.Context, guid string, as task.Resolution, w plan.Write) (plan.Task, error)
+	// ResolveTask records a person's decision about a lost task. accept: it may still run.
+	ResolveTask(ctx context.Context, guid string, as task.Resolution, accept bool, w plan.Write) (plan.Task, error)
 	// RerunTask starts an ended task once more, as a new task, and returns that.
 	RerunTask(ctx context.Context, guid string, w plan.Write) (plan.Task, error)
 }

@@ -102,13 +102,25 @@ func (c taskCalls) DeleteTask(ctx context.Context, q *request[pb.DeleteTaskReque
 
 // inWords names the state of a task that refused a request, instead of the refused step.
 func inWords(b *Backend, id string, err error) error {
-	if !errors.Is(err, task.ErrInvalidStateTransition) && !errors.Is(err, task.ErrEnding) {
+	if !errors.Is(err, task.ErrInvalidStateTransition) && !errors.Is(err, task.ErrEnding) &&
+		!errors.Is(err, task.ErrMayStillRun) {
 		return err
 	}
 	t, gone := b.Tasks.GetTask(id)
 	switch {
 	case gone != nil:
 		return err
+	case errors.Is(err, task.ErrMayStillRun):
+		return &FieldError{
+			Err: fault.As(fmt.Errorf("task %s may still run on cell %s, which has not reported it since it was lost",
+				id, t.Holder.Cell), err),
+			Hint: "wait until the cell is back; or, if the container is certainly gone, add --accept-double-starts"}
+	case errors.Is(err, task.ErrEnding) && t.MayStillRun:
+		return &FieldError{
+			Err: fault.As(fmt.Errorf("task %s was cancelled, but may still run on cell %s, which has not reported since", id,
+				t.Holder.Cell), err),
+			Hint: "wait until the cell is back; or, if the container is certainly gone: cantina task resolve " + id +
+				" --as failed --accept-double-starts"}
 	case errors.Is(err, task.ErrEnding):
 		return fault.As(fmt.Errorf("task %s was cancelled, but its container on cell %s may still run; the task is kept until the container is gone", id, t.Holder.Cell), err)
 	case t.Outcome == task.Lost && t.Resolution != task.Unresolved:
@@ -136,7 +148,7 @@ func (c taskCalls) ResolveTask(ctx context.Context,
 	}
 	var t plan.Task
 	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) (err error) {
-		t, err = b.Tasks.ResolveTask(ctx, q.Msg.Id, as, w)
+		t, err = b.Tasks.ResolveTask(ctx, q.Msg.Id, as, q.Msg.AcceptDoubleStarts, w)
 		return inWords(b, q.Msg.Id, err)
 	})
 	return answer(&pb.ResolveTaskResponse{Task: planTask(&t, false)}, err)

@@ -43,7 +43,6 @@ type rows struct {
 	inFlight map[string]int  // row key → commits on their way
 	bad      map[string]bool // quarantined row keys of this board
 	broken   int             // events refused because they broke an invariant
-	wentBack bool            // see older
 
 	kick chan struct{} // wakes Run when the due work changes
 	over chan struct{} // closed when the term cannot continue

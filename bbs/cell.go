@@ -254,12 +254,13 @@ func (ps *processes) confirmed(k lrp.Key) bool {
 	return o != nil && names(ps.cfg.Sessions.Alive(o.Proc), o.Instance)
 }
 
-// foundTask gives a PENDING task its container, also one that was made again in a restored store.
-// A container of which the store has no task is remembered.
+// foundTask gives a task its container if it is PENDING, also if it was made again in a restored
+// store, or if it is marked as one that may still run. A container of which the store has no task is remembered.
 func (t *tx) foundTask(a worker.Alive, f task.Found) {
 	row := t.b.tasks.Get(a.Task)
 	switch {
-	case row != nil && row.State == task.Pending && (row.UID == a.ID || a.Older):
+	case row != nil && (row.State == task.Pending && (row.UID == a.ID || a.Older) ||
+		row.MayStillRun && row.UID == a.ID):
 		t.tryTask(a.Task, f)
 	case a.Older && (row == nil || row.UID != a.ID):
 		t.b.tasks.Reported.Add(a.Task, f)

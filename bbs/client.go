@@ -283,10 +283,11 @@ func (wr *writes) DeleteTask(ctx context.Context, guid string, w plan.Write) err
 }
 
 // ResolveTask records a person's decision about a lost task. A rerun makes a new task, whose guid
-// is in Successor.
-func (wr *writes) ResolveTask(ctx context.Context, guid string, as task.Resolution, w plan.Write) (plan.Task, error) {
+// is in Successor. One that may still run is resolved with accept only.
+func (wr *writes) ResolveTask(ctx context.Context, guid string, as task.Resolution, accept bool,
+	w plan.Write) (plan.Task, error) {
 	return wr.onTask(ctx, guid, "resolve", []byte{byte(as)}, w, func(t *tx, row *task.Task) error {
-		resolve := task.ResolveLost{As: as}
+		resolve := task.ResolveLost{As: as, Accept: accept}
 		if as == task.ResolvedRerun {
 			resolve.Successor = t.successorOf(row)
 		}

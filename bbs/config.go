@@ -118,6 +118,9 @@ type Config struct {
 
 	Converge lrp.ConvergePolicy
 	Tasks    task.Policy
+	// Began is the revision with which the epoch of the store began: rows that are older were written
+	// before it was created, restored or moved.
+	Began int64
 	// FullPass is how often convergence looks at everything; 0 = 30 s.
 	FullPass time.Duration
 	// KeyLife is how long an idempotency key is remembered; 0 = 24 h.

@@ -351,6 +351,11 @@ func explainTask(row plan.Task, now time.Time) plan.Explanation {
 		e.Wanted, e.Fine = task.Running.String(), row.State == task.Running
 	case row.Outcome == task.Failed, row.Unresolved():
 		e.Wanted = task.Succeeded.String()
+	case row.Ending() && row.MayStillRun:
+		e.Wanted, e.State = e.State, e.State+", being ended"
+		e.Add("lost", "cell "+row.Holder.Cell+" has not reported since it was declared dead: the container may still run "+
+			"there, and is ended when the cell is back", "if it is certainly gone: cantina task resolve "+row.GUID+
+			" --as failed --accept-double-starts", 0)
 	case row.Ending():
 		e.Wanted, e.State = e.State, e.State+", being ended"
 		e.Add("ending", "cell "+row.Holder.Cell+
@@ -365,10 +370,12 @@ func explainTask(row plan.Task, now time.Time) plan.Explanation {
 		e.Add("running", fmt.Sprintf("running on cell %s since %s", row.Holder.Cell, row.Updated.Format(time.RFC3339)), "", 0)
 	case row.Unresolved():
 		text := row.Result.Reason + " on cell " + row.Holder.Cell
+		hint := "cantina task resolve " + row.GUID + " --as done|failed|rerun"
 		if row.MayStillRun {
-			text += "; it may still run there"
+			text += "; it may still run there, and is RUNNING again when the cell reports it"
+			hint = "if it is certainly gone: " + hint + " --accept-double-starts"
 		}
-		e.Add("lost", text, "cantina task resolve "+row.GUID+" --as done|failed|rerun", 0)
+		e.Add("lost", text, hint, 0)
 	case row.Result.Reason != "":
 		e.Add("ended", row.Result.Reason, "", 0)
 	}

@@ -67,7 +67,7 @@ type loader struct {
 // work: the owner declared a later state than this one as complete. No instance is destroyed until
 // the owner declares it again. (docs/decisions/0210)
 func (ld *loader) endFreshness(t *tx) {
-	if !ld.older() {
+	if !ld.cfg.Sessions.Stale() {
 		return
 	}
 	now := ld.now()
@@ -236,7 +236,7 @@ func (ld *loader) readTask(row store.Row) (func(), error) {
 		return nil, err
 	}
 	return func() {
-		ld.tasks.Load(t, ld.now())
+		ld.tasks.Load(t, ld.now(), row.Revision < ld.cfg.Began)
 		ld.view.putTask(t.GUID, t, row.Revision)
 	}, nil
 }
@@ -378,6 +378,9 @@ func (ld *loader) takeBack(key string, value []byte, revision int64) error {
 		ld.view.mu.Unlock()
 		if err != nil {
 			return err
+		}
+		if guid, ok := strings.CutPrefix(key, prefixTask); ok { // its bytes may be older than the cells' work
+			ld.tasks.Load(ld.tasks.Get(guid), ld.now(), true)
 		}
 		ld.cfg.Hub.Publish(revision, ld.returned(key)...)
 		ld.handOverAll(gone)

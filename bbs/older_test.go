@@ -8,19 +8,22 @@ import (
 )
 
 // TestTheEndOfATaskThatARestoredStoreForgot: a row is RUNNING, and its cell has no container. In a store that went
-// back the task may have ended in any way, and is lost, until its cell or a person knows better. A row of this term,
-// or of a store that did not go back, is the truth: it failed.
+// back the task may have ended in any way, and is lost, until its cell or a person knows better, also for later
+// leaders. A row that was written since, or of a store that did not go back, is the truth: it failed.
 func TestTheEndOfATaskThatARestoredStoreForgot(t *testing.T) {
 	for name, c := range map[string]struct {
-		back, waits bool // the store went back; Missing comes while the leader waits for the cells
-		restarted   bool // the leader that gets Missing has loaded the row
-		want        task.Outcome
+		started string // "before" the store went back, or "after"
+		back    bool
+		leaders int // later terms
+		want    task.Outcome
 	}{
-		"during the wait":     {true, true, true, task.Lost},
-		"after the wait":      {true, false, true, task.Lost},
-		"started since":       {true, false, false, task.Failed},
-		"without a restore":   {false, false, true, task.Failed},
-		"in one and the same": {false, false, false, task.Failed},
+		"first leader":      {"before", true, 0, task.Lost},
+		"second leader":     {"before", true, 1, task.Lost},
+		"third leader":      {"before", true, 2, task.Lost},
+		"started since":     {"after", true, 0, task.Failed},
+		"since, second":     {"after", true, 1, task.Failed},
+		"without a restore": {"before", false, 1, task.Failed},
+		"one and the same":  {"before", false, 0, task.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, r *rig) {
@@ -34,19 +37,22 @@ func TestTheEndOfATaskThatARestoredStoreForgot(t *testing.T) {
 				}
 				by := task.Holder{Cell: "a", Proc: "a1"}
 				start := task.Start{UID: row.UID, By: by, Reservation: "r", Live: true}
-				if c.restarted {
+				begin := func(when string) {
+					if c.started != when {
+						return
+					}
 					if err := r.taskEvent("t", start); err != nil {
 						t.Fatal(err)
 					}
 				}
-				r.setStale(c.back)
-				r.reelect()
-				if !c.restarted {
-					if err := r.taskEvent("t", start); err != nil {
-						t.Fatal(err)
-					}
+				begin("before")
+				if c.back {
+					r.markRestored()
 				}
-				r.setStale(c.waits)
+				begin("after")
+				for range c.leaders {
+					r.reelect()
+				}
 				if err := r.taskEvent("t", task.Missing{UID: row.UID, By: by}); err != nil {
 					t.Fatal(err)
 				}

@@ -118,7 +118,7 @@ func (r *rig) elect(change func(*Config)) {
 	cfg := Config{
 		Store: leadership, Auctioneer: r, Cells: r,
 		Machines: func([]*lrp.Desired) (int, bool) { return r.machines, r.machines > 0 }, Sessions: r, Hub: r.hub,
-		Callbacks: r, Clock: r.clock, Log: slog.New(slog.DiscardHandler), NewID: r.newID,
+		Callbacks: r, Clock: r.clock, Log: slog.New(slog.DiscardHandler), NewID: r.newID, Began: leadership.Began(),
 	}
 	if change != nil {
 		change(&cfg)
@@ -152,6 +152,20 @@ func (r *rig) depose() {
 // reelect ends the term and begins the next one on the same store.
 func (r *rig) reelect() {
 	r.depose()
+	r.elect(nil)
+}
+
+// markRestored ends the term, marks the store as one that went back, and begins the next term.
+func (r *rig) markRestored() {
+	r.t.Helper()
+	r.depose()
+	s, err := store.New(r.backend, store.Config{Clock: r.clock})
+	if err == nil {
+		_, err = s.MarkRestored(context.Background())
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
 	r.elect(nil)
 }
 

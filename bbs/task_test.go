@@ -46,7 +46,7 @@ func TestADeadCellLosesItsTasks(t *testing.T) {
 		if _, err := r.b.RerunTask(t.Context(), "t1", plan.Write{}); !errors.Is(err, task.ErrLostUnresolved) {
 			t.Fatalf("ran a lost task again: %v", err)
 		}
-		resolved, err := r.b.ResolveTask(t.Context(), "t1", task.ResolvedRerun, plan.Write{})
+		resolved, err := r.b.ResolveTask(t.Context(), "t1", task.ResolvedRerun, false, plan.Write{})
 		if err != nil || resolved.Successor == "" {
 			t.Fatalf("%v %+v", err, resolved)
 		}

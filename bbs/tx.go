@@ -180,7 +180,7 @@ func (t *tx) stepTask(guid string, e task.Event) error {
 		// While rows may be older than the cells' work, a PENDING task may run somewhere.
 		env.Eligible = b.cfg.Sessions.MayStart(s.By.Cell, s.By.Proc) && !b.cfg.Sessions.Stale()
 	}
-	env.Older = b.older() && b.tasks.Former(guid)
+	env.Older = b.tasks.Older(guid)
 	if _, ok := e.(task.Delete); ok && before != nil {
 		env.Over, env.HolderDead = b.tasks.SinceEnd(before, t.now), b.tasks.Dead(before.Holder.Proc)
 	}
@@ -196,13 +196,6 @@ func (t *tx) stepTask(guid string, e task.Event) error {
 		t.recordTask(guid, before, after)
 	}
 	return nil
-}
-
-// older reports whether the rows of the load may be older than the cells' work: also after the wait
-// for the cells, which correct them one by one.
-func (b *rows) older() bool {
-	b.wentBack = b.wentBack || b.cfg.Sessions.Stale()
-	return b.wentBack
 }
 
 // recordTask stores a task; after nil deletes it.

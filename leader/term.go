@@ -126,7 +126,8 @@ func Begin(cfg Settings, lease *store.Leadership, rows []store.Row, cells *link.
 			Worker: worker.Config{Timeouts: cfg.Timeouts, Witness: cfg.Witness, Restored: lease.Restored(),
 				NewStore: lease.NewStore(), NewCluster: cfg.NewCluster, InitialWait: cfg.InitialWait, AllowBump: cfg.AllowBump,
 				NoDeadline: cfg.NoDeadline, Own: own, TurnoverLimit: cfg.TurnoverLimit}},
-		Board:     bbs.Config{Tasks: cfg.Tasks, KeyLife: cfg.Past.KeyLife, Collected: cfg.Past.Collected},
+		Board: bbs.Config{Tasks: cfg.Tasks, Began: lease.Began(), KeyLife: cfg.Past.KeyLife,
+			Collected: cfg.Past.Collected},
 		Timetable: &timetable.Config{Clock: cfg.Clock, Zone: cfg.Zone, NewID: NewID},
 	}, rows)
 	if err != nil {

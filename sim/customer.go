@@ -99,7 +99,7 @@ func (b *board) ask(what string, fn func(ctx context.Context) error) {
 		}
 		for _, late := range []error{errTermOver, fault.ErrTermOver, bbs.ErrServiceNotFound, fault.ErrCollected,
 			fault.ErrQuarantined, leader.ErrDrainUnreadable, task.ErrExists, task.ErrNotFound, task.ErrInvalidStateTransition,
-			task.ErrEnding} {
+			task.ErrEnding, task.ErrMayStillRun, task.ErrLostUnresolved} {
 			if errors.Is(err, late) {
 				return
 			}
@@ -345,8 +345,9 @@ func (cu *customers) recreate(b *board, t *task.Task) {
 		if cu.w.chance(200) {
 			as = task.ResolvedRerun
 		}
+		accept := !cu.w.has(t.UID) // a person who knows that its container is gone
 		b.ask("settle", func(ctx context.Context) error {
-			_, err := b.ResolveTask(ctx, t.GUID, as, plan.Write{})
+			_, err := b.ResolveTask(ctx, t.GUID, as, accept, plan.Write{})
 			return err
 		})
 	}

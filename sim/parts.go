@@ -39,7 +39,7 @@ func (r *leadership) open(cfg worker.Config) error {
 		Scheduler: scheduler.Config{NodesEvery: 20 * time.Second, NodesRetry: time.Second, MergeAt: 2},
 		Registry:  registry.Config{Worker: cfg, Runtime: r.rt()},
 		Board: bbs.Config{Park: r.threads.park, Watch: r.board.watch(), Converge: lrp.ConvergePolicy{Resend: resend},
-			Tasks: taskPolicy(), FullPass: fullPass,
+			Tasks: taskPolicy(), FullPass: fullPass, Began: w.store.began,
 			KeyLife: w.customers.keyLife()},
 		Timetable: r.times.config(), Signals: leader.SignalCalls{Go: r.times.beside, Signal: r.times.signal},
 		Edges: leader.Edges{

@@ -38,7 +38,7 @@ func (c *checker) quiet(w *world, b *board) {
 	kept := 0
 	for _, t := range all.tasks {
 		hangs := w.stuckUnit(func(u *unit) bool { return u.uid == t.UID })
-		if t.State == task.Completed && !t.Unresolved() && !(t.Ending() && hangs) {
+		if t.State == task.Completed && !t.Unresolved() && !(t.Ending() && (hangs || t.MayStillRun)) {
 			kept++
 		}
 		if told := t.Callback.Delivered || t.Callback.Dead || t.Definition.CallbackURL == ""; t.State == task.Completed &&

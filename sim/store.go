@@ -31,6 +31,7 @@ type storage struct {
 	snapshot // rows, head.restored, head.epoch
 	term     fence.Term
 	revision int64
+	began    int64         // revision with which the epoch began
 	lease    int           // server that holds the lease; -1 = free
 	leaseID  int           // of the holder's campaign
 	expires  time.Duration // true time
@@ -118,7 +119,7 @@ func (s *storage) back(c snapshot, restored bool) {
 	epoch := s.epoch
 	s.snapshot = snapshot{rows: maps.Clone(c.rows), restored: restored || c.restored, epoch: epoch + 1}
 	s.term = fence.Term{Epoch: s.epoch}
-	s.lease, s.made = -1, s.made+1
+	s.lease, s.made, s.began = -1, s.made+1, s.revision+1
 	if restored {
 		s.w.plans.back()
 		s.older = nil

@@ -82,7 +82,7 @@ func encodeHead(h head.Head) []byte { return Encode(1, kindHead, marshal(protoHe
 
 func protoHead(h head.Head) *storepb.Head {
 	return &storepb.Head{Epoch: h.Term.Epoch, Revision: h.Term.Revision, Seq: h.Seq, Attempt: h.Attempt,
-		Restored: h.Restored, Cluster: string(h.Cluster)}
+		Restored: h.Restored, Cluster: string(h.Cluster), Began: h.Began}
 }
 
 func headOf(p *storepb.Head) head.Head {
@@ -90,6 +90,7 @@ func headOf(p *storepb.Head) head.Head {
 		Term: fence.Term{Epoch: p.GetEpoch(), Revision: p.GetRevision()}, Seq: p.GetSeq(), Attempt: p.GetAttempt(),
 		Restored: p.GetRestored(),
 		Cluster:  fence.Cluster(p.GetCluster()),
+		Began:    p.GetBegan(),
 	}
 }
 

@@ -25,6 +25,7 @@ type Leadership struct {
 	term      fence.Term
 	cluster   fence.Cluster
 	newStore  bool
+	began     int64
 	rows      []Row
 	revision  int64
 	limits    Limits
@@ -70,7 +71,7 @@ func newLeadership(ctx context.Context, s *Store, t candidacy) (*Leadership, con
 
 // open begins to commit, as the term that wrote won.
 func (r *Leadership) open(ctx context.Context, won head.Head, newStore bool) {
-	r.term, r.cluster, r.newStore = won.Term, won.Cluster, newStore
+	r.term, r.cluster, r.began, r.newStore = won.Term, won.Cluster, won.Began, newStore
 	r.writer.machine = head.New(won)
 	r.writer.restored.Store(won.Restored)
 	r.writer.committed.Store(r.revision)
@@ -91,6 +92,11 @@ func (r *Leadership) Heard(t fence.Term) { r.store.Heard(t) }
 // moved, or created without the declaration that no older cell lives. It is true until
 // ClearRestored has committed, also for later terms.
 func (r *Leadership) Restored() bool { return r.writer.restored.Load() }
+
+// Began returns the revision with which the epoch began. A row with a smaller revision may be older
+// than cells have seen, also after ClearRestored: then the cells have reported, and correct their
+// rows one by one.
+func (r *Leadership) Began() int64 { return r.began }
 
 // NewStore reports whether this very term created the store.
 func (r *Leadership) NewStore() bool { return r.newStore }
@@ -343,7 +349,10 @@ func (r *Leadership) keepAlive(ctx context.Context) {
 	cfg := r.store.cfg
 	for run.Pause(ctx, cfg.KeepAlive) == nil {
 		sent := cfg.Clock.Boot()
-		err := r.keepAliveOnce(ctx, sent)
+		err := r.candidacy.keepAlive(ctx, r.store)
+		if err == nil {
+			r.heldUntil.Store(int64(sent + r.candidacy.ttl))
+		}
 		if errors.Is(err, ErrLeaseGone) || errors.Is(err, ErrBroken) || errors.Is(err, ErrWentBack) {
 			r.end(fmt.Errorf("keep lease: %w", err))
 			break
@@ -377,13 +386,13 @@ func (r *Leadership) watchElectionKey(ctx context.Context) {
 	}
 }
 
-func (r *Leadership) keepAliveOnce(ctx context.Context, sent time.Duration) error {
-	cfg := r.store.cfg
-	ctx, cancel := context.WithTimeout(ctx, max(cfg.KeepAlive, (cfg.LeaseTTL-cfg.Drift)/2))
+// keepAlive keeps the lease alive once, and takes over its time to live.
+func (t *candidacy) keepAlive(ctx context.Context, s *Store) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, max(s.cfg.KeepAlive, (s.cfg.LeaseTTL-s.cfg.Drift)/2))
 	defer cancel()
-	ttl, err := r.store.backend.KeepAlive(ctx, r.candidacy.lease)
+	ttl, err := s.backend.KeepAlive(ctx, t.lease)
 	if err == nil {
-		r.heldUntil.Store(int64(sent + ttl))
+		t.ttl = ttl
 	}
 	return err
 }

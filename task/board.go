@@ -41,8 +41,8 @@ type slot struct {
 	// loaded is when this board loaded a task that another leader has cancelled, whose wall clock may
 	// differ from this one's. Zero for all others.
 	loaded time.Time
-	// former: the row is as an earlier leader stored it.
-	former bool
+	// older: the row is as it was before the store was restored or moved.
+	older bool
 }
 
 // NewBoard returns an empty board.
@@ -90,7 +90,7 @@ func (b *Board) Put(t *Task) {
 		!s.task.FirstCompleted.Equal(t.FirstCompleted)) {
 		b.pushEnded(t)
 	}
-	s.task, s.former = t, false
+	s.task, s.older = t, false
 	b.track(t, true)
 	b.dirty[t.GUID] = struct{}{}
 }
@@ -117,20 +117,20 @@ func (b *Board) isEnded(i endedItem) bool {
 }
 
 // Load is Put for a row of an earlier term: it is unknown whether its request arrived, so the next
-// pass repeats it.
-func (b *Board) Load(t *Task, now time.Time) {
+// pass repeats it. older: it was written before the store was restored or moved.
+func (b *Board) Load(t *Task, now time.Time, older bool) {
 	b.Put(t)
 	s := b.tasks[t.GUID]
-	s.asked, s.former = time.Unix(0, 0), true
+	s.asked, s.older = time.Unix(0, 0), older
 	if t.Ending() {
 		s.loaded = now
 	}
 }
 
-// Former reports whether a row is as an earlier leader stored it.
-func (b *Board) Former(guid string) bool {
+// Older reports whether a row is as it was before the store was restored or moved.
+func (b *Board) Older(guid string) bool {
 	s := b.tasks[guid]
-	return s != nil && s.former
+	return s != nil && s.older
 }
 
 // Sending sets whether the delivery of a task's end is in progress: a RESOLVING task is not

@@ -292,7 +292,7 @@ func TestTheGraceTimeOfAnotherLeadersCancelCountsFromTheLoad(t *testing.T) {
 	row := w.b.Get("g")
 	next := newWorld(t, Policy{KeepPerDomain: 1})
 	next.now = w.now.Add(time.Hour)
-	next.b.Load(row, next.now)
+	next.b.Load(row, next.now, false)
 	next.b.ProcDied(alpha.Proc)
 	next.desire("newer", Definition{})
 	_ = next.step("newer", Cancel{})
@@ -326,7 +326,7 @@ func TestQuarantinedTasksAreLeftAlone(t *testing.T) {
 
 func TestLoadedTasksAreAskedForAtOnce(t *testing.T) {
 	w := newWorld(t, Policy{})
-	w.b.Load(rowOf(&testing.T{}, "PENDING"), w.now)
+	w.b.Load(rowOf(&testing.T{}, "PENDING"), w.now, false)
 	if w.quiesce(); len(w.did) != 1 || w.did[0] != (RequestAuction{"g", "u"}) {
 		t.Errorf("%v", w.did)
 	}
@@ -402,7 +402,7 @@ func TestTasksOfANameThatMayRun(t *testing.T) {
 	b.Put(x)
 	step(ProcDead{Proc: alpha.Proc})
 	want(1)
-	step(ResolveLost{As: ResolvedDone})
+	step(ResolveLost{As: ResolvedDone, Accept: true})
 	want(0)
 	b.Put(running)
 	b.Delete(running.GUID)

@@ -36,7 +36,8 @@ type (
 		By   Holder
 	}
 	// Found: By's process reports a container of the task at the start of its session. A restored
-	// store has the task as PENDING, perhaps made again under another uid. Bound: the container ends
+	// store has the task as PENDING, perhaps made again under another uid; or the task is marked as
+	// one that may still run. Bound: the container ends
 	// when its cell has had no leader for too long.
 	Found struct {
 		UID   string
@@ -61,17 +62,19 @@ type Reject struct {
 
 // Events of clients.
 type (
-	// Cancel ends a PENDING or RUNNING task.
+	// Cancel ends a PENDING or RUNNING task, and a lost one that may still run.
 	Cancel struct{}
 	// Resolve begins the deletion of a COMPLETED task.
 	Resolve struct{}
 	// Delete removes a RESOLVING task.
 	Delete struct{}
-	// ResolveLost is a person's decision about a lost task. Successor is the guid of the new task if
-	// As is ResolvedRerun.
+	// ResolveLost is a person's decision about a lost task, or a cancelled one that may still run.
+	// Successor is the guid of the new task if As is ResolvedRerun. Accept is needed if the task may
+	// still run.
 	ResolveLost struct {
 		As        Resolution
 		Successor string
+		Accept    bool
 	}
 )
 

@@ -29,10 +29,10 @@ func check(t *Task) string {
 		return "ended at no time"
 	case t.State == Running && (t.Holder.Cell == "" || t.Holder.Proc == ""):
 		return "RUNNING on no cell"
-	case t.Resolution != Unresolved && t.Outcome != Lost:
-		return "resolved, but not lost"
-	case t.MayStillRun && t.Outcome != Lost:
-		return "may still run, but is not lost"
+	case t.Resolution != Unresolved && t.Outcome != Lost && t.Outcome != Cancelled:
+		return "resolved, but neither lost nor cancelled"
+	case t.MayStillRun && t.Outcome != Lost && !t.Ending():
+		return "may still run, but is neither lost nor ending"
 	}
 	if err := t.Definition.Validate(); err != nil {
 		return err.Error()

@@ -142,7 +142,7 @@ func TestSinceEnd(t *testing.T) {
 	if got := b.SinceEnd(row, now); got != time.Hour {
 		t.Errorf("unknown to the board: %v", got)
 	}
-	b.Load(row, now.Add(-time.Minute))
+	b.Load(row, now.Add(-time.Minute), false)
 	if got := b.SinceEnd(row, now); got != time.Minute {
 		t.Errorf("loaded: %v", got)
 	}
@@ -279,7 +279,7 @@ func TestARowIsLoadedInAnyState(t *testing.T) {
 	for words, want := range map[string]string{"PENDING": "task.Kick", "RUNNING self": "", "RESOLVING self": "",
 		"COMPLETED self": ""} {
 		b := NewBoard(Policy{})
-		b.Load(rowOf(t, words), t0)
+		b.Load(rowOf(t, words), t0, false)
 		out := b.Converge(t0)
 		got := ""
 		if len(out) > 0 {

@@ -56,7 +56,7 @@ func TestCheckNamesTheError(t *testing.T) {
 		"runs on no cell":    {with(t, "RUNNING self", func(r *Task) { r.Holder.Cell = "" }), "RUNNING on no cell"},
 		"runs on no process": {with(t, "RUNNING self", func(r *Task) { r.Holder.Proc = "" }), "RUNNING on no cell"},
 		"resolved, not lost": {with(t, "COMPLETED self", func(r *Task) { r.Resolution = ResolvedDone }),
-			"resolved, but not lost"},
+			"resolved, but neither lost nor cancelled"},
 		"resolved":          {with(t, "COMPLETED self", func(r *Task) { lost(r); r.Resolution = ResolvedDone }), ""},
 		"runs on, not lost": {with(t, "COMPLETED self", func(r *Task) { r.MayStillRun = true }), "may still run"},
 		"may run on":        {with(t, "COMPLETED self", func(r *Task) { lost(r); r.MayStillRun = true }), ""},

@@ -233,7 +233,7 @@ func (m *machine) missing(e Missing) error {
 
 // gone notes that the container of a cancelled task has ended; it stays cancelled.
 func (m *machine) gone(r Result) {
-	m.changed = true
+	m.changed, m.t.MayStillRun = true, false
 	x := &m.t.Result
 	x.ExitCode, x.Signal, x.OOM, x.OutputLost, x.Started, x.Ended = r.ExitCode, r.Signal, r.OOM, r.OutputLost, r.Started,
 		r.Ended
@@ -258,12 +258,25 @@ func (m *machine) adopt(e Adopt) error {
 }
 
 // found lets a PENDING task be the one whose container is there. A restored store may have it under
-// another uid, since it was made again, with another on_lost. The container keeps its own.
+// another uid, since it was made again, with another on_lost. The container keeps its own. A lost
+// task whose container continued is RUNNING again: the loss is taken back. That of a cancelled one is
+// ended.
 func (m *machine) found(e Found) {
-	if m.t.State != Pending {
+	switch {
+	case m.t.State == Pending:
+		m.do(WithdrawAuction{m.t.GUID, m.t.UID})
+	case !m.t.MayStillRun || m.t.UID != e.UID || m.t.Holder.Cell != e.By.Cell:
+		return
+	case m.t.Ending():
+		m.changed, m.t.Holder, m.t.MayStillRun = true, e.By, false
+		m.do(CancelContainer{m.t.GUID, m.t.UID, e.By})
+		return
+	case m.t.Unresolved():
+		m.t.Outcome, m.t.Result, m.t.FirstCompleted = Open, Result{}, time.Time{}
+		m.t.MayStillRun, m.t.Callback = false, Callback{}
+	default:
 		return
 	}
-	m.do(WithdrawAuction{m.t.GUID, m.t.UID})
 	m.to(Running)
 	m.t.UID, m.t.Holder, m.t.Reservation, m.t.Rejection = e.UID, e.By, "", ""
 	if d := *m.t.Definition; d.DeadlineBound() != e.Bound {
@@ -314,11 +327,16 @@ func (m *machine) reject(e Reject) error {
 	return nil
 }
 
+// cancel ends a task. The container of a lost one that may still run is ended when its cell returns.
 func (m *machine) cancel() error {
-	switch m.t.State {
-	case Pending:
-	case Running:
+	switch {
+	case m.t.State == Pending:
+	case m.t.State == Running:
 		m.do(CancelContainer{m.t.GUID, m.t.UID, m.t.Holder})
+	case m.t.Unresolved() && m.t.MayStillRun:
+		m.end(Cancelled, Result{Failed: true, Cancelled: true, Reason: ReasonCancelled})
+		m.t.MayStillRun = true
+		return nil
 	default:
 		return ErrInvalidStateTransition
 	}
@@ -352,25 +370,38 @@ func (m *machine) delete() error {
 
 func (m *machine) resolveLost(e ResolveLost) error {
 	switch {
-	case !m.t.Unresolved() || e.As == Unresolved:
+	case !m.t.Unresolved() && !(m.t.Ending() && m.t.MayStillRun) || e.As == Unresolved:
 		return ErrInvalidStateTransition
+	case m.t.MayStillRun && !e.Accept:
+		return fmt.Errorf("on cell %s: %w", m.t.Holder.Cell, ErrMayStillRun)
 	case e.As == ResolvedRerun && (e.Successor == "" || e.Successor == m.t.GUID):
 		return fmt.Errorf("a rerun needs a guid of its own: %w", ErrInvalid)
 	}
 	m.changed = true
-	m.t.Resolution = e.As
+	if m.t.Ending() {
+		m.gone(Result{})
+	}
+	m.t.Resolution, m.t.MayStillRun = e.As, false
 	if e.As == ResolvedRerun {
 		m.t.Successor = e.Successor
 	}
 	return nil
 }
 
+// procDead gives a task up as lost. A cancelled one stays cancelled; its container, if it may outlive
+// the process for an unknown time, may still run until its cell returns.
 func (m *machine) procDead(proc string) {
-	if m.t.State != Running || m.t.Holder.Proc != proc {
+	if m.t.Holder.Proc != proc || m.t.State != Running && !m.t.Ending() {
 		return
 	}
-	m.end(Lost, Result{Failed: true, Reason: ReasonLost})
-	m.t.MayStillRun = m.t.Definition.OnLost == LostKeep
+	may := m.t.Definition.OnLost == LostKeep
+	switch {
+	case m.t.State == Running:
+		m.end(Lost, Result{Failed: true, Reason: ReasonLost})
+	case m.t.MayStillRun == may:
+		return
+	}
+	m.changed, m.t.MayStillRun = true, may
 }
 
 func (m *machine) expirePending() {

@@ -42,8 +42,8 @@ func (o *odd) event() Event {
 		Complete{uid, o.holder(), o.result()},
 		Missing{uid, o.holder()}, Adopt{uid, draw.One(o, "pa", "pb", ""), o.holder()},
 		Reject{uid, "full", o.Flag(), o.Flag(), o.holder()}, Cancel{}, Resolve{}, Delete{},
-		ResolveLost{Resolution(o.IntN(4)), o.guid()}, ProcDead{o.holder().Proc}, ExpirePending{},
-		Kick{}, KickCallback{}, CallbackDone{uid, draw.One(o, 0, 1, -1), o.Flag(), "x"}, Demote{}, Prune{})
+		ResolveLost{Resolution(o.IntN(4)), o.guid(), o.Flag()}, Found{uid, o.holder(), o.Flag()},
+		ProcDead{o.holder().Proc}, ExpirePending{}, Kick{}, KickCallback{}, CallbackDone{uid, draw.One(o, 0, 1, -1), o.Flag(), "x"}, Demote{}, Prune{})
 }
 
 // TestStoredRowsNeverEndTheLeader: the board takes any tasks that Check accepts, and any reports of cells. Its
@@ -70,7 +70,7 @@ func TestStoredRowsNeverEndTheLeader(t *testing.T) {
 		for range 60 {
 			switch o.IntN(10) {
 			case 0, 1:
-				b.Load(o.task(), o.Now)
+				b.Load(o.task(), o.Now, o.Flag())
 			case 2:
 				b.Put(o.task())
 			case 3:

@@ -221,7 +221,8 @@ type Task struct {
 	Reservation string
 	// Result is set when COMPLETED: Complete, Cancel, expiry, ProcDead.
 	Result Result
-	// MayStillRun marks a lost task whose container was permitted to continue: ProcDead.
+	// MayStillRun marks a lost or cancelled task whose process is dead, and whose container was
+	// permitted to continue: ProcDead.
 	MayStillRun bool
 	// Rejections counts Reject; Rejection is the last reason: Reject, cleared by Start.
 	Rejections int
@@ -259,7 +260,7 @@ func (t *Task) Held(over time.Duration, dead bool) bool {
 	switch {
 	case !t.Ending():
 		return false
-	case !dead:
+	case !dead || t.MayStillRun:
 		return true
 	}
 	w := &t.Definition.Workload
@@ -290,6 +291,8 @@ var (
 	ErrNotEligible = errors.New("cell may not receive work now")
 	// ErrLostUnresolved: a lost task is kept until it is resolved.
 	ErrLostUnresolved = errors.New("a lost task is kept until it is resolved")
+	// ErrMayStillRun: the container of a lost task was permitted to continue.
+	ErrMayStillRun = fault.New(fault.ErrConflict, "the task may still run")
 	// ErrEnding: a cancelled task is kept until its container is gone.
 	ErrEnding = errors.New("a cancelled task is kept until its container is gone")
 )

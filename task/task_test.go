@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -338,6 +339,12 @@ func TestLostTasks(t *testing.T) {
 	if same, _, _ := Step(lost, Prune{}, env()); same == nil {
 		t.Error("a lost task was pruned")
 	}
+	for _, as := range []Resolution{ResolvedDone, ResolvedFailed, ResolvedRerun} {
+		same, _, err := Step(lost, ResolveLost{As: as, Successor: "g2"}, env())
+		if !errors.Is(err, ErrMayStillRun) || same != lost {
+			t.Errorf("%v of a task that may still run: %v", as, err)
+		}
+	}
 	lost.Callback.Delivered = true
 	found, _, err := Step(lost, Complete{UID: "u", By: Holder{"alpha", "pa2"}, Result: Result{Output: []byte("late")}},
 		env())
@@ -349,8 +356,9 @@ func TestLostTasks(t *testing.T) {
 		t.Errorf("late result of another cell: %v", err)
 	}
 	for _, as := range []Resolution{ResolvedDone, ResolvedFailed, ResolvedRerun} {
-		resolved, _, err := Step(lost, ResolveLost{As: as, Successor: "g2"}, env())
-		if err != nil || resolved.Resolution != as || (resolved.Successor == "g2") != (as == ResolvedRerun) {
+		resolved, _, err := Step(lost, ResolveLost{As: as, Successor: "g2", Accept: true}, env())
+		if err != nil || resolved.MayStillRun || resolved.Resolution != as ||
+			(resolved.Successor == "g2") != (as == ResolvedRerun) {
 			t.Errorf("%v: %v %+v", as, err, resolved)
 		}
 		if _, _, err := Step(resolved, Complete{UID: "u", By: alpha}, env()); !errors.Is(err, ErrInvalidStateTransition) {
@@ -360,12 +368,103 @@ func TestLostTasks(t *testing.T) {
 			t.Errorf("resolved: %v", err)
 		}
 	}
-	if _, _, err := Step(lost, ResolveLost{As: ResolvedRerun, Successor: "g"}, env()); !errors.Is(err, ErrInvalid) {
+	same := ResolveLost{As: ResolvedRerun, Successor: "g", Accept: true}
+	if _, _, err := Step(lost, same, env()); !errors.Is(err, ErrInvalid) {
 		t.Errorf("rerun under the same guid: %v", err)
 	}
 	row.Definition = &Definition{}
 	if lost, _, _ = Step(row, ProcDead{"pa"}, env()); lost.MayStillRun {
 		t.Error("a deadline-bound task may not still run")
+	}
+	resolved, _, err := Step(lost, ResolveLost{As: ResolvedDone}, env())
+	if err != nil || resolved.Resolution != ResolvedDone {
+		t.Errorf("a task that is certainly over: %v", err)
+	}
+}
+
+// mayRun is a lost task whose container was permitted to continue.
+func mayRun(t *testing.T) *Task {
+	t.Helper()
+	row := rowOf(t, "RUNNING self")
+	row.Definition = &Definition{OnLost: LostKeep, CallbackURL: "http://x"}
+	lost, _, err := Step(row, ProcDead{"pa"}, env())
+	if err != nil || !lost.MayStillRun {
+		t.Fatalf("%v %+v", err, lost)
+	}
+	return lost
+}
+
+// TestLostTaskIsFound: a lost task is RUNNING again when its cell reports its container, and no other.
+func TestLostTaskIsFound(t *testing.T) {
+	lost, back := mayRun(t), Holder{"alpha", "pa2"}
+	for name, e := range map[string]Found{
+		"another task of the guid": {UID: "other", By: back},
+		"another cell":             {UID: "u", By: omega},
+	} {
+		if same, effects, err := Step(lost, e, env()); same != lost || len(effects) > 0 || err != nil {
+			t.Errorf("%s: %v %+v", name, err, same)
+		}
+	}
+	found, effects, err := Step(lost, Found{UID: "u", By: back}, env())
+	if err != nil || len(effects) > 0 || found.State != Running || found.Holder != back || found.Outcome != Open ||
+		found.MayStillRun || found.Ended() || found.Callback != (Callback{}) || Check(found) != nil {
+		t.Fatalf("%v %v %+v", err, effects, found)
+	}
+	_, _, err = Step(found, ResolveLost{As: ResolvedFailed, Accept: true}, env())
+	if !errors.Is(err, ErrInvalidStateTransition) {
+		t.Errorf("a running task is resolved: %v", err)
+	}
+	ended, _, err := Step(found, Complete{UID: "u", By: back}, env())
+	if err != nil || ended.Outcome != Succeeded || ended.Verdict != 2 {
+		t.Errorf("its end: %v %+v", err, ended)
+	}
+	resolved, _, _ := Step(lost, ResolveLost{As: ResolvedFailed, Accept: true}, env())
+	if same, _, _ := Step(resolved, Found{UID: "u", By: back}, env()); same != resolved {
+		t.Errorf("found after the decision of a person: %+v", same)
+	}
+}
+
+// TestCancelledTaskOfADeadCell: the container of a cancelled task that was permitted to continue may
+// run for an unknown time after the death of its cell. The row is kept until the cell is back and
+// has ended it, or a person decides.
+func TestCancelledTaskOfADeadCell(t *testing.T) {
+	back := Holder{"alpha", "pa2"}
+	running := rowOf(t, "RUNNING self")
+	running.Definition = &Definition{OnLost: LostKeep}
+	cancelled, _, _ := Step(running, Cancel{}, env())
+	dead, _, err := Step(cancelled, ProcDead{"pa"}, env())
+	if err != nil || !dead.MayStillRun || dead.Outcome != Cancelled {
+		t.Fatalf("%v %+v", err, dead)
+	}
+	lost, effects, err := Step(mayRun(t), Cancel{}, env())
+	if err != nil || len(effects) > 0 || lost.Outcome != Cancelled || !lost.MayStillRun {
+		t.Fatalf("cancel of a lost one: %v %v %+v", err, effects, lost)
+	}
+	for name, row := range map[string]*Task{"cancelled, then dead": dead, "dead, then cancelled": lost} {
+		if Check(row) != nil || !row.Ending() || !row.MayRun() || !row.Held(1000*time.Hour, true) {
+			t.Errorf("%s: %v %+v", name, Check(row), row)
+		}
+		found, effects, err := Step(row, Found{UID: "u", By: back}, env())
+		if err != nil || found.Holder != back || found.MayStillRun || !found.Ending() ||
+			!slices.Equal(effects, []Effect{CancelContainer{"g", "u", back}}) {
+			t.Errorf("%s, found: %v %v %+v", name, err, effects, found)
+		}
+		ended, _, err := Step(row, Complete{UID: "u", By: back, Result: Result{Ordered: true, Ended: env().Now}}, env())
+		if err != nil || ended.MayStillRun || ended.Ending() || ended.Outcome != Cancelled || Check(ended) != nil {
+			t.Errorf("%s, ended: %v %+v", name, err, ended)
+		}
+		if _, _, err := Step(row, ResolveLost{As: ResolvedFailed}, env()); !errors.Is(err, ErrMayStillRun) {
+			t.Errorf("%s, resolved without a word: %v", name, err)
+		}
+		over, _, err := Step(row, ResolveLost{As: ResolvedFailed, Accept: true}, env())
+		if err != nil || over.Ending() || over.MayStillRun || over.Held(0, true) || Check(over) != nil {
+			t.Errorf("%s, resolved: %v %+v", name, err, over)
+		}
+	}
+	running.Definition = &Definition{}
+	bound, _, _ := Step(running, Cancel{}, env())
+	if same, _, _ := Step(bound, ProcDead{"pa"}, env()); same != bound {
+		t.Errorf("a deadline-bound one: %+v", same)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"cantina/action"
 	"cantina/batch"
 	"cantina/bbs"
 	"cantina/cron"
@@ -178,8 +179,43 @@ func TestReplaceEndsTheEarlierRunFirst(t *testing.T) {
 	})
 }
 
-// TestTheGraceOfKeptWorkIsByRealTime: a cancelled run that may outlive its cell, and that no process adopts, has
-// its grace time. Changes of the wall clock do not matter, in one term and between two.
+// TestACancelledRunThatContinuesWithoutItsCell: nothing ends the container of a cancelled run of on_lost: keep while
+// its cell is away. The next run waits until the cell is back, or a person decides.
+func TestACancelledRunThatContinuesWithoutItsCell(t *testing.T) {
+	for name, end := range map[string]func(r *rig, x *task.Task) error{
+		"its cell is back": func(r *rig, x *task.Task) error {
+			r.end(x.GUID, x.UID)
+			return nil
+		},
+		"a person decides": func(r *rig, x *task.Task) error {
+			_, err := r.board.ResolveTask(r.t.Context(), x.GUID, task.ResolvedFailed, true, plan.Write{})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				r.apply(false, one(func(d *schedule.Definition) {
+					d.Overlap, d.Task.OnLost = schedule.OverlapReplace, task.LostKeep
+				}))
+				r.keep = true
+				r.at("01:00:00").started("d/n 2026-03-02T01:00:00Z").at("02:00:00").started()
+				r.die("")
+				r.at("02:30:00").started().at("02:59:00").started()
+				x, err := r.board.GetTask(schedule.RunID(key, began().Add(30*time.Minute), 0))
+				if err == nil {
+					err = end(r, x.Task)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.at("02:59:01").started("d/n 2026-03-02T02:00:00Z")
+			})
+		})
+	}
+}
+
+// TestTheGraceOfKeptWorkIsByRealTime: a cancelled run that its cell keeps over a restart, and that no process adopts,
+// has its grace time. Changes of the wall clock do not matter, in one term and between two.
 func TestTheGraceOfKeptWorkIsByRealTime(t *testing.T) {
 	for name, set := range map[string]func(r *rig){
 		"set ahead":                     func(r *rig) { r.set(20 * time.Minute) },
@@ -190,7 +226,7 @@ func TestTheGraceOfKeptWorkIsByRealTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, r *rig) {
 				r.apply(false, one(func(d *schedule.Definition) {
-					d.Overlap, d.Task.OnLost = schedule.OverlapReplace, task.LostKeep
+					d.Overlap, d.Task.Workload.OnCellRestart = schedule.OverlapReplace, action.RestartKeep
 				}))
 				r.keep = true
 				r.at("01:00:00").started("d/n 2026-03-02T01:00:00Z").at("02:00:00").started()

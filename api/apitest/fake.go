@@ -556,7 +556,8 @@ func (f *taskRows) DeleteTask(_ context.Context, guid string, w plan.Write) erro
 }
 
 // ResolveTask implements api.Tasks.
-func (f *taskRows) ResolveTask(_ context.Context, guid string, as task.Resolution, w plan.Write) (plan.Task, error) {
+func (f *taskRows) ResolveTask(_ context.Context, guid string, as task.Resolution, _ bool,
+	w plan.Write) (plan.Task, error) {
 	t, err := f.GetTask(guid)
 	if err != nil {
 		return t, err

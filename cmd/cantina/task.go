@@ -173,10 +173,13 @@ func taskResultVerb(c *cli) *cobra.Command {
 
 func taskResolveVerb(c *cli) *cobra.Command {
 	var domain, as string
+	var accept bool
 	cmd := &cobra.Command{
 		Use: "resolve TASK --as done|failed|rerun", Aliases: []string{"settle"}, Short: "Record the outcome of a lost task",
 		Long: "A lost task is kept until an operator resolves it: done if it did its work, failed if not, or " +
-			"rerun to start it once more as a new task.",
+			"rerun to start it once more as a new task. If its container may still run (on_lost: keep), the " +
+			"task is RUNNING again as soon as its cell reports it. Without the cell, it is resolved with " +
+			"--accept-double-starts only.",
 		Example: "  cantina task resolve 4f1c --as rerun", Args: exactly(1, "TASK"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if as == "" {
@@ -186,7 +189,8 @@ func taskResolveVerb(c *cli) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			got, err := call(c, calls.ResolveTask, &pb.ResolveTaskRequest{Id: s.name, As: as})
+			got, err := call(c, calls.ResolveTask, &pb.ResolveTaskRequest{Id: s.name, As: as,
+				AcceptDoubleStarts: accept})
 			if err != nil {
 				return err
 			}
@@ -198,6 +202,7 @@ func taskResolveVerb(c *cli) *cobra.Command {
 		},
 	}
 	domainFlag(cmd, &domain)
+	cmd.Flags().BoolVar(&accept, "accept-double-starts", false, "accept that work may run twice")
 	choiceVar(cmd.Flags(), &as, "as", "", "", []string{"done", "failed", "rerun"}, "outcome: done, failed or rerun")
 	c.waiting(cmd)
 	return c.writing(cmd)

@@ -29,6 +29,9 @@ type Head struct {
 	Restored bool
 	// Cluster is the identity of the store, the same in every head of it.
 	Cluster fence.Cluster
+	// Began is the create revision of the first term of the epoch: a row with a smaller revision was
+	// written before the store was created, restored or moved.
+	Began int64
 }
 
 // Errors of a win. Each ends the campaign.
@@ -70,11 +73,15 @@ func Win(e Evidence) (Head, error) {
 		return Head{}, fmt.Errorf("win at revision %d: %w", e.Elected, ErrDisplaced)
 	}
 	won := Head{Term: fence.Term{Epoch: e.Head.Term.Epoch, Revision: e.Elected}, Restored: e.Head.Restored,
-		Cluster: cmp.Or(e.Head.Cluster, e.Fresh)}
+		Cluster: cmp.Or(e.Head.Cluster, e.Fresh), Began: e.Head.Began}
+	if e.Head.Term.Revision == 0 {
+		won.Began = e.Elected
+	}
 	if e.Exists && !e.Moved && e.Head.Term.Less(won.Term) && e.Head.Term.Compare(e.Seen) >= 0 {
 		return won, nil
 	}
 	won.Term.Epoch = NextEpoch(max(e.Head.Term.Epoch, e.Seen.Epoch), e.Unix)
+	won.Began = e.Elected
 	won.Restored = e.Exists || e.Seen != fence.Term{} || !e.NewCluster
 	return won, nil
 }

@@ -9,7 +9,7 @@ import (
 
 func TestWin(t *testing.T) {
 	at := func(epoch, revision int64) fence.Term { return fence.Term{Epoch: epoch, Revision: revision} }
-	old := Head{Term: at(100, 40), Seq: 9, Attempt: 12}
+	old := Head{Term: at(100, 40), Seq: 9, Attempt: 12, Began: 7}
 	marked := old
 	marked.Restored = true
 	for name, c := range map[string]struct {
@@ -17,25 +17,25 @@ func TestWin(t *testing.T) {
 		want Head
 	}{
 		"next term of the same store": {Evidence{Exists: true, Head: old, Elected: 50, Unix: 900},
-			Head{Term: at(100, 50)}},
+			Head{Term: at(100, 50), Began: 7}},
 		"the mark stays for later terms": {Evidence{Exists: true, Head: marked, Elected: 50, Unix: 900},
-			Head{Term: at(100, 50), Restored: true}},
-		"new store":                  {Evidence{Elected: 2, Unix: 900}, Head{Term: at(900, 2), Restored: true}},
-		"new store of a new cluster": {Evidence{Elected: 2, Unix: 900, NewCluster: true}, Head{Term: at(900, 2)}},
+			Head{Term: at(100, 50), Restored: true, Began: 7}},
+		"new store":                  {Evidence{Elected: 2, Unix: 900}, Head{Term: at(900, 2), Restored: true, Began: 2}},
+		"new store of a new cluster": {Evidence{Elected: 2, Unix: 900, NewCluster: true}, Head{Term: at(900, 2), Began: 2}},
 		"new store where there was one": {Evidence{Elected: 2, Unix: 900, NewCluster: true, Seen: at(100, 40)},
-			Head{Term: at(900, 2), Restored: true}},
+			Head{Term: at(900, 2), Restored: true, Began: 2}},
 		"moved": {Evidence{Exists: true, Head: old, Elected: 50, Unix: 900, Moved: true},
-			Head{Term: at(900, 50), Restored: true}},
+			Head{Term: at(900, 50), Restored: true, Began: 50}},
 		"moved, clock behind": {Evidence{Exists: true, Head: old, Elected: 50, Unix: 7, Moved: true},
-			Head{Term: at(101, 50), Restored: true}},
+			Head{Term: at(101, 50), Restored: true, Began: 50}},
 		"revision not greater than the term": {Evidence{Exists: true, Head: old, Elected: 40, Unix: 900},
-			Head{Term: at(900, 40), Restored: true}},
+			Head{Term: at(900, 40), Restored: true, Began: 40}},
 		"head older than one seen": {Evidence{Exists: true, Head: old, Elected: 50, Unix: 900, Seen: at(100, 45)},
-			Head{Term: at(900, 50), Restored: true}},
+			Head{Term: at(900, 50), Restored: true, Began: 50}},
 		"seen in a later epoch, clock behind": {Evidence{Exists: true, Head: old, Elected: 50, Unix: 7, Seen: at(105, 1)},
-			Head{Term: at(106, 50), Restored: true}},
+			Head{Term: at(106, 50), Restored: true, Began: 50}},
 		"marked by a restore": {Evidence{Exists: true, Head: Restore(old, 900), Elected: 3, Unix: 901},
-			Head{Term: at(900, 3), Restored: true}},
+			Head{Term: at(900, 3), Restored: true, Began: 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Win(c.e)
@@ -53,7 +53,7 @@ func TestWin(t *testing.T) {
 }
 
 func TestMachine(t *testing.T) {
-	won := Head{Term: fence.Term{Epoch: 7, Revision: 3}, Restored: true}
+	won := Head{Term: fence.Term{Epoch: 7, Revision: 3}, Restored: true, Began: 2}
 	type step struct {
 		o    Outcome
 		seen func(sent, base Head) Seen
@@ -100,8 +100,8 @@ func TestMachine(t *testing.T) {
 				if e.Want == SendBatch {
 					batch = e
 				}
-				if e.Put != (Head{}) && !e.Put.Restored {
-					t.Fatalf("step %d took the mark away", i)
+				if e.Put != (Head{}) && (!e.Put.Restored || e.Put.Began != won.Began) {
+					t.Fatalf("step %d took the mark away, or the beginning: %+v", i, e.Put)
 				}
 			}
 			if !errors.Is(m.Err(), c.err) {

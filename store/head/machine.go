@@ -119,7 +119,7 @@ func (m Machine) send() (Machine, Effect) {
 
 func (m Machine) next(restored bool) Head {
 	return Head{Term: m.base.Term, Seq: m.base.Seq + 1, Attempt: m.attempt + 1, Restored: restored,
-		Cluster: m.base.Cluster}
+		Cluster: m.base.Cluster, Began: m.base.Began}
 }
 
 // Step applies the outcome of the last effect's action. seen counts only for Refused and Read.
@@ -164,7 +164,7 @@ func (m Machine) done() (Machine, Effect) {
 // bar is the head that the present bare transaction puts.
 func (m Machine) bar() Head {
 	return Head{Term: m.base.Term, Seq: m.base.Seq + 1, Attempt: m.attempt, Restored: m.base.Restored,
-		Cluster: m.base.Cluster}
+		Cluster: m.base.Cluster, Began: m.base.Began}
 }
 
 // judge decides by a certain view of the head and the election key.

@@ -115,7 +115,10 @@ type Head struct {
 	Restored bool `protobuf:"varint,5,opt,name=restored,proto3" json:"restored,omitempty"`
 	// cluster is the identity of the store: made with its first head, kept in backups,
 	// unchanged by a restore.
-	Cluster       string `protobuf:"bytes,6,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Cluster string `protobuf:"bytes,6,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// began is the revision with which the epoch began: rows that are older were written in an
+	// earlier epoch.
+	Began         int64 `protobuf:"varint,7,opt,name=began,proto3" json:"began,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -190,6 +193,13 @@ func (x *Head) GetCluster() string {
 		return x.Cluster
 	}
 	return ""
+}
+
+func (x *Head) GetBegan() int64 {
+	if x != nil {
+		return x.Began
+	}
+	return 0
 }
 
 // Election is the value of the election key.
@@ -620,14 +630,15 @@ const file_store_proto_rawDesc = "" +
 	"\x06schema\x18\x01 \x01(\rR\x06schema\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
 	"\apayload\x18\x03 \x01(\fR\apayload\x12\x10\n" +
-	"\x03crc\x18\x04 \x01(\aR\x03crc\"\x9a\x01\n" +
+	"\x03crc\x18\x04 \x01(\aR\x03crc\"\xb0\x01\n" +
 	"\x04Head\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x10\n" +
 	"\x03seq\x18\x03 \x01(\x03R\x03seq\x12\x18\n" +
 	"\aattempt\x18\x04 \x01(\x03R\aattempt\x12\x1a\n" +
 	"\brestored\x18\x05 \x01(\bR\brestored\x12\x18\n" +
-	"\acluster\x18\x06 \x01(\tR\acluster\"\x84\x01\n" +
+	"\acluster\x18\x06 \x01(\tR\acluster\x12\x14\n" +
+	"\x05began\x18\a \x01(\x03R\x05began\"\x84\x01\n" +
 	"\bElection\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
 	"\taddresses\x18\x02 \x03(\tR\taddresses\x12\x14\n" +

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -122,6 +123,61 @@ func TestResolutionsOfLostTasks(t *testing.T) {
 	}
 	if n := c.status().Counts["tasks_lost"]; n != 0 {
 		t.Errorf("%d tasks are lost and unresolved", n)
+	}
+}
+
+// TestLostTasksThatContinue: a cell is away, and its tasks are lost and may still run. None is started again without
+// a word of its own. When the cell is back, they are RUNNING again, and one that was cancelled meanwhile is ended.
+func TestLostTasksThatContinue(t *testing.T) {
+	w := newWitness(t)
+	c := startCluster(t, hasty, 1, 1)
+	client := c.client()
+	apply(t, c.addr(), fmt.Sprintf(`
+domain: d
+tasks:
+  one: {command: [%[1]s, one, sleep, "1000"], on_lost: keep}
+  two: {command: [%[1]s, two, sleep, "1000"], on_lost: keep, on_cell_restart: keep, stop_grace: 1s}
+`, w.command()))
+	w.waitBegun("one", 1)
+	w.waitBegun("two", 1)
+	c.cells["c1"].signal(syscall.SIGSTOP)
+	for _, id := range []string{"d.one", "d.two"} {
+		if !eventually(func() bool { x := getTask(t, client, id); return x.Outcome == "lost" && x.MayStillRun }) {
+			t.Fatalf("%s: %v", id, getTask(t, client, id))
+		}
+		for _, as := range []string{"done", "failed", "rerun"} {
+			r := cli(t, c.addr(), "task", "resolve", id, "--as", as)
+			if r.code == 0 || !strings.Contains(r.err, "may still run on cell c1") ||
+				!strings.Contains(r.err, "--accept-double-starts") {
+				t.Errorf("%s as %s: %d %s", id, as, r.code, r.err)
+			}
+		}
+	}
+	must(t, c.addr(), "stop", "task/d.two")
+	r := cli(t, c.addr(), "rm", "task/d.two", "--yes")
+	if r.code == 0 || !strings.Contains(r.err, "may still run on cell c1") {
+		t.Errorf("rm while the cell is away: %d %s", r.code, r.err)
+	}
+	c.cells["c1"].signal(syscall.SIGCONT)
+	if !eventually(func() bool { x := getTask(t, client, "d.one"); return x.State == "RUNNING" && !x.MayStillRun }) {
+		t.Errorf("its cell is back: %v", getTask(t, client, "d.one"))
+	}
+	if !eventually(func() bool { return !w.lives("two") }) {
+		t.Error("the cancelled one still runs")
+	}
+	if !w.lives("one") {
+		t.Error("the other has ended")
+	}
+	must(t, c.addr(), "stop", "task/d.one", "--now")
+	for _, id := range []string{"d.one", "d.two"} {
+		if !eventually(func() bool { return cli(t, c.addr(), "rm", "task/"+id, "--yes").code == 0 }) {
+			t.Errorf("%s: %v", id, getTask(t, client, id))
+		}
+	}
+	for _, id := range []string{"one", "two"} {
+		if n := len(w.begun()[id]); n != 1 {
+			t.Errorf("%s began %d times", id, n)
+		}
 	}
 }
 

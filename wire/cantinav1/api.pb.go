@@ -3059,10 +3059,12 @@ type ResolveTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// done, failed or rerun
-	As            string `protobuf:"bytes,2,opt,name=as,proto3" json:"as,omitempty"`
-	Write         *Write `protobuf:"bytes,3,opt,name=write,proto3" json:"write,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	As    string `protobuf:"bytes,2,opt,name=as,proto3" json:"as,omitempty"`
+	Write *Write `protobuf:"bytes,3,opt,name=write,proto3" json:"write,omitempty"`
+	// Required for a task that may still run: a second copy may start beside it.
+	AcceptDoubleStarts bool `protobuf:"varint,4,opt,name=accept_double_starts,json=acceptDoubleStarts,proto3" json:"accept_double_starts,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *ResolveTaskRequest) Reset() {
@@ -3114,6 +3116,13 @@ func (x *ResolveTaskRequest) GetWrite() *Write {
 		return x.Write
 	}
 	return nil
+}
+
+func (x *ResolveTaskRequest) GetAcceptDoubleStarts() bool {
+	if x != nil {
+		return x.AcceptDoubleStarts
+	}
+	return false
 }
 
 type ResolveTaskResponse struct {
@@ -9949,11 +9958,12 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x11DeleteTaskRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
 	"\x05write\x18\x02 \x01(\v2\x11.cantina.v1.WriteR\x05write\"\x14\n" +
-	"\x12DeleteTaskResponse\"]\n" +
+	"\x12DeleteTaskResponse\"\x8f\x01\n" +
 	"\x12ResolveTaskRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x0e\n" +
 	"\x02as\x18\x02 \x01(\tR\x02as\x12'\n" +
-	"\x05write\x18\x03 \x01(\v2\x11.cantina.v1.WriteR\x05write\";\n" +
+	"\x05write\x18\x03 \x01(\v2\x11.cantina.v1.WriteR\x05write\x120\n" +
+	"\x14accept_double_starts\x18\x04 \x01(\bR\x12acceptDoubleStarts\";\n" +
 	"\x13ResolveTaskResponse\x12$\n" +
 	"\x04task\x18\x01 \x01(\v2\x10.cantina.v1.TaskR\x04task\"K\n" +
 	"\x10RerunTaskRequest\x12\x0e\n" +
