@@ -47,6 +47,13 @@ func (q *queries) explainIndex(s *lrp.Service, index int, now time.Time) (plan.E
 		return e, nil
 	}
 	if !exists && !version.Wants(index) {
+		for _, i := range v.instancesOf(s.Key) { // of an earlier service of the name
+			if i.key.Index == index {
+				old := cmp.Or(v.processes[i.key.Process].version, &lrp.Version{})
+				q.explainRows(&e, v.indices[i.key].row, old, now)
+				return e, nil
+			}
+		}
 		return e, fmt.Errorf("service %v index %d: %w", s.Key, index, lrp.ErrNotFound)
 	}
 	q.explainRows(&e, x.row, version, now)
@@ -116,8 +123,12 @@ func explainStopping(e *plan.Explanation, a *lrp.Actual, version *lrp.Version, n
 		e.Add("stopping", text, "", 0)
 		return
 	}
-	e.Add("stopping", text+"; it is killed at "+a.Net.StopBy.Format(time.RFC3339)+" at the latest", "",
-		a.Net.StopBy.Sub(now))
+	at := a.Net.StopBy.Format(time.RFC3339)
+	if now.After(a.Net.StopBy) {
+		e.Add("stopping", text+"; it was to be killed at "+at+" at the latest, and has not ended", "", 0)
+		return
+	}
+	e.Add("stopping", text+"; it is killed at "+at+" at the latest", "", a.Net.StopBy.Sub(now))
 }
 
 // loops is how many crashes in a row make a restart loop.

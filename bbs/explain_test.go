@@ -1,6 +1,7 @@
 package bbs
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -143,11 +144,12 @@ func TestStoppingInstancesAreShown(t *testing.T) {
 		wanted bool
 		left   time.Duration
 	}{
-		"cell c1 is stopping it: it is not wanted any more; it is killed at 2001-09-09T01:46:50Z at the latest": {func(a *lrp.Actual) { a.Retiring, a.Net.Stopping, a.Net.StopBy = true, true, now.Add(10*time.Second) }, false, 10 * time.Second},
-		"cell c1 is stopping it: it is not wanted any more":                                                     {func(a *lrp.Actual) { a.Retiring = true }, false, 0},
-		"cell c1 is stopping it: it is started afresh afterwards":                                               {func(a *lrp.Actual) { a.Retiring = true }, true, 0},
-		"cell c1 is stopping it: its cell ends it":                                                              {func(a *lrp.Actual) { a.Net.Stopping = true }, true, 0},
-		"cell c1 is stopping it: the cell is being emptied, and the time for that is over":                      {func(a *lrp.Actual) { a.Net.Stopping, a.Presence = true, lrp.Evacuating }, true, 0},
+		"cell c1 is stopping it: it is not wanted any more; it is killed at 2001-09-09T01:46:50Z at the latest":                           {func(a *lrp.Actual) { a.Retiring, a.Net.Stopping, a.Net.StopBy = true, true, now.Add(10*time.Second) }, false, 10 * time.Second},
+		"cell c1 is stopping it: it is not wanted any more; it was to be killed at 2001-09-09T01:46:39Z at the latest, and has not ended": {func(a *lrp.Actual) { a.Retiring, a.Net.Stopping, a.Net.StopBy = true, true, now.Add(-time.Second) }, false, 0},
+		"cell c1 is stopping it: it is not wanted any more":                                                                               {func(a *lrp.Actual) { a.Retiring = true }, false, 0},
+		"cell c1 is stopping it: it is started afresh afterwards":                                                                         {func(a *lrp.Actual) { a.Retiring = true }, true, 0},
+		"cell c1 is stopping it: its cell ends it":                                                                                        {func(a *lrp.Actual) { a.Net.Stopping = true }, true, 0},
+		"cell c1 is stopping it: the cell is being emptied, and the time for that is over":                                                {func(a *lrp.Actual) { a.Net.Stopping, a.Presence = true, lrp.Evacuating }, true, 0},
 	} {
 		a := &lrp.Actual{State: lrp.Running, Identity: by, Net: lrp.Net{Routable: true}}
 		c.change(a)
@@ -202,6 +204,31 @@ func TestAStaleDomainIsAReasonOnlyForKeptInstances(t *testing.T) {
 		if got := stale(); kept == 0 || len(got) != 1 || !strings.HasPrefix(got[0].Text, want) ||
 			!strings.HasSuffix(got[0].Text, "not wanted") {
 			t.Errorf("%d are not wanted: %+v", kept, got)
+		}
+	})
+}
+
+// TestInstancesOfAnEarlierServiceAreExplained: a service was removed and applied again, smaller. The instances of the
+// earlier one that are still being stopped are listed, and each is explained.
+func TestInstancesOfAnEarlierServiceAreExplained(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.apply([]lrp.Desired{web(3, "1")}, nil)
+		synctest.Wait()
+		all, _, _ := r.take()
+		for _, w := range all {
+			r.run(w)
+		}
+		if _, err := r.b.RemoveService(t.Context(), webKey, plan.Write{}); err != nil {
+			t.Fatal(err)
+		}
+		r.apply([]lrp.Desired{web(1, "2")}, nil)
+		synctest.Wait()
+		e, err := r.b.ExplainInstance(webKey, 2)
+		if err != nil || e.State != Stopping || len(e.Reasons) != 1 || e.Reasons[0].Code != "stopping" {
+			t.Errorf("%v %+v", err, e)
+		}
+		if _, err := r.b.ExplainInstance(webKey, 3); !errors.Is(err, lrp.ErrNotFound) {
+			t.Errorf("an index that never was: %v", err)
 		}
 	})
 }

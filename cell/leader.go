@@ -128,6 +128,9 @@ func (c *Condition) Words(now time.Time) string {
 	switch {
 	case c.Stopping && c.StopBy.IsZero():
 		return "being stopped: " + c.Text
+	case c.Stopping && now.After(c.StopBy):
+		return fmt.Sprintf("being stopped: %s; to be killed at %s at the latest, and has not ended", c.Text,
+			c.StopBy.UTC().Format(time.RFC3339))
 	case c.Stopping:
 		return fmt.Sprintf("being stopped: %s; killed at %s at the latest", c.Text, c.StopBy.UTC().Format(time.RFC3339))
 	case c.Since.IsZero():

@@ -41,3 +41,18 @@ func TestEndingContainersAreReported(t *testing.T) {
 		})
 	}
 }
+
+// TestWordsOfAStop: a time of a kill that has passed is not promised.
+func TestWordsOfAStop(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	for want, by := range map[string]time.Time{
+		"being stopped: why": {},
+		"being stopped: why; killed at 2001-09-09T01:46:41Z at the latest":                          now.Add(time.Second),
+		"being stopped: why; to be killed at 2001-09-09T01:46:39Z at the latest, and has not ended": now.Add(-time.Second),
+	} {
+		c := Condition{Stopping: true, Text: "why", StopBy: by}
+		if got := c.Words(now); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

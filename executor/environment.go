@@ -143,6 +143,9 @@ func (s *statusSink) last() []byte {
 	return s.line.Last()
 }
 
+// errLink reports a path of a container that is not followed.
+var errLink = errors.New("a symbolic link leads out of the directory or in a circle, or the file is on another file system")
+
 // openBelow opens a file named by a container; no link leads out of root, and none to another file
 // system, which might not respond.
 func openBelow(root, name string) (*os.File, error) {
@@ -161,6 +164,9 @@ func openBelow(root, name string) (*os.File, error) {
 	fd, err := unix.Openat2(dir, rel, how)
 	for try := 0; err == unix.EAGAIN && try < 100; try++ { // something was renamed meanwhile
 		fd, err = unix.Openat2(dir, rel, how)
+	}
+	if err == unix.EXDEV || err == unix.ELOOP {
+		err = errLink
 	}
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}

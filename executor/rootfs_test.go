@@ -228,3 +228,22 @@ func TestLinksOfAnImageLeadNowhere(t *testing.T) {
 		}
 	}
 }
+
+// TestResultFilesThatAreNotReadable: the error names the cause, not the system call.
+func TestResultFilesThatAreNotReadable(t *testing.T) {
+	root := tempDir(t)
+	for name, target := range map[string]string{"out": "/etc/passwd", "up": "../../passwd", "circle": "circle"} {
+		if err := os.Symlink(target, filepath.Join(root, name)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := openBelow(root, name); !errors.Is(err, errLink) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := openBelow(root, "none"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+	if _, err := openBelow("/", "proc/self/status"); !errors.Is(err, errLink) {
+		t.Errorf("another file system: %v", err)
+	}
+}
