@@ -3,6 +3,7 @@ package cron_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,6 +116,63 @@ func TestOtherCalendarsAreCountedToTheirEnd(t *testing.T) {
 	for to, want := range map[int64]int64{-5: 0, -4: 2, 0: 2, 4: 4, 100: 6, 101: 8, 1000: 8} {
 		if n := it.Count(time.Unix(-6*86400, 0), time.Unix(to*86400-1, 0), time.UTC); n != want {
 			t.Errorf("before day %d: %d, want %d", to, n, want)
+		}
+	}
+}
+
+// TestAPrefixOfTwoNames is refused with both, and one of two words for the same is read.
+func TestAPrefixOfTwoNames(t *testing.T) {
+	field := cron.Field{Key: "month", Min: 1, Max: 13, Names: []cron.Name{{Text: "adar rishon", Value: 6},
+		{Text: "adarone", Value: 6}, {Text: "adar sheni", Value: 7}, {Text: "adar", Value: 8}, {Text: "nisan", Value: 9}}}
+	for word, want := range map[string]string{
+		"ada": `month: "ada" may be adar rishon or adar sheni`, "ADAR S": "7", "adar": "8", "nis": "9", "Adaro": "6",
+	} {
+		sel, err := cron.ParseSelector(field, word)
+		if got := sel.String(); err != nil && err.Error() != want || err == nil && got != want {
+			t.Errorf("%s: %s, %v, want %s", word, got, err, want)
+		}
+	}
+}
+
+// TestEachFormBelongsToItsField, and is refused with its reason where it is not complete, or in another field.
+func TestEachFormBelongsToItsField(t *testing.T) {
+	const place = "the place after # is 1 to 5; the last one is 1L"
+	for line, want := range map[string]string{
+		"1#2 * * * *":     `minute (column 1): "1#2" is not a number`,
+		"0 0 1#2 * *":     `day of month (column 5): "1#2" is not a number`,
+		"0 0 1 1#2 *":     "month (column 7): ",
+		"5L * * * *":      `minute (column 1): "5L" is not a number`,
+		"0 5L * * *":      `hour (column 3): "5L" is not a number`,
+		"0 0 5L * *":      `day of month (column 5): "5L" is not a number`,
+		"0 0 1 5L *":      "month (column 7): ",
+		"0 0 1 L *":       "month (column 7): ",
+		"0 L * * *":       `hour (column 3): "L" is not a number`,
+		"0 ? * * *":       `hour (column 3): "?" is not a number`,
+		"0 0 * ? *":       "month (column 7): ",
+		"0 0 * * 1#0":     `day of week (column 9): "1#0": ` + place,
+		"0 0 * * 1#6":     `day of week (column 9): "1#6": ` + place,
+		"0 0 * * 1#x":     `day of week (column 9): "1#x": ` + place,
+		"0 0 * * 1#":      `day of week (column 9): "1#": ` + place,
+		"0 0 * * 1#00002": `day of week (column 9): "1#00002": ` + place,
+		"*/10000 * * * *": `minute (column 1): "10000" is not a step`,
+		"*/+5 * * * *":    `minute (column 1): "+5" is not a step`,
+		"*/-5 * * * *":    `minute (column 1): "-5" is not a step`,
+		"*/x * * * *":     `minute (column 1): "x" is not a step`,
+		"*/ * * * *":      `minute (column 1): "" is not a step`,
+		"H(3-1) * * * *":  `minute (column 1): the range of "H(3-1)" runs backwards`,
+		"H(5-4) * * * *":  `minute (column 1): the range of "H(5-4)" runs backwards`,
+		"H(1-2 * * * *":   `minute (column 1): "H(1-2" is not understood; write H(0-59)`,
+		"H(1) * * * *":    `minute (column 1): "H(1)" is not understood; write H(0-59)`,
+	} {
+		_, _, err := cron.ParseLine(line, cron.LineOptions{Zone: time.UTC, Name: "n"})
+		if err == nil || !strings.HasPrefix(err.Error(), want) || len(want) > 25 && err.Error() != want {
+			t.Errorf("%q\n got %v\nwant %s", line, err, want)
+		}
+	}
+	for line, want := range map[string]string{"*/9999 * * * *": "0", "H(7-7) * * * *": "7", "5-5 * * * *": "5"} {
+		it, _, err := cron.ParseLine(line, cron.LineOptions{Zone: time.UTC, Name: "n"})
+		if err != nil || it.String() != want+" * * * *" {
+			t.Errorf("%q: %v, %v, want minute %s", line, it, err, want)
 		}
 	}
 }

@@ -212,11 +212,8 @@ func (s Selector) below(v int64) int64 {
 		i, _ := slices.BinarySearch(s.values, v)
 		return int64(i)
 	}
-	switch {
-	case v <= s.start:
+	if v <= s.start {
 		return 0
-	case v > s.end:
-		return s.Len()
 	}
-	return (v-s.start-1)/s.period + 1
+	return (min(v-1, s.end)-s.start)/s.period + 1
 }

@@ -16,7 +16,6 @@ type lineField struct {
 	full    bool   // exactly * or ?
 	fromEnd uint64 // L in day of month
 	nth     [7]uint32
-	hasNth  bool
 	steps   []lineStep
 }
 
@@ -97,17 +96,15 @@ func (p *fieldParser) element(item string) error {
 	body, stepText, hasStep := strings.Cut(item, "/")
 	step := 1
 	if hasStep {
-		n, err := strconv.Atoi(stepText)
-		if err != nil || n < 1 || n > 1<<20 {
+		n, ok := digits(stepText)
+		if !ok || n < 1 {
 			return p.fail("%q is not a step", stepText)
 		}
 		step = n
 	}
 	switch {
-	case body == "*":
+	case body == "*", body == "?" && (p.col == colDOM || p.col == colDOW) && !hasStep:
 		p.fill(item, p.min, p.top(), step, hasStep)
-	case body == "?" && (p.col == colDOM || p.col == colDOW) && !hasStep:
-		p.fill(item, p.min, p.top(), 1, false)
 	case body == "H" || strings.HasPrefix(body, "H("):
 		return p.spread(item, body, step, hasStep)
 	case p.col == colDOM && strings.HasPrefix(body, "L") && !hasStep:
@@ -162,7 +159,7 @@ func (p *fieldParser) between(item, body string, step int, hasStep bool) error {
 		to = 7 // "fri-sun"
 	}
 	if p.col == colDOW && from == 7 && to != 7 {
-		return p.fail("the range %q runs backwards", item).hint("write %s", p.span(a, 0, to%7, step, hasStep))
+		return p.fail("the range %q runs backwards", item).hint("write %s", p.span(a, 0, to, step, hasStep))
 	}
 	if from > to {
 		return p.fail("the range %q runs backwards", item).hint("write %s", p.wrapped(a, from, to, step, hasStep))
@@ -258,7 +255,6 @@ func (p *fieldParser) nthDay(body string) error {
 		return p.fail("%q: the place after # is 1 to 5", body).hint("the last one is %sL", day)
 	}
 	p.out.nth[w%7] |= 1 << uint(n)
-	p.out.hasNth = true
 	return nil
 }
 
@@ -269,7 +265,6 @@ func (p *fieldParser) lastWeekday(body string) error {
 		return err
 	}
 	p.out.nth[w%7] |= 1 << 9
-	p.out.hasNth = true
 	return nil
 }
 

@@ -101,14 +101,6 @@ func (s Selector) Everything() bool {
 	return s.start == s.field.Min && s.end == s.field.Max && s.period == 1
 }
 
-// Len is the number of chosen numbers.
-func (s Selector) Len() int64 {
-	if s.values != nil {
-		return int64(len(s.values))
-	}
-	return (s.end-s.start)/s.period + 1
-}
-
 // Numbers lists the chosen numbers. Do not call it on an epoch selector.
 func (s Selector) Numbers() []int64 {
 	if s.values != nil {
