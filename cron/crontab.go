@@ -79,7 +79,7 @@ func (t *crontab) line(n int, text string) {
 		count++
 	}
 	words, command := leading(text, count)
-	if len(words) < count || command == "" {
+	if command == "" {
 		form := "five fields or a word like @daily"
 		if t.system {
 			form += ", a user"
@@ -157,7 +157,7 @@ func unquoted(s string) string {
 func leading(text string, n int) (words []string, rest string) {
 	for rest = text; len(words) < n && rest != ""; rest = strings.TrimLeft(rest, " \t") {
 		i := strings.IndexAny(rest, " \t")
-		if i < 0 {
+		if i <= 0 { // no space, or one at the begin: no word
 			i = len(rest)
 		}
 		words, rest = append(words, rest[:i]), rest[i:]

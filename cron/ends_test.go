@@ -2,6 +2,7 @@ package cron_test
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -173,6 +174,96 @@ func TestEachFormBelongsToItsField(t *testing.T) {
 		it, _, err := cron.ParseLine(line, cron.LineOptions{Zone: time.UTC, Name: "n"})
 		if err != nil || it.String() != want+" * * * *" {
 			t.Errorf("%q: %v, %v, want minute %s", line, it, err, want)
+		}
+	}
+}
+
+// TestAPeriodHasANumberBeforeEachUnit, and a unit behind each number.
+func TestAPeriodHasANumberBeforeEachUnit(t *testing.T) {
+	const hint, whole, years = "; write a period such as 90s, 5m, 2h30m, 7d", " of whole seconds", " between 1s and 400 years"
+	for text, want := range map[string]string{
+		"5mm": "", "h": "", "-5m": "", "m5": "", "5m-5s": "", "5m 5s": "", "5 m": whole, "5x": whole, "0m": years, "5m5": years,
+		"0s0h": years, "146400d": "ok", "146401d": years, "20914w2d": "ok", "20914w3d": years, "99999999999999999999s": years,
+	} {
+		it, _, err := cron.ParseLine("@every "+text, cron.LineOptions{})
+		want, good := "@every (column 1): \""+text+"\" is not a period"+want+hint, want == "ok"
+		if good && err != nil || !good && (err == nil || err.Error() != want) {
+			t.Errorf("%s: %v, %v, want %s", text, it, err, want)
+		}
+	}
+}
+
+// TestTheRestOfALine is a program where the sixth field cannot be a day of the week by number.
+func TestTheRestOfALine(t *testing.T) {
+	const read = "it is read as minute 0, hour 2, day of month *, month *, day of week *, and the rest is no part of a line"
+	const seconds = "with seconds first, it is read as second 0, minute 2, hour *, day of month *, month *, day of week "
+	for rest, want := range map[string]string{
+		"root 5": read, "root 5 x": read, "/bin/x *": read, "5 root": seconds + "5, and root is too much",
+		"* 2027": seconds + "*, and 2027 is too much", "? x y": seconds + "?, and x is too much",
+	} {
+		_, _, err := cron.ParseLine("0 2 * * * "+rest, cron.LineOptions{Zone: time.UTC})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", rest, err, want)
+		}
+	}
+}
+
+// TestLinesOfACrontabThatAreNone are problems, in each of the two kinds of file.
+func TestLinesOfACrontabThatAreNone(t *testing.T) {
+	const form = "not understood: a line has five fields or a word like @daily"
+	for text, want := range map[string][2]string{
+		"-":                      {form + " and a command", form + ", a user and a command"},
+		"- 5 4 * * * root x":     {form + " and a command", form + ", a user and a command"},
+		"5 4 * * *":              {form + " and a command", form + ", a user and a command"},
+		"@daily":                 {form + " and a command", form + ", a user and a command"},
+		"@daily root":            {"", form + ", a user and a command"},
+		"5 4 * * * root":         {"", form + ", a user and a command"},
+		"-5 4 * * * root x":      {"", ""},
+		"START_HOURS_RANGE=3-22": {"START_HOURS_RANGE is not taken over: write the hours into the line", ""},
+		"RANDOM_DELAY=x":         {`RANDOM_DELAY: "x" is not a number of minutes`, ""},
+		"MAILTO":                 {form + " and a command", form + ", a user and a command"},
+	} {
+		if want[1] == "" {
+			want[1] = want[0]
+		}
+		for i, system := range []bool{false, true} {
+			entries, problems := cron.ParseCrontab("A=1\n"+text+"\n@hourly root x", system)
+			good := len(problems) == 1 && problems[0] == cron.CrontabProblem{Line: 2, Text: want[i]}
+			if want[i] == "" {
+				good = len(problems) == 0
+			}
+			if !good || len(entries[len(entries)-1].Environment) != 1 {
+				t.Errorf("%s: %+v, %+v, want %s", text, entries, problems, want[i])
+			}
+		}
+	}
+}
+
+// TestAVariableThatIsSetAgain has its last value; the others keep theirs, and so does what came before.
+func TestAVariableThatIsSetAgain(t *testing.T) {
+	entries, problems := cron.ParseCrontab("A=1\nB=xyx\nC='\n@daily x\nB=4\n@hourly x\nA=5", false)
+	if len(entries) != 2 || len(problems) != 0 {
+		t.Fatalf("%+v, %+v", entries, problems)
+	}
+	for i, want := range [][]cron.CrontabVariable{{{Name: "A", Value: "1"}, {Name: "B", Value: "xyx"}, {Name: "C", Value: "'"}},
+		{{Name: "A", Value: "1"}, {Name: "C", Value: "'"}, {Name: "B", Value: "4"}}} {
+		if got := entries[i].Environment; !slices.Equal(got, want) {
+			t.Errorf("%d: %+v, want %+v", i, got, want)
+		}
+	}
+}
+
+// TestWordsOfTheLastSecond: an end is named where one more period fits before the end of all seconds.
+func TestWordsOfTheLastSecond(t *testing.T) {
+	for _, c := range []struct {
+		start, end int64
+		named      bool
+	}{{7, math.MaxInt64, false}, {7, math.MaxInt64 - 1, true}, {7, math.MaxInt64 - 10, true}, {7, 100, true},
+		{3, math.MaxInt64, false}, {3, math.MaxInt64 - 4, false}, {3, math.MaxInt64 - 5, true}} {
+		it, err := cron.ParseValue(map[string]any{"epoch": map[string]any{"start": c.start, "period": 10, "end": c.end}})
+		must(t, err)
+		if got := it.Words(); strings.Contains(got, ", until ") != c.named {
+			t.Errorf("%+v: %s", c, got)
 		}
 	}
 }

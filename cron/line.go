@@ -198,7 +198,7 @@ func (l *line) parseFields() error {
 	}
 	l.seconds = len(words) == 6
 	if !l.seconds {
-		words = append([]word{{"0", 1}}, words...)
+		words = append([]word{{text: "0"}}, words...)
 	}
 	for i, kind := range lineKinds() {
 		l.fields[i] = lineField{text: words[i].text, column: words[i].column}

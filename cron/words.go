@@ -76,7 +76,7 @@ func (s Selector) epochWords() string {
 		return fmt.Sprintf("%d times, first at %s, last at %s", len(s.values), at(s.First()), at(s.Last()))
 	}
 	out := "every " + periodWords(s.period) + ", counted from " + at(s.start)
-	if s.end < math.MaxInt64-s.period {
+	if s.end <= math.MaxInt64-s.period {
 		out += ", until " + at(s.end)
 	}
 	return out
