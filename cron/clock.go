@@ -19,7 +19,7 @@ func newClock(sec, min, hour Selector) clock {
 	return c
 }
 
-// next gives the first time of day at or after tod, -1 when the day has no more.
+// next gives the first time of day at or after tod, which may be the end of the day; -1 when the day has no more.
 func (c *clock) next(tod int64) int64 {
 	h := int(tod / 3600)
 	m := int(tod / 60 % 60)

@@ -2,6 +2,7 @@ package cron_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -101,6 +102,8 @@ func (fewDays) Fields() []cron.Field { return nil }
 
 func (d fewDays) Days(map[string]cron.Selector) (cron.DaySet, error) { return d, nil }
 
+func (d fewDays) Words() string { return fmt.Sprintf("on %d days", len(d)) }
+
 func (d fewDays) NextDay(day int64) (int64, bool) {
 	for _, v := range d {
 		if v >= day {
@@ -110,10 +113,13 @@ func (d fewDays) NextDay(day int64) (int64, bool) {
 	return 0, false
 }
 
-// TestOtherCalendarsAreCountedToTheirEnd, whatever they give behind it.
+// TestOtherCalendarsAreCountedToTheirEnd, whatever they give behind it. They have words of their own.
 func TestOtherCalendarsAreCountedToTheirEnd(t *testing.T) {
 	it, err := cron.ParseCalendarJSON(fewDays{-5, 3, 4, 100}, []byte(`{"minute":0,"hour":[0,12]`+fixes))
 	must(t, err)
+	if got := it.WordsIn(time.UTC, time.Unix(0, 0)); got != "at 00:00 and 12:00 on 4 days" {
+		t.Error(got)
+	}
 	for to, want := range map[int64]int64{-5: 0, -4: 2, 0: 2, 4: 4, 100: 6, 101: 8, 1000: 8} {
 		if n := it.Count(time.Unix(-6*86400, 0), time.Unix(to*86400-1, 0), time.UTC); n != want {
 			t.Errorf("before day %d: %d, want %d", to, n, want)
@@ -264,6 +270,28 @@ func TestWordsOfTheLastSecond(t *testing.T) {
 		must(t, err)
 		if got := it.Words(); strings.Contains(got, ", until ") != c.named {
 			t.Errorf("%+v: %s", c, got)
+		}
+	}
+}
+
+// TestWordsOfPlaces has each place of a weekday in a month, and seconds that are listed.
+func TestWordsOfPlaces(t *testing.T) {
+	for place, want := range map[int]string{1: "first", 2: "second", 5: "fifth", -1: "last", -2: "second to last",
+		-3: "third to last", -5: "fifth to last"} {
+		it, err := cron.ParseValue(map[string]any{"minute": 0, "hour": 4, "day_of_week": "tue",
+			"weekday_of_the_month": place, "dst_fixes": []any{"skip", "repeat_use_both"}})
+		must(t, err)
+		want = "at 04:00 on the " + want + " Tuesday of the month"
+		if got := it.WordsIn(time.UTC, time.Unix(0, 0)); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	for list, want := range map[string]string{`1000`: "once, at 1970-01-01 00:16:40 UTC",
+		`[1000]`:          "once, at 1970-01-01 00:16:40 UTC",
+		`[3000,60,10000]`: "3 times, first at 1970-01-01 00:01:00 UTC, last at 1970-01-01 02:46:40 UTC"} {
+		it, err := cron.ParseJSON([]byte(`{"epoch":` + list + `}`))
+		if err != nil || it.Words() != want {
+			t.Errorf("%s: %v, want %s", list, it.Words(), want)
 		}
 	}
 }

@@ -104,12 +104,8 @@ func (c *clock) words() string {
 	const allHours, sixty = 1<<24 - 1, 1<<60 - 1
 	if n := c.perDay; n <= 6 {
 		var at []string
-		for tod := c.next(0); tod >= 0; {
+		for tod := c.next(0); tod >= 0; tod = c.next(tod + 1) {
 			at = append(at, stamp(tod)[len("1970-01-01 "):])
-			if tod++; tod >= daySecs {
-				break
-			}
-			tod = c.next(tod)
 		}
 		return "at " + listWords(at)
 	}
