@@ -132,7 +132,8 @@ func TestAPrefixOfTwoNames(t *testing.T) {
 	field := cron.Field{Key: "month", Min: 1, Max: 13, Names: []cron.Name{{Text: "adar rishon", Value: 6},
 		{Text: "adarone", Value: 6}, {Text: "adar sheni", Value: 7}, {Text: "adar", Value: 8}, {Text: "nisan", Value: 9}}}
 	for word, want := range map[string]string{
-		"ada": `month: "ada" may be adar rishon or adar sheni`, "ADAR S": "7", "adar": "8", "nis": "9", "Adaro": "6",
+		"ada": `month: "ada" may be adar rishon or adar sheni`, "ADAR S": "7", "adar": "8", "nis": "9",
+		"Adaro": "6",
 	} {
 		sel, err := cron.ParseSelector(field, word)
 		if got := sel.String(); err != nil && err.Error() != want || err == nil && got != want {
@@ -186,10 +187,13 @@ func TestEachFormBelongsToItsField(t *testing.T) {
 
 // TestAPeriodHasANumberBeforeEachUnit, and a unit behind each number.
 func TestAPeriodHasANumberBeforeEachUnit(t *testing.T) {
-	const hint, whole, years = "; write a period such as 90s, 5m, 2h30m, 7d", " of whole seconds", " between 1s and 400 years"
+	const hint = "; write a period such as 90s, 5m, 2h30m, 7d"
+	const whole, years = " of whole seconds", " between 1s and 400 years"
 	for text, want := range map[string]string{
-		"5mm": "", "h": "", "-5m": "", "m5": "", "5m-5s": "", "5m 5s": "", "5 m": whole, "5x": whole, "0m": years, "5m5": years,
-		"0s0h": years, "146400d": "ok", "146401d": years, "20914w2d": "ok", "20914w3d": years, "99999999999999999999s": years,
+		"5mm": "", "h": "", "-5m": "", "m5": "", "5m-5s": "", "5m 5s": "", "5 m": whole, "5x": whole,
+		"0m": years, "5m5": years,
+		"0s0h": years, "146400d": "ok", "146401d": years, "20914w2d": "ok", "20914w3d": years,
+		"99999999999999999999s": years,
 	} {
 		it, _, err := cron.ParseLine("@every "+text, cron.LineOptions{})
 		want, good := "@every (column 1): \""+text+"\" is not a period"+want+hint, want == "ok"
@@ -251,7 +255,8 @@ func TestAVariableThatIsSetAgain(t *testing.T) {
 	if len(entries) != 2 || len(problems) != 0 {
 		t.Fatalf("%+v, %+v", entries, problems)
 	}
-	for i, want := range [][]cron.CrontabVariable{{{Name: "A", Value: "1"}, {Name: "B", Value: "xyx"}, {Name: "C", Value: "'"}},
+	for i, want := range [][]cron.CrontabVariable{
+		{{Name: "A", Value: "1"}, {Name: "B", Value: "xyx"}, {Name: "C", Value: "'"}},
 		{{Name: "A", Value: "1"}, {Name: "C", Value: "'"}, {Name: "B", Value: "4"}}} {
 		if got := entries[i].Environment; !slices.Equal(got, want) {
 			t.Errorf("%d: %+v, want %+v", i, got, want)
@@ -292,6 +297,16 @@ func TestWordsOfPlaces(t *testing.T) {
 		it, err := cron.ParseJSON([]byte(`{"epoch":` + list + `}`))
 		if err != nil || it.Words() != want {
 			t.Errorf("%s: %v, want %s", list, it.Words(), want)
+		}
+	}
+}
+
+// TestAKeyThatIsNoText is refused at the object that has it.
+func TestAKeyThatIsNoText(t *testing.T) {
+	for text, want := range map[string]string{`{"minute":{1:2}}`: "minute: not valid JSON: ", `{1:2}`: "not valid JSON: ",
+		`{"minute":{"start" 2}}`: "minute.start: not valid JSON: ", `{"minute":{"start":2]}`: "minute: not valid JSON: "} {
+		if _, err := cron.ParseJSON([]byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
 }
