@@ -52,7 +52,7 @@ func cellVerb(c *cli) *cobra.Command {
 		Args: atMost(0, "none"),
 		RunE: func(*cobra.Command, []string) error { return c.untilTold(func() error { return runCell(c, f) }) },
 	}
-	f.log.add(cmd)
+	f.log.add(cmd, "info")
 	timeoutFlags(cmd, &f.timeouts)
 	p := cmd.Flags()
 	p.StringVar(&f.data, "data", c.dataDir("cell"), "data directory")

@@ -76,6 +76,7 @@ type connection struct {
 	tls        guard.TLSFiles
 	tokenFile  string
 	clientMade *api.Client
+	impatient  bool // a verb that does not need a server does not wait for one that is starting
 }
 
 // printing is how an invocation prints data and notes.
@@ -261,6 +262,7 @@ func (c *cli) client() (*api.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.awaitServer()
 	c.clientMade = api.NewClient(api.ClientConfig{Addresses: c.addresses(), TLS: conf, Token: token, NewKey: newKey,
 		Patience: patience, Unanswered: c.unanswered})
 	return c.clientMade, nil

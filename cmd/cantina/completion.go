@@ -43,6 +43,7 @@ const completionTime = 300 * time.Millisecond
 func completeNames(c *cli, kinds ...string) func(*cobra.Command, []string, string) ([]string,
 	cobra.ShellCompDirective) {
 	return func(_ *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
+		c.impatient = true
 		client, err := c.client()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp

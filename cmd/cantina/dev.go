@@ -56,7 +56,7 @@ func devVerb(c *cli) *cobra.Command {
 		Args: atMost(0, "none"),
 		RunE: func(*cobra.Command, []string) error { return c.untilTold(func() error { return runDev(c, f) }) },
 	}
-	f.log.add(cmd)
+	f.log.add(cmd, "warn") // the person who started it reads it beside its other messages
 	cmd.Flags().StringVar(&f.data, "data", c.dataDir("dev"), "data directory")
 	cmd.Flags().StringVar(&f.listen, "listen", defaultAddress, "address of the API")
 	socketFlags(cmd, &f.socket, &f.group, devSocket)
@@ -164,7 +164,7 @@ func runDev(c *cli, f devFlags) error {
 	work.Name, work.Dir, work.Leader = worker.CellName(f.name), filepath.Join(f.data, "cell"), server.Leader
 	work.Env, work.API, work.Timeouts, work.StuckAfter = c.containerEnv(), c.apiEnv(server.Addresses(), cfg.Token),
 		cfg.Timeouts, f.stuck.after
-	work.User, work.Reaper = f.user, c.Reaper
+	work.User, work.Reaper, work.OnSession = f.user, c.Reaper, c.readyNote(server.Addresses())
 	failed := make(chan struct{})
 	work.Abandoned = failed
 	serve := atOnce(log, server.Run, func() { close(failed) })
@@ -187,6 +187,23 @@ func runDev(c *cli, f devFlags) error {
 		g.Add("cell", cell.Run)
 		monitor.run(g)
 	})
+}
+
+// readyNote returns a function that prints, at the first healthy session, that work is accepted now and
+// how to reach this server.
+func (c *cli) readyNote(addresses []string) func(worker.State) {
+	note := sync.OnceFunc(func() {
+		found, named := addresses[0], " --addr "+addresses[0]
+		if own := "unix:" + filepath.Join(c.runtimeDirs()[0], devSocket); slices.Contains(addresses, own) {
+			named = "" // where clients look by themselves
+		}
+		c.sayf("ready on %s; try: cantina%s run -- echo hello\n", found, named)
+	})
+	return func(s worker.State) {
+		if s == worker.Healthy {
+			note()
+		}
+	}
 }
 
 // atOnce logs why a part has failed, and calls failed, before the others end, which may take a while.

@@ -54,8 +54,8 @@ func jobRunVerb(c *cli) *cobra.Command {
 			"Batch tasks can run on any cell and outlive this command. They have no standard input and not " +
 			"your working directory: use --dir and --env, or files that the cells can read. Ctrl-C detaches; a " +
 			"second Ctrl-C stops the job. --resume continues a job: its failed and unfinished batch tasks run. " +
-			"On a terminal a line shows progress, rate and estimated time; elsewhere only the " +
-			"output is printed.",
+			"The name of the job is printed to standard error. On a terminal a line shows progress, rate and " +
+			"estimated time.",
 		Example: "  cantina job run --over 'photos/*.jpg' -P 4 -- convert {} /thumbs/{/}\n" +
 			"  cantina job run --over hosts.txt --retries 2 --name ping -- ping -c 1 {}\n" +
 			"  seq 100 | cantina job run --over - -- sh -c 'echo \"$1\"' sh {}\n" +
@@ -309,10 +309,10 @@ func (f *jobRunFlags) follow(c *cli, name string, since *timestamppb.Timestamp) 
 // showProgress begins a progress line if there is a terminal. seen takes the job whenever it has
 // changed; done ends the line.
 func (f *jobRunFlags) showProgress(ctx context.Context, c *cli, s subject) (seen func(*pb.Job), done func()) {
+	c.notef("job %s\n", s.name)
 	if !c.ErrTTY || c.quiet {
 		return func(*pb.Job) {}, func() {}
 	}
-	c.sayf("job %s\n", s.name)
 	p := &progressLine{term: c.Err, width: c.Width}
 	out, errs := c.Out, c.Err
 	c.Out, c.Err = p.over(out), p.over(errs)

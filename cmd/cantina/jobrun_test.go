@@ -175,15 +175,15 @@ func TestJobRunEndsWithTheJob(t *testing.T) {
 	wait := s.runs("job", "run", "--over", "1-3", "--name", "x", "--", "true")
 	s.endJob("x", 2, 1)
 	out, errs, code := wait()
-	if code != api.ExitFailed || out != "begin\n" || errs != "cantina: job x: 1 of 3 failed; list them: cantina job "+
-		"nodes x --state failed; "+
+	if code != api.ExitFailed || out != "begin\n" || errs != "job x\n"+
+		"cantina: job x: 1 of 3 failed; list them: cantina job nodes x --state failed; "+
 		"run them again: cantina job run --resume x\n" {
 		t.Fatalf("%d %q %q", code, out, errs)
 	}
 	s = newShell(t)
 	wait = s.runs("job", "run", "--over", "1-3", "--name", "x", "--rm", "--", "true")
 	s.endJob("x", 3, 0)
-	if out, errs, code := wait(); code != 0 || out != "begin\n" || errs != "" {
+	if out, errs, code := wait(); code != 0 || out != "begin\n" || errs != "job x\n" {
 		t.Fatalf("%d %q %q", code, out, errs)
 	}
 	if _, err := s.GetJob("x"); err == nil {

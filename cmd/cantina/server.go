@@ -43,7 +43,7 @@ func serverVerb(c *cli) *cobra.Command {
 		Args: atMost(0, "none"),
 		RunE: func(*cobra.Command, []string) error { return c.untilTold(func() error { return runServer(c, f) }) },
 	}
-	f.log.add(cmd)
+	f.log.add(cmd, "info")
 	timeoutFlags(cmd, &f.timeouts)
 	p := cmd.Flags()
 	p.StringVar(&f.data, "data", c.dataDir(""), "data directory; the store is in server/ below it")

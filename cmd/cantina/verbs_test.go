@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"net"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -68,6 +71,55 @@ func TestAddressesAreFound(t *testing.T) {
 	c.addr = []string{"a:1", "b:2"}
 	if got := c.addresses(); len(got) != 2 {
 		t.Fatal(got)
+	}
+}
+
+// TestAServerThatIsStartingIsAwaited: where clients look by themselves, and only there.
+func TestAServerThatIsStartingIsAwaited(t *testing.T) {
+	dir := t.TempDir()
+	env := map[string]string{"XDG_RUNTIME_DIR": dir, "XDG_DATA_HOME": dir, "CANTINA_TOKEN_FILE": dir + "/token"}
+	c := &cli{ctx: t.Context(), environment: environment{Getenv: func(k string) string { return env[k] }, Now: time.Now}}
+	if err := errors.Join(os.Mkdir(dir+"/cantina", 0o700), os.WriteFile(dir+"/token", nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	socket := dir + "/cantina/dev.sock"
+	old, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket}) // of a dev that was killed
+	if err != nil {
+		t.Fatal(err)
+	}
+	old.SetUnlinkOnClose(false)
+	if err := old.Close(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); c.awaitServer() }()
+	if err := os.Remove(socket); err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	if conn, err := ln.Accept(); err != nil {
+		t.Fatal(err)
+	} else if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+	for name, named := range map[string]func(){
+		"in the environment": func() { env["CANTINA_ADDR"] = "unix:/nowhere" },
+		"by a flag":          func() { c.addr = []string{"unix:/nowhere"} },
+		"no need":            func() { c.impatient = true },
+	} {
+		delete(env, "CANTINA_ADDR")
+		c.addr = nil
+		named()
+		begin := time.Now()
+		if c.awaitServer(); time.Since(begin) > startWait {
+			t.Errorf("named %s: waited", name)
+		}
+		c.impatient = false
 	}
 }
 

@@ -28,6 +28,7 @@ func versionVerb(c *cli) *cobra.Command {
 				"client": structpb.NewStringValue(version), "go": structpb.NewStringValue(runtime.Version()),
 				"platform": structpb.NewStringValue(runtime.GOOS + "/" + runtime.GOARCH), "server": structpb.NewStringValue(""),
 			}}
+			c.impatient = true
 			if !clientOnly {
 				if got, err := call(c, calls.GetStatus, &pb.GetStatusRequest{}); err == nil {
 					x.Fields["server"] = structpb.NewStringValue(got.Status.Build)

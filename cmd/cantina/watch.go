@@ -219,6 +219,9 @@ func printEvents(ctx context.Context, c *cli, t table[*pb.Event], q *pb.StreamEv
 			if err := show(held.kept...); err != nil {
 				return err
 			}
+			if c.OutTTY {
+				c.notef("waiting for new events; press Ctrl-C to end\n")
+			}
 		}
 		if !f.follow && there {
 			return api.Stop()

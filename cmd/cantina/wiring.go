@@ -44,8 +44,8 @@ type processLog struct {
 	format string
 }
 
-func (l *processLog) add(cmd *cobra.Command) {
-	choiceVar(cmd.Flags(), &l.level, "log-level", "", "info", []string{"debug", "info", "warn", "error"},
+func (l *processLog) add(cmd *cobra.Command, level string) {
+	choiceVar(cmd.Flags(), &l.level, "log-level", "", level, []string{"debug", "info", "warn", "error"},
 		"log level: debug, info, warn or error")
 	choiceVar(cmd.Flags(), &l.format, "log-format", "", "text", []string{"text", "json"}, "log format: text or json")
 }

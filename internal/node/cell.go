@@ -41,6 +41,8 @@ type CellConfig struct {
 	Leader  func() (cell.Leader, error)
 	// Abandoned is cell.Config's.
 	Abandoned <-chan struct{}
+	// OnSession is cell.Config's.
+	OnSession func(worker.State)
 	// Listen is where the leader calls, host:port or unix:PATH; Advertise how it is
 	// reached, empty = the address listened on. Empty Listen in dev.
 	Listen, Advertise string
@@ -137,7 +139,8 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 	n.cell, err = cell.New(cell.Config{Name: cfg.Name, Dir: cfg.Dir, Clock: cfg.Clock, Log: cfg.Log, Offer: cfg.Offer,
 		Address: n.cfg.Advertise,
 		Host:    cfg.Host, Build: cfg.Build, Env: cfg.Env, API: cfg.API, Timeouts: cfg.Timeouts,
-		DrainTimeout: cfg.DrainTimeout, Abandoned: cfg.Abandoned}, cell.Real{Executor: exec}, leader)
+		DrainTimeout: cfg.DrainTimeout, Abandoned: cfg.Abandoned, OnSession: cfg.OnSession},
+		cell.Real{Executor: exec}, leader)
 	if err != nil {
 		return nil, errors.Join(err, n.closeListener())
 	}

@@ -94,7 +94,7 @@ func Nearest(s string, names []string) string {
 	if len(s) > maxWord {
 		return ""
 	}
-	best, bestAt := "", min(len(s)/3+2, len(s))
+	best, bestAt := "", min(max(1, len(s)/3)+1, len(s))
 	for _, n := range names {
 		if d := Distance(strings.ToLower(s), strings.ToLower(n)); d < bestAt {
 			best, bestAt = n, d

@@ -73,7 +73,7 @@ func TestDistance(t *testing.T) {
 func TestNearest(t *testing.T) {
 	names := []string{"instances", "image", "Restart"}
 	for in, want := range map[string]string{
-		"instancs": "instances", "imgae": "image", "restart": "Restart", "x": "", "": "", "environment": "",
+		"instancs": "instances", "imgae": "image", "restart": "Restart", "x": "", "": "", "environment": "", "mge": "",
 		strings.Repeat("instances", 8): "",
 	} {
 		if got := Nearest(in, names); got != want {

@@ -147,6 +147,9 @@ func launch(t *testing.T, name string, wrapper []string, args ...string) *proces
 	if user := os.Getenv(testUser); user != "" && (args[0] == "dev" || args[0] == "cell") {
 		args = append(args, "--default-user", user)
 	}
+	if args[0] == "dev" && !slices.Contains(args, "--log-level") {
+		args = append(args, "--log-level", "info")
+	}
 	argv := append(append(append([]string(nil), wrapper...), program), append(args, "--ready-fd", "3")...)
 	p := &process{t: t, name: name, cmd: exec.Command(argv[0], argv[1:]...), log: newJournal(),
 		ready: make(chan struct{}), drained: make(chan struct{}), ended: make(chan struct{})}

@@ -122,7 +122,8 @@ type process struct {
 }
 
 func (r *rig) dev(ts *testscript.TestScript, neg bool, args []string) {
-	own := []string{"dev", "dev", "--data", filepath.Join(ts.Getenv("WORK"), "data"), "--listen", "127.0.0.1:0"}
+	own := []string{"dev", "dev", "--data", filepath.Join(ts.Getenv("WORK"), "data"), "--listen", "127.0.0.1:0",
+		"--log-level", "info"}
 	r.start(ts, neg, append(own, args...))
 	ts.Setenv("CANTINA_ADDR", "") // clients find it by its socket
 }
