@@ -41,7 +41,9 @@ func TestPages(t *testing.T) {
 		{"tasks", "#/tasks", []string{"shop.report", "succeeded", "failed"}},
 		{"task", "#/task/shop.report", []string{"succeeded", "42", "counted 42 rows"}},
 		{"schedules", "#/schedules", []string{"Europe/Berlin"}},
-		{"schedule", "#/schedule/shop/nightly", []string{"very minute every day", "Next firings"}},
+		{"schedule", "#/schedule/shop/nightly", []string{"very minute every day", "Next firings",
+			"missing hour: skip, repeated hour: both"}},
+		{"schedule-every", "#/schedule/shop/hourly", []string{"@every 1h", "Next firings"}},
 		{"cells", "#/cells", []string{"c1", "HEALTHY"}},
 		{"cell", "#/cell/c1", []string{"processors", "of 2", "shop/web/0", "control groups"}},
 		{"events", "#/events", []string{"t-ui"}},
@@ -72,6 +74,8 @@ func TestPages(t *testing.T) {
 		})
 	}
 	x.t = t
+	x.open("#/schedule/shop/hourly", "Next firings")
+	x.holds(`!/missing hour|repeated hour/.test(document.body.innerText)`)
 	x.clean()
 }
 

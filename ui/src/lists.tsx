@@ -57,7 +57,8 @@ export function Jobs({ rows }: { rows: Job[] | undefined }) {
       ? <Bar thin counts={x.counts} label={`Batch tasks of ${x.name}`} /> : <span class="dim">no nodes</span> },
     { name: 'done', num: true, cell: (x) => <><b>{x.counts?.done ?? 0}</b><span class="dim">/{x.counts?.total ?? 0}</span></> },
     { name: 'failed', num: true, cell: (x) => x.counts?.failed ? <b class="bad-text">{x.counts.failed}</b> : <span class="dim">0</span> },
-    { name: 'age', cell: (x) => <Took from={x.created} to={x.ended} /> },
+    { name: 'created', cell: (x) => <Ago at={x.created} /> },
+    { name: 'took', num: true, cell: (x) => <Took from={x.created} to={x.ended} /> },
   ]} />
 }
 

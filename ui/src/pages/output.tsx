@@ -111,7 +111,8 @@ function Viewer({ query, name, back }: { query: Params; name: string; back: stri
     height.current = 0
   }, [out.items, following])
   const scrolled = () => {
-    const b = box.current!
+    const b = box.current
+    if (!b) return // a scroll of the page before
     const atEnd = b.scrollHeight - b.scrollTop - b.clientHeight < 24
     if (!atEnd && following) setFollowing(false)
     else if (atEnd && !following && !out.end) setFollowing(true)

@@ -118,18 +118,19 @@ function problems(d: All): Wrong[] {
       out.push({ tone: crashed || x.phase === 'rollout failed' ? 'bad' : 'warn', what: `${x.domain}/${x.name}`, link: serviceLink(x), why: count + (why || 'waiting for placement'), at: bad[0]?.since ?? null })
     } else if (x.unconfirmed) out.push({ tone: 'warn', what: `${x.domain}/${x.name}`, link: serviceLink(x), why: `${plural(x.unconfirmed, 'instance')} unconfirmed: the cell is silent` })
   }
+  const day = Date.now() - 86_400_000
+  const past = (ended: string | null) => !!ended && Date.parse(ended) <= day // a failure that is no news
   for (const x of d.jobs) {
     const link = href('job', [x.name])
     if (x.errors.length) out.push({ tone: 'bad', what: `job ${x.name}`, link, why: x.errors[0]! })
     else if (x.nodes_error) out.push({ tone: 'bad', what: `job ${x.name}`, link, why: x.nodes_error })
-    else if (x.counts?.failed) out.push({ tone: 'bad', what: `job ${x.name}`, link: href('job', [x.name], { state: 'failed' }), why: `${number(x.counts.failed)} of ${plural(x.counts.total, 'batch task')} failed`, at: x.ended })
+    else if (x.counts?.failed && !past(x.ended)) out.push({ tone: 'bad', what: `job ${x.name}`, link: href('job', [x.name], { state: 'failed' }), why: `${number(x.counts.failed)} of ${plural(x.counts.total, 'batch task')} failed`, at: x.ended })
     else if (x.counts?.stranded) out.push({ tone: 'warn', what: `job ${x.name}`, link, why: `${plural(x.counts.stranded, 'batch task')} wait for a job that cannot finish` })
   }
-  const day = Date.now() - 86_400_000
   for (const x of d.tasks) {
     const link = taskLink(x.id)
     if (x.outcome === 'lost' && !x.resolution) out.push({ tone: 'bad', what: `task ${x.id}`, link, why: 'lost: its cell did not report the end; resolve it', at: x.ended })
-    else if (x.outcome === 'failed' && Date.parse(x.ended ?? '') > day) out.push({ tone: 'bad', what: `task ${x.id}`, link, why: `failed: ${x.reason}`, at: x.ended })
+    else if (x.outcome === 'failed' && !past(x.ended)) out.push({ tone: 'bad', what: `task ${x.id}`, link, why: `failed: ${x.reason}`, at: x.ended })
     else if (x.state === 'PENDING' && x.rejection) out.push({ tone: 'warn', what: `task ${x.id}`, link, why: `not placed: ${x.rejection}`, at: x.created })
     else if (x.unconfirmed_reason || x.condition) out.push({ tone: 'warn', what: `task ${x.id}`, link, why: x.unconfirmed_reason || x.condition, at: x.started })
   }

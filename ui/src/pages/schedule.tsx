@@ -36,7 +36,8 @@ export function SchedulePage({ domain, name }: { domain: string; name: string })
       {x && <Facts list={[
         ['calendar', <code>{x.cron}</code>], ['zone', x.timezone || 'UTC'], ['next', <When at={x.next} short />],
         ['starts', x.starts === 'signal' && x.signal ? `signal ${x.signal.signal} to ${x.signal.service}` : x.starts],
-        ['overlap', x.overlap], ['missed times', x.misfire], ['clock jumps', `${x.gap}, repeated hour: ${x.fold}`],
+        ['overlap', x.overlap], ['missed times', x.misfire],
+        ...(x.gap || x.fold ? [['clock jumps', jumps(x)] as [string, string]] : []),
         ...(x.jitter ? [['jitter', span(seconds(x.jitter))] as [string, string]] : []),
         ['fired', x.fired], ['skipped', x.skipped],
       ]} />}
@@ -63,4 +64,9 @@ export function SchedulePage({ domain, name }: { domain: string; name: string })
       </div>
     </>
   )
+}
+
+// jumps is what the schedule does where clocks move; a calendar without such times has no rule.
+function jumps(x: Schedule) {
+  return [x.gap && `missing hour: ${x.gap}`, x.fold && `repeated hour: ${x.fold}`].filter(Boolean).join(', ')
 }
