@@ -310,3 +310,56 @@ func TestAKeyThatIsNoText(t *testing.T) {
 		}
 	}
 }
+
+// TestFormsOfADate that are read, or refused with the date in the error: a whole month only where months count.
+func TestFormsOfADate(t *testing.T) {
+	for text, want := range map[string][2]string{ // the first match of iter_day and of iter_month; "" = refused
+		"2026-03-05": {"2026-03-05", "2026-03-05"}, "5 Mar 2026": {"2026-03-05", "2026-03-05"},
+		"March 5, 2026": {"2026-03-05", "2026-03-05"}, "2026-03": {"", "2026-03-01"}, "Mar 2026": {"", "2026-03-01"},
+		"2026 March": {"", "2026-03-01"}, "2026": {"", ""}, "": {"", ""}, "Mar": {"", ""}, "-": {"", ""},
+		"2026-03-05-06": {"", ""}, "2026 1 2 Mar": {"", ""}, "2026-13": {"", ""}, "Mar 1968": {"", ""}, "3 Mar": {"", ""},
+	} {
+		for i, key := range []string{"iter_day", "iter_month"} {
+			it, err := cron.ParseValue(map[string]any{"minute": 0, "hour": 0, key: map[string]any{"start": text},
+				"dst_fixes": []any{"skip", "repeat_use_both"}})
+			if want[i] == "" {
+				if err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("%s.start: %q is not a date", key, text)) {
+					t.Errorf("%s %q: %v, %v", key, text, it, err)
+				}
+				continue
+			}
+			must(t, err)
+			if x, err := it.FirstMatch(time.Unix(0, 0), time.UTC); err != nil || x.Format("2006-01-02") != want[i] {
+				t.Errorf("%s %q: %v, %v, want %s", key, text, x, err, want[i])
+			}
+		}
+	}
+}
+
+// TestTheLimitOfADelayIsANumber, and no text, no fraction and no list.
+func TestTheLimitOfADelayIsANumber(t *testing.T) {
+	const key, most = "max_shift_seconds_for_unskip_and_do_not_repeat", 100 * 366 * 86400
+	for value, good := range map[string]bool{"0": true, "60": true, fmt.Sprint(most): true, fmt.Sprint(most + 1): false,
+		"-1": false, `"60"`: false, "1.5": false, "[1]": false, "null": false, "99999999999999999999": false} {
+		for _, head := range []string{`"epoch":{"period":60}}`, `"minute":0` + fixes} {
+			_, err := cron.ParseJSON([]byte(`{"` + key + `":` + value + "," + head))
+			if want := key + ": " + value + " is not a number of seconds"; good != (err == nil) || !good && err.Error() != want {
+				t.Errorf("%s: %v", value, err)
+			}
+		}
+	}
+}
+
+// TestStarsOfARange are those that a crontab would write with one: from the first number of the field on.
+func TestStarsOfARange(t *testing.T) {
+	for hour, star := range map[string]bool{`[]`: true, `{"start":0}`: true, `{"start":1}`: false, `{"end":22}`: false,
+		`{"period":2}`: true, `{"start":1,"period":2}`: false, `{"period":2,"end":21}`: false, `{"period":2,"end":22}`: true,
+		`{"start":23}`: false, `0`: false} {
+		it, err := cron.ParseJSON([]byte(`{"minute":0,"hour":` + hour + `,"dst_fixes":["vixie"]}`))
+		must(t, err)
+		gap, fold := cron.Vixie(star, false)
+		if it.Gap() != gap || it.Fold() != fold {
+			t.Errorf("%s: %v and %v, want %v and %v", hour, it.Gap(), it.Fold(), gap, fold)
+		}
+	}
+}

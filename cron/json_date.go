@@ -58,7 +58,7 @@ func (p *itemParser) nthWeekday(g *gregorian, dowGiven bool) error {
 		return syntax(keyNth, "needs %s",
 			keyDOW).hint(`the first Tuesday is {"day_of_week": "Tue", "weekday_of_the_month": 1}`)
 	}
-	if obj, isRange := value.(map[string]any); isRange && obj["start"] == nil {
+	if obj, isRange := value.(map[string]any); isRange {
 		value = withKey(obj, "start", 1)
 	}
 	sel, err := ParseSelector(nthField(), value)
@@ -86,6 +86,7 @@ func (p *itemParser) nthWeekday(g *gregorian, dowGiven bool) error {
 	return nil
 }
 
+// withKey adds a key that the object does not have.
 func withKey(obj map[string]any, key string, value any) map[string]any {
 	out := map[string]any{key: value}
 	for k, v := range obj {
@@ -190,10 +191,8 @@ func anchor(path string, value any, months, last bool) (int64, error) {
 		d, y = numbers[0], numbers[1]
 	case m != 0 && len(numbers) == 1 && months:
 		y, whole = numbers[0], true
-	default:
-		return bad()
 	}
-	if y < firstYear || m < 1 || m > 12 {
+	if y < firstYear || m < 1 || m > 12 { // or none of these forms
 		return bad()
 	}
 	switch {
