@@ -25,3 +25,58 @@ func TestRunAt(t *testing.T) {
 		}
 	}
 }
+
+// TestRunsOfARemovedScheduleAreRunsOfThisOne, each once, and none is newer than the next firing.
+func TestRunsOfARemovedScheduleAreRunsOfThisOne(t *testing.T) {
+	for _, c := range []struct {
+		policy Policy
+		moves  []string
+		why    Why
+	}{
+		{Policy{Overlap: OverlapForbid}, nil, WhyOverlap},
+		{Policy{Overlap: OverlapReplace}, []string{"end d.n.x"}, WhyNone},
+		{Policy{Overlap: OverlapAllow, Max: 1}, nil, WhyOverlap},
+		{Policy{Overlap: OverlapAllow, Max: 2}, []string{"start 02T01:00"}, WhyNone},
+	} {
+		for _, of := range []string{"00:10", "09:00"} { // before, or by a clock that was ahead
+			x := begin(t, hourly, c.policy)
+			x.earlier = []Run{{At: x.time(of), ID: "d.n.x"}}
+			x.runs["d.n.x"] = Running
+			x.at("01:00").does(Tick{}, c.moves...)
+			if r := x.s.Live[0]; r.ID != "d.n.x" || r.At.After(x.now) || len(x.s.Live) > len(c.moves)+1 {
+				t.Errorf("%+v: %+v", c, x.s.Live)
+			}
+			if h := x.s.History; c.why != WhyNone && (len(h) != 1 || h[0].Why != c.why || h[0].ID != "d.n.x") {
+				t.Errorf("%+v: %+v", c, h)
+			}
+			x.at("01:10").does(Tick{})
+			n := 0
+			for _, r := range x.s.Live {
+				if r.ID == "d.n.x" {
+					n++
+				}
+			}
+			if n != 1 {
+				t.Errorf("%+v: it is there %d times", c, n)
+			}
+		}
+	}
+	x := begin(t, hourly, Policy{})
+	x.earlier = []Run{{At: x.time("00:10"), ID: "d.n.x"}} // and it ended
+	x.at("01:00").does(Tick{}, "start 02T01:00")
+}
+
+// TestWorkOfOthersIsOneRun of those that may run at once.
+func TestWorkOfOthersIsOneRun(t *testing.T) {
+	for most, want := range map[int]int{1: 0, 2: 1, 3: 1} {
+		x := begin(t, hourly, Policy{Overlap: OverlapAllow, Max: most})
+		for answer, want := range map[Answer]int{Running: want, Unknown: want, Ended: 1} {
+			env := x.at("01:00").env()
+			env.Other = func(string) (Answer, string) { return answer, "d.n.x" }
+			_, moves, err := Step(x.s, Tick{}, env)
+			if err != nil || len(moves) != want {
+				t.Errorf("at most %d, %v: %+v, %v, want %d moves", most, answer, moves, err, want)
+			}
+		}
+	}
+}

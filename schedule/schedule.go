@@ -244,8 +244,8 @@ func RunAt(k Key, id string) (at time.Time, ok bool) {
 	if stamp, _, _ = strings.Cut(stamp, "Z"); !ok {
 		return time.Time{}, false
 	}
-	at, err := time.Parse("20060102T150405", stamp) // and any fraction
-	return at, err == nil && strings.HasPrefix(id, RunID(k, at, 0))
+	at, _ = time.Parse("20060102T150405", stamp) // and any fraction; zero, of which id is no name, where it is none
+	return at, strings.HasPrefix(id, RunID(k, at, 0))
 }
 
 // RunID is the name of a firing's run: the guid of its task. Tries beyond the first add a number,

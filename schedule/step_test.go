@@ -22,6 +22,8 @@ type situation struct {
 	s     State
 	runs  map[string]Answer // of started ones; a missing one has ended
 	moves []Move            // of the last step
+	// earlier are runs of a removed schedule of the name
+	earlier []Run
 }
 
 const hourly = "0 * * * *"
@@ -72,7 +74,8 @@ func (x *situation) time(clock string) time.Time {
 }
 
 func (x *situation) env() Env {
-	return Env{Now: x.now, Key: x.key, Cron: x.cron, Definition: &x.def, Runs: func(r Run) Answer { return x.runs[r.ID] }}
+	return Env{Now: x.now, Key: x.key, Cron: x.cron, Definition: &x.def, Runs: func(r Run) Answer { return x.runs[r.ID] },
+		Earlier: func() []Run { return x.earlier }}
 }
 
 // step gives an event and keeps the moves; started runs run.
