@@ -32,14 +32,17 @@ func (s *Source) size() int {
 	return (s.Last-s.First)/step + 1
 }
 
-// checkRange returns ErrNodes for a range that cannot be.
-func (s *Source) checkRange() error {
+// checkRange returns ErrNodes for a range that cannot be below so many parents.
+func (s *Source) checkRange(parents int) error {
+	n := s.size()
 	switch {
 	case s.Step < 0:
 		return fmt.Errorf("step %d is below 0: %w", s.Step, ErrNodes)
-	case s.size() > MaxNodes || s.size() < 0:
+	case n > MaxNodes || n < 0:
 		return fmt.Errorf("range %d to %d: more than %d nodes: %w", s.First, s.Last, MaxNodes, ErrNodes)
-	case !strings.Contains(s.Format, "{i}") && s.size() > 1:
+	case n*parents > MaxNodes:
+		return fmt.Errorf("%d numbers below %d parents: more than %d nodes: %w", n, parents, MaxNodes, ErrNodes)
+	case !strings.Contains(s.Format, "{i}") && n > 1:
 		return fmt.Errorf("format %q: no {i}: %w", s.Format, ErrNodes)
 	}
 	return nil
@@ -51,14 +54,10 @@ func (s *Source) checkRange() error {
 func RangeNodes(levels []string, s *Source, parents []string) ([]NodeSpec, error) {
 	level, err := below(levels, s.ParentLevel)
 	if err == nil {
-		err = s.checkRange()
+		err = s.checkRange(len(parents))
 	}
 	if err != nil {
 		return nil, err
-	}
-	if n := s.size(); n > 0 && len(parents) > MaxNodes/n {
-		return nil, fmt.Errorf("%d numbers below %d parents: more than %d nodes: %w", n, len(parents), MaxNodes,
-			ErrNodes)
 	}
 	var out []NodeSpec
 	for _, parent := range parents {
@@ -116,7 +115,7 @@ func FileNodes(levels []string, name string, content []byte) (nodes []NodeSpec, 
 		first[line] = number
 		nodes = append(nodes, NodeSpec{Name: line, Level: levels[0]})
 	}
-	if repeated > 0 {
+	if repeated > 1 {
 		note += fmt.Sprintf("; %d repeated lines count once", repeated)
 	}
 	return nodes, note, nil
@@ -132,7 +131,7 @@ type fileNode struct {
 
 // UnmarshalJSON reads a name alone, or a node.
 func (n *fileNode) UnmarshalJSON(b []byte) error {
-	if len(b) > 0 && b[0] == '"' {
+	if b[0] == '"' {
 		return json.Unmarshal(b, &n.Name)
 	}
 	type plain fileNode
@@ -154,7 +153,7 @@ func strict(b []byte, to any) error {
 
 func fileEntries(content []byte) ([]ManualNode, error) {
 	var list []fileNode
-	if trimmed := bytes.TrimSpace(content); len(trimmed) > 0 && trimmed[0] == '{' {
+	if bytes.HasPrefix(bytes.TrimSpace(content), []byte("{")) {
 		var byName map[string][]string
 		if err := strict(content, &byName); err != nil {
 			return nil, badJSON(content, err)
@@ -181,7 +180,7 @@ func fileEntries(content []byte) ([]ManualNode, error) {
 // badJSON is an error of the reader of JSON, with its line.
 func badJSON(content []byte, err error) error {
 	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) && syntax.Offset <= int64(len(content)) {
+	if errors.As(err, &syntax) {
 		return fmt.Errorf("line %d: %v: %w", 1+bytes.Count(content[:syntax.Offset], []byte("\n")), err, ErrNodes)
 	}
 	return fmt.Errorf("%v: %w", err, ErrNodes)

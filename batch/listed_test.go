@@ -50,6 +50,10 @@ func TestRangeLabel(t *testing.T) {
 			[]string{"a"}, "db:a>4-5/4@a db:a>4-5/5@a"},
 		{"disabled", Source{ParentLevel: "host", First: 1, Last: 1, Format: "{i}", Disabled: true}, []string{"a"},
 			"db:a>1!"},
+		{"the end before the start, by a step", Source{ParentLevel: "host", First: 2, Last: 1, Step: 3, Format: "{i}"},
+			[]string{"a"}, ""},
+		{"the end far before the start", Source{ParentLevel: "host", First: 9, Format: "{i}"}, []string{"a"}, ""},
+		{"one node has any name", Source{ParentLevel: "host", First: 7, Last: 7, Format: "x"}, []string{"a"}, "db:a>x"},
 		{"without parents", Source{ParentLevel: "host", First: 1, Last: 9, Format: "{i}"}, nil, ""},
 	} {
 		got, err := RangeNodes(levels, &c.s, c.parents)
@@ -95,15 +99,37 @@ func TestRangeLabel(t *testing.T) {
 	}
 }
 
+// TestRangesAreBounded: a range has as many nodes as a forest may have, below all parents together.
+func TestRangesAreBounded(t *testing.T) {
+	for _, c := range []struct {
+		numbers, parents int
+		good             bool
+	}{{MaxNodes, 0, true}, {MaxNodes, 1, true}, {MaxNodes + 1, 1, false}, {MaxNodes + 1, 0, false}, {MaxNodes, 2, false},
+		{MaxNodes / 2, 2, true}, {MaxNodes/2 + 1, 2, false}, {1, MaxNodes, true}, {1, MaxNodes + 1, false},
+		{0, MaxNodes + 1, true}} {
+		s := Source{First: 1, Last: c.numbers, Format: "{i}"}
+		if err := s.checkRange(c.parents); (err == nil) != c.good || err != nil && !errors.Is(err, ErrNodes) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	for parent, want := range map[string]string{"": "{i}", LevelInstance: "{i}", "host": "{parent}__{i}"} {
+		if got := RangeFormat(parent); got != want {
+			t.Errorf("below %q: %s, want %s", parent, got, want)
+		}
+	}
+}
+
 func TestFileOfNodes(t *testing.T) {
 	levels := []string{"host", "db"}
 	for _, c := range []struct{ file, content, want, note string }{
 		{"n", "a\nb c\r\n\n-\n", "host:a host:b c host:-", ""},
 		{"n", "", "", ""},
+		{"n", "a\na\n", "host:a", `line 2 repeats node "a" of line 1`},
 		{"n", "a\nb\na\nb\na", "host:a host:b", `line 3 repeats node "a" of line 1; 3 repeated lines count once`},
 		{"n.json", `["b", "a"]`, "host:b host:a", ""},
 		{"n.json", `[{"name": "a", "children": ["x"], "tags": ["t"]}, {"name": "x", "enabled": false}]`,
 			"host:at db:a>x!", ""},
+		{"n.json", `[{"name": "a", "enabled": true}]`, "host:a", ""},
 		{"n.json", ` {"b": [], "a": ["x", "y"]}`, "host:a db:a>x db:a>y host:b", ""},
 		{"n.json", `[]`, "", ""},
 		{"n.jsonl", "[]", "host:[]", ""},
@@ -120,6 +146,9 @@ func TestFileOfNodes(t *testing.T) {
 		{"n.json", "[\"a\",\n\"b\"\n\"c\"]", "line 3: invalid character"},
 		{"n.json", "", "EOF"},
 		{"n.json", `["a"] ["b"]`, "more than one value"},
+		{"n.json", `["a"]7`, "more than one value"},
+		{"n.json", `["a"x`, "line 1: invalid character"},
+		{"n.json", "{", "EOF"},
 		{"n.json", `[{"nmae": "a"}]`, `unknown field "nmae"`},
 		{"n.json", `[{"children": ["a"]}]`, "node 0: empty name"},
 		{"n.json", `["a", "a"]`, `duplicate node "a"`},

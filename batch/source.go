@@ -202,7 +202,7 @@ func (s *Source) check(levels []string) (err error) {
 		_, err = below(levels, s.ParentLevel)
 	case SourceRange:
 		if _, err = below(levels, s.ParentLevel); err == nil {
-			err = s.checkRange()
+			err = s.checkRange(1)
 		}
 	case SourceFile:
 		if s.File == "" {
