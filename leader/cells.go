@@ -10,6 +10,7 @@ import (
 	"cantina/cell"
 	"cantina/event"
 	"cantina/fence"
+	"cantina/lrp"
 	"cantina/store"
 	"cantina/worker"
 )
@@ -69,6 +70,17 @@ func (l *Leader) State(name worker.CellName) (cell.State, time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.states[name], l.changed[name]
+}
+
+// starting is what the cell of an instance last reported of its start, if that takes long.
+func (l *Leader) starting(a *lrp.Actual) string {
+	s, _ := l.State(worker.CellName(a.Cell))
+	for i := range s.Conditions {
+		if c := &s.Conditions[i]; c.Instance == a.Instance && c.Starting() {
+			return c.Words(l.cfg.Clock.Wall())
+		}
+	}
+	return ""
 }
 
 // Heard lists the cells that have sent a heartbeat, by name.

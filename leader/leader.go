@@ -174,6 +174,7 @@ func New(cfg Config, rows []store.Row) (*Leader, error) {
 		cfg.NewID
 	board.Auctioneer = edge[bbs.Auctioneer](cfg.Edges.Placement, l.Placement)
 	board.Cells, board.Sessions, board.Callbacks, board.Machines = cellCalls{l}, l.Registry, cfg.Callbacks, l.machines
+	board.Converge.Starting = l.starting
 	l.Board = bbs.New(board, rows, cfg.Revision, l.Registry.Members())
 	feed.Load(l.Board)
 

@@ -90,6 +90,7 @@ func (v explainView) heldUp(x *plan.Explanation, is func(cell.Condition) bool) {
 				if x.Fine {
 					x.Fine, x.State = false, x.State+", starting"
 				}
+				x.Reasons = slices.DeleteFunc(x.Reasons, func(r plan.Reason) bool { return sameStart(&c, r) })
 				x.Reasons = append(x.Reasons, plan.Reason{Code: codeStarting,
 					Text: fmt.Sprintf("%s on cell %s is starting: %s", c.What, name, c.Words(v.cfg.Clock.Wall()))})
 				continue
@@ -102,6 +103,12 @@ func (v explainView) heldUp(x *plan.Explanation, is func(cell.Condition) bool) {
 				Change: "the file system that it waits for answers again, or is unmounted"})
 		}
 	}
+}
+
+// sameStart reports whether a reason is the start that the condition describes in more detail.
+func sameStart(c *cell.Condition, r plan.Reason) bool {
+	of := strings.TrimPrefix(c.What, "service ") + ": "
+	return r.Code == codeStarting && strings.HasPrefix(strings.TrimPrefix(r.Text, of), "starting on cell ")
 }
 
 // stopping is the reason that a cell is ending a task or batch task.

@@ -40,6 +40,9 @@ type Board struct {
 type ConvergePolicy struct {
 	// Resend is how long a request may stay without effect before it is repeated; 0 = 30 s.
 	Resend time.Duration
+	// Starting describes an instance that takes long to start, such as its latest failed check; "" =
+	// nothing is known. It has no effects and does not wait. Nil = not called.
+	Starting func(a *Actual) string
 }
 
 func (p ConvergePolicy) resend() time.Duration {

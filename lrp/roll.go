@@ -367,6 +367,8 @@ func (b *Board) Cause(process string, i int) string {
 		return ""
 	case a.CrashReason != "":
 		return "crashed: " + a.CrashReason
+	case a.State == Claimed && b.policy.Starting != nil:
+		return b.policy.Starting(a)
 	}
 	return a.PlacementError
 }

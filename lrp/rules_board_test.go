@@ -299,6 +299,15 @@ func TestCauseAndTop(t *testing.T) {
 			t.Errorf("%d: %q, want %q", i, got, want)
 		}
 	}
+	b.policy.Starting = func(a *Actual) string { return fmt.Sprint("start of ", a.Key.Index, " on ", a.Cell) }
+	a := rowOf(t, "CLAIMED self")
+	a.Key.Index = 3
+	b.PutIndex(Index{Key: a.Key, Ordinary: a})
+	for i, want := range []string{"", "crashed: exit status 1", "insufficient resources", "start of 3 on " + a.Cell} {
+		if got := b.Cause("p1", i); got != want {
+			t.Errorf("with starts, %d: %q, want %q", i, got, want)
+		}
+	}
 	if b.Top("p1") != 4 || b.Top("p9") != 0 || !b.Exists("p1", 3) || b.Exists("p1", 4) {
 		t.Error("what there is", b.Top("p1"))
 	}

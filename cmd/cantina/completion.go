@@ -119,8 +119,8 @@ func addCompletions(c *cli, root *cobra.Command) {
 		"rm": {"service", "task", "job", "schedule"}, "restart": {"service"}, "explain": {"service", "task", "job", "cell",
 			"schedule"}, "cells": {"cell"},
 		"service get": {"service"}, "service scale": {"service"}, "task get": {"task"}, "task result": {"task"},
-		"task resolve": {"task"},
-		"job get":      {"job"}, "job nodes": {"job"}, "job results": {"job"}, "job pause": {"job"}, "job resume": {"job"},
+		"task resolve": {"task"}, "task rerun": {"task"},
+		"job get": {"job"}, "job nodes": {"job"}, "job results": {"job"}, "job pause": {"job"}, "job resume": {"job"},
 		"job retry": {"job"}, "job kill": {"job"},
 	} {
 		if cmd, _, err := root.Find(strings.Fields(path)); err == nil {

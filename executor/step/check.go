@@ -1,10 +1,12 @@
 package step
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -14,6 +16,7 @@ import (
 
 	"cantina/action"
 	"cantina/internal/run"
+	"cantina/internal/text"
 )
 
 // The defaults of checks. (Diego executor, Health checks.)
@@ -46,19 +49,46 @@ func orElse(d, fallback time.Duration) time.Duration {
 
 func (p *program) checker(c *action.Check) *checker {
 	timeout := orElse(c.Timeout, defaultTimeout)
+	name := ""
 	var try func(ctx context.Context) error
 	switch {
 	case c.HTTP != nil:
+		name = fmt.Sprintf("HTTP check of port %s, path %s", c.HTTP.Port, rooted(c.HTTP.Path))
 		try = func(ctx context.Context) error { return p.checkHTTP(ctx, c.HTTP) }
 	case c.TCP != nil:
+		name = "TCP check of port " + c.TCP.Port
 		try = func(ctx context.Context) error { return p.checkTCP(ctx, c.TCP) }
 	case c.Exec != nil:
+		name = "check " + c.Exec.Path
 		try = func(ctx context.Context) error { return p.checkProgram(ctx, &action.Action{Run: c.Exec}) }
 	default:
 		try = func(context.Context) error { return ErrEmpty }
 	}
 	return &checker{startup: orElse(c.StartupInterval, defaultStartup), interval: orElse(c.Interval, defaultInterval),
-		attempt: func(ctx context.Context) error { return p.bounded(ctx, timeout, try) }}
+		attempt: func(ctx context.Context) error {
+			err := p.bounded(ctx, timeout, try)
+			var exit *ExitError // names the program
+			if err != nil && name != "" && ctx.Err() == nil && !errors.As(err, &exit) {
+				err = fmt.Errorf("%s: %w", name, err)
+			}
+			return err
+		}}
+}
+
+// rooted is the path of a request.
+func rooted(path string) string { return "/" + strings.TrimPrefix(path, "/") }
+
+// statusError is a response that is no success.
+type statusError struct {
+	code int
+	line string // the first of its body, as far as it arrived in time
+}
+
+func (e *statusError) Error() string {
+	if e.line == "" {
+		return fmt.Sprintf("status %d", e.code)
+	}
+	return fmt.Sprintf("status %d: %s", e.code, e.line)
 }
 
 // bounded makes one attempt within its time and the cell's number of checks.
@@ -71,7 +101,8 @@ func (p *program) bounded(ctx context.Context, timeout time.Duration, try func(c
 	defer cancel()
 	err := try(inner)
 	var own *ExitError
-	if err != nil && ctx.Err() == nil && inner.Err() != nil && !errors.As(err, &own) {
+	var status *statusError
+	if err != nil && ctx.Err() == nil && inner.Err() != nil && !errors.As(err, &own) && !errors.As(err, &status) {
 		return fmt.Errorf("timed out after %v", timeout)
 	}
 	return err
@@ -281,18 +312,16 @@ func (c *checker) watch(ctx context.Context, report func(error)) {
 func (p *program) checkTCP(ctx context.Context, c *action.TCPCheck) error {
 	conn, err := p.h.Dial(ctx, c.Port)
 	if err != nil {
-		return fmt.Errorf("TCP check of port %s: %w", c.Port, err)
+		return err
 	}
 	return conn.Close()
 }
 
 // checkHTTP is healthy when the answer to GET has status 200.
 func (p *program) checkHTTP(ctx context.Context, c *action.HTTPCheck) error {
-	path := "/" + strings.TrimPrefix(c.Path, "/")
-	fail := func(err error) error { return fmt.Errorf("HTTP check of port %s, path %s: %w", c.Port, path, err) }
-	u, err := url.Parse("http://localhost" + path)
+	u, err := url.Parse("http://localhost" + rooted(c.Path))
 	if err != nil {
-		return fail(errors.New("bad path"))
+		return errors.New("bad path")
 	}
 	t := &http.Transport{DisableKeepAlives: true, DisableCompression: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return p.h.Dial(ctx, c.Port) }}
@@ -300,13 +329,23 @@ func (p *program) checkHTTP(ctx context.Context, c *action.HTTPCheck) error {
 		Header: http.Header{"User-Agent": {"cantina-check"}}}).WithContext(ctx)
 	res, err := t.RoundTrip(req) // one request: a redirect is not an answer of 200
 	if err != nil {
-		return fail(err)
+		return err
 	}
-	_ = res.Body.Close() // the status is the result; a body may be endless
-	if res.StatusCode != http.StatusOK {
-		return fail(fmt.Errorf("status %d", res.StatusCode))
+	defer res.Body.Close() // the status is the result; a body may be endless
+	if res.StatusCode == http.StatusOK {
+		return nil
 	}
-	return nil
+	return &statusError{res.StatusCode, firstLine(res.Body)}
+}
+
+// maxLine is how many bytes of a response are read to explain a failed check.
+const maxLine = 200
+
+// firstLine is the beginning of a response, as far as it arrives in time.
+func firstLine(body io.Reader) string {
+	// What was read before an error is as good.
+	line, _ := bufio.NewReader(io.LimitReader(body, maxLine)).ReadString('\n')
+	return strings.TrimSpace(text.Clean(line))
 }
 
 // checkProgram runs a check's programs; their output becomes part of the error.

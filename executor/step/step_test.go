@@ -303,7 +303,7 @@ func TestSituations(t *testing.T) {
 			w: action.Workload{Action: sh("a", "100s"), StartTimeout: time.Second, Checks: []action.Check{
 				{Exec: &action.Run{Path: "probe", Args: []string{"say=no database"}}}}}},
 		{name: "check that hangs is timed out", is: ErrUnhealthy,
-			err: "unhealthy: never healthy within 3s (2 attempts): timed out after 1s",
+			err: "unhealthy: never healthy within 3s (2 attempts): check probe: timed out after 1s",
 			w: action.Workload{Action: sh("a", "100s"), StartTimeout: 3 * time.Second, Checks: []action.Check{
 				{Exec: &action.Run{Path: "probe", Args: []string{"1h", "deaf"}}}}}},
 		{name: "action in the background: the checks decide", is: ErrUnhealthy,

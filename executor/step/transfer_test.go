@@ -184,6 +184,14 @@ func TestHTTPCheck(t *testing.T) {
 			w.WriteHeader(http.StatusOK)
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
+		case "/why":
+			w.WriteHeader(int(status.Load()))
+			fmt.Fprint(w, "database is away\nat line 7")
+		case "/slow":
+			w.WriteHeader(int(status.Load()))
+			fmt.Fprint(w, "first")
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
 		default:
 			w.WriteHeader(int(status.Load()))
 		}
@@ -203,10 +211,12 @@ func TestHTTPCheck(t *testing.T) {
 	}
 	status.Store(503)
 	for path, want := range map[string]string{"/": "HTTP check of port web, path /: status 503",
-		"/redirect": "HTTP check of port web, path /redirect: status 302",
-		"/hang":     "timed out after 50ms"} {
+		"/redirect": "HTTP check of port web, path /redirect: status 302: <a href=\"/\">Found</a>.",
+		"/hang":     "HTTP check of port web, path /hang: timed out after 50ms",
+		"/why":      "HTTP check of port web, path /why: status 503: database is away",
+		"/slow":     "HTTP check of port web, path /slow: status 503: first"} {
 		timeout := time.Minute
-		if path == "/hang" {
+		if path == "/hang" || path == "/slow" {
 			timeout = 50 * time.Millisecond
 		}
 		if err := try(path, timeout); err == nil || err.Error() != want {
