@@ -271,11 +271,9 @@ func (m *machine) found(e Found) {
 		m.changed, m.t.Holder, m.t.MayStillRun = true, e.By, false
 		m.do(CancelContainer{m.t.GUID, m.t.UID, e.By})
 		return
-	case m.t.Unresolved():
+	default: // lost
 		m.t.Outcome, m.t.Result, m.t.FirstCompleted = Open, Result{}, time.Time{}
 		m.t.MayStillRun, m.t.Callback = false, Callback{}
-	default:
-		return
 	}
 	m.to(Running)
 	m.t.UID, m.t.Holder, m.t.Reservation, m.t.Rejection = e.UID, e.By, "", ""
@@ -370,7 +368,7 @@ func (m *machine) delete() error {
 
 func (m *machine) resolveLost(e ResolveLost) error {
 	switch {
-	case !m.t.Unresolved() && !(m.t.Ending() && m.t.MayStillRun) || e.As == Unresolved:
+	case !m.t.Unresolved() && !m.t.MayStillRun || e.As == Unresolved:
 		return ErrInvalidStateTransition
 	case m.t.MayStillRun && !e.Accept:
 		return fmt.Errorf("on cell %s: %w", m.t.Holder.Cell, ErrMayStillRun)

@@ -245,7 +245,7 @@ type Task struct {
 func (t *Task) Unresolved() bool { return t.Ended() && t.Outcome == Lost && t.Resolution == Unresolved }
 
 // MayRun reports whether the task waits or runs, or whether something of it may be left.
-func (t *Task) MayRun() bool { return !t.Ended() || t.Ending() || t.MayStillRun && t.Unresolved() }
+func (t *Task) MayRun() bool { return !t.Ended() || t.Ending() || t.MayStillRun }
 
 // Ending reports whether the task was cancelled while it ran and its cell has not reported yet
 // that its container is gone.
