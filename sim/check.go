@@ -84,7 +84,7 @@ func (c *checker) dead(w *world, r *leadership, d worker.Dead) {
 			slices.ContainsFunc(r.leader.Running(k.run.Work), func(v worker.RunView) bool {
 				return v.Run == k.run && v.Proc != d.Proc && (!v.Ending || r.leader.IsDead(v.Proc)) // whose death is told next
 			})
-		if !moved && k.stuck && d.Proof == worker.ProofExpiry && !couldSay(r, k.m) {
+		if !moved && k.stuck && d.Proof == worker.ProofExpiry && !couldHaveSaid(r, k.m, d.Proc) {
 			c.lostSight(k)
 		} else if !moved {
 			w.fail("I6", "process %s is declared dead (%v) while %v %v is alive; the leader has %+v", d.Proc, d.Proof,

@@ -166,8 +166,9 @@ func (c *checker) taskStored(w *world, before, after *task.Task) {
 		w.fail("I5", "the end of %s is overwritten by another task", describeTask(before))
 	case before.Unresolved() && after == nil:
 		w.fail("I5", "%s is deleted and nobody has said what became of it", describeTask(before))
-	case before.State == task.Pending && after != nil && !same && w.has(after.UID):
-		// It was made again in a restored store, and a cell has reported its container.
+	case before.State == task.Pending && after != nil && !same && (w.has(after.UID) || c.work.durable[after.UID]):
+		// It was made again in a restored store, and a cell has reported its container, which may be gone
+		// when the change is stored.
 	case !before.Ended() && (after == nil || !same):
 		w.fail("I5", "%s is gone before its end", describeTask(before))
 	case same && before.Unresolved() && before.MayStillRun && after.State == task.Running && w.has(after.UID):
@@ -181,6 +182,7 @@ func (c *checker) taskStored(w *world, before, after *task.Task) {
 			after.Result.ExitCode != before.Result.ExitCode && !before.Ending()):
 		w.fail("I5", "the end of %s is replaced by %s", describeTask(before), describeTask(after))
 	}
+	c.overStored(w, before, after, same)
 	if same && before.Ending() && !after.Ending() {
 		if u := c.work.running[after.UID]; u != nil {
 			w.fail("I6", "%s is said to be gone while it is alive on %s", describeTask(after), u.m.dir)
@@ -193,6 +195,19 @@ func (c *checker) taskStored(w *world, before, after *task.Task) {
 		w.res.TasksLost++
 		if u := c.work.running[after.UID]; u != nil && !after.MayStillRun {
 			w.fail("I6", "%s is given up as lost while it is alive on %s", describeTask(after), u.m.dir)
+		}
+	}
+}
+
+// overStored: I6, the container of a task that is deleted, or is not marked any more as one that may
+// still run, is not alive.
+func (c *checker) overStored(w *world, before, after *task.Task, same bool) {
+	switch {
+	case before == nil || !before.Ending() && !before.MayStillRun:
+	case same && (!after.Ended() || after.Ending() || after.MayStillRun == before.MayStillRun):
+	default:
+		if u := c.work.running[before.UID]; u != nil {
+			w.fail("I6", "%s is over while it is alive on %s", describeTask(before), u.m.dir)
 		}
 	}
 }
@@ -244,7 +259,7 @@ func (c *checker) judged(r *leadership, dead string, t *task.Task) {
 			u.made != w.store.made || !m.alive {
 			continue
 		}
-		if couldSay(r, m) && !slices.Contains(r.silentAt[worker.Proc(dead)], m) {
+		if couldHaveSaid(r, m, worker.Proc(dead)) {
 			w.fail("I5", "%s is given up as lost while %s, which has reported, holds its end", describeTask(t), m.name)
 		}
 	}
@@ -308,7 +323,7 @@ func (c *checker) deadUnits(w *world, r *leadership, d worker.Dead) {
 		}
 		switch last := later[max(len(later)-1, 0):]; {
 		case recorded(last):
-		case u.stuck && d.Proof == worker.ProofExpiry && !couldSay(r, u.m):
+		case u.stuck && d.Proof == worker.ProofExpiry && !couldHaveSaid(r, u.m, d.Proc):
 			c.lostSightOf(u)
 		case !recorded(later):
 			w.fail("I6", "process %s is declared dead (%v) while %v is alive on %s, held by %v", d.Proc, d.Proof, u, u.m.dir,

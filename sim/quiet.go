@@ -57,7 +57,8 @@ func (c *checker) quiet(w *world, b *board) {
 	}
 	for _, m := range w.machines {
 		for _, u := range m.containers.units {
-			if !named(w, u) && !u.stuck && !m.containers.shutOut() {
+			out := m.containers.shutOut() || u.state == completed && !couldSay(b.r, m) // another machine has its name
+			if !named(w, u) && !u.stuck && !out {
 				w.fail("I14", "no row names %v on %s (state %d, orphan %v)", u, m.dir, u.state, u.orphan)
 			}
 		}

@@ -314,6 +314,11 @@ func couldSay(r *leadership, m *machine) bool {
 	})
 }
 
+// couldHaveSaid is couldSay at the time when a process was declared dead: the news waits for its commit.
+func couldHaveSaid(r *leadership, m *machine, dead worker.Proc) bool {
+	return couldSay(r, m) && !slices.Contains(r.silentAt[dead], m)
+}
+
 // lostSight: a process is dead by its promise, and a container of it survives that no cell could
 // report in time.
 func (c *checker) lostSight(k *container) {
