@@ -171,8 +171,8 @@ func (c *checker) taskStored(w *world, before, after *task.Task) {
 		// when the change is stored.
 	case !before.Ended() && (after == nil || !same):
 		w.fail("I5", "%s is gone before its end", describeTask(before))
-	case same && before.Unresolved() && before.MayStillRun && after.State == task.Running && w.has(after.UID):
-		// Its cell has reported its container.
+	case same && before.Unresolved() && before.MayStillRun && after.State == task.Running:
+		// Its cell has reported its container, which may be gone when the change is stored.
 	case same && before.Ended() && !after.Ended():
 		w.fail("I1", "%s becomes %s", describeTask(before), describeTask(after))
 	case same && before.Ending() && !after.Ending() && after.Outcome != task.Cancelled && !after.Result.Ordered:

@@ -345,7 +345,7 @@ func (cu *customers) recreate(b *board, t *task.Task) {
 		if cu.w.chance(200) {
 			as = task.ResolvedRerun
 		}
-		accept := !cu.w.has(t.UID) // a person who knows that its container is gone
+		accept := cu.w.check.work.running[t.UID] == nil // a person who knows that its container is gone
 		b.ask("settle", func(ctx context.Context) error {
 			_, err := b.ResolveTask(ctx, t.GUID, as, accept, plan.Write{})
 			return err

@@ -90,11 +90,6 @@ func boards() []Mistake {
 				patch("task/step.go", "case m.t.MayStillRun && !e.Accept:",
 					"case m.t.MayStillRun && !e.Accept && !mistake.On(\"ResolvedWhileItMayRun\"):"),
 			}},
-		{Name: "CancelledIsForgotten", Rule: "a cancelled task that may still run is kept for its grace times only",
-			Args: "--load mixed", Patches: []mutate.Patch{
-				patch("task/task.go", "case !dead || t.MayStillRun:",
-					"case !dead || t.MayStillRun && !mistake.On(\"CancelledIsForgotten\"):"),
-			}},
 		{Name: "RemovedUnproven", Rule: "an exclusive row is removed by a process that does not hold it",
 			Args: "--load mixed", Patches: []mutate.Patch{
 				patch("lrp/step.go", "a.Proc != by.Proc {\n\t\treturn ErrNotProven",
