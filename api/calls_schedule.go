@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -111,19 +112,22 @@ func oneSchedule(b *Backend, k schedule.Key) (*pb.Schedule, error) {
 		if !e.Until.Equal(e.At) {
 			x.Until = wire.FromTime(e.Until)
 		}
-		if e.What == schedule.Started && s.Definition.Task != nil {
-			x.Outcome = b.Schedules.Outcome(e.ID)
-		}
-		if i == newest && s.Definition.Job != nil {
-			x.Outcome = outcomeOfJob(b, k)
+		switch {
+		case e.What != schedule.Started:
+		case s.Definition.Task != nil:
+			x.Outcome = cmp.Or(b.Schedules.Outcome(e.ID), text.Clean(e.Text)) // a task's real end may come late
+		case i == newest && s.Definition.Job != nil:
+			x.Outcome = cmp.Or(outcomeOfJob(b, k), text.Clean(e.Text)) // it may have been retried
+		default:
+			x.Outcome = text.Clean(e.Text)
 		}
 		m.History = append(m.History, x)
 	}
 	return m, nil
 }
 
-// outcomeOfJob is how the job of a schedule fares. Each run is the same job renewed: so
-// that is the outcome of the newest run alone; those before it ended or were replaced.
+// outcomeOfJob is how the job of a schedule fares. Each run is the same job renewed: so that is the
+// outcome of the newest run alone; the history has those of earlier ones.
 func outcomeOfJob(b *Backend, k schedule.Key) string {
 	j, err := b.Jobs.GetJob(k.Name)
 	if err != nil || j.Domain != k.Domain || j.Removed || !j.NodesKnown {

@@ -18,6 +18,7 @@ import (
 type jobRunner interface {
 	Renew(domain string, w plan.NamedJob) (*scheduler.Change, error)
 	Running(name string, held bool) scheduler.Answer
+	Job(name string) (plan.Job, error)
 	Foreign(name, domain string) (other string, yes bool)
 }
 
@@ -93,6 +94,15 @@ func (j timetableJobs) Runs(name string) schedule.Answer {
 	case scheduler.AnswerEnded:
 	}
 	return schedule.Ended
+}
+
+// Outcome implements timetable.Jobs.
+func (j timetableJobs) Outcome(name string) string {
+	x, err := j.Job(name)
+	if err != nil || x.Removed {
+		return "removed"
+	}
+	return x.Progress.State.String()
 }
 
 // timetableSessions returns the state of cell processes.

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -64,6 +65,56 @@ func TestRunsOfARemovedScheduleAreRunsOfThisOne(t *testing.T) {
 	x := begin(t, hourly, Policy{})
 	x.earlier = []Run{{At: x.time("00:10"), ID: "d.n.x"}} // and it ended
 	x.at("01:00").does(Tick{}, "start 02T01:00")
+}
+
+// TestTheHistoryHasHowRunsEnded: once, with the outcome at their end, and of a job that was replaced, too.
+func TestTheHistoryHasHowRunsEnded(t *testing.T) {
+	outcome := map[string]string{}
+	for name, c := range map[string]struct {
+		job   bool
+		p     Policy
+		ended bool // the first run, before the second time
+		want  []string
+	}{
+		"task ended":      {false, Policy{}, true, []string{"failed", ""}},
+		"job ended":       {true, Policy{}, true, []string{"failed", ""}},
+		"job is over":     {true, Policy{Overlap: OverlapReplace}, true, []string{"failed", ""}},
+		"job replaced":    {true, Policy{Overlap: OverlapReplace}, false, []string{OutcomeReplaced, ""}},
+		"task in its way": {false, Policy{}, false, []string{"", ""}},
+	} {
+		x := begin(t, hourly, c.p)
+		if c.job {
+			x.def.Task, x.def.Job = nil, &Job{}
+		}
+		step := func() {
+			env := x.env()
+			env.Outcome = func(r Run) string { return outcome[r.ID] }
+			next, _, err := Step(x.s, Tick{}, env)
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			x.s = next
+		}
+		x.at("01:00")
+		step()
+		x.is("01:00", Running)
+		if outcome[x.run("01:00")] = "failed"; c.ended {
+			x.is("01:00", Ended)
+		}
+		x.at("02:00")
+		step()
+		x.is("02:00", Running)
+		outcome[x.run("01:00")] = "later"
+		x.at("02:10")
+		step()
+		var got []string
+		for _, e := range x.s.History {
+			got = append(got, e.Text)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: outcomes %q, want %q", name, got, c.want)
+		}
+	}
 }
 
 // TestWorkOfOthersIsOneRun of those that may run at once.

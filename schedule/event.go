@@ -83,6 +83,8 @@ type Env struct {
 	Definition *Definition
 	// Runs answers for a run that may still run; nil = all have ended.
 	Runs func(Run) Answer
+	// Outcome is how a run ended that Runs answers Ended for; "" or nil = unknown.
+	Outcome func(Run) string
 	// Other answers for work of the schedule that is not among its runs, and names it: its job,
 	// started by anyone (it may have been applied, retried or rerun by hand), or a task of which a
 	// restored store has no row. id is the run that is to start. nil = there is none.

@@ -104,8 +104,8 @@ type Entry struct {
 	When time.Time
 	// ID is the started run, or the run that blocked it.
 	ID string
-	// Text is the refusal, with WhyFailed; how the signal fared, with Sent: empty until
-	// that is known.
+	// Text is the refusal, with WhyFailed; how the signal fared, with Sent, and how the run ended, with
+	// Started: empty until that is known.
 	Text string
 }
 
@@ -195,6 +195,19 @@ type State struct {
 // Runs reports whether a run is one of those that may still run.
 func (s *State) Runs(id string) bool {
 	return slices.ContainsFunc(s.Live, func(r Run) bool { return r.ID == id })
+}
+
+// ended records in the history how a run ended.
+func (s *State) ended(id, outcome string) {
+	for i, h := range slices.Backward(s.History) {
+		if h.What == Started && h.ID == id {
+			if h.Text == "" && outcome != "" {
+				s.History = slices.Clone(s.History)
+				s.History[i].Text = outcome
+			}
+			return
+		}
+	}
 }
 
 // New returns the state of a schedule that is created now: it never fires for the

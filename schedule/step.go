@@ -126,12 +126,17 @@ func (m *machine) resolve() {
 	for _, r := range m.s.Live {
 		if m.env.Runs(r) != Ended {
 			live = append(live, r)
+		} else if m.env.Outcome != nil {
+			m.s.ended(r.ID, m.env.Outcome(r))
 		}
 	}
 	if len(live) != len(m.s.Live) {
 		m.s.Live = live
 	}
 }
+
+// OutcomeReplaced is the outcome of a run of a job that another run replaced.
+const OutcomeReplaced = "replaced"
 
 // advance moves the cursor over due times, and puts them after the pending ones.
 func (m *machine) advance() error {
@@ -215,6 +220,9 @@ func (m *machine) start(f Firing) {
 	}
 	switch run := (Run{At: f.At, ID: id, Late: f.Late}); {
 	case m.env.Definition.Job != nil:
+		for _, r := range m.s.Live {
+			m.s.ended(r.ID, OutcomeReplaced)
+		}
 		m.s.Live = []Run{run} // the job is created again: the earlier run needs no more checks
 	case m.env.Definition.Task != nil:
 		m.s.Live = append(slices.Clip(m.s.Live), run)

@@ -191,8 +191,9 @@ func (b *batch) one(k schedule.Key, e schedule.Event) (schedule.State, error) {
 // env is the input of a step about a schedule.
 func (b *batch) env(row *schedule.Row) schedule.Env {
 	return schedule.Env{Now: b.now, Runs: func(r schedule.Run) schedule.Answer { return b.runs(row, r) },
-		Free:  b.rows.Free,
-		Other: func(id string) (schedule.Answer, string) { return b.other(row, id) }}
+		Free:    b.rows.Free,
+		Outcome: func(r schedule.Run) string { return b.outcome(row, r) },
+		Other:   func(id string) (schedule.Answer, string) { return b.other(row, id) }}
 }
 
 // other answers for work of a schedule that is not among its runs. While rows may be older than the
@@ -232,6 +233,17 @@ func (b *batch) runs(row *schedule.Row, r schedule.Run) schedule.Answer {
 		return schedule.Ended
 	}
 	return schedule.OfTask(x, b.rows.SinceEnd(x), b.t.cfg.Sessions.Heard(x.Holder.Proc), b.rows.Dead(x.Holder.Proc))
+}
+
+// outcome is how a run of a schedule ended.
+func (b *batch) outcome(row *schedule.Row, r schedule.Run) string {
+	if row.Definition.Job != nil {
+		return b.t.cfg.Jobs.Outcome(row.Name)
+	}
+	if x := b.rows.Task(r.ID); x != nil {
+		return x.Outcome.String()
+	}
+	return ""
 }
 
 // move makes one move of a decision.

@@ -73,6 +73,8 @@ type Jobs interface {
 	Renew(rows Rows, domain string, j *schedule.Job) error
 	// Runs reports whether a job may still run.
 	Runs(name string) schedule.Answer
+	// Outcome is how a job has ended; "" = unknown.
+	Outcome(name string) string
 	// Foreign names the other domain that a job belongs to.
 	Foreign(name, domain string) (other string, yes bool)
 }
