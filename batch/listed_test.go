@@ -125,6 +125,7 @@ func TestFileOfNodes(t *testing.T) {
 		{"n", "a\nb c\r\n\n-\n", "host:a host:b c host:-", ""},
 		{"n", "", "", ""},
 		{"n", "a\na\n", "host:a", `line 2 repeats node "a" of line 1`},
+		{"n", "a\na\na", "host:a", `line 2 repeats node "a" of line 1; 2 repeated lines count once`},
 		{"n", "a\nb\na\nb\na", "host:a host:b", `line 3 repeats node "a" of line 1; 3 repeated lines count once`},
 		{"n.json", `["b", "a"]`, "host:b host:a", ""},
 		{"n.json", `[{"name": "a", "children": ["x"], "tags": ["t"]}, {"name": "x", "enabled": false}]`,
