@@ -46,3 +46,29 @@ func TestVersionsOfAnExclusiveIndex(t *testing.T) {
 		t.Errorf("not asked for: %v", effects)
 	}
 }
+
+// TestOnlyExclusiveVersionsAreBeside each other, while a cell has the instance or may have it.
+func TestOnlyExclusiveVersionsAreBeside(t *testing.T) {
+	for _, c := range []struct {
+		older          string // the row of another version
+		exclusive, new bool   // the other version, this one
+		want           bool
+	}{
+		{"RUNNING other", true, true, true}, {"CLAIMED other", true, true, true}, {"UNCLAIMED", true, true, false},
+		{"CRASHED", true, true, false}, {"RUNNING other", false, true, false}, {"CLAIMED other", false, true, false},
+		{"RUNNING other", true, false, false}, {"CLAIMED other", true, false, false},
+	} {
+		b := NewBoard(ConvergePolicy{})
+		d := Desired{Service: svc, Process: key0.Process, Exclusive: c.new}
+		b.PutService(&Service{Key: svc, Instances: 2, Versions: []Version{{Desired: d, High: 2}}})
+		older := rowOf(t, c.older)
+		older.Key, older.Service, older.Exclusive = Key{"older", key0.Index}, svc, c.exclusive
+		b.PutIndex(Index{Key: older.Key, Ordinary: older})
+		if got := b.Env(key0, t0).Beside; got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+		if b.Env(Key{key0.Process, key0.Index + 1}, t0).Beside {
+			t.Errorf("%+v: another index", c)
+		}
+	}
+}
