@@ -122,7 +122,7 @@ type Auctioneer struct {
 //	                 └──its time is up──┴──no response: silent
 type cellQueue struct {
 	cell, process string
-	queue         []placement.Item // not sent yet
+	queue         []placement.Placement // not sent yet
 	state         queueState
 	// unanswered was sent without a response: the cell may have it. It is sent again, under the same
 	// ids, which a process accepts once each.

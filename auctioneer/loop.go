@@ -72,7 +72,7 @@ func (a *Auctioneer) pass() (calls []Call, placed []string) {
 		}
 	}
 	a.askAgain(now)
-	for c, ok := a.take(); ok; c, ok = a.take() {
+	for c, ok := a.take(now); ok; c, ok = a.take(now) {
 		calls = append(calls, c)
 	}
 	a.unlock()
@@ -131,7 +131,7 @@ func (a *Auctioneer) queue(placed []placement.Placement) {
 			l = &cellQueue{cell: p.Cell, process: p.Process}
 			a.cellQueues[p.Cell] = l
 		}
-		if l.queue = append(l.queue, p.Item); l.state == idle {
+		if l.queue = append(l.queue, p); l.state == idle {
 			a.makeReady(l)
 		}
 	}
@@ -157,16 +157,19 @@ func (a *Auctioneer) askAgain(now time.Duration) {
 	a.silent = still
 }
 
-// take is the next call, if one may be made. The lock is held.
-func (a *Auctioneer) take() (Call, bool) {
+// take is the next call, if one may be made. Work that was withdrawn since is left out. The lock is held.
+func (a *Auctioneer) take(now time.Duration) (Call, bool) {
 	for len(a.ready) > 0 && a.underWay < a.cfg.Calls {
 		l := a.ready[0]
 		a.ready[0] = nil
 		a.ready = a.ready[1:]
 		work := a.stillOut(l)
-		n := min(len(l.queue), max(0, a.cfg.CallItems-len(work)))
-		work = append(work, l.queue[:n]...)
-		l.queue = l.queue[n:]
+		for len(l.queue) > 0 && len(work) < a.cfg.CallItems {
+			if p := &l.queue[0]; a.auction.Send(p, now) {
+				work = append(work, p.Item)
+			}
+			l.queue = l.queue[1:]
+		}
 		if len(work) == 0 {
 			a.rest(l)
 			continue
@@ -181,7 +184,7 @@ func (a *Auctioneer) take() (Call, bool) {
 // stillOut takes unanswered work out of a queue, except confirmed and expired work.
 func (a *Auctioneer) stillOut(l *cellQueue) []placement.Item {
 	out := slices.DeleteFunc(l.unanswered, func(it placement.Item) bool {
-		placedAgain := slices.ContainsFunc(l.queue, func(q placement.Item) bool { return q.Hold == it.Hold })
+		placedAgain := slices.ContainsFunc(l.queue, func(q placement.Placement) bool { return q.Item.Hold == it.Hold })
 		return placedAgain || !a.auction.Flies(it.Hold, l.process)
 	})
 	l.unanswered = nil
@@ -212,7 +215,10 @@ func (a *Auctioneer) answered(c Call, refused []Refusal, err error) (next Call, 
 	if err == nil {
 		l.tries = 0
 		a.rest(l)
-		return a.take()
+		return a.take(now)
+	}
+	for i := range l.queue {
+		a.auction.Send(&l.queue[i], now) // if the cell does not answer in time, it is placed elsewhere
 	}
 	// The work stays in flight until the cell has it or its time is over; the cell gets no other meanwhile.
 	wait := min(time.Second<<min(l.tries, 4), maxAgain)
@@ -223,7 +229,7 @@ func (a *Auctioneer) answered(c Call, refused []Refusal, err error) (next Call, 
 	a.auction.RestFor(now, wait+time.Second, c.Cell, "it did not answer the last placement")
 	a.wake()
 	a.cfg.Log.Warn("cell did not answer a placement", "cell", c.Cell, "items", len(c.Work), "try", l.tries, "error", err)
-	return a.take()
+	return a.take(now)
 }
 
 // maxAgain is how long a call without an answer waits at most before it is made again.

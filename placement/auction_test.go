@@ -54,7 +54,7 @@ func TestOrderOfWork(t *testing.T) {
 	join(a, plainState("c", 1, 10_000, 100))
 	submit(t, a, 0, lrpItem("small", 2, 1), lrpItem("small", 0, 1), taskItem("t1", 5), lrpItem("big", 1, 50),
 		lrpItem("big", 0, 50), taskItem("t2", 9), lrpItem("small", 1, 1))
-	if got, want := placedIDs(a.Round(0)), "big.0 small.0 t2 t1 big.1 small.1 small.2"; got != want {
+	if got, want := placedIDs(round(a, 0)), "big.0 small.0 t2 t1 big.1 small.1 small.2"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -65,12 +65,12 @@ func TestBatchIsDeduplicated(t *testing.T) {
 	second := lrpItem("x", 0, 10)
 	second.Hold = "another attempt"
 	submit(t, a, 0, lrpItem("x", 0, 10), second)
-	r := a.Round(0)
+	r := round(a, 0)
 	if len(r.Placed) != 1 || r.Placed[0].Item.Hold != "another attempt" {
 		t.Fatalf("placed %+v", r.Placed)
 	}
 	submit(t, a, 0, lrpItem("x", 0, 10))
-	if r := a.Round(0); len(r.Placed) != 0 || a.Waiting() != 0 {
+	if r := round(a, 0); len(r.Placed) != 0 || a.Waiting() != 0 {
 		t.Errorf("a placement in flight is repeated: %+v", r)
 	}
 }
@@ -80,16 +80,16 @@ func TestRefusedWorkIsCarriedOverAndUnansweredIsNot(t *testing.T) {
 	join(a, plainState("c1", 1, 100, 10), plainState("c2", 1, 50, 10))
 	submit(t, a, 0, lrpItem("refused", 0, 40))
 	submit(t, a, 0, lrpItem("silent", 0, 10))
-	r := a.Round(0)
+	r := round(a, 0)
 	if len(r.Placed) != 2 || r.Placed[0].Cell != "c1" {
 		t.Fatalf("placed %+v", r.Placed)
 	}
 	a.Refuse(0, "h-refused.0", true, "")
-	r = a.Round(0)
+	r = round(a, 0)
 	if got := placedIDs(r); got != "refused.0" || r.Placed[0].Cell != "c2" {
 		t.Fatalf("carried over to %+v; the cell that refused rests", r.Placed)
 	}
-	r = a.Round(31 * time.Second)
+	r = round(a, 31*time.Second)
 	if len(r.Placed) != 0 || len(r.Expired) != 2 || a.Waiting() != 0 {
 		t.Errorf("no answer is left to convergence: %+v, %d wait", r, a.Waiting())
 	}
@@ -102,11 +102,11 @@ func TestAskedAgainWhileInFlight(t *testing.T) {
 	a := NewAuction(Config{})
 	join(a, plainState("c1", 1, 100, 10))
 	submit(t, a, 0, lrpItem("x", 0, 40))
-	a.Round(0)
+	round(a, 0)
 	second := lrpItem("x", 0, 40)
 	second.Hold = "another attempt"
 	submit(t, a, time.Second, second)
-	if r := a.Round(30 * time.Second); placedIDs(r) != "x.0" || len(r.Expired) != 0 ||
+	if r := round(a, 30*time.Second); placedIDs(r) != "x.0" || len(r.Expired) != 0 ||
 		r.Placed[0].Item.Hold != "another attempt" {
 		t.Errorf("joins the batch when the first attempt expires: %+v", r)
 	}
@@ -119,12 +119,12 @@ func TestItemThatDoesNotSuitItsCellWaitsLongerEachTime(t *testing.T) {
 	now := time.Duration(0)
 	var pauses []time.Duration
 	for range 7 {
-		if r := a.Round(now); placedIDs(r) != "port.0" {
+		if r := round(a, now); placedIDs(r) != "port.0" {
 			t.Fatalf("at %v: %+v", now, r)
 		}
 		a.Refuse(now, "h-port.0", false, "")
 		submit(t, a, now, lrpItem("other", len(pauses), 1))
-		if r := a.Round(now); len(r.Placed) != 1 {
+		if r := round(a, now); len(r.Placed) != 1 {
 			t.Fatalf("the cell is open to others: %+v", r)
 		}
 		if err := a.Confirm(fmt.Sprint("h-other.", len(pauses))); err != nil {
@@ -146,12 +146,12 @@ func TestWorkForACellThatGoesAwayIsFreed(t *testing.T) {
 	a := NewAuction(Config{})
 	join(a, plainState("c1", 1, 100, 10))
 	submit(t, a, 0, lrpItem("x", 0, 40), lrpItem("y", 0, 40))
-	a.Round(0)
+	round(a, 0)
 	if err := a.Confirm("h-y.0"); err != nil {
 		t.Fatal(err)
 	}
 	a.Remove("c1")
-	r := a.Round(time.Second)
+	r := round(a, time.Second)
 	if len(r.Expired) != 1 || r.Expired[0].ID != "x.0" {
 		t.Errorf("in flight to a cell that went: %+v", r)
 	}
@@ -173,7 +173,7 @@ func TestRefusalIsArithmetic(t *testing.T) {
 	it := lrpItem("x", 0, 512)
 	it.Constraint.Stack = "deb"
 	submit(t, a, 0, it)
-	r := a.Round(0)
+	r := round(a, 0)
 	if len(r.Refused) != 1 {
 		t.Fatalf("%+v", r)
 	}
@@ -181,11 +181,11 @@ func TestRefusalIsArithmetic(t *testing.T) {
 	if got := r.Refused[0].Refusal.String(); got != want || !r.Refused[0].Refusal.Never {
 		t.Errorf("got  %s (never %v)\nwant %s", got, r.Refused[0].Refusal.Never, want)
 	}
-	if r := a.Round(0); len(r.Refused) != 0 {
+	if r := round(a, 0); len(r.Refused) != 0 {
 		t.Error("told once")
 	}
 	join(a, plainState("large", 1, 1000, 1))
-	if r := a.Round(0); placedIDs(r) != "x.0" {
+	if r := round(a, 0); placedIDs(r) != "x.0" {
 		t.Errorf("a cell that helps joins: %+v", r)
 	}
 }
@@ -296,18 +296,18 @@ func TestFreedRoomGoesToWaitingWork(t *testing.T) {
 	a := NewAuction(Config{})
 	join(a, plainState("c", 1, 100, 100))
 	submit(t, a, 0, lrpItem("holder", 0, 90))
-	a.Round(0)
+	round(a, 0)
 	submit(t, a, 1, lrpItem("w", 1, 30), taskItem("t", 20), lrpItem("v", 0, 40))
-	if r := a.Round(1); len(r.Placed) != 0 || len(r.Refused) != 3 {
+	if r := round(a, 1); len(r.Placed) != 0 || len(r.Refused) != 3 {
 		t.Fatalf("%+v", r)
 	}
 	before := a.visits
-	a.Round(2)
+	round(a, 2)
 	if a.visits != before {
 		t.Error("nothing changed, yet it searched")
 	}
 	a.Release("h-holder.0")
-	if got := placedIDs(a.Round(3)); got != "v.0 t w.1" {
+	if got := placedIDs(round(a, 3)); got != "v.0 t w.1" {
 		t.Errorf("placed %s", got)
 	}
 }
@@ -320,19 +320,19 @@ func TestLongWaitReservesOneCell(t *testing.T) {
 		small = append(small, lrpItem(fmt.Sprint("s", i), 0, 10))
 	}
 	submit(t, a, 0, small...)
-	a.Round(0)
+	round(a, 0)
 	for _, it := range small {
 		if err := a.Confirm(it.Hold); err != nil {
 			t.Fatal(err)
 		}
 	}
 	submit(t, a, 0, lrpItem("large", 0, 60))
-	a.Round(0)
+	round(a, 0)
 	if at, ok := a.Next(); !ok || at != 30*time.Second {
 		t.Fatalf("next round at %v, %v", at, ok)
 	}
 	now := 30 * time.Second
-	a.Round(now)
+	round(a, now)
 	if len(a.marks) != 1 {
 		t.Fatal("no cell is reserved")
 	}
@@ -345,7 +345,7 @@ func TestLongWaitReservesOneCell(t *testing.T) {
 		// One small item ends, another comes at once.
 		a.Release(small[n].Hold)
 		submit(t, a, now, lrpItem(fmt.Sprint("new", n), 0, 10))
-		for _, p := range a.Round(now).Placed {
+		for _, p := range round(a, now).Placed {
 			if p.Item.ID == "large.0" {
 				placed = true
 				if p.Cell != kept {
@@ -367,16 +367,16 @@ func TestReservationMovesWhenItsCellGoes(t *testing.T) {
 	a := NewAuction(Config{})
 	join(a, plainState("c1", 1, 100, 1), plainState("c2", 1, 100, 1))
 	submit(t, a, 0, lrpItem("a", 0, 10), lrpItem("b", 0, 10))
-	for _, p := range a.Round(0).Placed {
+	for _, p := range round(a, 0).Placed {
 		if err := a.Confirm(p.Item.Hold); err != nil {
 			t.Fatal(err)
 		}
 	}
 	submit(t, a, 0, lrpItem("w", 0, 50))
-	a.Round(time.Minute)
+	round(a, time.Minute)
 	first := a.marks[0].mark.name
 	a.Remove(first)
-	a.Round(time.Minute)
+	round(a, time.Minute)
 	if len(a.marks) != 1 || a.marks[0].mark.name == first {
 		t.Errorf("reserved: %v", a.marks)
 	}
@@ -390,7 +390,7 @@ func TestBatchReserve(t *testing.T) {
 	a := NewAuction(Config{BatchReserve: 30})
 	join(a, plainState("c", 1, 100, 100))
 	submit(t, a, 0, lrpItem("x", 0, 60), lrpItem("y", 0, 20))
-	if got := placedIDs(a.Round(0)); got != "x.0" {
+	if got := placedIDs(round(a, 0)); got != "x.0" {
 		t.Errorf("services took %s, 30 of 100 belong to batch", got)
 	}
 	want := func(h string, n int) Want { return Want{Hold: h, Need: resource.Amounts{resource.MemoryMB: n}} }
@@ -402,7 +402,7 @@ func TestBatchReserve(t *testing.T) {
 		t.Error("a repeated want is granted where it is")
 	}
 	a.Release("h-x.0")
-	if got := placedIDs(a.Round(0)); got != "y.0" {
+	if got := placedIDs(round(a, 0)); got != "y.0" {
 		t.Errorf("after release: %s", got)
 	}
 }
@@ -435,7 +435,7 @@ func TestRoundIsBounded(t *testing.T) {
 	}
 	var sizes []int
 	for {
-		r := a.Round(0)
+		r := round(a, 0)
 		sizes = append(sizes, len(r.Placed))
 		if !r.More {
 			break
@@ -521,7 +521,7 @@ func TestAuctionNeverOverbooksAndNeverForgets(t *testing.T) {
 				for _, c := range a.byName {
 					before[c.name] = a.left(c, KindBatch, dimMemory)
 				}
-				r := a.Round(now)
+				r := round(a, now)
 				for _, it := range r.Expired {
 					if fate[it.ID] != "flying" {
 						rt.Fatalf("%s expired, was %s", it.ID, fate[it.ID])
@@ -580,11 +580,11 @@ func TestLateAnswerMovesTheAttempt(t *testing.T) {
 			a := NewAuction(Config{InFlight: time.Second})
 			join(a, plainState("c1", 1, 100, 10))
 			submit(t, a, 0, it)
-			first := a.Round(0).Placed
+			first := round(a, 0).Placed
 			submit(t, a, 0, it)
 			a.Admit("c1", "p-c1", "silent")
 			join(a, plainState("c2", 1, 100, 10))
-			second := a.Round(2 * time.Second).Placed
+			second := round(a, 2*time.Second).Placed
 			if len(first) != 1 || len(second) != 1 || second[0].Cell != "c2" || second[0].Item.Hold != it.Hold {
 				t.Fatalf("placed %+v, then %+v", first, second)
 			}
@@ -622,7 +622,7 @@ func TestAnOutdatedRefusalIsReportedAgain(t *testing.T) {
 	submit(t, a, 0, it)
 	told := func(now time.Duration, want string) {
 		t.Helper()
-		r := a.Round(now)
+		r := round(a, now)
 		got := ""
 		for _, x := range r.Refused {
 			got += x.Refusal.String()

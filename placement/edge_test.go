@@ -32,11 +32,11 @@ func TestABatchGrantWithoutAnAnswer(t *testing.T) {
 		g[0].Process != "p-c" {
 		t.Fatalf("%+v", g)
 	}
-	a.Round(0)
-	if r := a.Round(30*time.Second - 1); r.Woken {
+	round(a, 0)
+	if r := round(a, 30*time.Second-1); r.Woken {
 		t.Errorf("before its time: %+v", r)
 	}
-	if r := a.Round(30 * time.Second); len(r.Expired) != 0 || !r.Woken || a.Waiting() != 0 {
+	if r := round(a, 30*time.Second); len(r.Expired) != 0 || !r.Woken || a.Waiting() != 0 {
 		t.Errorf("%+v, %d wait", r, a.Waiting())
 	}
 	if v, ok := a.Cell("c"); !ok || v.Holdings != 0 || v.InFlight != 0 || v.Used[resource.MemoryMB] != 0 {
@@ -198,7 +198,7 @@ func TestATenthOfTheCellsIsKept(t *testing.T) {
 				}
 			}
 			ask(0)
-			a.Round(0)
+			round(a, 0)
 			kept := func() (n int) {
 				for _, v := range a.Cells() {
 					if v.ReservedFor != "" {
@@ -208,10 +208,10 @@ func TestATenthOfTheCellsIsKept(t *testing.T) {
 				return n
 			}
 			ask(30*time.Second - 1)
-			if a.Round(30*time.Second - 1); kept() != 0 {
+			if round(a, 30*time.Second-1); kept() != 0 {
 				t.Errorf("%d cells, batch %v: kept too early", cells, batch)
 			}
-			a.Round(30 * time.Second)
+			round(a, 30*time.Second)
 			if kept() != want {
 				t.Errorf("%d cells, batch %v: %d kept, want %d", cells, batch, kept(), want)
 			}

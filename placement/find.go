@@ -249,12 +249,17 @@ func (s *shape) allows(c *cell) bool {
 
 // take allocates an item in flight on a cell.
 func (l *Ledger) take(it Item, s *shape, c *cell, now time.Duration) Placement {
-	l.allocate(&holding{
+	l.flights.last++
+	h := &holding{
 		Holding: Holding{Hold: it.Hold, Cell: c.name, Kind: it.Kind, Group: it.Group, Need: it.Need,
 			Ports: it.Constraint.Ports, Name: it.Name},
-		item: it, cell: c, need: s.need, inFlight: true, deadline: now + l.cfg.InFlight,
-	})
-	return Placement{Item: it, Cell: c.name, Process: c.process}
+		item: it, cell: c, need: s.need, inFlight: true, flight: l.flights.last,
+	}
+	if it.Kind == KindBatch {
+		h.deadline = now + l.cfg.InFlight
+	}
+	l.allocate(h)
+	return Placement{Item: it, Cell: c.name, Process: c.process, flight: h.flight}
 }
 
 // Place finds the best cell for one item and allocates it in flight. Errors: ErrInvalid, ErrHeld;

@@ -5,16 +5,34 @@ import (
 	"time"
 )
 
-// flights are the holdings that no cell has answered yet.
+// flights are the holdings that no cell has answered yet. Each has its deadline when the call to its
+// cell begins: until then the cell cannot have it, and it is not placed elsewhere.
 type flights struct {
 	byItem   map[string]*holding // by Item.ID
-	due      []*holding          // all that were added, in order of deadline
+	due      []*holding          // that have a deadline, in its order
 	stranded []*holding          // to cells that went away
+	last     int64               // number of the newest
 }
 
 func (f *flights) add(h *holding) {
 	f.byItem[h.item.ID] = h
-	f.due = append(f.due, h)
+	if h.deadline != 0 {
+		f.due = append(f.due, h)
+	}
+}
+
+// Send reports whether placed work is still in flight as it was placed, so that a call to its cell may
+// carry it. With the first call the time until its confirmation begins.
+func (l *Ledger) Send(p *Placement, now time.Duration) bool {
+	h := l.holds[p.Item.Hold]
+	if h == nil || !h.inFlight || h.flight != p.flight || l.byName[p.Cell] != h.cell || h.cell.process != p.Process {
+		return false
+	}
+	if h.deadline == 0 {
+		h.deadline = now + l.cfg.InFlight
+		l.flights.due = append(l.flights.due, h)
+	}
+	return true
 }
 
 // land ends a holding's flight.

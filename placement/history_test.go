@@ -270,7 +270,7 @@ func (w *teller) round() {
 	default:
 		w.now += draw.One(w.rng, 0, time.Millisecond, time.Second, 2*time.Second, 10*time.Second)
 	}
-	r := w.a.Round(w.now)
+	r := round(w.a, w.now)
 	for _, p := range r.Placed {
 		w.holds = append(w.holds, p.Item.Hold)
 		w.printf("placed %s of %s on %s %s", p.Item.Hold, p.Item.ID, p.Cell, p.Process)

@@ -118,6 +118,7 @@ type Placement struct {
 	Cell    string
 	Process string
 	Waited  time.Duration // since its request, in the auction
+	flight  int64
 }
 
 // Holding is work on a cell according to a row or a report: the ledger is rebuilt from it when a

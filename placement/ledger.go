@@ -22,7 +22,8 @@ type Config struct {
 	// BatchReserve is the share of every cell's capacity, in percent, that LRPs and
 	// tasks leave to batch tasks.
 	BatchReserve int
-	// InFlight is how long a reservation lives without being confirmed; 0 = 30 s.
+	// InFlight is how long a reservation lives without being confirmed, from the call to its cell on,
+	// of a batch task from its grant on; 0 = 30 s.
 	InFlight time.Duration
 	// Rest is how long a cell that refused gets nothing, unless its state changes
 	// before; 0 = 1 s.
@@ -57,7 +58,8 @@ type holding struct {
 	cell     *cell
 	need     vector
 	inFlight bool
-	deadline time.Duration
+	flight   int64         // number of the placement
+	deadline time.Duration // of the flight; 0 = its call has not begun
 	// again is the same item, requested while it was in flight: another attempt, with its own Hold,
 	// because this one may have arrived.
 	again *Item

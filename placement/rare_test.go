@@ -19,7 +19,7 @@ func TestWithdrawnWorkIsForgotten(t *testing.T) {
 	if n := a.Withdraw("fresh.0", "never"); n != 1 {
 		t.Errorf("%d withdrawn", n)
 	}
-	r := a.Round(0)
+	r := round(a, 0)
 	if len(r.Placed) != 0 || len(r.Refused) != 1 || len(a.queues) != 1 {
 		t.Errorf("%+v, %d queues", r, len(a.queues))
 	}
@@ -27,7 +27,7 @@ func TestWithdrawnWorkIsForgotten(t *testing.T) {
 		t.Errorf("%d withdrawn, %d wait in %d queues", n, a.Waiting(), len(a.queues))
 	}
 	submit(t, a, 1, lrpItem("x", 0, 10))
-	if r := a.Round(1); placedIDs(r) != "x.0" || len(a.queues) != 0 {
+	if r := round(a, 1); placedIDs(r) != "x.0" || len(a.queues) != 0 {
 		t.Errorf("%+v, %d queues", r, len(a.queues))
 	}
 }
@@ -49,7 +49,7 @@ func TestRefusalsOfUnknownPlacements(t *testing.T) {
 	join(a, plainState("c", 1, 100, 10))
 	a.Refuse(0, "nobody", true, "")
 	submit(t, a, 0, lrpItem("x", 0, 10))
-	a.Round(0)
+	round(a, 0)
 	if err := a.Confirm("h-x.0"); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestRefusedWhileAskedForAgainWaitsOnce(t *testing.T) {
 	a := NewAuction(Config{})
 	join(a, plainState("c", 1, 100, 10))
 	submit(t, a, 0, lrpItem("x", 0, 10))
-	a.Round(0)
+	round(a, 0)
 	delete(a.flights.byItem, "x.0") // its row was seen to have gone meanwhile
 	second := lrpItem("x", 0, 20)
 	second.Hold = "second"
@@ -99,8 +99,8 @@ func TestUnreleasedRoom(t *testing.T) {
 			if err := a.Submit(0, submitMore); err != nil {
 				panic(err)
 			}
-			a.Round(0)
-			if r := a.Round(25 * time.Second); r.Woken || len(a.marks) != 1 {
+			round(a, 0)
+			if r := round(a, 25*time.Second); r.Woken || len(a.marks) != 1 {
 				panic(len(a.marks))
 			}
 			a.Withdraw("big.0")
@@ -111,14 +111,14 @@ func TestUnreleasedRoom(t *testing.T) {
 			a := NewAuction(Config{Patience: 20 * time.Second})
 			join(a, plainState("c", 1, 100, 10))
 			submit(t, a, 0, lrpItem("x", 0, 10))
-			if r := a.Round(0); placedIDs(r) != "x.0" || r.Woken {
+			if r := round(a, 0); placedIDs(r) != "x.0" || r.Woken {
 				t.Fatalf("%+v", r)
 			}
 			now := c(a)
-			if r := a.Round(now); !r.Woken {
+			if r := round(a, now); !r.Woken {
 				t.Error("no report")
 			}
-			if r := a.Round(now); r.Woken {
+			if r := round(a, now); r.Woken {
 				t.Error("reported twice")
 			}
 		})
@@ -131,7 +131,7 @@ func TestACellThatRests(t *testing.T) {
 	a.Rest(0, "nobody")
 	a.Rest(0, "c")
 	submit(t, a, 0, lrpItem("x", 0, 10))
-	r := a.Round(0)
+	r := round(a, 0)
 	if len(r.Placed) != 0 || len(r.Refused) != 1 ||
 		r.Refused[0].Refusal.String() != "found no compatible cells: 1 cell: refused work recently" {
 		t.Fatalf("%+v", r)
@@ -139,16 +139,16 @@ func TestACellThatRests(t *testing.T) {
 	if at, ok := a.Next(); !ok || at != time.Second {
 		t.Errorf("next at %v, %v", at, ok)
 	}
-	if r := a.Round(time.Second); placedIDs(r) != "x.0" || !r.Woken {
+	if r := round(a, time.Second); placedIDs(r) != "x.0" || !r.Woken {
 		t.Errorf("%+v", r)
 	}
 	// A newer state ends the rest before its time.
 	a.Refuse(time.Second, "h-x.0", true, "")
-	if r := a.Round(time.Second); len(r.Placed) != 0 {
+	if r := round(a, time.Second); len(r.Placed) != 0 {
 		t.Errorf("%+v", r)
 	}
 	a.Push(plainState("c", 2, 100, 10))
-	if r := a.Round(time.Second); placedIDs(r) != "x.0" || r.Woken || len(a.resting) != 0 {
+	if r := round(a, time.Second); placedIDs(r) != "x.0" || r.Woken || len(a.resting) != 0 {
 		t.Errorf("%+v, %d rest", r, len(a.resting))
 	}
 }
@@ -157,13 +157,13 @@ func TestStrandedAndOverTimeAtOnce(t *testing.T) {
 	a := NewAuction(Config{})
 	join(a, plainState("c", 1, 100, 10))
 	submit(t, a, 0, lrpItem("x", 0, 10))
-	a.Round(0)
+	round(a, 0)
 	if at, ok := a.Next(); !ok || at != 30*time.Second {
 		t.Errorf("next at %v, %v", at, ok)
 	}
 	c := a.byName["c"]
 	a.Remove("c")
-	if r := a.Round(31 * time.Second); len(r.Expired) != 1 {
+	if r := round(a, 31*time.Second); len(r.Expired) != 1 {
 		t.Errorf("%+v", r)
 	}
 	if c.used.at(dimMemory) != 0 || len(a.byName) != 0 {
@@ -180,7 +180,7 @@ func TestAllocatedWhileItWaits(t *testing.T) {
 	if err := a.Hold(hold); err != nil {
 		t.Fatal(err)
 	}
-	if r := a.Round(0); len(r.Placed)+len(r.Refused) != 0 || a.Waiting() != 0 || a.byName["c"].used.at(dimMemory) != 10 {
+	if r := round(a, 0); len(r.Placed)+len(r.Refused) != 0 || a.Waiting() != 0 || a.byName["c"].used.at(dimMemory) != 10 {
 		t.Errorf("%+v, %d wait, %v used", r, a.Waiting(), a.byName["c"].used)
 	}
 	if err := a.Hold(hold); err != nil || a.byName["c"].used.at(dimMemory) != 10 {
@@ -196,7 +196,7 @@ func TestOnlyRefusalsAreReported(t *testing.T) {
 	a := NewAuction(Config{})
 	join(a, plainState("c", 1, 100, 10))
 	submit(t, a, 0, lrpItem("fits", 0, 60), lrpItem("not", 0, 61))
-	r := a.Round(0)
+	r := round(a, 0)
 	if len(r.Placed) != 1 || len(r.Refused) != 1 || r.Refused[0].Refusal == nil ||
 		r.Refused[0].Item.ID == r.Placed[0].Item.ID {
 		t.Fatalf("%+v", r)
@@ -218,16 +218,16 @@ func TestAnotherRefusalCodeIsReported(t *testing.T) {
 		a := NewAuction(Config{})
 		join(a, plainState("c", 1, 100, 10))
 		submit(t, a, 0, lrpItem("holds", 0, 90))
-		a.Round(0)
+		round(a, 0)
 		submit(t, a, 0, lrpItem("x", 0, 50))
-		if r := a.Round(0); len(r.Refused) != 1 || r.Refused[0].Refusal.Code != InsufficientResources {
+		if r := round(a, 0); len(r.Refused) != 1 || r.Refused[0].Refusal.Code != InsufficientResources {
 			t.Fatalf("%s: %+v", name, r)
 		}
 		change(a)
-		if r := a.Round(2 * time.Second); len(r.Refused) != 1 || r.Refused[0].Refusal.Code != NoCompatibleCells {
+		if r := round(a, 2*time.Second); len(r.Refused) != 1 || r.Refused[0].Refusal.Code != NoCompatibleCells {
 			t.Errorf("%s: %+v", name, r)
 		}
-		if r := a.Round(4 * time.Second); len(r.Refused) != 0 {
+		if r := round(a, 4*time.Second); len(r.Refused) != 0 {
 			t.Errorf("%s: reported again without a change: %+v", name, r)
 		}
 	}
@@ -390,14 +390,14 @@ func TestARestartedInstanceJoinsTheBatch(t *testing.T) {
 	a := NewAuction(Config{})
 	join(a, plainState("c", 1, 100, 10))
 	submit(t, a, 0, lrpItem("x", 0, 10))
-	a.Round(0)
+	round(a, 0)
 	if err := a.Confirm("h-x.0"); err != nil {
 		t.Fatal(err)
 	}
 	second := lrpItem("x", 0, 10)
 	second.Hold = "second"
 	submit(t, a, 1, second)
-	if r := a.Round(1); placedIDs(r) != "x.0" || r.Placed[0].Item.Hold != "second" {
+	if r := round(a, 1); placedIDs(r) != "x.0" || r.Placed[0].Item.Hold != "second" {
 		t.Errorf("%+v", r)
 	}
 }

@@ -64,7 +64,7 @@ func TestWorkThatIsAllocatedMeanwhileStopsNoOther(t *testing.T) {
 	if err := a.Hold(Holding{Hold: "h-first", Cell: "c", Kind: KindTask}); err != nil {
 		t.Fatal(err)
 	}
-	if got := placedIDs(a.Round(0)); got != "second" || a.Waiting() != 0 {
+	if got := placedIDs(round(a, 0)); got != "second" || a.Waiting() != 0 {
 		t.Errorf("placed %q, %d wait", got, a.Waiting())
 	}
 }
@@ -82,7 +82,7 @@ func TestOneIdIsPlacedOnce(t *testing.T) {
 	third := taskItem("t", 10)
 	third.Hold = "third"
 	submit(t, a, 0, third)
-	if got := placedIDs(a.Round(30 * time.Second)); got != "t" || a.Waiting() != 0 {
+	if got := placedIDs(round(a, 30*time.Second)); got != "t" || a.Waiting() != 0 {
 		t.Errorf("placed %q, %d wait", got, a.Waiting())
 	}
 }
@@ -138,7 +138,7 @@ func TestWaitingWorkNamesTheDrain(t *testing.T) {
 			s.Version, s.Draining = int64(i+1), i == 1
 			a.Push(s)
 		}
-		r := a.Round(time.Duration(i) * 2 * time.Second)
+		r := round(a, time.Duration(i)*2*time.Second)
 		if len(r.Refused) != 1 || !strings.Contains(r.Refused[0].Refusal.String(), want) {
 			t.Errorf("%s: %+v", want, r.Refused)
 		}
@@ -168,7 +168,7 @@ func TestOneCellIsKeptForOneItem(t *testing.T) {
 			} else if now == 0 {
 				submit(t, a, 0, Item{ID: "wide", Hold: "wide", Kind: KindTask, Need: need, Constraint: c})
 			}
-			a.Round(now)
+			round(a, now)
 		}
 		if len(a.marks) != 1 {
 			t.Errorf("batch %v: %d cells are kept for one item", batch, len(a.marks))
@@ -176,12 +176,12 @@ func TestOneCellIsKeptForOneItem(t *testing.T) {
 		// Of the three that suit only one is left: the next item has to wait for it to come free.
 		a.Remove("c1")
 		a.Remove("c2")
-		a.Round(4 * time.Second)
+		round(a, 4*time.Second)
 		submit(t, a, 4*time.Second, Item{ID: "next", Hold: "next", Kind: KindTask,
 			Need: resource.Amounts{resource.MemoryMB: 70}, Constraint: c})
-		a.Round(4 * time.Second)
+		round(a, 4*time.Second)
 		a.Reserve([]Want{{Hold: "wide", Need: need, Constraint: c}}, 6*time.Second)
-		a.Round(6 * time.Second)
+		round(a, 6*time.Second)
 		for _, v := range a.Cells() {
 			if v.Name == "c0" && v.ReservedFor == "" {
 				t.Errorf("batch %v: %+v", batch, v)
@@ -197,13 +197,13 @@ func TestOneCellIsKeptForOneItem(t *testing.T) {
 func TestAnItemMayHaveTheNameOfABatchTask(t *testing.T) {
 	a := twoProcessors(t)
 	a.Reserve([]Want{narrow(0), {Hold: "w", Need: wide().Need}}, 0)
-	a.Round(30 * time.Second)
+	round(a, 30*time.Second)
 	if c := a.Cells()[0]; c.ReservedFor != "w" {
 		t.Fatalf("%+v", c)
 	}
 	submit(t, a, 30*time.Second, Item{ID: "w", Hold: "service", Need: resource.Amounts{resource.CPUMilli: 100}})
 	a.Push(State{Cell: "c", Process: "p", Version: 2, Capacity: resource.Amounts{"cpu_milli": 2100, "containers": 100}})
-	if got := placedIDs(a.Round(30 * time.Second)); got != "w" {
+	if got := placedIDs(round(a, 30*time.Second)); got != "w" {
 		t.Errorf("placed %q", got)
 	}
 }
