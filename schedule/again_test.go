@@ -131,3 +131,35 @@ func TestWorkOfOthersIsOneRun(t *testing.T) {
 		}
 	}
 }
+
+// TestEachOutcomeIsThatOfItsRun, of runs beside each other, in any order of their ends.
+func TestEachOutcomeIsThatOfItsRun(t *testing.T) {
+	x := begin(t, hourly, Policy{Overlap: OverlapAllow, Max: 3})
+	outcomes := map[string]string{}
+	for clock, want := range map[string][]string{"01:00": {"failed", "", ""}, "02:00": {"", "failed", ""},
+		"03:00": {"", "", "failed"}, "04:00": {"", "", ""}} {
+		y := *x
+		y.runs = map[string]Answer{}
+		y.at("01:00").does(Tick{}, "start 02T01:00")
+		y.at("02:00").does(Tick{}, "start 02T02:00")
+		y.at("03:00").does(Tick{}, "start 02T03:00")
+		y.is(clock, Ended).at("03:10")
+		clear(outcomes)
+		outcomes[y.run(clock)] = "failed"
+		env := y.env()
+		env.Outcome = func(r Run) string { return outcomes[r.ID] }
+		s, _, err := Step(y.s, Tick{}, env)
+		var got []string
+		for _, e := range s.History {
+			got = append(got, e.Text)
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("the run of %s ended: outcomes %q, %v, want %q", clock, got, err, want)
+		}
+		for _, e := range y.s.History { // values are never changed in place
+			if e.Text != "" {
+				t.Errorf("the older state has %+v", e)
+			}
+		}
+	}
+}

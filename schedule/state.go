@@ -201,7 +201,7 @@ func (s *State) Runs(id string) bool {
 func (s *State) ended(id, outcome string) {
 	for i, h := range slices.Backward(s.History) {
 		if h.What == Started && h.ID == id {
-			if h.Text == "" && outcome != "" {
+			if outcome != "" {
 				s.History = slices.Clone(s.History)
 				s.History[i].Text = outcome
 			}
