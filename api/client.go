@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -16,6 +17,7 @@ import (
 
 	"cantina/internal/guard"
 	"cantina/internal/run"
+	"cantina/internal/tlserr"
 	pb "cantina/wire/cantinav1"
 	"cantina/wire/cantinav1/cantinav1connect"
 )
@@ -232,6 +234,9 @@ func (c *Client) try(ctx context.Context, patience time.Duration, do func(*serve
 			return nil
 		}
 		e := toError(err, s.address)
+		if e.Code == "no_connection" {
+			e.Detail.Hint = cmp.Or(tlserr.Remedy(err, c.cfg.TLS != nil), e.Detail.Hint)
+		}
 		if e.Code == "no_connection" && c.alone() {
 			return e // no server answers, and no other is known
 		}

@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,10 +103,18 @@ func TestOnlyCallersWithACertificateGetIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	var e *api.Error
-	if err := list(unrelated.issue(t, "mallory", ca)); !errors.As(err, &e) || e.Exit != api.ExitConnection {
-		t.Fatalf("a certificate of another authority: %v", err)
-	}
-	if err := list(guard.TLSFiles{}); !errors.As(err, &e) {
-		t.Fatalf("no certificate: %v", err)
+	for name, c := range map[string]struct {
+		files guard.TLSFiles
+		hint  string
+	}{
+		"a certificate of another authority": {unrelated.issue(t, "mallory", ca), "the server refuses this certificate"},
+		"no certificate":                     {guard.TLSFiles{}, "the server uses TLS: give --tls-cert"},
+		"another authority of the server": {ca.issue(t, "bob", unrelated),
+			"the server's certificate is not signed by the CA of --tls-ca"},
+	} {
+		if err := list(c.files); !errors.As(err, &e) || e.Exit != api.ExitConnection ||
+			!strings.Contains(e.Detail.Hint, c.hint) {
+			t.Errorf("%s: %v, hint %q", name, err, e.Detail.GetHint())
+		}
 	}
 }

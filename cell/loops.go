@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"cantina/fence"
 	"cantina/internal/run"
@@ -121,7 +123,7 @@ func (s *session) hear(ctx context.Context, b worker.Heartbeat) (worker.Heartbea
 	case ctx.Err() != nil:
 	case !s.answered.told && errors.Is(err, ErrNotLeader) && s.electing.still(s.clock.Boot()):
 		s.log.Debug("no leader elected yet")
-	case err != nil && s.answered.first(false):
+	case err != nil && s.silence(err):
 		s.log.Warn("no answer from a leader; retrying", "error", err)
 	case err != nil:
 		s.log.Debug("heartbeat", "error", err)
@@ -132,10 +134,34 @@ func (s *session) hear(ctx context.Context, b worker.Heartbeat) (worker.Heartbea
 			s.log.Warn("refused by the leader for now; retrying", "reason", a.Reason)
 		}
 	case s.answered.first(true):
+		clear(s.causes)
 		s.log.Info("connected to the leader")
 	}
 	return a, err
 }
+
+// silence reports whether it is news that no leader answers, or why.
+func (s *session) silence(err error) bool {
+	// Ports differ from attempt to attempt.
+	cause := strings.Map(func(r rune) rune {
+		if unicode.IsDigit(r) {
+			return -1
+		}
+		return r
+	}, err.Error())
+	first := s.answered.first(false)
+	if !first && (s.causes[cause] || len(s.causes) >= maxCauses) {
+		return false
+	}
+	if s.causes == nil {
+		s.causes = map[string]bool{}
+	}
+	s.causes[cause] = true
+	return true
+}
+
+// maxCauses bounds the causes that are logged until a leader answers: each server may have its own.
+const maxCauses = 20
 
 // limit bounds how long a call may last.
 func (s *session) limit(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {

@@ -44,8 +44,9 @@ type session struct {
 	address     string
 	lastForeign fence.Cluster // the last reported one; of that loop
 
-	refusal  string     // last reported; of that loop
-	answered lastResult // state of the last heartbeat; only used by the loop of heartbeats
+	refusal  string          // last reported; of that loop
+	answered lastResult      // state of the last heartbeat; only used by the loop of heartbeats
+	causes   map[string]bool // why none answered since one did, without numbers: each is logged once
 	electing electing
 	ticks    *ticks
 	acts     *acts

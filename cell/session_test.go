@@ -3,6 +3,7 @@ package cell
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"regexp"
 	"slices"
@@ -44,6 +45,24 @@ func TestSilenceIsReportedOnce(t *testing.T) {
 	const lost = `level=WARN msg="no answer from a leader; retrying" error="connection refused"`
 	if want := lost + "\n" + `level=INFO msg="connected to the leader"` + "\n" + lost; strings.Join(got, "\n") != want {
 		t.Errorf("%s", out.String())
+	}
+}
+
+// TestEachCauseOfASilenceIsReported: once, also if the servers differ and ports change.
+func TestEachCauseOfASilenceIsReported(t *testing.T) {
+	var out strings.Builder
+	f := &fickle{}
+	for i := range 3 {
+		f.answers = append(f.answers, fmt.Errorf("read tcp 127.0.0.1:%d: connection refused", 4000+i),
+			errors.New("tls: bad certificate"))
+	}
+	f.answers = append(f.answers, nil, errors.New("tls: bad certificate"))
+	s := &session{log: slog.New(slog.NewTextHandler(&out, nil)), leader: f, state: func() State { return State{} }}
+	for len(f.answers) > 0 {
+		s.hear(t.Context(), worker.Heartbeat{})
+	}
+	if n, m := strings.Count(out.String(), "refused"), strings.Count(out.String(), "certificate"); n != 1 || m != 2 {
+		t.Errorf("%d and %d lines:\n%s", n, m, out.String())
 	}
 }
 

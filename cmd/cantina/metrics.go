@@ -28,7 +28,7 @@ func (m *metricsFlag) open(c *cli, log *slog.Logger, insecure bool, token guard.
 		return metrics{}, nil
 	}
 	served, err := node.OpenMetrics(c.ctx, guard.Listener{Address: m.address, TLS: c.tls, Insecure: insecure, Token: token,
-		Flag: "--metrics"})
+		Flag: "--metrics", Log: log})
 	if err != nil {
 		return metrics{}, err
 	}

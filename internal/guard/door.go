@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"path"
@@ -38,6 +39,7 @@ type Door struct {
 	certificate *x509.Certificate // nil = without TLS
 	token       Token             // zero = the kernel, TLS or no one checks the callers
 	keys        *Keys             // of browsers; nil = none
+	log         *slog.Logger      // nil = standard error
 }
 
 // Address is how it is dialled.
@@ -68,7 +70,7 @@ func (d *Door) Serve(ctx context.Context, h http.Handler) error {
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	server := &http.Server{Handler: d.Handler(h), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,
-		MaxHeaderBytes: maxHeader, Protocols: protocols,
+		MaxHeaderBytes: maxHeader, Protocols: protocols, ErrorLog: libraryLog(d.log),
 		BaseContext: func(net.Listener) context.Context { return base }, ConnContext: keepConn}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(d.Listener) }()

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/user"
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Errors of opening a listener.
@@ -37,7 +39,7 @@ func (f TLSFiles) Server() (*tls.Config, error) {
 	if f.none() {
 		return nil, nil
 	}
-	cert, pool, err := f.load()
+	cert, pool, err := f.load(x509.ExtKeyUsageServerAuth)
 	if err != nil {
 		return nil, err
 	}
@@ -50,14 +52,15 @@ func (f TLSFiles) Client() (*tls.Config, error) {
 	if f.none() {
 		return nil, nil
 	}
-	cert, pool, err := f.load()
+	cert, pool, err := f.load(x509.ExtKeyUsageClientAuth)
 	if err != nil {
 		return nil, err
 	}
 	return &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: pool, MinVersion: tls.VersionTLS13}, nil
 }
 
-func (f TLSFiles) load() (tls.Certificate, *x509.CertPool, error) {
+// load reads the files, and refuses a certificate that no peer would accept for this use.
+func (f TLSFiles) load(use x509.ExtKeyUsage) (tls.Certificate, *x509.CertPool, error) {
 	if f.Cert == "" || f.Key == "" || f.CA == "" {
 		return tls.Certificate{}, nil, fmt.Errorf("certificate, key and CA are needed together: %w", ErrCertificates)
 	}
@@ -73,7 +76,24 @@ func (f TLSFiles) load() (tls.Certificate, *x509.CertPool, error) {
 	if !pool.AppendCertsFromPEM(pem) {
 		return cert, nil, fmt.Errorf("%s holds no certificate: %w", f.CA, ErrCertificates)
 	}
+	if why := unfit(cert.Leaf, use); why != "" {
+		return cert, nil, fmt.Errorf("%s %s: %w", f.Cert, why, ErrCertificates)
+	}
 	return cert, pool, nil
+}
+
+// unfit is why peers refuse a certificate for a use; empty = they may accept it.
+func unfit(c *x509.Certificate, use x509.ExtKeyUsage) string {
+	any := len(c.ExtKeyUsage)+len(c.UnknownExtKeyUsage) == 0 || slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageAny)
+	switch {
+	case time.Now().After(c.NotAfter):
+		return "has expired at " + c.NotAfter.UTC().Format(time.RFC3339)
+	case any || slices.Contains(c.ExtKeyUsage, use):
+		return ""
+	case use == x509.ExtKeyUsageClientAuth:
+		return "does not allow use as a client (extendedKeyUsage clientAuth), which every call needs"
+	}
+	return "does not allow use as a server (extendedKeyUsage serverAuth), which every listening process needs"
 }
 
 // Listener describes where to listen.
@@ -92,6 +112,8 @@ type Listener struct {
 	Group string
 	// Flag sets the address, for the text of an error; empty = --listen.
 	Flag string
+	// Log gets failed handshakes and other errors of the HTTP library; nil = standard error does.
+	Log *slog.Logger
 	// Hosts are further names that requests may be addressed to; those of Address, of the
 	// certificate and of the machine are always among them.
 	Hosts []string
@@ -101,7 +123,7 @@ type Listener struct {
 // Insecure is set: then Door.Warning reports it, at each start and in each status. The socket file
 // of a dead process is replaced.
 func (l Listener) Open(ctx context.Context) (*Door, error) {
-	d := &Door{address: l.Address, hosts: hostsOf(l)}
+	d := &Door{address: l.Address, hosts: hostsOf(l), log: l.Log}
 	if path, ok := strings.CutPrefix(l.Address, "unix:"); ok {
 		ln, err := openUnix(ctx, path, l.Group)
 		d.Listener = ln

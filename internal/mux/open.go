@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"cantina/internal/tlserr"
 )
 
 // Path is where a server takes connections.
@@ -140,7 +142,7 @@ func (c *Client) open(ctx context.Context) (*Conn, error) {
 	l, err = c.upgrade(limit, conn)
 	if err != nil {
 		conn.Close()
-		return nil, err
+		return nil, tlserr.Explained(err, c.cfg.TLS != nil)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -157,7 +157,7 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 // listener is where the leader calls.
 func (c *CellConfig) listener() guard.Listener {
 	return guard.Listener{Address: c.Listen, TLS: c.TLS, Insecure: c.Insecure, Token: c.Token,
-		Hosts: namesOf([]string{c.Advertise})}
+		Hosts: namesOf([]string{c.Advertise}), Log: c.Log}
 }
 
 func (n *Cell) closeListener() error {

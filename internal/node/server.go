@@ -110,7 +110,7 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	names := append(slices.Clone(cfg.Hosts), namesOf(cfg.Advertise)...)
 	for _, address := range cfg.Listen {
 		d, err := guard.Listener{Address: address, TLS: cfg.TLS, Insecure: cfg.Insecure, Token: cfg.Token, Keys: s.keys,
-			Group: cfg.Group, Hosts: names}.Open(ctx)
+			Group: cfg.Group, Hosts: names, Log: cfg.Log}.Open(ctx)
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
