@@ -1,6 +1,7 @@
 # cantina: everything a person or a CI run does, one target each.
 #   make demo    the main job on real input, on this machine
 #   make test    real processes, faults, CLI scripts, the web UI in Chromium
+#   make deps    install what the tests and checks need
 #   make check   format, vet, staticcheck, rules, generated files, unit tests with -race, simulator
 #   make soak    the long forms of all tests
 #   make bench   the figures of docs/design/performance.md
@@ -28,11 +29,15 @@ REALPKGS    = $(filter $(REAL),$(shell $(GO) list ./...))
 # those of the executor all do, and the scripts do it by themselves.
 AS_USER    := Verdicts|Output|Grandchildren|Trap|DrainMoves|DrainWaits|DrainOf|Finished|Follow|Schedule|Rolling|Adopted|KilledCell|Scaling
 
+# Debian packages that the tests and the checks need.
+TESTED     := iproute2 procps git fuse3 chromium
+CHECKED    := protobuf-compiler git
+
 # Tests that count what is allocated: they run without the race detector.
 HEAP       := MemoryIsFreed|TooManyValues
 HEAPPKGS   := $(addprefix cantina/,executor internal/node api spec bbs/callback internal/link internal/mux image)
 
-.PHONY: ui ui-check all build demo test check soak sim bench generate generated fmt tidy vet lint arch unit race container-build clean mutate need
+.PHONY: ui ui-check all build demo test check soak sim bench generate generated fmt tidy vet lint arch unit race container-build clean mutate deps need missing
 
 all: build
 
@@ -49,13 +54,17 @@ $(BIN)/cantina-demo: $(wildcard examples/demo/*.go) go.mod
 	@mkdir -p $(BIN)
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w -X main.goroot=$(shell $(GO) env GOROOT)' -o $@ ./examples/demo
 
+# deps installs what the tests and checks need: Debian packages, and npm packages of the web UI.
+deps:
+	@scripts/need $(TESTED) $(CHECKED)
+	scripts/ui packages
+
 need:
-	@scripts/need $(NEED)
+	@scripts/need $(TESTED)
 
 demo: $(BIN)/cantina $(BIN)/cantina-demo
 	@$(BIN)/cantina-demo run --cantina $(BIN)/cantina --spec examples/demo/cantina.yaml
 
-test: NEED = iproute2 procps git fuse3 chromium
 test: need $(BIN)/cantina $(BIN)/cantina-demo
 	scripts/ui packages
 	$(GO) test -count=1 -p 1 -timeout 20m -skip '$(HEAP)' $(REALPKGS)
@@ -63,8 +72,11 @@ test: need $(BIN)/cantina $(BIN)/cantina-demo
 	[ $$(id -u) != 0 ] || CANTINA_TEST_USER=65534:65534 $(GO) test -count=1 -p 1 -timeout 20m -skip '$(HEAP)' cantina/executor
 	[ $$(id -u) != 0 ] || CANTINA_TEST_USER=65534:65534 $(GO) test -count=1 -p 1 -timeout 20m -run '$(AS_USER)' cantina/test/robust
 
-check: NEED = protobuf-compiler git
-check: need $(REAPER) fmt tidy vet lint arch generated ui-check race sim
+# check installs nothing: make deps does.
+check: missing $(REAPER) fmt tidy vet lint arch generated ui-check race sim
+
+missing:
+	@scripts/need --check $(CHECKED)
 
 fmt:
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not gofmt-ed:"; echo "$$out"; exit 1; fi
@@ -104,7 +116,6 @@ ui-check:
 generated:
 	@scripts/generate --check
 
-soak: NEED = iproute2 procps git fuse3 chromium
 soak: need $(BIN)/cantina $(BIN)/cantina-demo
 	scripts/ui packages
 	CANTINA_SOAK=1 $(GO) test -count=1 -timeout 8h ./...
