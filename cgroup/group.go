@@ -54,8 +54,9 @@ func (g *Group) OpenDir() (int, error) {
 	return fd, nil
 }
 
-// NeedsThread reports whether JoinThread has something to do.
-func (g *Group) NeedsThread() bool { return g.slot != nil }
+// NeedsThread reports whether JoinThread has something to do. Without a tree there is no way back:
+// a process that is started in an adopted container then is tracked, but not limited by v1.
+func (g *Group) NeedsThread() bool { return g.slot != nil && g.tree != nil }
 
 // JoinThread moves the calling thread into the v1 groups of the container, so that a process that
 // it forks is there from the first instruction. LeaveThread undoes it.
@@ -243,15 +244,23 @@ func (g *Group) Populated() (bool, error) {
 // Events is the file whose modification means that Populated may have changed.
 func (g *Group) Events() string { return filepath.Join(g.dir, "cgroup.events") }
 
-// Signal sends sig to every process of the group. Each is pinned and looked at
-// again before, so that a reused pid is never hit.
+// Signal sends sig to every process of the group.
 func (g *Group) Signal(sig unix.Signal) error {
+	return g.SignalEach(sig, func(int) bool { return true })
+}
+
+// SignalEach sends sig to the processes of the group that want chooses. Each is pinned and looked
+// at again before, so that a reused pid is never hit.
+func (g *Group) SignalEach(sig unix.Signal, want func(pid int) bool) error {
 	pids, err := g.Procs()
 	if err != nil {
 		return err
 	}
 	var first error
 	for _, pid := range pids {
+		if !want(pid) {
+			continue
+		}
 		if err := g.SignalOne(pid, sig); err != nil && first == nil {
 			first = err
 		}
