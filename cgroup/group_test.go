@@ -64,7 +64,7 @@ func TestGroupLife(t *testing.T) {
 		if pids, err := g.Procs(); err != nil || len(pids) != 1 || pids[0] != cmd.Process.Pid {
 			t.Errorf("procs %v, %v", pids, err)
 		}
-		if pids, _ := tree.ClassGroup("c").Procs(); len(pids) != 1 {
+		if pids, _ := At(filepath.Join(tree.Root(), "c")).Procs(); len(pids) != 1 {
 			t.Errorf("class has %v", pids)
 		}
 		if !g.Holds(cmd.Process.Pid) || g.Holds(os.Getpid()) {

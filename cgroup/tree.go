@@ -282,11 +282,6 @@ func (t *Tree) remake() error {
 		write(filepath.Join(t.root, "cgroup.subtree_control"), handDown))
 }
 
-// ClassGroup is the whole class as one group, to freeze or kill it.
-func (t *Tree) ClassGroup(name string) *Group {
-	return &Group{tree: t, dir: filepath.Join(t.root, name)}
-}
-
 // Create makes the group of one container in a class, and the class if another program has removed
 // it. The caller calls Remove. ErrNoGroup if none can be made.
 func (t *Tree) Create(class, name string, l Limits) (*Group, error) {

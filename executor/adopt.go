@@ -51,7 +51,8 @@ func (r *recovery) adoptOne(s keptRecord) error {
 	c := newContainer(r.e, Reservation{ID: s.ID, Labels: s.Labels, DeadlineBound: s.Bound}, s.Resources)
 	c.spec, c.created, c.begun, c.adopted, c.state, c.ports = s.Spec, s.Created, s.Begun, true, Running, s.Ports
 	c.files.dir = c.files.dirPath()
-	c.programs.group = r.e.tree.Adopt(s.Group, s.Slot, s.Limits)
+	g := r.e.backend.tree().Adopt(s.Group, s.Slot, s.Limits)
+	c.programs.tracker = &groupTracker{Group: g, o: c.order}
 	c.programs.adoptedFrom = &s
 	var st shim.Started
 	if shim.Get(r.e.keepDir(s.ID), shim.StartedFile, &st) == nil {
@@ -62,8 +63,8 @@ func (r *recovery) adoptOne(s keptRecord) error {
 	}
 	r.e.take(s.Resources, 1)
 	r.e.containers[s.ID] = c
-	if rerr == nil && c.programs.group.Remove() == nil {
-		c.state, c.result, c.programs.group = Completed, result, nil
+	if rerr == nil && g.Remove() == nil {
+		c.state, c.result = Completed, result
 		close(c.doneC)
 		return nil
 	}

@@ -38,17 +38,10 @@ func (h *stepHost) carry(ctx context.Context, verb string, f place.File) (err er
 		return err
 	}
 	var said note
-	c.e.freezer.starts.RLock()
-	p, err := c.e.launcher.Start(&spawn.Spec{Path: c.e.keeper.path, Name: reaper.Name, Args: []string{verb, string(text)},
-		Group: c.programs.group, Session: true,
-		ParentDeath: c.programs.parentDeath(), Gain: c.spec.Workload.Isolation == action.IsolationNone,
-		KillGroup: c.programs.group == nil,
-		Env:       []string{"GOMAXPROCS=1"}, Stdout: &said, Stderr: &said})
-	if err == nil {
-		c.programs.addProcess(p)
-		err = c.e.keeper.started(c, p)
-	}
-	c.e.freezer.starts.RUnlock()
+	p, err := c.programs.startProcess(&spawn.Spec{Path: c.e.keeper.path, Name: reaper.Name,
+		Args: []string{verb, string(text)}, Session: true, ParentDeath: c.programs.parentDeath(),
+		Gain: c.spec.Workload.Isolation == action.IsolationNone,
+		Env:  []string{"GOMAXPROCS=1"}, Stdout: &said, Stderr: &said})
 	if err != nil {
 		return err
 	}

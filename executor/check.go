@@ -4,23 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 
 	"cantina/action"
 	"cantina/cgroup"
 	"cantina/executor/isolate"
 	"cantina/executor/step"
-	"cantina/internal/proctree"
 )
 
 // checkProcess is a program of a check. It is over when none of the processes that it started is
-// left: it has its own group within the container's, and counts for the container's limits;
-// without groups, its processes are identified by a mark.
+// left.
 type checkProcess struct {
 	stepProcess
-	part *cgroup.Group // nil where there are no groups
-	mark string        // in the environment then
+	part part
 	over chan struct{} // closed when nothing is left, or does not die
 }
 
@@ -45,23 +41,16 @@ func (h *stepHost) startCheck(ctx context.Context, r *action.Run, out, errs sink
 	c.e.mu.Lock()
 	number, pid := c.check()
 	c.e.mu.Unlock()
-	n := strconv.Itoa(number)
 	k := &checkProcess{stepProcess: stepProcess{h: h}, over: make(chan struct{})}
 	if c.files.view != nil && pid != 0 {
 		c.files.see(s, isolate.Join(c.e.spaces, pid))
 		s.ParentDeath = 0
 	}
-	if c.programs.group != nil {
-		if k.part, err = c.programs.group.Part(n); err != nil {
-			return nil, err
-		}
-		s.Group = k.part
-	} else {
-		k.mark = fmt.Sprintf("%s=%d-%s-%s", proctree.MarkName, os.Getpid(), c.id, n)
-		s.Env = append(s.Env, k.mark)
+	if k.part, err = c.programs.tracker.part(strconv.Itoa(number), s); err != nil {
+		return nil, err
 	}
 	if k.p, err = c.launch(s, r, out, errs, patience{over: ctx.Done()}); err != nil {
-		c.programs.endPart(k.part)
+		c.programs.endPart(k.part, 0)
 		return nil, err
 	}
 	go k.end() // it ends with the program; one that does not die holds nothing up
@@ -71,28 +60,17 @@ func (h *stepHost) startCheck(ctx context.Context, r *action.Run, out, errs sink
 // end waits for the program and ends its remaining processes.
 func (k *checkProcess) end() {
 	defer close(k.over)
-	c := k.h.c
 	<-k.p.Done()
-	switch {
-	case k.part != nil:
-		c.programs.endPart(k.part)
-	case k.mark != "":
-		if err := proctree.EndMarked(k.mark, k.p.Pid, c.e.cfg.StuckAfter); err != nil {
-			c.note("check: pid %d: %v", k.p.Pid, err)
-		}
-	}
+	k.h.c.programs.endPart(k.part, k.p.Pid)
 	k.p.CloseOutput()
-	c.e.keeper.gone(k.p)
+	k.h.c.e.keeper.gone(k.p)
 }
 
-// endPart ends the processes in a group of a check. Those that survive stay in the container.
-func (ps *programs) endPart(g *cgroup.Group) {
-	if g == nil {
-		return
-	}
-	if err := proctree.EndGroup(g, ps.e.cfg.StuckAfter); err != nil {
+// endPart ends the processes of a check. Those that survive stay in the container.
+func (ps *programs) endPart(p part, main int) {
+	if err := p.end(main, ps.e.cfg.StuckAfter); err != nil {
 		ps.mu.Lock()
-		ps.unkilled = append(ps.unkilled, g)
+		ps.unkilled = append(ps.unkilled, p)
 		ps.mu.Unlock()
 		ps.note("check: %v", err)
 	}
@@ -103,7 +81,7 @@ func (ps *programs) checksLeft() error {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for len(ps.unkilled) > 0 {
-		if g := ps.unkilled[0]; g.Remove() != nil {
+		if ps.unkilled[0].Remove() != nil {
 			return errCheckLeft
 		}
 		ps.unkilled = ps.unkilled[1:]
@@ -122,11 +100,8 @@ func (k *checkProcess) Ended() bool {
 
 // Kill kills the program and all that it started.
 func (k *checkProcess) Kill() {
-	k.p.Look()
-	k.told.isNow()
-	if k.part == nil || k.part.Kill() != nil {
-		k.stepProcess.Kill()
-	}
+	k.stepProcess.Kill()
+	k.part.Kill()
 }
 
 // Stop kills it: its further output is not needed.
@@ -135,10 +110,7 @@ func (k *checkProcess) Stop() { k.Kill() }
 // endOfPredecessor ends the remaining processes of an adopted container's checks after the end of
 // its cell.
 func (ps *programs) endOfPredecessor() {
-	if ps.group == nil {
-		return
-	}
-	for _, g := range ps.group.Parts() {
-		ps.endPart(g)
+	for _, g := range cgroup.At(ps.adoptedFrom.Group).Parts() {
+		ps.endPart(groupPart{g}, 0)
 	}
 }

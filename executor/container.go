@@ -76,9 +76,8 @@ type programs struct {
 	adoptedFrom *keptRecord // the predecessor's record; nil unless adopted
 
 	mu        sync.Mutex
-	group     *cgroup.Group    // nil when nothing is left, or there are no control groups; only the driver sets it
-	shut      bool             // without a group: nothing may be started beside it any more
-	unkilled  []*cgroup.Group  // of checks, in which something does not die
+	tracker   tracker          // only the driver sets it
+	unkilled  []part           // of checks, in which something does not die
 	kept      *kept            // the program that a shim owns
 	written   bool             // a successor finds the container written down
 	processes []*spawn.Process // that may still hold output
@@ -105,6 +104,7 @@ func newContainer(e *Executor, r Reservation, need resource.Amounts) *container 
 	c := &container{order: o, files: files{order: o}, programs: programs{order: o},
 		stopC: make(chan struct{}), leaveC: make(chan struct{}), doneC: make(chan struct{}), deleteC: make(chan struct{})}
 	c.starting.c, c.judgement.c = c, c
+	c.programs.tracker = &processTracker{c: c, shut: true}
 	return c
 }
 

@@ -146,13 +146,11 @@ func awaitCopy(ctx context.Context, p *spawn.Process, at place.Place,
 	case <-ctx.Done():
 	}
 	p.Signal(syscall.SIGKILL)
-	gone, stop := timer(killedAfter)
-	defer stop()
 	var err error
 	select {
 	case <-p.Done():
 		err = ctx.Err()
-	case <-gone:
+	case <-time.After(killedAfter):
 		err = fmt.Errorf("/%s: %w: %s", at.Path, ErrHangs, whereTexts(describeAll([]int{p.Pid})))
 	}
 	now := time.Now() // ends hanging reads and writes

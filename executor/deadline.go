@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -41,13 +42,9 @@ func (d *deadlines) pastDeadline() bool {
 func (k *keeper) tellDeadline() bool {
 	at := k.e.deadlines.deadline.Load()
 	text := strconv.FormatInt(at, 10)
-	var ok bool
-	if k.e.tree == nil {
-		ok = k.send("procdeadline " + text)
-	} else {
-		root := k.e.tree.Root()
-		ok = k.send("deadline "+filepath.Join(root, k.e.generation.class(classStopBound))+" "+text) &&
-			k.send("deadline "+filepath.Join(root, k.e.generation.class(classKeepBound))+" "+text)
+	ok := k.send("procdeadline " + text)
+	for _, dir := range k.e.backend.classDirs(classStopBound, classKeepBound) {
+		ok = ok && k.send("deadline "+dir+" "+text)
 	}
 	k.mu.Lock()
 	groups, own := k.adopted, k.own
@@ -69,11 +66,11 @@ func (k *keeper) recorded() bool {
 }
 
 func (k *keeper) isOwn(dir string) bool {
-	return dir == filepath.Join(k.e.tree.Root(), k.e.generation.class(classStopBound))
+	return slices.Contains(k.e.backend.classDirs(classStopBound), dir)
 }
 
 func (k *keeper) onExpired(dir string) {
-	if k.e.tree == nil || !k.isOwn(dir) {
+	if !k.isOwn(dir) {
 		return
 	}
 	k.mu.Lock()
@@ -85,7 +82,7 @@ func (k *keeper) onExpired(dir string) {
 }
 
 func (k *keeper) onDrained(dir string) {
-	if k.e.tree == nil || !k.isOwn(dir) {
+	if !k.isOwn(dir) {
 		return
 	}
 	k.mu.Lock()

@@ -85,13 +85,10 @@ func (c *container) prepare() error {
 	if err := c.givePorts(); err != nil {
 		return err
 	}
-	if err := c.makeGroup(); err != nil {
+	if err := c.e.backend.track(c); err != nil {
 		return err
 	}
 	if err := c.makeView(); err != nil {
-		return err
-	}
-	if err := c.programs.setStop(); err != nil {
 		return err
 	}
 	return c.openOutput()
@@ -118,35 +115,6 @@ func (fl *files) makeDir() (err error) {
 	fl.e.mu.Lock()
 	fl.dir = path
 	fl.e.mu.Unlock()
-	return nil
-}
-
-func (c *container) makeGroup() error {
-	if c.e.tree == nil {
-		return nil
-	}
-	g, err := c.e.tree.Create(c.class(), c.id, c.limits())
-	if errors.Is(err, ErrNoGroup) {
-		c.e.prober.setGroupless(err)
-	}
-	if err != nil {
-		return err
-	}
-	c.programs.mu.Lock()
-	c.programs.group = g
-	c.programs.mu.Unlock()
-	if err := c.leaveWork(g); err != nil {
-		return err
-	}
-	return nil
-}
-
-// setStop records, for the reaper, how the container is stopped.
-func (ps *programs) setStop() error {
-	t := &ps.spec.Workload.Termination
-	if ps.group != nil && (t.Signal != 0 && t.Signal != int(syscall.SIGTERM) || t.Grace != 0) {
-		return ps.group.SetStop(int(stopSignal(t)), grace(t).Milliseconds())
-	}
 	return nil
 }
 
@@ -413,13 +381,7 @@ func (c *container) launch(s *spawn.Spec, r *action.Run, out, errs sink, pa pati
 	if !r.SuppressOutput && !c.hidden {
 		s.Stdout, s.Stderr = out, errs
 	}
-	c.e.freezer.starts.RLock()
-	p, err := c.e.launcher.Start(s)
-	if err == nil {
-		c.programs.addProcess(p)
-		err = c.e.keeper.started(c, p)
-	}
-	c.e.freezer.starts.RUnlock()
+	p, err := c.programs.startProcess(s)
 	if err == nil && p.Hangs() {
 		err = c.starting.awaitLaunch(p, r.Path, pa)
 	}
@@ -475,10 +437,9 @@ func (c *container) processSpec(r *action.Run) (*spawn.Spec, error) {
 	if err := c.files.giveDir(who.cred, r.User == "" || r.User == w.User); err != nil {
 		return nil, err
 	}
-	s := &spawn.Spec{Path: r.Path, Args: r.Args, Dir: r.Dir, Env: c.environment(r, &who), Group: c.programs.group,
+	s := &spawn.Spec{Path: r.Path, Args: r.Args, Dir: r.Dir, Env: c.environment(r, &who), Credential: who.cred,
 		Session: !w.Termination.NoSession, ParentDeath: c.programs.parentDeath(), Gain: w.Isolation == action.IsolationNone,
-		Credential: who.cred,
-		OpenFiles:  uint64(max(r.OpenFiles, 0)), KillGroup: c.programs.group == nil && !w.Termination.NoSession}
+		OpenFiles: uint64(max(r.OpenFiles, 0))}
 	if s.Dir == "" {
 		s.Dir = cmp.Or(c.files.image.WorkingDir, c.files.insideDir())
 	}
@@ -502,17 +463,16 @@ func (fl *files) see(s *spawn.Spec, h isolate.Hooks) {
 }
 
 // parentDeath is choice a of "Bistro task termination".
-func (ps *programs) parentDeath() syscall.Signal {
+func (ps *programs) parentDeath() (sig syscall.Signal) {
 	t := &ps.spec.Workload.Termination
 	switch {
 	case ps.keep() || t.ParentDeath < 0:
 		return 0
 	case t.ParentDeath > 0:
 		return syscall.Signal(t.ParentDeath)
-	case ps.group == nil:
-		return syscall.SIGKILL
 	}
-	return syscall.SIGTERM
+	ps.with(func(now tracker) { sig = now.parentDeath() })
+	return sig
 }
 
 func (o *order) class() string {
@@ -528,10 +488,9 @@ func (o *order) class() string {
 }
 
 // timer returns a channel that is ready after d; d ≤ 0 is never.
-func timer(d time.Duration) (<-chan time.Time, func()) {
+func timer(d time.Duration) <-chan time.Time {
 	if d <= 0 {
-		return nil, func() {}
+		return nil
 	}
-	t := time.NewTimer(d)
-	return t.C, func() { t.Stop() }
+	return time.After(d)
 }

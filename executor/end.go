@@ -2,13 +2,10 @@ package executor
 
 import (
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"cantina/action"
 	"cantina/spawn"
@@ -41,18 +38,10 @@ func (c *container) askToEnd(p *spawn.Process, t *action.Termination) time.Durat
 		return 0
 	}
 	sig := stopSignal(t)
-	switch {
-	case t.Target == action.TargetChild || c.programs.group == nil && t.NoSession:
-		p.Signal(sig)
-	case t.Target == action.TargetGroup && !t.NoSession || c.programs.group == nil:
-		p.SignalGroup(sig)
-	default:
-		c.programs.group.Signal(unix.Signal(sig))
-	}
-	c.programs.wake(p, t)
+	c.programs.stop(p, sig, true)
 	if c.files.view != nil && !handles(p.Pid, sig) {
 		// Process 1 of a namespace does not even notice; the others have had theirs.
-		if pids, err := c.programs.group.Procs(); err == nil && len(pids) == 1 {
+		if c.programs.tracker.alone() {
 			return 0
 		}
 		return c.graceWithin(min(grace(t), leftoverGrace(t)))
@@ -60,27 +49,22 @@ func (c *container) askToEnd(p *spawn.Process, t *action.Termination) time.Durat
 	return c.graceWithin(grace(t))
 }
 
-// wake sends CONT after a stop signal: a process that was stopped by SIGSTOP handles no other
-// signal before.
-func (ps *programs) wake(p *spawn.Process, t *action.Termination) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
+// stop sends a program the stop signal; with whole, because the container is to end, all that the
+// target names. CONT follows: a process that was stopped by SIGSTOP handles no other signal before.
+func (ps *programs) stop(p *spawn.Process, sig syscall.Signal, whole bool) {
+	t := &ps.spec.Workload.Termination
 	switch {
-	case ps.group != nil && t.Target != action.TargetChild:
-		ps.group.Signal(unix.SIGCONT)
-	case t.Target == action.TargetChild || t.NoSession:
-		p.Signal(syscall.SIGCONT)
+	case t.Target == action.TargetChild || t.NoSession && !whole:
+		p.Signal(sig)
+	case whole && (t.Target == action.TargetCgroup || t.NoSession):
+		ps.with(func(now tracker) { now.stop(p, sig) })
 	default:
-		p.SignalGroup(syscall.SIGCONT)
+		p.SignalGroup(sig)
 	}
-}
-
-// wakeGroup is wake for every process of a kept container.
-func (ps *programs) wakeGroup() {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	if ps.group != nil {
-		ps.group.Signal(unix.SIGCONT)
+	if whole && t.Target != action.TargetChild {
+		ps.with(func(now tracker) { now.signal(p, syscall.SIGCONT) })
+	} else {
+		p.Signal(syscall.SIGCONT)
 	}
 }
 
@@ -114,6 +98,7 @@ type ending struct {
 	kill   <-chan time.Time
 	done   <-chan struct{}
 	left   bool // leftovers have been signalled
+	gone   bool // nothing is left
 	killed time.Time
 }
 
@@ -125,11 +110,9 @@ func (c *container) finish(wait time.Duration) bool {
 	if e.over() {
 		return true
 	}
-	if c.programs.group != nil {
-		var unwatch func()
-		e.events, unwatch = c.e.watcher.Watch(c.programs.group)
-		defer unwatch()
-	}
+	var unwatch func()
+	e.events, unwatch = c.programs.tracker.watch()
+	defer unwatch()
 	if p := c.programs.alive(); p != nil {
 		e.done = p.Done()
 	}
@@ -192,27 +175,17 @@ func (e *ending) again() time.Duration {
 // groups and process groups send none.
 const lookAgain = 5 * time.Millisecond
 
-// over reports whether nothing is left, and gives the group back.
+// over reports whether nothing is left; then the counters have been read, and are gone.
 func (e *ending) over() bool {
-	c := e.c
-	if c.programs.group == nil {
-		return c.programs.shutIfEnded()
+	if !e.gone && e.c.programs.alive() == nil {
+		e.c.judgement.account()
+		e.c.programs.with(func(t tracker) { // housekeeping may be reading
+			if e.gone = t.remove() == nil; e.gone {
+				e.c.programs.tracker = &processTracker{c: e.c, shut: true}
+			}
+		})
 	}
-	if c.programs.alive() != nil {
-		return false
-	}
-	c.judgement.account()
-	dir := c.programs.group.Dir()
-	c.programs.mu.Lock() // housekeeping may be reading
-	err := c.programs.group.Remove()
-	if err == nil {
-		c.programs.group = nil
-	}
-	c.programs.mu.Unlock()
-	if err == nil && c.leavesKill() {
-		c.e.keeper.spare(dir)
-	}
-	return err == nil
+	return e.gone
 }
 
 // leftovers sends the stop signal to processes that outlived the main process, once.
@@ -221,15 +194,13 @@ func (e *ending) leftovers(kill *time.Timer) {
 		return
 	}
 	e.left = true
-	if e.c.judgement.fix(true); e.c.programs.group == nil {
-		return
-	}
-	if pids, err := e.c.programs.group.Procs(); err == nil && len(pids) == 0 {
+	e.c.judgement.fix(true)
+	if pids, err := e.c.programs.pids(); err == nil && len(pids) == 0 {
 		return // the last is just going
 	}
 	e.c.judgement.decide()
 	t := &e.c.spec.Workload.Termination
-	e.c.programs.group.Signal(unix.Signal(syscall.SIGTERM))
+	e.c.programs.with(func(t tracker) { t.SignalEach(syscall.SIGTERM, func(int) bool { return true }) })
 	if e.killed.IsZero() {
 		kill.Reset(leftoverGrace(t))
 		if !e.c.leavesKill() {
@@ -247,26 +218,9 @@ func (e *ending) killAll() {
 		e.killed = time.Now()
 		c.e.kills.Add(1)
 	}
-	if c.programs.group != nil {
-		c.programs.killButShim(time.Since(e.killed))
-	} else {
-		c.programs.killProcesses()
-	}
+	c.programs.kill(time.Since(e.killed) >= shimWait)
 	if time.Since(e.killed) >= c.e.cfg.StuckAfter {
 		c.setStuck()
-	}
-}
-
-// killProcesses kills the known processes without a group.
-func (ps *programs) killProcesses() {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	for _, p := range ps.processes {
-		if ps.spec.Workload.Termination.NoSession {
-			p.Signal(syscall.SIGKILL)
-		} else {
-			p.SignalGroup(syscall.SIGKILL)
-		}
 	}
 }
 
@@ -277,14 +231,6 @@ func (ps *programs) mainEnded() bool {
 		return isClosed(k.done)
 	}
 	return ps.alive() == nil
-}
-
-// shutIfEnded reports whether every process has ended; then none is added.
-func (ps *programs) shutIfEnded() bool {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	ps.shut = !slices.ContainsFunc(ps.processes, func(p *spawn.Process) bool { return !p.Ended() })
-	return ps.shut
 }
 
 // alive is a started process that has not been waited for; nil = none.
@@ -313,15 +259,12 @@ func (e *ending) givenUp() <-chan struct{} {
 func (o *order) leavesKill() bool { return o.spec.Workload.Termination.Mode == action.KillTerm }
 
 // delegate sees to the KILL of a container that leaves it to the reaper, when it is to be
-// deleted, or its cell ends; a mere stop sends its signal and waits. Without a group the
-// reaper knows the process, but ends it with the cell alone.
+// deleted, or its cell ends; a mere stop sends its signal and waits.
 func (e *ending) delegate(k *time.Timer, wait time.Duration) {
 	c := e.c
 	switch {
 	case !c.leavesKill() || e.kill != nil:
-	case c.programs.group != nil:
-		c.e.keeper.kill(c.programs.group.Dir(), wait)
-	default:
+	case !c.programs.tracker.leaveKill(wait):
 		e.kill = k.C
 		k.Reset(wait)
 	}
@@ -329,9 +272,9 @@ func (e *ending) delegate(k *time.Timer, wait time.Duration) {
 
 // account records the kernel's counters, before the group is returned.
 func (j *judgement) account() {
-	u := j.c.programs.group.Usage()
+	u := j.c.programs.tracker.Usage()
 	if j.c.bound {
-		j.askedOf, j.askedKnown = j.c.programs.group.Asked()
+		j.askedOf, j.askedKnown = j.c.programs.tracker.Asked()
 	}
 	j.c.e.mu.Lock()
 	defer j.c.e.mu.Unlock()
@@ -340,16 +283,8 @@ func (j *judgement) account() {
 
 // setStuck notes which processes do not die, and where they hang.
 func (c *container) setStuck() {
-	var pids []int
-	if c.programs.group != nil {
-		pids, _ = c.programs.group.Procs()
-	} else if p := c.programs.alive(); p != nil {
-		pids = []int{p.Pid}
-	}
-	s := &Stuck{Since: c.e.clock.Wall()}
-	for _, pid := range pids {
-		s.Processes = append(s.Processes, describe(pid))
-	}
+	pids, _ := c.programs.pids() // none is as good as an error: it is for a text
+	s := &Stuck{Since: c.e.clock.Wall(), Processes: describeAll(pids)}
 	c.e.mu.Lock()
 	first := c.stick(s)
 	c.e.stuck[c] = true
@@ -442,32 +377,9 @@ func killOverdue(c *container) {
 	}
 	c.programs.collect()
 	c.killed.isNow()
-	c.programs.killAll()
+	c.programs.kill(false)
 	time.AfterFunc(killAgain, func() { killOverdue(c) })
 }
 
 // killAgain is how soon KILL is repeated for a container whose time is over.
 const killAgain = 200 * time.Millisecond
-
-// killAll kills every process, of a kept container but its shim. A group is not removed, and given to
-// another container, meanwhile.
-func (ps *programs) killAll() {
-	ps.mu.Lock()
-	g, k := ps.group, ps.kept
-	switch {
-	case g == nil:
-		ps.mu.Unlock()
-		ps.killProcesses()
-		return
-	case k == nil:
-		g.Kill()
-	default:
-		pids, _ := g.Procs() // none is as good as an error
-		for _, pid := range pids {
-			if pid != k.shim.Pid {
-				g.SignalOne(pid, unix.SIGKILL)
-			}
-		}
-	}
-	ps.mu.Unlock()
-}

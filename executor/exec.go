@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -118,33 +119,24 @@ func (e *Executor) target(id string) (*container, int, error) {
 	return c, c.pid, nil
 }
 
-// startBeside starts a process in the container's group, unless the container is
-// just being given back. Without groups it is one of the container's processes.
-func (c *container) startBeside(s *spawn.Spec) (*spawn.Process, error) {
+// startBeside starts a process beside the container's programs, unless the container just ends.
+func (c *container) startBeside(s *spawn.Spec) (p *spawn.Process, err error) {
 	if err := c.e.keeper.wait(c.bound); err != nil {
 		return nil, err
 	}
-	p, err := c.programs.launchBeside(s)
-	if err == nil && c.e.tree == nil {
-		err = c.e.keeper.started(c, p)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-func (ps *programs) launchBeside(s *spawn.Spec) (*spawn.Process, error) {
-	ps.mu.Lock() // the group cannot be given back meanwhile
-	defer ps.mu.Unlock()
-	if s.Group = ps.group; s.Group == nil && (ps.e.tree != nil || ps.shut) {
-		return nil, ErrState
-	}
-	ps.e.freezer.starts.RLock()
-	defer ps.e.freezer.starts.RUnlock()
-	p, err := ps.e.launcher.Start(s)
-	if err == nil && ps.e.tree == nil {
-		ps.processes = append(ps.processes, p)
+	c.e.freezer.starts.RLock() // before the lock of with, which Thaw may need
+	defer c.e.freezer.starts.RUnlock()
+	var in tracker
+	c.programs.with(func(t tracker) { // nothing is removed meanwhile
+		if in, err = t, t.join(s); err != nil {
+			return
+		}
+		if p, err = c.e.launcher.Start(s); err == nil {
+			t.beside(p)
+		}
+	})
+	if err == nil {
+		err = in.started(p)
 	}
 	return p, err
 }
@@ -156,7 +148,7 @@ func (x *ExecSession) openStreams(s ExecSpec) ([]*os.File, error) {
 		if err != nil {
 			return nil, fmt.Errorf("open terminal: %w", err)
 		}
-		x.master, x.Stdin, x.Stdout, x.Stderr = master, master, master, eofReader{}
+		x.master, x.Stdin, x.Stdout, x.Stderr = master, master, master, strings.NewReader("")
 		x.files = []*os.File{master}
 		if s.Rows == 0 || s.Cols == 0 {
 			s.Rows, s.Cols = 24, 80
@@ -198,10 +190,6 @@ func giveStreams(child []*os.File, who *syscall.Credential) error {
 	}
 	return nil
 }
-
-type eofReader struct{}
-
-func (eofReader) Read([]byte) (int, error) { return 0, io.EOF }
 
 // Resize changes the size of the terminal.
 func (x *ExecSession) Resize(rows, cols uint16) error {

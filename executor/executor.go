@@ -132,7 +132,7 @@ type Executor struct {
 	log        *slog.Logger
 	boot       func() (string, error) // this boot of the machine
 	lock       *os.File
-	tree       *cgroup.Tree // nil without control groups
+	backend    backend // processGroups until openGroups has found others
 	watcher    *cgroup.Watcher
 	launcher   *spawn.Launcher
 	keeper     *keeper
@@ -184,6 +184,7 @@ func newExecutor(cfg Config) *Executor {
 	e := &Executor{cfg: cfg, clock: cfg.Clock, log: cfg.Log, boot: bootID,
 		self: sync.OnceValue(hostAccounts().self), hub: hub{subs: map[*Subscription]bool{}}, abort: make(chan struct{}),
 		containers: map[string]*container{}, used: resource.Amounts{}, stuck: map[*container]bool{}}
+	e.backend = processGroups{}
 	e.probing = map[*container]bool{}
 	e.recovery.e, e.deadlines.e, e.freezer.e, e.prober.e, e.ports.e, e.disk.e, e.kinds.e = e, e, e, e, e, e, e
 	e.remains.e, e.remains.remove, e.remains.known = e, removal.Tree, map[string]error{}
@@ -226,7 +227,7 @@ func (e *Executor) open() error {
 	if err := e.recovery.openGroups(); err != nil {
 		return err
 	}
-	if err := e.makeClasses(); err != nil {
+	if err := e.deadlines.openDeadline(); err != nil {
 		return err
 	}
 	if err := e.recovery.adopt(); err != nil {
@@ -251,7 +252,7 @@ func (e *Executor) open() error {
 	if e.watcher, err = cgroup.NewWatcher(); err != nil {
 		return err
 	}
-	if e.launcher, err = spawn.NewLauncher(e.tree); err != nil {
+	if e.launcher, err = spawn.NewLauncher(e.backend.tree()); err != nil {
 		return err
 	}
 	if e.spaces, err = isolate.OpenHost(); err != nil {
@@ -264,9 +265,7 @@ func (e *Executor) open() error {
 // release undoes a failed open.
 func (e *Executor) release() {
 	e.dirPool.clear()
-	if e.tree != nil {
-		e.tree.Close()
-	}
+	e.backend.Close()
 	if e.out != nil {
 		e.out.Close()
 	}

@@ -3,11 +3,9 @@ package executor
 import (
 	"errors"
 	"sync"
-	"syscall"
 	"time"
 
 	"cantina/cgroup"
-	"cantina/spawn"
 )
 
 // freezer stops all containers together, and resumes them.
@@ -45,53 +43,28 @@ func (f *freezer) Thaw() error {
 	return err
 }
 
+// setFrozen freezes the classes, and each container that has none.
 func (f *freezer) setFrozen(on bool) error {
-	if f.e.tree == nil {
-		return f.stopGroups(on)
-	}
 	var errs []error
-	var classes []*cgroup.Group
-	for _, name := range f.e.generation.classes() {
-		classes = append(classes, f.e.tree.ClassGroup(name))
-	}
-	for _, dir := range f.e.recovery.kept {
-		classes = append(classes, cgroup.At(dir))
-	}
-	for _, g := range classes {
-		if on {
-			errs = append(errs, g.Freeze())
-		} else {
-			errs = append(errs, g.Thaw())
-		}
-	}
+	dirs := f.e.backend.classDirs(classStopBound, classStopFree, classKeepBound, classKeepFree)
+	dirs = append(dirs, f.e.recovery.kept...)
+	set := (*cgroup.Group).Thaw
 	if on {
-		for _, g := range classes {
-			if !g.AwaitFrozen(freezeWait) {
-				f.e.log.Warn("not everything is frozen yet", "class", g.Dir())
-			}
+		set = (*cgroup.Group).Freeze
+	}
+	for _, dir := range dirs {
+		errs = append(errs, set(cgroup.At(dir)))
+	}
+	for _, dir := range dirs {
+		if on && !cgroup.At(dir).AwaitFrozen(freezeWait) {
+			f.e.log.Warn("not everything is frozen yet", "class", dir)
 		}
+	}
+	for _, c := range f.e.live(func(*container) bool { return true }) {
+		c.programs.with(func(t tracker) { errs = append(errs, t.freeze(on)) })
 	}
 	return errors.Join(errs...)
 }
 
 // freezeWait is how long a class has to freeze before the cell continues.
 const freezeWait = 200 * time.Millisecond
-
-// stopGroups stops containers as far as possible without control groups.
-func (f *freezer) stopGroups(on bool) error {
-	sig := syscall.SIGCONT
-	if on {
-		sig = syscall.SIGSTOP
-	}
-	var errs []error
-	for _, c := range f.e.live(func(*container) bool { return true }) {
-		c.programs.mu.Lock()
-		for _, p := range c.programs.processes {
-			if err := p.SignalGroup(sig); err != nil && !errors.Is(err, spawn.ErrGone) {
-				errs = append(errs, err)
-			}
-		}
-		c.programs.mu.Unlock()
-	}
-	return errors.Join(errs...)
-}

@@ -65,8 +65,7 @@ func (s *starting) awaitLaunch(p *spawn.Process, program string, pa patience) er
 // is no longer waited for, it kills p.
 func (s *starting) await(done <-chan struct{}, p *spawn.Process, program string, hanging func() []int,
 	pa patience) error {
-	limit, stop := timer(pa.limit)
-	defer stop()
+	limit := timer(pa.limit)
 	look := time.NewTicker(hangsAfter)
 	defer look.Stop()
 	told := false
@@ -97,12 +96,10 @@ func (s *starting) inKernel(pids []int) bool {
 
 // comes waits for an event that is certain, except after a fault.
 func comes(done <-chan struct{}) bool {
-	t := time.NewTimer(hangsAfter)
-	defer t.Stop()
 	select {
 	case <-done:
 		return true
-	case <-t.C:
+	case <-time.After(hangsAfter):
 		return false
 	}
 }
@@ -164,10 +161,5 @@ func (s *starting) endHang(told bool) {
 func (ps *programs) hangingStart() bool {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	for _, p := range ps.processes {
-		if p.Hanging() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ps.processes, (*spawn.Process).Hanging)
 }

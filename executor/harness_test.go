@@ -114,8 +114,8 @@ func runExecutor(t testing.TB, cfg Config) (*Executor, func() error) {
 		t.Fatal(err)
 	}
 	var root string
-	if e.tree != nil {
-		root = e.tree.Root()
+	if e.backend.tree() != nil {
+		root = e.backend.tree().Root()
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -147,9 +147,16 @@ func adopts(t testing.TB, dataDir, id string) {
 	}
 }
 
+// driven is a container as its driver sees it.
+func driven(e *Executor, id string) *container {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.containers[id]
+}
+
 func needGroups(t testing.TB, e *Executor) {
 	t.Helper()
-	if e.tree == nil {
+	if e.backend.tree() == nil {
 		t.Skip("no usable control groups here")
 	}
 }

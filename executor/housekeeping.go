@@ -91,45 +91,27 @@ func (h housekeeper) watchMemory() {
 		more := c.countKills(kills)
 		h.e.mu.Unlock()
 		if more > 0 {
-			u := c.programs.usageNow()
-			c.note("%d processes were killed for lack of memory%s (limit %d bytes, peak %d bytes)", more, c.programs.victims(),
+			u, victims := c.programs.memoryNow()
+			c.note("%d processes were killed for lack of memory%s (limit %d bytes, peak %d bytes)", more, victims,
 				u.MemoryLimit, u.MemoryPeak)
 		}
 	}
 }
 
-// oomKillsNow reads that counter alone while the container has a group.
-func (ps *programs) oomKillsNow() int {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	if ps.group == nil {
-		return 0
-	}
-	return int(ps.group.OOMKills())
+// oomKillsNow reads that counter alone.
+func (ps *programs) oomKillsNow() (n int) {
+	ps.with(func(t tracker) { n = int(t.OOMKills()) })
+	return n
 }
 
-// usageNow reads the counters while the container has a group.
-func (ps *programs) usageNow() cgroup.Usage {
+// memoryNow reads the counters, and names the killed processes if the kernel's log is readable.
+func (ps *programs) memoryNow() (u cgroup.Usage, victims string) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	if ps.group == nil {
-		return cgroup.Usage{}
+	if names := ps.tracker.Victims(); len(names) > 0 {
+		victims = ": " + strings.Join(names, ", ")
 	}
-	return ps.group.Usage()
-}
-
-// victims names the killed processes, if the kernel's log is readable.
-func (ps *programs) victims() string {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	if ps.group == nil {
-		return ""
-	}
-	names := ps.group.Victims()
-	if len(names) == 0 {
-		return ""
-	}
-	return ": " + strings.Join(names, ", ")
+	return ps.tracker.Usage(), victims
 }
 
 // watchDisks ends containers that exceed their disk limit, and sums their usage: of all of them,
@@ -171,26 +153,11 @@ func (fl *files) overDisk(ps *programs) (used int64, over string) {
 	if limit <= 0 {
 		return 0, ""
 	}
-	if used = diskUsage(fl.dir) + fl.unseen(ps.pids()); used > limit {
+	pids, _ := ps.pids()
+	if used = diskUsage(fl.dir) + fl.unseen(pids); used > limit {
 		over = fmt.Sprintf("disk limit exceeded: %d bytes used, %d allowed", used, limit)
 	}
 	return used, over
-}
-
-// pids are the processes of the container, as far as they can be found.
-func (ps *programs) pids() (pids []int) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	if ps.group != nil {
-		pids, _ = ps.group.Procs()
-		return pids
-	}
-	for _, p := range ps.processes {
-		if !p.Ended() {
-			pids = append(pids, p.Pid)
-		}
-	}
-	return pids
 }
 
 // unseen sums the unnamed files of the container's processes: deleted files that are open, and

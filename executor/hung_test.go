@@ -140,7 +140,7 @@ func clearTracker(t *testing.T, e *Executor, h *executortest.HungMount) {
 		t.Error(err)
 	}
 	for _, class := range e.generation.classes() {
-		awaitEmpty(t, filepath.Join(e.tree.Root(), class))
+		awaitEmpty(t, filepath.Join(e.backend.tree().Root(), class))
 	}
 }
 
@@ -217,10 +217,7 @@ func TestHungCheckAndExec(t *testing.T) {
 	if c.State != Running || c.Routable {
 		t.Errorf("%+v", c)
 	}
-	e.mu.Lock()
-	group := e.containers["x"].programs.group
-	e.mu.Unlock()
-	if pids, err := group.Procs(); err != nil || len(pids) > 4 { // the shell, its sleep, the check, the exec
+	if pids, err := driven(e, "x").programs.pids(); err != nil || len(pids) > 4 { // the shell, its sleep, the check, the exec
 		t.Errorf("processes %v, %v", pids, err)
 	}
 	if err := e.Delete("x"); err != nil {

@@ -124,10 +124,3 @@ func (r *recovery) owner() (string, error) {
 	boot, err := r.e.boot()
 	return fmt.Sprintf("%s %d:%d", boot, st.Dev, st.Ino), err
 }
-
-// sweep removes the empty groups of cells that are gone for certain.
-func (r *recovery) sweep(host cgroup.Host) {
-	for _, a := range host.Abandoned() {
-		a.Remove()
-	}
-}

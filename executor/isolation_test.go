@@ -274,7 +274,7 @@ func TestAccountsOfAnImageStayInside(t *testing.T) {
 func TestACellReportsMissingControlGroups(t *testing.T) {
 	e := testExecutor(t, nil)
 	for _, class := range e.generation.classes() {
-		if err := os.Remove(filepath.Join(e.tree.Root(), class)); err != nil {
+		if err := os.Remove(filepath.Join(e.backend.tree().Root(), class)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -284,7 +284,7 @@ func TestACellReportsMissingControlGroups(t *testing.T) {
 	if err := e.Probe(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	limit := filepath.Join(e.tree.Root(), "cgroup.max.descendants")
+	limit := filepath.Join(e.backend.tree().Root(), "cgroup.max.descendants")
 	if _, err := os.Stat(limit); err != nil {
 		t.Skip("skipped: groups cannot be forbidden here")
 	}

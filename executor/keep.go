@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,9 +25,6 @@ import (
 	"cantina/spawn"
 	"cantina/spawn/procid"
 )
-
-// errKeepGroups reports a cell on which nothing can be kept.
-var errKeepGroups = errors.New("keep needs control groups")
 
 // keptRecord is the file "container" in the directory of a kept container: the data for a
 // successor.
@@ -74,8 +72,8 @@ func (e *Executor) keepDir(id string) string {
 // checkKeep refuses work that cannot be kept.
 func (o *order) checkKeep() error {
 	err := o.spec.Workload.CheckKeep()
-	if o.keep() && o.e.tree == nil {
-		err = errKeepGroups
+	if o.keep() {
+		err = cmp.Or(o.e.backend.canKeep(), err)
 	}
 	if err != nil {
 		return fmt.Errorf("on_cell_restart: %w", err)
@@ -107,14 +105,9 @@ func (h *stepHost) startKept(ctx context.Context, r *action.Run) (*kept, error) 
 	}
 	k := &kept{h: h, c: c, dir: dir, done: make(chan struct{})}
 	events, unwatch := c.e.watcher.WatchPath(dir, unix.IN_MODIFY|unix.IN_MOVED_TO)
-	c.e.freezer.starts.RLock()
-	k.shim, err = c.e.launcher.Start(&spawn.Spec{Path: c.e.keeper.path, Name: reaper.Name, Args: []string{"shim", dir},
-		Group: c.programs.group, Session: true,
+	k.shim, err = c.programs.startProcess(&spawn.Spec{Path: c.e.keeper.path, Name: reaper.Name,
+		Args: []string{"shim", dir}, Session: true,
 		Gain: c.spec.Workload.Isolation == action.IsolationNone, Env: []string{"GOMAXPROCS=1", "GODEBUG=madvdontneed=1"}})
-	if err == nil {
-		c.programs.addProcess(k.shim)
-	}
-	c.e.freezer.starts.RUnlock()
 	if err == nil {
 		err = k.writeKeptRecord()
 	}
@@ -188,8 +181,9 @@ func (k *kept) writeKeptRecord() error {
 	c.e.mu.Lock()
 	s := keptRecord{ID: c.id, Labels: c.labels, Resources: c.need, Bound: c.bound,
 		Created: c.created, Begun: c.begun, Spec: c.spec,
-		Ports: c.ports, Group: c.programs.group.Dir(), Slot: c.programs.group.SlotDirs(), Limits: c.limits(), Shim: id}
+		Ports: c.ports, Limits: c.limits(), Shim: id}
 	c.e.mu.Unlock()
+	c.programs.tracker.record(&s)
 	if err := shim.Put(k.dir, keptRecordFile, s, false); err != nil {
 		return err
 	}
@@ -212,8 +206,7 @@ func (k *kept) awaitStart(ctx context.Context, events <-chan struct{}, program s
 	pa := k.c.starting.patienceOf(ctx)
 	look := time.NewTicker(hangsAfter)
 	defer look.Stop()
-	limit, stopLimit := timer(pa.limit)
-	defer stopLimit()
+	limit := timer(pa.limit)
 	told, gaveUp := false, false
 	defer func() { k.c.starting.endHang(told) }()
 	for {
@@ -250,7 +243,7 @@ func (k *kept) awaitStart(ctx context.Context, events <-chan struct{}, program s
 
 // startingPids are the processes that a shim is making.
 func (k *kept) startingPids() []int {
-	pids, _ := k.c.programs.group.Procs() // none is as good as an error: it is for a text
+	pids, _ := k.c.programs.pids() // none is as good as an error: it is for a text
 	return slices.DeleteFunc(pids, func(pid int) bool { return pid == k.shim.Pid })
 }
 
@@ -476,14 +469,14 @@ func (k *kept) Stop() {
 	k.mu.Unlock()
 	switch {
 	case whole != askNothing && t.Target == action.TargetCgroup:
-		k.h.once.Do(func() { k.c.programs.group.Signal(unix.Signal(sig)) })
+		k.c.programs.with(func(now tracker) { now.stop(k.shim, sig) })
 	case main == nil:
 	case t.Target == action.TargetChild:
 		main.Signal(sig)
 	default:
 		k.signalGroup(main.Pid, sig)
 	}
-	k.c.programs.wakeGroup()
+	k.c.programs.with(func(now tracker) { now.signal(k.shim, syscall.SIGCONT) })
 	if main != nil && k.c.files.view != nil && !handles(main.Pid, sig) {
 		time.AfterFunc(min(leftoverGrace(t), grace(t)), k.Kill)
 	}
@@ -513,21 +506,11 @@ func (k *kept) Kill() {
 // signalGroup signals the program's process group. The program is not our child, so its number may
 // be reused at any time: only processes in the control group are signalled.
 func (k *kept) signalGroup(leader int, sig syscall.Signal) {
-	k.c.programs.mu.Lock()
-	g := k.c.programs.group
-	k.c.programs.mu.Unlock()
-	if g == nil {
-		return
+	led := func(pid int) bool {
+		pgid, err := unix.Getpgid(pid)
+		return err == nil && pgid == leader
 	}
-	pids, err := g.Procs()
-	if err != nil {
-		return
-	}
-	for _, pid := range pids {
-		if pgid, err := unix.Getpgid(pid); err == nil && pgid == leader {
-			g.SignalOne(pid, sig)
-		}
-	}
+	k.c.programs.with(func(t tracker) { t.SignalEach(sig, led) })
 }
 
 // result is how the program ended.
@@ -552,24 +535,8 @@ func (k *kept) result() RunResult {
 	return r
 }
 
-// killButShim kills the processes of a kept container one by one, so that the shim can record how
-// the main one ended. If that takes too long, the shim itself is killed too.
-func (ps *programs) killButShim(since time.Duration) {
-	k := ps.keptProgram()
-	if k == nil || since >= time.Second {
-		ps.group.Kill()
-		return
-	}
-	pids, err := ps.group.Procs()
-	if err != nil {
-		return
-	}
-	for _, pid := range pids {
-		if pid != k.shim.Pid {
-			ps.group.SignalOne(pid, unix.SIGKILL)
-		}
-	}
-}
+// shimWait is how long a shim has to record how the main program was killed; then it is killed too.
+const shimWait = time.Second
 
 func (ps *programs) keptProgram() *kept {
 	ps.mu.Lock()

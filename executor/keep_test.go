@@ -134,9 +134,8 @@ func TestReadoption(t *testing.T) {
 		if k == kills/2 {
 			os.WriteFile(flag, []byte("x"), 0o644) // the writers end around the next deaths of the cell
 		}
-		pause, stop := timer(time.Duration(rand.IntN(200)+1) * time.Millisecond)
+		pause := timer(time.Duration(rand.IntN(200)+1) * time.Millisecond)
 		<-pause
-		stop()
 		c.kill(t)
 	}
 	e, stop := runExecutor(t, testConfig(dataDir))
@@ -240,9 +239,8 @@ func TestSuccessorDoesNotExtendAnAdoptedDeadline(t *testing.T) {
 				}
 				await(t, e, "x", completed)
 			} else {
-				over, halt := timer(time.Until(passed) + 2*time.Second)
+				over := timer(time.Until(passed) + 2*time.Second)
 				<-over
-				halt()
 				for _, id := range ids {
 					if !id.Alive() {
 						t.Errorf("process %d is gone, although its adoption was recorded", id.Pid)

@@ -15,8 +15,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"cantina/cgroup"
 	"cantina/executor/reaper"
 	"cantina/executor/reaperbin"
+	"cantina/internal/run"
 	"cantina/spawn"
 	"cantina/spawn/procid"
 )
@@ -123,12 +125,9 @@ func (k *keeper) run(ctx context.Context) error {
 		if time.Since(began) > time.Second {
 			continue
 		}
-		t, stop := timer(restartReaper)
-		select {
-		case <-t:
-		case <-ctx.Done():
+		if run.Pause(ctx, restartReaper) != nil {
+			return nil
 		}
-		stop()
 	}
 }
 
@@ -183,12 +182,10 @@ func (k *keeper) serve(ctx context.Context) error {
 // is stopped, is killed; the cell does not wait for one that survives.
 func (k *keeper) dismiss(p *spawn.Process) {
 	for _, wait := range []time.Duration{k.e.cfg.KillWait, k.e.cfg.StuckAfter} {
-		late, stop := timer(wait)
 		select {
 		case <-p.Done():
-			stop()
 			return
-		case <-late:
+		case <-time.After(wait):
 		}
 		k.e.log.Warn("reaper does not end", "pid", p.Pid, "waited", wait)
 		p.Signal(unix.SIGKILL)
@@ -202,14 +199,14 @@ func (k *keeper) start() (*spawn.Process, *os.File, error) {
 	}
 	sock := os.NewFile(uintptr(fds[0]), "reaper")
 	args := []string{"watch", strconv.FormatInt(k.e.cfg.KillWait.Milliseconds(), 10)}
-	if k.e.tree != nil {
-		for _, c := range []string{classStopBound, classStopFree} {
-			args = append(args, "stop="+filepath.Join(k.e.tree.Root(), k.e.generation.class(c)))
-		}
-		args = append(args, "keep="+filepath.Join(k.e.tree.Root(), k.e.generation.class(classKeepBound)))
-		for _, pattern := range k.e.tree.Patterns() {
-			args = append(args, "clean="+pattern)
-		}
+	for _, dir := range k.e.backend.classDirs(classStopBound, classStopFree) {
+		args = append(args, "stop="+dir)
+	}
+	for _, dir := range k.e.backend.classDirs(classKeepBound) {
+		args = append(args, "keep="+dir)
+	}
+	for _, pattern := range k.e.backend.Patterns() {
+		args = append(args, "clean="+pattern)
 	}
 	p, err := k.e.launcher.Start(&spawn.Spec{Path: k.path, Name: reaper.Name, Args: args, Session: true, Gain: true,
 		Env:   []string{"GOMAXPROCS=2"},
@@ -309,16 +306,16 @@ func (k *keeper) thawClosed() {
 	k.e.mu.Lock()
 	frozen := k.e.freezer.frozen // by Ctrl-Z: all is thawed with it
 	k.e.mu.Unlock()
-	if k.e.tree == nil || frozen {
+	if frozen {
 		return
 	}
 	kinds := []string{classStopFree}
 	if !k.e.deadlines.pastDeadline() {
 		kinds = append(kinds, classStopBound, classKeepBound)
 	}
-	for _, kind := range kinds {
-		if err := k.e.tree.ClassGroup(k.e.generation.class(kind)).Thaw(); err != nil {
-			k.e.log.Warn("class is not thawed", "class", kind, "error", err)
+	for _, dir := range k.e.backend.classDirs(kinds...) {
+		if err := cgroup.At(dir).Thaw(); err != nil {
+			k.e.log.Warn("class is not thawed", "class", dir, "error", err)
 		}
 	}
 }
@@ -369,20 +366,7 @@ func (k *keeper) spare(dir string) {
 	}
 }
 
-// started reports a process to the reaper, if no group does, and records it for a successor. A
-// process that could not be reported must not run: it is killed, and its process group with it
-// (see processSpec).
-func (k *keeper) started(c *container, p *spawn.Process) error {
-	if c.programs.group != nil {
-		return nil
-	}
-	err := k.record(c, p)
-	if err != nil {
-		p.Signal(unix.SIGKILL)
-	}
-	return err
-}
-
+// record reports a process to the reaper that no group has, and records it for a successor.
 func (k *keeper) record(c *container, p *spawn.Process) error {
 	id, err := procid.Of(p.Pid)
 	if errors.Is(err, procid.ErrGone) {
@@ -414,9 +398,6 @@ func (k *keeper) record(c *container, p *spawn.Process) error {
 // gone reports to the reaper that a process has been waited for, unless a later one has its
 // number.
 func (k *keeper) gone(p *spawn.Process) {
-	if k.e.tree != nil {
-		return
-	}
 	k.mu.Lock()
 	own := k.records[p.Pid].process == p
 	if own {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"cantina/action"
+	"cantina/internal/run"
 )
 
 // How often each kind of isolation is tested: soon again while one fails.
@@ -42,11 +43,7 @@ func (k *kinds) testKinds(ctx context.Context) error {
 		if k.testEach(ctx); len(k.Withdrawn()) > 0 {
 			pause = kindRetry
 		}
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		if run.Pause(ctx, pause) != nil {
 			return nil
 		}
 	}
@@ -103,27 +100,19 @@ func (k *kinds) testKind(ctx context.Context, kind string, w action.Workload) er
 	ctx, cancel := context.WithTimeout(ctx, kindLimit)
 	defer cancel()
 	k.e.mu.Lock()
-	if k.e.closed || k.e.prober.groupless != nil || k.e.disk.Disk().Fault != nil {
-		k.e.mu.Unlock()
+	none := k.e.prober.groupless != nil || k.e.disk.Disk().Fault != nil
+	k.e.prober.probes++
+	id := fmt.Sprint(probePrefix, kind, "-", k.e.prober.probes)
+	k.e.mu.Unlock()
+	if none {
 		return nil
 	}
-	k.e.prober.probes++
-	c := newContainer(k.e, Reservation{ID: fmt.Sprint(probePrefix, kind, "-", k.e.prober.probes)}, nil)
-	c.hidden, c.delete = true, true
-	close(c.deleteC)
-	k.e.prober.probing[c] = true
-	k.e.startLocked(c, Spec{Workload: w})
-	k.e.mu.Unlock()
-	select {
-	case <-c.doneC:
-	case <-ctx.Done():
-		k.e.mu.Lock()
-		after := c.request(askKill, "took too long")
-		k.e.mu.Unlock()
-		after()
+	r, err := k.e.prober.run(ctx, id, w)
+	switch {
+	case errors.Is(err, ErrClosed):
+	case err != nil:
 		return fmt.Errorf("its test took longer than %v", kindLimit)
-	}
-	if r := c.result; r.Failed && !r.NotMade {
+	case r.Failed && !r.NotMade:
 		return fmt.Errorf("its test failed: %s", r.Reason)
 	}
 	return nil
@@ -143,10 +132,7 @@ func (k *kinds) testRoot() (string, error) {
 
 // Isolation describes the isolation of this machine, for the cell's state.
 func (e *Executor) Isolation() []string {
-	out := []string{"control groups"}
-	if e.tree == nil {
-		out[0] = "no control groups"
-	}
+	out := []string{e.backend.String()}
 	if e.spaces == nil || os.Getuid() != 0 {
 		return append(out, "no name spaces")
 	}

@@ -44,8 +44,8 @@ func count(t testing.TB, e *Executor) holdings {
 			h.mounts++
 		}
 	}
-	if e.tree != nil {
-		h.groups = dirs(e.tree.Root() + "/*/*")
+	if e.backend.tree() != nil {
+		h.groups = dirs(e.backend.tree().Root() + "/*/*")
 	}
 	return h
 }
@@ -135,8 +135,7 @@ func TestThreadsComeAndGoButNoSignalComes(t *testing.T) {
 	for i := range n {
 		await(t, e, fmt.Sprint("s", i), runningState)
 	}
-	end, stop := timer(length)
-	defer stop()
+	end := timer(length)
 	threads := 0
 	for done := false; !done; {
 		select {
@@ -316,8 +315,7 @@ func TestReaperForgetsEndedProcesses(t *testing.T) {
 	if err := e.Launch(Reservation{ID: "x"}, sh("echo again; sleep 1000")); err != nil {
 		t.Fatal(err)
 	}
-	over, stop := timer(2 * grace)
-	defer stop()
+	over := timer(2 * grace)
 	<-over
 	if c, _ := e.Get("x"); c.State != Running {
 		t.Errorf("the second container is %v: %+v", c.State, c.Result)
@@ -348,9 +346,8 @@ func TestKillTargets(t *testing.T) {
 		for n := range strings.FieldsSeq(want) {
 			awaitFile(t, filepath.Join(dir, n))
 		}
-		tick, stop := timer(150 * time.Millisecond) // no event may come; while the main process is there nothing is left over
+		tick := timer(150 * time.Millisecond) // no event may come; while the main process is there nothing is left over
 		<-tick
-		stop()
 		var got []string
 		for _, n := range []string{"main", "group", "session"} {
 			if _, err := os.Stat(filepath.Join(dir, n)); err == nil {

@@ -49,7 +49,7 @@ func (r *recovery) noteStuck(dir string, stays map[string]bool) {
 	}
 	c := newContainer(r.e, Reservation{ID: w.ID, Labels: w.Labels, DeadlineBound: kind == classStopBound ||
 		kind == classKeepBound}, w.Resources)
-	c.programs.group = g
+	c.programs.tracker = &groupTracker{Group: g, o: c.order}
 	if kind == classStopFree && strings.HasPrefix(name, cgroup.Escape(probePrefix)) {
 		c.state, c.adopted, c.hidden = Running, true, true
 		r.e.prober.probing[c] = true
@@ -71,7 +71,7 @@ func (r *recovery) addStuck(c *container) {
 
 // driveLeft waits for the end of work that a predecessor could not end.
 func (c *container) driveLeft() {
-	if c.programs.group == nil {
+	if c.leftProc.Pid != 0 {
 		ctx, release := until(c.leaveC, nil)
 		p, err := c.watch(ctx, c.leftProc)
 		release()

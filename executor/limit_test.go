@@ -21,7 +21,7 @@ import (
 func needLimit(t testing.TB, e *Executor, name string) {
 	t.Helper()
 	needGroups(t, e)
-	offers, through := e.tree.Offers()
+	offers, through := e.backend.tree().Offers()
 	if !slices.Contains(offers, name) {
 		t.Skipf("skipped: no limit on %s here", name)
 	}
@@ -117,7 +117,7 @@ func TestForkBombUnderAPidsLimit(t *testing.T) {
 	c := await(t, e, "x", runningState)
 	for end := time.Now().Add(2 * time.Second); c.State == Running && time.Now().Before(end); {
 		// at its limit, or burnt out
-		if pids, _ := e.containers["x"].programs.group.Procs(); len(pids) > 50 {
+		if pids, _ := driven(e, "x").programs.pids(); len(pids) > 50 {
 			t.Fatalf("%d processes", len(pids))
 		} else if len(pids) > 20 {
 			break

@@ -43,9 +43,7 @@ func (j *judgement) decide() {
 	if done || j.c.hidden || j.report == nil {
 		return
 	}
-	if j.c.programs.group != nil {
-		j.account()
-	}
+	j.account()
 	r := j.report()
 	j.takeTails(&r)
 	if j.judge(&r); r.Stopped && !j.c.keep() {

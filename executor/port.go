@@ -78,9 +78,7 @@ func (p *ports) take(want action.Port) (int, error) {
 	n, mine, err := p.try(want)
 	for pause, spent := tryAgain, time.Duration(0); err != nil && want.Fixed != 0 && (!mine || p.leaves(want.Fixed)) &&
 		spent < takeFixed; pause *= 2 {
-		over, stop := timer(pause)
-		<-over
-		stop()
+		<-time.After(pause)
 		spent += pause
 		n, mine, err = p.try(want)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"cantina/cgroup"
 	"cantina/executor/shim"
+	"cantina/internal/proctree"
 	"cantina/spawn/procid"
 )
 
@@ -141,7 +142,7 @@ func (r *recovery) openGroups() error {
 	if err != nil {
 		return err
 	}
-	r.e.tree, err = cgroup.Open(host, id, cgroup.Options{Generation: string(r.e.generation)})
+	tree, err := cgroup.Open(host, id, cgroup.Options{Generation: string(r.e.generation)})
 	switch {
 	case errors.Is(err, cgroup.ErrUnusable):
 		r.e.log.Warn("containers run without control groups", "error", err)
@@ -150,11 +151,17 @@ func (r *recovery) openGroups() error {
 		return fmt.Errorf("%w: this data directory is a copy of another's; remove its file \"id\" if nothing of it runs here",
 			err)
 	case err == nil:
+		r.e.backend = &controlGroups{tree, r.e}
 		owner, oerr := r.owner()
 		if err = oerr; err == nil {
-			err = r.e.tree.SetOwner(owner)
+			err = tree.SetOwner(owner)
 		}
-		r.sweep(host)
+		for _, class := range r.e.generation.classes() {
+			err = errors.Join(err, tree.Class(class))
+		}
+		for _, a := range host.Abandoned() { // empty groups of cells that are gone for certain
+			a.Remove()
+		}
 	}
 	return errors.Join(err, r.remember(0))
 }
@@ -170,19 +177,6 @@ func (e *Executor) closeDirs() error {
 	return nil
 }
 
-// makeClasses makes the directories of this generation.
-func (e *Executor) makeClasses() error {
-	if e.tree == nil {
-		return e.deadlines.openDeadline()
-	}
-	for _, c := range e.generation.classes() {
-		if err := e.tree.Class(c); err != nil {
-			return err
-		}
-	}
-	return e.deadlines.openDeadline()
-}
-
 // remember writes the file for the successor.
 func (r *recovery) remember(reaper int) error {
 	boot, err := r.e.boot()
@@ -190,9 +184,7 @@ func (r *recovery) remember(reaper int) error {
 		return err
 	}
 	l := previous{Boot: boot}
-	if r.e.tree != nil {
-		l.Tracker, l.V1 = r.e.tree.Dirs()
-	}
+	l.Tracker, l.V1 = r.e.backend.Dirs()
 	for _, p := range r.former {
 		if p.Tracker != l.Tracker {
 			l.Earlier = append(l.Earlier, p)
@@ -485,7 +477,7 @@ func (r *recovery) clearGroups(p site, stays map[string]bool) (bool, error) {
 		}
 		class := cgroup.At(dir)
 		class.Thaw()
-		r.killAndWait(class)
+		_ = proctree.EndGroup(class, r.e.cfg.StuckAfter) // noteStuck finds the rest
 		groups, gerr := dirsIn(dir)
 		for _, g := range groups {
 			r.noteStuck(g, stays)
@@ -513,7 +505,7 @@ func (r *recovery) clearKept(class string, stays map[string]bool) error {
 			stays[name], held = true, true
 			continue
 		}
-		r.killAndWait(cgroup.At(dir))
+		_ = proctree.EndGroup(cgroup.At(dir), r.e.cfg.StuckAfter)
 		r.noteStuck(dir, stays)
 		cgroup.RemoveEmpty(dir)
 	}
@@ -533,18 +525,6 @@ func (r *recovery) clearKept(class string, stays map[string]bool) error {
 		os.Remove(r.e.deadlines.deadlinePath(generation))
 	}
 	return nil
-}
-
-// killAndWait kills a group until it is empty or has had its time.
-func (r *recovery) killAndWait(g *cgroup.Group) {
-	end := time.Now().Add(r.e.cfg.StuckAfter)
-	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		if full, err := g.Populated(); err == nil && !full || time.Now().After(end) {
-			return
-		}
-		g.Kill()
-		unix.Nanosleep(&unix.Timespec{Nsec: int64(pause)}, nil)
-	}
 }
 
 // clearDirs removes the directories of containers that are gone. What a container has left in one

@@ -35,28 +35,6 @@ func (p *prober) setGroupless(err error) {
 	p.groupless = err
 }
 
-// tryClasses makes and removes a group in each class, with limits as those of a container.
-func (p *prober) tryClasses(name string) error {
-	if p.e.tree == nil {
-		return nil
-	}
-	for _, class := range p.e.generation.classes() {
-		g, err := p.e.tree.Create(class, name, cgroup.Limits{Pids: probePids})
-		if err == nil {
-			err = g.Remove()
-		}
-		if err != nil {
-			p.setGroupless(err)
-			return fmt.Errorf("probe: %w", err)
-		}
-	}
-	p.setGroupless(nil)
-	return nil
-}
-
-// probePids is a limit that any hierarchy takes.
-const probePids = 100
-
 // Probe creates and removes a control group in each class, and writes to the data directory, to
 // disk. Then it creates a container of the default isolation, runs /bin/true in it and removes it,
 // outside the ledger: one slot is reserved for it. It reports why the cell cannot run work, within
@@ -74,37 +52,47 @@ func (p *prober) Probe(ctx context.Context) error {
 	id := fmt.Sprint(probePrefix, p.probes)
 	p.e.drivers.Add(1) // Close waits for it
 	p.e.mu.Unlock()
-	err := p.tryClasses(id)
-	if err == nil {
+	err := p.e.backend.try(id)
+	if p.setGroupless(err); err != nil {
+		err = fmt.Errorf("probe: %w", err)
+	} else {
 		err = p.e.disk.probeDisk(ctx)
 	}
 	p.e.drivers.Done()
 	if err != nil {
 		return err
 	}
-	p.e.mu.Lock()
-	if p.e.closed {
-		p.e.mu.Unlock()
-		return fmt.Errorf("probe: %w", ErrClosed)
-	}
-	c := newContainer(p.e, Reservation{ID: id}, nil)
-	c.hidden = true
-	c.delete = true
-	close(c.deleteC)
-	p.probing[c] = true
-	p.e.startLocked(c, Spec{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/true"}}}})
-	p.e.mu.Unlock()
-	select {
-	case <-c.doneC:
-	case <-ctx.Done():
-		p.e.mu.Lock()
-		after := c.request(askKill, "took too long")
-		p.e.mu.Unlock()
-		after()
-		return fmt.Errorf("probe: %w", ctx.Err())
-	}
-	if r := c.result; r.Failed || r.Stopped {
+	r, err := p.run(ctx, id, action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/true"}}})
+	switch {
+	case err != nil:
+		return fmt.Errorf("probe: %w", err)
+	case r.Failed || r.Stopped:
 		return fmt.Errorf("probe: /bin/true: %s", r.Reason)
 	}
 	return nil
+}
+
+// run runs a hidden container and removes it. It returns ErrClosed, or the error of ctx.
+func (p *prober) run(ctx context.Context, id string, w action.Workload) (RunResult, error) {
+	p.e.mu.Lock()
+	if p.e.closed {
+		p.e.mu.Unlock()
+		return RunResult{}, ErrClosed
+	}
+	c := newContainer(p.e, Reservation{ID: id}, nil)
+	c.hidden, c.delete = true, true
+	close(c.deleteC)
+	p.probing[c] = true
+	p.e.startLocked(c, Spec{Workload: w})
+	p.e.mu.Unlock()
+	select {
+	case <-c.doneC:
+		return c.result, nil
+	case <-ctx.Done():
+	}
+	p.e.mu.Lock()
+	after := c.request(askKill, "took too long")
+	p.e.mu.Unlock()
+	after()
+	return RunResult{}, ctx.Err()
 }

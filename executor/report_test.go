@@ -47,8 +47,8 @@ func TestEndOfEachAttemptStays(t *testing.T) {
 	}
 	specs := map[string]Spec{"code": sh("exit 3"), "signal": sh("kill -7 $$"), "fine": sh("true"),
 		"missing": {Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/no/such"}}}}}
-	if e.tree != nil {
-		if offers, _ := e.tree.Offers(); len(offers) == 3 {
+	if e.backend.tree() != nil {
+		if offers, _ := e.backend.tree().Offers(); len(offers) == 3 {
 			specs["memory"], parts["memory"] = limited, []string{"out of memory", "killed for lack of memory, limit 32 MB"}
 		}
 	}
@@ -111,14 +111,14 @@ func TestUseIsThatOfTheContainer(t *testing.T) {
 	for name, mode := range map[string]CgroupMode{"v2": CgroupAuto, "none": CgroupNone} {
 		e := testExecutor(t, func(c *Config) { c.Cgroups = mode })
 		for shape, change := range shapes {
-			if e.tree == nil && shape == "kept" {
+			if e.backend.tree() == nil && shape == "kept" {
 				continue
 			}
 			for _, limited := range []bool{false, true} {
 				// The main program is idle; its child works, and no process waits for the child.
 				s := sh("(i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; echo >done) & until [ -e done ]; do sleep 0.01; done; exit 3")
 				change(&s)
-				counts := e.tree != nil
+				counts := e.backend.tree() != nil
 				if limited {
 					s.Workload.Resources = resource.Amounts{resource.MemoryMB: 64}
 					if counts {

@@ -74,10 +74,7 @@ func TestRootSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitLine(t, e, "x", "known")
-	e.mu.Lock()
-	g := e.containers["x"].programs.group
-	e.mu.Unlock()
-	pids, err := g.Procs()
+	pids, err := driven(e, "x").programs.pids()
 	if err != nil || len(pids) < 1 {
 		t.Fatalf("%v, %v", pids, err)
 	}
@@ -153,7 +150,7 @@ func TestRootStop(t *testing.T) {
 // TestRootLimits: limits hold for the program alone, also tight ones.
 func TestRootLimits(t *testing.T) {
 	e, root := rootExecutor(t)
-	have, _ := e.tree.Offers()
+	have, _ := e.backend.tree().Offers()
 	s := root("ulimit -n; i=0; while test $i -lt 40; do sleep 1000 & i=$((i+1)); done; echo all")
 	s.Workload.Action.Run.OpenFiles, s.Workload.MaxPids = 123, 5
 	if slices.Contains(have, "pids") {
@@ -163,7 +160,7 @@ func TestRootLimits(t *testing.T) {
 			t.Errorf("%+v %q", c.Result, out)
 		}
 	}
-	if slices.Contains(have, "memory") && !e.tree.LimitsV2() {
+	if slices.Contains(have, "memory") && !e.backend.tree().LimitsV2() {
 		s := root("x=aaaaaaaaaaaaaaaa; while :; do x=$x$x; done")
 		s.Workload.Resources = resource.Amounts{resource.MemoryMB: 16}
 		if c := launch(t, e, "memory", s); c.Result.OOM == nil || c.Result.OOM.Limit != 16<<20 || c.Result.Signal != 9 {

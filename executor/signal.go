@@ -35,7 +35,7 @@ func (ps *programs) signalMain(pid int, sig unix.Signal) error {
 		return ErrState
 	}
 	defer unix.Close(fd)
-	if !ps.owns(pid) {
+	if pids, err := ps.pids(); err != nil || !slices.Contains(pids, pid) {
 		return ErrState
 	}
 	if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil {
@@ -45,20 +45,4 @@ func (ps *programs) signalMain(pid int, sig unix.Signal) error {
 		return err
 	}
 	return nil
-}
-
-// owns reports whether a process of this number belongs to the container now.
-func (ps *programs) owns(pid int) bool {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	if ps.group != nil {
-		pids, err := ps.group.Procs()
-		return err == nil && slices.Contains(pids, pid)
-	}
-	for _, p := range ps.processes {
-		if p.Pid == pid && !p.Closed() {
-			return true
-		}
-	}
-	return false
 }

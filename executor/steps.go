@@ -16,8 +16,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"cantina/action"
 	"cantina/executor/place"
 	"cantina/executor/step"
@@ -91,8 +89,7 @@ func (j *judgement) stepResult(res step.Result) RunResult {
 // stepHost is the container as the step interpreter sees it.
 type stepHost struct {
 	c    *container
-	once sync.Once // the stop signal to the whole container
-	told moment    // to stop, as a whole
+	told moment // to stop, as a whole
 }
 
 // moment is when something first happened, Unix nanoseconds; 0 = not yet.
@@ -331,19 +328,7 @@ func (s *stepProcess) Stop() {
 	sig := stopSignal(t)
 	whole, _ := c.asked()
 	s.h.stopping(&s.told, whole)
-	switch {
-	case t.Target == action.TargetChild || t.NoSession && (c.programs.group == nil || whole == askNothing):
-		s.p.Signal(sig)
-	case whole != askNothing && t.Target == action.TargetCgroup && c.programs.group != nil:
-		s.h.once.Do(func() { c.programs.group.Signal(unix.Signal(sig)) })
-	default:
-		s.p.SignalGroup(sig)
-	}
-	if whole != askNothing {
-		c.programs.wake(s.p, t)
-	} else {
-		s.p.Signal(syscall.SIGCONT)
-	}
+	c.programs.stop(s.p, sig, whole != askNothing)
 	if c.files.view != nil && !handles(s.p.Pid, sig) {
 		// Process 1 of a namespace without a handler does not notice.
 		time.AfterFunc(min(leftoverGrace(t), grace(t)), s.Kill)

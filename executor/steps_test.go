@@ -157,9 +157,8 @@ func TestCadences(t *testing.T) {
 	}
 	await(t, e, "x", runningState)
 	n := count()
-	pause, stop := timer(200 * time.Millisecond) // forty times the start-up cadence
+	pause := timer(200 * time.Millisecond) // forty times the start-up cadence
 	<-pause
-	stop()
 	if now := count(); now != n {
 		t.Errorf("%d checks more at the steady cadence of an hour", now-n)
 	}

@@ -79,8 +79,7 @@ func TestCtrlCEndsEverything(t *testing.T) {
 			done := exited(cmd)
 			began := time.Now()
 			tc.send(cmd, tty)
-			limit, stop := timer(30 * time.Second) // the grace time is a minute
-			defer stop()
+			limit := timer(30 * time.Second) // the grace time is a minute
 			again := time.NewTicker(200 * time.Millisecond)
 			defer again.Stop()
 			for ended := false; !ended; {
@@ -121,9 +120,8 @@ func TestCtrlZFreezesAndFgThaws(t *testing.T) {
 		t.Errorf("class is not frozen: %s", b)
 	}
 	before, _ := os.Stat(ticks)
-	pause, stop := timer(200 * time.Millisecond)
+	pause := timer(200 * time.Millisecond)
 	<-pause
-	stop()
 	if after, _ := os.Stat(ticks); after.Size() != before.Size() {
 		t.Error("the container goes on while the cell is stopped")
 	}

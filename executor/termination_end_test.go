@@ -32,8 +32,7 @@ func TestDelegatedKillAtTheEndOfTheCell(t *testing.T) {
 				if abort {
 					e.Abort()
 				}
-				over, halt := timer(20 * time.Second)
-				defer halt()
+				over := timer(20 * time.Second)
 				select {
 				case err := <-ended:
 					if err != nil {

@@ -139,7 +139,7 @@ func TestEnvironmentByLevel(t *testing.T) {
 	for name, level := range levels {
 		s := sh(`echo "cell=$OF_THE_CELL own=$PASSWORD"; sleep 1000`)
 		s.Workload.Isolation, s.Workload.Env = level, []action.Variable{{Name: "PASSWORD", Value: secret}}
-		if e.tree != nil {
+		if e.backend.tree() != nil {
 			k := keep(s)
 			if err := e.Launch(Reservation{ID: "kept " + name}, k); err != nil {
 				t.Fatal(err)

@@ -166,11 +166,11 @@ func (r *Report) groups() executor.CgroupMode {
 		return executor.CgroupNone
 	}
 	tree, err := cgroup.Open(host, fmt.Sprintf("doctor-%d", os.Getpid()), cgroup.Options{})
-	if errors.Is(err, cgroup.ErrUnusable) {
+	switch {
+	case errors.Is(err, cgroup.ErrUnusable):
 		r.add("control groups", Warning, "%v; %s", err, leak)
 		return executor.CgroupNone
-	}
-	if err != nil {
+	case err != nil:
 		r.add("control groups", Failure, "%v", err)
 		return executor.CgroupNone
 	}
@@ -255,8 +255,7 @@ func (r *Report) try(ctx context.Context, e *executor.Executor, name, what strin
 		r.add(name, Warning, "not tried: %v", err)
 		return
 	}
-	limit := time.NewTimer(10 * time.Second)
-	defer limit.Stop()
+	limit := time.After(10 * time.Second)
 	for {
 		if c, ok := e.Get(id); ok && c.State == executor.Completed {
 			if c.Result.ExitCode == want && c.Result.Signal == 0 {
@@ -268,7 +267,7 @@ func (r *Report) try(ctx context.Context, e *executor.Executor, name, what strin
 		}
 		select {
 		case <-sub.C:
-		case <-limit.C:
+		case <-limit:
 			r.add(name, Warning, "takes too long")
 			return
 		case <-ctx.Done():

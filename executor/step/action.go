@@ -300,12 +300,10 @@ func (p *program) end(proc Process, check bool) bool {
 }
 
 func within(proc Process, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
 	case <-proc.Done():
 		return true
-	case <-t.C:
+	case <-time.After(d):
 		return proc.Ended()
 	}
 }
