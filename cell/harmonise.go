@@ -248,7 +248,8 @@ func (h *harmoniser) residualLRP(ctx context.Context, x lrp.Index) {
 		}
 		v.Self.Proc = h.holder().Proc
 		if text := a.Call.String() + " " + row.Proc; h.residual.changed(row.Instance, text) {
-			h.log.Info("row without a container", "row", x.Key.String(), "call", a.Call.String(), "why", a.Why)
+			h.log.Info("no container for a row of the store; reporting that to the leader", "row", x.Key.String(),
+				"call", a.Call.String(), "why", a.Why)
 		}
 		if err := h.lrpCall(ctx, a.Call, v, row.Service, executor.Container{}); err != nil && !refused(err) {
 			h.log.Debug("call failed", "row", x.Key.String(), "call", a.Call.String(), "error", err)

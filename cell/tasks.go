@@ -210,7 +210,7 @@ func (h *harmoniser) residualTask(ctx context.Context, t *task.Task) {
 		return
 	}
 	if h.residual.changed(t.UID, t.Holder.Proc) {
-		h.log.Info("row without a container", "task", t.GUID, "why", a.Why)
+		h.log.Info("no container for a row of the store; reporting that to the leader", "task", t.GUID, "why", a.Why)
 	}
 	ev := TaskEvent{GUID: t.GUID, Event: task.Missing{UID: t.UID, By: h.holder()}}
 	if err := h.taskCalls.do(ctx, ev); err != nil && !taskRefused(err) {

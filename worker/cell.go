@@ -245,8 +245,16 @@ func (c *Cell) check(now time.Duration) {
 		c.health = from
 		c.mustDie(now, "lost the leader for too long")
 	case c.health.State != from.State:
-		c.do(CellChanged{from.State, c.health.State, "time-out"})
+		c.do(CellChanged{from.State, c.health.State, ofTime(c.health.State)})
 	}
+}
+
+// ofTime is why the session has a state without a new answer of the leader.
+func ofTime(s State) string {
+	if s == Healthy {
+		return "the leader has answered for long enough"
+	}
+	return "no answer from the leader in time"
 }
 
 // mustDie ends the session: deadline-bound work ends now, then a new session begins.

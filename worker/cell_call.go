@@ -188,7 +188,7 @@ func (c *Cell) follow(now time.Duration, s State) {
 		c.beats.hurry = firstHurry
 		c.beats.next = now + c.t.Heartbeat
 	}
-	c.do(CellChanged{from, s, "the leader's view"})
+	c.do(CellChanged{from, s, "set by the leader"})
 }
 
 // report answers getRunningTasks. The term is raised and the snapshot taken in one step.
