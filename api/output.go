@@ -295,14 +295,12 @@ func OutputLine(l logstore.CellLine) *pb.OutputLine {
 		Stream:       l.Stream.String(),
 		Unterminated: !l.Terminated, Continues: l.Continues,
 	}
-	switch {
-	case l.Gap != nil:
-		g := l.Gap
+	if g := l.Gap; g != nil {
 		m.Gap = &pb.LogGap{Reason: g.Reason.String(), Bytes: g.Bytes, Lines: g.Lines, AtMost: g.AtMost,
 			At: wire.FromTime(g.At)}
-	case utf8.Valid(l.Data):
-		m.Text = string(l.Data)
-	default:
+		return m
+	}
+	if m.Text = text.Clean(string(l.Data)); !utf8.Valid(l.Data) {
 		m.Raw = l.Data
 	}
 	return m

@@ -99,8 +99,6 @@ func printExplanation(c *cli, s subject, x *pb.ExplainResponse) error {
 					at = l.Gap.At.AsTime()
 				}
 				fmt.Fprintf(&b, "  %s\n", gapText(l.Source, l.Gap.Reason, l.Gap.Bytes, at))
-			case len(l.Raw) > 0:
-				fmt.Fprintf(&b, "  %q\n", l.Raw)
 			default:
 				fmt.Fprintf(&b, "  %s\n", printable(l.Text))
 			}

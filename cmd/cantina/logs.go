@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -75,7 +77,7 @@ func printLogs(c *cli, f *outputFlags, text string) error {
 		return err
 	}
 	p := &linePrinter{
-		c: c, raw: f.raw, timestamps: f.timestamps, json: c.output == "jsonl" || c.output == "json",
+		c: c, raw: f.raw, timestamps: f.timestamps, form: c.output,
 		prefix: !f.noPrefix && !f.raw && (s.kind == "service" || s.kind == "job"),
 	}
 	if f.follow {
@@ -204,7 +206,8 @@ func followOutput(ctx context.Context, c *cli, q *pb.FollowOutputRequest, p *lin
 // linePrinter prints lines of output.
 type linePrinter struct {
 	c          *cli
-	raw, json  bool
+	raw        bool
+	form       string // of -o
 	prefix     bool
 	timestamps bool
 	split      bool // stderr goes to stderr, as if the program ran here
@@ -215,6 +218,8 @@ type linePrinter struct {
 	to     io.Writer        // where buf goes
 	source *logstore.Source // of the last line
 	name   []byte           // and its prefix
+	// sources are those whose names were printed, with -o name.
+	sources map[string]bool
 }
 
 // print writes the lines of a message, in as few pieces as their streams allow, and
@@ -251,8 +256,13 @@ func (p *linePrinter) line(l *logstore.Line, cell string) error {
 		p.to = w
 	}
 	switch {
-	case p.json:
-		p.buf = append(append(p.buf, api.JSON(api.OutputLine(logstore.CellLine{Cell: cell, Line: *l}))...), '\n')
+	case p.form == "json" || p.form == "jsonl":
+		p.buf = append(append(p.buf, lineJSON(l, cell)...), '\n')
+		return nil
+	case p.form == "yaml":
+		return p.yaml(l, cell)
+	case p.form == "name":
+		p.nameOnce(api.SourceName(l.Source))
 		return nil
 	case l.Gap != nil:
 		p.c.sayf("%s\n", gapText(api.SourceName(l.Source), l.Gap.Reason.String(), l.Gap.Bytes, l.Gap.At))
@@ -273,6 +283,29 @@ func (p *linePrinter) line(l *logstore.Line, cell string) error {
 		p.buf = append(p.buf, '\n')
 	}
 	return nil
+}
+
+func lineJSON(l *logstore.Line, cell string) []byte {
+	return api.JSON(api.OutputLine(logstore.CellLine{Cell: cell, Line: *l}))
+}
+
+// yaml prints a line as an item of a list: so all of them are one document.
+func (p *linePrinter) yaml(l *logstore.Line, cell string) error {
+	b := bytes.NewBuffer(p.buf)
+	err := printYAML(b, slices.Concat([]byte{'['}, lineJSON(l, cell), []byte{']'}))
+	p.buf = b.Bytes()
+	return err
+}
+
+// nameOnce prints a source of output, once.
+func (p *linePrinter) nameOnce(source string) {
+	if !p.sources[source] {
+		if p.sources == nil {
+			p.sources = map[string]bool{}
+		}
+		p.sources[source] = true
+		p.buf = append(append(p.buf, printable(source)...), '\n')
+	}
 }
 
 // gapText describes output that is missing; at is when it was removed, zero = unknown.

@@ -105,6 +105,7 @@ func otherVerb(parent, name string) string {
 
 // reading adds the flags of a verb that prints data.
 func (c *cli) reading(cmd *cobra.Command) *cobra.Command {
+	c.waiting(cmd)
 	f := cmd.Flags()
 	choiceVar(f, &c.output, "output", "o", "table", []string{"table", "wide", "json", "yaml", "name", "jsonl"},
 		"output format: table, wide, json, yaml, name or jsonl")
@@ -149,5 +150,8 @@ func (c *cli) chooseZone() error {
 
 // waiting adds --timeout.
 func (c *cli) waiting(cmd *cobra.Command) {
+	if cmd.Flags().Lookup("timeout") != nil {
+		return
+	}
 	cmd.Flags().Var(&durationFlag{d: &c.timeout}, "timeout", "give up after this duration, like 5m (exit code 4)")
 }

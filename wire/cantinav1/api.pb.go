@@ -9299,9 +9299,9 @@ type OutputLine struct {
 	Container string `protobuf:"bytes,3,opt,name=container,proto3" json:"container,omitempty"`
 	Cell      string `protobuf:"bytes,4,opt,name=cell,proto3" json:"cell,omitempty"`
 	Stream    string `protobuf:"bytes,5,opt,name=stream,proto3" json:"stream,omitempty"`
-	// The line, when it is UTF-8.
+	// The line, with U+FFFD in place of bytes that are not UTF-8.
 	Text string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
-	// The line, when it is not.
+	// Its bytes, when some are not UTF-8.
 	Raw           []byte  `protobuf:"bytes,7,opt,name=raw,proto3" json:"raw,omitempty"`
 	Unterminated  bool    `protobuf:"varint,8,opt,name=unterminated,proto3" json:"unterminated,omitempty"`
 	Continues     bool    `protobuf:"varint,9,opt,name=continues,proto3" json:"continues,omitempty"`

@@ -10,7 +10,7 @@ const ansi = /\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)/g
 const unreadable = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g
 
 export function partsOf(l: Line): { text: string; odd: boolean }[] {
-  return l.text || !l.raw ? ofText(l.text.replace(ansi, '').replace(/\r$/, '')) : ofBytes(Uint8Array.from(atob(l.raw), (c) => c.charCodeAt(0)))
+  return !l.raw ? ofText(l.text.replace(ansi, '').replace(/\r$/, '')) : ofBytes(Uint8Array.from(atob(l.raw), (c) => c.charCodeAt(0)))
 }
 
 function ofText(text: string): { text: string; odd: boolean }[] {
