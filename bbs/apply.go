@@ -414,13 +414,18 @@ func (s step) empty() bool {
 	return len(s.services)+len(s.tasks)+len(s.removeServices)+len(s.removeTasks) == 0
 }
 
-// runApplied desires a new run of a task of a spec file, under the first free guid
+// runApplied desires a new run of a task of a spec file, under the guid of the container that a cell
+// has reported of it without a row, or else under the first free one
 // of DOMAIN.NAME, DOMAIN.NAME.2, …, and returns that.
 func (t *tx) runApplied(domain string, n plan.NamedTask) (string, error) {
 	b := t.b
-	guid := domain + "." + n.Name
+	base := domain + "." + n.Name
+	guid := b.tasks.Reported.Applied(base)
+	if guid == "" {
+		guid = base
+	}
 	for i := 2; !b.free(guid); i++ {
-		guid = fmt.Sprintf("%s.%s.%d", domain, n.Name, i)
+		guid = fmt.Sprintf("%s.%d", base, i)
 	}
 	if err := t.desire(task.Task{GUID: guid, UID: b.cfg.NewID(), Domain: domain, Name: n.Name,
 		Definition: &n.Definition}); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"cantina/lrp"
@@ -262,9 +263,44 @@ func (t *tx) foundTask(a worker.Alive, f task.Found) {
 	case row != nil && (row.State == task.Pending && (row.UID == a.ID || a.Older) ||
 		row.MayStillRun && row.UID == a.ID):
 		t.tryTask(a.Task, f)
+	case a.Older && row == nil && t.foundApplied(a.Task, f):
 	case a.Older && (row == nil || row.UID != a.ID):
 		t.b.tasks.Reported.Add(a.Task, f)
 	}
+}
+
+// foundApplied makes the row of a run of a task of a spec file: the store went back, the file was
+// applied again, and the task waits under an earlier number than the run that a cell has reported.
+// The waiting one is cancelled.
+func (t *tx) foundApplied(guid string, f task.Found) bool {
+	base := guid
+	if i := strings.LastIndexByte(guid, '.'); i >= 0 {
+		if _, err := strconv.ParseUint(guid[i+1:], 10, 32); err == nil {
+			base = guid[:i]
+		}
+	}
+	for i, c := range base {
+		if c != '.' {
+			continue
+		}
+		key := appliedRow(base[:i], base[i+1:])
+		last, ok := t.b.applied[key]
+		row := t.b.tasks.Get(last.guid)
+		if !ok || row == nil || row.State != task.Pending || !t.b.free(guid) || t.b.leftOut(key) ||
+			t.b.leftOut(TaskRow(row.GUID)) {
+			continue
+		}
+		t.b.tasks.Reported.Add(guid, f)
+		err := t.desire(task.Task{GUID: guid, UID: f.UID, Domain: row.Domain, Name: row.Name, Definition: row.Definition})
+		if err != nil {
+			t.b.cfg.Log.Warn("cannot take over a reported task", "task", guid, "error", err)
+			return false
+		}
+		t.setApplied(row.Domain, row.Name, guid, []byte(last.digest))
+		t.tryTask(row.GUID, task.Cancel{})
+		return true
+	}
+	return false
 }
 
 // forgetReported forgets a reported container that has no row, until the change is undone.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,6 +48,8 @@ type Identity struct {
 	// Proc is the process id of the newest session, Boot the boot it ran under.
 	Proc worker.Proc `json:"proc"`
 	Boot string      `json:"boot"`
+	// Earlier are the process ids of the sessions before it, the newest last, mostEarlier at most.
+	Earlier []worker.Proc `json:"earlier,omitempty"`
 	// SetID and Epoch are those of the newest leader.
 	SetID workerset.ID `json:"set"`
 	Epoch int64        `json:"epoch"`
@@ -180,10 +183,16 @@ func (id Identity) next(boot string, proc worker.Proc) Identity {
 	if id.Boot != boot {
 		id.Deadline, id.Promise = 0, 0
 	}
+	if id.Proc != "" {
+		id.Earlier = append(slices.Clone(id.Earlier[max(0, len(id.Earlier)+1-mostEarlier):]), id.Proc)
+	}
 	id.Started++
 	id.Proc, id.Boot = proc, boot
 	return id
 }
+
+// mostEarlier bounds Identity.Earlier.
+const mostEarlier = 1000
 
 // keep stores the session's data.
 func (id Identity) keep(k worker.Kept) Identity {

@@ -4,9 +4,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"cantina/worker"
 )
 
 // TestACreditRewritesNoIdentity: the changes of each heartbeat are stored without another file. The credit outlives
@@ -33,12 +38,22 @@ func TestACreditRewritesNoIdentity(t *testing.T) {
 		if err := d.Save(id, false); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := d.Read(); err != nil || got != id {
+		if got, err := d.Read(); err != nil || !reflect.DeepEqual(got, id) {
 			t.Errorf("saved %+v, read %+v %v", id, got, err)
 		}
 		if now, same := file(); !os.SameFile(info, now) || string(text) != string(same) {
 			t.Errorf("the identity was written: %s", same)
 		}
+	}
+	if later := id.next("x", "q").next("y", "r"); !slices.Equal(later.Earlier, []worker.Proc{"p", "q"}) {
+		t.Errorf("earlier sessions: %v", later.Earlier)
+	}
+	long := id
+	for i := range 2 * mostEarlier {
+		long = long.next("x", worker.Proc(strconv.Itoa(i)))
+	}
+	if n := len(long.Earlier); n != mostEarlier || long.Earlier[n-1] != worker.Proc(strconv.Itoa(2*mostEarlier-2)) {
+		t.Errorf("%d earlier sessions, the last %s", n, long.Earlier[n-1])
 	}
 	if same := id.next("x", "q"); same.Deadline != 7 || same.Promise != 3 {
 		t.Errorf("a process of the same boot: %+v", same)
@@ -50,7 +65,7 @@ func TestACreditRewritesNoIdentity(t *testing.T) {
 	if err := d.save(id); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := d.Read(); err != nil || got != id {
+	if got, err := d.Read(); err != nil || !reflect.DeepEqual(got, id) {
 		t.Errorf("the deadline of another boot: %+v %v", got, err)
 	}
 	for _, text := range []string{"", "{", strings.Repeat("\x00", 200), `{"boot":"y","deadline":-5}`} {
@@ -77,7 +92,7 @@ func TestCopiedDirCountsAsNew(t *testing.T) {
 		if err := diskIdentity(a).Save(was, durable); err != nil {
 			t.Fatal(err)
 		}
-		if id, err := diskIdentity(a).Read(); err != nil || id != was {
+		if id, err := diskIdentity(a).Read(); err != nil || !reflect.DeepEqual(id, was) {
 			t.Errorf("%+v %v", id, err)
 		}
 	}
@@ -102,7 +117,7 @@ func TestCopiedDirCountsAsNew(t *testing.T) {
 	if err := os.Rename(a, moved); err != nil {
 		t.Fatal(err)
 	}
-	if id, err := diskIdentity(moved).Read(); err != nil || id != was {
+	if id, err := diskIdentity(moved).Read(); err != nil || !reflect.DeepEqual(id, was) {
 		t.Errorf("moved: %+v %v", id, err)
 	}
 }

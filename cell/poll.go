@@ -20,6 +20,9 @@ type polls struct {
 	at    time.Duration // boot time; zero = at once
 }
 
+// unknownPoll is the longest pause between polls while the store does not have all work of the cell.
+const unknownPoll = 5 * time.Second
+
 // retryPause is the pause before a failed operation is retried.
 const retryPause = time.Second
 
@@ -60,7 +63,11 @@ func (c *Cell) nextPoll() (func(context.Context), time.Duration) {
 	}
 	return func(ctx context.Context) {
 		c.poll(ctx)
-		c.polls.pollIn(c.drain.pollWait())
+		wait := c.drain.pollWait()
+		if c.containers.unknown.any() { // a row may be made for it at any time
+			wait = min(wait, unknownPoll)
+		}
+		c.polls.pollIn(wait)
 	}, 0
 }
 

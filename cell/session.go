@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -232,6 +233,13 @@ func (s *session) accepts() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.machine.Accepts(s.clock.Boot())
+}
+
+// isEarlier reports whether a process was an earlier session of this directory.
+func (s *session) isEarlier(proc worker.Proc) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.identity.Earlier, proc)
 }
 
 // view returns the session's state.

@@ -33,6 +33,13 @@ func (t *table[V]) get(id string) (V, bool) {
 	return v, ok
 }
 
+// any reports whether there is an entry.
+func (t *table[V]) any() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.m) > 0
+}
+
 func (t *table[V]) drop(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

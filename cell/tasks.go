@@ -7,6 +7,7 @@ import (
 	"cantina/executor"
 	"cantina/task"
 	"cantina/wire"
+	"cantina/worker"
 )
 
 // taskState is the state of a container as the table for tasks distinguishes states.
@@ -204,7 +205,8 @@ func (h *harmoniser) residualTask(ctx context.Context, t *task.Task) {
 		h.residual.drop(t.UID)
 		return
 	}
-	v := task.View{Container: task.NoContainer, Self: h.holder(), UID: t.UID, Row: t}
+	v := task.View{Container: task.NoContainer, Self: h.holder(), UID: t.UID, Row: t,
+		Earlier: h.session.isEarlier(worker.Proc(t.Holder.Proc)) && !h.containers.nameless()}
 	a := h.taskTable(v)
 	if a.Call != task.CallMissing {
 		return

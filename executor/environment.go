@@ -144,7 +144,7 @@ func (s *statusSink) last() []byte {
 }
 
 // errLink reports a path of a container that is not followed.
-var errLink = errors.New("a symbolic link leads out of the directory or in a circle, or the file is on another file system")
+var errLink = errors.New("a link leads out of the directory or in a circle, or it is on another file system")
 
 // openBelow opens a file named by a container; no link leads out of root, and none to another file
 // system, which might not respond.

@@ -65,8 +65,12 @@ func (c *checker) quiet(w *world, b *board) {
 	}
 	c.ledgerQuiet(w, b, all)
 	out, moves := b.Unconverged()
-	out.Moves = slices.DeleteFunc(out.Moves, func(m lrp.Move) bool { // the order to stop is repeated
-		return w.stuckUnit(func(u *unit) bool { return u.uid == "" && u.key == m.Key })
+	// The order to stop stuck work is repeated, and the request to place an instance beside it.
+	out.Moves = slices.DeleteFunc(out.Moves, func(m lrp.Move) bool {
+		v := all.versions[m.Key.Process]
+		return w.stuckUnit(func(u *unit) bool {
+			return u.uid == "" && (u.key == m.Key || v != nil && u.service == v.Desired.Service && u.key.Index == m.Key.Index)
+		})
 	})
 	if !out.Empty() || due(moves) {
 		w.fail("I14", "convergence still wants %+v and %+v", out, moves)

@@ -23,7 +23,8 @@ type (
 		By     Holder
 		Result Result
 	}
-	// Missing: By, which the row names, has no container for the task.
+	// Missing: By, which the row names, has no container for the task. Of a task that is marked as one
+	// that may still run, By is a later process on the directory of that one.
 	Missing struct {
 		UID string
 		By  Holder

@@ -131,6 +131,9 @@ type View struct {
 	// Older: the container was started for another store, or before this one was restored,
 	// so that the store need not know it.
 	Older bool
+	// Earlier: the row names an earlier process of this directory, and each container of those that is
+	// not gone is one of this process.
+	Earlier bool
 }
 
 // columns is one block of the table: the action for each state of the row. Only
@@ -291,6 +294,8 @@ func Harmonise(v View) Action {
 			Why: "cancelled, and its end is known now"}
 	case here && row.Ending() && row.Holder == v.Self && v.Container == NoContainer:
 		return Action{Call: CallMissing, Grade: Expected, Why: "cancelled, and its container is gone"}
+	case here && row.MayStillRun && v.Container == NoContainer && v.Earlier:
+		return Action{Call: CallMissing, Grade: Expected, Why: "marked as one that may still run, and its container is gone"}
 	case here && row.Unresolved() && row.MayStillRun && v.Container == Live:
 		return Action{Grade: Conceivable, Why: "given up as lost, but it is still running"}
 	}

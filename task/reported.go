@@ -2,6 +2,7 @@ package task
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"cantina/internal/multimap"
@@ -63,6 +64,20 @@ func (r *Reported) Keep(proc string, guids []string) {
 			r.Remove(guid)
 		}
 	}
+}
+
+// Applied returns the container of a run of a task of a spec file: its guid is base, or base, a dot and
+// a number. "" if there is none.
+func (r *Reported) Applied(base string) (guid string) {
+	if _, ok := r.all[base]; ok {
+		return base
+	}
+	for g := range r.runs[base] {
+		if _, err := strconv.ParseUint(g[len(base)+1:], 10, 32); err == nil && (guid == "" || g < guid) {
+			guid = g
+		}
+	}
+	return guid
 }
 
 // Run returns the first of the tasks whose guid is prefix, a dot and more, without those of except

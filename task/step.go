@@ -208,15 +208,19 @@ func (m *machine) complete(e Complete) error {
 }
 
 // missing ends a task whose holder has no container for it. Another process of the same cell does
-// not prove that: the death of its predecessor is decided elsewhere. If the row is of a store that
+// not prove that, unless the death of the holder was decided and the task is marked as one that may
+// still run: then a later process of its directory reports it. If the row is of a store that
 // went back, the end of the task is not known.
 func (m *machine) missing(e Missing) error {
 	if err := m.uid(e.UID); err != nil {
 		return err
 	}
 	switch {
-	case m.t.Ending() && m.t.Holder == e.By:
+	case m.t.Ending() && (m.t.Holder == e.By || m.t.MayStillRun && m.t.Holder.Cell == e.By.Cell):
 		m.gone(Result{})
+		return nil
+	case m.t.Unresolved() && m.t.MayStillRun && m.t.Holder.Cell == e.By.Cell:
+		m.changed, m.t.MayStillRun = true, false
 		return nil
 	case m.t.State != Running:
 		return ErrInvalidStateTransition

@@ -424,6 +424,37 @@ func TestLostTaskIsFound(t *testing.T) {
 	}
 }
 
+// TestContainersThatAreGoneWithTheirCell: a later process of the directory has no container of a task that is marked
+// as one that may still run, and reports that. The mark goes; a lost task stays lost.
+func TestContainersThatAreGoneWithTheirCell(t *testing.T) {
+	later := Holder{"alpha", "pa2"}
+	lost := mayRun(t)
+	cancelled, _, _ := Step(lost, Cancel{}, env())
+	for name, row := range map[string]*Task{"lost": lost, "cancelled": cancelled} {
+		for _, earlier := range []bool{true, false} {
+			a := Harmonise(View{Container: NoContainer, Self: later, UID: "u", Row: row, Earlier: earlier})
+			if (a.Call == CallMissing) != earlier || a.Then != Leave {
+				t.Errorf("%s, earlier process of this directory %v: %v %v", name, earlier, a.Call, a.Then)
+			}
+		}
+		if a := Harmonise(View{Container: Live, Self: later, UID: "u", Row: row, Earlier: true}); a.Call != NoCall {
+			t.Errorf("%s, alive: %v", name, a.Call)
+		}
+		if same, _, err := Step(row, Missing{UID: "u", By: omega}, env()); same != row || err == nil {
+			t.Errorf("%s, reported by another cell: %v", name, err)
+		}
+		gone, effects, err := Step(row, Missing{UID: "u", By: later}, env())
+		if err != nil || len(effects) > 0 || gone.MayStillRun || gone.MayRun() || gone.Outcome != row.Outcome ||
+			gone.Verdict != row.Verdict || Check(gone) != nil {
+			t.Errorf("%s: %v %v %+v", name, err, effects, gone)
+		}
+	}
+	gone, _, _ := Step(lost, Missing{UID: "u", By: later}, env())
+	if done, _, err := Step(gone, ResolveLost{As: ResolvedDone}, env()); err != nil || done.Resolution != ResolvedDone {
+		t.Errorf("resolved then: %v", err)
+	}
+}
+
 // TestCancelledTaskOfADeadCell: the container of a cancelled task that was permitted to continue may
 // run for an unknown time after the death of its cell. The row is kept until the cell is back and
 // has ended it, or a person decides.

@@ -181,6 +181,37 @@ tasks:
 	}
 }
 
+// TestLostTasksThatEndedWithTheirCell: a task may continue without its leader, but has ended with its cell. The next
+// process on the directory has no container of it, so that it need not be taken for one that may still run.
+func TestLostTasksThatEndedWithTheirCell(t *testing.T) {
+	w := newWitness(t)
+	c := startCluster(t, hasty, 1, 1)
+	client := c.client()
+	apply(t, c.addr(), fmt.Sprintf(`
+domain: d
+tasks:
+  one: {command: [%[1]s, one, sleep, "1000"], on_lost: keep}
+  two: {command: [%[1]s, two, sleep, "1000"], on_lost: keep}
+`, w.command()))
+	w.waitBegun("one", 1)
+	w.waitBegun("two", 1)
+	c.cells["c1"].kill()
+	for _, id := range []string{"d.one", "d.two"} {
+		if !eventually(func() bool { x := getTask(t, client, id); return x.Outcome == "lost" && x.MayStillRun }) {
+			t.Fatalf("%s: %v", id, getTask(t, client, id))
+		}
+	}
+	must(t, c.addr(), "stop", "task/d.two")
+	c.startCell("c1").wait()
+	for _, id := range []string{"d.one", "d.two"} {
+		if !eventually(func() bool { return !getTask(t, client, id).MayStillRun }) {
+			t.Errorf("%s: %v", id, getTask(t, client, id))
+		}
+	}
+	must(t, c.addr(), "task", "resolve", "d.one", "--as", "failed")
+	must(t, c.addr(), "rm", "task/d.one", "task/d.two", "--yes")
+}
+
 // TestDamagedCell writes nonsense over all files that a cell wrote while it ran, after it was killed. Its successor
 // starts all the same, ends the running work and takes new work. It cannot prove any more which process it
 // succeeds, so it joins when the leader declares its predecessor lost.
