@@ -123,7 +123,10 @@ func runTask(c *cli, f *runFlags, args []string) error {
 	}
 	c.notef("task %s\n", id)
 	stop := func() error {
-		_, err := call(c, calls.CancelTask, &pb.CancelOneTaskRequest{Id: id})
+		said, err := stopTask(c, id)
+		if err == nil {
+			c.notef("task %s: %s\n", id, said)
+		}
 		return err
 	}
 	var end *pb.Task

@@ -123,7 +123,8 @@ func TestCtrlCDetachesAndASecondStops(t *testing.T) {
 	s.signals <- os.Interrupt
 	s.signals <- os.Interrupt
 	_, errs, code = s.run("run", "--id", "t2", "--", "sleep", "1000")
-	if got, _ := s.GetTask("t2"); code != exitInterrupted || got.Outcome != task.Cancelled {
+	if got, _ := s.GetTask("t2"); code != exitInterrupted || got.Outcome != task.Cancelled ||
+		!strings.HasSuffix(errs, "stopping\ntask t2: cancelled\n") {
 		t.Fatalf("%d %s %v", code, errs, got.Outcome)
 	}
 }
