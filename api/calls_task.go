@@ -102,6 +102,9 @@ func (c taskCalls) DeleteTask(ctx context.Context, q *request[pb.DeleteTaskReque
 
 // inWords names the state of a task that refused a request, instead of the refused step.
 func inWords(b *Backend, id string, err error) error {
+	if errors.Is(err, task.ErrSameName) {
+		return &FieldError{Err: err, Hint: "stop that task, or wait until it has ended"}
+	}
 	if !errors.Is(err, task.ErrInvalidStateTransition) && !errors.Is(err, task.ErrEnding) &&
 		!errors.Is(err, task.ErrMayStillRun) {
 		return err

@@ -289,6 +289,9 @@ func (wr *writes) ResolveTask(ctx context.Context, guid string, as task.Resoluti
 	return wr.onTask(ctx, guid, "resolve", []byte{byte(as)}, w, func(t *tx, row *task.Task) error {
 		resolve := task.ResolveLost{As: as, Accept: accept}
 		if as == task.ResolvedRerun {
+			if err := wr.tasks.RunsAlone(row, t.now); err != nil && !accept {
+				return fmt.Errorf("task %s: %w", guid, err)
+			}
 			resolve.Successor = t.successorOf(row)
 		}
 		if err := t.stepTask(guid, resolve); err != nil || as != task.ResolvedRerun {
@@ -299,7 +302,8 @@ func (wr *writes) ResolveTask(ctx context.Context, guid string, as task.Resoluti
 	})
 }
 
-// RerunTask starts an ended task once more, as a new task with the same definition, and returns that.
+// RerunTask starts an ended task once more, as a new task with the same definition, and returns that. Of
+// the tasks of one name only one runs at a time.
 func (wr *writes) RerunTask(ctx context.Context, guid string, w plan.Write) (plan.Task, error) {
 	domain := ""
 	out, revision, err := wr.write(ctx, w, "rerun", []byte(guid), func(t *tx) (reply, error) {

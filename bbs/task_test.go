@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,6 +64,75 @@ func TestADeadCellLosesItsTasks(t *testing.T) {
 		}
 		if row, _ = r.b.GetTask("t2"); row.Outcome != task.Succeeded {
 			t.Fatalf("%+v", row)
+		}
+	})
+}
+
+// TestOneRunOfANameAtATime: of several reruns at the same time one is accepted, whichever of the ended tasks is named;
+// tasks without a name run again any number of times.
+func TestOneRunOfANameAtATime(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		for _, n := range []plan.NewTask{{GUID: "t1", Name: "n"}, {GUID: "t2", Name: "n"}, {GUID: "u"}} {
+			n.Domain, n.Definition = "d", task.Definition{Workload: runs("/bin/true")}
+			if _, err := r.b.DesireTask(t.Context(), n, plan.Write{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.serve()
+		rerun := func(guids ...string) (accepted int) {
+			var wg sync.WaitGroup
+			var n atomic.Int64
+			for _, guid := range guids {
+				wg.Go(func() {
+					switch _, err := r.b.RerunTask(t.Context(), guid, plan.Write{}); {
+					case err == nil:
+						n.Add(1)
+					case !errors.Is(err, task.ErrSameName):
+						t.Errorf("%s: %v", guid, err)
+					}
+				})
+			}
+			wg.Wait()
+			return int(n.Load())
+		}
+		if n := rerun("t1", "t1", "t2", "t2"); n != 1 {
+			t.Errorf("%d runs of one name at the same time", n)
+		}
+		if n := rerun("u", "u", "u"); n != 3 {
+			t.Errorf("%d of 3 reruns of a task without a name", n)
+		}
+		r.serve()
+		if n := rerun("t1", "t2"); n != 1 {
+			t.Errorf("%d runs of one name after the earlier one has ended", n)
+		}
+	})
+}
+
+// TestARerunOfALostTaskOfAName is refused while another task of the name may run, but where that is accepted.
+func TestARerunOfALostTaskOfAName(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		desire := func(guid string) string {
+			row, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: guid, Domain: "d", Name: "n",
+				Definition: task.Definition{Workload: runs("/bin/true")}}, plan.Write{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return row.UID
+		}
+		if err := r.taskEvent("t1", task.Start{UID: desire("t1"), By: task.Holder{Cell: "a", Proc: "a1"},
+			Reservation: "r"}); err != nil {
+			t.Fatal(err)
+		}
+		r.b.ProcDead("a", "a1", "")
+		synctest.Wait()
+		desire("t2")
+		if _, err := r.b.ResolveTask(t.Context(), "t1", task.ResolvedRerun, false,
+			plan.Write{}); !errors.Is(err, task.ErrSameName) || !strings.Contains(err.Error(), "task t2 ") {
+			t.Fatalf("run again while another of its name waits: %v", err)
+		}
+		if x, err := r.b.ResolveTask(t.Context(), "t1", task.ResolvedRerun, true, plan.Write{}); err != nil ||
+			x.Successor == "" {
+			t.Fatalf("%+v, %v", x, err)
 		}
 	})
 }

@@ -371,19 +371,35 @@ func (b *Board) checkCompleted(s *slot, now time.Time) Event {
 // mayGo reports whether an ended task may be deleted: not one whose container may still exist,
 // because consumers of its end need the row.
 func (b *Board) mayGo(t *Task, now time.Time) bool {
-	return t.prunable() && !t.Held(b.SinceEnd(t, now), b.dead.Has(t.Holder.Proc))
+	return t.prunable() && !b.held(t, now)
 }
 
 // MayRerun returns nil if the task may be started once more as a new task: it has ended, and no process
-// of it is left. A lost one is resolved first.
+// of it or of another task of its name is left. A lost one is resolved first.
 func (b *Board) MayRerun(t *Task, now time.Time) error {
 	switch {
 	case !t.Ended():
 		return ErrInvalidStateTransition
 	case t.Unresolved():
 		return ErrLostUnresolved
-	case t.Held(b.SinceEnd(t, now), b.dead.Has(t.Holder.Proc)):
+	case b.held(t, now):
 		return fmt.Errorf("on cell %s: %w", t.Holder.Cell, ErrEnding)
+	}
+	return b.RunsAlone(t, now)
+}
+
+// held reports whether the container of a cancelled task may still be there.
+func (b *Board) held(t *Task, now time.Time) bool {
+	return t.Held(b.SinceEnd(t, now), b.dead.Has(t.Holder.Proc))
+}
+
+// RunsAlone returns ErrSameName if another task of the name of t may run. Tasks without a name do not
+// exclude each other.
+func (b *Board) RunsAlone(t *Task, now time.Time) error {
+	for _, guid := range b.MayRun(t.Domain, t.Name) {
+		if o := b.Get(guid); guid != t.GUID && (!o.Ended() || o.MayStillRun || b.held(o, now)) {
+			return fmt.Errorf("not rerun while task %s %w", guid, ErrSameName)
+		}
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package task
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -190,6 +191,25 @@ func TestATaskIsRunAgain(t *testing.T) {
 	b.ProcDied("pa")
 	if err := b.MayRerun(cancelled, t0.Add(1000*time.Hour)); err != nil {
 		t.Errorf("one whose process is dead: %v", err)
+	}
+	ended := rowOf(t, "COMPLETED self")
+	ended.Name = "n"
+	for name, c := range map[string]struct {
+		other *Task
+		name  string
+		err   error
+	}{
+		"waits": {rowOf(t, "PENDING"), "n", ErrSameName}, "runs": {rowOf(t, "RUNNING other"), "n", ErrSameName},
+		"may run": {mayRun(t), "n", ErrSameName}, "has ended": {rowOf(t, "COMPLETED other"), "n", nil},
+		"has another name": {rowOf(t, "RUNNING other"), "m", nil}, "is cancelled, and its process dead": {cancelled, "n", nil},
+	} {
+		other := *c.other
+		other.GUID, other.UID, other.Name = "other", "v", c.name
+		b.Put(&other)
+		if err := b.MayRerun(ended, t0.Add(1000*time.Hour)); !errors.Is(err, c.err) ||
+			err != nil && !strings.Contains(err.Error(), "task other of the same name") {
+			t.Errorf("while one that %s: %v, want %v", name, err, c.err)
+		}
 	}
 	unnamed := rowOf(t, "PENDING")
 	if b.Put(unnamed); len(b.MayRun("d", "")) != 0 {

@@ -293,6 +293,8 @@ var (
 	ErrLostUnresolved = errors.New("a lost task is kept until it is resolved")
 	// ErrMayStillRun: the container of a lost task was permitted to continue.
 	ErrMayStillRun = fault.New(fault.ErrConflict, "the task may still run")
+	// ErrSameName: another task of the name may run, so a rerun is refused.
+	ErrSameName = fault.New(fault.ErrConflict, "of the same name may run")
 	// ErrEnding: a cancelled task is kept until its container is gone.
 	ErrEnding = errors.New("a cancelled task is kept until its container is gone")
 )

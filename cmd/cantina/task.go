@@ -213,7 +213,9 @@ func taskRerunVerb(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rerun TASK", Short: "Run an ended task again as a new task",
 		Long: "rerun starts a task that has ended once more, with its stored definition, and prints the id of the " +
-			"new task. The ended task stays in the list. A lost task may still have run: resolve it first with " +
+			"new task. The ended task stays in the list. Of the tasks of one name only one runs at a time: rerun is " +
+			"refused while another of that name in the domain may run. A task without a name can run any " +
+			"number of times: each rerun is a new task. A lost task may still have run: resolve it first with " +
 			"cantina task resolve.",
 		Example: "  cantina task rerun report\n  cantina wait $(cantina task rerun -q report)", Args: exactly(1, "TASK"),
 		RunE: func(_ *cobra.Command, args []string) error {
