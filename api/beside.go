@@ -18,7 +18,8 @@ func shownEvent(b *Backend, e *event.Event, all bool) *pb.Event {
 	case e.Instance != nil:
 		besideInstance(b, e, m, all)
 	case e.Task != nil:
-		m.Task.UnconfirmedReason = text.Clean(b.Tasks.TaskOf(e.Task, e.Revision).UnconfirmedReason)
+		x := b.Tasks.TaskOf(e.Task, e.Revision)
+		m.Task.UnconfirmedReason, m.Task.Ending = text.Clean(x.UnconfirmedReason), x.BeingEnded
 	case e.Job != nil:
 		besideJob(b, e, m)
 	case e.Schedule != nil:

@@ -37,6 +37,7 @@ func planTask(t *plan.Task, whole bool) *pb.Task {
 		return nil
 	}
 	m := taskMessage(t.Task, t.Revision, whole)
+	m.Ending = t.BeingEnded
 	m.UnconfirmedReason, m.Condition = text.Clean(t.UnconfirmedReason), text.Clean(t.Condition)
 	return m
 }

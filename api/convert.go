@@ -97,7 +97,7 @@ func taskMessage(t *task.Task, revision int64, whole bool) *pb.Task {
 	m := &pb.Task{
 		Id: t.GUID, Uid: t.UID, Domain: t.Domain, Name: t.Name, State: t.State.String(), Outcome: t.Outcome.String(),
 		Cell:   t.Holder.Cell,
-		Reason: text.Clean(r.Reason), ExitCode: int32(r.ExitCode), Signal: int32(r.Signal), Oom: r.OOM,
+		Reason: text.Clean(r.Reason), ExitCode: int32(t.ExitCode()), Signal: int32(r.Signal), Oom: r.OOM,
 		OutputLost: r.OutputLost, MayStillRun: t.MayStillRun,
 		Rejections: int32(t.Rejections), Rejection: text.Clean(t.Rejection), RejectionCode: placement.CodeOf(t.Rejection),
 		Created: wire.FromTime(t.Created), Started: wire.FromTime(r.Started),

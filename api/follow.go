@@ -326,7 +326,7 @@ func (f *follower) ended() bool {
 	case q.GetTask() != "":
 		var t plan.Task
 		if t, err = f.b.Tasks.GetTask(q.GetTask()); err == nil {
-			over = t.Ended() && !t.MayStillRun
+			over = t.Ended() && !t.MayStillRun && !t.BeingEnded
 		}
 	case q.GetJob() != "":
 		var j plan.Job

@@ -112,6 +112,14 @@ func (b *BBS) Pass(full bool) {
 	b.converge(full)
 }
 
+// BeingEnded reports whether the end of a cancelled task will be known: its container may still be there, on
+// a cell that is not given up.
+func (b *BBS) BeingEnded(t *task.Task) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !t.MayStillRun && b.tasks.BeingEnded(t, b.rows.now())
+}
+
 // UntilDue is how long nothing falls due: then Pass is to be called, and after
 // Config.FullPass at the latest.
 func (b *BBS) UntilDue() time.Duration {

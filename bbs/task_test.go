@@ -137,6 +137,30 @@ func TestARerunOfALostTaskOfAName(t *testing.T) {
 	})
 }
 
+// TestTheEndOfACancelledTaskOnALostCell is not waited for, also if its container may still run there.
+func TestTheEndOfACancelledTaskOnALostCell(t *testing.T) {
+	for _, onLost := range []task.OnLost{task.LostEnd, task.LostKeep} {
+		inBubble(t, func(t *testing.T, r *rig) {
+			row, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "t", Domain: "d",
+				Definition: task.Definition{Workload: runs("/bin/true"), OnLost: onLost}}, plan.Write{})
+			if err == nil {
+				err = r.taskEvent("t", task.Start{UID: row.UID, By: task.Holder{Cell: "a", Proc: "a1"}, Reservation: "r"})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if row, err = r.b.CancelTask(t.Context(), "t", plan.Write{}); err != nil || !r.b.BeingEnded(row.Task) {
+				t.Fatalf("%+v, %v", row, err)
+			}
+			r.b.ProcDead("a", "a1", "")
+			synctest.Wait()
+			if row, _ = r.b.GetTask("t"); r.b.BeingEnded(row.Task) || row.MayStillRun != (onLost == task.LostKeep) {
+				t.Errorf("on_lost %d: %+v", onLost, row)
+			}
+		})
+	}
+}
+
 // TestACancelledTaskIsDeletedWhenItsContainerIsGone, and not before: a caller that waits for its end polls its row.
 // A refused delete changes nothing.
 func TestACancelledTaskIsDeletedWhenItsContainerIsGone(t *testing.T) {
@@ -171,13 +195,16 @@ func TestACancelledTaskIsDeletedWhenItsContainerIsGone(t *testing.T) {
 					if _, err := r.b.RerunTask(t.Context(), "t", plan.Write{}); !errors.Is(err, task.ErrEnding) {
 						t.Fatalf("ran again while its container may run: %v", err)
 					}
-					if row, err := r.b.GetTask("t"); err != nil || row.State != task.Completed || !row.Ending() {
+					if row, err := r.b.GetTask("t"); err != nil || row.State != task.Completed || !r.b.BeingEnded(row.Task) {
 						t.Fatalf("%+v, %v", row, err)
 					}
 					r.reelect()
 				}
 				if err := over(r, row.UID); err != nil {
 					t.Fatal(err)
+				}
+				if row, err := r.b.GetTask("t"); err != nil || r.b.BeingEnded(row.Task) || row.ExitCode() != -1 {
+					t.Fatalf("its end is not known: %+v, %v", row, err)
 				}
 				again, err := r.b.RerunTask(t.Context(), "t", plan.Write{})
 				if err != nil || again.GUID == "t" || again.UID == row.UID || again.State == task.Completed ||

@@ -102,8 +102,9 @@ func (d *unconfirmed) instance(i plan.Instance) plan.Instance {
 	return i
 }
 
-// task marks a task that runs.
+// task marks a task that runs, or is being ended.
 func (d *unconfirmed) task(t plan.Task) plan.Task {
+	t.BeingEnded = t.Task != nil && t.Ending() && d.Board.BeingEnded(t.Task)
 	if t.Task != nil && t.State == task.Running {
 		t.UnconfirmedReason = d.of(t.Holder.Cell, t.Holder.Proc)
 		t.Condition = d.reported().text(t.Holder.Cell,

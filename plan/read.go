@@ -70,6 +70,9 @@ type Task struct {
 	Revision int64
 	// UnconfirmedReason and Condition are as those of an Instance, for one that runs.
 	UnconfirmedReason, Condition string
+	// BeingEnded: it was cancelled while it ran, and its cell is to report how its container ended. Not
+	// for one that may still run on a cell that is given up.
+	BeingEnded bool
 }
 
 // NewTask requests a task.

@@ -371,7 +371,7 @@ func (b *Board) checkCompleted(s *slot, now time.Time) Event {
 // mayGo reports whether an ended task may be deleted: not one whose container may still exist,
 // because consumers of its end need the row.
 func (b *Board) mayGo(t *Task, now time.Time) bool {
-	return t.prunable() && !b.held(t, now)
+	return t.prunable() && !b.BeingEnded(t, now)
 }
 
 // MayRerun returns nil if the task may be started once more as a new task: it has ended, and no process
@@ -382,14 +382,14 @@ func (b *Board) MayRerun(t *Task, now time.Time) error {
 		return ErrInvalidStateTransition
 	case t.Unresolved():
 		return ErrLostUnresolved
-	case b.held(t, now):
+	case b.BeingEnded(t, now):
 		return fmt.Errorf("on cell %s: %w", t.Holder.Cell, ErrEnding)
 	}
 	return b.RunsAlone(t, now)
 }
 
-// held reports whether the container of a cancelled task may still be there.
-func (b *Board) held(t *Task, now time.Time) bool {
+// BeingEnded reports whether the container of a cancelled task may still be there: its end is not known.
+func (b *Board) BeingEnded(t *Task, now time.Time) bool {
 	return t.Held(b.SinceEnd(t, now), b.dead.Has(t.Holder.Proc))
 }
 
@@ -397,7 +397,7 @@ func (b *Board) held(t *Task, now time.Time) bool {
 // exclude each other.
 func (b *Board) RunsAlone(t *Task, now time.Time) error {
 	for _, guid := range b.MayRun(t.Domain, t.Name) {
-		if o := b.Get(guid); guid != t.GUID && (!o.Ended() || o.MayStillRun || b.held(o, now)) {
+		if o := b.Get(guid); guid != t.GUID && (!o.Ended() || o.MayStillRun || b.BeingEnded(o, now)) {
 			return fmt.Errorf("not rerun while task %s %w", guid, ErrSameName)
 		}
 	}

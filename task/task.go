@@ -269,6 +269,15 @@ func (t *Task) Held(over time.Duration, dead bool) bool {
 		over < cmp.Or(e.Grace, action.DefaultGrace)+cmp.Or(e.LeftoverGrace, action.DefaultLeftoverGrace)+killWait
 }
 
+// ExitCode is the exit code of the program; -1 if there is none: the program has not ended, never ran or
+// was ended by a signal, or its end is not known.
+func (t *Task) ExitCode() int {
+	if r := &t.Result; r.ExitCode != 0 || t.Outcome == Succeeded || !r.Started.IsZero() {
+		return r.ExitCode
+	}
+	return -1
+}
+
 // killWait is the time that a cell needs beyond the grace times until a stopped container is gone.
 const killWait = 10 * time.Second
 

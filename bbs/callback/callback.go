@@ -260,7 +260,7 @@ func bodyOf(t *task.Task) Body {
 	return Body{
 		TaskGUID: t.GUID, TaskUID: t.UID, Delivery: t.Delivery().ID(), Verdict: t.Verdict, Domain: t.Domain,
 		Outcome: t.Outcome.String(), Failed: r.Failed, FailureReason: r.Reason, Result: string(r.Output),
-		ExitCode: r.ExitCode, Annotation: t.Definition.Annotation, CreatedAt: t.Created, EndedAt: t.FirstCompleted,
+		ExitCode: t.ExitCode(), Annotation: t.Definition.Annotation, CreatedAt: t.Created, EndedAt: t.FirstCompleted,
 	}
 }
 

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"cantina/api"
+	"cantina/internal/run"
 	"cantina/internal/text"
 	"cantina/lrp"
 	"cantina/task"
@@ -135,7 +137,8 @@ func waitUntilBut(ctx context.Context, c *cli, q *pb.StreamEventsRequest, skip f
 	})
 }
 
-// waitTask returns a task that has ended.
+// waitTask returns a task that has ended. The end of a cancelled one is known when its cell has reported
+// it, or is certainly dead; a task that may still run on such a cell is not waited for.
 func waitTask(ctx context.Context, c *cli, id string) (*pb.Task, error) {
 	client, err := c.client()
 	if err != nil {
@@ -151,8 +154,24 @@ func waitTask(ctx context.Context, c *cli, id string) (*pb.Task, error) {
 			end = got.Task
 			return end.State == task.Completed.String() || end.State == task.Resolving.String(), got.Position, nil
 		})
+	for err == nil && end.Ending {
+		if err = run.Pause(ctx, endingPause); err != nil {
+			break
+		}
+		var got *pb.GetTaskResponse
+		switch got, err = api.Call(ctx, client, calls.GetTask, &pb.GetTaskRequest{Id: id}); {
+		case err == nil:
+			end = got.Task
+		case isCode(err, "not_found", "collected"): // removed since
+			return end, nil
+		}
+	}
 	return end, err
 }
+
+// endingPause is the interval at which a task that is being ended is read: the death of its cell ends
+// the wait without a change of the task.
+const endingPause = 200 * time.Millisecond
 
 // jobEnd returns a job that has ended. seen takes it whenever it has changed.
 func jobEnd(ctx context.Context, c *cli, name string, seen func(*pb.Job)) (*pb.Job, error) {

@@ -2138,12 +2138,13 @@ type Task struct {
 	Name   string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
 	State  string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
 	// succeeded, failed, cancelled or lost; empty while open
-	Outcome  string `protobuf:"bytes,6,opt,name=outcome,proto3" json:"outcome,omitempty"`
-	Cell     string `protobuf:"bytes,7,opt,name=cell,proto3" json:"cell,omitempty"`
-	Reason   string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
-	ExitCode int32  `protobuf:"varint,9,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	Signal   int32  `protobuf:"varint,10,opt,name=signal,proto3" json:"signal,omitempty"`
-	Oom      bool   `protobuf:"varint,11,opt,name=oom,proto3" json:"oom,omitempty"`
+	Outcome string `protobuf:"bytes,6,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Cell    string `protobuf:"bytes,7,opt,name=cell,proto3" json:"cell,omitempty"`
+	Reason  string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	// -1 if there is none (yet): it runs or is being ended, never ran, or a signal ended it.
+	ExitCode int32 `protobuf:"varint,9,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	Signal   int32 `protobuf:"varint,10,opt,name=signal,proto3" json:"signal,omitempty"`
+	Oom      bool  `protobuf:"varint,11,opt,name=oom,proto3" json:"oom,omitempty"`
 	// The result file; only in GetTask and RunTask.
 	Result []byte `protobuf:"bytes,12,opt,name=result,proto3" json:"result,omitempty"`
 	// The result file as JSON, when it is JSON; only in GetTask.
@@ -2168,7 +2169,9 @@ type Task struct {
 	// The cause of its delay, or that it is being stopped, and why. Not in events.
 	Condition string `protobuf:"bytes,27,opt,name=condition,proto3" json:"condition,omitempty"`
 	// Bytes of output that the disk of its cell refused; they are gaps in its logs.
-	OutputLost    int64 `protobuf:"varint,28,opt,name=output_lost,json=outputLost,proto3" json:"output_lost,omitempty"`
+	OutputLost int64 `protobuf:"varint,28,opt,name=output_lost,json=outputLost,proto3" json:"output_lost,omitempty"`
+	// It was cancelled, and its cell has not reported yet how its program ended.
+	Ending        bool `protobuf:"varint,29,opt,name=ending,proto3" json:"ending,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2397,6 +2400,13 @@ func (x *Task) GetOutputLost() int64 {
 		return x.OutputLost
 	}
 	return 0
+}
+
+func (x *Task) GetEnding() bool {
+	if x != nil {
+		return x.Ending
+	}
+	return false
 }
 
 type TaskDefinition struct {
@@ -9869,7 +9879,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x05write\x18\x04 \x01(\v2\x11.cantina.v1.WriteR\x05write\x12\x1e\n" +
 	"\vall_at_once\x18\x05 \x01(\bR\tallAtOnce\"6\n" +
 	"\x16RestartServiceResponse\x12\x1c\n" +
-	"\trestarted\x18\x01 \x01(\x05R\trestarted\"\x91\a\n" +
+	"\trestarted\x18\x01 \x01(\x05R\trestarted\"\xa9\a\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x16\n" +
@@ -9907,7 +9917,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x12unconfirmed_reason\x18\x1a \x01(\tR\x11unconfirmedReason\x12\x1c\n" +
 	"\tcondition\x18\x1b \x01(\tR\tcondition\x12\x1f\n" +
 	"\voutput_lost\x18\x1c \x01(\x03R\n" +
-	"outputLost\"\xce\x03\n" +
+	"outputLost\x12\x16\n" +
+	"\x06ending\x18\x1d \x01(\bR\x06ending\"\xce\x03\n" +
 	"\x0eTaskDefinition\x120\n" +
 	"\bworkload\x18\x01 \x01(\v2\x14.cantina.v1.WorkloadR\bworkload\x12\x14\n" +
 	"\x05stack\x18\x02 \x01(\tR\x05stack\x12%\n" +
