@@ -176,8 +176,8 @@ func (h *harmoniser) taskCall(ctx context.Context, a task.Action, ct executor.Co
 func (h *harmoniser) resultOf(ct executor.Container, row *task.Task) task.Result {
 	r := ct.Result
 	out := task.Result{Failed: r.Failed, Cancelled: r.Stopped, Reason: r.Reason, ExitCode: r.ExitCode, Signal: r.Signal,
-		Ordered: r.Stopped || r.Expired || r.Lost, OOM: r.OOM != nil, OutputLost: r.OutputLost, Started: r.Started,
-		Ended: r.Ended}
+		Ordered: r.Stopped || r.Expired || r.Lost, Lost: r.Lost, OOM: r.OOM != nil, OutputLost: r.OutputLost,
+		Started: r.Started, Ended: r.Ended}
 	reason, ok := h.containers.endReasons.get(ct.ID)
 	if !ok && ct.Adopted && (row == nil || !row.Ending()) {
 		reason, ok = reasonEarlier, true // it knew why

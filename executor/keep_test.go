@@ -80,8 +80,37 @@ func TestKilledShimIsLost(t *testing.T) {
 	}
 	unix.Kill(s.Shim.Pid, unix.SIGKILL)
 	c := await(t, e, "x", completed)
-	if r := c.Result; !r.Lost || !r.Failed || r.ExitCode == 0 || !strings.Contains(r.Reason, "lost") {
+	if r := c.Result; !r.Lost || !r.Failed || r.ExitCode == 0 || r.Reason != "its exit status was not recorded" {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestTheEndOfAKeptProgramOnAFullDisk is recorded: its space was taken before the program started.
+func TestTheEndOfAKeptProgramOnAFullDisk(t *testing.T) {
+	needRoot(t)
+	dataDir, dir := tempDir(t), tempDir(t)
+	if err := unix.Mount("tmpfs", dataDir, "tmpfs", 0, "size=32m"); err != nil {
+		t.Skip("skipped: nothing can be mounted here: ", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dataDir, unix.MNT_DETACH) }) // it was mounted
+	spec := keep(sh(fmt.Sprintf("echo $$ >%[1]s/x; until [ -e %[1]s/end ]; do sleep 0.01; done; "+
+		"head -c 60000 /dev/zero | tr '\\0' x >&3; exit 7", dir)))
+	spec.StatusPipe = true
+	c := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: "x", Spec: spec}}})
+	awaitFile(t, filepath.Join(dir, "x"))
+	c.kill(t)
+	free := fill(t, dataDir)
+	if err := os.WriteFile(filepath.Join(dir, "end"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	awaitEmpty(t, classAt(t, trackerOf(t, dataDir), classKeepFree))
+	free()
+	e, stop := runExecutor(t, testConfig(dataDir))
+	if r := await(t, e, "x", completed).Result; r.Lost || r.ExitCode != 7 || len(r.Status) != 60000 {
+		t.Errorf("%d bytes of status, %+v", len(r.Status), r)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
 	}
 }
 

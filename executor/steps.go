@@ -77,7 +77,7 @@ func (j *judgement) stepResult(res step.Result) RunResult {
 	r.Failed, r.TimedOut, r.Reason = res.Err != nil, j.timedOut, step.Reason(res.Err)
 	r.Retryable = errors.Is(res.Err, ErrDeadline) || errors.Is(res.Err, ErrClosed)
 	if r.Lost {
-		r.Failed, r.Reason = true, "lost: the shim ended before it recorded the exit status of the program"
+		r.Failed, r.Reason = true, "its exit status was not recorded"
 		return r
 	}
 	if res.Err == nil && r.ExitCode < 0 && r.Signal == 0 {

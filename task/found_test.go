@@ -201,7 +201,8 @@ func TestATaskIsRunAgain(t *testing.T) {
 	}{
 		"waits": {rowOf(t, "PENDING"), "n", ErrSameName}, "runs": {rowOf(t, "RUNNING other"), "n", ErrSameName},
 		"may run": {mayRun(t), "n", ErrSameName}, "has ended": {rowOf(t, "COMPLETED other"), "n", nil},
-		"has another name": {rowOf(t, "RUNNING other"), "m", nil}, "is cancelled, and its process dead": {cancelled, "n", nil},
+		"has another name":                   {rowOf(t, "RUNNING other"), "m", nil},
+		"is cancelled, and its process dead": {cancelled, "n", nil},
 	} {
 		other := *c.other
 		other.GUID, other.UID, other.Name = "other", "v", c.name

@@ -194,7 +194,7 @@ func (m *machine) complete(e Complete) error {
 	case m.t.Ending() && m.t.Holder.Cell == e.By.Cell: // it had ended before it was cancelled
 	case m.t.State == Pending:
 		m.t.Holder = e.By
-	case m.t.State != Running && !late:
+	case m.t.State != Running && (!late || m.t.Result.Lost): // after Lost its cell does not know more
 		return ErrInvalidStateTransition
 	case m.t.Holder.Cell != e.By.Cell:
 		return fmt.Errorf("running on cell %s, not %s: %w", m.t.Holder.Cell, e.By.Cell, ErrRunningOnDifferentCell)

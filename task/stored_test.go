@@ -16,7 +16,7 @@ func (o *odd) holder() Holder { return Holder{draw.One(o, "", "a", "b"), draw.On
 func (o *odd) guid() string { return draw.One(o, "t1", "t2", "t3", "") }
 
 func (o *odd) result() Result {
-	return Result{Failed: o.Flag(), Cancelled: o.Flag(), Ordered: o.Flag(),
+	return Result{Failed: o.Flag(), Cancelled: o.Flag(), Ordered: o.Flag(), Lost: o.Flag(),
 		Output: []byte("x"), ExitCode: draw.One(o, 0, 1, -1)}
 }
 

@@ -45,7 +45,7 @@ const (
 	Succeeded
 	Failed
 	Cancelled
-	Lost // its cell is certainly dead, or was given up; its progress is unknown
+	Lost // its progress is unknown: its cell is certainly dead or was given up, or did not record its end
 )
 
 // String prints the outcome in small letters; "" while open.
@@ -144,6 +144,8 @@ type Result struct {
 	// Ordered: the program was ended at a request, by anyone. Else it ended on its own, and later
 	// requests change nothing.
 	Ordered bool
+	// Lost: the container has ended, and how its program ended was not recorded: it may have succeeded.
+	Lost bool
 	// Reason is why it failed.
 	Reason string
 	// Output is the result file, at most MaxResult bytes.
@@ -162,6 +164,8 @@ func (r Result) Outcome() Outcome {
 	switch {
 	case r.Cancelled:
 		return Cancelled
+	case r.Lost:
+		return Lost
 	case r.Failed:
 		return Failed
 	}

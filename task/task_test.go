@@ -195,6 +195,34 @@ func TestTheEndOfACancelledTask(t *testing.T) {
 	}
 }
 
+// TestAnEndThatWasNotRecorded: the outcome of a task is unknown, and nothing of it is left. The cell reports it once.
+// One that was cancelled stays cancelled.
+func TestAnEndThatWasNotRecorded(t *testing.T) {
+	unknown := Complete{UID: "u", By: alpha, Result: Result{Failed: true, Lost: true, Ordered: true, ExitCode: -1,
+		Reason: "its exit status was not recorded", Ended: t0}}
+	cancelled, _, _ := Step(rowOf(t, "RUNNING self"), Cancel{}, env())
+	if row, _, err := Step(cancelled, unknown, env()); err != nil || row.Outcome != Cancelled || row.Ending() {
+		t.Errorf("cancelled: %+v, %v", row, err)
+	}
+	for name, before := range map[string]*Task{"RUNNING": rowOf(t, "RUNNING self"), "lost, may still run": mayRun(t)} {
+		row, _, err := Step(before, unknown, env())
+		if err != nil || !row.Unresolved() || row.MayStillRun || row.MayRun() ||
+			row.Result.Reason != unknown.Result.Reason || row.ExitCode() != -1 || row.Verdict != before.Verdict+1 ||
+			Check(row) != nil {
+			t.Errorf("%s: %+v, %v", name, row, err)
+		}
+		for _, e := range []Event{unknown, Missing{UID: "u", By: alpha}, Resolve{}} {
+			if again, _, err := Step(row, e, env()); err == nil || again != row {
+				t.Errorf("%s: %T: %+v, %v", name, e, again, err)
+			}
+		}
+		done, _, err := Step(row, ResolveLost{As: ResolvedDone}, env())
+		if err != nil || done.Resolution != ResolvedDone {
+			t.Errorf("%s: %+v, %v", name, done, err)
+		}
+	}
+}
+
 func TestHarmoniseEvacuating(t *testing.T) {
 	v := View{Container: Reserved, Self: alpha, UID: "u", Row: rowOf(t, "PENDING")}
 	if a := HarmoniseEvacuating(v, false); a.Call != CallReject || a.Then != DeleteContainer ||

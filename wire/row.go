@@ -182,7 +182,8 @@ func fromHolder(h task.Holder) *pb.Holder {
 // FromTaskResult is the wire form of how a task's container ended.
 func FromTaskResult(x task.Result) *pb.TaskResult {
 	return &pb.TaskResult{
-		Failed: x.Failed, Cancelled: x.Cancelled, Ordered: x.Ordered, OutputLost: x.OutputLost, Reason: text.Clean(x.Reason),
+		Failed: x.Failed, Cancelled: x.Cancelled, Ordered: x.Ordered, Lost: x.Lost,
+		OutputLost: x.OutputLost, Reason: text.Clean(x.Reason),
 		Output:   x.Output,
 		ExitCode: int32(x.ExitCode), Signal: int32(x.Signal), Oom: x.OOM, Started: FromTime(x.Started),
 		Ended: FromTime(x.Ended),
@@ -193,8 +194,9 @@ func FromTaskResult(x task.Result) *pb.TaskResult {
 func ToTaskResult(m *pb.TaskResult) (task.Result, error) {
 	r := &reader{}
 	x := task.Result{
-		Failed: m.GetFailed(), Cancelled: m.GetCancelled(), Ordered: m.GetOrdered(), OutputLost: m.GetOutputLost(),
-		Reason: m.GetReason(), Output: m.GetOutput(),
+		Failed: m.GetFailed(), Cancelled: m.GetCancelled(), Ordered: m.GetOrdered(), Lost: m.GetLost(),
+		OutputLost: m.GetOutputLost(),
+		Reason:     m.GetReason(), Output: m.GetOutput(),
 		ExitCode: int(m.GetExitCode()), Signal: int(m.GetSignal()), OOM: m.GetOom(),
 		Started: r.time("started", m.GetStarted()), Ended: r.time("ended", m.GetEnded()),
 	}

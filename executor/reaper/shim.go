@@ -94,6 +94,9 @@ func (s *shimmed) start() error {
 			}
 		}
 	}
+	if err := shim.Reserve(s.dir, shim.EndedFile, shim.EndedSize(spec.Status)); err != nil {
+		return err
+	}
 	s.streams[2].n, s.limit = 0, spec.TimeLimit
 	ps, err := processSpec(&spec)
 	if err != nil {
@@ -260,6 +263,10 @@ func (s *shimmed) store(st *stream, p []byte) error {
 			s.awaitRoom(st.n)
 			fd, err := unix.Open(shim.SegmentPath(s.dir, st.n, st.at), unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND|unix.O_CLOEXEC,
 				0o600)
+			if err == unix.ENOSPC || err == unix.EDQUOT {
+				time.Sleep(time.Second)
+				continue
+			}
 			if err != nil {
 				return err
 			}

@@ -8,7 +8,8 @@
 //	ended     shim → cell   how the process ended; on disk before the shim ends
 //	ending    cell → shim   the cell is ending the process
 //
-// If a shim is gone without "ended", the result is lost: it is never read as success. All files
+// The space for "ended" is taken before the program starts, so that a full disk does not prevent it. If a
+// shim is gone without it, the result is lost: it is never read as success. All files
 // except the output's appear whole, by renaming.
 //
 // The executor and cantina-reaper use this package.
@@ -17,6 +18,7 @@ package shim
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,6 +26,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"cantina/executor/isolate"
 )
@@ -128,17 +132,47 @@ type Ended struct {
 	TimeLimit    bool   // the shim has ended it, since its time limit was over
 }
 
-// Put writes a file whole, and to disk when sync is set.
+// EndedSize is the space that a record of the end needs; status is whether it has a status line.
+func EndedSize(status bool) int64 {
+	if status {
+		return 96 << 10 // 64 KiB in base64, and the other fields
+	}
+	return 4 << 10
+}
+
+// Reserve takes the space on the disk that Put needs for a file, so that Put succeeds on a disk that
+// is full by then.
+func Reserve(dir, name string, size int64) error {
+	f, err := os.OpenFile(filepath.Join(dir, name+".new"), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("reserve space for %s: %w", name, err)
+	}
+	err = unix.Fallocate(int(f.Fd()), 0, 0, size)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		_, err = f.Write(make([]byte, size))
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("reserve space for %s: %w", name, err)
+	}
+	return nil
+}
+
+// Put writes a file whole, and to disk when sync is set. It writes into the space that Reserve has taken.
 func Put(dir, name string, v any, sync bool) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	f, err := os.OpenFile(filepath.Join(dir, name+".new"), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, name+".new"), os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	_, err = f.Write(b)
+	if _, err = f.Write(b); err == nil {
+		err = f.Truncate(int64(len(b)))
+	}
 	if err == nil && sync {
 		err = f.Sync()
 	}

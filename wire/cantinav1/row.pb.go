@@ -799,7 +799,9 @@ type TaskResult struct {
 	// The program was ended by request.
 	Ordered bool `protobuf:"varint,10,opt,name=ordered,proto3" json:"ordered,omitempty"`
 	// Bytes of output that the disk of the cell refused.
-	OutputLost    int64 `protobuf:"varint,11,opt,name=output_lost,json=outputLost,proto3" json:"output_lost,omitempty"`
+	OutputLost int64 `protobuf:"varint,11,opt,name=output_lost,json=outputLost,proto3" json:"output_lost,omitempty"`
+	// How the program ended was not recorded.
+	Lost          bool `protobuf:"varint,12,opt,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -909,6 +911,13 @@ func (x *TaskResult) GetOutputLost() int64 {
 		return x.OutputLost
 	}
 	return 0
+}
+
+func (x *TaskResult) GetLost() bool {
+	if x != nil {
+		return x.Lost
+	}
+	return false
 }
 
 // The part of a task that the harmoniser of a cell needs.
@@ -1065,7 +1074,7 @@ const file_cantina_v1_row_proto_rawDesc = "" +
 	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"0\n" +
 	"\x06Holder\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x12\n" +
-	"\x04proc\x18\x02 \x01(\tR\x04proc\"\xdc\x02\n" +
+	"\x04proc\x18\x02 \x01(\tR\x04proc\"\xf0\x02\n" +
 	"\n" +
 	"TaskResult\x12\x16\n" +
 	"\x06failed\x18\x01 \x01(\bR\x06failed\x12\x1c\n" +
@@ -1080,7 +1089,8 @@ const file_cantina_v1_row_proto_rawDesc = "" +
 	"\aordered\x18\n" +
 	" \x01(\bR\aordered\x12\x1f\n" +
 	"\voutput_lost\x18\v \x01(\x03R\n" +
-	"outputLost\"\x9f\x02\n" +
+	"outputLost\x12\x12\n" +
+	"\x04lost\x18\f \x01(\bR\x04lost\"\x9f\x02\n" +
 	"\aTaskRow\x12\x12\n" +
 	"\x04guid\x18\x01 \x01(\tR\x04guid\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x16\n" +
