@@ -229,6 +229,7 @@ func New(cfg Config, exec Executor, leader Leader) (*Cell, error) {
 		forgetEnds(exec)
 	}
 	id := before.next(boot, rt.Identity.NewProc())
+	id.Name = cfg.Name
 	if err := rt.Identity.Save(id, true); err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"cantina/fault"
 	"cantina/fence"
 	"cantina/worker"
 	"cantina/workerset"
@@ -40,6 +41,8 @@ type IdentityStore interface {
 type Identity struct {
 	// DirID identifies the directory permanently.
 	DirID string `json:"dir_id"`
+	// Name is the cell's, since the first start on the directory.
+	Name worker.CellName `json:"name,omitempty"`
 	// Cluster is the one that the directory's cell belongs to, since its first join; durable
 	// before it is used.
 	Cluster fence.Cluster `json:"cluster,omitempty"`
@@ -126,6 +129,33 @@ func (d diskIdentity) Read() (Identity, error) {
 	c, err := d.credit(p.Boot)
 	p.Deadline, p.Promise = c.Deadline, c.Promise
 	return p.Identity, err
+}
+
+// NameOf returns the name of the cell that a data directory belongs to; "" if it belongs to none, or
+// is a copy. It changes nothing.
+func NameOf(dir string) worker.CellName {
+	f, err := os.Open(filepath.Join(dir, identityFile))
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	text, err := io.ReadAll(f)
+	inode, born, bad := nameOf(f)
+	var p page
+	if err != nil || bad != nil || json.Unmarshal(text, &p) != nil || p.Inode != inode || p.Born != born {
+		return ""
+	}
+	return p.Name
+}
+
+// CheckName reports a data directory that belongs to a cell of another name. Work that was started
+// there is known under that name: under another it would be lost while it runs.
+func CheckName(dir string, name worker.CellName) error {
+	if of := NameOf(dir); of != "" && of != name {
+		return fault.As(fmt.Errorf("data directory %s belongs to cell %s: use --name %s, or another directory for cell %s", dir,
+			of, of, name), fault.ErrInvalid)
+	}
+	return nil
 }
 
 // credit reads the deadline that was set under a boot of the machine. A damaged one has passed: to

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"cantina/fault"
 	"cantina/worker"
 )
 
@@ -119,5 +120,40 @@ func TestCopiedDirCountsAsNew(t *testing.T) {
 	}
 	if id, err := diskIdentity(moved).Read(); err != nil || !reflect.DeepEqual(id, was) {
 		t.Errorf("moved: %+v %v", id, err)
+	}
+}
+
+// TestADirectoryBelongsToOneName: another cell does not use it. A copy belongs to none.
+func TestADirectoryBelongsToOneName(t *testing.T) {
+	top := t.TempDir()
+	a, b := filepath.Join(top, "a"), filepath.Join(top, "b")
+	if err := errors.Join(os.Mkdir(a, 0o700), os.Mkdir(b, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(CheckName(a, "c1"), CheckName(filepath.Join(top, "none"), "c1")); err != nil || NameOf(a) != "" {
+		t.Errorf("a new directory: %v, %q", err, NameOf(a))
+	}
+	if err := diskIdentity(a).Save(Identity{DirID: "f", Name: "c1"}, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckName(a, "c1"); err != nil || NameOf(a) != "c1" {
+		t.Errorf("its own: %v, %q", err, NameOf(a))
+	}
+	err := CheckName(a, "c9")
+	if !errors.Is(err, fault.ErrInvalid) || !strings.Contains(err.Error(), "belongs to cell c1: use --name c1") {
+		t.Errorf("another: %v", err)
+	}
+	text, err := os.ReadFile(filepath.Join(a, identityFile))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(b, identityFile), text, 0o600)
+	}
+	if err = errors.Join(err, CheckName(b, "c9")); err != nil {
+		t.Errorf("a copy: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(b, identityFile), []byte("{"), 0o600); err != nil || NameOf(b) != "" {
+		t.Errorf("a damaged one: %v, %q", err, NameOf(b))
+	}
+	if left, err := os.ReadDir(b); err != nil || len(left) != 1 {
+		t.Errorf("it was changed: %v, %v", left, err)
 	}
 }

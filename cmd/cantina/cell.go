@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"cantina/api"
 	"cantina/cell"
@@ -25,6 +26,7 @@ type cellFlags struct {
 	log       processLog
 	data      string
 	name      string
+	given     *pflag.Flag // --name
 	servers   []string
 	listen    string
 	advertise string
@@ -56,7 +58,9 @@ func cellVerb(c *cli) *cobra.Command {
 	timeoutFlags(cmd, &f.timeouts)
 	p := cmd.Flags()
 	p.StringVar(&f.data, "data", c.dataDir("cell"), "data directory")
-	p.StringVar(&f.name, "name", hostName(), "name of the cell; only one process at a time can use it")
+	p.StringVar(&f.name, "name", hostName(),
+		"name of the cell; only one process at a time can use it (default: that of the directory, if it has one)")
+	f.given = p.Lookup("name")
 	p.StringSliceVar(&f.servers, "servers", []string{defaultAddress}, "addresses of the servers: host:port or unix:PATH")
 	p.StringVar(&f.listen, "listen", "127.0.0.1:0", "address to listen on for calls of the leader: host:port or unix:PATH")
 	p.StringVar(&f.advertise, "advertise", "", "address that the leader calls (default: the one of --listen)")
@@ -95,7 +99,7 @@ func runCell(c *cli, f cellFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := checkName(f.name); err != nil {
+	if f.name, err = cellName(f.given, f.data); err != nil {
 		return err
 	}
 	if err := datadir.ForCell(f.data); err != nil {

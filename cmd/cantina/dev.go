@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"cantina/api"
 	"cantina/executor/terminal"
@@ -31,6 +32,7 @@ type devFlags struct {
 	socket  string
 	group   string
 	name    string
+	given   *pflag.Flag // --name
 	readyFD int
 
 	insecure bool
@@ -60,7 +62,8 @@ func devVerb(c *cli) *cobra.Command {
 	cmd.Flags().StringVar(&f.data, "data", c.dataDir("dev"), "data directory")
 	cmd.Flags().StringVar(&f.listen, "listen", defaultAddress, "address of the API")
 	socketFlags(cmd, &f.socket, &f.group, devSocket)
-	cmd.Flags().StringVar(&f.name, "name", hostName(), "name of the cell")
+	cmd.Flags().StringVar(&f.name, "name", hostName(), "name of the cell (default: that of the directory, if it has one)")
+	f.given = cmd.Flags().Lookup("name")
 	cmd.Flags().BoolVar(&f.insecure, "insecure-listen", false,
 		"listen on a non-loopback address without TLS; anyone who can connect controls this machine")
 	callbackFlag(cmd, &f.callback)
@@ -129,7 +132,7 @@ func runDev(c *cli, f devFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := checkName(f.name); err != nil {
+	if f.name, err = cellName(f.given, filepath.Join(f.data, "cell")); err != nil {
 		return err
 	}
 	var work node.CellConfig

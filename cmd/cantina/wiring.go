@@ -19,9 +19,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"cantina/action"
 	"cantina/api"
+	"cantina/cell"
 	"cantina/internal/guard"
 	"cantina/internal/node"
 	"cantina/internal/run"
@@ -138,6 +140,22 @@ func tcpOf(addresses []string) string {
 		}
 	}
 	return ""
+}
+
+// cellName is the name of a cell: the one of the flag if it is given, else that of its data directory
+// if it has one, or that of the machine.
+func cellName(flag *pflag.Flag, dir string) (string, error) {
+	name := flag.Value.String()
+	if of := string(cell.NameOf(dir)); of != "" && !flag.Changed {
+		name = of
+	}
+	if err := checkName(name); err != nil {
+		return "", err
+	}
+	if err := cell.CheckName(dir, worker.CellName(name)); err != nil {
+		return "", failf(api.ExitUsage, "%v", err)
+	}
+	return name, nil
 }
 
 func hostName() string {

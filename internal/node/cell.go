@@ -102,6 +102,9 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cell directory: %w", err)
 	}
+	if err := cell.CheckName(cfg.Dir, cfg.Name); err != nil {
+		return nil, err
+	}
 	capacity, err := capacityOf(cfg)
 	if err != nil {
 		return nil, err
