@@ -305,8 +305,11 @@ func (ap *applies) diffTask(domain string, t plan.NamedTask) (plan.Change, error
 		c.Verb = plan.VerbReplace
 		if old := ap.tasks.Get(last.guid); old != nil {
 			c.Fields = changed(*old.Definition, t.Definition)
-			if !old.Ended() {
+			switch {
+			case !old.Ended():
 				c.Note = "the run of the earlier definition, " + last.guid + ", continues"
+			case old.MayRun():
+				c.Note = "the run of the earlier definition, " + last.guid + ", may still run on cell " + old.Holder.Cell
 			}
 		}
 	default:

@@ -188,7 +188,7 @@ func (l *Leader) Eligible(e worker.Eligible) { l.admission.admit(e.Cell) }
 func (l *Leader) Dead(e worker.Dead) {
 	l.log.Info("certainly dead", "cell", string(e.Cell), "proc", string(e.Proc), "proof", e.Proof.String())
 	holder := e.Successor
-	if holder == "" { // one may have come since
+	if holder == "" && e.Proof != worker.ProofSuccessor && e.Proof != worker.ProofBoot { // one may have come since
 		holder, _ = l.Registry.Receives(e.Cell)
 	}
 	tasks := l.Board.Dead(e, holder)

@@ -147,7 +147,8 @@ type Dead struct {
 	Proc  Proc
 	Proof Proof
 	// Successor is the process that had the cell's name when the death was found; empty = none. Another
-	// may have it when the effect is released.
+	// may have it when the effect is released. If the proof is a later process of the directory, it is
+	// one of that directory.
 	Successor Proc
 }
 

@@ -176,8 +176,12 @@ func (l *Leader) die(p *process, now time.Duration, proof Proof) {
 		}
 	}
 	dead := Dead{Cell: p.row.Cell, Proc: p.row.Proc, Proof: proof}
-	if cur := l.holders[p.row.Cell]; cur != nil && cur != p {
-		dead.Successor = cur.row.Proc
+	next := l.holders[p.row.Cell]
+	if proof == ProofSuccessor || proof == ProofBoot {
+		next = l.successor(p)
+	}
+	if next != nil && next != p {
+		dead.Successor = next.row.Proc
 	}
 	l.do(dead, StartsChanged{})
 	p.deathOutput = l.seq + 1

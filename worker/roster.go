@@ -106,6 +106,16 @@ func (r *roster) predecessors(dirID string, started int64) []*process {
 	return ps
 }
 
+// successor returns the newest process on p's directory that came after p; nil = none.
+func (r *roster) successor(p *process) (next *process) {
+	for _, q := range r.dirs[p.row.DirID] {
+		if !q.dead && q.row.Started > p.row.Started && (next == nil || q.row.Started > next.row.Started) {
+			next = q
+		}
+	}
+	return next
+}
+
 // survived reports whether a later process of p's directory reports work of an earlier one as not
 // gone, although it had to die by the deadline: it survives KILL. No work of p is treated as dead
 // by time as long as that is reported.
