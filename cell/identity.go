@@ -17,6 +17,7 @@ import (
 
 	"cantina/fault"
 	"cantina/fence"
+	"cantina/internal/space"
 	"cantina/worker"
 	"cantina/workerset"
 )
@@ -245,11 +246,11 @@ func (d diskIdentity) Save(id Identity, durable bool) error {
 
 func (d diskIdentity) save(id Identity) error {
 	path := filepath.Join(string(d), identityFile)
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	err = write(f, id)
+	size, err := write(f, id)
 	if err == nil {
 		err = f.Sync()
 	}
@@ -259,6 +260,8 @@ func (d diskIdentity) save(id Identity) error {
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
+	// For the next session, on a disk that may be full by then; without it that waits for space.
+	_ = space.Reserve(path+".new", size+identityGrowth)
 	dir, err := os.Open(string(d))
 	if err != nil {
 		return err
@@ -266,14 +269,24 @@ func (d diskIdentity) save(id Identity) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// write writes the page of an identity into its own file.
-func write(f *os.File, id Identity) error {
+// identityGrowth is more than an identity grows by from one session to the next.
+const identityGrowth = 4 << 10
+
+// write writes the page of an identity into its own file, and returns its size.
+func write(f *os.File, id Identity) (int64, error) {
 	p := page{Identity: id}
 	var err error
 	if p.Inode, p.Born, err = nameOf(f); err != nil {
-		return err
+		return 0, err
 	}
-	return json.NewEncoder(f).Encode(p)
+	text, err := json.Marshal(p)
+	if err != nil {
+		return 0, err
+	}
+	if _, err = f.Write(append(text, '\n')); err == nil {
+		err = f.Truncate(int64(len(text)) + 1)
+	}
+	return int64(len(text)) + 1, err
 }
 
 // Boot returns the kernel's id of this boot of the machine.

@@ -85,7 +85,8 @@ func TestKilledShimIsLost(t *testing.T) {
 	}
 }
 
-// TestTheEndOfAKeptProgramOnAFullDisk is recorded: its space was taken before the program started.
+// TestTheEndOfAKeptProgramOnAFullDisk is recorded, and the next cell starts there and
+// reports it: their space was taken before.
 func TestTheEndOfAKeptProgramOnAFullDisk(t *testing.T) {
 	needRoot(t)
 	dataDir, dir := tempDir(t), tempDir(t)
@@ -104,11 +105,11 @@ func TestTheEndOfAKeptProgramOnAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitEmpty(t, classAt(t, trackerOf(t, dataDir), classKeepFree))
-	free()
 	e, stop := runExecutor(t, testConfig(dataDir))
 	if r := await(t, e, "x", completed).Result; r.Lost || r.ExitCode != 7 || len(r.Status) != 60000 {
 		t.Errorf("%d bytes of status, %+v", len(r.Status), r)
 	}
+	free()
 	if err := stop(); err != nil {
 		t.Error(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"cantina/cgroup"
 	"cantina/executor/shim"
 	"cantina/internal/proctree"
+	"cantina/internal/space"
 	"cantina/spawn/procid"
 )
 
@@ -74,6 +75,9 @@ func (l *previous) reapers() []procid.Identity {
 // previousFile is the name of that file.
 const previousFile = "previous"
 
+// previousSize is the space that is reserved for the file.
+const previousSize = 4 << 10
+
 const bootIDPath = "/proc/sys/kernel/random/boot_id"
 
 func bootID() (string, error) {
@@ -121,9 +125,17 @@ func dirsIn(dir string) ([]string, error) {
 	return out, err
 }
 
-// replaceFile writes a file so that it is there whole or not at all.
+// replaceFile writes a file so that it is there whole or not at all, into the space that was reserved for
+// it, if any.
 func replaceFile(path string, data []byte) error {
-	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(data); err == nil {
+		err = f.Truncate(int64(len(data)))
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(path+".new", path)
@@ -206,7 +218,14 @@ func (r *recovery) remember(reaper int) error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(r.e.path(previousFile), b)
+	if err := replaceFile(r.e.path(previousFile), b); err != nil {
+		return err
+	}
+	// For the next one, on a disk that may be full by then: it takes over the kept work.
+	if err := space.Reserve(r.e.path(previousFile+".new"), previousSize); err != nil {
+		r.e.log.Debug("no space is reserved", "error", err)
+	}
+	return nil
 }
 
 // clearPredecessor ends the work of a dead cell process of this directory, except kept work. It

@@ -18,7 +18,6 @@ package shim
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,9 +26,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"cantina/executor/isolate"
+	"cantina/internal/space"
 )
 
 // Names of the files.
@@ -143,21 +141,7 @@ func EndedSize(status bool) int64 {
 // Reserve takes the space on the disk that Put needs for a file, so that Put succeeds on a disk that
 // is full by then.
 func Reserve(dir, name string, size int64) error {
-	f, err := os.OpenFile(filepath.Join(dir, name+".new"), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return fmt.Errorf("reserve space for %s: %w", name, err)
-	}
-	err = unix.Fallocate(int(f.Fd()), 0, 0, size)
-	if errors.Is(err, unix.EOPNOTSUPP) {
-		_, err = f.Write(make([]byte, size))
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return fmt.Errorf("reserve space for %s: %w", name, err)
-	}
-	return nil
+	return space.Reserve(filepath.Join(dir, name+".new"), size)
 }
 
 // Put writes a file whole, and to disk when sync is set. It writes into the space that Reserve has taken.
