@@ -292,6 +292,9 @@ func Harmonise(v View) Action {
 	case here && row.Ending() && v.ended():
 		return Action{Call: CallComplete, Then: DeleteContainer, Refused: DeleteContainer, Grade: Expected,
 			Why: "cancelled, and its end is known now"}
+	case here && row.Ending() && v.Container == Live:
+		return Action{Then: StopContainer, Reason: ReasonCancelled, Grade: Conceivable,
+			Why: "cancelled: stop it, and report its end"}
 	case here && row.Ending() && row.Holder == v.Self && v.Container == NoContainer:
 		return Action{Call: CallMissing, Grade: Expected, Why: "cancelled, and its container is gone"}
 	case here && row.MayStillRun && v.Container == NoContainer && v.Earlier:

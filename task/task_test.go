@@ -128,7 +128,7 @@ func TestHarmoniseBesideTheTable(t *testing.T) {
 		"cancelled, its end":                           {Done, cancelled, CallComplete, DeleteContainer},
 		"cancelled, gone":                              {NoContainer, cancelled, CallMissing, Leave},
 		"cancelled, gone with an earlier process":      {NoContainer, cancelledBefore, NoCall, Leave},
-		"cancelled, still running":                     {Live, cancelled, NoCall, DeleteContainer},
+		"cancelled, still running":                     {Live, cancelled, NoCall, StopContainer},
 		"cancelled, its end is known":                  {Done, over, NoCall, DeleteContainer},
 		"the granted reservation asks again":           {Reserved, granted, CallStart, RunContainer},
 		"a re-used guid: running container":            {Live, reused, NoCall, DeleteContainer},
@@ -589,7 +589,7 @@ func TestCancel(t *testing.T) {
 		effects[0] != (CancelContainer{"g", "u", alpha}) {
 		t.Errorf("%+v %v", row, effects)
 	}
-	if a := Harmonise(View{Container: Live, Self: alpha, UID: "u", Row: row}); a.Then != DeleteContainer {
+	if a := Harmonise(View{Container: Live, Self: alpha, UID: "u", Row: row}); a.Then != StopContainer {
 		t.Errorf("the poll does not find it: %v", a)
 	}
 	if _, effects, _ = Step(rowOf(t, "PENDING"), Cancel{}, env()); len(effects) != 1 ||
