@@ -25,7 +25,7 @@ export function TaskPage({ id }: { id: string }) {
         ['took', x.started ? <Took from={x.started} to={x.ended} /> : '–'],
         ['created', <When at={x.created} short />], ['started', <When at={x.started} short />], ['ended', <When at={x.ended} short />],
         ['cell', <CellName name={x.cell} />],
-        ['exit', x.state !== 'COMPLETED' ? '–' : x.signal ? `signal ${x.signal}` : x.exit_code],
+        ['exit', x.exit_code < 0 && !x.signal ? '–' : x.signal ? `signal ${x.signal}` : x.exit_code],
         ['domain', x.domain], ['uid', <code>{x.uid.slice(0, 12)}</code>],
       ]} />}
       {x && [x.reason, x.rejection && `${x.rejections} times not placed: ${x.rejection}`, x.oom && 'it ran out of memory', x.may_still_run && 'it may still run',
