@@ -22,9 +22,9 @@ type Decision struct{ t *tx }
 // Task returns the newest row of a guid, or nil.
 func (d *Decision) Task(guid string) *task.Task { return d.t.b.tasks.Get(guid) }
 
-// Reported names a task that a cell has reported and no row has; "" if there is none. Its guid is
-// prefix, a dot and more. It is neither except nor that, a dot and more.
-func (d *Decision) Reported(prefix, except string) string {
+// Reported names a task that a cell has reported and no row has, and returns their number; "" if there
+// is none. Its guid is prefix, a dot and more. It is neither except nor that, a dot and more.
+func (d *Decision) Reported(prefix, except string) (guid string, n int) {
 	return d.t.b.tasks.Reported.Run(prefix, except)
 }
 

@@ -123,12 +123,37 @@ func TestWorkOfOthersIsOneRun(t *testing.T) {
 		x := begin(t, hourly, Policy{Overlap: OverlapAllow, Max: most})
 		for answer, want := range map[Answer]int{Running: want, Unknown: want, Ended: 1} {
 			env := x.at("01:00").env()
-			env.Other = func(string) (Answer, string) { return answer, "d.n.x" }
+			env.Other = func(string) (Answer, string, int) { return answer, "d.n.x", 1 }
 			_, moves, err := Step(x.s, Tick{}, env)
 			if err != nil || len(moves) != want {
 				t.Errorf("at most %d, %v: %+v, %v, want %d moves", most, answer, moves, err, want)
 			}
 		}
+	}
+}
+
+// TestWorkOfOthersCountsBesideOwnRuns: a schedule that allows several runs has one, and a restored store lacks others
+// that cells have reported.
+func TestWorkOfOthersCountsBesideOwnRuns(t *testing.T) {
+	x := begin(t, hourly, Policy{Overlap: OverlapAllow, Max: 3})
+	x.at("01:00").does(Tick{}, "start 02T01:00").is("01:00", Running)
+	for _, c := range []struct {
+		answer  Answer
+		n       int
+		started bool
+	}{{Ended, 0, true}, {Running, 1, true}, {Running, 2, false}, {Running, 7, false}, {Unknown, 1, true}} {
+		env := x.at("02:00").env()
+		env.Other = func(string) (Answer, string, int) { return c.answer, "d.n.x", c.n }
+		_, moves, err := Step(x.s, Tick{}, env)
+		if err != nil || (len(moves) == 1) != c.started {
+			t.Errorf("%v of %d: %+v, %v", c.answer, c.n, moves, err)
+		}
+	}
+	env := x.at("02:00").env()
+	env.Definition.Policy.Max = 2
+	env.Other = func(string) (Answer, string, int) { return Unknown, "d.n.x", 1 }
+	if after, moves, err := Step(x.s, Tick{}, env); err != nil || len(moves) != 0 || len(after.Pending) != 1 {
+		t.Errorf("unknown work could be the one too many: %+v, %v", moves, err)
 	}
 }
 

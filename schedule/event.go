@@ -85,10 +85,10 @@ type Env struct {
 	Runs func(Run) Answer
 	// Outcome is how a run ended that Runs answers Ended for; "" or nil = unknown.
 	Outcome func(Run) string
-	// Other answers for work of the schedule that is not among its runs, and names it: its job,
+	// Other answers for work of the schedule that is not among its runs, names one and counts it: its job,
 	// started by anyone (it may have been applied, retried or rerun by hand), or a task of which a
 	// restored store has no row. id is the run that is to start. nil = there is none.
-	Other func(id string) (Answer, string)
+	Other func(id string) (Answer, string, int)
 	// Free reports whether a name for a run is free; nil = all are.
 	Free func(id string) bool
 }

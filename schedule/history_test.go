@@ -277,7 +277,7 @@ func (w *teller) env(k schedule.Key) schedule.Env {
 			return schedule.Running
 		}
 		if row, ok := w.b.Get(k); ok && row.Definition.Job != nil {
-			env.Other = func(string) (schedule.Answer, string) { return w.job, "job/" + k.Name }
+			env.Other = func(string) (schedule.Answer, string, int) { return w.job, "job/" + k.Name, 1 }
 		}
 	}
 	return env

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -232,17 +233,20 @@ func (m *machine) counts(f Firing) (b busy, unknown int, one string) {
 			b.before++
 		}
 	}
-	if b.running+unknown > 0 || m.env.Other == nil {
+	several := m.env.Definition.Overlap == OverlapAllow && m.env.Definition.Job == nil
+	if m.env.Other == nil || b.running+unknown > 0 && !several {
 		return b, unknown, one
 	}
-	switch a, other := m.env.Other(RunID(m.env.Key, f.At, 0)); a {
+	a, other, n := m.env.Other(RunID(m.env.Key, f.At, 0))
+	switch a {
 	case Running:
-		return busy{running: 1, before: 1, one: other}, 0, other
+		b.running, b.before, b.one = b.running+n, b.before+n, cmp.Or(b.one, other)
 	case Unknown:
-		return b, 1, other
+		unknown++
 	case Ended:
+		return b, unknown, one
 	}
-	return b, 0, ""
+	return b, unknown, cmp.Or(one, other)
 }
 
 // answer reports whether a run may still run. A run that this step itself starts does: no other

@@ -126,7 +126,7 @@ func (w *world) answer(r Run) Answer {
 
 func (w *world) step(e Event) {
 	next, moves, err := Step(w.newest, e, Env{Now: w.now, Key: w.key, Cron: w.cron, Definition: w.def, Runs: w.answer,
-		Other: func(string) (Answer, string) { return w.answer(Run{}), "job/" + w.key.Name }})
+		Other: func(string) (Answer, string, int) { return w.answer(Run{}), "job/" + w.key.Name, 1 }})
 	if err != nil {
 		if !next.Equal(&w.newest) {
 			w.t.Fatalf("%T failed with %v and changed the state", e, err)

@@ -476,7 +476,7 @@ func TestAJobThatOthersSetGoing(t *testing.T) {
 		x := begin(t, hourly, Policy{Overlap: c.overlap})
 		x.def.Task, x.def.Job = nil, &Job{}
 		env := x.at("01:00").env()
-		env.Other = func(string) (Answer, string) { return c.answer, "job/n" }
+		env.Other = func(string) (Answer, string, int) { return c.answer, "job/n", 1 }
 		s, moves, err := Step(x.s, Tick{}, env)
 		if err != nil || len(moves) != c.moves || len(s.Pending) != c.pending {
 			t.Fatalf("%+v: %v %+v %v", c, moves, s, err)

@@ -101,7 +101,8 @@ func TestTheEndsThatNobodySaw(t *testing.T) {
 // TestReportedContainers are found by the guid and by what it begins with, and are forgotten with their process.
 func TestReportedContainers(t *testing.T) {
 	var r Reported
-	if _, ok := r.Get("d.n.1"); ok || r.Run("d.n", "") != "" {
+	_, ok := r.Get("d.n.1")
+	if first, n := r.Run("d.n", ""); ok || first != "" || n != 0 {
 		t.Fatal("an empty list has containers")
 	}
 	r.Remove("d.n.1")
@@ -118,9 +119,14 @@ func TestReportedContainers(t *testing.T) {
 	runs := func(when string, want map[[2]string]string) {
 		t.Helper()
 		for ask, want := range want {
-			if got := r.Run(ask[0], ask[1]); got != want {
+			if got, n := r.Run(ask[0], ask[1]); got != want || (n > 0) != (want != "") {
 				t.Errorf("%s: the first of %q without %q is %q, want %q", when, ask[0], ask[1], got, want)
 			}
+		}
+	}
+	for ask, want := range map[[2]string]int{{"d.n", ""}: 3, {"d.n", "d.n.1"}: 2, {"d.n", "d.n.2"}: 1, {"d", "d.n"}: 1} {
+		if _, n := r.Run(ask[0], ask[1]); n != want {
+			t.Errorf("%q without %q: %d containers, want %d", ask[0], ask[1], n, want)
 		}
 	}
 	for range 20 { // the order of a map must not count

@@ -80,13 +80,16 @@ func (r *Reported) Applied(base string) (guid string) {
 	return guid
 }
 
-// Run returns the first of the tasks whose guid is prefix, a dot and more, without those of except
-// and a dot and more; "" if there is none.
-func (r *Reported) Run(prefix, except string) (guid string) {
+// Run returns the first of the tasks whose guid is prefix, a dot and more, and their number; "" if
+// there is none. Except, and those of except, a dot and more, do not count.
+func (r *Reported) Run(prefix, except string) (guid string, n int) {
 	for g := range r.runs[prefix] {
-		if g != except && !strings.HasPrefix(g, except+".") && (guid == "" || g < guid) {
+		if g == except || strings.HasPrefix(g, except+".") {
+			continue
+		}
+		if n++; guid == "" || g < guid {
 			guid = g
 		}
 	}
-	return guid
+	return guid, n
 }

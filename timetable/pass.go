@@ -193,24 +193,24 @@ func (b *batch) env(row *schedule.Row) schedule.Env {
 	return schedule.Env{Now: b.now, Runs: func(r schedule.Run) schedule.Answer { return b.runs(row, r) },
 		Free:    b.rows.Free,
 		Outcome: func(r schedule.Run) string { return b.outcome(row, r) },
-		Other:   func(id string) (schedule.Answer, string) { return b.other(row, id) }}
+		Other:   func(id string) (schedule.Answer, string, int) { return b.other(row, id) }}
 }
 
-// other answers for work of a schedule that is not among its runs. While rows may be older than the
-// work of the cells, a run that no row names may be reported yet.
-func (b *batch) other(row *schedule.Row, id string) (schedule.Answer, string) {
+// other answers for work of a schedule that is not among its runs, and counts it. While rows may be
+// older than the work of the cells, a run that no row names may be reported yet.
+func (b *batch) other(row *schedule.Row, id string) (a schedule.Answer, what string, n int) {
 	switch {
 	case row.Definition.Job != nil:
-		return b.t.cfg.Jobs.Runs(row.Name), "job/" + row.Name
+		return b.t.cfg.Jobs.Runs(row.Name), "job/" + row.Name, 1
 	case row.Definition.Task == nil:
-		return schedule.Ended, ""
+		return schedule.Ended, "", 0
 	case b.t.cfg.Sessions.Stale():
-		return schedule.Unknown, id
+		return schedule.Unknown, id, 1
 	}
-	if guid := b.rows.Reported(row.Domain+"."+row.Name, id); guid != "" {
-		return schedule.Running, guid
+	if guid, n := b.rows.Reported(row.Domain+"."+row.Name, id); n > 0 {
+		return schedule.Running, guid, n
 	}
-	return schedule.Ended, ""
+	return schedule.Ended, "", 0
 }
 
 // put makes a state the newest and adds its row.

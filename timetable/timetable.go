@@ -45,7 +45,7 @@ type Rows interface {
 	Free(guid string) bool
 	// Reported names a task that a cell has reported and no row has: its guid is prefix, a dot and
 	// more, and neither except nor that, a dot and more. "" = none.
-	Reported(prefix, except string) (guid string)
+	Reported(prefix, except string) (guid string, n int)
 	// Desire adds a task; when it fails nothing was changed.
 	Desire(t task.Task) error
 	// Cancel ends a task; one that has ended is left alone.
