@@ -89,20 +89,23 @@ func (x *tab) open0(url string) {
 // TestActions makes each write by its button, and looks for its effect at the server.
 func TestActions(t *testing.T) {
 	c := startCluster(t)
+	c.run("apply", "testdata/endless.yaml")
 	c.run("apply", "testdata/work.yaml")
 	x := openTab(t)
 	x.open0(c.run("ui", "-q"))
 
-	x.open("#/job/measure", "Pause…")
+	x.open("#/job/endless", "Pause…", "Kill…")
 	x.press("main", "Pause…")
 	x.press("dialog", "Pause")
 	x.shows("is paused", "Resume…")
 	x.press("main", "Resume…")
 	x.press("dialog", "Resume")
+	x.shows("Pause…") // the page has read the job again
 	x.press("main", "Kill…")
 	x.press("dialog", "Kill")
 	x.shows("are being ended")
 	c.fails(1, "wait", "job/measure", "--timeout", "100s")
+	x.open("#/job/measure", "Retry failed…")
 	x.press("main", "Retry failed…")
 	x.press("dialog", "Retry failed")
 	x.shows("run again")
