@@ -65,7 +65,8 @@ func (l *Ledger) Push(s State) bool {
 	if wasKnown {
 		l.hosts.remove(c)
 	}
-	c.known, c.process, c.state = true, s.Process, s
+	l.flights.replace(c, s.Process)
+	c.known, c.state = true, s
 	l.hosts.add(c)
 	c.capacity, c.foreign = l.dims.learn(s.Capacity), l.dims.learn(s.Foreign)
 	l.rested(c)
@@ -94,8 +95,9 @@ func (l *Ledger) Admit(name, process, reason string) bool {
 	if c.process != process {
 		l.unknow(c)
 	}
+	l.flights.replace(c, process)
 	news := !c.session || c.admitted != (reason == "")
-	c.process, c.session = process, true
+	c.session = true
 	if news {
 		l.cellGen++
 	}
@@ -113,13 +115,27 @@ func (l *Ledger) Remove(name string) {
 	}
 	c.session, c.admitted, c.blocked = false, false, "no session"
 	l.cellGen++
-	for _, h := range c.holds {
-		if h.inFlight && h.Kind != KindBatch {
-			l.flights.stranded = append(l.flights.stranded, h)
-		}
-	}
+	l.flights.strand(c, func(*holding) bool { return true })
 	l.unknow(c)
 	l.forget(c)
+}
+
+// replace sets a cell's process. No call carries work to a new process that was placed on the earlier
+// one and is not sent.
+func (f *flights) replace(c *cell, process string) {
+	if c.process != process {
+		c.process = process
+		f.strand(c, func(h *holding) bool { return h.deadline == 0 })
+	}
+}
+
+// strand frees work in flight to a cell as if its time was over, but for batch tasks.
+func (f *flights) strand(c *cell, which func(h *holding) bool) {
+	for _, h := range c.holds {
+		if h.inFlight && h.Kind != KindBatch && which(h) {
+			f.stranded = append(f.stranded, h)
+		}
+	}
 }
 
 // unknow removes a cell's reported state.

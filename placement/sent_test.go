@@ -65,3 +65,32 @@ func TestOldPlacementsAreNotSent(t *testing.T) {
 		t.Errorf("%+v, %+v", first, second)
 	}
 }
+
+// TestUnsentWorkOfASuccessor: a cell has another process before the call to the first has begun. The work is free
+// again at once; work that was sent has its time.
+func TestUnsentWorkOfASuccessor(t *testing.T) {
+	for name, succeed := range map[string]func(a *Auction){
+		"admitted": func(a *Auction) { a.Admit("c1", "its successor", "") },
+		"reports": func(a *Auction) {
+			s := plainState("c1", 2, 100, 10)
+			s.Process = "its successor"
+			a.Push(s)
+		},
+	} {
+		a := NewAuction(Config{})
+		join(a, plainState("c1", 1, 100, 10))
+		submit(t, a, 0, lrpItem("sent", 0, 40), lrpItem("unsent", 0, 40))
+		for _, p := range a.Round(0).Placed {
+			if p.Item.ID == "sent.0" && !a.Send(&p, 0) {
+				t.Fatal("not sent")
+			}
+		}
+		succeed(a)
+		if r := a.Round(0); len(r.Expired) != 1 || r.Expired[0].ID != "unsent.0" {
+			t.Errorf("%s, at once: %+v", name, r.Expired)
+		}
+		if r := a.Round(30 * time.Second); len(r.Expired) != 1 || r.Expired[0].ID != "sent.0" {
+			t.Errorf("%s, later: %+v", name, r.Expired)
+		}
+	}
+}
