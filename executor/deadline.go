@@ -42,20 +42,22 @@ func (d *deadlines) pastDeadline() bool {
 func (k *keeper) tellDeadline() bool {
 	at := k.e.deadlines.deadline.Load()
 	text := strconv.FormatInt(at, 10)
-	ok := k.send("procdeadline " + text)
+	own := text
+	ok := true
+	// The classes come first: work that is started next must find its class open.
 	for _, dir := range k.e.backend.classDirs(classStopBound, classKeepBound) {
 		ok = ok && k.send("deadline "+dir+" "+text)
 	}
 	k.mu.Lock()
-	groups, own := k.adopted, k.own
+	groups, recorded := k.adopted, k.own
 	k.mu.Unlock()
 	for _, g := range groups {
-		if !own {
+		if !recorded {
 			text = strconv.FormatInt(g.deadline, 10)
 		}
 		ok = ok && k.send("deadline "+g.dir+" "+text)
 	}
-	return ok
+	return ok && k.send("procdeadline "+own)
 }
 
 // recorded reports whether a leader has recorded the adopted containers.
