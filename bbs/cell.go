@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"cantina/lrp"
@@ -273,12 +272,7 @@ func (t *tx) foundTask(a worker.Alive, f task.Found) {
 // applied again, and the task waits under an earlier number than the run that a cell has reported.
 // The waiting one is cancelled.
 func (t *tx) foundApplied(guid string, f task.Found) bool {
-	base := guid
-	if i := strings.LastIndexByte(guid, '.'); i >= 0 {
-		if _, err := strconv.ParseUint(guid[i+1:], 10, 32); err == nil {
-			base = guid[:i]
-		}
-	}
+	base := task.AppliedBase(guid)
 	for i, c := range base {
 		if c != '.' {
 			continue

@@ -218,18 +218,24 @@ func (wr *writes) answerTask(guid, domain string, revision int64) (plan.Task, er
 		Revision: revision}, nil
 }
 
+// taskToChange returns the row of a task as a write expects it.
+func (wr *writes) taskToChange(guid string, w plan.Write) (*task.Task, error) {
+	row := wr.tasks.Get(guid)
+	switch {
+	case wr.tasks.Quarantined(guid):
+		return nil, fmt.Errorf("task %s: %w", guid, fault.ErrQuarantined)
+	case row == nil:
+		return nil, wr.queries.gone(guid)
+	}
+	return row, wr.expect(TaskRow(guid), wr.view.taskRevision(guid), w.Expect)
+}
+
 // onTask writes one change of one task.
 func (wr *writes) onTask(ctx context.Context, guid, operation string, request []byte, w plan.Write,
 	fn func(t *tx, row *task.Task) error) (plan.Task, error) {
 	_, revision, err := wr.write(ctx, w, operation, append([]byte(guid+"\x00"), request...), func(t *tx) (reply, error) {
-		row := wr.tasks.Get(guid)
-		switch {
-		case wr.tasks.Quarantined(guid):
-			return reply{}, fmt.Errorf("task %s: %w", guid, fault.ErrQuarantined)
-		case row == nil:
-			return reply{}, wr.queries.gone(guid)
-		}
-		if err := wr.expect(TaskRow(guid), wr.view.taskRevision(guid), w.Expect); err != nil {
+		row, err := wr.taskToChange(guid, w)
+		if err != nil {
 			return reply{}, err
 		}
 		return reply{subject: guid}, fn(t, row)
@@ -307,14 +313,8 @@ func (wr *writes) ResolveTask(ctx context.Context, guid string, as task.Resoluti
 func (wr *writes) RerunTask(ctx context.Context, guid string, w plan.Write) (plan.Task, error) {
 	domain := ""
 	out, revision, err := wr.write(ctx, w, "rerun", []byte(guid), func(t *tx) (reply, error) {
-		row := wr.tasks.Get(guid)
-		switch {
-		case wr.tasks.Quarantined(guid):
-			return reply{}, fmt.Errorf("task %s: %w", guid, fault.ErrQuarantined)
-		case row == nil:
-			return reply{}, wr.queries.gone(guid)
-		}
-		if err := wr.expect(TaskRow(guid), wr.view.taskRevision(guid), w.Expect); err != nil {
+		row, err := wr.taskToChange(guid, w)
+		if err != nil {
 			return reply{}, err
 		}
 		if err := wr.tasks.MayRerun(row, t.now); err != nil {

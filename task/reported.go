@@ -66,14 +66,25 @@ func (r *Reported) Keep(proc string, guids []string) {
 	}
 }
 
-// Applied returns the container of a run of a task of a spec file: its guid is base, or base, a dot and
-// a number. "" if there is none.
+// AppliedBase returns the guid of the first run of a task of a spec file. Later runs have a dot and a
+// number after it.
+func AppliedBase(guid string) string {
+	if i := strings.LastIndexByte(guid, '.'); i >= 0 {
+		if _, err := strconv.ParseUint(guid[i+1:], 10, 32); err == nil {
+			return guid[:i]
+		}
+	}
+	return guid
+}
+
+// Applied returns the container of a run of a task of a spec file, by the guid of the first run. "" if
+// there is none.
 func (r *Reported) Applied(base string) (guid string) {
 	if _, ok := r.all[base]; ok {
 		return base
 	}
 	for g := range r.runs[base] {
-		if _, err := strconv.ParseUint(g[len(base)+1:], 10, 32); err == nil && (guid == "" || g < guid) {
+		if AppliedBase(g) == base && (guid == "" || g < guid) {
 			guid = g
 		}
 	}

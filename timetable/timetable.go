@@ -43,8 +43,8 @@ type Rows interface {
 	Dead(proc string) bool
 	// Free reports whether a guid may be used for a new task.
 	Free(guid string) bool
-	// Reported names a task that a cell has reported and no row has: its guid is prefix, a dot and
-	// more, and neither except nor that, a dot and more. "" = none.
+	// Reported names a task that a cell has reported and no row has, and returns their number: its guid
+	// is prefix, a dot and more, and neither except nor that, a dot and more. "" = none.
 	Reported(prefix, except string) (guid string, n int)
 	// Desire adds a task; when it fails nothing was changed.
 	Desire(t task.Task) error
