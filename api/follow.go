@@ -246,7 +246,7 @@ func (f *follower) join(ctx context.Context) {
 			m.Query = f.late
 		}
 		f.wg.Go(func() {
-			tell := func(a arrival) error {
+			report := func(a arrival) error {
 				a.cell = cell
 				select {
 				case f.arrived <- a:
@@ -260,10 +260,10 @@ func (f *follower) join(ctx context.Context) {
 				if err != nil {
 					return err
 				}
-				return tell(arrival{lines: got})
+				return report(arrival{lines: got})
 			})
-			// When ctx is done there is no reader; that is the only error of tell.
-			_ = tell(arrival{end: true, err: err})
+			// When ctx is done there is no reader; that is the only error of report.
+			_ = report(arrival{end: true, err: err})
 		})
 	}
 }

@@ -337,7 +337,7 @@ func TestPatienceCountsFromTheFirstFailure(t *testing.T) {
 
 // TestAServerThatDoesNotAnswerIsNamed: during the wait, and in the error with the remedy.
 func TestAServerThatDoesNotAnswerIsNamed(t *testing.T) {
-	told := make(chan string, 1)
+	reported := make(chan string, 1)
 	stopped := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
 			return
@@ -348,14 +348,14 @@ func TestAServerThatDoesNotAnswerIsNamed(t *testing.T) {
 	address := stopped.Listener.Addr().String()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	c := api.NewClient(api.ClientConfig{Addresses: []string{address}, Unanswered: func(a string) { told <- a }})
+	c := api.NewClient(api.ClientConfig{Addresses: []string{address}, Unanswered: func(a string) { reported <- a }})
 	var failed error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		_, failed = api.Call(ctx, c, calls.ListServices, &pb.ListServicesRequest{})
 	}()
-	if got := <-told; got != address {
+	if got := <-reported; got != address {
 		t.Errorf("waiting for %q", got)
 	}
 	cancel()

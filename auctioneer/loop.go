@@ -77,7 +77,7 @@ func (a *Auctioneer) pass() (calls []Call, placed []string) {
 	}
 	a.unlock()
 	for i := range results {
-		a.tell(&results[i])
+		a.report(&results[i])
 	}
 	return calls, placed
 }
@@ -111,8 +111,8 @@ func measure(cfg *Config, r *placement.Result, took time.Duration) {
 	}
 }
 
-// tell reports to the board the work that a round did not place.
-func (a *Auctioneer) tell(r *placement.Result) {
+// report reports to the board the work that a round did not place.
+func (a *Auctioneer) report(r *placement.Result) {
 	if len(r.Refused) > 0 {
 		a.board.Waiting(r.Refused)
 	}
@@ -241,7 +241,7 @@ func (a *Auctioneer) refuse(c *Call, refused []Refusal) {
 	for _, it := range c.Work {
 		sent[it.Hold] = it
 	}
-	var told []placement.Refused
+	var reported []placement.Refused
 	now := a.cfg.Clock.Boot()
 	a.lock()
 	for _, r := range refused {
@@ -252,11 +252,11 @@ func (a *Auctioneer) refuse(c *Call, refused []Refusal) {
 		delete(sent, r.Hold)
 		a.auction.Refuse(now, r.Hold, r.Full, r.Reason)
 		a.stats.RefusedByCell++
-		told = append(told, placement.Refused{Item: it, Refusal: placement.RefusedByCell(c.Cell, r.Reason)})
+		reported = append(reported, placement.Refused{Item: it, Refusal: placement.RefusedByCell(c.Cell, r.Reason)})
 	}
 	a.wake()
 	a.unlock()
-	if len(told) > 0 {
-		a.board.Waiting(told)
+	if len(reported) > 0 {
+		a.board.Waiting(reported)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"cantina/resource"
 )
 
-// teller prints the decisions of a board of jobs in a random history.
-type teller struct {
+// generator prints the decisions of a board of jobs in a random history.
+type generator struct {
 	t       *testing.T
 	rng     *rand.Rand
 	out     strings.Builder
@@ -31,7 +31,7 @@ type teller struct {
 func TestHistories(t *testing.T) {
 	occupy := history.Open(t, "testdata/histories.txt")
 	for n := range 60 {
-		w := &teller{t: t, rng: rand.New(rand.NewPCG(uint64(n), 9)), now: 1_000_000}
+		w := &generator{t: t, rng: rand.New(rand.NewPCG(uint64(n), 9)), now: 1_000_000}
 		var err error
 		if w.b, err = batch.NewBoard(w.spec()); err != nil {
 			t.Fatal(err)
@@ -43,7 +43,7 @@ func TestHistories(t *testing.T) {
 		}
 		for range 90 {
 			w.something()
-			w.tell()
+			w.views()
 		}
 		occupy.Check(t, fmt.Sprintf("jobs-%02d", n), w.out.String())
 	}
@@ -55,7 +55,7 @@ func TestHistories(t *testing.T) {
 
 // crowd is a history of jobs that wait for room: some need much, some little, and time passes.
 func crowd(t *testing.T, n int) string {
-	w := &teller{t: t, rng: rand.New(rand.NewPCG(uint64(n), 11)), now: 1_000_000}
+	w := &generator{t: t, rng: rand.New(rand.NewPCG(uint64(n), 11)), now: 1_000_000}
 	spec := func() batch.ForestSpec {
 		s := w.spec()
 		s.Levels, s.Disabled = []string{"host", "db"}, false
@@ -131,9 +131,9 @@ func crowd(t *testing.T, n int) string {
 
 func names() []string { return []string{"copy", "index", "prune"} }
 
-func (w *teller) printf(format string, args ...any) { fmt.Fprintf(&w.out, format+"\n", args...) }
+func (w *generator) printf(format string, args ...any) { fmt.Fprintf(&w.out, format+"\n", args...) }
 
-func (w *teller) spec() batch.ForestSpec {
+func (w *generator) spec() batch.ForestSpec {
 	return batch.ForestSpec{
 		Name: "f", Levels: draw.One(w.rng, []string{"host", "db"}, []string{"host", "db"}, []string{"db"}),
 		Instance:  draw.One(w.rng, "", "root"),
@@ -148,7 +148,7 @@ func (w *teller) spec() batch.ForestSpec {
 }
 
 // plant draws nodes for the levels that there are.
-func (w *teller) plant() {
+func (w *generator) plant() {
 	var specs []batch.NodeSpec
 	off := func() bool { return w.rng.IntN(9) == 0 }
 	tags := func() []string { return draw.One(w.rng, nil, []string{"ssd"}, []string{"ssd", "old"}) }
@@ -171,7 +171,7 @@ func (w *teller) plant() {
 	w.printf("nodes %+v: %v", specs, w.b.SetNodes(specs))
 }
 
-func (w *teller) job(name string) batch.Job {
+func (w *generator) job(name string) batch.Job {
 	j := batch.Job{
 		Name: name, UID: fmt.Sprint(name, w.rng.IntN(7)/6), Domain: "d", Disabled: w.rng.IntN(12) == 0,
 		Paused: w.rng.IntN(12) == 0, Level: draw.One(w.rng, "", "", "", "", "db", "host"),
@@ -209,24 +209,24 @@ func (w *teller) job(name string) batch.Job {
 	return j
 }
 
-func (w *teller) put(name string) {
+func (w *generator) put(name string) {
 	j := w.job(name)
 	problems := w.b.Put(j)
 	j.Workload = action.Workload{} // has addresses
 	w.printf("put %+v: %q", j, problems)
 }
 
-func (w *teller) inv() fence.Invocation {
+func (w *generator) inv() fence.Invocation {
 	w.counter++
 	return fence.Invocation{Term: fence.Term{Epoch: 1, Revision: 1 + w.counter/50}, Counter: w.counter}
 }
 
-func (w *teller) key() batch.Key {
+func (w *generator) key() batch.Key {
 	return batch.Key{Job: draw.One(w.rng, append(names(), "nothing")...),
 		Node: draw.One(w.rng, "d0", "d1", "d2", "d3", "d4", "d5", "d8", "h0", "h1", "root")}
 }
 
-func (w *teller) report() batch.Report {
+func (w *generator) report() batch.Report {
 	texts := []string{"", "done", `{"result_bits":4}`, `{"result_bits":8}`, `{"result_bits":72,"data":{"a":1}}`,
 		`{"result_bits":96}`, `{"result_bits":16}`, `{"result_bits":608}`, "incomplete", "error_backoff", "{", "failed"}
 	switch w.rng.IntN(12) {
@@ -243,7 +243,7 @@ func (w *teller) report() batch.Report {
 }
 
 // something happens.
-func (w *teller) something() {
+func (w *generator) something() {
 	switch w.rng.IntN(40) {
 	case 0:
 		w.plant()
@@ -297,7 +297,7 @@ func (w *teller) something() {
 	}
 }
 
-func (w *teller) start() {
+func (w *generator) start() {
 	for _, s := range w.b.Pick(draw.One(w.rng, 0, 1, 2, 5)) {
 		w.printf("picked %+v %v", s, w.b.Picked(s.Key))
 		switch w.rng.IntN(9) {
@@ -319,7 +319,7 @@ func (w *teller) start() {
 	}
 }
 
-func (w *teller) end() {
+func (w *generator) end() {
 	runs := w.b.Runs("")
 	if len(runs) == 0 {
 		return
@@ -337,14 +337,14 @@ func (w *teller) end() {
 	}
 }
 
-func (w *teller) apply(u batch.Update) {
+func (w *generator) apply(u batch.Update) {
 	w.mark++
 	u.Mark = w.mark
 	w.printf("  stored %v %v %v %+v %s, in place of %d", u.Key, u.UID, u.Store, u.Status, u.Data, w.b.Apply(u))
 }
 
-// tell prints all that readers see of the jobs.
-func (w *teller) tell() {
+// views prints all that readers see of the jobs.
+func (w *generator) views() {
 	at, ok := w.b.NextDue()
 	w.printf("%d: due %d %v, live %d, blocked %v, touched %v", w.now, at, ok, w.b.Live(), w.b.Blocked(), w.b.Touched())
 	name := draw.One(w.rng, names()...)
@@ -369,7 +369,7 @@ func (w *teller) tell() {
 	w.why(why, err)
 }
 
-func (w *teller) why(all []batch.Why, err error) {
+func (w *generator) why(all []batch.Why, err error) {
 	for _, y := range all {
 		w.printf("  %s: %s [%s %s %v %v %v]", y.Class, y, y.Level, y.Node, y.Short, y.Holders, y.Longest)
 	}

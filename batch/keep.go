@@ -65,7 +65,7 @@ func (v *reservation) reserve() {
 		k.draws = append(k.draws, draw{level, v.f.places[q].name, most.needs[level]})
 	}
 	v.kept = k
-	v.told(k)
+	v.refresh(k)
 }
 
 // wants reports whether the reservation is still needed. A change of its job or of the nodes has
@@ -79,7 +79,7 @@ func (v *reservation) wants(k *keep) bool {
 func (v *reservation) unkeep() {
 	if k := v.kept; k != nil {
 		v.kept = nil
-		v.told(k)
+		v.refresh(k)
 	}
 }
 
@@ -90,8 +90,8 @@ func (v *reservation) release(j *job) {
 	}
 }
 
-// told updates all tournaments that pass the nodes with a reservation.
-func (v *reservation) told(k *keep) {
+// refresh updates all tournaments that pass the nodes with a reservation.
+func (v *reservation) refresh(k *keep) {
 	for _, d := range k.draws {
 		v.jobs.drawn(d.level, d.node)
 	}

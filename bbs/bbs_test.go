@@ -380,19 +380,19 @@ func TestRetireStartsAfresh(t *testing.T) {
 
 func TestExtraRowsAreInTheSameCommit(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		var told int64
+		var reported int64
 		a := plan.Application{Domain: "d", Services: []lrp.Desired{web(1, "1")}}
 		others := func() (store.Part, error) {
 			return store.Part{Ops: []store.Op{{Key: "job/x", Value: []byte("x")}},
-				Done: func(revision int64, _ error) { told = revision }}, nil
+				Done: func(revision int64, _ error) { reported = revision }}, nil
 		}
 		out, err := r.b.Apply(t.Context(), a, plan.Write{}, others)
 		if err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if told != out.Revision || len(r.rowsLeft("job/")) != 1 {
-			t.Fatalf("told %d, revision %d", told, out.Revision)
+		if reported != out.Revision || len(r.rowsLeft("job/")) != 1 {
+			t.Fatalf("reported %d, revision %d", reported, out.Revision)
 		}
 		others = func() (store.Part, error) { return store.Part{}, errors.New("no") }
 		a.Services = []lrp.Desired{web(5, "1")}

@@ -206,7 +206,7 @@ func (ps *processes) InstancesOn(proc string) int {
 
 // CellHealthy: the session of a process is HEALTHY (again).
 func (ps *processes) CellHealthy(cell, proc string) {
-	ps.told(func(t *tx) {
+	ps.onSession(func(t *tx) {
 		ps.services.Heard(proc, t.now)
 		ps.tasks.Heard(proc)
 		delete(ps.unlisted, proc)
@@ -216,7 +216,7 @@ func (ps *processes) CellHealthy(cell, proc string) {
 
 // CellUnhealthy: a session that was HEALTHY in this term is UNHEALTHY.
 func (ps *processes) CellUnhealthy(cell, proc string) {
-	ps.told(func(t *tx) { t.onProc(proc, lrp.CellUnhealthy{Cell: cell, Proc: proc}) })
+	ps.onSession(func(t *tx) { t.onProc(proc, lrp.CellUnhealthy{Cell: cell, Proc: proc}) })
 }
 
 // reported: a process has reported the containers that it has. Work that must not run twice gets
@@ -225,7 +225,7 @@ func (ps *processes) CellUnhealthy(cell, proc string) {
 func (ps *processes) reported(cell, proc string) {
 	alive := ps.cfg.Sessions.Alive(proc)
 	stale := ps.cfg.Sessions.Stale()
-	ps.told(func(t *tx) {
+	ps.onSession(func(t *tx) {
 		for _, a := range alive {
 			by := lrp.Identity{Instance: a.ID, Cell: cell, Proc: proc}
 			switch k := (lrp.Key{Process: a.Process, Index: a.Index}); {
@@ -309,14 +309,14 @@ func (t *tx) forgetReported(guid string) (f task.Found, ok bool) {
 
 // CellUnheard: a session that was not HEALTHY yet in this term has been silent for too long.
 func (ps *processes) CellUnheard(cell, proc string) {
-	ps.told(func(t *tx) { t.onProc(proc, lrp.CellUnheard{Cell: cell, Proc: proc}) })
+	ps.onSession(func(t *tx) { t.onProc(proc, lrp.CellUnheard{Cell: cell, Proc: proc}) })
 }
 
 // CellMustDie: the leader has given a session up. Succeeded: a later process has taken its
 // directory in the same boot. Then all rows wait for ProcDead, which follows when that process has
 // reported its part of them, or when either process is given up permanently.
 func (ps *processes) CellMustDie(cell, proc string, succeeded bool) {
-	ps.told(func(t *tx) {
+	ps.onSession(func(t *tx) {
 		if succeeded {
 			ps.waiting[cell] = append(ps.waiting[cell], proc)
 			return

@@ -20,7 +20,7 @@ type held struct {
 
 // back keeps the work that must wait, reports it, and returns the rest. stale is called under the
 // lock: kept work is there when the end of the wait is reported.
-func (h *held) back(stale func() bool, lrps []LRPWant, tasks []TaskWant, tell func([]lrp.Key, []TaskID)) ([]LRPWant,
+func (h *held) back(stale func() bool, lrps []LRPWant, tasks []TaskWant, report func([]lrp.Key, []TaskID)) ([]LRPWant,
 	[]TaskWant) {
 	h.mu.Lock()
 	if !stale() {
@@ -45,7 +45,7 @@ func (h *held) back(stale func() bool, lrps []LRPWant, tasks []TaskWant, tell fu
 	}
 	h.mu.Unlock()
 	if len(keys)+len(ids) > 0 {
-		tell(keys, ids)
+		report(keys, ids)
 	}
 	return free, nil
 }

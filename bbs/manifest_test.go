@@ -40,17 +40,17 @@ var small = store.Limits{Ops: chunkOps + 2, Bytes: 64 << 10}
 // minds the revision that it was made for.
 func TestALargeApplyKeepsItsKey(t *testing.T) {
 	inBubbleOn(t, mem.Config{Limits: small}, func(t *testing.T, r *rig) {
-		told := 0
+		reported := 0
 		a, others := large()
 		rows := others
 		others = func() (store.Part, error) {
 			e, err := rows()
-			e.Done = func(int64, error) { told++ }
+			e.Done = func(int64, error) { reported++ }
 			return e, err
 		}
 		first, err := r.b.Apply(t.Context(), a, plan.Write{Key: "k"}, others)
-		if err != nil || len(first.Changes) != 40 || told != 1 {
-			t.Fatalf("%v, %d changes, told %d", err, len(first.Changes), told)
+		if err != nil || len(first.Changes) != 40 || reported != 1 {
+			t.Fatalf("%v, %d changes, reported %d", err, len(first.Changes), reported)
 		}
 		if p, err := r.b.Plan(plan.Application{Domain: "d"}); err != nil || p.Revision != first.Revision {
 			t.Fatalf("a plan then: revision %d, applied at %d: %v", p.Revision, first.Revision, err)
@@ -58,8 +58,8 @@ func TestALargeApplyKeepsItsKey(t *testing.T) {
 		for range 2 {
 			again, err := r.b.Apply(t.Context(), a, plan.Write{Key: "k"}, others)
 			if err != nil || fmt.Sprint(again.Changes) != fmt.Sprint(first.Changes) || again.Revision != first.Revision ||
-				told != 1 {
-				t.Fatalf("%v, revision %d and %d, told %d", err, again.Revision, first.Revision, told)
+				reported != 1 {
+				t.Fatalf("%v, revision %d and %d, reported %d", err, again.Revision, first.Revision, reported)
 			}
 			r.reelect()
 		}

@@ -499,8 +499,8 @@ func (b *rows) barrier(k *ticket) {
 	b.cfg.Store.Submit(store.Transition{}, k.done)
 }
 
-// told decides how a change of a session changes the rows on it.
-func (b *rows) told(fn func(t *tx)) {
+// onSession decides how a change of a session changes the rows on it.
+func (b *rows) onSession(fn func(t *tx)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.isOver() != nil {

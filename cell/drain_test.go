@@ -49,7 +49,7 @@ func TestADrainedCellRefusesWorkAndInterruptsBatch(t *testing.T) {
 // gets each change at once.
 func TestOrdersThatOvertakeOneAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		tell := func(e Drain) {
+		send := func(e Drain) {
 			t.Helper()
 			if err := w.cell.Drain(context.Background(), w.leader.term, w.proc(), e); err != nil {
 				t.Fatal(err)
@@ -62,16 +62,16 @@ func TestOrdersThatOvertakeOneAnother(t *testing.T) {
 				t.Fatalf("follows %q (%v), want %q", s.Drain.ID, s.Draining, id)
 			}
 		}
-		tell(Drain{ID: "a", Undo: true})
-		tell(Drain{ID: "a", Deadline: time.Second})
+		send(Drain{ID: "a", Undo: true})
+		send(Drain{ID: "a", Deadline: time.Second})
 		is("")
-		tell(Drain{ID: "b", Deadline: time.Second})
+		send(Drain{ID: "b", Deadline: time.Second})
 		is("b")
-		tell(Drain{ID: "c", Deadline: time.Hour})
-		tell(Drain{ID: "b", Deadline: time.Second})
+		send(Drain{ID: "c", Deadline: time.Hour})
+		send(Drain{ID: "b", Deadline: time.Second})
 		is("c")
-		tell(Drain{ID: "c", Undo: true})
-		tell(Drain{ID: "c", Deadline: time.Second})
+		send(Drain{ID: "c", Undo: true})
+		send(Drain{ID: "c", Deadline: time.Second})
 		is("")
 		later := w.leader.term
 		later.Revision++
@@ -86,16 +86,16 @@ func TestOrdersThatOvertakeOneAnother(t *testing.T) {
 func TestADrainEndsAtItsDeadline(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.runBatch(1, sleeper("1h"))
-		tell := func(e Drain) {
+		send := func(e Drain) {
 			if err := w.cell.Drain(context.Background(), w.leader.term, w.proc(), e); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
 		}
 		first := Drain{ID: "d1", Deadline: 3 * time.Second}
-		tell(first)
+		send(first)
 		time.Sleep(2 * time.Second)
-		tell(first)
+		send(first)
 		if s := w.cell.report.state().Drain; s.ID != "d1" || s.Over || len(s.Waits) != 1 {
 			t.Fatalf("before its deadline: %+v", s)
 		}
@@ -111,11 +111,11 @@ func TestADrainEndsAtItsDeadline(t *testing.T) {
 		if got := ended(t, w.leader); len(got) != 1 || got[0].GetAgain() != pb.BatchAgain_BATCH_AGAIN_NOW {
 			t.Fatalf("batch task after the deadline: %v", got)
 		}
-		tell(first)
+		send(first)
 		if s := w.cell.report.state().Drain; !s.Over {
 			t.Fatalf("the repeated order starts over: %+v", s)
 		}
-		tell(Drain{ID: "d2", Deadline: time.Minute})
+		send(Drain{ID: "d2", Deadline: time.Minute})
 		if s := w.cell.report.state().Drain; s.Over || s.ID != "d2" || len(s.Waits) != 0 {
 			t.Fatalf("a second drain: %+v", s)
 		}
@@ -187,7 +187,7 @@ func TestTheEndOfATaskIsReportedAfterItsEnd(t *testing.T) {
 				if !got.Ended() || got.Ending() || got.Result.Reason != c.reason || got.Result.Ended.IsZero() {
 					t.Errorf("reported as %v, %q, ended at %v", got.Outcome, got.Result.Reason, got.Result.Ended)
 				}
-				says := "" // a cell that leaves is told from one that takes work
+				says := "" // a cell that leaves differs from one that takes work
 				if name == "leaving" {
 					says = "its process is shutting down"
 				}

@@ -59,13 +59,13 @@ func TestAnEndedCellNamesTheRemedy(t *testing.T) {
 		if ct, ok := exec.Get("x"); ok && ct.State != executor.Completed {
 			t.Errorf("ordered to end everything, it leaves %v", ct.State)
 		}
-		var told *Displaced
-		if err := c.Run(t.Context()); !errors.As(err, &told) {
+		var reported *Displaced
+		if err := c.Run(t.Context()); !errors.As(err, &reported) {
 			t.Fatalf("%v", err)
 		}
 		for _, part := range []string{"ended cell c1:", "cantina cells forget c1", "p7, which is HEALTHY", "--name",
 			"leader"} {
-			if text := told.Error(); strings.Count(text, part) != 1 {
+			if text := reported.Error(); strings.Count(text, part) != 1 {
 				t.Errorf("%q has %q not once", text, part)
 			}
 		}

@@ -121,7 +121,7 @@ func (s *session) hear(ctx context.Context, b worker.Heartbeat) (worker.Heartbea
 	a, err := s.leader.Heartbeat(limit, b, s.state())
 	switch {
 	case ctx.Err() != nil:
-	case !s.answered.told && errors.Is(err, ErrNotLeader) && s.electing.still(s.clock.Boot()):
+	case !s.answered.reported && errors.Is(err, ErrNotLeader) && s.electing.still(s.clock.Boot()):
 		s.log.Debug("no leader elected yet")
 	case err != nil && s.silence(err):
 		s.log.Warn("no answer from a leader; retrying", "error", err)

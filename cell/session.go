@@ -62,12 +62,12 @@ type session struct {
 }
 
 // lastResult is the last reported result of a repeated operation.
-type lastResult struct{ told, good bool }
+type lastResult struct{ reported, good bool }
 
 // first reports whether something is news.
 func (t *lastResult) first(good bool) bool {
-	news := !t.told || t.good != good
-	t.told, t.good = true, good
+	news := !t.reported || t.good != good
+	t.reported, t.good = true, good
 	return news
 }
 

@@ -44,13 +44,13 @@ func (w *Watcher) Run(ctx context.Context) error {
 		}
 		for off := 0; off+unix.SizeofInotifyEvent <= n; {
 			ev := (*unix.InotifyEvent)(unsafe.Pointer(&buf[off]))
-			w.tell(ev.Wd)
+			w.report(ev.Wd)
 			off += unix.SizeofInotifyEvent + int(ev.Len)
 		}
 	}
 }
 
-func (w *Watcher) tell(wd int32) {
+func (w *Watcher) report(wd int32) {
 	w.mu.Lock()
 	c := w.waiting[wd]
 	w.mu.Unlock()

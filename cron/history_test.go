@@ -14,17 +14,17 @@ import (
 	"cantina/zone"
 )
 
-// teller prints the answers of random calendars.
-type teller struct {
+// generator prints the answers of random calendars.
+type generator struct {
 	rng  *rand.Rand
 	out  strings.Builder
 	zone *time.Location
 	now  time.Time
 }
 
-func (w *teller) in(n int) bool { return w.rng.IntN(n) == 0 }
+func (w *generator) in(n int) bool { return w.rng.IntN(n) == 0 }
 
-func (w *teller) printf(format string, args ...any) { fmt.Fprintf(&w.out, format+"\n", args...) }
+func (w *generator) printf(format string, args ...any) { fmt.Fprintf(&w.out, format+"\n", args...) }
 
 // TestHistories compares the firing times of lines and items in zones with clock changes with a stored text.
 func TestHistories(t *testing.T) {
@@ -33,7 +33,7 @@ func TestHistories(t *testing.T) {
 	must(t, err)
 	for n := range 80 {
 		rng := rand.New(rand.NewPCG(uint64(n), 17))
-		w := &teller{rng: rng, zone: load(t, zones,
+		w := &generator{rng: rng, zone: load(t, zones,
 			draw.One(rng, "UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca",
 				"Pacific/Apia"))}
 		for range 30 {
@@ -56,7 +56,7 @@ func TestHistories(t *testing.T) {
 }
 
 // element draws a part of a field of a line, good or not.
-func (w *teller) element(lo, hi int, names ...string) string {
+func (w *generator) element(lo, hi int, names ...string) string {
 	a, b := lo+w.rng.IntN(hi-lo+1), lo+w.rng.IntN(hi-lo+1)
 	switch w.rng.IntN(12) {
 	case 0, 1, 2:
@@ -82,7 +82,7 @@ func (w *teller) element(lo, hi int, names ...string) string {
 	return fmt.Sprint(a)
 }
 
-func (w *teller) line() {
+func (w *generator) line() {
 	fields := []string{
 		w.element(0, 59), w.element(0, 23), w.element(1, 31, "L", "L-1", "L-3,7", "L-31", "30", "31"),
 		w.element(1, 12, "feb", "2", "jan-mar", "SEP", "june"),
@@ -108,7 +108,7 @@ func (w *teller) line() {
 }
 
 // selector draws one of an item.
-func (w *teller) selector(lo, hi int, names ...string) any {
+func (w *generator) selector(lo, hi int, names ...string) any {
 	a, b := lo+w.rng.IntN(hi-lo+1), lo+w.rng.IntN(hi-lo+1)
 	switch w.rng.IntN(8) {
 	case 0, 1:
@@ -131,7 +131,7 @@ func (w *teller) selector(lo, hi int, names ...string) any {
 	return b
 }
 
-func (w *teller) json() {
+func (w *generator) json() {
 	obj := map[string]any{"minute": w.selector(0, 59),
 		"dst_fixes": []any{draw.One(w.rng, "skip", "unskip"),
 			draw.One(w.rng, "repeat_use_both", "repeat_use_only_early", "repeat_use_only_late")}}
@@ -177,7 +177,7 @@ func (w *teller) json() {
 	}
 }
 
-func (w *teller) iteration(starts ...string) any {
+func (w *generator) iteration(starts ...string) any {
 	m := map[string]any{"start": draw.One(w.rng, starts...), "period": 1 + w.rng.IntN(5)}
 	if w.in(3) {
 		m["end"] = draw.One(w.rng, "2028-06-01", "2028-06", "2020-01-01")
@@ -186,7 +186,7 @@ func (w *teller) iteration(starts ...string) any {
 }
 
 // item prints all that can be asked of one.
-func (w *teller) item(it *cron.Item) {
+func (w *generator) item(it *cron.Item) {
 	shift, ok := it.MaxShift()
 	w.printf("%s; %s; %v %v %v %v %v", it, it.WordsIn(w.zone, w.now), it.TimezoneDependent(), it.Gap(), it.Fold(), shift,
 		ok)
@@ -213,7 +213,7 @@ func (w *teller) item(it *cron.Item) {
 }
 
 // stateful lets time pass for one with a memory, with disruptions.
-func (w *teller) stateful(it *cron.Item) {
+func (w *generator) stateful(it *cron.Item) {
 	now, mono, zone := w.now, time.Duration(0), w.zone
 	clocks := cron.Clocks{System: func() time.Time { return now }, Monotonic: func() time.Duration { return mono }}
 	o := cron.StatefulOptions{Zone: zone, MaxShift: draw.One(w.rng, 0, 10*time.Minute, 3*time.Hour),

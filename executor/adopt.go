@@ -102,12 +102,12 @@ const watchAgain = 100 * time.Millisecond
 func (o *order) watch(ctx context.Context, id procid.Identity) (*spawn.Process, error) {
 	again := time.NewTicker(watchAgain)
 	defer again.Stop()
-	for told := false; ; told = true {
+	for reported := false; ; reported = true {
 		p, err := o.e.launcher.Watch(id)
 		if err == nil || errors.Is(err, procid.ErrGone) {
 			return p, err
 		}
-		if !told {
+		if !reported {
 			o.e.log.Warn("unknown whether a process is alive; retrying", "container", o.id, "error", err)
 		}
 		select {
@@ -154,6 +154,6 @@ func (d *deadlines) AdoptionRecorded() {
 	d.e.keeper.mu.Unlock()
 	if first {
 		d.saveDeadline(d.deadline.Load())
-		d.e.keeper.tellDeadline()
+		d.e.keeper.sendDeadlines()
 	}
 }

@@ -71,8 +71,8 @@ func removeIfThere(path string) error {
 func (s *starting) awaitCarrier(ctx context.Context, p *spawn.Process, what string) error {
 	look := time.NewTicker(hangsAfter)
 	defer look.Stop()
-	told, before := false, ""
-	defer func() { s.endHang(told) }()
+	reported, before := false, ""
+	defer func() { s.endHang(reported) }()
 	for {
 		select {
 		case <-p.Done():
@@ -80,7 +80,7 @@ func (s *starting) awaitCarrier(ctx context.Context, p *spawn.Process, what stri
 		case <-look.C:
 			now := progress(p.Pid)
 			if now == before {
-				told = s.setHang(told, what, []int{p.Pid})
+				reported = s.setHang(reported, what, []int{p.Pid})
 			}
 			before = now
 			continue

@@ -153,8 +153,8 @@ func TestUnreadableDataProvesNothing(t *testing.T) {
 
 // TestWatchAsksAgain: a process is not taken for gone while there is no descriptor to look at it.
 func TestWatchAsksAgain(t *testing.T) {
-	told := make(chan string, 1)
-	e := testExecutor(t, func(cfg *Config) { cfg.Log = slog.New(slog.NewTextHandler(lineChan(told), nil)) })
+	reported := make(chan string, 1)
+	e := testExecutor(t, func(cfg *Config) { cfg.Log = slog.New(slog.NewTextHandler(lineChan(reported), nil)) })
 	launch(t, e, "first", sh("true")) // the reaper is up: it must not inherit the limit below
 	unrelated := startUnrelated(t)
 	var was unix.Rlimit
@@ -172,7 +172,7 @@ func TestWatchAsksAgain(t *testing.T) {
 		}
 		pinned <- p
 	}()
-	line := <-told
+	line := <-reported
 	if err := rawPrlimit(&was); err != nil {
 		t.Fatal(err)
 	}

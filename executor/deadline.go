@@ -27,7 +27,7 @@ type deadlines struct {
 func (d *deadlines) SetDeadline(boot time.Duration) {
 	d.deadline.Store(int64(boot))
 	d.saveDeadline(int64(boot))
-	d.e.keeper.tellDeadline()
+	d.e.keeper.sendDeadlines()
 	d.e.keeper.reopen()
 }
 
@@ -37,9 +37,9 @@ func (d *deadlines) pastDeadline() bool {
 	return d.expired.Load() || at != 0 && int64(d.e.clock.Boot()) >= at
 }
 
-// tellDeadline sends the reaper the deadlines of all classes that have one, and reports whether it
+// sendDeadlines sends the reaper the deadlines of all classes that have one, and reports whether it
 // accepts them.
-func (k *keeper) tellDeadline() bool {
+func (k *keeper) sendDeadlines() bool {
 	at := k.e.deadlines.deadline.Load()
 	text := strconv.FormatInt(at, 10)
 	own := text

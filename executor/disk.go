@@ -102,7 +102,7 @@ func (d *disk) testDisk(due bool) {
 		d.free, d.measure = free, true
 	}
 	if d.set(err); err == nil {
-		d.e.out.TellOwed()
+		d.e.out.WriteOwed()
 	}
 }
 

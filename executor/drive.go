@@ -309,7 +309,7 @@ func (c *container) conclude(r RunResult) (RunResult, bool) {
 	}
 	c.judgement.takeTails(&r)
 	c.judgement.judge(&r)
-	c.tellEnd(&r)
+	c.logEnd(&r)
 	c.saveAndClose(&r)
 	return r, true
 }

@@ -68,14 +68,14 @@ func (s *starting) await(done <-chan struct{}, p *spawn.Process, program string,
 	limit := timer(pa.limit)
 	look := time.NewTicker(hangsAfter)
 	defer look.Stop()
-	told := false
-	defer func() { s.endHang(told) }()
+	reported := false
+	defer func() { s.endHang(reported) }()
 	for {
 		select {
 		case <-done:
 			return nil
 		case <-look.C:
-			told = s.setHang(told, program, hanging())
+			reported = s.setHang(reported, program, hanging())
 			continue
 		case <-pa.over:
 		case <-limit:
@@ -124,11 +124,11 @@ func describeAll(pids []int) []StuckProcess {
 }
 
 // setHang records that a start hangs and where, once; it returns whether to report that.
-func (s *starting) setHang(told bool, program string, pids []int) bool {
+func (s *starting) setHang(reported bool, program string, pids []int) bool {
 	h := &Hang{Since: s.c.e.clock.Wall(), Program: program, Processes: describeAll(pids)}
 	runs := func(p StuckProcess) bool { return p.State == "R" || p.State == "?" }
-	if told || !slices.ContainsFunc(h.Processes, func(p StuckProcess) bool { return !runs(p) }) {
-		return told
+	if reported || !slices.ContainsFunc(h.Processes, func(p StuckProcess) bool { return !runs(p) }) {
+		return reported
 	}
 	s.c.e.mu.Lock()
 	first := s.c.startHangs(h)
@@ -144,8 +144,8 @@ func (s *starting) setHang(told bool, program string, pids []int) bool {
 }
 
 // endHang records that one start less hangs, if that was reported.
-func (s *starting) endHang(told bool) {
-	if !told {
+func (s *starting) endHang(reported bool) {
+	if !reported {
 		return
 	}
 	s.c.e.mu.Lock()

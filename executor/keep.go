@@ -50,13 +50,13 @@ const (
 
 // kept is a program that a shim owns. It is a step.Process.
 type kept struct {
-	h    *stepHost
-	c    *container
-	dir  string
-	shim *spawn.Process // ends after the program
-	done chan struct{}
-	told moment // to stop
-	buf  []byte // of the follower
+	h     *stepHost
+	c     *container
+	dir   string
+	shim  *spawn.Process // ends after the program
+	done  chan struct{}
+	asked moment // to stop
+	buf   []byte // of the follower
 
 	mu       sync.Mutex
 	main     *spawn.Process // watched only, to signal it
@@ -207,8 +207,8 @@ func (k *kept) awaitStart(ctx context.Context, events <-chan struct{}, program s
 	look := time.NewTicker(hangsAfter)
 	defer look.Stop()
 	limit := timer(pa.limit)
-	told, gaveUp := false, false
-	defer func() { k.c.starting.endHang(told) }()
+	reported, gaveUp := false, false
+	defer func() { k.c.starting.endHang(reported) }()
 	for {
 		over, gone := k.shim.Ended(), k.shim.Done() // before the look, so that nothing is missed
 		var s shim.Started
@@ -231,7 +231,7 @@ func (k *kept) awaitStart(ctx context.Context, events <-chan struct{}, program s
 		case <-events:
 		case <-gone:
 		case <-look.C:
-			told = k.c.starting.setHang(told, program, k.startingPids())
+			reported = k.c.starting.setHang(reported, program, k.startingPids())
 			continue
 		case <-limit:
 			gaveUp = true
@@ -267,15 +267,15 @@ func (k *kept) follow(events <-chan struct{}, unwatch func()) {
 		defer unwatch()
 		leave, again := k.c.leaveC, time.NewTicker(watchAgain)
 		defer again.Stop()
-		for told := false; ; {
+		for reported := false; ; {
 			over := k.shim.Ended()
 			k.takeOutput()
 			err := k.look(over)
 			if over && err == nil {
 				return
 			}
-			if err != nil && !told {
-				told = true
+			if err != nil && !reported {
+				reported = true
 				k.c.e.log.Warn("exit status of a kept program unknown; retrying", "container", k.c.id, "error", err)
 			}
 			gone, look := k.shim.Done(), (<-chan time.Time)(nil)
@@ -433,13 +433,13 @@ func (k *kept) Exit() step.Exit {
 	defer k.mu.Unlock()
 	switch {
 	case k.ended != nil:
-		e := step.Exit{Code: k.ended.ExitCode, Signal: k.ended.Signal, Stopped: k.told.before(k.ended.At) ||
-			k.h.told.before(k.ended.At), Killed: k.c.killed.before(k.ended.At)}
+		e := step.Exit{Code: k.ended.ExitCode, Signal: k.ended.Signal, Stopped: k.asked.before(k.ended.At) ||
+			k.h.asked.before(k.ended.At), Killed: k.c.killed.before(k.ended.At)}
 		e.TimeLimit = k.ended.TimeLimit
 		e.OutOfMemory = (e.Code != 0 || e.Signal != 0) && k.c.programs.oomKillsNow() > 0
 		return e
 	case k.lost:
-		return step.Exit{Code: lostCode, Stopped: k.told.before(k.c.e.clock.Wall())}
+		return step.Exit{Code: lostCode, Stopped: k.asked.before(k.c.e.clock.Wall())}
 	}
 	return step.Exit{Stopped: true} // it was released
 }
@@ -462,7 +462,7 @@ func (k *kept) Stop() {
 	t := &k.c.spec.Workload.Termination
 	sig := stopSignal(t)
 	whole, _ := k.c.asked()
-	k.h.stopping(&k.told, whole)
+	k.h.stopping(&k.asked, whole)
 	k.ending()
 	k.mu.Lock()
 	main := k.main
@@ -497,7 +497,7 @@ func (k *kept) Kill() {
 	k.mu.Lock()
 	main := k.main
 	k.mu.Unlock()
-	k.told.isNow()
+	k.asked.isNow()
 	if main != nil && !k.letGo() {
 		k.signalGroup(main.Pid, syscall.SIGKILL)
 	}

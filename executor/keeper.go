@@ -238,7 +238,7 @@ func (k *keeper) read(sock *os.File, p *spawn.Process) {
 		word, rest, _ := strings.Cut(string(buf[:n]), " ")
 		switch word {
 		case "ready":
-			if !k.tellAll() {
+			if !k.sendAll() {
 				continue // it is ended
 			}
 			k.mu.Lock()
@@ -277,8 +277,8 @@ func (k *keeper) down() {
 	k.sock, k.reaper = nil, nil
 }
 
-// tellAll sends a new reaper the present state. It reports whether that has received all of it.
-func (k *keeper) tellAll() bool {
+// sendAll sends a new reaper the present state. It reports whether that has received all of it.
+func (k *keeper) sendAll() bool {
 	k.mu.Lock()
 	var records []string
 	for _, r := range k.records {
@@ -297,7 +297,7 @@ func (k *keeper) tellAll() bool {
 	}
 	k.e.deadlines.expired.Store(false)
 	k.thawClosed()
-	return k.tellDeadline() && ok
+	return k.sendDeadlines() && ok
 }
 
 // thawClosed thaws processes in the classes that a reaper closed before it ended: that froze them,
@@ -391,7 +391,7 @@ func (k *keeper) record(c *container, p *spawn.Process) error {
 	if p.Closed() { // before it was in the records, so that it was not removed
 		k.gone(p)
 	}
-	k.tellDeadline()
+	k.sendDeadlines()
 	return c.programs.notes.add(c.files.dir, id)
 }
 

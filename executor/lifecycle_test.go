@@ -192,7 +192,7 @@ func TestStuckSinceTheFirst(t *testing.T) {
 		t.Error("nothing was stuck")
 	}
 	if !l.stick(&Stuck{Since: sooner}) || l.stick(&Stuck{Since: later, Processes: []StuckProcess{{Pid: 7}}}) {
-		t.Error("told once")
+		t.Error("reported once")
 	}
 	if !l.stuck.Since.Equal(sooner) || len(l.stuck.Processes) != 1 {
 		t.Errorf("stuck: %+v", l.stuck)

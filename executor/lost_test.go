@@ -18,8 +18,8 @@ import (
 // TestUnreadEndIsNotLost: how a kept program ended is asked for again while it cannot be
 // read; it is lost only when it is not there.
 func TestUnreadEndIsNotLost(t *testing.T) {
-	told := make(chan string, 1)
-	e := testExecutor(t, func(cfg *Config) { cfg.Log = slog.New(slog.NewTextHandler(lineChan(told), nil)) })
+	reported := make(chan string, 1)
+	e := testExecutor(t, func(cfg *Config) { cfg.Log = slog.New(slog.NewTextHandler(lineChan(reported), nil)) })
 	c := newContainer(e, Reservation{ID: "x"}, nil)
 	if err := c.openOutput(); err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestUnreadEndIsNotLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.follow(nil, func() {})
-	line := <-told
+	line := <-reported
 	whole := filepath.Join(k.dir, "whole") // between two steps it would be lost
 	if err := errors.Join(shim.Put(k.dir, "whole", shim.Ended{ExitCode: 7}, false),
 		unix.Renameat2(unix.AT_FDCWD, whole, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE)); err != nil {

@@ -63,8 +63,8 @@ func (j *judgement) takeTails(r *RunResult) {
 
 // writeOutcome writes down how the container ended. Where that fails, it is known as long as
 // this process lives, and is tried again.
-func (j *judgement) writeOutcome(r *RunResult, told bool) {
-	o := &outcome{ID: j.c.id, Labels: j.c.labels, Bound: j.c.bound, Created: j.c.created, Result: *r, Logged: told}
+func (j *judgement) writeOutcome(r *RunResult, reported bool) {
+	o := &outcome{ID: j.c.id, Labels: j.c.labels, Bound: j.c.bound, Created: j.c.created, Result: *r, Logged: reported}
 	text, err := j.c.files.resultFile()
 	if o.Output = text; err != nil {
 		o.Missing, o.Large = err.Error(), errors.Is(err, ErrResult)
@@ -76,7 +76,7 @@ func (j *judgement) writeOutcome(r *RunResult, told bool) {
 	j.c.e.mu.Lock()
 	j.c.outcome, j.c.recorded = o, true
 	j.c.e.mu.Unlock()
-	j.putOutcome(o, !told)
+	j.putOutcome(o, !reported)
 }
 
 // putOutcome writes the file; with sync so that it outlives the machine too.
@@ -181,7 +181,7 @@ func (r *recovery) inheritOne(o *outcome) {
 		close(c.doneC)
 		r.e.containers[o.ID] = c
 		if !o.Logged {
-			c.tellEnd(&o.Result)
+			c.logEnd(&o.Result)
 		}
 	}
 	c.outcome, c.recorded, c.judgement.inherited, c.judgement.fixed = o, true, true, &verdict{}

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// tellEnd writes into the container's log how a failed one ended. The result goes
+// logEnd writes into the container's log how a failed one ended. The result goes
 // with the container; this stays as long as the output, for each attempt.
-func (o *order) tellEnd(r *RunResult) {
+func (o *order) logEnd(r *RunResult) {
 	if r.Failed && !o.hidden {
 		o.note("%s", r)
 	}

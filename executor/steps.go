@@ -88,8 +88,8 @@ func (j *judgement) stepResult(res step.Result) RunResult {
 
 // stepHost is the container as the step interpreter sees it.
 type stepHost struct {
-	c    *container
-	told moment // to stop, as a whole
+	c     *container
+	asked moment // to stop, as a whole
 }
 
 // moment is when something first happened, Unix nanoseconds; 0 = not yet.
@@ -108,7 +108,7 @@ func (h *stepHost) stopping(own *moment, whole ask) {
 	h.c.programs.collect()
 	own.isNow()
 	if whole != askNothing {
-		h.told.isNow()
+		h.asked.isNow()
 	}
 }
 
@@ -295,9 +295,9 @@ func (fl *files) own(p *place.Place) error {
 
 // stepProcess is one program of the tree.
 type stepProcess struct {
-	h    *stepHost
-	p    *spawn.Process
-	told moment // to stop
+	h     *stepHost
+	p     *spawn.Process
+	asked moment // to stop
 }
 
 // Done is closed when the program has ended.
@@ -312,7 +312,8 @@ func (s *stepProcess) Ended() bool {
 // Exit is how the program ended.
 func (s *stepProcess) Exit() step.Exit {
 	r := s.p.Result()
-	e := step.Exit{Code: r.ExitCode, Signal: int(r.Signal), Stopped: s.told.before(r.Ended) || s.h.told.before(r.Ended),
+	e := step.Exit{Code: r.ExitCode, Signal: int(r.Signal), Stopped: s.asked.before(r.Ended) ||
+		s.h.asked.before(r.Ended),
 		Killed: s.h.c.killed.before(r.Ended)}
 	if e.Code != 0 || e.Signal != 0 {
 		e.OutOfMemory = s.h.c.programs.oomKillsNow() > 0
@@ -327,7 +328,7 @@ func (s *stepProcess) Stop() {
 	t := &c.spec.Workload.Termination
 	sig := stopSignal(t)
 	whole, _ := c.asked()
-	s.h.stopping(&s.told, whole)
+	s.h.stopping(&s.asked, whole)
 	c.programs.stop(s.p, sig, whole != askNothing)
 	if c.files.view != nil && !handles(s.p.Pid, sig) {
 		// Process 1 of a namespace without a handler does not notice.
@@ -338,7 +339,7 @@ func (s *stepProcess) Stop() {
 // Kill kills the program and its process group.
 func (s *stepProcess) Kill() {
 	s.p.Look()
-	s.told.isNow()
+	s.asked.isNow()
 	if s.h.c.spec.Workload.Termination.NoSession {
 		s.p.Signal(syscall.SIGKILL)
 		return

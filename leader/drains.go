@@ -191,12 +191,12 @@ func (k *Drains) changed(name worker.CellName, next *registry.Drain, revision in
 		k.order(name, DrainOrder{ID: before.ID(), Undo: true}) // also to a cell that has not received or reported it yet
 		return
 	}
-	k.tell(name)
+	k.send(name)
 }
 
-// tell sends the cell its present order, if its last report differs. A lost call is repeated after
+// send sends the cell its present order, if its last report differs. A lost call is repeated after
 // the next heartbeat; so a new process of the cell, and a new leader, need nothing else.
-func (k *Drains) tell(name worker.CellName) {
+func (k *Drains) send(name worker.CellName) {
 	k.mu.Lock()
 	said, d := k.said[name], k.committed[name]
 	k.mu.Unlock()
@@ -230,7 +230,7 @@ func (k *Drains) Heard(name worker.CellName, said DrainReport) {
 	k.said[name] = said
 	d := k.committed[name]
 	k.mu.Unlock()
-	k.tell(name)
+	k.send(name)
 	if d == nil || !d.Ended.IsZero() || !said.Draining || said.ID != d.ID() {
 		return
 	}

@@ -133,14 +133,14 @@ func TestTheEndOfACellIsReported(t *testing.T) {
 					s.Counts["cells_lost"] > 0 == c.Gone.Left {
 					t.Errorf("status: %v %v", s.Counts, s.Warnings)
 				}
-				told := ""
+				reported := ""
 				for _, e := range tm.hub.Recent(9, func(e *event.Event) bool { return e.Cell != nil }) {
 					if e.Cell.Gone {
-						told = e.Text
+						reported = e.Text
 					}
 				}
-				if !strings.HasPrefix(told, w.word+": ") {
-					t.Errorf("its event has %q", told)
+				if !strings.HasPrefix(reported, w.word+": ") {
+					t.Errorf("its event has %q", reported)
 				}
 				if _, err := v.DrainCell(t.Context(), "c3", api.NewDrain{Reason: "x"}, plan.Write{}); !errors.Is(err,
 					worker.ErrUnknownProcess) {

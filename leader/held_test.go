@@ -110,9 +110,9 @@ func (o obedient) RunTasks(_ context.Context, items []cell.RunItem) ([]worker.Ru
 
 func (obedient) RequestSuicide(context.Context, worker.Suicide) error { return nil }
 
-// TestBatchTasksOfASilentCellAreDoubted: job nodes, explain and status mark a batch task whose cell is not in
+// TestBatchTasksOfASilentCellAreUnconfirmed: job nodes, explain and status mark a batch task whose cell is not in
 // order. For one on a lost cell they show the maximum time before it starts elsewhere.
-func TestBatchTasksOfASilentCellAreDoubted(t *testing.T) {
+func TestBatchTasksOfASilentCellAreUnconfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
@@ -156,7 +156,7 @@ func TestBatchTasksOfASilentCellAreDoubted(t *testing.T) {
 			unconfirmedReason := l.Items[0].UnconfirmedReason
 			if state == worker.Healthy != (unconfirmedReason == "") || unconfirmedReason != "" &&
 				!strings.HasPrefix(unconfirmedReason, fmt.Sprintf("cell c is %v: ", state)) {
-				t.Errorf("%v: doubt %q", state, unconfirmedReason)
+				t.Errorf("%v: unconfirmed %q", state, unconfirmedReason)
 			}
 			for _, s := range []plan.Subject{{Kind: plan.SubjectJob, Name: "j"},
 				{Kind: plan.SubjectNode, Name: "j", Node: "a"}} {

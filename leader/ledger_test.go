@@ -30,8 +30,8 @@ func newLedger() (*LedgerFeed, ledger) {
 	return newLedgerFeed(l, func(string) *lrp.Desired { return &lrp.Desired{} }), l
 }
 
-// tell passes the change of an index on, as the board does.
-func tell(b *LedgerFeed, before, after lrp.Index) {
+// report passes the change of an index on, as the board does.
+func report(b *LedgerFeed, before, after lrp.Index) {
 	for _, c := range lrp.Changes(before, after) {
 		row := c.After
 		if row == nil {
@@ -67,8 +67,8 @@ func TestALedgerAgreesWithTheRows(t *testing.T) {
 	for _, before := range all {
 		for _, after := range all {
 			b, l := newLedger()
-			tell(b, lrp.Index{Key: key}, before)
-			tell(b, before, after)
+			report(b, lrp.Index{Key: key}, before)
+			report(b, before, after)
 			var want []string
 			for _, a := range after.Rows() {
 				if a.Instance != "" {
@@ -79,7 +79,7 @@ func TestALedgerAgreesWithTheRows(t *testing.T) {
 			if got := slices.Sorted(maps.Keys(l)); !slices.Equal(got, want) {
 				t.Fatalf("from %v to %v the ledger has %v", names(before), names(after), got)
 			}
-			tell(b, after, lrp.Index{Key: key})
+			report(b, after, lrp.Index{Key: key})
 			if len(l) > 0 || len(b.holds) > 0 {
 				t.Fatalf("from %v to %v to nothing the ledger has %v", names(before), names(after), l)
 			}

@@ -38,24 +38,26 @@ func (c *performer) Perform(_ context.Context, _ worker.CellName, w cell.Work) (
 func (c *performer) NeverSent(err error) bool { return errors.Is(err, errUnsent) }
 
 // refusals records its calls.
-type refusals struct{ told []string }
+type refusals struct{ reported []string }
 
 // PlacementFailed implements Board.
-func (b *refusals) PlacementFailed(k lrp.Key, _ string) { b.told = append(b.told, "failed "+k.Process) }
+func (b *refusals) PlacementFailed(k lrp.Key, _ string) {
+	b.reported = append(b.reported, "failed "+k.Process)
+}
 
 // TaskRefused implements Board.
 func (b *refusals) TaskRefused(guid, uid, _ string) {
-	b.told = append(b.told, "refused "+guid+"/"+uid)
+	b.reported = append(b.reported, "refused "+guid+"/"+uid)
 }
 
 // TaskRejected implements Board.
 func (b *refusals) TaskRejected(guid, uid, _ string, never bool) {
-	b.told = append(b.told, fmt.Sprintf("rejected %s/%s never %t", guid, uid, never))
+	b.reported = append(b.reported, fmt.Sprintf("rejected %s/%s never %t", guid, uid, never))
 }
 
 func (b *refusals) take() []string {
-	t := b.told
-	b.told = nil
+	t := b.reported
+	b.reported = nil
 	return t
 }
 
@@ -120,7 +122,7 @@ func TestADroppedAttemptIsPlacedAgainAtOnce(t *testing.T) {
 	r.drain(t)
 	if n := len(r.cells.got); n != 2 || len(r.cells.got[1].LRPs) != 1 || r.cells.got[1].LRPs[0].Instance != "i2" ||
 		len(r.cells.got[1].Tasks) != 1 {
-		t.Fatalf("%d calls: %+v, told %v", n, r.cells.got, r.board.told)
+		t.Fatalf("%d calls: %+v, reported %v", n, r.cells.got, r.board.reported)
 	}
 }
 
@@ -131,7 +133,7 @@ func TestWantsBecomeWork(t *testing.T) {
 	r.Request([]bbs.LRPWant{service(10, map[string]string{"disk": "fast"})}, []bbs.TaskWant{oneOff("t", "u", 20)})
 	r.drain(t)
 	if len(r.cells.got) != 1 {
-		t.Fatalf("%d calls: %v", len(r.cells.got), r.board.told)
+		t.Fatalf("%d calls: %v", len(r.cells.got), r.board.reported)
 	}
 	w := r.cells.got[0]
 	if w.Term != (fence.Term{Epoch: 1, Revision: 2}) || w.Proc != "p" || len(w.LRPs) != 1 || len(w.Tasks) != 1 {

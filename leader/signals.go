@@ -56,14 +56,14 @@ func NewSignalSender(b Instances, c SignalCalls) *SignalSender {
 }
 
 // Signal implements timetable.Signals.
-func (s *SignalSender) Signal(what timetable.Sending, tell func(schedule.Delivery)) {
+func (s *SignalSender) Signal(what timetable.Sending, report func(schedule.Delivery)) {
 	if !s.enter() {
 		s.calls.Go(func(context.Context) {
-			tell(schedule.Delivery{Problem: fmt.Sprintf("more than %d signals are being sent", maxFirings)})
+			report(schedule.Delivery{Problem: fmt.Sprintf("more than %d signals are being sent", maxFirings)})
 		})
 		return
 	}
-	s.calls.Go(func(ctx context.Context) { s.send(ctx, what, tell) })
+	s.calls.Go(func(ctx context.Context) { s.send(ctx, what, report) })
 }
 
 func (s *SignalSender) enter() bool {
@@ -77,9 +77,9 @@ func (s *SignalSender) enter() bool {
 }
 
 // send makes one call for each running instance.
-func (s *SignalSender) send(ctx context.Context, what timetable.Sending, tell func(schedule.Delivery)) {
+func (s *SignalSender) send(ctx context.Context, what timetable.Sending, report func(schedule.Delivery)) {
 	list, problem := s.targets(what.Key.Domain, what.Service)
-	x := &sending{left: len(list), delivery: schedule.Delivery{Of: len(list), Problem: problem}, tell: tell}
+	x := &sending{left: len(list), delivery: schedule.Delivery{Of: len(list), Problem: problem}, report: report}
 	if len(list) == 0 {
 		s.ended(ctx, x)
 		return
@@ -103,7 +103,7 @@ func (s *SignalSender) next() string {
 type sending struct {
 	left     int
 	delivery schedule.Delivery
-	tell     func(schedule.Delivery)
+	report   func(schedule.Delivery)
 }
 
 // called adds up how one call fared.
@@ -128,7 +128,7 @@ func (s *SignalSender) ended(ctx context.Context, x *sending) {
 	s.firings--
 	s.mu.Unlock()
 	if ctx.Err() == nil {
-		x.tell(x.delivery)
+		x.report(x.delivery)
 	}
 }
 

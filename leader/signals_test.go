@@ -92,27 +92,27 @@ func TestASignalReachesEachInstanceOnce(t *testing.T) {
 			}
 			return nil
 		}})
-	var told []schedule.Delivery
-	tell := func(d schedule.Delivery) { told = append(told, d) }
-	s.Signal(signalOf("web"), tell)
+	var reported []schedule.Delivery
+	report := func(d schedule.Delivery) { reported = append(reported, d) }
+	s.Signal(signalOf("web"), report)
 	for widest := 0; h.next(); {
 		if widest = max(widest, len(h.jobs)); widest > maxCalls {
 			t.Fatalf("%d calls at once", widest)
 		}
 	}
-	if len(called) != running || called[3] != 1 || len(told) != 1 || told[0].Of != running ||
-		told[0].Reached != running-1 || len(told[0].Missed) != 1 ||
-		told[0].Missed[0] != "instance 7 on cell c7: it cannot be reached" {
-		t.Fatalf("%d called, told %+v", len(called), told)
+	if len(called) != running || called[3] != 1 || len(reported) != 1 || reported[0].Of != running ||
+		reported[0].Reached != running-1 || len(reported[0].Missed) != 1 ||
+		reported[0].Missed[0] != "instance 7 on cell c7: it cannot be reached" {
+		t.Fatalf("%d called, reported %+v", len(called), reported)
 	}
 	if n, known := s.Signalled("d", "web"); n != running || !known {
 		t.Fatal(n, known)
 	}
-	s.Signal(signalOf("other"), tell)
+	s.Signal(signalOf("other"), report)
 	for h.next() {
 	}
-	if len(told) != 2 || told[1].Problem != "there is no service other in domain d" || s.firings != 0 {
-		t.Fatalf("%+v, %d being sent", told[1:], s.firings)
+	if len(reported) != 2 || reported[1].Problem != "there is no service other in domain d" || s.firings != 0 {
+		t.Fatalf("%+v, %d being sent", reported[1:], s.firings)
 	}
 }
 
@@ -124,9 +124,9 @@ func TestTooManySignals(t *testing.T) {
 	h := &hall{ctx: ctx}
 	s := NewSignalSender(in, SignalCalls{Go: h.run,
 		Signal: func(context.Context, timetable.Sending, *lrp.Actual) error { return nil }})
-	told := 0
+	reported := 0
 	for range maxFirings {
-		s.Signal(signalOf("web"), func(schedule.Delivery) { told++ })
+		s.Signal(signalOf("web"), func(schedule.Delivery) { reported++ })
 	}
 	problem := ""
 	s.Signal(signalOf("web"), func(d schedule.Delivery) { problem = d.Problem })
@@ -137,8 +137,8 @@ func TestTooManySignals(t *testing.T) {
 	end()
 	for h.next() {
 	}
-	if told != 0 || s.firings != 0 {
-		t.Fatal(told, s.firings)
+	if reported != 0 || s.firings != 0 {
+		t.Fatal(reported, s.firings)
 	}
 }
 
@@ -161,11 +161,11 @@ func TestHalfAListIsNone(t *testing.T) {
 			t.Errorf("instance %d is called", a.Key.Index)
 			return nil
 		}})
-	var told []schedule.Delivery
-	s.Signal(signalOf("web"), func(d schedule.Delivery) { told = append(told, d) })
+	var reported []schedule.Delivery
+	s.Signal(signalOf("web"), func(d schedule.Delivery) { reported = append(reported, d) })
 	for h.next() {
 	}
-	if len(told) != 1 || told[0].Problem != fault.ErrInvalid.Error() || s.firings != 0 {
-		t.Fatalf("%+v, %d being sent", told, s.firings)
+	if len(reported) != 1 || reported[0].Problem != fault.ErrInvalid.Error() || s.firings != 0 {
+		t.Fatalf("%+v, %d being sent", reported, s.firings)
 	}
 }

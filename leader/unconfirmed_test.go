@@ -32,9 +32,9 @@ func sleeping(t *testing.T, v view) lrp.ServiceKey {
 	return web
 }
 
-// TestStatesOfASilentCellAreDoubted: work whose cell is not in order is marked so, and otherwise
+// TestStatesOfASilentCellAreUnconfirmed: work whose cell is not in order is marked so, and otherwise
 // shown as last reported.
-func TestStatesOfASilentCellAreDoubted(t *testing.T) {
+func TestStatesOfASilentCellAreUnconfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
@@ -61,7 +61,7 @@ func TestStatesOfASilentCellAreDoubted(t *testing.T) {
 			t.Fatal(got, err)
 		}
 		if x = list(); x.State != lrp.Running || !strings.Contains(x.UnconfirmedReason, "cell c is NEW: ") {
-			t.Errorf("%v, doubt %q", x.State, x.UnconfirmedReason)
+			t.Errorf("%v, unconfirmed %q", x.State, x.UnconfirmedReason)
 		}
 		if i := v.InstanceOf(&x.Actual, x.Revision); i.UnconfirmedReason != x.UnconfirmedReason || i.Version != x.Version ||
 			i.Revision != x.Revision {
@@ -183,17 +183,17 @@ func TestUnconfirmed(t *testing.T) {
 		tm, end := begin(t)
 		defer end()
 		d := newUnconfirmed(tm)
-		for state, doubted := range map[task.State]bool{task.Pending: false, task.Running: true, task.Completed: false} {
+		for state, marked := range map[task.State]bool{task.Pending: false, task.Running: true, task.Completed: false} {
 			got := d.task(plan.Task{Task: &task.Task{State: state, Holder: task.Holder{Cell: "gone"}}}).UnconfirmedReason
-			if (got == "the process of cell gone that has it is not known in this term") != doubted || !doubted && got != "" {
+			if (got == "the process of cell gone that has it is not known in this term") != marked || !marked && got != "" {
 				t.Errorf("task %v: %q", state, got)
 			}
 		}
-		for state, doubted := range map[lrp.State]bool{lrp.Unclaimed: false, lrp.Claimed: true, lrp.Running: true,
+		for state, marked := range map[lrp.State]bool{lrp.Unclaimed: false, lrp.Claimed: true, lrp.Running: true,
 			lrp.Crashed: false} {
 			got := d.instance(plan.Instance{Actual: lrp.Actual{State: state,
 				Identity: lrp.Identity{Cell: "gone"}}}).UnconfirmedReason
-			if (got == "the process of cell gone that has it is not known in this term") != doubted || !doubted && got != "" {
+			if (got == "the process of cell gone that has it is not known in this term") != marked || !marked && got != "" {
 				t.Errorf("instance %v: %q", state, got)
 			}
 		}

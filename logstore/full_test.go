@@ -105,7 +105,7 @@ func TestRefusedWritesOfAFullDiskAreAGap(t *testing.T) {
 				look(true)
 			}
 			free()
-			st.TellOwed()
+			st.WriteOwed()
 			look(false)
 		})
 	}

@@ -61,9 +61,9 @@ func (st *Store) Writer(info Source, stream Stream) (*Writer, error) {
 	return &Writer{s: s, stream: stream}, nil
 }
 
-// TellOwed writes the loss records of sources that ended while nothing could be written. It is
+// WriteOwed writes the loss records of sources that ended while nothing could be written. It is
 // called when space is available again.
-func (st *Store) TellOwed() {
+func (st *Store) WriteOwed() {
 	for _, d := range st.sources.takeOwed() {
 		w, err := st.Writer(*d.info, Event)
 		if err != nil {
@@ -90,7 +90,7 @@ func (st *Store) Run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		st.Expire()
-		st.TellOwed()
+		st.WriteOwed()
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -140,9 +140,9 @@ func (w *Writer) Close() error {
 	if p := &s.parts[w.stream]; len(p.held) > 0 || p.chain > 0 || p.fate != undecided {
 		s.line(w.stream, nil, false)
 	}
-	s.tellDropped()
+	s.reportDropped()
 	s.flush()
-	if !s.tellLost(true) {
+	if !s.reportLost(true) {
 		s.st.sources.owe(s.info, s.lost)
 		s.lost = [streams]Gap{}
 	}
@@ -183,7 +183,7 @@ func (s *source) decide(stream Stream) fate {
 			if !s.limit.allow(s.st.cfg.Clock.Boot()) {
 				p.fate = dropped
 			} else {
-				s.tellDropped()
+				s.reportDropped()
 			}
 		}
 	}
@@ -304,10 +304,10 @@ func (s *source) add(stream Stream, flags byte, raw int, data ...[]byte) {
 	}
 }
 
-// tellDropped reports the amount that the rate limit dropped since its last report.
-func (s *source) tellDropped() { s.tell(&s.limit.dropped, RateLimited) }
+// reportDropped reports the amount that the rate limit dropped since its last report.
+func (s *source) reportDropped() { s.report(&s.limit.dropped, RateLimited) }
 
-func (s *source) tell(gaps *[streams]Gap, why Reason) {
+func (s *source) report(gaps *[streams]Gap, why Reason) {
 	for i := range gaps {
 		if g := gaps[i]; g.Bytes > 0 {
 			g.Reason = why
@@ -326,7 +326,7 @@ func (s *source) flush() {
 	b := batch{kind: kindLines, chunk: s.buf, lines: s.lines, raw: s.raw, at: s.st.cfg.Clock.Wall(), clean: s.clean}
 	each := s.each
 	s.buf, s.lines, s.raw, s.each = s.buf[:headerSize], 0, [streams]uint64{}, [streams]int64{}
-	if s.lost != ([streams]Gap{}) && !s.tellLost(false) || !s.put(b) {
+	if s.lost != ([streams]Gap{}) && !s.reportLost(false) || !s.put(b) {
 		for i := range s.lost {
 			s.lost[i].Bytes += int64(b.raw[i])
 			s.lost[i].Lines += each[i]
@@ -344,9 +344,9 @@ func (s *source) lose(stream Stream, bytes int, lineEnds bool) {
 	s.gone[stream] += int64(bytes)
 }
 
-// tellLost writes how much the disk refused; false when it refuses that too. The last time it
+// reportLost writes how much the disk refused; false when it refuses that too. The last time it
 // may take the room that is kept for that.
-func (s *source) tellLost(last bool) bool {
+func (s *source) reportLost(last bool) bool {
 	b := batch{kind: kindLines, chunk: make([]byte, headerSize, headerSize+64), at: s.st.cfg.Clock.Wall(), last: last}
 	for i, g := range s.lost {
 		if g.Bytes > 0 {

@@ -102,7 +102,7 @@ func TestFound(t *testing.T) {
 	} {
 		c.x.Key = key0
 		after, effects, err := Step(c.x, Found{By: alpha, Service: svc, Stale: c.stale}, c.env)
-		switch got := told(after, effects); {
+		switch got := reported(after, effects); {
 		case err != nil, c.want == "" && (after != c.x || len(effects) > 0), c.want != "" && got != c.want:
 			t.Errorf("%s: %s %v, want %q", c.name, got, err, c.want)
 		case c.want != "" && (!after.Ordinary.Exclusive || after.Ordinary.Service != svc):

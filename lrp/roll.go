@@ -349,8 +349,8 @@ func (b *Board) Healthy(process string, i int, settle time.Duration, now time.Ti
 		if !known {
 			return false, time.Time{}
 		}
-		if told := heard.Add(max(settle, UncheckedSettle)); told.After(at) {
-			at = told
+		if settled := heard.Add(max(settle, UncheckedSettle)); settled.After(at) {
+			at = settled
 		}
 	}
 	if now.Before(at) {

@@ -17,8 +17,8 @@ func rowWith(t *testing.T, words string, f func(*Actual)) *Actual {
 	return a
 }
 
-// told prints rows and effects: "UNCLAIMED | RequestAuction".
-func told(x Index, effects []Effect) string {
+// reported prints rows and effects: "UNCLAIMED | RequestAuction".
+func reported(x Index, effects []Effect) string {
 	var out []string
 	for _, a := range x.Rows() {
 		text := a.State.String()
@@ -159,7 +159,7 @@ func TestOutdatedEvents(t *testing.T) {
 		c.x.Key = key0
 		after, effects, err := Step(c.x, c.event, env)
 		if after != c.x || len(effects) != 0 || !errors.Is(err, c.err) {
-			t.Errorf("%s: %s %v, want nothing and %v", name, told(after, effects), err, c.err)
+			t.Errorf("%s: %s %v, want nothing and %v", name, reported(after, effects), err, c.err)
 		}
 	}
 }
@@ -301,7 +301,7 @@ func TestRowsAfterEvents(t *testing.T) {
 		c.env(&env)
 		c.x.Key = key0
 		after, effects, err := Step(c.x, c.event, env)
-		if got := told(after, effects); err != nil || got != c.want {
+		if got := reported(after, effects); err != nil || got != c.want {
 			t.Errorf("%s: %s, %v; want %s", name, got, err, c.want)
 		}
 	}

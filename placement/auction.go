@@ -22,15 +22,15 @@ type Auction struct {
 
 // entry is one item that waits.
 type entry struct {
-	item  Item
-	since time.Duration
-	seq   int64
-	queue *queue
-	gone  bool
-	told  bool // the refusal was reported
-	mark  *cell
-	tries int           // refusals by cells in a row
-	from  time.Duration // not placed before
+	item     Item
+	since    time.Duration
+	seq      int64
+	queue    *queue
+	gone     bool
+	reported bool // the refusal was reported
+	mark     *cell
+	tries    int           // refusals by cells in a row
+	from     time.Duration // not placed before
 	// Of batch work: when it was last requested, and whether its requester was woken since.
 	asked time.Duration
 	poked bool
@@ -386,7 +386,7 @@ func (a *Auction) report(now time.Duration, fresh []*entry, r *Result) {
 			q.refusal, q.gen, q.looked = a.explain(q.shape), a.cellGen, now
 			if old != nil && old.kind() != q.refusal.kind() {
 				for _, e := range q.heap {
-					e.told = false
+					e.reported = false
 				}
 				fresh = append(fresh, q.heap...)
 			}
@@ -394,10 +394,10 @@ func (a *Auction) report(now time.Duration, fresh []*entry, r *Result) {
 	}
 	slices.SortFunc(fresh, compareEntries)
 	for _, e := range fresh {
-		if e.gone || e.told || !e.queue.asleep {
+		if e.gone || e.reported || !e.queue.asleep {
 			continue
 		}
-		e.told = true
+		e.reported = true
 		r.Refused = append(r.Refused, Refused{Item: e.item, Refusal: e.queue.refusal})
 	}
 }

@@ -182,7 +182,7 @@ func TestRefusalIsArithmetic(t *testing.T) {
 		t.Errorf("got  %s (never %v)\nwant %s", got, r.Refused[0].Refusal.Never, want)
 	}
 	if r := round(a, 0); len(r.Refused) != 0 {
-		t.Error("told once")
+		t.Error("reported once")
 	}
 	join(a, plainState("large", 1, 1000, 1))
 	if r := round(a, 0); placedIDs(r) != "x.0" {
@@ -620,7 +620,7 @@ func TestAnOutdatedRefusalIsReportedAgain(t *testing.T) {
 	it := lrpItem("x", 0, 10)
 	it.Constraint.Labels = map[string]string{"disk": "fast"}
 	submit(t, a, 0, it)
-	told := func(now time.Duration, want string) {
+	reported := func(now time.Duration, want string) {
 		t.Helper()
 		r := round(a, now)
 		got := ""
@@ -631,7 +631,7 @@ func TestAnOutdatedRefusalIsReportedAgain(t *testing.T) {
 			t.Fatalf("at %v: %q, want %q", now, got, want)
 		}
 	}
-	told(0, "found no compatible cells: no cells registered")
+	reported(0, "found no compatible cells: no cells registered")
 	now := 100 * time.Millisecond
 	for _, step := range []struct {
 		change func()
@@ -643,13 +643,13 @@ func TestAnOutdatedRefusalIsReportedAgain(t *testing.T) {
 		{func() { a.Push(plainState("c", 2, 90, 10)) }, ""},
 	} {
 		step.change()
-		told(now, "") // it is not looked at that often
+		reported(now, "") // it is not looked at that often
 		at, ok := a.Next()
 		if !ok || at > now+lookAgain {
 			t.Fatalf("the next round is at %v, %v", at, ok)
 		}
 		now = at
-		told(now, step.want)
+		reported(now, step.want)
 		now += 100 * time.Millisecond
 	}
 	if at, ok := a.Next(); ok && at < now+lookAgain {

@@ -12,8 +12,8 @@ import (
 	"cantina/resource"
 )
 
-// teller prints the decisions of an auction in a random history.
-type teller struct {
+// generator prints the decisions of an auction in a random history.
+type generator struct {
 	t       *testing.T
 	rng     *rand.Rand
 	out     strings.Builder
@@ -31,7 +31,7 @@ func TestHistories(t *testing.T) {
 	book := history.Open(t, "testdata/histories.txt")
 	for n := range 80 {
 		rng := rand.New(rand.NewPCG(uint64(n), 11))
-		w := &teller{t: t, rng: rng, cells: draw.One(rng, 2, 4, 9, 24), a: NewAuction(Config{
+		w := &generator{t: t, rng: rng, cells: draw.One(rng, 2, 4, 9, 24), a: NewAuction(Config{
 			BatchReserve: draw.One(rng, 0, 0, 20, 50), InFlight: draw.One(rng, 0, 5*time.Second),
 			Rest:     draw.One(rng, 0, 3*time.Second),
 			Patience: draw.One(rng, 0, 2*time.Second, 5*time.Second), Batch: draw.One(rng, 0, 0, 2),
@@ -44,12 +44,12 @@ func TestHistories(t *testing.T) {
 	book.Close(t)
 }
 
-func (w *teller) printf(format string, args ...any) { fmt.Fprintf(&w.out, format+"\n", args...) }
+func (w *generator) printf(format string, args ...any) { fmt.Fprintf(&w.out, format+"\n", args...) }
 
-func (w *teller) cell() string { return fmt.Sprint("c", w.rng.IntN(w.cells)) }
+func (w *generator) cell() string { return fmt.Sprint("c", w.rng.IntN(w.cells)) }
 
 // some draws a part of the list, in its order.
-func (w *teller) some(all ...string) (out []string) {
+func (w *generator) some(all ...string) (out []string) {
 	for _, x := range all {
 		if w.rng.IntN(3) == 0 {
 			out = append(out, x)
@@ -59,7 +59,7 @@ func (w *teller) some(all ...string) (out []string) {
 }
 
 // state draws the state that a cell reports. Half of the cells of a history are alike.
-func (w *teller) state(name string) State {
+func (w *generator) state(name string) State {
 	w.version++
 	s := State{
 		Cell: name, Process: "p-" + name, Version: w.version - int64(w.rng.IntN(3)),
@@ -97,7 +97,7 @@ func (w *teller) state(name string) State {
 	return s
 }
 
-func (w *teller) need() resource.Amounts {
+func (w *generator) need() resource.Amounts {
 	need := resource.Amounts{resource.MemoryMB: draw.One(w.rng, 0, 10, 40, 60, 120, 180)}
 	switch w.rng.IntN(8) {
 	case 0:
@@ -112,7 +112,7 @@ func (w *teller) need() resource.Amounts {
 	return need
 }
 
-func (w *teller) constraint() (c Constraint) {
+func (w *generator) constraint() (c Constraint) {
 	switch w.rng.IntN(16) {
 	case 0:
 		c.Stack = draw.One(w.rng, "deb", "win")
@@ -134,7 +134,7 @@ func (w *teller) constraint() (c Constraint) {
 	return c
 }
 
-func (w *teller) item() Item {
+func (w *generator) item() Item {
 	w.items++
 	it := Item{Hold: fmt.Sprint("hold", w.items), Kind: draw.One(w.rng, KindLRP, KindLRP, KindTask), Need: w.need(),
 		Constraint: w.constraint(), Avoid: w.some(w.cell())}
@@ -149,7 +149,7 @@ func (w *teller) item() Item {
 }
 
 // hold draws an id that may be allocated.
-func (w *teller) hold() string {
+func (w *generator) hold() string {
 	if len(w.holds) == 0 {
 		return "none"
 	}
@@ -157,7 +157,7 @@ func (w *teller) hold() string {
 }
 
 // something happens.
-func (w *teller) something() {
+func (w *generator) something() {
 	switch w.rng.IntN(30) {
 	case 0, 1, 2, 3, 4:
 		s := w.state(w.cell())
@@ -214,7 +214,7 @@ func (w *teller) something() {
 }
 
 // reserve asks for batch work of a few jobs, each of one shape most of the time.
-func (w *teller) reserve() {
+func (w *generator) reserve() {
 	var wants []Want
 	for range 1 + w.rng.IntN(4) {
 		w.items++
@@ -247,7 +247,7 @@ func words(r *Refusal) string {
 }
 
 // ask only reads.
-func (w *teller) ask() {
+func (w *generator) ask() {
 	it := w.item()
 	w.printf("explain %+v: %s", it, words(w.a.Explain(it)))
 	for _, id := range []string{it.ID, w.item().ID} {
@@ -262,7 +262,7 @@ func (w *teller) ask() {
 }
 
 // round goes to a bound, or to another moment, and has an auction.
-func (w *teller) round() {
+func (w *generator) round() {
 	at, ok := w.a.Next()
 	switch by := w.rng.IntN(4); {
 	case by > 0 && ok:

@@ -14,8 +14,8 @@ import (
 	"cantina/task"
 )
 
-// teller prints the decisions of a board of schedules in a random history.
-type teller struct {
+// generator prints the decisions of a board of schedules in a random history.
+type generator struct {
 	t    *testing.T
 	rng  *rand.Rand
 	out  strings.Builder
@@ -31,7 +31,7 @@ type teller struct {
 func TestHistories(t *testing.T) {
 	book := history.Open(t, "testdata/histories.txt")
 	for n := range 60 {
-		w := &teller{t: t, rng: rand.New(rand.NewPCG(uint64(n), 7)), b: schedule.NewBoard(),
+		w := &generator{t: t, rng: rand.New(rand.NewPCG(uint64(n), 7)), b: schedule.NewBoard(),
 			runs: map[string]schedule.Answer{}}
 		w.now = draw.One(w.rng, time.Date(2026, 3, 28, 22, 0, 1, 0, time.UTC),
 			time.Date(2026, 10, 24, 21, 59, 59, 0, time.UTC), time.Date(2026, 6, 1, 0, 0, 0, 250e6, time.UTC))
@@ -53,7 +53,7 @@ func TestHistories(t *testing.T) {
 // resets is a history of schedules whose clock is often wrong: it is set ahead by hours, and decided times are set
 // back. Persons request past and future times.
 func resets(t *testing.T, n int) string {
-	w := &teller{t: t, rng: rand.New(rand.NewPCG(uint64(n), 13)), b: schedule.NewBoard(),
+	w := &generator{t: t, rng: rand.New(rand.NewPCG(uint64(n), 13)), b: schedule.NewBoard(),
 		runs: map[string]schedule.Answer{}, job: schedule.Ended}
 	w.now = draw.One(w.rng, time.Date(2026, 3, 28, 23, 30, 0, 0, time.UTC),
 		time.Date(2026, 10, 24, 22, 30, 1, 0, time.UTC), time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC))
@@ -114,10 +114,10 @@ func resets(t *testing.T, n int) string {
 	return w.out.String()
 }
 
-func (w *teller) printf(format string, args ...any) { fmt.Fprintf(&w.out, format+"\n", args...) }
+func (w *generator) printf(format string, args ...any) { fmt.Fprintf(&w.out, format+"\n", args...) }
 
 // definition draws one of those that are valid.
-func (w *teller) definition() *schedule.Definition {
+func (w *generator) definition() *schedule.Definition {
 	for {
 		d := &schedule.Definition{
 			Calendar: schedule.Calendar{
@@ -149,13 +149,13 @@ func (w *teller) definition() *schedule.Definition {
 	}
 }
 
-func (w *teller) create(name string) {
+func (w *generator) create(name string) {
 	k, d := schedule.Key{Domain: "d", Name: name}, w.definition()
 	w.keys = append(w.keys, k)
 	w.put(schedule.Row{Key: k, Created: w.now, Definition: d, State: schedule.New(w.now)})
 }
 
-func (w *teller) put(row schedule.Row) {
+func (w *generator) put(row schedule.Row) {
 	loc, err := time.LoadLocation(row.Definition.Zone)
 	if err != nil {
 		w.t.Fatal(err)
@@ -172,7 +172,7 @@ func (w *teller) put(row schedule.Row) {
 }
 
 // something happens.
-func (w *teller) something() {
+func (w *generator) something() {
 	k := draw.One(w.rng, w.keys...)
 	row, ok := w.b.Get(k)
 	if !ok {
@@ -235,7 +235,7 @@ func (w *teller) something() {
 }
 
 // logical is a time of the schedule, mostly: one that is known, or near now.
-func (w *teller) logical(row schedule.Row) time.Time {
+func (w *generator) logical(row schedule.Row) time.Time {
 	s := row.State
 	var known []time.Time
 	for _, e := range s.History {
@@ -258,13 +258,13 @@ func (w *teller) logical(row schedule.Row) time.Time {
 	return draw.One(w.rng, append(known, near, near, near, near)...)
 }
 
-func (w *teller) edit(row schedule.Row) {
+func (w *generator) edit(row schedule.Row) {
 	row.Definition, row.Edited = w.definition(), w.now
 	w.put(row)
 	w.step(row.Key, schedule.Edit{})
 }
 
-func (w *teller) env(k schedule.Key) schedule.Env {
+func (w *generator) env(k schedule.Key) schedule.Env {
 	env := schedule.Env{Now: w.now, Free: func(id string) bool {
 		return !strings.HasSuffix(id, "00Z") ||
 			len(w.runs)%5 > 0
@@ -283,7 +283,7 @@ func (w *teller) env(k schedule.Key) schedule.Env {
 	return env
 }
 
-func (w *teller) step(k schedule.Key, e schedule.Event) {
+func (w *generator) step(k schedule.Key, e schedule.Event) {
 	s, moves, err := w.b.Step(k, e, w.env(k))
 	if err != nil {
 		w.printf("%s %+v: %v", k, e, err)
@@ -302,11 +302,11 @@ func (w *teller) step(k schedule.Key, e schedule.Event) {
 	}
 	w.b.Update(k, s)
 	w.printf("%s %T%+v at %s: %+v", k, e, e, w.now.Format(time.RFC3339Nano), moves)
-	w.tell(k)
+	w.report(k)
 }
 
 // due lets all that is due tick.
-func (w *teller) due() {
+func (w *generator) due() {
 	for {
 		k, ok := w.b.Due(w.now)
 		if !ok {
@@ -329,8 +329,8 @@ func (w *teller) due() {
 	w.printf("first %v %v, %d undecided of %v", first.UTC(), ok, w.b.Undecided(), w.b.Keys())
 }
 
-// tell prints all that readers see of a schedule.
-func (w *teller) tell(k schedule.Key) {
+// report prints all that readers see of a schedule.
+func (w *generator) report(k schedule.Key) {
 	row, _ := w.b.Get(k)
 	s := &row.State
 	at, ok := w.b.Next(k)

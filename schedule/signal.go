@@ -57,8 +57,8 @@ func (d *Delivery) String() string {
 	return out
 }
 
-// untold is the history's text for a signal whose leader ended before it recorded the outcome.
-const untold = "sent at most once; the leader ended before it recorded the outcome"
+// unknownOutcome is the history's text for a signal whose leader ended before it recorded the outcome.
+const unknownOutcome = "sent at most once; the leader ended before it recorded the outcome"
 
 // Forgotten returns the state as a new leader takes it over: missing results of its predecessor's
 // signals stay unknown.
@@ -70,7 +70,7 @@ func Forgotten(s State) State {
 	s.History = slices.Clone(s.History)
 	for i := range s.History {
 		if lost(s.History[i]) {
-			s.History[i].Text = untold
+			s.History[i].Text = unknownOutcome
 		}
 	}
 	return s

@@ -89,15 +89,15 @@ func (st *statuses) queue(x *end) {
 
 // chunk is one segment on its way into the store.
 type chunk struct {
-	j     *job
-	n     uint32
-	ends  []*end
-	edits []batch.Update // by a person
-	moved []entry        // merged from elsewhere
-	from  []uint32       // the segments they came from
-	bytes int
-	data  bool
-	tell  func(revision int64, err error)
+	j      *job
+	n      uint32
+	ends   []*end
+	edits  []batch.Update // by a person
+	moved  []entry        // merged from elsewhere
+	from   []uint32       // the segments they came from
+	bytes  int
+	data   bool
+	report func(revision int64, err error)
 }
 
 // flush submits pending ends. It is called when no commit of statuses is in progress, so that
@@ -191,8 +191,8 @@ func (st *statuses) submit(c *chunk, p *packer, more []store.Op) {
 func (st *statuses) committed(c *chunk, revision int64, err error) {
 	if err != nil {
 		st.fail(err)
-		if c.tell != nil {
-			c.tell(0, err)
+		if c.report != nil {
+			c.report(0, err)
 		}
 		return
 	}
@@ -222,8 +222,8 @@ func (st *statuses) committed(c *chunk, revision int64, err error) {
 
 	st.cfg.Hub.Publish(revision, events...)
 	st.release(append(c.ends, done...))
-	if c.tell != nil {
-		c.tell(revision, nil)
+	if c.report != nil {
+		c.report(revision, nil)
 	}
 	ring(st.wake)
 }

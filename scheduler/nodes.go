@@ -218,12 +218,12 @@ func (s *Scheduler) plant(f *forest, r reading, now time.Duration) {
 		return
 	}
 	f.problem, f.planted, f.plantedOf, f.wholeAt = r.note, true, r.version, now+s.cfg.NodesEvery
-	s.tellPlanted(f)
+	s.publishPlanted(f)
 }
 
-// tellPlanted publishes jobs whose state the nodes have changed: no commit will, if all of them
+// publishPlanted publishes jobs whose state the nodes have changed: no commit will, if all of them
 // had ended before. The lock is held.
-func (s *Scheduler) tellPlanted(f *forest) {
+func (s *Scheduler) publishPlanted(f *forest) {
 	var events []event.Event
 	for _, name := range slices.Sorted(maps.Keys(s.jobs)) {
 		if j := s.jobs[name]; j.forest == f && j.spec != nil && s.progress(j).State != j.state {

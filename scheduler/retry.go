@@ -139,7 +139,7 @@ func (st *statuses) submitEdits(j *job, updates []batch.Update, done func(error)
 		for k := range c.edits {
 			c.edits[k].Mark = c.n
 		}
-		c.tell = func(_ int64, err error) { // in the order of commits, never two at once
+		c.report = func(_ int64, err error) { // in the order of commits, never two at once
 			switch open--; {
 			case open < 0: // it already has an error
 			case err != nil:

@@ -65,7 +65,7 @@ func (b *board) watch() bbs.Watch {
 				w.trace("  board %v: %T%v: %s → %s", b.r.term, e, e, describeTask(t), describeTask(after))
 			}
 			if err == nil && after != t {
-				w.check.told(b.r, e, after)
+				w.check.reported(b.r, e, after)
 			}
 		},
 	}

@@ -45,8 +45,8 @@ func (c calls) ask(limit time.Duration, op, answered Op, p worker.Proc, deliver 
 	})
 }
 
-// tell makes a call without waiting for a response.
-func (c calls) tell(op Op, p worker.Proc, deliver func(*cell.Cell)) error {
+// send makes a call without waiting for a response.
+func (c calls) send(op Op, p worker.Proc, deliver func(*cell.Cell)) error {
 	if c.r.stops() {
 		return errEnded
 	}
@@ -178,17 +178,17 @@ func (c calls) Perform(ctx context.Context, _ worker.CellName, work cell.Work) (
 // StopInstance implements leader.Cells.
 func (c calls) StopInstance(ctx context.Context, _ worker.CellName, term fence.Term, proc worker.Proc, key lrp.Key,
 	instance string) error {
-	return c.tell(OpStop, proc, func(to *cell.Cell) { _ = to.StopInstance(ctx, term, proc, key, instance) })
+	return c.send(OpStop, proc, func(to *cell.Cell) { _ = to.StopInstance(ctx, term, proc, key, instance) })
 }
 
 // CancelTask implements leader.Cells.
 func (c calls) CancelTask(ctx context.Context, _ worker.CellName, term fence.Term, proc worker.Proc, uid string) error {
-	return c.tell(OpCancel, proc, func(to *cell.Cell) { _ = to.CancelTask(ctx, term, proc, uid) })
+	return c.send(OpCancel, proc, func(to *cell.Cell) { _ = to.CancelTask(ctx, term, proc, uid) })
 }
 
 // Drain implements leader.Cells.
 func (c calls) Drain(ctx context.Context, _ worker.CellName, term fence.Term, proc worker.Proc, e cell.Drain) error {
-	return c.tell(OpDrain, proc, func(to *cell.Cell) {
+	return c.send(OpDrain, proc, func(to *cell.Cell) {
 		if to.Drain(ctx, term, proc, e) == nil {
 			c.r.s.w.byProc[proc].drains(term, e)
 		}

@@ -82,7 +82,7 @@ func (c *checker) dead(w *world, r *leadership, d worker.Dead) {
 		}
 		moved := awaited(r, d.Proc, k.procs[len(k.procs)-1]) ||
 			slices.ContainsFunc(r.leader.Running(k.run.Work), func(v worker.RunView) bool {
-				return v.Run == k.run && v.Proc != d.Proc && (!v.Ending || r.leader.IsDead(v.Proc)) // whose death is told next
+				return v.Run == k.run && v.Proc != d.Proc && (!v.Ending || r.leader.IsDead(v.Proc)) // its death is next
 			})
 		if !moved && k.stuck && d.Proof == worker.ProofExpiry && !couldHaveSaid(r, k.m, d.Proc) {
 			c.lostSight(k)

@@ -224,11 +224,11 @@ func (c *checker) unplaced(w *world, t *task.Task) {
 	w.res.TooLarge++
 }
 
-// told: I6, if a cell reports how a task has ended, or that it has no container of it, no process
+// reported: I6, if a cell reports how a task has ended, or that it has no container of it, no process
 // of the task is alive on that cell. (A task is COMPLETED while it may run if another party ended
 // it, and then its row shows that too: a customer has cancelled it and it is ending, or its cell
 // was given up and it may still run.)
-func (c *checker) told(r *leadership, e task.Event, after *task.Task) {
+func (c *checker) reported(r *leadership, e task.Event, after *task.Task) {
 	w := r.s.w
 	var by task.Holder
 	switch e := e.(type) {
@@ -244,7 +244,7 @@ func (c *checker) told(r *leadership, e task.Event, after *task.Task) {
 	}
 	for _, u := range c.work.units {
 		if u.uid == after.UID && string(u.m.name) == by.Cell && slices.Contains(u.procs, worker.Proc(by.Proc)) {
-			w.fail("I6", "%s is told by %T while it is alive on %s", describeTask(after), e, u.m.dir)
+			w.fail("I6", "%s is reported by %T while it is alive on %s", describeTask(after), e, u.m.dir)
 		}
 	}
 }

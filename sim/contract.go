@@ -122,7 +122,7 @@ func (p *promises) follows(b before, e worker.CellEvent, es []worker.CellEffect)
 		}
 	}
 	if p.shown != p.m.agent.State() {
-		p.m.w.fail("contract", "%s is %v and told %v", p.m.name, p.m.agent.State(), p.shown)
+		p.m.w.fail("contract", "%s is %v and reported %v", p.m.name, p.m.agent.State(), p.shown)
 	}
 	a, ok := e.(worker.BeatAnswered)
 	if !ok || a.Answer.Proc != b.proc || !p.fresh || a.Answer.Term.Less(b.term) || b.state == worker.MustDie {
@@ -130,7 +130,7 @@ func (p *promises) follows(b before, e worker.CellEvent, es []worker.CellEffect)
 	}
 	if die := a.Answer.Verdict == worker.Die || a.Answer.Verdict == worker.DieAll; die &&
 		p.m.agent.State() != worker.MustDie {
-		p.m.w.fail("contract", "%s was told %v and is %v", p.m.name, a.Answer.Verdict, p.m.agent.State())
+		p.m.w.fail("contract", "%s was answered %v and is %v", p.m.name, a.Answer.Verdict, p.m.agent.State())
 	}
 	p.eligible = a.Answer.Eligible && a.Answer.Verdict == worker.Welcome
 	if a.Answer.Credit && a.Answer.Verdict == worker.Welcome {

@@ -118,15 +118,15 @@ func (r *leadership) agrees(e worker.Event, out worker.Output) {
 		switch f := f.(type) {
 		case worker.AnswerBeat:
 			if !f.Answer.SetID.IsZero() {
-				r.told = f.Answer.SetID
+				r.reported = f.Answer.SetID
 			}
 		case worker.SessionChanged:
 			if f.To != worker.Healthy || r.agreed[f.Proc] {
 				continue
 			}
 			r.agreed[f.Proc] = true
-			if shown := r.shows[f.Proc].SetID; r.s.w.cfg.Witness == worker.WitnessConsensus && shown != r.told {
-				r.s.w.fail("contract", "%s becomes HEALTHY, and shows the set %v, not %v", f.Proc, shown, r.told)
+			if shown := r.shows[f.Proc].SetID; r.s.w.cfg.Witness == worker.WitnessConsensus && shown != r.reported {
+				r.s.w.fail("contract", "%s becomes HEALTHY, and shows the set %v, not %v", f.Proc, shown, r.reported)
 			}
 		}
 	}
@@ -165,7 +165,7 @@ func (r *leadership) verdict(s seen, h worker.Heartbeat, out worker.Output) {
 func (r *leadership) leaves(h worker.Heartbeat, out worker.Output) {
 	for _, f := range out.Effects {
 		if a, ok := f.(worker.AnswerBeat); ok && a.Answer.Verdict == worker.Welcome && a.Answer.State != worker.MustDie {
-			r.s.w.fail("contract", "%s deregisters and is told %v", h.Proc, a.Answer.State)
+			r.s.w.fail("contract", "%s deregisters and is answered %v", h.Proc, a.Answer.State)
 		}
 	}
 	if v, known := r.leader.Session(r.s.local(), h.Cell); known && v.Proc == h.Proc && v.State != worker.MustDie &&

@@ -41,9 +41,9 @@ func (c *checker) quiet(w *world, b *board) {
 		if t.State == task.Completed && !t.Unresolved() && !(t.Ending() && (hangs || t.MayStillRun)) {
 			kept++
 		}
-		if told := t.Callback.Delivered || t.Callback.Dead || t.Definition.CallbackURL == ""; t.State == task.Completed &&
-			!told && now.Sub(t.Callback.Next) > fullPass {
-			w.fail("I14", "nobody was told of the end of %s %s: %+v", t.GUID, describeTask(t), t.Callback)
+		if done := t.Callback.Delivered || t.Callback.Dead || t.Definition.CallbackURL == ""; t.State == task.Completed &&
+			!done && now.Sub(t.Callback.Next) > fullPass {
+			w.fail("I14", "no callback reported the end of %s %s: %+v", t.GUID, describeTask(t), t.Callback)
 		}
 		if t.State == task.Pending || t.State == task.Running && !hangs {
 			w.fail("I14", "task %s is still %s", t.GUID, describeTask(t))

@@ -151,7 +151,7 @@ type signals struct {
 }
 
 // Signal sends a signal, unless the process dies right before.
-func (x signals) Signal(s timetable.Sending, tell func(schedule.Delivery)) {
+func (x signals) Signal(s timetable.Sending, report func(schedule.Delivery)) {
 	r := x.t.r
 	if r.stops() {
 		return
@@ -159,7 +159,7 @@ func (x signals) Signal(s timetable.Sending, tell func(schedule.Delivery)) {
 	x.t.p.signalled(r, s)
 	x.Signals.Signal(s, func(d schedule.Delivery) {
 		if !r.over {
-			tell(d)
+			report(d)
 		}
 	})
 }

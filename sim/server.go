@@ -60,7 +60,7 @@ type leadership struct {
 	silentAt  map[worker.Proc][]*machine // machines that had not reported when it was declared dead
 	handed    map[worker.Run]bool        // ends given to the scheduler
 	t         worker.Timeouts
-	told      workerset.ID                     // the newest set that a cell received
+	reported  workerset.ID                     // the newest set that a cell received
 	shows     map[worker.Proc]worker.Heartbeat // each process's newest
 	agreed    map[worker.Proc]bool             // has been HEALTHY
 	asked     int                              // which machine's session is looked at next
@@ -285,12 +285,12 @@ func (r *leadership) end(why string) {
 	waiting := append(r.flight, r.pending...)
 	r.flight, r.pending = nil, nil
 	for _, it := range waiting {
-		it.tell(0, errTermOver)
+		it.report(0, errTermOver)
 	}
 }
 
-// tell passes the outcome to the waiting caller.
-func (it *item) tell(revision int64, err error) {
+// report passes the outcome to the waiting caller.
+func (it *item) report(revision int64, err error) {
 	if it.landed != nil {
 		it.landed(revision, err)
 	}
@@ -316,7 +316,7 @@ func (r *leadership) tick() {
 // put queues a transition. When the term is over it is discarded.
 func (r *leadership) put(it item) {
 	if r.over {
-		r.s.later(0, func() { it.tell(0, errTermOver) })
+		r.s.later(0, func() { it.report(0, errTermOver) })
 		return
 	}
 	r.pending = append(r.pending, it)
@@ -413,9 +413,9 @@ func (r *leadership) done(batch []item) {
 	r.flying, r.flight = false, nil
 	for i, it := range batch {
 		if it.refused == nil {
-			it.tell(r.revision, nil)
+			it.report(r.revision, nil)
 		} else {
-			it.tell(0, it.refused)
+			it.report(0, it.refused)
 		}
 		if r.over {
 			r.abandon(batch[i+1:])
@@ -433,7 +433,7 @@ func (r *leadership) done(batch []item) {
 func (r *leadership) abandon(batch []item) {
 	for _, it := range batch {
 		if r.s.alive {
-			it.tell(0, errTermOver)
+			it.report(0, errTermOver)
 		}
 	}
 }

@@ -138,7 +138,7 @@ func (cs *containers) beginUnit(u *unit) {
 	w.after(w.between(5*time.Millisecond, 400*time.Millisecond), func() {
 		if u.alive && u.state == starting {
 			u.state = up
-			cs.told(executor.EventRunning, u)
+			cs.report(executor.EventRunning, u)
 			w.live(u)
 		}
 	})
@@ -177,12 +177,12 @@ func (w *world) live(u *unit) {
 func (cs *containers) ready(u *unit, ok bool) {
 	if u.alive && u.notReady == ok {
 		u.notReady = !ok
-		cs.told(executor.EventRoutable, u)
+		cs.report(executor.EventRoutable, u)
 	}
 }
 
-// told reports a container's event to the agent.
-func (cs *containers) told(k executor.EventKind, u *unit) {
+// report reports a container's event to the agent.
+func (cs *containers) report(k executor.EventKind, u *unit) {
 	if !u.orphan {
 		cs.m.happened(executor.Event{Kind: k, Container: u.snapshot()})
 	}
@@ -237,7 +237,7 @@ func (cs *containers) gone(u *unit, failed bool) {
 	u.stuck = false
 	u.alive, u.failed = false, failed || u.left
 	cs.m.w.check.ceased(u)
-	cs.m.w.trace("%s: %v ended: told %v, failed %v", cs.m.name, u, u.asked, failed)
+	cs.m.w.trace("%s: %v ended: asked %v, failed %v", cs.m.name, u, u.asked, failed)
 	if u.orphan {
 		cs.forget(u)
 		cs.clearedIf()
@@ -252,11 +252,11 @@ func (cs *containers) complete(u *unit) {
 		cs.forget(u)
 		return
 	}
-	cs.told(executor.EventCompleted, u)
+	cs.report(executor.EventCompleted, u)
 }
 
 func (cs *containers) forget(u *unit) {
-	cs.told(executor.EventDeleted, u)
+	cs.report(executor.EventDeleted, u)
 	cs.units = slices.DeleteFunc(cs.units, func(o *unit) bool { return o == u })
 	if u.nameless {
 		cs.clearedIf()

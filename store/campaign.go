@@ -176,7 +176,7 @@ func (s *Store) campaignOnce(ctx context.Context, c Candidate) (*Leadership, err
 
 // standBy returns when there is no election key.
 func (s *Store) standBy(ctx context.Context, c Candidate) error {
-	for told := ""; ; {
+	for reported := ""; ; {
 		l, rev, err := s.leader(ctx)
 		switch {
 		case errors.Is(err, ErrNoLeader):
@@ -186,8 +186,8 @@ func (s *Store) standBy(ctx context.Context, c Candidate) error {
 			s.cfg.Log.Warn("standing by for an unreadable election key", "error", err)
 		case err != nil:
 			return err
-		case told != l.ID:
-			told = l.ID
+		case reported != l.ID:
+			reported = l.ID
 			s.cfg.Log.Info("standing by", "server", c.ID, "leader", l.ID, "term", l.Term.String())
 		}
 		if err := s.backend.Changed(ctx, s.electionKey(), rev); err != nil {

@@ -282,15 +282,15 @@ func (s *Store) read(ctx context.Context, key string) (*Entry, int64, error) {
 	return &p.Entries[0], p.Revision, nil
 }
 
-// WatchLeader calls tell with the present leader and after each change (the zero Leader if there
+// WatchLeader calls report with the present leader and after each change (the zero Leader if there
 // is none), until ctx is done; it returns ctx's error. It retries forever while the store does not
-// answer. tell is called by the goroutine that calls WatchLeader.
-func (s *Store) WatchLeader(ctx context.Context, tell func(Leader)) error {
+// answer. report is called by the goroutine that calls WatchLeader.
+func (s *Store) WatchLeader(ctx context.Context, report func(Leader)) error {
 	for first, last := true, (Leader{}); ; {
 		l, rev, err := s.leader(ctx)
 		if err == nil || errors.Is(err, ErrNoLeader) {
 			if first || l.ID != last.ID || l.Term != last.Term {
-				tell(l)
+				report(l)
 			}
 			first, last = false, l
 			err = s.backend.Changed(ctx, s.electionKey(), rev)

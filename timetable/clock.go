@@ -89,8 +89,8 @@ func (w *wallClock) look() (now time.Time, by time.Duration) {
 	return c.wall, by
 }
 
-// tellStep makes a step of the wall clock known.
-func (t *Timetable) tellStep(by time.Duration) {
+// reportStep makes a step of the wall clock known.
+func (t *Timetable) reportStep(by time.Duration) {
 	if by == 0 {
 		return
 	}

@@ -36,7 +36,7 @@ func (t *Timetable) pass(ctx context.Context) {
 		now, step = t.wall.look()
 		return t.fire(rows, now, step)
 	})
-	t.tellStep(step)
+	t.reportStep(step)
 	if err != nil && !errors.Is(err, store.ErrTooLarge) {
 		t.fail(fmt.Errorf("decide schedules: %w", err))
 	}

@@ -58,9 +58,9 @@ type rig struct {
 	jobs   map[string]schedule.Answer
 	renews []string
 	zones  map[string]*time.Location
-	// signals are the sent ones; tells[i] reports the result of the i-th.
+	// signals are the sent ones; reports[i] reports the result of the i-th.
 	signals []string
-	tells   []func(schedule.Delivery)
+	reports []func(schedule.Delivery)
 }
 
 // began is the wall clock at the begin of each test.
@@ -375,7 +375,7 @@ func (r *rig) die(successor string) *rig {
 }
 
 // Signal implements timetable.Signals.
-func (r *rig) Signal(s timetable.Sending, tell func(schedule.Delivery)) {
+func (r *rig) Signal(s timetable.Sending, report func(schedule.Delivery)) {
 	if v, err := r.times.Get(s.Key); err != nil || len(v.State.History) == 0 ||
 		v.State.History[len(v.State.History)-1].What != schedule.Sent {
 		r.t.Errorf("a signal was sent before its commit: %+v, %v", v.State.History, err)
@@ -383,7 +383,7 @@ func (r *rig) Signal(s timetable.Sending, tell func(schedule.Delivery)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.signals = append(r.signals, s.Key.Domain+": "+s.String())
-	r.tells = append(r.tells, tell)
+	r.reports = append(r.reports, report)
 }
 
 // Signalled implements timetable.Signals.

@@ -21,12 +21,12 @@ func (r *rig) story() string {
 	return h[len(h)-1].String()
 }
 
-// told delivers the result of the n-th signal.
-func (r *rig) told(n int, d schedule.Delivery) {
+// result delivers the result of the n-th signal.
+func (r *rig) result(n int, d schedule.Delivery) {
 	r.mu.Lock()
-	tell := r.tells[n]
+	report := r.reports[n]
 	r.mu.Unlock()
-	tell(d)
+	report(d)
 	synctest.Wait()
 }
 
@@ -40,7 +40,7 @@ func TestASignalIsSentAfterItsCommitAndReported(t *testing.T) {
 		if got := r.story(); got != "signal being sent" {
 			t.Fatal(got)
 		}
-		r.told(0, schedule.Delivery{Of: 2, Reached: 1, Missed: []string{"instance 1 on cell c: it cannot be reached"}})
+		r.result(0, schedule.Delivery{Of: 2, Reached: 1, Missed: []string{"instance 1 on cell c: it cannot be reached"}})
 		want := "signal sent to 1 of 2; not reached: instance 1 on cell c: it cannot be reached"
 		if got := r.story(); got != want {
 			t.Fatal(got)
@@ -81,7 +81,7 @@ func TestASignalOfALostLeaderIsNotSentAgain(t *testing.T) {
 		if got := r.story(); got != want {
 			t.Fatal(got)
 		}
-		r.told(0, schedule.Delivery{Of: 1, Reached: 1})
+		r.result(0, schedule.Delivery{Of: 1, Reached: 1})
 		if got := r.story(); got != want {
 			t.Fatal(got)
 		}
@@ -101,9 +101,9 @@ func TestASignalOfARemovedScheduleIsNotSent(t *testing.T) {
 		if err := r.times.RemoveSchedule(t.Context(), key, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
-		r.told(0, schedule.Delivery{Of: 1, Reached: 1})
+		r.result(0, schedule.Delivery{Of: 1, Reached: 1})
 		r.apply(false, signalled())
-		r.told(0, schedule.Delivery{Of: 1, Reached: 1})
+		r.result(0, schedule.Delivery{Of: 1, Reached: 1})
 		if h := r.get().State.History; len(h) != 0 {
 			t.Fatal(h)
 		}

@@ -102,7 +102,7 @@ type Signals interface {
 	// Signal sends a signal once to each running instance of a service, and reports the result. It is
 	// called after the commit of the firing and does not wait; if the term ends, no result is
 	// reported.
-	Signal(s Sending, tell func(schedule.Delivery))
+	Signal(s Sending, report func(schedule.Delivery))
 	// Signalled is how many instances a signal would be sent to now; false when there is
 	// no such service.
 	Signalled(domain, service string) (running int, known bool)

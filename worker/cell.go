@@ -64,7 +64,7 @@ type Cell struct {
 	seen     map[int64]bool // counters of this term above resolved
 	eligible bool
 	credited bool // in this session
-	told     bool // the leader of this term has been answered with a report
+	reported bool // the leader of this term has been answered with a report
 	epoch    int64
 	setID    workerset.ID
 	deadline time.Duration // 0 = none
@@ -199,7 +199,7 @@ func (c *Cell) Due(now time.Duration) time.Duration {
 		return forever
 	}
 	due := forever
-	if !c.term.IsZero() && (c.health.State != New || c.told) {
+	if !c.term.IsZero() && (c.health.State != New || c.reported) {
 		due = c.outbox.next(&c.work)
 	}
 	if c.succeeded() { // then the step before has announced the next process
@@ -304,7 +304,7 @@ func (c *Cell) begin(now time.Duration, proc Proc, started int64) {
 // reset clears the state of one association with a leader.
 func (c *Cell) reset(now time.Duration) {
 	c.seq, c.resolved, c.seen = 0, 0, map[int64]bool{}
-	c.told, c.credited = false, false
+	c.reported, c.credited = false, false
 	c.beats.next, c.beats.hurry = now, firstHurry
 }
 

@@ -22,7 +22,7 @@ func (c *Cell) send(now time.Duration) {
 	if !c.renewing && now >= c.beats.next {
 		c.beat(now)
 	}
-	if c.term.IsZero() || c.health.State == New && !c.told {
+	if c.term.IsZero() || c.health.State == New && !c.reported {
 		return
 	}
 	notes, probes := c.outbox.due(now, &c.work)
@@ -197,7 +197,7 @@ func (c *Cell) report(now time.Duration, q ReportRequest) {
 		return
 	}
 	if c.hear(now, q.Term) >= 0 {
-		c.told = true
+		c.reported = true
 		c.beats.by(now + firstHurry/2)
 	}
 	c.do(AnswerReport{Report{Term: c.term, Proc: c.proc, Predecessor: c.predecessor, PredecessorsGone: c.gone,

@@ -265,7 +265,7 @@ func TestUndeliveredReportsAreSentAgain(t *testing.T) {
 	r.healthy()
 	x := x5(7, "a")
 	r.step(NotifyAsked{Notify{term5, "p1", 1, []Run{x}}})
-	told := func() int {
+	reported := func() int {
 		n := 0
 		for _, u := range cellTake[SendStatus](r) {
 			for _, it := range u.Update.Items {
@@ -276,29 +276,29 @@ func TestUndeliveredReportsAreSentAgain(t *testing.T) {
 		}
 		return n
 	}
-	if told() != 1 {
+	if reported() != 1 {
 		t.Fatal("not reported")
 	}
 	r.step(StatusAnswered{StatusAnswer{Term: term5, Proc: "p1", Kind: StatusNotRunning, Run: x}})
 	r.now += refusedWait - 1
-	if r.step(CellTick{}); told() != 0 {
+	if r.step(CellTick{}); reported() != 0 {
 		t.Error("too early")
 	}
 	r.now++
-	if r.step(CellTick{}); told() != 1 {
+	if r.step(CellTick{}); reported() != 1 {
 		t.Error("not reported again")
 	}
 	r.now += statusRetry - 1
-	if r.step(CellTick{}); told() != 0 {
+	if r.step(CellTick{}); reported() != 0 {
 		t.Error("too early without an answer")
 	}
 	r.now++
-	if r.step(CellTick{}); told() != 1 {
+	if r.step(CellTick{}); reported() != 1 {
 		t.Error("not reported again without an answer")
 	}
 	r.step(StatusAnswered{StatusAnswer{Term: term5, Proc: "p1", Kind: StatusNotRunning, Run: x, OK: true}})
 	r.now += 2 * statusRetry
-	if r.step(CellTick{}); told() != 0 {
+	if r.step(CellTick{}); reported() != 0 {
 		t.Error("reported again although it was taken")
 	}
 }

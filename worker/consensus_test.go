@@ -179,9 +179,9 @@ func TestALongPromiseIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestRowsThatWentBackAreDoubtedFurther: the cells' sets name all processes with batch work. Tasks and exclusive
+// TestRowsThatWentBackStayUnconfirmed: the cells' sets name all processes with batch work. Tasks and exclusive
 // instances that stand as waiting in an older store may run all the same.
-func TestRowsThatWentBackAreDoubtedFurther(t *testing.T) {
+func TestRowsThatWentBackStayUnconfirmed(t *testing.T) {
 	r := newRig(t, alone)
 	r.back("w1", "p1", setOf(3, 1, "p1"))
 	w := r.l.Wait(r.now)

@@ -71,7 +71,7 @@ func TestWorkThatOutlivesTheCellIsNotWaitedFor(t *testing.T) {
 		{"counted", BoundCount{Containers: 3, Lasting: 2}, false},
 		{"nothing was asked", BoundCount{Containers: 1, Lasting: 2}, false},
 		{"a batch task runs", LeaveAsked{}, false},
-		{"its end is not told", WorkEnded{other, ""}, false},
+		{"its end is not reported", WorkEnded{other, ""}, false},
 	} {
 		r.out = nil
 		r.step(s.event)

@@ -14,9 +14,9 @@ import (
 	"cantina/internal/history"
 )
 
-// teller prints the decisions of leaders and cells in a random history: messages are late, lost and doubled,
+// generator prints the decisions of leaders and cells in a random history: messages are late, lost and doubled,
 // processes restart, stores go back.
-type teller struct {
+type generator struct {
 	t       *testing.T
 	rng     *rand.Rand
 	out     strings.Builder
@@ -48,21 +48,21 @@ type letter struct {
 }
 
 // LastApplied and KillStored are Statuses.
-func (w *teller) LastApplied(x Work) (fence.Invocation, bool) {
+func (w *generator) LastApplied(x Work) (fence.Invocation, bool) {
 	return w.applied[x].inv, w.applied[x].real
 }
-func (w *teller) KillStored(x Run) bool { return w.kills[x] }
+func (w *generator) KillStored(x Run) bool { return w.kills[x] }
 
-func (w *teller) in(n int) bool { return w.rng.IntN(n) == 0 }
+func (w *generator) in(n int) bool { return w.rng.IntN(n) == 0 }
 
-func (w *teller) printf(format string, args ...any) { fmt.Fprintf(&w.out, format+"\n", args...) }
+func (w *generator) printf(format string, args ...any) { fmt.Fprintf(&w.out, format+"\n", args...) }
 
 // TestHistories compares the decisions of leaders and cells with a stored text.
 func TestHistories(t *testing.T) {
 	book := history.Open(t, "testdata/histories.txt")
 	for n := range 80 {
 		rng := rand.New(rand.NewPCG(uint64(n), 13))
-		w := &teller{t: t, rng: rng, now: 1000 * sec, members: map[Proc]Member{}, applied: map[Work]applied{},
+		w := &generator{t: t, rng: rng, now: 1000 * sec, members: map[Proc]Member{}, applied: map[Work]applied{},
 			kills: map[Run]bool{}}
 		w.cfg = Config{Term: term5, Timeouts: draw.One(rng, DefaultTimeouts(), searchTimeouts(), searchTimeouts()),
 			Witness:  draw.One(rng, WitnessList, WitnessConsensus),
@@ -85,7 +85,7 @@ func TestHistories(t *testing.T) {
 }
 
 // lead begins the next term on the stored state.
-func (w *teller) lead() {
+func (w *generator) lead() {
 	w.cfg.Now = w.now
 	w.cfg.Members = nil
 	for _, p := range slices.Sorted(maps.Keys(w.members)) {
@@ -103,7 +103,7 @@ func (w *teller) lead() {
 }
 
 // next is another leader, which has seen the store as it is, or as it was.
-func (w *teller) next() {
+func (w *generator) next() {
 	w.cfg.Term.Revision += 1 + int64(w.rng.IntN(3))
 	w.cfg.NewStore, w.cfg.NewCluster, w.cfg.InitialWait = false, !w.in(6), draw.One(w.rng, 0, 0, 0, 5*sec)
 	w.cfg.Jobs, w.cfg.HeldNodes = draw.One(w.rng, nil, []JobRow{{Name: "a"}}, []JobRow{{Name: "a"}, {Name: "b"}}),
@@ -127,7 +127,7 @@ func (w *teller) next() {
 }
 
 // join begins a process on a directory, which may adopt the work of the one before it.
-func (w *teller) join(cell CellName, dir string, started int64, before *peer) {
+func (w *generator) join(cell CellName, dir string, started int64, before *peer) {
 	c := CellConfig{Cell: cell, Proc: Proc(fmt.Sprint("p", len(w.peers))), Started: started, DirID: dir, Boot: "boot",
 		Now: w.now, Timeouts: w.cfg.Timeouts, Gone: !w.in(3), Unix: w.cfg.Unix}
 	if before != nil {
@@ -146,7 +146,7 @@ func (w *teller) join(cell CellName, dir string, started int64, before *peer) {
 }
 
 // up gives the leader an event.
-func (w *teller) up(e Event) {
+func (w *generator) up(e Event) {
 	out, err := w.l.Step(w.now, e)
 	w.printf("leader %T%+v: %v", e, e, err)
 	w.submit(out)
@@ -155,7 +155,7 @@ func (w *teller) up(e Event) {
 	}
 }
 
-func (w *teller) submit(out Output) {
+func (w *generator) submit(out Output) {
 	atOnce, after, commit := out.Split()
 	for _, e := range atOnce {
 		w.printf("  %T%+v at once", e, e)
@@ -172,7 +172,7 @@ func (w *teller) submit(out Output) {
 }
 
 // commit makes the oldest Output durable and performs it.
-func (w *teller) commit() {
+func (w *generator) commit() {
 	if len(w.pending) == 0 {
 		return
 	}
@@ -198,7 +198,7 @@ func (w *teller) commit() {
 	w.flight = append(w.flight, letter{up: Committed{out.Seq}})
 }
 
-func (w *teller) effect(e Effect) {
+func (w *generator) effect(e Effect) {
 	switch e := e.(type) {
 	case AnswerBeat:
 		w.down(e.Answer.Proc, BeatAnswered(e))
@@ -219,7 +219,7 @@ func (w *teller) effect(e Effect) {
 	}
 }
 
-func (w *teller) down(proc Proc, e CellEvent) {
+func (w *generator) down(proc Proc, e CellEvent) {
 	for _, p := range w.peers {
 		if p.c.Proc() == proc {
 			w.flight = append(w.flight, letter{to: p, down: e})
@@ -228,7 +228,7 @@ func (w *teller) down(proc Proc, e CellEvent) {
 }
 
 // cell gives a cell an event.
-func (w *teller) cell(p *peer, e CellEvent) {
+func (w *generator) cell(p *peer, e CellEvent) {
 	due, before := p.c.Due(w.now), p.c.State()
 	effects := p.c.Step(w.now, e)
 	if _, ok := e.(CellTick); ok && (w.now >= due) != (len(effects) > 0 || p.c.State() != before) {
@@ -241,7 +241,7 @@ func (w *teller) cell(p *peer, e CellEvent) {
 	}
 }
 
-func (w *teller) cellEffect(p *peer, e CellEffect) {
+func (w *generator) cellEffect(p *peer, e CellEffect) {
 	send := func(e Event) { w.flight = append(w.flight, letter{up: e}) }
 	switch e := e.(type) {
 	case SendBeat:
@@ -272,7 +272,7 @@ func (w *teller) cellEffect(p *peer, e CellEffect) {
 }
 
 // deliver lets a letter arrive.
-func (w *teller) deliver(x letter) {
+func (w *generator) deliver(x letter) {
 	if x.to != nil {
 		w.cell(x.to, x.down)
 		return
@@ -286,7 +286,7 @@ func (w *teller) deliver(x letter) {
 }
 
 // mail delivers the letters on their way, most of them in order.
-func (w *teller) mail() {
+func (w *generator) mail() {
 	for range 60 {
 		if len(w.flight) == 0 {
 			return
@@ -315,7 +315,7 @@ func (w *teller) mail() {
 }
 
 // lost reports to the sender of a letter that there is no answer.
-func (w *teller) lost(x letter) {
+func (w *generator) lost(x letter) {
 	switch e := x.down.(type) {
 	case RunAsked:
 		if e.Call.Probe == 0 {
@@ -338,11 +338,11 @@ func (w *teller) lost(x letter) {
 }
 
 // peer draws a process, a new one rather than an old one.
-func (w *teller) peer() *peer {
+func (w *generator) peer() *peer {
 	return w.peers[max(w.rng.IntN(len(w.peers)), w.rng.IntN(len(w.peers)))]
 }
 
-func (w *teller) run() Run {
+func (w *generator) run() Run {
 	if len(w.runs) == 0 || w.in(12) {
 		return Run{Work{"a", "n"}, fence.Invocation{Term: w.cfg.Term, Counter: int64(w.rng.IntN(4))}}
 	}
@@ -350,7 +350,7 @@ func (w *teller) run() Run {
 }
 
 // something happens.
-func (w *teller) something() {
+func (w *generator) something() {
 	switch n := w.rng.IntN(40); {
 	case n < 14:
 		w.pass(draw.One(w.rng, sec/2, sec, sec, 3*sec, w.cfg.Timeouts.Lost))
@@ -395,7 +395,7 @@ func (w *teller) something() {
 }
 
 // pass lets time pass, in one step or in several.
-func (w *teller) pass(by time.Duration) {
+func (w *generator) pass(by time.Duration) {
 	step := draw.One(w.rng, by, w.cfg.Timeouts.Check, w.cfg.Timeouts.Check)
 	for end := w.now + by; w.now < end; {
 		w.now = min(w.now+step, end)
@@ -409,7 +409,7 @@ func (w *teller) pass(by time.Duration) {
 	}
 }
 
-func (w *teller) start() {
+func (w *generator) start() {
 	r := Request{Work: Work{draw.One(w.rng, "a", "b", "c"), draw.One(w.rng, "n", "m")},
 		Nodes: draw.One(w.rng, nil, []string{"gate"}), Cell: w.peer().cfg.Cell}
 	hold, ok := w.l.MayStart(w.now, r)
@@ -423,7 +423,7 @@ func (w *teller) start() {
 }
 
 // wrongBeat sends a heartbeat with a field changed.
-func (w *teller) wrongBeat() {
+func (w *generator) wrongBeat() {
 	p := w.peer()
 	h := p.beats
 	if h.Proc == "" {
@@ -465,7 +465,7 @@ func (w *teller) wrongBeat() {
 }
 
 // wrongWord sends a message about a fact that is not true, or no more.
-func (w *teller) wrongWord() {
+func (w *generator) wrongWord() {
 	p, x, term := w.peer(), w.run(), draw.One(w.rng, w.cfg.Term, w.cfg.Term, term5, fence.Term{})
 	cluster := draw.One[fence.Cluster](w.rng, "", "ours")
 	switch w.rng.IntN(8) {
@@ -493,7 +493,7 @@ func (w *teller) wrongWord() {
 }
 
 // look prints the answers of both ends.
-func (w *teller) look() {
+func (w *generator) look() {
 	for _, v := range w.l.Sessions(w.now) {
 		w.printf("  %+v back %v, dead %v, may live %v", v, w.l.IsBack(v.Proc), w.l.IsDead(v.Proc), w.l.MayLive(v.Cell))
 	}

@@ -78,24 +78,24 @@ func TestDeathIsReportedBeforeTheRowIsDeleted(t *testing.T) {
 	r.beat("w1", "p2", 2, func(h *Heartbeat) { h.Predecessor, h.PredecessorsGone = "p1", true })
 	r.out, r.hold = nil, true
 	r.step(ReportReceived{Report{Term: term5, Proc: "p2", Predecessor: "p1", PredecessorsGone: true}})
-	told := false
+	reported := false
 	for len(r.pending) > 0 {
 		out := r.pending[0]
 		if slices.Contains(out.Rows, Row(DeleteMember{"p1"})) {
-			if !told {
+			if !reported {
 				t.Fatal("the row is deleted in or before the transition that reports the death")
 			}
 			return
 		}
 		r.pending = r.pending[1:]
-		told = told || slices.Contains(out.Effects, Effect(Dead{"w1", "p1", ProofSuccessor, "p2"}))
+		reported = reported || slices.Contains(out.Effects, Effect(Dead{"w1", "p1", ProofSuccessor, "p2"}))
 		next, err := r.l.Step(r.now, Committed{out.Seq})
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.submit(next)
 	}
-	t.Fatalf("reported: %v, and the row stays", told)
+	t.Fatalf("reported: %v, and the row stays", reported)
 }
 
 // TestReportedRemainsAreNotDeadByTime: a successor reports that some work of a process is not gone, which therefore

@@ -186,8 +186,8 @@ func TestBlockedIsReported(t *testing.T) {
 	}
 }
 
-// TestWorkOnNoListAfterTheSetsAgreed: work that is reported then gets the order to end, though the rows are in
-// doubt.
+// TestWorkOnNoListAfterTheSetsAgreed: work that is reported then gets the order to end, though the rows are
+// unconfirmed.
 func TestWorkOnNoListAfterTheSetsAgreed(t *testing.T) {
 	r := newRig(t, alone)
 	r.back("w1", "p1", setOf(3, 1, "p1"))
@@ -202,7 +202,7 @@ func TestWorkOnNoListAfterTheSetsAgreed(t *testing.T) {
 	}
 }
 
-// TestAShortPromiseUnconfirmedTwice: an operator ended the doubt of a row, and the row is in doubt again. It is
+// TestAShortPromiseUnconfirmedTwice: an operator confirmed a row, and it is unconfirmed again. It is
 // written before the process lives by more.
 func TestAShortPromiseUnconfirmedTwice(t *testing.T) {
 	m := member("p1", "w1", 1)
@@ -230,10 +230,10 @@ func TestAShortPromiseUnconfirmedTwice(t *testing.T) {
 // reported.
 func TestTermsThatCannotBeWithoutAClock(t *testing.T) {
 	r := newRig(t, nil)
-	for n, told := range []bool{true, true, false, true, false, false, false, true} {
+	for n, reported := range []bool{true, true, false, true, false, false, false, true} {
 		r.out = nil
 		r.step(TermHeard{"w1", "p1", fence.Term{Epoch: 1, Revision: 1 << 60}})
-		if a := take[Audit](r); len(a) == 1 != told || told &&
+		if a := take[Audit](r); len(a) == 1 != reported || reported &&
 			(a[0].Cell != "w1" || a[0].Proc != "p1" || a[0].Kind != AuditTerm) {
 			t.Errorf("message %d: %+v", n+1, a)
 		}

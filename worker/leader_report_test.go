@@ -153,10 +153,10 @@ func TestTheRowIsDeletedAfterTheReportOfTheDeath(t *testing.T) {
 	r.beat("w1", "p1", 1)
 	r.step(Forget{Proc: "p1", By: "ann"})
 	r.step(StatusCommitted{x, Real})
-	told, went := false, false
+	reported, went := false, false
 	for len(r.pending) > 0 {
 		for _, out := range r.pending { // earlier outputs come before those that follow from the death
-			if slices.Contains(out.Rows, Row(DeleteMember{"p1"})) && !told {
+			if slices.Contains(out.Rows, Row(DeleteMember{"p1"})) && !reported {
 				t.Fatal("the row is deleted before the report of the death")
 			}
 		}
@@ -168,15 +168,15 @@ func TestTheRowIsDeletedAfterTheReportOfTheDeath(t *testing.T) {
 				t.Errorf("the list without it: %+v", out.Rows)
 			}
 		}
-		told = told || slices.Contains(out.Effects, Effect(Dead{"w1", "p1", ProofOperator, ""}))
+		reported = reported || slices.Contains(out.Effects, Effect(Dead{"w1", "p1", ProofOperator, ""}))
 		next, err := r.l.Step(r.now, Committed{out.Seq})
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.submit(next)
 	}
-	if !told || !went {
-		t.Fatalf("reported %v, deleted %v", told, went)
+	if !reported || !went {
+		t.Fatalf("reported %v, deleted %v", reported, went)
 	}
 }
 

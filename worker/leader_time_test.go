@@ -64,7 +64,7 @@ func TestReportsOfALostSuccessorDoNotCount(t *testing.T) {
 	}
 }
 
-// TestAnUnconfirmedListIsWrittenAnew when the doubt ends: the lists that cells remember are older then.
+// TestAnUnconfirmedListIsWrittenAnew when the rows are confirmed: the lists that cells remember are older then.
 func TestAnUnconfirmedListIsWrittenAnew(t *testing.T) {
 	r := newRig(t, func(c *Config) {
 		c.NewStore, c.Restored, c.List = false, true, workerset.ID{Version: 7}

@@ -40,8 +40,8 @@ func TestANewerRunThanTheLastAppliedOne(t *testing.T) {
 	}
 }
 
-// TestAVetoDoubtsTheSilentOnly: a process that has joined lives by the promise of its row.
-func TestAVetoDoubtsTheSilentOnly(t *testing.T) {
+// TestAVetoIsOnlyForTheSilent: a process that has joined lives by the promise of its row.
+func TestAVetoIsOnlyForTheSilent(t *testing.T) {
 	r := newRig(t, withMembers(member("p1", "w1", 1), member("p2", "w2", 1)))
 	r.healthy("w1", "p1", 1)
 	newer := r.l.members.list

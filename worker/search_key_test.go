@@ -328,7 +328,7 @@ func (k *keys) health(h Health, g Gaps, drops time.Duration) {
 func (k *keys) oneCell(i int) {
 	n, c := k.n, k.n.cells[i]
 	k.bits(n.paused[i], c.ended, c.renewing, c.renewing && c.asked, c.eligible && c.health.State != New &&
-		c.health.State != MustDie, c.credited, c.told, c.spent, c.gone, c.leaving, c.said,
+		c.health.State != MustDie, c.credited, c.reported, c.spent, c.gone, c.leaving, c.said,
 		c.deadline > 0, n.dead[i] > 0)
 	k.term(c.term)
 	k.health(c.health, c.gaps(), 0)

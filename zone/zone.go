@@ -184,9 +184,9 @@ func (l *Loader) Refresh() (changed []string, err error) {
 	return changed, errors.Join(problems...)
 }
 
-// Run calls Refresh regularly, and tell with the names that changed or the error, until ctx is
+// Run calls Refresh regularly, and report with the names that changed or the error, until ctx is
 // done; then it returns nil.
-func (l *Loader) Run(ctx context.Context, every time.Duration, tell func(changed []string, err error)) error {
+func (l *Loader) Run(ctx context.Context, every time.Duration, report func(changed []string, err error)) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -195,7 +195,7 @@ func (l *Loader) Run(ctx context.Context, every time.Duration, tell func(changed
 			return nil
 		case <-tick.C:
 			if changed, err := l.Refresh(); len(changed) > 0 || err != nil {
-				tell(changed, err)
+				report(changed, err)
 			}
 		}
 	}

@@ -225,12 +225,12 @@ func TestRunReportsChangesAndEnds(t *testing.T) {
 	systemDir(t, dir, "2099b", "Europe/Berlin", "Asia/Tokyo")
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		told := make(chan []string, 1)
+		reported := make(chan []string, 1)
 		done := make(chan error, 1)
-		go func() { done <- l.Run(ctx, time.Hour, func(changed []string, err error) { told <- changed }) }()
+		go func() { done <- l.Run(ctx, time.Hour, func(changed []string, err error) { reported <- changed }) }()
 		begin := time.Now()
-		if got := <-told; len(got) != 1 || got[0] != "Europe/Berlin" {
-			t.Errorf("told %v", got)
+		if got := <-reported; len(got) != 1 || got[0] != "Europe/Berlin" {
+			t.Errorf("reported %v", got)
 		}
 		if d := time.Since(begin); d != time.Hour {
 			t.Errorf("after %v", d)

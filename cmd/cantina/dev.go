@@ -56,7 +56,7 @@ func devVerb(c *cli) *cobra.Command {
 		Example: "  cantina dev                       # data in the default directory\n" +
 			"  cantina dev --data /tmp/try       # elsewhere",
 		Args: atMost(0, "none"),
-		RunE: func(*cobra.Command, []string) error { return c.untilTold(func() error { return runDev(c, f) }) },
+		RunE: func(*cobra.Command, []string) error { return c.untilSignal(func() error { return runDev(c, f) }) },
 	}
 	f.log.add(cmd, "warn") // the person who started it reads it beside its other messages
 	cmd.Flags().StringVar(&f.data, "data", c.dataDir("dev"), "data directory")
@@ -258,9 +258,9 @@ func noteLeaving(c *cli, h host) {
 	c.sayf("%s", notice)
 }
 
-// untilTold makes a verb handle its signals from the start: a signal during the opening ends that
+// untilSignal makes a verb handle its signals from the start: a signal during the opening ends that
 // in order.
-func (c *cli) untilTold(verb func() error) error {
+func (c *cli) untilSignal(verb func() error) error {
 	ctx, stop := context.WithCancel(c.ctx)
 	defer stop()
 	opened, over := make(chan struct{}), make(chan struct{})

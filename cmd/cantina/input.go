@@ -8,10 +8,10 @@ import (
 )
 
 // noteInput prints that a task has no standard input, if there is input that may be meant for it;
-// told: it was printed before. It returns whether it is printed.
-func noteInput(c *cli, told bool) bool {
-	if told || c.InTTY || !waits(c.In) {
-		return told
+// reported: it was printed before. It returns whether it is printed.
+func noteInput(c *cli, reported bool) bool {
+	if reported || c.InTTY || !waits(c.In) {
+		return reported
 	}
 	c.sayf("standard input is ignored: a task has none; use a file that the cell can read, or --env\n")
 	return true

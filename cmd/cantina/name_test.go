@@ -30,9 +30,9 @@ func TestNamesOfCells(t *testing.T) {
 
 // TestPlainEnd: the leader's reason is printed without the wrapping errors.
 func TestPlainEnd(t *testing.T) {
-	told := &cell.Displaced{Cell: "c1", Reason: "why"}
-	if err := plainEnd(fmt.Errorf("cell: %w", errors.Join(fmt.Errorf("cell: lifetime: %w", told)))); err == nil ||
-		err.Error() != told.Error() {
+	reported := &cell.Displaced{Cell: "c1", Reason: "why"}
+	if err := plainEnd(fmt.Errorf("cell: %w", errors.Join(fmt.Errorf("cell: lifetime: %w", reported)))); err == nil ||
+		err.Error() != reported.Error() {
 		t.Errorf("%v", err)
 	}
 	other := errors.New("other")

@@ -108,7 +108,7 @@ func runTask(c *cli, f *runFlags, args []string) error {
 	if d.Workload.Env, err = taskVariables(c, f.env); err != nil {
 		return err
 	}
-	told := noteInput(c, false)
+	reported := noteInput(c, false)
 	got, err := call(c, calls.RunTask,
 		&pb.RunTaskRequest{Id: f.id, Domain: f.domain, Name: f.name, Definition: api.FromDefinition(d)})
 	if err != nil {
@@ -143,7 +143,7 @@ func runTask(c *cli, f *runFlags, args []string) error {
 		end, err = waitTask(ctx, c, id)
 		return err
 	})
-	noteInput(c, told)
+	noteInput(c, reported)
 	if err != nil {
 		return timedOut(c, subject{kind: "task", name: id}, err)
 	}

@@ -36,9 +36,9 @@ func startReasons(ctx context.Context, c *cli, s subject) func() {
 // startReasonsUnless is startReasons; while busy reports true, no reason is looked for.
 func startReasonsUnless(ctx context.Context, c *cli, s subject, busy func() bool) func() {
 	ctx, cancel := context.WithCancel(ctx)
-	told := make(chan struct{})
-	go func() { defer close(told); printReasons(ctx, c, s, busy) }()
-	return func() { cancel(); <-told }
+	reported := make(chan struct{})
+	go func() { defer close(reported); printReasons(ctx, c, s, busy) }()
+	return func() { cancel(); <-reported }
 }
 
 // printReasons prints why a resource is not in its desired state, each reason once, until ctx is

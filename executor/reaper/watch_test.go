@@ -44,26 +44,26 @@ func TestAnEndedClassStaysClosed(t *testing.T) {
 		"TERM":      func(w *watcher) { w.signalled(syscall.SIGTERM) },
 		"cell gone": func(w *watcher) { w.cellGone() },
 	} {
-		for name, happens := range map[string]func(tell func(at int64), end, empty, step func()){
-			"before":          func(tell func(int64), end, empty, step func()) { tell(later); end(); empty(); step() },
-			"while it ends":   func(tell func(int64), end, empty, step func()) { end(); step(); tell(later); empty(); step() },
-			"none, while":     func(tell func(int64), end, empty, step func()) { end(); step(); tell(never); empty(); step() },
-			"when it is over": func(tell func(int64), end, empty, step func()) { end(); empty(); step(); tell(later); step() },
-			"none, when over": func(tell func(int64), end, empty, step func()) { end(); empty(); step(); tell(never); step() },
-			"came while its deadline ended it": func(tell func(int64), end, empty, step func()) {
-				tell(past)
+		for name, happens := range map[string]func(set func(at int64), end, empty, step func()){
+			"before":          func(set func(int64), end, empty, step func()) { set(later); end(); empty(); step() },
+			"while it ends":   func(set func(int64), end, empty, step func()) { end(); step(); set(later); empty(); step() },
+			"none, while":     func(set func(int64), end, empty, step func()) { end(); step(); set(never); empty(); step() },
+			"when it is over": func(set func(int64), end, empty, step func()) { end(); empty(); step(); set(later); step() },
+			"none, when over": func(set func(int64), end, empty, step func()) { end(); empty(); step(); set(never); step() },
+			"came while its deadline ended it": func(set func(int64), end, empty, step func()) {
+				set(past)
 				step()
-				tell(never)
+				set(never)
 				end()
 				empty()
 				step()
 			},
-			"its deadline has ended it": func(tell func(int64), end, empty, step func()) {
-				tell(past)
+			"its deadline has ended it": func(set func(int64), end, empty, step func()) {
+				set(past)
 				empty()
 				step()
 				end()
-				tell(later)
+				set(later)
 				step()
 			},
 		} {
@@ -73,8 +73,8 @@ func TestAnEndedClassStaysClosed(t *testing.T) {
 				w := newWatcher(1000)
 				w.timer = -1
 				w.class(g.dir).stop = true
-				tell := func(at int64) { w.command(fmt.Sprintf("deadline %s %d", g.dir, at)) }
-				happens(tell, func() { last(w) }, func() { g.populated(0) }, func() { w.step(bootNow()) })
+				set := func(at int64) { w.command(fmt.Sprintf("deadline %s %d", g.dir, at)) }
+				happens(set, func() { last(w) }, func() { g.populated(0) }, func() { w.step(bootNow()) })
 				if c := w.class(g.dir); c.state != closed || !w.over() {
 					t.Errorf("state %d, over %v", c.state, w.over())
 				}
@@ -89,14 +89,14 @@ func TestACreditOpensWhatItsDeadlineEnded(t *testing.T) {
 	w := newWatcher(1000)
 	w.timer = -1
 	w.class(g.dir).stop = true
-	tell := func(at int64) { w.command(fmt.Sprintf("deadline %s %d", g.dir, at)) }
+	set := func(at int64) { w.command(fmt.Sprintf("deadline %s %d", g.dir, at)) }
 	later := bootNow() + int64(time.Hour)
 	for _, during := range []bool{true, false} {
 		g.populated(1)
-		tell(1)
+		set(1)
 		w.step(bootNow())
 		if during {
-			tell(later)
+			set(later)
 		}
 		if s := w.class(g.dir).state; s != ending {
 			t.Errorf("state %d while it is not empty", s)
@@ -104,7 +104,7 @@ func TestACreditOpensWhatItsDeadlineEnded(t *testing.T) {
 		g.populated(0)
 		w.step(bootNow())
 		if !during {
-			tell(later)
+			set(later)
 		}
 		if c := w.class(g.dir); c.state != open || c.deadline != later || w.over() {
 			t.Errorf("during %v: state %d, deadline %d", during, c.state, c.deadline)

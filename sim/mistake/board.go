@@ -78,10 +78,11 @@ func boards() []Mistake {
 			}},
 		{Name: "ReportHasNoRow", Rule: "a container that a cell reports gets no row",
 			Args: "--load mixed --faults hang-work,restore-store,pause-agent", Patches: []mutate.Patch{
-				patch("bbs/cell.go", "\tps.told(func(t *tx) {\n\t\tfor _, a := range alive {\n", `	if mistake.On("ReportHasNoRow") {
+				patch("bbs/cell.go",
+					"\tps.onSession(func(t *tx) {\n\t\tfor _, a := range alive {\n", `	if mistake.On("ReportHasNoRow") {
 		return
 	}
-	ps.told(func(t *tx) {
+	ps.onSession(func(t *tx) {
 		for _, a := range alive {
 `),
 			}},

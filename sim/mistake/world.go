@@ -58,24 +58,24 @@ func stores() []Mistake {
 // predecessor. The simulator has its own executor.
 func executors() []Mistake {
 	return []Mistake{
-		{Name: "StuckToldGone", Rule: "what was killed and does not die is taken for ended",
+		{Name: "StuckReportedGone", Rule: "what was killed and does not die is taken for ended",
 			Args: "--load mixed --faults hang-work,change-service,change-task,drain", Patches: []mutate.Patch{
 				patch("sim/stuck.go", "\tunseen bool\n}\n", "\tunseen bool\n\tfaked  bool\n}\n"),
 				patch("sim/unit.go", "\t\t\tcs.stick(&u.grip, u.snapshot, func() bool { return !u.orphan })\n",
 					`			cs.stick(&u.grip, u.snapshot, func() bool { return !u.orphan })
-			if mistake.On("StuckToldGone") && !u.orphan && u.state != completed {
+			if mistake.On("StuckReportedGone") && !u.orphan && u.state != completed {
 				cs.complete(u)
 			}
 `),
-				patch("sim/unit.go", "\tcs.told(executor.EventDeleted, u)\n", `	cs.told(executor.EventDeleted, u)
-	if mistake.On("StuckToldGone") && u.alive {
+				patch("sim/unit.go", "\tcs.report(executor.EventDeleted, u)\n", `	cs.report(executor.EventDeleted, u)
+	if mistake.On("StuckReportedGone") && u.alive {
 		u.orphan = true
 		return
 	}
 `),
 				patch("sim/container.go", "\t\t\tcs.stick(&c.grip, c.snapshot, func() bool { return !c.orphan })\n",
 					`			cs.stick(&c.grip, c.snapshot, func() bool { return !c.orphan })
-			if mistake.On("StuckToldGone") && !c.orphan && !c.faked {
+			if mistake.On("StuckReportedGone") && !c.orphan && !c.faked {
 				c.faked, c.status = true, "killed"
 				cs.m.happened(executor.Event{Kind: executor.EventCompleted, Container: c.snapshot()})
 			}

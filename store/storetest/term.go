@@ -395,19 +395,19 @@ func standBy(t *testing.T, f Fixture) {
 
 func watchLeader(t *testing.T, f Fixture) {
 	c, cancel := context.WithCancel(ctx(t))
-	told := make(chan store.Leader, 100)
+	reported := make(chan store.Leader, 100)
 	watched := make(chan error, 1)
-	go func() { watched <- f.store(t, store.Config{}).WatchLeader(c, func(l store.Leader) { told <- l }) }()
+	go func() { watched <- f.store(t, store.Config{}).WatchLeader(c, func(l store.Leader) { reported <- l }) }()
 	until := func(what string, is func(store.Leader) bool) {
 		t.Helper()
 		for {
 			select {
-			case l := <-told:
+			case l := <-reported:
 				if is(l) {
 					return
 				}
 			case <-time.After(patience):
-				t.Fatal("never told: " + what)
+				t.Fatal("never reported: " + what)
 			}
 		}
 	}

@@ -156,19 +156,19 @@ func launch(t *testing.T, name string, wrapper []string, args ...string) *proces
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.cmd.Env = append(os.Environ(), "CANTINA_ADDR=")
 	out, outEnd := pipe(t)
-	told, toldEnd := pipe(t)
-	p.cmd.Stdout, p.cmd.Stderr, p.cmd.ExtraFiles = outEnd, outEnd, []*os.File{toldEnd}
+	reported, reportedEnd := pipe(t)
+	p.cmd.Stdout, p.cmd.Stderr, p.cmd.ExtraFiles = outEnd, outEnd, []*os.File{reportedEnd}
 	if err := p.cmd.Start(); err != nil {
 		t.Fatalf("start %s: %v", name, err)
 	}
-	_, _ = outEnd.Close(), toldEnd.Close()
+	_, _ = outEnd.Close(), reportedEnd.Close()
 	go func() {
 		_, _ = io.Copy(p.log, out)
 		_ = out.Close()
 	}()
 	go func() {
-		text, _ := io.ReadAll(told)
-		_ = told.Close()
+		text, _ := io.ReadAll(reported)
+		_ = reported.Close()
 		if first, _, ok := strings.Cut(string(text), "\n"); ok {
 			p.Addr = first
 			close(p.ready)

@@ -39,23 +39,23 @@ schedules:
 		t.Errorf("cron ls does not show the signal:\n%s", out)
 	}
 	must(t, c.addr(), "cron", "run", "reload", "--domain", "d")
-	c.told("reload", "signal sent to 4 of 4, by hand")
+	c.reported("reload", "signal sent to 4 of 4, by hand")
 	if !w.until(patience, func() bool { return len(w.lines("got")) == 4 }) {
 		t.Fatalf("%d of 4 instances got the signal", len(w.lines("got")))
 	}
 	must(t, c.addr(), "cron", "run", "nobody", "--domain", "d")
-	c.told("nobody", "signal not sent: there is no service gone in domain d, by hand")
+	c.reported("nobody", "signal not sent: there is no service gone in domain d, by hand")
 
 	c.cells["c2"].signal(syscall.SIGSTOP)
 	must(t, c.addr(), "cron", "run", "reload", "--domain", "d")
-	last := c.told("reload", "signal sent to 2 of 4; not reached: instance")
+	last := c.reported("reload", "signal sent to 2 of 4; not reached: instance")
 	if !strings.Contains(last, "on cell c2: it did not answer, and may have got it") {
 		t.Errorf("the history has %q", last)
 	}
 	was := c.status()
 	c.servers[was.Leader].kill()
 	c.startServer(was.Leader).wait()
-	c.told("reload", last)
+	c.reported("reload", last)
 	c.cells["c2"].signal(syscall.SIGCONT)
 	c.session("c2", "HEALTHY")
 	// The two on c1 got both; those on c2 the first, and the second or not: never more.
@@ -73,8 +73,8 @@ schedules:
 	}
 }
 
-// told waits until the newest line of a schedule's history begins so, and returns it.
-func (c *cluster) told(name, want string) string {
+// reported waits until the newest line of a schedule's history begins so, and returns it.
+func (c *cluster) reported(name, want string) string {
 	c.t.Helper()
 	last := ""
 	err := until(c.t.Context(), c.client(), &pb.StreamEventsRequest{Kind: []string{"schedule"}}, func() bool {
