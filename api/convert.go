@@ -215,6 +215,7 @@ func jobDefinition(j *plan.Job) *pb.JobDefinition {
 	d := &pb.JobDefinition{
 		Workload: hidden(wire.FromWorkload(j.Workload)), Levels: j.Forest.Levels, Level: j.Level, DependsOn: j.DependsOn,
 		Retries: int32(j.Retries), BackoffRepeats: j.Backoff.Repeat, Resources: map[string]*pb.LevelResources{},
+		Policy: j.Forest.Policy.String(), CellOrder: j.Forest.Cells.String(),
 	}
 	if j.Job.Forest != j.Name {
 		d.NodesOf = j.Job.Forest
@@ -224,7 +225,8 @@ func jobDefinition(j *plan.Job) *pb.JobDefinition {
 	}
 	at := func(level string) *pb.LevelResources {
 		if d.Resources[level] == nil {
-			d.Resources[level] = &pb.LevelResources{Take: map[string]int32{}, Limit: map[string]int32{}}
+			d.Resources[level] = &pb.LevelResources{Take: map[string]int32{}, Limit: map[string]int32{},
+				Weight: map[string]int32{}}
 		}
 		return d.Resources[level]
 	}
@@ -233,7 +235,11 @@ func jobDefinition(j *plan.Job) *pb.JobDefinition {
 	}
 	for level, limits := range j.Forest.Limits {
 		for name, l := range limits {
-			at(level).Limit[name] = int32(l.Limit)
+			if level == batch.LevelWorker {
+				at(level).Weight[name] = int32(l.Weight)
+			} else {
+				at(level).Limit[name] = int32(l.Limit)
+			}
 		}
 	}
 	return d

@@ -7,7 +7,7 @@ import (
 )
 
 // grove is hosts × dbs with two at a time per host and one per db.
-func grove(b *testing.B, hosts, dbs, jobs, root int) *Board {
+func grove(b tb, hosts, dbs, jobs, root int) *Board {
 	spec := ForestSpec{Name: "f", Levels: []string{"host", "db"}, Order: OrderOriginal,
 		Limits: map[string]map[string]Limit{
 			"host": {"slots": {Default: 1, Limit: 2}}, "db": {"slots": {Default: 1, Limit: 1}},

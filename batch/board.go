@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
+	"math/rand/v2"
 	"slices"
 
 	"cantina/fault"
+	"cantina/placement"
 	"cantina/resource"
 )
 
@@ -32,7 +35,8 @@ type Board struct {
 	clock
 	reservation
 	derived
-	turn string // the job that started last (round robin)
+	turn string   // the job that started last (round robin)
+	dice rand.PCG // of the draws (randomized priority)
 }
 
 // NewBoard returns a board with only the instance node. It returns ErrNodes for a
@@ -51,6 +55,9 @@ func NewBoard(spec ForestSpec) (*Board, error) {
 
 // Spec returns the spec of the forest.
 func (b *Board) Spec() ForestSpec { return b.f.spec }
+
+// Cells returns the order of cells for the tasks of the forest, and its weights.
+func (b *Board) Cells() (placement.Order, map[string]int) { return b.f.spec.Cells, b.f.weights }
 
 // SetNodes replaces the nodes. Statuses, running tasks and draws stay. On an error (ErrNodes) the
 // old nodes stay.
@@ -229,6 +236,9 @@ func (f *forest) prepare(j *job) {
 	}
 	if err := j.Backoff.Check(); err != nil {
 		say("%v", err)
+	}
+	if !(math.Abs(j.Priority) <= maxPriority) {
+		say("priority: %v is not between -%.0f and %.0f", j.Priority, maxPriority, maxPriority)
 	}
 	if slices.Contains(j.DependsOn, j.Name) {
 		say("depends_on: the job depends on itself")

@@ -121,7 +121,8 @@ func TestFreedSlotIsRefilledFromItsOwnNode(t *testing.T) {
 	}
 	why, err := b.Explain(Key{"a", "db21"}, "", 0)
 	if err != nil || len(why) != 1 ||
-		why[0].String() != "host host2: slots 2 needed, 0 free, held by a/db22; it starts when one of them ends" {
+		why[0].String() != "host host2: slots 2 needed, 0 free, held by a/db22; it starts when one of them ends; "+
+			"to start it now: raise the limit of slots on level host to 4" {
 		t.Errorf("explain: %v, %v", why, err)
 	}
 	finish(t, b, Key{"a", "db22"}, Report{Bits: Done})

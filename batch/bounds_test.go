@@ -20,7 +20,9 @@ func TestWordsOfASpecFile(t *testing.T) {
 		batch.SourceManual: "manual", batch.SourceScript: "script", batch.SourceEmpty: "empty",
 		batch.SourceRange: "range", batch.SourceFile: "file",
 		batch.SourceKind(9): "SourceKind(9)",
-		batch.RoundRobin:    "round_robin", batch.Policy(1): "Policy(1)",
+		batch.RoundRobin:    "round_robin", batch.RankedPriority: "ranked_priority",
+		batch.RandomizedPriority: "randomized_priority", batch.LongTail: "long_tail",
+		batch.Policy(4): "Policy(4)", batch.Policy(-1): "Policy(-1)",
 	} {
 		if got.String() != want {
 			t.Errorf("%T %q, want %q", got, got, want)

@@ -21,12 +21,20 @@ func TestJobsThatWaitForEachOther(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ reason, why string }{
 		"a": {
-			"depends on job b, which depends on job c, which depends on job a: the jobs wait for each other in a circle",
-			`blocked by b/n: depends on job "b", which is blocked by c/n: depends on job "c", which is blocked by a/n: depends on job "a", which depends on job "b": the jobs wait for each other in a circle; remove b from depends_on of job a`,
+			"depends on job b, which depends on job c, which depends on job a: " +
+				"the jobs wait for each other in a circle",
+			`blocked by b/n: depends on job "b", which is ` +
+				`blocked by c/n: depends on job "c", which is blocked by a/n: ` +
+				`depends on job "a", which depends on job "b": ` +
+				`the jobs wait for each other in a circle; remove b from depends_on of job a`,
 		},
 		"outside": {
-			"depends on job a, which depends on job b, which depends on job c, which depends on job a: the jobs wait for each other in a circle",
-			`blocked by a/n: depends on job "a", which is blocked by b/n: depends on job "b", which is blocked by c/n: depends on job "c", which depends on job "a": the jobs wait for each other in a circle; remove a from depends_on of job c`,
+			"depends on job a, which depends on job b, which depends on job c, which depends on job a: " +
+				"the jobs wait for each other in a circle",
+			`blocked by a/n: depends on job "a", which is ` +
+				`blocked by b/n: depends on job "b", which is blocked by c/n: ` +
+				`depends on job "c", which depends on job "a": ` +
+				`the jobs wait for each other in a circle; remove a from depends_on of job c`,
 		},
 	} {
 		p, _ := b.Progress(name)

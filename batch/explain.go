@@ -16,7 +16,7 @@ type Why struct {
 	Level, Node string
 	// Short is the missing resource.
 	Short resource.Missing
-	// Holders are batch tasks that draw on it, at most ten.
+	// Holders are batch tasks that draw on it, at most ten, those with the largest draw first.
 	Holders []Key
 	Text    string
 	// Change is the smallest change that would take this reason away.
@@ -322,21 +322,33 @@ func (b *Board) explainNode(j *job, level int, node int32, say func(Why)) {
 		name := b.f.names[level].list[node]
 		w := Why{Level: b.f.levels[level], Node: name,
 			Short: resource.Missing{Name: b.f.resources[level][i], Need: x, Have: left}}
-		w.Holders = b.runs.holders(level, node)
 		w.Text = fmt.Sprintf("%s %s: %s", w.Level, name, w.Short)
-		if len(w.Holders) > 0 {
+		holders, ends := b.runs.holders(level, node, i, x-left)
+		w.Holders = holders[:min(len(holders), maxHolders)]
+		raise := fmt.Sprintf("raise the limit of %s on level %s to %d", w.Short.Name, w.Level, x+b.f.limits[level][i]-left)
+		switch {
+		case x > b.f.limits[level][i]:
+			w.Change = fmt.Sprintf("raise the limit of %s on level %s to %d, or let the job take less", w.Short.Name, w.Level, x)
+		case len(holders) == 0:
+			w.Change = raise
+		case ends == 1:
+			w.Change = "it starts when one of them ends; to start it now: " + raise
+		default:
+			w.Change = fmt.Sprintf("it starts when %d of them have ended; to start it now: %s", ends, raise)
+		}
+		if len(holders) > 0 {
 			keys := make([]string, len(w.Holders))
 			for k, h := range w.Holders {
 				keys[k] = h.Job + "/" + h.Node
 			}
 			w.Text += ", held by " + strings.Join(keys, ", ")
-			w.Change = "it starts when one of them ends"
+			if more := len(holders) - len(w.Holders); more > 0 {
+				w.Text += fmt.Sprintf(" and %d more", more)
+			}
 			if k := b.reservation.kept; k != nil && k.job == j &&
 				slices.ContainsFunc(k.draws, func(d draw) bool { return d.level == level && d.node == node }) {
 				w.Change = "room is reserved for it: it starts when enough of them have ended"
 			}
-		} else {
-			w.Change = fmt.Sprintf("raise the limit of %s on level %s to %d", w.Short.Name, w.Level, x)
 		}
 		say(w)
 	}

@@ -61,6 +61,7 @@ type forest struct {
 	levels    []string // instance first, without worker
 	resources [][]string
 	limits    [][]int
+	weights   map[string]int // of resources of the cells
 	names     []names
 	used      [][]int // per level: name × resources
 	places    []place // by level, children of one parent together
@@ -72,6 +73,10 @@ type forest struct {
 // newForest returns a forest without places.
 func newForest(s ForestSpec) *forest {
 	f := &forest{spec: s, levels: append([]string{LevelInstance}, s.Levels...)}
+	f.weights = make(map[string]int)
+	for name, l := range s.Limits[LevelWorker] {
+		f.weights[name] = l.Weight
+	}
 	n := len(f.levels)
 	f.resources, f.limits, f.names, f.used = make([][]string, n), make([][]int, n), make([]names, n), make([][]int, n)
 	for i, level := range f.levels {

@@ -5,6 +5,7 @@ import (
 
 	"cantina/action"
 	"cantina/fence"
+	"cantina/placement"
 	"cantina/resource"
 )
 
@@ -28,7 +29,7 @@ type Job struct {
 	Paused bool
 	// Level of the nodes on which it runs; empty = the last configured level.
 	Level string
-	// Priority is the weight of the priority policies; 0 = 1.
+	// Priority is the rank or the weight of the priority policies.
 	Priority float64
 	// Resources per level: the amount that one batch task takes from the node of that level on its
 	// path, or from its cell for the level LevelWorker. A missing resource takes the forest's
@@ -108,6 +109,9 @@ type ForestSpec struct {
 	// LevelWorker only gives defaults: cells bring their own capacity.
 	Limits map[string]map[string]Limit
 	Policy Policy
+	// Cells is the order in which the allowed cells are tried. placement.OrderBusiest compares the resources of
+	// LevelWorker by the weights of their limits.
+	Cells placement.Order
 	// Disabled starts nothing of any job.
 	Disabled bool
 	// Backwards takes the nodes of a job from the end of the order (Bistro).
@@ -118,7 +122,7 @@ type ForestSpec struct {
 type Limit struct {
 	Default int // amount that a task takes if its job sets none
 	Limit   int // capacity of each node of the level
-	Weight  int // for the busiest selector
+	Weight  int // of a resource of LevelWorker, for placement.OrderBusiest
 }
 
 // SourceKind is the kind of a source of nodes.
@@ -165,9 +169,12 @@ type ManualNode struct {
 // Policy is how jobs share free resources.
 type Policy int
 
-// The scheduling policies.
+// The scheduling policies of Bistro. Jobs that a policy does not distinguish come in order of name.
 const (
-	RoundRobin Policy = iota // one start per job and round
+	RoundRobin         Policy = iota // one start per job and round
+	RankedPriority                   // a job gets only room that those of higher priority leave
+	RandomizedPriority               // each start is drawn, in proportion to the priorities
+	LongTail                         // the job with the fewest ready nodes first
 )
 
 // Filter selects nodes; a node passes when all given conditions hold (Bistro job

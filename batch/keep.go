@@ -48,7 +48,7 @@ func (v *reservation) reserve() {
 	var most *job
 	for _, j := range v.jobs.order {
 		if j.starved > 0 && v.clock.now-j.starved >= patience && v.jobs.runnable(j) && j.blocked == "" &&
-			j.counts[ClassReady] > 0 && (most == nil || j.starved < most.starved) {
+			j.counts[ClassReady] > 0 && v.jobs.entitled(j) && (most == nil || j.starved < most.starved) {
 			most = j
 		}
 	}
@@ -72,7 +72,7 @@ func (v *reservation) reserve() {
 // already released it.
 func (v *reservation) wants(k *keep) bool {
 	j := k.job
-	return j.blocked == "" && j.record(k.node).class == ClassReady && j.shut[k.place] == ""
+	return j.blocked == "" && j.record(k.node).class == ClassReady && j.shut[k.place] == "" && v.jobs.entitled(j)
 }
 
 // unkeep releases the reservation.

@@ -17,13 +17,15 @@ import (
 func TestDecisionsEqualBruteForce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		spec := ForestSpec{Name: "f", Levels: []string{"host", "db"},
-			Order: rapid.SampledFrom([]Order{OrderRandom, OrderOriginal, OrderLexicographic}).Draw(rt, "order")}
+			Policy: rapid.SampledFrom([]Policy{RoundRobin, RankedPriority, RandomizedPriority, LongTail}).Draw(rt, "policy"),
+			Order:  rapid.SampledFrom([]Order{OrderRandom, OrderOriginal, OrderLexicographic}).Draw(rt, "order")}
 		spec.Limits = map[string]map[string]Limit{
 			LevelInstance: {"all": {Default: 1, Limit: rapid.IntRange(1, 9).Draw(rt, "root")}},
 			"host":        {"slots": {Default: 1, Limit: rapid.IntRange(1, 3).Draw(rt, "host")}},
 			"db":          {"a": {Default: 1, Limit: rapid.IntRange(1, 2).Draw(rt, "db")}, "b": {Default: 0, Limit: 1}},
 		}
 		b := newBoard(rt, spec)
+		b.Seed("seed")
 		drawNodes := func(rt *rapid.T) []NodeSpec {
 			var out []NodeSpec
 			for h := range rapid.IntRange(1, 3).Draw(rt, "hosts") {
@@ -46,6 +48,7 @@ func TestDecisionsEqualBruteForce(t *testing.T) {
 			},
 			"job": func(rt *rapid.T) {
 				j := Job{Name: rapid.SampledFrom(names).Draw(rt, "job"), UID: "u", Retries: -1,
+					Priority:  float64(rapid.IntRange(-1, 3).Draw(rt, "priority")),
 					Backoff:   Backoff{Seconds: []int{1, 3}, Repeat: true},
 					Disabled:  rapid.IntRange(0, 5).Draw(rt, "disabled") == 0,
 					Level:     rapid.SampledFrom([]string{"", "host", "db"}).Draw(rt, "level"),
@@ -217,26 +220,95 @@ func bruteForce(b *Board, most int) string {
 		taken[k] = true
 		return k.Job + ":" + k.Node, true
 	}
-	at := 0
-	for i, j := range b.jobs.order {
-		if j.Name <= b.turn {
-			at = i + 1
-		}
-	}
 	var out []string
-	for idle := 0; idle < len(b.jobs.order) && len(out) < most; at++ {
-		i := at % len(b.jobs.order)
-		started := false
-		for len(lists[i]) > 0 && !started {
+	// next starts the first candidate of a job that fits, and drops those before it, as Bistro does.
+	next := func(i int) bool {
+		for len(lists[i]) > 0 {
 			c := lists[i][0]
 			lists[i] = lists[i][1:]
-			var text string
-			if text, started = start(c); started {
+			if text, ok := start(c); ok {
 				out = append(out, text)
+				return true
 			}
 		}
-		if idle++; started {
-			idle = 0
+		return false
+	}
+	fits := func(i int) bool { // nothing is taken
+		return slices.ContainsFunc(lists[i], func(c candidate) bool {
+			saved := make([][]int, len(used))
+			for l := range used {
+				saved[l] = slices.Clone(used[l])
+			}
+			k, ok := start(c)
+			if ok {
+				job, node, _ := strings.Cut(k, ":")
+				delete(taken, Key{job, node})
+			}
+			used = saved
+			return ok
+		})
+	}
+	order := make([]int, len(b.jobs.order))
+	for i := range order {
+		order[i] = i
+	}
+	switch b.f.spec.Policy {
+	case RoundRobin:
+		at := 0
+		for i, j := range b.jobs.order {
+			if j.Name <= b.turn {
+				at = i + 1
+			}
+		}
+		for idle := 0; idle < len(order) && len(out) < most; at++ {
+			if idle++; next(at % len(order)) {
+				idle = 0
+			}
+		}
+	case RankedPriority, LongTail:
+		nodes := make([]map[int32]bool, len(order)) // a replica is one node
+		for i, list := range lists {
+			nodes[i] = make(map[int32]bool)
+			for _, c := range list {
+				nodes[i][b.f.places[c.path[len(c.path)-1]].name] = true
+			}
+		}
+		slices.SortStableFunc(order, func(x, y int) int {
+			if b.f.spec.Policy == LongTail {
+				return len(nodes[x]) - len(nodes[y])
+			}
+			return cmp.Compare(b.jobs.order[y].Priority, b.jobs.order[x].Priority)
+		})
+		for _, i := range order {
+			for len(out) < most && next(i) {
+			}
+		}
+	case RandomizedPriority:
+		dice := b.dice
+		for len(out) < most {
+			var able []int
+			sum, alike := 0.0, 0.0
+			for _, i := range order {
+				if fits(i) {
+					able = append(able, i)
+					sum += max(b.jobs.order[i].Priority, 0)
+				}
+			}
+			if len(able) == 0 {
+				break
+			}
+			if sum == 0 {
+				sum, alike = float64(len(able)), 1
+			}
+			x := float64(dice.Uint64()>>11) / (1 << 53) * sum
+			for _, i := range able {
+				if w := max(b.jobs.order[i].Priority, alike, 0); x < w {
+					next(i)
+					break
+				} else {
+					x -= w
+				}
+			}
 		}
 	}
 	return strings.Join(out, " ")

@@ -18,51 +18,12 @@ const (
 	ScopeNode              // this node cannot
 )
 
-// Pick decides which tasks start next, at most max, by the policy of the forest, and draws their
-// amounts from the nodes. Every start is answered by Started, Refuse or Unpick. The cost is a path
-// per start and job, independent of other waiting tasks.
-func (b *Board) Pick(max int) []Start {
-	var out []Start
-	b.reservation.reserve()
-	switch b.f.spec.Policy {
-	case RoundRobin:
-		b.roundRobin(max, &out)
-	}
-	return out
-}
-
-// roundRobin walks over the jobs, one start per job and round, beginning after the
-// job that started last.
-func (b *Board) roundRobin(max int, out *[]Start) {
-	at := 0
-	for i, j := range b.jobs.order {
-		if j.Name <= b.turn {
-			at = i + 1
-		}
-	}
-	for idle := 0; idle < len(b.jobs.order) && len(*out) < max; at++ {
-		j := b.jobs.order[at%len(b.jobs.order)]
-		s, ok := b.pickFrom(j)
-		if !ok {
-			idle++
-			continue
-		}
-		idle = 0
-		b.turn = j.Name
-		*out = append(*out, s)
-	}
-}
-
 // pickFrom starts the best node of a job, if one may start.
 func (b *Board) pickFrom(j *job) (Start, bool) {
-	if j.blocked != "" || !b.jobs.runnable(j) {
+	if !b.able(j) {
 		return Start{}, false
 	}
 	p := j.t.best()
-	if p < 0 {
-		b.reservation.wanting(j)
-		return Start{}, false
-	}
 	node := b.f.places[p].name
 	x := j.record(node)
 	r := &run{

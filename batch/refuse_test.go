@@ -210,7 +210,8 @@ func TestRoomThatIsLess(t *testing.T) {
 		map[string]resource.Amounts{"host": {"slots": 0, "io": 1}}, "c")
 	why, err := p.b.Explain(Key{"more", "c"}, "", 0)
 	if err != nil ||
-		lines(why) != "host h1: io 1 needed, 0 free, held by io/c, narrow/a, narrow/b; it starts when one of them ends" {
+		lines(why) != "host h1: io 1 needed, 0 free, held by io/c; it starts when one of them ends; "+
+			"to start it now: raise the limit of io on level host to 3" {
 		t.Errorf("%v %s", err, lines(why))
 	}
 }

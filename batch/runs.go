@@ -1,8 +1,9 @@
 package batch
 
 import (
+	"cmp"
+	"maps"
 	"slices"
-	"strings"
 
 	"cantina/fence"
 )
@@ -49,16 +50,30 @@ func (rs *runs) runKeys(job string) []Key {
 	return out
 }
 
-// holders returns up to ten batch tasks that draw on a node, in order.
-func (rs *runs) holders(level int, node int32) []Key {
-	var out []Key
+// maxHolders is how many holders are named.
+const maxHolders = 10
+
+// holders returns the batch tasks that draw resource i from a node, those with the largest draw
+// first, and how many of them must at least end for an amount.
+func (rs *runs) holders(level int, node int32, i, amount int) (out []Key, ends int) {
+	draws := make(map[Key]int)
 	for k, r := range rs.byKey {
-		if slices.ContainsFunc(r.draws, func(d draw) bool { return d.level == level && d.node == node }) {
-			out = append(out, k)
+		for _, d := range r.draws {
+			if d.level == level && d.node == node && d.need[i] > 0 {
+				draws[k] += d.need[i]
+			}
 		}
 	}
-	slices.SortFunc(out, func(a, c Key) int { return strings.Compare(a.Job+"\x00"+a.Node, c.Job+"\x00"+c.Node) })
-	return out[:min(len(out), 10)]
+	out = slices.Collect(maps.Keys(draws))
+	slices.SortFunc(out, func(a, c Key) int { return cmp.Or(cmp.Compare(draws[c], draws[a]), a.Compare(c)) })
+	for _, k := range out {
+		if amount <= 0 {
+			break
+		}
+		amount -= draws[k]
+		ends++
+	}
+	return out, ends
 }
 
 // Running returns the invocation that may be running, and its cell.

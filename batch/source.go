@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"cantina/placement"
 )
 
 // ErrNodes reports nodes that cannot be put into the forest.
@@ -180,6 +182,10 @@ func CheckForest(s *ForestSpec) error {
 		for name, l := range byName {
 			if l.Default < 0 || l.Limit < 0 || l.Weight < 0 {
 				return fmt.Errorf("level %q, resource %q: a negative amount: %w", level, name, ErrNodes)
+			}
+			if l.Weight > placement.MaxWeight {
+				return fmt.Errorf("level %q, resource %q: weight %d, at most %d: %w", level, name, l.Weight, placement.MaxWeight,
+					ErrNodes)
 			}
 		}
 	}

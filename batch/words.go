@@ -45,9 +45,9 @@ func (k SourceKind) String() string {
 
 // String describes the policy.
 func (p Policy) String() string {
-	switch p {
-	case RoundRobin:
-		return "round_robin"
+	words := [...]string{"round_robin", "ranked_priority", "randomized_priority", "long_tail"}
+	if p >= 0 && int(p) < len(words) {
+		return words[p]
 	}
 	return fmt.Sprintf("Policy(%d)", int(p))
 }

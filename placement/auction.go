@@ -267,7 +267,7 @@ func (a *Auction) admitFresh(now time.Duration) []*entry {
 			continue
 		}
 		fresh = append(fresh, e)
-		s := a.shape(e.item.Kind, e.item.Need, &e.item.Constraint, e.item.Avoid, nil)
+		s := a.shape(e.item.Kind, e.item.Need, &e.item.Constraint, e.item.Avoid)
 		q := a.queues[s.key]
 		if q == nil {
 			q = &queue{shape: s}
@@ -409,7 +409,7 @@ func (a *Auction) ExplainWaiting(id string) *Refusal {
 	if e == nil {
 		return nil
 	}
-	return a.explain(a.shape(e.item.Kind, e.item.Need, &e.item.Constraint, e.item.Avoid, nil))
+	return a.explain(a.shape(e.item.Kind, e.item.Need, &e.item.Constraint, e.item.Avoid))
 }
 
 // compareEntries is the order of work: LRPs of index 0, tasks, LRPs of index 1, 2,

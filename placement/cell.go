@@ -21,6 +21,7 @@ type cell struct {
 	capacity, foreign vector
 	used              vector      // by holdings
 	batch             vector      // by holdings of batch tasks
+	turn              int64       // number of the newest grant of batch work here
 	ports             map[int]int // fixed ports, by how many holdings have each
 	earmark           vector      // kept for one waiting item
 	earmarkFor        string      // its ID

@@ -21,6 +21,7 @@ type class struct {
 	// the least rise.
 	largest vector
 	trees   [len(weights)]tree
+	ordered map[string]*tree // of other orders than OrderSpread
 }
 
 // classKey encodes the attributes that constraints use.
@@ -130,4 +131,26 @@ func (cl *class) mark(slot int) {
 	for k := range cl.trees {
 		cl.trees[k].mark(slot)
 	}
+	for _, t := range cl.ordered {
+		t.mark(slot)
+	}
+}
+
+// maxOrdered bounds the trees of other orders; they are dropped when there are more.
+const maxOrdered = 16
+
+// tree returns the index for the kind and the order of a shape.
+func (cl *class) tree(s *shape) *tree {
+	if s.order == "" {
+		return &cl.trees[s.kind]
+	}
+	t := cl.ordered[s.order]
+	if t == nil {
+		if cl.ordered == nil || len(cl.ordered) >= maxOrdered {
+			cl.ordered = make(map[string]*tree)
+		}
+		t = &tree{}
+		cl.ordered[s.order] = t
+	}
+	return t
 }

@@ -12,7 +12,7 @@ import (
 
 // Explain returns why similar work gets no cell now, or nil if one has room.
 func (l *Ledger) Explain(it Item) *Refusal {
-	s := l.shape(it.Kind, it.Need, &it.Constraint, it.Avoid, nil)
+	s := l.shape(it.Kind, it.Need, &it.Constraint, it.Avoid)
 	if l.find(s, l.groups[it.Group]) != nil {
 		return nil
 	}

@@ -3,6 +3,7 @@ package placement
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,10 @@ type shape struct {
 	kind       Kind
 	amounts    resource.Amounts
 	constraint Constraint
+	by         Order
+	order      string         // its key, empty = OrderSpread
+	weighted   map[string]int // of OrderBusiest
+	weights    vector         // the same, compiled
 	need       vector
 	where      []int
 	unknown    []resource.Missing // resources that no cell offers
@@ -32,7 +37,7 @@ type shape struct {
 // maxShapes bounds the cache of compiled shapes; it is dropped when full.
 const maxShapes = 1 << 16
 
-func shapeKey(k Kind, need resource.Amounts, c *Constraint, avoid, among []string) string {
+func shapeKey(k Kind, need resource.Amounts, c *Constraint, avoid []string, w *Want) string {
 	var b strings.Builder
 	b.WriteByte(byte('0' + int(k)))
 	for _, n := range need.Names() {
@@ -43,7 +48,7 @@ func shapeKey(k Kind, need resource.Amounts, c *Constraint, avoid, among []strin
 	}
 	b.WriteByte('|')
 	b.WriteString(c.Stack)
-	for _, list := range [][]string{c.Tags, c.Tolerates, avoid, among} {
+	for _, list := range [][]string{c.Tags, c.Tolerates, avoid, w.Among} {
 		b.WriteByte('|')
 		writeList(&b, list)
 	}
@@ -57,17 +62,26 @@ func shapeKey(k Kind, need resource.Amounts, c *Constraint, avoid, among []strin
 	b.WriteString(strings.Join(c.Isolation, ","))
 	b.WriteByte('|')
 	b.WriteString(portsKey(c.Ports))
+	b.WriteByte('|')
+	b.WriteString(w.order())
 	return b.String()
 }
 
-func (l *Ledger) shape(k Kind, need resource.Amounts, c *Constraint, avoid, among []string) *shape {
-	key := shapeKey(k, need, c, avoid, among)
+// shape returns the compiled shape of an item.
+func (l *Ledger) shape(k Kind, need resource.Amounts, c *Constraint, avoid []string) *shape {
+	return l.shaped(k, need, c, avoid, &Want{})
+}
+
+// shaped returns the compiled shape of an item; of w only the choice among cells counts.
+func (l *Ledger) shaped(k Kind, need resource.Amounts, c *Constraint, avoid []string, w *Want) *shape {
+	key := shapeKey(k, need, c, avoid, w)
 	s := l.shapes[key]
 	if s == nil {
 		if len(l.shapes) >= maxShapes {
 			clear(l.shapes)
 		}
-		s = &shape{key: key, kind: k, amounts: need, constraint: *c, avoid: avoid, among: among, gen: -1}
+		s = &shape{key: key, kind: k, amounts: need, constraint: *c, avoid: avoid, among: w.Among, gen: -1, by: w.Order,
+			order: w.order(), weighted: w.Weights}
 		l.shapes[key] = s
 	}
 	l.compile(s)
@@ -80,6 +94,10 @@ func (l *Ledger) compile(s *shape) {
 		s.dims = len(l.dims.names)
 		v, unknown := l.dims.vector(s.amounts)
 		s.need, s.unknown = withContainer(v), unknown
+		s.weights, _ = l.dims.vector(s.weighted)
+		for d, w := range s.weights {
+			s.weights[d] = min(w, MaxWeight)
+		}
 		s.where = s.where[:0]
 		for d, x := range s.need {
 			if x > 0 {
@@ -141,14 +159,14 @@ func (l *Ledger) find(s *shape, g *group) *cell {
 func (l *Ledger) searchClasses(s *shape, classes []int, g *group, q *search) {
 	for _, i := range classes {
 		cl := l.classes[i]
-		t := l.flush(cl, s.kind)
-		q.floor, q.lift = g.floor(i, cl.live), rise(s.kind, s.need, cl.largest)
+		t := l.flush(cl, s)
+		q.floor, q.lift = g.floor(i, cl.live), s.rise(cl.largest)
 		q.leaf = func(slot int) (int32, int, int64, bool) {
 			c := l.cells[cl.slots[slot]]
 			if slices.Contains(s.avoid, c.name) || !l.hosts.free(s.constraint.Ports, c) {
 				return 0, 0, 0, false
 			}
-			return c.id, colocated(s.kind, g, c), s.score(c), true
+			return c.id, colocated(s.kind, g, c), s.score(l, c), true
 		}
 		t.find(1, q)
 	}
@@ -162,13 +180,12 @@ func colocated(k Kind, g *group, c *cell) int {
 	return g.onCell(c.id)
 }
 
-func (s *shape) score(c *cell) int64 {
-	return usage(s.kind, c.total(), c.capacity) + rise(s.kind, s.need, c.capacity)
-}
+// score orders the cells for a shape: low is good.
+func (s *shape) score(l *Ledger, c *cell) int64 { return s.usage(l, c) + s.rise(c.capacity) }
 
-// flush brings the index of a class up to date for one kind of work.
-func (l *Ledger) flush(cl *class, k Kind) *tree {
-	t := &cl.trees[k]
+// flush brings the index of a class up to date for the kind and the order of a shape.
+func (l *Ledger) flush(cl *class, s *shape) *tree {
+	t, k := cl.tree(s), s.kind
 	if t.dims != len(l.dims.names) || t.leaves < len(cl.slots) {
 		t.reset(2*len(cl.slots), len(l.dims.names))
 		for slot := range cl.slots {
@@ -183,7 +200,7 @@ func (l *Ledger) flush(cl *class, k Kind) *tree {
 			continue
 		}
 		c := l.cells[id]
-		t.set(int(slot), usage(k, c.total(), c.capacity), func(d int) int64 { return l.left(c, k, d) })
+		t.set(int(slot), s.usage(l, c), func(d int) int64 { return l.left(c, k, d) })
 	}
 	t.dirty = t.dirty[:0]
 	return t
@@ -198,7 +215,7 @@ func (l *Ledger) findListed(s *shape, g *group) *cell {
 		if !l.fits(s, c, nil) {
 			return
 		}
-		zone, count, score := 0, colocated(s.kind, g, c), s.score(c)
+		zone, count, score := 0, colocated(s.kind, g, c), s.score(l, c)
 		if s.kind == KindLRP {
 			zone = g.inZone(c.zone)
 		}
@@ -257,6 +274,8 @@ func (l *Ledger) take(it Item, s *shape, c *cell, now time.Duration) Placement {
 	}
 	if it.Kind == KindBatch {
 		h.deadline = now + l.cfg.InFlight
+		l.granted++
+		c.turn = l.granted
 	}
 	l.allocate(h)
 	return Placement{Item: it, Cell: c.name, Process: c.process, flight: h.flight}
@@ -271,7 +290,7 @@ func (l *Ledger) Place(it Item, now time.Duration) (Placement, *Refusal, error) 
 	if h := l.holds[it.Hold]; h != nil {
 		return Placement{}, nil, fmt.Errorf("place %q as %q, allocated on %q: %w", it.ID, it.Hold, h.Cell, ErrHeld)
 	}
-	s := l.shape(it.Kind, it.Need, &it.Constraint, it.Avoid, nil)
+	s := l.shape(it.Kind, it.Need, &it.Constraint, it.Avoid)
 	c := l.find(s, l.groups[it.Group])
 	if c == nil {
 		return Placement{}, l.explain(s), nil
@@ -298,7 +317,7 @@ func (l *Ledger) reserve(wants []Want, now time.Duration, waits *batchWaits) []G
 			continue
 		}
 		if asked == nil || !sameWant(w, asked) {
-			last, asked = l.shape(KindBatch, w.Need, &w.Constraint, nil, w.Among), w
+			last, asked = l.shaped(KindBatch, w.Need, &w.Constraint, nil, w), w
 		}
 		if r := refused[last]; r != nil {
 			out[i].Refusal = r
@@ -326,7 +345,8 @@ func sameWant(a, b *Want) bool {
 	return a.Need.Equal(b.Need) && a.Constraint.Stack == b.Constraint.Stack && a.Constraint.Host == b.Constraint.Host &&
 		a.Constraint.OpenFiles == b.Constraint.OpenFiles && slices.Equal(a.Constraint.Isolation, b.Constraint.Isolation) &&
 		slices.Equal(a.Constraint.Tags, b.Constraint.Tags) && slices.Equal(a.Constraint.Tolerates, b.Constraint.Tolerates) &&
-		slices.Equal(a.Constraint.Ports, b.Constraint.Ports) && len(a.Constraint.Labels) == 0 &&
+		slices.Equal(a.Constraint.Ports, b.Constraint.Ports) &&
+		a.Order == b.Order && maps.Equal(a.Weights, b.Weights) && len(a.Constraint.Labels) == 0 &&
 		len(b.Constraint.Labels) == 0 && slices.Equal(a.Among, b.Among)
 }
 

@@ -79,6 +79,24 @@ type Constraint struct {
 	Ports []int
 }
 
+// Order is the order in which the cells are tried that may get an item.
+type Order int
+
+// The orders of cells (Bistro worker selection).
+const (
+	OrderSpread     Order = iota // the least used first
+	OrderRoundRobin              // the cell that got batch work the longest ago
+	OrderBusiest                 // the least sum of weighted free amounts
+)
+
+// String prints the order as in a spec file.
+func (o Order) String() string {
+	if words := [...]string{"spread", "round_robin", "busiest"}; o >= 0 && int(o) < len(words) {
+		return words[o]
+	}
+	return fmt.Sprintf("Order(%d)", int(o))
+}
+
 // State is a cell's report about itself in its heartbeats.
 type State struct {
 	Cell    string // name
@@ -141,6 +159,10 @@ type Want struct {
 	// Among limits the cells by name (Bistro filters on the worker level); empty =
 	// all.
 	Among []string
+	// Order is the order in which the allowed cells are tried; Weights are those of OrderBusiest, by
+	// resource.
+	Order   Order
+	Weights map[string]int
 }
 
 // Grant answers a Want: room on a cell, in flight until confirmed, or a refusal.

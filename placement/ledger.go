@@ -85,7 +85,8 @@ type Ledger struct {
 	shapes   map[string]*shape
 	improved []*cell
 	resting  []*cell
-	cellGen  int // grows when the cells' capacity changes
+	cellGen  int   // grows when the cells' capacity changes
+	granted  int64 // grants of batch work
 	visits   int
 }
 

@@ -473,7 +473,7 @@ func TestShapesAreBounded(t *testing.T) {
 	for i := range maxShapes {
 		l.shapes[fmt.Sprint(i)] = nil
 	}
-	l.shape(KindLRP, nil, &Constraint{}, nil, nil)
+	l.shape(KindLRP, nil, &Constraint{}, nil)
 	if len(l.shapes) != 1 {
 		t.Errorf("%d shapes", len(l.shapes))
 	}
@@ -529,7 +529,7 @@ func TestWorkThatAvoidsItsReservedCell(t *testing.T) {
 	l.Push(plainState("c", 1, 100, 10))
 	it := lrpItem("x", 0, 10)
 	it.Avoid = []string{"c"}
-	s := l.shape(it.Kind, it.Need, &it.Constraint, it.Avoid, nil)
+	s := l.shape(it.Kind, it.Need, &it.Constraint, it.Avoid)
 	if l.fits(s, l.byName["c"], nil) || l.servable(s, l.byName["c"]) {
 		t.Error("it would get the cell that it avoids")
 	}

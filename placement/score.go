@@ -1,5 +1,12 @@
 package placement
 
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
 // unit is the score of one fully used dimension of weight 1.
 const unit = 1 << 20
 
@@ -21,6 +28,48 @@ func share(used, total int64) int64 {
 		return 0
 	}
 	return min(min(used, 1<<40)*unit/total, 8*unit)
+}
+
+// usage is the present score of a cell in the order of a shape: low is good.
+func (s *shape) usage(l *Ledger, c *cell) (sum int64) {
+	switch s.by {
+	case OrderRoundRobin:
+		return c.turn
+	case OrderBusiest:
+		for d, w := range s.weights {
+			sum += w * min(max(l.left(c, s.kind, d), 0), 1<<40)
+		}
+		return min(sum, never-1)
+	case OrderSpread:
+	}
+	return usage(s.kind, c.total(), c.capacity)
+}
+
+// rise is the amount that a shape adds to the usage of a cell; the same on all in an order by turns or
+// by free amounts.
+func (s *shape) rise(capacity vector) int64 {
+	if s.by != OrderSpread {
+		return 0
+	}
+	return rise(s.kind, s.need, capacity)
+}
+
+// MaxWeight bounds a weight, so that a sum cannot overflow.
+const MaxWeight = 1 << 16
+
+// order distinguishes the orders of cells; empty = OrderSpread.
+func (w *Want) order() string {
+	if w.Order == OrderSpread {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString(w.Order.String())
+	if w.Order == OrderBusiest {
+		for _, name := range slices.Sorted(maps.Keys(w.Weights)) {
+			fmt.Fprintf(&b, " %q=%d", name, w.Weights[name])
+		}
+	}
+	return b.String()
 }
 
 // usage is the present score of a cell, for one kind of work: low is good.

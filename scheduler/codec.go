@@ -12,6 +12,7 @@ import (
 	"cantina/batch"
 	"cantina/fence"
 	"cantina/internal/text"
+	"cantina/placement"
 	"cantina/scheduler/schedulerpb"
 	"cantina/store"
 	"cantina/wire"
@@ -210,7 +211,7 @@ func toJob(m *schedulerpb.JobSpec) (batch.Job, error) {
 func encodeForest(f *batch.ForestSpec) ([]byte, error) {
 	m := &schedulerpb.Forest{
 		Name: text.Clean(f.Name), Levels: validAll(f.Levels), Instance: text.Clean(f.Instance), Order: int32(f.Order),
-		Policy:   int32(f.Policy),
+		Policy: int32(f.Policy), Cells: int32(f.Cells),
 		Disabled: f.Disabled, Backwards: f.Backwards, Limits: make(map[string]*schedulerpb.Limits),
 	}
 	for level, byName := range f.Limits {
@@ -242,10 +243,12 @@ func decodeForest(value []byte) (*batch.ForestSpec, error) {
 	}
 	f := &batch.ForestSpec{
 		Name: m.Name, Levels: m.Levels, Instance: m.Instance, Order: batch.Order(m.Order), Policy: batch.Policy(m.Policy),
+		Cells:    placement.Order(m.Cells),
 		Disabled: m.Disabled, Backwards: m.Backwards,
 	}
-	if m.Order < 0 || m.Order > int32(batch.OrderLexicographic) || m.Policy != int32(batch.RoundRobin) {
-		return nil, fmt.Errorf("forest %q: order %d, policy %d: %w", m.Name, m.Order, m.Policy, errRecord)
+	if m.Order < 0 || m.Order > int32(batch.OrderLexicographic) || m.Policy < 0 || m.Policy > int32(batch.LongTail) ||
+		m.Cells < 0 || m.Cells > int32(placement.OrderBusiest) {
+		return nil, fmt.Errorf("forest %q: order %d, policy %d, cells %d: %w", m.Name, m.Order, m.Policy, m.Cells, errRecord)
 	}
 	for _, level := range slices.Sorted(maps.Keys(m.Limits)) {
 		byName := make(map[string]batch.Limit)

@@ -127,11 +127,12 @@ func (s *newest) boardOf(k batch.Key) *batch.Board {
 	return nil
 }
 
-// newBoard returns a board with a running clock.
+// newBoard returns a board with a running clock. Its draws depend on the term and the forest.
 func (s *newest) newBoard(spec batch.ForestSpec) (*batch.Board, error) {
 	b, err := batch.NewBoard(spec)
 	if err == nil {
 		b.Advance(s.nowMilli())
+		b.Seed(fmt.Sprint(s.cfg.Term))
 	}
 	return b, err
 }

@@ -12,6 +12,7 @@ import (
 
 	"cantina/batch"
 	"cantina/internal/text"
+	"cantina/placement"
 	"cantina/plan"
 	"cantina/resource"
 )
@@ -47,8 +48,8 @@ func (b *builder) job(domain, name string, j *job, all jobIndex) plan.NamedJob {
 
 func (b *builder) numbers(j *job, out *batch.Job) {
 	if j.Priority != nil {
-		if out.Priority = *j.Priority; out.Priority <= 0 {
-			b.field(&j.place, "priority", "must be greater than 0", "use enabled: false to switch a job off")
+		if out.Priority = *j.Priority; !(out.Priority > 0 && out.Priority <= 1e9) {
+			b.field(&j.place, "priority", "must be greater than 0 and at most 1e9", "use enabled: false to switch a job off")
 		}
 	}
 	if j.Enabled != nil {
@@ -90,7 +91,7 @@ func (b *builder) call(j *job, out *batch.Job) {
 
 // borrowed returns the levels of the job whose nodes are used.
 func (b *builder) borrowed(name string, j *job, all jobIndex) []string {
-	for _, f := range []string{"levels", "nodes", "node_order"} {
+	for _, f := range []string{"levels", "nodes", "node_order", "policy", "cell_order"} {
 		if j.has(f) {
 			b.field(&j.place, f, "must be set in the job named by nodes_of", "")
 		}
@@ -109,7 +110,8 @@ func (b *builder) borrowed(name string, j *job, all jobIndex) []string {
 }
 
 func (b *builder) forest(name string, j *job) batch.ForestSpec {
-	f := batch.ForestSpec{Name: name, Levels: j.levelNames(), Instance: name, Order: batch.Order(j.NodeOrder.index)}
+	f := batch.ForestSpec{Name: name, Levels: j.levelNames(), Instance: name, Order: batch.Order(j.NodeOrder.index),
+		Policy: batch.Policy(j.Policy.index), Cells: placement.Order(j.CellOrder.index)}
 	seen := map[string]bool{batch.LevelInstance: true, batch.LevelWorker: true, levelCell: true, "": true}
 	for i, l := range j.Levels {
 		if seen[l] {
@@ -297,16 +299,30 @@ func (b *builder) resources(j *job, out *plan.NamedJob, levels []string) {
 		out.Forest.Limits = limits
 	}
 	if j.NodesOf == "" {
+		if j.CellOrder.index == int(placement.OrderBusiest) && len(limits[batch.LevelWorker]) == 0 {
+			b.field(&j.place, "cell_order", "busiest needs the weight of a resource",
+				"set it as resources: {cell: {NAME: {weight: 1}}}")
+		}
 		return
 	}
 	for _, level := range slices.Sorted(maps.Keys(limits)) {
-		b.field(&j.place, "resources", "limits on level "+level+" must be set in the job named by nodes_of", "use only take")
+		b.field(&j.place, "resources", "limits and weights on level "+level+" must be set in the job named by nodes_of",
+			"use only take")
 	}
 }
 
 func (b *builder) limit(j *job, level string, r entry[limit], take int, limits map[string]map[string]batch.Limit) {
+	if r.value.Weight != nil && level != batch.LevelWorker {
+		b.field(&r.value.place, "weight", "only valid on level cell", "")
+	}
 	switch {
 	case level == batch.LevelWorker:
+		if r.value.Weight != nil {
+			if limits[level] == nil {
+				limits[level] = map[string]batch.Limit{}
+			}
+			limits[level][r.key] = batch.Limit{Weight: *r.value.Weight}
+		}
 		if r.value.Limit != nil {
 			b.field(&r.value.place, "limit", "cells report their own capacity; set only take", "")
 		}

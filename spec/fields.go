@@ -90,11 +90,13 @@ type job struct {
 	Nodes      []source          `spec:"nodes" doc:"sources of the nodes, in order"`
 	NodesOf    string            `spec:"nodes_of" doc:"name of a job in this file; use its levels and nodes"`
 	NodeOrder  enum[nodeOrders]  `spec:"node_order" default:"random" doc:"order in which nodes run"`
+	Policy     enum[policies]    `spec:"policy" default:"round_robin" doc:"how the jobs over the same nodes share them. round_robin: one start per job and round. ranked_priority: a job gets only room that those of higher priority leave. randomized_priority: each start is drawn, in proportion to the priorities. long_tail: first the job with the fewest ready nodes"`
+	CellOrder  enum[cellOrders]  `spec:"cell_order" default:"spread" doc:"which of the possible cells gets a batch task. spread: the least used. round_robin: the one that got batch work the longest ago. busiest: the one with the least free amounts, by the weights of resources on level cell"`
 	Level      string            `spec:"level" default:"the last of levels" doc:"level of the nodes on which the job runs"`
 	Resources  free[free[limit]] `spec:"resources" doc:"per level (or instance for the root, or cell): the amount that each node has, and the amount that one batch task takes"`
 	Filters    free[filter]      `spec:"filters" doc:"filters per level; a node runs only if it and all its ancestors pass"`
 	DependsOn  []string          `spec:"depends_on" doc:"jobs that must finish on the same node first"`
-	Priority   *float64          `spec:"priority" default:"1" doc:"weight among jobs, greater than 0"`
+	Priority   *float64          `spec:"priority" default:"1" doc:"with policy ranked_priority or randomized_priority: rank or weight among jobs, greater than 0 and at most 1e9"`
 	Enabled    *bool             `spec:"enabled" default:"true" doc:"false starts no more batch tasks; running ones continue"`
 	Retries    *int              `spec:"retries" min:"-1" max:"1000000" default:"3" doc:"number of retries after a failed attempt; -1: limited only by backoff"`
 	Backoff    *backoff          `spec:"backoff" default:"[15s, 30s, 1m, 5m, 15m, 1h, 2h, 6h, 1d, repeat]" doc:"increasing pauses after failed attempts; the last item may be repeat or fail"`
@@ -181,8 +183,9 @@ type node struct {
 
 type limit struct {
 	place
-	Limit *int `spec:"limit" min:"0" doc:"amount that each node of the level has; required except for level cell"`
-	Take  *int `spec:"take" min:"0" default:"1" doc:"amount that one batch task takes"`
+	Limit  *int `spec:"limit" min:"0" doc:"amount that each node of the level has; required except for level cell"`
+	Take   *int `spec:"take" min:"0" default:"1" doc:"amount that one batch task takes"`
+	Weight *int `spec:"weight" min:"0" max:"65536" doc:"on level cell, with cell_order busiest: weight of a free unit"`
 }
 
 type filter struct {
@@ -208,6 +211,8 @@ type updateOrders struct{}
 type updateFailures struct{}
 type nodeOrders struct{}
 type callForms struct{}
+type policies struct{}
+type cellOrders struct{}
 
 // The order of the choices is the order of the constants of the domain.
 func (isolations) choices() []string     { return []string{"process", "none", "namespaces", "rootfs"} }
@@ -222,4 +227,8 @@ func (restartModes) choices() []string   { return []string{"always", "on_failure
 func (updateOrders) choices() []string   { return []string{"start_first", "stop_first"} }
 func (updateFailures) choices() []string { return []string{"rollback", "keep"} }
 func (callForms) choices() []string      { return []string{"template", "bistro"} }
-func (nodeOrders) choices() []string     { return []string{"random", "original", "lexicographic"} }
+func (policies) choices() []string {
+	return []string{"round_robin", "ranked_priority", "randomized_priority", "long_tail"}
+}
+func (cellOrders) choices() []string { return []string{"spread", "round_robin", "busiest"} }
+func (nodeOrders) choices() []string { return []string{"random", "original", "lexicographic"} }

@@ -611,6 +611,7 @@ type Forest struct {
 	Policy        int32                  `protobuf:"varint,7,opt,name=policy,proto3" json:"policy,omitempty"`
 	Disabled      bool                   `protobuf:"varint,8,opt,name=disabled,proto3" json:"disabled,omitempty"`
 	Backwards     bool                   `protobuf:"varint,9,opt,name=backwards,proto3" json:"backwards,omitempty"`
+	Cells         int32                  `protobuf:"varint,10,opt,name=cells,proto3" json:"cells,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -706,6 +707,13 @@ func (x *Forest) GetBackwards() bool {
 		return x.Backwards
 	}
 	return false
+}
+
+func (x *Forest) GetCells() int32 {
+	if x != nil {
+		return x.Cells
+	}
+	return 0
 }
 
 type Limits struct {
@@ -1526,7 +1534,7 @@ const file_scheduler_proto_rawDesc = "" +
 	"\aBackoff\x12\x18\n" +
 	"\aseconds\x18\x01 \x03(\x03R\aseconds\x12\x16\n" +
 	"\x06repeat\x18\x02 \x01(\bR\x06repeat\x12\x12\n" +
-	"\x04fail\x18\x03 \x01(\bR\x04fail\"\x82\x03\n" +
+	"\x04fail\x18\x03 \x01(\bR\x04fail\"\x98\x03\n" +
 	"\x06Forest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06levels\x18\x02 \x03(\tR\x06levels\x12\x1a\n" +
@@ -1536,7 +1544,9 @@ const file_scheduler_proto_rawDesc = "" +
 	"\x06limits\x18\x06 \x03(\v2%.cantina.scheduler.Forest.LimitsEntryR\x06limits\x12\x16\n" +
 	"\x06policy\x18\a \x01(\x05R\x06policy\x12\x1a\n" +
 	"\bdisabled\x18\b \x01(\bR\bdisabled\x12\x1c\n" +
-	"\tbackwards\x18\t \x01(\bR\tbackwards\x1aT\n" +
+	"\tbackwards\x18\t \x01(\bR\tbackwards\x12\x14\n" +
+	"\x05cells\x18\n" +
+	" \x01(\x05R\x05cells\x1aT\n" +
 	"\vLimitsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.cantina.scheduler.LimitsR\x05value:\x028\x01\"\x8c\x01\n" +

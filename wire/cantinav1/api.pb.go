@@ -3455,8 +3455,11 @@ type JobDefinition struct {
 	Retries        int32                      `protobuf:"varint,7,opt,name=retries,proto3" json:"retries,omitempty"`
 	BackoffSeconds []int32                    `protobuf:"varint,8,rep,packed,name=backoff_seconds,json=backoffSeconds,proto3" json:"backoff_seconds,omitempty"`
 	BackoffRepeats bool                       `protobuf:"varint,9,opt,name=backoff_repeats,json=backoffRepeats,proto3" json:"backoff_repeats,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// How the jobs over the same nodes share them, and in which order cells are tried.
+	Policy        string `protobuf:"bytes,10,opt,name=policy,proto3" json:"policy,omitempty"`
+	CellOrder     string `protobuf:"bytes,11,opt,name=cell_order,json=cellOrder,proto3" json:"cell_order,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobDefinition) Reset() {
@@ -3552,10 +3555,25 @@ func (x *JobDefinition) GetBackoffRepeats() bool {
 	return false
 }
 
+func (x *JobDefinition) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *JobDefinition) GetCellOrder() string {
+	if x != nil {
+		return x.CellOrder
+	}
+	return ""
+}
+
 type LevelResources struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Take          map[string]int32       `protobuf:"bytes,1,rep,name=take,proto3" json:"take,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	Limit         map[string]int32       `protobuf:"bytes,2,rep,name=limit,proto3" json:"limit,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Weight        map[string]int32       `protobuf:"bytes,3,rep,name=weight,proto3" json:"weight,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3600,6 +3618,13 @@ func (x *LevelResources) GetTake() map[string]int32 {
 func (x *LevelResources) GetLimit() map[string]int32 {
 	if x != nil {
 		return x.Limit
+	}
+	return nil
+}
+
+func (x *LevelResources) GetWeight() map[string]int32 {
+	if x != nil {
+		return x.Weight
 	}
 	return nil
 }
@@ -10002,7 +10027,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\brevision\x18\x0f \x01(\x03R\brevision\x129\n" +
 	"\n" +
 	"definition\x18\x10 \x01(\v2\x19.cantina.v1.JobDefinitionR\n" +
-	"definition\"\xb7\x03\n" +
+	"definition\"\xee\x03\n" +
 	"\rJobDefinition\x120\n" +
 	"\bworkload\x18\x01 \x01(\v2\x14.cantina.v1.WorkloadR\bworkload\x12\x16\n" +
 	"\x06levels\x18\x02 \x03(\tR\x06levels\x12\x14\n" +
@@ -10013,18 +10038,26 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"depends_on\x18\x06 \x03(\tR\tdependsOn\x12\x18\n" +
 	"\aretries\x18\a \x01(\x05R\aretries\x12'\n" +
 	"\x0fbackoff_seconds\x18\b \x03(\x05R\x0ebackoffSeconds\x12'\n" +
-	"\x0fbackoff_repeats\x18\t \x01(\bR\x0ebackoffRepeats\x1aX\n" +
+	"\x0fbackoff_repeats\x18\t \x01(\bR\x0ebackoffRepeats\x12\x16\n" +
+	"\x06policy\x18\n" +
+	" \x01(\tR\x06policy\x12\x1d\n" +
+	"\n" +
+	"cell_order\x18\v \x01(\tR\tcellOrder\x1aX\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
-	"\x05value\x18\x02 \x01(\v2\x1a.cantina.v1.LevelResourcesR\x05value:\x028\x01\"\xfa\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.cantina.v1.LevelResourcesR\x05value:\x028\x01\"\xf5\x02\n" +
 	"\x0eLevelResources\x128\n" +
 	"\x04take\x18\x01 \x03(\v2$.cantina.v1.LevelResources.TakeEntryR\x04take\x12;\n" +
-	"\x05limit\x18\x02 \x03(\v2%.cantina.v1.LevelResources.LimitEntryR\x05limit\x1a7\n" +
+	"\x05limit\x18\x02 \x03(\v2%.cantina.v1.LevelResources.LimitEntryR\x05limit\x12>\n" +
+	"\x06weight\x18\x03 \x03(\v2&.cantina.v1.LevelResources.WeightEntryR\x06weight\x1a7\n" +
 	"\tTakeEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\x1a8\n" +
 	"\n" +
 	"LimitEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\x1a9\n" +
+	"\vWeightEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\x80\x02\n" +
 	"\x06Counts\x12\x14\n" +
@@ -10568,7 +10601,7 @@ func file_cantina_v1_api_proto_rawDescGZIP() []byte {
 	return file_cantina_v1_api_proto_rawDescData
 }
 
-var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 143)
+var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 144)
 var file_cantina_v1_api_proto_goTypes = []any{
 	(*ErrorDetail)(nil),                // 0: cantina.v1.ErrorDetail
 	(*Problem)(nil),                    // 1: cantina.v1.Problem
@@ -10709,23 +10742,24 @@ var file_cantina_v1_api_proto_goTypes = []any{
 	nil,                                // 136: cantina.v1.JobDefinition.ResourcesEntry
 	nil,                                // 137: cantina.v1.LevelResources.TakeEntry
 	nil,                                // 138: cantina.v1.LevelResources.LimitEntry
-	nil,                                // 139: cantina.v1.Cell.CapacityEntry
-	nil,                                // 140: cantina.v1.Cell.FreeEntry
-	nil,                                // 141: cantina.v1.Cell.LabelsEntry
-	nil,                                // 142: cantina.v1.Status.CountsEntry
-	(*Term)(nil),                       // 143: cantina.v1.Term
-	(*timestamppb.Timestamp)(nil),      // 144: google.protobuf.Timestamp
-	(*Workload)(nil),                   // 145: cantina.v1.Workload
-	(*Mapping)(nil),                    // 146: cantina.v1.Mapping
-	(*structpb.Value)(nil),             // 147: google.protobuf.Value
-	(*durationpb.Duration)(nil),        // 148: google.protobuf.Duration
-	(*structpb.Struct)(nil),            // 149: google.protobuf.Struct
-	(*LogGap)(nil),                     // 150: cantina.v1.LogGap
-	(*LogLines)(nil),                   // 151: cantina.v1.LogLines
+	nil,                                // 139: cantina.v1.LevelResources.WeightEntry
+	nil,                                // 140: cantina.v1.Cell.CapacityEntry
+	nil,                                // 141: cantina.v1.Cell.FreeEntry
+	nil,                                // 142: cantina.v1.Cell.LabelsEntry
+	nil,                                // 143: cantina.v1.Status.CountsEntry
+	(*Term)(nil),                       // 144: cantina.v1.Term
+	(*timestamppb.Timestamp)(nil),      // 145: google.protobuf.Timestamp
+	(*Workload)(nil),                   // 146: cantina.v1.Workload
+	(*Mapping)(nil),                    // 147: cantina.v1.Mapping
+	(*structpb.Value)(nil),             // 148: google.protobuf.Value
+	(*durationpb.Duration)(nil),        // 149: google.protobuf.Duration
+	(*structpb.Struct)(nil),            // 150: google.protobuf.Struct
+	(*LogGap)(nil),                     // 151: cantina.v1.LogGap
+	(*LogLines)(nil),                   // 152: cantina.v1.LogLines
 }
 var file_cantina_v1_api_proto_depIdxs = []int32{
 	1,   // 0: cantina.v1.ErrorDetail.problems:type_name -> cantina.v1.Problem
-	143, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
+	144, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
 	5,   // 2: cantina.v1.PlanRequest.files:type_name -> cantina.v1.SpecFile
 	10,  // 3: cantina.v1.PlanResponse.domains:type_name -> cantina.v1.DomainChange
 	5,   // 4: cantina.v1.ApplyRequest.files:type_name -> cantina.v1.SpecFile
@@ -10733,18 +10767,18 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	10,  // 6: cantina.v1.ApplyResponse.domains:type_name -> cantina.v1.DomainChange
 	11,  // 7: cantina.v1.DomainChange.changes:type_name -> cantina.v1.Change
 	12,  // 8: cantina.v1.Change.fields:type_name -> cantina.v1.FieldChange
-	144, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
+	145, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
 	14,  // 10: cantina.v1.Service.versions:type_name -> cantina.v1.ServiceVersion
-	145, // 11: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
+	146, // 11: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
 	134, // 12: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
 	3,   // 13: cantina.v1.ListServicesRequest.page:type_name -> cantina.v1.Page
 	13,  // 14: cantina.v1.ListServicesResponse.services:type_name -> cantina.v1.Service
 	4,   // 15: cantina.v1.ListServicesResponse.listing:type_name -> cantina.v1.Listing
 	13,  // 16: cantina.v1.GetServiceResponse.service:type_name -> cantina.v1.Service
-	146, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
-	144, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
-	144, // 19: cantina.v1.Instance.stop_by:type_name -> google.protobuf.Timestamp
-	144, // 20: cantina.v1.Instance.last_crash_time:type_name -> google.protobuf.Timestamp
+	147, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
+	145, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
+	145, // 19: cantina.v1.Instance.stop_by:type_name -> google.protobuf.Timestamp
+	145, // 20: cantina.v1.Instance.last_crash_time:type_name -> google.protobuf.Timestamp
 	3,   // 21: cantina.v1.ListInstancesRequest.page:type_name -> cantina.v1.Page
 	19,  // 22: cantina.v1.ListInstancesResponse.instances:type_name -> cantina.v1.Instance
 	4,   // 23: cantina.v1.ListInstancesResponse.listing:type_name -> cantina.v1.Listing
@@ -10753,14 +10787,14 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 26: cantina.v1.RemoveServiceRequest.write:type_name -> cantina.v1.Write
 	13,  // 27: cantina.v1.RemoveServiceResponse.service:type_name -> cantina.v1.Service
 	2,   // 28: cantina.v1.RestartServiceRequest.write:type_name -> cantina.v1.Write
-	147, // 29: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
-	144, // 30: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
-	144, // 31: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
-	144, // 32: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
+	148, // 29: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
+	145, // 30: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
+	145, // 31: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
+	145, // 32: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
 	29,  // 33: cantina.v1.Task.definition:type_name -> cantina.v1.TaskDefinition
-	145, // 34: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
+	146, // 34: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
 	135, // 35: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
-	148, // 36: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
+	149, // 36: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
 	3,   // 37: cantina.v1.ListTasksRequest.page:type_name -> cantina.v1.Page
 	28,  // 38: cantina.v1.ListTasksResponse.tasks:type_name -> cantina.v1.Task
 	4,   // 39: cantina.v1.ListTasksResponse.listing:type_name -> cantina.v1.Listing
@@ -10776,235 +10810,236 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 49: cantina.v1.RerunTaskRequest.write:type_name -> cantina.v1.Write
 	28,  // 50: cantina.v1.RerunTaskResponse.task:type_name -> cantina.v1.Task
 	47,  // 51: cantina.v1.Job.counts:type_name -> cantina.v1.Counts
-	144, // 52: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
-	144, // 53: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	145, // 52: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
+	145, // 53: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
 	45,  // 54: cantina.v1.Job.definition:type_name -> cantina.v1.JobDefinition
-	145, // 55: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
+	146, // 55: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
 	136, // 56: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
 	137, // 57: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
 	138, // 58: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
-	144, // 59: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
-	144, // 60: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
-	149, // 61: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
-	144, // 62: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
-	3,   // 63: cantina.v1.ListJobsRequest.page:type_name -> cantina.v1.Page
-	44,  // 64: cantina.v1.ListJobsResponse.jobs:type_name -> cantina.v1.Job
-	4,   // 65: cantina.v1.ListJobsResponse.listing:type_name -> cantina.v1.Listing
-	44,  // 66: cantina.v1.GetJobResponse.job:type_name -> cantina.v1.Job
-	3,   // 67: cantina.v1.ListNodesRequest.page:type_name -> cantina.v1.Page
-	48,  // 68: cantina.v1.ListNodesResponse.nodes:type_name -> cantina.v1.JobNode
-	4,   // 69: cantina.v1.ListNodesResponse.listing:type_name -> cantina.v1.Listing
-	3,   // 70: cantina.v1.ListResultsRequest.page:type_name -> cantina.v1.Page
-	48,  // 71: cantina.v1.ListResultsResponse.results:type_name -> cantina.v1.JobNode
-	4,   // 72: cantina.v1.ListResultsResponse.listing:type_name -> cantina.v1.Listing
-	2,   // 73: cantina.v1.RemoveJobRequest.write:type_name -> cantina.v1.Write
-	2,   // 74: cantina.v1.PauseJobRequest.write:type_name -> cantina.v1.Write
-	44,  // 75: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
-	2,   // 76: cantina.v1.RetryJobRequest.write:type_name -> cantina.v1.Write
-	2,   // 77: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
-	148, // 78: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
-	148, // 79: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	144, // 80: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	144, // 81: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
-	144, // 82: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
-	67,  // 83: cantina.v1.Schedule.pending:type_name -> cantina.v1.ScheduleFiring
-	144, // 84: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
-	144, // 85: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
-	68,  // 86: cantina.v1.Schedule.history:type_name -> cantina.v1.ScheduleEntry
-	69,  // 87: cantina.v1.Schedule.upcoming:type_name -> cantina.v1.ScheduleTime
-	66,  // 88: cantina.v1.Schedule.signal:type_name -> cantina.v1.ScheduleSignal
-	144, // 89: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
-	144, // 90: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
-	144, // 91: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
-	144, // 92: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
-	144, // 93: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
-	3,   // 94: cantina.v1.ListSchedulesRequest.page:type_name -> cantina.v1.Page
-	65,  // 95: cantina.v1.ListSchedulesResponse.schedules:type_name -> cantina.v1.Schedule
-	4,   // 96: cantina.v1.ListSchedulesResponse.listing:type_name -> cantina.v1.Listing
-	65,  // 97: cantina.v1.GetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	144, // 98: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
-	74,  // 99: cantina.v1.ListMissedResponse.missed:type_name -> cantina.v1.Missed
-	2,   // 100: cantina.v1.PauseScheduleRequest.write:type_name -> cantina.v1.Write
-	65,  // 101: cantina.v1.PauseScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	144, // 102: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
-	2,   // 103: cantina.v1.RunScheduleRequest.write:type_name -> cantina.v1.Write
-	65,  // 104: cantina.v1.RunScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	144, // 105: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	144, // 106: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	2,   // 107: cantina.v1.BackfillScheduleRequest.write:type_name -> cantina.v1.Write
-	65,  // 108: cantina.v1.BackfillScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	2,   // 109: cantina.v1.ResetScheduleRequest.write:type_name -> cantina.v1.Write
-	144, // 110: cantina.v1.ResetScheduleResponse.cursor:type_name -> google.protobuf.Timestamp
-	65,  // 111: cantina.v1.ResetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	2,   // 112: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
-	144, // 113: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
-	148, // 114: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
-	139, // 115: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
-	140, // 116: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
-	141, // 117: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
-	88,  // 118: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
-	144, // 119: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	144, // 120: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
-	144, // 121: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
-	3,   // 122: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
-	87,  // 123: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
-	4,   // 124: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
-	87,  // 125: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
-	148, // 126: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
-	2,   // 127: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
-	87,  // 128: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
-	2,   // 129: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
-	87,  // 130: cantina.v1.UndrainCellResponse.cell:type_name -> cantina.v1.Cell
-	2,   // 131: cantina.v1.AdoptCellRequest.write:type_name -> cantina.v1.Write
-	2,   // 132: cantina.v1.DiscardUnknownRequest.write:type_name -> cantina.v1.Write
-	2,   // 133: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
-	105, // 134: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
-	144, // 135: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
-	148, // 136: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
-	107, // 137: cantina.v1.Status.held:type_name -> cantina.v1.Held
-	142, // 138: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
-	108, // 139: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
-	106, // 140: cantina.v1.Status.rollouts:type_name -> cantina.v1.Rollout
-	144, // 141: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
-	148, // 142: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
-	144, // 143: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
-	2,   // 144: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
-	3,   // 145: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
-	113, // 146: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
-	4,   // 147: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
-	2,   // 148: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
-	118, // 149: cantina.v1.ShortenStopRequest.subject:type_name -> cantina.v1.Subject
-	148, // 150: cantina.v1.ShortenStopRequest.grace:type_name -> google.protobuf.Duration
-	118, // 151: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
-	118, // 152: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
-	123, // 153: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
-	126, // 154: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
-	129, // 155: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
-	144, // 156: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
-	148, // 157: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
-	126, // 158: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
-	127, // 159: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
-	144, // 160: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
-	13,  // 161: cantina.v1.Event.service:type_name -> cantina.v1.Service
-	19,  // 162: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
-	28,  // 163: cantina.v1.Event.task:type_name -> cantina.v1.Task
-	44,  // 164: cantina.v1.Event.job:type_name -> cantina.v1.Job
-	48,  // 165: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
-	87,  // 166: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
-	65,  // 167: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
-	144, // 168: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
-	144, // 169: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
-	144, // 170: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
-	150, // 171: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
-	128, // 172: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	3,   // 173: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
-	129, // 174: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	151, // 175: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
-	128, // 176: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	129, // 177: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	151, // 178: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
-	46,  // 179: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
-	6,   // 180: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
-	8,   // 181: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
-	15,  // 182: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
-	17,  // 183: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
-	20,  // 184: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
-	22,  // 185: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
-	24,  // 186: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
-	26,  // 187: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
-	30,  // 188: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
-	32,  // 189: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
-	34,  // 190: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
-	36,  // 191: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
-	38,  // 192: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
-	40,  // 193: cantina.v1.CantinaService.ResolveTask:input_type -> cantina.v1.ResolveTaskRequest
-	42,  // 194: cantina.v1.CantinaService.RerunTask:input_type -> cantina.v1.RerunTaskRequest
-	49,  // 195: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
-	51,  // 196: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
-	53,  // 197: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
-	55,  // 198: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
-	57,  // 199: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
-	59,  // 200: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
-	61,  // 201: cantina.v1.CantinaService.RetryJob:input_type -> cantina.v1.RetryJobRequest
-	63,  // 202: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
-	70,  // 203: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
-	72,  // 204: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
-	75,  // 205: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
-	77,  // 206: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
-	79,  // 207: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
-	81,  // 208: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
-	83,  // 209: cantina.v1.CantinaService.ResetSchedule:input_type -> cantina.v1.ResetScheduleRequest
-	85,  // 210: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
-	89,  // 211: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
-	91,  // 212: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
-	101, // 213: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
-	97,  // 214: cantina.v1.CantinaService.AdoptCell:input_type -> cantina.v1.AdoptCellRequest
-	99,  // 215: cantina.v1.CantinaService.DiscardUnknown:input_type -> cantina.v1.DiscardUnknownRequest
-	93,  // 216: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
-	95,  // 217: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
-	103, // 218: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
-	109, // 219: cantina.v1.CantinaService.CreateBrowserKey:input_type -> cantina.v1.CreateBrowserKeyRequest
-	111, // 220: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
-	114, // 221: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
-	116, // 222: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
-	121, // 223: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
-	119, // 224: cantina.v1.CantinaService.ShortenStop:input_type -> cantina.v1.ShortenStopRequest
-	124, // 225: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
-	130, // 226: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
-	132, // 227: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
-	7,   // 228: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
-	9,   // 229: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
-	16,  // 230: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
-	18,  // 231: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
-	21,  // 232: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
-	23,  // 233: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
-	25,  // 234: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
-	27,  // 235: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
-	31,  // 236: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
-	33,  // 237: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
-	35,  // 238: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
-	37,  // 239: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
-	39,  // 240: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
-	41,  // 241: cantina.v1.CantinaService.ResolveTask:output_type -> cantina.v1.ResolveTaskResponse
-	43,  // 242: cantina.v1.CantinaService.RerunTask:output_type -> cantina.v1.RerunTaskResponse
-	50,  // 243: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
-	52,  // 244: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
-	54,  // 245: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
-	56,  // 246: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
-	58,  // 247: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
-	60,  // 248: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
-	62,  // 249: cantina.v1.CantinaService.RetryJob:output_type -> cantina.v1.RetryJobResponse
-	64,  // 250: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
-	71,  // 251: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
-	73,  // 252: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
-	76,  // 253: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
-	78,  // 254: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
-	80,  // 255: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
-	82,  // 256: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
-	84,  // 257: cantina.v1.CantinaService.ResetSchedule:output_type -> cantina.v1.ResetScheduleResponse
-	86,  // 258: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
-	90,  // 259: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
-	92,  // 260: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
-	102, // 261: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
-	98,  // 262: cantina.v1.CantinaService.AdoptCell:output_type -> cantina.v1.AdoptCellResponse
-	100, // 263: cantina.v1.CantinaService.DiscardUnknown:output_type -> cantina.v1.DiscardUnknownResponse
-	94,  // 264: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
-	96,  // 265: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
-	104, // 266: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
-	110, // 267: cantina.v1.CantinaService.CreateBrowserKey:output_type -> cantina.v1.CreateBrowserKeyResponse
-	112, // 268: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
-	115, // 269: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
-	117, // 270: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
-	122, // 271: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
-	120, // 272: cantina.v1.CantinaService.ShortenStop:output_type -> cantina.v1.ShortenStopResponse
-	125, // 273: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
-	131, // 274: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
-	133, // 275: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
-	228, // [228:276] is the sub-list for method output_type
-	180, // [180:228] is the sub-list for method input_type
-	180, // [180:180] is the sub-list for extension type_name
-	180, // [180:180] is the sub-list for extension extendee
-	0,   // [0:180] is the sub-list for field type_name
+	139, // 59: cantina.v1.LevelResources.weight:type_name -> cantina.v1.LevelResources.WeightEntry
+	145, // 60: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
+	145, // 61: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
+	150, // 62: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
+	145, // 63: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
+	3,   // 64: cantina.v1.ListJobsRequest.page:type_name -> cantina.v1.Page
+	44,  // 65: cantina.v1.ListJobsResponse.jobs:type_name -> cantina.v1.Job
+	4,   // 66: cantina.v1.ListJobsResponse.listing:type_name -> cantina.v1.Listing
+	44,  // 67: cantina.v1.GetJobResponse.job:type_name -> cantina.v1.Job
+	3,   // 68: cantina.v1.ListNodesRequest.page:type_name -> cantina.v1.Page
+	48,  // 69: cantina.v1.ListNodesResponse.nodes:type_name -> cantina.v1.JobNode
+	4,   // 70: cantina.v1.ListNodesResponse.listing:type_name -> cantina.v1.Listing
+	3,   // 71: cantina.v1.ListResultsRequest.page:type_name -> cantina.v1.Page
+	48,  // 72: cantina.v1.ListResultsResponse.results:type_name -> cantina.v1.JobNode
+	4,   // 73: cantina.v1.ListResultsResponse.listing:type_name -> cantina.v1.Listing
+	2,   // 74: cantina.v1.RemoveJobRequest.write:type_name -> cantina.v1.Write
+	2,   // 75: cantina.v1.PauseJobRequest.write:type_name -> cantina.v1.Write
+	44,  // 76: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
+	2,   // 77: cantina.v1.RetryJobRequest.write:type_name -> cantina.v1.Write
+	2,   // 78: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
+	149, // 79: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
+	149, // 80: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	145, // 81: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	145, // 82: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
+	145, // 83: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
+	67,  // 84: cantina.v1.Schedule.pending:type_name -> cantina.v1.ScheduleFiring
+	145, // 85: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
+	145, // 86: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
+	68,  // 87: cantina.v1.Schedule.history:type_name -> cantina.v1.ScheduleEntry
+	69,  // 88: cantina.v1.Schedule.upcoming:type_name -> cantina.v1.ScheduleTime
+	66,  // 89: cantina.v1.Schedule.signal:type_name -> cantina.v1.ScheduleSignal
+	145, // 90: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
+	145, // 91: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
+	145, // 92: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
+	145, // 93: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
+	145, // 94: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
+	3,   // 95: cantina.v1.ListSchedulesRequest.page:type_name -> cantina.v1.Page
+	65,  // 96: cantina.v1.ListSchedulesResponse.schedules:type_name -> cantina.v1.Schedule
+	4,   // 97: cantina.v1.ListSchedulesResponse.listing:type_name -> cantina.v1.Listing
+	65,  // 98: cantina.v1.GetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	145, // 99: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
+	74,  // 100: cantina.v1.ListMissedResponse.missed:type_name -> cantina.v1.Missed
+	2,   // 101: cantina.v1.PauseScheduleRequest.write:type_name -> cantina.v1.Write
+	65,  // 102: cantina.v1.PauseScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	145, // 103: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
+	2,   // 104: cantina.v1.RunScheduleRequest.write:type_name -> cantina.v1.Write
+	65,  // 105: cantina.v1.RunScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	145, // 106: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	145, // 107: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	2,   // 108: cantina.v1.BackfillScheduleRequest.write:type_name -> cantina.v1.Write
+	65,  // 109: cantina.v1.BackfillScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	2,   // 110: cantina.v1.ResetScheduleRequest.write:type_name -> cantina.v1.Write
+	145, // 111: cantina.v1.ResetScheduleResponse.cursor:type_name -> google.protobuf.Timestamp
+	65,  // 112: cantina.v1.ResetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	2,   // 113: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
+	145, // 114: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
+	149, // 115: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
+	140, // 116: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
+	141, // 117: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
+	142, // 118: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
+	88,  // 119: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
+	145, // 120: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	145, // 121: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
+	145, // 122: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
+	3,   // 123: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
+	87,  // 124: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
+	4,   // 125: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
+	87,  // 126: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
+	149, // 127: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
+	2,   // 128: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
+	87,  // 129: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
+	2,   // 130: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
+	87,  // 131: cantina.v1.UndrainCellResponse.cell:type_name -> cantina.v1.Cell
+	2,   // 132: cantina.v1.AdoptCellRequest.write:type_name -> cantina.v1.Write
+	2,   // 133: cantina.v1.DiscardUnknownRequest.write:type_name -> cantina.v1.Write
+	2,   // 134: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
+	105, // 135: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
+	145, // 136: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
+	149, // 137: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
+	107, // 138: cantina.v1.Status.held:type_name -> cantina.v1.Held
+	143, // 139: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
+	108, // 140: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
+	106, // 141: cantina.v1.Status.rollouts:type_name -> cantina.v1.Rollout
+	145, // 142: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
+	149, // 143: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
+	145, // 144: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
+	2,   // 145: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
+	3,   // 146: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
+	113, // 147: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
+	4,   // 148: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
+	2,   // 149: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
+	118, // 150: cantina.v1.ShortenStopRequest.subject:type_name -> cantina.v1.Subject
+	149, // 151: cantina.v1.ShortenStopRequest.grace:type_name -> google.protobuf.Duration
+	118, // 152: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
+	118, // 153: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
+	123, // 154: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
+	126, // 155: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
+	129, // 156: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
+	145, // 157: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
+	149, // 158: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
+	126, // 159: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
+	127, // 160: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
+	145, // 161: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
+	13,  // 162: cantina.v1.Event.service:type_name -> cantina.v1.Service
+	19,  // 163: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
+	28,  // 164: cantina.v1.Event.task:type_name -> cantina.v1.Task
+	44,  // 165: cantina.v1.Event.job:type_name -> cantina.v1.Job
+	48,  // 166: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
+	87,  // 167: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
+	65,  // 168: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
+	145, // 169: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
+	145, // 170: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
+	145, // 171: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
+	151, // 172: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
+	128, // 173: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	3,   // 174: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
+	129, // 175: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	152, // 176: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
+	128, // 177: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	129, // 178: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	152, // 179: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
+	46,  // 180: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
+	6,   // 181: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
+	8,   // 182: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
+	15,  // 183: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
+	17,  // 184: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
+	20,  // 185: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
+	22,  // 186: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
+	24,  // 187: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
+	26,  // 188: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
+	30,  // 189: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
+	32,  // 190: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
+	34,  // 191: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
+	36,  // 192: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
+	38,  // 193: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
+	40,  // 194: cantina.v1.CantinaService.ResolveTask:input_type -> cantina.v1.ResolveTaskRequest
+	42,  // 195: cantina.v1.CantinaService.RerunTask:input_type -> cantina.v1.RerunTaskRequest
+	49,  // 196: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
+	51,  // 197: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
+	53,  // 198: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
+	55,  // 199: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
+	57,  // 200: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
+	59,  // 201: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
+	61,  // 202: cantina.v1.CantinaService.RetryJob:input_type -> cantina.v1.RetryJobRequest
+	63,  // 203: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
+	70,  // 204: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
+	72,  // 205: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
+	75,  // 206: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
+	77,  // 207: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
+	79,  // 208: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
+	81,  // 209: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
+	83,  // 210: cantina.v1.CantinaService.ResetSchedule:input_type -> cantina.v1.ResetScheduleRequest
+	85,  // 211: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
+	89,  // 212: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
+	91,  // 213: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
+	101, // 214: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
+	97,  // 215: cantina.v1.CantinaService.AdoptCell:input_type -> cantina.v1.AdoptCellRequest
+	99,  // 216: cantina.v1.CantinaService.DiscardUnknown:input_type -> cantina.v1.DiscardUnknownRequest
+	93,  // 217: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
+	95,  // 218: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
+	103, // 219: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
+	109, // 220: cantina.v1.CantinaService.CreateBrowserKey:input_type -> cantina.v1.CreateBrowserKeyRequest
+	111, // 221: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
+	114, // 222: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
+	116, // 223: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
+	121, // 224: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
+	119, // 225: cantina.v1.CantinaService.ShortenStop:input_type -> cantina.v1.ShortenStopRequest
+	124, // 226: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
+	130, // 227: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
+	132, // 228: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
+	7,   // 229: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
+	9,   // 230: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
+	16,  // 231: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
+	18,  // 232: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
+	21,  // 233: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
+	23,  // 234: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
+	25,  // 235: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
+	27,  // 236: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
+	31,  // 237: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
+	33,  // 238: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
+	35,  // 239: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
+	37,  // 240: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
+	39,  // 241: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
+	41,  // 242: cantina.v1.CantinaService.ResolveTask:output_type -> cantina.v1.ResolveTaskResponse
+	43,  // 243: cantina.v1.CantinaService.RerunTask:output_type -> cantina.v1.RerunTaskResponse
+	50,  // 244: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
+	52,  // 245: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
+	54,  // 246: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
+	56,  // 247: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
+	58,  // 248: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
+	60,  // 249: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
+	62,  // 250: cantina.v1.CantinaService.RetryJob:output_type -> cantina.v1.RetryJobResponse
+	64,  // 251: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
+	71,  // 252: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
+	73,  // 253: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
+	76,  // 254: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
+	78,  // 255: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
+	80,  // 256: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
+	82,  // 257: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
+	84,  // 258: cantina.v1.CantinaService.ResetSchedule:output_type -> cantina.v1.ResetScheduleResponse
+	86,  // 259: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
+	90,  // 260: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
+	92,  // 261: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
+	102, // 262: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
+	98,  // 263: cantina.v1.CantinaService.AdoptCell:output_type -> cantina.v1.AdoptCellResponse
+	100, // 264: cantina.v1.CantinaService.DiscardUnknown:output_type -> cantina.v1.DiscardUnknownResponse
+	94,  // 265: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
+	96,  // 266: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
+	104, // 267: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
+	110, // 268: cantina.v1.CantinaService.CreateBrowserKey:output_type -> cantina.v1.CreateBrowserKeyResponse
+	112, // 269: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
+	115, // 270: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
+	117, // 271: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
+	122, // 272: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
+	120, // 273: cantina.v1.CantinaService.ShortenStop:output_type -> cantina.v1.ShortenStopResponse
+	125, // 274: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
+	131, // 275: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
+	133, // 276: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
+	229, // [229:277] is the sub-list for method output_type
+	181, // [181:229] is the sub-list for method input_type
+	181, // [181:181] is the sub-list for extension type_name
+	181, // [181:181] is the sub-list for extension extendee
+	0,   // [0:181] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_api_proto_init() }
@@ -11022,7 +11057,7 @@ func file_cantina_v1_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_api_proto_rawDesc), len(file_cantina_v1_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   143,
+			NumMessages:   144,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
