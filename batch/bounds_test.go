@@ -19,8 +19,8 @@ func TestWordsOfASpecFile(t *testing.T) {
 		batch.Order(3):     "Order(3)",
 		batch.SourceManual: "manual", batch.SourceScript: "script", batch.SourceEmpty: "empty",
 		batch.SourceRange: "range", batch.SourceFile: "file",
-		batch.SourceKind(9): "SourceKind(9)",
-		batch.RoundRobin:    "round_robin", batch.RankedPriority: "ranked_priority",
+		batch.SourceTime: "add_time", batch.SourceKind(9): "SourceKind(9)",
+		batch.RoundRobin: "round_robin", batch.RankedPriority: "ranked_priority",
 		batch.RandomizedPriority: "randomized_priority", batch.LongTail: "long_tail",
 		batch.Policy(4): "Policy(4)", batch.Policy(-1): "Policy(-1)",
 	} {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"cantina/action"
+	"cantina/cron"
 	"cantina/fence"
 	"cantina/placement"
 	"cantina/resource"
@@ -135,6 +136,7 @@ const (
 	SourceEmpty                    // none
 	SourceRange                    // numbers, below each node of ParentLevel
 	SourceFile                     // File lists them; it is read again when it changes
+	SourceTime                     // the times of a calendar, below each node of ParentLevel
 )
 
 // Source is one source of nodes; sources run in order and a later one may use the
@@ -155,6 +157,22 @@ type Source struct {
 	Disabled bool
 	// File is the absolute name of a file on each server.
 	File string
+	// Times are the calendars of SourceTime, in the time zone Zone (an IANA name or a POSIX string; empty
+	// only if none depends on it); Format makes the names.
+	Times []Times
+	Zone  string
+}
+
+// Times are nodes that come and go with the times of a calendar (Bistro node fetchers, add_time).
+type Times struct {
+	// Line is a crontab line; JSON an object with the keys of the Bistro cron notes. One of them is set.
+	Line, JSON string
+	Gap        cron.Gap // of a line that depends on a zone, as Fold
+	Fold       cron.Fold
+	// Lifetime is how long after its time a node exists; Enabled how long it is enabled: 0 = as long as
+	// it exists, below 0 = never.
+	Lifetime, Enabled time.Duration
+	Tags              []string
 }
 
 // ManualNode is one entry of a manual source. Names that are no child of another are below the

@@ -62,7 +62,7 @@ func RangeNodes(levels []string, s *Source, parents []string) ([]NodeSpec, error
 	var out []NodeSpec
 	for _, parent := range parents {
 		up := parent
-		if s.ParentLevel == LevelInstance {
+		if s.ParentLevel == LevelInstance || s.ParentLevel == "" {
 			up = ""
 		}
 		for k := range s.size() {

@@ -210,6 +210,10 @@ func (s *Source) check(levels []string) (err error) {
 		if _, err = below(levels, s.ParentLevel); err == nil {
 			err = s.checkRange(1)
 		}
+	case SourceTime:
+		if _, err = below(levels, s.ParentLevel); err == nil {
+			err = s.checkTimes()
+		}
 	case SourceFile:
 		if s.File == "" {
 			return fmt.Errorf("no file: %w", ErrNodes)

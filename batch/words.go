@@ -39,6 +39,8 @@ func (k SourceKind) String() string {
 		return "range"
 	case SourceFile:
 		return "file"
+	case SourceTime:
+		return "add_time"
 	}
 	return fmt.Sprintf("SourceKind(%d)", int(k))
 }

@@ -121,7 +121,7 @@ func Begin(cfg Settings, lease *store.Leadership, rows []store.Row, cells *link.
 		Go: t.call, Resign: t.resign, Signals: SignalCalls{Go: t.call, Signal: t.signal},
 		Auctioneer: auctioneer.Config{Placement: placement.Config{BatchReserve: cfg.BatchReserve},
 			Placed: cfg.Measures.Placed, Round: cfg.Measures.Round},
-		Scheduler: scheduler.Config{Scripts: scheduler.Programs{Env: cfg.ScriptEnv}},
+		Scheduler: scheduler.Config{Scripts: scheduler.Programs{Env: cfg.ScriptEnv}, Zone: cfg.Zone},
 		Registry: registry.Config{Behind: cells.Behind,
 			Worker: worker.Config{Timeouts: cfg.Timeouts, Witness: cfg.Witness, Restored: lease.Restored(),
 				NewStore: lease.NewStore(), NewCluster: cfg.NewCluster, InitialWait: cfg.InitialWait, AllowBump: cfg.AllowBump,

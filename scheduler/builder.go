@@ -98,7 +98,7 @@ func (b *builder) want(w *plan.NamedJob) {
 	if old == nil || b.renew {
 		row := &jobRow{name: name, uid: b.s.cfg.NewID(), born: b.s.youngest(), created: b.s.cfg.Clock.Wall(), spec: spec,
 			former: formerForests(b.s.newestRow(name), spec.Forest)}
-		b.put(row, plan.Change{Kind: "job", Name: name, Verb: plan.VerbCreate, Nodes: countNodes(forest),
+		b.put(row, plan.Change{Kind: "job", Name: name, Verb: plan.VerbCreate, Nodes: b.s.cfg.countNodes(forest),
 			Note: b.s.leftOver(name)})
 		return
 	}
@@ -178,7 +178,7 @@ func (b *builder) progress(old *jobRow, forest *batch.ForestSpec) batch.Progress
 	if j := b.s.life(old); j != nil {
 		return b.s.progress(j)
 	}
-	return batch.Progress{Total: countNodes(forest)}
+	return batch.Progress{Total: b.s.cfg.countNodes(forest)}
 }
 
 func fieldChanges(fields []differ.Field) (out []plan.FieldChange) {
@@ -222,28 +222,23 @@ func tryOut(forest *batch.ForestSpec, spec batch.Job) []string {
 }
 
 // countNodes counts the nodes of the last level; -1 = that needs a script or a file.
-func countNodes(f *batch.ForestSpec) int {
+func (c *Config) countNodes(f *batch.ForestSpec) int {
 	if len(f.Levels) == 0 {
 		return 1
 	}
 	last := f.Levels[len(f.Levels)-1]
 	n := 0
-	var all []batch.NodeSpec
+	var all listing
 	for i := range f.Sources {
-		var nodes []batch.NodeSpec
-		var err error
-		switch src := &f.Sources[i]; src.Kind {
-		case batch.SourceManual, batch.SourceEmpty:
-			nodes, err = batch.ManualNodes(f.Levels, src.Manual)
-		case batch.SourceRange:
-			nodes, err = batch.RangeNodes(f.Levels, src, parentsAt(f, src.ParentLevel, all))
-		default:
+		src := &f.Sources[i]
+		if src.Kind == batch.SourceScript || src.Kind == batch.SourceFile {
 			return -1
 		}
+		nodes, err := c.compute(f, src, &all)
 		if err != nil {
 			return -1
 		}
-		all = append(all, nodes...)
+		all.nodes = append(all.nodes, nodes...)
 		for _, x := range nodes {
 			if x.Level == last {
 				n++

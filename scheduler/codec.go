@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"cantina/batch"
+	"cantina/cron"
 	"cantina/fence"
 	"cantina/internal/text"
 	"cantina/placement"
@@ -208,6 +209,23 @@ func toJob(m *schedulerpb.JobSpec) (batch.Job, error) {
 	return j, nil
 }
 
+func decodeTimes(times []*schedulerpb.Times) (out []batch.Times, err error) {
+	for _, m := range times {
+		t := batch.Times{Line: m.Line, JSON: m.Json, Gap: cron.Gap(m.Gap), Fold: cron.Fold(m.Fold), Tags: m.Tags}
+		if t.Lifetime, err = wire.ToDuration(m.Lifetime); err != nil {
+			return nil, err
+		}
+		if t.Enabled, err = wire.ToDuration(m.Enabled); err != nil {
+			return nil, err
+		}
+		if m.Gap < 0 || t.Gap > cron.GapRun || m.Fold < 0 || t.Fold > cron.FoldLast {
+			return nil, fmt.Errorf("gap %d, fold %d: %w", m.Gap, m.Fold, errRecord)
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
 func encodeForest(f *batch.ForestSpec) ([]byte, error) {
 	m := &schedulerpb.Forest{
 		Name: text.Clean(f.Name), Levels: validAll(f.Levels), Instance: text.Clean(f.Instance), Order: int32(f.Order),
@@ -226,7 +244,12 @@ func encodeForest(f *batch.ForestSpec) ([]byte, error) {
 		x := &schedulerpb.Source{Kind: int32(s.Kind), ParentLevel: text.Clean(s.ParentLevel),
 			Script: validAll(s.Script), Timeout: wire.FromDuration(s.Timeout),
 			First: int64(s.First), Last: int64(s.Last), Step: int64(s.Step), Format: text.Clean(s.Format),
-			Disabled: s.Disabled, File: text.Clean(s.File)}
+			Disabled: s.Disabled, File: text.Clean(s.File), Zone: text.Clean(s.Zone)}
+		for _, t := range s.Times {
+			x.Times = append(x.Times, &schedulerpb.Times{Line: text.Clean(t.Line), Json: text.Clean(t.JSON), Gap: int32(t.Gap),
+				Fold: int32(t.Fold), Lifetime: wire.FromDuration(t.Lifetime), Enabled: wire.FromDuration(t.Enabled),
+				Tags: validAll(t.Tags)})
+		}
 		for _, n := range s.Manual {
 			x.Manual = append(x.Manual, &schedulerpb.ManualNode{Name: text.Clean(n.Name), Children: validAll(n.Children),
 				Disabled: n.Disabled, Tags: validAll(n.Tags)})
@@ -265,13 +288,16 @@ func decodeForest(value []byte) (*batch.ForestSpec, error) {
 		if err != nil {
 			return nil, err
 		}
-		if s.Kind < 0 || s.Kind > int32(batch.SourceFile) {
+		if s.Kind < 0 || s.Kind > int32(batch.SourceTime) {
 			return nil, fmt.Errorf("source kind %d: %w", s.Kind, errRecord)
 		}
 		x := batch.Source{Kind: batch.SourceKind(s.Kind), ParentLevel: s.ParentLevel, Script: s.Script,
 			Timeout: timeout,
 			First:   int(s.First), Last: int(s.Last), Step: int(s.Step), Format: s.Format, Disabled: s.Disabled,
-			File: s.File}
+			File: s.File, Zone: s.Zone}
+		if x.Times, err = decodeTimes(s.Times); err != nil {
+			return nil, err
+		}
 		for _, n := range s.Manual {
 			x.Manual = append(x.Manual, batch.ManualNode{Name: n.Name, Children: n.Children, Disabled: n.Disabled, Tags: n.Tags})
 		}

@@ -45,7 +45,7 @@ func (s *Scheduler) Reads() []func(context.Context) {
 		reads = append(reads, func(ctx context.Context) {
 			r := reading{version: version, stamp: stampOf(&spec)}
 			if r.same = !whole && r.stamp == stamp; !r.same {
-				r.nodes, r.note, r.err = s.readNodes(ctx, &spec)
+				r.listing, r.err = s.readNodes(ctx, &spec)
 			}
 			s.planted(f, r)
 		})
@@ -54,34 +54,61 @@ func (s *Scheduler) Reads() []func(context.Context) {
 }
 
 // readNodes runs the sources in order; a later one uses the nodes of the earlier ones as parents.
-// One that fails fails all: an incomplete list of nodes is worse than the last good one. The note
-// is a remark that is no error.
-func (s *Scheduler) readNodes(ctx context.Context, spec *batch.ForestSpec) (out []batch.NodeSpec, note string,
-	err error) {
+// One that fails fails all: an incomplete list of nodes is worse than the last good one.
+func (s *Scheduler) readNodes(ctx context.Context, spec *batch.ForestSpec) (out listing, err error) {
 	for i := range spec.Sources {
 		src := &spec.Sources[i]
 		var nodes []batch.NodeSpec
 		var odd string
 		switch src.Kind {
-		case batch.SourceManual:
-			nodes, err = batch.ManualNodes(spec.Levels, src.Manual)
 		case batch.SourceScript:
-			nodes, odd, err = s.runScript(ctx, spec, src, out)
-		case batch.SourceRange:
-			nodes, err = batch.RangeNodes(spec.Levels, src, parentsAt(spec, src.ParentLevel, out))
+			nodes, odd, err = s.runScript(ctx, spec, src, out.nodes)
 		case batch.SourceFile:
 			nodes, odd, err = fileNodes(spec.Levels, src.File)
-		case batch.SourceEmpty:
+		default:
+			nodes, err = s.cfg.compute(spec, src, &out)
 		}
 		if err != nil {
-			return nil, "", fmt.Errorf("source %d: %w", i, err)
+			return listing{}, fmt.Errorf("source %d: %w", i, err)
 		}
-		note = cmpText(note, odd)
-		if out = append(out, nodes...); len(out) > batch.MaxNodes {
-			return nil, "", fmt.Errorf("source %d: more than %d nodes: %w", i, batch.MaxNodes, batch.ErrNodes)
+		out.note = cmpText(out.note, odd)
+		if out.nodes = append(out.nodes, nodes...); len(out.nodes) > batch.MaxNodes {
+			return listing{}, fmt.Errorf("source %d: more than %d nodes: %w", i, batch.MaxNodes, batch.ErrNodes)
 		}
 	}
-	return out, note, nil
+	return out, nil
+}
+
+// listing is the result of the sources of a forest.
+type listing struct {
+	nodes []batch.NodeSpec
+	note  string        // a remark that is no error
+	until time.Duration // how long the nodes are right, by their calendars; 0 = no bound
+}
+
+// compute returns the nodes of a source that needs no script or file.
+func (c *Config) compute(spec *batch.ForestSpec, src *batch.Source, have *listing) ([]batch.NodeSpec, error) {
+	switch src.Kind {
+	case batch.SourceManual:
+		return batch.ManualNodes(spec.Levels, src.Manual)
+	case batch.SourceRange:
+		return batch.RangeNodes(spec.Levels, src, parentsAt(spec, src.ParentLevel, have.nodes))
+	case batch.SourceTime:
+		var zone *time.Location
+		if src.Zone != "" && c.Zone != nil {
+			var err error
+			if zone, err = c.Zone(src.Zone); err != nil {
+				return nil, fmt.Errorf("time zone %q: %w: %w", src.Zone, err, batch.ErrNodes)
+			}
+		}
+		now := c.Clock.Wall()
+		nodes, next, err := batch.TimeNodes(spec.Levels, src, parentsAt(spec, src.ParentLevel, have.nodes), zone, now)
+		if until := next.Sub(now); err == nil && !next.IsZero() && (have.until == 0 || until < have.until) {
+			have.until = until
+		}
+		return nodes, err
+	}
+	return nil, nil
 }
 
 // scriptWidth is how many parents a script is run for at once.
@@ -155,7 +182,7 @@ func firstReal(errs []error) error {
 
 // parentsAt returns the names on a level, each once, in order.
 func parentsAt(spec *batch.ForestSpec, level string, have []batch.NodeSpec) []string {
-	if level == batch.LevelInstance {
+	if level == batch.LevelInstance || level == "" {
 		if spec.Instance == "" {
 			return []string{batch.LevelInstance}
 		}
@@ -177,9 +204,8 @@ type reading struct {
 	version int    // of the spec
 	stamp   string // of the files, before they were read
 	same    bool   // only the stamp was read, and it is as before
-	nodes   []batch.NodeSpec
-	note    string
-	err     error
+	listing
+	err error
 }
 
 // planted applies the result of a reading. After a failure the last good nodes stay. A note is
@@ -218,6 +244,9 @@ func (s *Scheduler) plant(f *forest, r reading, now time.Duration) {
 		return
 	}
 	f.problem, f.planted, f.plantedOf, f.wholeAt = r.note, true, r.version, now+s.cfg.NodesEvery
+	if r.until > 0 {
+		f.wholeAt = min(f.wholeAt, now+r.until)
+	}
 	s.publishPlanted(f)
 }
 

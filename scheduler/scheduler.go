@@ -112,7 +112,9 @@ type Config struct {
 	Hub        Hub
 	Scripts    Scripts
 	Clock      run.Clock
-	Log        *slog.Logger
+	// Zone finds the time zone of nodes that come with times; nil refuses all names.
+	Zone func(name string) (*time.Location, error)
+	Log  *slog.Logger
 	// NewID returns 16 random bytes in hexadecimal.
 	NewID func() string
 	// NodesEvery is how often the sources of nodes are read again; 0 = 5 min.

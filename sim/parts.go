@@ -36,7 +36,7 @@ func (r *leadership) open(cfg worker.Config) error {
 			Runtime: auctioneer.Runtime{Go: r.threads.run, Watch: func(placed []string) {
 				r.fit(func(cell string) bool { return slices.Contains(placed, cell) })
 			}}},
-		Scheduler: scheduler.Config{NodesEvery: 20 * time.Second, NodesRetry: time.Second, MergeAt: 2},
+		Scheduler: scheduler.Config{Zone: w.plans.zone, NodesEvery: 20 * time.Second, NodesRetry: time.Second, MergeAt: 2},
 		Registry:  registry.Config{Worker: cfg, Runtime: r.rt()},
 		Board: bbs.Config{Park: r.threads.park, Watch: r.board.watch(), Converge: lrp.ConvergePolicy{Resend: resend},
 			Tasks: taskPolicy(), FullPass: fullPass, Began: w.store.began,

@@ -138,7 +138,7 @@ func (j *job) levelNames() []string {
 }
 
 // sourceKinds are the fields of which a source of nodes has one.
-func sourceKinds() []string { return []string{"manual", "script", "range", "file"} }
+func sourceKinds() []string { return []string{"manual", "script", "range", "file", "add_time"} }
 
 func (b *builder) source(s *source, levels []string) batch.Source {
 	kind := ""
@@ -156,7 +156,7 @@ func (b *builder) source(s *source, levels []string) batch.Source {
 		b.field(&s.place, "timeout", "only valid with script", "")
 	}
 	if s.has("parent_level") && (kind == "manual" || kind == "file") {
-		b.field(&s.place, "parent_level", "only valid with script and range", "")
+		b.field(&s.place, "parent_level", "only valid with script, range and add_time", "")
 	}
 	switch kind {
 	case "manual":
@@ -165,6 +165,8 @@ func (b *builder) source(s *source, levels []string) batch.Source {
 		return b.script(s, levels)
 	case "range":
 		return b.numbered(s, levels)
+	case "add_time":
+		return calendars{b}.timed(s, levels)
 	case "file":
 		if s.File == "" {
 			b.field(&s.place, "file", "must not be empty", "")

@@ -160,7 +160,8 @@ type source struct {
 	Script  argv     `spec:"script" doc:"program and arguments, run by the leader with one more argument, the name of the parent node (for the root, the name of the job); prints one node per line"`
 	Range   *numbers `spec:"range" doc:"numbers, below each node of parent_level"`
 	File    string   `spec:"file" doc:"file on each server, read again within 2s of a change; the last good nodes stay if it is bad. NAME.json has the forms of manual; another one has a node of the first level on each line, empty lines are left out, and a name twice counts once. A path with ./ is relative to the spec file"`
-	Parent  string   `spec:"parent_level" default:"the root" doc:"with script: run once per node of this level; the lines are its children. With range: the level of the parents"`
+	AddTime *timed   `spec:"add_time" doc:"nodes that come and go with the times of calendars, below each node of parent_level"`
+	Parent  string   `spec:"parent_level" default:"the root" doc:"with script: run once per node of this level; the lines are its children. With range and add_time: the level of the parents"`
 	Timeout duration `spec:"timeout" default:"30s" doc:"timeout of one run of the script"`
 }
 
@@ -171,6 +172,23 @@ type numbers struct {
 	Step    int    `spec:"step" min:"1" default:"1" doc:"difference of two numbers"`
 	Format  string `spec:"format" minlen:"1" default:"{i} below the root, else {parent}__{i}" doc:"name of a node: {i} is the number, {parent} the parent's name, {start} and {end} are the first and last number"`
 	Enabled *bool  `spec:"enabled" default:"true" doc:"false disables the nodes"`
+}
+
+type timed struct {
+	place
+	Schedule []timedItem `spec:"schedule,required" minlen:"1" doc:"calendars; where two have the same time, the tags are united, and each can disable the node"`
+	Zone     string      `spec:"timezone" doc:"IANA name or POSIX string; required except for @every and epoch"`
+	Gap      enum[gaps]  `spec:"gap" default:"required if it applies within ten years" doc:"for a time that does not exist because the clock moves forward: the moment right after, or none"`
+	Fold     enum[folds] `spec:"fold" default:"required if it applies within ten years" doc:"for a time that comes twice because the clock moves back: the first, the last or both"`
+	Format   string      `spec:"format" minlen:"1" default:"{parent}:{time}" doc:"name of a node: {time} is its time in Unix seconds, {parent} the parent's name"`
+}
+
+type timedItem struct {
+	place
+	Cron     calendar  `spec:"cron,required" doc:"as in a schedule"`
+	Lifetime duration  `spec:"lifetime,required" doc:"how long after its time a node exists"`
+	Enabled  *duration `spec:"enabled_lifetime" default:"lifetime" doc:"how long after its time a node is enabled"`
+	Tags     []string  `spec:"tags" doc:"tags for filters"`
 }
 
 type node struct {

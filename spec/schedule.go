@@ -2,7 +2,6 @@ package spec
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -174,7 +173,7 @@ func (b *builder) schedule(domain, name string, s *scheduled) plan.NamedSchedule
 	}
 	b.scheduleTarget(domain, name, s, d)
 	b.schedulePolicy(s, d)
-	b.scheduleCalendar(schedule.Key{Domain: domain, Name: name}, s, &out)
+	calendars{b}.scheduleCalendar(schedule.Key{Domain: domain, Name: name}, s, &out)
 	return out
 }
 
@@ -223,43 +222,5 @@ func (b *builder) schedulePolicy(s *scheduled, d *schedule.Definition) {
 	}
 	if d.Misfire != schedule.MisfireAll && d.MisfireMax != 0 {
 		b.field(&s.place, "misfire_max", "only valid with misfire: all", "")
-	}
-}
-
-// scheduleCalendar reads the calendar, and keeps the choices that it came to.
-func (b *builder) scheduleCalendar(k schedule.Key, s *scheduled, out *plan.NamedSchedule) {
-	d := &out.Definition
-	var loc *time.Location
-	if d.Zone != "" {
-		if b.times.Zone == nil {
-			b.field(&s.place, "timezone", "no time zone database available", "")
-			return
-		}
-		var err error
-		if loc, err = b.times.Zone(d.Zone); err != nil {
-			b.field(&s.place, "timezone", err.Error(), "")
-			return
-		}
-	}
-	if d.JSON != "" && (s.has("gap") || s.has("fold")) {
-		b.field(&s.place, "cron", "in a mapping, dst_fixes replaces gap and fold", "remove gap and fold")
-		return
-	}
-	it, warnings, err := d.Item(k, loc, b.times.Now, b.times.Now)
-	var parse *cron.ParseError
-	switch {
-	case errors.Is(err, cron.ErrNoZone):
-		b.field(&s.place, "cron", "field timezone is missing", "for example Europe/Berlin or UTC")
-	case errors.As(err, &parse):
-		b.field(&s.place, "cron", parse.Error(), "")
-	case err != nil:
-		b.field(&s.place, "cron", err.Error(), "")
-	default:
-		if d.Line != "" && it.TimezoneDependent() {
-			d.Gap, d.Fold = it.Gap(), it.Fold()
-		}
-		for _, w := range warnings {
-			out.Warnings = append(out.Warnings, fmt.Sprintf("schedule %s: %s", k.Name, w))
-		}
 	}
 }

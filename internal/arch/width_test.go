@@ -13,7 +13,7 @@ import (
 const columns = 120
 
 // wideLines is how many lines are still wider. It only falls: lower it when a change wraps many.
-const wideLines = 320
+const wideLines = 258
 
 // mayLag is the permitted excess of wideLines over the count.
 const mayLag = 20
@@ -25,6 +25,9 @@ func TestLinesAreNarrow(t *testing.T) {
 			continue
 		}
 		for line := range strings.Lines(s.text) {
+			if strings.Contains(line, "`spec:\"") {
+				continue // a field of a spec file has its documentation in its tag
+			}
 			if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > columns {
 				all[s.pkg]++
 				n++

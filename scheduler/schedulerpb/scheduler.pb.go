@@ -833,6 +833,8 @@ type Source struct {
 	Format        string                 `protobuf:"bytes,9,opt,name=format,proto3" json:"format,omitempty"`
 	Disabled      bool                   `protobuf:"varint,10,opt,name=disabled,proto3" json:"disabled,omitempty"`
 	File          string                 `protobuf:"bytes,11,opt,name=file,proto3" json:"file,omitempty"`
+	Times         []*Times               `protobuf:"bytes,12,rep,name=times,proto3" json:"times,omitempty"`
+	Zone          string                 `protobuf:"bytes,13,opt,name=zone,proto3" json:"zone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -944,6 +946,112 @@ func (x *Source) GetFile() string {
 	return ""
 }
 
+func (x *Source) GetTimes() []*Times {
+	if x != nil {
+		return x.Times
+	}
+	return nil
+}
+
+func (x *Source) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+type Times struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Line          string                 `protobuf:"bytes,1,opt,name=line,proto3" json:"line,omitempty"`
+	Json          string                 `protobuf:"bytes,2,opt,name=json,proto3" json:"json,omitempty"`
+	Gap           int32                  `protobuf:"varint,3,opt,name=gap,proto3" json:"gap,omitempty"`
+	Fold          int32                  `protobuf:"varint,4,opt,name=fold,proto3" json:"fold,omitempty"`
+	Lifetime      *durationpb.Duration   `protobuf:"bytes,5,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
+	Enabled       *durationpb.Duration   `protobuf:"bytes,6,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	Tags          []string               `protobuf:"bytes,7,rep,name=tags,proto3" json:"tags,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Times) Reset() {
+	*x = Times{}
+	mi := &file_scheduler_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Times) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Times) ProtoMessage() {}
+
+func (x *Times) ProtoReflect() protoreflect.Message {
+	mi := &file_scheduler_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Times.ProtoReflect.Descriptor instead.
+func (*Times) Descriptor() ([]byte, []int) {
+	return file_scheduler_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Times) GetLine() string {
+	if x != nil {
+		return x.Line
+	}
+	return ""
+}
+
+func (x *Times) GetJson() string {
+	if x != nil {
+		return x.Json
+	}
+	return ""
+}
+
+func (x *Times) GetGap() int32 {
+	if x != nil {
+		return x.Gap
+	}
+	return 0
+}
+
+func (x *Times) GetFold() int32 {
+	if x != nil {
+		return x.Fold
+	}
+	return 0
+}
+
+func (x *Times) GetLifetime() *durationpb.Duration {
+	if x != nil {
+		return x.Lifetime
+	}
+	return nil
+}
+
+func (x *Times) GetEnabled() *durationpb.Duration {
+	if x != nil {
+		return x.Enabled
+	}
+	return nil
+}
+
+func (x *Times) GetTags() []string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
 type ManualNode struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -956,7 +1064,7 @@ type ManualNode struct {
 
 func (x *ManualNode) Reset() {
 	*x = ManualNode{}
-	mi := &file_scheduler_proto_msgTypes[10]
+	mi := &file_scheduler_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -968,7 +1076,7 @@ func (x *ManualNode) String() string {
 func (*ManualNode) ProtoMessage() {}
 
 func (x *ManualNode) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduler_proto_msgTypes[10]
+	mi := &file_scheduler_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -981,7 +1089,7 @@ func (x *ManualNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ManualNode.ProtoReflect.Descriptor instead.
 func (*ManualNode) Descriptor() ([]byte, []int) {
-	return file_scheduler_proto_rawDescGZIP(), []int{10}
+	return file_scheduler_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ManualNode) GetName() string {
@@ -1025,7 +1133,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_scheduler_proto_msgTypes[11]
+	mi := &file_scheduler_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +1145,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduler_proto_msgTypes[11]
+	mi := &file_scheduler_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +1158,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_scheduler_proto_rawDescGZIP(), []int{11}
+	return file_scheduler_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Segment) GetTerms() []*Segment_Term {
@@ -1087,7 +1195,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_scheduler_proto_msgTypes[12]
+	mi := &file_scheduler_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1099,7 +1207,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduler_proto_msgTypes[12]
+	mi := &file_scheduler_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1112,7 +1220,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_scheduler_proto_rawDescGZIP(), []int{12}
+	return file_scheduler_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Entry) GetNode() []byte {
@@ -1210,7 +1318,7 @@ type SegmentData struct {
 
 func (x *SegmentData) Reset() {
 	*x = SegmentData{}
-	mi := &file_scheduler_proto_msgTypes[13]
+	mi := &file_scheduler_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1222,7 +1330,7 @@ func (x *SegmentData) String() string {
 func (*SegmentData) ProtoMessage() {}
 
 func (x *SegmentData) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduler_proto_msgTypes[13]
+	mi := &file_scheduler_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1235,7 +1343,7 @@ func (x *SegmentData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SegmentData.ProtoReflect.Descriptor instead.
 func (*SegmentData) Descriptor() ([]byte, []int) {
-	return file_scheduler_proto_rawDescGZIP(), []int{13}
+	return file_scheduler_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SegmentData) GetItems() []*SegmentData_Item {
@@ -1256,7 +1364,7 @@ type Kill struct {
 
 func (x *Kill) Reset() {
 	*x = Kill{}
-	mi := &file_scheduler_proto_msgTypes[14]
+	mi := &file_scheduler_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1268,7 +1376,7 @@ func (x *Kill) String() string {
 func (*Kill) ProtoMessage() {}
 
 func (x *Kill) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduler_proto_msgTypes[14]
+	mi := &file_scheduler_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1281,7 +1389,7 @@ func (x *Kill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kill.ProtoReflect.Descriptor instead.
 func (*Kill) Descriptor() ([]byte, []int) {
-	return file_scheduler_proto_rawDescGZIP(), []int{14}
+	return file_scheduler_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Kill) GetNode() []byte {
@@ -1311,7 +1419,7 @@ type Wanted struct {
 
 func (x *Wanted) Reset() {
 	*x = Wanted{}
-	mi := &file_scheduler_proto_msgTypes[15]
+	mi := &file_scheduler_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1323,7 +1431,7 @@ func (x *Wanted) String() string {
 func (*Wanted) ProtoMessage() {}
 
 func (x *Wanted) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduler_proto_msgTypes[15]
+	mi := &file_scheduler_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1336,7 +1444,7 @@ func (x *Wanted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wanted.ProtoReflect.Descriptor instead.
 func (*Wanted) Descriptor() ([]byte, []int) {
-	return file_scheduler_proto_rawDescGZIP(), []int{15}
+	return file_scheduler_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Wanted) GetName() string {
@@ -1370,7 +1478,7 @@ type Segment_Term struct {
 
 func (x *Segment_Term) Reset() {
 	*x = Segment_Term{}
-	mi := &file_scheduler_proto_msgTypes[22]
+	mi := &file_scheduler_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1382,7 +1490,7 @@ func (x *Segment_Term) String() string {
 func (*Segment_Term) ProtoMessage() {}
 
 func (x *Segment_Term) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduler_proto_msgTypes[22]
+	mi := &file_scheduler_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1395,7 +1503,7 @@ func (x *Segment_Term) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment_Term.ProtoReflect.Descriptor instead.
 func (*Segment_Term) Descriptor() ([]byte, []int) {
-	return file_scheduler_proto_rawDescGZIP(), []int{11, 0}
+	return file_scheduler_proto_rawDescGZIP(), []int{12, 0}
 }
 
 func (x *Segment_Term) GetEpoch() int64 {
@@ -1422,7 +1530,7 @@ type SegmentData_Item struct {
 
 func (x *SegmentData_Item) Reset() {
 	*x = SegmentData_Item{}
-	mi := &file_scheduler_proto_msgTypes[23]
+	mi := &file_scheduler_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1434,7 +1542,7 @@ func (x *SegmentData_Item) String() string {
 func (*SegmentData_Item) ProtoMessage() {}
 
 func (x *SegmentData_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduler_proto_msgTypes[23]
+	mi := &file_scheduler_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1447,7 +1555,7 @@ func (x *SegmentData_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SegmentData_Item.ProtoReflect.Descriptor instead.
 func (*SegmentData_Item) Descriptor() ([]byte, []int) {
-	return file_scheduler_proto_rawDescGZIP(), []int{13, 0}
+	return file_scheduler_proto_rawDescGZIP(), []int{14, 0}
 }
 
 func (x *SegmentData_Item) GetEntry() uint32 {
@@ -1558,7 +1666,7 @@ const file_scheduler_proto_rawDesc = "" +
 	"\x05Limit\x12\x18\n" +
 	"\adefault\x18\x01 \x01(\x03R\adefault\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x03R\x05limit\x12\x16\n" +
-	"\x06weight\x18\x03 \x01(\x03R\x06weight\"\xc9\x02\n" +
+	"\x06weight\x18\x03 \x01(\x03R\x06weight\"\x8d\x03\n" +
 	"\x06Source\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\x05R\x04kind\x125\n" +
 	"\x06manual\x18\x02 \x03(\v2\x1d.cantina.scheduler.ManualNodeR\x06manual\x12!\n" +
@@ -1571,7 +1679,17 @@ const file_scheduler_proto_rawDesc = "" +
 	"\x06format\x18\t \x01(\tR\x06format\x12\x1a\n" +
 	"\bdisabled\x18\n" +
 	" \x01(\bR\bdisabled\x12\x12\n" +
-	"\x04file\x18\v \x01(\tR\x04file\"l\n" +
+	"\x04file\x18\v \x01(\tR\x04file\x12.\n" +
+	"\x05times\x18\f \x03(\v2\x18.cantina.scheduler.TimesR\x05times\x12\x12\n" +
+	"\x04zone\x18\r \x01(\tR\x04zone\"\xd5\x01\n" +
+	"\x05Times\x12\x12\n" +
+	"\x04line\x18\x01 \x01(\tR\x04line\x12\x12\n" +
+	"\x04json\x18\x02 \x01(\tR\x04json\x12\x10\n" +
+	"\x03gap\x18\x03 \x01(\x05R\x03gap\x12\x12\n" +
+	"\x04fold\x18\x04 \x01(\x05R\x04fold\x125\n" +
+	"\blifetime\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\blifetime\x123\n" +
+	"\aenabled\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\aenabled\x12\x12\n" +
+	"\x04tags\x18\a \x03(\tR\x04tags\"l\n" +
 	"\n" +
 	"ManualNode\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
@@ -1625,7 +1743,7 @@ func file_scheduler_proto_rawDescGZIP() []byte {
 	return file_scheduler_proto_rawDescData
 }
 
-var file_scheduler_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_scheduler_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_scheduler_proto_goTypes = []any{
 	(*Invocation)(nil),            // 0: cantina.scheduler.Invocation
 	(*Job)(nil),                   // 1: cantina.scheduler.Job
@@ -1637,53 +1755,57 @@ var file_scheduler_proto_goTypes = []any{
 	(*Limits)(nil),                // 7: cantina.scheduler.Limits
 	(*Limit)(nil),                 // 8: cantina.scheduler.Limit
 	(*Source)(nil),                // 9: cantina.scheduler.Source
-	(*ManualNode)(nil),            // 10: cantina.scheduler.ManualNode
-	(*Segment)(nil),               // 11: cantina.scheduler.Segment
-	(*Entry)(nil),                 // 12: cantina.scheduler.Entry
-	(*SegmentData)(nil),           // 13: cantina.scheduler.SegmentData
-	(*Kill)(nil),                  // 14: cantina.scheduler.Kill
-	(*Wanted)(nil),                // 15: cantina.scheduler.Wanted
-	nil,                           // 16: cantina.scheduler.JobSpec.ResourcesEntry
-	nil,                           // 17: cantina.scheduler.JobSpec.FiltersEntry
-	nil,                           // 18: cantina.scheduler.JobSpec.LabelsEntry
-	nil,                           // 19: cantina.scheduler.Amounts.OfEntry
-	nil,                           // 20: cantina.scheduler.Forest.LimitsEntry
-	nil,                           // 21: cantina.scheduler.Limits.OfEntry
-	(*Segment_Term)(nil),          // 22: cantina.scheduler.Segment.Term
-	(*SegmentData_Item)(nil),      // 23: cantina.scheduler.SegmentData.Item
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
-	(*cantinav1.Workload)(nil),    // 25: cantina.v1.Workload
-	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
+	(*Times)(nil),                 // 10: cantina.scheduler.Times
+	(*ManualNode)(nil),            // 11: cantina.scheduler.ManualNode
+	(*Segment)(nil),               // 12: cantina.scheduler.Segment
+	(*Entry)(nil),                 // 13: cantina.scheduler.Entry
+	(*SegmentData)(nil),           // 14: cantina.scheduler.SegmentData
+	(*Kill)(nil),                  // 15: cantina.scheduler.Kill
+	(*Wanted)(nil),                // 16: cantina.scheduler.Wanted
+	nil,                           // 17: cantina.scheduler.JobSpec.ResourcesEntry
+	nil,                           // 18: cantina.scheduler.JobSpec.FiltersEntry
+	nil,                           // 19: cantina.scheduler.JobSpec.LabelsEntry
+	nil,                           // 20: cantina.scheduler.Amounts.OfEntry
+	nil,                           // 21: cantina.scheduler.Forest.LimitsEntry
+	nil,                           // 22: cantina.scheduler.Limits.OfEntry
+	(*Segment_Term)(nil),          // 23: cantina.scheduler.Segment.Term
+	(*SegmentData_Item)(nil),      // 24: cantina.scheduler.SegmentData.Item
+	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
+	(*cantinav1.Workload)(nil),    // 26: cantina.v1.Workload
+	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
 }
 var file_scheduler_proto_depIdxs = []int32{
 	0,  // 0: cantina.scheduler.Job.born:type_name -> cantina.scheduler.Invocation
-	24, // 1: cantina.scheduler.Job.created:type_name -> google.protobuf.Timestamp
+	25, // 1: cantina.scheduler.Job.created:type_name -> google.protobuf.Timestamp
 	2,  // 2: cantina.scheduler.Job.spec:type_name -> cantina.scheduler.JobSpec
-	16, // 3: cantina.scheduler.JobSpec.resources:type_name -> cantina.scheduler.JobSpec.ResourcesEntry
-	17, // 4: cantina.scheduler.JobSpec.filters:type_name -> cantina.scheduler.JobSpec.FiltersEntry
+	17, // 3: cantina.scheduler.JobSpec.resources:type_name -> cantina.scheduler.JobSpec.ResourcesEntry
+	18, // 4: cantina.scheduler.JobSpec.filters:type_name -> cantina.scheduler.JobSpec.FiltersEntry
 	5,  // 5: cantina.scheduler.JobSpec.backoff:type_name -> cantina.scheduler.Backoff
-	25, // 6: cantina.scheduler.JobSpec.workload:type_name -> cantina.v1.Workload
-	18, // 7: cantina.scheduler.JobSpec.labels:type_name -> cantina.scheduler.JobSpec.LabelsEntry
-	19, // 8: cantina.scheduler.Amounts.of:type_name -> cantina.scheduler.Amounts.OfEntry
+	26, // 6: cantina.scheduler.JobSpec.workload:type_name -> cantina.v1.Workload
+	19, // 7: cantina.scheduler.JobSpec.labels:type_name -> cantina.scheduler.JobSpec.LabelsEntry
+	20, // 8: cantina.scheduler.Amounts.of:type_name -> cantina.scheduler.Amounts.OfEntry
 	9,  // 9: cantina.scheduler.Forest.sources:type_name -> cantina.scheduler.Source
-	20, // 10: cantina.scheduler.Forest.limits:type_name -> cantina.scheduler.Forest.LimitsEntry
-	21, // 11: cantina.scheduler.Limits.of:type_name -> cantina.scheduler.Limits.OfEntry
-	10, // 12: cantina.scheduler.Source.manual:type_name -> cantina.scheduler.ManualNode
-	26, // 13: cantina.scheduler.Source.timeout:type_name -> google.protobuf.Duration
-	22, // 14: cantina.scheduler.Segment.terms:type_name -> cantina.scheduler.Segment.Term
-	12, // 15: cantina.scheduler.Segment.entries:type_name -> cantina.scheduler.Entry
-	23, // 16: cantina.scheduler.SegmentData.items:type_name -> cantina.scheduler.SegmentData.Item
-	0,  // 17: cantina.scheduler.Kill.invocation:type_name -> cantina.scheduler.Invocation
-	2,  // 18: cantina.scheduler.Wanted.spec:type_name -> cantina.scheduler.JobSpec
-	3,  // 19: cantina.scheduler.JobSpec.ResourcesEntry.value:type_name -> cantina.scheduler.Amounts
-	4,  // 20: cantina.scheduler.JobSpec.FiltersEntry.value:type_name -> cantina.scheduler.Filter
-	7,  // 21: cantina.scheduler.Forest.LimitsEntry.value:type_name -> cantina.scheduler.Limits
-	8,  // 22: cantina.scheduler.Limits.OfEntry.value:type_name -> cantina.scheduler.Limit
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	21, // 10: cantina.scheduler.Forest.limits:type_name -> cantina.scheduler.Forest.LimitsEntry
+	22, // 11: cantina.scheduler.Limits.of:type_name -> cantina.scheduler.Limits.OfEntry
+	11, // 12: cantina.scheduler.Source.manual:type_name -> cantina.scheduler.ManualNode
+	27, // 13: cantina.scheduler.Source.timeout:type_name -> google.protobuf.Duration
+	10, // 14: cantina.scheduler.Source.times:type_name -> cantina.scheduler.Times
+	27, // 15: cantina.scheduler.Times.lifetime:type_name -> google.protobuf.Duration
+	27, // 16: cantina.scheduler.Times.enabled:type_name -> google.protobuf.Duration
+	23, // 17: cantina.scheduler.Segment.terms:type_name -> cantina.scheduler.Segment.Term
+	13, // 18: cantina.scheduler.Segment.entries:type_name -> cantina.scheduler.Entry
+	24, // 19: cantina.scheduler.SegmentData.items:type_name -> cantina.scheduler.SegmentData.Item
+	0,  // 20: cantina.scheduler.Kill.invocation:type_name -> cantina.scheduler.Invocation
+	2,  // 21: cantina.scheduler.Wanted.spec:type_name -> cantina.scheduler.JobSpec
+	3,  // 22: cantina.scheduler.JobSpec.ResourcesEntry.value:type_name -> cantina.scheduler.Amounts
+	4,  // 23: cantina.scheduler.JobSpec.FiltersEntry.value:type_name -> cantina.scheduler.Filter
+	7,  // 24: cantina.scheduler.Forest.LimitsEntry.value:type_name -> cantina.scheduler.Limits
+	8,  // 25: cantina.scheduler.Limits.OfEntry.value:type_name -> cantina.scheduler.Limit
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_scheduler_proto_init() }
@@ -1697,7 +1819,7 @@ func file_scheduler_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_scheduler_proto_rawDesc), len(file_scheduler_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
