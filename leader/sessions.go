@@ -55,7 +55,7 @@ func (r *reports) put(name worker.CellName, s cell.State, take func(cell.State))
 	})
 }
 
-// report takes what a cell's heartbeat says of the cell.
+// report takes the state of the cell from its heartbeat.
 func (a *admission) report(name worker.CellName, s cell.State) {
 	a.reports.put(name, s, func(newest cell.State) {
 		a.auctioneer.Push(newest.State)

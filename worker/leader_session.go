@@ -180,7 +180,7 @@ func (l *Leader) tick(now time.Duration, e Tick) {
 	l.waiting.tickWait(now)
 }
 
-// tickProcess looks at one process; judge says whether its silence counts.
+// tickProcess looks at one process; judge: its silence counts.
 func (l *Leader) tickProcess(p *process, now time.Duration, judge bool) {
 	if at, ok := l.sessions.expiry(p); ok && !p.dead && now > at && !l.reports(p) && !l.survived(p) {
 		l.sessions.mustDie(p, now, "its promise passed without credit", lost)

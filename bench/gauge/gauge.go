@@ -41,6 +41,17 @@ func SpentBy(pid int) (time.Duration, error) {
 	return time.Duration(user+system) * (time.Second / 100), errors.Join(err1, err2)
 }
 
+// Resident is the resident memory of another process in bytes; 0 = unknown.
+func Resident(pid int) int {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid)) // ended: unknown
+	fields := strings.Fields(string(text))
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, _ := strconv.Atoi(fields[1])
+	return pages * os.Getpagesize()
+}
+
 // Median returns the middle of the values, or the mean of the two in the middle.
 func Median(values []float64) float64 {
 	v := slices.Sorted(slices.Values(values))

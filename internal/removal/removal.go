@@ -18,7 +18,7 @@ const (
 	// nameMost is how much of a name an error shows.
 	nameMost = 80
 	// roundMost is how often a directory is read again after something in it was removed. A tree of
-	// openMost times as many levels is removed; what somebody goes on to write in it stays.
+	// openMost times as many levels is removed; files that are written in it meanwhile stay.
 	roundMost = 100_000
 )
 

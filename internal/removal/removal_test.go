@@ -163,7 +163,7 @@ func TestTreeEntersNoMount(t *testing.T) {
 	}
 }
 
-// TestAttributesOfAFileWithAnotherNameStay, as that may be somebody else's file.
+// TestAttributesOfAFileWithAnotherNameStay, as that may be another program's file.
 func TestAttributesOfAFileWithAnotherNameStay(t *testing.T) {
 	root := t.TempDir()
 	must(t, os.Mkdir(root+"/dir", 0o755), os.WriteFile(root+"/dir/f", nil, 0o600), os.Link(root+"/dir/f", root+"/other"))

@@ -291,7 +291,7 @@ func (r *rig) log(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(ts.Exec("cat", filepath.Join(ts.Getenv("WORK"), args[0]+".log")))
 }
 
-// end ends what still runs, the last that was started first: a cell says something to
+// end ends what still runs, the last that was started first: a cell reports to
 // its server at its end.
 func (s *script) end(ts *testscript.TestScript) {
 	for i := len(s.order) - 1; i >= 0; i-- {

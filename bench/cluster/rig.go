@@ -28,14 +28,16 @@ const patience = 5 * time.Minute
 
 // rig is a server with sets of simulated cells, each set a process: a-0 …, b-0 ….
 type rig struct {
-	dir    string
-	sets   []int
-	server *process
-	cells  []*process
-	client *api.Client
-	news   *news
-	stop   context.CancelFunc
-	ended  chan error
+	program string
+	args    []string // of the server
+	dir     string
+	sets    []int
+	server  *process
+	cells   []*process
+	client  *api.Client
+	news    *news
+	stop    context.CancelFunc
+	ended   chan error
 }
 
 // hasty lets cells that are killed be found within a few seconds.
@@ -45,7 +47,7 @@ var hasty = []string{"--heartbeat-grace=2s", "--heartbeat=1s"}
 // also when there is an error.
 // The flags are those of all processes.
 func newRig(ctx context.Context, program string, flags []string, sets ...int) (*rig, error) {
-	r := &rig{sets: sets, news: &news{changed: make(chan struct{}),
+	r := &rig{program: program, sets: sets, news: &news{changed: make(chan struct{}),
 		seen: seen{instances: map[string]string{}, tasks: map[string]bool{}, healthy: map[string]bool{},
 			silent: map[string]time.Time{}}}}
 	var err error
@@ -57,9 +59,9 @@ func newRig(ctx context.Context, program string, flags []string, sets ...int) (*
 		return r, err
 	}
 	flags = append([]string{"--token-file", token.Path()}, flags...)
-	r.server, err = start(program, filepath.Join(r.dir, "server.log"),
-		append([]string{"server", "--name", "s1", "--data", filepath.Join(r.dir, "server"),
-			"--listen", "127.0.0.1:0", "--socket", "none", "--new-cluster", "--log-level", "warn"}, flags...)...)
+	r.args = append([]string{"server", "--name", "s1", "--data", filepath.Join(r.dir, "server"),
+		"--listen", "127.0.0.1:0", "--socket", "none", "--new-cluster", "--log-level", "warn"}, flags...)
+	r.server, err = start(program, filepath.Join(r.dir, "server.log"), r.args...)
 	if err != nil {
 		return r, err
 	}
@@ -111,16 +113,22 @@ func (r *rig) follow(ctx context.Context) error {
 	}
 }
 
+// unfollow ends the event stream, if it is read.
+func (r *rig) unfollow() {
+	if r.stop != nil {
+		r.stop()
+		<-r.ended
+		r.stop = nil
+	}
+}
+
 // close ends the processes of the rig and joins their errors with err.
 func (r *rig) close(err error) error {
 	if err != nil {
 		text, _ := os.ReadFile(filepath.Join(r.dir, "server.log")) // err matters more
 		err = fmt.Errorf("%w\n%s", err, text[max(0, len(text)-2000):])
 	}
-	if r.stop != nil {
-		r.stop()
-		<-r.ended
-	}
+	r.unfollow()
 	if r.client != nil {
 		r.client.Close()
 	}

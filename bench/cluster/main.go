@@ -1,7 +1,7 @@
-// Command cells measures a server with simulated cells (cantina cell --simulate): how fast
+// Command cluster measures a server with simulated cells (cantina cell --simulate): how fast
 // services and tasks start, one service at a time compared with a durable write of the same run,
-// how fast the instances of lost cells are RUNNING again, the cost of heartbeats, and how the cost
-// of each kind of work grows with its amount. Every figure
+// how fast the instances of lost cells are RUNNING again, the cost of heartbeats, how the cost
+// of each kind of work grows with its amount, and a whole cluster under its full load. Every figure
 // is of a fresh server with an embedded store and fsync. It is no test: it fails only if a figure
 // cannot be measured.
 package main
@@ -25,7 +25,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := bench(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "cells:", err)
+		fmt.Fprintln(os.Stderr, "cluster:", err)
 		os.Exit(1)
 	}
 }
@@ -37,8 +37,14 @@ func bench(ctx context.Context) error {
 	single := flag.Int("single", 100, "services that are applied one at a time")
 	beats := flag.Int("beats", 0, "simulated cells whose heartbeats are measured for a minute; 0 = not")
 	grown := flag.Int("growth", 0, "amount of work that is compared with four times as much; 0 = not")
+	var f aFlood
+	flag.IntVar(&f.cells, "flood", 0, "simulated cells that are measured under full load; 0 = not")
+	flag.IntVar(&f.services, "flood-services", 20, "services of that load")
+	flag.IntVar(&f.each, "flood-instances", 500, "instances of each of them")
+	flag.IntVar(&f.busy, "flood-busy", 0, "busy loops that compete with that load while it starts")
+	flag.DurationVar(&f.stay, "flood-stay", time.Minute, "how long all of it must stay RUNNING")
 	only := flag.String("only", "",
-		"the only measurement to make: services, one service, one at a time, tasks, lost cells, heartbeats, growth")
+		"the only measurement to make: services, one service, one at a time, tasks, lost cells, heartbeats, growth, flood")
 	flag.Parse()
 	rigs := func(do func(ctx context.Context, r *rig) error, sets ...int) error {
 		var flags []string
@@ -90,6 +96,12 @@ func bench(ctx context.Context) error {
 			}
 			return growth(ctx, *program, *grown)
 		}},
+		{"flood", func() error {
+			if f.cells == 0 {
+				return nil
+			}
+			return flood(ctx, *program, f)
+		}},
 	} {
 		if *only != "" && *only != m.name {
 			continue
@@ -132,7 +144,8 @@ func oneAtATime(ctx context.Context, r *rig, n int) error {
 		starts = append(starts, d)
 	}
 	w, s := quantiles(writes[1:]), quantiles(starts[1:])
-	fmt.Printf("one service at a time, apply to RUNNING: p50 %v, p99 %v; a durable write alone: p50 %v, p99 %v; p50 is %.1f writes, p99 is %.1f p50\n",
+	fmt.Printf("one service at a time, apply to RUNNING: p50 %v, p99 %v; a durable write alone: "+
+		"p50 %v, p99 %v; p50 is %.1f writes, p99 is %.1f p50\n",
 		round(s[0]), round(s[1]), round(w[0]), round(w[1]), float64(s[0])/float64(w[0]), float64(s[1])/float64(s[0]))
 	return nil
 }
@@ -177,7 +190,8 @@ func lost(ctx context.Context, r *rig, n int) error {
 	}
 	whole := time.Now()
 	first, last := r.news.silence()
-	fmt.Printf("%d of %d cells killed, %d instances: whole again %v after the last of them was found silent, %v after the first\n",
+	fmt.Printf("%d of %d cells killed, %d instances: whole again %v after the last "+
+		"of them was found silent, %v after the first\n",
 		r.sets[1], r.sets[0]+r.sets[1], before, round(whole.Sub(last)), round(whole.Sub(first)))
 	return nil
 }
