@@ -206,7 +206,7 @@ func (b *Board) Delete(name string) {
 
 // prepare computes the values that depend on the job and the forest's levels.
 func (f *forest) prepare(j *job) {
-	j.problems, j.filters, j.hostAt = nil, make([]*matcher, len(f.levels)), -1
+	j.problems, j.filters, j.hostAt, j.hosts = nil, make([]*matcher, len(f.levels)), -1, nil
 	say := func(format string, args ...any) { j.problems = append(j.problems, fmt.Sprintf(format, args...)) }
 	j.level = len(f.levels) - 1
 	if j.Level != "" {
@@ -226,6 +226,11 @@ func (f *forest) prepare(j *job) {
 			j.filters[l] = m
 		case level != LevelWorker:
 			say("filters: unknown level %q", level)
+		case len(m.tags) > 0:
+			say("filters: level %q has no tags", level)
+		default:
+			j.hosts = &placement.Hosts{Key: fmt.Sprintf("%q %#v", j.Name, j.Filters[level]),
+				Pass: func(host string) bool { return m.pass(host, nil) }}
 		}
 	}
 	if j.HostLevel != "" {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -193,8 +194,11 @@ func (e *Expanded) bistro(j *Job, s *Start, at Where, prev Status, prevData []by
 		ID: j.Name, Path: s.Path, Config: json.RawMessage(cmp.Or(j.Config, "{}")), Worker: at.Cell, Host: at.Host,
 		Resources: map[string]resource.Amounts{at.Cell: s.Cell},
 	}
-	for _, d := range s.Draws {
-		doc.Resources[d.Node] = d.Amounts
+	for _, d := range s.Draws { // a cell and nodes of several levels may have one name
+		all := make(resource.Amounts)
+		maps.Copy(all, doc.Resources[d.Node])
+		maps.Copy(all, d.Amounts)
+		doc.Resources[d.Node] = all
 	}
 	if prev.Bits != 0 {
 		doc.Previous = &previous{Bits: prev.Bits, Data: prevData, Time: prev.Time / 1000, Backoff: prev.Backoff}

@@ -36,7 +36,8 @@ type Job struct {
 	// path, or from its cell for the level LevelWorker. A missing resource takes the forest's
 	// default.
 	Resources map[string]resource.Amounts
-	// Filters per level; a node runs only when it and all its ancestors pass.
+	// Filters per level; a node runs only when it and all its ancestors pass. That of LevelWorker selects
+	// cells by their host names.
 	Filters map[string]Filter
 	// DependsOn names jobs that must be done on the same node.
 	DependsOn []string

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"cantina/placement"
 	"cantina/resource"
 )
 
@@ -25,7 +26,8 @@ type job struct {
 	cell     resource.Amounts
 	hostAt   int // level of host placement, -1 = none
 	filters  []*matcher
-	problems []string // why it is invalid on this forest
+	hosts    *placement.Hosts // nil = all cells
+	problems []string         // why it is invalid on this forest
 	records  []record
 	t        tournament
 	waiters  []*job // jobs that depend on this one

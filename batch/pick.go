@@ -30,7 +30,7 @@ func (b *Board) pickFrom(j *job) (Start, bool) {
 		key: Key{j.Name, b.f.names[j.level].list[node]}, job: j, uid: j.UID, node: node, place: p, sown: b.f.sown,
 		next: j.Backoff.Next(b.terms.unpack(x).configured()), since: b.clock.now, draws: b.f.drawsAt(j, p),
 	}
-	s := Start{Key: r.key, Next: r.next, Cell: j.cell, Host: j.Host, Path: b.f.path(j.level, p)}
+	s := Start{Key: r.key, Next: r.next, Cell: j.cell, Host: j.Host, Hosts: j.hosts, Path: b.f.path(j.level, p)}
 	if j.hostAt >= 0 && j.Host == "" {
 		s.Host = s.Path[j.hostAt]
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"cantina/fence"
+	"cantina/placement"
 	"cantina/resource"
 )
 
@@ -106,8 +107,9 @@ type Start struct {
 	Draws []Draw
 	// Cell is the amounts that it takes from its cell.
 	Cell resource.Amounts
-	// Host is the only machine it may run on; empty = any.
-	Host string
+	// Host is the only machine it may run on; empty = any. Hosts is a filter of machines; nil = all.
+	Host  string
+	Hosts *placement.Hosts
 	// Next is the pause that follows if this attempt ends in an error.
 	Next NextBackoff
 }

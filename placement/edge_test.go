@@ -121,6 +121,7 @@ func TestSuitableCells(t *testing.T) {
 func TestHeldWantsHaveNoShape(t *testing.T) {
 	l := NewLedger(Config{})
 	for _, s := range []State{plainState("small", 1, 10, 10), plainState("big", 1, 100, 10)} {
+		s.Host = s.Cell
 		l.Push(s)
 		l.Admit(s.Cell, s.Process, "")
 	}
@@ -128,7 +129,7 @@ func TestHeldWantsHaveNoShape(t *testing.T) {
 	if g := l.Reserve([]Want{{Hold: "held", Need: wide}}, 0); g[0].Cell != "big" {
 		t.Fatalf("%+v", g)
 	}
-	g := l.Reserve([]Want{{Hold: "a", Need: resource.Amounts{resource.MemoryMB: 1}, Among: []string{"small"}},
+	g := l.Reserve([]Want{{Hold: "a", Need: resource.Amounts{resource.MemoryMB: 1}, Hosts: hosts("small")},
 		{Hold: "held", Need: wide}, {Hold: "b", Need: wide}}, 0)
 	if g[0].Cell != "small" || g[1].Cell != "big" || g[2].Cell != "big" {
 		t.Errorf("%+v", g)

@@ -113,6 +113,8 @@ func (s *shape) personal(c *cell) reason {
 		return reason{cause: CauseUnavailable, detail: c.state.Unavailable}
 	case s.constraint.Host != "" && c.state.Host != s.constraint.Host:
 		return reason{cause: CauseHost}
+	case !s.passes(c):
+		return reason{cause: CauseAvoided, detail: "excluded by a filter of the job"}
 	case !s.lists(c):
 		return reason{cause: CauseAvoided}
 	case c.resting:
@@ -121,9 +123,12 @@ func (s *shape) personal(c *cell) reason {
 	return reason{ok: true}
 }
 
+// passes reports whether the filter of host names lets a cell pass.
+func (s *shape) passes(c *cell) bool { return s.hosts == nil || s.hosts.Pass(c.state.Host) }
+
 // lists reports whether the request allows this cell by name and host.
 func (s *shape) lists(c *cell) bool {
-	return !slices.Contains(s.avoid, c.name) && (len(s.among) == 0 || slices.Contains(s.among, c.name)) &&
+	return !slices.Contains(s.avoid, c.name) && s.passes(c) &&
 		(s.constraint.Host == "" || c.state.Host == s.constraint.Host)
 }
 
@@ -215,7 +220,7 @@ func (c *Class) why() string {
 	case CauseHost:
 		return "other host"
 	case CauseAvoided:
-		return "not asked for"
+		return cmp.Or(c.Detail, "not asked for")
 	case CauseStack:
 		return "other stack"
 	case CauseLabels:

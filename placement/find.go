@@ -28,7 +28,7 @@ type shape struct {
 	unknown    []resource.Missing // resources that no cell offers
 	dims       int                // how many dimensions were known when compiled
 	avoid      []string
-	among      []string
+	hosts      *Hosts
 	gen        int // of classes, for match
 	zones      []int
 	classes    [][]int // per entry of zones
@@ -48,7 +48,7 @@ func shapeKey(k Kind, need resource.Amounts, c *Constraint, avoid []string, w *W
 	}
 	b.WriteByte('|')
 	b.WriteString(c.Stack)
-	for _, list := range [][]string{c.Tags, c.Tolerates, avoid, w.Among} {
+	for _, list := range [][]string{c.Tags, c.Tolerates, avoid, {w.Hosts.key()}} {
 		b.WriteByte('|')
 		writeList(&b, list)
 	}
@@ -80,7 +80,7 @@ func (l *Ledger) shaped(k Kind, need resource.Amounts, c *Constraint, avoid []st
 		if len(l.shapes) >= maxShapes {
 			clear(l.shapes)
 		}
-		s = &shape{key: key, kind: k, amounts: need, constraint: *c, avoid: avoid, among: w.Among, gen: -1, by: w.Order,
+		s = &shape{key: key, kind: k, amounts: need, constraint: *c, avoid: avoid, hosts: w.Hosts, gen: -1, by: w.Order,
 			order: w.order(), weighted: w.Weights}
 		l.shapes[key] = s
 	}
@@ -130,7 +130,7 @@ func (l *Ledger) find(s *shape, g *group) *cell {
 	if len(s.unknown) > 0 {
 		return nil
 	}
-	if s.constraint.Host != "" || len(s.among) > 0 {
+	if s.constraint.Host != "" {
 		return l.findListed(s, g)
 	}
 	q := &search{need: s.need, where: s.where, best: -1}
@@ -163,7 +163,7 @@ func (l *Ledger) searchClasses(s *shape, classes []int, g *group, q *search) {
 		q.floor, q.lift = g.floor(i, cl.live), s.rise(cl.largest)
 		q.leaf = func(slot int) (int32, int, int64, bool) {
 			c := l.cells[cl.slots[slot]]
-			if slices.Contains(s.avoid, c.name) || !l.hosts.free(s.constraint.Ports, c) {
+			if slices.Contains(s.avoid, c.name) || !s.passes(c) || !l.hosts.free(s.constraint.Ports, c) {
 				return 0, 0, 0, false
 			}
 			return c.id, colocated(s.kind, g, c), s.score(l, c), true
@@ -206,14 +206,14 @@ func (l *Ledger) flush(cl *class, s *shape) *tree {
 	return t
 }
 
-// findListed looks at cells named by the request or at one machine's cells.
+// findListed looks at one machine's cells.
 func (l *Ledger) findListed(s *shape, g *group) *cell {
 	var best *cell
 	var bestZone, bestCount int
 	var bestScore int64
-	l.eachListed(s, func(c *cell) {
+	for _, c := range l.hosts[s.constraint.Host] {
 		if !l.fits(s, c, nil) {
-			return
+			continue
 		}
 		zone, count, score := 0, colocated(s.kind, g, c), s.score(l, c)
 		if s.kind == KindLRP {
@@ -223,22 +223,8 @@ func (l *Ledger) findListed(s *shape, g *group) *cell {
 		if best == nil || better {
 			best, bestZone, bestCount, bestScore = c, zone, count, score
 		}
-	})
+	}
 	return best
-}
-
-func (l *Ledger) eachListed(s *shape, f func(*cell)) {
-	if len(s.among) == 0 {
-		for _, c := range l.hosts[s.constraint.Host] {
-			f(c)
-		}
-		return
-	}
-	for i, name := range s.among {
-		if c := l.byName[name]; c != nil && !slices.Contains(s.among[:i], name) {
-			f(c)
-		}
-	}
 }
 
 // fits reports whether a cell can take one item of a shape now. own is the amount reserved on that
@@ -347,7 +333,7 @@ func sameWant(a, b *Want) bool {
 		slices.Equal(a.Constraint.Tags, b.Constraint.Tags) && slices.Equal(a.Constraint.Tolerates, b.Constraint.Tolerates) &&
 		slices.Equal(a.Constraint.Ports, b.Constraint.Ports) &&
 		a.Order == b.Order && maps.Equal(a.Weights, b.Weights) && len(a.Constraint.Labels) == 0 &&
-		len(b.Constraint.Labels) == 0 && slices.Equal(a.Among, b.Among)
+		len(b.Constraint.Labels) == 0 && a.Hosts.key() == b.Hosts.key()
 }
 
 func compareText(a, b string) int { return strings.Compare(a, b) }

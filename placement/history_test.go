@@ -225,7 +225,7 @@ func (w *generator) reserve() {
 		case 0:
 			x.Constraint, x.Need = w.constraint(), w.need()
 		case 1:
-			x.Among = []string{w.cell(), w.cell(), "unknown"}
+			x.Hosts = hosts(draw.One(w.rng, "h1", "h2"), draw.One(w.rng, "h3", ""))
 		case 2:
 			x.Hold = draw.One(w.rng, "", x.Hold, w.hold())
 		}

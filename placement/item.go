@@ -79,6 +79,20 @@ type Constraint struct {
 	Ports []int
 }
 
+// Hosts is a filter of host names. Filters of one Key pass the same.
+type Hosts struct {
+	Key  string
+	Pass func(host string) bool
+}
+
+// key is that of the filter; empty = none.
+func (h *Hosts) key() string {
+	if h == nil {
+		return ""
+	}
+	return h.Key
+}
+
 // Order is the order in which the cells are tried that may get an item.
 type Order int
 
@@ -156,9 +170,9 @@ type Want struct {
 	Hold       string // unique among live batch tasks
 	Need       resource.Amounts
 	Constraint Constraint
-	// Among limits the cells by name (Bistro filters on the worker level); empty =
-	// all.
-	Among []string
+	// Hosts limits the cells by the host names of their machines (Bistro filters on the worker level);
+	// nil = all.
+	Hosts *Hosts
 	// Order is the order in which the allowed cells are tried; Weights are those of OrderBusiest, by
 	// resource.
 	Order   Order

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -86,6 +87,36 @@ func TestRoundRobinOverCells(t *testing.T) {
 	l.Remove("b")
 	if got := turns(3); got != "d a d" {
 		t.Error(got)
+	}
+}
+
+// hosts is a filter of host names.
+func hosts(names ...string) *Hosts {
+	return &Hosts{Key: fmt.Sprintf("%q", names), Pass: func(host string) bool { return slices.Contains(names, host) }}
+}
+
+// TestAFilterOfHosts: no other cell gets the work, in any order of cells, and the refusal names the filter.
+func TestAFilterOfHosts(t *testing.T) {
+	for _, o := range []Order{OrderSpread, OrderRoundRobin, OrderBusiest} {
+		l := NewLedger(Config{})
+		host(l, "a", "alpha", "x")
+		host(l, "b", "beta", "x")
+		var got []string
+		for i := range 2 {
+			g := l.Reserve([]Want{{Hold: fmt.Sprint("x", i), Order: o, Hosts: hosts("beta")},
+				{Hold: fmt.Sprint("y", i), Order: o, Hosts: hosts("alpha")}, {Hold: fmt.Sprint("z", i), Order: o, Hosts: hosts("c")}}, 0)
+			got = append(got, g[0].Cell, g[1].Cell)
+			if r := g[2].Refusal; r == nil || !strings.Contains(r.String(), "2 cells: excluded by a filter of the job") {
+				t.Errorf("%v: %+v", o, g[2])
+			}
+		}
+		if text := strings.Join(got, " "); text != "b a b a" {
+			t.Errorf("%v: %s", o, text)
+		}
+		pinned := Want{Hold: "p", Order: o, Hosts: hosts("beta"), Constraint: Constraint{Host: "alpha"}}
+		if g := l.Reserve([]Want{pinned}, 0); g[0].Refusal == nil {
+			t.Errorf("%v: pinned to a host that the filter excludes: %+v", o, g)
+		}
 	}
 }
 

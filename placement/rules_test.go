@@ -229,7 +229,7 @@ func TestOneCellByName(t *testing.T) {
 	host(l, "a", "alpha", "x")
 	host(l, "b", "beta", "x")
 	for i := range 3 {
-		if g := l.Reserve([]Want{{Hold: fmt.Sprint(i), Among: []string{"b"}}}, 0); g[0].Cell != "b" {
+		if g := l.Reserve([]Want{{Hold: fmt.Sprint(i), Hosts: hosts("beta")}}, 0); g[0].Cell != "b" {
 			t.Errorf("%+v", g)
 		}
 	}

@@ -183,6 +183,7 @@ func (s *Scheduler) place(ctx context.Context, picks []*pick) bool {
 			OpenFiles: p.spec.Workload.MostOpenFiles(), Isolation: p.spec.Workload.Kinds(),
 			Ports: p.spec.Workload.FixedPorts(),
 		}})
+		wants[len(wants)-1].Hosts = p.Hosts
 		wants[len(wants)-1].Order, wants[len(wants)-1].Weights = p.f.board.Cells()
 		asked = append(asked, p)
 	}

@@ -60,6 +60,32 @@ func TestAnOrderOfCells(t *testing.T) {
 	})
 }
 
+// TestAFilterOfCells: the filter of level worker selects cells by their host names.
+func TestAFilterOfCells(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := begin(t, newFakeStore(), 1)
+		r.cell("a", 30)
+		r.cell("b", 3)
+		r.apply(sharing(func(a, b *plan.NamedJob) {
+			a.Job.Filters = map[string]batch.Filter{batch.LevelWorker: {WhitelistRegex: "^host-b"}}
+			b.Job.Filters = map[string]batch.Filter{batch.LevelWorker: {Blacklist: []string{"host-a", "host-b"}}}
+		})...)
+		pass(time.Second)
+		for name, running := range map[string]int{"low": 3, "top": 0} {
+			if got := r.progressOf(name); got.Running != running || running == 0 && got.Reason == "" {
+				t.Errorf("%s: %+v", name, got)
+			}
+		}
+		nodes, err := r.JobNodes("low", batch.NodeFilter{Classes: []batch.Class{batch.ClassRunning}})
+		for _, n := range nodes {
+			if n.Cell != "b" || err != nil {
+				t.Errorf("%s runs on %s, %v", n.Node, n.Cell, err)
+			}
+		}
+		r.stop()
+	})
+}
+
 // TestAPinnedJobWithoutItsHostStopsNobody (Bistro's scheduler stopped the whole pass).
 func TestAPinnedJobWithoutItsHostStopsNobody(t *testing.T) {
 	for _, p := range []batch.Policy{batch.RoundRobin, batch.RankedPriority, batch.RandomizedPriority, batch.LongTail} {

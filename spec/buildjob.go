@@ -361,6 +361,9 @@ func (b *builder) filters(j *job, out *batch.Job, levels []string) {
 			Whitelist: f.Include, WhitelistRegex: f.IncludeRegex, Blacklist: f.Exclude, BlacklistRegex: f.ExcludeRegex,
 			TagWhitelist: f.Tags,
 		}
+		if e.key == levelCell && len(f.Tags) > 0 {
+			b.field(&f.place, "tags", "cells have no tags for filters", "use placement_tags of the job")
+		}
 		if f.Fraction != nil {
 			if x.Fraction = *f.Fraction; x.Fraction <= 0 || x.Fraction > 1 {
 				b.field(&f.place, "fraction", "must be greater than 0 and at most 1", "")

@@ -94,7 +94,7 @@ type job struct {
 	CellOrder  enum[cellOrders]  `spec:"cell_order" default:"spread" doc:"which of the possible cells gets a batch task. spread: the least used. round_robin: the one that got batch work the longest ago. busiest: the one with the least free amounts, by the weights of resources on level cell"`
 	Level      string            `spec:"level" default:"the last of levels" doc:"level of the nodes on which the job runs"`
 	Resources  free[free[limit]] `spec:"resources" doc:"per level (or instance for the root, or cell): the amount that each node has, and the amount that one batch task takes"`
-	Filters    free[filter]      `spec:"filters" doc:"filters per level; a node runs only if it and all its ancestors pass"`
+	Filters    free[filter]      `spec:"filters" doc:"filters per level; a node runs only if it and all its ancestors pass. That of level cell selects cells by their host names"`
 	DependsOn  []string          `spec:"depends_on" doc:"jobs that must finish on the same node first"`
 	Priority   *float64          `spec:"priority" default:"1" doc:"with policy ranked_priority or randomized_priority: rank or weight among jobs, greater than 0 and at most 1e9"`
 	Enabled    *bool             `spec:"enabled" default:"true" doc:"false starts no more batch tasks; running ones continue"`

@@ -380,8 +380,8 @@ f:5:20: jobs.j.levels[1]: "cell" is taken or reserved
 f:5:26: jobs.j.levels[2]: "host" is taken or reserved
 f:6:12: jobs.j.level: no level "hots"; did you mean host?
 f:7:41: jobs.j.nodes[0].parent_level: no level "hosts"; did you mean host?
-f:7:49: jobs.j.nodes[1]: a source of nodes needs exactly one of manual, script, range or file
-f:7:77: jobs.j.nodes[2]: a source of nodes needs exactly one of manual, script, range or file
+f:7:49: jobs.j.nodes[1]: a source of nodes needs exactly one of manual, script, range, file or add_time
+f:7:77: jobs.j.nodes[2]: a source of nodes needs exactly one of manual, script, range, file or add_time
 f:8:45: jobs.j.resources.host.io.take: must not exceed limit, or the job could never run
 f:8:50: jobs.j.resources.disk: no level "disk"
 f:8:80: jobs.j.resources.cell.gpu.limit: cells report their own capacity; set only take
@@ -437,9 +437,9 @@ f:8:48: jobs.j.nodes[1].timeout: only valid with script
 f:9:24: jobs.j.nodes[2].range.last: more than 10000000 nodes
 f:9:49: jobs.j.nodes[2].parent_level: db is on the last level and cannot have children
 f:10:16: jobs.j.nodes[3].file: "nodes" is relative; use an absolute path, or ./ for the directory of this file
-f:10:37: jobs.j.nodes[3].parent_level: only valid with script and range
+f:10:37: jobs.j.nodes[3].parent_level: only valid with script, range and add_time
 f:11:16: jobs.j.nodes[4].file: must not be empty
-f:12:9: jobs.j.nodes[5]: a source of nodes needs exactly one of manual, script, range or file`},
+f:12:9: jobs.j.nodes[5]: a source of nodes needs exactly one of manual, script, range, file or add_time`},
 	"circle": {"jobs:\n  a: {command: [x], levels: [n], nodes: [{manual: [q]}], depends_on: [b]}\n  b: {command: [x], nodes_of: a, depends_on: [c]}\n  c: {command: [x], nodes_of: a, depends_on: [a]}\n  d: {command: [x], nodes_of: a, depends_on: [a]}\n", `
 f:2:71: jobs.a.depends_on[0]: dependency cycle: b depends on a
 f:3:47: jobs.b.depends_on[0]: dependency cycle: c depends on b

@@ -35,6 +35,7 @@ func TestPoliciesOfJobs(t *testing.T) {
 		"priority: 0":         "jobs.a.priority: must be greater than 0 and at most 1e9",
 		"priority: 2e9":       "jobs.a.priority: must be greater than 0 and at most 1e9",
 		"resources: {instance: {r: {limit: 1, weight: 1}}}": "weight: only valid on level cell",
+		"filters: {cell: {tags: [x]}}":                      "filters.cell.tags: cells have no tags for filters",
 		"resources: {cell: {gpu: {weight: -1}}}":            "weight: must be",
 		"resources: {cell: {gpu: {weight: 70000}}}":         "weight: must be",
 	} {
