@@ -48,7 +48,7 @@ func shapeKey(k Kind, need resource.Amounts, c *Constraint, avoid []string, w *W
 	}
 	b.WriteByte('|')
 	b.WriteString(c.Stack)
-	for _, list := range [][]string{c.Tags, c.Tolerates, avoid, {w.Hosts.key()}} {
+	for _, list := range [][]string{c.Tags, c.Tolerates, avoid, {w.Hosts.String()}} {
 		b.WriteByte('|')
 		writeList(&b, list)
 	}
@@ -333,7 +333,7 @@ func sameWant(a, b *Want) bool {
 		slices.Equal(a.Constraint.Tags, b.Constraint.Tags) && slices.Equal(a.Constraint.Tolerates, b.Constraint.Tolerates) &&
 		slices.Equal(a.Constraint.Ports, b.Constraint.Ports) &&
 		a.Order == b.Order && maps.Equal(a.Weights, b.Weights) && len(a.Constraint.Labels) == 0 &&
-		len(b.Constraint.Labels) == 0 && a.Hosts.key() == b.Hosts.key()
+		len(b.Constraint.Labels) == 0 && a.Hosts.String() == b.Hosts.String()
 }
 
 func compareText(a, b string) int { return strings.Compare(a, b) }

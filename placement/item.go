@@ -85,8 +85,8 @@ type Hosts struct {
 	Pass func(host string) bool
 }
 
-// key is that of the filter; empty = none.
-func (h *Hosts) key() string {
+// String returns the key of the filter; empty = none.
+func (h *Hosts) String() string {
 	if h == nil {
 		return ""
 	}
