@@ -122,7 +122,7 @@ func taskMessage(t *task.Task, revision int64, whole bool) *pb.Task {
 func FromDefinition(d task.Definition) *pb.TaskDefinition {
 	m := &pb.TaskDefinition{
 		Workload: wire.FromWorkload(d.Workload), Stack: d.Stack, PlacementTags: d.PlacementTags, Labels: d.Labels,
-		Tolerates:  d.Tolerations,
+		Tolerates: d.Tolerations, Conditions: d.Conditions,
 		Annotation: text.Clean(d.Annotation), Callback: d.CallbackURL, WhenFull: "wait", OnLost: "end",
 		PendingTimeout: wire.FromDuration(d.PendingTimeout),
 	}
@@ -143,8 +143,8 @@ func toDefinition(m *pb.TaskDefinition) (task.Definition, error) {
 	}
 	d := task.Definition{
 		Workload: w, Stack: m.GetStack(), PlacementTags: m.GetPlacementTags(), Labels: m.GetLabels(),
-		Tolerations: m.GetTolerates(),
-		Annotation:  m.GetAnnotation(), CallbackURL: m.GetCallback(),
+		Tolerations: m.GetTolerates(), Conditions: m.GetConditions(),
+		Annotation: m.GetAnnotation(), CallbackURL: m.GetCallback(),
 	}
 	if d.PendingTimeout, err = wire.ToDuration(m.GetPendingTimeout()); err != nil {
 		return d, &FieldError{Err: err, Field: "definition.pending_timeout"}

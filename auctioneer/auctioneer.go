@@ -305,11 +305,11 @@ func (a *Auctioneer) Explain(id string) (since time.Duration, why *placement.Ref
 	return since, why, ok
 }
 
-// Would returns why similar work would get no cell now, or nil.
-func (a *Auctioneer) Would(it placement.Item) *placement.Refusal {
+// Fit returns how many of n like it would find room now, beside work that has its place, and why the next would not.
+func (a *Auctioneer) Fit(it placement.Item, n int) (int, *placement.Refusal) {
 	a.lock()
 	defer a.unlock()
-	return a.auction.Explain(it)
+	return a.auction.Fit(it, n)
 }
 
 // Cells returns the capacity and the allocations of every cell, in order of name.

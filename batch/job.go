@@ -57,10 +57,12 @@ type Job struct {
 	// tasks to one machine and takes precedence (Bistro host placement).
 	HostLevel, Host string
 	// Stack, Tags, Labels and Tolerates constrain the cells, as for LRPs.
-	Stack     string
-	Tags      []string
-	Labels    map[string]string
-	Tolerates []string
+	Stack  string
+	Tags   []string
+	Labels map[string]string
+	// Conditions on labels, as texts of label.Condition.
+	Conditions []string
+	Tolerates  []string
 	// Errors make the job invalid: it runs nothing and harms nothing.
 	Errors []string
 }

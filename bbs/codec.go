@@ -152,6 +152,14 @@ func desiredRecord(d *lrp.Desired) *bbspb.Desired {
 			KeepFailed:       d.Rollout.KeepFailed,
 		},
 	}
+	m.Conditions, m.Spread = text.CleanAll(d.Conditions), text.CleanAll(d.Spread)
+	m.ApartFrom = text.CleanAll(d.ApartFrom)
+	for k, n := range d.MaxPer {
+		if m.MaxPer == nil {
+			m.MaxPer = make(map[string]int64, len(d.MaxPer))
+		}
+		m.MaxPer[text.Clean(k)] = int64(n)
+	}
 	for k, v := range d.Routes {
 		if m.Routes == nil {
 			m.Routes = make(map[string][]byte, len(d.Routes))
@@ -185,6 +193,14 @@ func desiredOf(m *bbspb.Desired) (lrp.Desired, error) {
 			ProgressDeadline: r.duration(rollout.GetProgressDeadline()),
 			KeepFailed:       rollout.GetKeepFailed(),
 		},
+	}
+	d.Conditions, d.Spread = text.CleanAll(m.GetConditions()), text.CleanAll(m.GetSpread())
+	d.ApartFrom = text.CleanAll(m.GetApartFrom())
+	for k, n := range m.GetMaxPer() {
+		if d.MaxPer == nil {
+			d.MaxPer = make(map[string]int, len(m.GetMaxPer()))
+		}
+		d.MaxPer[k] = r.count(n)
 	}
 	for k, v := range m.GetRoutes() {
 		if d.Routes == nil {

@@ -57,8 +57,9 @@ func definitionRecord(d *task.Definition) *bbspb.Definition {
 		Workload: wire.FromWorkload(d.Workload), Stack: text.Clean(d.Stack), PlacementTags: text.CleanAll(d.PlacementTags),
 		Labels:      text.CleanMap(d.Labels),
 		Tolerations: text.CleanAll(d.Tolerations), Annotation: []byte(d.Annotation), CallbackUrl: text.Clean(d.CallbackURL),
-		WhenFull: int32(d.WhenFull),
-		OnLost:   int32(d.OnLost), PendingTimeout: wire.FromDuration(d.PendingTimeout),
+		WhenFull:   int32(d.WhenFull),
+		Conditions: text.CleanAll(d.Conditions),
+		OnLost:     int32(d.OnLost), PendingTimeout: wire.FromDuration(d.PendingTimeout),
 	}
 }
 
@@ -69,6 +70,7 @@ func definitionOf(m *bbspb.Definition) (task.Definition, error) {
 	return task.Definition{
 		Workload: w, Stack: m.GetStack(), PlacementTags: text.CleanAll(m.GetPlacementTags()),
 		Labels: text.CleanMap(m.GetLabels()), Tolerations: text.CleanAll(m.GetTolerations()),
+		Conditions: text.CleanAll(m.GetConditions()),
 		Annotation: string(m.GetAnnotation()), CallbackURL: m.GetCallbackUrl(),
 		WhenFull: task.WhenFull(r.enum(m.GetWhenFull(), int(task.WhenFullFail))),
 		OnLost:   task.OnLost(r.enum(m.GetOnLost(), int(task.LostKeep))), PendingTimeout: r.duration(m.GetPendingTimeout()),

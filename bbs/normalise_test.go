@@ -48,6 +48,12 @@ func anyWorkload(rt *rapid.T) action.Workload {
 	return w
 }
 
+// conditions draws conditions on labels, which are checked.
+func conditions(rt *rapid.T) []string {
+	some := rapid.SampledFrom([]string{"disk = ssd", "rack in (a, b)", "k version >= 5.10"})
+	return rapid.SliceOfN(some, 0, 2).Draw(rt, "conditions")
+}
+
 // A definition equals itself after its row was written and read, and after it was
 // applied again.
 func TestAnUnchangedServiceIsKept(t *testing.T) {
@@ -56,6 +62,9 @@ func TestAnUnchangedServiceIsKept(t *testing.T) {
 			Service: webKey, Instances: rapid.IntRange(0, 3).Draw(rt, "instances"), Routes: mapOf(rt, "routes", word()),
 			Workload:      anyWorkload(rt),
 			PlacementTags: texts(rt, "tags"), Labels: mapOf(rt, "labels", word()), Tolerations: texts(rt, "tolerates"),
+			Conditions: conditions(rt), Spread: rapid.SampledFrom([][]string{nil, {}, {"rack", "zone"}}).Draw(rt, "spread"),
+			MaxPer:    rapid.SampledFrom([]map[string]int{nil, {}, {"rack": 2}}).Draw(rt, "max per"),
+			ApartFrom: rapid.SampledFrom([][]string{nil, {}, {"db"}}).Draw(rt, "apart"),
 		}
 		first, err := normalised(wanted)
 		if err != nil {
@@ -89,7 +98,7 @@ func TestAnUnchangedServiceIsKept(t *testing.T) {
 func TestAnUnchangedTaskIsKept(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		wanted := task.Definition{Workload: anyWorkload(rt), PlacementTags: texts(rt, "tags"),
-			Labels: mapOf(rt, "labels", word()), Tolerations: texts(rt, "tolerates")}
+			Labels: mapOf(rt, "labels", word()), Tolerations: texts(rt, "tolerates"), Conditions: conditions(rt)}
 		first, err := normalisedTask(&wanted)
 		if err != nil {
 			rt.Fatal(err)

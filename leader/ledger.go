@@ -78,7 +78,8 @@ func (b *LedgerFeed) instance(e event.Event) {
 		// of one of the two ends its container.
 		b.ledger.Follow(placement.Holding{Hold: a.Instance, Cell: a.Cell, Kind: placement.KindLRP, Group: a.Key.Process,
 			Need:  d.Workload.Resources,
-			Ports: d.Workload.FixedPorts(), Name: fmt.Sprintf("%v/%d", a.Service, a.Key.Index)})
+			Ports: d.Workload.FixedPorts(), Name: fmt.Sprintf("%v/%d", a.Service, a.Key.Index),
+			Service: d.Service.String(), Apart: d.Apart()})
 	}
 	b.holds[a.Key] = is
 	if is == [presences]string{} {

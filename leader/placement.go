@@ -3,12 +3,15 @@ package leader
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"cantina/auctioneer"
 	"cantina/bbs"
 	"cantina/cell"
 	"cantina/fence"
+	"cantina/label"
 	"cantina/lrp"
 	"cantina/placement"
 	"cantina/task"
@@ -81,8 +84,26 @@ func TaskItem(guid string) string { return "task/" + guid }
 
 // Suits is the constraint that a cell must meet to get an instance.
 func Suits(d *lrp.Desired) placement.Constraint {
-	return placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations,
+	c := placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations,
+		Conditions: labelConditions(d.Conditions), Spread: d.Spread, Apart: d.Apart(),
 		Ports: d.Workload.FixedPorts(), OpenFiles: d.Workload.MostOpenFiles(), Isolation: d.Workload.Kinds()}
+	for _, name := range slices.Sorted(maps.Keys(d.MaxPer)) {
+		c.Limits = append(c.Limits, placement.Limit{Label: name, Most: d.MaxPer[name]})
+	}
+	return c
+}
+
+// taskSuits is the constraint that a cell must meet to get a task.
+func taskSuits(d *task.Definition) placement.Constraint {
+	return placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations,
+		Conditions: labelConditions(d.Conditions),
+		Ports:      d.Workload.FixedPorts(), OpenFiles: d.Workload.MostOpenFiles(), Isolation: d.Workload.Kinds()}
+}
+
+// labelConditions reads the conditions of a definition, which are right: no other is stored.
+func labelConditions(texts []string) []label.Condition {
+	out, _ := label.ParseAll(texts)
+	return out
 }
 
 // Request implements bbs.Auctioneer.
@@ -94,7 +115,7 @@ func (p *PlacementAdapter) Request(lrps []bbs.LRPWant, tasks []bbs.TaskWant) {
 	for _, w := range lrps {
 		d := w.Desired
 		items = append(items, placement.Item{ID: LRPItem(w.Key), Hold: p.cfg.NewID(), Kind: placement.KindLRP,
-			Group: w.Key.Process, Index: w.Key.Index,
+			Group: w.Key.Process, Service: d.Service.String(), Index: w.Key.Index,
 			Need: d.Workload.Resources, Avoid: w.Avoid,
 			Name: fmt.Sprintf("%v/%d", d.Service, w.Key.Index), Constraint: Suits(d)})
 		p.lrps[LRPItem(w.Key)], p.asked[LRPItem(w.Key)] = w, p.last
@@ -104,8 +125,7 @@ func (p *PlacementAdapter) Request(lrps []bbs.LRPWant, tasks []bbs.TaskWant) {
 		d := w.Definition
 		items = append(items, placement.Item{ID: TaskItem(w.GUID), Hold: w.UID, Name: "task " + w.GUID,
 			Kind: placement.KindTask, Need: d.Workload.Resources,
-			Constraint: placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations,
-				Ports: d.Workload.FixedPorts(), OpenFiles: d.Workload.MostOpenFiles(), Isolation: d.Workload.Kinds()}})
+			Constraint: taskSuits(d)})
 		p.tasks[TaskItem(w.GUID)], p.asked[TaskItem(w.GUID)] = w, p.last
 		if w.Dropped {
 			dropped = append(dropped, w.UID)

@@ -95,6 +95,7 @@ func (v applicationView) Plan(_ context.Context, a plan.Application) (plan.Appli
 		return plan.Applied{}, err
 	}
 	out.Changes = append(out.Changes, changes...)
+	v.noteRoom(&out, a)
 	return remarked(out, a), nil
 }
 

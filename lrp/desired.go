@@ -72,8 +72,17 @@ type Desired struct {
 	PlacementTags []string
 	// Labels must be carried by the cell with exactly these values.
 	Labels map[string]string
+	// Conditions on labels of the cell, as texts of label.Condition; all must hold.
+	Conditions []string
 	// Tolerations are taints of cells that the work accepts.
 	Tolerations []string
+	// Spread lists the labels over whose values the instances are spread, the most important first; then
+	// over zones, and over cells.
+	Spread []string
+	// MaxPer bounds the instances of the version for each value of a label, or on each cell.
+	MaxPer map[string]int
+	// ApartFrom names services of the domain that never share a cell with this one.
+	ApartFrom []string
 
 	Strategy    Strategy
 	Exclusive   bool // no second copy may ever run; implies StopFirst and PartitionStop
@@ -185,6 +194,9 @@ func (d *Desired) Validate() error {
 	}
 	if d.ReplaceAfter < 0 {
 		bad("replace_after", "must not be negative")
+	}
+	for field, err := range d.placementErrors() {
+		bad(field, err.Error())
 	}
 	if a, b, twice := d.portTwice(); twice {
 		bad("ports", fmt.Sprintf("%s and %s fix the same port", a, b))

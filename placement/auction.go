@@ -25,6 +25,8 @@ type entry struct {
 	item     Item
 	since    time.Duration
 	seq      int64
+	rank     int // of its item: LRPs of index 0, tasks, LRPs of index 1, 2, …
+	size     int // memory of its item
 	queue    *queue
 	gone     bool
 	reported bool // the refusal was reported
@@ -88,6 +90,7 @@ func (a *Auction) Submit(now time.Duration, items ...Item) error {
 			err = bad
 			continue
 		}
+		a.note(it.Constraint.Apart)
 		if h := a.flights.byItem[it.ID]; h != nil {
 			h.again = &it
 			continue
@@ -104,7 +107,7 @@ func (a *Auction) Submit(now time.Duration, items ...Item) error {
 
 func (a *Auction) enqueue(it Item, since time.Duration) *entry {
 	a.seq++
-	e := &entry{item: it, since: since, seq: a.seq}
+	e := &entry{item: it, since: since, seq: a.seq, rank: rank(&it), size: memory(&it)}
 	a.waiting[it.ID] = e
 	a.fresh = append(a.fresh, e)
 	return e
@@ -165,7 +168,7 @@ func (a *Auction) Refuse(now time.Duration, hold string, full bool, why string) 
 	if h.Kind == KindBatch || a.waiting[h.item.ID] != nil {
 		return
 	}
-	e := a.enqueue(h.item, now)
+	e := a.enqueue(*h.item, now)
 	e.tries = h.tries + 1
 	if !full {
 		e.from = now + min(time.Second<<min(h.tries, 5), 30*time.Second)
@@ -197,6 +200,7 @@ func (a *Auction) Round(now time.Duration) Result {
 	a.wake(now)
 	a.freed = a.freed || len(a.resting) < resting
 	a.expire(now, &r)
+	a.regroup()
 	a.rouse()
 	fresh := a.admitFresh(now)
 	a.place(now, &r)
@@ -223,7 +227,7 @@ func (a *Auction) expire(now time.Duration, r *Result) {
 			a.enqueue(*h.again, now)
 			continue
 		}
-		r.Expired = append(r.Expired, h.item)
+		r.Expired = append(r.Expired, *h.item)
 	}
 }
 
@@ -238,6 +242,9 @@ func (a *Auction) rouse() {
 		}
 	}
 	for _, q := range a.queues {
+		if a.domains.eased[q.shape.group] {
+			q.asleep = false
+		}
 		if !q.asleep || len(a.improved) == 0 {
 			continue
 		}
@@ -249,8 +256,28 @@ func (a *Auction) rouse() {
 			}
 		}
 	}
+	clear(a.domains.eased)
 	clear(a.improved)
 	a.improved = a.improved[:0]
+}
+
+// regroup gives waiting work of services that others are kept apart from, since the last round, shapes of
+// its own.
+func (a *Auction) regroup() {
+	for _, q := range a.queues {
+		if len(a.apart.fresh) == 0 {
+			return
+		}
+		for _, e := range q.heap {
+			if e.gone || !slices.Contains(a.apart.fresh, e.item.Service) {
+				continue
+			}
+			a.drop(e)
+			again := a.enqueue(e.item, e.since)
+			again.seq, again.reported, again.tries = e.seq, e.reported, e.tries
+		}
+	}
+	a.apart.fresh = nil
 }
 
 // admitFresh moves the fresh entries that are due into the queues of their shapes.
@@ -267,7 +294,7 @@ func (a *Auction) admitFresh(now time.Duration) []*entry {
 			continue
 		}
 		fresh = append(fresh, e)
-		s := a.shape(e.item.Kind, e.item.Need, &e.item.Constraint, e.item.Avoid)
+		s := a.shapeOf(&e.item)
 		q := a.queues[s.key]
 		if q == nil {
 			q = &queue{shape: s}
@@ -311,6 +338,7 @@ func (a *Auction) place(now time.Duration, r *Result) {
 		tops = append(tops, q) // sorted: a heap already
 	}
 	most := max(a.cfg.Batch, len(a.queues)/8)
+	r.Placed = make([]Placement, 0, min(most, len(a.waiting)))
 	for len(tops) > 0 {
 		if len(r.Placed) >= most {
 			r.More = true
@@ -347,12 +375,12 @@ func (a *Auction) award(e *entry, now time.Duration, r *Result) bool {
 	if c == nil {
 		return false
 	}
-	it := e.item
 	a.drop(e)
-	placed := a.take(it, s, c, now)
+	h := a.take(&e.item, s, c, now)
+	h.tries = e.tries
+	placed := h.placement()
 	placed.Waited = now - e.since
 	r.Placed = append(r.Placed, placed)
-	a.holds[it.Hold].tries = e.tries
 	return true
 }
 
@@ -392,11 +420,9 @@ func (a *Auction) report(now time.Duration, fresh []*entry, r *Result) {
 			}
 		}
 	}
+	fresh = slices.DeleteFunc(fresh, func(e *entry) bool { return e.gone || e.reported || !e.queue.asleep })
 	slices.SortFunc(fresh, compareEntries)
-	for _, e := range fresh {
-		if e.gone || e.reported || !e.queue.asleep {
-			continue
-		}
+	for _, e := range slices.Compact(fresh) {
 		e.reported = true
 		r.Refused = append(r.Refused, Refused{Item: e.item, Refusal: e.queue.refusal})
 	}
@@ -409,7 +435,7 @@ func (a *Auction) ExplainWaiting(id string) *Refusal {
 	if e == nil {
 		return nil
 	}
-	return a.explain(a.shape(e.item.Kind, e.item.Need, &e.item.Constraint, e.item.Avoid))
+	return a.explain(a.shapeOf(&e.item))
 }
 
 // compareEntries is the order of work: LRPs of index 0, tasks, LRPs of index 1, 2,
@@ -417,8 +443,8 @@ func (a *Auction) ExplainWaiting(id string) *Refusal {
 // "Auction Work Prioritization").
 func compareEntries(x, y *entry) int {
 	return cmp.Or(
-		cmp.Compare(rank(&x.item), rank(&y.item)),
-		cmp.Compare(memory(&y.item), memory(&x.item)),
+		cmp.Compare(x.rank, y.rank),
+		cmp.Compare(y.size, x.size),
 		cmp.Compare(x.since, y.since),
 		cmp.Compare(x.seq, y.seq),
 	)

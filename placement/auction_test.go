@@ -177,7 +177,8 @@ func TestRefusalIsArithmetic(t *testing.T) {
 	if len(r.Refused) != 1 {
 		t.Fatalf("%+v", r)
 	}
-	want := "insufficient resources: 3 cells: other stack; 2 cells: memory 512Mi needed, largest free 301Mi (largest cell 301Mi)"
+	want := "insufficient resources: 3 cells: other stack; 2 cells: memory 512Mi needed, " +
+		"largest free 301Mi (largest cell 301Mi)"
 	if got := r.Refused[0].Refusal.String(); got != want || !r.Refused[0].Refusal.Never {
 		t.Errorf("got  %s (never %v)\nwant %s", got, r.Refused[0].Refusal.Never, want)
 	}

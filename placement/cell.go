@@ -27,12 +27,13 @@ type cell struct {
 	earmarkFor        string      // its ID
 	earmarkKind       Kind
 
-	class, zone, slot int // -1 = in no class
-	restUntil         time.Duration
-	resting           bool
-	restWhy           string // why; empty = it refused work
-	improved          bool
-	holds             map[string]*holding
+	class, slot      int // -1 = in no class
+	restUntil        time.Duration
+	resting          bool
+	restWhy          string // why; empty = it refused work
+	improved         bool
+	holds            map[string]*holding
+	services, repels map[string]int // see apart
 }
 
 func (l *Ledger) cellNamed(name string) *cell {
@@ -165,26 +166,22 @@ func (l *Ledger) classify(c *cell) {
 	key := classKey(&c.state)
 	i, ok := l.byKey[key]
 	if !ok {
-		zone, ok := l.zones[c.state.Zone]
-		if !ok {
-			zone = len(l.zones)
-			l.zones[c.state.Zone] = zone
-		}
 		i = len(l.classes)
-		l.classes = append(l.classes, &class{key: key, zone: zone, attrs: c.state, largest: make(vector, scored)})
+		l.classes = append(l.classes, &class{key: key, attrs: c.state, largest: make(vector, scored),
+			values: l.domains.values(&c.state)})
 		l.byKey[key] = i
 		l.classGen++
 	}
 	cl := l.classes[i]
-	c.class, c.zone, c.slot = i, cl.zone, cl.join(c.id)
-	l.groups.each(c, func(g *group) { g.count(c, 0, g.cells[c.id]) })
+	c.class, c.slot = i, cl.join(c.id)
+	l.groups.each(c, func(g *group) { l.countClass(g, c, 0, g.cells[c.id]) })
 }
 
 func (l *Ledger) declassify(c *cell) {
 	if c.class < 0 {
 		return
 	}
-	l.groups.each(c, func(g *group) { g.count(c, g.cells[c.id], 0) })
+	l.groups.each(c, func(g *group) { l.countClass(g, c, g.cells[c.id], 0) })
 	l.cellGen++
 	cl := l.classes[c.class]
 	cl.mark(c.slot)

@@ -12,11 +12,12 @@ import (
 // taints and open files. Capacity is not part of it.
 type class struct {
 	key   string
-	zone  int
 	attrs State // of any member; only the attributes that make the class
-	slots []int32
-	spare []int
-	live  int
+	// values has the value of each tracked label (domains), the zone first.
+	values []int
+	slots  []int32
+	spare  []int
+	live   int
 	// largest capacity that any member ever had, per scored dimension: the bound for
 	// the least rise.
 	largest vector
@@ -73,7 +74,13 @@ func compatible(s *State, c *Constraint) (Cause, string, bool) {
 	}
 	for _, k := range slices.Sorted(maps.Keys(c.Labels)) {
 		if v, ok := s.Labels[k]; !ok || v != c.Labels[k] {
-			return CauseLabels, k + "=" + c.Labels[k], false
+			return CauseLabels, "label " + k + "=" + c.Labels[k] + " missing", false
+		}
+	}
+	for i := range c.Conditions {
+		x := &c.Conditions[i]
+		if v, has := s.label(x.Name); !x.Holds(v, has) {
+			return CauseLabels, x.String() + " does not hold", false // without the value: each cell may have another
 		}
 	}
 	for _, t := range s.Taints {

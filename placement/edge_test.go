@@ -74,9 +74,16 @@ func TestSuitableCells(t *testing.T) {
 		"label":       {change: func(c *Constraint) { c.Labels = map[string]string{"rack": "7"} }, ok: true},
 		"empty label": {change: func(c *Constraint) { c.Labels = map[string]string{"empty": ""} }, ok: true},
 		"other value": {change: func(c *Constraint) { c.Labels = map[string]string{"rack": "8"} }, cause: CauseLabels,
-			detail: "rack=8"},
+			detail: "label rack=8 missing"},
 		"no such label": {change: func(c *Constraint) { c.Labels = map[string]string{"row": ""} }, cause: CauseLabels,
-			detail: "row="},
+			detail: "label row= missing"},
+		"condition": {ok: true, change: func(c *Constraint) {
+			c.Conditions = conditions("rack in (6, 7)", "row not exists")
+		}},
+		"another condition": {change: func(c *Constraint) { c.Conditions = conditions("rack = 7", "rack version < 7") },
+			cause: CauseLabels, detail: "rack version < 7 does not hold"},
+		"condition without its label": {change: func(c *Constraint) { c.Conditions = conditions("row exists") },
+			cause: CauseLabels, detail: "row exists does not hold"},
 		"taint":     {change: func(c *Constraint) { c.Tolerates = nil }, cause: CauseTaint, detail: "old"},
 		"isolation": {change: func(c *Constraint) { c.Isolation = []string{"own_net"} }, ok: true},
 		"withdrawn isolation": {change: func(c *Constraint) { c.Isolation = []string{"rootfs"} }, cause: CauseIsolation,

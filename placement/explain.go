@@ -12,7 +12,7 @@ import (
 
 // Explain returns why similar work gets no cell now, or nil if one has room.
 func (l *Ledger) Explain(it Item) *Refusal {
-	s := l.shape(it.Kind, it.Need, &it.Constraint, it.Avoid)
+	s := l.shapeOf(&it)
 	if l.find(s, l.groups[it.Group]) != nil {
 		return nil
 	}
@@ -65,6 +65,9 @@ func (l *Ledger) explain(s *shape) *Refusal {
 			if why.ok {
 				why = *classes[c.class]
 			}
+		}
+		if why.ok {
+			why = l.distance(s, c)
 		}
 		unheard = unheard || !c.known
 		if !why.ok {
@@ -213,7 +216,8 @@ func (c *Class) String() string {
 
 func (c *Class) why() string {
 	switch c.Cause {
-	case CauseNotAdmitted, CauseUnavailable, CauseTags, CauseOpenFiles, CauseIsolation:
+	case CauseNotAdmitted, CauseUnavailable, CauseTags, CauseOpenFiles, CauseIsolation, CauseLabels, CauseLimit,
+		CauseApart:
 		return c.Detail
 	case CauseDraining:
 		return cmp.Or(c.Detail, "evacuating")
@@ -223,8 +227,6 @@ func (c *Class) why() string {
 		return cmp.Or(c.Detail, "not asked for")
 	case CauseStack:
 		return "other stack"
-	case CauseLabels:
-		return "label " + c.Detail + " missing"
 	case CauseTaint:
 		return "taint " + c.Detail
 	case CauseResources:

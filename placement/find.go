@@ -29,9 +29,12 @@ type shape struct {
 	dims       int                // how many dimensions were known when compiled
 	avoid      []string
 	hosts      *Hosts
-	gen        int // of classes, for match
-	zones      []int
-	classes    [][]int // per entry of zones
+	group      string // set if the constraint has limits
+	service    string // set if the constraint or another service's keeps it apart
+	gen        int    // of classes, for buckets
+	labels     []int  // tracked labels: those of the spread, then those of the limits
+	spread     int    // how many are of the spread
+	buckets    []bucket
 }
 
 // maxShapes bounds the cache of compiled shapes; it is dropped when full.
@@ -62,26 +65,35 @@ func shapeKey(k Kind, need resource.Amounts, c *Constraint, avoid []string, w *W
 	b.WriteString(strings.Join(c.Isolation, ","))
 	b.WriteByte('|')
 	b.WriteString(portsKey(c.Ports))
+	for i := range c.Conditions {
+		b.WriteByte('|')
+		b.WriteString(strconv.Quote(c.Conditions[i].String()))
+	}
 	b.WriteByte('|')
 	b.WriteString(w.order())
 	return b.String()
 }
 
-// shape returns the compiled shape of an item.
-func (l *Ledger) shape(k Kind, need resource.Amounts, c *Constraint, avoid []string) *shape {
-	return l.shaped(k, need, c, avoid, &Want{})
+// shapeOf is the shape of an item: instances of one service or group have their own if it matters where
+// the others are.
+func (l *Ledger) shapeOf(it *Item) *shape {
+	var own near
+	if it.Kind == KindLRP {
+		own = l.near(it)
+	}
+	return l.shaped(it.Kind, it.Need, &it.Constraint, it.Avoid, &Want{}, own)
 }
 
 // shaped returns the compiled shape of an item; of w only the choice among cells counts.
-func (l *Ledger) shaped(k Kind, need resource.Amounts, c *Constraint, avoid []string, w *Want) *shape {
-	key := shapeKey(k, need, c, avoid, w)
+func (l *Ledger) shaped(k Kind, need resource.Amounts, c *Constraint, avoid []string, w *Want, own near) *shape {
+	key := shapeKey(k, need, c, avoid, w) + own.key(c)
 	s := l.shapes[key]
 	if s == nil {
 		if len(l.shapes) >= maxShapes {
 			clear(l.shapes)
 		}
 		s = &shape{key: key, kind: k, amounts: need, constraint: *c, avoid: avoid, hosts: w.Hosts, gen: -1, by: w.Order,
-			order: w.order(), weighted: w.Weights}
+			order: w.order(), weighted: w.Weights, group: own.group, service: own.service}
 		l.shapes[key] = s
 	}
 	l.compile(s)
@@ -108,21 +120,8 @@ func (l *Ledger) compile(s *shape) {
 	if s.gen == l.classGen {
 		return
 	}
-	s.gen, s.zones, s.classes = l.classGen, s.zones[:0], s.classes[:0]
-	for i, cl := range l.classes {
-		free := s.constraint
-		free.Host = "" // hosts are not part of a class
-		if _, _, ok := compatible(&cl.attrs, &free); !ok {
-			continue
-		}
-		at := slices.Index(s.zones, cl.zone)
-		if at < 0 {
-			at = len(s.zones)
-			s.zones = append(s.zones, cl.zone)
-			s.classes = append(s.classes, nil)
-		}
-		s.classes[at] = append(s.classes[at], i)
-	}
+	s.gen = l.classGen
+	l.bucket(s)
 }
 
 // find returns the best cell for one item of a shape, or nil.
@@ -134,16 +133,25 @@ func (l *Ledger) find(s *shape, g *group) *cell {
 		return l.findListed(s, g)
 	}
 	q := &search{need: s.need, where: s.where, best: -1}
-	var scratch [16]int
-	order := append(scratch[:0], make([]int, len(s.zones))...)
-	for i := range order {
-		order[i] = i
+	q.leaf = func(slot int) (int32, int, int64, bool) {
+		c := l.cells[q.class.slots[slot]]
+		if slices.Contains(s.avoid, c.name) || !s.passes(c) || !l.hosts.free(s.constraint.Ports, c) || l.crowded(s, g, c) {
+			return 0, 0, 0, false
+		}
+		return c.id, colocated(s.kind, g, c), s.score(l, c), true
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return g.inZone(s.zones[a]) - g.inZone(s.zones[b]) })
+	var scratch [16]int
+	order := scratch[:0]
+	for i := range s.buckets {
+		if !l.full(s, g, s.buckets[i].values) {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return s.compare(g, s.buckets[a].values, s.buckets[b].values) })
 	for i := 0; i < len(order); {
-		count := g.inZone(s.zones[order[i]])
-		for ; i < len(order) && g.inZone(s.zones[order[i]]) == count; i++ {
-			l.searchClasses(s, s.classes[order[i]], g, q)
+		first := order[i]
+		for ; i < len(order) && s.compare(g, s.buckets[first].values, s.buckets[order[i]].values) == 0; i++ {
+			l.searchClasses(s, s.buckets[order[i]].classes, g, q)
 		}
 		if q.best >= 0 {
 			break
@@ -159,16 +167,8 @@ func (l *Ledger) find(s *shape, g *group) *cell {
 func (l *Ledger) searchClasses(s *shape, classes []int, g *group, q *search) {
 	for _, i := range classes {
 		cl := l.classes[i]
-		t := l.flush(cl, s)
-		q.floor, q.lift = g.floor(i, cl.live), s.rise(cl.largest)
-		q.leaf = func(slot int) (int32, int, int64, bool) {
-			c := l.cells[cl.slots[slot]]
-			if slices.Contains(s.avoid, c.name) || !s.passes(c) || !l.hosts.free(s.constraint.Ports, c) {
-				return 0, 0, 0, false
-			}
-			return c.id, colocated(s.kind, g, c), s.score(l, c), true
-		}
-		t.find(1, q)
+		q.class, q.floor, q.lift = cl, g.floor(i, cl.live), s.rise(cl.largest)
+		l.flush(cl, s).find(1, q)
 	}
 }
 
@@ -209,19 +209,18 @@ func (l *Ledger) flush(cl *class, s *shape) *tree {
 // findListed looks at one machine's cells.
 func (l *Ledger) findListed(s *shape, g *group) *cell {
 	var best *cell
-	var bestZone, bestCount int
+	var bestCount int
 	var bestScore int64
 	for _, c := range l.hosts[s.constraint.Host] {
 		if !l.fits(s, c, nil) {
 			continue
 		}
-		zone, count, score := 0, colocated(s.kind, g, c), s.score(l, c)
-		if s.kind == KindLRP {
-			zone = g.inZone(c.zone)
+		count, score, zone := colocated(s.kind, g, c), s.score(l, c), 0
+		if best != nil && s.kind == KindLRP {
+			zone = s.compare(g, l.valuesOf(s, c), l.valuesOf(s, best))
 		}
-		better := cmp.Or(cmp.Compare(zone, bestZone), cmp.Compare(count, bestCount), cmp.Compare(score, bestScore)) < 0
-		if best == nil || better {
-			best, bestZone, bestCount, bestScore = c, zone, count, score
+		if best == nil || cmp.Or(zone, cmp.Compare(count, bestCount), cmp.Compare(score, bestScore)) < 0 {
+			best, bestCount, bestScore = c, count, score
 		}
 	}
 	return best
@@ -238,7 +237,7 @@ func (l *Ledger) fits(s *shape, c *cell, own vector) bool {
 			return false
 		}
 	}
-	return s.allows(c) && l.hosts.free(s.constraint.Ports, c)
+	return s.allows(c) && l.open(s, c)
 }
 
 // allows reports whether the request permits this cell, with any capacity.
@@ -251,11 +250,11 @@ func (s *shape) allows(c *cell) bool {
 }
 
 // take allocates an item in flight on a cell.
-func (l *Ledger) take(it Item, s *shape, c *cell, now time.Duration) Placement {
+func (l *Ledger) take(it *Item, s *shape, c *cell, now time.Duration) *holding {
 	l.flights.last++
 	h := &holding{
 		Holding: Holding{Hold: it.Hold, Cell: c.name, Kind: it.Kind, Group: it.Group, Need: it.Need,
-			Ports: it.Constraint.Ports, Name: it.Name},
+			Ports: it.Constraint.Ports, Apart: it.Constraint.Apart, Name: it.Name, Service: it.Service},
 		item: it, cell: c, need: s.need, inFlight: true, flight: l.flights.last,
 	}
 	if it.Kind == KindBatch {
@@ -264,7 +263,11 @@ func (l *Ledger) take(it Item, s *shape, c *cell, now time.Duration) Placement {
 		c.turn = l.granted
 	}
 	l.allocate(h)
-	return Placement{Item: it, Cell: c.name, Process: c.process, flight: h.flight}
+	return h
+}
+
+func (h *holding) placement() Placement {
+	return Placement{Item: *h.item, Cell: h.Cell, Process: h.cell.process, flight: h.flight}
 }
 
 // Place finds the best cell for one item and allocates it in flight. Errors: ErrInvalid, ErrHeld;
@@ -276,12 +279,13 @@ func (l *Ledger) Place(it Item, now time.Duration) (Placement, *Refusal, error) 
 	if h := l.holds[it.Hold]; h != nil {
 		return Placement{}, nil, fmt.Errorf("place %q as %q, allocated on %q: %w", it.ID, it.Hold, h.Cell, ErrHeld)
 	}
-	s := l.shape(it.Kind, it.Need, &it.Constraint, it.Avoid)
+	l.note(it.Constraint.Apart)
+	s := l.shapeOf(&it)
 	c := l.find(s, l.groups[it.Group])
 	if c == nil {
 		return Placement{}, l.explain(s), nil
 	}
-	return l.take(it, s, c, now), nil, nil
+	return l.take(&it, s, c, now).placement(), nil, nil
 }
 
 // Reserve grants resources for many batch tasks, in the given order: each grant counts for the
@@ -303,7 +307,7 @@ func (l *Ledger) reserve(wants []Want, now time.Duration, waits *batchWaits) []G
 			continue
 		}
 		if asked == nil || !sameWant(w, asked) {
-			last, asked = l.shaped(KindBatch, w.Need, &w.Constraint, nil, w), w
+			last, asked = l.shaped(KindBatch, w.Need, &w.Constraint, nil, w, near{}), w
 		}
 		if r := refused[last]; r != nil {
 			out[i].Refusal = r
@@ -319,8 +323,8 @@ func (l *Ledger) reserve(wants []Want, now time.Duration, waits *batchWaits) []G
 			continue
 		}
 		waits.granted(last)
-		p := l.take(Item{ID: w.Hold, Hold: w.Hold, Kind: KindBatch, Need: w.Need, Constraint: w.Constraint}, last, c, now)
-		out[i].Cell, out[i].Process, out[i].Host = p.Cell, p.Process, c.state.Host
+		h := l.take(&Item{ID: w.Hold, Hold: w.Hold, Kind: KindBatch, Need: w.Need, Constraint: w.Constraint}, last, c, now)
+		out[i].Cell, out[i].Process, out[i].Host = h.Cell, c.process, c.state.Host
 	}
 	return out
 }
@@ -332,7 +336,8 @@ func sameWant(a, b *Want) bool {
 		a.Constraint.OpenFiles == b.Constraint.OpenFiles && slices.Equal(a.Constraint.Isolation, b.Constraint.Isolation) &&
 		slices.Equal(a.Constraint.Tags, b.Constraint.Tags) && slices.Equal(a.Constraint.Tolerates, b.Constraint.Tolerates) &&
 		slices.Equal(a.Constraint.Ports, b.Constraint.Ports) &&
-		a.Order == b.Order && maps.Equal(a.Weights, b.Weights) && len(a.Constraint.Labels) == 0 &&
+		a.Order == b.Order && maps.Equal(a.Weights, b.Weights) &&
+		len(a.Constraint.Conditions)+len(b.Constraint.Conditions) == 0 && len(a.Constraint.Labels) == 0 &&
 		len(b.Constraint.Labels) == 0 && a.Hosts.String() == b.Hosts.String()
 }
 

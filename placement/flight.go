@@ -37,7 +37,7 @@ func (l *Ledger) Send(p *Placement, now time.Duration) bool {
 
 // land ends a holding's flight.
 func (f *flights) land(h *holding) {
-	if f.byItem[h.item.ID] == h {
+	if h.item != nil && f.byItem[h.item.ID] == h {
 		delete(f.byItem, h.item.ID)
 	}
 	h.inFlight = false
@@ -46,7 +46,7 @@ func (f *flights) land(h *holding) {
 // confirm lands a holding that its cell has.
 func (f *flights) confirm(h *holding) {
 	f.land(h)
-	h.item = Item{}
+	h.item = nil
 }
 
 // expired takes the holdings in flight whose cell is gone or whose deadline is over, oldest first.

@@ -1,11 +1,12 @@
 package placement
 
 // group counts the instances of one desired LRP: per cell for colocation, per
-// class so that the least count is known without looking, per zone.
+// class so that the least count is known without looking, and per value of each tracked label.
 type group struct {
+	name    string
 	total   int
 	cells   map[int32]int
-	zones   []int // by zone
+	domains [][]int // by tracked label and value
 	classes map[int]*spread
 }
 
@@ -13,16 +14,18 @@ type group struct {
 type groups map[string]*group
 
 // add changes the count of a holding's group on its cell by ±1; work in no group counts in none.
-func (gs groups) add(h *holding, delta int) {
+func (l *neighbours) count(h *holding, delta int) {
+	gs := l.groups
 	if h.Kind != KindLRP || h.Group == "" {
 		return
 	}
 	g := gs[h.Group]
 	if g == nil {
-		g = &group{cells: make(map[int32]int), classes: make(map[int]*spread)}
+		g = &group{name: h.Group, cells: make(map[int32]int), classes: make(map[int]*spread)}
 		gs[h.Group] = g
 	}
-	if g.add(h.cell, delta); g.total == 0 {
+	l.countCell(g, h.cell, delta)
+	if g.total == 0 {
 		delete(gs, h.Group)
 	}
 }
@@ -40,12 +43,13 @@ func (gs groups) each(c *cell, f func(*group)) {
 
 // spread returns on how many cells of a class there are exactly n instances, n > 0.
 type spread struct {
+	all   int // instances
 	cells int // with at least one
 	exact []int
 }
 
-// add changes the count on a cell by ±1.
-func (g *group) add(c *cell, delta int) {
+// countCell changes a group's count on a cell by ±1.
+func (l *neighbours) countCell(g *group, c *cell, delta int) {
 	old := g.cells[c.id]
 	now := old + delta
 	g.total += delta
@@ -55,21 +59,24 @@ func (g *group) add(c *cell, delta int) {
 		g.cells[c.id] = now
 	}
 	if c.class >= 0 {
-		g.count(c, old, now)
+		l.countClass(g, c, old, now)
 	}
 }
 
-// count moves a cell of a class from old to now instances.
-func (g *group) count(c *cell, old, now int) {
-	for len(g.zones) <= c.zone {
-		g.zones = append(g.zones, 0)
+// countClass moves a cell of a class from old to now instances of a group.
+func (l *neighbours) countClass(g *group, c *cell, old, now int) {
+	for t, v := range l.classes[c.class].values {
+		g.addTo(t, v, now-old)
 	}
-	g.zones[c.zone] += now - old
+	if now < old && l.domains.limited { // work of the group may wait for that
+		l.domains.eased[g.name] = true
+	}
 	s := g.classes[c.class]
 	if s == nil {
 		s = &spread{}
 		g.classes[c.class] = s
 	}
+	s.all += now - old
 	for len(s.exact) <= max(old, now) {
 		s.exact = append(s.exact, 0)
 	}
@@ -86,11 +93,23 @@ func (g *group) count(c *cell, old, now int) {
 	}
 }
 
-func (g *group) inZone(z int) int {
-	if g == nil || z >= len(g.zones) {
+// addTo changes the count of instances on cells with a value of a tracked label.
+func (g *group) addTo(label, value, delta int) {
+	for len(g.domains) <= label {
+		g.domains = append(g.domains, nil)
+	}
+	for len(g.domains[label]) <= value {
+		g.domains[label] = append(g.domains[label], 0)
+	}
+	g.domains[label][value] += delta
+}
+
+// in is the count of instances on cells with a value of a tracked label.
+func (g *group) in(label, value int) int {
+	if g == nil || label >= len(g.domains) || value >= len(g.domains[label]) {
 		return 0
 	}
-	return g.zones[z]
+	return g.domains[label][value]
 }
 
 func (g *group) onCell(c int32) int {

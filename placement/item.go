@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"cantina/label"
 	"cantina/resource"
 )
 
@@ -46,6 +47,8 @@ type Item struct {
 	// Group is the set of items that should not be colocated: the process guid of an LRP. Empty for
 	// tasks.
 	Group string
+	// Service is the service of an LRP in all its versions, for Apart: "default/web".
+	Service string
 	// Index of an LRP; index 0 is placed first.
 	Index int
 	// Need is the amount that it takes from its cell; one container is always added.
@@ -66,6 +69,8 @@ type Constraint struct {
 	Tags []string
 	// Labels that the cell must carry with exactly these values.
 	Labels map[string]string
+	// Conditions on labels and on the zone: all must hold.
+	Conditions []label.Condition
 	// Tolerates lists taints of cells that do not keep it away.
 	Tolerates []string
 	// Host, when set, is the only machine it may run on (Bistro job keys,
@@ -77,6 +82,21 @@ type Constraint struct {
 	Isolation []string
 	// Ports are the ports of the machine that the work fixes: each is held once.
 	Ports []int
+	// Spread lists the labels over whose values the instances of a group are spread, the most important
+	// first; then over zones. Cells without the label count as one more value.
+	Spread []string
+	// Limits bound the instances of a group for each value of a label, or on each cell. Instances on
+	// cells in Avoid do not count: they are about to go.
+	Limits []Limit
+	// Apart lists services that it never shares a cell with, whichever is there first.
+	Apart []string
+}
+
+// Limit is the maximum number of instances of a group for each value of a label; with label.Cell, on
+// each cell.
+type Limit struct {
+	Label string
+	Most  int
 }
 
 // Hosts is a filter of host names. Filters of one Key pass the same.
@@ -161,8 +181,11 @@ type Holding struct {
 	Kind  Kind
 	Group string
 	Need  resource.Amounts
-	Ports []int  // as those of a Constraint
-	Name  string // for people: "default/web/0"
+	Ports []int    // as those of a Constraint
+	Apart []string // as that of a Constraint
+	Name  string   // for people: "default/web/0"
+	// Service is that of the Item.
+	Service string
 }
 
 // Want requests resources for one batch task.
@@ -264,6 +287,8 @@ const (
 	CauseTaint     // tainted
 	CauseIsolation // it has withdrawn a kind of isolation
 	CauseOpenFiles // it cannot give a limit of open files that high
+	CauseLimit     // as many instances as the item allows
+	CauseApart     // a service that the item stays apart from
 	CauseResources // compatible, but too little free
 )
 

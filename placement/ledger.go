@@ -54,7 +54,7 @@ func (c Config) withDefaults() Config {
 // holding is the allocation of one id.
 type holding struct {
 	Holding
-	item     Item // as placed; zero when it came from rows
+	item     *Item // as placed, while in flight
 	cell     *cell
 	need     vector
 	inFlight bool
@@ -69,19 +69,14 @@ type holding struct {
 // Ledger has the capacity and the allocations of every cell. It is not safe for concurrent use:
 // the auctioneer owns it.
 type Ledger struct {
+	neighbours
 	cfg      Config
 	dims     dimensions
 	cells    []*cell
 	free     []int32 // unused places in cells
-	byName   map[string]*cell
-	holds    map[string]*holding
 	flights  flights
-	groups   groups
-	classes  []*class
 	byKey    map[string]int
 	classGen int
-	zones    map[string]int
-	hosts    machines
 	shapes   map[string]*shape
 	improved []*cell
 	resting  []*cell
@@ -93,9 +88,10 @@ type Ledger struct {
 // NewLedger returns an empty ledger.
 func NewLedger(cfg Config) *Ledger {
 	return &Ledger{
-		cfg: cfg.withDefaults(), dims: newDimensions(), byName: make(map[string]*cell),
-		holds: make(map[string]*holding), flights: flights{byItem: make(map[string]*holding)}, groups: make(groups),
-		byKey: make(map[string]int), zones: make(map[string]int), hosts: make(machines), shapes: make(map[string]*shape),
+		neighbours: neighbours{byName: make(map[string]*cell), holds: make(map[string]*holding), groups: make(groups),
+			domains: newDomains(), apart: newApart(), hosts: make(machines)},
+		cfg: cfg.withDefaults(), dims: newDimensions(), flights: flights{byItem: make(map[string]*holding)},
+		byKey: make(map[string]int), shapes: make(map[string]*shape),
 	}
 }
 
@@ -131,7 +127,8 @@ func (l *Ledger) allocate(h *holding) {
 	if h.Kind == KindBatch {
 		c.batch = plus(c.batch, h.need, 1)
 	}
-	l.groups.add(h, 1)
+	l.count(h, 1)
+	l.meet(h, 1)
 	c.holds[h.Hold] = h
 	l.holds[h.Hold] = h
 	l.takePorts(h, 1)
@@ -147,7 +144,8 @@ func (l *Ledger) deallocate(h *holding) {
 	if h.Kind == KindBatch {
 		c.batch = plus(c.batch, h.need, -1)
 	}
-	l.groups.add(h, -1)
+	l.count(h, -1)
+	l.meet(h, -1)
 	delete(c.holds, h.Hold)
 	delete(l.holds, h.Hold)
 	l.takePorts(h, -1)
@@ -185,6 +183,7 @@ func (l *Ledger) Hold(x Holding) error {
 		}
 		l.deallocate(h)
 	}
+	l.note(x.Apart)
 	h := &holding{Holding: x, cell: l.cellNamed(x.Cell), need: withContainer(l.dims.learn(x.Need))}
 	l.allocate(h)
 	return nil

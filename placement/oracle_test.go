@@ -7,19 +7,22 @@ import (
 	"testing"
 	"time"
 
+	"cantina/label"
 	"cantina/resource"
 
 	"pgregory.net/rapid"
 )
 
-// verdict has the parts of the optimum: zones over colocation over even use.
+// verdict has the parts of the optimum: the labels of the spread over colocation over even use.
 type verdict struct {
-	zone, count int
-	score       int64
+	spread [3]int
+	count  int
+	score  int64
 }
 
 func (v verdict) less(w verdict) bool {
-	return cmp.Or(cmp.Compare(v.zone, w.zone), cmp.Compare(v.count, w.count), cmp.Compare(v.score, w.score)) < 0
+	return cmp.Or(slices.Compare(v.spread[:], w.spread[:]),
+		cmp.Compare(v.count, w.count), cmp.Compare(v.score, w.score)) < 0
 }
 
 // oracle looks at every cell, straight from the rules and from the holdings, with
@@ -58,21 +61,78 @@ func oracle(l *Ledger, it Item) map[string]verdict {
 		}
 		v := verdict{score: oracleScore(it.Kind, used.Add(c.state.Foreign), need, c.state.Capacity)}
 		if it.Kind == KindLRP && it.Group != "" {
-			for _, h := range l.holds {
-				if h.Kind != KindLRP || h.Group != it.Group || h.cell.class < 0 {
-					continue
-				}
-				if h.cell.state.Zone == c.state.Zone {
-					v.zone++
-				}
-				if h.cell == c {
-					v.count++
-				}
+			for j, name := range it.Constraint.spread() {
+				v.spread[j] = oracleCount(l, it, c, name, nil)
 			}
+			v.count = oracleCount(l, it, c, label.Cell, nil)
+		}
+		if it.Kind == KindLRP && oracleTooNear(l, it, c) {
+			continue
 		}
 		out[c.name] = v
 	}
 	return out
+}
+
+// oracleCount counts the instances of the item's group on cells with the cell's value of a label, but for
+// some cells.
+func oracleCount(l *Ledger, it Item, c *cell, name string, but []string) int {
+	n := 0
+	for _, h := range l.holds {
+		if h.Kind != KindLRP || h.Group != it.Group || h.cell.class < 0 || slices.Contains(but, h.Cell) {
+			continue
+		}
+		if name == label.Cell && h.cell == c || name == label.Zone && h.cell.state.Zone == c.state.Zone {
+			n++
+			continue
+		}
+		if name == label.Cell || name == label.Zone {
+			continue
+		}
+		x, hasX := c.state.Labels[name]
+		if y, hasY := h.cell.state.Labels[name]; x == y && hasX == hasY {
+			n++
+		}
+	}
+	return n
+}
+
+// oracleTooNear checks limits and services apart, from the holdings.
+func oracleTooNear(l *Ledger, it Item, c *cell) bool {
+	for _, x := range it.Constraint.Limits {
+		if oracleCount(l, it, c, x.Label, it.Avoid) >= x.Most {
+			return true
+		}
+	}
+	for _, h := range l.holds {
+		if h.cell == c && h.Kind == KindLRP && (slices.Contains(it.Constraint.Apart, h.Service) ||
+			slices.Contains(h.Apart, it.Service)) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkDomains counts a group for each tracked label anew.
+func checkDomains(rt *rapid.T, l *Ledger, g *group) {
+	for t, name := range l.domains.labels {
+		counts := map[string]int{}
+		for _, h := range l.holds {
+			if h.Kind == KindLRP && h.Group == g.name && h.cell.class >= 0 {
+				v, has := h.cell.state.label(name)
+				counts[fmt.Sprint(has, v)]++
+			}
+		}
+		for _, c := range l.byName {
+			if c.class < 0 {
+				continue
+			}
+			v, has := c.state.label(name)
+			if n := g.in(t, l.classes[c.class].values[t]); n != counts[fmt.Sprint(has, v)] {
+				rt.Fatalf("group %s at %s %q: %d, the holdings have %d", g.name, name, v, n, counts[fmt.Sprint(has, v)])
+			}
+		}
+	}
 }
 
 // oraclePortTaken looks for a port in all holdings of the cell and of those of its machine.
@@ -108,6 +168,15 @@ func oracleCompatible(s *State, c *Constraint) bool {
 	}
 	for _, t := range s.Taints {
 		if !slices.Contains(c.Tolerates, t) {
+			return false
+		}
+	}
+	for _, x := range c.Conditions {
+		v, has := s.Labels[x.Name]
+		if x.Name == label.Zone {
+			v, has = s.Zone, true
+		}
+		if !x.Holds(v, has) {
 			return false
 		}
 	}
@@ -159,7 +228,7 @@ func drawState(rt *rapid.T, name string, version int64) State {
 		Zone:            rapid.SampledFrom([]string{"z1", "z2", "z3"}).Draw(rt, "zone"),
 		Host:            rapid.SampledFrom([]string{"h1", "h2"}).Draw(rt, "host"),
 		InstanceAddress: rapid.SampledFrom([]string{"10.1", "10.1", "10.2"}).Draw(rt, "address"),
-		Stacks:          []string{"deb"}, OptionalTags: some("optional", "blue"), Labels: map[string]string{},
+		Stacks:          []string{"deb"}, OptionalTags: some("optional", "blue"), Labels: drawLabels(rt),
 		Capacity: resource.Amounts{
 			resource.MemoryMB: rapid.SampledFrom([]int{100, 200, 333}).Draw(rt, "memory"), resource.DiskMB: 500,
 			resource.Containers: rapid.IntRange(1, 8).Draw(rt, "containers"),
@@ -182,11 +251,47 @@ func drawState(rt *rapid.T, name string, version int64) State {
 	return s
 }
 
+func drawLabels(rt *rapid.T) map[string]string {
+	m := map[string]string{"rack": rapid.SampledFrom([]string{"r1", "r2", "r3"}).Draw(rt, "rack")}
+	if v := rapid.SampledFrom([]string{"", "5.4", "5.10.0-8", "6.1"}).Draw(rt, "kernel"); v != "" {
+		m["kernel"] = v
+	}
+	return m
+}
+
+// drawNear draws where an item may be relative to others.
+func drawNear(rt *rapid.T, it *Item) {
+	c := &it.Constraint
+	it.Service = "s" + it.Group
+	c.Spread = rapid.SampledFrom([][]string{nil, nil, {"rack"}, {"zone", "rack"}, {"kernel", "zone"}}).Draw(rt, "spread")
+	c.Limits = rapid.SampledFrom([][]Limit{nil, nil, {{"cell", 1}}, {{"rack", 1}}, {{"cell", 2}, {"zone", 3}},
+		{{"kernel", 2}, {"rack", 2}}}).Draw(rt, "limits")
+	if rapid.IntRange(0, 4).Draw(rt, "apart") == 0 {
+		c.Apart = []string{rapid.SampledFrom([]string{"sa", "sb", "sc"}).Draw(rt, "from")}
+		c.Apart = slices.DeleteFunc(c.Apart, func(s string) bool { return s == it.Service })
+	}
+	if rapid.IntRange(0, 3).Draw(rt, "avoids") == 0 {
+		it.Avoid = []string{"c1", "c3", "c1"}
+	}
+}
+
+var drawnConditions = []string{"kernel version >= 5.10", "rack in (r1, r2)", "rack != r1", "kernel not exists",
+	"kernel exists", "zone not in (z1)", "zone = z2", "kernel version < 6, > 5"}
+
+func drawConditions(rt *rapid.T, c *Constraint) {
+	texts := rapid.SliceOfN(rapid.SampledFrom(drawnConditions), 0, 2).Draw(rt, "conditions")
+	all, err := label.ParseAll(texts)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	c.Conditions = all
+}
+
 func drawItem(rt *rapid.T, n int) Item {
 	it := Item{
 		ID: fmt.Sprint("i", n), Hold: fmt.Sprint("hold", n),
 		Kind:  rapid.SampledFrom([]Kind{KindLRP, KindLRP, KindTask, KindBatch}).Draw(rt, "kind"),
-		Group: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "group"),
+		Group: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "group"),
 		Index: rapid.IntRange(0, 3).Draw(rt, "index"),
 		Need:  resource.Amounts{resource.MemoryMB: rapid.IntRange(0, 120).Draw(rt, "need")},
 	}
@@ -194,6 +299,12 @@ func drawItem(rt *rapid.T, n int) Item {
 		it.Group = ""
 	}
 	c := &it.Constraint
+	if it.Kind == KindLRP {
+		drawNear(rt, &it)
+	}
+	if rapid.IntRange(0, 3).Draw(rt, "labels") == 0 {
+		drawConditions(rt, c)
+	}
 	c.Ports = rapid.SampledFrom([][]int{nil, nil, nil, {80}, {81, 80}}).Draw(rt, "ports")
 	switch rapid.IntRange(0, 9).Draw(rt, "constraint") {
 	case 0:
@@ -249,7 +360,7 @@ func TestPlacementEqualsExhaustiveScoring(t *testing.T) {
 				n++
 				it := drawItem(rt, n)
 				if err := l.Hold(Holding{Hold: it.Hold, Cell: cellName(), Kind: it.Kind, Group: it.Group, Need: it.Need,
-					Ports: it.Constraint.Ports}); err != nil {
+					Ports: it.Constraint.Ports, Service: it.Service, Apart: it.Constraint.Apart}); err != nil {
 					rt.Fatal(err)
 				}
 				placed = append(placed, it.Hold)
@@ -310,7 +421,7 @@ func checkLedger(rt *rapid.T, l *Ledger) {
 		}
 	}
 	for name, g := range l.groups {
-		zones, classes := map[int]int{}, map[int]map[int]int{}
+		classes := map[int]map[int]int{}
 		per := map[*cell]int{}
 		for _, h := range l.holds {
 			if h.Kind == KindLRP && h.Group == name {
@@ -322,18 +433,13 @@ func checkLedger(rt *rapid.T, l *Ledger) {
 				rt.Fatalf("group %s on %s: %d, the holdings have %d", name, c.name, g.onCell(c.id), n)
 			}
 			if c.class >= 0 {
-				zones[c.zone] += n
 				if classes[c.class] == nil {
 					classes[c.class] = map[int]int{}
 				}
 				classes[c.class][n]++
 			}
 		}
-		for z := range g.zones {
-			if g.zones[z] != zones[z] {
-				rt.Fatalf("group %s in zone %d: %d, the holdings have %d", name, z, g.zones[z], zones[z])
-			}
-		}
+		checkDomains(rt, l, g)
 		for i, s := range g.classes {
 			for n, x := range s.exact {
 				if x != classes[i][n] {

@@ -473,20 +473,21 @@ func TestShapesAreBounded(t *testing.T) {
 	for i := range maxShapes {
 		l.shapes[fmt.Sprint(i)] = nil
 	}
-	l.shape(KindLRP, nil, &Constraint{}, nil)
+	l.shapeOf(&Item{})
 	if len(l.shapes) != 1 {
 		t.Errorf("%d shapes", len(l.shapes))
 	}
 }
 
 func TestOrderOfVerdicts(t *testing.T) {
+	one := [3]int{1}
 	for _, c := range []struct {
 		a, b verdict
 		less bool
 	}{
-		{verdict{0, 5, 9}, verdict{1, 0, 0}, true}, {verdict{1, 0, 0}, verdict{0, 5, 9}, false},
-		{verdict{1, 0, 9}, verdict{1, 5, 0}, true}, {verdict{1, 5, 0}, verdict{1, 0, 9}, false},
-		{verdict{1, 5, 0}, verdict{1, 5, 9}, true}, {verdict{1, 5, 9}, verdict{1, 5, 9}, false},
+		{verdict{[3]int{}, 5, 9}, verdict{one, 0, 0}, true}, {verdict{one, 0, 0}, verdict{[3]int{}, 5, 9}, false},
+		{verdict{one, 0, 9}, verdict{one, 5, 0}, true}, {verdict{one, 5, 0}, verdict{one, 0, 9}, false},
+		{verdict{one, 5, 0}, verdict{one, 5, 9}, true}, {verdict{one, 5, 9}, verdict{one, 5, 9}, false},
 	} {
 		if c.a.less(c.b) != c.less {
 			t.Errorf("%v < %v: %v", c.a, c.b, !c.less)
@@ -529,7 +530,7 @@ func TestWorkThatAvoidsItsReservedCell(t *testing.T) {
 	l.Push(plainState("c", 1, 100, 10))
 	it := lrpItem("x", 0, 10)
 	it.Avoid = []string{"c"}
-	s := l.shape(it.Kind, it.Need, &it.Constraint, it.Avoid)
+	s := l.shapeOf(&it)
 	if l.fits(s, l.byName["c"], nil) || l.servable(s, l.byName["c"]) {
 		t.Error("it would get the cell that it avoids")
 	}

@@ -23,6 +23,8 @@ func (r *Refusal) Remedy() string {
 		{"", []Cause{CauseResources}},
 		{"accept work again on a drained cell: cantina undrain", []Cause{CauseDraining}},
 		{"make a cell HEALTHY and available; see cantina cells", []Cause{CauseNotAdmitted, CauseUnavailable}},
+		{"start a cell with another value of that label, or raise max_per", []Cause{CauseLimit}},
+		{"start another cell that matches, or remove apart_from", []Cause{CauseApart}},
 		{"start a cell that matches, or relax the request: stack, tags, labels, taints, host, open " +
 			"files, isolation", []Cause{CauseHost, CauseStack, CauseTags, CauseLabels, CauseTaint, CauseOpenFiles,
 			CauseIsolation}},

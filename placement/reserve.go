@@ -46,7 +46,7 @@ func (a *Auction) checkMarks() {
 	for _, e := range slices.Clone(a.marks) {
 		c := e.mark
 		a.compile(e.queue.shape)
-		if s := e.queue.shape; !a.servable(s, c) || !a.hosts.free(s.constraint.Ports, c) {
+		if s := e.queue.shape; !a.servable(s, c) || !a.open(s, c) {
 			a.unmark(e)
 		}
 	}
@@ -77,7 +77,7 @@ func (a *Auction) cheapest(s *shape) *cell {
 	var best *cell
 	least := int64(math.MaxInt64)
 	for _, c := range a.cells {
-		if c == nil || c.earmarkFor != "" || !a.servable(s, c) || !a.hosts.free(s.constraint.Ports, c) {
+		if c == nil || c.earmarkFor != "" || !a.servable(s, c) || !a.open(s, c) {
 			continue
 		}
 		var lack int64

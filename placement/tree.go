@@ -72,6 +72,7 @@ type search struct {
 	score  int64
 	best   int32 // cell, -1 = none yet
 	visits int
+	class  *class // that is searched now
 	// leaf looks at one cell that fits: its count, its score, and whether it may be
 	// taken at all.
 	leaf func(slot int) (cell int32, count int, score int64, ok bool)

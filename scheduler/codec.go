@@ -135,7 +135,8 @@ func fromJob(j *batch.Job) *schedulerpb.JobSpec {
 		Config: text.Clean(j.Config), IgnoreExitCode: j.IgnoreExitCode, HostLevel: text.Clean(j.HostLevel),
 		Host: text.Clean(j.Host), Stack: text.Clean(j.Stack),
 		Tags: validAll(j.Tags), Tolerates: validAll(j.Tolerates), Errors: validAll(j.Errors),
-		Backoff: &schedulerpb.Backoff{Repeat: j.Backoff.Repeat, Fail: j.Backoff.Fail},
+		Conditions: validAll(j.Conditions),
+		Backoff:    &schedulerpb.Backoff{Repeat: j.Backoff.Repeat, Fail: j.Backoff.Fail},
 	}
 	for _, s := range j.Backoff.Seconds {
 		m.Backoff.Seconds = append(m.Backoff.Seconds, int64(s))
@@ -185,7 +186,7 @@ func toJob(m *schedulerpb.JobSpec) (batch.Job, error) {
 		Domain: m.Domain, Owner: m.Owner, Forest: m.Forest, Disabled: m.Disabled, Level: m.Level, Priority: m.Priority,
 		DependsOn: m.DependsOn, Retries: int(m.Retries), Workload: w, Call: batch.Call(m.Call),
 		Config: m.Config, IgnoreExitCode: m.IgnoreExitCode, HostLevel: m.HostLevel, Host: m.Host, Stack: m.Stack,
-		Tags: m.Tags, Tolerates: m.Tolerates, Errors: m.Errors, Labels: m.Labels,
+		Tags: m.Tags, Tolerates: m.Tolerates, Conditions: m.Conditions, Errors: m.Errors, Labels: m.Labels,
 		Backoff: batch.Backoff{Repeat: m.GetBackoff().GetRepeat(), Fail: m.GetBackoff().GetFail()},
 	}
 	for _, s := range m.GetBackoff().GetSeconds() {

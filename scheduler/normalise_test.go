@@ -55,7 +55,8 @@ func anyJob(rt *rapid.T) batch.Job {
 		Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/true", Args: texts(rt, "args"),
 			Env: env}}, Env: env, Resources: amounts.Draw(rt, "needs")},
 		Config: word().Draw(rt, "config"), Stack: word().Draw(rt, "stack"), Tags: texts(rt, "tags"),
-		Labels: mapOf(rt, "labels", word()), Tolerates: texts(rt, "tolerates"), Errors: texts(rt, "errors"),
+		Labels: mapOf(rt, "labels", word()), Tolerates: texts(rt, "tolerates"), Conditions: texts(rt, "conditions"),
+		Errors: texts(rt, "errors"),
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"cantina/batch"
 	"cantina/fault"
 	"cantina/fence"
+	"cantina/label"
 	"cantina/placement"
 	"cantina/store"
 	"cantina/worker"
@@ -170,6 +171,7 @@ func (p *pick) request(cell string) worker.Request {
 func (s *Scheduler) place(ctx context.Context, picks []*pick) bool {
 	var wants []placement.Want
 	var asked []*pick
+	conditions := make(map[*batch.Job][]label.Condition)
 	for _, p := range picks {
 		if hold, ok := s.cfg.Registry.MayRun(p.request("")); !ok {
 			s.held(p, hold)
@@ -178,9 +180,13 @@ func (s *Scheduler) place(ctx context.Context, picks []*pick) bool {
 		if s.adoption.shadowed(p) {
 			continue
 		}
+		if _, ok := conditions[p.spec]; !ok && len(p.spec.Conditions) > 0 {
+			conditions[p.spec], _ = label.ParseAll(p.spec.Conditions) // of a definition: all are right
+		}
 		wants = append(wants, placement.Want{Hold: holdID(p.Key), Need: p.Cell, Constraint: placement.Constraint{
 			Stack: p.spec.Stack, Tags: p.spec.Tags, Labels: p.spec.Labels, Tolerates: p.spec.Tolerates, Host: p.Host,
-			OpenFiles: p.spec.Workload.MostOpenFiles(), Isolation: p.spec.Workload.Kinds(),
+			Conditions: conditions[p.spec],
+			OpenFiles:  p.spec.Workload.MostOpenFiles(), Isolation: p.spec.Workload.Kinds(),
 			Ports: p.spec.Workload.FixedPorts(),
 		}})
 		wants[len(wants)-1].Hosts = p.Hosts

@@ -23,7 +23,9 @@ func (b *builder) service(domain, name string, s *service) lrp.Desired {
 		Stack:    s.Stack, PlacementTags: s.Placement, Labels: literals(s.CellLabels), Tolerations: s.Tolerations,
 		Exclusive: s.Exclusive, OnPartition: lrp.OnPartition(s.OnPartition.index),
 		ReplaceAfter: time.Duration(s.ReplaceAfter), OnReturn: lrp.OnReturn(s.OnReturn.index),
+		Conditions: conditions(b, &s.place, s.CellMatch),
 	}
+	neighbours(b, s, &out)
 	if s.Instances != nil {
 		out.Instances = *s.Instances
 	}
@@ -119,7 +121,7 @@ func (b *builder) task(t *oneTask) task.Definition {
 		Stack:    t.Stack, PlacementTags: t.Placement, Labels: literals(t.CellLabels), Tolerations: t.Tolerations,
 		Annotation: t.Annotation, CallbackURL: t.Callback,
 		WhenFull: task.WhenFull(t.WhenFull.index), OnLost: task.OnLost(t.OnLost.index),
-		PendingTimeout: time.Duration(t.Pending),
+		PendingTimeout: time.Duration(t.Pending), Conditions: conditions(b, &t.place, t.CellMatch),
 	}
 	out.Workload.ResultFile = t.ResultFile
 	if t.has("pending_timeout") {

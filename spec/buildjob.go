@@ -27,7 +27,8 @@ func (b *builder) job(domain, name string, j *job, all jobIndex) plan.NamedJob {
 		Priority: 1, Retries: 3, DependsOn: j.DependsOn, IgnoreExitCode: j.IgnoreExit,
 		HostLevel: j.HostLevel, Host: j.Host,
 		Stack: j.Stack, Tags: j.Placement, Labels: literals(j.CellLabels), Tolerates: j.Tolerations,
-		Workload: b.workload(&j.place, &j.workload, nil),
+		Conditions: conditions(b, &j.place, j.CellMatch),
+		Workload:   b.workload(&j.place, &j.workload, nil),
 	}}
 	if j.NodesOf != "" {
 		out.Job.Forest = j.NodesOf

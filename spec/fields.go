@@ -47,6 +47,7 @@ type workload struct {
 	Stack       string        `spec:"stack" default:"any" doc:"stack that the cell must provide"`
 	Placement   []string      `spec:"placement_tags" doc:"placement tags that the cell must have"`
 	CellLabels  free[literal] `spec:"cell_labels" doc:"labels that the cell must have, with exactly these values"`
+	CellMatch   []string      `spec:"cell_match" doc:"conditions on the cell's labels; all must hold: disk = ssd, disk != hdd, rack in (a, b), rack not in (a, b), gpu exists, gpu not exists, kernel version >= 5.10, < 7 (numbers separated by dots; what follows them is ignored). The label zone is the cell's zone"`
 	Tolerations []string      `spec:"tolerates" doc:"tolerated taints of cells"`
 }
 
@@ -56,6 +57,9 @@ type service struct {
 	Resources    named[amount]    `spec:"resources" doc:"amounts of further resources of the cell, like gpu: 1"`
 	Instances    *int             `spec:"instances" min:"0" max:"1000000" default:"1" doc:"number of instances"`
 	Ports        []port           `spec:"ports" doc:"ports allocated by the cell; the program gets them as PORT (the first) and PORT_NAME"`
+	SpreadOver   []string         `spec:"spread_over" default:"[zone]" doc:"labels over whose values the instances are spread, the most important first; then over zones and cells. Cells without the label count as one more value"`
+	MaxPer       free[int]        `spec:"max_per" doc:"maximum number of instances of a version for each value of a label, like rack: 1; cell: 1 means one on each cell. Others wait. Instances on cells that are drained or silent do not count"`
+	ApartFrom    []string         `spec:"apart_from" doc:"services of this domain that never share a cell with this one"`
 	Checks       []check          `spec:"checks" doc:"health checks: an instance is RUNNING when all have passed; a later failure ends it"`
 	Readiness    []check          `spec:"readiness_checks" doc:"checks that only decide whether the instance is routable"`
 	Monitor      *tree            `spec:"monitor" doc:"a health check written as a step; ignored if checks is set"`

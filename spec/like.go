@@ -18,6 +18,9 @@ func otherNames(name string) string {
 		"mem": "memory", "mem_limit": "memory", "cpus": "cpu", "timeout": "time_limit",
 		"healthcheck": "checks", "health_check": "checks", "readiness": "readiness_checks",
 		"restart_policy": "restart", "labels": "cell_labels", "tags": "placement_tags", "tolerations": "tolerates",
+		"constraints": "cell_match", "constraint": "cell_match", "affinity": "cell_match", "node_selector": "cell_match",
+		"nodeSelector": "cell_match", "spread": "spread_over", "topologySpreadConstraints": "spread_over",
+		"anti_affinity": "apart_from", "distinct_hosts": "max_per", "max_replicas_per_node": "max_per",
 		"schedule": "cron", "tz": "timezone", "time_zone": "timezone", "services_of": "services", "namespace": "domain",
 	}[name]
 }

@@ -257,7 +257,8 @@ func table() taskTable {
 //     The end of such a container is reported.
 //   - The reservation that was granted the start, without receiving the response, repeats the request.
 //   - A container that outlived its cell process is reported as adopted.
-//   - A reservation whose row was handed over from such a process is deleted, because the response to its start went to that process.
+//   - A reservation whose row was handed over from such a process is deleted, because the response to its start
+//     went to that process.
 //   - A task that was given up as lost may still deliver its real end.
 func Harmonise(v View) Action {
 	if v.Quarantined {

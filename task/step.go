@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"cantina/label"
 )
 
 // defaultPendingTimeout ends a task that no cell took.
@@ -26,6 +28,9 @@ func (d *Definition) Validate() error {
 	}
 	if len(d.Annotation) > MaxAnnotation {
 		bad("annotation", "longer than 10 KiB")
+	}
+	if _, err := label.ParseAll(d.Conditions); err != nil {
+		bad("cell_match", err.Error())
 	}
 	if d.PendingTimeout < 0 {
 		bad("pending_timeout", "must not be negative")

@@ -112,10 +112,11 @@ func (r Resolution) String() string {
 // Definition is the task's work and its environment. Written once, when the task is desired.
 type Definition struct {
 	Workload action.Workload
-	// Stack, PlacementTags, Labels and Tolerations are the conditions on cells, as in lrp.Desired.
+	// Stack, PlacementTags, Labels, Conditions and Tolerations are the conditions on cells, as in lrp.Desired.
 	Stack         string
 	PlacementTags []string
 	Labels        map[string]string
+	Conditions    []string
 	Tolerations   []string
 	// Annotation is opaque text, at most 10 KiB.
 	Annotation string

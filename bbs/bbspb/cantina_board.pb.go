@@ -247,6 +247,10 @@ type Desired struct {
 	Rollout       *Rollout               `protobuf:"bytes,15,opt,name=rollout,proto3" json:"rollout,omitempty"`
 	ReplaceAfter  *durationpb.Duration   `protobuf:"bytes,16,opt,name=replace_after,json=replaceAfter,proto3" json:"replace_after,omitempty"`
 	OnReturn      int32                  `protobuf:"varint,17,opt,name=on_return,json=onReturn,proto3" json:"on_return,omitempty"`
+	Conditions    []string               `protobuf:"bytes,18,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	Spread        []string               `protobuf:"bytes,19,rep,name=spread,proto3" json:"spread,omitempty"`
+	MaxPer        map[string]int64       `protobuf:"bytes,20,rep,name=max_per,json=maxPer,proto3" json:"max_per,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	ApartFrom     []string               `protobuf:"bytes,21,rep,name=apart_from,json=apartFrom,proto3" json:"apart_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -398,6 +402,34 @@ func (x *Desired) GetOnReturn() int32 {
 		return x.OnReturn
 	}
 	return 0
+}
+
+func (x *Desired) GetConditions() []string {
+	if x != nil {
+		return x.Conditions
+	}
+	return nil
+}
+
+func (x *Desired) GetSpread() []string {
+	if x != nil {
+		return x.Spread
+	}
+	return nil
+}
+
+func (x *Desired) GetMaxPer() map[string]int64 {
+	if x != nil {
+		return x.MaxPer
+	}
+	return nil
+}
+
+func (x *Desired) GetApartFrom() []string {
+	if x != nil {
+		return x.ApartFrom
+	}
+	return nil
 }
 
 type Restart struct {
@@ -874,6 +906,7 @@ type Definition struct {
 	WhenFull       int32                  `protobuf:"varint,8,opt,name=when_full,json=whenFull,proto3" json:"when_full,omitempty"`
 	OnLost         int32                  `protobuf:"varint,9,opt,name=on_lost,json=onLost,proto3" json:"on_lost,omitempty"`
 	PendingTimeout *durationpb.Duration   `protobuf:"bytes,10,opt,name=pending_timeout,json=pendingTimeout,proto3" json:"pending_timeout,omitempty"`
+	Conditions     []string               `protobuf:"bytes,11,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -974,6 +1007,13 @@ func (x *Definition) GetOnLost() int32 {
 func (x *Definition) GetPendingTimeout() *durationpb.Duration {
 	if x != nil {
 		return x.PendingTimeout
+	}
+	return nil
+}
+
+func (x *Definition) GetConditions() []string {
+	if x != nil {
+		return x.Conditions
 	}
 	return nil
 }
@@ -1703,7 +1743,7 @@ const file_cantina_board_proto_rawDesc = "" +
 	"\x06number\x18\x02 \x01(\x03R\x06number\x12\x10\n" +
 	"\x03low\x18\x03 \x01(\x03R\x03low\x12\x12\n" +
 	"\x04high\x18\x04 \x01(\x03R\x04high\x12\x12\n" +
-	"\x04good\x18\x05 \x01(\bR\x04good\"\xb4\x06\n" +
+	"\x04good\x18\x05 \x01(\bR\x04good\"\x84\b\n" +
 	"\aDesired\x12\x18\n" +
 	"\aprocess\x18\x01 \x01(\tR\aprocess\x120\n" +
 	"\aservice\x18\x02 \x01(\v2\x16.cantina.v1.ServiceKeyR\aservice\x12\x1c\n" +
@@ -1724,13 +1764,23 @@ const file_cantina_board_proto_rawDesc = "" +
 	"\arestart\x18\x0e \x01(\v2\x17.cantina.bbs.v1.RestartR\arestart\x121\n" +
 	"\arollout\x18\x0f \x01(\v2\x17.cantina.bbs.v1.RolloutR\arollout\x12>\n" +
 	"\rreplace_after\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\freplaceAfter\x12\x1b\n" +
-	"\ton_return\x18\x11 \x01(\x05R\bonReturn\x1a9\n" +
+	"\ton_return\x18\x11 \x01(\x05R\bonReturn\x12\x1e\n" +
+	"\n" +
+	"conditions\x18\x12 \x03(\tR\n" +
+	"conditions\x12\x16\n" +
+	"\x06spread\x18\x13 \x03(\tR\x06spread\x12<\n" +
+	"\amax_per\x18\x14 \x03(\v2#.cantina.bbs.v1.Desired.MaxPerEntryR\x06maxPer\x12\x1d\n" +
+	"\n" +
+	"apart_from\x18\x15 \x03(\tR\tapartFrom\x1a9\n" +
 	"\vRoutesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xec\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
+	"\vMaxPerEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xec\x01\n" +
 	"\aRestart\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\x05R\x04mode\x12\x1c\n" +
 	"\timmediate\x18\x02 \x01(\x03R\timmediate\x12-\n" +
@@ -1779,7 +1829,7 @@ const file_cantina_board_proto_rawDesc = "" +
 	"resolution\x18\x13 \x01(\x05R\n" +
 	"resolution\x12\x1c\n" +
 	"\tsuccessor\x18\x14 \x01(\tR\tsuccessor\x12\x18\n" +
-	"\averdict\x18\x15 \x01(\x03R\averdict\"\xd5\x03\n" +
+	"\averdict\x18\x15 \x01(\x03R\averdict\"\xf5\x03\n" +
 	"\n" +
 	"Definition\x120\n" +
 	"\bworkload\x18\x01 \x01(\v2\x14.cantina.v1.WorkloadR\bworkload\x12\x14\n" +
@@ -1794,7 +1844,10 @@ const file_cantina_board_proto_rawDesc = "" +
 	"\twhen_full\x18\b \x01(\x05R\bwhenFull\x12\x17\n" +
 	"\aon_lost\x18\t \x01(\x05R\x06onLost\x12B\n" +
 	"\x0fpending_timeout\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationR\x0ependingTimeout\x1a9\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\x0ependingTimeout\x12\x1e\n" +
+	"\n" +
+	"conditions\x18\v \x03(\tR\n" +
+	"conditions\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x96\x01\n" +
@@ -1866,7 +1919,7 @@ func file_cantina_board_proto_rawDescGZIP() []byte {
 	return file_cantina_board_proto_rawDescData
 }
 
-var file_cantina_board_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_cantina_board_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_cantina_board_proto_goTypes = []any{
 	(*Service)(nil),               // 0: cantina.bbs.v1.Service
 	(*Version)(nil),               // 1: cantina.bbs.v1.Version
@@ -1889,61 +1942,63 @@ var file_cantina_board_proto_goTypes = []any{
 	(*Field)(nil),                 // 18: cantina.bbs.v1.Field
 	nil,                           // 19: cantina.bbs.v1.Desired.RoutesEntry
 	nil,                           // 20: cantina.bbs.v1.Desired.LabelsEntry
-	nil,                           // 21: cantina.bbs.v1.Definition.LabelsEntry
-	(*cantinav1.ServiceKey)(nil),  // 22: cantina.v1.ServiceKey
-	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
-	(*cantinav1.Workload)(nil),    // 24: cantina.v1.Workload
-	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
-	(*cantinav1.LRPKey)(nil),      // 26: cantina.v1.LRPKey
-	(*cantinav1.ActualLRP)(nil),   // 27: cantina.v1.ActualLRP
-	(*cantinav1.TaskResult)(nil),  // 28: cantina.v1.TaskResult
+	nil,                           // 21: cantina.bbs.v1.Desired.MaxPerEntry
+	nil,                           // 22: cantina.bbs.v1.Definition.LabelsEntry
+	(*cantinav1.ServiceKey)(nil),  // 23: cantina.v1.ServiceKey
+	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(*cantinav1.Workload)(nil),    // 25: cantina.v1.Workload
+	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
+	(*cantinav1.LRPKey)(nil),      // 27: cantina.v1.LRPKey
+	(*cantinav1.ActualLRP)(nil),   // 28: cantina.v1.ActualLRP
+	(*cantinav1.TaskResult)(nil),  // 29: cantina.v1.TaskResult
 }
 var file_cantina_board_proto_depIdxs = []int32{
-	22, // 0: cantina.bbs.v1.Service.key:type_name -> cantina.v1.ServiceKey
+	23, // 0: cantina.bbs.v1.Service.key:type_name -> cantina.v1.ServiceKey
 	1,  // 1: cantina.bbs.v1.Service.versions:type_name -> cantina.bbs.v1.Version
-	23, // 2: cantina.bbs.v1.Service.progress:type_name -> google.protobuf.Timestamp
-	23, // 3: cantina.bbs.v1.Service.applied:type_name -> google.protobuf.Timestamp
+	24, // 2: cantina.bbs.v1.Service.progress:type_name -> google.protobuf.Timestamp
+	24, // 3: cantina.bbs.v1.Service.applied:type_name -> google.protobuf.Timestamp
 	2,  // 4: cantina.bbs.v1.Version.desired:type_name -> cantina.bbs.v1.Desired
-	22, // 5: cantina.bbs.v1.Desired.service:type_name -> cantina.v1.ServiceKey
+	23, // 5: cantina.bbs.v1.Desired.service:type_name -> cantina.v1.ServiceKey
 	19, // 6: cantina.bbs.v1.Desired.routes:type_name -> cantina.bbs.v1.Desired.RoutesEntry
-	24, // 7: cantina.bbs.v1.Desired.workload:type_name -> cantina.v1.Workload
+	25, // 7: cantina.bbs.v1.Desired.workload:type_name -> cantina.v1.Workload
 	20, // 8: cantina.bbs.v1.Desired.labels:type_name -> cantina.bbs.v1.Desired.LabelsEntry
 	3,  // 9: cantina.bbs.v1.Desired.restart:type_name -> cantina.bbs.v1.Restart
 	4,  // 10: cantina.bbs.v1.Desired.rollout:type_name -> cantina.bbs.v1.Rollout
-	25, // 11: cantina.bbs.v1.Desired.replace_after:type_name -> google.protobuf.Duration
-	25, // 12: cantina.bbs.v1.Restart.base:type_name -> google.protobuf.Duration
-	25, // 13: cantina.bbs.v1.Restart.max:type_name -> google.protobuf.Duration
-	25, // 14: cantina.bbs.v1.Restart.reset_after:type_name -> google.protobuf.Duration
-	25, // 15: cantina.bbs.v1.Rollout.settle:type_name -> google.protobuf.Duration
-	25, // 16: cantina.bbs.v1.Rollout.progress_deadline:type_name -> google.protobuf.Duration
-	26, // 17: cantina.bbs.v1.Index.key:type_name -> cantina.v1.LRPKey
-	6,  // 18: cantina.bbs.v1.Index.rows:type_name -> cantina.bbs.v1.Row
-	27, // 19: cantina.bbs.v1.Row.actual:type_name -> cantina.v1.ActualLRP
-	8,  // 20: cantina.bbs.v1.Task.definition:type_name -> cantina.bbs.v1.Definition
-	28, // 21: cantina.bbs.v1.Task.result:type_name -> cantina.v1.TaskResult
-	23, // 22: cantina.bbs.v1.Task.created:type_name -> google.protobuf.Timestamp
-	23, // 23: cantina.bbs.v1.Task.updated:type_name -> google.protobuf.Timestamp
-	23, // 24: cantina.bbs.v1.Task.first_completed:type_name -> google.protobuf.Timestamp
-	9,  // 25: cantina.bbs.v1.Task.callback:type_name -> cantina.bbs.v1.Callback
-	24, // 26: cantina.bbs.v1.Definition.workload:type_name -> cantina.v1.Workload
-	21, // 27: cantina.bbs.v1.Definition.labels:type_name -> cantina.bbs.v1.Definition.LabelsEntry
-	25, // 28: cantina.bbs.v1.Definition.pending_timeout:type_name -> google.protobuf.Duration
-	23, // 29: cantina.bbs.v1.Callback.next:type_name -> google.protobuf.Timestamp
-	23, // 30: cantina.bbs.v1.Domain.expires:type_name -> google.protobuf.Timestamp
-	23, // 31: cantina.bbs.v1.Idem.expires:type_name -> google.protobuf.Timestamp
-	23, // 32: cantina.bbs.v1.ApplyStep.fresh_until:type_name -> google.protobuf.Timestamp
-	2,  // 33: cantina.bbs.v1.ApplyStep.services:type_name -> cantina.bbs.v1.Desired
-	15, // 34: cantina.bbs.v1.ApplyStep.tasks:type_name -> cantina.bbs.v1.NamedTask
-	14, // 35: cantina.bbs.v1.ApplyStep.rows:type_name -> cantina.bbs.v1.OtherRow
-	12, // 36: cantina.bbs.v1.ApplyStep.key:type_name -> cantina.bbs.v1.Idem
-	8,  // 37: cantina.bbs.v1.NamedTask.definition:type_name -> cantina.bbs.v1.Definition
-	17, // 38: cantina.bbs.v1.Changes.changes:type_name -> cantina.bbs.v1.Change
-	18, // 39: cantina.bbs.v1.Change.fields:type_name -> cantina.bbs.v1.Field
-	40, // [40:40] is the sub-list for method output_type
-	40, // [40:40] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	26, // 11: cantina.bbs.v1.Desired.replace_after:type_name -> google.protobuf.Duration
+	21, // 12: cantina.bbs.v1.Desired.max_per:type_name -> cantina.bbs.v1.Desired.MaxPerEntry
+	26, // 13: cantina.bbs.v1.Restart.base:type_name -> google.protobuf.Duration
+	26, // 14: cantina.bbs.v1.Restart.max:type_name -> google.protobuf.Duration
+	26, // 15: cantina.bbs.v1.Restart.reset_after:type_name -> google.protobuf.Duration
+	26, // 16: cantina.bbs.v1.Rollout.settle:type_name -> google.protobuf.Duration
+	26, // 17: cantina.bbs.v1.Rollout.progress_deadline:type_name -> google.protobuf.Duration
+	27, // 18: cantina.bbs.v1.Index.key:type_name -> cantina.v1.LRPKey
+	6,  // 19: cantina.bbs.v1.Index.rows:type_name -> cantina.bbs.v1.Row
+	28, // 20: cantina.bbs.v1.Row.actual:type_name -> cantina.v1.ActualLRP
+	8,  // 21: cantina.bbs.v1.Task.definition:type_name -> cantina.bbs.v1.Definition
+	29, // 22: cantina.bbs.v1.Task.result:type_name -> cantina.v1.TaskResult
+	24, // 23: cantina.bbs.v1.Task.created:type_name -> google.protobuf.Timestamp
+	24, // 24: cantina.bbs.v1.Task.updated:type_name -> google.protobuf.Timestamp
+	24, // 25: cantina.bbs.v1.Task.first_completed:type_name -> google.protobuf.Timestamp
+	9,  // 26: cantina.bbs.v1.Task.callback:type_name -> cantina.bbs.v1.Callback
+	25, // 27: cantina.bbs.v1.Definition.workload:type_name -> cantina.v1.Workload
+	22, // 28: cantina.bbs.v1.Definition.labels:type_name -> cantina.bbs.v1.Definition.LabelsEntry
+	26, // 29: cantina.bbs.v1.Definition.pending_timeout:type_name -> google.protobuf.Duration
+	24, // 30: cantina.bbs.v1.Callback.next:type_name -> google.protobuf.Timestamp
+	24, // 31: cantina.bbs.v1.Domain.expires:type_name -> google.protobuf.Timestamp
+	24, // 32: cantina.bbs.v1.Idem.expires:type_name -> google.protobuf.Timestamp
+	24, // 33: cantina.bbs.v1.ApplyStep.fresh_until:type_name -> google.protobuf.Timestamp
+	2,  // 34: cantina.bbs.v1.ApplyStep.services:type_name -> cantina.bbs.v1.Desired
+	15, // 35: cantina.bbs.v1.ApplyStep.tasks:type_name -> cantina.bbs.v1.NamedTask
+	14, // 36: cantina.bbs.v1.ApplyStep.rows:type_name -> cantina.bbs.v1.OtherRow
+	12, // 37: cantina.bbs.v1.ApplyStep.key:type_name -> cantina.bbs.v1.Idem
+	8,  // 38: cantina.bbs.v1.NamedTask.definition:type_name -> cantina.bbs.v1.Definition
+	17, // 39: cantina.bbs.v1.Changes.changes:type_name -> cantina.bbs.v1.Change
+	18, // 40: cantina.bbs.v1.Change.fields:type_name -> cantina.bbs.v1.Field
+	41, // [41:41] is the sub-list for method output_type
+	41, // [41:41] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_cantina_board_proto_init() }
@@ -1957,7 +2012,7 @@ func file_cantina_board_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_board_proto_rawDesc), len(file_cantina_board_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -16,8 +16,8 @@ import (
 // core lists the pure packages, lowest first: each may import only earlier ones
 // of its own project besides the value packages of the standard library.
 var core = []string{"internal/text", "fault", "fence", "internal/agenda", "internal/dead", "internal/multimap",
-	"resource", "action", "cron", "cron/hebrew", "lrp", "task", "placement", "workerset", "worker", "batch", "schedule",
-	"plan", "store/head"}
+	"resource", "label", "action", "cron", "cron/hebrew", "lrp", "task", "placement", "workerset", "worker", "batch",
+	"schedule", "plan", "store/head"}
 
 // coreStandard are the value packages that core packages may import.
 var coreStandard = []string{

@@ -2423,8 +2423,10 @@ type TaskDefinition struct {
 	// end or keep
 	OnLost         string               `protobuf:"bytes,9,opt,name=on_lost,json=onLost,proto3" json:"on_lost,omitempty"`
 	PendingTimeout *durationpb.Duration `protobuf:"bytes,10,opt,name=pending_timeout,json=pendingTimeout,proto3" json:"pending_timeout,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Conditions on labels of cells, like "disk = ssd"; all must hold.
+	Conditions    []string `protobuf:"bytes,11,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TaskDefinition) Reset() {
@@ -2523,6 +2525,13 @@ func (x *TaskDefinition) GetOnLost() string {
 func (x *TaskDefinition) GetPendingTimeout() *durationpb.Duration {
 	if x != nil {
 		return x.PendingTimeout
+	}
+	return nil
+}
+
+func (x *TaskDefinition) GetConditions() []string {
+	if x != nil {
+		return x.Conditions
 	}
 	return nil
 }
@@ -9943,7 +9952,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\tcondition\x18\x1b \x01(\tR\tcondition\x12\x1f\n" +
 	"\voutput_lost\x18\x1c \x01(\x03R\n" +
 	"outputLost\x12\x16\n" +
-	"\x06ending\x18\x1d \x01(\bR\x06ending\"\xce\x03\n" +
+	"\x06ending\x18\x1d \x01(\bR\x06ending\"\xee\x03\n" +
 	"\x0eTaskDefinition\x120\n" +
 	"\bworkload\x18\x01 \x01(\v2\x14.cantina.v1.WorkloadR\bworkload\x12\x14\n" +
 	"\x05stack\x18\x02 \x01(\tR\x05stack\x12%\n" +
@@ -9957,7 +9966,10 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\twhen_full\x18\b \x01(\tR\bwhenFull\x12\x17\n" +
 	"\aon_lost\x18\t \x01(\tR\x06onLost\x12B\n" +
 	"\x0fpending_timeout\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationR\x0ependingTimeout\x1a9\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\x0ependingTimeout\x12\x1e\n" +
+	"\n" +
+	"conditions\x18\v \x03(\tR\n" +
+	"conditions\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa8\x01\n" +
