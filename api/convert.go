@@ -213,7 +213,8 @@ func counts(p *batch.Progress) *pb.Counts {
 
 func jobDefinition(j *plan.Job) *pb.JobDefinition {
 	d := &pb.JobDefinition{
-		Workload: hidden(wire.FromWorkload(j.Workload)), Levels: j.Forest.Levels, Level: j.Level, DependsOn: j.DependsOn,
+		Workload: hidden(wire.FromWorkload(j.Workload)), Levels: j.Forest.Levels, Level: j.Level,
+		DependsOn: j.DependsOn, After: j.After,
 		Retries: int32(j.Retries), BackoffRepeats: j.Backoff.Repeat, Resources: map[string]*pb.LevelResources{},
 		Policy: j.Forest.Policy.String(), CellOrder: j.Forest.Cells.String(),
 	}

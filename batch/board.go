@@ -149,7 +149,7 @@ func (b *Board) Put(spec Job) (problems []string) {
 		j = nil
 	}
 	if j == nil {
-		j = &job{Job: spec}
+		j = &job{Job: spec, gate: Gate{Shut: len(spec.After) > 0}}
 		b.jobs.add(j)
 		b.f.prepare(j)
 		for _, key := range b.runs.runKeys(spec.Name) { // it runs already: a report came before its row
@@ -160,7 +160,9 @@ func (b *Board) Put(spec Job) (problems []string) {
 		}
 	} else {
 		old := *j
-		j.Job = spec
+		if j.Job = spec; !slices.Equal(old.After, spec.After) {
+			j.gate = Gate{Shut: len(spec.After) > 0}
+		}
 		b.f.prepare(j)
 		if j.level != old.level {
 			b.f.carry(j, old.records, b.f.names[old.level].list)
@@ -247,6 +249,9 @@ func (f *forest) prepare(j *job) {
 	}
 	if slices.Contains(j.DependsOn, j.Name) {
 		say("depends_on: the job depends on itself")
+	}
+	if slices.Contains(j.After, j.Name) {
+		say("after: the job comes after itself")
 	}
 }
 

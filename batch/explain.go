@@ -92,6 +92,9 @@ func (b *Board) explainSwitches(j *job, say func(Why)) {
 	if j.Paused {
 		say(Why{Text: "the job is paused", Change: "cantina job resume " + quoted(j.Name)})
 	}
+	if j.gate.Text != "" {
+		say(Why{Text: "the job comes " + j.gate.Text, Change: j.gate.Change})
+	}
 }
 
 // explainEnd describes how a node's last run ended, and how to run it again.
@@ -257,6 +260,9 @@ func (b *Board) explainHopeless(d, j *job, n int32, through ...*job) Why {
 		return Why{Text: "does not run on this node: excluded by its filters"}
 	case len(d.Errors)+len(d.problems) > 0:
 		return Why{Text: "is invalid: " + strings.Join(slices.Concat(d.Errors, d.problems), "; ")}
+	}
+	if d.gate.Never {
+		return Why{Text: "comes " + d.gate.Text, Change: d.gate.Change}
 	}
 	for _, name := range d.DependsOn {
 		next := b.jobs.named[name]

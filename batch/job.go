@@ -41,7 +41,9 @@ type Job struct {
 	Filters map[string]Filter
 	// DependsOn names jobs that must be done on the same node.
 	DependsOn []string
-	Backoff   Backoff
+	// After names jobs that must be done on all their nodes before this one starts, over any nodes.
+	After   []string
+	Backoff Backoff
 	// Retries bounds the attempts after the first that ended in an error; negative =
 	// only the backoff list bounds them.
 	Retries int

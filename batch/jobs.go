@@ -31,6 +31,7 @@ type job struct {
 	records  []record
 	t        tournament
 	waiters  []*job // jobs that depend on this one
+	gate     Gate
 	counts   [classes]int
 	// blocked keeps the whole job from starting, shut single places (by their pinned or held cells),
 	// until Unblock.
@@ -168,7 +169,8 @@ func (js *jobs) hopelessAt(j *job, node int32, s *search) bool {
 	switch {
 	case x.running, x.bits&Done != 0:
 		return false
-	case x.bits&Failed != 0, x.flags&(flagPlaced|flagAvoided) != flagPlaced, len(j.Errors)+len(j.problems) > 0:
+	case x.bits&Failed != 0, x.flags&(flagPlaced|flagAvoided) != flagPlaced, len(j.Errors)+len(j.problems) > 0,
+		j.gate.Never:
 		return true
 	case len(j.DependsOn) == 0:
 		return false

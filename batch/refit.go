@@ -116,6 +116,12 @@ func (dv *derived) classify(j *job, node int32, x *record) Class {
 		return ClassBackoff
 	}
 	class := ClassReady
+	switch {
+	case j.gate.Never:
+		return ClassStranded
+	case j.gate.Shut:
+		class = ClassBlocked
+	}
 	var s search
 	for _, name := range j.DependsOn {
 		d := dv.jobs.named[name]

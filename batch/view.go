@@ -94,6 +94,12 @@ func (js *jobs) behind(j *job, through ...*job) string {
 		return ""
 	}
 	waits := ""
+	if j.gate.Text != "" {
+		waits = "comes " + j.gate.Text
+	}
+	if j.gate.Never {
+		return waits
+	}
 	for _, name := range j.DependsOn {
 		d := js.named[name]
 		switch {

@@ -153,6 +153,9 @@ func (s *newest) attach(j *job) {
 	}
 	j.forest, j.spec = f, &spec
 	f.board.Put(spec)
+	if len(spec.After) > 0 {
+		s.gated[spec.Name] = true
+	}
 }
 
 // seen keeps the newest invocation.

@@ -247,15 +247,15 @@ func (s *Scheduler) plant(f *forest, r reading, now time.Duration) {
 	if r.until > 0 {
 		f.wholeAt = min(f.wholeAt, now+r.until)
 	}
-	s.publishPlanted(f)
+	s.publishStates(func(j *job) bool { return j.forest == f })
 }
 
-// publishPlanted publishes jobs whose state the nodes have changed: no commit will, if all of them
-// had ended before. The lock is held.
-func (s *Scheduler) publishPlanted(f *forest) {
+// publishStates publishes jobs whose state something else than a commit has changed: their nodes, or
+// jobs that they come after. The lock is held.
+func (s *Scheduler) publishStates(of func(*job) bool) {
 	var events []event.Event
 	for _, name := range slices.Sorted(maps.Keys(s.jobs)) {
-		if j := s.jobs[name]; j.forest == f && j.spec != nil && s.progress(j).State != j.state {
+		if j := s.jobs[name]; j.forest != nil && of(j) && j.spec != nil && s.progress(j).State != j.state {
 			events = append(events, s.jobEvent(j))
 		}
 	}

@@ -109,6 +109,7 @@ func (s *Scheduler) begin() {
 		}
 	}
 	s.changed = false
+	s.openGates()
 }
 
 // pick is a batch task that wants a cell.

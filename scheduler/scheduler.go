@@ -166,6 +166,7 @@ type newest struct {
 	rows    flights[jobRow]
 	specs   flights[batch.ForestSpec]
 	bad     map[string]bool         // keys of rows that are quarantined: they cannot be written
+	gated   map[string]bool         // names of jobs that come after others
 	uids    map[string]*job         // by uid, also of jobs that are being cleaned away
 	last    fence.Invocation        // newest handed out or seen
 	changed bool                    // the set of permitted starts may have changed
@@ -218,7 +219,7 @@ func assemble(cfg Config) *Scheduler {
 	n := &newest{
 		cfg: cfg.withDefaults(), now: cfg.Clock.Steady(), forests: make(map[string]*forest), jobs: make(map[string]*job),
 		rows: make(flights[jobRow]), specs: make(flights[batch.ForestSpec]), bad: make(map[string]bool),
-		uids:    make(map[string]*job),
+		uids: make(map[string]*job), gated: make(map[string]bool),
 		changed: true, wake: make(chan struct{}, 1), failed: make(chan struct{}),
 	}
 	st := &statuses{newest: n, ends: make(map[batch.Key]*end), early: make(map[fence.Invocation]bool)}

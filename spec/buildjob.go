@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"go.yaml.in/yaml/v3"
+
 	"cantina/batch"
 	"cantina/internal/text"
 	"cantina/placement"
@@ -24,7 +26,7 @@ func (b *builder) job(domain, name string, j *job, all jobIndex) plan.NamedJob {
 	levels := j.levelNames()
 	out := plan.NamedJob{Job: batch.Job{
 		Name: name, Domain: domain, Owner: j.Owner, Forest: name, Level: j.Level,
-		Priority: 1, Retries: 3, DependsOn: j.DependsOn, IgnoreExitCode: j.IgnoreExit,
+		Priority: 1, Retries: 3, DependsOn: j.DependsOn, After: j.After, IgnoreExitCode: j.IgnoreExit,
 		HostLevel: j.HostLevel, Host: j.Host,
 		Stack: j.Stack, Tags: j.Placement, Labels: literals(j.CellLabels), Tolerates: j.Tolerations,
 		Conditions: conditions(b, &j.place, j.CellMatch),
@@ -383,21 +385,26 @@ func (b *builder) filters(j *job, out *batch.Job, levels []string) {
 
 // dependencies checks the dependencies within the file.
 func (b *builder) dependencies(name string, j *job, all jobIndex) {
-	for i, dep := range j.DependsOn {
-		at := &path{outer: &path{outer: j.at, name: "depends_on"}, index: i}
-		n := j.keys["depends_on"].Content[i]
-		other, ok := all.byName[dep]
-		if !ok {
-			b.meaning(at, n, fmt.Sprintf("no job %q in this file", text.Shorten(dep, 60)), b.guess(dep, all.names))
-			continue
-		}
-		if forestOf(dep, other) != forestOf(name, *j) {
-			b.meaning(at, n, dep+" runs on other nodes", "use nodes_of to share the nodes of a job")
-		}
-		if all.circle[name] != 0 && all.circle[name] == all.circle[dep] {
-			b.meaning(at, n, "dependency cycle: "+dep+" depends on "+name, "")
+	check := func(field string, deps []string, of func(at *path, n *yaml.Node, dep string)) {
+		for i, dep := range deps {
+			at := &path{outer: &path{outer: j.at, name: field}, index: i}
+			n := j.keys[field].Content[i]
+			if _, ok := all.byName[dep]; !ok {
+				b.meaning(at, n, fmt.Sprintf("no job %q in this file", text.Shorten(dep, 60)), b.guess(dep, all.names))
+				continue
+			}
+			of(at, n, dep)
+			if all.circle[name] != 0 && all.circle[name] == all.circle[dep] {
+				b.meaning(at, n, "dependency cycle: "+dep+" depends on "+name, "")
+			}
 		}
 	}
+	check("depends_on", j.DependsOn, func(at *path, n *yaml.Node, dep string) {
+		if forestOf(dep, all.byName[dep]) != forestOf(name, *j) {
+			b.meaning(at, n, dep+" runs on other nodes", "use nodes_of to share the nodes of a job, or after")
+		}
+	})
+	check("after", j.After, func(*path, *yaml.Node, string) {})
 }
 
 func forestOf(name string, j job) string {

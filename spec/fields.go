@@ -94,6 +94,7 @@ type job struct {
 	Nodes      []source          `spec:"nodes" doc:"sources of the nodes, in order"`
 	NodesOf    string            `spec:"nodes_of" doc:"name of a job in this file; use its levels and nodes"`
 	NodeOrder  enum[nodeOrders]  `spec:"node_order" default:"random" doc:"order in which nodes run"`
+	After      []string          `spec:"after" doc:"jobs that must be done on all their nodes first; they may run on other nodes"`
 	Policy     enum[policies]    `spec:"policy" default:"round_robin" doc:"how the jobs over the same nodes share them. round_robin: one start per job and round. ranked_priority: a job gets only room that those of higher priority leave. randomized_priority: each start is drawn, in proportion to the priorities. long_tail: first the job with the fewest ready nodes"`
 	CellOrder  enum[cellOrders]  `spec:"cell_order" default:"spread" doc:"which of the possible cells gets a batch task. spread: the least used. round_robin: the one that got batch work the longest ago. busiest: the one with the least free amounts, by the weights of resources on level cell"`
 	Level      string            `spec:"level" default:"the last of levels" doc:"level of the nodes on which the job runs"`

@@ -1,5 +1,7 @@
 package spec
 
+import "slices"
+
 // jobIndex finds the jobs of a file by name, and the circles of their
 // dependencies.
 type jobIndex struct {
@@ -40,7 +42,8 @@ func (c *circles) visit(name string) {
 	c.stack = append(c.stack, name)
 	c.open[name] = true
 	itself := false
-	for _, dep := range c.byName[name].DependsOn {
+	one := c.byName[name]
+	for _, dep := range slices.Concat(one.DependsOn, one.After) {
 		itself = itself || dep == name
 		if _, ok := c.byName[dep]; !ok {
 			continue

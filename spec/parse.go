@@ -161,7 +161,7 @@ func (b *builder) file(f *file) *File {
 	for i := range f.Jobs {
 		e := &f.Jobs[i]
 		out.names["job "+e.key] = mark{b.decoder.file, e.node.Line, e.node.Column}
-		if b.broken(e.at) || unknown && (e.value.NodesOf != "" || len(e.value.DependsOn) > 0) {
+		if b.broken(e.at) || unknown && (e.value.NodesOf != "" || len(e.value.DependsOn)+len(e.value.After) > 0) {
 			continue
 		}
 		out.Jobs = append(out.Jobs, b.job(out.Domain, e.key, &e.value, all))

@@ -186,7 +186,7 @@ func (b *builder) scheduleTarget(domain, name string, s *scheduled, d *schedule.
 	}
 	if s.Job != nil {
 		kinds++
-		if s.Job.NodesOf != "" || len(s.Job.DependsOn) > 0 {
+		if s.Job.NodesOf != "" || len(s.Job.DependsOn)+len(s.Job.After) > 0 {
 			b.field(&s.place, "job", "a scheduled job needs its own nodes and cannot depend on other jobs", "")
 		}
 		j := b.job(domain, name, s.Job, jobIndex{})

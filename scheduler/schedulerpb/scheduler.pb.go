@@ -210,6 +210,7 @@ type JobSpec struct {
 	Resources      map[string]*Amounts    `protobuf:"bytes,7,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Filters        map[string]*Filter     `protobuf:"bytes,8,rep,name=filters,proto3" json:"filters,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	DependsOn      []string               `protobuf:"bytes,9,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
+	After          []string               `protobuf:"bytes,23,rep,name=after,proto3" json:"after,omitempty"`
 	Backoff        *Backoff               `protobuf:"bytes,10,opt,name=backoff,proto3" json:"backoff,omitempty"`
 	Retries        int64                  `protobuf:"varint,11,opt,name=retries,proto3" json:"retries,omitempty"`
 	Workload       *cantinav1.Workload    `protobuf:"bytes,12,opt,name=workload,proto3" json:"workload,omitempty"`
@@ -317,6 +318,13 @@ func (x *JobSpec) GetFilters() map[string]*Filter {
 func (x *JobSpec) GetDependsOn() []string {
 	if x != nil {
 		return x.DependsOn
+	}
+	return nil
+}
+
+func (x *JobSpec) GetAfter() []string {
+	if x != nil {
+		return x.After
 	}
 	return nil
 }
@@ -1599,7 +1607,7 @@ const file_scheduler_proto_rawDesc = "" +
 	"\x06paused\x18\x06 \x01(\bR\x06paused\x12.\n" +
 	"\x04spec\x18\a \x01(\v2\x1a.cantina.scheduler.JobSpecR\x04spec\x12\x16\n" +
 	"\x06forest\x18\b \x01(\tR\x06forest\x12\x16\n" +
-	"\x06former\x18\t \x03(\tR\x06former\"\xff\a\n" +
+	"\x06former\x18\t \x03(\tR\x06former\"\x95\b\n" +
 	"\aJobSpec\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x16\n" +
@@ -1610,7 +1618,8 @@ const file_scheduler_proto_rawDesc = "" +
 	"\tresources\x18\a \x03(\v2).cantina.scheduler.JobSpec.ResourcesEntryR\tresources\x12A\n" +
 	"\afilters\x18\b \x03(\v2'.cantina.scheduler.JobSpec.FiltersEntryR\afilters\x12\x1d\n" +
 	"\n" +
-	"depends_on\x18\t \x03(\tR\tdependsOn\x124\n" +
+	"depends_on\x18\t \x03(\tR\tdependsOn\x12\x14\n" +
+	"\x05after\x18\x17 \x03(\tR\x05after\x124\n" +
 	"\abackoff\x18\n" +
 	" \x01(\v2\x1a.cantina.scheduler.BackoffR\abackoff\x12\x18\n" +
 	"\aretries\x18\v \x01(\x03R\aretries\x120\n" +

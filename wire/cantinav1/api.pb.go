@@ -3465,8 +3465,9 @@ type JobDefinition struct {
 	BackoffSeconds []int32                    `protobuf:"varint,8,rep,packed,name=backoff_seconds,json=backoffSeconds,proto3" json:"backoff_seconds,omitempty"`
 	BackoffRepeats bool                       `protobuf:"varint,9,opt,name=backoff_repeats,json=backoffRepeats,proto3" json:"backoff_repeats,omitempty"`
 	// How the jobs over the same nodes share them, and in which order cells are tried.
-	Policy        string `protobuf:"bytes,10,opt,name=policy,proto3" json:"policy,omitempty"`
-	CellOrder     string `protobuf:"bytes,11,opt,name=cell_order,json=cellOrder,proto3" json:"cell_order,omitempty"`
+	Policy        string   `protobuf:"bytes,10,opt,name=policy,proto3" json:"policy,omitempty"`
+	CellOrder     string   `protobuf:"bytes,11,opt,name=cell_order,json=cellOrder,proto3" json:"cell_order,omitempty"`
+	After         []string `protobuf:"bytes,12,rep,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3576,6 +3577,13 @@ func (x *JobDefinition) GetCellOrder() string {
 		return x.CellOrder
 	}
 	return ""
+}
+
+func (x *JobDefinition) GetAfter() []string {
+	if x != nil {
+		return x.After
+	}
+	return nil
 }
 
 type LevelResources struct {
@@ -10039,7 +10047,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\brevision\x18\x0f \x01(\x03R\brevision\x129\n" +
 	"\n" +
 	"definition\x18\x10 \x01(\v2\x19.cantina.v1.JobDefinitionR\n" +
-	"definition\"\xee\x03\n" +
+	"definition\"\x84\x04\n" +
 	"\rJobDefinition\x120\n" +
 	"\bworkload\x18\x01 \x01(\v2\x14.cantina.v1.WorkloadR\bworkload\x12\x16\n" +
 	"\x06levels\x18\x02 \x03(\tR\x06levels\x12\x14\n" +
@@ -10054,7 +10062,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06policy\x18\n" +
 	" \x01(\tR\x06policy\x12\x1d\n" +
 	"\n" +
-	"cell_order\x18\v \x01(\tR\tcellOrder\x1aX\n" +
+	"cell_order\x18\v \x01(\tR\tcellOrder\x12\x14\n" +
+	"\x05after\x18\f \x03(\tR\x05after\x1aX\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
 	"\x05value\x18\x02 \x01(\v2\x1a.cantina.v1.LevelResourcesR\x05value:\x028\x01\"\xf5\x02\n" +
