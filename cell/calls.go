@@ -178,21 +178,48 @@ func refuseAll(w Work, err error) []Refusal {
 // or that waits for its cells, must not end it.
 const claimLife = time.Hour
 
-// StopInstance stops an instance gracefully; its end is handled as COMPLETED. If the instance is
-// not here, it is no error: the row is checked.
-func (c *Cell) StopInstance(_ context.Context, t fence.Term, proc worker.Proc, key lrp.Key, instance string) error {
+// Stops is work that a cell is to stop gracefully.
+type Stops struct {
+	Instances []StopInstance
+	Tasks     []string // uids
+}
+
+// StopInstance names an instance and the row that it is of.
+type StopInstance struct {
+	Key      lrp.Key
+	Instance string
+}
+
+// StopWork stops instances and tasks gracefully; their ends are handled as COMPLETED. Work that is not
+// here is no error: its row is checked. Work that cannot be stopped does not prevent the rest.
+func (c *Cell) StopWork(_ context.Context, t fence.Term, proc worker.Proc, w Stops) error {
 	if err := c.session.heard(t, proc); err != nil {
 		return err
 	}
-	ct, ok := c.exec.Get(instance)
-	if !ok {
+	var errs []error
+	for _, x := range w.Instances {
+		if ct, ok := c.exec.Get(x.Instance); ok {
+			if k, _, _ := keyOf(ct.Labels); k != x.Key {
+				errs = append(errs, fmt.Errorf("instance %s is of %v, not of %v: %w", x.Instance, k, x.Key, ErrUnknownContainer))
+				continue
+			}
+		}
+		errs = append(errs, c.stop(x.Instance))
+	}
+	for _, uid := range w.Tasks {
+		errs = append(errs, c.stop(taskContainer(uid)))
+	}
+	return errors.Join(errs...)
+}
+
+// stop stops a container; without it, the rows are checked at once.
+func (c *Cell) stop(id string) error {
+	err := c.exec.Stop(id)
+	if errors.Is(err, executor.ErrUnknown) {
 		c.polls.pollNow()
 		return nil
 	}
-	if k, _, _ := keyOf(ct.Labels); k != key {
-		return fmt.Errorf("instance %s is of %v, not of %v: %w", instance, k, key, ErrUnknownContainer)
-	}
-	return c.exec.Stop(instance)
+	return err
 }
 
 // SignalInstance sends a signal to the main process of an instance. It returns
@@ -210,19 +237,6 @@ func (c *Cell) SignalInstance(_ context.Context, t fence.Term, proc worker.Proc,
 		return fmt.Errorf("instance %s is of %v, not of %v: %w", instance, k, key, ErrUnknownContainer)
 	}
 	return c.exec.Signal(instance, signal)
-}
-
-// CancelTask ends the container of a task.
-func (c *Cell) CancelTask(_ context.Context, t fence.Term, proc worker.Proc, uid string) error {
-	if err := c.session.heard(t, proc); err != nil {
-		return err
-	}
-	err := c.exec.Stop(taskContainer(uid))
-	if errors.Is(err, executor.ErrUnknown) {
-		c.polls.pollNow()
-		return nil
-	}
-	return err
 }
 
 // Drain begins to empty the cell, or takes that back.

@@ -276,6 +276,37 @@ func TestAnInstanceIsClaimedThenRunsAndIsReported(t *testing.T) {
 	})
 }
 
+// TestStopsDoNotPreventOneAnother: one that cannot be done, and work that is not here, leave the rest.
+func TestStopsDoNotPreventOneAnother(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		key := w.desire()
+		w.perform(Work{LRPs: []LRPWork{{Key: key, Service: w.leader.desired.Service, Instance: "i1",
+			Workload: sleeper("forever")}}})
+		w.desireTask("t")
+		w.performTask("t")
+		if n := len(w.exec.List()); n != 2 {
+			t.Fatalf("%d containers", n)
+		}
+		err := w.cell.StopWork(t.Context(), w.leader.term, w.proc(), Stops{
+			Instances: []StopInstance{{Key: lrp.Key{Process: "other"}, Instance: "i1"}, {Key: key, Instance: "gone"}},
+			Tasks:     []string{"gone", "u-t"}})
+		if !errors.Is(err, ErrUnknownContainer) || strings.Count(err.Error(), "instance") != 1 {
+			t.Errorf("%v: only the instance of another row is an error", err)
+		}
+		synctest.Wait()
+		if left := w.exec.List(); len(left) != 1 || left[0].ID != "i1" {
+			t.Fatalf("%+v", left)
+		}
+		err = w.cell.StopWork(t.Context(), w.leader.term, w.proc(), Stops{Instances: []StopInstance{{Key: key, Instance: "i1"}}})
+		if synctest.Wait(); err != nil || len(w.exec.List()) != 0 {
+			t.Fatalf("%v, %+v", err, w.exec.List())
+		}
+		if err := w.cell.StopWork(t.Context(), w.leader.term, "another", Stops{}); !errors.Is(err, ErrProc) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
 func TestAReservationLosesAgainstAnotherCell(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		key := w.desire()

@@ -2,32 +2,57 @@ package leader
 
 import (
 	"context"
+	"slices"
 
 	"cantina/cell"
 	"cantina/event"
+	"cantina/internal/run"
 	"cantina/lrp"
 	"cantina/registry"
 	"cantina/task"
 	"cantina/worker"
 )
 
+// stopBatch is how many instances and tasks go in one call at most.
+const stopBatch = 500
+
+// stopKey is the process that is called.
+type stopKey struct {
+	cell worker.CellName
+	proc worker.Proc
+}
+
 // cellCalls reaches cells for the board. A lost call is found by the cell's poll.
-type cellCalls struct{ *Leader }
+type cellCalls struct {
+	stops *run.Batches[stopKey, cell.Stops]
+}
+
+// newCellCalls returns the calls; spawn makes one concurrently, send sends it.
+func newCellCalls(spawn func(func(context.Context)), send func(context.Context, stopKey, cell.Stops)) cellCalls {
+	return cellCalls{run.NewBatches(spawn, func(ctx context.Context, key stopKey, items []cell.Stops) {
+		for part := range slices.Chunk(items, stopBatch) {
+			var w cell.Stops
+			for _, x := range part {
+				w.Instances, w.Tasks = append(w.Instances, x.Instances...), append(w.Tasks, x.Tasks...)
+			}
+			send(ctx, key, w)
+		}
+	})}
+}
+
+func (l *Leader) stopWork(ctx context.Context, key stopKey, w cell.Stops) {
+	l.failed("StopWork", string(key.cell), l.cfg.Cells.StopWork(ctx, key.cell, l.cfg.Term, key.proc, w))
+}
 
 // StopInstance implements bbs.Cells.
 func (c cellCalls) StopInstance(key lrp.Key, who lrp.Identity) {
-	c.cfg.Go(func(ctx context.Context) {
-		c.failed("StopInstance", who.Cell, c.cfg.Cells.StopInstance(ctx, worker.CellName(who.Cell), c.cfg.Term,
-			worker.Proc(who.Proc), key, who.Instance))
-	})
+	c.stops.Add(stopKey{worker.CellName(who.Cell), worker.Proc(who.Proc)},
+		cell.Stops{Instances: []cell.StopInstance{{Key: key, Instance: who.Instance}}})
 }
 
 // CancelTask implements bbs.Cells.
 func (c cellCalls) CancelTask(holder task.Holder, _, uid string) {
-	c.cfg.Go(func(ctx context.Context) {
-		c.failed("CancelTask", holder.Cell, c.cfg.Cells.CancelTask(ctx, worker.CellName(holder.Cell), c.cfg.Term,
-			worker.Proc(holder.Proc), uid))
-	})
+	c.stops.Add(stopKey{worker.CellName(holder.Cell), worker.Proc(holder.Proc)}, cell.Stops{Tasks: []string{uid}})
 }
 
 // orderDrain calls a cell. A lost call is made again after the next heartbeat.

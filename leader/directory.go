@@ -9,7 +9,6 @@ import (
 	"cantina/cell"
 	"cantina/fence"
 	"cantina/internal/link"
-	"cantina/lrp"
 	"cantina/worker"
 )
 
@@ -83,22 +82,12 @@ func (d directory) Perform(ctx context.Context, name worker.CellName, work cell.
 	return c.Perform(ctx, work)
 }
 
-// StopInstance implements Cells.
-func (d directory) StopInstance(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc,
-	key lrp.Key, instance string) error {
+// StopWork implements Cells.
+func (d directory) StopWork(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc,
+	w cell.Stops) error {
 	c, err := d.to(name)
 	if err == nil {
-		err = c.StopInstance(ctx, term, proc, key, instance)
-	}
-	return err
-}
-
-// CancelTask implements Cells.
-func (d directory) CancelTask(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc,
-	uid string) error {
-	c, err := d.to(name)
-	if err == nil {
-		err = c.CancelTask(ctx, term, proc, uid)
+		err = c.StopWork(ctx, term, proc, w)
 	}
 	return err
 }

@@ -110,7 +110,7 @@ func (l *Leader) Discard(ctx context.Context, name worker.CellName, by string) (
 		if !c.Unknown || c.Task == "" {
 			continue
 		}
-		if err := l.cfg.Cells.CancelTask(ctx, name, l.cfg.Term, s.Proc, c.UID); err != nil {
+		if err := l.cfg.Cells.StopWork(ctx, name, l.cfg.Term, s.Proc, cell.Stops{Tasks: []string{c.UID}}); err != nil {
 			return ended, fmt.Errorf("cell %s: %s: %w", name, c.What, err)
 		}
 		l.log.Info("ending work that is not in the store", "cell", string(name), "work", c.What, "by", by)

@@ -30,10 +30,8 @@ type docile struct{ obedient }
 // Perform implements link.Cell.
 func (docile) Perform(context.Context, cell.Work) ([]cell.Refusal, error) { return nil, nil }
 
-// StopInstance implements link.Cell.
-func (docile) StopInstance(context.Context, fence.Term, worker.Proc, lrp.Key, string) error {
-	return nil
-}
+// StopWork implements link.Cell.
+func (docile) StopWork(context.Context, fence.Term, worker.Proc, cell.Stops) error { return nil }
 
 // stateOf is a cell's report in each heartbeat, including its deregistration.
 func stateOf(name string) cell.State {

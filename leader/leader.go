@@ -34,9 +34,7 @@ type Store interface {
 type Cells interface {
 	registry.Cells
 	Performer
-	StopInstance(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, key lrp.Key,
-		instance string) error
-	CancelTask(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, uid string) error
+	StopWork(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, w cell.Stops) error
 	Drain(ctx context.Context, name worker.CellName, term fence.Term, proc worker.Proc, e cell.Drain) error
 	// SetAddress sets where a cell is reached, by the process that has its name; empty = it is gone.
 	SetAddress(name worker.CellName, address string)
@@ -173,7 +171,7 @@ func New(cfg Config, rows []store.Row) (*Leader, error) {
 	board.Store, board.Hub, board.Clock, board.Log, board.NewID = cfg.Store, &ledgerHub{cfg.Hub, feed}, cfg.Clock, cfg.Log,
 		cfg.NewID
 	board.Auctioneer = edge[bbs.Auctioneer](cfg.Edges.Placement, l.Placement)
-	board.Cells, board.Sessions, board.Callbacks, board.Machines = cellCalls{l}, l.Registry, cfg.Callbacks, l.machines
+	board.Cells, board.Sessions, board.Callbacks, board.Machines = newCellCalls(cfg.Go, l.stopWork), l.Registry, cfg.Callbacks, l.machines
 	board.Converge.Starting = l.starting
 	l.Board = bbs.New(board, rows, cfg.Revision, l.Registry.Members())
 	feed.Load(l.Board)

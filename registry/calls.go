@@ -9,6 +9,7 @@ import (
 
 	"cantina/batch"
 	"cantina/fence"
+	"cantina/internal/run"
 	"cantina/worker"
 )
 
@@ -32,19 +33,25 @@ type calls struct {
 	active sync.WaitGroup
 
 	payloads map[fence.Invocation]*batch.Payload // of runs that are not sent
-	runs     queues[worker.RunTask]
-	kills    queues[worker.KillTask]
+	runs     *run.Batches[queueKey, worker.RunTask]
+	kills    *run.Batches[queueKey, worker.KillTask]
 	reports  map[worker.Proc]int // getRunningTasks in progress
 }
 
 func newCalls(m *machine, cfg *Config, step func(...worker.Event)) *calls {
 	c := &calls{m: m, cells: cfg.Cells, log: cfg.Log, step: step, spawn: cfg.Runtime.Go,
-		payloads: map[fence.Invocation]*batch.Payload{},
-		runs:     queues[worker.RunTask]{}, kills: queues[worker.KillTask]{}, reports: map[worker.Proc]int{}}
+		payloads: map[fence.Invocation]*batch.Payload{}, reports: map[worker.Proc]int{}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if c.spawn == nil {
 		c.spawn = c.active.Go
 	}
+	spawn := func(f func(context.Context)) { c.spawn(func() { f(c.ctx) }) }
+	c.runs = run.NewBatches(spawn, func(_ context.Context, key queueKey, items []worker.RunTask) {
+		for part := range slices.Chunk(items, runBatch) {
+			c.runTasks(key.cell, part)
+		}
+	})
+	c.kills = run.NewBatches(spawn, c.killTasks)
 	return c
 }
 
@@ -56,45 +63,11 @@ type queueKey struct {
 	seq  int64
 }
 
-// queues hold the items of each key that wait: one call at a time, later ones are collected for the
-// next. A key exists while a call is in progress.
-type queues[T any] map[queueKey][]T
-
-// add puts an item in its queue, and makes calls until nothing waits. The lock is held.
-func (q queues[T]) add(c *calls, key queueKey, item T, send func(worker.CellName, []T)) {
-	if c.m.over != nil {
-		return
-	}
-	if waiting, busy := q[key]; busy {
-		q[key] = append(waiting, item)
-		return
-	}
-	q[key] = []T{item}
-	c.spawn(func() {
-		for items := q.take(c.m, key); len(items) > 0; items = q.take(c.m, key) {
-			send(key.cell, items)
-		}
-	})
-}
-
-// take returns the items of a queue; the queue is gone when there are none.
-func (q queues[T]) take(m *machine, key queueKey) []T {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	items := q[key]
-	if q[key] = nil; len(items) == 0 {
-		delete(q, key)
-	}
-	return items
-}
-
 // run queues one runTask. The lock is held.
 func (c *calls) run(e worker.SendRun) {
-	c.runs.add(c, queueKey{e.Cell, e.Call.Proc, e.Call.Seq}, e.Call, func(cell worker.CellName, items []worker.RunTask) {
-		for part := range slices.Chunk(items, runBatch) {
-			c.runTasks(cell, part)
-		}
-	})
+	if c.m.over == nil {
+		c.runs.Add(queueKey{e.Cell, e.Call.Proc, e.Call.Seq}, e.Call)
+	}
 }
 
 // takePayloads returns the work of runTasks that are sent now, nil for a probe.
@@ -134,21 +107,25 @@ func (c *calls) runTasks(cell worker.CellName, items []worker.RunTask) {
 	c.step(answers...)
 }
 
-// kill queues one killTask; of those that wait, each run is sent once. Ending a large job must not
-// use a connection for each of its tasks.
+// kill queues one killTask. Ending a large job must not use a connection for each of its tasks.
 func (c *calls) kill(e worker.SendKill) {
 	c.m.mu.Lock()
 	defer c.m.mu.Unlock()
-	c.kills.add(c, queueKey{cell: e.Cell, proc: e.Call.Proc}, e.Call, func(cell worker.CellName, items []worker.KillTask) {
-		newest := make(map[worker.Run]worker.KillTask, len(items))
-		for _, x := range items {
-			newest[x.Run] = x
-		}
-		sorted := slices.SortedFunc(maps.Values(newest), func(a, b worker.KillTask) int { return a.Run.Compare(b.Run) })
-		for part := range slices.Chunk(sorted, runBatch) {
-			c.debug("KillTask", cell, c.cells.KillTask(c.ctx, cell, part))
-		}
-	})
+	if c.m.over == nil {
+		c.kills.Add(queueKey{cell: e.Cell, proc: e.Call.Proc}, e.Call)
+	}
+}
+
+// killTasks sends killTasks that waited, each run once.
+func (c *calls) killTasks(ctx context.Context, key queueKey, items []worker.KillTask) {
+	newest := make(map[worker.Run]worker.KillTask, len(items))
+	for _, x := range items {
+		newest[x.Run] = x
+	}
+	sorted := slices.SortedFunc(maps.Values(newest), func(a, b worker.KillTask) int { return a.Run.Compare(b.Run) })
+	for part := range slices.Chunk(sorted, runBatch) {
+		c.debug("KillTask", key.cell, c.cells.KillTask(ctx, key.cell, part))
+	}
 }
 
 // report requests a process's running work, unless enough requests are in progress. The lock is held.

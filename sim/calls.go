@@ -175,15 +175,9 @@ func (c calls) Perform(ctx context.Context, _ worker.CellName, work cell.Work) (
 	return out, err
 }
 
-// StopInstance implements leader.Cells.
-func (c calls) StopInstance(ctx context.Context, _ worker.CellName, term fence.Term, proc worker.Proc, key lrp.Key,
-	instance string) error {
-	return c.send(OpStop, proc, func(to *cell.Cell) { _ = to.StopInstance(ctx, term, proc, key, instance) })
-}
-
-// CancelTask implements leader.Cells.
-func (c calls) CancelTask(ctx context.Context, _ worker.CellName, term fence.Term, proc worker.Proc, uid string) error {
-	return c.send(OpCancel, proc, func(to *cell.Cell) { _ = to.CancelTask(ctx, term, proc, uid) })
+// StopWork implements leader.Cells.
+func (c calls) StopWork(ctx context.Context, _ worker.CellName, term fence.Term, proc worker.Proc, w cell.Stops) error {
+	return c.send(OpStop, proc, func(to *cell.Cell) { _ = to.StopWork(ctx, term, proc, w) })
 }
 
 // Drain implements leader.Cells.

@@ -40,7 +40,6 @@ const (
 	OpPerform
 	OpPerformAnswer
 	OpStop
-	OpCancel
 	OpDrain
 	opCount
 )
@@ -53,7 +52,7 @@ var opNames = [opCount]string{"heartbeat", "heartbeat answer", "getRunningTasks"
 	"notifyIfTasksNotRunning", "its answer", "killTask", "requestSuicide", "updateStatus", "its answer", "other calls",
 	"rows", "their answer", "claim", "start", "crash", "remove", "evacuate, one of its kinds", "their answer",
 	"start of a task", "end of a task, adoption", "their answer", "perform", "its answer",
-	"stopInstance", "cancelTask", "drain the cell"}
+	"stop work", "drain the cell"}
 
 // String returns the message's name.
 func (o Op) String() string { return opNames[o] }

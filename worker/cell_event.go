@@ -83,7 +83,7 @@ type SessionBegun struct {
 }
 
 // CallHeard is the term of any other call or answer of a leader (Perform,
-// StopInstance, a NotLeader answer): a higher one raises the cell's before the
+// StopWork, a NotLeader answer): a higher one raises the cell's before the
 // call is looked at.
 type CallHeard struct{ Term fence.Term }
 

@@ -128,18 +128,13 @@ func (w *witness) Perform(context.Context, cell.Work) ([]cell.Refusal, error) {
 	return nil, nil
 }
 
-func (w *witness) StopInstance(context.Context, fence.Term, worker.Proc, lrp.Key, string) error {
-	w.asked = "StopInstance"
+func (w *witness) StopWork(context.Context, fence.Term, worker.Proc, cell.Stops) error {
+	w.asked = "StopWork"
 	return nil
 }
 
 func (w *witness) SignalInstance(context.Context, fence.Term, worker.Proc, lrp.Key, string, int) error {
 	w.asked = "SignalInstance"
-	return nil
-}
-
-func (w *witness) CancelTask(context.Context, fence.Term, worker.Proc, string) error {
-	w.asked = "CancelTask"
 	return nil
 }
 

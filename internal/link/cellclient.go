@@ -360,10 +360,13 @@ func (r *remote) Perform(ctx context.Context, w cell.Work) ([]cell.Refusal, erro
 	return refused, nil
 }
 
-// StopInstance implements Cell.
-func (r *remote) StopInstance(ctx context.Context, t fence.Term, proc worker.Proc, key lrp.Key, instance string) error {
-	_, err := invoke(ctx, r.rpc.StopInstance,
-		&pb.StopInstanceRequest{To: wire.FromCallee(t, proc), Key: wire.FromLRPKey(key), Instance: instance})
+// StopWork implements Cell.
+func (r *remote) StopWork(ctx context.Context, t fence.Term, proc worker.Proc, w cell.Stops) error {
+	q := &pb.StopWorkRequest{To: wire.FromCallee(t, proc), Tasks: w.Tasks}
+	for _, x := range w.Instances {
+		q.Instances = append(q.Instances, &pb.StopInstance{Key: wire.FromLRPKey(x.Key), Instance: x.Instance})
+	}
+	_, err := invoke(ctx, r.rpc.StopWork, q)
 	return err
 }
 
@@ -372,12 +375,6 @@ func (r *remote) SignalInstance(ctx context.Context, t fence.Term, proc worker.P
 	signal int) error {
 	_, err := invoke(ctx, r.rpc.SignalInstance, &pb.SignalInstanceRequest{To: wire.FromCallee(t, proc),
 		Key: wire.FromLRPKey(key), Instance: instance, Signal: int32(signal)})
-	return err
-}
-
-// CancelTask implements Cell.
-func (r *remote) CancelTask(ctx context.Context, t fence.Term, proc worker.Proc, uid string) error {
-	_, err := invoke(ctx, r.rpc.CancelTask, &pb.CancelTaskRequest{To: wire.FromCallee(t, proc), Uid: uid})
 	return err
 }
 

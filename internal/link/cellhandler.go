@@ -238,20 +238,24 @@ func workOf(m *pb.PerformRequest) (cell.Work, error) {
 	return w, nil
 }
 
-func (h *cellHandler) StopInstance(ctx context.Context,
-	req *connect.Request[pb.StopInstanceRequest]) (*connect.Response[pb.StopInstanceResponse], error) {
+func (h *cellHandler) StopWork(ctx context.Context,
+	req *connect.Request[pb.StopWorkRequest]) (*connect.Response[pb.StopWorkResponse], error) {
 	t, proc, err := wire.ToCallee(req.Msg.GetTo())
 	if err != nil {
 		return nil, toConnect(err)
 	}
-	key, err := wire.ToLRPKey(req.Msg.GetKey())
-	if err != nil {
+	w := cell.Stops{Tasks: req.Msg.GetTasks()}
+	for _, x := range req.Msg.GetInstances() {
+		key, err := wire.ToLRPKey(x.GetKey())
+		if err != nil {
+			return nil, toConnect(err)
+		}
+		w.Instances = append(w.Instances, cell.StopInstance{Key: key, Instance: x.GetInstance()})
+	}
+	if err := h.cell.StopWork(ctx, t, proc, w); err != nil {
 		return nil, toConnect(err)
 	}
-	if err := h.cell.StopInstance(ctx, t, proc, key, req.Msg.GetInstance()); err != nil {
-		return nil, toConnect(err)
-	}
-	return connect.NewResponse(&pb.StopInstanceResponse{Term: wire.FromTerm(t), Proc: string(proc)}), nil
+	return connect.NewResponse(&pb.StopWorkResponse{Term: wire.FromTerm(t), Proc: string(proc)}), nil
 }
 
 func (h *cellHandler) SignalInstance(ctx context.Context,
@@ -268,18 +272,6 @@ func (h *cellHandler) SignalInstance(ctx context.Context,
 		return nil, toConnect(err)
 	}
 	return connect.NewResponse(&pb.SignalInstanceResponse{Term: wire.FromTerm(t), Proc: string(proc)}), nil
-}
-
-func (h *cellHandler) CancelTask(ctx context.Context,
-	req *connect.Request[pb.CancelTaskRequest]) (*connect.Response[pb.CancelTaskResponse], error) {
-	t, proc, err := wire.ToCallee(req.Msg.GetTo())
-	if err != nil {
-		return nil, toConnect(err)
-	}
-	if err := h.cell.CancelTask(ctx, t, proc, req.Msg.GetUid()); err != nil {
-		return nil, toConnect(err)
-	}
-	return connect.NewResponse(&pb.CancelTaskResponse{Term: wire.FromTerm(t), Proc: string(proc)}), nil
 }
 
 func (h *cellHandler) ShortenGrace(

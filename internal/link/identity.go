@@ -83,9 +83,8 @@ var ofMachine = map[string]bool{
 	cantinav1connect.CellServiceKillTaskProcedure:                true,
 	cantinav1connect.CellServiceRequestSuicideProcedure:          true,
 	cantinav1connect.CellServicePerformProcedure:                 true,
-	cantinav1connect.CellServiceStopInstanceProcedure:            true,
+	cantinav1connect.CellServiceStopWorkProcedure:                true,
 	cantinav1connect.CellServiceSignalInstanceProcedure:          true,
-	cantinav1connect.CellServiceCancelTaskProcedure:              true,
 	cantinav1connect.CellServiceDrainProcedure:                   true,
 	cantinav1connect.CellServiceShortenGraceProcedure:            true,
 }

@@ -58,16 +58,12 @@ func TestCallsToCellsAreBounded(t *testing.T) {
 			_, err := r.Perform(ctx, cell.Work{})
 			return err
 		}},
-		"StopInstance": {callTimeout, func(ctx context.Context) error {
-			return r.StopInstance(ctx, term, "p", lrp.Key{},
-				"i")
-		}},
+		"StopWork": {callTimeout, func(ctx context.Context) error { return r.StopWork(ctx, term, "p", cell.Stops{}) }},
 		"SignalInstance": {callTimeout, func(ctx context.Context) error {
 			return r.SignalInstance(ctx, term, "p", lrp.Key{},
 				"i", 1)
 		}},
-		"CancelTask": {callTimeout, func(ctx context.Context) error { return r.CancelTask(ctx, term, "p", "uid") }},
-		"Drain":      {callTimeout, func(ctx context.Context) error { return r.Drain(ctx, term, "p", cell.Drain{}) }},
+		"Drain": {callTimeout, func(ctx context.Context) error { return r.Drain(ctx, term, "p", cell.Drain{}) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

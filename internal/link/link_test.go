@@ -200,7 +200,7 @@ type agent struct {
 	Cell
 	items []cell.RunItem
 	work  cell.Work
-	stop  string
+	stop  cell.Stops
 	calls int // that named the cluster of the leader
 }
 
@@ -246,8 +246,8 @@ func (a *agent) Perform(_ context.Context, w cell.Work) ([]cell.Refusal, error) 
 	return []cell.Refusal{{ID: "i2", Reason: "full", Cell: true}, {ID: "u1", Reason: "also full"}}, nil
 }
 
-func (a *agent) StopInstance(_ context.Context, t fence.Term, proc worker.Proc, _ lrp.Key, instance string) error {
-	a.stop = instance
+func (a *agent) StopWork(_ context.Context, t fence.Term, proc worker.Proc, w cell.Stops) error {
+	a.stop = w
 	if t != term || proc != "p1" {
 		return cell.ErrProc
 	}
@@ -327,8 +327,13 @@ func TestEverythingALeaderCallsArrives(t *testing.T) {
 		t.Errorf("work changed: %+v", a.work)
 	}
 
-	if err := c.StopInstance(ctx, term, "p1", lrp.Key{Process: "x"}, "i1"); err != nil || a.stop != "i1" {
-		t.Fatalf("%v, stopped %q", err, a.stop)
+	stops := cell.Stops{Instances: []cell.StopInstance{{Key: lrp.Key{Process: "x"}, Instance: "i1"},
+		{Key: lrp.Key{Process: "y", Index: 7}, Instance: "i2"}}, Tasks: []string{"u1", "u2"}}
+	if err := c.StopWork(ctx, term, "p1", stops); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(stops, a.stop); diff != "" {
+		t.Errorf("stops changed:\n%s", diff)
 	}
 	var conns []string
 	err = c.FollowLogs(ctx, &pb.FollowLogsRequest{To: wire.FromCallee(term, "p1"), Cursor: "!"},

@@ -24,10 +24,9 @@ type Cell interface {
 	KillTask(ctx context.Context, calls []worker.KillTask) ([]bool, error)
 	RequestSuicide(ctx context.Context, s worker.Suicide) error
 	Perform(ctx context.Context, w cell.Work) ([]cell.Refusal, error)
-	StopInstance(ctx context.Context, t fence.Term, proc worker.Proc, key lrp.Key, instance string) error
+	StopWork(ctx context.Context, t fence.Term, proc worker.Proc, w cell.Stops) error
 	// SignalInstance sends a signal to the main process of an instance, at most once.
 	SignalInstance(ctx context.Context, t fence.Term, proc worker.Proc, key lrp.Key, instance string, signal int) error
-	CancelTask(ctx context.Context, t fence.Term, proc worker.Proc, uid string) error
 	ShortenGrace(ctx context.Context, t fence.Term, proc worker.Proc, s cell.Shorten) (int, error)
 	Drain(ctx context.Context, t fence.Term, proc worker.Proc, e cell.Drain) error
 	ReadLogs(ctx context.Context, m *pb.ReadLogsRequest) (*pb.ReadLogsResponse, error)

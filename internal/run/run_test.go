@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -97,6 +98,42 @@ func TestKeyedRunsOnePerKeyAndKeepsTheNewest(t *testing.T) {
 		synctest.Wait()
 		if len(got) != 3 {
 			t.Fatal("a closed queue ran something")
+		}
+	})
+}
+
+func TestBatchesCollectWhileACallIsInProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := map[string]chan struct{}{"a": make(chan struct{}), "b": make(chan struct{})}
+		var mu sync.Mutex
+		var calls []string
+		b := NewBatches(func(f func(context.Context)) { go f(t.Context()) }, func(_ context.Context, key string, items []int) {
+			mu.Lock()
+			calls = append(calls, fmt.Sprint(key, items))
+			mu.Unlock()
+			<-release[key]
+		})
+		take := func() []string { mu.Lock(); defer mu.Unlock(); got := calls; calls = nil; return got }
+		b.Add("a", 1)
+		synctest.Wait()
+		for i := range 3 {
+			b.Add("a", 2+i)
+		}
+		b.Add("b", 9)
+		synctest.Wait()
+		if got := take(); !slices.Equal(got, []string{"a[1]", "b[9]"}) {
+			t.Fatalf("%v: one call per key at a time, and keys do not wait for one another", got)
+		}
+		close(release["a"])
+		close(release["b"])
+		synctest.Wait()
+		if got := take(); !slices.Equal(got, []string{"a[2 3 4]"}) {
+			t.Fatalf("%v: the items that waited go in one call", got)
+		}
+		b.Add("a", 5)
+		synctest.Wait()
+		if got := take(); !slices.Equal(got, []string{"a[5]"}) || len(b.waiting) != 0 {
+			t.Fatalf("%v, %d keys are kept", got, len(b.waiting))
 		}
 	})
 }

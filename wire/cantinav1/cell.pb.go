@@ -4028,29 +4028,31 @@ func (x *PerformResponse) GetRefusedTasks() []*Refusal {
 	return nil
 }
 
-type StopInstanceRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	To            *Callee                `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
-	Key           *LRPKey                `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
-	Instance      string                 `protobuf:"bytes,3,opt,name=instance,proto3" json:"instance,omitempty"`
+// Stops instances and tasks gracefully. Those that the cell does not have are no error.
+type StopWorkRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	To        *Callee                `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
+	Instances []*StopInstance        `protobuf:"bytes,2,rep,name=instances,proto3" json:"instances,omitempty"`
+	// By their uids.
+	Tasks         []string `protobuf:"bytes,3,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *StopInstanceRequest) Reset() {
-	*x = StopInstanceRequest{}
+func (x *StopWorkRequest) Reset() {
+	*x = StopWorkRequest{}
 	mi := &file_cantina_v1_cell_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *StopInstanceRequest) String() string {
+func (x *StopWorkRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*StopInstanceRequest) ProtoMessage() {}
+func (*StopWorkRequest) ProtoMessage() {}
 
-func (x *StopInstanceRequest) ProtoReflect() protoreflect.Message {
+func (x *StopWorkRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_cantina_v1_cell_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4062,33 +4064,85 @@ func (x *StopInstanceRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use StopInstanceRequest.ProtoReflect.Descriptor instead.
-func (*StopInstanceRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use StopWorkRequest.ProtoReflect.Descriptor instead.
+func (*StopWorkRequest) Descriptor() ([]byte, []int) {
 	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{43}
 }
 
-func (x *StopInstanceRequest) GetTo() *Callee {
+func (x *StopWorkRequest) GetTo() *Callee {
 	if x != nil {
 		return x.To
 	}
 	return nil
 }
 
-func (x *StopInstanceRequest) GetKey() *LRPKey {
+func (x *StopWorkRequest) GetInstances() []*StopInstance {
+	if x != nil {
+		return x.Instances
+	}
+	return nil
+}
+
+func (x *StopWorkRequest) GetTasks() []string {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+type StopInstance struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           *LRPKey                `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Instance      string                 `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopInstance) Reset() {
+	*x = StopInstance{}
+	mi := &file_cantina_v1_cell_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopInstance) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopInstance) ProtoMessage() {}
+
+func (x *StopInstance) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_cell_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopInstance.ProtoReflect.Descriptor instead.
+func (*StopInstance) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *StopInstance) GetKey() *LRPKey {
 	if x != nil {
 		return x.Key
 	}
 	return nil
 }
 
-func (x *StopInstanceRequest) GetInstance() string {
+func (x *StopInstance) GetInstance() string {
 	if x != nil {
 		return x.Instance
 	}
 	return ""
 }
 
-type StopInstanceResponse struct {
+type StopWorkResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Term          *Term                  `protobuf:"bytes,1,opt,name=term,proto3" json:"term,omitempty"`
 	Proc          string                 `protobuf:"bytes,2,opt,name=proc,proto3" json:"proc,omitempty"`
@@ -4096,21 +4150,21 @@ type StopInstanceResponse struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *StopInstanceResponse) Reset() {
-	*x = StopInstanceResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[44]
+func (x *StopWorkResponse) Reset() {
+	*x = StopWorkResponse{}
+	mi := &file_cantina_v1_cell_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *StopInstanceResponse) String() string {
+func (x *StopWorkResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*StopInstanceResponse) ProtoMessage() {}
+func (*StopWorkResponse) ProtoMessage() {}
 
-func (x *StopInstanceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[44]
+func (x *StopWorkResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_cell_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4121,19 +4175,19 @@ func (x *StopInstanceResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use StopInstanceResponse.ProtoReflect.Descriptor instead.
-func (*StopInstanceResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{44}
+// Deprecated: Use StopWorkResponse.ProtoReflect.Descriptor instead.
+func (*StopWorkResponse) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{45}
 }
 
-func (x *StopInstanceResponse) GetTerm() *Term {
+func (x *StopWorkResponse) GetTerm() *Term {
 	if x != nil {
 		return x.Term
 	}
 	return nil
 }
 
-func (x *StopInstanceResponse) GetProc() string {
+func (x *StopWorkResponse) GetProc() string {
 	if x != nil {
 		return x.Proc
 	}
@@ -4158,7 +4212,7 @@ type ShortenGraceRequest struct {
 
 func (x *ShortenGraceRequest) Reset() {
 	*x = ShortenGraceRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[45]
+	mi := &file_cantina_v1_cell_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4170,7 +4224,7 @@ func (x *ShortenGraceRequest) String() string {
 func (*ShortenGraceRequest) ProtoMessage() {}
 
 func (x *ShortenGraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[45]
+	mi := &file_cantina_v1_cell_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4183,7 +4237,7 @@ func (x *ShortenGraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShortenGraceRequest.ProtoReflect.Descriptor instead.
 func (*ShortenGraceRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{45}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ShortenGraceRequest) GetTo() *Callee {
@@ -4240,7 +4294,7 @@ type ShortenGraceResponse struct {
 
 func (x *ShortenGraceResponse) Reset() {
 	*x = ShortenGraceResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[46]
+	mi := &file_cantina_v1_cell_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4252,7 +4306,7 @@ func (x *ShortenGraceResponse) String() string {
 func (*ShortenGraceResponse) ProtoMessage() {}
 
 func (x *ShortenGraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[46]
+	mi := &file_cantina_v1_cell_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4265,7 +4319,7 @@ func (x *ShortenGraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShortenGraceResponse.ProtoReflect.Descriptor instead.
 func (*ShortenGraceResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{46}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ShortenGraceResponse) GetTerm() *Term {
@@ -4303,7 +4357,7 @@ type SignalInstanceRequest struct {
 
 func (x *SignalInstanceRequest) Reset() {
 	*x = SignalInstanceRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[47]
+	mi := &file_cantina_v1_cell_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4315,7 +4369,7 @@ func (x *SignalInstanceRequest) String() string {
 func (*SignalInstanceRequest) ProtoMessage() {}
 
 func (x *SignalInstanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[47]
+	mi := &file_cantina_v1_cell_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4328,7 +4382,7 @@ func (x *SignalInstanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalInstanceRequest.ProtoReflect.Descriptor instead.
 func (*SignalInstanceRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{47}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SignalInstanceRequest) GetTo() *Callee {
@@ -4369,7 +4423,7 @@ type SignalInstanceResponse struct {
 
 func (x *SignalInstanceResponse) Reset() {
 	*x = SignalInstanceResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[48]
+	mi := &file_cantina_v1_cell_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4381,7 +4435,7 @@ func (x *SignalInstanceResponse) String() string {
 func (*SignalInstanceResponse) ProtoMessage() {}
 
 func (x *SignalInstanceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[48]
+	mi := &file_cantina_v1_cell_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4394,7 +4448,7 @@ func (x *SignalInstanceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalInstanceResponse.ProtoReflect.Descriptor instead.
 func (*SignalInstanceResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{48}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SignalInstanceResponse) GetTerm() *Term {
@@ -4405,118 +4459,6 @@ func (x *SignalInstanceResponse) GetTerm() *Term {
 }
 
 func (x *SignalInstanceResponse) GetProc() string {
-	if x != nil {
-		return x.Proc
-	}
-	return ""
-}
-
-type CancelTaskRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	To            *Callee                `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
-	Guid          string                 `protobuf:"bytes,2,opt,name=guid,proto3" json:"guid,omitempty"`
-	Uid           string                 `protobuf:"bytes,3,opt,name=uid,proto3" json:"uid,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CancelTaskRequest) Reset() {
-	*x = CancelTaskRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[49]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CancelTaskRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CancelTaskRequest) ProtoMessage() {}
-
-func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[49]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CancelTaskRequest.ProtoReflect.Descriptor instead.
-func (*CancelTaskRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{49}
-}
-
-func (x *CancelTaskRequest) GetTo() *Callee {
-	if x != nil {
-		return x.To
-	}
-	return nil
-}
-
-func (x *CancelTaskRequest) GetGuid() string {
-	if x != nil {
-		return x.Guid
-	}
-	return ""
-}
-
-func (x *CancelTaskRequest) GetUid() string {
-	if x != nil {
-		return x.Uid
-	}
-	return ""
-}
-
-type CancelTaskResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Term          *Term                  `protobuf:"bytes,1,opt,name=term,proto3" json:"term,omitempty"`
-	Proc          string                 `protobuf:"bytes,2,opt,name=proc,proto3" json:"proc,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CancelTaskResponse) Reset() {
-	*x = CancelTaskResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[50]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CancelTaskResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CancelTaskResponse) ProtoMessage() {}
-
-func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[50]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CancelTaskResponse.ProtoReflect.Descriptor instead.
-func (*CancelTaskResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{50}
-}
-
-func (x *CancelTaskResponse) GetTerm() *Term {
-	if x != nil {
-		return x.Term
-	}
-	return nil
-}
-
-func (x *CancelTaskResponse) GetProc() string {
 	if x != nil {
 		return x.Proc
 	}
@@ -4541,7 +4483,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[51]
+	mi := &file_cantina_v1_cell_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4553,7 +4495,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[51]
+	mi := &file_cantina_v1_cell_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4566,7 +4508,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{51}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *DrainRequest) GetTo() *Callee {
@@ -4621,7 +4563,7 @@ type DrainResponse struct {
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[52]
+	mi := &file_cantina_v1_cell_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4633,7 +4575,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[52]
+	mi := &file_cantina_v1_cell_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4646,7 +4588,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{52}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *DrainResponse) GetTerm() *Term {
@@ -4682,7 +4624,7 @@ type ReadLogsRequest struct {
 
 func (x *ReadLogsRequest) Reset() {
 	*x = ReadLogsRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[53]
+	mi := &file_cantina_v1_cell_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4694,7 +4636,7 @@ func (x *ReadLogsRequest) String() string {
 func (*ReadLogsRequest) ProtoMessage() {}
 
 func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[53]
+	mi := &file_cantina_v1_cell_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4707,7 +4649,7 @@ func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogsRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{53}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ReadLogsRequest) GetTo() *Callee {
@@ -4759,7 +4701,7 @@ type ReadLogsResponse struct {
 
 func (x *ReadLogsResponse) Reset() {
 	*x = ReadLogsResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[54]
+	mi := &file_cantina_v1_cell_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4771,7 +4713,7 @@ func (x *ReadLogsResponse) String() string {
 func (*ReadLogsResponse) ProtoMessage() {}
 
 func (x *ReadLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[54]
+	mi := &file_cantina_v1_cell_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4784,7 +4726,7 @@ func (x *ReadLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogsResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{54}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ReadLogsResponse) GetTerm() *Term {
@@ -4842,7 +4784,7 @@ type FollowLogsRequest struct {
 
 func (x *FollowLogsRequest) Reset() {
 	*x = FollowLogsRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[55]
+	mi := &file_cantina_v1_cell_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4854,7 +4796,7 @@ func (x *FollowLogsRequest) String() string {
 func (*FollowLogsRequest) ProtoMessage() {}
 
 func (x *FollowLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[55]
+	mi := &file_cantina_v1_cell_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4867,7 +4809,7 @@ func (x *FollowLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLogsRequest.ProtoReflect.Descriptor instead.
 func (*FollowLogsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{55}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *FollowLogsRequest) GetTo() *Callee {
@@ -4911,7 +4853,7 @@ type FollowLogsResponse struct {
 
 func (x *FollowLogsResponse) Reset() {
 	*x = FollowLogsResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[56]
+	mi := &file_cantina_v1_cell_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4923,7 +4865,7 @@ func (x *FollowLogsResponse) String() string {
 func (*FollowLogsResponse) ProtoMessage() {}
 
 func (x *FollowLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[56]
+	mi := &file_cantina_v1_cell_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4936,7 +4878,7 @@ func (x *FollowLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLogsResponse.ProtoReflect.Descriptor instead.
 func (*FollowLogsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{56}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *FollowLogsResponse) GetTerm() *Term {
@@ -4983,7 +4925,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[57]
+	mi := &file_cantina_v1_cell_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4995,7 +4937,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[57]
+	mi := &file_cantina_v1_cell_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5008,7 +4950,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{57}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ExecRequest) GetKind() isExecRequest_Kind {
@@ -5110,7 +5052,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[58]
+	mi := &file_cantina_v1_cell_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5122,7 +5064,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[58]
+	mi := &file_cantina_v1_cell_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5135,7 +5077,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{58}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ExecStart) GetTo() *Callee {
@@ -5183,7 +5125,7 @@ type TerminalSize struct {
 
 func (x *TerminalSize) Reset() {
 	*x = TerminalSize{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[59]
+	mi := &file_cantina_v1_cell_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5195,7 +5137,7 @@ func (x *TerminalSize) String() string {
 func (*TerminalSize) ProtoMessage() {}
 
 func (x *TerminalSize) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[59]
+	mi := &file_cantina_v1_cell_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5208,7 +5150,7 @@ func (x *TerminalSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
 func (*TerminalSize) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{59}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *TerminalSize) GetColumns() int32 {
@@ -5239,7 +5181,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[60]
+	mi := &file_cantina_v1_cell_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5251,7 +5193,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[60]
+	mi := &file_cantina_v1_cell_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5264,7 +5206,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{60}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ExecResponse) GetKind() isExecResponse_Kind {
@@ -5334,7 +5276,7 @@ type ExecEnd struct {
 
 func (x *ExecEnd) Reset() {
 	*x = ExecEnd{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[61]
+	mi := &file_cantina_v1_cell_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5346,7 +5288,7 @@ func (x *ExecEnd) String() string {
 func (*ExecEnd) ProtoMessage() {}
 
 func (x *ExecEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[61]
+	mi := &file_cantina_v1_cell_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5359,7 +5301,7 @@ func (x *ExecEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecEnd.ProtoReflect.Descriptor instead.
 func (*ExecEnd) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{61}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ExecEnd) GetExitCode() int32 {
@@ -5391,7 +5333,7 @@ type LRPEvent_Claimed struct {
 
 func (x *LRPEvent_Claimed) Reset() {
 	*x = LRPEvent_Claimed{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[68]
+	mi := &file_cantina_v1_cell_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5403,7 +5345,7 @@ func (x *LRPEvent_Claimed) String() string {
 func (*LRPEvent_Claimed) ProtoMessage() {}
 
 func (x *LRPEvent_Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[68]
+	mi := &file_cantina_v1_cell_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5430,7 +5372,7 @@ type LRPEvent_Started struct {
 
 func (x *LRPEvent_Started) Reset() {
 	*x = LRPEvent_Started{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[69]
+	mi := &file_cantina_v1_cell_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5442,7 +5384,7 @@ func (x *LRPEvent_Started) String() string {
 func (*LRPEvent_Started) ProtoMessage() {}
 
 func (x *LRPEvent_Started) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[69]
+	mi := &file_cantina_v1_cell_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5482,7 +5424,7 @@ type LRPEvent_Ended struct {
 
 func (x *LRPEvent_Ended) Reset() {
 	*x = LRPEvent_Ended{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[70]
+	mi := &file_cantina_v1_cell_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5494,7 +5436,7 @@ func (x *LRPEvent_Ended) String() string {
 func (*LRPEvent_Ended) ProtoMessage() {}
 
 func (x *LRPEvent_Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[70]
+	mi := &file_cantina_v1_cell_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5532,7 +5474,7 @@ type LRPEvent_Removed struct {
 
 func (x *LRPEvent_Removed) Reset() {
 	*x = LRPEvent_Removed{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[71]
+	mi := &file_cantina_v1_cell_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5544,7 +5486,7 @@ func (x *LRPEvent_Removed) String() string {
 func (*LRPEvent_Removed) ProtoMessage() {}
 
 func (x *LRPEvent_Removed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[71]
+	mi := &file_cantina_v1_cell_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5570,7 +5512,7 @@ type LRPEvent_Evacuating struct {
 
 func (x *LRPEvent_Evacuating) Reset() {
 	*x = LRPEvent_Evacuating{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[72]
+	mi := &file_cantina_v1_cell_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5582,7 +5524,7 @@ func (x *LRPEvent_Evacuating) String() string {
 func (*LRPEvent_Evacuating) ProtoMessage() {}
 
 func (x *LRPEvent_Evacuating) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[72]
+	mi := &file_cantina_v1_cell_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5620,7 +5562,7 @@ type LRPEvent_EvacuatedClaimed struct {
 
 func (x *LRPEvent_EvacuatedClaimed) Reset() {
 	*x = LRPEvent_EvacuatedClaimed{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[73]
+	mi := &file_cantina_v1_cell_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5632,7 +5574,7 @@ func (x *LRPEvent_EvacuatedClaimed) String() string {
 func (*LRPEvent_EvacuatedClaimed) ProtoMessage() {}
 
 func (x *LRPEvent_EvacuatedClaimed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[73]
+	mi := &file_cantina_v1_cell_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5656,7 +5598,7 @@ type LRPEvent_EvacuatedStopped struct {
 
 func (x *LRPEvent_EvacuatedStopped) Reset() {
 	*x = LRPEvent_EvacuatedStopped{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[74]
+	mi := &file_cantina_v1_cell_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5668,7 +5610,7 @@ func (x *LRPEvent_EvacuatedStopped) String() string {
 func (*LRPEvent_EvacuatedStopped) ProtoMessage() {}
 
 func (x *LRPEvent_EvacuatedStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[74]
+	mi := &file_cantina_v1_cell_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5692,7 +5634,7 @@ type LRPEvent_RemovedEvacuating struct {
 
 func (x *LRPEvent_RemovedEvacuating) Reset() {
 	*x = LRPEvent_RemovedEvacuating{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[75]
+	mi := &file_cantina_v1_cell_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5704,7 +5646,7 @@ func (x *LRPEvent_RemovedEvacuating) String() string {
 func (*LRPEvent_RemovedEvacuating) ProtoMessage() {}
 
 func (x *LRPEvent_RemovedEvacuating) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[75]
+	mi := &file_cantina_v1_cell_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5731,7 +5673,7 @@ type TaskEvent_Started struct {
 
 func (x *TaskEvent_Started) Reset() {
 	*x = TaskEvent_Started{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[76]
+	mi := &file_cantina_v1_cell_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5743,7 +5685,7 @@ func (x *TaskEvent_Started) String() string {
 func (*TaskEvent_Started) ProtoMessage() {}
 
 func (x *TaskEvent_Started) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[76]
+	mi := &file_cantina_v1_cell_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5781,7 +5723,7 @@ type TaskEvent_Missing struct {
 
 func (x *TaskEvent_Missing) Reset() {
 	*x = TaskEvent_Missing{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[77]
+	mi := &file_cantina_v1_cell_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5793,7 +5735,7 @@ func (x *TaskEvent_Missing) String() string {
 func (*TaskEvent_Missing) ProtoMessage() {}
 
 func (x *TaskEvent_Missing) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[77]
+	mi := &file_cantina_v1_cell_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5818,7 +5760,7 @@ type TaskEvent_Adopted struct {
 
 func (x *TaskEvent_Adopted) Reset() {
 	*x = TaskEvent_Adopted{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[78]
+	mi := &file_cantina_v1_cell_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5830,7 +5772,7 @@ func (x *TaskEvent_Adopted) String() string {
 func (*TaskEvent_Adopted) ProtoMessage() {}
 
 func (x *TaskEvent_Adopted) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[78]
+	mi := &file_cantina_v1_cell_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5865,7 +5807,7 @@ type TaskEvent_Rejected struct {
 
 func (x *TaskEvent_Rejected) Reset() {
 	*x = TaskEvent_Rejected{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[79]
+	mi := &file_cantina_v1_cell_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5877,7 +5819,7 @@ func (x *TaskEvent_Rejected) String() string {
 func (*TaskEvent_Rejected) ProtoMessage() {}
 
 func (x *TaskEvent_Rejected) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[79]
+	mi := &file_cantina_v1_cell_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6266,12 +6208,15 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12\x12\n" +
 	"\x04proc\x18\x02 \x01(\tR\x04proc\x126\n" +
 	"\frefused_lrps\x18\x03 \x03(\v2\x13.cantina.v1.RefusalR\vrefusedLrps\x128\n" +
-	"\rrefused_tasks\x18\x04 \x03(\v2\x13.cantina.v1.RefusalR\frefusedTasks\"{\n" +
-	"\x13StopInstanceRequest\x12\"\n" +
-	"\x02to\x18\x01 \x01(\v2\x12.cantina.v1.CalleeR\x02to\x12$\n" +
-	"\x03key\x18\x02 \x01(\v2\x12.cantina.v1.LRPKeyR\x03key\x12\x1a\n" +
-	"\binstance\x18\x03 \x01(\tR\binstance\"P\n" +
-	"\x14StopInstanceResponse\x12$\n" +
+	"\rrefused_tasks\x18\x04 \x03(\v2\x13.cantina.v1.RefusalR\frefusedTasks\"\x83\x01\n" +
+	"\x0fStopWorkRequest\x12\"\n" +
+	"\x02to\x18\x01 \x01(\v2\x12.cantina.v1.CalleeR\x02to\x126\n" +
+	"\tinstances\x18\x02 \x03(\v2\x18.cantina.v1.StopInstanceR\tinstances\x12\x14\n" +
+	"\x05tasks\x18\x03 \x03(\tR\x05tasks\"P\n" +
+	"\fStopInstance\x12$\n" +
+	"\x03key\x18\x01 \x01(\v2\x12.cantina.v1.LRPKeyR\x03key\x12\x1a\n" +
+	"\binstance\x18\x02 \x01(\tR\binstance\"L\n" +
+	"\x10StopWorkResponse\x12$\n" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12\x12\n" +
 	"\x04proc\x18\x02 \x01(\tR\x04proc\"\xc4\x01\n" +
 	"\x13ShortenGraceRequest\x12\"\n" +
@@ -6291,13 +6236,6 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\binstance\x18\x03 \x01(\tR\binstance\x12\x16\n" +
 	"\x06signal\x18\x04 \x01(\x05R\x06signal\"R\n" +
 	"\x16SignalInstanceResponse\x12$\n" +
-	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12\x12\n" +
-	"\x04proc\x18\x02 \x01(\tR\x04proc\"]\n" +
-	"\x11CancelTaskRequest\x12\"\n" +
-	"\x02to\x18\x01 \x01(\v2\x12.cantina.v1.CalleeR\x02to\x12\x12\n" +
-	"\x04guid\x18\x02 \x01(\tR\x04guid\x12\x10\n" +
-	"\x03uid\x18\x03 \x01(\tR\x03uid\"N\n" +
-	"\x12CancelTaskResponse\x12$\n" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12\x12\n" +
 	"\x04proc\x18\x02 \x01(\tR\x04proc\"\xc4\x01\n" +
 	"\fDrainRequest\x12\"\n" +
@@ -6403,18 +6341,16 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x04Rows\x12\x17.cantina.v1.RowsRequest\x1a\x18.cantina.v1.RowsResponse\x12H\n" +
 	"\tLRPEvents\x12\x1c.cantina.v1.LRPEventsRequest\x1a\x1d.cantina.v1.LRPEventsResponse\x12K\n" +
 	"\n" +
-	"TaskEvents\x12\x1d.cantina.v1.TaskEventsRequest\x1a\x1e.cantina.v1.TaskEventsResponse2\xe7\b\n" +
+	"TaskEvents\x12\x1d.cantina.v1.TaskEventsRequest\x1a\x1e.cantina.v1.TaskEventsResponse2\x8e\b\n" +
 	"\vCellService\x12Z\n" +
 	"\x0fGetRunningTasks\x12\".cantina.v1.GetRunningTasksRequest\x1a#.cantina.v1.GetRunningTasksResponse\x12E\n" +
 	"\bRunTasks\x12\x1b.cantina.v1.RunTasksRequest\x1a\x1c.cantina.v1.RunTasksResponse\x12r\n" +
 	"\x17NotifyIfTasksNotRunning\x12*.cantina.v1.NotifyIfTasksNotRunningRequest\x1a+.cantina.v1.NotifyIfTasksNotRunningResponse\x12E\n" +
 	"\bKillTask\x12\x1b.cantina.v1.KillTaskRequest\x1a\x1c.cantina.v1.KillTaskResponse\x12W\n" +
 	"\x0eRequestSuicide\x12!.cantina.v1.RequestSuicideRequest\x1a\".cantina.v1.RequestSuicideResponse\x12B\n" +
-	"\aPerform\x12\x1a.cantina.v1.PerformRequest\x1a\x1b.cantina.v1.PerformResponse\x12Q\n" +
-	"\fStopInstance\x12\x1f.cantina.v1.StopInstanceRequest\x1a .cantina.v1.StopInstanceResponse\x12W\n" +
-	"\x0eSignalInstance\x12!.cantina.v1.SignalInstanceRequest\x1a\".cantina.v1.SignalInstanceResponse\x12K\n" +
-	"\n" +
-	"CancelTask\x12\x1d.cantina.v1.CancelTaskRequest\x1a\x1e.cantina.v1.CancelTaskResponse\x12Q\n" +
+	"\aPerform\x12\x1a.cantina.v1.PerformRequest\x1a\x1b.cantina.v1.PerformResponse\x12E\n" +
+	"\bStopWork\x12\x1b.cantina.v1.StopWorkRequest\x1a\x1c.cantina.v1.StopWorkResponse\x12W\n" +
+	"\x0eSignalInstance\x12!.cantina.v1.SignalInstanceRequest\x1a\".cantina.v1.SignalInstanceResponse\x12Q\n" +
 	"\fShortenGrace\x12\x1f.cantina.v1.ShortenGraceRequest\x1a .cantina.v1.ShortenGraceResponse\x12<\n" +
 	"\x05Drain\x12\x18.cantina.v1.DrainRequest\x1a\x19.cantina.v1.DrainResponse\x12E\n" +
 	"\bReadLogs\x12\x1b.cantina.v1.ReadLogsRequest\x1a\x1c.cantina.v1.ReadLogsResponse\x12M\n" +
@@ -6435,7 +6371,7 @@ func file_cantina_v1_cell_proto_rawDescGZIP() []byte {
 }
 
 var file_cantina_v1_cell_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_cantina_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 80)
+var file_cantina_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
 var file_cantina_v1_cell_proto_goTypes = []any{
 	(Verdict)(0),                            // 0: cantina.v1.Verdict
 	(SessionState)(0),                       // 1: cantina.v1.SessionState
@@ -6486,245 +6422,241 @@ var file_cantina_v1_cell_proto_goTypes = []any{
 	(*PerformRequest)(nil),                  // 46: cantina.v1.PerformRequest
 	(*Refusal)(nil),                         // 47: cantina.v1.Refusal
 	(*PerformResponse)(nil),                 // 48: cantina.v1.PerformResponse
-	(*StopInstanceRequest)(nil),             // 49: cantina.v1.StopInstanceRequest
-	(*StopInstanceResponse)(nil),            // 50: cantina.v1.StopInstanceResponse
-	(*ShortenGraceRequest)(nil),             // 51: cantina.v1.ShortenGraceRequest
-	(*ShortenGraceResponse)(nil),            // 52: cantina.v1.ShortenGraceResponse
-	(*SignalInstanceRequest)(nil),           // 53: cantina.v1.SignalInstanceRequest
-	(*SignalInstanceResponse)(nil),          // 54: cantina.v1.SignalInstanceResponse
-	(*CancelTaskRequest)(nil),               // 55: cantina.v1.CancelTaskRequest
-	(*CancelTaskResponse)(nil),              // 56: cantina.v1.CancelTaskResponse
-	(*DrainRequest)(nil),                    // 57: cantina.v1.DrainRequest
-	(*DrainResponse)(nil),                   // 58: cantina.v1.DrainResponse
-	(*ReadLogsRequest)(nil),                 // 59: cantina.v1.ReadLogsRequest
-	(*ReadLogsResponse)(nil),                // 60: cantina.v1.ReadLogsResponse
-	(*FollowLogsRequest)(nil),               // 61: cantina.v1.FollowLogsRequest
-	(*FollowLogsResponse)(nil),              // 62: cantina.v1.FollowLogsResponse
-	(*ExecRequest)(nil),                     // 63: cantina.v1.ExecRequest
-	(*ExecStart)(nil),                       // 64: cantina.v1.ExecStart
-	(*TerminalSize)(nil),                    // 65: cantina.v1.TerminalSize
-	(*ExecResponse)(nil),                    // 66: cantina.v1.ExecResponse
-	(*ExecEnd)(nil),                         // 67: cantina.v1.ExecEnd
-	nil,                                     // 68: cantina.v1.CellState.LabelsEntry
-	nil,                                     // 69: cantina.v1.CellState.CapacityEntry
-	nil,                                     // 70: cantina.v1.CellState.ForeignEntry
-	nil,                                     // 71: cantina.v1.CellState.WithdrawnEntry
-	nil,                                     // 72: cantina.v1.RunTask.ResourcesEntry
-	nil,                                     // 73: cantina.v1.RunTask.LabelsEntry
-	(*LRPEvent_Claimed)(nil),                // 74: cantina.v1.LRPEvent.Claimed
-	(*LRPEvent_Started)(nil),                // 75: cantina.v1.LRPEvent.Started
-	(*LRPEvent_Ended)(nil),                  // 76: cantina.v1.LRPEvent.Ended
-	(*LRPEvent_Removed)(nil),                // 77: cantina.v1.LRPEvent.Removed
-	(*LRPEvent_Evacuating)(nil),             // 78: cantina.v1.LRPEvent.Evacuating
-	(*LRPEvent_EvacuatedClaimed)(nil),       // 79: cantina.v1.LRPEvent.EvacuatedClaimed
-	(*LRPEvent_EvacuatedStopped)(nil),       // 80: cantina.v1.LRPEvent.EvacuatedStopped
-	(*LRPEvent_RemovedEvacuating)(nil),      // 81: cantina.v1.LRPEvent.RemovedEvacuating
-	(*TaskEvent_Started)(nil),               // 82: cantina.v1.TaskEvent.Started
-	(*TaskEvent_Missing)(nil),               // 83: cantina.v1.TaskEvent.Missing
-	(*TaskEvent_Adopted)(nil),               // 84: cantina.v1.TaskEvent.Adopted
-	(*TaskEvent_Rejected)(nil),              // 85: cantina.v1.TaskEvent.Rejected
-	(*Term)(nil),                            // 86: cantina.v1.Term
-	(*durationpb.Duration)(nil),             // 87: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),           // 88: google.protobuf.Timestamp
-	(*Invocation)(nil),                      // 89: cantina.v1.Invocation
-	(*Variable)(nil),                        // 90: cantina.v1.Variable
-	(*Run)(nil),                             // 91: cantina.v1.Run
-	(*Workload)(nil),                        // 92: cantina.v1.Workload
-	(*LRPKey)(nil),                          // 93: cantina.v1.LRPKey
-	(*ActualLRP)(nil),                       // 94: cantina.v1.ActualLRP
-	(*TaskRow)(nil),                         // 95: cantina.v1.TaskRow
-	(*ServiceKey)(nil),                      // 96: cantina.v1.ServiceKey
-	(*TaskResult)(nil),                      // 97: cantina.v1.TaskResult
-	(*LogQuery)(nil),                        // 98: cantina.v1.LogQuery
-	(*LogLines)(nil),                        // 99: cantina.v1.LogLines
-	(*Net)(nil),                             // 100: cantina.v1.Net
+	(*StopWorkRequest)(nil),                 // 49: cantina.v1.StopWorkRequest
+	(*StopInstance)(nil),                    // 50: cantina.v1.StopInstance
+	(*StopWorkResponse)(nil),                // 51: cantina.v1.StopWorkResponse
+	(*ShortenGraceRequest)(nil),             // 52: cantina.v1.ShortenGraceRequest
+	(*ShortenGraceResponse)(nil),            // 53: cantina.v1.ShortenGraceResponse
+	(*SignalInstanceRequest)(nil),           // 54: cantina.v1.SignalInstanceRequest
+	(*SignalInstanceResponse)(nil),          // 55: cantina.v1.SignalInstanceResponse
+	(*DrainRequest)(nil),                    // 56: cantina.v1.DrainRequest
+	(*DrainResponse)(nil),                   // 57: cantina.v1.DrainResponse
+	(*ReadLogsRequest)(nil),                 // 58: cantina.v1.ReadLogsRequest
+	(*ReadLogsResponse)(nil),                // 59: cantina.v1.ReadLogsResponse
+	(*FollowLogsRequest)(nil),               // 60: cantina.v1.FollowLogsRequest
+	(*FollowLogsResponse)(nil),              // 61: cantina.v1.FollowLogsResponse
+	(*ExecRequest)(nil),                     // 62: cantina.v1.ExecRequest
+	(*ExecStart)(nil),                       // 63: cantina.v1.ExecStart
+	(*TerminalSize)(nil),                    // 64: cantina.v1.TerminalSize
+	(*ExecResponse)(nil),                    // 65: cantina.v1.ExecResponse
+	(*ExecEnd)(nil),                         // 66: cantina.v1.ExecEnd
+	nil,                                     // 67: cantina.v1.CellState.LabelsEntry
+	nil,                                     // 68: cantina.v1.CellState.CapacityEntry
+	nil,                                     // 69: cantina.v1.CellState.ForeignEntry
+	nil,                                     // 70: cantina.v1.CellState.WithdrawnEntry
+	nil,                                     // 71: cantina.v1.RunTask.ResourcesEntry
+	nil,                                     // 72: cantina.v1.RunTask.LabelsEntry
+	(*LRPEvent_Claimed)(nil),                // 73: cantina.v1.LRPEvent.Claimed
+	(*LRPEvent_Started)(nil),                // 74: cantina.v1.LRPEvent.Started
+	(*LRPEvent_Ended)(nil),                  // 75: cantina.v1.LRPEvent.Ended
+	(*LRPEvent_Removed)(nil),                // 76: cantina.v1.LRPEvent.Removed
+	(*LRPEvent_Evacuating)(nil),             // 77: cantina.v1.LRPEvent.Evacuating
+	(*LRPEvent_EvacuatedClaimed)(nil),       // 78: cantina.v1.LRPEvent.EvacuatedClaimed
+	(*LRPEvent_EvacuatedStopped)(nil),       // 79: cantina.v1.LRPEvent.EvacuatedStopped
+	(*LRPEvent_RemovedEvacuating)(nil),      // 80: cantina.v1.LRPEvent.RemovedEvacuating
+	(*TaskEvent_Started)(nil),               // 81: cantina.v1.TaskEvent.Started
+	(*TaskEvent_Missing)(nil),               // 82: cantina.v1.TaskEvent.Missing
+	(*TaskEvent_Adopted)(nil),               // 83: cantina.v1.TaskEvent.Adopted
+	(*TaskEvent_Rejected)(nil),              // 84: cantina.v1.TaskEvent.Rejected
+	(*Term)(nil),                            // 85: cantina.v1.Term
+	(*durationpb.Duration)(nil),             // 86: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),           // 87: google.protobuf.Timestamp
+	(*Invocation)(nil),                      // 88: cantina.v1.Invocation
+	(*Variable)(nil),                        // 89: cantina.v1.Variable
+	(*Run)(nil),                             // 90: cantina.v1.Run
+	(*Workload)(nil),                        // 91: cantina.v1.Workload
+	(*LRPKey)(nil),                          // 92: cantina.v1.LRPKey
+	(*ActualLRP)(nil),                       // 93: cantina.v1.ActualLRP
+	(*TaskRow)(nil),                         // 94: cantina.v1.TaskRow
+	(*ServiceKey)(nil),                      // 95: cantina.v1.ServiceKey
+	(*TaskResult)(nil),                      // 96: cantina.v1.TaskResult
+	(*LogQuery)(nil),                        // 97: cantina.v1.LogQuery
+	(*LogLines)(nil),                        // 98: cantina.v1.LogLines
+	(*Net)(nil),                             // 99: cantina.v1.Net
 }
 var file_cantina_v1_cell_proto_depIdxs = []int32{
-	86,  // 0: cantina.v1.Caller.term:type_name -> cantina.v1.Term
-	86,  // 1: cantina.v1.Callee.term:type_name -> cantina.v1.Term
-	86,  // 2: cantina.v1.SetID.leader:type_name -> cantina.v1.Term
+	85,  // 0: cantina.v1.Caller.term:type_name -> cantina.v1.Term
+	85,  // 1: cantina.v1.Callee.term:type_name -> cantina.v1.Term
+	85,  // 2: cantina.v1.SetID.leader:type_name -> cantina.v1.Term
 	8,   // 3: cantina.v1.SetID.hash:type_name -> cantina.v1.SetHash
-	68,  // 4: cantina.v1.CellState.labels:type_name -> cantina.v1.CellState.LabelsEntry
-	69,  // 5: cantina.v1.CellState.capacity:type_name -> cantina.v1.CellState.CapacityEntry
-	70,  // 6: cantina.v1.CellState.foreign:type_name -> cantina.v1.CellState.ForeignEntry
-	87,  // 7: cantina.v1.CellState.drain_timeout:type_name -> google.protobuf.Duration
+	67,  // 4: cantina.v1.CellState.labels:type_name -> cantina.v1.CellState.LabelsEntry
+	68,  // 5: cantina.v1.CellState.capacity:type_name -> cantina.v1.CellState.CapacityEntry
+	69,  // 6: cantina.v1.CellState.foreign:type_name -> cantina.v1.CellState.ForeignEntry
+	86,  // 7: cantina.v1.CellState.drain_timeout:type_name -> google.protobuf.Duration
 	11,  // 8: cantina.v1.CellState.conditions:type_name -> cantina.v1.Condition
-	71,  // 9: cantina.v1.CellState.withdrawn:type_name -> cantina.v1.CellState.WithdrawnEntry
-	88,  // 10: cantina.v1.Condition.since:type_name -> google.protobuf.Timestamp
-	87,  // 11: cantina.v1.Condition.limit:type_name -> google.protobuf.Duration
-	88,  // 12: cantina.v1.Condition.stop_by:type_name -> google.protobuf.Timestamp
+	70,  // 9: cantina.v1.CellState.withdrawn:type_name -> cantina.v1.CellState.WithdrawnEntry
+	87,  // 10: cantina.v1.Condition.since:type_name -> google.protobuf.Timestamp
+	86,  // 11: cantina.v1.Condition.limit:type_name -> google.protobuf.Duration
+	87,  // 12: cantina.v1.Condition.stop_by:type_name -> google.protobuf.Timestamp
 	6,   // 13: cantina.v1.HeartbeatRequest.from:type_name -> cantina.v1.Caller
 	9,   // 14: cantina.v1.HeartbeatRequest.set:type_name -> cantina.v1.SetID
-	87,  // 15: cantina.v1.HeartbeatRequest.promise:type_name -> google.protobuf.Duration
-	87,  // 16: cantina.v1.HeartbeatRequest.period:type_name -> google.protobuf.Duration
+	86,  // 15: cantina.v1.HeartbeatRequest.promise:type_name -> google.protobuf.Duration
+	86,  // 16: cantina.v1.HeartbeatRequest.period:type_name -> google.protobuf.Duration
 	10,  // 17: cantina.v1.HeartbeatRequest.state:type_name -> cantina.v1.CellState
-	87,  // 18: cantina.v1.Timeouts.heartbeat:type_name -> google.protobuf.Duration
-	87,  // 19: cantina.v1.Timeouts.heartbeat_grace:type_name -> google.protobuf.Duration
-	87,  // 20: cantina.v1.Timeouts.healthcheck:type_name -> google.protobuf.Duration
-	87,  // 21: cantina.v1.Timeouts.healthcheck_grace:type_name -> google.protobuf.Duration
-	87,  // 22: cantina.v1.Timeouts.check:type_name -> google.protobuf.Duration
-	87,  // 23: cantina.v1.Timeouts.lost:type_name -> google.protobuf.Duration
-	87,  // 24: cantina.v1.Timeouts.kill_wait:type_name -> google.protobuf.Duration
-	87,  // 25: cantina.v1.Timeouts.margin:type_name -> google.protobuf.Duration
-	87,  // 26: cantina.v1.Timeouts.max_dies_within:type_name -> google.protobuf.Duration
-	87,  // 27: cantina.v1.Timeouts.lease:type_name -> google.protobuf.Duration
-	87,  // 28: cantina.v1.Timeouts.keep_alive:type_name -> google.protobuf.Duration
-	87,  // 29: cantina.v1.Timeouts.lease_drift:type_name -> google.protobuf.Duration
-	86,  // 30: cantina.v1.HeartbeatResponse.term:type_name -> cantina.v1.Term
+	86,  // 18: cantina.v1.Timeouts.heartbeat:type_name -> google.protobuf.Duration
+	86,  // 19: cantina.v1.Timeouts.heartbeat_grace:type_name -> google.protobuf.Duration
+	86,  // 20: cantina.v1.Timeouts.healthcheck:type_name -> google.protobuf.Duration
+	86,  // 21: cantina.v1.Timeouts.healthcheck_grace:type_name -> google.protobuf.Duration
+	86,  // 22: cantina.v1.Timeouts.check:type_name -> google.protobuf.Duration
+	86,  // 23: cantina.v1.Timeouts.lost:type_name -> google.protobuf.Duration
+	86,  // 24: cantina.v1.Timeouts.kill_wait:type_name -> google.protobuf.Duration
+	86,  // 25: cantina.v1.Timeouts.margin:type_name -> google.protobuf.Duration
+	86,  // 26: cantina.v1.Timeouts.max_dies_within:type_name -> google.protobuf.Duration
+	86,  // 27: cantina.v1.Timeouts.lease:type_name -> google.protobuf.Duration
+	86,  // 28: cantina.v1.Timeouts.keep_alive:type_name -> google.protobuf.Duration
+	86,  // 29: cantina.v1.Timeouts.lease_drift:type_name -> google.protobuf.Duration
+	85,  // 30: cantina.v1.HeartbeatResponse.term:type_name -> cantina.v1.Term
 	0,   // 31: cantina.v1.HeartbeatResponse.verdict:type_name -> cantina.v1.Verdict
 	1,   // 32: cantina.v1.HeartbeatResponse.state:type_name -> cantina.v1.SessionState
-	87,  // 33: cantina.v1.HeartbeatResponse.promise:type_name -> google.protobuf.Duration
+	86,  // 33: cantina.v1.HeartbeatResponse.promise:type_name -> google.protobuf.Duration
 	13,  // 34: cantina.v1.HeartbeatResponse.timeouts:type_name -> cantina.v1.Timeouts
 	9,   // 35: cantina.v1.HeartbeatResponse.set:type_name -> cantina.v1.SetID
-	89,  // 36: cantina.v1.BatchRun.invocation:type_name -> cantina.v1.Invocation
+	88,  // 36: cantina.v1.BatchRun.invocation:type_name -> cantina.v1.Invocation
 	7,   // 37: cantina.v1.GetRunningTasksRequest.to:type_name -> cantina.v1.Callee
 	15,  // 38: cantina.v1.HeldRun.run:type_name -> cantina.v1.BatchRun
-	86,  // 39: cantina.v1.GetRunningTasksResponse.term:type_name -> cantina.v1.Term
+	85,  // 39: cantina.v1.GetRunningTasksResponse.term:type_name -> cantina.v1.Term
 	17,  // 40: cantina.v1.GetRunningTasksResponse.held:type_name -> cantina.v1.HeldRun
 	19,  // 41: cantina.v1.GetRunningTasksResponse.alive:type_name -> cantina.v1.AliveContainer
 	15,  // 42: cantina.v1.RunTask.run:type_name -> cantina.v1.BatchRun
-	90,  // 43: cantina.v1.RunTask.env:type_name -> cantina.v1.Variable
-	91,  // 44: cantina.v1.RunTask.program:type_name -> cantina.v1.Run
-	72,  // 45: cantina.v1.RunTask.resources:type_name -> cantina.v1.RunTask.ResourcesEntry
-	73,  // 46: cantina.v1.RunTask.labels:type_name -> cantina.v1.RunTask.LabelsEntry
+	89,  // 43: cantina.v1.RunTask.env:type_name -> cantina.v1.Variable
+	90,  // 44: cantina.v1.RunTask.program:type_name -> cantina.v1.Run
+	71,  // 45: cantina.v1.RunTask.resources:type_name -> cantina.v1.RunTask.ResourcesEntry
+	72,  // 46: cantina.v1.RunTask.labels:type_name -> cantina.v1.RunTask.LabelsEntry
 	7,   // 47: cantina.v1.RunTasksRequest.to:type_name -> cantina.v1.Callee
-	92,  // 48: cantina.v1.RunTasksRequest.workloads:type_name -> cantina.v1.Workload
+	91,  // 48: cantina.v1.RunTasksRequest.workloads:type_name -> cantina.v1.Workload
 	20,  // 49: cantina.v1.RunTasksRequest.tasks:type_name -> cantina.v1.RunTask
 	15,  // 50: cantina.v1.RunAnswer.run:type_name -> cantina.v1.BatchRun
 	2,   // 51: cantina.v1.RunAnswer.verdict:type_name -> cantina.v1.RunVerdict
-	86,  // 52: cantina.v1.RunTasksResponse.term:type_name -> cantina.v1.Term
+	85,  // 52: cantina.v1.RunTasksResponse.term:type_name -> cantina.v1.Term
 	22,  // 53: cantina.v1.RunTasksResponse.answers:type_name -> cantina.v1.RunAnswer
 	7,   // 54: cantina.v1.NotifyIfTasksNotRunningRequest.to:type_name -> cantina.v1.Callee
 	15,  // 55: cantina.v1.NotifyIfTasksNotRunningRequest.runs:type_name -> cantina.v1.BatchRun
-	86,  // 56: cantina.v1.NotifyIfTasksNotRunningResponse.term:type_name -> cantina.v1.Term
+	85,  // 56: cantina.v1.NotifyIfTasksNotRunningResponse.term:type_name -> cantina.v1.Term
 	7,   // 57: cantina.v1.KillTaskRequest.to:type_name -> cantina.v1.Callee
 	15,  // 58: cantina.v1.KillTaskRequest.runs:type_name -> cantina.v1.BatchRun
-	86,  // 59: cantina.v1.KillTaskResponse.term:type_name -> cantina.v1.Term
+	85,  // 59: cantina.v1.KillTaskResponse.term:type_name -> cantina.v1.Term
 	7,   // 60: cantina.v1.RequestSuicideRequest.to:type_name -> cantina.v1.Callee
-	86,  // 61: cantina.v1.RequestSuicideResponse.term:type_name -> cantina.v1.Term
+	85,  // 61: cantina.v1.RequestSuicideResponse.term:type_name -> cantina.v1.Term
 	3,   // 62: cantina.v1.StatusItem.kind:type_name -> cantina.v1.StatusKind
 	15,  // 63: cantina.v1.StatusItem.run:type_name -> cantina.v1.BatchRun
 	6,   // 64: cantina.v1.UpdateStatusRequest.from:type_name -> cantina.v1.Caller
 	30,  // 65: cantina.v1.UpdateStatusRequest.items:type_name -> cantina.v1.StatusItem
-	86,  // 66: cantina.v1.UpdateStatusResponse.term:type_name -> cantina.v1.Term
-	88,  // 67: cantina.v1.BatchEnd.started:type_name -> google.protobuf.Timestamp
-	88,  // 68: cantina.v1.BatchEnd.ended:type_name -> google.protobuf.Timestamp
+	85,  // 66: cantina.v1.UpdateStatusResponse.term:type_name -> cantina.v1.Term
+	87,  // 67: cantina.v1.BatchEnd.started:type_name -> google.protobuf.Timestamp
+	87,  // 68: cantina.v1.BatchEnd.ended:type_name -> google.protobuf.Timestamp
 	4,   // 69: cantina.v1.BatchEnd.again:type_name -> cantina.v1.BatchAgain
 	6,   // 70: cantina.v1.RowsRequest.from:type_name -> cantina.v1.Caller
-	93,  // 71: cantina.v1.RowsRequest.lrps:type_name -> cantina.v1.LRPKey
-	93,  // 72: cantina.v1.LRPIndex.key:type_name -> cantina.v1.LRPKey
-	94,  // 73: cantina.v1.LRPIndex.rows:type_name -> cantina.v1.ActualLRP
-	86,  // 74: cantina.v1.RowsResponse.term:type_name -> cantina.v1.Term
+	92,  // 71: cantina.v1.RowsRequest.lrps:type_name -> cantina.v1.LRPKey
+	92,  // 72: cantina.v1.LRPIndex.key:type_name -> cantina.v1.LRPKey
+	93,  // 73: cantina.v1.LRPIndex.rows:type_name -> cantina.v1.ActualLRP
+	85,  // 74: cantina.v1.RowsResponse.term:type_name -> cantina.v1.Term
 	35,  // 75: cantina.v1.RowsResponse.lrps:type_name -> cantina.v1.LRPIndex
-	95,  // 76: cantina.v1.RowsResponse.tasks:type_name -> cantina.v1.TaskRow
-	93,  // 77: cantina.v1.LRPEvent.key:type_name -> cantina.v1.LRPKey
-	96,  // 78: cantina.v1.LRPEvent.service:type_name -> cantina.v1.ServiceKey
-	74,  // 79: cantina.v1.LRPEvent.claim:type_name -> cantina.v1.LRPEvent.Claimed
-	75,  // 80: cantina.v1.LRPEvent.start:type_name -> cantina.v1.LRPEvent.Started
-	76,  // 81: cantina.v1.LRPEvent.crash:type_name -> cantina.v1.LRPEvent.Ended
-	77,  // 82: cantina.v1.LRPEvent.remove:type_name -> cantina.v1.LRPEvent.Removed
-	78,  // 83: cantina.v1.LRPEvent.evacuate:type_name -> cantina.v1.LRPEvent.Evacuating
-	79,  // 84: cantina.v1.LRPEvent.evacuate_claimed:type_name -> cantina.v1.LRPEvent.EvacuatedClaimed
-	80,  // 85: cantina.v1.LRPEvent.evacuate_stopped:type_name -> cantina.v1.LRPEvent.EvacuatedStopped
-	76,  // 86: cantina.v1.LRPEvent.evacuate_crashed:type_name -> cantina.v1.LRPEvent.Ended
-	81,  // 87: cantina.v1.LRPEvent.remove_evacuating:type_name -> cantina.v1.LRPEvent.RemovedEvacuating
+	94,  // 76: cantina.v1.RowsResponse.tasks:type_name -> cantina.v1.TaskRow
+	92,  // 77: cantina.v1.LRPEvent.key:type_name -> cantina.v1.LRPKey
+	95,  // 78: cantina.v1.LRPEvent.service:type_name -> cantina.v1.ServiceKey
+	73,  // 79: cantina.v1.LRPEvent.claim:type_name -> cantina.v1.LRPEvent.Claimed
+	74,  // 80: cantina.v1.LRPEvent.start:type_name -> cantina.v1.LRPEvent.Started
+	75,  // 81: cantina.v1.LRPEvent.crash:type_name -> cantina.v1.LRPEvent.Ended
+	76,  // 82: cantina.v1.LRPEvent.remove:type_name -> cantina.v1.LRPEvent.Removed
+	77,  // 83: cantina.v1.LRPEvent.evacuate:type_name -> cantina.v1.LRPEvent.Evacuating
+	78,  // 84: cantina.v1.LRPEvent.evacuate_claimed:type_name -> cantina.v1.LRPEvent.EvacuatedClaimed
+	79,  // 85: cantina.v1.LRPEvent.evacuate_stopped:type_name -> cantina.v1.LRPEvent.EvacuatedStopped
+	75,  // 86: cantina.v1.LRPEvent.evacuate_crashed:type_name -> cantina.v1.LRPEvent.Ended
+	80,  // 87: cantina.v1.LRPEvent.remove_evacuating:type_name -> cantina.v1.LRPEvent.RemovedEvacuating
 	6,   // 88: cantina.v1.LRPEventsRequest.from:type_name -> cantina.v1.Caller
 	37,  // 89: cantina.v1.LRPEventsRequest.events:type_name -> cantina.v1.LRPEvent
 	5,   // 90: cantina.v1.EventAnswer.code:type_name -> cantina.v1.EventCode
-	86,  // 91: cantina.v1.LRPEventsResponse.term:type_name -> cantina.v1.Term
+	85,  // 91: cantina.v1.LRPEventsResponse.term:type_name -> cantina.v1.Term
 	39,  // 92: cantina.v1.LRPEventsResponse.answers:type_name -> cantina.v1.EventAnswer
-	82,  // 93: cantina.v1.TaskEvent.start:type_name -> cantina.v1.TaskEvent.Started
-	97,  // 94: cantina.v1.TaskEvent.complete:type_name -> cantina.v1.TaskResult
-	84,  // 95: cantina.v1.TaskEvent.adopt:type_name -> cantina.v1.TaskEvent.Adopted
-	85,  // 96: cantina.v1.TaskEvent.reject:type_name -> cantina.v1.TaskEvent.Rejected
-	83,  // 97: cantina.v1.TaskEvent.missing:type_name -> cantina.v1.TaskEvent.Missing
+	81,  // 93: cantina.v1.TaskEvent.start:type_name -> cantina.v1.TaskEvent.Started
+	96,  // 94: cantina.v1.TaskEvent.complete:type_name -> cantina.v1.TaskResult
+	83,  // 95: cantina.v1.TaskEvent.adopt:type_name -> cantina.v1.TaskEvent.Adopted
+	84,  // 96: cantina.v1.TaskEvent.reject:type_name -> cantina.v1.TaskEvent.Rejected
+	82,  // 97: cantina.v1.TaskEvent.missing:type_name -> cantina.v1.TaskEvent.Missing
 	6,   // 98: cantina.v1.TaskEventsRequest.from:type_name -> cantina.v1.Caller
 	41,  // 99: cantina.v1.TaskEventsRequest.events:type_name -> cantina.v1.TaskEvent
-	86,  // 100: cantina.v1.TaskEventsResponse.term:type_name -> cantina.v1.Term
+	85,  // 100: cantina.v1.TaskEventsResponse.term:type_name -> cantina.v1.Term
 	39,  // 101: cantina.v1.TaskEventsResponse.answers:type_name -> cantina.v1.EventAnswer
-	93,  // 102: cantina.v1.LRPWork.key:type_name -> cantina.v1.LRPKey
-	96,  // 103: cantina.v1.LRPWork.service:type_name -> cantina.v1.ServiceKey
+	92,  // 102: cantina.v1.LRPWork.key:type_name -> cantina.v1.LRPKey
+	95,  // 103: cantina.v1.LRPWork.service:type_name -> cantina.v1.ServiceKey
 	7,   // 104: cantina.v1.PerformRequest.to:type_name -> cantina.v1.Callee
-	92,  // 105: cantina.v1.PerformRequest.workloads:type_name -> cantina.v1.Workload
+	91,  // 105: cantina.v1.PerformRequest.workloads:type_name -> cantina.v1.Workload
 	44,  // 106: cantina.v1.PerformRequest.lrps:type_name -> cantina.v1.LRPWork
 	45,  // 107: cantina.v1.PerformRequest.tasks:type_name -> cantina.v1.TaskWork
-	86,  // 108: cantina.v1.PerformResponse.term:type_name -> cantina.v1.Term
+	85,  // 108: cantina.v1.PerformResponse.term:type_name -> cantina.v1.Term
 	47,  // 109: cantina.v1.PerformResponse.refused_lrps:type_name -> cantina.v1.Refusal
 	47,  // 110: cantina.v1.PerformResponse.refused_tasks:type_name -> cantina.v1.Refusal
-	7,   // 111: cantina.v1.StopInstanceRequest.to:type_name -> cantina.v1.Callee
-	93,  // 112: cantina.v1.StopInstanceRequest.key:type_name -> cantina.v1.LRPKey
-	86,  // 113: cantina.v1.StopInstanceResponse.term:type_name -> cantina.v1.Term
-	7,   // 114: cantina.v1.ShortenGraceRequest.to:type_name -> cantina.v1.Callee
-	87,  // 115: cantina.v1.ShortenGraceRequest.grace:type_name -> google.protobuf.Duration
-	86,  // 116: cantina.v1.ShortenGraceResponse.term:type_name -> cantina.v1.Term
-	7,   // 117: cantina.v1.SignalInstanceRequest.to:type_name -> cantina.v1.Callee
-	93,  // 118: cantina.v1.SignalInstanceRequest.key:type_name -> cantina.v1.LRPKey
-	86,  // 119: cantina.v1.SignalInstanceResponse.term:type_name -> cantina.v1.Term
-	7,   // 120: cantina.v1.CancelTaskRequest.to:type_name -> cantina.v1.Callee
-	86,  // 121: cantina.v1.CancelTaskResponse.term:type_name -> cantina.v1.Term
-	7,   // 122: cantina.v1.DrainRequest.to:type_name -> cantina.v1.Callee
-	87,  // 123: cantina.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
-	86,  // 124: cantina.v1.DrainResponse.term:type_name -> cantina.v1.Term
-	7,   // 125: cantina.v1.ReadLogsRequest.to:type_name -> cantina.v1.Callee
-	98,  // 126: cantina.v1.ReadLogsRequest.query:type_name -> cantina.v1.LogQuery
-	86,  // 127: cantina.v1.ReadLogsResponse.term:type_name -> cantina.v1.Term
-	99,  // 128: cantina.v1.ReadLogsResponse.lines:type_name -> cantina.v1.LogLines
-	7,   // 129: cantina.v1.FollowLogsRequest.to:type_name -> cantina.v1.Callee
-	98,  // 130: cantina.v1.FollowLogsRequest.query:type_name -> cantina.v1.LogQuery
-	86,  // 131: cantina.v1.FollowLogsResponse.term:type_name -> cantina.v1.Term
-	99,  // 132: cantina.v1.FollowLogsResponse.lines:type_name -> cantina.v1.LogLines
-	64,  // 133: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
-	65,  // 134: cantina.v1.ExecRequest.resize:type_name -> cantina.v1.TerminalSize
-	7,   // 135: cantina.v1.ExecStart.to:type_name -> cantina.v1.Callee
-	91,  // 136: cantina.v1.ExecStart.program:type_name -> cantina.v1.Run
-	65,  // 137: cantina.v1.ExecStart.size:type_name -> cantina.v1.TerminalSize
-	67,  // 138: cantina.v1.ExecResponse.end:type_name -> cantina.v1.ExecEnd
-	100, // 139: cantina.v1.LRPEvent.Started.net:type_name -> cantina.v1.Net
-	100, // 140: cantina.v1.LRPEvent.Evacuating.net:type_name -> cantina.v1.Net
-	88,  // 141: cantina.v1.LRPEvent.Evacuating.until:type_name -> google.protobuf.Timestamp
-	12,  // 142: cantina.v1.LeaderService.Heartbeat:input_type -> cantina.v1.HeartbeatRequest
-	31,  // 143: cantina.v1.LeaderService.UpdateStatus:input_type -> cantina.v1.UpdateStatusRequest
-	34,  // 144: cantina.v1.LeaderService.Rows:input_type -> cantina.v1.RowsRequest
-	38,  // 145: cantina.v1.LeaderService.LRPEvents:input_type -> cantina.v1.LRPEventsRequest
-	42,  // 146: cantina.v1.LeaderService.TaskEvents:input_type -> cantina.v1.TaskEventsRequest
-	16,  // 147: cantina.v1.CellService.GetRunningTasks:input_type -> cantina.v1.GetRunningTasksRequest
-	21,  // 148: cantina.v1.CellService.RunTasks:input_type -> cantina.v1.RunTasksRequest
-	24,  // 149: cantina.v1.CellService.NotifyIfTasksNotRunning:input_type -> cantina.v1.NotifyIfTasksNotRunningRequest
-	26,  // 150: cantina.v1.CellService.KillTask:input_type -> cantina.v1.KillTaskRequest
-	28,  // 151: cantina.v1.CellService.RequestSuicide:input_type -> cantina.v1.RequestSuicideRequest
-	46,  // 152: cantina.v1.CellService.Perform:input_type -> cantina.v1.PerformRequest
-	49,  // 153: cantina.v1.CellService.StopInstance:input_type -> cantina.v1.StopInstanceRequest
-	53,  // 154: cantina.v1.CellService.SignalInstance:input_type -> cantina.v1.SignalInstanceRequest
-	55,  // 155: cantina.v1.CellService.CancelTask:input_type -> cantina.v1.CancelTaskRequest
-	51,  // 156: cantina.v1.CellService.ShortenGrace:input_type -> cantina.v1.ShortenGraceRequest
-	57,  // 157: cantina.v1.CellService.Drain:input_type -> cantina.v1.DrainRequest
-	59,  // 158: cantina.v1.CellService.ReadLogs:input_type -> cantina.v1.ReadLogsRequest
-	61,  // 159: cantina.v1.CellService.FollowLogs:input_type -> cantina.v1.FollowLogsRequest
-	63,  // 160: cantina.v1.CellService.Exec:input_type -> cantina.v1.ExecRequest
-	14,  // 161: cantina.v1.LeaderService.Heartbeat:output_type -> cantina.v1.HeartbeatResponse
-	32,  // 162: cantina.v1.LeaderService.UpdateStatus:output_type -> cantina.v1.UpdateStatusResponse
-	36,  // 163: cantina.v1.LeaderService.Rows:output_type -> cantina.v1.RowsResponse
-	40,  // 164: cantina.v1.LeaderService.LRPEvents:output_type -> cantina.v1.LRPEventsResponse
-	43,  // 165: cantina.v1.LeaderService.TaskEvents:output_type -> cantina.v1.TaskEventsResponse
-	18,  // 166: cantina.v1.CellService.GetRunningTasks:output_type -> cantina.v1.GetRunningTasksResponse
-	23,  // 167: cantina.v1.CellService.RunTasks:output_type -> cantina.v1.RunTasksResponse
-	25,  // 168: cantina.v1.CellService.NotifyIfTasksNotRunning:output_type -> cantina.v1.NotifyIfTasksNotRunningResponse
-	27,  // 169: cantina.v1.CellService.KillTask:output_type -> cantina.v1.KillTaskResponse
-	29,  // 170: cantina.v1.CellService.RequestSuicide:output_type -> cantina.v1.RequestSuicideResponse
-	48,  // 171: cantina.v1.CellService.Perform:output_type -> cantina.v1.PerformResponse
-	50,  // 172: cantina.v1.CellService.StopInstance:output_type -> cantina.v1.StopInstanceResponse
-	54,  // 173: cantina.v1.CellService.SignalInstance:output_type -> cantina.v1.SignalInstanceResponse
-	56,  // 174: cantina.v1.CellService.CancelTask:output_type -> cantina.v1.CancelTaskResponse
-	52,  // 175: cantina.v1.CellService.ShortenGrace:output_type -> cantina.v1.ShortenGraceResponse
-	58,  // 176: cantina.v1.CellService.Drain:output_type -> cantina.v1.DrainResponse
-	60,  // 177: cantina.v1.CellService.ReadLogs:output_type -> cantina.v1.ReadLogsResponse
-	62,  // 178: cantina.v1.CellService.FollowLogs:output_type -> cantina.v1.FollowLogsResponse
-	66,  // 179: cantina.v1.CellService.Exec:output_type -> cantina.v1.ExecResponse
-	161, // [161:180] is the sub-list for method output_type
-	142, // [142:161] is the sub-list for method input_type
-	142, // [142:142] is the sub-list for extension type_name
-	142, // [142:142] is the sub-list for extension extendee
-	0,   // [0:142] is the sub-list for field type_name
+	7,   // 111: cantina.v1.StopWorkRequest.to:type_name -> cantina.v1.Callee
+	50,  // 112: cantina.v1.StopWorkRequest.instances:type_name -> cantina.v1.StopInstance
+	92,  // 113: cantina.v1.StopInstance.key:type_name -> cantina.v1.LRPKey
+	85,  // 114: cantina.v1.StopWorkResponse.term:type_name -> cantina.v1.Term
+	7,   // 115: cantina.v1.ShortenGraceRequest.to:type_name -> cantina.v1.Callee
+	86,  // 116: cantina.v1.ShortenGraceRequest.grace:type_name -> google.protobuf.Duration
+	85,  // 117: cantina.v1.ShortenGraceResponse.term:type_name -> cantina.v1.Term
+	7,   // 118: cantina.v1.SignalInstanceRequest.to:type_name -> cantina.v1.Callee
+	92,  // 119: cantina.v1.SignalInstanceRequest.key:type_name -> cantina.v1.LRPKey
+	85,  // 120: cantina.v1.SignalInstanceResponse.term:type_name -> cantina.v1.Term
+	7,   // 121: cantina.v1.DrainRequest.to:type_name -> cantina.v1.Callee
+	86,  // 122: cantina.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
+	85,  // 123: cantina.v1.DrainResponse.term:type_name -> cantina.v1.Term
+	7,   // 124: cantina.v1.ReadLogsRequest.to:type_name -> cantina.v1.Callee
+	97,  // 125: cantina.v1.ReadLogsRequest.query:type_name -> cantina.v1.LogQuery
+	85,  // 126: cantina.v1.ReadLogsResponse.term:type_name -> cantina.v1.Term
+	98,  // 127: cantina.v1.ReadLogsResponse.lines:type_name -> cantina.v1.LogLines
+	7,   // 128: cantina.v1.FollowLogsRequest.to:type_name -> cantina.v1.Callee
+	97,  // 129: cantina.v1.FollowLogsRequest.query:type_name -> cantina.v1.LogQuery
+	85,  // 130: cantina.v1.FollowLogsResponse.term:type_name -> cantina.v1.Term
+	98,  // 131: cantina.v1.FollowLogsResponse.lines:type_name -> cantina.v1.LogLines
+	63,  // 132: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
+	64,  // 133: cantina.v1.ExecRequest.resize:type_name -> cantina.v1.TerminalSize
+	7,   // 134: cantina.v1.ExecStart.to:type_name -> cantina.v1.Callee
+	90,  // 135: cantina.v1.ExecStart.program:type_name -> cantina.v1.Run
+	64,  // 136: cantina.v1.ExecStart.size:type_name -> cantina.v1.TerminalSize
+	66,  // 137: cantina.v1.ExecResponse.end:type_name -> cantina.v1.ExecEnd
+	99,  // 138: cantina.v1.LRPEvent.Started.net:type_name -> cantina.v1.Net
+	99,  // 139: cantina.v1.LRPEvent.Evacuating.net:type_name -> cantina.v1.Net
+	87,  // 140: cantina.v1.LRPEvent.Evacuating.until:type_name -> google.protobuf.Timestamp
+	12,  // 141: cantina.v1.LeaderService.Heartbeat:input_type -> cantina.v1.HeartbeatRequest
+	31,  // 142: cantina.v1.LeaderService.UpdateStatus:input_type -> cantina.v1.UpdateStatusRequest
+	34,  // 143: cantina.v1.LeaderService.Rows:input_type -> cantina.v1.RowsRequest
+	38,  // 144: cantina.v1.LeaderService.LRPEvents:input_type -> cantina.v1.LRPEventsRequest
+	42,  // 145: cantina.v1.LeaderService.TaskEvents:input_type -> cantina.v1.TaskEventsRequest
+	16,  // 146: cantina.v1.CellService.GetRunningTasks:input_type -> cantina.v1.GetRunningTasksRequest
+	21,  // 147: cantina.v1.CellService.RunTasks:input_type -> cantina.v1.RunTasksRequest
+	24,  // 148: cantina.v1.CellService.NotifyIfTasksNotRunning:input_type -> cantina.v1.NotifyIfTasksNotRunningRequest
+	26,  // 149: cantina.v1.CellService.KillTask:input_type -> cantina.v1.KillTaskRequest
+	28,  // 150: cantina.v1.CellService.RequestSuicide:input_type -> cantina.v1.RequestSuicideRequest
+	46,  // 151: cantina.v1.CellService.Perform:input_type -> cantina.v1.PerformRequest
+	49,  // 152: cantina.v1.CellService.StopWork:input_type -> cantina.v1.StopWorkRequest
+	54,  // 153: cantina.v1.CellService.SignalInstance:input_type -> cantina.v1.SignalInstanceRequest
+	52,  // 154: cantina.v1.CellService.ShortenGrace:input_type -> cantina.v1.ShortenGraceRequest
+	56,  // 155: cantina.v1.CellService.Drain:input_type -> cantina.v1.DrainRequest
+	58,  // 156: cantina.v1.CellService.ReadLogs:input_type -> cantina.v1.ReadLogsRequest
+	60,  // 157: cantina.v1.CellService.FollowLogs:input_type -> cantina.v1.FollowLogsRequest
+	62,  // 158: cantina.v1.CellService.Exec:input_type -> cantina.v1.ExecRequest
+	14,  // 159: cantina.v1.LeaderService.Heartbeat:output_type -> cantina.v1.HeartbeatResponse
+	32,  // 160: cantina.v1.LeaderService.UpdateStatus:output_type -> cantina.v1.UpdateStatusResponse
+	36,  // 161: cantina.v1.LeaderService.Rows:output_type -> cantina.v1.RowsResponse
+	40,  // 162: cantina.v1.LeaderService.LRPEvents:output_type -> cantina.v1.LRPEventsResponse
+	43,  // 163: cantina.v1.LeaderService.TaskEvents:output_type -> cantina.v1.TaskEventsResponse
+	18,  // 164: cantina.v1.CellService.GetRunningTasks:output_type -> cantina.v1.GetRunningTasksResponse
+	23,  // 165: cantina.v1.CellService.RunTasks:output_type -> cantina.v1.RunTasksResponse
+	25,  // 166: cantina.v1.CellService.NotifyIfTasksNotRunning:output_type -> cantina.v1.NotifyIfTasksNotRunningResponse
+	27,  // 167: cantina.v1.CellService.KillTask:output_type -> cantina.v1.KillTaskResponse
+	29,  // 168: cantina.v1.CellService.RequestSuicide:output_type -> cantina.v1.RequestSuicideResponse
+	48,  // 169: cantina.v1.CellService.Perform:output_type -> cantina.v1.PerformResponse
+	51,  // 170: cantina.v1.CellService.StopWork:output_type -> cantina.v1.StopWorkResponse
+	55,  // 171: cantina.v1.CellService.SignalInstance:output_type -> cantina.v1.SignalInstanceResponse
+	53,  // 172: cantina.v1.CellService.ShortenGrace:output_type -> cantina.v1.ShortenGraceResponse
+	57,  // 173: cantina.v1.CellService.Drain:output_type -> cantina.v1.DrainResponse
+	59,  // 174: cantina.v1.CellService.ReadLogs:output_type -> cantina.v1.ReadLogsResponse
+	61,  // 175: cantina.v1.CellService.FollowLogs:output_type -> cantina.v1.FollowLogsResponse
+	65,  // 176: cantina.v1.CellService.Exec:output_type -> cantina.v1.ExecResponse
+	159, // [159:177] is the sub-list for method output_type
+	141, // [141:159] is the sub-list for method input_type
+	141, // [141:141] is the sub-list for extension type_name
+	141, // [141:141] is the sub-list for extension extendee
+	0,   // [0:141] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_cell_proto_init() }
@@ -6755,14 +6687,14 @@ func file_cantina_v1_cell_proto_init() {
 		(*TaskEvent_Reject)(nil),
 		(*TaskEvent_Missing_)(nil),
 	}
-	file_cantina_v1_cell_proto_msgTypes[57].OneofWrappers = []any{
+	file_cantina_v1_cell_proto_msgTypes[56].OneofWrappers = []any{
 		(*ExecRequest_Start)(nil),
 		(*ExecRequest_Stdin)(nil),
 		(*ExecRequest_CloseStdin)(nil),
 		(*ExecRequest_Resize)(nil),
 		(*ExecRequest_Signal)(nil),
 	}
-	file_cantina_v1_cell_proto_msgTypes[60].OneofWrappers = []any{
+	file_cantina_v1_cell_proto_msgTypes[59].OneofWrappers = []any{
 		(*ExecResponse_Stdout)(nil),
 		(*ExecResponse_Stderr)(nil),
 		(*ExecResponse_End)(nil),
@@ -6773,7 +6705,7 @@ func file_cantina_v1_cell_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_cell_proto_rawDesc), len(file_cantina_v1_cell_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   80,
+			NumMessages:   79,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

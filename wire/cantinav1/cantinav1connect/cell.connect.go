@@ -70,14 +70,11 @@ const (
 	CellServiceRequestSuicideProcedure = "/cantina.v1.CellService/RequestSuicide"
 	// CellServicePerformProcedure is the fully-qualified name of the CellService's Perform RPC.
 	CellServicePerformProcedure = "/cantina.v1.CellService/Perform"
-	// CellServiceStopInstanceProcedure is the fully-qualified name of the CellService's StopInstance
-	// RPC.
-	CellServiceStopInstanceProcedure = "/cantina.v1.CellService/StopInstance"
+	// CellServiceStopWorkProcedure is the fully-qualified name of the CellService's StopWork RPC.
+	CellServiceStopWorkProcedure = "/cantina.v1.CellService/StopWork"
 	// CellServiceSignalInstanceProcedure is the fully-qualified name of the CellService's
 	// SignalInstance RPC.
 	CellServiceSignalInstanceProcedure = "/cantina.v1.CellService/SignalInstance"
-	// CellServiceCancelTaskProcedure is the fully-qualified name of the CellService's CancelTask RPC.
-	CellServiceCancelTaskProcedure = "/cantina.v1.CellService/CancelTask"
 	// CellServiceShortenGraceProcedure is the fully-qualified name of the CellService's ShortenGrace
 	// RPC.
 	CellServiceShortenGraceProcedure = "/cantina.v1.CellService/ShortenGrace"
@@ -273,9 +270,8 @@ type CellServiceClient interface {
 	KillTask(context.Context, *connect.Request[cantinav1.KillTaskRequest]) (*connect.Response[cantinav1.KillTaskResponse], error)
 	RequestSuicide(context.Context, *connect.Request[cantinav1.RequestSuicideRequest]) (*connect.Response[cantinav1.RequestSuicideResponse], error)
 	Perform(context.Context, *connect.Request[cantinav1.PerformRequest]) (*connect.Response[cantinav1.PerformResponse], error)
-	StopInstance(context.Context, *connect.Request[cantinav1.StopInstanceRequest]) (*connect.Response[cantinav1.StopInstanceResponse], error)
+	StopWork(context.Context, *connect.Request[cantinav1.StopWorkRequest]) (*connect.Response[cantinav1.StopWorkResponse], error)
 	SignalInstance(context.Context, *connect.Request[cantinav1.SignalInstanceRequest]) (*connect.Response[cantinav1.SignalInstanceResponse], error)
-	CancelTask(context.Context, *connect.Request[cantinav1.CancelTaskRequest]) (*connect.Response[cantinav1.CancelTaskResponse], error)
 	ShortenGrace(context.Context, *connect.Request[cantinav1.ShortenGraceRequest]) (*connect.Response[cantinav1.ShortenGraceResponse], error)
 	Drain(context.Context, *connect.Request[cantinav1.DrainRequest]) (*connect.Response[cantinav1.DrainResponse], error)
 	ReadLogs(context.Context, *connect.Request[cantinav1.ReadLogsRequest]) (*connect.Response[cantinav1.ReadLogsResponse], error)
@@ -330,22 +326,16 @@ func NewCellServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(cellServiceMethods.ByName("Perform")),
 			connect.WithClientOptions(opts...),
 		),
-		stopInstance: connect.NewClient[cantinav1.StopInstanceRequest, cantinav1.StopInstanceResponse](
+		stopWork: connect.NewClient[cantinav1.StopWorkRequest, cantinav1.StopWorkResponse](
 			httpClient,
-			baseURL+CellServiceStopInstanceProcedure,
-			connect.WithSchema(cellServiceMethods.ByName("StopInstance")),
+			baseURL+CellServiceStopWorkProcedure,
+			connect.WithSchema(cellServiceMethods.ByName("StopWork")),
 			connect.WithClientOptions(opts...),
 		),
 		signalInstance: connect.NewClient[cantinav1.SignalInstanceRequest, cantinav1.SignalInstanceResponse](
 			httpClient,
 			baseURL+CellServiceSignalInstanceProcedure,
 			connect.WithSchema(cellServiceMethods.ByName("SignalInstance")),
-			connect.WithClientOptions(opts...),
-		),
-		cancelTask: connect.NewClient[cantinav1.CancelTaskRequest, cantinav1.CancelTaskResponse](
-			httpClient,
-			baseURL+CellServiceCancelTaskProcedure,
-			connect.WithSchema(cellServiceMethods.ByName("CancelTask")),
 			connect.WithClientOptions(opts...),
 		),
 		shortenGrace: connect.NewClient[cantinav1.ShortenGraceRequest, cantinav1.ShortenGraceResponse](
@@ -389,9 +379,8 @@ type cellServiceClient struct {
 	killTask                *connect.Client[cantinav1.KillTaskRequest, cantinav1.KillTaskResponse]
 	requestSuicide          *connect.Client[cantinav1.RequestSuicideRequest, cantinav1.RequestSuicideResponse]
 	perform                 *connect.Client[cantinav1.PerformRequest, cantinav1.PerformResponse]
-	stopInstance            *connect.Client[cantinav1.StopInstanceRequest, cantinav1.StopInstanceResponse]
+	stopWork                *connect.Client[cantinav1.StopWorkRequest, cantinav1.StopWorkResponse]
 	signalInstance          *connect.Client[cantinav1.SignalInstanceRequest, cantinav1.SignalInstanceResponse]
-	cancelTask              *connect.Client[cantinav1.CancelTaskRequest, cantinav1.CancelTaskResponse]
 	shortenGrace            *connect.Client[cantinav1.ShortenGraceRequest, cantinav1.ShortenGraceResponse]
 	drain                   *connect.Client[cantinav1.DrainRequest, cantinav1.DrainResponse]
 	readLogs                *connect.Client[cantinav1.ReadLogsRequest, cantinav1.ReadLogsResponse]
@@ -429,19 +418,14 @@ func (c *cellServiceClient) Perform(ctx context.Context, req *connect.Request[ca
 	return c.perform.CallUnary(ctx, req)
 }
 
-// StopInstance calls cantina.v1.CellService.StopInstance.
-func (c *cellServiceClient) StopInstance(ctx context.Context, req *connect.Request[cantinav1.StopInstanceRequest]) (*connect.Response[cantinav1.StopInstanceResponse], error) {
-	return c.stopInstance.CallUnary(ctx, req)
+// StopWork calls cantina.v1.CellService.StopWork.
+func (c *cellServiceClient) StopWork(ctx context.Context, req *connect.Request[cantinav1.StopWorkRequest]) (*connect.Response[cantinav1.StopWorkResponse], error) {
+	return c.stopWork.CallUnary(ctx, req)
 }
 
 // SignalInstance calls cantina.v1.CellService.SignalInstance.
 func (c *cellServiceClient) SignalInstance(ctx context.Context, req *connect.Request[cantinav1.SignalInstanceRequest]) (*connect.Response[cantinav1.SignalInstanceResponse], error) {
 	return c.signalInstance.CallUnary(ctx, req)
-}
-
-// CancelTask calls cantina.v1.CellService.CancelTask.
-func (c *cellServiceClient) CancelTask(ctx context.Context, req *connect.Request[cantinav1.CancelTaskRequest]) (*connect.Response[cantinav1.CancelTaskResponse], error) {
-	return c.cancelTask.CallUnary(ctx, req)
 }
 
 // ShortenGrace calls cantina.v1.CellService.ShortenGrace.
@@ -477,9 +461,8 @@ type CellServiceHandler interface {
 	KillTask(context.Context, *connect.Request[cantinav1.KillTaskRequest]) (*connect.Response[cantinav1.KillTaskResponse], error)
 	RequestSuicide(context.Context, *connect.Request[cantinav1.RequestSuicideRequest]) (*connect.Response[cantinav1.RequestSuicideResponse], error)
 	Perform(context.Context, *connect.Request[cantinav1.PerformRequest]) (*connect.Response[cantinav1.PerformResponse], error)
-	StopInstance(context.Context, *connect.Request[cantinav1.StopInstanceRequest]) (*connect.Response[cantinav1.StopInstanceResponse], error)
+	StopWork(context.Context, *connect.Request[cantinav1.StopWorkRequest]) (*connect.Response[cantinav1.StopWorkResponse], error)
 	SignalInstance(context.Context, *connect.Request[cantinav1.SignalInstanceRequest]) (*connect.Response[cantinav1.SignalInstanceResponse], error)
-	CancelTask(context.Context, *connect.Request[cantinav1.CancelTaskRequest]) (*connect.Response[cantinav1.CancelTaskResponse], error)
 	ShortenGrace(context.Context, *connect.Request[cantinav1.ShortenGraceRequest]) (*connect.Response[cantinav1.ShortenGraceResponse], error)
 	Drain(context.Context, *connect.Request[cantinav1.DrainRequest]) (*connect.Response[cantinav1.DrainResponse], error)
 	ReadLogs(context.Context, *connect.Request[cantinav1.ReadLogsRequest]) (*connect.Response[cantinav1.ReadLogsResponse], error)
@@ -530,22 +513,16 @@ func NewCellServiceHandler(svc CellServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(cellServiceMethods.ByName("Perform")),
 		connect.WithHandlerOptions(opts...),
 	)
-	cellServiceStopInstanceHandler := connect.NewUnaryHandler(
-		CellServiceStopInstanceProcedure,
-		svc.StopInstance,
-		connect.WithSchema(cellServiceMethods.ByName("StopInstance")),
+	cellServiceStopWorkHandler := connect.NewUnaryHandler(
+		CellServiceStopWorkProcedure,
+		svc.StopWork,
+		connect.WithSchema(cellServiceMethods.ByName("StopWork")),
 		connect.WithHandlerOptions(opts...),
 	)
 	cellServiceSignalInstanceHandler := connect.NewUnaryHandler(
 		CellServiceSignalInstanceProcedure,
 		svc.SignalInstance,
 		connect.WithSchema(cellServiceMethods.ByName("SignalInstance")),
-		connect.WithHandlerOptions(opts...),
-	)
-	cellServiceCancelTaskHandler := connect.NewUnaryHandler(
-		CellServiceCancelTaskProcedure,
-		svc.CancelTask,
-		connect.WithSchema(cellServiceMethods.ByName("CancelTask")),
 		connect.WithHandlerOptions(opts...),
 	)
 	cellServiceShortenGraceHandler := connect.NewUnaryHandler(
@@ -592,12 +569,10 @@ func NewCellServiceHandler(svc CellServiceHandler, opts ...connect.HandlerOption
 			cellServiceRequestSuicideHandler.ServeHTTP(w, r)
 		case CellServicePerformProcedure:
 			cellServicePerformHandler.ServeHTTP(w, r)
-		case CellServiceStopInstanceProcedure:
-			cellServiceStopInstanceHandler.ServeHTTP(w, r)
+		case CellServiceStopWorkProcedure:
+			cellServiceStopWorkHandler.ServeHTTP(w, r)
 		case CellServiceSignalInstanceProcedure:
 			cellServiceSignalInstanceHandler.ServeHTTP(w, r)
-		case CellServiceCancelTaskProcedure:
-			cellServiceCancelTaskHandler.ServeHTTP(w, r)
 		case CellServiceShortenGraceProcedure:
 			cellServiceShortenGraceHandler.ServeHTTP(w, r)
 		case CellServiceDrainProcedure:
@@ -641,16 +616,12 @@ func (UnimplementedCellServiceHandler) Perform(context.Context, *connect.Request
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CellService.Perform is not implemented"))
 }
 
-func (UnimplementedCellServiceHandler) StopInstance(context.Context, *connect.Request[cantinav1.StopInstanceRequest]) (*connect.Response[cantinav1.StopInstanceResponse], error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CellService.StopInstance is not implemented"))
+func (UnimplementedCellServiceHandler) StopWork(context.Context, *connect.Request[cantinav1.StopWorkRequest]) (*connect.Response[cantinav1.StopWorkResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CellService.StopWork is not implemented"))
 }
 
 func (UnimplementedCellServiceHandler) SignalInstance(context.Context, *connect.Request[cantinav1.SignalInstanceRequest]) (*connect.Response[cantinav1.SignalInstanceResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CellService.SignalInstance is not implemented"))
-}
-
-func (UnimplementedCellServiceHandler) CancelTask(context.Context, *connect.Request[cantinav1.CancelTaskRequest]) (*connect.Response[cantinav1.CancelTaskResponse], error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CellService.CancelTask is not implemented"))
 }
 
 func (UnimplementedCellServiceHandler) ShortenGrace(context.Context, *connect.Request[cantinav1.ShortenGraceRequest]) (*connect.Response[cantinav1.ShortenGraceResponse], error) {
