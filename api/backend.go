@@ -45,7 +45,7 @@ type Applications interface {
 
 // Services reads and changes services.
 type Services interface {
-	ListServices(domain string, r plan.Range) (plan.Page[plan.Service], error)
+	ListServices(f plan.NameFilter, r plan.Range) (plan.Page[plan.Service], error)
 	GetService(k lrp.ServiceKey) (plan.Service, error)
 	ListInstances(f plan.InstanceFilter, r plan.Range) (plan.Page[plan.Instance], error)
 	// InstanceOf returns a row that was committed at a revision as a list shows it: always its
@@ -81,7 +81,8 @@ type Tasks interface {
 
 // Jobs reads and changes jobs.
 type Jobs interface {
-	ListJobs(domain string, r plan.Range) (plan.Page[plan.Job], error)
+	ListJobs(f plan.NameFilter, r plan.Range) (plan.Page[plan.Job], error)
+	// GetJob returns a job by its key, domain/name.
 	GetJob(name string) (plan.Job, error)
 	ListNodes(f plan.JobNodeFilter, r plan.Range) (plan.Page[plan.JobNode], error)
 	// ListResults reads ended batch tasks with their data from the store.

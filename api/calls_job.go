@@ -14,21 +14,24 @@ import (
 // ListJobs lists jobs by name.
 func (c jobCalls) ListJobs(_ context.Context, q *request[pb.ListJobsRequest]) (*response[pb.ListJobsResponse], error) {
 	all, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Job], error) {
-		return b.Jobs.ListJobs(q.Msg.Domain, r)
+		return b.Jobs.ListJobs(plan.NameFilter{Domain: q.Msg.Domain, Name: q.Msg.Name}, r)
 	}, func(j *plan.Job) *pb.Job { return job(j, false) })
 	return answer(&pb.ListJobsResponse{Jobs: all, Listing: where}, err)
 }
 
+// jobKey puts in the default domain.
+func jobKey(domain, name string) string { return batch.FullName(orDefault(domain), name) }
+
 // GetJob returns a job with its definition.
 func (c jobCalls) GetJob(_ context.Context, q *request[pb.GetJobRequest]) (*response[pb.GetJobResponse], error) {
-	return get(c.Server, func(b *Backend) (plan.Job, error) { return b.Jobs.GetJob(q.Msg.Name) },
+	return get(c.Server, func(b *Backend) (plan.Job, error) { return b.Jobs.GetJob(jobKey(q.Msg.Domain, q.Msg.Name)) },
 		func(j *plan.Job, at string) *pb.GetJobResponse {
 			return &pb.GetJobResponse{Job: job(j, true), Position: at}
 		})
 }
 
-func nodeFilter(job string, states []string, node, below string) (plan.JobNodeFilter, error) {
-	f := plan.JobNodeFilter{Job: job, Node: node, Below: below}
+func nodeFilter(domain, job string, states []string, node, below string) (plan.JobNodeFilter, error) {
+	f := plan.JobNodeFilter{Job: jobKey(domain, job), Node: node, Below: below}
 	if job == "" {
 		return f, invalid("job", "must not be empty")
 	}
@@ -88,6 +91,7 @@ func (c jobCalls) ListResults(ctx context.Context,
 
 // nodes reads the requested batch tasks.
 func (c jobCalls) nodes(q interface {
+	GetDomain() string
 	GetJob() string
 	GetState() []string
 	GetNode() string
@@ -95,7 +99,7 @@ func (c jobCalls) nodes(q interface {
 	GetPage() *pb.Page
 }, read func(Jobs, plan.JobNodeFilter, plan.Range) (plan.Page[plan.JobNode], error)) ([]*pb.JobNode, *pb.Listing,
 	error) {
-	f, err := nodeFilter(q.GetJob(), q.GetState(), q.GetNode(), q.GetBelow())
+	f, err := nodeFilter(q.GetDomain(), q.GetJob(), q.GetState(), q.GetNode(), q.GetBelow())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -112,7 +116,7 @@ func (c jobCalls) RemoveJob(ctx context.Context, q *request[pb.RemoveJobRequest]
 	error) {
 	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend,
 		w plan.Write) error {
-		return b.Jobs.RemoveJob(ctx, q.Msg.Name, w)
+		return b.Jobs.RemoveJob(ctx, jobKey(q.Msg.Domain, q.Msg.Name), w)
 	})
 	return answer(&pb.RemoveJobResponse{}, err)
 }
@@ -122,7 +126,7 @@ func (c jobCalls) PauseJob(ctx context.Context, q *request[pb.PauseJobRequest]) 
 	error) {
 	var j plan.Job
 	err := write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) (err error) {
-		j, err = b.Jobs.PauseJob(ctx, q.Msg.Name, q.Msg.Paused, w)
+		j, err = b.Jobs.PauseJob(ctx, jobKey(q.Msg.Domain, q.Msg.Name), q.Msg.Paused, w)
 		return err
 	})
 	return answer(&pb.PauseJobResponse{Job: job(&j, false)}, err)
@@ -144,12 +148,13 @@ func (c jobCalls) KillJob(ctx context.Context, q *request[pb.KillJobRequest]) (*
 // changeNodes changes the batch tasks of a job that a request names, and returns how
 // many.
 func (c jobCalls) changeNodes(ctx context.Context, q interface {
+	GetDomain() string
 	GetName() string
 	GetNode() string
 	GetBelow() string
 	GetWrite() *pb.Write
 }, change func(Jobs, context.Context, plan.JobNodeFilter, plan.Write) (int, error)) (int32, error) {
-	f, err := nodeFilter(q.GetName(), nil, q.GetNode(), q.GetBelow())
+	f, err := nodeFilter(q.GetDomain(), q.GetName(), nil, q.GetNode(), q.GetBelow())
 	if err != nil {
 		return 0, err
 	}

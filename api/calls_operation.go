@@ -135,10 +135,11 @@ func subject(m *pb.Subject) (plan.Subject, error) {
 	s := plan.Subject{Kind: plan.SubjectKind(m.GetKind()), Domain: m.GetDomain(), Name: m.GetName(),
 		Index: int(m.GetIndex()), Node: m.GetNode()}
 	switch s.Kind {
-	case plan.SubjectService, plan.SubjectInstance, plan.SubjectSchedule:
+	case plan.SubjectService, plan.SubjectInstance, plan.SubjectJob, plan.SubjectSchedule:
 		s.Domain = orDefault(s.Domain)
-	case plan.SubjectTask, plan.SubjectJob, plan.SubjectCell:
+	case plan.SubjectTask, plan.SubjectCell:
 	case plan.SubjectNode:
+		s.Domain = orDefault(s.Domain)
 		if s.Node == "" {
 			return s, invalid("subject.node", "must not be empty")
 		}
@@ -163,9 +164,9 @@ func concerns(e *event.Event, s plan.Subject) bool {
 	case plan.SubjectTask:
 		return e.Kind == event.Task && e.Subject == s.Name
 	case plan.SubjectJob:
-		return e.Kind == event.Job && e.Subject == s.Name || e.JobNode != nil && e.JobNode.Job == s.Name
+		return e.Kind == event.Job && e.Subject == s.Job() || e.JobNode != nil && e.JobNode.Job == s.Job()
 	case plan.SubjectNode:
-		return e.JobNode != nil && e.JobNode.Job == s.Name && e.JobNode.Node == s.Node
+		return e.JobNode != nil && e.JobNode.Job == s.Job() && e.JobNode.Node == s.Node
 	case plan.SubjectSchedule:
 		return e.Kind == event.Schedule && e.Subject == s.Domain+"/"+s.Name
 	case plan.SubjectCell:

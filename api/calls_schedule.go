@@ -17,7 +17,7 @@ import (
 // Schedules reads and changes schedules. Errors beside those of package schedule:
 // ErrNotFound.
 type Schedules interface {
-	ListSchedules(domain string, r plan.Range) (plan.Page[plan.Schedule], error)
+	ListSchedules(f plan.NameFilter, r plan.Range) (plan.Page[plan.Schedule], error)
 	GetSchedule(k schedule.Key) (plan.Schedule, error)
 	// Upcoming lists the next n logical times, with those that are left out.
 	Upcoming(k schedule.Key, n int) ([]cron.Occurrence, error)
@@ -53,7 +53,7 @@ func scheduleKey(domain, name string) (schedule.Key, error) {
 func (c scheduleCalls) ListSchedules(_ context.Context,
 	q *request[pb.ListSchedulesRequest]) (*response[pb.ListSchedulesResponse], error) {
 	all, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Schedule], error) {
-		return b.Schedules.ListSchedules(q.Msg.Domain, r)
+		return b.Schedules.ListSchedules(plan.NameFilter{Domain: q.Msg.Domain, Name: q.Msg.Name}, r)
 	}, scheduleMessage)
 	return answer(&pb.ListSchedulesResponse{Schedules: all, Listing: where}, err)
 }
@@ -129,8 +129,8 @@ func oneSchedule(b *Backend, k schedule.Key) (*pb.Schedule, error) {
 // outcomeOfJob is how the job of a schedule fares. Each run is the same job renewed: so that is the
 // outcome of the newest run alone; the history has those of earlier ones.
 func outcomeOfJob(b *Backend, k schedule.Key) string {
-	j, err := b.Jobs.GetJob(k.Name)
-	if err != nil || j.Domain != k.Domain || j.Removed || !j.NodesKnown {
+	j, err := b.Jobs.GetJob(k.String())
+	if err != nil || j.Removed || !j.NodesKnown {
 		return ""
 	}
 	return j.Progress.State.String()

@@ -17,7 +17,7 @@ import (
 func (c serviceCalls) ListServices(_ context.Context,
 	q *request[pb.ListServicesRequest]) (*response[pb.ListServicesResponse], error) {
 	all, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Service], error) {
-		return b.Services.ListServices(q.Msg.Domain, r)
+		return b.Services.ListServices(plan.NameFilter{Domain: q.Msg.Domain, Name: q.Msg.Name}, r)
 	}, func(s *plan.Service) *pb.Service { return service(s, false) })
 	return answer(&pb.ListServicesResponse{Services: all, Listing: where}, err)
 }

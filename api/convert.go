@@ -177,12 +177,13 @@ func checkAction(a action.Action) error {
 // job puts a job on the wire; whole adds its definition.
 func job(j *plan.Job, whole bool) *pb.Job {
 	m := &pb.Job{
-		Name: j.Name, Uid: j.UID, Domain: j.Domain, Owner: text.Clean(j.Owner), State: jobState(j),
+		Uid: j.UID, Owner: text.Clean(j.Owner), State: jobState(j),
 		Counts: counts(&j.Progress), Enabled: !j.Disabled, Paused: j.Paused,
 		Priority: j.Priority, Reason: text.Clean(j.Progress.Reason), NodesError: text.Clean(j.NodesError),
 		Errors:  text.CleanAll(j.Errors),
 		Created: wire.FromTime(j.Created), Ended: wire.FromTime(j.Ended), Revision: j.Revision,
 	}
+	m.Domain, m.Name = batch.SplitName(j.Name)
 	if whole {
 		m.Definition = jobDefinition(j)
 	}
@@ -211,15 +212,24 @@ func counts(p *batch.Progress) *pb.Counts {
 	}
 }
 
+// shortNames are the names of jobs in their domain, from their keys.
+func shortNames(keys []string) (out []string) {
+	for _, key := range keys {
+		_, name := batch.SplitName(key)
+		out = append(out, name)
+	}
+	return out
+}
+
 func jobDefinition(j *plan.Job) *pb.JobDefinition {
 	d := &pb.JobDefinition{
 		Workload: hidden(wire.FromWorkload(j.Workload)), Levels: j.Forest.Levels, Level: j.Level,
-		DependsOn: j.DependsOn, After: j.After,
+		DependsOn: shortNames(j.DependsOn), After: shortNames(j.After),
 		Retries: int32(j.Retries), BackoffRepeats: j.Backoff.Repeat, Resources: map[string]*pb.LevelResources{},
 		Policy: j.Forest.Policy.String(), CellOrder: j.Forest.Cells.String(),
 	}
 	if j.Job.Forest != j.Name {
-		d.NodesOf = j.Job.Forest
+		_, d.NodesOf = batch.SplitName(j.Job.Forest)
 	}
 	for _, s := range j.Backoff.Seconds {
 		d.BackoffSeconds = append(d.BackoffSeconds, int32(s))
@@ -250,11 +260,12 @@ func jobDefinition(j *plan.Job) *pb.JobDefinition {
 func node(job string, v *batch.NodeView) *pb.JobNode {
 	s := &v.Status
 	m := &pb.JobNode{
-		Job: job, Node: text.Clean(v.Node), State: v.Class.String(), Cell: v.Cell, Errors: int32(s.Attempts),
+		Node: text.Clean(v.Node), State: v.Class.String(), Cell: v.Cell, Errors: int32(s.Attempts),
 		Losses:   int32(s.Losses),
 		ExitCode: int32(s.ExitCode), Signal: int32(s.Signal), Reason: text.Clean(s.Reason), Time: millis(s.Time),
 		Since: millis(v.Since),
 	}
+	m.Domain, m.Job = batch.SplitName(job)
 	if v.Class == batch.ClassBackoff {
 		m.Next = millis(s.Time + int64(s.Backoff)*1000)
 	}

@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"cantina/batch"
 	"cantina/event"
 	"cantina/internal/guard"
 	"cantina/internal/text"
@@ -191,8 +192,9 @@ func eventMessage(e *event.Event, all bool) *pb.Event {
 		m.Task = taskMessage(e.Task, e.Revision, false)
 	case e.Job != nil:
 		j := e.Job
-		m.Job = &pb.Job{Name: j.Name, Uid: j.UID, Domain: e.Domain, State: stateWord(j.State, j.Removed, j.NodesKnown),
+		m.Job = &pb.Job{Uid: j.UID, State: stateWord(j.State, j.Removed, j.NodesKnown),
 			Counts: counts(&j.Progress), Reason: text.Clean(j.Reason)}
+		m.Job.Domain, m.Job.Name = batch.SplitName(j.Name)
 	case e.JobNode != nil:
 		m.Node = node(e.JobNode.Job, &e.JobNode.NodeView)
 	case e.Schedule != nil:

@@ -310,7 +310,7 @@ func (f *follower) about(e *event.Event) bool {
 	case q.GetTask() != "":
 		return e.Kind == event.Task && e.Subject == q.GetTask()
 	case q.GetJob() != "":
-		return e.Kind == event.Job && e.Subject == q.GetJob()
+		return e.Kind == event.Job && e.Subject == jobKey(q.GetDomain(), q.GetJob())
 	case q.GetService() != "":
 		return e.Instance != nil && e.Instance.Service == serviceKey(q.GetDomain(), q.GetService())
 	}
@@ -330,7 +330,7 @@ func (f *follower) ended() bool {
 		}
 	case q.GetJob() != "":
 		var j plan.Job
-		j, err = f.b.Jobs.GetJob(q.GetJob())
+		j, err = f.b.Jobs.GetJob(jobKey(q.GetDomain(), q.GetJob()))
 		over = err == nil && j.Over()
 	case q.GetService() != "":
 		_, err = f.b.Services.GetService(serviceKey(q.GetDomain(), q.GetService()))

@@ -90,8 +90,8 @@ func (s *Server) subjectIs(b *Backend, q *pb.OutputQuery) error {
 	case q.GetTask() != "":
 		_, err = b.Tasks.GetTask(q.GetTask())
 	case q.GetJob() != "":
-		if _, err = b.Jobs.GetJob(q.GetJob()); err == nil {
-			err = knownNodes(b, plan.JobNodeFilter{Job: q.GetJob(), Node: q.GetNode()})
+		if _, err = b.Jobs.GetJob(jobKey(q.GetDomain(), q.GetJob())); err == nil {
+			err = knownNodes(b, plan.JobNodeFilter{Job: jobKey(q.GetDomain(), q.GetJob()), Node: q.GetNode()})
 		}
 	case len(q.GetContainer()) == 0:
 		return invalid("query", "a service, task, job or container is required")
@@ -121,7 +121,7 @@ func logQuery(q *pb.OutputQuery) (*pb.LogQuery, error) {
 		return nil, invalid("query", "only one of service, task and job is allowed")
 	}
 	set("service", q.GetService())
-	if q.GetService() != "" {
+	if q.GetService() != "" || q.GetJob() != "" {
 		set("domain", orDefault(q.GetDomain()))
 	}
 	if q.Index != nil {

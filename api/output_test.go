@@ -128,13 +128,13 @@ func TestFollowOfAnEndedJobReadsAllAndEnds(t *testing.T) {
 	w.apply(t, demo)
 	for i := range 1200 {
 		w.Logs.Write(fmt.Sprintf("c%d", i%3), fmt.Sprint("b", i),
-			map[string]string{"kind": "batch", "job": "j", "node": fmt.Sprint(i)}, out, fmt.Sprint(i))
+			map[string]string{"kind": "batch", "domain": "d", "job": "j", "node": fmt.Sprint(i)}, out, fmt.Sprint(i))
 	}
-	w.SetJob("j", func(j *plan.Job) {
+	w.SetJob("d/j", func(j *plan.Job) {
 		j.NodesKnown, j.Progress = true, batch.Progress{State: batch.JobDone, Total: 2, Done: 2}
 	})
 	n := 0
-	err := w.client.FollowOutput(t.Context(), &pb.FollowOutputRequest{Query: &pb.OutputQuery{Job: "j"}},
+	err := w.client.FollowOutput(t.Context(), &pb.FollowOutputRequest{Query: &pb.OutputQuery{Domain: "d", Job: "j"}},
 		func(m *pb.FollowOutputResponse) error {
 			for _, l := range m.Lines {
 				if l.Text != fmt.Sprint(n) || l.Source != fmt.Sprintf("j[%d]", n) {
@@ -310,7 +310,7 @@ func (d *unproven) GetJob(name string) (plan.Job, error) {
 // either, the error asks for a retry.
 func TestOutputNeedsNoProofOfTheLease(t *testing.T) {
 	for name, q := range map[string]*pb.OutputQuery{"service": {Domain: "d", Service: "web"}, "task": {Task: "d.once"},
-		"job": {Job: "j"}} {
+		"job": {Domain: "d", Job: "j"}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.apply(t, demo)
@@ -319,7 +319,7 @@ func TestOutputNeedsNoProofOfTheLease(t *testing.T) {
 			b.Services, b.Tasks, b.Jobs = d, d, d
 			w.server.Lead(b)
 			labels := map[string]map[string]string{"service": web(0), "task": {"kind": "task", "task": "d.once"},
-				"job": {"kind": "batch", "job": "j", "node": "1"}}[name]
+				"job": {"kind": "batch", "domain": "d", "job": "j", "node": "1"}}[name]
 			write := func(s string) { w.Logs.Write("c0", "i0", labels, out, s) }
 			read := &pb.ReadOutputRequest{Query: q}
 			d.unproven.Store(true)
@@ -366,7 +366,7 @@ func TestOutputNeedsNoProofOfTheLease(t *testing.T) {
 // end.
 func TestFollowGoesOnWithTheNextLeader(t *testing.T) {
 	for name, q := range map[string]*pb.OutputQuery{"service": {Domain: "d", Service: "web"}, "task": {Task: "d.once"},
-		"job": {Job: "j"}} {
+		"job": {Domain: "d", Job: "j"}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.apply(t, demo)
@@ -376,7 +376,7 @@ func TestFollowGoesOnWithTheNextLeader(t *testing.T) {
 			old.Events = event.New(0, w.Hub.Newest().Revision, clock)
 			w.server.Lead(old)
 			labels := map[string]map[string]string{"service": web(0), "task": {"kind": "task", "task": "d.once"},
-				"job": {"kind": "batch", "job": "j", "node": "1"}}[name]
+				"job": {"kind": "batch", "domain": "d", "job": "j", "node": "1"}}[name]
 			write := func(s string) { w.Logs.Write("c0", "i0", labels, out, s) }
 			write("one")
 			var got []string
@@ -392,7 +392,7 @@ func TestFollowGoesOnWithTheNextLeader(t *testing.T) {
 						write("two")
 					case "two":
 						w.SetTask("d.once", func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Succeeded })
-						w.SetJob("j", func(j *plan.Job) {
+						w.SetJob("d/j", func(j *plan.Job) {
 							j.NodesKnown, j.Progress = true, batch.Progress{State: batch.JobDone, Total: 2, Done: 2}
 						})
 						if name == "service" { // it ends with its reader alone
@@ -420,9 +420,10 @@ func isTermOver(err error) bool {
 func TestOutputOutlivesItsSubject(t *testing.T) {
 	w := newWorld(t)
 	w.Logs.Write("c0", "i0", web(1), out, "last words")
-	w.Logs.Write("c0", "b", map[string]string{"kind": "batch", "job": "gone", "node": "n"}, out, "node's last words")
+	w.Logs.Write("c0", "b", map[string]string{"kind": "batch", "domain": "d", "job": "gone", "node": "n"}, out,
+		"node's last words")
 	for _, q := range []*pb.OutputQuery{{Domain: "d", Service: "web"}, {Domain: "d", Service: "web", Index: new(int32(1))},
-		{Job: "gone"}, {Job: "gone", Node: "n"}} {
+		{Domain: "d", Job: "gone"}, {Domain: "d", Job: "gone", Node: "n"}} {
 		page, err := api.Call(t.Context(), w.client, calls.ReadOutput, &pb.ReadOutputRequest{Query: q})
 		if err != nil || len(page.Lines) != 1 {
 			t.Errorf("%v: %v, %v", q, page, err)
@@ -441,7 +442,8 @@ func TestOutputOutlivesItsSubject(t *testing.T) {
 		}
 	}
 	for _, q := range []*pb.OutputQuery{{Domain: "other", Service: "web"},
-		{Domain: "d", Service: "web", Index: new(int32(2))}, {Job: "never"}, {Job: "gone", Node: "m"}, {Task: "never"}} {
+		{Domain: "d", Service: "web", Index: new(int32(2))}, {Domain: "d", Job: "never"},
+		{Domain: "d", Job: "gone", Node: "m"}, {Domain: "e", Job: "gone", Node: "n"}, {Task: "never"}} {
 		_, err := api.Call(t.Context(), w.client, calls.ReadOutput, &pb.ReadOutputRequest{Query: q})
 		var e *api.Error
 		if !errors.As(err, &e) || e.Code != "not_found" {

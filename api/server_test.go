@@ -241,9 +241,9 @@ func TestErrorsHaveTheirStatus(t *testing.T) {
 		{"POST", "/v1/plan", "text/plain", "x", 422, "must be application/yaml or application/json"},
 		{"POST", "/v1/tasks", "text/plain", "x", 422, "must be application/json, not"},
 		{"GET", "/v1/output", "", "", 422, "a service, task, job or container is required"},
-		{"GET", "/v1/output?job=j&node=nope", "", "", 404, "no node nope"},
-		{"GET", "/v1/output?job=j&grep=(", "", "", 422, "query.grep"},
-		{"GET", "/v1/jobs/j/nodes?below=zz", "", "", 404, "no node below zz"},
+		{"GET", "/v1/output?domain=d&job=j&node=nope", "", "", 404, "no node nope"},
+		{"GET", "/v1/output?domain=d&job=j&grep=(", "", "", 422, "query.grep"},
+		{"GET", "/v1/jobs/d/j/nodes?below=zz", "", "", 404, "no node below zz"},
 		{"POST", "/v1/services/d/web/restart", "application/json", `{"index":[9]}`, 404, "no index 9"},
 		{"POST", "/v1/tasks/open/resolve", "application/json", `{"as":"done"}`, 409,
 			"task open has not ended: it is PENDING"},
@@ -254,7 +254,7 @@ func TestErrorsHaveTheirStatus(t *testing.T) {
 		{"GET", "/v1/services?limit=5000", "", "", 422, "from 1 to 1000"},
 		{"GET", "/v1/services?dommain=x", "", "", 422, "did you mean domain?"},
 		{"GET", "/v1/instances?state=WALKING", "", "", 422, "UNCLAIMED"},
-		{"GET", "/v1/jobs/j/nodes?state=odd", "", "", 422, "backoff"},
+		{"GET", "/v1/jobs/d/j/nodes?state=odd", "", "", 422, "backoff"},
 		{"GET", "/v1/events?since=yesterday", "", "", 422, `"field":"since"`},
 		{"GET", "/v1/events?kind=cat", "", "", 422, "must be one of service"},
 		{"GET", "/v1/tasks?outcome=gone", "", "", 422, "none of succeeded"},
@@ -551,7 +551,7 @@ type failing struct {
 	err error
 }
 
-func (f failing) ListServices(string, plan.Range) (plan.Page[plan.Service], error) {
+func (f failing) ListServices(plan.NameFilter, plan.Range) (plan.Page[plan.Service], error) {
 	return plan.Page[plan.Service]{}, f.err
 }
 
@@ -629,7 +629,7 @@ schedules:
 		return out
 	}
 	state := func(s batch.State) {
-		w.SetJob("j", func(j *plan.Job) { j.NodesKnown, j.Progress.State = true, s })
+		w.SetJob("d/j", func(j *plan.Job) { j.NodesKnown, j.Progress.State = true, s })
 	}
 	run := func(name string) string {
 		t.Helper()
@@ -655,7 +655,7 @@ schedules:
 	if got := history("t"); len(got) != 1 || got[0] != "started failed" {
 		t.Errorf("%q", got)
 	}
-	w.SetJob("j", func(j *plan.Job) { j.NodesKnown = false })
+	w.SetJob("d/j", func(j *plan.Job) { j.NodesKnown = false })
 	if got := history("j"); got[0] != "started " {
 		t.Errorf("a job of which nothing is known: %q", got)
 	}

@@ -220,7 +220,7 @@ func (f *forest) prepare(j *job) {
 	}
 	f.prepareNeeds(j, say)
 	for _, level := range slices.Sorted(maps.Keys(j.Filters)) {
-		m, err := j.Filters[level].compile(j.Name)
+		m, err := j.Filters[level].compile(j.ShortName())
 		switch l := f.level(level); {
 		case err != nil:
 			say("filters: level %q: %v", level, err)

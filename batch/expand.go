@@ -60,8 +60,9 @@ func (e Expanded) Payload(j *Job, k Key, inv fence.Invocation) Payload {
 		p.Workload = e.Workload
 	}
 	p.Labels = map[string]string{
-		"kind": "batch", "domain": j.Domain, "job": j.Name, "job_uid": j.UID, "node": k.Node, "invocation": inv.String(),
-		"attempt": strconv.Itoa(e.Attempt),
+		"kind": "batch", "domain": j.Domain, "job": j.ShortName(), "job_uid": j.UID, "node": k.Node,
+		"invocation": inv.String(),
+		"attempt":    strconv.Itoa(e.Attempt),
 	}
 	return p
 }
@@ -73,7 +74,7 @@ func Expand(j *Job, s *Start, inv fence.Invocation, at Where, prev Status, prevD
 		return Expanded{}, fmt.Errorf("expand %s on %s: %w", j.Name, s.Key.Node, err)
 	}
 	e := Expanded{Resources: s.Cell, Attempt: prev.Attempts + prev.Losses + 1, Env: []action.Variable{
-		{Name: "CANTINA_JOB", Value: j.Name}, {Name: "CANTINA_NODE", Value: s.Key.Node},
+		{Name: "CANTINA_JOB", Value: j.ShortName()}, {Name: "CANTINA_NODE", Value: s.Key.Node},
 		{Name: "CANTINA_PATH", Value: string(list)},
 		{Name: "CANTINA_FENCE", Value: inv.String()}, {Name: "CANTINA_STATUS", Value: StatusPipe},
 	}}
@@ -191,7 +192,7 @@ func (e *Expanded) bistro(j *Job, s *Start, at Where, prev Status, prevData []by
 		Worker    string                      `json:"worker_node"`
 		Host      string                      `json:"worker_host"`
 	}{
-		ID: j.Name, Path: s.Path, Config: json.RawMessage(cmp.Or(j.Config, "{}")), Worker: at.Cell, Host: at.Host,
+		ID: j.ShortName(), Path: s.Path, Config: json.RawMessage(cmp.Or(j.Config, "{}")), Worker: at.Cell, Host: at.Host,
 		Resources: map[string]resource.Amounts{at.Cell: s.Cell},
 	}
 	for _, d := range s.Draws { // a cell and nodes of several levels may have one name

@@ -12,7 +12,7 @@ import (
 
 // Job is a command that runs once on each node of a level (Bistro job keys).
 type Job struct {
-	Name string // unique among all jobs
+	Name string // domain/name: the key among all jobs
 	// UID is minted by the leader when the name is born; a deleted and re-created
 	// job has another one.
 	UID string
@@ -21,7 +21,7 @@ type Job struct {
 	Born   fence.Invocation
 	Domain string
 	Owner  string
-	// Forest names the forest of nodes it runs over: its own for a job that
+	// Forest is the key of the forest of nodes it runs over, domain/name: its own for a job that
 	// declares nodes, a shared one for Bistro configuration files.
 	Forest string
 	// Disabled jobs start nothing; running tasks continue.
@@ -39,9 +39,9 @@ type Job struct {
 	// Filters per level; a node runs only when it and all its ancestors pass. That of LevelWorker selects
 	// cells by their host names.
 	Filters map[string]Filter
-	// DependsOn names jobs that must be done on the same node.
+	// DependsOn are the keys of jobs that must be done on the same node.
 	DependsOn []string
-	// After names jobs that must be done on all their nodes before this one starts, over any nodes.
+	// After are the keys of jobs that must be done on all their nodes before this one starts, over any nodes.
 	After   []string
 	Backoff Backoff
 	// Retries bounds the attempts after the first that ended in an error; negative =
@@ -104,7 +104,7 @@ const (
 
 // ForestSpec describes a forest: its levels, sources and resources.
 type ForestSpec struct {
-	Name string
+	Name string // domain/name: the key among all forests
 	// Levels between instance and worker, from the root down.
 	Levels []string
 	// Instance is the name of the root node.
@@ -208,7 +208,7 @@ type Filter struct {
 	Blacklist      []string
 	BlacklistRegex string
 	TagWhitelist   []string // at least one
-	// Fraction of the nodes, chosen by a specified hash salted with the job's name;
+	// Fraction of the nodes, chosen by a specified hash salted with the job's name in its domain;
 	// ≤ 0 or ≥ 1 = all.
 	Fraction float64
 }

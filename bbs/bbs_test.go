@@ -287,7 +287,8 @@ func TestALargeApplyIsAManifest(t *testing.T) {
 			t.Fatalf("%v %d", err, len(out.Changes))
 		}
 		r.serve()
-		if page, _ := r.b.ListServices("d", plan.Range{Limit: 1000}); len(page.Items) != n || page.Items[n-1].Running != 1 {
+		if page, _ := r.b.ListServices(plan.NameFilter{Domain: "d"}, plan.Range{Limit: 1000}); len(page.Items) != n ||
+			page.Items[n-1].Running != 1 {
 			t.Fatalf("%d services", len(page.Items))
 		}
 		if rows := r.rowsLeft(store.ManifestPrefix); len(rows) != 0 {
@@ -304,7 +305,7 @@ func TestALargeApplyIsAManifest(t *testing.T) {
 			d.at(0)
 			r.reelect()
 			r.serve()
-			page, _ := r.b.ListServices("d", plan.Range{Limit: 1000})
+			page, _ := r.b.ListServices(plan.NameFilter{Domain: "d"}, plan.Range{Limit: 1000})
 			if got := len(page.Items); got != n && (got != 0 || err == nil) {
 				t.Fatalf("after %d transactions: %d services, apply returned %v", after, got, err)
 			}
@@ -327,7 +328,7 @@ func TestListsArePaged(t *testing.T) {
 		r.serve()
 		var names []string
 		for after := ""; ; {
-			page, err := r.b.ListServices("d", plan.Range{After: after, Limit: 1})
+			page, err := r.b.ListServices(plan.NameFilter{Domain: "d"}, plan.Range{After: after, Limit: 1})
 			if err != nil {
 				t.Fatal(err)
 			}

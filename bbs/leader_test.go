@@ -119,7 +119,7 @@ type snapshot struct {
 }
 
 func (r *rig) snapshot() snapshot {
-	s, _ := r.b.ListServices("", plan.Range{Limit: 1000})
+	s, _ := r.b.ListServices(plan.NameFilter{}, plan.Range{Limit: 1000})
 	i, _ := r.b.ListInstances(plan.InstanceFilter{}, plan.Range{Limit: 1000})
 	k, _ := r.b.ListTasks(plan.TaskFilter{}, plan.Range{Limit: 1000})
 	return snapshot{s.Items, i.Items, k.Items, r.b.ListDomains()}

@@ -63,8 +63,8 @@ type queries struct {
 	policy task.Policy
 }
 
-// ListServices lists the services of a domain, or of all.
-func (q *queries) ListServices(domain string, r plan.Range) (plan.Page[plan.Service], error) {
+// ListServices lists services by domain and name.
+func (q *queries) ListServices(f plan.NameFilter, r plan.Range) (plan.Page[plan.Service], error) {
 	v := q.view
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -73,11 +73,11 @@ func (q *queries) ListServices(domain string, r plan.Range) (plan.Page[plan.Serv
 		after = &lrp.ServiceKey{}
 		after.Domain, after.Name, _ = strings.Cut(r.After, "/")
 	}
-	from := lrp.ServiceKey{Domain: domain}
+	from := lrp.ServiceKey{Domain: f.Domain}
 	items, next := page(v.serviceOrder, from, after, r.Limit, lrp.ServiceKey.String,
 		func(k lrp.ServiceKey) (plan.Service, bool, bool) {
-			if domain != "" && k.Domain != domain {
-				return plan.Service{}, false, k.Domain < domain
+			if !f.Takes(k.Domain, k.Name) {
+				return plan.Service{}, false, f.Domain == "" || k.Domain <= f.Domain
 			}
 			return v.count(v.services[k]), true, true
 		})

@@ -104,7 +104,7 @@ func TestALargeApplyIsWholeOrNothing(t *testing.T) {
 				}
 			}
 			r.serve()
-			page, _ := r.b.ListServices("d", plan.Range{Limit: 1000})
+			page, _ := r.b.ListServices(plan.NameFilter{Domain: "d"}, plan.Range{Limit: 1000})
 			jobs := r.rowsLeft("job/")
 			switch {
 			case len(page.Items) == 40 && len(jobs) == 30 && jobs[0] == "job/x00" && seen == 30:

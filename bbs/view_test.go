@@ -142,7 +142,7 @@ func samePages(t *testing.T, seed int, b *BBS, v *view) {
 	for _, domain := range []string{"", "d0", "d1"} {
 		seen := 0
 		for after := ""; ; {
-			p, err := b.ListServices(domain, plan.Range{After: after, Limit: 1})
+			p, err := b.ListServices(plan.NameFilter{Domain: domain}, plan.Range{After: after, Limit: 1})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -75,7 +75,7 @@ func (b *batchRuns) launch(r worker.Run) {
 	err := b.exec.Launch(executor.Reservation{
 		ID: batchContainer(r.Invocation), Labels: stamp(batchLabels(r, w), b.session.joined(), r.Invocation.Term.Epoch),
 		Resources: w.Resources, DeadlineBound: true,
-	}, executor.Spec{Workload: load, Defaults: b.cfg.Env, Env: b.containers.environment(w.Workload, w.Env),
+	}, executor.Spec{Workload: load, Defaults: b.cfg.Env, Env: b.containers.environment(w.Workload, batchEnv(r, w)),
 		StatusPipe: true})
 	if err == nil {
 		return

@@ -266,7 +266,8 @@ func whatOf(l executor.Labels) string {
 	case "":
 		return "containers of an earlier process of this cell"
 	}
-	return fmt.Sprintf("job %s on %s", l[labelJob], l[labelNode])
+	w := workOf(l)
+	return fmt.Sprintf("job %s on %s", w.Job, w.Node)
 }
 
 // heldUp is where a container hangs; empty when it does not.

@@ -32,8 +32,8 @@ func (c *Cell) ShortenGrace(_ context.Context, t fence.Term, proc worker.Proc, s
 	}
 	if s.Job != "" {
 		for _, ct := range c.exec.List() {
-			l := ct.Labels
-			if l[labelKind] == kindBatch && l[labelJob] == s.Job && (s.Node == "" || l[labelNode] == s.Node) && ends(ct) {
+			w := workOf(ct.Labels)
+			if ct.Labels[labelKind] == kindBatch && w.Job == s.Job && (s.Node == "" || w.Node == s.Node) && ends(ct) {
 				ids = append(ids, ct.ID)
 			}
 		}

@@ -3,6 +3,7 @@ package cell
 import (
 	"strconv"
 
+	"cantina/batch"
 	"cantina/executor"
 	"cantina/fence"
 	"cantina/lrp"
@@ -54,7 +55,8 @@ func taskLabels(w TaskWork) executor.Labels {
 }
 
 func batchLabels(r worker.Run, w *BatchWork) executor.Labels {
-	return executor.Labels{labelKind: kindBatch, labelDomain: w.Domain, labelJob: r.Work.Job, labelJobUID: w.JobUID,
+	domain, job := batch.SplitName(r.Work.Job)
+	return executor.Labels{labelKind: kindBatch, labelDomain: domain, labelJob: job, labelJobUID: w.JobUID,
 		labelNode: r.Work.Node, labelInvocation: r.Invocation.String(), labelAttempt: w.Attempt}
 }
 
@@ -85,11 +87,15 @@ func keyOf(l executor.Labels) (lrp.Key, lrp.ServiceKey, bool) {
 		l[labelInstance] != ""
 }
 
+// workOf reads the batch task off its labels.
+func workOf(l executor.Labels) worker.Work {
+	return worker.Work{Job: batch.FullName(l[labelDomain], l[labelJob]), Node: l[labelNode]}
+}
+
 // runOf reads the identity of a batch invocation off its labels.
 func runOf(l executor.Labels) (worker.Run, bool) {
 	inv, err := fence.ParseInvocation(l[labelInvocation])
-	r := worker.Run{Work: worker.Work{Job: l[labelJob], Node: l[labelNode]}, Invocation: inv}
-	return r, err == nil && r.Work.Job != ""
+	return worker.Run{Work: workOf(l), Invocation: inv}, err == nil && l[labelJob] != ""
 }
 
 // taskContainer is the id of a task's container: a re-used guid is another task.

@@ -45,7 +45,8 @@ func (r *reporter) conditions(all []executor.Container) []Condition {
 		case kindTask:
 			x.Task, x.UID = l[labelTask], l[labelUID]
 		default:
-			x.Job, x.Node, x.UID = l[labelJob], l[labelNode], l[labelJobUID]
+			w := workOf(l)
+			x.Job, x.Node, x.UID = w.Job, w.Node, l[labelJobUID]
 		}
 		if x.Stopping {
 			stopping = append(stopping, x)

@@ -135,7 +135,8 @@ type Event struct {
 
 // JobState is a job as events show it.
 type JobState struct {
-	Name, UID string
+	Name string // domain/name
+	UID  string
 	batch.Progress
 	Removed bool
 	// NodesKnown: its nodes were read at least once; before, Progress means nothing.
@@ -144,7 +145,7 @@ type JobState struct {
 
 // NodeState is a batch task that ended.
 type NodeState struct {
-	Job string
+	Job string // domain/name
 	batch.NodeView
 }
 

@@ -197,7 +197,7 @@ func (l Labels) subject() string {
 	case l["task"] != "":
 		return "task " + l["task"]
 	case l["job"] != "":
-		return fmt.Sprintf("job %s, node %s", l["job"], l["node"])
+		return fmt.Sprintf("job %s/%s, node %s", l["domain"], l["job"], l["node"])
 	}
 	return "another container"
 }

@@ -40,8 +40,6 @@ var (
 var (
 	// ErrQuarantined: the row of the resource cannot be read; it is kept until an operator decides.
 	ErrQuarantined = New(ErrConflict, "row is unreadable and quarantined")
-	// ErrTaken: the name of a job is used by another domain, or by a schedule.
-	ErrTaken = New(ErrExists, "job name is in use")
 )
 
 // New returns an error of a kind with its own text.

@@ -23,11 +23,11 @@ func TestWritesOfAJobThatCross(t *testing.T) {
 		return err
 	}
 	pause := func(tm *Term) error {
-		_, err := viewOf(tm).PauseJob(context.Background(), "j", true, plan.Write{})
+		_, err := viewOf(tm).PauseJob(context.Background(), "d/j", true, plan.Write{})
 		return err
 	}
-	remove := func(tm *Term) error { return viewOf(tm).RemoveJob(context.Background(), "j", plan.Write{}) }
-	stale := func(tm *Term) error { return viewOf(tm).RemoveJob(context.Background(), "j", plan.Write{Expect: 1}) }
+	remove := func(tm *Term) error { return viewOf(tm).RemoveJob(context.Background(), "d/j", plan.Write{}) }
+	stale := func(tm *Term) error { return viewOf(tm).RemoveJob(context.Background(), "d/j", plan.Write{Expect: 1}) }
 	for _, c := range []struct {
 		name          string
 		before        func(*Term) error
@@ -77,7 +77,7 @@ func TestWritesOfAJobThatCross(t *testing.T) {
 					t.Errorf("answers: %v; %v", one, two)
 				}
 				synctest.Wait()
-				j, err := viewOf(tm).GetJob("j")
+				j, err := viewOf(tm).GetJob("d/j")
 				if known := err == nil && !j.Removed; known != c.known || known && j.Paused != c.paused {
 					t.Errorf("known %t, paused %t: %v", known, j.Paused, err)
 				}
@@ -96,7 +96,7 @@ func TestAnApplyWhoseSchedulesAreRefusedLeavesNoJob(t *testing.T) {
 		if _, err := (viewOf(tm)).Apply(t.Context(), bad, plan.Write{}); err == nil {
 			t.Fatal("a schedule of nothing is applied")
 		}
-		if err := (viewOf(tm)).RemoveJob(t.Context(), "j", plan.Write{}); !errors.Is(err, batch.ErrUnknownJob) {
+		if err := (viewOf(tm)).RemoveJob(t.Context(), "d/j", plan.Write{}); !errors.Is(err, batch.ErrUnknownJob) {
 			t.Errorf("a job that was never applied: %v", err)
 		}
 	})

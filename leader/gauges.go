@@ -4,6 +4,7 @@ import (
 	"cantina/api"
 	"cantina/auctioneer"
 	"cantina/bbs"
+	"cantina/plan"
 	"cantina/worker"
 )
 
@@ -35,7 +36,7 @@ func (t *Term) Gauges() Gauges {
 	w := t.Registry.Wait()
 	if g.Waiting = w.Active; w.Active || w.Stale {
 		var s api.Status
-		operationView{t}.held(&s, w, t.Scheduler.Jobs("", "", 0))
+		operationView{t}.held(&s, w, t.Scheduler.Jobs(plan.NameFilter{}, "", 0))
 		g.Held = len(s.Held) + s.HeldMore
 	}
 	return g

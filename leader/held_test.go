@@ -54,7 +54,7 @@ func TestWorkHeldByTheInitialWaitIsReported(t *testing.T) {
 			}
 			return strings.Join(out, ", ")
 		}
-		if got := held(); got != "job j, instance d/one/0, task t" {
+		if got := held(); got != "job d/j, instance d/one/0, task t" {
 			t.Errorf("held: %s", got)
 		}
 		subjects := []plan.Subject{{Kind: plan.SubjectService, Domain: "d", Name: "one"},
@@ -149,7 +149,7 @@ func TestBatchTasksOfASilentCellAreUnconfirmed(t *testing.T) {
 		}
 		says := func(state worker.State, want string, bounded bool) {
 			t.Helper()
-			l, err := v.ListNodes(plan.JobNodeFilter{Job: "j"}, plan.Range{Limit: 9})
+			l, err := v.ListNodes(plan.JobNodeFilter{Job: "d/j"}, plan.Range{Limit: 9})
 			if err != nil || len(l.Items) != 1 || l.Items[0].Class != batch.ClassRunning {
 				t.Fatalf("%+v, %v", l.Items, err)
 			}
@@ -158,8 +158,8 @@ func TestBatchTasksOfASilentCellAreUnconfirmed(t *testing.T) {
 				!strings.HasPrefix(unconfirmedReason, fmt.Sprintf("cell c is %v: ", state)) {
 				t.Errorf("%v: unconfirmed %q", state, unconfirmedReason)
 			}
-			for _, s := range []plan.Subject{{Kind: plan.SubjectJob, Name: "j"},
-				{Kind: plan.SubjectNode, Name: "j", Node: "a"}} {
+			for _, s := range []plan.Subject{{Kind: plan.SubjectJob, Domain: "d", Name: "j"},
+				{Kind: plan.SubjectNode, Domain: "d", Name: "j", Node: "a"}} {
 				e, err := v.Explain(ctx, s)
 				if err != nil {
 					t.Fatal(err)

@@ -61,14 +61,14 @@ func TestEveryChangeMovesTheRevisionOfTheDomain(t *testing.T) {
 			{"scale to the same", false, func() error { _, err := v.ScaleService(ctx, web, 3, plan.Write{}); return err }},
 			{"restart", false, func() error { _, err := v.RestartService(ctx, web, plan.Write{}); return err }},
 			{"retire", false, func() error { _, err := v.RetireInstances(ctx, web, nil, plan.Write{}); return err }},
-			{"pause job", true, func() error { _, err := v.PauseJob(ctx, "j", true, plan.Write{}); return err }},
-			{"pause job again", false, func() error { _, err := v.PauseJob(ctx, "j", true, plan.Write{}); return err }},
+			{"pause job", true, func() error { _, err := v.PauseJob(ctx, "d/j", true, plan.Write{}); return err }},
+			{"pause job again", false, func() error { _, err := v.PauseJob(ctx, "d/j", true, plan.Write{}); return err }},
 			{"forgive", false, func() error {
-				_, err := v.RetryJob(ctx, plan.JobNodeFilter{Job: "j"},
+				_, err := v.RetryJob(ctx, plan.JobNodeFilter{Job: "d/j"},
 					plan.Write{})
 				return err
 			}},
-			{"kill", false, func() error { _, err := v.KillJob(ctx, plan.JobNodeFilter{Job: "j"}, plan.Write{}); return err }},
+			{"kill", false, func() error { _, err := v.KillJob(ctx, plan.JobNodeFilter{Job: "d/j"}, plan.Write{}); return err }},
 			{"pause schedule", true, func() error {
 				return v.PauseSchedule(ctx, schedule.Key{Domain: "d", Name: "s"}, true,
 					plan.Write{})
@@ -94,7 +94,7 @@ func TestEveryChangeMovesTheRevisionOfTheDomain(t *testing.T) {
 				return v.RemoveSchedule(ctx, schedule.Key{Domain: "d", Name: "s"},
 					plan.Write{})
 			}},
-			{"remove job", true, func() error { return v.RemoveJob(ctx, "j", plan.Write{}) }},
+			{"remove job", true, func() error { return v.RemoveJob(ctx, "d/j", plan.Write{}) }},
 			{"remove service", true, func() error { _, err := v.RemoveService(ctx, web, plan.Write{}); return err }},
 			{"prune", true, apply(plan.Application{Prune: true})},
 		} {

@@ -37,7 +37,7 @@ func TestAPruneLeavesTheJobOfASchedule(t *testing.T) {
 			t.Fatal(err)
 		}
 		pass(61 * time.Second)
-		if _, err := v.GetJob("j"); err != nil {
+		if _, err := v.GetJob("d/j"); err != nil {
 			t.Fatalf("the schedule did not run its job: %v", err)
 		}
 		l, err := v.ListTasks(plan.TaskFilter{Domain: "d"}, plan.Range{Limit: 10})
@@ -57,7 +57,7 @@ func TestAPruneLeavesTheJobOfASchedule(t *testing.T) {
 		if got, err = v.Apply(t.Context(), a, plan.Write{}); err != nil || len(got.Changes) != 3 {
 			t.Fatalf("%+v, %v", got.Changes, err)
 		}
-		if s, err := v.ListSchedules("d", plan.Range{Limit: 10}); err != nil || len(s.Items) != 0 {
+		if s, err := v.ListSchedules(plan.NameFilter{Domain: "d"}, plan.Range{Limit: 10}); err != nil || len(s.Items) != 0 {
 			t.Fatalf("%+v, %v", s.Items, err)
 		}
 	})
@@ -77,7 +77,7 @@ func TestSchedulesArePaged(t *testing.T) {
 		}
 		var got []string
 		for r := (plan.Range{Limit: 1}); ; {
-			l, err := v.ListSchedules("", r)
+			l, err := v.ListSchedules(plan.NameFilter{}, r)
 			if err != nil {
 				t.Fatal(err)
 			}

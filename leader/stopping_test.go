@@ -22,8 +22,8 @@ func TestStoppingTasksAreNotAsDesired(t *testing.T) {
 		by := time.Now().Add(5 * time.Second).Round(0)
 		state := cell.State{Conditions: []cell.Condition{
 			{Task: "t", What: "task t", Text: "time limit of 2s exceeded", Stopping: true, StopBy: by},
-			{Job: "j", Node: "x", What: "job j on x", Text: "stopped on request", Stopping: true},
-			{Job: "j", Node: "y", What: "job j on y", Text: "STUCK_KILLING: pid 7"},
+			{Job: "d/j", Node: "x", What: "job d/j on x", Text: "stopped on request", Stopping: true},
+			{Job: "d/j", Node: "y", What: "job d/j on y", Text: "STUCK_KILLING: pid 7"},
 		}}
 		state.Version = 1
 		if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", DirID: "f",
@@ -40,7 +40,7 @@ func TestStoppingTasksAreNotAsDesired(t *testing.T) {
 				" at the latest" {
 			t.Errorf("%+v", x)
 		}
-		if got := tm.reported().stoppingOf("j"); got != "1 batch task is being stopped" {
+		if got := tm.reported().stoppingOf("d/j"); got != "1 batch task is being stopped" {
 			t.Errorf("job ls notes %q", got)
 		}
 		if got := tm.reported().stoppingOf("k"); got != "" {
@@ -65,24 +65,24 @@ func TestAJobNamesTheRemovedOneOfItsName(t *testing.T) {
 			plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
-		j, err := v.GetJob("j")
+		j, err := v.GetJob("d/j")
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i, c := range []struct{ uid, note, state, wanted, why string }{
 			{j.UID, "1 batch task is being stopped", "running, being stopped", "stopped",
-				"job j on a on cell c is being stopped: stopped on request"},
+				"job d/j on a on cell c is being stopped: stopped on request"},
 			{"earlier", "waits for 1 batch task of the removed job of this name", "waiting", "done",
-				"it waits for the removed job of this name: job j on a on cell c is being stopped: stopped on request"},
+				"it waits for the removed job of this name: job d/j on a on cell c is being stopped: stopped on request"},
 		} {
-			state := cell.State{Conditions: []cell.Condition{{Job: "j", UID: c.uid, Node: "a", What: "job j on a",
+			state := cell.State{Conditions: []cell.Condition{{Job: "d/j", UID: c.uid, Node: "a", What: "job d/j on a",
 				Text: "stopped on request", Stopping: true}}}
 			state.Version = int64(i + 1)
 			if _, err := tm.Heartbeat(t.Context(), worker.Heartbeat{Protocol: worker.Protocol, Cell: "c", Proc: "p", DirID: "f",
 				Started: 1, Boot: "b", Beat: int64(i + 1)}, state); err != nil {
 				t.Fatal(err)
 			}
-			if got := tm.reported().stoppingOf("j"); got != c.note {
+			if got := tm.reported().stoppingOf("d/j"); got != c.note {
 				t.Errorf("%s: job ls notes %q", c.uid, got)
 			}
 			x := plan.Explanation{State: "running", Wanted: "running", Fine: true}
@@ -90,11 +90,11 @@ func TestAJobNamesTheRemovedOneOfItsName(t *testing.T) {
 				x = plan.Explanation{State: "waiting", Wanted: "done",
 					Reasons: []plan.Reason{{Text: "a: " + batch.WaitsForRemoved + ", which runs on cell c"}}}
 			}
-			v.heldUp(&x, func(c cell.Condition) bool { return c.Job == "j" })
+			v.heldUp(&x, func(c cell.Condition) bool { return c.Job == "d/j" })
 			if x.Fine || x.State != c.state || x.Wanted != c.wanted || len(x.Reasons) != 1 || x.Reasons[0].Text != c.why {
 				t.Errorf("%s: %+v", c.uid, x)
 			}
-			p := newUnconfirmed(tm).node(plan.JobNode{Job: "j",
+			p := newUnconfirmed(tm).node(plan.JobNode{Job: "d/j",
 				NodeView: batch.NodeView{Node: "a", Class: batch.ClassRunning, Cell: "c"}})
 			if strings.HasPrefix(p.Condition, "waits for the removed job") != (c.uid == "earlier") ||
 				!strings.Contains(p.Condition, "being stopped") {

@@ -81,43 +81,43 @@ func TestJobWritesHappenOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		first, err := v.PauseJob(ctx, "j", true, plan.Write{Key: "pause"})
+		first, err := v.PauseJob(ctx, "d/j", true, plan.Write{Key: "pause"})
 		if err != nil || !first.Paused {
 			t.Fatalf("%+v, %v", first, err)
 		}
-		if _, err := v.PauseJob(ctx, "j", false, plan.Write{Key: "resume"}); err != nil {
+		if _, err := v.PauseJob(ctx, "d/j", false, plan.Write{Key: "resume"}); err != nil {
 			t.Fatal(err)
 		}
-		if again, err := v.PauseJob(ctx, "j", true, plan.Write{Key: "pause"}); err != nil || again.Paused {
+		if again, err := v.PauseJob(ctx, "d/j", true, plan.Write{Key: "pause"}); err != nil || again.Paused {
 			t.Fatalf("the repeated call acted: %+v, %v", again, err)
 		}
-		if _, err := v.PauseJob(ctx, "j", false, plan.Write{Key: "pause"}); !errors.Is(err, fault.ErrKeyReused) {
+		if _, err := v.PauseJob(ctx, "d/j", false, plan.Write{Key: "pause"}); !errors.Is(err, fault.ErrKeyReused) {
 			t.Fatalf("a key for two calls: %v", err)
 		}
 		for name, call := range map[string]func(plan.Write) error{
-			"pause":   func(w plan.Write) error { _, err := v.PauseJob(ctx, "j", true, w); return err },
-			"forgive": func(w plan.Write) error { _, err := v.RetryJob(ctx, plan.JobNodeFilter{Job: "j"}, w); return err },
-			"kill":    func(w plan.Write) error { _, err := v.KillJob(ctx, plan.JobNodeFilter{Job: "j"}, w); return err },
-			"remove":  func(w plan.Write) error { return v.RemoveJob(ctx, "j", w) },
+			"pause":   func(w plan.Write) error { _, err := v.PauseJob(ctx, "d/j", true, w); return err },
+			"forgive": func(w plan.Write) error { _, err := v.RetryJob(ctx, plan.JobNodeFilter{Job: "d/j"}, w); return err },
+			"kill":    func(w plan.Write) error { _, err := v.KillJob(ctx, plan.JobNodeFilter{Job: "d/j"}, w); return err },
+			"remove":  func(w plan.Write) error { return v.RemoveJob(ctx, "d/j", w) },
 		} {
 			if err := call(plan.Write{Expect: first.Revision - 1}); !errors.Is(err, fault.ErrRevision) {
 				t.Errorf("%s for another revision: %v", name, err)
 			}
 		}
 		for range 2 {
-			if n, err := v.RetryJob(ctx, plan.JobNodeFilter{Job: "j"}, plan.Write{Key: "forgive"}); n != 0 || err != nil {
+			if n, err := v.RetryJob(ctx, plan.JobNodeFilter{Job: "d/j"}, plan.Write{Key: "forgive"}); n != 0 || err != nil {
 				t.Fatalf("forgiven %d, %v", n, err)
 			}
-			if n, err := v.KillJob(ctx, plan.JobNodeFilter{Job: "j"}, plan.Write{Key: "kill"}); n != 0 || err != nil {
+			if n, err := v.KillJob(ctx, plan.JobNodeFilter{Job: "d/j"}, plan.Write{Key: "kill"}); n != 0 || err != nil {
 				t.Fatalf("killed %d, %v", n, err)
 			}
 		}
 		for range 2 {
-			if err := v.RemoveJob(ctx, "j", plan.Write{Key: "remove"}); err != nil {
+			if err := v.RemoveJob(ctx, "d/j", plan.Write{Key: "remove"}); err != nil {
 				t.Fatalf("removed: %v", err)
 			}
 		}
-		if err := v.RemoveJob(ctx, "j", plan.Write{}); err == nil {
+		if err := v.RemoveJob(ctx, "d/j", plan.Write{}); err == nil {
 			t.Fatal("removed twice")
 		}
 	})
@@ -222,7 +222,7 @@ func TestErrorsOfThePartsHaveTheirKind(t *testing.T) {
 		batch.ErrUnknownJob: fault.ErrNotFound, batch.ErrUnknownNode: fault.ErrNotFound,
 		worker.ErrUnknownProcess: fault.ErrNotFound,
 		schedule.ErrNotFound:     fault.ErrNotFound, store.ErrNotQuarantined: fault.ErrNotFound,
-		task.ErrExists: fault.ErrExists, fault.ErrTaken: fault.ErrExists,
+		task.ErrExists:       fault.ErrExists,
 		fault.ErrQuarantined: fault.ErrConflict, store.ErrQuarantined: fault.ErrConflict,
 		task.ErrInvalidStateTransition: fault.ErrConflict,
 		task.ErrOtherUID:               fault.ErrConflict, schedule.ErrOverlap: fault.ErrConflict,
@@ -360,11 +360,11 @@ func TestReadsProveTheLease(t *testing.T) {
 		for name, read := range map[string]func() error{
 			"plan": func() error { _, err := v.Plan(t.Context(), plan.Application{Domain: "d"}); return err },
 			"explain": func() error {
-				_, err := v.Explain(t.Context(), plan.Subject{Kind: plan.SubjectJob, Name: "j"})
+				_, err := v.Explain(t.Context(), plan.Subject{Kind: plan.SubjectJob, Domain: "d", Name: "j"})
 				return err
 			},
 			"upcoming": func() error { _, err := v.Upcoming(schedule.Key{Domain: "d", Name: "s"}, 1); return err },
-			"jobs":     func() error { _, err := v.ListJobs("d", plan.Range{Limit: 1}); return err },
+			"jobs":     func() error { _, err := v.ListJobs(plan.NameFilter{Domain: "d"}, plan.Range{Limit: 1}); return err },
 			"status":   func() error { _, err := v.Status(); return err },
 		} {
 			if err := read(); !errors.Is(err, store.ErrLeaseNotProven) {
@@ -384,10 +384,10 @@ func TestEverythingListedCanBeExplained(t *testing.T) {
 			plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := v.RemoveJob(ctx, "j", plan.Write{}); err != nil {
+		if err := v.RemoveJob(ctx, "d/j", plan.Write{}); err != nil {
 			t.Fatal(err)
 		}
-		l, err := v.ListJobs("", plan.Range{Limit: 10})
+		l, err := v.ListJobs(plan.NameFilter{}, plan.Range{Limit: 10})
 		if err != nil || len(l.Items) != 2 || !l.Items[0].Removed {
 			t.Fatalf("%+v, %v", l.Items, err)
 		}

@@ -19,7 +19,6 @@ type jobRunner interface {
 	Renew(domain string, w plan.NamedJob) (*scheduler.Change, error)
 	Running(name string, held bool) scheduler.Answer
 	Job(name string) (plan.Job, error)
-	Foreign(name, domain string) (other string, yes bool)
 }
 
 // sessionSource is the part of the registry that it needs: registry.Registry.
@@ -85,8 +84,8 @@ func (j timetableJobs) Renew(rows timetable.Rows, domain string, w *schedule.Job
 }
 
 // Runs implements timetable.Jobs.
-func (j timetableJobs) Runs(name string) schedule.Answer {
-	switch j.Running(name, j.reg.Waits()) {
+func (j timetableJobs) Runs(k schedule.Key) schedule.Answer {
+	switch j.Running(k.String(), j.reg.Waits()) {
 	case scheduler.AnswerRunning:
 		return schedule.Running
 	case scheduler.AnswerUnknown:
@@ -97,8 +96,8 @@ func (j timetableJobs) Runs(name string) schedule.Answer {
 }
 
 // Outcome implements timetable.Jobs.
-func (j timetableJobs) Outcome(name string) string {
-	x, err := j.Job(name)
+func (j timetableJobs) Outcome(k schedule.Key) string {
+	x, err := j.Job(k.String())
 	if err != nil || x.Removed {
 		return "removed"
 	}

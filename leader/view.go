@@ -3,8 +3,8 @@ package leader
 import (
 	"context"
 	"errors"
-	"slices"
 
+	"cantina/batch"
 	"cantina/bbs"
 	"cantina/plan"
 	"cantina/store"
@@ -56,31 +56,15 @@ func (t *Term) fresh() error {
 	return nil
 }
 
-// kept are the names of jobs that schedules run: a prune leaves them alone.
+// kept are the keys of jobs that schedules run: a prune leaves them alone.
 func kept(a plan.Application) []string {
 	var out []string
 	for i := range a.Schedules {
 		if a.Schedules[i].Definition.Job != nil {
-			out = append(out, a.Schedules[i].Name)
+			out = append(out, batch.FullName(a.Domain, a.Schedules[i].Name))
 		}
 	}
 	return out
-}
-
-// inDomain returns an application whose jobs, and those of its schedules, have its domain.
-func inDomain(a plan.Application) plan.Application {
-	a.Jobs, a.Schedules = slices.Clone(a.Jobs), slices.Clone(a.Schedules)
-	for i := range a.Jobs {
-		a.Jobs[i].Job.Domain = a.Domain
-	}
-	for i := range a.Schedules {
-		if job := a.Schedules[i].Definition.Job; job != nil {
-			own := *job
-			own.Job.Domain = a.Domain
-			a.Schedules[i].Definition.Job = &own
-		}
-	}
-	return a
 }
 
 // Plan implements api.Applications.
@@ -88,7 +72,7 @@ func (v applicationView) Plan(_ context.Context, a plan.Application) (plan.Appli
 	if err := v.fresh(); err != nil {
 		return plan.Applied{}, err
 	}
-	a = inDomain(a)
+	a = a.InDomain()
 	out, err := v.Board.Plan(a) // first: its revision may be older than the others' state, not newer
 	changes, err2 := v.planOthers(a)
 	if err := errors.Join(err, err2); err != nil {
@@ -108,7 +92,7 @@ func (v applicationView) planOthers(a plan.Application) ([]plan.Change, error) {
 
 // Apply implements api.Applications: services, tasks, jobs and schedules in one commit.
 func (v applicationView) Apply(ctx context.Context, a plan.Application, w plan.Write) (plan.Applied, error) {
-	a = inDomain(a)
+	a = a.InDomain()
 	var changes []plan.Change
 	asked := false
 	out, err := v.Board.Apply(ctx, a, w, func() (part store.Part, err error) {

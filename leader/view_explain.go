@@ -61,7 +61,7 @@ func explained(s plan.Subject, e plan.Explanation) plan.Explanation {
 }
 
 func (v explainView) explainJob(s plan.Subject) (plan.Explanation, error) {
-	j, err := v.Scheduler.Job(s.Name)
+	j, err := v.Scheduler.Job(s.Job())
 	if err != nil {
 		return plan.Explanation{}, err
 	}
@@ -72,16 +72,16 @@ func (v explainView) explainJob(s plan.Subject) (plan.Explanation, error) {
 		if j.Progress.Running > 0 {
 			out.Fine, out.State = false, "removed, being stopped"
 		}
-		v.heldUp(&out, func(c cell.Condition) bool { return c.Job == s.Name && (s.Node == "" || c.Node == s.Node) })
+		v.heldUp(&out, func(c cell.Condition) bool { return c.Job == s.Job() && (s.Node == "" || c.Node == s.Node) })
 		return out, nil
 	}
-	why, err := v.Scheduler.Explain(s.Name, s.Node)
+	why, err := v.Scheduler.Explain(s.Job(), s.Node)
 	if err != nil {
 		return plan.Explanation{}, err
 	}
 	class := batch.ClassAbsent
 	if s.Node != "" {
-		p, err := v.Scheduler.JobNodes(s.Name, batch.NodeFilter{Node: s.Node, Limit: 1})
+		p, err := v.Scheduler.JobNodes(s.Job(), batch.NodeFilter{Node: s.Node, Limit: 1})
 		if err != nil {
 			return plan.Explanation{}, err
 		}
@@ -94,12 +94,12 @@ func (v explainView) explainJob(s plan.Subject) (plan.Explanation, error) {
 		pausedWhileRunning(&out, j.Progress.Running)
 	}
 	v.heldUp(&out, func(c cell.Condition) bool {
-		return c.Job == s.Name && (s.Node == "" || c.Node == s.Node && !(c.Starting() && class != batch.ClassRunning))
+		return c.Job == s.Job() && (s.Node == "" || c.Node == s.Node && !(c.Starting() && class != batch.ClassRunning))
 	})
 	if s.Node != "" {
-		v.doubled(&out, worker.Work{Job: s.Name, Node: s.Node})
+		v.doubled(&out, worker.Work{Job: s.Job(), Node: s.Node})
 	}
-	return out, v.unconfirmedNodes(&out, s.Name, s.Node)
+	return out, v.unconfirmedNodes(&out, s.Job(), s.Node)
 }
 
 // explainedJob explains a job by its progress, or one of its batch tasks by its class.
@@ -133,7 +133,7 @@ func explainedJob(s plan.Subject, p *batch.Progress, class batch.Class, why []ba
 // pausedWhileRunning describes a paused job with batch tasks that run to their end.
 func pausedWhileRunning(out *plan.Explanation, running int) {
 	out.State, out.Wanted, out.Fine = "paused, running", batch.JobDone.String(), false
-	out.Reasons = append([]plan.Reason{{Code: "paused", Change: "cantina job resume " + out.Subject.Name,
+	out.Reasons = append([]plan.Reason{{Code: "paused", Change: "cantina job resume " + out.Subject.Job(),
 		Text: fmt.Sprintf("the job is paused: no batch task is started, and %d run to their end", running)}}, out.Reasons...)
 }
 

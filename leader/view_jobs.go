@@ -13,11 +13,11 @@ import (
 )
 
 // ListJobs implements api.Jobs.
-func (v jobView) ListJobs(domain string, r plan.Range) (plan.Page[plan.Job], error) {
+func (v jobView) ListJobs(f plan.NameFilter, r plan.Range) (plan.Page[plan.Job], error) {
 	if err := v.fresh(); err != nil {
 		return plan.Page[plan.Job]{}, err
 	}
-	all := v.Scheduler.Jobs(domain, r.After, r.Limit+1)
+	all := v.Scheduler.Jobs(f, r.After, r.Limit+1)
 	out := plan.Page[plan.Job]{}
 	for i, j := range all {
 		if i == r.Limit {

@@ -35,7 +35,7 @@ func (v operationView) Status() (api.Status, error) {
 		s.For = append(s.For, fmt.Sprintf("%s (process %s, %s)", f.Cell, f.Proc, limit))
 	}
 	s.Domains = v.Board.ListDomains()
-	all := v.Scheduler.Jobs("", "", 0)
+	all := v.Scheduler.Jobs(plan.NameFilter{}, "", 0)
 	s.Counts["jobs"], s.Counts["schedules"] = len(all), v.Timetable.Len()
 	sessions := v.Registry.Sessions()
 	s.Warnings = append(s.Warnings, v.unconfirmedCells(sessions)...)

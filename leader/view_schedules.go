@@ -12,7 +12,7 @@ import (
 )
 
 // ListSchedules implements api.Schedules.
-func (v scheduleView) ListSchedules(domain string, r plan.Range) (plan.Page[plan.Schedule], error) {
+func (v scheduleView) ListSchedules(f plan.NameFilter, r plan.Range) (plan.Page[plan.Schedule], error) {
 	if err := v.term.fresh(); err != nil {
 		return plan.Page[plan.Schedule]{}, err
 	}
@@ -20,7 +20,7 @@ func (v scheduleView) ListSchedules(domain string, r plan.Range) (plan.Page[plan
 	if r.After != "" {
 		after = timetable.ParseKey(r.After)
 	}
-	list, more := v.Timetable.List(domain, after, r.Limit)
+	list, more := v.Timetable.List(f, after, r.Limit)
 	for i := range list {
 		v.dropEnded(&list[i])
 	}

@@ -19,11 +19,11 @@ func (d *unconfirmed) service(s plan.Service) plan.Service {
 }
 
 // ListServices implements api.Services.
-func (v boardView) ListServices(domain string, r plan.Range) (plan.Page[plan.Service], error) {
+func (v boardView) ListServices(f plan.NameFilter, r plan.Range) (plan.Page[plan.Service], error) {
 	if err := v.term.fresh(); err != nil {
 		return plan.Page[plan.Service]{}, err
 	}
-	p, err := v.BBS.ListServices(domain, r)
+	p, err := v.BBS.ListServices(f, r)
 	return each(p, newUnconfirmed(v.term).service), err
 }
 

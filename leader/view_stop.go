@@ -114,7 +114,7 @@ func (v stopView) everyCell(s plan.Subject) map[target]*cell.Shorten {
 	all := map[target]*cell.Shorten{}
 	for _, x := range v.Registry.Sessions() {
 		if x.Holder {
-			all[target{x.Cell, x.Proc}] = &cell.Shorten{Job: s.Name, Node: s.Node}
+			all[target{x.Cell, x.Proc}] = &cell.Shorten{Job: s.Job(), Node: s.Node}
 		}
 	}
 	return all

@@ -2,6 +2,8 @@ package plan
 
 import (
 	"time"
+
+	"cantina/batch"
 )
 
 // SubjectKind is a kind of resource that Explain accepts.
@@ -26,6 +28,9 @@ type Subject struct {
 	Index  int    // of the instance
 	Node   string // of the batch task
 }
+
+// Job is the key of the job that a subject of kind job or node names.
+func (s Subject) Job() string { return batch.FullName(s.Domain, s.Name) }
 
 // Reason is one reason why something is not as wanted.
 type Reason struct {

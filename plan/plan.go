@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	"cantina/lrp"
@@ -31,6 +32,23 @@ type Application struct {
 type NamedTask struct {
 	Name       string
 	Definition task.Definition
+}
+
+// InDomain returns an application whose jobs, and those of its schedules, have the keys that they
+// have in its domain.
+func (a Application) InDomain() Application {
+	a.Jobs, a.Schedules = slices.Clone(a.Jobs), slices.Clone(a.Schedules)
+	for i := range a.Jobs {
+		a.Jobs[i].Job, a.Jobs[i].Forest = a.Jobs[i].Job.In(a.Domain, a.Jobs[i].Forest)
+	}
+	for i := range a.Schedules {
+		if job := a.Schedules[i].Definition.Job; job != nil {
+			own := *job
+			own.Job, own.Forest = own.Job.In(a.Domain, own.Forest)
+			a.Schedules[i].Definition.Job = &own
+		}
+	}
+	return a
 }
 
 // NamedJob is one entry of a spec file's jobs, or the job of a schedule. Forest has sources only

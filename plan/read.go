@@ -40,6 +40,14 @@ type Instance struct {
 	Condition string
 }
 
+// NameFilter selects what is named within a domain; empty fields select all.
+type NameFilter struct{ Domain, Name string }
+
+// Takes reports whether the filter selects a name of a domain.
+func (f NameFilter) Takes(domain, name string) bool {
+	return (f.Domain == "" || f.Domain == domain) && (f.Name == "" || f.Name == name)
+}
+
 // InstanceFilter selects instances; empty fields select all.
 type InstanceFilter struct {
 	Domain, Service, Cell string
@@ -110,7 +118,7 @@ func (j *Job) Over() bool { return j.Removed || j.NodesKnown && j.Progress.State
 
 // JobNode is one batch task: a job's status on one node.
 type JobNode struct {
-	Job string
+	Job string // domain/name
 	batch.NodeView
 	Path []string
 	// Data is the task's report as JSON; only in results.
@@ -121,7 +129,7 @@ type JobNode struct {
 
 // JobNodeFilter selects batch tasks of one job.
 type JobNodeFilter struct {
-	Job     string
+	Job     string        // domain/name
 	Classes []batch.Class // none = all
 	// Node selects one node by its name; Below a whole subtree.
 	Node, Below string

@@ -38,7 +38,11 @@ func (b *builder) fail(name string, err error, text string) {
 	b.errs = append(b.errs, fmt.Errorf("job %q: %s: %w", name, text, err))
 }
 
-func (b *builder) line(l plan.Change) { b.change.Lines = append(b.change.Lines, l) }
+// line adds a line about a job. Its lines name it within the domain of the change.
+func (b *builder) line(l plan.Change) {
+	_, l.Name = batch.SplitName(l.Name)
+	b.change.Lines = append(b.change.Lines, l)
+}
 
 // forest takes a job's own forest, as it will come back from the store.
 func (b *builder) forest(w *plan.NamedJob) {
@@ -74,10 +78,6 @@ func (b *builder) want(w *plan.NamedJob) {
 	old, _, err := b.s.changeable(name)
 	if errors.Is(err, fault.ErrQuarantined) {
 		b.fail(name, fault.ErrQuarantined, "cannot be changed")
-		return
-	}
-	if old != nil && old.spec.Domain != b.domain {
-		b.fail(name, fault.ErrTaken, "belongs to domain "+old.spec.Domain)
 		return
 	}
 	if b.s.bad[forestPrefix+spec.Forest] {

@@ -36,8 +36,8 @@ func (ch *changing) Plan(domain string, wanted []plan.NamedJob, prune bool, keep
 }
 
 // Apply prepares the jobs of a domain: creates and updates the wanted ones, and removes the others
-// if prune is set, except the names to keep. Errors, all at once: ErrInvalid, ErrTaken,
-// ErrQuarantined.
+// if prune is set, except those to keep. Names are keys, of batch.FullName. Errors, all at once:
+// ErrInvalid, ErrQuarantined.
 func (ch *changing) Apply(domain string, wanted []plan.NamedJob, prune bool, keep ...string) (*Change, error) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()

@@ -28,7 +28,7 @@ const (
 	kindKill    = "batch_kill"
 )
 
-// Keys of the scheduler's rows. The key of a name ends with the name as it is.
+// Keys of the scheduler's rows. The key of a job or a forest ends with domain/name.
 const (
 	jobPrefix    = "job/"
 	forestPrefix = "batch/forest/"
@@ -74,9 +74,9 @@ func validAll(list []string) []string {
 	return out
 }
 
-// jobRow is the content of job/<name>.
+// jobRow is the content of job/<domain>/<name>.
 type jobRow struct {
-	name, uid string
+	name, uid string // the name is the key, domain/name
 	born      fence.Invocation
 	deleted   bool
 	created   time.Time

@@ -107,7 +107,7 @@ func started() map[string]func(r *rig) {
 // shown is the view of readers, and the number of rows.
 func (r *rig) shown() string {
 	var out []string
-	for _, v := range r.Jobs("", "", 0) {
+	for _, v := range r.Jobs(plan.NameFilter{}, "", 0) {
 		p := v.Progress
 		out = append(out, fmt.Sprintf("%s of %s: removed %t, paused %t, retries %d, nodes %d, done %d, failed %d, running %d",
 			v.Name, v.Domain, v.Removed, v.Paused, v.Retries, p.Total, p.Done, p.Failed, p.Running))

@@ -34,17 +34,6 @@ const (
 	AnswerUnknown               // its nodes were not read in this term, or not all cells have reported
 )
 
-// Foreign reports the domain of a job when the name belongs to another domain.
-func (ch *changing) Foreign(name, domain string) (other string, yes bool) {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	row, _, err := ch.changeable(name)
-	if err != nil || row.spec.Domain == domain {
-		return "", false
-	}
-	return row.spec.Domain, true
-}
-
 // EncodeWanted returns the bytes of a job for the record of another owner; the same job
 // always gives the same bytes.
 func EncodeWanted(w *plan.NamedJob) ([]byte, error) {

@@ -91,9 +91,6 @@ func TestAPruneLeavesJobsOfSchedules(t *testing.T) {
 		if err != nil || len(lines) != 1 || lines[0].Name != "other" {
 			t.Errorf("%v, %v", lines, err)
 		}
-		if d, yes := r.Foreign("mine", "elsewhere"); !yes || d != "dom" {
-			t.Errorf("foreign: %q, %t", d, yes)
-		}
 		r.stop()
 	})
 }

@@ -161,7 +161,7 @@ type newest struct {
 
 	mu      sync.Mutex // guards this and all other parts
 	forests map[string]*forest
-	jobs    map[string]*job // by name; tombstones too
+	jobs    map[string]*job // by key, domain/name; tombstones too
 	// rows and specs are on their way into the store: decisions are made on them.
 	rows    flights[jobRow]
 	specs   flights[batch.ForestSpec]

@@ -320,9 +320,6 @@ func TestApplyPlansAndRefuses(t *testing.T) {
 			strings.Count(err.Error(), "\n") != 2 {
 			t.Errorf("all at once: %v", err)
 		}
-		if _, err := r.Apply("other", []plan.NamedJob{one}, false); !errors.Is(err, fault.ErrTaken) {
-			t.Error(err)
-		}
 		if got := st.keys(jobPrefix); fmt.Sprint(got) != "[job/one job/two]" {
 			t.Errorf("rows %v", got)
 		}

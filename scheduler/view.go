@@ -40,14 +40,13 @@ func (s *Scheduler) view(j *job) plan.Job {
 // known reports that a job's nodes were read in this term, or need not be.
 func (j *job) known() bool { return j.forest != nil && (j.forest.planted || !j.forest.hasSources()) }
 
-// Jobs lists jobs in order of name, of one domain (empty = all), strictly after a
-// name, at most limit (0 = all).
-func (s *Scheduler) Jobs(domain, after string, limit int) []plan.Job {
+// Jobs lists jobs in order of their keys, strictly after a key, at most limit (0 = all).
+func (s *Scheduler) Jobs(f plan.NameFilter, after string, limit int) []plan.Job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []plan.Job
 	for _, j := range s.sorted() {
-		if after != "" && j.row.name <= after || domain != "" && (j.spec == nil || j.spec.Domain != domain) {
+		if after != "" && j.row.name <= after || !f.Takes(batch.SplitName(j.row.name)) {
 			continue
 		}
 		if limit > 0 && len(out) == limit {

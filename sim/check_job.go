@@ -14,7 +14,7 @@ import (
 
 // jobCheck is the content of the durable rows of jobs.
 type jobCheck struct {
-	jobs     map[string]*scheduler.JobRecord              // by name
+	jobs     map[string]*scheduler.JobRecord              // by key
 	statuses map[string]map[string]scheduler.StatusRecord // by uid and node; of the lives that are there
 	forests  map[string]string                            // by uid, of all lives
 	reopened map[string]time.Duration                     // by uid: when an end was taken back last
@@ -87,7 +87,7 @@ func (c *jobCheck) of(work worker.Work) (batch.Status, bool) {
 
 // host is the node with a limit that a batch task of a job draws on; empty = none.
 func (c *jobCheck) host(uid, node string) string {
-	if f := c.forests[uid]; f == "hosts" || strings.HasSuffix(f, limited) {
+	if f := c.forests[uid]; strings.HasSuffix(f, sharedForest) || strings.HasSuffix(f, limited) {
 		return f + "/" + node
 	}
 	return ""
@@ -255,7 +255,7 @@ func (c *checker) waitsForStuck(w *world, r *leadership, v *plan.Job) bool {
 // jobsQuiet: I14, after the faults every batch task of every job is done.
 func (c *checker) jobsQuiet(w *world, r *leadership) {
 	now := r.s.local()
-	for _, v := range r.sched.Jobs("", "", 0) {
+	for _, v := range r.sched.Jobs(plan.NameFilter{}, "", 0) {
 		if v.Removed || v.Progress.State == batch.JobDone && v.Progress.Done == w.cfg.Nodes {
 			continue
 		}

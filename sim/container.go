@@ -89,7 +89,8 @@ func (cs *containers) launch(r executor.Reservation, keep bool) {
 		w.fail("contract", "%v: %v", r.Labels, err)
 	}
 	c := &container{m: cs.m, id: r.ID, labels: r.Labels, need: need(r.Resources),
-		run:   worker.Run{Work: worker.Work{Job: r.Labels["job"], Node: r.Labels["node"]}, Invocation: inv},
+		run: worker.Run{Work: worker.Work{Job: r.Labels["domain"] + "/" + r.Labels["job"], Node: r.Labels["node"]},
+			Invocation: inv},
 		procs: []worker.Proc{cs.m.agent.Proc()}, keep: keep, alive: true}
 	cs.box = append(cs.box, c)
 	w.check.launched(w, c)

@@ -18,7 +18,7 @@ import (
 type draw int
 
 const (
-	shared  draw = iota // those of all jobs
+	shared  draw = iota // those of all jobs of its domain
 	private             // its own
 	nothing
 )
@@ -30,9 +30,14 @@ const hostLevel = "host"
 
 func node(n int) string { return fmt.Sprint("n", n) }
 
-// wanted is a job of a user.
+// jobName is the key of the job of a number. Each name is used in two domains.
+func jobName(i int) string { return fmt.Sprintf("%s/job-%d", []string{domain, "e"}[i%2], i/2) }
+
+// wanted is a job of a user, by its key.
 func (w *world) wanted(name string, d draw) plan.NamedJob {
-	f := batch.ForestSpec{Name: "hosts", Levels: []string{hostLevel}, Instance: "all", Order: batch.OrderLexicographic,
+	of, _ := batch.SplitName(name)
+	f := batch.ForestSpec{Name: of + sharedForest, Levels: []string{hostLevel}, Instance: "all",
+		Order:  batch.OrderLexicographic,
 		Limits: map[string]map[string]batch.Limit{hostLevel: {"tasks": {Default: 1, Limit: hostLimit}}}}
 	switch d {
 	case private:
@@ -45,11 +50,14 @@ func (w *world) wanted(name string, d draw) plan.NamedJob {
 		nodes.Manual = append(nodes.Manual, batch.ManualNode{Name: node(n)})
 	}
 	f.Sources = []batch.Source{nodes}
-	return plan.NamedJob{Forest: f, Job: batch.Job{Name: name, Forest: f.Name, Retries: 2,
+	return plan.NamedJob{Forest: f, Job: batch.Job{Name: name, Domain: of, Forest: f.Name, Retries: 2,
 		Backoff:   batch.Backoff{Seconds: []int{1, 2, 4}, Repeat: true},
 		Workload:  action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/do", Args: []string{"{}"}}}},
 		Resources: map[string]resource.Amounts{batch.LevelWorker: w.share()}}}
 }
+
+// sharedForest ends the key of the forest that jobs of a domain share.
+const sharedForest = "/hosts"
 
 // limited ends the names of forests whose nodes belong to one job and have a limit.
 const limited = "-hosts"
@@ -82,7 +90,7 @@ func (w *world) client() {
 	r.s.on(func() {
 		if !r.over {
 			r.sched.operator()
-			r.sched.use(fmt.Sprintf("job-%d", w.rng.IntN(w.cfg.Jobs)))
+			r.sched.use(jobName(w.rng.IntN(w.cfg.Jobs)))
 			r.sched.mendOwned()
 		}
 	})
@@ -91,12 +99,13 @@ func (w *world) client() {
 // use is a user's action on a job.
 func (s *sched) use(name string) {
 	w := s.r.s.w
+	of, _ := batch.SplitName(name)
 	v, err := s.Job(name)
 	exists := s.Changeable(name) == nil
 	switch {
 	case !exists:
 		w.trace("client: make %s", name)
-		s.change(s.Apply(domain, []plan.NamedJob{w.wanted(name, w.draws())}, false))
+		s.change(s.Apply(of, []plan.NamedJob{w.wanted(name, w.draws())}, false))
 	case w.calm:
 		s.mend(&v)
 	case w.faults.allowed(DeleteJob) && w.chance(100):
@@ -112,7 +121,7 @@ func (s *sched) use(name string) {
 		s.edit(&v)
 	case err == nil && v.Progress.State.Ended() && w.chance(250):
 		w.trace("client: make %s anew", name)
-		s.change(s.Renew(domain, w.wanted(name, w.draws())))
+		s.change(s.Renew(of, w.wanted(name, w.draws())))
 	case err == nil && v.Progress.State.Ended():
 		w.trace("client: run %s again", name)
 		s.do(s.RerunInSteps(name, batch.NodeFilter{}))
@@ -125,8 +134,8 @@ func (s *sched) edit(v *plan.Job) {
 	want := plan.NamedJob{Job: v.Job, Forest: v.Forest}
 	want.Job.Config = w.customers.newID("config-")
 	w.trace("client: edit %s", v.Name)
-	_, err := s.Plan(domain, []plan.NamedJob{want}, false)
-	c, problem := s.Apply(domain, []plan.NamedJob{want}, false)
+	_, err := s.Plan(v.Domain, []plan.NamedJob{want}, false)
+	c, problem := s.Apply(v.Domain, []plan.NamedJob{want}, false)
 	if fmt.Sprint(err) != fmt.Sprint(problem) {
 		w.fail("contract", "a plan says %v, its application %v", err, problem)
 	}

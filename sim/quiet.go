@@ -6,6 +6,7 @@ import (
 
 	"cantina/batch"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/resource"
 	"cantina/task"
 )
@@ -166,7 +167,7 @@ func (c *checker) ledgerQuiet(w *world, b *board, all *rows) {
 			}
 		}
 	}
-	for _, j := range b.r.sched.Jobs("", "", 0) {
+	for _, j := range b.r.sched.Jobs(plan.NameFilter{}, "", 0) {
 		nodes,
 			err := b.r.sched.JobNodes(j.Name, batch.NodeFilter{Classes: []batch.Class{batch.ClassRunning, batch.ClassBlocked}})
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"cantina/action"
 	"cantina/lrp"
+	"cantina/plan"
 	"cantina/schedule"
 	"cantina/scheduler"
 	"cantina/task"
@@ -278,7 +279,7 @@ func (p *plans) liveness(r *leadership) {
 	if p.w.cfg.Schedules == 0 {
 		return
 	}
-	all, more := r.times.List("", schedule.Key{}, 1000)
+	all, more := r.times.List(plan.NameFilter{}, schedule.Key{}, 1000)
 	if more || len(all) != r.times.Len() {
 		p.w.fail("I14", "%d of %d schedules are listed", len(all), r.times.Len())
 	}

@@ -257,7 +257,7 @@ func (p *plans) applyAll(t *times) {
 // useRun is a user's action on a run of a schedule.
 func (p *plans) useRun(r *leadership, v *plan.Schedule) {
 	if v.Definition.Job != nil {
-		p.useJob(r.sched, v.Name)
+		p.useJob(r.sched, v.Key.String())
 		return
 	}
 	for _, t := range p.w.store.work().tasks {
@@ -292,8 +292,8 @@ func (s *sched) mendOwned() {
 	if !s.r.s.w.calm {
 		return
 	}
-	for _, v := range s.Jobs("", "", 0) {
-		if strings.HasPrefix(v.Name, planPrefix) && !v.Removed {
+	for _, v := range s.Jobs(plan.NameFilter{}, "", 0) {
+		if strings.HasPrefix(v.ShortName(), planPrefix) && !v.Removed {
 			s.mend(&v)
 		}
 	}
@@ -320,8 +320,7 @@ func (p *plans) definition(i int) *schedule.Definition {
 	case 0:
 		d.Task = &task.Definition{PendingTimeout: pendingBound, Workload: p.w.customers.workload(50)}
 	case 1:
-		want := p.w.wanted(planKey(i).Name, nothing)
-		want.Job.Domain = domain
+		want := p.w.wanted(planKey(i).String(), nothing)
 		d.Job = &schedule.Job{Job: want.Job, Forest: want.Forest}
 		if d.Overlap == schedule.OverlapAllow {
 			d.Overlap = schedule.OverlapForbid

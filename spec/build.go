@@ -286,8 +286,8 @@ func (b *builder) overridden(vars variables, ports []action.Port) {
 
 // cellVariables are the variables that a cell sets whatever the file has.
 func cellVariables() []string {
-	return []string{"CANTINA_CELL", "CANTINA_CONTAINER", "CANTINA_DIR", "CANTINA_SCHEDULED_AT", "CANTINA_SCHEDULE",
-		"CANTINA_JOB", "CANTINA_NODE", "CANTINA_PATH", "CANTINA_FENCE", "CANTINA_STATUS"}
+	return []string{"CANTINA_CELL", "CANTINA_CONTAINER", "CANTINA_DIR", "CANTINA_DOMAIN", "CANTINA_SCHEDULED_AT",
+		"CANTINA_SCHEDULE", "CANTINA_JOB", "CANTINA_NODE", "CANTINA_PATH", "CANTINA_FENCE", "CANTINA_STATUS"}
 }
 
 func (b *builder) amounts(p *place, w *workload, extra named[amount]) resource.Amounts {

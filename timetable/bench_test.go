@@ -71,11 +71,8 @@ func (*world) Renew(timetable.Rows, string, *schedule.Job) error {
 }
 
 // Runs is not used.
-func (*world) Runs(string) schedule.Answer { return schedule.Ended }
-func (*world) Outcome(string) string       { return "done" }
-
-// Foreign is not used.
-func (*world) Foreign(string, string) (string, bool) { return "", false }
+func (*world) Runs(schedule.Key) schedule.Answer { return schedule.Ended }
+func (*world) Outcome(schedule.Key) string       { return "done" }
 
 func (w *world) id() string {
 	w.mu.Lock()

@@ -41,7 +41,7 @@ func (t *Timetable) Plan(domain string, wanted []plan.NamedSchedule, prune bool)
 
 // Apply makes the schedules of a domain as they are wanted. It is called under the
 // board's lock, as part of its decision. A schedule that is new or changed never fires
-// for the past. Errors, all at once: schedule.ErrInvalid, ErrQuarantined, ErrTaken.
+// for the past. Errors, all at once: schedule.ErrInvalid, ErrQuarantined.
 func (t *Timetable) Apply(domain string, wanted []plan.NamedSchedule, prune bool) (*Change, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -172,11 +172,6 @@ func (t *Timetable) edit(k schedule.Key, d *schedule.Definition) (edit, error) {
 	d, err := normalised(t.cfg.Contents, d)
 	if err != nil {
 		return e, err
-	}
-	if d.Job != nil {
-		if other, yes := t.cfg.Jobs.Foreign(k.Name, k.Domain); yes {
-			return e, fmt.Errorf("job %s of domain %s: %w", k.Name, other, fault.ErrTaken)
-		}
 	}
 	now := t.cfg.Clock.Wall()
 	was, known := t.board.Get(k)

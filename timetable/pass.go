@@ -201,7 +201,7 @@ func (b *batch) env(row *schedule.Row) schedule.Env {
 func (b *batch) other(row *schedule.Row, id string) (a schedule.Answer, what string, n int) {
 	switch {
 	case row.Definition.Job != nil:
-		return b.t.cfg.Jobs.Runs(row.Name), "job/" + row.Name, 1
+		return b.t.cfg.Jobs.Runs(row.Key), "job/" + row.Key.String(), 1
 	case row.Definition.Task == nil:
 		return schedule.Ended, "", 0
 	case b.t.cfg.Sessions.Stale():
@@ -223,7 +223,7 @@ func (b *batch) put(was, is schedule.Row) {
 // runs answers for a run of a schedule.
 func (b *batch) runs(row *schedule.Row, r schedule.Run) schedule.Answer {
 	if row.Definition.Job != nil {
-		return b.t.cfg.Jobs.Runs(row.Name)
+		return b.t.cfg.Jobs.Runs(row.Key)
 	}
 	x := b.rows.Task(r.ID)
 	switch {
@@ -238,7 +238,7 @@ func (b *batch) runs(row *schedule.Row, r schedule.Run) schedule.Answer {
 // outcome is how a run of a schedule ended.
 func (b *batch) outcome(row *schedule.Row, r schedule.Run) string {
 	if row.Definition.Job != nil {
-		return b.t.cfg.Jobs.Outcome(row.Name)
+		return b.t.cfg.Jobs.Outcome(row.Key)
 	}
 	if x := b.rows.Task(r.ID); x != nil {
 		return x.Outcome.String()

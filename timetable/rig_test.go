@@ -402,9 +402,6 @@ func (r *rig) Renew(rows timetable.Rows, _ string, j *schedule.Job) error {
 }
 
 // Runs implements timetable.Jobs.
-func (r *rig) Outcome(name string) string { return "done" }
+func (r *rig) Outcome(schedule.Key) string { return "done" }
 
-func (r *rig) Runs(name string) schedule.Answer { return r.jobs[name] }
-
-// Foreign implements timetable.Jobs.
-func (r *rig) Foreign(name, _ string) (string, bool) { return "other", name == "foreign" }
+func (r *rig) Runs(k schedule.Key) schedule.Answer { return r.jobs[k.Name] }

@@ -71,12 +71,10 @@ type Board interface {
 type Jobs interface {
 	// Renew adds to a decision that a job runs from the start.
 	Renew(rows Rows, domain string, j *schedule.Job) error
-	// Runs reports whether a job may still run.
-	Runs(name string) schedule.Answer
-	// Outcome is how a job has ended; "" = unknown.
-	Outcome(name string) string
-	// Foreign names the other domain that a job belongs to.
-	Foreign(name, domain string) (other string, yes bool)
+	// Runs reports whether the job of a schedule may still run: it has the schedule's key.
+	Runs(k schedule.Key) schedule.Answer
+	// Outcome is how that job has ended; "" = unknown.
+	Outcome(k schedule.Key) string
 }
 
 // Sessions is the part of the registry that the timetable needs.

@@ -390,7 +390,7 @@ func TestAJobThatOthersHaveSetGoing(t *testing.T) {
 		renews  int
 		story   string
 	}{
-		{schedule.OverlapForbid, schedule.Running, 0, "skipped: an earlier run was still running: job/n"},
+		{schedule.OverlapForbid, schedule.Running, 0, "skipped: an earlier run was still running: job/d/n"},
 		{schedule.OverlapForbid, schedule.Unknown, 0, ""},
 		{schedule.OverlapReplace, schedule.Running, 1, ""},
 		{schedule.OverlapReplace, schedule.Unknown, 1, ""},
@@ -406,7 +406,7 @@ func TestAJobThatOthersHaveSetGoing(t *testing.T) {
 				return
 			}
 			if _, err := r.times.RunSchedule(t.Context(), key, time.Time{}, plan.Write{}); !errors.Is(err,
-				schedule.ErrOverlap) || !strings.Contains(err.Error(), "job/n") {
+				schedule.ErrOverlap) || !strings.Contains(err.Error(), "job/d/n") {
 				t.Fatal(err)
 			}
 			r.jobs["n"] = schedule.Ended

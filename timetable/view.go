@@ -66,11 +66,11 @@ func (t *Timetable) view(s shown) plan.Schedule {
 
 // List lists committed schedules in order of domain and name, of one domain (empty =
 // all), strictly after a key, at most limit. more: there are more.
-func (t *Timetable) List(domain string, after schedule.Key, limit int) (out []plan.Schedule, more bool) {
+func (t *Timetable) List(f plan.NameFilter, after schedule.Key, limit int) (out []plan.Schedule, more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, k := range t.shown.after(after) {
-		if domain != "" && k.Domain != domain {
+		if !f.Takes(k.Domain, k.Name) {
 			continue
 		}
 		if len(out) == limit {

@@ -32,7 +32,8 @@ type Proc string
 
 // Work names a batch task: a job runs once on each of its nodes.
 type Work struct {
-	Job, Node string
+	Job  string // domain/name
+	Node string
 }
 
 // Compare orders batch tasks by job, then node.
@@ -40,7 +41,7 @@ func (w Work) Compare(v Work) int {
 	return cmp.Or(cmp.Compare(w.Job, v.Job), cmp.Compare(w.Node, v.Node))
 }
 
-// String prints "job/node".
+// String prints "domain/job/node".
 func (w Work) String() string { return w.Job + "/" + w.Node }
 
 // Run is one attempt at a batch task.

@@ -155,7 +155,7 @@ func page[T any](f *commits, all map[string]*T, r plan.Range, keep func(*T) bool
 func (f *Fake) Plan(_ context.Context, a plan.Application) (plan.Applied, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.diff(a), nil
+	return f.diff(a.InDomain()), nil
 }
 
 func (f *Fake) diff(a plan.Application) plan.Applied {
@@ -184,7 +184,7 @@ func (f *Fake) diff(a plan.Application) plan.Applied {
 		if f.jobs[j.Job.Name] != nil {
 			verb = plan.VerbKeep
 		}
-		out.Changes = append(out.Changes, plan.Change{Kind: "job", Name: j.Job.Name, Verb: verb, Nodes: -1})
+		out.Changes = append(out.Changes, plan.Change{Kind: "job", Name: j.Job.ShortName(), Verb: verb, Nodes: -1})
 	}
 	for _, s := range a.Schedules {
 		verb := plan.VerbCreate
@@ -208,6 +208,7 @@ func (f *Fake) diff(a plan.Application) plan.Applied {
 
 // Apply makes the changes of Plan.
 func (f *Fake) Apply(_ context.Context, a plan.Application, w plan.Write) (plan.Applied, error) {
+	a = a.InDomain()
 	return once(f.commits, w, f.current(), func() (plan.Applied, error) {
 		out := f.diff(a)
 		out.Revision = f.revision
@@ -348,9 +349,8 @@ func (f *serviceRows) SetService(k lrp.ServiceKey, change func(*lrp.Service)) {
 }
 
 // ListServices implements api.Services.
-func (f *serviceRows) ListServices(domain string, r plan.Range) (plan.Page[plan.Service], error) {
-	return page(f.commits, f.services, r, func(s *plan.Service) bool { return domain == "" || s.Key.Domain == domain }),
-		nil
+func (f *serviceRows) ListServices(q plan.NameFilter, r plan.Range) (plan.Page[plan.Service], error) {
+	return page(f.commits, f.services, r, func(s *plan.Service) bool { return q.Takes(s.Key.Domain, s.Key.Name) }), nil
 }
 
 // GetService implements api.Services.

@@ -11,8 +11,11 @@ import (
 	"cantina/plan"
 )
 
-// SetJob changes a job and its batch tasks.
+// SetJob changes a job, NAME of the domain default or DOMAIN/NAME, and its batch tasks.
 func (f *jobRows) SetJob(name string, change func(*plan.Job), nodes ...plan.JobNode) {
+	if domain, short := batch.SplitName(name); domain == "" {
+		name = batch.FullName("default", short)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.revision++
@@ -38,8 +41,8 @@ func (f *jobRows) SetJob(name string, change func(*plan.Job), nodes ...plan.JobN
 }
 
 // ListJobs implements api.Jobs.
-func (f *jobRows) ListJobs(domain string, r plan.Range) (plan.Page[plan.Job], error) {
-	return page(f.commits, f.jobs, r, func(j *plan.Job) bool { return domain == "" || j.Domain == domain }), nil
+func (f *jobRows) ListJobs(q plan.NameFilter, r plan.Range) (plan.Page[plan.Job], error) {
+	return page(f.commits, f.jobs, r, func(j *plan.Job) bool { return q.Takes(batch.SplitName(j.Name)) }), nil
 }
 
 // GetJob implements api.Jobs.

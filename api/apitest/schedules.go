@@ -39,8 +39,8 @@ func cronOf(row *schedule.Row) (cron.Schedule, error) {
 }
 
 // ListSchedules implements api.Schedules.
-func (f *scheduleRows) ListSchedules(domain string, r plan.Range) (plan.Page[plan.Schedule], error) {
-	return page(f.commits, f.schedules, r, func(s *plan.Schedule) bool { return domain == "" || s.Domain == domain }), nil
+func (f *scheduleRows) ListSchedules(q plan.NameFilter, r plan.Range) (plan.Page[plan.Schedule], error) {
+	return page(f.commits, f.schedules, r, func(s *plan.Schedule) bool { return q.Takes(s.Domain, s.Name) }), nil
 }
 
 // GetSchedule implements api.Schedules.

@@ -183,7 +183,7 @@ func (f *Fake) Explain(_ context.Context, s plan.Subject) (plan.Explanation, err
 	case plan.SubjectService, plan.SubjectInstance:
 		_, err = f.GetService(lrp.ServiceKey{Domain: s.Domain, Name: s.Name})
 	case plan.SubjectJob, plan.SubjectNode:
-		_, err = f.GetJob(s.Name)
+		_, err = f.GetJob(s.Job())
 	case plan.SubjectCell:
 		_, err = f.GetCell(worker.CellName(s.Name))
 	}

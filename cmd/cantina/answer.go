@@ -84,7 +84,7 @@ func resourceOf(c *cli, s subject) error {
 		}
 		return answer(c, taskTable(c), got.Task)
 	case "job", "node":
-		got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: s.name})
+		got, err := call(c, calls.GetJob, &pb.GetJobRequest{Domain: s.domain, Name: s.name})
 		if err != nil {
 			return err
 		}

@@ -274,7 +274,7 @@ func printChanges(c *cli, domains []*pb.DomainChange) error {
 		for _, d := range domains {
 			for _, ch := range d.Changes {
 				if ch.Verb != string(plan.VerbKeep) {
-					if err := line(c.Out, ch.Kind+"/"+ch.Name); err != nil {
+					if err := line(c.Out, ch.Kind+"/"+d.Domain+"/"+ch.Name); err != nil {
 						return err
 					}
 				}
@@ -319,7 +319,7 @@ func changeTable(domain string, wide bool) table[*pb.Change] {
 		return number(x.Nodes)
 	}
 	t := table[*pb.Change]{
-		id: func(x *pb.Change) string { return x.Kind + "/" + x.Name },
+		id: func(x *pb.Change) string { return x.Kind + "/" + domain + "/" + x.Name },
 		columns: []column[*pb.Change]{
 			{name: "CHANGE", text: func(x *pb.Change) string { return x.Verb }},
 			{name: "KIND", text: func(x *pb.Change) string { return x.Kind }},

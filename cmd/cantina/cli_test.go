@@ -147,7 +147,7 @@ schedules:
 func TestSchedules(t *testing.T) {
 	s := newShell(t)
 	s.in = timed
-	if out := s.ok("apply", "-", "-q"); out != "schedule/tick\n" {
+	if out := s.ok("apply", "-", "-q"); out != "schedule/d/tick\n" {
 		t.Fatal(out)
 	}
 	want := func(text string, args ...string) {
@@ -172,7 +172,7 @@ func TestSchedules(t *testing.T) {
 		"the schedule does not fire at this time: 2020-01-01T00:00:30Z; the next one is 2020-01-01T00:01:00Z", "cron", "run",
 		"tick", "--at", "2020-01-01T00:00:30Z")
 	s.fails(api.ExitUsage, "apply to a crontab line only", "cron", "next", "tick", "--from", "2027-03-12T00:00:00Z")
-	s.fails(api.ExitUsage, "cantina cron pause tick", "stop", "schedule/tick")
+	s.fails(api.ExitUsage, "cantina cron pause d/tick", "stop", "schedule/tick")
 	// A run has the name of its schedule: removing one must not remove the other.
 	s.ok("run", "-d", "--name", "tick", "--domain", "d", "--", "x")
 	for _, verb := range [][]string{{"rm", "--yes", "tick"}, {"stop", "tick"}} {
@@ -198,7 +198,7 @@ func (s *shell) apply() {
 	s.SetInstance(web, 1, func(a *lrp.Actual) {
 		a.State, a.CrashCount, a.CrashReason = lrp.Crashed, 3, "exited with status 1\x1b[2J"
 	})
-	s.SetJob("count", func(j *plan.Job) {
+	s.SetJob("d/count", func(j *plan.Job) {
 		j.NodesKnown, j.Progress = true, batch.Progress{State: batch.JobFailed, Total: 3, Done: 2, Failed: 1}
 	},
 		plan.JobNode{NodeView: batch.NodeView{Node: "a", Class: batch.ClassDone}, Data: []byte(`{"lines":7}`)},
@@ -216,7 +216,7 @@ func TestApplyAndPlan(t *testing.T) {
 	if code != exitChanges || !strings.Contains(out, "create  service  web") {
 		t.Fatalf("%d\n%s", code, out)
 	}
-	if out := s.ok("apply", "-", "-q"); out != "service/web\ntask/once\njob/count\n" {
+	if out := s.ok("apply", "-", "-q"); out != "service/d/web\ntask/d/once\njob/d/count\n" {
 		t.Fatal(out)
 	}
 	if out := s.ok("plan", "-"); strings.Contains(out, "create") {
@@ -228,7 +228,7 @@ func TestApplyAndPlan(t *testing.T) {
 	}
 	s.in = "domain: d\ntasks: {once: {command: [run], result_file: r}}\n"
 	s.fails(api.ExitUsage, "--yes", "apply", "-", "--prune")
-	if out := s.ok("apply", "-", "--prune", "--yes", "-q"); out != "service/web\n" {
+	if out := s.ok("apply", "-", "--prune", "--yes", "-q"); out != "service/d/web\n" {
 		t.Fatal(out)
 	}
 	s.fails(api.ExitFailed, "revision", "apply", "-", "--check-revision", "3")
@@ -397,7 +397,7 @@ func TestJobVerbs(t *testing.T) {
 		"--no-header"); got != "a  done    0\nb  done    0\nc  failed  2\n" {
 		t.Fatal(got)
 	}
-	if got := s.ok("job", "nodes", "count", "--state", "failed", "-q"); got != "c\n" {
+	if got := s.ok("job", "nodes", "count", "--state", "failed", "-q"); got != "d/count/c\n" {
 		t.Fatal(got)
 	}
 	if got := s.ok("job", "nodes", "count", "--state", "running", "-o", "json"); got != "[]\n" {
@@ -405,7 +405,7 @@ func TestJobVerbs(t *testing.T) {
 	}
 	s.fails(api.ExitFailed, "1 of 3 failed", "wait", "count")
 	s.ok("job", "retry", "count", "--node", "c")
-	s.ok("job", "pause", "job/count")
+	s.ok("job", "pause", "job/d/count")
 	s.ok("job", "resume", "count")
 	s.ok("job", "kill", "count")
 	s.fails(api.ExitNotFound, `job "none" not found`, "job", "results", "none")
@@ -422,8 +422,8 @@ func TestSubjects(t *testing.T) {
 	s.fails(api.ExitNotFound, "resource \"none\" not found", "logs", "none")
 	for arg, want := range map[string]string{
 		"service/web": "service/d/web", "d/web": "service/d/web", "web/1": "service/d/web/1", "d/web/0": "service/d/web/0",
-		"task/abc1": "task/abc1", "abc1": "task/abc1", "count": "job/count", "count[a]": "job/count/a",
-		"count/b": "job/count/b", "c1": "cell/c1", "once": "task/d.once",
+		"task/abc1": "task/abc1", "abc1": "task/abc1", "count": "job/d/count", "count[a]": "job/d/count/a",
+		"count/b": "job/d/count/b", "c1": "cell/c1", "once": "task/d.once",
 	} {
 		if got := s.ok("explain", arg); !strings.HasPrefix(got, want+" is ") {
 			t.Errorf("%s: %s", arg, got)
@@ -440,20 +440,20 @@ func TestAWholeNameBeatsTheBeginningOfAnId(t *testing.T) {
 		s.ok("run", "-d", "--id", id, "--name", "n"+id[:1], "--domain", "d", "--", "true")
 		s.SetTask(id, func(x *task.Task) { x.Created = now().Add(time.Duration(i%4) * time.Minute) })
 	}
-	s.SetJob("count", func(j *plan.Job) { j.NodesKnown = true },
+	s.SetJob("d/count", func(j *plan.Job) { j.NodesKnown = true },
 		plan.JobNode{NodeView: batch.NodeView{Node: "net/http", Class: batch.ClassDone}, Path: []string{"h1", "net/http"}})
 	for arg, want := range map[string]string{
 		"web": "service/d/web", "once": "task/d.once", "nr": "task/r2", "web-": "task/web-1",
-		"count[net/http]": "job/count/net/http", "count[h1/net/http]": "job/count/net/http",
-		"count/h1/net/http": "job/count/net/http",
+		"count[net/http]": "job/d/count/net/http", "count[h1/net/http]": "job/d/count/net/http",
+		"count/h1/net/http": "job/d/count/net/http",
 	} {
 		if got := s.ok("explain", arg); !strings.HasPrefix(got, want+" is ") {
 			t.Errorf("%s: %s", arg, got)
 		}
 	}
-	s.fails(api.ExitNotFound, "job count has no node h2/net/http (it has 3); did you mean net/http?", "explain",
+	s.fails(api.ExitNotFound, "job d/count has no node h2/net/http (it has 3); did you mean net/http?", "explain",
 		"count[h2/net/http]")
-	s.fails(api.ExitNotFound, "job count has no node http (it has 3); list them: cantina job nodes count", "explain",
+	s.fails(api.ExitNotFound, "job d/count has no node http (it has 3); list them: cantina job nodes d/count", "explain",
 		"count[http]")
 }
 
@@ -461,11 +461,11 @@ func TestMissingObjectsAreNotFound(t *testing.T) {
 	s := newShell(t)
 	s.apply()
 	for says, all := range map[string][][]string{
-		"job count has no node 3001 (it has 3); list them: cantina job nodes count": {{"explain", "count/3001"},
-			{"explain", "count[3001]"}, {"explain", "job/count/3001"}, {"logs", "count/3001"}, {"wait", "count/3001"}},
+		"job d/count has no node 3001 (it has 3); list them: cantina job nodes d/count": {{"explain", "count/3001"},
+			{"explain", "count[3001]"}, {"explain", "job/d/count/3001"}, {"logs", "count/3001"}, {"wait", "count/3001"}},
 		"has 2 instances and no index 9": {{"logs", "web/9"}, {"ps", "web/9"},
 			{"restart", "web/9"}},
-		`service web has no instance "x"; list them: cantina ps web`: {{"explain", "web/x"}, {"ps", "web/x"}},
+		`service d/web has no instance "x"; list them: cantina ps d/web`: {{"explain", "web/x"}, {"ps", "web/x"}},
 		"did you mean web?": {{"explain", "wbe"}, {"logs", "wbe"}, {"stop", "wbe"}, {"ps", "wbe"},
 			{"service", "get", "wbe"}, {"service", "scale", "wbe", "3"}},
 		"did you mean d/web?": {{"explain", "d/wbe"}},
@@ -512,8 +512,8 @@ func TestAnInstanceIsNotItsService(t *testing.T) {
 func TestRefusalsNameARemedy(t *testing.T) {
 	s := newShell(t)
 	s.apply()
-	s.fails(api.ExitUsage, "cantina service scale web N", "rm", "web/0", "--yes")
-	s.fails(api.ExitUsage, "cantina job kill count --node a", "rm", "count[a]", "--yes")
+	s.fails(api.ExitUsage, "cantina service scale d/web N", "rm", "web/0", "--yes")
+	s.fails(api.ExitUsage, "cantina job kill d/count --node a", "rm", "count[a]", "--yes")
 	s.fails(api.ExitUsage, "remove web, once: give --yes", "rm", "web", "once")
 	s.fails(api.ExitUsage, `not "jsn"; did you mean json?`, "ps", "-o", "jsn")
 	s.fails(api.ExitUsage, "0.5 or 500m", "run", "--cpu", "x", "--", "true")

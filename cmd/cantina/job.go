@@ -20,7 +20,7 @@ func jobTable(c *cli) table[*pb.Job] {
 		return func(x *pb.Job) string { return number(get(x.Counts)) }
 	}
 	return table[*pb.Job]{
-		id: func(x *pb.Job) string { return x.Name },
+		id: func(x *pb.Job) string { return x.Domain + "/" + x.Name },
 		columns: []column[*pb.Job]{
 			{name: "JOB", whole: true, text: func(x *pb.Job) string { return x.Name }},
 			{name: "DOMAIN", text: func(x *pb.Job) string { return x.Domain }},
@@ -63,7 +63,7 @@ func jobNote(x *pb.Job) string {
 
 func nodeTable(c *cli) table[*pb.JobNode] {
 	return table[*pb.JobNode]{
-		id: func(x *pb.JobNode) string { return x.Node },
+		id: func(x *pb.JobNode) string { return x.Domain + "/" + x.Job + "/" + x.Node },
 		columns: []column[*pb.JobNode]{
 			{name: "NODE", whole: true, text: func(x *pb.JobNode) string { return x.Node }},
 			{name: "STATE", text: func(x *pb.JobNode) string { return x.State }},
@@ -136,34 +136,25 @@ func jobVerb(c *cli) *cobra.Command {
 		Use: "get JOB", Short: "Show a job with its definition", Example: "  cantina job get count -o yaml",
 		Args: exactly(1, "JOB"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: c.jobName(args[0])})
+			s, err := findWhole(c, "job", args[0], domain)
 			if err != nil {
-				return noJob(c, args[0], err)
+				return err
+			}
+			got, err := call(c, calls.GetJob, &pb.GetJobRequest{Domain: s.domain, Name: s.name})
+			if err != nil {
+				return err
 			}
 			return one(c, jobTable(c), got.Job)
 		},
 	}
+	domainFlag(get, &domain)
 	return group("job", "Manage jobs, their nodes and results",
 		c.reading(ls), c.reading(get), jobRunVerb(c), jobNodesVerb(c), jobResultsVerb(c), jobPauseVerb(c, true),
 		jobPauseVerb(c, false), jobRetryVerb(c), jobKillVerb(c))
 }
 
-func jobName(arg string) string { return strings.TrimPrefix(arg, "job/") }
-
-// jobName is the name of the job that an argument names: NAME, job/NAME, and DOMAIN/NAME if the job
-// is in that domain.
-func (c *cli) jobName(arg string) string {
-	domain, name, qualified := strings.Cut(jobName(arg), "/")
-	if !qualified {
-		return jobName(arg)
-	}
-	if got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: name}); err == nil && got.Job.Domain == domain {
-		return name
-	}
-	return jobName(arg)
-}
-
 func jobNodesVerb(c *cli) *cobra.Command {
+	var domain string
 	q := &pb.ListNodesRequest{}
 	cmd := &cobra.Command{
 		Use: "nodes JOB", Short: "List the nodes of a job with their status", Args: exactly(1, "JOB"),
@@ -172,11 +163,15 @@ func jobNodesVerb(c *cli) *cobra.Command {
 			"is number ERRORS + LOSSES + 1.",
 		Example: "  cantina job nodes count --state failed\n  cantina job nodes count --below net/http -o wide",
 		RunE: func(_ *cobra.Command, args []string) error {
-			q.Job = c.jobName(args[0])
+			s, err := findWhole(c, "job", args[0], domain)
+			if err != nil {
+				return err
+			}
+			q.Domain, q.Job = s.domain, s.name
 			return stream(c, nodeTable(c), func(cursor string) ([]*pb.JobNode, string, error) {
 				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
 				l, err := call(c, calls.ListNodes, q)
-				return l.GetNodes(), l.GetListing().GetNext(), noJob(c, args[0], err)
+				return l.GetNodes(), l.GetListing().GetNext(), err
 			})
 		},
 	}
@@ -184,12 +179,14 @@ func jobNodesVerb(c *cli) *cobra.Command {
 		[]string{"ready", "running", "done", "failed", "backoff", "blocked", "stranded", "avoided", "disabled", "absent"},
 		"ready, running, done, failed, backoff, blocked, stranded (a job it depends on cannot finish on "+
 			"this node), avoided, disabled or absent")
+	domainFlag(cmd, &domain)
 	cmd.Flags().StringVar(&q.Node, "node", "", "only this node")
 	cmd.Flags().StringVar(&q.Below, "below", "", "only nodes below this one")
 	return c.reading(cmd)
 }
 
 func jobResultsVerb(c *cli) *cobra.Command {
+	var domain string
 	q := &pb.ListResultsRequest{}
 	cmd := &cobra.Command{
 		Use: "results JOB", Short: "Print the results of a job's batch tasks", Args: exactly(1, "JOB"),
@@ -197,21 +194,27 @@ func jobResultsVerb(c *cli) *cobra.Command {
 			"streamed page by page, so a job of a million nodes needs little memory.",
 		Example: "  cantina job results count -o jsonl | jq .data.lines\n  cantina job results count --state failed",
 		RunE: func(_ *cobra.Command, args []string) error {
-			q.Job = c.jobName(args[0])
+			s, err := findWhole(c, "job", args[0], domain)
+			if err != nil {
+				return err
+			}
+			q.Domain, q.Job = s.domain, s.name
 			return stream(c, resultTable(c), func(cursor string) ([]*pb.JobNode, string, error) {
 				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
 				l, err := call(c, calls.ListResults, q)
-				return l.GetResults(), l.GetListing().GetNext(), noJob(c, args[0], err)
+				return l.GetResults(), l.GetListing().GetNext(), err
 			})
 		},
 	}
 	choicesVar(cmd.Flags(), &q.State, "state", []string{"done", "failed"}, "done or failed")
+	domainFlag(cmd, &domain)
 	cmd.Flags().StringVar(&q.Node, "node", "", "only this node")
 	cmd.Flags().StringVar(&q.Below, "below", "", "only nodes below this one")
 	return c.reading(cmd)
 }
 
 func jobPauseVerb(c *cli, pause bool) *cobra.Command {
+	var domain string
 	verb, short := "resume", "Resume a paused job"
 	if pause {
 		verb, short = "pause", "Start no more batch tasks of a job; running ones continue"
@@ -219,37 +222,48 @@ func jobPauseVerb(c *cli, pause bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: verb + " JOB", Short: short, Example: "  cantina job " + verb + " count", Args: exactly(1, "JOB"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			name := c.jobName(args[0])
-			got, err := call(c, calls.PauseJob, &pb.PauseJobRequest{Name: name, Paused: pause})
+			s, err := findWhole(c, "job", args[0], domain)
 			if err != nil {
-				return noJob(c, args[0], err)
+				return err
 			}
-			c.notef("job %s: %sd\n", name, verb)
+			got, err := call(c, calls.PauseJob, &pb.PauseJobRequest{Domain: s.domain, Name: s.name, Paused: pause})
+			if err != nil {
+				return err
+			}
+			c.notef("%s: %sd\n", s, verb)
 			return answer(c, jobTable(c), got.Job)
 		},
 	}
+	domainFlag(cmd, &domain)
 	c.waiting(cmd)
 	return c.writing(cmd)
 }
 
 func jobRetryVerb(c *cli) *cobra.Command {
+	var domain string
 	q := &pb.RetryJobRequest{}
 	cmd := &cobra.Command{
 		Use: "retry JOB", Short: "Retry failed batch tasks of a job", Args: exactly(1, "JOB"),
 		Example: "  cantina job retry count\n  cantina job retry count --node net/http",
 		RunE: func(_ *cobra.Command, args []string) error {
-			q.Name = c.jobName(args[0])
-			got, err := call(c, calls.RetryJob, q)
-			if err == nil {
-				c.notef("job %s: %s may run again\n", q.Name, text.Count(got.Retried, "failed batch task"))
-				if got.Retried == 0 {
-					noteStranded(c, q.Name)
-				}
-				return answer(c, factTable("job", "retried"), fact(map[string]any{"job": q.Name, "retried": int(got.Retried)}))
+			s, err := findWhole(c, "job", args[0], domain)
+			if err != nil {
+				return err
 			}
-			return noJob(c, args[0], err)
+			q.Domain, q.Name = s.domain, s.name
+			got, err := call(c, calls.RetryJob, q)
+			if err != nil {
+				return err
+			}
+			c.notef("%s: %s may run again\n", s, text.Count(got.Retried, "failed batch task"))
+			if got.Retried == 0 {
+				noteStranded(c, s)
+			}
+			return answer(c, factTable("job", "retried"), fact(map[string]any{"job": s.domain + "/" + s.name,
+				"domain": s.domain, "retried": int(got.Retried)}))
 		},
 	}
+	domainFlag(cmd, &domain)
 	cmd.Flags().StringVar(&q.Node, "node", "", "only this node")
 	cmd.Flags().StringVar(&q.Below, "below", "", "only nodes below this one")
 	c.waiting(cmd)
@@ -257,14 +271,15 @@ func jobRetryVerb(c *cli) *cobra.Command {
 }
 
 // noteStranded names the job to retry instead, if another job failed.
-func noteStranded(c *cli, name string) {
-	got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: name})
+func noteStranded(c *cli, s subject) {
+	got, err := call(c, calls.GetJob, &pb.GetJobRequest{Domain: s.domain, Name: s.name})
 	if err == nil && got.Job.Counts.GetStranded() > 0 {
-		c.notef("  %s; cantina explain job/%s lists the batch tasks to retry\n", printable(got.Job.Reason), name)
+		c.notef("  %s; cantina explain %s lists the batch tasks to retry\n", printable(got.Job.Reason), s)
 	}
 }
 
 func jobKillVerb(c *cli) *cobra.Command {
+	var domain string
 	q := &pb.KillJobRequest{}
 	cmd := &cobra.Command{
 		Use: "kill JOB", Short: "Kill running batch tasks of a job", Args: exactly(1, "JOB"),
@@ -272,15 +287,21 @@ func jobKillVerb(c *cli) *cobra.Command {
 			"incomplete; pause the job first to prevent that.",
 		Example: "  cantina job kill count --node net/http",
 		RunE: func(_ *cobra.Command, args []string) error {
-			q.Name = c.jobName(args[0])
-			got, err := call(c, calls.KillJob, q)
-			if err == nil {
-				c.notef("job %s: %s\n", q.Name, beingEnded(got.Killed))
-				return answer(c, factTable("job", "killed"), fact(map[string]any{"job": q.Name, "killed": int(got.Killed)}))
+			s, err := findWhole(c, "job", args[0], domain)
+			if err != nil {
+				return err
 			}
-			return noJob(c, args[0], err)
+			q.Domain, q.Name = s.domain, s.name
+			got, err := call(c, calls.KillJob, q)
+			if err != nil {
+				return err
+			}
+			c.notef("%s: %s\n", s, beingEnded(got.Killed))
+			return answer(c, factTable("job", "killed"), fact(map[string]any{"job": s.domain + "/" + s.name,
+				"domain": s.domain, "killed": int(got.Killed)}))
 		},
 	}
+	domainFlag(cmd, &domain)
 	cmd.Flags().StringVar(&q.Node, "node", "", "only this node")
 	cmd.Flags().StringVar(&q.Below, "below", "", "only nodes below this one")
 	c.waiting(cmd)

@@ -35,7 +35,7 @@ type jobRunFlags struct {
 
 // newJobFlags are those that a resumed job without a command has already.
 func newJobFlags() []string {
-	return []string{"over", "parallel", "retries", "env", "dir", "user", "memory", "cpu", "time-limit", "domain"}
+	return []string{"over", "parallel", "retries", "env", "dir", "user", "memory", "cpu", "time-limit"}
 }
 
 func jobRunVerb(c *cli) *cobra.Command {
@@ -71,7 +71,7 @@ func jobRunVerb(c *cli) *cobra.Command {
 	numberVar(fl, &f.retries, "retries", "", 0, 0, 1_000_000, "number of retries after a failed attempt")
 	fl.StringVar(&f.resume, "resume", "", "continue the job of this name: run its failed and unfinished batch tasks")
 	fl.StringVar(&f.name, "name", "", "name of the job (default: generated)")
-	fl.StringVar(&f.domain, "domain", "default", "domain of the job")
+	fl.StringVar(&f.domain, "domain", "", "domain of the job (default: default)")
 	fl.BoolVarP(&f.detach, "detach", "d", false, "print the name of the job and return")
 	fl.BoolVar(&f.remove, "rm", false, "remove the job when all has succeeded")
 	fl.BoolVar(&f.prefix, "prefix", false, "print the job and the value before each line")
@@ -91,28 +91,31 @@ func runJob(c *cli, cmd *cobra.Command, f *jobRunFlags, args []string) error {
 	if err := f.check(cmd, args); err != nil {
 		return err
 	}
-	name, since := f.name, (*timestamppb.Timestamp)(nil)
+	s, since := subject{kind: "job", domain: cmp.Or(f.domain, "default"), name: f.name}, (*timestamppb.Timestamp)(nil)
 	if f.resume != "" {
-		name = c.jobName(f.resume)
+		var err error
+		if s, err = findWhole(c, "job", f.resume, f.domain); err != nil {
+			return err
+		}
 		since = timestamppb.New(c.Now())
 	}
 	if len(args) > 0 {
-		if name == "" {
-			name = overName(args)
+		if s.name == "" {
+			s.name = overName(args)
 		}
-		if nothing, err := f.apply(c, name, args); nothing || err != nil {
+		if nothing, err := f.apply(c, s, args); nothing || err != nil {
 			return err
 		}
 	}
 	if f.resume != "" {
-		if err := continueJob(c, name); err != nil {
+		if err := continueJob(c, s); err != nil {
 			return err
 		}
 	}
 	if f.detach {
-		return line(c.Out, name)
+		return line(c.Out, s.domain+"/"+s.name)
 	}
-	return f.follow(c, name, since)
+	return f.follow(c, s, since)
 }
 
 // check refuses flags that do not fit together.
@@ -139,7 +142,7 @@ func (f *jobRunFlags) check(cmd *cobra.Command, args []string) error {
 }
 
 // apply creates the job, or changes the one that is resumed. nothing: there are no values.
-func (f *jobRunFlags) apply(c *cli, name string, args []string) (nothing bool, err error) {
+func (f *jobRunFlags) apply(c *cli, s subject, args []string) (nothing bool, err error) {
 	values, err := readOver(c, f.over)
 	if err != nil {
 		return false, err
@@ -149,17 +152,15 @@ func (f *jobRunFlags) apply(c *cli, name string, args []string) (nothing bool, e
 		c.notef("--over %s has no values; nothing to run\n", f.over)
 		return true, nil
 	}
-	_, err = call(c, calls.GetJob, &pb.GetJobRequest{Name: name})
+	_, err = call(c, calls.GetJob, &pb.GetJobRequest{Domain: s.domain, Name: s.name})
 	switch {
 	case err == nil && f.resume == "":
-		return false, failf(api.ExitFailed, "job %s already exists; choose another --name, or continue it: cantina "+
-			"job run --resume %s", name, name)
-	case f.resume != "" && err != nil:
-		return false, noJob(c, name, err)
-	case err != nil && !isCode(err, "not_found", "collected"):
+		return false, failf(api.ExitFailed, "job %s/%s already exists; choose another --name, or continue it: cantina "+
+			"job run --resume %[1]s/%[2]s", s.domain, s.name)
+	case err != nil && (f.resume != "" || !isCode(err, "not_found", "collected")):
 		return false, err
 	}
-	content, err := f.definition(c, name, values, args)
+	content, err := f.definition(c, s, values, args)
 	if err != nil {
 		return false, err
 	}
@@ -179,7 +180,7 @@ func (f *jobRunFlags) apply(c *cli, name string, args []string) (nothing bool, e
 }
 
 // definition is the job as a spec file.
-func (f *jobRunFlags) definition(c *cli, name string, values over, args []string) ([]byte, error) {
+func (f *jobRunFlags) definition(c *cli, s subject, values over, args []string) ([]byte, error) {
 	for _, a := range args {
 		if !utf8.ValidString(a) {
 			return nil, failf(api.ExitUsage, "argument %q is not UTF-8", a)
@@ -224,7 +225,7 @@ func (f *jobRunFlags) definition(c *cli, name string, values over, args []string
 			job[field] = value
 		}
 	}
-	return json.Marshal(object{"domain": f.domain, "jobs": object{name: job}})
+	return json.Marshal(object{"domain": s.domain, "jobs": object{s.name: job}})
 }
 
 // unit is an amount with its unit; empty for 0.
@@ -254,23 +255,23 @@ func processors(c *cli) (int, error) {
 }
 
 // continueJob lets a job run what is not done.
-func continueJob(c *cli, name string) error {
-	got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: name})
+func continueJob(c *cli, s subject) error {
+	got, err := call(c, calls.GetJob, &pb.GetJobRequest{Domain: s.domain, Name: s.name})
 	if err != nil {
-		return noJob(c, name, err)
+		return err
 	}
 	if got.Job.Paused {
-		if _, err := call(c, calls.PauseJob, &pb.PauseJobRequest{Name: name}); err != nil {
-			return noJob(c, name, err)
+		if _, err := call(c, calls.PauseJob, &pb.PauseJobRequest{Domain: s.domain, Name: s.name}); err != nil {
+			return err
 		}
 	}
-	_, err = call(c, calls.RetryJob, &pb.RetryJobRequest{Name: name})
-	return noJob(c, name, err)
+	_, err = call(c, calls.RetryJob, &pb.RetryJobRequest{Domain: s.domain, Name: s.name})
+	return err
 }
 
 // follow prints the output of a job until its end.
-func (f *jobRunFlags) follow(c *cli, name string, since *timestamppb.Timestamp) error {
-	s := subject{kind: "job", name: name}
+func (f *jobRunFlags) follow(c *cli, s subject, since *timestamppb.Timestamp) error {
+	name := s.domain + "/" + s.name
 	stop := func() error {
 		said, _, err := stopIt(c, s)
 		if err == nil {
@@ -287,12 +288,13 @@ func (f *jobRunFlags) follow(c *cli, name string, since *timestamppb.Timestamp) 
 		results := make(chan error, 2)
 		go func() {
 			var err error
-			end, err = jobEnd(ctx, c, name, seen)
+			end, err = jobEnd(ctx, c, s, seen)
 			results <- err
 		}()
 		go func() {
 			p := &linePrinter{c: c, split: true, joined: true, prefix: f.prefix}
-			results <- followOutput(ctx, c, &pb.FollowOutputRequest{Query: &pb.OutputQuery{Job: name, Since: since}}, p)
+			q := &pb.OutputQuery{Domain: s.domain, Job: s.name, Since: since}
+			results <- followOutput(ctx, c, &pb.FollowOutputRequest{Query: q}, p)
 		}()
 		err := <-results
 		if err != nil {
@@ -309,7 +311,7 @@ func (f *jobRunFlags) follow(c *cli, name string, since *timestamppb.Timestamp) 
 // showProgress begins a progress line if there is a terminal. seen takes the job whenever it has
 // changed; done ends the line.
 func (f *jobRunFlags) showProgress(ctx context.Context, c *cli, s subject) (seen func(*pb.Job), done func()) {
-	c.notef("job %s\n", s.name)
+	c.notef("job %s/%s\n", s.domain, s.name)
 	if !c.ErrTTY || c.quiet {
 		return func(*pb.Job) {}, func() {}
 	}
@@ -332,23 +334,24 @@ func (f *jobRunFlags) showProgress(ctx context.Context, c *cli, s subject) (seen
 
 // ended is the end of the verb for a job that has ended.
 func (f *jobRunFlags) ended(c *cli, j *pb.Job) error {
+	name := j.Domain + "/" + j.Name
 	switch j.State {
 	case "done":
 		if f.remove {
-			_, err := call(c, calls.RemoveJob, &pb.RemoveJobRequest{Name: j.Name})
+			_, err := call(c, calls.RemoveJob, &pb.RemoveJobRequest{Domain: j.Domain, Name: j.Name})
 			return err
 		}
 		return nil
 	case "removed":
-		return failf(api.ExitFailed, "job %s was removed: %d of %d done", j.Name, j.Counts.GetDone(),
+		return failf(api.ExitFailed, "job %s was removed: %d of %d done", name, j.Counts.GetDone(),
 			j.Counts.GetTotal())
 	case "invalid":
-		return failf(api.ExitFailed, "job %s is invalid%s", j.Name, whyInvalid(j))
+		return failf(api.ExitFailed, "job %s is invalid%s", name, whyInvalid(j))
 	case "empty":
-		return failf(api.ExitFailed, "job %s has no nodes%s", j.Name,
+		return failf(api.ExitFailed, "job %s has no nodes%s", name,
 			strings.TrimSuffix(": "+printable(j.NodesError), ": "))
 	}
 	return failf(api.ExitFailed, "job %s: %d of %d failed; list them: cantina job nodes %s --state failed; run them "+
 		"again: cantina job run --resume %s",
-		j.Name, j.Counts.GetFailed(), j.Counts.GetTotal(), j.Name, j.Name)
+		name, j.Counts.GetFailed(), j.Counts.GetTotal(), name, name)
 }

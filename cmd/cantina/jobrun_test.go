@@ -97,10 +97,10 @@ func TestJobRunMakesAJob(t *testing.T) {
 		"V=1 2", "--memory", "64Mi", "--cpu", "0.5",
 		"--time-limit", "90s", "--dir", "/data", "--user", "65534:65534", "--domain", "d", "-d", "--", "./prog",
 		"--flag", "{}")
-	if code != 0 || out != "x\n" || !strings.Contains(errs, "1 line left out") {
+	if code != 0 || out != "d/x\n" || !strings.Contains(errs, "1 line left out") {
 		t.Fatalf("%d %q %q", code, out, errs)
 	}
-	j, err := s.GetJob("x")
+	j, err := s.GetJob("d/x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestJobRunMakesAJob(t *testing.T) {
 		w.Resources.String() != "cpu_milli=500 memory_mb=64" {
 		t.Fatalf("%+v", j.Job)
 	}
-	s.fails(api.ExitFailed, "already exists", "job", "run", "--over", "1-2", "--name", "x", "--", "true")
+	s.fails(api.ExitFailed, "already exists", "job", "run", "--over", "1-2", "--name", "x", "--domain", "d", "--", "true")
 	s.fails(api.ExitUsage, "no program given", "job", "run", "--over", "1-2")
 	s.fails(api.ExitUsage, "--over is missing", "job", "run", "--", "true")
 	s.fails(api.ExitUsage, "exclude each other", "job", "run", "--resume", "x", "--name", "y")
@@ -175,18 +175,18 @@ func TestJobRunEndsWithTheJob(t *testing.T) {
 	wait := s.runs("job", "run", "--over", "1-3", "--name", "x", "--", "true")
 	s.endJob("x", 2, 1)
 	out, errs, code := wait()
-	if code != api.ExitFailed || out != "begin\n" || errs != "job x\n"+
-		"cantina: job x: 1 of 3 failed; list them: cantina job nodes x --state failed; "+
-		"run them again: cantina job run --resume x\n" {
+	if code != api.ExitFailed || out != "begin\n" || errs != "job default/x\n"+
+		"cantina: job default/x: 1 of 3 failed; list them: cantina job nodes default/x --state failed; "+
+		"run them again: cantina job run --resume default/x\n" {
 		t.Fatalf("%d %q %q", code, out, errs)
 	}
 	s = newShell(t)
 	wait = s.runs("job", "run", "--over", "1-3", "--name", "x", "--rm", "--", "true")
 	s.endJob("x", 3, 0)
-	if out, errs, code := wait(); code != 0 || out != "begin\n" || errs != "job x\n" {
+	if out, errs, code := wait(); code != 0 || out != "begin\n" || errs != "job default/x\n" {
 		t.Fatalf("%d %q %q", code, out, errs)
 	}
-	if _, err := s.GetJob("x"); err == nil {
+	if _, err := s.GetJob("default/x"); err == nil {
 		t.Fatal("--rm leaves the job")
 	}
 	s = newShell(t)
@@ -203,10 +203,10 @@ func TestJobRunResumes(t *testing.T) {
 	s.ok("job", "pause", "x")
 	s.SetJob("x", func(j *plan.Job) {}, plan.JobNode{NodeView: batch.NodeView{Node: "2", Class: batch.ClassFailed}})
 	s.ok("job", "run", "--resume", "x", "-d")
-	if j, _ := s.GetJob("x"); j.Paused {
+	if j, _ := s.GetJob("default/x"); j.Paused {
 		t.Error("still paused")
 	}
-	if l, _ := s.ListNodes(plan.JobNodeFilter{Job: "x", Classes: []batch.Class{batch.ClassFailed}},
+	if l, _ := s.ListNodes(plan.JobNodeFilter{Job: "default/x", Classes: []batch.Class{batch.ClassFailed}},
 		plan.Range{Limit: 9}); len(l.Items) != 0 {
 		t.Errorf("not tried again: %+v", l.Items)
 	}
@@ -216,7 +216,8 @@ func TestCtrlCDetachesFromAJobAndASecondStops(t *testing.T) {
 	s := newShell(t)
 	s.signals <- os.Interrupt
 	_, errs, code := s.run("job", "run", "--over", "1-3", "--name", "x", "--", "sleep")
-	if j, _ := s.GetJob("x"); code != exitInterrupted || !strings.Contains(errs, "cantina job run --resume x") ||
+	if j, _ := s.GetJob("default/x"); code != exitInterrupted ||
+		!strings.Contains(errs, "cantina job run --resume default/x") ||
 		j.Paused {
 		t.Fatalf("%d %s", code, errs)
 	}
@@ -224,7 +225,8 @@ func TestCtrlCDetachesFromAJobAndASecondStops(t *testing.T) {
 	s.signals <- os.Interrupt
 	s.signals <- os.Interrupt
 	_, errs, code = s.run("job", "run", "--over", "1-3", "--name", "y", "--", "sleep")
-	if j, _ := s.GetJob("y"); code != exitInterrupted || !strings.Contains(errs, "press Ctrl-C again") || !j.Paused {
+	if j, _ := s.GetJob("default/y"); code != exitInterrupted || !strings.Contains(errs, "press Ctrl-C again") ||
+		!j.Paused {
 		t.Fatalf("%d %s", code, errs)
 	}
 }

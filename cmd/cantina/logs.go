@@ -137,9 +137,9 @@ func logQuery(c *cli, f *outputFlags, s subject) (*pb.OutputQuery, error) {
 	case "task":
 		q.Task = s.name
 	case "job":
-		q.Job = s.name
+		q.Domain, q.Job = s.domain, s.name
 	case "node":
-		q.Job, q.Node = s.name, s.node
+		q.Domain, q.Job, q.Node = s.domain, s.name, s.node
 	default:
 		return nil, failf(api.ExitUsage, "a %s has no output of its own", s.kind)
 	}

@@ -42,55 +42,50 @@ func nothingCalled(c *cli, kind, rest, domain string) error {
 
 // partOf describes the requested part of an existing job or service.
 func partOf(c *cli, kind, rest, domain string) string {
-	if x := jobOf(rest); x.kind == "node" && (kind == "" || kind == "job") {
-		if got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: x.name}); err == nil &&
-			(domain == "" || got.Job.Domain == domain) {
-			return noNode(c, x, got.Job)
-		}
-	}
-	name, index, part := strings.Cut(rest, "/")
-	if !part || kind != "" && kind != "service" {
+	if kind != "" && kind != "job" && kind != "service" {
 		return ""
 	}
-	if found, err := findService(c, name, domain); err == nil && len(found) == 1 {
-		return fmt.Sprintf("service %s has no instance %q; list them: cantina ps %[1]s", name, index)
+	for _, n := range namings(rest, domain) {
+		whole := []naming{{n.domain, n.name, "", n.qualified}}
+		if n.part == "" {
+			continue
+		}
+		if found, err := findNamed(c, "job", whole, false); kind != "service" && err == nil && len(found) == 1 {
+			return noNode(c, found[0], n.part)
+		}
+		if found, err := findNamed(c, "service", whole, false); kind != "job" && err == nil && len(found) == 1 {
+			s := found[0]
+			return fmt.Sprintf("service %s/%s has no instance %q; list them: cantina ps %[1]s/%[2]s", s.domain, s.name, n.part)
+		}
 	}
 	return ""
 }
 
 // noNode reports that a job has no such node, with a similar one.
-func noNode(c *cli, x subject, job *pb.Job) string {
-	total := job.Counts.GetTotal()
-	if total == 0 && job.NodesError == "" {
-		return fmt.Sprintf("job %s has no node %s; its nodes are not known yet, or it has none", x.name, x.node)
+func noNode(c *cli, job subject, node string) string {
+	got, err := call(c, calls.GetJob, &pb.GetJobRequest{Domain: job.domain, Name: job.name})
+	if err != nil {
+		return ""
+	}
+	name, total := job.domain+"/"+job.name, got.Job.Counts.GetTotal()
+	if total == 0 && got.Job.NodesError == "" {
+		return fmt.Sprintf("job %s has no node %s; its nodes are not known yet, or it has none", name, node)
 	}
 	var names []string
-	if l, err := call(c, calls.ListNodes, &pb.ListNodesRequest{Job: x.name,
+	if l, err := call(c, calls.ListNodes, &pb.ListNodesRequest{Domain: job.domain, Job: job.name,
 		Page: &pb.Page{Limit: api.MaxPage}}); err == nil {
 		for _, n := range l.Nodes {
 			names = append(names, n.Node)
 		}
 	}
-	hint := text.DidYouMean(x.node, names)
+	hint := text.DidYouMean(node, names)
 	if hint == "" {
-		hint = "list them: cantina job nodes " + x.name + ""
+		hint = "list them: cantina job nodes " + name
 	}
-	return fmt.Sprintf("job %s has no node %s (it has %d); %s", x.name, x.node, total, hint)
+	return fmt.Sprintf("job %s has no node %s (it has %d); %s", name, node, total, hint)
 }
 
-// noJob is an error about a job by its name; a missing job is reported as by find.
-func noJob(c *cli, arg string, err error) error {
-	if !isCode(err, "not_found", "collected") {
-		return err
-	}
-	name := jobName(arg)
-	if _, there := call(c, calls.GetJob, &pb.GetJobRequest{Name: name}); there == nil {
-		return err // it is about something of the job
-	}
-	return nothingCalled(c, "job", name, "")
-}
-
-// noCell is noJob for cells.
+// noCell is an error about a cell by its name; a missing cell is reported as by find.
 func noCell(c *cli, arg string, err error) error {
 	if !isCode(err, "not_found", "collected") {
 		return err
@@ -154,7 +149,7 @@ func nearName(c *cli, kind, rest, domain string) string {
 					continue
 				}
 				names[k] = append(names[k], name)
-				if strings.Contains(rest, "/") && x.domain != "" && k != "job" {
+				if strings.Contains(rest, "/") && x.domain != "" {
 					names[k] = append(names[k], x.domain+"/"+name)
 				}
 			}

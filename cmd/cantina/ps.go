@@ -198,7 +198,7 @@ func serviceVerb(c *cli) *cobra.Command {
 		Use: "get SERVICE", Short: "Show a service with its versions", Example: "  cantina service get web -o yaml",
 		Args: exactly(1, "SERVICE"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			s, err := findWhole(c, args[0], domain)
+			s, err := findWhole(c, "service", args[0], domain)
 			if err != nil {
 				return err
 			}
@@ -227,7 +227,7 @@ func scaleVerb(c *cli) *cobra.Command {
 			if _, err := fmt.Sscanf(args[1], "%d", &n); err != nil || n < 0 || fmt.Sprint(n) != args[1] {
 				return failf(api.ExitUsage, "INSTANCES must be a whole number, not %q", args[1])
 			}
-			s, err := findWhole(c, args[0], domain)
+			s, err := findWhole(c, "service", args[0], domain)
 			if err != nil {
 				return err
 			}

@@ -16,11 +16,13 @@ func TestLogsOfRemovedWork(t *testing.T) {
 		"zero")
 	s.Logs.Write("c1", "i1", map[string]string{"kind": "lrp", "domain": "default", "service": "web", "index": "1"}, out,
 		"one")
-	s.Logs.Write("c1", "b", map[string]string{"kind": "batch", "job": "count", "node": "n"}, out, "two")
+	s.Logs.Write("c1", "b", map[string]string{"kind": "batch", "domain": "default", "job": "count", "node": "n"}, out,
+		"two")
 	for name, want := range map[string]string{
 		"web": "web/0 | zero\nweb/1 | one\n", "web/1": "one\n", "service/default/web/0": "zero\n",
 		"default/web": "web/0 | zero\nweb/1 | one\n",
-		"count":       "count[n] | two\n", "count[n]": "two\n", "job/count/n": "two\n",
+		"count":       "count[n] | two\n", "count[n]": "two\n", "job/count/n": "two\n", "default/count[n]": "two\n",
+		"job/default/count/n": "two\n",
 	} {
 		if got := s.ok("logs", name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
@@ -29,8 +31,9 @@ func TestLogsOfRemovedWork(t *testing.T) {
 			t.Errorf("-f %s: %q, want %q", name, got, want)
 		}
 	}
-	s.Logs.Write("c1", "b2", map[string]string{"kind": "batch", "job": "web", "node": "n"}, out, "three")
-	s.fails(api.ExitUsage, "service/default/web\n  job/web", "logs", "web")
+	s.Logs.Write("c1", "b2", map[string]string{"kind": "batch", "domain": "default", "job": "web", "node": "n"}, out,
+		"three")
+	s.fails(api.ExitUsage, "service/default/web\n  job/default/web", "logs", "web")
 	s.fails(api.ExitNotFound, "not found", "logs", "never")
 	s.fails(api.ExitNotFound, "not found", "logs", "web", "--domain", "other")
 	s.fails(api.ExitNotFound, "not found", "logs", "web/7")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -79,52 +78,6 @@ func scheduleNote(x *pb.Schedule) string {
 	return ""
 }
 
-// findSchedule looks a schedule up by NAME or DOMAIN/NAME.
-func findSchedule(c *cli, text, domain string) ([]subject, error) {
-	d, name, ok := strings.Cut(text, "/")
-	if ok {
-		got, err := call(c, calls.GetSchedule, &pb.GetScheduleRequest{Domain: d, Name: name})
-		if isCode(err, "not_found") {
-			return nil, nil
-		}
-		if err != nil || domain != "" && got.Schedule.Domain != domain {
-			return nil, err
-		}
-		return []subject{{kind: "schedule", domain: d, name: name}}, nil
-	}
-	var found []subject
-	err := pages(func(cursor string) (string, error) {
-		l, err := call(c, calls.ListSchedules, &pb.ListSchedulesRequest{Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage},
-			Domain: domain})
-		for _, x := range l.GetSchedules() {
-			if x.Name == text {
-				found = append(found, subject{kind: "schedule", domain: x.Domain, name: x.Name})
-			}
-		}
-		return l.GetListing().GetNext(), err
-	})
-	return found, err
-}
-
-// oneSchedule finds the one schedule that an argument names: nothing is exit code 3, more
-// than one is listed, exit code 2.
-func oneSchedule(c *cli, text, domain string) (subject, error) {
-	found, err := findSchedule(c, strings.TrimPrefix(text, "schedule/"), domain)
-	switch {
-	case err != nil:
-		return subject{}, err
-	case len(found) == 0:
-		return subject{}, nothingCalled(c, "schedule", strings.TrimPrefix(text, "schedule/"), domain)
-	case len(found) > 1:
-		var names []string
-		for _, s := range found {
-			names = append(names, s.domain+"/"+s.name)
-		}
-		return subject{}, failf(api.ExitUsage, "%q is ambiguous: use %s", text, strings.Join(names, " or "))
-	}
-	return found[0], nil
-}
-
 func cronListVerb(c *cli) *cobra.Command {
 	q := &pb.ListSchedulesRequest{}
 	var watch bool
@@ -154,7 +107,7 @@ func scheduleVerb(c *cli, use, short, long, example string, run func(s subject) 
 	cmd := &cobra.Command{
 		Use: use + " NAME", Short: short, Long: long, Example: example, Args: exactly(1, "NAME"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			s, err := oneSchedule(c, args[0], domain)
+			s, err := findWhole(c, "schedule", args[0], domain)
 			if err != nil {
 				return err
 			}
@@ -271,7 +224,8 @@ func cronRunVerb(c *cli) *cobra.Command {
 				return nil
 			}
 			if got.Schedule.Signal != nil {
-				c.notef("%s; see the number of instances reached: cantina cron history %s\n", startsText(got.Schedule), s.name)
+				c.notef("%s; see the number of instances reached: cantina cron history %s/%s\n", startsText(got.Schedule),
+					s.domain, s.name)
 			}
 			return one(c, table[*pb.RunScheduleResponse]{
 				id: func(x *pb.RunScheduleResponse) string { return x.Run },
@@ -349,7 +303,7 @@ func printScheduleNext(c *cli, f *cronFlags, text string) error {
 	if f.from != "" || f.gap != "" || f.fold != "" || f.id != "" || f.strict {
 		return failf(api.ExitUsage, "--from, --gap, --fold, --name and --strict apply to a crontab line only")
 	}
-	s, err := oneSchedule(c, text, f.domain)
+	s, err := findWhole(c, "schedule", text, f.domain)
 	if err != nil {
 		return err
 	}
@@ -362,7 +316,7 @@ func printScheduleNext(c *cli, f *cronFlags, text string) error {
 		c.notef("each starts up to %s later (jitter)\n", j)
 	}
 	if x.State == "paused" {
-		c.notef("paused; to resume: cantina cron resume %s\n", x.Name)
+		c.notef("paused; to resume: cantina cron resume %s/%s\n", x.Domain, x.Name)
 	}
 	if x.Timezone != "" {
 		x.Words = "in " + x.Timezone + ": " + x.Words

@@ -114,13 +114,13 @@ func stopIt(c *cli, s subject) (said string, ended int, err error) {
 		said, err := stopTask(c, s.name)
 		return said, 0, err
 	case "job":
-		if _, err := call(c, calls.PauseJob, &pb.PauseJobRequest{Name: s.name, Paused: true}); err != nil {
+		if _, err := call(c, calls.PauseJob, &pb.PauseJobRequest{Domain: s.domain, Name: s.name, Paused: true}); err != nil {
 			return "", 0, err
 		}
-		got, err := call(c, calls.KillJob, &pb.KillJobRequest{Name: s.name})
+		got, err := call(c, calls.KillJob, &pb.KillJobRequest{Domain: s.domain, Name: s.name})
 		return "paused, " + beingEnded(got.GetKilled()), int(got.GetKilled()), err
 	}
-	got, err := call(c, calls.KillJob, &pb.KillJobRequest{Name: s.name, Node: s.node})
+	got, err := call(c, calls.KillJob, &pb.KillJobRequest{Domain: s.domain, Name: s.name, Node: s.node})
 	return beingEnded(got.GetKilled()), int(got.GetKilled()), err
 }
 
@@ -129,7 +129,7 @@ func cannotStop(s subject) error {
 	if s.kind == "instance" {
 		return failf(api.ExitUsage, "a stopped instance would start again; use cantina restart %s, or scale the service", s)
 	}
-	instead := "to pause it: cantina cron pause " + s.name
+	instead := "to pause it: cantina cron pause " + s.domain + "/" + s.name
 	if s.kind == "cell" {
 		instead = "to move its work away: cantina drain " + s.name
 	}
@@ -201,11 +201,12 @@ func rmOne(c *cli, s subject, force bool, g *graceFlags) (string, error) {
 	switch s.kind {
 	case "instance":
 		return "", failf(api.ExitUsage,
-			"a removed instance would start again; scale with cantina service scale %s N, remove all with "+
-				"cantina rm %s", s.name, s.name)
+			"a removed instance would start again; scale with cantina service scale %s/%s N, remove all with "+
+				"cantina rm service/%[1]s/%[2]s", s.domain, s.name)
 	case "node":
 		return "", failf(api.ExitUsage,
-			"nodes come from the job's node sources; to end work on this node: cantina job kill %s --node %s", s.name, s.node)
+			"nodes come from the job's node sources; to end work on this node: cantina job kill %s/%s --node %s", s.domain,
+			s.name, s.node)
 	}
 	return "", failf(api.ExitUsage, "cannot remove a %s; to declare a cell process dead: cantina cells forget PROC",
 		s.kind)
@@ -217,9 +218,9 @@ func removeWork(c *cli, s subject) (ends int, err error) {
 		_, err = call(c, calls.RemoveService, &pb.RemoveServiceRequest{Domain: s.domain, Name: s.name})
 		return 0, err
 	}
-	got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: s.name})
+	got, err := call(c, calls.GetJob, &pb.GetJobRequest{Domain: s.domain, Name: s.name})
 	if err == nil {
-		_, err = call(c, calls.RemoveJob, &pb.RemoveJobRequest{Name: s.name})
+		_, err = call(c, calls.RemoveJob, &pb.RemoveJobRequest{Domain: s.domain, Name: s.name})
 	}
 	return int(got.GetJob().GetCounts().GetRunning()), err
 }

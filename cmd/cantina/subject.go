@@ -65,29 +65,25 @@ type subject struct {
 // String prints it so that it can be given as an argument again.
 func (s subject) String() string {
 	switch s.kind {
-	case "service", "schedule":
+	case "service", "job", "schedule":
 		return s.kind + "/" + s.domain + "/" + s.name
 	case "instance":
 		return fmt.Sprintf("service/%s/%s/%d", s.domain, s.name, s.index)
 	case "node":
-		return "job/" + s.name + "/" + s.node
+		return "job/" + s.domain + "/" + s.name + "/" + s.node
 	}
 	return s.kind + "/" + s.name
 }
 
 // wire is the subject as Explain wants it.
 func (s subject) wire() *pb.Subject {
-	kind := s.kind
-	if kind == "node" {
-		kind = "node"
-	}
-	return &pb.Subject{Kind: kind, Domain: s.domain, Name: s.name, Index: s.index, Node: s.node}
+	return &pb.Subject{Kind: s.kind, Domain: s.domain, Name: s.name, Index: s.index, Node: s.node}
 }
 
 const subjectHelp = "A SUBJECT is a service (web), an instance (web/0), a task (its id, a prefix of it, or its " +
 	"name: the newest run), a job (count), a batch task (count[NODE] or count/NODE, with parent " +
-	"nodes if needed), a cell (cell/NAME) or a schedule (schedule/NAME). Prefix service/, task/ or " +
-	"job/ if a name is ambiguous, and DOMAIN/ for another domain."
+	"nodes if needed), a cell (cell/NAME) or a schedule (schedule/NAME). Names are looked up in all domains: prefix " +
+	"DOMAIN/ if several have the name, and service/, task/, job/ or schedule/ if several kinds have it."
 
 // domainFlag adds --domain.
 func domainFlag(cmd *cobra.Command, domain *string) {
@@ -98,13 +94,31 @@ func domainFlag(cmd *cobra.Command, domain *string) {
 type finder struct {
 	kind  string
 	start bool
-	find  func(c *cli, text, domain string) ([]subject, error)
+	find  func(c *cli, ways []naming, explicit bool) ([]subject, error)
 }
 
 // finders look in the order in which names count.
 var finders = []finder{
-	{"service", false, findService}, {"job", false, findJob}, {"task", false, findTask}, {"cell", false, findCell},
-	{"task", true, findTaskByStart},
+	{"service", false, findOf("service")}, {"job", false, findOf("job")}, {"task", false, findTask},
+	{"cell", false, findCell}, {"task", true, findTaskByStart},
+}
+
+func findOf(kind string) func(c *cli, ways []naming, explicit bool) ([]subject, error) {
+	return func(c *cli, ways []naming, explicit bool) ([]subject, error) {
+		return findNamed(c, kind, ways, explicit)
+	}
+}
+
+// kindOf splits the kind off an argument: "" = it has none.
+func kindOf(text string) (kind, rest string) {
+	kind, rest, _ = strings.Cut(text, "/")
+	switch kind {
+	case "service", "task", "job", "cell", "schedule":
+		if rest != "" {
+			return kind, rest
+		}
+	}
+	return "", text
 }
 
 // findSubject finds the resource that an argument names. A whole id or name takes precedence over
@@ -113,15 +127,28 @@ func findSubject(c *cli, text, domain string) (subject, error) {
 	if text == "" || strings.HasSuffix(text, "/") {
 		return subject{}, failf(api.ExitUsage, "%q: the name is missing; write %sNAME", text, text)
 	}
-	kind, rest, explicit := strings.Cut(text, "/")
-	switch {
-	case explicit && rest != "" &&
-		(kind == "service" || kind == "task" || kind == "job" || kind == "cell" || kind == "schedule"):
-	default:
-		kind, rest = "", text
+	kind, rest := kindOf(text)
+	found, collected, err := findBy(c, kind, namings(rest, domain))
+	if err == nil && len(found) == 0 && collected == nil {
+		found, _, err = findBy(c, kind, dotted(rest, domain))
 	}
-	var found []subject
-	var collected error
+	switch {
+	case err != nil:
+		return subject{}, err
+	case len(found) == 0 && collected != nil:
+		return subject{}, collected // it existed: print when it was removed
+	case len(found) == 0:
+		return subject{}, nothingCalled(c, kind, rest, domain)
+	}
+	return theOne(text, preferred(kind, found))
+}
+
+// findBy finds everything that one of the ways to read an argument names. collected is the error of
+// a task that has been removed.
+func findBy(c *cli, kind string, ways []naming) (found []subject, collected, err error) {
+	if len(ways) == 0 {
+		return nil, nil, nil
+	}
 	for _, look := range finders {
 		if kind != "" && look.kind != kind {
 			continue
@@ -129,85 +156,44 @@ func findSubject(c *cli, text, domain string) (subject, error) {
 		if look.start && len(found) > 0 {
 			break // the name itself takes precedence over the beginning of an id
 		}
-		got, err := look.find(c, rest, domain)
+		got, err := look.find(c, ways, kind != "")
 		if isCode(err, "collected") {
 			collected, err = err, nil
 		}
 		if err != nil {
-			return subject{}, err
+			return nil, nil, err
 		}
 		found = append(found, got...)
 	}
 	if kind == "schedule" || kind == "" && len(found) == 0 {
 		// Runs are named like their schedule: the run takes precedence over the schedule.
-		got, err := findSchedule(c, rest, domain)
-		if err != nil {
-			return subject{}, err
-		}
-		found = append(found, got...)
+		got, err := findNamed(c, "schedule", ways, kind != "")
+		return append(found, got...), collected, err
 	}
-	if len(found) == 0 && collected == nil && domain == "" && kind != "service" {
-		var err error
-		if found, err = findQualified(c, kind, rest); err != nil {
-			return subject{}, err
-		}
-	}
-	if len(found) == 0 {
-		if collected != nil {
-			return subject{}, collected // it existed: print when it was removed
-		}
-		return subject{}, nothingCalled(c, kind, rest, domain)
-	}
-	return theOne(text, preferred(kind, found))
+	return found, collected, nil
 }
 
-// preferred drops what a name hardly means: a task that has ended beside a service or a job, and,
-// behind "service/", an instance beside the service of that domain and name.
+// preferred drops what a name hardly means: a task that has ended beside a service or a job.
 func preferred(kind string, found []subject) []subject {
-	has := func(kinds ...string) bool {
-		return slices.ContainsFunc(found, func(s subject) bool { return slices.Contains(kinds, s.kind) })
-	}
-	switch {
-	case kind == "" && has("service", "job"):
+	if kind == "" && slices.ContainsFunc(found, func(s subject) bool { return s.kind == "service" || s.kind == "job" }) {
 		return slices.DeleteFunc(found, func(s subject) bool { return s.kind == "task" && s.ended })
-	case kind == "service" && has("service"):
-		return slices.DeleteFunc(found, func(s subject) bool { return s.kind == "instance" })
 	}
 	return found
-}
-
-// findQualified looks up DOMAIN/NAME of a task or job, as tables and hints print it.
-func findQualified(c *cli, kind, rest string) ([]subject, error) {
-	domain, name, ok := strings.Cut(rest, "/")
-	if !ok || domain == "" || name == "" {
-		return nil, nil
-	}
-	var found []subject
-	for _, look := range []finder{{"job", false, findJob}, {"task", false, findTask}} {
-		if kind != "" && look.kind != kind {
-			continue
-		}
-		got, err := look.find(c, name, domain)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, got...)
-	}
-	return found, nil
 }
 
 // findToChange is findSubject for verbs that end or remove. A name that a schedule shares with its
 // runs means the schedule for a verb that removes, which leaves the runs; for others it is ambiguous.
 func findToChange(c *cli, text, domain string, removes bool) (subject, error) {
 	s, err := findSubject(c, text, domain)
-	if err != nil || s.kind != "task" && s.kind != "job" || s.kind == "task" && s.name == text {
+	kind, rest := kindOf(text)
+	if err != nil || kind != "" || s.kind != "task" && s.kind != "job" || s.kind == "task" && s.name == text {
 		return s, err
 	}
-	schedules, err := findSchedule(c, text, domain)
+	schedules, err := findNamed(c, "schedule", append(namings(rest, domain), dotted(rest, domain)...), false)
 	if err != nil {
 		return s, err
 	}
-	if err == nil && removes && len(schedules) == 1 && schedules[0].hasRun(s) {
+	if removes && len(schedules) == 1 && schedules[0].hasRun(s) {
 		return schedules[0], nil
 	}
 	return theOne(text, append([]subject{s}, schedules...))
@@ -240,10 +226,7 @@ func findOutput(c *cli, text, domain string) (subject, error) {
 	if err == nil || exitOf(err) != api.ExitNotFound {
 		return s, err
 	}
-	kind, rest, explicit := strings.Cut(text, "/")
-	if !explicit || kind != "service" && kind != "job" {
-		kind, rest = "", text
-	}
+	kind, rest := kindOf(text)
 	var found []subject
 	try := func(s subject, q *pb.OutputQuery) error {
 		_, err := call(c, calls.ReadOutput, &pb.ReadOutputRequest{Query: q, Page: &pb.Page{Limit: 1}})
@@ -255,19 +238,26 @@ func findOutput(c *cli, text, domain string) (subject, error) {
 		}
 		return err
 	}
-	if x, ok := serviceOf(rest, domain); ok && kind != "job" {
-		x.domain = cmp.Or(x.domain, "default")
-		q := &pb.OutputQuery{Domain: x.domain, Service: x.name}
-		if x.kind == "instance" {
-			q.Index = &x.index
+	for _, n := range append(namings(rest, domain), dotted(rest, domain)...) {
+		s := subject{kind: "service", domain: cmp.Or(n.domain, "default"), name: n.name}
+		q := &pb.OutputQuery{Domain: s.domain, Service: s.name}
+		index, noIndex := strconv.ParseInt(n.part, 10, 32)
+		if n.part != "" && noIndex == nil {
+			s.kind, s.index = "instance", int32(index)
+			q.Index = &s.index
 		}
-		if err := try(x, q); err != nil {
-			return s, err
+		if (kind == "" || kind == "service") && (n.part == "" || noIndex == nil) {
+			if err := try(s, q); err != nil {
+				return s, err
+			}
 		}
-	}
-	if x := jobOf(rest); kind != "service" && domain == "" {
-		if err := try(x, &pb.OutputQuery{Job: x.name, Node: x.node}); err != nil {
-			return s, err
+		if s.kind, s.node = "job", n.part; n.part != "" {
+			s.kind = "node"
+		}
+		if kind == "" || kind == "job" {
+			if err := try(s, &pb.OutputQuery{Domain: s.domain, Job: s.name, Node: s.node}); err != nil {
+				return s, err
+			}
 		}
 	}
 	if len(found) == 0 {
@@ -290,142 +280,58 @@ func isCode(err error, codes ...string) bool {
 	return false
 }
 
-// serviceOf reads the name of a service or instance, with or without its domain.
-func serviceOf(text, domain string) (s subject, ok bool) {
-	s = subject{kind: "service", domain: domain}
-	parts := strings.Split(text, "/")
-	if n := len(parts); n > 1 {
-		if i, err := strconv.ParseInt(parts[n-1], 10, 32); err == nil && i >= 0 {
-			s.kind, s.index = "instance", int32(i)
-			parts = parts[:n-1]
-		}
-	}
-	switch len(parts) {
-	case 1:
-		s.name = parts[0]
-	case 2:
-		if domain != "" && domain != parts[0] {
-			return s, false
-		}
-		s.domain, s.name = parts[0], parts[1]
-	default:
-		return s, false
-	}
-	return s, true
-}
-
-func findService(c *cli, text, domain string) ([]subject, error) {
-	s, ok := serviceOf(text, domain)
-	if !ok {
-		return nil, nil
-	}
-	if s.domain != "" {
-		return knownService(c, s)
-	}
-	var found []subject
-	if of, name, qualified := strings.Cut(text, "/"); qualified { // a service may be named like an index
-		var err error
-		if found, err = knownService(c, subject{kind: "service", domain: of, name: name}); err != nil {
-			return nil, err
-		}
-	}
-	err := pages(func(cursor string) (string, error) {
-		l, err := call(c, calls.ListServices, &pb.ListServicesRequest{Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
-		if err != nil {
-			return "", err
-		}
-		for _, x := range l.Services {
-			if x.Name == s.name {
-				one := s
-				one.domain = x.Domain
-				found = append(found, one)
-			}
-		}
-		return l.Listing.Next, nil
-	})
-	return found, err
-}
-
-// knownService is the service or instance, if the service exists.
-func knownService(c *cli, s subject) ([]subject, error) {
-	_, err := call(c, calls.GetService, &pb.GetServiceRequest{Domain: s.domain, Name: s.name})
-	if isCode(err, "not_found", "collected") {
-		return nil, nil
-	}
-	return []subject{s}, err
-}
-
-// findWhole finds a service for a verb that applies to all of it.
-func findWhole(c *cli, text, domain string) (subject, error) {
-	s, err := findSubject(c, "service/"+strings.TrimPrefix(text, "service/"), domain)
-	if err == nil && s.kind == "instance" {
-		err = failf(api.ExitUsage, "%q is an instance; this verb needs the whole service: %s/%s", text, s.domain, s.name)
-	}
-	return s, err
-}
-
-// jobOf reads the name of a job or of one of its nodes.
-func jobOf(text string) subject {
-	if name, node, ok := strings.Cut(text, "["); ok && strings.HasSuffix(node, "]") {
-		return subject{kind: "node", name: name, node: strings.TrimSuffix(node, "]")}
-	} else if name, node, ok := strings.Cut(text, "/"); ok {
-		return subject{kind: "node", name: name, node: node}
-	}
-	return subject{kind: "job", name: text}
-}
-
-func findJob(c *cli, text, domain string) ([]subject, error) {
-	s := jobOf(text)
-	got, err := call(c, calls.GetJob, &pb.GetJobRequest{Name: s.name})
-	if isCode(err, "not_found", "collected") {
-		return nil, nil
-	}
-	if err != nil || domain != "" && got.Job.Domain != domain {
-		return nil, err
-	}
-	s.domain = got.Job.Domain
-	if s.kind == "node" {
-		node, err := findNode(c, s.name, s.node)
-		if node == "" || err != nil {
-			return nil, err
-		}
-		s.node = node
-	}
-	return []subject{s}, nil
-}
-
-// findNode returns the name of a node of a job, which may be given with nodes above
-// it ("host/package"); "" when there is none. Names hold slashes of their own, so
-// the longest end of the text that is a name counts.
-func findNode(c *cli, job, text string) (string, error) {
+// nodeOf returns the name of a node of a job, which may be given with nodes above it
+// ("host/package"); "" when there is none. Names hold slashes of their own, so the longest end of
+// the text that is a name counts.
+func nodeOf(c *cli, job subject, text string) (kind, node string, err error) {
 	parts := strings.Split(text, "/")
 	for i := range parts {
 		name := strings.Join(parts[i:], "/")
 		if name == "" {
 			continue
 		}
-		l, err := call(c, calls.ListNodes, &pb.ListNodesRequest{Job: job, Node: name, Page: &pb.Page{Limit: 1}})
+		l, err := call(c, calls.ListNodes,
+			&pb.ListNodesRequest{Domain: job.domain, Job: job.name, Node: name, Page: &pb.Page{Limit: 1}})
 		if isCode(err, "not_found") || err == nil && len(l.Nodes) == 0 {
 			continue
 		}
 		if err != nil {
-			return "", err
+			return "node", "", err
 		}
 		path := strings.Join(l.Nodes[0].Path, "/")
 		if i == 0 || path == text || strings.HasSuffix(path, "/"+text) {
-			return l.Nodes[0].Node, nil
+			return "node", l.Nodes[0].Node, nil
 		}
 	}
-	return "", nil
+	return "node", "", nil
 }
 
 // maxShown is how many tasks are shown for an ambiguous beginning of an id.
 const maxShown = 20
 
-func findTask(c *cli, text, domain string) ([]subject, error) {
-	if strings.ContainsAny(text, "/[") || text == "" {
-		return nil, nil
+// findTask finds tasks by their ids and names.
+func findTask(c *cli, ways []naming, _ bool) (found []subject, err error) {
+	var collected error
+	for _, n := range ways {
+		if n.part != "" {
+			continue
+		}
+		got, err := findOneTask(c, n.name, n.domain)
+		if isCode(err, "collected") {
+			collected, err = err, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, got...)
 	}
+	if len(found) == 0 {
+		return nil, collected
+	}
+	return found, nil
+}
+
+func findOneTask(c *cli, text, domain string) ([]subject, error) {
 	got, err := call(c, calls.GetTask, &pb.GetTaskRequest{Id: text})
 	if err == nil && (domain == "" || got.Task.Domain == domain) {
 		return []subject{{kind: "task", name: text, domain: got.Task.Domain, ended: got.Task.Outcome != ""}}, nil
@@ -441,8 +347,9 @@ func findTask(c *cli, text, domain string) ([]subject, error) {
 }
 
 // findTaskByStart finds tasks by the beginning of their ids.
-func findTaskByStart(c *cli, text, domain string) ([]subject, error) {
-	if strings.ContainsAny(text, "/[") || text == "" {
+func findTaskByStart(c *cli, ways []naming, _ bool) ([]subject, error) {
+	text, domain := ways[0].name, ways[0].domain
+	if ways[0].part != "" || ways[0].qualified {
 		return nil, nil
 	}
 	l, err := call(c, calls.ListTasks, &pb.ListTasksRequest{Domain: domain, Page: &pb.Page{Cursor: text, Limit: maxShown}})
@@ -488,15 +395,15 @@ func later(a, b *pb.Task) bool {
 	return a.Id > b.Id
 }
 
-func findCell(c *cli, text, _ string) ([]subject, error) {
-	if strings.ContainsAny(text, "/[") || text == "" {
+func findCell(c *cli, ways []naming, _ bool) ([]subject, error) {
+	if ways[0].part != "" || ways[0].qualified {
 		return nil, nil
 	}
-	_, err := call(c, calls.GetCell, &pb.GetCellRequest{Name: text})
+	_, err := call(c, calls.GetCell, &pb.GetCellRequest{Name: ways[0].name})
 	if isCode(err, "not_found", "collected") {
 		return nil, nil
 	}
-	return []subject{{kind: "cell", name: text}}, err
+	return []subject{{kind: "cell", name: ways[0].name}}, err
 }
 
 // detachable runs f until it ends or Ctrl-C is pressed. The first Ctrl-C prints how

@@ -93,7 +93,7 @@ func waitFor(ctx context.Context, c *cli, s subject, until string, ownCode bool,
 		}
 		return taskCode(c, t, ownCode)
 	case s.kind == "job" && (until == "" || until == "done" || until == "stopped"):
-		return waitJob(ctx, c, s.name, p)
+		return waitJob(ctx, c, s, p)
 	case (s.kind == "service" || s.kind == "instance") && (until == "" || until == "healthy" || until == "stopped"):
 		return waitService(ctx, c, s, until == "stopped")
 	}
@@ -174,7 +174,7 @@ func waitTask(ctx context.Context, c *cli, id string) (*pb.Task, error) {
 const endingPause = 200 * time.Millisecond
 
 // jobEnd returns a job that has ended. seen takes it whenever it has changed.
-func jobEnd(ctx context.Context, c *cli, name string, seen func(*pb.Job)) (*pb.Job, error) {
+func jobEnd(ctx context.Context, c *cli, s subject, seen func(*pb.Job)) (*pb.Job, error) {
 	client, err := c.client()
 	if err != nil {
 		return nil, err
@@ -187,9 +187,9 @@ func jobEnd(ctx context.Context, c *cli, name string, seen func(*pb.Job)) (*pb.J
 		seen(e.Job)
 		return !jobEnded(e.Job.State)
 	}
-	err = waitUntilBut(ctx, c, &pb.StreamEventsRequest{Kind: []string{"job"}, Subject: name}, going,
+	err = waitUntilBut(ctx, c, &pb.StreamEventsRequest{Kind: []string{"job"}, Subject: s.domain + "/" + s.name}, going,
 		func(ctx context.Context) (bool, string, error) {
-			got, err := api.Call(ctx, client, calls.GetJob, &pb.GetJobRequest{Name: name})
+			got, err := api.Call(ctx, client, calls.GetJob, &pb.GetJobRequest{Domain: s.domain, Name: s.name})
 			if err != nil {
 				return false, "", err
 			}
@@ -200,22 +200,22 @@ func jobEnd(ctx context.Context, c *cli, name string, seen func(*pb.Job)) (*pb.J
 	return end, err
 }
 
-func waitJob(ctx context.Context, c *cli, name string, p *jobProgress) error {
+func waitJob(ctx context.Context, c *cli, s subject, p *jobProgress) error {
 	client, err := c.client()
 	if err != nil {
 		return err
 	}
-	end, err := jobEnd(ctx, c, name, p.see)
+	end, err := jobEnd(ctx, c, s, p.see)
 	if err != nil {
 		return err
 	}
 	if end.State == "empty" {
-		c.notef("job %s has no nodes; see cantina explain job/%[1]s\n", name)
+		c.notef("%s has no nodes; see cantina explain %[1]s\n", s)
 	}
 	if end.State == "failed" || end.State == "invalid" {
-		c.notef("job %s %s: %d of %d failed%s%s\n", name, end.State, end.Counts.Failed, end.Counts.Total, strandedText(end),
+		c.notef("%s %s: %d of %d failed%s%s\n", s, end.State, end.Counts.Failed, end.Counts.Total, strandedText(end),
 			whyInvalid(end))
-		noteFailed(ctx, c, client, name)
+		noteFailed(ctx, c, client, s)
 		return code(api.ExitFailed)
 	}
 	return nil
@@ -230,8 +230,8 @@ func strandedText(j *pb.Job) string {
 }
 
 // noteFailed names the failed nodes, as explain does, and a remedy.
-func noteFailed(ctx context.Context, c *cli, client *api.Client, name string) {
-	got, err := api.Call(ctx, client, calls.Explain, &pb.ExplainRequest{Subject: subject{kind: "job", name: name}.wire()})
+func noteFailed(ctx context.Context, c *cli, client *api.Client, s subject) {
+	got, err := api.Call(ctx, client, calls.Explain, &pb.ExplainRequest{Subject: s.wire()})
 	if err != nil {
 		return
 	}

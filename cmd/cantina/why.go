@@ -150,7 +150,7 @@ func timedOut(c *cli, s subject, err error) error {
 		}
 	}
 	if s.kind == "job" {
-		if got, err := api.Call(ctx, client, calls.GetJob, &pb.GetJobRequest{Name: s.name}); err == nil {
+		if got, err := api.Call(ctx, client, calls.GetJob, &pb.GetJobRequest{Domain: s.domain, Name: s.name}); err == nil {
 			text += "; " + printable(progressText(got.Job, nil))
 		}
 	}

@@ -229,7 +229,7 @@ func (d *demo) watch(ctx context.Context) error {
 	begin := time.Now()
 	for {
 		var j jobAnswer
-		if err := d.get(ctx, "/v1/jobs/measure", &j); err != nil {
+		if err := d.get(ctx, "/v1/jobs/demo/measure", &j); err != nil {
 			return err
 		}
 		c := j.Job.Counts

@@ -13,9 +13,9 @@ func results(w http.ResponseWriter, r *http.Request, api string) {
 	w.Header().Set("Content-Type", "application/json")
 	client := &http.Client{Timeout: 5 * time.Second}
 	fmt.Fprintf(w, `{"instance":%q,"job":`, os.Getenv("CANTINA_INDEX"))
-	copyOf(w, r, client, api+"/v1/jobs/measure")
+	copyOf(w, r, client, api+"/v1/jobs/demo/measure")
 	io.WriteString(w, `,"results":`)
-	copyOf(w, r, client, api+"/v1/jobs/measure/results?limit=10")
+	copyOf(w, r, client, api+"/v1/jobs/demo/measure/results?limit=10")
 	io.WriteString(w, "}\n")
 }
 

@@ -115,7 +115,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	}
 	look("events", "--since", "0", "--timeout", "2s", "-o", "jsonl")
 	for _, path := range []string{"/v1/services/d/web", "/v1/instances?all=true", "/v1/tasks/d.once",
-		"/v1/tasks?limit=100", "/v1/jobs/count", "/v1/schedules/d/tick", "/v1/schedules/d/tock",
+		"/v1/tasks?limit=100", "/v1/jobs/d/count", "/v1/schedules/d/tick", "/v1/schedules/d/tock",
 		"/v1/explain/service/web?domain=d"} {
 		fmt.Fprintf(&all, "GET %s: %s\n", path, get(t, p.Addr, path))
 	}

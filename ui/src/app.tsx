@@ -27,14 +27,14 @@ const nav = [
 const section: Record<string, string> = { service: 'services', job: 'jobs', node: 'jobs', task: 'tasks', schedule: 'schedules', cell: 'cells' }
 
 function Page({ of: r }: { of: Route }) {
-  const [a = '', b = ''] = r.rest
+  const [a = '', b = '', c = ''] = r.rest
   switch (r.page) {
     case 'overview': return <Overview />
     case 'services': return <ServiceList />
     case 'service': return <ServicePage domain={a} name={b} />
     case 'jobs': return <JobList />
-    case 'job': return <JobPage name={a} state={r.params.get('state') ?? ''} below={r.params.get('below') ?? ''} />
-    case 'node': return <NodePage job={a} node={b} />
+    case 'job': return <JobPage of={{ domain: a, name: b }} state={r.params.get('state') ?? ''} below={r.params.get('below') ?? ''} />
+    case 'node': return <NodePage of={{ domain: a, name: b }} node={c} />
     case 'tasks': return <TaskList />
     case 'task': return <TaskPage id={a} />
     case 'schedules': return <ScheduleList />

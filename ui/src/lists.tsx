@@ -50,8 +50,8 @@ function Replicas({ of: x }: { of: Service }) {
 }
 
 export function Jobs({ rows }: { rows: Job[] | undefined }) {
-  return <Table label="Jobs" rows={rows} empty="no jobs" id={(x) => x.name} columns={[
-    { name: 'job', cell: (x) => <a class="name" href={href('job', [x.name])}>{x.name}</a> },
+  return <Table label="Jobs" rows={rows} empty="no jobs" id={(x) => `${x.domain}/${x.name}`} columns={[
+    { name: 'job', cell: (x) => <a class="name" href={href('job', [x.domain, x.name])}><span class="dim">{x.domain}/</span>{x.name}</a> },
     { name: 'state', cell: (x) => <State is={x.state} /> },
     { name: 'batch tasks', wide: true, cell: (x) => x.counts && x.counts.total > 0
       ? <Bar thin counts={x.counts} label={`Batch tasks of ${x.name}`} /> : <span class="dim">no nodes</span> },

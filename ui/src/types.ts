@@ -40,7 +40,7 @@ export interface JobDefinition {
   resources: Record<string, { take: Record<string, number>; limit: Record<string, number> }>
 }
 export interface JobNode {
-  job: string; node: string; state: string; cell: string; errors: number; exit_code: number; signal: number
+  domain: string; job: string; node: string; state: string; cell: string; errors: number; exit_code: number; signal: number
   reason: string; time: string | null; next: string | null; invocation: string; path: string[]; data: unknown
   losses: number; since: string | null; unconfirmed_reason: string; condition: string
 }

@@ -1150,9 +1150,11 @@ func (x *ServiceVersion) GetHigh() int32 {
 }
 
 type ListServicesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Page          *Page                  `protobuf:"bytes,1,opt,name=page,proto3" json:"page,omitempty"`
-	Domain        string                 `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Page   *Page                  `protobuf:"bytes,1,opt,name=page,proto3" json:"page,omitempty"`
+	Domain string                 `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
+	// Only those of this name.
+	Name          string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1197,6 +1199,13 @@ func (x *ListServicesRequest) GetPage() *Page {
 func (x *ListServicesRequest) GetDomain() string {
 	if x != nil {
 		return x.Domain
+	}
+	return ""
+}
+
+func (x *ListServicesRequest) GetName() string {
+	if x != nil {
+		return x.Name
 	}
 	return ""
 }
@@ -3794,7 +3803,9 @@ type JobNode struct {
 	// Why a running one may not be so any more, as that of an instance. Not in events.
 	UnconfirmedReason string `protobuf:"bytes,16,opt,name=unconfirmed_reason,json=unconfirmedReason,proto3" json:"unconfirmed_reason,omitempty"`
 	// For a running one: the cause of its delay, or that it is being stopped, and why. Not in events.
-	Condition     string `protobuf:"bytes,17,opt,name=condition,proto3" json:"condition,omitempty"`
+	Condition string `protobuf:"bytes,17,opt,name=condition,proto3" json:"condition,omitempty"`
+	// Of the job.
+	Domain        string `protobuf:"bytes,18,opt,name=domain,proto3" json:"domain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3948,10 +3959,19 @@ func (x *JobNode) GetCondition() string {
 	return ""
 }
 
+func (x *JobNode) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
 type ListJobsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Page          *Page                  `protobuf:"bytes,1,opt,name=page,proto3" json:"page,omitempty"`
-	Domain        string                 `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Page   *Page                  `protobuf:"bytes,1,opt,name=page,proto3" json:"page,omitempty"`
+	Domain string                 `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
+	// Only those of this name.
+	Name          string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3996,6 +4016,13 @@ func (x *ListJobsRequest) GetPage() *Page {
 func (x *ListJobsRequest) GetDomain() string {
 	if x != nil {
 		return x.Domain
+	}
+	return ""
+}
+
+func (x *ListJobsRequest) GetName() string {
+	if x != nil {
+		return x.Name
 	}
 	return ""
 }
@@ -4055,6 +4082,7 @@ func (x *ListJobsResponse) GetListing() *Listing {
 type GetJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Domain        string                 `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4092,6 +4120,13 @@ func (*GetJobRequest) Descriptor() ([]byte, []int) {
 func (x *GetJobRequest) GetName() string {
 	if x != nil {
 		return x.Name
+	}
+	return ""
+}
+
+func (x *GetJobRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
 	}
 	return ""
 }
@@ -4155,6 +4190,7 @@ type ListNodesRequest struct {
 	State         []string               `protobuf:"bytes,3,rep,name=state,proto3" json:"state,omitempty"`
 	Node          string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
 	Below         string                 `protobuf:"bytes,5,opt,name=below,proto3" json:"below,omitempty"`
+	Domain        string                 `protobuf:"bytes,6,opt,name=domain,proto3" json:"domain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4224,6 +4260,13 @@ func (x *ListNodesRequest) GetBelow() string {
 	return ""
 }
 
+func (x *ListNodesRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
 type ListNodesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nodes         []*JobNode             `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
@@ -4283,6 +4326,7 @@ type ListResultsRequest struct {
 	State         []string               `protobuf:"bytes,3,rep,name=state,proto3" json:"state,omitempty"`
 	Node          string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
 	Below         string                 `protobuf:"bytes,5,opt,name=below,proto3" json:"below,omitempty"`
+	Domain        string                 `protobuf:"bytes,6,opt,name=domain,proto3" json:"domain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4352,6 +4396,13 @@ func (x *ListResultsRequest) GetBelow() string {
 	return ""
 }
 
+func (x *ListResultsRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
 type ListResultsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Results       []*JobNode             `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
@@ -4408,6 +4459,7 @@ type RemoveJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Write         *Write                 `protobuf:"bytes,2,opt,name=write,proto3" json:"write,omitempty"`
+	Domain        string                 `protobuf:"bytes,3,opt,name=domain,proto3" json:"domain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4456,6 +4508,13 @@ func (x *RemoveJobRequest) GetWrite() *Write {
 	return nil
 }
 
+func (x *RemoveJobRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
 type RemoveJobResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -4497,6 +4556,7 @@ type PauseJobRequest struct {
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Paused        bool                   `protobuf:"varint,2,opt,name=paused,proto3" json:"paused,omitempty"`
 	Write         *Write                 `protobuf:"bytes,3,opt,name=write,proto3" json:"write,omitempty"`
+	Domain        string                 `protobuf:"bytes,4,opt,name=domain,proto3" json:"domain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4552,6 +4612,13 @@ func (x *PauseJobRequest) GetWrite() *Write {
 	return nil
 }
 
+func (x *PauseJobRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
 type PauseJobResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -4602,6 +4669,7 @@ type RetryJobRequest struct {
 	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
 	Below         string                 `protobuf:"bytes,3,opt,name=below,proto3" json:"below,omitempty"`
 	Write         *Write                 `protobuf:"bytes,4,opt,name=write,proto3" json:"write,omitempty"`
+	Domain        string                 `protobuf:"bytes,5,opt,name=domain,proto3" json:"domain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4664,6 +4732,13 @@ func (x *RetryJobRequest) GetWrite() *Write {
 	return nil
 }
 
+func (x *RetryJobRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
 type RetryJobResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Retried       int32                  `protobuf:"varint,1,opt,name=retried,proto3" json:"retried,omitempty"`
@@ -4714,6 +4789,7 @@ type KillJobRequest struct {
 	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
 	Below         string                 `protobuf:"bytes,3,opt,name=below,proto3" json:"below,omitempty"`
 	Write         *Write                 `protobuf:"bytes,4,opt,name=write,proto3" json:"write,omitempty"`
+	Domain        string                 `protobuf:"bytes,5,opt,name=domain,proto3" json:"domain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4774,6 +4850,13 @@ func (x *KillJobRequest) GetWrite() *Write {
 		return x.Write
 	}
 	return nil
+}
+
+func (x *KillJobRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
 }
 
 type KillJobResponse struct {
@@ -5416,9 +5499,11 @@ func (x *ScheduleTime) GetSkip() string {
 }
 
 type ListSchedulesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Page          *Page                  `protobuf:"bytes,1,opt,name=page,proto3" json:"page,omitempty"`
-	Domain        string                 `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Page   *Page                  `protobuf:"bytes,1,opt,name=page,proto3" json:"page,omitempty"`
+	Domain string                 `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
+	// Only those of this name.
+	Name          string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5463,6 +5548,13 @@ func (x *ListSchedulesRequest) GetPage() *Page {
 func (x *ListSchedulesRequest) GetDomain() string {
 	if x != nil {
 		return x.Domain
+	}
+	return ""
+}
+
+func (x *ListSchedulesRequest) GetName() string {
+	if x != nil {
+		return x.Name
 	}
 	return ""
 }
@@ -9843,10 +9935,11 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x04high\x18\t \x01(\x05R\x04high\x1a9\n" +
 	"\vRoutesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x04\x10\x05\"S\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x04\x10\x05\"g\n" +
 	"\x13ListServicesRequest\x12$\n" +
 	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x16\n" +
-	"\x06domain\x18\x02 \x01(\tR\x06domain\"v\n" +
+	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"v\n" +
 	"\x14ListServicesResponse\x12/\n" +
 	"\bservices\x18\x01 \x03(\v2\x13.cantina.v1.ServiceR\bservices\x12-\n" +
 	"\alisting\x18\x02 \x01(\v2\x13.cantina.v1.ListingR\alisting\"?\n" +
@@ -10092,7 +10185,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\aavoided\x18\b \x01(\x05R\aavoided\x12\x1a\n" +
 	"\bdisabled\x18\t \x01(\x05R\bdisabled\x12\x1a\n" +
 	"\bstranded\x18\n" +
-	" \x01(\x05R\bstranded\"\x96\x04\n" +
+	" \x01(\x05R\bstranded\"\xae\x04\n" +
 	"\aJobNode\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
@@ -10113,58 +10206,67 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06losses\x18\x0e \x01(\x05R\x06losses\x120\n" +
 	"\x05since\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12-\n" +
 	"\x12unconfirmed_reason\x18\x10 \x01(\tR\x11unconfirmedReason\x12\x1c\n" +
-	"\tcondition\x18\x11 \x01(\tR\tcondition\"O\n" +
+	"\tcondition\x18\x11 \x01(\tR\tcondition\x12\x16\n" +
+	"\x06domain\x18\x12 \x01(\tR\x06domain\"c\n" +
 	"\x0fListJobsRequest\x12$\n" +
 	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x16\n" +
-	"\x06domain\x18\x02 \x01(\tR\x06domain\"f\n" +
+	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"f\n" +
 	"\x10ListJobsResponse\x12#\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x0f.cantina.v1.JobR\x04jobs\x12-\n" +
-	"\alisting\x18\x02 \x01(\v2\x13.cantina.v1.ListingR\alisting\"#\n" +
+	"\alisting\x18\x02 \x01(\v2\x13.cantina.v1.ListingR\alisting\";\n" +
 	"\rGetJobRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"O\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06domain\x18\x02 \x01(\tR\x06domain\"O\n" +
 	"\x0eGetJobResponse\x12!\n" +
 	"\x03job\x18\x01 \x01(\v2\x0f.cantina.v1.JobR\x03job\x12\x1a\n" +
-	"\bposition\x18\x02 \x01(\tR\bposition\"\x8a\x01\n" +
+	"\bposition\x18\x02 \x01(\tR\bposition\"\xa2\x01\n" +
 	"\x10ListNodesRequest\x12$\n" +
 	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
 	"\x05state\x18\x03 \x03(\tR\x05state\x12\x12\n" +
 	"\x04node\x18\x04 \x01(\tR\x04node\x12\x14\n" +
-	"\x05below\x18\x05 \x01(\tR\x05below\"m\n" +
+	"\x05below\x18\x05 \x01(\tR\x05below\x12\x16\n" +
+	"\x06domain\x18\x06 \x01(\tR\x06domain\"m\n" +
 	"\x11ListNodesResponse\x12)\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x13.cantina.v1.JobNodeR\x05nodes\x12-\n" +
-	"\alisting\x18\x02 \x01(\v2\x13.cantina.v1.ListingR\alisting\"\x8c\x01\n" +
+	"\alisting\x18\x02 \x01(\v2\x13.cantina.v1.ListingR\alisting\"\xa4\x01\n" +
 	"\x12ListResultsRequest\x12$\n" +
 	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
 	"\x05state\x18\x03 \x03(\tR\x05state\x12\x12\n" +
 	"\x04node\x18\x04 \x01(\tR\x04node\x12\x14\n" +
-	"\x05below\x18\x05 \x01(\tR\x05below\"s\n" +
+	"\x05below\x18\x05 \x01(\tR\x05below\x12\x16\n" +
+	"\x06domain\x18\x06 \x01(\tR\x06domain\"s\n" +
 	"\x13ListResultsResponse\x12-\n" +
 	"\aresults\x18\x01 \x03(\v2\x13.cantina.v1.JobNodeR\aresults\x12-\n" +
-	"\alisting\x18\x02 \x01(\v2\x13.cantina.v1.ListingR\alisting\"O\n" +
+	"\alisting\x18\x02 \x01(\v2\x13.cantina.v1.ListingR\alisting\"g\n" +
 	"\x10RemoveJobRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
-	"\x05write\x18\x02 \x01(\v2\x11.cantina.v1.WriteR\x05write\"\x13\n" +
-	"\x11RemoveJobResponse\"f\n" +
+	"\x05write\x18\x02 \x01(\v2\x11.cantina.v1.WriteR\x05write\x12\x16\n" +
+	"\x06domain\x18\x03 \x01(\tR\x06domain\"\x13\n" +
+	"\x11RemoveJobResponse\"~\n" +
 	"\x0fPauseJobRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06paused\x18\x02 \x01(\bR\x06paused\x12'\n" +
-	"\x05write\x18\x03 \x01(\v2\x11.cantina.v1.WriteR\x05write\"5\n" +
+	"\x05write\x18\x03 \x01(\v2\x11.cantina.v1.WriteR\x05write\x12\x16\n" +
+	"\x06domain\x18\x04 \x01(\tR\x06domain\"5\n" +
 	"\x10PauseJobResponse\x12!\n" +
-	"\x03job\x18\x01 \x01(\v2\x0f.cantina.v1.JobR\x03job\"x\n" +
+	"\x03job\x18\x01 \x01(\v2\x0f.cantina.v1.JobR\x03job\"\x90\x01\n" +
 	"\x0fRetryJobRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
 	"\x05below\x18\x03 \x01(\tR\x05below\x12'\n" +
-	"\x05write\x18\x04 \x01(\v2\x11.cantina.v1.WriteR\x05write\",\n" +
+	"\x05write\x18\x04 \x01(\v2\x11.cantina.v1.WriteR\x05write\x12\x16\n" +
+	"\x06domain\x18\x05 \x01(\tR\x06domain\",\n" +
 	"\x10RetryJobResponse\x12\x18\n" +
-	"\aretried\x18\x01 \x01(\x05R\aretried\"w\n" +
+	"\aretried\x18\x01 \x01(\x05R\aretried\"\x8f\x01\n" +
 	"\x0eKillJobRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
 	"\x05below\x18\x03 \x01(\tR\x05below\x12'\n" +
-	"\x05write\x18\x04 \x01(\v2\x11.cantina.v1.WriteR\x05write\")\n" +
+	"\x05write\x18\x04 \x01(\v2\x11.cantina.v1.WriteR\x05write\x12\x16\n" +
+	"\x06domain\x18\x05 \x01(\tR\x06domain\")\n" +
 	"\x0fKillJobResponse\x12\x16\n" +
 	"\x06killed\x18\x01 \x01(\x05R\x06killed\"\xb2\b\n" +
 	"\bSchedule\x12\x16\n" +
@@ -10222,10 +10324,11 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
 	"\x05local\x18\x02 \x01(\tR\x05local\x12\x12\n" +
 	"\x04mark\x18\x03 \x01(\tR\x04mark\x12\x12\n" +
-	"\x04skip\x18\x04 \x01(\tR\x04skip\"T\n" +
+	"\x04skip\x18\x04 \x01(\tR\x04skip\"h\n" +
 	"\x14ListSchedulesRequest\x12$\n" +
 	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x16\n" +
-	"\x06domain\x18\x02 \x01(\tR\x06domain\"z\n" +
+	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"z\n" +
 	"\x15ListSchedulesResponse\x122\n" +
 	"\tschedules\x18\x01 \x03(\v2\x14.cantina.v1.ScheduleR\tschedules\x12-\n" +
 	"\alisting\x18\x02 \x01(\v2\x13.cantina.v1.ListingR\alisting\"\\\n" +

@@ -876,7 +876,7 @@ func (x *CellState) GetInstanceAddress() string {
 // A container whose start hangs, or that does not die.
 type Condition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its work: one of instance, task, or job and node.
+	// Its work: one of instance, task, or job (domain/name) and node.
 	Instance string `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
 	Task     string `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
 	Job      string `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
@@ -1496,7 +1496,8 @@ func (x *HeartbeatResponse) GetCluster() string {
 // One attempt at a batch task.
 type BatchRun struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// domain/name
+	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	// Any bytes.
 	Node          []byte      `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
 	Invocation    *Invocation `protobuf:"bytes,3,opt,name=invocation,proto3" json:"invocation,omitempty"`
@@ -4202,7 +4203,8 @@ type ShortenGraceRequest struct {
 	Instances []string               `protobuf:"bytes,2,rep,name=instances,proto3" json:"instances,omitempty"`
 	// By their uids.
 	Tasks []string `protobuf:"bytes,3,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	Job   string   `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`
+	// domain/name
+	Job string `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`
 	// One node of the job; empty = all.
 	Node          string               `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`
 	Grace         *durationpb.Duration `protobuf:"bytes,6,opt,name=grace,proto3" json:"grace,omitempty"`

@@ -15,8 +15,8 @@ export function linkOf(e: Event): string {
     case 'service': return href('service', [a, b])
     case 'instance': return href('service', [a, b.slice(0, b.lastIndexOf('/'))])
     case 'task': return href('task', [e.subject])
-    case 'job': return href('job', [e.subject])
-    case 'node': return e.node ? href('node', [e.node.job, e.node.node]) : ''
+    case 'job': return href('job', [a, b])
+    case 'node': return e.node ? href('node', [e.domain, e.node.job, e.node.node]) : ''
     case 'cell': return href('cell', [e.subject])
     case 'schedule': return href('schedule', [a, b])
     default: return ''

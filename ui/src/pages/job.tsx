@@ -12,8 +12,14 @@ import { Head, History, LastLines, useExplain, Why } from './about'
 
 const most = 5000 // nodes that one page reads: larger jobs are shown by their counts and by the filter
 
-export function JobPage({ name, state, below }: { name: string; state: string; below: string }) {
-  const path = `/jobs/${encodeURIComponent(name)}`
+// A job is named within its domain, like a service.
+interface JobKey { domain: string; name: string }
+const jobPath = (k: JobKey) => `/jobs/${encodeURIComponent(k.domain)}/${encodeURIComponent(k.name)}`
+const jobHref = (k: JobKey, params = {}) => href('job', [k.domain, k.name], params)
+const full = (k: JobKey) => `${k.domain}/${k.name}`
+
+export function JobPage({ of: k, state, below }: { of: JobKey; state: string; below: string }) {
+  const path = jobPath(k), name = full(k)
   const mine = (e: Event) => e.subject === name || e.subject.startsWith(name + '/')
   const { data, error, refresh } = useData(path, ['job', 'node'], async (s) => {
     const [one, nodes] = await Promise.all([
@@ -24,7 +30,7 @@ export function JobPage({ name, state, below }: { name: string; state: string; b
   const x = data?.job
   const progress = useProgress(x?.counts)
   if (error) return <Failure of={error} />
-  const to = (k: NodeKind | '') => href('job', [name], { state: k, below })
+  const to = (kind: NodeKind | '') => jobHref(k, { state: kind, below })
   return (
     <>
       <Head kind="job" name={name} state={x?.state ?? ''} back={['jobs', href('jobs')]}>
@@ -33,9 +39,9 @@ export function JobPage({ name, state, below }: { name: string; state: string; b
       {x && <Facts list={[
         ['done', <><b>{share(x.counts)}</b> <span class="dim">{number(x.counts?.done ?? 0)} of {number(x.counts?.total ?? 0)}</span></>],
         ...progress,
-        ['domain', x.domain], ['priority', x.priority], ['retries', x.definition?.retries ?? 0],
+        ['priority', x.priority], ['retries', x.definition?.retries ?? 0],
         ['age', <Took from={x.created} to={x.ended} />],
-        ...(x.definition?.depends_on.length ? [['depends on', x.definition.depends_on.map((d) => <a key={d} href={href('job', [d])}>{d} </a>)] as [string, preact.ComponentChildren]] : []),
+        ...(x.definition?.depends_on.length ? [['depends on', x.definition.depends_on.map((d) => <a key={d} href={jobHref({ domain: k.domain, name: d })}>{d} </a>)] as [string, preact.ComponentChildren]] : []),
       ]} />}
       {x && [...x.errors, x.nodes_error, x.reason].filter(Boolean).map((t) => <p key={t} class="notice warn">{t}</p>)}
       {x?.counts && (
@@ -47,7 +53,7 @@ export function JobPage({ name, state, below }: { name: string; state: string; b
         </Panel>
       )}
       {x && data && !data.more && <Levels job={x} nodes={data.nodes} below={below} state={state} />}
-      {x && <Nodes job={name} state={state} below={below} />}
+      {x && <Nodes job={k} state={state} below={below} />}
       {x?.definition && <Json title="Definition" value={x.definition} />}
     </>
   )
@@ -72,19 +78,19 @@ function useProgress(c: Counts | null | undefined): [string, string][] {
 }
 
 function JobActions({ of: x, path, after }: { of: Job; path: string; after: () => void }) {
-  const target = `job ${x.name} (${x.uid.slice(0, 8)})`
+  const target = `job ${full(x)} (${x.uid.slice(0, 8)})`
   const running = x.counts?.running ?? 0, failed = x.counts?.failed ?? 0
   return (
     <>
       <Act after={after} of={x.paused
-        ? { name: 'Resume…', title: `Resume job ${x.name}?`, target, method: 'PUT', path: `${path}/paused`, revision: x.revision, text: 'Batch tasks start again.', body: () => ({ paused: false }), done: `${target} is resumed` }
-        : { name: 'Pause…', title: `Pause job ${x.name}?`, target, method: 'PUT', path: `${path}/paused`, revision: x.revision, text: `No batch task starts until it is resumed. ${plural(running, 'running batch task')} continue.`, body: () => ({ paused: true }), done: `${target} is paused` }} />
+        ? { name: 'Resume…', title: `Resume job ${full(x)}?`, target, method: 'PUT', path: `${path}/paused`, revision: x.revision, text: 'Batch tasks start again.', body: () => ({ paused: false }), done: `${target} is resumed` }
+        : { name: 'Pause…', title: `Pause job ${full(x)}?`, target, method: 'PUT', path: `${path}/paused`, revision: x.revision, text: `No batch task starts until it is resumed. ${plural(running, 'running batch task')} continue.`, body: () => ({ paused: true }), done: `${target} is paused` }} />
       {failed > 0 && <Act after={after} of={{
-        name: 'Retry failed…', title: `Retry failed batch tasks of job ${x.name}?`, target, method: 'POST', path: `${path}/retry`, revision: x.revision,
+        name: 'Retry failed…', title: `Retry failed batch tasks of job ${full(x)}?`, target, method: 'POST', path: `${path}/retry`, revision: x.revision,
         text: `${plural(failed, 'failed batch task')} of the job run again, with all retries.`, body: () => ({}), done: `Failed batch tasks of ${target} run again`,
       }} />}
       {running > 0 && <Act after={after} of={{
-        name: 'Kill…', title: `Kill running batch tasks of job ${x.name}?`, target, method: 'POST', path: `${path}/kill`, danger: true, revision: x.revision,
+        name: 'Kill…', title: `Kill running batch tasks of job ${full(x)}?`, target, method: 'POST', path: `${path}/kill`, danger: true, revision: x.revision,
         text: `${plural(running, 'running batch task')} are ended now. The job goes on: pause it first if they must not run again.`, body: () => ({}), done: `Running batch tasks of ${target} are being ended`,
       }} />}
     </>
@@ -119,12 +125,12 @@ function Levels({ job, nodes, below, state }: { job: Job; nodes: JobNode[]; belo
     <>
       {groups(nodes, depth).map((list, level) => list.length > 0 && (
         <Panel key={level} title={`Level ${names[level] ?? level + 1}`} id={`level-${level}`} count={list.length}
-          extra={below && <a class="button" href={href('job', [job.name], { state })}>Show all nodes</a>}>
+          extra={below && <a class="button" href={jobHref(job, { state })}>Show all nodes</a>}>
           <ul class="groups">
             {list.slice(0, 200).map((g) => (
               <li key={g.node} class={g.node === below ? 'chosen' : ''}>
-                <a class="name" href={href('job', [job.name], { state, below: g.node })} aria-current={g.node === below ? 'true' : undefined}>{g.node}</a>
-                <Bar thin counts={g.counts} label={`Batch tasks below ${g.node}`} to={(k) => href('job', [job.name], { state: k, below: g.node })} />
+                <a class="name" href={jobHref(job, { state, below: g.node })} aria-current={g.node === below ? 'true' : undefined}>{g.node}</a>
+                <Bar thin counts={g.counts} label={`Batch tasks below ${g.node}`} to={(k) => jobHref(job, { state: k, below: g.node })} />
                 <span class="num">{g.bad > 0 && <b class="bad-text">{g.bad} failed </b>}<span class="dim">{g.counts.done ?? 0}/{g.total}</span></span>
               </li>
             ))}
@@ -140,26 +146,26 @@ function Levels({ job, nodes, below, state }: { job: Job; nodes: JobNode[]; belo
 const urgent = (n: JobNode) => (n.state === 'failed' ? 0 : n.state === 'running' ? 1 : n.state === 'backoff' || n.state === 'stranded' ? 2 : n.state === 'done' ? 4 : 3)
 
 // Nodes lists the batch tasks of a state, of a part of the tree.
-function Nodes({ job, state, below }: { job: string; state: string; below: string }) {
+function Nodes({ job, state, below }: { job: JobKey; state: string; below: string }) {
   const q = useRoute().params.get('q') ?? ''
   const [shown, setShown] = useState(100)
   const limit = Math.max(500, shown)
-  const path = `/jobs/${encodeURIComponent(job)}/nodes`
-  const { data, error } = useData(`${path} ${state} ${below} ${limit}`, ['node'], (s) => all<JobNode>(path, 'nodes', { state, below }, limit, s), (e) => e.node?.job === job)
+  const path = `${jobPath(job)}/nodes`
+  const { data, error } = useData(`${path} ${state} ${below} ${limit}`, ['node'], (s) => all<JobNode>(path, 'nodes', { state, below }, limit, s), (e) => e.node?.job === job.name && e.domain === job.domain)
   const rows = data?.items.filter((n) => matches(`${n.node} ${n.reason} ${n.cell}`, q)).sort((a, b) => urgent(a) - urgent(b) || natural(a.node, b.node))
   const title = `${state ? state[0]!.toUpperCase() + state.slice(1) : 'All'} nodes${below ? ` below ${below}` : ''}`
   return (
     <Panel title={title} id="nodes" count={rows && rows.length + (data!.more ? '+' : '')}
-      extra={<>{(state || below) && <a class="button" href={href('job', [job])}>Clear</a>}<Filter label="Filter nodes" value={q} set={(v) => setParam('q', v)} /></>}>
+      extra={<>{(state || below) && <a class="button" href={jobHref(job)}>Clear</a>}<Filter label="Filter nodes" value={q} set={(v) => setParam('q', v)} /></>}>
       {error && <Failure of={error} />}
       <Table label={title} rows={rows} id={(n) => n.node} empty="no such nodes" most={shown} rest={false} columns={[
-        { name: 'node', cell: (n) => <a class="name" href={href('node', [job, n.node])}>{n.node}</a> },
+        { name: 'node', cell: (n) => <a class="name" href={href('node', [job.domain, job.name, n.node])}>{n.node}</a> },
         { name: 'state', cell: (n) => <State is={n.state} /> },
         { name: 'errors', num: true, cell: (n) => n.errors || <span class="dim">0</span> },
         { name: 'cell', cell: (n) => <CellName name={n.cell} /> },
         { name: 'changed', cell: (n) => <Ago at={n.since ?? n.time} /> },
         { name: 'note', wide: true, cell: (n) => <span class="note">{n.unconfirmed_reason || n.condition || n.reason}{n.next && <> · next try <Ago at={n.next} /></>}</span> },
-        { name: 'output', cell: (n) => <a href={href('output', [], { job, node: n.node })} aria-label={`Output of ${n.node}`}>output</a> },
+        { name: 'output', cell: (n) => <a href={href('output', [], { domain: job.domain, job: job.name, node: n.node })} aria-label={`Output of ${n.node}`}>output</a> },
       ]} />
       {rows && (data!.more || rows.length > shown) && (
         <p class="empty">{number(Math.min(shown, rows.length))} nodes are shown. <button type="button" onClick={() => setShown(shown * 4)}>Show more</button></p>
@@ -168,22 +174,22 @@ function Nodes({ job, state, below }: { job: string; state: string; below: strin
   )
 }
 
-export function NodePage({ job, node }: { job: string; node: string }) {
-  const path = `/jobs/${encodeURIComponent(job)}`
-  const mine = (e: Event) => e.node?.job === job && e.node.node === node
+export function NodePage({ of: k, node }: { of: JobKey; node: string }) {
+  const path = jobPath(k), job = full(k)
+  const mine = (e: Event) => e.node?.job === k.name && e.domain === k.domain && e.node.node === node
   const { data, error, refresh } = useData(`${path} ${node}`, ['node'], async (s) => {
     const [nodes, results] = await Promise.all([
       get<{ nodes: JobNode[] }>(`${path}/nodes`, { node }, s), get<{ results: JobNode[] }>(`${path}/results`, { node }, s),
     ])
     return { node: nodes.nodes[0], result: results.results[0]?.data }
   }, mine)
-  const why = useExplain('node', job, { node }, ['node'], mine)
+  const why = useExplain('node', k.name, { domain: k.domain, node }, ['node'], mine)
   if (error) return <Failure of={error} />
   const x = data?.node
   const target = `node ${node} of job ${job}`
   return (
     <>
-      <Head kind="node" name={node} state={x?.state ?? (data ? 'absent' : '')} back={[`job ${job}`, href('job', [job])]}>
+      <Head kind="node" name={node} state={x?.state ?? (data ? 'absent' : '')} back={[`job ${job}`, jobHref(k)]}>
         {x?.state === 'failed' && <Act after={refresh} of={{ name: 'Retry…', title: `Retry ${target}?`, target, method: 'POST', path: `${path}/retry`, text: 'It runs again, with all retries.', body: () => ({ node }), done: `${target} runs again` }} />}
         {x?.state === 'running' && <Act after={refresh} of={{ name: 'Kill…', title: `Kill ${target}?`, target: `${target}, invocation ${x.invocation}`, method: 'POST', path: `${path}/kill`, danger: true, text: 'Its process is ended now. It may be retried.', body: () => ({ node }), done: `${target} is being ended` }} />}
       </Head>
@@ -197,7 +203,7 @@ export function NodePage({ job, node }: { job: string; node: string }) {
       ]} />}
       <Why of={why.data} />
       {data?.result != null && <Json title="Result" value={data.result} open />}
-      <LastLines of={why.data} params={{ job, node }} />
+      <LastLines of={why.data} params={{ domain: k.domain, job: k.name, node }} />
       <History of={why.data} />
     </>
   )

@@ -17,8 +17,8 @@ export function Output({ params }: { params: URLSearchParams }) {
   const q: Params = {}
   for (const k of ['domain', 'service', 'index', 'task', 'job', 'node', 'container', 'attempt', 'stream', 'grep']) q[k] = params.get(k) ?? ''
   const key = JSON.stringify(q)
-  const name = q.task ? `task ${q.task}` : q.job ? `job ${q.job}` + (q.node ? ` node ${q.node}` : '') : `${q.domain}/${q.service}` + (q.index ? `/${q.index}` : '')
-  const back = q.task ? href('task', [String(q.task)]) : q.job ? (q.node ? href('node', [String(q.job), String(q.node)]) : href('job', [String(q.job)])) : href('service', [String(q.domain), String(q.service)])
+  const name = q.task ? `task ${q.task}` : q.job ? `job ${q.domain}/${q.job}` + (q.node ? ` node ${q.node}` : '') : `${q.domain}/${q.service}` + (q.index ? `/${q.index}` : '')
+  const back = q.task ? href('task', [String(q.task)]) : q.job ? (q.node ? href('node', [String(q.domain), String(q.job), String(q.node)]) : href('job', [String(q.domain), String(q.job)])) : href('service', [String(q.domain), String(q.service)])
   return <Viewer key={key} query={q} name={name} back={back} />
 }
 

@@ -121,11 +121,11 @@ function problems(d: All): Wrong[] {
   const day = Date.now() - 86_400_000
   const past = (ended: string | null) => !!ended && Date.parse(ended) <= day // a failure that is no news
   for (const x of d.jobs) {
-    const link = href('job', [x.name])
-    if (x.errors.length) out.push({ tone: 'bad', what: `job ${x.name}`, link, why: x.errors[0]! })
-    else if (x.nodes_error) out.push({ tone: 'bad', what: `job ${x.name}`, link, why: x.nodes_error })
-    else if (x.counts?.failed && !past(x.ended)) out.push({ tone: 'bad', what: `job ${x.name}`, link: href('job', [x.name], { state: 'failed' }), why: `${number(x.counts.failed)} of ${plural(x.counts.total, 'batch task')} failed`, at: x.ended })
-    else if (x.counts?.stranded) out.push({ tone: 'warn', what: `job ${x.name}`, link, why: `${plural(x.counts.stranded, 'batch task')} wait for a job that cannot finish` })
+    const link = href('job', [x.domain, x.name]), what = `job ${x.domain}/${x.name}`
+    if (x.errors.length) out.push({ tone: 'bad', what, link, why: x.errors[0]! })
+    else if (x.nodes_error) out.push({ tone: 'bad', what, link, why: x.nodes_error })
+    else if (x.counts?.failed && !past(x.ended)) out.push({ tone: 'bad', what, link: href('job', [x.domain, x.name], { state: 'failed' }), why: `${number(x.counts.failed)} of ${plural(x.counts.total, 'batch task')} failed`, at: x.ended })
+    else if (x.counts?.stranded) out.push({ tone: 'warn', what, link, why: `${plural(x.counts.stranded, 'batch task')} wait for a job that cannot finish` })
   }
   for (const x of d.tasks) {
     const link = taskLink(x.id)

@@ -11,12 +11,12 @@ import { Head } from './about'
 export function SchedulePage({ domain, name }: { domain: string; name: string }) {
   const path = `/schedules/${encodeURIComponent(domain)}/${encodeURIComponent(name)}`
   const { data, error, refresh } = useData(path, ['schedule', 'task', 'job'], (s) => get<{ schedule: Schedule & { jitter: string | null; misfire_deadline: string | null } }>(path, { upcoming: 10 }, s),
-    (e) => e.subject === `${domain}/${name}` || e.subject.startsWith(`${domain}.${name}.`) || e.subject === name)
+    (e) => e.subject === `${domain}/${name}` || e.subject.startsWith(`${domain}.${name}.`))
   if (error) return <Failure of={error} />
   const x = data?.schedule
   const target = `schedule ${domain}/${name}`
   const paused = x?.state === 'paused'
-  const run = (id: string) => <a class="name" href={x?.starts === 'job' ? href('job', [name]) : href('task', [id])}>{id}</a>
+  const run = (id: string) => <a class="name" href={x?.starts === 'job' ? href('job', [domain, name]) : href('task', [id])}>{id}</a>
   return (
     <>
       <Head kind="schedule" name={`${domain}/${name}`} state={x?.state ?? ''} tone={x && scheduleTone(x.state)} back={['schedules', href('schedules')]}>
