@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestUnseenProcessesAreAlive: the kernel lists processes of a pid name space that the reader
+// TestUnseenProcessesAreAlive: the kernel lists processes of a pid namespace that the reader
 // does not see into as 0: they cannot be signalled, and are not gone.
 func TestUnseenProcessesAreAlive(t *testing.T) {
 	for text, want := range map[string]bool{"": false, "0\n": true, "0\n0\n": true} {

@@ -256,7 +256,7 @@ func (e *Executor) open() error {
 		return err
 	}
 	if e.spaces, err = isolate.OpenHost(); err != nil {
-		e.log.Info("no name spaces", "error", err)
+		e.log.Info("no namespaces", "error", err)
 	}
 	e.keeper, err = newKeeper(e)
 	return err

@@ -19,7 +19,7 @@ import (
 func needRoot(t testing.TB) {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("skipped: name spaces and other users need root")
+		t.Skip("skipped: namespaces and other users need root")
 	}
 }
 

@@ -65,7 +65,7 @@ func (k *kinds) testEach(ctx context.Context) {
 	} {
 		err := x.err
 		if k.e.spaces == nil || os.Getuid() != 0 {
-			err = errors.New("this machine has no name spaces for the cell")
+			err = errors.New("this machine has no namespaces for the cell")
 		}
 		if err == nil {
 			err = k.testKind(ctx, x.kind, x.w)
@@ -134,7 +134,7 @@ func (k *kinds) testRoot() (string, error) {
 func (e *Executor) Isolation() []string {
 	out := []string{e.backend.String()}
 	if e.spaces == nil || os.Getuid() != 0 {
-		return append(out, "no name spaces")
+		return append(out, "no namespaces")
 	}
-	return append(out, "name spaces", "roots")
+	return append(out, "namespaces", "roots")
 }

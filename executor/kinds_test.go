@@ -40,7 +40,7 @@ func TestAKindThatFailsIsWithdrawn(t *testing.T) {
 	e.kinds.testEach(t.Context())
 	got := e.Withdrawn()
 	for _, kind := range []string{action.KindNamespaces, action.KindOwnNet, action.KindRootfs} {
-		if !strings.Contains(got[kind], "no name spaces") {
+		if !strings.Contains(got[kind], "no namespaces") {
 			t.Errorf("%s: %q", kind, got[kind])
 		}
 	}

@@ -45,7 +45,7 @@ func TestLimitsCountFromTheBeginning(t *testing.T) {
 			c.w.Action = do("sleep 1000")
 			if c.w.Isolation == action.IsolationRootfs {
 				if os.Getuid() != 0 || e.spaces == nil {
-					t.Skip("needs name spaces")
+					t.Skip("needs namespaces")
 				}
 				c.w.Rootfs = silent.Addr().String() + "/x@sha256:" + strings.Repeat("0", 64)
 			}

@@ -23,7 +23,7 @@ func (c *container) makeView() error {
 		return nil
 	}
 	if c.e.spaces == nil {
-		return errors.New("this machine has no name spaces for the cell")
+		return errors.New("this machine has no namespaces for the cell")
 	}
 	shared := !c.single()
 	if w.Isolation == action.IsolationNamespaces {

@@ -130,7 +130,7 @@ func (r *Report) user() {
 			"root: other users, namespaces and root filesystems are available; a root workload with isolation none or process can leave its control group, so use another user or namespaces")
 		return
 	}
-	r.add("user", Note, "uid %d: containers run as this user; no name spaces, no roots", os.Getuid())
+	r.add("user", Note, "uid %d: containers run as this user; no namespaces, no roots", os.Getuid())
 }
 
 func (r *Report) reaper(path string) {
@@ -214,7 +214,7 @@ func (r *Report) containers(ctx context.Context, cfg executor.Config) {
 	}
 	r.add("container", Good, "made, run and removed in %v", time.Since(began).Round(time.Millisecond))
 	t := action.Action{Run: &action.Run{Path: "/bin/true"}}
-	r.try(ctx, e, "name spaces", "pid, mount, ipc, uts", 0,
+	r.try(ctx, e, "namespaces", "pid, mount, ipc, uts", 0,
 		action.Workload{Action: t, Isolation: action.IsolationNamespaces})
 	r.try(ctx, e, "own network", "loopback only", 0,
 		action.Workload{Action: t, Isolation: action.IsolationNamespaces, OwnNet: true})
@@ -226,7 +226,7 @@ func (r *Report) containers(ctx context.Context, cfg executor.Config) {
 				`set -e; cd "$CANTINA_DIR"; : > written; echo > /dev/stdout; echo > /dev/stderr; echo done > "$CANTINA_STATUS"`}}}
 		r.try(ctx, e, "other users", "by name or number, each with its directory, its streams and its status pipe", 0,
 			action.Workload{Action: t, User: "65534:65534"})
-		r.try(ctx, e, "other users in name spaces", "likewise", 0,
+		r.try(ctx, e, "other users in namespaces", "likewise", 0,
 			action.Workload{Action: t, User: "65534:65534", Isolation: action.IsolationNamespaces})
 	}
 }

@@ -50,7 +50,7 @@ func OpenHost() (*Host, error) {
 		fd, err := unix.Open("/proc/self/ns/"+ns.name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			h.Close()
-			return nil, fmt.Errorf("open name space %s: %w", ns.name, err)
+			return nil, fmt.Errorf("open namespace %s: %w", ns.name, err)
 		}
 		h.fds, h.flags = append(h.fds, fd), append(h.flags, ns.flag)
 	}
@@ -141,7 +141,7 @@ func (v *View) enter() (func() error, error) {
 // first makes the view on the calling thread.
 func (v *View) first() error {
 	if err := unix.Unshare(v.flags()); err != nil {
-		return fmt.Errorf("make name spaces: %w", err)
+		return fmt.Errorf("make namespaces: %w", err)
 	}
 	defer unix.Umask(unix.Umask(0o022)) // of the thread, which has its own view: others must be able to enter too
 	mnt, own := -1, -1
@@ -152,7 +152,7 @@ func (v *View) first() error {
 			own, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		}
 		if err != nil {
-			return fmt.Errorf("keep name spaces: %w", err)
+			return fmt.Errorf("keep namespaces: %w", err)
 		}
 	}
 	for _, s := range v.steps {
@@ -175,14 +175,14 @@ func (v *View) again() error {
 		return nil
 	}
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
-		return fmt.Errorf("enter name spaces: %w", err)
+		return fmt.Errorf("enter namespaces: %w", err)
 	}
 	if err := unix.Setns(v.mnt, unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("enter name spaces: %w", err)
+		return fmt.Errorf("enter namespaces: %w", err)
 	}
 	if v.own >= 0 {
 		if err := unix.Setns(v.own, unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("enter name spaces: %w", err)
+			return fmt.Errorf("enter namespaces: %w", err)
 		}
 	}
 	return v.copy()
@@ -271,14 +271,14 @@ func Join(h *Host, pid int) Hooks {
 	return Hooks{Enter: func() (func() error, error) {
 		fd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
-			return nil, fmt.Errorf("join name spaces of %d: %w", pid, err)
+			return nil, fmt.Errorf("join namespaces of %d: %w", pid, err)
 		}
 		defer unix.Close(fd)
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {
-			return nil, fmt.Errorf("join name spaces of %d: %w", pid, err)
+			return nil, fmt.Errorf("join namespaces of %d: %w", pid, err)
 		}
 		if err := unix.Setns(fd, flags); err != nil {
-			return leave, fmt.Errorf("join name spaces of %d: %w", pid, err)
+			return leave, fmt.Errorf("join namespaces of %d: %w", pid, err)
 		}
 		return leave, nil
 	}}

@@ -49,12 +49,12 @@ func startCluster(t *testing.T, flags []string, servers, cells int) *cluster {
 }
 
 // startNetwork is startCluster with each cell, also those that are started later, in a
-// network name space of its own. Where that cannot be made all is on loopback.
+// network namespace of its own. Where that cannot be made all is on loopback.
 func startNetwork(t *testing.T, flags []string, servers, cells int) *cluster {
 	t.Helper()
 	n, err := newNetwork(t) // it is removed after all its users have ended
 	if err != nil {
-		t.Logf("on loopback, for this machine makes no network name spaces: %v", err)
+		t.Logf("on loopback, for this machine makes no network namespaces: %v", err)
 	}
 	c := newCluster(t, etcdtest.Start(t).Endpoint, flags)
 	c.net = n

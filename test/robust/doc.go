@@ -7,7 +7,7 @@
 // cantina: the work itself holds a lock of the kernel while it runs and writes its
 // id into a file.
 //
-// Cells that are cut off, or whose leader is killed, have a network name space each,
+// Cells that are cut off, or whose leader is killed, have a network namespace each,
 // with a link to a bridge of the test's own (network).
 //
 // A failure prints the seed; CANTINA_SEED=N repeats its choices.

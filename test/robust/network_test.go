@@ -14,7 +14,7 @@ import (
 )
 
 // network is a bridge of the test's own, with an address on which its servers listen,
-// and its cells: each in a network name space with a link to that bridge.
+// and its cells: each in a network namespace with a link to that bridge.
 type network struct {
 	t      *testing.T
 	name   string // of the bridge; of other devices, with a cell's name behind it
@@ -39,7 +39,7 @@ var errTaken = errors.New("is taken")
 func newNetwork(t *testing.T) (*network, error) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		return nil, errors.New("network name spaces need root")
+		return nil, errors.New("network namespaces need root")
 	}
 	const subnets = 512
 	for i, first := 0, rand.IntN(subnets); i < subnets; i++ {
@@ -89,7 +89,7 @@ func (n *network) build() error {
 // host is the address of the bridge.
 func (n *network) host() string { return n.subnet.Addr().Next().String() }
 
-// addLink makes a name space for a cell, with a link.
+// addLink makes a namespace for a cell, with a link.
 func (n *network) addLink(cell string) error {
 	l := &link{t: n.t, name: n.name + "-" + cell, bridge: n.name, host: n.host()}
 	addr := n.subnet.Addr().As4()
@@ -161,7 +161,7 @@ func ip(call string) (string, error) {
 	return "", fmt.Errorf("ip %s: %w: %s", call, err, bytes.TrimSpace(out))
 }
 
-// link joins a cell's network name space to the bridge.
+// link joins a cell's network namespace to the bridge.
 type link struct {
 	t          *testing.T
 	name       string // of the name space, and of the link's end at the bridge

@@ -11,7 +11,7 @@ import (
 	pb "cantina/wire/cantinav1"
 )
 
-// TestCellWhoseProbeFails has a cell whose machine cannot run even /bin/true any more: in its mount name space that
+// TestCellWhoseProbeFails has a cell whose machine cannot run even /bin/true any more: in its mount namespace that
 // is a script of the test. Its session goes on, because it answers, and so does its running work. It gets no new
 // work, and status, cells and explain give the reason. When its probe passes again it takes the waiting work.
 // (Diego dev notes, Detecting Cell Failures: a Cell fails to create new containers.)
