@@ -28,6 +28,7 @@ type Backend struct {
 	Stops        Stops
 	Explainer    Explainer
 	Logs         Logs
+	Containers   Containers
 	Events       *event.Hub
 	// Writable, if set, returns the reason why rows cannot be written now. Writing calls are refused
 	// with it; reads continue.

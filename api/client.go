@@ -69,7 +69,15 @@ type Client struct {
 type server struct {
 	address string
 	calls   cantinav1connect.CantinaServiceClient
-	http    *http.Client
+	duplex  cantinav1connect.CantinaServiceClient // for streams in both directions
+	clients []*http.Client
+}
+
+// close gives up idle connections.
+func (s *server) close() {
+	for _, c := range s.clients {
+		c.CloseIdleConnections()
+	}
 }
 
 // NewClient returns a client; it connects at the first call.
@@ -94,8 +102,10 @@ func (c *Client) reach(address string) *server {
 		options = append(options, connect.WithAcceptCompression("gzip", nil, nil))
 	}
 	h := &http.Client{Transport: way.Transport(t)}
-	return &server{address: address, http: h, calls: cantinav1connect.NewCantinaServiceClient(h, scheme+way.Host(),
-		options...)}
+	both := &http.Client{Transport: way.Duplex(c.cfg.TLS, way.Dial)}
+	return &server{address: address, clients: []*http.Client{h, both},
+		calls:  cantinav1connect.NewCantinaServiceClient(h, scheme+way.Host(), options...),
+		duplex: cantinav1connect.NewCantinaServiceClient(both, scheme+way.Host(), options...)}
 }
 
 // onThisMachine reports whether an address is one of loopback.
@@ -113,7 +123,7 @@ func (c *Client) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.servers {
-		s.http.CloseIdleConnections()
+		s.close()
 	}
 }
 
@@ -155,7 +165,7 @@ func (c *Client) elsewhere(from *server, leader string) {
 	}
 	known := len(c.cfg.Addresses)
 	for _, s := range c.servers[known:] { // one that was named before
-		s.http.CloseIdleConnections()
+		s.close()
 	}
 	c.servers = append(c.servers[:known:known], c.reach(leader))
 	c.at = known

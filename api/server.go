@@ -129,7 +129,10 @@ func (s *Server) now() (*Backend, error) {
 
 // Handler returns the handler of the public listener: the calls of CantinaService, /v1, and
 // /health. Other handlers may be mounted beside it. A guard.Door serves it and checks access.
-func (s *Server) Handler() http.Handler { return s.entry(guard.Body(maxBody, s.Mux())) }
+func (s *Server) Handler() http.Handler {
+	mux := s.Mux()
+	return s.entry(unhurried(mux, guard.Body(maxBody, mux)))
+}
 
 // Mux is the mux of Handler, with its patterns.
 func (s *Server) Mux() *guard.Mux {

@@ -73,7 +73,7 @@ func (b *batchRuns) launch(r worker.Run) {
 		load.Action = action.Action{Run: w.Program}
 	}
 	err := b.exec.Launch(executor.Reservation{
-		ID: batchContainer(r.Invocation), Labels: stamp(batchLabels(r, w), b.session.joined(), r.Invocation.Term.Epoch),
+		ID: BatchContainer(r.Invocation), Labels: stamp(batchLabels(r, w), b.session.joined(), r.Invocation.Term.Epoch),
 		Resources: w.Resources, DeadlineBound: true,
 	}, executor.Spec{Workload: load, Defaults: b.cfg.Env, Env: b.containers.environment(w.Workload, batchEnv(r, w)),
 		StatusPipe: true})
@@ -100,11 +100,11 @@ func (b *batchRuns) endWithout(r worker.Run, end batch.Ended) {
 
 // stopRun ends the container of an invocation.
 func (b *batchRuns) stopRun(r worker.Run) {
-	err := b.exec.Stop(batchContainer(r.Invocation))
+	err := b.exec.Stop(BatchContainer(r.Invocation))
 	if errors.Is(err, executor.ErrUnknown) {
 		return // it is ending already
 	}
-	b.containers.warn("stop", batchContainer(r.Invocation), err)
+	b.containers.warn("stop", BatchContainer(r.Invocation), err)
 }
 
 // batchEnded deletes an ended batch container and passes its end to the session: its output stays
@@ -148,7 +148,7 @@ func (b *batchRuns) nextEnds() (func(context.Context), time.Duration) {
 		}
 		b.session.step(events...)
 		for _, e := range all {
-			b.containers.delete(batchContainer(e.Run.Invocation))
+			b.containers.delete(BatchContainer(e.Run.Invocation))
 		}
 	}, 0
 }

@@ -108,7 +108,7 @@ func (c *Cell) Perform(_ context.Context, w Work) ([]Refusal, error) {
 		if err != nil {
 			refused = append(refused, Refusal{t.UID, why(err), ofCell(err)})
 		} else if fresh {
-			reserved = append(reserved, taskContainer(t.UID))
+			reserved = append(reserved, TaskContainer(t.UID))
 		}
 	}
 	c.countBound()
@@ -207,7 +207,7 @@ func (c *Cell) StopWork(_ context.Context, t fence.Term, proc worker.Proc, w Sto
 		errs = append(errs, c.stop(x.Instance))
 	}
 	for _, uid := range w.Tasks {
-		errs = append(errs, c.stop(taskContainer(uid)))
+		errs = append(errs, c.stop(TaskContainer(uid)))
 	}
 	return errors.Join(errs...)
 }

@@ -163,7 +163,7 @@ func TestAResultFileThatCannotBeRead(t *testing.T) {
 				w.desireTask("t1")
 				w.hooks.fail(nil, errors.New("file result: is a directory"))
 				w.performTask("t1")
-				w.exec.Exit(taskContainer("u-t1"), c.code)
+				w.exec.Exit(TaskContainer("u-t1"), c.code)
 				synctest.Wait()
 				got := w.leader.taskRow()
 				if got.Outcome != task.Failed || got.Result.ExitCode != c.code {

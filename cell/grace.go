@@ -28,7 +28,7 @@ func (c *Cell) ShortenGrace(_ context.Context, t fence.Term, proc worker.Proc, s
 	}
 	ids := append([]string(nil), s.Instances...)
 	for _, uid := range s.Tasks {
-		ids = append(ids, taskContainer(uid))
+		ids = append(ids, TaskContainer(uid))
 	}
 	if s.Job != "" {
 		for _, ct := range c.exec.List() {

@@ -98,8 +98,8 @@ func runOf(l executor.Labels) (worker.Run, bool) {
 	return worker.Run{Work: workOf(l), Invocation: inv}, err == nil && l[labelJob] != ""
 }
 
-// taskContainer is the id of a task's container: a re-used guid is another task.
-func taskContainer(uid string) string { return "t-" + uid }
+// TaskContainer is the id of a task's container: a re-used guid is another task.
+func TaskContainer(uid string) string { return "t-" + uid }
 
-// batchContainer is the id of a batch invocation's container.
-func batchContainer(inv fence.Invocation) string { return "b-" + inv.String() }
+// BatchContainer is the id of a batch invocation's container.
+func BatchContainer(inv fence.Invocation) string { return "b-" + inv.String() }

@@ -27,7 +27,7 @@ func (h *harmoniser) reserveLRP(w LRPWork, epoch int64) (bool, error) {
 
 // reserveTask reserves the container of a task; false: there is one already.
 func (h *harmoniser) reserveTask(w TaskWork, epoch int64) (bool, error) {
-	id := taskContainer(w.UID)
+	id := TaskContainer(w.UID)
 	h.containers.plans.put(id, plan{workload: w.Workload, env: taskEnv(w)})
 	err := h.exec.Reserve(executor.Reservation{ID: id, Labels: stamp(taskLabels(w), h.session.joined(), epoch),
 		Resources: w.Workload.Resources,

@@ -201,7 +201,7 @@ func (h *harmoniser) residualTask(ctx context.Context, t *task.Task) {
 	if t.Holder.Cell != string(h.cfg.Name) {
 		return
 	}
-	if h.containers.has(taskContainer(t.UID)) {
+	if h.containers.has(TaskContainer(t.UID)) {
 		h.residual.drop(t.UID)
 		return
 	}

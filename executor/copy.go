@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,8 +9,6 @@ import (
 	"io"
 	"os"
 	"path"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,67 +16,60 @@ import (
 
 	"cantina/executor/place"
 	"cantina/executor/reaper"
+	"cantina/resource"
 	"cantina/spawn"
 )
 
-// ErrOutside reports a path that leads out of the container.
-var ErrOutside = errors.New("path leads out of the container")
-
-// CopyOut writes a file or a directory of a running container as a tar stream; the names begin
-// with the base name of path. No link leads out of the container: its directory, or its whole root
-// if it has one. Only the copy hangs on a file system that does not respond: when ctx ends, the
-// error is ErrHangs.
-func (e *Executor) CopyOut(ctx context.Context, id, name string, w io.Writer) error {
-	c, p, err := e.copyPlace(id, name)
-	if err == nil {
-		err = c.runCopy(ctx, "pack", p, nil, w)
-	}
-	if err != nil {
-		return fmt.Errorf("copy %s from %s: %w", name, id, err)
-	}
-	return nil
+// CopySpec is one copy of a file or a directory.
+type CopySpec struct {
+	Path string // in the container; relative to its directory
+	Name string // of the file or directory in the stream: see place.Unpack
+	User string // whose rights are used; empty = the workload's
 }
 
-// CopyIn unpacks a tar stream into a directory of a running container, which it creates if it is
-// missing. The files belong to the container's user. Hangs are handled as in CopyOut.
-func (e *Executor) CopyIn(ctx context.Context, id, name string, r io.Reader) error {
-	c, p, err := e.copyPlace(id, name)
+// CopyOut writes a file or a directory of a running container as a tar stream (place.Pack), as its
+// processes see it and with the rights of its user. Only the copy hangs on a file system that does
+// not respond: when ctx ends, the error is ErrHangs.
+func (e *Executor) CopyOut(ctx context.Context, id string, s CopySpec, w io.Writer) error {
+	c, t, err := e.copyTree(id, s)
 	if err == nil {
-		err = c.runCopy(ctx, "unpack", p, r, nil)
+		err = c.runCopy(ctx, "pack", t, nil, w)
 	}
-	if err != nil {
-		return fmt.Errorf("copy %s to %s: %w", name, id, err)
-	}
-	return nil
+	return err
 }
 
-// copyPlace is the part of a container that may be copied from and to.
-func (e *Executor) copyPlace(id, name string) (*container, place.Place, error) {
-	var p place.Place
+// CopyIn unpacks a tar stream in a running container (place.Unpack), as its processes see it and
+// with the rights of its user, to whom the files belong. Hangs are handled as in CopyOut.
+func (e *Executor) CopyIn(ctx context.Context, id string, s CopySpec, r io.Reader) error {
+	c, t, err := e.copyTree(id, s)
+	if err == nil {
+		err = c.runCopy(ctx, "unpack", t, r, nil)
+	}
+	return err
+}
+
+// copyTree finds a container, and the way to a path of it.
+func (e *Executor) copyTree(id string, s CopySpec) (*container, place.Tree, error) {
+	t := place.Tree{Name: s.Name}
 	c, pid, err := e.target(id)
 	if err != nil {
-		return nil, p, err
+		return nil, t, err
 	}
-	inside := c.files.dir
-	if p.Root = c.files.dir; c.files.view != nil {
-		p.Root, inside = "/proc/"+strconv.Itoa(pid)+"/root", "/"
+	if os.Geteuid() == 0 { // others have one root for all
+		t.Root = fmt.Sprintf("/proc/%d/root", pid)
 	}
-	if !path.IsAbs(name) {
-		name = path.Join(c.files.insideDir(), name)
+	if t.Path = s.Path; !path.IsAbs(t.Path) {
+		t.Path = cmp.Or(c.files.image.WorkingDir, c.files.insideDir()) + "/" + t.Path
 	}
-	p.Path, err = filepath.Rel(inside, path.Clean(name))
-	if err != nil || !filepath.IsLocal(p.Path) {
-		return nil, p, fmt.Errorf("%s: %w", name, ErrOutside)
+	if mb := c.spec.Workload.Resources[resource.DiskMB]; mb > 0 {
+		t.Most = int64(mb) << 20
 	}
-	if err := c.files.own(&p); err != nil {
-		return nil, p, err
-	}
-	return c, p, nil
+	return c, t, c.files.own(&t.Place, s.User)
 }
 
 // runCopy has a process of the container pack or unpack: the cell itself looks up no
 // path that may be on a file system that does not answer.
-func (c *container) runCopy(ctx context.Context, verb string, at place.Place, in io.Reader, out io.Writer) error {
+func (c *container) runCopy(ctx context.Context, verb string, at place.Tree, in io.Reader, out io.Writer) error {
 	text, err := json.Marshal(at)
 	if err != nil {
 		return err
@@ -94,6 +86,8 @@ func (c *container) runCopy(ctx context.Context, verb string, at place.Place, in
 	s := &spawn.Spec{Path: c.e.keeper.path, Name: reaper.Name, Args: []string{verb, string(text)}, Session: true,
 		Gain: true, Env: []string{"GOMAXPROCS=1"},
 		Files: []uintptr{null, w.Fd(), ew.Fd()}}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	near, far := r, w
 	if in != nil {
 		near, far, s.Files = w, r, []uintptr{r.Fd(), null, ew.Fd()}
@@ -117,6 +111,10 @@ func (c *container) runCopy(ctx context.Context, verb string, at place.Place, in
 		if errors.Is(serr, syscall.EPIPE) {
 			serr = nil // it had enough, or reports why not
 		}
+		if serr != nil {
+			cancel() // a part is not taken for the whole
+			return
+		}
 		near.Close()
 	})
 	err = awaitCopy(ctx, p, at, &streams, near, er)
@@ -133,7 +131,7 @@ func (c *container) runCopy(ctx context.Context, verb string, at place.Place, in
 
 // awaitCopy waits for a copy and its streams. A copy that is no longer waited for is killed, and
 // if it survives it stays with the container.
-func awaitCopy(ctx context.Context, p *spawn.Process, at place.Place,
+func awaitCopy(ctx context.Context, p *spawn.Process, at place.Tree,
 	streams *sync.WaitGroup, near, er *os.File) error {
 	defer func() {
 		streams.Wait()
@@ -151,7 +149,7 @@ func awaitCopy(ctx context.Context, p *spawn.Process, at place.Place,
 	case <-p.Done():
 		err = ctx.Err()
 	case <-time.After(killedAfter):
-		err = fmt.Errorf("/%s: %w: %s", at.Path, ErrHangs, whereTexts(describeAll([]int{p.Pid})))
+		err = fmt.Errorf("%s: %w: %s", at.Path, ErrHangs, whereTexts(describeAll([]int{p.Pid})))
 	}
 	now := time.Now() // ends hanging reads and writes
 	return errors.Join(err, near.SetDeadline(now), er.SetDeadline(now))

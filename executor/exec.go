@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
-	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
 	"cantina/action"
@@ -36,8 +37,9 @@ type ExecResult struct {
 	Signal   int
 }
 
-// ExecSession is a running program and its ends of the streams. The caller reads
-// Stdout and Stderr to their ends, and calls Close.
+// ExecSession is a running program and its ends of the streams. The caller reads Stdout and Stderr
+// to their ends, and calls Close. Processes that the program leaves behind do not keep the streams
+// open.
 type ExecSession struct {
 	Stdin          io.WriteCloser
 	Stdout, Stderr io.Reader
@@ -48,18 +50,55 @@ type ExecSession struct {
 	once   sync.Once
 }
 
+// Limits of what is read after the end of the program: its output is in a pipe then, which other
+// processes may hold open.
+const (
+	lingerTime = 300 * time.Millisecond
+	lingerMost = 1 << 20
+)
+
+// output is what a program writes.
+type output struct {
+	f    *os.File
+	x    *ExecSession
+	late int // bytes that were read after its end
+}
+
+// Read implements io.Reader. It returns io.EOF when the program has ended and no more comes.
+func (o *output) Read(p []byte) (int, error) {
+	ended := o.x.p != nil && o.x.p.Ended()
+	if ended {
+		_ = o.f.SetReadDeadline(time.Now().Add(lingerTime)) // a closed one has no more output
+	}
+	n, err := o.f.Read(p)
+	if ended {
+		o.late += n
+	}
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded) && !ended:
+		return o.Read(p) // it has just ended
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, syscall.EIO), o.late > lingerMost:
+		err = io.EOF
+	}
+	return n, err
+}
+
+// typing is the input of a program with a terminal: its end is a character.
+type typing struct{ *os.File }
+
+// Close implements io.Closer.
+func (t typing) Close() error {
+	_, err := t.Write([]byte{endOfText})
+	return err
+}
+
+// endOfText is Ctrl-D.
+const endOfText = 4
+
 // Exec runs a program in the control group, the namespaces and the environment of a running
 // container. It ends with the container. The errors are ErrUnknown, ErrState, and those of
 // starting a program.
 func (e *Executor) Exec(ctx context.Context, id string, s ExecSpec) (*ExecSession, error) {
-	x, err := e.exec(ctx, id, s)
-	if err != nil {
-		return nil, fmt.Errorf("exec in %s: %w", id, err)
-	}
-	return x, nil
-}
-
-func (e *Executor) exec(ctx context.Context, id string, s ExecSpec) (*ExecSession, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -144,11 +183,11 @@ func (c *container) startBeside(s *spawn.Spec) (p *spawn.Process, err error) {
 // openStreams makes the streams and returns the child's ends of 0, 1 and 2.
 func (x *ExecSession) openStreams(s ExecSpec) ([]*os.File, error) {
 	if s.Terminal {
-		master, slave, err := pty.Open()
+		master, slave, err := openTerminal()
 		if err != nil {
 			return nil, fmt.Errorf("open terminal: %w", err)
 		}
-		x.master, x.Stdin, x.Stdout, x.Stderr = master, master, master, strings.NewReader("")
+		x.master, x.Stdin, x.Stdout, x.Stderr = master, typing{master}, &output{f: master, x: x}, strings.NewReader("")
 		x.files = []*os.File{master}
 		if s.Rows == 0 || s.Cols == 0 {
 			s.Rows, s.Cols = 24, 80
@@ -174,7 +213,7 @@ func (x *ExecSession) openStreams(s ExecSpec) ([]*os.File, error) {
 		own[i], child = r, append(child, w)
 		x.files = append(x.files, r)
 	}
-	x.Stdin, x.Stdout, x.Stderr = own[0], own[1], own[2]
+	x.Stdin, x.Stdout, x.Stderr = own[0], &output{f: own[1], x: x}, &output{f: own[2], x: x}
 	return child, nil
 }
 
@@ -196,7 +235,40 @@ func (x *ExecSession) Resize(rows, cols uint16) error {
 	if x.master == nil {
 		return nil
 	}
-	return pty.Setsize(x.master, &pty.Winsize{Rows: rows, Cols: cols})
+	return control(x.master, func(fd int) error {
+		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols})
+	})
+}
+
+// openTerminal opens a pseudo terminal. Reads of the master end with a deadline and with Close.
+func openTerminal() (master, slave *os.File, err error) {
+	if master, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0); err != nil {
+		return nil, nil, err
+	}
+	number := 0
+	err = control(master, func(fd int) error {
+		n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+		number = n
+		return errors.Join(err, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
+	})
+	if err == nil {
+		slave, err = os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, master.Close())
+	}
+	return master, slave, nil
+}
+
+// control calls f with a descriptor; os.File.Fd would make it block.
+func control(f *os.File, do func(fd int) error) error {
+	c, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var result error
+	err = c.Control(func(fd uintptr) { result = do(int(fd)) })
+	return errors.Join(err, result)
 }
 
 // Signal sends a signal to the program. It returns spawn.ErrGone when it ended.
@@ -206,6 +278,9 @@ func (x *ExecSession) Signal(sig syscall.Signal) error { return x.p.Signal(sig) 
 func (x *ExecSession) Wait(ctx context.Context) (ExecResult, error) {
 	select {
 	case <-x.p.Done():
+		for _, f := range x.files {
+			_ = f.SetReadDeadline(time.Now().Add(lingerTime)) // for reads in progress
+		}
 		r := x.p.Result()
 		return ExecResult{ExitCode: r.ExitCode, Signal: int(r.Signal)}, nil
 	case <-ctx.Done():
@@ -216,11 +291,11 @@ func (x *ExecSession) Wait(ctx context.Context) (ExecResult, error) {
 // Close closes the streams, and kills the program when it has not ended.
 func (x *ExecSession) Close() error {
 	x.once.Do(func() {
+		if x.p != nil { // before it reads the end of its input
+			x.p.SignalGroup(unix.SIGKILL)
+		}
 		for _, f := range x.files {
 			f.Close()
-		}
-		if x.p != nil {
-			x.p.SignalGroup(unix.SIGKILL)
 		}
 	})
 	return nil

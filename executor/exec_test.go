@@ -4,11 +4,11 @@ import (
 	"archive/tar"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -149,47 +149,115 @@ func readUntil(t *testing.T, r io.Reader, want string) string {
 	return got.String()
 }
 
-// TestCopyInGivesAllToTheUser: the directories on the way too, but not those that were there.
-func TestCopyInGivesAllToTheUser(t *testing.T) {
+// TestExecLeavesProcessesBehind: the streams end with the program, although a process that it has started holds them
+// open. All output before that arrives.
+func TestExecLeavesProcessesBehind(t *testing.T) {
+	e := testExecutor(t, nil)
+	if err := e.Launch(Reservation{ID: "x"}, sh("sleep 1000")); err != nil {
+		t.Fatal(err)
+	}
+	await(t, e, "x", runningState)
+	for _, terminal := range []bool{false, true} {
+		x, err := e.Exec(t.Context(), "x", ExecSpec{Path: "/bin/sh", Terminal: terminal,
+			Args: []string{"-c", "setsid sleep 1000 & head -c 60000 /dev/zero | tr '\\0' x; echo end"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := make(chan []byte)
+		go func() { b, _ := io.ReadAll(x.Stdout); out <- b }()
+		r, err := x.Wait(t.Context())
+		if got := string(<-out); err != nil || r.ExitCode != 0 || strings.Count(got, "x") != 60000 ||
+			strings.TrimSpace(strings.Trim(got, "x")) != "end" {
+			t.Errorf("terminal %v: %+v, %v, %d bytes", terminal, r, err, len(got))
+		}
+		x.Close()
+	}
+}
+
+// TestEndOfTypedInput: the end of the input of a terminal is a character; the output continues.
+func TestEndOfTypedInput(t *testing.T) {
+	e := testExecutor(t, nil)
+	if err := e.Launch(Reservation{ID: "x"}, sh("sleep 1000")); err != nil {
+		t.Fatal(err)
+	}
+	await(t, e, "x", runningState)
+	x, err := e.Exec(t.Context(), "x", ExecSpec{Path: "/bin/sh", Args: []string{"-c", "cat; echo rest"}, Terminal: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	io.WriteString(x.Stdin, "typed\n")
+	x.Stdin.Close()
+	readUntil(t, x.Stdout, "rest")
+}
+
+// tarOf is a tar stream of one file.
+func tarOf(t *testing.T, name, content string) io.Reader {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	h := &tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o640, Size: int64(len(content))}
+	if err := errors.Join(w.WriteHeader(h), func() error { _, err := io.WriteString(w, content); return err }(),
+		w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return &b
+}
+
+// TestCopyHasTheRightsOfTheUser: what is written belongs to the user of the container, and only what that user may
+// read or write is copied. Another user can be named.
+func TestCopyHasTheRightsOfTheUser(t *testing.T) {
 	needRoot(t)
-	base, err := os.MkdirTemp("", "cantina-copy") // others may pass through it
+	base, err := os.MkdirTemp("", "cantina-copy") // others may not pass through the cell's directory
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(base) })
-	if err := os.Chmod(base, 0o755); err != nil {
-		t.Fatal(err)
-	}
 	e := testExecutor(t, func(c *Config) { c.Dir = filepath.Join(base, "cell") })
-	s := sh("mkdir old; echo up; sleep 1000")
-	s.Workload.User = "1234:1235"
-	if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
-		t.Fatal(err)
-	}
-	awaitLine(t, e, "x", "up")
-	if c, _ := e.Get("x"); os.Chown(filepath.Join(c.Dir, "old"), 77, 77) != nil {
-		t.Fatal("cannot give a directory away")
-	}
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	w.WriteHeader(&tar.Header{Name: "d/f", Typeflag: tar.TypeReg, Mode: 0o644})
-	w.Close()
-	if err := e.CopyIn(t.Context(), "x", "old/a/b", &b); err != nil {
-		t.Fatal(err)
-	}
-	c, _ := e.Get("x")
-	for name, want := range map[string]uint32{"old": 77, "old/a": 1234, "old/a/b": 1234, "old/a/b/d": 1234,
-		"old/a/b/d/f": 1234} {
-		info, err := os.Stat(filepath.Join(c.Dir, name))
+	root := smallRoot(t)
+	for name, level := range map[string]action.Isolation{"process": action.IsolationProcess,
+		"namespaces": action.IsolationNamespaces, "rootfs": action.IsolationRootfs} {
+		s := sh("echo up; sleep 1000")
+		s.Workload.User, s.Workload.Isolation, s.Workload.Rootfs = "1234:1235", level, root
+		if err := e.Launch(Reservation{ID: name}, s); err != nil {
+			t.Fatal(err)
+		}
+		await(t, e, name, runningState)
+		awaitLine(t, e, name, "up")
+		as := func(user, path, file string) error {
+			return e.CopyIn(t.Context(), name, CopySpec{Path: path, Name: file, User: user}, tarOf(t, file, "content"))
+		}
+		if err := as("", "own", "f"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := as("", "/usr/f", "f"); !strings.Contains(fmt.Sprint(err), "permission denied") &&
+			!strings.Contains(fmt.Sprint(err), "read-only") {
+			t.Errorf("%s: written where the user may not: %v", name, err)
+		}
+		if err := as("0:0", "roots", "f"); err != nil {
+			t.Errorf("%s: as root: %v", name, err)
+		}
+		x, err := e.Exec(t.Context(), name, ExecSpec{Path: "ls", Args: []string{"-ln", "own", "roots"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if st := info.Sys().(*syscall.Stat_t); st.Uid != want {
-			t.Errorf("%s belongs to %d, want %d", name, st.Uid, want)
+		out, _ := io.ReadAll(x.Stdout)
+		x.Close()
+		if got := strings.Join(strings.Fields(string(out)), " "); !strings.Contains(got, "-rw-r----- 1 1234 1235 7 ") ||
+			!strings.Contains(got, "-rw-r----- 1 0 0 7 ") {
+			t.Errorf("%s: %q", name, got)
+		}
+		if err := e.CopyOut(t.Context(), name, CopySpec{Path: "own"}, io.Discard); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := e.CopyOut(t.Context(), name, CopySpec{Path: "roots"}, io.Discard); !strings.Contains(fmt.Sprint(err),
+			"permission denied") {
+			t.Errorf("%s: read what the user may not: %v", name, err)
 		}
 	}
 }
 
+// TestCopy: links in a directory stay links, and lead nowhere else than for a program of the container.
 func TestCopy(t *testing.T) {
 	needRoot(t)
 	root := smallRoot(t)
@@ -199,8 +267,8 @@ func TestCopy(t *testing.T) {
 			e := testExecutor(t, nil)
 			outside := filepath.Join(tempDir(t), "secret")
 			os.WriteFile(outside, []byte("secret"), 0o644)
-			s := sh("mkdir -p d/e; echo one > d/a; echo two > d/e/b; ln -s a d/l; ln -s " + outside +
-				" leak; echo ready; sleep 1000")
+			s := sh("mkdir -p d/e; echo one > d/a; echo two > d/e/b; ln -s a d/l; ln -s $PWD/d link; ln -s " + outside +
+				" leak; ln -s ../../../../.." + filepath.Dir(outside) + " updir; echo ready; sleep 1000")
 			s.Workload.Isolation, s.Workload.Rootfs = level, root
 			if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
 				t.Fatal(err)
@@ -208,29 +276,36 @@ func TestCopy(t *testing.T) {
 			await(t, e, "x", runningState)
 			awaitLine(t, e, "x", "ready")
 			var b bytes.Buffer
-			if err := e.CopyOut(t.Context(), "x", "d", &b); err != nil {
+			if err := e.CopyOut(t.Context(), "x", CopySpec{Path: "link"}, &b); err != nil { // absolute, in the container
 				t.Fatal(err)
 			}
-			if err := e.CopyIn(t.Context(), "x", "in", &b); err != nil {
+			if err := e.CopyIn(t.Context(), "x", CopySpec{Path: "in", Name: "link"}, &b); err != nil {
 				t.Fatal(err)
 			}
-			x, err := e.Exec(t.Context(), "x", ExecSpec{Path: "sh", Args: []string{"-c", "cat in/d/a in/d/e/b in/d/l"}})
+			x, err := e.Exec(t.Context(), "x", ExecSpec{Path: "sh", Args: []string{"-c", "cat in/a in/e/b; ls -l in/l"}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer x.Close()
-			if out, _ := io.ReadAll(x.Stdout); string(out) != "one\ntwo\none\n" {
+			if out, _ := io.ReadAll(x.Stdout); !strings.HasPrefix(string(out), "one\ntwo\n") ||
+				!strings.HasSuffix(string(out), " -> a\n") {
 				t.Errorf("copy holds %q", out)
 			}
-			b.Reset()
-			err = e.CopyOut(t.Context(), "x", "leak", &b)
-			if bytes.Contains(b.Bytes(), []byte("secret\x00")) {
-				t.Error("a link led out of the container")
+			if level != action.IsolationRootfs {
+				return // it sees the files of the machine
 			}
-			t.Log("copy through a link out of the container: ", err)
-			if err := e.CopyOut(t.Context(), "x", "../../../../../../../etc/shadow", &b); level == action.IsolationProcess &&
-				!errors.Is(err, ErrOutside) {
-				t.Errorf("copy from outside: %v", err)
+			for _, path := range []string{"leak", "updir/secret", "../../../../../.." + outside, outside} {
+				b.Reset()
+				if err := e.CopyOut(t.Context(), "x", CopySpec{Path: path}, &b); err == nil {
+					t.Errorf("%s led out of the container: %q", path, b.String())
+				}
+			}
+			at := CopySpec{Path: "updir/secret", Name: "f"}
+			if err := e.CopyIn(t.Context(), "x", at, tarOf(t, "f", "changed")); err == nil {
+				t.Error("written through a link that leads out")
+			}
+			if got, err := os.ReadFile(outside); string(got) != "secret" {
+				t.Errorf("%q, %v", got, err)
 			}
 		})
 	}

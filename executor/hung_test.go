@@ -408,8 +408,10 @@ func TestHungSourcesAndCopies(t *testing.T) {
 	}
 	await(t, e, "x", runningState)
 	for name, copy := range map[string]func(context.Context) error{
-		"out": func(ctx context.Context) error { return e.CopyOut(ctx, "x", h.Dir+"/a", io.Discard) },
-		"in":  func(ctx context.Context) error { return e.CopyIn(ctx, "x", h.Dir+"/a", strings.NewReader("")) },
+		"out": func(ctx context.Context) error { return e.CopyOut(ctx, "x", CopySpec{Path: h.Dir + "/a"}, io.Discard) },
+		"in": func(ctx context.Context) error {
+			return e.CopyIn(ctx, "x", CopySpec{Path: h.Dir + "/a"}, strings.NewReader(""))
+		},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		if err := copy(ctx); !errors.Is(err, ErrHangs) {

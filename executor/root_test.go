@@ -195,7 +195,8 @@ func TestRootTree(t *testing.T) {
 		t.Errorf("process 1 is %q, %v", b, err)
 	}
 	var b strings.Builder
-	if err := e.CopyOut(t.Context(), "x", "/from-setup", &b); err != nil || !strings.Contains(b.String(), "set up") {
+	if err := e.CopyOut(t.Context(), "x", CopySpec{Path: "/from-setup"}, &b); err != nil ||
+		!strings.Contains(b.String(), "set up") {
 		t.Errorf("%q, %v", b.String(), err)
 	}
 	out := lines(t, e, "x", logstore.Stdout)

@@ -235,11 +235,14 @@ func (o *order) mostUnpacked() int64 {
 	return o.e.cfg.UnpackMax
 }
 
+// ErrOutside reports a path that leads out of the container.
+var ErrOutside = errors.New("path leads out of the container")
+
 // Place finds a path of the container on the machine, for transfers.
 func (h *stepHost) Place(name string) (step.Place, error) {
 	c := h.c
 	p := step.Place{Place: place.Place{Root: c.files.root(), Most: c.mostUnpacked()}}
-	if err := c.files.own(&p.Place); err != nil {
+	if err := c.files.own(&p.Place, ""); err != nil {
 		return p, err
 	}
 	if !path.IsAbs(name) {
@@ -275,7 +278,7 @@ func (h *stepHost) Local(ctx context.Context, name string) (string, func() error
 	c := h.c
 	to := c.files.below(fmt.Sprintf(".source-%d", c.files.copies.Add(1)))
 	at := place.Place{Root: "/", Path: name}
-	if err := c.files.own(&at); err != nil {
+	if err := c.files.own(&at, ""); err != nil {
 		return "", nil, err
 	}
 	if err := h.carry(ctx, "take", place.File{At: at, Path: to, Into: name}); err != nil {
@@ -284,9 +287,9 @@ func (h *stepHost) Local(ctx context.Context, name string) (string, func() error
 	return to, func() error { return os.Remove(to) }, nil
 }
 
-// own returns the owner of a place of the container: the workload's user.
-func (fl *files) own(p *place.Place) error {
-	a, err := fl.identify(&action.Run{})
+// own sets the owner of a place of the container: a user of it, or the workload's.
+func (fl *files) own(p *place.Place, user string) error {
+	a, err := fl.identify(&action.Run{User: user})
 	if err == nil && a.cred != nil {
 		p.Owned, p.Uid, p.Gid, p.Groups = true, int(a.cred.Uid), int(a.cred.Gid), a.cred.Groups
 	}

@@ -197,7 +197,7 @@ var _ link.Termed = (*Term)(nil)
 func (t *Term) Backend() *api.Backend {
 	v := viewOf(t)
 	return &api.Backend{Applications: v, Services: v, Tasks: v, Jobs: v, Schedules: v, Cells: v, Operation: v, Stops: v,
-		Explainer: v, Logs: v, Events: t.hub, Writable: t.lease.NoRoom}
+		Explainer: v, Logs: v, Containers: v, Events: t.hub, Writable: t.lease.NoRoom}
 }
 
 // ZonesChanged has the timetable read the rules of time zones again.

@@ -24,6 +24,7 @@ type (
 		explainView
 		logView
 		stopView
+		execView
 	}
 	applicationView struct{ *Term }
 	// boardView shows services, instances and tasks.
@@ -41,11 +42,12 @@ type (
 	explainView   struct{ *Term }
 	logView       struct{ *Term }
 	stopView      struct{ *Term }
+	execView      struct{ *Term }
 )
 
 func viewOf(t *Term) view {
 	return view{applicationView{t}, boardView{t.Board, t}, jobView{t}, scheduleView{t.Timetable, t}, cellView{t},
-		operationView{t}, explainView{t}, logView{t}, stopView{t}}
+		operationView{t}, explainView{t}, logView{t}, stopView{t}, execView{t}}
 }
 
 // fresh returns nil while it is certain that no other server leads.

@@ -24,6 +24,8 @@ import (
 // Fake is the leader. Its exported methods besides those of api's interfaces change the state.
 type Fake struct {
 	Logs *Logs
+	// Containers run programs.
+	Containers *Containers
 
 	*commits
 	serviceRows
@@ -80,7 +82,7 @@ type (
 func New(now func() time.Time) *Fake {
 	c := &commits{now: now, revision: 100, answers: map[string]any{}, Hub: event.New(1024, 100, now)}
 	return &Fake{
-		commits: c, Logs: NewLogs(), rows: map[string]*api.Quarantined{},
+		commits: c, Logs: NewLogs(), Containers: NewContainers(), rows: map[string]*api.Quarantined{},
 		serviceRows:  serviceRows{c, map[string]*plan.Service{}, map[string]*plan.Instance{}},
 		taskRows:     taskRows{c, map[string]*plan.Task{}, map[string]bool{}},
 		jobRows:      jobRows{c, map[string]*plan.Job{}, map[string]map[string]*plan.JobNode{}},
@@ -94,7 +96,7 @@ func New(now func() time.Time) *Fake {
 func (f *Fake) Backend() *api.Backend {
 	return &api.Backend{
 		Applications: f, Services: f, Tasks: f, Jobs: f, Schedules: f, Cells: f, Operation: f, Stops: f, Explainer: f,
-		Logs: f.Logs, Events: f.Hub,
+		Logs: f.Logs, Containers: f.Containers, Events: f.Hub,
 	}
 }
 

@@ -116,7 +116,8 @@ func addCompletions(c *cli, root *cobra.Command) {
 		"cron reset": {"schedule"},
 		"ps":         {"service"}, "logs": {"service", "task", "job"}, "wait": {"service", "task",
 			"job"}, "stop": {"service", "task", "job"},
-		"rm": {"service", "task", "job", "schedule"}, "restart": {"service"}, "explain": {"service", "task", "job", "cell",
+		"exec": {"service", "task", "job"},
+		"rm":   {"service", "task", "job", "schedule"}, "restart": {"service"}, "explain": {"service", "task", "job", "cell",
 			"schedule"}, "cells": {"cell"},
 		"service get": {"service"}, "service scale": {"service"}, "task get": {"task"}, "task result": {"task"},
 		"task resolve": {"task"}, "task rerun": {"task"},
@@ -127,7 +128,25 @@ func addCompletions(c *cli, root *cobra.Command) {
 			cmd.ValidArgsFunction = completeNames(c, kinds...)
 		}
 	}
+	if cmd, _, err := root.Find([]string{"cp"}); err == nil {
+		cmd.ValidArgsFunction = completeCopy(c)
+	}
 	completeFlags(c, root)
+}
+
+// completeCopy offers the names of running work with a colon; files here are the shell's own.
+func completeCopy(c *cli) cobra.CompletionFunc {
+	names := completeNames(c, "service", "task", "job")
+	return func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
+		if here := copyEndOf(begin); begin != "" && here.subject == "" && strings.ContainsAny(begin, "./") {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		list, _ := names(cmd, args, begin)
+		for i := range list {
+			list[i] += ":"
+		}
+		return list, cobra.ShellCompDirectiveNoSpace
+	}
 }
 
 // completeFlags registers the values of flags: the words of a choice, and names of cells.

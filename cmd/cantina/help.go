@@ -31,11 +31,13 @@ const exitCodes = `EXIT CODES
   5    no connection to a server, or access denied
   6    lost: the outcome is unknown
   10   plan: there are changes
-  126  run, wait: the program is not executable
-  127  run, wait: the program was not found
-  130  detached by Ctrl-C; the task or job continues
+  126  run, exec, wait: the program is not executable
+  127  run, exec, wait: the program was not found
+  130  detached by Ctrl-C; the task or job continues. exec: ended by the detach
+       keys
 
-  run and wait exit with the program's own code, or 128+n if signal n ended it.
+  run, exec and wait exit with the program's own code, or 128+n if signal n ended
+  it.
   --client-exit-code gives 0, 1 or 6 instead. wait for a job exits 1 if any of
   its batch tasks failed.
 `

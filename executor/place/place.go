@@ -46,17 +46,17 @@ type File struct {
 }
 
 // become makes this process the owner of the place, if it is to be.
-func (f *File) become() error {
-	if !f.Become {
+func (p *Place) become(it bool) error {
+	if !it {
 		return nil
 	}
-	groups := make([]int, len(f.At.Groups))
-	for i, g := range f.At.Groups {
+	groups := make([]int, len(p.Groups))
+	for i, g := range p.Groups {
 		groups[i] = int(g)
 	}
-	if err := errors.Join(syscall.Setgroups(groups), syscall.Setresgid(f.At.Gid, f.At.Gid, f.At.Gid),
-		syscall.Setresuid(f.At.Uid, f.At.Uid, f.At.Uid)); err != nil {
-		return fmt.Errorf("become uid %d: %w", f.At.Uid, err)
+	if err := errors.Join(syscall.Setgroups(groups), syscall.Setresgid(p.Gid, p.Gid, p.Gid),
+		syscall.Setresuid(p.Uid, p.Uid, p.Uid)); err != nil {
+		return fmt.Errorf("become uid %d: %w", p.Uid, err)
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func Put(ctx context.Context, f File) error {
 		return err
 	}
 	defer func() { _ = in.Close() }() // read only
-	if err := f.become(); err != nil {
+	if err := f.At.become(f.Become); err != nil {
 		return err
 	}
 	if f.Become {
@@ -205,7 +205,7 @@ func Take(ctx context.Context, f File) error {
 }
 
 func take(ctx context.Context, f File, out *os.File) error {
-	if err := f.become(); err != nil {
+	if err := f.At.become(f.Become); err != nil {
 		return err
 	}
 	open := func() (*os.File, int64, error) { return Open(f.At, f.Into) }

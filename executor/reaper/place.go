@@ -25,12 +25,15 @@ func carry(what func(context.Context, place.File) error, text string) int {
 
 // streamTree packs a place onto standard output, or unpacks one from standard input.
 func streamTree(unpack bool, text string) int {
-	var p place.Place
-	err := json.Unmarshal([]byte(text), &p)
+	var t place.Tree
+	err := json.Unmarshal([]byte(text), &t)
+	if err == nil {
+		err = t.Enter()
+	}
 	if err == nil && unpack {
-		err = place.UnpackStream(context.Background(), p, os.Stdin)
+		err = place.Unpack(context.Background(), os.Stdin, t.Path, t.Name, t.Most)
 	} else if err == nil {
-		err = place.Pack(context.Background(), p, os.Stdout)
+		err = place.Pack(context.Background(), t.Path, os.Stdout)
 	}
 	if err != nil {
 		say(err.Error())

@@ -34,6 +34,9 @@ var (
 	ErrTooLarge = errors.New("archive too large when unpacked")
 	// ErrEntry: an entry of a kind that is not allowed, or with an impossible name.
 	ErrEntry = errors.New("bad archive entry")
+
+	errDirectory   = errors.New("exists and is a directory")
+	errNoDirectory = errors.New("exists and is not a directory")
 )
 
 // Options are the options of Unpack.
@@ -50,6 +53,12 @@ type Options struct {
 	// Layer unpacks a layer of an OCI image: owners, set-user-ID bits, devices and
 	// extended attributes are kept, and whiteouts become those of overlayfs. Needs root.
 	Layer bool
+	// Merge keeps existing directories: their modes, and their place. An entry that would replace one
+	// by a file, or a file by one, is an error.
+	Merge bool
+	// Rename returns the name for an entry, which is relative and clean, or false: then it is an error.
+	// nil = its own. The entries are one file or directory, so no link is followed on the way.
+	Rename func(string) (string, bool)
 }
 
 // block is the least that a file or a directory takes on the disk, in bytes.
@@ -62,7 +71,8 @@ type unpacker struct {
 	o       Options
 	bytes   int64
 	entries int
-	dirs    []dir // times and modes of directories are set last
+	dirs    []dir  // times and modes of directories are set last
+	real    string // a directory that no link leads to
 }
 
 type dir struct {
@@ -159,7 +169,19 @@ func (u *unpacker) clean(name string) (string, error) {
 	if name = strings.TrimPrefix(path.Clean("/"+name), "/"); name == "" {
 		return "", nil
 	}
-	return name, u.charge()
+	name, err := u.rename(name)
+	return name, errors.Join(err, u.charge())
+}
+
+func (u *unpacker) rename(name string) (string, error) {
+	if u.o.Rename == nil {
+		return name, nil
+	}
+	as, ok := u.o.Rename(name)
+	if !ok {
+		return "", fmt.Errorf("%w: outside the copied file or directory", ErrEntry)
+	}
+	return as, nil
 }
 
 // charge counts a block.
@@ -248,6 +270,9 @@ func (u *unpacker) clear(name string) error {
 	}
 	if info, err := u.root.Lstat(name); err == nil {
 		if info.IsDir() {
+			if u.o.Merge {
+				return errDirectory
+			}
 			return u.root.RemoveAll(name)
 		}
 		return u.root.Remove(name)
@@ -257,13 +282,26 @@ func (u *unpacker) clear(name string) error {
 
 // parents makes missing directories, with the owner of the rest.
 func (u *unpacker) parents(dir string) error {
-	if info, err := u.root.Stat(dir); err == nil && info.IsDir() {
+	stat := u.root.Stat
+	if u.o.Rename != nil {
+		if dir == u.real {
+			return nil
+		}
+		stat = u.root.Lstat
+	}
+	info, err := stat(dir)
+	there := err == nil && info.IsDir()
+	if there && u.o.Rename == nil {
 		return nil
 	}
 	if up := path.Dir(dir); up != "." {
 		if err := u.parents(up); err != nil {
 			return err
 		}
+	}
+	if there {
+		u.real = dir
+		return nil
 	}
 	if err := u.charge(); err != nil {
 		return err
@@ -276,7 +314,13 @@ func (u *unpacker) parents(dir string) error {
 
 func (u *unpacker) dir(name string, mode fs.FileMode, at time.Time) error {
 	if name != "" {
-		if info, err := u.root.Lstat(name); err != nil || !info.IsDir() {
+		info, err := u.root.Lstat(name)
+		switch {
+		case err == nil && u.o.Merge && info.IsDir():
+			return nil
+		case err == nil && u.o.Merge:
+			return errNoDirectory
+		case err != nil || !info.IsDir():
 			if err := u.clear(name); err != nil {
 				return err
 			}
@@ -327,9 +371,9 @@ func (u *unpacker) symlink(name, target string) error {
 }
 
 func (u *unpacker) hardlink(name, target string) error {
-	target = strings.TrimPrefix(path.Clean("/"+target), "/")
-	if target == name {
-		return nil
+	target, err := u.rename(strings.TrimPrefix(path.Clean("/"+target), "/"))
+	if target == name || err != nil {
+		return err
 	}
 	if err := u.clear(name); err != nil {
 		return err

@@ -75,9 +75,21 @@ func (b *hurried) end(well bool) {
 	b.ended = true
 }
 
-// Endless permits any speed for the body of a request: that of a stream.
+// Endless permits any speed for a request and its answer: a stream in both directions, whose reader may
+// pause. Pings find a connection that is gone.
 func Endless(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // where there is none, there is no deadline
+	for at := w; at != nil; {
+		if h, ok := at.(*hurrying); ok {
+			h.deadline(false)
+			h.endless = true
+		}
+		inner, ok := at.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return
+		}
+		at = inner.Unwrap()
+	}
 }
 
 // writeTime is how long a caller may leave an answer unread before its connection is closed.
@@ -86,13 +98,17 @@ const writeTime = time.Minute
 // hurrying is the writer of an answer that must be read.
 type hurrying struct {
 	http.ResponseWriter
-	conn *http.ResponseController
+	conn    *http.ResponseController
+	endless bool
 }
 
 // Unwrap is for http.ResponseController.
 func (w *hurrying) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *hurrying) deadline(on bool) {
+	if w.endless {
+		return
+	}
 	at := time.Time{}
 	if on {
 		at = time.Now().Add(writeTime)

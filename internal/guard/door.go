@@ -70,7 +70,8 @@ func (d *Door) Serve(ctx context.Context, h http.Handler) error {
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	server := &http.Server{Handler: d.Handler(h), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,
-		MaxHeaderBytes: maxHeader, Protocols: protocols, ErrorLog: libraryLog(d.log),
+		MaxHeaderBytes: maxHeader, Protocols: protocols,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: clientTime}, ErrorLog: libraryLog(d.log),
 		BaseContext: func(net.Listener) context.Context { return base }, ConnContext: keepConn}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(d.Listener) }()
@@ -103,7 +104,7 @@ func (d *Door) Handler(h http.Handler) http.Handler {
 			x.write(w, r)
 			return
 		}
-		out := &hurrying{w, conn}
+		out := &hurrying{ResponseWriter: w, conn: conn}
 		defer out.deadline(true) // of buffered data
 		h.ServeHTTP(out, r)
 	})

@@ -44,7 +44,7 @@ func (f TLSFiles) Server() (*tls.Config, error) {
 		return nil, err
 	}
 	return &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
-		MinVersion: tls.VersionTLS13}, nil
+		MinVersion: tls.VersionTLS13, NextProtos: []string{"h2", "http/1.1"}}, nil
 }
 
 // Client returns the configuration of a caller; nil when there are no files.

@@ -3,6 +3,7 @@ package guard
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -119,6 +120,34 @@ func (w *Way) known(ctx context.Context, c net.Conn) error {
 func (w *Way) Transport(t *http.Transport) http.RoundTripper {
 	t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return w.Dial(ctx) }
 	return &signing{w, t}
+}
+
+// Times of a connection for streams in both directions. A client that is stopped, as by Ctrl-Z, answers
+// nothing; one whose machine is gone must not hold its streams for ever.
+const (
+	pingAfter   = 15 * time.Second // without a frame
+	serverTime  = 15 * time.Second // for a server to answer
+	clientTime  = 5 * time.Minute  // for a client to answer
+	streamBytes = 1 << 20          // of a stream that its reader has not read
+)
+
+// Duplex is the round tripper of streams in both directions, over HTTP/2. Connections are made by
+// dial, which is w.Dial, perhaps with more around it.
+func (w *Way) Duplex(conf *tls.Config, dial func(context.Context) (net.Conn, error)) http.RoundTripper {
+	protocols := new(http.Protocols)
+	if conf == nil || w.Unix() {
+		protocols.SetUnencryptedHTTP2(true)
+	} else {
+		protocols.SetHTTP2(true)
+	}
+	t := &http.Transport{Protocols: protocols, IdleConnTimeout: IdleTime, DisableCompression: true,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: serverTime, MaxReceiveBufferPerStream: streamBytes}}
+	if conf != nil {
+		t.TLSClientConfig = conf.Clone() // the transport changes it
+	}
+	signed := w.Transport(t)
+	t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }
+	return signed
 }
 
 type signing struct {

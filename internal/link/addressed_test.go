@@ -14,7 +14,6 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"cantina/cell"
-	"cantina/executor"
 	"cantina/fence"
 	"cantina/lrp"
 	pb "cantina/wire/cantinav1"
@@ -68,7 +67,7 @@ func send(t *testing.T, s *httptest.Server, m protoreflect.MethodDescriptor, pat
 	t.Helper()
 	body := `{"to":` + to + `,"key":{"process":"x","domain":"d"},"instance":"i","uid":"u"}`
 	if m.IsStreamingClient() {
-		body = `{"start":{"to":` + to + `,"program":{"path":"/bin/true"}}}`
+		body = `{"start":{"to":` + to + `}}`
 	}
 	kind := "application/json"
 	if m.IsStreamingServer() {
@@ -158,7 +157,8 @@ func (w *witness) FollowLogs(context.Context, *pb.FollowLogsRequest, func(*pb.Fo
 	return nil
 }
 
-func (w *witness) StartExec(context.Context, string, executor.ExecSpec) (*executor.ExecSession, error) {
+func (w *witness) Exec(context.Context, *pb.CellExecStart, func() (*pb.ExecInput, error),
+	func(*pb.ExecResponse) error) error {
 	w.asked = "Exec"
-	return nil, cell.ErrUnknownContainer
+	return cell.ErrUnknownContainer
 }

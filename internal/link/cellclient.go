@@ -62,7 +62,7 @@ func (d *Directory) Begin(c fence.Cluster) {
 	d.cluster = c
 	clear(d.address)
 	for _, r := range d.remote {
-		r.http.CloseIdleConnections()
+		r.close()
 	}
 	clear(d.remote)
 }
@@ -96,7 +96,7 @@ func (d *Directory) SetAddress(name worker.CellName, address string) {
 		delete(d.address, name)
 	}
 	if r := d.remote[name]; r != nil {
-		r.http.CloseIdleConnections()
+		r.close()
 		delete(d.remote, name)
 	}
 }
@@ -115,11 +115,13 @@ func (d *Directory) Cell(name worker.CellName) Cell {
 	r := d.remote[name]
 	if r == nil {
 		way := d.sec.way(address)
-		http := &http.Client{Transport: transport(way, d.sec)}
+		single, both := &http.Client{Transport: transport(way, d.sec)}, duplex(way, d.sec)
 		base := baseURL(way, d.sec)
 		opts := append(clientOptions(), connect.WithInterceptors(stamp{d, name}))
-		r = &remote{rpc: cantinav1connect.NewCellServiceClient(&muxOrDial{d, address, http}, base, opts...),
-			streams: cantinav1connect.NewCellServiceClient(http, base, opts...), http: http}
+		r = &remote{rpc: cantinav1connect.NewCellServiceClient(&muxOrDial{d, address, single}, base, opts...),
+			streams: cantinav1connect.NewCellServiceClient(single, base, opts...),
+			duplex:  cantinav1connect.NewCellServiceClient(both, base, opts...),
+			clients: []*http.Client{single, both}}
 		d.remote[name] = r
 	}
 	return r
@@ -133,7 +135,7 @@ func (d *Directory) Close() {
 		l.End()
 	}
 	for _, r := range d.remote {
-		r.http.CloseIdleConnections()
+		r.close()
 	}
 	d.mu.Unlock()
 	d.conns.Wait()
@@ -222,7 +224,15 @@ func (x *muxOrDial) Do(q *http.Request) (*http.Response, error) {
 type remote struct {
 	rpc     cantinav1connect.CellServiceClient
 	streams cantinav1connect.CellServiceClient // and large answers
-	http    *http.Client
+	duplex  cantinav1connect.CellServiceClient // for streams in both directions
+	clients []*http.Client
+}
+
+// close drops connections that are not in use.
+func (r *remote) close() {
+	for _, c := range r.clients {
+		c.CloseIdleConnections()
+	}
 }
 
 // callTimeout bounds one call to a cell; afterwards its outcome is unknown. Placements and reports

@@ -21,7 +21,7 @@ func calleeOf(m any) (*pb.Callee, bool) {
 	switch m := m.(type) {
 	case interface{ GetTo() *pb.Callee }:
 		return m.GetTo(), true
-	case *pb.ExecRequest:
+	case *pb.CellExecRequest:
 		return m.GetStart().GetTo(), m.GetStart() != nil
 	}
 	return nil, false

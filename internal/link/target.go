@@ -30,8 +30,11 @@ type Cell interface {
 	ShortenGrace(ctx context.Context, t fence.Term, proc worker.Proc, s cell.Shorten) (int, error)
 	Drain(ctx context.Context, t fence.Term, proc worker.Proc, e cell.Drain) error
 	ReadLogs(ctx context.Context, m *pb.ReadLogsRequest) (*pb.ReadLogsResponse, error)
-	// StartExec runs a program in a running container.
-	StartExec(ctx context.Context, container string, s executor.ExecSpec) (*executor.ExecSession, error)
+	// Exec runs a program in a running container, or copies files from or to it, until that has
+	// ended. in returns the caller's next message, out sends one. It ends with ctx. The last message
+	// reports how it ended; work that could not be done is no error.
+	Exec(ctx context.Context, m *pb.CellExecStart, in func() (*pb.ExecInput, error),
+		out func(*pb.ExecResponse) error) error
 	FollowLogs(ctx context.Context, m *pb.FollowLogsRequest, each func(*pb.FollowLogsResponse) error) error
 }
 

@@ -62,6 +62,11 @@ func transport(way *guard.Way, sec Security) http.RoundTripper {
 	return signed
 }
 
+// duplex returns the HTTP client for streams in both directions with one peer.
+func duplex(way *guard.Way, sec Security) *http.Client {
+	return &http.Client{Transport: way.Duplex(sec.TLS, dial(way))}
+}
+
 // baseURL is the URL of a peer; a Unix socket needs a substitute name.
 func baseURL(way *guard.Way, sec Security) string {
 	if sec.TLS != nil && !way.Unix() {

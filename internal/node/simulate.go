@@ -50,9 +50,11 @@ func (simulatedCell) FollowLogs(context.Context, *pb.FollowLogsRequest, func(*pb
 	return nil
 }
 
-// StartExec implements link.Cell: a simulated container runs no program.
-func (simulatedCell) StartExec(context.Context, string, executor.ExecSpec) (*executor.ExecSession, error) {
-	return nil, fmt.Errorf("exec in a simulated container: %w", errors.ErrUnsupported)
+// Exec implements link.Cell: it does nothing.
+func (simulatedCell) Exec(_ context.Context, _ *pb.CellExecStart, _ func() (*pb.ExecInput, error),
+	out func(*pb.ExecResponse) error) error {
+	return out(&pb.ExecResponse{Kind: &pb.ExecResponse_End{End: &pb.ExecEnd{ExitCode: -1,
+		Reason: "the cell is simulated: its containers have no programs and no files"}}})
 }
 
 // openAtOnce is how many cells of a simulation are opened at the same time: each

@@ -9839,12 +9839,148 @@ func (x *FollowOutputResponse) GetPacked() *LogLines {
 	return nil
 }
 
+type ExecRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*ExecRequest_Start
+	//	*ExecRequest_Input
+	Kind          isExecRequest_Kind `protobuf_oneof:"kind"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecRequest) Reset() {
+	*x = ExecRequest{}
+	mi := &file_cantina_v1_api_proto_msgTypes[134]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecRequest) ProtoMessage() {}
+
+func (x *ExecRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[134]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
+func (*ExecRequest) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{134}
+}
+
+func (x *ExecRequest) GetKind() isExecRequest_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *ExecRequest) GetStart() *ExecStart {
+	if x != nil {
+		if x, ok := x.Kind.(*ExecRequest_Start); ok {
+			return x.Start
+		}
+	}
+	return nil
+}
+
+func (x *ExecRequest) GetInput() *ExecInput {
+	if x != nil {
+		if x, ok := x.Kind.(*ExecRequest_Input); ok {
+			return x.Input
+		}
+	}
+	return nil
+}
+
+type isExecRequest_Kind interface {
+	isExecRequest_Kind()
+}
+
+type ExecRequest_Start struct {
+	// The first message.
+	Start *ExecStart `protobuf:"bytes,1,opt,name=start,proto3,oneof"`
+}
+
+type ExecRequest_Input struct {
+	Input *ExecInput `protobuf:"bytes,2,opt,name=input,proto3,oneof"`
+}
+
+func (*ExecRequest_Start) isExecRequest_Kind() {}
+
+func (*ExecRequest_Input) isExecRequest_Kind() {}
+
+type ExecStart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A service, instance, task, job or node. Of a service or job the first that runs is used.
+	Subject       *Subject  `protobuf:"bytes,1,opt,name=subject,proto3" json:"subject,omitempty"`
+	Work          *ExecWork `protobuf:"bytes,2,opt,name=work,proto3" json:"work,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecStart) Reset() {
+	*x = ExecStart{}
+	mi := &file_cantina_v1_api_proto_msgTypes[135]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecStart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecStart) ProtoMessage() {}
+
+func (x *ExecStart) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[135]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
+func (*ExecStart) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{135}
+}
+
+func (x *ExecStart) GetSubject() *Subject {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
+}
+
+func (x *ExecStart) GetWork() *ExecWork {
+	if x != nil {
+		return x.Work
+	}
+	return nil
+}
+
 var File_cantina_v1_api_proto protoreflect.FileDescriptor
 
 const file_cantina_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"\x14cantina/v1/api.proto\x12\n" +
-	"cantina.v1\x1a\x16cantina/v1/fence.proto\x1a\x14cantina/v1/log.proto\x1a\x19cantina/v1/workload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xed\x01\n" +
+	"cantina.v1\x1a\x15cantina/v1/cell.proto\x1a\x16cantina/v1/fence.proto\x1a\x14cantina/v1/log.proto\x1a\x19cantina/v1/workload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xed\x01\n" +
 	"\vErrorDetail\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x14\n" +
 	"\x05field\x18\x02 \x01(\tR\x05field\x12\x12\n" +
@@ -10656,7 +10792,14 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x18\n" +
 	"\amissing\x18\x03 \x03(\tR\amissing\x12\x10\n" +
 	"\x03end\x18\x04 \x01(\bR\x03end\x12,\n" +
-	"\x06packed\x18\x05 \x01(\v2\x14.cantina.v1.LogLinesR\x06packed2\xc0\x1d\n" +
+	"\x06packed\x18\x05 \x01(\v2\x14.cantina.v1.LogLinesR\x06packed\"s\n" +
+	"\vExecRequest\x12-\n" +
+	"\x05start\x18\x01 \x01(\v2\x15.cantina.v1.ExecStartH\x00R\x05start\x12-\n" +
+	"\x05input\x18\x02 \x01(\v2\x15.cantina.v1.ExecInputH\x00R\x05inputB\x06\n" +
+	"\x04kind\"d\n" +
+	"\tExecStart\x12-\n" +
+	"\asubject\x18\x01 \x01(\v2\x13.cantina.v1.SubjectR\asubject\x12(\n" +
+	"\x04work\x18\x02 \x01(\v2\x14.cantina.v1.ExecWorkR\x04work2\xff\x1d\n" +
 	"\x0eCantinaService\x129\n" +
 	"\x04Plan\x12\x17.cantina.v1.PlanRequest\x1a\x18.cantina.v1.PlanResponse\x12<\n" +
 	"\x05Apply\x12\x18.cantina.v1.ApplyRequest\x1a\x19.cantina.v1.ApplyResponse\x12Q\n" +
@@ -10711,7 +10854,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\fStreamEvents\x12\x1f.cantina.v1.StreamEventsRequest\x1a .cantina.v1.StreamEventsResponse0\x01\x12K\n" +
 	"\n" +
 	"ReadOutput\x12\x1d.cantina.v1.ReadOutputRequest\x1a\x1e.cantina.v1.ReadOutputResponse\x12S\n" +
-	"\fFollowOutput\x12\x1f.cantina.v1.FollowOutputRequest\x1a .cantina.v1.FollowOutputResponse0\x01B\"Z cantina/wire/cantinav1;cantinav1b\x06proto3"
+	"\fFollowOutput\x12\x1f.cantina.v1.FollowOutputRequest\x1a .cantina.v1.FollowOutputResponse0\x01\x12=\n" +
+	"\x04Exec\x12\x17.cantina.v1.ExecRequest\x1a\x18.cantina.v1.ExecResponse(\x010\x01B\"Z cantina/wire/cantinav1;cantinav1b\x06proto3"
 
 var (
 	file_cantina_v1_api_proto_rawDescOnce sync.Once
@@ -10725,7 +10869,7 @@ func file_cantina_v1_api_proto_rawDescGZIP() []byte {
 	return file_cantina_v1_api_proto_rawDescData
 }
 
-var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 144)
+var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 146)
 var file_cantina_v1_api_proto_goTypes = []any{
 	(*ErrorDetail)(nil),                // 0: cantina.v1.ErrorDetail
 	(*Problem)(nil),                    // 1: cantina.v1.Problem
@@ -10861,29 +11005,34 @@ var file_cantina_v1_api_proto_goTypes = []any{
 	(*ReadOutputResponse)(nil),         // 131: cantina.v1.ReadOutputResponse
 	(*FollowOutputRequest)(nil),        // 132: cantina.v1.FollowOutputRequest
 	(*FollowOutputResponse)(nil),       // 133: cantina.v1.FollowOutputResponse
-	nil,                                // 134: cantina.v1.ServiceVersion.RoutesEntry
-	nil,                                // 135: cantina.v1.TaskDefinition.LabelsEntry
-	nil,                                // 136: cantina.v1.JobDefinition.ResourcesEntry
-	nil,                                // 137: cantina.v1.LevelResources.TakeEntry
-	nil,                                // 138: cantina.v1.LevelResources.LimitEntry
-	nil,                                // 139: cantina.v1.LevelResources.WeightEntry
-	nil,                                // 140: cantina.v1.Cell.CapacityEntry
-	nil,                                // 141: cantina.v1.Cell.FreeEntry
-	nil,                                // 142: cantina.v1.Cell.LabelsEntry
-	nil,                                // 143: cantina.v1.Status.CountsEntry
-	(*Term)(nil),                       // 144: cantina.v1.Term
-	(*timestamppb.Timestamp)(nil),      // 145: google.protobuf.Timestamp
-	(*Workload)(nil),                   // 146: cantina.v1.Workload
-	(*Mapping)(nil),                    // 147: cantina.v1.Mapping
-	(*structpb.Value)(nil),             // 148: google.protobuf.Value
-	(*durationpb.Duration)(nil),        // 149: google.protobuf.Duration
-	(*structpb.Struct)(nil),            // 150: google.protobuf.Struct
-	(*LogGap)(nil),                     // 151: cantina.v1.LogGap
-	(*LogLines)(nil),                   // 152: cantina.v1.LogLines
+	(*ExecRequest)(nil),                // 134: cantina.v1.ExecRequest
+	(*ExecStart)(nil),                  // 135: cantina.v1.ExecStart
+	nil,                                // 136: cantina.v1.ServiceVersion.RoutesEntry
+	nil,                                // 137: cantina.v1.TaskDefinition.LabelsEntry
+	nil,                                // 138: cantina.v1.JobDefinition.ResourcesEntry
+	nil,                                // 139: cantina.v1.LevelResources.TakeEntry
+	nil,                                // 140: cantina.v1.LevelResources.LimitEntry
+	nil,                                // 141: cantina.v1.LevelResources.WeightEntry
+	nil,                                // 142: cantina.v1.Cell.CapacityEntry
+	nil,                                // 143: cantina.v1.Cell.FreeEntry
+	nil,                                // 144: cantina.v1.Cell.LabelsEntry
+	nil,                                // 145: cantina.v1.Status.CountsEntry
+	(*Term)(nil),                       // 146: cantina.v1.Term
+	(*timestamppb.Timestamp)(nil),      // 147: google.protobuf.Timestamp
+	(*Workload)(nil),                   // 148: cantina.v1.Workload
+	(*Mapping)(nil),                    // 149: cantina.v1.Mapping
+	(*structpb.Value)(nil),             // 150: google.protobuf.Value
+	(*durationpb.Duration)(nil),        // 151: google.protobuf.Duration
+	(*structpb.Struct)(nil),            // 152: google.protobuf.Struct
+	(*LogGap)(nil),                     // 153: cantina.v1.LogGap
+	(*LogLines)(nil),                   // 154: cantina.v1.LogLines
+	(*ExecInput)(nil),                  // 155: cantina.v1.ExecInput
+	(*ExecWork)(nil),                   // 156: cantina.v1.ExecWork
+	(*ExecResponse)(nil),               // 157: cantina.v1.ExecResponse
 }
 var file_cantina_v1_api_proto_depIdxs = []int32{
 	1,   // 0: cantina.v1.ErrorDetail.problems:type_name -> cantina.v1.Problem
-	144, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
+	146, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
 	5,   // 2: cantina.v1.PlanRequest.files:type_name -> cantina.v1.SpecFile
 	10,  // 3: cantina.v1.PlanResponse.domains:type_name -> cantina.v1.DomainChange
 	5,   // 4: cantina.v1.ApplyRequest.files:type_name -> cantina.v1.SpecFile
@@ -10891,18 +11040,18 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	10,  // 6: cantina.v1.ApplyResponse.domains:type_name -> cantina.v1.DomainChange
 	11,  // 7: cantina.v1.DomainChange.changes:type_name -> cantina.v1.Change
 	12,  // 8: cantina.v1.Change.fields:type_name -> cantina.v1.FieldChange
-	145, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
+	147, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
 	14,  // 10: cantina.v1.Service.versions:type_name -> cantina.v1.ServiceVersion
-	146, // 11: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
-	134, // 12: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
+	148, // 11: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
+	136, // 12: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
 	3,   // 13: cantina.v1.ListServicesRequest.page:type_name -> cantina.v1.Page
 	13,  // 14: cantina.v1.ListServicesResponse.services:type_name -> cantina.v1.Service
 	4,   // 15: cantina.v1.ListServicesResponse.listing:type_name -> cantina.v1.Listing
 	13,  // 16: cantina.v1.GetServiceResponse.service:type_name -> cantina.v1.Service
-	147, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
-	145, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
-	145, // 19: cantina.v1.Instance.stop_by:type_name -> google.protobuf.Timestamp
-	145, // 20: cantina.v1.Instance.last_crash_time:type_name -> google.protobuf.Timestamp
+	149, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
+	147, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
+	147, // 19: cantina.v1.Instance.stop_by:type_name -> google.protobuf.Timestamp
+	147, // 20: cantina.v1.Instance.last_crash_time:type_name -> google.protobuf.Timestamp
 	3,   // 21: cantina.v1.ListInstancesRequest.page:type_name -> cantina.v1.Page
 	19,  // 22: cantina.v1.ListInstancesResponse.instances:type_name -> cantina.v1.Instance
 	4,   // 23: cantina.v1.ListInstancesResponse.listing:type_name -> cantina.v1.Listing
@@ -10911,14 +11060,14 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 26: cantina.v1.RemoveServiceRequest.write:type_name -> cantina.v1.Write
 	13,  // 27: cantina.v1.RemoveServiceResponse.service:type_name -> cantina.v1.Service
 	2,   // 28: cantina.v1.RestartServiceRequest.write:type_name -> cantina.v1.Write
-	148, // 29: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
-	145, // 30: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
-	145, // 31: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
-	145, // 32: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
+	150, // 29: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
+	147, // 30: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
+	147, // 31: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
+	147, // 32: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
 	29,  // 33: cantina.v1.Task.definition:type_name -> cantina.v1.TaskDefinition
-	146, // 34: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
-	135, // 35: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
-	149, // 36: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
+	148, // 34: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
+	137, // 35: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
+	151, // 36: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
 	3,   // 37: cantina.v1.ListTasksRequest.page:type_name -> cantina.v1.Page
 	28,  // 38: cantina.v1.ListTasksResponse.tasks:type_name -> cantina.v1.Task
 	4,   // 39: cantina.v1.ListTasksResponse.listing:type_name -> cantina.v1.Listing
@@ -10934,18 +11083,18 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 49: cantina.v1.RerunTaskRequest.write:type_name -> cantina.v1.Write
 	28,  // 50: cantina.v1.RerunTaskResponse.task:type_name -> cantina.v1.Task
 	47,  // 51: cantina.v1.Job.counts:type_name -> cantina.v1.Counts
-	145, // 52: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
-	145, // 53: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	147, // 52: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
+	147, // 53: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
 	45,  // 54: cantina.v1.Job.definition:type_name -> cantina.v1.JobDefinition
-	146, // 55: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
-	136, // 56: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
-	137, // 57: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
-	138, // 58: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
-	139, // 59: cantina.v1.LevelResources.weight:type_name -> cantina.v1.LevelResources.WeightEntry
-	145, // 60: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
-	145, // 61: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
-	150, // 62: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
-	145, // 63: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
+	148, // 55: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
+	138, // 56: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
+	139, // 57: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
+	140, // 58: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
+	141, // 59: cantina.v1.LevelResources.weight:type_name -> cantina.v1.LevelResources.WeightEntry
+	147, // 60: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
+	147, // 61: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
+	152, // 62: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
+	147, // 63: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
 	3,   // 64: cantina.v1.ListJobsRequest.page:type_name -> cantina.v1.Page
 	44,  // 65: cantina.v1.ListJobsResponse.jobs:type_name -> cantina.v1.Job
 	4,   // 66: cantina.v1.ListJobsResponse.listing:type_name -> cantina.v1.Listing
@@ -10961,55 +11110,55 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	44,  // 76: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
 	2,   // 77: cantina.v1.RetryJobRequest.write:type_name -> cantina.v1.Write
 	2,   // 78: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
-	149, // 79: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
-	149, // 80: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	145, // 81: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	145, // 82: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
-	145, // 83: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
+	151, // 79: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
+	151, // 80: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	147, // 81: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	147, // 82: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
+	147, // 83: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
 	67,  // 84: cantina.v1.Schedule.pending:type_name -> cantina.v1.ScheduleFiring
-	145, // 85: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
-	145, // 86: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
+	147, // 85: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
+	147, // 86: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
 	68,  // 87: cantina.v1.Schedule.history:type_name -> cantina.v1.ScheduleEntry
 	69,  // 88: cantina.v1.Schedule.upcoming:type_name -> cantina.v1.ScheduleTime
 	66,  // 89: cantina.v1.Schedule.signal:type_name -> cantina.v1.ScheduleSignal
-	145, // 90: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
-	145, // 91: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
-	145, // 92: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
-	145, // 93: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
-	145, // 94: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
+	147, // 90: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
+	147, // 91: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
+	147, // 92: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
+	147, // 93: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
+	147, // 94: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
 	3,   // 95: cantina.v1.ListSchedulesRequest.page:type_name -> cantina.v1.Page
 	65,  // 96: cantina.v1.ListSchedulesResponse.schedules:type_name -> cantina.v1.Schedule
 	4,   // 97: cantina.v1.ListSchedulesResponse.listing:type_name -> cantina.v1.Listing
 	65,  // 98: cantina.v1.GetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	145, // 99: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
+	147, // 99: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
 	74,  // 100: cantina.v1.ListMissedResponse.missed:type_name -> cantina.v1.Missed
 	2,   // 101: cantina.v1.PauseScheduleRequest.write:type_name -> cantina.v1.Write
 	65,  // 102: cantina.v1.PauseScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	145, // 103: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
+	147, // 103: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
 	2,   // 104: cantina.v1.RunScheduleRequest.write:type_name -> cantina.v1.Write
 	65,  // 105: cantina.v1.RunScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	145, // 106: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	145, // 107: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	147, // 106: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	147, // 107: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
 	2,   // 108: cantina.v1.BackfillScheduleRequest.write:type_name -> cantina.v1.Write
 	65,  // 109: cantina.v1.BackfillScheduleResponse.schedule:type_name -> cantina.v1.Schedule
 	2,   // 110: cantina.v1.ResetScheduleRequest.write:type_name -> cantina.v1.Write
-	145, // 111: cantina.v1.ResetScheduleResponse.cursor:type_name -> google.protobuf.Timestamp
+	147, // 111: cantina.v1.ResetScheduleResponse.cursor:type_name -> google.protobuf.Timestamp
 	65,  // 112: cantina.v1.ResetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
 	2,   // 113: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
-	145, // 114: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
-	149, // 115: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
-	140, // 116: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
-	141, // 117: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
-	142, // 118: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
+	147, // 114: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
+	151, // 115: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
+	142, // 116: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
+	143, // 117: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
+	144, // 118: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
 	88,  // 119: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
-	145, // 120: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	145, // 121: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
-	145, // 122: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
+	147, // 120: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	147, // 121: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
+	147, // 122: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
 	3,   // 123: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
 	87,  // 124: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
 	4,   // 125: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
 	87,  // 126: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
-	149, // 127: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
+	151, // 127: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
 	2,   // 128: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
 	87,  // 129: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
 	2,   // 130: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
@@ -11018,32 +11167,32 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 133: cantina.v1.DiscardUnknownRequest.write:type_name -> cantina.v1.Write
 	2,   // 134: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
 	105, // 135: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
-	145, // 136: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
-	149, // 137: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
+	147, // 136: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
+	151, // 137: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
 	107, // 138: cantina.v1.Status.held:type_name -> cantina.v1.Held
-	143, // 139: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
+	145, // 139: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
 	108, // 140: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
 	106, // 141: cantina.v1.Status.rollouts:type_name -> cantina.v1.Rollout
-	145, // 142: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
-	149, // 143: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
-	145, // 144: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
+	147, // 142: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
+	151, // 143: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
+	147, // 144: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
 	2,   // 145: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
 	3,   // 146: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
 	113, // 147: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
 	4,   // 148: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
 	2,   // 149: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
 	118, // 150: cantina.v1.ShortenStopRequest.subject:type_name -> cantina.v1.Subject
-	149, // 151: cantina.v1.ShortenStopRequest.grace:type_name -> google.protobuf.Duration
+	151, // 151: cantina.v1.ShortenStopRequest.grace:type_name -> google.protobuf.Duration
 	118, // 152: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
 	118, // 153: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
 	123, // 154: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
 	126, // 155: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
 	129, // 156: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
-	145, // 157: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
-	149, // 158: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
+	147, // 157: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
+	151, // 158: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
 	126, // 159: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
 	127, // 160: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
-	145, // 161: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
+	147, // 161: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
 	13,  // 162: cantina.v1.Event.service:type_name -> cantina.v1.Service
 	19,  // 163: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
 	28,  // 164: cantina.v1.Event.task:type_name -> cantina.v1.Task
@@ -11051,119 +11200,125 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	48,  // 166: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
 	87,  // 167: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
 	65,  // 168: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
-	145, // 169: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
-	145, // 170: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
-	145, // 171: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
-	151, // 172: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
+	147, // 169: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
+	147, // 170: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
+	147, // 171: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
+	153, // 172: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
 	128, // 173: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
 	3,   // 174: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
 	129, // 175: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	152, // 176: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
+	154, // 176: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
 	128, // 177: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
 	129, // 178: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	152, // 179: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
-	46,  // 180: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
-	6,   // 181: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
-	8,   // 182: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
-	15,  // 183: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
-	17,  // 184: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
-	20,  // 185: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
-	22,  // 186: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
-	24,  // 187: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
-	26,  // 188: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
-	30,  // 189: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
-	32,  // 190: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
-	34,  // 191: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
-	36,  // 192: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
-	38,  // 193: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
-	40,  // 194: cantina.v1.CantinaService.ResolveTask:input_type -> cantina.v1.ResolveTaskRequest
-	42,  // 195: cantina.v1.CantinaService.RerunTask:input_type -> cantina.v1.RerunTaskRequest
-	49,  // 196: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
-	51,  // 197: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
-	53,  // 198: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
-	55,  // 199: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
-	57,  // 200: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
-	59,  // 201: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
-	61,  // 202: cantina.v1.CantinaService.RetryJob:input_type -> cantina.v1.RetryJobRequest
-	63,  // 203: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
-	70,  // 204: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
-	72,  // 205: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
-	75,  // 206: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
-	77,  // 207: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
-	79,  // 208: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
-	81,  // 209: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
-	83,  // 210: cantina.v1.CantinaService.ResetSchedule:input_type -> cantina.v1.ResetScheduleRequest
-	85,  // 211: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
-	89,  // 212: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
-	91,  // 213: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
-	101, // 214: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
-	97,  // 215: cantina.v1.CantinaService.AdoptCell:input_type -> cantina.v1.AdoptCellRequest
-	99,  // 216: cantina.v1.CantinaService.DiscardUnknown:input_type -> cantina.v1.DiscardUnknownRequest
-	93,  // 217: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
-	95,  // 218: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
-	103, // 219: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
-	109, // 220: cantina.v1.CantinaService.CreateBrowserKey:input_type -> cantina.v1.CreateBrowserKeyRequest
-	111, // 221: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
-	114, // 222: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
-	116, // 223: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
-	121, // 224: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
-	119, // 225: cantina.v1.CantinaService.ShortenStop:input_type -> cantina.v1.ShortenStopRequest
-	124, // 226: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
-	130, // 227: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
-	132, // 228: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
-	7,   // 229: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
-	9,   // 230: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
-	16,  // 231: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
-	18,  // 232: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
-	21,  // 233: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
-	23,  // 234: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
-	25,  // 235: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
-	27,  // 236: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
-	31,  // 237: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
-	33,  // 238: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
-	35,  // 239: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
-	37,  // 240: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
-	39,  // 241: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
-	41,  // 242: cantina.v1.CantinaService.ResolveTask:output_type -> cantina.v1.ResolveTaskResponse
-	43,  // 243: cantina.v1.CantinaService.RerunTask:output_type -> cantina.v1.RerunTaskResponse
-	50,  // 244: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
-	52,  // 245: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
-	54,  // 246: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
-	56,  // 247: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
-	58,  // 248: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
-	60,  // 249: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
-	62,  // 250: cantina.v1.CantinaService.RetryJob:output_type -> cantina.v1.RetryJobResponse
-	64,  // 251: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
-	71,  // 252: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
-	73,  // 253: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
-	76,  // 254: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
-	78,  // 255: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
-	80,  // 256: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
-	82,  // 257: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
-	84,  // 258: cantina.v1.CantinaService.ResetSchedule:output_type -> cantina.v1.ResetScheduleResponse
-	86,  // 259: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
-	90,  // 260: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
-	92,  // 261: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
-	102, // 262: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
-	98,  // 263: cantina.v1.CantinaService.AdoptCell:output_type -> cantina.v1.AdoptCellResponse
-	100, // 264: cantina.v1.CantinaService.DiscardUnknown:output_type -> cantina.v1.DiscardUnknownResponse
-	94,  // 265: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
-	96,  // 266: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
-	104, // 267: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
-	110, // 268: cantina.v1.CantinaService.CreateBrowserKey:output_type -> cantina.v1.CreateBrowserKeyResponse
-	112, // 269: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
-	115, // 270: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
-	117, // 271: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
-	122, // 272: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
-	120, // 273: cantina.v1.CantinaService.ShortenStop:output_type -> cantina.v1.ShortenStopResponse
-	125, // 274: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
-	131, // 275: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
-	133, // 276: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
-	229, // [229:277] is the sub-list for method output_type
-	181, // [181:229] is the sub-list for method input_type
-	181, // [181:181] is the sub-list for extension type_name
-	181, // [181:181] is the sub-list for extension extendee
-	0,   // [0:181] is the sub-list for field type_name
+	154, // 179: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
+	135, // 180: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
+	155, // 181: cantina.v1.ExecRequest.input:type_name -> cantina.v1.ExecInput
+	118, // 182: cantina.v1.ExecStart.subject:type_name -> cantina.v1.Subject
+	156, // 183: cantina.v1.ExecStart.work:type_name -> cantina.v1.ExecWork
+	46,  // 184: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
+	6,   // 185: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
+	8,   // 186: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
+	15,  // 187: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
+	17,  // 188: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
+	20,  // 189: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
+	22,  // 190: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
+	24,  // 191: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
+	26,  // 192: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
+	30,  // 193: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
+	32,  // 194: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
+	34,  // 195: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
+	36,  // 196: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
+	38,  // 197: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
+	40,  // 198: cantina.v1.CantinaService.ResolveTask:input_type -> cantina.v1.ResolveTaskRequest
+	42,  // 199: cantina.v1.CantinaService.RerunTask:input_type -> cantina.v1.RerunTaskRequest
+	49,  // 200: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
+	51,  // 201: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
+	53,  // 202: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
+	55,  // 203: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
+	57,  // 204: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
+	59,  // 205: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
+	61,  // 206: cantina.v1.CantinaService.RetryJob:input_type -> cantina.v1.RetryJobRequest
+	63,  // 207: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
+	70,  // 208: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
+	72,  // 209: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
+	75,  // 210: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
+	77,  // 211: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
+	79,  // 212: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
+	81,  // 213: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
+	83,  // 214: cantina.v1.CantinaService.ResetSchedule:input_type -> cantina.v1.ResetScheduleRequest
+	85,  // 215: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
+	89,  // 216: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
+	91,  // 217: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
+	101, // 218: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
+	97,  // 219: cantina.v1.CantinaService.AdoptCell:input_type -> cantina.v1.AdoptCellRequest
+	99,  // 220: cantina.v1.CantinaService.DiscardUnknown:input_type -> cantina.v1.DiscardUnknownRequest
+	93,  // 221: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
+	95,  // 222: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
+	103, // 223: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
+	109, // 224: cantina.v1.CantinaService.CreateBrowserKey:input_type -> cantina.v1.CreateBrowserKeyRequest
+	111, // 225: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
+	114, // 226: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
+	116, // 227: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
+	121, // 228: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
+	119, // 229: cantina.v1.CantinaService.ShortenStop:input_type -> cantina.v1.ShortenStopRequest
+	124, // 230: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
+	130, // 231: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
+	132, // 232: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
+	134, // 233: cantina.v1.CantinaService.Exec:input_type -> cantina.v1.ExecRequest
+	7,   // 234: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
+	9,   // 235: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
+	16,  // 236: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
+	18,  // 237: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
+	21,  // 238: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
+	23,  // 239: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
+	25,  // 240: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
+	27,  // 241: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
+	31,  // 242: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
+	33,  // 243: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
+	35,  // 244: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
+	37,  // 245: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
+	39,  // 246: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
+	41,  // 247: cantina.v1.CantinaService.ResolveTask:output_type -> cantina.v1.ResolveTaskResponse
+	43,  // 248: cantina.v1.CantinaService.RerunTask:output_type -> cantina.v1.RerunTaskResponse
+	50,  // 249: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
+	52,  // 250: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
+	54,  // 251: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
+	56,  // 252: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
+	58,  // 253: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
+	60,  // 254: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
+	62,  // 255: cantina.v1.CantinaService.RetryJob:output_type -> cantina.v1.RetryJobResponse
+	64,  // 256: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
+	71,  // 257: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
+	73,  // 258: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
+	76,  // 259: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
+	78,  // 260: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
+	80,  // 261: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
+	82,  // 262: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
+	84,  // 263: cantina.v1.CantinaService.ResetSchedule:output_type -> cantina.v1.ResetScheduleResponse
+	86,  // 264: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
+	90,  // 265: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
+	92,  // 266: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
+	102, // 267: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
+	98,  // 268: cantina.v1.CantinaService.AdoptCell:output_type -> cantina.v1.AdoptCellResponse
+	100, // 269: cantina.v1.CantinaService.DiscardUnknown:output_type -> cantina.v1.DiscardUnknownResponse
+	94,  // 270: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
+	96,  // 271: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
+	104, // 272: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
+	110, // 273: cantina.v1.CantinaService.CreateBrowserKey:output_type -> cantina.v1.CreateBrowserKeyResponse
+	112, // 274: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
+	115, // 275: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
+	117, // 276: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
+	122, // 277: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
+	120, // 278: cantina.v1.CantinaService.ShortenStop:output_type -> cantina.v1.ShortenStopResponse
+	125, // 279: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
+	131, // 280: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
+	133, // 281: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
+	157, // 282: cantina.v1.CantinaService.Exec:output_type -> cantina.v1.ExecResponse
+	234, // [234:283] is the sub-list for method output_type
+	185, // [185:234] is the sub-list for method input_type
+	185, // [185:185] is the sub-list for extension type_name
+	185, // [185:185] is the sub-list for extension extendee
+	0,   // [0:185] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_api_proto_init() }
@@ -11171,17 +11326,22 @@ func file_cantina_v1_api_proto_init() {
 	if File_cantina_v1_api_proto != nil {
 		return
 	}
+	file_cantina_v1_cell_proto_init()
 	file_cantina_v1_fence_proto_init()
 	file_cantina_v1_log_proto_init()
 	file_cantina_v1_workload_proto_init()
 	file_cantina_v1_api_proto_msgTypes[128].OneofWrappers = []any{}
+	file_cantina_v1_api_proto_msgTypes[134].OneofWrappers = []any{
+		(*ExecRequest_Start)(nil),
+		(*ExecRequest_Input)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_api_proto_rawDesc), len(file_cantina_v1_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   144,
+			NumMessages:   146,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -4911,34 +4911,33 @@ func (x *FollowLogsResponse) GetEnd() bool {
 	return false
 }
 
-type ExecRequest struct {
+// Runs a program in a running container of the cell, or copies files from or to it. Failure or loss of the
+// connection: the program is killed. It is never repeated. Identity: start.to names the callee, and is checked.
+type CellExecRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Kind:
 	//
-	//	*ExecRequest_Start
-	//	*ExecRequest_Stdin
-	//	*ExecRequest_CloseStdin
-	//	*ExecRequest_Resize
-	//	*ExecRequest_Signal
-	Kind          isExecRequest_Kind `protobuf_oneof:"kind"`
+	//	*CellExecRequest_Start
+	//	*CellExecRequest_Input
+	Kind          isCellExecRequest_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ExecRequest) Reset() {
-	*x = ExecRequest{}
+func (x *CellExecRequest) Reset() {
+	*x = CellExecRequest{}
 	mi := &file_cantina_v1_cell_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ExecRequest) String() string {
+func (x *CellExecRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ExecRequest) ProtoMessage() {}
+func (*CellExecRequest) ProtoMessage() {}
 
-func (x *ExecRequest) ProtoReflect() protoreflect.Message {
+func (x *CellExecRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_cantina_v1_cell_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4950,122 +4949,75 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
-func (*ExecRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use CellExecRequest.ProtoReflect.Descriptor instead.
+func (*CellExecRequest) Descriptor() ([]byte, []int) {
 	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{56}
 }
 
-func (x *ExecRequest) GetKind() isExecRequest_Kind {
+func (x *CellExecRequest) GetKind() isCellExecRequest_Kind {
 	if x != nil {
 		return x.Kind
 	}
 	return nil
 }
 
-func (x *ExecRequest) GetStart() *ExecStart {
+func (x *CellExecRequest) GetStart() *CellExecStart {
 	if x != nil {
-		if x, ok := x.Kind.(*ExecRequest_Start); ok {
+		if x, ok := x.Kind.(*CellExecRequest_Start); ok {
 			return x.Start
 		}
 	}
 	return nil
 }
 
-func (x *ExecRequest) GetStdin() []byte {
+func (x *CellExecRequest) GetInput() *ExecInput {
 	if x != nil {
-		if x, ok := x.Kind.(*ExecRequest_Stdin); ok {
-			return x.Stdin
+		if x, ok := x.Kind.(*CellExecRequest_Input); ok {
+			return x.Input
 		}
 	}
 	return nil
 }
 
-func (x *ExecRequest) GetCloseStdin() bool {
-	if x != nil {
-		if x, ok := x.Kind.(*ExecRequest_CloseStdin); ok {
-			return x.CloseStdin
-		}
-	}
-	return false
+type isCellExecRequest_Kind interface {
+	isCellExecRequest_Kind()
 }
 
-func (x *ExecRequest) GetResize() *TerminalSize {
-	if x != nil {
-		if x, ok := x.Kind.(*ExecRequest_Resize); ok {
-			return x.Resize
-		}
-	}
-	return nil
+type CellExecRequest_Start struct {
+	Start *CellExecStart `protobuf:"bytes,1,opt,name=start,proto3,oneof"`
 }
 
-func (x *ExecRequest) GetSignal() int32 {
-	if x != nil {
-		if x, ok := x.Kind.(*ExecRequest_Signal); ok {
-			return x.Signal
-		}
-	}
-	return 0
+type CellExecRequest_Input struct {
+	Input *ExecInput `protobuf:"bytes,2,opt,name=input,proto3,oneof"`
 }
 
-type isExecRequest_Kind interface {
-	isExecRequest_Kind()
-}
+func (*CellExecRequest_Start) isCellExecRequest_Kind() {}
 
-type ExecRequest_Start struct {
-	Start *ExecStart `protobuf:"bytes,1,opt,name=start,proto3,oneof"`
-}
+func (*CellExecRequest_Input) isCellExecRequest_Kind() {}
 
-type ExecRequest_Stdin struct {
-	Stdin []byte `protobuf:"bytes,2,opt,name=stdin,proto3,oneof"`
-}
-
-type ExecRequest_CloseStdin struct {
-	CloseStdin bool `protobuf:"varint,3,opt,name=close_stdin,json=closeStdin,proto3,oneof"`
-}
-
-type ExecRequest_Resize struct {
-	Resize *TerminalSize `protobuf:"bytes,4,opt,name=resize,proto3,oneof"`
-}
-
-type ExecRequest_Signal struct {
-	Signal int32 `protobuf:"varint,5,opt,name=signal,proto3,oneof"`
-}
-
-func (*ExecRequest_Start) isExecRequest_Kind() {}
-
-func (*ExecRequest_Stdin) isExecRequest_Kind() {}
-
-func (*ExecRequest_CloseStdin) isExecRequest_Kind() {}
-
-func (*ExecRequest_Resize) isExecRequest_Kind() {}
-
-func (*ExecRequest_Signal) isExecRequest_Kind() {}
-
-type ExecStart struct {
+type CellExecStart struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	To            *Callee                `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
 	Container     string                 `protobuf:"bytes,2,opt,name=container,proto3" json:"container,omitempty"`
-	Program       *Run                   `protobuf:"bytes,3,opt,name=program,proto3" json:"program,omitempty"`
-	Terminal      bool                   `protobuf:"varint,4,opt,name=terminal,proto3" json:"terminal,omitempty"`
-	Size          *TerminalSize          `protobuf:"bytes,5,opt,name=size,proto3" json:"size,omitempty"`
+	Work          *ExecWork              `protobuf:"bytes,3,opt,name=work,proto3" json:"work,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ExecStart) Reset() {
-	*x = ExecStart{}
+func (x *CellExecStart) Reset() {
+	*x = CellExecStart{}
 	mi := &file_cantina_v1_cell_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ExecStart) String() string {
+func (x *CellExecStart) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ExecStart) ProtoMessage() {}
+func (*CellExecStart) ProtoMessage() {}
 
-func (x *ExecStart) ProtoReflect() protoreflect.Message {
+func (x *CellExecStart) ProtoReflect() protoreflect.Message {
 	mi := &file_cantina_v1_cell_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -5077,45 +5029,320 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
-func (*ExecStart) Descriptor() ([]byte, []int) {
+// Deprecated: Use CellExecStart.ProtoReflect.Descriptor instead.
+func (*CellExecStart) Descriptor() ([]byte, []int) {
 	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{57}
 }
 
-func (x *ExecStart) GetTo() *Callee {
+func (x *CellExecStart) GetTo() *Callee {
 	if x != nil {
 		return x.To
 	}
 	return nil
 }
 
-func (x *ExecStart) GetContainer() string {
+func (x *CellExecStart) GetContainer() string {
 	if x != nil {
 		return x.Container
 	}
 	return ""
 }
 
-func (x *ExecStart) GetProgram() *Run {
+func (x *CellExecStart) GetWork() *ExecWork {
 	if x != nil {
-		return x.Program
+		return x.Work
 	}
 	return nil
 }
 
-func (x *ExecStart) GetTerminal() bool {
+// One program to run beside the programs of a container, or one copy.
+type ExecWork struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*ExecWork_Program
+	//	*ExecWork_Copy
+	Kind isExecWork_Kind `protobuf_oneof:"kind"`
+	// The program gets a pseudo terminal; standard error goes to it too.
+	Terminal      bool          `protobuf:"varint,3,opt,name=terminal,proto3" json:"terminal,omitempty"`
+	Size          *TerminalSize `protobuf:"bytes,4,opt,name=size,proto3" json:"size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecWork) Reset() {
+	*x = ExecWork{}
+	mi := &file_cantina_v1_cell_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecWork) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecWork) ProtoMessage() {}
+
+func (x *ExecWork) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_cell_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecWork.ProtoReflect.Descriptor instead.
+func (*ExecWork) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *ExecWork) GetKind() isExecWork_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *ExecWork) GetProgram() *Run {
+	if x != nil {
+		if x, ok := x.Kind.(*ExecWork_Program); ok {
+			return x.Program
+		}
+	}
+	return nil
+}
+
+func (x *ExecWork) GetCopy() *ExecCopy {
+	if x != nil {
+		if x, ok := x.Kind.(*ExecWork_Copy); ok {
+			return x.Copy
+		}
+	}
+	return nil
+}
+
+func (x *ExecWork) GetTerminal() bool {
 	if x != nil {
 		return x.Terminal
 	}
 	return false
 }
 
-func (x *ExecStart) GetSize() *TerminalSize {
+func (x *ExecWork) GetSize() *TerminalSize {
 	if x != nil {
 		return x.Size
 	}
 	return nil
 }
+
+type isExecWork_Kind interface {
+	isExecWork_Kind()
+}
+
+type ExecWork_Program struct {
+	Program *Run `protobuf:"bytes,1,opt,name=program,proto3,oneof"`
+}
+
+type ExecWork_Copy struct {
+	Copy *ExecCopy `protobuf:"bytes,2,opt,name=copy,proto3,oneof"`
+}
+
+func (*ExecWork_Program) isExecWork_Kind() {}
+
+func (*ExecWork_Copy) isExecWork_Kind() {}
+
+// Files are copied as a tar stream: from the container on standard output, to it on standard input.
+type ExecCopy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A path in the container; if relative, in the container's directory.
+	Path        string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	ToContainer bool   `protobuf:"varint,2,opt,name=to_container,json=toContainer,proto3" json:"to_container,omitempty"`
+	// To the container: the first component of the names in the stream. If path is no directory, it is
+	// replaced with the last one of path. Empty: path is a directory, and is made if it does not exist.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// Whose rights are used: a name, uid or uid:gid; empty = the user of the container.
+	User          string `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecCopy) Reset() {
+	*x = ExecCopy{}
+	mi := &file_cantina_v1_cell_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecCopy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecCopy) ProtoMessage() {}
+
+func (x *ExecCopy) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_cell_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecCopy.ProtoReflect.Descriptor instead.
+func (*ExecCopy) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *ExecCopy) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ExecCopy) GetToContainer() bool {
+	if x != nil {
+		return x.ToContainer
+	}
+	return false
+}
+
+func (x *ExecCopy) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ExecCopy) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+type ExecInput struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*ExecInput_Stdin
+	//	*ExecInput_CloseStdin
+	//	*ExecInput_Resize
+	//	*ExecInput_Signal
+	Kind          isExecInput_Kind `protobuf_oneof:"kind"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecInput) Reset() {
+	*x = ExecInput{}
+	mi := &file_cantina_v1_cell_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecInput) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecInput) ProtoMessage() {}
+
+func (x *ExecInput) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_cell_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecInput.ProtoReflect.Descriptor instead.
+func (*ExecInput) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *ExecInput) GetKind() isExecInput_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *ExecInput) GetStdin() []byte {
+	if x != nil {
+		if x, ok := x.Kind.(*ExecInput_Stdin); ok {
+			return x.Stdin
+		}
+	}
+	return nil
+}
+
+func (x *ExecInput) GetCloseStdin() bool {
+	if x != nil {
+		if x, ok := x.Kind.(*ExecInput_CloseStdin); ok {
+			return x.CloseStdin
+		}
+	}
+	return false
+}
+
+func (x *ExecInput) GetResize() *TerminalSize {
+	if x != nil {
+		if x, ok := x.Kind.(*ExecInput_Resize); ok {
+			return x.Resize
+		}
+	}
+	return nil
+}
+
+func (x *ExecInput) GetSignal() int32 {
+	if x != nil {
+		if x, ok := x.Kind.(*ExecInput_Signal); ok {
+			return x.Signal
+		}
+	}
+	return 0
+}
+
+type isExecInput_Kind interface {
+	isExecInput_Kind()
+}
+
+type ExecInput_Stdin struct {
+	// At most 1 MiB may be sent that ExecResponse.taken does not cover.
+	Stdin []byte `protobuf:"bytes,1,opt,name=stdin,proto3,oneof"`
+}
+
+type ExecInput_CloseStdin struct {
+	CloseStdin bool `protobuf:"varint,2,opt,name=close_stdin,json=closeStdin,proto3,oneof"`
+}
+
+type ExecInput_Resize struct {
+	Resize *TerminalSize `protobuf:"bytes,3,opt,name=resize,proto3,oneof"`
+}
+
+type ExecInput_Signal struct {
+	// A signal of Linux for the program.
+	Signal int32 `protobuf:"varint,4,opt,name=signal,proto3,oneof"`
+}
+
+func (*ExecInput_Stdin) isExecInput_Kind() {}
+
+func (*ExecInput_CloseStdin) isExecInput_Kind() {}
+
+func (*ExecInput_Resize) isExecInput_Kind() {}
+
+func (*ExecInput_Signal) isExecInput_Kind() {}
 
 type TerminalSize struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5127,7 +5354,7 @@ type TerminalSize struct {
 
 func (x *TerminalSize) Reset() {
 	*x = TerminalSize{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[58]
+	mi := &file_cantina_v1_cell_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5139,7 +5366,7 @@ func (x *TerminalSize) String() string {
 func (*TerminalSize) ProtoMessage() {}
 
 func (x *TerminalSize) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[58]
+	mi := &file_cantina_v1_cell_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5152,7 +5379,7 @@ func (x *TerminalSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
 func (*TerminalSize) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{58}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *TerminalSize) GetColumns() int32 {
@@ -5173,8 +5400,10 @@ type ExecResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Kind:
 	//
+	//	*ExecResponse_Started
 	//	*ExecResponse_Stdout
 	//	*ExecResponse_Stderr
+	//	*ExecResponse_Taken
 	//	*ExecResponse_End
 	Kind          isExecResponse_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
@@ -5183,7 +5412,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[59]
+	mi := &file_cantina_v1_cell_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5195,7 +5424,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[59]
+	mi := &file_cantina_v1_cell_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5208,12 +5437,21 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{59}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ExecResponse) GetKind() isExecResponse_Kind {
 	if x != nil {
 		return x.Kind
+	}
+	return nil
+}
+
+func (x *ExecResponse) GetStarted() *ExecStarted {
+	if x != nil {
+		if x, ok := x.Kind.(*ExecResponse_Started); ok {
+			return x.Started
+		}
 	}
 	return nil
 }
@@ -5236,6 +5474,15 @@ func (x *ExecResponse) GetStderr() []byte {
 	return nil
 }
 
+func (x *ExecResponse) GetTaken() int32 {
+	if x != nil {
+		if x, ok := x.Kind.(*ExecResponse_Taken); ok {
+			return x.Taken
+		}
+	}
+	return 0
+}
+
 func (x *ExecResponse) GetEnd() *ExecEnd {
 	if x != nil {
 		if x, ok := x.Kind.(*ExecResponse_End); ok {
@@ -5249,36 +5496,114 @@ type isExecResponse_Kind interface {
 	isExecResponse_Kind()
 }
 
+type ExecResponse_Started struct {
+	// It runs; the first message, unless the start failed.
+	Started *ExecStarted `protobuf:"bytes,1,opt,name=started,proto3,oneof"`
+}
+
 type ExecResponse_Stdout struct {
-	Stdout []byte `protobuf:"bytes,1,opt,name=stdout,proto3,oneof"`
+	Stdout []byte `protobuf:"bytes,2,opt,name=stdout,proto3,oneof"`
 }
 
 type ExecResponse_Stderr struct {
-	Stderr []byte `protobuf:"bytes,2,opt,name=stderr,proto3,oneof"`
+	Stderr []byte `protobuf:"bytes,3,opt,name=stderr,proto3,oneof"`
+}
+
+type ExecResponse_Taken struct {
+	// So many more bytes of standard input were taken.
+	Taken int32 `protobuf:"varint,4,opt,name=taken,proto3,oneof"`
 }
 
 type ExecResponse_End struct {
-	End *ExecEnd `protobuf:"bytes,3,opt,name=end,proto3,oneof"`
+	// The last message.
+	End *ExecEnd `protobuf:"bytes,5,opt,name=end,proto3,oneof"`
 }
+
+func (*ExecResponse_Started) isExecResponse_Kind() {}
 
 func (*ExecResponse_Stdout) isExecResponse_Kind() {}
 
 func (*ExecResponse_Stderr) isExecResponse_Kind() {}
 
+func (*ExecResponse_Taken) isExecResponse_Kind() {}
+
 func (*ExecResponse_End) isExecResponse_Kind() {}
 
+type ExecStarted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The instance, task or batch task: "web/0", "count[3]", or the id.
+	Subject string `protobuf:"bytes,1,opt,name=subject,proto3" json:"subject,omitempty"`
+	Cell    string `protobuf:"bytes,2,opt,name=cell,proto3" json:"cell,omitempty"`
+	// How many of the requested service or job run.
+	Running       int32 `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecStarted) Reset() {
+	*x = ExecStarted{}
+	mi := &file_cantina_v1_cell_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecStarted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecStarted) ProtoMessage() {}
+
+func (x *ExecStarted) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_cell_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecStarted.ProtoReflect.Descriptor instead.
+func (*ExecStarted) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *ExecStarted) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *ExecStarted) GetCell() string {
+	if x != nil {
+		return x.Cell
+	}
+	return ""
+}
+
+func (x *ExecStarted) GetRunning() int32 {
+	if x != nil {
+		return x.Running
+	}
+	return 0
+}
+
 type ExecEnd struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ExitCode      int32                  `protobuf:"varint,1,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	Signal        int32                  `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"`
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	ExitCode int32                  `protobuf:"varint,1,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	Signal   int32                  `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"`
+	// Why the program did not start, or why the copy failed; empty = neither.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExecEnd) Reset() {
 	*x = ExecEnd{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[60]
+	mi := &file_cantina_v1_cell_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5290,7 +5615,7 @@ func (x *ExecEnd) String() string {
 func (*ExecEnd) ProtoMessage() {}
 
 func (x *ExecEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[60]
+	mi := &file_cantina_v1_cell_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5303,7 +5628,7 @@ func (x *ExecEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecEnd.ProtoReflect.Descriptor instead.
 func (*ExecEnd) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{60}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ExecEnd) GetExitCode() int32 {
@@ -5335,7 +5660,7 @@ type LRPEvent_Claimed struct {
 
 func (x *LRPEvent_Claimed) Reset() {
 	*x = LRPEvent_Claimed{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[67]
+	mi := &file_cantina_v1_cell_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5347,7 +5672,7 @@ func (x *LRPEvent_Claimed) String() string {
 func (*LRPEvent_Claimed) ProtoMessage() {}
 
 func (x *LRPEvent_Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[67]
+	mi := &file_cantina_v1_cell_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5374,7 +5699,7 @@ type LRPEvent_Started struct {
 
 func (x *LRPEvent_Started) Reset() {
 	*x = LRPEvent_Started{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[68]
+	mi := &file_cantina_v1_cell_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5386,7 +5711,7 @@ func (x *LRPEvent_Started) String() string {
 func (*LRPEvent_Started) ProtoMessage() {}
 
 func (x *LRPEvent_Started) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[68]
+	mi := &file_cantina_v1_cell_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5426,7 +5751,7 @@ type LRPEvent_Ended struct {
 
 func (x *LRPEvent_Ended) Reset() {
 	*x = LRPEvent_Ended{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[69]
+	mi := &file_cantina_v1_cell_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5438,7 +5763,7 @@ func (x *LRPEvent_Ended) String() string {
 func (*LRPEvent_Ended) ProtoMessage() {}
 
 func (x *LRPEvent_Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[69]
+	mi := &file_cantina_v1_cell_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5476,7 +5801,7 @@ type LRPEvent_Removed struct {
 
 func (x *LRPEvent_Removed) Reset() {
 	*x = LRPEvent_Removed{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[70]
+	mi := &file_cantina_v1_cell_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5488,7 +5813,7 @@ func (x *LRPEvent_Removed) String() string {
 func (*LRPEvent_Removed) ProtoMessage() {}
 
 func (x *LRPEvent_Removed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[70]
+	mi := &file_cantina_v1_cell_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5514,7 +5839,7 @@ type LRPEvent_Evacuating struct {
 
 func (x *LRPEvent_Evacuating) Reset() {
 	*x = LRPEvent_Evacuating{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[71]
+	mi := &file_cantina_v1_cell_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5526,7 +5851,7 @@ func (x *LRPEvent_Evacuating) String() string {
 func (*LRPEvent_Evacuating) ProtoMessage() {}
 
 func (x *LRPEvent_Evacuating) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[71]
+	mi := &file_cantina_v1_cell_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5564,7 +5889,7 @@ type LRPEvent_EvacuatedClaimed struct {
 
 func (x *LRPEvent_EvacuatedClaimed) Reset() {
 	*x = LRPEvent_EvacuatedClaimed{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[72]
+	mi := &file_cantina_v1_cell_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5576,7 +5901,7 @@ func (x *LRPEvent_EvacuatedClaimed) String() string {
 func (*LRPEvent_EvacuatedClaimed) ProtoMessage() {}
 
 func (x *LRPEvent_EvacuatedClaimed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[72]
+	mi := &file_cantina_v1_cell_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5600,7 +5925,7 @@ type LRPEvent_EvacuatedStopped struct {
 
 func (x *LRPEvent_EvacuatedStopped) Reset() {
 	*x = LRPEvent_EvacuatedStopped{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[73]
+	mi := &file_cantina_v1_cell_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5612,7 +5937,7 @@ func (x *LRPEvent_EvacuatedStopped) String() string {
 func (*LRPEvent_EvacuatedStopped) ProtoMessage() {}
 
 func (x *LRPEvent_EvacuatedStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[73]
+	mi := &file_cantina_v1_cell_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5636,7 +5961,7 @@ type LRPEvent_RemovedEvacuating struct {
 
 func (x *LRPEvent_RemovedEvacuating) Reset() {
 	*x = LRPEvent_RemovedEvacuating{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[74]
+	mi := &file_cantina_v1_cell_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5648,7 +5973,7 @@ func (x *LRPEvent_RemovedEvacuating) String() string {
 func (*LRPEvent_RemovedEvacuating) ProtoMessage() {}
 
 func (x *LRPEvent_RemovedEvacuating) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[74]
+	mi := &file_cantina_v1_cell_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5675,7 +6000,7 @@ type TaskEvent_Started struct {
 
 func (x *TaskEvent_Started) Reset() {
 	*x = TaskEvent_Started{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[75]
+	mi := &file_cantina_v1_cell_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5687,7 +6012,7 @@ func (x *TaskEvent_Started) String() string {
 func (*TaskEvent_Started) ProtoMessage() {}
 
 func (x *TaskEvent_Started) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[75]
+	mi := &file_cantina_v1_cell_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5725,7 +6050,7 @@ type TaskEvent_Missing struct {
 
 func (x *TaskEvent_Missing) Reset() {
 	*x = TaskEvent_Missing{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[76]
+	mi := &file_cantina_v1_cell_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5737,7 +6062,7 @@ func (x *TaskEvent_Missing) String() string {
 func (*TaskEvent_Missing) ProtoMessage() {}
 
 func (x *TaskEvent_Missing) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[76]
+	mi := &file_cantina_v1_cell_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5762,7 +6087,7 @@ type TaskEvent_Adopted struct {
 
 func (x *TaskEvent_Adopted) Reset() {
 	*x = TaskEvent_Adopted{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[77]
+	mi := &file_cantina_v1_cell_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5774,7 +6099,7 @@ func (x *TaskEvent_Adopted) String() string {
 func (*TaskEvent_Adopted) ProtoMessage() {}
 
 func (x *TaskEvent_Adopted) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[77]
+	mi := &file_cantina_v1_cell_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5809,7 +6134,7 @@ type TaskEvent_Rejected struct {
 
 func (x *TaskEvent_Rejected) Reset() {
 	*x = TaskEvent_Rejected{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[78]
+	mi := &file_cantina_v1_cell_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5821,7 +6146,7 @@ func (x *TaskEvent_Rejected) String() string {
 func (*TaskEvent_Rejected) ProtoMessage() {}
 
 func (x *TaskEvent_Rejected) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[78]
+	mi := &file_cantina_v1_cell_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6273,29 +6598,47 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12*\n" +
 	"\x05lines\x18\x02 \x01(\v2\x14.cantina.v1.LogLinesR\x05lines\x12\x16\n" +
 	"\x06cursor\x18\x03 \x01(\tR\x06cursor\x12\x10\n" +
-	"\x03end\x18\x04 \x01(\bR\x03end\"\xcd\x01\n" +
-	"\vExecRequest\x12-\n" +
-	"\x05start\x18\x01 \x01(\v2\x15.cantina.v1.ExecStartH\x00R\x05start\x12\x16\n" +
-	"\x05stdin\x18\x02 \x01(\fH\x00R\x05stdin\x12!\n" +
-	"\vclose_stdin\x18\x03 \x01(\bH\x00R\n" +
-	"closeStdin\x122\n" +
-	"\x06resize\x18\x04 \x01(\v2\x18.cantina.v1.TerminalSizeH\x00R\x06resize\x12\x18\n" +
-	"\x06signal\x18\x05 \x01(\x05H\x00R\x06signalB\x06\n" +
-	"\x04kind\"\xc2\x01\n" +
-	"\tExecStart\x12\"\n" +
+	"\x03end\x18\x04 \x01(\bR\x03end\"{\n" +
+	"\x0fCellExecRequest\x121\n" +
+	"\x05start\x18\x01 \x01(\v2\x19.cantina.v1.CellExecStartH\x00R\x05start\x12-\n" +
+	"\x05input\x18\x02 \x01(\v2\x15.cantina.v1.ExecInputH\x00R\x05inputB\x06\n" +
+	"\x04kind\"{\n" +
+	"\rCellExecStart\x12\"\n" +
 	"\x02to\x18\x01 \x01(\v2\x12.cantina.v1.CalleeR\x02to\x12\x1c\n" +
-	"\tcontainer\x18\x02 \x01(\tR\tcontainer\x12)\n" +
-	"\aprogram\x18\x03 \x01(\v2\x0f.cantina.v1.RunR\aprogram\x12\x1a\n" +
-	"\bterminal\x18\x04 \x01(\bR\bterminal\x12,\n" +
-	"\x04size\x18\x05 \x01(\v2\x18.cantina.v1.TerminalSizeR\x04size\"<\n" +
+	"\tcontainer\x18\x02 \x01(\tR\tcontainer\x12(\n" +
+	"\x04work\x18\x03 \x01(\v2\x14.cantina.v1.ExecWorkR\x04work\"\xb5\x01\n" +
+	"\bExecWork\x12+\n" +
+	"\aprogram\x18\x01 \x01(\v2\x0f.cantina.v1.RunH\x00R\aprogram\x12*\n" +
+	"\x04copy\x18\x02 \x01(\v2\x14.cantina.v1.ExecCopyH\x00R\x04copy\x12\x1a\n" +
+	"\bterminal\x18\x03 \x01(\bR\bterminal\x12,\n" +
+	"\x04size\x18\x04 \x01(\v2\x18.cantina.v1.TerminalSizeR\x04sizeB\x06\n" +
+	"\x04kind\"i\n" +
+	"\bExecCopy\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12!\n" +
+	"\fto_container\x18\x02 \x01(\bR\vtoContainer\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
+	"\x04user\x18\x04 \x01(\tR\x04user\"\x9c\x01\n" +
+	"\tExecInput\x12\x16\n" +
+	"\x05stdin\x18\x01 \x01(\fH\x00R\x05stdin\x12!\n" +
+	"\vclose_stdin\x18\x02 \x01(\bH\x00R\n" +
+	"closeStdin\x122\n" +
+	"\x06resize\x18\x03 \x01(\v2\x18.cantina.v1.TerminalSizeH\x00R\x06resize\x12\x18\n" +
+	"\x06signal\x18\x04 \x01(\x05H\x00R\x06signalB\x06\n" +
+	"\x04kind\"<\n" +
 	"\fTerminalSize\x12\x18\n" +
 	"\acolumns\x18\x01 \x01(\x05R\acolumns\x12\x12\n" +
-	"\x04rows\x18\x02 \x01(\x05R\x04rows\"s\n" +
-	"\fExecResponse\x12\x18\n" +
-	"\x06stdout\x18\x01 \x01(\fH\x00R\x06stdout\x12\x18\n" +
-	"\x06stderr\x18\x02 \x01(\fH\x00R\x06stderr\x12'\n" +
-	"\x03end\x18\x03 \x01(\v2\x13.cantina.v1.ExecEndH\x00R\x03endB\x06\n" +
-	"\x04kind\"V\n" +
+	"\x04rows\x18\x02 \x01(\x05R\x04rows\"\xc0\x01\n" +
+	"\fExecResponse\x123\n" +
+	"\astarted\x18\x01 \x01(\v2\x17.cantina.v1.ExecStartedH\x00R\astarted\x12\x18\n" +
+	"\x06stdout\x18\x02 \x01(\fH\x00R\x06stdout\x12\x18\n" +
+	"\x06stderr\x18\x03 \x01(\fH\x00R\x06stderr\x12\x16\n" +
+	"\x05taken\x18\x04 \x01(\x05H\x00R\x05taken\x12'\n" +
+	"\x03end\x18\x05 \x01(\v2\x13.cantina.v1.ExecEndH\x00R\x03endB\x06\n" +
+	"\x04kind\"U\n" +
+	"\vExecStarted\x12\x18\n" +
+	"\asubject\x18\x01 \x01(\tR\asubject\x12\x12\n" +
+	"\x04cell\x18\x02 \x01(\tR\x04cell\x12\x18\n" +
+	"\arunning\x18\x03 \x01(\x05R\arunning\"V\n" +
 	"\aExecEnd\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x16\n" +
@@ -6343,7 +6686,7 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x04Rows\x12\x17.cantina.v1.RowsRequest\x1a\x18.cantina.v1.RowsResponse\x12H\n" +
 	"\tLRPEvents\x12\x1c.cantina.v1.LRPEventsRequest\x1a\x1d.cantina.v1.LRPEventsResponse\x12K\n" +
 	"\n" +
-	"TaskEvents\x12\x1d.cantina.v1.TaskEventsRequest\x1a\x1e.cantina.v1.TaskEventsResponse2\x8e\b\n" +
+	"TaskEvents\x12\x1d.cantina.v1.TaskEventsRequest\x1a\x1e.cantina.v1.TaskEventsResponse2\x92\b\n" +
 	"\vCellService\x12Z\n" +
 	"\x0fGetRunningTasks\x12\".cantina.v1.GetRunningTasksRequest\x1a#.cantina.v1.GetRunningTasksResponse\x12E\n" +
 	"\bRunTasks\x12\x1b.cantina.v1.RunTasksRequest\x1a\x1c.cantina.v1.RunTasksResponse\x12r\n" +
@@ -6357,8 +6700,8 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x05Drain\x12\x18.cantina.v1.DrainRequest\x1a\x19.cantina.v1.DrainResponse\x12E\n" +
 	"\bReadLogs\x12\x1b.cantina.v1.ReadLogsRequest\x1a\x1c.cantina.v1.ReadLogsResponse\x12M\n" +
 	"\n" +
-	"FollowLogs\x12\x1d.cantina.v1.FollowLogsRequest\x1a\x1e.cantina.v1.FollowLogsResponse0\x01\x12=\n" +
-	"\x04Exec\x12\x17.cantina.v1.ExecRequest\x1a\x18.cantina.v1.ExecResponse(\x010\x01B\"Z cantina/wire/cantinav1;cantinav1b\x06proto3"
+	"FollowLogs\x12\x1d.cantina.v1.FollowLogsRequest\x1a\x1e.cantina.v1.FollowLogsResponse0\x01\x12A\n" +
+	"\x04Exec\x12\x1b.cantina.v1.CellExecRequest\x1a\x18.cantina.v1.ExecResponse(\x010\x01B\"Z cantina/wire/cantinav1;cantinav1b\x06proto3"
 
 var (
 	file_cantina_v1_cell_proto_rawDescOnce sync.Once
@@ -6373,7 +6716,7 @@ func file_cantina_v1_cell_proto_rawDescGZIP() []byte {
 }
 
 var file_cantina_v1_cell_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_cantina_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
+var file_cantina_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
 var file_cantina_v1_cell_proto_goTypes = []any{
 	(Verdict)(0),                            // 0: cantina.v1.Verdict
 	(SessionState)(0),                       // 1: cantina.v1.SessionState
@@ -6437,228 +6780,236 @@ var file_cantina_v1_cell_proto_goTypes = []any{
 	(*ReadLogsResponse)(nil),                // 59: cantina.v1.ReadLogsResponse
 	(*FollowLogsRequest)(nil),               // 60: cantina.v1.FollowLogsRequest
 	(*FollowLogsResponse)(nil),              // 61: cantina.v1.FollowLogsResponse
-	(*ExecRequest)(nil),                     // 62: cantina.v1.ExecRequest
-	(*ExecStart)(nil),                       // 63: cantina.v1.ExecStart
-	(*TerminalSize)(nil),                    // 64: cantina.v1.TerminalSize
-	(*ExecResponse)(nil),                    // 65: cantina.v1.ExecResponse
-	(*ExecEnd)(nil),                         // 66: cantina.v1.ExecEnd
-	nil,                                     // 67: cantina.v1.CellState.LabelsEntry
-	nil,                                     // 68: cantina.v1.CellState.CapacityEntry
-	nil,                                     // 69: cantina.v1.CellState.ForeignEntry
-	nil,                                     // 70: cantina.v1.CellState.WithdrawnEntry
-	nil,                                     // 71: cantina.v1.RunTask.ResourcesEntry
-	nil,                                     // 72: cantina.v1.RunTask.LabelsEntry
-	(*LRPEvent_Claimed)(nil),                // 73: cantina.v1.LRPEvent.Claimed
-	(*LRPEvent_Started)(nil),                // 74: cantina.v1.LRPEvent.Started
-	(*LRPEvent_Ended)(nil),                  // 75: cantina.v1.LRPEvent.Ended
-	(*LRPEvent_Removed)(nil),                // 76: cantina.v1.LRPEvent.Removed
-	(*LRPEvent_Evacuating)(nil),             // 77: cantina.v1.LRPEvent.Evacuating
-	(*LRPEvent_EvacuatedClaimed)(nil),       // 78: cantina.v1.LRPEvent.EvacuatedClaimed
-	(*LRPEvent_EvacuatedStopped)(nil),       // 79: cantina.v1.LRPEvent.EvacuatedStopped
-	(*LRPEvent_RemovedEvacuating)(nil),      // 80: cantina.v1.LRPEvent.RemovedEvacuating
-	(*TaskEvent_Started)(nil),               // 81: cantina.v1.TaskEvent.Started
-	(*TaskEvent_Missing)(nil),               // 82: cantina.v1.TaskEvent.Missing
-	(*TaskEvent_Adopted)(nil),               // 83: cantina.v1.TaskEvent.Adopted
-	(*TaskEvent_Rejected)(nil),              // 84: cantina.v1.TaskEvent.Rejected
-	(*Term)(nil),                            // 85: cantina.v1.Term
-	(*durationpb.Duration)(nil),             // 86: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),           // 87: google.protobuf.Timestamp
-	(*Invocation)(nil),                      // 88: cantina.v1.Invocation
-	(*Variable)(nil),                        // 89: cantina.v1.Variable
-	(*Run)(nil),                             // 90: cantina.v1.Run
-	(*Workload)(nil),                        // 91: cantina.v1.Workload
-	(*LRPKey)(nil),                          // 92: cantina.v1.LRPKey
-	(*ActualLRP)(nil),                       // 93: cantina.v1.ActualLRP
-	(*TaskRow)(nil),                         // 94: cantina.v1.TaskRow
-	(*ServiceKey)(nil),                      // 95: cantina.v1.ServiceKey
-	(*TaskResult)(nil),                      // 96: cantina.v1.TaskResult
-	(*LogQuery)(nil),                        // 97: cantina.v1.LogQuery
-	(*LogLines)(nil),                        // 98: cantina.v1.LogLines
-	(*Net)(nil),                             // 99: cantina.v1.Net
+	(*CellExecRequest)(nil),                 // 62: cantina.v1.CellExecRequest
+	(*CellExecStart)(nil),                   // 63: cantina.v1.CellExecStart
+	(*ExecWork)(nil),                        // 64: cantina.v1.ExecWork
+	(*ExecCopy)(nil),                        // 65: cantina.v1.ExecCopy
+	(*ExecInput)(nil),                       // 66: cantina.v1.ExecInput
+	(*TerminalSize)(nil),                    // 67: cantina.v1.TerminalSize
+	(*ExecResponse)(nil),                    // 68: cantina.v1.ExecResponse
+	(*ExecStarted)(nil),                     // 69: cantina.v1.ExecStarted
+	(*ExecEnd)(nil),                         // 70: cantina.v1.ExecEnd
+	nil,                                     // 71: cantina.v1.CellState.LabelsEntry
+	nil,                                     // 72: cantina.v1.CellState.CapacityEntry
+	nil,                                     // 73: cantina.v1.CellState.ForeignEntry
+	nil,                                     // 74: cantina.v1.CellState.WithdrawnEntry
+	nil,                                     // 75: cantina.v1.RunTask.ResourcesEntry
+	nil,                                     // 76: cantina.v1.RunTask.LabelsEntry
+	(*LRPEvent_Claimed)(nil),                // 77: cantina.v1.LRPEvent.Claimed
+	(*LRPEvent_Started)(nil),                // 78: cantina.v1.LRPEvent.Started
+	(*LRPEvent_Ended)(nil),                  // 79: cantina.v1.LRPEvent.Ended
+	(*LRPEvent_Removed)(nil),                // 80: cantina.v1.LRPEvent.Removed
+	(*LRPEvent_Evacuating)(nil),             // 81: cantina.v1.LRPEvent.Evacuating
+	(*LRPEvent_EvacuatedClaimed)(nil),       // 82: cantina.v1.LRPEvent.EvacuatedClaimed
+	(*LRPEvent_EvacuatedStopped)(nil),       // 83: cantina.v1.LRPEvent.EvacuatedStopped
+	(*LRPEvent_RemovedEvacuating)(nil),      // 84: cantina.v1.LRPEvent.RemovedEvacuating
+	(*TaskEvent_Started)(nil),               // 85: cantina.v1.TaskEvent.Started
+	(*TaskEvent_Missing)(nil),               // 86: cantina.v1.TaskEvent.Missing
+	(*TaskEvent_Adopted)(nil),               // 87: cantina.v1.TaskEvent.Adopted
+	(*TaskEvent_Rejected)(nil),              // 88: cantina.v1.TaskEvent.Rejected
+	(*Term)(nil),                            // 89: cantina.v1.Term
+	(*durationpb.Duration)(nil),             // 90: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),           // 91: google.protobuf.Timestamp
+	(*Invocation)(nil),                      // 92: cantina.v1.Invocation
+	(*Variable)(nil),                        // 93: cantina.v1.Variable
+	(*Run)(nil),                             // 94: cantina.v1.Run
+	(*Workload)(nil),                        // 95: cantina.v1.Workload
+	(*LRPKey)(nil),                          // 96: cantina.v1.LRPKey
+	(*ActualLRP)(nil),                       // 97: cantina.v1.ActualLRP
+	(*TaskRow)(nil),                         // 98: cantina.v1.TaskRow
+	(*ServiceKey)(nil),                      // 99: cantina.v1.ServiceKey
+	(*TaskResult)(nil),                      // 100: cantina.v1.TaskResult
+	(*LogQuery)(nil),                        // 101: cantina.v1.LogQuery
+	(*LogLines)(nil),                        // 102: cantina.v1.LogLines
+	(*Net)(nil),                             // 103: cantina.v1.Net
 }
 var file_cantina_v1_cell_proto_depIdxs = []int32{
-	85,  // 0: cantina.v1.Caller.term:type_name -> cantina.v1.Term
-	85,  // 1: cantina.v1.Callee.term:type_name -> cantina.v1.Term
-	85,  // 2: cantina.v1.SetID.leader:type_name -> cantina.v1.Term
+	89,  // 0: cantina.v1.Caller.term:type_name -> cantina.v1.Term
+	89,  // 1: cantina.v1.Callee.term:type_name -> cantina.v1.Term
+	89,  // 2: cantina.v1.SetID.leader:type_name -> cantina.v1.Term
 	8,   // 3: cantina.v1.SetID.hash:type_name -> cantina.v1.SetHash
-	67,  // 4: cantina.v1.CellState.labels:type_name -> cantina.v1.CellState.LabelsEntry
-	68,  // 5: cantina.v1.CellState.capacity:type_name -> cantina.v1.CellState.CapacityEntry
-	69,  // 6: cantina.v1.CellState.foreign:type_name -> cantina.v1.CellState.ForeignEntry
-	86,  // 7: cantina.v1.CellState.drain_timeout:type_name -> google.protobuf.Duration
+	71,  // 4: cantina.v1.CellState.labels:type_name -> cantina.v1.CellState.LabelsEntry
+	72,  // 5: cantina.v1.CellState.capacity:type_name -> cantina.v1.CellState.CapacityEntry
+	73,  // 6: cantina.v1.CellState.foreign:type_name -> cantina.v1.CellState.ForeignEntry
+	90,  // 7: cantina.v1.CellState.drain_timeout:type_name -> google.protobuf.Duration
 	11,  // 8: cantina.v1.CellState.conditions:type_name -> cantina.v1.Condition
-	70,  // 9: cantina.v1.CellState.withdrawn:type_name -> cantina.v1.CellState.WithdrawnEntry
-	87,  // 10: cantina.v1.Condition.since:type_name -> google.protobuf.Timestamp
-	86,  // 11: cantina.v1.Condition.limit:type_name -> google.protobuf.Duration
-	87,  // 12: cantina.v1.Condition.stop_by:type_name -> google.protobuf.Timestamp
+	74,  // 9: cantina.v1.CellState.withdrawn:type_name -> cantina.v1.CellState.WithdrawnEntry
+	91,  // 10: cantina.v1.Condition.since:type_name -> google.protobuf.Timestamp
+	90,  // 11: cantina.v1.Condition.limit:type_name -> google.protobuf.Duration
+	91,  // 12: cantina.v1.Condition.stop_by:type_name -> google.protobuf.Timestamp
 	6,   // 13: cantina.v1.HeartbeatRequest.from:type_name -> cantina.v1.Caller
 	9,   // 14: cantina.v1.HeartbeatRequest.set:type_name -> cantina.v1.SetID
-	86,  // 15: cantina.v1.HeartbeatRequest.promise:type_name -> google.protobuf.Duration
-	86,  // 16: cantina.v1.HeartbeatRequest.period:type_name -> google.protobuf.Duration
+	90,  // 15: cantina.v1.HeartbeatRequest.promise:type_name -> google.protobuf.Duration
+	90,  // 16: cantina.v1.HeartbeatRequest.period:type_name -> google.protobuf.Duration
 	10,  // 17: cantina.v1.HeartbeatRequest.state:type_name -> cantina.v1.CellState
-	86,  // 18: cantina.v1.Timeouts.heartbeat:type_name -> google.protobuf.Duration
-	86,  // 19: cantina.v1.Timeouts.heartbeat_grace:type_name -> google.protobuf.Duration
-	86,  // 20: cantina.v1.Timeouts.healthcheck:type_name -> google.protobuf.Duration
-	86,  // 21: cantina.v1.Timeouts.healthcheck_grace:type_name -> google.protobuf.Duration
-	86,  // 22: cantina.v1.Timeouts.check:type_name -> google.protobuf.Duration
-	86,  // 23: cantina.v1.Timeouts.lost:type_name -> google.protobuf.Duration
-	86,  // 24: cantina.v1.Timeouts.kill_wait:type_name -> google.protobuf.Duration
-	86,  // 25: cantina.v1.Timeouts.margin:type_name -> google.protobuf.Duration
-	86,  // 26: cantina.v1.Timeouts.max_dies_within:type_name -> google.protobuf.Duration
-	86,  // 27: cantina.v1.Timeouts.lease:type_name -> google.protobuf.Duration
-	86,  // 28: cantina.v1.Timeouts.keep_alive:type_name -> google.protobuf.Duration
-	86,  // 29: cantina.v1.Timeouts.lease_drift:type_name -> google.protobuf.Duration
-	85,  // 30: cantina.v1.HeartbeatResponse.term:type_name -> cantina.v1.Term
+	90,  // 18: cantina.v1.Timeouts.heartbeat:type_name -> google.protobuf.Duration
+	90,  // 19: cantina.v1.Timeouts.heartbeat_grace:type_name -> google.protobuf.Duration
+	90,  // 20: cantina.v1.Timeouts.healthcheck:type_name -> google.protobuf.Duration
+	90,  // 21: cantina.v1.Timeouts.healthcheck_grace:type_name -> google.protobuf.Duration
+	90,  // 22: cantina.v1.Timeouts.check:type_name -> google.protobuf.Duration
+	90,  // 23: cantina.v1.Timeouts.lost:type_name -> google.protobuf.Duration
+	90,  // 24: cantina.v1.Timeouts.kill_wait:type_name -> google.protobuf.Duration
+	90,  // 25: cantina.v1.Timeouts.margin:type_name -> google.protobuf.Duration
+	90,  // 26: cantina.v1.Timeouts.max_dies_within:type_name -> google.protobuf.Duration
+	90,  // 27: cantina.v1.Timeouts.lease:type_name -> google.protobuf.Duration
+	90,  // 28: cantina.v1.Timeouts.keep_alive:type_name -> google.protobuf.Duration
+	90,  // 29: cantina.v1.Timeouts.lease_drift:type_name -> google.protobuf.Duration
+	89,  // 30: cantina.v1.HeartbeatResponse.term:type_name -> cantina.v1.Term
 	0,   // 31: cantina.v1.HeartbeatResponse.verdict:type_name -> cantina.v1.Verdict
 	1,   // 32: cantina.v1.HeartbeatResponse.state:type_name -> cantina.v1.SessionState
-	86,  // 33: cantina.v1.HeartbeatResponse.promise:type_name -> google.protobuf.Duration
+	90,  // 33: cantina.v1.HeartbeatResponse.promise:type_name -> google.protobuf.Duration
 	13,  // 34: cantina.v1.HeartbeatResponse.timeouts:type_name -> cantina.v1.Timeouts
 	9,   // 35: cantina.v1.HeartbeatResponse.set:type_name -> cantina.v1.SetID
-	88,  // 36: cantina.v1.BatchRun.invocation:type_name -> cantina.v1.Invocation
+	92,  // 36: cantina.v1.BatchRun.invocation:type_name -> cantina.v1.Invocation
 	7,   // 37: cantina.v1.GetRunningTasksRequest.to:type_name -> cantina.v1.Callee
 	15,  // 38: cantina.v1.HeldRun.run:type_name -> cantina.v1.BatchRun
-	85,  // 39: cantina.v1.GetRunningTasksResponse.term:type_name -> cantina.v1.Term
+	89,  // 39: cantina.v1.GetRunningTasksResponse.term:type_name -> cantina.v1.Term
 	17,  // 40: cantina.v1.GetRunningTasksResponse.held:type_name -> cantina.v1.HeldRun
 	19,  // 41: cantina.v1.GetRunningTasksResponse.alive:type_name -> cantina.v1.AliveContainer
 	15,  // 42: cantina.v1.RunTask.run:type_name -> cantina.v1.BatchRun
-	89,  // 43: cantina.v1.RunTask.env:type_name -> cantina.v1.Variable
-	90,  // 44: cantina.v1.RunTask.program:type_name -> cantina.v1.Run
-	71,  // 45: cantina.v1.RunTask.resources:type_name -> cantina.v1.RunTask.ResourcesEntry
-	72,  // 46: cantina.v1.RunTask.labels:type_name -> cantina.v1.RunTask.LabelsEntry
+	93,  // 43: cantina.v1.RunTask.env:type_name -> cantina.v1.Variable
+	94,  // 44: cantina.v1.RunTask.program:type_name -> cantina.v1.Run
+	75,  // 45: cantina.v1.RunTask.resources:type_name -> cantina.v1.RunTask.ResourcesEntry
+	76,  // 46: cantina.v1.RunTask.labels:type_name -> cantina.v1.RunTask.LabelsEntry
 	7,   // 47: cantina.v1.RunTasksRequest.to:type_name -> cantina.v1.Callee
-	91,  // 48: cantina.v1.RunTasksRequest.workloads:type_name -> cantina.v1.Workload
+	95,  // 48: cantina.v1.RunTasksRequest.workloads:type_name -> cantina.v1.Workload
 	20,  // 49: cantina.v1.RunTasksRequest.tasks:type_name -> cantina.v1.RunTask
 	15,  // 50: cantina.v1.RunAnswer.run:type_name -> cantina.v1.BatchRun
 	2,   // 51: cantina.v1.RunAnswer.verdict:type_name -> cantina.v1.RunVerdict
-	85,  // 52: cantina.v1.RunTasksResponse.term:type_name -> cantina.v1.Term
+	89,  // 52: cantina.v1.RunTasksResponse.term:type_name -> cantina.v1.Term
 	22,  // 53: cantina.v1.RunTasksResponse.answers:type_name -> cantina.v1.RunAnswer
 	7,   // 54: cantina.v1.NotifyIfTasksNotRunningRequest.to:type_name -> cantina.v1.Callee
 	15,  // 55: cantina.v1.NotifyIfTasksNotRunningRequest.runs:type_name -> cantina.v1.BatchRun
-	85,  // 56: cantina.v1.NotifyIfTasksNotRunningResponse.term:type_name -> cantina.v1.Term
+	89,  // 56: cantina.v1.NotifyIfTasksNotRunningResponse.term:type_name -> cantina.v1.Term
 	7,   // 57: cantina.v1.KillTaskRequest.to:type_name -> cantina.v1.Callee
 	15,  // 58: cantina.v1.KillTaskRequest.runs:type_name -> cantina.v1.BatchRun
-	85,  // 59: cantina.v1.KillTaskResponse.term:type_name -> cantina.v1.Term
+	89,  // 59: cantina.v1.KillTaskResponse.term:type_name -> cantina.v1.Term
 	7,   // 60: cantina.v1.RequestSuicideRequest.to:type_name -> cantina.v1.Callee
-	85,  // 61: cantina.v1.RequestSuicideResponse.term:type_name -> cantina.v1.Term
+	89,  // 61: cantina.v1.RequestSuicideResponse.term:type_name -> cantina.v1.Term
 	3,   // 62: cantina.v1.StatusItem.kind:type_name -> cantina.v1.StatusKind
 	15,  // 63: cantina.v1.StatusItem.run:type_name -> cantina.v1.BatchRun
 	6,   // 64: cantina.v1.UpdateStatusRequest.from:type_name -> cantina.v1.Caller
 	30,  // 65: cantina.v1.UpdateStatusRequest.items:type_name -> cantina.v1.StatusItem
-	85,  // 66: cantina.v1.UpdateStatusResponse.term:type_name -> cantina.v1.Term
-	87,  // 67: cantina.v1.BatchEnd.started:type_name -> google.protobuf.Timestamp
-	87,  // 68: cantina.v1.BatchEnd.ended:type_name -> google.protobuf.Timestamp
+	89,  // 66: cantina.v1.UpdateStatusResponse.term:type_name -> cantina.v1.Term
+	91,  // 67: cantina.v1.BatchEnd.started:type_name -> google.protobuf.Timestamp
+	91,  // 68: cantina.v1.BatchEnd.ended:type_name -> google.protobuf.Timestamp
 	4,   // 69: cantina.v1.BatchEnd.again:type_name -> cantina.v1.BatchAgain
 	6,   // 70: cantina.v1.RowsRequest.from:type_name -> cantina.v1.Caller
-	92,  // 71: cantina.v1.RowsRequest.lrps:type_name -> cantina.v1.LRPKey
-	92,  // 72: cantina.v1.LRPIndex.key:type_name -> cantina.v1.LRPKey
-	93,  // 73: cantina.v1.LRPIndex.rows:type_name -> cantina.v1.ActualLRP
-	85,  // 74: cantina.v1.RowsResponse.term:type_name -> cantina.v1.Term
+	96,  // 71: cantina.v1.RowsRequest.lrps:type_name -> cantina.v1.LRPKey
+	96,  // 72: cantina.v1.LRPIndex.key:type_name -> cantina.v1.LRPKey
+	97,  // 73: cantina.v1.LRPIndex.rows:type_name -> cantina.v1.ActualLRP
+	89,  // 74: cantina.v1.RowsResponse.term:type_name -> cantina.v1.Term
 	35,  // 75: cantina.v1.RowsResponse.lrps:type_name -> cantina.v1.LRPIndex
-	94,  // 76: cantina.v1.RowsResponse.tasks:type_name -> cantina.v1.TaskRow
-	92,  // 77: cantina.v1.LRPEvent.key:type_name -> cantina.v1.LRPKey
-	95,  // 78: cantina.v1.LRPEvent.service:type_name -> cantina.v1.ServiceKey
-	73,  // 79: cantina.v1.LRPEvent.claim:type_name -> cantina.v1.LRPEvent.Claimed
-	74,  // 80: cantina.v1.LRPEvent.start:type_name -> cantina.v1.LRPEvent.Started
-	75,  // 81: cantina.v1.LRPEvent.crash:type_name -> cantina.v1.LRPEvent.Ended
-	76,  // 82: cantina.v1.LRPEvent.remove:type_name -> cantina.v1.LRPEvent.Removed
-	77,  // 83: cantina.v1.LRPEvent.evacuate:type_name -> cantina.v1.LRPEvent.Evacuating
-	78,  // 84: cantina.v1.LRPEvent.evacuate_claimed:type_name -> cantina.v1.LRPEvent.EvacuatedClaimed
-	79,  // 85: cantina.v1.LRPEvent.evacuate_stopped:type_name -> cantina.v1.LRPEvent.EvacuatedStopped
-	75,  // 86: cantina.v1.LRPEvent.evacuate_crashed:type_name -> cantina.v1.LRPEvent.Ended
-	80,  // 87: cantina.v1.LRPEvent.remove_evacuating:type_name -> cantina.v1.LRPEvent.RemovedEvacuating
+	98,  // 76: cantina.v1.RowsResponse.tasks:type_name -> cantina.v1.TaskRow
+	96,  // 77: cantina.v1.LRPEvent.key:type_name -> cantina.v1.LRPKey
+	99,  // 78: cantina.v1.LRPEvent.service:type_name -> cantina.v1.ServiceKey
+	77,  // 79: cantina.v1.LRPEvent.claim:type_name -> cantina.v1.LRPEvent.Claimed
+	78,  // 80: cantina.v1.LRPEvent.start:type_name -> cantina.v1.LRPEvent.Started
+	79,  // 81: cantina.v1.LRPEvent.crash:type_name -> cantina.v1.LRPEvent.Ended
+	80,  // 82: cantina.v1.LRPEvent.remove:type_name -> cantina.v1.LRPEvent.Removed
+	81,  // 83: cantina.v1.LRPEvent.evacuate:type_name -> cantina.v1.LRPEvent.Evacuating
+	82,  // 84: cantina.v1.LRPEvent.evacuate_claimed:type_name -> cantina.v1.LRPEvent.EvacuatedClaimed
+	83,  // 85: cantina.v1.LRPEvent.evacuate_stopped:type_name -> cantina.v1.LRPEvent.EvacuatedStopped
+	79,  // 86: cantina.v1.LRPEvent.evacuate_crashed:type_name -> cantina.v1.LRPEvent.Ended
+	84,  // 87: cantina.v1.LRPEvent.remove_evacuating:type_name -> cantina.v1.LRPEvent.RemovedEvacuating
 	6,   // 88: cantina.v1.LRPEventsRequest.from:type_name -> cantina.v1.Caller
 	37,  // 89: cantina.v1.LRPEventsRequest.events:type_name -> cantina.v1.LRPEvent
 	5,   // 90: cantina.v1.EventAnswer.code:type_name -> cantina.v1.EventCode
-	85,  // 91: cantina.v1.LRPEventsResponse.term:type_name -> cantina.v1.Term
+	89,  // 91: cantina.v1.LRPEventsResponse.term:type_name -> cantina.v1.Term
 	39,  // 92: cantina.v1.LRPEventsResponse.answers:type_name -> cantina.v1.EventAnswer
-	81,  // 93: cantina.v1.TaskEvent.start:type_name -> cantina.v1.TaskEvent.Started
-	96,  // 94: cantina.v1.TaskEvent.complete:type_name -> cantina.v1.TaskResult
-	83,  // 95: cantina.v1.TaskEvent.adopt:type_name -> cantina.v1.TaskEvent.Adopted
-	84,  // 96: cantina.v1.TaskEvent.reject:type_name -> cantina.v1.TaskEvent.Rejected
-	82,  // 97: cantina.v1.TaskEvent.missing:type_name -> cantina.v1.TaskEvent.Missing
+	85,  // 93: cantina.v1.TaskEvent.start:type_name -> cantina.v1.TaskEvent.Started
+	100, // 94: cantina.v1.TaskEvent.complete:type_name -> cantina.v1.TaskResult
+	87,  // 95: cantina.v1.TaskEvent.adopt:type_name -> cantina.v1.TaskEvent.Adopted
+	88,  // 96: cantina.v1.TaskEvent.reject:type_name -> cantina.v1.TaskEvent.Rejected
+	86,  // 97: cantina.v1.TaskEvent.missing:type_name -> cantina.v1.TaskEvent.Missing
 	6,   // 98: cantina.v1.TaskEventsRequest.from:type_name -> cantina.v1.Caller
 	41,  // 99: cantina.v1.TaskEventsRequest.events:type_name -> cantina.v1.TaskEvent
-	85,  // 100: cantina.v1.TaskEventsResponse.term:type_name -> cantina.v1.Term
+	89,  // 100: cantina.v1.TaskEventsResponse.term:type_name -> cantina.v1.Term
 	39,  // 101: cantina.v1.TaskEventsResponse.answers:type_name -> cantina.v1.EventAnswer
-	92,  // 102: cantina.v1.LRPWork.key:type_name -> cantina.v1.LRPKey
-	95,  // 103: cantina.v1.LRPWork.service:type_name -> cantina.v1.ServiceKey
+	96,  // 102: cantina.v1.LRPWork.key:type_name -> cantina.v1.LRPKey
+	99,  // 103: cantina.v1.LRPWork.service:type_name -> cantina.v1.ServiceKey
 	7,   // 104: cantina.v1.PerformRequest.to:type_name -> cantina.v1.Callee
-	91,  // 105: cantina.v1.PerformRequest.workloads:type_name -> cantina.v1.Workload
+	95,  // 105: cantina.v1.PerformRequest.workloads:type_name -> cantina.v1.Workload
 	44,  // 106: cantina.v1.PerformRequest.lrps:type_name -> cantina.v1.LRPWork
 	45,  // 107: cantina.v1.PerformRequest.tasks:type_name -> cantina.v1.TaskWork
-	85,  // 108: cantina.v1.PerformResponse.term:type_name -> cantina.v1.Term
+	89,  // 108: cantina.v1.PerformResponse.term:type_name -> cantina.v1.Term
 	47,  // 109: cantina.v1.PerformResponse.refused_lrps:type_name -> cantina.v1.Refusal
 	47,  // 110: cantina.v1.PerformResponse.refused_tasks:type_name -> cantina.v1.Refusal
 	7,   // 111: cantina.v1.StopWorkRequest.to:type_name -> cantina.v1.Callee
 	50,  // 112: cantina.v1.StopWorkRequest.instances:type_name -> cantina.v1.StopInstance
-	92,  // 113: cantina.v1.StopInstance.key:type_name -> cantina.v1.LRPKey
-	85,  // 114: cantina.v1.StopWorkResponse.term:type_name -> cantina.v1.Term
+	96,  // 113: cantina.v1.StopInstance.key:type_name -> cantina.v1.LRPKey
+	89,  // 114: cantina.v1.StopWorkResponse.term:type_name -> cantina.v1.Term
 	7,   // 115: cantina.v1.ShortenGraceRequest.to:type_name -> cantina.v1.Callee
-	86,  // 116: cantina.v1.ShortenGraceRequest.grace:type_name -> google.protobuf.Duration
-	85,  // 117: cantina.v1.ShortenGraceResponse.term:type_name -> cantina.v1.Term
+	90,  // 116: cantina.v1.ShortenGraceRequest.grace:type_name -> google.protobuf.Duration
+	89,  // 117: cantina.v1.ShortenGraceResponse.term:type_name -> cantina.v1.Term
 	7,   // 118: cantina.v1.SignalInstanceRequest.to:type_name -> cantina.v1.Callee
-	92,  // 119: cantina.v1.SignalInstanceRequest.key:type_name -> cantina.v1.LRPKey
-	85,  // 120: cantina.v1.SignalInstanceResponse.term:type_name -> cantina.v1.Term
+	96,  // 119: cantina.v1.SignalInstanceRequest.key:type_name -> cantina.v1.LRPKey
+	89,  // 120: cantina.v1.SignalInstanceResponse.term:type_name -> cantina.v1.Term
 	7,   // 121: cantina.v1.DrainRequest.to:type_name -> cantina.v1.Callee
-	86,  // 122: cantina.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
-	85,  // 123: cantina.v1.DrainResponse.term:type_name -> cantina.v1.Term
+	90,  // 122: cantina.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
+	89,  // 123: cantina.v1.DrainResponse.term:type_name -> cantina.v1.Term
 	7,   // 124: cantina.v1.ReadLogsRequest.to:type_name -> cantina.v1.Callee
-	97,  // 125: cantina.v1.ReadLogsRequest.query:type_name -> cantina.v1.LogQuery
-	85,  // 126: cantina.v1.ReadLogsResponse.term:type_name -> cantina.v1.Term
-	98,  // 127: cantina.v1.ReadLogsResponse.lines:type_name -> cantina.v1.LogLines
+	101, // 125: cantina.v1.ReadLogsRequest.query:type_name -> cantina.v1.LogQuery
+	89,  // 126: cantina.v1.ReadLogsResponse.term:type_name -> cantina.v1.Term
+	102, // 127: cantina.v1.ReadLogsResponse.lines:type_name -> cantina.v1.LogLines
 	7,   // 128: cantina.v1.FollowLogsRequest.to:type_name -> cantina.v1.Callee
-	97,  // 129: cantina.v1.FollowLogsRequest.query:type_name -> cantina.v1.LogQuery
-	85,  // 130: cantina.v1.FollowLogsResponse.term:type_name -> cantina.v1.Term
-	98,  // 131: cantina.v1.FollowLogsResponse.lines:type_name -> cantina.v1.LogLines
-	63,  // 132: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
-	64,  // 133: cantina.v1.ExecRequest.resize:type_name -> cantina.v1.TerminalSize
-	7,   // 134: cantina.v1.ExecStart.to:type_name -> cantina.v1.Callee
-	90,  // 135: cantina.v1.ExecStart.program:type_name -> cantina.v1.Run
-	64,  // 136: cantina.v1.ExecStart.size:type_name -> cantina.v1.TerminalSize
-	66,  // 137: cantina.v1.ExecResponse.end:type_name -> cantina.v1.ExecEnd
-	99,  // 138: cantina.v1.LRPEvent.Started.net:type_name -> cantina.v1.Net
-	99,  // 139: cantina.v1.LRPEvent.Evacuating.net:type_name -> cantina.v1.Net
-	87,  // 140: cantina.v1.LRPEvent.Evacuating.until:type_name -> google.protobuf.Timestamp
-	12,  // 141: cantina.v1.LeaderService.Heartbeat:input_type -> cantina.v1.HeartbeatRequest
-	31,  // 142: cantina.v1.LeaderService.UpdateStatus:input_type -> cantina.v1.UpdateStatusRequest
-	34,  // 143: cantina.v1.LeaderService.Rows:input_type -> cantina.v1.RowsRequest
-	38,  // 144: cantina.v1.LeaderService.LRPEvents:input_type -> cantina.v1.LRPEventsRequest
-	42,  // 145: cantina.v1.LeaderService.TaskEvents:input_type -> cantina.v1.TaskEventsRequest
-	16,  // 146: cantina.v1.CellService.GetRunningTasks:input_type -> cantina.v1.GetRunningTasksRequest
-	21,  // 147: cantina.v1.CellService.RunTasks:input_type -> cantina.v1.RunTasksRequest
-	24,  // 148: cantina.v1.CellService.NotifyIfTasksNotRunning:input_type -> cantina.v1.NotifyIfTasksNotRunningRequest
-	26,  // 149: cantina.v1.CellService.KillTask:input_type -> cantina.v1.KillTaskRequest
-	28,  // 150: cantina.v1.CellService.RequestSuicide:input_type -> cantina.v1.RequestSuicideRequest
-	46,  // 151: cantina.v1.CellService.Perform:input_type -> cantina.v1.PerformRequest
-	49,  // 152: cantina.v1.CellService.StopWork:input_type -> cantina.v1.StopWorkRequest
-	54,  // 153: cantina.v1.CellService.SignalInstance:input_type -> cantina.v1.SignalInstanceRequest
-	52,  // 154: cantina.v1.CellService.ShortenGrace:input_type -> cantina.v1.ShortenGraceRequest
-	56,  // 155: cantina.v1.CellService.Drain:input_type -> cantina.v1.DrainRequest
-	58,  // 156: cantina.v1.CellService.ReadLogs:input_type -> cantina.v1.ReadLogsRequest
-	60,  // 157: cantina.v1.CellService.FollowLogs:input_type -> cantina.v1.FollowLogsRequest
-	62,  // 158: cantina.v1.CellService.Exec:input_type -> cantina.v1.ExecRequest
-	14,  // 159: cantina.v1.LeaderService.Heartbeat:output_type -> cantina.v1.HeartbeatResponse
-	32,  // 160: cantina.v1.LeaderService.UpdateStatus:output_type -> cantina.v1.UpdateStatusResponse
-	36,  // 161: cantina.v1.LeaderService.Rows:output_type -> cantina.v1.RowsResponse
-	40,  // 162: cantina.v1.LeaderService.LRPEvents:output_type -> cantina.v1.LRPEventsResponse
-	43,  // 163: cantina.v1.LeaderService.TaskEvents:output_type -> cantina.v1.TaskEventsResponse
-	18,  // 164: cantina.v1.CellService.GetRunningTasks:output_type -> cantina.v1.GetRunningTasksResponse
-	23,  // 165: cantina.v1.CellService.RunTasks:output_type -> cantina.v1.RunTasksResponse
-	25,  // 166: cantina.v1.CellService.NotifyIfTasksNotRunning:output_type -> cantina.v1.NotifyIfTasksNotRunningResponse
-	27,  // 167: cantina.v1.CellService.KillTask:output_type -> cantina.v1.KillTaskResponse
-	29,  // 168: cantina.v1.CellService.RequestSuicide:output_type -> cantina.v1.RequestSuicideResponse
-	48,  // 169: cantina.v1.CellService.Perform:output_type -> cantina.v1.PerformResponse
-	51,  // 170: cantina.v1.CellService.StopWork:output_type -> cantina.v1.StopWorkResponse
-	55,  // 171: cantina.v1.CellService.SignalInstance:output_type -> cantina.v1.SignalInstanceResponse
-	53,  // 172: cantina.v1.CellService.ShortenGrace:output_type -> cantina.v1.ShortenGraceResponse
-	57,  // 173: cantina.v1.CellService.Drain:output_type -> cantina.v1.DrainResponse
-	59,  // 174: cantina.v1.CellService.ReadLogs:output_type -> cantina.v1.ReadLogsResponse
-	61,  // 175: cantina.v1.CellService.FollowLogs:output_type -> cantina.v1.FollowLogsResponse
-	65,  // 176: cantina.v1.CellService.Exec:output_type -> cantina.v1.ExecResponse
-	159, // [159:177] is the sub-list for method output_type
-	141, // [141:159] is the sub-list for method input_type
-	141, // [141:141] is the sub-list for extension type_name
-	141, // [141:141] is the sub-list for extension extendee
-	0,   // [0:141] is the sub-list for field type_name
+	101, // 129: cantina.v1.FollowLogsRequest.query:type_name -> cantina.v1.LogQuery
+	89,  // 130: cantina.v1.FollowLogsResponse.term:type_name -> cantina.v1.Term
+	102, // 131: cantina.v1.FollowLogsResponse.lines:type_name -> cantina.v1.LogLines
+	63,  // 132: cantina.v1.CellExecRequest.start:type_name -> cantina.v1.CellExecStart
+	66,  // 133: cantina.v1.CellExecRequest.input:type_name -> cantina.v1.ExecInput
+	7,   // 134: cantina.v1.CellExecStart.to:type_name -> cantina.v1.Callee
+	64,  // 135: cantina.v1.CellExecStart.work:type_name -> cantina.v1.ExecWork
+	94,  // 136: cantina.v1.ExecWork.program:type_name -> cantina.v1.Run
+	65,  // 137: cantina.v1.ExecWork.copy:type_name -> cantina.v1.ExecCopy
+	67,  // 138: cantina.v1.ExecWork.size:type_name -> cantina.v1.TerminalSize
+	67,  // 139: cantina.v1.ExecInput.resize:type_name -> cantina.v1.TerminalSize
+	69,  // 140: cantina.v1.ExecResponse.started:type_name -> cantina.v1.ExecStarted
+	70,  // 141: cantina.v1.ExecResponse.end:type_name -> cantina.v1.ExecEnd
+	103, // 142: cantina.v1.LRPEvent.Started.net:type_name -> cantina.v1.Net
+	103, // 143: cantina.v1.LRPEvent.Evacuating.net:type_name -> cantina.v1.Net
+	91,  // 144: cantina.v1.LRPEvent.Evacuating.until:type_name -> google.protobuf.Timestamp
+	12,  // 145: cantina.v1.LeaderService.Heartbeat:input_type -> cantina.v1.HeartbeatRequest
+	31,  // 146: cantina.v1.LeaderService.UpdateStatus:input_type -> cantina.v1.UpdateStatusRequest
+	34,  // 147: cantina.v1.LeaderService.Rows:input_type -> cantina.v1.RowsRequest
+	38,  // 148: cantina.v1.LeaderService.LRPEvents:input_type -> cantina.v1.LRPEventsRequest
+	42,  // 149: cantina.v1.LeaderService.TaskEvents:input_type -> cantina.v1.TaskEventsRequest
+	16,  // 150: cantina.v1.CellService.GetRunningTasks:input_type -> cantina.v1.GetRunningTasksRequest
+	21,  // 151: cantina.v1.CellService.RunTasks:input_type -> cantina.v1.RunTasksRequest
+	24,  // 152: cantina.v1.CellService.NotifyIfTasksNotRunning:input_type -> cantina.v1.NotifyIfTasksNotRunningRequest
+	26,  // 153: cantina.v1.CellService.KillTask:input_type -> cantina.v1.KillTaskRequest
+	28,  // 154: cantina.v1.CellService.RequestSuicide:input_type -> cantina.v1.RequestSuicideRequest
+	46,  // 155: cantina.v1.CellService.Perform:input_type -> cantina.v1.PerformRequest
+	49,  // 156: cantina.v1.CellService.StopWork:input_type -> cantina.v1.StopWorkRequest
+	54,  // 157: cantina.v1.CellService.SignalInstance:input_type -> cantina.v1.SignalInstanceRequest
+	52,  // 158: cantina.v1.CellService.ShortenGrace:input_type -> cantina.v1.ShortenGraceRequest
+	56,  // 159: cantina.v1.CellService.Drain:input_type -> cantina.v1.DrainRequest
+	58,  // 160: cantina.v1.CellService.ReadLogs:input_type -> cantina.v1.ReadLogsRequest
+	60,  // 161: cantina.v1.CellService.FollowLogs:input_type -> cantina.v1.FollowLogsRequest
+	62,  // 162: cantina.v1.CellService.Exec:input_type -> cantina.v1.CellExecRequest
+	14,  // 163: cantina.v1.LeaderService.Heartbeat:output_type -> cantina.v1.HeartbeatResponse
+	32,  // 164: cantina.v1.LeaderService.UpdateStatus:output_type -> cantina.v1.UpdateStatusResponse
+	36,  // 165: cantina.v1.LeaderService.Rows:output_type -> cantina.v1.RowsResponse
+	40,  // 166: cantina.v1.LeaderService.LRPEvents:output_type -> cantina.v1.LRPEventsResponse
+	43,  // 167: cantina.v1.LeaderService.TaskEvents:output_type -> cantina.v1.TaskEventsResponse
+	18,  // 168: cantina.v1.CellService.GetRunningTasks:output_type -> cantina.v1.GetRunningTasksResponse
+	23,  // 169: cantina.v1.CellService.RunTasks:output_type -> cantina.v1.RunTasksResponse
+	25,  // 170: cantina.v1.CellService.NotifyIfTasksNotRunning:output_type -> cantina.v1.NotifyIfTasksNotRunningResponse
+	27,  // 171: cantina.v1.CellService.KillTask:output_type -> cantina.v1.KillTaskResponse
+	29,  // 172: cantina.v1.CellService.RequestSuicide:output_type -> cantina.v1.RequestSuicideResponse
+	48,  // 173: cantina.v1.CellService.Perform:output_type -> cantina.v1.PerformResponse
+	51,  // 174: cantina.v1.CellService.StopWork:output_type -> cantina.v1.StopWorkResponse
+	55,  // 175: cantina.v1.CellService.SignalInstance:output_type -> cantina.v1.SignalInstanceResponse
+	53,  // 176: cantina.v1.CellService.ShortenGrace:output_type -> cantina.v1.ShortenGraceResponse
+	57,  // 177: cantina.v1.CellService.Drain:output_type -> cantina.v1.DrainResponse
+	59,  // 178: cantina.v1.CellService.ReadLogs:output_type -> cantina.v1.ReadLogsResponse
+	61,  // 179: cantina.v1.CellService.FollowLogs:output_type -> cantina.v1.FollowLogsResponse
+	68,  // 180: cantina.v1.CellService.Exec:output_type -> cantina.v1.ExecResponse
+	163, // [163:181] is the sub-list for method output_type
+	145, // [145:163] is the sub-list for method input_type
+	145, // [145:145] is the sub-list for extension type_name
+	145, // [145:145] is the sub-list for extension extendee
+	0,   // [0:145] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_cell_proto_init() }
@@ -6690,15 +7041,24 @@ func file_cantina_v1_cell_proto_init() {
 		(*TaskEvent_Missing_)(nil),
 	}
 	file_cantina_v1_cell_proto_msgTypes[56].OneofWrappers = []any{
-		(*ExecRequest_Start)(nil),
-		(*ExecRequest_Stdin)(nil),
-		(*ExecRequest_CloseStdin)(nil),
-		(*ExecRequest_Resize)(nil),
-		(*ExecRequest_Signal)(nil),
+		(*CellExecRequest_Start)(nil),
+		(*CellExecRequest_Input)(nil),
 	}
-	file_cantina_v1_cell_proto_msgTypes[59].OneofWrappers = []any{
+	file_cantina_v1_cell_proto_msgTypes[58].OneofWrappers = []any{
+		(*ExecWork_Program)(nil),
+		(*ExecWork_Copy)(nil),
+	}
+	file_cantina_v1_cell_proto_msgTypes[60].OneofWrappers = []any{
+		(*ExecInput_Stdin)(nil),
+		(*ExecInput_CloseStdin)(nil),
+		(*ExecInput_Resize)(nil),
+		(*ExecInput_Signal)(nil),
+	}
+	file_cantina_v1_cell_proto_msgTypes[62].OneofWrappers = []any{
+		(*ExecResponse_Started)(nil),
 		(*ExecResponse_Stdout)(nil),
 		(*ExecResponse_Stderr)(nil),
+		(*ExecResponse_Taken)(nil),
 		(*ExecResponse_End)(nil),
 	}
 	type x struct{}
@@ -6707,7 +7067,7 @@ func file_cantina_v1_cell_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_cell_proto_rawDesc), len(file_cantina_v1_cell_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   79,
+			NumMessages:   83,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

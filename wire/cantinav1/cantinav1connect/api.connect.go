@@ -171,6 +171,8 @@ const (
 	// CantinaServiceFollowOutputProcedure is the fully-qualified name of the CantinaService's
 	// FollowOutput RPC.
 	CantinaServiceFollowOutputProcedure = "/cantina.v1.CantinaService/FollowOutput"
+	// CantinaServiceExecProcedure is the fully-qualified name of the CantinaService's Exec RPC.
+	CantinaServiceExecProcedure = "/cantina.v1.CantinaService/Exec"
 )
 
 // CantinaServiceClient is a client for the cantina.v1.CantinaService service.
@@ -226,6 +228,8 @@ type CantinaServiceClient interface {
 	StreamEvents(context.Context, *connect.Request[cantinav1.StreamEventsRequest]) (*connect.ServerStreamForClient[cantinav1.StreamEventsResponse], error)
 	ReadOutput(context.Context, *connect.Request[cantinav1.ReadOutputRequest]) (*connect.Response[cantinav1.ReadOutputResponse], error)
 	FollowOutput(context.Context, *connect.Request[cantinav1.FollowOutputRequest]) (*connect.ServerStreamForClient[cantinav1.FollowOutputResponse], error)
+	// Runs a program in a container, or copies files from or to it. The program ends with the stream.
+	Exec(context.Context) *connect.BidiStreamForClient[cantinav1.ExecRequest, cantinav1.ExecResponse]
 }
 
 // NewCantinaServiceClient constructs a client for the cantina.v1.CantinaService service. By
@@ -527,6 +531,12 @@ func NewCantinaServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(cantinaServiceMethods.ByName("FollowOutput")),
 			connect.WithClientOptions(opts...),
 		),
+		exec: connect.NewClient[cantinav1.ExecRequest, cantinav1.ExecResponse](
+			httpClient,
+			baseURL+CantinaServiceExecProcedure,
+			connect.WithSchema(cantinaServiceMethods.ByName("Exec")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -580,6 +590,7 @@ type cantinaServiceClient struct {
 	streamEvents       *connect.Client[cantinav1.StreamEventsRequest, cantinav1.StreamEventsResponse]
 	readOutput         *connect.Client[cantinav1.ReadOutputRequest, cantinav1.ReadOutputResponse]
 	followOutput       *connect.Client[cantinav1.FollowOutputRequest, cantinav1.FollowOutputResponse]
+	exec               *connect.Client[cantinav1.ExecRequest, cantinav1.ExecResponse]
 }
 
 // Plan calls cantina.v1.CantinaService.Plan.
@@ -822,6 +833,11 @@ func (c *cantinaServiceClient) FollowOutput(ctx context.Context, req *connect.Re
 	return c.followOutput.CallServerStream(ctx, req)
 }
 
+// Exec calls cantina.v1.CantinaService.Exec.
+func (c *cantinaServiceClient) Exec(ctx context.Context) *connect.BidiStreamForClient[cantinav1.ExecRequest, cantinav1.ExecResponse] {
+	return c.exec.CallBidiStream(ctx)
+}
+
 // CantinaServiceHandler is an implementation of the cantina.v1.CantinaService service.
 type CantinaServiceHandler interface {
 	Plan(context.Context, *connect.Request[cantinav1.PlanRequest]) (*connect.Response[cantinav1.PlanResponse], error)
@@ -875,6 +891,8 @@ type CantinaServiceHandler interface {
 	StreamEvents(context.Context, *connect.Request[cantinav1.StreamEventsRequest], *connect.ServerStream[cantinav1.StreamEventsResponse]) error
 	ReadOutput(context.Context, *connect.Request[cantinav1.ReadOutputRequest]) (*connect.Response[cantinav1.ReadOutputResponse], error)
 	FollowOutput(context.Context, *connect.Request[cantinav1.FollowOutputRequest], *connect.ServerStream[cantinav1.FollowOutputResponse]) error
+	// Runs a program in a container, or copies files from or to it. The program ends with the stream.
+	Exec(context.Context, *connect.BidiStream[cantinav1.ExecRequest, cantinav1.ExecResponse]) error
 }
 
 // NewCantinaServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -1172,6 +1190,12 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 		connect.WithSchema(cantinaServiceMethods.ByName("FollowOutput")),
 		connect.WithHandlerOptions(opts...),
 	)
+	cantinaServiceExecHandler := connect.NewBidiStreamHandler(
+		CantinaServiceExecProcedure,
+		svc.Exec,
+		connect.WithSchema(cantinaServiceMethods.ByName("Exec")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/cantina.v1.CantinaService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case CantinaServicePlanProcedure:
@@ -1270,6 +1294,8 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 			cantinaServiceReadOutputHandler.ServeHTTP(w, r)
 		case CantinaServiceFollowOutputProcedure:
 			cantinaServiceFollowOutputHandler.ServeHTTP(w, r)
+		case CantinaServiceExecProcedure:
+			cantinaServiceExecHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -1469,4 +1495,8 @@ func (UnimplementedCantinaServiceHandler) ReadOutput(context.Context, *connect.R
 
 func (UnimplementedCantinaServiceHandler) FollowOutput(context.Context, *connect.Request[cantinav1.FollowOutputRequest], *connect.ServerStream[cantinav1.FollowOutputResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.FollowOutput is not implemented"))
+}
+
+func (UnimplementedCantinaServiceHandler) Exec(context.Context, *connect.BidiStream[cantinav1.ExecRequest, cantinav1.ExecResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.Exec is not implemented"))
 }

@@ -276,7 +276,7 @@ type CellServiceClient interface {
 	Drain(context.Context, *connect.Request[cantinav1.DrainRequest]) (*connect.Response[cantinav1.DrainResponse], error)
 	ReadLogs(context.Context, *connect.Request[cantinav1.ReadLogsRequest]) (*connect.Response[cantinav1.ReadLogsResponse], error)
 	FollowLogs(context.Context, *connect.Request[cantinav1.FollowLogsRequest]) (*connect.ServerStreamForClient[cantinav1.FollowLogsResponse], error)
-	Exec(context.Context) *connect.BidiStreamForClient[cantinav1.ExecRequest, cantinav1.ExecResponse]
+	Exec(context.Context) *connect.BidiStreamForClient[cantinav1.CellExecRequest, cantinav1.ExecResponse]
 }
 
 // NewCellServiceClient constructs a client for the cantina.v1.CellService service. By default, it
@@ -362,7 +362,7 @@ func NewCellServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(cellServiceMethods.ByName("FollowLogs")),
 			connect.WithClientOptions(opts...),
 		),
-		exec: connect.NewClient[cantinav1.ExecRequest, cantinav1.ExecResponse](
+		exec: connect.NewClient[cantinav1.CellExecRequest, cantinav1.ExecResponse](
 			httpClient,
 			baseURL+CellServiceExecProcedure,
 			connect.WithSchema(cellServiceMethods.ByName("Exec")),
@@ -385,7 +385,7 @@ type cellServiceClient struct {
 	drain                   *connect.Client[cantinav1.DrainRequest, cantinav1.DrainResponse]
 	readLogs                *connect.Client[cantinav1.ReadLogsRequest, cantinav1.ReadLogsResponse]
 	followLogs              *connect.Client[cantinav1.FollowLogsRequest, cantinav1.FollowLogsResponse]
-	exec                    *connect.Client[cantinav1.ExecRequest, cantinav1.ExecResponse]
+	exec                    *connect.Client[cantinav1.CellExecRequest, cantinav1.ExecResponse]
 }
 
 // GetRunningTasks calls cantina.v1.CellService.GetRunningTasks.
@@ -449,7 +449,7 @@ func (c *cellServiceClient) FollowLogs(ctx context.Context, req *connect.Request
 }
 
 // Exec calls cantina.v1.CellService.Exec.
-func (c *cellServiceClient) Exec(ctx context.Context) *connect.BidiStreamForClient[cantinav1.ExecRequest, cantinav1.ExecResponse] {
+func (c *cellServiceClient) Exec(ctx context.Context) *connect.BidiStreamForClient[cantinav1.CellExecRequest, cantinav1.ExecResponse] {
 	return c.exec.CallBidiStream(ctx)
 }
 
@@ -467,7 +467,7 @@ type CellServiceHandler interface {
 	Drain(context.Context, *connect.Request[cantinav1.DrainRequest]) (*connect.Response[cantinav1.DrainResponse], error)
 	ReadLogs(context.Context, *connect.Request[cantinav1.ReadLogsRequest]) (*connect.Response[cantinav1.ReadLogsResponse], error)
 	FollowLogs(context.Context, *connect.Request[cantinav1.FollowLogsRequest], *connect.ServerStream[cantinav1.FollowLogsResponse]) error
-	Exec(context.Context, *connect.BidiStream[cantinav1.ExecRequest, cantinav1.ExecResponse]) error
+	Exec(context.Context, *connect.BidiStream[cantinav1.CellExecRequest, cantinav1.ExecResponse]) error
 }
 
 // NewCellServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -640,6 +640,6 @@ func (UnimplementedCellServiceHandler) FollowLogs(context.Context, *connect.Requ
 	return connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CellService.FollowLogs is not implemented"))
 }
 
-func (UnimplementedCellServiceHandler) Exec(context.Context, *connect.BidiStream[cantinav1.ExecRequest, cantinav1.ExecResponse]) error {
+func (UnimplementedCellServiceHandler) Exec(context.Context, *connect.BidiStream[cantinav1.CellExecRequest, cantinav1.ExecResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CellService.Exec is not implemented"))
 }
