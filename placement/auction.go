@@ -42,7 +42,9 @@ type entry struct {
 type queue struct {
 	shape   *shape
 	heap    heap
-	n       int // entries that are not gone
+	sorted  bool     // the heap is in order
+	came    []*entry // not in the heap yet
+	n       int      // entries that are not gone
 	asleep  bool
 	refusal *Refusal
 	gen     int // of the cells, when refusal was made
@@ -285,6 +287,7 @@ func (a *Auction) admitFresh(now time.Duration) []*entry {
 	all := a.fresh
 	a.fresh = nil
 	var fresh []*entry
+	var last *queue // of the newest of fresh
 	for _, e := range all {
 		if e.gone {
 			continue
@@ -294,15 +297,20 @@ func (a *Auction) admitFresh(now time.Duration) []*entry {
 			continue
 		}
 		fresh = append(fresh, e)
-		s := a.shapeOf(&e.item)
-		q := a.queues[s.key]
-		if q == nil {
-			q = &queue{shape: s}
-			a.queues[s.key] = q
+		q := last
+		if n := len(fresh); n < 2 || q == nil || !alike(&fresh[n-2].item, &e.item) {
+			s := a.shapeOf(&e.item)
+			if q = a.queues[s.key]; q == nil {
+				q = &queue{shape: s}
+				a.queues[s.key] = q
+			}
 		}
-		e.queue = q
+		e.queue, last = q, q
 		q.n++
-		q.heap.push(e)
+		q.came = append(q.came, e)
+	}
+	for _, q := range a.queues {
+		q.take()
 	}
 	return fresh
 }
@@ -322,7 +330,7 @@ func (a *Auction) awake() []*queue {
 // head returns the best entry that is not gone.
 func (q *queue) head() *entry {
 	for len(q.heap) > 0 && q.heap[0].gone {
-		q.heap.pop()
+		q.pop()
 	}
 	if len(q.heap) == 0 {
 		return nil
