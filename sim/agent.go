@@ -208,7 +208,7 @@ func (l *link) ask(ctx context.Context, op Op, deliver func(s *server, reply fun
 				})
 			})
 		}
-		w.net.send(op, w.net.machineNode(m.id), w.net.serverNode(s.id), func() { s.on(func() { deliver(s, reply) }) })
+		w.net.send(op, w.net.machineNode(m.id), w.net.serverNode(s.id), func() { s.arrive(m, func() { deliver(s, reply) }) })
 		if d := m.pausing; d > 0 && op == OpBeat {
 			m.pausing = 0
 			m.later(0, func() { m.pauseAgent(d) })

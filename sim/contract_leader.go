@@ -85,6 +85,9 @@ func (r *leadership) contract(s seen, e worker.Event, out worker.Output) {
 		if c, ok := f.(worker.SessionChanged); ok && c.To == worker.MustDie {
 			r.perished[c.Proc] = true // one that was never listed is forgotten without a proof
 		}
+		if c, ok := f.(worker.SessionChanged); ok {
+			r.s.judged(c)
+		}
 		if c, ok := f.(worker.SessionChanged); ok && c.Displaced {
 			r.displaced[c.Proc] = true
 		}

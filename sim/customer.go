@@ -162,7 +162,7 @@ func (cu *customers) useService(b *board) {
 			return err
 		})
 	case cu.w.chance(350):
-		n := cu.w.rng.IntN(instances + 1)
+		n := cu.w.rng.IntN(cu.w.mostInstances() + 1)
 		cu.noted(ChangeService, "scale %v to %d", k, n)
 		b.ask("scale", func(ctx context.Context) error {
 			_, err := b.ScaleService(ctx, k, n, plan.Write{})
@@ -262,7 +262,7 @@ func restartPolicy() lrp.RestartPolicy {
 const maxBackoff = 8 * time.Second
 
 func (cu *customers) definition(k lrp.ServiceKey) lrp.Desired {
-	d := lrp.Desired{Service: k, Instances: 1 + cu.w.rng.IntN(instances), Restart: restartPolicy(),
+	d := lrp.Desired{Service: k, Instances: 1 + cu.w.rng.IntN(cu.w.mostInstances()), Restart: restartPolicy(),
 		Rollout: lrp.RolloutPolicy{ProgressDeadline: 20 * time.Second}, Workload: cu.workload(100)}
 	d.Exclusive = cu.w.chance(400)
 	if cu.w.chance(300) {

@@ -344,6 +344,9 @@ func (fs *faults) calmDown() {
 	fs.w.trace("CALM")
 	fs.w.calm = true
 	clear(fs.w.net.cuts)
+	for _, s := range fs.w.servers {
+		s.backlog.late = 0
+	}
 	fs.w.net.rough, fs.full, fs.loseJob = 0, 0, false
 	if fs.w.boards() {
 		fs.w.quiesce()

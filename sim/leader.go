@@ -45,7 +45,7 @@ func (r *leadership) toProc(op Op, p worker.Proc, fn func(c *cell.Cell, reply fu
 			return
 		}
 		w.net.send(op, w.net.machineNode(m.id), w.net.serverNode(r.s.id), func() {
-			r.s.on(func() {
+			r.s.arrive(m, func() {
 				if !r.over {
 					take()
 				}

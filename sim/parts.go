@@ -37,7 +37,7 @@ func (r *leadership) open(cfg worker.Config) error {
 				r.fit(func(cell string) bool { return slices.Contains(placed, cell) })
 			}}},
 		Scheduler: scheduler.Config{Zone: w.plans.zone, NodesEvery: 20 * time.Second, NodesRetry: time.Second, MergeAt: 2},
-		Registry:  registry.Config{Worker: cfg, Runtime: r.rt()},
+		Registry:  registry.Config{Worker: cfg, Runtime: r.rt(), Behind: r.s.behind},
 		Board: bbs.Config{Park: r.threads.park, Watch: r.board.watch(), Converge: lrp.ConvergePolicy{Resend: resend},
 			Tasks: taskPolicy(), FullPass: fullPass, Began: w.store.began,
 			KeyLife: w.customers.keyLife()},

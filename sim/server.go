@@ -24,6 +24,7 @@ type server struct {
 	life       int // grows with each start
 	paused     time.Duration
 	inbox      []func()
+	backlog    backlog
 	leadership *leadership
 	wall       time.Time // time of its wall clock when its own clock is 0
 }
@@ -123,7 +124,7 @@ func (s *server) start() {
 	}
 	s.alive = true
 	s.life++
-	s.leadership, s.inbox, s.paused = nil, nil, 0
+	s.leadership, s.inbox, s.paused, s.backlog = nil, nil, 0, backlog{}
 	s.later(s.w.between(50*time.Millisecond, 500*time.Millisecond), s.campaign)
 }
 
@@ -136,7 +137,7 @@ func (s *server) crash() {
 	}
 	s.alive = false
 	r := s.leadership
-	s.leadership, s.inbox = nil, nil
+	s.leadership, s.inbox, s.backlog = nil, nil, backlog{}
 	if r != nil {
 		r.over, r.dead = true, true
 		r.threads.end()

@@ -38,6 +38,9 @@ func parts() []part {
 		choice("alone", "the server and its one cell are one process, as in cantina dev",
 			func(c *Config) *bool { return &c.Alone },
 			map[string]bool{"true": true, "false": false}, []bool{false, false, false, false, false, false, true}),
+		choice("late", "the leader is late at times: it reads what has arrived long after",
+			func(c *Config) *bool { return &c.Late },
+			map[string]bool{"true": true, "false": false}, []bool{false, false, false, true}),
 	}
 }
 

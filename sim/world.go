@@ -27,6 +27,8 @@ type Config struct {
 	Witness      worker.Witness
 	// Alone: the server and its one cell are one process (cantina dev).
 	Alone bool
+	// Late: the leader is late at times (see late.go).
+	Late bool
 	// Faults are those that are made; nil = all.
 	Faults []Fault
 	// Trace gets one line for each step; nil = none.
@@ -90,6 +92,7 @@ type Result struct {
 	Fired            int // logical times of schedules
 	Orphans          int // instances without a definition that were stopped, or were to be
 	TooLarge         int // tasks that ended because no cell could ever hold them
+	Late             int // how often a leader was late
 	Stale            int // how often a user found that a domain was not fresh
 	Coverage         Coverage
 }
@@ -226,6 +229,9 @@ func newWorld(cfg Config) *world {
 	w.after(w.between(0, time.Second), w.client)
 	w.after(w.between(2*time.Second, 10*time.Second), w.faults.fault)
 	w.after(cfg.Faulty, w.faults.calmDown)
+	if cfg.Late {
+		w.after(w.between(4*time.Second, 10*time.Second), w.late)
+	}
 	if w.mixed() {
 		w.after(w.between(0, time.Second), w.customers.act)
 	}

@@ -124,7 +124,6 @@ func (l *Leader) verdict(h Heartbeat, v Verdict, why string) {
 // associate admits a process, or continues its session.
 func (l *Leader) associate(now time.Duration, p *process, h Heartbeat, lease bool) {
 	if cur := l.holders[h.Cell]; cur != nil {
-		l.sessions.evaluate(cur, now)
 		if cur != p && !l.replace(now, cur, h) {
 			return
 		}
@@ -148,7 +147,7 @@ func (l *Leader) associate(now time.Duration, p *process, h Heartbeat, lease boo
 	if p.reported && h.PredecessorsGone {
 		l.succeed(now, p, true)
 	}
-	l.sessions.evaluate(p, now)
+	l.sessions.contact(p, now)
 	if p.health.State == MustDie {
 		l.verdict(h, Die, "lost")
 		return

@@ -353,27 +353,52 @@ func TestLengthOfTheWait(t *testing.T) {
 	}
 }
 
-// TestAHeartbeatTooLateForItsSession: its time has passed, and no tick has looked at it since.
-func TestAHeartbeatTooLateForItsSession(t *testing.T) {
-	for late, want := range map[bool]Verdict{false: Welcome, true: Die} {
-		second := member("p2@second", "w1", 3)
-		second.Promise = 0 // no work can be alive, so that it never dies of its promise
-		r := newRig(t, withMembers(member("p1@first", "w1", 5), second))
-		r.step(Forget{Proc: "p1@first", By: "ann"})
-		for end := r.now + r.l.t.Lost; r.now < end; {
-			r.now += sec
-			r.step(Tick{LeaseHeld: true, Behind: []CellName{"w1"}})
+// TestLatenessOfTheLeaderIsNoSilence: while something of a cell is unread, its session is not lost, and the time
+// until it is does not pass. A message that is read then never worsens the session.
+func TestLatenessOfTheLeaderIsNoSilence(t *testing.T) {
+	second := member("p2@second", "w1", 3)
+	second.Promise = 0 // no work can be alive, so that it never dies of its promise
+	r := newRig(t, withMembers(member("p1@first", "w1", 5), second))
+	r.step(Forget{Proc: "p1@first", By: "ann"})
+	for end := r.now + 2*r.l.t.Lost; r.now < end; {
+		r.now += sec
+		r.step(Tick{LeaseHeld: true, Behind: []CellName{"w1"}})
+	}
+	r.out = nil
+	if a := r.beat("w1", "p2@second", 3, func(h *Heartbeat) { h.Promise = 0 }); a.Verdict != Welcome || a.Credit {
+		t.Errorf("%+v", a)
+	}
+	for end := r.now + r.l.t.Lost; r.now < end; {
+		r.step(Tick{LeaseHeld: true})
+		if n := len(take[SendSuicide](r)); n != 0 {
+			t.Fatalf("lost %v before its time", end-r.now)
 		}
-		if late {
-			r.now++
-		}
-		r.out = nil
-		if a := r.beat("w1", "p2@second", 3); a.Verdict != want || a.Credit {
-			t.Errorf("late %v: %+v", late, a)
-		}
-		if got := len(take[SendSuicide](r)); late != (got == 1) {
-			t.Errorf("late %v: asked to end its work %d times", late, got)
-		}
+		r.now += sec
+	}
+	r.now += 2 * sec
+	r.step(Tick{LeaseHeld: true})
+	if p := r.l.procs["p2@second"]; p != nil && p.health.State != MustDie {
+		t.Errorf("not lost, and silent for too long: %+v", p.health)
+	}
+}
+
+// TestAMessageWorsensNoSession: a late leader reads the answer to an old probe before the heartbeat that came with
+// it, or the heartbeat before the answer.
+func TestAMessageWorsensNoSession(t *testing.T) {
+	r := newRig(t, nil)
+	r.healthy("w1", "p1", 1)
+	for end := r.now + 2*r.l.t.HealthcheckGap(); r.now < end; {
+		r.now += sec
+		r.step(Tick{LeaseHeld: true, Behind: []CellName{"w1"}})
+	}
+	r.out = nil
+	r.beat("w1", "p1", 1)
+	if got := take[SessionChanged](r); len(got) != 0 {
+		t.Errorf("a heartbeat: %+v", got)
+	}
+	r.step(Tick{LeaseHeld: true})
+	if got := take[SessionChanged](r); len(got) != 1 || got[0].To != Unhealthy {
+		t.Errorf("the next tick, with nothing unread: %+v", got)
 	}
 }
 

@@ -98,7 +98,7 @@ func (l *Leader) report(now time.Duration, r Report) {
 	}
 	l.batch.resendKills(p, now)
 	l.succeed(now, p, r.PredecessorsGone)
-	l.sessions.evaluate(p, now)
+	l.sessions.contact(p, now)
 	l.do(StartsChanged{})
 }
 

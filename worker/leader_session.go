@@ -69,6 +69,16 @@ func (s *sessions) evaluate(p *process, now time.Duration) {
 	}
 }
 
+// contact moves p's session to its state after a message of it was read, but for silence: that is found by ticks
+// alone, which know whether more has arrived that is not read.
+func (s *sessions) contact(p *process, now time.Duration) {
+	allowed := s.set == nil || s.set.Permits(string(p.row.Proc))
+	next, _ := p.health.Next(s.policy(now), s.gaps(p), allowed)
+	if next != MustDie && (next == Healthy || p.health.State != Healthy) {
+		s.evaluate(p, now)
+	}
+}
+
 // miss reports a process that is not HEALTHY in time and never was in this term. One that was is
 // reported as a change to UNHEALTHY; the leader before this one may have routed to both.
 func (s *sessions) miss(p *process, now time.Duration) {
@@ -163,6 +173,7 @@ func (l *Leader) tick(now time.Duration, e Tick) {
 	if !lease {
 		l.stalled += now - l.lastTick
 	}
+	since := now - l.lastTick
 	l.lastTick = now
 	if l.sessions.set != nil {
 		l.sessions.set.Tick()
@@ -173,7 +184,11 @@ func (l *Leader) tick(now time.Duration, e Tick) {
 			continue
 		}
 		live = append(live, p)
-		l.tickProcess(p, now, lease && !slices.Contains(e.Behind, p.row.Cell))
+		behind := slices.Contains(e.Behind, p.row.Cell)
+		if behind && lease && (p.health.State == New || p.health.State == Unhealthy) {
+			p.health.BecameUnhealthy += since // the time until it is lost is not the time that this leader is late
+		}
+		l.tickProcess(p, now, lease && !behind)
 	}
 	clear(l.order[len(live):])
 	l.order = live
@@ -271,7 +286,7 @@ func (s *sessions) probed(p *process, now time.Duration, it StatusItem) {
 			s.do(Availability{p.row.Cell, p.row.Proc, true, it.Reason})
 		}
 	}
-	s.evaluate(p, now)
+	s.contact(p, now)
 }
 
 func (s *sessions) requestReport(p *process) {

@@ -57,10 +57,20 @@ func (t *Tracker) Agree() bool { return t.unshown == 0 && len(t.initial) == 1 }
 	}
 `),
 			}},
+		{Name: "LatenessIsSilence", Rule: "a late leader counts its lateness as silence of its cells",
+			Args: "--load mixed --cells 6 --late true --faults none", By: "I15", Patches: []mutate.Patch{
+				patch("registry/registry.go", "if r.cfg.Behind(cell) {",
+					`if r.cfg.Behind(cell) && !mistake.On("LatenessIsSilence") {`),
+			}},
+		{Name: "ReadingIsJudging", Rule: "a late leader judges a cell by the first of several unread messages",
+			Args: "--load mixed --cells 6 --late true --faults none", By: "I15", Patches: []mutate.Patch{
+				patch("worker/leader_session.go", "if next != MustDie && (next == Healthy || p.health.State != Healthy) {",
+					`if next != MustDie && (next == Healthy || p.health.State != Healthy) || mistake.On("ReadingIsJudging") {`),
+			}},
 		{Name: "DeleteAtMustDie", Rule: "the member row goes at MUST_DIE, before certain death", Args: "--load batch",
 			Search: "tasks 1, pause 1, time 1", Quiet: true, Patches: []mutate.Patch{
-				patch("worker/leader_session.go", "\t\tl.tickProcess(p, now, lease && !slices.Contains(e.Behind, p.row.Cell))\n",
-					`		l.tickProcess(p, now, lease && !slices.Contains(e.Behind, p.row.Cell))
+				patch("worker/leader_session.go", "\t\tl.tickProcess(p, now, lease && !behind)\n",
+					`		l.tickProcess(p, now, lease && !behind)
 		if mistake.On("DeleteAtMustDie") && p.member && p.health.State == MustDie {
 			l.die(p, now, ProofExpiry)
 		}
