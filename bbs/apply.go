@@ -193,7 +193,8 @@ type step struct {
 	removeServices []string
 	removeTasks    []string
 	rows           []store.Op // of another owner
-	keyRow         string     // of the idempotency key; empty = none
+	retire         []retired
+	keyRow         string // of the idempotency key; empty = none
 	key            *bbspb.Idem
 }
 
@@ -365,7 +366,7 @@ func (t *tx) applyStep(s step) error {
 		// its freshness stays unknown
 	} else if old, known := b.domains[s.domain]; s.setFresh && (!known || !old.Equal(s.until) || !s.empty()) {
 		t.setDomain(s.domain, s.until)
-	} else if !s.setFresh { // a later step of a manifest
+	} else if !s.setFresh && len(s.retire) == 0 { // a later step of a manifest
 		t.redefine(s.domain)
 	}
 	for _, d := range s.services {
@@ -406,6 +407,7 @@ func (t *tx) applyStep(s step) error {
 			}
 		}
 	}
+	t.retire(s.retire)
 	t.addRows(s.rows)
 	if s.key != nil && !b.leftOut(s.keyRow) {
 		return t.recall(s.keyRow, s.key)

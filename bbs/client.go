@@ -116,50 +116,6 @@ func (wr *writes) RestartService(ctx context.Context, k lrp.ServiceKey, w plan.W
 	return int(n), nil
 }
 
-// RetireInstances stops and restarts the given indices of a service (nil = all) at once, in any
-// version. It returns their number.
-func (wr *writes) RetireInstances(ctx context.Context, k lrp.ServiceKey, indices []int, w plan.Write) (int, error) {
-	request := []byte(fmt.Sprint(k, indices))
-	out, _, err := wr.write(ctx, w, "retire", request, func(t *tx) (reply, error) {
-		s, err := wr.service(k, w)
-		if err != nil {
-			return reply{}, err
-		}
-		n := 0
-		for _, key := range wr.retirable(s, indices) {
-			if err := t.step(key, lrp.Retire{}); err != nil {
-				return reply{}, err
-			}
-			n++
-		}
-		return reply{k.String(), binary.AppendVarint(nil, int64(n))}, nil
-	})
-	if err != nil {
-		return 0, err
-	}
-	n, _ := binary.Varint(out.answer)
-	return int(n), nil
-}
-
-// retirable lists the wanted indices that have an ordinary row.
-func (wr *writes) retirable(s *lrp.Service, indices []int) []lrp.Key {
-	chosen := map[int]bool{}
-	for _, i := range indices {
-		chosen[i] = true
-	}
-	var out []lrp.Key
-	for i := range s.Versions {
-		v := &s.Versions[i]
-		for n := v.Low; n < v.High; n++ {
-			key := lrp.Key{Process: v.Process, Index: n}
-			if (indices == nil || chosen[n]) && wr.services.Index(key).Ordinary != nil && !wr.services.Quarantined(key) {
-				out = append(out, key)
-			}
-		}
-	}
-	return out
-}
-
 // SetDomain makes a domain fresh for ttl (0 = forever) and returns the revision.
 func (wr *writes) SetDomain(ctx context.Context, name string, ttl time.Duration, w plan.Write) (int64, error) {
 	if !lrp.ValidName(name) || ttl < 0 {

@@ -257,6 +257,9 @@ func (s step) record() *bbspb.ApplyStep {
 	for _, op := range s.rows {
 		m.Rows = append(m.Rows, &bbspb.OtherRow{Key: op.Key, Value: op.Value, Remove: op.Value == nil})
 	}
+	for _, x := range s.retire {
+		m.Retire = append(m.Retire, &bbspb.Retired{Key: wire.FromLRPKey(x.key), Instance: x.instance})
+	}
 	m.KeyRow, m.Key = s.keyRow, s.key
 	return m
 }
@@ -285,6 +288,11 @@ func stepOf(payload []byte) (step, error) {
 			op.Value = append([]byte{}, o.Value...)
 		}
 		s.rows = append(s.rows, op)
+	}
+	for _, x := range m.Retire {
+		key, err := wire.ToLRPKey(x.Key)
+		r.keep(err)
+		s.retire = append(s.retire, retired{key, x.Instance})
 	}
 	s.keyRow, s.key = m.KeyRow, m.Key
 	return s, r.err

@@ -1311,8 +1311,10 @@ type ApplyStep struct {
 	// come first.
 	Rows []*OtherRow `protobuf:"bytes,8,rep,name=rows,proto3" json:"rows,omitempty"`
 	// The idempotency key of the application with its answer, in the last step.
-	KeyRow        string `protobuf:"bytes,9,opt,name=key_row,json=keyRow,proto3" json:"key_row,omitempty"`
-	Key           *Idem  `protobuf:"bytes,10,opt,name=key,proto3" json:"key,omitempty"`
+	KeyRow string `protobuf:"bytes,9,opt,name=key_row,json=keyRow,proto3" json:"key_row,omitempty"`
+	Key    *Idem  `protobuf:"bytes,10,opt,name=key,proto3" json:"key,omitempty"`
+	// Instances that are stopped and started again.
+	Retire        []*Retired `protobuf:"bytes,11,rep,name=retire,proto3" json:"retire,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1417,6 +1419,66 @@ func (x *ApplyStep) GetKey() *Idem {
 	return nil
 }
 
+func (x *ApplyStep) GetRetire() []*Retired {
+	if x != nil {
+		return x.Retire
+	}
+	return nil
+}
+
+type Retired struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Key   *cantinav1.LRPKey      `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// Empty = it has none. The row is left alone if it has another by then.
+	Instance      string `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Retired) Reset() {
+	*x = Retired{}
+	mi := &file_cantina_board_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Retired) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Retired) ProtoMessage() {}
+
+func (x *Retired) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_board_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Retired.ProtoReflect.Descriptor instead.
+func (*Retired) Descriptor() ([]byte, []int) {
+	return file_cantina_board_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Retired) GetKey() *cantinav1.LRPKey {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Retired) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
 // A row of another owner in a step of a manifest.
 type OtherRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1430,7 +1492,7 @@ type OtherRow struct {
 
 func (x *OtherRow) Reset() {
 	*x = OtherRow{}
-	mi := &file_cantina_board_proto_msgTypes[14]
+	mi := &file_cantina_board_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1442,7 +1504,7 @@ func (x *OtherRow) String() string {
 func (*OtherRow) ProtoMessage() {}
 
 func (x *OtherRow) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_board_proto_msgTypes[14]
+	mi := &file_cantina_board_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1455,7 +1517,7 @@ func (x *OtherRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OtherRow.ProtoReflect.Descriptor instead.
 func (*OtherRow) Descriptor() ([]byte, []int) {
-	return file_cantina_board_proto_rawDescGZIP(), []int{14}
+	return file_cantina_board_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *OtherRow) GetKey() string {
@@ -1489,7 +1551,7 @@ type NamedTask struct {
 
 func (x *NamedTask) Reset() {
 	*x = NamedTask{}
-	mi := &file_cantina_board_proto_msgTypes[15]
+	mi := &file_cantina_board_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1501,7 +1563,7 @@ func (x *NamedTask) String() string {
 func (*NamedTask) ProtoMessage() {}
 
 func (x *NamedTask) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_board_proto_msgTypes[15]
+	mi := &file_cantina_board_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1514,7 +1576,7 @@ func (x *NamedTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamedTask.ProtoReflect.Descriptor instead.
 func (*NamedTask) Descriptor() ([]byte, []int) {
-	return file_cantina_board_proto_rawDescGZIP(), []int{15}
+	return file_cantina_board_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *NamedTask) GetName() string {
@@ -1542,7 +1604,7 @@ type Changes struct {
 
 func (x *Changes) Reset() {
 	*x = Changes{}
-	mi := &file_cantina_board_proto_msgTypes[16]
+	mi := &file_cantina_board_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1554,7 +1616,7 @@ func (x *Changes) String() string {
 func (*Changes) ProtoMessage() {}
 
 func (x *Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_board_proto_msgTypes[16]
+	mi := &file_cantina_board_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1567,7 +1629,7 @@ func (x *Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changes.ProtoReflect.Descriptor instead.
 func (*Changes) Descriptor() ([]byte, []int) {
-	return file_cantina_board_proto_rawDescGZIP(), []int{16}
+	return file_cantina_board_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Changes) GetChanges() []*Change {
@@ -1597,7 +1659,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_cantina_board_proto_msgTypes[17]
+	mi := &file_cantina_board_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1609,7 +1671,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_board_proto_msgTypes[17]
+	mi := &file_cantina_board_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1622,7 +1684,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_cantina_board_proto_rawDescGZIP(), []int{17}
+	return file_cantina_board_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Change) GetKind() string {
@@ -1671,7 +1733,7 @@ type Field struct {
 
 func (x *Field) Reset() {
 	*x = Field{}
-	mi := &file_cantina_board_proto_msgTypes[18]
+	mi := &file_cantina_board_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1683,7 +1745,7 @@ func (x *Field) String() string {
 func (*Field) ProtoMessage() {}
 
 func (x *Field) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_board_proto_msgTypes[18]
+	mi := &file_cantina_board_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1696,7 +1758,7 @@ func (x *Field) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Field.ProtoReflect.Descriptor instead.
 func (*Field) Descriptor() ([]byte, []int) {
-	return file_cantina_board_proto_rawDescGZIP(), []int{18}
+	return file_cantina_board_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Field) GetPath() string {
@@ -1870,7 +1932,7 @@ const file_cantina_board_proto_rawDesc = "" +
 	"\arequest\x18\x02 \x01(\fR\arequest\x12\x18\n" +
 	"\asubject\x18\x03 \x01(\tR\asubject\x12\x16\n" +
 	"\x06answer\x18\x04 \x01(\fR\x06answer\x124\n" +
-	"\aexpires\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\x9e\x03\n" +
+	"\aexpires\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\xcf\x03\n" +
 	"\tApplyStep\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12;\n" +
 	"\vfresh_until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
@@ -1883,7 +1945,11 @@ const file_cantina_board_proto_rawDesc = "" +
 	"\x04rows\x18\b \x03(\v2\x18.cantina.bbs.v1.OtherRowR\x04rows\x12\x17\n" +
 	"\akey_row\x18\t \x01(\tR\x06keyRow\x12&\n" +
 	"\x03key\x18\n" +
-	" \x01(\v2\x14.cantina.bbs.v1.IdemR\x03key\"J\n" +
+	" \x01(\v2\x14.cantina.bbs.v1.IdemR\x03key\x12/\n" +
+	"\x06retire\x18\v \x03(\v2\x17.cantina.bbs.v1.RetiredR\x06retire\"K\n" +
+	"\aRetired\x12$\n" +
+	"\x03key\x18\x01 \x01(\v2\x12.cantina.v1.LRPKeyR\x03key\x12\x1a\n" +
+	"\binstance\x18\x02 \x01(\tR\binstance\"J\n" +
 	"\bOtherRow\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12\x16\n" +
@@ -1919,7 +1985,7 @@ func file_cantina_board_proto_rawDescGZIP() []byte {
 	return file_cantina_board_proto_rawDescData
 }
 
-var file_cantina_board_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_cantina_board_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_cantina_board_proto_goTypes = []any{
 	(*Service)(nil),               // 0: cantina.bbs.v1.Service
 	(*Version)(nil),               // 1: cantina.bbs.v1.Version
@@ -1935,70 +2001,73 @@ var file_cantina_board_proto_goTypes = []any{
 	(*Applied)(nil),               // 11: cantina.bbs.v1.Applied
 	(*Idem)(nil),                  // 12: cantina.bbs.v1.Idem
 	(*ApplyStep)(nil),             // 13: cantina.bbs.v1.ApplyStep
-	(*OtherRow)(nil),              // 14: cantina.bbs.v1.OtherRow
-	(*NamedTask)(nil),             // 15: cantina.bbs.v1.NamedTask
-	(*Changes)(nil),               // 16: cantina.bbs.v1.Changes
-	(*Change)(nil),                // 17: cantina.bbs.v1.Change
-	(*Field)(nil),                 // 18: cantina.bbs.v1.Field
-	nil,                           // 19: cantina.bbs.v1.Desired.RoutesEntry
-	nil,                           // 20: cantina.bbs.v1.Desired.LabelsEntry
-	nil,                           // 21: cantina.bbs.v1.Desired.MaxPerEntry
-	nil,                           // 22: cantina.bbs.v1.Definition.LabelsEntry
-	(*cantinav1.ServiceKey)(nil),  // 23: cantina.v1.ServiceKey
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
-	(*cantinav1.Workload)(nil),    // 25: cantina.v1.Workload
-	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
-	(*cantinav1.LRPKey)(nil),      // 27: cantina.v1.LRPKey
-	(*cantinav1.ActualLRP)(nil),   // 28: cantina.v1.ActualLRP
-	(*cantinav1.TaskResult)(nil),  // 29: cantina.v1.TaskResult
+	(*Retired)(nil),               // 14: cantina.bbs.v1.Retired
+	(*OtherRow)(nil),              // 15: cantina.bbs.v1.OtherRow
+	(*NamedTask)(nil),             // 16: cantina.bbs.v1.NamedTask
+	(*Changes)(nil),               // 17: cantina.bbs.v1.Changes
+	(*Change)(nil),                // 18: cantina.bbs.v1.Change
+	(*Field)(nil),                 // 19: cantina.bbs.v1.Field
+	nil,                           // 20: cantina.bbs.v1.Desired.RoutesEntry
+	nil,                           // 21: cantina.bbs.v1.Desired.LabelsEntry
+	nil,                           // 22: cantina.bbs.v1.Desired.MaxPerEntry
+	nil,                           // 23: cantina.bbs.v1.Definition.LabelsEntry
+	(*cantinav1.ServiceKey)(nil),  // 24: cantina.v1.ServiceKey
+	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
+	(*cantinav1.Workload)(nil),    // 26: cantina.v1.Workload
+	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
+	(*cantinav1.LRPKey)(nil),      // 28: cantina.v1.LRPKey
+	(*cantinav1.ActualLRP)(nil),   // 29: cantina.v1.ActualLRP
+	(*cantinav1.TaskResult)(nil),  // 30: cantina.v1.TaskResult
 }
 var file_cantina_board_proto_depIdxs = []int32{
-	23, // 0: cantina.bbs.v1.Service.key:type_name -> cantina.v1.ServiceKey
+	24, // 0: cantina.bbs.v1.Service.key:type_name -> cantina.v1.ServiceKey
 	1,  // 1: cantina.bbs.v1.Service.versions:type_name -> cantina.bbs.v1.Version
-	24, // 2: cantina.bbs.v1.Service.progress:type_name -> google.protobuf.Timestamp
-	24, // 3: cantina.bbs.v1.Service.applied:type_name -> google.protobuf.Timestamp
+	25, // 2: cantina.bbs.v1.Service.progress:type_name -> google.protobuf.Timestamp
+	25, // 3: cantina.bbs.v1.Service.applied:type_name -> google.protobuf.Timestamp
 	2,  // 4: cantina.bbs.v1.Version.desired:type_name -> cantina.bbs.v1.Desired
-	23, // 5: cantina.bbs.v1.Desired.service:type_name -> cantina.v1.ServiceKey
-	19, // 6: cantina.bbs.v1.Desired.routes:type_name -> cantina.bbs.v1.Desired.RoutesEntry
-	25, // 7: cantina.bbs.v1.Desired.workload:type_name -> cantina.v1.Workload
-	20, // 8: cantina.bbs.v1.Desired.labels:type_name -> cantina.bbs.v1.Desired.LabelsEntry
+	24, // 5: cantina.bbs.v1.Desired.service:type_name -> cantina.v1.ServiceKey
+	20, // 6: cantina.bbs.v1.Desired.routes:type_name -> cantina.bbs.v1.Desired.RoutesEntry
+	26, // 7: cantina.bbs.v1.Desired.workload:type_name -> cantina.v1.Workload
+	21, // 8: cantina.bbs.v1.Desired.labels:type_name -> cantina.bbs.v1.Desired.LabelsEntry
 	3,  // 9: cantina.bbs.v1.Desired.restart:type_name -> cantina.bbs.v1.Restart
 	4,  // 10: cantina.bbs.v1.Desired.rollout:type_name -> cantina.bbs.v1.Rollout
-	26, // 11: cantina.bbs.v1.Desired.replace_after:type_name -> google.protobuf.Duration
-	21, // 12: cantina.bbs.v1.Desired.max_per:type_name -> cantina.bbs.v1.Desired.MaxPerEntry
-	26, // 13: cantina.bbs.v1.Restart.base:type_name -> google.protobuf.Duration
-	26, // 14: cantina.bbs.v1.Restart.max:type_name -> google.protobuf.Duration
-	26, // 15: cantina.bbs.v1.Restart.reset_after:type_name -> google.protobuf.Duration
-	26, // 16: cantina.bbs.v1.Rollout.settle:type_name -> google.protobuf.Duration
-	26, // 17: cantina.bbs.v1.Rollout.progress_deadline:type_name -> google.protobuf.Duration
-	27, // 18: cantina.bbs.v1.Index.key:type_name -> cantina.v1.LRPKey
+	27, // 11: cantina.bbs.v1.Desired.replace_after:type_name -> google.protobuf.Duration
+	22, // 12: cantina.bbs.v1.Desired.max_per:type_name -> cantina.bbs.v1.Desired.MaxPerEntry
+	27, // 13: cantina.bbs.v1.Restart.base:type_name -> google.protobuf.Duration
+	27, // 14: cantina.bbs.v1.Restart.max:type_name -> google.protobuf.Duration
+	27, // 15: cantina.bbs.v1.Restart.reset_after:type_name -> google.protobuf.Duration
+	27, // 16: cantina.bbs.v1.Rollout.settle:type_name -> google.protobuf.Duration
+	27, // 17: cantina.bbs.v1.Rollout.progress_deadline:type_name -> google.protobuf.Duration
+	28, // 18: cantina.bbs.v1.Index.key:type_name -> cantina.v1.LRPKey
 	6,  // 19: cantina.bbs.v1.Index.rows:type_name -> cantina.bbs.v1.Row
-	28, // 20: cantina.bbs.v1.Row.actual:type_name -> cantina.v1.ActualLRP
+	29, // 20: cantina.bbs.v1.Row.actual:type_name -> cantina.v1.ActualLRP
 	8,  // 21: cantina.bbs.v1.Task.definition:type_name -> cantina.bbs.v1.Definition
-	29, // 22: cantina.bbs.v1.Task.result:type_name -> cantina.v1.TaskResult
-	24, // 23: cantina.bbs.v1.Task.created:type_name -> google.protobuf.Timestamp
-	24, // 24: cantina.bbs.v1.Task.updated:type_name -> google.protobuf.Timestamp
-	24, // 25: cantina.bbs.v1.Task.first_completed:type_name -> google.protobuf.Timestamp
+	30, // 22: cantina.bbs.v1.Task.result:type_name -> cantina.v1.TaskResult
+	25, // 23: cantina.bbs.v1.Task.created:type_name -> google.protobuf.Timestamp
+	25, // 24: cantina.bbs.v1.Task.updated:type_name -> google.protobuf.Timestamp
+	25, // 25: cantina.bbs.v1.Task.first_completed:type_name -> google.protobuf.Timestamp
 	9,  // 26: cantina.bbs.v1.Task.callback:type_name -> cantina.bbs.v1.Callback
-	25, // 27: cantina.bbs.v1.Definition.workload:type_name -> cantina.v1.Workload
-	22, // 28: cantina.bbs.v1.Definition.labels:type_name -> cantina.bbs.v1.Definition.LabelsEntry
-	26, // 29: cantina.bbs.v1.Definition.pending_timeout:type_name -> google.protobuf.Duration
-	24, // 30: cantina.bbs.v1.Callback.next:type_name -> google.protobuf.Timestamp
-	24, // 31: cantina.bbs.v1.Domain.expires:type_name -> google.protobuf.Timestamp
-	24, // 32: cantina.bbs.v1.Idem.expires:type_name -> google.protobuf.Timestamp
-	24, // 33: cantina.bbs.v1.ApplyStep.fresh_until:type_name -> google.protobuf.Timestamp
+	26, // 27: cantina.bbs.v1.Definition.workload:type_name -> cantina.v1.Workload
+	23, // 28: cantina.bbs.v1.Definition.labels:type_name -> cantina.bbs.v1.Definition.LabelsEntry
+	27, // 29: cantina.bbs.v1.Definition.pending_timeout:type_name -> google.protobuf.Duration
+	25, // 30: cantina.bbs.v1.Callback.next:type_name -> google.protobuf.Timestamp
+	25, // 31: cantina.bbs.v1.Domain.expires:type_name -> google.protobuf.Timestamp
+	25, // 32: cantina.bbs.v1.Idem.expires:type_name -> google.protobuf.Timestamp
+	25, // 33: cantina.bbs.v1.ApplyStep.fresh_until:type_name -> google.protobuf.Timestamp
 	2,  // 34: cantina.bbs.v1.ApplyStep.services:type_name -> cantina.bbs.v1.Desired
-	15, // 35: cantina.bbs.v1.ApplyStep.tasks:type_name -> cantina.bbs.v1.NamedTask
-	14, // 36: cantina.bbs.v1.ApplyStep.rows:type_name -> cantina.bbs.v1.OtherRow
+	16, // 35: cantina.bbs.v1.ApplyStep.tasks:type_name -> cantina.bbs.v1.NamedTask
+	15, // 36: cantina.bbs.v1.ApplyStep.rows:type_name -> cantina.bbs.v1.OtherRow
 	12, // 37: cantina.bbs.v1.ApplyStep.key:type_name -> cantina.bbs.v1.Idem
-	8,  // 38: cantina.bbs.v1.NamedTask.definition:type_name -> cantina.bbs.v1.Definition
-	17, // 39: cantina.bbs.v1.Changes.changes:type_name -> cantina.bbs.v1.Change
-	18, // 40: cantina.bbs.v1.Change.fields:type_name -> cantina.bbs.v1.Field
-	41, // [41:41] is the sub-list for method output_type
-	41, // [41:41] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	14, // 38: cantina.bbs.v1.ApplyStep.retire:type_name -> cantina.bbs.v1.Retired
+	28, // 39: cantina.bbs.v1.Retired.key:type_name -> cantina.v1.LRPKey
+	8,  // 40: cantina.bbs.v1.NamedTask.definition:type_name -> cantina.bbs.v1.Definition
+	18, // 41: cantina.bbs.v1.Changes.changes:type_name -> cantina.bbs.v1.Change
+	19, // 42: cantina.bbs.v1.Change.fields:type_name -> cantina.bbs.v1.Field
+	43, // [43:43] is the sub-list for method output_type
+	43, // [43:43] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_cantina_board_proto_init() }
@@ -2012,7 +2081,7 @@ func file_cantina_board_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_board_proto_rawDesc), len(file_cantina_board_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
