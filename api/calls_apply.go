@@ -125,7 +125,7 @@ func (c applyCalls) applications(files []*pb.SpecFile, prune bool) ([]plan.Appli
 		if name == "" {
 			name = "spec"
 		}
-		got, err := spec.Parse(name, f.GetDir(), f.GetContent(), c.cfg.times())
+		got, err := spec.Parse(name, f.GetDir(), f.GetContent(), c.cfg.times(f.GetBistroDomain()))
 		var p *spec.Problems
 		switch {
 		case errors.As(err, &p):

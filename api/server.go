@@ -3,7 +3,9 @@ package api
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"cantina/internal/guard"
 	"cantina/internal/secret"
 	"cantina/spec"
+	pb "cantina/wire/cantinav1"
 	"cantina/wire/cantinav1/cantinav1connect"
 )
 
@@ -53,8 +56,8 @@ type Browser struct {
 	TLS       bool
 }
 
-func (c *Config) times() spec.Times {
-	t := spec.Times{Zone: c.Zone}
+func (c *Config) times(bistroDomain string) spec.Times {
+	t := spec.Times{Zone: c.Zone, BistroDomain: bistroDomain}
 	if c.Now != nil {
 		t.Now = c.Now()
 	}
@@ -72,6 +75,7 @@ type Server struct {
 	backend *Backend
 	leader  NotLeader
 	unable  error // why it could not lead even without another leader
+	notices map[string]string
 }
 
 // New returns a server that does not lead. It starts nothing.
@@ -107,10 +111,35 @@ func (s *Server) Warn(text string) {
 	s.cfg.Warnings = append(s.cfg.Warnings, text)
 }
 
+// Notice sets the warning of one kind that every status shows; empty takes it back.
+func (s *Server) Notice(kind, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.notices == nil {
+		s.notices = make(map[string]string)
+	}
+	if s.notices[kind] = text; text == "" {
+		delete(s.notices, kind)
+	}
+}
+
 func (s *Server) warnings() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]string(nil), s.cfg.Warnings...)
+	out := append([]string(nil), s.cfg.Warnings...)
+	for _, kind := range slices.Sorted(maps.Keys(s.notices)) {
+		out = append(out, s.notices[kind])
+	}
+	return out
+}
+
+// ApplyFiles applies spec files for the server itself, as a client would.
+func (s *Server) ApplyFiles(ctx context.Context, files []*pb.SpecFile, prune bool) (*pb.ApplyResponse, error) {
+	got, err := applyCalls{s}.Apply(ctx, connect.NewRequest(&pb.ApplyRequest{Files: files, Prune: prune}))
+	if err != nil {
+		return nil, err
+	}
+	return got.Msg, nil
 }
 
 // now is the backend of this moment, or *NotLeader.

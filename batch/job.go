@@ -67,6 +67,8 @@ type Job struct {
 	Tolerates  []string
 	// Errors make the job invalid: it runs nothing and harms nothing.
 	Errors []string
+	// Export is the job in Bistro's export form (JSON), if it came from a configuration file of Bistro.
+	Export string
 }
 
 // CanRun reports whether the job may start anything.

@@ -190,15 +190,15 @@ func CheckForest(s *ForestSpec) error {
 		}
 	}
 	for i, src := range s.Sources {
-		if err := src.check(s.Levels); err != nil {
+		if err := src.Check(s.Levels); err != nil {
 			return fmt.Errorf("source %d: %w", i, err)
 		}
 	}
 	return nil
 }
 
-// check returns ErrNodes for a source that cannot be.
-func (s *Source) check(levels []string) (err error) {
+// Check returns ErrNodes for a source that cannot be.
+func (s *Source) Check(levels []string) (err error) {
 	switch s.Kind {
 	case SourceManual, SourceEmpty:
 	case SourceScript:

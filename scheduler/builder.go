@@ -89,7 +89,7 @@ func (b *builder) want(w *plan.NamedJob) {
 		b.fail(name, ErrInvalid, fmt.Sprintf("no nodes named %q", spec.Forest))
 		return
 	}
-	if problems := tryOut(forest, spec); len(problems) > 0 {
+	if problems := tryOut(forest, spec); len(problems) > 0 && len(spec.Errors) == 0 {
 		for _, p := range problems {
 			b.fail(name, ErrInvalid, p)
 		}

@@ -130,7 +130,7 @@ func fromJob(j *batch.Job) *schedulerpb.JobSpec {
 	m := &schedulerpb.JobSpec{
 		Domain: text.Clean(j.Domain), Owner: text.Clean(j.Owner), Forest: text.Clean(j.Forest), Disabled: j.Disabled,
 		Level: text.Clean(j.Level), Priority: j.Priority,
-		DependsOn: validAll(j.DependsOn), After: validAll(j.After), Retries: int64(j.Retries),
+		DependsOn: validAll(j.DependsOn), After: validAll(j.After), Export: text.Clean(j.Export), Retries: int64(j.Retries),
 		Workload: wire.FromWorkload(j.Workload),
 		Call:     int32(j.Call),
 		Config:   text.Clean(j.Config), IgnoreExitCode: j.IgnoreExitCode, HostLevel: text.Clean(j.HostLevel),
@@ -185,7 +185,7 @@ func toJob(m *schedulerpb.JobSpec) (batch.Job, error) {
 	}
 	j := batch.Job{
 		Domain: m.Domain, Owner: m.Owner, Forest: m.Forest, Disabled: m.Disabled, Level: m.Level, Priority: m.Priority,
-		DependsOn: m.DependsOn, After: m.After, Retries: int(m.Retries), Workload: w, Call: batch.Call(m.Call),
+		DependsOn: m.DependsOn, After: m.After, Export: m.Export, Retries: int(m.Retries), Workload: w, Call: batch.Call(m.Call),
 		Config: m.Config, IgnoreExitCode: m.IgnoreExitCode, HostLevel: m.HostLevel, Host: m.Host, Stack: m.Stack,
 		Tags: m.Tags, Tolerates: m.Tolerates, Conditions: m.Conditions, Errors: m.Errors, Labels: m.Labels,
 		Backoff: batch.Backoff{Repeat: m.GetBackoff().GetRepeat(), Fail: m.GetBackoff().GetFail()},

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"reflect"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"cantina/bistro"
 	"cantina/internal/text"
 	"cantina/lrp"
 	"cantina/plan"
@@ -31,8 +33,11 @@ type mark struct {
 // Parse reads one spec file. name is for error texts; base is the directory that
 // relative programs and directories are resolved against, and may be empty: then they
 // are refused. times is for the calendars of schedules. The error is *Problems with all
-// that is wrong.
+// that is wrong. A configuration file of Bistro is read as one, too.
 func Parse(name, base string, data []byte, times Times) (*File, error) {
+	if bistro.Is(data) {
+		return parseBistro(name, cmp.Or(times.BistroDomain, BistroDomain), data)
+	}
 	d := &decoder{file: name, types: map[reflect.Type]*fields{}}
 	root := d.readText(data)
 	if root == nil {

@@ -18,6 +18,8 @@ import (
 // Times has the data for calendars that the parser needs: it has no clock and no zones.
 type Times struct {
 	Now time.Time
+	// BistroDomain is the domain of jobs of Bistro configuration files; empty = the default.
+	BistroDomain string
 	// Zone finds a time zone by its name; nil refuses all names.
 	Zone func(name string) (*time.Location, error)
 }

@@ -149,7 +149,7 @@ func jobVerb(c *cli) *cobra.Command {
 	}
 	domainFlag(get, &domain)
 	return group("job", "Manage jobs, their nodes and results",
-		c.reading(ls), c.reading(get), jobRunVerb(c), jobNodesVerb(c), jobResultsVerb(c), jobPauseVerb(c, true),
+		c.reading(ls), c.reading(get), jobRunVerb(c), jobImportVerb(c), jobNodesVerb(c), jobResultsVerb(c), jobPauseVerb(c, true),
 		jobPauseVerb(c, false), jobRetryVerb(c), jobKillVerb(c))
 }
 

@@ -12,6 +12,7 @@ import (
 	"cantina/internal/guard"
 	"cantina/internal/node"
 	"cantina/internal/run"
+	"cantina/spec"
 	"cantina/worker"
 )
 
@@ -54,6 +55,11 @@ func serverVerb(c *cli) *cobra.Command {
 	p.StringSliceVar(&f.cfg.Advertise, "advertise", nil,
 		"addresses that others use to reach this server (default: those of --listen)")
 	p.StringSliceVar(&f.cfg.Hosts, "host", nil, "additional host names that clients may use for the API")
+	p.StringVar(&f.cfg.Bistro.Name, "bistro-config", "",
+		"configuration file of Bistro to follow: its jobs are those of a domain; read again within 2s of a change")
+	p.StringVar(&f.cfg.Bistro.Domain, "bistro-domain", spec.BistroDomain, "with --bistro-config: domain of the jobs")
+	p.StringArrayVar(&f.cfg.Bistro.Command, "bistro-command", nil,
+		"with --bistro-config: program of jobs without command, and each of its arguments")
 	p.BoolVar(&f.insecure, "insecure-listen", false,
 		"listen on non-loopback addresses without TLS; anyone who can connect controls the cluster")
 	p.StringSliceVar(&f.cfg.Endpoints, "etcd-endpoints", nil,
@@ -102,6 +108,7 @@ func runServer(c *cli, f serverFlags) error {
 	}
 	cfg.Name, cfg.Listen, cfg.Advertise, cfg.Hosts, cfg.Insecure = f.cfg.Name, f.cfg.Listen, f.cfg.Advertise, f.cfg.Hosts,
 		f.insecure
+	cfg.Bistro = f.cfg.Bistro
 	cfg.Endpoints, cfg.NewCluster, cfg.InitialWait = f.cfg.Endpoints, f.cfg.NewCluster, f.cfg.InitialWait
 	cfg.AllowBump, cfg.TurnoverLimit, cfg.BatchReserve = f.cfg.AllowBump, f.cfg.TurnoverLimit, f.cfg.BatchReserve
 	if f.witness == "consensus" {

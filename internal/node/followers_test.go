@@ -28,7 +28,9 @@ type real struct {
 	s     *Server
 }
 
-func newReal(t *testing.T) *real {
+func newReal(t *testing.T) *real { return newRealWith(t, func(*ServerConfig) {}) }
+
+func newRealWith(t *testing.T, change func(*ServerConfig)) *real {
 	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
 	token, err := guard.OpenToken(filepath.Join(dir, "token"))
 	if err != nil {
@@ -37,8 +39,9 @@ func newReal(t *testing.T) *real {
 	r := &real{t: t, token: token}
 	timeouts := worker.DefaultTimeouts()
 	settings := leader.Settings{Name: "s", NewCluster: true, Timeouts: timeouts, Clock: run.Kernel(), Log: log}
-	r.s, err = OpenServer(t.Context(), ServerConfig{Settings: settings, Dir: filepath.Join(dir, "s"),
-		Listen: []string{"127.0.0.1:0"}, Token: token})
+	cfg := ServerConfig{Settings: settings, Dir: filepath.Join(dir, "s"), Listen: []string{"127.0.0.1:0"}, Token: token}
+	change(&cfg)
+	r.s, err = OpenServer(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,6 +44,8 @@ type ServerConfig struct {
 	Token guard.Token
 	// Group may use the Unix sockets beside their owner; empty = none.
 	Group string
+	// Bistro is a configuration file of Bistro to follow.
+	Bistro BistroFile
 	// Hosts are further names under which browsers and clients may address the API.
 	Hosts []string
 
@@ -169,6 +171,9 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		g.Add("listener "+d.Address(), func(ctx context.Context) error { return d.Serve(ctx, h) })
 	}
 	g.Add("store", s.runStore)
+	if s.cfg.Bistro.Name != "" {
+		g.Add("Bistro configuration", s.followBistro)
+	}
 	err = g.Run(ctx)
 	s.cells.Close()
 	return errors.Join(err, s.dir.Close())

@@ -224,6 +224,7 @@ type JobSpec struct {
 	Labels         map[string]string      `protobuf:"bytes,20,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Tolerates      []string               `protobuf:"bytes,21,rep,name=tolerates,proto3" json:"tolerates,omitempty"`
 	Errors         []string               `protobuf:"bytes,22,rep,name=errors,proto3" json:"errors,omitempty"`
+	Export         string                 `protobuf:"bytes,25,opt,name=export,proto3" json:"export,omitempty"`
 	Conditions     []string               `protobuf:"bytes,30,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -418,6 +419,13 @@ func (x *JobSpec) GetErrors() []string {
 		return x.Errors
 	}
 	return nil
+}
+
+func (x *JobSpec) GetExport() string {
+	if x != nil {
+		return x.Export
+	}
+	return ""
 }
 
 func (x *JobSpec) GetConditions() []string {
@@ -1607,7 +1615,7 @@ const file_scheduler_proto_rawDesc = "" +
 	"\x06paused\x18\x06 \x01(\bR\x06paused\x12.\n" +
 	"\x04spec\x18\a \x01(\v2\x1a.cantina.scheduler.JobSpecR\x04spec\x12\x16\n" +
 	"\x06forest\x18\b \x01(\tR\x06forest\x12\x16\n" +
-	"\x06former\x18\t \x03(\tR\x06former\"\x95\b\n" +
+	"\x06former\x18\t \x03(\tR\x06former\"\xad\b\n" +
 	"\aJobSpec\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x16\n" +
@@ -1634,7 +1642,8 @@ const file_scheduler_proto_rawDesc = "" +
 	"\x04tags\x18\x13 \x03(\tR\x04tags\x12>\n" +
 	"\x06labels\x18\x14 \x03(\v2&.cantina.scheduler.JobSpec.LabelsEntryR\x06labels\x12\x1c\n" +
 	"\ttolerates\x18\x15 \x03(\tR\ttolerates\x12\x16\n" +
-	"\x06errors\x18\x16 \x03(\tR\x06errors\x12\x1e\n" +
+	"\x06errors\x18\x16 \x03(\tR\x06errors\x12\x16\n" +
+	"\x06export\x18\x19 \x01(\tR\x06export\x12\x1e\n" +
 	"\n" +
 	"conditions\x18\x1e \x03(\tR\n" +
 	"conditions\x1aX\n" +

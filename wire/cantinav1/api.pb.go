@@ -398,8 +398,10 @@ type SpecFile struct {
 	// For error texts.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Directory that ./ is relative to; may be empty.
-	Dir           string `protobuf:"bytes,2,opt,name=dir,proto3" json:"dir,omitempty"`
-	Content       []byte `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
+	Dir     string `protobuf:"bytes,2,opt,name=dir,proto3" json:"dir,omitempty"`
+	Content []byte `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
+	// Domain of the jobs of a Bistro configuration, which names none; empty = bistro.
+	BistroDomain  string `protobuf:"bytes,4,opt,name=bistro_domain,json=bistroDomain,proto3" json:"bistro_domain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -453,6 +455,13 @@ func (x *SpecFile) GetContent() []byte {
 		return x.Content
 	}
 	return nil
+}
+
+func (x *SpecFile) GetBistroDomain() string {
+	if x != nil {
+		return x.BistroDomain
+	}
+	return ""
 }
 
 type PlanRequest struct {
@@ -10007,11 +10016,12 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\aListing\x12\x12\n" +
 	"\x04next\x18\x01 \x01(\tR\x04next\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x1a\n" +
-	"\bposition\x18\x03 \x01(\tR\bposition\"J\n" +
+	"\bposition\x18\x03 \x01(\tR\bposition\"o\n" +
 	"\bSpecFile\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03dir\x18\x02 \x01(\tR\x03dir\x12\x18\n" +
-	"\acontent\x18\x03 \x01(\fR\acontent\"O\n" +
+	"\acontent\x18\x03 \x01(\fR\acontent\x12#\n" +
+	"\rbistro_domain\x18\x04 \x01(\tR\fbistroDomain\"O\n" +
 	"\vPlanRequest\x12*\n" +
 	"\x05files\x18\x01 \x03(\v2\x14.cantina.v1.SpecFileR\x05files\x12\x14\n" +
 	"\x05prune\x18\x02 \x01(\bR\x05prune\"B\n" +
