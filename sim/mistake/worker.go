@@ -149,6 +149,13 @@ func cells() []Mistake {
 			Search: "tasks 1, calls 1", Quiet: true, Patches: []mutate.Patch{
 				patch("worker/cell_call.go", "if r.Seq < c.seq {", `if r.Seq < c.seq && !mistake.On("SkipSequence") {`),
 			}},
+		{Name: "DomainLeftOut", Rule: "a cell takes running work of a job for that of the job of this name in another domain",
+			Args: "--load batch", Quiet: true, Patches: []mutate.Patch{
+				patch("cell/labels.go", "\treturn worker.Work{Job: batch.FullName(", `	if mistake.On("DomainLeftOut") {
+		return worker.Work{Job: batch.FullName("d", l[labelJob]), Node: l[labelNode]}
+	}
+	return worker.Work{Job: batch.FullName(`),
+			}},
 		{Name: "CellOutlives", Rule: "the cell's time-out is longer than the leader's promise", Args: "--load batch",
 			Search: "tasks 1, pause 1, time 1", Quiet: true, Patches: []mutate.Patch{
 				patch("worker/cell.go", "\treturn g\n", `	if mistake.On("CellOutlives") {
