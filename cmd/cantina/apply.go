@@ -29,7 +29,7 @@ func applyVerb(c *cli) *cobra.Command {
 	var check int64
 	cmd := &cobra.Command{
 		Use:   "apply FILE|DIR|-|URL ...",
-		Short: "Create or update services, tasks, jobs and schedules from spec files",
+		Short: "Create or update what spec files define",
 		Long: "apply reads spec files and changes each domain in one commit. Resources that are not in the " +
 			"files stay, unless --prune is given. Applying an unchanged file is a no-op. See docs/spec.md " +
 			"for the fields.",

@@ -85,12 +85,15 @@ type printing struct {
 	columns           []string
 	template          string
 	noHeader, noTrunc bool
-	widths            []int // of the columns of the table that was printed last
-	quiet             bool
-	color             string
-	utc               bool
-	tz                string
-	zone              *time.Location
+	// Of the table that was printed last: how many columns it has, how many spare ones are left out, and the
+	// widths of the others.
+	tableColumns, spared int
+	widths               []int
+	quiet                bool
+	color                string
+	utc                  bool
+	tz                   string
+	zone                 *time.Location
 }
 
 // exit ends a verb with its own exit code and, if set, a message.

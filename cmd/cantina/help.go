@@ -46,9 +46,9 @@ const outputHelp = `OUTPUT
   Data goes to standard output. Progress, notes, warnings and prompts go to
   standard error. -q prints only ids.
 
-  -o table   one row per item; fits the terminal, full width when piped
-             or with --no-trunc
-  -o wide    more columns; select with --columns a,b; --no-header omits the header
+  -o table   one row per item; fits the terminal: columns are cut or left out;
+             full width when piped or with --no-trunc
+  -o wide    all columns; select with --columns a,b; --no-header omits the header
   -o json    an array of objects, or one object; the same fields as the API
   -o jsonl   one JSON object per line
   -o yaml    the same as YAML

@@ -11,7 +11,6 @@ import (
 	"text/template"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/proto"
@@ -20,21 +19,6 @@ import (
 	"cantina/api"
 	"cantina/internal/text"
 )
-
-// column is one column of a table.
-type column[T proto.Message] struct {
-	name  string
-	wide  bool // only with -o wide
-	whole bool // never cut: people give it to another verb or program
-	text  func(T) string
-}
-
-// table is how the items of one kind are printed.
-type table[T proto.Message] struct {
-	id      func(T) string
-	columns []column[T]
-	order   func([]T) []T // of a whole list; nil = as the server lists it
-}
 
 // list prints items in the form that the flags select.
 func list[T proto.Message](c *cli, t table[T], items []T) error {
@@ -196,134 +180,6 @@ func chosen[T proto.Message](c *cli, t table[T]) ([]column[T], error) {
 		out = append(out, t.columns[i])
 	}
 	return out, nil
-}
-
-// rows prints a table without borders, one row per item. Later rows, of a watch or of a further
-// page, are printed below the earlier ones.
-func rows[T proto.Message](c *cli, cols []column[T], items []T, header bool) error {
-	grid := make([][]string, 0, len(items)+1)
-	if header {
-		var names []string
-		for _, col := range cols {
-			names = append(names, col.name)
-		}
-		grid = append(grid, names)
-	}
-	for _, x := range items {
-		var row []string
-		for _, col := range cols {
-			v := printable(col.text(x))
-			if v == "" {
-				v = "-"
-			}
-			row = append(row, v)
-		}
-		grid = append(grid, row)
-	}
-	width := c.widths
-	if len(width) != len(cols) {
-		width = make([]int, len(cols))
-	}
-	for _, row := range grid {
-		for i, v := range row {
-			width[i] = max(width[i], utf8.RuneCountInString(v))
-		}
-	}
-	note := slices.IndexFunc(cols, func(col column[T]) bool { return col.name == noteColumn })
-	if c.OutTTY && !c.noTrunc {
-		if note >= 0 && tableWidth(width) > c.Width() { // long notes make room
-			width[note] = 0
-			for _, row := range grid {
-				if n := utf8.RuneCountInString(row[note]); n <= shortNote {
-					width[note] = max(width[note], n)
-				}
-			}
-			width[note] = max(width[note], len(noteColumn))
-		}
-		fit(cols, width, c.Width())
-	}
-	c.widths = width
-	for n, row := range grid {
-		below := ""
-		if note >= 0 && utf8.RuneCountInString(row[note]) > width[note] {
-			row[note], below = "…", row[note]
-		}
-		text := c.row(row, width, header && n == 0)
-		if below != "" {
-			text += "\n  " + below
-		}
-		if err := line(c.Out, text); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// noteColumn has the reason: it is never cut. One that does not fit is printed on a separate line
-// below its row.
-const noteColumn = "NOTE"
-
-// Columns are cut to no less than these.
-const (
-	leastWidth = 12
-	leastNote  = 8
-	shortNote  = 24 // a longer one is printed below on a narrow terminal
-)
-
-// tableWidth is how wide a table is with columns of these widths.
-func tableWidth(width []int) int {
-	sum := 2 * (len(width) - 1)
-	for _, w := range width {
-		sum += w
-	}
-	return sum
-}
-
-// fit narrows columns until a table has its width: first the widest of those in the
-// middle, then the first, last NOTE. Those that must be whole stay, and the terminal wraps
-// the row when nothing else can give way.
-func fit[T proto.Message](cols []column[T], width []int, limit int) {
-	over := tableWidth(width) - limit
-	isNote := func(i int) bool { return cols[i].name == noteColumn }
-	classes := [...]func(i int) bool{
-		func(i int) bool { return i > 0 && !isNote(i) && !cols[i].whole },
-		func(i int) bool { return i == 0 && !cols[i].whole },
-		isNote,
-	}
-	for n, in := range classes {
-		for ; over > 0; over-- {
-			widest := -1
-			for i, w := range width {
-				least := max(leastWidth, utf8.RuneCountInString(cols[i].name))
-				if n == len(classes)-1 {
-					least = leastNote
-				}
-				if in(i) && w > least && (widest < 0 || w > width[widest]) {
-					widest = i
-				}
-			}
-			if widest < 0 {
-				break
-			}
-			width[widest]--
-		}
-	}
-}
-
-func (c *cli) row(row []string, width []int, header bool) string {
-	var b strings.Builder
-	for i, v := range row {
-		n := utf8.RuneCountInString(v)
-		if n > width[i] {
-			v, n = string([]rune(v)[:width[i]-1])+"…", width[i]
-		}
-		pad := ""
-		if i < len(row)-1 {
-			pad = strings.Repeat(" ", width[i]-n+2)
-		}
-		b.WriteString(c.paint(v, header) + pad)
-	}
-	return b.String()
 }
 
 // paint colours states on a terminal; the word has the same meaning without it.

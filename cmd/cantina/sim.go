@@ -10,7 +10,7 @@ import (
 func simVerb(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "sim [flags]",
-		Short: "Simulate a whole cluster with faults from one seed and check its invariants",
+		Short: "Simulate a cluster with faults and check its invariants",
 		Example: "  cantina sim --draw --for 20s       # many seeds, each with a cluster of its own shape, as CI does\n" +
 			"  cantina sim --seed 42 --trace      # replay one",
 		DisableFlagParsing: true,
