@@ -3,13 +3,14 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 )
 
-// JSON prints a message as /v1 and the CLI do: the names of the definition, every
+// JSON prints a message as /v1, Connect and the CLI do: the names of the definition, every
 // field there, no spaces. Revisions are texts (a browser's numbers end at 2⁵³),
 // times RFC 3339 in UTC, durations seconds with an s.
 func JSON(m proto.Message) []byte {
@@ -23,6 +24,30 @@ func JSON(m proto.Message) []byte {
 		panic("api: protojson wrote no JSON: " + err.Error())
 	}
 	return out.Bytes()
+}
+
+// jsonCodec has Connect's JSON answer with the names of /v1. Requests may have either.
+type jsonCodec string
+
+// Name implements connect.Codec.
+func (c jsonCodec) Name() string { return string(c) }
+
+// Marshal implements connect.Codec.
+func (jsonCodec) Marshal(m any) ([]byte, error) {
+	p, ok := m.(proto.Message)
+	if !ok {
+		return nil, fmt.Errorf("%T is no message", m)
+	}
+	return JSON(p), nil
+}
+
+// Unmarshal implements connect.Codec.
+func (jsonCodec) Unmarshal(text []byte, m any) error {
+	p, ok := m.(proto.Message)
+	if !ok {
+		return fmt.Errorf("%T is no message", m)
+	}
+	return protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(text, p)
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

@@ -169,7 +169,8 @@ func (s *Server) Mux() *guard.Mux {
 	calls := &calls{applyCalls{s}, serviceCalls{s}, taskCalls{s}, jobCalls{s}, scheduleCalls{s}, cellCalls{s},
 		operationCalls{s}, streamCalls{s}}
 	path, h := cantinav1connect.NewCantinaServiceHandler(calls,
-		connect.WithInterceptors(&edge{s}),
+		connect.WithInterceptors(&edge{s}), connect.WithCodec(jsonCodec("json")),
+		connect.WithCodec(jsonCodec("json; charset=utf-8")),
 		connect.WithReadMaxBytes(maxBody), guard.Compression(maxBody), connect.WithCompressMinBytes(compressFrom),
 		connect.WithRecover(func(_ context.Context, _ connect.Spec, _ http.Header, r any) error { return s.recovered(r) }),
 	)
