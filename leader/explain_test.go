@@ -2,6 +2,7 @@ package leader
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,5 +71,16 @@ func TestEveryJobIsExplained(t *testing.T) {
 	coherent(t, "running, one failed", e)
 	if e.Fine {
 		t.Errorf("one failed: %+v", e)
+	}
+}
+
+// TestASilentCellCanBeForgotten: the verb is named while a cell is silent, and only then.
+func TestASilentCellCanBeForgotten(t *testing.T) {
+	for state, want := range map[worker.State]bool{worker.Healthy: false, worker.New: false, worker.Unhealthy: true,
+		worker.MustDie: true} {
+		x := explainCell(plan.Subject{Kind: plan.SubjectCell, Name: "c"}, &api.Cell{Name: "c", Session: state}, time.Time{})
+		if got := strings.Contains(fmt.Sprint(x.Reasons), "cantina cells forget c, "); got != want {
+			t.Errorf("%v: %+v", state, x.Reasons)
+		}
 	}
 }

@@ -224,12 +224,21 @@ func ifSilent(dead time.Duration) string {
 	return fmt.Sprintf("; if it stays silent, certainly dead in %s", dead.Round(time.Second))
 }
 
+// forgetHint names the verb that frees the name and the work of a silent cell before it is certainly dead; a cell
+// is named, or one of its processes.
+func forgetHint(cell string) string {
+	return "cantina cells forget " + cell + ", where you know that it is dead: if it is alive, its work may run twice"
+}
+
 func explainCell(s plan.Subject, c *api.Cell, now time.Time) plan.Explanation {
 	out := plan.Explanation{Subject: s, State: c.Session.String(), Wanted: worker.Healthy.String(),
 		Fine: c.Session == worker.Healthy && c.Unavailable == "" && !c.Draining}
 	add := func(code, text string) { out.Reasons = append(out.Reasons, plan.Reason{Code: code, Text: text}) }
 	if c.Session != worker.Healthy {
 		add("session", c.Reason+ifSilent(c.DeadIn))
+		if c.Session == worker.Unhealthy || c.Session == worker.MustDie {
+			out.Reasons[len(out.Reasons)-1].Change = forgetHint(s.Name)
+		}
 	}
 	if c.Unavailable != "" {
 		out.State += ", unavailable"

@@ -214,8 +214,8 @@ func (d *unconfirmed) reason(h holder, unconfirmedReason, what string) plan.Reas
 		}
 		r := plan.Reason{Code: codeUnconfirmed, Text: unconfirmedReason + "; " + what +
 			" may still run, and starts nowhere else before " + which + " is certainly dead", Longest: s.Expiry}
-		if s.Member && s.Expiry == 0 && !s.Dead { // it promised nothing, as that of a dev
-			r.Change = "cantina cells forget " + h.proc + ", where you know that it is dead"
+		if s.Member && !s.Dead {
+			r.Change = forgetHint(forgotten(&s))
 		}
 		return r
 	}
@@ -383,11 +383,11 @@ func (v operationView) unconfirmedCells(sessions []worker.SessionView) []string 
 			more++
 		case s.State == worker.MustDie:
 			text += fmt.Sprintf("; its %s may still run; tasks and exclusive instances start elsewhere only after it is declared dead", counted(lrps, tasks, s.Work))
-			switch {
-			case s.Expiry > 0:
+			if s.Expiry > 0 {
 				text += fmt.Sprintf(", in %v at most", s.Expiry.Round(time.Second))
-			case s.Member && !s.Dead:
-				text += "; where you know that it is dead: cantina cells forget " + string(s.Proc)
+			}
+			if s.Member && !s.Dead {
+				text += "; to declare it now: " + forgetHint(forgotten(&s))
 			}
 			out = append(out, text)
 		default:
@@ -398,6 +398,14 @@ func (v operationView) unconfirmedCells(sessions []worker.SessionView) []string 
 		out = append(out, fmt.Sprintf("%d more cells with work are not HEALTHY: cantina cells", more))
 	}
 	return out
+}
+
+// forgotten is how cells forget names a process: by its cell, if it has the cell's name.
+func forgotten(s *worker.SessionView) string {
+	if s.Holder {
+		return string(s.Cell)
+	}
+	return string(s.Proc)
 }
 
 func counted(lrps, tasks, nodes int) string {

@@ -151,12 +151,17 @@ func cellsVerb(c *cli) *cobra.Command {
 // findCellProcess finds the process of a cell by the cell's name, or by a prefix of the
 // process id. An id that no cell has is left to the leader.
 func findCellProcess(c *cli, text string) (string, error) {
-	l, err := call(c, calls.ListCells, &pb.ListCellsRequest{Page: &pb.Page{Limit: api.MaxPage}})
+	var all []*pb.Cell
+	err := pages(func(cursor string) (string, error) {
+		l, err := call(c, calls.ListCells, &pb.ListCellsRequest{Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
+		all = append(all, l.GetCells()...)
+		return l.GetListing().GetNext(), err
+	})
 	if err != nil {
 		return "", err
 	}
 	var found []string
-	for _, x := range l.Cells {
+	for _, x := range all {
 		if x.Name == text && x.Proc != "" && x.Session != "FOREIGN" {
 			if x.Session == "HEALTHY" {
 				return "", failf(api.ExitFailed, "cell %s is HEALTHY (process %s); to move its work away: cantina drain %s", text,

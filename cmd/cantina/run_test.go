@@ -12,6 +12,7 @@ import (
 	"cantina/lrp"
 	"cantina/task"
 	pb "cantina/wire/cantinav1"
+	"cantina/worker"
 )
 
 func TestLogs(t *testing.T) {
@@ -231,6 +232,23 @@ func TestStopRestartRm(t *testing.T) {
 	s.fails(api.ExitFailed, "not confirmed", "cells", "forget", "p1")
 	s.in = "y\n"
 	s.ok("cells", "forget", "p1")
+}
+
+// TestForgetTakesANameAndAPrefix: of a cell that is silent.
+func TestForgetTakesANameAndAPrefix(t *testing.T) {
+	s := newShell(t)
+	for _, arg := range []string{"node7", "9f2c11", "9f2c"} {
+		for name, proc := range map[string]worker.Proc{"node7": "9f2c11", "node8": "9f3d22"} {
+			s.SetCell(api.Cell{Name: worker.CellName(name), Proc: proc, Session: worker.MustDie})
+		}
+		s.fails(api.ExitUsage, "is ambiguous", "cells", "forget", "9f", "--yes")
+		s.ok("cells", "forget", arg, "--yes")
+		if got := s.ok("cells", "-q"); got != "node8\n" {
+			t.Errorf("%s: %q", arg, got)
+		}
+	}
+	s.SetCell(api.Cell{Name: "node7", Proc: "9f2c11", Session: worker.Healthy})
+	s.fails(api.ExitFailed, "cantina drain node7", "cells", "forget", "node7", "--yes")
 }
 
 // TestRmWaitsForTheContainer: a cancelled task is removed when its container is gone; --force
