@@ -31,8 +31,10 @@ func TestTablesFitANarrowTerminal(t *testing.T) {
 					PlacementError: "no cell has memory_mb 65536 free, the largest has 32768"}})
 		},
 		"service": func(c *cli) error {
-			return list(c, serviceTable(c), []*pb.Service{{Domain: "payments", Name: "checkout-api", Instances: 120, Running: 118,
-				Routable: 117, Crashed: 1, Phase: "rolling out", Healthy: 87, Stopping: 2, Version: 41, Applied: ago(26 * time.Hour),
+			return list(c, serviceTable(c), []*pb.Service{{Domain: "payments", Name: "checkout-api", Instances: 120,
+				Running:  118,
+				Routable: 117, Crashed: 1, Phase: "rolling out", Healthy: 87, Stopping: 2, Version: 41,
+				Applied: ago(26 * time.Hour),
 				Failure: long}})
 		},
 		"task": func(c *cli) error {
@@ -44,12 +46,15 @@ func TestTablesFitANarrowTerminal(t *testing.T) {
 		"cron ls": func(c *cli) error {
 			return list(c, scheduleTable(c), []*pb.Schedule{{Domain: "payments", Name: "nightly-export", State: "waiting",
 				Cron: "15,45 2-6 1-15 * 1-5", Timezone: "America/Los_Angeles", Starts: "signal",
-				Signal: &pb.ScheduleSignal{Service: "checkout-api", Signal: "HUP"}, Last: ago(23 * time.Hour), Next: ago(-time.Hour),
+				Signal: &pb.ScheduleSignal{Service: "checkout-api", Signal: "HUP"}, Last: ago(23 * time.Hour),
+				Next: ago(-time.Hour),
 				Note: "the clock is 3 h behind the decided times"}})
 		},
 		"cron history": func(c *cli) error {
-			return list(c, historyTable(c), []*pb.ScheduleEntry{{At: ago(49 * time.Hour), Until: ago(26 * time.Hour), Count: 1380,
-				What: "skipped", Outcome: "succeeded", Text: "an earlier run was still running: payments.nightly-export.20270115T020000Z"}})
+			return list(c, historyTable(c), []*pb.ScheduleEntry{{At: ago(49 * time.Hour), Until: ago(26 * time.Hour),
+				Count: 1380,
+				What:  "skipped", Outcome: "succeeded",
+				Text: "an earlier run was still running: payments.nightly-export.20270115T020000Z"}})
 		},
 		"cron missed": func(c *cli) error {
 			return list(c, missedTable(c), []*pb.Missed{{At: ago(49 * time.Hour), Reason: "older than misfire_deadline"}})
@@ -60,7 +65,8 @@ func TestTablesFitANarrowTerminal(t *testing.T) {
 				time.FixedZone("x", -9*3600-1800)))
 		},
 		"cells": func(c *cli) error {
-			capacity := map[string]int32{"memory_mb": 262144, "cpu_milli": 64000, "disk_mb": 1800000, "containers": 1000, "gpu": 8}
+			capacity := map[string]int32{"memory_mb": 262144, "cpu_milli": 64000, "disk_mb": 1800000, "containers": 1000,
+				"gpu": 8}
 			return list(c, cellTable(c), []*pb.Cell{{Name: "node-017", Session: "UNHEALTHY", Since: ago(49 * time.Hour),
 				Zone: "eu-central-1a", Instances: 112, Tasks: 14, Batch: 640, Capacity: capacity, Free: capacity,
 				Unavailable: long, Proc: strings.Repeat("0f", 16)}})
@@ -74,7 +80,8 @@ func TestTablesFitANarrowTerminal(t *testing.T) {
 				Cell: "node-017", Errors: 12, Signal: 11, Time: ago(26 * time.Hour), Reason: long}})
 		},
 		"job results": func(c *cli) error {
-			data, err := structpb.NewStruct(map[string]any{"lines": 81234, "bytes": 1234567890, "file": "/srv/export/db-0412.csv"})
+			data, err := structpb.NewStruct(map[string]any{"lines": 81234, "bytes": 1234567890,
+				"file": "/srv/export/db-0412.csv"})
 			if err != nil {
 				return err
 			}
@@ -82,13 +89,15 @@ func TestTablesFitANarrowTerminal(t *testing.T) {
 				ExitCode: 137, Data: data, Reason: long}})
 		},
 		"apply": func(c *cli) error {
-			return list(c, changeTable("payments", true), []*pb.Change{{Kind: "schedule", Name: "nightly-export", Verb: "replace",
-				Nodes: 1000000, Note: long}})
+			return list(c, changeTable("payments", true),
+				[]*pb.Change{{Kind: "schedule", Name: "nightly-export", Verb: "replace",
+					Nodes: 1000000, Note: long}})
 		},
 	}
 	for name, print := range render {
 		var out bytes.Buffer
-		c := &cli{environment: environment{Out: &out, Getenv: func(string) string { return "" }, OutTTY: true, Width: func() int { return narrow }, Now: now}}
+		c := &cli{environment: environment{Out: &out, Getenv: func(string) string { return "" }, OutTTY: true,
+			Width: func() int { return narrow }, Now: now}}
 		c.output = "table"
 		if err := print(c); err != nil {
 			t.Fatal(name, err)
