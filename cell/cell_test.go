@@ -297,7 +297,8 @@ func TestStopsDoNotPreventOneAnother(t *testing.T) {
 		if left := w.exec.List(); len(left) != 1 || left[0].ID != "i1" {
 			t.Fatalf("%+v", left)
 		}
-		err = w.cell.StopWork(t.Context(), w.leader.term, w.proc(), Stops{Instances: []StopInstance{{Key: key, Instance: "i1"}}})
+		err = w.cell.StopWork(t.Context(), w.leader.term, w.proc(),
+			Stops{Instances: []StopInstance{{Key: key, Instance: "i1"}}})
 		if synctest.Wait(); err != nil || len(w.exec.List()) != 0 {
 			t.Fatalf("%v, %+v", err, w.exec.List())
 		}

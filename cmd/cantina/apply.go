@@ -262,7 +262,7 @@ func fetchURL(c *cli, url string) ([]byte, error) {
 	return readLimited(res.Body)
 }
 
-// change is one line of a plan with its domain.
+// printChanges prints the changes of each domain.
 func printChanges(c *cli, domains []*pb.DomainChange) error {
 	for _, d := range domains {
 		for _, w := range d.Warnings {

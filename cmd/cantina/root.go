@@ -61,11 +61,12 @@ func rootCommand(c *cli) *cobra.Command {
 // allVerbs lists every verb; wiring.go adds those that run processes.
 func allVerbs(c *cli) []*cobra.Command {
 	return append([]*cobra.Command{
-		applyVerb(c), planVerb(c), runVerb(c), psVerb(c), logsVerb(c), execVerb(c), cpVerb(c), waitVerb(c), stopVerb(c),
+		applyVerb(c), planVerb(c), validateVerb(c), runVerb(c), psVerb(c), logsVerb(c), execVerb(c), cpVerb(c),
+		waitVerb(c), stopVerb(c),
 		rmVerb(c), restartVerb(c),
 		explainVerb(c), cellsVerb(c), drainVerb(c), undrainVerb(c), statusVerb(c), uiVerb(c), serviceVerb(c), taskVerb(c),
 		jobVerb(c), eventsVerb(c), leaderVerb(c),
-		storeVerb(c), doctorVerb(c), cronVerb(c), versionVerb(c), completionVerb(c),
+		storeVerb(c), doctorVerb(c), cronVerb(c), versionVerb(c), completionVerb(c), manVerb(c),
 	}, processVerbs(c)...)
 }
 

@@ -200,7 +200,7 @@ func TestEveryReaderPrintsJSON(t *testing.T) {
 		"cron show": {"tick"}, "cron history": {"tick"}, "cron missed": {"tick"}, "cron run": {"tick"},
 		"cron pause": {"tick"}, "cron resume": {"tick"}, "cron reset": {"tick"},
 		"cron backfill": {"tick", "--from", "2020-01-01T00:00:00Z", "--to", "2020-01-02T00:00:00Z", "--max", "1"},
-		"apply":         {"-"}, "plan": {"-"}, "logs": {"web"}, "explain": {"web"}, "service get": {"web"},
+		"apply":         {"-"}, "plan": {"-"}, "validate": {"-"}, "logs": {"web"}, "explain": {"web"}, "service get": {"web"},
 		"task get": {"once"}, "task result": {"once"},
 		"job get": {"count"}, "job nodes": {"count"}, "job results": {"count"}, "events": {"--since", "100"},
 		"cron next": {"0 0 * * *", "--utc"},

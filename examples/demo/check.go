@@ -245,7 +245,7 @@ func (d *demo) summary(ctx context.Context, t totals, took time.Duration) error 
 		}
 		fmt.Printf("  service web/%d    %s on %s (answers with %d bytes)\n", it.Index, it.State, url, size)
 	}
-	fmt.Printf("  API              http://%s/v1/status, for who shows the token in %s\n", d.address, d.tokenFile())
+	fmt.Printf("  API              http://%s/v1/status, for clients with the token in %s\n", d.address, d.tokenFile())
 	return nil
 }
 

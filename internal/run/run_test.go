@@ -107,7 +107,8 @@ func TestBatchesCollectWhileACallIsInProgress(t *testing.T) {
 		release := map[string]chan struct{}{"a": make(chan struct{}), "b": make(chan struct{})}
 		var mu sync.Mutex
 		var calls []string
-		b := NewBatches(func(f func(context.Context)) { go f(t.Context()) }, func(_ context.Context, key string, items []int) {
+		b := NewBatches(func(f func(context.Context)) { go f(t.Context()) }, func(_ context.Context, key string,
+			items []int) {
 			mu.Lock()
 			calls = append(calls, fmt.Sprint(key, items))
 			mu.Unlock()

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"cantina/spec"
+)
+
+func validateVerb(c *cli) *cobra.Command {
+	var files []string
+	get := func(name string) func(*structpb.Struct) string {
+		return func(x *structpb.Struct) string { return x.Fields[name].GetStringValue() }
+	}
+	t := table[*structpb.Struct]{
+		id: func(x *structpb.Struct) string { return get("kind")(x) + "/" + get("domain")(x) + "/" + get("name")(x) },
+		columns: []column[*structpb.Struct]{
+			{name: "KIND", text: get("kind")}, {name: "DOMAIN", text: get("domain")}, {name: "NAME", text: get("name")},
+		},
+	}
+	cmd := &cobra.Command{
+		Use:   "validate FILE|DIR|-|URL ...",
+		Short: "Check spec files without a server",
+		Long: "validate checks spec files and lists their resources. It needs no server; rules that depend on the " +
+			"stored state are checked by plan. Exits 2 if there are errors.",
+		Example: "  cantina validate cantina.yaml\n" +
+			"  cantina validate services/ -o name\n" +
+			"  generate | cantina validate -",
+		RunE: func(_ *cobra.Command, args []string) error {
+			sources, err := readSpecs(c, "validate", append(files, args...))
+			if err != nil {
+				return err
+			}
+			parsed, err := parseSpecs(c, sources)
+			if err != nil {
+				return err
+			}
+			for _, f := range parsed {
+				for _, w := range f.Warnings {
+					c.sayf("warning: %s\n", w)
+				}
+			}
+			return list(c, t, resourcesOf(parsed))
+		},
+	}
+	cmd.Flags().StringSliceVarP(&files, "file", "f", nil,
+		"spec file, directory of spec files, - for standard input, or URL")
+	c.waiting(cmd)
+	return c.reading(cmd)
+}
+
+// resourcesOf lists the resources of spec files by domain and kind.
+func resourcesOf(files []*spec.File) []*structpb.Struct {
+	var rows []*structpb.Struct
+	for _, f := range files {
+		add := func(kind, name string) {
+			rows = append(rows, &structpb.Struct{Fields: map[string]*structpb.Value{"kind": structpb.NewStringValue(kind),
+				"domain": structpb.NewStringValue(f.Domain), "name": structpb.NewStringValue(name)}})
+		}
+		for _, s := range f.Services {
+			add("service", s.Service.Name)
+		}
+		for _, x := range f.Tasks {
+			add("task", x.Name)
+		}
+		for _, x := range f.Jobs {
+			add("job", x.Job.ShortName())
+		}
+		for _, x := range f.Schedules {
+			add("schedule", x.Name)
+		}
+	}
+	return rows
+}
