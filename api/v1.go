@@ -38,6 +38,7 @@ func (s *Server) v1(c *calls) *guard.Mux {
 		})
 	}
 	mux.HandleFunc("GET /v1/events", s.v1Events)
+	mux.HandleFunc("POST /v1/bistro", s.v1Monitor)
 	mux.HandleFunc("GET /v1/output", func(w http.ResponseWriter, q *http.Request) { s.v1Output(w, q, c) })
 	mux.HandleFunc("GET /v1/schema/cantina.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/schema+json")

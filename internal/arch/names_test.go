@@ -29,6 +29,8 @@ var privateWords = map[string]string{
 // wordsOfOthers are places where one of these words is a name of another project.
 var wordsOfOthers = map[string][]string{
 	"evacuation": {"lrp", "task", "bbs", "docs/design/evacuation.md"}, // the state of an instance is EVACUATING (Diego)
+	"forgive":    {"bistro"},                                          // names of Bistro's HTTP API
+	"forgiven":   {"bistro"},
 }
 
 // TestNamesAreOfTheGlossary reads every name of the module.
