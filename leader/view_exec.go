@@ -107,11 +107,11 @@ func (v execView) findTask(guid string) (running, error) {
 }
 
 func (v execView) findNode(s plan.Subject) (running, error) {
-	j, err := v.Scheduler.Job(s.Name)
+	j, err := v.Scheduler.Job(s.Job())
 	if err != nil {
 		return running{}, err
 	}
-	all, err := v.Scheduler.JobNodes(s.Name, batch.NodeFilter{Classes: []batch.Class{batch.ClassRunning}, Node: s.Node,
+	all, err := v.Scheduler.JobNodes(s.Job(), batch.NodeFilter{Classes: []batch.Class{batch.ClassRunning}, Node: s.Node,
 		Limit: 1})
 	switch {
 	case err != nil:

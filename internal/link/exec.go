@@ -46,6 +46,7 @@ func (l *Local) Exec(ctx context.Context, m *pb.CellExecStart, in func() (*pb.Ex
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := &session{in: in, out: &sender{cancel: cancel, out: out}, wake: make(chan struct{}, 1)}
+	defer s.out.close()
 	end, err := s.run(ctx, l.Executor, m.GetContainer(), m.GetWork())
 	if cause := s.failure(); errors.Is(cause, io.EOF) {
 		return context.Canceled // the caller went
@@ -151,14 +152,26 @@ func (s *session) started(ctx context.Context, stdin io.WriteCloser) error {
 type sender struct {
 	cancel context.CancelFunc
 
-	mu  sync.Mutex
-	out func(*pb.ExecResponse) error
+	mu     sync.Mutex
+	out    func(*pb.ExecResponse) error
+	closed bool
+}
+
+// close returns when no message is being sent, and none will be: out must not be called after its
+// stream has ended.
+func (s *sender) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
 }
 
 // send sends one message; a caller that takes none ends the session.
 func (s *sender) send(m *pb.ExecResponse) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return io.ErrClosedPipe
+	}
 	err := s.out(m)
 	if err != nil {
 		s.cancel()

@@ -112,6 +112,16 @@ func TestInputIsBounded(t *testing.T) {
 	}
 }
 
+// TestNothingIsSentAfterTheEnd: a message that is sent when the session has ended does not reach its stream.
+func TestNothingIsSentAfterTheEnd(t *testing.T) {
+	_, s, _, _ := begin(t)
+	s.out.close()
+	s.out.out = func(*pb.ExecResponse) error { t.Error("sent after the end"); return nil }
+	if _, err := (chunks{s.out, stdout}).Write([]byte("late")); err == nil {
+		t.Error("no error")
+	}
+}
+
 // works is a cell whose work repeats its input.
 type works struct{ *witness }
 
