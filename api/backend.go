@@ -225,6 +225,8 @@ type Status struct {
 	// RolloutsMore counts those that do not fit.
 	Rollouts     []plan.Rollout
 	RolloutsMore int
+	// Behind are the leader's queues that are long, with their lengths.
+	Behind []string
 }
 
 // Quarantined is a row that cannot be read. It counts as existing for its key.

@@ -358,7 +358,7 @@ func status(s *Status) *pb.Status {
 			Healthy: int32(r.Healthy), Instances: int32(r.Instances), Failure: text.Clean(r.Failure),
 			Progress: wire.FromTime(r.Progress)})
 	}
-	m.RolloutsMore = int32(s.RolloutsMore)
+	m.RolloutsMore, m.Behind = int32(s.RolloutsMore), s.Behind
 	for _, d := range s.Domains {
 		m.Domains = append(m.Domains, &pb.Domain{Name: d.Name, Fresh: d.Fresh, Expires: wire.FromTime(d.Expires)})
 	}

@@ -87,7 +87,10 @@ type Stats struct {
 	// Calls are in progress, Ready are the cells whose next call waits for room, Silent those that did
 	// not answer the last one.
 	Calls, Ready, Silent int
-	LastRound            time.Duration // how long the newest round took
+	// Untried is the waiting work that no round has looked at yet, or has a new chance. InFlight is placed, and its
+	// cell has not confirmed it.
+	Untried, InFlight int
+	LastRound         time.Duration // how long the newest round took
 }
 
 // Auctioneer places work in one term.
@@ -340,5 +343,6 @@ func (a *Auctioneer) Stats() Stats {
 	defer a.unlock()
 	s := a.stats
 	s.Waiting, s.Calls, s.Ready, s.Silent = a.auction.Waiting(), a.underWay, len(a.ready), len(a.silent)
+	s.Untried, s.InFlight = a.auction.Untried(), a.auction.InFlight()
 	return s
 }

@@ -62,6 +62,7 @@ func (v operationView) Status() (api.Status, error) {
 	}
 	v.held(&s, w, all)
 	s.Rollouts, s.RolloutsMore = v.Board.Rollouts(maxHeld)
+	s.Behind = v.behind()
 	if n.Orphans > 0 {
 		s.Warnings = append(s.Warnings,
 			fmt.Sprintf("%d instances belong to no service and are kept: cantina ps --orphans lists them, applying their domain afresh stops them", n.Orphans))

@@ -141,6 +141,20 @@ func (a *Auction) drop(e *entry) {
 // Waiting returns how many items wait.
 func (a *Auction) Waiting() int { return len(a.waiting) }
 
+// Untried returns how many items wait for a round, and not for room.
+func (a *Auction) Untried() int {
+	n := len(a.waiting)
+	for _, q := range a.queues {
+		if q.asleep {
+			n -= q.n
+		}
+	}
+	return n
+}
+
+// InFlight returns how many instances and tasks are placed and not confirmed.
+func (a *Auction) InFlight() int { return len(a.flights.byItem) }
+
 // WaitingSince returns since when an item waits.
 func (a *Auction) WaitingSince(id string) (time.Duration, bool) {
 	if e := a.waiting[id]; e != nil {

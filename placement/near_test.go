@@ -185,3 +185,24 @@ func TestFitCountsAndLeavesNothingBehind(t *testing.T) {
 		t.Error(n, why)
 	}
 }
+
+// TestUntriedWorkIsCounted: what waits for a round, and what waits for room.
+func TestUntriedWorkIsCounted(t *testing.T) {
+	a := racks("r1")
+	count := func(when string, untried, flying int) {
+		t.Helper()
+		if a.Untried() != untried || a.InFlight() != flying {
+			t.Errorf("%s: %d untried, %d in flight", when, a.Untried(), a.InFlight())
+		}
+	}
+	if err := a.Submit(0, lrpItem("web", 0, 10), lrpItem("huge", 0, 10_000)); err != nil {
+		t.Fatal(err)
+	}
+	count("submitted", 2, 0)
+	a.Round(0)
+	count("after a round", 0, 1)
+	if err := a.Confirm("h-web.0"); err != nil {
+		t.Fatal(err)
+	}
+	count("confirmed", 0, 0)
+}

@@ -179,6 +179,19 @@ func (r *Registry) Tick() {
 	r.step(e)
 }
 
+// Behind returns how many cells are late, and have sent something that is not handled: this leader is late.
+func (r *Registry) Behind() (n int) {
+	if r.cfg.Behind == nil {
+		return 0
+	}
+	for _, cell := range r.late() {
+		if r.cfg.Behind(cell) {
+			n++
+		}
+	}
+	return n
+}
+
 // End is the end of the term for a caller that drives a registry without Run.
 func (r *Registry) End() { r.end(fault.ErrTermOver) }
 

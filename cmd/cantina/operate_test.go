@@ -54,12 +54,12 @@ func TestStatusCellsAndQuarantine(t *testing.T) {
 		x.Rollouts = []plan.Rollout{{Key: web, Phase: lrp.RollingOut, Version: 3, Healthy: 1, Instances: 4},
 			{Key: web, Phase: lrp.Steady, Version: 2, Healthy: 4, Instances: 4,
 				Failure: "version 3: no progress for 10m0s: 1 of 4 instances healthy"}}
-		x.RolloutsMore = 7
+		x.RolloutsMore, x.Behind = 7, []string{"2,400 instances and tasks are not placed yet"}
 	})
 	s.Quarantine(api.Quarantined{Key: "task/x", Reason: "checksum", Bytes: []byte{1}})
 	got := s.ok("status")
 	for _, want := range []string{"for c3, at most 42s", "job count on a: initial wait", "WARNING     listening",
-		"1 rows cannot be read",
+		"1 rows cannot be read", "behind      2,400 instances and tasks are not placed yet\n",
 		"rollout     d/web: rolling out, version 3: 1 of 4 healthy\n",
 		"rollout     d/web: rolled back, version 2 serves; version 3: no progress for 10m0s: 1 of 4 instances healthy\nrollout     and 7 more\n"} {
 		if !strings.Contains(got, want) {

@@ -89,6 +89,9 @@ func printStatus(c *cli, s *pb.Status) error {
 	if s.RolloutsMore > 0 {
 		row("rollout", fmt.Sprintf("and %d more", s.RolloutsMore))
 	}
+	for _, b := range s.Behind {
+		row("behind", b)
+	}
 	if s.Waiting {
 		text := "for " + strings.Join(s.WaitingFor, ", ")
 		if len(s.WaitingFor) == 0 {

@@ -7643,7 +7643,9 @@ type Status struct {
 	Rollouts     []*Rollout `protobuf:"bytes,16,rep,name=rollouts,proto3" json:"rollouts,omitempty"`
 	RolloutsMore int32      `protobuf:"varint,17,opt,name=rollouts_more,json=rolloutsMore,proto3" json:"rollouts_more,omitempty"`
 	// Identity of the store: made with it, kept in backups, unchanged by a restore.
-	ClusterId     string `protobuf:"bytes,18,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	ClusterId string `protobuf:"bytes,18,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	// Queues of the leader that are long, and how long they are.
+	Behind        []string `protobuf:"bytes,19,rep,name=behind,proto3" json:"behind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7802,6 +7804,13 @@ func (x *Status) GetClusterId() string {
 		return x.ClusterId
 	}
 	return ""
+}
+
+func (x *Status) GetBehind() []string {
+	if x != nil {
+		return x.Behind
+	}
+	return nil
 }
 
 type Rollout struct {
@@ -10620,7 +10629,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x12ForgetCellResponse\"\x12\n" +
 	"\x10GetStatusRequest\"?\n" +
 	"\x11GetStatusResponse\x12*\n" +
-	"\x06status\x18\x01 \x01(\v2\x12.cantina.v1.StatusR\x06status\"\xb9\x05\n" +
+	"\x06status\x18\x01 \x01(\v2\x12.cantina.v1.StatusR\x06status\"\xd1\x05\n" +
 	"\x06Status\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x16\n" +
 	"\x06leader\x18\x02 \x01(\tR\x06leader\x12\x12\n" +
@@ -10642,7 +10651,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\brollouts\x18\x10 \x03(\v2\x13.cantina.v1.RolloutR\brollouts\x12#\n" +
 	"\rrollouts_more\x18\x11 \x01(\x05R\frolloutsMore\x12\x1d\n" +
 	"\n" +
-	"cluster_id\x18\x12 \x01(\tR\tclusterId\x1a9\n" +
+	"cluster_id\x18\x12 \x01(\tR\tclusterId\x12\x16\n" +
+	"\x06behind\x18\x13 \x03(\tR\x06behind\x1a9\n" +
 	"\vCountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\xf5\x01\n" +
