@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -196,8 +197,14 @@ func TestEveryReaderPrintsJSON(t *testing.T) {
 	s.SetTask("d.once", func(x *task.Task) { x.State, x.Outcome = task.Completed, task.Succeeded })
 	s.in = timed
 	s.ok("apply", "-q", "-")
+	file := filepath.Join(t.TempDir(), "bistro.json")
+	empty := `{"bistro_settings": {"nodes": {"levels": []}, "resources": {}}}`
+	if err := os.WriteFile(file, []byte(empty), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	arguments := map[string][]string{
-		"cron show": {"tick"}, "cron history": {"tick"}, "cron missed": {"tick"}, "cron run": {"tick"},
+		"job import": {file},
+		"cron show":  {"tick"}, "cron history": {"tick"}, "cron missed": {"tick"}, "cron run": {"tick"},
 		"cron pause": {"tick"}, "cron resume": {"tick"}, "cron reset": {"tick"},
 		"cron backfill": {"tick", "--from", "2020-01-01T00:00:00Z", "--to", "2020-01-02T00:00:00Z", "--max", "1"},
 		"apply":         {"-"}, "plan": {"-"}, "validate": {"-"}, "logs": {"web"}, "explain": {"web"}, "service get": {"web"},
