@@ -74,7 +74,9 @@ func TestAWrongHintIsFound(t *testing.T) {
 		"cantina task resolve X --like done":            false, "cantina runs services": true,
 		"cantina run -d -- prog --any":                   true,
 		"cantina wait x --timeout 5m; cantina ps --nope": false, "`cantina dev` starts one": true,
-		"cantina leader endwait": false,
+		"cantina leader endwait": false, "to empty it: cantina drain %s": false,
+		"cantina drain X --reason WHY": true, "see cantina drain": true, "cantina task resolve X": false,
+		"cantina leader end-wait --accept-double-starts": false,
 	} {
 		wrong := ""
 		for _, hint := range hintsIn(text) {
@@ -165,5 +167,19 @@ func wrongHint(root *cobra.Command, hint string) string {
 			return "no flag " + m[1]
 		}
 	}
+	// With its argument a hint is to be typed as it is: it has the flags without which the verb refuses to act.
+	if need := needed[strings.TrimPrefix(cmd.CommandPath(), "cantina ")]; need != "" && len(words) > 0 &&
+		isArgument(words[0]) && words[0] != "--help" && !slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, need) }) {
+		return "it needs " + need
+	}
 	return ""
+}
+
+// needed are flags that a verb requires.
+var needed = map[string]string{"drain": "--reason", "task resolve": "--as", "cron backfill": "--from",
+	"leader end-wait": "--yes"}
+
+// isArgument reports whether a word of a hint stands for an argument or is a flag.
+func isArgument(word string) bool {
+	return word == "X" || strings.HasPrefix(word, "%") || strings.HasPrefix(word, "-") || word == strings.ToUpper(word)
 }

@@ -131,7 +131,7 @@ func cannotStop(s subject) error {
 	}
 	instead := "to pause it: cantina cron pause " + s.domain + "/" + s.name
 	if s.kind == "cell" {
-		instead = "to move its work away: cantina drain " + s.name
+		instead = "to move its work away: cantina drain " + s.name + " --reason WHY"
 	}
 	return failf(api.ExitUsage, "cannot stop a %s; %s", s.kind, instead)
 }
