@@ -301,6 +301,7 @@ func (e *Executor) Run(ctx context.Context) error {
 	if !clean {
 		err = errors.Join(err, ErrUnclean)
 	}
+	e.ports.close()
 	e.release()
 	return err
 }

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"cantina/action"
@@ -22,7 +24,8 @@ type ports struct {
 	first, last int
 	next        int
 	taken       map[int]bool
-	low, high   int // the kernel's ephemeral range
+	claims      map[int]net.Listener // shown to other cells of the machine
+	low, high   int                  // the kernel's ephemeral range
 
 	usable func(port int) bool
 	// leaves reports whether the container that has a port has ended, and is about to be deleted.
@@ -30,7 +33,7 @@ type ports struct {
 }
 
 func (p *ports) open(first, last int) {
-	p.first, p.last, p.next, p.taken = first, last, first, map[int]bool{}
+	p.first, p.last, p.next, p.taken, p.claims = first, last, first, map[int]bool{}, map[int]net.Listener{}
 	p.low, p.high = ephemeral()
 	p.usable, p.leaves = usable, func(int) bool { return false }
 }
@@ -101,7 +104,7 @@ func (p *ports) try(want action.Port) (n int, mine bool, err error) {
 		if p.next++; p.next > p.last {
 			p.next = p.first
 		}
-		if n >= p.low && n <= p.high || p.taken[n] || !p.usable(n) {
+		if n >= p.low && n <= p.high || p.taken[n] || !p.usable(n) || !p.claim(n) {
 			continue
 		}
 		p.taken[n] = true
@@ -116,16 +119,44 @@ type inUse int
 func (n inUse) Error() string      { return fmt.Sprintf("port %d is in use", int(n)) }
 func (inUse) Is(target error) bool { return target == ErrPortInUse }
 
-func (p *ports) give(n int) {
-	p.mu.Lock()
-	delete(p.taken, n)
-	p.mu.Unlock()
+// claim shows other cells of the machine that may have the same range that a port is allocated: before a process
+// listens on it, the port itself does not show that. The claim is an abstract Unix socket: it is of the same
+// network namespace as the port, and ends with this process. It reports whether no other cell has it.
+func (p *ports) claim(n int) bool {
+	l, err := net.Listen("unix", fmt.Sprintf("@cantina/port/%d", n))
+	if err == nil {
+		p.claims[n] = l
+	}
+	return !errors.Is(err, syscall.EADDRINUSE)
 }
 
+func (p *ports) give(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.taken, n)
+	if l := p.claims[n]; l != nil {
+		_ = l.Close() // nobody connects to it
+		delete(p.claims, n)
+	}
+}
+
+// close ends the claims: the containers that are kept are claimed by the next process.
+func (p *ports) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for n, l := range p.claims {
+		_ = l.Close()
+		delete(p.claims, n)
+	}
+}
+
+// hold allocates a port that a container of a predecessor has.
 func (p *ports) hold(n int) {
 	p.mu.Lock()
-	p.taken[n] = true
-	p.mu.Unlock()
+	defer p.mu.Unlock()
+	if p.taken[n] = true; p.claims[n] == nil {
+		p.claim(n)
+	}
 }
 
 // givePorts picks the ports of a container; it keeps those that were claimed for it.

@@ -3,6 +3,7 @@ package executor
 import (
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"testing"
 
@@ -76,5 +77,39 @@ func TestTheOwnerOfAContainer(t *testing.T) {
 		if got := l.subject(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+// TestTwoCellsShareARangeOfPorts: a port of one cell goes to no other cell of the machine, even before a process
+// listens on it; it is free again when its container is gone.
+func TestTwoCellsShareARangeOfPorts(t *testing.T) {
+	first := 100_000 + 10*os.Getpid() // no real ports
+	var a, b ports
+	for _, p := range []*ports{&a, &b} {
+		p.open(first, first+3)
+		p.low, p.high, p.usable = 0, -1, func(int) bool { return true }
+	}
+	seen := map[int]bool{}
+	for i := range 4 {
+		n, err := []*ports{&a, &b}[i%2].take(action.Port{Name: "http"})
+		if err != nil || seen[n] {
+			t.Fatalf("port %d: %v, after %v", n, err, seen)
+		}
+		seen[n] = true
+	}
+	if n, err := b.take(action.Port{Name: "http"}); err == nil {
+		t.Errorf("port %d is given out twice", n)
+	}
+	a.give(first)
+	if n, err := b.take(action.Port{Name: "http"}); err != nil || n != first {
+		t.Errorf("port %d, %v", n, err)
+	}
+	a.hold(first + 1)
+	for n := range 4 {
+		a.give(first + n)
+		b.give(first + n)
+	}
+	if n, err := a.take(action.Port{Name: "http"}); err != nil {
+		t.Errorf("port %d, %v", n, err)
 	}
 }
