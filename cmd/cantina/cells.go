@@ -164,8 +164,10 @@ func findCellProcess(c *cli, text string) (string, error) {
 	for _, x := range all {
 		if x.Name == text && x.Proc != "" && x.Session != "FOREIGN" {
 			if x.Session == "HEALTHY" {
-				return "", failf(api.ExitFailed, "cell %s is HEALTHY (process %s); to move its work away: cantina drain %s --reason WHY", text,
-					x.Proc, text)
+				return "",
+					failf(api.ExitFailed, "cell %s is HEALTHY (process %s); to move its work away: cantina drain %s --reason WHY",
+						text,
+						x.Proc, text)
 			}
 			return x.Proc, nil
 		}

@@ -169,7 +169,8 @@ func wrongHint(root *cobra.Command, hint string) string {
 	}
 	// With its argument a hint is to be typed as it is: it has the flags without which the verb refuses to act.
 	if need := needed[strings.TrimPrefix(cmd.CommandPath(), "cantina ")]; need != "" && len(words) > 0 &&
-		isArgument(words[0]) && words[0] != "--help" && !slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, need) }) {
+		isArgument(words[0]) && words[0] != "--help" &&
+		!slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, need) }) {
 		return "it needs " + need
 	}
 	return ""
