@@ -128,3 +128,38 @@ func TestExecEnds(t *testing.T) {
 		t.Errorf("the server ended: %v", err)
 	}
 }
+
+// TestExecOverTLS: a listener with certificates offers HTTP/2, with and without other calls before.
+func TestExecOverTLS(t *testing.T) {
+	a := newAuthority(t)
+	f := apitest.New(clock)
+	s := api.New(api.Config{Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Build: "test", NewID: newID})
+	s.Lead(f.Backend())
+	door, err := guard.Listener{Address: "127.0.0.1:0", TLS: a.issue(t, "server", a)}.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = door.Serve(ctx, s.Handler()) }()
+	defer func() { stop(); <-done }()
+	conf, err := a.issue(t, "client", a).Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := api.NewClient(api.ClientConfig{Addresses: []string{door.Address()}, TLS: conf, NewKey: newID})
+	defer c.Close()
+	for range 2 {
+		x, err := c.Exec(t.Context(), work("exit", "7"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, err := x.Receive(); err != nil || m.GetEnd().GetExitCode() != 7 {
+			t.Error(m, err)
+		}
+		x.Close()
+		if _, err := api.Call(t.Context(), c, calls.GetStatus, &pb.GetStatusRequest{}); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -16,7 +16,7 @@
 //	log NAME                 its output since its last start becomes stdout
 //	proxy NAME [TARGET]      a TCP proxy; $NAME becomes its address; without a target it never answers; called again it has another target. cut NAME, mend NAME
 //	tmpfs DIR SIZE           mount a file system of a size, as 20m; fill DIR takes all space of it
-//	terminal STEPS CMD [ARG...]  run a command in a terminal, by the steps of a file (terminal.go)
+//	terminal STEPS CMD [ARG...]  run a command in a terminal, by the steps of a file
 //	code N CMD [ARG...]      run a command that must end with this exit code
 //	until TEXT CMD [ARG...]  run a command again and again until it prints TEXT (a regular
 //	                         expression): for results that follow shortly after the request
