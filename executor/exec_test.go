@@ -174,6 +174,33 @@ func TestExecLeavesProcessesBehind(t *testing.T) {
 	}
 }
 
+// TestExecWithoutGroups: without control groups a program and a copy work alike, and end with the container.
+func TestExecWithoutGroups(t *testing.T) {
+	e := testExecutor(t, func(c *Config) { c.Cgroups = CgroupNone })
+	if err := e.Launch(Reservation{ID: "x"}, sh("echo here > f; echo up; sleep 1000")); err != nil {
+		t.Fatal(err)
+	}
+	await(t, e, "x", runningState)
+	awaitLine(t, e, "x", "up")
+	var b bytes.Buffer
+	if err := errors.Join(e.CopyOut(t.Context(), "x", CopySpec{Path: "f"}, &b),
+		e.CopyIn(t.Context(), "x", CopySpec{Path: "g", Name: "f"}, &b)); err != nil {
+		t.Fatal(err)
+	}
+	x, err := e.Exec(t.Context(), "x", ExecSpec{Path: "sh", Args: []string{"-c", "cat g; exec sleep 1000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	readUntil(t, x.Stdout, "here")
+	if err := e.Delete("x"); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := x.Wait(t.Context()); err != nil || r.Signal == 0 {
+		t.Errorf("%+v %v", r, err)
+	}
+}
+
 // TestEndOfTypedInput: the end of the input of a terminal is a character; the output continues.
 func TestEndOfTypedInput(t *testing.T) {
 	e := testExecutor(t, nil)

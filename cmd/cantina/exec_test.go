@@ -74,6 +74,21 @@ func TestExecInput(t *testing.T) {
 	}
 }
 
+// TestCompletionOfCopies: names of work get a colon, files are the shell's own.
+func TestCompletionOfCopies(t *testing.T) {
+	s := newShell(t)
+	s.apply()
+	if got := s.ok("__complete", "exec", "we"); !strings.Contains(got, "web\n") {
+		t.Error(got)
+	}
+	if got := s.ok("__complete", "cp", "we"); !strings.Contains(got, "web:\n") {
+		t.Error(got)
+	}
+	if got := s.ok("__complete", "cp", "./w"); strings.Contains(got, "web") || !strings.Contains(got, ":0\n") {
+		t.Error(got)
+	}
+}
+
 func TestDetachKeys(t *testing.T) {
 	for _, c := range []struct {
 		keys, typed, want string
