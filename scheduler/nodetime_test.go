@@ -67,7 +67,6 @@ func TestTimesWithoutAZone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := begin(t, newFakeStore(), 1)
 		defer r.stop()
-		r.cfg.Zone = func(name string) (*time.Location, error) { return time.LoadLocation(name) }
 		src := batch.Source{Kind: batch.SourceTime, Format: batch.TimeFormat, Zone: "Mars/Olympus",
 			Times: []batch.Times{{JSON: `{"minute": 0, "dst_fixes": ["skip", "repeat_use_both"]}`, Lifetime: time.Hour}}}
 		w := testJob("j", nil)
@@ -84,7 +83,7 @@ func TestTimesWithoutAZone(t *testing.T) {
 		if v, _ := r.Job("j"); v.NodesError != "" || v.Progress.Total != 1 {
 			t.Errorf("%q %+v", v.NodesError, v.Progress)
 		}
-		r.cfg.Zone = func(string) (*time.Location, error) { return nil, fmt.Errorf("gone") }
+		r.zoneless.Store(true)
 		pass(6 * time.Minute)
 		if v, _ := r.Job("j"); !strings.Contains(v.NodesError, "gone") || v.Progress.Total != 1 {
 			t.Errorf("%q %+v", v.NodesError, v.Progress)

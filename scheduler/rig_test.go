@@ -3,6 +3,7 @@ package scheduler
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -378,6 +379,7 @@ func (noBoard) Unanswered([]placement.Item) {}
 
 // rig is one term of a scheduler with a real auctioneer.
 type rig struct {
+	zoneless atomic.Bool // no time zone is found
 	*Scheduler
 	t       *testing.T
 	store   *fakeStore
@@ -413,6 +415,12 @@ func beginOff(t *testing.T, st *fakeStore, revision int64, off time.Duration, mo
 	n := 0
 	r.Scheduler = New(Config{
 		Term: r.reg.term, Store: st, Registry: r.reg, Auctioneer: r.auction, Hub: r.hub, Scripts: r.scripts, Clock: clock,
+		Zone: func(name string) (*time.Location, error) {
+			if r.zoneless.Load() {
+				return nil, errors.New("gone")
+			}
+			return time.LoadLocation(name)
+		},
 		NewID: func() string { n++; return fmt.Sprintf("uid%d-%d", revision, n) },
 	}, st.load())
 	r.reg.s = r.Scheduler
