@@ -168,28 +168,22 @@ func (r *Registry) Begin() {
 
 // Tick looks at every deadline.
 func (r *Registry) Tick() {
-	e := worker.Tick{LeaseHeld: r.cfg.Store.LeaseHeld()}
-	if r.cfg.Behind != nil {
-		for _, cell := range r.late() {
-			if r.cfg.Behind(cell) {
-				e.Behind = append(e.Behind, cell)
-			}
-		}
-	}
-	r.step(e)
+	r.step(worker.Tick{LeaseHeld: r.cfg.Store.LeaseHeld(), Behind: r.behind()})
 }
 
 // Behind returns how many cells are late, and have sent something that is not handled: this leader is late.
-func (r *Registry) Behind() (n int) {
+func (r *Registry) Behind() int { return len(r.behind()) }
+
+func (r *Registry) behind() (cells []worker.CellName) {
 	if r.cfg.Behind == nil {
-		return 0
+		return nil
 	}
 	for _, cell := range r.late() {
 		if r.cfg.Behind(cell) {
-			n++
+			cells = append(cells, cell)
 		}
 	}
-	return n
+	return cells
 }
 
 // End is the end of the term for a caller that drives a registry without Run.

@@ -211,7 +211,7 @@ func others(n int) []step {
 		{"job", apply("j", "jobs:\n  j: {levels: [node], nodes: [{manual: ["+nodes.String()+
 			"]}], command: ['true'], memory: 32Mi, cpu: 10m}\n"),
 			func(ctx context.Context, r *rig) (bool, error) {
-				a, err := api.Call(ctx, r.client, calls.GetJob, &pb.GetJobRequest{Name: "j"})
+				a, err := api.Call(ctx, r.client, calls.GetJob, &pb.GetJobRequest{Domain: "j", Name: "j"})
 				return err == nil && a.Job.State == "done", err
 			}},
 		{"schedules", apply("c", "schedules:\n"+schedules.String()), have(n)},
