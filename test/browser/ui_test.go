@@ -20,7 +20,7 @@ func TestPages(t *testing.T) {
 		t.Errorf("the key stays in the address bar: %s", key)
 	}
 	c.run("wait", "shop/web")
-	x.open("#/job/demo/measure", "running", "Level rack")
+	x.open("#/job/shop/measure", "running", "Level rack")
 	x.shoot("job-running")
 	c.fails(1, "wait", "job/measure", "--timeout", "100s")
 	for _, p := range []struct {
@@ -33,9 +33,9 @@ func TestPages(t *testing.T) {
 		{"service-unplaced", "#/service/shop/huge", []string{"memory 900Gi needed, largest free", "remedy:"}},
 		{"service-crashed", "#/service/shop/flaky", []string{"exit status 3", "cannot open /etc/flaky.conf"}},
 		{"jobs", "#/jobs", []string{"measure", "190/200"}},
-		{"job", "#/job/demo/measure", []string{"Retry failed…", "Level rack", "rack10", "19/20", "95 %"}},
-		{"job-failed", "#/job/demo/measure?state=failed", []string{"Failed nodes", "rack7/d7", "exit status 1"}},
-		{"job-below", "#/job/demo/measure?below=rack2", []string{"All nodes below rack2", "rack2/d20"}},
+		{"job", "#/job/shop/measure", []string{"Retry failed…", "Level rack", "rack10", "19/20", "95 %"}},
+		{"job-failed", "#/job/shop/measure?state=failed", []string{"Failed nodes", "rack7/d7", "exit status 1"}},
+		{"job-below", "#/job/shop/measure?below=rack2", []string{"All nodes below rack2", "rack2/d20"}},
 		{"node", "#/node/measure/rack3%2Fd7", []string{"bad sector on rack3/d7", "exit status 1", "Retry…"}},
 		{"node-result", "#/node/measure/rack3%2Fd8", []string{"4096", "measured rack3/d8"}},
 		{"tasks", "#/tasks", []string{"shop.report", "succeeded", "failed"}},
@@ -105,7 +105,7 @@ func TestActions(t *testing.T) {
 	x.press("dialog", "Kill")
 	x.shows("are being ended")
 	c.fails(1, "wait", "job/measure", "--timeout", "100s")
-	x.open("#/job/demo/measure", "Retry failed…")
+	x.open("#/job/shop/measure", "Retry failed…")
 	x.press("main", "Retry failed…")
 	x.press("dialog", "Retry failed")
 	x.shows("run again")
