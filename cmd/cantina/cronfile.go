@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"os/user"
@@ -108,6 +109,16 @@ func readCrontab(c *cli, f *crontabFlags, name string) ([]cron.CrontabEntry, []c
 		return nil, nil, nil, err
 	}
 	entries, problems := cron.ParseCrontab(string(data), f.hasUsers(name))
+	entries = slices.DeleteFunc(entries, func(e cron.CrontabEntry) bool {
+		word, _, _ := strings.Cut(cmp.Or(e.User, e.Command), " ")
+		if strings.Trim(word, "*?/-,0123456789") != "" {
+			return false
+		}
+		problems = append(problems, cron.CrontabProblem{Line: e.Line, Text: fmt.Sprintf("%q after the fifth field is no "+
+			"program and no user: a line of a crontab has no seconds and no year", word)})
+		return true
+	})
+	slices.SortStableFunc(problems, func(a, b cron.CrontabProblem) int { return a.Line - b.Line })
 	return entries, problems, zone, nil
 }
 

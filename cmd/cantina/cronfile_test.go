@@ -94,6 +94,11 @@ func TestCronLint(t *testing.T) {
 	}
 	good := write("good", "0 2 * * * root x\n")
 	s.ok("cron", "lint", "--system", good)
+	for _, form := range []string{"* * * * * * 2027 x\n", "0 0 0 1 1 ? x\n", "0 0 1 1 * 2027 /bin/x\n"} {
+		s.fails(api.ExitUsage, ":1: ", "cron", "lint", write("six", form))
+		s.fails(api.ExitUsage, "no seconds and no year", "cron", "lint", "--system", write("six", form))
+		s.fails(api.ExitFailed, "no seconds and no year", "cron", "import", write("six", form))
+	}
 	s.fails(api.ExitUsage, good+":1: ", "cron", "lint", "--system", write("good", "0 2 * * root\n"))
 	odd := write("odd", "* 0 * * * x\n")
 	if _, errs, code := s.run("cron", "lint", odd); code != 0 ||
