@@ -29,7 +29,7 @@ func (v execView) Exec(ctx context.Context, s plan.Subject, w *pb.ExecWork, in f
 	if err != nil {
 		return err
 	}
-	c, to, err := logView{v.Term}.reach(at.cell)
+	c, to, err := logView(v).reach(at.cell)
 	if err != nil {
 		return err
 	}
