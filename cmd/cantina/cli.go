@@ -126,21 +126,6 @@ func failf(code int, format string, args ...any) error {
 	return &exit{code: code, err: fmt.Errorf(format, args...)}
 }
 
-// invoke carries out one invocation and returns its exit code.
-func invoke(ctx context.Context, args []string, s environment) int {
-	out := &output{to: s.Out}
-	s.Out = out
-	c := &cli{environment: s, ctx: ctx}
-	root := rootCommand(c)
-	root.SetArgs(args)
-	cmd, err := root.ExecuteContextC(ctx)
-	err = ofServer(cmd, err)
-	if c.clientMade != nil {
-		c.clientMade.Close()
-	}
-	return c.finish(out.end(err))
-}
-
 // output is standard output; it keeps the first error, which not every writer looks at.
 type output struct {
 	to  io.Writer

@@ -1,16 +1,27 @@
 package main
 
 import (
-	"time"
+	"context"
 
 	"github.com/spf13/cobra"
 
 	"cantina/api"
-	"cantina/internal/text"
 )
 
-// reads marks verbs that print data: they have -o and an example.
-const reads = "reads"
+// invoke carries out one invocation and returns its exit code.
+func invoke(ctx context.Context, args []string, s environment) int {
+	out := &output{to: s.Out}
+	s.Out = out
+	c := &cli{environment: s, ctx: ctx}
+	root := rootCommand(c)
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	err = ofServer(cmd, err)
+	if c.clientMade != nil {
+		c.clientMade.Close()
+	}
+	return c.finish(out.end(err))
+}
 
 func rootCommand(c *cli) *cobra.Command {
 	root := &cobra.Command{
@@ -68,92 +79,4 @@ func allVerbs(c *cli) []*cobra.Command {
 		jobVerb(c), eventsVerb(c), leaderVerb(c),
 		storeVerb(c), doctorVerb(c), cronVerb(c), versionVerb(c), completionVerb(c), manVerb(c),
 	}, processVerbs(c)...)
-}
-
-func hintFor(cmd *cobra.Command, name string) string {
-	var names []string
-	for _, sub := range cmd.Commands() {
-		names = append(names, sub.Name())
-	}
-	if other := otherVerb(cmd.Name(), name); other != "" {
-		return "; did you mean " + other + "?"
-	}
-	if h := text.DidYouMean(name, names); h != "" {
-		return "; " + h
-	}
-	return "; see " + cmd.CommandPath() + " --help"
-}
-
-// otherVerb is the verb that other tools call name, below the program or a noun.
-func otherVerb(parent, name string) string {
-	switch parent {
-	case "cantina":
-		return map[string]string{
-			"get": "cantina ps", "list": "cantina ps", "ls": "cantina ps", "top": "cantina cells", "nodes": "cantina cells",
-			"node": "cantina cells", "scale": "cantina service scale", "delete": "cantina rm", "remove": "cantina rm",
-			"kill": "cantina stop", "describe": "cantina explain", "inspect": "cantina explain", "create": "cantina apply",
-			"start": "cantina service scale", "up": "cantina apply", "down": "cantina rm", "deploy": "cantina apply",
-			"diff":   "cantina plan",
-			"cordon": "cantina drain", "uncordon": "cantina undrain", "alloc": "cantina ps", "man": "cantina help",
-			"services": "cantina service ls", "tasks": "cantina task ls", "jobs": "cantina job ls",
-			"schedules": "cantina cron ls",
-		}[name]
-	case "service", "task", "job", "cron":
-		return map[string]string{"list": parent + " ls", "rm": "cantina rm", "delete": "cantina rm", "remove": "cantina rm",
-			"stop": "cantina stop", "restart": "cantina restart", "logs": "cantina logs", "describe": "cantina explain"}[name]
-	}
-	return ""
-}
-
-// reading adds the flags of a verb that prints data.
-func (c *cli) reading(cmd *cobra.Command) *cobra.Command {
-	c.waiting(cmd)
-	f := cmd.Flags()
-	choiceVar(f, &c.output, "output", "o", "table", []string{"table", "wide", "json", "yaml", "name", "jsonl"},
-		"output format: table, wide, json, yaml, name or jsonl")
-	f.StringSliceVar(&c.columns, "columns", nil, "columns of the table, by name")
-	f.StringVar(&c.template, "template", "", "Go template for each item, applied to its JSON")
-	f.BoolVar(&c.noHeader, "no-header", false, "omit the header line")
-	f.BoolVar(&c.noTrunc, "no-trunc", false, "do not truncate long values on a terminal")
-	f.BoolVar(&c.utc, "utc", false, "print times in UTC")
-	f.StringVar(&c.tz, "tz", "", "print times in this zone")
-	if cmd.Annotations == nil {
-		cmd.Annotations = map[string]string{}
-	}
-	cmd.Annotations[reads] = "true"
-	inner := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := c.chooseZone(); err != nil {
-			return err
-		}
-		return inner(cmd, args)
-	}
-	return cmd
-}
-
-func (c *cli) chooseZone() error {
-	c.zone = time.Local
-	if c.utc {
-		c.zone = time.UTC
-	}
-	if c.tz != "" {
-		loader, err := zones()
-		if err != nil {
-			return err
-		}
-		z, err := loader.Load(c.tz)
-		if err != nil {
-			return failf(api.ExitUsage, "--tz: %v", err)
-		}
-		c.zone = z.Location
-	}
-	return nil
-}
-
-// waiting adds --timeout.
-func (c *cli) waiting(cmd *cobra.Command) {
-	if cmd.Flags().Lookup("timeout") != nil {
-		return
-	}
-	cmd.Flags().Var(&durationFlag{d: &c.timeout}, "timeout", "give up after this duration, like 5m (exit code 4)")
 }
