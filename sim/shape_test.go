@@ -27,7 +27,7 @@ func TestEveryShapeIsDrawn(t *testing.T) {
 			t.Fatalf("seed %d: %s, and with --cells 9 %s", seed, c.flags(), f.flags())
 		}
 	}
-	want := "servers 1 2 3; cells 1 2 3 4 5 6; jobs 1 2 3; nodes 1 2 3 5; schedules 0 1 2 3 6; load batch mixed; "+
+	want := "servers 1 2 3; cells 1 2 3 4 5 6; jobs 1 2 3; nodes 1 2 3 5; schedules 0 1 2 3 6; load batch mixed; " +
 		"witness consensus list; alone false true; late false true"
 	var got []string
 	for _, p := range parts() {
