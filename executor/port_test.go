@@ -71,7 +71,7 @@ func TestTheOwnerOfAContainer(t *testing.T) {
 	for want, l := range map[string]Labels{
 		"service d/web, index 2": {"kind": "lrp", "domain": "d", "service": "web", "index": "2"},
 		"task once":              {"kind": "task", "task": "once"},
-		"job j, node n":          {"kind": "batch", "job": "j", "node": "n"},
+		"job d/j, node n":        {"kind": "batch", "domain": "d", "job": "j", "node": "n"},
 		"another container":      nil,
 	} {
 		if got := l.subject(); got != want {
