@@ -56,20 +56,6 @@ func (m *machine) startAgent() {
 	}
 }
 
-// limitKey is how long a call may last, in its context.
-type limitKey struct{}
-
-func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithValue(ctx, limitKey{}, d), func() {}
-}
-
-func limitOf(ctx context.Context) time.Duration {
-	if d, ok := ctx.Value(limitKey{}).(time.Duration); ok {
-		return d
-	}
-	return callTimeout
-}
-
 // directory is a machine's storage for its cell's processes.
 type identityStore struct{ m *machine }
 

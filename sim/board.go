@@ -1,25 +1,12 @@
 package sim
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"cantina/bbs"
-	"cantina/leader"
 	"cantina/lrp"
 	"cantina/task"
 )
-
-// board is the bulletin board of one term, the shell itself, with the drains that it commits.
-type board struct {
-	*bbs.BBS
-	r      *leadership
-	drains *leader.Drains
-	full   time.Duration // of the last pass over everything
-	next   time.Duration // of a pass that is planned; 0 = none
-	off    time.Duration // how far the server's wall clock was off when the term began
-}
 
 // The settings of the boards: short, so that much happens.
 const (
@@ -33,9 +20,6 @@ func taskPolicy() task.Policy {
 	return task.Policy{Retention: 10 * time.Minute, KeepPerDomain: keepTasks, Kick: resend,
 		StuckResolving: 4 * time.Second}
 }
-
-// epoch is where all wall clocks begin.
-func epoch() time.Time { return firstWall() }
 
 // watch traces each decision of the board, and checks that it keeps the invariants of an index.
 func (b *board) watch() bbs.Watch {
@@ -110,74 +94,3 @@ func (b *board) Send(t *task.Task) bool {
 
 // now is the wall clock of the board: within its term it does not step.
 func (b *board) now() time.Time { return b.r.s.wall.Add(b.r.s.local() + b.off) }
-
-// rows are the decoded rows of a board: as they are committed, or as the leader has
-// submitted them.
-type rows struct {
-	services []*lrp.Service
-	versions map[string]*lrp.Version // by process guid
-	indices  []lrp.Index
-	tasks    []*task.Task
-}
-
-// wants reports whether a service wants an index.
-func (r *rows) wants(k lrp.Key) bool {
-	v := r.versions[k.Process]
-	return v != nil && v.Wants(k.Index)
-}
-
-func (r *rows) add(row any) {
-	switch x := row.(type) {
-	case *lrp.Service:
-		r.services = append(r.services, x)
-		for i := range x.Versions {
-			r.versions[x.Versions[i].Process] = &x.Versions[i]
-		}
-	case lrp.Index:
-		r.indices = append(r.indices, x)
-	case *task.Task:
-		r.tasks = append(r.tasks, x)
-	}
-}
-
-// work returns all committed rows of services and tasks, in order of their keys.
-func (s *storage) work() *rows {
-	out := &rows{versions: map[string]*lrp.Version{}}
-	for _, key := range s.texts() {
-		out.add(s.rows[key].(*saved).row)
-	}
-	return out
-}
-
-// work returns all rows of services and tasks as they are submitted.
-func (r *leadership) work() *rows {
-	out := &rows{versions: map[string]*lrp.Version{}}
-	for _, key := range slices.Sorted(maps.Keys(r.newest)) {
-		out.add(r.newest[key])
-	}
-	return out
-}
-
-// index and task return committed rows.
-func (s *storage) index(k lrp.Key) lrp.Index {
-	if x, ok := s.rows[bbs.IndexRow(k)].(*saved); ok {
-		if x, ok := x.row.(lrp.Index); ok {
-			return x
-		}
-	}
-	return lrp.Index{Key: k}
-}
-
-func (s *storage) task(guid string) *task.Task {
-	if x, ok := s.rows[bbs.TaskRow(guid)].(*saved); ok {
-		t, _ := x.row.(*task.Task)
-		return t
-	}
-	return nil
-}
-
-// task returns the newest row.
-func (r *leadership) task(guid string) *task.Task {
-	t, _ := r.newest[bbs.TaskRow(guid)].(*task.Task)
-	return t
-}

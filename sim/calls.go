@@ -14,14 +14,8 @@ import (
 	"cantina/worker"
 )
 
-// callTimeout is how long a call waits for its answer.
-const callTimeout = time.Second
-
 // errNeverSent means that a call certainly was not sent.
 var errNeverSent = errors.New("no connection can be made")
-
-// performTimeout bounds one call of the auction to a cell.
-const performTimeout = 1500 * time.Millisecond
 
 // calls carries a leader's calls to cells: it implements leader.Cells.
 type calls struct{ r *leadership }

@@ -12,15 +12,6 @@ import (
 	"cantina/worker"
 )
 
-// jobCheck is the content of the durable rows of jobs.
-type jobCheck struct {
-	jobs     map[string]*scheduler.JobRecord              // by key
-	statuses map[string]map[string]scheduler.StatusRecord // by uid and node; of the lives that are there
-	forests  map[string]string                            // by uid, of all lives
-	reopened map[string]time.Duration                     // by uid: when an end was taken back last
-	names    map[string]string                            // by uid, of all lives
-}
-
 func newJobCheck() jobCheck {
 	return jobCheck{jobs: map[string]*scheduler.JobRecord{}, statuses: map[string]map[string]scheduler.StatusRecord{},
 		forests:  map[string]string{},

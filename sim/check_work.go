@@ -12,18 +12,6 @@ import (
 	"cantina/worker"
 )
 
-// workCheck is the data of the checks of services and tasks.
-type workCheck struct {
-	units   []*unit           // that are alive
-	only    map[lrp.Key]*unit // the living instance of an exclusive index
-	running map[string]*unit  // the living container of a task's uid
-	begun   map[string]bool   // uids whose action has started
-	durable map[string]bool   // uids of tasks that a commit has written
-	excused map[string]bool   // uids that had started when the store went back: nothing remembers it
-	// released: uids of tasks whose rows were deleted after their end, which may be a person's word.
-	released map[string]bool
-}
-
 func newWorkCheck() workCheck {
 	return workCheck{only: map[lrp.Key]*unit{}, running: map[string]*unit{}, begun: map[string]bool{},
 		durable: map[string]bool{}, excused: map[string]bool{}, released: map[string]bool{}}

@@ -8,41 +8,10 @@ import (
 
 	"cantina/executor"
 	"cantina/fence"
-	"cantina/resource"
 	"cantina/worker"
 )
 
 var errNoProbe = errors.New("no container can be made")
-
-// containers are those of one machine: process trees of batch invocations, services and tasks, and
-// whether the kernel lets them end.
-type containers struct {
-	m       *machine
-	box     []*container
-	units   []*unit
-	unnamed bool // its groups do not identify their work
-}
-
-// container is one process tree of a batch invocation.
-type container struct {
-	grip
-	m        *machine
-	id       string
-	labels   executor.Labels
-	run      worker.Run
-	procs    []worker.Proc // its owners, in order
-	need     resource.Amounts
-	keep     bool // survives its agent
-	extra    bool // no batch task
-	never    bool // ends only when it is killed
-	alive    bool
-	dying    bool
-	asked    bool // ordered to end
-	deleting bool
-	orphan   bool // no agent knows it: it is being ended
-	adopted  bool
-	status   string // how it ended
-}
 
 // snapshot is the container as an executor shows it.
 func (c *container) snapshot() executor.Container {

@@ -8,26 +8,6 @@ import (
 	"cantina/worker"
 )
 
-// promises is the data about a cell's process that is needed to check the contract of the protocol
-// at each step, and the checks.
-type promises struct {
-	m        *machine
-	proc     worker.Proc
-	term     fence.Term
-	shown    worker.State            // by CellChanged
-	sent     map[int64]time.Duration // when each heartbeat was sent, local
-	credited time.Duration           // sending time of the newest credited heartbeat of this term; 0 = none
-	until    time.Duration           // the deadline that was set last, local; 0 = none
-	t        worker.Timeouts         // of the newest answer
-	beatBy   time.Duration           // true time; 0 = none
-	statusBy time.Duration
-	fresh    bool          // the present response belongs to a newer heartbeat than any before
-	eligible bool          // from the newest response of this term
-	quiet    time.Duration // refused: no heartbeat before that without a cause
-	probing  int64         // number of the probe that runs; 0 = none
-	answered int64         // newest heartbeat with a response
-}
-
 // before is the agent's view before a step.
 type before struct {
 	proc  worker.Proc

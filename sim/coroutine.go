@@ -7,24 +7,6 @@ import (
 	"time"
 )
 
-// threads are the coroutines of one process of the world: code of the shells that waits for
-// responses, run unchanged. They alternate with the events of the world, so that one seed is one
-// run. When the process ends, waiting code gets an error, and no code waits any more.
-type threads struct {
-	w       *world
-	soon    func(fn func()) // runs fn in the process, as a separate event
-	waiting []*thread
-	dead    bool
-}
-
-// thread is one coroutine.
-type thread struct {
-	of     *threads
-	resume func() (struct{}, bool)
-	stop   func()
-	yield  func(struct{}) bool
-}
-
 func newThreads(w *world, soon func(fn func())) *threads {
 	p := &threads{w: w, soon: soon}
 	w.threads = append(w.threads, p)
@@ -165,4 +147,18 @@ func (p *threads) goOn(t *thread) {
 			return
 		}
 	}
+}
+
+// limitKey is how long a call may last, in its context.
+type limitKey struct{}
+
+func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithValue(ctx, limitKey{}, d), func() {}
+}
+
+func limitOf(ctx context.Context) time.Duration {
+	if d, ok := ctx.Value(limitKey{}).(time.Duration); ok {
+		return d
+	}
+	return callTimeout
 }

@@ -19,8 +19,6 @@ import (
 	"cantina/worker"
 )
 
-const domain = "d"
-
 // How many services and tasks the customers know by name, and how many instances
 // they want of a service at most.
 const (
@@ -28,12 +26,6 @@ const (
 	tasks     = 5
 	instances = 3
 )
-
-// customers are the users of services and tasks.
-type customers struct {
-	w   *world
-	ids int // of newID
-}
 
 // keyLife is how long an idempotency key is remembered: some expire within a run, but if wall
 // clocks step by an hour none does before its call is repeated.
@@ -45,12 +37,6 @@ func (cu *customers) keyLife() time.Duration {
 }
 
 const shortKeys = 40 * time.Second
-
-// newID returns a name that is never used again.
-func (cu *customers) newID(prefix string) string {
-	cu.ids++
-	return fmt.Sprint(prefix, cu.ids)
-}
 
 // act is a turn of a user of services and tasks, and an operator who drains cells.
 func (cu *customers) act() {

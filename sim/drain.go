@@ -9,16 +9,6 @@ import (
 	"cantina/fence"
 )
 
-// drainState is the orders that a cell received.
-type drainState struct {
-	id    string        // of the drain; empty = none
-	since time.Duration // true time
-	// ended are the drains that were taken back or replaced under the leader of term: an order that
-	// was overtaken on its way begins nothing.
-	ended []string
-	term  fence.Term
-}
-
 // wall is the machine's wall clock; it differs from others by up to 300 ms.
 func (m *machine) wall() time.Time {
 	return epoch().Add(m.w.now + time.Duration(m.id)*100*time.Millisecond)

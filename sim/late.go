@@ -8,20 +8,6 @@ import (
 	"cantina/worker"
 )
 
-// backlog is what has arrived at a server that is late, and was not read. Its clock, its timers and its ticks
-// go on meanwhile: it could take its own lateness for the silence of its cells.
-type backlog struct {
-	late    time.Duration // until when
-	unread  []arrival
-	reading bool
-}
-
-type arrival struct {
-	from *machine
-	proc worker.Proc
-	read func()
-}
-
 // late has the leader be late for some seconds, again and again.
 func (w *world) late() {
 	if w.calm {

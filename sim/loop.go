@@ -66,3 +66,27 @@ func (d *driven) sleep(pause time.Duration) {
 		}
 	})
 }
+
+// beside runs code that may wait, while the term lasts.
+func (r *leadership) beside(f func(context.Context)) {
+	if !r.over {
+		r.threads.run(func() { f(context.Background()) })
+	}
+}
+
+// drive drives a loop of a part while the term lasts; each of its turns is late by less than most.
+func (r *leadership) drive(l *run.Loop, most time.Duration) {
+	r.threads.drive(l, func(d time.Duration, fn func()) {
+		if most > 0 {
+			d += r.s.w.between(0, most)
+		}
+		r.s.later(d, func() {
+			if !r.over {
+				fn()
+			}
+		})
+	})
+}
+
+// shift is within how long a loop of a shell runs that was woken.
+const shift = 300 * time.Microsecond

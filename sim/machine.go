@@ -4,42 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"cantina/cell"
 	"cantina/worker"
 )
-
-// machine is one host with a cell agent, its reaper and its containers.
-type machine struct {
-	w          *world
-	id         int
-	name       worker.CellName
-	dir        string
-	boots      int
-	clock      clock
-	up         bool
-	cell       *cell.Cell   // the agent
-	agent      *worker.Cell // its end of the session
-	threads    *threads     // its waiting work
-	alive      bool         // the agent's process
-	doomed     bool         // it dies in this very moment
-	life       int          // grows with each agent
-	paused     time.Duration
-	inbox      []func()
-	identity   cell.Identity // content of the directory
-	drain      drainState    // reported to the agent
-	containers containers
-	deadline   time.Duration // the reaper's, local; 0 = none
-	server     int
-	broken     time.Duration // probes fail until then
-	cutOff     time.Duration // no server can call it until then; its own calls and their responses pass
-	lag        time.Duration // messages sent to it until then arrive late
-	pausing    time.Duration // for how long the agent pauses when it has sent its next heartbeat
-	cleared    bool          // the agent knows that its predecessors are gone
-	promises   promises
-	off        bool // a twin that should not run
-	leaving    bool // a deregistration was requested
-	reboots    bool // when work that must be dead does not die
-}
 
 func newMachine(w *world, id int, cfg Config) *machine {
 	name := fmt.Sprintf("cell-%d", id%cfg.Cells)
@@ -49,35 +15,6 @@ func newMachine(w *world, id int, cfg Config) *machine {
 	m.identity.DirID = m.dir
 	return m
 }
-
-func (m *machine) local() time.Duration { return m.clock.at(m.w.now) }
-
-func (m *machine) on(fn func()) {
-	if !m.alive || !m.up {
-		return
-	}
-	life := m.life
-	if m.paused > m.w.now {
-		m.inbox = append(m.inbox, func() {
-			if m.alive && m.life == life {
-				fn()
-			}
-		})
-		return
-	}
-	fn()
-}
-
-func (m *machine) later(d time.Duration, fn func()) {
-	life := m.life
-	m.w.after(d, func() {
-		if m.alive && m.life == life {
-			m.on(fn)
-		}
-	})
-}
-
-func (m *machine) boot() string { return fmt.Sprint(m.id, "-", m.boots) }
 
 // exit is the orderly end of the agent's process; a supervisor starts it again, but for a rejected twin.
 func (m *machine) exit() {
@@ -101,13 +38,6 @@ func (m *machine) die() {
 	if s := m.w.servers[0]; m.w.cfg.Alone && s.alive {
 		s.crash()
 	}
-}
-
-func (m *machine) proc() worker.Proc {
-	if m.agent == nil {
-		return ""
-	}
-	return m.agent.Proc()
 }
 
 // reaper waits for its deadline, in any state of the agent.

@@ -2,13 +2,6 @@ package sim
 
 import "time"
 
-// network carries the messages between servers, machines and the store.
-type network struct {
-	w     *world
-	cuts  map[[2]int]time.Duration // until when each direction between two nodes is cut
-	rough time.Duration            // it is bad until then
-}
-
 // cutLink cuts a machine from one server or all, in one or both directions.
 func (n *network) cutLink(s *server, m *machine, d time.Duration) {
 	for _, o := range n.w.servers {

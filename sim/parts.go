@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"log/slog"
 	"slices"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"cantina/bbs"
 	"cantina/event"
 	"cantina/fence"
-	"cantina/internal/run"
 	"cantina/leader"
 	"cantina/lrp"
 	"cantina/placement"
@@ -86,36 +84,6 @@ func (r *leadership) begin() {
 	}
 }
 
-// drive drives a loop of a part while the term lasts; each of its turns is late by less than most.
-func (r *leadership) drive(l *run.Loop, most time.Duration) {
-	r.threads.drive(l, func(d time.Duration, fn func()) {
-		if most > 0 {
-			d += r.s.w.between(0, most)
-		}
-		r.s.later(d, func() {
-			if !r.over {
-				fn()
-			}
-		})
-	})
-}
-
-// shift is within how long a loop of a shell runs that was woken.
-const shift = 300 * time.Microsecond
-
-// beside runs code that may wait, while the term lasts.
-func (r *leadership) beside(f func(context.Context)) {
-	if !r.over {
-		r.threads.run(func() { f(context.Background()) })
-	}
-}
-
-// hub takes the events of a term.
-type hub struct {
-	r    *leadership
-	last int64
-}
-
 // Publish checks that they come in the order of the commits.
 func (h *hub) Publish(revision int64, events ...event.Event) {
 	if revision > 0 && revision < h.last {
@@ -131,10 +99,6 @@ func (h *hub) Publish(revision int64, events ...event.Event) {
 		}
 	}
 }
-
-// stops reports whether an effect is not made any more: the term is over, or the process
-// dies right before it.
-func (r *leadership) stops() bool { return r.over || r.dies() }
 
 // news is between registry and leader: the process may die before each change, and the contract of
 // the change is checked.

@@ -7,17 +7,8 @@ import (
 	"cantina/batch"
 	"cantina/fence"
 	"cantina/scheduler"
-	disk "cantina/store"
 	"cantina/worker"
 )
-
-// sched is the scheduler of one term and the turns of its loop.
-type sched struct {
-	*scheduler.Scheduler
-	r     *leadership
-	awake bool // a pass is about to be made
-	timer int  // of the newest pass
-}
 
 // load records the nodes that the rows of jobs hold during the initial wait.
 func (s *sched) load() {
@@ -97,22 +88,4 @@ func (x runs) StartBatch(q worker.Request, payload func(fence.Invocation) (batch
 		x.r.s.w.check.handedOut(x.r.s.w, x.r, q, inv)
 	}
 	return inv, hold, ok
-}
-
-// opsOf are a shell's rows as this store takes them.
-func (r *leadership) opsOf(rows []disk.Op) []op {
-	all := make([]op, len(rows))
-	for i, o := range rows {
-		all[i].key = o.Key
-		delete(r.newest, o.Key)
-		if o.Value != nil {
-			row := r.s.w.open(o.Key, o.Value)
-			row.sameAs(r.s.w.store.rows[o.Key])
-			all[i].val = row
-			if row.row != nil {
-				r.newest[o.Key] = row.row
-			}
-		}
-	}
-	return all
 }

@@ -14,20 +14,6 @@ import (
 	"cantina/worker"
 )
 
-// plans is the part of a run that concerns schedules. It has its own source of randomness.
-type plans struct {
-	w      *world
-	rng    *rand.Rand
-	wall   []time.Duration // by server: how far its wall clock is off
-	frozen time.Duration   // when the wall clocks of the timetables stopped; 0 = they run
-	berlin *time.Location
-	planCheck
-}
-
-// firstWall is the time of right wall clocks at the beginning: shortly before a repeated hour in
-// Berlin.
-func firstWall() time.Time { return time.Date(2026, 10, 25, 0, 59, 0, 0, time.UTC) }
-
 // berlin is the zone of Berlin during a run: one hour is repeated. It is made here, because a run
 // reads no files.
 func berlin() (*time.Location, error) {
@@ -60,20 +46,6 @@ func newPlans(w *world) *plans {
 	return p
 }
 
-func (p *plans) chance(perMille int) bool { return p.rng.IntN(1000) < perMille }
-
-func (p *plans) between(a, b time.Duration) time.Duration {
-	return a + time.Duration(p.rng.Int64N(int64(max(b-a, 1))))
-}
-
-// off is how far the wall clock of a server is off.
-func (p *plans) off(server int) time.Duration {
-	if p.wall == nil {
-		return 0
-	}
-	return p.wall[server]
-}
-
 // clocks steps the wall clock of some server: all its shells read it.
 func (p *plans) clocks() {
 	if p.w.calm {
@@ -100,13 +72,6 @@ func (p *plans) zone(name string) (*time.Location, error) {
 		return time.UTC, nil
 	}
 	return p.berlin, nil
-}
-
-// times is the production timetable of a term, with its connections.
-type times struct {
-	*timetable.Timetable
-	r *leadership
-	p *plans
 }
 
 // newTimes is made before the timetable, which config is for.

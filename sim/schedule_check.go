@@ -14,31 +14,6 @@ import (
 	"cantina/worker"
 )
 
-// planCheck is the data of the checks of schedules.
-type planCheck struct {
-	runs   map[string]planRun
-	orders int
-	sent   map[firedKey]int            // signals; if a restore made them unknown, only those sent since
-	called map[firedKey]map[string]int // by instance: calls of a signal
-	fired  int
-	// restored is the generation of the store that the newest restore made.
-	restored int
-}
-
-// firedKey is a record of the checker, stored beside the rows: the work that a logical time of a
-// schedule started.
-type firedKey struct {
-	uid string
-	at  int64
-}
-
-// planRun is a task as a run of the schedule that started it: how many runs that one
-// allowed at the time, and the number of that decision.
-type planRun struct {
-	schedule    string
-	most, order int
-}
-
 func newPlanCheck() planCheck {
 	return planCheck{runs: map[string]planRun{}, sent: map[firedKey]int{}, called: map[firedKey]map[string]int{}}
 }

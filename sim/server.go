@@ -9,112 +9,16 @@ import (
 
 	"cantina/cell"
 	"cantina/fence"
-	"cantina/leader"
-	"cantina/registry"
 	"cantina/worker"
-	"cantina/workerset"
 )
 
-// server is one control-plane process: a candidate, then perhaps a leader.
-type server struct {
-	w          *world
-	id         int
-	clock      clock
-	alive      bool
-	life       int // grows with each start
-	paused     time.Duration
-	inbox      []func()
-	backlog    backlog
-	leadership *leadership
-	wall       time.Time // time of its wall clock when its own clock is 0
-}
-
-// leadership is one term won by a server.
-type leadership struct {
-	s         *server
-	id        int
-	made      int // the store's generation when won
-	began     time.Duration
-	term      fence.Term
-	reg       *registry.Registry
-	leader    *worker.Leader // its machine, for the checks
-	leads     *leader.Leader // the parts of a leader
-	hub       *hub
-	sched     *sched
-	board     *board
-	times     *times        // of schedules; nil without them
-	held      time.Duration // lease held until, by own clock
-	pending   []item
-	flight    []item // on its way to the store
-	flying    bool
-	over      bool
-	revision  int64                // of the last commit
-	bad       map[string]*aside    // quarantined rows
-	newest    map[string]any       // decoded rows, as submitted
-	threads   *threads             // calls that wait
-	dead      bool                 // its process has died
-	tight     bool                 // a submission must now fit into one row
-	jobs      map[string]bool      // names that are held during the wait
-	nodes     map[string]bool      // nodes
-	perished  map[worker.Proc]bool // given up, or declared dead
-	displaced map[worker.Proc]bool
-	silentAt  map[worker.Proc][]*machine // machines that had not reported when it was declared dead
-	handed    map[worker.Run]bool        // ends given to the scheduler
-	t         worker.Timeouts
-	reported  workerset.ID                     // the newest set that a cell received
-	shows     map[worker.Proc]worker.Heartbeat // each process's newest
-	agreed    map[worker.Proc]bool             // has been HEALTHY
-	asked     int                              // which machine's session is looked at next
-}
-
-// item is one transition with its effects.
-type item struct {
-	ops   []op
-	after func()
-	// landed gets the outcome, as from store.Leadership; refused: nothing of it is sent.
-	landed  func(revision int64, err error)
-	refused error
-	alone   bool // a separate transaction
-}
-
 func newServer(w *world, id int) *server { return &server{w: w, id: id, clock: w.newClock()} }
-
-func (s *server) local() time.Duration { return s.clock.at(s.w.now) }
-
-// on runs fn in the server's process: later if it is paused, never if it is dead or was restarted
-// since.
-func (s *server) on(fn func()) {
-	life := s.life
-	if !s.alive {
-		return
-	}
-	if s.paused > s.w.now {
-		s.inbox = append(s.inbox, func() {
-			if s.alive && s.life == life {
-				fn()
-				s.turn()
-			}
-		})
-		return
-	}
-	fn()
-	s.turn()
-}
 
 // turn has the loops of the leader's shells run that were woken.
 func (s *server) turn() {
 	if s.leadership != nil {
 		s.leadership.turn()
 	}
-}
-
-func (s *server) later(d time.Duration, fn func()) {
-	life := s.life
-	s.w.after(d, func() {
-		if s.alive && s.life == life {
-			s.on(fn)
-		}
-	})
 }
 
 func (s *server) start() {
@@ -231,8 +135,6 @@ func (s *server) begin(id int, term fence.Term, sent time.Duration) {
 	}
 	r.begin()
 }
-
-const leaseDrift = 200 * time.Millisecond
 
 func (r *leadership) keepAlive() {
 	s := r.s
@@ -452,3 +354,7 @@ func (r *leadership) diesBy(perMille int) bool {
 	s.w.after(s.w.between(100*time.Millisecond, 3*time.Second), s.start)
 	return true
 }
+
+// stops reports whether an effect is not made any more: the term is over, or the process
+// dies right before it.
+func (r *leadership) stops() bool { return r.over || r.dies() }

@@ -3,7 +3,6 @@ package sim
 import (
 	"maps"
 	"strings"
-	"time"
 
 	"cantina/fence"
 	"cantina/registry"
@@ -11,41 +10,9 @@ import (
 	"cantina/workerset"
 )
 
-// jobPrefix begins the keys of jobs.
-const jobPrefix = "job/"
-
-type op struct {
-	key, val any // val nil = delete
-}
-
-type snapshot struct {
-	rows     map[any]any
-	restored bool
-	epoch    int64
-}
-
-// storage is a fenced store with an election: the rules of docs/design/store.md in
-// their smallest form.
-type storage struct {
-	w        *world
-	snapshot // rows, head.restored, head.epoch
-	term     fence.Term
-	revision int64
-	began    int64         // revision with which the epoch began
-	lease    int           // server that holds the lease; -1 = free
-	leaseID  int           // of the holder's campaign
-	expires  time.Duration // true time
-	made     int           // generation: grows with each restore
-	fresh    bool
-	older    []snapshot
-}
-
 func newStore(w *world) *storage {
 	return &storage{w: w, snapshot: snapshot{rows: map[any]any{}, epoch: 1}, lease: -1, fresh: true}
 }
-
-// leaseTTL is the time to live of the election lease.
-const leaseTTL = 2 * time.Second
 
 func (s *storage) free() bool { return s.lease < 0 || s.expires <= s.w.now }
 
@@ -106,8 +73,6 @@ func (s *storage) commit(server, id int, term fence.Term, ops []op) bool {
 	}
 	return true
 }
-
-type restoredKey struct{}
 
 func (s *storage) copy() snapshot {
 	return snapshot{rows: maps.Clone(s.rows), restored: s.restored, epoch: s.epoch}

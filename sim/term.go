@@ -6,69 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
-	"time"
 
-	"cantina/bbs"
-	"cantina/internal/run"
-	"cantina/leader"
-	"cantina/registry"
-	"cantina/scheduler"
 	disk "cantina/store"
-	"cantina/task"
-	"cantina/timetable"
 )
-
-// saved is a row that a shell has encoded. Its key in the storage is the text that the
-// shell gave it. It is never changed after its commit.
-type saved struct {
-	value    []byte
-	revision int64         // of its commit
-	row      any           // content of the value, for the checks; nil if not needed
-	sound    []byte        // the value before it was corrupted; nil = it is as it was written
-	at       time.Duration // true time when it was decided
-}
-
-// aside is a row that a term has quarantined.
-type aside struct {
-	disk.Quarantine
-	answered bool // an operator's answer is on its way
-}
-
-// decode reads a row of any shell.
-func decode(x disk.Row) (any, error) {
-	if r, ok, err := scheduler.ReadRow(x.Key, x.Value); ok {
-		return r, err
-	}
-	if r, ok, err := timetable.ReadRow(leader.TimetableContents{}, x.Key, x.Value); ok {
-		return r, err
-	}
-	if r, err := registry.Decode(x); r != nil || err != nil {
-		return r, err
-	}
-	return bbs.Decode(x)
-}
-
-// open decodes a value of a shell.
-func (w *world) open(key string, value []byte) *saved {
-	row, err := decode(disk.Row{Key: key, Value: value})
-	if err != nil {
-		w.fail("I8", "a row is written that nobody can read: %v", err)
-	}
-	return &saved{value: value, row: row, at: w.now}
-}
-
-// sameAs has a row that is written once more, as it was, decided when it was.
-func (x *saved) sameAs(val any) {
-	was, ok := val.(*saved)
-	if !ok {
-		return
-	}
-	before, _ := was.row.(*task.Task)
-	if t, ok := x.row.(*task.Task); ok && before != nil && before.UID == t.UID && before.Updated.Equal(t.Updated) {
-		x.at = was.at
-	}
-}
 
 // errTermOver is the result of a waiting commit if the term ends first.
 var errTermOver = errors.New("the term is over")
@@ -184,48 +124,4 @@ func (t termStore) Get(_ context.Context, key string) (disk.Row, bool, error) {
 	}
 	row, ok := t.r.s.w.store.get(key)
 	return row, ok, nil
-}
-
-// get returns a row that a shell has written.
-func (s *storage) get(key string) (disk.Row, bool) {
-	if x, ok := s.rows[key].(*saved); ok {
-		return disk.Row{Key: key, Value: x.value, Revision: x.revision}, true
-	}
-	return disk.Row{}, false
-}
-
-// rowsOf returns the rows that shells have written under a prefix, in order: the load of a term
-// begins with them.
-func (s *storage) rowsOf(prefix string) []disk.Row {
-	var out []disk.Row
-	for _, key := range s.texts() {
-		if strings.HasPrefix(key, prefix) && !strings.HasPrefix(key, disk.DataPrefix) {
-			row, _ := s.get(key)
-			out = append(out, row)
-		}
-	}
-	return out
-}
-
-// texts lists the keys of the rows that shells have written.
-func (s *storage) texts() []string {
-	var out []string
-	for k := range s.rows {
-		if text, ok := k.(string); ok {
-			out = append(out, text)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-// setWall sets the wall clock of a server that begins a term: it is wrong by less than a second.
-// From then on it runs as the machine's own clock does, and steps when there are schedules.
-func (s *server) setWall() {
-	s.wall = epoch().Add(s.w.now + s.w.between(-time.Second, time.Second) - s.local())
-}
-
-// kernel is the clocks of a server as its shells read them.
-func (s *server) kernel() run.Clock {
-	return run.Clock{Wall: func() time.Time { return s.wall.Add(s.local() + s.w.plans.off(s.id)) }, Boot: s.local}
 }

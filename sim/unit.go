@@ -6,45 +6,8 @@ import (
 	"time"
 
 	"cantina/executor"
-	"cantina/lrp"
 	"cantina/resource"
 	"cantina/worker"
-)
-
-// unit is a container of a service's instance or of a task on a machine: an executor's data about
-// it. Its processes are alive from begin until they are gone.
-type unit struct {
-	grip
-	m         *machine
-	id        string // instance id, or "t-" and the uid
-	labels    executor.Labels
-	key       lrp.Key
-	service   lrp.ServiceKey
-	exclusive bool
-	guid, uid string // of a task
-	bound     bool   // ends with its cell's credit
-	keep      bool   // survives its agent
-	need      resource.Amounts
-	state     unitState
-	procs     []worker.Proc // its owners, in order
-	alive     bool          // it has processes
-	orphan    bool          // no agent knows it: it is being ended
-	asked     bool          // ordered to stop
-	deleting  bool
-	notReady  bool // its readiness check fails
-	failed    bool
-	adopted   bool
-	began     time.Duration
-	made      int // the store's generation when it was reserved
-}
-
-type unitState int
-
-const (
-	reserved unitState = iota
-	starting
-	up
-	completed
 )
 
 func (u *unit) String() string {

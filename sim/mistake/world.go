@@ -60,7 +60,7 @@ func executors() []Mistake {
 	return []Mistake{
 		{Name: "StuckReportedGone", Rule: "what was killed and does not die is taken for ended",
 			Args: "--load mixed --faults hang-work,change-service,change-task,drain", Patches: []mutate.Patch{
-				patch("sim/stuck.go", "\tunseen bool\n}\n", "\tunseen bool\n\tfaked  bool\n}\n"),
+				patch("sim/grip.go", "\tunseen bool\n}\n", "\tunseen bool\n\tfaked  bool\n}\n"),
 				patch("sim/unit.go", "\t\t\tcs.stick(&u.grip, u.snapshot, func() bool { return !u.orphan })\n",
 					`			cs.stick(&u.grip, u.snapshot, func() bool { return !u.orphan })
 			if mistake.On("StuckReportedGone") && !u.orphan && u.state != completed {
