@@ -1,18 +1,14 @@
 package executor
 
 import (
-	"context"
 	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
-	"time"
+	"strings"
 
-	"golang.org/x/sys/unix"
-
-	"cantina/action"
 	"cantina/executor/shim"
 	"cantina/executor/step"
-	"cantina/spawn"
-	"cantina/spawn/procid"
 )
 
 // adopt takes over the kept containers of predecessors, whose groups still exist. Each keeps the
@@ -33,13 +29,6 @@ func (r *recovery) adopt() error {
 	}
 	r.records = nil // each container has its own
 	return err
-}
-
-// saveResult writes down how a kept container ended.
-func (o *order) saveResult(r *RunResult) {
-	if err := shim.Put(o.e.keepDir(o.id), resultFile, r, false); err != nil {
-		o.e.log.Warn("result is not written down", "container", o.id, "error", err)
-	}
 }
 
 func (r *recovery) adoptOne(s keptRecord) error {
@@ -70,52 +59,6 @@ func (r *recovery) adoptOne(s keptRecord) error {
 	}
 	r.left = append(r.left, c)
 	return nil
-}
-
-// resume attaches to the shim of an adopted container.
-func (h *stepHost) resume(ctx context.Context, r *action.Run) (*kept, error) {
-	c := h.c
-	k := &kept{h: h, c: c, dir: c.e.keepDir(c.id), done: make(chan struct{})}
-	events, unwatch := c.e.watcher.WatchPath(k.dir, unix.IN_MODIFY|unix.IN_MOVED_TO)
-	var err error
-	if k.shim, err = c.watch(ctx, c.programs.adoptedFrom.Shim); errors.Is(err, procid.ErrGone) {
-		k.shim, err = spawn.Gone(c.programs.adoptedFrom.Shim.Pid), nil
-	}
-	if err != nil {
-		unwatch()
-		return nil, err
-	}
-	c.programs.addProcess(k.shim)
-	if err := k.awaitStart(ctx, events, r.Path); err != nil {
-		unwatch()
-		return nil, err
-	}
-	k.follow(events, unwatch)
-	return k, nil
-}
-
-// watchAgain is how soon a process that could not be looked at is looked at again.
-const watchAgain = 100 * time.Millisecond
-
-// watch pins a process that is not this cell's child. Only procid.ErrGone means that it has ended:
-// while its state is unknown, for lack of descriptors, it retries, until ctx is done.
-func (o *order) watch(ctx context.Context, id procid.Identity) (*spawn.Process, error) {
-	again := time.NewTicker(watchAgain)
-	defer again.Stop()
-	for reported := false; ; reported = true {
-		p, err := o.e.launcher.Watch(id)
-		if err == nil || errors.Is(err, procid.ErrGone) {
-			return p, err
-		}
-		if !reported {
-			o.e.log.Warn("unknown whether a process is alive; retrying", "container", o.id, "error", err)
-		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			return nil, err
-		}
-	}
 }
 
 // driveAdopted takes an adopted container to its end.
@@ -156,4 +99,68 @@ func (d *deadlines) AdoptionRecorded() {
 		d.saveDeadline(d.deadline.Load())
 		d.e.keeper.sendDeadlines()
 	}
+}
+
+// inherit takes over the recorded ends of predecessors' containers. A live container is ended
+// first; of the others only the record exists.
+func (r *recovery) inherit() error {
+	entries, err := os.ReadDir(r.e.path(endedDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, d := range entries {
+		var o outcome
+		if strings.HasSuffix(d.Name(), outcomeSuffix) {
+			err = shim.Get(r.e.path(endedDir), d.Name(), &o)
+		}
+		if unread(err) {
+			return err
+		}
+		if err != nil || o.ID == "" { // half written, or damaged
+			r.e.log.Warn("recorded end of a container not readable", "file", d.Name(), "error", err)
+			r.e.remains.discard(filepath.Join(r.e.path(endedDir), d.Name()))
+			continue
+		}
+		r.inheritOne(&o)
+	}
+	return nil
+}
+
+func (r *recovery) inheritOne(o *outcome) {
+	c := r.e.containers[o.ID]
+	if c == nil {
+		c = newContainer(r.e, Reservation{ID: o.ID, Labels: o.Labels, DeadlineBound: o.Bound}, nil)
+		c.state, c.result, c.adopted, c.created = Completed, o.Result, true, o.Created
+		close(c.doneC)
+		r.e.containers[o.ID] = c
+		if !o.Logged {
+			c.logEnd(&o.Result)
+		}
+	}
+	c.outcome, c.recorded, c.judgement.inherited, c.judgement.fixed = o, true, true, &verdict{}
+}
+
+// finishInherited ends the rest of a kept container whose verdict a predecessor has fixed.
+func (c *container) finishInherited() (RunResult, bool) {
+	h := &stepHost{c: c}
+	ctx, release := until(c.leaveC, nil)
+	p, err := h.resumed(ctx, c.spec.Workload.Action.Run)
+	release()
+	if err != nil {
+		c.e.log.Info("a kept program is ended unwatched", "container", c.id, "error", err)
+	}
+	t := &c.spec.Workload.Termination
+	wait := leftoverGrace(t)
+	if err == nil && !c.programs.mainEnded() { // a check decided
+		p.Stop()
+		wait = c.graceWithin(grace(t))
+	}
+	if !c.finish(wait) {
+		return RunResult{}, false
+	}
+	c.followers.Wait()
+	return c.conclude(RunResult{})
 }

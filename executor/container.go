@@ -1,102 +1,13 @@
 package executor
 
 import (
-	"path/filepath"
-	"slices"
-	"sync"
-	"sync/atomic"
+	"fmt"
 	"time"
 
 	"cantina/action"
-	"cantina/cgroup"
-	"cantina/executor/isolate"
-	"cantina/image"
 	"cantina/logstore"
 	"cantina/resource"
-	"cantina/spawn"
-	"cantina/spawn/procid"
 )
-
-// ask is a request to a container; a later one replaces an earlier lower one.
-type ask int
-
-const (
-	askNothing ask = iota
-	askStop
-	askKill
-	askDelete // stop, and forget
-)
-
-func (a ask) String() string { return [...]string{"start", "stop", "kill", "delete"}[a] }
-
-// container is one container. One goroutine drives it, from Start to Completed.
-type container struct {
-	*order
-	stopC   chan struct{} // closed at the first request
-	leaveC  chan struct{} // closed when the cell ends
-	doneC   chan struct{} // closed at Completed
-	deleteC chan struct{} // closed when it is to be deleted
-	within  atomic.Int64  // longest grace in ns, of StopWithin; 0 = the workload's own
-	killed  moment        // by killOverdue, whether or not the driver has seen the request
-
-	lifecycle // guarded by e.mu
-
-	files     files
-	programs  programs
-	starting  starting
-	judgement judgement
-
-	// owned by the driver
-	spent     time.Duration // from begun until it was made
-	writers   [2]*logstore.Writer
-	status    statusSink
-	followers sync.WaitGroup  // that take the output of a kept program
-	given     [2]int64        // bytes of each stream that the writer has been handed; of the follower
-	leftProc  procid.Identity // processes that a predecessor left without a group
-}
-
-// order is the definition of a container. It does not change once its driver has started.
-type order struct {
-	e       *Executor
-	id      string
-	labels  Labels
-	need    resource.Amounts
-	bound   bool // to the cell's deadline
-	hidden  bool // a probe: in no list, its output is not kept
-	adopted bool
-	created time.Time
-	expires time.Duration // boot time at which the reservation does
-	begun   time.Duration // boot time of Start
-	spec    Spec
-}
-
-// programs are the processes of a container, and where they are counted and found.
-type programs struct {
-	*order
-	adoptedFrom *keptRecord // the predecessor's record; nil unless adopted
-
-	mu        sync.Mutex
-	tracker   tracker          // only the driver sets it
-	unkilled  []part           // of checks, in which something does not die
-	kept      *kept            // the program that a shim owns
-	written   bool             // a successor finds the container written down
-	processes []*spawn.Process // that may still hold output
-	notes     pidNotes
-}
-
-// files are the directory of a container and the files that its programs see. The driver owns
-// them.
-type files struct {
-	*order
-	dir     string
-	pooled  *pooledDir     // the same, when directories gave it out
-	view    *isolate.View  // nil below IsolationNamespaces
-	lower   []string       // directories of the image, the topmost first
-	release func()         // releases the image
-	image   image.Settings // the image's settings
-	rootDir string         // where ResultFile is looked for; "" = directory
-	copies  atomic.Int32   // of files to be uploaded, so far
-}
 
 func newContainer(e *Executor, r Reservation, need resource.Amounts) *container {
 	o := &order{e: e, id: r.ID, labels: r.Labels, need: need, bound: r.DeadlineBound,
@@ -106,31 +17,6 @@ func newContainer(e *Executor, r Reservation, need resource.Amounts) *container 
 	c.starting.c, c.judgement.c = c, c
 	c.programs.tracker = &processTracker{c: c, shut: true}
 	return c
-}
-
-// snapshot copies the public state. The executor is locked.
-func (c *container) snapshot() Container {
-	return Container{ID: c.id, Labels: c.labels, State: c.state, Result: c.result, Ports: slices.Clone(c.ports),
-		Routable: c.routable && !c.ends(), Resources: c.need, DeadlineBound: c.bound, Adopted: c.adopted, Kept: c.keep(),
-		Ending: c.ask != askNothing,
-		EndWhy: c.endWhy(), Decided: c.decided && c.state != Completed, EndBy: c.endBy, Phase: c.phase, Stuck: c.stuck,
-		Hang:     c.hang,
-		OOMKills: c.oomKills, Created: c.created, Pid: c.pid, Dir: c.files.dirPath(), Isolation: c.spec.Workload.Isolation}
-}
-
-// dirPath is where the container's directory is, or will be.
-func (fl *files) dirPath() string {
-	if fl.dir != "" {
-		return fl.dir
-	}
-	return filepath.Join(fl.e.cfg.Dir, "run", cgroup.Escape(fl.id))
-}
-
-func (fl *files) root() string {
-	if fl.rootDir != "" {
-		return fl.rootDir
-	}
-	return fl.dirPath()
 }
 
 // keep reports whether the container outlives its cell.
@@ -269,4 +155,12 @@ func (c *container) asked() (ask, string) {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
 	return c.ask, c.reason
+}
+
+// note writes a line of the executor into the container's log.
+func (o *order) note(format string, args ...any) {
+	if w, err := o.e.out.Writer(o.source(), logstore.Event); err == nil {
+		fmt.Fprintf(w, format+"\n", args...)
+		w.Close()
+	}
 }

@@ -8,18 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 )
-
-// deadlines are until when deadline-bound containers may live, and the files that a successor reads.
-type deadlines struct {
-	e             *Executor
-	deadlineFiles []*os.File   // of this generation, and of the adopted classes
-	deadline      atomic.Int64 // boot time in ns; 0 = none
-	expired       atomic.Bool  // the reaper reports that the deadline passed
-	unsaved       error        // why the deadline is not written down, nil = it is; guarded by e.mu
-}
 
 // SetDeadline sets the CLOCK_BOOTTIME until which deadline-bound containers may live; 0 = forever.
 // The reaper ends them then, in any state of the cell. A passed deadline stays passed until all
@@ -29,12 +19,6 @@ func (d *deadlines) SetDeadline(boot time.Duration) {
 	d.saveDeadline(int64(boot))
 	d.e.keeper.sendDeadlines()
 	d.e.keeper.reopen()
-}
-
-// pastDeadline reports whether deadline-bound work may not be started.
-func (d *deadlines) pastDeadline() bool {
-	at := d.deadline.Load()
-	return d.expired.Load() || at != 0 && int64(d.e.clock.Boot()) >= at
 }
 
 // sendDeadlines sends the reaper the deadlines of all classes that have one, and reports whether it
@@ -102,12 +86,6 @@ func (k *keeper) reopen() {
 	if k.drained && (at == 0 || at > int64(k.e.clock.Boot())) {
 		k.e.deadlines.expired.Store(false)
 	}
-}
-
-// adoptedClass is a class of containers that a predecessor left to be kept.
-type adoptedClass struct {
-	dir      string
-	deadline int64 // the predecessor's, boot time in ns; 0 = none
 }
 
 // saveDeadline stores the deadline of the present generation, and of its adopted containers once

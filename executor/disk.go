@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"syscall"
 	"time"
 
@@ -26,18 +25,6 @@ const (
 	floorPart   = 50               // of its size, that is
 	inodesMost  = 500              // inodes that have to be free; less on a file system with few of them
 )
-
-// disk is the executor's data about the file system of its directory.
-type disk struct {
-	e       *Executor
-	mu      sync.Mutex
-	begun   time.Duration // boot time at which the present test began; 0 = none
-	tested  time.Duration // boot time of the last one's begin
-	fault   error         // nil = the cell can write
-	free    int64         // bytes that may be used
-	used    int64         // bytes that containers with a reservation of disk have
-	measure bool          // free is known
-}
 
 // Disk is the state of the cell's file system.
 type Disk struct {

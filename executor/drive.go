@@ -1,25 +1,14 @@
 package executor
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"syscall"
-	"time"
 
-	"cantina/action"
-	"cantina/cgroup"
-	"cantina/executor/isolate"
 	"cantina/executor/step"
 	"cantina/logstore"
-	"cantina/resource"
 	"cantina/spawn"
 )
-
-// tailLines is how many last lines of each stream a result keeps.
-const tailLines = 10
 
 // drive takes a container from INITIALIZING to COMPLETED.
 func (c *container) drive() {
@@ -118,22 +107,6 @@ func (fl *files) makeDir() (err error) {
 	return nil
 }
 
-func (o *order) limits() cgroup.Limits {
-	w := &o.spec.Workload
-	l := cgroup.Limits{
-		MemoryBytes: int64(w.Resources[resource.MemoryMB]) << 20,
-		CPUMilli:    w.Resources[resource.CPUMilli],
-		Pids:        w.MaxPids,
-	}
-	if o.keep() && l.Pids > 0 {
-		l.Pids += shimThreads
-	}
-	return l
-}
-
-// shimThreads is how many threads a shim may have; they count as pids.
-const shimThreads = 8
-
 func (c *container) openOutput() error {
 	if c.hidden {
 		return nil
@@ -148,19 +121,6 @@ func (c *container) openOutput() error {
 		c.writers[i] = w
 	}
 	return nil
-}
-
-// source is the source of the container's output in the log store.
-func (o *order) source() logstore.Source {
-	return logstore.Source{ID: o.id, Labels: o.labels, Attempt: o.labels[LabelAttempt]}
-}
-
-// note writes a line of the executor into the container's log.
-func (o *order) note(format string, args ...any) {
-	if w, err := o.e.out.Writer(o.source(), logstore.Event); err == nil {
-		fmt.Fprintf(w, format+"\n", args...)
-		w.Close()
-	}
 }
 
 // runSingle is the fast path: one program, nothing that watches it.
@@ -217,30 +177,6 @@ func (o *order) limit() (over <-chan struct{}, stop func()) {
 	return ready, o.e.clock.At(o.begun+o.spec.Workload.TimeLimit, func() { close(ready) })
 }
 
-// collect collects past ends of the container's programs. It comes before every action because of
-// a deadline, or a request: while the cell was stopped, or had no processor, its programs
-// continued, and their ends count. (Decision 0428.)
-func (ps *programs) collect() {
-	ps.mu.Lock()
-	all, k := slices.Clone(ps.processes), ps.kept
-	ps.mu.Unlock()
-	for _, p := range all {
-		p.Look()
-	}
-	if k != nil {
-		k.collect()
-	}
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
 // runningSingle makes a container of one program RUNNING, which it is at once.
 func (c *container) runningSingle(pid int) {
 	c.e.mu.Lock()
@@ -274,26 +210,6 @@ func (c *container) mayGoOn() <-chan struct{} {
 		return c.leaveC
 	}
 	return nil
-}
-
-// until returns a context that is done when one of two channels is closed. The caller
-// calls release.
-func until(one, other <-chan struct{}) (ctx context.Context, release func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		select {
-		case <-one:
-		case <-other:
-		case <-ctx.Done():
-		}
-		cancel()
-	}()
-	return ctx, func() {
-		cancel()
-		<-watched
-	}
 }
 
 // conclude closes the parts of the run, of which no process is left, and adds the data that is
@@ -359,122 +275,6 @@ func (j *judgement) addCounted(r *RunResult) {
 	j.c.addAccount(r)
 }
 
-func (s *starting) setPid(pid int) {
-	s.c.e.mu.Lock()
-	s.c.begin(pid)
-	s.c.e.mu.Unlock()
-}
-
-// start starts one program of the container.
-func (c *container) start(r *action.Run, out, errs sink, pa patience) (*spawn.Process, error) {
-	if err := c.e.keeper.wait(c.bound); err != nil {
-		return nil, err
-	}
-	s, err := c.processSpec(r)
-	if err != nil {
-		return nil, err
-	}
-	return c.launch(s, r, out, errs, pa)
-}
-
-func (c *container) launch(s *spawn.Spec, r *action.Run, out, errs sink, pa patience) (*spawn.Process, error) {
-	if !r.SuppressOutput && !c.hidden {
-		s.Stdout, s.Stderr = out, errs
-	}
-	p, err := c.programs.startProcess(s)
-	if err == nil && p.Hangs() {
-		err = c.starting.awaitLaunch(p, r.Path, pa)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-// remaining is the rest of a limit, at least a little; 0 stays no limit.
-func (c *container) remaining(limit time.Duration) time.Duration {
-	if limit <= 0 {
-		return 0
-	}
-	return max(limit-c.spent, 1)
-}
-
-// shorter is the shorter of two limits, of which 0 is none.
-func shorter(a, b time.Duration) time.Duration {
-	if a <= 0 || b > 0 && b < a {
-		return b
-	}
-	return a
-}
-
-// addProcess adds a process, and removes those that are gone.
-func (ps *programs) addProcess(p *spawn.Process) {
-	var gone []*spawn.Process
-	ps.mu.Lock()
-	ps.processes = append(slices.DeleteFunc(ps.processes, func(old *spawn.Process) bool {
-		over := old.Closed()
-		if over {
-			gone = append(gone, old)
-		}
-		return over
-	}), p)
-	ps.mu.Unlock()
-	for _, old := range gone {
-		ps.e.keeper.gone(old)
-	}
-}
-
-func (c *container) processSpec(r *action.Run) (*spawn.Spec, error) {
-	w := &c.spec.Workload
-	who, err := c.files.identify(r)
-	if err != nil {
-		return nil, err
-	}
-	if who.cred != nil && w.Isolation != action.IsolationRootfs && c.e.spaces == nil {
-		return nil, fmt.Errorf("user %q: this machine has no namespaces, which it needs to reach its directory",
-			c.files.user(r))
-	}
-	if err := c.files.giveDir(who.cred, r.User == "" || r.User == w.User); err != nil {
-		return nil, err
-	}
-	s := &spawn.Spec{Path: r.Path, Args: r.Args, Dir: r.Dir, Env: c.environment(r, &who), Credential: who.cred,
-		Session: !w.Termination.NoSession, ParentDeath: c.programs.parentDeath(), Gain: w.Isolation == action.IsolationNone,
-		OpenFiles: uint64(max(r.OpenFiles, 0))}
-	if s.Dir == "" {
-		s.Dir = cmp.Or(c.files.image.WorkingDir, c.files.insideDir())
-	}
-	if c.spec.StatusPipe {
-		s.Status = &programStatus{statusSink: &c.status, c: c}
-	}
-	h := isolate.Hooks{}
-	if c.files.view != nil {
-		h = c.files.view.Hooks()
-	}
-	c.files.see(s, h)
-	return s, nil
-}
-
-// see gives a process its view, from which its user gets to the container's directory.
-func (fl *files) see(s *spawn.Spec, h isolate.Hooks) {
-	if s.Credential != nil && fl.spec.Workload.Isolation != action.IsolationRootfs {
-		h = isolate.Reach(fl.e.spaces, h, fl.dir, s.Credential)
-	}
-	s.CloneFlags, s.Enter, s.Mounts = h.CloneFlags, h.Enter, h.Mounts
-}
-
-// parentDeath is choice a of "Bistro task termination".
-func (ps *programs) parentDeath() (sig syscall.Signal) {
-	t := &ps.spec.Workload.Termination
-	switch {
-	case ps.keep() || t.ParentDeath < 0:
-		return 0
-	case t.ParentDeath > 0:
-		return syscall.Signal(t.ParentDeath)
-	}
-	ps.with(func(now tracker) { sig = now.parentDeath() })
-	return sig
-}
-
 func (o *order) class() string {
 	switch {
 	case o.keep() && o.bound:
@@ -485,12 +285,4 @@ func (o *order) class() string {
 		return o.e.generation.class(classStopBound)
 	}
 	return o.e.generation.class(classStopFree)
-}
-
-// timer returns a channel that is ready after d; d ≤ 0 is never.
-func timer(d time.Duration) <-chan time.Time {
-	if d <= 0 {
-		return nil
-	}
-	return time.After(d)
 }

@@ -11,27 +11,6 @@ import (
 	"cantina/spawn"
 )
 
-func stopSignal(t *action.Termination) syscall.Signal {
-	if t.Signal == 0 {
-		return syscall.SIGTERM
-	}
-	return syscall.Signal(t.Signal)
-}
-
-func grace(t *action.Termination) time.Duration {
-	if t.Grace <= 0 {
-		return action.DefaultGrace
-	}
-	return t.Grace
-}
-
-func leftoverGrace(t *action.Termination) time.Duration {
-	if t.LeftoverGrace <= 0 {
-		return action.DefaultLeftoverGrace
-	}
-	return t.LeftoverGrace
-}
-
 // askToEnd sends the stop signal and returns how long the container has.
 func (c *container) askToEnd(p *spawn.Process, t *action.Termination) time.Duration {
 	if t.Mode == action.KillNow {
@@ -66,14 +45,6 @@ func (ps *programs) stop(p *spawn.Process, sig syscall.Signal, whole bool) {
 	} else {
 		p.Signal(syscall.SIGCONT)
 	}
-}
-
-// graceWithin is the shorter of the workload's own grace and that of StopWithin.
-func (c *container) graceWithin(own time.Duration) time.Duration {
-	if within := time.Duration(c.within.Load()); within > 0 {
-		return min(own, within)
-	}
-	return own
 }
 
 // handles reports whether a process has a handler for a signal.
@@ -270,17 +241,6 @@ func (e *ending) delegate(k *time.Timer, wait time.Duration) {
 	}
 }
 
-// account records the kernel's counters, before the group is returned.
-func (j *judgement) account() {
-	u := j.c.programs.tracker.Usage()
-	if j.c.bound {
-		j.askedOf, j.askedKnown = j.c.programs.tracker.Asked()
-	}
-	j.c.e.mu.Lock()
-	defer j.c.e.mu.Unlock()
-	j.c.count(u)
-}
-
 // setStuck notes which processes do not die, and where they hang.
 func (c *container) setStuck() {
 	pids, _ := c.programs.pids() // none is as good as an error: it is for a text
@@ -326,23 +286,6 @@ func (c *container) unstick() {
 	}
 }
 
-// describe reads the kernel's data about a process that survives KILL.
-func describe(pid int) StuckProcess {
-	dir := "/proc/" + strconv.Itoa(pid) + "/"
-	s := StuckProcess{Pid: pid, State: "?", Where: "?"}
-	if b, err := os.ReadFile(dir + "stat"); err == nil {
-		text := string(b)
-		i, j := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
-		if i >= 0 && j > i && j+2 < len(text) {
-			s.Command, s.State = text[i+1:j], text[j+2:j+3]
-		}
-	}
-	if b, err := os.ReadFile(dir + "wchan"); err == nil && len(b) > 0 && string(b) != "0" {
-		s.Where = string(b)
-	}
-	return s
-}
-
 // ShortenGrace ends a container like Stop and has it killed after grace, also when it is being
 // ended already, and whatever its own graces and kill_mode are. A kill that comes earlier stays.
 // It returns ErrUnknown; a completed container is unchanged.
@@ -383,3 +326,12 @@ func killOverdue(c *container) {
 
 // killAgain is how soon KILL is repeated for a container whose time is over.
 const killAgain = 200 * time.Millisecond
+
+// stopping records that a program is about to be stopped; with whole, because the container is.
+func (h *stepHost) stopping(own *moment, whole ask) {
+	h.c.programs.collect()
+	own.isNow()
+	if whole != askNothing {
+		h.asked.isNow()
+	}
+}

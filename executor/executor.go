@@ -28,11 +28,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"cantina/cgroup"
@@ -46,127 +44,6 @@ import (
 	"cantina/resource"
 	"cantina/spawn"
 )
-
-// CgroupMode selects the control groups that are used.
-type CgroupMode int
-
-// The modes. All but Auto are for tests and for machines with broken groups.
-const (
-	CgroupAuto CgroupMode = iota // v2 to track, else none
-	CgroupNone                   // process groups and parent-death signals only
-)
-
-// Config is the configuration of an executor. Zero values get the named defaults.
-type Config struct {
-	Dir      string           // data directory of the cell; required
-	Capacity resource.Amounts // total of all containers
-	// Reaper is the path of cantina-reaper; empty = the embedded one.
-	Reaper  string
-	Cgroups CgroupMode
-	// KillWait is the longest time between the stop signal and KILL when the
-	// deadline has passed or the cell is gone; 0 = 5 s.
-	KillWait time.Duration
-	// StuckAfter is how long after KILL a container that is not empty is STUCK; 0 = 5 s.
-	StuckAfter time.Duration
-	// RebootCommand is run, once, when a container is STUCK that must be dead: its
-	// deadline has passed, or the cell ends. Empty = the cell stays, unclean.
-	RebootCommand []string
-	// User runs work without a user, in its workload or in its image; empty = the cell itself.
-	User string
-	// Ports are given to containers from FirstPort up to and including LastPort,
-	// but for the kernel's ephemeral range; 0 = 20000 to 29999.
-	FirstPort, LastPort int
-	// TestKinds has each kind of isolation tested now and then, for Withdrawn.
-	TestKinds bool
-	Output    logstore.Config
-	Cache     cache.Config // of downloads
-	UnpackMax int64        // bytes that an archive may unpack to where the work names no disk; 0 = DefaultUnpack
-	Image     image.Config // of unpacked images
-	Clock     run.Clock
-	Log       *slog.Logger
-}
-
-// DefaultUnpack is the default limit of the unpacked size of an archive, in bytes.
-const DefaultUnpack = 2 << 30
-
-func (c Config) withDefaults() Config {
-	if c.UnpackMax <= 0 {
-		c.UnpackMax = DefaultUnpack
-	}
-	set := func(d *time.Duration, v time.Duration) {
-		if *d <= 0 {
-			*d = v
-		}
-	}
-	set(&c.KillWait, 5*time.Second)
-	set(&c.StuckAfter, 5*time.Second)
-	if c.FirstPort == 0 {
-		c.FirstPort = 20000
-	}
-	if c.LastPort == 0 {
-		c.LastPort = 29999
-	}
-	if c.Clock.Wall == nil {
-		c.Clock = run.Kernel()
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-	for _, clock := range []*run.Clock{&c.Output.Clock, &c.Cache.Clock, &c.Image.Clock} {
-		if clock.Wall == nil {
-			*clock = c.Clock
-		}
-	}
-	for _, log := range []**slog.Logger{&c.Output.Log, &c.Cache.Log, &c.Image.Log} {
-		if *log == nil {
-			*log = c.Log
-		}
-	}
-	return c
-}
-
-// Executor owns the containers of one cell. Make it with Open and call Run.
-type Executor struct {
-	cfg        Config
-	clock      run.Clock
-	log        *slog.Logger
-	boot       func() (string, error) // this boot of the machine
-	lock       *os.File
-	backend    backend // processGroups until openGroups has found others
-	watcher    *cgroup.Watcher
-	launcher   *spawn.Launcher
-	keeper     *keeper
-	steps      *step.Engine
-	images     *image.Store
-	cache      *cache.Cache
-	self       func() account // the cell's own user, by the machine's database
-	spaces     *isolate.Host  // nil without namespaces
-	out        *logstore.Store
-	hub        hub
-	null       *os.File
-	generation generation
-	abort      chan struct{} // closed by Abort: kill without grace
-	aborting   sync.Once
-	rebooting  sync.Once
-	drivers    sync.WaitGroup
-	dirPool    dirPool
-
-	recovery
-	deadlines
-	freezer
-	prober
-	ports
-	disk
-	kinds
-	remains
-	counters
-
-	mu         sync.Mutex
-	containers map[string]*container
-	used       resource.Amounts
-	stuck      map[*container]bool
-	closed     bool
-}
 
 // Open takes the directory's lock and ends or adopts the work of a dead predecessor. It starts
 // nothing else. It returns ErrInUse if another cell has the directory.
@@ -306,9 +183,6 @@ func (e *Executor) Run(ctx context.Context) error {
 	return err
 }
 
-// ErrUnclean reports that containers are left that do not die.
-var ErrUnclean = errors.New("containers are left that do not die")
-
 // serve waits for the end of ctx and of all containers.
 func (e *Executor) serve(ctx context.Context) error {
 	e.mu.Lock()
@@ -380,60 +254,4 @@ func (e *Executor) Unclean() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.uncleanLocked()
-}
-
-func (e *Executor) uncleanLocked() bool {
-	for c := range e.stuck {
-		if c.bound && (c.adopted || e.deadlines.pastDeadline()) {
-			return true
-		}
-	}
-	return false
-}
-
-// emptyNow reports whether every container that has to be gone is gone.
-func (e *Executor) emptyNow() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return len(e.stuck) == 0
-}
-
-// keepsBound reports whether a container continues that the reaper must end at its deadline.
-func (e *Executor) keepsBound() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, c := range e.containers {
-		if c.bound && c.keep() && c.state != Completed {
-			return true
-		}
-	}
-	return false
-}
-
-// Counters count since the executor was opened.
-type Counters struct {
-	Launches int64 // containers that became RUNNING
-	Kills    int64 // containers that got SIGKILL
-}
-
-type counters struct{ launches, kills atomic.Int64 }
-
-// Counters returns them.
-func (c *counters) Counters() Counters { return Counters{c.launches.Load(), c.kills.Load()} }
-
-// emit sends an event to subscribers, if there are any.
-func (e *Executor) emit(k EventKind, c *container) {
-	if k == EventRunning && !c.hidden {
-		e.launches.Add(1)
-	}
-	if e.hub.none() || c != nil && c.hidden {
-		return
-	}
-	ev := Event{Kind: k}
-	if c != nil {
-		e.mu.Lock()
-		ev.Container = c.snapshot()
-		e.mu.Unlock()
-	}
-	e.hub.emit(ev)
 }

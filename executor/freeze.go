@@ -2,18 +2,10 @@ package executor
 
 import (
 	"errors"
-	"sync"
 	"time"
 
 	"cantina/cgroup"
 )
-
-// freezer stops all containers together, and resumes them.
-type freezer struct {
-	e      *Executor
-	starts sync.RWMutex // held for writing while all is frozen
-	frozen bool         // guarded by e.mu
-}
 
 // Freeze stops all containers without ending them, and holds back starts, until Thaw: the effect
 // of Ctrl-Z on a cell in a terminal. A second Freeze does nothing.

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"encoding/json"
 	"errors"
 	"path/filepath"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	"cantina/cgroup"
 	"cantina/internal/proctree"
+	"cantina/resource"
 	"cantina/spawn"
 )
 
@@ -120,3 +122,24 @@ func (t *groupTracker) remove() error {
 type groupPart struct{ *cgroup.Group }
 
 func (p groupPart) end(_ int, limit time.Duration) error { return proctree.EndGroup(p.Group, limit) }
+
+// leaveWork records on its group which work a container has. A kept one has its own record, and a
+// probe needs none.
+func (o *order) leaveWork(g *cgroup.Group) error {
+	if o.hidden || o.keep() {
+		return nil
+	}
+	b, err := json.Marshal(work{o.id, o.labels, o.need})
+	if err != nil {
+		return err
+	}
+	return g.SetWork(b)
+}
+
+// work is the record of a container at its group: if processes survive KILL, a successor
+// identifies their work by it, so that it holds the work and its resources stay allocated.
+type work struct {
+	ID        string
+	Labels    Labels
+	Resources resource.Amounts
+}

@@ -15,31 +15,6 @@ import (
 // or its directory, is on a file system that does not answer.
 var ErrHangs = errors.New("the start hangs in the kernel")
 
-// Hang is the place where a start hangs. The container keeps its resources, and continues when the
-// file system responds; a stop, and the start timeout, kill the hanging process, which may then
-// become STUCK_KILLING.
-type Hang struct {
-	Since     time.Time
-	Program   string
-	Processes []StuckProcess
-}
-
-// String returns "START_HANGS: /mnt/a: pid 7 (cantina) in state D at request_wait_answer".
-func (h *Hang) String() string {
-	return "START_HANGS: " + h.Program + ": " + whereTexts(h.Processes)
-}
-
-// hangsAfter is how often a slow start is checked: one that waits in the kernel is reported as
-// hanging, one that only has no processor yet is not.
-const hangsAfter = 500 * time.Millisecond
-
-// patience is how long a start that hangs is waited for.
-type patience struct {
-	over  <-chan struct{} // it is no longer wanted
-	limit time.Duration   // its remaining process; 0 = none
-	said  time.Duration   // its full description
-}
-
 // patienceOf is that of the container's own programs.
 func (s *starting) patienceOf(ctx context.Context) patience {
 	limit := s.c.spec.Workload.StartTimeout
@@ -94,16 +69,6 @@ func (s *starting) inKernel(pids []int) bool {
 	return slices.ContainsFunc(describeAll(pids), func(p StuckProcess) bool { return p.State == "D" })
 }
 
-// comes waits for an event that is certain, except after a fault.
-func comes(done <-chan struct{}) bool {
-	select {
-	case <-done:
-		return true
-	case <-time.After(hangsAfter):
-		return false
-	}
-}
-
 // gaveUp is the error of a start that is no longer waited for.
 func (pa patience) gaveUp(program string, pids []int) error {
 	where := whereTexts(describeAll(pids))
@@ -113,14 +78,6 @@ func (pa patience) gaveUp(program string, pids []int) error {
 	default:
 	}
 	return fmt.Errorf("start %s: not started within %v: %w: %s", program, pa.said, ErrHangs, where)
-}
-
-func describeAll(pids []int) []StuckProcess {
-	out := make([]StuckProcess, len(pids))
-	for i, pid := range pids {
-		out[i] = describe(pid)
-	}
-	return out
 }
 
 // setHang records that a start hangs and where, once; it returns whether to report that.

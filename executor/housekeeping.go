@@ -69,19 +69,6 @@ func (h housekeeper) expire() {
 	}
 }
 
-// live returns the containers that run and for which want holds.
-func (e *Executor) live(want func(*container) bool) []*container {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	var out []*container
-	for _, c := range e.containers {
-		if c.state == Running && want(c) {
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
 // watchMemory reports a process that was killed for lack of memory while its container lives on.
 func (h housekeeper) watchMemory() {
 	limited := func(c *container) bool { return c.spec.Workload.Resources[resource.MemoryMB] > 0 }
@@ -242,20 +229,4 @@ func diskUsage(dir string) int64 {
 		return nil
 	})
 	return sum
-}
-
-// removeDir removes the container's directory, or returns it to the pool if it may be reused. Its
-// content may belong to any user.
-func (fl *files) removeDir() *pooledDir {
-	if fl.dir == "" {
-		return nil
-	}
-	if fl.pooled.untouched() {
-		return fl.pooled
-	}
-	fl.e.remains.discard(fl.dir)
-	if fl.pooled == nil {
-		return nil
-	}
-	return fl.e.dirPool.replacement()
 }

@@ -7,67 +7,25 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"cantina/action"
-	"cantina/cgroup"
 	"cantina/executor/isolate"
 	"cantina/executor/reaper"
 	"cantina/executor/shim"
 	"cantina/executor/step"
-	"cantina/resource"
 	"cantina/spawn"
 	"cantina/spawn/procid"
 )
-
-// keptRecord is the file "container" in the directory of a kept container: the data for a
-// successor.
-type keptRecord struct {
-	ID        string
-	Labels    Labels
-	Resources resource.Amounts
-	Bound     bool
-	Created   time.Time
-	Begun     time.Duration // boot time from which its time limit counts
-	Spec      Spec
-	Ports     []action.Mapping
-	Group     string            // tracker directory
-	Slot      map[string]string // v1 directories that limit it
-	Limits    cgroup.Limits
-	Shim      procid.Identity
-}
 
 const (
 	keptRecordFile = "container"
 	resultFile     = "result" // a RunResult, when all output is stored
 )
-
-// kept is a program that a shim owns. It is a step.Process.
-type kept struct {
-	h     *stepHost
-	c     *container
-	dir   string
-	shim  *spawn.Process // ends after the program
-	done  chan struct{}
-	asked moment // to stop
-	buf   []byte // of the follower
-
-	mu       sync.Mutex
-	main     *spawn.Process // watched only, to signal it
-	ended    *shim.Ended    // nil: not ended, or lost
-	lost     bool
-	detached bool
-}
-
-func (e *Executor) keepDir(id string) string {
-	return filepath.Join(e.cfg.Dir, "keep", cgroup.Escape(id))
-}
 
 // checkKeep refuses work that cannot be kept.
 func (o *order) checkKeep() error {
@@ -558,4 +516,50 @@ func (fl *files) isolateRoot() *isolate.Root {
 		r.Hosts += "127.0.1.1\t" + name + "\n"
 	}
 	return r
+}
+
+// watch pins a process that is not this cell's child. Only procid.ErrGone means that it has ended:
+// while its state is unknown, for lack of descriptors, it retries, until ctx is done.
+func (o *order) watch(ctx context.Context, id procid.Identity) (*spawn.Process, error) {
+	again := time.NewTicker(watchAgain)
+	defer again.Stop()
+	for reported := false; ; reported = true {
+		p, err := o.e.launcher.Watch(id)
+		if err == nil || errors.Is(err, procid.ErrGone) {
+			return p, err
+		}
+		if !reported {
+			o.e.log.Warn("unknown whether a process is alive; retrying", "container", o.id, "error", err)
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+// watchAgain is how soon a process that could not be looked at is looked at again.
+const watchAgain = 100 * time.Millisecond
+
+// resume attaches to the shim of an adopted container.
+func (h *stepHost) resume(ctx context.Context, r *action.Run) (*kept, error) {
+	c := h.c
+	k := &kept{h: h, c: c, dir: c.e.keepDir(c.id), done: make(chan struct{})}
+	events, unwatch := c.e.watcher.WatchPath(k.dir, unix.IN_MODIFY|unix.IN_MOVED_TO)
+	var err error
+	if k.shim, err = c.watch(ctx, c.programs.adoptedFrom.Shim); errors.Is(err, procid.ErrGone) {
+		k.shim, err = spawn.Gone(c.programs.adoptedFrom.Shim.Pid), nil
+	}
+	if err != nil {
+		unwatch()
+		return nil, err
+	}
+	c.programs.addProcess(k.shim)
+	if err := k.awaitStart(ctx, events, r.Path); err != nil {
+		unwatch()
+		return nil, err
+	}
+	k.follow(events, unwatch)
+	return k, nil
 }

@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,62 +20,8 @@ import (
 	"cantina/spawn/procid"
 )
 
-// The classes of containers; see the package's comment.
-const (
-	classStopBound = "stop.bound"
-	classStopFree  = "stop.free"
-	classKeepBound = "keep.bound"
-	classKeepFree  = "keep.free"
-)
-
-// generation is the name of a cell process, in the names of its classes.
-type generation string
-
-// class is the name of a class of this generation.
-func (g generation) class(kind string) string { return kind + "." + string(g) }
-
-// classes are all of this generation.
-func (g generation) classes() []string {
-	return []string{g.class(classStopBound), g.class(classStopFree), g.class(classKeepBound), g.class(classKeepFree)}
-}
-
-// kindOf is the class of a directory, of any generation.
-func kindOf(dir string) string {
-	name := filepath.Base(dir)
-	if i := strings.LastIndexByte(name, '.'); i > 0 {
-		return name[:i]
-	}
-	return name
-}
-
 // restartReaper is how long a new reaper is delayed if the last one died at once.
 const restartReaper = 200 * time.Millisecond
-
-// keeper is the cell's end of cantina-reaper: it starts it, sends it the deadlines, and restarts
-// it when it dies. While there is none, no process is started.
-type keeper struct {
-	e       *Executor
-	path    string
-	program *os.File // the embedded one, in memory
-	up      atomic.Bool
-
-	mu      sync.Mutex
-	sock    *os.File
-	reaper  *spawn.Process
-	ready   chan struct{} // closed when the reaper is there, or never will be
-	ended   bool
-	drained bool
-	adopted []adoptedClass
-	own     bool             // adopted ones share the present deadline
-	kills   map[string]int64 // group → boot time in ns
-	records map[int]record   // of processes, by number, where there are no groups
-}
-
-// record is the reaper's data about a process.
-type record struct {
-	process *spawn.Process
-	message string
-}
 
 func newKeeper(e *Executor) (*keeper, error) {
 	k := &keeper{e: e, path: e.cfg.Reaper, adopted: e.recovery.adopted, ready: make(chan struct{}), drained: true,

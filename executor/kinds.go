@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"cantina/action"
@@ -20,13 +19,6 @@ const (
 	kindRetry  = 10 * time.Second
 	kindLimit  = 10 * time.Second // of one test
 )
-
-// kinds are the kinds of isolation that fail, and why.
-type kinds struct {
-	e         *Executor
-	mu        sync.Mutex
-	withdrawn map[string]string
-}
 
 // Withdrawn are the kinds of isolation that are not available, with the reason: those that the
 // machine does not have, and those whose last test has failed.

@@ -8,30 +8,8 @@ import (
 	"strings"
 
 	"cantina/cgroup"
-	"cantina/resource"
 	"cantina/spawn/procid"
 )
-
-// work is the record of a container at its group: if processes survive KILL, a successor
-// identifies their work by it, so that it holds the work and its resources stay allocated.
-type work struct {
-	ID        string
-	Labels    Labels
-	Resources resource.Amounts
-}
-
-// leaveWork records on its group which work a container has. A kept one has its own record, and a
-// probe needs none.
-func (o *order) leaveWork(g *cgroup.Group) error {
-	if o.hidden || o.keep() {
-		return nil
-	}
-	b, err := json.Marshal(work{o.id, o.labels, o.need})
-	if err != nil {
-		return err
-	}
-	return g.SetWork(b)
-}
 
 // noteStuck makes a container of a group that survives KILL, so that this cell does not count as
 // clean. If groups keep no attributes it has no labels: its adopter knows only that some work of

@@ -272,3 +272,15 @@ func (l *lifecycle) look(last bool) due {
 	}
 	return dueNothing
 }
+
+// ask is a request to a container; a later one replaces an earlier lower one.
+type ask int
+
+func (a ask) String() string { return [...]string{"start", "stop", "kill", "delete"}[a] }
+
+const (
+	askNothing ask = iota
+	askStop
+	askKill
+	askDelete // stop, and forget
+)

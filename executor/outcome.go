@@ -5,28 +5,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
-	"time"
+	"slices"
 
 	"cantina/cgroup"
 	"cantina/executor/shim"
 )
-
-// outcome is a successor's data about a container whose verdict is fixed: how it ended, in any
-// state of the cell. It is a separate file, in the directory "ended". The file exists from when
-// the verdict is fixed while other processes of the container are yet to end, or from when a
-// completed one has not been collected for some time, until the container is deleted.
-type outcome struct {
-	ID      string
-	Labels  Labels
-	Bound   bool
-	Created time.Time
-	Result  RunResult
-	Output  []byte // the result file, as it was then
-	Missing string // why there is none
-	Large   bool   // since it is too large
-	Logged  bool   // in the container's log
-}
 
 // endedDir holds a file for each outcome.
 const endedDir = "ended"
@@ -125,17 +108,6 @@ func (e *Executor) writeOutcomes(all bool) {
 	}
 }
 
-// file is the result file, as ResultFile returns it.
-func (o *outcome) file() ([]byte, error) {
-	switch {
-	case o.Large:
-		return nil, &CallError{callResult, o.ID, &keptError{o.Missing, ErrResult}}
-	case o.Missing != "":
-		return nil, &CallError{callResult, o.ID, &keptError{o.Missing, nil}}
-	}
-	return o.Output, nil
-}
-
 // keptError is an error that was written down.
 type keptError struct {
 	text string
@@ -145,66 +117,77 @@ type keptError struct {
 func (e *keptError) Error() string { return e.text }
 func (e *keptError) Unwrap() error { return e.is }
 
-// inherit takes over the recorded ends of predecessors' containers. A live container is ended
-// first; of the others only the record exists.
-func (r *recovery) inherit() error {
-	entries, err := os.ReadDir(r.e.path(endedDir))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+// tailLines is how many last lines of each stream a result keeps.
+const tailLines = 10
+
+// account records the kernel's counters, before the group is returned.
+func (j *judgement) account() {
+	u := j.c.programs.tracker.Usage()
+	if j.c.bound {
+		j.askedOf, j.askedKnown = j.c.programs.tracker.Asked()
 	}
-	if err != nil {
-		return err
-	}
-	for _, d := range entries {
-		var o outcome
-		if strings.HasSuffix(d.Name(), outcomeSuffix) {
-			err = shim.Get(r.e.path(endedDir), d.Name(), &o)
-		}
-		if unread(err) {
-			return err
-		}
-		if err != nil || o.ID == "" { // half written, or damaged
-			r.e.log.Warn("recorded end of a container not readable", "file", d.Name(), "error", err)
-			r.e.remains.discard(filepath.Join(r.e.path(endedDir), d.Name()))
-			continue
-		}
-		r.inheritOne(&o)
-	}
-	return nil
+	j.c.e.mu.Lock()
+	defer j.c.e.mu.Unlock()
+	j.c.count(u)
 }
 
-func (r *recovery) inheritOne(o *outcome) {
-	c := r.e.containers[o.ID]
-	if c == nil {
-		c = newContainer(r.e, Reservation{ID: o.ID, Labels: o.Labels, DeadlineBound: o.Bound}, nil)
-		c.state, c.result, c.adopted, c.created = Completed, o.Result, true, o.Created
-		close(c.doneC)
-		r.e.containers[o.ID] = c
-		if !o.Logged {
-			c.logEnd(&o.Result)
-		}
+// fix fixes the verdict, once. Asked is whether the program was ended by a request; else it has
+// ended on its own, even if there was a request at the same time.
+func (j *judgement) fix(asked bool) {
+	if j.fixed != nil {
+		return
 	}
-	c.outcome, c.recorded, c.judgement.inherited, c.judgement.fixed = o, true, true, &verdict{}
+	v := &verdict{late: j.c.e.deadlines.pastDeadline(), oomKills: j.c.programs.oomKillsNow(),
+		status: j.statusAt(j.decider)}
+	if asked {
+		v.asked, v.reason = j.c.asked()
+	} else if _, over := j.c.files.overDisk(&j.c.programs); over != "" {
+		j.c.note("%s", over)
+		v.asked, v.reason = askKill, over
+	}
+	j.fixed = v
+	if !asked && !j.c.leavesKill() {
+		j.c.e.mu.Lock()
+		j.c.lifecycle.decide(j.c.endsIn(leftoverGrace(&j.c.spec.Workload.Termination)))
+		j.c.e.mu.Unlock()
+	}
 }
 
-// finishInherited ends the rest of a kept container whose verdict a predecessor has fixed.
-func (c *container) finishInherited() (RunResult, bool) {
-	h := &stepHost{c: c}
-	ctx, release := until(c.leaveC, nil)
-	p, err := h.resumed(ctx, c.spec.Workload.Action.Run)
-	release()
-	if err != nil {
-		c.e.log.Info("a kept program is ended unwatched", "container", c.id, "error", err)
+// reaped reports whether the reaper ended the program, because the cell's deadline had passed. A
+// program that the reaper found ended has its own end, even if it is seen late.
+func (j *judgement) reaped(r *RunResult, v *verdict) bool {
+	switch {
+	case !j.c.bound:
+		return false
+	case j.askedKnown:
+		return slices.ContainsFunc(j.c.mains, func(pid int) bool { return slices.Contains(j.askedOf, pid) })
 	}
-	t := &c.spec.Workload.Termination
-	wait := leftoverGrace(t)
-	if err == nil && !c.programs.mainEnded() { // a check decided
-		p.Stop()
-		wait = c.graceWithin(grace(t))
+	return r.Failed && (r.Signal != 0 || r.Lost) && v.late
+}
+
+// judge converts the events to the reported result.
+func (j *judgement) judge(r *RunResult) {
+	if j.inherited {
+		*r = j.c.outcome.Result
+		return
 	}
-	if !c.finish(wait) {
-		return RunResult{}, false
+	j.fix(true)
+	v := j.fixed
+	if r.Status == nil {
+		r.Status = v.status
 	}
-	c.followers.Wait()
-	return c.conclude(RunResult{})
+	if v.asked == askNothing && v.oomKills == 0 {
+		r.OOM = nil // that was a leftover
+	}
+	switch {
+	case v.asked == askStop:
+		r.Stopped, r.Failed, r.Reason = true, false, ""
+	case v.asked == askKill:
+		r.Failed, r.TimedOut, r.Reason = true, j.timedOut, v.reason
+	case r.Failed && r.OOM != nil:
+		r.Reason += " (out of memory)"
+	case j.reaped(r, v):
+		r.Failed = true
+		r.Expired, r.Reason = true, "the cell's deadline passed"
+	}
 }

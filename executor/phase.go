@@ -6,26 +6,8 @@ import (
 	"cantina/internal/text"
 )
 
-// Phase is the phase of a container that does not run yet.
-type Phase struct {
-	What  string        // "running setup"; empty = nothing that takes long
-	Since time.Duration // boot time
-	At    time.Time     // the same by the wall clock
-	Limit time.Duration // its latest end, counted from the start of the container; 0 = none
-	// Detail is why it is still at that: the latest failed attempt of a health check.
-	Detail string
-
-	heard time.Duration // boot time of the latest event; 0 = there was none
-}
-
 // SlowPhase is the time after which EventSlow reports a phase.
 const SlowPhase = 2 * time.Second
-
-// starting is the phases of a container before it runs, and their messages.
-type starting struct {
-	c       *container
-	notSlow func() // takes back the event that is due about the phase, nil = none is; guarded by e.mu
-}
 
 // inPhase records the present phase of the container, if on, and writes it into its log. A long
 // phase is an event.

@@ -9,28 +9,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"cantina/action"
 )
-
-// ports allocates ports of the machine. The most recently used one comes last, and none is
-// allocated while a container that may still hold it exists.
-type ports struct {
-	e           *Executor
-	mu          sync.Mutex
-	first, last int
-	next        int
-	taken       map[int]bool
-	claims      map[int]net.Listener // shown to other cells of the machine
-	low, high   int                  // the kernel's ephemeral range
-
-	usable func(port int) bool
-	// leaves reports whether the container that has a port has ended, and is about to be deleted.
-	leaves func(port int) bool
-}
 
 func (p *ports) open(first, last int) {
 	p.first, p.last, p.next, p.taken, p.claims = first, last, first, map[int]bool{}, map[int]net.Listener{}

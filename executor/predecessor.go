@@ -4,88 +4,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"cantina/cgroup"
-	"cantina/executor/shim"
 	"cantina/internal/proctree"
 	"cantina/internal/space"
 	"cantina/spawn/procid"
 )
-
-// recovery ends, or takes over, the work of dead cell processes of the data directory; Open runs
-// it. The fields except oldReapers do not change afterwards.
-type recovery struct {
-	e       *Executor
-	kept    []string // directories of the classes of predecessors whose containers were adopted
-	former  []site   // where predecessors have left something that lives
-	adopted []adoptedClass
-	left    []*container          // adopted or stuck
-	records map[string]keptRecord // of kept containers, by the name of their directory; nil = not read
-
-	// oldReapers hold deadlines until a reaper of this process does; guarded by e.mu.
-	oldReapers []procid.Identity
-}
-
-// previous is a file of the data directory: the places where a successor must look for work that
-// this cell process may leave behind. The containers themselves are known from the control groups
-// alone.
-type previous struct {
-	Boot    string // boot id of the machine
-	site           // of this process's own groups
-	Earlier []site
-	Reaper  procid.Identity   // its last reaper
-	Reapers []procid.Identity // of its predecessors, as long as they hold the deadlines of kept work
-}
-
-// site is where a cell process has its groups. A predecessor may have had them elsewhere: it
-// ran in another group of the machine.
-type site struct {
-	Tracker string   // directory of the tracking hierarchy; empty without groups
-	V1      []string // directories of v1 controllers
-}
-
-// sites are all in which something may be left.
-func (l *previous) sites() []site {
-	all := slices.Clone(l.Earlier)
-	if l.Tracker != "" {
-		all = append(all, l.site)
-	}
-	return all
-}
-
-// reapers are all that may live.
-func (l *previous) reapers() []procid.Identity {
-	all := slices.Clone(l.Reapers)
-	if l.Reaper.Pid != 0 {
-		all = append(all, l.Reaper)
-	}
-	return all
-}
-
-// previousFile is the name of that file.
-const previousFile = "previous"
-
-// previousSize is the space that is reserved for the file.
-const previousSize = 4 << 10
-
-const bootIDPath = "/proc/sys/kernel/random/boot_id"
-
-func bootID() (string, error) {
-	b, err := os.ReadFile(bootIDPath)
-	return strings.TrimSpace(string(b)), err
-}
-
-func (e *Executor) path(name string) string { return filepath.Join(e.cfg.Dir, name) }
 
 // guess replaces the file if it is unreadable: the groups that have the directory's name.
 func (r *recovery) guess() (l previous, err error) {
@@ -101,44 +32,6 @@ func (r *recovery) guess() (l previous, err error) {
 		l.Tracker, l.V1 = dirs[0], dirs[1:]
 	}
 	return l, nil
-}
-
-// unread distinguishes files that could not be read, although they may exist, from missing or
-// damaged ones. Nothing may be concluded from them: the cell does not start.
-func unread(err error) bool {
-	var at *fs.PathError
-	return errors.As(err, &at) && !errors.Is(err, fs.ErrNotExist)
-}
-
-// dirsIn are the directories in a directory of the hierarchies; none when it is not there.
-func dirsIn(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	var out []string
-	for _, d := range entries {
-		if d.IsDir() {
-			out = append(out, filepath.Join(dir, d.Name()))
-		}
-	}
-	return out, err
-}
-
-// replaceFile writes a file so that it is there whole or not at all, into the space that was reserved for
-// it, if any.
-func replaceFile(path string, data []byte) error {
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	if _, err = f.Write(data); err == nil {
-		err = f.Truncate(int64(len(data)))
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
 }
 
 // openGroups makes the trees, or finds out that there can be none.
@@ -288,30 +181,6 @@ func (r *recovery) clearPredecessor() error {
 	return r.clearDirs(stays)
 }
 
-// keptRecords reads the records of kept containers, once.
-func (r *recovery) keptRecords() (map[string]keptRecord, error) {
-	if r.records != nil {
-		return r.records, nil
-	}
-	dirs, err := dirsIn(r.e.path("keep"))
-	if err != nil {
-		return nil, err
-	}
-	records := map[string]keptRecord{}
-	for _, dir := range dirs {
-		var s keptRecord
-		err := shim.Get(dir, keptRecordFile, &s)
-		if unread(err) {
-			return nil, err
-		}
-		if err == nil {
-			records[filepath.Base(dir)] = s
-		}
-	}
-	r.records = records
-	return records, nil
-}
-
 // awaitReaper waits until an old reaper has ended its work. It continues to hold the deadlines of
 // kept work until a reaper of this process has them; no other process does.
 func (r *recovery) awaitReaper(id procid.Identity, sites []site) error {
@@ -388,30 +257,6 @@ func awaitPidfd(fd int, most time.Duration) bool {
 	}
 }
 
-// pidFile, in the directory of a container without a group, names its processes.
-const pidFile = ".pid"
-
-// pidNotes are the processes in a pidFile.
-type pidNotes struct {
-	mu    sync.Mutex
-	noted []procid.Identity
-}
-
-// add writes down which processes of the container may live: each that was started, but
-// for those that have ended.
-func (n *pidNotes) add(dir string, id procid.Identity) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.noted = append(slices.DeleteFunc(n.noted, func(earlier procid.Identity) bool {
-		return errors.Is(earlier.Look(), procid.ErrGone)
-	}), id)
-	var text []byte
-	for _, id := range n.noted {
-		text = fmt.Appendln(text, id.Pid, id.Start)
-	}
-	return replaceFile(filepath.Join(dir, pidFile), text)
-}
-
 // clearProcesses ends process groups that were started without control groups: those whose leader
 // is exactly a recorded process. It adds the directories of those that survive.
 func (r *recovery) clearProcesses(stays map[string]bool) error {
@@ -427,31 +272,6 @@ func (r *recovery) clearProcesses(stays map[string]bool) error {
 	}
 	return err
 }
-
-// readOwn reads a file that the cell has written to a directory in which a container can make
-// others: a link, a pipe, or a file of another user is as good as none.
-func readOwn(path string) ([]byte, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err == unix.ELOOP || err == unix.ENOTDIR || err == unix.ENXIO {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
-	}
-	f := os.NewFile(uintptr(fd), path)
-	defer f.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, &fs.PathError{Op: "stat", Path: path, Err: err}
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() {
-		return nil, nil
-	}
-	return io.ReadAll(io.LimitReader(f, ownMost))
-}
-
-// ownMost is more than the cell ever writes to such a file.
-const ownMost = 1 << 20
 
 // clearProcess ends one of them.
 func (r *recovery) clearProcess(line, dir string, stays map[string]bool) error {

@@ -20,14 +20,6 @@ const probeLimit = time.Second
 // that groups can be made again.
 var ErrNoGroup = cgroup.ErrNoGroup
 
-// prober tests whether the cell can run a container. Its fields are guarded by e.mu.
-type prober struct {
-	e         *Executor
-	probes    int                 // so far
-	probing   map[*container]bool // until none of its processes is left
-	groupless error               // why no control group can be made; nil = it can
-}
-
 // setGroupless remembers whether control groups can be made; nil = they can.
 func (p *prober) setGroupless(err error) {
 	p.e.mu.Lock()

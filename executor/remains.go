@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -28,18 +27,6 @@ const (
 // Remains is the directory of a data directory in which a cell keeps those of earlier containers
 // that it could not remove.
 func Remains(dir string) string { return filepath.Join(dir, remainsDir) }
-
-// remains are the directories of containers that are gone but could not be removed: they are moved
-// out of the way, so that no later container gets one, and the removal is tried again. They keep
-// the cell from nothing.
-type remains struct {
-	e      *Executor
-	remove func(path string) error // removal.Tree
-
-	mu     sync.Mutex
-	serial int
-	known  map[string]error // by path: why it stays; nil = left by an earlier process, not tried yet
-}
 
 // open finds the remains of earlier processes.
 func (r *remains) open() error {

@@ -2,9 +2,6 @@ package executor
 
 import (
 	"errors"
-	"fmt"
-	"io"
-	"io/fs"
 	"slices"
 	"time"
 
@@ -122,13 +119,6 @@ func (e *Executor) reserveLocked(r Reservation) (*container, error) {
 	return c, nil
 }
 
-// take changes the used amounts, in place: this runs for every start.
-func (e *Executor) take(need resource.Amounts, sign int) {
-	for n, v := range need {
-		e.used[n] += sign * v
-	}
-}
-
 // Start runs a reserved container. It returns at once; see Get and Subscribe.
 // It returns ErrUnknown, ErrState or ErrClosed.
 func (e *Executor) Start(id string, s Spec) error {
@@ -201,64 +191,4 @@ func (e *Executor) askFor(id string, a ask, reason string) error {
 	e.mu.Unlock()
 	after()
 	return nil
-}
-
-// MaxResult is how large a result file may be in bytes.
-const MaxResult = 51200
-
-// ErrResult reports a result file that is larger.
-var ErrResult = errors.New("too large for a result")
-
-const callResult = "result file of"
-
-// plain is an error of the file system without the path, which another part of the message has.
-func plain(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
-		return p.Err
-	}
-	return err
-}
-
-// ResultFile returns the result file of a completed container. It returns ErrUnknown, ErrState,
-// ErrResult for one that is too large, or an error that there is none.
-func (e *Executor) ResultFile(id string) ([]byte, error) {
-	e.mu.Lock()
-	c := e.containers[id]
-	var state State
-	var out *outcome
-	if c != nil {
-		state, out = c.state, c.outcome
-	}
-	e.mu.Unlock()
-	switch {
-	case c == nil:
-		return nil, &CallError{callResult, id, ErrUnknown}
-	case state != Completed:
-		return nil, &CallError{callResult, id, ErrState}
-	case out != nil:
-		return out.file()
-	}
-	return c.files.resultFile()
-}
-
-// resultFile reads the container's result file; nil when it names none.
-func (fl *files) resultFile() ([]byte, error) {
-	id, name := fl.id, fl.spec.Workload.ResultFile
-	if name == "" {
-		return nil, nil
-	}
-	f, err := openBelow(fl.root(), name)
-	if err != nil {
-		return nil, &CallError{callResult, id, fmt.Errorf("file %s: %w", name, plain(err))}
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, MaxResult+1))
-	switch {
-	case err != nil:
-		return nil, &CallError{callResult, id, fmt.Errorf("file %s: %w", name, plain(err))}
-	case len(text) > MaxResult:
-		return nil, &CallError{callResult, id, fmt.Errorf("file %s: more than %d bytes: %w", name, MaxResult, ErrResult)}
-	}
-	return text, nil
 }

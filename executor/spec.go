@@ -223,3 +223,29 @@ type Container struct {
 func (c Container) Outlives() bool {
 	return c.Kept && c.State == Running && !c.Ending && c.Stuck == nil
 }
+
+// Phase is the phase of a container that does not run yet.
+type Phase struct {
+	What  string        // "running setup"; empty = nothing that takes long
+	Since time.Duration // boot time
+	At    time.Time     // the same by the wall clock
+	Limit time.Duration // its latest end, counted from the start of the container; 0 = none
+	// Detail is why it is still at that: the latest failed attempt of a health check.
+	Detail string
+
+	heard time.Duration // boot time of the latest event; 0 = there was none
+}
+
+// Hang is the place where a start hangs. The container keeps its resources, and continues when the
+// file system responds; a stop, and the start timeout, kill the hanging process, which may then
+// become STUCK_KILLING.
+type Hang struct {
+	Since     time.Time
+	Program   string
+	Processes []StuckProcess
+}
+
+// String returns "START_HANGS: /mnt/a: pid 7 (cantina) in state D at request_wait_answer".
+func (h *Hang) String() string {
+	return "START_HANGS: " + h.Program + ": " + whereTexts(h.Processes)
+}

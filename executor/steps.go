@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -84,32 +83,6 @@ func (j *judgement) stepResult(res step.Result) RunResult {
 		r.ExitCode = 0 // the tree had no program, or its failure was ignored
 	}
 	return r
-}
-
-// stepHost is the container as the step interpreter sees it.
-type stepHost struct {
-	c     *container
-	asked moment // to stop, as a whole
-}
-
-// moment is when something first happened, Unix nanoseconds; 0 = not yet.
-type moment struct{ at atomic.Int64 }
-
-func (m *moment) isNow() { m.at.CompareAndSwap(0, time.Now().UnixNano()) }
-
-// before reports whether it happened before t.
-func (m *moment) before(t time.Time) bool {
-	at := m.at.Load()
-	return at != 0 && t.UnixNano() >= at
-}
-
-// stopping records that a program is about to be stopped; with whole, because the container is.
-func (h *stepHost) stopping(own *moment, whole ask) {
-	h.c.programs.collect()
-	own.isNow()
-	if whole != askNothing {
-		h.asked.isNow()
-	}
 }
 
 // Note puts a line into the container's log.

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"slices"
 	"syscall"
 	"time"
 
@@ -8,18 +9,80 @@ import (
 	"cantina/spawn"
 )
 
-// backend is how this machine finds the processes of containers: in control groups, or, where none
-// are usable, in their process groups. Only Open chooses.
-type backend interface {
-	track(c *container) error            // gives a container its tracker, before its first process; ErrNoGroup
-	try(name string) error               // tests whether containers of each class can be tracked; ErrNoGroup
-	canKeep() error                      // why nothing can outlive the cell
-	classDirs(kinds ...string) []string  // where the classes are that the reaper ends, freezes and thaws
-	tree() *cgroup.Tree                  // nil without control groups
-	Dirs() (tracker string, v1 []string) // that a successor has to look through
-	Patterns() []string                  // of directories that the reaper removes
-	Close() error
-	String() string
+// with calls do with the tracker, which the container keeps meanwhile.
+func (ps *programs) with(do func(t tracker)) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	do(ps.tracker)
+}
+
+// use replaces the tracker.
+func (ps *programs) use(t tracker) { ps.with(func(tracker) { ps.tracker = t }) }
+
+// startProcess starts a process of the container, which the reaper can end from then on.
+func (ps *programs) startProcess(s *spawn.Spec) (p *spawn.Process, err error) {
+	ps.e.freezer.starts.RLock()
+	defer ps.e.freezer.starts.RUnlock()
+	var in tracker
+	ps.with(func(t tracker) { in, err = t, t.join(s) })
+	if err != nil {
+		return nil, err
+	}
+	if p, err = ps.e.launcher.Start(s); err != nil {
+		return nil, err
+	}
+	ps.addProcess(p)
+	return p, in.started(p)
+}
+
+// pids are the processes of the container, as far as they can be found.
+func (ps *programs) pids() (pids []int, err error) {
+	ps.with(func(t tracker) { pids, err = t.Procs() })
+	return pids, err
+}
+
+// kill kills every process. Without shim, that of a kept container is left, so that it can record
+// how the main program ended.
+func (ps *programs) kill(shim bool) {
+	ps.with(func(t tracker) {
+		if k := ps.kept; k != nil && !shim {
+			t.SignalEach(syscall.SIGKILL, func(pid int) bool { return pid != k.shim.Pid })
+		} else {
+			t.Kill()
+		}
+	})
+}
+
+// collect collects past ends of the container's programs. It comes before every action because of
+// a deadline, or a request: while the cell was stopped, or had no processor, its programs
+// continued, and their ends count. (Decision 0428.)
+func (ps *programs) collect() {
+	ps.mu.Lock()
+	all, k := slices.Clone(ps.processes), ps.kept
+	ps.mu.Unlock()
+	for _, p := range all {
+		p.Look()
+	}
+	if k != nil {
+		k.collect()
+	}
+}
+
+// addProcess adds a process, and removes those that are gone.
+func (ps *programs) addProcess(p *spawn.Process) {
+	var gone []*spawn.Process
+	ps.mu.Lock()
+	ps.processes = append(slices.DeleteFunc(ps.processes, func(old *spawn.Process) bool {
+		over := old.Closed()
+		if over {
+			gone = append(gone, old)
+		}
+		return over
+	}), p)
+	ps.mu.Unlock()
+	for _, old := range gone {
+		ps.e.keeper.gone(old)
+	}
 }
 
 // tracker finds the processes of one container, signals, counts and ends them. Its methods are
@@ -67,48 +130,4 @@ type part interface {
 	Kill() error
 	end(main int, limit time.Duration) error // kills until none is left
 	Remove() error                           // fails while one is left
-}
-
-// with calls do with the tracker, which the container keeps meanwhile.
-func (ps *programs) with(do func(t tracker)) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	do(ps.tracker)
-}
-
-// use replaces the tracker.
-func (ps *programs) use(t tracker) { ps.with(func(tracker) { ps.tracker = t }) }
-
-// startProcess starts a process of the container, which the reaper can end from then on.
-func (ps *programs) startProcess(s *spawn.Spec) (p *spawn.Process, err error) {
-	ps.e.freezer.starts.RLock()
-	defer ps.e.freezer.starts.RUnlock()
-	var in tracker
-	ps.with(func(t tracker) { in, err = t, t.join(s) })
-	if err != nil {
-		return nil, err
-	}
-	if p, err = ps.e.launcher.Start(s); err != nil {
-		return nil, err
-	}
-	ps.addProcess(p)
-	return p, in.started(p)
-}
-
-// pids are the processes of the container, as far as they can be found.
-func (ps *programs) pids() (pids []int, err error) {
-	ps.with(func(t tracker) { pids, err = t.Procs() })
-	return pids, err
-}
-
-// kill kills every process. Without shim, that of a kept container is left, so that it can record
-// how the main program ended.
-func (ps *programs) kill(shim bool) {
-	ps.with(func(t tracker) {
-		if k := ps.kept; k != nil && !shim {
-			t.SignalEach(syscall.SIGKILL, func(pid int) bool { return pid != k.shim.Pid })
-		} else {
-			t.Kill()
-		}
-	})
 }

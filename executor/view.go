@@ -13,9 +13,6 @@ import (
 	"cantina/executor/step"
 )
 
-// rootDir is the path of its directory for a container with its own root.
-const rootDir = "/cantina"
-
 // makeView prepares the container's view.
 func (c *container) makeView() error {
 	w := &c.spec.Workload
@@ -47,16 +44,6 @@ func (c *container) makeView() error {
 	c.files.rootDir = r.ContainerDir
 	c.files.view = isolate.Rootfs(c.e.spaces, *r, shared)
 	return nil
-}
-
-func (fl *files) below(name string) string { return filepath.Join(fl.dir, name) }
-
-// insideDir is the container's directory as its processes see it.
-func (fl *files) insideDir() string {
-	if fl.spec.Workload.Isolation == action.IsolationRootfs {
-		return rootDir
-	}
-	return fl.dir
 }
 
 // openImage makes the container's image available; a stop gives up waiting for it.
