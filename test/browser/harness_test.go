@@ -179,7 +179,8 @@ func eval[T any](x *tab, expression string) T {
 	return v
 }
 
-// holds waits until an expression of the page is true. The page itself tests it again at each frame.
+// holds waits until an expression of the page is true. The page itself tests it again at each frame. A page that
+// is loaded meanwhile is asked again.
 func (x *tab) holds(expression string) {
 	x.t.Helper()
 	const wait = `new Promise((ok, fail) => {
@@ -191,7 +192,16 @@ func (x *tab) holds(expression string) {
 		}
 		test()
 	})`
-	eval[bool](x, fmt.Sprintf(wait, expression, patience.Milliseconds()))
+	ask := fmt.Sprintf(wait, expression, patience.Milliseconds())
+	for end := time.Now().Add(patience); ; {
+		_, err := chromedp.Run(x.ctx, chromedp.Evaluate[bool](ask, chromedp.EvalAwaitPromise))
+		if err == nil {
+			return
+		}
+		if !strings.Contains(err.Error(), "navigated or closed") || time.Now().After(end) {
+			x.t.Fatalf("%s: %v", expression, err)
+		}
+	}
 }
 
 // shows waits until the page has all of these texts.
