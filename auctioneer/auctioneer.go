@@ -87,7 +87,7 @@ type Stats struct {
 	// Calls are in progress, Ready are the cells whose next call waits for room, Silent those that did
 	// not answer the last one.
 	Calls, Ready, Silent int
-	// Untried is the waiting work that no round has looked at yet, or has a new chance. InFlight is placed, and its
+	// Untried is the work that no round has examined since it arrived or its chances changed. InFlight is placed, and its
 	// cell has not confirmed it.
 	Untried, InFlight int
 	LastRound         time.Duration // how long the newest round took
@@ -107,11 +107,11 @@ type Auctioneer struct {
 	stats   Stats
 
 	cellQueues map[string]*cellQueue // by cell
-	ready      []*cellQueue          // that a call can be made for, in order
+	ready      []*cellQueue          // cells that can be called now, in order
 	silent     []*cellQueue          // whose last call had no response
 	underWay   int                   // calls
 	woken      bool                  // there may be something to do
-	due        time.Duration         // there is anyway, by the boot clock
+	due        time.Duration         // of the next pass at the latest, by the boot clock
 
 	loop  *run.Loop
 	calls sync.WaitGroup // of Run

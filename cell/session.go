@@ -194,7 +194,8 @@ func (s *session) addressed(cluster fence.Cluster, proc worker.Proc) error {
 	defer s.mu.Unlock()
 	own := s.machine.Cluster()
 	if own == "" {
-		return fmt.Errorf("%w: for %s, this is %s and belongs to no cluster", ErrProc, proc, s.machine.Proc())
+		return fmt.Errorf("%w: addressed to %s; this process is %s and has not joined a cluster", ErrProc, proc,
+			s.machine.Proc())
 	}
 	if cluster != own {
 		return &Foreign{Cell: s.cell, Address: s.address, Cluster: own, Other: cluster}

@@ -133,7 +133,7 @@ func (d *deadlines) openDeadline() error {
 	for _, class := range classes {
 		f, err := os.OpenFile(d.deadlinePath(class), os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
-			return fmt.Errorf("open deadline: %w", err)
+			return fmt.Errorf("open deadline file: %w", err)
 		}
 		d.deadlineFiles = append(d.deadlineFiles, f)
 	}

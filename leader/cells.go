@@ -54,7 +54,8 @@ func (l *Leader) Heartbeat(ctx context.Context, b worker.Heartbeat, s cell.State
 // publishReturn publishes that a process has ended and left work behind: its rows stay for as long
 // as those of any silent cell, so that the next process takes them over.
 func (l *Leader) publishReturn(b worker.Heartbeat) {
-	const text = "its process ends, and leaves work behind (on_cell_restart: keep): the next one takes it over, if it is there before the time of a silent cell is over"
+	const text = "cell process is stopping; kept work (on_cell_restart: keep) continues if the next process " +
+		"starts before the cell is lost"
 	l.log.Info("cell will be back", "cell", string(b.Cell), "proc", string(b.Proc))
 	state := event.CellState{Name: b.Cell, Proc: b.Proc, Term: l.cfg.Term, Draining: l.Drains.Of(b.Cell) != nil,
 		Unavailable: text}

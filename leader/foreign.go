@@ -69,7 +69,7 @@ func (l *Leader) noteForeign(b worker.Heartbeat, s cell.State, v worker.Verdict)
 	l.cfg.Hub.Publish(0, event.Event{Kind: event.Note, Subject: string(f.Cell), Text: text})
 }
 
-// ForeignCells lists the cells of other clusters that have called lately, by name.
+// ForeignCells lists the cells of other clusters with a recent heartbeat, by name.
 func (l *Leader) ForeignCells() []ForeignCell {
 	now := l.cfg.Clock.Wall()
 	l.mu.Lock()
@@ -89,10 +89,11 @@ func (l *Leader) ForeignCell(name worker.CellName) (ForeignCell, bool) {
 }
 
 // Adopt makes a cell of another cluster join this one at its next heartbeat.
-// worker.ErrUnknownProcess if none of that name has called lately.
+// worker.ErrUnknownProcess if there is no recent heartbeat from one.
 func (l *Leader) Adopt(name worker.CellName, by string) error {
 	if _, ok := l.ForeignCell(name); !ok {
-		return fmt.Errorf("no cell %s of another cluster has called lately: %w", name, worker.ErrUnknownProcess)
+		return fmt.Errorf("cell %s: no recent heartbeat from a cell of this name in another cluster: %w", name,
+			worker.ErrUnknownProcess)
 	}
 	return l.Registry.Adopt(name, by)
 }

@@ -171,7 +171,8 @@ func New(cfg Config, rows []store.Row) (*Leader, error) {
 	board.Store, board.Hub, board.Clock, board.Log, board.NewID = cfg.Store, &ledgerHub{cfg.Hub, feed}, cfg.Clock, cfg.Log,
 		cfg.NewID
 	board.Auctioneer = edge[bbs.Auctioneer](cfg.Edges.Placement, l.Placement)
-	board.Cells, board.Sessions, board.Callbacks, board.Machines = newCellCalls(cfg.Go, l.stopWork), l.Registry, cfg.Callbacks, l.machines
+	board.Cells, board.Sessions, board.Callbacks, board.Machines = newCellCalls(cfg.Go, l.stopWork), l.Registry,
+		cfg.Callbacks, l.machines
 	board.Converge.Starting = l.starting
 	l.Board = bbs.New(board, rows, cfg.Revision, l.Registry.Members())
 	feed.Load(l.Board)

@@ -100,7 +100,7 @@ func taskSuits(d *task.Definition) placement.Constraint {
 		Ports:      d.Workload.FixedPorts(), OpenFiles: d.Workload.MostOpenFiles(), Isolation: d.Workload.Kinds()}
 }
 
-// labelConditions reads the conditions of a definition, which are right: no other is stored.
+// labelConditions parses the conditions of a definition. They were validated at apply: there is no error.
 func labelConditions(texts []string) []label.Condition {
 	out, _ := label.ParseAll(texts)
 	return out

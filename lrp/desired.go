@@ -34,7 +34,7 @@ const (
 // OnPartition is a cell's action on an instance once its leader has given the cell up.
 type OnPartition int
 
-// The fates of an instance at its cell's deadline.
+// The actions on an instance when the deadline of its cell passes.
 const (
 	PartitionKeep OnPartition = iota // default: it runs on and is harmonised later
 	PartitionStop                    // it is ended by the deadline

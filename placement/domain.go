@@ -15,7 +15,7 @@ import (
 type domains struct {
 	labels  []string
 	byValue []map[string]int // by label: the number of each value
-	limited bool             // some work has a limit: eased is kept
+	limited bool             // some work has a limit: eased is tracked
 	eased   map[string]bool  // groups of which instances went away since the last round
 }
 

@@ -164,8 +164,8 @@ func (s *slot) next() (time.Time, bool) {
 	return at.Add(s.offset - s.row.State.Skew), true
 }
 
-// look is when there is something to decide or to note by time: its next logical time,
-// or one before that which the policies of its calendar leave out.
+// look returns when the schedule must be examined next: its next logical time, or an earlier one that the
+// policies of its calendar leave out.
 func (s *slot) look() (time.Time, bool) {
 	at, ok := s.next()
 	if !ok {

@@ -49,7 +49,7 @@ func GoneOn(s State, d *Definition, now time.Time) State {
 	return s
 }
 
-// takeOver makes the runs of a removed schedule of the name runs of this one. None is newer than a
+// takeOver adopts the runs of a removed schedule of the same name. None is newer than a
 // firing to come.
 func (m *machine) takeOver() {
 	if m.env.Earlier == nil {

@@ -222,7 +222,7 @@ func (r *Leadership) NoRoom() error {
 	return r.writer.blocked
 }
 
-// NoRoom calls a store that knows whether it has space; others always have.
+// NoRoom returns the error of a backend that is full, and nil for one that cannot know.
 func NoRoom(s any) error {
 	if r, ok := s.(interface{ NoRoom() error }); ok {
 		return r.NoRoom()
@@ -239,7 +239,7 @@ type patience struct {
 	tries int
 }
 
-// over begins to count at its first call.
+// over reports whether the limit has passed since its first call.
 func (p *patience) over() bool {
 	if p.tries == 0 {
 		p.since = p.boot()

@@ -17,8 +17,9 @@ import (
 // before the next transaction waits too.
 const outboxBound = 4096
 
-// Leadership is one won term. It has three goroutines: one commits, one keeps the lease alive, one
-// calls done. Resign ends and joins them; it must also be called if the term has already ended.
+// Leadership is one won term. It has four goroutines: one commits, one keeps the lease alive, one
+// watches the election key, one calls done. Resign ends and joins them; it must also be called if the
+// term has already ended.
 type Leadership struct {
 	store     *Store
 	candidacy candidacy
@@ -367,8 +368,8 @@ func (r *Leadership) keepAlive(ctx context.Context) {
 }
 
 // watchElectionKey ends the term if its election key is gone although its lease lives: the key was
-// deleted, and another server may lead. A leader without commits would not notice. (safety.md,
-// Credit.)
+// deleted, and another server may lead. A leader without commits would not notice. (store.md, A
+// term.)
 func (r *Leadership) watchElectionKey(ctx context.Context) {
 	s, key := r.store, r.store.electionKey()
 	for ctx.Err() == nil {

@@ -107,7 +107,7 @@ type batch struct {
 	sends  []func() // signals, after the commit
 }
 
-// tick lets time come to one schedule.
+// tick passes the time to one schedule.
 func (b *batch) tick(k schedule.Key) {
 	t := b.t
 	row, _ := t.board.Get(k)

@@ -4,7 +4,7 @@
 //
 // A Leader has parts, each with its own state: term (the Output being made, the clocks), roster
 // (the known processes), members (the list in the store), sessions (how a session changes), batch
-// (running batch tasks) and waiting (the initial wait). A part uses those before it; Leader
+// (running batch tasks) and waiting (the initial wait). Each part uses only the parts before it; Leader
 // decides which parts handle an event, and how.
 //
 // Both are owned values: pointer methods change them in place, deterministically, and leave them

@@ -7,7 +7,7 @@ import (
 	"cantina/workerset"
 )
 
-// beat is processHeartbeat.
+// beat answers a heartbeat (Bistro: processHeartbeat).
 func (l *Leader) beat(now time.Duration, h Heartbeat, lease bool) error {
 	if h.Cell == "" || h.Proc == "" || h.DirID == "" || h.Beat <= 0 || !h.possible() {
 		return fmt.Errorf("heartbeat of %q: %w", h.Cell, ErrMalformed)
@@ -17,7 +17,7 @@ func (l *Leader) beat(now time.Duration, h Heartbeat, lease bool) error {
 	}
 	if h.Cluster == "" && l.cfg.Cluster != "" && !h.Term.IsZero() && h.Term != l.cfg.Term ||
 		l.impossible(now, h.Cell, h.Proc, h.Term) {
-		l.verdict(h, Refused, "its term is of no leader of this cluster")
+		l.verdict(h, Refused, "unknown term: it is not from a leader of this cluster")
 		return nil
 	}
 	if l.heard(now, h.Cell, h.Proc, h.Term) {
@@ -28,7 +28,7 @@ func (l *Leader) beat(now time.Duration, h Heartbeat, lease bool) error {
 		return nil
 	}
 	if l.notOwn(h) {
-		why := "this server is one process with its only cell, and takes no other in: cantina server leads several"
+		why := "this is a dev server and accepts no other cell; use cantina server"
 		if h.Beat == 1 { // it is repeated each second
 			l.do(Audit{Kind: AuditRefused, Cell: h.Cell, Proc: h.Proc, Text: why})
 		}
@@ -49,7 +49,7 @@ func (l *Leader) beat(now time.Duration, h Heartbeat, lease bool) error {
 	case h.Deregister:
 		l.deregister(now, p, h)
 	case l.unlisted(p, h):
-		l.verdict(h, Die, "holds work, and is on no list")
+		l.verdict(h, Die, "reports running work, but is not in the member list")
 	case h.Epoch != l.cfg.Term.Epoch && h.HasWork && !l.waiting.stale:
 		l.verdict(h, Die, "holds work of another store's epoch")
 	default:
@@ -58,13 +58,13 @@ func (l *Leader) beat(now time.Duration, h Heartbeat, lease bool) error {
 	return nil
 }
 
-// possible reports that the heartbeat's durations can be computed with.
+// possible reports whether the durations are in range, so that sums do not overflow.
 func (h *Heartbeat) possible() bool {
 	return h.Promise >= 0 && h.Promise <= longestDuration && h.Period >= 0 && h.Period <= longestDuration
 }
 
-// unlisted reports a process that holds work though no row covers it. While the
-// list is known to be old and the wait lasts it is adopted instead.
+// unlisted reports whether a process holds work without a member row. During a wait with a stale list
+// such work is adopted.
 func (l *Leader) unlisted(p *process, h Heartbeat) bool {
 	if !h.HasWork || p != nil && p.member || l.waiting.wait && l.waiting.unlistable() {
 		return false
@@ -80,7 +80,7 @@ func (l *Leader) veto(now time.Duration, h Heartbeat) {
 		id.Hash == l.members.list.Hash {
 		return
 	}
-	if older, _ := workerset.Earlier(id.Version, l.members.list.Version); older { // half the circle apart is not older
+	if older, _ := workerset.Earlier(id.Version, l.members.list.Version); older { // versions wrap around
 		return
 	}
 	if l.waiting.stale {
@@ -199,10 +199,11 @@ func (l *Leader) replace(now time.Duration, cur *process, h Heartbeat) bool {
 	case !cur.connected && l.cfg.NoDeadline:
 		// A process that shared one with its leader never calls another; in a restored store
 		// it is of the dev that the backup was taken of.
-		l.displace(now, cur, "of another dev, which the backup was taken of", bumped)
+		l.displace(now, cur, "belongs to the dev server that was backed up", bumped)
 	case !cur.connected:
 		l.verdict(h, Refused,
-			fmt.Sprintf("another process holds its name: %s, of which this leader has not heard yet; it takes the name when that one is lost", cur.row.Proc))
+			fmt.Sprintf("another process holds its name: %s, not heard from in this term; it can be taken when "+
+				"that one is lost", cur.row.Proc))
 		return false
 	default:
 		l.verdict(h, DieAll, fmt.Sprintf("another process holds its name: %s, which is %v", cur.row.Proc, cur.health.State))
@@ -242,7 +243,7 @@ func (l *Leader) welcome(now time.Duration, p *process, h Heartbeat, lease bool)
 	l.do(AnswerBeat{a})
 }
 
-// credit lets p's deadline-bound work live on, by the promise in the store.
+// credit extends p's deadline by the promise in the store.
 func (l *Leader) credit(now time.Duration, p *process, a *HeartbeatAnswer) {
 	a.Promise = l.ownPromise()
 	if p.durable {

@@ -69,8 +69,8 @@ func (s *sessions) evaluate(p *process, now time.Duration) {
 	}
 }
 
-// contact moves p's session to its state after a message of it was read, but for silence: that is found by ticks
-// alone, which know whether more has arrived that is not read.
+// contact evaluates p's session after a message. It never worsens the state: only ticks detect silence, as they
+// know whether messages wait to be read (0435).
 func (s *sessions) contact(p *process, now time.Duration) {
 	allowed := s.set == nil || s.set.Permits(string(p.row.Proc))
 	next, _ := p.health.Next(s.policy(now), s.gaps(p), allowed)
@@ -79,7 +79,7 @@ func (s *sessions) contact(p *process, now time.Duration) {
 	}
 }
 
-// miss reports a process that is not HEALTHY in time and never was in this term. One that was is
+// miss reports a process that has not become HEALTHY in time in this term. One that was is
 // reported as a change to UNHEALTHY; the leader before this one may have routed to both.
 func (s *sessions) miss(p *process, now time.Duration) {
 	h := p.health
@@ -167,7 +167,7 @@ func (s *sessions) leaveSet(p *process) {
 	}
 }
 
-// tick is updateState: deadlines, timeouts, retries, the wait.
+// tick handles the passing of time (Bistro: updateState): deadlines, timeouts, retries, the wait.
 func (l *Leader) tick(now time.Duration, e Tick) {
 	lease := e.LeaseHeld
 	if !lease {

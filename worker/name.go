@@ -62,7 +62,7 @@ type State int
 const (
 	// New: the leader does not know the cell's running work yet. No work starts.
 	New State = iota
-	// Unhealthy: known, but silent, without probe, or without consensus. No new work.
+	// Unhealthy: no heartbeat or probe answer in time, or not permitted by the worker set. No new work.
 	Unhealthy
 	// Healthy: may be given work.
 	Healthy

@@ -29,7 +29,7 @@ func applyVerb(c *cli) *cobra.Command {
 	var check int64
 	cmd := &cobra.Command{
 		Use:   "apply FILE|DIR|-|URL ...",
-		Short: "Create or update what spec files define",
+		Short: "Create or update services, tasks, jobs and schedules from files",
 		Long: "apply reads spec files and changes each domain in one commit. Resources that are not in the " +
 			"files stay, unless --prune is given. Applying an unchanged file is a no-op. See docs/spec.md " +
 			"for the fields.",
@@ -171,7 +171,7 @@ func readSource(c *cli, s string) ([]*pb.SpecFile, error) {
 	case s == "-":
 		text, err := readLimited(c.In)
 		if err != nil {
-			return nil, failf(api.ExitUsage, "standard input: %v", err)
+			return nil, failf(api.ExitUsage, "read standard input: %v", err)
 		}
 		return []*pb.SpecFile{{Name: "-", Dir: here, Content: text}}, nil
 	case strings.HasPrefix(s, "http://"), strings.HasPrefix(s, "https://"):

@@ -48,7 +48,7 @@ func cellVerb(c *cli) *cobra.Command {
 	var f cellFlags
 	cmd := &cobra.Command{
 		Use:   "cell",
-		Short: "Run the agent that runs work on this machine",
+		Short: "Run the agent of this machine: it runs the work",
 		Example: "  cantina cell --servers 127.0.0.1:7480\n" +
 			"  cantina cell --servers s1:7480,s2:7480 --name db7 --zone z1 --capacity gpu=2 --listen 10.0.0.7:7481 --tls-cert c.pem --tls-key c.key --tls-ca ca.pem",
 		Args: atMost(0, "none"),

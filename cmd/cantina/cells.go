@@ -95,9 +95,9 @@ func cellsVerb(c *cli) *cobra.Command {
 	var watch, all bool
 	cmd := &cobra.Command{
 		Use: "cells [CELL]", Short: "List cells", Args: atMost(1, "CELL"),
-		Long: "cells lists the live cells, then the lost ones with the reason and the fate of their work. " +
+		Long: "cells lists the live cells, then the lost ones with the reason and the state of their work. " +
 			"--all adds cells that have deregistered. The leader keeps the newest 50 lost cells of its " +
-			"term. FOREIGN marks a cell of another cluster that calls this one; it is refused and stays " +
+			"term. FOREIGN marks a cell of another cluster that tries to connect; it is refused and stays " +
 			"unchanged.",
 		Example: "  cantina cells\n  cantina cells -o wide\n  cantina cells node7 -o yaml",
 		RunE: func(_ *cobra.Command, args []string) error {

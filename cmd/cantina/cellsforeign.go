@@ -41,7 +41,7 @@ func adoptVerb(c *cli) *cobra.Command {
 
 func discardVerb(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "discard CELL...", Short: "End work on a cell that is not in the store",
+		Use: "discard CELL...", Short: "End work of a cell that is missing from a restored store",
 		Long: "A store restored from a backup lacks tasks that started after the backup. Cells let such tasks " +
 			"run to their end, and cells and status list them. discard ends them; their results are lost.",
 		Example: "  cantina cells discard node7 --yes", Args: atLeast(1, "CELL"),

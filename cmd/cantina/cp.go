@@ -29,7 +29,8 @@ func cpVerb(c *cli) *cobra.Command {
 		Use:   "cp SUBJECT:PATH LOCAL | cp LOCAL SUBJECT:PATH",
 		Short: "Copy files from or to a running container",
 		Long: "cp copies a file or a directory from the container of a running instance, task or batch task, or to it. " +
-			"Of a service or job, the first that runs is used. A PATH that does not begin with / is relative to the " +
+			"For a service or job, cp uses the first running instance or batch task. A PATH that does not begin " +
+			"with / is relative to the " +
 			"container's directory. A LOCAL that contains a colon begins with ./ or /.\n" +
 			"\n" +
 			"If the destination is a directory, the copy is put there under its own name; otherwise it gets the name " +

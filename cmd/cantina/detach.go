@@ -24,7 +24,7 @@ func parseDetachKeys(text string) ([]byte, error) {
 			keys = append(keys, name[0]-'@')
 		default:
 			return nil, failf(api.ExitUsage,
-				"--detach-keys %q: %q is no key; write single characters and ctrl-KEY, like ctrl-p,ctrl-q", text, k)
+				"--detach-keys %q: %q is not a valid key; write single characters and ctrl-KEY, like ctrl-p,ctrl-q", text, k)
 		}
 	}
 	return keys, nil

@@ -43,7 +43,7 @@ func drainVerb(c *cli) *cobra.Command {
 			c.notef("cell %s draining, deadline in %s; to cancel: cantina undrain %[1]s\n", q.Name,
 				short(d.GetUntil().AsTime().Sub(d.GetSince().AsTime())))
 			if x := got.Cell; x.Session != worker.Healthy.String() {
-				c.notef("cell %s is %s (%s): it begins when it is heard again\n", q.Name, x.Session, printable(x.Reason))
+				c.notef("cell %s is %s (%s): the drain starts with its next heartbeat\n", q.Name, x.Session, printable(x.Reason))
 			}
 			if !wait {
 				return answer(c, cellTable(c), got.Cell)

@@ -37,7 +37,7 @@ func TestExecCodes(t *testing.T) {
 		"write --":                                {"exec", "web", "ls"},
 		"a cell has no container":                 {"exec", "cell/c1", "--", "ls"},
 		"-t needs a terminal":                     {"exec", "-it", "web", "--", "ls"},
-		`"ctrl-1" is no key`:                      {"exec", "--detach-keys", "ctrl-1", "web", "--", "ls"},
+		`"ctrl-1" is not a valid key`:             {"exec", "--detach-keys", "ctrl-1", "web", "--", "ls"},
 		"the name must not be empty":              {"exec", "-e", "=x", "web", "--", "ls"},
 		"one of source and destination":           {"cp", "web:a", "web:b"},
 		"one of source and destination must be S": {"cp", "a", "./b:c"},

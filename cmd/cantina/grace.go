@@ -52,7 +52,7 @@ func (g *graceFlags) shorten(c *cli, s subject, expected int) (string, error) {
 			return "", err
 		}
 		if len(got.Unreached) > 0 {
-			return "", failf(api.ExitFailed, "%s did not answer; it ends the work after its own grace",
+			return "", failf(api.ExitFailed, "%s did not respond; its work ends after the configured grace",
 				"cell "+strings.Join(got.Unreached, ", cell "))
 		}
 		if int(got.Shortened) >= max(expected, int(got.Ending)) || time.Now().After(last) {

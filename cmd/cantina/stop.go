@@ -284,8 +284,8 @@ func restartVerb(c *cli) *cobra.Command {
 					return "", failf(api.ExitUsage, "cannot restart a %s; only services can be restarted", s.kind)
 				}
 				if rolling != "" && g.given() {
-					return "", failf(api.ExitUsage, "a rolling restart stops its instances later; add --all-at-once, or name "+
-						"an instance like %s/0", s)
+					return "", failf(api.ExitUsage, "--now and --grace need --all-at-once, or an instance "+
+						"like %s/0: a rolling restart stops its instances later", s)
 				}
 				got, err := call(c, calls.RestartService, q)
 				if err != nil {

@@ -156,8 +156,8 @@ func timedOut(c *cli, s subject, err error) error {
 	}
 	if s.kind == "service" || s.kind == "instance" || s.kind == "cell" {
 		return failf(api.ExitTimeout, "%s\n"+
-			"it continues; see cantina explain %s", text, s)
+			"still in progress; see cantina explain %s", text, s)
 	}
 	return failf(api.ExitTimeout, "%s\n"+
-		"it continues; follow it with cantina logs -f %s, stop it with cantina stop %s", text, s, s)
+		"still in progress; follow it with cantina logs -f %s, stop it with cantina stop %s", text, s, s)
 }

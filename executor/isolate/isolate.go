@@ -73,7 +73,7 @@ func (h *Host) back(flags int) error {
 			continue
 		}
 		if err := unix.Setns(fd, h.flags[i]); err != nil {
-			return fmt.Errorf("leave name space: %w", err)
+			return fmt.Errorf("leave namespace: %w", err)
 		}
 	}
 	return nil

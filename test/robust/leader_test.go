@@ -14,7 +14,7 @@ import (
 )
 
 // TestKillLeader kills the leader again and again while batch tasks and tasks run on three cells, each in a network
-// name space. No id is written twice, and none is missing without a record of its loss. Work that runs over the
+// namespace. No id is written twice, and none is missing without a record of its loss. Work that runs over the
 // change goes on.
 func TestKillLeader(t *testing.T) {
 	r, w := seeded(t), newWitness(t)

@@ -164,12 +164,12 @@ func ip(call string) (string, error) {
 // link joins a cell's network namespace to the bridge.
 type link struct {
 	t          *testing.T
-	name       string // of the name space, and of the link's end at the bridge
+	name       string // of the namespace, and of the link's end at the bridge
 	bridge     string
 	host, addr string // addresses of the bridge and of the cell
 }
 
-// enter is the command that runs another in the name space. (`ip netns exec` would
+// enter is the command that runs another in the namespace. (`ip netns exec` would
 // take its control groups from it.)
 func (l *link) enter() []string { return []string{"nsenter", "--net=/run/netns/" + l.name} }
 
