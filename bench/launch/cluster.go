@@ -75,7 +75,7 @@ func untilDone(ctx context.Context, d *dev.Dev, n int) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		got, err := api.Call(ctx, d.Client, calls.GetJob, &pb.GetJobRequest{Name: "launch"})
+		got, err := api.Call(ctx, d.Client, calls.GetJob, &pb.GetJobRequest{Domain: "bench", Name: "launch"})
 		if err != nil {
 			return err
 		}

@@ -346,7 +346,7 @@ schedules:
 func (c *cluster) batchCells(job string) map[string]int {
 	c.t.Helper()
 	l, err := api.Call(c.t.Context(), c.client(), calls.ListNodes,
-		&pb.ListNodesRequest{Job: job, State: []string{"running"}})
+		&pb.ListNodesRequest{Domain: "d", Job: job, State: []string{"running"}})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -360,7 +360,7 @@ func (c *cluster) batchCells(job string) map[string]int {
 // noRetries demands that no interruption of a job counts as a failure.
 func (c *cluster) noRetries(job string) {
 	c.t.Helper()
-	l, err := api.Call(c.t.Context(), c.client(), calls.ListNodes, &pb.ListNodesRequest{Job: job})
+	l, err := api.Call(c.t.Context(), c.client(), calls.ListNodes, &pb.ListNodesRequest{Domain: "d", Job: job})
 	if err != nil {
 		c.t.Fatal(err)
 	}

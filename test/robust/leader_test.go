@@ -85,7 +85,7 @@ func (c *cluster) doneMore(n int) {
 	defer cancel()
 	first, last := int32(-1), ""
 	err := until(ctx, c.client(), &pb.StreamEventsRequest{Kind: []string{"job", "node"}}, func() bool {
-		got, err := api.Call(ctx, c.client(), calls.GetJob, &pb.GetJobRequest{Name: "append"})
+		got, err := api.Call(ctx, c.client(), calls.GetJob, &pb.GetJobRequest{Domain: "d", Name: "append"})
 		if err != nil {
 			return false
 		}
@@ -123,7 +123,7 @@ func (c *cluster) onceEach(w *witness, tasks []bool) {
 	seen := 0
 	for cursor := ""; ; {
 		l, err := api.Call(c.t.Context(), client, calls.ListResults,
-			&pb.ListResultsRequest{Job: "append", Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
+			&pb.ListResultsRequest{Domain: "d", Job: "append", Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
 		if err != nil {
 			c.t.Fatal(err)
 		}

@@ -154,7 +154,7 @@ func (w *witness) pids(name string) []int {
 func (c *cluster) nodeCells(job string) map[string]string {
 	c.t.Helper()
 	l, err := api.Call(c.t.Context(), c.client(), calls.ListNodes,
-		&pb.ListNodesRequest{Job: job, Page: &pb.Page{Limit: api.MaxPage}})
+		&pb.ListNodesRequest{Domain: "d", Job: job, Page: &pb.Page{Limit: api.MaxPage}})
 	if err != nil {
 		c.t.Fatal(err)
 	}
