@@ -273,7 +273,7 @@ schedules:
 	// They may finish: the drain waits for them and reports that, and the other cell goes on.
 	must(t, c.addr(), "drain", "c1", "--reason", "finish", "--deadline", "60s")
 	c.waits("c1", func(list string) bool {
-		return strings.Count(list, "job long") == first["c1"] && !strings.Contains(list, "service")
+		return strings.Count(list, "job d/long") == first["c1"] && !strings.Contains(list, "service")
 	})
 	if got := c.batchCells("long"); got["c1"] != first["c1"] {
 		t.Errorf("they run on %v, and did on %v", got, first)
@@ -301,7 +301,7 @@ schedules:
 	// No cell is left: the deadline ends them, and they wait.
 	must(t, c.addr(), "drain", "c2", "--reason", "deadline", "--deadline", "4s")
 	d := c.drained("c2")
-	if list := strings.Join(d.Waits, ", "); strings.Count(list, "job long on l") != len(nodes) ||
+	if list := strings.Join(d.Waits, ", "); strings.Count(list, "job d/long on l") != len(nodes) ||
 		!strings.Contains(list, "service web/0") {
 		t.Errorf("it waited for %s", list)
 	}
