@@ -24,7 +24,7 @@ func steps() int {
 	case os.Getenv("CANTINA_SOAK") != "":
 		return 50_000_000
 	case testing.Short():
-		return 300_000
+		return 150_000
 	}
 	return 1_500_000
 }
