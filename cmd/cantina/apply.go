@@ -111,19 +111,25 @@ func planVerb(c *cli) *cobra.Command {
 // readSpecs reads spec files and checks them here, so that a mistake is found
 // without a server; the server checks them again.
 func readSpecs(c *cli, verb string, sources []string) ([]*pb.SpecFile, error) {
+	files, _, err := loadSpecs(c, verb, sources)
+	return files, err
+}
+
+// loadSpecs reads spec files and parses them. verb is for the text of an error.
+func loadSpecs(c *cli, verb string, sources []string) ([]*pb.SpecFile, []*spec.File, error) {
 	if len(sources) == 0 {
-		return nil, failf(api.ExitUsage, "no spec file given; for example: cantina %s cantina.yaml", verb)
+		return nil, nil, failf(api.ExitUsage, "no spec file given; for example: cantina %s cantina.yaml", verb)
 	}
 	var out []*pb.SpecFile
 	for _, s := range sources {
 		files, err := readSource(c, s)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		out = append(out, files...)
 	}
-	_, err := parseSpecs(c, out)
-	return out, err
+	parsed, err := parseSpecs(c, out)
+	return out, parsed, err
 }
 
 // parseSpecs checks spec files here.

@@ -159,9 +159,7 @@ func firingsOf(all []*pb.ScheduleTime, zone *time.Location) []*structpb.Struct {
 }
 
 func firingTable(c *cli) table[*structpb.Struct] {
-	get := func(name string) func(*structpb.Struct) string {
-		return func(x *structpb.Struct) string { return x.Fields[name].GetStringValue() }
-	}
+	get := textOfField
 	return table[*structpb.Struct]{
 		id: get("at"),
 		columns: []column[*structpb.Struct]{

@@ -25,13 +25,11 @@ func existingData(c *cli) string {
 func doctorVerb(c *cli) *cobra.Command {
 	var dir, reaper, user string
 	var stuck stuckFlags
-	get := func(name string) func(*structpb.Struct) string {
-		return func(x *structpb.Struct) string { return x.Fields[name].GetStringValue() }
-	}
 	t := table[*structpb.Struct]{
-		id: get("name"),
+		id: textOfField("name"),
 		columns: []column[*structpb.Struct]{
-			{name: "CHECK", text: get("name")}, {name: "LEVEL", text: get("level")}, {name: "DETAIL", text: get("detail")},
+			{name: "CHECK", text: textOfField("name")}, {name: "LEVEL", text: textOfField("level")},
+			{name: "DETAIL", text: textOfField("detail")},
 		},
 	}
 	cmd := &cobra.Command{
@@ -55,10 +53,8 @@ func doctorVerb(c *cli) *cobra.Command {
 			}
 			var rows []*structpb.Struct
 			for _, f := range r.Findings {
-				rows = append(rows, &structpb.Struct{Fields: map[string]*structpb.Value{
-					"name": structpb.NewStringValue(text.Clean(f.Name)), "level": structpb.NewStringValue(f.Level.String()),
-					"detail": structpb.NewStringValue(text.Clean(f.Detail)),
-				}})
+				rows = append(rows, textFields(map[string]string{"name": text.Clean(f.Name), "level": f.Level.String(),
+					"detail": text.Clean(f.Detail)}))
 			}
 			if err := list(c, t, rows); err != nil {
 				return err

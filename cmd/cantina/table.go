@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 )
 
 // column is one column of a table.
@@ -23,6 +24,20 @@ type table[T proto.Message] struct {
 	id      func(T) string
 	columns []column[T]
 	order   func([]T) []T // of a whole list; nil = as the server lists it
+}
+
+// textOfField returns the reader of a text of an item that has no message of its own.
+func textOfField(name string) func(*structpb.Struct) string {
+	return func(x *structpb.Struct) string { return x.Fields[name].GetStringValue() }
+}
+
+// textFields is an item that has no message of its own.
+func textFields(texts map[string]string) *structpb.Struct {
+	x := &structpb.Struct{Fields: map[string]*structpb.Value{}}
+	for name, text := range texts {
+		x.Fields[name] = structpb.NewStringValue(text)
+	}
+	return x
 }
 
 // rows prints a table without borders, one row per item. Later rows, of a watch or of a further

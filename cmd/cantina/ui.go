@@ -14,7 +14,7 @@ import (
 )
 
 func uiVerb(c *cli) *cobra.Command {
-	link := func(x *structpb.Struct) string { return x.Fields["url"].GetStringValue() }
+	link := textOfField("url")
 	t := table[*structpb.Struct]{id: link, columns: []column[*structpb.Struct]{{name: "URL", text: link}}}
 	cmd := &cobra.Command{
 		Use: "ui", Short: "Print a link to the web UI", Args: atMost(0, "none"),
@@ -38,7 +38,7 @@ func uiVerb(c *cli) *cobra.Command {
 			if (c.output == "table" || c.output == "wide") && c.template == "" && !c.quiet {
 				return line(c.Out, url) // whole on every terminal
 			}
-			return one(c, t, &structpb.Struct{Fields: map[string]*structpb.Value{"url": structpb.NewStringValue(url)}})
+			return one(c, t, textFields(map[string]string{"url": url}))
 		},
 	}
 	return c.reading(cmd)

@@ -9,13 +9,11 @@ import (
 
 func validateVerb(c *cli) *cobra.Command {
 	var files []string
-	get := func(name string) func(*structpb.Struct) string {
-		return func(x *structpb.Struct) string { return x.Fields[name].GetStringValue() }
-	}
+	kind, domain, name := textOfField("kind"), textOfField("domain"), textOfField("name")
 	t := table[*structpb.Struct]{
-		id: func(x *structpb.Struct) string { return get("kind")(x) + "/" + get("domain")(x) + "/" + get("name")(x) },
+		id: func(x *structpb.Struct) string { return kind(x) + "/" + domain(x) + "/" + name(x) },
 		columns: []column[*structpb.Struct]{
-			{name: "KIND", text: get("kind")}, {name: "DOMAIN", text: get("domain")}, {name: "NAME", text: get("name")},
+			{name: "KIND", text: kind}, {name: "DOMAIN", text: domain}, {name: "NAME", text: name},
 		},
 	}
 	cmd := &cobra.Command{
@@ -27,11 +25,7 @@ func validateVerb(c *cli) *cobra.Command {
 			"  cantina validate services/ -o name\n" +
 			"  generate | cantina validate -",
 		RunE: func(_ *cobra.Command, args []string) error {
-			sources, err := readSpecs(c, "validate", append(files, args...))
-			if err != nil {
-				return err
-			}
-			parsed, err := parseSpecs(c, sources)
+			_, parsed, err := loadSpecs(c, "validate", append(files, args...))
 			if err != nil {
 				return err
 			}
@@ -54,8 +48,7 @@ func resourcesOf(files []*spec.File) []*structpb.Struct {
 	var rows []*structpb.Struct
 	for _, f := range files {
 		add := func(kind, name string) {
-			rows = append(rows, &structpb.Struct{Fields: map[string]*structpb.Value{"kind": structpb.NewStringValue(kind),
-				"domain": structpb.NewStringValue(f.Domain), "name": structpb.NewStringValue(name)}})
+			rows = append(rows, textFields(map[string]string{"kind": kind, "domain": f.Domain, "name": name}))
 		}
 		for _, s := range f.Services {
 			add("service", s.Service.Name)

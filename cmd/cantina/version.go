@@ -12,11 +12,11 @@ import (
 func versionVerb(c *cli) *cobra.Command {
 	var clientOnly bool
 	t := table[*structpb.Struct]{
-		id: func(x *structpb.Struct) string { return x.Fields["client"].GetStringValue() },
+		id: textOfField("client"),
 		columns: []column[*structpb.Struct]{
-			{name: "CLIENT", text: func(x *structpb.Struct) string { return x.Fields["client"].GetStringValue() }},
-			{name: "GO", text: func(x *structpb.Struct) string { return x.Fields["go"].GetStringValue() }},
-			{name: "SERVER", text: func(x *structpb.Struct) string { return x.Fields["server"].GetStringValue() }},
+			{name: "CLIENT", text: textOfField("client")},
+			{name: "GO", text: textOfField("go")},
+			{name: "SERVER", text: textOfField("server")},
 		},
 	}
 	cmd := &cobra.Command{
@@ -24,10 +24,8 @@ func versionVerb(c *cli) *cobra.Command {
 		Long:    "version prints the version of this program and of the server. It succeeds without a server, too.",
 		Example: "  cantina version\n  cantina version --client -o json",
 		RunE: func(*cobra.Command, []string) error {
-			x := &structpb.Struct{Fields: map[string]*structpb.Value{
-				"client": structpb.NewStringValue(version), "go": structpb.NewStringValue(runtime.Version()),
-				"platform": structpb.NewStringValue(runtime.GOOS + "/" + runtime.GOARCH), "server": structpb.NewStringValue(""),
-			}}
+			x := textFields(map[string]string{"client": version, "go": runtime.Version(),
+				"platform": runtime.GOOS + "/" + runtime.GOARCH, "server": ""})
 			c.impatient = true
 			if !clientOnly {
 				if got, err := call(c, calls.GetStatus, &pb.GetStatusRequest{}); err == nil {
