@@ -3,7 +3,6 @@ package wire
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 
 	"cantina/batch"
 	"cantina/fence"
+	"cantina/internal/draw"
 	"cantina/lrp"
 	"cantina/task"
 	pb "cantina/wire/cantinav1"
@@ -22,44 +22,12 @@ import (
 // full sets every field that can be reached to a value other than zero, so that a field that a conversion forgets
 // is noticed.
 func full[T any](t *testing.T) T {
-	var v T
-	n := 0
-	fill(t, reflect.ValueOf(&v).Elem(), &n)
-	return v
-}
-
-func fill(t *testing.T, v reflect.Value, n *int) {
 	t.Helper()
-	*n++
-	switch {
-	case v.Type() == reflect.TypeFor[time.Time]():
-		v.Set(reflect.ValueOf(time.Unix(int64(1000+*n), 5).UTC()))
-	case v.Kind() == reflect.Struct:
-		for i := range v.NumField() {
-			fill(t, v.Field(i), n)
-		}
-	case v.Kind() == reflect.Slice:
-		s := reflect.MakeSlice(v.Type(), 2, 2)
-		fill(t, s.Index(0), n)
-		fill(t, s.Index(1), n)
-		v.Set(s)
-	case v.Kind() == reflect.String:
-		v.SetString(fmt.Sprintf("text %d é", *n))
-	case v.Kind() == reflect.Bool:
-		v.SetBool(true)
-	case v.Kind() == reflect.Uint8:
-		v.SetUint(uint64(*n) % 250)
-	case v.CanInt():
-		if strings.HasPrefix(v.Type().PkgPath(), "cantina/") {
-			v.SetInt(1) // a state
-		} else {
-			v.SetInt(int64(*n))
-		}
-	case v.CanUint():
-		v.SetUint(uint64(*n) << 50)
-	default:
-		t.Fatalf("no value for a %s", v.Type())
+	var v T
+	if err := draw.Fill(&v); err != nil {
+		t.Fatal(err)
 	}
+	return v
 }
 
 // crossed sends a message through its encoding.
@@ -178,10 +146,9 @@ func TestRunTasksKeepEachCallAndItsAnswer(t *testing.T) {
 
 func TestRowsLoseNothing(t *testing.T) {
 	var x lrp.Index
-	for _, p := range []lrp.Presence{lrp.Ordinary, lrp.Evacuating, lrp.Suspect} {
-		v := &lrp.Actual{}
-		n := int(p)
-		fill(t, reflect.ValueOf(v).Elem(), &n)
+	rows := full[struct{ Ordinary, Evacuating, Suspect lrp.Actual }](t)
+	for p, v := range map[lrp.Presence]*lrp.Actual{lrp.Ordinary: &rows.Ordinary, lrp.Evacuating: &rows.Evacuating,
+		lrp.Suspect: &rows.Suspect} {
 		v.Presence, v.Key = p, lrp.Key{Process: "p", Index: 3}
 		x.Key = v.Key
 		switch p {

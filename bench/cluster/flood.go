@@ -82,12 +82,13 @@ func (f *aFlood) measure(ctx context.Context, r *rig, name string, do func(conte
 	if err := s.make(ctx, r); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	spent, took := time.Since(begin), time.Duration(0)
-	if took, err = gauge.SpentBy(r.server.cmd.Process.Pid); err != nil {
+	took := time.Since(begin)
+	after, err := gauge.SpentBy(r.server.cmd.Process.Pid)
+	if err != nil {
 		return err
 	}
-	fmt.Printf("  %-34s %6.1f s, server %5.1f s of processor time (%.2f of a core), %s\n", name, spent.Seconds(),
-		(took - before).Seconds(), (took-before).Seconds()/spent.Seconds(), r.memory())
+	fmt.Printf("  %-34s %6.1f s, server %5.1f s of processor time (%.2f of a core), %s\n", name, took.Seconds(),
+		(after - before).Seconds(), (after-before).Seconds()/took.Seconds(), r.memory())
 	return nil
 }
 

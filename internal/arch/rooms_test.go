@@ -111,21 +111,13 @@ func (g *rooms) count() (arrows int, back []string) {
 		for _, f := range g.files {
 			now := slices.Index(order, f)
 			rest := slices.Delete(slices.Clone(order), now, now+1)
-			best, least, cost := now, 0, 0
-			for at := range len(order) { // relative to the place at the top
-				if at > 0 {
-					if g.has(f, rest[at-1]) {
-						cost++
-					}
-					if g.has(rest[at-1], f) {
-						cost--
-					}
-				}
-				if at == 0 || cost < least {
+			best, least := now, g.costAt(rest, f, now)
+			for at := range len(order) {
+				if cost := g.costAt(rest, f, at); cost < least {
 					best, least = at, cost
 				}
 			}
-			if best != now && least < g.costAt(rest, f, now) {
+			if best != now {
 				order, moved = slices.Insert(rest, best, f), true
 			}
 		}
