@@ -348,7 +348,9 @@ func TestAnEditThatCrossesAnEnd(t *testing.T) {
 				if err := <-answer; err != nil {
 					t.Error(err)
 				}
-				got, err := r.jobs["j"].forest.board.Status(batch.Key{Job: "j", Node: "a"})
+				var got batch.Status
+				var err error
+				r.locked(func() { got, err = r.jobs["j"].forest.board.Status(batch.Key{Job: "j", Node: "a"}) })
 				if err != nil || got.Invocation != newest.Invocation || got.Bits&batch.Done == 0 {
 					t.Errorf("%+v, %v", got, err)
 				}

@@ -75,9 +75,11 @@ func TestEndBeforeTheStartWasNoted(t *testing.T) {
 		if c := r.auction.Cells()[0]; c.Holdings != 0 {
 			t.Errorf("room is not given back: %+v", c)
 		}
-		if len(r.early) != 0 || len(r.ends) != 0 {
-			t.Errorf("left over: %v %v", r.early, r.ends)
-		}
+		r.locked(func() {
+			if len(r.early) != 0 || len(r.ends) != 0 {
+				t.Errorf("left over: %v %v", r.early, r.ends)
+			}
+		})
 		r.stop()
 	})
 }

@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 
 	"cantina/batch"
+	"cantina/fence"
 	"cantina/store"
-	"cantina/worker"
 )
 
 // TestAStartThatCrossesARenewal: a start was requested before its job is removed or born again, and its hand-out
@@ -89,7 +89,8 @@ func TestLeftoversOfAnEarlierProcessAreRemoved(t *testing.T) {
 				if got := st.keys(killPrefix); len(got) != 2 {
 					t.Fatalf("kill rows %v", got)
 				}
-				old := r.jobs["j"].row.uid
+				var old string
+				r.locked(func() { old = r.jobs["j"].row.uid })
 				r.do(r.Renew("dom", jobWith(2, "a", "b", "c")))
 				if succeeded {
 					model := r.reg.Model()
@@ -213,10 +214,11 @@ func TestAMergeThatCrossesARebirth(t *testing.T) {
 			t.Fatalf("%d rows merged", got)
 		}
 		mergeAt(64)
-		for _, node := range []string{"a", "b", "c", "d", "e"} { // the run of the first life ends
-			if v, ok := r.reg.model[worker.Work{Job: "j", Node: node}]; ok &&
-				v.Run.Invocation.Compare(r.jobs["j"].row.born) <= 0 {
-				r.end("j", node, 0, "")
+		var born fence.Invocation
+		r.locked(func() { born = r.jobs["j"].row.born })
+		for _, v := range r.reg.Model() { // the run of the first life ends
+			if v.Run.Invocation.Compare(born) <= 0 {
+				r.end("j", v.Run.Work.Node, 0, "")
 			}
 		}
 		synctest.Wait()

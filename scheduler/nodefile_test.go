@@ -81,13 +81,17 @@ func TestNodesOfAFile(t *testing.T) {
 		write("a\n")
 		pass(filesEvery)
 		view(1, "")
-		reads := r.forests["j"].wholeAt
+		due := func() (at time.Duration) {
+			r.locked(func() { at = r.forests["j"].wholeAt })
+			return at
+		}
+		reads := due()
 		pass(10 * time.Second)
-		if r.forests["j"].wholeAt != reads {
+		if due() != reads {
 			t.Error("an unchanged file was read again")
 		}
 		pass(5 * time.Minute)
-		if r.forests["j"].wholeAt == reads {
+		if due() == reads {
 			t.Error("it is never read again")
 		}
 	})

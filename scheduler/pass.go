@@ -122,6 +122,9 @@ type pick struct {
 	prev  batch.Status
 	mark  uint32
 	grant placement.Grant
+
+	order   placement.Order // of cells, as the forest has it when it is picked
+	weights map[string]int
 }
 
 // pick asks the boards in turn.
@@ -141,6 +144,7 @@ func (s *Scheduler) pick(most int) []*pick {
 			j := s.jobs[st.Key.Job]
 			p := &pick{Start: st, j: j, spec: j.spec, f: f, of: f.version, mark: f.board.Mark(st.Key)}
 			p.prev, _ = f.board.Status(st.Key)
+			p.order, p.weights = f.board.Cells()
 			out = append(out, p)
 		}
 	}
@@ -191,7 +195,7 @@ func (s *Scheduler) place(ctx context.Context, picks []*pick) bool {
 			Ports: p.spec.Workload.FixedPorts(),
 		}})
 		wants[len(wants)-1].Hosts = p.Hosts
-		wants[len(wants)-1].Order, wants[len(wants)-1].Weights = p.f.board.Cells()
+		wants[len(wants)-1].Order, wants[len(wants)-1].Weights = p.order, p.weights
 		asked = append(asked, p)
 	}
 	all := len(asked) == len(picks)

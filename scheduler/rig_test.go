@@ -442,6 +442,14 @@ func beginOff(t *testing.T, st *fakeStore, revision int64, off time.Duration, mo
 	return r
 }
 
+// locked calls f while the scheduler changes nothing. A bubble that waits does not order a test's reads before the
+// writes of a later step, so a test reads the scheduler's own fields only here.
+func (r *rig) locked(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f()
+}
+
 // cell adds a cell with room for so many containers.
 func (r *rig) cell(name string, containers int) {
 	r.auction.Admit(name, "p-"+name, "")

@@ -241,9 +241,11 @@ func TestRecreatedOnAnotherForestWhileItRuns(t *testing.T) {
 		r.end("j", "a", 0, "")
 		r.wantStarted("j/b")
 		pass(time.Minute)
-		if len(r.forests) != 1 {
-			t.Errorf("%d forests", len(r.forests))
-		}
+		r.locked(func() {
+			if len(r.forests) != 1 {
+				t.Errorf("%d forests", len(r.forests))
+			}
+		})
 		r.stop()
 	})
 }

@@ -154,7 +154,9 @@ func (r *rig) toTheEnd(done map[string]bool) {
 	for _, c := range r.auction.Cells() {
 		used += c.Holdings
 	}
-	if used != 0 || len(r.ends) != 0 || r.forests["j"].board.Live() != 0 {
-		r.t.Errorf("left over: %d holdings, %d ends, %d live", used, len(r.ends), r.forests["j"].board.Live())
-	}
+	r.locked(func() {
+		if used != 0 || len(r.ends) != 0 || r.forests["j"].board.Live() != 0 {
+			r.t.Errorf("left over: %d holdings, %d ends, %d live", used, len(r.ends), r.forests["j"].board.Live())
+		}
+	})
 }
