@@ -166,7 +166,7 @@ func (a *Auctioneer) take(now time.Duration) (Call, bool) {
 		work := a.stillOut(l)
 		for len(l.queue) > 0 && len(work) < a.cfg.CallItems {
 			if p := &l.queue[0]; a.auction.Send(p, now) {
-				work = append(work, p.Item)
+				work = append(work, *p.Item)
 			}
 			l.queue = l.queue[1:]
 		}

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -10,7 +11,7 @@ import (
 // concurrent use.
 type Auction struct {
 	*Ledger
-	waiting map[string]*entry // by Item.ID
+	waiting int               // entries that are not gone
 	queues  map[string]*queue // by shape
 	fresh   []*entry          // came since the last round
 	seq     int64
@@ -23,6 +24,7 @@ type Auction struct {
 // entry is one item that waits.
 type entry struct {
 	item     Item
+	pending  *pending // of its item, as long as it waits
 	since    time.Duration
 	seq      int64
 	rank     int // of its item: LRPs of index 0, tasks, LRPs of index 1, 2, …
@@ -36,6 +38,7 @@ type entry struct {
 	// Of batch work: when it was last requested, and whether its requester was woken since.
 	asked time.Duration
 	poked bool
+	own   pending // where it lies, if it is the first of its item
 }
 
 // queue holds the waiting work of one shape, best first.
@@ -76,7 +79,7 @@ type Result struct {
 
 // NewAuction returns an auction over an empty ledger.
 func NewAuction(cfg Config) *Auction {
-	a := &Auction{Ledger: NewLedger(cfg), waiting: make(map[string]*entry), queues: make(map[string]*queue)}
+	a := &Auction{Ledger: NewLedger(cfg), queues: make(map[string]*queue)}
 	a.batch = &batchWaits{a: a, byShape: make(map[string]*entry)}
 	return a
 }
@@ -87,39 +90,72 @@ func NewAuction(cfg Config) *Auction {
 // ErrInvalid for an item without ids or of kind batch, and adds the others.
 func (a *Auction) Submit(now time.Duration, items ...Item) error {
 	var err error
-	for _, it := range items {
+	var room []entry
+	a.flights.pending = roomFor(a.flights.pending, len(items))
+	a.fresh = slices.Grow(a.fresh, len(items))
+	for i := range items {
+		it := &items[i]
 		if bad := it.Submittable(); bad != nil {
 			err = bad
 			continue
 		}
 		a.note(it.Constraint.Apart)
-		if h := a.flights.byItem[it.ID]; h != nil {
-			h.again = &it
-			continue
-		}
 		since := now
-		if e := a.waiting[it.ID]; e != nil {
-			since = e.since
-			a.drop(e)
+		if x := a.flights.pending[it.ID]; x != nil {
+			if x.flies != nil {
+				again := *it
+				x.flies.again = &again
+				continue
+			}
+			since = x.waits.since
+			a.drop(x.waits)
 		}
-		a.enqueue(it, since)
+		if len(room) == 0 {
+			room = make([]entry, min(len(items)-i, entriesAtOnce))
+		}
+		a.enter(&room[0], it, since)
+		room = room[1:]
 	}
 	return err
 }
 
-func (a *Auction) enqueue(it Item, since time.Duration) *entry {
-	a.seq++
-	e := &entry{item: it, since: since, seq: a.seq, rank: rank(&it), size: memory(&it)}
-	a.waiting[it.ID] = e
-	a.fresh = append(a.fresh, e)
+// entriesAtOnce is how many entries are allocated in one piece: as long as one is used, all take memory.
+const entriesAtOnce = 16
+
+// roomFor returns a map with room for n more keys. A map that would double is made anew at once, not in steps.
+func roomFor[V any](m map[string]V, n int) map[string]V {
+	if n < 1024 || n < len(m) {
+		return m
+	}
+	out := make(map[string]V, len(m)+n)
+	maps.Copy(out, m)
+	return out
+}
+
+func (a *Auction) enqueue(it *Item, since time.Duration) *entry {
+	e := &entry{}
+	a.enter(e, it, since)
 	return e
+}
+
+// enter fills an entry, which then waits for the next round.
+func (a *Auction) enter(e *entry, it *Item, since time.Duration) {
+	a.seq++
+	*e = entry{item: *it, since: since, seq: a.seq, rank: rank(it), size: memory(it)}
+	if e.pending = a.flights.pending[it.ID]; e.pending == nil {
+		e.pending = &e.own
+		a.flights.pending[it.ID] = e.pending
+	}
+	e.pending.waits = e
+	a.waiting++
+	a.fresh = append(a.fresh, e)
 }
 
 // Withdraw removes unwanted items from the waiting work. It returns how many waited.
 func (a *Auction) Withdraw(ids ...string) int {
 	n := 0
 	for _, id := range ids {
-		if e := a.waiting[id]; e != nil {
+		if e := a.entryOf(id); e != nil {
 			a.drop(e)
 			n++
 		}
@@ -129,7 +165,9 @@ func (a *Auction) Withdraw(ids ...string) int {
 
 func (a *Auction) drop(e *entry) {
 	e.gone = true
-	delete(a.waiting, e.item.ID)
+	a.waiting--
+	e.pending.waits = nil
+	a.flights.settle(e.item.ID, e.pending)
 	a.unmark(e)
 	if q := e.queue; q != nil {
 		if q.n--; q.n == 0 {
@@ -139,11 +177,19 @@ func (a *Auction) drop(e *entry) {
 }
 
 // Waiting returns how many items wait.
-func (a *Auction) Waiting() int { return len(a.waiting) }
+func (a *Auction) Waiting() int { return a.waiting }
+
+// entryOf returns the entry of an item that waits.
+func (a *Auction) entryOf(id string) *entry {
+	if x := a.flights.pending[id]; x != nil {
+		return x.waits
+	}
+	return nil
+}
 
 // Untried returns how many items wait for a round, and not for room.
 func (a *Auction) Untried() int {
-	n := len(a.waiting)
+	n := a.waiting
 	for _, q := range a.queues {
 		if q.asleep {
 			n -= q.n
@@ -153,11 +199,11 @@ func (a *Auction) Untried() int {
 }
 
 // InFlight returns how many instances and tasks are placed and not confirmed.
-func (a *Auction) InFlight() int { return len(a.flights.byItem) }
+func (a *Auction) InFlight() int { return a.flights.inFlight }
 
 // WaitingSince returns since when an item waits.
 func (a *Auction) WaitingSince(id string) (time.Duration, bool) {
-	if e := a.waiting[id]; e != nil {
+	if e := a.entryOf(id); e != nil {
 		return e.since, true
 	}
 	return 0, false
@@ -181,10 +227,10 @@ func (a *Auction) Refuse(now time.Duration, hold string, full bool, why string) 
 		}
 		a.rest(c, now+a.cfg.Rest, why)
 	}
-	if h.Kind == KindBatch || a.waiting[h.item.ID] != nil {
+	if h.Kind == KindBatch || a.entryOf(h.item.ID) != nil {
 		return
 	}
-	e := a.enqueue(*h.item, now)
+	e := a.enqueue(h.item, now)
 	e.tries = h.tries + 1
 	if !full {
 		e.from = now + min(time.Second<<min(h.tries, 5), 30*time.Second)
@@ -239,8 +285,8 @@ func (a *Auction) expire(now time.Duration, r *Result) {
 		if h.Kind == KindBatch {
 			continue
 		}
-		if h.again != nil && a.waiting[h.item.ID] == nil {
-			a.enqueue(*h.again, now)
+		if h.again != nil && a.entryOf(h.item.ID) == nil {
+			a.enqueue(h.again, now)
 			continue
 		}
 		r.Expired = append(r.Expired, *h.item)
@@ -252,7 +298,7 @@ func (a *Auction) rouse() {
 	for _, c := range a.improved {
 		c.improved = false
 		if c.earmarkFor != "" {
-			if e := a.waiting[c.earmarkFor]; e != nil && e.queue != nil {
+			if e := a.entryOf(c.earmarkFor); e != nil && e.queue != nil {
 				e.queue.asleep = false
 			}
 		}
@@ -289,7 +335,7 @@ func (a *Auction) regroup() {
 				continue
 			}
 			a.drop(e)
-			again := a.enqueue(e.item, e.since)
+			again := a.enqueue(&e.item, e.since)
 			again.seq, again.reported, again.tries = e.seq, e.reported, e.tries
 		}
 	}
@@ -360,7 +406,8 @@ func (a *Auction) place(now time.Duration, r *Result) {
 		tops = append(tops, q) // sorted: a heap already
 	}
 	most := max(a.cfg.Batch, len(a.queues)/8)
-	r.Placed = make([]Placement, 0, min(most, len(a.waiting)))
+	r.Placed = make([]Placement, 0, min(most, a.waiting))
+	a.holds = roomFor(a.holds, cap(r.Placed))
 	for len(tops) > 0 {
 		if len(r.Placed) >= most {
 			r.More = true
@@ -390,16 +437,17 @@ func (a *Auction) award(e *entry, now time.Duration, r *Result) bool {
 	}
 	s := e.queue.shape
 	a.compile(s)
-	c := a.find(s, a.groups[e.item.Group])
+	g := a.groups[e.item.Group]
+	c := a.find(s, g)
 	if c == nil && e.mark != nil && a.fits(s, e.mark, e.mark.earmark) {
 		c = e.mark
 	}
 	if c == nil {
 		return false
 	}
-	a.drop(e)
-	h := a.take(&e.item, s, c, now)
+	h := a.launch(&e.item, e.pending, g, s, c, now)
 	h.tries = e.tries
+	a.drop(e)
 	placed := h.placement()
 	placed.Waited = now - e.since
 	r.Placed = append(r.Placed, placed)
@@ -453,7 +501,7 @@ func (a *Auction) report(now time.Duration, fresh []*entry, r *Result) {
 // ExplainWaiting returns why an item waits, computed now, or nil when it does not
 // wait.
 func (a *Auction) ExplainWaiting(id string) *Refusal {
-	e := a.waiting[id]
+	e := a.entryOf(id)
 	if e == nil {
 		return nil
 	}

@@ -537,8 +537,8 @@ func TestAuctionNeverOverbooksAndNeverForgets(t *testing.T) {
 				}
 				// Waiting items find no cell.
 				for id, f := range fate {
-					if f == "waiting" && a.waiting[id].from <= now {
-						e := a.waiting[id]
+					if f == "waiting" && a.entryOf(id).from <= now {
+						e := a.entryOf(id)
 						if all := oracle(a.Ledger, e.item); len(all) > 0 {
 							rt.Fatalf("%s waits, oracle has %v", id, all)
 						}
@@ -547,11 +547,28 @@ func TestAuctionNeverOverbooksAndNeverForgets(t *testing.T) {
 			},
 			"": func(rt *rapid.T) {
 				checkLedger(rt, a.Ledger)
+				ids := map[string]bool{} // of all that wait or are in flight
+				for _, h := range a.holds {
+					if h.inFlight {
+						ids[h.item.ID] = true
+					}
+				}
+				if len(ids) != a.InFlight() {
+					rt.Fatalf("%d in flight, the holdings have %d", a.InFlight(), len(ids))
+				}
+				for id, f := range fate {
+					if f == "waiting" {
+						ids[id] = true
+					}
+				}
+				if len(ids) != len(a.flights.pending) {
+					rt.Fatalf("%d items are pending, %d are in flight or wait", len(a.flights.pending), len(ids))
+				}
 				waiting := 0
 				for id, f := range fate {
 					if f == "waiting" {
 						waiting++
-						if a.waiting[id] == nil {
+						if a.entryOf(id) == nil {
 							rt.Fatalf("%s is forgotten", id)
 						}
 						continue

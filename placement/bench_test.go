@@ -173,7 +173,7 @@ func BenchmarkPlaceLostZone(b *testing.B) {
 		for _, p := range a.Round(0).Placed {
 			if a.byName[p.Cell].state.Zone == "z0" {
 				gone = append(gone, p.Item.Hold)
-				again = append(again, p.Item)
+				again = append(again, *p.Item)
 			}
 		}
 		b.StartTimer()

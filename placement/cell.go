@@ -32,7 +32,7 @@ type cell struct {
 	resting          bool
 	restWhy          string // why; empty = it refused work
 	improved         bool
-	holds            map[string]*holding
+	holds            []*holding     // in no order; each has its place
 	services, repels map[string]int // see apart
 }
 
@@ -40,7 +40,7 @@ func (l *Ledger) cellNamed(name string) *cell {
 	if c := l.byName[name]; c != nil {
 		return c
 	}
-	c := &cell{name: name, class: -1, blocked: "no session", holds: make(map[string]*holding)}
+	c := &cell{name: name, class: -1, blocked: "no session"}
 	if n := len(l.free); n > 0 {
 		c.id = l.free[n-1]
 		l.free = l.free[:n-1]

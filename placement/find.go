@@ -132,14 +132,8 @@ func (l *Ledger) find(s *shape, g *group) *cell {
 	if s.constraint.Host != "" {
 		return l.findListed(s, g)
 	}
-	q := &search{need: s.need, where: s.where, best: -1}
-	q.leaf = func(slot int) (int32, int, int64, bool) {
-		c := l.cells[q.class.slots[slot]]
-		if slices.Contains(s.avoid, c.name) || !s.passes(c) || !l.hosts.free(s.constraint.Ports, c) || l.crowded(s, g, c) {
-			return 0, 0, 0, false
-		}
-		return c.id, colocated(s.kind, g, c), s.score(l, c), true
-	}
+	q := &l.search
+	*q = search{ledger: l, shape: s, group: g, need: s.need, where: s.where, best: -1}
 	var scratch [16]int
 	order := scratch[:0]
 	for i := range s.buckets {
@@ -162,6 +156,16 @@ func (l *Ledger) find(s *shape, g *group) *cell {
 		return nil
 	}
 	return l.cells[q.best]
+}
+
+// look looks at one cell that fits: its count, its score, and whether it may be taken at all.
+func (q *search) look(slot int) (id int32, count int, score int64, ok bool) {
+	l, s, g := q.ledger, q.shape, q.group
+	c := l.cells[q.class.slots[slot]]
+	if slices.Contains(s.avoid, c.name) || !s.passes(c) || !l.hosts.free(s.constraint.Ports, c) || l.crowded(s, g, c) {
+		return 0, 0, 0, false
+	}
+	return c.id, colocated(s.kind, g, c), s.score(l, c), true
 }
 
 func (l *Ledger) searchClasses(s *shape, classes []int, g *group, q *search) {
@@ -251,11 +255,16 @@ func (s *shape) allows(c *cell) bool {
 
 // take allocates an item in flight on a cell.
 func (l *Ledger) take(it *Item, s *shape, c *cell, now time.Duration) *holding {
+	return l.launch(it, nil, nil, s, c, now)
+}
+
+// launch is take for a caller that has looked up the pending item and the group of the item, or nil.
+func (l *Ledger) launch(it *Item, x *pending, g *group, s *shape, c *cell, now time.Duration) *holding {
 	l.flights.last++
 	h := &holding{
 		Holding: Holding{Hold: it.Hold, Cell: c.name, Kind: it.Kind, Group: it.Group, Need: it.Need,
 			Ports: it.Constraint.Ports, Apart: it.Constraint.Apart, Name: it.Name, Service: it.Service},
-		item: it, cell: c, need: s.need, inFlight: true, flight: l.flights.last,
+		item: it, pending: x, group: g, cell: c, need: s.need, inFlight: true, flight: l.flights.last,
 	}
 	if it.Kind == KindBatch {
 		h.deadline = now + l.cfg.InFlight
@@ -267,7 +276,7 @@ func (l *Ledger) take(it *Item, s *shape, c *cell, now time.Duration) *holding {
 }
 
 func (h *holding) placement() Placement {
-	return Placement{Item: *h.item, Cell: h.Cell, Process: h.cell.process, flight: h.flight}
+	return Placement{Item: h.item, Cell: h.Cell, Process: h.cell.process, flight: h.flight}
 }
 
 // Place finds the best cell for one item and allocates it in flight. Errors: ErrInvalid, ErrHeld;

@@ -8,14 +8,36 @@ import (
 // flights are the holdings that no cell has answered yet. Each has its deadline when the call to its
 // cell begins: until then the cell cannot have it, and it is not placed elsewhere.
 type flights struct {
-	byItem   map[string]*holding // by Item.ID
+	pending  map[string]*pending // by Item.ID
+	inFlight int                 // holdings in flight
 	due      []*holding          // that have a deadline, in its order
 	stranded []*holding          // to cells that went away
 	last     int64               // number of the newest
 }
 
+// pending is an item from its request on until a cell has it: it waits, or it is in flight, or both.
+type pending struct {
+	waits *entry
+	flies *holding
+}
+
+// settle forgets an item that neither waits nor is in flight.
+func (f *flights) settle(id string, x *pending) {
+	if x.waits == nil && x.flies == nil {
+		delete(f.pending, id)
+	}
+}
+
 func (f *flights) add(h *holding) {
-	f.byItem[h.item.ID] = h
+	if h.pending == nil {
+		h.pending = f.pending[h.item.ID]
+	}
+	if h.pending == nil {
+		h.pending = &pending{}
+		f.pending[h.item.ID] = h.pending
+	}
+	h.pending.flies = h
+	f.inFlight++
 	if h.deadline != 0 {
 		f.due = append(f.due, h)
 	}
@@ -37,8 +59,13 @@ func (l *Ledger) Send(p *Placement, now time.Duration) bool {
 
 // land ends a holding's flight.
 func (f *flights) land(h *holding) {
-	if h.item != nil && f.byItem[h.item.ID] == h {
-		delete(f.byItem, h.item.ID)
+	if x := h.pending; x != nil {
+		h.pending = nil
+		f.inFlight--
+		if x.flies == h {
+			x.flies = nil
+			f.settle(h.item.ID, x)
+		}
 	}
 	h.inFlight = false
 }

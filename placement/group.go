@@ -19,11 +19,15 @@ func (l *neighbours) count(h *holding, delta int) {
 	if h.Kind != KindLRP || h.Group == "" {
 		return
 	}
-	g := gs[h.Group]
+	g := h.group
+	if g == nil {
+		g = gs[h.Group]
+	}
 	if g == nil {
 		g = &group{name: h.Group, cells: make(map[int32]int), classes: make(map[int]*spread)}
 		gs[h.Group] = g
 	}
+	h.group = g
 	l.countCell(g, h.cell, delta)
 	if g.total == 0 {
 		delete(gs, h.Group)

@@ -166,7 +166,7 @@ type State struct {
 
 // Placement is a decision: this item goes to this cell process.
 type Placement struct {
-	Item    Item
+	Item    *Item // not to be changed
 	Cell    string
 	Process string
 	Waited  time.Duration // since its request, in the auction

@@ -56,6 +56,9 @@ type holding struct {
 	Holding
 	item     *Item // as placed, while in flight
 	cell     *cell
+	at       int      // its place among those of its cell
+	pending  *pending // of its item, while in flight
+	group    *group   // that counts it, while it is allocated
 	need     vector
 	inFlight bool
 	flight   int64         // number of the placement
@@ -83,6 +86,7 @@ type Ledger struct {
 	cellGen  int   // grows when the cells' capacity changes
 	granted  int64 // grants of batch work
 	visits   int
+	search   search // the present or last one
 }
 
 // NewLedger returns an empty ledger.
@@ -90,7 +94,7 @@ func NewLedger(cfg Config) *Ledger {
 	return &Ledger{
 		neighbours: neighbours{byName: make(map[string]*cell), holds: make(map[string]*holding), groups: make(groups),
 			domains: newDomains(), apart: newApart(), hosts: make(machines)},
-		cfg: cfg.withDefaults(), dims: newDimensions(), flights: flights{byItem: make(map[string]*holding)},
+		cfg: cfg.withDefaults(), dims: newDimensions(), flights: flights{pending: make(map[string]*pending)},
 		byKey: make(map[string]int), shapes: make(map[string]*shape),
 	}
 }
@@ -129,7 +133,7 @@ func (l *Ledger) allocate(h *holding) {
 	}
 	l.count(h, 1)
 	l.meet(h, 1)
-	c.holds[h.Hold] = h
+	h.at, c.holds = len(c.holds), append(c.holds, h)
 	l.holds[h.Hold] = h
 	l.takePorts(h, 1)
 	if h.inFlight {
@@ -146,12 +150,20 @@ func (l *Ledger) deallocate(h *holding) {
 	}
 	l.count(h, -1)
 	l.meet(h, -1)
-	delete(c.holds, h.Hold)
+	c.holds = h.leave(c.holds)
 	delete(l.holds, h.Hold)
 	l.takePorts(h, -1)
 	l.flights.land(h)
 	l.touch(c, true)
 	l.forget(c)
+}
+
+// leave takes a holding out of those of its cell; the last takes its place.
+func (h *holding) leave(holds []*holding) []*holding {
+	last := len(holds) - 1
+	holds[h.at], holds[last].at = holds[last], h.at
+	holds[last] = nil
+	return holds[:last]
 }
 
 func plus(v, w vector, sign int64) vector {

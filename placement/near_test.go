@@ -178,7 +178,7 @@ func TestFitCountsAndLeavesNothingBehind(t *testing.T) {
 	if n, why := a.Fit(it, 4); n != 4 || why != nil {
 		t.Errorf("%d fit after a trial: %v", n, why)
 	}
-	if len(a.holds)+len(a.groups)+len(a.flights.byItem) != 0 {
+	if len(a.holds)+len(a.groups)+len(a.flights.pending) != 0 {
 		t.Errorf("left: %v", a.holds)
 	}
 	if n, why := a.Fit(lrpItem("small", 0, 0), 5000); n != 5000 && why == nil {

@@ -70,15 +70,20 @@ func TestRefusalsOfUnknownPlacements(t *testing.T) {
 func TestRefusedWhileAskedForAgainWaitsOnce(t *testing.T) {
 	a := NewAuction(Config{})
 	join(a, plainState("c", 1, 100, 10))
-	submit(t, a, 0, lrpItem("x", 0, 10))
-	round(a, 0)
-	delete(a.flights.byItem, "x.0") // its row was seen to have gone meanwhile
+	later := lrpItem("x", 0, 10)
+	later.Hold = "later"
+	for _, it := range []Item{lrpItem("x", 0, 10), later} { // of one item, two are in flight
+		if _, why, err := a.Place(it, 0); why != nil || err != nil {
+			t.Fatal(why, err)
+		}
+	}
+	a.Release("later")
 	second := lrpItem("x", 0, 20)
 	second.Hold = "second"
 	submit(t, a, 0, second)
 	a.Refuse(0, "h-x.0", false, "")
-	if e := a.waiting["x.0"]; a.Waiting() != 1 || e.item.Hold != "second" {
-		t.Errorf("%d wait, %+v", a.Waiting(), a.waiting["x.0"])
+	if e := a.entryOf("x.0"); a.Waiting() != 1 || e.item.Hold != "second" {
+		t.Errorf("%d wait, %+v", a.Waiting(), a.entryOf("x.0"))
 	}
 }
 

@@ -73,9 +73,9 @@ type search struct {
 	best   int32 // cell, -1 = none yet
 	visits int
 	class  *class // that is searched now
-	// leaf looks at one cell that fits: its count, its score, and whether it may be
-	// taken at all.
-	leaf func(slot int) (cell int32, count int, score int64, ok bool)
+	ledger *Ledger
+	shape  *shape
+	group  *group
 }
 
 func (s *search) better(count int, score int64) bool {
@@ -93,7 +93,7 @@ func (t *tree) find(i int, s *search) {
 		}
 	}
 	if i >= t.leaves {
-		cell, count, score, ok := s.leaf(i - t.leaves)
+		cell, count, score, ok := s.look(i - t.leaves)
 		if ok && s.better(count, score) {
 			s.best, s.count, s.score = cell, count, score
 		}
