@@ -126,7 +126,8 @@ func inWords(b *Backend, id string, err error) error {
 			Hint: "wait until the cell is back; or, if the container is certainly gone: cantina task resolve " + id +
 				" --as failed --accept-double-starts"}
 	case errors.Is(err, task.ErrEnding):
-		return fault.As(fmt.Errorf("task %s was cancelled, but its container on cell %s may still run; the task is kept until the container is gone", id, t.Holder.Cell), err)
+		return fault.As(fmt.Errorf("task %s was cancelled, but its container on cell %s may still run; "+
+			"the task is kept until the container is gone", id, t.Holder.Cell), err)
 	case t.Outcome == task.Lost && t.Resolution != task.Unresolved:
 		return fault.As(fmt.Errorf("task %s is already resolved as %s", id, t.Resolution), err)
 	case t.Ended():

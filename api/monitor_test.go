@@ -11,7 +11,8 @@ import (
 )
 
 const bistroFile = `{"bistro_settings": {"enabled": true,
-  "nodes": {"levels": ["host", "db"], "node_sources": [{"source": "manual", "prefs": {"h": ["a", "b", "c", "d", "e"]}}]},
+  "nodes": {"levels": ["host", "db"],
+    "node_sources": [{"source": "manual", "prefs": {"h": ["a", "b", "c", "d", "e"]}}]},
   "resources": {"host": {"io": {"default": 1, "limit": 2, "weight": 3}}}},
  "bistro_job->j": {"owner": "me", "command": ["x"], "priority": 5},
  "bistro_job->bad": {"command": ["x"]}}`

@@ -170,7 +170,8 @@ func TestABadSpecReportsAllErrors(t *testing.T) {
 // TestOneKeyOneTask is the scenario of two submits with one token that both ran.
 func TestOneKeyOneTask(t *testing.T) {
 	w := newWorld(t)
-	def := api.FromDefinition(task.Definition{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "true"}}}})
+	run := action.Action{Run: &action.Run{Path: "true"}}
+	def := api.FromDefinition(task.Definition{Workload: action.Workload{Action: run}})
 	var mu sync.Mutex
 	seen := map[string]int{}
 	var wg sync.WaitGroup

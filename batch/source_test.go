@@ -75,7 +75,8 @@ func TestExpand(t *testing.T) {
 		env = append(env, v.Name+"="+v.Value)
 	}
 	if got, want := strings.Join(env, " "),
-		`CANTINA_JOB=sum CANTINA_NODE=net/http/server.go CANTINA_PATH=["h","net/http","net/http/server.go"] CANTINA_FENCE=1.1.3 CANTINA_STATUS=/dev/fd/3`; got != want {
+		`CANTINA_JOB=sum CANTINA_NODE=net/http/server.go CANTINA_PATH=["h","net/http","net/http/server.go"] `+
+			`CANTINA_FENCE=1.1.3 CANTINA_STATUS=/dev/fd/3`; got != want {
 		t.Errorf("env %s", got)
 	}
 	if p := e.Payload(j, s.Key, inv(3)); p.Workload != &j.Workload || p.Program != e.Program || len(p.Env) != 5 ||
@@ -92,8 +93,9 @@ func TestExpand(t *testing.T) {
 	if j.Workload.Action.Run.Args[1] != "{}" {
 		t.Error("the job's own workload changed")
 	}
-	deep := &Job{Name: "d",
-		Workload: action.Workload{Action: action.Action{Serial: []action.Action{{Timeout: &action.Timeout{Action: action.Action{Run: &action.Run{Path: "{}"}}}}}}}}
+	run := action.Action{Run: &action.Run{Path: "{}"}}
+	deep := &Job{Name: "d", Workload: action.Workload{
+		Action: action.Action{Serial: []action.Action{{Timeout: &action.Timeout{Action: run}}}}}}
 	if e, _ := Expand(deep, s, inv(3), Where{}, Status{}, nil); e.Workload == nil ||
 		e.Workload.Action.Serial[0].Timeout.Action.Run.Path != "net/http/server.go" {
 		t.Errorf("deep: %+v", e)
@@ -109,7 +111,9 @@ func TestExpand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `[net/http/server.go /dev/fd/3 {"id":"b","path_to_node":["h","net/http","net/http/server.go"],"config":{"k":1},"resources_by_node":{"c":{"cpu_milli":100},"h":{"io":2}},"prev_status":{"result_bits":96,"data":{"a":1},"time":9,"backoff_duration":4},"worker_node":"c","worker_host":"h9"}]`
+	want := `[net/http/server.go /dev/fd/3 {"id":"b","path_to_node":["h","net/http","net/http/server.go"],` +
+		`"config":{"k":1},"resources_by_node":{"c":{"cpu_milli":100},"h":{"io":2}},"prev_status":{"result_bits":96,` +
+		`"data":{"a":1},"time":9,"backoff_duration":4},"worker_node":"c","worker_host":"h9"}]`
 	if got := fmt.Sprint(e.Program.Args); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

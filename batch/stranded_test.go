@@ -66,7 +66,8 @@ func TestAFailureGoesThroughTheChain(t *testing.T) {
 		Reason: "depends on job second, which depends on job first, which failed on 1 of its nodes"})
 	why, err := b.ExplainJob("third", func(string) string { return "" }, 0)
 	if err != nil || len(why) != 1 ||
-		why[0].String() != `db11: blocked by second/db11: depends on job "second", which is blocked by first/db11: depends on job "first", which failed on this node: exit code 3; cantina job retry first --node db11` {
+		why[0].String() != `db11: blocked by second/db11: depends on job "second", which is blocked by first/db11: `+
+			`depends on job "first", which failed on this node: exit code 3; cantina job retry first --node db11` {
 		t.Fatal(why, err)
 	}
 	retry(t, b, "first")

@@ -278,8 +278,8 @@ func (ap *applies) diffService(d lrp.Desired) (plan.Change, error) {
 		}
 	}
 	if d.Exclusive && old != nil && (c.Verb == plan.VerbReplace || c.Verb == plan.VerbCreate) && !exclusiveAll(old) {
-		c.AddNote("becomes exclusive: its earlier instances are stopped first, but the end of one on a cut-off cell is not proven; if a second copy does harm, " +
-			"remove the service and wait for that cell before you apply it")
+		c.AddNote("becomes exclusive: its earlier instances are stopped first, but the end of one on a cut-off cell is not " +
+			"proven; if a second copy does harm, remove the service and wait for that cell before you apply it")
 	}
 	if p := d.FixedPort(); p != "" && c.Verb != plan.VerbKeep && c.Verb != plan.VerbUpdate {
 		c.AddNote("port " + p + " is fixed, so instances are replaced stop-first")

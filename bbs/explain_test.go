@@ -116,16 +116,18 @@ func TestEveryTaskIsExplained(t *testing.T) {
 func TestCrashesInWords(t *testing.T) {
 	at := time.Unix(1e9, 0).UTC()
 	last := lrp.LastCrash{Reason: "exit status 1", Cell: "c1", At: at}
+	const lastly = "last on cell c1 at 2001-09-09T01:46:40Z: exit status 1"
 	for want, c := range map[string]struct {
 		n      int
 		last   lrp.LastCrash
 		policy lrp.RestartPolicy
 	}{
-		"crashed once; it is restarted at once":                                                                               {1, lrp.LastCrash{}, lrp.RestartPolicy{}},
-		"crashed 3 times; after the next crash it waits 1m0s":                                                                 {3, lrp.LastCrash{}, lrp.RestartPolicy{}},
-		"crashed 900 times, last on cell c1 at 2001-09-09T01:46:40Z: exit status 1; it is restarted at once":                  {900, last, lrp.RestartPolicy{Immediate: 1000, GiveUp: -1}},
-		"crashed 200 times, last on cell c1 at 2001-09-09T01:46:40Z: exit status 1; it is not restarted after the next crash": {200, last, lrp.RestartPolicy{}},
-		"crashed before, last on cell c1 at 2001-09-09T01:46:40Z: exit status 1":                                              {0, last, lrp.RestartPolicy{}},
+		"crashed once; it is restarted at once":               {n: 1},
+		"crashed 3 times; after the next crash it waits 1m0s": {n: 3},
+		"crashed 900 times, " + lastly + "; it is restarted at once": {900, last,
+			lrp.RestartPolicy{Immediate: 1000, GiveUp: -1}},
+		"crashed 200 times, " + lastly + "; it is not restarted after the next crash": {n: 200, last: last},
+		"crashed before, " + lastly: {last: last},
 	} {
 		if got := crashes(&lrp.Actual{CrashCount: c.n, LastCrash: c.last},
 			&lrp.Version{Desired: lrp.Desired{Restart: c.policy}}); got != want {
@@ -139,18 +141,26 @@ func TestCrashesInWords(t *testing.T) {
 func TestStoppingInstancesAreShown(t *testing.T) {
 	now := time.Unix(1e9, 0).UTC()
 	by := lrp.Identity{Instance: "i", Cell: "c1", Proc: "p"}
+	retire := func(a *lrp.Actual) { a.Retiring = true }
+	killedIn := func(d time.Duration) func(*lrp.Actual) {
+		return func(a *lrp.Actual) { a.Retiring, a.Net.Stopping, a.Net.StopBy = true, true, now.Add(d) }
+	}
 	for want, c := range map[string]struct {
 		change func(*lrp.Actual)
 		wanted bool
 		left   time.Duration
 	}{
-		"cell c1 is stopping it: it is not wanted any more; it is killed at 2001-09-09T01:46:50Z at the latest":                           {func(a *lrp.Actual) { a.Retiring, a.Net.Stopping, a.Net.StopBy = true, true, now.Add(10*time.Second) }, false, 10 * time.Second},
-		"cell c1 is stopping it: it is not wanted any more; it was to be killed at 2001-09-09T01:46:39Z at the latest, and has not ended": {func(a *lrp.Actual) { a.Retiring, a.Net.Stopping, a.Net.StopBy = true, true, now.Add(-time.Second) }, false, 0},
-		"cell c1 is stopping it: it is not wanted any more":                                                                               {func(a *lrp.Actual) { a.Retiring = true }, false, 0},
-		"cell c1 is stopping it: it is started afresh afterwards":                                                                         {func(a *lrp.Actual) { a.Retiring = true }, true, 0},
-		"cell c1 is stopping it: its cell ends it":                                                                                        {func(a *lrp.Actual) { a.Net.Stopping = true }, true, 0},
-		"cell c1 is stopping it: the cell is being emptied, and the time for that is over":                                                {func(a *lrp.Actual) { a.Net.Stopping, a.Presence = true, lrp.Evacuating }, true, 0},
+		"it is not wanted any more; it is killed at 2001-09-09T01:46:50Z at the latest": {
+			killedIn(10 * time.Second), false, 10 * time.Second},
+		"it is not wanted any more; it was to be killed at 2001-09-09T01:46:39Z at the latest, and has not ended": {
+			killedIn(-time.Second), false, 0},
+		"it is not wanted any more":       {retire, false, 0},
+		"it is started afresh afterwards": {retire, true, 0},
+		"its cell ends it":                {func(a *lrp.Actual) { a.Net.Stopping = true }, true, 0},
+		"the cell is being emptied, and the time for that is over": {
+			func(a *lrp.Actual) { a.Net.Stopping, a.Presence = true, lrp.Evacuating }, true, 0},
 	} {
+		want = "cell c1 is stopping it: " + want
 		a := &lrp.Actual{State: lrp.Running, Identity: by, Net: lrp.Net{Routable: true}}
 		c.change(a)
 		x := lrp.Index{Ordinary: a}

@@ -153,7 +153,8 @@ func NameOf(dir string) worker.CellName {
 // there is known under that name: under another it would be lost while it runs.
 func CheckName(dir string, name worker.CellName) error {
 	if of := NameOf(dir); of != "" && of != name {
-		return fault.As(fmt.Errorf("data directory %s belongs to cell %s: use --name %s, or another directory for cell %s", dir,
+		return fault.As(fmt.Errorf("data directory %s belongs to cell %s: use --name %s, or another directory for "+
+			"cell %s", dir,
 			of, of, name), fault.ErrInvalid)
 	}
 	return nil

@@ -67,7 +67,8 @@ func TestEscapeIsInjectiveAndSafe(t *testing.T) {
 }
 
 func TestVictim(t *testing.T) {
-	record := "6,1234,5678,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/a/slot-x-1,task_memcg=/a/slot-x-1,task=tail,pid=17,uid=0\n SUBSYSTEM=x\n"
+	record := "6,1234,5678,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0," +
+		"oom_memcg=/a/slot-x-1,task_memcg=/a/slot-x-1,task=tail,pid=17,uid=0\n SUBSYSTEM=x\n"
 	if got := victim(record, "slot-x-1"); got != "tail (pid 17)" {
 		t.Errorf("victim = %q", got)
 	}
@@ -88,7 +89,8 @@ func TestMachinesThatCannotTrack(t *testing.T) {
 		text string
 	}{
 		"v1 alone": {Host{V1: map[string]*Mount{"memory": {Dir: t.TempDir(), Root: "/", Self: "/"}}},
-			"cgroup v2 is not mounted (as root: mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified)"},
+			"cgroup v2 is not mounted (as root: mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 cgroup2 " +
+				"/sys/fs/cgroup/unified)"},
 		"old kernel": {Host{Unified: &Mount{Dir: t.TempDir(), Root: "/", Self: "/"}}, "the kernel is older than 5.14"},
 		"group elsewhere": {Host{Unified: &Mount{Dir: t.TempDir(), Root: "/a", Self: "/b"}},
 			"own group /b is not visible below"},

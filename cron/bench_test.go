@@ -60,18 +60,22 @@ func BenchmarkNextWorst(b *testing.B) {
 	zones := loader(b)
 	for _, c := range []struct{ name, json, zone string }{
 		{"29-february-sunday",
-			`{"minute":0,"hour":0,"day_of_month":29,"month":2,"iter_day":{"start":"1970-01-04","period":7},"dst_fixes":["skip","repeat_use_both"]}`, "Europe/Berlin"},
+			`{"minute":0,"hour":0,"day_of_month":29,"month":2,"iter_day":{"start":"1970-01-04","period":7},` +
+				`"dst_fixes":["skip","repeat_use_both"]}`, "Europe/Berlin"},
 		{"far-year", `{"minute":0,"hour":0,"day_of_month":31,"month":12,"year":9999,"dst_fixes":["skip","repeat_use_both"]}`,
 			"Europe/Berlin"},
 		{"rare-iteration",
-			`{"minute":0,"hour":0,"day_of_month":29,"month":2,"iter_day":{"start":"2000-02-29","period":99999},"dst_fixes":["skip","repeat_use_both"]}`, "America/New_York"},
+			`{"minute":0,"hour":0,"day_of_month":29,"month":2,"iter_day":{"start":"2000-02-29","period":99999},` +
+				`"dst_fixes":["skip","repeat_use_both"]}`, "America/New_York"},
 		{"always-in-a-gap",
 			`{"minute":30,"hour":2,"day_of_week":1,"weekday_of_the_month":2,"month":3,"dst_fixes":["skip","repeat_use_both"]}`,
 			"America/New_York"},
 		{"over-by-2050",
-			`{"minute":30,"hour":2,"day_of_week":1,"weekday_of_the_month":2,"month":3,"year":{"start":2040,"end":2100},"dst_fixes":["skip","repeat_use_both"]}`, "America/New_York"},
+			`{"minute":30,"hour":2,"day_of_week":1,"weekday_of_the_month":2,"month":3,"year":{"start":2040,"end":2100},` +
+				`"dst_fixes":["skip","repeat_use_both"]}`, "America/New_York"},
 		{"posix-far",
-			`{"minute":30,"hour":1,"day_of_week":1,"weekday_of_the_month":1,"month":11,"dst_fixes":["unskip","repeat_use_only_late"]}`, "EST5EDT,M3.2.0,M11.1.0"},
+			`{"minute":30,"hour":1,"day_of_week":1,"weekday_of_the_month":1,"month":11,"dst_fixes":["unskip",` +
+				`"repeat_use_only_late"]}`, "EST5EDT,M3.2.0,M11.1.0"},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			it, err := cron.ParseJSON([]byte(c.json))

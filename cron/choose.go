@@ -31,14 +31,16 @@ func (l *line) choose() error {
 		it.gap = GapRun
 		if c.gap.found {
 			missing = append(missing, c.gap.text(l.opt.Zone,
-				"gap is not set, and %s on %s does not exist in %s: the clock goes from %s to %s; set gap to run (once, right after) or skip"))
+				"gap is not set, and %s on %s does not exist in %s: the clock goes from %s to %s; set gap to run (once, "+
+					"right after) or skip"))
 		}
 	}
 	if it.fold == FoldUnset {
 		it.fold = FoldFirst
 		if c.fold.found {
 			missing = append(missing, c.fold.text(l.opt.Zone,
-				"fold is not set, and %s on %s occurs twice in %s: the clock goes from %s back to %s; set fold to first, last or both"))
+				"fold is not set, and %s on %s occurs twice in %s: the clock goes from %s back to %s; set fold to first, "+
+					"last or both"))
 		}
 	}
 	if len(missing) > 0 {

@@ -69,19 +69,22 @@ func TestAdviceForARangeThatWraps(t *testing.T) {
 // TestErrorsShowHowFieldsAreRead: of lines in the forms of Quartz, of a year and of a whole crontab.
 func TestErrorsShowHowFieldsAreRead(t *testing.T) {
 	for text, want := range map[string]string{
-		"0 0 1 1 * 2027": "day of week (column 11): 2027 is not between 0 and 7; six fields are read as second 0, minute 0, hour 1, day of month 1, month *, " +
-			"day of week 2027; a year cannot be given in a line",
-		"0 2 * * * /usr/bin/backup": "day of week (column 11): \"usr/bin/backup\" is not a step; six fields are read as second 0, minute 2, hour *, " +
-			"day of month *, month *, day of week /usr/bin/backup; a line has no command: it is the command of the task or job",
-		"* * * * * root /bin/x": "7 fields instead of 5 or 6; it is read as minute *, hour *, day of month *, month *, day of week *, and the rest is no " +
-			"part of a line: the program is the command of the task or job",
-		"0 0 12 1 * ? 2020": "7 fields instead of 5 or 6; with seconds first, it is read as second 0, minute 0, hour 12, day of month 1, month *, " +
-			"day of week ?, and 2020 is too much; a year cannot be given in a line",
-		"0 0 12 ? * 2": "day of week (column 12): in a line with ?, the number 2 may mean another day: here 0 and 7 are Sunday, in Quartz 1 is; " +
-			"write names like MON; six fields are read as second 0, minute 0, hour 12, day of month ?, month *, day of week 2",
-		"0 30 25 * * *": "hour (column 6): 25 is not between 0 and 23; six fields are read as second 0, minute 30, hour 25, day of month *, month *, day of week *",
-		"30 25 * * *":   "hour (column 4): 25 is not between 0 and 23",
-		"1 2 3":         "3 fields instead of 5 or 6; minute, hour, day of month, month, day of week; six with seconds first",
+		"0 0 1 1 * 2027": "day of week (column 11): 2027 is not between 0 and 7; six fields are read as second 0, " +
+			"minute 0, hour 1, day of month 1, month *, day of week 2027; a year cannot be given in a line",
+		"0 2 * * * /usr/bin/backup": "day of week (column 11): \"usr/bin/backup\" is not a step; " +
+			"six fields are read as second 0, minute 2, hour *, day of month *, month *, day of week /usr/bin/backup; " +
+			"a line has no command: it is the command of the task or job",
+		"* * * * * root /bin/x": "7 fields instead of 5 or 6; it is read as minute *, hour *, day of month *, month *, " +
+			"day of week *, and the rest is no part of a line: the program is the command of the task or job",
+		"0 0 12 1 * ? 2020": "7 fields instead of 5 or 6; with seconds first, it is read as second 0, minute 0, hour 12, " +
+			"day of month 1, month *, day of week ?, and 2020 is too much; a year cannot be given in a line",
+		"0 0 12 ? * 2": "day of week (column 12): in a line with ?, the number 2 may mean another day: " +
+			"here 0 and 7 are Sunday, in Quartz 1 is; write names like MON; six fields are read as second 0, minute 0, " +
+			"hour 12, day of month ?, month *, day of week 2",
+		"0 30 25 * * *": "hour (column 6): 25 is not between 0 and 23; six fields are read as second 0, minute 30, " +
+			"hour 25, day of month *, month *, day of week *",
+		"30 25 * * *": "hour (column 4): 25 is not between 0 and 23",
+		"1 2 3":       "3 fields instead of 5 or 6; minute, hour, day of month, month, day of week; six with seconds first",
 	} {
 		_, _, err := ParseLine(text, LineOptions{Zone: time.UTC})
 		if err == nil || strings.TrimPrefix(err.Error(), ": ") != want {

@@ -205,7 +205,8 @@ func TestAPeriodHasANumberBeforeEachUnit(t *testing.T) {
 
 // TestTheRestOfALine is a program where the sixth field cannot be a day of the week by number.
 func TestTheRestOfALine(t *testing.T) {
-	const read = "it is read as minute 0, hour 2, day of month *, month *, day of week *, and the rest is no part of a line"
+	const read = "it is read as minute 0, hour 2, day of month *, month *, day of week *, and the rest is no part " +
+		"of a line"
 	const seconds = "with seconds first, it is read as second 0, minute 2, hour *, day of month *, month *, day of week "
 	for rest, want := range map[string]string{
 		"root 5": read, "root 5 x": read, "/bin/x *": read, "5 root": seconds + "5, and root is too much",

@@ -2,6 +2,7 @@ package cron_test
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"cantina/cron"
@@ -38,15 +39,17 @@ func ExampleLint() {
 		2)
 	fmt.Println(report.Words)
 	for _, w := range report.Warnings {
-		fmt.Println("warning:", w)
+		fmt.Println("warning:", strings.ReplaceAll(w.String(), "; ", ";\n  "))
 	}
 	for _, o := range report.Next {
 		fmt.Println(o)
 	}
 	// Output:
 	// every minute, in hour 0 on day 13 of the month or on Friday
-	// warning: minute: fires 60 times on each matching day; did you mean `0 0 13 * 5`?
-	// warning: day of week: a day matches if day of month OR day of week does; next: Fri 2026-01-02 00:00, Fri 2026-01-02 00:01, Fri 2026-01-02 00:02
+	// warning: minute: fires 60 times on each matching day;
+	//   did you mean `0 0 13 * 5`?
+	// warning: day of week: a day matches if day of month OR day of week does;
+	//   next: Fri 2026-01-02 00:00, Fri 2026-01-02 00:01, Fri 2026-01-02 00:02
 	// 2026-01-02 00:00:00 +00:00 Fri
 	// 2026-01-02 00:01:00 +00:00 Fri
 }

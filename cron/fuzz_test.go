@@ -41,7 +41,8 @@ func FuzzParseJSON(f *testing.F) {
 		`{"epoch":{"period":300,"start":1300003260}}`, `{"epoch":[1,2]}`, `{"epoch":{"start":5,"end":3}}`,
 		`{"minute":{"period":7},"seconds":[],"year":{"start":2030,"end":2033},"dst_fixes":["unskip","repeat_use_both"]}`,
 		`{"minute":0,"day_of_week":6,"weekday_of_the_month":-1,"dst_fixes":["vixie"]}`,
-		`{"minute":0,"iter_day":{"start":"2024-01-02","period":3},"iter_month":{"start":"Jan 2024","period":5},"dst_fixes":["vixie"]}`,
+		`{"minute":0,"iter_day":{"start":"2024-01-02","period":3},"iter_month":{"start":"Jan 2024","period":5},` +
+			`"dst_fixes":["vixie"]}`,
 		`{"minute":[[1]]}`, `{"minute":1e3,"dst_fixes":[]}`, `{`,
 	} {
 		f.Add(s)

@@ -233,7 +233,8 @@ func surplus(given []string) string {
 		return fmt.Sprintf("with seconds first, it is read as %s, and %s is too much; a year cannot be given in a line",
 			reading(given[:6]), given[6])
 	}
-	return fmt.Sprintf("it is read as %s, and the rest is no part of a line: the program is the command of the task or job", reading(given[:5]))
+	return fmt.Sprintf("it is read as %s, and the rest is no part of a line: the program is the command of the "+
+		"task or job", reading(given[:5]))
 }
 
 // isYear reports whether a field can only be meant as a year.

@@ -66,49 +66,58 @@ func TestRefusedLines(t *testing.T) {
 	const noName = `is no name of this field; write three or more letters of a name, or a number`
 	loc := load(t, loader(t), "UTC")
 	for line, want := range map[string]string{
-		"":                 "0 fields instead of 5 or 6; minute, hour, day of month, month, day of week; six with seconds first",
-		"* * * *":          "4 fields instead of 5 or 6; minute, hour, day of month, month, day of week; six with seconds first",
-		"60 * * * *":       "minute (column 1): 60 is not between 0 and 59",
-		"0 24 * * *":       "hour (column 3): 24 is not between 0 and 23",
-		"0 0 0 * *":        "day of month (column 5): 0 is not between 1 and 31",
-		"0 0 * 13 *":       "month (column 7): 13 is not between 1 and 12",
-		"0 0 * Juno *":     `month (column 7): "Juno" is no name of this field; did you mean "june"?`,
-		"0 0 * * 8":        "day of week (column 9): 8 is not between 0 and 7",
-		"0 22-2 * * *":     `hour (column 3): the range "22-2" runs backwards; write 22-23,0-2`,
-		"5/15 * * * *":     `minute (column 1): "5/15" has a step but no range; write 5-59/15`,
-		"*/0 * * * *":      `minute (column 1): "0" is not a step`,
-		"1,,2 * * * *":     "minute (column 1): an element of the list is empty",
-		"x * * * *":        `minute (column 1): "x" is not a number`,
-		"0 0 LW * *":       `day of month (column 5): "LW" is not understood; L is the last day of the month, L-2 two days before it`,
-		"0 0 * * 5#6":      `day of week (column 9): "5#6": the place after # is 1 to 5; the last one is 5L`,
-		"0 0 * * 1#5,x":    `day of week (column 9): "x" ` + noName,
-		"H * * * *":        "minute (column 1): H spreads by the name of the schedule, and there is no name",
-		"@reboot":          "@reboot (column 1): is not a time; a schedule outlives the machines it runs on; use a service with a task of its own",
-		"@fortnightly":     "@fortnightly (column 1): unknown word; known are @yearly, @monthly, @weekly, @daily, @hourly and @every 90s",
-		"@every 1.5h":      `@every (column 1): "1.5h" is not a period of whole seconds; write a period such as 90s, 5m, 2h30m, 7d`,
-		"@every 0s":        `@every (column 1): "0s" is not a period between 1s and 400 years; write a period such as 90s, 5m, 2h30m, 7d`,
-		"@every 10":        `@every (column 1): "10" is not a period between 1s and 400 years; write a period such as 90s, 5m, 2h30m, 7d`,
+		"": "0 fields instead of 5 or 6; minute, hour, day of month, month, day of week; " +
+			"six with seconds first",
+		"* * * *": "4 fields instead of 5 or 6; minute, hour, day of month, month, day of week; " +
+			"six with seconds first",
+		"60 * * * *":   "minute (column 1): 60 is not between 0 and 59",
+		"0 24 * * *":   "hour (column 3): 24 is not between 0 and 23",
+		"0 0 0 * *":    "day of month (column 5): 0 is not between 1 and 31",
+		"0 0 * 13 *":   "month (column 7): 13 is not between 1 and 12",
+		"0 0 * Juno *": `month (column 7): "Juno" is no name of this field; did you mean "june"?`,
+		"0 0 * * 8":    "day of week (column 9): 8 is not between 0 and 7",
+		"0 22-2 * * *": `hour (column 3): the range "22-2" runs backwards; write 22-23,0-2`,
+		"5/15 * * * *": `minute (column 1): "5/15" has a step but no range; write 5-59/15`,
+		"*/0 * * * *":  `minute (column 1): "0" is not a step`,
+		"1,,2 * * * *": "minute (column 1): an element of the list is empty",
+		"x * * * *":    `minute (column 1): "x" is not a number`,
+		"0 0 LW * *": `day of month (column 5): "LW" is not understood; L is the last day of the month, ` +
+			`L-2 two days before it`,
+		"0 0 * * 5#6":   `day of week (column 9): "5#6": the place after # is 1 to 5; the last one is 5L`,
+		"0 0 * * 1#5,x": `day of week (column 9): "x" ` + noName,
+		"H * * * *":     "minute (column 1): H spreads by the name of the schedule, and there is no name",
+		"@reboot": "@reboot (column 1): is not a time; a schedule outlives the machines it runs on; " +
+			"use a service with a task of its own",
+		"@fortnightly": "@fortnightly (column 1): unknown word; known are @yearly, @monthly, @weekly, @daily, " +
+			"@hourly and @every 90s",
+		"@every 1.5h": `@every (column 1): "1.5h" is not a period of whole seconds; write a period such as 90s, 5m, ` +
+			`2h30m, 7d`,
+		"@every 0s": `@every (column 1): "0s" is not a period between 1s and 400 years; write a period such as 90s, ` +
+			`5m, 2h30m, 7d`,
+		"@every 10": `@every (column 1): "10" is not a period between 1s and 400 years; write a period such as 90s, ` +
+			`5m, 2h30m, 7d`,
 		"TZ=UTC 0 0 * * *": "TZ=UTC: settings do not belong into the line; give the zone as timezone",
 		"0 0 30 2 *":       "day of month (column 5): day 30 never occurs in month 2",
 		"0 0 L-30 2 *":     "day of month (column 5): no month has such a day",
-		"0 0 * * * * *": "7 fields instead of 5 or 6; with seconds first, it is read as second 0, minute 0, hour *, day of month *, month *, " +
-			"day of week *, and * is too much; a year cannot be given in a line",
+		"0 0 * * * * *": "7 fields instead of 5 or 6; with seconds first, it is read as second 0, minute 0, hour *, " +
+			"day of month *, month *, day of week *, and * is too much; a year cannot be given in a line",
 		"0 0 99999999999 * *": `day of month (column 5): "99999999999" is not a number`,
 		"0 0 * * mon-":        `day of week (column 9): "" ` + noName,
 		"H(5-70) * * * *":     "minute (column 1): 70 is not between 0 and 59",
 		"H(5 * * * *":         `minute (column 1): "H(5" is not understood; write H(0-59)`,
-		"@evry 5m":            "@evry (column 1): unknown word; known are @yearly, @monthly, @weekly, @daily, @hourly and @every 90s",
-		"@daily please":       "@daily (column 1): takes no argument",
-		"0 0 1 j *":           `month (column 7): "j" ` + noName,
-		"0 0 1 * ma":          `day of week (column 9): "ma" ` + noName,
-		"0-70 * * * *":        "minute (column 1): 70 is not between 0 and 59",
-		"0 0 1-2-3 * *":       `day of month (column 5): "2-3" is not a number`,
-		"0 0 L-31 * *":        `day of month (column 5): "L-31" is not L minus a number of days up to 30`,
-		"0 0 ?/2 * *":         `day of month (column 5): "?" is not a number`,
-		"0 0 L/2 * *":         `day of month (column 5): "L" is not a number`,
-		"0 0 * * 1#2/2":       `day of week (column 9): "1#2" ` + noName,
-		"0 0 * * 5L/2":        `day of week (column 9): "5L" ` + noName,
-		"0 0 * * L":           `day of week (column 9): "L" ` + noName,
+		"@evry 5m": "@evry (column 1): unknown word; known are @yearly, @monthly, @weekly, @daily, " +
+			"@hourly and @every 90s",
+		"@daily please": "@daily (column 1): takes no argument",
+		"0 0 1 j *":     `month (column 7): "j" ` + noName,
+		"0 0 1 * ma":    `day of week (column 9): "ma" ` + noName,
+		"0-70 * * * *":  "minute (column 1): 70 is not between 0 and 59",
+		"0 0 1-2-3 * *": `day of month (column 5): "2-3" is not a number`,
+		"0 0 L-31 * *":  `day of month (column 5): "L-31" is not L minus a number of days up to 30`,
+		"0 0 ?/2 * *":   `day of month (column 5): "?" is not a number`,
+		"0 0 L/2 * *":   `day of month (column 5): "L" is not a number`,
+		"0 0 * * 1#2/2": `day of week (column 9): "1#2" ` + noName,
+		"0 0 * * 5L/2":  `day of week (column 9): "5L" ` + noName,
+		"0 0 * * L":     `day of week (column 9): "L" ` + noName,
 	} {
 		_, _, err := cron.ParseLine(line, cron.LineOptions{Zone: loc, Now: at(t, "2026-01-01T00:00:00Z")})
 		var pe *cron.ParseError
@@ -167,18 +176,24 @@ func TestChoiceIsMandatoryWhereItMatters(t *testing.T) {
 	}
 	for _, c := range []struct{ line, zone, want string }{
 		{"30 2 * * *", "America/New_York",
-			"cron: gap or fold must be chosen: gap is not set, and 02:30 on 2026-03-08 does not exist in America/New_York: the clock goes from 02:00 to 03:00; set gap to run (once, right after) or skip"},
+			"cron: gap or fold must be chosen: gap is not set, and 02:30 on 2026-03-08 does not exist in America/New_York: " +
+				"the clock goes from 02:00 to 03:00; set gap to run (once, right after) or skip"},
 		{"30 1 * * *", "America/New_York",
-			"cron: gap or fold must be chosen: fold is not set, and 01:30 on 2026-11-01 occurs twice in America/New_York: the clock goes from 02:00 back to 01:00; set fold to first, last or both"},
+			"cron: gap or fold must be chosen: fold is not set, and 01:30 on 2026-11-01 occurs twice in America/New_York: " +
+				"the clock goes from 02:00 back to 01:00; set fold to first, last or both"},
 		{"30 1-2 * * *", "America/New_York",
-			"cron: gap or fold must be chosen: gap is not set, and 02:30 on 2026-03-08 does not exist in America/New_York: the clock goes from 02:00 to 03:00; set gap to run (once, right after) or skip; fold is not set, and 01:30 on 2026-11-01 occurs twice in America/New_York: the clock goes from 02:00 back to 01:00; set fold to first, last or both"},
+			"cron: gap or fold must be chosen: gap is not set, and 02:30 on 2026-03-08 does not exist in America/New_York: " +
+				"the clock goes from 02:00 to 03:00; set gap to run (once, right after) or skip; fold is not set, " +
+				"and 01:30 on 2026-11-01 occurs twice in America/New_York: the clock goes from 02:00 back to 01:00; " +
+				"set fold to first, last or both"},
 		{"30 3 * * *", "America/New_York", ""},
 		{"30 2 * * *", "UTC", ""},
 		{"30 2 * * *", "Asia/Tokyo", ""},
 		{"*/5 * * * *", "America/New_York", ""},
 		{"30 2 1 1 *", "America/New_York", ""}, // never on a day of change
 		{"30 2 14 3 *", "America/New_York",
-			"cron: gap or fold must be chosen: gap is not set, and 02:30 on 2027-03-14 does not exist in America/New_York: the clock goes from 02:00 to 03:00; set gap to run (once, right after) or skip"},
+			"cron: gap or fold must be chosen: gap is not set, and 02:30 on 2027-03-14 does not exist in America/New_York: " +
+				"the clock goes from 02:00 to 03:00; set gap to run (once, right after) or skip"},
 		{"30 2 * * 1", "America/New_York", ""}, // changes are on Sundays
 	} {
 		it, err := read(c.line, c.zone, cron.LineOptions{})
@@ -234,10 +249,12 @@ func TestGapRunIsOncePerGapAndItem(t *testing.T) {
 func TestLintWarnings(t *testing.T) {
 	loc := load(t, loader(t), "UTC")
 	for line, want := range map[string]string{
-		"*/7 * * * *":     "step minute: */7 is uneven: after 56 comes 0, a distance of 4 instead of 7; `@every` keeps a distance",
-		"1-59/7 * * * *":  "",
-		"*/90 * * * *":    "step minute: the step of */90 is as long as its range: only 0 is chosen",
-		"0 0 31 * *":      "short-months day of month: day 31 does not occur in months 2, 4, 6, 9, 11 each year; `L` is the last day of every month",
+		"*/7 * * * *": "step minute: */7 is uneven: after 56 comes 0, a distance of 4 instead of 7; " +
+			"`@every` keeps a distance",
+		"1-59/7 * * * *": "",
+		"*/90 * * * *":   "step minute: the step of */90 is as long as its range: only 0 is chosen",
+		"0 0 31 * *": "short-months day of month: day 31 does not occur in months 2, 4, 6, 9, 11 each year; " +
+			"`L` is the last day of every month",
 		"0 0 29 2 *":      "short-months day of month: 29 February exists in leap years only",
 		"0 0 30 2 1":      "short-months day of month: day 30 never occurs in month 2: only the day of week counts",
 		"*/15 8-17 * * *": "",
@@ -275,7 +292,8 @@ func TestPreviewMarksGapsAndFolds(t *testing.T) {
 	opt.Now = at(t, "2026-03-07T12:00:00Z")
 	r = cron.Lint("30 2 * * *", opt, 1)
 	must(t, r.Err)
-	if got := r.Next[0].String(); got != "2026-03-08 03:00:00 -04:00 Sun  (skipped: the clock jumps over it 2026-03-08 02:30)" {
+	if got := r.Next[0].String(); got != "2026-03-08 03:00:00 -04:00 Sun  (skipped: "+
+		"the clock jumps over it 2026-03-08 02:30)" {
 		t.Errorf("preview %q", got)
 	}
 	opt.Gap = cron.GapRun

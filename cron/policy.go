@@ -91,7 +91,8 @@ func parseFixes(value any) (g Gap, f Fold, vixie bool, err error) {
 	return g, f, false, nil
 }
 
-const fixesHint = `write one of "skip", "unskip" and one of "repeat_use_both", "repeat_use_only_early", "repeat_use_only_late"; or ["vixie"]`
+const fixesHint = `write one of "skip", "unskip" and one of "repeat_use_both", "repeat_use_only_early", ` +
+	`"repeat_use_only_late"; or ["vixie"]`
 
 // Vixie gives the policies by which Vixie cron treats an item: one that runs
 // every hour or every minute follows the clock face, any other runs once, at

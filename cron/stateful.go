@@ -136,7 +136,8 @@ func NewStateful(item *Item, clocks Clocks, o StatefulOptions) (*Stateful, error
 	case item.TimezoneDependent():
 		return nil,
 			syntax(keyMaxShift,
-				"missing").hint("say up to how many seconds of delay an event still fires, and within how many seconds it must not fire twice")
+				"missing").hint("say up to how many seconds of delay an event still fires, and within how many seconds it must " +
+				"not fire twice")
 	default:
 		s.maxShift = item.epochShift()
 	}

@@ -38,7 +38,8 @@ type scene struct {
 	last cron.Finding
 }
 
-const quarters = `{"minute":{"period":15},"dst_fixes":["skip","repeat_use_both"],"max_shift_seconds_for_unskip_and_do_not_repeat":7200}`
+const quarters = `{"minute":{"period":15},"dst_fixes":["skip","repeat_use_both"],` +
+	`"max_shift_seconds_for_unskip_and_do_not_repeat":7200}`
 
 func newScene(t *testing.T, item, zoneName, start string) *scene {
 	t.Helper()
@@ -246,7 +247,8 @@ func TestAYearAtOnce(t *testing.T) {
 	least := time.Hour // of some tries: another program may have the processor meanwhile
 	for range 5 {
 		sc = newScene(t,
-			`{"seconds":[],"minute":[],"dst_fixes":["skip","repeat_use_both"],"max_shift_seconds_for_unskip_and_do_not_repeat":3}`, "Europe/Berlin", "2026-01-10T12:00:30Z")
+			`{"seconds":[],"minute":[],"dst_fixes":["skip","repeat_use_both"],`+
+				`"max_shift_seconds_for_unskip_and_do_not_repeat":3}`, "Europe/Berlin", "2026-01-10T12:00:30Z")
 		sc.step(365 * 24 * time.Hour)
 		begin := time.Now()
 		if got := sc.poll(); got != "13:00 13:00 13:00 13:00" { // seconds 27 to 30
@@ -354,9 +356,9 @@ func TestLabelledEvents(t *testing.T) {
 		}
 	}
 	sc.step(150 * time.Minute) // 13:00:30 to 15:30:30
-	expect("13:15 skipped 2h15m30s false; 13:30 skipped 2h0m30s false; 13:45 skipped 1h45m30s true; 14:00 skipped 1h30m30s true; " +
-		"14:15 skipped 1h15m30s true; 14:30 skipped 1h0m30s true; 14:45 skipped 45m30s true; 15:00 skipped 30m30s true; " +
-		"15:15 skipped 15m30s true; 15:30 due 0s true")
+	expect("13:15 skipped 2h15m30s false; 13:30 skipped 2h0m30s false; 13:45 skipped 1h45m30s true; " +
+		"14:00 skipped 1h30m30s true; 14:15 skipped 1h15m30s true; 14:30 skipped 1h0m30s true; 14:45 skipped 45m30s true; " +
+		"15:00 skipped 30m30s true; 15:15 skipped 15m30s true; 15:30 due 0s true")
 	sc.step(-20 * time.Minute)
 	expect("")
 	sc.pass(5 * time.Minute)
@@ -437,7 +439,8 @@ func TestDaylightSavingIsNoZoneChange(t *testing.T) {
 // TestZoneChangesInsideAFold: the zone changes in the middle of a repeated hour. The events that this hour has
 // already decided depend on the pass that counts.
 func TestZoneChangesInsideAFold(t *testing.T) {
-	const item = `{"minute":30,"hour":1,"max_shift_seconds_for_unskip_and_do_not_repeat":86400,"dst_fixes":["skip","repeat_use_only_%s"]}`
+	const item = `{"minute":30,"hour":1,"max_shift_seconds_for_unskip_and_do_not_repeat":86400,"dst_fixes":["skip",` +
+		`"repeat_use_only_%s"]}`
 	for _, c := range []struct{ fold, start, want string }{
 		{"late", "2022-11-06T05:45:00Z", "01:30"}, // first pass, 01:30 is still to come
 		{"late", "2022-11-06T06:45:00Z", ""},      // second pass, it has fired

@@ -217,7 +217,8 @@ func TestHungCheckAndExec(t *testing.T) {
 	if c.State != Running || c.Routable {
 		t.Errorf("%+v", c)
 	}
-	if pids, err := driven(e, "x").programs.pids(); err != nil || len(pids) > 4 { // the shell, its sleep, the check, the exec
+	// The shell, its sleep, the check, the exec.
+	if pids, err := driven(e, "x").programs.pids(); err != nil || len(pids) > 4 {
 		t.Errorf("processes %v, %v", pids, err)
 	}
 	if err := e.Delete("x"); err != nil {

@@ -134,7 +134,8 @@ func TestRootfsDir(t *testing.T) {
 	needRoot(t)
 	root := smallRoot(t)
 	e := testExecutor(t, nil)
-	s := sh("echo pid $$; id -u; ls /; pwd; echo hi > /made; echo result > r; ls /proc/self > /dev/null && echo proc; cat /etc/passwd > /dev/null && echo x > /dev/null; ls /dev")
+	s := sh("echo pid $$; id -u; ls /; pwd; echo hi > /made; echo result > r; ls /proc/self > /dev/null && echo proc; " +
+		"cat /etc/passwd > /dev/null && echo x > /dev/null; ls /dev")
 	s.Workload.Isolation, s.Workload.Rootfs, s.Workload.ResultFile, s.Workload.User = action.IsolationRootfs, root, "r",
 		"root"
 	c := launch(t, e, "x", s)

@@ -117,7 +117,9 @@ func TestTheEndOfAKeptProgramOnAFullDisk(t *testing.T) {
 
 // writerScript prints numbered lines at full speed and ends with its own code. All
 // lines of one writer are as long as is asked.
-const writerScript = `p=$(head -c %d /dev/zero | tr '\0' -); i=0; while [ $i -lt %d ]; do i=$((i+1)); echo "line $i of this writer$p"; done; while [ ! -e %s ]; do sleep 0.01; done; i=$((i+1)); echo "line $i of this writer$p"; exit %d`
+const writerScript = `p=$(head -c %d /dev/zero | tr '\0' -); i=0; while [ $i -lt %d ]; do i=$((i+1)); ` +
+	`echo "line $i of this writer$p"; done; while [ ! -e %s ]; do sleep 0.01; done; i=$((i+1)); ` +
+	`echo "line $i of this writer$p"; exit %d`
 
 // numbered checks that lines 1 to n came once each and in order.
 func numbered(lines []string, n int) error {

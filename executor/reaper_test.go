@@ -19,7 +19,8 @@ import (
 // writesPid is a container that writes its pid to dir/name and sleeps; its forked child, in a session of its own,
 // writes dir/name.child.
 func writesPid(dir, name, prelude string) Spec {
-	return sh(fmt.Sprintf("%s setsid sh -c '%s echo $$ > %s/%s.child; while :; do sleep 1; done' & echo $$ > %s/%s; while :; do sleep 1; done",
+	return sh(fmt.Sprintf("%s setsid sh -c '%s echo $$ > %s/%s.child; while :; do sleep 1; done' & echo $$ > %s/%s; "+
+		"while :; do sleep 1; done",
 		prelude, prelude, dir, name, dir, name))
 }
 

@@ -21,9 +21,11 @@ func TestResultInWords(t *testing.T) {
 		"exit status 0 after 1.234s; user 31ms, system 9ms, memory 12.0 MB": ran(RunResult{}),
 		"exit status 3 after 1.234s; user 31ms, system 9ms, memory 12.0 MB": ran(RunResult{Failed: true,
 			Reason: "exit status 3", ExitCode: 3}),
-		"killed after 1.234s; user 31ms, system 9ms, memory 12.0 MB; 2 killed for lack of memory, limit 32 MB, peak 31 MB": ran(RunResult{
+		"killed after 1.234s; user 31ms, system 9ms, memory 12.0 MB; 2 killed for lack of memory, limit 32 MB, " +
+			"peak 31 MB": ran(RunResult{
 			Failed: true, Reason: "killed", OOM: &OOM{Kills: 2, Limit: 32 << 20, Peak: 31 << 20}}),
-		"exit status 0 after 1s; user 1s, system 0s (of the main program and the children it waited for), memory not counted without a limit": {
+		"exit status 0 after 1s; user 1s, system 0s (of the main program and the children it waited for), " +
+			"memory not counted without a limit": {
 			Started: began, Ended: began.Add(time.Second), Usage: Usage{User: time.Second}},
 		"lost after 1.234s": ran(RunResult{Failed: true, Reason: "lost", Lost: true}),
 		"no such file":      {Failed: true, Reason: "no such file"},
@@ -116,7 +118,8 @@ func TestUseIsThatOfTheContainer(t *testing.T) {
 			}
 			for _, limited := range []bool{false, true} {
 				// The main program is idle; its child works, and no process waits for the child.
-				s := sh("(i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; echo >done) & until [ -e done ]; do sleep 0.01; done; exit 3")
+				s := sh("(i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; echo >done) & until [ -e done ]; do sleep 0.01; " +
+					"done; exit 3")
 				change(&s)
 				counts := e.backend.tree() != nil
 				if limited {

@@ -103,7 +103,8 @@ func TestRootSecrets(t *testing.T) {
 // too. This holds with each destination, and without a handler.
 func TestRootStop(t *testing.T) {
 	e, root := rootExecutor(t)
-	const script = "trap 'echo term; n=1' TERM; (trap '' TERM; exec sleep 1000) & echo up; n=0; while test $n = 0; do wait; done; exit 0"
+	const script = "trap 'echo term; n=1' TERM; (trap '' TERM; exec sleep 1000) & echo up; n=0; while test $n = 0; " +
+		"do wait; done; exit 0"
 	for name, target := range map[string]action.KillTarget{"all": action.TargetCgroup, "group": action.TargetGroup,
 		"child": action.TargetChild} {
 		s := root(script)

@@ -146,7 +146,8 @@ func TestRootfsImage(t *testing.T) {
 // the kernel by its /proc or /sys, and reads no memory.
 func TestTheMachineIsNotChangedFromInside(t *testing.T) {
 	needRoot(t)
-	const script = `for f in /proc/sys/vm/drop_caches /proc/sys/kernel/hostname /proc/sysrq-trigger /sys/kernel/mm/ksm/run; do
+	const script = `for f in /proc/sys/vm/drop_caches /proc/sys/kernel/hostname /proc/sysrq-trigger \
+	/sys/kernel/mm/ksm/run; do
 	(echo 0 > $f) 2>/dev/null && echo wrote $f
 done
 touch /sys/made 2>/dev/null && echo made

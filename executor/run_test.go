@@ -73,7 +73,8 @@ func TestStopEndsTheWholeTree(t *testing.T) {
 	e := testExecutor(t, nil)
 	needGroups(t, e)
 	dir := tempDir(t)
-	script := fmt.Sprintf("setsid sh -c 'echo $$ > %s/a; exec sleep 1000' & while [ ! -s %s/a ]; do :; done; echo up; sleep 1000", dir, dir)
+	script := fmt.Sprintf("setsid sh -c 'echo $$ > %s/a; exec sleep 1000' & while [ ! -s %s/a ]; do :; done; echo up; "+
+		"sleep 1000", dir, dir)
 	if err := e.Launch(Reservation{ID: "x"}, sh(script)); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +97,8 @@ func TestStopEndsTheWholeTree(t *testing.T) {
 func TestStubbornTreeIsKilledAfterGrace(t *testing.T) {
 	e := testExecutor(t, nil)
 	needGroups(t, e)
-	s := sh("trap '' TERM; echo up; (trap '' TERM; setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done') & while :; do sleep 1; done")
+	s := sh("trap '' TERM; echo up; (trap '' TERM; setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done') & while :; " +
+		"do sleep 1; done")
 	s.Workload.Termination.Grace = 300 * time.Millisecond
 	if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
 		t.Fatal(err)
@@ -117,7 +119,8 @@ func TestLeftoversGetTermThenKill(t *testing.T) {
 	e := testExecutor(t, nil)
 	needGroups(t, e)
 	dir := tempDir(t)
-	s := sh(fmt.Sprintf("setsid sh -c 'trap \"echo bye; exit\" TERM; echo $$ > %s/a; while :; do sleep 0.05; done' & while [ ! -s %s/a ]; do :; done; exit 0", dir, dir))
+	s := sh(fmt.Sprintf("setsid sh -c 'trap \"echo bye; exit\" TERM; echo $$ > %s/a; while :; do sleep 0.05; "+
+		"done' & while [ ! -s %s/a ]; do :; done; exit 0", dir, dir))
 	s.Workload.Termination.LeftoverGrace = 5 * time.Second
 	c := launch(t, e, "x", s)
 	if c.Result.Failed || c.Result.ExitCode != 0 {
@@ -130,7 +133,8 @@ func TestLeftoversGetTermThenKill(t *testing.T) {
 
 func TestStatusEnvironmentAndResultFile(t *testing.T) {
 	e := testExecutor(t, nil)
-	s := sh(`echo one > $CANTINA_STATUS; echo "two $A $B $PORT_HTTP" > $CANTINA_STATUS; pwd > result; env -0 | tr '\0' '\n' | grep -c SECRET_OF_THE_CELL`)
+	s := sh(`echo one > $CANTINA_STATUS; echo "two $A $B $PORT_HTTP" > $CANTINA_STATUS; pwd > result; ` +
+		`env -0 | tr '\0' '\n' | grep -c SECRET_OF_THE_CELL`)
 	t.Setenv("SECRET_OF_THE_CELL", "x")
 	s.StatusPipe = true
 	s.Workload.ResultFile = "result"

@@ -25,7 +25,8 @@ func TestParentDeathSignal(t *testing.T) {
 	choices := map[string]int{"default": 0, "term": int(syscall.SIGTERM), "user": int(syscall.SIGUSR1), "none": -1}
 	for name, sig := range choices {
 		j := job{ID: name,
-			Spec: sh(fmt.Sprintf("for s in TERM USR1; do trap \"echo $s > %[1]s/got-%[2]s; exit\" $s; done; echo $$ > %[1]s/%[2]s; while :; do sleep 0.02; done", dir, name))}
+			Spec: sh(fmt.Sprintf("for s in TERM USR1; do trap \"echo $s > %[1]s/got-%[2]s; exit\" $s; done; "+
+				"echo $$ > %[1]s/%[2]s; while :; do sleep 0.02; done", dir, name))}
 		j.Spec.Workload.Termination.ParentDeath = sig
 		s.Jobs = append(s.Jobs, j)
 	}

@@ -15,7 +15,8 @@ import (
 // heeds no TERM: once the program is gone it writes a status too and makes file.left, and it
 // ends when file is there, with another status.
 func leaving(file string, code int) Spec {
-	s := sh(fmt.Sprintf(`trap '' TERM; main=$$; (while kill -0 $main 2>/dev/null; do sleep 0.01; done; echo late >&3; echo left >%[1]s.left; until [ -e %[1]s ]; do sleep 0.01; done; echo later >&3) &
+	s := sh(fmt.Sprintf(`trap '' TERM; main=$$; (while kill -0 $main 2>/dev/null; do sleep 0.01; done
+echo late >&3; echo left >%[1]s.left; until [ -e %[1]s ]; do sleep 0.01; done; echo later >&3) &
 echo result > r; echo written >&3; exit %[2]d`, file, code))
 	s.StatusPipe = true
 	s.Workload.ResultFile = "r"
@@ -108,7 +109,8 @@ func TestTheVerdictOutlivesTheCell(t *testing.T) {
 	t.Run("memory of a leftover", func(t *testing.T) {
 		e := testExecutor(t, nil)
 		needLimit(t, e, "memory")
-		s := sh(`trap '' TERM; main=$$; (while kill -0 $main 2>/dev/null; do sleep 0.01; done; exec head -c 200M /dev/zero | tail -c 199M >/dev/null) & exit 3`)
+		s := sh(`trap '' TERM; main=$$; (while kill -0 $main 2>/dev/null; do sleep 0.01; done; ` +
+			`exec head -c 200M /dev/zero | tail -c 199M >/dev/null) & exit 3`)
 		s.Workload.Resources = resource.Amounts{resource.MemoryMB: 32}
 		s.Workload.Termination.LeftoverGrace = time.Minute
 		if r := launch(t, e, "x", s).Result; r.OOM != nil || r.Reason != "exit status 3" || r.ExitCode != 3 {

@@ -2,7 +2,8 @@
 // directory of the cell, a tarball (an OCI layout, or the format of "docker save"), or a registry
 // reference that is pinned by digest. (Diego executor, image layers; OCI image specification.)
 //
-//	name ──▶ manifest and config (verified by digest) ──▶ layers, each unpacked once ──▶ Image in use ──Close──▶ kept until space is needed
+//	name ──▶ manifest and config (verified by digest) ──▶ layers, each unpacked once
+//	     ──▶ Image in use ──Close──▶ kept until space is needed
 //
 // Layers are shared between images and containers, and verified by the digest of their
 // uncompressed content. A layer gets its name only when it is complete and on disk, so a killed

@@ -166,7 +166,8 @@ func tarKind(r io.Reader) (tarFormat, error) {
 			return layoutTar, nil
 		case err == io.EOF && isRoot:
 			return 0,
-				fmt.Errorf("%w: it is a tar of a root file system, not of an image: unpack it into a directory and name that directory", ErrFormat)
+				fmt.Errorf("%w: it is a tar of a root file system, not of an image: unpack it into a directory and name that "+
+					"directory", ErrFormat)
 		case err == io.EOF && members > 0:
 			return 0, fmt.Errorf("%w: the tar has neither manifest.json nor oci-layout", ErrFormat)
 		case err != nil && members == 0:

@@ -41,7 +41,8 @@ func (b backlog) texts() []string {
 	say(b.Silent, 1, "cells did not answer their last placement: it is repeated")
 	say(b.Uncommitted, longQueue, "changes wait for their commit")
 	say(b.Undelivered, longQueue, "changes are committed and wait for their effects")
-	say(b.Unread, 1, "cells have sent messages that the leader has not read: it is late, and finds no cell silent meanwhile")
+	say(b.Unread, 1, "cells have sent messages that the leader has not read: it is late, and finds no cell silent "+
+		"meanwhile")
 	return out
 }
 

@@ -191,7 +191,8 @@ func TestLostWorkIsCountedByKind(t *testing.T) {
 			t.Fatal(err)
 		}
 		pass(time.Second)
-		want := "1 instance placed anew on other cells, as these have room; 1 task lost and not started again: record the outcome with cantina task resolve"
+		want := "1 instance placed anew on other cells, as these have room; 1 task lost and not started again: " +
+			"record the outcome with cantina task resolve"
 		if c := goneCell(t, v, "c3"); c.Gone.Work != want {
 			t.Errorf("%q", c.Gone.Work)
 		}

@@ -19,7 +19,8 @@ func everyMinute(name string, job bool) plan.NamedSchedule {
 		j := jobOver(name, "a", "b")
 		s.Definition.Job = &schedule.Job{Job: j.Job, Forest: j.Forest}
 	} else {
-		s.Definition.Task = &task.Definition{Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/true"}}}}
+		run := action.Action{Run: &action.Run{Path: "/bin/true"}}
+		s.Definition.Task = &task.Definition{Workload: action.Workload{Action: run}}
 	}
 	return s
 }

@@ -127,7 +127,8 @@ func TestWorkEndedByADrainNamesIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, kind := range []plan.SubjectKind{plan.SubjectService, plan.SubjectInstance} {
-			if r := explain(kind); r.Text != "cell c is drained by ann: kernel; web/0 is stopped there before it starts on another cell" || r.Longest != time.Hour || r.Change != "cantina undrain c" {
+			if r := explain(kind); r.Text != "cell c is drained by ann: kernel; web/0 is stopped there before it starts on "+
+				"another cell" || r.Longest != time.Hour || r.Change != "cantina undrain c" {
 				t.Errorf("%s: %+v", kind, r)
 			}
 		}

@@ -68,7 +68,8 @@ func (v explainView) explainJob(s plan.Subject) (plan.Explanation, error) {
 	if j.Removed {
 		out := plan.Explanation{Subject: s, State: "removed", Wanted: "removed", Fine: true,
 			Reasons: []plan.Reason{{Code: "batch",
-				Text: fmt.Sprintf("it was removed; it is listed until the last of its batch tasks is certainly over: %d are known to run", j.Progress.Running)}}}
+				Text: fmt.Sprintf("it was removed; it is listed until the last of its batch tasks is certainly over: "+
+					"%d are known to run", j.Progress.Running)}}}
 		if j.Progress.Running > 0 {
 			out.Fine, out.State = false, "removed, being stopped"
 		}
@@ -193,8 +194,9 @@ func foreignText(name worker.CellName, address string, its, own fence.Cluster) s
 func (v explainView) explainForeign(s plan.Subject, c *api.Cell) plan.Explanation {
 	return plan.Explanation{Subject: s, State: "FOREIGN", Wanted: worker.Healthy.String(),
 		Reasons: []plan.Reason{{Code: codeForeign,
-			Text:   foreignText(c.Name, c.Address, c.Cluster, v.lease.Cluster()),
-			Change: "give the cell the servers of its own cluster (--servers), or start this server on the right data directory; cantina cells adopt " + s.Name + " has it join this cluster"}}}
+			Text: foreignText(c.Name, c.Address, c.Cluster, v.lease.Cluster()),
+			Change: "give the cell the servers of its own cluster (--servers), or start this server on the right data " +
+				"directory; cantina cells adopt " + s.Name + " has it join this cluster"}}}
 }
 
 // explainGone describes the fate of a cell that is gone, and of its work.

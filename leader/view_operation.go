@@ -65,7 +65,8 @@ func (v operationView) Status() (api.Status, error) {
 	s.Behind = v.behind()
 	if n.Orphans > 0 {
 		s.Warnings = append(s.Warnings,
-			fmt.Sprintf("%d instances belong to no service and are kept: cantina ps --orphans lists them, applying their domain afresh stops them", n.Orphans))
+			fmt.Sprintf("%d instances belong to no service and are kept: cantina ps --orphans lists them, "+
+				"applying their domain afresh stops them", n.Orphans))
 	}
 	s.Warnings = append(s.Warnings, v.Audits()...)
 	return s, v.fresh()
@@ -81,7 +82,8 @@ func (v operationView) identityWarnings(sessions []worker.SessionView) []string 
 		if f.Adopting {
 			text += "; it is about to join, as an operator has decided"
 		} else {
-			text += "; if this server runs on the wrong store, stop it and start it on the right one; to have the cell join this cluster: cantina cells adopt " + string(f.Cell)
+			text += "; if this server runs on the wrong store, stop it and start it on the right one; " +
+				"to have the cell join this cluster: cantina cells adopt " + string(f.Cell)
 		}
 		out = append(out, text)
 	}
@@ -91,13 +93,15 @@ func (v operationView) identityWarnings(sessions []worker.SessionView) []string 
 	for _, s := range sessions {
 		if unknown := v.reported().unknownOn(s.Cell); s.Holder && len(unknown) > 0 {
 			out = append(out,
-				fmt.Sprintf("cell %s runs what this store does not know, as after a restore from an older backup, and leaves it alone: %s; to end it: cantina cells discard %s",
+				fmt.Sprintf("cell %s runs what this store does not know, as after a restore from an older backup, "+
+					"and leaves it alone: %s; to end it: cantina cells discard %s",
 					s.Cell, list(unknown), s.Cell))
 		}
 	}
 	if n := v.Registry.RefusedTerms(); n > 0 {
 		out = append(out,
-			fmt.Sprintf("%d messages with a term that this cluster cannot have given were refused in this term; the log names their senders", n))
+			fmt.Sprintf("%d messages with a term that this cluster cannot have given were refused in this term; "+
+				"the log names their senders", n))
 	}
 	return out
 }
@@ -161,7 +165,8 @@ func (v operationView) ReleaseQuarantined(ctx context.Context, key string, resto
 			return waited(ctx, func(done func(error)) error { v.Drains.Drop(drained, done); return nil })
 		}
 	case !bbs.Owns(key):
-		return fmt.Errorf("quarantined row %s: only rows of services, instances, tasks, domains, schedules and drains can be released while a leader runs: %w", key, fault.ErrConflict)
+		return fmt.Errorf("quarantined row %s: only rows of services, instances, tasks, domains, schedules and drains can "+
+			"be released while a leader runs: %w", key, fault.ErrConflict)
 	}
 	var value []byte
 	if restore { // its present value: it may have been repaired

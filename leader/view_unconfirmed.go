@@ -382,7 +382,8 @@ func (v operationView) unconfirmedCells(sessions []worker.SessionView) []string 
 		case len(out) == namedCells:
 			more++
 		case s.State == worker.MustDie:
-			text += fmt.Sprintf("; its %s may still run; tasks and exclusive instances start elsewhere only after it is declared dead", counted(lrps, tasks, s.Work))
+			text += fmt.Sprintf("; its %s may still run; tasks and exclusive instances start elsewhere only after it is "+
+				"declared dead", counted(lrps, tasks, s.Work))
 			if s.Expiry > 0 {
 				text += fmt.Sprintf(", in %v at most", s.Expiry.Round(time.Second))
 			}

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-var line100 = []byte("2026-01-01T00:00:00Z level=info msg=\"a line of one hundred bytes, as services write them\" n=00000001\n")
+var line100 = []byte("2026-01-01T00:00:00Z level=info msg=\"a line of one hundred bytes, as services write them\" " +
+	"n=00000001\n")
 
 // The figure that counts: raw bytes per second through a Writer, pieces as a pipe gives them.
 func BenchmarkWriter64K(b *testing.B) {

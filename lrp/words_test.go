@@ -58,10 +58,12 @@ func TestTheRemedyOfPortsThatDoNotFit(t *testing.T) {
 		want     string
 	}{
 		"alone": {[]*lrp.Desired{web("a", 2)}, 1,
-			"(d/a 2), a machine has it once, and 1 machine suits them: leave out fixed, so that the cell chooses a port, ask for fewer instances, or"},
+			"(d/a 2), a machine has it once, and 1 machine suits them: leave out fixed, so that the cell chooses a port, " +
+				"ask for fewer instances, or"},
 		"no machine": {[]*lrp.Desired{web("a", 1)}, 0, "(d/a 1), a machine has it once, and 0 machines suit them: "},
 		"two of them": {[]*lrp.Desired{web("a", 2), web("b", 1)}, 2,
-			"(d/a 2, d/b 1), a machine has it once, and 2 machines suit them: leave out fixed, so that the cell chooses a port, remove one of the services (apply"},
+			"(d/a 2, d/b 1), a machine has it once, and 2 machines suit them: leave out fixed, so that the cell chooses a " +
+				"port, remove one of the services (apply"},
 	} {
 		err := lrp.PortsFit(c.all[0], c.all, func([]*lrp.Desired) (int, bool) { return c.machines, true })
 		if err == nil || !strings.Contains(err.Error(), c.want) {

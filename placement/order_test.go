@@ -104,7 +104,8 @@ func TestAFilterOfHosts(t *testing.T) {
 		var got []string
 		for i := range 2 {
 			g := l.Reserve([]Want{{Hold: fmt.Sprint("x", i), Order: o, Hosts: hosts("beta")},
-				{Hold: fmt.Sprint("y", i), Order: o, Hosts: hosts("alpha")}, {Hold: fmt.Sprint("z", i), Order: o, Hosts: hosts("c")}}, 0)
+				{Hold: fmt.Sprint("y", i), Order: o, Hosts: hosts("alpha")},
+				{Hold: fmt.Sprint("z", i), Order: o, Hosts: hosts("c")}}, 0)
 			got = append(got, g[0].Cell, g[1].Cell)
 			if r := g[2].Refusal; r == nil || !strings.Contains(r.String(), "2 cells: excluded by a filter of the job") {
 				t.Errorf("%v: %+v", o, g[2])

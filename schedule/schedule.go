@@ -167,7 +167,8 @@ func (d *Definition) Validate() error {
 	fail(d.Overlap != OverlapAllow || d.Max > 0, "overlap allow needs overlap_max")
 	fail(d.Overlap == OverlapAllow || d.Max == 0, "overlap_max belongs to overlap allow")
 	fail(d.Job == nil || d.Overlap != OverlapAllow,
-		"two rounds of one job cannot run at once, since it runs at most once on each node: overlap is forbid or replace, or start a task")
+		"two rounds of one job cannot run at once, since it runs at most once on each node: overlap is forbid or replace, "+
+			"or start a task")
 	fail(d.Misfire == MisfireAll || d.MisfireMax == 0, "misfire_max belongs to misfire all")
 	fail(d.Max <= 1000 && d.MisfireMax >= 0 && d.MisfireMax <= 1000, "overlap_max and misfire_max are at most 1000")
 	fail(d.Deadline >= 0 && d.Jitter >= 0, "durations must not be negative")

@@ -185,7 +185,8 @@ func toJob(m *schedulerpb.JobSpec) (batch.Job, error) {
 	}
 	j := batch.Job{
 		Domain: m.Domain, Owner: m.Owner, Forest: m.Forest, Disabled: m.Disabled, Level: m.Level, Priority: m.Priority,
-		DependsOn: m.DependsOn, After: m.After, Export: m.Export, Retries: int(m.Retries), Workload: w, Call: batch.Call(m.Call),
+		DependsOn: m.DependsOn, After: m.After, Export: m.Export, Retries: int(m.Retries), Workload: w,
+		Call:   batch.Call(m.Call),
 		Config: m.Config, IgnoreExitCode: m.IgnoreExitCode, HostLevel: m.HostLevel, Host: m.Host, Stack: m.Stack,
 		Tags: m.Tags, Tolerates: m.Tolerates, Conditions: m.Conditions, Errors: m.Errors, Labels: m.Labels,
 		Backoff: batch.Backoff{Repeat: m.GetBackoff().GetRepeat(), Fail: m.GetBackoff().GetFail()},

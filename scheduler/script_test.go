@@ -47,7 +47,8 @@ func TestAScriptLeavesNothingBehind(t *testing.T) {
 			t.Run(name+" "+kind, func(t *testing.T) {
 				file := filepath.Join(t.TempDir(), "pid")
 				p := Programs{Env: []string{"PATH=/usr/bin:/bin"}, ByMark: byMark}
-				script := `(setsid sh -c 'trap "" TERM HUP; echo $$ >"$1.new"; mv "$1.new" "$1"; exec sleep 1000' sh "$1" &); until [ -e "$1" ]; do sleep 0.01; done; echo out; ` + end
+				script := `(setsid sh -c 'trap "" TERM HUP; echo $$ >"$1.new"; mv "$1.new" "$1"; exec sleep 1000' sh "$1" &); ` +
+					`until [ -e "$1" ]; do sleep 0.01; done; echo out; ` + end
 				begun := time.Now()
 				out, err := p.Output(t.Context(), []string{"/bin/sh", "-c", script, "sh", file}, 5*time.Second)
 				if (err == nil) != (kind == "ends") || err == nil && string(out) != "out\n" {

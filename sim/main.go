@@ -127,7 +127,8 @@ func runMain(o options, stdout, stderr io.Writer) int {
 	s, err := RunMany(m)
 	took := time.Since(began).Seconds()
 	fmt.Fprintf(stdout,
-		"%d steps, %.0f steps/s, seeds %d–%d, %d terms, %d launches, %d ends, %d lost; %d containers of services and tasks, %d tasks lost\n",
+		"%d steps, %.0f steps/s, seeds %d–%d, %d terms, %d launches, %d ends, %d lost; "+
+			"%d containers of services and tasks, %d tasks lost\n",
 		s.Steps, float64(s.Steps)/max(took, 1e-9), m.Seed, s.Last, s.Terms, s.Launches, s.Ended, s.Lost, s.Begun, s.TasksLost)
 	if m.Draw {
 		fmt.Fprintln(stdout, "drawn:", s.Shapes)

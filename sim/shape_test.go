@@ -75,10 +75,11 @@ func TestAReplayLineReplays(t *testing.T) {
 // TestWrongFlags: each has an error with the flag, its value and the permitted values.
 func TestWrongFlags(t *testing.T) {
 	for line, want := range map[string]string{
-		"--cells 0":        `invalid value "0" for flag -cells: want a number of at least 1`,
-		"--schedules -1":   `invalid value "-1" for flag -schedules: want a number of at least 0`,
-		"--load all":       `invalid value "all" for flag -load: want one of batch, both, mixed`,
-		"--faults flood":   `invalid value "flood" for flag -faults: no fault "flood": want all, none, or some of kill-server,pause-server,`,
+		"--cells 0":      `invalid value "0" for flag -cells: want a number of at least 1`,
+		"--schedules -1": `invalid value "-1" for flag -schedules: want a number of at least 0`,
+		"--load all":     `invalid value "all" for flag -load: want one of batch, both, mixed`,
+		"--faults flood": `invalid value "flood" for flag -faults: no fault "flood": want all, none, ` +
+			`or some of kill-server,pause-server,`,
 		"--witness nobody": `invalid value "nobody" for flag -witness: want one of consensus, list`,
 		"--seed 1 more":    `cantina sim takes no argument "more"; see --help`,
 	} {
@@ -101,10 +102,13 @@ func TestDrawnShapes(t *testing.T) {
 // TestSeedsThatFailed runs seeds that once showed a fault again.
 func TestSeedsThatFailed(t *testing.T) {
 	for what, args := range map[string]string{
-		"an overtaken order to empty a cell counted":              "--seed 996000183 --servers 1 --cells 1 --jobs 1 --schedules 1 --load mixed --alone true",
-		"a leader that waited gave its set to a cell":             "--load batch --seed 880000031 --servers 3 --witness consensus",
-		"a run that a successor has adopted counted as over":      "--load batch --seed 770001701 --schedules 2 --cells 4",
-		"a merge of statuses crossed the next birth of their job": "--load mixed --seed 992001006 --jobs 3 --nodes 5 --cells 2 --servers 1 --schedules 3",
+		"an overtaken order to empty a cell counted": "--seed 996000183 --servers 1 --cells 1 --jobs 1 " +
+			"--schedules 1 --load mixed --alone true",
+		"a leader that waited gave its set to a cell": "--load batch --seed 880000031 --servers 3 --witness " +
+			"consensus",
+		"a run that a successor has adopted counted as over": "--load batch --seed 770001701 --schedules 2 --cells 4",
+		"a merge of statuses crossed the next birth of their job": "--load mixed --seed 992001006 --jobs 3 --nodes 5 " +
+			"--cells 2 --servers 1 --schedules 3",
 	} {
 		o, err := parse(strings.Fields(args), io.Discard)
 		if err != nil {

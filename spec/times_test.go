@@ -34,24 +34,24 @@ func TestNodesOfCalendars(t *testing.T) {
 		t.Errorf("%+v", x)
 	}
 	const ok = "{cron: '@every 90s', lifetime: 1h}"
-	for source, want := range map[string]string{
-		"add_time: {}":                                                                        "jobs.a.nodes[1].add_time: field schedule is missing",
-		"add_time: {schedule: []}":                                                            "schedule: ",
-		"add_time: {schedule: [{cron: '@every 90s'}]}":                                        "schedule[0]: field lifetime is missing",
-		"add_time: {schedule: [{lifetime: 1h}]}":                                              "schedule[0]: field cron is missing",
-		"add_time: {format: x, schedule: [" + ok + "]}":                                       "add_time.format: needs {time}",
-		"add_time: {timezone: Mars/Olympus, schedule: [" + ok + "]}":                          "add_time.timezone: ",
-		"add_time: {schedule: [{cron: '0 * * * *', lifetime: 1h}]}":                           "field timezone is missing",
-		"add_time: {timezone: UTC, schedule: [{cron: '0 99 * * *', lifetime: 1h}]}":           "schedule[0].cron: ",
-		"add_time: {timezone: Europe/Berlin, schedule: [{cron: '30 2 * * *', lifetime: 1h}]}": "gap",
-		"add_time: {schedule: [{cron: '@every 90s', lifetime: 0s}]}":                          "lifetime: must be at least 1s",
-		"add_time: {schedule: [{cron: '@every 90s', lifetime: 1h, enabled_lifetime: 2h}]}":    "must not exceed lifetime",
-		"add_time: {schedule: [" + ok + "]}, manual: [q]":                                     "needs exactly one of",
-		"parent_level: time, add_time: {schedule: [" + ok + "]}":                              "is on the last level",
-		"add_time: {schedule: [{cron: {epoch: {period: 90}, minute: 1}, lifetime: 1h}]}":      "schedule[0].cron: ",
+	for _, c := range []struct{ source, want string }{
+		{"add_time: {}", "jobs.a.nodes[1].add_time: field schedule is missing"},
+		{"add_time: {schedule: []}", "schedule: "},
+		{"add_time: {schedule: [{cron: '@every 90s'}]}", "schedule[0]: field lifetime is missing"},
+		{"add_time: {schedule: [{lifetime: 1h}]}", "schedule[0]: field cron is missing"},
+		{"add_time: {format: x, schedule: [" + ok + "]}", "add_time.format: needs {time}"},
+		{"add_time: {timezone: Mars/Olympus, schedule: [" + ok + "]}", "add_time.timezone: "},
+		{"add_time: {schedule: [{cron: '0 * * * *', lifetime: 1h}]}", "field timezone is missing"},
+		{"add_time: {timezone: UTC, schedule: [{cron: '0 99 * * *', lifetime: 1h}]}", "schedule[0].cron: "},
+		{"add_time: {timezone: Europe/Berlin, schedule: [{cron: '30 2 * * *', lifetime: 1h}]}", "gap"},
+		{"add_time: {schedule: [{cron: '@every 90s', lifetime: 0s}]}", "lifetime: must be at least 1s"},
+		{"add_time: {schedule: [{cron: '@every 90s', lifetime: 1h, enabled_lifetime: 2h}]}", "must not exceed lifetime"},
+		{"add_time: {schedule: [" + ok + "]}, manual: [q]", "needs exactly one of"},
+		{"parent_level: time, add_time: {schedule: [" + ok + "]}", "is on the last level"},
+		{"add_time: {schedule: [{cron: {epoch: {period: 90}, minute: 1}, lifetime: 1h}]}", "schedule[0].cron: "},
 	} {
-		if _, err := parse(source); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: want %q in %v", source, want, err)
+		if _, err := parse(c.source); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: want %q in %v", c.source, c.want, err)
 		}
 	}
 }

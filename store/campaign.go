@@ -331,7 +331,8 @@ func (s *Store) win(before *Entry, cluster string, elected int64) (head.Head, er
 	}
 	s.mu.Unlock()
 	if e.Exists && e.Head.Term.Less(e.Seen) {
-		s.cfg.Log.Warn("store is older than its servers or cells have seen, as after a rollback; raising the epoch and marking it as restored",
+		s.cfg.Log.Warn("store is older than its servers or cells have seen, as after a rollback; "+
+			"raising the epoch and marking it as restored",
 			"head", e.Head.Term.String(), "seen", e.Seen.String())
 	}
 	return head.Win(e)

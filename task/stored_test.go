@@ -43,7 +43,8 @@ func (o *odd) event() Event {
 		Missing{uid, o.holder()}, Adopt{uid, draw.One(o, "pa", "pb", ""), o.holder()},
 		Reject{uid, "full", o.Flag(), o.Flag(), o.holder()}, Cancel{}, Resolve{}, Delete{},
 		ResolveLost{Resolution(o.IntN(4)), o.guid(), o.Flag()}, Found{uid, o.holder(), o.Flag()},
-		ProcDead{o.holder().Proc}, ExpirePending{}, Kick{}, KickCallback{}, CallbackDone{uid, draw.One(o, 0, 1, -1), o.Flag(), "x"},
+		ProcDead{o.holder().Proc}, ExpirePending{}, Kick{}, KickCallback{},
+		CallbackDone{uid, draw.One(o, 0, 1, -1), o.Flag(), "x"},
 		Demote{}, Prune{})
 }
 

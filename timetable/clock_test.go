@@ -53,7 +53,8 @@ func TestTheClockIsSetBack(t *testing.T) {
 				}
 				state, text := r.clockSays()
 				if state != schedule.Behind || !strings.Contains(text,
-					"the wall clock is 2026-03-02T00:20:00Z, but all times up to 2026-03-02T03:00:00Z are decided: nothing fires for 2h40m0s") ||
+					"the wall clock is 2026-03-02T00:20:00Z, but all times up to 2026-03-02T03:00:00Z are decided: "+
+						"nothing fires for 2h40m0s") ||
 					!strings.Contains(text, "cantina cron reset n") || !next &&
 					!strings.Contains(text, "was set back by 2h50m0s at 2026-03-02T00:20:00Z") {
 					t.Fatal(state, text)

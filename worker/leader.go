@@ -19,8 +19,9 @@ var (
 	// ErrUnknownProcess: no such cell process is known.
 	ErrUnknownProcess = fault.New(fault.ErrNotFound, "unknown cell process")
 	// ErrAlone: the cluster has one cell, in one process with its leader, and this leader is another.
-	ErrAlone = errors.New("this cluster was made by cantina dev, whose one cell no other leader knows: go on with cantina dev on its data directory, " +
-		"or make a cluster of its own of it (cantina store backup, then cantina store restore --new-identity)")
+	ErrAlone = errors.New("this cluster was made by cantina dev, whose one cell no other leader knows: " +
+		"go on with cantina dev on its data directory, or make a cluster of its own of it (cantina store backup, " +
+		"then cantina store restore --new-identity)")
 	// ErrHeld: the work may not start now; the Hold has the reason.
 	ErrHeld = errors.New("work is held")
 )

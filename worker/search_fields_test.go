@@ -34,7 +34,8 @@ var inKey = map[reflect.Type]fields{
 		"the leader's; only the order of counters counts"},
 	reflect.TypeFor[waiting](): {"wait stale restored", "roster members sessions batch alone lapse t0 jobs nodes",
 		"the leader's; of another kind of cluster; configuration; t0 in lapseEnd"},
-	reflect.TypeFor[process](): {"row member durable promised unsaid health blocked connected reported remains displaced dead period beat since credited credit seq unsure open probe kills",
+	reflect.TypeFor[process](): {"row member durable promised unsaid health blocked connected reported remains " +
+		"displaced dead period beat since credited credit seq unsure open probe kills",
 		"deathOutput work alive born unheard",
 		"commits are done at once; entries name their process; the last only serves services and tasks"},
 	reflect.TypeFor[Member](): {"Proc Promise Displaced", "Cell DirID Started Boot",
@@ -46,7 +47,8 @@ var inKey = map[reflect.Type]fields{
 	reflect.TypeFor[openProbe]():  {"number sent", "", ""},
 	reflect.TypeFor[model]():      {"byRun late", "byWork", "the same entries"},
 	reflect.TypeFor[entry]():      {"run on sure ending end kill acks", "killAt", "nobody kills here"},
-	reflect.TypeFor[Cell](): {"proc gone term health seq resolved seen eligible credited reported epoch setID deadline promise spent work beats outbox leaving said renewing renewBy asked ended",
+	reflect.TypeFor[Cell](): {"proc gone term health seq resolved seen eligible credited reported epoch setID deadline " +
+		"promise spent work beats outbox leaving said renewing renewBy asked ended",
 		"cfg t started predecessor back backBy effects cluster moving",
 		"configuration; the process id stands for the place on the dirID; nothing outlives a process here; one cluster"},
 	reflect.TypeFor[cellWork](): {"held byWork", "unacked bound lasting kept",

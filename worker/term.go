@@ -45,7 +45,8 @@ func (tm *term) impossible(now time.Duration, cell CellName, proc Proc, t fence.
 	tm.refused++
 	if tm.refused&(tm.refused-1) == 0 {
 		tm.do(Audit{Kind: AuditTerm, Cell: cell, Proc: proc,
-			Text: fmt.Sprintf("a message with the term %v was refused, which this cluster cannot have given (%d so far); the term is %v", t, tm.refused, tm.cfg.Term)})
+			Text: fmt.Sprintf("a message with the term %v was refused, which this cluster cannot have given (%d so far); "+
+				"the term is %v", t, tm.refused, tm.cfg.Term)})
 	}
 	return true
 }

@@ -88,7 +88,8 @@ func TestTheDefaults(t *testing.T) {
 	small := DefaultTimeouts()
 	small.Heartbeat, small.HealthcheckGrace = 1, 1
 	if err := small.Validate(); err == nil ||
-		err.Error() != "impossible timeouts: heartbeat < healthcheck grace (a probe is dated by the beat before it): 1ns < 1ns fails" {
+		err.Error() != "impossible timeouts: heartbeat < healthcheck grace (a probe is dated by the beat before it): "+
+			"1ns < 1ns fails" {
 		t.Error(err)
 	}
 	const want = `heartbeat              5s

@@ -142,7 +142,8 @@ func standing(ctx context.Context, n int) error {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("\n%d idle containers, each: %.2f descriptors (target 3), %.1f kB of the cell (target 100); with keep a shim of %d kB (Pss, target 3000); load %s\n",
+		fmt.Printf("\n%d idle containers, each: %.2f descriptors (target 3), %.1f kB of the cell (target 100); "+
+			"with keep a shim of %d kB (Pss, target 3000); load %s\n",
 			n, float64(fdsNow-fds)/float64(n), float64(kbNow-kb)/float64(n), shims/n, gauge.Load())
 		return c.end("keep", n)
 	})
@@ -171,7 +172,8 @@ func crowd(ctx context.Context, n, rounds, many int) error {
 			}
 		}
 	}
-	fmt.Printf("\n%d launches, %d rounds: beside %d running %.0f/s and %.0f us CPU each, beside %d %.0f/s and %.0f us (target: at most 1.20 of it; %.2f by time, %.2f by CPU); load %s\n",
+	fmt.Printf("\n%d launches, %d rounds: beside %d running %.0f/s and %.0f us CPU each, beside %d %.0f/s and %.0f us "+
+		"(target: at most 1.20 of it; %.2f by time, %.2f by CPU); load %s\n",
 		n, rounds, few, gauge.Median(rates[few]), gauge.Median(costs[few]), many, gauge.Median(rates[many]),
 		gauge.Median(costs[many]),
 		gauge.Median(rates[few])/gauge.Median(rates[many]), gauge.Median(costs[many])/gauge.Median(costs[few]), gauge.Load())

@@ -42,7 +42,8 @@ func bench(ctx context.Context, program string, lines, rounds int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Stop()) }()
-	write := fmt.Sprintf("seq -f '%%.0f is the number of a line that has about a hundred bytes, as lines of logs usually have, or so' 1 %d", lines)
+	write := fmt.Sprintf("seq -f '%%.0f is the number of a line that has about a hundred bytes, as lines of logs "+
+		"usually have, or so' 1 %d", lines)
 	if _, err := timed(exec.CommandContext(ctx, program,
 		append(d.Flags(), "run", "-d", "--id", "big", "--", "sh", "-c", write)...), nil); err != nil {
 		return err

@@ -50,7 +50,8 @@ func bench(ctx context.Context, program string, n, rounds int) error {
 	floor := gauge.Median(took[0])
 	for i, f := range forms {
 		m := gauge.Median(took[i])
-		fmt.Printf("%d services of /bin/sleep, apply to all RUNNING, %-21s %6.2f s, %.2f of the time without limits, load %s\n",
+		fmt.Printf("%d services of /bin/sleep, apply to all RUNNING, %-21s %6.2f s, %.2f of the time without limits, "+
+			"load %s\n",
 			n, f.name+":", m, m/floor, gauge.Load())
 	}
 	return nil

@@ -50,7 +50,8 @@ func cellVerb(c *cli) *cobra.Command {
 		Use:   "cell",
 		Short: "Run the agent of this machine: it runs the work",
 		Example: "  cantina cell --servers 127.0.0.1:7480\n" +
-			"  cantina cell --servers s1:7480,s2:7480 --name db7 --zone z1 --capacity gpu=2 --listen 10.0.0.7:7481 --tls-cert c.pem --tls-key c.key --tls-ca ca.pem",
+			"  cantina cell --servers s1:7480,s2:7480 --name db7 --zone z1 --capacity gpu=2 --listen 10.0.0.7:7481 --tls-cert " +
+			"c.pem --tls-key c.key --tls-ca ca.pem",
 		Args: atMost(0, "none"),
 		RunE: func(*cobra.Command, []string) error { return c.untilSignal(func() error { return runCell(c, f) }) },
 	}

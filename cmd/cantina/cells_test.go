@@ -45,11 +45,13 @@ func TestCellsThatAreGoneAreListedBelowTheLiving(t *testing.T) {
 // reported.
 func TestADrainedCellThatIsSilentHasNoCount(t *testing.T) {
 	s := newShell(t)
+	const silent = "the cell is UNHEALTHY: no heartbeat"
 	for want, d := range map[string]api.Drain{
 		"; 0 left: kernel": {},
 		"; 2 left: kernel": {Waits: []string{"a", "b"}},
-		": kernel; the work left is not known: the cell is UNHEALTHY: no heartbeat; declared dead in 60s":   {Unknown: "the cell is UNHEALTHY: no heartbeat"},
-		": kernel; 1 left at its last report, now not known: the cell is UNHEALTHY: no heartbeat; declared": {Unknown: "the cell is UNHEALTHY: no heartbeat", Waits: []string{"a"}},
+		": kernel; the work left is not known: " + silent + "; declared dead in 60s": {Unknown: silent},
+		": kernel; 1 left at its last report, now not known: " + silent + "; declared": {
+			Unknown: silent, Waits: []string{"a"}},
 	} {
 		d.Reason, d.Until = "kernel", now().Add(time.Hour)
 		x := api.Cell{Name: "c1", Proc: "p1", Session: worker.Healthy, Reported: true, Since: now(), Drain: &d}
@@ -66,7 +68,8 @@ func TestADrainedCellThatIsSilentHasNoCount(t *testing.T) {
 // TestExplainReportsWhyThereAreNoEvents: those of an earlier leader are not known.
 func TestExplainReportsWhyThereAreNoEvents(t *testing.T) {
 	for want, x := range map[string]*pb.ExplainResponse{
-		"cell/c1 is HEALTHY, as wanted\nno events since 2027-01-15T08:00:00Z; only the newest of this leader's term are kept\n": {EventsSince: timestamppb.New(now())},
+		"cell/c1 is HEALTHY, as wanted\nno events since 2027-01-15T08:00:00Z; only the newest of this leader's term " +
+			"are kept\n": {EventsSince: timestamppb.New(now())},
 		"cell/c1 is HEALTHY, as wanted\n": {}, // an older server
 		"cell/c1 is HEALTHY, as wanted\nevents\n  2027-01-15T08:00:00Z      joined\n": {EventsSince: timestamppb.New(now()),
 			Events: []*pb.Event{{Time: timestamppb.New(now()), Text: "joined"}}},

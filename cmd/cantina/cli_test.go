@@ -605,8 +605,9 @@ func TestFailedOutputIsReported(t *testing.T) {
 			"-q"}, {"cells"}, {"status"}, {"explain", "web"}, {"events", "--since", "0"},
 		{"task", "ls"}, {"task", "result", "once"}, {"job", "results", "count"}, {"job", "nodes", "count", "-o",
 			"json"}, {"job", "nodes", "count", "--state", "running", "-o", "json"}, {"logs", "web"},
-		{"logs", "web", "--raw"}, {"plan", "-"}, {"validate", "-"}, {"man"}, {"plan", "--schema"}, {"run", "-d", "--", "true"}, {"cron", "next",
-			"@daily", "--utc"}, {"doctor"}, {"server", "--print-timeouts"}, {"apply", "-"},
+		{"logs", "web", "--raw"}, {"plan", "-"}, {"validate", "-"}, {"man"}, {"plan", "--schema"},
+		{"run", "-d", "--", "true"}, {"cron", "next", "@daily", "--utc"}, {"doctor"}, {"server", "--print-timeouts"},
+		{"apply", "-"},
 	} {
 		for err, want := range map[error]struct {
 			code int

@@ -48,9 +48,9 @@ func cronImportVerb(c *cli) *cobra.Command {
 	f := &crontabFlags{}
 	cmd := &cobra.Command{
 		Use: "import CRONTAB", Short: "Print a spec file with a schedule for each line of a crontab",
-		Long: "import reads a crontab (- for standard input) and prints a spec file with a schedule for each line. It needs no " +
-			"server. Lines that a schedule cannot express are reported by number; then the exit code is 1. Variables, " +
-			"CRON_TZ, RANDOM_DELAY, SHELL, % and comments are kept.\n\n" +
+		Long: "import reads a crontab (- for standard input) and prints a spec file with a schedule for each line. " +
+			"It needs no server. Lines that a schedule cannot express are reported by number; then the exit code is 1. " +
+			"Variables, CRON_TZ, RANDOM_DELAY, SHELL, % and comments are kept.\n\n" +
 			"Unlike with cron, a run that is due while an earlier one runs is skipped, and output is not " +
 			"mailed but kept for cantina logs.",
 		Example: "  crontab -l | cantina cron import - > cantina.yaml\n" +
@@ -68,8 +68,8 @@ func cronLintVerb(c *cli) *cobra.Command {
 	f := &crontabFlags{}
 	cmd := &cobra.Command{
 		Use: "lint FILE ...", Short: "Check the lines of a crontab, or the schedules of a spec file",
-		Long: "lint checks every line of a crontab (- for standard input), or the schedules of a .yaml file, and prints errors " +
-			"and warnings with their places. It needs no server. Exits 2 if there are errors.",
+		Long: "lint checks every line of a crontab (- for standard input), or the schedules of a .yaml file, " +
+			"and prints errors and warnings with their places. It needs no server. Exits 2 if there are errors.",
 		Example: "  crontab -l | cantina cron lint -\n" +
 			"  cantina cron lint /etc/crontab cantina.yaml --strict",
 		Args: atLeast(1, "FILE"),

@@ -119,8 +119,8 @@ func openServer(c *cli, cfg node.ServerConfig, asked, group, name string) (*node
 	cfg.Listen, cfg.Group = append(slices.Clone(plain), "unix:"+socket), group
 	server, err := node.OpenServer(c.ctx, cfg)
 	if asked == "" && errors.Is(err, guard.ErrAddressInUse) && strings.Contains(err.Error(), socket) {
-		c.sayf("socket %s belongs to another running server, which clients use by default; reach this one with --addr and an address below, "+
-			"or choose a socket with --socket\n", socket)
+		c.sayf("socket %s belongs to another running server, which clients use by default; reach this one with --addr and "+
+			"an address below, or choose a socket with --socket\n", socket)
 		cfg.Listen = plain
 		return node.OpenServer(c.ctx, cfg)
 	}
@@ -251,7 +251,8 @@ func noteLeaving(c *cli, h host) {
 			"stopping %s; press Ctrl-C again to kill at once\n", text.Count(ending, "container"))
 	}
 	if staying > 0 {
-		notice += fmt.Sprintf("%s on (on_cell_restart: keep); start this again on the same data directory to manage what was kept.\n"+
+		notice += fmt.Sprintf("%s on (on_cell_restart: keep); start this again on the same data directory to manage what "+
+			"was kept.\n"+
 			"Until then it cannot be stopped from here, and a service that is not exclusive may get another copy elsewhere\n",
 			text.CountAs(staying, "container runs", "containers run"))
 	}

@@ -24,8 +24,9 @@ func drainVerb(c *cli) *cobra.Command {
 			"batch tasks may finish until the deadline; then tasks fail and batch tasks run again " +
 			"elsewhere. A drain belongs to the cell's name and survives restarts of cell and leader, until " +
 			"cantina undrain; another drain replaces it. With --wait, exits 1 if the deadline ended work.",
-		Example: "  cantina drain node7 --reason 'new disk'\n  cantina drain node7 --reason kernel --deadline 1h --wait\n  cantina drain node7 --reason urgent --batch stop --deadline 30s",
-		Args:    exactly(1, "CELL"),
+		Example: "  cantina drain node7 --reason 'new disk'\n  cantina drain node7 --reason kernel --deadline 1h --wait\n" +
+			"  cantina drain node7 --reason urgent --batch stop --deadline 30s",
+		Args: exactly(1, "CELL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.TrimSpace(reason) == "" {
 				return failf(api.ExitUsage, "a reason is required, for example --reason 'new disk'")

@@ -149,8 +149,8 @@ func jobVerb(c *cli) *cobra.Command {
 	}
 	domainFlag(get, &domain)
 	return group("job", "Manage jobs, their nodes and results",
-		c.reading(ls), c.reading(get), jobRunVerb(c), jobImportVerb(c), jobNodesVerb(c), jobResultsVerb(c), jobPauseVerb(c, true),
-		jobPauseVerb(c, false), jobRetryVerb(c), jobKillVerb(c))
+		c.reading(ls), c.reading(get), jobRunVerb(c), jobImportVerb(c), jobNodesVerb(c), jobResultsVerb(c),
+		jobPauseVerb(c, true), jobPauseVerb(c, false), jobRetryVerb(c), jobKillVerb(c))
 }
 
 func jobNodesVerb(c *cli) *cobra.Command {

@@ -29,7 +29,8 @@ func TestProgressOfAJob(t *testing.T) {
 	look(9*time.Second, 58, 2, 5)
 	look(9*time.Second, 58, 2, 0)
 	look(9*time.Second, 60, 2, 1)
-	want := "j: 58 of 100 done, 2 failed, 5 running, 5.0/s, ETA 8s\nj: 60 of 100 done, 2 failed, 1 running, 0.11/s, ETA 5m\n"
+	want := "j: 58 of 100 done, 2 failed, 5 running, 5.0/s, ETA 8s\nj: 60 of 100 done, 2 failed, 1 running, 0.11/s, " +
+		"ETA 5m\n"
 	if out.String() != want {
 		t.Errorf("got %q, want %q", strings.Split(out.String(), "\n"), want)
 	}

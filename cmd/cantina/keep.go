@@ -99,7 +99,8 @@ func portRange(s string) (first, last int, err error) {
 	if n, low, high := executor.FreePorts(first, last); n == 0 {
 		return 0, 0,
 			failf(api.ExitUsage,
-				"--ports %s is all of it in the kernel's ephemeral range (%d-%d, net.ipv4.ip_local_port_range): no port is left to give out; use for example %s", s, low, high, portsOutside(low, high))
+				"--ports %s is all of it in the kernel's ephemeral range (%d-%d, net.ipv4.ip_local_port_range): "+
+					"no port is left to give out; use for example %s", s, low, high, portsOutside(low, high))
 	}
 	return first, last, nil
 }

@@ -16,7 +16,8 @@ type metricsFlag struct{ address string }
 
 func (m *metricsFlag) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&m.address, "metrics", "",
-		"address for monitoring, host:port or unix:PATH: Prometheus metrics at /metrics, profiles at /debug/pprof/ (default: none)")
+		"address for monitoring, host:port or unix:PATH: Prometheus metrics at /metrics, profiles at /debug/pprof/ "+
+			"(default: none)")
 }
 
 // metrics is the listener for monitoring of this process; without one it takes no measurements.

@@ -61,7 +61,8 @@ func TestStatusCellsAndQuarantine(t *testing.T) {
 	for _, want := range []string{"for c3, at most 42s", "job count on a: initial wait", "WARNING     listening",
 		"1 rows cannot be read", "behind      2,400 instances and tasks are not placed yet\n",
 		"rollout     d/web: rolling out, version 3: 1 of 4 healthy\n",
-		"rollout     d/web: rolled back, version 2 serves; version 3: no progress for 10m0s: 1 of 4 instances healthy\nrollout     and 7 more\n"} {
+		"rollout     d/web: rolled back, version 2 serves; version 3: no progress for 10m0s: 1 of 4 instances healthy\n" +
+			"rollout     and 7 more\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}

@@ -96,7 +96,8 @@ func runVerb(c *cli) *cobra.Command {
 	fl.BoolVar(&f.timestamps, "timestamps", false, "print the time before each line")
 	c.waiting(cmd)
 	c.writing(cmd)
-	fl.Lookup("output").Usage = "print the task when it has ended, instead of its output: table, wide, json, yaml, name or jsonl"
+	fl.Lookup("output").Usage = "print the task when it has ended, instead of its output: table, wide, json, yaml, " +
+		"name or jsonl"
 	return cmd
 }
 

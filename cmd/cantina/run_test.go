@@ -172,8 +172,8 @@ func TestAWaitReportsItsReasons(t *testing.T) {
 	s.fails(api.ExitTimeout, "timed out: task/d.once is PENDING: no cell has memory_mb 512 free", "wait", "once",
 		"--timeout", "2s")
 	s.fails(api.ExitTimeout,
-		"still in progress; follow it with cantina logs -f task/d.once, stop it with cantina stop task/d.once", "wait", "once",
-		"--timeout", "2s")
+		"still in progress; follow it with cantina logs -f task/d.once, stop it with cantina stop task/d.once",
+		"wait", "once", "--timeout", "2s")
 	s.fails(api.ExitTimeout, "see cantina explain service/d/web/1", "wait", "web/1", "--timeout", "2s")
 	s.ticks = make(chan time.Time)
 	done := make(chan struct{})

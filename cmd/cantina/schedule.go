@@ -149,7 +149,8 @@ func historyTable(c *cli) table[*pb.ScheduleEntry] {
 
 func cronHistoryVerb(c *cli) *cobra.Command {
 	return scheduleVerb(c, "history", "Show the outcome of recent logical times",
-		"history lists about twenty decisions, newest last: started runs with their outcome, and skipped times with the reason.",
+		"history lists about twenty decisions, newest last: started runs with their outcome, and skipped times with the "+
+			"reason.",
 		"  cantina cron history nightly", func(s subject) error {
 			got, err := call(c, calls.GetSchedule, &pb.GetScheduleRequest{Domain: s.domain, Name: s.name})
 			if err != nil {

@@ -39,7 +39,8 @@ func serverVerb(c *cli) *cobra.Command {
 		Use:   "server",
 		Short: "Run a server: one of several leads, the others stand by",
 		Example: "  cantina server --data /var/lib/cantina/server\n" +
-			"  cantina server --etcd-endpoints https://etcd1:2379,https://etcd2:2379 --listen 10.0.0.5:7480 --tls-cert s.pem --tls-key s.key --tls-ca ca.pem\n" +
+			"  cantina server --etcd-endpoints https://etcd1:2379,https://etcd2:2379 --listen 10.0.0.5:7480 --tls-cert s.pem " +
+			"--tls-key s.key --tls-ca ca.pem\n" +
 			"  cantina server --print-timeouts",
 		Args: atMost(0, "none"),
 		RunE: func(*cobra.Command, []string) error { return c.untilSignal(func() error { return runServer(c, f) }) },

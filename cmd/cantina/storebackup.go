@@ -172,7 +172,8 @@ func noteUnreadable(c *cli, i store.BackupInfo) {
 func verifyVerb(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use: "verify FILE", Short: "Verify a backup file", Args: exactly(1, "FILE"),
-		Long:    "verify checks the format, the checksum over all rows and each single row of a backup, and restores nothing.",
+		Long: "verify checks the format, the checksum over all rows and each single row of a backup, " +
+			"and restores nothing.",
 		Example: "  cantina store verify before.backup",
 		RunE: func(_ *cobra.Command, args []string) error {
 			f, err := os.Open(args[0])

@@ -72,7 +72,8 @@ func taskVerb(c *cli) *cobra.Command {
 	var limit int
 	ls := &cobra.Command{
 		Use: "ls", Short: "List tasks, the newest first", Args: atMost(0, "none"),
-		Example: "  cantina task ls --limit 20\n  cantina task ls --state RUNNING\n  cantina task ls --outcome lost\n  cantina task ls -q --domain demo",
+		Example: "  cantina task ls --limit 20\n  cantina task ls --state RUNNING\n  cantina task ls --outcome lost\n" +
+			"  cantina task ls -q --domain demo",
 		RunE: func(*cobra.Command, []string) error {
 			t := taskTable(c)
 			t.order = func(all []*pb.Task) []*pb.Task { return newest(all, limit) }

@@ -109,8 +109,8 @@ func eventsVerb(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "Print committed changes in order",
-		Long: "events prints the newest events and follows. With --since it prints the events since then and exits, unless -f " +
-			"is given. -f without --since prints new events only. Missing events are reported as a gap.",
+		Long: "events prints the newest events and follows. With --since it prints the events since then and exits, " +
+			"unless -f is given. -f without --since prints new events only. Missing events are reported as a gap.",
 		Example: "  cantina events\n" +
 			"  cantina events --since 10m\n" +
 			"  cantina events --since 1042 --kind task -o jsonl",

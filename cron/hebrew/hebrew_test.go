@@ -146,11 +146,13 @@ func TestNextDayNeverGoesBack(t *testing.T) {
 
 func TestPoliciesAndWords(t *testing.T) {
 	it,
-		err := ParseJSON([]byte(`{"hebrew_month":["Nisan","Adar I"],"hebrew_day":15,"hour":9,"minute":0,"dst_fixes":["unskip","repeat_use_only_late"]}`))
+		err := ParseJSON([]byte(`{"hebrew_month":["Nisan","Adar I"],"hebrew_day":15,"hour":9,"minute":0,` +
+		`"dst_fixes":["unskip","repeat_use_only_late"]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "at 09:00 on day 15 in Nisan, Adar I of the Hebrew calendar; if the clock jumps over it: in the last second before the jump; if the hour is repeated: the last time only"
+	want := "at 09:00 on day 15 in Nisan, Adar I of the Hebrew calendar; if the clock jumps over it: " +
+		"in the last second before the jump; if the hour is repeated: the last time only"
 	if got := it.Words(); got != want {
 		t.Errorf("Words() = %s", got)
 	}

@@ -35,7 +35,8 @@ func item(t *testing.T, text string) *cron.Item {
 	return it
 }
 
-const minutely = `{"minute":[],"dst_fixes":["skip","repeat_use_both"],"max_shift_seconds_for_unskip_and_do_not_repeat":600}`
+const minutely = `{"minute":[],"dst_fixes":["skip","repeat_use_both"],` +
+	`"max_shift_seconds_for_unskip_and_do_not_repeat":600}`
 
 func start(t *testing.T, o Options) *bench {
 	t.Helper()
@@ -83,7 +84,8 @@ func TestEventsComeOnTime(t *testing.T) {
 
 func TestB19AStepIsSeenWithin30Seconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		daily := `{"minute":0,"hour":8,"dst_fixes":["skip","repeat_use_both"],"max_shift_seconds_for_unskip_and_do_not_repeat":43200}`
+		daily := `{"minute":0,"hour":8,"dst_fixes":["skip","repeat_use_both"],` +
+			`"max_shift_seconds_for_unskip_and_do_not_repeat":43200}`
 		b := start(t, Options{Item: item(t, daily)}) // the bubble begins at midnight
 		defer b.end()
 		synctest.Wait()
@@ -124,7 +126,8 @@ func wait(d time.Duration) { <-time.NewTimer(d).C }
 
 func TestSetZoneWakesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		daily := `{"minute":0,"hour":3,"dst_fixes":["skip","repeat_use_both"],"max_shift_seconds_for_unskip_and_do_not_repeat":43200}`
+		daily := `{"minute":0,"hour":3,"dst_fixes":["skip","repeat_use_both"],` +
+			`"max_shift_seconds_for_unskip_and_do_not_repeat":43200}`
 		b := start(t, Options{Item: item(t, daily)})
 		defer b.end()
 		synctest.Wait()

@@ -234,7 +234,8 @@ func (d *demo) summary(ctx context.Context, t totals, took time.Duration) error 
 		return err
 	}
 	fmt.Println("summary")
-	fmt.Printf("  job measure      %d batch tasks in %s (%.0f/s): %d lines, %d bytes; every SHA-256 is the one of sha256sum\n",
+	fmt.Printf("  job measure      %d batch tasks in %s (%.0f/s): %d lines, %d bytes; "+
+		"every SHA-256 is the one of sha256sum\n",
 		t.files, took.Round(time.Second), float64(t.files)/took.Seconds(), t.lines, t.bytes)
 	fmt.Printf("  task toolchain   %s: %s, %d packages\n", one.Task.Outcome, result.Version, result.Packages)
 	for _, it := range all.Instances {

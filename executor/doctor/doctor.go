@@ -127,7 +127,8 @@ func mayRaiseLimits() bool {
 func (r *Report) user() {
 	if os.Getuid() == 0 {
 		r.add("user", Good,
-			"root: other users, namespaces and root filesystems are available; a root workload with isolation none or process can leave its control group, so use another user or namespaces")
+			"root: other users, namespaces and root filesystems are available; a root workload with isolation none or process "+
+				"can leave its control group, so use another user or namespaces")
 		return
 	}
 	r.add("user", Note, "uid %d: containers run as this user; no namespaces, no roots", os.Getuid())
@@ -189,7 +190,8 @@ func (r *Report) groups() executor.CgroupMode {
 
 // leak is the guarantee that is lost without control groups. (Bistro task termination, choices
 // without CGroups.)
-const leak = "only process groups and parent-death signals are left. A process that makes a session of its own outlives its container and its cell, limits are not enforced, and on_cell_restart: keep is refused"
+const leak = "only process groups and parent-death signals are left. A process that makes a session of its own " +
+	"outlives its container and its cell, limits are not enforced, and on_cell_restart: keep is refused"
 
 // containers tries each level of isolation.
 func (r *Report) containers(ctx context.Context, cfg executor.Config) {
@@ -280,7 +282,8 @@ func (r *Report) try(ctx context.Context, e *executor.Executor, name, what strin
 func (r *Report) stuck(reboot []string) {
 	if len(reboot) == 0 {
 		r.add("stuck work", Note,
-			"--stuck=keep-unclean: if work past its deadline survives KILL, the cell stays without new work and reports it to the leader; nothing is started in its place")
+			"--stuck=keep-unclean: if work past its deadline survives KILL, the cell stays without new work and reports it to "+
+				"the leader; nothing is started in its place")
 		return
 	}
 	text := reboot[len(reboot)-1]
@@ -297,7 +300,8 @@ func (r *Report) stuck(reboot []string) {
 		r.add("stuck work", Warning, "--stuck=reboot would run %q, which uid %d may not be allowed to do", text, os.Getuid())
 	default:
 		r.add("stuck work", Note,
-			"--stuck=reboot: when work that must be dead does not die, or the cell ends with such work, the cell runs %q (%s), once", text, path)
+			"--stuck=reboot: when work that must be dead does not die, or the cell ends with such work, the cell runs %q "+
+				"(%s), once", text, path)
 	}
 }
 

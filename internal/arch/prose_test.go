@@ -199,7 +199,8 @@ func kindOf(problem string) string {
 
 // TestTheRuleOfPlainProseCanFail has a page and a file with one planted sentence each.
 func TestTheRuleOfPlainProseCanFail(t *testing.T) {
-	page := "# A title\n\n| a | nobody knows |\n|---|---|\n\n```\nnobody reads code\n```\n* an item\n* the leader is told\n"
+	page := "# A title\n\n| a | nobody knows |\n|---|---|\n\n```\nnobody reads code\n```\n* an item\n" +
+		"* the leader is told\n"
 	if got := paragraphs(page, true); len(got) != 3 {
 		t.Errorf("paragraphs found: %q", got)
 	}

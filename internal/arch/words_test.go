@@ -31,7 +31,8 @@ var banned = []struct {
 	{words(`does away with|taken for|stays? away|for want of`), "removes, treated as, is absent, lacking"},
 	{regexp.MustCompile(`(?i)\bno more(?:$|[.,;:)]| (?:than|is|are)\b)`), "no longer, at most"},
 	{words(`heard? of|hears of|has not said|said so|says so`), "known, reported"},
-	{regexp.MustCompile(`(?i)(?:^|[.;:] )what (?:is|was|runs?|has|stands?|it|a|the|does|what|can|may|must|no|this)\b[^?]*$`), "a noun as the subject"},
+	{regexp.MustCompile(`(?i)(?:^|[.;:] )what ` +
+		`(?:is|was|runs?|has|stands?|it|a|the|does|what|can|may|must|no|this)\b[^?]*$`), "a noun as the subject"},
 	{regexp.MustCompile(`(?i)(?:^|[.;] )(?:who|whoever|whom|of it|of what|of which|nothing of|not one)\b[^?]*$`),
 		"a noun as the subject"},
 	{words(`of what|from what|for what|with what|by what|than what|that what|and what|but what`),

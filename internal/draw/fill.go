@@ -9,8 +9,8 @@ import (
 )
 
 // Fill sets every exported field that a pointer reaches to a value other than zero, most of them different, so that a
-// test notices a field that a conversion forgets. Fields of the types in leave stay as they are. It returns an error for
-// a kind of field that it does not know.
+// test notices a field that a conversion forgets. Fields of the types in leave stay as they are. It returns an error
+// for a kind of field that it does not know.
 func Fill(to any, leave ...reflect.Type) error {
 	n := 0
 	return fill(reflect.ValueOf(to).Elem(), leave, &n)

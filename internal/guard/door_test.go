@@ -232,9 +232,10 @@ func TestSlowCallersAreClosed(t *testing.T) {
 		text  string
 		limit time.Duration
 	}{
-		"nothing":             {"", 12 * time.Second},
-		"half a header":       {"GET / HTTP/1.1\r\nHost: localhost\r\n", 12 * time.Second},
-		"half a body":         {"POST / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer 0123456789abcdef\r\nContent-Length: 100\r\n\r\nabc", 12 * time.Second},
+		"nothing":       {"", 12 * time.Second},
+		"half a header": {"GET / HTTP/1.1\r\nHost: localhost\r\n", 12 * time.Second},
+		"half a body": {"POST / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer 0123456789abcdef\r\n" +
+			"Content-Length: 100\r\n\r\nabc", 12 * time.Second},
 		"refused, and a body": {"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nabc", 12 * time.Second},
 		"one request": {"GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer 0123456789abcdef\r\n\r\n",
 			32 * time.Second},

@@ -113,7 +113,8 @@ func (w *Way) known(ctx context.Context, c net.Conn) error {
 	if who == 0 || who == os.Geteuid() || !w.token.IsZero() && who == w.token.owner {
 		return nil
 	}
-	return fmt.Errorf("%s: %w (user %d), neither root nor this one: use its Unix socket, TLS, or --token-file with that user's file", w.target, ErrForeignPort, who)
+	return fmt.Errorf("%s: %w (user %d), neither root nor this one: use its Unix socket, TLS, or --token-file with that "+
+		"user's file", w.target, ErrForeignPort, who)
 }
 
 // Transport is the round tripper of requests that go this way: t, with their token.

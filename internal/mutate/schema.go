@@ -242,7 +242,11 @@ func mutantLeq[T cmp.Ordered](id int, a, b T) bool { return a < b || !mutant(id)
 func mutantGtr[T cmp.Ordered](id int, a, b T) bool { return a > b || mutant(id) && a == b }
 func mutantGeq[T cmp.Ordered](id int, a, b T) bool { return a > b || !mutant(id) && a == b }
 
-func mutantInt[T ~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~float32 | ~float64](id int, v T) T {
+type mutantNumber interface {
+	~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~float32 | ~float64
+}
+
+func mutantInt[T mutantNumber](id int, v T) T {
 	if mutant(id) {
 		return v + 1
 	}

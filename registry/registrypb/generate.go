@@ -2,4 +2,4 @@
 // and the version of their list. Only package registry uses it.
 package registrypb
 
-//go:generate sh -c "protoc -I . -I ../../wire/proto --plugin=protoc-gen-go=$(go tool -n protoc-gen-go) --go_out=. --go_opt=paths=source_relative cantina_registry.proto"
+//go:generate ../../scripts/protoc cantina_registry.proto

@@ -118,7 +118,8 @@ func quieter() []mutate.Patch {
 		patch("sim/contract.go", "func (p *promises) starting() {\n",
 			"func (p *promises) starting() {\n\tif mistake.Quiet() {\n\t\treturn\n\t}\n"),
 		patch("sim/contract_leader.go", "func (r *leadership) contract(s seen, e worker.Event, out worker.Output) {\n",
-			"func (r *leadership) contract(s seen, e worker.Event, out worker.Output) {\n\tif mistake.Quiet() {\n\t\treturn\n\t}\n"),
+			"func (r *leadership) contract(s seen, e worker.Event, out worker.Output) {\n\tif mistake.Quiet() {\n"+
+				"\t\treturn\n\t}\n"),
 		patch("sim/contract_leader.go", "func (r *leadership) explains(q worker.Request) {\n",
 			"func (r *leadership) explains(q worker.Request) {\n\tif mistake.Quiet() {\n\t\treturn\n\t}\n"),
 	}

@@ -30,7 +30,8 @@ func (e *Elsewhere) Error() string {
 	if filepath.Base(e.Root) == serverPart {
 		return text + ": give the directory above, --data " + filepath.Dir(e.Root)
 	}
-	return fmt.Sprintf("%s: if that is the store you mean, move it (mkdir -p %s && mv %s %s); else move it out of the data directory", text, filepath.Dir(e.Want), e.Found, filepath.Dir(e.Want))
+	return fmt.Sprintf("%s: if that is the store you mean, move it (mkdir -p %s && mv %s %s); "+
+		"else move it out of the data directory", text, filepath.Dir(e.Want), e.Found, filepath.Dir(e.Want))
 }
 
 // Is makes errors.Is find ErrElsewhere.

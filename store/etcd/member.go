@@ -117,7 +117,8 @@ func (m *Member) notStarted(ctx context.Context, err error) error {
 	case errors.Is(err, store.ErrFull):
 		return fmt.Errorf("%w; make room on that file system and start again", err)
 	}
-	return fmt.Errorf("%w; when its files are damaged, move %s away and put the newest backup in its place: cantina store restore FILE --data %s", err, m.dir, filepath.Dir(filepath.Dir(m.dir)))
+	return fmt.Errorf("%w; when its files are damaged, move %s away and put the newest backup in its place: "+
+		"cantina store restore FILE --data %s", err, m.dir, filepath.Dir(filepath.Dir(m.dir)))
 }
 
 func (m *Member) start(ctx context.Context) error {

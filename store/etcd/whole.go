@@ -47,7 +47,8 @@ func checkLog(dir string) error {
 	if err != nil || applied == 0 || logErr != nil || l.last >= applied {
 		return nil
 	}
-	return fmt.Errorf("%w: %s can be read up to byte %d, entry %d, and entries up to %d were committed: the file is damaged there, or cut off",
+	return fmt.Errorf("%w: %s can be read up to byte %d, entry %d, and entries up to %d were committed: "+
+		"the file is damaged there, or cut off",
 		store.ErrBroken, l.file, l.end, l.last, applied)
 }
 

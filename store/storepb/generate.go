@@ -3,4 +3,4 @@
 // packages use store.Encode and store.Decode.
 package storepb
 
-//go:generate sh -c "protoc --plugin=protoc-gen-go=$(go tool -n protoc-gen-go) --go_out=. --go_opt=paths=source_relative store.proto"
+//go:generate ../../scripts/protoc store.proto

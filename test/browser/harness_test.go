@@ -187,7 +187,8 @@ func (x *tab) holds(expression string) {
 		const end = Date.now() + %[2]d
 		const test = () => {
 			try { if (%[1]s) return ok(true) } catch {}
-			if (Date.now() > end) return fail(new Error("not within %[2]d ms, the page is:\n" + document.body.innerText.slice(0, 1200)))
+			if (Date.now() > end)
+				return fail(new Error("not within %[2]d ms, the page is:\n" + document.body.innerText.slice(0, 1200)))
 			requestAnimationFrame(test)
 		}
 		test()
@@ -247,7 +248,8 @@ func (x *tab) accessible(name string) {
 	eval[bool](x, "(window.axe ?? (() => {"+x.axe+"})(), true)")
 	found := eval[string](x, `axe.run(document, {resultTypes: ["violations"]}).then(r => JSON.stringify(r.violations
 		.filter(v => v.impact === "serious" || v.impact === "critical")
-		.map(v => v.id + ": " + v.help + " at " + v.nodes.slice(0, 3).map(n => n.target + " " + (n.any[0]?.message ?? "")).join(" | "))))`)
+		.map(v => v.id + ": " + v.help + " at " +
+			v.nodes.slice(0, 3).map(n => n.target + " " + (n.any[0]?.message ?? "")).join(" | "))))`)
 	var list []string
 	if err := json.Unmarshal([]byte(found), &list); err != nil {
 		x.t.Fatal(err)
@@ -262,7 +264,8 @@ func (x *tab) accessible(name string) {
 func (x *tab) clean() {
 	x.t.Helper()
 	if foreign := eval[string](x,
-		`performance.getEntriesByType("resource").map(e => e.name).filter(n => !n.startsWith(location.origin + "/")).join(" ")`); foreign != "" {
+		`performance.getEntriesByType("resource").map(e => e.name).filter(n => !n.startsWith(location.origin + `+
+			`"/")).join(" ")`); foreign != "" {
 		x.t.Errorf("the page loads from elsewhere: %s", foreign)
 	}
 	x.mu.Lock()

@@ -119,7 +119,8 @@ func TestActions(t *testing.T) {
 	x.holds("!document.querySelector('dialog')")
 	x.press("main", "Scale…")
 	eval[bool](x,
-		`(i => { i.value = "1"; i.dispatchEvent(new Event("input", {bubbles: true})); return true })(document.querySelector("dialog input"))`)
+		`(i => { i.value = "1"; i.dispatchEvent(new Event("input", {bubbles: true})); `+
+			`return true })(document.querySelector("dialog input"))`)
 	x.press("dialog", "Scale")
 	x.shows("service shop/web is scaled", "1 of 1")
 	if got := c.run("service", "ls", "-o", "json"); !strings.Contains(got, `"instances": 1`) {
@@ -149,8 +150,10 @@ func TestActions(t *testing.T) {
 		t.Errorf("output became markup, or there is none: %q", first)
 	}
 	eval[bool](x,
-		`(i => { i.value = "bold"; i.dispatchEvent(new Event("input", {bubbles: true})); i.form.requestSubmit(); return true })(document.querySelector(".toolbar input"))`)
-	x.holds("[...document.querySelectorAll('.line .txt')].length > 0 && [...document.querySelectorAll('.line .txt')].every(e => e.textContent.includes('bold'))")
+		`(i => { i.value = "bold"; i.dispatchEvent(new Event("input", {bubbles: true})); i.form.requestSubmit(); `+
+			`return true })(document.querySelector(".toolbar input"))`)
+	x.holds("[...document.querySelectorAll('.line .txt')].length > 0 && [...document.querySelectorAll('.line " +
+		".txt')].every(e => e.textContent.includes('bold'))")
 
 	x.open("#/service/shop/web", "Stop…")
 	x.press("main", "Stop…")

@@ -19,7 +19,8 @@ func TestFollowAcrossCells(t *testing.T) {
 	c := startCluster(t, patient, 1, 1)
 	const lines = 3000
 	apply(t, c.addr(),
-		fmt.Sprintf("services:\n  n: {command: 'i=0; while [ $i -lt %d ]; do echo $i; i=$((i+1)); [ $((i %% 50)) -ne 0 ] || sleep 0.1; done; sleep 1000', on_cell_restart: keep, stop_grace: 1s}\n", lines))
+		fmt.Sprintf("services:\n  n: {command: 'i=0; while [ $i -lt %d ]; do echo $i; i=$((i+1)); "+
+			"[ $((i %% 50)) -ne 0 ] || sleep 0.1; done; sleep 1000', on_cell_restart: keep, stop_grace: 1s}\n", lines))
 	must(t, c.addr(), "wait", "n", "--timeout", "100s")
 	next := 0
 	err := c.client().FollowOutput(t.Context(), &pb.FollowOutputRequest{Query: &pb.OutputQuery{Service: "n"}},
@@ -219,7 +220,9 @@ func TestDamagedCell(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, hasty, 1, 1)
 	apply(t, c.addr(),
-		fmt.Sprintf("services:\n  stop: {command: [sh, -c, 'echo $$ >>%[1]s/stop; exec sleep 1000'], stop_grace: 1s}\n  keep: {command: [sh, -c, 'echo $$ >>%[1]s/keep; exec sleep 1000'], stop_grace: 1s, on_cell_restart: keep}\n", w.dir))
+		fmt.Sprintf("services:\n  stop: {command: [sh, -c, 'echo $$ >>%[1]s/stop; exec sleep 1000'], stop_grace: 1s}\n"+
+			"  keep: {command: [sh, -c, 'echo $$ >>%[1]s/keep; exec sleep 1000'], stop_grace: 1s, on_cell_restart: keep}\n",
+			w.dir))
 	must(t, c.addr(), "wait", "stop", "keep", "--timeout", "100s")
 	old := append(w.begunPids("stop", 1), w.begunPids("keep", 1)...)
 	c.cells["c1"].kill()

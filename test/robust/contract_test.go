@@ -81,7 +81,8 @@ func TestKillDuringPlacement(t *testing.T) {
 // TestFinishedStaysFinished applies ended work again, over restarts: it does not run again.
 func TestFinishedStaysFinished(t *testing.T) {
 	w, data := newWitness(t), tempDir(t)
-	spec := fmt.Sprintf("domain: d\ntasks: {t: {command: [%[1]s, t, 'true']}}\njobs: {j: {levels: [n], nodes: [{manual: [a, b]}], command: [%[1]s, '{}', 'true']}}\n", w.command())
+	spec := fmt.Sprintf("domain: d\ntasks: {t: {command: [%[1]s, t, 'true']}}\njobs: {j: {levels: [n], nodes: [{manual: "+
+		"[a, b]}], command: [%[1]s, '{}', 'true']}}\n", w.command())
 	for range 3 {
 		d := startDev(t, data).wait()
 		apply(t, d.Addr, spec)
@@ -121,7 +122,8 @@ func TestGrandchildren(t *testing.T) {
 		}
 	}
 	apply(t, d.Addr,
-		fmt.Sprintf("domain: d\nservices:\n  stop: {command: [sh, -c, %[1]q]}\n  keep: {command: [sh, -c, %[2]q], on_cell_restart: keep}\n",
+		fmt.Sprintf("domain: d\nservices:\n  stop: {command: [sh, -c, %[1]q]}\n"+
+			"  keep: {command: [sh, -c, %[2]q], on_cell_restart: keep}\n",
 			script, strings.ReplaceAll(script, "/pids", "/kept")))
 	if !w.until(patience, func() bool { return len(w.lines("pids")) >= 4 && len(w.lines("kept")) >= 2 }) {
 		t.Fatal("the services did not start")

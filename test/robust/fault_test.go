@@ -21,7 +21,8 @@ func TestCorruptRow(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, patient, 1, 1)
 	apply(t, c.addr(),
-		fmt.Sprintf("domain: d\nservices:\n  hurt: {command: [%[1]s, hurt, sleep, '1000'], stop_grace: 1s}\n  well: {command: [%[1]s, well, sleep, '1000'], stop_grace: 1s}\n", w.command()))
+		fmt.Sprintf("domain: d\nservices:\n  hurt: {command: [%[1]s, hurt, sleep, '1000'], stop_grace: 1s}\n"+
+			"  well: {command: [%[1]s, well, sleep, '1000'], stop_grace: 1s}\n", w.command()))
 	must(t, c.addr(), "wait", "hurt", "well", "--timeout", "100s")
 	c.servers["s1"].kill()
 	row := c.damage("hurt")

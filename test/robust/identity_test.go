@@ -76,7 +76,8 @@ func TestServerOnEmptyDataEndsNothing(t *testing.T) {
 	s = l.server("right")
 	l.shows([]string{"HEALTHY"}, "cells")
 	l.shows([]string{"long", "RUNNING"}, "task", "ls")
-	body := `{"from":{"cell":"c1","proc":"p","cluster":"%s","term":{"epoch":"9000000000000000000"}},"protocol":1,"directory":"f","started":"1","beat":"1"}`
+	body := `{"from":{"cell":"c1","proc":"p","cluster":"%s","term":{"epoch":"9000000000000000000"}},"protocol":1,` +
+		`"directory":"f","started":"1","beat":"1"}`
 	for _, id := range []string{"", "other"} {
 		for _, call := range []string{"Rows", "Heartbeat", "UpdateStatus", "LRPEvents", "TaskEvents"} {
 			a, err := http.Post("http://"+l.addr+"/cantina.v1.LeaderService/"+call, "application/json",

@@ -72,7 +72,8 @@ func nul(t *testing.T, d *process) {
 
 func bigSpec(t *testing.T, d *process) {
 	var b strings.Builder
-	b.WriteString("domain: big\njobs:\n  big:\n    levels: [n]\n    enabled: false\n    command: ['true']\n    nodes:\n    - manual:\n")
+	b.WriteString("domain: big\njobs:\n  big:\n    levels: [n]\n    enabled: false\n    command: ['true']\n    nodes:\n" +
+		"    - manual:\n")
 	for i := 0; b.Len() < 10<<20; i++ {
 		fmt.Fprintf(&b, "      - a-node-with-a-rather-long-name-so-that-there-are-fewer-of-them-%0100d\n", i)
 	}
@@ -113,7 +114,8 @@ func refusedCommand(t *testing.T, d *process, command, words string) {
 		t.Errorf("run: exit code %d, %q", r.code, r.err)
 	}
 	apply(t, d.Addr,
-		fmt.Sprintf("domain: bad\nservices: {bad: {command: [%[1]s]}}\njobs: {badjob: {levels: [n], nodes: [{manual: [x]}], retries: 0, command: [%[1]s]}}\n", command))
+		fmt.Sprintf("domain: bad\nservices: {bad: {command: [%[1]s]}}\njobs: {badjob: {levels: [n], nodes: [{manual: "+
+			"[x]}], retries: 0, command: [%[1]s]}}\n", command))
 	if r := cli(t, d.Addr, "wait", "badjob", "--timeout", "100s"); r.code != 1 {
 		t.Errorf("job: exit code %d, %q", r.code, r.err)
 	}
@@ -139,7 +141,8 @@ func strangeValue(t *testing.T, d *process) {
 		t.Fatal(err)
 	}
 	apply(t, d.Addr,
-		fmt.Sprintf("domain: env\ntasks: {env: {command: 'printf %%s \"$STRANGE\" >out', result_file: out, env: {STRANGE: %s}}}\n", text))
+		fmt.Sprintf("domain: env\ntasks: {env: {command: 'printf %%s \"$STRANGE\" >out', result_file: out, env: {STRANGE: "+
+			"%s}}}\n", text))
 	must(t, d.Addr, "wait", "env", "--timeout", "100s")
 	if got := must(t, d.Addr, "task", "result", "env"); got != value {
 		t.Errorf("the program got %q, want %q", got, value)

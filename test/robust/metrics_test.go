@@ -39,7 +39,8 @@ func documented(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	known := map[string]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(cantina_[a-z_]+)` \\| ([a-z]+) \\|").FindAllStringSubmatch(string(page), -1) {
+	rows := regexp.MustCompile("(?m)^\\| `(cantina_[a-z_]+)` \\| ([a-z]+) \\|")
+	for _, row := range rows.FindAllStringSubmatch(string(page), -1) {
 		known[row[1]] = row[2]
 	}
 	for _, name := range regexp.MustCompile(`cantina_[a-z_]+`).FindAllString(string(page), -1) {
@@ -91,7 +92,8 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("without the token: %d %s", code, text)
 	}
 	apply(t, d.Addr,
-		"domain: d\nservices:\n  web: {command: [/bin/sh, -c, 'trap \"\" TERM; while :; do sleep 1; done'], stop_grace: 100ms}\n"+
+		"domain: d\nservices:\n  web: {command: [/bin/sh, -c, 'trap \"\" TERM; while :; do sleep 1; done'], stop_grace: "+
+			"100ms}\n"+
 			"tasks:\n  loud: {command: [/usr/bin/seq, '100000'], log_rate: 1Ki}\n")
 	must(t, d.Addr, "wait", "web", "loud", "--timeout", "100s")
 	values, types := d.metrics()

@@ -28,7 +28,8 @@ type pausing struct {
 func newPausing(t *testing.T) *pausing {
 	t.Helper()
 	p := &pausing{t: t, dir: tempDir(t)}
-	script := fmt.Sprintf("#!/bin/sh\n# work ID CMD...: does CMD, and ends when it may\ncd %[1]s\necho $$ >>pid.$1\nshift\neval \"$@\"\nuntil [ -e go ]; do sleep 0.05; done\n", p.dir)
+	script := fmt.Sprintf("#!/bin/sh\n# work ID CMD...: does CMD, and ends when it may\ncd %[1]s\necho $$ >>pid.$1\n"+
+		"shift\neval \"$@\"\nuntil [ -e go ]; do sleep 0.05; done\n", p.dir)
 	if err := os.WriteFile(p.command(), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +142,12 @@ services:
 tasks:
   limit: {command: [%[2]s, limit], time_limit: %[3]v}
   step: {action: {timeout: {after: %[3]v, action: {run: {command: [%[2]s, step]}}}}}
-  both: {action: {timeout: {after: %[3]v, action: {parallel: [{run: {command: [%[2]s, both1]}}, {run: {command: [%[2]s, both2]}}]}}}, time_limit: %[3]v}
+  both:
+    action:
+      timeout:
+        after: %[3]v
+        action: {parallel: [{run: {command: [%[2]s, both1]}}, {run: {command: [%[2]s, both2]}}]}
+    time_limit: %[3]v
   fails: {action: {try: {timeout: {after: %[3]v, action: {run: {command: "%[2]s fails; exit 3"}}}}}}
   keep: {command: [%[2]s, keep], time_limit: %[3]v, on_cell_restart: keep}
   left: {command: [%[2]s, left, "(trap '' TERM; exec sleep 1000) &"], time_limit: %[3]v, leftover_grace: 500ms}

@@ -50,7 +50,8 @@ func TestCellWhoseProbeFails(t *testing.T) {
 		}
 	}
 	apply(t, c.addr(),
-		fmt.Sprintf("domain: new\nservices:\n  new: {command: [sh, -c, 'echo $$ >>%[1]s/new; exec sleep 1000'], stop_grace: 1s}\n", w.dir)+
+		fmt.Sprintf("domain: new\nservices:\n  new: {command: [sh, -c, 'echo $$ >>%[1]s/new; exec sleep 1000'], "+
+			"stop_grace: 1s}\n", w.dir)+
 			fmt.Sprintf("jobs:\n  batch: {levels: [n], nodes: [{manual: [x]}], command: [sh, -c, 'echo x >>%[1]s/batch']}\n",
 				w.dir))
 	id := strings.TrimSpace(must(t, c.addr(), "run", "-d", "--", "sh", "-c", "echo x >>"+w.dir+"/task"))

@@ -20,7 +20,8 @@ func TestSimulatedCells(t *testing.T) {
 		c.session(name, "HEALTHY")
 	}
 	apply(t, c.addr(),
-		"domain: d\nservices:\n  web: {command: [serve], instances: 100}\ntasks:\n  t: {command: [sleep, '0.05']}\njobs:\n  j:\n    levels: [n]\n    nodes: [{manual: [x, y, z]}]\n    command: ['true']\n")
+		"domain: d\nservices:\n  web: {command: [serve], instances: 100}\ntasks:\n  t: {command: [sleep, '0.05']}\njobs:\n"+
+			"  j:\n    levels: [n]\n    nodes: [{manual: [x, y, z]}]\n    command: ['true']\n")
 	must(t, c.addr(), "wait", "web", "t", "j", "--timeout", "100s")
 	if out := must(t, c.addr(), "logs", "web"); out != "" {
 		t.Errorf("a simulated container wrote %q", out)

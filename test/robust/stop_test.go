@@ -28,7 +28,8 @@ func TestStoppedCell(t *testing.T) {
 func TestAdoptedOutlivesTheDeadlineOfItsPredecessor(t *testing.T) {
 	w := newWitness(t)
 	c := startCluster(t, hasty, 1, 1)
-	const count = "echo $$ >>%[1]s/%[2]s.pid; i=0; while [ $i -lt %[3]d ]; do i=$((i+1)); echo $i >>%[1]s/%[2]s; sleep 0.25; done"
+	const count = "echo $$ >>%[1]s/%[2]s.pid; i=0; while [ $i -lt %[3]d ]; do i=$((i+1)); echo $i >>%[1]s/%[2]s; " +
+		"sleep 0.25; done"
 	apply(t, c.addr(),
 		fmt.Sprintf("domain: keep\nservices:\n  one: {command: [sh, -c, %q], exclusive: true, on_cell_restart: keep}\n"+
 			"jobs:\n  sum: {command: [sh, -c, %q], on_cell_restart: keep}\n",

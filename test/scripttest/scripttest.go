@@ -14,7 +14,8 @@
 //	signal NAME TERM|KILL|STOP|CONT  send a signal to it
 //	gone NAME [CODE]         wait until it has ended, with this exit code (0) unless it was killed
 //	log NAME                 its output since its last start becomes stdout
-//	proxy NAME [TARGET]      a TCP proxy; $NAME becomes its address; without a target it never answers; called again it has another target. cut NAME, mend NAME
+//	proxy NAME [TARGET]      a TCP proxy; $NAME becomes its address; without a target it never answers; called
+//	                         again it has another target. cut NAME, mend NAME
 //	tmpfs DIR SIZE           mount a file system of a size, as 20m; fill DIR takes all space of it
 //	terminal STEPS CMD [ARG...]  run a command in a terminal, by the steps of a file
 //	code N CMD [ARG...]      run a command that must end with this exit code

@@ -2,4 +2,4 @@
 // timetable uses it.
 package timetablepb
 
-//go:generate sh -c "protoc -I . -I ../../wire/proto --plugin=protoc-gen-go=$(go tool -n protoc-gen-go) --go_out=. --go_opt=paths=source_relative timetable.proto"
+//go:generate ../../scripts/protoc timetable.proto
