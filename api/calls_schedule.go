@@ -99,21 +99,21 @@ func oneSchedule(b *Backend, k schedule.Key) (*pb.Schedule, error) {
 	h := s.State.History
 	newest := -1 // the newest run that was started
 	for i := range h {
-		if h[i].What == schedule.Started {
+		if h[i].Decision == schedule.Started {
 			newest = i
 		}
 	}
 	for i := max(0, len(h)-schedule.MaxHistory); i < len(h); i++ {
 		e := &h[i]
 		x := &pb.ScheduleEntry{
-			At: wire.FromTime(e.At), Count: int32(e.Count), What: e.What.String(), Text: text.Clean(e.String()),
+			At: wire.FromTime(e.At), Count: int32(e.Count), What: e.Decision.String(), Text: text.Clean(e.String()),
 			By: e.By.String(), Run: text.Clean(e.ID), Decided: wire.FromTime(e.When),
 		}
 		if !e.Until.Equal(e.At) {
 			x.Until = wire.FromTime(e.Until)
 		}
 		switch {
-		case e.What != schedule.Started:
+		case e.Decision != schedule.Started:
 		case s.Definition.Task != nil:
 			x.Outcome = cmp.Or(b.Schedules.Outcome(e.ID), text.Clean(e.Text)) // a task's real end may come late
 		case i == newest && s.Definition.Job != nil:
@@ -273,7 +273,7 @@ func scheduleMessage(s *plan.Schedule) *pb.Schedule {
 	}
 	var last time.Time // a backfill arrives after newer ones
 	for _, e := range st.History {
-		if (e.What == schedule.Started || e.What == schedule.Sent) && e.At.After(last) {
+		if (e.Decision == schedule.Started || e.Decision == schedule.Sent) && e.At.After(last) {
 			last = e.At
 		}
 	}

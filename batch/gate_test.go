@@ -41,8 +41,8 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// TestAShutGateHoldsAllNodes: a job with after starts nothing before the gate is known and open; what runs goes on
-// when it shuts, and jobs that depend on it are stranded when it never opens.
+// TestAShutGateHoldsAllNodes: a job with after starts nothing before the gate is known and open; running tasks go
+// on when it shuts, and jobs that depend on it are stranded when it never opens.
 func TestAShutGateHoldsAllNodes(t *testing.T) {
 	b := twoHosts(t)
 	n := int64(0)

@@ -7,7 +7,7 @@ import (
 	"cantina/resource"
 )
 
-// TestWhyPending: the level, the need and what is there, the holders with the largest draw first, and the
+// TestWhyPending: the level, the need and the present amount, the holders with the largest draw first, and the
 // smallest change that starts it.
 func TestWhyPending(t *testing.T) {
 	spec := ForestSpec{Name: "f", Levels: []string{"host"}, Order: OrderOriginal, Limits: map[string]map[string]Limit{

@@ -127,7 +127,7 @@ func TestRandomizedPriority(t *testing.T) {
 	}
 }
 
-// TestOrderedPoliciesReserveNothingForTheRest: a job that gets what is left over waits for as long as the first
+// TestOrderedPoliciesReserveNothingForTheRest: a job that gets the leftover room waits for as long as the first
 // has ready nodes, and no room is reserved for it; nor for a drawn one that needs no more than the others.
 func TestOrderedPoliciesReserveNothingForTheRest(t *testing.T) {
 	for _, p := range []Policy{RankedPriority, LongTail, RandomizedPriority} {

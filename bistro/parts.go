@@ -16,7 +16,7 @@ func asAmount(v any) (int, error) {
 	return n, err
 }
 
-// backoff reads a list of growing pauses that may end with "repeat" or "fail". What follows is ignored.
+// backoff reads a list of growing pauses that may end with "repeat" or "fail". Later elements are ignored.
 func (r reader) backoff(to *Backoff) {
 	var list []any
 	if !get(r, "backoff", asList, &list) {

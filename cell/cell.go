@@ -196,7 +196,7 @@ type Cell struct {
 	leader  Leader
 	session *session
 	queue   *run.Keyed
-	vital   *run.Keyed // what keeps the session alive: it waits for no other work
+	vital   *run.Keyed // calls that keep the session alive: they wait for no other work
 
 	containers *containers
 	drain      *evacuating

@@ -100,11 +100,11 @@ func (o *oracle) here(zone int, t int64) reached {
 	label := shown(t)
 	for _, b := range o.w.borders[zone] {
 		switch o.w.items[o.item].fold {
-		case "repeat_use_only_early": // what the clock has shown before, however late it was
+		case "repeat_use_only_early": // labels that the clock has shown before, however late it was
 			if b <= t && t-b < 86400 {
 				label = max(label, shown(b-1))
 			}
-		case "repeat_use_only_late": // only what it will not show again
+		case "repeat_use_only_late": // only labels that it will not show again
 			if b > t && b-t < 86400 {
 				label = min(label, shown(b)-1)
 			}

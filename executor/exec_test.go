@@ -231,8 +231,8 @@ func tarOf(t *testing.T, name, content string) io.Reader {
 	return &b
 }
 
-// TestCopyHasTheRightsOfTheUser: what is written belongs to the user of the container, and only what that user may
-// read or write is copied. Another user can be named.
+// TestCopyHasTheRightsOfTheUser: written files belong to the user of the container, and only files that this user
+// may read or write are copied. Another user can be named.
 func TestCopyHasTheRightsOfTheUser(t *testing.T) {
 	needRoot(t)
 	base, err := os.MkdirTemp("", "cantina-copy") // others may not pass through the cell's directory

@@ -41,7 +41,7 @@ type Condition struct {
 	Bounds []Bound  // of Version: all must hold
 }
 
-// Bound compares a version: the numbers at the beginning of a value, separated by dots. What follows them is
+// Bound compares a version: the numbers at the beginning of a value, separated by dots. The text after them is
 // ignored, and a missing number is 0.
 type Bound struct {
 	Op      string // <, <=, =, >= or >

@@ -12,8 +12,8 @@ import (
 	"cantina/task"
 )
 
-// TestStopsOfACellGoTogether: what is stopped while a call to its cell is in progress, or has not begun,
-// goes in one call, in order; each process has calls of its own; a call has a limit.
+// TestStopsOfACellGoTogether: all stops of a cell during a call to it, or before one begins, go in
+// one call, in order; each process has calls of its own; a call has a limit.
 func TestStopsOfACellGoTogether(t *testing.T) {
 	const many = stopBatch + 2
 	var begin []func(context.Context)

@@ -84,13 +84,14 @@ func (l *neighbours) track(name string) int {
 	return t
 }
 
-// bucket is the classes of cells that a shape's spread and limits do not distinguish.
+// bucket is a group of cell classes with equal values in all labels of a shape's spread and limits.
 type bucket struct {
 	values  []int // of the shape's labels
 	classes []int
 }
 
-// bucket sets a shape's buckets from the present classes.
+// bucket groups the present classes that suit a shape into its buckets, by their values of the shape's
+// labels.
 func (l *neighbours) bucket(s *shape) {
 	s.labels, s.buckets = s.labels[:0], nil
 	for _, name := range s.constraint.spread() {

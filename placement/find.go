@@ -74,8 +74,8 @@ func shapeKey(k Kind, need resource.Amounts, c *Constraint, avoid []string, w *W
 	return b.String()
 }
 
-// shapeOf is the shape of an item: instances of one service or group have their own if it matters where
-// the others are.
+// shapeOf returns the compiled shape of an item. The instances of a service or group have a shape of their
+// own if their constraint depends on the places of other instances.
 func (l *Ledger) shapeOf(it *Item) *shape {
 	var own near
 	if it.Kind == KindLRP {

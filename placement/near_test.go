@@ -186,7 +186,7 @@ func TestFitCountsAndLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// TestUntriedWorkIsCounted: what waits for a round, and what waits for room.
+// TestUntriedWorkIsCounted: items that wait for a round, and items that wait for room.
 func TestUntriedWorkIsCounted(t *testing.T) {
 	a := racks("r1")
 	count := func(when string, untried, flying int) {

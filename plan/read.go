@@ -40,7 +40,7 @@ type Instance struct {
 	Condition string
 }
 
-// NameFilter selects what is named within a domain; empty fields select all.
+// NameFilter selects objects by domain and name; empty fields select all.
 type NameFilter struct{ Domain, Name string }
 
 // Takes reports whether the filter selects a name of a domain.

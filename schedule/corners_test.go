@@ -107,8 +107,9 @@ func TestWordsAtTheirBounds(t *testing.T) {
 	if e := (schedule.Entry{At: at, Count: 2}); e.Times() != "2026-03-01T02:00:00Z" {
 		t.Error(e.Times())
 	}
-	sent := schedule.State{History: []schedule.Entry{{What: schedule.Sent}, {What: schedule.Sent, Text: "sent to 1 of 1"},
-		{What: schedule.Started}}}
+	sent := schedule.State{History: []schedule.Entry{{Decision: schedule.Sent},
+		{Decision: schedule.Sent, Text: "sent to 1 of 1"},
+		{Decision: schedule.Started}}}
 	for i, want := range []string{"sent at most once; the leader ended before it recorded the outcome", "sent to 1 of 1",
 		""} {
 		if got := schedule.Forgotten(sent).History[i].Text; got != want || sent.History[0].Text != "" {

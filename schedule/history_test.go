@@ -215,7 +215,7 @@ func (w *generator) something() {
 		w.step(k, schedule.Delivered{At: w.logical(row),
 			Delivery: schedule.Delivery{Of: 3, Reached: 1, Missed: []string{"b", "a"}}})
 	case 29:
-		w.b.Update(k, schedule.Forgotten(schedule.GoneOn(row.State, row.Definition, w.now)))
+		w.b.Update(k, schedule.Forgotten(schedule.ResumeClock(row.State, row.Definition, w.now)))
 	case 30:
 		if w.rng.IntN(4) == 0 {
 			w.b.Delete(k)
@@ -351,6 +351,6 @@ func (w *generator) report(k schedule.Key) {
 	w.printf("  %d pending, %d open, %d missed, ahead %v, comes %v, %d lines", len(s.Pending), len(s.Open),
 		len(s.Missed()), s.Ahead, s.Comes(at), len(s.History))
 	for _, e := range s.History[max(len(s.History)-3, 0):] {
-		w.printf("  %s %s by %s: %s %v", e.What, e.Times(), e.By, &e, e.When.UnixNano())
+		w.printf("  %s %s by %s: %s %v", e.Decision, e.Times(), e.By, &e, e.When.UnixNano())
 	}
 }

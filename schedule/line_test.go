@@ -130,7 +130,7 @@ func TestAnOlderTimeNeverReplacesANewerRun(t *testing.T) {
 			}
 			x := begin().at("03:00").is("01:00", Ended).does(Tick{}, "start 02T03:00").pending()
 			x.does(Tick{}).inOrder()
-			if h := x.s.History; h[1].What != Skipped || !h[1].At.Equal(x.time("02:00")) {
+			if h := x.s.History; h[1].Decision != Skipped || !h[1].At.Equal(x.time("02:00")) {
 				t.Fatalf("%+v", h)
 			}
 			x = begin().is("01:00", Ended).at("02:10").does(Fire{}, "start 02T02:10").pending()

@@ -18,7 +18,7 @@ func (m *machine) rewind() {
 		}
 		return
 	}
-	m.note(Entry{What: Reset, By: ByHand, At: m.now, Until: m.now, Count: 1, Text: "the decisions up to " +
+	m.note(Entry{Decision: Reset, By: ByHand, At: m.now, Until: m.now, Count: 1, Text: "the decisions up to " +
 		stamp(m.s.Cursor) + " and was not started comes again"})
 	back := m.reopen()
 	was := m.s.Done

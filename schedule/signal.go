@@ -63,7 +63,7 @@ const unknownOutcome = "sent at most once; the leader ended before it recorded t
 // Forgotten returns the state as a new leader takes it over: missing results of its predecessor's
 // signals stay unknown.
 func Forgotten(s State) State {
-	lost := func(e Entry) bool { return e.What == Sent && e.Text == "" }
+	lost := func(e Entry) bool { return e.Decision == Sent && e.Text == "" }
 	if !slices.ContainsFunc(s.History, lost) {
 		return s
 	}
@@ -80,7 +80,7 @@ func Forgotten(s State) State {
 func (s *State) delivered(e Delivered) {
 	for i := len(s.History) - 1; i >= 0; i-- {
 		h := s.History[i]
-		if h.What != Sent || !h.At.Equal(e.At) {
+		if h.Decision != Sent || !h.At.Equal(e.At) {
 			continue
 		}
 		if h.Text == "" {
@@ -94,7 +94,7 @@ func (s *State) delivered(e Delivered) {
 // lineOf returns the history's entry of the firing at a logical time.
 func lineOf(h []Entry, at time.Time) (Entry, bool) {
 	for _, e := range slices.Backward(h) {
-		if e.What.fired() && e.At.Equal(at) {
+		if e.Decision.fired() && e.At.Equal(at) {
 			return e, true
 		}
 	}

@@ -38,7 +38,7 @@ func (m *machine) miss(x Span, id string) {
 			last = l.UTC()
 		}
 	}
-	m.note(Entry{What: Skipped, Why: x.Why, At: first, Until: last, Count: x.Count, ID: id})
+	m.note(Entry{Decision: Skipped, Why: x.Why, At: first, Until: last, Count: x.Count, ID: id})
 }
 
 // open adds a span of several logical times, except those that were decided before their time, by
@@ -169,7 +169,7 @@ func (m *machine) drop(why Why) {
 		}
 		if m.s.giveBack(f.At) {
 			m.s.Skipped++
-			m.note(Entry{What: Skipped, Why: why, By: f.By, At: f.At, Until: f.At, Count: 1})
+			m.note(Entry{Decision: Skipped, Why: why, By: f.By, At: f.At, Until: f.At, Count: 1})
 			continue
 		}
 		m.miss(Span{After: f.At.Add(-time.Second), Until: f.At, Count: 1, Why: why}, "")
@@ -204,7 +204,7 @@ func (m *machine) resume() error {
 	if n > 0 {
 		m.s.Skipped += n
 		first := m.env.next(m.s.Cursor)
-		m.note(Entry{What: Skipped, Why: WhyPaused, At: first, Until: m.now, Count: n})
+		m.note(Entry{Decision: Skipped, Why: WhyPaused, At: first, Until: m.now, Count: n})
 	}
 	m.pass(WhyPaused)
 	m.s.Paused = false

@@ -74,29 +74,29 @@ func (w Why) missed() bool {
 		w == WhyFailed
 }
 
-// What is the result of a logical time.
-type What uint8
+// Decision is the outcome of a logical time.
+type Decision uint8
 
 // The ends.
 const (
-	Started What = iota
+	Started Decision = iota
 	Skipped
 	Sent  // a signal, at most once
 	Reset // not a firing: a person set the cursor back to the clock
 )
 
 // String prints started, skipped or sent.
-func (w What) String() string { return [...]string{"started", "skipped", "sent", "reset"}[w] }
+func (d Decision) String() string { return [...]string{"started", "skipped", "sent", "reset"}[d] }
 
 // fired reports whether something was started or sent.
-func (w What) fired() bool { return w == Started || w == Sent }
+func (d Decision) fired() bool { return d == Started || d == Sent }
 
 // Entry is one line of a history: one logical time, or several in a row that were
 // skipped for the same reason.
 type Entry struct {
-	What What
-	Why  Why
-	By   Cause
+	Decision Decision
+	Why      Why
+	By       Cause
 	// At is the logical time, Until the last one of Count in a row.
 	At, Until time.Time
 	Count     int
@@ -122,9 +122,9 @@ func (e *Entry) Times() string {
 // String describes it, without the times.
 func (e *Entry) String() string {
 	switch {
-	case e.What == Reset:
+	case e.Decision == Reset:
 		return "reset: " + e.Text
-	case e.What == Sent:
+	case e.Decision == Sent:
 		text := e.Text
 		if text == "" {
 			text = "being sent"
@@ -133,9 +133,9 @@ func (e *Entry) String() string {
 			text += ", by " + e.By.String()
 		}
 		return "signal " + text
-	case e.What == Started && e.By != ByTime:
+	case e.Decision == Started && e.By != ByTime:
 		return fmt.Sprintf("started %s, by %s", e.ID, e.By)
-	case e.What == Started:
+	case e.Decision == Started:
 		return "started " + e.ID
 	case e.Text != "":
 		return "skipped: " + e.Why.String() + ": " + e.Text
@@ -200,7 +200,7 @@ func (s *State) Runs(id string) bool {
 // ended records in the history how a run ended.
 func (s *State) ended(id, outcome string) {
 	for i, h := range slices.Backward(s.History) {
-		if h.What == Started && h.ID == id {
+		if h.Decision == Started && h.ID == id {
 			if outcome != "" {
 				s.History = slices.Clone(s.History)
 				s.History[i].Text = outcome

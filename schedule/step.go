@@ -34,13 +34,13 @@ type machine struct {
 // is never behind the decided times: so it continues after the wall clock was set back without a
 // leader.
 func (m *machine) setClock() {
-	m.s = GoneOn(m.s, m.env.Definition, m.env.Now)
+	m.s = ResumeClock(m.s, m.env.Definition, m.env.Now)
 	m.now = m.env.Now.Add(m.s.Skew - Offset(m.env.Key, m.env.Definition.Jitter)).Truncate(time.Second)
 }
 
-// GoneOn returns the state of a schedule as a leader takes it over at now: one that counts elapsed
-// time continues from its last time.
-func GoneOn(s State, d *Definition, now time.Time) State {
+// ResumeClock returns the state of a schedule with the clock of a leader that takes it over at now: a
+// schedule that counts elapsed time continues from its last time, and any other has no skew.
+func ResumeClock(s State, d *Definition, now time.Time) State {
 	if !d.Elapsed() {
 		s.Skew = 0
 	} else if behind := s.Cursor.Sub(now.Add(s.Skew)); behind > 0 {
@@ -228,9 +228,9 @@ func (m *machine) start(f Firing) {
 		m.s.Live = append(slices.Clip(m.s.Live), run)
 	}
 	m.s.Fired++
-	e := Entry{What: Started, By: f.By, At: f.At, Until: f.At, Count: 1, ID: id}
+	e := Entry{Decision: Started, By: f.By, At: f.At, Until: f.At, Count: 1, ID: id}
 	if m.env.Definition.Signal != nil {
-		e.What = Sent
+		e.Decision = Sent
 	}
 	m.note(e)
 	m.moves = append(m.moves, Start{f, id})
@@ -239,7 +239,7 @@ func (m *machine) start(f Firing) {
 // refused undoes a start of this step: its work was refused.
 func (m *machine) refused(e Refused) {
 	for i, h := range slices.Backward(m.s.History) {
-		if h.What == Started && h.At.Equal(e.Firing.At) {
+		if h.Decision == Started && h.At.Equal(e.Firing.At) {
 			m.s.History = slices.Delete(slices.Clone(m.s.History), i, i+1)
 			m.s.Fired--
 			m.s.Live = slices.DeleteFunc(slices.Clone(m.s.Live), func(r Run) bool { return r.ID == h.ID })
@@ -250,7 +250,7 @@ func (m *machine) refused(e Refused) {
 	if !m.s.giveBack(e.Firing.At) {
 		m.addSpan(Span{After: e.Firing.At.Add(-time.Second), Until: e.Firing.At, Count: 1, Why: WhyFailed})
 	}
-	m.note(Entry{What: Skipped, Why: WhyFailed, By: e.Firing.By, At: e.Firing.At, Until: e.Firing.At, Count: 1,
+	m.note(Entry{Decision: Skipped, Why: WhyFailed, By: e.Firing.By, At: e.Firing.At, Until: e.Firing.At, Count: 1,
 		Text: e.Text})
 }
 
@@ -258,7 +258,7 @@ func (m *machine) refused(e Refused) {
 func (m *machine) note(e Entry) {
 	e.When = m.env.Now
 	h := m.s.History
-	if n := len(h); e.What == Skipped && n > 0 && h[n-1].Why == e.Why && h[n-1].ID == e.ID && h[n-1].Text == e.Text &&
+	if n := len(h); e.Decision == Skipped && n > 0 && h[n-1].Why == e.Why && h[n-1].ID == e.ID && h[n-1].Text == e.Text &&
 		h[n-1].By == e.By {
 		h = slices.Clone(h)
 		h[n-1].Until, h[n-1].When = e.Until, e.When
@@ -291,7 +291,7 @@ func (m *machine) remarks(upto time.Time) (last time.Time) {
 		return last
 	}
 	for _, o := range m.env.Cron.Skips(m.s.Cursor, upto, MaxHistory) {
-		e := Entry{What: Skipped, Why: WhyGap, At: o.At.UTC(), Until: o.At.UTC(), Count: 1, Text: o.Label}
+		e := Entry{Decision: Skipped, Why: WhyGap, At: o.At.UTC(), Until: o.At.UTC(), Count: 1, Text: o.Label}
 		if o.Skip == cron.SkipRepeated {
 			e.Why, e.Text = WhyRepeated, ""
 		}

@@ -250,8 +250,8 @@ func TestAJobIsBornOnceInAStep(t *testing.T) {
 	x.def.Task, x.def.Job = nil, &Job{}
 	x.at("04:30").does(Tick{}, "start 02T01:00").pending("02T02:00", "02T03:00", "02T04:00").does(Tick{})
 	x.at("05:00").does(Tick{}, "start 02T05:00").pending()
-	if h := x.s.History; len(h) != 3 || h[1].What != Skipped || h[1].Why != WhyOvertaken || h[1].Count != 3 ||
-		h[2].What != Started || x.s.Fired != 2 || x.s.Skipped != 3 {
+	if h := x.s.History; len(h) != 3 || h[1].Decision != Skipped || h[1].Why != WhyOvertaken || h[1].Count != 3 ||
+		h[2].Decision != Started || x.s.Fired != 2 || x.s.Skipped != 3 {
 		t.Fatalf("%+v, %d fired, %d skipped", h, x.s.Fired, x.s.Skipped)
 	}
 	fill := Backfill{From: x.time("01:00"), To: x.time("04:00"), Max: 3}
@@ -286,7 +286,7 @@ func TestMisfire(t *testing.T) {
 			x := begin(t, hourly, c.p).at(c.now).does(Tick{}, c.want...)
 			n := 0
 			for _, e := range x.s.History {
-				if e.What == Skipped {
+				if e.Decision == Skipped {
 					if e.Why.String() == c.last {
 						n += e.Count
 					} else if c.name != "once with deadline" {

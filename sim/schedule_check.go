@@ -139,7 +139,7 @@ func (p *plans) born(was, is *scheduler.JobRecord, row *schedule.Row, decided ti
 // are known from its state alone.
 func (p *plans) moved(is *timetable.Stored) {
 	was, ok := p.w.store.state(is.Key)
-	reset := func(e schedule.Entry) bool { return e.What == schedule.Reset }
+	reset := func(e schedule.Entry) bool { return e.Decision == schedule.Reset }
 	if ok && was.UID == is.UID && is.State.Cursor.Before(was.State.Cursor) &&
 		!slices.ContainsFunc(is.State.History, reset) {
 		p.w.fail("I12", "the cursor of %v goes back from %v to %v", is.Key, was.State.Cursor, is.State.Cursor)
@@ -159,7 +159,7 @@ func (p *plans) moved(is *timetable.Stored) {
 // fired are the newest n entries of a history that record a start or a signal.
 func fired(h []schedule.Entry, n int) (out []schedule.Entry) {
 	for i := len(h) - 1; i >= 0 && len(out) < n; i-- {
-		if h[i].What == schedule.Started || h[i].What == schedule.Sent {
+		if h[i].Decision == schedule.Started || h[i].Decision == schedule.Sent {
 			out = append(out, h[i])
 		}
 	}

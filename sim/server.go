@@ -251,7 +251,7 @@ func (r *leadership) commit() {
 	withRoom(r, func() { r.transact(all, func() { r.done(batch) }) })
 }
 
-// withRoom does fn once the store has room: what it refuses has certainly not landed, and is tried again.
+// withRoom does fn once the store has room: a refused write has certainly not landed, and is tried again.
 func withRoom(r *leadership, fn func()) {
 	if !noRoom(r.s.w) {
 		fn()
@@ -270,7 +270,7 @@ const fullPause = 250 * time.Millisecond
 // noRoom reports that the store takes no writes: its disk is full.
 func noRoom(w *world) bool { return w.now < w.faults.full }
 
-// refuses reports that the leader knows that: what was decided just before waits for the commit.
+// refuses reports that the leader knows that: earlier decisions wait for the commit.
 func refuses(w *world) bool { return noRoom(w) && w.now >= w.faults.filled+500*time.Millisecond }
 
 // transact is one fenced transaction with an outcome that may stay unknown.

@@ -13,7 +13,7 @@ import (
 // this term; the next leader gets the reports of the cells again.
 type Reported struct {
 	all  map[string]Found             // by guid
-	runs multimap.Map[string, string] // what a guid begins with, up to any dot → guids
+	runs multimap.Map[string, string] // beginning of a guid, up to any dot → guids
 }
 
 // Add records a container. A later report of the same task replaces an earlier one.

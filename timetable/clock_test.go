@@ -97,7 +97,8 @@ func TestTheClockWasAYearAhead(t *testing.T) {
 		r.at("03:00:00").started("d/n 2026-03-02T03:00:00Z").depose()
 		r.at("04:00:00").started("d/n 2026-03-02T04:00:00Z")
 		v := r.get()
-		if h := v.State.History; !slices.ContainsFunc(h, func(e schedule.Entry) bool { return e.What == schedule.Reset }) ||
+		reset := func(e schedule.Entry) bool { return e.Decision == schedule.Reset }
+		if h := v.State.History; !slices.ContainsFunc(h, reset) ||
 			len(v.State.Done) != 1 {
 			t.Fatalf("%+v", v.State)
 		}

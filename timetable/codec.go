@@ -206,7 +206,7 @@ func encodeState(uid string, s *schedule.State) []byte {
 	m.Open, m.Done = fromSpans(s.Open), fromSpans(s.Done)
 	for _, e := range s.History[max(0, len(s.History)-schedule.MaxHistory):] {
 		p := &timetablepb.Entry{
-			What: int32(e.What), Why: int32(e.Why), By: int32(e.By), At: millis(e.At), Count: int64(e.Count),
+			What: int32(e.Decision), Why: int32(e.Why), By: int32(e.By), At: millis(e.At), Count: int64(e.Count),
 			When: millis(e.When), Id: text.Clean(e.ID), Text: text.Clean(e.Text),
 		}
 		if !e.Until.Equal(e.At) {
@@ -262,7 +262,7 @@ func decodeState(value []byte) (uid string, s schedule.State, err error) {
 	s.Open, s.Done = toSpans(m.Open), toSpans(m.Done)
 	for _, e := range m.History {
 		p := schedule.Entry{
-			What: schedule.What(e.What), Why: schedule.Why(e.Why), By: schedule.Cause(e.By), At: fromMillis(e.At),
+			Decision: schedule.Decision(e.What), Why: schedule.Why(e.Why), By: schedule.Cause(e.By), At: fromMillis(e.At),
 			Until: fromMillis(e.At), Count: int(e.Count),
 			When: fromMillis(e.When), ID: e.Id, Text: e.Text,
 		}

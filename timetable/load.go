@@ -111,7 +111,8 @@ func (t *Timetable) take(k schedule.Key, p *pair) {
 	if p.state.Key != "" {
 		if _, s, err := decodeState(p.state.Value); err == nil {
 			now := t.cfg.Clock.Wall()
-			row.State, revision = schedule.GoneOn(schedule.Forgotten(s), row.Definition, now), max(revision, p.state.Revision)
+			row.State = schedule.ResumeClock(schedule.Forgotten(s), row.Definition, now)
+			revision = max(revision, p.state.Revision)
 		}
 	}
 	t.put(row)

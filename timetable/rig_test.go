@@ -377,7 +377,7 @@ func (r *rig) die(successor string) *rig {
 // Signal implements timetable.Signals.
 func (r *rig) Signal(s timetable.Sending, report func(schedule.Delivery)) {
 	if v, err := r.times.Get(s.Key); err != nil || len(v.State.History) == 0 ||
-		v.State.History[len(v.State.History)-1].What != schedule.Sent {
+		v.State.History[len(v.State.History)-1].Decision != schedule.Sent {
 		r.t.Errorf("a signal was sent before its commit: %+v, %v", v.State.History, err)
 	}
 	r.mu.Lock()

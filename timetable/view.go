@@ -185,7 +185,7 @@ func (t *Timetable) Explain(k schedule.Key) (state string, fine bool, reasons []
 		state, fine = s.Phase(), s.Phase() != schedule.Undecided
 		reasons = append(reasons, waits...)
 	}
-	if n := len(s.History); n > 0 && s.History[n-1].What == schedule.Skipped {
+	if n := len(s.History); n > 0 && s.History[n-1].Decision == schedule.Skipped {
 		e := &s.History[n-1]
 		if e.Why == schedule.WhyOverlap || e.Why == schedule.WhyFailed {
 			state, fine = "skipping", false

@@ -30,13 +30,13 @@ func parseDetachKeys(text string) ([]byte, error) {
 	return keys, nil
 }
 
-// detacher finds the detach keys in what is typed.
+// detacher finds the detach keys in typed bytes.
 type detacher struct {
 	keys []byte
 	held int // of the keys, typed and not passed on
 }
 
-// filter returns what is to be passed on, and whether the keys are complete. Keys that may be the
+// filter returns the bytes to pass on, and whether the keys are complete. Keys that may be the
 // beginning are held until the next one.
 func (d *detacher) filter(typed []byte) (out []byte, detach bool) {
 	if len(d.keys) == 0 {

@@ -130,7 +130,7 @@ func TestABadTextIsReportedWithItsFlag(t *testing.T) {
 		{[]string{`--name "A B"`, "a name is 1 to 128 letters"}, []string{"run", "--name", "A B", "--", "true"}},
 		{[]string{"--tz", `"Nowhere"`}, []string{"ps", "--tz", "Nowhere"}},
 		{[]string{`--template "{{"`, "unclosed action"}, []string{"ps", "--template", "{{"}},
-		{[]string{`--columns: no column "zz"`, "there are domain"}, []string{"ps", "--columns", "zz"}},
+		{[]string{`--columns: unknown column "zz"`, "valid columns: domain, "}, []string{"ps", "--columns", "zz"}},
 		{[]string{"--at must be a time like", `"noon"`}, []string{"cron", "run", "tick", "--at", "noon"}},
 		{[]string{"--from must be a time like", `"a"`},
 			[]string{"cron", "backfill", "tick", "--from", "a", "--to", "b", "--max", "1"}},

@@ -64,8 +64,8 @@ func dotted(text, domain string) []naming {
 	return out
 }
 
-// registers are how the server is asked for what is named within a domain: get returns an error if
-// there is no such name in a domain, and list the domains that have the name.
+// registers look up names within domains, by the kind of the named object: get returns an error if
+// a domain has no such name, and list returns the domains that have it.
 var registers = map[string]struct {
 	get  func(c *cli, domain, name string) error
 	list func(c *cli, name string, page *pb.Page) (domains []string, where *pb.Listing, err error)

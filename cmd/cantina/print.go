@@ -172,10 +172,11 @@ func chosen[T proto.Message](c *cli, t table[T]) ([]column[T], error) {
 		i := slices.Index(names, strings.ToLower(want))
 		if i < 0 {
 			hint := text.DidYouMean(strings.ToLower(want), names)
-			if hint == "" {
-				hint = "there are " + strings.Join(names, ", ")
+			if hint != "" {
+				hint = "; " + hint
 			}
-			return nil, failf(api.ExitUsage, "--columns: no column %q; %s", want, hint)
+			return nil, failf(api.ExitUsage, "--columns: unknown column %q%s; valid columns: %s", want, hint,
+				strings.Join(names, ", "))
 		}
 		out = append(out, t.columns[i])
 	}

@@ -343,7 +343,7 @@ const maxLine = 200
 
 // firstLine is the beginning of a response, as far as it arrives in time.
 func firstLine(body io.Reader) string {
-	// What was read before an error is as good.
+	// Text that was read before an error is as good.
 	line, _ := bufio.NewReader(io.LimitReader(body, maxLine)).ReadString('\n')
 	return strings.TrimSpace(text.Clean(line))
 }

@@ -42,7 +42,7 @@ type Service struct {
 	// served; nil = none. Both ends must have the same.
 	Urgent func(path string) bool
 	// Others has a place for each request that is not urgent and is served, over all connections;
-	// what comes meanwhile waits. nil = no bound.
+	// requests beyond it wait. nil = no bound.
 	Others chan struct{}
 	// Waiting, if set, counts those that wait now, and Waited gets for how long each one did.
 	Waiting *atomic.Int64

@@ -146,7 +146,7 @@ func TestTreeHoldsFewDescriptors(t *testing.T) {
 	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was), err)
 }
 
-// TestTreeEntersNoMount: what cannot be unmounted keeps its content.
+// TestTreeEntersNoMount: a mount that cannot be removed keeps its content.
 func TestTreeEntersNoMount(t *testing.T) {
 	root := t.TempDir()
 	must(t, os.MkdirAll(root+"/dir/d", 0o755), os.MkdirAll(root+"/beside/keep", 0o755))

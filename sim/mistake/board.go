@@ -150,10 +150,10 @@ func schedules() []Mistake {
 		{Name: "WallBehindCursor", Rule: "a leader takes its wall clock for the cursor, also when it is behind", Args: six +
 			" --faults kill-server", By: "I12",
 			Patches: []mutate.Patch{
-				patch("timetable/load.go", "\t\t\trow.State, revision = schedule.GoneOn(", `			if mistake.On("WallBehindCursor") {
+				patch("timetable/load.go", "\t\t\trow.State = schedule.ResumeClock(", `			if mistake.On("WallBehindCursor") {
 				s.Cursor = now.Truncate(1e9)
 			}
-			row.State, revision = schedule.GoneOn(`),
+			row.State = schedule.ResumeClock(`),
 			}},
 		{Name: "SignalBeforeCommit", Rule: "a signal is sent before its firing is durable", Args: six +
 			" --faults unknown-commit,kill-server", By: "I12",

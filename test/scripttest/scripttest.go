@@ -57,7 +57,7 @@ func Run(t *testing.T, bin, dir, user string) {
 	if _, err := os.Stat(filepath.Join(bin, "cantina")); err != nil {
 		t.Skip("bin/cantina is not built: run make build")
 	}
-	// Whoever runs a workload gets to the files of its script.
+	// The users of workloads get to the files of the script.
 	work := t.TempDir()
 	if err := errors.Join(os.Chmod(filepath.Dir(work), 0o711), os.Chmod(work, 0o711)); err != nil {
 		t.Fatal(err)
@@ -368,7 +368,7 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // quiet runs a command as ts.Exec does but leaves no trace in the log. It returns
-// what it printed, "" when it failed.
+// its output, "" if it failed.
 func quiet(ts *testscript.TestScript, name string, args []string) string {
 	path := ts.Getenv("PATH")
 	cmd := exec.Command("env", append([]string{"PATH=" + path, name}, args...)...)
