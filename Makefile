@@ -19,6 +19,8 @@ PURE       := lrp task worker workerset placement batch schedule cron fence
 # The first seed is the commit's, so that each commit runs seeds of its own, and the same ones again.
 SIM_SEED   ?= $(shell printf %d 0x$$(git rev-parse --short=8 HEAD 2>/dev/null || echo 1))
 GOSOURCES  := $(shell find . -name '*.go' -not -path './.git/*' -not -path './node_modules/*' 2>/dev/null)
+# Files that are embedded.
+EMBEDDED   := $(wildcard ui/dist/* zone/zoneinfo.*)
 # Packages whose tests start real processes or take real time; the rest is checked with -race.
 REAL       := cantina/executor cantina/executor/% cantina/test/% cantina/cmd/% cantina/store/etcd cantina/bench cantina/examples/% \
 	cantina/logstore cantina/cgroup cantina/spawn cantina/spawn/%
@@ -48,7 +50,7 @@ build: $(BIN)/cantina
 $(REAPER): $(GOSOURCES) go.mod go.sum
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w' -o $@ ./cmd/cantina-reaper
 
-$(BIN)/cantina: $(REAPER) $(GOSOURCES) go.mod go.sum
+$(BIN)/cantina: $(REAPER) $(GOSOURCES) $(EMBEDDED) go.mod go.sum
 	@mkdir -p $(BIN)
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='$(LDFLAGS)' -o $@ ./cmd/cantina
 

@@ -268,12 +268,12 @@ func TestBrowserLink(t *testing.T) {
 		"127.0.0.1:7480": "http://127.0.0.1:7480", "0.0.0.0:1": "http://localhost:1",
 		"unix:/run/s.sock": "http://127.0.0.1:9",
 	} {
-		got, err := browserLink(address, &pb.CreateBrowserKeyResponse{Key: "k", Addresses: []string{"127.0.0.1:9"}})
+		got, err := browserLink(address, &pb.CreateBrowserKeyResponse{Key: "k", Addresses: []string{"127.0.0.1:9"}}, "/ui/")
 		if err != nil || !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "#key=k") {
 			t.Errorf("%s: %q, %v", address, got, err)
 		}
 	}
-	if _, err := browserLink("unix:/run/s.sock", &pb.CreateBrowserKeyResponse{}); exitOf(err) != api.ExitFailed {
+	if _, err := browserLink("unix:/run/s.sock", &pb.CreateBrowserKeyResponse{}, "/ui/"); exitOf(err) != api.ExitFailed {
 		t.Errorf("without a port: %v", err)
 	}
 }

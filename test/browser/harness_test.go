@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,57 +29,77 @@ type cluster struct {
 	program string
 	env     []string
 	address string
+	stop    func() // ends the server in order
 }
 
-func startCluster(t *testing.T) *cluster {
+// program is the built one.
+func program(t *testing.T) string {
 	t.Helper()
-	program := os.Getenv("CANTINA_BIN")
-	if program == "" {
-		program, _ = filepath.Abs("../../bin/cantina")
+	path := os.Getenv("CANTINA_BIN")
+	if path == "" {
+		path, _ = filepath.Abs("../../bin/cantina")
 	}
-	if _, err := os.Stat(program); err != nil {
+	if _, err := os.Stat(path); err != nil {
 		t.Fatalf("%v: run make build", err)
 	}
+	return path
+}
+
+// startCluster starts one; env is added to its environment.
+func startCluster(t *testing.T, env ...string) *cluster {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "cb") // short: the path of a socket is bounded
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	c := &cluster{t: t, program: program, env: append(os.Environ(), "XDG_DATA_HOME="+dir+"/own", "XDG_RUNTIME_DIR="+dir+
-		"/run", "CANTINA_ADDR=")}
-	c.start(dir)
+	c := &cluster{t: t, program: program(t), env: append(append(os.Environ(), "XDG_DATA_HOME="+dir+"/own",
+		"XDG_RUNTIME_DIR="+dir+"/run", "CANTINA_ADDR="), env...)}
+	_, c.address, c.stop = c.start("dev", "--data", dir+"/data", "--listen", "127.0.0.1:0", "--name", "c1")
 	return c
 }
 
-// start waits until the API answers, which dev reports at descriptor 3.
-func (c *cluster) start(dir string) {
+// start runs a verb until the test ends. It waits until it serves, which is reported at descriptor 3, and returns its
+// first line of output and its address.
+func (c *cluster) start(args ...string) (first, address string, stop func()) {
 	c.t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	var log bytes.Buffer
-	cmd := exec.Command(c.program, "dev", "--data", dir+"/data", "--listen", "127.0.0.1:0", "--name", "c1", "--ready-fd",
-		"3")
-	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = c.env, &log, &log, []*os.File{w}
+	out, err := os.Create(filepath.Join(c.t.TempDir(), "out"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer out.Close()
+	cmd := exec.Command(c.program, append(args, "--ready-fd", "3")...)
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = c.env, out, &log, []*os.File{w}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		c.t.Fatal(err)
 	}
 	_ = w.Close()
-	c.t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		if err := cmd.Wait(); err != nil {
-			c.t.Errorf("dev ended: %v\n%s", err, &log)
+			c.t.Errorf("%s ended: %v\n%s", args[0], err, &log)
 		}
 	})
+	c.t.Cleanup(stop)
 	line := make([]byte, 4096)
 	_ = r.SetReadDeadline(time.Now().Add(patience))
 	n, err := r.Read(line)
 	if err != nil {
-		c.t.Fatalf("dev is not ready: %v\n%s", err, &log)
+		c.t.Fatalf("%s is not ready: %v\n%s", args[0], err, &log)
 	}
-	c.address, _, _ = strings.Cut(string(line[:n]), "\n")
+	address, _, _ = strings.Cut(string(line[:n]), "\n")
+	text, err := os.ReadFile(out.Name())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	first, _, _ = strings.Cut(string(text), "\n")
+	return first, address, stop
 }
 
 // run is one call of the command line.
@@ -228,6 +249,22 @@ func (x *tab) press(inside, text string) {
 		quote(inside+" button"), quote(text))
 	x.holds(find)
 	eval[bool](x, "("+find+".click(), true)")
+}
+
+// follow clicks the link whose text has a part.
+func (x *tab) follow(links, part string) {
+	x.t.Helper()
+	find := fmt.Sprintf("[...document.querySelectorAll(%s)].find(a => a.textContent.includes(%s))",
+		quote(links), quote(part))
+	x.holds(find)
+	eval[bool](x, "("+find+".click(), true)")
+}
+
+// allowed removes messages of the console that a test expects.
+func (x *tab) allowed(expected func(string) bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.messages = slices.DeleteFunc(x.messages, expected)
 }
 
 func (x *tab) shoot(name string) {

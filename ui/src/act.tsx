@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks'
 import { Problem, send } from './api'
 import { Failure, Modal } from './parts'
+import { currentServer } from './route'
 
 export interface Action {
   name: string // of the button: Kill…
@@ -55,7 +56,7 @@ function Confirm({ of: a, close, after }: { of: Action; close: () => void; after
   return (
     <Modal title={a.title} close={close}>
       <p>{a.text}</p>
-      <p class="target"><code>{a.target}</code></p>
+      <p class="target"><code>{a.target}</code>{currentServer() && <> on server <code>{currentServer()}</code></>}</p>
       {a.input && (
         <label class="field">{a.input.label}
           {a.input.type === 'number'

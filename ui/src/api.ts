@@ -1,4 +1,5 @@
-// Calls of /v1 on the server that served the page. No other address is ever called.
+// Calls of /v1 on the server that served the page, or through it on one of many servers. No other address is called.
+import { currentServer } from './route'
 
 // The key of `cantina ui` is for one server process. It is kept for all tabs of this origin, so that a
 // link opens in any tab; the server forgets it when it ends.
@@ -42,13 +43,18 @@ type Value = string | number | boolean | string[] | undefined
 export type Params = Record<string, Value>
 
 function address(path: string, params: Params): string {
+  const server = currentServer()
+  return (server ? `/at/${encodeURIComponent(server)}/v1` : '/v1') + path + query(params)
+}
+
+function query(params: Params): string {
   const q = new URLSearchParams()
   for (const [k, v] of Object.entries(params)) {
     if (Array.isArray(v)) v.forEach((x) => q.append(k, x))
     else if (v !== undefined && v !== '' && v !== false) q.set(k, String(v))
   }
   const text = q.toString()
-  return '/v1' + path + (text ? '?' + text : '')
+  return text ? '?' + text : ''
 }
 
 async function request(method: string, url: string, init: RequestInit): Promise<Response> {
@@ -96,7 +102,28 @@ export async function all<T>(path: string, field: string, params: Params, most: 
 
 // stream reads JSON lines until the server or the signal ends them.
 export async function* stream<T>(path: string, params: Params, signal: AbortSignal): AsyncGenerator<T> {
-  const r = await request('GET', address(path, params), { headers: headers({ Accept: 'application/jsonl' }), signal })
+  for await (const record of lines<{ error?: { code?: string; hint?: string }; detail?: string }>(address(path, params), signal)) {
+    if (record.error) throw new Problem(record.error.code ?? 'internal', record.detail ?? 'The stream ended.', record.error.hint)
+    yield record as T
+  }
+}
+
+// Answer is what one of many servers answered to a read.
+export interface Answer<T> {
+  server: string; took_ms: number; body?: T; error?: { code: string; detail: string; hint?: string; leader?: string }
+}
+
+// ask sends a read to many servers, and yields the answers as they arrive; none of servers = the list of the gateway.
+export const ask = <T>(path: string, params: Params, servers: string[], signal: AbortSignal): AsyncGenerator<Answer<T>> =>
+  lines<Answer<T>>('/many/v1' + path + query({ ...params, servers: servers.join(',') }), signal)
+
+// list has the servers of the gateway, and the rules for others.
+export interface ServerList { servers: string[]; allow: string; build: string; deadline_ms: number }
+export const serverList = async (): Promise<ServerList> =>
+  (await (await request('GET', '/many/servers', { headers: headers() })).json()) as ServerList
+
+async function* lines<T>(url: string, signal: AbortSignal): AsyncGenerator<T> {
+  const r = await request('GET', url, { headers: headers({ Accept: 'application/jsonl' }), signal })
   const reader = r.body!.pipeThrough(new TextDecoderStream()).getReader()
   let rest = ''
   for (;;) {
@@ -105,10 +132,7 @@ export async function* stream<T>(path: string, params: Params, signal: AbortSign
     const parts = (rest + value).split('\n')
     rest = parts.pop()!
     for (const p of parts) {
-      if (!p) continue
-      const record = JSON.parse(p) as { error?: { code?: string; hint?: string }; detail?: string }
-      if (record.error) throw new Problem(record.error.code ?? 'internal', record.detail ?? 'The stream ended.', record.error.hint)
-      yield record as T
+      if (p) yield JSON.parse(p) as T
     }
   }
 }

@@ -7,6 +7,7 @@ import { useData, useLink, type Link } from './live'
 import { CellPage } from './pages/cell'
 import { Events } from './pages/events'
 import { JobPage, NodePage } from './pages/job'
+import { ManyCells, ManyJob, ManyJobs, ManySchedules, ManyServices, ManyTasks, Servers } from './pages/many'
 import { CellList, JobList, ScheduleList, ServiceList, TaskList } from './pages/lists'
 import { Output } from './pages/output'
 import { Overview } from './pages/overview'
@@ -14,7 +15,7 @@ import { SchedulePage } from './pages/schedule'
 import { ServicePage } from './pages/service'
 import { TaskPage } from './pages/task'
 import { Modal } from './parts'
-import { href, useRoute, type Route } from './route'
+import { href, many, useRoute, type Route } from './route'
 import { localZone, switchZone, useUTC } from './time'
 import type { Status } from './types'
 
@@ -26,8 +27,24 @@ const nav = [
 // section is the entry of the navigation that a page belongs to.
 const section: Record<string, string> = { service: 'services', job: 'jobs', node: 'jobs', task: 'tasks', schedule: 'schedules', cell: 'cells' }
 
+// ManyPage is a page over all of many servers.
+function ManyPage({ of: r }: { of: Route }) {
+  const [a = '', b = ''] = r.rest
+  switch (r.page) {
+    case 'overview': return <Servers />
+    case 'services': return <ManyServices />
+    case 'jobs': return <ManyJobs />
+    case 'job': return <ManyJob domain={a} name={b} state={r.params.get('state') ?? ''} />
+    case 'tasks': return <ManyTasks />
+    case 'schedules': return <ManySchedules />
+    case 'cells': return <ManyCells />
+    default: return <p class="notice warn">Choose a server first: <a href={href('overview')}>Servers</a></p>
+  }
+}
+
 function Page({ of: r }: { of: Route }) {
   const [a = '', b = '', c = ''] = r.rest
+  if (many && !r.server) return <ManyPage of={r} />
   switch (r.page) {
     case 'overview': return <Overview />
     case 'services': return <ServiceList />
@@ -52,24 +69,28 @@ export function App() {
   const { link } = useLink()
   const [help, setHelp] = useState(false)
   const main = useRef<HTMLElement>(null)
-  const key = [route.page, ...route.rest].join('/')
+  const key = [route.server, route.page, ...route.rest].join('/')
+  const all = many && !route.server
   useKeys(() => setHelp(true))
   useEffect(() => {
-    document.title = [...route.rest.slice().reverse(), route.page, 'cantina'].filter(Boolean).join(' · ')
+    document.title = [...route.rest.slice().reverse(), all && route.page === 'overview' ? 'servers' : route.page, route.server, 'cantina'].filter(Boolean).join(' · ')
     scrollTo(0, 0)
-    if (key !== 'overview') main.current?.focus({ preventScroll: true })
+    if (route.page !== 'overview') main.current?.focus({ preventScroll: true })
   }, [key])
   const here = section[route.page] ?? route.page
   return (
     <>
       <a class="skip" href={route.text || '#/'} onClick={(e) => { e.preventDefault(); main.current?.focus() }}>Skip to content</a>
       <header class="top">
-        <a class="brand" href={href('overview')}><img src="./icon.svg" alt="" width="20" height="20" />cantina</a>
+        <a class="brand" href={href('overview', [], {}, '')}><img src="./icon.svg" alt="" width="20" height="20" />cantina</a>
+        {route.server && <a class="at" href={href('overview', [], {}, '')} title="All servers">All servers</a>}
+        {route.server && <b class="at">{route.server}</b>}
         <nav aria-label="Pages">
-          {nav.map(([page, name]) => <a key={page} href={href(page)} aria-current={here === page ? 'page' : undefined}>{name}</a>)}
+          {nav.filter(([page]) => !all || page !== 'events').map(([page, name]) => (
+            <a key={page} href={href(page)} aria-current={here === page ? 'page' : undefined}>{all && page === 'overview' ? 'Servers' : name}</a>))}
         </nav>
         <div class="tools">
-          <Connection link={link} />
+          {!all && <Connection link={link} />}
           <ZoneSwitch />
           <button type="button" class="quiet" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)" onClick={() => setHelp(true)}>?</button>
         </div>
@@ -78,7 +99,7 @@ export function App() {
         <Banner />
         {link !== 'denied' && <Guarded key={key}><Page of={route} /></Guarded>}
       </main>
-      <Footer />
+      {all ? <footer /> : <Footer key={route.server} />}
       <Notices />
       {help && <Help close={() => setHelp(false)} />}
     </>
@@ -108,10 +129,10 @@ function Banner() {
   if (link === 'denied') {
     return (
       <section class="notice bad gate" role="alert">
-        <h1>This browser has no access to the server</h1>
+        <h1>This browser has no access</h1>
         <p>A link with a key opens the page. Run this on the machine of the server, and open the link that it prints:</p>
-        <pre>cantina ui</pre>
-        <p class="dim">A key ends when the server ends, or after a day without use. {problem?.message}</p>
+        <pre>cantina ui{many && ' --servers …'}</pre>
+        <p class="dim">A key ends when the {many ? 'command' : 'server'} ends, or after a day without use. {problem?.message}</p>
       </section>
     )
   }

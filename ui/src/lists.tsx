@@ -6,13 +6,19 @@ import { Ago, Took, When } from './time'
 import { amount, natural, resourceName } from './format'
 import type { Cell, Instance, Job, Schedule, Service, Task } from './types'
 
-export const serviceLink = (x: { domain: string; name: string }) => href('service', [x.domain, x.name])
-export const taskLink = (id: string) => href('task', [id])
-export const cellLink = (name: string) => href('cell', [name])
+// At is a row of a list over many servers, which names its server.
+interface At { server?: string }
+function serverColumn<T extends At>(rows: T[] | undefined): Column<T> {
+  return { name: 'server', hide: !rows?.some((x) => x.server), cell: (x) => <a href={href('overview', [], {}, x.server)}>{x.server}</a> }
+}
+
+export const serviceLink = (x: { domain: string; name: string; server?: string }) => href('service', [x.domain, x.name], {}, x.server)
+export const taskLink = (id: string, server?: string) => href('task', [id], {}, server)
+export const cellLink = (name: string, server?: string) => href('cell', [name], {}, server)
 export const instanceOutput = (x: Instance) => href('output', [], { domain: x.domain, service: x.service, index: x.index })
 
-export function CellName({ name }: { name: string }) {
-  return name ? <a href={cellLink(name)}>{name}</a> : <span class="dim">–</span>
+export function CellName({ name, server }: { name: string; server?: string }) {
+  return name ? <a href={cellLink(name, server)}>{name}</a> : <span class="dim">–</span>
 }
 
 // noteOf is what an operator must know of an instance, with its tone.
@@ -26,8 +32,9 @@ export function noteColumn<T>(rows: T[] | undefined, text: (x: T) => string): Co
   return { name: 'note', wide: true, hide: !rows?.some((x) => text(x)), cell: (x) => <span class="note">{text(x)}</span> }
 }
 
-export function Services({ rows }: { rows: Service[] | undefined }) {
-  return <Table label="Services" rows={rows} empty="no services" id={(x) => `${x.domain}/${x.name}`} columns={[
+export function Services({ rows }: { rows: (Service & At)[] | undefined }) {
+  return <Table label="Services" rows={rows} empty="no services" id={(x) => `${x.server} ${x.domain}/${x.name}`} columns={[
+    serverColumn(rows),
     { name: 'service', cell: (x) => <a class="name" href={serviceLink(x)}><span class="dim">{x.domain}/</span>{x.name}</a> },
     { name: 'running', num: true, cell: (x) => <Replicas of={x} /> },
     { name: 'state', cell: (x) => <State is={x.removed ? 'removed' : x.crashed > 0 && x.phase === 'steady' ? 'crashed' : x.phase}
@@ -62,20 +69,22 @@ export function Jobs({ rows }: { rows: Job[] | undefined }) {
   ]} />
 }
 
-export function Tasks({ rows }: { rows: Task[] | undefined }) {
-  return <Table label="Tasks" rows={rows} empty="no tasks" id={(x) => x.id} columns={[
-    { name: 'task', cell: (x) => <a class="name" href={taskLink(x.id)}>{x.id}</a> },
+export function Tasks({ rows }: { rows: (Task & At)[] | undefined }) {
+  return <Table label="Tasks" rows={rows} empty="no tasks" id={(x) => `${x.server} ${x.id}`} columns={[
+    serverColumn(rows),
+    { name: 'task', cell: (x) => <a class="name" href={taskLink(x.id, x.server)}>{x.id}</a> },
     { name: 'state', cell: (x) => <State is={x.outcome || x.state} /> },
-    { name: 'cell', cell: (x) => <CellName name={x.cell} /> },
+    { name: 'cell', cell: (x) => <CellName name={x.cell} server={x.server} /> },
     { name: 'started', cell: (x) => <Ago at={x.started ?? x.created} /> },
     { name: 'took', num: true, cell: (x) => x.started ? <Took from={x.started} to={x.ended} /> : <span class="dim">–</span> },
     noteColumn(rows, (x) => x.unconfirmed_reason || x.condition || x.reason || x.rejection),
   ]} />
 }
 
-export function Schedules({ rows }: { rows: Schedule[] | undefined }) {
-  return <Table label="Schedules" rows={rows} empty="no schedules" id={(x) => `${x.domain}/${x.name}`} columns={[
-    { name: 'schedule', cell: (x) => <a class="name" href={href('schedule', [x.domain, x.name])}><span class="dim">{x.domain}/</span>{x.name}</a> },
+export function Schedules({ rows }: { rows: (Schedule & At)[] | undefined }) {
+  return <Table label="Schedules" rows={rows} empty="no schedules" id={(x) => `${x.server} ${x.domain}/${x.name}`} columns={[
+    serverColumn(rows),
+    { name: 'schedule', cell: (x) => <a class="name" href={href('schedule', [x.domain, x.name], {}, x.server)}><span class="dim">{x.domain}/</span>{x.name}</a> },
     { name: 'state', cell: (x) => <State is={x.state} tone={scheduleTone(x.state)} /> },
     { name: 'calendar', cell: (x) => <code>{x.cron}</code> },
     { name: 'zone', cell: (x) => x.timezone || 'UTC' },
@@ -85,9 +94,10 @@ export function Schedules({ rows }: { rows: Schedule[] | undefined }) {
   ]} />
 }
 
-export function Cells({ rows }: { rows: Cell[] | undefined }) {
-  return <Table label="Cells" rows={rows} empty="no cells" id={(x) => x.name + x.proc} columns={[
-    { name: 'cell', cell: (x) => <a class="name" href={cellLink(x.name)}>{x.name}</a> },
+export function Cells({ rows }: { rows: (Cell & At)[] | undefined }) {
+  return <Table label="Cells" rows={rows} empty="no cells" id={(x) => `${x.server} ${x.name} ${x.proc}`} columns={[
+    serverColumn(rows),
+    { name: 'cell', cell: (x) => <a class="name" href={cellLink(x.name, x.server)}>{x.name}</a> },
     { name: 'session', cell: (x) => <State is={x.draining ? 'draining' : x.session} tone={x.draining ? 'warn' : undefined} /> },
     { name: 'work', num: true, cell: (x) => <span title={`${x.instances} instances, ${x.tasks} tasks, ${x.batch} batch tasks`}>{x.instances + x.tasks + x.batch}</span> },
     { name: 'reserved', wide: true, cell: (x) => <div class="meters">{capacities(x).slice(0, 2).map((k) => <Capacity key={k} of={x} kind={k} />)}</div> },

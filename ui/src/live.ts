@@ -2,6 +2,7 @@
 // Lists are the truth and events only hurry it, so a gap or a lost connection loses nothing.
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
 import { Problem, stream } from './api'
+import { currentServer, many } from './route'
 import type { Event, EventRecord } from './types'
 
 export type Link = 'connecting' | 'live' | 'offline' | 'denied' | 'standby'
@@ -14,6 +15,7 @@ let problem: Problem | null = null
 let running: AbortController | null = null
 let wanted = ''
 let position = ''
+let followed = '' // the server of the position
 
 const kindsOf = () => [...new Set([...listeners].flatMap((l) => l.kinds))].sort()
 
@@ -26,9 +28,16 @@ function become(next: Link, p: Problem | null = null): void {
 
 // A hidden tab has no stream: a browser allows few connections to one server.
 function adjust(): void {
-  const kinds = document.hidden ? '' : kindsOf().join(',')
-  if (kinds === wanted && (running || !kinds)) return
-  wanted = kinds
+  const server = currentServer()
+  const kinds = document.hidden || (many && !server) ? '' : kindsOf().join(',')
+  const want = kinds && `${server} ${kinds}`
+  if (want === wanted && (running || !kinds)) return
+  if (server !== followed) {
+    followed = server
+    position = ''
+    become('connecting')
+  }
+  wanted = want
   running?.abort()
   running = null
   if (kinds) {
@@ -68,6 +77,10 @@ function tell(e: Event | null): void {
 }
 
 document.addEventListener('visibilitychange', adjust)
+addEventListener('hashchange', () => queueMicrotask(adjust))
+
+// deny shows that the key is not valid, which another call found out.
+export const deny = (p: Problem): void => become('denied', p)
 
 function listen(l: Listener): () => void {
   listeners.add(l)
