@@ -1,5 +1,6 @@
 # cantina: everything a person or a CI run does, one target each.
 #   make demo    the main job on real input, on this machine
+#   make demo-ui three servers and one web UI over them
 #   make test    real processes, faults, CLI scripts, the web UI in Chromium
 #   make deps    install what the tests and checks need
 #   make check   format, vet, staticcheck, rules, generated files, unit tests with -race, simulator
@@ -41,7 +42,7 @@ HEAP       := MemoryIsFreed|TooManyValues
 NO_USER    := ThreadsComeAndGo
 HEAPPKGS   := $(addprefix cantina/,executor internal/node api spec bbs/callback internal/link internal/mux image)
 
-.PHONY: ui ui-check all build demo test check soak sim bench generate generated fmt tidy vet lint arch unit race container-build clean mutate deps need missing
+.PHONY: ui ui-check all build demo demo-ui test check soak sim bench generate generated fmt tidy vet lint arch unit race container-build clean mutate deps need missing
 
 all: build
 
@@ -68,6 +69,10 @@ need:
 
 demo: $(BIN)/cantina $(BIN)/cantina-demo
 	@$(BIN)/cantina-demo run --cantina $(BIN)/cantina --spec examples/demo/cantina.yaml
+
+# demo-ui starts three servers and one web UI over them, until Ctrl-C.
+demo-ui: $(BIN)/cantina $(BIN)/cantina-demo
+	@$(BIN)/cantina-demo ui --cantina $(BIN)/cantina --spec examples/demo/shard.yaml
 
 test: need $(BIN)/cantina $(BIN)/cantina-demo
 	scripts/ui packages

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,11 +19,15 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/term"
 )
 
 // demo drives one run of the demo.
 type demo struct {
 	cantina, spec string
+	name          string // of the cell; empty = that of the machine
+	shared        string // token file of several servers; empty = one in dir
 	dir           string
 	address       string
 	token         string // token for the address
@@ -38,15 +43,13 @@ func drive(args []string) error {
 	fs := flag.NewFlagSet("run", flag.ContinueOnError)
 	fs.StringVar(&d.cantina, "cantina", "bin/cantina", "the program")
 	fs.StringVar(&d.spec, "spec", "examples/demo/cantina.yaml", "the spec file")
-	hold := fs.Bool("hold", false, "stay until Ctrl-C after the summary")
+	hold := fs.Bool("hold", isTerminal(os.Stdin) && isTerminal(os.Stderr),
+		"stay until Ctrl-C after the summary (default: on a terminal)")
 	if err := fs.Parse(args); err != nil {
 		return errUsage
 	}
-	if info, err := os.Stderr.Stat(); err == nil {
-		d.tty = info.Mode()&os.ModeCharDevice != 0
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP,
-		syscall.SIGQUIT)
+	d.tty = isTerminal(os.Stderr)
+	ctx, stop := untilSignal()
 	defer stop()
 	err := d.all(ctx, *hold)
 	if err := d.stop(); err != nil {
@@ -58,6 +61,13 @@ func drive(args []string) error {
 	}
 	return err
 }
+
+// untilSignal returns a context that a signal of the terminal ends.
+func untilSignal() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+}
+
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
 func (d *demo) say(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 
@@ -81,8 +91,12 @@ func (d *demo) all(ctx context.Context, hold bool) error {
 	if err := d.check(ctx, took); err != nil {
 		return err
 	}
+	link, err := d.run(ctx, "ui", "-q")
+	if err != nil {
+		return fmt.Errorf("ui: %w", err)
+	}
 	if hold {
-		d.say("• the API answers on http://%s until Ctrl-C", d.address)
+		d.say("• all of it continues until Ctrl-C; open the web UI: %s", bytes.TrimSpace(link))
 		<-ctx.Done()
 	}
 	return nil
@@ -105,9 +119,11 @@ func (d *demo) start(ctx context.Context) error {
 	defer read.Close()
 	d.dev = exec.Command(d.cantina, "dev", "--token-file", d.tokenFile(), "--data", filepath.Join(dir, "data"), "--listen",
 		"127.0.0.1:0", "--socket", "none", "--ready-fd", "3")
+	if d.name != "" {
+		d.dev.Args = append(d.dev.Args, "--name", d.name)
+	}
 	d.dev.Stdout, d.dev.Stderr, d.dev.ExtraFiles = d.log, d.log, []*os.File{write}
-	// Signals of the terminal reach this driver alone; it stops dev itself.
-	d.dev.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	d.dev.SysProcAttr = apart()
 	if err := d.dev.Start(); err != nil {
 		write.Close()
 		return fmt.Errorf("start %s: %w", d.cantina, err)
@@ -138,8 +154,13 @@ func (d *demo) start(ctx context.Context) error {
 	return nil
 }
 
+// apart keeps signals of the terminal from a process: they reach this driver alone, which stops it.
+func apart() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+}
+
 // tokenFile has the token for the API's port.
-func (d *demo) tokenFile() string { return filepath.Join(d.dir, "token") }
+func (d *demo) tokenFile() string { return cmp.Or(d.shared, filepath.Join(d.dir, "token")) }
 
 // stop ends dev in good order and removes the directory. A second interrupt while it
 // stops goes to dev too: then it kills at once.

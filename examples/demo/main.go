@@ -4,6 +4,7 @@
 // `packages` and `files` list the nodes of the job, `measure` is one batch task.
 // The driver, `run`, starts cantina on this machine, applies the spec, watches
 // it, checks every result against find and sha256sum, and leaves nothing behind.
+// `ui` starts three servers and one web UI over them.
 package main
 
 import (
@@ -18,7 +19,7 @@ import (
 // else `go env GOROOT` is called.
 var goroot string
 
-var errUsage = errors.New("usage: cantina-demo run|web|toolchain|packages HOST|files PACKAGE|measure FILE")
+var errUsage = errors.New("usage: cantina-demo run|ui|web|toolchain|packages [PART/PARTS] HOST|files PACKAGE|measure FILE")
 
 func main() {
 	if err := command(os.Args[1:]); err != nil {
@@ -37,6 +38,9 @@ func command(args []string) error {
 	if args[0] == "run" {
 		return drive(args[1:])
 	}
+	if args[0] == "ui" {
+		return driveMany(args[1:])
+	}
 	if args[0] == "web" {
 		return web()
 	}
@@ -48,7 +52,13 @@ func command(args []string) error {
 	case args[0] == "toolchain":
 		return toolchain(src)
 	case args[0] == "packages" && len(args) == 2:
-		return packages(src)
+		return packages(src, 0, 1)
+	case args[0] == "packages" && len(args) == 3:
+		var part, parts int
+		if n, err := fmt.Sscanf(args[1], "%d/%d", &part, &parts); n != 2 || err != nil || part < 1 || part > parts {
+			return errUsage
+		}
+		return packages(src, part-1, parts)
 	case args[0] == "files" && len(args) == 2:
 		return files(src, args[1])
 	case args[0] == "measure" && len(args) == 2:

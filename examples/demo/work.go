@@ -54,13 +54,15 @@ func measure(src, name string) error {
 	return err
 }
 
-// packages prints every directory that holds a Go file, one a line.
-func packages(src string) error {
-	last := ""
+// packages prints the directories that hold a Go file, one a line: every one whose number is part, modulo parts.
+func packages(src string, part, parts int) error {
+	last, n := "", 0
 	return walk(src, func(name string) {
 		if dir := filepath.Dir(name); dir != last {
-			last = dir
-			fmt.Println(dir)
+			if last = dir; n%parts == part {
+				fmt.Println(dir)
+			}
+			n++
 		}
 	})
 }
