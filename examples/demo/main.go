@@ -19,7 +19,8 @@ import (
 // else `go env GOROOT` is called.
 var goroot string
 
-var errUsage = errors.New("usage: cantina-demo run|ui|web|toolchain|packages [PART/PARTS] HOST|files PACKAGE|measure FILE")
+var errUsage = errors.New("usage: cantina-demo run|ui|web|toolchain|" +
+	"packages [PART/PARTS] HOST|files PACKAGE|measure FILE")
 
 func main() {
 	if err := command(os.Args[1:]); err != nil {

@@ -68,7 +68,8 @@ func driveMany(args []string) (err error) {
 		"--token-file", filepath.Join(shared, "token"))
 	ui.Stdout, ui.Stderr, ui.SysProcAttr = os.Stdout, os.Stderr, apart()
 	ui.Cancel = func() error { return ui.Process.Signal(os.Interrupt) }
-	fmt.Fprintln(os.Stderr, "• open the link; click Jobs, the job, a server, a red bar, a batch task. Ctrl-C ends all of it")
+	fmt.Fprintln(os.Stderr,
+		"• open the link; click Jobs, the job, a server, a red bar, a batch task. Ctrl-C ends all of it")
 	if err := ui.Run(); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("cantina ui: %w", err)
 	}

@@ -269,7 +269,8 @@ func TestRules(t *testing.T) {
 	for server, want := range map[string]bool{
 		"a.example.com:7480": true, "example.com:7480": true, "A.EXAMPLE.COM.:7480": true,
 		"badexample.com.evil:7480": false,
-		"x.corp:7480":              true, "10.1.2.3:7480": true, "[fd00::1]:7480": true, "192.0.2.7:7480": true, "192.0.2.8:7480": false,
+		"x.corp:7480":              true, "10.1.2.3:7480": true,
+		"[fd00::1]:7480": true, "192.0.2.7:7480": true, "192.0.2.8:7480": false,
 		"[::ffff:10.1.2.3]:7480": true, "10.2.0.1:7480": false, "a.example.com:22": false, "a.example.com": false,
 		"a.example.com:99999": false, "unix:/run/x.sock": false, "a.example.com:http": false,
 	} {
