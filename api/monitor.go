@@ -33,6 +33,7 @@ type query struct {
 	Samples int      `json:"num_samples"`
 	Job     string   `json:"job_id"`
 	Node    string   `json:"node_id"`
+	logsQuery
 }
 
 // monitor answers the queries of Bistro's HTTP API about the jobs of one domain (Bistro, HTTP API).
@@ -54,9 +55,7 @@ func monitorHandlers() map[string]func(*monitor, *query) (any, error) {
 		"save_job": func(*monitor, *query) (any, error) {
 			return nil, errors.New("not implemented: change the configuration file, and import it again")
 		},
-		"task_logs": func(*monitor, *query) (any, error) {
-			return nil, errors.New("not implemented: use GET /v1/output, or cantina logs")
-		},
+		"task_logs": (*monitor).taskLogs,
 	}
 }
 

@@ -76,7 +76,7 @@ func TestBistroMonitor(t *testing.T) {
 		`nonsense`: `"body is no JSON object: `, `[]`: `"body is no JSON object: `,
 		`{"a": {"handler": "errors"}}`:       `"nodes of job j":"no such file"`,
 		`{"a": {"handler": "save_job"}}`:     `"error":"not implemented: change the configuration file`,
-		`{"a": {"handler": "task_logs"}}`:    `"error":"not implemented: use GET /v1/output`,
+		`{"a": {"handler": "task_logs"}}`:    `"error":"log_type is missing"`,
 		`{"a": {"handler": "refresh_time"}}`: `{"a":{"data":`,
 	} {
 		if got := ask(query); !strings.Contains(got, want) {

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"maps"
+	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -97,8 +98,10 @@ func position(c string) (uint64, error) {
 
 func (l *Logs) matching(cell string, q *pb.LogQuery) []line {
 	var out []line
+	match := regexp.MustCompile(q.Grep)
 	for _, x := range l.cells[cell] {
 		ok := len(q.Containers) == 0 || slices.Contains(q.Containers, x.source.Id)
+		ok = ok && (x.gap != nil || match.Match(x.data))
 		for k, v := range q.Labels {
 			ok = ok && x.source.Labels[k] == v
 		}
