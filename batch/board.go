@@ -35,6 +35,7 @@ type Board struct {
 	clock
 	reservation
 	derived
+	orphans
 	turn string   // the job that started last (round robin)
 	dice rand.PCG // of the draws (randomized priority)
 }
@@ -50,6 +51,7 @@ func NewBoard(spec ForestSpec) (*Board, error) {
 	b.clock.jobs = &b.jobs
 	b.reservation = reservation{f: b.f, jobs: &b.jobs, clock: &b.clock}
 	b.derived = derived{f: b.f, jobs: &b.jobs, clock: &b.clock, reservation: &b.reservation}
+	b.orphans = orphans{f: b.f, runs: &b.runs, clock: &b.clock}
 	return b, b.f.plant(nil)
 }
 
@@ -65,7 +67,7 @@ func (b *Board) SetNodes(specs []NodeSpec) error {
 	if err := b.f.plant(specs); err != nil {
 		return err
 	}
-	b.reservation.kept = nil
+	b.reservation.kept, b.orphans.stale = nil, true
 	b.placeAdopted()
 	b.derived.refitAll()
 	return nil
@@ -91,7 +93,7 @@ func (b *Board) Configure(spec ForestSpec) error {
 		}
 	}
 	old := *b.f
-	*b.f, b.reservation.kept = *fresh, nil
+	*b.f, b.reservation.kept, b.orphans.stale = *fresh, nil, true
 	for _, j := range b.jobs.order {
 		records, level := j.records, j.level
 		b.f.prepare(j)
@@ -173,6 +175,7 @@ func (b *Board) Put(spec Job) (problems []string) {
 			}
 		}
 	}
+	b.orphans.stale = true
 	b.jobs.rewire()
 	drawn := b.placeAdopted()
 	b.derived.refit(j)

@@ -44,6 +44,8 @@ type Job struct {
 	// After are the keys of jobs that must be done on all their nodes before this one starts, over any nodes.
 	After   []string
 	Backoff Backoff
+	// Orphans is the fate of running tasks that the job or its nodes would not start any more.
+	Orphans Orphans
 	// Retries bounds the attempts after the first that ended in an error; negative =
 	// only the backoff list bounds them.
 	Retries int
@@ -124,6 +126,9 @@ type ForestSpec struct {
 	Disabled bool
 	// Backwards takes the nodes of a job from the end of the order (Bistro).
 	Backwards bool
+	// Removed is the fate of running tasks of jobs that a file does not have any more; nil = they are
+	// ended at once.
+	Removed *Orphans
 }
 
 // Limit is one resource of a level.

@@ -93,6 +93,7 @@ func (b *Board) Started(k Key, inv fence.Invocation, cell string) error {
 		r.job.starved = 0
 	}
 	b.runs.live++
+	b.orphans.began(r)
 	return nil
 }
 
@@ -161,6 +162,7 @@ func (b *Board) Adopt(k Key, inv fence.Invocation, cell string) {
 		r.draws = b.f.drawsAt(j, b.f.first(j.level, r.node))
 	}
 	b.occupy(r)
+	b.orphans.began(r)
 }
 
 // drawsAt is the amounts that a task of a job draws on a place and those above it; nothing at none (-1).

@@ -233,6 +233,11 @@ func TestJobsInherit(t *testing.T) {
 			"backoff": ["fail", "ignored"], "task_subprocess": {"cgroups": {"subsystems": ["pids"]}}},
 		"bistro_job->k": {"owner": "o"}}`)
 	j, k := c.Jobs[0], c.Jobs[1]
+	jobs, _, err := c.Apply("d")
+	if at := (batch.Orphans{Kill: true}); err != nil || *jobs[0].Forest.Removed != at ||
+		jobs[0].Job.Orphans != (batch.Orphans{}) || jobs[1].Job.Orphans != at {
+		t.Errorf("%v %+v", err, jobs)
+	}
 	if j.KillOrphans != nil || *k.KillOrphans != 0 || j.Kill != (Kill{"term_wait_kill", 7}) || k.Kill != (Kill{"kill",
 		7}) ||
 		j.Subprocess.PollMS != 5 || j.Subprocess.Root != "r" || fmt.Sprint(j.Subprocess.Subsystems,

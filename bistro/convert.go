@@ -78,7 +78,7 @@ func policyOf(scheduler string) batch.Policy {
 func (c *File) forest() (batch.ForestSpec, *ErrorTree) {
 	s := &c.Settings
 	f := batch.ForestSpec{Name: Nodes, Levels: s.Levels, Instance: "instance", Policy: policyOf(s.Scheduler),
-		Disabled: !s.Enabled, Backwards: true, Cells: placement.OrderRoundRobin,
+		Disabled: !s.Enabled, Backwards: true, Cells: placement.OrderRoundRobin, Removed: new(orphans(s.KillOrphans)),
 		Order: map[string]batch.Order{"original": batch.OrderOriginal,
 			"lexicographic": batch.OrderLexicographic}[s.NodeOrder],
 		Limits: map[string]map[string]batch.Limit{}}
@@ -211,6 +211,7 @@ func (c *File) job(j *JobConfig, domain string) batch.Job {
 		Name: j.Name, Domain: domain, Owner: j.Owner, Forest: Nodes, Disabled: !j.Enabled, Level: j.LevelForTasks,
 		Priority: j.Priority, DependsOn: j.DependsOn, Retries: -1, Call: batch.CallBistro, Config: string(raw(j.Config)),
 		IgnoreExitCode: true, HostLevel: j.HostLevel, Host: j.Host, Export: string(raw(j.Export())),
+		Orphans: orphans(j.KillOrphans),
 		Backoff: batch.Backoff{Seconds: j.Backoff.Seconds, Repeat: j.Backoff.Repeat, Fail: len(j.Backoff.Seconds) == 0},
 	}
 	for _, l := range j.Errors.Lines() {
@@ -245,6 +246,17 @@ func (c *File) job(j *JobConfig, domain string) batch.Job {
 	}
 	return out
 }
+
+// orphans converts kill_orphan_tasks_after_sec.
+func orphans(after *float64) batch.Orphans {
+	if after == nil {
+		return batch.Orphans{}
+	}
+	return batch.Orphans{Kill: true, After: time.Duration(min(*after, maxOrphans) * float64(time.Second))}
+}
+
+// maxOrphans bounds the seconds until orphans are ended: longer is never.
+const maxOrphans = 1 << 31
 
 // WithCommand gives a command to the jobs of a file that have none: Bistro's --worker_command. A file
 // that cannot be read is returned as it is.

@@ -254,9 +254,13 @@ func (b *builder) put(row *jobRow, l plan.Change) {
 	b.line(l)
 }
 
-func (b *builder) remove(old *jobRow) {
+// remove prepares a tombstone; orphans is the fate of running work, nil = it is ended at once.
+func (b *builder) remove(old *jobRow, orphans *batch.Orphans) {
 	row := jobRow{name: old.name, uid: old.uid, born: old.born, created: old.created, deleted: true,
-		spec: batch.Job{Forest: old.spec.Forest}, former: old.former}
+		spec: batch.Job{Forest: old.spec.Forest}, former: old.former, orphans: orphans}
+	if orphans != nil {
+		row.removed = b.s.cfg.Clock.Wall()
+	}
 	l := plan.Change{Kind: "job", Name: row.name, Verb: plan.VerbRemove}
 	if j := b.s.life(old); j != nil {
 		l.Nodes = b.s.progress(j).Running

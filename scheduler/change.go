@@ -62,7 +62,11 @@ func (ch *changing) applying(domain string, wanted []plan.NamedJob, prune bool, 
 		for _, name := range ch.newestNames() {
 			if row, _, err := ch.changeable(name); err == nil && row.spec.Domain == domain && !names[name] &&
 				!slices.Contains(keep, name) {
-				b.remove(row)
+				var orphans *batch.Orphans
+				if f := b.forestSpec(row.spec.Forest); f != nil {
+					orphans = f.Removed
+				}
+				b.remove(row, orphans)
 			}
 		}
 	}
@@ -70,16 +74,23 @@ func (ch *changing) applying(domain string, wanted []plan.NamedJob, prune bool, 
 }
 
 // Remove prepares the deletion of a job: its name stays as a tombstone while any of its work may
-// be running, and running work is ended. It returns batch.ErrUnknownJob or ErrQuarantined.
+// be running, and running work is ended. So is work that remained when a file no longer had its job.
+// It returns batch.ErrUnknownJob or ErrQuarantined.
 func (ch *changing) Remove(name string) (*Change, error) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
+	if row := ch.newestRow(name); row != nil && row.deleted && row.orphans != nil { // its work still runs
+		domain, _ := batch.SplitName(name)
+		b := ch.build(domain)
+		b.remove(row, nil)
+		return b.finish()
+	}
 	row, _, err := ch.changeable(name)
 	if err != nil {
 		return nil, err
 	}
 	b := ch.build(row.spec.Domain)
-	b.remove(row)
+	b.remove(row, nil)
 	return b.finish()
 }
 

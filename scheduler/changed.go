@@ -98,7 +98,7 @@ func (ch *changing) setJob(row *jobRow, revision int64) (kill []worker.Run) {
 	old := ch.jobs[row.name]
 	j := old
 	if old == nil || old.row.uid != row.uid {
-		if old != nil && !old.row.deleted && old.forest != nil { // created again: running work is older
+		if old != nil && (!old.row.deleted || old.row.orphans != nil) && old.forest != nil { // created again: running work is older
 			for _, r := range old.forest.board.Runs(row.name) {
 				kill = append(kill, worker.Run{Work: worker.Work(r.Key), Invocation: r.Invocation})
 			}
@@ -113,7 +113,14 @@ func (ch *changing) setJob(row *jobRow, revision int64) (kill []worker.Run) {
 		ch.adoption.takeOver(old, j)
 		return kill
 	}
+	if j.forest == nil { // a tombstone of an earlier term, that ends its work now
+		ch.adoption.adopted = -1
+		return kill
+	}
 	for _, r := range j.forest.board.Runs(row.name) {
+		if !row.ends(ch.now()) {
+			break
+		}
 		kill = append(kill, worker.Run{Work: worker.Work(r.Key), Invocation: r.Invocation})
 	}
 	j.forest.board.Delete(row.name)

@@ -85,6 +85,32 @@ type jobRow struct {
 	// former are other forests over which earlier lives of the name ran, since its row was last
 	// absent: running work may draw on their nodes.
 	former []string
+	// orphans, of a tombstone, is the fate of running work from its removal; nil = it is ended at once.
+	orphans *batch.Orphans
+	removed time.Time
+}
+
+// ends reports whether the tombstone ends the running work of its job at a time.
+func (r *jobRow) ends(now time.Time) bool {
+	return r.deleted && (r.orphans == nil || r.orphans.Kill && !now.Before(r.removed.Add(r.orphans.After)))
+}
+
+func fromOrphans(o *batch.Orphans) *schedulerpb.Orphans {
+	if o == nil {
+		return nil
+	}
+	return &schedulerpb.Orphans{Kill: o.Kill, After: wire.FromDuration(o.After)}
+}
+
+func toOrphans(m *schedulerpb.Orphans) (*batch.Orphans, error) {
+	if m == nil {
+		return nil, nil
+	}
+	after, err := wire.ToDuration(m.After)
+	if err == nil && after < 0 {
+		err = fmt.Errorf("orphans after %v: %w", after, errRecord)
+	}
+	return &batch.Orphans{Kill: m.Kill, After: after}, err
 }
 
 // quarantined reports that the row cannot be read: nothing but its name is known.
@@ -94,7 +120,10 @@ func (r *jobRow) encode() ([]byte, error) {
 	m := &schedulerpb.Job{Name: text.Clean(r.name), Uid: r.uid, Born: fromInvocation(r.born), Deleted: r.deleted,
 		Created: wire.FromTime(r.created), Paused: r.paused, Former: validAll(r.former)}
 	if r.deleted {
-		m.Forest = text.Clean(r.spec.Forest)
+		m.Forest, m.Orphans = text.Clean(r.spec.Forest), fromOrphans(r.orphans)
+		if r.orphans != nil {
+			m.Removed = wire.FromTime(r.removed)
+		}
 	} else {
 		m.Spec = fromJob(&r.spec)
 	}
@@ -117,7 +146,10 @@ func decodeJob(value []byte) (*jobRow, error) {
 	}
 	if r.deleted {
 		r.spec.Forest = m.Forest
-		return r, nil
+		if r.orphans, err = toOrphans(m.Orphans); err == nil && r.orphans != nil {
+			r.removed, err = wire.ToTime(m.Removed)
+		}
+		return r, err
 	}
 	if r.spec, err = toJob(m.Spec); err != nil {
 		return nil, err
@@ -141,6 +173,9 @@ func fromJob(j *batch.Job) *schedulerpb.JobSpec {
 	}
 	for _, s := range j.Backoff.Seconds {
 		m.Backoff.Seconds = append(m.Backoff.Seconds, int64(s))
+	}
+	if j.Orphans != (batch.Orphans{}) {
+		m.Orphans = fromOrphans(&j.Orphans)
 	}
 	m.Labels = make(map[string]string)
 	for k, v := range j.Labels {
@@ -194,6 +229,12 @@ func toJob(m *schedulerpb.JobSpec) (batch.Job, error) {
 	for _, s := range m.GetBackoff().GetSeconds() {
 		j.Backoff.Seconds = append(j.Backoff.Seconds, int(s))
 	}
+	switch o, err := toOrphans(m.Orphans); {
+	case err != nil:
+		return batch.Job{}, err
+	case o != nil:
+		j.Orphans = *o
+	}
 	for level, a := range m.Resources {
 		if j.Resources == nil {
 			j.Resources = make(map[string]amounts)
@@ -234,6 +275,7 @@ func encodeForest(f *batch.ForestSpec) ([]byte, error) {
 		Name: text.Clean(f.Name), Levels: validAll(f.Levels), Instance: text.Clean(f.Instance), Order: int32(f.Order),
 		Policy: int32(f.Policy), Cells: int32(f.Cells),
 		Disabled: f.Disabled, Backwards: f.Backwards, Limits: make(map[string]*schedulerpb.Limits),
+		Removed: fromOrphans(f.Removed),
 	}
 	for level, byName := range f.Limits {
 		l := &schedulerpb.Limits{Of: make(map[string]*schedulerpb.Limit)}
@@ -275,6 +317,10 @@ func decodeForest(value []byte) (*batch.ForestSpec, error) {
 	if m.Order < 0 || m.Order > int32(batch.OrderLexicographic) || m.Policy < 0 || m.Policy > int32(batch.LongTail) ||
 		m.Cells < 0 || m.Cells > int32(placement.OrderBusiest) {
 		return nil, fmt.Errorf("forest %q: order %d, policy %d, cells %d: %w", m.Name, m.Order, m.Policy, m.Cells, errRecord)
+	}
+	var err error
+	if f.Removed, err = toOrphans(m.Removed); err != nil {
+		return nil, err
 	}
 	for _, level := range slices.Sorted(maps.Keys(m.Limits)) {
 		byName := make(map[string]batch.Limit)

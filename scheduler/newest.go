@@ -268,7 +268,7 @@ func (s *newest) killStored(r worker.Run) bool {
 	if j == nil {
 		return false
 	}
-	return j.row.deleted || r.Invocation.Compare(j.row.born) <= 0 || j.kills[r.Work.Node] == r.Invocation
+	return j.row.ends(s.now()) || r.Invocation.Compare(j.row.born) <= 0 || j.kills[r.Work.Node] == r.Invocation
 }
 
 // tombstones reports whether there is anything to clean away. The lock is held.

@@ -82,6 +82,7 @@ func (s *Scheduler) Pass(ctx context.Context) (next time.Duration, ok bool) {
 		return time.Second, true
 	}
 	s.begin()
+	s.endOrphans()
 	for chunk := firstChunk; ctx.Err() == nil; chunk = min(2*chunk, maxChunk) {
 		picks := s.pick(chunk)
 		if len(picks) == 0 {
@@ -352,12 +353,18 @@ func (s *Scheduler) due() (next time.Duration, ok bool) {
 		if at, due := f.board.NextDue(); due {
 			consider(time.Duration(at-now) * time.Millisecond)
 		}
+		if at, due := f.board.NextOrphan(); due && f.judged() {
+			consider(time.Duration(at-now) * time.Millisecond)
+		}
 		if !f.gone && !f.reading && f.hasSources() {
 			consider(f.readAt - boot)
 		}
 	}
 	if s.tombstones() {
 		consider(tidyEvery)
+	}
+	if at, due := s.nextRemoved(); due {
+		consider(at.Sub(s.now()))
 	}
 	return next, ok
 }

@@ -270,6 +270,7 @@ type job struct {
 	latest   int64 // newest status, Unix milliseconds
 	state    batch.State
 	merging  bool // rows of it are being merged or deleted
+	swept    bool // its tombstone has ended its running work
 	written  int  // segments since small ones were looked for
 }
 

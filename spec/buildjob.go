@@ -58,6 +58,9 @@ func (b *builder) numbers(j *job, out *batch.Job) {
 	if j.Enabled != nil {
 		out.Disabled = !*j.Enabled
 	}
+	if j.Orphans != nil {
+		out.Orphans = batch.Orphans{Kill: true, After: time.Duration(*j.Orphans)}
+	}
 	if j.Retries != nil {
 		out.Retries = *j.Retries
 	}

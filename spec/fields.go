@@ -103,6 +103,7 @@ type job struct {
 	DependsOn  []string          `spec:"depends_on" doc:"jobs that must finish on the same node first"`
 	Priority   *float64          `spec:"priority" default:"1" doc:"with policy ranked_priority or randomized_priority: rank or weight among jobs, greater than 0 and at most 1e9"`
 	Enabled    *bool             `spec:"enabled" default:"true" doc:"false starts no more batch tasks; running ones continue"`
+	Orphans    *duration         `spec:"kill_orphans_after" default:"never" doc:"end running batch tasks this long after the job was disabled, or their node was removed or disabled, itself or above"`
 	Retries    *int              `spec:"retries" min:"-1" max:"1000000" default:"3" doc:"number of retries after a failed attempt; -1: limited only by backoff"`
 	Backoff    *backoff          `spec:"backoff" default:"[15s, 30s, 1m, 5m, 15m, 1h, 2h, 6h, 1d, repeat]" doc:"increasing pauses after failed attempts; the last item may be repeat or fail"`
 	HostLevel  string            `spec:"host_level" doc:"run each batch task on the cell with the name of its ancestor node at this level"`

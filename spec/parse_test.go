@@ -828,6 +828,20 @@ func TestFieldsOfOtherToolsExist(t *testing.T) {
 	}
 }
 
+// TestOrphansOfAJob: never, at once, after a time.
+func TestOrphansOfAJob(t *testing.T) {
+	for field, want := range map[string]batch.Orphans{
+		"":                         {},
+		"kill_orphans_after: 0s, ": {Kill: true},
+		"kill_orphans_after: 5m, ": {Kill: true, After: 5 * time.Minute},
+	} {
+		got, err := Parse("f", "", []byte("jobs:\n  d: {"+field+"command: [x], nodes: [{manual: [q]}]}\n"), testTimes())
+		if err != nil || got.Jobs[0].Job.Orphans != want {
+			t.Errorf("%s: %v %+v", field, err, got)
+		}
+	}
+}
+
 // TestCallOfBistro: a job that is called as Bistro does, with its config as JSON.
 func TestCallOfBistro(t *testing.T) {
 	const text = "jobs:\n  d: {command: [x], call: bistro, nodes: [{manual: [q]}], config: {n: 12345678901, a: {b: " +

@@ -101,7 +101,10 @@ type Job struct {
 	// For a tombstone: the forest whose nodes the remaining runs may draw on.
 	Forest string `protobuf:"bytes,8,opt,name=forest,proto3" json:"forest,omitempty"`
 	// Other forests over which earlier lives of the name ran: remaining runs may draw on their nodes.
-	Former        []string `protobuf:"bytes,9,rep,name=former,proto3" json:"former,omitempty"`
+	Former []string `protobuf:"bytes,9,rep,name=former,proto3" json:"former,omitempty"`
+	// For a tombstone: the fate of the remaining runs, from the time of the removal. Absent: they are ended at once.
+	Orphans       *Orphans               `protobuf:"bytes,10,opt,name=orphans,proto3" json:"orphans,omitempty"`
+	Removed       *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=removed,proto3" json:"removed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -199,6 +202,73 @@ func (x *Job) GetFormer() []string {
 	return nil
 }
 
+func (x *Job) GetOrphans() *Orphans {
+	if x != nil {
+		return x.Orphans
+	}
+	return nil
+}
+
+func (x *Job) GetRemoved() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Removed
+	}
+	return nil
+}
+
+// The fate of running tasks without a job or node that would start them.
+type Orphans struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kill          bool                   `protobuf:"varint,1,opt,name=kill,proto3" json:"kill,omitempty"`
+	After         *durationpb.Duration   `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Orphans) Reset() {
+	*x = Orphans{}
+	mi := &file_scheduler_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Orphans) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Orphans) ProtoMessage() {}
+
+func (x *Orphans) ProtoReflect() protoreflect.Message {
+	mi := &file_scheduler_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Orphans.ProtoReflect.Descriptor instead.
+func (*Orphans) Descriptor() ([]byte, []int) {
+	return file_scheduler_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Orphans) GetKill() bool {
+	if x != nil {
+		return x.Kill
+	}
+	return false
+}
+
+func (x *Orphans) GetAfter() *durationpb.Duration {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
 type JobSpec struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Domain         string                 `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
@@ -226,13 +296,14 @@ type JobSpec struct {
 	Errors         []string               `protobuf:"bytes,22,rep,name=errors,proto3" json:"errors,omitempty"`
 	Export         string                 `protobuf:"bytes,25,opt,name=export,proto3" json:"export,omitempty"`
 	Conditions     []string               `protobuf:"bytes,30,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	Orphans        *Orphans               `protobuf:"bytes,31,opt,name=orphans,proto3" json:"orphans,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *JobSpec) Reset() {
 	*x = JobSpec{}
-	mi := &file_scheduler_proto_msgTypes[2]
+	mi := &file_scheduler_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -244,7 +315,7 @@ func (x *JobSpec) String() string {
 func (*JobSpec) ProtoMessage() {}
 
 func (x *JobSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduler_proto_msgTypes[2]
+	mi := &file_scheduler_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -257,7 +328,7 @@ func (x *JobSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSpec.ProtoReflect.Descriptor instead.
 func (*JobSpec) Descriptor() ([]byte, []int) {
-	return file_scheduler_proto_rawDescGZIP(), []int{2}
+	return file_scheduler_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *JobSpec) GetDomain() string {
@@ -435,6 +506,13 @@ func (x *JobSpec) GetConditions() []string {
 	return nil
 }
 
+func (x *JobSpec) GetOrphans() *Orphans {
+	if x != nil {
+		return x.Orphans
+	}
+	return nil
+}
+
 type Amounts struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Of            map[string]int64       `protobuf:"bytes,1,rep,name=of,proto3" json:"of,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
@@ -444,7 +522,7 @@ type Amounts struct {
 
 func (x *Amounts) Reset() {
 	*x = Amounts{}
-	mi := &file_scheduler_proto_msgTypes[3]
+	mi := &file_scheduler_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -456,7 +534,7 @@ func (x *Amounts) String() string {
 func (*Amounts) ProtoMessage() {}
 
 func (x *Amounts) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduler_proto_msgTypes[3]
+	mi := &file_scheduler_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -469,7 +547,7 @@ func (x *Amounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amounts.ProtoReflect.Descriptor instead.
 func (*Amounts) Descriptor() ([]byte, []int) {
-	return file_scheduler_proto_rawDescGZIP(), []int{3}
+	return file_scheduler_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Amounts) GetOf() map[string]int64 {
@@ -493,7 +571,7 @@ type Filter struct {
 
 func (x *Filter) Reset() {
 	*x = Filter{}
-	mi := &file_scheduler_proto_msgTypes[4]
+	mi := &file_scheduler_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -505,7 +583,7 @@ func (x *Filter) String() string {
 func (*Filter) ProtoMessage() {}
 
 func (x *Filter) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduler_proto_msgTypes[4]
+	mi := &file_scheduler_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -518,7 +596,7 @@ func (x *Filter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Filter.ProtoReflect.Descriptor instead.
 func (*Filter) Descriptor() ([]byte, []int) {
-	return file_scheduler_proto_rawDescGZIP(), []int{4}
+	return file_scheduler_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Filter) GetWhitelist() []string {
@@ -574,7 +652,7 @@ type Backoff struct {
 
 func (x *Backoff) Reset() {
 	*x = Backoff{}
-	mi := &file_scheduler_proto_msgTypes[5]
+	mi := &file_scheduler_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -586,7 +664,7 @@ func (x *Backoff) String() string {
 func (*Backoff) ProtoMessage() {}
 
 func (x *Backoff) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduler_proto_msgTypes[5]
+	mi := &file_scheduler_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -599,7 +677,7 @@ func (x *Backoff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backoff.ProtoReflect.Descriptor instead.
 func (*Backoff) Descriptor() ([]byte, []int) {
-	return file_scheduler_proto_rawDescGZIP(), []int{5}
+	return file_scheduler_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Backoff) GetSeconds() []int64 {
@@ -625,24 +703,26 @@ func (x *Backoff) GetFail() bool {
 
 // batch/forest/<name>
 type Forest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Levels        []string               `protobuf:"bytes,2,rep,name=levels,proto3" json:"levels,omitempty"`
-	Instance      string                 `protobuf:"bytes,3,opt,name=instance,proto3" json:"instance,omitempty"`
-	Order         int32                  `protobuf:"varint,4,opt,name=order,proto3" json:"order,omitempty"`
-	Sources       []*Source              `protobuf:"bytes,5,rep,name=sources,proto3" json:"sources,omitempty"`
-	Limits        map[string]*Limits     `protobuf:"bytes,6,rep,name=limits,proto3" json:"limits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Policy        int32                  `protobuf:"varint,7,opt,name=policy,proto3" json:"policy,omitempty"`
-	Disabled      bool                   `protobuf:"varint,8,opt,name=disabled,proto3" json:"disabled,omitempty"`
-	Backwards     bool                   `protobuf:"varint,9,opt,name=backwards,proto3" json:"backwards,omitempty"`
-	Cells         int32                  `protobuf:"varint,10,opt,name=cells,proto3" json:"cells,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Name      string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Levels    []string               `protobuf:"bytes,2,rep,name=levels,proto3" json:"levels,omitempty"`
+	Instance  string                 `protobuf:"bytes,3,opt,name=instance,proto3" json:"instance,omitempty"`
+	Order     int32                  `protobuf:"varint,4,opt,name=order,proto3" json:"order,omitempty"`
+	Sources   []*Source              `protobuf:"bytes,5,rep,name=sources,proto3" json:"sources,omitempty"`
+	Limits    map[string]*Limits     `protobuf:"bytes,6,rep,name=limits,proto3" json:"limits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Policy    int32                  `protobuf:"varint,7,opt,name=policy,proto3" json:"policy,omitempty"`
+	Disabled  bool                   `protobuf:"varint,8,opt,name=disabled,proto3" json:"disabled,omitempty"`
+	Backwards bool                   `protobuf:"varint,9,opt,name=backwards,proto3" json:"backwards,omitempty"`
+	Cells     int32                  `protobuf:"varint,10,opt,name=cells,proto3" json:"cells,omitempty"`
+	// Of removed jobs.
+	Removed       *Orphans `protobuf:"bytes,11,opt,name=removed,proto3" json:"removed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Forest) Reset() {
 	*x = Forest{}
-	mi := &file_scheduler_proto_msgTypes[6]
+	mi := &file_scheduler_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -654,7 +734,7 @@ func (x *Forest) String() string {
 func (*Forest) ProtoMessage() {}
 
 func (x *Forest) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduler_proto_msgTypes[6]
+	mi := &file_scheduler_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -667,7 +747,7 @@ func (x *Forest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forest.ProtoReflect.Descriptor instead.
 func (*Forest) Descriptor() ([]byte, []int) {
-	return file_scheduler_proto_rawDescGZIP(), []int{6}
+	return file_scheduler_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Forest) GetName() string {
@@ -740,6 +820,13 @@ func (x *Forest) GetCells() int32 {
 	return 0
 }
 
+func (x *Forest) GetRemoved() *Orphans {
+	if x != nil {
+		return x.Removed
+	}
+	return nil
+}
+
 type Limits struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Of            map[string]*Limit      `protobuf:"bytes,1,rep,name=of,proto3" json:"of,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -749,7 +836,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_scheduler_proto_msgTypes[7]
+	mi := &file_scheduler_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -761,7 +848,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduler_proto_msgTypes[7]
+	mi := &file_scheduler_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -774,7 +861,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_scheduler_proto_rawDescGZIP(), []int{7}
+	return file_scheduler_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Limits) GetOf() map[string]*Limit {
@@ -795,7 +882,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_scheduler_proto_msgTypes[8]
+	mi := &file_scheduler_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -807,7 +894,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduler_proto_msgTypes[8]
+	mi := &file_scheduler_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -820,7 +907,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_scheduler_proto_rawDescGZIP(), []int{8}
+	return file_scheduler_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Limit) GetDefault() int64 {
@@ -865,7 +952,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_scheduler_proto_msgTypes[9]
+	mi := &file_scheduler_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -877,7 +964,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduler_proto_msgTypes[9]
+	mi := &file_scheduler_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -890,7 +977,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_scheduler_proto_rawDescGZIP(), []int{9}
+	return file_scheduler_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Source) GetKind() int32 {
@@ -999,7 +1086,7 @@ type Times struct {
 
 func (x *Times) Reset() {
 	*x = Times{}
-	mi := &file_scheduler_proto_msgTypes[10]
+	mi := &file_scheduler_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1011,7 +1098,7 @@ func (x *Times) String() string {
 func (*Times) ProtoMessage() {}
 
 func (x *Times) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduler_proto_msgTypes[10]
+	mi := &file_scheduler_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1024,7 +1111,7 @@ func (x *Times) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Times.ProtoReflect.Descriptor instead.
 func (*Times) Descriptor() ([]byte, []int) {
-	return file_scheduler_proto_rawDescGZIP(), []int{10}
+	return file_scheduler_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Times) GetLine() string {
@@ -1088,7 +1175,7 @@ type ManualNode struct {
 
 func (x *ManualNode) Reset() {
 	*x = ManualNode{}
-	mi := &file_scheduler_proto_msgTypes[11]
+	mi := &file_scheduler_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1100,7 +1187,7 @@ func (x *ManualNode) String() string {
 func (*ManualNode) ProtoMessage() {}
 
 func (x *ManualNode) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduler_proto_msgTypes[11]
+	mi := &file_scheduler_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1113,7 +1200,7 @@ func (x *ManualNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ManualNode.ProtoReflect.Descriptor instead.
 func (*ManualNode) Descriptor() ([]byte, []int) {
-	return file_scheduler_proto_rawDescGZIP(), []int{11}
+	return file_scheduler_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ManualNode) GetName() string {
@@ -1157,7 +1244,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_scheduler_proto_msgTypes[12]
+	mi := &file_scheduler_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1169,7 +1256,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduler_proto_msgTypes[12]
+	mi := &file_scheduler_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1182,7 +1269,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_scheduler_proto_rawDescGZIP(), []int{12}
+	return file_scheduler_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Segment) GetTerms() []*Segment_Term {
@@ -1219,7 +1306,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_scheduler_proto_msgTypes[13]
+	mi := &file_scheduler_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1231,7 +1318,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduler_proto_msgTypes[13]
+	mi := &file_scheduler_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1244,7 +1331,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_scheduler_proto_rawDescGZIP(), []int{13}
+	return file_scheduler_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Entry) GetNode() []byte {
@@ -1342,7 +1429,7 @@ type SegmentData struct {
 
 func (x *SegmentData) Reset() {
 	*x = SegmentData{}
-	mi := &file_scheduler_proto_msgTypes[14]
+	mi := &file_scheduler_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1354,7 +1441,7 @@ func (x *SegmentData) String() string {
 func (*SegmentData) ProtoMessage() {}
 
 func (x *SegmentData) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduler_proto_msgTypes[14]
+	mi := &file_scheduler_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1367,7 +1454,7 @@ func (x *SegmentData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SegmentData.ProtoReflect.Descriptor instead.
 func (*SegmentData) Descriptor() ([]byte, []int) {
-	return file_scheduler_proto_rawDescGZIP(), []int{14}
+	return file_scheduler_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SegmentData) GetItems() []*SegmentData_Item {
@@ -1388,7 +1475,7 @@ type Kill struct {
 
 func (x *Kill) Reset() {
 	*x = Kill{}
-	mi := &file_scheduler_proto_msgTypes[15]
+	mi := &file_scheduler_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1400,7 +1487,7 @@ func (x *Kill) String() string {
 func (*Kill) ProtoMessage() {}
 
 func (x *Kill) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduler_proto_msgTypes[15]
+	mi := &file_scheduler_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1413,7 +1500,7 @@ func (x *Kill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kill.ProtoReflect.Descriptor instead.
 func (*Kill) Descriptor() ([]byte, []int) {
-	return file_scheduler_proto_rawDescGZIP(), []int{15}
+	return file_scheduler_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Kill) GetNode() []byte {
@@ -1443,7 +1530,7 @@ type Wanted struct {
 
 func (x *Wanted) Reset() {
 	*x = Wanted{}
-	mi := &file_scheduler_proto_msgTypes[16]
+	mi := &file_scheduler_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1455,7 +1542,7 @@ func (x *Wanted) String() string {
 func (*Wanted) ProtoMessage() {}
 
 func (x *Wanted) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduler_proto_msgTypes[16]
+	mi := &file_scheduler_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1468,7 +1555,7 @@ func (x *Wanted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wanted.ProtoReflect.Descriptor instead.
 func (*Wanted) Descriptor() ([]byte, []int) {
-	return file_scheduler_proto_rawDescGZIP(), []int{16}
+	return file_scheduler_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Wanted) GetName() string {
@@ -1502,7 +1589,7 @@ type Segment_Term struct {
 
 func (x *Segment_Term) Reset() {
 	*x = Segment_Term{}
-	mi := &file_scheduler_proto_msgTypes[23]
+	mi := &file_scheduler_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1514,7 +1601,7 @@ func (x *Segment_Term) String() string {
 func (*Segment_Term) ProtoMessage() {}
 
 func (x *Segment_Term) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduler_proto_msgTypes[23]
+	mi := &file_scheduler_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1527,7 +1614,7 @@ func (x *Segment_Term) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment_Term.ProtoReflect.Descriptor instead.
 func (*Segment_Term) Descriptor() ([]byte, []int) {
-	return file_scheduler_proto_rawDescGZIP(), []int{12, 0}
+	return file_scheduler_proto_rawDescGZIP(), []int{13, 0}
 }
 
 func (x *Segment_Term) GetEpoch() int64 {
@@ -1554,7 +1641,7 @@ type SegmentData_Item struct {
 
 func (x *SegmentData_Item) Reset() {
 	*x = SegmentData_Item{}
-	mi := &file_scheduler_proto_msgTypes[24]
+	mi := &file_scheduler_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1566,7 +1653,7 @@ func (x *SegmentData_Item) String() string {
 func (*SegmentData_Item) ProtoMessage() {}
 
 func (x *SegmentData_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduler_proto_msgTypes[24]
+	mi := &file_scheduler_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1579,7 +1666,7 @@ func (x *SegmentData_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SegmentData_Item.ProtoReflect.Descriptor instead.
 func (*SegmentData_Item) Descriptor() ([]byte, []int) {
-	return file_scheduler_proto_rawDescGZIP(), []int{14, 0}
+	return file_scheduler_proto_rawDescGZIP(), []int{15, 0}
 }
 
 func (x *SegmentData_Item) GetEntry() uint32 {
@@ -1605,7 +1692,7 @@ const file_scheduler_proto_rawDesc = "" +
 	"Invocation\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x18\n" +
-	"\acounter\x18\x03 \x01(\x03R\acounter\"\xa6\x02\n" +
+	"\acounter\x18\x03 \x01(\x03R\acounter\"\x92\x03\n" +
 	"\x03Job\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x121\n" +
@@ -1615,7 +1702,13 @@ const file_scheduler_proto_rawDesc = "" +
 	"\x06paused\x18\x06 \x01(\bR\x06paused\x12.\n" +
 	"\x04spec\x18\a \x01(\v2\x1a.cantina.scheduler.JobSpecR\x04spec\x12\x16\n" +
 	"\x06forest\x18\b \x01(\tR\x06forest\x12\x16\n" +
-	"\x06former\x18\t \x03(\tR\x06former\"\xad\b\n" +
+	"\x06former\x18\t \x03(\tR\x06former\x124\n" +
+	"\aorphans\x18\n" +
+	" \x01(\v2\x1a.cantina.scheduler.OrphansR\aorphans\x124\n" +
+	"\aremoved\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\aremoved\"N\n" +
+	"\aOrphans\x12\x12\n" +
+	"\x04kill\x18\x01 \x01(\bR\x04kill\x12/\n" +
+	"\x05after\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05after\"\xe3\b\n" +
 	"\aJobSpec\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x16\n" +
@@ -1646,7 +1739,8 @@ const file_scheduler_proto_rawDesc = "" +
 	"\x06export\x18\x19 \x01(\tR\x06export\x12\x1e\n" +
 	"\n" +
 	"conditions\x18\x1e \x03(\tR\n" +
-	"conditions\x1aX\n" +
+	"conditions\x124\n" +
+	"\aorphans\x18\x1f \x01(\v2\x1a.cantina.scheduler.OrphansR\aorphans\x1aX\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
 	"\x05value\x18\x02 \x01(\v2\x1a.cantina.scheduler.AmountsR\x05value:\x028\x01\x1aU\n" +
@@ -1671,7 +1765,7 @@ const file_scheduler_proto_rawDesc = "" +
 	"\aBackoff\x12\x18\n" +
 	"\aseconds\x18\x01 \x03(\x03R\aseconds\x12\x16\n" +
 	"\x06repeat\x18\x02 \x01(\bR\x06repeat\x12\x12\n" +
-	"\x04fail\x18\x03 \x01(\bR\x04fail\"\x98\x03\n" +
+	"\x04fail\x18\x03 \x01(\bR\x04fail\"\xce\x03\n" +
 	"\x06Forest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06levels\x18\x02 \x03(\tR\x06levels\x12\x1a\n" +
@@ -1683,7 +1777,8 @@ const file_scheduler_proto_rawDesc = "" +
 	"\bdisabled\x18\b \x01(\bR\bdisabled\x12\x1c\n" +
 	"\tbackwards\x18\t \x01(\bR\tbackwards\x12\x14\n" +
 	"\x05cells\x18\n" +
-	" \x01(\x05R\x05cells\x1aT\n" +
+	" \x01(\x05R\x05cells\x124\n" +
+	"\aremoved\x18\v \x01(\v2\x1a.cantina.scheduler.OrphansR\aremoved\x1aT\n" +
 	"\vLimitsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.cantina.scheduler.LimitsR\x05value:\x028\x01\"\x8c\x01\n" +
@@ -1772,69 +1867,75 @@ func file_scheduler_proto_rawDescGZIP() []byte {
 	return file_scheduler_proto_rawDescData
 }
 
-var file_scheduler_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_scheduler_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_scheduler_proto_goTypes = []any{
 	(*Invocation)(nil),            // 0: cantina.scheduler.Invocation
 	(*Job)(nil),                   // 1: cantina.scheduler.Job
-	(*JobSpec)(nil),               // 2: cantina.scheduler.JobSpec
-	(*Amounts)(nil),               // 3: cantina.scheduler.Amounts
-	(*Filter)(nil),                // 4: cantina.scheduler.Filter
-	(*Backoff)(nil),               // 5: cantina.scheduler.Backoff
-	(*Forest)(nil),                // 6: cantina.scheduler.Forest
-	(*Limits)(nil),                // 7: cantina.scheduler.Limits
-	(*Limit)(nil),                 // 8: cantina.scheduler.Limit
-	(*Source)(nil),                // 9: cantina.scheduler.Source
-	(*Times)(nil),                 // 10: cantina.scheduler.Times
-	(*ManualNode)(nil),            // 11: cantina.scheduler.ManualNode
-	(*Segment)(nil),               // 12: cantina.scheduler.Segment
-	(*Entry)(nil),                 // 13: cantina.scheduler.Entry
-	(*SegmentData)(nil),           // 14: cantina.scheduler.SegmentData
-	(*Kill)(nil),                  // 15: cantina.scheduler.Kill
-	(*Wanted)(nil),                // 16: cantina.scheduler.Wanted
-	nil,                           // 17: cantina.scheduler.JobSpec.ResourcesEntry
-	nil,                           // 18: cantina.scheduler.JobSpec.FiltersEntry
-	nil,                           // 19: cantina.scheduler.JobSpec.LabelsEntry
-	nil,                           // 20: cantina.scheduler.Amounts.OfEntry
-	nil,                           // 21: cantina.scheduler.Forest.LimitsEntry
-	nil,                           // 22: cantina.scheduler.Limits.OfEntry
-	(*Segment_Term)(nil),          // 23: cantina.scheduler.Segment.Term
-	(*SegmentData_Item)(nil),      // 24: cantina.scheduler.SegmentData.Item
-	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
-	(*cantinav1.Workload)(nil),    // 26: cantina.v1.Workload
+	(*Orphans)(nil),               // 2: cantina.scheduler.Orphans
+	(*JobSpec)(nil),               // 3: cantina.scheduler.JobSpec
+	(*Amounts)(nil),               // 4: cantina.scheduler.Amounts
+	(*Filter)(nil),                // 5: cantina.scheduler.Filter
+	(*Backoff)(nil),               // 6: cantina.scheduler.Backoff
+	(*Forest)(nil),                // 7: cantina.scheduler.Forest
+	(*Limits)(nil),                // 8: cantina.scheduler.Limits
+	(*Limit)(nil),                 // 9: cantina.scheduler.Limit
+	(*Source)(nil),                // 10: cantina.scheduler.Source
+	(*Times)(nil),                 // 11: cantina.scheduler.Times
+	(*ManualNode)(nil),            // 12: cantina.scheduler.ManualNode
+	(*Segment)(nil),               // 13: cantina.scheduler.Segment
+	(*Entry)(nil),                 // 14: cantina.scheduler.Entry
+	(*SegmentData)(nil),           // 15: cantina.scheduler.SegmentData
+	(*Kill)(nil),                  // 16: cantina.scheduler.Kill
+	(*Wanted)(nil),                // 17: cantina.scheduler.Wanted
+	nil,                           // 18: cantina.scheduler.JobSpec.ResourcesEntry
+	nil,                           // 19: cantina.scheduler.JobSpec.FiltersEntry
+	nil,                           // 20: cantina.scheduler.JobSpec.LabelsEntry
+	nil,                           // 21: cantina.scheduler.Amounts.OfEntry
+	nil,                           // 22: cantina.scheduler.Forest.LimitsEntry
+	nil,                           // 23: cantina.scheduler.Limits.OfEntry
+	(*Segment_Term)(nil),          // 24: cantina.scheduler.Segment.Term
+	(*SegmentData_Item)(nil),      // 25: cantina.scheduler.SegmentData.Item
+	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
+	(*cantinav1.Workload)(nil),    // 28: cantina.v1.Workload
 }
 var file_scheduler_proto_depIdxs = []int32{
 	0,  // 0: cantina.scheduler.Job.born:type_name -> cantina.scheduler.Invocation
-	25, // 1: cantina.scheduler.Job.created:type_name -> google.protobuf.Timestamp
-	2,  // 2: cantina.scheduler.Job.spec:type_name -> cantina.scheduler.JobSpec
-	17, // 3: cantina.scheduler.JobSpec.resources:type_name -> cantina.scheduler.JobSpec.ResourcesEntry
-	18, // 4: cantina.scheduler.JobSpec.filters:type_name -> cantina.scheduler.JobSpec.FiltersEntry
-	5,  // 5: cantina.scheduler.JobSpec.backoff:type_name -> cantina.scheduler.Backoff
-	26, // 6: cantina.scheduler.JobSpec.workload:type_name -> cantina.v1.Workload
-	19, // 7: cantina.scheduler.JobSpec.labels:type_name -> cantina.scheduler.JobSpec.LabelsEntry
-	20, // 8: cantina.scheduler.Amounts.of:type_name -> cantina.scheduler.Amounts.OfEntry
-	9,  // 9: cantina.scheduler.Forest.sources:type_name -> cantina.scheduler.Source
-	21, // 10: cantina.scheduler.Forest.limits:type_name -> cantina.scheduler.Forest.LimitsEntry
-	22, // 11: cantina.scheduler.Limits.of:type_name -> cantina.scheduler.Limits.OfEntry
-	11, // 12: cantina.scheduler.Source.manual:type_name -> cantina.scheduler.ManualNode
-	27, // 13: cantina.scheduler.Source.timeout:type_name -> google.protobuf.Duration
-	10, // 14: cantina.scheduler.Source.times:type_name -> cantina.scheduler.Times
-	27, // 15: cantina.scheduler.Times.lifetime:type_name -> google.protobuf.Duration
-	27, // 16: cantina.scheduler.Times.enabled:type_name -> google.protobuf.Duration
-	23, // 17: cantina.scheduler.Segment.terms:type_name -> cantina.scheduler.Segment.Term
-	13, // 18: cantina.scheduler.Segment.entries:type_name -> cantina.scheduler.Entry
-	24, // 19: cantina.scheduler.SegmentData.items:type_name -> cantina.scheduler.SegmentData.Item
-	0,  // 20: cantina.scheduler.Kill.invocation:type_name -> cantina.scheduler.Invocation
-	2,  // 21: cantina.scheduler.Wanted.spec:type_name -> cantina.scheduler.JobSpec
-	3,  // 22: cantina.scheduler.JobSpec.ResourcesEntry.value:type_name -> cantina.scheduler.Amounts
-	4,  // 23: cantina.scheduler.JobSpec.FiltersEntry.value:type_name -> cantina.scheduler.Filter
-	7,  // 24: cantina.scheduler.Forest.LimitsEntry.value:type_name -> cantina.scheduler.Limits
-	8,  // 25: cantina.scheduler.Limits.OfEntry.value:type_name -> cantina.scheduler.Limit
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	26, // 1: cantina.scheduler.Job.created:type_name -> google.protobuf.Timestamp
+	3,  // 2: cantina.scheduler.Job.spec:type_name -> cantina.scheduler.JobSpec
+	2,  // 3: cantina.scheduler.Job.orphans:type_name -> cantina.scheduler.Orphans
+	26, // 4: cantina.scheduler.Job.removed:type_name -> google.protobuf.Timestamp
+	27, // 5: cantina.scheduler.Orphans.after:type_name -> google.protobuf.Duration
+	18, // 6: cantina.scheduler.JobSpec.resources:type_name -> cantina.scheduler.JobSpec.ResourcesEntry
+	19, // 7: cantina.scheduler.JobSpec.filters:type_name -> cantina.scheduler.JobSpec.FiltersEntry
+	6,  // 8: cantina.scheduler.JobSpec.backoff:type_name -> cantina.scheduler.Backoff
+	28, // 9: cantina.scheduler.JobSpec.workload:type_name -> cantina.v1.Workload
+	20, // 10: cantina.scheduler.JobSpec.labels:type_name -> cantina.scheduler.JobSpec.LabelsEntry
+	2,  // 11: cantina.scheduler.JobSpec.orphans:type_name -> cantina.scheduler.Orphans
+	21, // 12: cantina.scheduler.Amounts.of:type_name -> cantina.scheduler.Amounts.OfEntry
+	10, // 13: cantina.scheduler.Forest.sources:type_name -> cantina.scheduler.Source
+	22, // 14: cantina.scheduler.Forest.limits:type_name -> cantina.scheduler.Forest.LimitsEntry
+	2,  // 15: cantina.scheduler.Forest.removed:type_name -> cantina.scheduler.Orphans
+	23, // 16: cantina.scheduler.Limits.of:type_name -> cantina.scheduler.Limits.OfEntry
+	12, // 17: cantina.scheduler.Source.manual:type_name -> cantina.scheduler.ManualNode
+	27, // 18: cantina.scheduler.Source.timeout:type_name -> google.protobuf.Duration
+	11, // 19: cantina.scheduler.Source.times:type_name -> cantina.scheduler.Times
+	27, // 20: cantina.scheduler.Times.lifetime:type_name -> google.protobuf.Duration
+	27, // 21: cantina.scheduler.Times.enabled:type_name -> google.protobuf.Duration
+	24, // 22: cantina.scheduler.Segment.terms:type_name -> cantina.scheduler.Segment.Term
+	14, // 23: cantina.scheduler.Segment.entries:type_name -> cantina.scheduler.Entry
+	25, // 24: cantina.scheduler.SegmentData.items:type_name -> cantina.scheduler.SegmentData.Item
+	0,  // 25: cantina.scheduler.Kill.invocation:type_name -> cantina.scheduler.Invocation
+	3,  // 26: cantina.scheduler.Wanted.spec:type_name -> cantina.scheduler.JobSpec
+	4,  // 27: cantina.scheduler.JobSpec.ResourcesEntry.value:type_name -> cantina.scheduler.Amounts
+	5,  // 28: cantina.scheduler.JobSpec.FiltersEntry.value:type_name -> cantina.scheduler.Filter
+	8,  // 29: cantina.scheduler.Forest.LimitsEntry.value:type_name -> cantina.scheduler.Limits
+	9,  // 30: cantina.scheduler.Limits.OfEntry.value:type_name -> cantina.scheduler.Limit
+	31, // [31:31] is the sub-list for method output_type
+	31, // [31:31] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_scheduler_proto_init() }
@@ -1848,7 +1949,7 @@ func file_scheduler_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_scheduler_proto_rawDesc), len(file_scheduler_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   25,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
