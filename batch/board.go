@@ -36,6 +36,7 @@ type Board struct {
 	reservation
 	derived
 	orphans
+	expiry
 	turn string   // the job that started last (round robin)
 	dice rand.PCG // of the draws (randomized priority)
 }
@@ -51,6 +52,7 @@ func NewBoard(spec ForestSpec) (*Board, error) {
 	b.clock.jobs = &b.jobs
 	b.reservation = reservation{f: b.f, jobs: &b.jobs, clock: &b.clock}
 	b.derived = derived{f: b.f, jobs: &b.jobs, clock: &b.clock, reservation: &b.reservation}
+	b.expiry = expiry{f: b.f, jobs: &b.jobs, runs: &b.runs}
 	b.orphans = orphans{f: b.f, runs: &b.runs, clock: &b.clock}
 	return b, b.f.plant(nil)
 }

@@ -58,6 +58,7 @@ type forest struct {
 	nodes     []NodeSpec // as planted last
 	sown      int        // how often the places were laid out
 	visits    int64
+	forgotten int      // statuses whose names are still numbered, see Sparse
 	levels    []string // instance first, without worker
 	resources [][]string
 	limits    [][]int

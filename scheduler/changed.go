@@ -113,6 +113,9 @@ func (ch *changing) setJob(row *jobRow, revision int64) (kill []worker.Run) {
 		ch.adoption.takeOver(old, j)
 		return kill
 	}
+	if row.orphans != nil {
+		ch.remain(row.name)
+	}
 	if j.forest == nil { // a tombstone of an earlier term, that ends its work now
 		ch.adoption.adopted = -1
 		return kill

@@ -77,6 +77,8 @@ func (s *newest) loadJob(r store.Row) error {
 	s.seen(row.born)
 	if !row.deleted {
 		s.attach(j)
+	} else if row.orphans != nil {
+		s.remain(row.name)
 	}
 	return nil
 }

@@ -1,8 +1,8 @@
 package scheduler
 
 import (
-	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"cantina/worker"
@@ -16,20 +16,27 @@ func (f *forest) judged() bool { return f.current() && !f.unread && !f.gone }
 func (s *Scheduler) endOrphans() {
 	s.mu.Lock()
 	var kill []worker.Run
-	for _, name := range slices.Sorted(maps.Keys(s.forests)) {
-		f := s.forests[name]
-		if !f.judged() {
-			continue
+	now := s.now()
+	var due []*forest
+	for _, f := range s.forests {
+		if at, ok := f.board.NextOrphan(); ok && at <= now.UnixMilli() && f.judged() {
+			due = append(due, f)
 		}
+	}
+	slices.SortFunc(due, func(a, b *forest) int { return strings.Compare(a.board.Spec().Name, b.board.Spec().Name) })
+	for _, f := range due {
 		for _, o := range f.board.Orphans() {
 			s.cfg.Log.Info("ending orphaned batch task", "job", o.Key.Job, "node", o.Key.Node, "reason", o.Reason)
 			kill = append(kill, worker.Run{Work: worker.Work(o.Key), Invocation: o.Invocation})
 		}
 	}
-	now := s.now()
-	for _, name := range slices.Sorted(maps.Keys(s.jobs)) {
-		if j := s.jobs[name]; !j.swept && j.row.orphans != nil && j.row.ends(now) {
-			j.swept, s.adoption.adopted = true, -1 // the next comparison ends its work
+	for name := range s.remains {
+		switch j := s.jobs[name]; {
+		case j == nil || j.row.orphans == nil:
+			delete(s.remains, name)
+		case j.row.ends(now):
+			delete(s.remains, name)
+			s.adoption.adopted = -1 // the next comparison ends its work
 			ring(s.wake)
 		}
 	}
@@ -39,11 +46,19 @@ func (s *Scheduler) endOrphans() {
 	}
 }
 
+// remain takes the name of a job whose tombstone leaves running work for a time; the lock is held.
+func (s *newest) remain(name string) {
+	if s.remains == nil {
+		s.remains = make(map[string]bool)
+	}
+	s.remains[name] = true
+}
+
 // nextRemoved returns when a tombstone ends the running work of its job.
 func (s *Scheduler) nextRemoved() (at time.Time, ok bool) {
-	for _, j := range s.jobs {
-		if o := j.row.orphans; !j.swept && j.row.deleted && o != nil && o.Kill {
-			if due := j.row.removed.Add(o.After); !ok || due.Before(at) {
+	for name := range s.remains {
+		if j := s.jobs[name]; j != nil && j.row.orphans != nil && j.row.orphans.Kill {
+			if due := j.row.removed.Add(j.row.orphans.After); !ok || due.Before(at) {
 				at, ok = due, true
 			}
 		}

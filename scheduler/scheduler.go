@@ -167,6 +167,7 @@ type newest struct {
 	specs   flights[batch.ForestSpec]
 	bad     map[string]bool         // keys of rows that are quarantined: they cannot be written
 	gated   map[string]bool         // names of jobs that come after others
+	remains map[string]bool         // names of removed jobs whose work is left for a time
 	uids    map[string]*job         // by uid, also of jobs that are being cleaned away
 	last    fence.Invocation        // newest handed out or seen
 	changed bool                    // the set of permitted starts may have changed
@@ -255,7 +256,9 @@ type forest struct {
 	plantedOf int
 	// sourced is the version of the spec that changed the sources last.
 	sourced int
-	loose   bool // no job of the load needs it, but one that cannot be read may
+	// forgetAt is when to look for statuses of nodes that are long gone.
+	forgetAt time.Duration
+	loose    bool // no job of the load needs it, but one that cannot be read may
 }
 
 // job is one name.
@@ -270,7 +273,6 @@ type job struct {
 	latest   int64 // newest status, Unix milliseconds
 	state    batch.State
 	merging  bool // rows of it are being merged or deleted
-	swept    bool // its tombstone has ended its running work
 	written  int  // segments since small ones were looked for
 }
 

@@ -20,7 +20,8 @@ const cleanOps = 64
 // name can be running. It also merges small segments.
 func (s *Scheduler) tidy() {
 	s.mu.Lock()
-	unread := s.unread()
+	unread, now := s.unread(), s.cfg.Clock.Boot()
+	var forgetful []*forest
 	for _, name := range slices.Sorted(maps.Keys(s.forests)) {
 		f := s.forests[name]
 		switch {
@@ -28,6 +29,9 @@ func (s *Scheduler) tidy() {
 			delete(s.forests, name)
 		case f.loose && !unread:
 			s.fell(name, f)
+		case f.forgetAt <= now && f.judged() && s.over == nil:
+			f.forgetAt = now + forgetEvery
+			forgetful = append(forgetful, f)
 		}
 	}
 	var idle []string
@@ -47,6 +51,7 @@ func (s *Scheduler) tidy() {
 		}
 	}
 	s.mu.Unlock()
+	s.forget(forgetful)
 	for _, name := range idle {
 		if s.cfg.Registry.Idle(name) {
 			s.unname(name)
