@@ -39,9 +39,10 @@ func TestPassingLevels(t *testing.T) {
 // TestExpiredNamesAreForgotten: statuses of nodes that are gone and old are forgotten, and their names with them; nodes
 // that are there, run, or have a newer status keep theirs.
 func TestExpiredNamesAreForgotten(t *testing.T) {
-	spec := ForestSpec{Name: "f", Levels: []string{"time"}, Sources: []Source{{Kind: SourceTime, Format: "{time}", Times: []Times{{Line: "@hourly", Lifetime: time.Hour}}}},
-		Order:  OrderOriginal,
-		Limits: map[string]map[string]Limit{"instance": {"r": {Default: 1, Limit: 9000}}}}
+	spec := ForestSpec{Name: "f", Levels: []string{"time"},
+		Sources: []Source{{Kind: SourceTime, Format: "{time}", Times: []Times{{Line: "@hourly", Lifetime: time.Hour}}}},
+		Order:   OrderOriginal,
+		Limits:  map[string]map[string]Limit{"instance": {"r": {Default: 1, Limit: 9000}}}}
 	b := newBoard(t, spec)
 	put(t, b, Job{Name: "j"})
 	n := int64(0)

@@ -98,7 +98,8 @@ func (ch *changing) setJob(row *jobRow, revision int64) (kill []worker.Run) {
 	old := ch.jobs[row.name]
 	j := old
 	if old == nil || old.row.uid != row.uid {
-		if old != nil && (!old.row.deleted || old.row.orphans != nil) && old.forest != nil { // created again: running work is older
+		if old != nil && (!old.row.deleted || old.row.orphans != nil) && old.forest != nil {
+			// Created again: running work is older.
 			for _, r := range old.forest.board.Runs(row.name) {
 				kill = append(kill, worker.Run{Work: worker.Work(r.Key), Invocation: r.Invocation})
 			}
