@@ -138,7 +138,7 @@ func (t *tx) applied(domain string, changes []plan.Change) *bbspb.Changes {
 	m := changesRecord(changes)
 	switch {
 	case len(t.others) > 0:
-	case t.b.inFlight[domainRow(domain)] > 0:
+	case t.b.inFlight.has(domainRow(domain)):
 		t.redefine(domain)
 	default:
 		m.Revision = t.b.view.domain(domain).revision

@@ -40,9 +40,10 @@ type rows struct {
 	domains  map[string]time.Time // newest; zero = fresh forever
 	applied  map[string]appliedTask
 	keys     keys
-	inFlight map[string]int  // row key → commits on their way
 	bad      map[string]bool // quarantined row keys of this board
 	broken   int             // events refused because they broke an invariant
+
+	inFlight flights // begun with mu held
 
 	kick chan struct{} // wakes Run when the due work changes
 	over chan struct{} // closed when the term cannot continue
@@ -57,7 +58,7 @@ func assemble(cfg Config, revision int64) *BBS {
 		cfg: cfg, view: newView(revision, cfg.Collected), now: cfg.Clock.Steady(), services: lrp.NewBoard(cfg.Converge),
 		tasks:   task.NewBoard(cfg.Tasks),
 		domains: map[string]time.Time{}, applied: map[string]appliedTask{}, keys: keys{byRow: map[string]*idemEntry{}},
-		inFlight: map[string]int{},
+		inFlight: flights{n: map[string]int{}},
 		bad:      map[string]bool{}, kick: make(chan struct{}, 1), over: make(chan struct{}),
 	}
 	r.effects = &effects{rows: r, held: held{lrps: map[lrp.Key]bool{}, tasks: map[TaskID]bool{}}}

@@ -542,7 +542,7 @@ func TestAServiceNamesItsFirstInstancesThatAreNotAsWanted(t *testing.T) {
 			if x.Key.Index == 1 {
 				r.run(x)
 			} else {
-				r.b.PlacementFailed(x.Key, "insufficient resources: 2 cells: memory_mb 512 needed, largest free 300")
+				r.b.PlacementFailed(Unplaced{x.Key, "insufficient resources: 2 cells: memory_mb 512 needed, largest free 300"})
 			}
 		}
 		synctest.Wait()

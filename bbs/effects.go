@@ -1,6 +1,8 @@
 package bbs
 
 import (
+	"slices"
+
 	"cantina/lrp"
 	"cantina/task"
 )
@@ -12,9 +14,27 @@ type effects struct {
 	held held // work without a request for placement yet
 }
 
-// PlacementFailed records why no cell took an instance.
-func (ef *effects) PlacementFailed(k lrp.Key, reason string) {
-	ef.quiet(func(t *tx) error { return t.step(k, lrp.PlacementFailed{Reason: reason}) })
+// Unplaced is an instance that no cell took, and why.
+type Unplaced struct {
+	Key    lrp.Key
+	Reason string
+}
+
+// unplacedAtOnce is how many are recorded in one change at most: the others wait for its decision.
+const unplacedAtOnce = 500
+
+// PlacementFailed records why no cell took some instances, many in one change.
+func (ef *effects) PlacementFailed(all ...Unplaced) {
+	for some := range slices.Chunk(all, unplacedAtOnce) {
+		ef.quiet(func(t *tx) error {
+			for _, x := range some {
+				if err := t.step(x.Key, lrp.PlacementFailed{Reason: x.Reason}); err != nil {
+					ef.cfg.Log.Debug("event arrived too late", "error", err)
+				}
+			}
+			return nil
+		})
+	}
 }
 
 // TaskRejected records why no cell took a task; never means that no cell ever could.

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"cantina/bbs/bbspb"
 	"cantina/event"
 	"cantina/fault"
+	"cantina/internal/run"
 	"cantina/internal/text"
 	"cantina/lrp"
 	"cantina/plan"
@@ -45,6 +47,8 @@ type tx struct {
 
 	lrpEffects  []lrp.Effect
 	taskEffects []task.Effect
+
+	may map[lrp.Identity]bool // whether a process may be given work, by cell and process
 }
 
 type indexChange struct{ before, after lrp.Index }
@@ -67,6 +71,21 @@ type rowChange struct {
 
 func (b *rows) begin(now time.Time) *tx {
 	return &tx{b: b, now: now, at: map[lrp.Key]int{}, taskAt: map[string]int{}}
+}
+
+// mayStart reports whether a process may be given work. One change asks once for all of its events: a
+// change of the session reaches the board after it.
+func (t *tx) mayStart(cell, proc string) bool {
+	by := lrp.Identity{Cell: cell, Proc: proc}
+	may, known := t.may[by]
+	if !known {
+		if t.may == nil {
+			t.may = map[lrp.Identity]bool{}
+		}
+		may = t.b.cfg.Sessions.MayStart(cell, proc)
+		t.may[by] = may
+	}
+	return may
 }
 
 // rollback puts everything back as it was.
@@ -106,10 +125,10 @@ func (t *tx) step(k lrp.Key, e lrp.Event) error {
 	env := b.services.Env(k, t.now)
 	switch c := e.(type) {
 	case lrp.Start:
-		env.Eligible = b.cfg.Sessions.MayStart(c.By.Cell, c.By.Proc)
+		env.Eligible = t.mayStart(c.By.Cell, c.By.Proc)
 	case lrp.Claim:
 		exclusive := env.Desired != nil && env.Desired.Exclusive
-		env.Eligible = b.cfg.Sessions.MayStart(c.By.Cell, c.By.Proc) && !(exclusive && b.cfg.Sessions.Stale())
+		env.Eligible = t.mayStart(c.By.Cell, c.By.Proc) && !(exclusive && b.cfg.Sessions.Stale())
 	}
 	before := b.services.Index(k)
 	after, effects, err := lrp.Step(before, e, env)
@@ -178,7 +197,7 @@ func (t *tx) stepTask(guid string, e task.Event) error {
 	env := task.Env{Now: t.now, Policy: b.cfg.Tasks}
 	if s, ok := e.(task.Start); ok {
 		// While rows may be older than the cells' work, a PENDING task may run somewhere.
-		env.Eligible = b.cfg.Sessions.MayStart(s.By.Cell, s.By.Proc) && !b.cfg.Sessions.Stale()
+		env.Eligible = t.mayStart(s.By.Cell, s.By.Proc) && !b.cfg.Sessions.Stale()
 	}
 	env.Older = b.tasks.Older(guid)
 	if _, ok := e.(task.Delete); ok && before != nil {
@@ -227,9 +246,7 @@ func (b *rows) submit(t *tx, done func(revision int64, err error)) {
 	}
 	for i, chunk := range chunks {
 		last := i == len(chunks)-1
-		for _, u := range chunk {
-			b.inFlight[u.op.Key]++
-		}
+		b.inFlight.begin(chunk)
 		b.cfg.Store.Submit(transition(chunk), func(revision int64, err error) {
 			b.committed(t, chunk, last, revision, err)
 			if last && done != nil {
@@ -270,7 +287,7 @@ func (b *rows) committed(t *tx, chunk []unit, last bool, revision int64, err err
 		b.view.revision = max(b.view.revision, revision)
 	}
 	b.view.mu.Unlock()
-	b.landed(chunk)
+	b.inFlight.end(chunk)
 	b.cfg.Hub.Publish(revision, events...)
 	if last {
 		for _, f := range t.extra {
@@ -279,17 +296,35 @@ func (b *rows) committed(t *tx, chunk []unit, last bool, revision int64, err err
 	}
 }
 
-func (b *rows) landed(chunk []unit) {
-	if len(chunk) == 0 {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// flights counts the commits on their way of each row. It has a lock of its own: the end of a commit is not
+// to wait for the decisions of others.
+type flights struct {
+	mu sync.Mutex
+	n  map[string]int // by row key
+}
+
+func (f *flights) begin(chunk []unit) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for _, u := range chunk {
-		if b.inFlight[u.op.Key]--; b.inFlight[u.op.Key] <= 0 {
-			delete(b.inFlight, u.op.Key)
+		f.n[u.op.Key]++
+	}
+}
+
+func (f *flights) end(chunk []unit) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, u := range chunk {
+		if f.n[u.op.Key]--; f.n[u.op.Key] <= 0 {
+			delete(f.n, u.op.Key)
 		}
 	}
+}
+
+func (f *flights) has(row string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.n[row] > 0
 }
 
 // dropped are the attempts of this change that ended without a row.
@@ -369,7 +404,7 @@ func (b *rows) expect(row string, have, want int64) error {
 	if want == 0 {
 		return nil
 	}
-	if b.inFlight[row] > 0 || have != want {
+	if b.inFlight.has(row) || have != want {
 		return fmt.Errorf("%s has revision %d, not %d: %w", row, have, want, fault.ErrRevision)
 	}
 	return nil
@@ -469,6 +504,7 @@ func (b *rows) change(ctx context.Context, fn func(t *tx) error) (int64, error) 
 	if err := b.changeLocked(fn, ticket.done); err != nil {
 		return 0, err
 	}
+	run.LeavePlace(ctx)
 	return ticket.wait(ctx)
 }
 

@@ -28,7 +28,7 @@ type Performer interface {
 
 // PlacementBoard receives the reasons why work has no place: bbs.BBS.
 type PlacementBoard interface {
-	PlacementFailed(k lrp.Key, reason string)
+	PlacementFailed(all ...bbs.Unplaced)
 	TaskRefused(guid, uid, reason string)
 	TaskRejected(guid, uid, reason string, never bool)
 }
@@ -243,6 +243,7 @@ func neverSent(items []placement.Item, why error) []auctioneer.Refusal {
 // Waiting implements auctioneer.Feedback. A refusal of a task's earlier life under its guid does
 // not apply to the present one.
 func (p *PlacementAdapter) Waiting(refused []placement.Refused) {
+	var failed []bbs.Unplaced
 	for _, r := range refused {
 		p.mu.Lock()
 		l, isLRP := p.lrps[r.Item.ID]
@@ -251,12 +252,15 @@ func (p *PlacementAdapter) Waiting(refused []placement.Refused) {
 		isTask = isTask && t.UID == r.Item.Hold
 		switch {
 		case isLRP:
-			p.cfg.Board().PlacementFailed(l.Key, r.Refusal.String())
+			failed = append(failed, bbs.Unplaced{Key: l.Key, Reason: r.Refusal.String()})
 		case isTask && (r.Refusal.Cell != "" || t.Definition.WhenFull == task.WhenFullFail && !p.maySayNo(r.Item)):
 			p.cfg.Board().TaskRefused(t.GUID, t.UID, r.Refusal.String())
 		case isTask:
 			p.cfg.Board().TaskRejected(t.GUID, t.UID, r.Refusal.String(), r.Refusal.Never && p.maySayNo(r.Item))
 		}
+	}
+	if len(failed) > 0 {
+		p.cfg.Board().PlacementFailed(failed...)
 	}
 }
 

@@ -41,8 +41,10 @@ func (c *performer) NeverSent(err error) bool { return errors.Is(err, errUnsent)
 type refusals struct{ reported []string }
 
 // PlacementFailed implements Board.
-func (b *refusals) PlacementFailed(k lrp.Key, _ string) {
-	b.reported = append(b.reported, "failed "+k.Process)
+func (b *refusals) PlacementFailed(all ...bbs.Unplaced) {
+	for _, x := range all {
+		b.reported = append(b.reported, "failed "+x.Key.Process)
+	}
 }
 
 // TaskRefused implements Board.

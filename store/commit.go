@@ -15,16 +15,20 @@ import (
 // commitLoop commits queued transitions, batch by batch, until the term ends or Resign finds none
 // left. Then it passes the error to the queued ones.
 func (r *Leadership) commitLoop(ctx context.Context) {
-	limits := r.limits
+	limits, pace := r.limits, newPace(r.limits.Bytes)
 	for {
-		b, ok := r.nextBatch(limits)
+		b, ok := r.nextBatch(Limits{Ops: limits.Ops, Bytes: min(pace.bytes, limits.Bytes)})
 		if !ok {
 			break
 		}
 		begun := r.store.cfg.Clock.Boot()
 		revision, err := r.writer.commit(ctx, b)
-		if measure := r.store.cfg.Committed; measure != nil && err == nil && !b.empty() {
-			measure(r.store.cfg.Clock.Boot()-begun, begun-b.items[0].at, len(b.items), b.bytes)
+		if err == nil && !b.empty() {
+			took := r.store.cfg.Clock.Boot() - begun
+			pace.took(took, b.bytes)
+			if measure := r.store.cfg.Committed; measure != nil {
+				measure(took, begun-b.items[0].at, len(b.items), b.bytes)
+			}
 		}
 		switch {
 		case errors.Is(err, ErrTooLarge):

@@ -64,6 +64,18 @@ func (t Timeouts) Stretch(d time.Duration) time.Duration {
 	return d + d*time.Duration(t.DriftPerMille)/1000 + t.Margin
 }
 
+// OwnLease is the TTL of the lease in a store that only one process can open at a time. No other server waits
+// for its end, and the next process on the directory revokes it. So a stop of the machine, or a disk that is
+// busy for seconds, need not end the term: the lease lasts half as long as a cell is silent before it is lost,
+// as far as the drift of the clocks allows.
+func (t Timeouts) OwnLease() time.Duration {
+	own := t.Lost / 2
+	if t.DriftPerMille > 0 {
+		own = min(own, t.LeaseDrift*1000/time.Duration(t.DriftPerMille))
+	}
+	return max(t.Lease, own.Truncate(time.Second))
+}
+
 // LongestWait is how long a new leader holds old work at most if every promise was made by these
 // timeouts.
 func (t Timeouts) LongestWait() time.Duration { return t.Stretch(t.DiesWithin()) }
@@ -139,6 +151,7 @@ func (t Timeouts) Print() string {
 	line("lease", t.Lease)
 	line("keep-alive", t.KeepAlive)
 	line("lease-drift", t.LeaseDrift)
+	line("= lease, own store", t.OwnLease())
 	line("= unhealthy after", t.HeartbeatGap())
 	line("= dies-within", t.DiesWithin())
 	line("= longest wait", t.LongestWait())

@@ -105,6 +105,7 @@ max-dies-within        1m40s
 lease                  5s
 keep-alive             1s
 lease-drift            500ms
+= lease, own store     30s
 = unhealthy after      15s
 = dies-within          1m26s
 = longest wait         1m31.86s

@@ -43,6 +43,8 @@ func bench(ctx context.Context) error {
 	flag.IntVar(&f.each, "flood-instances", 500, "instances of each of them")
 	flag.IntVar(&f.busy, "flood-busy", 0, "busy loops that compete with that load while it starts")
 	flag.DurationVar(&f.stay, "flood-stay", time.Minute, "how long all of it must stay RUNNING")
+	flag.StringVar(&monitors, "monitors", "",
+		"a directory for sockets with metrics and profiles of the processes: server.sock, a.sock, b.sock")
 	only := flag.String("only", "",
 		"the only measurement to make: services, one service, one at a time, tasks, lost cells, heartbeats, growth, flood")
 	flag.Parse()

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,6 +26,9 @@ type calls = cantinav1connect.CantinaServiceClient
 
 // patience bounds each wait.
 const patience = 5 * time.Minute
+
+// monitors is a directory for the monitoring sockets of all processes, NAME.sock; empty = none.
+var monitors string
 
 // rig is a server with sets of simulated cells, each set a process: a-0 …, b-0 ….
 type rig struct {
@@ -59,8 +63,14 @@ func newRig(ctx context.Context, program string, flags []string, sets ...int) (*
 		return r, err
 	}
 	flags = append([]string{"--token-file", token.Path()}, flags...)
+	monitored := func(name string) []string {
+		if monitors == "" {
+			return nil
+		}
+		return []string{"--metrics", "unix:" + filepath.Join(monitors, name+".sock")}
+	}
 	r.args = append([]string{"server", "--name", "s1", "--data", filepath.Join(r.dir, "server"),
-		"--listen", "127.0.0.1:0", "--socket", "none", "--new-cluster", "--log-level", "warn"}, flags...)
+		"--listen", "127.0.0.1:0", "--socket", "none", "--new-cluster", "--log-level", "warn"}, slices.Concat(flags, monitored("server"))...)
 	r.server, err = start(program, filepath.Join(r.dir, "server.log"), r.args...)
 	if err != nil {
 		return r, err
@@ -75,7 +85,7 @@ func newRig(ctx context.Context, program string, flags []string, sets ...int) (*
 		name := string(rune('a' + i))
 		c, err := start(program, filepath.Join(r.dir, name+".log"),
 			append([]string{"cell", "--simulate", strconv.Itoa(n), "--name", name,
-				"--data", filepath.Join(r.dir, name), "--servers", r.server.address, "--log-level", "warn"}, flags...)...)
+				"--data", filepath.Join(r.dir, name), "--servers", r.server.address, "--log-level", "warn"}, slices.Concat(flags, monitored(name))...)...)
 		if err != nil {
 			return r, err
 		}

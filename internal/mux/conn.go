@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"cantina/internal/run"
 )
 
 var (
@@ -42,7 +44,7 @@ type Service struct {
 	// served; nil = none. Both ends must have the same.
 	Urgent func(path string) bool
 	// Others has a place for each request that is not urgent and is served, over all connections;
-	// requests beyond it wait. nil = no bound.
+	// requests beyond it wait. A handler that only waits leaves its place (run.LeavePlace). nil = no bound.
 	Others chan struct{}
 	// Waiting, if set, counts those that wait now, and Waited gets for how long each one did.
 	Waiting *atomic.Int64
@@ -198,14 +200,17 @@ func (l *Conn) asked(f *frame) {
 	l.serving.Go(func() {
 		defer func() { <-room }()
 		over()
-		if others != nil && !l.service.enter(l.ctx) {
-			return
+		ctx, leave := l.ctx, func() {}
+		if others != nil {
+			if !l.service.enter(l.ctx) {
+				return
+			}
+			leave = sync.OnceFunc(func() { <-others })
+			ctx = run.WithPlace(ctx, leave)
 		}
 		a := &answer{}
-		l.serve(f, a)
-		if others != nil {
-			<-others
-		}
+		l.serve(ctx, f, a)
+		leave()
 		l.reply(f.id, urgent, a)
 	})
 }
@@ -214,7 +219,7 @@ func (l *Conn) asked(f *frame) {
 // served yet, or bytes that were not read.
 func (l *Conn) Behind() bool { return l.behind.Load() > 0 || l.more.Load() || unread(l.conn) }
 
-func (l *Conn) serve(f *frame, a *answer) {
+func (l *Conn) serve(ctx context.Context, f *frame, a *answer) {
 	defer func() {
 		if p := recover(); p != nil { // as an HTTP server does: remote input ends no process
 			*a = answer{status: http.StatusInternalServerError, body: fmt.Appendf(nil, "panic: %v", p)}
@@ -224,7 +229,7 @@ func (l *Conn) serve(f *frame, a *answer) {
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Body: io.NopCloser(bytes.NewReader(f.body)), ContentLength: int64(len(f.body)),
 		RemoteAddr: l.conn.RemoteAddr().String()}
-	l.service.Handler.ServeHTTP(a, q.WithContext(l.ctx))
+	l.service.Handler.ServeHTTP(a, q.WithContext(ctx))
 }
 
 func (l *Conn) reply(id uint32, urgent bool, a *answer) {

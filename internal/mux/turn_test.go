@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"cantina/internal/run"
 )
 
 func isUrgent(path string) bool { return path == "/urgent" }
@@ -112,6 +114,39 @@ func TestOthersLeaveRoomForUrgent(t *testing.T) {
 	}
 	if waiting.Load() != 0 || waited.Load() > 4 {
 		t.Errorf("%d wait, %d have waited", waiting.Load(), waited.Load())
+	}
+}
+
+// TestAWaitOccupiesNoPlace: a request that has left its place, because it only waits, lets others be served.
+func TestAWaitOccupiesNoPlace(t *testing.T) {
+	release, began := make(chan struct{}), make(chan struct{})
+	h := http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+		if q.URL.Path == "/waits" {
+			run.LeavePlace(q.Context())
+			began <- struct{}{}
+			<-release
+		}
+	})
+	s := newServerOf(t, Service{Handler: h, Urgent: isUrgent, Others: make(chan struct{}, 1)})
+	c := newClient(t, Config{Connect: s.dial, Service: Service{Urgent: isUrgent}})
+	answers := make(chan error, 3)
+	for range 3 {
+		go func() {
+			_, _, err := post(t.Context(), c, "/waits", "")
+			answers <- err
+		}()
+		<-began
+	}
+	for range 3 { // each leaves the place free for the next
+		if code, _, err := post(t.Context(), c, "/other", ""); code != 200 || err != nil {
+			t.Errorf("%d, %v", code, err)
+		}
+	}
+	close(release)
+	for range 3 {
+		if err := <-answers; err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -192,8 +192,13 @@ func (s *Server) runStore(ctx context.Context) error {
 	if s.cfg.Metrics != nil {
 		committed = s.cfg.Metrics.Committed
 	}
-	st, err := store.New(backend, store.Config{Committed: committed, Sole: len(s.cfg.Endpoints) == 0,
-		LeaseTTL: s.cfg.Timeouts.Lease, KeepAlive: s.cfg.Timeouts.KeepAlive, Drift: s.cfg.Timeouts.LeaseDrift,
+	sole, lease := len(s.cfg.Endpoints) == 0, s.cfg.Timeouts.Lease
+	if sole {
+		lease = s.cfg.Timeouts.OwnLease()
+	}
+	st, err := store.New(backend, store.Config{Committed: committed, Sole: sole, LeaseTTL: lease,
+		CommitTimeout: s.cfg.Timeouts.Lease, StallTimeout: s.cfg.Timeouts.Lease,
+		KeepAlive: s.cfg.Timeouts.KeepAlive, Drift: s.cfg.Timeouts.LeaseDrift,
 		NewCluster: s.cfg.NewCluster, Memory: s.dir, Clock: s.cfg.Clock, Log: s.log})
 	if err != nil {
 		return errors.Join(err, closeStore())
