@@ -119,8 +119,12 @@ func (d *Directory) Cell(name worker.CellName) Cell {
 		base := baseURL(way, d.sec)
 		opts := append(clientOptions(), connect.WithInterceptors(stamp{d, name}))
 		r = &remote{rpc: cantinav1connect.NewCellServiceClient(&muxOrDial{d, address, single}, base, opts...),
-			streams: cantinav1connect.NewCellServiceClient(single, base, opts...),
-			duplex:  cantinav1connect.NewCellServiceClient(both, base, opts...),
+			streams: sync.OnceValue(func() cantinav1connect.CellServiceClient {
+				return cantinav1connect.NewCellServiceClient(single, base, opts...)
+			}),
+			duplex: sync.OnceValue(func() cantinav1connect.CellServiceClient {
+				return cantinav1connect.NewCellServiceClient(both, base, opts...)
+			}),
 			clients: []*http.Client{single, both}}
 		d.remote[name] = r
 	}
@@ -223,8 +227,8 @@ func (x *muxOrDial) Do(q *http.Request) (*http.Response, error) {
 // remote is a cell behind a network.
 type remote struct {
 	rpc     cantinav1connect.CellServiceClient
-	streams cantinav1connect.CellServiceClient // and large answers
-	duplex  cantinav1connect.CellServiceClient // for streams in both directions
+	streams func() cantinav1connect.CellServiceClient // and large answers; made when it is needed, as most never are
+	duplex  func() cantinav1connect.CellServiceClient // for streams in both directions
 	clients []*http.Client
 }
 
@@ -404,13 +408,13 @@ func (r *remote) Drain(ctx context.Context, t fence.Term, proc worker.Proc, e ce
 
 // ReadLogs implements Cell.
 func (r *remote) ReadLogs(ctx context.Context, m *pb.ReadLogsRequest) (*pb.ReadLogsResponse, error) {
-	return invoke(ctx, r.streams.ReadLogs, m)
+	return invoke(ctx, r.streams().ReadLogs, m)
 }
 
 // FollowLogs implements Cell.
 func (r *remote) FollowLogs(ctx context.Context, m *pb.FollowLogsRequest,
 	each func(*pb.FollowLogsResponse) error) error {
-	stream, err := r.streams.FollowLogs(ctx, connect.NewRequest(m))
+	stream, err := r.streams().FollowLogs(ctx, connect.NewRequest(m))
 	if err != nil {
 		return fromConnect(err)
 	}

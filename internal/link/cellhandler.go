@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	"cantina/action"
 	"cantina/cell"
@@ -16,24 +18,49 @@ import (
 	"cantina/wire/cantinav1/cantinav1connect"
 )
 
-// cellHandler serves CellService for one cell.
-type cellHandler struct {
-	cell Cell
-}
+// CellHandlers serves CellService for the cells of one process: what a handler needs of its own is the
+// same for all of them.
+type CellHandlers struct{ http.Handler }
 
-// NewCellHandler returns the handler of the leader's calls at a cell.
-func NewCellHandler(c Receiver) http.Handler {
-	_, h := cantinav1connect.NewCellServiceHandler(&cellHandler{cell: c},
-		append(options(), connect.WithInterceptors(inspect{c}))...)
+// NewCellHandlers returns the handlers of a process; each cell has its own by For.
+func NewCellHandlers() CellHandlers {
+	_, h := cantinav1connect.NewCellServiceHandler(newCellServer(),
+		append(options(), connect.WithInterceptors(inspect{}))...)
 	bounded := guard.Body(maxMessage, h)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return CellHandlers{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == cantinav1connect.CellServiceExecProcedure {
 			guard.Endless(w)
 			h.ServeHTTP(w, r)
 			return
 		}
 		bounded.ServeHTTP(w, r)
+	})}
+}
+
+// For returns the handler of the leader's calls at a cell.
+func (hs CellHandlers) For(c Receiver) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		hs.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), calledKey{}, c)))
 	})
+}
+
+// NewCellHandler returns the handler of the leader's calls at the only cell of a process.
+func NewCellHandler(c Receiver) http.Handler { return NewCellHandlers().For(c) }
+
+// calledKey is the key of the called cell in a context.
+type calledKey struct{}
+
+// called is the cell that a call is for.
+func called(ctx context.Context) Receiver {
+	c, _ := ctx.Value(calledKey{}).(Receiver) // For has set it
+	return c
+}
+
+// cellHandler serves CellService for the cell of its context.
+type cellHandler struct{ loads *loads }
+
+func newCellServer() *cellHandler {
+	return &cellHandler{loads: &loads{known: map[string]*action.Workload{}}}
 }
 
 func (h *cellHandler) GetRunningTasks(ctx context.Context,
@@ -42,24 +69,55 @@ func (h *cellHandler) GetRunningTasks(ctx context.Context,
 	if err != nil {
 		return nil, toConnect(err)
 	}
-	r, err := h.cell.GetRunningTasks(ctx, q)
+	r, err := called(ctx).GetRunningTasks(ctx, q)
 	if err != nil {
 		return nil, toConnect(err)
 	}
 	return connect.NewResponse(wire.FromReport(r)), nil
 }
 
-// workloads reads the workloads of one request once each.
-func workloads(ms []*pb.Workload) ([]*action.Workload, error) {
+// loads are workloads that were read of late, by their bytes: most work of a service comes in calls of its own,
+// and all of it has the same.
+type loads struct {
+	mu    sync.Mutex
+	known map[string]*action.Workload
+	bytes int // of the keys
+}
+
+// keptLoads bounds the bytes that are kept.
+const keptLoads = 1 << 20
+
+// read reads the workloads of one request.
+func (l *loads) read(ms []*pb.Workload) ([]*action.Workload, error) {
 	out := make([]*action.Workload, len(ms))
 	for i, m := range ms {
-		w, err := wire.ToWorkload(m)
+		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 		if err != nil {
 			return nil, err
 		}
-		out[i] = &w
+		if out[i], err = l.one(string(b), m); err != nil {
+			return nil, err
+		}
 	}
 	return out, nil
+}
+
+func (l *loads) one(key string, m *pb.Workload) (*action.Workload, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w := l.known[key]; w != nil {
+		return w, nil
+	}
+	w, err := wire.ToWorkload(m)
+	if err != nil {
+		return nil, err
+	}
+	if l.bytes += len(key); l.bytes > keptLoads {
+		clear(l.known)
+		l.bytes = len(key)
+	}
+	l.known[key] = &w
+	return &w, nil
 }
 
 func (h *cellHandler) RunTasks(ctx context.Context,
@@ -68,7 +126,7 @@ func (h *cellHandler) RunTasks(ctx context.Context,
 	if err != nil {
 		return nil, toConnect(err)
 	}
-	loads, err := workloads(req.Msg.GetWorkloads())
+	loads, err := h.loads.read(req.Msg.GetWorkloads())
 	if err != nil {
 		return nil, toConnect(err)
 	}
@@ -82,7 +140,7 @@ func (h *cellHandler) RunTasks(ctx context.Context,
 			return nil, toConnect(err)
 		}
 	}
-	answers, err := h.cell.RunTasks(ctx, items)
+	answers, err := called(ctx).RunTasks(ctx, items)
 	if err != nil {
 		return nil, toConnect(err)
 	}
@@ -131,7 +189,7 @@ func (h *cellHandler) NotifyIfTasksNotRunning(ctx context.Context,
 	if err != nil {
 		return nil, toConnect(err)
 	}
-	a, err := h.cell.NotifyIfTasksNotRunning(ctx, q)
+	a, err := called(ctx).NotifyIfTasksNotRunning(ctx, q)
 	if err != nil {
 		return nil, toConnect(err)
 	}
@@ -144,7 +202,7 @@ func (h *cellHandler) KillTask(ctx context.Context,
 	if err != nil {
 		return nil, toConnect(err)
 	}
-	held, err := h.cell.KillTask(ctx, calls)
+	held, err := called(ctx).KillTask(ctx, calls)
 	if err != nil {
 		return nil, toConnect(err)
 	}
@@ -157,7 +215,7 @@ func (h *cellHandler) RequestSuicide(ctx context.Context,
 	if err != nil {
 		return nil, toConnect(err)
 	}
-	if err := h.cell.RequestSuicide(ctx, s); err != nil {
+	if err := called(ctx).RequestSuicide(ctx, s); err != nil {
 		return nil, toConnect(err)
 	}
 	return connect.NewResponse(&pb.RequestSuicideResponse{Proc: string(s.Proc)}), nil
@@ -165,11 +223,11 @@ func (h *cellHandler) RequestSuicide(ctx context.Context,
 
 func (h *cellHandler) Perform(ctx context.Context,
 	req *connect.Request[pb.PerformRequest]) (*connect.Response[pb.PerformResponse], error) {
-	w, err := workOf(req.Msg)
+	w, err := h.workOf(req.Msg)
 	if err != nil {
 		return nil, toConnect(err)
 	}
-	refused, err := h.cell.Perform(ctx, w)
+	refused, err := called(ctx).Perform(ctx, w)
 	if err != nil {
 		return nil, toConnect(err)
 	}
@@ -205,13 +263,13 @@ func pick(loads []*action.Workload, number int32) (*action.Workload, error) {
 	return loads[number-1], nil
 }
 
-func workOf(m *pb.PerformRequest) (cell.Work, error) {
+func (h *cellHandler) workOf(m *pb.PerformRequest) (cell.Work, error) {
 	t, proc, err := wire.ToCallee(m.GetTo())
 	if err != nil {
 		return cell.Work{}, err
 	}
 	w := cell.Work{Term: t, Proc: proc}
-	loads, err := workloads(m.GetWorkloads())
+	loads, err := h.loads.read(m.GetWorkloads())
 	if err != nil {
 		return w, err
 	}
@@ -252,7 +310,7 @@ func (h *cellHandler) StopWork(ctx context.Context,
 		}
 		w.Instances = append(w.Instances, cell.StopInstance{Key: key, Instance: x.GetInstance()})
 	}
-	if err := h.cell.StopWork(ctx, t, proc, w); err != nil {
+	if err := called(ctx).StopWork(ctx, t, proc, w); err != nil {
 		return nil, toConnect(err)
 	}
 	return connect.NewResponse(&pb.StopWorkResponse{Term: wire.FromTerm(t), Proc: string(proc)}), nil
@@ -268,7 +326,7 @@ func (h *cellHandler) SignalInstance(ctx context.Context,
 	if err != nil {
 		return nil, toConnect(err)
 	}
-	if err := h.cell.SignalInstance(ctx, t, proc, key, req.Msg.GetInstance(), int(req.Msg.GetSignal())); err != nil {
+	if err := called(ctx).SignalInstance(ctx, t, proc, key, req.Msg.GetInstance(), int(req.Msg.GetSignal())); err != nil {
 		return nil, toConnect(err)
 	}
 	return connect.NewResponse(&pb.SignalInstanceResponse{Term: wire.FromTerm(t), Proc: string(proc)}), nil
@@ -285,7 +343,7 @@ func (h *cellHandler) ShortenGrace(
 	if err != nil {
 		return nil, toConnect(err)
 	}
-	n, err := h.cell.ShortenGrace(ctx, t, proc, cell.Shorten{Instances: req.Msg.GetInstances(), Tasks: req.Msg.GetTasks(),
+	n, err := called(ctx).ShortenGrace(ctx, t, proc, cell.Shorten{Instances: req.Msg.GetInstances(), Tasks: req.Msg.GetTasks(),
 		Job: req.Msg.GetJob(), Node: req.Msg.GetNode(), Grace: grace})
 	if err != nil {
 		return nil, toConnect(err)
@@ -304,7 +362,7 @@ func (h *cellHandler) Drain(ctx context.Context,
 	if err != nil {
 		return nil, toConnect(err)
 	}
-	if err := h.cell.Drain(ctx, t, proc, cell.Drain{ID: req.Msg.GetId(), Reason: req.Msg.GetReason(), Deadline: deadline,
+	if err := called(ctx).Drain(ctx, t, proc, cell.Drain{ID: req.Msg.GetId(), Reason: req.Msg.GetReason(), Deadline: deadline,
 		StopBatch: req.Msg.GetStopBatch(), Undo: req.Msg.GetUndo()}); err != nil {
 		return nil, toConnect(err)
 	}
@@ -313,7 +371,7 @@ func (h *cellHandler) Drain(ctx context.Context,
 
 func (h *cellHandler) ReadLogs(ctx context.Context,
 	req *connect.Request[pb.ReadLogsRequest]) (*connect.Response[pb.ReadLogsResponse], error) {
-	m, err := h.cell.ReadLogs(ctx, req.Msg)
+	m, err := called(ctx).ReadLogs(ctx, req.Msg)
 	if err != nil {
 		return nil, toConnect(err)
 	}
@@ -322,5 +380,5 @@ func (h *cellHandler) ReadLogs(ctx context.Context,
 
 func (h *cellHandler) FollowLogs(ctx context.Context, req *connect.Request[pb.FollowLogsRequest],
 	stream *connect.ServerStream[pb.FollowLogsResponse]) error {
-	return toConnect(h.cell.FollowLogs(ctx, req.Msg, stream.Send))
+	return toConnect(called(ctx).FollowLogs(ctx, req.Msg, stream.Send))
 }

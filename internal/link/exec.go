@@ -33,7 +33,7 @@ func (h *cellHandler) Exec(ctx context.Context, stream *connect.BidiStream[pb.Ce
 		m, err := stream.Receive()
 		return m.GetInput(), err
 	}
-	err = h.cell.Exec(ctx, start, in, stream.Send)
+	err = called(ctx).Exec(ctx, start, in, stream.Send)
 	if errors.Is(err, context.Canceled) {
 		return connect.NewError(connect.CodeCanceled, err)
 	}
@@ -300,7 +300,7 @@ func (r *remote) Exec(ctx context.Context, m *pb.CellExecStart, in func() (*pb.E
 	out func(*pb.ExecResponse) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream := r.duplex.Exec(ctx)
+	stream := r.duplex().Exec(ctx)
 	// A request whose body is not at its end is not cancelled.
 	context.AfterFunc(ctx, func() { _ = stream.CloseRequest() })
 	// An error of sending is the end of the stream: Receive returns its reason.

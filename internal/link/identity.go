@@ -71,7 +71,7 @@ func (c stampConn) Send(m any) error {
 }
 
 // inspect is the interceptor of a cell's handler.
-type inspect struct{ cell Receiver }
+type inspect struct{}
 
 // ofMachine are the calls whose process and term the session checks itself, in one step with their
 // effect: it has specific responses to an older leader and to another process. A new call is
@@ -89,20 +89,20 @@ var ofMachine = map[string]bool{
 	cantinav1connect.CellServiceShortenGraceProcedure:            true,
 }
 
-func (i inspect) check(procedure string, m any) error {
+func (inspect) check(c Receiver, procedure string, m any) error {
 	to, first := calleeOf(m)
 	if !first {
 		return nil
 	}
-	if err := i.cell.Addressed(fence.Cluster(to.GetCluster()), worker.Proc(to.GetProc())); err != nil {
+	if err := c.Addressed(fence.Cluster(to.GetCluster()), worker.Proc(to.GetProc())); err != nil {
 		return toConnect(err)
 	}
 	t, proc, err := wire.ToCallee(to)
 	if err == nil {
-		err = i.cell.Named(worker.CellName(to.GetCell()))
+		err = c.Named(worker.CellName(to.GetCell()))
 	}
 	if err == nil && !ofMachine[procedure] {
-		err = i.cell.Meant(t, proc)
+		err = c.Meant(t, proc)
 	}
 	return toConnect(err)
 }
@@ -110,7 +110,7 @@ func (i inspect) check(procedure string, m any) error {
 // WrapUnary implements connect.Interceptor.
 func (i inspect) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, q connect.AnyRequest) (connect.AnyResponse, error) {
-		if err := i.check(q.Spec().Procedure, q.Any()); err != nil {
+		if err := i.check(called(ctx), q.Spec().Procedure, q.Any()); err != nil {
 			return nil, err
 		}
 		return next(ctx, q)
@@ -125,13 +125,14 @@ func (i inspect) WrapStreamingClient(next connect.StreamingClientFunc) connect.S
 // WrapStreamingHandler implements connect.Interceptor.
 func (i inspect) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		return next(ctx, inspectConn{conn, i})
+		return next(ctx, inspectConn{conn, i, called(ctx)})
 	}
 }
 
 type inspectConn struct {
 	connect.StreamingHandlerConn
 	inspect inspect
+	cell    Receiver
 }
 
 // Receive checks incoming requests.
@@ -139,5 +140,5 @@ func (c inspectConn) Receive(m any) error {
 	if err := c.StreamingHandlerConn.Receive(m); err != nil {
 		return err
 	}
-	return c.inspect.check(c.Spec().Procedure, m)
+	return c.inspect.check(c.cell, c.Spec().Procedure, m)
 }

@@ -78,7 +78,7 @@ func TestCallsToCellsAreBounded(t *testing.T) {
 
 // TestNumbersOfWorkloadsAreChecked: a request may name any, and probes may have any number.
 func TestNumbersOfWorkloadsAreChecked(t *testing.T) {
-	c := &cellHandler{cell: &agent{}}
+	c := newCellServer()
 	to, loads := wire.FromCallee(term, "p1"),
 		[]*pb.Workload{wire.FromWorkload(action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/x"}}})}
 	run := wire.FromRun(worker.Run{Work: worker.Work{Job: "j", Node: "n"},

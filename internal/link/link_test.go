@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -366,10 +367,34 @@ func TestOnlyAFailedDialCountsAsNeverSent(t *testing.T) {
 // network too.
 func TestAnErrorKeepsItsCode(t *testing.T) {
 	_, bad := queryOf(&pb.LogQuery{Grep: "("})
-	_, noWork := workOf(&pb.PerformRequest{To: &pb.Callee{Proc: "p"}, Tasks: []*pb.TaskWork{{Guid: "g"}}})
+	_, noWork := newCellServer().workOf(&pb.PerformRequest{To: &pb.Callee{Proc: "p"}, Tasks: []*pb.TaskWork{{Guid: "g"}}})
 	for _, err := range []error{bad, noWork, fmt.Errorf("read: %w", bad)} {
 		if code := connect.CodeOf(toConnect(err)); code != connect.CodeInvalidArgument {
 			t.Errorf("%v: %v", err, code)
 		}
+	}
+}
+
+// TestWorkOfAServiceSharesItsWorkload: the same workload of several calls is read once; what is kept is bounded.
+func TestWorkOfAServiceSharesItsWorkload(t *testing.T) {
+	h := newCellServer()
+	read := func(arg string) *action.Workload {
+		t.Helper()
+		got, err := h.loads.read([]*pb.Workload{wire.FromWorkload(action.Workload{Action: action.Action{
+			Run: &action.Run{Path: "/bin/x", Args: []string{arg}}}})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got[0]
+	}
+	if a, b := read("a"), read("b"); read("a") != a || read("b") != b || a == b {
+		t.Error("the workload of a service is not shared, or two share one")
+	}
+	long := strings.Repeat("x", keptLoads/4)
+	for i := range 10 {
+		read(long + strconv.Itoa(i))
+	}
+	if n := len(h.loads.known); n > 4 {
+		t.Errorf("%d large workloads are kept", n)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -27,6 +28,7 @@ import (
 type Simulation struct {
 	cfg   CellConfig
 	lock  *os.File
+	calls link.CellHandlers
 	cells []*simulated
 }
 
@@ -35,6 +37,7 @@ type simulated struct {
 	exec   *simulate.Executor
 	client *link.LeaderClient
 	door   *guard.Door
+	calls  http.Handler // of the leader
 }
 
 // simulatedCell is a cell whose containers write nothing.
@@ -71,7 +74,7 @@ func OpenSimulation(ctx context.Context, cfg CellConfig, n int) (*Simulation, er
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("directory of the simulation: %w", err)
 	}
-	s := &Simulation{cfg: cfg, cells: make([]*simulated, n)}
+	s := &Simulation{cfg: cfg, calls: link.NewCellHandlers(), cells: make([]*simulated, n)}
 	var err error
 	if s.lock, err = os.OpenFile(filepath.Join(cfg.Dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, fmt.Errorf("directory of the simulation: %w", err)
@@ -135,8 +138,8 @@ func (s *Simulation) openOne(ctx context.Context, i int) (*simulated, error) {
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	h := link.NewCellHandler(m)
-	m.client.Serve(d.Address(), h)
+	m.calls = s.calls.For(m)
+	m.client.Serve(d.Address(), m.calls)
 	m.client.Late(m.LateAnswer)
 	return m, nil
 }
@@ -164,8 +167,7 @@ func (s *Simulation) Run(ctx context.Context) error {
 // run drives one cell and its listener.
 func (m *simulated) run(ctx context.Context) error {
 	var g run.Group
-	h := link.NewCellHandler(m)
-	g.Add("listener "+m.door.Address(), func(ctx context.Context) error { return m.door.Serve(ctx, h) })
+	g.Add("listener "+m.door.Address(), func(ctx context.Context) error { return m.door.Serve(ctx, m.calls) })
 	g.Add("cell", m.Cell.Run)
 	return g.Run(ctx)
 }
