@@ -70,7 +70,8 @@ func newRig(ctx context.Context, program string, flags []string, sets ...int) (*
 		return []string{"--metrics", "unix:" + filepath.Join(monitors, name+".sock")}
 	}
 	r.args = append([]string{"server", "--name", "s1", "--data", filepath.Join(r.dir, "server"),
-		"--listen", "127.0.0.1:0", "--socket", "none", "--new-cluster", "--log-level", "warn"}, slices.Concat(flags, monitored("server"))...)
+		"--listen", "127.0.0.1:0", "--socket", "none", "--new-cluster", "--log-level", "warn"},
+		slices.Concat(flags, monitored("server"))...)
 	r.server, err = start(program, filepath.Join(r.dir, "server.log"), r.args...)
 	if err != nil {
 		return r, err
@@ -85,7 +86,8 @@ func newRig(ctx context.Context, program string, flags []string, sets ...int) (*
 		name := string(rune('a' + i))
 		c, err := start(program, filepath.Join(r.dir, name+".log"),
 			append([]string{"cell", "--simulate", strconv.Itoa(n), "--name", name,
-				"--data", filepath.Join(r.dir, name), "--servers", r.server.address, "--log-level", "warn"}, slices.Concat(flags, monitored(name))...)...)
+				"--data", filepath.Join(r.dir, name), "--servers", r.server.address, "--log-level", "warn"},
+				slices.Concat(flags, monitored(name))...)...)
 		if err != nil {
 			return r, err
 		}

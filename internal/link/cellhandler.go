@@ -18,8 +18,7 @@ import (
 	"cantina/wire/cantinav1/cantinav1connect"
 )
 
-// CellHandlers serves CellService for the cells of one process: what a handler needs of its own is the
-// same for all of them.
+// CellHandlers serves CellService for the cells of one process, which share one handler.
 type CellHandlers struct{ http.Handler }
 
 // NewCellHandlers returns the handlers of a process; each cell has its own by For.
@@ -76,8 +75,8 @@ func (h *cellHandler) GetRunningTasks(ctx context.Context,
 	return connect.NewResponse(wire.FromReport(r)), nil
 }
 
-// loads are workloads that were read of late, by their bytes: most work of a service comes in calls of its own,
-// and all of it has the same.
+// loads are recently read workloads, by their bytes: the instances of a service come in many calls, and have the
+// same workload.
 type loads struct {
 	mu    sync.Mutex
 	known map[string]*action.Workload
@@ -343,8 +342,8 @@ func (h *cellHandler) ShortenGrace(
 	if err != nil {
 		return nil, toConnect(err)
 	}
-	n, err := called(ctx).ShortenGrace(ctx, t, proc, cell.Shorten{Instances: req.Msg.GetInstances(), Tasks: req.Msg.GetTasks(),
-		Job: req.Msg.GetJob(), Node: req.Msg.GetNode(), Grace: grace})
+	n, err := called(ctx).ShortenGrace(ctx, t, proc, cell.Shorten{Instances: req.Msg.GetInstances(),
+		Tasks: req.Msg.GetTasks(), Job: req.Msg.GetJob(), Node: req.Msg.GetNode(), Grace: grace})
 	if err != nil {
 		return nil, toConnect(err)
 	}
@@ -362,8 +361,8 @@ func (h *cellHandler) Drain(ctx context.Context,
 	if err != nil {
 		return nil, toConnect(err)
 	}
-	if err := called(ctx).Drain(ctx, t, proc, cell.Drain{ID: req.Msg.GetId(), Reason: req.Msg.GetReason(), Deadline: deadline,
-		StopBatch: req.Msg.GetStopBatch(), Undo: req.Msg.GetUndo()}); err != nil {
+	if err := called(ctx).Drain(ctx, t, proc, cell.Drain{ID: req.Msg.GetId(), Reason: req.Msg.GetReason(),
+		Deadline: deadline, StopBatch: req.Msg.GetStopBatch(), Undo: req.Msg.GetUndo()}); err != nil {
 		return nil, toConnect(err)
 	}
 	return connect.NewResponse(&pb.DrainResponse{Term: wire.FromTerm(t), Proc: string(proc)}), nil

@@ -64,8 +64,8 @@ func TestSlowStoreKeepsItsTerm(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := &slowDisk{Backend: mem.New(mem.Config{Limits: store.Limits{Ops: 1024, Bytes: 4 << 20}}), fixed: c.fixed, perByte: c.perByte,
-					turn: make(chan struct{}, 1)}
+				d := &slowDisk{Backend: mem.New(mem.Config{Limits: store.Limits{Ops: 1024, Bytes: 4 << 20}}), fixed: c.fixed,
+					perByte: c.perByte, turn: make(chan struct{}, 1)}
 				s, err := store.New(d, store.Config{Clock: run.Bubble(), LeaseTTL: 5 * time.Second, KeepAlive: time.Second,
 					Drift: 500 * time.Millisecond})
 				if err != nil {
@@ -76,7 +76,8 @@ func TestSlowStoreKeepsItsTerm(t *testing.T) {
 					t.Fatal(err)
 				}
 				alone := make(chan error, 1)
-				r.Submit(store.Transition{Ops: []store.Op{{Key: "cell/a", Value: []byte{1}}}}, func(_ int64, err error) { alone <- err })
+				r.Submit(store.Transition{Ops: []store.Op{{Key: "cell/a", Value: []byte{1}}}},
+					func(_ int64, err error) { alone <- err })
 				if err := <-alone; err != nil {
 					t.Fatal(err)
 				}
