@@ -243,4 +243,6 @@ type Workload struct {
 	API bool
 	// LogRate limits output in bytes per second; 0 = no limit. Dropped bytes are counted in the log.
 	LogRate int
+	// Labels are for selectors (label.Selector). They affect neither the placement nor the process.
+	Labels map[string]string
 }

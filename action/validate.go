@@ -3,8 +3,12 @@ package action
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
+
+	"cantina/label"
 )
 
 // Errors of a workload's fields.
@@ -60,6 +64,9 @@ func (w *Workload) Validate() error {
 		bad("user", err)
 	}
 	bad("env", CheckEnv(w.Env))
+	for _, name := range slices.Sorted(maps.Keys(w.Labels)) {
+		bad("labels", label.Check(name, w.Labels[name]))
+	}
 	w.EachRun(func(place string, r *Run) {
 		if r.User != "" {
 			_, err := ParseUser(r.User)

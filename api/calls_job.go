@@ -13,8 +13,12 @@ import (
 
 // ListJobs lists jobs by name.
 func (c jobCalls) ListJobs(_ context.Context, q *request[pb.ListJobsRequest]) (*response[pb.ListJobsResponse], error) {
+	f, err := nameFilter(q.Msg)
+	if err != nil {
+		return nil, err
+	}
 	all, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Job], error) {
-		return b.Jobs.ListJobs(plan.NameFilter{Domain: q.Msg.Domain, Name: q.Msg.Name}, r)
+		return b.Jobs.ListJobs(f, r)
 	}, func(j *plan.Job) *pb.Job { return job(j, false) })
 	return answer(&pb.ListJobsResponse{Jobs: all, Listing: where}, err)
 }

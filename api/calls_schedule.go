@@ -52,8 +52,12 @@ func scheduleKey(domain, name string) (schedule.Key, error) {
 // ListSchedules lists schedules by domain and name.
 func (c scheduleCalls) ListSchedules(_ context.Context,
 	q *request[pb.ListSchedulesRequest]) (*response[pb.ListSchedulesResponse], error) {
+	f, err := nameFilter(q.Msg)
+	if err != nil {
+		return nil, err
+	}
 	all, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Schedule], error) {
-		return b.Schedules.ListSchedules(plan.NameFilter{Domain: q.Msg.Domain, Name: q.Msg.Name}, r)
+		return b.Schedules.ListSchedules(f, r)
 	}, scheduleMessage)
 	return answer(&pb.ListSchedulesResponse{Schedules: all, Listing: where}, err)
 }
@@ -261,7 +265,7 @@ func scheduleMessage(s *plan.Schedule) *pb.Schedule {
 		Fired:  int64(st.Fired), Skipped: int64(st.Skipped), Problem: text.Clean(s.Problem),
 		Created: wire.FromTime(s.Created), Edited: wire.FromTime(s.Edited), Revision: s.Revision,
 	}
-	m.Starts, m.Note = d.Starts(), text.Clean(s.Note)
+	m.Starts, m.Note, m.Labels = d.Starts(), text.Clean(s.Note), text.CleanMap(d.Labels())
 	if d.Signal != nil {
 		m.Signal = &pb.ScheduleSignal{Service: text.Clean(d.Signal.Service), Signal: action.SignalName(d.Signal.Number)}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"cantina/fault"
 	"cantina/internal/text"
+	"cantina/label"
 	"cantina/lrp"
 	"cantina/plan"
 	pb "cantina/wire/cantinav1"
@@ -16,8 +17,12 @@ import (
 // ListServices lists services by domain and name.
 func (c serviceCalls) ListServices(_ context.Context,
 	q *request[pb.ListServicesRequest]) (*response[pb.ListServicesResponse], error) {
+	f, err := nameFilter(q.Msg)
+	if err != nil {
+		return nil, err
+	}
 	all, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Service], error) {
-		return b.Services.ListServices(plan.NameFilter{Domain: q.Msg.Domain, Name: q.Msg.Name}, r)
+		return b.Services.ListServices(f, r)
 	}, func(s *plan.Service) *pb.Service { return service(s, false) })
 	return answer(&pb.ListServicesResponse{Services: all, Listing: where}, err)
 }
@@ -30,6 +35,24 @@ func (c serviceCalls) GetService(_ context.Context, q *request[pb.GetServiceRequ
 	}, func(s *plan.Service, _ string) *pb.GetServiceResponse {
 		return &pb.GetServiceResponse{Service: service(s, true)}
 	})
+}
+
+// nameFilter is the filter of a request for a list.
+func nameFilter(q interface {
+	GetDomain() string
+	GetName() string
+	GetSelector() string
+}) (plan.NameFilter, error) {
+	labels, err := selector(q.GetSelector())
+	return plan.NameFilter{Domain: q.GetDomain(), Name: q.GetName(), Labels: labels}, err
+}
+
+func selector(text string) (label.Selector, error) {
+	s, err := label.ParseSelector(text)
+	if err != nil {
+		return nil, invalid("selector", "%v", err)
+	}
+	return s, nil
 }
 
 // serviceKey puts in the default domain.
@@ -51,9 +74,13 @@ func (c serviceCalls) ListInstances(_ context.Context,
 	if err != nil {
 		return nil, err
 	}
+	labels, err := selector(q.Msg.Selector)
+	if err != nil {
+		return nil, err
+	}
 	all, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Instance], error) {
 		return b.Services.ListInstances(plan.InstanceFilter{Domain: q.Msg.Domain, Service: q.Msg.Service, Cell: q.Msg.Cell,
-			States: states, Orphans: q.Msg.Orphans}, r)
+			States: states, Orphans: q.Msg.Orphans, Labels: labels}, r)
 	}, func(i *plan.Instance) []*pb.Instance { return instances(i, q.Msg.All) })
 	return answer(&pb.ListInstancesResponse{Instances: slices.Concat(all...), Listing: where}, err)
 }

@@ -24,9 +24,13 @@ func (c taskCalls) ListTasks(_ context.Context, q *request[pb.ListTasksRequest])
 	if err != nil {
 		return nil, err
 	}
+	labels, err := selector(q.Msg.Selector)
+	if err != nil {
+		return nil, err
+	}
 	all, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[plan.Task], error) {
 		return b.Tasks.ListTasks(plan.TaskFilter{Domain: q.Msg.Domain, Name: q.Msg.Name, Cell: q.Msg.Cell, States: states,
-			Outcomes: outcomes}, r)
+			Outcomes: outcomes, Labels: labels}, r)
 	}, func(t *plan.Task) *pb.Task { return planTask(t, false) })
 	return answer(&pb.ListTasksResponse{Tasks: all, Listing: where}, err)
 }

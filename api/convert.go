@@ -38,7 +38,7 @@ func service(s *plan.Service, whole bool) *pb.Service {
 		Routable: int32(s.Routable),
 		Crashed:  int32(s.Crashed), Phase: s.Phase.String(), Failure: text.Clean(s.Failure), Healthy: int32(s.Healthy),
 		Removed: s.Removed, Applied: wire.FromTime(s.Applied), Revision: s.Revision,
-		Stopping: int32(s.Stopping), Unconfirmed: int32(s.Unconfirmed),
+		Stopping: int32(s.Stopping), Unconfirmed: int32(s.Unconfirmed), Labels: text.CleanMap(s.Labels()),
 	}
 	for i := range s.Versions {
 		v := &s.Versions[i]
@@ -103,6 +103,9 @@ func taskMessage(t *task.Task, revision int64, whole bool) *pb.Task {
 		Created: wire.FromTime(t.Created), Started: wire.FromTime(r.Started),
 		Ended: wire.FromTime(t.FirstCompleted), Resolution: t.Resolution.String(), Successor: t.Successor, Revision: revision,
 		Container: t.Reservation,
+	}
+	if t.Definition != nil {
+		m.Labels = text.CleanMap(t.Definition.Workload.Labels)
 	}
 	if !whole {
 		return m
@@ -182,6 +185,7 @@ func job(j *plan.Job, whole bool) *pb.Job {
 		Priority: j.Priority, Reason: text.Clean(j.Progress.Reason), NodesError: text.Clean(j.NodesError),
 		Errors:  text.CleanAll(j.Errors),
 		Created: wire.FromTime(j.Created), Ended: wire.FromTime(j.Ended), Revision: j.Revision,
+		Labels: text.CleanMap(j.Workload.Labels),
 	}
 	m.Domain, m.Name = batch.SplitName(j.Name)
 	if whole {

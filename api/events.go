@@ -193,7 +193,7 @@ func eventMessage(e *event.Event, all bool) *pb.Event {
 	case e.Job != nil:
 		j := e.Job
 		m.Job = &pb.Job{Uid: j.UID, State: stateWord(j.State, j.Removed, j.NodesKnown),
-			Counts: counts(&j.Progress), Reason: text.Clean(j.Reason)}
+			Counts: counts(&j.Progress), Reason: text.Clean(j.Reason), Labels: text.CleanMap(j.Labels)}
 		m.Job.Domain, m.Job.Name = batch.SplitName(j.Name)
 	case e.JobNode != nil:
 		m.Node = node(e.JobNode.Job, &e.JobNode.NodeView)

@@ -79,7 +79,11 @@ func (q *queries) ListServices(f plan.NameFilter, r plan.Range) (plan.Page[plan.
 			if !f.Takes(k.Domain, k.Name) {
 				return plan.Service{}, false, f.Domain == "" || k.Domain <= f.Domain
 			}
-			return v.count(v.services[k]), true, true
+			s := v.services[k]
+			if !f.Labels.Selects(s.row.Labels()) {
+				return plan.Service{}, false, true
+			}
+			return v.count(s), true, true
 		})
 	return plan.Page[plan.Service]{Items: items, Next: next, Revision: v.revision}, nil
 }
@@ -159,6 +163,7 @@ func (v *view) instance(k instanceKey, f plan.InstanceFilter) (plan.Instance, bo
 		f.Service != "" && k.service.Name != f.Service,
 		f.Cell != "" && !slices.ContainsFunc(x.row.Rows(), onCell),
 		f.Orphans && !v.orphan(x.row),
+		len(f.Labels) > 0 && !f.Labels.Selects(v.labels(k.service)),
 		len(f.States) > 0 && !slices.Contains(f.States, a.State):
 		return plan.Instance{}, false
 	}
@@ -168,6 +173,14 @@ func (v *view) instance(k instanceKey, f plan.InstanceFilter) (plan.Instance, bo
 		i.Version, i.Wanted = p.version.Number, p.version.Wants(k.key.Index)
 	}
 	return i, true
+}
+
+// labels returns those of a service; nil if it is unknown.
+func (v *view) labels(k lrp.ServiceKey) map[string]string {
+	if s, ok := v.services[k]; ok {
+		return s.row.Labels()
+	}
+	return nil
 }
 
 // InstanceOf returns a row that was committed at a revision as a list shows it; it has an owner
@@ -203,7 +216,8 @@ func (q *queries) ListTasks(f plan.TaskFilter, r plan.Range) (plan.Page[plan.Tas
 			match := (f.Domain == "" || row.Domain == f.Domain) && (f.Name == "" || row.Name == f.Name) &&
 				(f.Cell == "" || row.Holder.Cell == f.Cell) &&
 				(len(f.States) == 0 || slices.Contains(f.States, row.State)) &&
-				(len(f.Outcomes) == 0 || slices.Contains(f.Outcomes, row.Outcome))
+				(len(f.Outcomes) == 0 || slices.Contains(f.Outcomes, row.Outcome)) &&
+				(len(f.Labels) == 0 || row.Definition != nil && f.Labels.Selects(row.Definition.Workload.Labels))
 			return plan.Task{Task: row, Revision: t.revision}, match, true
 		})
 	return plan.Page[plan.Task]{Items: items, Next: next, Revision: v.revision}, nil

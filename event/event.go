@@ -141,6 +141,7 @@ type JobState struct {
 	Removed bool
 	// NodesKnown: its nodes were read at least once; before, Progress means nothing.
 	NodesKnown bool
+	Labels     map[string]string
 }
 
 // NodeState is a batch task that ended.

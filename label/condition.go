@@ -52,8 +52,17 @@ type Bound struct {
 const Examples = "disk = ssd, disk != hdd, rack in (a, b), rack not in (a, b), gpu exists, gpu not exists, " +
 	"kernel version >= 5.10, < 7"
 
-// Parse reads one condition.
+// Parse reads one condition on the labels of cells.
 func Parse(text string) (Condition, error) {
+	c, err := parse(text)
+	if err == nil && c.Name == Cell {
+		return Condition{}, fmt.Errorf("%w: %q: cell is no label; conditions on labels select groups of cells",
+			ErrInvalid, text)
+	}
+	return c, err
+}
+
+func parse(text string) (Condition, error) {
 	rest := strings.TrimSpace(text)
 	n := 0
 	for n < len(rest) && nameByte(rest[n]) {
@@ -65,9 +74,6 @@ func Parse(text string) (Condition, error) {
 	}
 	if err := CheckName(c.Name); err != nil {
 		return bad("begins with no name of a label; conditions look like " + Examples)
-	}
-	if c.Name == Cell {
-		return bad("cell is no label; conditions on labels select groups of cells")
 	}
 	op, value := operator(strings.TrimSpace(rest[n:]))
 	switch c.Op = op; op {

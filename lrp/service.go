@@ -2,6 +2,7 @@ package lrp
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -81,6 +82,14 @@ func (s *Service) Target() *Version {
 	return &s.Versions[len(s.Versions)-1]
 }
 
+// Labels returns the labels of the target; nil when there is none.
+func (s *Service) Labels() map[string]string {
+	if t := s.Target(); t != nil {
+		return t.Workload.Labels
+	}
+	return nil
+}
+
 // has reports whether a process guid is that of one of the versions.
 func (s *Service) has(process string) bool {
 	return slices.ContainsFunc(s.Versions, func(v Version) bool { return v.Process == process })
@@ -101,7 +110,7 @@ func (s *Service) Wanted() *Desired {
 }
 
 // Apply returns the service as it is after d was applied at now: s itself if nothing differs; the
-// same versions with new instances, routes and annotation if only these differ; otherwise with one
+// same versions with new instances, routes, annotation and labels if only these differ; otherwise with one
 // more version, named process, that rolls out. s may be nil for a new service. d.Process is
 // ignored. A newer version supersedes a rollout in progress. d.Decided() is stored.
 func Apply(s *Service, d Desired, process string, now time.Time) (*Service, error) {
@@ -147,7 +156,8 @@ func (s *Service) replaced(d Desired, process string, now time.Time) *Service {
 // updated is Apply for changes that affect no instance.
 func (s *Service) updated(d Desired) *Service {
 	t := s.Target()
-	if t.Annotation == d.Annotation && reflect.DeepEqual(t.Routes, d.Routes) && s.Instances == d.Instances {
+	if t.Annotation == d.Annotation && reflect.DeepEqual(t.Routes, d.Routes) && s.Instances == d.Instances &&
+		maps.Equal(t.Workload.Labels, d.Workload.Labels) {
 		return s
 	}
 	c := s.Scale(d.Instances)
@@ -155,16 +165,16 @@ func (s *Service) updated(d Desired) *Service {
 		c = s.clone()
 	}
 	t = c.Target()
-	t.Annotation, t.Routes, t.Instances = d.Annotation, d.Routes, d.Instances
+	t.Annotation, t.Routes, t.Instances, t.Workload.Labels = d.Annotation, d.Routes, d.Instances, d.Workload.Labels
 	return c
 }
 
 // SameWorkload reports whether a and b differ at most in fields that may change in place:
-// instances, routes, annotation (and the process guid). (Diego dev notes, DesiredLRPs.)
+// instances, routes, annotation, labels (and the process guid). (Diego dev notes, DesiredLRPs.)
 func SameWorkload(a, b *Desired) bool {
 	x, y := *a, *b
 	for _, d := range []*Desired{&x, &y} {
-		d.Process, d.Instances, d.Routes, d.Annotation = "", 0, nil, ""
+		d.Process, d.Instances, d.Routes, d.Annotation, d.Workload.Labels = "", 0, nil, "", nil
 	}
 	return reflect.DeepEqual(x, y)
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"cantina/batch"
+	"cantina/label"
 	"cantina/lrp"
 	"cantina/schedule"
 	"cantina/task"
@@ -40,8 +41,11 @@ type Instance struct {
 	Condition string
 }
 
-// NameFilter selects objects by domain and name; empty fields select all.
-type NameFilter struct{ Domain, Name string }
+// NameFilter selects objects by domain, name and labels; empty fields select all.
+type NameFilter struct {
+	Domain, Name string
+	Labels       label.Selector
+}
 
 // Takes reports whether the filter selects a name of a domain.
 func (f NameFilter) Takes(domain, name string) bool {
@@ -52,7 +56,8 @@ func (f NameFilter) Takes(domain, name string) bool {
 type InstanceFilter struct {
 	Domain, Service, Cell string
 	States                []lrp.State
-	Orphans               bool // only instances without a service
+	Orphans               bool           // only instances without a service
+	Labels                label.Selector // of the service
 }
 
 // Rollout is how far a service's newest version has come.
@@ -96,6 +101,7 @@ type TaskFilter struct {
 	Domain, Name, Cell string
 	States             []task.State
 	Outcomes           []task.Outcome
+	Labels             label.Selector
 }
 
 // Job is a job with its progress.

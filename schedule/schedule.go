@@ -140,6 +140,17 @@ func (d *Definition) Starts() string {
 	return "task"
 }
 
+// Labels returns the labels of the task or job that it starts; nil for a signal.
+func (d *Definition) Labels() map[string]string {
+	switch {
+	case d.Job != nil:
+		return d.Job.Job.Workload.Labels
+	case d.Task != nil:
+		return d.Task.Workload.Labels
+	}
+	return nil
+}
+
 // Guarded reports whether its work cannot run twice even without the decisions here: a job runs
 // once per node, and a signal has no run.
 func (d *Definition) Guarded() bool { return d.Task == nil }

@@ -368,7 +368,8 @@ func (s *newest) dependants(f *forest) (events []event.Event) {
 func (s *newest) jobEvent(j *job) event.Event {
 	p := s.progress(j)
 	e := event.Event{Kind: event.Job, Subject: j.row.name, Gone: j.row.deleted,
-		Job: &event.JobState{Name: j.row.name, UID: j.row.uid, Progress: p, Removed: j.row.deleted, NodesKnown: j.known()}}
+		Job: &event.JobState{Name: j.row.name, UID: j.row.uid, Progress: p, Removed: j.row.deleted, NodesKnown: j.known(),
+			Labels: j.labels()}}
 	if j.spec != nil {
 		e.Domain = j.spec.Domain
 	}

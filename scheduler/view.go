@@ -40,13 +40,21 @@ func (s *Scheduler) view(j *job) plan.Job {
 // known reports that a job's nodes were read in this term, or need not be.
 func (j *job) known() bool { return j.forest != nil && (j.forest.planted || !j.forest.hasSources()) }
 
+// labels returns those of a job; nil if its specification cannot be read.
+func (j *job) labels() map[string]string {
+	if j.spec == nil {
+		return nil
+	}
+	return j.spec.Workload.Labels
+}
+
 // Jobs lists jobs in order of their keys, strictly after a key, at most limit (0 = all).
 func (s *Scheduler) Jobs(f plan.NameFilter, after string, limit int) []plan.Job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []plan.Job
 	for _, j := range s.sorted() {
-		if after != "" && j.row.name <= after || !f.Takes(batch.SplitName(j.row.name)) {
+		if after != "" && j.row.name <= after || !f.Takes(batch.SplitName(j.row.name)) || !f.Labels.Selects(j.labels()) {
 			continue
 		}
 		if limit > 0 && len(out) == limit {

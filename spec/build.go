@@ -10,6 +10,7 @@ import (
 
 	"cantina/action"
 	"cantina/internal/text"
+	"cantina/label"
 	"cantina/lrp"
 	"cantina/resource"
 	"cantina/task"
@@ -144,6 +145,13 @@ func (b *builder) workload(p *place, w *workload, extra named[amount]) action.Wo
 		Isolation: action.Isolation(w.Isolation.index), OwnNet: w.OwnNet, Rootfs: b.rootfs(p, w.Rootfs),
 		Termination:   b.termination(p, w),
 		OnCellRestart: action.OnCellRestart(w.OnCellRestart.index), LogRate: int(w.LogRate), API: w.API,
+		Labels: literals(w.Labels),
+	}
+	for _, l := range w.Labels {
+		if err := label.Check(l.key, string(l.value)); err != nil {
+			b.field(p, "labels", oneLine(err), "")
+			break
+		}
 	}
 	switch {
 	case w.Command.set() && w.Action != nil:

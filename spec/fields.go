@@ -22,6 +22,8 @@ type workload struct {
 	API     bool      `spec:"api" default:"false" doc:"set CANTINA_API and CANTINA_TOKEN (address and token of the API), with the full rights of an operator"`
 	User    literal   `spec:"user" default:"the image's USER, else the cell's --default-user, else the cell's own" doc:"user name, uid or uid:gid; names are looked up on the cell or in the image"`
 
+	Labels free[literal] `spec:"labels" doc:"labels for selectors, like cantina ps -l app=web; they do not affect the placement (see cell_labels). A schedule has the labels of its task or job. A change replaces no instance of a service"`
+
 	Memory    size       `spec:"memory" default:"not counted, no limit" doc:"memory reserved on the cell, also the limit; rounded up to 1 MiB"`
 	Disk      size       `spec:"disk" default:"not counted, no limit" doc:"disk space of the container's directory; rounded up to 1 MiB"`
 	CPU       processors `spec:"cpu" default:"not counted, no limit" doc:"processors, like 0.5 or 500m"`

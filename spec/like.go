@@ -17,7 +17,7 @@ func otherNames(name string) string {
 		"image": "rootfs", "environment": "env", "workdir": "dir", "working_dir": "dir", "cwd": "dir",
 		"mem": "memory", "mem_limit": "memory", "cpus": "cpu", "timeout": "time_limit",
 		"healthcheck": "checks", "health_check": "checks", "readiness": "readiness_checks",
-		"restart_policy": "restart", "labels": "cell_labels", "tags": "placement_tags", "tolerations": "tolerates",
+		"restart_policy": "restart", "tags": "placement_tags", "tolerations": "tolerates",
 		"constraints": "cell_match", "constraint": "cell_match", "affinity": "cell_match", "node_selector": "cell_match",
 		"nodeSelector": "cell_match", "spread": "spread_over", "topologySpreadConstraints": "spread_over",
 		"anti_affinity": "apart_from", "distinct_hosts": "max_per", "max_replicas_per_node": "max_per",

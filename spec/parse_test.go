@@ -821,7 +821,7 @@ func TestFieldsOfOtherToolsExist(t *testing.T) {
 	}
 	for _, other := range []string{"cmd", "replicas", "image", "environment", "workdir", "mem", "cpus", "timeout",
 		"healthcheck", "readiness",
-		"restart_policy", "labels", "tags", "tolerations", "schedule", "tz", "namespace"} {
+		"restart_policy", "tags", "tolerations", "schedule", "tz", "namespace"} {
 		if n := otherNames(other); !known[n] {
 			t.Errorf("%s: %q is no field", other, n)
 		}

@@ -70,7 +70,7 @@ func (t *Timetable) List(f plan.NameFilter, after schedule.Key, limit int) (out 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, k := range t.shown.after(after) {
-		if !f.Takes(k.Domain, k.Name) {
+		if !f.Takes(k.Domain, k.Name) || !f.Labels.Selects(t.shown.rows[k].row.Definition.Labels()) {
 			continue
 		}
 		if len(out) == limit {

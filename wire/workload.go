@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"cantina/action"
+	"cantina/internal/text"
 	pb "cantina/wire/cantinav1"
 )
 
@@ -36,6 +37,7 @@ func FromWorkload(w action.Workload) *pb.Workload {
 		OnCellRestart:   pb.OnCellRestart(w.OnCellRestart),
 		LogRate:         int64(w.LogRate),
 		Api:             w.API,
+		Labels:          text.CleanMap(w.Labels),
 	}
 }
 
@@ -68,6 +70,7 @@ func ToWorkload(m *pb.Workload) (action.Workload, error) {
 		OnCellRestart:   action.OnCellRestart(r.enum("on_cell_restart", pb.OnCellRestart_name, int32(m.OnCellRestart))),
 		LogRate:         int(m.LogRate),
 		API:             m.Api,
+		Labels:          m.Labels,
 	}
 	if r.err != nil {
 		return action.Workload{}, fmt.Errorf("workload: %w", r.err)

@@ -352,7 +352,17 @@ func (f *serviceRows) SetService(k lrp.ServiceKey, change func(*lrp.Service)) {
 
 // ListServices implements api.Services.
 func (f *serviceRows) ListServices(q plan.NameFilter, r plan.Range) (plan.Page[plan.Service], error) {
-	return page(f.commits, f.services, r, func(s *plan.Service) bool { return q.Takes(s.Key.Domain, s.Key.Name) }), nil
+	return page(f.commits, f.services, r, func(s *plan.Service) bool {
+		return q.Takes(s.Key.Domain, s.Key.Name) && q.Labels.Selects(s.Labels())
+	}), nil
+}
+
+// labels are those of a service; the lock is held.
+func (f *serviceRows) labels(k lrp.ServiceKey) map[string]string {
+	if s := f.services[k.String()]; s != nil {
+		return s.Labels()
+	}
+	return nil
 }
 
 // GetService implements api.Services.
@@ -370,6 +380,7 @@ func (f *serviceRows) ListInstances(q plan.InstanceFilter, r plan.Range) (plan.P
 	return page(f.commits, f.indices, r, func(x *plan.Instance) bool {
 		return (q.Domain == "" || x.Service.Domain == q.Domain) && (q.Service == "" || x.Service.Name == q.Service) &&
 			(q.Cell == "" || x.Cell == q.Cell) && (x.Orphan || !q.Orphans) &&
+			(len(q.Labels) == 0 || q.Labels.Selects(f.labels(x.Service))) &&
 			(len(q.States) == 0 || slices.Contains(q.States, x.State))
 	}), nil
 }
@@ -492,7 +503,8 @@ func (f *taskRows) ListTasks(q plan.TaskFilter, r plan.Range) (plan.Page[plan.Ta
 	return page(f.commits, f.tasks, r, func(t *plan.Task) bool {
 		return (q.Domain == "" || t.Domain == q.Domain) && (q.Name == "" || t.Name == q.Name) &&
 			(q.Cell == "" || t.Holder.Cell == q.Cell) && (len(q.States) == 0 || slices.Contains(q.States, t.State)) &&
-			(len(q.Outcomes) == 0 || slices.Contains(q.Outcomes, t.Outcome))
+			(len(q.Outcomes) == 0 || slices.Contains(q.Outcomes, t.Outcome)) &&
+			(len(q.Labels) == 0 || t.Definition != nil && q.Labels.Selects(t.Definition.Workload.Labels))
 	}), nil
 }
 

@@ -42,7 +42,9 @@ func (f *jobRows) SetJob(name string, change func(*plan.Job), nodes ...plan.JobN
 
 // ListJobs implements api.Jobs.
 func (f *jobRows) ListJobs(q plan.NameFilter, r plan.Range) (plan.Page[plan.Job], error) {
-	return page(f.commits, f.jobs, r, func(j *plan.Job) bool { return q.Takes(batch.SplitName(j.Name)) }), nil
+	return page(f.commits, f.jobs, r, func(j *plan.Job) bool {
+		return q.Takes(batch.SplitName(j.Name)) && q.Labels.Selects(j.Workload.Labels)
+	}), nil
 }
 
 // GetJob implements api.Jobs.

@@ -40,7 +40,9 @@ func cronOf(row *schedule.Row) (cron.Schedule, error) {
 
 // ListSchedules implements api.Schedules.
 func (f *scheduleRows) ListSchedules(q plan.NameFilter, r plan.Range) (plan.Page[plan.Schedule], error) {
-	return page(f.commits, f.schedules, r, func(s *plan.Schedule) bool { return q.Takes(s.Domain, s.Name) }), nil
+	return page(f.commits, f.schedules, r, func(s *plan.Schedule) bool {
+		return q.Takes(s.Domain, s.Name) && q.Labels.Selects(s.Definition.Labels())
+	}), nil
 }
 
 // GetSchedule implements api.Schedules.

@@ -38,6 +38,7 @@ func jobTable(c *cli) table[*pb.Job] {
 			{name: "DISABLED", wide: true, text: count((*pb.Counts).GetDisabled)},
 			{name: "OWNER", wide: true, text: func(x *pb.Job) string { return x.Owner }},
 			{name: "CREATED", wide: true, text: func(x *pb.Job) string { return c.when(x.Created) }},
+			labelsColumn[*pb.Job](),
 			{name: "ENDED", wide: true, text: func(x *pb.Job) string { return c.when(x.Ended) }},
 		},
 	}
@@ -120,17 +121,22 @@ func dataText(x *pb.JobNode) string {
 func jobVerb(c *cli) *cobra.Command {
 	var domain string
 	var watch bool
+	var sel selector
 	ls := &cobra.Command{
-		Use: "ls", Short: "List jobs with their progress", Example: "  cantina job ls -w", Args: atMost(0, "none"),
+		Use: "ls", Short: "List jobs with their progress", Example: "  cantina job ls -w\n  cantina job ls -l app=shop",
+		Args: atMost(0, "none"),
 		RunE: func(*cobra.Command, []string) error {
 			return listing(c, jobTable(c), watch, eventsOf("job"), func(cursor string) ([]*pb.Job, *pb.Listing, error) {
-				l, err := call(c, calls.ListJobs,
-					&pb.ListJobsRequest{Domain: domain, Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
+				l, err := call(c, calls.ListJobs, &pb.ListJobsRequest{Domain: domain, Selector: sel.text,
+					Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
 				return l.GetJobs(), l.GetListing(), err
-			}, func(e *pb.Event) (*pb.Job, bool) { return e.Job, e.Job != nil && (domain == "" || e.Domain == domain) })
+			}, func(e *pb.Event) (*pb.Job, bool) {
+				return e.Job, e.Job != nil && (domain == "" || e.Domain == domain) && sel.parts.Selects(e.Job.Labels)
+			})
 		},
 	}
 	domainFlag(ls, &domain)
+	sel.add(ls, "only jobs")
 	watchFlag(ls, &watch)
 	get := &cobra.Command{
 		Use: "get JOB", Short: "Show a job with its definition", Example: "  cantina job get count -o yaml",

@@ -85,10 +85,24 @@ func instanceNote(c *cli, x *pb.Instance) string {
 	return ""
 }
 
+// labelledServices are the services that -l selects, for following changes of their instances; nil without -l.
+func labelledServices(c *cli, domain string, sel *selector, watch bool) (map[string]bool, error) {
+	if !watch || sel.text == "" {
+		return nil, nil
+	}
+	all, err := selected(c, "service", domain, sel.text, false)
+	out := map[string]bool{}
+	for _, s := range all {
+		out[s.domain+"/"+s.name] = true
+	}
+	return out, err
+}
+
 func psVerb(c *cli) *cobra.Command {
 	q := &pb.ListInstancesRequest{}
 	var watch bool
 	var index *int32
+	var sel selector
 	wanted := func(x *pb.Instance) bool { return index == nil || x.Index == *index }
 	cmd := &cobra.Command{
 		Use:   "ps [SERVICE[/INDEX]]",
@@ -97,6 +111,7 @@ func psVerb(c *cli) *cobra.Command {
 			"follows with one row per change.",
 		Example: "  cantina ps\n" +
 			"  cantina ps web -o wide\n" +
+			"  cantina ps -l app=shop\n" +
 			"  cantina ps --state CRASHED -o json | jq -r '.[].crash_reason'",
 		Args: atMost(1, "SERVICE[/INDEX]"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -112,20 +127,34 @@ func psVerb(c *cli) *cobra.Command {
 					index = &s.index
 				}
 			}
-			return listing(c, instanceTable(c), watch, &pb.StreamEventsRequest{Kind: []string{"instance"}, All: q.All},
+			q.Selector = sel.text
+			labelled, err := labelledServices(c, q.Domain, &sel, watch)
+			if err != nil {
+				return err
+			}
+			changes := &pb.StreamEventsRequest{Kind: []string{"instance"}, All: q.All}
+			if labelled != nil {
+				changes.Kind = append(changes.Kind, "service")
+			}
+			return listing(c, instanceTable(c), watch, changes,
 				func(cursor string) ([]*pb.Instance, *pb.Listing, error) {
 					q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
 					l, err := call(c, calls.ListInstances, q)
 					return slices.DeleteFunc(l.GetInstances(), func(x *pb.Instance) bool { return !wanted(x) }), l.GetListing(), err
 				}, func(e *pb.Event) (*pb.Instance, bool) {
+					if s := e.Service; s != nil && labelled != nil {
+						labelled[s.Domain+"/"+s.Name] = sel.parts.Selects(s.Labels)
+					}
 					x := e.Instance
-					return x, x != nil && wanted(x) && (q.Domain == "" || x.Domain == q.Domain) &&
+					return x, x != nil &&
+						wanted(x) && (labelled == nil || labelled[x.Domain+"/"+x.Service]) && (q.Domain == "" || x.Domain == q.Domain) &&
 						(q.Service == "" || x.Service == q.Service) && (q.Cell == "" || x.Cell == q.Cell)
 				})
 		},
 	}
 	cmd.Flags().StringVar(&q.Domain, "domain", "", "only this domain")
 	cmd.Flags().StringVar(&q.Cell, "cell", "", "only this cell")
+	sel.add(cmd, "only instances of services")
 	choicesVar(cmd.Flags(), &q.State, "state", wordsOf(lrp.Unclaimed, lrp.Crashed),
 		"UNCLAIMED, CLAIMED, RUNNING or CRASHED")
 	cmd.Flags().BoolVar(&q.All, "all", false, "list every row, also replaced and suspect ones")
@@ -151,6 +180,7 @@ func serviceTable(c *cli) table[*pb.Service] {
 			{name: "NOTE", text: serviceNote},
 			{name: "EXCLUSIVE", wide: true, text: func(x *pb.Service) string { return yesNo(x.Exclusive) }},
 			{name: "REVISION", wide: true, text: func(x *pb.Service) string { return fmt.Sprint(x.Revision) }},
+			labelsColumn[*pb.Service](),
 		},
 	}
 }
@@ -179,20 +209,24 @@ func serviceNote(x *pb.Service) string {
 func serviceVerb(c *cli) *cobra.Command {
 	var domain string
 	var watch bool
+	var sel selector
 	ls := &cobra.Command{
-		Use: "ls", Short: "List services", Example: "  cantina service ls", Args: atMost(0, "none"),
+		Use: "ls", Short: "List services", Example: "  cantina service ls\n  cantina service ls -l app=shop -o wide",
+		Args: atMost(0, "none"),
 		RunE: func(*cobra.Command, []string) error {
 			return listing(c, serviceTable(c), watch, eventsOf("service"),
 				func(cursor string) ([]*pb.Service, *pb.Listing, error) {
-					l, err := call(c, calls.ListServices,
-						&pb.ListServicesRequest{Domain: domain, Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
+					l, err := call(c, calls.ListServices, &pb.ListServicesRequest{Domain: domain, Selector: sel.text,
+						Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
 					return l.GetServices(), l.GetListing(), err
 				}, func(e *pb.Event) (*pb.Service, bool) {
-					return e.Service, e.Service != nil && (domain == "" || e.Domain == domain)
+					return e.Service, e.Service != nil && (domain == "" || e.Domain == domain) &&
+						sel.parts.Selects(e.Service.Labels)
 				})
 		},
 	}
 	domainFlag(ls, &domain)
+	sel.add(ls, "only services")
 	watchFlag(ls, &watch)
 	get := &cobra.Command{
 		Use: "get SERVICE", Short: "Show a service with its versions", Example: "  cantina service get web -o yaml",

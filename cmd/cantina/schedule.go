@@ -32,6 +32,7 @@ func scheduleTable(c *cli) table[*pb.Schedule] {
 			{name: "SKIPPED", wide: true, text: func(x *pb.Schedule) string { return fmt.Sprint(x.Skipped) }},
 			{name: "WORDS", wide: true, text: func(x *pb.Schedule) string { return x.Words }},
 			{name: "REVISION", wide: true, text: func(x *pb.Schedule) string { return fmt.Sprint(x.Revision) }},
+			labelsColumn[*pb.Schedule](),
 		},
 	}
 }
@@ -81,22 +82,24 @@ func scheduleNote(x *pb.Schedule) string {
 func cronListVerb(c *cli) *cobra.Command {
 	q := &pb.ListSchedulesRequest{}
 	var watch bool
+	var sel selector
 	ls := &cobra.Command{
 		Use: "ls", Short: "List schedules", Args: atMost(0, "none"),
-		Example: "  cantina cron ls\n  cantina cron ls -o wide --domain demo",
+		Example: "  cantina cron ls\n  cantina cron ls -o wide --domain demo\n  cantina cron ls -l app=shop",
 		RunE: func(*cobra.Command, []string) error {
 			return listing(c, scheduleTable(c), watch, eventsOf("schedule"),
 				func(cursor string) ([]*pb.Schedule, *pb.Listing, error) {
-					q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
+					q.Page, q.Selector = &pb.Page{Cursor: cursor, Limit: api.MaxPage}, sel.text
 					l, err := call(c, calls.ListSchedules, q)
 					return l.GetSchedules(), l.GetListing(), err
 				}, func(e *pb.Event) (*pb.Schedule, bool) {
 					x := e.Schedule
-					return x, x != nil && (q.Domain == "" || x.Domain == q.Domain)
+					return x, x != nil && (q.Domain == "" || x.Domain == q.Domain) && sel.parts.Selects(x.Labels)
 				})
 		},
 	}
 	ls.Flags().StringVar(&q.Domain, "domain", "", "only this domain")
+	sel.add(ls, "only schedules")
 	watchFlag(ls, &watch)
 	return c.reading(ls)
 }

@@ -18,37 +18,35 @@ import (
 func stopVerb(c *cli) *cobra.Command {
 	var domain string
 	var g graceFlags
+	var sel selector
 	cmd := &cobra.Command{
-		Use:   "stop SUBJECT ...",
+		Use:   "stop SUBJECT ... | -l SELECTOR",
 		Short: "Stop services, tasks and jobs; keep their definitions",
 		Long: "stop scales a service to 0 instances, cancels a task, or pauses a job and ends its running " +
 			"batch tasks.\n" +
 			"\n" + subjectHelp,
 		Example: "  cantina stop web\n" +
 			"  cantina stop web --grace 5s\n" +
-			"  cantina stop task/4f1c job/count --now",
-		Args: atLeast(1, "SUBJECT"),
+			"  cantina stop task/4f1c job/count --now\n" +
+			"  cantina stop -l app=shop,tier!=db",
+		Args: sel.argsOr("SUBJECT"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return eachSubject(c, args, domain, false, func(s subject) (string, error) { return stopOne(c, s, &g) })
+			all, err := subjects(c, args, domain, &sel, false, "service", "job", "task")
+			if err != nil {
+				return err
+			}
+			return eachSubject(c, all, func(s subject) (string, error) { return stopOne(c, s, &g) })
 		},
 	}
+	sel.add(cmd, "instead of SUBJECT: the services, jobs and unfinished tasks")
 	g.add(cmd)
 	domainFlag(cmd, &domain)
 	c.waiting(cmd)
 	return c.writing(cmd)
 }
 
-// eachSubject finds all subjects before it does anything to the first; the answers of all
-// are joined.
-func eachSubject(c *cli, args []string, domain string, removes bool, do func(subject) (string, error)) error {
-	var all []subject
-	for _, a := range args {
-		s, err := findToChange(c, a, domain, removes)
-		if err != nil {
-			return err
-		}
-		all = append(all, s)
-	}
+// eachSubject does something to each subject, and joins the answers.
+func eachSubject(c *cli, all []subject, do func(subject) (string, error)) error {
 	var errs []error
 	var done []*structpb.Struct
 	for _, s := range all {
@@ -153,8 +151,9 @@ func rmVerb(c *cli) *cobra.Command {
 	var domain string
 	var force bool
 	var g graceFlags
+	var sel selector
 	cmd := &cobra.Command{
-		Use:   "rm SUBJECT ...",
+		Use:   "rm SUBJECT ... | -l SELECTOR",
 		Short: "Remove services, tasks, jobs and schedules",
 		Long: "rm deletes a service or a job and stops its processes, and removes a finished task. It removes " +
 			"a schedule; tasks and jobs that it has started continue. A name that a schedule shares with its " +
@@ -162,21 +161,44 @@ func rmVerb(c *cli) *cobra.Command {
 			"it cancels the task and waits until its container is gone, but its work may be done in part.\n" +
 			"\n" + subjectHelp,
 		Example: "  cantina rm web --yes\n" +
-			"  cantina rm task/4f1c --yes",
-		Args: atLeast(1, "SUBJECT"),
+			"  cantina rm task/4f1c --yes\n" +
+			"  cantina rm -l app=shop --yes",
+		Args: sel.argsOr("SUBJECT"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := c.confirm("remove %s", strings.Join(args, ", ")); err != nil {
+			all, err := toRemove(c, args, domain, &sel)
+			if err != nil {
 				return err
 			}
-			return eachSubject(c, args, domain, true, func(s subject) (string, error) { return rmOne(c, s, force, &g) })
+			return eachSubject(c, all, func(s subject) (string, error) { return rmOne(c, s, force, &g) })
 		},
 	}
+	sel.add(cmd, "instead of SUBJECT: the services, jobs, schedules and tasks")
 	domainFlag(cmd, &domain)
 	g.add(cmd)
 	cmd.Flags().BoolVar(&force, "force", false, "cancel an unfinished task and wait until its container is gone")
 	c.needYes(cmd)
 	c.waiting(cmd)
 	return c.writing(cmd)
+}
+
+// toRemove asks before it looks up arguments, and lists the subjects that -l selects when it asks.
+func toRemove(c *cli, args []string, domain string, sel *selector) ([]subject, error) {
+	if len(args) > 0 {
+		if err := c.confirm("remove %s", strings.Join(args, ", ")); err != nil {
+			return nil, err
+		}
+		return subjects(c, args, domain, sel, true)
+	}
+	// Schedules first: a later firing would start work that is already removed.
+	all, err := subjects(c, nil, domain, sel, true, "schedule", "service", "job", "task")
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, s := range all {
+		names = append(names, s.String())
+	}
+	return all, c.confirm("remove %s", strings.Join(names, ", "))
 }
 
 func rmOne(c *cli, s subject, force bool, g *graceFlags) (string, error) {
@@ -259,18 +281,24 @@ func restartVerb(c *cli) *cobra.Command {
 	var domain string
 	var allAtOnce bool
 	var g graceFlags
+	var sel selector
 	cmd := &cobra.Command{
-		Use:   "restart SERVICE[/INDEX] ...",
+		Use:   "restart SERVICE[/INDEX] ... | -l SELECTOR",
 		Short: "Restart the instances of services",
 		Long: "restart replaces the instances of a service by the rules of an update: in batches, start-first " +
 			"or stop-first as configured, with rollback when it makes no progress. A single instance " +
 			"SERVICE/INDEX, or with --all-at-once every instance, is stopped and started at once.",
 		Example: "  cantina restart web\n" +
 			"  cantina restart web --all-at-once\n" +
-			"  cantina restart web/0",
-		Args: atLeast(1, "SERVICE[/INDEX]"),
+			"  cantina restart web/0\n" +
+			"  cantina restart -l app=shop",
+		Args: sel.argsOr("SERVICE[/INDEX]"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return eachSubject(c, args, domain, false, func(s subject) (string, error) {
+			all, err := subjects(c, args, domain, &sel, false, "service")
+			if err != nil {
+				return err
+			}
+			return eachSubject(c, all, func(s subject) (string, error) {
 				q := &pb.RestartServiceRequest{Domain: s.domain, Name: s.name, AllAtOnce: allAtOnce}
 				rolling := ""
 				switch s.kind {
@@ -297,6 +325,7 @@ func restartVerb(c *cli) *cobra.Command {
 		},
 	}
 	g.add(cmd)
+	sel.add(cmd, "instead of SERVICE: the services")
 	cmd.Flags().BoolVar(&allAtOnce, "all-at-once", false, "stop and start all instances at the same time")
 	domainFlag(cmd, &domain)
 	c.waiting(cmd)

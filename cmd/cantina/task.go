@@ -29,6 +29,7 @@ func taskTable(c *cli) table[*pb.Task] {
 			{name: "REJECTIONS", wide: true, text: func(x *pb.Task) string { return number(x.Rejections) }},
 			{name: "UID", wide: true, text: func(x *pb.Task) string { return x.Uid }},
 			{name: "REVISION", wide: true, text: func(x *pb.Task) string { return fmt.Sprint(x.Revision) }},
+			labelsColumn[*pb.Task](),
 		},
 	}
 }
@@ -70,21 +71,22 @@ func taskVerb(c *cli) *cobra.Command {
 	q := &pb.ListTasksRequest{}
 	var watch bool
 	var limit int
+	var sel selector
 	ls := &cobra.Command{
 		Use: "ls", Short: "List tasks, the newest first", Args: atMost(0, "none"),
 		Example: "  cantina task ls --limit 20\n  cantina task ls --state RUNNING\n  cantina task ls --outcome lost\n" +
-			"  cantina task ls -q --domain demo",
+			"  cantina task ls -q --domain demo\n  cantina task ls -l app=shop",
 		RunE: func(*cobra.Command, []string) error {
 			t := taskTable(c)
 			t.order = func(all []*pb.Task) []*pb.Task { return newest(all, limit) }
 			return listing(c, t, watch, eventsOf("task"), func(cursor string) ([]*pb.Task, *pb.Listing, error) {
-				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
+				q.Page, q.Selector = &pb.Page{Cursor: cursor, Limit: api.MaxPage}, sel.text
 				l, err := call(c, calls.ListTasks, q)
 				return l.GetTasks(), l.GetListing(), err
 			}, func(e *pb.Event) (*pb.Task, bool) {
 				x := e.Task
 				return x, x != nil && (q.Domain == "" || x.Domain == q.Domain) && (q.Name == "" || x.Name == q.Name) &&
-					(len(q.Outcome) == 0 || slices.Contains(q.Outcome, x.Outcome))
+					(len(q.Outcome) == 0 || slices.Contains(q.Outcome, x.Outcome)) && sel.parts.Selects(x.Labels)
 			})
 		},
 	}
@@ -92,6 +94,7 @@ func taskVerb(c *cli) *cobra.Command {
 	numberVar(ls.Flags(), &limit, "limit", "n", 0, 0, unbounded, "list at most this many (0: all)")
 	ls.Flags().StringVar(&q.Name, "name", "", "only tasks with this name")
 	ls.Flags().StringVar(&q.Cell, "cell", "", "only this cell")
+	sel.add(ls, "only tasks")
 	choicesVar(ls.Flags(), &q.State, "state", wordsOf(task.Pending, task.Resolving),
 		"PENDING, RUNNING, COMPLETED or RESOLVING")
 	choicesVar(ls.Flags(), &q.Outcome, "outcome", wordsOf(task.Succeeded, task.Lost),

@@ -903,7 +903,8 @@ type Service struct {
 	// How many instances are being stopped, for any reason. They do not count as running.
 	Stopping int32 `protobuf:"varint,16,opt,name=stopping,proto3" json:"stopping,omitempty"`
 	// How many instances are unconfirmed: the process that runs them has not reported.
-	Unconfirmed   int32 `protobuf:"varint,17,opt,name=unconfirmed,proto3" json:"unconfirmed,omitempty"`
+	Unconfirmed   int32             `protobuf:"varint,17,opt,name=unconfirmed,proto3" json:"unconfirmed,omitempty"`
+	Labels        map[string]string `protobuf:"bytes,18,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1057,6 +1058,13 @@ func (x *Service) GetUnconfirmed() int32 {
 	return 0
 }
 
+func (x *Service) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
 // One definition of a service. The workload is only in GetService.
 type ServiceVersion struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1163,7 +1171,9 @@ type ListServicesRequest struct {
 	Page   *Page                  `protobuf:"bytes,1,opt,name=page,proto3" json:"page,omitempty"`
 	Domain string                 `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
 	// Only those of this name.
-	Name          string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// Only those whose labels match, like "app=web,!canary".
+	Selector      string `protobuf:"bytes,4,opt,name=selector,proto3" json:"selector,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1215,6 +1225,13 @@ func (x *ListServicesRequest) GetDomain() string {
 func (x *ListServicesRequest) GetName() string {
 	if x != nil {
 		return x.Name
+	}
+	return ""
+}
+
+func (x *ListServicesRequest) GetSelector() string {
+	if x != nil {
+		return x.Selector
 	}
 	return ""
 }
@@ -1674,7 +1691,9 @@ type ListInstancesRequest struct {
 	// Every row, not the one resolved row of each index.
 	All bool `protobuf:"varint,6,opt,name=all,proto3" json:"all,omitempty"`
 	// Only objects without a service.
-	Orphans       bool `protobuf:"varint,7,opt,name=orphans,proto3" json:"orphans,omitempty"`
+	Orphans bool `protobuf:"varint,7,opt,name=orphans,proto3" json:"orphans,omitempty"`
+	// Only those of services whose labels match, like "app=web,!canary".
+	Selector      string `protobuf:"bytes,8,opt,name=selector,proto3" json:"selector,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1756,6 +1775,13 @@ func (x *ListInstancesRequest) GetOrphans() bool {
 		return x.Orphans
 	}
 	return false
+}
+
+func (x *ListInstancesRequest) GetSelector() string {
+	if x != nil {
+		return x.Selector
+	}
+	return ""
 }
 
 type ListInstancesResponse struct {
@@ -2189,7 +2215,8 @@ type Task struct {
 	// Bytes of output that the disk of its cell refused; they are gaps in its logs.
 	OutputLost int64 `protobuf:"varint,28,opt,name=output_lost,json=outputLost,proto3" json:"output_lost,omitempty"`
 	// It was cancelled, and its cell has not reported yet how its program ended.
-	Ending        bool `protobuf:"varint,29,opt,name=ending,proto3" json:"ending,omitempty"`
+	Ending        bool              `protobuf:"varint,29,opt,name=ending,proto3" json:"ending,omitempty"`
+	Labels        map[string]string `protobuf:"bytes,30,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2427,6 +2454,13 @@ func (x *Task) GetEnding() bool {
 	return false
 }
 
+func (x *Task) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
 type TaskDefinition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Workload      *Workload              `protobuf:"bytes,1,opt,name=workload,proto3" json:"workload,omitempty"`
@@ -2562,7 +2596,9 @@ type ListTasksRequest struct {
 	Cell   string                 `protobuf:"bytes,4,opt,name=cell,proto3" json:"cell,omitempty"`
 	State  []string               `protobuf:"bytes,5,rep,name=state,proto3" json:"state,omitempty"`
 	// succeeded, failed, cancelled or lost. A lost one stays so when it is resolved.
-	Outcome       []string `protobuf:"bytes,6,rep,name=outcome,proto3" json:"outcome,omitempty"`
+	Outcome []string `protobuf:"bytes,6,rep,name=outcome,proto3" json:"outcome,omitempty"`
+	// Only those whose labels match, like "app=web,!canary".
+	Selector      string `protobuf:"bytes,7,opt,name=selector,proto3" json:"selector,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2637,6 +2673,13 @@ func (x *ListTasksRequest) GetOutcome() []string {
 		return x.Outcome
 	}
 	return nil
+}
+
+func (x *ListTasksRequest) GetSelector() string {
+	if x != nil {
+		return x.Selector
+	}
+	return ""
 }
 
 type ListTasksResponse struct {
@@ -3324,7 +3367,8 @@ type Job struct {
 	Ended      *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=ended,proto3" json:"ended,omitempty"`
 	Revision   int64                  `protobuf:"varint,15,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Only in GetJob.
-	Definition    *JobDefinition `protobuf:"bytes,16,opt,name=definition,proto3" json:"definition,omitempty"`
+	Definition    *JobDefinition    `protobuf:"bytes,16,opt,name=definition,proto3" json:"definition,omitempty"`
+	Labels        map[string]string `protobuf:"bytes,17,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3467,6 +3511,13 @@ func (x *Job) GetRevision() int64 {
 func (x *Job) GetDefinition() *JobDefinition {
 	if x != nil {
 		return x.Definition
+	}
+	return nil
+}
+
+func (x *Job) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
 	}
 	return nil
 }
@@ -3980,7 +4031,9 @@ type ListJobsRequest struct {
 	Page   *Page                  `protobuf:"bytes,1,opt,name=page,proto3" json:"page,omitempty"`
 	Domain string                 `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
 	// Only those of this name.
-	Name          string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// Only those whose labels match, like "app=web,!canary".
+	Selector      string `protobuf:"bytes,4,opt,name=selector,proto3" json:"selector,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4032,6 +4085,13 @@ func (x *ListJobsRequest) GetDomain() string {
 func (x *ListJobsRequest) GetName() string {
 	if x != nil {
 		return x.Name
+	}
+	return ""
+}
+
+func (x *ListJobsRequest) GetSelector() string {
+	if x != nil {
+		return x.Selector
 	}
 	return ""
 }
@@ -4961,7 +5021,8 @@ type Schedule struct {
 	// With starts signal.
 	Signal *ScheduleSignal `protobuf:"bytes,30,opt,name=signal,proto3" json:"signal,omitempty"`
 	// The effect of the clocks: the wall clock was set, or is behind the decided times.
-	Note          string `protobuf:"bytes,31,opt,name=note,proto3" json:"note,omitempty"`
+	Note          string            `protobuf:"bytes,31,opt,name=note,proto3" json:"note,omitempty"`
+	Labels        map[string]string `protobuf:"bytes,32,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5211,6 +5272,13 @@ func (x *Schedule) GetNote() string {
 		return x.Note
 	}
 	return ""
+}
+
+func (x *Schedule) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
 }
 
 // A signal to the running instances of a service of the schedule's domain, sent at
@@ -5512,7 +5580,9 @@ type ListSchedulesRequest struct {
 	Page   *Page                  `protobuf:"bytes,1,opt,name=page,proto3" json:"page,omitempty"`
 	Domain string                 `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
 	// Only those of this name.
-	Name          string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// Only those whose labels match, like "app=web,!canary".
+	Selector      string `protobuf:"bytes,4,opt,name=selector,proto3" json:"selector,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5564,6 +5634,13 @@ func (x *ListSchedulesRequest) GetDomain() string {
 func (x *ListSchedulesRequest) GetName() string {
 	if x != nil {
 		return x.Name
+	}
+	return ""
+}
+
+func (x *ListSchedulesRequest) GetSelector() string {
+	if x != nil {
+		return x.Selector
 	}
 	return ""
 }
@@ -10057,7 +10134,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\vFieldChange\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x10\n" +
 	"\x03old\x18\x02 \x01(\tR\x03old\x12\x10\n" +
-	"\x03new\x18\x03 \x01(\tR\x03new\"\x87\x04\n" +
+	"\x03new\x18\x03 \x01(\tR\x03new\"\xfb\x04\n" +
 	"\aService\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
@@ -10076,7 +10153,11 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\afailure\x18\x0e \x01(\tR\afailure\x12\x18\n" +
 	"\ahealthy\x18\x0f \x01(\x05R\ahealthy\x12\x1a\n" +
 	"\bstopping\x18\x10 \x01(\x05R\bstopping\x12 \n" +
-	"\vunconfirmed\x18\x11 \x01(\x05R\vunconfirmed\"\xcf\x02\n" +
+	"\vunconfirmed\x18\x11 \x01(\x05R\vunconfirmed\x127\n" +
+	"\x06labels\x18\x12 \x03(\v2\x1f.cantina.v1.Service.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcf\x02\n" +
 	"\x0eServiceVersion\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x18\n" +
 	"\aprocess\x18\x02 \x01(\tR\aprocess\x12\x12\n" +
@@ -10090,11 +10171,12 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x04high\x18\t \x01(\x05R\x04high\x1a9\n" +
 	"\vRoutesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x04\x10\x05\"g\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x04\x10\x05\"\x83\x01\n" +
 	"\x13ListServicesRequest\x12$\n" +
 	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"v\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x1a\n" +
+	"\bselector\x18\x04 \x01(\tR\bselector\"v\n" +
 	"\x14ListServicesResponse\x12/\n" +
 	"\bservices\x18\x01 \x03(\v2\x13.cantina.v1.ServiceR\bservices\x12-\n" +
 	"\alisting\x18\x02 \x01(\v2\x13.cantina.v1.ListingR\alisting\"?\n" +
@@ -10137,7 +10219,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"last_crash\x18\x1d \x01(\tR\tlastCrash\x12&\n" +
 	"\x0flast_crash_cell\x18\x1e \x01(\tR\rlastCrashCell\x12B\n" +
-	"\x0flast_crash_time\x18\x1f \x01(\v2\x1a.google.protobuf.TimestampR\rlastCrashTime\"\xc4\x01\n" +
+	"\x0flast_crash_time\x18\x1f \x01(\v2\x1a.google.protobuf.TimestampR\rlastCrashTime\"\xe0\x01\n" +
 	"\x14ListInstancesRequest\x12$\n" +
 	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x18\n" +
@@ -10145,7 +10227,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x04cell\x18\x04 \x01(\tR\x04cell\x12\x14\n" +
 	"\x05state\x18\x05 \x03(\tR\x05state\x12\x10\n" +
 	"\x03all\x18\x06 \x01(\bR\x03all\x12\x18\n" +
-	"\aorphans\x18\a \x01(\bR\aorphans\"z\n" +
+	"\aorphans\x18\a \x01(\bR\aorphans\x12\x1a\n" +
+	"\bselector\x18\b \x01(\tR\bselector\"z\n" +
 	"\x15ListInstancesResponse\x122\n" +
 	"\tinstances\x18\x01 \x03(\v2\x14.cantina.v1.InstanceR\tinstances\x12-\n" +
 	"\alisting\x18\x02 \x01(\v2\x13.cantina.v1.ListingR\alisting\"\x88\x01\n" +
@@ -10169,7 +10252,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x05write\x18\x04 \x01(\v2\x11.cantina.v1.WriteR\x05write\x12\x1e\n" +
 	"\vall_at_once\x18\x05 \x01(\bR\tallAtOnce\"6\n" +
 	"\x16RestartServiceResponse\x12\x1c\n" +
-	"\trestarted\x18\x01 \x01(\x05R\trestarted\"\xa9\a\n" +
+	"\trestarted\x18\x01 \x01(\x05R\trestarted\"\x9a\b\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x16\n" +
@@ -10208,7 +10291,11 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\tcondition\x18\x1b \x01(\tR\tcondition\x12\x1f\n" +
 	"\voutput_lost\x18\x1c \x01(\x03R\n" +
 	"outputLost\x12\x16\n" +
-	"\x06ending\x18\x1d \x01(\bR\x06ending\"\xee\x03\n" +
+	"\x06ending\x18\x1d \x01(\bR\x06ending\x124\n" +
+	"\x06labels\x18\x1e \x03(\v2\x1c.cantina.v1.Task.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xee\x03\n" +
 	"\x0eTaskDefinition\x120\n" +
 	"\bworkload\x18\x01 \x01(\v2\x14.cantina.v1.WorkloadR\bworkload\x12\x14\n" +
 	"\x05stack\x18\x02 \x01(\tR\x05stack\x12%\n" +
@@ -10228,14 +10315,15 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"conditions\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa8\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc4\x01\n" +
 	"\x10ListTasksRequest\x12$\n" +
 	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
 	"\x04cell\x18\x04 \x01(\tR\x04cell\x12\x14\n" +
 	"\x05state\x18\x05 \x03(\tR\x05state\x12\x18\n" +
-	"\aoutcome\x18\x06 \x03(\tR\aoutcome\"j\n" +
+	"\aoutcome\x18\x06 \x03(\tR\aoutcome\x12\x1a\n" +
+	"\bselector\x18\a \x01(\tR\bselector\"j\n" +
 	"\x11ListTasksResponse\x12&\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x10.cantina.v1.TaskR\x05tasks\x12-\n" +
 	"\alisting\x18\x02 \x01(\v2\x13.cantina.v1.ListingR\alisting\" \n" +
@@ -10274,7 +10362,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
 	"\x05write\x18\x02 \x01(\v2\x11.cantina.v1.WriteR\x05write\"9\n" +
 	"\x11RerunTaskResponse\x12$\n" +
-	"\x04task\x18\x01 \x01(\v2\x10.cantina.v1.TaskR\x04task\"\xf9\x03\n" +
+	"\x04task\x18\x01 \x01(\v2\x10.cantina.v1.TaskR\x04task\"\xe9\x04\n" +
 	"\x03Job\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x16\n" +
@@ -10295,7 +10383,11 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\brevision\x18\x0f \x01(\x03R\brevision\x129\n" +
 	"\n" +
 	"definition\x18\x10 \x01(\v2\x19.cantina.v1.JobDefinitionR\n" +
-	"definition\"\x84\x04\n" +
+	"definition\x123\n" +
+	"\x06labels\x18\x11 \x03(\v2\x1b.cantina.v1.Job.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x84\x04\n" +
 	"\rJobDefinition\x120\n" +
 	"\bworkload\x18\x01 \x01(\v2\x14.cantina.v1.WorkloadR\bworkload\x12\x16\n" +
 	"\x06levels\x18\x02 \x03(\tR\x06levels\x12\x14\n" +
@@ -10362,11 +10454,12 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x05since\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12-\n" +
 	"\x12unconfirmed_reason\x18\x10 \x01(\tR\x11unconfirmedReason\x12\x1c\n" +
 	"\tcondition\x18\x11 \x01(\tR\tcondition\x12\x16\n" +
-	"\x06domain\x18\x12 \x01(\tR\x06domain\"c\n" +
+	"\x06domain\x18\x12 \x01(\tR\x06domain\"\x7f\n" +
 	"\x0fListJobsRequest\x12$\n" +
 	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"f\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x1a\n" +
+	"\bselector\x18\x04 \x01(\tR\bselector\"f\n" +
 	"\x10ListJobsResponse\x12#\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x0f.cantina.v1.JobR\x04jobs\x12-\n" +
 	"\alisting\x18\x02 \x01(\v2\x13.cantina.v1.ListingR\alisting\";\n" +
@@ -10423,7 +10516,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x05write\x18\x04 \x01(\v2\x11.cantina.v1.WriteR\x05write\x12\x16\n" +
 	"\x06domain\x18\x05 \x01(\tR\x06domain\")\n" +
 	"\x0fKillJobResponse\x12\x16\n" +
-	"\x06killed\x18\x01 \x01(\x05R\x06killed\"\xb2\b\n" +
+	"\x06killed\x18\x01 \x01(\x05R\x06killed\"\xa7\t\n" +
 	"\bSchedule\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -10458,7 +10551,11 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\ahistory\x18\x1c \x03(\v2\x19.cantina.v1.ScheduleEntryR\ahistory\x124\n" +
 	"\bupcoming\x18\x1d \x03(\v2\x18.cantina.v1.ScheduleTimeR\bupcoming\x122\n" +
 	"\x06signal\x18\x1e \x01(\v2\x1a.cantina.v1.ScheduleSignalR\x06signal\x12\x12\n" +
-	"\x04note\x18\x1f \x01(\tR\x04note\"B\n" +
+	"\x04note\x18\x1f \x01(\tR\x04note\x128\n" +
+	"\x06labels\x18  \x03(\v2 .cantina.v1.Schedule.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"B\n" +
 	"\x0eScheduleSignal\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\tR\x06signal\"L\n" +
@@ -10479,11 +10576,12 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
 	"\x05local\x18\x02 \x01(\tR\x05local\x12\x12\n" +
 	"\x04mark\x18\x03 \x01(\tR\x04mark\x12\x12\n" +
-	"\x04skip\x18\x04 \x01(\tR\x04skip\"h\n" +
+	"\x04skip\x18\x04 \x01(\tR\x04skip\"\x84\x01\n" +
 	"\x14ListSchedulesRequest\x12$\n" +
 	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"z\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x1a\n" +
+	"\bselector\x18\x04 \x01(\tR\bselector\"z\n" +
 	"\x15ListSchedulesResponse\x122\n" +
 	"\tschedules\x18\x01 \x03(\v2\x14.cantina.v1.ScheduleR\tschedules\x12-\n" +
 	"\alisting\x18\x02 \x01(\v2\x13.cantina.v1.ListingR\alisting\"\\\n" +
@@ -10889,7 +10987,7 @@ func file_cantina_v1_api_proto_rawDescGZIP() []byte {
 	return file_cantina_v1_api_proto_rawDescData
 }
 
-var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 146)
+var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 150)
 var file_cantina_v1_api_proto_goTypes = []any{
 	(*ErrorDetail)(nil),                // 0: cantina.v1.ErrorDetail
 	(*Problem)(nil),                    // 1: cantina.v1.Problem
@@ -11027,32 +11125,36 @@ var file_cantina_v1_api_proto_goTypes = []any{
 	(*FollowOutputResponse)(nil),       // 133: cantina.v1.FollowOutputResponse
 	(*ExecRequest)(nil),                // 134: cantina.v1.ExecRequest
 	(*ExecStart)(nil),                  // 135: cantina.v1.ExecStart
-	nil,                                // 136: cantina.v1.ServiceVersion.RoutesEntry
-	nil,                                // 137: cantina.v1.TaskDefinition.LabelsEntry
-	nil,                                // 138: cantina.v1.JobDefinition.ResourcesEntry
-	nil,                                // 139: cantina.v1.LevelResources.TakeEntry
-	nil,                                // 140: cantina.v1.LevelResources.LimitEntry
-	nil,                                // 141: cantina.v1.LevelResources.WeightEntry
-	nil,                                // 142: cantina.v1.Cell.CapacityEntry
-	nil,                                // 143: cantina.v1.Cell.FreeEntry
-	nil,                                // 144: cantina.v1.Cell.LabelsEntry
-	nil,                                // 145: cantina.v1.Status.CountsEntry
-	(*Term)(nil),                       // 146: cantina.v1.Term
-	(*timestamppb.Timestamp)(nil),      // 147: google.protobuf.Timestamp
-	(*Workload)(nil),                   // 148: cantina.v1.Workload
-	(*Mapping)(nil),                    // 149: cantina.v1.Mapping
-	(*structpb.Value)(nil),             // 150: google.protobuf.Value
-	(*durationpb.Duration)(nil),        // 151: google.protobuf.Duration
-	(*structpb.Struct)(nil),            // 152: google.protobuf.Struct
-	(*LogGap)(nil),                     // 153: cantina.v1.LogGap
-	(*LogLines)(nil),                   // 154: cantina.v1.LogLines
-	(*ExecInput)(nil),                  // 155: cantina.v1.ExecInput
-	(*ExecWork)(nil),                   // 156: cantina.v1.ExecWork
-	(*ExecResponse)(nil),               // 157: cantina.v1.ExecResponse
+	nil,                                // 136: cantina.v1.Service.LabelsEntry
+	nil,                                // 137: cantina.v1.ServiceVersion.RoutesEntry
+	nil,                                // 138: cantina.v1.Task.LabelsEntry
+	nil,                                // 139: cantina.v1.TaskDefinition.LabelsEntry
+	nil,                                // 140: cantina.v1.Job.LabelsEntry
+	nil,                                // 141: cantina.v1.JobDefinition.ResourcesEntry
+	nil,                                // 142: cantina.v1.LevelResources.TakeEntry
+	nil,                                // 143: cantina.v1.LevelResources.LimitEntry
+	nil,                                // 144: cantina.v1.LevelResources.WeightEntry
+	nil,                                // 145: cantina.v1.Schedule.LabelsEntry
+	nil,                                // 146: cantina.v1.Cell.CapacityEntry
+	nil,                                // 147: cantina.v1.Cell.FreeEntry
+	nil,                                // 148: cantina.v1.Cell.LabelsEntry
+	nil,                                // 149: cantina.v1.Status.CountsEntry
+	(*Term)(nil),                       // 150: cantina.v1.Term
+	(*timestamppb.Timestamp)(nil),      // 151: google.protobuf.Timestamp
+	(*Workload)(nil),                   // 152: cantina.v1.Workload
+	(*Mapping)(nil),                    // 153: cantina.v1.Mapping
+	(*structpb.Value)(nil),             // 154: google.protobuf.Value
+	(*durationpb.Duration)(nil),        // 155: google.protobuf.Duration
+	(*structpb.Struct)(nil),            // 156: google.protobuf.Struct
+	(*LogGap)(nil),                     // 157: cantina.v1.LogGap
+	(*LogLines)(nil),                   // 158: cantina.v1.LogLines
+	(*ExecInput)(nil),                  // 159: cantina.v1.ExecInput
+	(*ExecWork)(nil),                   // 160: cantina.v1.ExecWork
+	(*ExecResponse)(nil),               // 161: cantina.v1.ExecResponse
 }
 var file_cantina_v1_api_proto_depIdxs = []int32{
 	1,   // 0: cantina.v1.ErrorDetail.problems:type_name -> cantina.v1.Problem
-	146, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
+	150, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
 	5,   // 2: cantina.v1.PlanRequest.files:type_name -> cantina.v1.SpecFile
 	10,  // 3: cantina.v1.PlanResponse.domains:type_name -> cantina.v1.DomainChange
 	5,   // 4: cantina.v1.ApplyRequest.files:type_name -> cantina.v1.SpecFile
@@ -11060,285 +11162,289 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	10,  // 6: cantina.v1.ApplyResponse.domains:type_name -> cantina.v1.DomainChange
 	11,  // 7: cantina.v1.DomainChange.changes:type_name -> cantina.v1.Change
 	12,  // 8: cantina.v1.Change.fields:type_name -> cantina.v1.FieldChange
-	147, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
+	151, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
 	14,  // 10: cantina.v1.Service.versions:type_name -> cantina.v1.ServiceVersion
-	148, // 11: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
-	136, // 12: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
-	3,   // 13: cantina.v1.ListServicesRequest.page:type_name -> cantina.v1.Page
-	13,  // 14: cantina.v1.ListServicesResponse.services:type_name -> cantina.v1.Service
-	4,   // 15: cantina.v1.ListServicesResponse.listing:type_name -> cantina.v1.Listing
-	13,  // 16: cantina.v1.GetServiceResponse.service:type_name -> cantina.v1.Service
-	149, // 17: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
-	147, // 18: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
-	147, // 19: cantina.v1.Instance.stop_by:type_name -> google.protobuf.Timestamp
-	147, // 20: cantina.v1.Instance.last_crash_time:type_name -> google.protobuf.Timestamp
-	3,   // 21: cantina.v1.ListInstancesRequest.page:type_name -> cantina.v1.Page
-	19,  // 22: cantina.v1.ListInstancesResponse.instances:type_name -> cantina.v1.Instance
-	4,   // 23: cantina.v1.ListInstancesResponse.listing:type_name -> cantina.v1.Listing
-	2,   // 24: cantina.v1.ScaleServiceRequest.write:type_name -> cantina.v1.Write
-	13,  // 25: cantina.v1.ScaleServiceResponse.service:type_name -> cantina.v1.Service
-	2,   // 26: cantina.v1.RemoveServiceRequest.write:type_name -> cantina.v1.Write
-	13,  // 27: cantina.v1.RemoveServiceResponse.service:type_name -> cantina.v1.Service
-	2,   // 28: cantina.v1.RestartServiceRequest.write:type_name -> cantina.v1.Write
-	150, // 29: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
-	147, // 30: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
-	147, // 31: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
-	147, // 32: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
-	29,  // 33: cantina.v1.Task.definition:type_name -> cantina.v1.TaskDefinition
-	148, // 34: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
-	137, // 35: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
-	151, // 36: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
-	3,   // 37: cantina.v1.ListTasksRequest.page:type_name -> cantina.v1.Page
-	28,  // 38: cantina.v1.ListTasksResponse.tasks:type_name -> cantina.v1.Task
-	4,   // 39: cantina.v1.ListTasksResponse.listing:type_name -> cantina.v1.Listing
-	28,  // 40: cantina.v1.GetTaskResponse.task:type_name -> cantina.v1.Task
-	29,  // 41: cantina.v1.RunTaskRequest.definition:type_name -> cantina.v1.TaskDefinition
-	2,   // 42: cantina.v1.RunTaskRequest.write:type_name -> cantina.v1.Write
-	28,  // 43: cantina.v1.RunTaskResponse.task:type_name -> cantina.v1.Task
-	2,   // 44: cantina.v1.CancelOneTaskRequest.write:type_name -> cantina.v1.Write
-	28,  // 45: cantina.v1.CancelOneTaskResponse.task:type_name -> cantina.v1.Task
-	2,   // 46: cantina.v1.DeleteTaskRequest.write:type_name -> cantina.v1.Write
-	2,   // 47: cantina.v1.ResolveTaskRequest.write:type_name -> cantina.v1.Write
-	28,  // 48: cantina.v1.ResolveTaskResponse.task:type_name -> cantina.v1.Task
-	2,   // 49: cantina.v1.RerunTaskRequest.write:type_name -> cantina.v1.Write
-	28,  // 50: cantina.v1.RerunTaskResponse.task:type_name -> cantina.v1.Task
-	47,  // 51: cantina.v1.Job.counts:type_name -> cantina.v1.Counts
-	147, // 52: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
-	147, // 53: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	45,  // 54: cantina.v1.Job.definition:type_name -> cantina.v1.JobDefinition
-	148, // 55: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
-	138, // 56: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
-	139, // 57: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
-	140, // 58: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
-	141, // 59: cantina.v1.LevelResources.weight:type_name -> cantina.v1.LevelResources.WeightEntry
-	147, // 60: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
-	147, // 61: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
-	152, // 62: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
-	147, // 63: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
-	3,   // 64: cantina.v1.ListJobsRequest.page:type_name -> cantina.v1.Page
-	44,  // 65: cantina.v1.ListJobsResponse.jobs:type_name -> cantina.v1.Job
-	4,   // 66: cantina.v1.ListJobsResponse.listing:type_name -> cantina.v1.Listing
-	44,  // 67: cantina.v1.GetJobResponse.job:type_name -> cantina.v1.Job
-	3,   // 68: cantina.v1.ListNodesRequest.page:type_name -> cantina.v1.Page
-	48,  // 69: cantina.v1.ListNodesResponse.nodes:type_name -> cantina.v1.JobNode
-	4,   // 70: cantina.v1.ListNodesResponse.listing:type_name -> cantina.v1.Listing
-	3,   // 71: cantina.v1.ListResultsRequest.page:type_name -> cantina.v1.Page
-	48,  // 72: cantina.v1.ListResultsResponse.results:type_name -> cantina.v1.JobNode
-	4,   // 73: cantina.v1.ListResultsResponse.listing:type_name -> cantina.v1.Listing
-	2,   // 74: cantina.v1.RemoveJobRequest.write:type_name -> cantina.v1.Write
-	2,   // 75: cantina.v1.PauseJobRequest.write:type_name -> cantina.v1.Write
-	44,  // 76: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
-	2,   // 77: cantina.v1.RetryJobRequest.write:type_name -> cantina.v1.Write
-	2,   // 78: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
-	151, // 79: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
-	151, // 80: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	147, // 81: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	147, // 82: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
-	147, // 83: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
-	67,  // 84: cantina.v1.Schedule.pending:type_name -> cantina.v1.ScheduleFiring
-	147, // 85: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
-	147, // 86: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
-	68,  // 87: cantina.v1.Schedule.history:type_name -> cantina.v1.ScheduleEntry
-	69,  // 88: cantina.v1.Schedule.upcoming:type_name -> cantina.v1.ScheduleTime
-	66,  // 89: cantina.v1.Schedule.signal:type_name -> cantina.v1.ScheduleSignal
-	147, // 90: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
-	147, // 91: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
-	147, // 92: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
-	147, // 93: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
-	147, // 94: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
-	3,   // 95: cantina.v1.ListSchedulesRequest.page:type_name -> cantina.v1.Page
-	65,  // 96: cantina.v1.ListSchedulesResponse.schedules:type_name -> cantina.v1.Schedule
-	4,   // 97: cantina.v1.ListSchedulesResponse.listing:type_name -> cantina.v1.Listing
-	65,  // 98: cantina.v1.GetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	147, // 99: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
-	74,  // 100: cantina.v1.ListMissedResponse.missed:type_name -> cantina.v1.Missed
-	2,   // 101: cantina.v1.PauseScheduleRequest.write:type_name -> cantina.v1.Write
-	65,  // 102: cantina.v1.PauseScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	147, // 103: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
-	2,   // 104: cantina.v1.RunScheduleRequest.write:type_name -> cantina.v1.Write
-	65,  // 105: cantina.v1.RunScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	147, // 106: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	147, // 107: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	2,   // 108: cantina.v1.BackfillScheduleRequest.write:type_name -> cantina.v1.Write
-	65,  // 109: cantina.v1.BackfillScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	2,   // 110: cantina.v1.ResetScheduleRequest.write:type_name -> cantina.v1.Write
-	147, // 111: cantina.v1.ResetScheduleResponse.cursor:type_name -> google.protobuf.Timestamp
-	65,  // 112: cantina.v1.ResetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	2,   // 113: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
-	147, // 114: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
-	151, // 115: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
-	142, // 116: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
-	143, // 117: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
-	144, // 118: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
-	88,  // 119: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
-	147, // 120: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	147, // 121: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
-	147, // 122: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
-	3,   // 123: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
-	87,  // 124: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
-	4,   // 125: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
-	87,  // 126: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
-	151, // 127: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
-	2,   // 128: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
-	87,  // 129: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
-	2,   // 130: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
-	87,  // 131: cantina.v1.UndrainCellResponse.cell:type_name -> cantina.v1.Cell
-	2,   // 132: cantina.v1.AdoptCellRequest.write:type_name -> cantina.v1.Write
-	2,   // 133: cantina.v1.DiscardUnknownRequest.write:type_name -> cantina.v1.Write
-	2,   // 134: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
-	105, // 135: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
-	147, // 136: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
-	151, // 137: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
-	107, // 138: cantina.v1.Status.held:type_name -> cantina.v1.Held
-	145, // 139: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
-	108, // 140: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
-	106, // 141: cantina.v1.Status.rollouts:type_name -> cantina.v1.Rollout
-	147, // 142: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
-	151, // 143: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
-	147, // 144: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
-	2,   // 145: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
-	3,   // 146: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
-	113, // 147: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
-	4,   // 148: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
-	2,   // 149: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
-	118, // 150: cantina.v1.ShortenStopRequest.subject:type_name -> cantina.v1.Subject
-	151, // 151: cantina.v1.ShortenStopRequest.grace:type_name -> google.protobuf.Duration
-	118, // 152: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
-	118, // 153: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
-	123, // 154: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
-	126, // 155: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
-	129, // 156: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
-	147, // 157: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
-	151, // 158: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
-	126, // 159: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
-	127, // 160: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
-	147, // 161: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
-	13,  // 162: cantina.v1.Event.service:type_name -> cantina.v1.Service
-	19,  // 163: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
-	28,  // 164: cantina.v1.Event.task:type_name -> cantina.v1.Task
-	44,  // 165: cantina.v1.Event.job:type_name -> cantina.v1.Job
-	48,  // 166: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
-	87,  // 167: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
-	65,  // 168: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
-	147, // 169: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
-	147, // 170: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
-	147, // 171: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
-	153, // 172: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
-	128, // 173: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	3,   // 174: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
-	129, // 175: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	154, // 176: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
-	128, // 177: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	129, // 178: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	154, // 179: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
-	135, // 180: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
-	155, // 181: cantina.v1.ExecRequest.input:type_name -> cantina.v1.ExecInput
-	118, // 182: cantina.v1.ExecStart.subject:type_name -> cantina.v1.Subject
-	156, // 183: cantina.v1.ExecStart.work:type_name -> cantina.v1.ExecWork
-	46,  // 184: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
-	6,   // 185: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
-	8,   // 186: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
-	15,  // 187: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
-	17,  // 188: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
-	20,  // 189: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
-	22,  // 190: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
-	24,  // 191: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
-	26,  // 192: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
-	30,  // 193: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
-	32,  // 194: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
-	34,  // 195: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
-	36,  // 196: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
-	38,  // 197: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
-	40,  // 198: cantina.v1.CantinaService.ResolveTask:input_type -> cantina.v1.ResolveTaskRequest
-	42,  // 199: cantina.v1.CantinaService.RerunTask:input_type -> cantina.v1.RerunTaskRequest
-	49,  // 200: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
-	51,  // 201: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
-	53,  // 202: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
-	55,  // 203: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
-	57,  // 204: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
-	59,  // 205: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
-	61,  // 206: cantina.v1.CantinaService.RetryJob:input_type -> cantina.v1.RetryJobRequest
-	63,  // 207: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
-	70,  // 208: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
-	72,  // 209: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
-	75,  // 210: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
-	77,  // 211: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
-	79,  // 212: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
-	81,  // 213: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
-	83,  // 214: cantina.v1.CantinaService.ResetSchedule:input_type -> cantina.v1.ResetScheduleRequest
-	85,  // 215: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
-	89,  // 216: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
-	91,  // 217: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
-	101, // 218: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
-	97,  // 219: cantina.v1.CantinaService.AdoptCell:input_type -> cantina.v1.AdoptCellRequest
-	99,  // 220: cantina.v1.CantinaService.DiscardUnknown:input_type -> cantina.v1.DiscardUnknownRequest
-	93,  // 221: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
-	95,  // 222: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
-	103, // 223: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
-	109, // 224: cantina.v1.CantinaService.CreateBrowserKey:input_type -> cantina.v1.CreateBrowserKeyRequest
-	111, // 225: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
-	114, // 226: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
-	116, // 227: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
-	121, // 228: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
-	119, // 229: cantina.v1.CantinaService.ShortenStop:input_type -> cantina.v1.ShortenStopRequest
-	124, // 230: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
-	130, // 231: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
-	132, // 232: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
-	134, // 233: cantina.v1.CantinaService.Exec:input_type -> cantina.v1.ExecRequest
-	7,   // 234: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
-	9,   // 235: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
-	16,  // 236: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
-	18,  // 237: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
-	21,  // 238: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
-	23,  // 239: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
-	25,  // 240: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
-	27,  // 241: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
-	31,  // 242: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
-	33,  // 243: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
-	35,  // 244: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
-	37,  // 245: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
-	39,  // 246: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
-	41,  // 247: cantina.v1.CantinaService.ResolveTask:output_type -> cantina.v1.ResolveTaskResponse
-	43,  // 248: cantina.v1.CantinaService.RerunTask:output_type -> cantina.v1.RerunTaskResponse
-	50,  // 249: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
-	52,  // 250: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
-	54,  // 251: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
-	56,  // 252: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
-	58,  // 253: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
-	60,  // 254: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
-	62,  // 255: cantina.v1.CantinaService.RetryJob:output_type -> cantina.v1.RetryJobResponse
-	64,  // 256: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
-	71,  // 257: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
-	73,  // 258: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
-	76,  // 259: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
-	78,  // 260: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
-	80,  // 261: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
-	82,  // 262: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
-	84,  // 263: cantina.v1.CantinaService.ResetSchedule:output_type -> cantina.v1.ResetScheduleResponse
-	86,  // 264: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
-	90,  // 265: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
-	92,  // 266: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
-	102, // 267: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
-	98,  // 268: cantina.v1.CantinaService.AdoptCell:output_type -> cantina.v1.AdoptCellResponse
-	100, // 269: cantina.v1.CantinaService.DiscardUnknown:output_type -> cantina.v1.DiscardUnknownResponse
-	94,  // 270: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
-	96,  // 271: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
-	104, // 272: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
-	110, // 273: cantina.v1.CantinaService.CreateBrowserKey:output_type -> cantina.v1.CreateBrowserKeyResponse
-	112, // 274: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
-	115, // 275: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
-	117, // 276: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
-	122, // 277: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
-	120, // 278: cantina.v1.CantinaService.ShortenStop:output_type -> cantina.v1.ShortenStopResponse
-	125, // 279: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
-	131, // 280: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
-	133, // 281: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
-	157, // 282: cantina.v1.CantinaService.Exec:output_type -> cantina.v1.ExecResponse
-	234, // [234:283] is the sub-list for method output_type
-	185, // [185:234] is the sub-list for method input_type
-	185, // [185:185] is the sub-list for extension type_name
-	185, // [185:185] is the sub-list for extension extendee
-	0,   // [0:185] is the sub-list for field type_name
+	136, // 11: cantina.v1.Service.labels:type_name -> cantina.v1.Service.LabelsEntry
+	152, // 12: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
+	137, // 13: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
+	3,   // 14: cantina.v1.ListServicesRequest.page:type_name -> cantina.v1.Page
+	13,  // 15: cantina.v1.ListServicesResponse.services:type_name -> cantina.v1.Service
+	4,   // 16: cantina.v1.ListServicesResponse.listing:type_name -> cantina.v1.Listing
+	13,  // 17: cantina.v1.GetServiceResponse.service:type_name -> cantina.v1.Service
+	153, // 18: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
+	151, // 19: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
+	151, // 20: cantina.v1.Instance.stop_by:type_name -> google.protobuf.Timestamp
+	151, // 21: cantina.v1.Instance.last_crash_time:type_name -> google.protobuf.Timestamp
+	3,   // 22: cantina.v1.ListInstancesRequest.page:type_name -> cantina.v1.Page
+	19,  // 23: cantina.v1.ListInstancesResponse.instances:type_name -> cantina.v1.Instance
+	4,   // 24: cantina.v1.ListInstancesResponse.listing:type_name -> cantina.v1.Listing
+	2,   // 25: cantina.v1.ScaleServiceRequest.write:type_name -> cantina.v1.Write
+	13,  // 26: cantina.v1.ScaleServiceResponse.service:type_name -> cantina.v1.Service
+	2,   // 27: cantina.v1.RemoveServiceRequest.write:type_name -> cantina.v1.Write
+	13,  // 28: cantina.v1.RemoveServiceResponse.service:type_name -> cantina.v1.Service
+	2,   // 29: cantina.v1.RestartServiceRequest.write:type_name -> cantina.v1.Write
+	154, // 30: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
+	151, // 31: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
+	151, // 32: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
+	151, // 33: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
+	29,  // 34: cantina.v1.Task.definition:type_name -> cantina.v1.TaskDefinition
+	138, // 35: cantina.v1.Task.labels:type_name -> cantina.v1.Task.LabelsEntry
+	152, // 36: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
+	139, // 37: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
+	155, // 38: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
+	3,   // 39: cantina.v1.ListTasksRequest.page:type_name -> cantina.v1.Page
+	28,  // 40: cantina.v1.ListTasksResponse.tasks:type_name -> cantina.v1.Task
+	4,   // 41: cantina.v1.ListTasksResponse.listing:type_name -> cantina.v1.Listing
+	28,  // 42: cantina.v1.GetTaskResponse.task:type_name -> cantina.v1.Task
+	29,  // 43: cantina.v1.RunTaskRequest.definition:type_name -> cantina.v1.TaskDefinition
+	2,   // 44: cantina.v1.RunTaskRequest.write:type_name -> cantina.v1.Write
+	28,  // 45: cantina.v1.RunTaskResponse.task:type_name -> cantina.v1.Task
+	2,   // 46: cantina.v1.CancelOneTaskRequest.write:type_name -> cantina.v1.Write
+	28,  // 47: cantina.v1.CancelOneTaskResponse.task:type_name -> cantina.v1.Task
+	2,   // 48: cantina.v1.DeleteTaskRequest.write:type_name -> cantina.v1.Write
+	2,   // 49: cantina.v1.ResolveTaskRequest.write:type_name -> cantina.v1.Write
+	28,  // 50: cantina.v1.ResolveTaskResponse.task:type_name -> cantina.v1.Task
+	2,   // 51: cantina.v1.RerunTaskRequest.write:type_name -> cantina.v1.Write
+	28,  // 52: cantina.v1.RerunTaskResponse.task:type_name -> cantina.v1.Task
+	47,  // 53: cantina.v1.Job.counts:type_name -> cantina.v1.Counts
+	151, // 54: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
+	151, // 55: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	45,  // 56: cantina.v1.Job.definition:type_name -> cantina.v1.JobDefinition
+	140, // 57: cantina.v1.Job.labels:type_name -> cantina.v1.Job.LabelsEntry
+	152, // 58: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
+	141, // 59: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
+	142, // 60: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
+	143, // 61: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
+	144, // 62: cantina.v1.LevelResources.weight:type_name -> cantina.v1.LevelResources.WeightEntry
+	151, // 63: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
+	151, // 64: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
+	156, // 65: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
+	151, // 66: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
+	3,   // 67: cantina.v1.ListJobsRequest.page:type_name -> cantina.v1.Page
+	44,  // 68: cantina.v1.ListJobsResponse.jobs:type_name -> cantina.v1.Job
+	4,   // 69: cantina.v1.ListJobsResponse.listing:type_name -> cantina.v1.Listing
+	44,  // 70: cantina.v1.GetJobResponse.job:type_name -> cantina.v1.Job
+	3,   // 71: cantina.v1.ListNodesRequest.page:type_name -> cantina.v1.Page
+	48,  // 72: cantina.v1.ListNodesResponse.nodes:type_name -> cantina.v1.JobNode
+	4,   // 73: cantina.v1.ListNodesResponse.listing:type_name -> cantina.v1.Listing
+	3,   // 74: cantina.v1.ListResultsRequest.page:type_name -> cantina.v1.Page
+	48,  // 75: cantina.v1.ListResultsResponse.results:type_name -> cantina.v1.JobNode
+	4,   // 76: cantina.v1.ListResultsResponse.listing:type_name -> cantina.v1.Listing
+	2,   // 77: cantina.v1.RemoveJobRequest.write:type_name -> cantina.v1.Write
+	2,   // 78: cantina.v1.PauseJobRequest.write:type_name -> cantina.v1.Write
+	44,  // 79: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
+	2,   // 80: cantina.v1.RetryJobRequest.write:type_name -> cantina.v1.Write
+	2,   // 81: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
+	155, // 82: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
+	155, // 83: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	151, // 84: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	151, // 85: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
+	151, // 86: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
+	67,  // 87: cantina.v1.Schedule.pending:type_name -> cantina.v1.ScheduleFiring
+	151, // 88: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
+	151, // 89: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
+	68,  // 90: cantina.v1.Schedule.history:type_name -> cantina.v1.ScheduleEntry
+	69,  // 91: cantina.v1.Schedule.upcoming:type_name -> cantina.v1.ScheduleTime
+	66,  // 92: cantina.v1.Schedule.signal:type_name -> cantina.v1.ScheduleSignal
+	145, // 93: cantina.v1.Schedule.labels:type_name -> cantina.v1.Schedule.LabelsEntry
+	151, // 94: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
+	151, // 95: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
+	151, // 96: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
+	151, // 97: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
+	151, // 98: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
+	3,   // 99: cantina.v1.ListSchedulesRequest.page:type_name -> cantina.v1.Page
+	65,  // 100: cantina.v1.ListSchedulesResponse.schedules:type_name -> cantina.v1.Schedule
+	4,   // 101: cantina.v1.ListSchedulesResponse.listing:type_name -> cantina.v1.Listing
+	65,  // 102: cantina.v1.GetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	151, // 103: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
+	74,  // 104: cantina.v1.ListMissedResponse.missed:type_name -> cantina.v1.Missed
+	2,   // 105: cantina.v1.PauseScheduleRequest.write:type_name -> cantina.v1.Write
+	65,  // 106: cantina.v1.PauseScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	151, // 107: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
+	2,   // 108: cantina.v1.RunScheduleRequest.write:type_name -> cantina.v1.Write
+	65,  // 109: cantina.v1.RunScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	151, // 110: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	151, // 111: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	2,   // 112: cantina.v1.BackfillScheduleRequest.write:type_name -> cantina.v1.Write
+	65,  // 113: cantina.v1.BackfillScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	2,   // 114: cantina.v1.ResetScheduleRequest.write:type_name -> cantina.v1.Write
+	151, // 115: cantina.v1.ResetScheduleResponse.cursor:type_name -> google.protobuf.Timestamp
+	65,  // 116: cantina.v1.ResetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	2,   // 117: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
+	151, // 118: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
+	155, // 119: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
+	146, // 120: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
+	147, // 121: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
+	148, // 122: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
+	88,  // 123: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
+	151, // 124: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	151, // 125: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
+	151, // 126: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
+	3,   // 127: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
+	87,  // 128: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
+	4,   // 129: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
+	87,  // 130: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
+	155, // 131: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
+	2,   // 132: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
+	87,  // 133: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
+	2,   // 134: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
+	87,  // 135: cantina.v1.UndrainCellResponse.cell:type_name -> cantina.v1.Cell
+	2,   // 136: cantina.v1.AdoptCellRequest.write:type_name -> cantina.v1.Write
+	2,   // 137: cantina.v1.DiscardUnknownRequest.write:type_name -> cantina.v1.Write
+	2,   // 138: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
+	105, // 139: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
+	151, // 140: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
+	155, // 141: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
+	107, // 142: cantina.v1.Status.held:type_name -> cantina.v1.Held
+	149, // 143: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
+	108, // 144: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
+	106, // 145: cantina.v1.Status.rollouts:type_name -> cantina.v1.Rollout
+	151, // 146: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
+	155, // 147: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
+	151, // 148: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
+	2,   // 149: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
+	3,   // 150: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
+	113, // 151: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
+	4,   // 152: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
+	2,   // 153: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
+	118, // 154: cantina.v1.ShortenStopRequest.subject:type_name -> cantina.v1.Subject
+	155, // 155: cantina.v1.ShortenStopRequest.grace:type_name -> google.protobuf.Duration
+	118, // 156: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
+	118, // 157: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
+	123, // 158: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
+	126, // 159: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
+	129, // 160: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
+	151, // 161: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
+	155, // 162: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
+	126, // 163: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
+	127, // 164: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
+	151, // 165: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
+	13,  // 166: cantina.v1.Event.service:type_name -> cantina.v1.Service
+	19,  // 167: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
+	28,  // 168: cantina.v1.Event.task:type_name -> cantina.v1.Task
+	44,  // 169: cantina.v1.Event.job:type_name -> cantina.v1.Job
+	48,  // 170: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
+	87,  // 171: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
+	65,  // 172: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
+	151, // 173: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
+	151, // 174: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
+	151, // 175: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
+	157, // 176: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
+	128, // 177: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	3,   // 178: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
+	129, // 179: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	158, // 180: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
+	128, // 181: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	129, // 182: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	158, // 183: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
+	135, // 184: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
+	159, // 185: cantina.v1.ExecRequest.input:type_name -> cantina.v1.ExecInput
+	118, // 186: cantina.v1.ExecStart.subject:type_name -> cantina.v1.Subject
+	160, // 187: cantina.v1.ExecStart.work:type_name -> cantina.v1.ExecWork
+	46,  // 188: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
+	6,   // 189: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
+	8,   // 190: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
+	15,  // 191: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
+	17,  // 192: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
+	20,  // 193: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
+	22,  // 194: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
+	24,  // 195: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
+	26,  // 196: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
+	30,  // 197: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
+	32,  // 198: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
+	34,  // 199: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
+	36,  // 200: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
+	38,  // 201: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
+	40,  // 202: cantina.v1.CantinaService.ResolveTask:input_type -> cantina.v1.ResolveTaskRequest
+	42,  // 203: cantina.v1.CantinaService.RerunTask:input_type -> cantina.v1.RerunTaskRequest
+	49,  // 204: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
+	51,  // 205: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
+	53,  // 206: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
+	55,  // 207: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
+	57,  // 208: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
+	59,  // 209: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
+	61,  // 210: cantina.v1.CantinaService.RetryJob:input_type -> cantina.v1.RetryJobRequest
+	63,  // 211: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
+	70,  // 212: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
+	72,  // 213: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
+	75,  // 214: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
+	77,  // 215: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
+	79,  // 216: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
+	81,  // 217: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
+	83,  // 218: cantina.v1.CantinaService.ResetSchedule:input_type -> cantina.v1.ResetScheduleRequest
+	85,  // 219: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
+	89,  // 220: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
+	91,  // 221: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
+	101, // 222: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
+	97,  // 223: cantina.v1.CantinaService.AdoptCell:input_type -> cantina.v1.AdoptCellRequest
+	99,  // 224: cantina.v1.CantinaService.DiscardUnknown:input_type -> cantina.v1.DiscardUnknownRequest
+	93,  // 225: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
+	95,  // 226: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
+	103, // 227: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
+	109, // 228: cantina.v1.CantinaService.CreateBrowserKey:input_type -> cantina.v1.CreateBrowserKeyRequest
+	111, // 229: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
+	114, // 230: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
+	116, // 231: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
+	121, // 232: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
+	119, // 233: cantina.v1.CantinaService.ShortenStop:input_type -> cantina.v1.ShortenStopRequest
+	124, // 234: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
+	130, // 235: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
+	132, // 236: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
+	134, // 237: cantina.v1.CantinaService.Exec:input_type -> cantina.v1.ExecRequest
+	7,   // 238: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
+	9,   // 239: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
+	16,  // 240: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
+	18,  // 241: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
+	21,  // 242: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
+	23,  // 243: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
+	25,  // 244: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
+	27,  // 245: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
+	31,  // 246: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
+	33,  // 247: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
+	35,  // 248: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
+	37,  // 249: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
+	39,  // 250: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
+	41,  // 251: cantina.v1.CantinaService.ResolveTask:output_type -> cantina.v1.ResolveTaskResponse
+	43,  // 252: cantina.v1.CantinaService.RerunTask:output_type -> cantina.v1.RerunTaskResponse
+	50,  // 253: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
+	52,  // 254: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
+	54,  // 255: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
+	56,  // 256: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
+	58,  // 257: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
+	60,  // 258: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
+	62,  // 259: cantina.v1.CantinaService.RetryJob:output_type -> cantina.v1.RetryJobResponse
+	64,  // 260: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
+	71,  // 261: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
+	73,  // 262: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
+	76,  // 263: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
+	78,  // 264: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
+	80,  // 265: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
+	82,  // 266: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
+	84,  // 267: cantina.v1.CantinaService.ResetSchedule:output_type -> cantina.v1.ResetScheduleResponse
+	86,  // 268: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
+	90,  // 269: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
+	92,  // 270: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
+	102, // 271: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
+	98,  // 272: cantina.v1.CantinaService.AdoptCell:output_type -> cantina.v1.AdoptCellResponse
+	100, // 273: cantina.v1.CantinaService.DiscardUnknown:output_type -> cantina.v1.DiscardUnknownResponse
+	94,  // 274: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
+	96,  // 275: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
+	104, // 276: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
+	110, // 277: cantina.v1.CantinaService.CreateBrowserKey:output_type -> cantina.v1.CreateBrowserKeyResponse
+	112, // 278: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
+	115, // 279: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
+	117, // 280: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
+	122, // 281: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
+	120, // 282: cantina.v1.CantinaService.ShortenStop:output_type -> cantina.v1.ShortenStopResponse
+	125, // 283: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
+	131, // 284: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
+	133, // 285: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
+	161, // 286: cantina.v1.CantinaService.Exec:output_type -> cantina.v1.ExecResponse
+	238, // [238:287] is the sub-list for method output_type
+	189, // [189:238] is the sub-list for method input_type
+	189, // [189:189] is the sub-list for extension type_name
+	189, // [189:189] is the sub-list for extension extendee
+	0,   // [0:189] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_api_proto_init() }
@@ -11361,7 +11467,7 @@ func file_cantina_v1_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_api_proto_rawDesc), len(file_cantina_v1_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   146,
+			NumMessages:   150,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
